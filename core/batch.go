@@ -1,0 +1,145 @@
+package core
+
+import (
+	"errors"
+	"slices"
+	"sync"
+)
+
+// errReply is a reply that is not what the script's contract says.
+var errReply = errors.New("core: the script's reply has a wrong shape")
+
+// batch is the requests that share one round trip, as the arguments of one script call.
+type batch struct {
+	requests []request
+	keys     []string
+	limits   []*charge // one charge of each distinct limit
+	ints     []int64
+	names    []string
+	args     []any
+}
+
+var batches = sync.Pool{New: func() any { return new(batch) }}
+
+// encode writes the arguments of EVALSHA or EVAL as lua/decide.lua reads them. What is not constant goes by pointers
+// into ints and names, because a pointer in an interface costs no allocation; so these must not grow after the
+// first. A key goes by itself: go-redis reads the first one to find its slot.
+func (b *batch) encode(sha *string, requests []request) {
+	b.requests = requests
+	b.keys, b.limits = b.keys[:0], b.limits[:0]
+	room := 3
+	for i := range requests {
+		room += 2
+		for j := range requests[i].charges {
+			room += 5
+			b.keyIndex(&requests[i].charges[j])
+			b.limitIndex(&requests[i].charges[j])
+		}
+	}
+	room += 16 * len(b.limits)
+	b.ints = slices.Grow(b.ints[:0], room)
+	b.names = slices.Grow(b.names[:0], len(b.limits)+len(requests))
+
+	b.args = append(b.args[:0], "evalsha", sha)
+	b.int(int64(len(b.keys)))
+	for _, k := range b.keys {
+		b.args = append(b.args, k)
+	}
+	b.int(int64(len(b.limits)))
+	for _, c := range b.limits {
+		b.name(c.limit.Script())
+		shadow := int64(0)
+		if c.policy.shadow {
+			shadow = 1
+		}
+		b.int(shadow)
+		from := len(b.ints)
+		b.ints = c.limit.Parameters(b.ints)
+		for i := range b.ints[from:] {
+			b.args = append(b.args, &b.ints[from+i])
+		}
+	}
+	for i := range requests {
+		r := &requests[i]
+		b.name(string(r.op))
+		b.int(r.bound)
+		b.int(int64(len(r.charges)))
+		for i := range r.charges {
+			c := &r.charges[i]
+			b.int(b.keyIndex(c))
+			b.int(b.limitIndex(c))
+			b.int(c.cost.Whole)
+			b.int(c.cost.Fraction)
+			if r.op == algorithmGive {
+				b.int(c.receipt())
+			}
+		}
+	}
+}
+
+func (b *batch) int(n int64) {
+	b.ints = append(b.ints, n)
+	b.args = append(b.args, &b.ints[len(b.ints)-1])
+}
+
+func (b *batch) name(s string) {
+	b.names = append(b.names, s)
+	b.args = append(b.args, &b.names[len(b.names)-1])
+}
+
+// keyIndex is the index of the charge's key in KEYS, from 1.
+func (b *batch) keyIndex(c *charge) int64 {
+	for i, k := range b.keys {
+		if k == c.name {
+			return int64(i + 1)
+		}
+	}
+	b.keys = append(b.keys, c.name)
+	return int64(len(b.keys))
+}
+
+// limitIndex is the index of the charge's limit among the batch's limits, from 1.
+func (b *batch) limitIndex(c *charge) int64 {
+	for i, l := range b.limits {
+		if l.limit == c.limit && l.policy.shadow == c.policy.shadow {
+			return int64(i + 1)
+		}
+	}
+	b.limits = append(b.limits, c)
+	return int64(len(b.limits))
+}
+
+// decode hands the script's reply to the requests.
+func (b *batch) decode(reply []int64) error {
+	for i := range b.requests {
+		r := &b.requests[i]
+		if len(reply) == 0 {
+			return errReply
+		}
+		r.verdict, reply = reply[0], reply[1:]
+		if r.op == algorithmGive {
+			continue
+		}
+		for i := range r.charges {
+			n := r.charges[i].limit.Fields()
+			if len(reply) < n {
+				return errReply
+			}
+			r.charges[i].reply, reply = reply[:n:n], reply[n:]
+		}
+		r.settle()
+	}
+	if len(reply) > 0 {
+		return errReply
+	}
+	return nil
+}
+
+// free forgets the requests and makes the batch fit for another use.
+func (b *batch) free() {
+	b.requests = nil
+	clear(b.keys)
+	clear(b.limits)
+	clear(b.args)
+	batches.Put(b)
+}

@@ -1,0 +1,102 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Topology says what a Redis client leads to.
+type Topology uint8
+
+const (
+	// Auto takes a *redis.Client for one server, Sentinel's included, and every other client for a cluster.
+	Auto Topology = iota
+	// OneServer decides charges on any keys in one script.
+	OneServer
+	// Cluster decides charges in one script only where their keys share the outermost part.
+	Cluster
+)
+
+// Clock tells a Gate in memory the time. It may go back; then no limit allows more than it would have.
+type Clock interface{ Now() time.Time }
+
+// Config configures a Gate. The zero value is a good configuration for one process.
+type Config struct {
+	// Prefix begins the name of every key in Redis: 1 to 32 of the characters A-Z a-z 0-9 _ . and -. It is "hg" if
+	// empty.
+	Prefix string
+	// Timeout bounds a decision, whatever the client's own time-outs are. It is 100 ms if zero.
+	Timeout time.Duration
+	// Replicas is the number of processes that share the limits. A policy that is Local in a failure gets this part
+	// of its limit in each. It is 1 if zero.
+	Replicas int
+	// Topology says what the client leads to, where its type does not.
+	Topology Topology
+	// MaxInFlight bounds the decisions that wait for Redis at one time. More are decided by their failure modes. It is
+	// 1024 if zero.
+	MaxInFlight int
+	// MaxKeys bounds the keys kept in memory: by a Gate in memory, and by any Gate for policies that are Local. It is
+	// 100,000 if zero. Where more are in use, those nearest to untouched are forgotten first.
+	MaxKeys int
+	// Clock is the time of a Gate in memory. It is the system's monotonic clock if nil. Redis has its own.
+	Clock Clock
+	// Observe is called after every decision, and with every error, in the goroutine of the caller. It must be fast and
+	// safe for concurrent use. It costs nothing if nil.
+	Observe func(context.Context, Event)
+}
+
+// Event is what happened in a Gate.
+type Event struct {
+	Operation string        // decide, peek, atmost, reset, or give: giving back what a later denial made void
+	Decision  *Decision     // nil for reset and give. Not to be kept.
+	Err       error         // as returned to the caller, or why giving back failed
+	Took      time.Duration // 0 for give
+}
+
+const (
+	defaultPrefix      = "hg"
+	defaultTimeout     = 100 * time.Millisecond
+	defaultMaxInFlight = 1024
+	defaultMaxKeys     = 100_000
+)
+
+// complete fills in the defaults, or returns every fault.
+func (cfg Config) complete() (Config, error) {
+	var errs []error
+	if cfg.Prefix == "" {
+		cfg.Prefix = defaultPrefix
+	} else if err := checkName(cfg.Prefix, 32); err != nil {
+		errs = append(errs, fmt.Errorf("core: Config.Prefix %w", err))
+	}
+	if cfg.Timeout == 0 {
+		cfg.Timeout = defaultTimeout
+	} else if cfg.Timeout < time.Millisecond || cfg.Timeout > time.Minute {
+		errs = append(errs, fmt.Errorf("core: Config.Timeout is %v: it must be between 1ms and 1m", cfg.Timeout))
+	}
+	if cfg.Topology > Cluster {
+		errs = append(errs, fmt.Errorf("core: Config.Topology is %d: it must be Auto, OneServer or Cluster", cfg.Topology))
+	}
+	number := func(field string, n *int, otherwise, most int) {
+		if *n == 0 {
+			*n = otherwise
+		} else if *n < 0 || *n > most {
+			errs = append(errs, fmt.Errorf("core: Config.%s is %d: it must be between 1 and %d", field, *n, most))
+		}
+	}
+	number("Replicas", &cfg.Replicas, 1, 1_000_000)
+	number("MaxInFlight", &cfg.MaxInFlight, defaultMaxInFlight, 1_000_000)
+	number("MaxKeys", &cfg.MaxKeys, defaultMaxKeys, 1_000_000_000)
+	return cfg, errors.Join(errs...)
+}
+
+func oneServer(client redis.UniversalClient, t Topology) bool {
+	if t != Auto {
+		return t == OneServer
+	}
+	_, ok := client.(*redis.Client)
+	return ok
+}

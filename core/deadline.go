@@ -1,0 +1,47 @@
+package core
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+)
+
+// deadlines makes contexts that end within a timeout. A timer for each decision would cost as much as the rest of
+// it, because setting one may wake another thread; so decisions that begin within an eighth of the timeout share one,
+// and all of these end at the first one's deadline.
+type deadlines struct {
+	timeout time.Duration
+	last    atomic.Pointer[sharedDeadline]
+}
+
+type sharedDeadline struct {
+	context.Context
+	until time.Time // to be shared
+}
+
+// bounded has the values of the caller's context and ends at a shared deadline. It does not end when the caller's
+// is cancelled: a command that was sent is waited for, so that its answer is known.
+type bounded struct {
+	context.Context // the caller's
+	deadline        *sharedDeadline
+}
+
+func (b *bounded) Deadline() (time.Time, bool) { return b.deadline.Deadline() }
+func (b *bounded) Done() <-chan struct{}       { return b.deadline.Done() }
+func (b *bounded) Err() error                  { return b.deadline.Err() }
+
+// bound returns a context that ends within the timeout, and no later than the deadline of caller.
+func (d *deadlines) bound(caller context.Context) (context.Context, context.CancelFunc) {
+	now := time.Now()
+	if at, ok := caller.Deadline(); ok && at.Before(now.Add(d.timeout)) {
+		return context.WithDeadline(context.WithoutCancel(caller), at)
+	}
+	s := d.last.Load()
+	if s == nil || now.After(s.until) {
+		ctx, cancel := context.WithDeadline(context.Background(), now.Add(d.timeout))
+		s = &sharedDeadline{ctx, now.Add(d.timeout / 8)}
+		context.AfterFunc(ctx, cancel) // it ends by its deadline only
+		d.last.Store(s)
+	}
+	return &bounded{caller, s}, func() {}
+}

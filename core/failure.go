@@ -1,0 +1,151 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/internal/algorithm"
+)
+
+// FailureMode says who decides on a policy while Redis does not answer.
+type FailureMode uint8
+
+const (
+	// Local lets this process decide alone, with its share of the limit: the limit divided by Config.Replicas. It
+	// starts with an unspent share, and what it spends is not carried to Redis afterwards.
+	Local FailureMode = iota
+	// Open abstains: the policy allows everything.
+	Open
+	// Closed denies everything, for what must not be had without being counted.
+	Closed
+)
+
+// closedRetry is the wait that a Closed policy names: nobody knows when Redis is back.
+const closedRetry = time.Second
+
+// outages are the replies of a Redis that cannot decide now and may later: starting, failing over, full, busy.
+var outages = []string{
+	"LOADING", "CLUSTERDOWN", "READONLY", "MASTERDOWN", "NOREPLICAS", "TRYAGAIN", "MOVED", "ASK", "BUSY", "OOM",
+	"MISCONF", "NOTBUSY", "UNBLOCKED", "ERR max number of clients", "max number of clients",
+}
+
+// misconfigured says whether an error of a call to Redis will not pass by itself. Everything but a clear reply of
+// Redis may: time-outs, refused and broken connections, an exhausted pool.
+func misconfigured(err error) bool {
+	if errors.Is(err, errReply) {
+		return true
+	}
+	var reply redis.Error
+	if !errors.As(err, &reply) || errors.Is(err, redis.TxFailedErr) {
+		return false
+	}
+	text := reply.Error()
+	for _, prefix := range outages {
+		// A script reports the errors of its calls behind words of its own.
+		if strings.HasPrefix(text, prefix) || strings.Contains(text, "-"+prefix+" ") {
+			return false
+		}
+	}
+	return true
+}
+
+// fail lets the failure modes of the unanswered charges decide, and says whether they admit too. What is
+// denied already spends nothing here either.
+func (g *Gate) fail(ctx context.Context, p *plan, d *Decision, cause error, admitted bool) bool {
+	d.Cause, d.Source = cause, SourceOpen
+	refused := errors.Is(cause, ErrMisconfigured)
+	locals := []request{{op: p.op, bound: p.bound}}
+	local := &locals[0]
+	var at []int
+	for i := range p.wire {
+		c := &p.wire[i]
+		if c.answered {
+			continue
+		}
+		switch mode := c.mode(refused); mode {
+		case Closed:
+			d.Source, admitted = SourceClosed, false
+		case Local:
+			d.Source = max(d.Source, SourceLocal)
+			own := *c
+			own.local = true
+			own.limit = g.share(c.policy)
+			own.cost = own.limit.Cost(c.units)
+			local.charges = append(local.charges, own)
+			at = append(at, i)
+			continue
+		}
+		c.failed = true
+	}
+	if len(at) == 0 {
+		return admitted
+	}
+	if !admitted {
+		local.op = algorithmPeek
+	}
+	_ = g.local.decide(ctx, locals) // memory does not fail
+	for j, i := range at {
+		p.wire[i] = local.charges[j]
+	}
+	if !admitted || !local.admitted() {
+		return false
+	}
+	if p.op == algorithmAtMost {
+		p.bound = local.verdict
+	}
+	return true
+}
+
+// mode is who decides on a charge that Redis did not answer. Shadows never stand in the way, and a Redis that is
+// misconfigured is nothing to go on without.
+func (c *charge) mode(refused bool) FailureMode {
+	switch {
+	case c.policy.shadow:
+		return Open
+	case refused:
+		return Closed
+	}
+	return c.policy.onFailure
+}
+
+// share is the policy's limit for this process alone.
+func (g *Gate) share(p *Policy) algorithm.Limit {
+	if g.replicas == 1 {
+		return p.limit
+	}
+	if s, ok := g.shares.Load(p); ok {
+		return s.(algorithm.Limit)
+	}
+	s, _ := g.shares.LoadOrStore(p, p.limit.Share(int64(g.replicas)))
+	return s.(algorithm.Limit)
+}
+
+// ask sends requests to the store, in one round trip. An outage is an error that wraps neither the caller's own context's error
+// nor ErrMisconfigured.
+func (g *Gate) ask(ctx, caller context.Context, requests []request) error {
+	if g.circuit == nil {
+		return g.store.decide(ctx, requests)
+	}
+	if err := g.circuit.enter(); err != nil {
+		return err
+	}
+	err := g.store.decide(ctx, requests)
+	switch {
+	case err == nil:
+		g.circuit.leave(false)
+		return nil
+	case caller.Err() != nil:
+		g.circuit.abandon()
+		return fmt.Errorf("core: %w", caller.Err())
+	case misconfigured(err):
+		g.circuit.leave(false)
+		return fmt.Errorf("%w: %w", ErrMisconfigured, err)
+	}
+	g.circuit.leave(true)
+	return fmt.Errorf("core: redis: %w", err)
+}

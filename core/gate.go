@@ -1,0 +1,278 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/internal/algorithm"
+)
+
+// Gate decides charges, on state in Redis or in this process's memory. An application has one, for all its policies.
+// It is safe for concurrent use and must not be copied.
+type Gate struct {
+	store     store
+	prefix    string
+	deadlines deadlines
+	perSlot   bool // one request for each outermost part
+	observe   func(context.Context, Event)
+	circuit   *circuit // nil in memory
+	local     *memoryStore // decides for Local policies while Redis fails
+	replicas  int
+	shares    sync.Map // *Policy to algorithm.Limit
+
+	denials    atomic.Int64
+	closed     atomic.Bool
+	background sync.WaitGroup
+}
+
+// NewRedis returns a Gate that keeps its state in Redis, 6.2 or newer, or Valkey. It sends nothing yet: Ping checks the
+// connection. The client stays the caller's, who closes it after the Gate. It returns every fault at once.
+func NewRedis(client redis.UniversalClient, cfg Config) (*Gate, error) {
+	cfg, err := cfg.complete()
+	if v := reflect.ValueOf(client); client == nil || v.Kind() == reflect.Pointer && v.IsNil() {
+		err = errors.Join(errors.New("core: the Redis client is nil"), err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	s := newRedisStore(client)
+	g := newGate(cfg, s)
+	g.perSlot = !oneServer(client, cfg.Topology)
+	g.local = newMemoryStore(cfg)
+	g.circuit = newCircuit(cfg.MaxInFlight, cfg.Timeout, func(ctx context.Context) error {
+		return s.bounded(ctx, func() error { return s.client.Ping(ctx).Err() })
+	})
+	return g, nil
+}
+
+// NewMemory returns a Gate that keeps its state in this process, for one process or for tests. Its memory is bounded
+// by Config.MaxKeys. It returns every fault at once.
+func NewMemory(cfg Config) (*Gate, error) {
+	cfg, err := cfg.complete()
+	if err != nil {
+		return nil, err
+	}
+	return newGate(cfg, newMemoryStore(cfg)), nil
+}
+
+func newGate(cfg Config, s store) *Gate {
+	return &Gate{store: s, prefix: cfg.Prefix + ":", deadlines: deadlines{timeout: cfg.Timeout}, observe: cfg.Observe, replicas: cfg.Replicas}
+}
+
+// Decide spends all charges or none, and says which. On a cluster, charges whose keys have different outermost parts
+// take a script each, one after the other: until a later one has answered, and where it denies until the earlier ones
+// are given back, others see those as spent. If giving back fails they stay spent.
+//
+// The error is nil when a failure mode decided; see [Decision]. It wraps the error of a ctx that has ended (what was
+// sent may have been spent then), [ErrCharge], [ErrKey], [ErrMisconfigured] or [ErrClosed]. With any error
+// the Decision denies.
+func (g *Gate) Decide(ctx context.Context, charges ...Charge) (Decision, error) {
+	d, _, err := g.decide(ctx, algorithmDecide, 0, charges)
+	return d, err
+}
+
+// Peek answers as Decide would, and spends nothing.
+func (g *Gate) Peek(ctx context.Context, charges ...Charge) (Decision, error) {
+	d, _, err := g.decide(ctx, algorithmPeek, 0, charges)
+	return d, err
+}
+
+// AtMost spends as much as fits: of every charge the same number of units, at most their Cost, which is one and the
+// same. It returns that number. The Decision is allowed if it is above 0, or nothing was wanted. Its waits are those for one unit.
+func (g *Gate) AtMost(ctx context.Context, charges ...Charge) (granted int64, d Decision, err error) {
+	units := make([]Charge, len(charges))
+	for i, c := range charges {
+		if c.Cost != charges[0].Cost {
+			return 0, Decision{}, fmt.Errorf("%w: AtMost of costs %d and %d", ErrCharge, charges[0].Cost, c.Cost)
+		}
+		if c.Cost < 0 {
+			return 0, Decision{}, fmt.Errorf("%w: AtMost of cost %d", ErrCharge, c.Cost)
+		}
+		units[i] = c
+		units[i].Cost = min(c.Cost, 1)
+	}
+	if len(charges) == 0 || charges[0].Cost == 0 {
+		d, err = g.Decide(ctx, units...)
+		return 0, d, err
+	}
+	d, granted, err = g.decide(ctx, algorithmAtMost, charges[0].Cost, units)
+	return granted, d, err
+}
+
+// Reset forgets what was spent on a key under a policy, here and in Redis.
+func (g *Gate) Reset(ctx context.Context, p *Policy, key Key) error {
+	start := time.Now()
+	err := g.reset(ctx, p, key)
+	if g.observe != nil {
+		g.observe(ctx, Event{Operation: "reset", Err: err, Took: time.Since(start)})
+	}
+	return err
+}
+
+func (g *Gate) reset(ctx context.Context, p *Policy, key Key) error {
+	switch {
+	case g.closed.Load():
+		return ErrClosed
+	case p == nil:
+		return fmt.Errorf("%w: the policy is nil", ErrCharge)
+	case key.outer == 0:
+		return fmt.Errorf("%w: there is none", ErrKey)
+	case p.limit == nil:
+		return nil
+	}
+	name := g.prefix + key.path + p.suffix
+	if g.local != nil {
+		_ = g.local.reset(ctx, name) // memory does not fail
+	}
+	ctx, cancel := context.WithTimeout(ctx, g.deadlines.timeout)
+	defer cancel()
+	if err := g.store.reset(ctx, name); err != nil {
+		return fmt.Errorf("core: reset: %w", err)
+	}
+	return nil
+}
+
+// Close refuses further decisions and waits for what runs in the background, at most until ctx ends. The
+// Redis client stays open.
+func (g *Gate) Close(ctx context.Context) error {
+	g.closed.Store(true)
+	done := make(chan struct{})
+	go func() {
+		g.background.Wait()
+		if g.circuit != nil {
+			g.circuit.probes.Wait()
+		}
+		g.store.wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("core: close: %w", ctx.Err())
+	}
+}
+
+func (g *Gate) decide(ctx context.Context, op algorithm.Operation, bound int64, charges []Charge) (Decision, int64, error) {
+	var (
+		d     Decision
+		start time.Time
+	)
+	p := plans.Get().(*plan)
+	defer p.free()
+	if g.observe != nil {
+		start = time.Now()
+	}
+	err := g.admit(ctx, p, &d, op, bound, charges)
+	if err == nil || errors.Is(err, ErrMisconfigured) {
+		p.results(&d)
+	}
+	if g.observe != nil {
+		seen := d // so that d itself stays off the heap
+		g.observe(ctx, Event{Operation: string(op), Decision: &seen, Err: err, Took: time.Since(start)})
+	}
+	if !d.Allowed {
+		p.bound = 0
+	}
+	return d, p.bound, err
+}
+
+// admit runs the decision and leaves whether it admits in d.
+func (g *Gate) admit(ctx context.Context, p *plan, d *Decision, op algorithm.Operation, bound int64, charges []Charge) error {
+	if g.closed.Load() {
+		return ErrClosed
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("core: %w", err)
+	}
+	if err := p.lay(g.prefix, op, charges); err != nil {
+		return err
+	}
+	p.bound = bound
+	d.Source = g.store.source()
+	if len(p.wire) == 0 {
+		d.Allowed = !p.denied
+		return nil
+	}
+	if op == algorithmAtMost {
+		for i := range p.wire {
+			if c := &p.wire[i]; !c.policy.shadow {
+				p.bound = min(p.bound, c.limit.Capacity())
+			}
+		}
+	}
+	if g.circuit == nil {
+		return g.ordered(ctx, ctx, p, d)
+	}
+	bounded, cancel := g.deadlines.bound(ctx)
+	defer cancel()
+	return g.ordered(bounded, ctx, p, d)
+}
+
+// ordered asks for the plan's requests one after the other. After a denial the rest is only peeked at, so that the
+// decision names all that stand in the way.
+func (g *Gate) ordered(ctx, caller context.Context, p *plan, d *Decision) error {
+	p.whole[0] = request{op: p.op, charges: p.wire}
+	requests := p.whole[:]
+	if g.perSlot {
+		requests = p.group()
+	}
+	admitted := !p.denied
+	var cause error
+	for i := range requests {
+		r := &requests[i]
+		r.bound = p.bound
+		if !admitted {
+			r.op = algorithmPeek
+		}
+		err := g.ask(ctx, caller, requests[i:i+1])
+		switch {
+		case err == nil:
+			admitted = admitted && r.admitted()
+			if admitted && p.op == algorithmAtMost {
+				p.bound = r.verdict
+			}
+		case caller.Err() != nil:
+			g.giveBack(ctx, p, requests[:i], false)
+			return err
+		default:
+			if cause == nil || errors.Is(err, ErrMisconfigured) {
+				cause = err
+			}
+			for j := range r.charges {
+				admitted = admitted && r.charges[j].mode(errors.Is(err, ErrMisconfigured)) != Closed
+			}
+		}
+	}
+	if cause != nil {
+		admitted = g.fail(ctx, p, d, cause, admitted)
+	}
+	if len(requests) > 1 {
+		g.giveBack(ctx, p, requests, admitted)
+	}
+	d.Allowed = admitted
+	if !admitted && p.op != algorithmPeek {
+		for i := range p.wire {
+			if c := &p.wire[i]; c.answered && !c.fits {
+				c.policy.lastDenial.Store(g.denials.Add(1))
+			}
+		}
+	}
+	if errors.Is(cause, ErrMisconfigured) {
+		return cause
+	}
+	return nil
+}
+
+func (g *Gate) report(ctx context.Context, e Event) {
+	if g.observe != nil {
+		g.observe(ctx, e)
+	}
+}

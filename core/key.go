@@ -1,0 +1,88 @@
+package core
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// ErrKey is wrapped by the errors of an unusable key.
+var ErrKey = errors.New("core: unusable key")
+
+const (
+	maxKeyParts = 8
+	maxPartSize = 64
+)
+
+// Key says whose limit a charge is on: a path, outermost part first, such as tenant and user. The outermost part
+// decides the slot of a Redis Cluster: charges that share it are decided in one script everywhere.
+// The zero value is no key. A Key is immutable, comparable and safe for concurrent use.
+type Key struct {
+	path  string // {outermost}:inner:inner, every part escaped
+	outer int    // length of {outermost}
+}
+
+// NewKey makes a key of one or more parts, at most 8. Parts may hold any bytes, but not be empty. Different paths are
+// always different keys: a part is escaped where it holds anything but A-Z a-z 0-9 _ . - @ and =, and
+// what would be longer than 64 bytes then is replaced by a hash (SHA-256, 128 bits). Parts are readable in Redis:
+// what is secret or personal is to be hashed before. The errors wrap ErrKey.
+func NewKey(outermost string, inner ...string) (Key, error) {
+	if len(inner) >= maxKeyParts {
+		return Key{}, fmt.Errorf("%w: it has %d parts, at most %d are possible", ErrKey, len(inner)+1, maxKeyParts)
+	}
+	if outermost == "" {
+		return Key{}, fmt.Errorf("%w: its outermost part is empty", ErrKey)
+	}
+	var b strings.Builder
+	b.Grow(len(outermost) + 2)
+	b.WriteByte('{')
+	writePart(&b, outermost)
+	b.WriteByte('}')
+	k := Key{outer: b.Len()}
+	for i, part := range inner {
+		if part == "" {
+			return Key{}, fmt.Errorf("%w: its part %d is empty", ErrKey, i+2)
+		}
+		b.WriteByte(':')
+		writePart(&b, part)
+	}
+	k.path = b.String()
+	return k, nil
+}
+
+// String is the key as it stands in the names of Redis's keys.
+func (k Key) String() string { return k.path }
+
+func (k Key) outermost() string { return k.path[:k.outer] }
+
+// writePart escapes a byte as % and two digits. A hash starts with ~, which no escaped part does.
+func writePart(b *strings.Builder, part string) {
+	size := 0
+	for i := 0; i < len(part) && size <= maxPartSize; i++ {
+		size++
+		if !bare(part[i]) {
+			size += 2
+		}
+	}
+	switch {
+	case size > maxPartSize:
+		sum := sha256.Sum256([]byte(part))
+		b.WriteByte('~')
+		b.WriteString(base64.RawURLEncoding.EncodeToString(sum[:16]))
+	case size == len(part):
+		b.WriteString(part)
+	default:
+		const digits = "0123456789ABCDEF"
+		for i := 0; i < len(part); i++ {
+			if c := part[i]; bare(c) {
+				b.WriteByte(c)
+			} else {
+				b.Write([]byte{'%', digits[c>>4], digits[c&15]})
+			}
+		}
+	}
+}
+
+func bare(c byte) bool { return plain(rune(c)) || c == '@' || c == '=' }

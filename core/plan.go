@@ -1,0 +1,170 @@
+package core
+
+import (
+	"fmt"
+	"math"
+	"sync"
+
+	"github.com/headgate/headgate/internal/algorithm"
+)
+
+// MaxCharges is the largest number of charges in one decision.
+const MaxCharges = algorithm.MaxCharges
+
+const (
+	algorithmDecide = algorithm.Decide
+	algorithmPeek   = algorithm.Peek
+	algorithmAtMost = algorithm.AtMost
+	algorithmGive   = algorithm.Give
+)
+
+// Charge is a cost on one key under one policy. A cost of 0 is always allowed and spends nothing, one above the
+// policy's burst is never allowed, and a negative one is an error.
+type Charge struct {
+	Policy *Policy
+	Key    Key
+	Cost   int64
+}
+
+// plan is one decision on its way: what was asked, and the charges that need a store.
+type plan struct {
+	op    algorithm.Operation
+	bound int64 // of AtMost
+	asked []Charge
+
+	place  [MaxCharges]int8 // of each asked charge in wire, or -1 where its policy keeps no state
+	wire   []charge         // each of another key
+	denied bool             // by a policy that keeps no state
+
+	whole [1]request // the wire as one request
+}
+
+var plans = sync.Pool{New: func() any { return new(plan) }}
+
+// free makes the plan fit for another decision.
+func (p *plan) free() {
+	clear(p.asked)
+	clear(p.wire)
+	*p = plan{asked: p.asked[:0], wire: p.wire[:0]}
+	plans.Put(p)
+}
+
+// charge is a charge as a store sees it.
+type charge struct {
+	policy *Policy
+	key    Key
+	limit  algorithm.Limit
+	name   string // of its key in the store
+	units  int64
+	cost   algorithm.Cost
+
+	// What came of it. The reply is the algorithm's; its last integer is the receipt of what was charged.
+	reply    []int64
+	answered bool  // by Redis, or by this process alone
+	local    bool  // by this process alone
+	failed   bool  // not answered, and its failure mode abstains or denies
+	fits     bool  // if answered
+	spent    int64 // units
+}
+
+func (c *charge) receipt() int64 { return c.reply[len(c.reply)-1] }
+
+// request is what one caller asks of a store: charges of different keys, all or nothing.
+type request struct {
+	op      algorithm.Operation
+	bound   int64
+	charges []charge
+	verdict int64
+}
+
+// settle tells each charge what the reply to its request says.
+func (r *request) settle() {
+	for i := range r.charges {
+		c := &r.charges[i]
+		c.answered = true
+		c.fits, c.spent = r.verdict&(1<<i) == 0, 0
+		if r.op == algorithmAtMost {
+			c.fits = r.verdict > 0
+		}
+		if c.receipt() != 0 {
+			c.spent = c.units
+			if r.op == algorithmAtMost {
+				c.spent *= r.verdict
+			}
+		}
+	}
+}
+
+// admitted says whether nothing but shadows stood in the way.
+func (r *request) admitted() bool {
+	for i := range r.charges {
+		if !r.charges[i].fits && !r.charges[i].policy.shadow {
+			return false
+		}
+	}
+	return true
+}
+
+// lay checks the charges and lays them out for a store. Charges of the same policy and key become one.
+func (p *plan) lay(prefix string, op algorithm.Operation, asked []Charge) error {
+	if len(asked) == 0 || len(asked) > MaxCharges {
+		return fmt.Errorf("%w: %d of them, at least 1 and at most %d are possible", ErrCharge, len(asked), MaxCharges)
+	}
+	p.op, p.asked = op, append(p.asked[:0], asked...)
+	for i, a := range p.asked {
+		switch {
+		case a.Policy == nil:
+			return fmt.Errorf("%w: the policy of charge %d is nil", ErrCharge, i)
+		case a.Cost < 0:
+			return fmt.Errorf("%w: the cost of charge %d (%s) is %d", ErrCharge, i, a.Policy.name, a.Cost)
+		case a.Key.outer == 0:
+			return fmt.Errorf("%w: charge %d (%s) has none", ErrKey, i, a.Policy.name)
+		}
+		for _, b := range p.asked[:i] {
+			if b.Policy != a.Policy && b.Policy.name == a.Policy.name {
+				return fmt.Errorf("%w: two policies are named %s", ErrCharge, a.Policy.name)
+			}
+		}
+		if a.Policy.limit == nil {
+			p.place[i] = -1
+			p.denied = p.denied || a.Policy.denies && !a.Policy.shadow
+			continue
+		}
+		p.place[i] = p.add(prefix, a)
+	}
+	for i := range p.wire {
+		c := &p.wire[i]
+		c.cost = c.limit.Cost(c.units)
+	}
+	return nil
+}
+
+func (p *plan) add(prefix string, a Charge) int8 {
+	for i := range p.wire {
+		if c := &p.wire[i]; c.policy == a.Policy && c.key == a.Key {
+			c.units = min(c.units, math.MaxInt64-a.Cost) + a.Cost
+			return int8(i)
+		}
+	}
+	p.wire = append(p.wire, charge{
+		policy: a.Policy, key: a.Key, limit: a.Policy.limit, units: a.Cost, name: prefix + a.Key.path + a.Policy.suffix,
+	})
+	return int8(len(p.wire) - 1)
+}
+
+// results fills in a decision's results.
+func (p *plan) results(d *Decision) {
+	d.resize(len(p.asked))
+	for i, a := range p.asked {
+		r := d.at(i)
+		r.Policy = a.Policy
+		switch {
+		case p.place[i] < 0 && a.Policy.denies:
+			r.Known, r.RetryAfter, r.NextAfter, r.ResetAfter = true, Never, Never, Never
+		case p.place[i] < 0:
+			r.Allowed = true
+		default:
+			r.read(&p.wire[p.place[i]], d.Cause)
+		}
+	}
+}

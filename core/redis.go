@@ -1,0 +1,145 @@
+package core
+
+import (
+	"context"
+	"crypto/sha1"
+	"encoding/hex"
+	"slices"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate"
+)
+
+// store decides requests on the state it keeps. It either answers every request, or returns an error and answers none.
+type store interface {
+	decide(ctx context.Context, requests []request) error
+	reset(ctx context.Context, name string) error
+	source() Source
+	wait() // for calls left behind
+}
+
+// redisStore keeps state in Redis. Every method ends when its context does.
+type redisStore struct {
+	client redis.UniversalClient
+	// inline says that the client's calls end when their context's deadline passes. Calls of other clients are left
+	// behind then; they end by the client's own timeouts.
+	inline bool
+	left   sync.WaitGroup // calls left behind
+	script script
+
+	// now is the injected clock of a test, else nil.
+	now func() int64
+}
+
+type script struct{ source, sha string }
+
+func newScript(source string) script {
+	sum := sha1.Sum([]byte(source)) // the name by which EVALSHA knows a script
+	return script{source, hex.EncodeToString(sum[:])}
+}
+
+var decideScript = newScript(headgate.DecideScript())
+
+// newRedisStore makes the client's calls end at their context's deadline where that can be had without a goroutine.
+func newRedisStore(client redis.UniversalClient) *redisStore {
+	s := &redisStore{client: client, script: decideScript}
+	switch c := client.(type) {
+	case *redis.Client:
+		if c.Options().ContextTimeoutEnabled {
+			s.inline = true
+			break
+		}
+		// WithTimeout shares the connections and the hooks but not the options, so that these are ours to set.
+		own := c.WithTimeout(c.Options().ReadTimeout)
+		if own.Options() != c.Options() {
+			own.Options().ContextTimeoutEnabled = true
+			s.client, s.inline = own, true
+		}
+	case *redis.ClusterClient:
+		s.inline = c.Options().ContextTimeoutEnabled
+	case *redis.Ring:
+		s.inline = c.Options().ContextTimeoutEnabled
+	}
+	return s
+}
+
+func (s *redisStore) source() Source { return SourceRedis }
+func (s *redisStore) wait()          { s.left.Wait() }
+
+// once is a command that go-redis sends once only: by default it repeats one whose answer is late, which counts twice.
+type once struct{ *redis.IntSliceCmd }
+
+// NoRetry tells go-redis.
+func (once) NoRetry() bool { return true }
+
+func (s *redisStore) decide(ctx context.Context, requests []request) error {
+	if s.inline {
+		b := batches.Get().(*batch)
+		defer b.free()
+		return s.send(ctx, b, requests)
+	}
+	// The call may outlive this one, so it works on requests of its own.
+	own := slices.Clone(requests)
+	for i := range own {
+		own[i].charges = slices.Clone(own[i].charges)
+	}
+	err := s.bounded(ctx, func() error {
+		b := batches.Get().(*batch)
+		defer b.free()
+		return s.send(ctx, b, own)
+	})
+	if err != nil {
+		return err
+	}
+	for i := range own {
+		requests[i].verdict = own[i].verdict
+		copy(requests[i].charges, own[i].charges)
+	}
+	return nil
+}
+
+func (s *redisStore) send(ctx context.Context, b *batch, requests []request) error {
+	b.encode(&s.script.sha, requests)
+	if s.now != nil {
+		b.args = append(b.args, s.now())
+	}
+	reply, err := s.call(ctx, b.args)
+	if redis.HasErrorPrefix(err, "NOSCRIPT") {
+		// Nothing ran, so sending it again counts once.
+		b.args[0], b.args[1] = "eval", &s.script.source
+		reply, err = s.call(ctx, b.args)
+	}
+	if err != nil {
+		return err
+	}
+	return b.decode(reply)
+}
+
+func (s *redisStore) call(ctx context.Context, args []any) ([]int64, error) {
+	cmd := redis.NewIntSliceCmd(ctx, args...)
+	cmd.SetFirstKeyPos(3)
+	_ = s.client.Process(ctx, once{cmd}) // the command keeps its error
+	return cmd.Result()
+}
+
+func (s *redisStore) reset(ctx context.Context, name string) error {
+	return s.bounded(ctx, func() error { return s.client.Del(ctx, name).Err() })
+}
+
+// bounded ends a call when its context does, also where the client would not. What is left behind then ends by the
+// client's own time-outs.
+func (s *redisStore) bounded(ctx context.Context, call func() error) error {
+	if s.inline {
+		return call()
+	}
+	done := make(chan error, 1)
+	s.left.Go(func() { done <- call() })
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

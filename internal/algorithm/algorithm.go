@@ -1,0 +1,115 @@
+// Package algorithm counts every limit once more in plain Go. The memory gate runs on it, and the Lua scripts are
+// tested against it: for equal states and times both give equal replies.
+//
+// Time is integer microseconds on one clock. Lengths that are not whole microseconds are a whole number and a
+// fraction of a limit's denominator, so that every comparison is exact.
+package algorithm
+
+import (
+	"math"
+	"time"
+)
+
+// Never is the wait for what waiting does not bring.
+const Never = time.Duration(math.MaxInt64)
+
+// Longest is the longest length of time that a limit can speak of: 100 years of 365.25 days.
+const Longest = 36525 * 24 * time.Hour
+
+const longest = int64(Longest / time.Microsecond)
+
+// Limit is a validated limit of one algorithm: what it allows, and the arithmetic of it. It is immutable.
+// The methods that take a State take one that the same algorithm's NewState made.
+type Limit interface {
+	// Tag names the algorithm and the layout of its state. It is part of every key's name, so that a changed
+	// algorithm never meets old state.
+	Tag() string
+	// Script is the algorithm's name in the scripts.
+	Script() string
+	// Parameters appends the limit's parameters in the order in which the script reads them.
+	Parameters([]int64) []int64
+	// Fields is the number of integers in a charge's reply. The last is the receipt, 0 where nothing was charged.
+	Fields() int
+	// Denominator is that of the fractions of this limit's costs.
+	Denominator() int64
+	// Cost is the cost of n units, n >= 0. Of more units than ever fit it is a cost that never fits.
+	Cost(n int64) Cost
+	// Capacity is the number of units that an untouched key has.
+	Capacity() int64
+
+	// Share is the part of the limit that one of n processes may allow when each decides alone.
+	Share(n int64) Limit
+
+	NewState() State
+	// Find brings the state to now as this limit sees it, without changing it: what Reply, Fits and Commit speak of.
+	Find(s State, now int64)
+	Reply(s State, reply []int64) []int64
+	Fits(s State, c Cost) bool
+	// Commit charges the cost and returns the receipt to give it back with.
+	Commit(s State, c Cost) int64
+	// Give gives back as much of a charge as nobody can have used meanwhile, and says whether that was anything.
+	Give(s State, c Cost, receipt int64) bool
+
+	// Read says what a charge's reply means once charged was charged, to a caller who wants n units.
+	Read(reply []int64, charged Cost, n int64) Reading
+}
+
+// State is one key's state.
+type State interface {
+	// Expires is the time in microseconds from which on the state is as good as none.
+	Expires() int64
+	// Value is the state as the script stores it.
+	Value() string
+}
+
+// Cost is a length or number with an exact fraction: Whole + Fraction/denominator, 0 <= Fraction < denominator.
+type Cost struct{ Whole, Fraction int64 }
+
+func (c Cost) plus(d Cost, denominator int64) Cost {
+	c.Whole += d.Whole
+	c.Fraction += d.Fraction
+	if c.Fraction >= denominator {
+		c.Whole++
+		c.Fraction -= denominator
+	}
+	return c
+}
+
+func (c Cost) minus(d Cost, denominator int64) Cost {
+	c.Whole -= d.Whole
+	c.Fraction -= d.Fraction
+	if c.Fraction < 0 {
+		c.Whole--
+		c.Fraction += denominator
+	}
+	return c
+}
+
+func (c Cost) compare(d Cost) int {
+	switch {
+	case c.Whole < d.Whole, c.Whole == d.Whole && c.Fraction < d.Fraction:
+		return -1
+	case c == d:
+		return 0
+	}
+	return 1
+}
+
+// ceil is the cost rounded up to a whole number.
+func (c Cost) ceil() int64 {
+	if c.Fraction > 0 {
+		return c.Whole + 1
+	}
+	return c.Whole
+}
+
+// Reading is what one reply says in units and durations. Waits are whole microseconds, rounded up.
+type Reading struct {
+	Limit, Used, Remaining int64
+	// RetryAfter is the wait until the units asked for fit, 0 if they do, Never if waiting does not help.
+	RetryAfter time.Duration
+	// NextAfter is the wait until one unit more than Remaining fits, 0 if none is missing.
+	NextAfter time.Duration
+	// ResetAfter is the wait until the whole limit is there again.
+	ResetAfter time.Duration
+}

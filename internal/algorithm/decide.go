@@ -1,0 +1,112 @@
+package algorithm
+
+// Operation is what a request asks for. The values are the script's words.
+type Operation string
+
+// The operations of a request.
+const (
+	// Decide charges all charges of the request, or none. Verdict: bit i is set for each violated charge i.
+	Decide Operation = "decide"
+	// Peek answers as Decide does and charges nothing.
+	Peek Operation = "peek"
+	// AtMost charges every cost n times, for the largest n up to the bound that fits. Verdict: n.
+	AtMost Operation = "atmost"
+	// Give gives back charges by their receipts. Verdict: the number of charges something was given back of.
+	Give Operation = "give"
+)
+
+// MaxCharges is the largest number of charges in one request.
+const MaxCharges = 16
+
+// Charge is a cost on one key under one limit.
+type Charge struct {
+	State State
+	Limit Limit
+	Cost  Cost
+	// Shadow charges never stand in the way. They are charged if they fit and the request is admitted.
+	Shadow bool
+	// Receipt says which charge to give back.
+	Receipt int64
+}
+
+// Run decides one request at now and appends the reply: the verdict, then each charge's reply, but none for Give.
+// The charges have different states. In changed, bit i is set if charge i changed its state.
+func Run(now int64, op Operation, bound int64, charges []Charge, reply []int64) (_ []int64, changed uint32) {
+	head := len(reply)
+	reply = append(reply, 0)
+	var (
+		verdict  int64
+		violated uint32
+		admitted = op != Peek
+		room     [MaxCharges]Cost
+	)
+	for i, c := range charges {
+		c.Limit.Find(c.State, now)
+		if op == Give {
+			if c.Limit.Give(c.State, c.Cost, c.Receipt) {
+				verdict++
+				changed |= 1 << i
+			}
+			continue
+		}
+		reply = c.Limit.Reply(c.State, reply)
+		room[i] = c.Cost
+		if op != AtMost && !c.Limit.Fits(c.State, c.Cost) {
+			violated |= 1 << i
+			verdict |= 1 << i
+			admitted = admitted && c.Shadow
+		}
+	}
+	if op == AtMost {
+		verdict = most(charges, bound, &room)
+		for i, c := range charges {
+			if c.Shadow && !c.Limit.Fits(c.State, room[i]) {
+				violated |= 1 << i
+			}
+		}
+	}
+	if admitted && op != Give {
+		at := head
+		for i, c := range charges {
+			at += c.Limit.Fields()
+			if violated&(1<<i) == 0 && room[i] != (Cost{}) {
+				reply[at] = c.Limit.Commit(c.State, room[i])
+				changed |= 1 << i
+			}
+		}
+	}
+	reply[head] = verdict
+	return reply, changed
+}
+
+// most finds the largest n up to bound for which n times every cost fits, and leaves those costs in total.
+// It adds ever smaller powers of two times the cost, so that it only ever adds and compares.
+func most(charges []Charge, bound int64, total *[MaxCharges]Cost) (n int64) {
+	var steps [MaxCharges][]Cost
+	step := int64(1)
+	for i := range charges {
+		steps[i] = []Cost{total[i]}
+		total[i] = Cost{}
+	}
+	for ; step <= bound/2; step *= 2 {
+		for i, c := range charges {
+			last := steps[i][len(steps[i])-1]
+			steps[i] = append(steps[i], last.plus(last, c.Limit.Denominator()))
+		}
+	}
+	for ; step > 0; step /= 2 {
+		var next [MaxCharges]Cost
+		fits := n+step <= bound
+		for i, c := range charges {
+			last := len(steps[i]) - 1
+			next[i] = total[i].plus(steps[i][last], c.Limit.Denominator())
+			steps[i] = steps[i][:last]
+			fits = fits && (c.Shadow || c.Limit.Fits(c.State, next[i]))
+		}
+		if fits {
+			n += step
+			*total = next
+		}
+	}
+	return n
+}

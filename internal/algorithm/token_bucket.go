@@ -1,0 +1,254 @@
+package algorithm
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"strconv"
+	"time"
+)
+
+// TokenBucket refills one token every Per/Rate and holds Burst of them at most. It is counted as the generic cell
+// rate algorithm (ITU-T I.371) does: a token is a length of time, and the state is the arrival time, the instant at
+// which the bucket is full again. It may be ahead of now by at most the burst's length.
+type TokenBucket struct {
+	burst       int64
+	numerator   int64 // a token's length is numerator/denominator microseconds, in lowest terms
+	denominator int64
+	capacity    Cost
+	frozen      bool
+}
+
+// NewTokenBucket validates a bucket of burst tokens, refilled at rate tokens in every period per. At rate 0
+// it never refills, and per is 0 too. It returns every fault at once.
+func NewTokenBucket(rate int64, per time.Duration, burst int64) (*TokenBucket, error) {
+	var errs []error
+	switch {
+	case rate < 0:
+		errs = append(errs, fmt.Errorf("Rate is %d: it must not be negative", rate))
+	case rate > 1<<42:
+		errs = append(errs, fmt.Errorf("Rate is %d: it must be at most %d", rate, int64(1)<<42))
+	}
+	switch {
+	case per < 0:
+		errs = append(errs, fmt.Errorf("Per is %v: it must not be negative", per))
+	case per == 0 && rate > 0:
+		errs = append(errs, errors.New("Per is 0: a rate needs a period (Unlimited is a limit of its own)"))
+	case per > 0 && rate == 0:
+		errs = append(errs, fmt.Errorf("Rate is 0 but Per is %v: a bucket that never refills has no period, no tokens at all is DenyAll", per))
+	}
+	switch {
+	case burst < 0:
+		errs = append(errs, fmt.Errorf("Burst is %d: it must not be negative", burst))
+	case burst == 0:
+		errs = append(errs, errors.New("Burst is 0: nothing would ever be allowed (DenyAll is a limit of its own)"))
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+
+	b := &TokenBucket{burst: burst}
+	if rate == 0 {
+		b.freeze()
+	} else {
+		n, d := int64(per), rate*int64(time.Microsecond)
+		g := gcd(n, d)
+		b.numerator, b.denominator = n/g, d/g
+	}
+	if !b.measure() {
+		return nil, errors.New("Burst takes more than 100 years to refill")
+	}
+	return b, nil
+}
+
+// measure derives the capacity and says whether it can be counted.
+func (b *TokenBucket) measure() bool {
+	hi, lo := bits.Mul64(uint64(b.burst), uint64(b.numerator))
+	if hi >= uint64(b.denominator) {
+		return false
+	}
+	whole, fraction := bits.Div64(hi, lo, uint64(b.denominator))
+	b.capacity = Cost{int64(whole), int64(fraction)}
+	return whole < uint64(longest)
+}
+
+// freeze makes a bucket that time does not refill: a token is one unit of a clock that stands still.
+func (b *TokenBucket) freeze() {
+	b.frozen, b.numerator, b.denominator = true, 1, 1
+}
+
+func gcd(a, b int64) int64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
+// Share is the bucket for one of n processes that decide alone: the n-th part of its rate and burst, but at least
+// a burst of 1. A part that takes more than 100 years to refill does not refill.
+func (b *TokenBucket) Share(n int64) Limit {
+	s := *b
+	s.burst = max(1, b.burst/n)
+	if !s.frozen {
+		g := gcd(b.denominator, n)
+		hi, lo := bits.Mul64(uint64(b.numerator), uint64(n/g))
+		s.numerator, s.denominator = int64(lo), b.denominator/g
+		if hi > 0 || s.numerator < 0 || !s.measure() {
+			s.freeze()
+		}
+	}
+	s.measure()
+	return &s
+}
+
+func (b *TokenBucket) Tag() string {
+	if b.frozen {
+		return "tf1"
+	}
+	return "tb1"
+}
+
+func (b *TokenBucket) Script() string { return "token_bucket" }
+
+func (b *TokenBucket) Parameters(args []int64) []int64 {
+	refills := int64(1)
+	if b.frozen {
+		refills = 0
+	}
+	return append(args, b.capacity.Whole, b.capacity.Fraction, b.denominator, refills)
+}
+
+func (b *TokenBucket) Fields() int        { return 3 }
+func (b *TokenBucket) Denominator() int64 { return b.denominator }
+func (b *TokenBucket) Capacity() int64    { return b.burst }
+
+func (b *TokenBucket) Cost(n int64) Cost {
+	if n > b.burst {
+		return Cost{b.capacity.Whole + 1, 0}
+	}
+	hi, lo := bits.Mul64(uint64(n), uint64(b.numerator))
+	whole, fraction := bits.Div64(hi, lo, uint64(b.denominator))
+	return Cost{int64(whole), int64(fraction)}
+}
+
+// tokens is how many whole tokens fit into a length.
+func (b *TokenBucket) tokens(c Cost) int64 {
+	hi, lo := bits.Mul64(uint64(c.Whole), uint64(b.denominator))
+	lo, carry := bits.Add64(lo, uint64(c.Fraction), 0)
+	n, _ := bits.Div64(hi+carry, lo, uint64(b.numerator))
+	return int64(n)
+}
+
+// bucket is the state of one key. The second line is what Find found.
+type bucket struct {
+	arrival, fraction, denominator, returned int64
+
+	backlog Cost
+	gone    int64
+	start   int64
+}
+
+func (b *TokenBucket) NewState() State { return &bucket{denominator: 1} }
+
+func (s *bucket) Expires() int64 {
+	if s.start == 0 {
+		return 1<<63 - 1
+	}
+	return s.arrival + s.returned + 1
+}
+
+func (s *bucket) Value() string {
+	v := strconv.FormatInt(s.arrival, 10)
+	if s.fraction != 0 || s.returned != 0 {
+		v = fmt.Sprint(s.arrival, s.fraction, s.denominator, s.returned)
+	}
+	return v
+}
+
+func (b *TokenBucket) Find(st State, now int64) {
+	s := st.(*bucket)
+	s.start = now
+	if b.frozen {
+		s.start = 0
+	}
+	found, gone := Cost{s.arrival - s.start, s.fraction}, s.returned
+	if found.Fraction > 0 && s.denominator != b.denominator {
+		found = Cost{found.Whole + 1, 0}
+	}
+	if found.ceil()+gone <= 0 {
+		gone = 0
+	}
+	if found.Whole < 0 {
+		found = Cost{}
+	} else if found.compare(b.capacity) > 0 {
+		gone = min(longest, gone+found.minus(b.capacity, b.denominator).ceil())
+		found = b.capacity
+	}
+	s.backlog, s.gone = found, gone
+}
+
+func (b *TokenBucket) Reply(st State, reply []int64) []int64 {
+	s := st.(*bucket)
+	return append(reply, s.backlog.Whole, s.backlog.Fraction, 0)
+}
+
+func (b *TokenBucket) Fits(st State, c Cost) bool {
+	return st.(*bucket).backlog.plus(c, b.denominator).compare(b.capacity) <= 0
+}
+
+func (b *TokenBucket) Commit(st State, c Cost) int64 {
+	s := st.(*bucket)
+	b.keep(s, s.backlog.plus(c, b.denominator), s.gone)
+	return s.arrival + s.returned
+}
+
+func (b *TokenBucket) Give(st State, c Cost, receipt int64) bool {
+	s := st.(*bucket)
+	if left := (Cost{receipt - s.gone - s.start, 0}); c.compare(left) > 0 {
+		c = left
+	}
+	if c.compare(s.backlog) > 0 {
+		c = s.backlog
+	}
+	if c.compare(Cost{}) <= 0 {
+		return false
+	}
+	b.keep(s, s.backlog.minus(c, b.denominator), min(longest, s.gone+c.ceil()))
+	return true
+}
+
+func (b *TokenBucket) keep(s *bucket, backlog Cost, returned int64) {
+	s.arrival, s.fraction = s.start+backlog.Whole, backlog.Fraction
+	s.denominator, s.returned = b.denominator, returned
+}
+
+func (b *TokenBucket) Read(reply []int64, charged Cost, n int64) Reading {
+	found := Cost{reply[0], reply[1]}
+	after := found.plus(charged, b.denominator)
+	r := Reading{Limit: b.burst}
+	if after.compare(b.capacity) < 0 {
+		r.Remaining = b.tokens(b.capacity.minus(after, b.denominator))
+	}
+	r.Used = b.burst - r.Remaining
+	r.RetryAfter = b.wait(found, n)
+	if r.Used > 0 {
+		r.NextAfter = b.wait(after, r.Remaining+1)
+		r.ResetAfter = b.wait(after, b.burst)
+	}
+	return r
+}
+
+// wait is how long until n tokens fit on top of a backlog.
+func (b *TokenBucket) wait(backlog Cost, n int64) time.Duration {
+	if n > b.burst {
+		return Never
+	}
+	over := backlog.plus(b.Cost(n), b.denominator)
+	if over.compare(b.capacity) <= 0 {
+		return 0
+	}
+	if b.frozen {
+		return Never
+	}
+	return time.Duration(over.minus(b.capacity, b.denominator).ceil()) * time.Microsecond
+}

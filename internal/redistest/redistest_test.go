@@ -1,0 +1,299 @@
+package redistest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/internal/redistest"
+)
+
+func TestEachServerAnswers(t *testing.T) {
+	prefixes := map[string]bool{}
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		client := s.Client(t)
+		if err := client.Ping(t.Context()).Err(); err != nil {
+			t.Errorf("PING: %v", err)
+		}
+		if n, err := client.DBSize(t.Context()).Result(); err != nil || n != 0 {
+			if !strings.Contains(s.Name, "-at-") {
+				t.Errorf("DBSIZE of a fresh server = %d, %v", n, err)
+			}
+		}
+		if err := client.Set(t.Context(), s.Prefix+"key", 1, time.Minute).Err(); err != nil {
+			t.Errorf("SET: %v", err)
+		}
+		if s.Real != (s.Mini == nil) {
+			t.Errorf("Real is %t, but Mini is %v", s.Real, s.Mini)
+		}
+		if !strings.HasPrefix(t.Name(), "TestEachServerAnswers/"+s.Name) {
+			t.Errorf("subtest %s does not name %s", t.Name(), s.Name)
+		}
+		if s.Prefix == "" || prefixes[s.Prefix] {
+			t.Errorf("prefix %q is not fresh", s.Prefix)
+		}
+		prefixes[s.Prefix] = true
+	})
+}
+
+func TestFaults(t *testing.T) {
+	s := redistest.Start(t)
+	client := s.Client(t, func(o *redis.Options) {
+		o.ReadTimeout, o.MaxRetries, o.DialerRetries = 50*time.Millisecond, -1, 1
+	})
+	ping := func() error { return client.Ping(t.Context()).Err() }
+	if err := client.Set(t.Context(), "key", "value", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+
+	s.Stop()
+	var timeout net.Error
+	if err := ping(); !errors.As(err, &timeout) || !timeout.Timeout() {
+		t.Errorf("PING of a stopped server: %v, want a timeout", err)
+	}
+	s.Continue()
+	eventually(t, ping)
+	if v, err := client.Get(t.Context(), "key").Result(); err != nil || v != "value" {
+		t.Errorf("GET after Continue = %q, %v", v, err)
+	}
+
+	s.Stop()
+	s.Kill()
+	if err := ping(); err == nil {
+		t.Error("a killed server answers")
+	}
+	s.Restart()
+	eventually(t, ping)
+	if err := client.Get(t.Context(), "key").Err(); !errors.Is(err, redis.Nil) {
+		t.Errorf("GET after Restart: %v, want redis: nil", err)
+	}
+	s.Restart()
+	eventually(t, ping)
+}
+
+func TestStartPassesArguments(t *testing.T) {
+	s := redistest.Start(t, "--maxmemory-policy", "allkeys-lru")
+	got, err := s.Client(t).ConfigGet(t.Context(), "maxmemory-policy").Result()
+	if err != nil || got["maxmemory-policy"] != "allkeys-lru" {
+		t.Errorf("CONFIG GET = %v, %v", got, err)
+	}
+}
+
+func TestCalls(t *testing.T) {
+	s := redistest.Start(t)
+	client := s.Client(t)
+	script := redis.NewScript("return redis.call('INCR', KEYS[1])")
+	before := s.Calls(t, "evalsha", "eval")
+	for range 3 {
+		if err := script.Eval(t.Context(), client, []string{s.Prefix}).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := script.EvalSha(t.Context(), client, []string{s.Prefix}).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if n := s.Calls(t, "evalsha", "EVAL") - before; n != 4 {
+		t.Errorf("EVALSHA and EVAL called %d times, want 4", n)
+	}
+	if n := s.Calls(t, "evalsha"); n != 1 {
+		t.Errorf("EVALSHA called %d times, want 1", n)
+	}
+	if n := s.Calls(t, "zadd"); n != 0 {
+		t.Errorf("ZADD called %d times, want 0", n)
+	}
+}
+
+func TestCluster(t *testing.T) {
+	c := redistest.StartCluster(t, 3)
+	client := c.Client(t)
+	written := map[string]int{}
+	for i := range 100 {
+		key := fmt.Sprintf("{%d}", i)
+		if err := client.Set(t.Context(), key, i, 0).Err(); err != nil {
+			t.Fatalf("SET %s: %v", key, err)
+		}
+		master, err := client.MasterForKey(t.Context(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		written[master.Options().Addr]++
+	}
+	for i, s := range c.Nodes {
+		n, err := s.Client(t).DBSize(t.Context()).Result()
+		if err != nil || n == 0 || n != int64(written[c.Addrs[i]]) {
+			t.Errorf("%s holds %d keys (%v), want %d, not 0", c.Addrs[i], n, err, written[c.Addrs[i]])
+		}
+	}
+	// ClusterClient sends a command to the node of its first key.
+	err := client.Do(t.Context(), "MSET", "{a}", 1, "{b}", 2).Err()
+	if err == nil || !strings.HasPrefix(err.Error(), "CROSSSLOT") {
+		t.Errorf("MSET of two slots: %v, want CROSSSLOT", err)
+	}
+
+	c.Nodes[1].Restart()
+	c.Wait(t)
+	for i := range 100 {
+		if err := client.Set(t.Context(), fmt.Sprintf("{%d}", i), i, 0).Err(); err != nil {
+			t.Fatalf("SET after Restart of a node: %v", err)
+		}
+	}
+}
+
+func TestEnvironment(t *testing.T) {
+	tests := []struct {
+		name, child, value string
+		pass               bool
+		want               string
+	}{
+		{"real missing", "Real", "", true, "redis-server is not on PATH.*--- SKIP: TestChild"},
+		{"start missing", "Start", "", true, "redis-server is not on PATH.*--- SKIP: TestChild"},
+		{"cluster missing", "StartCluster", "", true, "redis-server is not on PATH.*--- SKIP: TestChild"},
+		{"each missing", "Each", "", true, "runs on miniredis only: redis-server is not on PATH.*PASS: TestChild/miniredis"},
+		{"real required", "Real", "require", false, "redis-server is not on PATH, and HEADGATE_TEST_REDIS=require"},
+		{"start required", "Start", "require", false, "redis-server is not on PATH, and HEADGATE_TEST_REDIS=require"},
+		{"cluster required", "StartCluster", "require", false, "redis-server is not on PATH, and HEADGATE_TEST_REDIS=require"},
+		{"each required", "Each", "require", false, "redis-server is not on PATH, and HEADGATE_TEST_REDIS=require"},
+		{"no address", "Each", "yes", false, "HEADGATE_TEST_REDIS must be empty, require, host:port"},
+		{"bad URL", "Each", "redis://:secret@host:port", false, "HEADGATE_TEST_REDIS is not a valid redis://"},
+		{"dead address", "Each", "127.0.0.1:1", false, "127.0.0.1:1, which does not answer"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			out, err := child(t, test.child, "PATH=", "HEADGATE_TEST_REDIS="+test.value)
+			if (err == nil) != test.pass {
+				t.Errorf("the tests ended with %v", err)
+			}
+			if !regexp.MustCompile("(?s)" + test.want).MatchString(out) {
+				t.Errorf("the tests did not say %q", test.want)
+			}
+			if strings.Contains(out, "secret") {
+				t.Error("the tests printed the password")
+			}
+			if t.Failed() {
+				t.Log(out)
+			}
+		})
+	}
+}
+
+func TestServerOfSomebodyElse(t *testing.T) {
+	s := redistest.Start(t)
+	client := s.Client(t)
+	if err := client.Set(t.Context(), "theirs", 1, 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for _, value := range []string{s.Addr, "redis://" + s.Addr + "/0"} {
+		for _, name := range []string{"Each", "Real"} {
+			writes := s.Calls(t, "set")
+			out, err := child(t, name, "PATH=", "HEADGATE_TEST_REDIS="+value)
+			if err != nil || !strings.Contains(out, s.Name+"-at-"+s.Addr) {
+				t.Errorf("%s with %s did not run there: %v\n%s", name, value, err, out)
+			}
+			if s.Calls(t, "set") == writes {
+				t.Errorf("%s with %s wrote nothing there", name, value)
+			}
+			keys, err := client.Keys(t.Context(), "*").Result()
+			if err != nil || len(keys) != 1 || keys[0] != "theirs" {
+				t.Errorf("%s with %s left the keys %v, %v", name, value, keys, err)
+			}
+		}
+	}
+	if out, err := child(t, "Stop", "PATH=", "HEADGATE_TEST_REDIS="+s.Addr); err == nil {
+		t.Errorf("a test stopped a server that is not its own\n%s", out)
+	}
+}
+
+func TestServerEndsWithItsTest(t *testing.T) {
+	redistest.Start(t)
+	for _, name := range []string{"Fatal", "Panic"} {
+		out, err := child(t, name)
+		addr := regexp.MustCompile(`127\.0\.0\.1:\d+`).FindString(out)
+		if err == nil || addr == "" {
+			t.Fatalf("%s: the test ended with %v\n%s", name, err, out)
+		}
+		if conn, err := net.Dial("tcp", addr); err == nil {
+			_ = conn.Close()
+			t.Errorf("%s: the server at %s outlived its test", name, addr)
+		}
+	}
+}
+
+func TestFailedStartShowsLog(t *testing.T) {
+	redistest.Start(t)
+	out, err := child(t, "BadArgument")
+	if err == nil || !strings.Contains(out, "no-such-option") || !strings.Contains(out, "its log ends") {
+		t.Errorf("the test ended with %v\n%s", err, out)
+	}
+}
+
+// TestChild is what the tests above run in a process of their own, with another
+// environment or to fail.
+func TestChild(t *testing.T) {
+	set := func(t *testing.T, s *redistest.Server) {
+		if err := s.Client(t).Set(t.Context(), "{"+s.Prefix+"a}:b", 1, 0).Err(); err != nil {
+			t.Error(err)
+		}
+	}
+	switch name := os.Getenv("REDISTEST_CHILD"); name {
+	case "":
+		t.Skip("runs as a child only")
+	case "Each":
+		redistest.Each(t, set)
+	case "Real":
+		set(t, redistest.Real(t))
+	case "Start":
+		redistest.Start(t)
+	case "StartCluster":
+		redistest.StartCluster(t, 3)
+	case "Stop":
+		redistest.Real(t).Stop()
+	case "BadArgument":
+		redistest.Start(t, "--no-such-option", "1")
+	case "Fatal":
+		s := redistest.Start(t)
+		s.Stop()
+		t.Fatal(s.Addr)
+	case "Panic":
+		panic(redistest.Start(t).Addr)
+	default:
+		t.Fatalf("no child %q", name)
+	}
+}
+
+func child(t *testing.T, name string, env ...string) (string, error) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, self, "-test.run=^TestChild$", "-test.v")
+	// The race detector lets a process wait for a second before it exits.
+	cmd.Env = append(append(os.Environ(), "GORACE=atexit_sleep_ms=0", "REDISTEST_CHILD="+name), env...)
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// eventually retries what needs a new connection, which a client may make only
+// after it has noticed that the old one is dead.
+func eventually(t *testing.T, do func() error) {
+	t.Helper()
+	var err error
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); {
+		if err = do(); err == nil {
+			return
+		}
+	}
+	t.Fatal(err)
+}

@@ -1,0 +1,164 @@
+package redistest
+
+import (
+	"context"
+	"crypto/rand"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+// patience bounds the package's own exchanges with a server. It is long
+// because a loaded machine is no reason to fail a test.
+const patience = 15 * time.Second
+
+// Server is a Redis or Valkey server, or a miniredis, that one test may use.
+type Server struct {
+	// Name tells the program and its version, such as redis-server-7.0.15, or
+	// is miniredis.
+	Name string
+	// Addr is the host:port the server listens on.
+	Addr string
+	// Real is false for miniredis only.
+	Real bool
+	// Mini is the miniredis behind the server, or nil if the server is real.
+	Mini *miniredis.Miniredis
+	// Prefix is random and different for every test. Every key a test writes
+	// must contain it, as the server may be shared with others.
+	Prefix string
+
+	t       testing.TB
+	outside *redis.Options
+	process *process
+}
+
+// forTest returns the server as one test sees it: failures are that test's, and
+// so are the keys.
+func (s *Server) forTest(t testing.TB) *Server {
+	bound := *s
+	bound.t = t
+	bound.Prefix = "headgate-test-" + strings.ToLower(rand.Text()[:16]) + ":"
+	if s.outside != nil {
+		t.Cleanup(bound.sweep)
+	}
+	return &bound
+}
+
+// reach returns the server HEADGATE_TEST_REDIS names. One that was named but
+// does not answer fails the test: skipping it would hide that nothing ran there.
+func reach(t testing.TB, opt *redis.Options) *Server {
+	t.Helper()
+	s := &Server{Addr: opt.Addr, Real: true, outside: opt}
+	info, err := s.info("server")
+	if err != nil {
+		t.Fatalf("%s names %s, which does not answer INFO: %v", variable, opt.Addr, err)
+	}
+	s.Name = programName(info) + "-at-" + opt.Addr
+	return s
+}
+
+// Client returns a new client of the server, changed by change, and closes it
+// when the test ends. Maintenance notifications are off, because the handshake
+// that asks for them has a data race in go-redis 9.23.
+func (s *Server) Client(t testing.TB, change ...func(*redis.Options)) *redis.Client {
+	t.Helper()
+	opt := s.options()
+	for _, c := range change {
+		c(opt)
+	}
+	client := redis.NewClient(opt)
+	// A test may have closed the client already, so the error says nothing.
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// Calls returns how often the server executed the given commands since it
+// started, by its own count (INFO commandstats), such as
+// Calls(t, "evalsha", "eval"). A subcommand is named like "script|load". Calls
+// that failed count, so an EVALSHA answered with NOSCRIPT does too; so do calls
+// of other users of the server, and of commands inside scripts. miniredis keeps
+// no such count, and the test fails.
+func (s *Server) Calls(t testing.TB, commands ...string) int64 {
+	t.Helper()
+	if !s.Real {
+		t.Fatalf("%s does not count calls", s.Name)
+	}
+	info, err := s.info("commandstats")
+	if err != nil {
+		t.Fatalf("INFO commandstats of %s: %v", s.Name, err)
+	}
+	var sum int64
+	for _, command := range commands {
+		stats, ok := info["cmdstat_"+strings.ToLower(command)]
+		if !ok {
+			continue
+		}
+		first, _, _ := strings.Cut(stats, ",")
+		n, err := strconv.ParseInt(strings.TrimPrefix(first, "calls="), 10, 64)
+		if err != nil {
+			t.Fatalf("INFO commandstats of %s: %s: %v", s.Name, stats, err)
+		}
+		sum += n
+	}
+	return sum
+}
+
+func (s *Server) options() *redis.Options {
+	opt := redis.Options{Addr: s.Addr}
+	if s.outside != nil {
+		opt = *s.outside
+	}
+	opt.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	return &opt
+}
+
+func (s *Server) info(section string) (map[string]string, error) {
+	client := redis.NewClient(s.options())
+	defer func() { _ = client.Close() }()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	text, err := client.Info(ctx, section).Result()
+	return parseInfo(text), err
+}
+
+// sweep deletes what the test wrote on a server of somebody else.
+func (s *Server) sweep() {
+	client := redis.NewClient(s.options())
+	defer func() { _ = client.Close() }()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	keys := client.Scan(ctx, 0, "*"+s.Prefix+"*", 1000).Iterator()
+	for keys.Next(ctx) {
+		if err := client.Del(ctx, keys.Val()).Err(); err != nil {
+			s.t.Errorf("delete %s on %s: %v", keys.Val(), s.Name, err)
+			return
+		}
+	}
+	if err := keys.Err(); err != nil {
+		s.t.Errorf("look for keys of this test on %s: %v", s.Name, err)
+	}
+}
+
+func parseInfo(text string) map[string]string {
+	fields := map[string]string{}
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			fields[name] = value
+		}
+	}
+	return fields
+}
+
+// programName goes by what the server says of itself, as a redis-server on PATH
+// may be Valkey.
+func programName(info map[string]string) string {
+	if v := info["valkey_version"]; v != "" {
+		return "valkey-server-" + v
+	}
+	return "redis-server-" + info["redis_version"]
+}

@@ -1,0 +1,24 @@
+-- Every algorithm adds one function under its name. Called once by a script run that needs it, it returns a table of
+--
+--   limit(at, shadow)                a limit, whose parameters begin at ARGV[at], and where they end. Its fields
+--                                    algorithm, shadow and denominator are for the decision, the others its own
+--   load(key)                        the state in KEYS[key], of a key that is not there too. Its field dirty is false, or
+--                                    the limit under which it was changed
+--   look(state, limit, reply, n)     brings the state to now as the limit sees it, without changing it, and sets the
+--                                    reply's integers after n to what it found, the last to 0, which is where the
+--                                    receipt of a charge goes; returns the index of the last
+--   fits(state, limit, whole, part)  whether what look found has room for the cost
+--   commit(state, limit, whole, part)
+--                                    charges the cost; returns the receipt
+--   give(state, limit, whole, part, receipt)
+--                                    gives back as much of that charge as nobody can have used meanwhile;
+--                                    returns whether that was anything
+--   store(state, key)                writes a changed state to KEYS[key] with a time to live
+--
+-- A cost is a whole number and a part of the limit's denominator: 0 <= part < denominator. Nothing leaves the integers
+-- below 2^53, no 16-digit number goes through tostring or "..", and a reply holds integers only.
+--
+-- What a script run makes, closures and tables, costs more than what it computes. So tables get all their fields
+-- at once, and ARGV's numbers are read by adding to them.
+local algorithms = {}
+local ARGV = ARGV
