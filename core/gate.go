@@ -22,7 +22,7 @@ type Gate struct {
 	deadlines deadlines
 	perSlot   bool // one request for each outermost part
 	observe   func(context.Context, Event)
-	circuit   *circuit // nil in memory
+	circuit   *circuit     // nil in memory
 	local     *memoryStore // decides for Local policies while Redis fails
 	replicas  int
 	shares    sync.Map // *Policy to algorithm.Limit

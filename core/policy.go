@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/headgate/headgate/internal/algorithm"
 )
@@ -70,6 +71,15 @@ func (p *Policy) Name() string { return p.name }
 
 // Algorithm is the policy's limit.
 func (p *Policy) Algorithm() Algorithm { return p.algorithm }
+
+// Quota is the limit as it is told to clients: how much an untouched key allows at once, and how long an exhausted one
+// takes to be whole again, Never if it does not. It is false for Unlimited, which has none.
+func (p *Policy) Quota() (limit int64, window time.Duration, ok bool) {
+	if p.limit == nil {
+		return 0, Never, p.denies
+	}
+	return p.limit.Capacity(), p.limit.Window(), true
+}
 
 // Shadow says whether the policy never stands in the way.
 func (p *Policy) Shadow() bool { return p.shadow }

@@ -37,6 +37,8 @@ type Limit interface {
 	// Capacity is the number of units that an untouched key has.
 	Capacity() int64
 
+	// Window is how long an exhausted limit takes to be whole again, Never if it does not.
+	Window() time.Duration
 	// Share is the part of the limit that one of n processes may allow when each decides alone.
 	Share(n int64) Limit
 

@@ -122,6 +122,13 @@ func (b *TokenBucket) Fields() int        { return 3 }
 func (b *TokenBucket) Denominator() int64 { return b.denominator }
 func (b *TokenBucket) Capacity() int64    { return b.burst }
 
+func (b *TokenBucket) Window() time.Duration {
+	if b.frozen {
+		return Never
+	}
+	return time.Duration(b.capacity.ceil()) * time.Microsecond
+}
+
 func (b *TokenBucket) Cost(n int64) Cost {
 	if n > b.burst {
 		return Cost{b.capacity.Whole + 1, 0}

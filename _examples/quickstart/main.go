@@ -1,0 +1,120 @@
+// Quickstart is an HTTP API with limits. It keeps them in Redis at REDIS_URL, shared by all processes that are started
+// with the same, or in memory where REDIS_URL is not set. It serves on ADDR.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"net/http"
+	"os"
+	"os/signal"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/adapters/nethttp"
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/keyfunc"
+)
+
+func main() {
+	if err := run(); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run() error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+
+	gate, err := newGate(ctx)
+	if err != nil {
+		return err
+	}
+	api, err := newAPI(gate)
+	if err != nil {
+		return err
+	}
+
+	addr := os.Getenv("ADDR")
+	if addr == "" {
+		addr = "127.0.0.1:8080"
+	}
+	server := &http.Server{Addr: addr, Handler: api, ReadHeaderTimeout: 5 * time.Second}
+	go func() {
+		<-ctx.Done()
+		_ = server.Shutdown(context.Background())
+	}()
+	fmt.Printf(`Serving on http://%[1]s. Try:
+
+  for i in 1 2 3 4 5 6 7; do curl -i http://%[1]s/hello; done
+  curl -i -H 'X-Api-Key: k1' -H 'X-Tenant: acme' http://%[1]s/reports
+
+`, addr)
+	if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return gate.Close(context.Background())
+}
+
+// newGate keeps the limits in Redis where REDIS_URL says so.
+func newGate(ctx context.Context) (*core.Gate, error) {
+	url := os.Getenv("REDIS_URL")
+	if url == "" {
+		log.Print("keeping limits in memory: REDIS_URL is not set")
+		return core.NewMemory(core.Config{})
+	}
+	options, err := redis.ParseURL(url)
+	if err != nil {
+		return nil, err
+	}
+	options.DialerRetries = 1 // the gate has a circuit of its own
+	gate, err := core.NewRedis(redis.NewClient(options), core.Config{Replicas: 2})
+	if err != nil {
+		return nil, err
+	}
+	if err := gate.Ping(ctx); err != nil {
+		log.Print(err) // requests are decided by their policies' failure modes until Redis is there
+	}
+	return gate, nil
+}
+
+func newAPI(gate *core.Gate) (http.Handler, error) {
+	// The simplest case: 5 requests at once for each client address, and one more every 2 seconds.
+	perAddress, err := nethttp.Limit(gate, core.TokenBucket{Rate: 30, Per: time.Minute, Burst: 5}, keyfunc.RemoteIP())
+	if err != nil {
+		return nil, err
+	}
+
+	// Two limits in one decision: when the tenant's is exhausted, nothing is spent of the key's.
+	perKey, err := core.NewPolicy(core.PolicyConfig{Name: "key", Algorithm: core.PerMinute(10)})
+	if err != nil {
+		return nil, err
+	}
+	perTenant, err := core.NewPolicy(core.PolicyConfig{Name: "tenant", Algorithm: core.PerHour(100), OnFailure: core.Closed})
+	if err != nil {
+		return nil, err
+	}
+	reports, err := nethttp.NewGuard(nethttp.Config{
+		Gate:  gate,
+		Scope: keyfunc.Header("X-Tenant"), // in a real API both come from what authentication has verified
+		Rules: []nethttp.Rule{
+			{Policy: perTenant, Key: keyfunc.Static("all")},
+			{Policy: perKey, Key: keyfunc.Header("X-Api-Key")},
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+
+	mux := http.NewServeMux()
+	mux.Handle("GET /hello", perAddress(text("hello\n")))
+	mux.Handle("GET /reports", nethttp.Middleware(reports)(text("your report\n")))
+	return mux, nil
+}
+
+func text(s string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, s) })
+}

@@ -1,0 +1,172 @@
+package nethttp
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/headgate/headgate/core"
+)
+
+// Headers is the dialect in which responses tell about limits. All of them set Retry-After on a refusal
+// where waiting helps (RFC 9110, section 10.2.3; whole seconds, rounded up, at least 1).
+type Headers uint8
+
+const (
+	// Draft10 sets RateLimit and RateLimit-Policy as draft-ietf-httpapi-ratelimit-headers-10 has them; drafts 08
+	// to 11 are the same on the wire. Each policy is a member of both lists. q is the limit and w the seconds in
+	// which an exhausted one is whole again; r is what remains and t the seconds until that is more.
+	Draft10 Headers = iota
+	// LegacyEpoch sets X-RateLimit-Limit, -Remaining and -Reset of one policy: the one that denies for
+	// longest, or else has the least left of its limit. Reset is the time when the whole limit is there again, in
+	// seconds since 1970, by this server's clock.
+	LegacyEpoch
+	// LegacyDelta is LegacyEpoch, but Reset is the number of seconds until then.
+	LegacyDelta
+	// NoHeaders sets Retry-After only.
+	NoHeaders
+)
+
+// maxInteger is the largest Integer of a structured field (RFC 9651, section 3.3.1).
+const maxInteger = 999_999_999_999_999
+
+// advert is what is told of a policy, whatever the request.
+type advert struct {
+	name   string // quoted
+	policy string // the member of RateLimit-Policy, empty if there is none
+}
+
+func advertise(p *core.Policy) advert {
+	a := advert{name: `"` + p.Name() + `"`}
+	limit, window, ok := p.Quota()
+	if !ok || p.Shadow() {
+		return a
+	}
+	if window == core.Never {
+		a.policy = a.name + ";q=" + integer(limit)
+		return a
+	}
+	if window < time.Second && window > 0 { // w is at least 1: tell what a whole second allows
+		limit = int64(min(float64(limit)*float64(time.Second)/float64(window), maxInteger))
+		window = time.Second
+	}
+	a.policy = a.name + ";q=" + integer(limit) + ";w=" + seconds(window)
+	return a
+}
+
+// WriteHeaders sets what the response tells about the limits, and on a refusal Retry-After and Cache-Control. Lists are
+// appended to those of an outer Guard, and a longer Retry-After is left as it is.
+func (a *Admission) WriteHeaders(h http.Header) {
+	switch a.guard.cfg.Headers {
+	case Draft10:
+		a.writeDraft(h)
+	case LegacyEpoch, LegacyDelta:
+		a.writeLegacy(h)
+	}
+	if a.Allowed() {
+		return
+	}
+	h.Set("Cache-Control", "no-store") // RFC 6585, section 4: a 429 must not be stored
+	if wait, ok := a.retryAfter(); ok {
+		if before, err := strconv.ParseInt(h.Get("Retry-After"), 10, 64); err != nil || before < wait {
+			h.Set("Retry-After", strconv.FormatInt(wait, 10))
+		}
+	}
+}
+
+// retryAfter is in whole seconds.
+func (a *Admission) retryAfter() (int64, bool) {
+	switch a.status {
+	case http.StatusTooManyRequests:
+		wait, finite := a.decision.RetryAfter()
+		return max(1, ceilSeconds(wait)), finite
+	case http.StatusServiceUnavailable:
+		return 1, true
+	}
+	return 0, false
+}
+
+func (a *Admission) writeDraft(h http.Header) {
+	var policies, limits []byte
+	for i := range a.decision.Len() {
+		ad := a.guard.policies[a.rules[i]]
+		if ad.policy == "" {
+			continue
+		}
+		policies = append(join(policies), ad.policy...)
+		r := a.decision.At(i)
+		// A share that this process keeps alone says nothing of the limit.
+		if !r.Known || a.decision.Source == core.SourceLocal {
+			continue
+		}
+		limits = append(join(limits), ad.name...)
+		limits = append(limits, ";r="...)
+		limits = append(limits, integer(r.Remaining)...)
+		if r.NextAfter > 0 && r.NextAfter != core.Never {
+			limits = append(limits, ";t="...)
+			limits = append(limits, seconds(r.NextAfter)...)
+		}
+	}
+	if len(policies) > 0 {
+		h.Add("RateLimit-Policy", string(policies))
+	}
+	if len(limits) > 0 {
+		h.Add("RateLimit", string(limits))
+	}
+}
+
+func join(list []byte) []byte {
+	if len(list) > 0 {
+		list = append(list, ", "...)
+	}
+	return list
+}
+
+func (a *Admission) writeLegacy(h http.Header) {
+	i, ok := a.tightest()
+	if !ok {
+		return
+	}
+	r := a.decision.At(i)
+	h.Set("X-RateLimit-Limit", integer(r.Limit))
+	h.Set("X-RateLimit-Remaining", integer(r.Remaining))
+	switch {
+	case r.ResetAfter == core.Never:
+		h.Del("X-RateLimit-Reset")
+	case a.guard.cfg.Headers == LegacyDelta:
+		h.Set("X-RateLimit-Reset", seconds(r.ResetAfter))
+	default:
+		h.Set("X-RateLimit-Reset", seconds(time.Duration(time.Now().Add(r.ResetAfter).UnixNano())))
+	}
+}
+
+// tightest is the result that denies for longest, or of an admitted request the one with the least left.
+func (a *Admission) tightest() (at int, ok bool) {
+	var best core.Result
+	for i := range a.decision.Len() {
+		r := a.decision.At(i)
+		if !r.Known || r.Limit == 0 || r.Policy.Shadow() || r.Allowed != a.decision.Allowed {
+			continue
+		}
+		closer := r.RetryAfter > best.RetryAfter
+		if r.Allowed {
+			closer = float64(r.Remaining)/float64(r.Limit) < float64(best.Remaining)/float64(best.Limit)
+		}
+		if !ok || closer {
+			at, best, ok = i, r, true
+		}
+	}
+	return at, ok
+}
+
+func integer(n int64) string { return strconv.FormatInt(min(max(n, 0), maxInteger), 10) }
+
+func seconds(d time.Duration) string { return integer(ceilSeconds(d)) }
+
+func ceilSeconds(d time.Duration) int64 {
+	n := int64(d / time.Second)
+	if d%time.Second > 0 {
+		n++
+	}
+	return n
+}

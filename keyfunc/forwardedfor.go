@@ -1,0 +1,118 @@
+package keyfunc
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"strings"
+)
+
+const (
+	maxHops  = 50
+	maxBytes = 4096 // of X-Forwarded-For, from its end
+)
+
+// TrustedProxies is the address of the client behind proxies of yours, each given as a CIDR or an address. It
+// reads X-Forwarded-For, but only of a request whose peer is such a proxy: from right to left over all lines of the
+// header, past the trusted addresses, and the first other one is the client. What stands left of that is
+// the client's own invention and is not read.
+//
+// The key is the peer's address, as for RemoteIP, where the header cannot tell: if the peer is not trusted, if all its
+// addresses are, if what is reached is not an address, or after 50 hops or 4 KiB. It is wrong where a
+// proxy of yours passes the header on without adding to it, and where untrusted clients share the proxies' addresses.
+//
+// All faulty CIDRs are returned at once; none at all is an error too.
+func TrustedProxies(cidrs ...string) (Func, error) {
+	var (
+		trusted []netip.Prefix
+		errs    []error
+	)
+	if len(cidrs) == 0 {
+		errs = append(errs, errors.New("keyfunc: TrustedProxies needs at least one CIDR"))
+	}
+	for _, c := range cidrs {
+		p, err := parseCIDR(c)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("keyfunc: TrustedProxies: %q is not a CIDR or an address", c))
+		}
+		trusted = append(trusted, p)
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	return func(r *http.Request) (string, error) {
+		addr, err := peer(r)
+		if err != nil {
+			return "", err
+		}
+		if contains(trusted, addr) {
+			if client, ok := forwardedFor(r.Header.Values("X-Forwarded-For"), trusted); ok {
+				addr = client
+			}
+		}
+		return subscriber(addr), nil
+	}, nil
+}
+
+// parseCIDR folds IPv4 mapped into IPv6, as parseAddr does with addresses.
+func parseCIDR(s string) (netip.Prefix, error) {
+	if !strings.Contains(s, "/") {
+		addr, err := netip.ParseAddr(s)
+		if err != nil || addr.Zone() != "" {
+			return netip.Prefix{}, errors.New("no address")
+		}
+		addr = addr.Unmap()
+		return netip.PrefixFrom(addr, addr.BitLen()), nil
+	}
+	p, err := netip.ParsePrefix(s)
+	if err != nil {
+		return netip.Prefix{}, err
+	}
+	if p.Addr().Is4In6() {
+		if p.Bits() < 96 {
+			return netip.Prefix{}, errors.New("wider than all of IPv4")
+		}
+		p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
+	}
+	return p.Masked(), nil
+}
+
+func contains(prefixes []netip.Prefix, addr netip.Addr) bool {
+	for _, p := range prefixes {
+		if p.Contains(addr) {
+			return true
+		}
+	}
+	return false
+}
+
+// forwardedFor is the rightmost address that is not trusted. It reads the lines from their end, so that a long header
+// costs no more than its bounds.
+func forwardedFor(lines []string, trusted []netip.Prefix) (netip.Addr, bool) {
+	hops, left := maxHops, maxBytes
+	for i := len(lines) - 1; i >= 0; i-- {
+		line, more := lines[i], true
+		for more {
+			window := line[max(0, len(line)-left):]
+			comma := strings.LastIndexByte(window, ',')
+			hop := window[comma+1:]
+			left -= len(hop) + 1
+			hops--
+			if hops < 0 || left < 0 {
+				return netip.Addr{}, false
+			}
+			addr, ok := parseAddr(strings.Trim(hop, " \t"))
+			if !ok {
+				return netip.Addr{}, false
+			}
+			if !contains(trusted, addr) {
+				return addr, true
+			}
+			if more = comma >= 0; more {
+				line = line[:len(line)-len(hop)-1]
+			}
+		}
+	}
+	return netip.Addr{}, false
+}

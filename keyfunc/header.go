@@ -1,0 +1,56 @@
+package keyfunc
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"strings"
+)
+
+// Header is the value of a header, such as an API key. It trusts what it reads: before authentication anybody writes
+// anything into it, and escapes a limit by a new value each time or spends another's by copying his. Use it after
+// authentication, or as Or(Header(name), RemoteIP()) beside a limit on addresses.
+//
+// The key is a hash of the value (SHA-256, 128 bits), so that no secret reaches Redis and no length matters. A short or
+// guessable value can still be found by trying. A header that is missing, empty, or there more than
+// once is ErrNoKey: of several lines, who authenticated might have read another one. An invalid name makes every call fail.
+func Header(name string) Func {
+	if !token(name) {
+		return fail(fmt.Errorf("keyfunc: Header: %q is not a header's name", name))
+	}
+	name = http.CanonicalHeaderKey(name)
+	return func(r *http.Request) (string, error) {
+		values := r.Header[name]
+		if name == "Host" { // net/http keeps it apart
+			values = []string{r.Host}
+		}
+		if len(values) > 1 {
+			return "", fmt.Errorf("%w: several %s headers", ErrNoKey, name)
+		}
+		if len(values) == 0 {
+			return "", fmt.Errorf("%w: no %s header", ErrNoKey, name)
+		}
+		value := strings.Trim(values[0], " \t")
+		if value == "" {
+			return "", fmt.Errorf("%w: empty %s header", ErrNoKey, name)
+		}
+		return hash(value), nil
+	}
+}
+
+func hash(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return base64.RawURLEncoding.EncodeToString(sum[:16])
+}
+
+// token says whether s is a token of RFC 9110, section 5.6.2.
+func token(s string) bool {
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		if c <= ' ' || c >= 0x7f || strings.IndexByte(`"(),/:;<=>?@[\]{}`, c) >= 0 {
+			return false
+		}
+	}
+	return s != ""
+}

@@ -1,0 +1,65 @@
+package keyfunc
+
+import (
+	"fmt"
+	"net/http"
+	"net/netip"
+	"strings"
+)
+
+// RemoteIP is the address of the TCP peer, which nobody can forge. An IPv6 address counts by its /64, the least that one
+// subscriber has; an owner of more has more keys, so pair it with a wider limit. Behind a proxy the peer is the proxy, and
+// all clients share its key: use TrustedProxies there. Peers without an address, as on a Unix socket, are ErrNoKey.
+func RemoteIP() Func {
+	return func(r *http.Request) (string, error) {
+		addr, err := peer(r)
+		if err != nil {
+			return "", err
+		}
+		return subscriber(addr), nil
+	}
+}
+
+func peer(r *http.Request) (netip.Addr, error) {
+	addr, ok := parseAddr(r.RemoteAddr)
+	if !ok {
+		return netip.Addr{}, fmt.Errorf("%w: the peer has no IP address", ErrNoKey)
+	}
+	return addr, nil
+}
+
+// parseAddr reads an address with or without port, brackets and zone. An IPv4 address mapped into IPv6 is
+// returned as IPv4 and a zone is dropped, because netip.Prefix.Contains is false for both.
+func parseAddr(s string) (netip.Addr, bool) {
+	if len(s) > maxAddr {
+		return netip.Addr{}, false
+	}
+	addr, err := netip.ParseAddr(s)
+	if err != nil {
+		if inner, ok := strings.CutPrefix(s, "["); ok && strings.HasSuffix(inner, "]") {
+			addr, err = netip.ParseAddr(inner[:len(inner)-1])
+			if err != nil || !addr.Is6() {
+				return netip.Addr{}, false
+			}
+		} else {
+			port, err := netip.ParseAddrPort(s)
+			if err != nil {
+				return netip.Addr{}, false
+			}
+			addr = port.Addr()
+		}
+	}
+	return addr.WithZone("").Unmap(), true
+}
+
+// maxAddr is longer than any address with brackets, zone and port is worth reading.
+const maxAddr = 128
+
+// subscriber is an address as a key: IPv6 by its /64.
+func subscriber(addr netip.Addr) string {
+	if addr.Is4() {
+		return addr.String()
+	}
+	prefix, _ := addr.Prefix(64) // fails only for more bits than the address has
+	return prefix.String()
+}
