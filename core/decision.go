@@ -12,14 +12,14 @@ type Source uint8
 const (
 	SourceRedis  Source = iota // Redis, for all replicas together
 	SourceMemory               // a Gate in memory
-	SourceLocal                // this process alone, because Redis failed and a policy is Local
-	SourceOpen                 // nobody: Redis failed, and the policies are Open
-	SourceClosed               // nobody: Redis failed, and a policy is Closed
+	SourceOpen                 // nobody, where Redis failed and the policies that it left are Open
+	SourceLocal                // this process alone, where Redis failed and one of these policies is Local
+	SourceClosed               // nobody, where Redis failed and one of these policies is Closed
 )
 
 // String names the source in one lower-case word.
 func (s Source) String() string {
-	return [...]string{"redis", "memory", "local", "open", "closed"}[s]
+	return [...]string{"redis", "memory", "open", "local", "closed"}[s]
 }
 
 // Result is the outcome of one charge.

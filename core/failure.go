@@ -70,7 +70,7 @@ func (g *Gate) fail(ctx context.Context, p *plan, d *Decision, cause error, admi
 		switch mode := c.mode(refused); mode {
 		case Closed:
 			d.Source, admitted = SourceClosed, false
-		case Local:
+		case Local: // between Open and Closed
 			d.Source = max(d.Source, SourceLocal)
 			own := *c
 			own.local = true

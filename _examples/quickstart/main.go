@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"net"
 	"net/http"
 	"os"
 	"os/signal"
@@ -42,7 +43,11 @@ func run() error {
 	if addr == "" {
 		addr = "127.0.0.1:8080"
 	}
-	server := &http.Server{Addr: addr, Handler: api, ReadHeaderTimeout: 5 * time.Second}
+	listener, err := net.Listen("tcp", addr)
+	if err != nil {
+		return err
+	}
+	server := &http.Server{Handler: api, ReadHeaderTimeout: 5 * time.Second}
 	go func() {
 		<-ctx.Done()
 		_ = server.Shutdown(context.Background())
@@ -52,8 +57,8 @@ func run() error {
   for i in 1 2 3 4 5 6 7; do curl -i http://%[1]s/hello; done
   curl -i -H 'X-Api-Key: k1' -H 'X-Tenant: acme' http://%[1]s/reports
 
-`, addr)
-	if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
+`, listener.Addr())
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return gate.Close(context.Background())

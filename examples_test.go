@@ -1,0 +1,150 @@
+package headgate_test
+
+import (
+	"bufio"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/internal/redistest"
+)
+
+// build makes a program of an example. "./..." skips the folder, so each is built by its path.
+func build(t *testing.T, name string) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), name)
+	if runtime.GOOS == "windows" {
+		program += ".exe"
+	}
+	if out, err := exec.Command("go", "build", "-o", program, "./_examples/"+name).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return program
+}
+
+// serve runs a program on a free port and returns the URL it prints.
+func serve(t *testing.T, program string, env ...string) string {
+	t.Helper()
+	cmd := exec.Command(program)
+	cmd.Env = append(append(os.Environ(), "ADDR=127.0.0.1:0", "REDIS_URL="), env...)
+	cmd.Stderr = t.Output()
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	lines := bufio.NewReader(out)
+	line, err := lines.ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := regexp.MustCompile(`http://[0-9.:]+[0-9]`).FindString(line)
+	if url == "" {
+		t.Fatalf("no URL in %q", line)
+	}
+	return url
+}
+
+func status(t *testing.T, url string, headers ...string) *http.Response {
+	t.Helper()
+	r, err := http.NewRequest(http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		r.Header.Set(name, value)
+	}
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
+	return response
+}
+
+func TestEveryExampleBuilds(t *testing.T) {
+	examples, err := filepath.Glob("_examples/*/main.go")
+	if err != nil || len(examples) == 0 {
+		t.Fatalf("no examples: %v", err)
+	}
+	for _, e := range examples {
+		build(t, filepath.Base(filepath.Dir(e)))
+	}
+}
+
+func TestQuickstart(t *testing.T) {
+	program := build(t, "quickstart")
+	t.Run("memory", func(t *testing.T) {
+		url := serve(t, program)
+		for range 5 {
+			if r := status(t, url+"/hello"); r.StatusCode != 200 || r.Header.Get("RateLimit") == "" {
+				t.Fatalf("status %d, headers %v", r.StatusCode, r.Header)
+			}
+		}
+		if r := status(t, url+"/reports"); r.StatusCode != 400 {
+			t.Errorf("without a key: status %d", r.StatusCode)
+		}
+	})
+	t.Run("two processes share a Redis", func(t *testing.T) {
+		redis := "REDIS_URL=redis://" + redistest.Start(t).Addr
+		a, b := serve(t, program, redis), serve(t, program, redis)
+		start := time.Now()
+		admitted := 0
+		for range 15 {
+			for _, url := range []string{a, b} {
+				switch r := status(t, url+"/reports", "X-Api-Key: k", "X-Tenant: acme"); r.StatusCode {
+				case 200:
+					admitted++
+				case 429:
+					if r.Header.Get("Retry-After") == "" {
+						t.Error("no Retry-After")
+					}
+				default:
+					t.Fatalf("status %d", r.StatusCode)
+				}
+			}
+		}
+		// A burst of 10, and 10 a minute.
+		if most := 10 + int(time.Since(start)/(6*time.Second)); admitted < 10 || admitted > most {
+			t.Errorf("%d admitted, want from 10 to %d", admitted, most)
+		}
+	})
+	t.Run("Redis dies and comes back", func(t *testing.T) {
+		server := redistest.Start(t)
+		url := serve(t, program, "REDIS_URL=redis://"+server.Addr)
+		ask := func() int { return status(t, url+"/reports", "X-Api-Key: k", "X-Tenant: acme").StatusCode }
+		if s := ask(); s != 200 {
+			t.Fatalf("before: status %d", s)
+		}
+		for name, fault := range map[string]func(){"killed": server.Kill, "stopped": server.Stop} {
+			fault()
+			for range 10 {
+				if s := ask(); s != 503 { // the tenant's policy is Closed
+					t.Fatalf("%s: status %d", name, s)
+				}
+				if s := status(t, url+"/hello").StatusCode; s != 200 && s != 429 { // this one is Local
+					t.Fatalf("%s: status %d of /hello", name, s)
+				}
+			}
+			server.Restart()
+			for until := time.Now().Add(time.Minute); ask() == 503; {
+				if time.Now().After(until) {
+					t.Fatalf("%s: not back on Redis", name)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,97 @@
+package headgate_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/headgate/headgate"
+
+// Imports only go down: a package may import those of lower floors, and only the modules named for it.
+var floors = []struct {
+	path    string // below the module
+	floor   int
+	modules []string // besides the standard library
+}{
+	{"", 0, nil},
+	{"keyfunc", 0, nil},
+	{"internal/algorithm", 0, nil},
+	{"core", 1, []string{"github.com/redis/go-redis/v9"}},
+	{"adapters/nethttp", 2, nil},
+}
+
+// onlyTests may import anything: nothing but tests imports them.
+var onlyTests = []string{"internal/redistest"}
+
+func TestFloors(t *testing.T) {
+	cmd := exec.Command("go", "list", "-json=ImportPath,Imports", "./...")
+	var complaint bytes.Buffer
+	cmd.Stderr = &complaint
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v: %s", err, &complaint)
+	}
+	floor := make(map[string]int)
+	for _, f := range floors {
+		floor[strings.TrimSuffix(module+"/"+f.path, "/")] = f.floor
+	}
+	for packages := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p struct {
+			ImportPath string
+			Imports    []string
+		}
+		if err := packages.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if slices.Contains(onlyTests, strings.TrimPrefix(p.ImportPath, module+"/")) {
+			continue
+		}
+		own, ok := floor[p.ImportPath]
+		if !ok {
+			t.Errorf("%s has no floor", p.ImportPath)
+			continue
+		}
+		var allowed []string
+		for _, f := range floors {
+			if strings.TrimSuffix(module+"/"+f.path, "/") == p.ImportPath {
+				allowed = f.modules
+			}
+		}
+		for _, i := range p.Imports {
+			below, ours := floor[i]
+			switch host, _, _ := strings.Cut(i, "/"); {
+			case ours && below >= own:
+				t.Errorf("%s imports %s, which is not below it", p.ImportPath, i)
+			case !ours && strings.Contains(host, ".") && !slices.ContainsFunc(allowed, func(m string) bool {
+				return i == m || strings.HasPrefix(i, m+"/")
+			}):
+				t.Errorf("%s imports %s", p.ImportPath, i)
+			}
+		}
+	}
+}
+
+// What a user of net/http links: README says so.
+func TestDependencies(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}}", "./adapters/nethttp").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	modules := strings.Fields(string(out))
+	slices.Sort(modules)
+	modules = slices.Compact(modules)
+	want := []string{
+		"github.com/cespare/xxhash/v2", module, "github.com/redis/go-redis/v9", "go.uber.org/atomic",
+	}
+	if !slices.Equal(modules, want) {
+		t.Errorf("adapters/nethttp links %v, want %v", modules, want)
+	}
+}
