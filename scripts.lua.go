@@ -29,17 +29,49 @@ func DecideScriptInjected() string {
 	return assemble("clock_injected.lua")
 }
 
-// assemble joins the clock, every algorithm and the decision that uses them, in this order.
+// assemble joins the clock and the decision, and puts the algorithms' parts where the decision names them.
 func assemble(clock string) string {
+	algorithms := make(map[string]map[string]string)
+	var names []string
+	entries, err := files.ReadDir("lua/algorithm")
+	if err != nil {
+		panic("headgate: " + err.Error()) // embedded: it is there or this does not compile
+	}
+	for _, e := range entries {
+		name := strings.TrimSuffix(e.Name(), ".lua")
+		names = append(names, name)
+		algorithms[name] = parts(read("algorithm/" + e.Name()))
+	}
 	var b strings.Builder
 	b.WriteString(read(clock))
-	b.WriteString(read("algorithms.lua"))
-	algorithms, _ := files.ReadDir("lua/algorithm") // embedded: it is there or this does not compile
-	for _, f := range algorithms {
-		b.WriteString(read("algorithm/" + f.Name()))
+	for line := range strings.Lines(read("decide.lua")) {
+		part, ok := strings.CutPrefix(strings.TrimSpace(line), mark)
+		if !ok {
+			b.WriteString(line)
+			continue
+		}
+		word := "if"
+		for _, name := range names {
+			b.WriteString(word + " ARGV[limit] == '" + name + "' then\n" + algorithms[name][part])
+			word = "elseif"
+		}
+		b.WriteString("end\n")
 	}
-	b.WriteString(read("decide.lua"))
 	return b.String()
+}
+
+// mark begins a part in an algorithm's file, and the place for it in the decision's.
+const mark = "--: "
+
+// parts are what stands below each mark. What is above the first is the file's contract.
+func parts(text string) map[string]string {
+	sections := strings.Split(text, "\n"+mark)[1:]
+	parts := make(map[string]string, len(sections))
+	for _, s := range sections {
+		name, body, _ := strings.Cut(s, "\n")
+		parts[name] = strings.TrimSpace(body) + "\n"
+	}
+	return parts
 }
 
 func read(name string) string {

@@ -14,6 +14,7 @@ type batch struct {
 	requests []request
 	keys     []string
 	limits   []*charge // one charge of each distinct limit
+	limitAt  []int64   // where it stands in ARGV
 	ints     []int64
 	names    []string
 	args     []any
@@ -38,6 +39,7 @@ func (b *batch) encode(sha *string, requests []request) {
 	}
 	room += 16 * len(b.limits)
 	b.ints = slices.Grow(b.ints[:0], room)
+	b.limitAt = slices.Grow(b.limitAt[:0], len(b.limits))[:len(b.limits)]
 	b.names = slices.Grow(b.names[:0], len(b.limits)+len(requests))
 
 	b.args = append(b.args[:0], "evalsha", sha)
@@ -45,8 +47,10 @@ func (b *batch) encode(sha *string, requests []request) {
 	for _, k := range b.keys {
 		b.args = append(b.args, k)
 	}
-	b.int(int64(len(b.limits)))
-	for _, c := range b.limits {
+	argv := len(b.args) // ARGV[1], in args
+	requestsAt := b.next()
+	for i, c := range b.limits {
+		b.limitAt[i] = int64(len(b.args) - argv + 1)
 		b.name(c.limit.Script())
 		shadow := int64(0)
 		if c.policy.shadow {
@@ -59,15 +63,18 @@ func (b *batch) encode(sha *string, requests []request) {
 			b.args = append(b.args, &b.ints[from+i])
 		}
 	}
+	*requestsAt = int64(len(b.args) - argv + 1)
 	for i := range requests {
 		r := &requests[i]
 		b.name(string(r.op))
-		b.int(r.bound)
 		b.int(int64(len(r.charges)))
+		if r.op == algorithmAtMost {
+			b.int(r.bound)
+		}
 		for i := range r.charges {
 			c := &r.charges[i]
 			b.int(b.keyIndex(c))
-			b.int(b.limitIndex(c))
+			b.int(b.limitAt[b.limitIndex(c)])
 			b.int(c.cost.Whole)
 			b.int(c.cost.Fraction)
 			if r.op == algorithmGive {
@@ -77,10 +84,15 @@ func (b *batch) encode(sha *string, requests []request) {
 	}
 }
 
-func (b *batch) int(n int64) {
-	b.ints = append(b.ints, n)
-	b.args = append(b.args, &b.ints[len(b.ints)-1])
+// next appends an integer to be set later.
+func (b *batch) next() *int64 {
+	b.ints = append(b.ints, 0)
+	p := &b.ints[len(b.ints)-1]
+	b.args = append(b.args, p)
+	return p
 }
+
+func (b *batch) int(n int64) { *b.next() = n }
 
 func (b *batch) name(s string) {
 	b.names = append(b.names, s)
@@ -98,15 +110,15 @@ func (b *batch) keyIndex(c *charge) int64 {
 	return int64(len(b.keys))
 }
 
-// limitIndex is the index of the charge's limit among the batch's limits, from 1.
-func (b *batch) limitIndex(c *charge) int64 {
+// limitIndex is the index of the charge's limit among the batch's limits.
+func (b *batch) limitIndex(c *charge) int {
 	for i, l := range b.limits {
 		if l.limit == c.limit && l.policy.shadow == c.policy.shadow {
-			return int64(i + 1)
+			return i
 		}
 	}
 	b.limits = append(b.limits, c)
-	return int64(len(b.limits))
+	return len(b.limits) - 1
 }
 
 // decode hands the script's reply to the requests.

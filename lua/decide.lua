@@ -1,9 +1,10 @@
 -- Decides requests in order, each all or nothing. Every key is read once and written once at the end.
 --
 -- KEYS   the keys of all charges, each once
--- ARGV   the number of limits; for each limit: algorithm, 1 if it is a shadow or 0, the algorithm's parameters;
---        then, to the end, for each request: operation, bound, number of charges (at most 16); for each charge:
---        index of its key, index of its limit, cost, the cost's part, and for "give" the receipt.
+-- ARGV   the index where the requests begin; then limits, each: algorithm, 1 if it is a shadow or 0, the denominator
+--        of its costs' parts or 0 if they have none, the algorithm's own parameters; then, to the end, requests,
+--        each: operation, number of charges (at most 16), for "atmost" the bound; for each charge: index of its key in
+--        KEYS, index of its limit in ARGV, cost, the cost's part, and for "give" the receipt.
 --        The charges of one request have different keys, and a key has one algorithm.
 -- Reply  for each request: verdict; for each charge, but of "give", its algorithm's reply
 --
@@ -13,116 +14,141 @@
 -- give    Gives back charges. Verdict: the number of charges something was given back of.
 --
 -- A shadow never stands in the way. It is charged when the request is admitted and the shadow has room for it.
-local limits, states, charges, reply, n = {false}, {false}, {false}, {0, 0, 0, 0}, 0
-local at = 2
-for i = 1, ARGV[1] + 0 do
-  local name = ARGV[at]
-  local algorithm = algorithms[name]
-  if type(algorithm) == 'function' then
-    algorithm = algorithm()
-    algorithms[name] = algorithm
-  end
-  limits[i], at = algorithm.limit(at + 2, ARGV[at + 1] == '1')
-end
+--
+-- A line of two dashes, a colon and a word stands for the part of that name of the limit's algorithm:
+--
+-- look    reads the key's state into states[key] if it is not there yet, and brings it to now as the limit sees it
+--         without changing it; appends to reply what it found, then 0, which is where the receipt goes
+-- fits    sets fits to whether what look found has room for the cost whole, part
+-- commit  charges the cost whole, part and sets receipt to what gives it back
+-- give    gives back of the charge whole, part with this receipt as much as nobody can have used meanwhile, and sets
+--         given to whether that is anything
+-- store   writes states[key] to KEYS[key] with a time to live
+--
+-- They use key, limit (an index in ARGV), reply and its length n, now and margin. A cost is a whole number and a part of
+-- its limit's denominator: 0 <= part < denominator. Nothing leaves the integers below 2^53, no 16-digit number goes
+-- through tostring or "..", and a reply holds integers only.
+--
+-- What a script run makes, closures and tables, costs more than what it computes. So the parts are no functions,
+-- tables are made with all their fields, and a number of ARGV is written back when it is first read as one.
+local ARGV = ARGV
+local states, dirty, reply, n = {false}, {false}, {0, 0, 0, 0}, 0
+local room = {false} -- for each charge of a request: where its receipt goes, 0 if it does not fit
+local at, last = ARGV[1] + 0, #ARGV
 
--- The largest number of times up to bound that all charges fit; leaves their costs so many times. It adds ever
--- smaller powers of two times the cost, so that it only ever adds and compares.
-local function most(count, bound)
-  local function plus(whole, part, more, more_part, denominator)
-    whole, part = whole + more, part + more_part
-    if part >= denominator then
-      return whole + 1, part - denominator
-    end
-    return whole, part
-  end
-  local steps, step = {}, 1
-  for i = 1, count do
-    local c = charges[i]
-    steps[i] = {{c.whole, c.part}}
-    c.whole, c.part = 0, 0
-  end
-  while step * 2 <= bound do
-    step = step * 2
-    for i = 1, count do
-      local s = steps[i]
-      local last = s[#s]
-      s[#s + 1] = {plus(last[1], last[2], last[1], last[2], charges[i].limit.denominator)}
-    end
-  end
-  local times = 0
-  for j = #steps[1], 1, -1 do
-    local fits, sums = times + step <= bound, {}
-    for i = 1, count do
-      local c, s = charges[i], steps[i][j]
-      sums[i] = {plus(c.whole, c.part, s[1], s[2], c.limit.denominator)}
-      fits = fits and (c.limit.shadow or c.limit.algorithm.fits(c.state, c.limit, sums[i][1], sums[i][2]))
-    end
-    if fits then
-      times = times + step
-      for i = 1, count do
-        charges[i].whole, charges[i].part = sums[i][1], sums[i][2]
-      end
-    end
-    step = step / 2
-  end
-  for i = 1, count do
-    local c = charges[i]
-    c.fits = not c.limit.shadow or c.limit.algorithm.fits(c.state, c.limit, c.whole, c.part)
-  end
-  return times
-end
-
-local last = #ARGV
 while at <= last do
-  local operation, bound, count = ARGV[at], ARGV[at + 1] + 0, ARGV[at + 2] + 0
-  local verdict, admitted = 0, operation ~= 'peek' and operation ~= 'give'
-  at = at + 3
+  local operation, count, bound, width = ARGV[at], ARGV[at + 1] + 0, 1, 4
+  at = at + 2
+  if operation == 'atmost' then
+    bound, at = ARGV[at] + 0, at + 1
+  elseif operation == 'give' then
+    width = 5
+  end
+  local verdict, admitted = 0, operation ~= 'peek'
   n = n + 1
   local head = n
   reply[head] = 0
+
   for i = 1, count do
-    local key, limit = ARGV[at] + 0, limits[ARGV[at + 1] + 0]
-    local whole, part = ARGV[at + 2] + 0, ARGV[at + 3] + 0
-    at = at + 4
-    local algorithm, state = limit.algorithm, states[key]
-    if not state then
-      state = algorithm.load(key)
-      states[key] = state
-    end
-    local found = algorithm.look(state, limit, reply, n)
+    local c = at + (i - 1) * width
+    local key, limit = ARGV[c] + 0, ARGV[c + 1] + 0
+    local whole, part = ARGV[c + 2] + 0, ARGV[c + 3] + 0
+    ARGV[limit + 2] = ARGV[limit + 2] + 0
+    ARGV[c], ARGV[c + 1], ARGV[c + 2], ARGV[c + 3] = key, limit, whole, part
+    local before = n
+    --: look
     if operation == 'give' then
-      if algorithm.give(state, limit, whole, part, ARGV[at] + 0) then
-        verdict = verdict + 1
+      n, admitted = before, false
+      local receipt, given = ARGV[c + 4] + 0, false
+      --: give
+      if given then
+        verdict, dirty[key] = verdict + 1, limit
       end
-      at = at + 1
     else
-      n = found
-      local fits = operation == 'atmost' or algorithm.fits(state, limit, whole, part)
-      if not fits then
-        verdict = verdict + 2 ^ (i - 1)
-        admitted = admitted and limit.shadow
+      local fits = true
+      room[i] = n
+      if operation ~= 'atmost' then
+        --: fits
       end
-      charges[i] = {state = state, limit = limit, whole = whole, part = part, fits = fits, receipt = n}
+      if not fits then
+        verdict, room[i] = verdict + 2 ^ (i - 1), 0
+        admitted = admitted and ARGV[limit + 1] == '1'
+      end
     end
   end
+
+  local totals
   if operation == 'atmost' then
-    verdict = most(count, bound)
+    -- Adds ever smaller powers of two times the costs, so that it only ever adds and compares.
+    local function plus(limit, whole, part, more, more_part)
+      whole, part = whole + more, part + more_part
+      if part > 0 and part >= ARGV[limit + 2] then
+        return {whole + 1, part - ARGV[limit + 2]}
+      end
+      return {whole, part}
+    end
+    local steps, step = {}, 1
+    totals = {}
+    for i = 1, count do
+      local c = at + (i - 1) * width
+      steps[i], totals[i] = {{ARGV[c + 2], ARGV[c + 3]}}, {0, 0}
+    end
+    while step * 2 <= bound do
+      step = step * 2
+      for i = 1, count do
+        local s = steps[i]
+        local most = s[#s]
+        s[#s + 1] = plus(ARGV[at + (i - 1) * width + 1], most[1], most[2], most[1], most[2])
+      end
+    end
+    for j = #steps[1], 1, -1 do
+      local all, sums = verdict + step <= bound, {}
+      for i = 1, count do
+        local c = at + (i - 1) * width
+        local key, limit, add = ARGV[c], ARGV[c + 1], steps[i][j]
+        sums[i] = plus(limit, totals[i][1], totals[i][2], add[1], add[2])
+        local whole, part, fits = sums[i][1], sums[i][2], false
+        --: fits
+        all = all and (fits or ARGV[limit + 1] == '1')
+      end
+      if all then
+        verdict, totals = verdict + step, sums
+      end
+      step = step / 2
+    end
+    for i = 1, count do
+      local c = at + (i - 1) * width
+      local key, limit = ARGV[c], ARGV[c + 1]
+      local whole, part, fits = totals[i][1], totals[i][2], false
+      --: fits
+      if not fits then -- a shadow
+        room[i] = 0
+      end
+    end
   end
+
   if admitted then
     for i = 1, count do
-      local c = charges[i]
-      if c.fits and (c.whole > 0 or c.part > 0) then
-        reply[c.receipt] = c.limit.algorithm.commit(c.state, c.limit, c.whole, c.part)
+      local c = at + (i - 1) * width
+      local key, limit, whole, part = ARGV[c], ARGV[c + 1], ARGV[c + 2], ARGV[c + 3]
+      if totals then
+        whole, part = totals[i][1], totals[i][2]
+      end
+      if room[i] > 0 and (whole > 0 or part > 0) then
+        local receipt
+        --: commit
+        reply[room[i]], dirty[key] = receipt, limit
       end
     end
   end
   reply[head] = verdict
+  at = at + count * width
 end
 
-for i = 1, #KEYS do
-  local state = states[i]
-  if state and state.dirty then
-    state.dirty.algorithm.store(state, i)
+for key = 1, #KEYS do
+  local limit = dirty[key]
+  if limit then
+    --: store
   end
 end
 for i = n + 1, #reply do

@@ -26,7 +26,8 @@ type Limit interface {
 	Tag() string
 	// Script is the algorithm's name in the scripts.
 	Script() string
-	// Parameters appends the limit's parameters in the order in which the script reads them.
+	// Parameters appends the limit's parameters in the order in which the script reads them. The first is the
+	// denominator of the costs' fractions, 0 if they have none.
 	Parameters([]int64) []int64
 	// Fields is the number of integers in a charge's reply. The last is the receipt, 0 where nothing was charged.
 	Fields() int

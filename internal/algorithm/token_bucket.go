@@ -111,11 +111,11 @@ func (b *TokenBucket) Tag() string {
 func (b *TokenBucket) Script() string { return "token_bucket" }
 
 func (b *TokenBucket) Parameters(args []int64) []int64 {
-	refills := int64(1)
+	denominator := b.denominator
 	if b.frozen {
-		refills = 0
+		denominator = 0
 	}
-	return append(args, b.capacity.Whole, b.capacity.Fraction, b.denominator, refills)
+	return append(args, denominator, b.capacity.Whole, b.capacity.Fraction)
 }
 
 func (b *TokenBucket) Fields() int        { return 3 }
