@@ -65,7 +65,7 @@ func (d *Decision) At(i int) Result { return *d.at(i) }
 
 func (d *Decision) at(i int) *Result {
 	if i < inlineResults {
-		return &d.inline[:d.n][i]
+		return &d.inline[:min(d.n, inlineResults)][i]
 	}
 	return &d.more[i-inlineResults]
 }

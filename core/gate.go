@@ -270,9 +270,3 @@ func (g *Gate) ordered(ctx, caller context.Context, p *plan, d *Decision) error 
 	}
 	return nil
 }
-
-func (g *Gate) report(ctx context.Context, e Event) {
-	if g.observe != nil {
-		g.observe(ctx, e)
-	}
-}

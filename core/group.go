@@ -77,13 +77,16 @@ func (g *Gate) giveBack(ctx context.Context, p *plan, requests []request, admitt
 // caller is not kept waiting.
 func (g *Gate) give(ctx context.Context, requests []request) {
 	detached := context.WithoutCancel(ctx)
-	deadline, _ := ctx.Deadline()
 	send := func(deadline time.Time) {
-		ctx, cancel := context.WithDeadline(detached, deadline)
+		bounded, cancel := context.WithDeadline(detached, deadline)
 		defer cancel()
-		if err := g.ask(ctx, detached, requests); err != nil {
-			g.report(detached, Event{Operation: string(algorithmGive), Err: err})
+		if err := g.ask(bounded, detached, requests); err != nil && g.observe != nil {
+			g.observe(detached, Event{Operation: string(algorithmGive), Err: err})
 		}
+	}
+	deadline, ok := ctx.Deadline()
+	if !ok { // in memory
+		deadline = time.Now().Add(g.deadlines.timeout)
 	}
 	if time.Until(deadline) > 0 {
 		send(deadline)

@@ -42,7 +42,7 @@ type Server struct {
 func (s *Server) forTest(t testing.TB) *Server {
 	bound := *s
 	bound.t = t
-	bound.Prefix = "headgate-test-" + strings.ToLower(rand.Text()[:16]) + ":"
+	bound.Prefix = "headgate-test-" + strings.ToLower(rand.Text()[:16])
 	if s.outside != nil {
 		t.Cleanup(bound.sweep)
 	}
