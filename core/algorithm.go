@@ -24,7 +24,7 @@ type Algorithm interface {
 type TokenBucket struct {
 	Rate  int64         // tokens in each period; at most 2^42
 	Per   time.Duration // the period
-	Burst int64         // tokens of a full bucket; it takes at most 100 years to refill
+	Burst int64         // tokens of a full bucket, at most 2^53 - 1; it takes at most 100 years to refill
 }
 
 // PerSecond is n tokens each second, with a burst of n.

@@ -2,7 +2,6 @@ package core
 
 import (
 	"context"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -24,11 +23,11 @@ type circuit struct {
 	probeAt  atomic.Int64 // when open: the time of the next probe, on the clock of since
 	probing  atomic.Bool
 	start    time.Time
-	probes   sync.WaitGroup
+	tasks    *tasks
 }
 
-func newCircuit(most int, timeout time.Duration, probe func(context.Context) error) *circuit {
-	return &circuit{probe: probe, timeout: timeout, most: int64(most), start: time.Now()}
+func newCircuit(most int, timeout time.Duration, t *tasks, probe func(context.Context) error) *circuit {
+	return &circuit{probe: probe, timeout: timeout, most: int64(most), tasks: t, start: time.Now()}
 }
 
 func (c *circuit) since() int64 { return int64(time.Since(c.start)) }
@@ -37,7 +36,7 @@ func (c *circuit) since() int64 { return int64(time.Since(c.start)) }
 func (c *circuit) enter() error {
 	if c.failures.Load() >= circuitThreshold {
 		if c.since() >= c.probeAt.Load() && c.probing.CompareAndSwap(false, true) {
-			c.probes.Go(c.tryAgain)
+			c.tasks.run(c.tryAgain)
 		}
 		return ErrCircuitOpen
 	}

@@ -1,6 +1,11 @@
 package core
 
-import "github.com/headgate/headgate"
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/headgate/headgate"
+)
 
 // InjectClock makes a Gate on Redis decide on a clock of the test, in microseconds.
 func (g *Gate) InjectClock(now func() int64) {
@@ -12,11 +17,37 @@ func (g *Gate) InjectClock(now func() int64) {
 // SplitByOutermost makes a Gate decide as on a cluster.
 func (g *Gate) SplitByOutermost() { g.perSlot = true }
 
+// CountGiven counts the give-backs that changed something.
+func (g *Gate) CountGiven() *atomic.Int64 {
+	s := &givenCounter{store: g.store}
+	g.store = s
+	return &s.given
+}
+
+type givenCounter struct {
+	store
+	given atomic.Int64
+}
+
+func (s *givenCounter) decide(ctx context.Context, requests []request) error {
+	err := s.store.decide(ctx, requests)
+	for _, r := range requests {
+		if err == nil && r.op == algorithmGive && r.verdict > 0 {
+			s.given.Add(1)
+		}
+	}
+	return err
+}
+
 // Values are the states of a Gate in memory as Redis would hold them, by the names of their keys after the prefix.
 func (g *Gate) Values() map[string]string {
+	kept := g.store
+	if c, ok := kept.(*givenCounter); ok {
+		kept = c.store
+	}
 	values := make(map[string]string)
-	for i := range g.store.(*memoryStore).shards {
-		s := &g.store.(*memoryStore).shards[i]
+	for i := range kept.(*memoryStore).shards {
+		s := &kept.(*memoryStore).shards[i]
 		s.Lock()
 		for name, state := range s.keys {
 			values[name[len(g.prefix):]] = state.Value()

@@ -27,9 +27,9 @@ type Gate struct {
 	replicas  int
 	shares    sync.Map // *Policy to algorithm.Limit
 
-	denials    atomic.Int64
-	closed     atomic.Bool
-	background sync.WaitGroup
+	denials atomic.Int64
+	closed  atomic.Bool
+	tasks   *tasks
 }
 
 // NewRedis returns a Gate that keeps its state in Redis, 6.2 or newer, or Valkey. It sends nothing yet: Ping checks the
@@ -42,11 +42,13 @@ func NewRedis(client redis.UniversalClient, cfg Config) (*Gate, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := newRedisStore(client)
+	t := new(tasks)
+	s := newRedisStore(client, t)
 	g := newGate(cfg, s)
+	g.tasks = t
 	g.perSlot = !oneServer(client, cfg.Topology)
 	g.local = newMemoryStore(cfg)
-	g.circuit = newCircuit(cfg.MaxInFlight, cfg.Timeout, func(ctx context.Context) error {
+	g.circuit = newCircuit(cfg.MaxInFlight, cfg.Timeout, t, func(ctx context.Context) error {
 		return s.bounded(ctx, func() error { return s.client.Ping(ctx).Err() })
 	})
 	return g, nil
@@ -143,21 +145,13 @@ func (g *Gate) reset(ctx context.Context, p *Policy, key Key) error {
 // Redis client stays open.
 func (g *Gate) Close(ctx context.Context) error {
 	g.closed.Store(true)
-	done := make(chan struct{})
-	go func() {
-		g.background.Wait()
-		if g.circuit != nil {
-			g.circuit.probes.Wait()
-		}
-		g.store.wait()
-		close(done)
-	}()
-	select {
-	case <-done:
+	if g.tasks == nil {
 		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("core: close: %w", ctx.Err())
 	}
+	if err := g.tasks.wait(ctx); err != nil {
+		return fmt.Errorf("core: close: %w", err)
+	}
+	return nil
 }
 
 func (g *Gate) decide(ctx context.Context, op algorithm.Operation, bound int64, charges []Charge) (Decision, int64, error) {
@@ -202,6 +196,7 @@ func (g *Gate) admit(ctx context.Context, p *plan, d *Decision, op algorithm.Ope
 		return nil
 	}
 	if op == algorithmAtMost {
+		p.bound = min(bound, algorithm.MaxUnits)
 		for i := range p.wire {
 			if c := &p.wire[i]; !c.policy.shadow {
 				p.bound = min(p.bound, c.limit.Capacity())

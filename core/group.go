@@ -48,7 +48,6 @@ func (p *plan) group() []request {
 func (g *Gate) giveBack(ctx context.Context, p *plan, requests []request, admitted bool) {
 	for i := len(requests) - 1; i >= 0; i-- {
 		give := request{op: algorithmGive}
-		var from []*charge
 		for j := range requests[i].charges {
 			c := &requests[i].charges[j]
 			keep := int64(0)
@@ -64,7 +63,6 @@ func (g *Gate) giveBack(ctx context.Context, p *plan, requests []request, admitt
 			back := *c
 			back.cost = c.limit.Cost(c.spent - keep)
 			give.charges = append(give.charges, back)
-			from = append(from, c)
 			c.spent = keep
 		}
 		if len(give.charges) > 0 {
@@ -92,5 +90,5 @@ func (g *Gate) give(ctx context.Context, requests []request) {
 		send(deadline)
 		return
 	}
-	g.background.Go(func() { send(time.Now().Add(g.deadlines.timeout)) })
+	g.tasks.run(func() { send(time.Now().Add(g.deadlines.timeout)) })
 }

@@ -50,7 +50,6 @@ func newMemoryStore(cfg Config) *memoryStore {
 }
 
 func (m *memoryStore) source() Source { return SourceMemory }
-func (m *memoryStore) wait()          {}
 
 func (m *memoryStore) shard(name string) uint {
 	return uint(maphash.String(m.seed, name) % memoryShards)

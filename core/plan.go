@@ -83,8 +83,8 @@ func (r *request) settle() {
 		c := &r.charges[i]
 		c.answered = true
 		c.fits, c.spent = r.verdict&(1<<i) == 0, 0
-		if r.op == algorithmAtMost {
-			c.fits = r.verdict > 0
+		if r.op == algorithmAtMost { // its verdict does not say which charges have no room
+			c.fits = c.limit.Read(c.reply, algorithm.Cost{}, c.units).RetryAfter == 0
 		}
 		if c.receipt() != 0 {
 			c.spent = c.units

@@ -5,7 +5,6 @@ import (
 	"crypto/sha1"
 	"encoding/hex"
 	"slices"
-	"sync"
 
 	"github.com/redis/go-redis/v9"
 
@@ -17,7 +16,6 @@ type store interface {
 	decide(ctx context.Context, requests []request) error
 	reset(ctx context.Context, name string) error
 	source() Source
-	wait() // for calls left behind
 }
 
 // redisStore keeps state in Redis. Every method ends when its context does.
@@ -26,7 +24,7 @@ type redisStore struct {
 	// inline says that the client's calls end when their context's deadline passes. Calls of other clients are left
 	// behind then; they end by the client's own timeouts.
 	inline bool
-	left   sync.WaitGroup // calls left behind
+	tasks  *tasks // for calls of other clients
 	script script
 
 	// now is the injected clock of a test, else nil.
@@ -43,8 +41,8 @@ func newScript(source string) script {
 var decideScript = newScript(headgate.DecideScript())
 
 // newRedisStore makes the client's calls end at their context's deadline where that can be had without a goroutine.
-func newRedisStore(client redis.UniversalClient) *redisStore {
-	s := &redisStore{client: client, script: decideScript}
+func newRedisStore(client redis.UniversalClient, t *tasks) *redisStore {
+	s := &redisStore{client: client, tasks: t, script: decideScript}
 	switch c := client.(type) {
 	case *redis.Client:
 		if c.Options().ContextTimeoutEnabled {
@@ -66,7 +64,6 @@ func newRedisStore(client redis.UniversalClient) *redisStore {
 }
 
 func (s *redisStore) source() Source { return SourceRedis }
-func (s *redisStore) wait()          { s.left.Wait() }
 
 // once is a command that go-redis sends once only: by default it repeats one whose answer is late, which counts twice.
 type once struct{ *redis.IntSliceCmd }
@@ -135,7 +132,7 @@ func (s *redisStore) bounded(ctx context.Context, call func() error) error {
 		return call()
 	}
 	done := make(chan error, 1)
-	s.left.Go(func() { done <- call() })
+	s.tasks.run(func() { done <- call() })
 	select {
 	case err := <-done:
 		return err

@@ -19,7 +19,8 @@ const (
 // the client's own invention and is not read.
 //
 // The key is the peer's address, as for RemoteIP, where the header cannot tell: if the peer is not trusted, if all its
-// addresses are, if what is reached is not an address, or after 50 hops or 4 KiB. It is wrong where a
+// addresses are, if what is reached is not an address, or after 50 hops or 4 KiB. Nothing written into the header moves the
+// peer's address, so nobody chooses his key by breaking the header. It is wrong where a
 // proxy of yours passes the header on without adding to it, and where untrusted clients share the proxies' addresses.
 //
 // All faulty CIDRs are returned at once; none at all is an error too.

@@ -14,7 +14,9 @@ import (
 //
 // The key is a hash of the value (SHA-256, 128 bits), so that no secret reaches Redis and no length matters. A short or
 // guessable value can still be found by trying. A header that is missing, empty, or there more than
-// once is ErrNoKey: of several lines, who authenticated might have read another one. An invalid name makes every call fail.
+// once is ErrNoKey: of several lines, who authenticated might have read another one. Values are compared as they are spelled,
+// also that of Host, which is read from Request.Host. An invalid name makes every call fail with an
+// error that is not ErrNoKey: it is the program that is wrong, not the request.
 func Header(name string) Func {
 	if !token(name) {
 		return fail(fmt.Errorf("keyfunc: Header: %q is not a header's name", name))

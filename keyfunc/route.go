@@ -11,8 +11,9 @@ const Unmatched = "unmatched"
 
 // Route is the pattern of the request's route, without method and host, such as "/users/{id}": GET and HEAD of one path have
 // the same. It reads Request.Pattern, which http.ServeMux sets when it has chosen a handler: wrap the handlers and not
-// the mux, or the pattern is not known yet. Requests that match no route are all Unmatched; the path itself is never a
-// key, because clients make up as many as they like.
+// the mux, or the pattern is not known yet. An adapter of another router fills it in. It trusts the router alone, and is wrong
+// where routes of several hosts have the same path: they share a key. Requests that match no route are all Unmatched; the
+// path itself is never a key, because clients make up as many as they like.
 func Route() Func {
 	return func(r *http.Request) (string, error) {
 		if i := strings.IndexByte(r.Pattern, '/'); i >= 0 {
@@ -22,7 +23,9 @@ func Route() Func {
 	}
 }
 
-// Method is the request's method. HEAD counts as GET, and methods that are not registered count as one.
+// Method is the request's method. HEAD counts as GET, because a GET route answers it; methods that are not registered all
+// count as "OTHER", because clients can make them up. It trusts the request line, and is wrong alone: it is one key for
+// all clients, so Join it with whose request it is.
 func Method() Func {
 	return func(r *http.Request) (string, error) {
 		switch r.Method {
@@ -36,7 +39,8 @@ func Method() Func {
 	}
 }
 
-// Static is the same key for every request, for a limit that all share. With an empty key every call fails.
+// Static is the same key for every request, for a limit that all share. It trusts nothing, and is wrong for
+// a limit that one client must not use up for the others. With an empty key every call fails.
 func Static(key string) Func {
 	if key == "" {
 		return fail(errors.New("keyfunc: Static: the key is empty"))

@@ -80,12 +80,13 @@ while at <= last do
   local totals
   if operation == 'atmost' then
     -- Adds ever smaller powers of two times the costs, so that it only ever adds and compares.
+    -- A sum stays at 100 years, which never fits: the bound is no bound on those of shadows.
     local function plus(limit, whole, part, more, more_part)
       whole, part = whole + more, part + more_part
       if part > 0 and part >= ARGV[limit + 2] then
-        return {whole + 1, part - ARGV[limit + 2]}
+        whole, part = whole + 1, part - ARGV[limit + 2]
       end
-      return {whole, part}
+      return {math.min(whole, 3155760000000000), part}
     end
     local steps, step = {}, 1
     totals = {}

@@ -18,6 +18,9 @@ const Longest = 36525 * 24 * time.Hour
 
 const longest = int64(Longest / time.Microsecond)
 
+// MaxUnits is the largest number of units that a limit can speak of: scripts count in float64.
+const MaxUnits = 1<<53 - 1
+
 // Limit is a validated limit of one algorithm: what it allows, and the arithmetic of it. It is immutable.
 // The methods that take a State take one that the same algorithm's NewState made.
 type Limit interface {

@@ -80,7 +80,8 @@ func Run(now int64, op Operation, bound int64, charges []Charge, reply []int64) 
 }
 
 // most finds the largest n up to bound for which n times every cost fits, and leaves those costs in total.
-// It adds ever smaller powers of two times the cost, so that it only ever adds and compares.
+// It adds ever smaller powers of two times the cost, so that it only ever adds and compares. A sum stays at the
+// longest length, which never fits: the bound is no bound on those of shadows.
 func most(charges []Charge, bound int64, total *[MaxCharges]Cost) (n int64) {
 	var steps [MaxCharges][]Cost
 	step := int64(1)
@@ -91,7 +92,9 @@ func most(charges []Charge, bound int64, total *[MaxCharges]Cost) (n int64) {
 	for ; step <= bound/2; step *= 2 {
 		for i, c := range charges {
 			last := steps[i][len(steps[i])-1]
-			steps[i] = append(steps[i], last.plus(last, c.Limit.Denominator()))
+			last = last.plus(last, c.Limit.Denominator())
+			last.Whole = min(last.Whole, longest)
+			steps[i] = append(steps[i], last)
 		}
 	}
 	for ; step > 0; step /= 2 {
@@ -100,6 +103,7 @@ func most(charges []Charge, bound int64, total *[MaxCharges]Cost) (n int64) {
 		for i, c := range charges {
 			last := len(steps[i]) - 1
 			next[i] = total[i].plus(steps[i][last], c.Limit.Denominator())
+			next[i].Whole = min(next[i].Whole, longest)
 			steps[i] = steps[i][:last]
 			fits = fits && (c.Shadow || c.Limit.Fits(c.State, next[i]))
 		}

@@ -40,6 +40,8 @@ func NewTokenBucket(rate int64, per time.Duration, burst int64) (*TokenBucket, e
 	switch {
 	case burst < 0:
 		errs = append(errs, fmt.Errorf("Burst is %d: it must not be negative", burst))
+	case burst > MaxUnits:
+		errs = append(errs, fmt.Errorf("Burst is %d: it must be at most %d", burst, int64(MaxUnits)))
 	case burst == 0:
 		errs = append(errs, errors.New("Burst is 0: nothing would ever be allowed (DenyAll is a limit of its own)"))
 	}
