@@ -45,3 +45,15 @@ func (d *deadlines) bound(caller context.Context) (context.Context, context.Canc
 	}
 	return &bounded{caller, s}, func() {}
 }
+
+// ended is the error of a context that has ended. A deadline that has passed counts although its timer may be late: a
+// socket's timer at the same instant may come first.
+func ended(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if at, ok := ctx.Deadline(); ok && !time.Now().Before(at) {
+		return context.DeadlineExceeded
+	}
+	return nil
+}

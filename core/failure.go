@@ -139,9 +139,9 @@ func (g *Gate) ask(ctx, caller context.Context, requests []request) error {
 	case err == nil:
 		g.circuit.leave(false)
 		return nil
-	case caller.Err() != nil:
+	case ended(caller) != nil:
 		g.circuit.abandon()
-		return fmt.Errorf("core: %w", caller.Err())
+		return fmt.Errorf("core: %w", ended(caller))
 	case misconfigured(err):
 		g.circuit.leave(false)
 		return fmt.Errorf("%w: %w", ErrMisconfigured, err)

@@ -234,9 +234,9 @@ func (g *Gate) ordered(ctx, caller context.Context, p *plan, d *Decision) error 
 			if admitted && p.op == algorithmAtMost {
 				p.bound = r.verdict
 			}
-		case caller.Err() != nil:
+		case ended(caller) != nil:
 			g.giveBack(ctx, p, requests[:i], false)
-			return err
+			return fmt.Errorf("core: %w", ended(caller))
 		default:
 			if cause == nil || errors.Is(err, ErrMisconfigured) {
 				cause = err

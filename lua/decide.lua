@@ -17,8 +17,9 @@
 --
 -- A line of two dashes, a colon and a word stands for the part of that name of the limit's algorithm:
 --
--- look    reads the key's state into states[key] if it is not there yet, and brings it to now as the limit sees it
---         without changing it; appends to reply what it found, then 0, which is where the receipt goes
+-- look    reads the key's state into states[key] if it is not there yet, and brings it to now as the limit sees it; only
+--         what a clock step or a lowered limit left beyond reach changes the state, and sets dirty[key] to limit;
+--         appends to reply what it found, then 0, which is where the receipt goes
 -- fits    sets fits to whether what look found has room for the cost whole, part
 -- commit  charges the cost whole, part and sets receipt to what gives it back
 -- give    gives back of the charge whole, part with this receipt as much as nobody can have used meanwhile, and sets

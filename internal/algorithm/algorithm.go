@@ -21,6 +21,11 @@ const longest = int64(Longest / time.Microsecond)
 // MaxUnits is the largest number of units that a limit can speak of: scripts count in float64.
 const MaxUnits = 1<<53 - 1
 
+// Fault is what is wrong with one field of a limit.
+type Fault struct{ Field, Problem string }
+
+func (f *Fault) Error() string { return f.Field + " " + f.Problem }
+
 // Limit is a validated limit of one algorithm: what it allows, and the arithmetic of it. It is immutable.
 // The methods that take a State take one that the same algorithm's NewState made.
 type Limit interface {
@@ -47,8 +52,9 @@ type Limit interface {
 	Share(n int64) Limit
 
 	NewState() State
-	// Find brings the state to now as this limit sees it, without changing it: what Reply, Fits and Commit speak of.
-	Find(s State, now int64)
+	// Find brings the state to now as this limit sees it: what Reply, Fits, Commit and Give speak of. It changes the
+	// state, and says so, only where a clock step or a lowered limit left it beyond reach.
+	Find(s State, now int64) (changed bool)
 	Reply(s State, reply []int64) []int64
 	Fits(s State, c Cost) bool
 	// Commit charges the cost and returns the receipt to give it back with.

@@ -41,7 +41,9 @@ func Run(now int64, op Operation, bound int64, charges []Charge, reply []int64) 
 		room     [MaxCharges]Cost
 	)
 	for i, c := range charges {
-		c.Limit.Find(c.State, now)
+		if c.Limit.Find(c.State, now) {
+			changed |= 1 << i
+		}
 		if op == Give {
 			if c.Limit.Give(c.State, c.Cost, c.Receipt) {
 				verdict++

@@ -19,34 +19,40 @@ type TokenBucket struct {
 	frozen      bool
 }
 
+// maxRate keeps the sum of two fractions, each below 1000 times the rate, below 2^53.
+const maxRate = 1 << 42
+
 // NewTokenBucket validates a bucket of burst tokens, refilled at rate tokens in every period per. At rate 0
 // it never refills, and per is 0 too. It returns every fault at once.
 func NewTokenBucket(rate int64, per time.Duration, burst int64) (*TokenBucket, error) {
-	var errs []error
+	var faults []error
+	fault := func(field, format string, args ...any) {
+		faults = append(faults, &Fault{field, fmt.Sprintf(format, args...)})
+	}
 	switch {
 	case rate < 0:
-		errs = append(errs, fmt.Errorf("Rate is %d: it must not be negative", rate))
-	case rate > 1<<42:
-		errs = append(errs, fmt.Errorf("Rate is %d: it must be at most %d", rate, int64(1)<<42))
+		fault("Rate", "is %d: it must not be negative", rate)
+	case rate > maxRate:
+		fault("Rate", "is %d: it must be at most %d", rate, int64(maxRate))
 	}
 	switch {
 	case per < 0:
-		errs = append(errs, fmt.Errorf("Per is %v: it must not be negative", per))
+		fault("Per", "is %v: it must not be negative", per)
 	case per == 0 && rate > 0:
-		errs = append(errs, errors.New("Per is 0: a rate needs a period (Unlimited is a limit of its own)"))
+		fault("Per", "is 0: a rate needs a period (Unlimited is a limit of its own)")
 	case per > 0 && rate == 0:
-		errs = append(errs, fmt.Errorf("Rate is 0 but Per is %v: a bucket that never refills has no period, no tokens at all is DenyAll", per))
+		fault("Rate", "is 0 but Per is %v: a bucket that never refills has no period, and no tokens at all is DenyAll", per)
 	}
 	switch {
 	case burst < 0:
-		errs = append(errs, fmt.Errorf("Burst is %d: it must not be negative", burst))
+		fault("Burst", "is %d: it must not be negative", burst)
 	case burst > MaxUnits:
-		errs = append(errs, fmt.Errorf("Burst is %d: it must be at most %d", burst, int64(MaxUnits)))
+		fault("Burst", "is %d: it must be at most %d", burst, int64(MaxUnits))
 	case burst == 0:
-		errs = append(errs, errors.New("Burst is 0: nothing would ever be allowed (DenyAll is a limit of its own)"))
+		fault("Burst", "is 0: nothing would ever be allowed (DenyAll is a limit of its own)")
 	}
-	if len(errs) > 0 {
-		return nil, errors.Join(errs...)
+	if len(faults) > 0 {
+		return nil, errors.Join(faults...)
 	}
 
 	b := &TokenBucket{burst: burst}
@@ -58,7 +64,7 @@ func NewTokenBucket(rate int64, per time.Duration, burst int64) (*TokenBucket, e
 		b.numerator, b.denominator = n/g, d/g
 	}
 	if !b.measure() {
-		return nil, errors.New("Burst takes more than 100 years to refill")
+		return nil, &Fault{"Burst", "takes more than 100 years to refill"}
 	}
 	return b, nil
 }
@@ -174,7 +180,7 @@ func (s *bucket) Value() string {
 	return v
 }
 
-func (b *TokenBucket) Find(st State, now int64) {
+func (b *TokenBucket) Find(st State, now int64) (changed bool) {
 	s := st.(*bucket)
 	s.start = now
 	if b.frozen {
@@ -190,10 +196,14 @@ func (b *TokenBucket) Find(st State, now int64) {
 	if found.Whole < 0 {
 		found = Cost{}
 	} else if found.compare(b.capacity) > 0 {
+		// Kept even if nothing is charged, or it would not drain.
 		gone = min(longest, gone+found.minus(b.capacity, b.denominator).ceil())
 		found = b.capacity
+		b.keep(s, found, gone)
+		changed = true
 	}
 	s.backlog, s.gone = found, gone
+	return changed
 }
 
 func (b *TokenBucket) Reply(st State, reply []int64) []int64 {

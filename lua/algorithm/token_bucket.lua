@@ -48,9 +48,12 @@ if whole < 0 then
 elseif whole >= capacity then
   local capacity_part = ARGV[limit + 4] + 0
   if whole > capacity or part > capacity_part then
-    -- Beyond reach: the clock went back, or the limit was lowered.
+    -- Beyond reach: the clock went back, or the limit was lowered. This is kept even if nothing is charged, or it
+    -- would not drain.
     gone = math.min(3155760000000000, gone + whole - capacity + (part > capacity_part and 1 or 0))
     whole, part = capacity, capacity_part
+    state.arrival, state.part, state.denominator, state.returned = start + whole, part, denominator, gone
+    dirty[key] = limit
   end
 end
 state.backlog, state.backlog_part, state.gone = whole, part, gone
