@@ -4,7 +4,10 @@ import (
 	"context"
 	"crypto/sha1"
 	"encoding/hex"
+	"errors"
+	"io"
 	"slices"
+	"syscall"
 
 	"github.com/redis/go-redis/v9"
 
@@ -118,7 +121,16 @@ func (s *redisStore) call(ctx context.Context, args []any) ([]int64, error) {
 	cmd := redis.NewIntSliceCmd(ctx, args...)
 	cmd.SetFirstKeyPos(3)
 	_ = s.client.Process(ctx, once{cmd}) // the command keeps its error
-	return cmd.Result()
+	reply, err := cmd.Result()
+	if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
+		// To who gave no password Redis answers a short command, but may just hang up on a long one.
+		short := redis.NewIntSliceCmd(ctx, "time")
+		_ = s.client.Process(ctx, once{short})
+		if redis.HasErrorPrefix(short.Err(), "NOAUTH") {
+			err = short.Err()
+		}
+	}
+	return reply, err
 }
 
 func (s *redisStore) reset(ctx context.Context, name string) error {

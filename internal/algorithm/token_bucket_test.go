@@ -1,7 +1,6 @@
 package algorithm
 
 import (
-	"fmt"
 	"math"
 	"math/big"
 	"strings"
@@ -393,12 +392,10 @@ func TestAtMostIsTheLargestThatFits(t *testing.T) {
 			}
 			return true
 		}
-		before := fmt.Sprint(charges)
 		want := int64(0)
 		for n := int64(1); n <= min(bound, 200) && fits(n); n++ {
 			want = n
 		}
-		_ = before
 		if want == 200 {
 			t.Skip("too large to count")
 		}

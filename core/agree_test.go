@@ -1,0 +1,329 @@
+package core_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/redistest"
+)
+
+// mixed are policies of every kind: tokens of whole and of broken microseconds, tiny and huge bursts, without refill,
+// shadows, and without state.
+var mixed = []core.PolicyConfig{
+	{Name: "whole", Algorithm: core.PerSecond(10)},
+	{Name: "seventh", Algorithm: core.TokenBucket{Rate: 7, Per: time.Second, Burst: 3}},
+	{Name: "prime", Algorithm: core.TokenBucket{Rate: 999_983, Per: 24 * time.Hour, Burst: 1}},
+	{Name: "fast", Algorithm: core.TokenBucket{Rate: 300_000, Per: time.Second, Burst: 5}},
+	{Name: "month", Algorithm: core.TokenBucket{Rate: 1, Per: 30 * 24 * time.Hour, Burst: 2}},
+	{Name: "million", Algorithm: core.PerSecond(1_000_000)},
+	{Name: "below-microsecond", Algorithm: core.TokenBucket{Rate: 1 << 42, Per: 1, Burst: 1_000_000_007}},
+	{Name: "largest", Algorithm: core.TokenBucket{Rate: 1 << 42, Per: time.Second - 1, Burst: 1<<53 - 1}},
+	{Name: "century", Algorithm: core.TokenBucket{Rate: 3, Per: 36524 * 24 * time.Hour, Burst: 3}},
+	{Name: "frozen", Algorithm: core.TokenBucket{Burst: 40}},
+	{Name: "frozen-huge", Algorithm: core.TokenBucket{Burst: 3_000_000_000_000_000}},
+	{Name: "threes", Algorithm: core.TokenBucket{Rate: 3, Per: 7 * time.Second, Burst: 100}},
+	{Name: "shadow", Algorithm: core.TokenBucket{Rate: 5, Per: 3 * time.Second, Burst: 4}, Shadow: true},
+	{Name: "shadow-frozen", Algorithm: core.TokenBucket{Burst: 6}, Shadow: true},
+	{Name: "shadow-month", Algorithm: core.TokenBucket{Rate: 7, Per: 30 * 24 * time.Hour, Burst: 2}, Shadow: true},
+	{Name: "unlimited", Algorithm: core.Unlimited{}},
+	{Name: "none", Algorithm: core.DenyAll{}},
+}
+
+// lockstep is a Gate on Redis and one in memory that are to give the same answers, each with policies of its own.
+type lockstep struct {
+	*testing.T
+	rng           *rand.Rand
+	clock         *manualClock
+	redis, memory *core.Gate
+	policies      [2][]*core.Policy
+	keys          []core.Key
+	client        *redis.Client
+	prefix        string
+}
+
+func newLockstep(t *testing.T, s *redistest.Server, seed uint64) *lockstep {
+	l := &lockstep{
+		T: t, rng: rand.New(rand.NewPCG(seed, 0)), clock: newClock(), client: s.Client(t), prefix: s.Prefix,
+	}
+	l.redis = redisGate(t, l.client, core.Config{Prefix: l.prefix})
+	l.redis.InjectClock(l.clock.now)
+	l.memory = memoryGate(t, core.Config{Clock: l.clock})
+	for _, cfg := range mixed {
+		for i := range l.policies {
+			l.policies[i] = append(l.policies[i], newPolicy(t, cfg))
+		}
+	}
+	l.keys = []core.Key{newKey(t, "a"), newKey(t, "a", "x"), newKey(t, "b", "x"), newKey(t, "c {1}")}
+	return l
+}
+
+// move lets time pass: mostly little, now and then days, and sometimes backwards.
+func (l *lockstep) move() {
+	span := []int64{1, 10, 1_000, 200_000, 5_000_000, 3_600_000_000, 40 * 86_400_000_000}[l.rng.IntN(7)]
+	switch l.rng.IntN(20) {
+	case 0, 1:
+		l.clock.micros.Add(-l.rng.Int64N(min(2*3_600_000_000, 3*span) + 1))
+	case 2, 3, 4, 5, 6, 7, 8:
+		l.clock.micros.Add(l.rng.Int64N(span + 1))
+	}
+}
+
+func (l *lockstep) cost(burst int64) int64 {
+	switch l.rng.IntN(12) {
+	case 0:
+		return 0
+	case 1:
+		return burst
+	case 2:
+		return max(1, burst-1)
+	case 3:
+		if burst == 1<<53-1 {
+			return burst
+		}
+		return burst + 1
+	case 4:
+		return 1 + l.rng.Int64N(burst)
+	case 5:
+		return 1 + l.rng.Int64N(burst/2+1)
+	case 6:
+		if l.rng.IntN(10) == 0 {
+			return math.MaxInt64
+		}
+	}
+	return 1 + l.rng.Int64N(3)
+}
+
+// charges are the same for both gates.
+func (l *lockstep) charges() (both [2][]core.Charge) {
+	n := 1 + l.rng.IntN(5)
+	if l.rng.IntN(40) == 0 {
+		n = core.MaxCharges
+	}
+	for range n {
+		at := l.rng.IntN(len(mixed))
+		if mixed[at].Name == "none" && l.rng.IntN(4) > 0 {
+			at = 0
+		}
+		key := l.keys[l.rng.IntN(len(l.keys))]
+		burst := int64(10)
+		if b, ok := mixed[at].Algorithm.(core.TokenBucket); ok {
+			burst = b.Burst
+		}
+		cost := l.cost(burst)
+		for i := range both {
+			both[i] = append(both[i], core.Charge{Policy: l.policies[i][at], Key: key, Cost: cost})
+		}
+	}
+	return both
+}
+
+// step does one random operation on both gates and compares all that can be seen.
+func (l *lockstep) step(i int) {
+	l.Helper()
+	l.move()
+	both := l.charges()
+	var (
+		what string
+		seen [2]string
+	)
+	op := l.rng.IntN(20)
+	for i, g := range []*core.Gate{l.redis, l.memory} {
+		ctx, charges := l.Context(), both[i]
+		switch {
+		case op < 12:
+			d, err := g.Decide(ctx, charges...)
+			what, seen[i] = "Decide", fmt.Sprint(show(d), err)
+		case op < 15:
+			d, err := g.Peek(ctx, charges...)
+			what, seen[i] = "Peek", fmt.Sprint(show(d), err)
+		case op < 19:
+			for i := range charges {
+				charges[i].Cost = charges[0].Cost
+			}
+			granted, d, err := g.AtMost(ctx, charges...)
+			what, seen[i] = "AtMost", fmt.Sprint(granted, show(d), err)
+		default:
+			what, seen[i] = "Reset", fmt.Sprint(g.Reset(ctx, charges[0].Policy, charges[0].Key))
+		}
+	}
+	if seen[0] != seen[1] {
+		var asked strings.Builder
+		for _, c := range both[0] {
+			fmt.Fprintf(&asked, "  %s %s %d\n", c.Policy.Name(), c.Key, c.Cost)
+		}
+		l.Fatalf("operation %d at %d: %s\n%sredis:  %s\nmemory: %s", i, l.clock.now(), what, &asked, seen[0], seen[1])
+	}
+	l.living(both[0])
+	if i%20 == 0 {
+		l.compareStates()
+	}
+}
+
+// living checks that the keys of charges have a time to live, whether or not they exist.
+func (l *lockstep) living(charges []core.Charge) {
+	l.Helper()
+	var names []string
+	for _, c := range charges {
+		for _, tag := range []string{"tb1", "tf1"} {
+			names = append(names, l.prefix+":"+c.Key.String()+":"+c.Policy.Name()+":"+tag)
+		}
+	}
+	l.ttls(names)
+}
+
+// compareStates compares all that both gates keep, and checks that every key has a time to live.
+func (l *lockstep) compareStates() {
+	l.Helper()
+	names, err := l.client.Keys(l.Context(), l.prefix+"*").Result()
+	if err != nil {
+		l.Fatal(err)
+	}
+	l.ttls(names)
+	model := l.memory.Values()
+	for _, name := range names {
+		short := strings.TrimPrefix(name, l.prefix+":")
+		if value := l.client.Get(l.Context(), name).Val(); value != model[short] {
+			l.Fatalf("%s holds %q, in the model %q", name, value, model[short])
+		}
+		delete(model, short)
+	}
+	if len(model) > 0 {
+		l.Fatalf("only in the model: %v", model)
+	}
+}
+
+func (l *lockstep) ttls(names []string) {
+	l.Helper()
+	ctx := l.Context()
+	if len(names) == 0 {
+		return
+	}
+	ttls := make([]*redis.DurationCmd, len(names))
+	if _, err := l.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, name := range names {
+			ttls[i] = p.PTTL(ctx, name)
+		}
+		return nil
+	}); err != nil {
+		l.Fatal(err)
+	}
+	for i, name := range names {
+		if ttl := ttls[i].Val(); ttl != -2 && ttl <= 0 {
+			l.Fatalf("key %s has PTTL %d", name, ttl)
+		}
+	}
+}
+
+// operations is how many one server gets in each of the two ways to decide. The suite's 5,000 of a miniredis are
+// parted, because under the race detector its Lua takes a millisecond for each.
+func operations(s *redistest.Server) int {
+	switch {
+	case long():
+		return 100_000
+	case !s.Real:
+		return 2_500
+	}
+	return 5_000
+}
+
+func TestScriptAgreesWithModel(t *testing.T) {
+	for _, split := range []bool{false, true} {
+		name := "in one script"
+		if split {
+			name = "group by group"
+		}
+		t.Run(name, func(t *testing.T) {
+			redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+				seed := rand.Uint64()
+				t.Cleanup(func() {
+					if t.Failed() {
+						t.Logf("seed %d", seed)
+					}
+				})
+				l := newLockstep(t, s, seed)
+				var given [2]*atomic.Int64
+				if split {
+					for i, g := range []*core.Gate{l.redis, l.memory} {
+						g.SplitByOutermost()
+						given[i] = g.CountGiven()
+					}
+				}
+				for i := range operations(s) {
+					l.step(i)
+				}
+				if split {
+					t.Logf("%d give-backs", given[0].Load())
+					if given[0].Load() < 100 || given[0].Load() != given[1].Load() {
+						t.Errorf("%d and %d give-backs", given[0].Load(), given[1].Load())
+					}
+				}
+			})
+		})
+	}
+}
+
+// What no random history is likely to meet: sums that would leave the integers.
+func TestAgreeAtExtremes(t *testing.T) {
+	month := core.TokenBucket{Rate: 1, Per: 30 * 24 * time.Hour, Burst: 1}
+	tests := []struct {
+		name     string
+		policies []core.PolicyConfig
+		cost     int64
+		want     int64
+	}{
+		{"only a shadow", []core.PolicyConfig{{Name: "s", Algorithm: month, Shadow: true}}, 1 << 50, 1 << 50},
+		{"only a shadow, everything", []core.PolicyConfig{{Name: "s", Algorithm: month, Shadow: true}}, math.MaxInt64, -1},
+		{
+			"a small shadow beside a large limit",
+			[]core.PolicyConfig{{Name: "s", Algorithm: month, Shadow: true}, {Name: "p", Algorithm: core.PerSecond(1_000_000_000)}},
+			math.MaxInt64, 1_000_000_000,
+		},
+		{
+			"the largest burst",
+			[]core.PolicyConfig{{Name: "p", Algorithm: core.TokenBucket{Rate: 1 << 42, Per: 1, Burst: 1<<53 - 1}}},
+			math.MaxInt64, 1<<53 - 1,
+		},
+		{
+			"the longest capacity beside a long shadow",
+			[]core.PolicyConfig{
+				{Name: "p", Algorithm: core.TokenBucket{Rate: 1 << 42, Per: 36524 * 24 * time.Hour, Burst: 1 << 42}},
+				{Name: "s", Algorithm: core.TokenBucket{Rate: 1, Per: 36524 * 24 * time.Hour, Burst: 1}, Shadow: true},
+			},
+			math.MaxInt64, 1 << 42,
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var first string
+			eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
+				var charges []core.Charge
+				for _, cfg := range tt.policies {
+					charges = append(charges, core.Charge{Policy: newPolicy(t, cfg), Key: newKey(t, "k"), Cost: tt.cost})
+				}
+				granted, d, err := g.AtMost(context.Background(), charges...)
+				if err != nil || d.Cause != nil {
+					t.Fatal(err, d.Cause)
+				}
+				if granted <= 0 || tt.want >= 0 && granted != tt.want {
+					t.Errorf("granted %d, want %d", granted, tt.want)
+				}
+				seen := fmt.Sprint(granted, show(d), show(peek(t, g, charges...)))
+				if first == "" {
+					first = seen
+				}
+				if seen != first {
+					t.Errorf("differs from memory:\n%s\nmemory:\n%s", seen, first)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,220 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// prober is a probe that a test answers.
+type prober struct {
+	running, most, total atomic.Int64
+	fail                 atomic.Bool
+	hold                 chan struct{} // closed when probes may answer
+}
+
+func (p *prober) probe(ctx context.Context) error {
+	if n := p.running.Add(1); n > p.most.Load() {
+		p.most.Store(n)
+	}
+	defer p.running.Add(-1)
+	p.total.Add(1)
+	if p.hold != nil {
+		select {
+		case <-p.hold:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	if p.fail.Load() {
+		return errors.New("still down")
+	}
+	return nil
+}
+
+func call(t *testing.T, c *circuit, failed bool) {
+	t.Helper()
+	if err := c.enter(); err != nil {
+		t.Fatalf("enter: %v", err)
+	}
+	c.leave(failed)
+}
+
+func TestCircuitOpensAndCloses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := new(prober)
+		p.fail.Store(true)
+		c := newCircuit(10, time.Second, new(tasks), p.probe)
+		// An answer in between begins the row anew.
+		for range 5 {
+			call(t, c, true)
+			call(t, c, true)
+			call(t, c, false)
+		}
+		for range circuitThreshold {
+			call(t, c, true)
+		}
+		refused := func() {
+			t.Helper()
+			if err := c.enter(); !errors.Is(err, ErrCircuitOpen) {
+				t.Fatalf("enter: %v", err)
+			}
+		}
+		refused()
+		time.Sleep(circuitPause - 1)
+		refused()
+		synctest.Wait()
+		if n := p.total.Load(); n != 0 {
+			t.Errorf("%d probes before the pause was over", n)
+		}
+		// Whoever comes first after the pause starts the probe, and does not wait for it.
+		time.Sleep(time.Nanosecond)
+		for range 3 {
+			refused()
+		}
+		synctest.Wait()
+		if n := p.total.Load(); n != 1 {
+			t.Errorf("%d probes, want 1", n)
+		}
+		refused()
+		synctest.Wait()
+		if n := p.total.Load(); n != 1 {
+			t.Errorf("%d probes within the pause after one that failed", n)
+		}
+		p.fail.Store(false)
+		time.Sleep(circuitPause)
+		refused()
+		synctest.Wait()
+		call(t, c, false)
+		if n := c.flying.Load(); n != 0 {
+			t.Errorf("%d in flight", n)
+		}
+		// It takes a whole row again.
+		call(t, c, true)
+		call(t, c, true)
+		call(t, c, false)
+	})
+}
+
+func TestCircuitProbesOneAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &prober{hold: make(chan struct{})}
+		c := newCircuit(1000, time.Second, new(tasks), p.probe)
+		for range circuitThreshold {
+			call(t, c, true)
+		}
+		time.Sleep(circuitPause)
+		for range 100 {
+			go func() { _ = c.enter() }()
+		}
+		synctest.Wait()
+		time.Sleep(circuitPause) // a probe that takes long is not joined by another
+		for range 100 {
+			go func() { _ = c.enter() }()
+		}
+		synctest.Wait()
+		if p.running.Load() != 1 || p.total.Load() != 1 {
+			t.Errorf("%d probes run of %d", p.running.Load(), p.total.Load())
+		}
+		// One without an answer ends by its timeout, and the next follows after the pause.
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if p.running.Load() != 0 {
+			t.Error("the probe has no timeout")
+		}
+		time.Sleep(circuitPause)
+		_ = c.enter()
+		close(p.hold)
+		synctest.Wait()
+		if p.total.Load() != 2 || p.most.Load() != 1 {
+			t.Errorf("%d probes, %d at a time", p.total.Load(), p.most.Load())
+		}
+		call(t, c, false)
+	})
+}
+
+func TestCircuitCountsCallsInFlight(t *testing.T) {
+	c := newCircuit(2, time.Second, new(tasks), nil)
+	for range 3 {
+		for range 2 {
+			if err := c.enter(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 3 { // the refused ones do not count
+			if err := c.enter(); !errors.Is(err, ErrTooManyInFlight) {
+				t.Fatalf("enter: %v", err)
+			}
+		}
+		c.abandon()
+		if err := c.enter(); err != nil {
+			t.Fatal(err)
+		}
+		c.leave(true)
+		c.leave(false)
+		if n := c.flying.Load(); n != 0 {
+			t.Fatalf("%d in flight", n)
+		}
+	}
+	// Abandoned calls say nothing: neither a failure nor the end of a row of them.
+	call(t, c, true)
+	call(t, c, true)
+	for range 5 {
+		if err := c.enter(); err != nil {
+			t.Fatal(err)
+		}
+		c.abandon()
+	}
+	if n := c.failures.Load(); n != 2 {
+		t.Errorf("%d failures in a row", n)
+	}
+}
+
+// An answer that was long on its way does not close a circuit that opened meanwhile.
+func TestCircuitLateAnswer(t *testing.T) {
+	c := newCircuit(10, time.Second, new(tasks), nil)
+	if err := c.enter(); err != nil {
+		t.Fatal(err)
+	}
+	for range circuitThreshold {
+		call(t, c, true)
+	}
+	c.leave(false)
+	if err := c.enter(); !errors.Is(err, ErrCircuitOpen) {
+		t.Errorf("enter: %v", err)
+	}
+}
+
+func TestTasks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tasks := new(tasks)
+		if err := tasks.wait(t.Context()); err != nil {
+			t.Error(err)
+		}
+		hold := make(chan struct{})
+		tasks.run(func() { <-hold })
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := tasks.wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		var waited atomic.Int64
+		for range 2 {
+			go func() {
+				if tasks.wait(context.Background()) == nil {
+					waited.Add(1)
+				}
+			}()
+		}
+		synctest.Wait()
+		tasks.run(func() { <-hold }) // begins while two wait
+		close(hold)
+		synctest.Wait()
+		if waited.Load() != 2 {
+			t.Errorf("%d waits ended", waited.Load())
+		}
+	})
+}

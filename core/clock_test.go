@@ -1,0 +1,48 @@
+package core_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/core"
+)
+
+// A clock that is put forward and back again locks no key for longer than its limit would, and what a denial says of
+// the wait stays true.
+func TestClockForwardAndBack(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+		charge := core.Charge{Policy: limited(t, "p", core.PerMinute(10)), Key: newKey(t, "k"), Cost: 10}
+		c.advance(time.Hour)
+		decide(t, g, charge)
+		c.advance(-time.Hour)
+		charge.Cost = 1
+		d := decide(t, g, charge)
+		wait, finite := d.RetryAfter()
+		if d.Allowed || wait != 6*time.Second || !finite {
+			t.Fatalf("back again: %s", show(d))
+		}
+		c.advance(wait)
+		if d := decide(t, g, charge); !d.Allowed {
+			t.Errorf("after the wait: %s", show(d))
+		}
+	})
+}
+
+// Where the clock goes back, what was spent stays spent.
+func TestClockBack(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+		charge := core.Charge{Policy: limited(t, "p", core.PerMinute(10)), Key: newKey(t, "k"), Cost: 4}
+		decide(t, g, charge)
+		for _, back := range []time.Duration{time.Microsecond, time.Second, 3 * time.Second, time.Minute, 2 * time.Hour} {
+			c.advance(-back)
+			d := peek(t, g, charge)
+			if r := d.At(0); r.Remaining > 6 {
+				t.Errorf("%v back: %s", back, show(d))
+			}
+		}
+		c.advance(2*time.Hour + time.Minute)
+		if d := peek(t, g, charge); !d.Allowed {
+			t.Errorf("forward again: %s", show(d))
+		}
+	})
+}

@@ -1,0 +1,178 @@
+package core_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/redistest"
+)
+
+// snapshot is all that a store holds, byte for byte, with the times at which keys expire.
+type snapshot func(t *testing.T) map[string]string
+
+func redisSnapshot(client *redis.Client, s *redistest.Server) snapshot {
+	return func(t *testing.T) map[string]string {
+		t.Helper()
+		ctx := t.Context()
+		all := make(map[string]string)
+		for _, name := range client.Keys(ctx, s.Prefix+"*").Val() {
+			if !s.Real {
+				// No clock runs down a miniredis's times to live.
+				all[name] = fmt.Sprint(client.Get(ctx, name).Val(), client.PTTL(ctx, name).Val())
+				continue
+			}
+			// The absolute time, in milliseconds, is one that no clock runs down either.
+			at, err := client.PExpireTime(ctx, name).Result()
+			if err != nil {
+				t.Logf("without times to live: %v", err) // before Redis 7
+			}
+			all[name] = fmt.Sprintf("%q %d", client.Dump(ctx, name).Val(), at)
+		}
+		return all
+	}
+}
+
+func eachStore(t *testing.T, f func(t *testing.T, g *core.Gate, c *manualClock, look snapshot)) {
+	t.Helper()
+	t.Run("memory", func(t *testing.T) {
+		c := newClock()
+		g := memoryGate(t, core.Config{Clock: c})
+		f(t, g, c, func(*testing.T) map[string]string { return g.Values() })
+	})
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		c := newClock()
+		client := s.Client(t)
+		g := redisGate(t, client, core.Config{Prefix: s.Prefix})
+		g.InjectClock(c.now)
+		f(t, g, c, redisSnapshot(client, s))
+	})
+}
+
+// spendsNothing says which of the keys a call changed that may change none.
+func spendsNothing(t *testing.T, look snapshot, what string, call func() bool) {
+	t.Helper()
+	before := look(t)
+	if !call() {
+		t.Errorf("%s: is not denied", what)
+	}
+	if after := look(t); !maps.Equal(before, after) {
+		t.Errorf("%s changed\n%v\nto\n%v", what, before, after)
+	}
+}
+
+func TestDenialSpendsNothing(t *testing.T) {
+	const policies = 5
+	eachStore(t, func(t *testing.T, g *core.Gate, c *manualClock, look snapshot) {
+		for at := range policies {
+			for _, used := range []bool{false, true} {
+				t.Run(fmt.Sprintf("position %d, others used %v", at, used), func(t *testing.T) {
+					tenant, user := newKey(t, "t", strconv.Itoa(at), strconv.FormatBool(used)), newKey(t, "t", strconv.Itoa(at), strconv.FormatBool(used), "u")
+					charges := make([]core.Charge, policies)
+					for i := range charges {
+						limit := core.TokenBucket{Rate: 7, Per: time.Minute, Burst: 10}
+						if i == at {
+							limit.Burst = 2
+						}
+						charges[i] = core.Charge{Policy: limited(t, fmt.Sprintf("p%d", i), limit), Key: []core.Key{tenant, user}[i%2], Cost: 1}
+					}
+					if used {
+						decide(t, g, charges...)
+						c.advance(3 * time.Second)
+					}
+					decide(t, g, core.Charge{Policy: charges[at].Policy, Key: charges[at].Key, Cost: 1})
+					if !used {
+						decide(t, g, core.Charge{Policy: charges[at].Policy, Key: charges[at].Key, Cost: 1})
+					}
+					c.advance(time.Second)
+					spendsNothing(t, look, "Decide", func() bool {
+						d := decide(t, g, charges...)
+						for i := range charges {
+							if r := d.At(i); r.Allowed != (i != at) || !r.Known || (r.RetryAfter > 0) != (i == at) {
+								t.Errorf("result %d: %+v", i, r)
+							}
+						}
+						return !d.Allowed
+					})
+					spendsNothing(t, look, "Peek", func() bool { return !peek(t, g, charges...).Allowed })
+					spendsNothing(t, look, "AtMost", func() bool {
+						many := append([]core.Charge(nil), charges...)
+						for i := range many {
+							many[i].Cost = 5
+						}
+						granted, d, err := g.AtMost(t.Context(), many...)
+						if err != nil {
+							t.Error(err)
+						}
+						for i := range many {
+							if r := d.At(i); r.Allowed != (i != at) || (r.RetryAfter > 0) != (i == at) {
+								t.Errorf("AtMost's result %d: %+v", i, r)
+							}
+						}
+						return !d.Allowed && granted == 0
+					})
+				})
+			}
+		}
+	})
+}
+
+func TestNothingIsCreated(t *testing.T) {
+	eachStore(t, func(t *testing.T, g *core.Gate, _ *manualClock, look snapshot) {
+		key := newKey(t, "fresh")
+		p, q := limited(t, "p", core.PerSecond(3)), limited(t, "q", frozen(3))
+		shadow := newPolicy(t, core.PolicyConfig{Name: "s", Algorithm: core.PerSecond(3), Shadow: true})
+		charges := func(cost int64) []core.Charge {
+			return []core.Charge{{Policy: p, Key: key, Cost: 1}, {Policy: q, Key: key, Cost: cost}, {Policy: shadow, Key: key, Cost: 1}}
+		}
+		spendsNothing(t, look, "a denial", func() bool { return !decide(t, g, charges(4)...).Allowed })
+		spendsNothing(t, look, "a peek that denies", func() bool { return !peek(t, g, charges(4)...).Allowed })
+		spendsNothing(t, look, "a peek that allows", func() bool { return peek(t, g, charges(1)...).Allowed })
+		spendsNothing(t, look, "costs of 0", func() bool {
+			return decide(t, g, core.Charge{Policy: p, Key: key}, core.Charge{Policy: q, Key: key}).Allowed
+		})
+		spendsNothing(t, look, "a shadow that does not fit", func() bool {
+			return decide(t, g, core.Charge{Policy: shadow, Key: key, Cost: 4}).Allowed
+		})
+		if all := look(t); len(all) > 0 {
+			t.Errorf("keys were created: %v", all)
+		}
+	})
+}
+
+func TestAllViolatedAreNamed(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
+		for _, split := range []bool{false, true} {
+			if split {
+				g.SplitByOutermost()
+			}
+			var charges []core.Charge
+			for i := range 6 {
+				limit := core.TokenBucket{Rate: 1, Per: time.Duration(i+1) * time.Minute, Burst: int64(1 + i%2)}
+				charges = append(charges, core.Charge{
+					Policy: limited(t, fmt.Sprintf("p%d", i), limit), Key: newKey(t, fmt.Sprint(split, i/2)), Cost: 1,
+				})
+			}
+			decide(t, g, charges...)
+			d, err := g.Decide(context.Background(), charges...)
+			if err != nil || d.Allowed {
+				t.Fatal(show(d), err)
+			}
+			for i := range d.Len() {
+				if r := d.At(i); r.Allowed != (i%2 == 1) {
+					t.Errorf("split %v: result %d: %+v", split, i, r)
+				}
+			}
+			// The last violated is number 4, which waits for 5 minutes.
+			if wait, finite := d.RetryAfter(); wait != 5*time.Minute || !finite {
+				t.Errorf("split %v: wait %v %v", split, wait, finite)
+			}
+		}
+	})
+}

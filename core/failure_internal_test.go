@@ -1,0 +1,125 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// reply is an error reply of Redis, as go-redis hands it out.
+type reply string
+
+func (r reply) Error() string { return string(r) }
+func (reply) RedisError()     {}
+
+func TestErrorClasses(t *testing.T) {
+	refused := &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+	tests := []struct {
+		err           error
+		misconfigured bool
+		words         string // of explain
+	}{
+		{context.DeadlineExceeded, false, "in time"},
+		{os.ErrDeadlineExceeded, false, "in time"},
+		{refused, false, "nothing listens"},
+		{fmt.Errorf("dial: %w", refused), false, "nothing listens"},
+		{io.EOF, false, "cannot be reached"},
+		{io.ErrUnexpectedEOF, false, "cannot be reached"},
+		{syscall.ECONNRESET, false, "cannot be reached"},
+		{net.ErrClosed, false, "cannot be reached"},
+		{redis.ErrClosed, false, "closed"},
+		{redis.ErrPoolTimeout, false, ""},
+		{redis.ErrPoolExhausted, false, ""},
+		{errors.New("anything"), false, "cannot be reached"},
+
+		{reply("LOADING Redis is loading the dataset in memory"), false, "loading"},
+		{reply("CLUSTERDOWN Hash slot not served"), false, "does not serve"},
+		{reply("READONLY You can't write against a read only replica."), false, "primary"},
+		{reply("READONLY You can't write against a read only replica. script: abc, on @user_script:261."), false, "primary"},
+		{reply("ERR Error running script (call to f_abc): @user_script:1: -READONLY You can't write against a read only replica."), false, "primary"},
+		{reply("MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'."), false, "lost its primary"},
+		{reply("NOREPLICAS Not enough good replicas to write."), false, "too few replicas"},
+		{reply("TRYAGAIN Multiple keys request during rehashing of slot"), false, ""},
+		{reply("MOVED 3999 127.0.0.1:6381"), false, ""},
+		{reply("ASK 3999 127.0.0.1:6381"), false, ""},
+		{reply("BUSY Redis is busy running a script."), false, ""},
+		{reply("OOM command not allowed when used memory > 'maxmemory'."), false, "out of memory"},
+		{reply("ERR Error running script (call to f_abc): @user_script:1: -OOM command not allowed when used memory > 'maxmemory'."), false, "out of memory"},
+		{reply("MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk."), false, "save to disk"},
+		{reply("ERR max number of clients reached"), false, ""},
+
+		{reply("NOAUTH Authentication required."), true, "password"},
+		{reply("WRONGPASS invalid username-password pair or user is disabled."), true, "does not accept"},
+		{reply("NOPERM this user has no permissions to run the 'evalsha' command"), true, "may not do"},
+		{reply("ERR The user executing the script can't run this command or subcommand script: abc"), true, "may not do"},
+		{reply("WRONGTYPE Operation against a key holding the wrong kind of value"), true, "something else"},
+		{reply("CROSSSLOT Keys in request don't hash to the same slot"), true, "OneServer"},
+		{reply("ERR unknown command 'evalsha'"), true, "refuses"},
+		{reply("ERR user_script:1: attempt to perform arithmetic on a nil value"), true, "refuses"},
+		{redis.Nil, true, ""},
+		{errReply, true, ""},
+	}
+	for _, tt := range tests {
+		for _, err := range []error{tt.err, fmt.Errorf("wrapped: %w", tt.err)} {
+			if got := misconfigured(err); got != tt.misconfigured {
+				t.Errorf("%v: misconfigured %v", err, got)
+			}
+			said := explain(err)
+			if !strings.Contains(said.Error(), tt.words) || !errors.Is(said, tt.err) || errors.Is(said, ErrMisconfigured) != tt.misconfigured {
+				t.Errorf("%v is explained as: %v", err, said)
+			}
+		}
+	}
+}
+
+// A reply of a wrong shape is an error, and never read beyond its end.
+func TestWrongReplies(t *testing.T) {
+	p, err := NewPolicy(PolicyConfig{Name: "p", Algorithm: PerSecond(1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := NewKey("k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n, r := range [][]int64{nil, {0}, {0, 1}, {0, 1, 2}, {0, 1, 2, 3}, {0, 1, 2, 3, 4}} {
+		var p2 plan
+		if err := p2.lay("hg:", algorithmDecide, []Charge{{p, key, 1}}); err != nil {
+			t.Fatal(err)
+		}
+		b := &batch{requests: []request{{op: algorithmDecide, charges: p2.wire}}}
+		if err := b.decode(r); (err == nil) != (n == 4) {
+			t.Errorf("%v: %v", r, err)
+		}
+	}
+}
+
+func TestCheckServer(t *testing.T) {
+	for _, tt := range []struct {
+		info    string
+		perSlot bool
+		words   string
+	}{
+		{"", false, ""},
+		{"redis_version:6.2.0\r\n", false, ""},
+		{"redis_version:10.0.1\r\n", false, ""},
+		{"redis_version:unknown\r\n", false, ""},
+		{"redis_version:6.0.16\r\n", false, "version 6.0.16"},
+		{"redis_version:5.0.3\r\n", true, "6.2 is needed"},
+		{"redis_version:7.0.0\r\ncluster_enabled:1\r\n", true, ""},
+		{"redis_version:7.0.0\r\ncluster_enabled:1\r\n", false, "NewClusterClient"},
+	} {
+		err := (&Gate{perSlot: tt.perSlot}).checkServer(tt.info)
+		if (err != nil) != (tt.words != "") || err != nil && (!errors.Is(err, ErrMisconfigured) || !strings.Contains(err.Error(), tt.words)) {
+			t.Errorf("%q: %v", tt.info, err)
+		}
+	}
+}

@@ -1,0 +1,553 @@
+package core_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/redistest"
+)
+
+// brief is a Config.Timeout for decisions that are to run into it.
+const brief = 100 * time.Millisecond
+
+var modes = []struct {
+	name    string
+	mode    core.FailureMode
+	source  core.Source
+	allowed bool
+}{
+	{"local", core.Local, core.SourceLocal, true},
+	{"open", core.Open, core.SourceOpen, true},
+	{"closed", core.Closed, core.SourceClosed, false},
+}
+
+// warm makes the client's pool hold connections: with an empty one, a repeated command would die on the way to a new
+// connection, and not be seen.
+func warm(t *testing.T, clients ...redis.UniversalClient) {
+	t.Helper()
+	var wg sync.WaitGroup
+	for _, c := range clients {
+		for range 8 {
+			wg.Go(func() {
+				for range 20 {
+					if err := c.Ping(context.Background()).Err(); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+	}
+	wg.Wait()
+}
+
+// viaRedis decides until Redis does again. Circuits open and close by themselves, so only a generous context ends it.
+func viaRedis(t *testing.T, g *core.Gate, c core.Charge) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for {
+		d, err := g.Peek(ctx, c)
+		if err != nil {
+			t.Fatalf("never back on redis: %v, last from %v: %v", err, d.Source, d.Cause)
+		}
+		if d.Source == core.SourceRedis {
+			return
+		}
+	}
+}
+
+// whileStopped decides while the server stands still. That it returns before the server goes on is the proof that the
+// deadline held.
+func whileStopped(t *testing.T, s *redistest.Server, g *core.Gate, charges ...core.Charge) (d core.Decision, err error) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		d, err = g.Decide(context.Background(), charges...)
+	}()
+	select {
+	case <-done:
+	case <-time.After(patient):
+		t.Error("it waits for the stopped server")
+		s.Continue()
+		<-done
+	}
+	return d, err
+}
+
+func TestStoppedServer(t *testing.T) {
+	for _, m := range modes {
+		t.Run(m.name, func(t *testing.T) {
+			for name, change := range map[string]func(o *redis.Options){
+				// Both wait for an answer for ever, if they are left to it.
+				"default client":        func(o *redis.Options) { o.ReadTimeout = -1 },
+				"ContextTimeoutEnabled": func(o *redis.Options) { o.ReadTimeout, o.ContextTimeoutEnabled = -1, true },
+				// By itself such a client sends what is not answered again, well within the decision's deadline.
+				"short ReadTimeout": func(o *redis.Options) { o.ReadTimeout = brief },
+			} {
+				t.Run(name, func(t *testing.T) {
+					s := redistest.Start(t)
+					client := s.Client(t, change)
+					timeout := brief
+					if name == "short ReadTimeout" {
+						timeout *= 20
+					}
+					g := redisGate(t, client, core.Config{Timeout: timeout})
+					p := newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: frozen(10), OnFailure: m.mode})
+					c := core.Charge{Policy: p, Key: newKey(t, "k"), Cost: 1}
+					viaRedis(t, g, c)
+					decide(t, g, c)
+					warm(t, client)
+					if stats := client.PoolStats(); stats.IdleConns < 2 {
+						t.Fatalf("%d idle connections", stats.IdleConns)
+					}
+					calls := s.Calls(t, "evalsha", "eval")
+
+					s.Stop()
+					d, err := whileStopped(t, s, g, c)
+					if err != nil || d.Cause == nil || d.Source != m.source || d.Allowed != m.allowed {
+						t.Errorf("%s from %v: %v, %v", show(d), d.Source, d.Cause, err)
+					}
+					if r := d.At(0); r.Known != (m.mode == core.Local) || r.Limit != 10 {
+						t.Errorf("%+v", r)
+					}
+					if wait, finite := d.RetryAfter(); !finite || (wait > 0) == m.allowed {
+						t.Errorf("wait %v %v", wait, finite)
+					}
+					s.Continue()
+
+					if n := s.Calls(t, "evalsha", "eval") - calls; n > 1 {
+						t.Errorf("it was sent %d times", n)
+					}
+					viaRedis(t, g, c)
+					if d := peek(t, g, c); d.At(0).Used > 2 {
+						t.Errorf("it was spent more than once: %s", show(d))
+					}
+				})
+			}
+		})
+	}
+}
+
+// The caller's own deadline is no failure of Redis, even when it is what ended the call.
+func TestCallersDeadline(t *testing.T) {
+	s := redistest.Start(t)
+	client := s.Client(t)
+	g := redisGate(t, client, core.Config{})
+	c := core.Charge{Policy: limited(t, "p", frozen(100)), Key: newKey(t, "k"), Cost: 1}
+	decide(t, g, c)
+	warm(t, client)
+	s.Stop()
+	for range 10 {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		d, err := g.Decide(ctx, c)
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) || d.Allowed || d.Cause != nil {
+			t.Errorf("%v, allowed %v, cause %v", err, d.Allowed, d.Cause)
+		}
+	}
+	s.Continue()
+}
+
+func TestKilledServer(t *testing.T) {
+	s := redistest.Start(t)
+	client := s.Client(t)
+	g := redisGate(t, client, core.Config{Timeout: time.Second, Replicas: 4})
+	key := newKey(t, "k")
+	local := core.Charge{Policy: limited(t, "local", frozen(10)), Key: key, Cost: 1}
+	open := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "open", Algorithm: frozen(10), OnFailure: core.Open}), Key: key, Cost: 1}
+	closed := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "closed", Algorithm: frozen(10), OnFailure: core.Closed}), Key: key, Cost: 1}
+	shadow := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "shadow", Algorithm: frozen(10), OnFailure: core.Closed, Shadow: true}), Key: key, Cost: 1}
+	full := core.Charge{Policy: limited(t, "full", frozen(1)), Key: key, Cost: 1}
+	decide(t, g, full)
+
+	// What Redis denies is denied, whatever the failure modes are.
+	open2 := core.Charge{Policy: open.Policy, Key: key, Cost: 11}
+	for _, c := range []core.Charge{full, open2} {
+		if d := decide(t, g, c); d.Allowed || d.Source != core.SourceRedis {
+			t.Errorf("%s from %v", show(d), d.Source)
+		}
+	}
+
+	s.Kill()
+	failed := func(want core.Source, allowed bool, charges ...core.Charge) core.Decision {
+		t.Helper()
+		d, err := g.Decide(t.Context(), charges...)
+		if err != nil || d.Cause == nil || d.Source != want || d.Allowed != allowed {
+			t.Errorf("%s from %v: %v, %v; want %v from %v", show(d), d.Source, d.Cause, err, allowed, want)
+		}
+		return d
+	}
+	failed(core.SourceOpen, true, open)
+	failed(core.SourceOpen, true, shadow)
+	failed(core.SourceClosed, false, closed)
+	// With one that is Closed nothing is spent locally, in whatever order.
+	failed(core.SourceClosed, false, closed, local, open)
+	failed(core.SourceClosed, false, local, open, closed)
+	// A share of 10 among 4 is 2, and the open one abstains.
+	d := failed(core.SourceLocal, true, open, local, shadow)
+	if r := d.At(1); r.Used != 1 || r.Limit != 2 {
+		t.Errorf("the share: %+v", r)
+	}
+	failed(core.SourceLocal, true, local)
+	d = failed(core.SourceLocal, false, open, local)
+	if _, finite := d.RetryAfter(); finite || !d.At(0).Allowed || d.At(1).Allowed {
+		t.Errorf("beyond the share: %s", show(d))
+	}
+	// All Local ones are all or nothing.
+	other := core.Charge{Policy: limited(t, "other", frozen(10)), Key: key, Cost: 1}
+	if d = failed(core.SourceLocal, false, other, local); d.At(0).Used != 0 {
+		t.Errorf("a local denial spent: %s", show(d))
+	}
+	other.Cost = 9
+	n, d, err := g.AtMost(t.Context(), other)
+	if n != 2 || err != nil || !d.Allowed || d.Source != core.SourceLocal {
+		t.Errorf("AtMost granted %d: %s, %v", n, show(d), err)
+	}
+	p, err := g.Peek(t.Context(), local)
+	if err != nil || p.Allowed || p.Source != core.SourceLocal {
+		t.Errorf("%s from %v, %v", show(p), p.Source, err)
+	}
+	if err := g.Reset(t.Context(), local.Policy, key); err == nil {
+		t.Error("Reset without redis says it reset")
+	}
+	failed(core.SourceLocal, true, local) // here it did
+
+	s.Restart()
+	viaRedis(t, g, local)
+	if d := decide(t, g, local); d.At(0).Used != 1 || d.At(0).Limit != 10 {
+		t.Errorf("what was spent locally came along: %s", show(d))
+	}
+	if err := g.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// What closes a Gate during an outage waits for what still runs in the background.
+func TestCloseDuringOutage(t *testing.T) {
+	s := redistest.Start(t)
+	g := redisGate(t, s.Client(t), core.Config{Timeout: brief})
+	c := core.Charge{Policy: limited(t, "p", frozen(1_000_000)), Key: newKey(t, "k"), Cost: 1}
+	decide(t, g, c)
+	s.Stop()
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for {
+				if _, err := g.Decide(context.Background(), c); errors.Is(err, core.ErrClosed) {
+					return
+				} else if err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	for {
+		d, err := g.Decide(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if errors.Is(d.Cause, core.ErrCircuitOpen) {
+			break
+		}
+	}
+	if err := g.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	wg.Wait()
+}
+
+func TestTooManyInFlight(t *testing.T) {
+	s := redistest.Start(t)
+	client := s.Client(t)
+	g := redisGate(t, client, core.Config{MaxInFlight: 2, Timeout: 2 * time.Second})
+	p := newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: frozen(100), OnFailure: core.Open})
+	c := core.Charge{Policy: p, Key: newKey(t, "k"), Cost: 1}
+	decide(t, g, c)
+	s.Stop()
+	capped := make(chan struct{})
+	var once sync.Once
+	var wg sync.WaitGroup
+	for range 3 {
+		wg.Go(func() {
+			d, err := g.Decide(context.Background(), c)
+			if err != nil || d.Source != core.SourceOpen && d.Source != core.SourceRedis {
+				t.Errorf("%v, %v", err, d.Source)
+			}
+			if errors.Is(d.Cause, core.ErrTooManyInFlight) {
+				once.Do(func() { close(capped) })
+			}
+		})
+	}
+	// The third is answered while two wait for a server that stands still.
+	<-capped
+	s.Continue()
+	wg.Wait()
+	viaRedis(t, g, c)
+}
+
+// onNodes returns keys whose slots lie on these nodes of a cluster.
+func onNodes(t *testing.T, client *redis.ClusterClient, nodes ...*redistest.Server) []core.Key {
+	t.Helper()
+	keys := make([]core.Key, len(nodes))
+	for i, n := range nodes {
+		for j := 0; ; j++ {
+			k := newKey(t, fmt.Sprintf("tenant%d", j))
+			m, err := client.MasterForKey(t.Context(), k.String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if m.Options().Addr == n.Addr {
+				keys[i] = k
+				break
+			}
+		}
+	}
+	return keys
+}
+
+func TestCluster(t *testing.T) {
+	cluster := redistest.StartCluster(t, 3)
+	for name, change := range map[string]func(o *redis.ClusterOptions){
+		// Both wait for an answer for ever, if they are left to it.
+		"default":               func(o *redis.ClusterOptions) { o.ReadTimeout = -1 },
+		"ContextTimeoutEnabled": func(o *redis.ClusterOptions) { o.ReadTimeout, o.ContextTimeoutEnabled = -1, true },
+		// By itself such a client sends what is not answered again, well within the decision's deadline.
+		"short-ReadTimeout": func(o *redis.ClusterOptions) { o.ReadTimeout = brief },
+	} {
+		t.Run(name, func(t *testing.T) {
+			client, prefix := cluster.Client(t, change), name
+			keys := onNodes(t, client, cluster.Nodes...)
+			var events []core.Event
+			var mu sync.Mutex
+			observe := func(_ context.Context, e core.Event) {
+				mu.Lock()
+				defer mu.Unlock()
+				if e.Operation == "give" {
+					events = append(events, e)
+				}
+			}
+			g := redisGate(t, client, core.Config{Prefix: prefix, Observe: observe})
+			if err := g.Ping(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+
+			t.Run("given back", func(t *testing.T) {
+				many := core.Charge{Policy: limited(t, "many", frozen(1000)), Key: keys[0], Cost: 3}
+				for i := range 20 {
+					// A policy that has not denied yet goes last.
+					few := core.Charge{Policy: limited(t, "few", frozen(5)), Key: keys[1], Cost: 1}
+					d := decide(t, g, many, few)
+					if d.Allowed != (i < 5) || d.Source != core.SourceRedis {
+						t.Errorf("%d: %s", i, show(d))
+					}
+				}
+				if d := peek(t, g, many); d.At(0).Used != 15 {
+					t.Errorf("%s", show(d))
+				}
+				half := core.Charge{Policy: limited(t, "half", frozen(7)), Key: keys[2], Cost: 100}
+				many.Cost = 100
+				n, d, err := g.AtMost(t.Context(), many, half)
+				if n != 7 || err != nil || d.At(0).Used != 22 || d.At(1).Used != 7 {
+					t.Errorf("AtMost granted %d: %s, %v", n, show(d), err)
+				}
+				if d := peek(t, g, many); d.At(0).Used != 22 {
+					t.Errorf("AtMost's rest was not given back: %s", show(d))
+				}
+			})
+
+			for _, m := range modes {
+				t.Run("a stopped master, "+m.name, func(t *testing.T) {
+					timeout := 2 * brief
+					if name == "short-ReadTimeout" {
+						timeout *= 10
+					}
+					g := redisGate(t, client, core.Config{Prefix: prefix, Observe: observe, Timeout: timeout, Replicas: 100})
+					first := core.Charge{Policy: limited(t, "first-"+m.name, frozen(100)), Key: keys[0], Cost: 1}
+					second := core.Charge{
+						Policy: newPolicy(t, core.PolicyConfig{Name: "second-" + m.name, Algorithm: frozen(100), OnFailure: m.mode}), Key: keys[1], Cost: 2,
+					}
+					viaRedis(t, g, first)
+					viaRedis(t, g, second)
+					if d := decide(t, g, first, second); !d.Allowed {
+						t.Fatal(show(d))
+					}
+					var wg sync.WaitGroup
+					for range 64 {
+						wg.Go(func() { peek(t, g, second) })
+					}
+					wg.Wait()
+					calls := cluster.Nodes[1].Calls(t, "evalsha", "eval")
+
+					cluster.Nodes[1].Stop()
+					d, err := whileStopped(t, cluster.Nodes[1], g, first, second)
+					// Locally the share of 1 denies the cost of 2.
+					allowed := m.mode == core.Open
+					if err != nil || d.Cause == nil || d.Source != m.source || d.Allowed != allowed {
+						t.Errorf("%s from %v: %v, %v", show(d), d.Source, d.Cause, err)
+					}
+					if !d.At(0).Known || d.At(1).Known != (m.mode == core.Local) {
+						t.Errorf("%s", show(d))
+					}
+					cluster.Nodes[1].Continue()
+					// The give-back goes on in the background, and Close waits for it.
+					if err := g.Close(t.Context()); err != nil {
+						t.Error(err)
+					}
+					if n := cluster.Nodes[1].Calls(t, "evalsha", "eval") - calls; n > 1 {
+						t.Errorf("it was sent %d times", n)
+					}
+					again := redisGate(t, client, core.Config{Prefix: prefix})
+					want := int64(1)
+					if allowed {
+						want = 2
+					}
+					if d := peek(t, again, first); d.At(0).Used != want {
+						t.Errorf("the first: %s", show(d))
+					}
+					if d := peek(t, again, second); d.At(0).Used > 4 {
+						t.Errorf("spent more than once: %s", show(d))
+					}
+				})
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			for _, e := range events {
+				t.Errorf("giving back failed: %v", e.Err)
+			}
+		})
+	}
+}
+
+func TestRefused(t *testing.T) {
+	s := redistest.Start(t)
+	ctx := t.Context()
+	admin := s.Client(t)
+	do := func(args ...any) {
+		t.Helper()
+		if err := admin.Do(ctx, args...).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Warm, so that what follows is refused on connections that exist as well as on new ones.
+	do("ACL", "SETUSER", "app", "on", ">secret", "~hg:*", "+ping", "+hello", "+client", "+info", "+evalsha", "+eval", "+time", "+get", "+set", "+del")
+	as := func(user, password string) redis.UniversalClient {
+		return s.Client(t, func(o *redis.Options) { o.Username, o.Password = user, password })
+	}
+	app := as("app", "secret")
+	g := redisGate(t, app, core.Config{Prefix: "hg"})
+	c := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: frozen(10), OnFailure: core.Open}), Key: newKey(t, "k"), Cost: 1}
+	if d := decide(t, g, c); d.Source != core.SourceRedis || !d.Allowed {
+		t.Fatalf("%s", show(d))
+	}
+	if err := g.Ping(ctx); err != nil {
+		t.Errorf("ping of a user who may: %v", err)
+	}
+	do("ACL", "SETUSER", "noset", "on", ">secret", "~hg:*", "+ping", "+hello", "+client", "+evalsha", "+eval", "+time", "+get")
+	do("ACL", "SETUSER", "nokey", "on", ">secret", "~other:*", "+@all")
+	do("ACL", "SETUSER", "noscript", "on", ">secret", "~hg:*", "+ping", "+hello", "+client")
+	do("ACL", "SETUSER", "default", "resetpass", ">topsecret")
+
+	for name, tt := range map[string]struct {
+		client redis.UniversalClient
+		words  string
+	}{
+		"no password":    {s.Client(t), "password"},
+		"wrong password": {as("app", "guess"), "does not accept"},
+		"no SET":         {as("noset", "secret"), "may not do"},
+		"no key":         {as("nokey", "secret"), "may not do"},
+		"no script":      {as("noscript", "secret"), "may not do"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := redisGate(t, tt.client, core.Config{Prefix: "hg"})
+			err := g.Ping(ctx)
+			if !errors.Is(err, core.ErrMisconfigured) || !strings.Contains(fmt.Sprint(err), tt.words) {
+				t.Errorf("Ping: %v", err)
+			}
+			for range 5 {
+				d, err := g.Decide(ctx, c)
+				if !errors.Is(err, core.ErrMisconfigured) || d.Allowed || d.Source != core.SourceClosed {
+					t.Errorf("%s from %v, %v", show(d), d.Source, err)
+				}
+			}
+		})
+	}
+}
+
+func TestPing(t *testing.T) {
+	ctx := t.Context()
+	t.Run("well", func(t *testing.T) {
+		redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+			client := s.Client(t)
+			g := redisGate(t, client, core.Config{Prefix: s.Prefix})
+			if err := g.Ping(ctx); err != nil {
+				t.Error(err)
+			}
+			for _, k := range client.Keys(ctx, s.Prefix+"*").Val() {
+				if ttl := client.PTTL(ctx, k).Val(); ttl <= 0 || ttl > 2*time.Second {
+					t.Errorf("%s lives for %v", k, ttl)
+				}
+			}
+		})
+		if err := memoryGate(t, core.Config{}).Ping(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	fails := func(t *testing.T, g *core.Gate, words string, misconfigured bool) {
+		t.Helper()
+		if err := g.Ping(ctx); !strings.Contains(fmt.Sprint(err), words) || errors.Is(err, core.ErrMisconfigured) != misconfigured {
+			t.Errorf("%v", err)
+		}
+	}
+	t.Run("refused", func(t *testing.T) {
+		s := redistest.Start(t)
+		s.Kill()
+		fails(t, redisGate(t, s.Client(t), core.Config{Timeout: 5 * time.Second}), "nothing listens", false)
+	})
+	t.Run("stopped", func(t *testing.T) {
+		s := redistest.Start(t)
+		client := s.Client(t)
+		warm(t, client)
+		s.Stop()
+		fails(t, redisGate(t, client, core.Config{Timeout: brief}), "does not answer in time", false)
+		s.Continue()
+	})
+	t.Run("closed client", func(t *testing.T) {
+		s := redistest.Start(t)
+		client := s.Client(t)
+		if err := client.Close(); err != nil {
+			t.Fatal(err)
+		}
+		fails(t, redisGate(t, client, core.Config{}), "client is closed", false)
+	})
+	t.Run("replica", func(t *testing.T) {
+		master, s := redistest.Start(t), redistest.Start(t)
+		host, port, _ := strings.Cut(master.Addr, ":")
+		client := s.Client(t)
+		if err := client.ReplicaOf(ctx, host, port).Err(); err != nil {
+			t.Fatal(err)
+		}
+		g := redisGate(t, client, core.Config{})
+		// Until the first synchronisation it may still be loading.
+		for strings.Contains(fmt.Sprint(g.Ping(ctx)), "loading") {
+		}
+		fails(t, g, "lead to the primary", false)
+	})
+	t.Run("cluster", func(t *testing.T) {
+		cluster := redistest.StartCluster(t, 1)
+		fails(t, redisGate(t, cluster.Nodes[0].Client(t), core.Config{}), "redis.NewClusterClient", true)
+		g := redisGate(t, cluster.Client(t), core.Config{Topology: core.OneServer})
+		if err := g.Ping(ctx); !errors.Is(err, core.ErrMisconfigured) {
+			t.Errorf("OneServer on a cluster: %v", err)
+		}
+	})
+}

@@ -1,0 +1,130 @@
+package core_test
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/redistest"
+)
+
+// epoch is where injected clocks start: November 2025, in microseconds.
+const epoch = int64(1_763_700_000_123_457)
+
+// patient is a Config.Timeout for tests that are not about it: a loaded machine is no reason to fail them.
+const patient = 30 * time.Second
+
+// manualClock stands still until it is told otherwise.
+type manualClock struct{ micros atomic.Int64 }
+
+// long says whether to run the long forms.
+func long() bool { return os.Getenv("HEADGATE_TEST_LONG") != "" }
+
+func newClock() *manualClock {
+	c := new(manualClock)
+	c.micros.Store(epoch)
+	return c
+}
+
+func (c *manualClock) Now() time.Time          { return time.UnixMicro(c.micros.Load()) }
+func (c *manualClock) now() int64              { return c.micros.Load() }
+func (c *manualClock) advance(d time.Duration) { c.micros.Add(d.Microseconds()) }
+
+func newKey(t testing.TB, outermost string, inner ...string) core.Key {
+	t.Helper()
+	k, err := core.NewKey(outermost, inner...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+func newPolicy(t testing.TB, cfg core.PolicyConfig) *core.Policy {
+	t.Helper()
+	p, err := core.NewPolicy(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func limited(t testing.TB, name string, a core.Algorithm) *core.Policy {
+	t.Helper()
+	return newPolicy(t, core.PolicyConfig{Name: name, Algorithm: a})
+}
+
+// frozen never refills, so that counts are exact whatever the time.
+func frozen(burst int64) core.TokenBucket { return core.TokenBucket{Burst: burst} }
+
+func memoryGate(t testing.TB, cfg core.Config) *core.Gate {
+	t.Helper()
+	g, err := core.NewMemory(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+func redisGate(t testing.TB, client redis.UniversalClient, cfg core.Config) *core.Gate {
+	t.Helper()
+	if cfg.Timeout == 0 {
+		cfg.Timeout = patient
+	}
+	g, err := core.NewRedis(client, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// eachGate runs f on a Gate in memory and on one on every Redis, all on a clock of the test.
+func eachGate(t *testing.T, f func(t *testing.T, g *core.Gate, c *manualClock)) {
+	t.Helper()
+	t.Run("memory", func(t *testing.T) {
+		c := newClock()
+		f(t, memoryGate(t, core.Config{Clock: c}), c)
+	})
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		c := newClock()
+		g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix})
+		g.InjectClock(c.now)
+		f(t, g, c)
+	})
+}
+
+func decide(t testing.TB, g *core.Gate, charges ...core.Charge) core.Decision {
+	t.Helper()
+	d, err := g.Decide(t.Context(), charges...)
+	if err != nil || d.Cause != nil {
+		t.Fatalf("Decide: %v, cause %v", err, d.Cause)
+	}
+	return d
+}
+
+func peek(t testing.TB, g *core.Gate, charges ...core.Charge) core.Decision {
+	t.Helper()
+	d, err := g.Peek(t.Context(), charges...)
+	if err != nil || d.Cause != nil {
+		t.Fatalf("Peek: %v, cause %v", err, d.Cause)
+	}
+	return d
+}
+
+// show is a decision as text, without what differs between gates: the source and the policies' addresses.
+func show(d core.Decision) string {
+	var b strings.Builder
+	wait, finite := d.RetryAfter()
+	fmt.Fprintf(&b, "allowed %v, cause %v, wait %d %v", d.Allowed, d.Cause, wait, finite)
+	for i := range d.Len() {
+		r := d.At(i)
+		fmt.Fprintf(&b, "\n  %s: allowed %v, known %v, %d of %d used, %d remain; retry %d, next %d, reset %d",
+			r.Policy.Name(), r.Allowed, r.Known, r.Used, r.Limit, r.Remaining, r.RetryAfter, r.NextAfter, r.ResetAfter)
+	}
+	return b.String()
+}

@@ -1,0 +1,550 @@
+package core_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"pgregory.net/rapid"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/redistest"
+)
+
+// saysAll checks that an error holds all the words, each in a line of its own.
+func saysAll(t *testing.T, err error, words []string) {
+	t.Helper()
+	if (err != nil) != (len(words) > 0) {
+		t.Fatalf("error %v, want %q", err, words)
+	}
+	if err == nil {
+		return
+	}
+	if lines := strings.Split(err.Error(), "\n"); len(lines) != len(words) {
+		t.Errorf("%d faults instead of %d: %v", len(lines), len(words), err)
+	}
+	for _, w := range words {
+		if !strings.Contains(err.Error(), w) {
+			t.Errorf("%q does not say %q", err, w)
+		}
+	}
+}
+
+func TestConfigFaults(t *testing.T) {
+	tests := []struct {
+		name  string
+		cfg   core.Config
+		words []string
+	}{
+		{"zero", core.Config{}, nil},
+		{"full", core.Config{Prefix: "My_app-1.x", Timeout: time.Minute, Replicas: 1_000_000, Topology: core.Cluster, MaxInFlight: 1, MaxKeys: 1}, nil},
+		{"long prefix", core.Config{Prefix: strings.Repeat("x", 33)}, []string{"Config.Prefix is 33 bytes"}},
+		{"prefix with a brace", core.Config{Prefix: "a{b}"}, []string{`Config.Prefix is "a{b}"`}},
+		{"short timeout", core.Config{Timeout: time.Microsecond}, []string{"Config.Timeout is 1µs"}},
+		{"long timeout", core.Config{Timeout: time.Hour}, []string{"Config.Timeout is 1h"}},
+		{
+			"everything",
+			core.Config{Prefix: "a b", Timeout: -1, Replicas: -1, Topology: 7, MaxInFlight: 2_000_000, MaxKeys: -3},
+			[]string{"Config.Prefix", "Config.Timeout", "Config.Replicas is -1", "Config.Topology is 7", "Config.MaxInFlight is 2000000", "Config.MaxKeys is -3"},
+		},
+	}
+	client := redis.NewClient(&redis.Options{})
+	t.Cleanup(func() { _ = client.Close() })
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			g, err := core.NewMemory(tt.cfg)
+			saysAll(t, err, tt.words)
+			if (g == nil) != (err != nil) {
+				t.Errorf("gate %v with error %v", g, err)
+			}
+			_, err = core.NewRedis(client, tt.cfg)
+			saysAll(t, err, tt.words)
+		})
+	}
+}
+
+func TestNilClient(t *testing.T) {
+	var (
+		single  *redis.Client
+		cluster *redis.ClusterClient
+		ring    *redis.Ring
+	)
+	for name, client := range map[string]redis.UniversalClient{"nil": nil, "single": single, "cluster": cluster, "ring": ring} {
+		g, err := core.NewRedis(client, core.Config{Replicas: -1})
+		saysAll(t, err, []string{"client is nil", "Config.Replicas"})
+		if g != nil {
+			t.Errorf("%s: a gate", name)
+		}
+	}
+}
+
+func TestPolicyFaults(t *testing.T) {
+	good := core.PerSecond(1)
+	tests := []struct {
+		name  string
+		cfg   core.PolicyConfig
+		words []string
+	}{
+		{"good", core.PolicyConfig{Name: "a-B_9.", Algorithm: good, OnFailure: core.Closed, Shadow: true}, nil},
+		{"longest name", core.PolicyConfig{Name: strings.Repeat("x", 64), Algorithm: good}, nil},
+		{"zero", core.PolicyConfig{}, []string{"PolicyConfig.Name is empty", "PolicyConfig.Algorithm is nil"}},
+		{"name too long", core.PolicyConfig{Name: strings.Repeat("x", 65), Algorithm: good}, []string{"PolicyConfig.Name is 65 bytes"}},
+		{"name with a colon", core.PolicyConfig{Name: "a:b", Algorithm: good}, []string{`PolicyConfig.Name is "a:b"`}},
+		{"name beyond ASCII", core.PolicyConfig{Name: "ä", Algorithm: good}, []string{"PolicyConfig.Name"}},
+		{"zero bucket", core.PolicyConfig{Name: "p", Algorithm: core.TokenBucket{}}, []string{"PolicyConfig.Algorithm: TokenBucket.Burst is 0"}},
+		{
+			"everything", core.PolicyConfig{Name: "a{", Algorithm: core.TokenBucket{Rate: -1, Per: -1, Burst: -1}, OnFailure: 3},
+			[]string{"PolicyConfig.Name", "PolicyConfig.OnFailure is 3", "TokenBucket.Rate is -1", "TokenBucket.Per is -1ns", "TokenBucket.Burst is -1"},
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			p, err := core.NewPolicy(tt.cfg)
+			saysAll(t, err, tt.words)
+			if (p == nil) != (err != nil) {
+				t.Errorf("policy %v with error %v", p, err)
+			}
+		})
+	}
+}
+
+func TestQuota(t *testing.T) {
+	for _, tt := range []struct {
+		algorithm core.Algorithm
+		limit     int64
+		window    time.Duration
+		ok        bool
+	}{
+		{core.PerMinute(100), 100, time.Minute, true},
+		{core.TokenBucket{Rate: 3, Per: time.Second, Burst: 1}, 1, 333_334 * time.Microsecond, true},
+		{frozen(5), 5, core.Never, true},
+		{core.Unlimited{}, 0, core.Never, false},
+		{core.DenyAll{}, 0, core.Never, true},
+	} {
+		p := limited(t, "p", tt.algorithm)
+		limit, window, ok := p.Quota()
+		if limit != tt.limit || window != tt.window || ok != tt.ok || p.Algorithm() != tt.algorithm || p.Name() != "p" || p.Shadow() {
+			t.Errorf("%#v: %d %v %v", tt.algorithm, limit, window, ok)
+		}
+	}
+}
+
+func TestKeyFaults(t *testing.T) {
+	for name, path := range map[string][]string{
+		"empty": {""}, "empty inner": {"a", ""}, "empty in between": {"a", "", "c"}, "nine parts": strings.Split("123456789", ""),
+	} {
+		if k, err := core.NewKey(path[0], path[1:]...); !errors.Is(err, core.ErrKey) || k != (core.Key{}) {
+			t.Errorf("%s: %v, %v", name, k, err)
+		}
+	}
+}
+
+func TestKeys(t *testing.T) {
+	for name, tt := range map[string]struct {
+		path []string
+		want string // empty for a hash
+	}{
+		"plain":        {[]string{"acme", "user-1", "x@y.z="}, "{acme}:user-1:x@y.z="},
+		"colons":       {[]string{"a:b", "c"}, "{a%3Ab}:c"},
+		"braces":       {[]string{"{a}", "}"}, "{%7Ba%7D}:%7D"},
+		"control":      {[]string{"\x00\n\r\x7f"}, "{%00%0A%0D%7F}"},
+		"percent":      {[]string{"%41"}, "{%2541}"},
+		"tilde":        {[]string{"~x"}, "{%7Ex}"},
+		"64 bytes":     {[]string{strings.Repeat("x", 64)}, "{" + strings.Repeat("x", 64) + "}"},
+		"65 bytes":     {[]string{strings.Repeat("x", 65)}, ""},
+		"22 escaped":   {[]string{strings.Repeat("ä", 11)}, ""},
+		"a MiB":        {[]string{strings.Repeat("x", 1<<20)}, ""},
+		"a MiB, inner": {[]string{"a", strings.Repeat("\n", 1<<20)}, ""},
+	} {
+		k := newKey(t, tt.path[0], tt.path[1:]...)
+		if tt.want == "" && !(strings.Contains(k.String(), "~") && len(k.String()) < 40) || tt.want != "" && k.String() != tt.want {
+			t.Errorf("%s: %s", name, k)
+		}
+	}
+}
+
+func TestKeysAreInjective(t *testing.T) {
+	part := rapid.OneOf(
+		rapid.StringN(1, 5, -1),
+		rapid.StringMatching(`[a%:{}~]{1,4}`),
+		rapid.StringN(20, 80, -1),
+		rapid.Map(rapid.SliceOfN(rapid.Byte(), 1, 30), func(b []byte) string { return string(b) }),
+	).Filter(func(s string) bool { return s != "" })
+	path := rapid.SliceOfN(part, 1, 8)
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := path.Draw(t, "a"), path.Draw(t, "b")
+		if rapid.Bool().Draw(t, "rejoined") && len(a) > 1 {
+			// The likeliest to be mistaken: the same text, cut elsewhere.
+			b = append([]string{a[0] + ":" + a[1]}, a[2:]...)
+		}
+		one, err1 := core.NewKey(a[0], a[1:]...)
+		two, err2 := core.NewKey(b[0], b[1:]...)
+		if err1 != nil || err2 != nil {
+			t.Fatal(err1, err2)
+		}
+		if same := fmt.Sprintf("%q", a) == fmt.Sprintf("%q", b); (one.String() == two.String()) != same || (one == two) != same {
+			t.Fatalf("%q is %s and %q is %s", a, one, b, two)
+		}
+		k := one.String()
+		if len(k) > 8*65+2 || k[0] != '{' || strings.Count(k, "{") != 1 || strings.Count(k, "}") != 1 {
+			t.Fatalf("%q is %s", a, k)
+		}
+		if strings.ContainsFunc(k, func(r rune) bool { return r <= ' ' || r > '~' }) {
+			t.Fatalf("%q is %q", a, k)
+		}
+		// What is in braces decides the slot, and only the outermost part does.
+		alone, _ := core.NewKey(a[0])
+		if !strings.HasPrefix(k, alone.String()) || strings.Index(k, "}") != len(alone.String())-1 {
+			t.Fatalf("the slot of %s is not that of %s", k, alone)
+		}
+	})
+}
+
+func TestUnusableCharges(t *testing.T) {
+	p, q := limited(t, "p", core.PerSecond(1)), limited(t, "p", core.PerSecond(2))
+	key := newKey(t, "k")
+	good := core.Charge{Policy: p, Key: key, Cost: 1}
+	tests := []struct {
+		name    string
+		charges []core.Charge
+		want    error
+	}{
+		{"none", nil, core.ErrCharge},
+		{"17", make([]core.Charge, 17), core.ErrCharge},
+		{"nil policy", []core.Charge{good, {Key: key, Cost: 1}}, core.ErrCharge},
+		{"negative cost", []core.Charge{good, {Policy: p, Key: key, Cost: -1}}, core.ErrCharge},
+		{"smallest cost", []core.Charge{{Policy: p, Key: key, Cost: math.MinInt64}}, core.ErrCharge},
+		{"zero key", []core.Charge{good, {Policy: p, Cost: 1}}, core.ErrKey},
+		{"two policies of one name", []core.Charge{good, {Policy: q, Key: key, Cost: 1}}, core.ErrCharge},
+		{"two policies of one name on two keys", []core.Charge{good, {Policy: q, Key: newKey(t, "l"), Cost: 1}}, core.ErrCharge},
+	}
+	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
+		for _, tt := range tests {
+			d, err := g.Decide(t.Context(), tt.charges...)
+			if !errors.Is(err, tt.want) || d.Allowed || d.Len() != 0 {
+				t.Errorf("%s: Decide: %v, %v", tt.name, d.Allowed, err)
+			}
+			if d, err = g.Peek(t.Context(), tt.charges...); !errors.Is(err, tt.want) || d.Allowed {
+				t.Errorf("%s: Peek: %v", tt.name, err)
+			}
+			if n, d, err := g.AtMost(t.Context(), tt.charges...); !errors.Is(err, core.ErrCharge) && !errors.Is(err, core.ErrKey) || d.Allowed || n != 0 {
+				t.Errorf("%s: AtMost: %v", tt.name, err)
+			}
+		}
+		if _, _, err := g.AtMost(t.Context(), good, core.Charge{Policy: p, Key: key, Cost: 2}); !errors.Is(err, core.ErrCharge) {
+			t.Errorf("AtMost of different costs: %v", err)
+		}
+		if d := peek(t, g, good); !d.Allowed {
+			t.Error("something was spent")
+		}
+	})
+}
+
+func TestLimiter(t *testing.T) {
+	p, q := limited(t, "p", frozen(3)), limited(t, "q", frozen(2))
+	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
+		for name, policies := range map[string][]*core.Policy{
+			"none": {}, "nil": {p, nil}, "two of one name": {p, limited(t, "p", frozen(9))}, "too many": make([]*core.Policy, 17),
+		} {
+			if l, err := g.Limiter(policies...); !errors.Is(err, core.ErrCharge) || l != nil {
+				t.Errorf("%s: %v, %v", name, l, err)
+			}
+		}
+		mine := []*core.Policy{p, q}
+		l, err := g.Limiter(mine...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		mine[0] = nil // the Limiter has its own
+		key := newKey(t, "k")
+		for i, want := range []bool{true, true, false} {
+			d, err := l.Allow(t.Context(), key)
+			if err != nil || d.Allowed != want || d.Len() != 2 || d.At(0).Policy != p {
+				t.Errorf("%d: %s, %v", i, show(d), err)
+			}
+		}
+		if d, err := l.AllowN(t.Context(), newKey(t, "l"), 3); err != nil || d.Allowed || d.At(1).Allowed {
+			t.Errorf("%s, %v", show(d), err)
+		}
+		if _, err := l.AllowN(t.Context(), key, -1); !errors.Is(err, core.ErrCharge) {
+			t.Errorf("AllowN of -1: %v", err)
+		}
+		if _, err := l.Allow(t.Context(), core.Key{}); !errors.Is(err, core.ErrKey) {
+			t.Errorf("Allow of no key: %v", err)
+		}
+	})
+}
+
+func TestSamePolicyAndKeyIsSummed(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
+		c := core.Charge{Policy: limited(t, "p", frozen(5)), Key: newKey(t, "k"), Cost: 2}
+		if d := decide(t, g, c, c, c); d.Allowed || d.At(0).Used != 0 {
+			t.Errorf("6 of 5: %s", show(d))
+		}
+		if d := decide(t, g, c, c); !d.Allowed || d.At(0).Used != 4 || d.At(1).Used != 4 {
+			t.Errorf("4 of 5: %s", show(d))
+		}
+		c.Cost = math.MaxInt64
+		if d := decide(t, g, c, c); d.Allowed {
+			t.Errorf("beyond 64 bits: %s", show(d))
+		}
+		c.Key = newKey(t, "l")
+		if n, d, err := g.AtMost(t.Context(), c, c); n != 2 || err != nil || d.At(0).Used != 4 {
+			t.Errorf("AtMost granted %d: %s, %v", n, show(d), err)
+		}
+	})
+}
+
+func TestPoliciesWithoutState(t *testing.T) {
+	unlimited, none := limited(t, "unlimited", core.Unlimited{}), limited(t, "none", core.DenyAll{})
+	shadow := newPolicy(t, core.PolicyConfig{Name: "shadow", Algorithm: core.DenyAll{}, Shadow: true})
+	p := limited(t, "p", frozen(5))
+	key := newKey(t, "k")
+	on := func(p *core.Policy) core.Charge { return core.Charge{Policy: p, Key: key, Cost: 1} }
+	eachStore(t, func(t *testing.T, g *core.Gate, _ *manualClock, look snapshot) {
+		if d := decide(t, g, on(unlimited)); !d.Allowed || d.At(0) != (core.Result{Policy: unlimited, Allowed: true}) {
+			t.Errorf("unlimited: %s", show(d))
+		}
+		if d := decide(t, g, on(shadow)); !d.Allowed || d.At(0).Allowed {
+			t.Errorf("shadow: %s", show(d))
+		}
+		d := decide(t, g, on(none))
+		if _, finite := d.RetryAfter(); d.Allowed || finite || d.At(0).RetryAfter != core.Never {
+			t.Errorf("none: %s", show(d))
+		}
+		spendsNothing(t, look, "DenyAll", func() bool {
+			d := decide(t, g, on(p), on(none), on(unlimited))
+			return !d.Allowed && d.At(0).Allowed && !d.At(1).Allowed && d.At(2).Allowed
+		})
+		if d := decide(t, g, on(p), on(shadow), on(unlimited)); !d.Allowed || d.At(0).Used != 1 || d.At(1).Allowed {
+			t.Errorf("mixed: %s", show(d))
+		}
+		for name, tt := range map[string]struct {
+			policies []*core.Policy
+			want     int64
+		}{
+			"unlimited": {[]*core.Policy{unlimited}, 100}, "none": {[]*core.Policy{unlimited, none}, 0},
+			"limited": {[]*core.Policy{unlimited, p, shadow}, 4},
+		} {
+			var charges []core.Charge
+			for _, p := range tt.policies {
+				charges = append(charges, core.Charge{Policy: p, Key: key, Cost: 100})
+			}
+			if n, d, err := g.AtMost(t.Context(), charges...); n != tt.want || d.Allowed != (n > 0) || err != nil {
+				t.Errorf("AtMost of %s: %d, %s, %v", name, n, show(d), err)
+			}
+		}
+		if err := g.Reset(t.Context(), unlimited, key); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestShadow(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
+		key := newKey(t, "k")
+		shadow := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "s", Algorithm: frozen(2), Shadow: true}), Key: key, Cost: 1}
+		p := core.Charge{Policy: limited(t, "p", frozen(4)), Key: key, Cost: 1}
+		for i := range 5 {
+			d := decide(t, g, shadow, p)
+			wait, _ := d.RetryAfter()
+			if d.Allowed != (i < 4) || d.At(0).Allowed != (i < 2) || d.At(0).Used != int64(min(i+1, 2)) || d.Allowed && wait != 0 {
+				t.Errorf("%d: %s", i, show(d))
+			}
+		}
+		// It is not charged where another denied.
+		if err := g.Reset(t.Context(), shadow.Policy, key); err != nil {
+			t.Fatal(err)
+		}
+		if d := decide(t, g, shadow, p); d.Allowed || d.At(0).Used != 0 || !d.At(0).Allowed {
+			t.Errorf("a denial charged a shadow: %s", show(d))
+		}
+	})
+}
+
+func TestReset(t *testing.T) {
+	eachStore(t, func(t *testing.T, g *core.Gate, _ *manualClock, look snapshot) {
+		c := core.Charge{Policy: limited(t, "p", frozen(1)), Key: newKey(t, "k"), Cost: 1}
+		other := core.Charge{Policy: limited(t, "q", frozen(1)), Key: c.Key, Cost: 1}
+		decide(t, g, c, other)
+		if err := g.Reset(t.Context(), c.Policy, c.Key); err != nil {
+			t.Fatal(err)
+		}
+		if d := peek(t, g, c, other); !d.At(0).Allowed || d.At(1).Allowed || len(look(t)) != 1 {
+			t.Errorf("%s, %v", show(d), look(t))
+		}
+		if err := g.Reset(t.Context(), nil, c.Key); !errors.Is(err, core.ErrCharge) {
+			t.Errorf("nil policy: %v", err)
+		}
+		if err := g.Reset(t.Context(), c.Policy, core.Key{}); !errors.Is(err, core.ErrKey) {
+			t.Errorf("no key: %v", err)
+		}
+	})
+}
+
+func TestClosed(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
+		c := core.Charge{Policy: limited(t, "p", core.PerSecond(1)), Key: newKey(t, "k"), Cost: 1}
+		decide(t, g, c)
+		for range 2 {
+			if err := g.Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		d, err := g.Decide(t.Context(), c)
+		_, _, errAtMost := g.AtMost(t.Context(), c)
+		_, errPeek := g.Peek(t.Context(), c)
+		for name, err := range map[string]error{
+			"Decide": err, "Peek": errPeek, "AtMost": errAtMost, "Reset": g.Reset(t.Context(), c.Policy, c.Key), "Ping": g.Ping(t.Context()),
+		} {
+			if !errors.Is(err, core.ErrClosed) || d.Allowed {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	})
+}
+
+func TestEndedContext(t *testing.T) {
+	eachStore(t, func(t *testing.T, g *core.Gate, _ *manualClock, look snapshot) {
+		c := core.Charge{Policy: limited(t, "p", frozen(1)), Key: newKey(t, "k"), Cost: 1}
+		cancelled, cancel := context.WithCancel(t.Context())
+		cancel()
+		late, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Hour))
+		defer cancel()
+		for want, ctx := range map[error]context.Context{context.Canceled: cancelled, context.DeadlineExceeded: late} {
+			d, err := g.Decide(ctx, c)
+			if !errors.Is(err, want) || d.Allowed || d.Cause != nil {
+				t.Errorf("%v, %v", err, d.Cause)
+			}
+		}
+		if all := look(t); len(all) > 0 {
+			t.Errorf("charged: %v", all)
+		}
+	})
+}
+
+// All gates together admit exactly the burst of what does not refill, whoever comes first.
+func TestConcurrentDecisionsAdmitTheBurst(t *testing.T) {
+	const gates, goroutines, each, burst = 4, 64, 20, 500
+	s := redistest.Real(t)
+	var all []*core.Gate
+	for range gates {
+		all = append(all, redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix}))
+	}
+	p, q := limited(t, "p", frozen(burst)), limited(t, "q", core.PerSecond(1_000_000))
+	key, user := newKey(t, "k"), newKey(t, "k", "u")
+	var admitted atomic.Int64
+	var wg sync.WaitGroup
+	for i := range goroutines {
+		wg.Go(func() {
+			for range each {
+				d, err := all[i%gates].Decide(context.Background(), core.Charge{Policy: p, Key: key, Cost: 1}, core.Charge{Policy: q, Key: user, Cost: 1})
+				if err != nil || d.Cause != nil {
+					t.Error(err, d.Cause)
+					return
+				}
+				if d.Allowed {
+					admitted.Add(1)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if n := admitted.Load(); n != burst {
+		t.Errorf("%d admitted of %d", n, burst)
+	}
+	if d := peek(t, all[0], core.Charge{Policy: p, Key: key, Cost: 1}); d.At(0).Used != burst {
+		t.Errorf("%s", show(d))
+	}
+}
+
+func TestObserve(t *testing.T) {
+	var seen []string
+	observe := func(_ context.Context, e core.Event) {
+		allowed := "-"
+		if e.Decision != nil {
+			allowed = fmt.Sprint(e.Decision.Allowed, e.Decision.Len())
+		}
+		seen = append(seen, fmt.Sprint(e.Operation, " ", allowed, " ", e.Err != nil))
+		if e.Took < 0 {
+			t.Errorf("%s took %v", e.Operation, e.Took)
+		}
+	}
+	check := func(t *testing.T, g *core.Gate) {
+		seen = nil
+		ctx := t.Context()
+		c := core.Charge{Policy: limited(t, "p", frozen(1)), Key: newKey(t, "k"), Cost: 1}
+		decide(t, g, c)
+		decide(t, g, c)
+		peek(t, g, c)
+		_, _, _ = g.AtMost(ctx, c)
+		_ = g.Reset(ctx, c.Policy, c.Key)
+		_, _ = g.Decide(ctx)
+		want := []string{
+			"decide true 1 false", "decide false 1 false", "peek false 1 false", "atmost false 1 false", "reset - false", "decide false 0 true",
+		}
+		if strings.Join(seen, "; ") != strings.Join(want, "; ") {
+			t.Errorf("seen %q\nwant %q", seen, want)
+		}
+	}
+	t.Run("memory", func(t *testing.T) { check(t, memoryGate(t, core.Config{Observe: observe})) })
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		check(t, redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, Observe: observe}))
+	})
+}
+
+func TestScriptIsLoadedAgain(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		client := s.Client(t)
+		g := redisGate(t, client, core.Config{Prefix: s.Prefix})
+		c := core.Charge{Policy: limited(t, "p", frozen(3)), Key: newKey(t, "k"), Cost: 1}
+		for i := range 3 {
+			if err := client.ScriptFlush(t.Context()).Err(); err != nil {
+				t.Fatal(err)
+			}
+			if d := decide(t, g, c); !d.Allowed || d.Source != core.SourceRedis || d.At(0).Used != int64(i+1) {
+				t.Errorf("%d: %s", i, show(d))
+			}
+		}
+		if d := decide(t, g, c); d.Allowed {
+			t.Errorf("%s", show(d))
+		}
+	})
+}
+
+// A value of somebody else under a Gate's key is no outage: it is reported each time, and denies.
+func TestForeignValue(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		client := s.Client(t)
+		ctx := t.Context()
+		g := redisGate(t, client, core.Config{Prefix: s.Prefix})
+		for name, write := range map[string]func(key string) error{
+			"list": func(key string) error { return client.LPush(ctx, key, "x").Err() },
+			"text": func(key string) error { return client.Set(ctx, key, "hello", time.Hour).Err() },
+		} {
+			for i, mode := range []core.FailureMode{core.Local, core.Open, core.Closed} {
+				key := newKey(t, name, fmt.Sprint(i))
+				p := newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: core.PerSecond(1), OnFailure: mode})
+				if err := write(s.Prefix + ":" + key.String() + ":p:tb1"); err != nil {
+					t.Fatal(err)
+				}
+				for range 5 { // never an open circuit
+					d, err := g.Decide(ctx, core.Charge{Policy: p, Key: key, Cost: 1})
+					if !errors.Is(err, core.ErrMisconfigured) || d.Allowed || !errors.Is(d.Cause, core.ErrMisconfigured) || d.Source != core.SourceClosed {
+						t.Errorf("%s, mode %d: %s from %v, %v", name, mode, show(d), d.Source, err)
+					}
+				}
+			}
+		}
+		if d := decide(t, g, core.Charge{Policy: limited(t, "p", core.PerSecond(1)), Key: newKey(t, "other"), Cost: 1}); d.Source != core.SourceRedis {
+			t.Errorf("another key: %v", d.Source)
+		}
+	})
+}

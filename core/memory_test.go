@@ -1,0 +1,164 @@
+package core_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/core"
+)
+
+func TestMemoryIsBounded(t *testing.T) {
+	for _, most := range []int{64, 1000, 6400} {
+		g := memoryGate(t, core.Config{MaxKeys: most, Clock: newClock()})
+		c := core.Charge{Policy: limited(t, "p", core.PerHour(10)), Cost: 1}
+		for i := range 20_000 {
+			c.Key = newKey(t, fmt.Sprint(i))
+			if d := decide(t, g, c); !d.Allowed {
+				t.Fatal(show(d))
+			}
+		}
+		if n := len(g.Values()); n > most || n < most/2 {
+			t.Errorf("%d keys of at most %d", n, most)
+		}
+	}
+}
+
+// A key that was spent to the end is not forgotten for a flood of fresh ones, so that a flood buys no fresh bucket.
+func TestFloodForgetsNoExhaustedKey(t *testing.T) {
+	for _, most := range []int{640, 6400} {
+		c := newClock()
+		g := memoryGate(t, core.Config{MaxKeys: most, Clock: c})
+		p := limited(t, "p", core.PerHour(100))
+		victim := func(i int) core.Charge {
+			return core.Charge{Policy: p, Key: newKey(t, "victim", fmt.Sprint(i)), Cost: 100}
+		}
+		const victims = 50
+		for i := range victims {
+			decide(t, g, victim(i))
+		}
+		for i := range 50_000 {
+			decide(t, g, core.Charge{Policy: p, Key: newKey(t, "flood", fmt.Sprint(i)), Cost: 1})
+			c.micros.Add(100)
+		}
+		for i := range victims {
+			if d := peek(t, g, victim(i)); d.At(0).Remaining > 1 {
+				t.Errorf("of %d keys, victim %d has %d again", most, i, d.At(0).Remaining)
+			}
+		}
+	}
+}
+
+func TestExpiredKeysGoFirst(t *testing.T) {
+	const most = 64 * 100
+	c := newClock()
+	g := memoryGate(t, core.Config{MaxKeys: most, Clock: c})
+	brief, lasting := limited(t, "brief", core.PerSecond(10)), limited(t, "lasting", core.PerHour(10))
+	lives := func(i int) core.Charge {
+		return core.Charge{Policy: lasting, Key: newKey(t, "lasting", fmt.Sprint(i)), Cost: 1}
+	}
+	// What has expired is twice what lives, and is all that is in the way of as many new ones.
+	for i := range most / 2 {
+		decide(t, g, core.Charge{Policy: brief, Key: newKey(t, "brief", fmt.Sprint(i)), Cost: 10})
+	}
+	for i := range most / 4 {
+		decide(t, g, lives(i))
+	}
+	c.advance(time.Minute)
+	for i := range most / 2 {
+		decide(t, g, core.Charge{Policy: limited(t, "new", core.PerHour(1)), Key: newKey(t, "new", fmt.Sprint(i)), Cost: 1})
+	}
+	forgotten := 0
+	for i := range most / 4 {
+		if d := peek(t, g, lives(i)); d.At(0).Used == 0 {
+			forgotten++
+		}
+	}
+	// A shard may be fuller than others, and a sample may miss what has expired.
+	if forgotten > most/4/10 {
+		t.Errorf("%d of %d living keys were forgotten", forgotten, most/4)
+	}
+}
+
+// Requests for keys in opposite orders do not wait for each other, and all of them count exactly.
+func TestMemoryConcurrently(t *testing.T) {
+	const goroutines, each, burst = 64, 300, 5000
+	g := memoryGate(t, core.Config{})
+	p := limited(t, "p", frozen(burst))
+	var keys [8]core.Key
+	for i := range keys {
+		keys[i] = newKey(t, fmt.Sprint(i))
+	}
+	var spent [len(keys)]atomic.Int64
+	var denied atomic.Int64
+	var wg sync.WaitGroup
+	for i := range goroutines {
+		wg.Go(func() {
+			for j := range each {
+				a, b := (i+j)%len(keys), (i*7+j*3+1)%len(keys)
+				if a == b {
+					b = (b + 1) % len(keys)
+				}
+				d, err := g.Decide(context.Background(), core.Charge{Policy: p, Key: keys[a], Cost: 1}, core.Charge{Policy: p, Key: keys[b], Cost: 2})
+				switch {
+				case err != nil:
+					t.Error(err)
+				case d.Allowed:
+					spent[a].Add(1)
+					spent[b].Add(2)
+				default:
+					denied.Add(1)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for i, k := range keys {
+		if d := peek(t, g, core.Charge{Policy: p, Key: k}); d.At(0).Used != spent[i].Load() {
+			t.Errorf("key %d: %d used, %d admitted", i, d.At(0).Used, spent[i].Load())
+		}
+	}
+	if denied.Load() == 0 {
+		t.Error("nothing was denied")
+	}
+}
+
+func TestMemoryAdmitsTheBurst(t *testing.T) {
+	const goroutines, each, burst = 64, 200, 5000
+	g := memoryGate(t, core.Config{})
+	c := core.Charge{Policy: limited(t, "p", frozen(burst)), Key: newKey(t, "k"), Cost: 1}
+	var admitted atomic.Int64
+	var wg sync.WaitGroup
+	for range goroutines {
+		wg.Go(func() {
+			for range each {
+				if d, err := g.Decide(context.Background(), c); err != nil {
+					t.Error(err)
+				} else if d.Allowed {
+					admitted.Add(1)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if n := admitted.Load(); n != burst {
+		t.Errorf("%d admitted of %d", n, burst)
+	}
+}
+
+// Without a Clock a Gate in memory goes by the system's.
+func TestMemoryClock(t *testing.T) {
+	g := memoryGate(t, core.Config{})
+	c := core.Charge{Policy: limited(t, "p", core.TokenBucket{Rate: 1, Per: time.Microsecond, Burst: 1}), Key: newKey(t, "k"), Cost: 1}
+	slow := core.Charge{Policy: limited(t, "slow", core.TokenBucket{Rate: 1, Per: time.Hour, Burst: 1}), Key: newKey(t, "k"), Cost: 1}
+	decide(t, g, c)
+	decide(t, g, slow)
+	for d := decide(t, g, c); !d.Allowed; d = decide(t, g, c) {
+	}
+	if d := decide(t, g, slow); d.Allowed {
+		t.Error(show(d))
+	}
+}

@@ -1,0 +1,217 @@
+package headgate_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/redistest"
+)
+
+func luaFiles(t *testing.T) map[string]string {
+	t.Helper()
+	files := make(map[string]string)
+	err := filepath.WalkDir("lua", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		files[path] = string(text)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(files) < 4 {
+		t.Fatalf("only %d files", len(files))
+	}
+	return files
+}
+
+var scripts = map[string]string{
+	"DecideScript": headgate.DecideScript(), "DecideScriptInjected": headgate.DecideScriptInjected(),
+}
+
+var (
+	luaComment = regexp.MustCompile(`--[^\n]*`)
+	luaString  = regexp.MustCompile(`'[^'\n]*'|"[^"\n]*"`)
+)
+
+// code is a script without its comments, and with every string made empty.
+func code(script string) string {
+	// No string of these scripts holds two dashes, or the rest of its line would be lost: TestLuaStrings.
+	return luaString.ReplaceAllString(luaComment.ReplaceAllString(script, ""), "''")
+}
+
+func TestLuaFilesHaveContracts(t *testing.T) {
+	for name, text := range luaFiles(t) {
+		lines := strings.Split(text, "\n")
+		if !strings.HasPrefix(lines[0], "-- ") || !strings.HasPrefix(lines[1], "--") {
+			t.Errorf("%s opens with %q", name, lines[0])
+		}
+		if filepath.Ext(name) != ".lua" || strings.Contains(text, "\t") || !strings.HasSuffix(text, "\n") {
+			t.Errorf("%s is no Lua file as the others are", name)
+		}
+	}
+	for name, script := range scripts {
+		// miniredis does not know a shebang, and Redis takes one to mean more than the language.
+		if strings.HasPrefix(script, "#!") || strings.Contains(script, "--: ") {
+			t.Errorf("%s is not assembled", name)
+		}
+	}
+}
+
+func TestLuaStrings(t *testing.T) {
+	for name, text := range luaFiles(t) {
+		for line := range strings.Lines(text) {
+			if i := strings.Index(line, "--"); i >= 0 && strings.Count(line[:i], "'")%2 == 1 {
+				t.Errorf("%s: a string with two dashes: %s", name, line)
+			}
+		}
+		if strings.Contains(text, "[[") || strings.Contains(text, "--[") {
+			t.Errorf("%s: a long string or comment, which the other tests do not read", name)
+		}
+	}
+}
+
+// tostring and ".." print 14 digits of a number on Redis, and a time has 16. miniredis hides it.
+func TestLuaPrintsNoNumbers(t *testing.T) {
+	for name, script := range scripts {
+		for line := range strings.Lines(code(script)) {
+			if strings.Contains(line, "..") || strings.Contains(line, "tostring") || strings.Contains(line, "%d") {
+				t.Errorf("%s: %s", name, line)
+			}
+		}
+		for _, format := range regexp.MustCompile(`string\.format\(('[^']*')`).FindAllStringSubmatch(luaComment.ReplaceAllString(script, ""), -1) {
+			if rest := strings.ReplaceAll(format[1], "%.0f", ""); strings.Contains(rest, "%") {
+				t.Errorf("%s: format %s", name, format[1])
+			}
+		}
+	}
+}
+
+// On a cluster a script may touch only what is in KEYS.
+func TestLuaTouchesOnlyItsKeys(t *testing.T) {
+	call := regexp.MustCompile(`redis\.(p?call)\(('[A-Z]+')?,? *([^,)]*)`)
+	for name, script := range scripts {
+		text := luaComment.ReplaceAllString(script, "")
+		calls := call.FindAllStringSubmatch(text, -1)
+		if len(calls) != strings.Count(text, "redis.") || len(calls) < 3 && name == "DecideScript" {
+			t.Errorf("%s: %d calls are understood of %d", name, len(calls), strings.Count(text, "redis."))
+		}
+		for _, c := range calls {
+			switch {
+			case c[1] != "call", c[2] == "":
+				t.Errorf("%s: %s", name, c[0])
+			case c[2] == "'TIME'" && c[3] == "":
+			case !regexp.MustCompile(`^KEYS\[\w+\]$`).MatchString(c[3]):
+				t.Errorf("%s: %s", name, c[0])
+			}
+		}
+		if n := strings.Count(text, "'TIME'"); n != map[string]int{"DecideScript": 1, "DecideScriptInjected": 0}[name] {
+			t.Errorf("%s reads the clock %d times", name, n)
+		}
+	}
+}
+
+func TestLuaWritesNoGlobals(t *testing.T) {
+	local := regexp.MustCompile(`\blocal\s+(?:function\s+)?([\w, ]+)`)
+	loop := regexp.MustCompile(`\bfor\s+([\w, ]+?)\s*(?:=|\bin\b)`)
+	function := regexp.MustCompile(`function\s*\w*\(([\w, ]*)\)`)
+	assignment := regexp.MustCompile(`(?m)(?:^|\bthen|\bdo|\belse|;)[ \t]*([A-Za-z_]\w*(?:\[[^=\n]*\])?(?:\.\w+)?(?:, *[A-Za-z_][\w.]*(?:\[[^=\n]*?\])?)*) *=[^=]`)
+	name := regexp.MustCompile(`^[A-Za-z_]\w*`)
+	for script, text := range scripts {
+		text = code(text)
+		for table := regexp.MustCompile(`\{[^{}]*\}`); table.MatchString(text); {
+			text = table.ReplaceAllString(text, "0") // its fields are no variables
+		}
+		var locals []string
+		for _, r := range []*regexp.Regexp{local, loop, function} {
+			for _, m := range r.FindAllStringSubmatch(text, -1) {
+				for n := range strings.SplitSeq(m[1], ",") {
+					locals = append(locals, strings.TrimSpace(n))
+				}
+			}
+		}
+		found := 0
+		for _, m := range assignment.FindAllStringSubmatch(text, -1) {
+			for target := range strings.SplitSeq(regexp.MustCompile(`\[[^\]]*\]`).ReplaceAllString(m[1], ""), ",") {
+				found++
+				if n := name.FindString(strings.TrimSpace(target)); !slices.Contains(locals, n) {
+					t.Errorf("%s: %q is written, and not local: %s", script, n, m[0])
+				}
+			}
+		}
+		if found < 40 {
+			t.Errorf("%s: only %d assignments found", script, found)
+		}
+	}
+}
+
+// The scripts run as their contract says, told in ARGV by hand.
+func TestScriptsRun(t *testing.T) {
+	const now = int64(1_763_700_000_123_456)
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		client, ctx := s.Client(t), t.Context()
+		key, other := s.Prefix+":{a}:p", s.Prefix+":{a}:q"
+		for name, script := range scripts {
+			t.Run(name, func(t *testing.T) {
+				if err := client.Del(ctx, key, other).Err(); err != nil {
+					t.Fatal(err)
+				}
+				sha, err := client.ScriptLoad(ctx, script).Result()
+				if err != nil {
+					t.Fatal(err)
+				}
+				run := func(requests ...any) []int64 {
+					t.Helper()
+					// Both limits are 10 a second: one with a burst of 10, one of 1.
+					args := append([]any{12, "token_bucket", 0, 1, 1_000_000, 0, "token_bucket", 0, 3, 100_000, 2}, requests...)
+					if name == "DecideScriptInjected" {
+						args = append(args, now)
+					}
+					reply, err := client.EvalSha(ctx, sha, []string{key, other}, args...).Int64Slice()
+					if err != nil {
+						t.Fatal(err)
+					}
+					return reply
+				}
+				first := run("decide", 2, 1, 2, 400_000, 0, 2, 7, 100_000, 1)
+				if len(first) != 7 || first[0] != 0 || first[1] != 0 || first[3] < now || first[6] < now {
+					t.Fatalf("first: %v", first)
+				}
+				// Two requests in one call: the second sees what the first did.
+				second := run(
+					"decide", 2, 1, 2, 400_000, 0, 2, 7, 100_000, 1,
+					"atmost", 1, 9, 1, 2, 100_000, 0,
+					"peek", 1, 2, 7, 0, 0,
+				)
+				if len(second) != 15 || second[0] != 2 || second[3] != 0 || second[6] != 0 || second[7] < 6 || second[11] != 0 {
+					t.Fatalf("second: %v", second)
+				}
+				if given := run("give", 1, 1, 2, 300_000, 0, second[10]); len(given) != 1 || given[0] != 1 {
+					t.Errorf("give: %v", given)
+				}
+				if name == "DecideScriptInjected" {
+					want := []int64{2, 400_000, 0, 0, 100_000, 1, 0, 6, 400_000, 0, now + 1_000_000}
+					if !slices.Equal(second[:11], want) {
+						t.Errorf("second: %v, want %v", second, want)
+					}
+					if peeked := run("peek", 1, 1, 2, 0, 0); peeked[1] != 700_000 {
+						t.Errorf("after giving back: %v", peeked)
+					}
+				}
+				for _, k := range []string{key, other} {
+					if ttl := client.PTTL(ctx, k).Val(); ttl <= 0 {
+						t.Errorf("%s has PTTL %v", k, ttl)
+					}
+				}
+			})
+		}
+	})
+}
