@@ -88,7 +88,7 @@ func TestLuaPrintsNoNumbers(t *testing.T) {
 			}
 		}
 		for _, format := range regexp.MustCompile(`string\.format\(('[^']*')`).FindAllStringSubmatch(luaComment.ReplaceAllString(script, ""), -1) {
-			if rest := strings.ReplaceAll(format[1], "%.0f", ""); strings.Contains(rest, "%") {
+			if rest := regexp.MustCompile(`%(016)?\.0f`).ReplaceAllString(format[1], ""); strings.Contains(rest, "%") {
 				t.Errorf("%s: format %s", name, format[1])
 			}
 		}
@@ -171,7 +171,7 @@ func TestScriptsRun(t *testing.T) {
 				run := func(requests ...any) []int64 {
 					t.Helper()
 					// Both limits are 10 a second: one with a burst of 10, one of 1.
-					args := append([]any{12, "token_bucket", 0, 1, 1_000_000, 0, "token_bucket", 0, 3, 100_000, 2}, requests...)
+					args := append([]any{16, 0, 1 << 53, "token_bucket", 0, 1, 1_000_000, 0, 0, "token_bucket", 0, 3, 100_000, 2, 0}, requests...)
 					if name == "DecideScriptInjected" {
 						args = append(args, now)
 					}
@@ -181,20 +181,20 @@ func TestScriptsRun(t *testing.T) {
 					}
 					return reply
 				}
-				first := run("decide", 2, 1, 2, 400_000, 0, 2, 7, 100_000, 1)
+				first := run("decide", 2, 1, 4, 400_000, 0, 2, 10, 100_000, 1)
 				if len(first) != 7 || first[0] != 0 || first[1] != 0 || first[3] < now || first[6] < now {
 					t.Fatalf("first: %v", first)
 				}
 				// Two requests in one call: the second sees what the first did.
 				second := run(
-					"decide", 2, 1, 2, 400_000, 0, 2, 7, 100_000, 1,
-					"atmost", 1, 9, 1, 2, 100_000, 0,
-					"peek", 1, 2, 7, 0, 0,
+					"decide", 2, 1, 4, 400_000, 0, 2, 10, 100_000, 1,
+					"atmost", 1, 9, 1, 4, 100_000, 0,
+					"peek", 1, 2, 10, 0, 0,
 				)
 				if len(second) != 15 || second[0] != 2 || second[3] != 0 || second[6] != 0 || second[7] < 6 || second[11] != 0 {
 					t.Fatalf("second: %v", second)
 				}
-				if given := run("give", 1, 1, 2, 300_000, 0, second[10]); len(given) != 1 || given[0] != 1 {
+				if given := run("give", 1, 1, 4, 300_000, 0, second[10]); len(given) != 1 || given[0] != 1 {
 					t.Errorf("give: %v", given)
 				}
 				if name == "DecideScriptInjected" {
@@ -202,7 +202,7 @@ func TestScriptsRun(t *testing.T) {
 					if !slices.Equal(second[:11], want) {
 						t.Errorf("second: %v, want %v", second, want)
 					}
-					if peeked := run("peek", 1, 1, 2, 0, 0); peeked[1] != 700_000 {
+					if peeked := run("peek", 1, 1, 4, 0, 0); peeked[1] != 700_000 {
 						t.Errorf("after giving back: %v", peeked)
 					}
 				}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -34,8 +35,57 @@ var mixed = []core.PolicyConfig{
 	{Name: "shadow", Algorithm: core.TokenBucket{Rate: 5, Per: 3 * time.Second, Burst: 4}, Shadow: true},
 	{Name: "shadow-frozen", Algorithm: core.TokenBucket{Burst: 6}, Shadow: true},
 	{Name: "shadow-month", Algorithm: core.TokenBucket{Rate: 7, Per: 30 * 24 * time.Hour, Burst: 2}, Shadow: true},
+	{Name: "leaky", Algorithm: core.LeakyBucket{Rate: 3, Per: time.Second, Capacity: 20}},
+	{Name: "leaky-fast", Algorithm: core.LeakyBucket{Rate: 700_001, Per: time.Second, Capacity: 9}},
+	{Name: "fixed", Algorithm: core.FixedWindow{Limit: 20, Window: 3 * time.Second}},
+	{Name: "fixed-first", Algorithm: core.FixedWindow{Limit: 7, Window: 1001 * time.Microsecond, FromFirst: true}},
+	{Name: "fixed-huge", Algorithm: core.FixedWindow{Limit: 1_000_000_000_000_000, Window: 24 * time.Hour}},
+	{Name: "sliding", Algorithm: core.SlidingWindow{Limit: 10, Window: 5 * time.Second}},
+	{Name: "sliding-ticks", Algorithm: core.SlidingWindow{Limit: 1_000_000_007, Window: 7 * 24 * time.Hour}},
+	{Name: "buckets", Algorithm: core.SlidingWindow{Limit: 30, Window: time.Second, Buckets: 20}},
+	{Name: "bucket", Algorithm: core.SlidingWindow{Limit: 3, Window: 7 * time.Microsecond, Buckets: 1}},
+	{Name: "log", Algorithm: core.SlidingLog{Windows: []core.Window{{Limit: 100, Width: 10 * time.Second}}}},
+	{Name: "log-three", Algorithm: core.SlidingLog{Windows: []core.Window{
+		{Limit: 4, Width: time.Second}, {Limit: 10, Width: time.Minute}, {Limit: 300, Width: time.Hour},
+	}}},
+	{Name: "minutes", Algorithm: core.Calendar{Limit: 9, Every: core.Minute, In: time.UTC}},
+	{Name: "days", Algorithm: core.Calendar{Limit: 30, Every: core.Day, In: lordHowe}},
+	{Name: "months", Algorithm: core.Calendar{Limit: 50, Every: core.Month, In: lordHowe, Anchor: time.Date(2025, 1, 31, 12, 0, 0, 0, lordHowe)}},
+	{Name: "shadow-log", Algorithm: core.SlidingLog{Windows: []core.Window{{Limit: 3, Width: time.Minute}}}, Shadow: true},
+	{Name: "shadow-days", Algorithm: core.Calendar{Limit: 3, Every: core.Hour, In: time.UTC}, Shadow: true},
+	{Name: "changing-bucket", For: changing(core.PerSecond(10), core.PerSecond(3), core.PerMinute(100), core.TokenBucket{Rate: 7, Per: time.Second, Burst: 3})},
+	{Name: "changing-leaky", For: changing(core.LeakyBucket{Rate: 3, Per: time.Second, Capacity: 20}, core.LeakyBucket{Rate: 1, Per: time.Second, Capacity: 2})},
+	{Name: "changing-fixed", For: changing(
+		core.FixedWindow{Limit: 10, Window: time.Second}, core.FixedWindow{Limit: 3, Window: time.Minute, FromFirst: true}, core.FixedWindow{Limit: 30, Window: time.Millisecond})},
+	{Name: "changing-sliding", For: changing(
+		core.SlidingWindow{Limit: 10, Window: time.Second}, core.SlidingWindow{Limit: 3, Window: time.Minute}, core.SlidingWindow{Limit: 200, Window: 10 * time.Second})},
+	{Name: "changing-log", For: changing(
+		core.SlidingLog{Windows: []core.Window{{Limit: 10, Width: time.Second}}},
+		core.SlidingLog{Windows: []core.Window{{Limit: 300, Width: time.Minute}, {Limit: 30, Width: time.Second}}})},
+	{Name: "changing-buckets", For: changing(
+		core.SlidingWindow{Limit: 10, Window: time.Second, Buckets: 10}, core.SlidingWindow{Limit: 100, Window: time.Minute, Buckets: 1000})},
+	{Name: "changing-days", For: changing(core.Calendar{Limit: 9, Every: core.Day, In: time.UTC}, core.Calendar{Limit: 4, Every: core.Day, In: lordHowe})},
 	{Name: "unlimited", Algorithm: core.Unlimited{}},
 	{Name: "none", Algorithm: core.DenyAll{}},
+}
+
+// lordHowe is a zone whose clocks change by half an hour.
+var lordHowe = func() *time.Location {
+	zone, err := time.LoadLocation("Australia/Lord_Howe")
+	if err != nil {
+		panic(err)
+	}
+	return zone
+}()
+
+// plan is which of its limits a changing policy has now.
+type plan struct{}
+
+func changing(limits ...core.Algorithm) func(context.Context, core.Key) (core.Algorithm, error) {
+	return func(ctx context.Context, _ core.Key) (core.Algorithm, error) {
+		n, _ := ctx.Value(plan{}).(int)
+		return limits[n%len(limits)], nil
+	}
 }
 
 // lockstep is a Gate on Redis and one in memory that are to give the same answers, each with policies of its own.
@@ -48,6 +98,8 @@ type lockstep struct {
 	keys          []core.Key
 	client        *redis.Client
 	prefix        string
+	held          [][2]*core.Reservation
+	plan          int
 }
 
 func newLockstep(t *testing.T, s *redistest.Server, seed uint64) *lockstep {
@@ -59,6 +111,9 @@ func newLockstep(t *testing.T, s *redistest.Server, seed uint64) *lockstep {
 	l.memory = memoryGate(t, core.Config{Clock: l.clock})
 	for _, cfg := range mixed {
 		for i := range l.policies {
+			if cfg.Algorithm == nil {
+				cfg.Algorithm = core.DenyAll{}
+			}
 			l.policies[i] = append(l.policies[i], newPolicy(t, cfg))
 		}
 	}
@@ -74,6 +129,9 @@ func (l *lockstep) move() {
 		l.clock.micros.Add(-l.rng.Int64N(min(2*3_600_000_000, 3*span) + 1))
 	case 2, 3, 4, 5, 6, 7, 8:
 		l.clock.micros.Add(l.rng.Int64N(span + 1))
+	}
+	if l.clock.Now().Year() > 2050 {
+		l.clock.micros.Store(epoch) // TestLargestNumbers says why
 	}
 }
 
@@ -135,10 +193,34 @@ func (l *lockstep) step(i int) {
 		what string
 		seen [2]string
 	)
-	op := l.rng.IntN(20)
+	if l.rng.IntN(50) == 0 {
+		l.plan = l.rng.IntN(12)
+	}
+	op, wait, pick := l.rng.IntN(24), time.Duration(l.rng.Int64N(3_000_000)+l.rng.Int64N(2)*1000)*time.Microsecond, l.rng.IntN(1+len(l.held))
+	var (
+		reserved [2]*core.Reservation
+		actual   []int64
+	)
+	for range both[0] {
+		actual = append(actual, l.rng.Int64N(6))
+	}
 	for i, g := range []*core.Gate{l.redis, l.memory} {
-		ctx, charges := l.Context(), both[i]
+		ctx, charges := context.WithValue(l.Context(), plan{}, l.plan), both[i]
 		switch {
+		case op >= 22 && pick < len(l.held):
+			r := l.held[pick][i]
+			if what = "Cancel"; op == 22 {
+				seen[i] = fmt.Sprint(r.Cancel(ctx))
+				break
+			}
+			what = "Settle"
+			for len(actual) < r.Charges() {
+				actual = append(actual, int64(len(actual)))
+			}
+			seen[i] = fmt.Sprint(r.Settle(ctx, actual[:r.Charges()]...))
+		case op >= 20:
+			r, d, err := g.Reserve(ctx, wait, charges...)
+			what, seen[i], reserved[i] = "Reserve", fmt.Sprint(r != nil, show(d), err), r
 		case op < 12:
 			d, err := g.Decide(ctx, charges...)
 			what, seen[i] = "Decide", fmt.Sprint(show(d), err)
@@ -162,6 +244,15 @@ func (l *lockstep) step(i int) {
 		}
 		l.Fatalf("operation %d at %d: %s\n%sredis:  %s\nmemory: %s", i, l.clock.now(), what, &asked, seen[0], seen[1])
 	}
+	if reserved[0] != nil {
+		l.held = append(l.held, reserved)
+	}
+	if op >= 22 && pick < len(l.held) && reserved[0] == nil {
+		l.held = slices.Delete(l.held, pick, pick+1)
+	}
+	if len(l.held) > 20 {
+		l.held = l.held[1:]
+	}
 	l.living(both[0])
 	if i%20 == 0 {
 		l.compareStates()
@@ -173,8 +264,8 @@ func (l *lockstep) living(charges []core.Charge) {
 	l.Helper()
 	var names []string
 	for _, c := range charges {
-		for _, tag := range []string{"tb1", "tf1"} {
-			names = append(names, l.prefix+":"+c.Key.String()+":"+c.Policy.Name()+":"+tag)
+		if tag := c.Policy.Tag(context.WithValue(l.Context(), plan{}, l.plan), c.Key); tag != "" {
+			names = append(names, l.prefix+":"+c.Key.String()+tag)
 		}
 	}
 	l.ttls(names)

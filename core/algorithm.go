@@ -11,16 +11,43 @@ import (
 // Never is the wait of a Result for what waiting does not bring, such as a cost above the burst.
 const Never = algorithm.Never
 
-// Algorithm is a limit and how it is counted: [TokenBucket], [Unlimited] or [DenyAll]. The types are plain data.
+// Algorithm is a limit and how it is counted: [TokenBucket], [LeakyBucket], [FixedWindow], [SlidingWindow],
+// [SlidingLog], [Calendar], [Unlimited] or [DenyAll]. The types are plain data.
 type Algorithm interface {
-	// compile validates the limit. It returns nil and no fault for one that needs no state.
-	compile() (algorithm.Limit, error)
+	// compile validates the limit.
+	compile() (compiled, error)
+}
+
+// compiled is a validated algorithm.
+type compiled struct {
+	limit    algorithm.Limit     // nil where no state is needed, and of a calendar
+	calendar *algorithm.Calendar // whose limit changes with the time
+	denies   bool                // where both are nil
+}
+
+// current is the limit that holds now, nil where no state is needed.
+func (c *compiled) current() algorithm.Limit {
+	if c.calendar != nil {
+		return c.calendar.Current()
+	}
+	return c.limit
+}
+
+// counted returns a limit as compile does.
+func counted(name string, limit algorithm.Limit, err error) (compiled, error) {
+	if err != nil {
+		return compiled{}, prefixed(name+".", err)
+	}
+	return compiled{limit: limit}, nil
 }
 
 // TokenBucket allows Burst tokens at once and refills Rate tokens in every period Per, evenly. In any window of length
 // w it admits at most Burst + Rate·w/Per. It is exact at any rate: no interval is ever rounded.
 //
 // At Rate 0 and Per 0 the bucket never refills. Such a key lives in Redis for 100 years, or until it is reset.
+//
+// What is kept of a key is the time until its bucket is full. With another rate or burst it goes on from there: it is as
+// long until the bucket is full, or as long as an empty one takes if that is shorter.
 type TokenBucket struct {
 	Rate  int64         // tokens in each period; at most 2^42
 	Per   time.Duration // the period
@@ -36,23 +63,36 @@ func PerMinute(n int64) TokenBucket { return TokenBucket{Rate: n, Per: time.Minu
 // PerHour is n tokens each hour, with a burst of n.
 func PerHour(n int64) TokenBucket { return TokenBucket{Rate: n, Per: time.Hour, Burst: n} }
 
-func (b TokenBucket) compile() (algorithm.Limit, error) {
+func (b TokenBucket) compile() (compiled, error) {
 	limit, err := algorithm.NewTokenBucket(b.Rate, b.Per, b.Burst)
-	if err != nil {
-		return nil, prefixed("TokenBucket.", err)
-	}
-	return limit, nil
+	return counted("TokenBucket", limit, err)
+}
+
+// LeakyBucket holds Capacity units and leaks Rate of them in every period Per, evenly. As a meter, by
+// Decide, it admits what fits into the bucket: as a TokenBucket of the same numbers does. As a queue, by Reserve
+// and Wait, it hands out departure times: what is reserved leaves when all before it has leaked, so that departures are
+// never closer than the rate allows, and what does not fit into the bucket is denied. A changed rate or capacity means
+// what it does for a TokenBucket; departures that were handed out stay.
+type LeakyBucket struct {
+	Rate     int64         // units that leak in each period; at most 2^42
+	Per      time.Duration // the period
+	Capacity int64         // units of a full bucket, at most 2^53 - 1; it takes at most 100 years to leak
+}
+
+func (b LeakyBucket) compile() (compiled, error) {
+	limit, err := algorithm.NewLeakyBucket(b.Rate, b.Per, b.Capacity)
+	return counted("LeakyBucket", limit, err)
 }
 
 // Unlimited allows everything and keeps no state.
 type Unlimited struct{}
 
-func (Unlimited) compile() (algorithm.Limit, error) { return nil, nil }
+func (Unlimited) compile() (compiled, error) { return compiled{}, nil }
 
 // DenyAll denies everything for ever and keeps no state: waiting does not help.
 type DenyAll struct{}
 
-func (DenyAll) compile() (algorithm.Limit, error) { return nil, nil }
+func (DenyAll) compile() (compiled, error) { return compiled{denies: true}, nil }
 
 // prefixed puts the prefix before each of joined errors.
 func prefixed(prefix string, err error) error {

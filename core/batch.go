@@ -4,10 +4,15 @@ import (
 	"errors"
 	"slices"
 	"sync"
+
+	"github.com/headgate/headgate/internal/algorithm"
 )
 
 // errReply is a reply that is not what the script's contract says.
 var errReply = errors.New("core: the script's reply has a wrong shape")
+
+// errPeriod is a clock that went from one period of a calendar to another whenever it was asked.
+var errPeriod = errors.New("core: redis's clock leaps from period to period")
 
 // batch is the requests that share one round trip, as the arguments of one script call.
 type batch struct {
@@ -28,7 +33,7 @@ var batches = sync.Pool{New: func() any { return new(batch) }}
 func (b *batch) encode(sha *string, requests []request) {
 	b.requests = requests
 	b.keys, b.limits = b.keys[:0], b.limits[:0]
-	room := 3
+	room := 5
 	for i := range requests {
 		room += 2
 		for j := range requests[i].charges {
@@ -37,7 +42,7 @@ func (b *batch) encode(sha *string, requests []request) {
 			b.limitIndex(&requests[i].charges[j])
 		}
 	}
-	room += 16 * len(b.limits)
+	room += 24 * len(b.limits)
 	b.ints = slices.Grow(b.ints[:0], room)
 	b.limitAt = slices.Grow(b.limitAt[:0], len(b.limits))[:len(b.limits)]
 	b.names = slices.Grow(b.names[:0], len(b.limits)+len(requests))
@@ -49,6 +54,15 @@ func (b *batch) encode(sha *string, requests []request) {
 	}
 	argv := len(b.args) // ARGV[1], in args
 	requestsAt := b.next()
+	from, until := int64(0), int64(algorithm.MaxUnits)
+	for _, c := range b.limits {
+		if p, ok := c.limit.(algorithm.Periodic); ok {
+			f, u := p.Period()
+			from, until = max(from, f), min(until, u)
+		}
+	}
+	b.int(from)
+	b.int(until)
 	for i, c := range b.limits {
 		b.limitAt[i] = int64(len(b.args) - argv + 1)
 		b.name(c.limit.Script())
@@ -68,7 +82,7 @@ func (b *batch) encode(sha *string, requests []request) {
 		r := &requests[i]
 		b.name(string(r.op))
 		b.int(int64(len(r.charges)))
-		if r.op == algorithmAtMost {
+		if r.op == algorithmAtMost || r.op == algorithmReserve {
 			b.int(r.bound)
 		}
 		for i := range r.charges {

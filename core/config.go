@@ -21,15 +21,13 @@ const (
 	Cluster
 )
 
-// Clock tells a Gate in memory the time. It may go back; then no limit allows more than it would have.
-type Clock interface{ Now() time.Time }
-
 // Config configures a Gate. The zero value is a good configuration for one process.
 type Config struct {
 	// Prefix begins the name of every key in Redis: 1 to 32 of the characters A-Z a-z 0-9 _ . and -. It is "hg" if
 	// empty.
 	Prefix string
-	// Timeout bounds a decision, whatever the client's own time-outs are. It is 100 ms if zero.
+	// Timeout bounds a decision, whatever the client's own time-outs are. It is 100 ms if zero. Decisions that begin
+	// within an eighth of it share a deadline, so that some end by as much earlier.
 	Timeout time.Duration
 	// Replicas is the number of processes that share the limits. A policy that is Local in a failure gets this part
 	// of its limit in each. It is 1 if zero.
@@ -42,7 +40,8 @@ type Config struct {
 	// MaxKeys bounds the keys kept in memory: by a Gate in memory, and by any Gate for policies that are Local. It is
 	// 100,000 if zero. Where more are in use, those nearest to untouched are forgotten first.
 	MaxKeys int
-	// Clock is the time of a Gate in memory. It is the system's monotonic clock if nil. Redis has its own.
+	// Clock is the time of a Gate in memory, such as a ManualClock. It is the system's monotonic clock if nil. Redis has
+	// its own.
 	Clock Clock
 	// Observe is called after every decision, and with every error, in the goroutine of the caller. It must be fast and
 	// safe for concurrent use. It costs nothing if nil.
@@ -51,8 +50,10 @@ type Config struct {
 
 // Event is what happened in a Gate.
 type Event struct {
-	Operation string        // decide, peek, atmost, reset, or give: giving back what a later denial made void
-	Decision  *Decision     // nil for reset and give. Not to be kept.
+	// Operation is decide, peek, atmost, reserve, settle, cancel, reset, or give: giving back what a later denial made
+	// void.
+	Operation string
+	Decision  *Decision     // nil for settle, cancel, reset and give. Not to be kept.
 	Err       error         // as returned to the caller, or why giving back failed
 	Took      time.Duration // 0 for give
 }

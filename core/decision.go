@@ -3,6 +3,8 @@ package core
 import (
 	"errors"
 	"time"
+
+	"github.com/headgate/headgate/internal/algorithm"
 )
 
 // Source says who decided.
@@ -30,8 +32,11 @@ type Result struct {
 	// Known is false where nobody counted: while Redis is down for a policy that is Open or Closed, and for Unlimited.
 	// Used, Remaining, NextAfter and ResetAfter are 0 then.
 	Known bool
-	// Limit is how much an untouched key allows at once. Used + Remaining = Limit.
+	// Limit is how much an untouched key allows at once. Used + Remaining = Limit, but Used is above Limit where
+	// there are debts or reservations for later, or the limit was lowered, and Remaining is 0 then.
 	Limit, Used, Remaining int64
+	// Window is how long an exhausted key takes to be whole again, Never if it does not.
+	Window time.Duration
 	// RetryAfter is the wait after which the same charge fits if nothing else is spent, to the microsecond and
 	// rounded up: 0 where it fits now, Never where waiting does not help.
 	RetryAfter time.Duration
@@ -39,6 +44,17 @@ type Result struct {
 	NextAfter time.Duration
 	// ResetAfter is the wait until all of Limit remains, Never where that does not come.
 	ResetAfter time.Duration
+	// Delay is how long after a reservation this charge may act, 0 for all other charges.
+	Delay time.Duration
+
+	violated uint64
+	defers   bool // its reservations may be for later
+}
+
+// Violates says whether window i of a SlidingLog stands in the way of the charge. Of every other algorithm that is
+// whether window 0 does.
+func (r *Result) Violates(i int) bool {
+	return !r.Allowed && i >= 0 && i < 64 && r.violated&(1<<i) != 0
 }
 
 const inlineResults = 4
@@ -94,10 +110,18 @@ func (d *Decision) RetryAfter() (wait time.Duration, finite bool) {
 	return wait, true
 }
 
+// delay is the longest over all charges.
+func (d *Decision) delay() (longest time.Duration) {
+	for i := range d.n {
+		longest = max(longest, d.at(i).Delay)
+	}
+	return longest
+}
+
 // read fills in what came of a charge: the one place where replies are understood.
-func (r *Result) read(c *charge, cause error) {
+func (r *Result) read(c *charge, p *plan, cause error) {
 	if c.failed {
-		r.Limit = c.limit.Capacity()
+		r.Limit, r.Window = c.limit.Capacity(), c.limit.Window()
 		r.Allowed = c.mode(errors.Is(cause, ErrMisconfigured)) == Open
 		if !r.Allowed {
 			r.RetryAfter = closedRetry
@@ -106,9 +130,27 @@ func (r *Result) read(c *charge, cause error) {
 	}
 	reading := c.limit.Read(c.reply, c.limit.Cost(c.spent), c.units)
 	r.Allowed, r.Known = c.fits, true
-	r.Limit, r.Used, r.Remaining = reading.Limit, reading.Used, reading.Remaining
+	r.Limit, r.Used, r.Remaining, r.Window = reading.Limit, reading.Used, reading.Remaining, reading.Window
 	r.NextAfter, r.ResetAfter = reading.NextAfter, reading.ResetAfter
-	if !r.Allowed {
-		r.RetryAfter = reading.RetryAfter
+	bucket, _ := c.limit.(*algorithm.TokenBucket)
+	r.defers = bucket != nil
+	switch {
+	case r.Allowed && p.op == algorithmReserve && c.spent > 0:
+		r.Delay = reading.Delay
+	case r.Allowed:
+	case bucket != nil && p.op == algorithmReserve:
+		r.RetryAfter, r.violated = bucket.RetryReserve(reading, time.Duration(p.bound)*time.Microsecond), 1
+	default:
+		r.RetryAfter, r.violated = reading.RetryAfter, reading.Violated
 	}
+}
+
+// hopeless says whether a reservation was denied by a limit whose reservations may be for later.
+func (d *Decision) hopeless() bool {
+	for i := range d.n {
+		if r := d.at(i); !r.Allowed && r.defers && !r.Policy.shadow {
+			return true
+		}
+	}
+	return false
 }

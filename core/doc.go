@@ -6,6 +6,10 @@
 // none is. The outcome is a [Decision] with one [Result] for each charge. A denial is a Decision and not an error;
 // errors are for what went wrong.
 //
+// [Gate.Reserve] spends an estimate that can be settled or cancelled later, or a turn that has to be waited for; a
+// [Limiter] is the handy form of all this for policies on one key. A table of the algorithms, with what each promises, keeps
+// and costs, is in docs/algorithms.md.
+//
 // # Time and numbers
 //
 // On Redis the server's clock decides, never this process's. All arithmetic is in integers and exact: a wait in a

@@ -56,3 +56,15 @@ func (g *Gate) Values() map[string]string {
 	}
 	return values
 }
+
+// Tag ends the names of a policy's keys.
+func (p *Policy) Tag(ctx context.Context, key Key) string {
+	l, err := p.limitOf(ctx, key)
+	if err != nil {
+		return err.Error()
+	}
+	return l.suffix
+}
+
+// Charges is how many a reservation has.
+func (r *Reservation) Charges() int { return len(r.place) }

@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/headgate/headgate/internal/algorithm"
 )
 
 // FailureMode says who decides on a policy while Redis does not answer.
@@ -74,7 +72,9 @@ func (g *Gate) fail(ctx context.Context, p *plan, d *Decision, cause error, admi
 			d.Source = max(d.Source, SourceLocal)
 			own := *c
 			own.local = true
-			own.limit = g.share(c.policy)
+			if g.replicas > 1 {
+				own.limit = c.limit.Share(int64(g.replicas)) // for this process alone
+			}
 			own.cost = own.limit.Cost(c.units)
 			local.charges = append(local.charges, own)
 			at = append(at, i)
@@ -111,18 +111,6 @@ func (c *charge) mode(refused bool) FailureMode {
 		return Closed
 	}
 	return c.policy.onFailure
-}
-
-// share is the policy's limit for this process alone.
-func (g *Gate) share(p *Policy) algorithm.Limit {
-	if g.replicas == 1 {
-		return p.limit
-	}
-	if s, ok := g.shares.Load(p); ok {
-		return s.(algorithm.Limit)
-	}
-	s, _ := g.shares.LoadOrStore(p, p.limit.Share(int64(g.replicas)))
-	return s.(algorithm.Limit)
 }
 
 // ask sends requests to the store, in one round trip. An outage is an error that wraps neither the caller's own context's error

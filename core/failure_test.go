@@ -439,7 +439,8 @@ func TestRefused(t *testing.T) {
 		}
 	}
 	// Warm, so that what follows is refused on connections that exist as well as on new ones.
-	do("ACL", "SETUSER", "app", "on", ">secret", "~hg:*", "+ping", "+hello", "+client", "+info", "+evalsha", "+eval", "+time", "+get", "+set", "+del")
+	do("ACL", "SETUSER", "app", "on", ">secret", "~hg:*", "+ping", "+hello", "+client", "+info", "+evalsha", "+eval", "+time", "+get", "+set", "+del",
+		"+getrange", "+setrange", "+pexpire")
 	as := func(user, password string) redis.UniversalClient {
 		return s.Client(t, func(o *redis.Options) { o.Username, o.Password = user, password })
 	}

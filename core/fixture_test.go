@@ -123,8 +123,9 @@ func show(d core.Decision) string {
 	fmt.Fprintf(&b, "allowed %v, cause %v, wait %d %v", d.Allowed, d.Cause, wait, finite)
 	for i := range d.Len() {
 		r := d.At(i)
-		fmt.Fprintf(&b, "\n  %s: allowed %v, known %v, %d of %d used, %d remain; retry %d, next %d, reset %d",
-			r.Policy.Name(), r.Allowed, r.Known, r.Used, r.Limit, r.Remaining, r.RetryAfter, r.NextAfter, r.ResetAfter)
+		fmt.Fprintf(&b, "\n  %s: allowed %v, known %v, %d of %d in %d used, %d remain; retry %d, next %d, reset %d, delay %d, violates %v",
+			r.Policy.Name(), r.Allowed, r.Known, r.Used, r.Limit, r.Window, r.Remaining,
+			r.RetryAfter, r.NextAfter, r.ResetAfter, r.Delay, []bool{r.Violates(0), r.Violates(1), r.Violates(2)})
 	}
 	return b.String()
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -25,7 +24,6 @@ type Gate struct {
 	circuit   *circuit     // nil in memory
 	local     *memoryStore // decides for Local policies while Redis fails
 	replicas  int
-	shares    sync.Map // *Policy to algorithm.Limit
 
 	denials atomic.Int64
 	closed  atomic.Bool
@@ -126,10 +124,15 @@ func (g *Gate) reset(ctx context.Context, p *Policy, key Key) error {
 		return fmt.Errorf("%w: the policy is nil", ErrCharge)
 	case key.outer == 0:
 		return fmt.Errorf("%w: there is none", ErrKey)
-	case p.limit == nil:
+	}
+	limit, err := p.limitOf(ctx, key)
+	if err != nil {
+		return err
+	}
+	if limit.suffix == "" {
 		return nil
 	}
-	name := g.prefix + key.path + p.suffix
+	name := g.prefix + key.path + limit.suffix
 	if g.local != nil {
 		_ = g.local.reset(ctx, name) // memory does not fail
 	}
@@ -155,12 +158,21 @@ func (g *Gate) Close(ctx context.Context) error {
 }
 
 func (g *Gate) decide(ctx context.Context, op algorithm.Operation, bound int64, charges []Charge) (Decision, int64, error) {
+	p := plans.Get().(*plan)
+	defer p.free()
+	d, err := g.run(ctx, p, op, bound, charges)
+	if !d.Allowed {
+		p.bound = 0
+	}
+	return d, p.bound, err
+}
+
+// run decides and reports. The plan holds what came of each charge.
+func (g *Gate) run(ctx context.Context, p *plan, op algorithm.Operation, bound int64, charges []Charge) (Decision, error) {
 	var (
 		d     Decision
 		start time.Time
 	)
-	p := plans.Get().(*plan)
-	defer p.free()
 	if g.observe != nil {
 		start = time.Now()
 	}
@@ -172,10 +184,7 @@ func (g *Gate) decide(ctx context.Context, op algorithm.Operation, bound int64, 
 		seen := d // so that d itself stays off the heap
 		g.observe(ctx, Event{Operation: string(op), Decision: &seen, Err: err, Took: time.Since(start)})
 	}
-	if !d.Allowed {
-		p.bound = 0
-	}
-	return d, p.bound, err
+	return d, err
 }
 
 // admit runs the decision and leaves whether it admits in d.
@@ -186,7 +195,7 @@ func (g *Gate) admit(ctx context.Context, p *plan, d *Decision, op algorithm.Ope
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("core: %w", err)
 	}
-	if err := p.lay(g.prefix, op, charges); err != nil {
+	if err := p.lay(ctx, g.prefix, op, charges); err != nil {
 		return err
 	}
 	p.bound = bound

@@ -15,14 +15,12 @@ func (p *plan) group() []request {
 		charges []charge
 	}
 	var groups []group
-	for _, c := range p.wire {
-		i := slices.IndexFunc(groups, func(g group) bool { return g.charges[0].key.outermost() == c.key.outermost() })
-		if i < 0 {
-			i = len(groups)
-			groups = append(groups, group{})
+	for _, charges := range bySlot(p.wire) {
+		g := group{charges: charges}
+		for _, c := range charges {
+			g.denied = max(g.denied, c.policy.lastDenial.Load())
 		}
-		groups[i].charges = append(groups[i].charges, c)
-		groups[i].denied = max(groups[i].denied, c.policy.lastDenial.Load())
+		groups = append(groups, g)
 	}
 	slices.SortStableFunc(groups, func(a, b group) int { return cmp.Compare(b.denied, a.denied) })
 
@@ -40,6 +38,19 @@ func (p *plan) group() []request {
 		}
 	}
 	return requests
+}
+
+// bySlot parts charges by the outermost parts of their keys.
+func bySlot(charges []charge) (groups [][]charge) {
+	for _, c := range charges {
+		i := slices.IndexFunc(groups, func(g []charge) bool { return g[0].key.outermost() == c.key.outermost() })
+		if i < 0 {
+			i = len(groups)
+			groups = append(groups, nil)
+		}
+		groups[i] = append(groups[i], c)
+	}
+	return groups
 }
 
 // giveBack returns in reverse order what the requests spent and the decision does not: all of it, or with an

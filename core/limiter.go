@@ -1,6 +1,10 @@
 package core
 
-import "context"
+import (
+	"context"
+	"fmt"
+	"time"
+)
 
 // Limiter decides policies that share a key. It is sugar over a Gate, immutable and safe for concurrent use.
 type Limiter struct {
@@ -14,7 +18,7 @@ func (g *Gate) Limiter(policies ...*Policy) (*Limiter, error) {
 	for i, p := range policies {
 		charges[i] = Charge{Policy: p, Key: Key{path: "{x}", outer: 3}}
 	}
-	if err := (&plan{}).lay("", algorithmDecide, charges); err != nil {
+	if err := check(charges); err != nil {
 		return nil, err
 	}
 	return &Limiter{gate: g, policies: append([]*Policy(nil), policies...)}, nil
@@ -28,9 +32,71 @@ func (l *Limiter) Allow(ctx context.Context, key Key) (Decision, error) {
 // AllowN spends n of each policy, or nothing. The errors are those of Gate.Decide.
 func (l *Limiter) AllowN(ctx context.Context, key Key, n int64) (Decision, error) {
 	var inline [inlineResults]Charge
-	charges := inline[:0]
+	return l.gate.Decide(ctx, l.charges(inline[:0], key, n)...)
+}
+
+func (l *Limiter) charges(charges []Charge, key Key, n int64) []Charge {
 	for _, p := range l.policies {
 		charges = append(charges, Charge{Policy: p, Key: key, Cost: n})
 	}
-	return l.gate.Decide(ctx, charges...)
+	return charges
+}
+
+// Reserve reserves n of each policy, for at most maxWait later. See Gate.Reserve.
+func (l *Limiter) Reserve(ctx context.Context, key Key, n int64, maxWait time.Duration) (*Reservation, Decision, error) {
+	return l.gate.Reserve(ctx, maxWait, l.charges(nil, key, n)...)
+}
+
+// Wait is WaitN of 1.
+func (l *Limiter) Wait(ctx context.Context, key Key) (Decision, error) {
+	return l.WaitN(ctx, key, 1)
+}
+
+// WaitN waits until n of each policy may be spent, and spends them. The Decision denies, at once and with nothing
+// spent, where waiting does not help or would take longer than the deadline of ctx allows; and where the queue of
+// a LeakyBucket is full. Those who wait for a TokenBucket or a LeakyBucket get their turns in order. For other
+// algorithms WaitN asks again when there is room, and others may be first.
+//
+// The errors are those of Gate.Decide. If ctx ends while WaitN waits, it cancels what it has reserved and returns the
+// error of ctx.
+func (l *Limiter) WaitN(ctx context.Context, key Key, n int64) (Decision, error) {
+	for {
+		longest := maxReserve
+		if at, ok := ctx.Deadline(); ok {
+			longest = max(0, time.Until(at))
+		}
+		r, d, err := l.Reserve(ctx, key, n, longest)
+		if err != nil {
+			return d, err
+		}
+		if r != nil {
+			if err := sleep(ctx, r.Delay()); err != nil {
+				_ = r.Cancel(ctx) // it stays spent, then
+				return Decision{}, err
+			}
+			return d, nil
+		}
+		wait, finite := d.RetryAfter()
+		if !finite || d.hopeless() || wait > longest {
+			return d, nil
+		}
+		if err := sleep(ctx, wait); err != nil {
+			return Decision{}, err
+		}
+	}
+}
+
+// sleep returns at once, and nil, where there is nothing to wait for.
+func sleep(ctx context.Context, wait time.Duration) error {
+	if wait <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("core: %w", ctx.Err())
+	}
 }

@@ -17,9 +17,9 @@ const (
 	evictionSample = 16
 )
 
-// memoryStore keeps state in this process. A full shard forgets, of a sample, the key that expires first: at best
-// one whose state has expired, which loses nothing. A key that was spent to the end expires last, so that to make
-// it forgotten an attacker must spend as much on each of many others.
+// memoryStore keeps state in this process. A full shard forgets, of a sample, what has expired, which loses nothing, or
+// else the key of which the least part of its limit is spent. To make an exhausted key forgotten an attacker must exhaust
+// each of many others.
 type memoryStore struct {
 	seed   maphash.Seed
 	clock  func() int64 // microseconds
@@ -86,6 +86,9 @@ func (m *memoryStore) one(r *request) {
 	now := m.clock()
 	for i := range r.charges {
 		c := &r.charges[i]
+		if p, ok := c.limit.(algorithm.Periodic); ok {
+			c.limit = p.At(now)
+		}
 		state, ok := m.shards[at[i]].keys[c.name]
 		if !ok {
 			state = c.limit.NewState()
@@ -119,20 +122,19 @@ func (s *shard) put(name string, state algorithm.State, now int64) {
 	s.keys[name] = state
 }
 
-// forget drops the expired keys of a sample, or the one that expires first.
+// forget drops the expired keys of a sample, or the one of which the least is spent.
 func (s *shard) forget(now int64) {
 	var (
 		first  string
-		least  = int64(math.MaxInt64)
+		least  = math.Inf(1)
 		before = len(s.keys)
 		seen   int
 	)
 	for name, state := range s.keys { // a map is walked from a random place
-		e := state.Expires()
-		if e <= now {
+		if state.Expires() <= now {
 			delete(s.keys, name)
-		} else if e <= least {
-			first, least = name, e
+		} else if spent := state.Spent(now); spent <= least {
+			first, least = name, spent
 		}
 		if seen++; seen == evictionSample {
 			break

@@ -21,7 +21,7 @@ const (
 
 // Ping checks that the Gate can decide: that Redis answers, is new enough, lets this user run what is needed, and is
 // what the client takes it for. The error says in words what is wrong, and wraps ErrMisconfigured where
-// waiting will not mend it. It writes one key that lives about a second. In memory there is nothing to check.
+// waiting will not mend it. It writes two keys that live about a second. In memory there is nothing to check.
 func (g *Gate) Ping(ctx context.Context) error {
 	if g.closed.Load() {
 		return ErrClosed
@@ -43,20 +43,30 @@ func (g *Gate) Ping(ctx context.Context) error {
 		}
 	} // INFO may be forbidden, which is no harm
 
-	policy, err := NewPolicy(PolicyConfig{Name: "ping", Algorithm: TokenBucket{Rate: 1_000_000, Per: time.Second, Burst: 1}})
-	if err != nil {
-		return err
-	}
 	key, err := NewKey("ping")
 	if err != nil {
 		return err
 	}
-	var p plan
-	if err := p.lay(g.prefix, algorithmDecide, []Charge{{policy, key, 1}}); err != nil {
-		return err
+	// Together these use every command that a Gate needs.
+	var charges []Charge
+	for name, a := range map[string]Algorithm{
+		"ping":     TokenBucket{Rate: 1_000_000, Per: time.Second, Burst: 1},
+		"ping-log": SlidingLog{[]Window{{Limit: 1000, Width: 500 * time.Millisecond}}},
+	} {
+		policy, err := NewPolicy(PolicyConfig{Name: name, Algorithm: a})
+		if err != nil {
+			return err
+		}
+		charges = append(charges, Charge{policy, key, 1})
 	}
-	if err := s.decide(ctx, []request{{op: p.op, charges: p.wire}}); err != nil {
-		return explain(err)
+	for range 2 { // the second time on keys that exist
+		var p plan
+		if err := p.lay(ctx, g.prefix, algorithmDecide, charges); err != nil {
+			return err
+		}
+		if err := s.decide(ctx, []request{{op: p.op, charges: p.wire}}); err != nil {
+			return explain(err)
+		}
 	}
 	return nil
 }

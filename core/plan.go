@@ -1,6 +1,7 @@
 package core
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"sync"
@@ -12,10 +13,12 @@ import (
 const MaxCharges = algorithm.MaxCharges
 
 const (
-	algorithmDecide = algorithm.Decide
-	algorithmPeek   = algorithm.Peek
-	algorithmAtMost = algorithm.AtMost
-	algorithmGive   = algorithm.Give
+	algorithmDecide  = algorithm.Decide
+	algorithmPeek    = algorithm.Peek
+	algorithmReserve = algorithm.Reserve
+	algorithmAtMost  = algorithm.AtMost
+	algorithmGive    = algorithm.Give
+	algorithmForce   = algorithm.Force
 )
 
 // Charge is a cost on one key under one policy. A cost of 0 is always allowed and spends nothing, one above the
@@ -29,9 +32,10 @@ type Charge struct {
 // plan is one decision on its way: what was asked, and the charges that need a store.
 type plan struct {
 	op    algorithm.Operation
-	bound int64 // of AtMost
+	bound int64 // of AtMost: units; of Reserve: microseconds
 	asked []Charge
 
+	denies [MaxCharges]bool // where an asked charge's limit keeps no state
 	place  [MaxCharges]int8 // of each asked charge in wire, or -1 where its policy keeps no state
 	wire   []charge         // each of another key
 	denied bool             // by a policy that keeps no state
@@ -105,13 +109,12 @@ func (r *request) admitted() bool {
 	return true
 }
 
-// lay checks the charges and lays them out for a store. Charges of the same policy and key become one.
-func (p *plan) lay(prefix string, op algorithm.Operation, asked []Charge) error {
-	if len(asked) == 0 || len(asked) > MaxCharges {
-		return fmt.Errorf("%w: %d of them, at least 1 and at most %d are possible", ErrCharge, len(asked), MaxCharges)
+// check says what is wrong with charges.
+func check(charges []Charge) error {
+	if len(charges) == 0 || len(charges) > MaxCharges {
+		return fmt.Errorf("%w: %d of them, at least 1 and at most %d are possible", ErrCharge, len(charges), MaxCharges)
 	}
-	p.op, p.asked = op, append(p.asked[:0], asked...)
-	for i, a := range p.asked {
+	for i, a := range charges {
 		switch {
 		case a.Policy == nil:
 			return fmt.Errorf("%w: the policy of charge %d is nil", ErrCharge, i)
@@ -120,17 +123,33 @@ func (p *plan) lay(prefix string, op algorithm.Operation, asked []Charge) error 
 		case a.Key.outer == 0:
 			return fmt.Errorf("%w: charge %d (%s) has none", ErrKey, i, a.Policy.name)
 		}
-		for _, b := range p.asked[:i] {
+		for _, b := range charges[:i] {
 			if b.Policy != a.Policy && b.Policy.name == a.Policy.name {
 				return fmt.Errorf("%w: two policies are named %s", ErrCharge, a.Policy.name)
 			}
 		}
-		if a.Policy.limit == nil {
-			p.place[i] = -1
-			p.denied = p.denied || a.Policy.denies && !a.Policy.shadow
+	}
+	return nil
+}
+
+// lay checks the charges and lays them out for a store. Charges of the same policy and key become one.
+func (p *plan) lay(ctx context.Context, prefix string, op algorithm.Operation, asked []Charge) error {
+	if err := check(asked); err != nil {
+		return err
+	}
+	p.op, p.asked = op, append(p.asked[:0], asked...)
+	for i, a := range p.asked {
+		limit, err := a.Policy.limitOf(ctx, a.Key)
+		if err != nil {
+			return err
+		}
+		current := limit.current()
+		if current == nil {
+			p.place[i], p.denies[i] = -1, limit.denies
+			p.denied = p.denied || limit.denies && !a.Policy.shadow
 			continue
 		}
-		p.place[i] = p.add(prefix, a)
+		p.place[i] = p.add(prefix, a, current, limit.suffix)
 	}
 	for i := range p.wire {
 		c := &p.wire[i]
@@ -139,7 +158,7 @@ func (p *plan) lay(prefix string, op algorithm.Operation, asked []Charge) error 
 	return nil
 }
 
-func (p *plan) add(prefix string, a Charge) int8 {
+func (p *plan) add(prefix string, a Charge, limit algorithm.Limit, suffix string) int8 {
 	for i := range p.wire {
 		if c := &p.wire[i]; c.policy == a.Policy && c.key == a.Key {
 			c.units = min(c.units, math.MaxInt64-a.Cost) + a.Cost
@@ -147,7 +166,7 @@ func (p *plan) add(prefix string, a Charge) int8 {
 		}
 	}
 	p.wire = append(p.wire, charge{
-		policy: a.Policy, key: a.Key, limit: a.Policy.limit, units: a.Cost, name: prefix + a.Key.path + a.Policy.suffix,
+		policy: a.Policy, key: a.Key, limit: limit, units: a.Cost, name: prefix + a.Key.path + suffix,
 	})
 	return int8(len(p.wire) - 1)
 }
@@ -159,12 +178,12 @@ func (p *plan) results(d *Decision) {
 		r := d.at(i)
 		r.Policy = a.Policy
 		switch {
-		case p.place[i] < 0 && a.Policy.denies:
-			r.Known, r.RetryAfter, r.NextAfter, r.ResetAfter = true, Never, Never, Never
+		case p.denies[i]:
+			r.Known, r.Window, r.RetryAfter, r.NextAfter, r.ResetAfter = true, Never, Never, Never, Never
 		case p.place[i] < 0:
 			r.Allowed = true
 		default:
-			r.read(&p.wire[p.place[i]], d.Cause)
+			r.read(&p.wire[p.place[i]], p, d.Cause)
 		}
 	}
 }

@@ -1,13 +1,14 @@
 package core
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/headgate/headgate/internal/algorithm"
 )
 
 // PolicyConfig says what a policy is.
@@ -17,6 +18,11 @@ type PolicyConfig struct {
 	Name string
 	// Algorithm is the limit.
 	Algorithm Algorithm
+	// For, if not nil, returns a key's own limit, such as that of its customer's plan, or nil for Algorithm. It is
+	// called for every charge, in the goroutine of the caller, and must be fast and safe for concurrent use. An error
+	// of it is returned by the decision, which denies. Where a key's limit changes, the algorithms say what
+	// becomes of what was spent; a limit of another algorithm starts anew.
+	For func(ctx context.Context, key Key) (Algorithm, error)
 	// OnFailure says who decides while Redis does not answer. The zero value is Local.
 	OnFailure FailureMode
 	// Shadow makes a policy that is evaluated, and charged where it would have allowed, but never stands in the way.
@@ -28,14 +34,25 @@ type PolicyConfig struct {
 type Policy struct {
 	name      string
 	algorithm Algorithm
-	limit     algorithm.Limit // nil where the algorithm keeps no state
-	denies    bool            // where limit is nil
+	own       *limit // of algorithm
+	forKey    func(context.Context, Key) (Algorithm, error)
 	onFailure FailureMode
 	shadow    bool
-	suffix    string // of its keys' names
+
+	others     sync.Map // Algorithm to *limit, of what forKey returned
+	remembered atomic.Int64
 
 	lastDenial atomic.Int64 // orders the groups of a decision that takes several round trips
 }
+
+// limit is an algorithm as one policy uses it.
+type limit struct {
+	compiled
+	suffix string // of the keys' names
+}
+
+// mostLimits is how many limits of keys a policy remembers.
+const mostLimits = 1024
 
 // NewPolicy validates the configuration and returns every fault of it at once.
 func NewPolicy(cfg PolicyConfig) (*Policy, error) {
@@ -46,24 +63,64 @@ func NewPolicy(cfg PolicyConfig) (*Policy, error) {
 	if cfg.OnFailure > Closed {
 		errs = append(errs, fmt.Errorf("core: PolicyConfig.OnFailure is %d: it must be Local, Open or Closed", cfg.OnFailure))
 	}
-	p := &Policy{name: cfg.Name, algorithm: cfg.Algorithm, onFailure: cfg.OnFailure, shadow: cfg.Shadow}
+	p := &Policy{name: cfg.Name, algorithm: cfg.Algorithm, forKey: cfg.For, onFailure: cfg.OnFailure, shadow: cfg.Shadow}
 	if cfg.Algorithm == nil {
 		errs = append(errs, errors.New("core: PolicyConfig.Algorithm is nil: it must be a limit, such as PerMinute(100)"))
 	} else {
-		limit, err := cfg.Algorithm.compile()
+		own, err := p.compile(cfg.Algorithm)
 		if err != nil {
 			errs = append(errs, prefixed("core: PolicyConfig.Algorithm: ", err))
 		}
-		p.limit = limit
-		_, p.denies = cfg.Algorithm.(DenyAll)
+		p.own = own
 	}
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
-	if p.limit != nil {
-		p.suffix = ":" + p.name + ":" + p.limit.Tag()
-	}
 	return p, nil
+}
+
+func (p *Policy) compile(a Algorithm) (*limit, error) {
+	c, err := a.compile()
+	if err != nil {
+		return nil, err
+	}
+	l := &limit{compiled: c}
+	if current := c.current(); current != nil {
+		l.suffix = ":" + p.name + ":" + current.Tag()
+	}
+	return l, nil
+}
+
+// limitOf is the limit of a key.
+func (p *Policy) limitOf(ctx context.Context, key Key) (*limit, error) {
+	if p.forKey == nil {
+		return p.own, nil
+	}
+	a, err := p.forKey(ctx, key)
+	if err != nil {
+		return nil, fmt.Errorf("core: limit of a key under %s: %w", p.name, err)
+	}
+	if a == nil {
+		return p.own, nil
+	}
+	comparable := reflect.TypeOf(a).Comparable()
+	if comparable {
+		if l, ok := p.others.Load(a); ok {
+			return l.(*limit), nil
+		}
+	}
+	l, err := p.compile(a)
+	if err != nil {
+		return nil, prefixed("core: limit of a key under "+p.name+": ", err)
+	}
+	if comparable {
+		if p.remembered.Add(1) > mostLimits {
+			p.others.Clear()
+			p.remembered.Store(1)
+		}
+		p.others.Store(a, l)
+	}
+	return l, nil
 }
 
 // Name is the policy's name.
@@ -73,12 +130,14 @@ func (p *Policy) Name() string { return p.name }
 func (p *Policy) Algorithm() Algorithm { return p.algorithm }
 
 // Quota is the limit as it is told to clients: how much an untouched key allows at once, and how long an exhausted one
-// takes to be whole again, Never if it does not. It is false for Unlimited, which has none.
+// takes to be whole again, Never if it does not. It is false for Unlimited, which has none. Where keys have limits
+// of their own, it is that of the others.
 func (p *Policy) Quota() (limit int64, window time.Duration, ok bool) {
-	if p.limit == nil {
-		return 0, Never, p.denies
+	current := p.own.current()
+	if current == nil {
+		return 0, Never, p.own.denies
 	}
-	return p.limit.Capacity(), p.limit.Window(), true
+	return current.Capacity(), current.Window(), true
 }
 
 // Shadow says whether the policy never stands in the way.

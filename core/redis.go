@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/algorithm"
 )
 
 // store decides requests on the state it keeps. It either answers every request, or returns an error and answers none.
@@ -100,21 +101,43 @@ func (s *redisStore) decide(ctx context.Context, requests []request) error {
 	return nil
 }
 
+// renewals is how often a request is sent again because the period of a calendar has ended meanwhile.
+const renewals = 3
+
 func (s *redisStore) send(ctx context.Context, b *batch, requests []request) error {
-	b.encode(&s.script.sha, requests)
-	if s.now != nil {
-		b.args = append(b.args, s.now())
+	for range renewals {
+		b.encode(&s.script.sha, requests)
+		if s.now != nil {
+			b.args = append(b.args, s.now())
+		}
+		reply, err := s.call(ctx, b.args)
+		if redis.HasErrorPrefix(err, "NOSCRIPT") {
+			// Nothing ran, so sending it again counts once.
+			b.args[0], b.args[1] = "eval", &s.script.source
+			reply, err = s.call(ctx, b.args)
+		}
+		if err != nil {
+			return err
+		}
+		if len(reply) == 2 && reply[0] == -1 {
+			renew(requests, reply[1]) // nothing ran either
+			continue
+		}
+		return b.decode(reply)
 	}
-	reply, err := s.call(ctx, b.args)
-	if redis.HasErrorPrefix(err, "NOSCRIPT") {
-		// Nothing ran, so sending it again counts once.
-		b.args[0], b.args[1] = "eval", &s.script.source
-		reply, err = s.call(ctx, b.args)
+	return errPeriod
+}
+
+// renew brings the limits that hold for a time only to the one that holds now.
+func renew(requests []request, now int64) {
+	for i := range requests {
+		for j := range requests[i].charges {
+			c := &requests[i].charges[j]
+			if p, ok := c.limit.(algorithm.Periodic); ok {
+				c.limit = p.At(now)
+			}
+		}
 	}
-	if err != nil {
-		return err
-	}
-	return b.decode(reply)
 }
 
 func (s *redisStore) call(ctx context.Context, args []any) ([]int64, error) {

@@ -1,17 +1,21 @@
 -- Decides requests in order, each all or nothing. Every key is read once and written once at the end.
 --
 -- KEYS   the keys of all charges, each once
--- ARGV   the index where the requests begin; then limits, each: algorithm, 1 if it is a shadow or 0, the denominator
---        of its costs' parts or 0 if they have none, the algorithm's own parameters; then, to the end, requests,
---        each: operation, number of charges (at most 16), for "atmost" the bound; for each charge: index of its key in
---        KEYS, index of its limit in ARGV, cost, the cost's part, and for "give" the receipt.
+-- ARGV   the index where the requests begin; the time from which and until which the limits hold, in microseconds;
+--        then limits, each: algorithm, 1 if it is a shadow or 0, the denominator of its costs' parts or 0 if they have
+--        none, the algorithm's own parameters; then, to the end, requests, each: operation, number of charges (at most
+--        16), for "atmost" and "reserve" the bound; for each charge: index of its key in KEYS, index of its limit in
+--        ARGV, cost, the cost's part, and for "give" the receipt.
 --        The charges of one request have different keys, and a key has one algorithm.
--- Reply  for each request: verdict; for each charge, but of "give", its algorithm's reply
+-- Reply  for each request: verdict; for each charge, but of "give", its algorithm's reply.
+--        Where the clock is outside the time of the limits: -1, now; nothing is done then.
 --
--- decide  Charges all or nothing. Verdict: the sum of 2^(i-1) over the violated charges i.
--- peek    The same, and charges nothing.
--- atmost  Charges each cost n times, n <= bound as large as fits. Verdict: n.
--- give    Gives back charges. Verdict: the number of charges something was given back of.
+-- decide   Charges all or nothing. Verdict: the sum of 2^(i-1) over the violated charges i.
+-- peek     The same, and charges nothing.
+-- reserve  As decide, but a charge may be one for later, by at most the bound in microseconds.
+-- atmost   Charges each cost n times, n <= bound as large as fits. Verdict: n.
+-- give     Gives back charges. Verdict: the number of charges something was given back of.
+-- force    Charges each cost, fits or not, as far as the debt that its algorithm allows. Verdict: 0.
 --
 -- A shadow never stands in the way. It is charged when the request is admitted and the shadow has room for it.
 --
@@ -21,13 +25,13 @@
 --         what a clock step or a lowered limit left beyond reach changes the state, and sets dirty[key] to limit;
 --         appends to reply what it found, then 0, which is where the receipt goes
 -- fits    sets fits to whether what look found has room for the cost whole, part
--- commit  charges the cost whole, part and sets receipt to what gives it back
+-- commit  charges the cost whole, part, of "force" what of it is possible, and sets receipt to what gives it back
 -- give    gives back of the charge whole, part with this receipt as much as nobody can have used meanwhile, and sets
 --         given to whether that is anything
 -- store   writes states[key] to KEYS[key] with a time to live
 --
--- They use key, limit (an index in ARGV), reply and its length n, now and margin. A cost is a whole number and a part of
--- its limit's denominator: 0 <= part < denominator. Nothing leaves the integers below 2^53, no 16-digit number goes
+-- They use operation, bound, key, limit (an index in ARGV), reply and its length n, now and margin; look also uses the
+-- cost. A cost is a whole number and a part of its limit's denominator: 0 <= part < denominator. Nothing leaves the integers below 2^53, no 16-digit number goes
 -- through tostring or "..", and a reply holds integers only.
 --
 -- What a script run makes, closures and tables, costs more than what it computes. So the parts are no functions,
@@ -37,10 +41,14 @@ local states, dirty, reply, n = {false}, {false}, {0, 0, 0, 0}, 0
 local room = {false} -- for each charge of a request: where its receipt goes, 0 if it does not fit
 local at, last = ARGV[1] + 0, #ARGV
 
+if now < ARGV[2] + 0 or now >= ARGV[3] + 0 then
+  return {-1, now}
+end
+
 while at <= last do
   local operation, count, bound, width = ARGV[at], ARGV[at + 1] + 0, 1, 4
   at = at + 2
-  if operation == 'atmost' then
+  if operation == 'atmost' or operation == 'reserve' then
     bound, at = ARGV[at] + 0, at + 1
   elseif operation == 'give' then
     width = 5
@@ -68,7 +76,7 @@ while at <= last do
     else
       local fits = true
       room[i] = n
-      if operation ~= 'atmost' then
+      if operation ~= 'atmost' and operation ~= 'force' then
         --: fits
       end
       if not fits then

@@ -30,28 +30,47 @@ const (
 // maxInteger is the largest Integer of a structured field (RFC 9651, section 3.3.1).
 const maxInteger = 999_999_999_999_999
 
-// advert is what is told of a policy, whatever the request.
+// advert is what is told of a policy, whatever the request. Where keys have limits of their own, results tell of them.
 type advert struct {
-	name   string // quoted
+	name   string // quoted; empty if nothing is told
+	limit  int64
+	window time.Duration
 	policy string // the member of RateLimit-Policy, empty if there is none
 }
 
 func advertise(p *core.Policy) advert {
+	if p.Shadow() {
+		return advert{}
+	}
 	a := advert{name: `"` + p.Name() + `"`}
 	limit, window, ok := p.Quota()
-	if !ok || p.Shadow() {
-		return a
+	if ok {
+		a.limit, a.window, a.policy = limit, window, member(a.name, limit, window)
 	}
+	return a
+}
+
+// member is a policy's member of RateLimit-Policy.
+func member(name string, limit int64, window time.Duration) string {
 	if window == core.Never {
-		a.policy = a.name + ";q=" + integer(limit)
-		return a
+		return name + ";q=" + integer(limit)
 	}
 	if window < time.Second && window > 0 { // w is at least 1: tell what a whole second allows
 		limit = int64(min(float64(limit)*float64(time.Second)/float64(window), maxInteger))
 		window = time.Second
 	}
-	a.policy = a.name + ";q=" + integer(limit) + ";w=" + seconds(window)
-	return a
+	return name + ";q=" + integer(limit) + ";w=" + seconds(window)
+}
+
+// of is the member of RateLimit-Policy for a result, empty if there is none.
+func (a *advert) of(r core.Result, local bool) string {
+	switch {
+	case a.name == "" || r.Window == 0: // Unlimited
+		return ""
+	case local || r.Limit == a.limit && r.Window == a.window:
+		return a.policy
+	}
+	return member(a.name, r.Limit, r.Window)
 }
 
 // WriteHeaders sets what the response tells about the limits, and on a refusal Retry-After and Cache-Control. Lists are
@@ -89,14 +108,15 @@ func (a *Admission) retryAfter() (int64, bool) {
 func (a *Admission) writeDraft(h http.Header) {
 	var policies, limits []byte
 	for i := range a.decision.Len() {
-		ad := a.guard.policies[a.rules[i]]
-		if ad.policy == "" {
+		ad, r := &a.guard.policies[a.rules[i]], a.decision.At(i)
+		// A share that this process keeps alone says nothing of the limit.
+		local := a.decision.Source == core.SourceLocal
+		policy := ad.of(r, local)
+		if policy == "" {
 			continue
 		}
-		policies = append(join(policies), ad.policy...)
-		r := a.decision.At(i)
-		// A share that this process keeps alone says nothing of the limit.
-		if !r.Known || a.decision.Source == core.SourceLocal {
+		policies = append(join(policies), policy...)
+		if !r.Known || local {
 			continue
 		}
 		limits = append(join(limits), ad.name...)

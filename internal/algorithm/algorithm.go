@@ -18,8 +18,11 @@ const Longest = 36525 * 24 * time.Hour
 
 const longest = int64(Longest / time.Microsecond)
 
-// MaxUnits is the largest number of units that a limit can speak of: scripts count in float64.
+// MaxUnits is the largest number of units that a token bucket can speak of: scripts count in float64.
 const MaxUnits = 1<<53 - 1
+
+// MaxCount is the largest number of units that a counter can speak of. Sums of a few stay below 2^53.
+const MaxCount = 1_000_000_000_000_000
 
 // Fault is what is wrong with one field of a limit.
 type Fault struct{ Field, Problem string }
@@ -45,25 +48,40 @@ type Limit interface {
 	Cost(n int64) Cost
 	// Capacity is the number of units that an untouched key has.
 	Capacity() int64
-
 	// Window is how long an exhausted limit takes to be whole again, Never if it does not.
 	Window() time.Duration
 	// Share is the part of the limit that one of n processes may allow when each decides alone.
 	Share(n int64) Limit
 
 	NewState() State
-	// Find brings the state to now as this limit sees it: what Reply, Fits, Commit and Give speak of. It changes the
-	// state, and says so, only where a clock step or a lowered limit left it beyond reach.
+	// Find brings the state to now as this limit sees it: what the methods below speak of. It says whether it changed what is
+	// kept, which it does only where a clock step or a lowered limit left it beyond reach.
 	Find(s State, now int64) (changed bool)
-	Reply(s State, reply []int64) []int64
-	Fits(s State, c Cost) bool
-	// Commit charges the cost and returns the receipt to give it back with.
-	Commit(s State, c Cost) int64
+	// Reply appends the charge's reply, for a cost that nothing is charged of yet.
+	Reply(s State, c Cost, reply []int64) []int64
+	Fits(s State, c Cost, t Terms) bool
+	// Commit charges the cost and returns the receipt to give it back with. By Force it charges what is possible.
+	Commit(s State, c Cost, t Terms) int64
 	// Give gives back as much of a charge as nobody can have used meanwhile, and says whether that was anything.
 	Give(s State, c Cost, receipt int64) bool
 
 	// Read says what a charge's reply means once charged was charged, to a caller who wants n units.
 	Read(reply []int64, charged Cost, n int64) Reading
+}
+
+// Terms are how a charge is asked for.
+type Terms struct {
+	Operation Operation
+	Bound     int64
+}
+
+// Periodic is a limit that holds for a time only, and knows its successor. Its other methods speak of that time.
+type Periodic interface {
+	Limit
+	// Period is the time for which the limit holds, in microseconds, the end excluded.
+	Period() (from, until int64)
+	// At is the limit that holds at now.
+	At(now int64) Limit
 }
 
 // State is one key's state.
@@ -72,6 +90,9 @@ type State interface {
 	Expires() int64
 	// Value is the state as the script stores it.
 	Value() string
+	// Spent is how much of the limit is used at now, as far as it was found last: 0 of an untouched key, 1 and more
+	// of an exhausted one.
+	Spent(now int64) float64
 }
 
 // Cost is a length or number with an exact fraction: Whole + Fraction/denominator, 0 <= Fraction < denominator.
@@ -118,6 +139,12 @@ func (c Cost) ceil() int64 {
 // Reading is what one reply says in units and durations. Waits are whole microseconds, rounded up.
 type Reading struct {
 	Limit, Used, Remaining int64
+	// Window is how long the limit that these speak of takes to be whole again.
+	Window time.Duration
+	// Violated has bit i set if window i of several has no room for the units asked for.
+	Violated uint64
+	// Delay is the wait that a reservation of the units asked for means, if it can be had.
+	Delay time.Duration
 	// RetryAfter is the wait until the units asked for fit, 0 if they do, Never if waiting does not help.
 	RetryAfter time.Duration
 	// NextAfter is the wait until one unit more than Remaining fits, 0 if none is missing.
@@ -125,3 +152,8 @@ type Reading struct {
 	// ResetAfter is the wait until the whole limit is there again.
 	ResetAfter time.Duration
 }
+
+// counted is the cost of n units where units are counted, of at most that many.
+func counted(n, most int64) Cost { return Cost{min(n, most+1), 0} }
+
+func micros(us int64) time.Duration { return time.Duration(us) * time.Microsecond }

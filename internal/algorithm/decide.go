@@ -9,10 +9,14 @@ const (
 	Decide Operation = "decide"
 	// Peek answers as Decide does and charges nothing.
 	Peek Operation = "peek"
+	// Reserve is Decide, but charges may be for later, by at most the bound in microseconds.
+	Reserve Operation = "reserve"
 	// AtMost charges every cost n times, for the largest n up to the bound that fits. Verdict: n.
 	AtMost Operation = "atmost"
 	// Give gives back charges by their receipts. Verdict: the number of charges something was given back of.
 	Give Operation = "give"
+	// Force charges all charges, fitting or not, as far as the debt that each algorithm allows. Verdict: 0.
+	Force Operation = "force"
 )
 
 // MaxCharges is the largest number of charges in one request.
@@ -39,6 +43,7 @@ func Run(now int64, op Operation, bound int64, charges []Charge, reply []int64) 
 		violated uint32
 		admitted = op != Peek
 		room     [MaxCharges]Cost
+		terms    = Terms{op, bound}
 	)
 	for i, c := range charges {
 		if c.Limit.Find(c.State, now) {
@@ -51,9 +56,9 @@ func Run(now int64, op Operation, bound int64, charges []Charge, reply []int64) 
 			}
 			continue
 		}
-		reply = c.Limit.Reply(c.State, reply)
+		reply = c.Limit.Reply(c.State, c.Cost, reply)
 		room[i] = c.Cost
-		if op != AtMost && !c.Limit.Fits(c.State, c.Cost) {
+		if op != AtMost && op != Force && !c.Limit.Fits(c.State, c.Cost, terms) {
 			violated |= 1 << i
 			verdict |= 1 << i
 			admitted = admitted && c.Shadow
@@ -62,7 +67,7 @@ func Run(now int64, op Operation, bound int64, charges []Charge, reply []int64) 
 	if op == AtMost {
 		verdict = most(charges, bound, &room)
 		for i, c := range charges {
-			if c.Shadow && !c.Limit.Fits(c.State, room[i]) {
+			if c.Shadow && !c.Limit.Fits(c.State, room[i], terms) {
 				violated |= 1 << i
 			}
 		}
@@ -72,7 +77,7 @@ func Run(now int64, op Operation, bound int64, charges []Charge, reply []int64) 
 		for i, c := range charges {
 			at += c.Limit.Fields()
 			if violated&(1<<i) == 0 && room[i] != (Cost{}) {
-				reply[at] = c.Limit.Commit(c.State, room[i])
+				reply[at] = c.Limit.Commit(c.State, room[i], terms)
 				changed |= 1 << i
 			}
 		}
@@ -107,7 +112,7 @@ func most(charges []Charge, bound int64, total *[MaxCharges]Cost) (n int64) {
 			next[i] = total[i].plus(steps[i][last], c.Limit.Denominator())
 			next[i].Whole = min(next[i].Whole, longest)
 			steps[i] = steps[i][:last]
-			fits = fits && (c.Shadow || c.Limit.Fits(c.State, next[i]))
+			fits = fits && (c.Shadow || c.Limit.Fits(c.State, next[i], Terms{Operation: AtMost}))
 		}
 		if fits {
 			n += step

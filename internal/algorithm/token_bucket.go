@@ -17,7 +17,11 @@ type TokenBucket struct {
 	denominator int64
 	capacity    Cost
 	frozen      bool
+	queue       bool
 }
+
+// furthest is the longest debt: 10 years.
+const furthest = longest / 10
 
 // maxRate keeps the sum of two fractions, each below 1000 times the rate, below 2^53.
 const maxRate = 1 << 42
@@ -69,6 +73,21 @@ func NewTokenBucket(rate int64, per time.Duration, burst int64) (*TokenBucket, e
 	return b, nil
 }
 
+// NewLeakyBucket validates a bucket that leaks rate units in every period per and holds capacity units. It counts as
+// the token bucket of the same numbers does, but its reservations form a queue: each leaves when all before it have
+// leaked. It returns every fault at once.
+func NewLeakyBucket(rate int64, per time.Duration, capacity int64) (*TokenBucket, error) {
+	if rate == 0 {
+		return nil, &Fault{"Rate", "is 0: it would never leak"}
+	}
+	b, err := NewTokenBucket(rate, per, capacity)
+	if err != nil {
+		return nil, err
+	}
+	b.queue = true
+	return b, nil
+}
+
 // measure derives the capacity and says whether it can be counted.
 func (b *TokenBucket) measure() bool {
 	hi, lo := bits.Mul64(uint64(b.burst), uint64(b.numerator))
@@ -110,7 +129,10 @@ func (b *TokenBucket) Share(n int64) Limit {
 }
 
 func (b *TokenBucket) Tag() string {
-	if b.frozen {
+	switch {
+	case b.queue:
+		return "lb1"
+	case b.frozen:
 		return "tf1"
 	}
 	return "tb1"
@@ -123,7 +145,11 @@ func (b *TokenBucket) Parameters(args []int64) []int64 {
 	if b.frozen {
 		denominator = 0
 	}
-	return append(args, denominator, b.capacity.Whole, b.capacity.Fraction)
+	queue := int64(0)
+	if b.queue {
+		queue = 1
+	}
+	return append(args, denominator, b.capacity.Whole, b.capacity.Fraction, queue)
 }
 
 func (b *TokenBucket) Fields() int        { return 3 }
@@ -134,7 +160,7 @@ func (b *TokenBucket) Window() time.Duration {
 	if b.frozen {
 		return Never
 	}
-	return time.Duration(b.capacity.ceil()) * time.Microsecond
+	return micros(b.capacity.ceil())
 }
 
 func (b *TokenBucket) Cost(n int64) Cost {
@@ -156,11 +182,13 @@ func (b *TokenBucket) tokens(c Cost) int64 {
 
 // bucket is the state of one key. The second line is what Find found.
 type bucket struct {
-	arrival, fraction, denominator, returned int64
+	arrival, fraction, denominator, returned, promised, written int64
 
-	backlog Cost
-	gone    int64
-	start   int64
+	backlog  Cost
+	gone     int64
+	promise  int64
+	start    int64
+	capacity int64
 }
 
 func (b *TokenBucket) NewState() State { return &bucket{denominator: 1} }
@@ -169,22 +197,37 @@ func (s *bucket) Expires() int64 {
 	if s.start == 0 {
 		return 1<<63 - 1
 	}
-	return s.arrival + s.returned + 1
+	return max(s.arrival+s.returned, s.promised) + 1
 }
 
 func (s *bucket) Value() string {
-	v := strconv.FormatInt(s.arrival, 10)
-	if s.fraction != 0 || s.returned != 0 {
-		v = fmt.Sprint(s.arrival, s.fraction, s.denominator, s.returned)
+	if s.fraction == 0 && s.returned == 0 && s.promised == 0 {
+		return strconv.FormatInt(s.arrival, 10)
 	}
-	return v
+	return fmt.Sprint(s.arrival, s.fraction, s.denominator, s.returned, s.promised, s.written)
+}
+
+func (s *bucket) Spent(now int64) float64 {
+	if s.start == 0 {
+		now = 0
+	}
+	return float64(max(0, s.arrival-now)) / float64(s.capacity+1)
 }
 
 func (b *TokenBucket) Find(st State, now int64) (changed bool) {
 	s := st.(*bucket)
-	s.start = now
+	s.start, s.capacity = now, b.capacity.Whole
 	if b.frozen {
 		s.start = 0
+	}
+	s.promise = 0
+	if s.promised > 0 {
+		if back := s.written - s.start; back > 0 {
+			s.arrival, s.returned = s.arrival-back, min(longest, s.returned+back)
+			s.promised, s.written = s.promised-back, s.start
+			changed = true
+		}
+		s.promise = max(0, s.promised-s.start)
 	}
 	found, gone := Cost{s.arrival - s.start, s.fraction}, s.returned
 	if found.Fraction > 0 && s.denominator != b.denominator {
@@ -193,38 +236,72 @@ func (b *TokenBucket) Find(st State, now int64) (changed bool) {
 	if found.ceil()+gone <= 0 {
 		gone = 0
 	}
+	reach := Cost{b.capacity.Whole + s.promise, b.capacity.Fraction}
 	if found.Whole < 0 {
 		found = Cost{}
-	} else if found.compare(b.capacity) > 0 {
+	} else if found.compare(reach) > 0 {
 		// Kept even if nothing is charged, or it would not drain.
-		gone = min(longest, gone+found.minus(b.capacity, b.denominator).ceil())
-		found = b.capacity
-		b.keep(s, found, gone)
+		gone = min(longest, gone+found.minus(reach, b.denominator).ceil())
+		found = reach
+		s.arrival, s.fraction, s.denominator, s.returned = s.start+found.Whole, found.Fraction, b.denominator, gone
 		changed = true
 	}
 	s.backlog, s.gone = found, gone
 	return changed
 }
 
-func (b *TokenBucket) Reply(st State, reply []int64) []int64 {
+func (b *TokenBucket) Reply(st State, _ Cost, reply []int64) []int64 {
 	s := st.(*bucket)
 	return append(reply, s.backlog.Whole, s.backlog.Fraction, 0)
 }
 
-func (b *TokenBucket) Fits(st State, c Cost) bool {
-	return st.(*bucket).backlog.plus(c, b.denominator).compare(b.capacity) <= 0
+func (b *TokenBucket) Fits(st State, c Cost, t Terms) bool {
+	s := st.(*bucket)
+	reach := b.capacity
+	if t.Operation == Reserve {
+		switch {
+		case b.queue && s.backlog.compare(Cost{t.Bound, 0}) > 0:
+			return false
+		case !b.queue && !b.frozen:
+			if c.compare(b.capacity) > 0 {
+				return false
+			}
+			reach.Whole += t.Bound
+		}
+	}
+	return s.backlog.plus(c, b.denominator).compare(reach) <= 0
 }
 
-func (b *TokenBucket) Commit(st State, c Cost) int64 {
+func (b *TokenBucket) Commit(st State, c Cost, t Terms) int64 {
 	s := st.(*bucket)
-	b.keep(s, s.backlog.plus(c, b.denominator), s.gone)
-	return s.arrival + s.returned
+	if t.Operation == Force {
+		if room := b.capacity.Whole + min(b.capacity.Whole, furthest) - s.backlog.Whole; c.Whole >= room {
+			c = Cost{max(0, room), 0}
+		}
+	}
+	sum, promise := s.backlog.plus(c, b.denominator), s.promise
+	if t.Operation == Reserve && b.queue {
+		promise = max(promise, s.backlog.ceil())
+	}
+	if over := sum.minus(b.capacity, b.denominator); over.compare(Cost{}) > 0 {
+		promise = max(promise, over.ceil())
+	}
+	b.keep(s, sum, s.gone)
+	s.promised, s.written = 0, 0
+	if promise > 0 {
+		s.promised, s.written = s.start+promise, s.start
+	}
+	return s.arrival + s.gone
 }
 
 func (b *TokenBucket) Give(st State, c Cost, receipt int64) bool {
 	s := st.(*bucket)
-	if left := (Cost{receipt - s.gone - s.start, 0}); c.compare(left) > 0 {
-		c = left
+	since := s.start + s.backlog.ceil() + s.gone - receipt
+	if s.promise > 0 && since != 0 {
+		return false
+	}
+	if left := receipt - s.gone - s.start; c.Whole >= left {
+		c = Cost{left, 0}
 	}
 	if c.compare(s.backlog) > 0 {
 		c = s.backlog
@@ -232,7 +309,16 @@ func (b *TokenBucket) Give(st State, c Cost, receipt int64) bool {
 	if c.compare(Cost{}) <= 0 {
 		return false
 	}
-	b.keep(s, s.backlog.minus(c, b.denominator), min(longest, s.gone+c.ceil()))
+	gone := s.gone
+	if since != 0 {
+		gone = min(longest, gone+c.ceil())
+	}
+	b.keep(s, s.backlog.minus(c, b.denominator), gone)
+	if s.promise == 0 {
+		s.promised, s.written = 0, 0
+	} else {
+		s.written = s.start
+	}
 	return true
 }
 
@@ -244,17 +330,41 @@ func (b *TokenBucket) keep(s *bucket, backlog Cost, returned int64) {
 func (b *TokenBucket) Read(reply []int64, charged Cost, n int64) Reading {
 	found := Cost{reply[0], reply[1]}
 	after := found.plus(charged, b.denominator)
-	r := Reading{Limit: b.burst}
-	if after.compare(b.capacity) < 0 {
+	r := Reading{Limit: b.burst, Window: b.Window()}
+	if after.compare(b.capacity) <= 0 {
 		r.Remaining = b.tokens(b.capacity.minus(after, b.denominator))
+		r.Used = b.burst - r.Remaining
+	} else {
+		over := after.minus(b.capacity, b.denominator)
+		r.Used = b.burst + b.tokens(over)
+		if b.Cost(b.tokens(over)) != over {
+			r.Used++
+		}
 	}
-	r.Used = b.burst - r.Remaining
 	r.RetryAfter = b.wait(found, n)
+	if r.RetryAfter > 0 {
+		r.Violated = 1
+	}
+	r.Delay = r.RetryAfter
+	if b.queue {
+		r.Delay = micros(found.ceil())
+	}
 	if r.Used > 0 {
 		r.NextAfter = b.wait(after, r.Remaining+1)
 		r.ResetAfter = b.wait(after, b.burst)
 	}
 	return r
+}
+
+// RetryReserve is the wait until a reservation for at most bound later can be had.
+func (b *TokenBucket) RetryReserve(r Reading, bound time.Duration) time.Duration {
+	switch {
+	case r.RetryAfter == Never:
+		return Never
+	case b.queue:
+		return max(r.RetryAfter, r.Delay-bound)
+	}
+	return r.RetryAfter - bound
 }
 
 // wait is how long until n tokens fit on top of a backlog.
@@ -269,5 +379,5 @@ func (b *TokenBucket) wait(backlog Cost, n int64) time.Duration {
 	if b.frozen {
 		return Never
 	}
-	return time.Duration(over.minus(b.capacity, b.denominator).ceil()) * time.Microsecond
+	return micros(over.minus(b.capacity, b.denominator).ceil())
 }

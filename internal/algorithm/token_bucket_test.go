@@ -1,8 +1,10 @@
 package algorithm
 
 import (
+	"cmp"
 	"math"
 	"math/big"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -24,6 +26,7 @@ func mustBucket(t interface{ Fatal(...any) }, rate int64, per time.Duration, bur
 func anyBucket(t *rapid.T) *TokenBucket {
 	return rapid.SampledFrom([]*TokenBucket{
 		mustBucket(t, 1, time.Microsecond, 10),
+		mustBucket(t, 1, 3*time.Microsecond, 1),
 		mustBucket(t, 10, time.Second, 5),
 		mustBucket(t, 300_000, time.Second, 3),
 		mustBucket(t, 7, 3*time.Microsecond, 20),
@@ -48,11 +51,14 @@ type spent struct {
 	receipt int64
 }
 
-// replay is the backlog at now of a bucket that only ever saw these charges, in exact arithmetic, and whether all of
-// them fit. That they fit is the same as that in no window more than the burst and its refill was charged.
+// replay is the backlog at now of a bucket that only ever saw these charges, each when it acts, in exact arithmetic, and
+// whether all of them fit. That they fit is the same as that in no window more than the burst and its refill acts.
 func (b *TokenBucket) replay(charges []spent, now int64) (backlog *big.Rat, fit bool) {
 	backlog, fit = new(big.Rat), true
+	var then *big.Rat
 	capacity, at := rat(b.capacity, b.denominator), start
+	charges = slices.Clone(charges)
+	slices.SortStableFunc(charges, func(a, b spent) int { return cmp.Compare(a.at, b.at) })
 	drain := func(to int64) {
 		if !b.frozen {
 			backlog.Sub(backlog, new(big.Rat).SetInt64(to-at))
@@ -63,12 +69,19 @@ func (b *TokenBucket) replay(charges []spent, now int64) (backlog *big.Rat, fit 
 		at = to
 	}
 	for _, c := range charges {
+		if c.at > now && then == nil {
+			drain(now)
+			then = new(big.Rat).Set(backlog)
+		}
 		drain(c.at)
 		backlog.Add(backlog, rat(c.cost, b.denominator))
 		fit = fit && backlog.Cmp(capacity) <= 0
 	}
-	drain(now)
-	return backlog, fit
+	if then == nil {
+		drain(now)
+		then = backlog
+	}
+	return then, fit
 }
 
 // Whatever is charged, left alone and given back in whatever order, on a clock that does not go back: the charges that
@@ -87,13 +100,31 @@ func TestGivingBackIsSafe(t *testing.T) {
 				n := rapid.Int64Range(1, b.burst).Draw(t, "n")
 				c := spent{at: now, n: n, cost: b.Cost(n)}
 				b.Find(state, now)
-				if !b.Fits(state, c.cost) {
+				if !b.Fits(state, c.cost, Terms{}) {
 					t.Skip("does not fit")
 				}
-				c.receipt = b.Commit(state, c.cost)
+				c.receipt = b.Commit(state, c.cost, Terms{})
 				if c.receipt == 0 {
 					t.Fatal("a charge has no receipt")
 				}
+				kept = append(kept, c)
+			},
+			"reserve": func(t *rapid.T) {
+				if b.denominator > 1 {
+					t.Skip("leaves up to a microsecond late, because that is what waits are rounded to")
+				}
+				n := rapid.Int64Range(1, b.burst).Draw(t, "n")
+				terms := Terms{Reserve, rapid.Int64Range(0, 3*b.capacity.ceil()).Draw(t, "longest wait")}
+				c := spent{at: now, n: n, cost: b.Cost(n)}
+				b.Find(state, now)
+				if !b.Fits(state, c.cost, terms) {
+					t.Skip("does not fit")
+				}
+				c.at += b.Read(b.Reply(state, c.cost, nil), Cost{}, n).Delay.Microseconds()
+				if c.at > now+terms.Bound && !b.frozen {
+					t.Fatalf("waits until %d, at %d for at most %d", c.at, now, terms.Bound)
+				}
+				c.receipt = b.Commit(state, c.cost, terms)
 				kept = append(kept, c)
 			},
 			"give": func(t *rapid.T) {
@@ -144,8 +175,8 @@ func TestGivingBackAtOnceRestores(t *testing.T) {
 		for range rapid.IntRange(0, 5).Draw(t, "charges before") {
 			now += rapid.Int64Range(0, 5).Draw(t, "microseconds")
 			b.Find(state, now)
-			if c := b.Cost(rapid.Int64Range(1, b.burst).Draw(t, "n")); b.Fits(state, c) {
-				b.Commit(state, c)
+			if c := b.Cost(rapid.Int64Range(1, b.burst).Draw(t, "n")); b.Fits(state, c, Terms{}) {
+				b.Commit(state, c, Terms{})
 			}
 		}
 		now += rapid.Int64Range(0, 5).Draw(t, "microseconds")
@@ -153,10 +184,10 @@ func TestGivingBackAtOnceRestores(t *testing.T) {
 		cost := b.Cost(rapid.Int64Range(1, b.burst).Draw(t, "n"))
 		for range 3 {
 			b.Find(state, now)
-			if !b.Fits(state, cost) {
+			if !b.Fits(state, cost, Terms{}) {
 				return
 			}
-			receipt := b.Commit(state, cost)
+			receipt := b.Commit(state, cost, Terms{})
 			whole := state.(*bucket).fraction == 0
 			b.Find(state, now)
 			gave := b.Give(state, cost, receipt)
@@ -173,53 +204,15 @@ func TestGivingBackAtOnceRestores(t *testing.T) {
 	})
 }
 
-// A receipt that is used again gives back of others' charges, which is why give-backs are sent once. All that is ever
-// given back by one receipt is at most what the bucket held right after its charge: never more than the burst.
-func TestGivingBackTwiceIsBounded(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		b := anyBucket(t)
-		state, now := b.NewState(), start
-		charge := func() (Cost, int64) {
-			b.Find(state, now)
-			c := b.Cost(rapid.Int64Range(1, b.burst).Draw(t, "n"))
-			if !b.Fits(state, c) {
-				t.Skip("does not fit")
-			}
-			return c, b.Commit(state, c)
-		}
-		if rapid.Bool().Draw(t, "used before") {
-			charge()
-		}
-		cost, receipt := charge()
-		held := b.foundBacklog(state, now)
-		given := new(big.Rat)
-		for range rapid.IntRange(2, 6).Draw(t, "times") {
-			now += rapid.Int64Range(0, 2).Draw(t, "microseconds")
-			if n := rapid.Int64Range(0, b.burst).Draw(t, "others"); n > 0 {
-				b.Find(state, now)
-				if c := b.Cost(n); b.Fits(state, c) {
-					b.Commit(state, c)
-				}
-			}
-			before := b.foundBacklog(state, now)
-			b.Give(state, cost, receipt)
-			given.Add(given, before.Sub(before, b.foundBacklog(state, now)))
-		}
-		if given.Cmp(held) > 0 {
-			t.Fatalf("%v given back of %v", given, held)
-		}
-	})
-}
-
 // A receipt is nothing once its charge has drained, whatever happened since.
 func TestOldReceiptGivesNothing(t *testing.T) {
 	b := mustBucket(t, 10, time.Second, 5)
 	state := b.NewState()
 	b.Find(state, start)
 	cost := b.Cost(5)
-	receipt := b.Commit(state, cost)
+	receipt := b.Commit(state, cost, Terms{})
 	b.Find(state, start+500_000)
-	b.Commit(state, cost)
+	b.Commit(state, cost, Terms{})
 	b.Find(state, start+500_000)
 	if b.Give(state, cost, receipt) {
 		t.Error("gave back a later charge by the receipt of an earlier one")
@@ -227,7 +220,7 @@ func TestOldReceiptGivesNothing(t *testing.T) {
 	// A state made afresh, as after its key has expired, knows nothing of it either.
 	state = b.NewState()
 	b.Find(state, start+600_000)
-	b.Commit(state, cost)
+	b.Commit(state, cost, Terms{})
 	b.Find(state, start+600_000)
 	if b.Give(state, cost, receipt) {
 		t.Error("gave back a later charge on a fresh state")
@@ -313,7 +306,7 @@ func TestSharesSumToTheWhole(t *testing.T) {
 		// A share counts as any limit does.
 		state := s.NewState()
 		s.Find(state, start)
-		if !s.Fits(state, s.Cost(s.burst)) || s.Fits(state, s.Cost(s.burst+1)) {
+		if !s.Fits(state, s.Cost(s.burst), Terms{}) || s.Fits(state, s.Cost(s.burst+1), Terms{}) {
 			t.Fatalf("the share %+v does not hold its burst", s)
 		}
 	})
@@ -335,7 +328,7 @@ func TestCostsAreExact(t *testing.T) {
 		}
 		state := b.NewState()
 		b.Find(state, start)
-		if above := rapid.Int64Range(b.burst+1, math.MaxInt64).Draw(t, "above"); b.Fits(state, b.Cost(above)) || !b.Fits(state, c) {
+		if above := rapid.Int64Range(b.burst+1, math.MaxInt64).Draw(t, "above"); b.Fits(state, b.Cost(above), Terms{}) || !b.Fits(state, c, Terms{}) {
 			t.Fatal("the burst does not decide what fits")
 		}
 	})
@@ -357,9 +350,9 @@ func TestLimitChanges(t *testing.T) {
 			if s.backlog.compare(b.capacity) > 0 || s.backlog.Fraction < 0 || s.backlog.Fraction >= b.denominator {
 				t.Fatalf("%+v found %+v", b, s)
 			}
-			if c := b.Cost(rapid.Int64Range(1, b.burst).Draw(t, "n")); b.Fits(state, c) {
+			if c := b.Cost(rapid.Int64Range(1, b.burst).Draw(t, "n")); b.Fits(state, c, Terms{}) {
 				before := rat(s.backlog, b.denominator)
-				b.Commit(state, c)
+				b.Commit(state, c, Terms{})
 				if after := b.foundBacklog(state, now); after.Sub(after, rat(c, b.denominator)).Cmp(before) != 0 {
 					t.Fatalf("%v is not %v and %+v", after, before, c)
 				}
@@ -375,7 +368,7 @@ func TestAtMostIsTheLargestThatFits(t *testing.T) {
 				b := anyBucket(t)
 				s := b.NewState()
 				b.Find(s, start)
-				b.Commit(s, b.Cost(rapid.Int64Range(0, b.burst).Draw(t, "spent")))
+				b.Commit(s, b.Cost(rapid.Int64Range(0, b.burst).Draw(t, "spent")), Terms{})
 				all = append(all, Charge{State: s, Limit: b, Cost: b.Cost(rapid.Int64Range(1, 3).Draw(t, "units")), Shadow: i > 0 && rapid.Bool().Draw(t, "shadow")})
 			}
 			return all

@@ -1,33 +1,40 @@
--- Token bucket. A token is a length of time, the period divided by the rate, and the state is the arrival
--- time: the instant at which the bucket is full again. Taking tokens moves it ahead; it may never be further
--- ahead of now than the capacity, which is the burst's length.
+-- Token bucket, and leaky bucket. A token is a length of time, the period divided by the rate, and the state is the
+-- arrival time: the instant at which the bucket is full again. Taking tokens moves it ahead; it may never be further
+-- ahead of now than the capacity, which is the burst's length, but by reservations and debts.
 --
--- Limit  denominator, 0 if time refills nothing; capacity in whole microseconds, its part
+-- Limit  denominator, 0 if time refills nothing; capacity in whole microseconds, its part; 1 for a queue, else 0
 -- Cost   the tokens' length in whole microseconds, its part
 -- Reply  backlog (how far ahead the arrival time is), its part, receipt
--- Value  the arrival time where it is whole and nothing was given back, else
---        "arrival part denominator returned"
+-- Value  the arrival time where it is whole and nothing else is to be known, else
+--        "arrival part denominator returned promised written"
+--
+-- A reservation for later leaves when the arrival time, without the capacity, is reached; in a queue when all
+-- before it have leaked. promised is the time when the last one leaves and every debt is paid, 0 if that is over,
+-- and written the time when it was written: where the clock is behind that, it went back and they go back with it.
 --
 -- A receipt is the arrival time right after a charge, counted as if nothing had ever been given back. What of a charge
 -- lies before now has drained, and as much more of it as was given back of others since may have, for that may
 -- have let the bucket run full in between. Giving back more would let the same time be used twice. What was given back
--- is remembered up to 100 years of it.
+-- is remembered up to 100 years of it. Where nothing was charged since, the bucket has not run full since either, and
+-- it is as if the charge had never been. While something is promised, only that is given back: what was charged since
+-- leaves when it was told to, which may be too soon after what would be charged instead.
 
 --: look
 local state = states[key]
 if not state then
   local value = redis.call('GET', KEYS[key])
-  local arrival, part, denominator, returned = 0, 0, 1, 0
+  local arrival, part, denominator, returned, promised, written = 0, 0, 1, 0, 0, 0
   if value then
     arrival = tonumber(value)
     if not arrival then
-      local a, p, d, r = string.match(value, '^(%d+) (%d+) (%d+) (%d+)$')
-      arrival, part, denominator, returned = tonumber(a), tonumber(p), tonumber(d), tonumber(r)
+      local a, p, d, r, t, w = string.match(value, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
+      arrival, part, denominator = tonumber(a), tonumber(p), tonumber(d)
+      returned, promised, written = tonumber(r), tonumber(t), tonumber(w)
     end
   end
   state = {
-    arrival = arrival, part = part, denominator = denominator, returned = returned,
-    backlog = 0, backlog_part = 0, gone = 0, -- as found
+    arrival = arrival, part = part, denominator = denominator, returned = returned, promised = promised, written = written,
+    backlog = 0, backlog_part = 0, gone = 0, promise = 0, -- as found
   }
   states[key] = state
 end
@@ -35,6 +42,17 @@ local capacity, start, denominator = ARGV[limit + 3] + 0, now, ARGV[limit + 2]
 ARGV[limit + 3] = capacity
 if denominator == 0 then
   start, denominator = 0, 1 -- the clock stands still
+end
+local promise = state.promised
+if promise > 0 then
+  if start < state.written then
+    local back = state.written - start
+    state.arrival, state.returned = state.arrival - back, math.min(3155760000000000, state.returned + back)
+    promise = promise - back
+    state.promised, state.written = promise, start
+    dirty[key] = limit
+  end
+  promise = math.max(0, promise - start)
 end
 local whole, part, gone = state.arrival - start, state.part, state.returned
 if part > 0 and state.denominator ~= denominator then
@@ -45,39 +63,65 @@ if gone > 0 and whole + gone + (part > 0 and 1 or 0) <= 0 then
 end
 if whole < 0 then
   whole, part = 0, 0
-elseif whole >= capacity then
-  local capacity_part = ARGV[limit + 4] + 0
-  if whole > capacity or part > capacity_part then
+elseif whole >= capacity + promise then
+  local reach, reach_part = capacity + promise, ARGV[limit + 4] + 0
+  if whole > reach or part > reach_part then
     -- Beyond reach: the clock went back, or the limit was lowered. This is kept even if nothing is charged, or it
     -- would not drain.
-    gone = math.min(3155760000000000, gone + whole - capacity + (part > capacity_part and 1 or 0))
-    whole, part = capacity, capacity_part
+    gone = math.min(3155760000000000, gone + whole - reach + (part > reach_part and 1 or 0))
+    whole, part = reach, reach_part
     state.arrival, state.part, state.denominator, state.returned = start + whole, part, denominator, gone
     dirty[key] = limit
   end
 end
-state.backlog, state.backlog_part, state.gone = whole, part, gone
+state.backlog, state.backlog_part, state.gone, state.promise = whole, part, gone, promise
 reply[n + 1], reply[n + 2], reply[n + 3] = whole, part, 0
 n = n + 3
 
 --: fits
-local state, denominator = states[key], ARGV[limit + 2]
-local sum, rest, capacity = state.backlog + whole, state.backlog_part + part, ARGV[limit + 3]
+local state, denominator, reach = states[key], ARGV[limit + 2], ARGV[limit + 3]
+local sum, rest = state.backlog + whole, state.backlog_part + part
+fits = true
+if operation == 'reserve' then
+  local capacity_part = ARGV[limit + 4] + 0
+  if ARGV[limit + 5] == '1' then
+    fits = state.backlog < bound or state.backlog == bound and state.backlog_part == 0
+  elseif denominator > 0 then
+    fits = whole < reach or whole == reach and part <= capacity_part
+    reach = reach + bound
+  end
+end
 if rest > 0 and rest >= denominator then
   sum, rest = sum + 1, rest - denominator
 end
-fits = sum < capacity or sum == capacity and rest <= ARGV[limit + 4] + 0
+fits = fits and (sum < reach or sum == reach and rest <= ARGV[limit + 4] + 0)
 
 --: commit
 local state, denominator, start = states[key], ARGV[limit + 2], now
 if denominator == 0 then
   start, denominator = 0, 1
 end
+local capacity, capacity_part, promise = ARGV[limit + 3], ARGV[limit + 4] + 0, state.promise
+if operation == 'force' then
+  -- At most as much again as the capacity, and 10 years of it.
+  local room = capacity + math.min(capacity, 315576000000000) - state.backlog
+  if whole >= room then
+    whole, part = math.max(0, room), 0
+  end
+end
 local sum, rest = state.backlog + whole, state.backlog_part + part
 if rest >= denominator then
   sum, rest = sum + 1, rest - denominator
 end
+if operation == 'reserve' and ARGV[limit + 5] == '1' then
+  promise = math.max(promise, state.backlog + (state.backlog_part > 0 and 1 or 0))
+end
+promise = math.max(promise, sum - capacity + (rest > capacity_part and 1 or 0))
 state.arrival, state.part, state.denominator, state.returned = start + sum, rest, denominator, state.gone
+state.promised, state.written = 0, 0
+if promise > 0 then
+  state.promised, state.written = start + promise, start
+end
 receipt = state.arrival + state.gone
 
 --: give
@@ -85,7 +129,14 @@ local state, denominator, start = states[key], ARGV[limit + 2], now
 if denominator == 0 then
   start, denominator = 0, 1
 end
+local since = start + state.backlog + state.gone - receipt
+if state.backlog_part > 0 then
+  since = since + 1
+end
 local left = receipt - state.gone - start
+if state.promise > 0 and since ~= 0 then
+  left = 0
+end
 if whole >= left then
   whole, part = left, 0
 end
@@ -98,20 +149,27 @@ if given then
   if rest_part < 0 then
     rest, rest_part = rest - 1, rest_part + denominator
   end
-  state.arrival, state.part, state.denominator = start + rest, rest_part, denominator
-  state.returned = math.min(3155760000000000, state.gone + whole + (part > 0 and 1 or 0))
+  state.arrival, state.part, state.denominator, state.returned = start + rest, rest_part, denominator, state.gone
+  if since ~= 0 then
+    state.returned = math.min(3155760000000000, state.gone + whole + (part > 0 and 1 or 0))
+  end
+  if state.promise == 0 then
+    state.promised, state.written = 0, 0
+  else
+    state.written = start
+  end
 end
 
 --: store
 local state, ttl = states[key], 3155760000000 -- 100 years
 if ARGV[limit + 2] > 0 then
   -- Receipts count until arrival + returned, so the state must last until then.
-  ttl = state.arrival + state.returned - now
+  ttl = math.max(state.arrival + state.returned, state.promised) - now
   ttl = (ttl - ttl % 1000) / 1000 + 1 + margin
 end
-if state.part == 0 and state.returned == 0 then
+if state.part == 0 and state.returned == 0 and state.promised == 0 then
   redis.call('SET', KEYS[key], state.arrival, 'PX', ttl)
 else
-  redis.call('SET', KEYS[key], string.format('%.0f %.0f %.0f %.0f',
-    state.arrival, state.part, state.denominator, state.returned), 'PX', ttl)
+  redis.call('SET', KEYS[key], string.format('%.0f %.0f %.0f %.0f %.0f %.0f',
+    state.arrival, state.part, state.denominator, state.returned, state.promised, state.written), 'PX', ttl)
 end

@@ -1,0 +1,155 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/headgate/headgate/internal/algorithm"
+)
+
+// maxReserve is the longest wait of a reservation: 10 years.
+const maxReserve = algorithm.Longest / 10
+
+// Reservation is what an admitted Reserve has spent, and can still be settled or cancelled. It is safe for concurrent
+// use. The zero value has nothing to settle.
+type Reservation struct {
+	gate  *Gate
+	acts  time.Time // when the last of its charges may
+	held  []charge
+	place []int8 // of each asked charge in held, or -1
+
+	once sync.Once
+	err  error
+}
+
+// Reserve spends all charges now, as Decide does, or none. Charges of a [TokenBucket] and a [LeakyBucket] may be
+// for later, by at most maxWait, which is bounded by 10 years: the Reservation's Delay says when the request may go on.
+// All other algorithms have room now or deny. The Reservation is nil where the Decision denies.
+//
+// The errors are those of Decide.
+func (g *Gate) Reserve(ctx context.Context, maxWait time.Duration, charges ...Charge) (*Reservation, Decision, error) {
+	if maxWait < 0 {
+		return nil, Decision{}, fmt.Errorf("%w: Reserve for %v", ErrCharge, maxWait)
+	}
+	p := plans.Get().(*plan)
+	defer p.free()
+	d, err := g.run(ctx, p, algorithmReserve, min(maxWait, maxReserve).Microseconds(), charges)
+	if err != nil || !d.Allowed {
+		return nil, d, err
+	}
+	r := &Reservation{gate: g, acts: time.Now().Add(d.delay()), held: slices.Clone(p.wire), place: slices.Clone(p.place[:len(charges)])}
+	return r, d, nil
+}
+
+// Delay is how long to wait before the request goes on, 0 when it may.
+func (r *Reservation) Delay() time.Duration { return max(0, time.Until(r.acts)) }
+
+// Cancel gives back what was spent, as far as nothing that came after has been decided on it: never does more get
+// through than the limits allow. It says so of each algorithm: what a [TokenBucket] has refilled meanwhile is not given
+// back, and while later reservations of it or of a [LeakyBucket] wait, only the last one is; nothing is given back of a
+// window or a period that is over.
+//
+// The first call of Cancel or Settle counts, and every later one returns what it did. It goes on where ctx was cancelled,
+// for at most Config.Timeout. Where it fails, the charges stay spent.
+func (r *Reservation) Cancel(ctx context.Context) error {
+	return r.settle(ctx, "cancel", make([]int64, len(r.place)))
+}
+
+// Settle says what was really spent: of each charge as it was reserved, in the same order, or of the only one. Less gives
+// the rest back, as Cancel does. More is charged whether it fits or not, by at most the whole limit once more: that
+// debt is paid before anything else is admitted, in the next window too. A limit that keeps no state settles nothing.
+//
+// See Cancel for repeated calls, contexts and failures. Other errors wrap ErrCharge, and settle nothing.
+func (r *Reservation) Settle(ctx context.Context, actual ...int64) error {
+	if len(actual) != len(r.place) {
+		return fmt.Errorf("%w: settling %d of %d", ErrCharge, len(actual), len(r.place))
+	}
+	for i, n := range actual {
+		if n < 0 {
+			return fmt.Errorf("%w: charge %d settled as %d", ErrCharge, i, n)
+		}
+	}
+	return r.settle(ctx, "settle", actual)
+}
+
+func (r *Reservation) settle(ctx context.Context, operation string, actual []int64) error {
+	r.once.Do(func() {
+		if r.gate == nil {
+			return
+		}
+		start := time.Now()
+		detached := context.WithoutCancel(ctx)
+		r.err = r.gate.correct(detached, r.held, r.totals(actual))
+		if observe := r.gate.observe; observe != nil {
+			observe(ctx, Event{Operation: operation, Err: r.err, Took: time.Since(start)})
+		}
+	})
+	return r.err
+}
+
+// totals are the units of each held charge.
+func (r *Reservation) totals(actual []int64) []int64 {
+	totals := make([]int64, len(r.held))
+	for i, at := range r.place {
+		if at >= 0 {
+			totals[at] = min(totals[at], math.MaxInt64-actual[i]) + actual[i]
+		}
+	}
+	return totals
+}
+
+// correct makes charges that were spent into ones of so many units, in one round trip for each slot.
+func (g *Gate) correct(ctx context.Context, held []charge, units []int64) error {
+	var here, there []charge
+	for i, c := range held {
+		if c.spent == units[i] || c.receipt() == 0 {
+			continue // a shadow that did not fit was never charged
+		}
+		if c.spent > units[i] {
+			c.cost = c.limit.Cost(c.spent - units[i])
+		} else {
+			c.cost = c.limit.Cost(min(units[i]-c.spent, c.limit.Capacity()))
+		}
+		c.fits = c.spent > units[i] // to be given back
+		if c.local {
+			here = append(here, c)
+		} else {
+			there = append(there, c)
+		}
+	}
+	if len(here) > 0 {
+		_ = g.local.decide(ctx, corrections(here)) // memory does not fail
+	}
+	if len(there) == 0 {
+		return nil
+	}
+	groups := [][]charge{there}
+	if g.perSlot {
+		groups = bySlot(there)
+	}
+	var errs []error
+	for _, charges := range groups {
+		bounded, cancel := g.deadlines.bound(ctx)
+		errs = append(errs, g.ask(bounded, ctx, corrections(charges)))
+		cancel()
+	}
+	return errors.Join(errs...)
+}
+
+// corrections give back the charges that fit, and force the others.
+func corrections(charges []charge) []request {
+	give, force := request{op: algorithmGive}, request{op: algorithmForce}
+	for _, c := range charges {
+		if c.fits {
+			give.charges = append(give.charges, c)
+		} else {
+			force.charges = append(force.charges, c)
+		}
+	}
+	return slices.DeleteFunc([]request{give, force}, func(r request) bool { return len(r.charges) == 0 })
+}

@@ -1,0 +1,245 @@
+package algorithm
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+)
+
+// Unit is the length of a calendar's periods.
+type Unit uint8
+
+// The units of a calendar.
+const (
+	Minute Unit = iota + 1
+	Hour
+	Day
+	Week
+	Month
+	Year
+)
+
+// Calendar counts units in the periods of a calendar. It knows the period that was the last to be asked for: no process's
+// clock decides which one that is.
+type Calendar struct {
+	limit  int64
+	every  Unit
+	in     *time.Location
+	anchor time.Time // in that zone; zero for the calendar's own periods
+
+	current atomic.Pointer[Period]
+}
+
+// NewCalendar validates a limit for each period of a calendar in a time zone. Periods begin at the anchor and every unit after
+// and before it, or where the calendar's own do if it is zero. now is a first guess of the time. It returns
+// every fault at once.
+func NewCalendar(limit int64, every Unit, in *time.Location, anchor, now time.Time) (*Calendar, error) {
+	var errs []error
+	if every < Minute || every > Year {
+		errs = append(errs, &Fault{"Every", fmt.Sprintf("is %d: it must be Minute, Hour, Day, Week, Month or Year", every)})
+	}
+	if in == nil {
+		errs = append(errs, &Fault{"In", "is nil: it must be a time zone, such as time.UTC"})
+	}
+	if !anchor.IsZero() && (anchor.Year() < 1900 || anchor.Year() > 2200) {
+		errs = append(errs, &Fault{"Anchor", fmt.Sprintf("is in the year %d: it must be between 1900 and 2200", anchor.Year())})
+	}
+	if err := errors.Join(append(errs, checkLimit("Limit", limit, MaxCount))...); err != nil {
+		return nil, err
+	}
+	c := &Calendar{limit: limit, every: every, in: in}
+	if !anchor.IsZero() {
+		c.anchor = anchor.In(in)
+	}
+	c.at(now.UnixMicro())
+	return c, nil
+}
+
+// Current is the limit of the period that was last asked for.
+func (c *Calendar) Current() *Period { return c.current.Load() }
+
+// Share is the n-th part of the limit, but at least 1.
+func (c *Calendar) share(n int64) *Calendar {
+	s := &Calendar{limit: max(1, c.limit/n), every: c.every, in: c.in, anchor: c.anchor}
+	s.at(c.Current().start)
+	return s
+}
+
+// at makes the period of a time the current one. Whoever asks at the same time gets the same.
+func (c *Calendar) at(now int64) *Period {
+	before := c.current.Load()
+	if before != nil && before.start <= now && now < before.finish {
+		return before
+	}
+	start, finish := c.period(now)
+	_, after := c.period(finish)
+	p := &Period{FixedWindow{limit: c.limit, width: finish - start}, c, start, finish, after}
+	c.current.CompareAndSwap(before, p)
+	return p
+}
+
+// Period is a calendar's limit in one of its periods.
+type Period struct {
+	FixedWindow
+	calendar             *Calendar
+	start, finish, after int64 // microseconds since 1970; after is the end of the period that follows
+}
+
+var _ Periodic = (*Period)(nil)
+
+// Tag differs from unit to unit, because the periods of one mean nothing in another.
+func (p *Period) Tag() string { return "ca1" + string("-mhdwMy"[p.calendar.every]) }
+
+// Period returns when the period starts and ends.
+func (p *Period) Period() (from, until int64) { return p.start, p.finish }
+
+// At is the limit of the period at now.
+func (p *Period) At(now int64) Limit { return p.calendar.at(now) }
+
+// Share is the same period of a smaller limit.
+func (p *Period) Share(n int64) Limit { return p.calendar.share(n).at(p.start) }
+
+// Parameters appends those of the script.
+func (p *Period) Parameters(args []int64) []int64 {
+	return append(args, 0, p.limit, 1, p.start, p.finish, p.after)
+}
+
+// Find brings the state to now.
+func (p *Period) Find(st State, now int64) (changed bool) {
+	s := st.(*window)
+	s.found = s.kept
+	return s.enter(now, p.limit, p.start, p.finish, p.after)
+}
+
+// Read reads a charge's reply.
+func (p *Period) Read(reply []int64, charged Cost, n int64) Reading {
+	return readWindow(reply, charged, n, p.limit, p.finish-p.start, p.after-p.finish)
+}
+
+// period is the one that holds at now, in microseconds since 1970.
+func (c *Calendar) period(now int64) (start, finish int64) {
+	t := time.UnixMicro(now).In(c.in)
+	if c.every <= Hour {
+		return c.short(t)
+	}
+	// A first guess that is late by at most one; then back and forth to the right one.
+	k := c.count(t)
+	for c.begin(k) > now {
+		k--
+	}
+	for c.begin(k+1) <= now {
+		k++
+	}
+	return c.begin(k), c.begin(k + 1)
+}
+
+// short is the period of an hour or a minute. Those without an anchor are the clock's: where its offset changes within
+// one, that ends early and another begins.
+func (c *Calendar) short(t time.Time) (start, finish int64) {
+	length := time.Minute.Microseconds()
+	if c.every == Hour {
+		length = time.Hour.Microseconds()
+	}
+	now := t.UnixMicro()
+	if !c.anchor.IsZero() {
+		since := (now - c.anchor.UnixMicro()) % length
+		if since < 0 {
+			since += length
+		}
+		return now - since, now - since + length
+	}
+	_, offset := t.Zone()
+	wall := now + int64(offset)*1_000_000
+	start = now - wall%length
+	finish = start + length
+	from, until := t.ZoneBounds()
+	if !from.IsZero() {
+		start = max(start, from.UnixMicro())
+	}
+	if !until.IsZero() {
+		finish = min(finish, until.UnixMicro())
+	}
+	return start, finish
+}
+
+// count is about how many periods after the anchor, or after the calendar's first, t is.
+func (c *Calendar) count(t time.Time) int {
+	anchor := c.origin()
+	switch c.every {
+	case Month:
+		return (t.Year()-anchor.Year())*12 + int(t.Month()-anchor.Month())
+	case Year:
+		return t.Year() - anchor.Year()
+	}
+	days := int(midnight(t).Sub(midnight(anchor)) / (24 * time.Hour))
+	if c.every == Week {
+		return floorDiv(days, 7)
+	}
+	return days
+}
+
+func floorDiv(a, b int) int {
+	if a < 0 {
+		return (a - b + 1) / b
+	}
+	return a / b
+}
+
+// midnight is the date of t in a zone of equal days.
+func midnight(t time.Time) time.Time {
+	return time.Date(t.Year(), t.Month(), t.Day(), 0, 0, 0, 0, time.UTC)
+}
+
+// origin is the anchor, or a day that begins a year, a month and a week.
+func (c *Calendar) origin() time.Time {
+	if c.anchor.IsZero() {
+		return time.Date(1900, time.January, 1, 0, 0, 0, 0, time.UTC) // a Monday
+	}
+	return c.anchor
+}
+
+// begin is the start of period k, in microseconds since 1970. A day that a month does not have is its last.
+func (c *Calendar) begin(k int) int64 {
+	a := c.origin()
+	year, month, day := a.Date()
+	switch c.every {
+	case Day:
+		day += k
+	case Week:
+		day += 7 * k
+	case Month:
+		year, month = year+floorDiv(int(month)-1+k, 12), time.Month(((int(month)-1+k)%12+12)%12+1)
+		day = min(day, daysIn(year, month))
+	case Year:
+		year += k
+		day = min(day, daysIn(year, month))
+	}
+	return instant(year, month, day, a, c.in).UnixMicro()
+}
+
+func daysIn(year int, month time.Month) int {
+	return time.Date(year, month+1, 0, 0, 0, 0, 0, time.UTC).Day()
+}
+
+// instant is when a zone's clocks first show a date and the time of day of clock. Where they skip it, it is when they
+// do so.
+func instant(year int, month time.Month, day int, clock time.Time, in *time.Location) time.Time {
+	hour, minute, second := clock.Clock()
+	wall := time.Date(year, month, day, hour, minute, second, clock.Nanosecond(), time.UTC)
+	by := func(near time.Duration) (t time.Time, shown bool) {
+		_, offset := wall.Add(near).In(in).Zone()
+		t = wall.Add(-time.Duration(offset) * time.Second).In(in)
+		_, o := t.Zone()
+		return t, o == offset
+	}
+	before, shown := by(-36 * time.Hour)
+	if shown {
+		return before
+	}
+	if after, shown := by(36 * time.Hour); shown {
+		return after
+	}
+	skipped, _ := before.ZoneBounds()
+	return skipped
+}

@@ -1,0 +1,359 @@
+package algorithm
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+	"time"
+)
+
+// MaxLogLimit is the largest limit of a sliding log, whose size grows with it.
+const MaxLogLimit = 10_000
+
+// MaxWindows is the largest number of windows of a sliding log.
+const MaxWindows = 8
+
+// MaxBuckets is the largest number of small windows of a sliding window.
+const MaxBuckets = 1000
+
+// SlidingLog counts what every window that ends now holds, from when what was charged. Entries of one tick are one.
+type SlidingLog struct {
+	windows []logWindow // longest first
+	tick    int64       // microseconds
+	most    int64       // entries
+	tag     string
+}
+
+type logWindow struct {
+	limit, width, keep int64 // an entry counts for keep microseconds from its tick's start
+	at                 int   // its place among the caller's
+}
+
+// Window is a limit for every window of one width.
+type Window struct {
+	Limit int64
+	Width time.Duration
+}
+
+// NewSlidingLog validates limits for windows of different widths. It returns every fault at once.
+func NewSlidingLog(windows []Window) (*SlidingLog, error) {
+	var errs []error
+	if len(windows) == 0 || len(windows) > MaxWindows {
+		errs = append(errs, &Fault{"Windows", fmt.Sprintf("are %d: there must be 1 to %d", len(windows), MaxWindows)})
+	}
+	l := &SlidingLog{tick: 1, tag: "sl1"}
+	for i, w := range windows {
+		field := fmt.Sprintf("Windows[%d].", i)
+		errs = append(errs, checkLimit(field+"Limit", w.Limit, MaxLogLimit), checkWindow(field+"Width", w.Width))
+		for j, other := range windows[:i] {
+			if other.Width == w.Width {
+				errs = append(errs, &Fault{field + "Width", fmt.Sprintf("is %v, as Windows[%d].Width is", w.Width, j)})
+			}
+		}
+		us := w.Width.Microseconds()
+		l.windows = append(l.windows, logWindow{w.Limit, us, us, i})
+		l.most = max(l.most, 2*w.Limit)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	slices.SortFunc(l.windows, func(a, b logWindow) int { return cmp.Compare(b.width, a.width) })
+	return l, nil
+}
+
+// NewBuckets validates a limit for every window of the given width, counted in that many small windows. What was charged
+// counts until the whole of its small window is further back than the width. It returns every fault at once.
+func NewBuckets(limit int64, window time.Duration, buckets int) (*SlidingLog, error) {
+	errs := []error{checkLimit("Limit", limit, MaxCount), checkWindow("Window", window)}
+	if buckets < 1 || buckets > MaxBuckets {
+		errs = append(errs, &Fault{"Buckets", fmt.Sprintf("is %d: it must be between 1 and %d, or 0 for two weighted counters", buckets, MaxBuckets)})
+	} else if window > 0 && window%(time.Duration(buckets)*time.Microsecond) != 0 {
+		errs = append(errs, &Fault{"Buckets", fmt.Sprintf("is %d: %v does not divide into as many parts of whole microseconds", buckets, window)})
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	us := window.Microseconds()
+	tick := us / int64(buckets)
+	return &SlidingLog{windows: []logWindow{{limit, us, us + tick, 0}}, tick: tick, most: int64(buckets) + 2, tag: "sb1"}, nil
+}
+
+func (l *SlidingLog) Tag() string           { return l.tag }
+func (l *SlidingLog) Script() string        { return "sliding_log" }
+func (l *SlidingLog) Fields() int           { return 3*len(l.windows) + 3 }
+func (l *SlidingLog) Denominator() int64    { return 1 }
+func (l *SlidingLog) Cost(n int64) Cost     { return counted(n, l.largest()) }
+func (l *SlidingLog) Window() time.Duration { return micros(l.windows[0].width) }
+
+// Capacity is the smallest of the limits: more never fit at once.
+func (l *SlidingLog) Capacity() int64 {
+	least := l.windows[0].limit
+	for _, w := range l.windows {
+		least = min(least, w.limit)
+	}
+	return least
+}
+
+func (l *SlidingLog) largest() (n int64) {
+	for _, w := range l.windows {
+		n = max(n, w.limit)
+	}
+	return n
+}
+
+func (l *SlidingLog) Parameters(args []int64) []int64 {
+	args = append(args, 0, int64(len(l.windows)), l.tick, l.most)
+	for _, w := range l.windows {
+		args = append(args, w.limit, w.keep)
+	}
+	return args
+}
+
+// Share is the n-th part of each limit, but at least 1.
+func (l *SlidingLog) Share(n int64) Limit {
+	s := *l
+	s.windows = slices.Clone(l.windows)
+	for i := range s.windows {
+		s.windows[i].limit = max(1, s.windows[i].limit/n)
+	}
+	return &s
+}
+
+// entries is the state of one key. The second part is what Find found.
+type entries struct {
+	kept    int // the first of all that counted when it was written
+	all     []entry
+	total   int64
+	ahead   int64
+	expires int64
+
+	first int // the first of all that counts
+	time  int64
+	live  []int64
+	spent float64
+}
+
+type entry struct{ time, before int64 }
+
+// totals go on modulo this.
+const totals = 1 << 52
+
+// rewritten is how many entries are rewritten at most to give one back.
+const rewritten = 1000
+
+func between(from, to int64) int64 { return (to - from + totals) % totals }
+
+func (l *SlidingLog) NewState() State { return new(entries) }
+
+func (s *entries) Expires() int64 { return s.expires }
+
+func (s *entries) Spent(now int64) float64 {
+	if now >= s.expires {
+		return 0
+	}
+	return s.spent
+}
+
+func (s *entries) Value() string {
+	var b strings.Builder
+	last := s.last()
+	fmt.Fprintf(&b, "%016d%016d%016d%016d%016d%016d", s.kept, len(s.all), s.total, last.time, last.before, s.ahead)
+	for i := range len(s.all) - 1 {
+		fmt.Fprintf(&b, "%016d%016d", s.all[i].time, s.all[i].before)
+	}
+	return b.String()
+}
+
+func (s *entries) last() entry {
+	if len(s.all) == 0 {
+		return entry{}
+	}
+	return s.all[len(s.all)-1]
+}
+
+// before is the total before entry i, or all of it after the last.
+func (s *entries) before(i int) int64 {
+	if i == len(s.all) {
+		return s.total
+	}
+	return s.all[i].before
+}
+
+// after is the first entry from low on whose time is after the given one.
+func (s *entries) after(low int, time int64) int {
+	return low + sort.Search(len(s.all)-low, func(i int) bool { return s.all[low+i].time > time })
+}
+
+// holding is the time of the entry with which the entries from first hold so many units.
+func (s *entries) holding(first int, units int64) int64 {
+	i := sort.Search(len(s.all)-1-first, func(i int) bool {
+		return between(s.before(first), s.before(first+i+1)) >= units
+	})
+	return s.all[first+i].time
+}
+
+func (l *SlidingLog) Find(st State, now int64) (changed bool) {
+	s := st.(*entries)
+	s.time = now + s.ahead
+	if last := s.last().time; s.time < last {
+		s.ahead, s.time, changed = last-now, last, true
+	}
+	s.live = s.live[:0]
+	first := s.kept
+	s.spent = 0
+	for i, w := range l.windows {
+		first = s.after(first, s.time-w.keep)
+		if i == 0 {
+			s.first = first
+		}
+		n := between(s.before(first), s.total)
+		s.live = append(s.live, n)
+		s.spent = max(s.spent, float64(n)/float64(w.limit))
+	}
+	if changed {
+		l.store(s)
+	}
+	return changed
+}
+
+func (l *SlidingLog) Reply(st State, c Cost, reply []int64) []int64 {
+	s := st.(*entries)
+	first, reset := s.first, int64(0)
+	for i, w := range l.windows {
+		first = s.after(first, s.time-w.keep)
+		n, wait, oldest := s.live[i], int64(0), int64(0)
+		if n > 0 {
+			oldest = s.holding(first, 1) + w.keep - s.time
+			if i == 0 {
+				reset = s.holding(first, n) + w.keep - s.time
+			}
+		}
+		if c.Whole > w.limit {
+			wait = -1
+		} else if n+c.Whole > w.limit {
+			wait = s.holding(first, n+c.Whole-w.limit) + w.keep - s.time
+		}
+		reply = append(reply, n, wait, oldest)
+	}
+	return append(reply, reset, s.time%l.tick, 0)
+}
+
+func (l *SlidingLog) Fits(st State, c Cost, _ Terms) bool {
+	s := st.(*entries)
+	for i, w := range l.windows {
+		if s.live[i]+c.Whole > w.limit {
+			return false
+		}
+	}
+	return true
+}
+
+func (l *SlidingLog) Commit(st State, c Cost, t Terms) int64 {
+	s := st.(*entries)
+	n := c.Whole
+	if t.Operation == Force {
+		for i, w := range l.windows {
+			n = min(n, 2*w.limit-s.live[i])
+		}
+		n = max(0, n)
+	}
+	receipt := int64(0)
+	if n > 0 {
+		now := s.time - s.time%l.tick
+		last := len(s.all) - 1
+		switch {
+		case s.first == len(s.all):
+			s.first, s.all, s.total = 0, append(s.all[:0], entry{now, 0}), 0
+		case s.all[last].time >= now:
+		case s.total == s.all[last].before, int64(len(s.all)-s.first) >= l.most:
+			s.all[last].time = now
+		default:
+			s.all = append(s.all, entry{now, s.total})
+		}
+		s.total = (s.total + n) % totals
+		for i, w := range l.windows {
+			s.spent = max(s.spent, float64(s.live[i]+n)/float64(w.limit))
+		}
+		receipt = s.last().time
+	}
+	l.store(s)
+	return receipt
+}
+
+func (l *SlidingLog) Give(st State, c Cost, receipt int64) bool {
+	s := st.(*entries)
+	i := s.after(s.first, receipt-1)
+	if i >= len(s.all) || s.all[i].time != receipt || len(s.all)-1-i > rewritten {
+		return false
+	}
+	n := min(c.Whole, between(s.before(i), s.before(i+1)))
+	if n <= 0 {
+		return false
+	}
+	for j := i + 1; j < len(s.all); j++ {
+		s.all[j].before = between(n, s.all[j].before)
+	}
+	s.total = between(n, s.total)
+	l.store(s)
+	return true
+}
+
+// store drops what no longer counts, once it is at least half of all.
+func (l *SlidingLog) store(s *entries) {
+	if s.first > 64 && 2*s.first >= len(s.all) {
+		s.all = append(s.all[:0], s.all[s.first:]...)
+		s.first = 0
+	}
+	s.kept = s.first
+	s.expires = s.last().time + l.windows[0].keep - s.ahead
+}
+
+func (l *SlidingLog) Read(reply []int64, charged Cost, n int64) Reading {
+	var (
+		r       Reading
+		binding = -1
+		size    = len(l.windows)
+		reset   = reply[3*size]
+		phase   = reply[3*size+1]
+	)
+	for i, w := range l.windows {
+		count, wait, oldest := reply[3*i], reply[3*i+1], reply[3*i+2]
+		retry := micros(wait)
+		if wait < 0 {
+			retry = Never
+		}
+		if retry > 0 {
+			r.Violated |= 1 << w.at
+		}
+		used := count + charged.Whole
+		remaining := max(0, w.limit-used)
+		next := time.Duration(0)
+		switch {
+		case count > 0:
+			next = micros(oldest)
+		case used > 0:
+			next = micros(w.keep - phase)
+		}
+		// The window that is spoken of denies for longest, or else has the least left, for longest.
+		closer := binding < 0 || retry > r.RetryAfter
+		if !closer && retry == r.RetryAfter {
+			closer = remaining < r.Remaining || remaining == r.Remaining && next > r.NextAfter
+		}
+		if closer {
+			binding = i
+			r.Limit, r.Used, r.Remaining, r.Window = w.limit, used, remaining, micros(w.width)
+			r.RetryAfter, r.NextAfter = retry, next
+		}
+	}
+	r.Delay = r.RetryAfter
+	if reset > 0 {
+		r.ResetAfter = micros(reset)
+	}
+	if charged.Whole > 0 {
+		r.ResetAfter = micros(l.windows[0].keep - phase)
+	}
+	return r
+}

@@ -1,0 +1,177 @@
+package algorithm
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// SlidingWindow estimates what a window that ends now holds from two counters: of the window that started with a
+// key's first charge or follows that, and of the one before, by the part of it that is still covered.
+type SlidingWindow struct {
+	limit       int64
+	width       int64 // microseconds
+	ticks, tick int64 // ticks·tick >= width
+}
+
+// maxProduct bounds limit times ticks: five of them are below 2^53.
+const maxProduct = 1 << 50
+
+// NewSlidingWindow validates a limit for every window of the given width. It returns every fault at once.
+func NewSlidingWindow(limit int64, window time.Duration) (*SlidingWindow, error) {
+	if err := errors.Join(checkLimit("Limit", limit, maxProduct/1000), checkWindow("Window", window)); err != nil {
+		return nil, err
+	}
+	s := &SlidingWindow{limit: limit, width: window.Microseconds()}
+	s.measure()
+	return s, nil
+}
+
+// measure finds the shortest tick with which limit times ticks can be counted.
+func (w *SlidingWindow) measure() {
+	most := maxProduct / w.limit
+	w.tick = (w.width + most - 1) / most
+	w.ticks = (w.width + w.tick - 1) / w.tick
+}
+
+func (w *SlidingWindow) Tag() string           { return "sw1" }
+func (w *SlidingWindow) Script() string        { return "sliding_window" }
+func (w *SlidingWindow) Fields() int           { return 4 }
+func (w *SlidingWindow) Denominator() int64    { return 1 }
+func (w *SlidingWindow) Cost(n int64) Cost     { return counted(n, w.limit) }
+func (w *SlidingWindow) Capacity() int64       { return w.limit }
+func (w *SlidingWindow) Window() time.Duration { return micros(w.width) }
+
+func (w *SlidingWindow) Parameters(args []int64) []int64 {
+	return append(args, 0, w.limit, w.ticks, w.tick, w.width)
+}
+
+// Share is the n-th part of the limit, but at least 1.
+func (w *SlidingWindow) Share(n int64) Limit {
+	s := *w
+	s.limit = max(1, w.limit/n)
+	s.measure()
+	return &s
+}
+
+// counters is the state of one key: what is kept, and what Find found.
+type counters struct {
+	kept  counterPair
+	found counterPair
+
+	since, width, limit int64
+}
+
+type counterPair struct{ start, count, before int64 }
+
+func (w *SlidingWindow) NewState() State { return new(counters) }
+
+func (s *counters) Expires() int64 { return s.kept.start + 2*s.width }
+
+func (s *counters) Value() string { return fmt.Sprint(s.kept.start, s.kept.count, s.kept.before) }
+
+func (s *counters) Spent(now int64) float64 {
+	covered := 1 - float64(now-s.kept.start)/float64(s.width)
+	if covered >= 0 {
+		return (float64(s.kept.before)*covered + float64(s.kept.count)) / float64(s.limit)
+	}
+	return float64(s.kept.count) * max(0, 1+covered) / float64(s.limit)
+}
+
+func (w *SlidingWindow) Find(st State, now int64) (changed bool) {
+	s := st.(*counters)
+	c := s.kept
+	switch {
+	case c.start > now:
+		c.start, changed = now, true
+	case now-c.start >= 2*w.width:
+		c = counterPair{}
+	case now-c.start >= w.width:
+		c = counterPair{c.start + w.width, 0, c.count}
+	}
+	if c.count == 0 && c.before == 0 {
+		c.start = now
+	}
+	c.count, c.before = min(c.count, 2*w.limit), min(c.before, 2*w.limit)
+	s.found, s.since, s.width, s.limit = c, now-c.start, w.width, w.limit
+	if changed {
+		s.kept = c
+	}
+	return changed
+}
+
+func (w *SlidingWindow) Reply(st State, _ Cost, reply []int64) []int64 {
+	s := st.(*counters)
+	return append(reply, s.found.before, s.found.count, s.since, 0)
+}
+
+func (w *SlidingWindow) Fits(st State, c Cost, _ Terms) bool {
+	s := st.(*counters)
+	return c.Whole <= w.limit && s.found.before*w.weight(s.since)+(s.found.count+c.Whole)*w.ticks <= w.limit*w.ticks
+}
+
+// weight is how many ticks of the window before are covered.
+func (w *SlidingWindow) weight(since int64) int64 { return w.ticks - since/w.tick }
+
+func (w *SlidingWindow) Commit(st State, c Cost, t Terms) int64 {
+	s := st.(*counters)
+	n := c.Whole
+	if t.Operation == Force {
+		n = max(0, min(n, 2*w.limit-s.found.count))
+	}
+	s.found.count += n
+	s.kept = s.found
+	return s.kept.start + 1
+}
+
+func (w *SlidingWindow) Give(st State, c Cost, receipt int64) bool {
+	s := st.(*counters)
+	switch f := &s.found; {
+	case receipt == f.start+1 && f.count > 0:
+		f.count = max(0, f.count-c.Whole)
+	case receipt == f.start-w.width+1 && f.before > 0:
+		f.before = max(0, f.before-c.Whole)
+	default:
+		return false
+	}
+	s.kept = s.found
+	return true
+}
+
+func (w *SlidingWindow) Read(reply []int64, charged Cost, n int64) Reading {
+	before, count, since := reply[0], reply[1], reply[2]
+	after := count + charged.Whole
+	r := Reading{Limit: w.limit, Window: micros(w.width)}
+	r.Used = after + (before*w.weight(since)+w.ticks-1)/w.ticks
+	r.Remaining = max(0, w.limit-r.Used)
+	r.RetryAfter = w.wait(before, count, since, n)
+	if r.RetryAfter > 0 {
+		r.Violated = 1
+	}
+	r.Delay = r.RetryAfter
+	if r.Used > 0 {
+		r.NextAfter = w.wait(before, after, since, min(r.Remaining+1, w.limit))
+		r.ResetAfter = w.wait(before, after, since, w.limit)
+	}
+	return r
+}
+
+// wait is how long until n units fit on top of the counters. Of the units of the window before, as many still count at
+// a tick as the ticks that are covered then, times them, divided by all ticks.
+func (w *SlidingWindow) wait(before, count, since, n int64) time.Duration {
+	if n > w.limit {
+		return Never
+	}
+	// until is the time from a window's start until n fit, count being what it holds and before what the last did.
+	until := func(before, count int64) int64 {
+		covered := w.ticks
+		if before > 0 {
+			covered = min(w.ticks, (w.limit-count-n)*w.ticks/before)
+		}
+		return min((w.ticks-covered)*w.tick, w.width)
+	}
+	if count+n <= w.limit {
+		return micros(max(0, until(before, count)-since))
+	}
+	return micros(w.width - since + until(count, 0))
+}

@@ -1,0 +1,204 @@
+package algorithm
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// FixedWindow counts units in windows that follow each other.
+type FixedWindow struct {
+	limit     int64
+	width     int64 // microseconds
+	fromFirst bool
+}
+
+// NewFixedWindow validates a limit for each window of the given width. All windows start at multiples of the
+// width since 1970, or each with the first charge after the one before. It returns every fault at once.
+func NewFixedWindow(limit int64, window time.Duration, fromFirst bool) (*FixedWindow, error) {
+	if err := errors.Join(checkLimit("Limit", limit, MaxCount), checkWindow("Window", window)); err != nil {
+		return nil, err
+	}
+	return &FixedWindow{limit, window.Microseconds(), fromFirst}, nil
+}
+
+func checkLimit(field string, limit, most int64) error {
+	switch {
+	case limit < 0:
+		return &Fault{field, fmt.Sprintf("is %d: it must not be negative", limit)}
+	case limit == 0:
+		return &Fault{field, "is 0: nothing would ever be allowed (DenyAll is a limit of its own)"}
+	case limit > most:
+		return &Fault{field, fmt.Sprintf("is %d: it must be at most %d", limit, most)}
+	}
+	return nil
+}
+
+func checkWindow(field string, window time.Duration) error {
+	switch {
+	case window <= 0:
+		return &Fault{field, fmt.Sprintf("is %v: it must be positive", window)}
+	case window%time.Microsecond != 0:
+		return &Fault{field, fmt.Sprintf("is %v: it must be whole microseconds", window)}
+	case window > Longest/4:
+		return &Fault{field, fmt.Sprintf("is %v: it must be at most 25 years", window)}
+	}
+	return nil
+}
+
+func (f *FixedWindow) Tag() string           { return "fw1" }
+func (f *FixedWindow) Script() string        { return "window" }
+func (f *FixedWindow) Fields() int           { return 4 }
+func (f *FixedWindow) Denominator() int64    { return 1 }
+func (f *FixedWindow) Cost(n int64) Cost     { return counted(n, f.limit) }
+func (f *FixedWindow) Capacity() int64       { return f.limit }
+func (f *FixedWindow) Window() time.Duration { return micros(f.width) }
+
+func (f *FixedWindow) Parameters(args []int64) []int64 {
+	first := int64(0)
+	if f.fromFirst {
+		first = 1
+	}
+	return append(args, 0, f.limit, 0, f.width, first)
+}
+
+// Share is the n-th part of the limit, but at least 1.
+func (f *FixedWindow) Share(n int64) Limit {
+	s := *f
+	s.limit = max(1, f.limit/n)
+	return &s
+}
+
+// window is the state of one key: what is kept, and what Find found.
+type window struct {
+	kept  windowCount
+	found windowCount
+
+	after, now, limit int64
+}
+
+type windowCount struct{ start, finish, count, debt int64 }
+
+func (f *FixedWindow) NewState() State { return new(window) }
+
+func (s *window) Expires() int64 {
+	if s.kept.debt > 0 {
+		return s.after
+	}
+	return s.kept.finish
+}
+
+func (s *window) Value() string {
+	return fmt.Sprint(s.kept.start, s.kept.finish, s.kept.count, s.kept.debt)
+}
+
+func (s *window) Spent(now int64) float64 {
+	if now >= s.Expires() {
+		return 0
+	}
+	return float64(s.kept.count) / float64(s.limit)
+}
+
+func (f *FixedWindow) Find(st State, now int64) (changed bool) {
+	s := st.(*window)
+	start := now
+	if !f.fromFirst {
+		start = now - now%f.width
+	}
+	s.found = s.kept
+	if w := &s.found; w.finish > 0 {
+		w.finish = w.start + f.width
+		switch {
+		case w.start > now:
+			start = now // so that it is clamped to what follows
+		case now < w.finish:
+			start = w.start
+		case w.debt > 0 && now < w.finish+f.width:
+			start = w.finish
+		}
+	}
+	return s.enter(now, f.limit, start, start+f.width, start+2*f.width)
+}
+
+// enter moves the count to the window that starts at start, and says whether that is back in time.
+func (s *window) enter(now, limit, start, finish, after int64) (changed bool) {
+	w := &s.found
+	if w.start > start {
+		w.start, changed = start, true
+	} else if w.start < start {
+		if w.finish != start {
+			w.debt = 0
+		}
+		w.start, w.count, w.debt = start, w.debt, max(0, w.debt-limit)
+	}
+	w.finish = finish
+	s.after, s.now, s.limit = after, now, limit
+	if changed {
+		s.kept = *w
+	}
+	return changed
+}
+
+func (f *FixedWindow) Reply(st State, _ Cost, reply []int64) []int64 {
+	s := st.(*window)
+	return append(reply, s.found.count, s.found.finish-s.now, s.found.debt, 0)
+}
+
+func (f *FixedWindow) Fits(st State, c Cost, _ Terms) bool {
+	s := st.(*window)
+	return s.found.count+c.Whole <= s.limit
+}
+
+func (f *FixedWindow) Commit(st State, c Cost, t Terms) int64 {
+	s := st.(*window)
+	w, n := &s.found, c.Whole
+	if t.Operation == Force {
+		n = max(0, min(n, 2*s.limit-w.count))
+		w.debt += max(0, w.count+n-max(w.count, s.limit))
+	}
+	w.count += n
+	s.kept = *w
+	return w.start + 1
+}
+
+func (f *FixedWindow) Give(st State, c Cost, receipt int64) bool {
+	s := st.(*window)
+	w := &s.found
+	if receipt != w.start+1 || w.count == 0 {
+		return false
+	}
+	w.count = max(0, w.count-c.Whole)
+	w.debt = min(w.debt, max(0, w.count-s.limit))
+	s.kept = *w
+	return true
+}
+
+func (f *FixedWindow) Read(reply []int64, charged Cost, n int64) Reading {
+	return readWindow(reply, charged, n, f.limit, f.width, f.width)
+}
+
+// readWindow reads the reply of a window of the given width, before one of the next width.
+func readWindow(reply []int64, charged Cost, n, limit, width, next int64) Reading {
+	count, left, debt := reply[0], reply[1], reply[2]
+	r := Reading{Limit: limit, Used: count + charged.Whole, Window: micros(width)}
+	r.Remaining = max(0, limit-r.Used)
+	wait := func(n int64) time.Duration { // that do not fit into this window
+		if debt+n <= limit {
+			return micros(left)
+		}
+		return micros(left + next)
+	}
+	if n > limit {
+		r.RetryAfter = Never
+	} else if count+n > limit {
+		r.RetryAfter = wait(n)
+	}
+	if r.RetryAfter > 0 {
+		r.Violated = 1
+	}
+	r.Delay = r.RetryAfter
+	if r.Used > 0 {
+		r.NextAfter, r.ResetAfter = wait(min(r.Remaining+1, limit)), wait(limit)
+	}
+	return r
+}

@@ -1,0 +1,213 @@
+-- Sliding log: when what was charged, so that any number of windows that end now are counted exactly. It also
+-- serves the sliding window of many small ones, where the entries of one small window are one.
+--
+-- Limit  0; number of windows; length of a tick; most entries; for each window, longest first: limit, how long an entry
+--        counts in it
+-- Cost   units, 0
+-- Reply  for each window: count, time until the cost fits (0 if it does, -1 if never), time until the oldest of the
+--        count no longer counts (0 if there is none); time until nothing counts in the longest window; time
+--        since the tick started; receipt
+-- Value  six numbers of 16 digits: entries before the first that counts, entries, total, time of the newest entry,
+--        total before it, and how far the log's clock is ahead; then of each entry but the newest, its time
+--        and the total before it, of 16 digits each
+--
+-- The totals go on and on, modulo 2^52, so that what an interval holds is the difference of two, found by bisection,
+-- and no decision walks the entries. The log's clock does not go back: it is Redis's, ahead by as much as that
+-- ever went back. A receipt is the time of the charge's entry. At most 1000 entries are rewritten to give it back.
+
+--: look
+local state = states[key]
+if not state then
+  state = {
+    first = 0, entries = 0, total = 0, newest = 0, prefix = 0, ahead = 0,
+    known = {}, low = false, -- entries as read or changed, and the first changed
+    live = {0}, time = 0,
+  }
+  local value = redis.call('GETRANGE', KEYS[key], 0, 95)
+  if value ~= '' then
+    state.first, state.entries = tonumber(string.sub(value, 1, 16)), tonumber(string.sub(value, 17, 32))
+    state.total, state.newest = tonumber(string.sub(value, 33, 48)), tonumber(string.sub(value, 49, 64))
+    state.prefix, state.ahead = tonumber(string.sub(value, 65, 80)), tonumber(string.sub(value, 81, 96))
+  end
+  state.entry = function(i) -- time, total before
+    if i == state.entries - 1 then
+      return state.newest, state.prefix
+    elseif i == state.entries then
+      return 0, state.total
+    end
+    local entry = state.known[i]
+    if not entry then
+      local record = redis.call('GETRANGE', KEYS[key], 96 + 32 * i, 127 + 32 * i)
+      entry = {tonumber(string.sub(record, 1, 16)), tonumber(string.sub(record, 17, 32))}
+      state.known[i] = entry
+    end
+    return entry[1], entry[2]
+  end
+  -- The first of the entries from low on whose time is after the given one. Those looked for are near, mostly: so
+  -- steps double before they are halved.
+  state.after = function(low, time)
+    local high, step = low, 1
+    while high < state.entries and state.entry(high) <= time do
+      low, high, step = high + 1, high + step, step * 2
+    end
+    high = math.min(high, state.entries)
+    while low < high do
+      local middle = math.floor((low + high) / 2)
+      if state.entry(middle) > time then
+        high = middle
+      else
+        low = middle + 1
+      end
+    end
+    return low
+  end
+  -- The time of the entry with which the entries from first hold so many units, of at most that many there are.
+  state.holding = function(first, units)
+    local _, base = state.entry(first)
+    if (state.prefix - base) % 4503599627370496 < units then
+      return state.newest
+    end
+    local reached = function(i)
+      local _, prefix = state.entry(i + 1)
+      return (prefix - base) % 4503599627370496 >= units
+    end
+    local low, high, step = first, first, 1
+    while high < state.entries - 2 and not reached(high) do
+      low, high, step = high + 1, high + step, step * 2
+    end
+    high = math.min(high, state.entries - 2)
+    while low < high do
+      local middle = math.floor((low + high) / 2)
+      if reached(middle) then
+        high = middle
+      else
+        low = middle + 1
+      end
+    end
+    return (state.entry(low))
+  end
+  states[key] = state
+end
+local windows, tick = ARGV[limit + 3] + 0, ARGV[limit + 4] + 0
+ARGV[limit + 3] = windows
+local time = now + state.ahead
+if time < state.newest then
+  -- The clock went back. This is kept even if nothing is charged, or the log's would stand still.
+  state.ahead, time = state.newest - now, state.newest
+  dirty[key] = limit
+end
+state.time = time
+local reset, first = 0, state.first
+for i = 1, windows do
+  local most, keep = ARGV[limit + 4 + 2 * i] + 0, ARGV[limit + 5 + 2 * i] + 0
+  ARGV[limit + 4 + 2 * i] = most
+  first = state.after(first, time - keep)
+  local count, wait, oldest = 0, 0, 0
+  if first < state.entries then
+    local _, prefix = state.entry(first)
+    count = (state.total - prefix) % 4503599627370496
+  end
+  if count > 0 then
+    oldest = state.holding(first, 1) + keep - time
+  end
+  if whole > most then
+    wait = -1
+  elseif count + whole > most then
+    wait = state.holding(first, count + whole - most) + keep - time
+  end
+  if i == 1 then
+    state.first = first
+    if count > 0 then
+      reset = state.holding(first, count) + keep - time
+    end
+  end
+  state.live[i] = count
+  reply[n + 1], reply[n + 2], reply[n + 3] = count, wait, oldest
+  n = n + 3
+end
+reply[n + 1], reply[n + 2], reply[n + 3] = reset, time % tick, 0
+n = n + 3
+
+--: fits
+fits = true
+for i = 1, ARGV[limit + 3] do
+  fits = fits and states[key].live[i] + whole <= ARGV[limit + 4 + 2 * i]
+end
+
+--: commit
+local state, tick = states[key], ARGV[limit + 4] + 0
+if operation == 'force' then
+  for i = 1, ARGV[limit + 3] do
+    whole = math.min(whole, 2 * ARGV[limit + 4 + 2 * i] - state.live[i])
+  end
+  whole = math.max(0, whole)
+end
+local time = state.time - state.time % tick
+receipt = 0
+if whole > 0 then
+  if state.first == state.entries then
+    state.first, state.entries, state.total, state.prefix, state.known, state.low = 0, 1, 0, 0, {}, 0
+    state.newest = time
+  elseif state.newest < time then
+    if state.total == state.prefix or state.entries - state.first >= ARGV[limit + 5] + 0 then
+      -- What is empty is used again, and what is too much counts for longer than it would.
+      state.newest = time
+    else
+      local last = state.entries - 1
+      state.known[last], state.low = {state.newest, state.prefix}, math.min(state.low or last, last)
+      state.entries, state.newest, state.prefix = state.entries + 1, time, state.total
+    end
+  end
+  state.total = (state.total + whole) % 4503599627370496
+  receipt = state.newest
+end
+
+--: give
+local state = states[key]
+local i = state.after(state.first, receipt - 1)
+local last = state.entries - 1
+if i <= last and state.entry(i) == receipt and last - i <= 1000 then
+  local _, from = state.entry(i)
+  local _, to = state.entry(i + 1)
+  whole = math.min(whole, (to - from) % 4503599627370496)
+  given = whole > 0
+  if given then
+    for j = i + 1, last do
+      local entered, prefix = state.entry(j)
+      prefix = (prefix - whole) % 4503599627370496
+      if j == last then
+        state.prefix = prefix
+      else
+        state.known[j], state.low = {entered, prefix}, math.min(state.low or j, j)
+      end
+    end
+    state.total = (state.total - whole) % 4503599627370496
+  end
+end
+
+--: store
+local state, keep = states[key], ARGV[limit + 7] + 0
+local from, base, parts = state.low or state.entries - 1, 0, {'', ''}
+if state.first > 64 and state.first * 2 >= state.entries then -- what no longer counts is dropped
+  base = state.first
+  if from > base then
+    parts[2] = redis.call('GETRANGE', KEYS[key], 96 + 32 * base, 95 + 32 * from)
+  end
+end
+for i = math.max(from, base), state.entries - 2 do
+  parts[#parts + 1] = string.format('%016.0f%016.0f', state.entry(i))
+end
+parts[1] = string.format('%016.0f%016.0f%016.0f%016.0f%016.0f%016.0f', state.first - base, state.entries - base, state.total,
+  state.newest, state.prefix, state.ahead)
+local ttl = math.max(0, state.newest + keep - state.time)
+ttl = (ttl - ttl % 1000) / 1000 + 1 + margin
+if base > 0 or state.low == 0 then
+  redis.call('SET', KEYS[key], table.concat(parts), 'PX', ttl)
+else
+  redis.call('SETRANGE', KEYS[key], 0, parts[1])
+  if state.low then
+    parts[1] = ''
+    redis.call('SETRANGE', KEYS[key], 96 + 32 * from, table.concat(parts))
+  end
+  redis.call('PEXPIRE', KEYS[key], ttl)
+end
