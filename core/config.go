@@ -38,10 +38,11 @@ type Config struct {
 	// 1024 if zero.
 	MaxInFlight int
 	// MaxKeys bounds the keys kept in memory: by a Gate in memory, and by any Gate for policies that are Local. It is
-	// 100,000 if zero. Where more are in use, those nearest to untouched are forgotten first.
+	// 100,000 if zero, and is rounded up to a multiple of 64. Where more are in use, those nearest to untouched are
+	// forgotten first.
 	MaxKeys int
-	// Clock is the time of a Gate in memory, such as a ManualClock. It is the system's monotonic clock if nil. Redis has
-	// its own.
+	// Clock is the time of a Gate in memory, such as a ManualClock; from 1970 on. It is the system's monotonic clock if
+	// nil. Redis has its own.
 	Clock Clock
 	// Observe is called after every decision, and with every error, in the goroutine of the caller. It must be fast and
 	// safe for concurrent use. It costs nothing if nil.
@@ -87,6 +88,9 @@ func (cfg Config) complete() (Config, error) {
 		} else if *n < 0 || *n > most {
 			errs = append(errs, fmt.Errorf("core: Config.%s is %d: it must be between 1 and %d", field, *n, most))
 		}
+	}
+	if cfg.Clock != nil && cfg.Clock.Now().Unix() < 0 {
+		errs = append(errs, fmt.Errorf("core: Config.Clock is at %v: it must not be before 1970", cfg.Clock.Now()))
 	}
 	number("Replicas", &cfg.Replicas, 1, 1_000_000)
 	number("MaxInFlight", &cfg.MaxInFlight, defaultMaxInFlight, 1_000_000)

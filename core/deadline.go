@@ -30,11 +30,21 @@ func (b *bounded) Deadline() (time.Time, bool) { return b.deadline.Deadline() }
 func (b *bounded) Done() <-chan struct{}       { return b.deadline.Done() }
 func (b *bounded) Err() error                  { return b.deadline.Err() }
 
-// bound returns a context that ends within the timeout, and no later than the deadline of caller.
+// patient says whether a context leaves Redis at least half of the timeout to answer.
+func patient(ctx context.Context, timeout time.Duration) bool {
+	if _, ok := ctx.(*bounded); ok {
+		return true
+	}
+	at, ok := ctx.Deadline()
+	return !ok || time.Until(at) >= timeout/2
+}
+
+// bound returns a context that ends within the timeout, and before the deadline of caller.
 func (d *deadlines) bound(caller context.Context) (context.Context, context.CancelFunc) {
 	now := time.Now()
 	if at, ok := caller.Deadline(); ok && at.Before(now.Add(d.timeout)) {
-		return context.WithDeadline(context.WithoutCancel(caller), at)
+		// A little earlier, so that there is time to decide without Redis.
+		return context.WithDeadline(context.WithoutCancel(caller), at.Add(-at.Sub(now)/8))
 	}
 	s := d.last.Load()
 	if s == nil || now.After(s.until) {

@@ -12,7 +12,8 @@ type Source uint8
 
 // The sources of a Decision.
 const (
-	SourceRedis  Source = iota // Redis, for all replicas together
+	SourceNone   Source = iota // nobody: there was nothing to decide, or an error
+	SourceRedis                // Redis, for all replicas together
 	SourceMemory               // a Gate in memory
 	SourceOpen                 // nobody, where Redis failed and the policies that it left are Open
 	SourceLocal                // this process alone, where Redis failed and one of these policies is Local
@@ -21,7 +22,8 @@ const (
 
 // String names the source in one lower-case word.
 func (s Source) String() string {
-	return [...]string{"redis", "memory", "open", "local", "closed"}[s]
+	names := [...]string{"none", "redis", "memory", "open", "local", "closed"}
+	return names[min(int(s), len(names)-1)]
 }
 
 // Result is the outcome of one charge.
@@ -29,6 +31,8 @@ type Result struct {
 	Policy *Policy
 	// Allowed says whether this charge fits. All charges of an admitted request but shadows do.
 	Allowed bool
+	// Source says who decided this charge.
+	Source Source
 	// Known is false where nobody counted: while Redis is down for a policy that is Open or Closed, and for Unlimited.
 	// Used, Remaining, NextAfter and ResetAfter are 0 then.
 	Known bool
@@ -122,11 +126,14 @@ func (d *Decision) delay() (longest time.Duration) {
 func (r *Result) read(c *charge, p *plan, cause error) {
 	if c.failed {
 		r.Limit, r.Window = c.limit.Capacity(), c.limit.Window()
-		r.Allowed = c.mode(errors.Is(cause, ErrMisconfigured)) == Open
+		r.Source, r.Allowed = SourceOpen, c.mode(errors.Is(cause, ErrMisconfigured)) == Open
 		if !r.Allowed {
-			r.RetryAfter = closedRetry
+			r.Source, r.RetryAfter = SourceClosed, closedRetry
 		}
 		return
+	}
+	if c.local {
+		r.Source = SourceLocal
 	}
 	reading := c.limit.Read(c.reply, c.limit.Cost(c.spent), c.units)
 	r.Allowed, r.Known = c.fits, true
@@ -142,6 +149,9 @@ func (r *Result) read(c *charge, p *plan, cause error) {
 		r.RetryAfter, r.violated = bucket.RetryReserve(reading, time.Duration(p.bound)*time.Microsecond), 1
 	default:
 		r.RetryAfter, r.violated = reading.RetryAfter, reading.Violated
+	}
+	if c.local && r.RetryAfter == Never && c.units <= c.whole {
+		r.RetryAfter = closedRetry // it is this process's share that is too small
 	}
 }
 

@@ -15,7 +15,8 @@ type FailureMode uint8
 
 const (
 	// Local lets this process decide alone, with its share of the limit: the limit divided by Config.Replicas. It
-	// starts with an unspent share, and what it spends is not carried to Redis afterwards.
+	// starts with an unspent share, and what it spends is not carried to Redis afterwards. A cost above the share is
+	// denied, with a wait of a second.
 	Local FailureMode = iota
 	// Open abstains: the policy allows everything.
 	Open
@@ -71,7 +72,7 @@ func (g *Gate) fail(ctx context.Context, p *plan, d *Decision, cause error, admi
 		case Local: // between Open and Closed
 			d.Source = max(d.Source, SourceLocal)
 			own := *c
-			own.local = true
+			own.local, own.whole = true, c.limit.Capacity()
 			if g.replicas > 1 {
 				own.limit = c.limit.Share(int64(g.replicas)) // for this process alone
 			}
@@ -122,18 +123,36 @@ func (g *Gate) ask(ctx, caller context.Context, requests []request) error {
 	if err := g.circuit.enter(); err != nil {
 		return err
 	}
-	err := g.store.decide(ctx, requests)
+	return g.judge(caller, func() error { return g.store.decide(ctx, requests) }, patient(ctx, g.deadlines.timeout))
+}
+
+// judge makes a call that the circuit let through, tells the circuit what came of it, and classes its error.
+func (g *Gate) judge(caller context.Context, call func() error, patient bool) error {
+	over := false
+	defer func() {
+		if !over { // a hook of the client panics
+			g.circuit.abandon()
+		}
+	}()
+	err := call()
+	over = true
 	switch {
 	case err == nil:
 		g.circuit.leave(false)
 		return nil
-	case ended(caller) != nil:
+	case errors.Is(caller.Err(), context.Canceled):
 		g.circuit.abandon()
-		return fmt.Errorf("core: %w", ended(caller))
+		return fmt.Errorf("core: %w", caller.Err())
 	case misconfigured(err):
 		g.circuit.leave(false)
 		return fmt.Errorf("%w: %w", ErrMisconfigured, err)
+	case patient:
+		g.circuit.leave(true)
+	default: // too short a time to tell a slow Redis from a dead one
+		g.circuit.abandon()
 	}
-	g.circuit.leave(true)
+	if err := ended(caller); err != nil {
+		return fmt.Errorf("core: %w", err)
+	}
 	return fmt.Errorf("core: redis: %w", err)
 }

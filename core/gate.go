@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -14,7 +15,7 @@ import (
 )
 
 // Gate decides charges, on state in Redis or in this process's memory. An application has one, for all its policies.
-// It is safe for concurrent use and must not be copied.
+// It is safe for concurrent use and must not be copied. The zero value is closed.
 type Gate struct {
 	store     store
 	prefix    string
@@ -46,9 +47,7 @@ func NewRedis(client redis.UniversalClient, cfg Config) (*Gate, error) {
 	g.tasks = t
 	g.perSlot = !oneServer(client, cfg.Topology)
 	g.local = newMemoryStore(cfg)
-	g.circuit = newCircuit(cfg.MaxInFlight, cfg.Timeout, t, func(ctx context.Context) error {
-		return s.bounded(ctx, func() error { return s.client.Ping(ctx).Err() })
-	})
+	g.circuit = newCircuit(cfg.MaxInFlight, cfg.Timeout, t, g.probe)
 	return g, nil
 }
 
@@ -70,7 +69,7 @@ func newGate(cfg Config, s store) *Gate {
 // take a script each, one after the other: until a later one has answered, and where it denies until the earlier ones
 // are given back, others see those as spent. If giving back fails they stay spent.
 //
-// The error is nil when a failure mode decided; see [Decision]. It wraps the error of a ctx that has ended (what was
+// The error is nil when a failure mode decided; see [Decision]. Else it wraps the error of a ctx that has ended (what was
 // sent may have been spent then), [ErrCharge], [ErrKey], [ErrMisconfigured] or [ErrClosed]. With any error
 // the Decision denies.
 func (g *Gate) Decide(ctx context.Context, charges ...Charge) (Decision, error) {
@@ -87,24 +86,21 @@ func (g *Gate) Peek(ctx context.Context, charges ...Charge) (Decision, error) {
 // AtMost spends as much as fits: of every charge the same number of units, at most their Cost, which is one and the
 // same. It returns that number. The Decision is allowed if it is above 0, or nothing was wanted. Its waits are those for one unit.
 func (g *Gate) AtMost(ctx context.Context, charges ...Charge) (granted int64, d Decision, err error) {
-	units := make([]Charge, len(charges))
+	units, bound := slices.Clone(charges), int64(0)
 	for i, c := range charges {
-		if c.Cost != charges[0].Cost {
-			return 0, Decision{}, fmt.Errorf("%w: AtMost of costs %d and %d", ErrCharge, charges[0].Cost, c.Cost)
-		}
-		if c.Cost < 0 {
-			return 0, Decision{}, fmt.Errorf("%w: AtMost of cost %d", ErrCharge, c.Cost)
-		}
-		units[i] = c
 		units[i].Cost = min(c.Cost, 1)
+		if i == 0 {
+			bound = c.Cost
+		} else if c.Cost != charges[0].Cost {
+			bound = unequal
+		}
 	}
-	if len(charges) == 0 || charges[0].Cost == 0 {
-		d, err = g.Decide(ctx, units...)
-		return 0, d, err
-	}
-	d, granted, err = g.decide(ctx, algorithmAtMost, charges[0].Cost, units)
+	d, granted, err = g.decide(ctx, algorithmAtMost, bound, units)
 	return granted, d, err
 }
+
+// unequal is the bound of an AtMost whose costs differ.
+const unequal = -1
 
 // Reset forgets what was spent on a key under a policy, here and in Redis.
 func (g *Gate) Reset(ctx context.Context, p *Policy, key Key) error {
@@ -117,13 +113,11 @@ func (g *Gate) Reset(ctx context.Context, p *Policy, key Key) error {
 }
 
 func (g *Gate) reset(ctx context.Context, p *Policy, key Key) error {
-	switch {
-	case g.closed.Load():
+	if g.store == nil || g.closed.Load() {
 		return ErrClosed
-	case p == nil:
-		return fmt.Errorf("%w: the policy is nil", ErrCharge)
-	case key.outer == 0:
-		return fmt.Errorf("%w: there is none", ErrKey)
+	}
+	if err := check([]Charge{{Policy: p, Key: key}}); err != nil {
+		return err
 	}
 	limit, err := p.limitOf(ctx, key)
 	if err != nil {
@@ -136,12 +130,15 @@ func (g *Gate) reset(ctx context.Context, p *Policy, key Key) error {
 	if g.local != nil {
 		_ = g.local.reset(ctx, name) // memory does not fail
 	}
-	ctx, cancel := context.WithTimeout(ctx, g.deadlines.timeout)
-	defer cancel()
-	if err := g.store.reset(ctx, name); err != nil {
-		return fmt.Errorf("core: reset: %w", err)
+	if g.circuit == nil {
+		return g.store.reset(ctx, name)
 	}
-	return nil
+	if err := g.circuit.enter(); err != nil {
+		return err
+	}
+	bounded, cancel := g.deadlines.bound(ctx)
+	defer cancel()
+	return g.judge(ctx, func() error { return g.store.reset(bounded, name) }, true)
 }
 
 // Close refuses further decisions and waits for what runs in the background, at most until ctx ends. The
@@ -189,7 +186,7 @@ func (g *Gate) run(ctx context.Context, p *plan, op algorithm.Operation, bound i
 
 // admit runs the decision and leaves whether it admits in d.
 func (g *Gate) admit(ctx context.Context, p *plan, d *Decision, op algorithm.Operation, bound int64, charges []Charge) error {
-	if g.closed.Load() {
+	if g.store == nil || g.closed.Load() {
 		return ErrClosed
 	}
 	if err := ctx.Err(); err != nil {
@@ -198,8 +195,11 @@ func (g *Gate) admit(ctx context.Context, p *plan, d *Decision, op algorithm.Ope
 	if err := p.lay(ctx, g.prefix, op, charges); err != nil {
 		return err
 	}
-	p.bound = bound
-	d.Source = g.store.source()
+	if bound == unequal {
+		return fmt.Errorf("%w: AtMost of different costs", ErrCharge)
+	}
+	p.bound, p.source = bound, g.store.source()
+	d.Source = p.source
 	if len(p.wire) == 0 {
 		d.Allowed = !p.denied
 		return nil
@@ -269,7 +269,7 @@ func (g *Gate) ordered(ctx, caller context.Context, p *plan, d *Decision) error 
 			}
 		}
 	}
-	if errors.Is(cause, ErrMisconfigured) {
+	if !admitted && errors.Is(cause, ErrMisconfigured) {
 		return cause
 	}
 	return nil

@@ -115,6 +115,28 @@ func TestPolicyFaults(t *testing.T) {
 	}
 }
 
+func TestUnmadeThings(t *testing.T) {
+	for _, a := range []core.Algorithm{&core.DenyAll{}, (*core.TokenBucket)(nil), &core.TokenBucket{Burst: 1}} {
+		if _, err := core.NewPolicy(core.PolicyConfig{Name: "p", Algorithm: a}); err == nil {
+			t.Errorf("%T is accepted", a)
+		}
+	}
+	key := newKey(t, "k")
+	if _, err := memoryGate(t, core.Config{}).Decide(t.Context(), core.Charge{Policy: new(core.Policy), Key: key, Cost: 1}); !errors.Is(err, core.ErrCharge) {
+		t.Errorf("a zero Policy: %v", err)
+	}
+	var g core.Gate
+	if _, err := g.Decide(t.Context(), core.Charge{Policy: limited(t, "p", frozen(1)), Key: key, Cost: 1}); !errors.Is(err, core.ErrClosed) {
+		t.Errorf("a zero Gate: %v", err)
+	}
+	if err := errors.Join(g.Ping(t.Context()), g.Reset(t.Context(), nil, key), g.Close(t.Context())); !errors.Is(err, core.ErrClosed) {
+		t.Errorf("a zero Gate: %v", err)
+	}
+	if _, err := core.NewMemory(core.Config{Clock: &standingClock{}}); err == nil {
+		t.Error("a clock in the year 1 is accepted")
+	}
+}
+
 func TestQuota(t *testing.T) {
 	for _, tt := range []struct {
 		algorithm core.Algorithm
@@ -309,7 +331,7 @@ func TestPoliciesWithoutState(t *testing.T) {
 	key := newKey(t, "k")
 	on := func(p *core.Policy) core.Charge { return core.Charge{Policy: p, Key: key, Cost: 1} }
 	eachStore(t, func(t *testing.T, g *core.Gate, _ *manualClock, look snapshot) {
-		if d := decide(t, g, on(unlimited)); !d.Allowed || d.At(0) != (core.Result{Policy: unlimited, Allowed: true}) {
+		if d := decide(t, g, on(unlimited)); !d.Allowed || d.At(0) != (core.Result{Policy: unlimited, Allowed: true, Source: d.Source}) {
 			t.Errorf("unlimited: %s", show(d))
 		}
 		if d := decide(t, g, on(shadow)); !d.Allowed || d.At(0).Allowed {

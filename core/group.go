@@ -101,5 +101,9 @@ func (g *Gate) give(ctx context.Context, requests []request) {
 		send(deadline)
 		return
 	}
+	if g.closed.Load() { // nobody waits for what begins in the background now
+		send(time.Now().Add(g.deadlines.timeout))
+		return
+	}
 	g.tasks.run(func() { send(time.Now().Add(g.deadlines.timeout)) })
 }

@@ -44,7 +44,7 @@ func newMemoryStore(cfg Config) *memoryStore {
 	}
 	for i := range m.shards {
 		m.shards[i].keys = make(map[string]algorithm.State)
-		m.shards[i].most = max(1, cfg.MaxKeys/memoryShards)
+		m.shards[i].most = (cfg.MaxKeys + memoryShards - 1) / memoryShards
 	}
 	return m
 }

@@ -19,11 +19,32 @@ const (
 	oldestMinor = 2
 )
 
+// probe decides as others do, on a key of its own: a Redis may answer a PING and still refuse to write.
+func (g *Gate) probe(ctx context.Context) error {
+	key, err := NewKey("ping")
+	if err != nil {
+		return err
+	}
+	policy, err := NewPolicy(PolicyConfig{Name: "probe", Algorithm: TokenBucket{Rate: 1_000_000, Per: time.Second, Burst: 1}})
+	if err != nil {
+		return err
+	}
+	var p plan
+	if err := p.lay(ctx, g.prefix, algorithmDecide, []Charge{{policy, key, 1}}); err != nil {
+		return err
+	}
+	err = g.store.decide(ctx, []request{{op: p.op, charges: p.wire}})
+	if misconfigured(err) {
+		return nil // that is for every caller to hear
+	}
+	return err
+}
+
 // Ping checks that the Gate can decide: that Redis answers, is new enough, lets this user run what is needed, and is
 // what the client takes it for. The error says in words what is wrong, and wraps ErrMisconfigured where
 // waiting will not mend it. It writes two keys that live about a second. In memory there is nothing to check.
 func (g *Gate) Ping(ctx context.Context) error {
-	if g.closed.Load() {
+	if g.store == nil || g.closed.Load() {
 		return ErrClosed
 	}
 	s, ok := g.store.(*redisStore)

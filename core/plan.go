@@ -21,8 +21,8 @@ const (
 	algorithmForce   = algorithm.Force
 )
 
-// Charge is a cost on one key under one policy. A cost of 0 is always allowed and spends nothing, one above the
-// policy's burst is never allowed, and a negative one is an error.
+// Charge is a cost on one key under one policy. A cost of 0 spends nothing, and is denied only by DenyAll and where more
+// than the limit is used already. One above the limit is never allowed, and a negative one is an error.
 type Charge struct {
 	Policy *Policy
 	Key    Key
@@ -39,6 +39,7 @@ type plan struct {
 	place  [MaxCharges]int8 // of each asked charge in wire, or -1 where its policy keeps no state
 	wire   []charge         // each of another key
 	denied bool             // by a policy that keeps no state
+	source Source           // who decides, but for failures
 
 	whole [1]request // the wire as one request
 }
@@ -66,6 +67,7 @@ type charge struct {
 	reply    []int64
 	answered bool  // by Redis, or by this process alone
 	local    bool  // by this process alone
+	whole    int64 // if so, the capacity of the limit that this process has a share of
 	failed   bool  // not answered, and its failure mode abstains or denies
 	fits     bool  // if answered
 	spent    int64 // units
@@ -116,8 +118,8 @@ func check(charges []Charge) error {
 	}
 	for i, a := range charges {
 		switch {
-		case a.Policy == nil:
-			return fmt.Errorf("%w: the policy of charge %d is nil", ErrCharge, i)
+		case a.Policy == nil || a.Policy.own == nil:
+			return fmt.Errorf("%w: the policy of charge %d is missing, or not made by NewPolicy", ErrCharge, i)
 		case a.Cost < 0:
 			return fmt.Errorf("%w: the cost of charge %d (%s) is %d", ErrCharge, i, a.Policy.name, a.Cost)
 		case a.Key.outer == 0:
@@ -176,7 +178,7 @@ func (p *plan) results(d *Decision) {
 	d.resize(len(p.asked))
 	for i, a := range p.asked {
 		r := d.at(i)
-		r.Policy = a.Policy
+		r.Policy, r.Source = a.Policy, p.source
 		switch {
 		case p.denies[i]:
 			r.Known, r.Window, r.RetryAfter, r.NextAfter, r.ResetAfter = true, Never, Never, Never, Never

@@ -30,7 +30,7 @@ type PolicyConfig struct {
 }
 
 // Policy is a named limit, validated and ready for use. It is immutable, safe for concurrent use, and meant to be
-// made once at start-up. Two policies in one decision have different names.
+// made once at start-up by NewPolicy: the zero value is none. Two policies in one decision have different names.
 type Policy struct {
 	name      string
 	algorithm Algorithm
@@ -80,6 +80,9 @@ func NewPolicy(cfg PolicyConfig) (*Policy, error) {
 }
 
 func (p *Policy) compile(a Algorithm) (*limit, error) {
+	if reflect.TypeOf(a).Kind() == reflect.Pointer {
+		return nil, fmt.Errorf("%T must be a value: it is copied", a)
+	}
 	c, err := a.compile()
 	if err != nil {
 		return nil, err
@@ -133,6 +136,9 @@ func (p *Policy) Algorithm() Algorithm { return p.algorithm }
 // takes to be whole again, Never if it does not. It is false for Unlimited, which has none. Where keys have limits
 // of their own, it is that of the others.
 func (p *Policy) Quota() (limit int64, window time.Duration, ok bool) {
+	if p.own == nil {
+		return 0, Never, false
+	}
 	current := p.own.current()
 	if current == nil {
 		return 0, Never, p.own.denies

@@ -44,21 +44,13 @@ func newScript(source string) script {
 
 var decideScript = newScript(headgate.DecideScript())
 
-// newRedisStore makes the client's calls end at their context's deadline where that can be had without a goroutine.
+// newRedisStore sees whether the client's calls end at their context's deadline. There is no way to make them do so that
+// keeps the client's hooks.
 func newRedisStore(client redis.UniversalClient, t *tasks) *redisStore {
 	s := &redisStore{client: client, tasks: t, script: decideScript}
 	switch c := client.(type) {
 	case *redis.Client:
-		if c.Options().ContextTimeoutEnabled {
-			s.inline = true
-			break
-		}
-		// WithTimeout shares the connections and the hooks but not the options, so that these are ours to set.
-		own := c.WithTimeout(c.Options().ReadTimeout)
-		if own.Options() != c.Options() {
-			own.Options().ContextTimeoutEnabled = true
-			s.client, s.inline = own, true
-		}
+		s.inline = c.Options().ContextTimeoutEnabled
 	case *redis.ClusterClient:
 		s.inline = c.Options().ContextTimeoutEnabled
 	case *redis.Ring:

@@ -31,7 +31,7 @@
 -- store   writes states[key] to KEYS[key] with a time to live
 --
 -- They use operation, bound, key, limit (an index in ARGV), reply and its length n, now and margin; look also uses the
--- cost. A cost is a whole number and a part of its limit's denominator: 0 <= part < denominator. Nothing leaves the integers below 2^53, no 16-digit number goes
+-- cost. A cost is a whole number and a part of its limit's denominator: 0 <= part < denominator. Nothing leaves the integers below 2^53 before the year 2050, no 16-digit number goes
 -- through tostring or "..", and a reply holds integers only.
 --
 -- What a script run makes, closures and tables, costs more than what it computes. So the parts are no functions,

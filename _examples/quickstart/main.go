@@ -75,7 +75,8 @@ func newGate(ctx context.Context) (*core.Gate, error) {
 	if err != nil {
 		return nil, err
 	}
-	options.DialerRetries = 1 // the gate has a circuit of its own
+	options.ContextTimeoutEnabled = true // a decision ends at its deadline
+	options.DialerRetries = 1            // the gate has a circuit of its own
 	gate, err := core.NewRedis(redis.NewClient(options), core.Config{Replicas: 2})
 	if err != nil {
 		return nil, err
@@ -88,7 +89,7 @@ func newGate(ctx context.Context) (*core.Gate, error) {
 
 func newAPI(gate *core.Gate) (http.Handler, error) {
 	// The simplest case: 5 requests at once for each client address, and one more every 2 seconds.
-	perAddress, err := nethttp.Limit(gate, core.TokenBucket{Rate: 30, Per: time.Minute, Burst: 5}, keyfunc.RemoteIP())
+	perAddress, err := nethttp.Limit(gate, "hello", core.TokenBucket{Rate: 30, Per: time.Minute, Burst: 5}, keyfunc.RemoteIP())
 	if err != nil {
 		return nil, err
 	}

@@ -22,8 +22,9 @@ type Admission struct {
 // Allowed says whether the request may go on.
 func (a *Admission) Allowed() bool { return a.status == 0 }
 
-// Decision is the Gate's decision. It has no results where no rule applied, or no key could be derived.
-func (a *Admission) Decision() core.Decision { return a.decision }
+// Decision is the Gate's decision. It has no results where no rule applied, which admits, or no key could be derived,
+// which does not.
+func (a *Admission) Decision() *core.Decision { return &a.decision }
 
 // Status is the status to refuse with, 0 if the request may go on: 429 for what the caller spent, 503 where
 // Redis is down and a policy is Closed, 400 for a request without a key, 500 for a KeyFunc or Cost that failed.
@@ -49,16 +50,19 @@ func (a *Admission) admit(r *http.Request) {
 	charges, err := a.charges(r, inline[:0])
 	if err == nil && len(charges) > 0 {
 		a.decision, err = a.guard.cfg.Gate.Decide(r.Context(), charges...)
-		if err == nil {
-			err = a.decision.Cause
-		}
 	}
-	a.err = err
+	if a.err = err; err == nil {
+		a.err = a.decision.Cause
+	}
+	if len(charges) == 0 && err == nil {
+		a.decision.Allowed = true // no rule applies
+	}
 	switch {
-	case len(charges) == 0 && err == nil, a.decision.Allowed:
+	case a.decision.Allowed:
 	case errors.Is(err, keyfunc.ErrNoKey), errors.Is(err, core.ErrKey):
 		a.status = http.StatusBadRequest
-	case a.decision.Source == core.SourceClosed, r.Context().Err() != nil, errors.Is(err, core.ErrClosed):
+	case a.decision.Source == core.SourceClosed, errors.Is(err, core.ErrClosed),
+		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		a.status = http.StatusServiceUnavailable
 	case a.decision.Len() > 0:
 		a.status = http.StatusTooManyRequests
@@ -70,18 +74,18 @@ func (a *Admission) admit(r *http.Request) {
 // charges derives what the request spends, of the rules that apply to it.
 func (a *Admission) charges(r *http.Request, charges []core.Charge) ([]core.Charge, error) {
 	var scope string
-	if f := a.guard.cfg.Scope; f != nil {
-		var err error
-		if scope, err = f(r); err != nil {
-			return nil, fmt.Errorf("nethttp: scope: %w", err)
-		}
-		if scope == "" {
-			return nil, fmt.Errorf("nethttp: scope: %w", keyfunc.ErrNoKey)
-		}
-	}
 	for i, rule := range a.guard.cfg.Rules {
 		if rule.Skip != nil && rule.Skip(r) {
 			continue
+		}
+		if f := a.guard.cfg.Scope; f != nil && scope == "" {
+			var err error
+			if scope, err = f(r); err == nil && scope == "" {
+				err = keyfunc.ErrNoKey
+			}
+			if err != nil {
+				return nil, fmt.Errorf("nethttp: scope: %w", err)
+			}
 		}
 		part, err := rule.Key(r)
 		if err == nil && part == "" {

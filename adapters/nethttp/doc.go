@@ -5,7 +5,7 @@
 // rules that a request meets are decided together: one that denies spends nothing of the others.
 //
 //	gate, err := core.NewRedis(client, core.Config{})
-//	perAddress, err := nethttp.Limit(gate, core.PerMinute(60), keyfunc.RemoteIP())
+//	perAddress, err := nethttp.Limit(gate, "hello", core.PerMinute(60), keyfunc.RemoteIP())
 //	http.Handle("/hello", perAddress(hello))
 //
 // # Order

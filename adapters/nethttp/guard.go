@@ -16,7 +16,8 @@ type Config struct {
 	// Rules are the limits, 1 to 16. Their policies have different names.
 	Rules []Rule
 	// Scope, if not nil, is the outermost part of all rules' keys, such as the tenant. Rules in one scope are
-	// decided in one script on a Redis Cluster too. A request without a scope is refused with 400.
+	// decided in one script on a Redis Cluster too. A request to which a rule applies and that has no scope is refused
+	// with 400.
 	Scope keyfunc.Func
 	// Headers is the dialect in which responses tell about the limits. The zero value is Draft10.
 	Headers Headers
@@ -71,8 +72,8 @@ func NewGuard(cfg Config) (*Guard, error) {
 	}
 	names := make(map[string]int)
 	for i, r := range cfg.Rules {
-		if r.Policy == nil {
-			fault("Rules[%d].Policy is nil", i)
+		if r.Policy == nil || r.Policy.Name() == "" {
+			fault("Rules[%d].Policy is missing: it must be one that core.NewPolicy made", i)
 		} else if first, ok := names[r.Policy.Name()]; ok {
 			fault("Rules[%d].Policy is named %q like that of Rules[%d]", i, r.Policy.Name(), first)
 		} else {

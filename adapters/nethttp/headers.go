@@ -1,6 +1,7 @@
 package nethttp
 
 import (
+	"math/bits"
 	"net/http"
 	"strconv"
 	"time"
@@ -46,6 +47,9 @@ func advertise(p *core.Policy) advert {
 	limit, window, ok := p.Quota()
 	if ok {
 		a.limit, a.window, a.policy = limit, window, member(a.name, limit, window)
+		if window < time.Second {
+			a.policy = member(a.name, perSecond(p.Algorithm(), limit, window), time.Second)
+		}
 	}
 	return a
 }
@@ -55,11 +59,26 @@ func member(name string, limit int64, window time.Duration) string {
 	if window == core.Never {
 		return name + ";q=" + integer(limit)
 	}
-	if window < time.Second && window > 0 { // w is at least 1: tell what a whole second allows
-		limit = int64(min(float64(limit)*float64(time.Second)/float64(window), maxInteger))
-		window = time.Second
+	if window < time.Second {
+		limit, window = perSecond(nil, limit, window), time.Second
 	}
 	return name + ";q=" + integer(limit) + ";w=" + seconds(window)
+}
+
+// perSecond is what a whole second allows, because w is at least 1: the rate, where the algorithm has one.
+func perSecond(a core.Algorithm, limit int64, window time.Duration) int64 {
+	switch a := a.(type) {
+	case core.TokenBucket:
+		limit, window = a.Rate, a.Per
+	case core.LeakyBucket:
+		limit, window = a.Rate, a.Per
+	}
+	hi, lo := bits.Mul64(uint64(limit), uint64(time.Second))
+	if hi >= uint64(window) {
+		return maxInteger
+	}
+	n, _ := bits.Div64(hi, lo, uint64(window))
+	return int64(min(n, maxInteger))
 }
 
 // of is the member of RateLimit-Policy for a result, empty if there is none.
@@ -95,14 +114,14 @@ func (a *Admission) WriteHeaders(h http.Header) {
 
 // retryAfter is in whole seconds.
 func (a *Admission) retryAfter() (int64, bool) {
-	switch a.status {
-	case http.StatusTooManyRequests:
-		wait, finite := a.decision.RetryAfter()
-		return max(1, ceilSeconds(wait)), finite
-	case http.StatusServiceUnavailable:
+	switch {
+	case a.status != http.StatusTooManyRequests && a.status != http.StatusServiceUnavailable:
+		return 0, false
+	case a.decision.Len() == 0:
 		return 1, true
 	}
-	return 0, false
+	wait, finite := a.decision.RetryAfter()
+	return max(1, ceilSeconds(wait)), finite
 }
 
 func (a *Admission) writeDraft(h http.Header) {
@@ -110,7 +129,7 @@ func (a *Admission) writeDraft(h http.Header) {
 	for i := range a.decision.Len() {
 		ad, r := &a.guard.policies[a.rules[i]], a.decision.At(i)
 		// A share that this process keeps alone says nothing of the limit.
-		local := a.decision.Source == core.SourceLocal
+		local := r.Source == core.SourceLocal
 		policy := ad.of(r, local)
 		if policy == "" {
 			continue
@@ -165,7 +184,7 @@ func (a *Admission) tightest() (at int, ok bool) {
 	var best core.Result
 	for i := range a.decision.Len() {
 		r := a.decision.At(i)
-		if !r.Known || r.Limit == 0 || r.Policy.Shadow() || r.Allowed != a.decision.Allowed {
+		if !r.Known || r.Limit == 0 || r.Source == core.SourceLocal || r.Policy.Shadow() || r.Allowed != a.decision.Allowed {
 			continue
 		}
 		closer := r.RetryAfter > best.RetryAfter

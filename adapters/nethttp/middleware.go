@@ -8,8 +8,12 @@ import (
 	"github.com/headgate/headgate/keyfunc"
 )
 
-// Middleware applies the guard to the handlers it wraps. A panic of theirs goes through.
+// Middleware applies the guard to the handlers it wraps. A panic of theirs goes through. It panics itself, when it is
+// called, if the guard was not made by NewGuard.
 func Middleware(g *Guard) func(http.Handler) http.Handler {
+	if g == nil || g.cfg.Gate == nil {
+		panic("nethttp: Middleware of a Guard that NewGuard did not make")
+	}
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			a := g.Admit(r)
@@ -26,9 +30,10 @@ func Middleware(g *Guard) func(http.Handler) http.Handler {
 	}
 }
 
-// Limit is the middleware of one rule: a policy named "default" with this limit, counted on key.
-func Limit(gate *core.Gate, limit core.Algorithm, key keyfunc.Func) (func(http.Handler) http.Handler, error) {
-	policy, err := core.NewPolicy(core.PolicyConfig{Name: "default", Algorithm: limit})
+// Limit is the middleware of one rule: a policy of this name and limit, counted on key. Limits of one name and one
+// algorithm count together, wherever they are.
+func Limit(gate *core.Gate, name string, limit core.Algorithm, key keyfunc.Func) (func(http.Handler) http.Handler, error) {
+	policy, err := core.NewPolicy(core.PolicyConfig{Name: name, Algorithm: limit})
 	if err != nil {
 		return nil, fmt.Errorf("nethttp: Limit: %w", err)
 	}

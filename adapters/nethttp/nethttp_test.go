@@ -108,30 +108,30 @@ func expect(t *testing.T, r *http.Response, status int, headers map[string]strin
 
 func TestLimit(t *testing.T) {
 	c := newClock()
-	limit, err := nethttp.Limit(memory(t, c), core.TokenBucket{Rate: 30, Per: time.Minute, Burst: 3}, keyfunc.RemoteIP())
+	limit, err := nethttp.Limit(memory(t, c), "hello", core.TokenBucket{Rate: 30, Per: time.Minute, Burst: 3}, keyfunc.RemoteIP())
 	if err != nil {
 		t.Fatal(err)
 	}
 	h := limit(http.HandlerFunc(ok))
-	const quota = `"default";q=3;w=6`
-	expect(t, get(h), 200, map[string]string{"RateLimit": `"default";r=2;t=2`, "RateLimit-Policy": quota})
-	expect(t, get(h), 200, map[string]string{"RateLimit": `"default";r=1;t=2`, "RateLimit-Policy": quota})
+	const quota = `"hello";q=3;w=6`
+	expect(t, get(h), 200, map[string]string{"RateLimit": `"hello";r=2;t=2`, "RateLimit-Policy": quota})
+	expect(t, get(h), 200, map[string]string{"RateLimit": `"hello";r=1;t=2`, "RateLimit-Policy": quota})
 	c.advance(500 * time.Millisecond)
-	expect(t, get(h), 200, map[string]string{"RateLimit": `"default";r=0;t=2`, "RateLimit-Policy": quota})
+	expect(t, get(h), 200, map[string]string{"RateLimit": `"hello";r=0;t=2`, "RateLimit-Policy": quota})
 	denied := get(h)
 	expect(t, denied, 429, map[string]string{
-		"RateLimit": `"default";r=0;t=2`, "RateLimit-Policy": quota, "Retry-After": "2", "Cache-Control": "no-store",
+		"RateLimit": `"hello";r=0;t=2`, "RateLimit-Policy": quota, "Retry-After": "2", "Cache-Control": "no-store",
 	})
 	if got := denied.Header.Get("Content-Type"); got != "application/problem+json" {
 		t.Errorf("Content-Type %q", got)
 	}
 	const want = `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota Exceeded",` +
-		`"status":429,"detail":"Request quota for policy \"default\" is exhausted.","violated-policies":["default"]}` + "\n"
+		`"status":429,"detail":"Request quota for policy \"hello\" is exhausted.","violated-policies":["hello"]}` + "\n"
 	if got := body(t, denied); got != want {
 		t.Errorf("body %s", got)
 	}
 	expect(t, get(h, func(r *http.Request) { r.RemoteAddr = "192.0.2.99:1" }), 200,
-		map[string]string{"RateLimit": `"default";r=2;t=2`, "RateLimit-Policy": quota})
+		map[string]string{"RateLimit": `"hello";r=2;t=2`, "RateLimit-Policy": quota})
 	c.advance(2 * time.Second)
 	if got := get(h).StatusCode; got != 200 {
 		t.Errorf("after Retry-After: %d", got)
@@ -316,7 +316,7 @@ func TestRefuse(t *testing.T) {
 		t.Errorf("own refusal: %d %v", r.StatusCode, r.Header)
 	}
 	blank := nethttp.Middleware(guard(t, nethttp.Config{Gate: memory(t, newClock()), Rules: rules, ProblemBase: nethttp.AboutBlank}))(http.HandlerFunc(ok))
-	if s := body(t, get(blank)); !strings.HasPrefix(s, `{"type":"about:blank","title":"Quota Exceeded"`) {
+	if s := body(t, get(blank)); !strings.HasPrefix(s, `{"type":"about:blank","title":"Too Many Requests"`) {
 		t.Errorf("about:blank: %s", s)
 	}
 	head := get(blank, func(r *http.Request) { r.Method = http.MethodHead })
@@ -326,7 +326,7 @@ func TestRefuse(t *testing.T) {
 }
 
 func TestHandlerSeesTheDecision(t *testing.T) {
-	limit, err := nethttp.Limit(memory(t, newClock()), core.PerMinute(5), keyfunc.RemoteIP())
+	limit, err := nethttp.Limit(memory(t, newClock()), "hello", core.PerMinute(5), keyfunc.RemoteIP())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -363,7 +363,7 @@ func TestStackedGuards(t *testing.T) {
 // The middleware gives back the pattern that the mux inside has found, also when the handler panics, and hides
 // nothing of the ResponseWriter.
 func TestTransparency(t *testing.T) {
-	limit, err := nethttp.Limit(memory(t, newClock()), core.PerMinute(5), keyfunc.RemoteIP())
+	limit, err := nethttp.Limit(memory(t, newClock()), "hello", core.PerMinute(5), keyfunc.RemoteIP())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -400,7 +400,7 @@ func TestNewGuardFaults(t *testing.T) {
 	}
 	for _, want := range []string{
 		"nethttp: Config.Gate is nil", `Config.Rules[1].Policy is named "p" like that of Rules[0]`, "Config.Rules[1].Key is nil",
-		"Config.Rules[1].NoKey is 7", "Config.Rules[2].Policy is nil", "Config.Headers is 9",
+		"Config.Rules[1].NoKey is 7", "Config.Rules[2].Policy is missing", "Config.Headers is 9",
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in\n%v", want, err)
@@ -409,7 +409,7 @@ func TestNewGuardFaults(t *testing.T) {
 	if _, err := nethttp.NewGuard(nethttp.Config{Gate: memory(t, newClock())}); err == nil || !strings.Contains(err.Error(), "Config.Rules has 0 entries") {
 		t.Errorf("no rules: %v", err)
 	}
-	if _, err := nethttp.Limit(memory(t, newClock()), core.TokenBucket{}, keyfunc.RemoteIP()); err == nil || !strings.Contains(err.Error(), "TokenBucket.Burst is 0") {
+	if _, err := nethttp.Limit(memory(t, newClock()), "hello", core.TokenBucket{}, keyfunc.RemoteIP()); err == nil || !strings.Contains(err.Error(), "TokenBucket.Burst is 0") {
 		t.Errorf("Limit: %v", err)
 	}
 }
@@ -417,7 +417,7 @@ func TestNewGuardFaults(t *testing.T) {
 func TestClientGone(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	limit, err := nethttp.Limit(memory(t, newClock()), core.PerMinute(1), keyfunc.RemoteIP())
+	limit, err := nethttp.Limit(memory(t, newClock()), "hello", core.PerMinute(1), keyfunc.RemoteIP())
 	if err != nil {
 		t.Fatal(err)
 	}

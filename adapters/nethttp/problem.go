@@ -23,10 +23,10 @@ type problem struct {
 
 func problemOf(a *Admission) problem {
 	p := problem{Type: AboutBlank, Title: http.StatusText(a.status), Status: a.status}
-	name := ""
+	name, title := "", ""
 	switch a.status {
 	case http.StatusTooManyRequests:
-		name, p.Title = "quota-exceeded", "Quota Exceeded"
+		name, title = "quota-exceeded", "Quota Exceeded"
 		p.Violated = a.Violated()
 		word := "policy "
 		if len(p.Violated) > 1 {
@@ -34,13 +34,13 @@ func problemOf(a *Admission) problem {
 		}
 		p.Detail = "Request quota for " + word + `"` + strings.Join(p.Violated, `", "`) + `" is exhausted.`
 	case http.StatusServiceUnavailable:
-		name, p.Title = "temporary-reduced-capacity", "Temporary Reduced Capacity"
+		name, title = "temporary-reduced-capacity", "Temporary Reduced Capacity"
 		p.Violated = a.Violated()
 	case http.StatusBadRequest:
 		p.Detail = "The request lacks what its rate limit is counted by."
 	}
 	if base := a.guard.cfg.ProblemBase; name != "" && base != AboutBlank {
-		p.Type = base + name
+		p.Type, p.Title = base+name, title
 	}
 	return p
 }

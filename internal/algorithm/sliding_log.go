@@ -226,7 +226,7 @@ func (l *SlidingLog) Reply(st State, c Cost, reply []int64) []int64 {
 		first = s.after(first, s.time-w.keep)
 		n, wait, oldest := s.live[i], int64(0), int64(0)
 		if n > 0 {
-			oldest = s.holding(first, 1) + w.keep - s.time
+			oldest = s.holding(first, max(1, n-w.limit+1)) + w.keep - s.time
 			if i == 0 {
 				reset = s.holding(first, n) + w.keep - s.time
 			}

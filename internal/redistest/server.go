@@ -109,7 +109,7 @@ func (s *Server) Calls(t testing.TB, commands ...string) int64 {
 }
 
 func (s *Server) options() *redis.Options {
-	opt := redis.Options{Addr: s.Addr}
+	opt := redis.Options{Addr: s.Addr, ContextTimeoutEnabled: true}
 	if s.outside != nil {
 		opt = *s.outside
 	}

@@ -4,8 +4,8 @@
 -- Limit  0; number of windows; length of a tick; most entries; for each window, longest first: limit, how long an entry
 --        counts in it
 -- Cost   units, 0
--- Reply  for each window: count, time until the cost fits (0 if it does, -1 if never), time until the oldest of the
---        count no longer counts (0 if there is none); time until nothing counts in the longest window; time
+-- Reply  for each window: count, time until the cost fits (0 if it does, -1 if never), time until there is more room
+--        (0 if there is all); time until nothing counts in the longest window; time
 --        since the tick started; receipt
 -- Value  six numbers of 16 digits: entries before the first that counts, entries, total, time of the newest entry,
 --        total before it, and how far the log's clock is ahead; then of each entry but the newest, its time
@@ -102,13 +102,13 @@ for i = 1, windows do
   local most, keep = ARGV[limit + 4 + 2 * i] + 0, ARGV[limit + 5 + 2 * i] + 0
   ARGV[limit + 4 + 2 * i] = most
   first = state.after(first, time - keep)
-  local count, wait, oldest = 0, 0, 0
+  local count, wait, more = 0, 0, 0
   if first < state.entries then
     local _, prefix = state.entry(first)
     count = (state.total - prefix) % 4503599627370496
   end
   if count > 0 then
-    oldest = state.holding(first, 1) + keep - time
+    more = state.holding(first, math.max(1, count - most + 1)) + keep - time
   end
   if whole > most then
     wait = -1
@@ -122,7 +122,7 @@ for i = 1, windows do
     end
   end
   state.live[i] = count
-  reply[n + 1], reply[n + 2], reply[n + 3] = count, wait, oldest
+  reply[n + 1], reply[n + 2], reply[n + 3] = count, wait, more
   n = n + 3
 end
 reply[n + 1], reply[n + 2], reply[n + 3] = reset, time % tick, 0

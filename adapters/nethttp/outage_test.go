@@ -1,0 +1,142 @@
+package nethttp_test
+
+import (
+	"context"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/adapters/nethttp"
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/keyfunc"
+)
+
+func rules(t *testing.T, policies ...core.PolicyConfig) []nethttp.Rule {
+	t.Helper()
+	var all []nethttp.Rule
+	for _, cfg := range policies {
+		all = append(all, nethttp.Rule{Policy: policy(t, cfg), Key: keyfunc.RemoteIP()})
+	}
+	return all
+}
+
+// What an answer says while Redis is down is what helps: the longest wait, and nothing where none does. This
+// process's share is no limit that anybody was promised.
+func TestHeadersInAnOutage(t *testing.T) {
+	hourly := core.PolicyConfig{Name: "hourly", Algorithm: core.PerHour(1)}
+	closed := core.PolicyConfig{Name: "closed", Algorithm: core.PerHour(1), OnFailure: core.Closed}
+	none := core.PolicyConfig{Name: "none", Algorithm: core.DenyAll{}}
+	tests := []struct {
+		name     string
+		policies []core.PolicyConfig
+		dialect  nethttp.Headers
+		status   int
+		headers  map[string]string
+	}{
+		{"closed", []core.PolicyConfig{closed}, nethttp.Draft10, 503, map[string]string{
+			"Retry-After": "1", "RateLimit-Policy": `"closed";q=1;w=3600`, "Cache-Control": "no-store",
+		}},
+		{"closed, and an exhausted share", []core.PolicyConfig{hourly, closed}, nethttp.Draft10, 503, map[string]string{
+			"Retry-After": "3600", "RateLimit-Policy": `"hourly";q=1;w=3600, "closed";q=1;w=3600`, "Cache-Control": "no-store",
+		}},
+		{"closed, and what never helps", []core.PolicyConfig{none, closed}, nethttp.Draft10, 503, map[string]string{
+			"RateLimit-Policy": `"none";q=0, "closed";q=1;w=3600`, "RateLimit": `"none";r=0`, "Cache-Control": "no-store",
+		}},
+		{"an exhausted share", []core.PolicyConfig{hourly}, nethttp.LegacyDelta, 429, map[string]string{
+			"Retry-After": "3600", "Cache-Control": "no-store",
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			g := dead(t)
+			get(nethttp.Middleware(guard(t, nethttp.Config{Gate: g, Rules: rules(t, hourly)}))(http.HandlerFunc(ok)))
+			h := nethttp.Middleware(guard(t, nethttp.Config{Gate: g, Rules: rules(t, tt.policies...), Headers: tt.dialect}))(http.HandlerFunc(ok))
+			expect(t, get(h), tt.status, tt.headers)
+		})
+	}
+}
+
+// A request with a deadline of its own is no reason for a 500, however its deadline and Redis's silence fall together.
+func TestDeadlinesInAnOutage(t *testing.T) {
+	s := redistest.Start(t)
+	client := redis.NewClient(&redis.Options{Addr: s.Addr, ContextTimeoutEnabled: true, DialerRetries: 1})
+	t.Cleanup(func() { _ = client.Close() })
+	gate, err := core.NewRedis(client, core.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := nethttp.Middleware(guard(t, nethttp.Config{Gate: gate, Rules: rules(t,
+		core.PolicyConfig{Name: "p", Algorithm: core.PerHour(1), OnFailure: core.Open})}))(http.HandlerFunc(ok))
+	s.Stop()
+	defer s.Continue()
+	statuses := make(map[int]int)
+	for range 100 {
+		r := get(h, func(r *http.Request) {
+			ctx, cancel := context.WithTimeout(r.Context(), 5*time.Millisecond)
+			t.Cleanup(cancel)
+			*r = *r.WithContext(ctx)
+		})
+		statuses[r.StatusCode]++
+	}
+	if statuses[200]+statuses[503] != 100 || statuses[200] == 0 {
+		t.Errorf("%v", statuses)
+	}
+}
+
+func TestShortWindows(t *testing.T) {
+	for _, tt := range []struct {
+		limit core.Algorithm
+		want  string
+	}{
+		{core.TokenBucket{Rate: 7, Per: time.Second, Burst: 3}, `"p";q=7;w=1`},
+		{core.TokenBucket{Rate: 3, Per: time.Second, Burst: 1}, `"p";q=3;w=1`},
+		{core.TokenBucket{Rate: 300_000, Per: time.Second, Burst: 1}, `"p";q=300000;w=1`},
+		{core.LeakyBucket{Rate: 300_000, Per: time.Second, Capacity: 5}, `"p";q=300000;w=1`},
+		{core.FixedWindow{Limit: 5, Window: 100 * time.Millisecond}, `"p";q=50;w=1`},
+		{core.TokenBucket{Rate: 1 << 42, Per: 1, Burst: 1}, `"p";q=999999999999999;w=1`},
+	} {
+		h := nethttp.Middleware(guard(t, nethttp.Config{
+			Gate: memory(t, newClock()), Rules: rules(t, core.PolicyConfig{Name: "p", Algorithm: tt.limit}),
+		}))(http.HandlerFunc(ok))
+		if got := get(h).Header.Get("RateLimit-Policy"); got != tt.want {
+			t.Errorf("%+v: %s, want %s", tt.limit, got, tt.want)
+		}
+	}
+}
+
+// A key's own limit is the one that its client is told.
+func TestLimitsOfKeysInHeaders(t *testing.T) {
+	p := core.PolicyConfig{Name: "p", Algorithm: core.PerMinute(10), For: func(context.Context, core.Key) (core.Algorithm, error) {
+		return core.PerHour(500), nil
+	}}
+	h := nethttp.Middleware(guard(t, nethttp.Config{Gate: memory(t, newClock()), Rules: rules(t, p)}))(http.HandlerFunc(ok))
+	expect(t, get(h), 200, map[string]string{"RateLimit-Policy": `"p";q=500;w=3600`, "RateLimit": `"p";r=499;t=8`})
+	p.For = func(context.Context, core.Key) (core.Algorithm, error) { return core.Unlimited{}, nil }
+	h = nethttp.Middleware(guard(t, nethttp.Config{Gate: memory(t, newClock()), Rules: rules(t, p)}))(http.HandlerFunc(ok))
+	expect(t, get(h), 200, nil)
+}
+
+// Where no rule applies nothing is derived, and the request is admitted without a decision.
+func TestNoRuleApplies(t *testing.T) {
+	all := rules(t, core.PolicyConfig{Name: "p", Algorithm: core.DenyAll{}})
+	all[0].Skip = func(*http.Request) bool { return true }
+	scope := func(*http.Request) (string, error) { return "", keyfunc.ErrNoKey }
+	h := nethttp.Middleware(guard(t, nethttp.Config{Gate: memory(t, newClock()), Rules: all, Scope: scope}))(
+		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if d, found := nethttp.FromContext(r.Context()); !found || !d.Allowed || d.Len() != 0 || d.Source != core.SourceNone {
+				t.Errorf("%v %v from %v", found, d.Allowed, d.Source)
+			}
+			ok(w, r)
+		}))
+	expect(t, get(h), 200, nil)
+}
+
+func TestGuardOfUnmadePolicy(t *testing.T) {
+	_, err := nethttp.NewGuard(nethttp.Config{Gate: memory(t, newClock()), Rules: []nethttp.Rule{{Policy: new(core.Policy), Key: keyfunc.RemoteIP()}}})
+	if err == nil {
+		t.Error("a policy that NewPolicy did not make is accepted")
+	}
+}
