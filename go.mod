@@ -4,7 +4,9 @@ go 1.25.0
 
 require (
 	github.com/alicebob/miniredis/v2 v2.40.0
+	github.com/anishathalye/porcupine v1.3.1
 	github.com/redis/go-redis/v9 v9.19.0
+	golang.org/x/time v0.15.0
 	pgregory.net/rapid v1.3.0
 )
 

@@ -171,7 +171,7 @@ func TestScriptsRun(t *testing.T) {
 				run := func(requests ...any) []int64 {
 					t.Helper()
 					// Both limits are 10 a second: one with a burst of 10, one of 1.
-					args := append([]any{16, 0, 1 << 53, "token_bucket", 0, 1, 1_000_000, 0, 0, "token_bucket", 0, 3, 100_000, 2, 0}, requests...)
+					args := append([]any{18, 0, 1 << 53, "token_bucket", 0, 1, 1_000_000, 0, 0, 0, "token_bucket", 0, 3, 100_000, 2, 0, 0}, requests...)
 					if name == "DecideScriptInjected" {
 						args = append(args, now)
 					}
@@ -181,15 +181,15 @@ func TestScriptsRun(t *testing.T) {
 					}
 					return reply
 				}
-				first := run("decide", 2, 1, 4, 400_000, 0, 2, 10, 100_000, 1)
+				first := run("decide", 2, 1, 4, 400_000, 0, 2, 11, 100_000, 1)
 				if len(first) != 7 || first[0] != 0 || first[1] != 0 || first[3] < now || first[6] < now {
 					t.Fatalf("first: %v", first)
 				}
 				// Two requests in one call: the second sees what the first did.
 				second := run(
-					"decide", 2, 1, 4, 400_000, 0, 2, 10, 100_000, 1,
+					"decide", 2, 1, 4, 400_000, 0, 2, 11, 100_000, 1,
 					"atmost", 1, 9, 1, 4, 100_000, 0,
-					"peek", 1, 2, 10, 0, 0,
+					"peek", 1, 2, 11, 0, 0,
 				)
 				if len(second) != 15 || second[0] != 2 || second[3] != 0 || second[6] != 0 || second[7] < 6 || second[11] != 0 {
 					t.Fatalf("second: %v", second)

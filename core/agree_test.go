@@ -30,7 +30,7 @@ var mixed = []core.PolicyConfig{
 	{Name: "largest", Algorithm: core.TokenBucket{Rate: 1 << 42, Per: time.Second - 1, Burst: 1<<53 - 1}},
 	{Name: "century", Algorithm: core.TokenBucket{Rate: 3, Per: 36524 * 24 * time.Hour, Burst: 3}},
 	{Name: "frozen", Algorithm: core.TokenBucket{Burst: 40}},
-	{Name: "frozen-huge", Algorithm: core.TokenBucket{Burst: 3_000_000_000_000_000}},
+	{Name: "frozen-huge", Algorithm: core.TokenBucket{Burst: 1_000_000_000_000_000}},
 	{Name: "threes", Algorithm: core.TokenBucket{Rate: 3, Per: 7 * time.Second, Burst: 100}},
 	{Name: "shadow", Algorithm: core.TokenBucket{Rate: 5, Per: 3 * time.Second, Burst: 4}, Shadow: true},
 	{Name: "shadow-frozen", Algorithm: core.TokenBucket{Burst: 6}, Shadow: true},

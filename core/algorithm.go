@@ -47,11 +47,12 @@ func counted(name string, limit algorithm.Limit, err error) (compiled, error) {
 // At Rate 0 and Per 0 the bucket never refills. Such a key lives in Redis for 100 years, or until it is reset.
 //
 // What is kept of a key is the time until its bucket is full. With another rate or burst it goes on from there: it is as
-// long until the bucket is full, or as long as an empty one takes if that is shorter.
+// long until the bucket is full, or as long as an empty one takes if that is shorter. Between Rate 0 and others a key
+// starts anew.
 type TokenBucket struct {
 	Rate  int64         // tokens in each period; at most 2^42
 	Per   time.Duration // the period
-	Burst int64         // tokens of a full bucket, at most 2^53 - 1; it takes at most 100 years to refill
+	Burst int64         // tokens of a full bucket, at most 2^53 - 1, or 10^15 at Rate 0; it takes at most 100 years to refill
 }
 
 // PerSecond is n tokens each second, with a burst of n.

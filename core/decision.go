@@ -39,14 +39,15 @@ type Result struct {
 	// Limit is how much an untouched key allows at once. Used + Remaining = Limit, but Used is above Limit where
 	// there are debts or reservations for later, or the limit was lowered, and Remaining is 0 then.
 	Limit, Used, Remaining int64
-	// Window is how long an exhausted key takes to be whole again, Never if it does not.
+	// Window is the window or period that Limit is for; of a bucket, how long an exhausted one takes to be whole again,
+	// Never if it does not.
 	Window time.Duration
 	// RetryAfter is the wait after which the same charge fits if nothing else is spent, to the microsecond and
 	// rounded up: 0 where it fits now, Never where waiting does not help.
 	RetryAfter time.Duration
 	// NextAfter is the wait until Remaining rises, 0 where nothing is used, Never where it does not rise.
 	NextAfter time.Duration
-	// ResetAfter is the wait until all of Limit remains, Never where that does not come.
+	// ResetAfter is the wait until all of Limit remains, of every window of a SlidingLog; Never where that does not come.
 	ResetAfter time.Duration
 	// Delay is how long after a reservation this charge may act, 0 for all other charges.
 	Delay time.Duration
@@ -114,10 +115,12 @@ func (d *Decision) RetryAfter() (wait time.Duration, finite bool) {
 	return wait, true
 }
 
-// delay is the longest over all charges.
+// delay is the longest over all charges but shadows.
 func (d *Decision) delay() (longest time.Duration) {
 	for i := range d.n {
-		longest = max(longest, d.at(i).Delay)
+		if r := d.at(i); !r.Policy.shadow {
+			longest = max(longest, r.Delay)
+		}
 	}
 	return longest
 }
@@ -141,12 +144,15 @@ func (r *Result) read(c *charge, p *plan, cause error) {
 	r.NextAfter, r.ResetAfter = reading.NextAfter, reading.ResetAfter
 	bucket, _ := c.limit.(*algorithm.TokenBucket)
 	r.defers = bucket != nil
+	if bucket != nil && p.op == algorithmReserve {
+		// Where something else denied before, it was only peeked at, as if it could not wait.
+		reading.RetryAfter = max(0, bucket.RetryReserve(reading, time.Duration(p.bound)*time.Microsecond))
+		r.Allowed = reading.RetryAfter == 0
+	}
 	switch {
 	case r.Allowed && p.op == algorithmReserve && c.spent > 0:
 		r.Delay = reading.Delay
 	case r.Allowed:
-	case bucket != nil && p.op == algorithmReserve:
-		r.RetryAfter, r.violated = bucket.RetryReserve(reading, time.Duration(p.bound)*time.Microsecond), 1
 	default:
 		r.RetryAfter, r.violated = reading.RetryAfter, reading.Violated
 	}

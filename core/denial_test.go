@@ -123,6 +123,80 @@ func TestDenialSpendsNothing(t *testing.T) {
 	})
 }
 
+// For each algorithm that denies, at every position, every algorithm is among the others: fresh keys are not created,
+// and used ones stay what they are.
+func TestDenialSpendsNothingOfAnyAlgorithm(t *testing.T) {
+	others := append(tens[:len(tens):len(tens)], struct {
+		name      string
+		algorithm core.Algorithm
+	}{"unlimited", core.Unlimited{}}, tens[0])
+	deniers := append(tens[:len(tens):len(tens)], struct {
+		name      string
+		algorithm core.Algorithm
+	}{"deny all", core.DenyAll{}})
+	const policies = 5
+	eachStore(t, func(t *testing.T, g *core.Gate, c *manualClock, look snapshot) {
+		ctx, n := t.Context(), 0
+		for _, denier := range deniers {
+			for at := range policies {
+				for from := 0; from < len(others); from += policies - 1 {
+					n++
+					used := n%2 == 0
+					key := newKey(t, "t", strconv.Itoa(n))
+					rest := others[from:]
+					var charges []core.Charge
+					what := "used " + strconv.FormatBool(used)
+					for i := range policies {
+						l := denier
+						if i != at {
+							l, rest = rest[0], rest[1:]
+						}
+						what += ", " + l.name
+						charges = append(charges, core.Charge{Policy: limited(t, fmt.Sprintf("p%d", i), l.algorithm), Key: key, Cost: 1})
+					}
+					for i, charge := range charges {
+						if i == at {
+							charge.Cost = 10
+						} else if !used {
+							continue
+						}
+						decide(t, g, charge)
+					}
+					c.advance(time.Second)
+					named := func(d core.Decision) bool {
+						for i := range charges {
+							if d.At(i).Allowed != (i != at) {
+								t.Errorf("%s: %s", what, show(d))
+								break
+							}
+						}
+						return !d.Allowed
+					}
+					spendsNothing(t, look, "Decide, "+what, func() bool { return named(decide(t, g, charges...)) })
+					spendsNothing(t, look, "Peek, "+what, func() bool { return named(peek(t, g, charges...)) })
+					spendsNothing(t, look, "AtMost, "+what, func() bool {
+						granted, d, err := g.AtMost(ctx, charges...)
+						return named(d) && granted == 0 && err == nil
+					})
+					spendsNothing(t, look, "Reserve, "+what, func() bool {
+						// What is in the used queue leaves within this time, and a token of the empty bucket is not there then.
+						r, d, err := g.Reserve(ctx, 10*time.Minute, charges...)
+						return named(d) && r == nil && err == nil
+					})
+					for _, charge := range charges {
+						if err := g.Reset(ctx, charge.Policy, key); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+			}
+		}
+		if all := look(t); len(all) > 0 {
+			t.Errorf("keys are left: %v", all)
+		}
+	})
+}
+
 func TestNothingIsCreated(t *testing.T) {
 	eachStore(t, func(t *testing.T, g *core.Gate, _ *manualClock, look snapshot) {
 		key := newKey(t, "fresh")
@@ -144,6 +218,30 @@ func TestNothingIsCreated(t *testing.T) {
 			t.Errorf("keys were created: %v", all)
 		}
 	})
+}
+
+// Charges that do not stand in the way of a reservation say so, and waits are not negative, whatever does and wherever
+// the others are decided.
+func TestDeniedReservationNamesOnlyWhatDenies(t *testing.T) {
+	for _, split := range []bool{false, true} {
+		eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
+			if split {
+				g.SplitByOutermost()
+			}
+			key, other := newKey(t, fmt.Sprint(split)), newKey(t, fmt.Sprint(split, "other"))
+			later := core.Charge{Policy: limited(t, "later", core.PerMinute(1)), Key: key, Cost: 1}
+			decide(t, g, later)
+			empty := core.Charge{Policy: limited(t, "empty", frozen(1)), Key: other, Cost: 1}
+			decide(t, g, empty)
+			decide(t, g, empty) // so that it is the first to be asked
+			for _, denier := range []core.Charge{empty, {Policy: limited(t, "none", core.DenyAll{}), Key: key, Cost: 1}} {
+				r, d := reserve(t, g, time.Hour, later, denier)
+				if first := d.At(0); r != nil || !first.Allowed || first.RetryAfter != 0 || d.At(1).Allowed {
+					t.Errorf("split %v, %s: %s", split, denier.Policy.Name(), show(d))
+				}
+			}
+		})
+	}
 }
 
 func TestAllViolatedAreNamed(t *testing.T) {

@@ -1,6 +1,7 @@
 package core_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"strings"
@@ -128,4 +129,33 @@ func show(d core.Decision) string {
 			r.RetryAfter, r.NextAfter, r.ResetAfter, r.Delay, []bool{r.Violates(0), r.Violates(1), r.Violates(2)})
 	}
 	return b.String()
+}
+
+// withPlan makes a changing policy use its i-th limit.
+func withPlan(ctx context.Context, i int) context.Context { return context.WithValue(ctx, plan{}, i) }
+
+// rounds is n, or less on miniredis, whose Lua is slow under the race detector.
+func rounds(t testing.TB, n int) int {
+	if strings.Contains(t.Name(), "miniredis") {
+		return max(1, n/8)
+	}
+	return n
+}
+
+// tens are limits of every algorithm that keeps state. Each has room for 10 at once, and for none of them again within
+// minutes.
+var tens = []struct {
+	name      string
+	algorithm core.Algorithm
+}{
+	{"token bucket", core.TokenBucket{Rate: 1, Per: time.Hour, Burst: 10}},
+	{"frozen", frozen(10)},
+	{"leaky bucket", core.LeakyBucket{Rate: 10, Per: time.Hour, Capacity: 10}},
+	{"fixed window", core.FixedWindow{Limit: 10, Window: 24 * time.Hour}},
+	{"window from first", core.FixedWindow{Limit: 10, Window: 24 * time.Hour, FromFirst: true}},
+	{"two counters", core.SlidingWindow{Limit: 10, Window: 24 * time.Hour}},
+	{"buckets", core.SlidingWindow{Limit: 10, Window: 24 * time.Hour, Buckets: 10}},
+	{"log", core.SlidingLog{Windows: []core.Window{{Limit: 10, Width: 24 * time.Hour}}}},
+	{"log of two", core.SlidingLog{Windows: []core.Window{{Limit: 10, Width: time.Hour}, {Limit: 11, Width: 24 * time.Hour}}}},
+	{"calendar", core.Calendar{Limit: 10, Every: core.Day, In: time.UTC}},
 }

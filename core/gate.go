@@ -102,7 +102,8 @@ func (g *Gate) AtMost(ctx context.Context, charges ...Charge) (granted int64, d 
 // unequal is the bound of an AtMost whose costs differ.
 const unequal = -1
 
-// Reset forgets what was spent on a key under a policy, here and in Redis.
+// Reset forgets what was spent on a key under a policy, here and in Redis. Reservations from before are not to be cancelled,
+// nor settled for less, after it: that gives back what others have spent since.
 func (g *Gate) Reset(ctx context.Context, p *Policy, key Key) error {
 	start := time.Now()
 	err := g.reset(ctx, p, key)

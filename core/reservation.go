@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -16,7 +17,7 @@ import (
 const maxReserve = algorithm.Longest / 10
 
 // Reservation is what an admitted Reserve has spent, and can still be settled or cancelled. It is safe for concurrent
-// use. The zero value has nothing to settle.
+// use. The zero value and nil have nothing to settle.
 type Reservation struct {
 	gate  *Gate
 	acts  time.Time // when the last of its charges may
@@ -47,16 +48,24 @@ func (g *Gate) Reserve(ctx context.Context, maxWait time.Duration, charges ...Ch
 }
 
 // Delay is how long to wait before the request goes on, 0 when it may.
-func (r *Reservation) Delay() time.Duration { return max(0, time.Until(r.acts)) }
+func (r *Reservation) Delay() time.Duration {
+	if r == nil {
+		return 0
+	}
+	return max(0, time.Until(r.acts))
+}
 
 // Cancel gives back what was spent, as far as nothing that came after has been decided on it: never does more get
-// through than the limits allow. It says so of each algorithm: what a [TokenBucket] has refilled meanwhile is not given
-// back, and while later reservations of it or of a [LeakyBucket] wait, only the last one is; nothing is given back of a
-// window or a period that is over.
+// through than the limits allow. What a [TokenBucket] has refilled meanwhile is not given back, and while later
+// reservations of it or of a [LeakyBucket] wait, or a debt is not paid, only the last one is. Nothing is given back of a
+// window or a period that is over, nor of a log of which more than 1000 entries followed.
 //
 // The first call of Cancel or Settle counts, and every later one returns what it did. It goes on where ctx was cancelled,
 // for at most Config.Timeout. Where it fails, the charges stay spent.
 func (r *Reservation) Cancel(ctx context.Context) error {
+	if r == nil {
+		return nil
+	}
 	return r.settle(ctx, "cancel", make([]int64, len(r.place)))
 }
 
@@ -66,6 +75,9 @@ func (r *Reservation) Cancel(ctx context.Context) error {
 //
 // See Cancel for repeated calls, contexts and failures. Other errors wrap ErrCharge, and settle nothing.
 func (r *Reservation) Settle(ctx context.Context, actual ...int64) error {
+	if r == nil {
+		return nil
+	}
 	if len(actual) != len(r.place) {
 		return fmt.Errorf("%w: settling %d of %d", ErrCharge, len(actual), len(r.place))
 	}
@@ -107,8 +119,12 @@ func (r *Reservation) totals(actual []int64) []int64 {
 func (g *Gate) correct(ctx context.Context, held []charge, units []int64) error {
 	var here, there []charge
 	for i, c := range held {
-		if c.spent == units[i] || c.receipt() == 0 {
-			continue // a shadow that did not fit was never charged
+		if c.spent == units[i] || c.failed || !c.fits {
+			continue // what nobody counted, and a shadow without room
+		}
+		// A key's limit may have changed since, and only that of now knows how much there is to correct.
+		if l, err := c.policy.limitOf(ctx, c.key); err == nil && !c.local && strings.HasSuffix(c.name, l.suffix) && l.suffix != "" {
+			c.limit = l.current()
 		}
 		if c.spent > units[i] {
 			c.cost = c.limit.Cost(c.spent - units[i])

@@ -54,8 +54,7 @@ func (w SlidingWindow) compile() (compiled, error) {
 
 // SlidingLog allows at most the limit of each of its windows in every window of that width, exactly. It remembers when
 // what was charged: in Redis, up to 64 bytes for each charge that still counts. [Result.Violates] says which windows stand
-// in the way; the numbers of the Result are those of the one that does for longest, or else has the least left, but
-// ResetAfter is the wait until nothing counts in any.
+// in the way; the numbers of the Result are those of the one that does for longest, or else has the least left.
 //
 // Changed limits hold at once, and so do changed windows, as far as what they cover was still remembered.
 type SlidingLog struct {

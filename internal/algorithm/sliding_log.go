@@ -124,13 +124,14 @@ func (l *SlidingLog) Share(n int64) Limit {
 
 // entries is the state of one key. The second part is what Find found.
 type entries struct {
-	kept    int // the first of all that counted when it was written
-	all     []entry
-	total   int64
-	ahead   int64
-	expires int64
+	kept      int // the first of all that counted when it was written
+	all       []entry
+	total     int64
+	keptAhead int64
+	expires   int64
 
 	first int // the first of all that counts
+	ahead int64
 	time  int64
 	live  []int64
 	spent float64
@@ -160,7 +161,7 @@ func (s *entries) Spent(now int64) float64 {
 func (s *entries) Value() string {
 	var b strings.Builder
 	last := s.last()
-	fmt.Fprintf(&b, "%016d%016d%016d%016d%016d%016d", s.kept, len(s.all), s.total, last.time, last.before, s.ahead)
+	fmt.Fprintf(&b, "%016d%016d%016d%016d%016d%016d", s.kept, len(s.all), s.total, last.time, last.before, s.keptAhead)
 	for i := range len(s.all) - 1 {
 		fmt.Fprintf(&b, "%016d%016d", s.all[i].time, s.all[i].before)
 	}
@@ -197,12 +198,16 @@ func (s *entries) holding(first int, units int64) int64 {
 
 func (l *SlidingLog) Find(st State, now int64) (changed bool) {
 	s := st.(*entries)
+	s.ahead = s.keptAhead
 	s.time = now + s.ahead
 	if last := s.last().time; s.time < last {
 		s.ahead, s.time, changed = last-now, last, true
 	}
 	s.live = s.live[:0]
 	first := s.kept
+	if s.ahead > 0 && s.after(first, s.time-l.windows[0].keep) == len(s.all) {
+		first, s.ahead, s.time = len(s.all), 0, now // nothing counts that it could speak of
+	}
 	s.spent = 0
 	for i, w := range l.windows {
 		first = s.after(first, s.time-w.keep)
@@ -214,31 +219,28 @@ func (l *SlidingLog) Find(st State, now int64) (changed bool) {
 		s.spent = max(s.spent, float64(n)/float64(w.limit))
 	}
 	if changed {
-		l.store(s)
+		l.store(s, false)
 	}
 	return changed
 }
 
 func (l *SlidingLog) Reply(st State, c Cost, reply []int64) []int64 {
 	s := st.(*entries)
-	first, reset := s.first, int64(0)
+	first := s.first
 	for i, w := range l.windows {
 		first = s.after(first, s.time-w.keep)
-		n, wait, oldest := s.live[i], int64(0), int64(0)
+		n, wait, more := s.live[i], int64(0), int64(0)
 		if n > 0 {
-			oldest = s.holding(first, max(1, n-w.limit+1)) + w.keep - s.time
-			if i == 0 {
-				reset = s.holding(first, n) + w.keep - s.time
-			}
+			more = s.holding(first, max(1, n-w.limit+1)) + w.keep - s.time
 		}
 		if c.Whole > w.limit {
 			wait = -1
 		} else if n+c.Whole > w.limit {
 			wait = s.holding(first, n+c.Whole-w.limit) + w.keep - s.time
 		}
-		reply = append(reply, n, wait, oldest)
+		reply = append(reply, n, wait, more)
 	}
-	return append(reply, reset, s.time%l.tick, 0)
+	return append(reply, s.time-s.last().time, s.time%l.tick, 0)
 }
 
 func (l *SlidingLog) Fits(st State, c Cost, _ Terms) bool {
@@ -268,8 +270,8 @@ func (l *SlidingLog) Commit(st State, c Cost, t Terms) int64 {
 		case s.first == len(s.all):
 			s.first, s.all, s.total = 0, append(s.all[:0], entry{now, 0}), 0
 		case s.all[last].time >= now:
-		case s.total == s.all[last].before, int64(len(s.all)-s.first) >= l.most:
-			s.all[last].time = now
+		case int64(len(s.all)-s.first) >= l.most:
+			s.all[last].time = now // what is too much counts for longer than it would
 		default:
 			s.all = append(s.all, entry{now, s.total})
 		}
@@ -279,7 +281,7 @@ func (l *SlidingLog) Commit(st State, c Cost, t Terms) int64 {
 		}
 		receipt = s.last().time
 	}
-	l.store(s)
+	l.store(s, false)
 	return receipt
 }
 
@@ -293,21 +295,28 @@ func (l *SlidingLog) Give(st State, c Cost, receipt int64) bool {
 	if n <= 0 {
 		return false
 	}
+	empty := n == between(s.before(i), s.before(i+1))
 	for j := i + 1; j < len(s.all); j++ {
 		s.all[j].before = between(n, s.all[j].before)
 	}
 	s.total = between(n, s.total)
-	l.store(s)
+	if empty {
+		s.all = slices.Delete(s.all, i, i+1)
+	}
+	l.store(s, empty)
 	return true
 }
 
-// store drops what no longer counts, once it is at least half of all.
-func (l *SlidingLog) store(s *entries) {
-	if s.first > 64 && 2*s.first >= len(s.all) {
+// store drops what no longer counts, once it is at least half of all, or where all is written anyway.
+func (l *SlidingLog) store(s *entries, all bool) {
+	if all || s.first > 64 && 2*s.first >= len(s.all) {
 		s.all = append(s.all[:0], s.all[s.first:]...)
 		s.first = 0
+		if len(s.all) == 0 {
+			s.total = 0
+		}
 	}
-	s.kept = s.first
+	s.kept, s.keptAhead = s.first, s.ahead
 	s.expires = s.last().time + l.windows[0].keep - s.ahead
 }
 
@@ -316,11 +325,11 @@ func (l *SlidingLog) Read(reply []int64, charged Cost, n int64) Reading {
 		r       Reading
 		binding = -1
 		size    = len(l.windows)
-		reset   = reply[3*size]
+		age     = reply[3*size]
 		phase   = reply[3*size+1]
 	)
 	for i, w := range l.windows {
-		count, wait, oldest := reply[3*i], reply[3*i+1], reply[3*i+2]
+		count, wait, more := reply[3*i], reply[3*i+1], reply[3*i+2]
 		retry := micros(wait)
 		if wait < 0 {
 			retry = Never
@@ -333,7 +342,7 @@ func (l *SlidingLog) Read(reply []int64, charged Cost, n int64) Reading {
 		next := time.Duration(0)
 		switch {
 		case count > 0:
-			next = micros(oldest)
+			next = micros(more)
 		case used > 0:
 			next = micros(w.keep - phase)
 		}
@@ -349,11 +358,14 @@ func (l *SlidingLog) Read(reply []int64, charged Cost, n int64) Reading {
 		}
 	}
 	r.Delay = r.RetryAfter
-	if reset > 0 {
-		r.ResetAfter = micros(reset)
-	}
-	if charged.Whole > 0 {
+	// The longest window is the last to be whole.
+	switch found := reply[0] > 0; {
+	case charged.Whole > 0 && found:
+		r.ResetAfter = micros(l.windows[0].keep - min(age, phase))
+	case charged.Whole > 0:
 		r.ResetAfter = micros(l.windows[0].keep - phase)
+	case found:
+		r.ResetAfter = micros(l.windows[0].keep - age)
 	}
 	return r
 }

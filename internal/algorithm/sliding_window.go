@@ -19,7 +19,7 @@ const maxProduct = 1 << 50
 
 // NewSlidingWindow validates a limit for every window of the given width. It returns every fault at once.
 func NewSlidingWindow(limit int64, window time.Duration) (*SlidingWindow, error) {
-	if err := errors.Join(checkLimit("Limit", limit, maxProduct/1000), checkWindow("Window", window)); err != nil {
+	if err := errors.Join(checkLimit("Limit", limit, MaxCount/1000), checkWindow("Window", window)); err != nil {
 		return nil, err
 	}
 	s := &SlidingWindow{limit: limit, width: window.Microseconds()}
@@ -113,11 +113,16 @@ func (w *SlidingWindow) Fits(st State, c Cost, _ Terms) bool {
 // weight is how many ticks of the window before are covered.
 func (w *SlidingWindow) weight(since int64) int64 { return w.ticks - since/w.tick }
 
+// covered is what still counts of the window before, rounded up.
+func (w *SlidingWindow) covered(before, since int64) int64 {
+	return (before*w.weight(since) + w.ticks - 1) / w.ticks
+}
+
 func (w *SlidingWindow) Commit(st State, c Cost, t Terms) int64 {
 	s := st.(*counters)
 	n := c.Whole
 	if t.Operation == Force {
-		n = max(0, min(n, 2*w.limit-s.found.count))
+		n = max(0, min(n, 2*w.limit-s.found.count-w.covered(s.found.before, s.since)))
 	}
 	s.found.count += n
 	s.kept = s.found
@@ -142,7 +147,7 @@ func (w *SlidingWindow) Read(reply []int64, charged Cost, n int64) Reading {
 	before, count, since := reply[0], reply[1], reply[2]
 	after := count + charged.Whole
 	r := Reading{Limit: w.limit, Window: micros(w.width)}
-	r.Used = after + (before*w.weight(since)+w.ticks-1)/w.ticks
+	r.Used = after + w.covered(before, since)
 	r.Remaining = max(0, w.limit-r.Used)
 	r.RetryAfter = w.wait(before, count, since, n)
 	if r.RetryAfter > 0 {

@@ -29,6 +29,29 @@ const maxRate = 1 << 42
 // NewTokenBucket validates a bucket of burst tokens, refilled at rate tokens in every period per. At rate 0
 // it never refills, and per is 0 too. It returns every fault at once.
 func NewTokenBucket(rate int64, per time.Duration, burst int64) (*TokenBucket, error) {
+	if rate == 0 && per > 0 {
+		fault := &Fault{"Rate", fmt.Sprintf("is 0 but Per is %v: a bucket that never refills has no period, and no tokens at all is DenyAll", per)}
+		return nil, errors.Join(fault, checkLimit("Burst", burst, MaxUnits))
+	}
+	return newBucket(rate, per, "Burst", burst)
+}
+
+// NewLeakyBucket validates a bucket that leaks rate units in every period per and holds capacity units. It counts as
+// the token bucket of the same numbers does, but its reservations form a queue: each leaves when all before it have
+// leaked. It returns every fault at once.
+func NewLeakyBucket(rate int64, per time.Duration, capacity int64) (*TokenBucket, error) {
+	b, err := newBucket(rate, per, "Capacity", capacity)
+	if rate == 0 {
+		err = errors.Join(&Fault{"Rate", "is 0: it would never leak"}, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	b.queue = true
+	return b, nil
+}
+
+func newBucket(rate int64, per time.Duration, field string, burst int64) (*TokenBucket, error) {
 	var faults []error
 	fault := func(field, format string, args ...any) {
 		faults = append(faults, &Fault{field, fmt.Sprintf(format, args...)})
@@ -44,16 +67,13 @@ func NewTokenBucket(rate int64, per time.Duration, burst int64) (*TokenBucket, e
 		fault("Per", "is %v: it must not be negative", per)
 	case per == 0 && rate > 0:
 		fault("Per", "is 0: a rate needs a period (Unlimited is a limit of its own)")
-	case per > 0 && rate == 0:
-		fault("Rate", "is 0 but Per is %v: a bucket that never refills has no period, and no tokens at all is DenyAll", per)
 	}
-	switch {
-	case burst < 0:
-		fault("Burst", "is %d: it must not be negative", burst)
-	case burst > MaxUnits:
-		fault("Burst", "is %d: it must be at most %d", burst, int64(MaxUnits))
-	case burst == 0:
-		fault("Burst", "is 0: nothing would ever be allowed (DenyAll is a limit of its own)")
+	most := int64(MaxUnits)
+	if rate == 0 {
+		most = MaxCount
+	}
+	if err := checkLimit(field, burst, most); err != nil {
+		faults = append(faults, err)
 	}
 	if len(faults) > 0 {
 		return nil, errors.Join(faults...)
@@ -68,23 +88,8 @@ func NewTokenBucket(rate int64, per time.Duration, burst int64) (*TokenBucket, e
 		b.numerator, b.denominator = n/g, d/g
 	}
 	if !b.measure() {
-		return nil, &Fault{"Burst", "takes more than 100 years to refill"}
+		return nil, &Fault{field, "takes more than 100 years to refill"}
 	}
-	return b, nil
-}
-
-// NewLeakyBucket validates a bucket that leaks rate units in every period per and holds capacity units. It counts as
-// the token bucket of the same numbers does, but its reservations form a queue: each leaves when all before it have
-// leaked. It returns every fault at once.
-func NewLeakyBucket(rate int64, per time.Duration, capacity int64) (*TokenBucket, error) {
-	if rate == 0 {
-		return nil, &Fault{"Rate", "is 0: it would never leak"}
-	}
-	b, err := NewTokenBucket(rate, per, capacity)
-	if err != nil {
-		return nil, err
-	}
-	b.queue = true
 	return b, nil
 }
 
@@ -149,7 +154,7 @@ func (b *TokenBucket) Parameters(args []int64) []int64 {
 	if b.queue {
 		queue = 1
 	}
-	return append(args, denominator, b.capacity.Whole, b.capacity.Fraction, queue)
+	return append(args, denominator, b.capacity.Whole, b.capacity.Fraction, queue, b.short())
 }
 
 func (b *TokenBucket) Fields() int        { return 3 }
@@ -167,9 +172,22 @@ func (b *TokenBucket) Cost(n int64) Cost {
 	if n > b.burst {
 		return Cost{b.capacity.Whole + 1, 0}
 	}
+	return b.length(n)
+}
+
+// length is how long n tokens take.
+func (b *TokenBucket) length(n int64) Cost {
 	hi, lo := bits.Mul64(uint64(n), uint64(b.numerator))
 	whole, fraction := bits.Div64(hi, lo, uint64(b.denominator))
 	return Cost{int64(whole), int64(fraction)}
+}
+
+// short is 1 if a token is shorter than a microsecond: then a receipt does not tell whether more was charged since.
+func (b *TokenBucket) short() int64 {
+	if b.numerator < b.denominator {
+		return 1
+	}
+	return 0
 }
 
 // tokens is how many whole tokens fit into a length.
@@ -182,7 +200,7 @@ func (b *TokenBucket) tokens(c Cost) int64 {
 
 // bucket is the state of one key. The second line is what Find found.
 type bucket struct {
-	arrival, fraction, denominator, returned, promised, written int64
+	arrival, fraction, denominator, returned, earliest, promised, written int64
 
 	backlog  Cost
 	gone     int64
@@ -204,7 +222,7 @@ func (s *bucket) Value() string {
 	if s.fraction == 0 && s.returned == 0 && s.promised == 0 {
 		return strconv.FormatInt(s.arrival, 10)
 	}
-	return fmt.Sprint(s.arrival, s.fraction, s.denominator, s.returned, s.promised, s.written)
+	return fmt.Sprint(s.arrival, s.fraction, s.denominator, s.returned, s.earliest, s.promised, s.written)
 }
 
 func (s *bucket) Spent(now int64) float64 {
@@ -223,7 +241,7 @@ func (b *TokenBucket) Find(st State, now int64) (changed bool) {
 	s.promise = 0
 	if s.promised > 0 {
 		if back := s.written - s.start; back > 0 {
-			s.arrival, s.returned = s.arrival-back, min(longest, s.returned+back)
+			s.arrival, s.returned, s.earliest = s.arrival-back, min(longest, s.returned+back), 0
 			s.promised, s.written = s.promised-back, s.start
 			changed = true
 		}
@@ -244,6 +262,7 @@ func (b *TokenBucket) Find(st State, now int64) (changed bool) {
 		gone = min(longest, gone+found.minus(reach, b.denominator).ceil())
 		found = reach
 		s.arrival, s.fraction, s.denominator, s.returned = s.start+found.Whole, found.Fraction, b.denominator, gone
+		s.earliest = 0
 		changed = true
 	}
 	s.backlog, s.gone = found, gone
@@ -275,8 +294,11 @@ func (b *TokenBucket) Fits(st State, c Cost, t Terms) bool {
 func (b *TokenBucket) Commit(st State, c Cost, t Terms) int64 {
 	s := st.(*bucket)
 	if t.Operation == Force {
-		if room := b.capacity.Whole + min(b.capacity.Whole, furthest) - s.backlog.Whole; c.Whole >= room {
-			c = Cost{max(0, room), 0}
+		reach := Cost{b.capacity.Whole + min(b.capacity.Whole, furthest), b.capacity.Fraction}
+		if room := reach.minus(s.backlog, b.denominator); room.Whole < 0 {
+			c = Cost{}
+		} else if c.compare(room) > 0 {
+			c = room
 		}
 	}
 	sum, promise := s.backlog.plus(c, b.denominator), s.promise
@@ -291,16 +313,23 @@ func (b *TokenBucket) Commit(st State, c Cost, t Terms) int64 {
 	if promise > 0 {
 		s.promised, s.written = s.start+promise, s.start
 	}
-	return s.arrival + s.gone
+	return s.start + sum.ceil() + s.gone
 }
 
 func (b *TokenBucket) Give(st State, c Cost, receipt int64) bool {
 	s := st.(*bucket)
-	since := s.start + s.backlog.ceil() + s.gone - receipt
-	if s.promise > 0 && since != 0 {
-		return false
+	since := s.start + s.backlog.ceil() + s.gone - receipt + b.short()
+	left := receipt - s.start
+	if s.gone > 0 && receipt >= s.earliest {
+		left -= s.gone
 	}
-	if left := receipt - s.gone - s.start; c.Whole >= left {
+	if since != 0 && b.denominator > 1 {
+		left-- // by which it may have been rounded up
+	}
+	if s.promise > 0 && since != 0 {
+		left = 0
+	}
+	if c.Whole >= left && !b.frozen {
 		c = Cost{left, 0}
 	}
 	if c.compare(s.backlog) > 0 {
@@ -310,7 +339,10 @@ func (b *TokenBucket) Give(st State, c Cost, receipt int64) bool {
 		return false
 	}
 	gone := s.gone
-	if since != 0 {
+	if since != 0 && !b.frozen {
+		if gone == 0 || receipt < s.earliest {
+			s.earliest = receipt
+		}
 		gone = min(longest, gone+c.ceil())
 	}
 	b.keep(s, s.backlog.minus(c, b.denominator), gone)
@@ -325,6 +357,9 @@ func (b *TokenBucket) Give(st State, c Cost, receipt int64) bool {
 func (b *TokenBucket) keep(s *bucket, backlog Cost, returned int64) {
 	s.arrival, s.fraction = s.start+backlog.Whole, backlog.Fraction
 	s.denominator, s.returned = b.denominator, returned
+	if returned == 0 {
+		s.earliest = 0
+	}
 }
 
 func (b *TokenBucket) Read(reply []int64, charged Cost, n int64) Reading {
@@ -336,10 +371,11 @@ func (b *TokenBucket) Read(reply []int64, charged Cost, n int64) Reading {
 		r.Used = b.burst - r.Remaining
 	} else {
 		over := after.minus(b.capacity, b.denominator)
-		r.Used = b.burst + b.tokens(over)
-		if b.Cost(b.tokens(over)) != over {
-			r.Used++
+		n := b.tokens(over)
+		if b.length(n) != over {
+			n++
 		}
+		r.Used = b.burst + n
 	}
 	r.RetryAfter = b.wait(found, n)
 	if r.RetryAfter > 0 {

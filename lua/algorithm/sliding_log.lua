@@ -5,8 +5,7 @@
 --        counts in it
 -- Cost   units, 0
 -- Reply  for each window: count, time until the cost fits (0 if it does, -1 if never), time until there is more room
---        (0 if there is all); time until nothing counts in the longest window; time
---        since the tick started; receipt
+--        (0 if there is all); time since the newest entry; time since the tick started; receipt
 -- Value  six numbers of 16 digits: entries before the first that counts, entries, total, time of the newest entry,
 --        total before it, and how far the log's clock is ahead; then of each entry but the newest, its time
 --        and the total before it, of 16 digits each
@@ -21,6 +20,7 @@ if not state then
   state = {
     first = 0, entries = 0, total = 0, newest = 0, prefix = 0, ahead = 0,
     known = {}, low = false, -- entries as read or changed, and the first changed
+    dropped = false,
     live = {0}, time = 0,
   }
   local value = redis.call('GETRANGE', KEYS[key], 0, 95)
@@ -43,14 +43,22 @@ if not state then
     end
     return entry[1], entry[2]
   end
-  -- The first of the entries from low on whose time is after the given one. Those looked for are near, mostly: so
-  -- steps double before they are halved.
-  state.after = function(low, time)
+  -- The first of the entries from low on whose time is after the given one. Those looked for are near low, mostly, or
+  -- near the end where the caller says so: so steps double before they are halved.
+  state.after = function(low, time, backwards)
     local high, step = low, 1
-    while high < state.entries and state.entry(high) <= time do
-      low, high, step = high + 1, high + step, step * 2
+    if backwards then
+      high = state.entries
+      while high - step >= low and state.entry(high - step) > time do
+        high, step = high - step, step * 2
+      end
+      low = math.max(low, high - step)
+    else
+      while high < state.entries and state.entry(high) <= time do
+        low, high, step = high + 1, high + step, step * 2
+      end
+      high = math.min(high, state.entries)
     end
-    high = math.min(high, state.entries)
     while low < high do
       local middle = math.floor((low + high) / 2)
       if state.entry(middle) > time then
@@ -96,12 +104,15 @@ if time < state.newest then
   state.ahead, time = state.newest - now, state.newest
   dirty[key] = limit
 end
+local first = state.first
+if state.ahead > 0 and state.after(first, time - ARGV[limit + 7]) == state.entries then
+  state.ahead, time, first = 0, now, state.entries -- nothing counts that it could speak of
+end
 state.time = time
-local reset, first = 0, state.first
 for i = 1, windows do
   local most, keep = ARGV[limit + 4 + 2 * i] + 0, ARGV[limit + 5 + 2 * i] + 0
   ARGV[limit + 4 + 2 * i] = most
-  first = state.after(first, time - keep)
+  first = state.after(first, time - keep, i > 1)
   local count, wait, more = 0, 0, 0
   if first < state.entries then
     local _, prefix = state.entry(first)
@@ -117,15 +128,12 @@ for i = 1, windows do
   end
   if i == 1 then
     state.first = first
-    if count > 0 then
-      reset = state.holding(first, count) + keep - time
-    end
   end
   state.live[i] = count
   reply[n + 1], reply[n + 2], reply[n + 3] = count, wait, more
   n = n + 3
 end
-reply[n + 1], reply[n + 2], reply[n + 3] = reset, time % tick, 0
+reply[n + 1], reply[n + 2], reply[n + 3] = time - state.newest, time % tick, 0
 n = n + 3
 
 --: fits
@@ -149,9 +157,8 @@ if whole > 0 then
     state.first, state.entries, state.total, state.prefix, state.known, state.low = 0, 1, 0, 0, {}, 0
     state.newest = time
   elseif state.newest < time then
-    if state.total == state.prefix or state.entries - state.first >= ARGV[limit + 5] + 0 then
-      -- What is empty is used again, and what is too much counts for longer than it would.
-      state.newest = time
+    if state.entries - state.first >= ARGV[limit + 5] + 0 then
+      state.newest = time -- what is too much counts for longer than it would
     else
       local last = state.entries - 1
       state.known[last], state.low = {state.newest, state.prefix}, math.min(state.low or last, last)
@@ -164,7 +171,7 @@ end
 
 --: give
 local state = states[key]
-local i = state.after(state.first, receipt - 1)
+local i = state.after(state.first, receipt - 1, true)
 local last = state.entries - 1
 if i <= last and state.entry(i) == receipt and last - i <= 1000 then
   local _, from = state.entry(i)
@@ -172,23 +179,37 @@ if i <= last and state.entry(i) == receipt and last - i <= 1000 then
   whole = math.min(whole, (to - from) % 4503599627370496)
   given = whole > 0
   if given then
+    local rest = {}
     for j = i + 1, last do
       local entered, prefix = state.entry(j)
-      prefix = (prefix - whole) % 4503599627370496
-      if j == last then
-        state.prefix = prefix
-      else
-        state.known[j], state.low = {entered, prefix}, math.min(state.low or j, j)
+      rest[#rest + 1] = {entered, (prefix - whole) % 4503599627370496}
+    end
+    local at = i + 1
+    if (to - from) % 4503599627370496 == whole then
+      at, state.dropped = i, true -- nothing is left of it
+      if #rest == 0 and i > 0 then
+        rest[1], at = {state.entry(i - 1)}, i - 1
       end
     end
     state.total = (state.total - whole) % 4503599627370496
+    for j = 1, #rest - 1 do
+      state.known[at + j - 1] = rest[j]
+    end
+    if #rest > 0 then
+      if #rest > 1 or state.dropped then
+        state.low = math.min(state.low or at, at)
+      end
+      state.entries, state.newest, state.prefix = at + #rest, rest[#rest][1], rest[#rest][2]
+    elseif state.dropped then
+      state.entries = 0
+    end
   end
 end
 
 --: store
 local state, keep = states[key], ARGV[limit + 7] + 0
 local from, base, parts = state.low or state.entries - 1, 0, {'', ''}
-if state.first > 64 and state.first * 2 >= state.entries then -- what no longer counts is dropped
+if state.dropped or state.first > 64 and state.first * 2 >= state.entries then -- what no longer counts is dropped
   base = state.first
   if from > base then
     parts[2] = redis.call('GETRANGE', KEYS[key], 96 + 32 * base, 95 + 32 * from)
@@ -197,11 +218,14 @@ end
 for i = math.max(from, base), state.entries - 2 do
   parts[#parts + 1] = string.format('%016.0f%016.0f', state.entry(i))
 end
+if state.entries == base then
+  state.total, state.newest, state.prefix = 0, 0, 0
+end
 parts[1] = string.format('%016.0f%016.0f%016.0f%016.0f%016.0f%016.0f', state.first - base, state.entries - base, state.total,
   state.newest, state.prefix, state.ahead)
 local ttl = math.max(0, state.newest + keep - state.time)
 ttl = (ttl - ttl % 1000) / 1000 + 1 + margin
-if base > 0 or state.low == 0 then
+if base > 0 or state.low == 0 or state.dropped then
   redis.call('SET', KEYS[key], table.concat(parts), 'PX', ttl)
 else
   redis.call('SETRANGE', KEYS[key], 0, parts[1])

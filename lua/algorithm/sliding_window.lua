@@ -50,7 +50,9 @@ fits = whole <= most and state.before * state.weight + (state.count + whole) * t
 --: commit
 local state = states[key]
 if operation == 'force' then
-  whole = math.max(0, math.min(whole, 2 * ARGV[limit + 3] - state.count))
+  local ticks = ARGV[limit + 4]
+  local covered = state.before * state.weight + ticks - 1
+  whole = math.max(0, math.min(whole, 2 * ARGV[limit + 3] - state.count - (covered - covered % ticks) / ticks))
 end
 state.count = state.count + whole
 receipt = state.start + 1

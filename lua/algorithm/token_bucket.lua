@@ -2,38 +2,41 @@
 -- arrival time: the instant at which the bucket is full again. Taking tokens moves it ahead; it may never be further
 -- ahead of now than the capacity, which is the burst's length, but by reservations and debts.
 --
--- Limit  denominator, 0 if time refills nothing; capacity in whole microseconds, its part; 1 for a queue, else 0
+-- Limit  denominator, 0 if time refills nothing; capacity in whole microseconds, its part; 1 for a queue, else 0; 1 if a
+--        token is shorter than a microsecond, else 0
 -- Cost   the tokens' length in whole microseconds, its part
 -- Reply  backlog (how far ahead the arrival time is), its part, receipt
 -- Value  the arrival time where it is whole and nothing else is to be known, else
---        "arrival part denominator returned promised written"
+--        "arrival part denominator returned earliest promised written"
 --
 -- A reservation for later leaves when the arrival time, without the capacity, is reached; in a queue when all
 -- before it have leaked. promised is the time when the last one leaves and every debt is paid, 0 if that is over,
 -- and written the time when it was written: where the clock is behind that, it went back and they go back with it.
 --
--- A receipt is the arrival time right after a charge, counted as if nothing had ever been given back. What of a charge
--- lies before now has drained, and as much more of it as was given back of others since may have, for that may
--- have let the bucket run full in between. Giving back more would let the same time be used twice. What was given back
--- is remembered up to 100 years of it. Where nothing was charged since, the bucket has not run full since either, and
--- it is as if the charge had never been. While something is promised, only that is given back: what was charged since
+-- A receipt is the arrival time right after a charge, rounded up, counted as if nothing had ever been given back. What of
+-- a charge lies before now has drained, and as much more of it as was given back of others before it may have, for that
+-- may have let the bucket run full in between. Giving back more would let the same time be used twice. What was
+-- given back is remembered, up to 100 years of it, and the earliest receipt by which it was: charges before that had
+-- not been there in vain. Where nothing was charged since, the bucket has not run full since either, and
+-- it is as if the charge had never been. Where time refills nothing, all is given back. While something is promised, only that is given back: what was charged since
 -- leaves when it was told to, which may be too soon after what would be charged instead.
 
 --: look
 local state = states[key]
 if not state then
   local value = redis.call('GET', KEYS[key])
-  local arrival, part, denominator, returned, promised, written = 0, 0, 1, 0, 0, 0
+  local arrival, part, denominator, returned, earliest, promised, written = 0, 0, 1, 0, 0, 0, 0
   if value then
     arrival = tonumber(value)
     if not arrival then
-      local a, p, d, r, t, w = string.match(value, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
-      arrival, part, denominator = tonumber(a), tonumber(p), tonumber(d)
-      returned, promised, written = tonumber(r), tonumber(t), tonumber(w)
+      local a, p, d, r, e, t, w = string.match(value, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
+      arrival, part, denominator, returned = tonumber(a), tonumber(p), tonumber(d), tonumber(r)
+      earliest, promised, written = tonumber(e), tonumber(t), tonumber(w)
     end
   end
   state = {
-    arrival = arrival, part = part, denominator = denominator, returned = returned, promised = promised, written = written,
+    arrival = arrival, part = part, denominator = denominator, returned = returned, earliest = earliest,
+    promised = promised, written = written,
     backlog = 0, backlog_part = 0, gone = 0, promise = 0, -- as found
   }
   states[key] = state
@@ -48,6 +51,7 @@ if promise > 0 then
   if start < state.written then
     local back = state.written - start
     state.arrival, state.returned = state.arrival - back, math.min(3155760000000000, state.returned + back)
+    state.earliest = 0
     promise = promise - back
     state.promised, state.written = promise, start
     dirty[key] = limit
@@ -71,6 +75,7 @@ elseif whole >= capacity + promise then
     gone = math.min(3155760000000000, gone + whole - reach + (part > reach_part and 1 or 0))
     whole, part = reach, reach_part
     state.arrival, state.part, state.denominator, state.returned = start + whole, part, denominator, gone
+    state.earliest = 0
     dirty[key] = limit
   end
 end
@@ -104,9 +109,14 @@ end
 local capacity, capacity_part, promise = ARGV[limit + 3], ARGV[limit + 4] + 0, state.promise
 if operation == 'force' then
   -- At most as much again as the capacity, and 10 years of it.
-  local room = capacity + math.min(capacity, 315576000000000) - state.backlog
-  if whole >= room then
-    whole, part = math.max(0, room), 0
+  local room, rest = capacity + math.min(capacity, 315576000000000) - state.backlog, capacity_part - state.backlog_part
+  if rest < 0 then
+    room, rest = room - 1, rest + denominator
+  end
+  if room < 0 then
+    whole, part = 0, 0
+  elseif whole > room or whole == room and part > rest then
+    whole, part = room, rest
   end
 end
 local sum, rest = state.backlog + whole, state.backlog_part + part
@@ -119,10 +129,13 @@ end
 promise = math.max(promise, sum - capacity + (rest > capacity_part and 1 or 0))
 state.arrival, state.part, state.denominator, state.returned = start + sum, rest, denominator, state.gone
 state.promised, state.written = 0, 0
+if state.gone == 0 then
+  state.earliest = 0
+end
 if promise > 0 then
   state.promised, state.written = start + promise, start
 end
-receipt = state.arrival + state.gone
+receipt = state.arrival + (rest > 0 and 1 or 0) + state.gone
 
 --: give
 local state, denominator, start = states[key], ARGV[limit + 2], now
@@ -133,11 +146,20 @@ local since = start + state.backlog + state.gone - receipt
 if state.backlog_part > 0 then
   since = since + 1
 end
-local left = receipt - state.gone - start
+if ARGV[limit + 6] == '1' then
+  since = since + 1 -- there may be more than can be seen
+end
+local left, frozen = receipt - start, ARGV[limit + 2] == 0
+if state.gone > 0 and receipt >= state.earliest then
+  left = left - state.gone
+end
+if since ~= 0 and denominator > 1 then
+  left = left - 1 -- by which it may have been rounded up
+end
 if state.promise > 0 and since ~= 0 then
   left = 0
 end
-if whole >= left then
+if whole >= left and not frozen then
   whole, part = left, 0
 end
 if whole > state.backlog or whole == state.backlog and part > state.backlog_part then
@@ -150,8 +172,12 @@ if given then
     rest, rest_part = rest - 1, rest_part + denominator
   end
   state.arrival, state.part, state.denominator, state.returned = start + rest, rest_part, denominator, state.gone
-  if since ~= 0 then
+  if state.gone == 0 then
+    state.earliest = 0
+  end
+  if since ~= 0 and not frozen then
     state.returned = math.min(3155760000000000, state.gone + whole + (part > 0 and 1 or 0))
+    state.earliest = state.gone > 0 and math.min(state.earliest, receipt) or receipt
   end
   if state.promise == 0 then
     state.promised, state.written = 0, 0
@@ -170,6 +196,6 @@ end
 if state.part == 0 and state.returned == 0 and state.promised == 0 then
   redis.call('SET', KEYS[key], state.arrival, 'PX', ttl)
 else
-  redis.call('SET', KEYS[key], string.format('%.0f %.0f %.0f %.0f %.0f %.0f',
-    state.arrival, state.part, state.denominator, state.returned, state.promised, state.written), 'PX', ttl)
+  redis.call('SET', KEYS[key], string.format('%.0f %.0f %.0f %.0f %.0f %.0f %.0f',
+    state.arrival, state.part, state.denominator, state.returned, state.earliest, state.promised, state.written), 'PX', ttl)
 end

@@ -1,0 +1,278 @@
+package core_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/core"
+)
+
+// What becomes of a key whose limit is another from now on is what its algorithm says.
+func TestLimitsChange(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+		for i, v := range changes {
+			t.Run(v.name, func(t *testing.T) { v.play(t, g, c, newKey(t, fmt.Sprintf("v%d", i))) })
+		}
+	})
+}
+
+func zone(name string) *time.Location {
+	in, err := time.LoadLocation(name)
+	if err != nil {
+		panic(err)
+	}
+	return in
+}
+
+var changes = []vector{
+	{
+		name: "token bucket",
+		limits: []core.Algorithm{
+			core.TokenBucket{Rate: 2, Per: time.Second, Burst: 4},
+			core.TokenBucket{Rate: 2, Per: time.Second, Burst: 10},
+			core.TokenBucket{Rate: 1, Per: time.Second, Burst: 4},
+			core.TokenBucket{Rate: 4, Per: time.Second, Burst: 4},
+			core.TokenBucket{Rate: 6, Per: 2 * time.Second, Burst: 2},
+		},
+		steps: []step{
+			{0, "decide 3", "3 used, 1 left, next 500ms, reset 1.5s"},
+			// It is as long until the bucket is full.
+			{0, "use 1", "3 used, 7 left, next 500ms, reset 1.5s"},
+			{0, "use 2", "2 used, 2 left, next 500ms, reset 1.5s"},
+			// An empty one takes only a second.
+			{0, "use 3", "4 used, 0 left, next 250ms, reset 1s"},
+			{0, "decide 1", "denied, 4 used, 0 left, retry 250ms, next 250ms, reset 1s"},
+			{0, "use 0", "2 used, 2 left, next 500ms, reset 1s"},
+			{0, "use 4", "2 used, 0 left, next 333.334ms, reset 666.667ms"},
+			// A broken microsecond is rounded up in a bucket that breaks them otherwise.
+			{0, "use 0", "2 used, 2 left, next 166.667ms, reset 666.667ms"},
+			{0, "decide 2", "4 used, 0 left, next 166.667ms, reset 1.666667s"},
+		},
+	},
+	{
+		name:   "leaky bucket",
+		limits: []core.Algorithm{core.LeakyBucket{Rate: 2, Per: time.Second, Capacity: 4}, core.LeakyBucket{Rate: 4, Per: time.Second, Capacity: 12}, core.LeakyBucket{Rate: 2, Per: time.Second, Capacity: 1}},
+		steps: []step{
+			{0, "reserve 2", "2 used, 2 left, next 500ms, reset 1s"},
+			{0, "reserve 1 for 1s", "3 used, 1 left, next 500ms, reset 1.5s, delay 1s"},
+			{0, "use 1", "6 used, 6 left, next 250ms, reset 1.5s"},
+			// What was handed out leaves first: a second unit's leak ends at 1.5s.
+			{0, "reserve 2 for 10s", "8 used, 4 left, next 250ms, reset 2s, delay 1.5s"},
+			{2 * time.Second, "use 2", "0 used, 1 left"},
+			{0, "decide 1", "1 used, 0 left, next 500ms, reset 500ms"},
+			{0, "use 0", "1 used, 3 left, next 500ms, reset 500ms"},
+			{0, "decide 3", "4 used, 0 left, next 500ms, reset 2s"},
+			{0, "use 2", "1 used, 0 left, next 500ms, reset 500ms"},
+		},
+	},
+	{
+		name: "fixed window",
+		limits: []core.Algorithm{
+			core.FixedWindow{Limit: 10, Window: time.Minute},
+			core.FixedWindow{Limit: 20, Window: time.Minute},
+			core.FixedWindow{Limit: 3, Window: time.Minute},
+			core.FixedWindow{Limit: 10, Window: time.Hour},
+			core.FixedWindow{Limit: 11, Window: time.Minute},
+			core.FixedWindow{Limit: 10, Window: 10 * time.Second},
+			core.FixedWindow{Limit: 10, Window: time.Hour, FromFirst: true},
+		},
+		steps: []step{
+			{20 * time.Second, "decide 8", "8 used, 2 left, next 40s, reset 40s"},
+			{0, "use 1", "8 used, 12 left, next 40s, reset 40s"},
+			{0, "use 2", "denied, 8 used, 0 left, retry 40s, next 40s, reset 40s"},
+			{0, "use 3", "8 used, 2 left, next 59m40s, reset 59m40s"},
+			{0, "decide 2", "10 used, 0 left, next 59m40s, reset 59m40s"},
+			{0, "use 0", "10 used, 0 left, next 40s, reset 40s"},
+			{0, "decide 1", "denied, 10 used, 0 left, retry 40s, next 40s, reset 40s"},
+			{0, "decide 1", "denied, 10 used, 0 left, retry 40s, next 40s, reset 40s"},
+			// What was denied was not counted.
+			{0, "use 4", "10 used, 1 left, next 40s, reset 40s"},
+			{0, "atmost 5", "got 1, 11 used, 0 left, next 40s, reset 40s"},
+			// A window that started at noon and is 10 s wide is over.
+			{0, "use 5", "0 used, 10 left"},
+			{0, "use 6", "denied, 11 used, 0 left, retry 59m40s, next 59m40s, reset 59m40s"},
+		},
+	},
+	{
+		name: "two counters",
+		limits: []core.Algorithm{
+			core.SlidingWindow{Limit: 10, Window: time.Minute},
+			core.SlidingWindow{Limit: 20, Window: time.Minute},
+			core.SlidingWindow{Limit: 3, Window: time.Minute},
+			core.SlidingWindow{Limit: 10, Window: 10 * time.Second},
+			core.SlidingWindow{Limit: 10, Window: time.Minute, Buckets: 6},
+		},
+		steps: []step{
+			{0, "decide 8", "8 used, 2 left, next 1m7.5s, reset 2m0s"},
+			{0, "use 1", "8 used, 12 left, next 1m7.5s, reset 2m0s"},
+			// At most twice the new limit stays.
+			{0, "use 2", "denied, 6 used, 0 left, retry 1m30s, next 1m40s, reset 2m0s"},
+			{0, "decide 1", "denied, 6 used, 0 left, retry 1m40s, next 1m40s, reset 2m0s"},
+			{0, "use 0", "8 used, 2 left, next 1m7.5s, reset 2m0s"},
+			// A window of 10 s has followed, and half of that is over.
+			{15 * time.Second, "use 3", "4 used, 6 left, next 1.25s, reset 5s"},
+			{0, "use 4", "0 used, 10 left"},
+			{0, "use 0", "8 used, 2 left, next 52.5s, reset 1m45s"},
+		},
+	},
+	{
+		name: "buckets",
+		limits: []core.Algorithm{
+			core.SlidingWindow{Limit: 10, Window: time.Minute, Buckets: 6},
+			core.SlidingWindow{Limit: 10, Window: time.Minute, Buckets: 60},
+			core.SlidingWindow{Limit: 20, Window: 2 * time.Minute, Buckets: 6},
+			core.SlidingWindow{Limit: 3, Window: time.Minute, Buckets: 6},
+			core.SlidingWindow{Limit: 10, Window: 5 * time.Second, Buckets: 5},
+		},
+		steps: []step{
+			{4 * time.Second, "decide 4", "4 used, 6 left, next 1m6s, reset 1m6s"},
+			{0, "use 1", "4 used, 6 left, next 57s, reset 57s"},
+			{0, "use 2", "4 used, 16 left, next 2m16s, reset 2m16s"},
+			{0, "use 3", "denied, 4 used, 0 left, retry 1m6s, next 1m6s, reset 1m6s"},
+			{0, "use 0", "4 used, 6 left, next 1m6s, reset 1m6s"},
+			{0, "decide 6", "10 used, 0 left, next 1m6s, reset 1m6s"},
+			{3 * time.Second, "use 4", "0 used, 10 left"},
+			{0, "use 0", "10 used, 0 left, next 1m3s, reset 1m3s"},
+		},
+	},
+	{
+		name: "log",
+		limits: []core.Algorithm{
+			core.SlidingLog{Windows: []core.Window{{Limit: 10, Width: time.Minute}}},
+			core.SlidingLog{Windows: []core.Window{{Limit: 20, Width: time.Minute}}},
+			core.SlidingLog{Windows: []core.Window{{Limit: 3, Width: time.Minute}}},
+			core.SlidingLog{Windows: []core.Window{{Limit: 10, Width: time.Hour}}},
+			core.SlidingLog{Windows: []core.Window{{Limit: 100, Width: time.Hour}, {Limit: 2, Width: time.Second}}},
+		},
+		steps: []step{
+			{0, "decide 5", "5 used, 5 left, next 1m0s, reset 1m0s"},
+			{10 * time.Second, "decide 3", "8 used, 2 left, next 50s, reset 1m0s"},
+			{0, "use 1", "8 used, 12 left, next 50s, reset 1m0s"},
+			{0, "use 2", "denied, 8 used, 0 left, retry 50s, next 1m0s, reset 1m0s"},
+			{0, "decide 1", "denied, 8 used, 0 left, retry 1m0s, next 1m0s, reset 1m0s"},
+			{0, "use 3", "8 used, 2 left, next 59m50s, reset 1h0m0s"},
+			{time.Minute, "use 0", "0 used, 10 left"},
+			{0, "use 3", "8 used, 2 left, next 58m50s, reset 59m0s"},
+			{0, "decide 2", "10 used, 0 left, next 58m50s, reset 1h0m0s"},
+			{0, "use 4", "2 used, 0 left, next 1s, reset 1h0m0s"},
+			// What a shorter window no longer covers is forgotten when it is charged.
+			{time.Second, "use 0", "2 used, 8 left, next 59s, reset 59s"},
+			{0, "decide 1", "3 used, 7 left, next 59s, reset 1m0s"},
+			{0, "use 3", "3 used, 7 left, next 59m59s, reset 1h0m0s"},
+		},
+	},
+	{
+		name: "calendar",
+		limits: []core.Algorithm{
+			core.Calendar{Limit: 10, Every: core.Day, In: time.UTC},
+			core.Calendar{Limit: 20, Every: core.Day, In: time.UTC},
+			core.Calendar{Limit: 3, Every: core.Day, In: time.UTC},
+			core.Calendar{Limit: 10, Every: core.Month, In: time.UTC},
+			core.Calendar{Limit: 10, Every: core.Day, In: lordHowe},
+		},
+		steps: []step{
+			{0, "decide 8", "8 used, 2 left, next 12h0m0s, reset 12h0m0s"},
+			{0, "use 1", "8 used, 12 left, next 12h0m0s, reset 12h0m0s"},
+			{0, "use 2", "denied, 8 used, 0 left, retry 12h0m0s, next 12h0m0s, reset 12h0m0s"},
+			{0, "use 3", "0 used, 10 left"},
+			{0, "use 0", "8 used, 2 left, next 12h0m0s, reset 12h0m0s"},
+			// There the day began eleven hours earlier.
+			{0, "use 4", "8 used, 2 left, next 1h0m0s, reset 1h0m0s"},
+		},
+	},
+	{
+		name:   "calendar of a zone where the day began later",
+		limits: []core.Algorithm{core.Calendar{Limit: 10, Every: core.Day, In: time.UTC}, core.Calendar{Limit: 10, Every: core.Day, In: zone("America/New_York")}},
+		steps: []step{
+			{0, "decide 8", "8 used, 2 left, next 12h0m0s, reset 12h0m0s"},
+			{0, "use 1", "0 used, 10 left"},
+			{0, "use 0", "8 used, 2 left, next 12h0m0s, reset 12h0m0s"},
+		},
+	},
+	{
+		name: "algorithm",
+		limits: []core.Algorithm{
+			core.PerMinute(10), core.LeakyBucket{Rate: 10, Per: time.Minute, Capacity: 10}, core.FixedWindow{Limit: 10, Window: time.Minute},
+			core.SlidingWindow{Limit: 10, Window: time.Minute}, core.SlidingWindow{Limit: 10, Window: time.Minute, Buckets: 6},
+			core.SlidingLog{Windows: []core.Window{{Limit: 10, Width: time.Minute}}}, core.Calendar{Limit: 10, Every: core.Minute, In: time.UTC},
+			core.Unlimited{}, core.DenyAll{}, frozen(10),
+		},
+		steps: []step{
+			{0, "decide 9", "9 used, 1 left, next 6s, reset 54s"},
+			{0, "use 1", "0 used, 10 left"},
+			{0, "decide 9", "9 used, 1 left, next 6s, reset 54s"},
+			{0, "use 2", "0 used, 10 left"},
+			{0, "decide 9", "9 used, 1 left, next 1m0s, reset 1m0s"},
+			{0, "use 3", "0 used, 10 left"},
+			{0, "decide 5", "5 used, 5 left, next 1m12s, reset 2m0s"},
+			{0, "use 4", "0 used, 10 left"},
+			{0, "decide 9", "9 used, 1 left, next 1m10s, reset 1m10s"},
+			{0, "use 5", "0 used, 10 left"},
+			{0, "decide 9", "9 used, 1 left, next 1m0s, reset 1m0s"},
+			{0, "use 6", "0 used, 10 left"},
+			{0, "decide 9", "9 used, 1 left, next 1m0s, reset 1m0s"},
+			{0, "use 9", "0 used, 10 left"},
+			{0, "use 7", "0 used, 0 left"},
+			{0, "decide 1000", "0 used, 0 left"},
+			{0, "use 8", "denied, 0 used, 0 left, retry never, next never, reset never"},
+			{0, "decide 1", "denied, 0 used, 0 left, retry never, next never, reset never"},
+			{0, "use 0", "9 used, 1 left, next 6s, reset 54s"},
+		},
+	},
+}
+
+// A reservation is corrected under the limit that its key has by then: what was charged under a higher one in
+// between stays charged.
+func TestCorrectionAfterRaise(t *testing.T) {
+	raised := []struct {
+		name     string
+		from, to core.Algorithm
+	}{
+		{"token bucket", core.TokenBucket{Rate: 1, Per: time.Hour, Burst: 10}, core.TokenBucket{Rate: 1, Per: time.Hour, Burst: 1000}},
+		{"frozen", frozen(10), frozen(1000)},
+		{"leaky bucket", core.LeakyBucket{Rate: 1, Per: time.Hour, Capacity: 10}, core.LeakyBucket{Rate: 1, Per: time.Hour, Capacity: 1000}},
+		{"fixed window", core.FixedWindow{Limit: 10, Window: time.Hour}, core.FixedWindow{Limit: 1000, Window: time.Hour}},
+		{"wider fixed window", core.FixedWindow{Limit: 10, Window: time.Minute, FromFirst: true}, core.FixedWindow{Limit: 1000, Window: time.Hour, FromFirst: true}},
+		{"two counters", core.SlidingWindow{Limit: 10, Window: time.Hour}, core.SlidingWindow{Limit: 1000, Window: time.Hour}},
+		{"wider two counters", core.SlidingWindow{Limit: 10, Window: time.Minute}, core.SlidingWindow{Limit: 1000, Window: 24 * time.Hour}},
+		{"wider buckets", core.SlidingWindow{Limit: 10, Window: time.Minute, Buckets: 6}, core.SlidingWindow{Limit: 1000, Window: 24 * time.Hour, Buckets: 6}},
+		{
+			"wider log",
+			core.SlidingLog{Windows: []core.Window{{Limit: 10, Width: time.Minute}}},
+			core.SlidingLog{Windows: []core.Window{{Limit: 1000, Width: 24 * time.Hour}}},
+		},
+		{"calendar", core.Calendar{Limit: 10, Every: core.Day, In: time.UTC}, core.Calendar{Limit: 1000, Every: core.Day, In: time.UTC}},
+	}
+	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+		for _, r := range raised {
+			for _, actual := range []int64{0, 3, 9} {
+				c.micros.Store(noon.UnixMicro())
+				charge := core.Charge{
+					Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: r.from, For: changing(r.from, r.to)}),
+					Key:    newKey(t, r.name, fmt.Sprint(actual)), Cost: 4,
+				}
+				held, d := reserve(t, g, 0, charge)
+				if held == nil {
+					t.Fatalf("%s: %s", r.name, show(d))
+				}
+				raised := withPlan(t.Context(), 1)
+				for _, charge.Cost = range []int64{900, 50} {
+					if d, err := g.Decide(raised, charge); err != nil || !d.Allowed {
+						t.Fatalf("%s: %s, %v", r.name, show(d), err)
+					}
+					c.advance(2 * time.Minute)
+				}
+				if err := held.Settle(raised, actual); err != nil {
+					t.Fatal(err)
+				}
+				// It may be too late to give back, but nobody else's charge is.
+				charge.Cost = 0
+				d, err := g.Peek(raised, charge)
+				if n := d.At(0).Used; err != nil || n < 950 || n > 954+max(0, actual-4) {
+					t.Errorf("%s, settled as %d: %s, %v", r.name, actual, show(d), err)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,416 @@
+package core_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/redistest"
+)
+
+// noon is when histories of vectors begin: a Friday, 23:00 in summer time on Lord Howe.
+var noon = time.Date(2025, 11, 21, 12, 0, 0, 0, time.UTC)
+
+// vector is a history of one key, told in words, and what is to be seen at each step of it.
+type vector struct {
+	name   string
+	limits []core.Algorithm // of the key: the first, until a step uses another
+	at     time.Time        // noon if zero
+	steps  []step
+}
+
+// step is, after some time, one of
+//
+//	decide n, peek n, atmost n, reserve n, reserve n for d, use i, reset, cancel i, settle i n
+//
+// where i counts the reservations, or the limits, from 0. What is seen after the last four is a peek of 1, or where a
+// limit was changed of 0.
+type step struct {
+	after    time.Duration
+	do, want string
+}
+
+func (v *vector) play(t *testing.T, g *core.Gate, c *manualClock, key core.Key) {
+	t.Helper()
+	if c.micros.Store(noon.UnixMicro()); !v.at.IsZero() {
+		c.micros.Store(v.at.UnixMicro())
+	}
+	policy := newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: v.limits[0], For: changing(v.limits...)})
+	ctx := t.Context()
+	var held []*core.Reservation
+	for i, s := range v.steps {
+		c.advance(s.after)
+		var (
+			d      core.Decision
+			err    error
+			prefix string
+			word   = strings.Fields(s.do)
+			number [2]int64
+		)
+		for j := range number {
+			if j+1 < len(word) {
+				if _, err := fmt.Sscan(word[j+1], &number[j]); err != nil && word[0] != "reserve" {
+					t.Fatalf("step %d, %s: %v", i, s.do, err)
+				}
+			}
+		}
+		charge := core.Charge{Policy: policy, Key: key, Cost: number[0]}
+		switch word[0] {
+		case "decide":
+			d, err = g.Decide(ctx, charge)
+		case "peek":
+			d, err = g.Peek(ctx, charge)
+		case "atmost":
+			var granted int64
+			granted, d, err = g.AtMost(ctx, charge)
+			prefix = fmt.Sprintf("got %d, ", granted)
+		case "reserve":
+			wait := time.Duration(0)
+			if len(word) == 4 {
+				if wait, err = time.ParseDuration(word[3]); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var r *core.Reservation
+			if r, d, err = g.Reserve(ctx, wait, charge); r != nil {
+				held = append(held, r)
+			}
+		default:
+			charge.Cost = 1
+			switch word[0] {
+			case "use":
+				ctx = withPlan(t.Context(), int(number[0]))
+				charge.Cost = 0
+			case "reset":
+				err = g.Reset(ctx, policy, key)
+			case "cancel":
+				err = held[number[0]].Cancel(ctx)
+			case "settle":
+				err = held[number[0]].Settle(ctx, number[1])
+			default:
+				t.Fatalf("step %d: %s", i, s.do)
+			}
+			if err == nil {
+				d, err = g.Peek(ctx, charge)
+			}
+		}
+		if err != nil || d.Cause != nil {
+			t.Fatalf("step %d, %s: %v, cause %v", i, s.do, err, d.Cause)
+		}
+		if got := prefix + tell(d.At(0)); got != s.want {
+			t.Errorf("step %d, %s:\n got %s\nwant %s", i, s.do, got, s.want)
+		}
+	}
+}
+
+// tell leaves out what is 0.
+func tell(r core.Result) string {
+	var b strings.Builder
+	if !r.Allowed {
+		b.WriteString("denied, ")
+	}
+	fmt.Fprintf(&b, "%d used, %d left", r.Used, r.Remaining)
+	for _, w := range []struct {
+		name string
+		wait time.Duration
+	}{{"retry", r.RetryAfter}, {"next", r.NextAfter}, {"reset", r.ResetAfter}, {"delay", r.Delay}} {
+		if w.wait == core.Never {
+			fmt.Fprintf(&b, ", %s never", w.name)
+		} else if w.wait != 0 {
+			fmt.Fprintf(&b, ", %s %v", w.name, w.wait)
+		}
+	}
+	return b.String()
+}
+
+// The same histories have the same answers, worked out by hand, wherever the state is kept.
+func TestConformance(t *testing.T) {
+	play := func(t *testing.T, g *core.Gate, c *manualClock) {
+		for i, v := range vectors {
+			// The parts differ in their outermost, so that the nodes of a cluster share the vectors.
+			t.Run(v.name, func(t *testing.T) { v.play(t, g, c, newKey(t, fmt.Sprintf("v%d", i), "k")) })
+		}
+	}
+	eachGate(t, play)
+	t.Run("cluster", func(t *testing.T) {
+		cluster := redistest.StartCluster(t, 3)
+		c := newClock()
+		g := redisGate(t, cluster.Client(t), core.Config{Prefix: "conformance"})
+		g.InjectClock(c.now)
+		play(t, g, c)
+	})
+}
+
+var vectors = []vector{
+	{
+		name:   "token bucket",
+		limits: []core.Algorithm{core.TokenBucket{Rate: 2, Per: time.Second, Burst: 5}},
+		steps: []step{
+			{0, "decide 3", "3 used, 2 left, next 500ms, reset 1.5s"},
+			{250 * time.Millisecond, "decide 3", "denied, 3 used, 2 left, retry 250ms, next 250ms, reset 1.25s"},
+			{250 * time.Millisecond, "decide 3", "5 used, 0 left, next 500ms, reset 2.5s"},
+			{0, "peek 6", "denied, 5 used, 0 left, retry never, next 500ms, reset 2.5s"},
+			{time.Second, "atmost 9", "got 2, 5 used, 0 left, next 500ms, reset 2.5s"},
+			{0, "atmost 9", "got 0, denied, 5 used, 0 left, retry 500ms, next 500ms, reset 2.5s"},
+			{0, "reserve 2 for 999999us", "denied, 5 used, 0 left, retry 1µs, next 500ms, reset 2.5s"},
+			{0, "reserve 2 for 1s", "7 used, 0 left, next 1.5s, reset 3.5s, delay 1s"},
+			{0, "reserve 1 for 2s", "8 used, 0 left, next 2s, reset 4s, delay 1.5s"},
+			{0, "reserve 6 for 1h", "denied, 8 used, 0 left, retry never, next 2s, reset 4s"},
+			{0, "cancel 0", "denied, 8 used, 0 left, retry 2s, next 2s, reset 4s"},
+			{0, "cancel 1", "denied, 7 used, 0 left, retry 1.5s, next 1.5s, reset 3.5s"},
+			{0, "cancel 1", "denied, 7 used, 0 left, retry 1.5s, next 1.5s, reset 3.5s"},
+			{0, "reset", "0 used, 5 left"},
+			{0, "reserve 2", "2 used, 3 left, next 500ms, reset 1s"},
+			{0, "settle 2 4", "4 used, 1 left, next 500ms, reset 2s"},
+			{0, "reserve 1", "5 used, 0 left, next 500ms, reset 2.5s"},
+			{0, "settle 3 8", "denied, 10 used, 0 left, retry 3s, next 3s, reset 5s"},
+			{3 * time.Second, "decide 1", "5 used, 0 left, next 500ms, reset 2.5s"},
+		},
+	},
+	{
+		name:   "token bucket of broken microseconds",
+		limits: []core.Algorithm{core.TokenBucket{Rate: 3, Per: time.Second, Burst: 3}},
+		steps: []step{
+			{0, "decide 1", "1 used, 2 left, next 333.334ms, reset 333.334ms"},
+			{0, "decide 1", "2 used, 1 left, next 333.334ms, reset 666.667ms"},
+			{0, "decide 2", "denied, 2 used, 1 left, retry 333.334ms, next 333.334ms, reset 666.667ms"},
+			{333_333 * time.Microsecond, "decide 2", "denied, 2 used, 1 left, retry 1µs, next 1µs, reset 333.334ms"},
+			{time.Microsecond, "decide 2", "3 used, 0 left, next 333.333ms, reset 1s"},
+			{0, "reset", "0 used, 3 left"},
+			{0, "decide 3", "3 used, 0 left, next 333.334ms, reset 1s"},
+			{0, "reserve 1 for 333333us", "denied, 3 used, 0 left, retry 1µs, next 333.334ms, reset 1s"},
+			{0, "reserve 1 for 333334us", "4 used, 0 left, next 666.667ms, reset 1.333334s, delay 333.334ms"},
+			{0, "cancel 0", "denied, 3 used, 0 left, retry 333.334ms, next 333.334ms, reset 1s"},
+		},
+	},
+	{
+		name:   "token bucket without refill",
+		limits: []core.Algorithm{frozen(5)},
+		steps: []step{
+			{0, "decide 3", "3 used, 2 left, next never, reset never"},
+			{100 * time.Hour, "decide 3", "denied, 3 used, 2 left, retry never, next never, reset never"},
+			{0, "reserve 3 for 1h", "denied, 3 used, 2 left, retry never, next never, reset never"},
+			{0, "reserve 2 for 1h", "5 used, 0 left, next never, reset never"},
+			{time.Hour, "cancel 0", "3 used, 2 left, next never, reset never"},
+			{0, "reset", "0 used, 5 left"},
+		},
+	},
+	{
+		name:   "leaky bucket",
+		limits: []core.Algorithm{core.LeakyBucket{Rate: 2, Per: time.Second, Capacity: 4}},
+		steps: []step{
+			{0, "reserve 2", "2 used, 2 left, next 500ms, reset 1s"},
+			{0, "reserve 1 for 999999us", "denied, 2 used, 2 left, retry 1µs, next 500ms, reset 1s"},
+			{0, "reserve 1 for 1s", "3 used, 1 left, next 500ms, reset 1.5s, delay 1s"},
+			{0, "reserve 2 for 10s", "denied, 3 used, 1 left, retry 500ms, next 500ms, reset 1.5s"},
+			{0, "reserve 1 for 10s", "4 used, 0 left, next 500ms, reset 2s, delay 1.5s"},
+			{0, "cancel 1", "denied, 4 used, 0 left, retry 500ms, next 500ms, reset 2s"},
+			{0, "cancel 2", "3 used, 1 left, next 500ms, reset 1.5s"},
+			{time.Second, "decide 3", "4 used, 0 left, next 500ms, reset 2s"},
+			{time.Second, "peek 3", "denied, 2 used, 2 left, retry 500ms, next 500ms, reset 1s"},
+			{0, "atmost 9", "got 2, 4 used, 0 left, next 500ms, reset 2s"},
+			{2 * time.Second, "reserve 4", "4 used, 0 left, next 500ms, reset 2s"},
+			{0, "settle 3 9", "denied, 8 used, 0 left, retry 2.5s, next 2.5s, reset 4s"},
+			{2500 * time.Millisecond, "decide 1", "4 used, 0 left, next 500ms, reset 2s"},
+		},
+	},
+	{
+		name:   "fixed window",
+		limits: []core.Algorithm{core.FixedWindow{Limit: 10, Window: time.Minute}},
+		steps: []step{
+			{20 * time.Second, "decide 4", "4 used, 6 left, next 40s, reset 40s"},
+			{0, "decide 7", "denied, 4 used, 6 left, retry 40s, next 40s, reset 40s"},
+			{0, "peek 11", "denied, 4 used, 6 left, retry never, next 40s, reset 40s"},
+			{0, "atmost 9", "got 6, 10 used, 0 left, next 40s, reset 40s"},
+			{40*time.Second - time.Microsecond, "peek 1", "denied, 10 used, 0 left, retry 1µs, next 1µs, reset 1µs"},
+			{time.Microsecond, "decide 1", "1 used, 9 left, next 1m0s, reset 1m0s"},
+			{0, "reserve 3 for 1h", "4 used, 6 left, next 1m0s, reset 1m0s"},
+			{0, "settle 0 1", "2 used, 8 left, next 1m0s, reset 1m0s"},
+			{0, "reserve 8", "10 used, 0 left, next 1m0s, reset 1m0s"},
+			{0, "settle 1 13", "denied, 15 used, 0 left, retry 1m0s, next 1m0s, reset 2m0s"},
+			{0, "peek 6", "denied, 15 used, 0 left, retry 2m0s, next 1m0s, reset 2m0s"},
+			{time.Minute, "decide 5", "10 used, 0 left, next 1m0s, reset 1m0s"},
+			{0, "reserve 1 for 1h", "denied, 10 used, 0 left, retry 1m0s, next 1m0s, reset 1m0s"},
+			{30 * time.Second, "cancel 0", "denied, 10 used, 0 left, retry 30s, next 30s, reset 30s"},
+			{30 * time.Second, "reserve 3", "3 used, 7 left, next 1m0s, reset 1m0s"},
+			{time.Minute, "decide 4", "4 used, 6 left, next 1m0s, reset 1m0s"},
+			{0, "cancel 2", "4 used, 6 left, next 1m0s, reset 1m0s"},
+			{0, "reset", "0 used, 10 left"},
+		},
+	},
+	{
+		name:   "fixed window from the first",
+		limits: []core.Algorithm{core.FixedWindow{Limit: 10, Window: time.Minute, FromFirst: true}},
+		steps: []step{
+			{20 * time.Second, "decide 4", "4 used, 6 left, next 1m0s, reset 1m0s"},
+			{time.Minute - time.Microsecond, "decide 7", "denied, 4 used, 6 left, retry 1µs, next 1µs, reset 1µs"},
+			{time.Microsecond, "decide 7", "7 used, 3 left, next 1m0s, reset 1m0s"},
+			{90 * time.Second, "reserve 1", "1 used, 9 left, next 1m0s, reset 1m0s"},
+			{0, "reserve 9", "10 used, 0 left, next 1m0s, reset 1m0s"},
+			{0, "settle 1 12", "denied, 13 used, 0 left, retry 1m0s, next 1m0s, reset 2m0s"},
+			{0, "cancel 0", "denied, 12 used, 0 left, retry 1m0s, next 1m0s, reset 2m0s"},
+			{90 * time.Second, "decide 7", "9 used, 1 left, next 30s, reset 30s"},
+			{30 * time.Second, "peek 1", "0 used, 10 left"},
+		},
+	},
+	{
+		name:   "two counters",
+		limits: []core.Algorithm{core.SlidingWindow{Limit: 10, Window: time.Minute}},
+		steps: []step{
+			{0, "decide 6", "6 used, 4 left, next 1m10s, reset 2m0s"},
+			{80 * time.Second, "decide 5", "9 used, 1 left, next 10s, reset 1m40s"},
+			{0, "decide 2", "denied, 9 used, 1 left, retry 10s, next 10s, reset 1m40s"},
+			{10*time.Second - time.Microsecond, "peek 2", "denied, 9 used, 1 left, retry 1µs, next 1µs, reset 1m30.000001s"},
+			{time.Microsecond, "decide 2", "10 used, 0 left, next 10s, reset 1m30s"},
+			{0, "peek 11", "denied, 10 used, 0 left, retry never, next 10s, reset 1m30s"},
+			{0, "reset", "0 used, 10 left"},
+			{0, "reserve 4", "4 used, 6 left, next 1m15s, reset 2m0s"},
+			{90 * time.Second, "decide 3", "5 used, 5 left, next 15s, reset 1m30s"},
+			{0, "cancel 0", "3 used, 7 left, next 50s, reset 1m30s"},
+			{0, "atmost 20", "got 7, 10 used, 0 left, next 36s, reset 1m30s"},
+			{10 * time.Minute, "reserve 10", "10 used, 0 left, next 1m6s, reset 2m0s"},
+			{0, "settle 1 15", "denied, 15 used, 0 left, retry 1m24s, next 1m24s, reset 2m0s"},
+			{84 * time.Second, "decide 1", "10 used, 0 left, next 4s, reset 1m36s"},
+			{0, "reset", "0 used, 10 left"},
+			{0, "reserve 4", "4 used, 6 left, next 1m15s, reset 2m0s"},
+			{time.Minute, "decide 3", "7 used, 3 left, next 15s, reset 2m0s"},
+			{time.Minute, "decide 2", "5 used, 5 left, next 20s, reset 2m0s"},
+			{0, "cancel 2", "5 used, 5 left, next 20s, reset 2m0s"},
+		},
+	},
+	{
+		name:   "buckets",
+		limits: []core.Algorithm{core.SlidingWindow{Limit: 10, Window: time.Minute, Buckets: 6}},
+		steps: []step{
+			{4 * time.Second, "decide 4", "4 used, 6 left, next 1m6s, reset 1m6s"},
+			{10 * time.Second, "decide 6", "10 used, 0 left, next 56s, reset 1m6s"},
+			{0, "decide 5", "denied, 10 used, 0 left, retry 1m6s, next 56s, reset 1m6s"},
+			{56*time.Second - time.Microsecond, "peek 1", "denied, 10 used, 0 left, retry 1µs, next 1µs, reset 10.000001s"},
+			{time.Microsecond, "reserve 4 for 1h", "10 used, 0 left, next 10s, reset 1m10s"},
+			{0, "settle 0 1", "7 used, 3 left, next 10s, reset 1m10s"},
+			{0, "reserve 2", "9 used, 1 left, next 10s, reset 1m10s"},
+			{10 * time.Second, "settle 1 5", "6 used, 4 left, next 1m0s, reset 1m10s"},
+			{0, "atmost 7", "got 4, 10 used, 0 left, next 1m0s, reset 1m10s"},
+		},
+	},
+	{
+		name:   "one bucket",
+		limits: []core.Algorithm{core.SlidingWindow{Limit: 10, Window: time.Minute, Buckets: 1}},
+		steps: []step{
+			{30 * time.Second, "decide 10", "10 used, 0 left, next 1m30s, reset 1m30s"},
+			{90*time.Second - time.Microsecond, "decide 1", "denied, 10 used, 0 left, retry 1µs, next 1µs, reset 1µs"},
+			{time.Microsecond, "decide 1", "1 used, 9 left, next 2m0s, reset 2m0s"},
+		},
+	},
+	{
+		name:   "log",
+		limits: []core.Algorithm{core.SlidingLog{Windows: []core.Window{{Limit: 10, Width: time.Minute}}}},
+		steps: []step{
+			{0, "decide 4", "4 used, 6 left, next 1m0s, reset 1m0s"},
+			{10 * time.Second, "decide 6", "10 used, 0 left, next 50s, reset 1m0s"},
+			{0, "decide 5", "denied, 10 used, 0 left, retry 1m0s, next 50s, reset 1m0s"},
+			{0, "decide 11", "denied, 10 used, 0 left, retry never, next 50s, reset 1m0s"},
+			{50 * time.Second, "decide 4", "10 used, 0 left, next 10s, reset 1m0s"},
+			{10 * time.Second, "reserve 3 for 1h", "7 used, 3 left, next 50s, reset 1m0s"},
+			{0, "settle 0 1", "5 used, 5 left, next 50s, reset 1m0s"},
+			{0, "reserve 5", "10 used, 0 left, next 50s, reset 1m0s"},
+			{0, "settle 1 9", "denied, 14 used, 0 left, retry 1m0s, next 1m0s, reset 1m0s"},
+			{time.Minute, "reserve 2", "2 used, 8 left, next 1m0s, reset 1m0s"},
+			{0, "cancel 2", "0 used, 10 left"},
+		},
+	},
+	{
+		name: "log of three windows",
+		limits: []core.Algorithm{core.SlidingLog{Windows: []core.Window{
+			{Limit: 10, Width: time.Minute}, {Limit: 4, Width: time.Second}, {Limit: 12, Width: time.Hour},
+		}}},
+		steps: []step{
+			{0, "decide 4", "4 used, 0 left, next 1s, reset 1h0m0s"},
+			{0, "decide 1", "denied, 4 used, 0 left, retry 1s, next 1s, reset 1h0m0s"},
+			{time.Second, "decide 4", "4 used, 0 left, next 1s, reset 1h0m0s"},
+			{time.Second, "atmost 4", "got 2, 10 used, 0 left, next 58s, reset 1h0m0s"},
+			{58 * time.Second, "decide 4", "denied, 10 used, 2 left, retry 59m0s, next 59m0s, reset 59m2s"},
+			{0, "decide 2", "12 used, 0 left, next 59m0s, reset 1h0m0s"},
+			{59*time.Minute - time.Microsecond, "decide 1", "denied, 12 used, 0 left, retry 1µs, next 1µs, reset 1m0.000001s"},
+			{time.Microsecond, "decide 4", "12 used, 0 left, next 1s, reset 1h0m0s"},
+		},
+	},
+	{
+		name:   "day on Lord Howe",
+		limits: []core.Algorithm{core.Calendar{Limit: 10, Every: core.Day, In: lordHowe}},
+		steps: []step{
+			{0, "decide 4", "4 used, 6 left, next 1h0m0s, reset 1h0m0s"},
+			{0, "decide 7", "denied, 4 used, 6 left, retry 1h0m0s, next 1h0m0s, reset 1h0m0s"},
+			{time.Hour - time.Microsecond, "decide 7", "denied, 4 used, 6 left, retry 1µs, next 1µs, reset 1µs"},
+			{time.Microsecond, "reserve 7", "7 used, 3 left, next 24h0m0s, reset 24h0m0s"},
+			{0, "settle 0 15", "denied, 15 used, 0 left, retry 24h0m0s, next 24h0m0s, reset 48h0m0s"},
+			{24 * time.Hour, "reserve 5", "10 used, 0 left, next 24h0m0s, reset 24h0m0s"},
+			{24 * time.Hour, "cancel 1", "0 used, 10 left"},
+		},
+	},
+	{
+		name:   "day of 23 hours and a half",
+		limits: []core.Algorithm{core.Calendar{Limit: 10, Every: core.Day, In: lordHowe}},
+		at:     time.Date(2026, 10, 3, 13, 30, 0, 0, time.UTC),
+		steps: []step{
+			{0, "atmost 20", "got 10, 10 used, 0 left, next 23h30m0s, reset 23h30m0s"},
+			{23*time.Hour + 30*time.Minute, "decide 1", "1 used, 9 left, next 24h0m0s, reset 24h0m0s"},
+		},
+	},
+	{
+		name:   "billing month from the 31st",
+		limits: []core.Algorithm{core.Calendar{Limit: 10, Every: core.Month, In: time.UTC, Anchor: time.Date(2025, 1, 31, 12, 0, 0, 0, time.UTC)}},
+		at:     time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC),
+		steps: []step{
+			{0, "decide 10", "10 used, 0 left, next 672h0m0s, reset 672h0m0s"},
+			{672*time.Hour - time.Microsecond, "decide 1", "denied, 10 used, 0 left, retry 1µs, next 1µs, reset 1µs"},
+			{time.Microsecond, "decide 1", "1 used, 9 left, next 744h0m0s, reset 744h0m0s"},
+		},
+	},
+	{
+		name:   "minute",
+		limits: []core.Algorithm{core.Calendar{Limit: 2, Every: core.Minute, In: lordHowe}},
+		steps:  []step{{time.Second, "decide 1", "1 used, 1 left, next 59s, reset 59s"}},
+	},
+	{
+		name:   "hour as the clocks go back by half of one",
+		limits: []core.Algorithm{core.Calendar{Limit: 2, Every: core.Hour, In: lordHowe}},
+		at:     time.Date(2026, 4, 4, 14, 30, 0, 0, time.UTC),
+		steps: []step{
+			{0, "decide 2", "2 used, 0 left, next 30m0s, reset 30m0s"},
+			{30 * time.Minute, "decide 1", "1 used, 1 left, next 30m0s, reset 30m0s"},
+		},
+	},
+	{
+		name:   "week",
+		limits: []core.Algorithm{core.Calendar{Limit: 2, Every: core.Week, In: time.UTC}},
+		steps:  []step{{0, "decide 1", "1 used, 1 left, next 60h0m0s, reset 60h0m0s"}},
+	},
+	{
+		name:   "year",
+		limits: []core.Algorithm{core.Calendar{Limit: 2, Every: core.Year, In: time.UTC}},
+		steps:  []step{{0, "decide 1", "1 used, 1 left, next 972h0m0s, reset 972h0m0s"}},
+	},
+	{
+		name:   "unlimited",
+		limits: []core.Algorithm{core.Unlimited{}},
+		steps: []step{
+			{0, "decide 9223372036854775807", "0 used, 0 left"},
+			{0, "atmost 7", "got 7, 0 used, 0 left"},
+			{0, "reserve 5", "0 used, 0 left"},
+			{0, "settle 0 7", "0 used, 0 left"},
+			{0, "reset", "0 used, 0 left"},
+		},
+	},
+	{
+		name:   "deny all",
+		limits: []core.Algorithm{core.DenyAll{}},
+		steps: []step{
+			{0, "decide 1", "denied, 0 used, 0 left, retry never, next never, reset never"},
+			{0, "reserve 1 for 1h", "denied, 0 used, 0 left, retry never, next never, reset never"},
+			{0, "atmost 7", "got 0, denied, 0 used, 0 left, retry never, next never, reset never"},
+		},
+	},
+}

@@ -1,0 +1,231 @@
+package core_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/redistest"
+)
+
+const linearLimit = 10
+
+// asked and told are what a history records of an operation.
+type (
+	asked struct {
+		operation string // decide, peek, cancel or reset
+		cost      int64
+	}
+	told struct {
+		allowed bool
+		used    int64
+	}
+)
+
+// counter is what every limit is that time does not free: a number of units in use, that an operation looks at and
+// changes in one moment.
+var counter = porcupine.Model{
+	Init: func() any { return int64(0) },
+	Step: func(state, input, output any) (bool, any) {
+		used, in := state.(int64), input.(asked)
+		switch in.operation {
+		case "reset":
+			return true, int64(0)
+		case "cancel":
+			return true, used - in.cost
+		}
+		fits := used+in.cost <= linearLimit
+		after := used
+		if in.operation == "decide" && fits {
+			after += in.cost
+		}
+		return output.(told) == told{fits, after}, after
+	},
+}
+
+// recorder notes the operations of a history as its goroutines see them.
+type recorder struct {
+	start   time.Time
+	mu      sync.Mutex
+	history []porcupine.Operation
+}
+
+func (r *recorder) do(goroutine int, in asked, operation func() told) {
+	call := time.Since(r.start)
+	out := operation()
+	done := time.Since(r.start)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.history = append(r.history, porcupine.Operation{
+		ClientId: goroutine, Input: in, Call: call.Nanoseconds(), Output: out, Return: done.Nanoseconds(),
+	})
+}
+
+// record runs f in as many goroutines, which start together, and returns the history.
+func record(goroutines int, f func(goroutine int, r *recorder)) []porcupine.Operation {
+	r := &recorder{start: time.Now()}
+	var wg sync.WaitGroup
+	begin := make(chan struct{})
+	for i := range goroutines {
+		wg.Go(func() {
+			<-begin
+			f(i, r)
+		})
+	}
+	close(begin)
+	wg.Wait()
+	return r.history
+}
+
+// judge says whether a history is linearizable. It fails the test where that takes too long to find out.
+func judge(t *testing.T, history []porcupine.Operation) bool {
+	t.Helper()
+	result := porcupine.CheckOperationsTimeout(counter, history, time.Minute)
+	if result == porcupine.Unknown {
+		t.Fatal("not decided in a minute: the history is too long")
+	}
+	return result == porcupine.Ok
+}
+
+// Of these, time frees nothing, and so whatever was reserved can be given back.
+var linear = []struct {
+	name      string
+	algorithm core.Algorithm
+}{
+	{"frozen", frozen(linearLimit)},
+	{"fixed window", core.FixedWindow{Limit: linearLimit, Window: 9000 * 24 * time.Hour}},
+	{"window from first", core.FixedWindow{Limit: linearLimit, Window: 24 * time.Hour, FromFirst: true}},
+	{"two counters", core.SlidingWindow{Limit: linearLimit, Window: 24 * time.Hour}},
+	{"buckets", core.SlidingWindow{Limit: linearLimit, Window: 24 * time.Hour, Buckets: 10}},
+	{"log", core.SlidingLog{Windows: []core.Window{{Limit: linearLimit, Width: 24 * time.Hour}}}},
+	{"calendar", core.Calendar{Limit: linearLimit, Every: core.Year, In: time.UTC}},
+}
+
+func TestOperationsAreLinearizable(t *testing.T) {
+	const histories, goroutines, each = 16, 6, 6
+	run := func(t *testing.T, g *core.Gate) {
+		seen := make(map[string]int)
+		for _, limit := range linear {
+			t.Run(limit.name, func(t *testing.T) {
+				p := limited(t, "p", limit.algorithm)
+				for i := range rounds(t, histories) {
+					key := newKey(t, limit.name, strconv.Itoa(i))
+					// A reservation does not know that its key was reset, so none spans one.
+					var reserved sync.RWMutex
+					history := record(goroutines, func(goroutine int, r *recorder) {
+						for range each {
+							linearStep(t, g, core.Charge{Policy: p, Key: key}, goroutine, r, &reserved)
+						}
+					})
+					if t.Failed() {
+						return
+					}
+					if !judge(t, history) {
+						t.Fatalf("not linearizable: %v", history)
+					}
+					for _, o := range history {
+						seen[fmt.Sprint(o.Input.(asked).operation, " ", o.Output.(told).allowed)]++
+					}
+				}
+			})
+		}
+		for _, what := range []string{"decide true", "decide false", "peek true", "peek false", "cancel true", "reset true"} {
+			if seen[what] == 0 && !t.Failed() {
+				t.Errorf("no %s in %v", what, seen)
+			}
+		}
+	}
+	t.Run("memory", func(t *testing.T) { run(t, memoryGate(t, core.Config{})) })
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		run(t, redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix}))
+	})
+}
+
+// linearStep does one thing of several, or reserves, decides and cancels.
+func linearStep(t *testing.T, g *core.Gate, c core.Charge, goroutine int, r *recorder, reserved *sync.RWMutex) {
+	ctx := context.Background()
+	tell := func(d core.Decision, err error) told {
+		if err != nil || d.Cause != nil {
+			t.Error(err, d.Cause)
+			return told{}
+		}
+		return told{d.Allowed, d.At(0).Used}
+	}
+	done := func(err error) told {
+		if err != nil {
+			t.Error(err)
+		}
+		return told{allowed: true}
+	}
+	spend := func() {
+		r.do(goroutine, asked{"decide", c.Cost}, func() told { return tell(g.Decide(ctx, c)) })
+	}
+	c.Cost = 1 + rand.Int64N(4)
+	switch n := rand.IntN(10); {
+	case n < 4:
+		spend()
+	case n < 6:
+		r.do(goroutine, asked{"peek", c.Cost}, func() told { return tell(g.Peek(ctx, c)) })
+	case n < 7:
+		reserved.Lock()
+		defer reserved.Unlock()
+		r.do(goroutine, asked{"reset", 0}, func() told { return done(g.Reset(ctx, c.Policy, c.Key)) })
+	default:
+		reserved.RLock()
+		defer reserved.RUnlock()
+		var reservation *core.Reservation
+		r.do(goroutine, asked{"decide", c.Cost}, func() told {
+			var d core.Decision
+			var err error
+			reservation, d, err = g.Reserve(ctx, time.Hour, c)
+			return tell(d, err)
+		})
+		spend()
+		if reservation != nil {
+			r.do(goroutine, asked{"cancel", c.Cost}, func() told { return done(reservation.Cancel(ctx)) })
+		}
+	}
+}
+
+// A limiter that reads, adds and writes in three steps is what the check above exists for: it must not pass.
+func TestRacyCounterIsCaught(t *testing.T) {
+	const most, goroutines, each = 200, 8, 4
+	s := redistest.Real(t)
+	client := s.Client(t, func(o *redis.Options) { o.PoolSize = goroutines })
+	for i := range most {
+		key := fmt.Sprint(s.Prefix, i)
+		history := record(goroutines, func(goroutine int, r *recorder) {
+			for range each {
+				r.do(goroutine, asked{"decide", 1}, func() told {
+					used, err := client.Get(context.Background(), key).Int64()
+					if err != nil && err != redis.Nil {
+						t.Error(err)
+					}
+					if used+1 > linearLimit {
+						return told{false, used}
+					}
+					if err := client.Set(context.Background(), key, used+1, time.Hour).Err(); err != nil {
+						t.Error(err)
+					}
+					return told{true, used + 1}
+				})
+			}
+		})
+		if t.Failed() {
+			return
+		}
+		if !judge(t, history) {
+			t.Logf("caught in history %d", i)
+			return
+		}
+	}
+	t.Errorf("%d histories of a racy counter all looked linearizable", most)
+}

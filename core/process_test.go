@@ -1,0 +1,175 @@
+package core_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/redistest"
+)
+
+const (
+	processes  = 4
+	perProcess = 16  // goroutines
+	each       = 12  // decisions of a goroutine: two processes alone cannot reach the limit
+	processMax = 500 // the limit
+)
+
+// unfreeable are limits of every algorithm of which nothing is free again before a test has long ended, whatever the time.
+// A window that is aligned is so long that the next one starts in 2043.
+var unfreeable = []struct {
+	name      string
+	algorithm core.Algorithm
+}{
+	{"token bucket", core.TokenBucket{Rate: 1, Per: 24 * time.Hour, Burst: processMax}},
+	{"token bucket of broken microseconds", core.TokenBucket{Rate: 7, Per: 100 * 24 * time.Hour, Burst: processMax}},
+	{"frozen", frozen(processMax)},
+	{"leaky bucket", core.LeakyBucket{Rate: 1, Per: 24 * time.Hour, Capacity: processMax}},
+	{"fixed window", core.FixedWindow{Limit: processMax, Window: 9000 * 24 * time.Hour}},
+	{"window from first", core.FixedWindow{Limit: processMax, Window: 24 * time.Hour, FromFirst: true}},
+	{"two counters", core.SlidingWindow{Limit: processMax, Window: 24 * time.Hour}},
+	{"10 buckets", core.SlidingWindow{Limit: processMax, Window: 24 * time.Hour, Buckets: 10}},
+	{"1000 buckets", core.SlidingWindow{Limit: processMax, Window: 24 * time.Hour, Buckets: 1000}},
+	{"log", core.SlidingLog{Windows: []core.Window{{Limit: processMax, Width: 24 * time.Hour}}}},
+	{"log of two", core.SlidingLog{Windows: []core.Window{{Limit: processMax, Width: time.Hour}, {Limit: processMax + 1, Width: 24 * time.Hour}}}},
+	{"calendar", core.Calendar{Limit: processMax, Every: core.Year, In: time.UTC}},
+}
+
+func TestProcessesAdmitTheLimitTogether(t *testing.T) {
+	s := redistest.Start(t)
+	// Not of t, whose context ends before the processes are told to.
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	t.Cleanup(cancel)
+	var children []*process
+	for range processes {
+		children = append(children, startProcess(ctx, t, s))
+	}
+	g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix})
+	for i, limit := range unfreeable {
+		t.Run(limit.name, func(t *testing.T) {
+			// One that is told early waits for nobody, so all are told before any is asked.
+			for _, c := range children {
+				if _, err := fmt.Fprintln(c.in, i); err != nil {
+					t.Fatal(err)
+				}
+			}
+			sum := int64(0)
+			for _, c := range children {
+				n, err := c.answer()
+				if err != nil {
+					t.Fatal(err)
+				}
+				sum += n
+			}
+			if sum != processMax {
+				t.Errorf("%d admitted, the limit is %d", sum, processMax)
+			}
+			charge := core.Charge{Policy: limited(t, "p", limit.algorithm), Key: newKey(t, strconv.Itoa(i)), Cost: 1}
+			if d := peek(t, g, charge); d.Allowed || d.At(0).Used != processMax {
+				t.Error(show(d))
+			}
+		})
+	}
+}
+
+// process is this test binary once more, in TestProcess.
+type process struct {
+	in  io.Writer
+	out *bufio.Reader
+}
+
+func startProcess(ctx context.Context, t *testing.T, s *redistest.Server) *process {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(ctx, self, "-test.run=^TestProcess$")
+	// The race detector lets a process wait for a second before it exits.
+	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0", "CORE_TEST_ADDR="+s.Addr, "CORE_TEST_PREFIX="+s.Prefix)
+	cmd.Stderr = t.Output()
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	p := &process{in, bufio.NewReader(out)}
+	t.Cleanup(func() {
+		_ = in.Close() // ends it
+		_, _ = io.Copy(io.Discard, p.out)
+		if err := cmd.Wait(); err != nil && !t.Failed() {
+			t.Error(err)
+		}
+	})
+	return p
+}
+
+// answer reads what the process admitted. What the test framework prints on the same output is none.
+func (p *process) answer() (int64, error) {
+	for {
+		line, err := p.out.ReadString('\n')
+		if err != nil {
+			return 0, err
+		}
+		if n, ok := strings.CutPrefix(line, "admitted "); ok {
+			return strconv.ParseInt(strings.TrimSpace(n), 10, 64)
+		}
+	}
+}
+
+// TestProcess is what each process of the test above does.
+func TestProcess(t *testing.T) {
+	addr := os.Getenv("CORE_TEST_ADDR")
+	if addr == "" {
+		t.Skip("runs as a process of another test only")
+	}
+	client := redis.NewClient(&redis.Options{
+		Addr: addr, ContextTimeoutEnabled: true,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	})
+	defer func() { _ = client.Close() }()
+	g := redisGate(t, client, core.Config{Prefix: os.Getenv("CORE_TEST_PREFIX")})
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		i, err := strconv.Atoi(lines.Text())
+		if err != nil {
+			t.Fatal(err)
+		}
+		charge := core.Charge{Policy: limited(t, "p", unfreeable[i].algorithm), Key: newKey(t, strconv.Itoa(i)), Cost: 1}
+		var admitted atomic.Int64
+		var wg sync.WaitGroup
+		for range perProcess {
+			wg.Go(func() {
+				for range each {
+					d, err := g.Decide(context.Background(), charge)
+					if err != nil || d.Cause != nil {
+						t.Error(err, d.Cause)
+						return
+					}
+					if d.Allowed {
+						admitted.Add(1)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		fmt.Println("admitted", admitted.Load())
+	}
+}

@@ -1,0 +1,424 @@
+package core_test
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/redistest"
+)
+
+func reserve(t testing.TB, g *core.Gate, wait time.Duration, charges ...core.Charge) (*core.Reservation, core.Decision) {
+	t.Helper()
+	r, d, err := g.Reserve(t.Context(), wait, charges...)
+	if err != nil || d.Cause != nil || (r != nil) != d.Allowed {
+		t.Fatalf("Reserve: %v, %s, %v", r != nil, show(d), err)
+	}
+	return r, d
+}
+
+func settle(t testing.TB, r *core.Reservation, actual ...int64) {
+	t.Helper()
+	if err := r.Settle(t.Context(), actual...); err != nil {
+		t.Fatalf("Settle: %v", err)
+	}
+}
+
+func cancel(t testing.TB, r *core.Reservation) {
+	t.Helper()
+	if err := r.Cancel(t.Context()); err != nil {
+		t.Fatalf("Cancel: %v", err)
+	}
+}
+
+func used(t testing.TB, g *core.Gate, p *core.Policy, key core.Key) int64 {
+	t.Helper()
+	d := peek(t, g, core.Charge{Policy: p, Key: key})
+	return d.At(0).Used
+}
+
+// The last reservation can be undone as if it had never been, and then the one before it.
+func TestCancelOfLast(t *testing.T) {
+	limits := []core.Algorithm{
+		core.TokenBucket{Rate: 3, Per: time.Second, Burst: 5}, core.TokenBucket{Rate: 7, Per: time.Second, Burst: 5},
+		core.LeakyBucket{Rate: 7, Per: time.Second, Capacity: 20}, core.LeakyBucket{Rate: 2, Per: time.Second, Capacity: 20},
+	}
+	for _, l := range tens {
+		limits = append(limits, l.algorithm)
+	}
+	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
+		for i, limit := range limits {
+			policy, key := limited(t, fmt.Sprintf("p%d", i), limit), newKey(t, "k")
+			charge := core.Charge{Policy: policy, Key: key, Cost: 1}
+			var held []*core.Reservation
+			var seen []string
+			for range 8 {
+				charge.Cost = 1 + int64(len(held)%2)
+				before := show(peek(t, g, charge))
+				if r, _ := reserve(t, g, time.Minute, charge); r != nil {
+					held, seen = append(held, r), append(seen, before)
+				}
+			}
+			for j := len(held) - 1; j >= 0; j-- {
+				charge.Cost = 1 + int64(j%2)
+				cancel(t, held[j])
+				if after := show(peek(t, g, charge)); after != seen[j] {
+					t.Errorf("%T%+v, reservation %d: before\n%s\nand cancelled\n%s", limit, limit, j, seen[j], after)
+					break
+				}
+			}
+		}
+	})
+}
+
+// What does not refill is given back whole, whatever was given back before.
+func TestCancelWithoutRefill(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
+		policy, key := limited(t, "p", frozen(10)), newKey(t, "k")
+		var held []*core.Reservation
+		for _, cost := range []int64{5, 3, 2} {
+			r, _ := reserve(t, g, 0, core.Charge{Policy: policy, Key: key, Cost: cost})
+			held = append(held, r)
+		}
+		cancel(t, held[1])
+		cancel(t, held[0])
+		if n := used(t, g, policy, key); n != 2 {
+			t.Errorf("%d used, 2 were kept", n)
+		}
+	})
+}
+
+// A log gives back however often that was done before in its window.
+func TestCancelOfLogAgainAndAgain(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+		charge := core.Charge{Policy: limited(t, "p", core.SlidingLog{Windows: []core.Window{{Limit: 2, Width: time.Hour}}}), Key: newKey(t, "k"), Cost: 1}
+		last, _ := reserve(t, g, 0, charge)
+		for i := range 12 {
+			c.advance(time.Second)
+			next, d := reserve(t, g, 0, charge)
+			if next == nil {
+				t.Fatalf("%d: only one is held: %s", i, show(d))
+			}
+			cancel(t, last)
+			last = next
+		}
+	})
+}
+
+// Only the first Settle or Cancel counts, of every algorithm; a settled reservation is charged what it said, and no
+// window after its own is.
+func TestSettledOnce(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+		for _, l := range tens {
+			for name, first := range map[string]int64{"cancel": 0, "down": 2, "same": 4, "up": 8, "above": 13, "far above": 40} {
+				policy, key := limited(t, "p", l.algorithm), newKey(t, l.name, name)
+				decide(t, g, core.Charge{Policy: policy, Key: key, Cost: 1})
+				r, d := reserve(t, g, time.Hour, core.Charge{Policy: policy, Key: key, Cost: 4})
+				if r == nil {
+					t.Fatalf("%s: %s", l.name, show(d))
+				}
+				if err := r.Settle(t.Context(), 1, 2); !errors.Is(err, core.ErrCharge) {
+					t.Errorf("two of one: %v", err)
+				}
+				if err := r.Settle(t.Context(), -1); !errors.Is(err, core.ErrCharge) {
+					t.Errorf("a negative one: %v", err)
+				}
+				if name == "cancel" {
+					cancel(t, r)
+				} else {
+					settle(t, r, first)
+				}
+				want := min(1+first, 5+10) // at most the whole limit once more
+				for range 2 {
+					if n := used(t, g, policy, key); n != want {
+						t.Errorf("%s, %s: %d used, want %d", l.name, name, n, want)
+					}
+					cancel(t, r)
+					settle(t, r, 9)
+				}
+				c.advance(time.Second)
+			}
+		}
+	})
+}
+
+// A debt above the limit is carried into the next window, is paid there, and is over then.
+func TestDebtIsPaid(t *testing.T) {
+	limits := []core.Algorithm{
+		core.TokenBucket{Rate: 10, Per: time.Minute, Burst: 10}, core.LeakyBucket{Rate: 10, Per: time.Minute, Capacity: 10},
+		core.FixedWindow{Limit: 10, Window: time.Minute}, core.FixedWindow{Limit: 10, Window: time.Minute, FromFirst: true},
+		core.Calendar{Limit: 10, Every: core.Minute, In: lordHowe},
+	}
+	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+		for i, limit := range limits {
+			c.micros.Store(noon.UnixMicro())
+			policy, key := limited(t, fmt.Sprintf("p%d", i), limit), newKey(t, "k")
+			charge := core.Charge{Policy: policy, Key: key, Cost: 10}
+			r, _ := reserve(t, g, 0, charge)
+			settle(t, r, 16)
+			if n := used(t, g, policy, key); n != 16 {
+				t.Errorf("%T: %d used, want 16", limit, n)
+			}
+			c.advance(time.Minute)
+			if granted, d, err := g.AtMost(t.Context(), charge); err != nil || granted != 4 {
+				t.Errorf("%T: 6 are owed, and %d granted: %s, %v", limit, granted, show(d), err)
+			}
+			c.advance(time.Minute)
+			if granted, d, err := g.AtMost(t.Context(), charge); err != nil || granted != 10 {
+				t.Errorf("%T: %d granted after the debt: %s, %v", limit, granted, show(d), err)
+			}
+		}
+	})
+}
+
+// All debts together are at most the whole limit once more.
+func TestDebtsAreBounded(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
+		for _, l := range tens {
+			policy, key := limited(t, "p", l.algorithm), newKey(t, l.name)
+			a, _ := reserve(t, g, 0, core.Charge{Policy: policy, Key: key, Cost: 4})
+			b, _ := reserve(t, g, time.Hour, core.Charge{Policy: policy, Key: key, Cost: 5})
+			settle(t, a, 13)
+			settle(t, b, 13)
+			if n := used(t, g, policy, key); n != 20 {
+				t.Errorf("%s: %d used", l.name, n)
+			}
+		}
+	})
+}
+
+// Charges of one reservation are settled as they were asked for, together where they are of one key; what keeps no
+// state, and a shadow that was not charged, settle nothing.
+func TestSettleSeveral(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
+		tokens, requests := limited(t, "tokens", frozen(100)), limited(t, "requests", core.FixedWindow{Limit: 5, Window: 24 * time.Hour})
+		shadow := newPolicy(t, core.PolicyConfig{Name: "shadow", Algorithm: frozen(12), Shadow: true})
+		a, b := newKey(t, "k", "a"), newKey(t, "k", "b")
+		charges := []core.Charge{
+			{Policy: tokens, Key: a, Cost: 10}, {Policy: limited(t, "unlimited", core.Unlimited{}), Key: a, Cost: 1}, {Policy: requests, Key: a, Cost: 1},
+			{Policy: tokens, Key: a, Cost: 20}, {Policy: shadow, Key: a, Cost: 10}, {Policy: tokens, Key: b, Cost: 5}, {Policy: requests, Key: b},
+		}
+		first, _ := reserve(t, g, 0, charges...)
+		second, d := reserve(t, g, 0, charges...)
+		if d.At(4).Allowed || used(t, g, shadow, a) != 10 || used(t, g, tokens, a) != 60 {
+			t.Fatalf("reserved twice: %s", show(d))
+		}
+		ended, end := context.WithCancel(t.Context())
+		end()
+		if err := second.Settle(ended, 0, 7, 1, 8, 50, 9, 0); err != nil {
+			t.Errorf("settled after its caller has gone: %v", err)
+		}
+		for _, want := range []struct {
+			policy *core.Policy
+			key    core.Key
+			used   int64
+		}{{tokens, a, 38}, {tokens, b, 14}, {requests, a, 2}, {requests, b, 0}, {shadow, a, 10}} {
+			if n := used(t, g, want.policy, want.key); n != want.used {
+				t.Errorf("settled: %s %s: %d used, want %d", want.policy.Name(), want.key, n, want.used)
+			}
+		}
+		late, end := context.WithDeadline(t.Context(), noon)
+		defer end()
+		if err := first.Cancel(late); err != nil {
+			t.Errorf("cancelled after its caller's deadline: %v", err)
+		}
+		if a, b, s := used(t, g, tokens, a), used(t, g, tokens, b), used(t, g, shadow, a); a != 8 || b != 9 || s != 0 {
+			t.Errorf("cancelled: %d, %d, and %d of the shadow used", a, b, s)
+		}
+	})
+}
+
+// An estimate of nothing is settled like any other.
+func TestSettleAboveNothing(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
+		for _, l := range tens {
+			policy, key := limited(t, "p", l.algorithm), newKey(t, l.name)
+			r, _ := reserve(t, g, 0, core.Charge{Policy: policy, Key: key})
+			settle(t, r, 5)
+			if n := used(t, g, policy, key); n != 5 {
+				t.Errorf("%s: %d used", l.name, n)
+			}
+		}
+	})
+}
+
+func TestZeroReservation(t *testing.T) {
+	var r core.Reservation
+	if err := r.Settle(t.Context(), 1); !errors.Is(err, core.ErrCharge) {
+		t.Errorf("settled one charge of none: %v", err)
+	}
+	if err := errors.Join(r.Settle(t.Context()), r.Cancel(t.Context())); err != nil || r.Delay() != 0 {
+		t.Errorf("%v, delay %v", err, r.Delay())
+	}
+}
+
+// What nobody has counted there is nothing to correct of.
+func TestSettleAfterOutage(t *testing.T) {
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
+	defer client.Close()
+	for _, mode := range []core.FailureMode{core.Open, core.Local} {
+		g := redisGate(t, client, core.Config{Timeout: 100 * time.Millisecond})
+		p := newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: frozen(10), OnFailure: mode})
+		shadow := newPolicy(t, core.PolicyConfig{Name: "s", Algorithm: frozen(10), Shadow: true})
+		key := newKey(t, "k")
+		r, d, err := g.Reserve(t.Context(), 0, core.Charge{Policy: p, Key: key, Cost: 3}, core.Charge{Policy: shadow, Key: key, Cost: 3})
+		if err != nil || r == nil || d.Cause == nil {
+			t.Fatal(show(d), err)
+		}
+		if err := r.Settle(t.Context(), 5, 5); err != nil {
+			t.Error(err)
+		}
+		d, err = g.Peek(t.Context(), core.Charge{Policy: p, Key: key})
+		if want := map[core.FailureMode]int64{core.Local: 5}[mode]; err != nil || d.At(0).Used != want {
+			t.Errorf("settled as 5: %s, %v", show(d), err)
+		}
+	}
+}
+
+// bounded are limits of every algorithm and the most that they may let through from one time to another, both included.
+// Delays are rounded up, so that two of broken microseconds may end up to one closer.
+var bounded = []struct {
+	algorithm core.Algorithm
+	most      func(from, to int64) int64
+}{
+	{core.TokenBucket{Rate: 5, Per: time.Second, Burst: 5}, func(from, to int64) int64 { return 5 + (to-from)*5/1_000_000 }},
+	{core.TokenBucket{Rate: 7, Per: 2 * time.Second, Burst: 4}, func(from, to int64) int64 { return 4 + (to-from+1)*7/2_000_000 }},
+	{frozen(5), func(int64, int64) int64 { return 5 }},
+	{core.LeakyBucket{Rate: 5, Per: time.Second, Capacity: 5}, func(from, to int64) int64 { return 5 + (to-from)*5/1_000_000 }},
+	{core.LeakyBucket{Rate: 3, Per: time.Second, Capacity: 4}, func(from, to int64) int64 { return 4 + (to-from+1)*3/1_000_000 }},
+	{core.FixedWindow{Limit: 5, Window: time.Second}, func(from, to int64) int64 { return 5 * (to/1_000_000 - from/1_000_000 + 1) }},
+	{core.FixedWindow{Limit: 5, Window: time.Second, FromFirst: true}, func(from, to int64) int64 { return 5 * ((to-from)/1_000_000 + 2) }},
+	{core.SlidingWindow{Limit: 5, Window: time.Second}, func(from, to int64) int64 { return 9 * ((to-from)/1_000_000 + 1) }},
+	{core.SlidingWindow{Limit: 5, Window: time.Second, Buckets: 4}, func(from, to int64) int64 { return 5 * ((to-from)/1_000_000 + 1) }},
+	{core.SlidingLog{Windows: []core.Window{{Limit: 5, Width: time.Second}}}, func(from, to int64) int64 { return 5 * ((to-from)/1_000_000 + 1) }},
+	{
+		core.SlidingLog{Windows: []core.Window{{Limit: 3, Width: 300 * time.Millisecond}, {Limit: 5, Width: time.Second}}},
+		func(from, to int64) int64 { return min(3*((to-from)/300_000+1), 5*((to-from)/1_000_000+1)) },
+	},
+	{core.Calendar{Limit: 5, Every: core.Minute, In: time.UTC}, func(from, to int64) int64 { return 5 * (to/60_000_000 - from/60_000_000 + 1) }},
+}
+
+// However reservations are settled and cancelled, no more gets through than the limit allows: what was admitted and not
+// given back, at the times when it may act.
+func TestGivingBackLetsNoMoreThrough(t *testing.T) {
+	type passed struct{ at, units int64 }
+	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+		histories := rounds(t, 8)
+		if t.Name() == "TestGivingBackLetsNoMoreThrough/memory" {
+			histories = 2000
+		}
+		if long() {
+			histories *= 20
+		}
+		seed := rand.Uint64()
+		rng := rand.New(rand.NewPCG(seed, 0))
+		full := 0
+		for i, b := range bounded {
+			policy := limited(t, fmt.Sprintf("p%d", i), b.algorithm)
+			scale := int64(1_000_000)
+			if _, calendar := b.algorithm.(core.Calendar); calendar {
+				scale = 60_000_000
+			}
+			for n := range histories {
+				key := newKey(t, fmt.Sprint(n))
+				var (
+					events []passed
+					held   []*core.Reservation // of the events, nil where there is none or it is settled
+				)
+				for range 24 {
+					switch at := rng.IntN(1 + len(held)); {
+					case at < len(held) && held[at] != nil && rng.IntN(3) == 0:
+						actual := rng.Int64N(2 * events[at].units)
+						if rng.IntN(2) == 0 {
+							actual = 0
+						}
+						settle(t, held[at], actual)
+						// What is above the estimate is a debt.
+						events[at].units, held[at] = min(events[at].units, actual), nil
+					case rng.IntN(3) == 0:
+						c.micros.Add([]int64{0, 1, scale / 5, scale / 3, scale, rng.Int64N(scale)}[rng.IntN(6)])
+					default:
+						charge := core.Charge{Policy: policy, Key: key, Cost: 1 + rng.Int64N(4)}
+						wait := time.Duration(rng.Int64N(2*scale)) * time.Microsecond
+						if r, d := reserve(t, g, wait*time.Duration(rng.IntN(2)), charge); r != nil {
+							events = append(events, passed{c.now() + d.At(0).Delay.Microseconds(), charge.Cost})
+							held = append(held, r)
+						}
+					}
+				}
+				events = slices.DeleteFunc(events, func(p passed) bool { return p.units == 0 })
+				slices.SortFunc(events, func(a, b passed) int { return cmp.Compare(a.at, b.at) })
+				for i, first := range events {
+					if queue, ok := b.algorithm.(core.LeakyBucket); ok && i+1 < len(events) {
+						if leaked := first.at + first.units*queue.Per.Microseconds()/queue.Rate; events[i+1].at < leaked-1 {
+							t.Fatalf("seed %d, %+v: out of pace: %v", seed, queue, events[i:i+2])
+						}
+					}
+					sum := int64(0)
+					for j, last := range events[i:] {
+						sum += last.units
+						most := b.most(first.at, last.at)
+						if sum == most {
+							full++
+						}
+						if sum > most && (i+j+1 == len(events) || events[i+j+1].at > last.at) {
+							t.Fatalf("seed %d, %T%+v: %d where at most %d may: %v", seed, b.algorithm, b.algorithm, sum, most, events[i:i+j+1])
+						}
+					}
+				}
+				c.advance(time.Hour)
+			}
+		}
+		if full == 0 {
+			t.Error("no history reached a bound")
+		}
+	})
+}
+
+// On a cluster the parts are reserved one after the other, and given back together.
+func TestReserveOnCluster(t *testing.T) {
+	cluster := redistest.StartCluster(t, 3)
+	c := newClock()
+	g := redisGate(t, cluster.Client(t), core.Config{Prefix: "reserve"})
+	g.InjectClock(c.now)
+	for _, l := range tens {
+		p, q := limited(t, "p", l.algorithm), limited(t, "q", l.algorithm)
+		for i := range 3 { // so that some lie on different nodes
+			a, b := newKey(t, "a"+l.name, fmt.Sprint(i)), newKey(t, fmt.Sprint("b", i, l.name))
+			both := []core.Charge{{Policy: p, Key: a, Cost: 4}, {Policy: q, Key: b, Cost: 4}}
+			r, d := reserve(t, g, 0, both...)
+			if r == nil || used(t, g, p, a) != 4 || used(t, g, q, b) != 4 {
+				t.Fatalf("%s: %s", l.name, show(d))
+			}
+			cancel(t, r)
+			if n, m := used(t, g, p, a), used(t, g, q, b); n != 0 || m != 0 {
+				t.Errorf("%s: cancelled: %d and %d used", l.name, n, m)
+			}
+			for _, full := range both {
+				full.Cost = 7
+				decide(t, g, full)
+				other := a
+				if full.Key == a {
+					other = b
+				}
+				if r, d := reserve(t, g, 0, both...); r != nil {
+					t.Errorf("%s: %s", l.name, show(d))
+				}
+				if n := used(t, g, map[core.Key]*core.Policy{a: p, b: q}[other], other); n != 0 {
+					t.Errorf("%s: denied: %d used", l.name, n)
+				}
+				if err := g.Reset(t.Context(), full.Policy, full.Key); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,338 @@
+package core_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate/headgate/core"
+)
+
+// waiter is a Limiter on a Gate of the bubble's clock, and its key.
+type waiter struct {
+	*core.Limiter
+	*testing.T
+	gate   *core.Gate
+	charge core.Charge
+	start  time.Time
+}
+
+// inBubble runs f on a limiter of the algorithm. A goroutine that Wait left behind would fail the test.
+func inBubble(t *testing.T, a core.Algorithm, f func(t *testing.T, w *waiter)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		g := memoryGate(t, core.Config{})
+		p := limited(t, "p", a)
+		l, err := g.Limiter(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f(t, &waiter{l, t, g, core.Charge{Policy: p, Key: newKey(t, "k"), Cost: 1}, time.Now()})
+	})
+}
+
+// spend spends n now.
+func (w *waiter) spend(n int64) {
+	w.Helper()
+	if d, err := w.AllowN(w.Context(), w.charge.Key, n); err != nil || !d.Allowed {
+		w.Fatal(err, show(d))
+	}
+}
+
+// waits is how long WaitN waited for n, or -1 where it denied.
+func (w *waiter) waits(ctx context.Context, n int64) time.Duration {
+	start := time.Now()
+	d, err := w.WaitN(ctx, w.charge.Key, n)
+	if err != nil {
+		w.Error(err)
+	}
+	if !d.Allowed {
+		if waited := time.Since(start); waited != 0 {
+			w.Errorf("denied after %v", waited)
+		}
+		return -1
+	}
+	return time.Since(start)
+}
+
+func (w *waiter) used() int64 {
+	w.Helper()
+	d := peek(w, w.gate, w.charge)
+	return d.At(0).Used
+}
+
+func (w *waiter) hasUsed(want int64) {
+	w.Helper()
+	if n := w.used(); n != want {
+		w.Errorf("%d used, want %d", n, want)
+	}
+}
+
+// queue lets as many goroutines wait for n each, one asking after the other, and returns when each of them was let through.
+func (w *waiter) queue(waiters int, n int64) (after []time.Duration, order []int) {
+	type turn struct {
+		who  int
+		when time.Duration
+	}
+	turns := make(chan turn, waiters)
+	for i := range waiters {
+		go func() {
+			if w.waits(w.Context(), n) < 0 {
+				w.Errorf("waiter %d was denied", i)
+			}
+			turns <- turn{i, time.Since(w.start)}
+		}()
+		synctest.Wait()
+	}
+	for range waiters {
+		t := <-turns
+		after, order = append(after, t.when), append(order, t.who)
+	}
+	return after, order
+}
+
+// Each algorithm has room for 10, which is spent at the start of the bubble: midnight UTC, and of a year.
+func TestWaitsAsLongAsNeeded(t *testing.T) {
+	tests := []struct {
+		name      string
+		algorithm core.Algorithm
+		n         int64
+		want      time.Duration
+	}{
+		{"token bucket", core.PerSecond(10), 1, 100 * time.Millisecond},
+		{"token bucket, more", core.PerSecond(10), 7, 700 * time.Millisecond},
+		{"token bucket of broken microseconds", core.TokenBucket{Rate: 3, Per: time.Second, Burst: 10}, 1, 333_334 * time.Microsecond},
+		{"token bucket of broken microseconds, more", core.TokenBucket{Rate: 3, Per: time.Second, Burst: 10}, 3, time.Second},
+		{"fixed window", core.FixedWindow{Limit: 10, Window: time.Minute}, 1, time.Minute},
+		{"window from first", core.FixedWindow{Limit: 10, Window: time.Minute, FromFirst: true}, 10, time.Minute},
+		{"log", core.SlidingLog{Windows: []core.Window{{Limit: 10, Width: time.Minute}}}, 3, time.Minute},
+		{"log of two", core.SlidingLog{Windows: []core.Window{{Limit: 10, Width: time.Minute}, {Limit: 11, Width: time.Hour}}}, 1, time.Minute},
+		{"log of two, more", core.SlidingLog{Windows: []core.Window{{Limit: 10, Width: time.Minute}, {Limit: 11, Width: time.Hour}}}, 2, time.Hour},
+		{"two counters", core.SlidingWindow{Limit: 10, Window: time.Minute}, 1, 66 * time.Second},
+		{"two counters, more", core.SlidingWindow{Limit: 10, Window: time.Minute}, 10, 2 * time.Minute},
+		{"buckets", core.SlidingWindow{Limit: 10, Window: time.Minute, Buckets: 6}, 1, 70 * time.Second},
+		{"calendar hour", core.Calendar{Limit: 10, Every: core.Hour, In: time.UTC}, 1, time.Hour},
+		{"calendar year", core.Calendar{Limit: 10, Every: core.Year, In: time.UTC}, 1, 366 * 24 * time.Hour},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			inBubble(t, tt.algorithm, func(t *testing.T, w *waiter) {
+				if waited := w.waits(w.Context(), 10); waited != 0 {
+					t.Errorf("waited %v for what is there", waited)
+				}
+				late, cancel := context.WithTimeout(w.Context(), tt.want-time.Microsecond)
+				defer cancel()
+				if waited := w.waits(late, tt.n); waited != -1 {
+					t.Errorf("waited %v, with %v to the deadline", waited, tt.want-time.Microsecond)
+				}
+				w.hasUsed(10)
+				enough, cancel := context.WithTimeout(w.Context(), tt.want+time.Microsecond)
+				defer cancel()
+				if waited := w.waits(enough, tt.n); waited != tt.want {
+					t.Errorf("waited %v, want %v", waited, tt.want)
+				}
+			})
+		})
+	}
+}
+
+func TestWaitersGetTheirTurnsInOrder(t *testing.T) {
+	tests := []struct {
+		name      string
+		algorithm core.Algorithm
+		first     time.Duration
+	}{
+		{"token bucket", core.TokenBucket{Rate: 4, Per: time.Second, Burst: 4}, 250 * time.Millisecond},
+		{"leaky bucket", core.LeakyBucket{Rate: 4, Per: time.Second, Capacity: 24}, time.Second}, // when the 4 have leaked
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			inBubble(t, tt.algorithm, func(t *testing.T, w *waiter) {
+				w.spend(4)
+				after, order := w.queue(20, 1)
+				for i := range after {
+					if want := tt.first + time.Duration(i)*250*time.Millisecond; order[i] != i || after[i] != want {
+						t.Errorf("turn %d: waiter %d after %v, want %v", i, order[i], after[i], want)
+					}
+				}
+			})
+		})
+	}
+}
+
+// What leaves a leaky bucket is as far apart as the rate wants it, whatever it costs; the first leaves at once.
+func TestLeakyQueueSpacesDepartures(t *testing.T) {
+	inBubble(t, core.LeakyBucket{Rate: 10, Per: time.Second, Capacity: 20}, func(t *testing.T, w *waiter) {
+		after, order := w.queue(10, 2)
+		for i := range after {
+			if want := time.Duration(i) * 200 * time.Millisecond; order[i] != i || after[i] != want {
+				t.Errorf("turn %d: waiter %d after %v, want %v", i, order[i], after[i], want)
+			}
+		}
+	})
+}
+
+func TestFullLeakyQueueDeniesAtOnce(t *testing.T) {
+	inBubble(t, core.LeakyBucket{Rate: 1, Per: time.Second, Capacity: 3}, func(t *testing.T, w *waiter) {
+		done := make(chan time.Duration, 3)
+		for range 3 {
+			go func() { done <- w.waits(w.Context(), 1) }()
+			synctest.Wait()
+		}
+		if waited := w.waits(w.Context(), 1); waited != -1 {
+			t.Errorf("waited %v in a full queue", waited)
+		}
+		w.hasUsed(3)
+		time.Sleep(time.Second)
+		if waited := w.waits(w.Context(), 1); waited != 2*time.Second {
+			t.Errorf("waited %v for the place that one left", waited)
+		}
+		for i := range 3 {
+			if waited := <-done; waited != time.Duration(i)*time.Second {
+				t.Errorf("waiter %d after %v", i, waited)
+			}
+		}
+	})
+}
+
+func TestWaitDeniesAtOnceWhatNeverComes(t *testing.T) {
+	for _, tt := range tens {
+		t.Run(tt.name, func(t *testing.T) {
+			inBubble(t, tt.algorithm, func(t *testing.T, w *waiter) {
+				if waited := w.waits(w.Context(), 12); waited != -1 {
+					t.Errorf("waited %v for more than the limit", waited)
+				}
+				w.hasUsed(0)
+				w.spend(10)
+				late, cancel := context.WithTimeout(w.Context(), time.Minute)
+				defer cancel()
+				if waited := w.waits(late, 1); waited != -1 {
+					t.Errorf("waited %v, longer than the deadline allows", waited)
+				}
+				w.hasUsed(10)
+			})
+		})
+	}
+	inBubble(t, core.DenyAll{}, func(t *testing.T, w *waiter) {
+		if waited := w.waits(w.Context(), 1); waited != -1 {
+			t.Errorf("waited %v for nothing at all", waited)
+		}
+	})
+	inBubble(t, frozen(1), func(t *testing.T, w *waiter) {
+		w.spend(1)
+		if waited := w.waits(w.Context(), 1); waited != -1 {
+			t.Errorf("waited %v for what is never refilled", waited)
+		}
+	})
+}
+
+// Who stops waiting gives back what it had reserved, so that others need not wait for it.
+func TestCancelledWait(t *testing.T) {
+	cause := errors.New("cause")
+	for _, tt := range tens {
+		cost := int64(2)
+		switch tt.name {
+		case "frozen":
+			continue // nobody waits for it
+		case "leaky bucket":
+			cost = 1 // whoever does not fit into the queue does not wait
+		}
+		t.Run(tt.name, func(t *testing.T) {
+			inBubble(t, tt.algorithm, func(t *testing.T, w *waiter) {
+				w.spend(9)
+				ctx, cancel := context.WithCancelCause(w.Context())
+				defer cancel(nil)
+				errs := make(chan error)
+				go func() {
+					d, err := w.WaitN(ctx, w.charge.Key, cost)
+					if d.Allowed {
+						w.Error(show(d))
+					}
+					errs <- err
+				}()
+				synctest.Wait()
+				time.Sleep(time.Second)
+				cancel(cause)
+				if err := <-errs; !errors.Is(err, context.Canceled) {
+					t.Errorf("%v, want one of %v", err, context.Canceled)
+				}
+				if waited := time.Since(w.start); waited != time.Second {
+					t.Errorf("after %v", waited)
+				}
+				w.hasUsed(9)
+				w.spend(1)
+			})
+		})
+	}
+}
+
+func TestWaitOfEndedContext(t *testing.T) {
+	for _, tt := range tens {
+		t.Run(tt.name, func(t *testing.T) {
+			inBubble(t, tt.algorithm, func(t *testing.T, w *waiter) {
+				cancelled, cancel := context.WithCancel(w.Context())
+				cancel()
+				late, cancel := context.WithDeadline(w.Context(), w.start.Add(-time.Hour))
+				defer cancel()
+				for want, ctx := range map[error]context.Context{context.Canceled: cancelled, context.DeadlineExceeded: late} {
+					if d, err := w.Wait(ctx, w.charge.Key); !errors.Is(err, want) || d.Allowed {
+						t.Errorf("%v, want %v; %s", err, want, show(d))
+					}
+				}
+				w.hasUsed(0)
+			})
+		})
+	}
+}
+
+// Others may be first for a window that starts anew, but all of them get through, and never more than the limit in one.
+func TestWaitersForWindows(t *testing.T) {
+	tests := []struct {
+		name      string
+		algorithm core.Algorithm
+	}{
+		{"fixed window", core.FixedWindow{Limit: 3, Window: time.Minute}},
+		{"window from first", core.FixedWindow{Limit: 3, Window: time.Minute, FromFirst: true}},
+		{"log", core.SlidingLog{Windows: []core.Window{{Limit: 3, Width: time.Minute}}}},
+		{"calendar", core.Calendar{Limit: 3, Every: core.Minute, In: time.UTC}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			inBubble(t, tt.algorithm, func(t *testing.T, w *waiter) {
+				after, _ := w.queue(10, 1)
+				for i, at := range after {
+					if want := time.Duration(i/3) * time.Minute; at != want {
+						t.Errorf("turn %d after %v, want %v", i, at, want)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A limiter of two waits for the one that takes longer, and spends nothing of the other meanwhile if that cannot wait.
+func TestWaitForSeveral(t *testing.T) {
+	for _, limit := range []core.Algorithm{core.PerMinute(10), core.FixedWindow{Limit: 10, Window: time.Minute}} {
+		t.Run(fmt.Sprintf("%T", limit), func(t *testing.T) {
+			inBubble(t, core.PerSecond(10), func(t *testing.T, w *waiter) {
+				slow := limited(t, "slow", limit)
+				l, err := w.gate.Limiter(w.charge.Policy, slow)
+				if err != nil {
+					t.Fatal(err)
+				}
+				both := &waiter{l, t, w.gate, w.charge, w.start}
+				both.spend(10)
+				want := 6 * time.Second
+				if _, window := limit.(core.FixedWindow); window {
+					want = time.Minute
+				}
+				if waited := both.waits(t.Context(), 1); waited != want {
+					t.Errorf("waited %v, want %v", waited, want)
+				}
+			})
+		})
+	}
+}

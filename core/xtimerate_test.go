@@ -1,0 +1,392 @@
+package core_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/time/rate"
+	"pgregory.net/rapid"
+
+	"github.com/headgate/headgate/core"
+)
+
+// tokensEpsilon is more than what float64 loses of a number of tokens, and less than what a microsecond refills.
+const tokensEpsilon = 1e-8
+
+// twin is the same token bucket twice: one of golang.org/x/time/rate, and one of a Gate in memory. Its methods do the
+// same to both and return the answers.
+type twin struct {
+	t        testing.TB
+	x        *rate.Limiter
+	gate     *core.Gate
+	clock    *core.ManualClock
+	policy   *core.Policy
+	key      core.Key
+	burst    int
+	reserved []twinReservation
+}
+
+type twinReservation struct {
+	x    *rate.Reservation
+	ours *core.Reservation
+}
+
+func newTwin(t testing.TB, token time.Duration, burst int) *twin {
+	clock := core.NewManualClock(time.UnixMicro(epoch))
+	return &twin{
+		t: t, x: rate.NewLimiter(rate.Every(token), burst),
+		gate: memoryGate(t, core.Config{Clock: clock}), clock: clock,
+		policy: limited(t, "p", core.TokenBucket{Rate: 1, Per: token, Burst: int64(burst)}),
+		key:    newKey(t, "k"), burst: burst,
+	}
+}
+
+func (w *twin) charge(n int) core.Charge {
+	return core.Charge{Policy: w.policy, Key: w.key, Cost: int64(n)}
+}
+
+func (w *twin) advance(d time.Duration) { w.clock.Advance(d) }
+
+func (w *twin) allow(n int) (x, ours bool) {
+	return w.x.AllowN(w.clock.Now(), n), decide(w.t, w.gate, w.charge(n)).Allowed
+}
+
+// reserve returns the delays, or -1 where there is no reservation. Ours is of whole microseconds, and what is less is lost of the other's.
+func (w *twin) reserve(n int) (x, ours time.Duration) {
+	w.t.Helper()
+	x, ours = -1, -1
+	var r twinReservation
+	if r.x = w.x.ReserveN(w.clock.Now(), n); r.x.OK() {
+		x = r.x.DelayFrom(w.clock.Now()).Round(time.Microsecond)
+	}
+	reservation, d, err := w.gate.Reserve(context.Background(), math.MaxInt64, w.charge(n))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if r.ours = reservation; reservation != nil {
+		ours = d.At(0).Delay
+	}
+	w.reserved = append(w.reserved, r)
+	return x, ours
+}
+
+func (w *twin) cancel(i int) {
+	w.t.Helper()
+	w.reserved[i].x.CancelAt(w.clock.Now())
+	if ours := w.reserved[i].ours; ours != nil {
+		if err := ours.Cancel(context.Background()); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+// tokens are the whole tokens left, below 0 where some are owed.
+func (w *twin) tokens() (x, ours int64) {
+	w.t.Helper()
+	d := peek(w.t, w.gate, w.charge(1))
+	return int64(math.Floor(w.x.TokensAt(w.clock.Now()) + tokensEpsilon)), int64(w.burst) - d.At(0).Used
+}
+
+// do runs one step of a script: allow, reserve or cancel with a number, or a duration to wait. It returns both answers.
+func (w *twin) do(step string) (x, ours string) {
+	w.t.Helper()
+	if d, err := time.ParseDuration(step); err == nil {
+		w.advance(d)
+	} else {
+		var n int
+		var word string
+		if _, err := fmt.Sscan(step, &word, &n); err != nil {
+			w.t.Fatal(err)
+		}
+		switch word {
+		case "allow":
+			a, b := w.allow(n)
+			x, ours = fmt.Sprint(a), fmt.Sprint(b)
+		case "reserve":
+			a, b := w.reserve(n)
+			x, ours = fmt.Sprint(a), fmt.Sprint(b)
+		case "cancel":
+			w.cancel(n)
+		default:
+			w.t.Fatal(step)
+		}
+	}
+	a, b := w.tokens()
+	return fmt.Sprintf("%s %d left", x, a), fmt.Sprintf("%s %d left", ours, b)
+}
+
+func TestSameAsXTimeRate(t *testing.T) {
+	tests := []struct {
+		name   string
+		token  time.Duration
+		burst  int
+		script string
+		last   string // the answer of both to the last step
+	}{
+		{"a burst and no more", time.Second, 3, "allow 1, allow 2, allow 1", "false 0 left"},
+		{"refills evenly", time.Second, 3, "allow 3, 999999us, allow 1, 1us, allow 1", "true 0 left"},
+		{"refills no more than the burst", time.Second, 3, "allow 3, 1h, allow 4, allow 3", "true 0 left"},
+		{"a denial spends nothing", time.Second, 3, "allow 2, allow 2, allow 1", "true 0 left"},
+		{"nothing", time.Second, 3, "allow 0, allow 3, allow 0, reserve 0", "0s 0 left"},
+		{"nothing is denied while tokens are owed", time.Second, 3, "reserve 3, reserve 1, allow 0", "false -1 left"},
+		{"more than the burst", time.Second, 3, "allow 4, reserve 4", "-1ns 3 left"},
+		{"reserves now", time.Second, 3, "reserve 2, reserve 1", "0s 0 left"},
+		{"reserves for later", time.Second, 3, "reserve 3, reserve 2, reserve 1", "3s -3 left"},
+		{"reserves on part of a token", time.Second, 3, "allow 3, 1500ms, reserve 3", "1.5s -2 left"},
+		{"who reserved comes first", time.Second, 3, "allow 3, reserve 1, 1s, allow 1, 1s, allow 1", "true 0 left"},
+		{"tokens of a microsecond", time.Microsecond, 1000, "allow 1000, 3us, allow 4, allow 3, reserve 1000", "1ms -1000 left"},
+		{"a third", 333_333 * time.Microsecond, 3, "allow 3, 999998us, allow 3, 1us, allow 3", "true 0 left"},
+		{"cancels at once", time.Second, 3, "reserve 3, cancel 0, allow 3", "true 0 left"},
+		{"cancels at the time to act", time.Second, 10, "allow 2, reserve 5, cancel 0, allow 8", "true 0 left"},
+		{"cancels before its time", time.Second, 3, "allow 3, reserve 3, 1s, cancel 0, allow 1", "true 0 left"},
+		{"cancels the last of two", time.Second, 3, "allow 3, reserve 1, reserve 2, cancel 1, reserve 1", "2s -2 left"},
+		{"cancels the last, and then the one before", time.Second, 3, "allow 3, reserve 1, reserve 2, cancel 1, cancel 0, reserve 1", "1s -1 left"},
+		{"cancels an earlier one and a later one that is larger waits", time.Second, 3, "allow 3, reserve 1, reserve 2, cancel 0, reserve 1", "4s -4 left"},
+		{"cancels an earlier one and a later one as large waits", time.Second, 3, "allow 3, reserve 2, reserve 2, cancel 0, reserve 1", "5s -5 left"},
+		{"cancels two that were for now", time.Second, 10, "reserve 3, reserve 2, cancel 0, cancel 1, allow 10", "true 0 left"},
+		{"cancels two of three", time.Second, 10, "reserve 1, reserve 5, reserve 1, cancel 1, cancel 0", " 9 left"},
+		{"cancels once", time.Second, 10, "allow 5, reserve 3, cancel 0, allow 3, 1s, cancel 0", " 3 left"},
+		{"cancels a denied one", time.Second, 3, "allow 2, reserve 4, cancel 0, allow 1", "true 0 left"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newTwin(t, tt.token, tt.burst)
+			var last string
+			for i, step := range strings.Split(tt.script, ", ") {
+				x, ours := w.do(step)
+				if x != ours {
+					t.Errorf("step %d, %s: %q, and ours %q", i, step, x, ours)
+				}
+				last = ours
+			}
+			if last != tt.last {
+				t.Errorf("%q, want %q", last, tt.last)
+			}
+		})
+	}
+}
+
+// Scripts are the same as long as they cancel nothing but the last reservation, or an earlier one whose later ones are
+// larger, until their time to act.
+func TestRandomScriptsAreTheSameAsXTimeRate(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		const second = int64(time.Second / time.Microsecond)
+		token := time.Duration(rapid.Int64Range(100, second).Draw(r, "token")) * time.Microsecond
+		burst := rapid.IntRange(1, 20).Draw(r, "burst")
+		w := newTwin(t, token, burst)
+		type held struct {
+			n         int
+			made, act time.Time
+		}
+		var all []held // as in w.reserved
+		newest := -1   // of all, unless something was charged after it or it was cancelled
+		same := func(what string, x, ours any) {
+			if x != ours {
+				r.Fatalf("%s: %v, and ours %v", what, x, ours)
+			}
+		}
+		for range rapid.IntRange(1, 60).Draw(r, "steps") {
+			now := w.clock.Now()
+			switch rapid.IntRange(0, 5).Draw(r, "step") {
+			case 0:
+				w.advance(time.Duration(rapid.Int64Range(0, 2*int64(burst)*token.Microseconds()).Draw(r, "wait")) * time.Microsecond)
+			case 1:
+				w.advance(time.Duration(rapid.IntRange(0, burst).Draw(r, "tokens")) * token)
+			case 2:
+				n := rapid.IntRange(0, burst+1).Draw(r, "allow")
+				x, ours := w.allow(n)
+				same("allow", x, ours)
+				if ours && n > 0 {
+					newest = -1
+				}
+			case 3, 4:
+				n := rapid.IntRange(1, burst+1).Draw(r, "reserve")
+				x, ours := w.reserve(n)
+				same("reserve", x, ours)
+				if all = append(all, held{n, now, now.Add(ours)}); ours >= 0 {
+					newest = len(all) - 1
+				}
+			case 5:
+				// In float64 the time to act may be a nanosecond early, and be over when it comes.
+				if newest < 0 || !all[newest].made.Equal(now) && !all[newest].act.After(now) {
+					continue
+				}
+				if !rapid.Bool().Draw(r, "earlier") {
+					w.cancel(newest)
+					all[newest].n = burst + 1 // not to be cancelled again
+					newest = -1
+				} else if i := newest - 1; i >= 0 && all[i].act.After(now) && all[i].n < all[newest].n {
+					w.cancel(i)
+				}
+			}
+			x, ours := w.tokens()
+			same("tokens", x, ours)
+		}
+	})
+}
+
+// Both wait for as long, or say at once that the deadline is too near, and have as many tokens left.
+func TestWaitsAsXTimeRate(t *testing.T) {
+	tests := []struct {
+		name     string
+		script   string // what was reserved before
+		n        int
+		deadline time.Duration // 0: none
+		wait     time.Duration // -1: denied
+		left     int64         // after the wait
+	}{
+		{"now", "", 3, 0, 0, 0},
+		{"for one", "reserve 3", 1, 0, time.Second, 0},
+		{"for the burst", "reserve 3", 3, 0, 3 * time.Second, 0},
+		{"behind another", "reserve 3, reserve 2", 1, 0, 3 * time.Second, 0},
+		{"for more than the burst", "", 4, 0, -1, 3},
+		{"deadline far enough", "reserve 3", 2, 2001 * time.Millisecond, 2 * time.Second, 0},
+		{"deadline a microsecond too near", "reserve 3", 2, 2*time.Second - time.Microsecond, -1, 0},
+		{"deadline a nanosecond too near", "reserve 3", 2, 2*time.Second - 1, -1, 0},
+		{"deadline too near behind another", "reserve 3, reserve 2", 1, 2500 * time.Millisecond, -1, -2},
+		{"deadline at once, and tokens there", "", 3, time.Nanosecond, 0, 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newTwin(t, time.Second, 3)
+				w.clock.Set(time.Now())
+				for step := range strings.SplitSeq(tt.script, ", ") {
+					if step != "" {
+						w.do(step)
+					}
+				}
+				ctx := t.Context()
+				if tt.deadline > 0 {
+					var cancel context.CancelFunc
+					ctx, cancel = context.WithTimeout(ctx, tt.deadline)
+					defer cancel()
+				}
+				start := time.Now()
+				l, err := w.gate.Limiter(w.policy)
+				if err != nil {
+					t.Fatal(err)
+				}
+				var waited [2]time.Duration
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					waited[0] = -1
+					if err := w.x.WaitN(ctx, tt.n); err == nil {
+						waited[0] = time.Since(start)
+					}
+				}()
+				waited[1] = -1
+				if d, err := l.WaitN(ctx, w.key, int64(tt.n)); err != nil {
+					t.Error(err)
+				} else if d.Allowed {
+					waited[1] = time.Since(start)
+				}
+				<-done
+				if waited != [2]time.Duration{tt.wait, tt.wait} {
+					t.Errorf("waited %v, want %v", waited, tt.wait)
+				}
+				w.clock.Set(time.Now())
+				if x, ours := w.tokens(); x != tt.left || ours != tt.left {
+					t.Errorf("%d and %d left, want %d", x, ours, tt.left)
+				}
+			})
+		})
+	}
+}
+
+// differs runs a script of which the last step is answered differently, on purpose.
+func differs(t *testing.T, w *twin, script, x, ours string) {
+	t.Helper()
+	steps := strings.Split(script, ", ")
+	for _, step := range steps[:len(steps)-1] {
+		w.do(step)
+	}
+	if a, b := w.do(steps[len(steps)-1]); a != x || b != ours {
+		t.Errorf("%q, and ours %q; want %q and %q", a, b, x, ours)
+	}
+}
+
+func TestDiffersFromXTimeRate(t *testing.T) {
+	tests := []struct {
+		name    string
+		burst   int
+		script  string
+		x, ours string
+	}{
+		{"cancelled a moment after the time to act", 10, "reserve 5, 1us, cancel 0", " 5 left", " 10 left"},
+		{"cancelled after the time to act: only what has not refilled", 10, "reserve 10, 4s, cancel 0", " 4 left", " 10 left"},
+		{"cancelled after the time to act, and others were charged since", 10, "reserve 4, 1s, allow 6, 1s, cancel 0", " 2 left", " 4 left"},
+		{"cancelled while a smaller later one waits", 10, "reserve 10, reserve 5, reserve 2, cancel 1", " -4 left", " -7 left"},
+		{"cancelled while a smaller later one waits: who comes next", 10, "reserve 10, reserve 5, reserve 2, cancel 1, reserve 3", "7s -7 left", "10s -10 left"},
+		{"cancelled while one later that was for now", 10, "reserve 6, reserve 8, cancel 1, cancel 0", " 6 left", " 10 left"},
+		{"cancelled twice", 10, "reserve 5, cancel 0, allow 10, cancel 0", " 5 left", " 0 left"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			differs(t, newTwin(t, time.Second, tt.burst), tt.script, tt.x, tt.ours)
+		})
+	}
+
+	// Four act at the same time, 4s after the start, though at most three can have been saved up.
+	t.Run("cancelled so that more act than the limit allows", func(t *testing.T) {
+		script := "reserve 3, reserve 3, reserve 1, cancel 1, reserve 2, cancel 3, cancel 0, reserve 3"
+		differs(t, newTwin(t, time.Second, 3), script, "4s -4 left", "7s -7 left")
+	})
+}
+
+// Reserving nothing waits for what is owed there. Here nothing is charged, so nothing is waited for.
+func TestReservesNothingOtherThanXTimeRate(t *testing.T) {
+	differs(t, newTwin(t, time.Second, 3), "reserve 3, reserve 1, reserve 0", "1s -1 left", "0s -1 left")
+}
+
+func TestLimitsUnlikeXTimeRate(t *testing.T) {
+	const forever = rate.InfDuration
+	now := time.UnixMicro(epoch)
+	tests := []struct {
+		name    string
+		x       *rate.Limiter
+		ours    core.Algorithm
+		costs   []int64
+		delays  []time.Duration // of x, -1 where there is no reservation
+		delayed []time.Duration // of ours; each -1 is a denial for ever
+	}{
+		{"no limit", rate.NewLimiter(rate.Inf, 0), core.Unlimited{}, []int64{1, 1_000_000}, []time.Duration{0, 0}, []time.Duration{0, 0}},
+		{"no burst", rate.NewLimiter(1, 0), core.DenyAll{}, []int64{1}, []time.Duration{-1}, []time.Duration{-1}},
+		// There is a reservation that never acts, and tokens are owed for ever.
+		{"no rate", rate.NewLimiter(0, 3), frozen(3), []int64{3, 1, 1}, []time.Duration{0, forever, forever}, []time.Duration{0, -1, -1}},
+		{"more than the burst", rate.NewLimiter(1, 3), core.PerSecond(3), []int64{4}, []time.Duration{-1}, []time.Duration{-1}},
+	}
+	for _, tt := range tests {
+		g := memoryGate(t, core.Config{Clock: core.NewManualClock(now)})
+		c := core.Charge{Policy: limited(t, "p", tt.ours), Key: newKey(t, "k")}
+		for i, n := range tt.costs {
+			delay := time.Duration(-1)
+			if r := tt.x.ReserveN(now, int(n)); r.OK() {
+				delay = r.DelayFrom(now)
+			}
+			if delay != tt.delays[i] {
+				t.Errorf("%s: %d after %v, want %v", tt.name, n, delay, tt.delays[i])
+			}
+			c.Cost, delay = n, -1
+			r, d, err := g.Reserve(t.Context(), math.MaxInt64, c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r != nil {
+				delay = d.At(0).Delay
+			}
+			if _, finite := d.RetryAfter(); delay != tt.delayed[i] || finite != (delay >= 0) {
+				t.Errorf("%s: ours, %s, want %v", tt.name, show(d), tt.delayed[i])
+			}
+		}
+	}
+	if _, err := core.NewPolicy(core.PolicyConfig{Name: "p", Algorithm: core.TokenBucket{Rate: 1, Per: time.Second}}); err == nil {
+		t.Error("a token bucket without a burst is a policy")
+	}
+}

@@ -1,0 +1,216 @@
+package algorithm
+
+import (
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// honest fails the test unless n units fit after exactly the wait, and not a microsecond sooner.
+func honest(t interface {
+	Helper()
+	Fatalf(string, ...any)
+}, l Limit, s State, now int64, wait time.Duration, n int64) {
+	t.Helper()
+	fits := func(after int64) bool {
+		s, l := clone(s), current(l, now+after)
+		l.Find(s, now+after)
+		return l.Fits(s, l.Cost(n), Terms{})
+	}
+	if wait == Never {
+		if fits(Longest.Microseconds()) {
+			t.Fatalf("%d of %+v never fit, but do", n, l)
+		}
+		return
+	}
+	after := wait.Microseconds()
+	if !fits(after) {
+		t.Fatalf("%d of %+v do not fit on %+v after %v", n, l, s, wait)
+	}
+	if after > 0 && fits(after-1) {
+		t.Fatalf("%d of %+v fit on %+v before %v", n, l, s, wait)
+	}
+}
+
+// Whatever was charged, forced and given back, what a reading says is what comes.
+func TestReadingsAreHonest(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l, _, _ := anyLimit(t)
+		s, now := l.NewState(), start
+		for range rapid.IntRange(1, 20).Draw(t, "operations") {
+			now += someTime(t, l)
+			n := someUnits(t, l, s, now)
+			switch rapid.IntRange(0, 4).Draw(t, "operation") {
+			case 0:
+				force(l, s, now, n)
+			case 1:
+				if receipt, ok := try(l, s, now, n); ok {
+					now += someTime(t, l)
+					give(l, s, now, n, receipt)
+				}
+			default:
+				try(l, s, now, n)
+			}
+			n = someUnits(t, l, s, now)
+			honest(t, l, s, now, reading(l, s, now, n).RetryAfter, n)
+			r, held := reading(l, s, now, 0), current(l, now)
+			if log, ok := held.(*SlidingLog); r.Used > 0 && (!ok || len(log.windows) == 1) {
+				honest(t, held, s, now, r.NextAfter, min(r.Remaining+1, r.Limit))
+				honest(t, held, s, now, r.ResetAfter, r.Limit)
+			}
+		}
+	})
+}
+
+// What a reply says after its own charge is what the next one says.
+func TestReadingsCountTheirCharge(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l, _, _ := anyLimit(t)
+		s, now := l.NewState(), start
+		for range rapid.IntRange(1, 20).Draw(t, "charges") {
+			now += someTime(t, l)
+			held, n := current(l, now), someUnits(t, l, s, now)
+			held.Find(s, now)
+			c := held.Cost(n)
+			reply := held.Reply(s, c, nil)
+			if !held.Fits(s, c, Terms{}) {
+				continue
+			}
+			held.Commit(s, c, Terms{})
+			got, want := held.Read(reply, c, n), reading(l, s, now, 0)
+			if got.RetryAfter != 0 || got.Violated != 0 {
+				t.Fatalf("what fitted is denied: %+v", got)
+			}
+			if got.Delay, want.Delay = 0, 0; got != want {
+				t.Fatalf("%+v of %+v after a charge of %d, then %+v", got, l, n, want)
+			}
+		}
+	})
+}
+
+// Whatever is charged, forced and given back in whatever order, on a clock that does not go back: what was not given back
+// keeps to the bound. What was forced takes room, and never gives any.
+func TestWhatWasKeptKeepsToTheBound(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l, width, bound := anyLimit(t)
+		s, now := l.NewState(), start
+		type held struct {
+			admitted
+			receipt int64
+		}
+		const none = -1 // of a charge is given back once
+		var kept []held
+		for range rapid.IntRange(1, 60).Draw(t, "operations") {
+			if rapid.Bool().Draw(t, "later") {
+				now += someTime(t, l)
+			}
+			switch rapid.IntRange(0, 5).Draw(t, "operation") {
+			case 0:
+				force(l, s, now, rapid.Int64Range(1, 2*l.Capacity()).Draw(t, "forced"))
+			case 1, 2:
+				if len(kept) > 0 {
+					i := max(0, len(kept)-1-rapid.IntRange(0, 5).Draw(t, "before the last"))
+					n := rapid.OneOf(rapid.Just(kept[i].units), rapid.Int64Range(1, kept[i].units)).Draw(t, "given back")
+					give(l, s, now, n, kept[i].receipt)
+					if kept[i].units -= n; kept[i].units == 0 {
+						kept = append(kept[:i], kept[i+1:]...)
+					} else {
+						kept[i].receipt = none
+					}
+				}
+			default:
+				n := someUnits(t, l, s, now)
+				if receipt, ok := try(l, s, now, n); ok {
+					kept = append(kept, held{admitted{now, n}, receipt})
+				}
+			}
+		}
+		var all []admitted
+		for _, k := range kept {
+			all = append(all, k.admitted)
+		}
+		keeps(t, l, width, bound, all)
+	})
+}
+
+// What is given back at once leaves the key as it was. A bucket's receipts are whole microseconds: its own tests say how
+// near it comes.
+func TestGivingBackAtOnceRestoresTheReading(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l, _, _ := anyLimit(t)
+		if b, ok := l.(*TokenBucket); ok && b.denominator > 1 {
+			t.Skip("leaves part of a microsecond")
+		}
+		s, now := l.NewState(), start
+		for range rapid.IntRange(1, 15).Draw(t, "operations") {
+			now += someTime(t, l)
+			n := someUnits(t, l, s, now)
+			before := reading(l, s, now, n)
+			receipt, ok := try(l, s, now, n)
+			if !ok {
+				continue
+			}
+			if receipt == 0 {
+				t.Fatal("a charge has no receipt")
+			}
+			if rapid.IntRange(0, 2).Draw(t, "keep") == 0 {
+				continue
+			}
+			if !give(l, s, now, n, receipt) {
+				t.Fatal("nothing was given back")
+			}
+			if after := reading(l, s, now, n); after != before {
+				t.Fatalf("%+v became %+v", before, after)
+			}
+		}
+	})
+}
+
+// By force a limit is spent twice at most, in every window of its width.
+func TestForceIsBounded(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l, _, _ := anyLimit(t)
+		s, now := l.NewState(), start
+		for range rapid.IntRange(1, 20).Draw(t, "operations") {
+			now += someTime(t, l)
+			if n := someUnits(t, l, s, now); rapid.Bool().Draw(t, "force") {
+				force(l, s, now, rapid.OneOf(rapid.Just(n), rapid.Just(int64(1)<<62)).Draw(t, "forced"))
+			} else {
+				try(l, s, now, n)
+			}
+			if r := reading(l, s, now, 0); r.Used > 2*r.Limit || r.Used < 0 || r.Remaining != max(0, r.Limit-r.Used) {
+				t.Fatalf("%+v was forced to %+v", l, r)
+			}
+		}
+	})
+}
+
+// Shares are limits, and sum to the whole at most where there is a unit for each.
+func TestSharesOfEveryLimit(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l, _, _ := anyLimit(t)
+		n := rapid.OneOf(rapid.Int64Range(1, 5), rapid.Int64Range(1, 1_000_000)).Draw(t, "n")
+		part := l.Share(n)
+		if part.Capacity() < 1 || l.Capacity() >= n && part.Capacity()*n > l.Capacity() || part.Capacity() > l.Capacity() {
+			t.Fatalf("%d shares of %d of %d", n, part.Capacity(), l.Capacity())
+		}
+		if log, ok := part.(*SlidingLog); ok {
+			for i, w := range l.(*SlidingLog).windows {
+				if w.limit = max(1, w.limit/n); log.windows[i] != w {
+					t.Fatalf("a share of %+v has %+v", w, log.windows[i])
+				}
+			}
+		}
+		if _, ok := l.(*TokenBucket); !ok && part.Window() != l.Window() || part.Tag() != l.Tag() || part.Fields() != l.Fields() {
+			t.Fatalf("a share of %+v is %+v", l, part)
+		}
+		s := part.NewState()
+		if _, ok := try(part, s, start, part.Capacity()+1); ok {
+			t.Fatal("a share allows more than it has")
+		}
+		if _, ok := try(part, s, start, part.Capacity()); !ok {
+			t.Fatal("a share does not allow what it has")
+		}
+	})
+}

@@ -1,0 +1,350 @@
+package algorithm
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// events are the reference of a sliding log: all that ever happened, where nothing is merged or searched.
+type events struct {
+	l     *SlidingLog
+	all   []admitted // when by the log's clock, in ticks
+	ahead int64
+	over  bool // nothing counts that the log's clock could speak of
+}
+
+func (e *events) time(now int64) int64 {
+	if n := len(e.all); n > 0 {
+		e.ahead = max(e.ahead, e.all[n-1].at-now)
+	}
+	e.over = false
+	if e.over = e.ahead > 0 && e.live(e.l.windows[0], now+e.ahead) == 0; e.over {
+		return now
+	}
+	return now + e.ahead
+}
+
+// forget makes sure that what was over when the log was written stays so where the clock goes back.
+func (e *events) forget(at int64) {
+	for i := range e.all {
+		if a := &e.all[i]; a.at+e.l.windows[0].keep <= at {
+			a.units = 0
+		}
+	}
+}
+
+func (e *events) live(w logWindow, at int64) (sum int64) {
+	if e.over {
+		return 0
+	}
+	for _, a := range e.all {
+		if a.at+w.keep > at {
+			sum += a.units
+		}
+	}
+	return sum
+}
+
+func (e *events) add(at, n int64) int64 {
+	if e.over {
+		e.all, e.ahead, e.over = nil, 0, false
+	}
+	at -= at % e.l.tick
+	e.all = append(e.all, admitted{at, n})
+	return at
+}
+
+func (e *events) fits(at, n int64) bool {
+	for _, w := range e.l.windows {
+		if e.live(w, at)+n > w.limit {
+			return false
+		}
+	}
+	return true
+}
+
+func (e *events) force(at, n int64) int64 {
+	for _, w := range e.l.windows {
+		n = min(n, 2*w.limit-e.live(w, at))
+	}
+	return max(0, n)
+}
+
+func (e *events) give(at, n, receipt int64) (gave bool) {
+	if e.over {
+		return false
+	}
+	for i := range e.all {
+		a := &e.all[i]
+		if a.at == receipt && a.at+e.l.windows[0].keep > at {
+			part := min(n, a.units)
+			a.units, n, gave = a.units-part, n-part, gave || part > 0
+		}
+	}
+	if gave && !slices.ContainsFunc(e.all, func(a admitted) bool { return a.at == receipt && a.units > 0 }) {
+		// Of what is empty nothing is left, and nothing of what is over.
+		e.all = slices.DeleteFunc(e.all, func(a admitted) bool { return a.units == 0 || a.at+e.l.windows[0].keep <= at })
+	}
+	return gave
+}
+
+// wait is when n fit, looked for at every time at which something leaves a window.
+func (e *events) wait(w logWindow, at, n int64) time.Duration {
+	if n > w.limit {
+		return Never
+	}
+	if e.live(w, at)+n <= w.limit {
+		return 0
+	}
+	best := int64(1 << 62)
+	for _, a := range e.all {
+		if leaves := a.at + w.keep; leaves > at && leaves < best && e.live(w, leaves)+n <= w.limit {
+			best = leaves
+		}
+	}
+	return us(best - at)
+}
+
+func anyLog(t *rapid.T) *SlidingLog {
+	limit := rapid.Int64Range(40, 60).Draw(t, "limit")
+	width := rapid.Int64Range(1, 50).Draw(t, "width")
+	switch rapid.IntRange(0, 2).Draw(t, "windows") {
+	case 0:
+		return must(NewSlidingLog([]Window{{limit, us(width)}}))
+	case 1:
+		n := rapid.Int64Range(1, 9).Draw(t, "buckets")
+		return must(NewBuckets(limit, us(n*width), int(n)))
+	}
+	return must(NewSlidingLog([]Window{{limit, us(width)}, {limit + 25, us(4 * width)}, {limit - 30, us(width/2 + 100)}}))
+}
+
+func TestLogIsAllThatHappened(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l := anyLog(t)
+		s, now := l.NewState().(*entries), start
+		ref := &events{l: l}
+		// Totals that go round while it is looked at.
+		s.all = []entry{{start - start%l.tick, totals - 5}}
+		s.total = totals - 5 + rapid.Int64Range(1, 4).Draw(t, "units")
+		l.Find(s, now)
+		l.store(s, false)
+		ref.add(start, s.total-totals+5)
+		var receipts []admitted
+		for range rapid.IntRange(1, 80).Draw(t, "operations") {
+			now += rapid.OneOf(rapid.Just(int64(0)), rapid.Int64Range(0, 3), rapid.Int64Range(0, 150), rapid.Int64Range(-60, 0)).Draw(t, "microseconds")
+			n := rapid.OneOf(rapid.Int64Range(1, 3), rapid.Int64Range(1, 70)).Draw(t, "n")
+			at := ref.time(now)
+			steps := len(s.all) > 0 && now+s.keptAhead < s.last().time
+			if l.Find(s, now) != steps {
+				t.Fatalf("changed: %t", !steps)
+			}
+			if steps {
+				ref.forget(at)
+			}
+			if s.time != at {
+				t.Fatalf("it is %d instead of %d", s.time, at)
+			}
+			switch rapid.IntRange(0, 5).Draw(t, "operation") {
+			case 0:
+				want := int64(0)
+				if part := ref.force(at, l.Cost(n).Whole); part > 0 {
+					want = ref.add(at, part)
+				}
+				if got := l.Commit(s, l.Cost(n), Terms{Operation: Force}); got != want {
+					t.Fatalf("receipt %d instead of %d", got, want)
+				}
+				ref.forget(at)
+			case 1, 2:
+				if len(receipts) == 0 {
+					break
+				}
+				r := rapid.SampledFrom(receipts).Draw(t, "receipt")
+				if got, want := l.Give(s, l.Cost(n), r.at), ref.give(at, l.Cost(n).Whole, r.at); got != want {
+					t.Fatalf("gave back: %t instead of %t", got, want)
+				} else if got {
+					ref.forget(at)
+				}
+			default:
+				fits := l.Fits(s, l.Cost(n), Terms{})
+				if fits != ref.fits(at, n) {
+					t.Fatalf("%d fit: %t", n, fits)
+				}
+				if fits {
+					receipt := l.Commit(s, l.Cost(n), Terms{})
+					if want := ref.add(at, n); receipt != want {
+						t.Fatalf("receipt %d instead of %d", receipt, want)
+					}
+					receipts = append(receipts, admitted{receipt, n})
+					ref.forget(at)
+				}
+			}
+			for i := range s.all {
+				if e := s.all[i]; e.before < 0 || e.before >= totals || s.total < 0 || s.total >= totals {
+					t.Fatalf("a total is not below the modulus: %+v", s)
+				}
+			}
+			if len(s.all) > 0 && s.keptAhead == ref.ahead && s.expires != s.last().time+l.windows[0].keep-ref.ahead {
+				t.Fatalf("expires at %d", s.expires)
+			}
+			same(t, l, s, ref, now)
+		}
+	})
+}
+
+// same fails the test unless a log's reply is that of its reference.
+func same(t *rapid.T, l *SlidingLog, s *entries, ref *events, now int64) {
+	at := ref.time(now)
+	for _, n := range []int64{0, 1, 5, l.Capacity(), l.largest(), l.largest() + 1} {
+		l.Find(s, now)
+		r := l.Read(l.Reply(s, l.Cost(n), nil), Cost{}, n)
+		violated, longest, reset := uint64(0), time.Duration(0), int64(0)
+		for i, w := range l.windows {
+			wait := ref.wait(w, at, n)
+			if longest = max(longest, wait); wait > 0 {
+				violated |= 1 << w.at
+			}
+			if s.live[i] != ref.live(w, at) {
+				t.Fatalf("%d in window %d instead of %d", s.live[i], i, ref.live(w, at))
+			}
+		}
+		for _, a := range ref.all {
+			if a.units > 0 && !ref.over {
+				reset = max(reset, a.at+l.windows[0].keep-at)
+			}
+		}
+		if r.RetryAfter != longest || r.Violated != violated || r.ResetAfter != us(reset) {
+			t.Fatalf("%d: %+v instead of %v, %b and %v", n, r, longest, violated, us(reset))
+		}
+	}
+}
+
+func TestLogOfOneInstant(t *testing.T) {
+	l := must(NewSlidingLog([]Window{{1000, time.Second}}))
+	s := l.NewState()
+	for i := range 1000 {
+		if _, ok := try(l, s, start, 1); !ok {
+			t.Fatalf("charge %d does not fit", i)
+		}
+	}
+	wantUsed(t, l, s, start, 1000)
+	if n := len(s.(*entries).all); n != 1 {
+		t.Errorf("%d entries of one instant", n)
+	}
+	// What is as old as the window is not in it.
+	wantUsed(t, l, s, start+999_999, 1000)
+	wantUsed(t, l, s, start+1_000_000, 0)
+	if s.Expires() != start+1_000_000 {
+		t.Errorf("expires after %d", s.Expires()-start)
+	}
+}
+
+// The wait is for as many of the oldest as are in the way, not for the oldest one.
+func TestLogWaitsForTheOldest(t *testing.T) {
+	l := must(NewSlidingLog([]Window{{7, us(100)}}))
+	s := l.NewState()
+	try(l, s, start, 1)
+	try(l, s, start+10, 5)
+	try(l, s, start+20, 1)
+	for n, want := range []int64{0, 100 - 30, 110 - 30, 110 - 30, 110 - 30, 110 - 30, 110 - 30, 120 - 30} {
+		if r := reading(l, s, start+30, int64(n)); r.RetryAfter != us(want) {
+			t.Errorf("%d wait for %v", n, r.RetryAfter)
+		}
+	}
+	if r := reading(l, s, start+30, 8); r.RetryAfter != Never || r.ResetAfter != us(90) || r.NextAfter != us(70) {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestLogNamesItsWindows(t *testing.T) {
+	l := must(NewSlidingLog([]Window{{3, us(10)}, {9, us(1000)}, {5, us(100)}}))
+	s := l.NewState()
+	try(l, s, start, 3)
+	for _, tt := range []struct {
+		at, n, wait, limit int64
+		violated           uint64
+	}{
+		{5, 0, 0, 3, 0}, {5, 1, 5, 3, 0b1}, {10, 2, 0, 5, 0}, {5, 3, 95, 5, 0b101}, {10, 3, 90, 5, 0b100}, {99, 3, 1, 5, 0b100}, {100, 3, 0, 3, 0},
+	} {
+		r := reading(l, s, start+tt.at, tt.n)
+		if r.RetryAfter != us(tt.wait) || r.Limit != tt.limit || r.Violated != tt.violated {
+			t.Errorf("%d at %d: %+v", tt.n, tt.at, r)
+		}
+	}
+	if r := reading(l, s, start, 9); r.RetryAfter != Never || r.Violated != 0b111 {
+		t.Errorf("%+v", r)
+	}
+	if r := reading(l, s, start, 4); r.RetryAfter != Never || r.Violated != 0b101 || r.Limit != 3 {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestLogGivesBackAmongThousand(t *testing.T) {
+	for later, want := range map[int64]bool{1000: true, 1001: false} {
+		l := must(NewSlidingLog([]Window{{MaxLogLimit, time.Second}}))
+		s := l.NewState()
+		receipt, _ := try(l, s, start, 3)
+		for i := range later {
+			try(l, s, start+1+i, 1)
+		}
+		if got := give(l, s, start+later, 2, receipt); got != want {
+			t.Errorf("gave back of %d later ones: %t", later, got)
+		}
+		used := later + 3
+		if want {
+			used -= 2
+		}
+		wantUsed(t, l, s, start+later, used)
+	}
+}
+
+// Force fills a log with as many entries as it ever has, and no charge is lost when they are full.
+func TestLogFilledByForce(t *testing.T) {
+	for _, l := range []*SlidingLog{must(NewSlidingLog([]Window{{5, us(1000)}})), must(NewBuckets(5, us(8), 8))} {
+		s := l.NewState()
+		for i := range int64(20) {
+			force(l, s, start+i, 1)
+			if e := s.(*entries); int64(len(e.all)-e.first) > l.most {
+				t.Fatalf("%d entries of %d", len(e.all), l.most)
+			}
+		}
+		used := int64(10)
+		if l.tick == 1 && l.windows[0].width == 8 {
+			used = 9
+		}
+		wantUsed(t, l, s, start+19, used)
+		wantUsed(t, l, s, start+19+1010, 0)
+	}
+}
+
+// What was given back leaves no trace: the next charge can be given back too, however many are under way.
+func TestLogForgetsWhatWasGivenBack(t *testing.T) {
+	l := must(NewSlidingLog([]Window{{5, time.Second}}))
+	s := l.NewState()
+	last, _ := try(l, s, start, 1)
+	for i := range int64(100) {
+		receipt, ok := try(l, s, start+i+1, 1)
+		if !ok {
+			t.Fatalf("charge %d does not fit", i)
+		}
+		if !give(l, s, start+i+1, 1, last) {
+			t.Fatalf("charge %d was not given back", i)
+		}
+		last = receipt
+	}
+	wantUsed(t, l, s, start+100, 1)
+}
+
+func TestLogDropsWhatIsOver(t *testing.T) {
+	l := must(NewSlidingLog([]Window{{1000, us(100)}}))
+	s := l.NewState().(*entries)
+	for i := range int64(5000) {
+		try(l, s, start+i, 1)
+		if len(s.all) > 2*100+2 {
+			t.Fatalf("keeps %d entries for a window of 100", len(s.all))
+		}
+	}
+	wantUsed(t, l, s, start+4999, 100)
+}

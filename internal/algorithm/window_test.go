@@ -1,0 +1,243 @@
+package algorithm
+
+import (
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// reading is what a peek for n units says.
+func reading(l Limit, s State, now, n int64) Reading {
+	l = current(l, now)
+	l.Find(s, now)
+	return l.Read(l.Reply(s, l.Cost(n), nil), Cost{}, n)
+}
+
+func force(l Limit, s State, now, n int64) (receipt int64) {
+	l = current(l, now)
+	l.Find(s, now)
+	return l.Commit(s, l.Cost(n), Terms{Operation: Force})
+}
+
+func give(l Limit, s State, now, n, receipt int64) bool {
+	l = current(l, now)
+	l.Find(s, now)
+	return l.Give(s, l.Cost(n), receipt)
+}
+
+func wantUsed(t *testing.T, l Limit, s State, now, used int64) {
+	t.Helper()
+	if r := reading(l, s, now, 0); r.Used != used || r.Remaining != max(0, l.Capacity()-used) {
+		t.Errorf("used %d, remaining %d instead of %d of %d", r.Used, r.Remaining, used, l.Capacity())
+	}
+}
+
+// windowed are the limits of one window after the other, each 10 microseconds long but for the days.
+func windowed() map[string]Limit {
+	return map[string]Limit{
+		"aligned":    must(NewFixedWindow(5, us(10), false)),
+		"from first": must(NewFixedWindow(5, us(10), true)),
+		"calendar":   must(NewCalendar(5, Day, zone("Europe/Berlin"), time.Time{}, utc("2025-10-26"))).Current(),
+	}
+}
+
+// span is the window that a charge at now falls into, and the end of the one after.
+func span(l Limit, now int64) (from, until, after int64) {
+	if p, ok := l.(Periodic); ok {
+		p = p.At(now).(Periodic)
+		from, until = p.Period()
+		_, after = p.At(until).(Periodic).Period()
+		return from, until, after
+	}
+	f := l.(*FixedWindow)
+	from = now
+	if !f.fromFirst {
+		from -= now % f.width
+	}
+	return from, from + f.width, from + 2*f.width
+}
+
+func TestWindowsRollOver(t *testing.T) {
+	for name, l := range windowed() {
+		t.Run(name, func(t *testing.T) {
+			s := l.NewState()
+			from, until, _ := span(l, utc("2025-10-26T12:00").UnixMicro())
+			receipt, _ := try(l, s, from, 3)
+			try(l, s, until-1, 2)
+			wantUsed(t, l, s, until-1, 5)
+			if r := reading(l, s, until-1, 1); r.RetryAfter != time.Microsecond || r.ResetAfter != time.Microsecond || r.Violated != 1 {
+				t.Errorf("%+v", r)
+			}
+			wantUsed(t, l, s, until, 0)
+			if s.Expires() != until {
+				t.Errorf("expires at %d, not %d", s.Expires(), until)
+			}
+			try(l, s, until, 4)
+			if give(l, s, until, 3, receipt) {
+				t.Error("gave back a charge of a window that is over")
+			}
+			wantUsed(t, l, s, until, 4)
+		})
+	}
+}
+
+// A debt is paid in the window that follows, and in no later one.
+func TestDebtIsCarriedOnce(t *testing.T) {
+	for name, l := range windowed() {
+		t.Run(name, func(t *testing.T) {
+			from, until, after := span(l, utc("2025-10-26T12:00").UnixMicro())
+			_, afterAll, _ := span(l, after)
+			s := l.NewState()
+			try(l, s, from, 4)
+			force(l, s, from, 3)
+			wantUsed(t, l, s, from, 7)
+			force(l, s, from, 100)
+			wantUsed(t, l, s, from, 10)
+			if s.Expires() != after {
+				t.Errorf("expires at %d, not %d", s.Expires(), after)
+			}
+			if r := reading(l, s, from, 1); r.RetryAfter != us(after-from) || r.ResetAfter != us(after-from) || r.NextAfter != us(after-from) {
+				t.Errorf("%+v", r)
+			}
+			missed := clone(s)
+			wantUsed(t, l, s, until, 5)
+			wantUsed(t, l, s, after-1, 5)
+			if _, ok := try(l, s, until, 1); ok {
+				t.Error("the debt was not paid")
+			}
+			wantUsed(t, l, s, after, 0)
+			try(l, s, after, 5)
+			wantUsed(t, l, s, afterAll, 0)
+			wantUsed(t, l, missed, after, 0)
+
+			s = l.NewState()
+			receipt, _ := try(l, s, from, 4)
+			force(l, s, from, 3)
+			give(l, s, from, 4, receipt)
+			wantUsed(t, l, s, from, 3)
+			wantUsed(t, l, s, until, 0)
+
+			s = l.NewState()
+			try(l, s, from, 5)
+			force(l, s, from, 2)
+			r := reading(l, s, from, 3)
+			if r.RetryAfter != us(until-from) || r.ResetAfter != us(after-from) || r.NextAfter != us(until-from) {
+				t.Errorf("%+v", r)
+			}
+			if _, ok := try(l, s, until, 3); !ok {
+				t.Error("what the debt leaves does not fit")
+			}
+			wantUsed(t, l, s, until, 5)
+			wantUsed(t, l, s, after, 0)
+		})
+	}
+}
+
+// A step back neither frees what was counted nor locks the key for longer than a window from then on.
+func TestWindowsAfterAStepBack(t *testing.T) {
+	for name, l := range windowed() {
+		t.Run(name, func(t *testing.T) {
+			now := utc("2025-10-26T12:00").UnixMicro()
+			s := l.NewState()
+			try(l, s, now, 5)
+			back := now - 1_000_000_000_000
+			from, until, _ := span(l, back)
+			if f, ok := l.(*FixedWindow); ok {
+				from, until = back, back+f.width
+			}
+			if !current(l, back).Find(s, back) {
+				t.Error("what was beyond reach is not kept as it was found")
+			}
+			if s.(*window).kept.start != from {
+				t.Errorf("starts at %d, not %d", s.(*window).kept.start, from)
+			}
+			wantUsed(t, l, s, back, 5)
+			wantUsed(t, l, s, until-1, 5)
+			wantUsed(t, l, s, until, 0)
+		})
+	}
+}
+
+func TestWindowsOfAnotherWidth(t *testing.T) {
+	for _, fromFirst := range []bool{false, true} {
+		l := must(NewFixedWindow(5, us(10), fromFirst))
+		longer, shorter := must(NewFixedWindow(5, us(14), fromFirst)), must(NewFixedWindow(5, us(4), fromFirst))
+		now := start - start%140
+		s := l.NewState()
+		try(l, s, now, 5)
+		for _, tt := range []struct {
+			l        Limit
+			at, used int64
+		}{{longer, 13, 5}, {longer, 14, 0}, {shorter, 3, 5}, {shorter, 4, 0}, {l, 9, 5}, {l, 10, 0}} {
+			wantUsed(t, tt.l, clone(s), now+tt.at, tt.used)
+		}
+		lower := must(NewFixedWindow(2, us(10), fromFirst))
+		if r := reading(lower, s, now+3, 2); r.Used != 5 || r.Remaining != 0 || r.RetryAfter != us(7) || r.NextAfter != us(7) {
+			t.Errorf("of a lowered limit: %+v", r)
+		}
+		wantUsed(t, must(NewFixedWindow(8, us(10), fromFirst)), s, now+3, 5)
+	}
+}
+
+// Neither what is admitted nor what is denied makes a window longer.
+func TestSteadyTrafficNeverExtendsAWindow(t *testing.T) {
+	for name, l := range windowed() {
+		t.Run(name, func(t *testing.T) {
+			s := l.NewState()
+			now, sum := utc("2025-10-24T12:00").UnixMicro(), int64(0)
+			now, _, _ = span(l, now)
+			for range 3 {
+				from, until, _ := span(l, now)
+				step := (until - from) / 10
+				for i := range int64(10) {
+					if _, ok := try(l, s, from+i*step, 1); ok {
+						sum++
+					}
+					if s.Expires() != until {
+						t.Fatalf("expires at %d, not %d", s.Expires(), until)
+					}
+				}
+				now = until
+			}
+			if sum != 15 {
+				t.Errorf("admitted %d in three windows of 5", sum)
+			}
+		})
+	}
+}
+
+// From when it expires on, a state is as good as none, to every limit that made it.
+func TestExpiredIsAsGoodAsNone(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l, _, _ := anyLimit(t)
+		s, now := l.NewState(), start
+		for range rapid.IntRange(1, 10).Draw(t, "operations") {
+			if now += someTime(t, l); rapid.Bool().Draw(t, "back") {
+				now -= 2 * someTime(t, l)
+			}
+			n := someUnits(t, l, s, now)
+			if rapid.Bool().Draw(t, "force") {
+				force(l, s, now, n)
+			} else {
+				try(l, s, now, n)
+			}
+		}
+		if _, ok := l.(*TokenBucket); ok && l.Window() == Never {
+			t.Skip("never expires")
+		}
+		now = max(now, s.Expires())
+		fresh := l.NewState()
+		for range 5 {
+			n := someUnits(t, l, fresh, now)
+			if got, want := reading(l, s, now, n), reading(l, fresh, now, n); got != want {
+				t.Fatalf("%+v of an expired state, %+v of none: %T %+v at %d", got, want, l, s, now)
+			}
+			_, got := try(l, s, now, n)
+			if _, want := try(l, fresh, now, n); got != want {
+				t.Fatalf("%d fit: %t after an expired state, %t after none", n, got, want)
+			}
+			now += someTime(t, l)
+		}
+	})
+}
