@@ -22,6 +22,7 @@ var floors = []struct {
 	{"", 0, nil},
 	{"keyfunc", 0, nil},
 	{"internal/algorithm", 0, nil},
+	{"internal/lease", 0, nil},
 	{"core", 1, []string{"github.com/redis/go-redis/v9"}},
 	{"adapters/nethttp", 2, nil},
 }

@@ -29,6 +29,14 @@ func DecideScriptInjected() string {
 	return assemble("clock_injected.lua")
 }
 
+// LeaseScript returns the script that grants, renews and releases leases on Redis's own clock. The comment at its head is its
+// contract.
+func LeaseScript() string { return read("clock.lua") + read("lease.lua") }
+
+// LeaseScriptInjected returns the same script on a clock that the caller passes as the last ARGV. See
+// DecideScriptInjected.
+func LeaseScriptInjected() string { return read("clock_injected.lua") + read("lease.lua") }
+
 // assemble joins the clock and the decision, and puts the algorithms' parts where the decision names them.
 func assemble(clock string) string {
 	algorithms := make(map[string]map[string]string)

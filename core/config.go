@@ -51,8 +51,8 @@ type Config struct {
 
 // Event is what happened in a Gate.
 type Event struct {
-	// Operation is decide, peek, atmost, reserve, settle, cancel, reset, or give: giving back what a later denial made
-	// void.
+	// Operation is decide, peek, atmost, reserve, settle, cancel, reset, acquire, adopt: taking a lost slot anew, or give:
+	// giving back what a later denial made void.
 	Operation string
 	Decision  *Decision     // nil for settle, cancel, reset and give. Not to be kept.
 	Err       error         // as returned to the caller, or why giving back failed

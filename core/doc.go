@@ -10,6 +10,9 @@
 // [Limiter] is the handy form of all this for policies on one key. A table of the algorithms, with what each promises, keeps
 // and costs, is in docs/algorithms.md.
 //
+// A [Semaphore] caps what runs at a time: each holder has a [Lease], which renews itself and ends with its process. A
+// [Mutex] is one of a single slot.
+//
 // # Time and numbers
 //
 // On Redis the server's clock decides, never this process's. All arithmetic is in integers and exact: a wait in a

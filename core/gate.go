@@ -26,6 +26,8 @@ type Gate struct {
 	local     *memoryStore // decides for Local policies while Redis fails
 	replicas  int
 
+	leases *leases
+
 	denials atomic.Int64
 	closed  atomic.Bool
 	tasks   *tasks
@@ -48,6 +50,7 @@ func NewRedis(client redis.UniversalClient, cfg Config) (*Gate, error) {
 	g.perSlot = !oneServer(client, cfg.Topology)
 	g.local = newMemoryStore(cfg)
 	g.circuit = newCircuit(cfg.MaxInFlight, cfg.Timeout, t, g.probe)
+	g.leases = newLeases(g, client, g.local.clock)
 	return g, nil
 }
 
@@ -58,7 +61,11 @@ func NewMemory(cfg Config) (*Gate, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newGate(cfg, newMemoryStore(cfg)), nil
+	m := newMemoryStore(cfg)
+	g := newGate(cfg, m)
+	g.tasks = new(tasks)
+	g.leases = newLeases(g, nil, m.clock)
+	return g, nil
 }
 
 func newGate(cfg Config, s store) *Gate {
@@ -142,14 +149,15 @@ func (g *Gate) reset(ctx context.Context, p *Policy, key Key) error {
 	return g.judge(ctx, func() error { return g.store.reset(bounded, name) }, true)
 }
 
-// Close refuses further decisions and waits for what runs in the background, at most until ctx ends. The
-// Redis client stays open.
+// Close refuses further decisions and leases, answers who waits for one with ErrClosed, and waits for what runs in the
+// background and for leases to be released, which are renewed until then; at most until ctx ends, when it releases what is
+// left. The Redis client stays open.
 func (g *Gate) Close(ctx context.Context) error {
 	g.closed.Store(true)
 	if g.tasks == nil {
 		return nil
 	}
-	if err := g.tasks.wait(ctx); err != nil {
+	if err := errors.Join(g.leases.close(ctx), g.tasks.wait(ctx)); err != nil {
 		return fmt.Errorf("core: close: %w", err)
 	}
 	return nil

@@ -1,0 +1,146 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/headgate/headgate/internal/lease"
+)
+
+// acquire asks until there is an answer. The id is the same all along, so that asking again is no second ask.
+func (s *Semaphore) acquire(ctx context.Context, ask Ask, waiters int64) (*Lease, error) {
+	g := s.gate
+	if g.closed.Load() {
+		return nil, ErrClosed
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("core: %w", err)
+	}
+	q, err := s.request(ask, waiters)
+	if err != nil {
+		return nil, err
+	}
+	start := time.Now()
+	l, err := s.ask(ctx, g.leases.store, ask, q, start)
+	if err == nil || !outage(err) || g.circuit == nil {
+		return s.observe(ctx, l, err, start)
+	}
+	switch s.cfg.OnFailure {
+	case Open:
+		h := s.holding(q, nil)
+		g.leases.hold(h)
+		l, err = newLease(ctx, h), nil
+	case Local:
+		for i := range q.Levels {
+			l := &q.Levels[i]
+			l.Limit = max(1, l.Limit/int64(g.replicas))
+			l.Weight = min(l.Weight, l.Limit)
+		}
+		l, err = s.ask(ctx, g.leases.local, ask, q, start)
+	}
+	return s.observe(ctx, l, err, start)
+}
+
+// outage says whether an error is Redis's and not the caller's.
+func outage(err error) bool {
+	return !errors.Is(err, ErrFull) && !errors.Is(err, ErrClosed) && !errors.Is(err, ErrMisconfigured) &&
+		!errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded)
+}
+
+func (s *Semaphore) observe(ctx context.Context, l *Lease, err error, start time.Time) (*Lease, error) {
+	if observe := s.gate.observe; observe != nil {
+		observe(ctx, Event{Operation: "acquire", Err: err, Took: time.Since(start)})
+	}
+	return l, err
+}
+
+func (s *Semaphore) ask(ctx context.Context, store leaseStore, ask Ask, q lease.Request, start time.Time) (*Lease, error) {
+	leases := s.gate.leases
+	scope := s.scope(ask.Levels[0].Key)
+	var over <-chan time.Time
+	if ask.MaxWait > 0 && q.Waiters > 0 {
+		timer := time.NewTimer(ask.MaxWait - time.Since(start))
+		defer timer.Stop()
+		over = timer.C
+	}
+	// Whoever may wait listens before he asks for the first time, so that no wake-up is lost.
+	var woken <-chan struct{}
+	if q.Waiters > 0 {
+		woken = leases.wait(q.ID)
+		defer leases.leave(q.ID)
+	}
+	for position := int64(-1); ; {
+		sent := time.Now()
+		grant, err := store.acquire(ctx, scope, q)
+		if err != nil {
+			s.abandon(ctx, store, scope, q.ID) // it may have been granted
+			return nil, err
+		}
+		switch grant.Status {
+		case lease.Held:
+			h := s.holding(q, store)
+			h.scope, h.inUse = scope, grant.Used[len(q.Levels)-1]
+			if store == leases.store {
+				h.token.Store(grant.Token)
+			}
+			h.renewed(sent, s.held(q))
+			leases.hold(h)
+			return newLease(ctx, h), nil
+		case lease.Full, lease.QueueFull:
+			return nil, full(q, grant)
+		}
+		if ask.OnQueue != nil && grant.Position != position {
+			ask.OnQueue(int(grant.Position))
+		}
+		position = grant.Position
+		poll := time.NewTimer(s.patience(grant))
+		err = nil
+		select {
+		case <-woken:
+			if s.gate.closed.Load() {
+				err = ErrClosed
+			}
+		case <-poll.C:
+		case <-over:
+			err = full(q, grant)
+		case <-ctx.Done():
+			err = fmt.Errorf("core: %w", ctx.Err())
+		}
+		poll.Stop()
+		if err != nil {
+			s.abandon(ctx, store, scope, q.ID)
+			return nil, err
+		}
+	}
+}
+
+func (s *Semaphore) holding(q lease.Request, store leaseStore) *holding {
+	q.Waiters = 0
+	return &holding{id: q.ID, owner: s.gate.leases, lease: s.cfg.Lease, store: store, onLoss: s.cfg.OnLoss, request: q, gone: make(chan struct{})}
+}
+
+// held is how long a new lease lives.
+func (s *Semaphore) held(q lease.Request) time.Duration {
+	if s.cfg.MaxHold > 0 {
+		return min(s.cfg.Lease, s.cfg.MaxHold)
+	}
+	return s.cfg.Lease
+}
+
+// patience is when to ask again although nobody called: the first in the queue when the first lease ends, in case its holder
+// has died; all others now and then, in case a call was lost.
+func (s *Semaphore) patience(g lease.Grant) time.Duration {
+	wait := jitter(s.cfg.Lease / 3)
+	if next := time.Duration(g.Next) * time.Microsecond; g.Position == 0 && g.Next >= 0 && next < wait {
+		wait = next + time.Millisecond
+	}
+	return max(wait, 10*time.Millisecond)
+}
+
+// abandon gives up what was asked for, and may have been granted, whatever became of the caller.
+func (s *Semaphore) abandon(ctx context.Context, store leaseStore, scope, id string) {
+	detached := context.WithoutCancel(ctx)
+	s.gate.tasks.run(func() { _, _ = store.release(detached, scope, []string{id}) }) // else its lease ends
+}

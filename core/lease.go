@@ -1,0 +1,136 @@
+package core
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate/headgate/internal/lease"
+)
+
+// ErrLeaseLost is the cause with which a Lease's context is cancelled: it could not be renewed in time, Redis no longer knows
+// it, its longest hold is over, or it was evicted. Another may hold the slot.
+var ErrLeaseLost = errors.New("core: the lease is lost")
+
+// Lease is a slot of a Semaphore, held until it is released or lost. It is renewed in the background. All methods
+// may be called on nil, and are safe for concurrent use.
+type Lease struct {
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+	holding *holding
+	gone    atomic.Bool // released, or detached
+}
+
+// holding is what a process knows of a lease of its own.
+type holding struct {
+	id, scope string
+	lease     time.Duration
+	owner     *leases
+	store     leaseStore // nil where everybody is let in
+	onLoss    LossPolicy
+	request   lease.Request // to adopt with
+	token     atomic.Int64
+	inUse     int64
+
+	// Of the renewals, which own these.
+	due, until time.Time
+
+	gone chan struct{} // closed when it is lost
+	mu   sync.Mutex
+	lost error
+	hear func(error)
+}
+
+// lose tells whoever uses the lease, once.
+func (h *holding) lose(err error) {
+	h.mu.Lock()
+	if h.lost != nil {
+		h.mu.Unlock()
+		return
+	}
+	h.lost = err
+	hear := h.hear
+	close(h.gone)
+	h.mu.Unlock()
+	if hear != nil && h.onLoss != NotifyOnLoss {
+		hear(err)
+	}
+}
+
+// heard makes hear the one to be told, now or later.
+func (h *holding) heard(hear func(error)) {
+	h.mu.Lock()
+	h.hear = hear
+	lost := h.lost
+	h.mu.Unlock()
+	if lost != nil && h.onLoss != NotifyOnLoss {
+		hear(lost)
+	}
+}
+
+func newLease(ctx context.Context, h *holding) *Lease {
+	l := &Lease{holding: h}
+	l.ctx, l.cancel = context.WithCancelCause(ctx)
+	h.heard(l.cancel)
+	return l
+}
+
+// Context ends with the context that the lease was acquired with, when it is released, and with the cause ErrLeaseLost
+// when it is lost. It is the background context of a nil Lease.
+func (l *Lease) Context() context.Context {
+	if l == nil {
+		return context.Background()
+	}
+	return l.ctx
+}
+
+// Token rises from grant to grant of an outermost key, also where all else has expired, and across a failover while the new
+// primary's clock is not behind. What is protected by a semaphore of limit 1 can refuse a token lower than the last. It
+// is 0 where Redis did not decide.
+func (l *Lease) Token() int64 {
+	if l == nil {
+		return 0
+	}
+	return l.holding.token.Load()
+}
+
+// Lost is closed when the lease is lost, whatever SemaphoreConfig.OnLoss says. It is nil of a nil Lease.
+func (l *Lease) Lost() <-chan struct{} {
+	if l == nil {
+		return nil
+	}
+	return l.holding.gone
+}
+
+// InUse is how much of the innermost limit was in use right after the grant, this lease included; 0 where nobody counted.
+func (l *Lease) InUse() int64 {
+	if l == nil {
+		return 0
+	}
+	return l.holding.inUse
+}
+
+// Release gives the slot up. Later calls do nothing. It goes on where ctx was cancelled, for at most Config.Timeout. If it
+// fails, the slot is free when the lease ends.
+func (l *Lease) Release(ctx context.Context) error {
+	if l == nil || l.gone.Swap(true) {
+		return nil
+	}
+	l.cancel(context.Canceled)
+	return l.holding.owner.release(context.WithoutCancel(ctx), l.holding)
+}
+
+// Detach moves the slot to work that outlives this lease's context: the Lease returned has the values of that context but
+// does not end with it. Releasing this one does nothing then. It returns nil if the lease was released or detached
+// before.
+func (l *Lease) Detach() *Lease {
+	if l == nil || l.gone.Swap(true) {
+		return nil
+	}
+	return newLease(context.WithoutCancel(l.ctx), l.holding)
+}
+
+func newID() string { return rand.Text() }

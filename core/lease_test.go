@@ -1,0 +1,231 @@
+package core_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/redistest"
+)
+
+// heldBy is the address of a Redis at which a process of this test holds a slot until it is killed.
+const heldBy = "HEADGATE_TEST_HOLD"
+
+func TestHelperHolds(t *testing.T) {
+	addr := os.Getenv(heldBy)
+	if addr == "" {
+		t.Skip("runs in a process of TestKilledHolder")
+	}
+	g := redisGate(t, redis.NewClient(&redis.Options{Addr: addr}), core.Config{})
+	take(t, semaphore(t, g, core.SemaphoreConfig{Lease: time.Second}), core.Level{Key: newKey(t, "k"), Limit: 1})
+	fmt.Println("held")
+	_, _ = io.Copy(io.Discard, os.Stdin)
+}
+
+// The slot of a holder that is killed comes back by itself to who waits.
+func TestKilledHolder(t *testing.T) {
+	s := redistest.Start(t)
+	g := redisGate(t, s.Client(t), core.Config{})
+	sem := semaphore(t, g, core.SemaphoreConfig{Lease: time.Second})
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self, "-test.run=^TestHelperHolds$", "-test.v")
+	cmd.Env = append(os.Environ(), heldBy+"="+s.Addr)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for lines := bufio.NewScanner(out); lines.Scan() && lines.Text() != "held"; {
+	}
+	level := core.Level{Key: newKey(t, "k"), Limit: 1}
+	if _, err := sem.TryAcquire(t.Context(), core.Ask{Levels: []core.Level{level}}); !errors.Is(err, core.ErrFull) {
+		t.Errorf("it does not hold: %v", err)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // it was killed
+	l, err := sem.Acquire(t.Context(), core.Ask{Levels: []core.Level{level}, MaxWait: patient})
+	if err != nil {
+		t.Fatal(err)
+	}
+	free(t, l)
+}
+
+// queue lets somebody wait for a slot, and returns when he stands in the queue.
+func queue(t *testing.T, s *core.Semaphore, level core.Level) <-chan *core.Lease {
+	t.Helper()
+	queued, granted := make(chan struct{}, 100), make(chan *core.Lease, 1)
+	go func() {
+		l, err := s.Acquire(context.Background(), core.Ask{Levels: []core.Level{level}, MaxWait: patient, OnQueue: func(int) { queued <- struct{}{} }})
+		if err != nil {
+			t.Error(err)
+		}
+		granted <- l
+	}()
+	<-queued
+	return granted
+}
+
+// What goes wrong in between costs a wake-up or a lease, and hangs nobody.
+func TestFaultsWhileWaiting(t *testing.T) {
+	for name, fault := range map[string]func(t *testing.T, s *redistest.Server, admin *redis.Client){
+		"none": func(*testing.T, *redistest.Server, *redis.Client) {},
+		"subscriber is killed": func(t *testing.T, _ *redistest.Server, admin *redis.Client) {
+			do(t, admin, "CLIENT", "KILL", "TYPE", "pubsub")
+		},
+		"scripts are flushed": func(t *testing.T, _ *redistest.Server, admin *redis.Client) { do(t, admin, "SCRIPT", "FLUSH") },
+		"all connections die": func(t *testing.T, _ *redistest.Server, admin *redis.Client) {
+			do(t, admin, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+			do(t, admin, "CLIENT", "KILL", "TYPE", "pubsub")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := redistest.Start(t)
+			admin := s.Client(t)
+			g := redisGate(t, s.Client(t), core.Config{})
+			sem := semaphore(t, g, core.SemaphoreConfig{Lease: 2 * time.Second})
+			level := core.Level{Key: newKey(t, "k"), Limit: 1}
+			first := take(t, sem, level)
+			granted := queue(t, sem, level)
+			fault(t, s, admin)
+			_ = first.Release(t.Context()) // where the connection died it may not have been told: then the lease ends
+			free(t, <-granted)
+			if err := g.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func do(t *testing.T, client *redis.Client, args ...any) {
+	t.Helper()
+	if err := client.Do(t.Context(), args...).Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A Redis that forgot everything knows no lease: the work stops, goes on with a new token, or is told.
+func TestFlushedLeases(t *testing.T) {
+	s := redistest.Start(t)
+	client := s.Client(t)
+	g := redisGate(t, client, core.Config{})
+	leases := make(map[core.LossPolicy]*core.Lease)
+	tokens := make(map[core.LossPolicy]int64)
+	for _, p := range []core.LossPolicy{core.CancelOnLoss, core.AdoptOnLoss, core.NotifyOnLoss} {
+		sem := semaphore(t, g, core.SemaphoreConfig{Name: fmt.Sprint("p", p), Lease: time.Second, OnLoss: p})
+		leases[p] = take(t, sem, core.Level{Key: newKey(t, "k"), Limit: 1})
+		tokens[p] = leases[p].Token()
+	}
+	do(t, client, "FLUSHALL")
+	<-leases[core.CancelOnLoss].Context().Done()
+	if cause := context.Cause(leases[core.CancelOnLoss].Context()); !errors.Is(cause, core.ErrLeaseLost) {
+		t.Errorf("%v", cause)
+	}
+	<-leases[core.NotifyOnLoss].Lost()
+	if err := leases[core.NotifyOnLoss].Context().Err(); err != nil {
+		t.Errorf("the work was stopped: %v", err)
+	}
+	adopted := leases[core.AdoptOnLoss]
+	for adopted.Token() == tokens[core.AdoptOnLoss] {
+		if adopted.Context().Err() != nil {
+			t.Fatal(context.Cause(adopted.Context()))
+		}
+	}
+	if adopted.Token() < tokens[core.AdoptOnLoss] {
+		t.Errorf("token %d after %d", adopted.Token(), tokens[core.AdoptOnLoss])
+	}
+	free(t, leases[core.CancelOnLoss], leases[core.NotifyOnLoss], adopted)
+	if err := g.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if left := client.Keys(t.Context(), "*").Val(); len(left) > 0 {
+		t.Errorf("keys remain: %v", left)
+	}
+}
+
+func TestMutex(t *testing.T) {
+	eachLeaseGate(t, func(t *testing.T, g *core.Gate) {
+		for name, poll := range map[string]core.Backoff{
+			"queue": nil, "constant": core.ConstantBackoff{Every: time.Millisecond},
+			"exponential": core.ExponentialBackoff{First: time.Microsecond, Longest: time.Millisecond},
+			"decaying":    core.DecayingBackoff{First: time.Millisecond, Floor: time.Microsecond},
+		} {
+			m, err := core.NewMutex(g, core.MutexConfig{Name: name, Poll: poll})
+			if err != nil {
+				t.Fatal(err)
+			}
+			key, n, last := newKey(t, "k"), 0, int64(0)
+			done := make(chan struct{})
+			for range 8 {
+				go func() {
+					defer func() { done <- struct{}{} }()
+					for range 5 {
+						l, err := m.Lock(context.Background(), key)
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						if _, err := m.TryLock(context.Background(), key); !errors.Is(err, core.ErrFull) {
+							t.Errorf("%s: locked twice: %v", name, err)
+						}
+						if n++; l.Token() <= last { // the race detector watches these
+							t.Errorf("%s: token %d after %d", name, l.Token(), last)
+						}
+						last = l.Token()
+						free(t, l)
+					}
+				}()
+			}
+			for range 8 {
+				<-done
+			}
+			if n != 40 {
+				t.Errorf("%s: %d turns", name, n)
+			}
+		}
+	})
+}
+
+func TestBackoffs(t *testing.T) {
+	for _, tt := range []struct {
+		backoff core.Backoff
+		tries   int
+		from    time.Duration
+		to      time.Duration
+		more    bool
+	}{
+		{core.ConstantBackoff{Every: time.Second}, 1_000_000, time.Second, time.Second, true},
+		{core.ConstantBackoff{Every: time.Second, Tries: 3}, 2, time.Second, time.Second, true},
+		{core.ConstantBackoff{Every: time.Second, Tries: 3}, 3, time.Second, time.Second, false},
+		{core.ExponentialBackoff{First: time.Second, Longest: 5 * time.Second}, 1, time.Second / 2, time.Second, true},
+		{core.ExponentialBackoff{First: time.Second, Longest: 5 * time.Second}, 3, 2 * time.Second, 4 * time.Second, true},
+		{core.ExponentialBackoff{First: time.Second, Longest: 5 * time.Second, Tries: 9}, 1000, 5 * time.Second / 2, 5 * time.Second, false},
+		{core.DecayingBackoff{First: time.Second, Floor: time.Second / 2}, 1, time.Second, time.Second, true},
+		{core.DecayingBackoff{First: time.Second, Floor: time.Second / 2}, 2, 875 * time.Millisecond, 875 * time.Millisecond, true},
+		{core.DecayingBackoff{First: time.Second, Floor: time.Second / 2, Tries: 1}, 1000, time.Second / 2, time.Second / 2, false},
+	} {
+		if wait, more := tt.backoff.Wait(tt.tries); wait < tt.from || wait > tt.to || more != tt.more {
+			t.Errorf("%+v after %d: %v %v", tt.backoff, tt.tries, wait, more)
+		}
+	}
+}

@@ -1,0 +1,374 @@
+package core_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/redistest"
+)
+
+func semaphore(t testing.TB, g *core.Gate, cfg core.SemaphoreConfig) *core.Semaphore {
+	t.Helper()
+	if cfg.Name == "" {
+		cfg.Name = "sem"
+	}
+	s, err := core.NewSemaphore(g, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// eachLeaseGate runs f on a Gate in memory and on one on every Redis, all on their own clocks, and closes them.
+func eachLeaseGate(t *testing.T, f func(t *testing.T, g *core.Gate)) {
+	t.Helper()
+	closing := func(t *testing.T, g *core.Gate) {
+		f(t, g)
+		ctx, cancel := context.WithTimeout(context.Background(), patient)
+		defer cancel()
+		if err := g.Close(ctx); err != nil {
+			t.Error(err)
+		}
+	}
+	t.Run("memory", func(t *testing.T) { closing(t, memoryGate(t, core.Config{})) })
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		client := s.Client(t)
+		closing(t, redisGate(t, client, core.Config{Prefix: s.Prefix}))
+		if left := client.Keys(context.Background(), s.Prefix+"*").Val(); len(left) > 0 {
+			t.Errorf("keys remain: %v", left)
+		}
+	})
+}
+
+func take(t *testing.T, s *core.Semaphore, levels ...core.Level) *core.Lease {
+	t.Helper()
+	l, err := s.TryAcquire(t.Context(), core.Ask{Levels: levels})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func free(t *testing.T, leases ...*core.Lease) {
+	t.Helper()
+	for _, l := range leases {
+		if err := l.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestSemaphoreHoldsItsLimit(t *testing.T) {
+	eachLeaseGate(t, func(t *testing.T, g *core.Gate) {
+		s := semaphore(t, g, core.SemaphoreConfig{})
+		level := core.Level{Key: newKey(t, "acme", "user"), Limit: 3}
+		a, b, c := take(t, s, level), take(t, s, level), take(t, s, level)
+		if a.InUse() != 1 || c.InUse() != 3 || a.Token() >= b.Token() || b.Token() >= c.Token() {
+			t.Errorf("%d and %d in use, tokens %d %d %d", a.InUse(), c.InUse(), a.Token(), b.Token(), c.Token())
+		}
+		_, err := s.TryAcquire(t.Context(), core.Ask{Levels: []core.Level{level}})
+		var full *core.FullError
+		if !errors.As(err, &full) || !errors.Is(err, core.ErrFull) || full.InUse != 3 || full.Limit != 3 || full.Queue || full.RetryAfter < time.Second {
+			t.Errorf("%v: %+v", err, full)
+		}
+		free(t, b, b, nil)
+		if b.Context().Err() == nil || a.Context().Err() != nil {
+			t.Errorf("released: %v, held: %v", b.Context().Err(), a.Context().Err())
+		}
+		d := take(t, s, level)
+		if d.Token() <= c.Token() {
+			t.Errorf("token %d after %d", d.Token(), c.Token())
+		}
+		free(t, a, c, d)
+	})
+}
+
+func TestSemaphoreLevels(t *testing.T) {
+	eachLeaseGate(t, func(t *testing.T, g *core.Gate) {
+		s := semaphore(t, g, core.SemaphoreConfig{})
+		tenant := core.Level{Key: newKey(t, "acme"), Limit: 4}
+		user := func(name string) core.Level { return core.Level{Key: newKey(t, "acme", name), Limit: 2} }
+		a1, a2 := take(t, s, tenant, user("a")), take(t, s, tenant, user("a"))
+		_, err := s.TryAcquire(t.Context(), core.Ask{Levels: []core.Level{tenant, user("a")}})
+		var full *core.FullError
+		if !errors.As(err, &full) || full.Level != 1 || full.InUse != 2 {
+			t.Errorf("%v: %+v", err, full)
+		}
+		// Who waits at his own cap delays nobody else.
+		queued, granted := make(chan struct{}), make(chan *core.Lease)
+		var once sync.Once
+		go func() {
+			l, err := s.Acquire(context.Background(), core.Ask{
+				Levels: []core.Level{tenant, user("a")}, OnQueue: func(int) { once.Do(func() { close(queued) }) },
+			})
+			if err != nil {
+				t.Error(err)
+			}
+			granted <- l
+		}()
+		<-queued
+		b1, b2 := take(t, s, tenant, user("b")), take(t, s, tenant, user("b"))
+		if _, err := s.TryAcquire(t.Context(), core.Ask{Levels: []core.Level{tenant, user("c")}}); !errors.As(err, &full) || full.Level != 0 || full.InUse != 4 {
+			t.Errorf("%v: %+v", err, full)
+		}
+		free(t, b1) // room for the tenant, not for the user who waits
+		c1 := take(t, s, tenant, user("c"))
+		free(t, a1) // room for both
+		a3 := <-granted
+		free(t, a2, a3, b2, c1)
+	})
+}
+
+// The queue is first come, first served, each exactly once, and nobody comes in between.
+func TestSemaphoreQueue(t *testing.T) {
+	eachLeaseGate(t, func(t *testing.T, g *core.Gate) {
+		s := semaphore(t, g, core.SemaphoreConfig{MaxWaiters: 5})
+		level := core.Level{Key: newKey(t, "k"), Limit: 1}
+		first := take(t, s, level)
+		var order []int
+		var mu sync.Mutex
+		var wg sync.WaitGroup
+		for i := range 5 {
+			queued := make(chan int, 10)
+			wg.Go(func() {
+				l, err := s.Acquire(context.Background(), core.Ask{Levels: []core.Level{level}, OnQueue: func(p int) {
+					select {
+					case queued <- p:
+					default:
+					}
+				}})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				order = append(order, i)
+				mu.Unlock()
+				free(t, l)
+			})
+			if p := <-queued; p != i {
+				t.Errorf("number %d is at %d", i, p)
+			}
+		}
+		var full *core.FullError
+		if _, err := s.Acquire(t.Context(), core.Ask{Levels: []core.Level{level}}); !errors.As(err, &full) || !full.Queue {
+			t.Errorf("a sixth: %v", err)
+		}
+		if _, err := s.TryAcquire(t.Context(), core.Ask{Levels: []core.Level{level}}); !errors.As(err, &full) || full.Queue {
+			t.Errorf("past the queue: %v", err)
+		}
+		holders, waiting, err := s.Holders(t.Context(), level.Key)
+		if err != nil || len(holders) != 1 || waiting != 5 || holders[0].Token != first.Token() || holders[0].Key != "{k}" {
+			t.Errorf("%+v, %d wait, %v", holders, waiting, err)
+		}
+		free(t, first)
+		wg.Wait()
+		if fmt.Sprint(order) != "[0 1 2 3 4]" {
+			t.Errorf("served %v", order)
+		}
+	})
+}
+
+func TestSemaphoreWaitsEnd(t *testing.T) {
+	eachLeaseGate(t, func(t *testing.T, g *core.Gate) {
+		s := semaphore(t, g, core.SemaphoreConfig{})
+		level := core.Level{Key: newKey(t, "k"), Limit: 1}
+		first := take(t, s, level)
+		ask := core.Ask{Levels: []core.Level{level}}
+		ctx, cancel := context.WithCancel(t.Context())
+		ask.OnQueue = func(int) { cancel() }
+		if _, err := s.Acquire(ctx, ask); !errors.Is(err, context.Canceled) {
+			t.Errorf("cancelled: %v", err)
+		}
+		ask.OnQueue, ask.MaxWait = nil, time.Millisecond
+		if _, err := s.Acquire(t.Context(), ask); !errors.Is(err, core.ErrFull) {
+			t.Errorf("waited: %v", err)
+		}
+		for { // those who left are gone, sooner or later
+			if _, waiting, err := s.Holders(t.Context(), level.Key); err != nil {
+				t.Fatal(err)
+			} else if waiting == 0 {
+				break
+			}
+		}
+		free(t, first)
+	})
+}
+
+func TestSemaphoreEvict(t *testing.T) {
+	eachLeaseGate(t, func(t *testing.T, g *core.Gate) {
+		s := semaphore(t, g, core.SemaphoreConfig{Lease: time.Second})
+		level := core.Level{Key: newKey(t, "k"), Limit: 1}
+		l, err := s.TryAcquire(t.Context(), core.Ask{Levels: []core.Level{level}, Meta: map[string]string{"route": "/chat?a=b c", "host": "h"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		holders, _, err := s.Holders(t.Context(), level.Key)
+		if err != nil || len(holders) != 1 || holders[0].Meta["route"] != "/chat?a=b c" || holders[0].Left <= 0 {
+			t.Fatalf("%+v, %v", holders, err)
+		}
+		if n, err := s.Evict(t.Context(), level.Key, holders[0].ID, "nobody"); n != 1 || err != nil {
+			t.Errorf("%d, %v", n, err)
+		}
+		<-l.Context().Done()
+		if cause := context.Cause(l.Context()); !errors.Is(cause, core.ErrLeaseLost) {
+			t.Errorf("%v", cause)
+		}
+		free(t, take(t, s, level), l)
+	})
+}
+
+func TestDetach(t *testing.T) {
+	g := memoryGate(t, core.Config{})
+	s := semaphore(t, g, core.SemaphoreConfig{})
+	level := core.Level{Key: newKey(t, "k"), Limit: 1}
+	ctx, cancel := context.WithCancel(t.Context())
+	l, err := s.TryAcquire(ctx, core.Ask{Levels: []core.Level{level}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := l.Detach()
+	cancel()
+	free(t, l)
+	if l.Context().Err() == nil || own.Context().Err() != nil || l.Detach() != nil {
+		t.Errorf("%v, %v", l.Context().Err(), own.Context().Err())
+	}
+	if _, err := s.TryAcquire(t.Context(), core.Ask{Levels: []core.Level{level}}); !errors.Is(err, core.ErrFull) {
+		t.Errorf("the slot was freed: %v", err)
+	}
+	free(t, own)
+	free(t, take(t, s, level))
+}
+
+// A lease is renewed for as long as it is held, a longest hold ends it, and what nobody renews ends by itself.
+func TestRenewal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := memoryGate(t, core.Config{})
+		s := semaphore(t, g, core.SemaphoreConfig{Lease: 10 * time.Second})
+		brief := semaphore(t, g, core.SemaphoreConfig{Name: "brief", Lease: 10 * time.Second, MaxHold: time.Minute})
+		level := core.Level{Key: newKey(t, "k"), Limit: 1}
+		l, m := take(t, s, level), take(t, brief, level)
+		time.Sleep(55*time.Second - time.Second)
+		synctest.Wait()
+		if l.Context().Err() != nil || m.Context().Err() != nil {
+			t.Fatalf("%v, %v", context.Cause(l.Context()), context.Cause(m.Context()))
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if l.Context().Err() != nil || !errors.Is(context.Cause(m.Context()), core.ErrLeaseLost) {
+			t.Fatalf("%v, %v", context.Cause(l.Context()), context.Cause(m.Context()))
+		}
+		if _, err := s.TryAcquire(t.Context(), core.Ask{Levels: []core.Level{level}}); !errors.Is(err, core.ErrFull) {
+			t.Errorf("a second holder: %v", err)
+		}
+		free(t, take(t, brief, level), l)
+		if err := g.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Close answers those who wait, and lets those who hold finish.
+func TestCloseDrains(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := memoryGate(t, core.Config{})
+		s := semaphore(t, g, core.SemaphoreConfig{Lease: 10 * time.Second})
+		level := core.Level{Key: newKey(t, "k"), Limit: 1}
+		l := take(t, s, level)
+		waited := make(chan error)
+		go func() {
+			_, err := s.Acquire(context.Background(), core.Ask{Levels: []core.Level{level}})
+			waited <- err
+		}()
+		synctest.Wait()
+		closed := make(chan error)
+		go func() { closed <- g.Close(context.Background()) }()
+		if err := <-waited; !errors.Is(err, core.ErrClosed) {
+			t.Errorf("who waits: %v", err)
+		}
+		if _, err := s.TryAcquire(t.Context(), core.Ask{Levels: []core.Level{level}}); !errors.Is(err, core.ErrClosed) {
+			t.Errorf("who comes: %v", err)
+		}
+		time.Sleep(time.Minute)
+		if l.Context().Err() != nil {
+			t.Errorf("who holds: %v", context.Cause(l.Context()))
+		}
+		free(t, l)
+		if err := <-closed; err != nil {
+			t.Error(err)
+		}
+
+		g = memoryGate(t, core.Config{})
+		s = semaphore(t, g, core.SemaphoreConfig{})
+		l = take(t, s, level)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := g.Close(ctx); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(context.Cause(l.Context()), core.ErrClosed) {
+			t.Errorf("%v, %v", err, context.Cause(l.Context()))
+		}
+	})
+}
+
+// Many contend for few slots: never more hold than may, and all get their turns.
+func TestSemaphoreConcurrently(t *testing.T) {
+	eachLeaseGate(t, func(t *testing.T, g *core.Gate) {
+		s := semaphore(t, g, core.SemaphoreConfig{})
+		tenant := core.Level{Key: newKey(t, "acme"), Limit: 5}
+		var holding atomic.Int64
+		var users [3]atomic.Int64
+		var wg sync.WaitGroup
+		for i := range 24 {
+			wg.Go(func() {
+				u := i % len(users)
+				for range 10 {
+					l, err := s.Acquire(context.Background(), core.Ask{
+						Levels: []core.Level{tenant, {Key: newKey(t, "acme", fmt.Sprint(u)), Limit: 2}},
+					})
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if n, m := holding.Add(1), users[u].Add(1); n > 5 || m > 2 {
+						t.Errorf("%d hold, %d of user %d", n, m, u)
+					}
+					holding.Add(-1)
+					users[u].Add(-1)
+					free(t, l)
+				}
+			})
+		}
+		wg.Wait()
+	})
+}
+
+func TestSemaphoreOutage(t *testing.T) {
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", DialerRetries: 1, ContextTimeoutEnabled: true})
+	t.Cleanup(func() { _ = client.Close() })
+	g := redisGate(t, client, core.Config{Replicas: 2})
+	level := core.Level{Key: newKey(t, "k"), Limit: 4}
+	local := semaphore(t, g, core.SemaphoreConfig{Name: "local"})
+	a, b := take(t, local, level), take(t, local, level)
+	if _, err := local.TryAcquire(t.Context(), core.Ask{Levels: []core.Level{level}}); !errors.Is(err, core.ErrFull) || a.Token() != 0 {
+		t.Errorf("beyond the share: %v, token %d", err, a.Token())
+	}
+	open := semaphore(t, g, core.SemaphoreConfig{Name: "open", OnFailure: core.Open})
+	c := take(t, open, core.Level{Key: level.Key, Limit: 1})
+	d := take(t, open, core.Level{Key: level.Key, Limit: 1})
+	closed := semaphore(t, g, core.SemaphoreConfig{Name: "closed", OnFailure: core.Closed})
+	if _, err := closed.TryAcquire(t.Context(), core.Ask{Levels: []core.Level{level}}); err == nil || errors.Is(err, core.ErrFull) {
+		t.Errorf("closed: %v", err)
+	}
+	free(t, a, b, c, d)
+	if err := g.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}

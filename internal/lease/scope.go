@@ -1,0 +1,454 @@
+// Package lease grants, renews and releases the leases of a semaphore once more in plain Go. The memory gate runs on it, and
+// lua/lease.lua is tested against it: for equal operations at equal times both give equal replies and keep equal states.
+package lease
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Level is one of the caps that a lease counts against. Limit and Weight are at least 1.
+type Level struct {
+	Node          string
+	Limit, Weight int64
+}
+
+// Request asks for a lease. Times are in microseconds. No text is empty or holds a space.
+type Request struct {
+	ID, Channel string
+	Lease       int64 // how long a lease lives without being renewed
+	Patience    int64 // how long a waiter waits without asking again
+	Longest     int64 // how long a lease is renewed at most; 0 for ever
+	Waiters     int64 // how many wait at a node at most; 0 not to wait
+	Priority    int   // 0 to 9, the lowest first
+	Metadata    string
+	Levels      []Level // outermost first
+}
+
+// Status is what came of a request.
+type Status int64
+
+// What comes of a request.
+const (
+	Held      Status = 1
+	Waiting   Status = 0
+	Full      Status = -1
+	QueueFull Status = -2
+)
+
+// Grant is the answer to a request.
+type Grant struct {
+	Status   Status
+	Token    int64
+	Position int64   // in its queue, from 0
+	Next     int64   // until the first lease of the scope ends, -1 if there is none
+	Hold     int64   // mean, 0 if not known
+	Used     []int64 // at each level
+}
+
+// Claim is the longest lease of who was granted one while waiting, until it asks for it.
+const Claim = 5_000_000
+
+const (
+	reaped   = 32 // at most, in a step
+	promoted = 64
+)
+
+// Scope is the state of all nodes that share an outermost key. The zero value is idle. It is not safe for concurrent use.
+type Scope struct {
+	holders  ends
+	patience ends
+	records  map[string]*record
+	waiters  map[string][]place // by node, in order
+	ready    map[string][]place // by node: those below it
+	entered  map[string]string  // by node: the ticket by which it is ready
+	used     map[string]int64
+	token    int64
+	ticket   int64
+	hold     int64
+	last     int64
+	ahead    int64
+
+	now  int64
+	Tell func(channel, message string) // may be nil
+}
+
+type record struct {
+	ticket         string
+	token, granted int64
+	Request
+}
+
+type place struct{ ticket, id string }
+
+func (p place) compare(q place) int {
+	return cmp.Or(cmp.Compare(p.ticket, q.ticket), cmp.Compare(p.id, q.id))
+}
+
+func (s *Scope) room(r *record, node string) bool {
+	for _, l := range r.Levels {
+		if l.Node == node {
+			return s.used[node]+l.Weight <= l.Limit
+		}
+	}
+	return true
+}
+
+// head is the first that waits at a node or below it.
+func (s *Scope) head(node string) (ticket, id string) {
+	var here, below place
+	if w := s.waiters[node]; len(w) > 0 {
+		here = w[0]
+	}
+	if r := s.ready[node]; len(r) > 0 {
+		below = r[0]
+	}
+	if below.id != "" && (here.id == "" || below.ticket < here.ticket) {
+		return s.head(below.id)
+	}
+	return here.ticket, here.id
+}
+
+func enter(queues map[string][]place, node string, p place) {
+	q := queues[node]
+	i, _ := slices.BinarySearchFunc(q, p, place.compare)
+	queues[node] = slices.Insert(q, i, p)
+}
+
+func depart(queues map[string][]place, node string, p place) {
+	q := queues[node]
+	i, found := slices.BinarySearchFunc(q, p, place.compare)
+	if !found {
+		return
+	}
+	if q = slices.Delete(q, i, i+1); len(q) == 0 {
+		delete(queues, node)
+	} else {
+		queues[node] = q
+	}
+}
+
+// refresh brings the nodes of the levels up to date in their parents' queues.
+func (s *Scope) refresh(levels []Level) {
+	for i := len(levels) - 1; i > 0; i-- {
+		node, parent := levels[i].Node, levels[i-1].Node
+		ticket, id := s.head(node)
+		if id != "" && !s.room(s.records[id], node) {
+			ticket = ""
+		}
+		before := s.entered[node]
+		if before != "" && before != ticket {
+			depart(s.ready, parent, place{before, node})
+			delete(s.entered, node)
+		}
+		if ticket != "" && before != ticket {
+			enter(s.ready, parent, place{ticket, node})
+			s.entered[node] = ticket
+		}
+	}
+}
+
+func (s *Scope) use(r *record, sign int64) {
+	for _, l := range r.Levels {
+		if s.used[l.Node] += sign * l.Weight; s.used[l.Node] == 0 {
+			delete(s.used, l.Node)
+		}
+	}
+}
+
+func (s *Scope) grant(id string, r *record, lease int64) {
+	r.token, r.granted = max(s.token+1, s.now), s.now
+	s.token = r.token
+	s.holders.put(id, s.now+lease)
+	s.use(r, 1)
+}
+
+func (s *Scope) leave(id string, r *record) {
+	depart(s.waiters, r.Levels[len(r.Levels)-1].Node, place{r.ticket, id})
+	s.patience.remove(id)
+}
+
+// promote grants what there is room for, first come first served.
+func (s *Scope) promote(node, own string) {
+	for range promoted {
+		_, id := s.head(node)
+		r := s.records[id]
+		if r == nil || !s.room(r, node) {
+			return
+		}
+		s.leave(id, r)
+		lease := min(r.Lease, Claim)
+		if id == own {
+			lease = r.Lease
+		}
+		s.grant(id, r, lease)
+		s.refresh(r.Levels)
+		if id != own {
+			s.tell(r.Channel, id)
+		}
+	}
+}
+
+func (s *Scope) tell(channel, message string) {
+	if s.Tell != nil {
+		s.Tell(channel, message)
+	}
+}
+
+// drop forgets a holder or a waiter, and says which it was: 1 or 2, 0 if neither.
+func (s *Scope) drop(id string) (was int64, r *record) {
+	if r = s.records[id]; r == nil {
+		return 0, nil
+	}
+	if s.holders.remove(id) {
+		was = 1
+		s.use(r, -1)
+	} else {
+		was = 2
+		s.leave(id, r)
+	}
+	delete(s.records, id)
+	s.refresh(r.Levels)
+	return was, r
+}
+
+// begin brings the scope to a time and lets go who is overdue.
+func (s *Scope) begin(now int64) {
+	if s.records == nil {
+		*s = Scope{
+			holders: newEnds(), patience: newEnds(), records: make(map[string]*record), waiters: make(map[string][]place),
+			ready: make(map[string][]place), entered: make(map[string]string), used: make(map[string]int64), Tell: s.Tell,
+		}
+	}
+	if now+s.ahead < s.last {
+		s.ahead = s.last - now
+	}
+	s.now = now + s.ahead
+	roots := make(map[string]bool)
+	for _, e := range []*ends{&s.holders, &s.patience} {
+		for _, id := range e.until(s.now, reaped) {
+			if _, r := s.drop(id); r != nil {
+				roots[r.Levels[0].Node] = true
+			}
+		}
+	}
+	s.promoteAll(roots)
+}
+
+func (s *Scope) promoteAll(roots map[string]bool) {
+	for _, node := range slices.Sorted(maps.Keys(roots)) {
+		s.promote(node, "")
+	}
+}
+
+// finish forgets an idle scope.
+func (s *Scope) finish() {
+	s.last = s.now
+	if s.Idle() {
+		*s = Scope{Tell: s.Tell}
+	}
+}
+
+// Idle says whether nobody holds or waits.
+func (s *Scope) Idle() bool { return s.holders.len()+s.patience.len() == 0 }
+
+// Acquire asks for a lease, or asks again: for who holds it already it is extended, and who waits goes on waiting.
+func (s *Scope) Acquire(now int64, q Request) Grant {
+	s.begin(now)
+	defer s.finish()
+	id, root, leaf := q.ID, q.Levels[0].Node, q.Levels[len(q.Levels)-1].Node
+	status := Waiting
+	r := s.records[id]
+	_, held := s.holders.at(id)
+	switch {
+	case held:
+		status = Held
+	case r != nil:
+		r.Levels, r.Lease = q.Levels, q.Lease
+		s.patience.put(id, s.now+q.Patience)
+		s.refresh(r.Levels)
+		s.promote(root, id)
+	default:
+		r = &record{ticket: "-", Request: q}
+		fits := true
+		for _, l := range q.Levels {
+			fits = fits && s.room(r, l.Node)
+		}
+		switch {
+		case s.patience.len() == 0 && fits:
+			s.records[id] = r
+			s.grant(id, r, q.Lease)
+			status = Held
+		case q.Waiters == 0 && !fits:
+			status = Full
+		case q.Waiters > 0 && int64(len(s.waiters[leaf])) >= q.Waiters:
+			status = QueueFull
+		default:
+			// First the newcomer waits, then the first are granted, and then we see whether it was among them.
+			s.ticket = max(s.ticket+1, s.now)
+			r.ticket = fmt.Sprintf("%d%016d", q.Priority, s.ticket)
+			s.records[id] = r
+			enter(s.waiters, leaf, place{r.ticket, id})
+			s.patience.put(id, s.now+q.Patience)
+			s.refresh(r.Levels)
+			s.promote(root, id)
+			if _, held := s.holders.at(id); q.Waiters == 0 && !held {
+				s.drop(id)
+				status = Full
+			}
+		}
+	}
+	if at, held := s.holders.at(id); held {
+		status = Held
+		until := s.now + r.Lease
+		if r.Longest > 0 {
+			until = min(until, r.granted+r.Longest)
+		}
+		if until > at {
+			s.holders.put(id, until)
+		}
+	}
+	g := Grant{Status: status, Token: r.token, Next: -1, Hold: s.hold}
+	if status == Waiting {
+		i, _ := slices.BinarySearchFunc(s.waiters[leaf], place{r.ticket, id}, place.compare)
+		g.Position = int64(i)
+	}
+	if at, ok := s.holders.first(); ok {
+		g.Next = at - s.now
+	}
+	for _, l := range q.Levels {
+		g.Used = append(g.Used, s.used[l.Node])
+	}
+	return g
+}
+
+// Renew extends leases, and says how long each lives now: 0 if it is unknown.
+func (s *Scope) Renew(now, lease int64, ids []string) []int64 {
+	s.begin(now)
+	defer s.finish()
+	left := make([]int64, len(ids))
+	for i, id := range ids {
+		until, held := s.holders.at(id)
+		if !held {
+			continue
+		}
+		wanted, r := s.now+lease, s.records[id]
+		if r.Longest > 0 {
+			wanted = min(wanted, r.granted+r.Longest)
+		}
+		if wanted > until {
+			s.holders.put(id, wanted)
+			until = wanted
+		}
+		left[i] = max(1, until-s.now)
+	}
+	return left
+}
+
+// Release gives leases up and takes waiters out of their queues. It says for each which it was: 1 or 2, 0 if neither.
+func (s *Scope) Release(now int64, ids []string) []int64 { return s.end(now, ids, false) }
+
+// Force does what Release does to others, and tells them.
+func (s *Scope) Force(now int64, ids []string) []int64 { return s.end(now, ids, true) }
+
+func (s *Scope) end(now int64, ids []string, force bool) []int64 {
+	s.begin(now)
+	defer s.finish()
+	roots, all := make(map[string]bool), make([]int64, len(ids))
+	for i, id := range ids {
+		was, r := s.drop(id)
+		all[i] = was
+		if r != nil {
+			roots[r.Levels[0].Node] = true
+		}
+		switch {
+		case was == 1 && !force:
+			took := s.now - r.granted
+			if s.hold == 0 {
+				s.hold = took
+			} else {
+				s.hold += int64(math.Floor(float64(took-s.hold) / 8))
+			}
+			s.hold = max(1, s.hold)
+		case was > 0 && force:
+			s.tell(r.Channel, "!"+id)
+		}
+	}
+	s.promoteAll(roots)
+	return all
+}
+
+// MaxLimit is the largest limit of a level.
+const MaxLimit = 1_000_000_000_000
+
+// Entry is a holder, or a waiter whose Left is -1.
+type Entry struct {
+	ID     string
+	Left   int64 // until its lease ends
+	Record string
+}
+
+// List says who holds, by the end of their leases, and who waits, by their nodes and in order.
+func (s *Scope) List(now int64) (at int64, all []Entry) {
+	s.begin(now)
+	at = s.now
+	defer s.finish()
+	for _, e := range s.holders.order {
+		all = append(all, Entry{e.id, e.at - s.now, s.records[e.id].String()})
+	}
+	var lines []string
+	for node, queue := range s.waiters {
+		for _, p := range queue {
+			lines = append(lines, node+" "+p.ticket+" "+p.id)
+		}
+	}
+	slices.Sort(lines)
+	for _, l := range lines {
+		id := l[strings.LastIndexByte(l, ' ')+1:]
+		all = append(all, Entry{id, -1, s.records[id].String()})
+	}
+	return at, all
+}
+
+// Record is what is known of a holder or a waiter.
+type Record struct {
+	Token, Granted int64
+	Metadata       string
+	Levels         []Level
+}
+
+// Parse reads a record of an Entry.
+func Parse(text string) (Record, error) {
+	words := strings.Fields(text)
+	if len(words) < 10 || len(words)%3 != 1 {
+		return Record{}, fmt.Errorf("lease: %q is no record", text)
+	}
+	r := Record{Metadata: words[6]}
+	var err error
+	number := func(word string) (n int64) {
+		var e error
+		n, e = strconv.ParseInt(word, 10, 64)
+		err = cmp.Or(err, e)
+		return n
+	}
+	r.Token, r.Granted = number(words[1]), number(words[2])
+	for i := 7; i < len(words); i += 3 {
+		r.Levels = append(r.Levels, Level{Node: words[i], Weight: number(words[i+1]), Limit: number(words[i+2])})
+	}
+	return r, err
+}
+
+// String is the record as Redis holds it.
+func (r *record) String() string {
+	var b strings.Builder
+	fmt.Fprint(&b, r.ticket, " ", r.token, " ", r.granted, " ", r.Longest, " ", r.Lease, " ", r.Channel, " ", r.Metadata)
+	for _, l := range r.Levels {
+		fmt.Fprint(&b, " ", l.Node, " ", l.Weight, " ", l.Limit)
+	}
+	return b.String()
+}

@@ -1,0 +1,334 @@
+-- Grants, renews and releases the leases of a semaphore, and queues who waits for one. All that share an outermost key are
+-- one scope.
+--
+-- KEYS   holders (sorted set: id, end of its lease), records (hash), waiters (sorted set, by text: "node ticket id"),
+--        patience (sorted set: id, end of the waiter's lease), ready (sorted set, by text: "node ticket child")
+-- ARGV   operation, then
+--        acquire  id, channel, lease, waiter's lease, longest hold or 0, most waiters or 0 not to wait, priority 0 to 9,
+--                 metadata, then for each level, outermost first: node, limit, weight
+--        renew    lease, ids
+--        release  ids
+--        force    ids
+--        list     nothing
+--        Times are in microseconds. No text holds a space.
+-- Reply  acquire  1 if held, 0 if waiting, -1 if there is no room, -2 if the queue is full; token; position in the queue from
+--                 0; time until the first lease of the scope ends, -1 if there is none; mean hold; weight in use at each level
+--        renew    for each id: time until its lease ends, 0 if it is unknown
+--        release, force  for each id: 1 if it was held, 2 if it waited, 0 if it is unknown
+--        list     now; for each holder: id, time until its lease ends, record; for each waiter: id, -1, record
+--
+-- A node is a level's key. Who waits, waits at the node of his innermost level. A node is ready if its head, the first that
+-- waits at it or at a node ready below it, has room at it; then it stands in its parent's queue by its head's ticket. So a
+-- node without room holds up nobody elsewhere, and every step is logarithmic in the number of waiters. Whoever frees
+-- room grants it to the heads of the outermost nodes, by a short lease that they claim, and tells their channels.
+--
+-- A record is "ticket token granted until lease channel metadata" and of each level "node weight limit". Other fields of the
+-- hash: u:node the weight in use, n:node the ticket by which the node is ready, token and ticket the last ones, hold the
+-- mean hold, now the last time, ahead how far the scope's clock is ahead of Redis's: it does not go back.
+
+local ahead, last = tonumber(redis.call('HGET', KEYS[2], 'ahead') or 0), tonumber(redis.call('HGET', KEYS[2], 'now') or 0)
+if now + ahead < last then
+  ahead = last - now
+end
+now = now + ahead
+
+local function text(number)
+  return string.format('%.0f', number)
+end
+
+local function number(field)
+  return tonumber(redis.call('HGET', KEYS[2], field) or 0)
+end
+
+local function load(id)
+  local record = redis.call('HGET', KEYS[2], id)
+  if not record then
+    return nil
+  end
+  local words, levels = {}, {}
+  for word in string.gmatch(record, '%S+') do
+    words[#words + 1] = word
+  end
+  for i = 8, #words, 3 do
+    levels[#levels + 1] = {node = words[i], weight = tonumber(words[i + 1]), limit = tonumber(words[i + 2])}
+  end
+  return {
+    ticket = words[1], token = tonumber(words[2]), granted = tonumber(words[3]), longest = tonumber(words[4]),
+    lease = tonumber(words[5]), channel = words[6], metadata = words[7], levels = levels,
+  }
+end
+
+local function save(id, r)
+  local words = {r.ticket, text(r.token), text(r.granted), text(r.longest), text(r.lease), r.channel, r.metadata}
+  for i = 1, #r.levels do
+    local l = r.levels[i]
+    words[#words + 1], words[#words + 2], words[#words + 3] = l.node, text(l.weight), text(l.limit)
+  end
+  redis.call('HSET', KEYS[2], id, table.concat(words, ' '))
+end
+
+local function used(node)
+  return number('u:' .. node)
+end
+
+local function use(r, sign)
+  for i = 1, #r.levels do
+    local field = 'u:' .. r.levels[i].node
+    if redis.call('HINCRBY', KEYS[2], field, text(sign * r.levels[i].weight)) == 0 then
+      redis.call('HDEL', KEYS[2], field)
+    end
+  end
+end
+
+local function place(id, r)
+  return r.levels[#r.levels].node .. ' ' .. r.ticket .. ' ' .. id
+end
+
+-- The ticket and the id of the first that waits at a node or below.
+local function head(node)
+  local from, to, after = '[' .. node .. ' ', '(' .. node .. '!', #node + 2
+  local here = redis.call('ZRANGEBYLEX', KEYS[3], from, to, 'LIMIT', 0, 1)[1]
+  local below = redis.call('ZRANGEBYLEX', KEYS[5], from, to, 'LIMIT', 0, 1)[1]
+  if below and (not here or string.sub(below, after, after + 16) < string.sub(here, after, after + 16)) then
+    return head(string.sub(below, after + 18))
+  elseif here then
+    return string.sub(here, after, after + 16), string.sub(here, after + 18)
+  end
+end
+
+local function room(r, node)
+  for i = 1, #r.levels do
+    if r.levels[i].node == node then
+      return used(node) + r.levels[i].weight <= r.levels[i].limit
+    end
+  end
+  return true
+end
+
+-- Brings the nodes of the levels up to date in their parents' queues.
+local function refresh(levels)
+  for i = #levels, 2, -1 do
+    local node, parent = levels[i].node, levels[i - 1].node
+    local ticket, id = head(node)
+    if id and not room(load(id), node) then
+      ticket = nil
+    end
+    local before = redis.call('HGET', KEYS[2], 'n:' .. node)
+    if before and before ~= ticket then
+      redis.call('ZREM', KEYS[5], parent .. ' ' .. before .. ' ' .. node)
+      redis.call('HDEL', KEYS[2], 'n:' .. node)
+    end
+    if ticket and before ~= ticket then
+      redis.call('ZADD', KEYS[5], 0, parent .. ' ' .. ticket .. ' ' .. node)
+      redis.call('HSET', KEYS[2], 'n:' .. node, ticket)
+    end
+  end
+end
+
+local function grant(id, r, lease)
+  r.token, r.granted = math.max(number('token') + 1, now), now
+  redis.call('HSET', KEYS[2], 'token', text(r.token))
+  redis.call('ZADD', KEYS[1], text(now + lease), id)
+  use(r, 1)
+  save(id, r)
+end
+
+local function leave(id, r)
+  redis.call('ZREM', KEYS[3], place(id, r))
+  redis.call('ZREM', KEYS[4], id)
+end
+
+-- Grants what there is room for, first come first served.
+local function promote(node, own)
+  for _ = 1, 64 do
+    local _, id = head(node)
+    local r = id and load(id)
+    if not r or not room(r, node) then
+      return
+    end
+    leave(id, r)
+    grant(id, r, id == own and r.lease or math.min(r.lease, 5000000))
+    refresh(r.levels)
+    if id ~= own then
+      redis.call('PUBLISH', r.channel, id)
+    end
+  end
+end
+
+-- Forgets a holder or a waiter, and says which it was.
+local function drop(id)
+  local r, was = load(id), 0
+  if r then
+    if redis.call('ZREM', KEYS[1], id) == 1 then
+      was = 1
+      use(r, -1)
+    else
+      was = 2
+      leave(id, r)
+    end
+    redis.call('HDEL', KEYS[2], id)
+    refresh(r.levels)
+  end
+  return was, r
+end
+
+-- In a fixed order.
+local function promote_all(roots)
+  local nodes = {}
+  for node in pairs(roots) do
+    nodes[#nodes + 1] = node
+  end
+  table.sort(nodes)
+  for i = 1, #nodes do
+    promote(nodes[i])
+  end
+end
+
+local roots = {}
+for _, set in ipairs({KEYS[1], KEYS[4]}) do
+  for _, id in ipairs(redis.call('ZRANGEBYSCORE', set, '-inf', text(now), 'LIMIT', 0, 32)) do
+    local _, r = drop(id)
+    if r then
+      roots[r.levels[1].node] = true
+    else
+      redis.call('ZREM', set, id)
+    end
+  end
+end
+promote_all(roots)
+
+local reply, operation = {}, ARGV[1]
+
+if operation == 'acquire' then
+  local id, most = ARGV[2], tonumber(ARGV[7])
+  local fresh = {
+    ticket = '-', token = 0, granted = 0, longest = tonumber(ARGV[6]), lease = tonumber(ARGV[4]), channel = ARGV[3],
+    metadata = ARGV[9], levels = {},
+  }
+  for i = 10, #ARGV, 3 do
+    fresh.levels[#fresh.levels + 1] = {node = ARGV[i], limit = tonumber(ARGV[i + 1]), weight = tonumber(ARGV[i + 2])}
+  end
+  local root, leaf = fresh.levels[1].node, fresh.levels[#fresh.levels].node
+  local status, r = 0, load(id)
+  if r and redis.call('ZSCORE', KEYS[1], id) then
+    status = 1
+  elseif r then
+    r.levels, r.lease = fresh.levels, fresh.lease
+    save(id, r)
+    redis.call('ZADD', KEYS[4], text(now + tonumber(ARGV[5])), id)
+    refresh(r.levels)
+    promote(root, id)
+  else
+    r = fresh
+    local fits = true
+    for i = 1, #r.levels do
+      fits = fits and room(r, r.levels[i].node)
+    end
+    if redis.call('ZCARD', KEYS[3]) == 0 and fits then
+      grant(id, r, r.lease)
+      status = 1
+    elseif most == 0 and not fits then
+      status = -1
+    elseif most > 0 and redis.call('ZLEXCOUNT', KEYS[3], '[' .. leaf .. ' ', '(' .. leaf .. '!') >= most then
+      status = -2
+    else
+      -- First the newcomer waits, then the first are granted, and then we see whether it was among them.
+      local ticket = math.max(number('ticket') + 1, now)
+      redis.call('HSET', KEYS[2], 'ticket', text(ticket))
+      r.ticket = ARGV[8] .. string.format('%016.0f', ticket)
+      save(id, r)
+      redis.call('ZADD', KEYS[3], 0, place(id, r))
+      redis.call('ZADD', KEYS[4], text(now + tonumber(ARGV[5])), id)
+      refresh(r.levels)
+      promote(root, id)
+      if most == 0 and not redis.call('ZSCORE', KEYS[1], id) then
+        drop(id)
+        status = -1
+      end
+    end
+  end
+  if status == 0 and redis.call('ZSCORE', KEYS[1], id) then
+    status, r = 1, load(id)
+  end
+  local position = 0
+  if status == 1 then
+    local until_ = now + r.lease
+    if r.longest > 0 then
+      until_ = math.min(until_, r.granted + r.longest)
+    end
+    redis.call('ZADD', KEYS[1], 'XX', 'GT', text(until_), id)
+  elseif status == 0 then
+    position = redis.call('ZLEXCOUNT', KEYS[3], '[' .. leaf .. ' ', '(' .. place(id, load(id)))
+  end
+  local first = redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')
+  reply = {status, r.token, position, first[2] and tonumber(first[2]) - now or -1, number('hold')}
+  for i = 1, #fresh.levels do
+    reply[#reply + 1] = used(fresh.levels[i].node)
+  end
+elseif operation == 'renew' then
+  local lease = tonumber(ARGV[2])
+  for i = 3, #ARGV do
+    local id = ARGV[i]
+    reply[i - 2] = 0
+    local until_, r = redis.call('ZSCORE', KEYS[1], id), load(id)
+    if until_ and r then
+      local wanted = now + lease
+      if r.longest > 0 then
+        wanted = math.min(wanted, r.granted + r.longest)
+      end
+      if wanted > tonumber(until_) then
+        redis.call('ZADD', KEYS[1], 'XX', 'GT', text(wanted), id)
+        until_ = wanted
+      end
+      reply[i - 2] = math.max(1, tonumber(until_) - now)
+    end
+  end
+elseif operation == 'release' or operation == 'force' then
+  roots = {}
+  for i = 2, #ARGV do
+    local was, r = drop(ARGV[i])
+    reply[i - 1] = was
+    if r then
+      roots[r.levels[1].node] = true
+    end
+    if was == 1 and operation == 'release' then
+      local hold, took = number('hold'), now - r.granted
+      hold = hold == 0 and took or hold + math.floor((took - hold) / 8)
+      redis.call('HSET', KEYS[2], 'hold', text(math.max(1, hold)))
+    elseif was > 0 and operation == 'force' then
+      redis.call('PUBLISH', r.channel, '!' .. ARGV[i])
+    end
+  end
+  promote_all(roots)
+elseif operation == 'list' then
+  reply[1] = now
+  local holders = redis.call('ZRANGE', KEYS[1], 0, -1, 'WITHSCORES')
+  for i = 1, #holders, 2 do
+    reply[#reply + 1] = holders[i]
+    reply[#reply + 1] = tonumber(holders[i + 1]) - now
+    reply[#reply + 1] = redis.call('HGET', KEYS[2], holders[i]) or ''
+  end
+  for _, member in ipairs(redis.call('ZRANGE', KEYS[3], 0, -1)) do
+    local id = string.match(member, '(%S+)$')
+    reply[#reply + 1] = id
+    reply[#reply + 1] = -1
+    reply[#reply + 1] = redis.call('HGET', KEYS[2], id) or ''
+  end
+end
+
+-- What is idle is deleted; else all keys live until after the last lease.
+if redis.call('ZCARD', KEYS[1]) == 0 and redis.call('ZCARD', KEYS[4]) == 0 then
+  redis.call('DEL', KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5])
+else
+  redis.call('HSET', KEYS[2], 'now', text(now), 'ahead', text(ahead))
+  local latest = 0
+  for _, set in ipairs({KEYS[1], KEYS[4]}) do
+    local top = redis.call('ZREVRANGE', set, 0, 0, 'WITHSCORES')
+    latest = math.max(latest, tonumber(top[2] or 0))
+  end
+  local ttl = text(math.floor((latest - now) / 1000) + 60000 + margin)
+  for i = 1, 5 do
+    redis.call('PEXPIRE', KEYS[i], ttl)
+  end
+end
+return reply
