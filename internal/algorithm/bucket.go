@@ -1,0 +1,170 @@
+package algorithm
+
+import (
+	"fmt"
+	"strconv"
+)
+
+// bucket is the state of one key. The second line is what Find found.
+type bucket struct {
+	arrival, fraction, denominator, returned, earliest, promised, written int64
+
+	backlog  Cost
+	gone     int64
+	promise  int64
+	start    int64
+	capacity int64
+}
+
+func (b *TokenBucket) NewState() State { return &bucket{denominator: 1} }
+
+func (s *bucket) Expires() int64 {
+	if s.start == 0 {
+		return 1<<63 - 1
+	}
+	return max(s.arrival+s.returned, s.promised) + 1
+}
+
+func (s *bucket) Value() string {
+	if s.fraction == 0 && s.returned == 0 && s.promised == 0 {
+		return strconv.FormatInt(s.arrival, 10)
+	}
+	return fmt.Sprint(s.arrival, s.fraction, s.denominator, s.returned, s.earliest, s.promised, s.written)
+}
+
+func (s *bucket) Spent(now int64) float64 {
+	if s.start == 0 {
+		now = 0
+	}
+	return float64(max(0, s.arrival-now)) / float64(s.capacity+1)
+}
+
+func (b *TokenBucket) Find(st State, now int64) (changed bool) {
+	s := st.(*bucket)
+	s.start, s.capacity = now, b.capacity.Whole
+	if b.frozen {
+		s.start = 0
+	}
+	s.promise = 0
+	if s.promised > 0 {
+		if back := s.written - s.start; back > 0 {
+			s.arrival, s.returned, s.earliest = s.arrival-back, min(longest, s.returned+back), 0
+			s.promised, s.written = s.promised-back, s.start
+			changed = true
+		}
+		s.promise = max(0, s.promised-s.start)
+	}
+	found, gone := Cost{s.arrival - s.start, s.fraction}, s.returned
+	if found.Fraction > 0 && s.denominator != b.denominator {
+		found = Cost{found.Whole + 1, 0}
+	}
+	if found.ceil()+gone <= 0 {
+		gone = 0
+	}
+	reach := Cost{b.capacity.Whole + s.promise, b.capacity.Fraction}
+	if found.Whole < 0 {
+		found = Cost{}
+	} else if found.compare(reach) > 0 {
+		// Kept even if nothing is charged, or it would not drain.
+		gone = min(longest, gone+found.minus(reach, b.denominator).ceil())
+		found = reach
+		s.arrival, s.fraction, s.denominator, s.returned = s.start+found.Whole, found.Fraction, b.denominator, gone
+		s.earliest = 0
+		changed = true
+	}
+	s.backlog, s.gone = found, gone
+	return changed
+}
+
+func (b *TokenBucket) Reply(st State, _ Cost, reply []int64) []int64 {
+	s := st.(*bucket)
+	return append(reply, s.backlog.Whole, s.backlog.Fraction, 0)
+}
+
+func (b *TokenBucket) Fits(st State, c Cost, t Terms) bool {
+	s := st.(*bucket)
+	reach := b.capacity
+	if t.Operation == Reserve {
+		switch {
+		case b.queue && s.backlog.compare(Cost{t.Bound, 0}) > 0:
+			return false
+		case !b.queue && !b.frozen:
+			if c.compare(b.capacity) > 0 {
+				return false
+			}
+			reach.Whole += t.Bound
+		}
+	}
+	return s.backlog.plus(c, b.denominator).compare(reach) <= 0
+}
+
+func (b *TokenBucket) Commit(st State, c Cost, t Terms) int64 {
+	s := st.(*bucket)
+	if t.Operation == Force {
+		reach := Cost{b.capacity.Whole + min(b.capacity.Whole, furthest), b.capacity.Fraction}
+		if room := reach.minus(s.backlog, b.denominator); room.Whole < 0 {
+			c = Cost{}
+		} else if c.compare(room) > 0 {
+			c = room
+		}
+	}
+	sum, promise := s.backlog.plus(c, b.denominator), s.promise
+	if t.Operation == Reserve && b.queue {
+		promise = max(promise, s.backlog.ceil())
+	}
+	if over := sum.minus(b.capacity, b.denominator); over.compare(Cost{}) > 0 {
+		promise = max(promise, over.ceil())
+	}
+	b.keep(s, sum, s.gone)
+	s.promised, s.written = 0, 0
+	if promise > 0 {
+		s.promised, s.written = s.start+promise, s.start
+	}
+	return s.start + sum.ceil() + s.gone
+}
+
+func (b *TokenBucket) Give(st State, c Cost, receipt int64) bool {
+	s := st.(*bucket)
+	since := s.start + s.backlog.ceil() + s.gone - receipt + b.short()
+	left := receipt - s.start
+	if s.gone > 0 && receipt >= s.earliest {
+		left -= s.gone
+	}
+	if since != 0 && b.denominator > 1 {
+		left-- // by which it may have been rounded up
+	}
+	if s.promise > 0 && since != 0 {
+		left = 0
+	}
+	if c.Whole >= left && !b.frozen {
+		c = Cost{left, 0}
+	}
+	if c.compare(s.backlog) > 0 {
+		c = s.backlog
+	}
+	if c.compare(Cost{}) <= 0 {
+		return false
+	}
+	gone := s.gone
+	if since != 0 && !b.frozen {
+		if gone == 0 || receipt < s.earliest {
+			s.earliest = receipt
+		}
+		gone = min(longest, gone+c.ceil())
+	}
+	b.keep(s, s.backlog.minus(c, b.denominator), gone)
+	if s.promise == 0 {
+		s.promised, s.written = 0, 0
+	} else {
+		s.written = s.start
+	}
+	return true
+}
+
+func (b *TokenBucket) keep(s *bucket, backlog Cost, returned int64) {
+	s.arrival, s.fraction = s.start+backlog.Whole, backlog.Fraction
+	s.denominator, s.returned = b.denominator, returned
+	if returned == 0 {
+		s.earliest = 0
+	}
+}
