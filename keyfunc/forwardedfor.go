@@ -8,11 +8,6 @@ import (
 	"strings"
 )
 
-const (
-	maxHops  = 50
-	maxBytes = 4096 // of X-Forwarded-For, from its end
-)
-
 // TrustedProxies is the address of the client behind proxies of yours, each given as a CIDR or an address. It
 // reads X-Forwarded-For, but only of a request whose peer is such a proxy: from right to left over all lines of the
 // header, past the trusted addresses, and the first other one is the client. What stands left of that is
@@ -24,36 +19,24 @@ const (
 // proxy of yours passes the header on without adding to it, and where untrusted clients share the proxies' addresses.
 //
 // All faulty CIDRs are returned at once; none at all is an error too.
-func TrustedProxies(cidrs ...string) (Func, error) {
+func TrustedProxies(cidrs ...string) (Func, error) { return IPv6Prefix(64).TrustedProxies(cidrs...) }
+
+func parseCIDRs(constructor string, cidrs []string) ([]netip.Prefix, error) {
 	var (
 		trusted []netip.Prefix
 		errs    []error
 	)
 	if len(cidrs) == 0 {
-		errs = append(errs, errors.New("keyfunc: TrustedProxies needs at least one CIDR"))
+		errs = append(errs, fmt.Errorf("keyfunc: %s needs at least one CIDR", constructor))
 	}
 	for _, c := range cidrs {
 		p, err := parseCIDR(c)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("keyfunc: TrustedProxies: %q is not a CIDR or an address", c))
+			errs = append(errs, fmt.Errorf("keyfunc: %s: %q is not a CIDR or an address", constructor, c))
 		}
 		trusted = append(trusted, p)
 	}
-	if len(errs) > 0 {
-		return nil, errors.Join(errs...)
-	}
-	return func(r *http.Request) (string, error) {
-		addr, err := peer(r)
-		if err != nil {
-			return "", err
-		}
-		if contains(trusted, addr) {
-			if client, ok := forwardedFor(r.Header.Values("X-Forwarded-For"), trusted); ok {
-				addr = client
-			}
-		}
-		return subscriber(addr), nil
-	}, nil
+	return trusted, errors.Join(errs...)
 }
 
 // parseCIDR folds IPv4 mapped into IPv6, as parseAddr does with addresses.
@@ -88,32 +71,61 @@ func contains(prefixes []netip.Prefix, addr netip.Addr) bool {
 	return false
 }
 
-// forwardedFor is the rightmost address that is not trusted. It reads the lines from their end, so that a long header
-// costs no more than its bounds.
-func forwardedFor(lines []string, trusted []netip.Prefix) (netip.Addr, bool) {
+// chain is a header to whose end each proxy adds its peer.
+type chain struct {
+	header    string
+	lastComma func(string) int // where the last element's comma is, -1 if it is the only one
+	parse     func(element string) (netip.Addr, bool)
+}
+
+var xForwardedFor = chain{
+	header:    "X-Forwarded-For",
+	lastComma: func(s string) int { return strings.LastIndexByte(s, ',') },
+	parse:     func(s string) (netip.Addr, bool) { return parseAddr(strings.Trim(s, " \t")) },
+}
+
+// behind is the rightmost address that is not trusted, and else the peer.
+func behind(trusted []netip.Prefix, c chain) source {
+	return func(r *http.Request) (netip.Addr, error) {
+		addr, err := peer(r)
+		if err != nil || !contains(trusted, addr) {
+			return addr, err
+		}
+		client := addr
+		c.walk(r.Header.Values(c.header), func(element string) (more bool) {
+			hop, ok := c.parse(element)
+			if ok && !contains(trusted, hop) {
+				client = hop
+			}
+			return ok && client == addr
+		})
+		return client, nil
+	}
+}
+
+const (
+	maxHops  = 50
+	maxBytes = 4096 // of the header, from its end
+)
+
+// walk goes from right to left while visit asks for more. It reads the lines from their end, so that a long header costs no
+// more than its bounds.
+func (c chain) walk(lines []string, visit func(element string) (more bool)) {
 	hops, left := maxHops, maxBytes
 	for i := len(lines) - 1; i >= 0; i-- {
 		line, more := lines[i], true
 		for more {
 			window := line[max(0, len(line)-left):]
-			comma := strings.LastIndexByte(window, ',')
-			hop := window[comma+1:]
-			left -= len(hop) + 1
+			comma := c.lastComma(window)
+			element := window[comma+1:]
+			left -= len(element) + 1
 			hops--
-			if hops < 0 || left < 0 {
-				return netip.Addr{}, false
-			}
-			addr, ok := parseAddr(strings.Trim(hop, " \t"))
-			if !ok {
-				return netip.Addr{}, false
-			}
-			if !contains(trusted, addr) {
-				return addr, true
+			if hops < 0 || left < 0 || !visit(element) {
+				return
 			}
 			if more = comma >= 0; more {
-				line = line[:len(line)-len(hop)-1]
+				line = line[:len(line)-len(element)-1]
 			}
 		}
 	}
-	return netip.Addr{}, false
 }

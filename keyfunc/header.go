@@ -23,22 +23,36 @@ func Header(name string) Func {
 	}
 	name = http.CanonicalHeaderKey(name)
 	return func(r *http.Request) (string, error) {
-		values := r.Header[name]
-		if name == "Host" { // net/http keeps it apart
-			values = []string{r.Host}
-		}
-		if len(values) > 1 {
-			return "", fmt.Errorf("%w: several %s headers", ErrNoKey, name)
-		}
-		if len(values) == 0 {
-			return "", fmt.Errorf("%w: no %s header", ErrNoKey, name)
-		}
-		value := strings.Trim(values[0], " \t")
-		if value == "" {
-			return "", fmt.Errorf("%w: empty %s header", ErrNoKey, name)
+		value, err := header(r, name)
+		if err != nil {
+			return "", err
 		}
 		return hash(value), nil
 	}
+}
+
+// header is the value of a header that is there once. Its name is canonical.
+func header(r *http.Request, name string) (string, error) {
+	values := r.Header[name]
+	if name == "Host" { // net/http keeps it apart
+		values = []string{r.Host}
+	}
+	return single(values, name+" header")
+}
+
+// single is the only one of the values.
+func single(values []string, what string) (string, error) {
+	if len(values) > 1 {
+		return "", fmt.Errorf("%w: several %ss", ErrNoKey, what)
+	}
+	if len(values) == 0 {
+		return "", fmt.Errorf("%w: no %s", ErrNoKey, what)
+	}
+	value := strings.Trim(values[0], " \t")
+	if value == "" {
+		return "", fmt.Errorf("%w: empty %s", ErrNoKey, what)
+	}
+	return value, nil
 }
 
 func hash(s string) string {

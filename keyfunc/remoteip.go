@@ -10,15 +10,7 @@ import (
 // RemoteIP is the address of the TCP peer, which nobody can forge. An IPv6 address counts by its /64, the least that one
 // subscriber has; an owner of more has more keys, so pair it with a wider limit. Behind a proxy the peer is the proxy, and
 // all clients share its key: use TrustedProxies there. Peers without an address, as on a Unix socket, are ErrNoKey.
-func RemoteIP() Func {
-	return func(r *http.Request) (string, error) {
-		addr, err := peer(r)
-		if err != nil {
-			return "", err
-		}
-		return subscriber(addr), nil
-	}
-}
+func RemoteIP() Func { return IPv6Prefix(64).RemoteIP() }
 
 func peer(r *http.Request) (netip.Addr, error) {
 	addr, ok := parseAddr(r.RemoteAddr)
@@ -54,12 +46,3 @@ func parseAddr(s string) (netip.Addr, bool) {
 
 // maxAddr is longer than any address with brackets, zone and port is worth reading.
 const maxAddr = 128
-
-// subscriber is an address as a key: IPv6 by its /64.
-func subscriber(addr netip.Addr) string {
-	if addr.Is4() {
-		return addr.String()
-	}
-	prefix, _ := addr.Prefix(64) // fails only for more bits than the address has
-	return prefix.String()
-}
