@@ -25,6 +25,11 @@ var floors = []struct {
 	{"internal/lease", 0, nil},
 	{"core", 1, []string{"github.com/redis/go-redis/v9"}},
 	{"adapters/nethttp", 2, nil},
+	{"adapters/chi", 3, []string{"github.com/go-chi/chi/v5"}},
+	{"adapters/gin", 3, []string{"github.com/gin-gonic/gin"}},
+	{"adapters/echo", 3, []string{"github.com/labstack/echo/v4"}},
+	{"adapters/echov5", 3, []string{"github.com/labstack/echo/v5"}},
+	{"adapters", 4, nil}, // tests of all of them
 }
 
 // onlyTests may import anything: nothing but tests imports them.

@@ -1,0 +1,78 @@
+// Package chigate applies a nethttp.Guard to the routes of a chi router.
+//
+//	r := chi.NewRouter()
+//	r.Use(middleware.Recoverer, chigate.Middleware(guard))
+//
+// The middleware knows the route before chi has chosen it, also that of a mounted sub-router, so that keyfunc.Route and
+// keyfunc.PathValue work wherever it stands: in Use of any router, in With and in Group. chi wants every Use of a router before
+// its first route. Handlers read the decision with nethttp.FromContext(r.Context()).
+//
+// A request that chi answers with 404 or 405 has no route: below a mount it may have that of the mount, such as "/api/*",
+// and never one that its client makes up.
+package chigate
+
+import (
+	"net/http"
+	"path"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/go-chi/chi/v5/middleware"
+
+	"github.com/headgate/headgate/adapters/nethttp"
+	"github.com/headgate/headgate/keyfunc"
+)
+
+// Middleware applies the guard to what it wraps. It is nethttp.Middleware for chi: a refusal is answered as the Guard's
+// Config says, the ResponseWriter is passed on as it is, and a panic goes through. Outside a chi router it is the same
+// without a route. It is safe for concurrent use.
+func Middleware(g *nethttp.Guard) func(http.Handler) http.Handler {
+	guarded := nethttp.Middleware(g)
+	return func(next http.Handler) http.Handler {
+		next = guarded(next)
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			route(r)
+			next.ServeHTTP(w, r)
+		})
+	}
+}
+
+// ClientIP is the address that one of chi's ClientIPFrom* middlewares has chosen, an IPv6 address by its /64. It trusts that
+// choice: ClientIPFromXFF, ClientIPFromXFFTrustedProxies and ClientIPFromHeader do not look at the peer, so they are wrong where
+// clients reach the server past the proxies. Without such a middleware in front, or where it found no address, a request
+// has no key (keyfunc.ErrNoKey); what middleware.RealIP does is not read.
+func ClientIP() keyfunc.Func {
+	return keyfunc.Address(func(r *http.Request) string { return middleware.GetClientIP(r.Context()) })
+}
+
+// route fills in what chi is about to find. It looks from the root, because a router in between knows only its own part.
+func route(r *http.Request) {
+	rctx := chi.RouteContext(r.Context())
+	if rctx == nil || rctx.Routes == nil {
+		return
+	}
+	method := rctx.RouteMethod
+	if method == "" {
+		method = r.Method
+	}
+	whole := r.URL.RawPath
+	if whole == "" {
+		whole = r.URL.Path
+	}
+	if rctx.RoutePath != "" && len(rctx.RoutePatterns) == 0 { // rewritten, as by middleware.StripSlashes
+		whole = rctx.RoutePath
+	}
+	// Below a mount chi no longer tells the whole path it was rewritten to: StripSlashes and CleanPath make it a clean one.
+	for _, p := range [...]string{whole, path.Clean(whole)} {
+		found := chi.NewRouteContext() // Find records what it meets
+		if pattern := rctx.Routes.Find(found, method, p); pattern != "" {
+			r.Pattern = pattern
+			for i, key := range found.URLParams.Keys {
+				r.SetPathValue(key, found.URLParams.Values[i])
+			}
+			return
+		}
+		if len(rctx.RoutePatterns) == 0 {
+			return
+		}
+	}
+}

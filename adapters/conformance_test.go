@@ -1,0 +1,461 @@
+package adapters_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/adapters/nethttp"
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/keyfunc"
+)
+
+// fixture is one app on a server of one framework.
+type fixture struct {
+	t      *testing.T
+	gate   *core.Gate
+	clock  *core.ManualClock
+	server *httptest.Server
+	logs   safe
+
+	mu   sync.Mutex
+	keys []string // of the last request, as the rules saw them
+}
+
+// safe is a strings.Builder for a logger beside the test.
+type safe struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (s *safe) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *safe) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+func newFixture(t *testing.T) *fixture {
+	f := &fixture{t: t, clock: core.NewManualClock(time.Unix(1_800_000_000, 0))}
+	var err error
+	if f.gate, err = core.NewMemory(core.Config{Clock: f.clock}); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// dead replaces the gate by one whose Redis refuses connections.
+func (f *fixture) dead() {
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", DialerRetries: 1})
+	f.t.Cleanup(func() { client.Close() })
+	var err error
+	if f.gate, err = core.NewRedis(client, core.Config{}); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *fixture) policy(cfg core.PolicyConfig) *core.Policy {
+	f.t.Helper()
+	p, err := core.NewPolicy(cfg)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return p
+}
+
+// noted is key, written down for the test, with patterns spelled as http.ServeMux does.
+func (f *fixture) noted(key keyfunc.Func) keyfunc.Func {
+	return func(r *http.Request) (string, error) {
+		k, err := key(r)
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if err == nil {
+			f.keys = append(f.keys, spelled(k))
+		}
+		return k, err
+	}
+}
+
+func spelled(pattern string) string {
+	parts := strings.Split(pattern, "/")
+	for i, p := range parts {
+		if name, ok := strings.CutPrefix(p, ":"); ok {
+			parts[i] = "{" + name + "}"
+		}
+	}
+	return strings.Join(parts, "/")
+}
+
+func (f *fixture) guard(cfg nethttp.Config) *nethttp.Guard {
+	f.t.Helper()
+	cfg.Gate = f.gate
+	g, err := nethttp.NewGuard(cfg)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return g
+}
+
+// perRoute allows three requests a minute of each client and route, all of it under one address limit of 100.
+func (f *fixture) perRoute() nethttp.Config {
+	return nethttp.Config{Rules: []nethttp.Rule{
+		{Policy: f.policy(core.PolicyConfig{Name: "address", Algorithm: core.PerMinute(100)}), Key: keyfunc.RemoteIP()},
+		{Policy: f.policy(core.PolicyConfig{Name: "route", Algorithm: core.PerMinute(3)}), Key: f.noted(keyfunc.Route())},
+	}}
+}
+
+// perItem is the guard of the mounted part.
+func (f *fixture) perItem() nethttp.Config {
+	return nethttp.Config{Rules: []nethttp.Rule{
+		{Policy: f.policy(core.PolicyConfig{Name: "item", Algorithm: core.PerMinute(2)}),
+			Key: keyfunc.Join(f.noted(keyfunc.Route()), f.noted(keyfunc.PathValue("id"))), NoKey: nethttp.NoKeySkip},
+	}}
+}
+
+var routes = []route{
+	{"GET", "/users/{id}", user},
+	{"GET", "/t/{tenant}/reports", user},
+	{"POST", "/users", func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		w.WriteHeader(http.StatusCreated)
+		fmt.Fprintf(w, "created %s, %v\n", body, err)
+	}},
+	{"GET", "/empty", func(http.ResponseWriter, *http.Request) {}},
+	{"GET", "/fails", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "broken", http.StatusBadGateway) }},
+	{"GET", "/unlimited", func(w http.ResponseWriter, _ *http.Request) { w.Header().Del("Ratelimit"); fmt.Fprintln(w, "ok") }},
+	{"GET", "/panic", func(http.ResponseWriter, *http.Request) { panic("handler's own") }},
+	{"GET", "/api/items/{id}", user},
+	{"GET", "/api/v1/items/{id}", user},
+	{"DELETE", "/api/items/{id}", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }},
+}
+
+// user tells of what the adapter has put into the request.
+func user(w http.ResponseWriter, r *http.Request) {
+	d, ok := nethttp.FromContext(r.Context())
+	fmt.Fprintf(w, "user %s%s, decided %v, allowed %v", r.PathValue("id"), r.PathValue("tenant"), ok, d.Allowed)
+	for i := range d.Len() {
+		fmt.Fprintf(w, ", %s %d", d.At(i).Policy.Name(), d.At(i).Remaining)
+	}
+	fmt.Fprintf(w, ", route %s\n", spelled(r.Pattern[strings.Index(r.Pattern, "/"):]))
+}
+
+func (f *fixture) serve(build func(*app) http.Handler, a *app, http2 bool) {
+	a.log = &f.logs
+	f.server = httptest.NewUnstartedServer(build(a))
+	f.server.EnableHTTP2 = http2
+	if http2 {
+		f.server.StartTLS()
+	} else {
+		f.server.Start()
+	}
+	f.t.Cleanup(f.server.Close)
+}
+
+// answer is what of a response must be the same everywhere.
+type answer struct {
+	Status  int
+	Header  http.Header
+	Body    string
+	Trailer http.Header
+}
+
+// ask sends a request such as "GET /users/1".
+func (f *fixture) ask(request string, headers ...string) answer {
+	f.t.Helper()
+	f.mu.Lock()
+	f.keys = nil
+	f.mu.Unlock()
+	method, target, _ := strings.Cut(request, " ")
+	target, body, _ := strings.Cut(target, " ")
+	r, err := http.NewRequest(method, f.server.URL+target, strings.NewReader(body))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		r.Header.Add(name, value)
+	}
+	client := *f.server.Client()
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	response, err := client.Do(r)
+	if err != nil {
+		return answer{Body: "no answer"}
+	}
+	defer response.Body.Close()
+	read, err := io.ReadAll(response.Body)
+	if err != nil {
+		f.t.Errorf("%s: %v", request, err)
+	}
+	response.Header.Del("Date")
+	return answer{response.StatusCode, response.Header, string(read), response.Trailer}
+}
+
+// limits is what of an answer tells of limits.
+func (a answer) limits() map[string]string {
+	limits := make(map[string]string)
+	for _, name := range []string{
+		"Ratelimit", "Ratelimit-Policy", "Retry-After", "X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset",
+	} {
+		if v := a.Header.Values(name); len(v) > 0 {
+			limits[name] = strings.Join(v, " | ")
+		}
+	}
+	return limits
+}
+
+// row is one request, after some others, and what every framework makes of it.
+type row struct {
+	name    string
+	root    func(*fixture, *nethttp.Config) // changes the guard of everything
+	inner   bool                            // the mounted part has a guard of its own
+	before  []string
+	request string
+	headers []string
+
+	status   int
+	differs  map[string]int // the status of a framework that routes otherwise
+	own      bool           // the answer is the framework's and not the handler's or the guard's; its limits are the same
+	unseen   string         // a framework that answers before its middleware runs
+	keys     []string       // of the rules that note them
+	otherKey map[string]string
+	limits   map[string]string // where they are part of the point
+}
+
+const quotas = `"address";q=100;w=60, "route";q=3;w=60`
+
+func left(address, route int) map[string]string {
+	return map[string]string{
+		"Ratelimit":        fmt.Sprintf(`"address";r=%d;t=1, "route";r=%d;t=20`, address, route),
+		"Ratelimit-Policy": quotas,
+	}
+}
+
+func refused(address int) map[string]string {
+	return map[string]string{
+		"Ratelimit":        fmt.Sprintf(`"address";r=%d;t=1, "route";r=0;t=20`, address),
+		"Ratelimit-Policy": quotas, "Retry-After": "20",
+	}
+}
+
+func header(h nethttp.Headers) func(*fixture, *nethttp.Config) {
+	return func(_ *fixture, cfg *nethttp.Config) { cfg.Headers = h }
+}
+
+// only replaces the rules by one on the client's address.
+func only(p core.PolicyConfig, change ...func(*nethttp.Rule)) func(*fixture, *nethttp.Config) {
+	return func(f *fixture, cfg *nethttp.Config) {
+		if p.Name == "" {
+			p.Name = "p"
+		}
+		rule := nethttp.Rule{Policy: f.policy(p), Key: keyfunc.RemoteIP()}
+		for _, c := range change {
+			c(&rule)
+		}
+		cfg.Rules = []nethttp.Rule{rule}
+	}
+}
+
+func keyed(key keyfunc.Func) func(*nethttp.Rule) { return func(r *nethttp.Rule) { r.Key = key } }
+
+func down(mode core.FailureMode) func(*fixture, *nethttp.Config) {
+	return func(f *fixture, cfg *nethttp.Config) {
+		f.dead()
+		only(core.PolicyConfig{Algorithm: core.PerMinute(2), OnFailure: mode})(f, cfg)
+	}
+}
+
+var one = core.PolicyConfig{Algorithm: core.PerMinute(1)}
+
+func broken(*http.Request) (string, error) { return "", errors.New("secret detail") }
+
+var rows = []row{
+	{name: "allowed", request: "GET /users/1", status: 200, keys: []string{"/users/{id}"}, limits: left(99, 2)},
+	{name: "another of the same route", before: []string{"GET /users/1"}, request: "GET /users/2", status: 200, keys: []string{"/users/{id}"}, limits: left(98, 1)},
+	{name: "another route", before: []string{"GET /users/1"}, request: "GET /empty", status: 200, keys: []string{"/empty"}, limits: left(98, 2)},
+	{name: "last one", before: []string{"GET /users/1", "GET /users/1"}, request: "GET /users/1", status: 200, limits: left(97, 0)},
+	{name: "refused", before: slices.Repeat([]string{"GET /users/1"}, 3), request: "GET /users/1", status: 429, keys: []string{"/users/{id}"}, limits: refused(97)},
+	{name: "refused again and spends nothing", before: slices.Repeat([]string{"GET /users/1"}, 9), request: "GET /users/2", status: 429, limits: refused(97)},
+	{name: "refused elsewhere, not here", before: slices.Repeat([]string{"GET /users/1"}, 4), request: "GET /empty", status: 200, limits: left(96, 2)},
+	{name: "query is no part of the route", before: []string{"GET /users/1?a=1"}, request: "GET /users/1?a=2", status: 200, keys: []string{"/users/{id}"}, limits: left(98, 1)},
+	{name: "escaped letter", request: "GET /users/%61", status: 200, keys: []string{"/users/{id}"}, own: true},
+	{name: "umlaut", request: "GET /users/%C3%BC", status: 200, keys: []string{"/users/{id}"}},
+	{name: "space", request: "GET /users/a%20b", status: 200, keys: []string{"/users/{id}"}},
+	{name: "dots", request: "GET /users/a..b", status: 200, keys: []string{"/users/{id}"}},
+	{name: "parameter of the path's middle", request: "GET /t/acme/reports", status: 200, keys: []string{"/t/{tenant}/reports"}},
+	{name: "POST with a body", request: "POST /users body", status: 201, keys: []string{"/users"}, limits: left(99, 2)},
+	{name: "POST refused with a body", before: slices.Repeat([]string{"POST /users a"}, 3), request: "POST /users body", status: 429, limits: refused(97)},
+	{name: "empty answer", request: "GET /empty", status: 200, limits: left(99, 2)},
+	{name: "handler's own error", request: "GET /fails", status: 502, limits: left(99, 2)},
+	{name: "handler takes a header away", request: "GET /unlimited", status: 200, limits: map[string]string{"Ratelimit-Policy": quotas}},
+	{name: "HEAD", request: "HEAD /users/1", status: 200, keys: []string{"/users/{id}"}, own: true, limits: left(99, 2)},
+	{name: "HEAD shares GET's quota", before: slices.Repeat([]string{"GET /users/1"}, 2), request: "HEAD /users/1", status: 200, own: true, limits: left(97, 0)},
+	{name: "HEAD refused", before: slices.Repeat([]string{"GET /users/1"}, 3), request: "HEAD /users/1", status: 429, limits: refused(97)},
+	{name: "GET refused after HEAD", before: slices.Repeat([]string{"HEAD /users/1"}, 3), request: "GET /users/1", status: 429, limits: refused(97)},
+	{name: "panic", request: "GET /panic", status: 500, own: true, limits: left(99, 2)},
+	{name: "panic is charged", before: slices.Repeat([]string{"GET /panic"}, 3), request: "GET /panic", status: 429, limits: refused(97)},
+
+	{name: "404", request: "GET /nope", status: 404, own: true, keys: []string{keyfunc.Unmatched}, limits: left(99, 2)},
+	{name: "404 of the root", request: "GET /", status: 404, own: true, keys: []string{keyfunc.Unmatched}},
+	{name: "all 404s share a key", before: []string{"GET /a", "GET /b/c", "GET /d?e"}, request: "GET /nope", status: 429, keys: []string{keyfunc.Unmatched}, limits: refused(97)},
+	{name: "404 does not spend of a route", before: slices.Repeat([]string{"GET /nope"}, 4), request: "GET /users/1", status: 200, limits: left(96, 2)},
+	{name: "405", request: "PUT /users/1", status: 405, own: true, keys: []string{keyfunc.Unmatched}, otherKey: map[string]string{"echo": "/users/{id}", "echov5": "/users/{id}"}, limits: left(99, 2)},
+	{name: "made up method", request: "FOO /users/1", status: 405, own: true, keys: []string{keyfunc.Unmatched}, otherKey: map[string]string{"echo": "/users/{id}", "echov5": "/users/{id}"}},
+	{name: "OPTIONS", request: "OPTIONS /users/1", status: 405, differs: map[string]int{"echo": 204, "echov5": 204}, own: true, keys: []string{keyfunc.Unmatched}, otherKey: map[string]string{"echo": "/users/{id}", "echov5": "/users/{id}"}},
+	{name: "slash at the end", request: "GET /users/1/", status: 404, differs: map[string]int{"gin": 301, "echo": 200, "echov5": 200}, own: true, unseen: "gin", keys: []string{keyfunc.Unmatched}, otherKey: map[string]string{"echo": "/users/{id}", "echov5": "/users/{id}"}},
+	{name: "two slashes", request: "GET //users/1", status: 404, differs: map[string]int{"net/http": 307}, own: true, unseen: "net/http", limits: left(99, 2), keys: []string{keyfunc.Unmatched}},
+	{name: "two slashes inside", request: "GET /users//1", status: 404, differs: map[string]int{"net/http": 307, "echo": 200, "echov5": 200}, own: true, unseen: "net/http", limits: left(99, 2), keys: []string{keyfunc.Unmatched}, otherKey: map[string]string{"echo": "/users/{id}", "echov5": "/users/{id}"}},
+	{name: "escaped slash", request: "GET /users/a%2Fb", status: 200, differs: map[string]int{"gin": 404}, own: true, keys: []string{"/users/{id}"}, otherKey: map[string]string{"gin": keyfunc.Unmatched}},
+	{name: "other case", request: "GET /USERS/1", status: 404, own: true, keys: []string{keyfunc.Unmatched}},
+	{name: "dots that leave", request: "GET /users/../users/1", status: 404, differs: map[string]int{"net/http": 307, "echo": 200, "echov5": 200}, own: true, unseen: "net/http", limits: left(99, 2), keys: []string{keyfunc.Unmatched}, otherKey: map[string]string{"echo": "/users/{id}", "echov5": "/users/{id}"}},
+
+	{name: "mounted", request: "GET /api/items/7", status: 200, keys: []string{"/api/items/{id}"}, limits: left(99, 2)},
+	{name: "mounted deeper", request: "GET /api/v1/items/7", status: 200, keys: []string{"/api/v1/items/{id}"}, limits: left(99, 2)},
+	{name: "mounted, another method", request: "DELETE /api/items/7", status: 204, keys: []string{"/api/items/{id}"}, limits: left(99, 2)},
+	{name: "mounted, refused", before: slices.Repeat([]string{"GET /api/items/7"}, 3), request: "GET /api/items/8", status: 429, limits: refused(97)},
+	{name: "mounted, 404", request: "GET /api/nope", status: 404, own: true, keys: []string{keyfunc.Unmatched}, limits: left(99, 2)},
+	{name: "mounted, 405", request: "PUT /api/items/7", status: 405, own: true, keys: []string{keyfunc.Unmatched}, otherKey: map[string]string{"echo": "/api/items/{id}", "echov5": "/api/items/{id}"}},
+	{name: "guarded inside too", inner: true, request: "GET /api/items/7", status: 200, keys: []string{"/api/items/{id}", "/api/items/{id}", "7"}, limits: map[string]string{
+		"Ratelimit":        `"address";r=99;t=1, "route";r=2;t=20 | "item";r=1;t=30`,
+		"Ratelimit-Policy": quotas + ` | "item";q=2;w=60`,
+	}},
+	{name: "refused inside", inner: true, before: slices.Repeat([]string{"GET /api/items/7"}, 2), request: "GET /api/items/7", status: 429, limits: map[string]string{
+		"Ratelimit":        `"address";r=97;t=1, "route";r=0;t=20 | "item";r=0;t=30`,
+		"Ratelimit-Policy": quotas + ` | "item";q=2;w=60`, "Retry-After": "30",
+	}},
+	{name: "another item", inner: true, before: slices.Repeat([]string{"GET /api/items/7"}, 2), request: "GET /api/items/8", status: 200},
+	{name: "outside of the mount", inner: true, request: "GET /users/1", status: 200, limits: left(99, 2)},
+
+	{name: "older headers", root: header(nethttp.LegacyDelta), request: "GET /users/1", status: 200, limits: map[string]string{
+		"X-Ratelimit-Limit": "3", "X-Ratelimit-Remaining": "2", "X-Ratelimit-Reset": "20"}},
+	{name: "older headers, refused", root: header(nethttp.LegacyDelta), before: slices.Repeat([]string{"GET /users/1"}, 3), request: "GET /users/1", status: 429,
+		limits: map[string]string{"X-Ratelimit-Limit": "3", "X-Ratelimit-Remaining": "0", "X-Ratelimit-Reset": "60", "Retry-After": "20"}},
+	{name: "no headers", root: header(nethttp.NoHeaders), request: "GET /users/1", status: 200, limits: map[string]string{}},
+	{name: "no headers, refused", root: header(nethttp.NoHeaders), before: slices.Repeat([]string{"GET /users/1"}, 3), request: "GET /users/1", status: 429, limits: map[string]string{"Retry-After": "20"}},
+	{name: "waiting does not help", root: only(core.PolicyConfig{Algorithm: core.DenyAll{}}), request: "GET /users/1", status: 429,
+		limits: map[string]string{"Ratelimit": `"p";r=0`, "Ratelimit-Policy": `"p";q=0`}},
+	{name: "unlimited", root: only(core.PolicyConfig{Algorithm: core.Unlimited{}}), request: "GET /users/1", status: 200, limits: map[string]string{}},
+	{name: "shadow", root: only(core.PolicyConfig{Algorithm: core.DenyAll{}, Shadow: true}), request: "GET /users/1", status: 200, limits: map[string]string{}},
+	{name: "header's key", root: only(one, keyed(keyfunc.Header("X-Api-Key"))), before: []string{"GET /users/1"}, request: "GET /users/1", headers: []string{"X-Api-Key: k"}, status: 200},
+	{name: "no key", root: only(one, keyed(keyfunc.Header("X-Api-Key"))), request: "GET /users/1", status: 400, limits: map[string]string{}},
+	{name: "no key, exempt", root: only(one, keyed(keyfunc.Header("X-Api-Key")), func(r *nethttp.Rule) { r.NoKey = nethttp.NoKeySkip }), request: "GET /users/1", status: 200, limits: map[string]string{}},
+	{name: "failing key", root: only(one, keyed(broken)), request: "GET /users/1", status: 500, limits: map[string]string{}},
+	{name: "path's key", root: only(one, keyed(keyfunc.PathValue("tenant"))), before: []string{"GET /t/acme/reports"}, request: "GET /t/acme/reports", status: 429},
+	{name: "another path's key", root: only(one, keyed(keyfunc.PathValue("tenant"))), before: []string{"GET /t/acme/reports"}, request: "GET /t/umbrella/reports", status: 200},
+	{name: "no path's key", root: only(one, keyed(keyfunc.PathValue("tenant"))), request: "GET /users/1", status: 400},
+	{name: "skipped", root: only(one, func(r *nethttp.Rule) { r.Skip = func(*http.Request) bool { return true } }), before: []string{"GET /users/1"}, request: "GET /users/1", status: 200},
+	{name: "cost", root: only(core.PolicyConfig{Algorithm: core.PerMinute(10)}, func(r *nethttp.Rule) { r.Cost = func(*http.Request) int64 { return 7 } }), request: "GET /users/1", status: 200,
+		limits: map[string]string{"Ratelimit": `"p";r=3;t=6`, "Ratelimit-Policy": `"p";q=10;w=60`}},
+	{name: "cost above what is left", root: only(core.PolicyConfig{Algorithm: core.PerMinute(10)}, func(r *nethttp.Rule) { r.Cost = func(*http.Request) int64 { return 7 } }), before: []string{"GET /users/1"}, request: "GET /users/1", status: 429},
+	{name: "scope", root: func(_ *fixture, cfg *nethttp.Config) { cfg.Scope = keyfunc.Header("X-Tenant") }, request: "GET /users/1", headers: []string{"X-Tenant: acme"}, status: 200, limits: left(99, 2)},
+	{name: "no scope", root: func(_ *fixture, cfg *nethttp.Config) { cfg.Scope = keyfunc.Header("X-Tenant") }, request: "GET /users/1", status: 400, limits: map[string]string{}},
+	{name: "Redis down, local", root: down(core.Local), before: []string{"GET /users/1", "GET /users/1"}, request: "GET /users/1", status: 429},
+	{name: "Redis down, open", root: down(core.Open), before: []string{"GET /users/1", "GET /users/1"}, request: "GET /users/1", status: 200},
+	{name: "Redis down, closed", root: down(core.Closed), request: "GET /users/1", status: 503, limits: map[string]string{"Ratelimit-Policy": `"p";q=2;w=60`, "Retry-After": "1"}},
+	{name: "type of problems left away", root: func(_ *fixture, cfg *nethttp.Config) { cfg.ProblemBase = nethttp.AboutBlank }, before: slices.Repeat([]string{"GET /users/1"}, 3), request: "GET /users/1", status: 429},
+}
+
+func (c row) play(t *testing.T, build func(*app) http.Handler, http2 bool) (answer, []string) {
+	f := newFixture(t)
+	root := f.perRoute()
+	if c.root != nil {
+		c.root(f, &root)
+	}
+	a := &app{root: f.guard(root), routes: routes}
+	if c.inner {
+		a.inner = f.guard(f.perItem())
+	}
+	f.serve(build, a, http2)
+	for _, b := range c.before {
+		f.ask(b)
+	}
+	got := f.ask(c.request, c.headers...)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return got, f.keys
+}
+
+// refusal says that the guard answers and not a handler.
+func (c row) refusal() bool { return !c.own && c.status >= 400 && c.status != 502 }
+
+func TestConformance(t *testing.T) {
+	if len(rows) < 60 {
+		t.Errorf("%d rows", len(rows))
+	}
+	for _, http2 := range []bool{false, true} {
+		for _, c := range rows {
+			t.Run(fmt.Sprintf("%s, HTTP2 %v", c.name, http2), func(t *testing.T) {
+				want, _ := c.play(t, buildNetHTTP, http2)
+				each(t, func(t *testing.T, fw framework) { c.check(t, fw, want, http2) })
+			})
+		}
+	}
+}
+
+func (c row) check(t *testing.T, fw framework, want answer, http2 bool) {
+	got, keys := c.play(t, fw.build, http2)
+	status := c.status
+	if s, ok := c.differs[fw.name]; ok {
+		status = s
+	}
+	if got.Status != status {
+		t.Errorf("status %d, want %d", got.Status, status)
+	}
+	if fw.name == c.unseen {
+		if len(got.limits()) > 0 || len(keys) > 0 {
+			t.Errorf("the guard has seen it: %v, keys %v", got.limits(), keys)
+		}
+		return
+	}
+	if c.keys != nil {
+		wanted := slices.Clone(c.keys)
+		if k, ok := c.otherKey[fw.name]; ok {
+			wanted[len(wanted)-1] = k
+		}
+		if !slices.Equal(keys, wanted) {
+			t.Errorf("keys %q, want %q", keys, wanted)
+		}
+	}
+	if c.limits != nil && !maps.Equal(got.limits(), c.limits) {
+		t.Errorf("limits\n%v, want\n%v", got.limits(), c.limits)
+	}
+	switch {
+	case c.own:
+		if c.unseen != "net/http" && !maps.Equal(got.limits(), want.limits()) {
+			t.Errorf("limits\n%v, those of net/http are\n%v", got.limits(), want.limits())
+		}
+	case c.refusal() && fw.json:
+		body := fmt.Sprintf("{\"message\":%q}\n", http.StatusText(status))
+		if strings.HasPrefix(c.request, "HEAD") {
+			body = ""
+		}
+		if got.Body != body {
+			t.Errorf("body %q, want %q", got.Body, body)
+		}
+		for _, a := range []*answer{&got, &want} {
+			a.Body = ""
+			a.Header.Del("Content-Type")
+			a.Header.Del("Content-Length")
+		}
+		fallthrough
+	default:
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("answer\n%+v, that of net/http is\n%+v", got, want)
+		}
+	}
+}

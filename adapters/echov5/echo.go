@@ -1,0 +1,80 @@
+// Package echov5gate applies a nethttp.Guard to the routes of an echo v5 server. The package for echo v4 is echogate.
+//
+//	e.Use(middleware.Recover(), echov5gate.Middleware(guard))
+//
+// echo knows the route in Use, in groups and at routes, so keyfunc.Route and keyfunc.PathValue work there; in Pre it
+// does not yet. Handlers read the decision with nethttp.FromContext(c.Request().Context()), or the whole admission with
+// c.Get(echov5gate.Key).
+package echov5gate
+
+import (
+	"net"
+	"net/http"
+
+	"github.com/labstack/echo/v5"
+
+	"github.com/headgate/headgate/adapters/nethttp"
+	"github.com/headgate/headgate/keyfunc"
+)
+
+// Key is where echo's context has the *nethttp.Admission of the innermost Guard, of refused requests too.
+const Key = "headgate"
+
+// Config configures the middleware. The zero value is that of Middleware.
+type Config struct {
+	// Skipper exempts a request from the whole guard, if not nil. It is a middleware.Skipper.
+	Skipper func(*echo.Context) bool
+	// DenyHandler answers a request that is not admitted, if not nil, or returns the error that the central error handler
+	// answers. The headers are set before, and may be changed. Answer with the status of the admission, because
+	// not every refusal is the caller's fault.
+	DenyHandler func(*echo.Context, *nethttp.Admission) error
+}
+
+// Middleware applies the guard to the handlers after it. A refusal is an *echo.HTTPError that is returned, so that outer
+// middleware and the central error handler see it; it wraps what went wrong, if anything did. The Guard's
+// Config.Refuse is not called: DenyHandler stands for it. A panic goes through. It is safe for concurrent use.
+func Middleware(g *nethttp.Guard) echo.MiddlewareFunc { return WithConfig(g, Config{}) }
+
+// WithConfig is Middleware with a configuration.
+func WithConfig(g *nethttp.Guard, cfg Config) echo.MiddlewareFunc {
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c *echo.Context) error {
+			if cfg.Skipper != nil && cfg.Skipper(c) {
+				return next(c)
+			}
+			r := c.Request() // echo has set its pattern
+			for _, p := range c.PathValues() {
+				r.SetPathValue(p.Name, p.Value)
+			}
+			a := g.Admit(r)
+			a.WriteHeaders(c.Response().Header())
+			c.Set(Key, a)
+			c.SetRequest(r.WithContext(a.WithContext(r.Context())))
+			switch {
+			case a.Allowed():
+				return next(c)
+			case cfg.DenyHandler != nil:
+				return cfg.DenyHandler(c, a)
+			}
+			refusal := echo.NewHTTPError(a.Status(), http.StatusText(a.Status()))
+			if err := a.Err(); err != nil {
+				return refusal.Wrap(err)
+			}
+			return refusal
+		}
+	}
+}
+
+// ClientIP is the address that c.RealIP() finds, an IPv6 address by its /64: of e.IPExtractor, or while that is nil of
+// the TCP peer. Where a stranger would be believed, as by LegacyIPExtractor, every call fails with an error that is not
+// keyfunc.ErrNoKey. What is not an address is keyfunc.ErrNoKey. It is wrong where all hops of X-Forwarded-For are
+// trusted: echo takes the first of them, which is what the client wrote.
+func ClientIP(e *echo.Echo) keyfunc.Func {
+	return keyfunc.Extractor(func(r *http.Request) string {
+		if e.IPExtractor != nil {
+			return e.IPExtractor(r)
+		}
+		host, _, _ := net.SplitHostPort(r.RemoteAddr) // as c.RealIP does; what has no port is no peer of a server
+		return host
+	})
+}

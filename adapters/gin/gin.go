@@ -1,0 +1,77 @@
+// Package gingate applies a nethttp.Guard to the routes of a gin engine.
+//
+//	engine.Use(gin.Recovery(), gingate.Middleware(guard))
+//
+// gin knows the route before its middleware runs, so keyfunc.Route and keyfunc.PathValue work in Use of the engine and of
+// any group. Requests without a route pass through the engine's middleware only, and those that gin redirects, as for a trailing
+// slash, through none at all. Handlers read the decision with nethttp.FromContext(c.Request.Context()), or the whole
+// admission with c.Get(gingate.Key), as loggers find it in LogFormatterParams.Keys.
+package gingate
+
+import (
+	"net/http"
+	"sync"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/headgate/headgate/adapters/nethttp"
+	"github.com/headgate/headgate/keyfunc"
+)
+
+// Key is where gin's context has the *nethttp.Admission of the innermost Guard, of refused requests too.
+const Key = "headgate"
+
+// Config configures the middleware. The zero value is that of Middleware.
+type Config struct {
+	// OnDenied answers a request that is not admitted, if not nil, instead of the Guard's Config.Refuse. The headers
+	// are set before, and may be changed; the chain is aborted after. Answer with the status of the admission, because
+	// not every refusal is the caller's fault: c.JSON(a.Status(), ...).
+	OnDenied func(*gin.Context, *nethttp.Admission)
+}
+
+// Middleware applies the guard to the handlers after it. A refusal is answered as the Guard's Config says and aborts the
+// chain. It decides with the request's context, which ends with the client, and never with gin's, which does not. A
+// panic goes through. It is safe for concurrent use.
+func Middleware(g *nethttp.Guard) gin.HandlerFunc { return WithConfig(g, Config{}) }
+
+// WithConfig is Middleware with a configuration.
+func WithConfig(g *nethttp.Guard, cfg Config) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		if route := c.FullPath(); route != "" {
+			c.Request.Pattern = route
+			for _, p := range c.Params {
+				c.Request.SetPathValue(p.Key, p.Value)
+			}
+		}
+		a := g.Admit(c.Request)
+		a.WriteHeaders(c.Writer.Header())
+		c.Set(Key, a)
+		c.Request = c.Request.WithContext(a.WithContext(c.Request.Context()))
+		if a.Allowed() {
+			c.Next()
+			return
+		}
+		if cfg.OnDenied != nil {
+			cfg.OnDenied(c, a)
+		} else {
+			g.Refuse(c.Writer, c.Request, a)
+		}
+		c.Abort()
+	}
+}
+
+// ClientIP is the address that gin's c.ClientIP() finds, an IPv6 address by its /64. Its condition is that
+// engine.SetTrustedProxies names the proxies that are yours, or nil: by default gin believes everybody, and TrustedPlatform
+// always does. Where a stranger would be believed, every call fails with an error that is not keyfunc.ErrNoKey; use
+// keyfunc.TrustedHeader instead of TrustedPlatform. What is not an address is keyfunc.ErrNoKey. It is wrong where all
+// hops of X-Forwarded-For are trusted: gin takes the first of them, which is what the client wrote.
+func ClientIP(engine *gin.Engine) keyfunc.Func {
+	pool := sync.Pool{New: func() any { return gin.CreateTestContextOnly(nil, engine) }}
+	return keyfunc.Extractor(func(r *http.Request) string {
+		c := pool.Get().(*gin.Context) // c.ClientIP is a method of the context alone
+		defer pool.Put(c)
+		c.Request = r
+		defer func() { c.Request = nil }()
+		return c.ClientIP()
+	})
+}
