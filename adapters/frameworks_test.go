@@ -54,6 +54,7 @@ func (a *app) split() (root, mounted []route) {
 type framework struct {
 	name  string
 	build func(*app) http.Handler
+	bare  func(*nethttp.Guard, http.HandlerFunc) http.Handler
 	// json says that a refusal is the framework's own JSON.
 	json bool
 	// clientIP is the framework's own client address with its defaults, and as its documentation sets it up for
@@ -65,11 +66,11 @@ type framework struct {
 var proxies = []string{"10.0.0.0/8"}
 
 var frameworks = []framework{
-	{name: "net/http", build: buildNetHTTP},
-	{name: "chi", build: buildChi, clientIP: chigate.ClientIP, configured: func() (keyfunc.Func, func(http.Handler) http.Handler) {
+	{name: "net/http", build: buildNetHTTP, bare: bareNetHTTP},
+	{name: "chi", build: buildChi, bare: bareChi, clientIP: chigate.ClientIP, configured: func() (keyfunc.Func, func(http.Handler) http.Handler) {
 		return chigate.ClientIP(), chimiddleware.ClientIPFromXFF(proxies...)
 	}},
-	{name: "gin", build: buildGin, clientIP: func() keyfunc.Func { return gingate.ClientIP(gin.New()) },
+	{name: "gin", build: buildGin, bare: bareGin, clientIP: func() keyfunc.Func { return gingate.ClientIP(gin.New()) },
 		configured: func() (keyfunc.Func, func(http.Handler) http.Handler) {
 			engine := gin.New()
 			if err := engine.SetTrustedProxies(proxies); err != nil {
@@ -77,13 +78,13 @@ var frameworks = []framework{
 			}
 			return gingate.ClientIP(engine), nil
 		}},
-	{name: "echo", build: buildEcho, json: true, clientIP: func() keyfunc.Func { return echogate.ClientIP(echov4.New()) },
+	{name: "echo", build: buildEcho, bare: bareEcho, json: true, clientIP: func() keyfunc.Func { return echogate.ClientIP(echov4.New()) },
 		configured: func() (keyfunc.Func, func(http.Handler) http.Handler) {
 			e := echov4.New()
 			e.IPExtractor = echov4.ExtractIPFromXFFHeader(echov4.TrustLinkLocal(false), echov4.TrustLoopback(false))
 			return echogate.ClientIP(e), nil
 		}},
-	{name: "echov5", build: buildEchov5, json: true, clientIP: func() keyfunc.Func { return echov5gate.ClientIP(echo.New()) },
+	{name: "echov5", build: buildEchov5, bare: bareEchov5, json: true, clientIP: func() keyfunc.Func { return echov5gate.ClientIP(echo.New()) },
 		configured: func() (keyfunc.Func, func(http.Handler) http.Handler) {
 			e := echo.New()
 			e.IPExtractor = echo.ExtractIPFromXFFHeader(echo.TrustLinkLocal(false), echo.TrustLoopback(false))

@@ -14,6 +14,7 @@ package chigate
 import (
 	"net/http"
 	"path"
+	"sync"
 
 	"github.com/go-chi/chi/v5"
 	"github.com/go-chi/chi/v5/middleware"
@@ -44,6 +45,8 @@ func ClientIP() keyfunc.Func {
 	return keyfunc.Address(func(r *http.Request) string { return middleware.GetClientIP(r.Context()) })
 }
 
+var contexts = sync.Pool{New: func() any { return chi.NewRouteContext() }}
+
 // route fills in what chi is about to find. It looks from the root, because a router in between knows only its own part.
 func route(r *http.Request) {
 	rctx := chi.RouteContext(r.Context())
@@ -61,9 +64,11 @@ func route(r *http.Request) {
 	if rctx.RoutePath != "" && len(rctx.RoutePatterns) == 0 { // rewritten, as by middleware.StripSlashes
 		whole = rctx.RoutePath
 	}
+	found := contexts.Get().(*chi.Context) // Find records in it what it meets
+	defer contexts.Put(found)
 	// Below a mount chi no longer tells the whole path it was rewritten to: StripSlashes and CleanPath make it a clean one.
 	for _, p := range [...]string{whole, path.Clean(whole)} {
-		found := chi.NewRouteContext() // Find records what it meets
+		found.Reset()
 		if pattern := rctx.Routes.Find(found, method, p); pattern != "" {
 			r.Pattern = pattern
 			for i, key := range found.URLParams.Keys {

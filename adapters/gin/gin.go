@@ -10,6 +10,7 @@ package gingate
 
 import (
 	"net/http"
+	"strings"
 	"sync"
 
 	"github.com/gin-gonic/gin"
@@ -70,8 +71,20 @@ func ClientIP(engine *gin.Engine) keyfunc.Func {
 	return keyfunc.Extractor(func(r *http.Request) string {
 		c := pool.Get().(*gin.Context) // c.ClientIP is a method of the context alone
 		defer pool.Put(c)
-		c.Request = r
+		c.Request = oneLine(r, engine.RemoteIPHeaders)
 		defer func() { c.Request = nil }()
 		return c.ClientIP()
 	})
+}
+
+// oneLine joins the lines of headers to which a proxy has added one of its own, because gin reads only the first, which
+// is the client's.
+func oneLine(r *http.Request, names []string) *http.Request {
+	for _, name := range names {
+		if lines := r.Header.Values(name); len(lines) > 1 {
+			r = &http.Request{RemoteAddr: r.RemoteAddr, Header: r.Header.Clone()}
+			r.Header.Set(name, strings.Join(lines, ","))
+		}
+	}
+	return r
 }

@@ -1,0 +1,180 @@
+package adapters_test
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/keyfunc"
+)
+
+// client is who attacks, and proxy is who tells of him.
+const client, proxy = "203.0.113.9", "10.0.0.1"
+
+// What a client writes into the headers that tell of him.
+var attacks = []struct {
+	name  string
+	lines []string
+}{
+	{"nothing", nil},
+	{"leftmost address", []string{"6.6.6.6"}},
+	{"list", []string{"6.6.6.6, 7.7.7.7"}},
+	{"several lines", []string{"6.6.6.6", "7.7.7.7"}},
+	{"many lines", slices.Repeat([]string{"6.6.6.6"}, 200)},
+	{"garbage", []string{"not an ip \u2603"}},
+	{"garbage hop", []string{"6.6.6.6, unknown"}},
+	{"garbage line", []string{"6.6.6.6", "_hidden"}},
+	{"empty", []string{""}},
+	{"comma", []string{"6.6.6.6,"}},
+	{"commas", []string{",,,"}},
+	{"a proxy's address", []string{"10.6.6.6"}},
+	{"all hops trusted", []string{"10.6.6.6, 10.0.0.2, 10.0.0.1"}},
+	{"mapped proxy", []string{"6.6.6.6, ::ffff:10.0.0.2"}},
+	{"mapped address", []string{"::ffff:6.6.6.6"}},
+	{"loopback", []string{"127.0.0.1"}},
+	{"IPv6 loopback", []string{"::1"}},
+	{"zone", []string{"6.6.6.6, fe80::1%eth0"}},
+	{"port", []string{"6.6.6.6:80"}},
+	{"brackets", []string{"[2001:db8::6]"}},
+	{"brackets and port", []string{"[2001:db8::6]:80"}},
+	{"octal", []string{"006.006.006.006"}},
+	{"quotes", []string{`"6.6.6.6"`}},
+	{"open quote", []string{`for="6.6.6.6`}},
+	{"escaped quote", []string{`for="6.6.6.6\"`}},
+	{"Forwarded", []string{"for=6.6.6.6"}},
+	{"Forwarded, trusted", []string{`for="[::ffff:10.0.0.2]", for=10.0.0.2`}},
+	{"Forwarded, obfuscated", []string{"for=6.6.6.6, for=_hidden"}},
+	{"Forwarded, unknown", []string{"for=unknown"}},
+	{"1 MiB", []string{strings.Repeat("6.6.6.6, ", 1<<20/9)}},
+	{"1 MiB of proxies", []string{strings.Repeat("10.0.0.2,", 1<<20/9) + "10.0.0.2"}},
+	{"1 MiB of one address", []string{strings.Repeat("6", 1<<20)}},
+}
+
+var claimed = []string{
+	"X-Forwarded-For", "Forwarded", "X-Real-Ip", "True-Client-Ip", "X-Client-Ip", "Cf-Connecting-Ip", "Client-Ip", "X-Forwarded",
+	"X-Cluster-Client-Ip", "X-Original-Forwarded-For", "X-Appengine-Remote-Addr", "Fly-Client-Ip", "X-Remote-Ip", "Via",
+}
+
+// proxied is what a proxy makes of the client's headers: it adds to its lists and overwrites X-Real-Ip.
+func proxied(h http.Header, newLine bool) {
+	for name, added := range map[string]string{"X-Forwarded-For": client, "Forwarded": "for=" + client} {
+		if lines := h[name]; len(lines) == 0 || newLine {
+			h[name] = append(slices.Clone(lines), added)
+		} else {
+			h[name] = append(slices.Clone(lines[:len(lines)-1]), lines[len(lines)-1]+", "+added)
+		}
+	}
+	h["X-Real-Ip"] = []string{client}
+}
+
+func TestSpoofing(t *testing.T) {
+	must := func(key keyfunc.Func, err error) keyfunc.Func {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return key
+	}
+	type way struct {
+		name            string
+		key             keyfunc.Func
+		outside         func(http.Handler) http.Handler
+		direct, proxied bool
+	}
+	each(t, func(t *testing.T, fw framework) {
+		ways := []way{
+			{"RemoteIP", keyfunc.RemoteIP(), nil, true, false},
+			{"TrustedProxies", must(keyfunc.TrustedProxies(proxies...)), nil, true, true},
+			{"Forwarded", must(keyfunc.Forwarded(proxies...)), nil, true, true},
+			{"TrustedHeader", must(keyfunc.TrustedHeader("X-Real-Ip", proxies...)), nil, true, true},
+			{"TrustedHops", must(keyfunc.TrustedHops(1)), nil, false, true},
+		}
+		if fw.clientIP != nil {
+			key, outside := fw.configured()
+			// chi's middleware trusts whoever comes to it: its network has to be closed.
+			ways = append(ways, way{"ClientIP", key, outside, fw.name != "chi", true},
+				way{"ClientIP by default", fw.clientIP(), nil, true, false})
+		}
+		for _, w := range ways {
+			f := newFixture(t)
+			cfg := f.perRoute()
+			only(core.PolicyConfig{Algorithm: core.PerHour(1_000_000)}, keyed(f.noted(w.key)))(f, &cfg)
+			h := fw.build(&app{root: f.guard(cfg), routes: routes, log: &f.logs})
+			if w.outside != nil {
+				h = w.outside(h)
+			}
+			for _, a := range attacks {
+				for _, by := range []string{"directly", "by a proxy", "by a proxy that adds a line"} {
+					if by == "directly" && !w.direct || by != "directly" && !w.proxied {
+						continue
+					}
+					f.keys = nil
+					got := send(h, "GET", "/users/1", func(r *http.Request) {
+						r.RemoteAddr = client + ":666"
+						for _, name := range claimed {
+							r.Header[name] = slices.Clone(a.lines)
+						}
+						if by != "directly" {
+							r.RemoteAddr = proxy + ":666"
+							proxied(r.Header, by != "by a proxy")
+						}
+					})
+					// By default nobody is asked whom to believe: no key is as good as the right one.
+					if w.name == "ClientIP by default" && got.Code >= 400 && len(f.keys) == 0 {
+						continue
+					}
+					if !slices.Equal(f.keys, []string{client}) {
+						t.Errorf("%s, %s, %s: keys %q, status %d", w.name, a.name, by, f.keys, got.Code)
+					}
+				}
+			}
+		}
+	})
+}
+
+// An insider, whose own address is trusted, does not choose his key either.
+func TestSpoofingByAnInsider(t *testing.T) {
+	byXFF, err := keyfunc.TrustedProxies(proxies...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	byForwarded, err := keyfunc.Forwarded(proxies...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	each(t, func(t *testing.T, fw framework) {
+		for _, key := range []keyfunc.Func{byXFF, byForwarded} {
+			f := newFixture(t)
+			cfg := f.perRoute()
+			only(one, keyed(f.noted(key)))(f, &cfg)
+			h := fw.build(&app{root: f.guard(cfg), routes: routes, log: &f.logs})
+			send(h, "GET", "/users/1", func(r *http.Request) {
+				r.RemoteAddr = proxy + ":666"
+				r.Header.Set("X-Forwarded-For", "10.6.6.6, 10.7.7.7")
+				r.Header.Set("Forwarded", "for=10.6.6.6, for=10.7.7.7")
+			})
+			if !slices.Equal(f.keys, []string{proxy}) {
+				t.Errorf("keys %q", f.keys)
+			}
+		}
+	})
+}
+
+// A framework that believes anybody is found out at its first request, whatever that says.
+func TestClientIPByDefault(t *testing.T) {
+	want := map[string]int{"chi": 400, "gin": 500, "echo": 500, "echov5": 200}
+	each(t, func(t *testing.T, fw framework) {
+		if fw.clientIP == nil {
+			t.Skip("net/http has none")
+		}
+		f := newFixture(t)
+		cfg := f.perRoute()
+		only(one, keyed(fw.clientIP()))(f, &cfg)
+		h := fw.build(&app{root: f.guard(cfg), routes: routes, log: &f.logs})
+		if got := send(h, "GET", "/users/1").Code; got != want[fw.name] {
+			t.Errorf("status %d, want %d", got, want[fw.name])
+		}
+	})
+}

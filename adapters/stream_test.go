@@ -1,0 +1,266 @@
+package adapters_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/adapters/nethttp"
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/keyfunc"
+)
+
+// patience is how long a test waits for what must happen, before it fails.
+const patience = time.Minute
+
+// An event reaches the client while the handler goes on, through the framework's own writer.
+func TestEventsAreFlushed(t *testing.T) {
+	for _, http2 := range []bool{false, true} {
+		each(t, func(t *testing.T, fw framework) {
+			f := newFixture(t)
+			read := make(chan struct{})
+			f.serve(fw.build, &app{root: f.guard(f.perRoute()), routes: []route{{"GET", "/events", func(w http.ResponseWriter, r *http.Request) {
+				if _, ok := w.(http.Flusher); !ok {
+					t.Errorf("%T is no Flusher", w)
+				}
+				w.Header().Set("Content-Type", "text/event-stream")
+				fmt.Fprint(w, "data: 1\n\n")
+				if err := http.NewResponseController(w).Flush(); err != nil {
+					t.Errorf("flush: %v", err)
+				}
+				select {
+				case <-read:
+				case <-r.Context().Done():
+				}
+				fmt.Fprint(w, "data: 2\n\n")
+			}}}}, http2)
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			r, err := http.NewRequestWithContext(ctx, "GET", f.server.URL+"/events", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			response, err := f.server.Client().Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer response.Body.Close()
+			if http2 != (response.ProtoMajor == 2) {
+				t.Errorf("served by %s", response.Proto)
+			}
+			if got := response.Header.Get("RateLimit"); got != `"address";r=99;t=1, "route";r=2;t=20` {
+				t.Errorf("RateLimit %q", got)
+			}
+			events := bufio.NewReader(response.Body)
+			if line, err := events.ReadString('\n'); line != "data: 1\n" {
+				t.Fatalf("first line %q, %v", line, err)
+			}
+			close(read)
+			if rest, err := io.ReadAll(events); string(rest) != "\ndata: 2\n\n" {
+				t.Errorf("rest %q, %v", rest, err)
+			}
+		})
+	}
+}
+
+func TestHijack(t *testing.T) {
+	each(t, func(t *testing.T, fw framework) {
+		f := newFixture(t)
+		f.serve(fw.build, &app{root: f.guard(f.perRoute()), routes: []route{{"GET", "/raw", func(w http.ResponseWriter, _ *http.Request) {
+			conn, buffer, err := w.(http.Hijacker).Hijack()
+			if err != nil {
+				t.Errorf("hijack: %v", err)
+				return
+			}
+			defer conn.Close()
+			fmt.Fprint(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n")
+			line, _ := buffer.ReadString('\n')
+			fmt.Fprint(conn, strings.ToUpper(line))
+		}}}}, false)
+		conn, err := net.Dial("tcp", f.server.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		_ = conn.SetDeadline(time.Now().Add(patience))
+		fmt.Fprint(conn, "GET /raw HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\nhello\n")
+		got, err := io.ReadAll(conn)
+		if want := "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\nHELLO\n"; string(got) != want {
+			t.Errorf("got %q, %v", got, err)
+		}
+		if next := f.ask("GET /nope"); next.limits()["Ratelimit"] != `"address";r=98;t=1, "route";r=2;t=20` {
+			t.Errorf("afterwards %v", next.limits())
+		}
+	})
+}
+
+// A panic is charged, and goes on to the framework's recovery or the server as it is.
+func TestPanics(t *testing.T) {
+	each(t, func(t *testing.T, fw framework) {
+		f := newFixture(t)
+		f.serve(fw.build, &app{root: f.guard(f.perRoute()), routes: []route{
+			{"GET", "/panic", func(http.ResponseWriter, *http.Request) { panic("handler's own") }},
+			{"POST", "/abort", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }},
+		}}, false)
+		if got := f.ask("GET /panic"); got.Status != 500 {
+			t.Errorf("panic: status %d", got.Status)
+		}
+		want := 0
+		if fw.name == "gin" { // its recovery takes http.ErrAbortHandler for any other panic
+			want = 500
+		}
+		// Not a GET, which the client would send again.
+		if got := f.ask("POST /abort"); got.Status != want {
+			t.Errorf("abort: status %d, want %d", got.Status, want)
+		}
+		if got := f.ask("GET /panic").limits()["Ratelimit"]; got != `"address";r=97;t=1, "route";r=1;t=20` {
+			t.Errorf("afterwards %s", got)
+		}
+	})
+}
+
+// When the client leaves, a decision under way ends, unspent, and so does the handler's context.
+func TestClientLeaves(t *testing.T) {
+	each(t, func(t *testing.T, fw framework) {
+		f := newFixture(t)
+		started, ended := make(chan struct{}, 1), make(chan error, 1)
+		wait := func(ctx context.Context) {
+			started <- struct{}{}
+			select {
+			case <-ctx.Done():
+			case <-time.After(patience):
+			}
+		}
+		cfg := f.perRoute()
+		only(core.PolicyConfig{Algorithm: core.PerMinute(2)}, keyed(func(r *http.Request) (string, error) {
+			if r.Header.Get("Wait") == "key" {
+				wait(r.Context())
+			}
+			return keyfunc.RemoteIP()(r)
+		}))(f, &cfg)
+		cfg.Observe = func(r *http.Request, a *nethttp.Admission) {
+			if r.Header.Get("Wait") == "key" {
+				ended <- a.Err()
+			}
+		}
+		f.serve(fw.build, &app{root: f.guard(cfg), routes: []route{{"GET", "/slow", func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("Wait") == "handler" {
+				wait(r.Context())
+				ended <- r.Context().Err()
+			}
+		}}}}, false)
+		for _, where := range []string{"key", "handler"} {
+			ctx, cancel := context.WithCancel(t.Context())
+			r, err := http.NewRequestWithContext(ctx, "GET", f.server.URL+"/slow", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header.Set("Wait", where)
+			go func() {
+				<-started
+				cancel()
+			}()
+			if response, err := f.server.Client().Do(r); err == nil {
+				response.Body.Close()
+				t.Errorf("%s: status %d", where, response.StatusCode)
+			}
+			if err := <-ended; !errors.Is(err, context.Canceled) {
+				t.Errorf("%s: ended with %v", where, err)
+			}
+		}
+		if got := f.ask("GET /slow").limits()["Ratelimit"]; got != `"p";r=0;t=30` {
+			t.Errorf("only the handler's request is spent: %s", got)
+		}
+	})
+}
+
+// http.TimeoutHandler outside cuts off the guard's headers with all others, inside it leaves them. It is spent in both.
+func TestTimeoutHandler(t *testing.T) {
+	never := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+	late := func(h http.Handler, after time.Duration) http.Handler { return http.TimeoutHandler(h, after, "late") }
+	each(t, func(t *testing.T, fw framework) {
+		for _, c := range []struct {
+			name            string
+			outside, inside time.Duration
+			handler         http.HandlerFunc
+			status          int
+			limited         bool
+		}{
+			{"outside, in time", patience, 0, user, 200, true},
+			{"inside, in time", 0, patience, user, 200, true},
+			{"outside, late", time.Millisecond, 0, never, 503, false},
+			{"inside, late", 0, time.Millisecond, never, 503, true},
+		} {
+			t.Run(c.name, func(t *testing.T) {
+				f := newFixture(t)
+				handler := c.handler
+				if c.inside > 0 {
+					handler = late(handler, c.inside).ServeHTTP
+				}
+				charged := make(chan struct{}, 9)
+				cfg := f.perRoute()
+				cfg.Observe = func(*http.Request, *nethttp.Admission) { charged <- struct{}{} }
+				f.serve(func(a *app) http.Handler {
+					h := fw.build(a)
+					if c.outside > 0 {
+						inTime := h
+						h = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+							if r.URL.Path == "/slow/1" {
+								late(inTime, c.outside).ServeHTTP(w, r)
+							} else {
+								inTime.ServeHTTP(w, r)
+							}
+						})
+					}
+					return h
+				}, &app{root: f.guard(cfg), routes: []route{{"GET", "/slow/{id}", handler}}}, false)
+				got := f.ask("GET /slow/1")
+				if got.Status != c.status || c.status == 503 && got.Body != "late" {
+					t.Errorf("status %d, body %q", got.Status, got.Body)
+				}
+				if limited := got.limits()["Ratelimit"] == `"address";r=99;t=1, "route";r=2;t=20`; limited != c.limited {
+					t.Errorf("limits %v", got.limits())
+				}
+				<-charged
+				if next := f.ask("GET /nope").limits()["Ratelimit"]; next != `"address";r=98;t=1, "route";r=2;t=20` {
+					t.Errorf("afterwards %s", next)
+				}
+			})
+		}
+	})
+}
+
+// What a handler panics with is what arrives outside, and the writer it gets is the one of the framework.
+func TestPassesThroughUntouched(t *testing.T) {
+	value := new(int)
+	each(t, func(t *testing.T, fw framework) {
+		f := newFixture(t)
+		var bare, guarded string
+		note := func(to *string) http.HandlerFunc {
+			return func(w http.ResponseWriter, _ *http.Request) {
+				*to = fmt.Sprintf("%T", w)
+				panic(value)
+			}
+		}
+		for _, h := range []http.Handler{fw.bare(nil, note(&bare)), fw.bare(f.guard(f.perRoute()), note(&guarded))} {
+			func() {
+				defer func() {
+					if p := recover(); p != any(value) {
+						t.Errorf("panic %v", p)
+					}
+				}()
+				send(h, "GET", "/users/1")
+			}()
+		}
+		if bare != guarded {
+			t.Errorf("the writer is %s, without a guard %s", guarded, bare)
+		}
+	})
+}

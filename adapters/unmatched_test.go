@@ -1,0 +1,76 @@
+package adapters_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/redistest"
+)
+
+// 10,000 paths that no route matches make one key of each rule.
+func TestUnmatchedPathsShareAKey(t *testing.T) {
+	server := redistest.Start(t)
+	each(t, func(t *testing.T, fw framework) {
+		client := redis.NewClient(&redis.Options{Addr: server.Addr})
+		defer client.Close()
+		ctx := context.Background()
+		if err := client.FlushAll(ctx).Err(); err != nil {
+			t.Fatal(err)
+		}
+		f := newFixture(t)
+		var err error
+		if f.gate, err = core.NewRedis(client, core.Config{}); err != nil {
+			t.Fatal(err)
+		}
+		cfg := f.perRoute()
+		for i := range cfg.Rules { // wide limits, so that every request reaches Redis
+			cfg.Rules[i].Policy = f.policy(core.PolicyConfig{Name: fmt.Sprint("rule", i), Algorithm: core.TokenBucket{Burst: 1_000_000}, OnFailure: core.Closed})
+		}
+		h := fw.build(&app{root: f.guard(cfg), routes: routes, log: &f.logs})
+		paths := make(chan string)
+		var workers sync.WaitGroup
+		for range 16 {
+			workers.Go(func() {
+				for p := range paths {
+					if w := send(h, "GET", p); w.Code != 404 {
+						t.Errorf("%s: status %d", p, w.Code)
+					}
+				}
+			})
+		}
+		for i := range 10_000 {
+			switch i % 3 {
+			case 0:
+				paths <- fmt.Sprintf("/nope/%d", i)
+			case 1:
+				paths <- fmt.Sprintf("/%d", i)
+			case 2:
+				paths <- fmt.Sprintf("/t/%d/nope?%d", i, i)
+			}
+		}
+		close(paths)
+		workers.Wait()
+		keys, err := client.Keys(ctx, "*").Result()
+		if err != nil || len(keys) != len(cfg.Rules) {
+			t.Errorf("%d keys for %d rules: %.10q, %v", len(keys), len(cfg.Rules), keys, err)
+		}
+		d, err := f.gate.Peek(ctx, core.Charge{Policy: cfg.Rules[1].Policy, Key: mustKey(t, "unmatched"), Cost: 1})
+		if used := d.At(0).Used; err != nil || used != 10_000 {
+			t.Errorf("%d were counted, %v", used, err)
+		}
+	})
+}
+
+func mustKey(t *testing.T, part string) core.Key {
+	t.Helper()
+	key, err := core.NewKey(part)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
