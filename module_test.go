@@ -1,0 +1,80 @@
+package headgate_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// What another module gets that imports one adapter: nothing of another framework, and nothing that only tests need.
+func TestUsersModule(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds programs")
+	}
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	onlyTests := []string{"miniredis", "gopher-lua", "pgregory.net/rapid", "testify", "ginkgo", "gomega"}
+	for _, c := range []struct {
+		adapter, name string
+		own           string
+		foreign       []string
+		sums          bool // whether even the checksums are free of them
+	}{
+		{"nethttp", "nethttp", "go-redis", []string{"go-chi", "gin-gonic", "labstack", "quic-go", "golang.org/x/net"}, true},
+		{"chi", "chigate", "go-chi/chi/v5", []string{"gin-gonic", "labstack", "quic-go", "golang.org/x/net"}, true},
+		{"gin", "gingate", "gin-gonic/gin", []string{"go-chi", "labstack", "quic-go"}, false},
+		{"echo", "echogate", "labstack/echo/v4", []string{"go-chi", "gin-gonic", "labstack/echo/v5", "quic-go"}, false},
+		{"echov5", "echov5gate", "labstack/echo/v5", []string{"go-chi", "gin-gonic", "labstack/echo/v4", "quic-go"}, false},
+	} {
+		t.Run(c.adapter, func(t *testing.T) {
+			dir := t.TempDir()
+			write := func(name, text string) {
+				t.Helper()
+				if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			write("go.mod", "module example.com/user\n\ngo 1.25.0\n\nrequire "+module+" v0.0.0\n\nreplace "+module+" => "+here+"\n")
+			write("main.go", "package main\n\nimport "+c.name+" \""+module+"/adapters/"+c.adapter+"\"\n\nfunc main() { _ = "+c.name+".Middleware }\n")
+			run := func(args ...string) string {
+				t.Helper()
+				cmd := exec.Command("go", args...)
+				cmd.Dir = dir
+				// The sums are this module's own, which its go.sum has checked.
+				cmd.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOWORK=off", "GONOSUMDB=*")
+				out, err := cmd.CombinedOutput()
+				if err != nil {
+					t.Fatalf("go %s: %v: %s", strings.Join(args, " "), err, out)
+				}
+				return string(out)
+			}
+			run("build", "-o", "program", ".")
+			read := func(name string) string {
+				t.Helper()
+				text, err := os.ReadFile(filepath.Join(dir, name))
+				if err != nil {
+					t.Fatal(err)
+				}
+				return string(text)
+			}
+			places := map[string]string{"go.mod": read("go.mod"), "program": run("version", "-m", "program")}
+			if c.sums {
+				places["go.sum"] = read("go.sum")
+			}
+			for place, text := range places {
+				if place != "go.sum" && !strings.Contains(text, c.own) {
+					t.Errorf("%s has no %s:\n%s", place, c.own, text)
+				}
+				for _, f := range append(c.foreign, onlyTests...) {
+					if strings.Contains(text, f) {
+						t.Errorf("%s has %s:\n%s", place, f, text)
+					}
+				}
+			}
+		})
+	}
+}
