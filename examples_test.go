@@ -2,6 +2,7 @@ package headgate_test
 
 import (
 	"bufio"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -32,7 +33,7 @@ func build(t *testing.T, name string) string {
 func serve(t *testing.T, program string, env ...string) string {
 	t.Helper()
 	cmd := exec.Command(program)
-	cmd.Env = append(append(os.Environ(), "ADDR=127.0.0.1:0", "REDIS_URL="), env...)
+	cmd.Env = append(append(os.Environ(), "ADDR=127.0.0.1:0", "REDIS_URL=", "GIN_MODE=release"), env...)
 	cmd.Stderr = t.Output()
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -82,6 +83,65 @@ func TestEveryExampleBuilds(t *testing.T) {
 	}
 	for _, e := range examples {
 		build(t, filepath.Base(filepath.Dir(e)))
+	}
+}
+
+// The same API in each framework answers the same.
+func TestFrameworks(t *testing.T) {
+	for _, name := range []string{"nethttp", "chi", "gin", "echo", "echov5"} {
+		t.Run(name, func(t *testing.T) {
+			url := serve(t, build(t, name))
+			for i, want := range []struct {
+				path, body string
+				status     int
+			}{
+				{"/public", "hello\n", 200},
+				{"/t/acme/reports", "a report of acme, 2 more\n", 200},
+				{"/t/acme/reports", "a report of acme, 1 more\n", 200},
+				{"/t/acme/reports", "a report of acme, 0 more\n", 200},
+				{"/t/acme/reports", "", 429},
+				{"/t/umbrella/reports", "a report of umbrella, 2 more\n", 200},
+				{"/public", "hello\n", 200},
+				{"/nope", "", 404},
+			} {
+				r, err := http.Get(url + want.path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				body, err := io.ReadAll(r.Body)
+				r.Body.Close()
+				if err != nil || r.StatusCode != want.status || want.body != "" && string(body) != want.body {
+					t.Errorf("request %d, %s: status %d, %s, %v", i, want.path, r.StatusCode, body, err)
+				}
+				if (r.Header.Get("Retry-After") != "") != (want.status == 429) || !strings.Contains(r.Header.Get("RateLimit"), `"address"`) {
+					t.Errorf("request %d, %s: headers %v", i, want.path, r.Header)
+				}
+			}
+		})
+	}
+}
+
+// README's code of the frameworks is that of the examples, which are built above.
+func TestReadmeShowsTheExamples(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(readme), "\n## Frameworks\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	blocks := regexp.MustCompile("(?s)\\((_examples/[a-z0-9]+/main.go)\\)[^`]*(?:`[^`]+`[^`]*)*```go\n(.*?)```").FindAllStringSubmatch(section, -1)
+	if len(blocks) != 4 {
+		t.Fatalf("%d snippets", len(blocks))
+	}
+	for _, b := range blocks {
+		source, err := os.ReadFile(b[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		code := "\t" + strings.ReplaceAll(strings.TrimSuffix(b[2], "\n"), "\n", "\n\t") + "\n"
+		if !strings.Contains(string(source), code) {
+			t.Errorf("%s has not\n%s", b[1], code)
+		}
 	}
 }
 

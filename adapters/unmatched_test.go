@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -24,7 +25,7 @@ func TestUnmatchedPathsShareAKey(t *testing.T) {
 		}
 		f := newFixture(t)
 		var err error
-		if f.gate, err = core.NewRedis(client, core.Config{}); err != nil {
+		if f.gate, err = core.NewRedis(client, core.Config{Timeout: 10 * time.Second}); err != nil {
 			t.Fatal(err)
 		}
 		cfg := f.perRoute()
