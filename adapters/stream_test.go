@@ -112,13 +112,9 @@ func TestPanics(t *testing.T) {
 		if got := f.ask("GET /panic"); got.Status != 500 {
 			t.Errorf("panic: status %d", got.Status)
 		}
-		want := 0
-		if fw.name == "gin" { // its recovery takes http.ErrAbortHandler for any other panic
-			want = 500
-		}
-		// Not a GET, which the client would send again.
-		if got := f.ask("POST /abort"); got.Status != want {
-			t.Errorf("abort: status %d, want %d", got.Status, want)
+		// Not a GET, which the client would send again. gin's recovery takes it for an answer, which one depends on its version.
+		if got := f.ask("POST /abort"); (got.Status != 0) != (fw.name == "gin") {
+			t.Errorf("abort: status %d", got.Status)
 		}
 		if got := f.ask("GET /panic").limits()["Ratelimit"]; got != `"address";r=97;t=1, "route";r=1;t=20` {
 			t.Errorf("afterwards %s", got)
