@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"sync"
 )
 
@@ -16,8 +17,9 @@ func Address(read func(*http.Request) string) Func { return IPv6Prefix(64).Addre
 
 // Extractor is the address that extract finds by itself in the peer and the headers of a request, such as a framework's
 // own client address. It tries extract out at its first request: if a stranger could choose his address by a common
-// header, every call fails with an error that is not ErrNoKey. It trusts the proxies that extract trusts, and is wrong where
-// that reads a header of another name from anybody. Keys are those of Address.
+// header, every call fails with an error that is not ErrNoKey. It trusts the proxies that extract trusts; an address that is
+// one of them tells of no client, and the key is the peer's, as for TrustedProxies. It is wrong where extract reads a header of
+// another name from anybody. extract must not change the request. Keys are those of Address.
 func Extractor(extract func(*http.Request) string) Func { return IPv6Prefix(64).Extractor(extract) }
 
 func address(read func(*http.Request) string) source {
@@ -40,11 +42,17 @@ func extracted(extract func(*http.Request) string) source {
 	if extract == nil {
 		return read
 	}
+	believes := func(from netip.Addr, forged http.Header) bool {
+		addr, err := read(&http.Request{
+			Method: http.MethodGet, URL: &url.URL{Path: "/"}, Host: "example.com", RequestURI: "/",
+			Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+			Header: forged, RemoteAddr: netip.AddrPortFrom(from, 6666).String(),
+		})
+		return err == nil && addr != from
+	}
 	tried := sync.OnceValue(func() error {
-		for _, forged := range []string{"198.51.100.6", "10.6.6.6", "127.0.0.6"} {
-			if addr, err := read(stranger(forged)); err == nil && addr != nobody {
-				return errCredulous
-			}
+		if slices.ContainsFunc(forgeries, func(h http.Header) bool { return believes(nobody, h) }) {
+			return errCredulous
 		}
 		return nil
 	})
@@ -52,25 +60,27 @@ func extracted(extract func(*http.Request) string) source {
 		if err := tried(); err != nil {
 			return netip.Addr{}, err
 		}
-		return read(r)
+		client, err := read(r)
+		if from, ok := parseAddr(r.RemoteAddr); err == nil && ok && client != from && believes(client, forgeries[0]) {
+			client = from
+		}
+		return client, err
 	}
 }
 
 // nobody has an address of TEST-NET-1 (RFC 5737), which is no proxy's.
 var nobody = netip.AddrFrom4([4]byte{192, 0, 2, 66})
 
-// stranger is nobody's request with a forged address in every header that is in use for it.
-func stranger(forged string) *http.Request {
-	r := &http.Request{
-		Method: http.MethodGet, URL: &url.URL{Path: "/"}, Host: "example.com", RequestURI: "/",
-		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: http.Header{"Forwarded": {"for=" + forged}}, RemoteAddr: nobody.String() + ":6666",
-	}
+// forgeries are headers with a forged address, public or not, in each that is in use for it.
+var forgeries = []http.Header{forgery("198.51.100.6"), forgery("10.6.6.6"), forgery("127.0.0.6")}
+
+func forgery(forged string) http.Header {
+	h := http.Header{"Forwarded": {"for=" + forged}}
 	for _, name := range []string{
 		"X-Forwarded-For", "X-Real-Ip", "X-Client-Ip", "True-Client-Ip", "Cf-Connecting-Ip", "Fly-Client-Ip",
 		"Fastly-Client-Ip", "X-Appengine-Remote-Addr", "X-Appengine-User-Ip", "X-Azure-Clientip", "X-Envoy-External-Address",
 	} {
-		r.Header[name] = []string{forged}
+		h[name] = []string{forged}
 	}
-	return r
+	return h
 }

@@ -75,6 +75,37 @@ func TestExtractorIsTriedOut(t *testing.T) {
 	}
 }
 
+// Where all hops are trusted, as with leftmost addresses of a framework, the key is the peer's.
+func TestExtractorOfTrustedHops(t *testing.T) {
+	trusted := func(s string) bool { return strings.HasPrefix(s, "10.") || strings.HasPrefix(s, "fd00:") }
+	key := keyfunc.Extractor(func(r *http.Request) string {
+		host, _, _ := net.SplitHostPort(r.RemoteAddr)
+		hops := append(strings.Split(r.Header.Get("X-Forwarded-For"), ", "), host)
+		for i := len(hops) - 1; i >= 0; i-- {
+			if hops[i] != "" && !trusted(hops[i]) {
+				return hops[i]
+			}
+		}
+		return hops[0]
+	})
+	for _, c := range []struct{ name, peer, header, want string }{
+		{"a client", "10.0.0.1:1", "6.6.6.6, 198.51.100.1, 10.0.0.2", "198.51.100.1"},
+		{"an insider", "10.0.0.1:1", "10.6.6.6, 10.7.7.7", "10.0.0.1"},
+		{"an insider with IPv6", "10.0.0.1:1", "fd00::6", "10.0.0.1"},
+		{"a direct client", "198.51.100.1:1", "10.6.6.6", "198.51.100.1"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, err := key(request(func(r *http.Request) {
+				r.RemoteAddr = c.peer
+				r.Header.Set("X-Forwarded-For", c.header)
+			}))
+			if got != c.want || err != nil {
+				t.Errorf("got %q, %v; want %q", got, err, c.want)
+			}
+		})
+	}
+}
+
 func TestIPv6Prefix(t *testing.T) {
 	const forged = "2001:db8:1:2:3:4:5:6"
 	r := request(func(r *http.Request) {

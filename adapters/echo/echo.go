@@ -68,8 +68,8 @@ var errExtractor = errors.New("echogate: ClientIP: Echo.IPExtractor is nil, so t
 
 // ClientIP is the address that e.IPExtractor finds, an IPv6 address by its /64. Its condition is that one is set: while
 // it is nil, where c.RealIP() believes everybody, and where a stranger would be believed by the one that is set, every call
-// fails with an error that is not keyfunc.ErrNoKey. What is not an address is keyfunc.ErrNoKey. It is wrong where
-// all hops of X-Forwarded-For are trusted: echo takes the first of them, which is what the client wrote.
+// fails with an error that is not keyfunc.ErrNoKey. What is not an address is keyfunc.ErrNoKey. Where all
+// hops are trusted the key is the peer's, and not echo's, which is the first of them and what the client wrote.
 func ClientIP(e *echo.Echo) keyfunc.Func {
 	extract := keyfunc.Extractor(func(r *http.Request) string { return e.IPExtractor(r) })
 	return func(r *http.Request) (string, error) {

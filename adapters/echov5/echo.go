@@ -67,8 +67,8 @@ func WithConfig(g *nethttp.Guard, cfg Config) echo.MiddlewareFunc {
 
 // ClientIP is the address that c.RealIP() finds, an IPv6 address by its /64: of e.IPExtractor, or while that is nil of
 // the TCP peer. Where a stranger would be believed, as by LegacyIPExtractor, every call fails with an error that is not
-// keyfunc.ErrNoKey. What is not an address is keyfunc.ErrNoKey. It is wrong where all hops of X-Forwarded-For are
-// trusted: echo takes the first of them, which is what the client wrote.
+// keyfunc.ErrNoKey. What is not an address is keyfunc.ErrNoKey. Where all hops are trusted the key is the peer's, and not
+// echo's, which is the first of them and what the client wrote.
 func ClientIP(e *echo.Echo) keyfunc.Func {
 	return keyfunc.Extractor(func(r *http.Request) string {
 		if e.IPExtractor != nil {

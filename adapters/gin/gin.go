@@ -64,8 +64,8 @@ func WithConfig(g *nethttp.Guard, cfg Config) gin.HandlerFunc {
 // ClientIP is the address that gin's c.ClientIP() finds, an IPv6 address by its /64. Its condition is that
 // engine.SetTrustedProxies names the proxies that are yours, or nil: by default gin believes everybody, and TrustedPlatform
 // always does. Where a stranger would be believed, every call fails with an error that is not keyfunc.ErrNoKey; use
-// keyfunc.TrustedHeader instead of TrustedPlatform. What is not an address is keyfunc.ErrNoKey. It is wrong where all
-// hops of X-Forwarded-For are trusted: gin takes the first of them, which is what the client wrote.
+// keyfunc.TrustedHeader instead of TrustedPlatform. What is not an address is keyfunc.ErrNoKey. Where all hops are trusted
+// the key is the peer's, and not gin's, which is the first of them and what the client wrote.
 func ClientIP(engine *gin.Engine) keyfunc.Func {
 	pool := sync.Pool{New: func() any { return gin.CreateTestContextOnly(nil, engine) }}
 	return keyfunc.Extractor(func(r *http.Request) string {
