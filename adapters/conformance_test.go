@@ -225,6 +225,7 @@ type row struct {
 	root    func(*fixture, *nethttp.Config) // changes the guard of everything
 	inner   bool                            // the mounted part has a guard of its own
 	before  []string
+	with    []string // headers of those before
 	request string
 	headers []string
 
@@ -382,7 +383,7 @@ func (c row) play(t *testing.T, build func(*app) http.Handler, http2 bool) (answ
 	}
 	f.serve(build, a, http2)
 	for _, b := range c.before {
-		f.ask(b)
+		f.ask(b, c.with...)
 	}
 	got := f.ask(c.request, c.headers...)
 	f.mu.Lock()
@@ -394,11 +395,12 @@ func (c row) play(t *testing.T, build func(*app) http.Handler, http2 bool) (answ
 func (c row) refusal() bool { return !c.own && c.status >= 400 && c.status != 502 }
 
 func TestConformance(t *testing.T) {
-	if len(rows) < 60 {
-		t.Errorf("%d rows", len(rows))
+	all := slices.Concat(rows, keyRows())
+	if len(all) < 100 {
+		t.Errorf("%d rows", len(all))
 	}
 	for _, http2 := range []bool{false, true} {
-		for _, c := range rows {
+		for _, c := range all {
 			t.Run(fmt.Sprintf("%s, HTTP2 %v", c.name, http2), func(t *testing.T) {
 				want, _ := c.play(t, buildNetHTTP, http2)
 				each(t, func(t *testing.T, fw framework) { c.check(t, fw, want, http2) })

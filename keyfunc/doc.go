@@ -26,9 +26,9 @@
 //	Join, Or        several keys as one; the first that is there.
 //	HMAC            another key that only who has the secret can compute, for what is personal.
 //
-// A request without a key is an error that wraps ErrNoKey, and never a key that it would share with others. A key
-// that this package makes of what a client sends has at most [MaxLen] bytes; one that would be longer is ErrNoKey
-// or was hashed. Any func(*http.Request) (string, error) is a Func.
+// A request without a key is an error that wraps ErrNoKey, and never a key that it would share with others. No value
+// that a client sends becomes more than [MaxLen] bytes of a key: what would be longer is ErrNoKey or was hashed. Any
+// func(*http.Request) (string, error) is a Func.
 package keyfunc
 
 import (

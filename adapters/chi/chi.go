@@ -40,7 +40,8 @@ func Middleware(g *nethttp.Guard) func(http.Handler) http.Handler {
 // ClientIP is the address that one of chi's ClientIPFrom* middlewares has chosen, an IPv6 address by its /64. It trusts that
 // choice: ClientIPFromXFF, ClientIPFromXFFTrustedProxies and ClientIPFromHeader do not look at the peer, so they are wrong where
 // clients reach the server past the proxies. Without such a middleware in front, or where it found no address, a request
-// has no key (keyfunc.ErrNoKey); what middleware.RealIP does is not read.
+// has no key (keyfunc.ErrNoKey). Never put middleware.RealIP in front: it overwrites the peer's address with what clients write,
+// and with it keyfunc.RemoteIP and keyfunc.TrustedProxies are forged.
 func ClientIP() keyfunc.Func {
 	return keyfunc.Address(func(r *http.Request) string { return middleware.GetClientIP(r.Context()) })
 }
