@@ -19,26 +19,38 @@ var files embed.FS
 
 // DecideScript returns the script that decides requests on Redis's own clock. The comments at its parts' heads
 // are its contract: KEYS, ARGV, reply.
-func DecideScript() string {
-	return assemble("clock.lua")
-}
+func DecideScript() string { return read(ownClock) + decision() }
 
 // DecideScriptInjected returns the same script on a clock that the caller passes as the last ARGV, in microseconds,
 // for tests that play histories on a real server. It is not for production: a caller's clock decides nothing there.
-func DecideScriptInjected() string {
-	return assemble("clock_injected.lua")
-}
+func DecideScriptInjected() string { return read(injectedClock) + decision() }
 
 // LeaseScript returns the script that grants, renews and releases leases on Redis's own clock. The comment at its head is its
 // contract.
-func LeaseScript() string { return read("clock.lua") + read("lease.lua") }
+func LeaseScript() string { return read(ownClock) + read("lease.lua") }
 
 // LeaseScriptInjected returns the same script on a clock that the caller passes as the last ARGV. See
 // DecideScriptInjected.
-func LeaseScriptInjected() string { return read("clock_injected.lua") + read("lease.lua") }
+func LeaseScriptInjected() string { return read(injectedClock) + read("lease.lua") }
 
-// assemble joins the clock and the decision, and puts the algorithms' parts where the decision names them.
-func assemble(clock string) string {
+// AdmitScript returns the script that decides a request and takes a slot of a semaphore, both or neither, on Redis's own
+// clock. The comment at the head of its last part is its contract.
+func AdmitScript() string { return read(ownClock) + admission() }
+
+// AdmitScriptInjected returns the same script on a clock that the caller passes as the last ARGV. See
+// DecideScriptInjected.
+func AdmitScriptInjected() string { return read(injectedClock) + admission() }
+
+const ownClock, injectedClock = "clock.lua", "clock_injected.lua"
+
+// admission makes functions of the two scripts that it joins.
+func admission() string {
+	return "local function decide(KEYS, ARGV, now, margin)\n" + decision() + "end\n" +
+		"local function lease(KEYS, ARGV, now, margin)\n" + read("lease.lua") + "end\n" + read("admit.lua")
+}
+
+// decision puts the algorithms' parts where the decision names them.
+func decision() string {
 	algorithms := make(map[string]map[string]string)
 	var names []string
 	entries, err := files.ReadDir("lua/algorithm")
@@ -51,7 +63,6 @@ func assemble(clock string) string {
 		algorithms[name] = parts(read("algorithm/" + e.Name()))
 	}
 	var b strings.Builder
-	b.WriteString(read(clock))
 	for line := range strings.Lines(read("decide.lua")) {
 		part, ok := strings.CutPrefix(strings.TrimSpace(line), mark)
 		if !ok {

@@ -9,10 +9,8 @@ import (
 	"github.com/headgate/headgate/internal/lease"
 )
 
-// acquire asks until there is an answer. The id is the same all along, so that asking again is no second ask.
 func (s *Semaphore) acquire(ctx context.Context, ask Ask, waiters int64) (*Lease, error) {
-	g := s.gate
-	if g.closed.Load() {
+	if s.gate.closed.Load() {
 		return nil, ErrClosed
 	}
 	if err := ctx.Err(); err != nil {
@@ -22,25 +20,36 @@ func (s *Semaphore) acquire(ctx context.Context, ask Ask, waiters int64) (*Lease
 	if err != nil {
 		return nil, err
 	}
+	return s.take(ctx, ask, q)
+}
+
+// take takes a slot, in Redis or as OnFailure says.
+func (s *Semaphore) take(ctx context.Context, ask Ask, q lease.Request) (*Lease, error) {
 	start := time.Now()
-	l, err := s.ask(ctx, g.leases.store, ask, q, start)
-	if err == nil || !outage(err) || g.circuit == nil {
-		return s.observe(ctx, l, err, start)
+	l, err := s.ask(ctx, s.gate.leases.store, ask, q, start)
+	if err != nil && outage(err) && s.gate.circuit != nil {
+		l, err = s.fail(ctx, ask, q, start, err)
 	}
+	return s.observe(ctx, l, err, start)
+}
+
+// fail lets the failure mode decide.
+func (s *Semaphore) fail(ctx context.Context, ask Ask, q lease.Request, start time.Time, cause error) (*Lease, error) {
+	g := s.gate
 	switch s.cfg.OnFailure {
 	case Open:
 		h := s.holding(q, nil)
 		g.leases.hold(h)
-		l, err = newLease(ctx, h), nil
+		return newLease(ctx, h), nil
 	case Local:
 		for i := range q.Levels {
 			l := &q.Levels[i]
 			l.Limit = max(1, l.Limit/int64(g.replicas))
 			l.Weight = min(l.Weight, l.Limit)
 		}
-		l, err = s.ask(ctx, g.leases.local, ask, q, start)
+		return s.ask(ctx, g.leases.local, ask, q, start)
 	}
-	return s.observe(ctx, l, err, start)
+	return nil, cause
 }
 
 // outage says whether an error is Redis's and not the caller's.
@@ -56,6 +65,7 @@ func (s *Semaphore) observe(ctx context.Context, l *Lease, err error, start time
 	return l, err
 }
 
+// ask asks until there is an answer. The id is the same all along, so that asking again is no second ask.
 func (s *Semaphore) ask(ctx context.Context, store leaseStore, ask Ask, q lease.Request, start time.Time) (*Lease, error) {
 	leases := s.gate.leases
 	scope := s.scope(ask.Levels[0].Key)
@@ -71,23 +81,22 @@ func (s *Semaphore) ask(ctx context.Context, store leaseStore, ask Ask, q lease.
 		woken = leases.wait(q.ID)
 		defer leases.leave(q.ID)
 	}
+	answered := false
+	defer func() {
+		if !answered { // it may have been granted, or waits; also where OnQueue panics
+			s.abandon(ctx, store, scope, q.ID)
+		}
+	}()
 	for position := int64(-1); ; {
 		sent := time.Now()
 		grant, err := store.acquire(ctx, scope, q)
 		if err != nil {
-			s.abandon(ctx, store, scope, q.ID) // it may have been granted
 			return nil, err
 		}
+		answered = grant.Status != lease.Waiting
 		switch grant.Status {
 		case lease.Held:
-			h := s.holding(q, store)
-			h.scope, h.inUse = scope, grant.Used[len(q.Levels)-1]
-			if store == leases.store {
-				h.token.Store(grant.Token)
-			}
-			h.renewed(sent, s.held(q))
-			leases.hold(h)
-			return newLease(ctx, h), nil
+			return s.granted(ctx, store, scope, q, grant, sent), nil
 		case lease.Full, lease.QueueFull:
 			return nil, full(q, grant)
 		}
@@ -110,10 +119,21 @@ func (s *Semaphore) ask(ctx context.Context, store leaseStore, ask Ask, q lease.
 		}
 		poll.Stop()
 		if err != nil {
-			s.abandon(ctx, store, scope, q.ID)
 			return nil, err
 		}
 	}
+}
+
+// granted is the lease of a grant that was asked for at a time.
+func (s *Semaphore) granted(ctx context.Context, store leaseStore, scope string, q lease.Request, g lease.Grant, sent time.Time) *Lease {
+	h := s.holding(q, store)
+	h.scope, h.inUse = scope, g.Used[len(q.Levels)-1]
+	if store == s.gate.leases.store {
+		h.token.Store(g.Token)
+	}
+	h.renewed(sent, s.held(q))
+	s.gate.leases.hold(h)
+	return newLease(ctx, h)
 }
 
 func (s *Semaphore) holding(q lease.Request, store leaseStore) *holding {

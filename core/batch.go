@@ -14,7 +14,8 @@ var errReply = errors.New("core: the script's reply has a wrong shape")
 // errPeriod is a clock that went from one period of a calendar to another whenever it was asked.
 var errPeriod = errors.New("core: redis's clock leaps from period to period")
 
-// batch is the requests that share one round trip, as the arguments of one script call.
+// batch is the requests that share one round trip, as the arguments of one script call. One that also takes a slot is
+// alone.
 type batch struct {
 	requests []request
 	keys     []string
@@ -36,6 +37,9 @@ func (b *batch) encode(sha *string, requests []request) {
 	room := 5
 	for i := range requests {
 		room += 2
+		if s := requests[i].slot; s != nil {
+			room += 5 + 2*len(s.ask.Levels)
+		}
 		for j := range requests[i].charges {
 			room += 5
 			b.keyIndex(&requests[i].charges[j])
@@ -48,10 +52,15 @@ func (b *batch) encode(sha *string, requests []request) {
 	b.names = slices.Grow(b.names[:0], len(b.limits)+len(requests))
 
 	b.args = append(b.args[:0], "evalsha", sha)
-	b.int(int64(len(b.keys)))
+	keys := b.next()
 	for _, k := range b.keys {
 		b.args = append(b.args, k)
 	}
+	slot := requests[0].slot
+	if slot != nil {
+		b.args = appendLeaseKeys(b.args, slot.scope)
+	}
+	*keys = int64(len(b.args) - 3)
 	argv := len(b.args) // ARGV[1], in args
 	requestsAt := b.next()
 	from, until := int64(0), int64(algorithm.MaxUnits)
@@ -80,7 +89,11 @@ func (b *batch) encode(sha *string, requests []request) {
 	*requestsAt = int64(len(b.args) - argv + 1)
 	for i := range requests {
 		r := &requests[i]
-		b.name(string(r.op))
+		if r.slot != nil {
+			b.name(string(algorithmPeek)) // the script decides then
+		} else {
+			b.name(string(r.op))
+		}
 		b.int(int64(len(r.charges)))
 		if r.op == algorithmAtMost || r.op == algorithmReserve {
 			b.int(r.bound)
@@ -95,6 +108,11 @@ func (b *batch) encode(sha *string, requests []request) {
 				b.int(c.receipt())
 			}
 		}
+	}
+	if slot != nil {
+		from := len(b.args)
+		b.args = appendAcquire(append(b.args, "acquire"), slot.ask)
+		b.int(int64(len(b.args) - from))
 	}
 }
 
@@ -154,6 +172,12 @@ func (b *batch) decode(reply []int64) error {
 			r.charges[i].reply, reply = reply[:n:n], reply[n:]
 		}
 		r.settle()
+	}
+	if s := b.requests[0].slot; s != nil && len(reply) > 0 {
+		var err error
+		s.grant, err = granted(reply, s.ask)
+		s.answered = err == nil
+		return err
 	}
 	if len(reply) > 0 {
 		return errReply

@@ -11,7 +11,8 @@ import (
 func (g *Gate) InjectClock(now func() int64) {
 	s := g.store.(*redisStore)
 	s.now = now
-	s.script = newScript(headgate.DecideScriptInjected())
+	s.script, s.admit = newScript(headgate.DecideScriptInjected()), newScript(headgate.AdmitScriptInjected())
+	g.leases.store.(*redisLeases).script = newScript(headgate.LeaseScriptInjected())
 }
 
 // SplitByOutermost makes a Gate decide as on a cluster.

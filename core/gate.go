@@ -244,6 +244,8 @@ func (g *Gate) ordered(ctx, caller context.Context, p *plan, d *Decision) error 
 		r.bound = p.bound
 		if !admitted {
 			r.op = algorithmPeek
+		} else {
+			r.slot = p.slot
 		}
 		err := g.ask(ctx, caller, requests[i:i+1])
 		switch {
@@ -270,7 +272,7 @@ func (g *Gate) ordered(ctx, caller context.Context, p *plan, d *Decision) error 
 	if len(requests) > 1 {
 		g.giveBack(ctx, p, requests, admitted)
 	}
-	d.Allowed = admitted
+	d.Allowed = admitted && !p.slot.refused()
 	if !admitted && p.op != algorithmPeek {
 		for i := range p.wire {
 			if c := &p.wire[i]; c.answered && !c.fits {

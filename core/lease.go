@@ -21,6 +21,7 @@ type Lease struct {
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
 	holding *holding
+	paid    *Reservation
 	gone    atomic.Bool // released, or detached
 }
 
@@ -113,6 +114,14 @@ func (l *Lease) InUse() int64 {
 	return l.holding.inUse
 }
 
+// Reservation is what was spent with the slot, by Semaphore.Admit or TryAdmit, to be settled or cancelled; else nil.
+func (l *Lease) Reservation() *Reservation {
+	if l == nil {
+		return nil
+	}
+	return l.paid
+}
+
 // Release gives the slot up. Later calls do nothing. It goes on where ctx was cancelled, for at most Config.Timeout. If it
 // fails, the slot is free when the lease ends.
 func (l *Lease) Release(ctx context.Context) error {
@@ -130,7 +139,9 @@ func (l *Lease) Detach() *Lease {
 	if l == nil || l.gone.Swap(true) {
 		return nil
 	}
-	return newLease(context.WithoutCancel(l.ctx), l.holding)
+	d := newLease(context.WithoutCancel(l.ctx), l.holding)
+	d.paid = l.paid
+	return d
 }
 
 func newID() string { return rand.Text() }

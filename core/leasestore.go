@@ -54,10 +54,7 @@ func (r *redisLeases) run(ctx context.Context, scope, operation string, args ...
 
 func (r *redisLeases) send(ctx context.Context, script, command, scope, operation string, args []any) ([]any, error) {
 	all := make([]any, 0, 10+len(args))
-	all = append(all, command, script, 5)
-	for _, part := range []string{"h", "m", "w", "p", "r"} {
-		all = append(all, scope+":"+part)
-	}
+	all = appendLeaseKeys(append(all, command, script, 5), scope)
 	all = append(append(all, operation), args...)
 	if r.now != nil {
 		all = append(all, r.now())
@@ -84,17 +81,32 @@ func integers(reply []any, err error) ([]int64, error) {
 	return all, nil
 }
 
-func (r *redisLeases) acquire(ctx context.Context, scope string, q lease.Request) (lease.Grant, error) {
-	args := []any{q.ID, q.Channel, q.Lease, q.Patience, q.Longest, q.Waiters, q.Priority, q.Metadata}
+// appendLeaseKeys appends the KEYS of the script.
+func appendLeaseKeys(args []any, scope string) []any {
+	return append(args, scope+":h", scope+":m", scope+":w", scope+":p", scope+":r")
+}
+
+// appendAcquire appends the ARGV of an acquire, after the operation.
+func appendAcquire(args []any, q lease.Request) []any {
+	args = append(args, q.ID, q.Channel, q.Lease, q.Patience, q.Longest, q.Waiters, q.Priority, q.Metadata)
 	for _, l := range q.Levels {
 		args = append(args, l.Node, l.Limit, l.Weight)
 	}
-	n, err := integers(r.run(ctx, scope, "acquire", args...))
-	if err == nil && len(n) != 5+len(q.Levels) {
-		err = errReply
-	}
+	return args
+}
+
+func (r *redisLeases) acquire(ctx context.Context, scope string, q lease.Request) (lease.Grant, error) {
+	n, err := integers(r.run(ctx, scope, "acquire", appendAcquire(nil, q)...))
 	if err != nil {
 		return lease.Grant{}, err
+	}
+	return granted(n, q)
+}
+
+// granted reads the reply to an acquire.
+func granted(n []int64, q lease.Request) (lease.Grant, error) {
+	if len(n) != 5+len(q.Levels) {
+		return lease.Grant{}, errReply
 	}
 	return lease.Grant{Status: lease.Status(n[0]), Token: n[1], Position: n[2], Next: n[3], Hold: n[4], Used: n[5:]}, nil
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/headgate/headgate/internal/algorithm"
+	"github.com/headgate/headgate/internal/lease"
 )
 
 // MaxCharges is the largest number of charges in one decision.
@@ -40,6 +41,7 @@ type plan struct {
 	wire   []charge         // each of another key
 	denied bool             // by a policy that keeps no state
 	source Source           // who decides, but for failures
+	slot   *slot            // to be taken in the same step, or nil
 
 	whole [1]request // the wire as one request
 }
@@ -80,8 +82,20 @@ type request struct {
 	op      algorithm.Operation
 	bound   int64
 	charges []charge
+	slot    *slot // to be taken if the charges are admitted, and else nothing is spent; nil for none
 	verdict int64
 }
+
+// slot is one of a semaphore.
+type slot struct {
+	scope    string
+	ask      lease.Request
+	grant    lease.Grant
+	answered bool
+}
+
+// refused says whether there is none. Then nothing was spent.
+func (s *slot) refused() bool { return s != nil && s.answered && s.grant.Status != lease.Held }
 
 // settle tells each charge what the reply to its request says.
 func (r *request) settle() {

@@ -27,9 +27,9 @@ type redisStore struct {
 	client redis.UniversalClient
 	// inline says that the client's calls end when their context's deadline passes. Calls of other clients are left
 	// behind then; they end by the client's own timeouts.
-	inline bool
-	tasks  *tasks // for calls of other clients
-	script script
+	inline        bool
+	tasks         *tasks // for calls of other clients
+	script, admit script
 
 	// now is the injected clock of a test, else nil.
 	now func() int64
@@ -42,12 +42,12 @@ func newScript(source string) script {
 	return script{source, hex.EncodeToString(sum[:])}
 }
 
-var decideScript = newScript(headgate.DecideScript())
+var decideScript, admitScript = newScript(headgate.DecideScript()), newScript(headgate.AdmitScript())
 
 // newRedisStore sees whether the client's calls end at their context's deadline. There is no way to make them do so that
 // keeps the client's hooks.
 func newRedisStore(client redis.UniversalClient, t *tasks) *redisStore {
-	s := &redisStore{client: client, tasks: t, script: decideScript}
+	s := &redisStore{client: client, tasks: t, script: decideScript, admit: admitScript}
 	switch c := client.(type) {
 	case *redis.Client:
 		s.inline = c.Options().ContextTimeoutEnabled
@@ -77,6 +77,10 @@ func (s *redisStore) decide(ctx context.Context, requests []request) error {
 	own := slices.Clone(requests)
 	for i := range own {
 		own[i].charges = slices.Clone(own[i].charges)
+		if s := own[i].slot; s != nil {
+			copied := *s
+			own[i].slot = &copied
+		}
 	}
 	err := s.bounded(ctx, func() error {
 		b := batches.Get().(*batch)
@@ -89,6 +93,9 @@ func (s *redisStore) decide(ctx context.Context, requests []request) error {
 	for i := range own {
 		requests[i].verdict = own[i].verdict
 		copy(requests[i].charges, own[i].charges)
+		if s := own[i].slot; s != nil {
+			*requests[i].slot = *s
+		}
 	}
 	return nil
 }
@@ -97,15 +104,19 @@ func (s *redisStore) decide(ctx context.Context, requests []request) error {
 const renewals = 3
 
 func (s *redisStore) send(ctx context.Context, b *batch, requests []request) error {
+	script := &s.script
+	if requests[0].slot != nil {
+		script = &s.admit
+	}
 	for range renewals {
-		b.encode(&s.script.sha, requests)
+		b.encode(&script.sha, requests)
 		if s.now != nil {
 			b.args = append(b.args, s.now())
 		}
 		reply, err := s.call(ctx, b.args)
 		if redis.HasErrorPrefix(err, "NOSCRIPT") {
 			// Nothing ran, so sending it again counts once.
-			b.args[0], b.args[1] = "eval", &s.script.source
+			b.args[0], b.args[1] = "eval", &script.source
 			reply, err = s.call(ctx, b.args)
 		}
 		if err != nil {

@@ -16,7 +16,7 @@ import (
 // maxReserve is the longest wait of a reservation: 10 years.
 const maxReserve = algorithm.Longest / 10
 
-// Reservation is what an admitted Reserve has spent, and can still be settled or cancelled. It is safe for concurrent
+// Reservation is what an admitted Reserve or Charge has spent, and can still be settled or cancelled. It is safe for concurrent
 // use. The zero value and nil have nothing to settle.
 type Reservation struct {
 	gate  *Gate
@@ -43,8 +43,26 @@ func (g *Gate) Reserve(ctx context.Context, maxWait time.Duration, charges ...Ch
 	if err != nil || !d.Allowed {
 		return nil, d, err
 	}
-	r := &Reservation{gate: g, acts: time.Now().Add(d.delay()), held: slices.Clone(p.wire), place: slices.Clone(p.place[:len(charges)])}
+	r := g.reservation(p)
+	r.acts = time.Now().Add(d.delay())
 	return r, d, nil
+}
+
+// Charge is Decide, and returns what was spent as a Reservation, without a delay: a [LeakyBucket] is a meter here, and not a
+// queue as with Reserve. The Reservation is nil where the Decision denies.
+func (g *Gate) Charge(ctx context.Context, charges ...Charge) (*Reservation, Decision, error) {
+	p := plans.Get().(*plan)
+	defer p.free()
+	d, err := g.run(ctx, p, algorithmDecide, 0, charges)
+	if err != nil || !d.Allowed {
+		return nil, d, err
+	}
+	return g.reservation(p), d, nil
+}
+
+// reservation is what an admitted plan has spent.
+func (g *Gate) reservation(p *plan) *Reservation {
+	return &Reservation{gate: g, held: slices.Clone(p.wire), place: slices.Clone(p.place[:len(p.asked)])}
 }
 
 // Delay is how long to wait before the request goes on, 0 when it may.

@@ -1,0 +1,315 @@
+package core_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/redistest"
+)
+
+// eachAdmission runs f on every Gate, with charges whose keys have the outermost part of the slot's, and with others.
+func eachAdmission(t *testing.T, f func(t *testing.T, g *core.Gate, level core.Level, charge func(*core.Policy) core.Charge)) {
+	t.Helper()
+	eachLeaseGate(t, func(t *testing.T, g *core.Gate) {
+		for _, outermost := range []string{"acme", "other"} {
+			t.Run("charge on "+outermost, func(t *testing.T) {
+				key := newKey(t, outermost, t.Name())
+				f(t, g, core.Level{Key: newKey(t, "acme", "user"), Limit: 1}, func(p *core.Policy) core.Charge {
+					t.Cleanup(func() {
+						if err := g.Reset(context.Background(), p, key); err != nil {
+							t.Error(err)
+						}
+					})
+					return core.Charge{Policy: p, Key: key, Cost: 1}
+				})
+			})
+		}
+	})
+}
+
+func spent(t *testing.T, g *core.Gate, want int64, charges ...core.Charge) {
+	t.Helper()
+	d := peek(t, g, charges...)
+	for i := range d.Len() {
+		if r := d.At(i); r.Used != want {
+			t.Errorf("%d used, want %d", r.Used, want)
+		}
+	}
+}
+
+// awaitQueue waits until so many wait: who gives up leaves the queue in the background.
+func awaitQueue(t *testing.T, s *core.Semaphore, key core.Key, want int) {
+	t.Helper()
+	for {
+		_, waiting, err := s.Holders(t.Context(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if waiting == want {
+			return
+		}
+	}
+}
+
+func TestTryAdmit(t *testing.T) {
+	for _, split := range []bool{false, true} {
+		name := map[bool]string{false: "one server", true: "a slot for each outermost part"}[split]
+		t.Run(name, func(t *testing.T) {
+			eachAdmission(t, func(t *testing.T, g *core.Gate, level core.Level, charge func(*core.Policy) core.Charge) {
+				if split {
+					g.SplitByOutermost()
+				}
+				s := semaphore(t, g, core.SemaphoreConfig{})
+				ask := core.Ask{Levels: []core.Level{level}}
+				two := charge(limited(t, "two", frozen(2)))
+				shadow := charge(newPolicy(t, core.PolicyConfig{Name: "shadow", Algorithm: core.DenyAll{}, Shadow: true}))
+				tight := charge(newPolicy(t, core.PolicyConfig{Name: "tight", Algorithm: frozen(1), Shadow: true}))
+
+				l, d, err := s.TryAdmit(t.Context(), ask, two, shadow, tight)
+				if err != nil || !d.Allowed || l.InUse() != 1 || l.Token() == 0 && d.Source == core.SourceRedis || d.Len() != 3 || d.At(0).Used != 1 {
+					t.Fatalf("%s, %v in use, %v", show(d), l.InUse(), err)
+				}
+				spent(t, g, 1, two)
+
+				// No slot: nothing is spent, and the results say what could be.
+				var full *core.FullError
+				none, d, err := s.TryAdmit(t.Context(), ask, two, shadow, tight)
+				if none != nil || !errors.As(err, &full) || full.InUse != 1 || full.Limit != 1 || full.Queue {
+					t.Fatalf("%v, %v", none, err)
+				}
+				if d.Allowed || !d.At(0).Allowed || d.At(0).Used != 1 || d.At(0).Remaining != 1 || d.At(2).Allowed || d.At(2).Used != 1 {
+					t.Errorf("%s", show(d))
+				}
+				spent(t, g, 1, two)
+				free(t, l)
+
+				l, d, err = s.TryAdmit(t.Context(), ask, two, tight)
+				if err != nil || !d.Allowed || d.At(0).Remaining != 0 || l.InUse() != 1 {
+					t.Fatalf("%s, %v in use, %v", show(d), l.InUse(), err)
+				}
+				free(t, l)
+
+				// The charge denies: no slot is taken, and it is no error.
+				none, d, err = s.TryAdmit(t.Context(), ask, two)
+				if none != nil || err != nil || d.Allowed || d.At(0).Allowed || d.At(0).RetryAfter != core.Never {
+					t.Fatalf("%v, %s, %v", none, show(d), err)
+				}
+				if holders, _, err := s.Holders(t.Context(), level.Key); err != nil || len(holders) > 0 {
+					t.Errorf("%v, %v", holders, err)
+				}
+			})
+		})
+	}
+}
+
+func TestTryAdmitWithoutState(t *testing.T) {
+	eachAdmission(t, func(t *testing.T, g *core.Gate, level core.Level, charge func(*core.Policy) core.Charge) {
+		s := semaphore(t, g, core.SemaphoreConfig{})
+		ask := core.Ask{Levels: []core.Level{level}}
+		unlimited, never := charge(limited(t, "unlimited", core.Unlimited{})), charge(limited(t, "never", core.DenyAll{}))
+		for _, charges := range [][]core.Charge{nil, {unlimited}} {
+			l, d, err := s.TryAdmit(t.Context(), ask, charges...)
+			if err != nil || !d.Allowed || d.Len() != len(charges) {
+				t.Fatalf("%d charges: %s, %v", len(charges), show(d), err)
+			}
+			free(t, l)
+		}
+		if l, d, err := s.TryAdmit(t.Context(), ask, unlimited, never); l != nil || err != nil || d.Allowed {
+			t.Fatalf("%s, %v", show(d), err)
+		}
+		if _, _, err := s.TryAdmit(t.Context(), core.Ask{}, unlimited); !errors.Is(err, core.ErrAsk) {
+			t.Error(err)
+		}
+		if _, _, err := s.TryAdmit(t.Context(), ask, core.Charge{}); !errors.Is(err, core.ErrCharge) {
+			t.Error(err)
+		}
+		if holders, _, err := s.Holders(t.Context(), level.Key); err != nil || len(holders) > 0 {
+			t.Errorf("%v, %v", holders, err)
+		}
+	})
+}
+
+// What was spent with a slot can be settled, also after the slot was detached, and by who releases it.
+func TestAdmitSettles(t *testing.T) {
+	eachAdmission(t, func(t *testing.T, g *core.Gate, level core.Level, charge func(*core.Policy) core.Charge) {
+		s := semaphore(t, g, core.SemaphoreConfig{})
+		c := charge(limited(t, "tokens", frozen(100)))
+		c.Cost = 50
+		for _, admit := range []func(context.Context, core.Ask, ...core.Charge) (*core.Lease, core.Decision, error){s.TryAdmit, s.Admit} {
+			l, _, err := admit(t.Context(), core.Ask{Levels: []core.Level{level}}, c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			spent(t, g, 50, c)
+			l = l.Detach()
+			if err := l.Reservation().Settle(t.Context(), 7); err != nil {
+				t.Fatal(err)
+			}
+			spent(t, g, 7, c)
+			free(t, l)
+			if err := g.Reset(t.Context(), c.Policy, c.Key); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// Who waits for a slot has spent the charges, and has them back if there is none in the end.
+func TestAdmitWaits(t *testing.T) {
+	eachAdmission(t, func(t *testing.T, g *core.Gate, level core.Level, charge func(*core.Policy) core.Charge) {
+		s := semaphore(t, g, core.SemaphoreConfig{MaxWaiters: 1})
+		c := charge(limited(t, "p", frozen(10)))
+		first := take(t, s, level)
+
+		queued := make(chan struct{})
+		got := make(chan *core.Lease)
+		go func() {
+			ask := core.Ask{Levels: []core.Level{level}, OnQueue: func(int) { close(queued) }}
+			l, d, err := s.Admit(t.Context(), ask, c)
+			if err != nil || !d.Allowed || d.At(0).Used != 1 {
+				t.Errorf("%s, %v", show(d), err)
+			}
+			got <- l
+		}()
+		<-queued
+		spent(t, g, 1, c)
+
+		// The queue is full.
+		var full *core.FullError
+		l, d, err := s.Admit(t.Context(), core.Ask{Levels: []core.Level{level}}, c)
+		if l != nil || !errors.As(err, &full) || !full.Queue || d.Allowed || !d.At(0).Allowed || d.At(0).Used != 1 {
+			t.Errorf("%s, %v", show(d), err)
+		}
+		spent(t, g, 1, c)
+
+		// A panic of the caller's own callback leaves nothing spent, nor waiting.
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("it did not panic")
+				}
+			}()
+			_, _, _ = semaphore(t, g, core.SemaphoreConfig{MaxWaiters: 9}).Admit(t.Context(), core.Ask{
+				Levels: []core.Level{level}, OnQueue: func(int) { panic("the caller's") },
+			}, c)
+		}()
+		spent(t, g, 1, c)
+		awaitQueue(t, s, level.Key, 1)
+
+		free(t, first)
+		free(t, <-got)
+		spent(t, g, 1, c)
+
+		// A caller who leaves has it back too.
+		first = take(t, s, level)
+		ctx, cancel := context.WithCancel(t.Context())
+		l, _, err = s.Admit(ctx, core.Ask{Levels: []core.Level{level}, OnQueue: func(int) { cancel() }}, c)
+		if l != nil || !errors.Is(err, context.Canceled) {
+			t.Errorf("%v", err)
+		}
+		spent(t, g, 1, c)
+		awaitQueue(t, s, level.Key, 0)
+		// And so has one whose wait is over.
+		l, _, err = s.Admit(t.Context(), core.Ask{Levels: []core.Level{level}, MaxWait: time.Millisecond}, c)
+		if l != nil || !errors.As(err, &full) || !full.Queue {
+			t.Errorf("%v", err)
+		}
+		spent(t, g, 1, c)
+		awaitQueue(t, s, level.Key, 0)
+		free(t, first)
+	})
+}
+
+// Without waiting, charges and slot are one script, on a cluster too where the outermost part is the same.
+func TestAdmissionIsOneScript(t *testing.T) {
+	for _, split := range []bool{false, true} {
+		s := redistest.Start(t)
+		g := redisGate(t, s.Client(t), core.Config{})
+		if split {
+			g.SplitByOutermost()
+		}
+		sem := semaphore(t, g, core.SemaphoreConfig{})
+		level := core.Level{Key: newKey(t, "acme", "user"), Limit: 2}
+		charges := []core.Charge{
+			{Policy: limited(t, "tenant", core.PerHour(100)), Key: newKey(t, "acme"), Cost: 1},
+			{Policy: limited(t, "month", core.Calendar{Limit: 100, Every: core.Month, In: time.UTC}), Key: newKey(t, "acme", "user"), Cost: 1},
+		}
+		ask := core.Ask{Levels: []core.Level{level}}
+		free(t, func() *core.Lease { // loads the scripts
+			l, _, err := sem.TryAdmit(t.Context(), ask, charges...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return l
+		}())
+		before := s.Calls(t, "evalsha", "eval")
+		for range 3 {
+			_, _, _ = sem.TryAdmit(t.Context(), ask, charges...)
+		}
+		if n := s.Calls(t, "evalsha", "eval") - before; n != 3 {
+			t.Errorf("%d scripts for 3 admissions, split %v", n, split)
+		}
+	}
+}
+
+// While Redis stands still the modes decide on both.
+func TestAdmitDuringOutage(t *testing.T) {
+	for _, m := range modes {
+		for _, n := range modes {
+			t.Run("charges "+m.name+", slots "+n.name, func(t *testing.T) {
+				s := redistest.Start(t)
+				g := redisGate(t, s.Client(t), core.Config{Timeout: brief})
+				sem := semaphore(t, g, core.SemaphoreConfig{OnFailure: n.mode})
+				c := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: frozen(5), OnFailure: m.mode}), Key: newKey(t, "k"), Cost: 1}
+				ask := core.Ask{Levels: []core.Level{{Key: newKey(t, "k"), Limit: 1}}}
+				viaRedis(t, g, c)
+				s.Stop()
+				defer s.Continue()
+				l, d, err := sem.TryAdmit(t.Context(), ask, c)
+				switch {
+				case !m.allowed:
+					if l != nil || d.Allowed || err != nil || d.Source != core.SourceClosed {
+						t.Errorf("%s, %v", show(d), err)
+					}
+				case !n.allowed:
+					if l != nil || d.Allowed || err == nil || errors.Is(err, core.ErrFull) {
+						t.Errorf("%s, %v", show(d), err)
+					}
+				default:
+					if l == nil || !d.Allowed || d.Source != m.source || err != nil {
+						t.Fatalf("%s, %v", show(d), err)
+					}
+					again, d, err := sem.TryAdmit(t.Context(), ask, c)
+					if n.mode == core.Local && (again != nil || !errors.Is(err, core.ErrFull) || m.mode == core.Local && d.At(0).Used != 1) {
+						t.Errorf("%s, %v", show(d), err)
+					}
+				}
+			})
+		}
+	}
+}
+
+// A charge is decided as by Decide, and can be given back.
+func TestCharge(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
+		for _, limit := range tens {
+			t.Run(limit.name, func(t *testing.T) {
+				c := core.Charge{Policy: limited(t, "p", limit.algorithm), Key: newKey(t, limit.name), Cost: 10}
+				r, d, err := g.Charge(t.Context(), c)
+				if err != nil || !d.Allowed || d.At(0).Used != 10 || r.Delay() != 0 {
+					t.Fatalf("%s, %v", show(d), err)
+				}
+				if denied, d, err := g.Charge(t.Context(), c); denied != nil || d.Allowed || err != nil {
+					t.Errorf("%s, %v", show(d), err)
+				}
+				if err := r.Settle(t.Context(), 4); err != nil {
+					t.Fatal(err)
+				}
+				spent(t, g, 4, core.Charge{Policy: c.Policy, Key: c.Key})
+			})
+		}
+	})
+}
