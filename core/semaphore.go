@@ -99,6 +99,12 @@ func NewSemaphore(g *Gate, cfg SemaphoreConfig) (*Semaphore, error) {
 	return &Semaphore{g, cfg}, nil
 }
 
+// Gate is the one that it was made with.
+func (s *Semaphore) Gate() *Gate { return s.gate }
+
+// MaxLimit is the largest limit of a Level.
+const MaxLimit = lease.MaxLimit
+
 // Level is one cap that a holder counts against.
 type Level struct {
 	Key   Key

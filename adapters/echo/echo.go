@@ -32,7 +32,7 @@ type Config struct {
 
 // Middleware applies the guard to the handlers after it. A refusal is an *echo.HTTPError that is returned, so that outer
 // middleware and the central error handler see it; its Internal is what went wrong, if anything did. The Guard's
-// Config.Refuse is not called: DenyHandler stands for it. A panic goes through. It is safe for concurrent use.
+// Config.Refusal and Refuse do not count: a DenyHandler that calls Guard.Refuse answers as they say. A panic goes through. It is safe for concurrent use.
 func Middleware(g *nethttp.Guard) echo.MiddlewareFunc { return WithConfig(g, Config{}) }
 
 // WithConfig is Middleware with a configuration.
@@ -55,13 +55,31 @@ func WithConfig(g *nethttp.Guard, cfg Config) echo.MiddlewareFunc {
 			c.SetRequest(r.WithContext(a.WithContext(r.Context())))
 			switch {
 			case a.Allowed():
-				return next(c)
+				status, r := http.StatusInternalServerError, c.Request() // of a panic
+				defer func() { a.Finish(r, status) }()
+				err := next(c)
+				status = statusOf(c.Response(), err)
+				return err
 			case cfg.DenyHandler != nil:
 				return cfg.DenyHandler(c, a)
 			}
 			return &echo.HTTPError{Code: a.Status(), Message: http.StatusText(a.Status()), Internal: a.Err()}
 		}
 	}
+}
+
+// statusOf is what the client sees, as the central error handler answers.
+func statusOf(w *echo.Response, err error) int {
+	if err == nil || w.Committed {
+		return w.Status
+	}
+	if refused := (*echo.HTTPError)(nil); errors.As(err, &refused) {
+		if inner, ok := refused.Internal.(*echo.HTTPError); ok {
+			return inner.Code
+		}
+		return refused.Code
+	}
+	return http.StatusInternalServerError
 }
 
 var errExtractor = errors.New("echogate: ClientIP: Echo.IPExtractor is nil, so that everybody would be believed")

@@ -49,7 +49,10 @@ func WithConfig(g *nethttp.Guard, cfg Config) gin.HandlerFunc {
 		c.Set(Key, a)
 		c.Request = c.Request.WithContext(a.WithContext(c.Request.Context()))
 		if a.Allowed() {
+			status, r := http.StatusInternalServerError, c.Request // of a panic
+			defer func() { a.Finish(r, status) }()
 			c.Next()
+			status = c.Writer.Status()
 			return
 		}
 		if cfg.OnDenied != nil {

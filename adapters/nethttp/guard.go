@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/keyfunc"
@@ -11,16 +12,32 @@ import (
 
 // Config configures a Guard.
 type Config struct {
-	// Gate decides. It is required.
+	// Gate decides. It is required where there are Rules.
 	Gate *core.Gate
-	// Rules are the limits, 1 to 16. Their policies have different names.
+	// Rules are the limits, up to 16, and at least 1 if there is no Concurrency. Their policies have different names.
 	Rules []Rule
+	// Concurrency caps how many requests run at a time, if not nil.
+	Concurrency *Concurrency
 	// Scope, if not nil, is the outermost part of all rules' keys, such as the tenant. Rules in one scope are
 	// decided in one script on a Redis Cluster too. A request to which a rule applies and that has no scope is refused
 	// with 400.
 	Scope keyfunc.Func
+	// MaxDelay is how long a request is delayed, rather than refused, until its rules have room: those of a
+	// core.TokenBucket or core.LeakyBucket, which is a queue then. All others have room now, or refuse. A client that leaves
+	// meanwhile spends nothing. Zero delays nothing.
+	MaxDelay time.Duration
+	// Disabled exempts every request while it returns true, if not nil: a switch to turn the guard off, such as the
+	// Load method of an atomic.Bool.
+	Disabled func() bool
+	// SkipPreflights exempts CORS preflights: for where the CORS middleware stands inside of the guard, or passes
+	// preflights on. Anybody can send them, so what answers them must be cheap.
+	SkipPreflights bool
+	// ExposeHeaders lets scripts of other origins read the headers of this guard, by Access-Control-Expose-Headers.
+	ExposeHeaders bool
 	// Headers is the dialect in which responses tell about the limits. The zero value is Draft10.
 	Headers Headers
+	// Refusal is the form of a refusal's body. The zero value is Problem.
+	Refusal Refusal
 	// ProblemBase begins the type of a refusal's problem details, where the draft's names follow. It is
 	// that of the draft if empty; AboutBlank leaves the type away.
 	ProblemBase string
@@ -30,45 +47,26 @@ type Config struct {
 	Observe func(*http.Request, *Admission)
 }
 
-// Rule is one limit of a Guard.
-type Rule struct {
-	// Policy is the limit. It is required.
-	Policy *core.Policy
-	// Key says whose limit it is. It is required: there is no key that is right for everybody.
-	Key keyfunc.Func
-	// NoKey says what becomes of a request that has no key. The zero value refuses it.
-	NoKey NoKey
-	// Cost is what a request spends. It is 1 if nil.
-	Cost func(*http.Request) int64
-	// Skip exempts a request from this rule, if not nil.
-	Skip func(*http.Request) bool
-}
-
-// NoKey says what becomes of a request from which a rule can derive no key. It never shares a bucket with others.
-type NoKey uint8
-
-const (
-	// NoKeyRefuse refuses it with 400.
-	NoKeyRefuse NoKey = iota
-	// NoKeySkip exempts it from the rule.
-	NoKeySkip
-)
-
 // Guard applies rules to requests. It is immutable and safe for concurrent use.
 type Guard struct {
 	cfg      Config
 	policies []advert
+	caps     string // of the Concurrency in RateLimit-Policy, empty if there are none
+	settles  bool   // whether a rule depends on the response
 }
 
 // NewGuard validates the configuration and returns every fault of it at once.
 func NewGuard(cfg Config) (*Guard, error) {
 	var errs []error
 	fault := func(format string, args ...any) { errs = append(errs, fmt.Errorf("nethttp: Config."+format, args...)) }
-	if cfg.Gate == nil {
+	if cfg.Gate == nil && (len(cfg.Rules) > 0 || cfg.Concurrency == nil) {
 		fault("Gate is nil")
 	}
-	if n := len(cfg.Rules); n == 0 || n > core.MaxCharges {
+	if n := len(cfg.Rules); n == 0 && cfg.Concurrency == nil || n > core.MaxCharges {
 		fault("Rules has %d entries: it must have between 1 and %d", n, core.MaxCharges)
+	}
+	if cfg.MaxDelay < 0 {
+		fault("MaxDelay is %v: it must not be negative", cfg.MaxDelay)
 	}
 	names := make(map[string]int)
 	for i, r := range cfg.Rules {
@@ -86,6 +84,12 @@ func NewGuard(cfg Config) (*Guard, error) {
 			fault("Rules[%d].NoKey is %d: it must be NoKeyRefuse or NoKeySkip", i, r.NoKey)
 		}
 	}
+	if cfg.Concurrency != nil {
+		cfg.Concurrency.check(cfg.Gate, names, fault)
+	}
+	if cfg.Refusal > OpenAIError {
+		fault("Refusal is %d: it must be Problem, PlainText or OpenAIError", cfg.Refusal)
+	}
 	if cfg.Headers > NoHeaders {
 		fault("Headers is %d: it must be Draft10, LegacyEpoch, LegacyDelta or NoHeaders", cfg.Headers)
 	}
@@ -99,14 +103,31 @@ func NewGuard(cfg Config) (*Guard, error) {
 	g := &Guard{cfg: cfg}
 	for _, r := range cfg.Rules {
 		g.policies = append(g.policies, advertise(r.Policy))
+		g.settles = g.settles || r.Settle != nil
+	}
+	if c := cfg.Concurrency; c != nil {
+		own := *c
+		own.Levels = append([]Level(nil), c.Levels...)
+		g.cfg.Concurrency, g.caps = &own, own.advertise()
 	}
 	return g, nil
 }
 
-// Admit decides a request and spends what its rules cost. It writes nothing. The adapter sets the headers, and
-// goes on or refuses.
+// Admit decides a request, spends what its rules cost and takes its slot. It writes nothing. The adapter sets the headers,
+// goes on with the admission's context or refuses, and calls Finish when the handler has returned.
+//
+// A request that this Guard has admitted already, because it is mounted twice or the request was dispatched anew, is admitted
+// and costs nothing more.
 func (g *Guard) Admit(r *http.Request) *Admission {
-	a := &Admission{guard: g}
+	a := &Admission{guard: g, outer: admissionOf(r.Context())}
+	if before := a.before(); before != nil {
+		a.decision, a.rules, a.exempt = before.decision, before.rules, true
+		return a
+	}
+	if g.cfg.Disabled != nil && g.cfg.Disabled() || g.cfg.SkipPreflights && preflight(r) {
+		a.decision.Allowed, a.exempt = true, true
+		return a
+	}
 	a.admit(r)
 	if g.cfg.Observe != nil {
 		g.cfg.Observe(r, a)
@@ -114,11 +135,16 @@ func (g *Guard) Admit(r *http.Request) *Admission {
 	return a
 }
 
-// Refuse answers a request that was not admitted, as Config.Refuse says or with problem details.
+// preflight says whether a request is a CORS preflight (Fetch standard, section 3.3.2).
+func preflight(r *http.Request) bool {
+	return r.Method == http.MethodOptions && r.Header.Get("Origin") != "" && r.Header.Get("Access-Control-Request-Method") != ""
+}
+
+// Refuse answers a request that was not admitted, as Config.Refuse says or in the form of Config.Refusal.
 func (g *Guard) Refuse(w http.ResponseWriter, r *http.Request, a *Admission) {
 	if g.cfg.Refuse != nil {
 		g.cfg.Refuse(w, r, a)
 		return
 	}
-	writeProblem(w, r, a)
+	writeRefusal(w, r, a)
 }

@@ -95,11 +95,20 @@ func (a *advert) of(r core.Result, local bool) string {
 // WriteHeaders sets what the response tells about the limits, and on a refusal Retry-After and Cache-Control. Lists are
 // appended to those of an outer Guard, and a longer Retry-After is left as it is.
 func (a *Admission) WriteHeaders(h http.Header) {
+	if a.exempt {
+		return
+	}
+	names := ""
 	switch a.guard.cfg.Headers {
 	case Draft10:
 		a.writeDraft(h)
+		names = "RateLimit, RateLimit-Policy, "
 	case LegacyEpoch, LegacyDelta:
 		a.writeLegacy(h)
+		names = "X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, "
+	}
+	if a.guard.cfg.ExposeHeaders {
+		h.Add("Access-Control-Expose-Headers", names+"Retry-After")
 	}
 	if a.Allowed() {
 		return
@@ -117,7 +126,9 @@ func (a *Admission) retryAfter() (int64, bool) {
 	switch {
 	case a.status != http.StatusTooManyRequests && a.status != http.StatusServiceUnavailable:
 		return 0, false
-	case a.decision.Len() == 0:
+	case a.full != nil:
+		return max(1, ceilSeconds(a.full.RetryAfter)), true
+	case a.decision.Len() == 0, a.status == http.StatusServiceUnavailable && a.decision.Source != core.SourceClosed:
 		return 1, true
 	}
 	wait, finite := a.decision.RetryAfter()
@@ -145,6 +156,9 @@ func (a *Admission) writeDraft(h http.Header) {
 			limits = append(limits, ";t="...)
 			limits = append(limits, seconds(r.NextAfter)...)
 		}
+	}
+	if a.capped && a.guard.caps != "" {
+		policies = append(join(policies), a.guard.caps...)
 	}
 	if len(policies) > 0 {
 		h.Add("RateLimit-Policy", string(policies))

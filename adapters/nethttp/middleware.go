@@ -11,7 +11,7 @@ import (
 // Middleware applies the guard to the handlers it wraps. A panic of theirs goes through. It panics itself, when it is
 // called, if the guard was not made by NewGuard.
 func Middleware(g *Guard) func(http.Handler) http.Handler {
-	if g == nil || g.cfg.Gate == nil {
+	if g == nil || len(g.cfg.Rules) == 0 && g.cfg.Concurrency == nil {
 		panic("nethttp: Middleware of a Guard that NewGuard did not make")
 	}
 	return func(next http.Handler) http.Handler {
@@ -23,9 +23,15 @@ func Middleware(g *Guard) func(http.Handler) http.Handler {
 				return
 			}
 			inner := r.WithContext(a.WithContext(r.Context()))
-			// A mux sets the pattern of the request it is given, and those outside of us look for it in theirs.
-			defer func() { r.Pattern = inner.Pattern }()
+			w, seen := a.watch(w)
+			status := http.StatusInternalServerError // of a panic
+			defer func() {
+				// A mux sets the pattern of the request it is given, and those outside of us look for it in theirs.
+				r.Pattern = inner.Pattern
+				a.Finish(inner, status)
+			}()
 			next.ServeHTTP(w, inner)
+			status = seen.code()
 		})
 	}
 }

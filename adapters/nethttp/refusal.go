@@ -1,0 +1,132 @@
+package nethttp
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"strings"
+)
+
+// Refusal is the form of a refusal's body.
+type Refusal uint8
+
+const (
+	// Problem is problem details (RFC 9457) with the types and the extension of draft-ietf-httpapi-ratelimit-headers-10,
+	// section 6.
+	Problem Refusal = iota
+	// PlainText is one line of text.
+	PlainText
+	// OpenAIError is an error object as the OpenAI API has it, which its clients understand.
+	OpenAIError
+)
+
+// AboutBlank is the ProblemBase of problem details without a type of their own (RFC 9457, section 4.2.1).
+const AboutBlank = "about:blank"
+
+const draftProblemBase = "https://iana.org/assignments/http-problem-types#"
+
+type problem struct {
+	Type     string   `json:"type"`
+	Title    string   `json:"title"`
+	Status   int      `json:"status"`
+	Detail   string   `json:"detail,omitempty"`
+	Violated []string `json:"violated-policies,omitempty"`
+}
+
+func problemOf(a *Admission) problem {
+	p := problem{Type: AboutBlank, Title: http.StatusText(a.status), Status: a.status, Detail: a.detail()}
+	name, title := "", ""
+	switch a.status {
+	case http.StatusTooManyRequests:
+		name, title = "quota-exceeded", "Quota Exceeded"
+		p.Violated = a.Violated()
+	case http.StatusServiceUnavailable:
+		name, title = "temporary-reduced-capacity", "Temporary Reduced Capacity"
+		p.Violated = a.Violated()
+	}
+	if base := a.guard.cfg.ProblemBase; name != "" && base != AboutBlank {
+		p.Type, p.Title = base+name, title
+	}
+	return p
+}
+
+// detail is a sentence for the client, empty where there is nothing to tell.
+func (a *Admission) detail() string {
+	switch {
+	case a.full != nil:
+		return a.fullDetail()
+	case a.status == http.StatusTooManyRequests:
+		violated := a.Violated()
+		word := "policy "
+		if len(violated) > 1 {
+			word = "policies "
+		}
+		return "Request quota for " + word + `"` + strings.Join(violated, `", "`) + `" is exhausted.`
+	case a.status == http.StatusBadRequest:
+		return "The request lacks what its rate limit is counted by."
+	}
+	return ""
+}
+
+// openAIError is the error object of the OpenAI API. Its clients look at the code, and at the status to try again.
+type openAIError struct {
+	Error struct {
+		Message string  `json:"message"`
+		Type    string  `json:"type"`
+		Param   *string `json:"param"`
+		Code    *string `json:"code"`
+	} `json:"error"`
+}
+
+func openAIErrorOf(a *Admission) (e openAIError) {
+	code := ""
+	switch a.status {
+	case http.StatusTooManyRequests:
+		e.Error.Type, code = "requests", "rate_limit_exceeded"
+	case http.StatusBadRequest:
+		e.Error.Type = "invalid_request_error"
+	default:
+		e.Error.Type = "server_error"
+	}
+	if code != "" {
+		e.Error.Code = &code
+	}
+	if e.Error.Message = a.detail(); e.Error.Message == "" {
+		e.Error.Message = http.StatusText(a.status)
+	}
+	return e
+}
+
+func writeRefusal(w http.ResponseWriter, r *http.Request, a *Admission) {
+	h := w.Header()
+	var body []byte
+	switch a.guard.cfg.Refusal {
+	case PlainText:
+		h.Set("Content-Type", "text/plain; charset=utf-8")
+		text := a.detail()
+		if text == "" {
+			text = http.StatusText(a.status)
+		}
+		body = []byte(text)
+	case OpenAIError:
+		h.Set("Content-Type", "application/json")
+		body = marshal(openAIErrorOf(a))
+	default:
+		h.Set("Content-Type", "application/problem+json")
+		body = marshal(problemOf(a))
+	}
+	body = append(body, '\n')
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(a.status)
+	if r.Method != http.MethodHead {
+		_, _ = w.Write(body) // the client may be gone
+	}
+}
+
+func marshal(v any) []byte {
+	body, err := json.Marshal(v)
+	if err != nil { // strings and a number always marshal
+		return []byte("{}")
+	}
+	return body
+}
