@@ -2,6 +2,7 @@ package nethttp
 
 import (
 	"bufio"
+	"io"
 	"net"
 	"net/http"
 
@@ -34,42 +35,47 @@ func (a *Admission) Finish(r *http.Request, status int) {
 // response is what has become of a ResponseWriter.
 type response struct{ status int }
 
-// watch returns the writer to serve the request with, and a function that tells the status in the end. It is w itself unless
-// a rule depends on the response, and else has the same optional interfaces as w, and Unwrap.
+// code is the status of a handler that has returned.
+func (r *response) code() int {
+	r.sent(http.StatusOK)
+	return r.status
+}
+
+// sent notes the first status. Informational ones come before it, but for the last of them.
+func (r *response) sent(status int) {
+	if r.status == 0 && (status >= 200 || status == http.StatusSwitchingProtocols) {
+		r.status = status
+	}
+}
+
+// watch returns the writer to serve the request with. It is w itself unless a rule depends on the response, and else has
+// the same optional interfaces as w, and Unwrap.
 func (a *Admission) watch(w http.ResponseWriter) (http.ResponseWriter, *response) {
 	seen := new(response)
 	if a.paid == nil || !a.guard.settles {
 		return w, seen
 	}
-	wrote := func(status int) {
-		// Informational responses come before the real one, but for the last of them.
-		if seen.status == 0 && (status >= 200 || status == http.StatusSwitchingProtocols) {
-			seen.status = status
-		}
-	}
 	return httpsnoop.Wrap(w, httpsnoop.Hooks{
 		WriteHeader: func(next httpsnoop.WriteHeaderFunc) httpsnoop.WriteHeaderFunc {
-			return func(status int) {
-				wrote(status)
-				next(status)
-			}
+			return func(status int) { seen.sent(status); next(status) }
+		},
+		Write: func(next httpsnoop.WriteFunc) httpsnoop.WriteFunc {
+			return func(b []byte) (int, error) { seen.sent(http.StatusOK); return next(b) }
+		},
+		WriteString: func(next httpsnoop.WriteStringFunc) httpsnoop.WriteStringFunc {
+			return func(s string) (int, error) { seen.sent(http.StatusOK); return next(s) }
+		},
+		ReadFrom: func(next httpsnoop.ReadFromFunc) httpsnoop.ReadFromFunc {
+			return func(src io.Reader) (int64, error) { seen.sent(http.StatusOK); return next(src) }
+		},
+		Flush: func(next httpsnoop.FlushFunc) httpsnoop.FlushFunc {
+			return func() { seen.sent(http.StatusOK); next() }
+		},
+		FlushError: func(next httpsnoop.FlushErrorFunc) httpsnoop.FlushErrorFunc {
+			return func() error { seen.sent(http.StatusOK); return next() }
 		},
 		Hijack: func(next httpsnoop.HijackFunc) httpsnoop.HijackFunc {
-			return func() (net.Conn, *bufio.ReadWriter, error) {
-				conn, rw, err := next()
-				if err == nil {
-					wrote(http.StatusSwitchingProtocols)
-				}
-				return conn, rw, err
-			}
+			return func() (net.Conn, *bufio.ReadWriter, error) { seen.sent(http.StatusSwitchingProtocols); return next() }
 		},
 	}), seen
-}
-
-// code is the status of a handler that has returned.
-func (s *response) code() int {
-	if s.status == 0 {
-		return http.StatusOK
-	}
-	return s.status
 }

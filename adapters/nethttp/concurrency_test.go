@@ -1,0 +1,463 @@
+package nethttp_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/adapters/nethttp"
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/keyfunc"
+)
+
+// generous ends a test that would hang.
+const generous = 30 * time.Second
+
+func eachGate(t *testing.T, f func(t *testing.T, gate *core.Gate)) {
+	t.Run("memory", func(t *testing.T) {
+		gate, err := core.NewMemory(core.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f(t, gate)
+	})
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		gate, err := core.NewRedis(s.Client(t), core.Config{Prefix: s.Prefix, Timeout: generous})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f(t, gate)
+	})
+}
+
+func semaphore(t *testing.T, gate *core.Gate, cfg core.SemaphoreConfig) *core.Semaphore {
+	t.Helper()
+	cfg.Name = "streams"
+	s, err := core.NewSemaphore(gate, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// chat is a guard of 10 requests that never come back, two streams a user and three a tenant.
+func chat(t *testing.T, gate *core.Gate, change ...func(*nethttp.Config)) (*nethttp.Guard, *core.Semaphore) {
+	t.Helper()
+	s := semaphore(t, gate, core.SemaphoreConfig{MaxWaiters: 1})
+	cfg := nethttp.Config{
+		Gate: gate, Scope: keyfunc.Header("X-Tenant"),
+		Rules: []nethttp.Rule{{Policy: policy(t, core.PolicyConfig{Name: "requests", Algorithm: core.TokenBucket{Burst: 10}}), Key: keyfunc.Header("X-User")}},
+		Concurrency: &nethttp.Concurrency{Semaphore: s, Levels: []nethttp.Level{
+			{Name: "tenant", Key: keyfunc.Static("all"), Limit: 3, Global: true},
+			{Name: "streams", Key: keyfunc.Header("X-User"), Limit: 2},
+		}},
+	}
+	for _, f := range change {
+		f(&cfg)
+	}
+	return guard(t, cfg), s
+}
+
+func as(tenant, user string) func(*http.Request) {
+	return func(r *http.Request) { r.Header.Set("X-Tenant", tenant); r.Header.Set("X-User", user) }
+}
+
+// open is requests that run until they are told to end.
+type open struct {
+	t       *testing.T
+	handler http.Handler
+	end     chan struct{}
+	entered chan context.Context
+	answers chan *http.Response
+}
+
+func newOpen(t *testing.T, g *nethttp.Guard) *open {
+	o := &open{t: t, end: make(chan struct{}), entered: make(chan context.Context), answers: make(chan *http.Response, 100)}
+	o.handler = nethttp.Middleware(g)(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		o.entered <- r.Context()
+		<-o.end
+	}))
+	return o
+}
+
+// request begins one, and returns at once.
+func (o *open) request(change ...func(*http.Request)) {
+	go func() { o.answers <- get(o.handler, change...) }()
+}
+
+// enter begins one that is admitted, and returns its context.
+func (o *open) enter(change ...func(*http.Request)) context.Context {
+	o.t.Helper()
+	o.request(change...)
+	select {
+	case ctx := <-o.entered:
+		return ctx
+	case r := <-o.answers:
+		o.t.Fatalf("status %d: %s", r.StatusCode, body(o.t, r))
+	case <-time.After(generous):
+		o.t.Fatal("neither admitted nor refused")
+	}
+	return nil
+}
+
+// refused begins one that is answered while the others run.
+func (o *open) refused(change ...func(*http.Request)) *http.Response {
+	o.t.Helper()
+	o.request(change...)
+	return o.answer()
+}
+
+func (o *open) answer() *http.Response {
+	o.t.Helper()
+	select {
+	case r := <-o.answers:
+		return r
+	case <-o.entered:
+		o.t.Fatal("admitted")
+	case <-time.After(generous):
+		o.t.Fatal("neither admitted nor refused")
+	}
+	return nil
+}
+
+// leave ends one request.
+func (o *open) leave() {
+	o.t.Helper()
+	o.end <- struct{}{}
+	if r := o.answer(); r.StatusCode != 200 {
+		o.t.Errorf("status %d", r.StatusCode)
+	}
+}
+
+func tenantKey(t *testing.T, tenant string) core.Key {
+	t.Helper()
+	scope, err := keyfunc.Header("X-Tenant")(&http.Request{Header: http.Header{"X-Tenant": {tenant}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := core.NewKey(scope)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+// holders waits until so many hold and nobody waits: who gives up leaves the queue in the background.
+func holders(t *testing.T, s *core.Semaphore, tenant string, want int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), generous)
+	defer cancel()
+	for {
+		got, waiting, err := s.Holders(ctx, tenantKey(t, tenant))
+		if err == nil && len(got) == want && waiting == 0 {
+			return
+		}
+		if err != nil || ctx.Err() != nil {
+			t.Errorf("%d hold, %d wait, want %d and none; %v", len(got), waiting, want, err)
+			return
+		}
+	}
+}
+
+const chatPolicies = `"requests";q=10, "tenant";q=3;qu="concurrent-requests", "streams";q=2;qu="concurrent-requests"`
+
+func TestConcurrency(t *testing.T) {
+	eachGate(t, func(t *testing.T, gate *core.Gate) {
+		g, s := chat(t, gate)
+		o := newOpen(t, g)
+		o.enter(as("acme", "ann"))
+		o.enter(as("acme", "ann"))
+
+		r := o.refused(as("acme", "ann"))
+		after := r.Header.Get("Retry-After")
+		if n, err := strconv.Atoi(after); err != nil || n < 1 || n > 37 {
+			t.Errorf("Retry-After %q", after)
+		}
+		// What a refused request would have cost is not spent.
+		expect(t, r, 429, map[string]string{
+			"RateLimit": `"requests";r=8`, "RateLimit-Policy": chatPolicies, "Retry-After": after, "Cache-Control": "no-store",
+		})
+		const want = `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota Exceeded",` +
+			`"status":429,"detail":"All 2 concurrent requests of policy \"streams\" are in use.","violated-policies":["streams"]}` + "\n"
+		if got := body(t, r); got != want {
+			t.Errorf("body %s", got)
+		}
+
+		o.enter(as("acme", "bob"))
+		r = o.refused(as("acme", "bob"))
+		if s := body(t, r); r.StatusCode != 503 || r.Header.Get("Retry-After") == "" || !strings.Contains(s, `"violated-policies":["tenant"]`) {
+			t.Errorf("no room in the tenant: %d, %s", r.StatusCode, s)
+		}
+		o.enter(as("other", "ann"))
+		holders(t, s, "acme", 3)
+		for range 4 {
+			o.leave()
+		}
+		holders(t, s, "acme", 0)
+
+		// And one that a rule denies holds no slot.
+		for range 8 {
+			o.enter(as("acme", "ann"))
+			o.leave()
+		}
+		r = o.refused(as("acme", "ann"))
+		expect(t, r, 429, map[string]string{"RateLimit": `"requests";r=0`, "RateLimit-Policy": chatPolicies, "Cache-Control": "no-store"})
+		holders(t, s, "acme", 0)
+	})
+}
+
+func TestConcurrencyWaits(t *testing.T) {
+	eachGate(t, func(t *testing.T, gate *core.Gate) {
+		queued := make(chan int, 10)
+		g, s := chat(t, gate, func(cfg *nethttp.Config) {
+			cfg.Concurrency.MaxWait = generous
+			cfg.Concurrency.OnQueue = func(r *http.Request, position int) {
+				if r.Header.Get("X-User") == "" {
+					t.Error("of another request")
+				}
+				queued <- position
+			}
+		})
+		o := newOpen(t, g)
+		o.enter(as("acme", "ann"))
+		o.enter(as("acme", "ann"))
+		o.request(as("acme", "ann"))
+		if position := <-queued; position != 0 {
+			t.Errorf("position %d", position)
+		}
+
+		r := o.refused(as("acme", "ann"))
+		if s := body(t, r); r.StatusCode != 429 || !strings.Contains(s, "queue is full") {
+			t.Errorf("the queue is full: %d, %s", r.StatusCode, s)
+		}
+		o.end <- struct{}{}
+		<-o.entered // the one who waited
+		if r := o.answer(); r.StatusCode != 200 {
+			t.Errorf("status %d", r.StatusCode)
+		}
+
+		// A client that leaves is not served, and its request not counted.
+		ctx, cancel := context.WithCancel(t.Context())
+		o.request(as("acme", "ann"), func(r *http.Request) { *r = *r.WithContext(ctx) })
+		<-queued
+		cancel()
+		if r := o.answer(); r.StatusCode != 503 {
+			t.Errorf("status %d", r.StatusCode)
+		}
+		o.leave()
+		o.leave()
+		holders(t, s, "acme", 0)
+		o.enter(as("acme", "ann"))
+		o.leave()
+		if r := get(o.handlerOnce(), as("acme", "ann")); r.Header.Get("RateLimit") != `"requests";r=5` {
+			t.Errorf("RateLimit %s after five", r.Header.Get("RateLimit"))
+		}
+	})
+}
+
+// handlerOnce is the handler for one request that ends by itself.
+func (o *open) handlerOnce() http.Handler {
+	go func() {
+		<-o.entered
+		o.end <- struct{}{}
+	}()
+	return o.handler
+}
+
+// To shut down, nobody new is let in, those who wait are told to go, and those who run are left to end.
+func TestConcurrencyDrains(t *testing.T) {
+	eachGate(t, func(t *testing.T, gate *core.Gate) {
+		queued := make(chan int, 1)
+		g, _ := chat(t, gate, func(cfg *nethttp.Config) {
+			cfg.Concurrency.MaxWait = generous
+			cfg.Concurrency.OnQueue = func(_ *http.Request, position int) { queued <- position }
+		})
+		o := newOpen(t, g)
+		running := o.enter(as("acme", "ann"))
+		o.enter(as("acme", "ann"))
+		o.request(as("acme", "ann"))
+		<-queued
+
+		closed := make(chan error)
+		go func() {
+			ctx, cancel := context.WithTimeout(context.Background(), generous)
+			defer cancel()
+			closed <- gate.Close(ctx)
+		}()
+		if r := o.answer(); r.StatusCode != 503 || r.Header.Get("Retry-After") == "" {
+			t.Errorf("who waits: %d, %v", r.StatusCode, r.Header)
+		}
+		if r := o.refused(as("acme", "bob")); r.StatusCode != 503 || r.Header.Get("Retry-After") != "1" {
+			t.Errorf("who comes: %d, %v", r.StatusCode, r.Header)
+		}
+		if err := running.Err(); err != nil {
+			t.Errorf("who runs: %v", err)
+		}
+		o.leave()
+		o.leave()
+		if err := <-closed; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestLostLease(t *testing.T) {
+	eachGate(t, func(t *testing.T, gate *core.Gate) {
+		g, s := chat(t, gate, func(cfg *nethttp.Config) {
+			cfg.Concurrency.Meta = func(r *http.Request) map[string]string { return map[string]string{"user": r.Header.Get("X-User")} }
+		})
+		o := newOpen(t, g)
+		ctx := o.enter(as("acme", "ann"))
+		key := tenantKey(t, "acme")
+		held, _, err := s.Holders(t.Context(), key)
+		if err != nil || len(held) != 1 || held[0].Meta["user"] != "ann" {
+			t.Fatalf("%+v, %v", held, err)
+		}
+		if n, err := s.Evict(t.Context(), key, held[0].ID); n != 1 || err != nil {
+			t.Fatal(n, err)
+		}
+		select {
+		case <-ctx.Done():
+			if err := context.Cause(ctx); !errors.Is(err, core.ErrLeaseLost) {
+				t.Errorf("cause %v", err)
+			}
+		case <-time.After(generous):
+			t.Error("the context does not end")
+		}
+		o.leave()
+	})
+}
+
+func TestDetachedLease(t *testing.T) {
+	eachGate(t, func(t *testing.T, gate *core.Gate) {
+		g, s := chat(t, gate)
+		var taken *core.Lease
+		h := nethttp.Middleware(g)(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			taken = nethttp.LeaseFromContext(r.Context()).Detach()
+		}))
+		get(h, as("acme", "ann"))
+		holders(t, s, "acme", 1)
+		if err := taken.Context().Err(); err != nil {
+			t.Errorf("the detached lease's context: %v", err)
+		}
+		if err := taken.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+		holders(t, s, "acme", 0)
+		if nethttp.LeaseFromContext(t.Context()) != nil {
+			t.Error("a lease in a context without one")
+		}
+	})
+}
+
+func TestConcurrencySkips(t *testing.T) {
+	gate := memory(t, newClock())
+	g, s := chat(t, gate, func(cfg *nethttp.Config) {
+		cfg.Concurrency.Skip = func(r *http.Request) bool { return r.Header.Get("X-User") == "root" }
+	})
+	h := nethttp.Middleware(g)(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if nethttp.LeaseFromContext(r.Context()) != nil {
+			t.Error("it holds a slot")
+		}
+		holders(t, s, "acme", 0)
+	}))
+	if r := get(h, as("acme", "root")); r.StatusCode != 200 || r.Header.Get("RateLimit-Policy") != `"requests";q=10` {
+		t.Errorf("%d, %v", r.StatusCode, r.Header)
+	}
+	if r := get(h, func(r *http.Request) { r.Header.Set("X-Tenant", "acme") }); r.StatusCode != 400 {
+		t.Errorf("without a user: %d", r.StatusCode)
+	}
+}
+
+// Who decides on slots while Redis is down.
+func TestConcurrencyDuringOutage(t *testing.T) {
+	for mode, want := range map[core.FailureMode][]int{
+		core.Local: {200, 200, 429}, core.Open: {200, 200, 200}, core.Closed: {503, 503, 503},
+	} {
+		gate := dead(t)
+		g := guard(t, nethttp.Config{Concurrency: &nethttp.Concurrency{
+			Semaphore: semaphore(t, gate, core.SemaphoreConfig{OnFailure: mode}),
+			Levels:    []nethttp.Level{{Name: "streams", Key: keyfunc.RemoteIP(), Limit: 2}},
+		}})
+		h := nethttp.Middleware(g)
+		var nest func(n int) http.Handler
+		nest = func(n int) http.Handler {
+			if n == len(want) {
+				return http.HandlerFunc(ok)
+			}
+			return http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+				r := get(h(nest(n + 1)))
+				if r.StatusCode != want[n] {
+					t.Errorf("mode %v, request %d: status %d, want %d", mode, n, r.StatusCode, want[n])
+				}
+				if r.StatusCode != 200 && r.Header.Get("Retry-After") == "" {
+					t.Errorf("mode %v, request %d: no Retry-After", mode, n)
+				}
+				if r.StatusCode == 503 && n+1 < len(want) {
+					nest(n+1).ServeHTTP(nil, nil)
+				}
+			})
+		}
+		nest(0).ServeHTTP(nil, nil)
+	}
+}
+
+func TestConcurrencyFaults(t *testing.T) {
+	gate := memory(t, newClock())
+	p := policy(t, core.PolicyConfig{Name: "p", Algorithm: core.PerMinute(1)})
+	rules := []nethttp.Rule{{Policy: p, Key: keyfunc.RemoteIP()}}
+	_, err := nethttp.NewGuard(nethttp.Config{Gate: gate, Rules: rules, MaxDelay: -1, Refusal: 9, Concurrency: &nethttp.Concurrency{
+		MaxWait: -1, Levels: []nethttp.Level{{Name: "p", Key: keyfunc.RemoteIP(), Limit: 1}, {Name: "a b"}},
+	}})
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, want := range []string{
+		"Config.MaxDelay is -1ns", "Config.Refusal is 9", "Config.Concurrency.Semaphore is nil", "Config.Concurrency.MaxWait is -1ns",
+		`Config.Concurrency.Levels[0].Name is "p" like that of a rule`, "Config.Concurrency.Levels[1].Key is nil",
+		"Config.Concurrency.Levels[1].Limit is 0", `Config.Concurrency.Levels[1].Name is "a b"`,
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is not in\n%v", want, err)
+		}
+	}
+	other := semaphore(t, memory(t, newClock()), core.SemaphoreConfig{})
+	_, err = nethttp.NewGuard(nethttp.Config{Gate: gate, Rules: rules, Concurrency: &nethttp.Concurrency{Semaphore: other}})
+	if err == nil || !strings.Contains(err.Error(), "Semaphore is of another Gate") || !strings.Contains(err.Error(), "Levels has 0 entries") {
+		t.Errorf("%v", err)
+	}
+}
+
+// A panic in the guard's own callbacks holds nothing.
+func TestPanicInQueue(t *testing.T) {
+	gate := memory(t, newClock())
+	g, s := chat(t, gate, func(cfg *nethttp.Config) {
+		cfg.Concurrency.MaxWait = generous
+		cfg.Concurrency.OnQueue = func(*http.Request, int) { panic("mine") }
+	})
+	o := newOpen(t, g)
+	o.enter(as("acme", "ann"))
+	o.enter(as("acme", "ann"))
+	func() {
+		defer func() {
+			if recover() != "mine" {
+				t.Error("the panic is gone")
+			}
+		}()
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		as("acme", "ann")(r)
+		o.handler.ServeHTTP(httptest.NewRecorder(), r)
+	}()
+	o.leave()
+	o.leave()
+	if r := get(o.handlerOnce(), as("acme", "ann")); r.Header.Get("RateLimit") != `"requests";r=7` {
+		t.Errorf("RateLimit %s after three", r.Header.Get("RateLimit"))
+	}
+	holders(t, s, "acme", 0)
+}

@@ -1,0 +1,219 @@
+package nethttp_test
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate/headgate/adapters/nethttp"
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/keyfunc"
+)
+
+// counted is a guard of 10 requests that never come back.
+func counted(t *testing.T, change ...func(*nethttp.Config)) *nethttp.Guard {
+	t.Helper()
+	gate, err := core.NewMemory(core.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := nethttp.Config{Gate: gate, Rules: []nethttp.Rule{
+		{Policy: policy(t, core.PolicyConfig{Name: "p", Algorithm: core.TokenBucket{Burst: 10}}), Key: keyfunc.RemoteIP()}}}
+	for _, f := range change {
+		f(&cfg)
+	}
+	return guard(t, cfg)
+}
+
+func TestDisabled(t *testing.T) {
+	var off atomic.Bool
+	seen := 0
+	g := counted(t, func(cfg *nethttp.Config) {
+		cfg.Disabled = off.Load
+		cfg.Observe = func(*http.Request, *nethttp.Admission) { seen++ }
+	})
+	h := nethttp.Middleware(g)(http.HandlerFunc(ok))
+	for _, c := range []struct {
+		off  bool
+		want string
+	}{{false, `"p";r=9`}, {true, ""}, {false, `"p";r=8`}} {
+		off.Store(c.off)
+		if r := get(h); r.StatusCode != 200 || r.Header.Get("RateLimit") != c.want {
+			t.Errorf("off %v: %d, %v", c.off, r.StatusCode, r.Header)
+		}
+	}
+	if seen != 2 {
+		t.Errorf("%d observed", seen)
+	}
+}
+
+func TestPreflights(t *testing.T) {
+	preflight := func(r *http.Request) {
+		r.Method = http.MethodOptions
+		r.Header.Set("Origin", "https://example.com")
+		r.Header.Set("Access-Control-Request-Method", "DELETE")
+	}
+	for _, c := range []struct {
+		name   string
+		skip   bool
+		change func(*http.Request)
+		want   string
+	}{
+		{"a preflight counts", false, preflight, `"p";r=9`},
+		{"a preflight is skipped", true, preflight, ""},
+		{"OPTIONS alone is none", true, func(r *http.Request) { r.Method = http.MethodOptions }, `"p";r=9`},
+		{"no origin", true, func(r *http.Request) { preflight(r); r.Header.Del("Origin") }, `"p";r=9`},
+		{"what it asks for counts", true, func(r *http.Request) { preflight(r); r.Method = http.MethodDelete }, `"p";r=9`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			g := counted(t, func(cfg *nethttp.Config) { cfg.SkipPreflights = c.skip })
+			if r := get(nethttp.Middleware(g)(http.HandlerFunc(ok)), c.change); r.Header.Get("RateLimit") != c.want {
+				t.Errorf("RateLimit %q, want %q", r.Header.Get("RateLimit"), c.want)
+			}
+		})
+	}
+}
+
+func TestExposeHeaders(t *testing.T) {
+	for headers, want := range map[nethttp.Headers]string{
+		nethttp.Draft10:     "X-Mine | RateLimit, RateLimit-Policy, Retry-After",
+		nethttp.LegacyDelta: "X-Mine | X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, Retry-After",
+		nethttp.NoHeaders:   "X-Mine | Retry-After",
+	} {
+		g := counted(t, func(cfg *nethttp.Config) { cfg.ExposeHeaders, cfg.Headers = true, headers })
+		h := nethttp.Middleware(g)(http.HandlerFunc(ok))
+		cors := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Access-Control-Expose-Headers", "X-Mine")
+			h.ServeHTTP(w, r)
+		})
+		for range 11 {
+			if got := strings.Join(get(cors).Header.Values("Access-Control-Expose-Headers"), " | "); got != want {
+				t.Errorf("%q, want %q", got, want)
+			}
+		}
+	}
+	if r := get(nethttp.Middleware(counted(t))(http.HandlerFunc(ok))); r.Header.Get("Access-Control-Expose-Headers") != "" {
+		t.Error("exposed unasked")
+	}
+}
+
+// The same guard twice, with another in between, is one charge and one slot.
+func TestMountedTwice(t *testing.T) {
+	gate := memory(t, newClock())
+	g, s := chat(t, gate)
+	other := counted(t)
+	h := nethttp.Middleware(g)(nethttp.Middleware(other)(nethttp.Middleware(g)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		holders(t, s, "acme", 1)
+		if d, ok := nethttp.FromContext(r.Context()); !ok || d.At(0).Policy.Name() != "p" {
+			t.Errorf("the decision is %+v", d)
+		}
+	}))))
+	for _, want := range []string{`"requests";r=9 | "p";r=9`, `"requests";r=8 | "p";r=8`} {
+		r := get(h, as("acme", "ann"))
+		if got := strings.Join(r.Header.Values("RateLimit"), " | "); got != want {
+			t.Errorf("RateLimit %s, want %s", got, want)
+		}
+	}
+	holders(t, s, "acme", 0)
+}
+
+func TestRefusalForms(t *testing.T) {
+	noKey := func(*http.Request) (string, error) { return "", keyfunc.ErrNoKey }
+	for _, c := range []struct {
+		name    string
+		refusal nethttp.Refusal
+		limit   core.Algorithm
+		key     keyfunc.Func
+		status  int
+		kind    string
+		body    string
+	}{
+		{"plain", nethttp.PlainText, core.DenyAll{}, keyfunc.RemoteIP(), 429, "text/plain; charset=utf-8",
+			"Request quota for policy \"p\" is exhausted.\n"},
+		{"plain, no key", nethttp.PlainText, core.DenyAll{}, noKey, 400, "text/plain; charset=utf-8",
+			"The request lacks what its rate limit is counted by.\n"},
+		{"OpenAI", nethttp.OpenAIError, core.DenyAll{}, keyfunc.RemoteIP(), 429, "application/json",
+			`{"error":{"message":"Request quota for policy \"p\" is exhausted.","type":"requests","param":null,"code":"rate_limit_exceeded"}}` + "\n"},
+		{"OpenAI, no key", nethttp.OpenAIError, core.DenyAll{}, noKey, 400, "application/json",
+			`{"error":{"message":"The request lacks what its rate limit is counted by.","type":"invalid_request_error","param":null,"code":null}}` + "\n"},
+		{"OpenAI, a failing key", nethttp.OpenAIError, core.DenyAll{}, func(*http.Request) (string, error) { return "", io.ErrUnexpectedEOF }, 500, "application/json",
+			`{"error":{"message":"Internal Server Error","type":"server_error","param":null,"code":null}}` + "\n"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			g := counted(t, func(cfg *nethttp.Config) {
+				cfg.Refusal = c.refusal
+				cfg.Rules[0].Policy = policy(t, core.PolicyConfig{Name: "p", Algorithm: c.limit})
+				cfg.Rules[0].Key = c.key
+			})
+			r := get(nethttp.Middleware(g)(http.HandlerFunc(ok)))
+			if got := body(t, r); r.StatusCode != c.status || got != c.body || r.Header.Get("Content-Type") != c.kind {
+				t.Errorf("%d, %s: %s", r.StatusCode, r.Header.Get("Content-Type"), got)
+			}
+		})
+	}
+}
+
+// Rather than refused, a request is delayed: by as long as its turn takes, up to a bound.
+func TestMaxDelay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s *core.Semaphore
+		g := counted(t, func(cfg *nethttp.Config) {
+			cfg.MaxDelay = 2 * time.Second
+			cfg.Rules[0].Policy = policy(t, core.PolicyConfig{Name: "p", Algorithm: core.TokenBucket{Rate: 1, Per: time.Second, Burst: 1}})
+			s = semaphore(t, cfg.Gate, core.SemaphoreConfig{})
+			cfg.Concurrency = &nethttp.Concurrency{Semaphore: s, Levels: []nethttp.Level{{Key: keyfunc.RemoteIP(), Limit: 1}}}
+		})
+		h := nethttp.Middleware(g)(http.HandlerFunc(ok))
+		start := time.Now()
+		statuses := make(chan int, 10)
+		for i, gone := range []bool{false, true, false, false} {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			go func() {
+				r := get(h, func(r *http.Request) { *r = *r.WithContext(ctx) })
+				if want := []time.Duration{0, 0, 2 * time.Second, 0}[i]; r.StatusCode == 200 && time.Since(start) != want {
+					t.Errorf("request %d after %v, want %v", i, time.Since(start), want)
+				}
+				statuses <- r.StatusCode
+			}()
+			synctest.Wait()
+			if gone {
+				defer cancel()
+				go func() {
+					time.Sleep(500 * time.Millisecond)
+					cancel()
+				}()
+			}
+		}
+		for _, want := range []int{200, 429, 503, 200} {
+			if got := <-statuses; got != want {
+				t.Errorf("status %d, want %d", got, want)
+			}
+		}
+		// A slot is asked for when the turn has come, and one that is refused costs nothing.
+		time.Sleep(time.Minute)
+		key, err := core.NewKey("192.0.2.1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		held, err := s.TryAcquire(t.Context(), core.Ask{Levels: []core.Level{{Key: key, Limit: 1}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := get(h); r.StatusCode != 429 || !strings.Contains(body(t, r), "concurrent") {
+			t.Errorf("status %d", r.StatusCode)
+		}
+		if err := held.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+		start = time.Now()
+		if r := get(h); r.StatusCode != 200 || time.Since(start) != 0 {
+			t.Errorf("status %d after %v", r.StatusCode, time.Since(start))
+		}
+	})
+}

@@ -1,0 +1,181 @@
+package nethttp_test
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/headgate/headgate/adapters/nethttp"
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/keyfunc"
+)
+
+// settled is a guard of two rules in one decision: "logins" counts 401 and 403 only, "work" no server errors, of 2 each.
+func settled(t *testing.T, gate *core.Gate, change ...func(*nethttp.Config)) *nethttp.Guard {
+	t.Helper()
+	two := func(*http.Request) int64 { return 2 }
+	cfg := nethttp.Config{Gate: gate, Rules: []nethttp.Rule{
+		{Policy: policy(t, core.PolicyConfig{Name: "all", Algorithm: core.TokenBucket{Burst: 100}}), Key: keyfunc.RemoteIP()},
+		{Policy: policy(t, core.PolicyConfig{Name: "logins", Algorithm: core.TokenBucket{Burst: 20}}), Key: keyfunc.RemoteIP(), Cost: two, Settle: nethttp.CountOnly(401, 403)},
+		{Policy: policy(t, core.PolicyConfig{Name: "work", Algorithm: core.TokenBucket{Burst: 20}}), Key: keyfunc.RemoteIP(), Cost: two, Settle: nethttp.RefundServerErrors},
+	}}
+	for _, f := range change {
+		f(&cfg)
+	}
+	return guard(t, cfg)
+}
+
+// remaining is what remained of each policy before this request.
+func remaining(g *nethttp.Guard, outer ...func(http.Handler) http.Handler) string {
+	var all []string
+	h := nethttp.Middleware(g)(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		d, _ := nethttp.FromContext(r.Context())
+		for i := range d.Len() {
+			all = append(all, strconv.FormatInt(d.At(i).Remaining+[]int64{1, 2, 2}[i], 10))
+		}
+	}))
+	for _, wrap := range outer {
+		h = wrap(h)
+	}
+	get(h)
+	return strings.Join(all, " ")
+}
+
+func TestSettle(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		handler http.HandlerFunc
+		want    string // what remains of 100, 20 and 20
+	}{
+		{"writes nothing", func(http.ResponseWriter, *http.Request) {}, "99 20 18"},
+		{"writes a body", ok, "99 20 18"},
+		{"401", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(401) }, "99 18 18"},
+		{"404", http.NotFound, "99 20 18"},
+		{"502", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(502) }, "99 20 20"},
+		{"the first status counts", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(403); w.WriteHeader(500) }, "99 18 18"},
+		{"early hints are none", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(103); w.WriteHeader(500) }, "99 20 20"},
+		{"a body and then an error", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(nil); w.WriteHeader(500) }, "99 20 18"},
+		{"a string and then an error", func(w http.ResponseWriter, r *http.Request) { ok(w, r); w.WriteHeader(500) }, "99 20 18"},
+		{"a flush and then an error", func(w http.ResponseWriter, _ *http.Request) { w.(http.Flusher).Flush(); w.WriteHeader(500) }, "99 20 18"},
+		{"a flush by its controller and then an error", func(w http.ResponseWriter, _ *http.Request) {
+			_ = http.NewResponseController(w).Flush()
+			w.WriteHeader(500)
+		}, "99 20 18"},
+		{"panics", func(http.ResponseWriter, *http.Request) { panic("mine") }, "99 20 20"},
+		{"panics after a status", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(401); panic("mine") }, "99 20 20"},
+		{"aborts", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "99 20 20"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			eachGate(t, func(t *testing.T, gate *core.Gate) {
+				g := settled(t, gate)
+				func() {
+					defer func() { _ = recover() }()
+					get(nethttp.Middleware(g)(c.handler))
+				}()
+				if got := remaining(g); got != c.want {
+					t.Errorf("%s remain, want %s", got, c.want)
+				}
+			})
+		})
+	}
+}
+
+// While requests run, what they may cost is spent: no more get in than the limit has room for, whatever they are
+// answered with.
+func TestSettleCannotBeOverspent(t *testing.T) {
+	eachGate(t, func(t *testing.T, gate *core.Gate) {
+		g := settled(t, gate)
+		var entered, refused sync.WaitGroup
+		entered.Add(10)
+		refused.Add(20)
+		h := nethttp.Middleware(g)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			entered.Done()
+			refused.Wait()
+			w.WriteHeader(500)
+		}))
+		var all sync.WaitGroup
+		for range 30 {
+			all.Go(func() {
+				if get(h).StatusCode == 429 {
+					refused.Done()
+				}
+			})
+		}
+		entered.Wait()
+		all.Wait()
+		if got := remaining(g); got != "90 20 20" {
+			t.Errorf("%s remain", got)
+		}
+	})
+}
+
+// A rule may charge what the handler found out, and more than was estimated.
+func TestSettleActual(t *testing.T) {
+	type usage struct{}
+	g := settled(t, memory(t, newClock()), func(cfg *nethttp.Config) {
+		cfg.Rules[2].Settle = func(r *http.Request, status int, cost int64) int64 {
+			if status != 200 || cost != 2 {
+				t.Errorf("status %d, cost %d", status, cost)
+			}
+			return *r.Context().Value(usage{}).(*int64)
+		}
+	})
+	h := nethttp.Middleware(g)(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		*r.Context().Value(usage{}).(*int64) += 15
+	}))
+	count := func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), usage{}, new(int64))))
+		})
+	}
+	get(count(h))
+	if got := remaining(g, count); got != "99 20 5" {
+		t.Errorf("%s remain", got)
+	}
+}
+
+// The writer keeps what the server's can do, and is the server's own where no rule depends on the response.
+func TestSettleKeepsTheWriter(t *testing.T) {
+	g := settled(t, memory(t, newClock()))
+	mux := http.NewServeMux()
+	mux.HandleFunc("/stream", func(w http.ResponseWriter, r *http.Request) {
+		if _, ok := w.(io.ReaderFrom); !ok {
+			t.Error("no ReadFrom")
+		}
+		if err := http.NewResponseController(w).EnableFullDuplex(); err != nil {
+			t.Errorf("no way to the server's writer: %v", err)
+		}
+		w.(http.Flusher).Flush()
+	})
+	mux.HandleFunc("/hijack", func(w http.ResponseWriter, _ *http.Request) {
+		conn, rw, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		_, _ = rw.WriteString("HTTP/1.1 101 Switching Protocols\r\n\r\n")
+		_ = rw.Flush()
+	})
+	s := httptest.NewServer(nethttp.Middleware(g)(mux))
+	defer s.Close()
+	for path, want := range map[string]int{"/stream": 200, "/hijack": 101} {
+		conn, err := net.Dial("tcp", s.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.WriteString(conn, "GET "+path+" HTTP/1.1\r\nHost: x\r\n\r\n")
+		r, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil || r.StatusCode != want {
+			t.Errorf("%s: %v, %v", path, r, err)
+		}
+		conn.Close()
+	}
+}
