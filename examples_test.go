@@ -117,6 +117,30 @@ func TestFrameworks(t *testing.T) {
 					t.Errorf("request %d, %s: headers %v", i, want.path, r.Header)
 				}
 			}
+			open := func(want int) io.Closer {
+				r, err := http.Get(url + "/t/acme/events")
+				if err != nil {
+					t.Fatal(err)
+				}
+				if line, _ := bufio.NewReader(r.Body).ReadString('\n'); r.StatusCode != want || want == 200 && line != "data: 1\n" {
+					t.Errorf("a stream: status %d, %q, want %d", r.StatusCode, line, want)
+				}
+				return r.Body
+			}
+			first := open(200)
+			defer open(200).Close()
+			open(429).Close()
+			first.Close()
+			for { // the server sees the client leave a moment later
+				r, err := http.Get(url + "/t/acme/events")
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.Body.Close()
+				if r.StatusCode == 200 {
+					break
+				}
+			}
 		})
 	}
 }

@@ -24,7 +24,7 @@ var floors = []struct {
 	{"internal/algorithm", 0, nil},
 	{"internal/lease", 0, nil},
 	{"core", 1, []string{"github.com/redis/go-redis/v9"}},
-	{"adapters/nethttp", 2, nil},
+	{"adapters/nethttp", 2, []string{"github.com/felixge/httpsnoop"}},
 	{"adapters/chi", 3, []string{"github.com/go-chi/chi/v5"}},
 	{"adapters/gin", 3, []string{"github.com/gin-gonic/gin"}},
 	{"adapters/echo", 3, []string{"github.com/labstack/echo/v4"}},
@@ -95,7 +95,7 @@ func TestDependencies(t *testing.T) {
 	slices.Sort(modules)
 	modules = slices.Compact(modules)
 	want := []string{
-		"github.com/cespare/xxhash/v2", module, "github.com/redis/go-redis/v9", "go.uber.org/atomic",
+		"github.com/cespare/xxhash/v2", "github.com/felixge/httpsnoop", module, "github.com/redis/go-redis/v9", "go.uber.org/atomic",
 	}
 	if !slices.Equal(modules, want) {
 		t.Errorf("adapters/nethttp links %v, want %v", modules, want)

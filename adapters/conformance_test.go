@@ -391,11 +391,49 @@ func (c row) play(t *testing.T, build func(*app) http.Handler, http2 bool) (answ
 	return got, f.keys
 }
 
+// settle makes the rule on the client's address one that depends on the response.
+func settle(how func(*http.Request, int, int64) int64) func(*fixture, *nethttp.Config) {
+	return only(core.PolicyConfig{Algorithm: core.PerMinute(2)}, func(r *nethttp.Rule) { r.Settle = how })
+}
+
+// streams adds a cap of one concurrent request of each client.
+func streams(f *fixture, cfg *nethttp.Config) {
+	s, err := core.NewSemaphore(f.gate, core.SemaphoreConfig{Name: "streams"})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	cfg.Concurrency = &nethttp.Concurrency{Semaphore: s, Levels: []nethttp.Level{{Name: "streams", Key: keyfunc.RemoteIP(), Limit: 1}}}
+}
+
+// behavior rows are of what guards do with responses and requests beside limiting them.
+var behavior = []row{
+	{name: "server errors are refunded", root: settle(nethttp.RefundServerErrors), before: slices.Repeat([]string{"GET /fails"}, 5), request: "GET /users/1", status: 200,
+		limits: map[string]string{"Ratelimit": `"p";r=1;t=30`, "Ratelimit-Policy": `"p";q=2;w=60`}},
+	{name: "panics are refunded", root: settle(nethttp.RefundServerErrors), before: slices.Repeat([]string{"GET /panic"}, 5), request: "GET /users/1", status: 200},
+	{name: "successes are not refunded", root: settle(nethttp.RefundServerErrors), before: slices.Repeat([]string{"GET /users/1"}, 2), request: "GET /users/1", status: 429},
+	{name: "404s are not refunded", root: settle(nethttp.RefundServerErrors), before: slices.Repeat([]string{"GET /nope"}, 2), request: "GET /users/1", status: 429},
+	{name: "only 404 counts", root: settle(nethttp.CountOnly(404)), before: []string{"GET /users/1", "GET /users/1", "GET /fails", "GET /nope"}, request: "GET /users/1", status: 200,
+		limits: map[string]string{"Ratelimit": `"p";r=0;t=30`, "Ratelimit-Policy": `"p";q=2;w=60`}},
+	{name: "204 is seen", root: settle(nethttp.CountOnly(204)), before: slices.Repeat([]string{"DELETE /api/items/7"}, 2), request: "GET /users/1", status: 429},
+	{name: "a status that nobody wrote is 200", root: settle(nethttp.CountOnly(200)), before: slices.Repeat([]string{"GET /empty"}, 2), request: "GET /users/1", status: 429},
+	{name: "concurrency is told", root: streams, before: []string{"GET /users/1", "GET /panic"}, request: "GET /users/1", status: 200, limits: map[string]string{
+		"Ratelimit": `"address";r=97;t=1, "route";r=1;t=20`, "Ratelimit-Policy": quotas + `, "streams";q=1;qu="concurrent-requests"`}},
+	{name: "switched off", root: func(_ *fixture, cfg *nethttp.Config) { cfg.Disabled = func() bool { return true } },
+		before: slices.Repeat([]string{"GET /users/1"}, 9), request: "GET /nope", status: 404, own: true, limits: map[string]string{}},
+	{name: "preflight", root: func(_ *fixture, cfg *nethttp.Config) { cfg.SkipPreflights = true }, request: "OPTIONS /users/1",
+		headers: []string{"Origin: https://example.com", "Access-Control-Request-Method: GET"}, status: 405, differs: map[string]int{"echo": 204, "echov5": 204}, own: true, limits: map[string]string{}},
+	{name: "headers exposed", root: func(_ *fixture, cfg *nethttp.Config) { cfg.ExposeHeaders = true }, request: "GET /users/1", status: 200, limits: left(99, 2)},
+	{name: "plain refusal", root: func(_ *fixture, cfg *nethttp.Config) { cfg.Refusal = nethttp.PlainText }, before: slices.Repeat([]string{"GET /users/1"}, 3), request: "GET /users/1", status: 429, limits: refused(97)},
+	{name: "OpenAI's refusal", root: func(_ *fixture, cfg *nethttp.Config) { cfg.Refusal = nethttp.OpenAIError }, before: slices.Repeat([]string{"GET /users/1"}, 3), request: "GET /users/1", status: 429, limits: refused(97)},
+	{name: "delayed no longer than the bound", root: func(f *fixture, cfg *nethttp.Config) { cfg.MaxDelay = time.Second }, before: slices.Repeat([]string{"GET /users/1"}, 3), request: "GET /users/1", status: 429, limits: map[string]string{
+		"Ratelimit": `"address";r=97;t=1, "route";r=0;t=20`, "Ratelimit-Policy": quotas, "Retry-After": "19"}},
+}
+
 // refusal says that the guard answers and not a handler.
 func (c row) refusal() bool { return !c.own && c.status >= 400 && c.status != 502 }
 
 func TestConformance(t *testing.T) {
-	all := slices.Concat(rows, keyRows())
+	all := slices.Concat(rows, behavior, keyRows())
 	if len(all) < 100 {
 		t.Errorf("%d rows", len(all))
 	}

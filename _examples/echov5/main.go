@@ -1,85 +1,33 @@
-// Echov5 is an API on echo v5 with two limits: each address has one on everything, and each tenant one on its reports. It keeps
-// them in Redis at REDIS_URL, or in memory where that is not set, and serves on ADDR.
+// Echov5 is a small API on echo v5: a limit on everything, one on each tenant's reports, and a cap on how many streams of
+// events a tenant has open. The guards are in the package demo.
 package main
 
 import (
-	"cmp"
-	"fmt"
 	"log"
-	"net"
 	"net/http"
-	"os"
-	"time"
 
 	"github.com/labstack/echo/v5"
 	"github.com/labstack/echo/v5/middleware"
-	"github.com/redis/go-redis/v9"
 
+	"github.com/headgate/headgate/_examples/demo"
 	echov5gate "github.com/headgate/headgate/adapters/echov5"
-	"github.com/headgate/headgate/adapters/nethttp"
-	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/keyfunc"
 )
 
 func main() {
-	if err := run(); err != nil {
+	guards, err := demo.NewGuards()
+	if err != nil {
 		log.Fatal(err)
-	}
-}
-
-func run() error {
-	gate, err := newGate()
-	if err != nil {
-		return err
-	}
-	address, err := core.NewPolicy(core.PolicyConfig{Name: "address", Algorithm: core.TokenBucket{Rate: 60, Per: time.Minute, Burst: 20}})
-	if err != nil {
-		return err
-	}
-	tenant, err := core.NewPolicy(core.PolicyConfig{Name: "tenant", Algorithm: core.PerHour(3)})
-	if err != nil {
-		return err
-	}
-	perAddress, err := nethttp.NewGuard(nethttp.Config{Gate: gate, Rules: []nethttp.Rule{
-		{Policy: address, Key: keyfunc.RemoteIP()},
-	}})
-	if err != nil {
-		return err
-	}
-	perTenant, err := nethttp.NewGuard(nethttp.Config{Gate: gate, Rules: []nethttp.Rule{
-		{Policy: tenant, Key: keyfunc.PathValue("tenant")}, // authorization in front compares it with who asks
-	}})
-	if err != nil {
-		return err
 	}
 
 	e := echo.New()
-	e.Use(middleware.Recover(), echov5gate.Middleware(perAddress))
+	e.Use(middleware.Recover(), echov5gate.Middleware(guards.PerAddress))
 	e.GET("/public", func(c *echo.Context) error { return c.String(http.StatusOK, "hello\n") })
-	e.GET("/t/:tenant/reports", reports, echov5gate.Middleware(perTenant))
+	e.GET("/t/:tenant/reports", reports, echov5gate.Middleware(guards.PerTenant))
+	e.GET("/t/:tenant/events", echo.WrapHandler(http.HandlerFunc(demo.Events)), echov5gate.Middleware(guards.Streams))
 
-	listener, err := net.Listen("tcp", cmp.Or(os.Getenv("ADDR"), "127.0.0.1:8080"))
-	if err != nil {
-		return err
-	}
-	fmt.Printf("Serving on http://%[1]s. Try: curl -i http://%[1]s/t/acme/reports\n", listener.Addr())
-	return (&http.Server{Handler: e, ReadHeaderTimeout: 5 * time.Second}).Serve(listener)
+	log.Fatal(demo.Serve(e))
 }
 
 func reports(c *echo.Context) error {
-	decision, _ := nethttp.FromContext(c.Request().Context())
-	return c.String(http.StatusOK, fmt.Sprintf("a report of %s, %d more\n", c.Param("tenant"), decision.At(0).Remaining))
-}
-
-func newGate() (*core.Gate, error) {
-	url := os.Getenv("REDIS_URL")
-	if url == "" {
-		return core.NewMemory(core.Config{})
-	}
-	options, err := redis.ParseURL(url)
-	if err != nil {
-		return nil, err
-	}
-	options.DialerRetries = 1 // the gate has a circuit of its own
-	return core.NewRedis(redis.NewClient(options), core.Config{})
+	return c.String(http.StatusOK, demo.Report(c.Request()))
 }

@@ -1,84 +1,30 @@
-// Gin is an API on gin with two limits: each address has one on everything, and each tenant one on its reports. It keeps
-// them in Redis at REDIS_URL, or in memory where that is not set, and serves on ADDR.
+// Gin is a small API on gin: a limit on everything, one on each tenant's reports, and a cap on how many streams of
+// events a tenant has open. The guards are in the package demo.
 package main
 
 import (
-	"cmp"
-	"fmt"
 	"log"
-	"net"
 	"net/http"
-	"os"
-	"time"
 
 	"github.com/gin-gonic/gin"
-	"github.com/redis/go-redis/v9"
 
+	"github.com/headgate/headgate/_examples/demo"
 	gingate "github.com/headgate/headgate/adapters/gin"
-	"github.com/headgate/headgate/adapters/nethttp"
-	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/keyfunc"
 )
 
 func main() {
-	if err := run(); err != nil {
+	guards, err := demo.NewGuards()
+	if err != nil {
 		log.Fatal(err)
-	}
-}
-
-func run() error {
-	gate, err := newGate()
-	if err != nil {
-		return err
-	}
-	address, err := core.NewPolicy(core.PolicyConfig{Name: "address", Algorithm: core.TokenBucket{Rate: 60, Per: time.Minute, Burst: 20}})
-	if err != nil {
-		return err
-	}
-	tenant, err := core.NewPolicy(core.PolicyConfig{Name: "tenant", Algorithm: core.PerHour(3)})
-	if err != nil {
-		return err
-	}
-	perAddress, err := nethttp.NewGuard(nethttp.Config{Gate: gate, Rules: []nethttp.Rule{
-		{Policy: address, Key: keyfunc.RemoteIP()},
-	}})
-	if err != nil {
-		return err
-	}
-	perTenant, err := nethttp.NewGuard(nethttp.Config{Gate: gate, Rules: []nethttp.Rule{
-		{Policy: tenant, Key: keyfunc.PathValue("tenant")}, // authorization in front compares it with who asks
-	}})
-	if err != nil {
-		return err
 	}
 
 	engine := gin.New()
-	engine.Use(gin.Recovery(), gingate.Middleware(perAddress))
+	engine.Use(gin.Recovery(), gingate.Middleware(guards.PerAddress))
 	engine.GET("/public", func(c *gin.Context) { c.String(http.StatusOK, "hello\n") })
-	engine.GET("/t/:tenant/reports", gingate.Middleware(perTenant), reports)
+	engine.GET("/t/:tenant/reports", gingate.Middleware(guards.PerTenant), reports)
+	engine.GET("/t/:tenant/events", gingate.Middleware(guards.Streams), gin.WrapF(demo.Events))
 
-	listener, err := net.Listen("tcp", cmp.Or(os.Getenv("ADDR"), "127.0.0.1:8080"))
-	if err != nil {
-		return err
-	}
-	fmt.Printf("Serving on http://%[1]s. Try: curl -i http://%[1]s/t/acme/reports\n", listener.Addr())
-	return (&http.Server{Handler: engine, ReadHeaderTimeout: 5 * time.Second}).Serve(listener)
+	log.Fatal(demo.Serve(engine))
 }
 
-func reports(c *gin.Context) {
-	decision, _ := nethttp.FromContext(c.Request.Context())
-	c.String(http.StatusOK, "a report of %s, %d more\n", c.Param("tenant"), decision.At(0).Remaining)
-}
-
-func newGate() (*core.Gate, error) {
-	url := os.Getenv("REDIS_URL")
-	if url == "" {
-		return core.NewMemory(core.Config{})
-	}
-	options, err := redis.ParseURL(url)
-	if err != nil {
-		return nil, err
-	}
-	options.DialerRetries = 1 // the gate has a circuit of its own
-	return core.NewRedis(redis.NewClient(options), core.Config{})
-}
+func reports(c *gin.Context) { c.String(http.StatusOK, demo.Report(c.Request)) }

@@ -68,12 +68,12 @@ func WithConfig(g *nethttp.Guard, cfg Config) echo.MiddlewareFunc {
 	}
 }
 
-// statusOf is what the client sees, as the central error handler answers.
+// statusOf is what the client sees, as echo's DefaultHTTPErrorHandler answers, which unwraps no error.
 func statusOf(w *echo.Response, err error) int {
 	if err == nil || w.Committed {
 		return w.Status
 	}
-	if refused := (*echo.HTTPError)(nil); errors.As(err, &refused) {
+	if refused, ok := err.(*echo.HTTPError); ok {
 		if inner, ok := refused.Internal.(*echo.HTTPError); ok {
 			return inner.Code
 		}

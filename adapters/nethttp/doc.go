@@ -12,11 +12,13 @@
 //
 // A Guard whose key is an address stands before authentication, one whose key is an identity after it: before, the
 // identity is what anybody writes into a header. CORS middleware stands outside of both, so that a refusal carries its
-// headers and preflights are not counted. http.TimeoutHandler stands outside too.
+// headers and preflights are not counted. http.TimeoutHandler stands outside too: inside, a slot of a [Concurrency] is free while
+// the handler may still run.
 //
 // # Responses
 //
-// The ResponseWriter is passed on as it is, so that streaming, hijacking and flushing work. Headers are
+// The ResponseWriter is passed on as it is, so that streaming, hijacking and flushing work; a [Rule] with Settle wraps it,
+// and keeps these. Headers are
 // set before the next handler runs, which may change them. net/http spells the names RateLimit and RateLimit-Policy as
 // Ratelimit and Ratelimit-Policy; to clients that is the same.
 package nethttp

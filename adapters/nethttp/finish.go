@@ -75,7 +75,13 @@ func (a *Admission) watch(w http.ResponseWriter) (http.ResponseWriter, *response
 			return func() error { seen.sent(http.StatusOK); return next() }
 		},
 		Hijack: func(next httpsnoop.HijackFunc) httpsnoop.HijackFunc {
-			return func() (net.Conn, *bufio.ReadWriter, error) { seen.sent(http.StatusSwitchingProtocols); return next() }
+			return func() (net.Conn, *bufio.ReadWriter, error) {
+				conn, rw, err := next()
+				if err == nil {
+					seen.sent(http.StatusSwitchingProtocols)
+				}
+				return conn, rw, err
+			}
 		},
 	}), seen
 }

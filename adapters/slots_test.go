@@ -1,0 +1,220 @@
+package adapters_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+	"github.com/gin-gonic/gin"
+	echov4 "github.com/labstack/echo/v4"
+	"github.com/labstack/echo/v5"
+
+	echogate "github.com/headgate/headgate/adapters/echo"
+	echov5gate "github.com/headgate/headgate/adapters/echov5"
+	gingate "github.com/headgate/headgate/adapters/gin"
+	"github.com/headgate/headgate/adapters/nethttp"
+	"github.com/headgate/headgate/core"
+)
+
+// free waits until nobody holds a slot: a handler may return after its client has the answer.
+func (f *fixture) free(s *core.Semaphore) {
+	f.t.Helper()
+	key, err := core.NewKey("127.0.0.1")
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(f.t.Context(), patience)
+	defer cancel()
+	for {
+		holders, waiting, err := s.Holders(ctx, key)
+		if err == nil && len(holders) == 0 && waiting == 0 {
+			return
+		}
+		if err != nil || ctx.Err() != nil {
+			f.t.Fatalf("%d hold, %d wait, %v", len(holders), waiting, err)
+		}
+	}
+}
+
+// However a request ends, its slot is free then, once, and it holds only one where its guard is mounted twice.
+func TestSlotsAreReleased(t *testing.T) {
+	stream := func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, "data: 1\n\n")
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	}
+	get := func(f *fixture, path string) { f.ask("POST " + path) }
+	ends := map[string]struct {
+		handler http.HandlerFunc
+		call    func(f *fixture, path string)
+	}{
+		"returns":  {func(http.ResponseWriter, *http.Request) {}, get},
+		"fails":    {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "broken", 502) }, get},
+		"panics":   {func(http.ResponseWriter, *http.Request) { panic("handler's own") }, get},
+		"aborts":   {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, get},
+		"detaches": {func(_ http.ResponseWriter, r *http.Request) { detached(r) }, get},
+		"client leaves": {stream, func(f *fixture, path string) {
+			ctx, cancel := context.WithCancel(f.t.Context())
+			defer cancel()
+			r, err := http.NewRequestWithContext(ctx, "POST", f.server.URL+path, nil)
+			if err != nil {
+				f.t.Fatal(err)
+			}
+			response, err := f.server.Client().Do(r)
+			if err != nil {
+				f.t.Fatal(err)
+			}
+			defer response.Body.Close()
+			if line, err := bufio.NewReader(response.Body).ReadString('\n'); line != "data: 1\n" {
+				f.t.Errorf("%q, %v", line, err)
+			}
+		}},
+		"socket closes": {func(w http.ResponseWriter, r *http.Request) {
+			conn, err := websocket.Accept(w, r, nil)
+			if err != nil {
+				t.Errorf("accept: %v", err)
+				return
+			}
+			defer conn.CloseNow()
+			_, _, _ = conn.Read(context.WithoutCancel(r.Context()))
+		}, func(f *fixture, path string) {
+			ctx, cancel := context.WithTimeout(f.t.Context(), patience)
+			defer cancel()
+			conn, _, err := websocket.Dial(ctx, f.server.URL+path, nil)
+			if err != nil {
+				f.t.Fatal(err)
+			}
+			_ = conn.CloseNow()
+		}},
+		"times out": {func(w http.ResponseWriter, r *http.Request) {
+			http.TimeoutHandler(http.HandlerFunc(stream), time.Nanosecond, "").ServeHTTP(w, r)
+		}, get},
+	}
+	each(t, func(t *testing.T, fw framework) {
+		for name, end := range ends {
+			t.Run(name, func(t *testing.T) {
+				f := newFixture(t)
+				cfg := f.perRoute()
+				streams(f, &cfg)
+				guard := f.guard(cfg)
+				f.serve(fw.build, &app{root: guard, inner: guard, routes: []route{{"POST", "/api/end", end.handler}, {"GET", "/api/end", end.handler}}}, false)
+				for range 2 {
+					end.call(f, "/api/end")
+					f.free(cfg.Concurrency.Semaphore)
+				}
+			})
+		}
+	})
+}
+
+// detached is work that outlives its request, with its slot.
+func detached(r *http.Request) {
+	l := nethttp.LeaseFromContext(r.Context()).Detach()
+	if l == nil {
+		panic("no lease")
+	}
+	go func() { _ = l.Release(context.Background()) }()
+}
+
+// While one request runs, another of the same client is refused, and spends nothing.
+func TestSlotsAreHeld(t *testing.T) {
+	each(t, func(t *testing.T, fw framework) {
+		f := newFixture(t)
+		cfg := f.perRoute()
+		streams(f, &cfg)
+		entered, leave := make(chan struct{}), make(chan struct{})
+		f.serve(fw.build, &app{root: f.guard(cfg), routes: []route{{"GET", "/stream", func(http.ResponseWriter, *http.Request) {
+			entered <- struct{}{}
+			<-leave
+		}}}}, false)
+		var first sync.WaitGroup
+		first.Go(func() {
+			if got := f.ask("GET /stream"); got.Status != 200 {
+				t.Errorf("the first: %d", got.Status)
+			}
+		})
+		<-entered
+		second := f.ask("GET /stream")
+		if second.Status != 429 || second.Header.Get("Retry-After") == "" || second.Header.Get("RateLimit") != `"address";r=99;t=1, "route";r=2;t=20` {
+			t.Errorf("the second: %d, %v", second.Status, second.Header)
+		}
+		if !fw.json && !strings.Contains(second.Body, `All 1 concurrent requests of policy \"streams\" are in use.`) {
+			t.Errorf("the second: %s", second.Body)
+		}
+		close(leave)
+		first.Wait()
+		f.free(cfg.Concurrency.Semaphore)
+	})
+}
+
+// What a framework's own handler does to say its status is seen.
+func TestFrameworksOwnStatus(t *testing.T) {
+	type server func(*nethttp.Guard) http.Handler
+	v4 := func(end echov4.HandlerFunc) server {
+		return func(g *nethttp.Guard) http.Handler {
+			e := echov4.New()
+			e.Use(echogate.Middleware(g))
+			e.GET("/", end)
+			return e
+		}
+	}
+	v5 := func(end echo.HandlerFunc) server {
+		return func(g *nethttp.Guard) http.Handler {
+			e := echo.New()
+			e.Use(echov5gate.Middleware(g))
+			e.GET("/", end)
+			return e
+		}
+	}
+	plain := func(end gin.HandlerFunc) server {
+		return func(g *nethttp.Guard) http.Handler {
+			engine := gin.New()
+			engine.Use(gingate.Middleware(g))
+			engine.GET("/", end)
+			return engine
+		}
+	}
+	for _, c := range []struct {
+		name    string
+		status  int
+		handler server
+	}{
+		{"gin, abort", 403, plain(func(c *gin.Context) { c.AbortWithStatus(403) })},
+		{"gin, JSON", 401, plain(func(c *gin.Context) { c.JSON(401, nil) })},
+		{"gin, nothing", 200, plain(func(*gin.Context) {})},
+		{"echo, returned", 403, v4(func(echov4.Context) error { return echov4.ErrForbidden })},
+		{"echo, wrapped, which its error handler does not see", 500, v4(func(echov4.Context) error { return fmt.Errorf("it is: %w", echov4.ErrForbidden) })},
+		{"echo, within", 403, v4(func(echov4.Context) error { return &echov4.HTTPError{Code: 500, Internal: echov4.ErrForbidden} })},
+		{"echo, another error", 500, v4(func(echov4.Context) error { return io.ErrUnexpectedEOF })},
+		{"echo, written", 401, v4(func(c echov4.Context) error { return c.NoContent(401) })},
+		{"echo, written and then an error", 401, v4(func(c echov4.Context) error { _ = c.NoContent(401); return io.ErrUnexpectedEOF })},
+		{"echo, nothing", 200, v4(func(echov4.Context) error { return nil })},
+		{"echov5, returned", 403, v5(func(*echo.Context) error { return echo.ErrForbidden })},
+		{"echov5, wrapped", 403, v5(func(*echo.Context) error { return fmt.Errorf("it is: %w", echo.ErrForbidden) })},
+		{"echov5, another error", 500, v5(func(*echo.Context) error { return io.ErrUnexpectedEOF })},
+		{"echov5, written", 401, v5(func(c *echo.Context) error { return c.NoContent(401) })},
+		{"echov5, written and then an error", 401, v5(func(c *echo.Context) error { _ = c.NoContent(401); return io.ErrUnexpectedEOF })},
+		{"echov5, nothing", 200, v5(func(*echo.Context) error { return nil })},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := newFixture(t)
+			var seen []int
+			var cfg nethttp.Config
+			settle(func(_ *http.Request, status int, cost int64) int64 {
+				seen = append(seen, status)
+				return cost
+			})(f, &cfg)
+			w := send(c.handler(f.guard(cfg)), "GET", "/")
+			if len(seen) != 1 || seen[0] != c.status || w.Code != c.status {
+				t.Errorf("seen %v, want %d; sent %d", seen, c.status, w.Code)
+			}
+		})
+	}
+}
