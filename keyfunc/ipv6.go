@@ -8,7 +8,8 @@ import (
 )
 
 // IPv6Prefix makes the address keys of this package with IPv6 addresses counted by that many bits, 48 to 128; 0
-// is 64, as the functions of the same names have it. An IPv4 address always counts whole. A subscriber has at least a /64
+// is 64, as the functions of the same names have it. An IPv4 address always counts whole, also one that is translated into
+// 64:ff9b::/96. A subscriber has at least a /64
 // and often a /56 or a /48: fewer bits put neighbours of small networks into one key, more give one subscriber more keys
 // than Redis can hold. Any other number is an error of every constructor or call. It is immutable.
 //

@@ -20,8 +20,11 @@ func peer(r *http.Request) (netip.Addr, error) {
 	return addr, nil
 }
 
-// parseAddr reads an address with or without port, brackets and zone. An IPv4 address mapped into IPv6 is
-// returned as IPv4 and a zone is dropped, because netip.Prefix.Contains is false for both.
+// translated is where IPv4 clients of an IPv6 server are (RFC 6052, section 2.1): one prefix for all of them.
+var translated = netip.MustParsePrefix("64:ff9b::/96")
+
+// parseAddr reads an address with or without port, brackets and zone. An IPv4 address mapped or translated into IPv6 is
+// returned as IPv4 and a zone is dropped, because netip.Prefix.Contains is false for all of these.
 func parseAddr(s string) (netip.Addr, bool) {
 	if len(s) > maxAddr {
 		return netip.Addr{}, false
@@ -41,7 +44,12 @@ func parseAddr(s string) (netip.Addr, bool) {
 			addr = port.Addr()
 		}
 	}
-	return addr.WithZone("").Unmap(), true
+	addr = addr.WithZone("").Unmap()
+	if translated.Contains(addr) {
+		whole := addr.As16()
+		addr = netip.AddrFrom4([4]byte(whole[12:]))
+	}
+	return addr, true
 }
 
 // maxAddr is longer than any address with brackets, zone and port is worth reading.

@@ -15,8 +15,8 @@ type Headers uint8
 
 const (
 	// Draft10 sets RateLimit and RateLimit-Policy as draft-ietf-httpapi-ratelimit-headers-10 has them; drafts 08
-	// to 11 are the same on the wire. Each policy is a member of both lists. q is the limit and w the seconds in
-	// which an exhausted one is whole again; r is what remains and t the seconds until that is more.
+	// to 11 are the same on the wire. Each policy is a member of both lists. q is the limit and w the seconds it is for,
+	// of a bucket those in which an exhausted one is whole again; r is what remains and t the seconds until that is more.
 	Draft10 Headers = iota
 	// LegacyEpoch sets X-RateLimit-Limit, -Remaining and -Reset of one policy: the one that denies for
 	// longest, or else has the least left of its limit. Reset is the time when the whole limit is there again, in
