@@ -139,6 +139,8 @@ type FullError struct {
 	InUse, Limit int64
 	// Queue says that it is the queue that is full, or that the wait took too long.
 	Queue bool
+	// NextExpiry is when the first lease below the outermost key ends unless it is renewed, 0 if there is none.
+	NextExpiry time.Duration
 	// RetryAfter is a guess of when there is room: by how long holders have held, or by when the first lease ends.
 	RetryAfter time.Duration
 }
@@ -229,9 +231,10 @@ func full(q lease.Request, g lease.Grant) *FullError {
 		}
 	}
 	e.InUse, e.Limit = g.Used[e.Level], q.Levels[e.Level].Limit
+	e.NextExpiry = time.Duration(max(0, g.Next)) * time.Microsecond
 	wait := time.Duration(g.Hold) * time.Microsecond / time.Duration(e.Limit) * time.Duration(g.Position+1)
 	if g.Hold == 0 {
-		wait = time.Duration(max(0, g.Next)) * time.Microsecond
+		wait = e.NextExpiry
 	}
 	wait = min(max(wait, time.Second), 30*time.Second)
 	e.RetryAfter = wait + time.Duration(rand.Int64N(int64(wait)/5)) // not all at once

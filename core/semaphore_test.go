@@ -77,7 +77,8 @@ func TestSemaphoreHoldsItsLimit(t *testing.T) {
 		}
 		_, err := s.TryAcquire(t.Context(), core.Ask{Levels: []core.Level{level}})
 		var full *core.FullError
-		if !errors.As(err, &full) || !errors.Is(err, core.ErrFull) || full.InUse != 3 || full.Limit != 3 || full.Queue || full.RetryAfter < time.Second {
+		if !errors.As(err, &full) || !errors.Is(err, core.ErrFull) || full.InUse != 3 || full.Limit != 3 || full.Queue || full.RetryAfter < time.Second ||
+			full.NextExpiry <= 0 || full.NextExpiry > 10*time.Second {
 			t.Errorf("%v: %+v", err, full)
 		}
 		free(t, b, b, nil)
