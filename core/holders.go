@@ -1,0 +1,74 @@
+package core
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/internal/lease"
+)
+
+// Holder is one holder of a semaphore.
+type Holder struct {
+	ID     string
+	Key    string // its innermost, as in Redis
+	Token  int64
+	Age    time.Duration
+	Left   time.Duration // until the lease ends unless it is renewed
+	Weight int64
+	Meta   map[string]string
+}
+
+// Holders tells who holds slots below the outermost part of a key, in the order in which their leases end, and how many
+// wait.
+func (s *Semaphore) Holders(ctx context.Context, key Key) (holders []Holder, waiting int, err error) {
+	if key.outer == 0 {
+		return nil, 0, fmt.Errorf("%w: there is none", ErrKey)
+	}
+	now, entries, err := s.gate.leases.list(ctx, s.scope(key))
+	if err != nil {
+		return nil, 0, err
+	}
+	for _, e := range entries {
+		if e.Left < 0 {
+			waiting++
+			continue
+		}
+		r, err := lease.Parse(e.Record)
+		if err != nil {
+			return nil, 0, fmt.Errorf("core: holders: %w", err)
+		}
+		h := Holder{ID: e.ID, Token: r.Token, Age: time.Duration(now-r.Granted) * time.Microsecond, Left: time.Duration(e.Left) * time.Microsecond}
+		last := r.Levels[len(r.Levels)-1]
+		h.Key, h.Weight = last.Node, last.Weight
+		if values, err := url.ParseQuery(strings.TrimPrefix(r.Metadata, "-")); err == nil {
+			h.Meta = make(map[string]string)
+			for k := range maps.Keys(values) {
+				h.Meta[k] = values.Get(k)
+			}
+		}
+		holders = append(holders, h)
+	}
+	return holders, waiting, nil
+}
+
+// Evict takes the slots of holders away, and tells them: their leases are lost. It returns how many it found.
+func (s *Semaphore) Evict(ctx context.Context, key Key, ids ...string) (int, error) {
+	if key.outer == 0 {
+		return 0, fmt.Errorf("%w: there is none", ErrKey)
+	}
+	if len(ids) == 0 {
+		return 0, nil
+	}
+	found, err := s.gate.leases.force(ctx, s.scope(key), ids)
+	n := 0
+	for _, was := range found {
+		if was > 0 {
+			n++
+		}
+	}
+	return n, err
+}
