@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"time"
 )
 
@@ -116,3 +117,6 @@ func (b DecayingBackoff) Wait(tries int) (time.Duration, bool) {
 	}
 	return b.Floor + max(0, above), b.Tries == 0 || tries < b.Tries
 }
+
+// half is between a half of d and all of it.
+func half(d time.Duration) time.Duration { return d - time.Duration(rand.Int64N(int64(max(d, 1))/2+1)) }

@@ -3,53 +3,11 @@
 package lease
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"math"
 	"slices"
-	"strconv"
-	"strings"
 )
-
-// Level is one of the caps that a lease counts against. Limit and Weight are at least 1.
-type Level struct {
-	Node          string
-	Limit, Weight int64
-}
-
-// Request asks for a lease. Times are in microseconds. No text is empty or holds a space.
-type Request struct {
-	ID, Channel string
-	Lease       int64 // how long a lease lives without being renewed
-	Patience    int64 // how long a waiter waits without asking again
-	Longest     int64 // how long a lease is renewed at most; 0 for ever
-	Waiters     int64 // how many wait at a node at most; 0 not to wait
-	Priority    int   // 0 to 9, the lowest first
-	Metadata    string
-	Levels      []Level // outermost first
-}
-
-// Status is what came of a request.
-type Status int64
-
-// What comes of a request.
-const (
-	Held      Status = 1
-	Waiting   Status = 0
-	Full      Status = -1
-	QueueFull Status = -2
-)
-
-// Grant is the answer to a request.
-type Grant struct {
-	Status   Status
-	Token    int64
-	Position int64   // in its queue, from 0
-	Next     int64   // until the first lease of the scope ends, -1 if there is none
-	Hold     int64   // mean, 0 if not known
-	Used     []int64 // at each level
-}
 
 // Claim is the longest lease of who was granted one while waiting, until it asks for it.
 const Claim = 5_000_000
@@ -78,18 +36,6 @@ type Scope struct {
 	Tell func(channel, message string) // may be nil
 }
 
-type record struct {
-	ticket         string
-	token, granted int64
-	Request
-}
-
-type place struct{ ticket, id string }
-
-func (p place) compare(q place) int {
-	return cmp.Or(cmp.Compare(p.ticket, q.ticket), cmp.Compare(p.id, q.id))
-}
-
 func (s *Scope) room(r *record, node string) bool {
 	for _, l := range r.Levels {
 		if l.Node == node {
@@ -97,60 +43,6 @@ func (s *Scope) room(r *record, node string) bool {
 		}
 	}
 	return true
-}
-
-// head is the first that waits at a node or below it.
-func (s *Scope) head(node string) (ticket, id string) {
-	var here, below place
-	if w := s.waiters[node]; len(w) > 0 {
-		here = w[0]
-	}
-	if r := s.ready[node]; len(r) > 0 {
-		below = r[0]
-	}
-	if below.id != "" && (here.id == "" || below.ticket < here.ticket) {
-		return s.head(below.id)
-	}
-	return here.ticket, here.id
-}
-
-func enter(queues map[string][]place, node string, p place) {
-	q := queues[node]
-	i, _ := slices.BinarySearchFunc(q, p, place.compare)
-	queues[node] = slices.Insert(q, i, p)
-}
-
-func depart(queues map[string][]place, node string, p place) {
-	q := queues[node]
-	i, found := slices.BinarySearchFunc(q, p, place.compare)
-	if !found {
-		return
-	}
-	if q = slices.Delete(q, i, i+1); len(q) == 0 {
-		delete(queues, node)
-	} else {
-		queues[node] = q
-	}
-}
-
-// refresh brings the nodes of the levels up to date in their parents' queues.
-func (s *Scope) refresh(levels []Level) {
-	for i := len(levels) - 1; i > 0; i-- {
-		node, parent := levels[i].Node, levels[i-1].Node
-		ticket, id := s.head(node)
-		if id != "" && !s.room(s.records[id], node) {
-			ticket = ""
-		}
-		before := s.entered[node]
-		if before != "" && before != ticket {
-			depart(s.ready, parent, place{before, node})
-			delete(s.entered, node)
-		}
-		if ticket != "" && before != ticket {
-			enter(s.ready, parent, place{ticket, node})
-			s.entered[node] = ticket
-		}
-	}
 }
 
 func (s *Scope) use(r *record, sign int64) {
@@ -381,74 +273,4 @@ func (s *Scope) end(now int64, ids []string, force bool) []int64 {
 	}
 	s.promoteAll(roots)
 	return all
-}
-
-// MaxLimit is the largest limit of a level.
-const MaxLimit = 1_000_000_000_000
-
-// Entry is a holder, or a waiter whose Left is -1.
-type Entry struct {
-	ID     string
-	Left   int64 // until its lease ends
-	Record string
-}
-
-// List says who holds, by the end of their leases, and who waits, by their nodes and in order.
-func (s *Scope) List(now int64) (at int64, all []Entry) {
-	s.begin(now)
-	at = s.now
-	defer s.finish()
-	for _, e := range s.holders.order {
-		all = append(all, Entry{e.id, e.at - s.now, s.records[e.id].String()})
-	}
-	var lines []string
-	for node, queue := range s.waiters {
-		for _, p := range queue {
-			lines = append(lines, node+" "+p.ticket+" "+p.id)
-		}
-	}
-	slices.Sort(lines)
-	for _, l := range lines {
-		id := l[strings.LastIndexByte(l, ' ')+1:]
-		all = append(all, Entry{id, -1, s.records[id].String()})
-	}
-	return at, all
-}
-
-// Record is what is known of a holder or a waiter.
-type Record struct {
-	Token, Granted int64
-	Metadata       string
-	Levels         []Level
-}
-
-// Parse reads a record of an Entry.
-func Parse(text string) (Record, error) {
-	words := strings.Fields(text)
-	if len(words) < 10 || len(words)%3 != 1 {
-		return Record{}, fmt.Errorf("lease: %q is no record", text)
-	}
-	r := Record{Metadata: words[6]}
-	var err error
-	number := func(word string) (n int64) {
-		var e error
-		n, e = strconv.ParseInt(word, 10, 64)
-		err = cmp.Or(err, e)
-		return n
-	}
-	r.Token, r.Granted = number(words[1]), number(words[2])
-	for i := 7; i < len(words); i += 3 {
-		r.Levels = append(r.Levels, Level{Node: words[i], Weight: number(words[i+1]), Limit: number(words[i+2])})
-	}
-	return r, err
-}
-
-// String is the record as Redis holds it.
-func (r *record) String() string {
-	var b strings.Builder
-	fmt.Fprint(&b, r.ticket, " ", r.token, " ", r.granted, " ", r.Longest, " ", r.Lease, " ", r.Channel, " ", r.Metadata)
-	for _, l := range r.Levels {
-		fmt.Fprint(&b, " ", l.Node, " ", l.Weight, " ", l.Limit)
-	}
-	return b.String()
 }
