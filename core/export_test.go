@@ -3,6 +3,7 @@ package core
 import (
 	"context"
 	"sync/atomic"
+	"time"
 
 	"github.com/headgate/headgate"
 )
@@ -69,3 +70,10 @@ func (p *Policy) Tag(ctx context.Context, key Key) string {
 
 // Charges is how many a reservation has.
 func (r *Reservation) Charges() int { return len(r.place) }
+
+// Until is when this process ceases to believe in a lease that is not renewed.
+func (l *Lease) Until() time.Time {
+	l.holding.owner.mu.Lock()
+	defer l.holding.owner.mu.Unlock()
+	return l.holding.until
+}
