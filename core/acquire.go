@@ -10,9 +10,10 @@ import (
 )
 
 func (s *Semaphore) acquire(ctx context.Context, ask Ask, waiters int64) (*Lease, error) {
-	if s.gate.closed.Load() {
-		return nil, ErrClosed
+	if err := s.gate.leases.begin(); err != nil {
+		return nil, err
 	}
+	defer s.gate.leases.end()
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("core: %w", err)
 	}
@@ -42,6 +43,7 @@ func (s *Semaphore) fail(ctx context.Context, ask Ask, q lease.Request, start ti
 		g.leases.hold(h)
 		return newLease(ctx, h), nil
 	case Local:
+		q.ID = newID() // Redis may grant the other
 		for i := range q.Levels {
 			l := &q.Levels[i]
 			l.Limit = max(1, l.Limit/int64(g.replicas))
@@ -76,9 +78,9 @@ func (s *Semaphore) ask(ctx context.Context, store leaseStore, ask Ask, q lease.
 		over = timer.C
 	}
 	// Whoever may wait listens before he asks for the first time, so that no wake-up is lost.
-	var woken <-chan struct{}
+	w := new(waiter)
 	if q.Waiters > 0 {
-		woken = leases.wait(q.ID)
+		w = leases.wait(q.ID)
 		defer leases.leave(q.ID)
 	}
 	answered := false
@@ -107,9 +109,19 @@ func (s *Semaphore) ask(ctx context.Context, store leaseStore, ask Ask, q lease.
 		poll := time.NewTimer(s.patience(grant))
 		err = nil
 		select {
-		case <-woken:
-			if s.gate.closed.Load() {
+		case <-w.woken:
+			m, closing := leases.heard(w)
+			if closing {
 				err = ErrClosed
+			} else if m.Token > grant.Token { // else it was granted and over before it asked
+				h := s.holding(q, store)
+				h.granted(m, scope, sent)
+				if time.Until(h.until) > time.Duration(m.Left)*time.Microsecond/8 { // else it may as well ask
+					poll.Stop()
+					answered = true
+					leases.hold(h)
+					return newLease(ctx, h), nil
+				}
 			}
 		case <-poll.C:
 		case <-over:
@@ -127,11 +139,7 @@ func (s *Semaphore) ask(ctx context.Context, store leaseStore, ask Ask, q lease.
 // granted is the lease of a grant that was asked for at a time.
 func (s *Semaphore) granted(ctx context.Context, store leaseStore, scope string, q lease.Request, g lease.Grant, sent time.Time) *Lease {
 	h := s.holding(q, store)
-	h.scope, h.inUse = scope, g.Used[len(q.Levels)-1]
-	if store == s.gate.leases.store {
-		h.token.Store(g.Token)
-	}
-	h.renewed(sent, s.held(q))
+	h.granted(lease.Message{Token: g.Token, Left: g.Left, Used: g.Used[len(q.Levels)-1]}, scope, sent)
 	s.gate.leases.hold(h)
 	return newLease(ctx, h)
 }
@@ -141,18 +149,23 @@ func (s *Semaphore) holding(q lease.Request, store leaseStore) *holding {
 	return &holding{id: q.ID, owner: s.gate.leases, lease: s.cfg.Lease, store: store, onLoss: s.cfg.OnLoss, request: q, gone: make(chan struct{})}
 }
 
-// held is how long a new lease lives.
-func (s *Semaphore) held(q lease.Request) time.Duration {
-	if s.cfg.MaxHold > 0 {
-		return min(s.cfg.Lease, s.cfg.MaxHold)
+// granted makes it a lease that was granted after sent.
+func (h *holding) granted(m lease.Message, scope string, sent time.Time) {
+	h.scope, h.inUse = scope, m.Used
+	if h.store == h.owner.store {
+		h.token.Store(m.Token)
 	}
-	return s.cfg.Lease
+	left := time.Duration(m.Left) * time.Microsecond
+	h.renewed(sent, left)
+	if soon := sent.Add(jitter(left / 3)); soon.Before(h.due) { // who was let in while waiting was so for a short time
+		h.due = soon
+	}
 }
 
 // patience is when to ask again although nobody called: the first in the queue when the first lease ends, in case its holder
-// has died; all others now and then, in case a call was lost.
+// has died; all others now and then, in case a call was lost, and well before the lease that they were told of ends.
 func (s *Semaphore) patience(g lease.Grant) time.Duration {
-	wait := jitter(s.cfg.Lease / 3)
+	wait := jitter(min(s.cfg.Lease/3, lease.Claim*time.Microsecond*3/5))
 	if next := time.Duration(g.Next) * time.Microsecond; g.Position == 0 && g.Next >= 0 && next < wait {
 		wait = next + time.Millisecond
 	}

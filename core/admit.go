@@ -33,6 +33,10 @@ func (s *Semaphore) admit(ctx context.Context, ask Ask, waiters int64, charges [
 		d.Allowed = err == nil
 		return l, d, err
 	}
+	if err := g.leases.begin(); err != nil {
+		return nil, d, err
+	}
+	defer g.leases.end()
 	p := plans.Get().(*plan)
 	defer p.free()
 	at := &slot{scope: s.scope(ask.Levels[0].Key), ask: q}

@@ -77,3 +77,20 @@ func (l *Lease) Until() time.Time {
 	defer l.holding.owner.mu.Unlock()
 	return l.holding.until
 }
+
+// Enqueue asks for a slot once and does not wait: whoever is not granted it stays in the queue until the lease would be
+// over.
+func (s *Semaphore) Enqueue(ctx context.Context, ask Ask) (id string, err error) {
+	q, err := s.request(ask, 1_000_000)
+	if err != nil {
+		return "", err
+	}
+	_, err = s.gate.leases.store.acquire(ctx, s.scope(ask.Levels[0].Key), q)
+	return q.ID, err
+}
+
+// Leave gives up what Enqueue asked for.
+func (s *Semaphore) Leave(ctx context.Context, key Key, id string) error {
+	_, err := s.gate.leases.store.release(ctx, s.scope(key), []string{id})
+	return err
+}

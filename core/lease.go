@@ -36,8 +36,10 @@ type holding struct {
 	token     atomic.Int64
 	inUse     int64
 
-	// Of the renewals, which own these.
-	due, until time.Time
+	// The leases' lock guards these once it is held.
+	due, until time.Time // to renew it, and to believe in it
+	renewing   bool
+	released   bool
 
 	gone chan struct{} // closed when it is lost
 	mu   sync.Mutex

@@ -21,11 +21,14 @@ type leases struct {
 
 	mu       sync.Mutex
 	held     map[string]*holding
-	waiting  map[string]chan struct{}
+	waiting  map[string]*waiter
+	busy     int           // calls that acquire or release
+	idle     chan struct{} // closed when nothing is held and no call is busy, if somebody waits for that
+	closing  bool
 	changed  chan struct{} // to the renewals
 	renewing bool
+	room     chan struct{} // for calls that renew
 	listens  *redis.PubSub
-	idle     chan struct{} // closed when nothing is held, if somebody waits for that
 	stop     context.CancelFunc
 	done     context.Context
 }
@@ -33,7 +36,8 @@ type leases struct {
 func newLeases(g *Gate, client redis.UniversalClient, clock func() int64) *leases {
 	l := &leases{
 		gate: g, client: client, channel: g.prefix + "wake:" + newID(),
-		held: make(map[string]*holding), waiting: make(map[string]chan struct{}), changed: make(chan struct{}, 1),
+		held: make(map[string]*holding), waiting: make(map[string]*waiter), changed: make(chan struct{}, 1),
+		room: make(chan struct{}, renewalsAtOnce),
 	}
 	l.done, l.stop = context.WithCancel(context.Background())
 	l.local = newMemoryLeases(clock, l.told)
@@ -52,37 +56,66 @@ func (l *leases) force(ctx context.Context, scope string, ids []string) ([]int64
 	return l.store.force(ctx, scope, ids)
 }
 
+// begin starts a call that acquires. Each nil is followed by an end.
+func (l *leases) begin() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closing {
+		return ErrClosed
+	}
+	l.busy++
+	return nil
+}
+
+func (l *leases) end() {
+	l.mu.Lock()
+	l.busy--
+	l.rest()
+	l.mu.Unlock()
+}
+
+// rest tells who waits for it that nothing is left to do. It is called with the lock.
+func (l *leases) rest() {
+	if len(l.held) == 0 && l.busy == 0 && l.idle != nil {
+		close(l.idle)
+		l.idle = nil
+	}
+}
+
 // hold takes a granted lease into care.
 func (l *leases) hold(h *holding) {
 	l.mu.Lock()
+	l.keep(h)
+	l.mu.Unlock()
+	l.poke()
+}
+
+// keep is called with the lock, as is drop.
+func (l *leases) keep(h *holding) {
 	l.held[h.id] = h
 	if !l.renewing {
 		l.renewing = true
 		l.gate.tasks.run(l.renewals)
 	}
-	l.mu.Unlock()
-	l.poke()
 }
 
-func (l *leases) poke() {
-	select {
-	case l.changed <- struct{}{}:
-	default:
+// drop takes a lease out of care, and says whether it was in it.
+func (l *leases) drop(h *holding) bool {
+	if l.held[h.id] != h {
+		return false
 	}
-}
-
-func (l *leases) forget(h *holding) {
-	l.mu.Lock()
 	delete(l.held, h.id)
-	if len(l.held) == 0 && l.idle != nil {
-		close(l.idle)
-		l.idle = nil
-	}
-	l.mu.Unlock()
+	l.rest()
+	return true
 }
 
 func (l *leases) release(ctx context.Context, h *holding) error {
-	l.forget(h)
+	l.mu.Lock()
+	l.busy++
+	h.released = true
+	l.drop(h)
+	l.mu.Unlock()
+	defer l.end()
 	if h.store == nil {
 		return nil
 	}
@@ -95,28 +128,26 @@ func (l *leases) release(ctx context.Context, h *holding) error {
 // close ends all waits, lets holders finish until ctx ends, and gives up what is left.
 func (l *leases) close(ctx context.Context) error {
 	l.mu.Lock()
-	for _, woken := range l.waiting {
-		wake(woken)
+	l.closing = true
+	l.wakeAll()
+	if l.idle == nil {
+		l.idle = make(chan struct{})
 	}
-	var idle chan struct{}
-	if len(l.held) > 0 {
-		if l.idle == nil {
-			l.idle = make(chan struct{})
-		}
-		idle = l.idle
-	}
+	idle := l.idle
+	l.rest()
 	l.mu.Unlock()
 	var err error
-	if idle != nil {
-		select {
-		case <-idle:
-		case <-ctx.Done():
-			err = ctx.Err()
-		}
+	select {
+	case <-idle:
+	case <-ctx.Done():
+		err = ctx.Err()
 	}
 	l.mu.Lock()
 	rest := l.held
 	l.held = make(map[string]*holding)
+	for _, h := range rest {
+		h.released = true
+	}
 	l.mu.Unlock()
 	for _, h := range rest {
 		h.lose(ErrClosed)

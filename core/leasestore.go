@@ -105,10 +105,10 @@ func (r *redisLeases) acquire(ctx context.Context, scope string, q lease.Request
 
 // granted reads the reply to an acquire.
 func granted(n []int64, q lease.Request) (lease.Grant, error) {
-	if len(n) != 5+len(q.Levels) {
+	if len(n) != 6+len(q.Levels) {
 		return lease.Grant{}, errReply
 	}
-	return lease.Grant{Status: lease.Status(n[0]), Token: n[1], Position: n[2], Next: n[3], Hold: n[4], Used: n[5:]}, nil
+	return lease.Grant{Status: lease.Status(n[0]), Token: n[1], Position: n[2], Next: n[3], Hold: n[4], Left: n[5], Used: n[6:]}, nil
 }
 
 func (r *redisLeases) each(ctx context.Context, scope, operation string, args []any, ids []string) ([]int64, error) {

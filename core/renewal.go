@@ -8,7 +8,25 @@ import (
 	"github.com/headgate/headgate/internal/lease"
 )
 
-// renewals renews what is held, in batches, until nothing is.
+const (
+	renewalsAtOnce = 16  // calls
+	renewedAtOnce  = 256 // leases in a call
+)
+
+// renewal is of leases of one scope, by one call.
+type renewal struct {
+	together
+	all []*holding
+}
+
+// together are what leases have in common that are renewed by one call.
+type together struct {
+	store leaseStore
+	scope string
+	lease time.Duration
+}
+
+// renewals renews what is held until nothing is. It waits for no call, so that who cannot be renewed is lost in time.
 func (l *leases) renewals() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -19,87 +37,95 @@ func (l *leases) renewals() {
 		case <-l.done.Done():
 			return
 		}
-		next, batches := l.due(time.Now())
-		for _, b := range batches {
-			l.renew(b)
-		}
-		if len(batches) > 0 {
-			next, _ = l.due(time.Now())
-		}
 		l.mu.Lock()
+		l.expire(time.Now())
 		if len(l.held) == 0 {
 			l.renewing = false
 			l.mu.Unlock()
 			return
 		}
+		renewals, next := l.due(time.Now())
 		l.mu.Unlock()
+		for _, r := range renewals {
+			l.gate.tasks.run(func() {
+				l.room <- struct{}{}
+				l.renew(r)
+				<-l.room
+				l.poke()
+			})
+		}
 		timer.Reset(time.Until(next))
 	}
 }
 
-// renewal is of leases of one scope.
-type renewal struct {
-	store leaseStore
-	scope string
-	lease time.Duration
-	all   []*holding
+// poke lets the renewals look again at what is due.
+func (l *leases) poke() {
+	select {
+	case l.changed <- struct{}{}:
+	default:
+	}
 }
 
-// due are the leases to renew now, and when the next is. Those whose time is over are lost.
-func (l *leases) due(now time.Time) (next time.Time, batches []*renewal) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	next = now.Add(time.Hour)
-	for id, h := range l.held {
-		switch {
-		case h.store == nil:
-			continue
-		case !now.Before(h.until):
-			delete(l.held, id)
+// expire loses the leases whose time is over.
+func (l *leases) expire(now time.Time) {
+	for _, h := range l.held {
+		if h.store != nil && !now.Before(h.until) {
+			l.drop(h)
 			h.lose(ErrLeaseLost)
-			continue
-		case !now.Before(h.due):
-			var b *renewal
-			for _, x := range batches {
-				if x.store == h.store && x.scope == h.scope && x.lease == h.lease {
-					b = x
-				}
-			}
-			if b == nil {
-				b = &renewal{store: h.store, scope: h.scope, lease: h.lease}
-				batches = append(batches, b)
-			}
-			b.all = append(b.all, h)
-		}
-		for _, t := range []time.Time{h.due, h.until} {
-			if t.After(now) && t.Before(next) {
-				next = t
-			}
 		}
 	}
-	return next, batches
 }
 
-func (l *leases) renew(b *renewal) {
-	ids := make([]string, len(b.all))
-	for i, h := range b.all {
+// due are the leases to renew now, with those that are almost due and can be renewed by the same calls, and when to look
+// again.
+func (l *leases) due(now time.Time) (renewals []*renewal, next time.Time) {
+	at := make(map[together]*renewal)
+	for _, h := range l.held {
+		if k := h.together(); h.store != nil && !h.renewing && !now.Before(h.due) && at[k] == nil {
+			at[k] = &renewal{together: k}
+			renewals = append(renewals, at[k])
+		}
+	}
+	next = now.Add(time.Hour)
+	for _, h := range l.held {
+		if h.store == nil {
+			continue
+		}
+		r := at[h.together()]
+		if r != nil && !h.renewing && h.due.Before(now.Add(h.lease/10)) && len(r.all) < renewedAtOnce {
+			h.renewing = true
+			r.all = append(r.all, h)
+		}
+		if h.until.Before(next) {
+			next = h.until
+		}
+		if !h.renewing && h.due.Before(next) {
+			next = h.due
+		}
+	}
+	return renewals, next
+}
+
+func (h *holding) together() together { return together{h.store, h.scope, h.lease} }
+
+func (l *leases) renew(r *renewal) {
+	ids := make([]string, len(r.all))
+	for i, h := range r.all {
 		ids[i] = h.id
 	}
 	sent := time.Now()
-	left, err := b.store.renew(context.Background(), b.scope, b.lease.Microseconds(), ids)
+	left, err := r.store.renew(context.Background(), r.scope, r.lease.Microseconds(), ids)
 	l.mu.Lock()
 	var lost []*holding
-	for i, h := range b.all {
+	for i, h := range r.all {
+		h.renewing = false
 		switch {
 		case err != nil:
-			h.due = time.Now().Add(jitter(b.lease / 20)) // again, until its time is over
-		case left[i] == 0:
-			if l.held[h.id] == h { // else it was released meanwhile
-				delete(l.held, h.id)
-				lost = append(lost, h)
-			}
-		default:
+			h.due = time.Now().Add(jitter(r.lease / 20)) // again, until its time is over
+		case left[i] > 0:
 			h.renewed(sent, time.Duration(left[i])*time.Microsecond)
+		case l.drop(h): // else it was released meanwhile
+			lost = append(lost, h)
 		}
 	}
 	l.mu.Unlock()
@@ -114,14 +140,21 @@ func (l *leases) renew(b *renewal) {
 func (l *leases) adopt(h *holding) bool {
 	sent := time.Now()
 	g, err := h.store.acquire(context.Background(), h.scope, h.request)
-	if err != nil || g.Status != lease.Held {
+	if err == nil && g.Status != lease.Held {
 		return false
 	}
-	h.token.Store(g.Token)
 	l.mu.Lock()
-	h.renewed(sent, h.lease)
-	l.held[h.id] = h
+	wanted := err == nil && !h.released && !l.closing
+	if wanted {
+		h.token.Store(g.Token)
+		h.renewed(sent, time.Duration(g.Left)*time.Microsecond)
+		l.keep(h)
+	}
 	l.mu.Unlock()
+	if !wanted {
+		_, _ = h.store.release(context.Background(), h.scope, []string{h.id}) // else its lease ends
+		return false
+	}
 	if observe := l.gate.observe; observe != nil {
 		observe(context.Background(), Event{Operation: "adopt", Took: time.Since(sent)})
 	}

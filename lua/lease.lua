@@ -11,8 +11,9 @@
 --        force    ids
 --        list     nothing
 --        Times are in microseconds. No text holds a space.
--- Reply  acquire  1 if held, 0 if waiting, -1 if there is no room, -2 if the queue is full; token; position in the queue from
---                 0; time until the first lease of the scope ends, -1 if there is none; mean hold; weight in use at each level
+-- Reply  acquire  1 if held, 0 if waiting, -1 if there is no room, -2 if the queue is full; token if held, else the last one
+--                 given; position in the queue from 0; time until the first lease of the scope ends, -1 if there is none; mean
+--                 hold; time until the lease ends, 0 if none is held; weight in use at each level
 --        renew    for each id: time until its lease ends, 0 if it is unknown
 --        release, force  for each id: 1 if it was held, 2 if it waited, 0 if it is unknown
 --        list     now; for each holder: id, time until its lease ends, record; for each waiter: id, -1, record
@@ -20,28 +21,56 @@
 -- A node is a level's key. Who waits, waits at the node of his innermost level. A node is ready if its head, the first that
 -- waits at it or at a node ready below it, has room at it; then it stands in its parent's queue by its head's ticket. So a
 -- node without room holds up nobody elsewhere, and every step is logarithmic in the number of waiters. Whoever frees
--- room grants it to the heads of the outermost nodes, by a short lease that they claim, and tells their channels.
+-- room grants it to the heads of the outermost nodes, by a short lease that they renew, and tells their channels: "id token
+-- lease", and the weight in use at the innermost level. Whoever was forced out is told "!id".
 --
 -- A record is "ticket token granted until lease channel metadata" and of each level "node weight limit". Other fields of the
 -- hash: u:node the weight in use, n:node the ticket by which the node is ready, token and ticket the last ones, hold the
 -- mean hold, now the last time, ahead how far the scope's clock is ahead of Redis's: it does not go back.
 
-local ahead, last = tonumber(redis.call('HGET', KEYS[2], 'ahead') or 0), tonumber(redis.call('HGET', KEYS[2], 'now') or 0)
-if now + ahead < last then
-  ahead = last - now
+-- The hash, of which no field is read twice, and all are written at the end. A field that is not there is false.
+local fields, changed, records = {}, {}, {}
+
+local function get(field)
+  local value = fields[field]
+  if value == nil then
+    value = redis.call('HGET', KEYS[2], field)
+    fields[field] = value
+  end
+  return value
 end
-now = now + ahead
+
+local function set(field, value)
+  fields[field], changed[field] = value, true
+end
 
 local function text(number)
   return string.format('%.0f', number)
 end
 
 local function number(field)
-  return tonumber(redis.call('HGET', KEYS[2], field) or 0)
+  return tonumber(get(field) or 0)
 end
 
+do
+  local names = {'ahead', 'now', 'token', 'ticket', 'hold'}
+  local values = redis.call('HMGET', KEYS[2], unpack(names))
+  for i = 1, #names do
+    fields[names[i]] = values[i]
+  end
+end
+
+local ahead, last = number('ahead'), number('now')
+if now + ahead < last then
+  ahead = last - now
+end
+now = now + ahead
+
 local function load(id)
-  local record = redis.call('HGET', KEYS[2], id)
+  if records[id] then
+    return records[id]
+  end
+  local record = get(id)
   if not record then
     return nil
   end
@@ -52,10 +81,11 @@ local function load(id)
   for i = 8, #words, 3 do
     levels[#levels + 1] = {node = words[i], weight = tonumber(words[i + 1]), limit = tonumber(words[i + 2])}
   end
-  return {
+  records[id] = {
     ticket = words[1], token = tonumber(words[2]), granted = tonumber(words[3]), longest = tonumber(words[4]),
     lease = tonumber(words[5]), channel = words[6], metadata = words[7], levels = levels,
   }
+  return records[id]
 end
 
 local function save(id, r)
@@ -64,7 +94,13 @@ local function save(id, r)
     local l = r.levels[i]
     words[#words + 1], words[#words + 2], words[#words + 3] = l.node, text(l.weight), text(l.limit)
   end
-  redis.call('HSET', KEYS[2], id, table.concat(words, ' '))
+  records[id] = r
+  set(id, table.concat(words, ' '))
+end
+
+local function forget(id)
+  records[id] = nil
+  set(id, false)
 end
 
 local function used(node)
@@ -73,11 +109,17 @@ end
 
 local function use(r, sign)
   for i = 1, #r.levels do
-    local field = 'u:' .. r.levels[i].node
-    if redis.call('HINCRBY', KEYS[2], field, text(sign * r.levels[i].weight)) == 0 then
-      redis.call('HDEL', KEYS[2], field)
-    end
+    local n = used(r.levels[i].node) + sign * r.levels[i].weight
+    set('u:' .. r.levels[i].node, n ~= 0 and text(n))
   end
+end
+
+-- Puts an id into a sorted set, which then lives as long as the longest lease.
+local touched = {}
+
+local function put(key, score, id)
+  redis.call('ZADD', KEYS[key], score, id)
+  touched[key] = true
 end
 
 local function place(id, r)
@@ -113,22 +155,22 @@ local function refresh(levels)
     if id and not room(load(id), node) then
       ticket = nil
     end
-    local before = redis.call('HGET', KEYS[2], 'n:' .. node)
+    local before = get('n:' .. node)
     if before and before ~= ticket then
       redis.call('ZREM', KEYS[5], parent .. ' ' .. before .. ' ' .. node)
-      redis.call('HDEL', KEYS[2], 'n:' .. node)
+      set('n:' .. node, false)
     end
     if ticket and before ~= ticket then
-      redis.call('ZADD', KEYS[5], 0, parent .. ' ' .. ticket .. ' ' .. node)
-      redis.call('HSET', KEYS[2], 'n:' .. node, ticket)
+      put(5, 0, parent .. ' ' .. ticket .. ' ' .. node)
+      set('n:' .. node, ticket)
     end
   end
 end
 
 local function grant(id, r, lease)
   r.token, r.granted = math.max(number('token') + 1, now), now
-  redis.call('HSET', KEYS[2], 'token', text(r.token))
-  redis.call('ZADD', KEYS[1], text(now + lease), id)
+  set('token', text(r.token))
+  put(1, text(now + lease), id)
   use(r, 1)
   save(id, r)
 end
@@ -146,11 +188,13 @@ local function promote(node, own)
     if not r or not room(r, node) then
       return
     end
+    local lease = id == own and r.lease or math.min(r.lease, 5000000)
     leave(id, r)
-    grant(id, r, id == own and r.lease or math.min(r.lease, 5000000))
+    grant(id, r, lease)
     refresh(r.levels)
     if id ~= own then
-      redis.call('PUBLISH', r.channel, id)
+      -- Who may not be told asks again after a while.
+      redis.pcall('PUBLISH', r.channel, table.concat({id, text(r.token), text(lease), text(used(r.levels[#r.levels].node))}, ' '))
     end
   end
 end
@@ -166,7 +210,7 @@ local function drop(id)
       was = 2
       leave(id, r)
     end
-    redis.call('HDEL', KEYS[2], id)
+    forget(id)
     refresh(r.levels)
   end
   return was, r
@@ -185,13 +229,13 @@ local function promote_all(roots)
 end
 
 local roots = {}
-for _, set in ipairs({KEYS[1], KEYS[4]}) do
-  for _, id in ipairs(redis.call('ZRANGEBYSCORE', set, '-inf', text(now), 'LIMIT', 0, 32)) do
+for _, key in ipairs({KEYS[1], KEYS[4]}) do
+  for _, id in ipairs(redis.call('ZRANGEBYSCORE', key, '-inf', text(now), 'LIMIT', 0, 32)) do
     local _, r = drop(id)
     if r then
       roots[r.levels[1].node] = true
     else
-      redis.call('ZREM', set, id)
+      redis.call('ZREM', key, id)
     end
   end
 end
@@ -215,16 +259,18 @@ if operation == 'acquire' then
   elseif r then
     r.levels, r.lease = fresh.levels, fresh.lease
     save(id, r)
-    redis.call('ZADD', KEYS[4], text(now + tonumber(ARGV[5])), id)
+    put(4, text(now + tonumber(ARGV[5])), id)
     refresh(r.levels)
     promote(root, id)
   else
     r = fresh
-    local fits = true
+    local fits, first = true, true
     for i = 1, #r.levels do
-      fits = fits and room(r, r.levels[i].node)
+      local node = r.levels[i].node
+      fits = fits and room(r, node)
+      first = first and fits and not head(node)
     end
-    if redis.call('ZCARD', KEYS[3]) == 0 and fits then
+    if fits and first then
       grant(id, r, r.lease)
       status = 1
     elseif most == 0 and not fits then
@@ -234,11 +280,11 @@ if operation == 'acquire' then
     else
       -- First the newcomer waits, then the first are granted, and then we see whether it was among them.
       local ticket = math.max(number('ticket') + 1, now)
-      redis.call('HSET', KEYS[2], 'ticket', text(ticket))
+      set('ticket', text(ticket))
       r.ticket = ARGV[8] .. string.format('%016.0f', ticket)
       save(id, r)
-      redis.call('ZADD', KEYS[3], 0, place(id, r))
-      redis.call('ZADD', KEYS[4], text(now + tonumber(ARGV[5])), id)
+      put(3, 0, place(id, r))
+      put(4, text(now + tonumber(ARGV[5])), id)
       refresh(r.levels)
       promote(root, id)
       if most == 0 and not redis.call('ZSCORE', KEYS[1], id) then
@@ -250,18 +296,23 @@ if operation == 'acquire' then
   if status == 0 and redis.call('ZSCORE', KEYS[1], id) then
     status, r = 1, load(id)
   end
-  local position = 0
+  local position, left = 0, 0
   if status == 1 then
     local until_ = now + r.lease
     if r.longest > 0 then
       until_ = math.min(until_, r.granted + r.longest)
     end
-    redis.call('ZADD', KEYS[1], 'XX', 'GT', text(until_), id)
+    local before = tonumber(redis.call('ZSCORE', KEYS[1], id))
+    if until_ > before then
+      put(1, text(until_), id)
+    end
+    left = math.max(until_, before) - now
   elseif status == 0 then
     position = redis.call('ZLEXCOUNT', KEYS[3], '[' .. leaf .. ' ', '(' .. place(id, load(id)))
   end
   local first = redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')
-  reply = {status, r.token, position, first[2] and tonumber(first[2]) - now or -1, number('hold')}
+  local token = status == 1 and r.token or number('token')
+  reply = {status, token, position, first[2] and tonumber(first[2]) - now or -1, number('hold'), left}
   for i = 1, #fresh.levels do
     reply[#reply + 1] = used(fresh.levels[i].node)
   end
@@ -277,7 +328,7 @@ elseif operation == 'renew' then
         wanted = math.min(wanted, r.granted + r.longest)
       end
       if wanted > tonumber(until_) then
-        redis.call('ZADD', KEYS[1], 'XX', 'GT', text(wanted), id)
+        put(1, text(wanted), id)
         until_ = wanted
       end
       reply[i - 2] = math.max(1, tonumber(until_) - now)
@@ -294,9 +345,9 @@ elseif operation == 'release' or operation == 'force' then
     if was == 1 and operation == 'release' then
       local hold, took = number('hold'), now - r.granted
       hold = hold == 0 and took or hold + math.floor((took - hold) / 8)
-      redis.call('HSET', KEYS[2], 'hold', text(math.max(1, hold)))
+      set('hold', text(math.max(1, hold)))
     elseif was > 0 and operation == 'force' then
-      redis.call('PUBLISH', r.channel, '!' .. ARGV[i])
+      redis.pcall('PUBLISH', r.channel, '!' .. ARGV[i])
     end
   end
   promote_all(roots)
@@ -306,29 +357,53 @@ elseif operation == 'list' then
   for i = 1, #holders, 2 do
     reply[#reply + 1] = holders[i]
     reply[#reply + 1] = tonumber(holders[i + 1]) - now
-    reply[#reply + 1] = redis.call('HGET', KEYS[2], holders[i]) or ''
+    reply[#reply + 1] = get(holders[i]) or ''
   end
   for _, member in ipairs(redis.call('ZRANGE', KEYS[3], 0, -1)) do
     local id = string.match(member, '(%S+)$')
     reply[#reply + 1] = id
     reply[#reply + 1] = -1
-    reply[#reply + 1] = redis.call('HGET', KEYS[2], id) or ''
+    reply[#reply + 1] = get(id) or ''
   end
 end
 
 -- What is idle is deleted; else all keys live until after the last lease.
-if redis.call('ZCARD', KEYS[1]) == 0 and redis.call('ZCARD', KEYS[4]) == 0 then
+local latest = 0
+for _, key in ipairs({KEYS[1], KEYS[4]}) do
+  local top = redis.call('ZREVRANGE', key, 0, 0, 'WITHSCORES')
+  latest = math.max(latest, tonumber(top[2] or 0))
+end
+if latest == 0 then
   redis.call('DEL', KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5])
-else
-  redis.call('HSET', KEYS[2], 'now', text(now), 'ahead', text(ahead))
-  local latest = 0
-  for _, set in ipairs({KEYS[1], KEYS[4]}) do
-    local top = redis.call('ZREVRANGE', set, 0, 0, 'WITHSCORES')
-    latest = math.max(latest, tonumber(top[2] or 0))
+  return reply
+end
+set('now', text(now))
+set('ahead', text(ahead))
+local kept, gone = {}, {}
+local function write(most)
+  if #kept > most then
+    redis.call('HSET', KEYS[2], unpack(kept))
+    kept = {}
   end
-  local ttl = text(math.floor((latest - now) / 1000) + 60000 + margin)
-  for i = 1, 5 do
-    redis.call('PEXPIRE', KEYS[i], ttl)
+  if #gone > most then
+    redis.call('HDEL', KEYS[2], unpack(gone))
+    gone = {}
   end
+end
+for field in pairs(changed) do
+  if fields[field] then
+    kept[#kept + 1], kept[#kept + 2] = field, fields[field]
+  else
+    gone[#gone + 1] = field
+  end
+  write(1000)
+end
+write(0)
+touched[2] = true
+touched[3] = touched[3] or touched[4]
+touched[5] = touched[5] or touched[4]
+local ttl = text(math.floor((latest - now) / 1000) + 60000 + margin)
+for key in pairs(touched) do
+  redis.call('PEXPIRE', KEYS[key], ttl)
 end
 return reply

@@ -48,7 +48,7 @@ func acquireArgs(q Request) []any {
 }
 
 func (g Grant) reply() string {
-	all := []any{int64(g.Status), g.Token, g.Position, g.Next, g.Hold}
+	all := []any{int64(g.Status), g.Token, g.Position, g.Next, g.Hold, g.Left}
 	for _, n := range g.Used {
 		all = append(all, n)
 	}
@@ -115,6 +115,24 @@ func (x *script) state(t *testing.T) string {
 	return strings.Join(lines, "\n")
 }
 
+// messages are what was published to a subscriber since the last time.
+func messages(t *testing.T, p *redis.PubSub) (all []string) {
+	t.Helper()
+	if err := p.Ping(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		switch m, err := p.Receive(t.Context()); m := m.(type) {
+		case *redis.Message:
+			all = append(all, m.Payload)
+		case *redis.Pong: // comes after them
+			return all
+		default:
+			t.Fatal(m, err)
+		}
+	}
+}
+
 // check holds the invariants of a scope.
 func (s *Scope) check(t *testing.T, limits map[string]int64) {
 	t.Helper()
@@ -177,7 +195,15 @@ func TestScriptAgreesWithScope(t *testing.T) {
 			}
 		})
 		rng := rand.New(rand.NewPCG(seed, 0))
-		x, model, now := newScript(srv, t), new(Scope), int64(1_763_700_000_123_456)
+		x, now := newScript(srv, t), int64(1_763_700_000_123_456)
+		var told []string
+		model := &Scope{Tell: func(_, message string) { told = append(told, message) }}
+		channel := srv.Prefix + "c"
+		hears := x.client.Subscribe(t.Context(), channel)
+		t.Cleanup(func() { _ = hears.Close() })
+		if _, err := hears.Receive(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 		limits := make(map[string]int64)
 		chains := [][]string{
 			{"{a}"}, {"{a}", "{a}:u"}, {"{a}", "{a}:v"}, {"{a}", "{a}:w"}, {"{a}", "{a}:g"}, {"{a}", "{a}:g", "{a}:g:u"}, {"{a}", "{a}:g", "{a}:g:v"},
@@ -217,7 +243,7 @@ func TestScriptAgreesWithScope(t *testing.T) {
 			switch op := rng.IntN(20); {
 			case op < 10:
 				q := Request{
-					ID: fmt.Sprintf("id%d", i), Channel: "c", Lease: 1 + rng.Int64N(4_000_000), Patience: 1 + rng.Int64N(3_000_000),
+					ID: fmt.Sprintf("id%d", i), Channel: channel, Lease: 1 + rng.Int64N(4_000_000), Patience: 1 + rng.Int64N(3_000_000),
 					Waiters: rng.Int64N(8), Priority: rng.IntN(2), Metadata: "-",
 				}
 				if rng.IntN(3) == 0 && len(ids) > 0 {
@@ -270,6 +296,12 @@ func TestScriptAgreesWithScope(t *testing.T) {
 				if got, want := x.state(t), model.state(); got != want {
 					t.Fatalf("step %d at %d: %v\nredis:\n%s\nmodel:\n%s", i, now, args, got, want)
 				}
+				if srv.Real { // miniredis tells in its own time
+					if got := messages(t, hears); !slices.Equal(got, told) {
+						t.Fatalf("step %d at %d: redis told %q, the model %q", i, now, got, told)
+					}
+				}
+				told = nil
 			}
 		}
 	})

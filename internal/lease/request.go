@@ -35,9 +35,10 @@ const (
 // Grant is the answer to a request.
 type Grant struct {
 	Status   Status
-	Token    int64
+	Token    int64   // if it is held, else the last one given
 	Position int64   // in its queue, from 0
 	Next     int64   // until the first lease of the scope ends, -1 if there is none
 	Hold     int64   // mean, 0 if not known
+	Left     int64   // until the lease ends, 0 if none is held
 	Used     []int64 // at each level
 }

@@ -9,7 +9,7 @@ import (
 	"slices"
 )
 
-// Claim is the longest lease of who was granted one while waiting, until it asks for it.
+// Claim is the longest lease of who was granted one while waiting, until it renews it.
 const Claim = 5_000_000
 
 const (
@@ -81,7 +81,7 @@ func (s *Scope) promote(node, own string) {
 		s.grant(id, r, lease)
 		s.refresh(r.Levels)
 		if id != own {
-			s.tell(r.Channel, id)
+			s.tell(r.Channel, Message{id, r.token, lease, s.used[r.Levels[len(r.Levels)-1].Node]}.String())
 		}
 	}
 }
@@ -167,12 +167,13 @@ func (s *Scope) Acquire(now int64, q Request) Grant {
 		s.promote(root, id)
 	default:
 		r = &record{ticket: "-", Request: q}
-		fits := true
+		fits, first := true, true
 		for _, l := range q.Levels {
-			fits = fits && s.room(r, l.Node)
+			_, before := s.head(l.Node)
+			fits, first = fits && s.room(r, l.Node), first && before == ""
 		}
 		switch {
-		case s.patience.len() == 0 && fits:
+		case fits && first:
 			s.records[id] = r
 			s.grant(id, r, q.Lease)
 			status = Held
@@ -195,6 +196,7 @@ func (s *Scope) Acquire(now int64, q Request) Grant {
 			}
 		}
 	}
+	g := Grant{Token: s.token, Next: -1, Hold: s.hold}
 	if at, held := s.holders.at(id); held {
 		status = Held
 		until := s.now + r.Lease
@@ -204,9 +206,9 @@ func (s *Scope) Acquire(now int64, q Request) Grant {
 		if until > at {
 			s.holders.put(id, until)
 		}
+		g.Token, g.Left = r.token, max(until, at)-s.now
 	}
-	g := Grant{Status: status, Token: r.token, Next: -1, Hold: s.hold}
-	if status == Waiting {
+	if g.Status = status; status == Waiting {
 		i, _ := slices.BinarySearchFunc(s.waiters[leaf], place{r.ticket, id}, place.compare)
 		g.Position = int64(i)
 	}

@@ -1,0 +1,234 @@
+package core_test
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/redistest"
+)
+
+const contenders = 8
+
+// handoff is a lock that several contend for, each by its own functions.
+type handoff []struct{ lock, unlock func() }
+
+// run lets all take their turns, and returns how long it took from one's unlocking until another that waited was in.
+func (h handoff) run(turns int) []time.Duration {
+	start := time.Now()
+	var freed atomic.Int64
+	var mu sync.Mutex
+	var took []time.Duration
+	var wg sync.WaitGroup
+	for _, c := range h {
+		wg.Go(func() {
+			for range turns {
+				from := time.Since(start)
+				c.lock()
+				at := time.Duration(freed.Load())
+				if now := time.Since(start); at > from {
+					mu.Lock()
+					took = append(took, now-at)
+					mu.Unlock()
+				}
+				<-time.After(500 * time.Microsecond)
+				freed.Store(int64(time.Since(start)))
+				c.unlock()
+				<-time.After(2 * time.Millisecond)
+			}
+		})
+	}
+	wg.Wait()
+	return took
+}
+
+// semaphores are gates that share a Redis and contend for one slot, as processes do.
+func semaphores(t testing.TB, server *redistest.Server) (h handoff) {
+	level := core.Level{Key: newKey(t, "k"), Limit: 1}
+	for range contenders {
+		g := redisGate(t, server.Client(t), core.Config{Prefix: server.Prefix})
+		t.Cleanup(func() { _ = g.Close(context.Background()) })
+		s := semaphore(t, g, core.SemaphoreConfig{Lease: time.Minute, OnFailure: core.Closed})
+		var l *core.Lease
+		h = append(h, struct{ lock, unlock func() }{
+			lock: func() {
+				var err error
+				if l, err = s.Acquire(context.Background(), core.Ask{Levels: []core.Level{level}}); err != nil {
+					t.Error(err)
+				}
+			},
+			unlock: func() {
+				if err := l.Release(context.Background()); err != nil {
+					t.Error(err)
+				}
+			},
+		})
+	}
+	return h
+}
+
+// A slot that is fought for costs two calls: one asks for it and one releases it. Who waits hears of his turn.
+func TestHandoffTakesTwoCalls(t *testing.T) {
+	server := redistest.Start(t)
+	h := semaphores(t, server)
+	h.run(3) // so that all are subscribed
+	const turns = 50
+	before := server.Calls(t, "evalsha", "eval")
+	h.run(turns)
+	if n := server.Calls(t, "evalsha", "eval") - before; n > 2*turns*contenders {
+		t.Errorf("%d calls for %d turns", n, turns*contenders)
+	}
+}
+
+// The least that a fair hand-off can do: a queue, a holder, and word to the next.
+var (
+	floorLock = redis.NewScript(`
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
+if redis.call('ZCARD', KEYS[1]) == 0 and redis.call('ZCARD', KEYS[2]) == 0 then
+  redis.call('ZADD', KEYS[1], now + 10000000, ARGV[1])
+  return 1
+end
+redis.call('ZADD', KEYS[2], now, ARGV[1])
+return 0`)
+	floorUnlock = redis.NewScript(`
+redis.call('ZREM', KEYS[1], ARGV[1])
+local time = redis.call('TIME')
+local next = redis.call('ZPOPMIN', KEYS[2])[1]
+if next then
+  redis.call('ZADD', KEYS[1], time[1] * 1000000 + time[2] + 10000000, next)
+  redis.call('PUBLISH', next, next)
+end
+return 1`)
+)
+
+func floors(t testing.TB, server *redistest.Server) (h handoff) {
+	ctx := context.Background()
+	keys := []string{server.Prefix + "{f}:h", server.Prefix + "{f}:w"}
+	for i := range contenders {
+		client, id := server.Client(t), server.Prefix+string(rune('a'+i))
+		p := client.Subscribe(ctx, id)
+		t.Cleanup(func() { _ = p.Close() })
+		if _, err := p.Receive(ctx); err != nil {
+			t.Fatal(err)
+		}
+		told := p.Channel()
+		h = append(h, struct{ lock, unlock func() }{
+			lock: func() {
+				n, err := floorLock.Run(ctx, client, keys, id).Int()
+				if err != nil {
+					t.Error(err)
+				} else if n == 0 {
+					<-told
+				}
+			},
+			unlock: func() {
+				if err := floorUnlock.Run(ctx, client, keys, id).Err(); err != nil {
+					t.Error(err)
+				}
+			},
+		})
+	}
+	return h
+}
+
+// BenchmarkHandoff times how long a slot stays empty between one holder and the next, of eight, against the floor. They
+// alternate, and the ratio is the median of several rounds.
+func BenchmarkHandoff(b *testing.B) {
+	server := redistest.Real(b)
+	ours, floor := semaphores(b, server), floors(b, server)
+	ours.run(20)
+	floor.run(20)
+	own, least := &quantiles{}, &quantiles{}
+	for b.Loop() {
+		least.add(floor.run(150))
+		own.add(ours.run(150))
+	}
+	for _, q := range []struct {
+		name string
+		at   float64
+	}{{"p50", 0.5}, {"p99", 0.99}} {
+		x, y := own.median(q.at), least.median(q.at)
+		b.ReportMetric(float64(x.Microseconds()), q.name+"-us")
+		b.ReportMetric(float64(x)/float64(y), q.name+"-xfloor")
+	}
+	b.ReportMetric(0, "ns/op") // says nothing
+}
+
+// quantiles are of several rounds.
+type quantiles struct{ rounds [][]time.Duration }
+
+func (q *quantiles) add(all []time.Duration) {
+	slices.Sort(all)
+	q.rounds = append(q.rounds, all)
+}
+
+// median is the median over the rounds of one quantile.
+func (q *quantiles) median(at float64) time.Duration {
+	var all []time.Duration
+	for _, r := range q.rounds {
+		all = append(all, r[int(at*float64(len(r)-1))])
+	}
+	slices.Sort(all)
+	return all[len(all)/2]
+}
+
+// BenchmarkWaiters times asking for a slot and giving it up while many wait, against the same while nobody does.
+func BenchmarkWaiters(b *testing.B) {
+	const waiters = 100_000
+	ctx := context.Background()
+	tenant := core.Level{Key: newKey(b, "acme"), Limit: 10}
+	user := func(name string) core.Level { return core.Level{Key: newKey(b, "acme", name), Limit: 1} }
+	for _, bm := range []struct {
+		name string
+		wait []core.Level // where they wait
+		ask  []core.Level
+	}{
+		{"in the queue", []core.Level{{Key: tenant.Key, Limit: 1}}, []core.Level{{Key: tenant.Key, Limit: 1}}},
+		{"of another", []core.Level{tenant, user("a")}, []core.Level{tenant, user("b")}},
+	} {
+		b.Run(bm.name, func(b *testing.B) {
+			server := redistest.Real(b)
+			g := redisGate(b, server.Client(b), core.Config{Prefix: server.Prefix})
+			pair := func(s *core.Semaphore, ids []string) func() {
+				return func() {
+					id, err := s.Enqueue(ctx, core.Ask{Levels: bm.ask})
+					if err != nil {
+						b.Fatal(err)
+					}
+					// Who holds gives up, or else who was just let in.
+					ids = append(ids, id)
+					if err := s.Leave(ctx, tenant.Key, ids[0]); err != nil {
+						b.Fatal(err)
+					}
+					ids = ids[1:]
+				}
+			}
+			full := semaphore(b, g, core.SemaphoreConfig{Name: "full", Lease: time.Hour, MaxWaiters: 1_000_000})
+			var ids []string
+			for range waiters + 1 {
+				id, err := full.Enqueue(ctx, core.Ask{Levels: bm.wait})
+				if err != nil {
+					b.Fatal(err)
+				}
+				ids = append(ids, id)
+			}
+			if bm.name == "of another" {
+				ids = nil
+			}
+			crowded := pair(full, ids)
+			ratio := paired(crowded, pair(semaphore(b, g, core.SemaphoreConfig{Name: "empty", Lease: time.Hour}), nil))
+			for b.Loop() {
+				crowded()
+			}
+			b.ReportMetric(ratio, "xempty")
+		})
+	}
+}
