@@ -72,11 +72,11 @@ func TestKilledHolder(t *testing.T) {
 }
 
 // queue lets somebody wait for a slot, and returns when he stands in the queue.
-func queue(t *testing.T, s *core.Semaphore, level core.Level) <-chan *core.Lease {
+func queue(t *testing.T, s *core.Semaphore, levels ...core.Level) <-chan *core.Lease {
 	t.Helper()
 	queued, granted := make(chan struct{}, 100), make(chan *core.Lease, 1)
 	go func() {
-		l, err := s.Acquire(context.Background(), core.Ask{Levels: []core.Level{level}, MaxWait: patient, OnQueue: func(int) { queued <- struct{}{} }})
+		l, err := s.Acquire(context.Background(), core.Ask{Levels: levels, MaxWait: patient, OnQueue: func(int) { queued <- struct{}{} }})
 		if err != nil {
 			t.Error(err)
 		}
@@ -93,7 +93,8 @@ func TestFaultsWhileWaiting(t *testing.T) {
 		"subscriber is killed": func(t *testing.T, _ *redistest.Server, admin *redis.Client) {
 			do(t, admin, "CLIENT", "KILL", "TYPE", "pubsub")
 		},
-		"scripts are flushed": func(t *testing.T, _ *redistest.Server, admin *redis.Client) { do(t, admin, "SCRIPT", "FLUSH") },
+		"scripts are flushed":   func(t *testing.T, _ *redistest.Server, admin *redis.Client) { do(t, admin, "SCRIPT", "FLUSH") },
+		"everything is flushed": func(t *testing.T, _ *redistest.Server, admin *redis.Client) { do(t, admin, "FLUSHALL") },
 		"all connections die": func(t *testing.T, _ *redistest.Server, admin *redis.Client) {
 			do(t, admin, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
 			do(t, admin, "CLIENT", "KILL", "TYPE", "pubsub")

@@ -26,7 +26,9 @@
 --
 -- A record is "ticket token granted until lease channel metadata" and of each level "node weight limit". Other fields of the
 -- hash: u:node the weight in use, n:node the ticket by which the node is ready, token and ticket the last ones, hold the
--- mean hold, now the last time, ahead how far the scope's clock is ahead of Redis's: it does not go back.
+-- mean hold, now the last time, ahead how far the scope's clock is ahead of Redis's: it does not go back; ready how many
+-- fields n:node there are; next a time before which no lease ends, of holders and waiters, and end one after which none does;
+-- alive until when the hash surely lives.
 
 -- The hash, of which no field is read twice, and all are written at the end. A field that is not there is false.
 local fields, changed, records = {}, {}, {}
@@ -52,8 +54,19 @@ local function number(field)
   return tonumber(get(field) or 0)
 end
 
+local operation = ARGV[1]
 do
-  local names = {'ahead', 'now', 'token', 'ticket', 'hold'}
+  local names = {'ahead', 'now', 'token', 'ticket', 'hold', 'ready', 'next', 'end', 'alive'}
+  if operation == 'acquire' then
+    names[#names + 1] = ARGV[2]
+    for i = 10, #ARGV, 3 do
+      names[#names + 1] = 'u:' .. ARGV[i]
+    end
+  elseif operation ~= 'list' then
+    for i = 2, math.min(#ARGV, 100) do
+      names[#names + 1] = ARGV[i]
+    end
+  end
   local values = redis.call('HMGET', KEYS[2], unpack(names))
   for i = 1, #names do
     fields[names[i]] = values[i]
@@ -114,12 +127,17 @@ local function use(r, sign)
   end
 end
 
--- Puts an id into a sorted set, which then lives as long as the longest lease.
-local touched = {}
+-- Puts into a sorted set, which then lives until after the last lease.
+local touched, busy = {}, false -- busy: surely somebody holds or waits
 
-local function put(key, score, id)
-  redis.call('ZADD', KEYS[key], score, id)
+local function put(key, score, member)
+  redis.call('ZADD', KEYS[key], text(score), member)
   touched[key] = true
+  if score > 0 then
+    busy = true
+    set('next', text(math.min(score, get('next') and number('next') or score)))
+    set('end', text(math.max(score, number('end'))))
+  end
 end
 
 local function place(id, r)
@@ -130,7 +148,7 @@ end
 local function head(node)
   local from, to, after = '[' .. node .. ' ', '(' .. node .. '!', #node + 2
   local here = redis.call('ZRANGEBYLEX', KEYS[3], from, to, 'LIMIT', 0, 1)[1]
-  local below = redis.call('ZRANGEBYLEX', KEYS[5], from, to, 'LIMIT', 0, 1)[1]
+  local below = number('ready') > 0 and redis.call('ZRANGEBYLEX', KEYS[5], from, to, 'LIMIT', 0, 1)[1]
   if below and (not here or string.sub(below, after, after + 16) < string.sub(here, after, after + 16)) then
     return head(string.sub(below, after + 18))
   elseif here then
@@ -147,6 +165,11 @@ local function room(r, node)
   return true
 end
 
+local function count_ready(by)
+  local n = number('ready') + by
+  set('ready', n ~= 0 and text(n))
+end
+
 -- Brings the nodes of the levels up to date in their parents' queues.
 local function refresh(levels)
   for i = #levels, 2, -1 do
@@ -159,10 +182,12 @@ local function refresh(levels)
     if before and before ~= ticket then
       redis.call('ZREM', KEYS[5], parent .. ' ' .. before .. ' ' .. node)
       set('n:' .. node, false)
+      count_ready(-1)
     end
     if ticket and before ~= ticket then
       put(5, 0, parent .. ' ' .. ticket .. ' ' .. node)
       set('n:' .. node, ticket)
+      count_ready(1)
     end
   end
 end
@@ -170,7 +195,7 @@ end
 local function grant(id, r, lease)
   r.token, r.granted = math.max(number('token') + 1, now), now
   set('token', text(r.token))
-  put(1, text(now + lease), id)
+  put(1, now + lease, id)
   use(r, 1)
   save(id, r)
 end
@@ -203,6 +228,7 @@ end
 local function drop(id)
   local r, was = load(id), 0
   if r then
+    busy = false
     if redis.call('ZREM', KEYS[1], id) == 1 then
       was = 1
       use(r, -1)
@@ -229,19 +255,30 @@ local function promote_all(roots)
 end
 
 local roots = {}
-for _, key in ipairs({KEYS[1], KEYS[4]}) do
-  for _, id in ipairs(redis.call('ZRANGEBYSCORE', key, '-inf', text(now), 'LIMIT', 0, 32)) do
-    local _, r = drop(id)
-    if r then
-      roots[r.levels[1].node] = true
-    else
-      redis.call('ZREM', key, id)
+if not get('now') then -- without records nobody holds or waits
+  redis.call('DEL', KEYS[1], KEYS[3], KEYS[4], KEYS[5])
+elseif number('next') <= now then
+  for _, key in ipairs({KEYS[1], KEYS[4]}) do
+    for _, id in ipairs(redis.call('ZRANGEBYSCORE', key, '-inf', text(now), 'LIMIT', 0, 32)) do
+      local _, r = drop(id)
+      if r then
+        roots[r.levels[1].node] = true
+      else
+        redis.call('ZREM', key, id)
+      end
     end
   end
+  set('next', false)
+  for _, key in ipairs({KEYS[1], KEYS[4]}) do
+    local first = tonumber(redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2])
+    if first then
+      set('next', text(math.min(first, get('next') and number('next') or first)))
+    end
+  end
+  promote_all(roots)
 end
-promote_all(roots)
 
-local reply, operation = {}, ARGV[1]
+local reply = {}
 
 if operation == 'acquire' then
   local id, most = ARGV[2], tonumber(ARGV[7])
@@ -259,7 +296,8 @@ if operation == 'acquire' then
   elseif r then
     r.levels, r.lease = fresh.levels, fresh.lease
     save(id, r)
-    put(4, text(now + tonumber(ARGV[5])), id)
+    put(4, now + tonumber(ARGV[5]), id)
+    touched[3], touched[5] = true, touched[5] or #r.levels > 1
     refresh(r.levels)
     promote(root, id)
   else
@@ -284,9 +322,12 @@ if operation == 'acquire' then
       r.ticket = ARGV[8] .. string.format('%016.0f', ticket)
       save(id, r)
       put(3, 0, place(id, r))
-      put(4, text(now + tonumber(ARGV[5])), id)
+      put(4, now + tonumber(ARGV[5]), id)
+      touched[5] = touched[5] or #r.levels > 1
       refresh(r.levels)
-      promote(root, id)
+      if fits or #r.levels > 1 then -- else nobody is let in by who came
+        promote(root, id)
+      end
       if most == 0 and not redis.call('ZSCORE', KEYS[1], id) then
         drop(id)
         status = -1
@@ -304,7 +345,7 @@ if operation == 'acquire' then
     end
     local before = tonumber(redis.call('ZSCORE', KEYS[1], id))
     if until_ > before then
-      put(1, text(until_), id)
+      put(1, until_, id)
     end
     left = math.max(until_, before) - now
   elseif status == 0 then
@@ -328,7 +369,7 @@ elseif operation == 'renew' then
         wanted = math.min(wanted, r.granted + r.longest)
       end
       if wanted > tonumber(until_) then
-        put(1, text(wanted), id)
+        put(1, wanted, id)
         until_ = wanted
       end
       reply[i - 2] = math.max(1, tonumber(until_) - now)
@@ -368,14 +409,15 @@ elseif operation == 'list' then
 end
 
 -- What is idle is deleted; else all keys live until after the last lease.
-local latest = 0
-for _, key in ipairs({KEYS[1], KEYS[4]}) do
-  local top = redis.call('ZREVRANGE', key, 0, 0, 'WITHSCORES')
-  latest = math.max(latest, tonumber(top[2] or 0))
-end
-if latest == 0 then
+if not busy and redis.call('ZCARD', KEYS[1]) == 0 and redis.call('ZCARD', KEYS[4]) == 0 then
   redis.call('DEL', KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5])
   return reply
+end
+-- The hash lives half a minute longer than is needed, so that this is seldom.
+local last_end = number('end')
+if number('alive') < last_end then
+  touched[2] = true
+  set('alive', text(last_end + 30000000))
 end
 set('now', text(now))
 set('ahead', text(ahead))
@@ -399,11 +441,10 @@ for field in pairs(changed) do
   write(1000)
 end
 write(0)
-touched[2] = true
-touched[3] = touched[3] or touched[4]
-touched[5] = touched[5] or touched[4]
-local ttl = text(math.floor((latest - now) / 1000) + 60000 + margin)
-for key in pairs(touched) do
-  redis.call('PEXPIRE', KEYS[key], ttl)
+local ttl = text(math.floor((last_end - now) / 1000) + 60000 + margin)
+for key, is in pairs(touched) do
+  if is then
+    redis.call('PEXPIRE', KEYS[key], ttl)
+  end
 end
 return reply

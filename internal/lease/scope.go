@@ -189,7 +189,9 @@ func (s *Scope) Acquire(now int64, q Request) Grant {
 			enter(s.waiters, leaf, place{r.ticket, id})
 			s.patience.put(id, s.now+q.Patience)
 			s.refresh(r.Levels)
-			s.promote(root, id)
+			if fits || len(r.Levels) > 1 { // else nobody is let in by who came
+				s.promote(root, id)
+			}
 			if _, held := s.holders.at(id); q.Waiters == 0 && !held {
 				s.drop(id)
 				status = Full

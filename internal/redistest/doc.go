@@ -3,7 +3,8 @@
 // [Each] runs a test on miniredis and on every real server it finds:
 // redis-server and valkey-server on PATH, started by the test itself, and the
 // server the environment names. [Real] and [Start] are for tests that only
-// make sense on a real server, [StartCluster] for those that need a cluster.
+// make sense on a real server, [StartCluster] for those that need a cluster,
+// [StartFailover] for those whose primary is replaced.
 //
 // The environment variable HEADGATE_TEST_REDIS may be unset, or one of:
 //

@@ -23,6 +23,7 @@ type process struct {
 	path      string
 	dir       string
 	cluster   bool
+	sentinel  string // its configuration, if it is a sentinel
 	extraArgs []string
 	port      int
 	busPort   int
@@ -103,6 +104,9 @@ func (p *process) end() {
 }
 
 func (p *process) args() []string {
+	if p.sentinel != "" {
+		return []string{p.configPath(), "--sentinel", "--bind", "127.0.0.1", "--port", strconv.Itoa(p.port)}
+	}
 	args := []string{
 		"--bind", "127.0.0.1", "--port", strconv.Itoa(p.port),
 		"--save", "", "--appendonly", "no", "--daemonize", "no",
@@ -128,6 +132,11 @@ func (p *process) launch() (string, error) {
 		return "", err
 	}
 	p.logFrom = stat.Size()
+	if p.sentinel != "" { // it writes to the file
+		if err := os.WriteFile(p.configPath(), []byte(p.sentinel), 0o600); err != nil {
+			return "", err
+		}
+	}
 
 	cmd := exec.Command(p.path, p.args()...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = p.dir, log, log
@@ -202,6 +211,8 @@ func (p *process) probe() (string, error) {
 	}
 	return programName(info), nil
 }
+
+func (p *process) configPath() string { return filepath.Join(p.dir, "sentinel.conf") }
 
 func (p *process) logPath() string { return filepath.Join(p.dir, "log") }
 

@@ -1,0 +1,142 @@
+package redistest
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	sentinels   = 3
+	primaryName = "primary"
+)
+
+// Failover is a primary with replicas, watched by three sentinels that put a
+// replica in its place half a second after it has gone. One test may hurt it.
+type Failover struct {
+	// Sentinels are the host:port addresses of the sentinels.
+	Sentinels []string
+	// Nodes are the primary that was, and its replicas.
+	Nodes []*Server
+}
+
+// StartFailover starts a primary with the given number of replicas and its
+// sentinels, for this test alone, and waits until all know each other. The
+// servers are chosen as by [Start].
+func StartFailover(t testing.TB, replicas int) *Failover {
+	t.Helper()
+	path := firstProgram(t)
+	f := &Failover{Nodes: []*Server{startProgram(t, path, false, nil).forTest(t)}}
+	_, port, err := net.SplitHostPort(f.Nodes[0].Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range replicas {
+		s := startProgram(t, path, false, []string{"--replicaof", "127.0.0.1", port, "--repl-diskless-sync-delay", "0"})
+		f.Nodes = append(f.Nodes, s.forTest(t))
+	}
+	f.await(t, "replication", func() error { return f.replicating(replicas) })
+	for range sentinels {
+		p := &process{path: path, dir: t.TempDir(), sentinel: fmt.Sprintf(`sentinel monitor %s 127.0.0.1 %s 2
+sentinel down-after-milliseconds %[1]s 500
+sentinel failover-timeout %[1]s 3000
+`, primaryName, port)}
+		t.Cleanup(p.kill)
+		if _, err := p.start(); err != nil {
+			t.Fatalf("start a sentinel of %s: %v", path, err)
+		}
+		f.Sentinels = append(f.Sentinels, p.addr())
+	}
+	f.await(t, "the sentinels", func() error { return f.watched(replicas) })
+	t.Logf("runs on %s with %d replicas and %d sentinels", f.Nodes[0].Name, replicas, sentinels)
+	return f
+}
+
+// Client returns a new client that follows the primary, changed by change, and
+// closes it when the test ends.
+func (f *Failover) Client(t testing.TB, change ...func(*redis.FailoverOptions)) *redis.Client {
+	t.Helper()
+	opt := &redis.FailoverOptions{
+		MasterName: primaryName, SentinelAddrs: append([]string(nil), f.Sentinels...), ContextTimeoutEnabled: true,
+	}
+	for _, c := range change {
+		c(opt)
+	}
+	client := redis.NewFailoverClient(opt)
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// Replicated returns once the first replica has all that the primary was told
+// before.
+func (f *Failover) Replicated(t testing.TB) {
+	t.Helper()
+	client := f.Nodes[0].Client(t, func(o *redis.Options) { o.PoolSize = 1 }) // WAIT is about its own connection
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := client.Set(ctx, f.Nodes[0].Prefix, 1, time.Minute).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.Del(ctx, f.Nodes[0].Prefix).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := client.Wait(ctx, len(f.Nodes)-1, patience/2).Result(); err != nil || int(n) != len(f.Nodes)-1 {
+		t.Fatalf("WAIT: %d, %v", n, err)
+	}
+}
+
+func (f *Failover) await(t testing.TB, what string, check func() error) {
+	t.Helper()
+	deadline := time.Now().Add(2 * patience)
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: %v", what, err)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+func (f *Failover) replicating(replicas int) error {
+	info, err := f.Nodes[0].info("replication")
+	if err != nil {
+		return err
+	}
+	if info["connected_slaves"] != strconv.Itoa(replicas) {
+		return fmt.Errorf("%s replicas instead of %d", info["connected_slaves"], replicas)
+	}
+	for _, s := range f.Nodes[1:] {
+		if info, err = s.info("replication"); err != nil {
+			return err
+		}
+		if info["master_link_status"] != "up" {
+			return fmt.Errorf("%s is not up to date", s.Addr)
+		}
+	}
+	return nil
+}
+
+func (f *Failover) watched(replicas int) error {
+	for _, addr := range f.Sentinels {
+		client := redis.NewSentinelClient((&Server{Addr: addr}).options())
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		state, err := client.Master(ctx, primaryName).Result()
+		cancel()
+		_ = client.Close()
+		if err != nil {
+			return err
+		}
+		if state["num-slaves"] != strconv.Itoa(replicas) || state["num-other-sentinels"] != strconv.Itoa(sentinels-1) {
+			return fmt.Errorf("%s knows %s replicas and %s others", addr, state["num-slaves"], state["num-other-sentinels"])
+		}
+	}
+	return nil
+}
