@@ -34,8 +34,8 @@ func TestNothingRemainsAfterClose(t *testing.T) {
 		"idle": func(*testing.T, *core.Gate) func() { return func() {} },
 		"somebody waits": func(t *testing.T, g *core.Gate) func() {
 			s := semaphore(t, g, core.SemaphoreConfig{Lease: time.Second})
-			level := core.Level{Key: newKey(t, "k"), Limit: 1}
-			take(t, s, level) // until Close takes it away
+			level := core.Level{Key: newKey(t, "other"), Limit: 1} // at which nobody is about to leave
+			take(t, s, level)                                      // until Close takes it away
 			queued, waited := make(chan struct{}), make(chan error)
 			var once sync.Once
 			go func() {
@@ -51,7 +51,7 @@ func TestNothingRemainsAfterClose(t *testing.T) {
 		},
 		"many come": func(t *testing.T, g *core.Gate) func() {
 			s := semaphore(t, g, core.SemaphoreConfig{Lease: time.Second})
-			level := core.Level{Key: newKey(t, "k"), Limit: 2}
+			level := core.Level{Key: newKey(t, "other"), Limit: 2}
 			var all sync.WaitGroup
 			var some sync.WaitGroup
 			for range 8 {
