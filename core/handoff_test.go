@@ -148,8 +148,8 @@ func BenchmarkHandoff(b *testing.B) {
 	floor.run(20)
 	own, least := &quantiles{}, &quantiles{}
 	for b.Loop() {
-		least.add(floor.run(150))
-		own.add(ours.run(150))
+		least.add(floor.run(80))
+		own.add(ours.run(80))
 	}
 	for _, q := range []struct {
 		name string
