@@ -17,7 +17,7 @@ func TestUsersModule(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	onlyTests := []string{"miniredis", "gopher-lua", "pgregory.net/rapid", "testify", "ginkgo", "gomega", "coder/websocket", "porcupine", "httpsfv"}
+	onlyTests := []string{"miniredis", "gopher-lua", "pgregory.net/rapid", "testify", "ginkgo", "gomega", "coder/websocket", "porcupine", "httpsfv", "goleak"}
 	for _, c := range []struct {
 		adapter, name string
 		own           string
