@@ -10,6 +10,8 @@ import (
 // belief is the time during which a process thought that it held a slot: from when it saw the grant until it gave it up, was
 // killed, or knew by its own clock that its lease might be over. Times are on one clock for all processes.
 type belief struct {
+	seat     int   // whose it is
+	queued   int64 // when he was told that he waits, 0 if he did not
 	token    int64
 	from, to int64
 }
@@ -41,11 +43,11 @@ func TestMostAtOnce(t *testing.T) {
 		want    int
 	}{
 		"none":             {nil, 0},
-		"one":              {[]belief{{1, 0, 9}}, 1},
-		"after each other": {[]belief{{1, 0, 5}, {2, 5, 9}}, 1},
-		"overlapping":      {[]belief{{1, 0, 6}, {2, 5, 9}}, 2},
-		"within":           {[]belief{{1, 0, 9}, {2, 2, 3}, {3, 4, 5}, {4, 4, 6}}, 3},
-		"over before seen": {[]belief{{1, 0, 9}, {2, 6, 5}}, 1},
+		"one":              {[]belief{{token: 1, from: 0, to: 9}}, 1},
+		"after each other": {[]belief{{token: 1, from: 0, to: 5}, {token: 2, from: 5, to: 9}}, 1},
+		"overlapping":      {[]belief{{token: 1, from: 0, to: 6}, {token: 2, from: 5, to: 9}}, 2},
+		"within":           {[]belief{{token: 1, from: 0, to: 9}, {token: 2, from: 2, to: 3}, {token: 3, from: 4, to: 5}, {token: 4, from: 4, to: 6}}, 3},
+		"over before seen": {[]belief{{token: 1, from: 0, to: 9}, {token: 2, from: 6, to: 5}}, 1},
 	} {
 		if got := mostAtOnce(tt.beliefs); got != tt.want {
 			t.Errorf("%s: %d, want %d", name, got, tt.want)

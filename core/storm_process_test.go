@@ -66,12 +66,16 @@ func (s *seat) start() {
 // read notes what the process believes. The last belief has no end if it was killed.
 func (s *seat) read(out io.Reader, ready, done chan struct{}) {
 	defer close(done)
+	queued := int64(0)
 	for lines := bufio.NewScanner(out); lines.Scan(); {
-		var b belief
+		b := belief{queued: queued}
 		switch line := lines.Text(); {
 		case line == "ready":
 			close(ready)
+		case strings.HasPrefix(line, "wait "):
+			_, _ = fmt.Sscanf(line, "wait %d", &queued) // half a line of who was killed
 		case strings.HasPrefix(line, "hold "):
+			queued = 0
 			if _, err := fmt.Sscanf(line, "hold %d %d", &b.token, &b.from); err == nil {
 				s.beliefs = append(s.beliefs, b)
 				select {

@@ -4,11 +4,13 @@ package core_test
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -63,12 +65,14 @@ func TestStorm(t *testing.T) {
 		s.rise(false)
 	}
 
-	var all []belief
+	var all, served []belief
 	tokens := make(map[int64]bool)
 	fewest, most := 0, 0
 	for i, s := range seats {
 		all = append(all, s.beliefs...)
 		for _, b := range s.beliefs {
+			b.seat = i
+			served = append(served, b)
 			if tokens[b.token] {
 				t.Errorf("token %d was given twice", b.token)
 			}
@@ -88,10 +92,32 @@ func TestStorm(t *testing.T) {
 	if n := mostAtOnce(all); n != limit {
 		t.Errorf("%d believed to hold at once, the limit is %d", n, limit)
 	}
-	if fewest == 0 || float64(most)/float64(fewest) > 1.1 {
+	// A short storm on a busy machine says more of the machine.
+	if fewest == 0 || long() && float64(most)/float64(fewest) > 1.1 {
 		t.Errorf("between %d and %d turns", fewest, most)
 	}
+	firstServed(t, served)
 	nothingRemains(t, server.Client(t), limit)
+}
+
+// firstServed checks that nobody was passed by: while one stood in the queue, every other got a slot that he had waited for
+// longer, and one more that he may have been given just before. Then he is last. Who stood still lost his place.
+func firstServed(t *testing.T, served []belief) {
+	t.Helper()
+	slices.SortFunc(served, func(a, b belief) int { return cmp.Compare(a.token, b.token) })
+	for i, b := range served {
+		passed := make(map[int]int)
+		if b.queued == 0 || b.from-b.queued > int64(stormLease/2) {
+			continue
+		}
+		for j := i - 1; j >= 0 && i-j < 1000; j-- {
+			if a := served[j]; a.from > b.queued && a.seat != b.seat {
+				if passed[a.seat]++; passed[a.seat] > 2 {
+					t.Fatalf("token %d was passed by %d times by one process", b.token, passed[a.seat])
+				}
+			}
+		}
+	}
 }
 
 // nothingRemains waits until the leases of the dead are over, and takes every slot once.
@@ -152,7 +178,13 @@ func TestStormer(t *testing.T) {
 	if _, err := fmt.Fscanln(in, &limit); err != nil {
 		t.Fatal(err)
 	}
-	ask := core.Ask{Levels: []core.Level{{Key: newKey(t, "storm"), Limit: limit}}}
+	queued := false
+	ask := core.Ask{Levels: []core.Level{{Key: newKey(t, "storm"), Limit: limit}}, OnQueue: func(int) {
+		if !queued {
+			queued = true
+			fmt.Println("wait", clock.at(time.Now()))
+		}
+	}}
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
@@ -164,6 +196,7 @@ func TestStormer(t *testing.T) {
 			return
 		default:
 		}
+		queued = false
 		l, err := sem.Acquire(context.Background(), ask)
 		if err != nil {
 			t.Error(err)
