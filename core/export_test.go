@@ -94,3 +94,9 @@ func (s *Semaphore) Leave(ctx context.Context, key Key, id string) error {
 	_, err := s.gate.leases.store.release(ctx, s.scope(key), []string{id})
 	return err
 }
+
+// Drop makes a gate's store forget a lease, and tells nobody.
+func Drop(g *Gate, s *Semaphore, key Key, id string) (int, error) {
+	was, err := g.leases.store.release(context.Background(), s.scope(key), []string{id})
+	return len(was), err
+}

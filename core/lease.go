@@ -124,6 +124,19 @@ func (l *Lease) Reservation() *Reservation {
 	return l.paid
 }
 
+// Extend renews the lease now, and so says whether it is held: after nil it is for SemaphoreConfig.Lease from the call, less
+// where the longest hold ends. Leases are renewed without it: it is for a last look before what must not be done
+// twice. Of a lease that is lost, released or detached the error is ErrLeaseLost.
+func (l *Lease) Extend(ctx context.Context) error {
+	if l == nil {
+		return nil
+	}
+	if l.gone.Load() {
+		return ErrLeaseLost
+	}
+	return l.holding.owner.extend(ctx, l.holding)
+}
+
 // Release gives the slot up. Later calls do nothing. It goes on where ctx was cancelled, for at most Config.Timeout. If it
 // fails, the slot is free when the lease ends.
 func (l *Lease) Release(ctx context.Context) error {

@@ -230,3 +230,42 @@ func TestBackoffs(t *testing.T) {
 		}
 	}
 }
+
+// A lease can be asked for, and says when it is gone.
+func TestExtend(t *testing.T) {
+	eachLeaseGate(t, func(t *testing.T, g *core.Gate) {
+		for _, loss := range []core.LossPolicy{core.CancelOnLoss, core.AdoptOnLoss, core.NotifyOnLoss} {
+			s := semaphore(t, g, core.SemaphoreConfig{OnLoss: loss})
+			level := core.Level{Key: newKey(t, "acme"), Limit: 1}
+			l := take(t, s, level)
+			token := l.Token()
+			if err := l.Extend(t.Context()); err != nil {
+				t.Errorf("held: %v", err)
+			}
+			holders, _, err := s.Holders(t.Context(), level.Key)
+			if err != nil || len(holders) != 1 {
+				t.Fatal(holders, err)
+			}
+			if n, err := core.Drop(g, s, level.Key, holders[0].ID); n != 1 || err != nil {
+				t.Fatal(n, err)
+			}
+			switch err := l.Extend(t.Context()); {
+			case loss == core.AdoptOnLoss:
+				if err != nil || l.Token() <= token {
+					t.Errorf("adopted: %v, token %d after %d", err, l.Token(), token)
+				}
+			case !errors.Is(err, core.ErrLeaseLost) || !errors.Is(l.Extend(t.Context()), core.ErrLeaseLost):
+				t.Errorf("policy %d: lost: %v", loss, err)
+			default:
+				<-l.Lost()
+			}
+			free(t, l)
+			if err := l.Extend(t.Context()); !errors.Is(err, core.ErrLeaseLost) {
+				t.Errorf("released: %v", err)
+			}
+		}
+		if err := (*core.Lease)(nil).Extend(t.Context()); err != nil {
+			t.Errorf("nil: %v", err)
+		}
+	})
+}

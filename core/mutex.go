@@ -50,7 +50,7 @@ func (m *Mutex) TryLock(ctx context.Context, key Key) (*Lease, error) {
 }
 
 // Lock locks a key, and waits for it: in the queue, or by asking again as MutexConfig.Poll says. The errors are those of
-// Semaphore.Acquire. The Lease unlocks it by Release.
+// Semaphore.Acquire. The Lease unlocks it by Release, and tells by Extend whether it is locked still.
 func (m *Mutex) Lock(ctx context.Context, key Key) (*Lease, error) {
 	if m.poll == nil {
 		return m.sem.Acquire(ctx, one(key))

@@ -2,6 +2,7 @@ package core
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -134,6 +135,33 @@ func (l *leases) renew(r *renewal) {
 			h.lose(ErrLeaseLost)
 		}
 	}
+}
+
+// extend renews one lease for who waits for it.
+func (l *leases) extend(ctx context.Context, h *holding) error {
+	if h.store == nil {
+		return nil
+	}
+	sent := time.Now()
+	left, err := h.store.renew(ctx, h.scope, h.lease.Microseconds(), []string{h.id})
+	if err != nil {
+		return fmt.Errorf("core: extend: %w", err)
+	}
+	l.mu.Lock()
+	if left[0] > 0 {
+		h.renewed(sent, time.Duration(left[0])*time.Microsecond)
+	}
+	lost := left[0] == 0 && l.drop(h)
+	l.mu.Unlock()
+	if lost && (h.onLoss != AdoptOnLoss || !l.adopt(h)) {
+		h.lose(ErrLeaseLost)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if left[0] == 0 && !lost {
+		return ErrLeaseLost // it was released, or is lost already
+	}
+	return h.lost
 }
 
 // adopt takes a slot anew for a holder whose lease is unknown, if there is room.
