@@ -106,9 +106,9 @@ var changes = []vector{
 		steps: []step{
 			{0, "decide 8", "8 used, 2 left, next 1m7.5s, reset 2m0s"},
 			{0, "use 1", "8 used, 12 left, next 1m7.5s, reset 2m0s"},
-			// At most twice the new limit stays.
-			{0, "use 2", "denied, 6 used, 0 left, retry 1m30s, next 1m40s, reset 2m0s"},
-			{0, "decide 1", "denied, 6 used, 0 left, retry 1m40s, next 1m40s, reset 2m0s"},
+			// As the window before, it counts as twice the new limit at most.
+			{0, "use 2", "denied, 8 used, 0 left, retry 1m30s, next 1m40s, reset 2m0s"},
+			{0, "decide 1", "denied, 8 used, 0 left, retry 1m40s, next 1m40s, reset 2m0s"},
 			{0, "use 0", "8 used, 2 left, next 1m7.5s, reset 2m0s"},
 			// A window of 10 s has followed, and half of that is over.
 			{15 * time.Second, "use 3", "4 used, 6 left, next 1.25s, reset 5s"},

@@ -92,7 +92,6 @@ func (w *SlidingWindow) Find(st State, now int64) (changed bool) {
 	if c.count == 0 && c.before == 0 {
 		c.start = now
 	}
-	c.count, c.before = min(c.count, 2*w.limit), min(c.before, 2*w.limit)
 	s.found, s.since, s.width, s.limit = c, now-c.start, w.width, w.limit
 	if changed {
 		s.kept = c
@@ -107,15 +106,19 @@ func (w *SlidingWindow) Reply(st State, _ Cost, reply []int64) []int64 {
 
 func (w *SlidingWindow) Fits(st State, c Cost, _ Terms) bool {
 	s := st.(*counters)
-	return c.Whole <= w.limit && s.found.before*w.weight(s.since)+(s.found.count+c.Whole)*w.ticks <= w.limit*w.ticks
+	count := s.found.count + c.Whole
+	return count <= w.limit && w.product(s.found.before)*w.weight(s.since)+count*w.ticks <= w.limit*w.ticks
 }
 
 // weight is how many ticks of the window before are covered.
 func (w *SlidingWindow) weight(since int64) int64 { return w.ticks - since/w.tick }
 
+// product is a count of the window before as it is multiplied: after a lowered limit, no product may leave the integers.
+func (w *SlidingWindow) product(before int64) int64 { return min(before, 2*w.limit) }
+
 // covered is what still counts of the window before, rounded up.
 func (w *SlidingWindow) covered(before, since int64) int64 {
-	return (before*w.weight(since) + w.ticks - 1) / w.ticks
+	return (w.product(before)*w.weight(since) + w.ticks - 1) / w.ticks
 }
 
 func (w *SlidingWindow) Commit(st State, c Cost, t Terms) int64 {
@@ -171,7 +174,7 @@ func (w *SlidingWindow) wait(before, count, since, n int64) time.Duration {
 	until := func(before, count int64) int64 {
 		covered := w.ticks
 		if before > 0 {
-			covered = min(w.ticks, (w.limit-count-n)*w.ticks/before)
+			covered = min(w.ticks, (w.limit-count-n)*w.ticks/w.product(before))
 		}
 		return min((w.ticks-covered)*w.tick, w.width)
 	}

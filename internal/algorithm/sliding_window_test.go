@@ -148,7 +148,7 @@ func TestSlidingWindowsOfAnotherLimit(t *testing.T) {
 	w, lower := must(NewSlidingWindow(100, us(1000))), must(NewSlidingWindow(10, us(1000)))
 	s := w.NewState()
 	try(w, s, start, 100)
-	if r := reading(lower, clone(s), start, 1); r.Used != 20 || r.Remaining != 0 || r.RetryAfter != us(1000+550) || r.ResetAfter != us(2000) {
+	if r := reading(lower, clone(s), start, 1); r.Used != 100 || r.Remaining != 0 || r.RetryAfter != us(1000+550) || r.ResetAfter != us(2000) {
 		t.Errorf("in the window: %+v", r)
 	}
 	if r := reading(lower, clone(s), start+1000, 1); r.Used != 20 || r.RetryAfter != us(550) {

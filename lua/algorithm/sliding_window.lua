@@ -13,56 +13,63 @@
 local state = states[key]
 if not state then
   local value = redis.call('GET', KEYS[key])
-  state = {start = now, count = 0, before = 0, weight = 0}
+  local start, held, previous = now, 0, 0
   if value then
     local s, c, b = string.match(value, '^(%d+) (%d+) (%d+)$')
-    state.start, state.count, state.before = tonumber(s), tonumber(c), tonumber(b)
+    start, held, previous = tonumber(s), tonumber(c), tonumber(b)
   end
+  state = {start = start, count = held, before = previous, from = 0, used = 0, last = 0, weight = 0} -- kept, and as found
   states[key] = state
 end
-local most, width, tick = ARGV[limit + 3] + 0, ARGV[limit + 6] + 0, ARGV[limit + 5] + 0
-ARGV[limit + 3], ARGV[limit + 4] = most, ARGV[limit + 4] + 0
-if state.start > now then
+local start, held, previous = state.start, state.count, state.before
+local width, tick = ARGV[limit + 6] + 0, ARGV[limit + 5] + 0
+ARGV[limit + 3], ARGV[limit + 4] = ARGV[limit + 3] + 0, ARGV[limit + 4] + 0
+if start > now then
   -- The clock went back. This is kept even if nothing is charged, or the window would not end.
-  state.start = now
-  dirty[key] = limit
-elseif now - state.start >= width then
-  if now - state.start < 2 * width then
-    state.start, state.count, state.before = state.start + width, 0, state.count
+  start, state.start, dirty[key] = now, now, limit
+elseif now - start >= width then
+  if now - start < 2 * width then
+    start, previous = start + width, held
+    held = 0
   else
-    state.start, state.count, state.before = now, 0, 0
+    start, held, previous = now, 0, 0
   end
 end
-if state.count == 0 and state.before == 0 then
-  state.start = now
+if held == 0 and previous == 0 then
+  start = now
 end
--- After a lowered limit, no product may leave the integers.
-state.count, state.before = math.min(state.count, 2 * most), math.min(state.before, 2 * most)
-local since = now - state.start
+local since = now - start
+state.from, state.used, state.last = start, held, previous
 state.weight = ARGV[limit + 4] - (since - since % tick) / tick
-reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = state.before, state.count, since, 0
+reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = previous, held, since, 0
 n = n + 4
 
 --: fits
 local state, most, ticks = states[key], ARGV[limit + 3], ARGV[limit + 4]
-fits = whole <= most and state.before * state.weight + (state.count + whole) * ticks <= most * ticks
+-- After a lowered limit, no product may leave the integers.
+fits = state.used + whole <= most
+  and math.min(state.last, 2 * most) * state.weight + (state.used + whole) * ticks <= most * ticks
 
 --: commit
 local state = states[key]
 if operation == 'force' then
   local ticks = ARGV[limit + 4]
-  local covered = state.before * state.weight + ticks - 1
-  whole = math.max(0, math.min(whole, 2 * ARGV[limit + 3] - state.count - (covered - covered % ticks) / ticks))
+  local covered = math.min(state.last, 2 * ARGV[limit + 3]) * state.weight + ticks - 1
+  whole = math.max(0, math.min(whole, 2 * ARGV[limit + 3] - state.used - (covered - covered % ticks) / ticks))
 end
-state.count = state.count + whole
+state.start, state.count, state.before = state.from, state.used + whole, state.last
 receipt = state.start + 1
 
 --: give
 local state = states[key]
-if receipt == state.start + 1 and state.count > 0 then
-  state.count, given = math.max(0, state.count - whole), true
-elseif receipt == state.start - ARGV[limit + 6] + 1 and state.before > 0 then
-  state.before, given = math.max(0, state.before - whole), true
+local held, previous = state.used, state.last
+if receipt == state.from + 1 and held > 0 then
+  held, given = math.max(0, held - whole), true
+elseif receipt == state.from - ARGV[limit + 6] + 1 and previous > 0 then
+  previous, given = math.max(0, previous - whole), true
+end
+if given then
+  state.start, state.count, state.before = state.from, held, previous
 end
 
 --: store
