@@ -107,29 +107,39 @@ func (f *FixedWindow) Find(st State, now int64) (changed bool) {
 	}
 	s.found = s.kept
 	if w := &s.found; w.finish > 0 {
+		if w.start > now {
+			w.start, start, changed = now, now, true // or it would not end
+		}
 		w.finish = w.start + f.width
-		switch {
-		case w.start > now:
-			start = now // so that it is clamped to what follows
-		case now < w.finish:
+		if now < w.finish {
 			start = w.start
-		case w.debt > 0 && now < w.finish+f.width:
+		} else if w.debt > 0 && now < w.finish+f.width {
 			start = w.finish
 		}
 	}
-	return s.enter(now, f.limit, start, start+f.width, start+2*f.width)
+	s.enter(now, f.limit, start, start+f.width, start+2*f.width)
+	if changed {
+		s.kept = s.found
+	}
+	return changed
 }
 
-// enter moves the count to the window that starts at start, and says whether that is back in time.
+// enter brings the count to the window that holds at now, and says whether that is back in time. A count that began
+// within the window stays: that of a calendar's period in another zone, or one that was brought back before.
 func (s *window) enter(now, limit, start, finish, after int64) (changed bool) {
 	w := &s.found
-	if w.start > start {
-		w.start, changed = start, true
-	} else if w.start < start {
-		if w.finish != start {
+	switch {
+	case w.start >= finish:
+		// Kept even if nothing is charged, or the window would not end. The one that it began in is yet to come.
+		if w.start == finish {
+			w.debt = max(w.debt, w.count)
+		}
+		w.start, changed = max(now, start+1), true // no receipt of this window speaks of that count
+	case w.start < start:
+		if w.finish < start {
 			w.debt = 0
 		}
-		w.start, w.count, w.debt = start, w.debt, max(0, w.debt-limit)
+		w.start, w.count, w.debt = start, w.debt, 0
 	}
 	w.finish = finish
 	s.after, s.now, s.limit = after, now, limit
@@ -167,8 +177,9 @@ func (f *FixedWindow) Give(st State, c Cost, receipt int64) bool {
 	if receipt != w.start+1 || w.count == 0 {
 		return false
 	}
-	w.count = max(0, w.count-c.Whole)
-	w.debt = min(w.debt, max(0, w.count-s.limit))
+	count := max(0, w.count-c.Whole)
+	less := max(0, w.count-s.limit) - max(0, count-s.limit)
+	w.count, w.debt = count, max(0, w.debt-less)
 	s.kept = *w
 	return true
 }

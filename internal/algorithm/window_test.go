@@ -134,6 +134,73 @@ func TestDebtIsCarriedOnce(t *testing.T) {
 	}
 }
 
+// What was charged in a period that is yet to come, because the clock went back over its start, counts now and then. What
+// was charged before it is over.
+func TestPeriodIsEnteredTwice(t *testing.T) {
+	const second = 1_000_000
+	l := windowed()["calendar"]
+	_, boundary, after := span(l, utc("2025-10-25T12:00").UnixMicro())
+	s := l.NewState()
+	before, _ := try(l, s, boundary-second, 3)
+	receipt, _ := try(l, s, boundary, 2)
+	wantUsed(t, l, s, boundary-second, 2)
+	if give(l, s, boundary-second, 3, before) {
+		t.Error("gave back a charge of a count that is over")
+	}
+	between, _ := try(l, s, boundary-second, 3)
+	if r := reading(l, s, boundary-second, 4); r.Used != 5 || r.RetryAfter != us(second+after-boundary) {
+		t.Errorf("%+v", r)
+	}
+	if r := reading(l, s, boundary-second, 3); r.RetryAfter != us(second) {
+		t.Errorf("%+v", r)
+	}
+	if !give(l, s, boundary-1, 1, between) {
+		t.Error("gave back nothing")
+	}
+	wantUsed(t, l, s, boundary-1, 4)
+	wantUsed(t, l, s, boundary-2*second, 4)
+	wantUsed(t, l, s, boundary+1, 2)
+	try(l, s, boundary+1, 3)
+	if give(l, s, boundary+1, 2, between) || !give(l, s, boundary+1, 2, receipt) {
+		t.Error("gave back a charge of another period, or not that of this one")
+	}
+	wantUsed(t, l, s, boundary+1, 3)
+	wantUsed(t, l, s, after, 0)
+
+	// Exactly to the start of the period before.
+	from, _, _ := span(l, boundary-second)
+	s = l.NewState()
+	before, _ = try(l, s, from, 5)
+	try(l, s, boundary, 5)
+	if give(l, s, from, 5, before) {
+		t.Error("gave back a charge of a count that is over")
+	}
+	wantUsed(t, l, s, from, 5)
+	wantUsed(t, l, s, boundary, 5)
+	wantUsed(t, l, s, after, 0)
+}
+
+// A debt that is above a lowered limit fills the next window, and is not carried further.
+func TestDebtAboveALoweredLimit(t *testing.T) {
+	for name, l := range windowed() {
+		t.Run(name, func(t *testing.T) {
+			from, until, after := span(l, utc("2025-10-26T12:00").UnixMicro())
+			_, afterAll, _ := span(l, after)
+			s := l.NewState()
+			try(l, s, from, 5)
+			force(l, s, from, 5)
+			lowered := l.Share(5)
+			wantUsed(t, lowered, s, from, 10)
+			honest(t, current(lowered, from), s, from, us(after-from), 1)
+			wantUsed(t, lowered, s, until, 5)
+			honest(t, current(lowered, until), s, until, us(after-until), 1)
+			wantUsed(t, lowered, s, after, 0)
+			try(lowered, s, after, 1)
+			wantUsed(t, lowered, s, afterAll, 0)
+		})
+	}
+}
+
 // A step back neither frees what was counted nor locks the key for longer than a window from then on.
 func TestWindowsAfterAStepBack(t *testing.T) {
 	for name, l := range windowed() {
@@ -149,8 +216,8 @@ func TestWindowsAfterAStepBack(t *testing.T) {
 			if !current(l, back).Find(s, back) {
 				t.Error("what was beyond reach is not kept as it was found")
 			}
-			if s.(*window).kept.start != from {
-				t.Errorf("starts at %d, not %d", s.(*window).kept.start, from)
+			if at := s.(*window).kept.start; at < from || at > back {
+				t.Errorf("starts at %d, not from %d to %d", at, from, back)
 			}
 			wantUsed(t, l, s, back, 5)
 			wantUsed(t, l, s, until-1, 5)

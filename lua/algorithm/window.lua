@@ -7,21 +7,27 @@
 -- Reply  count, time until the window ends, debt (what of the count goes into the next window), receipt
 -- Value  "start end count debt"
 --
--- A receipt is the start of the charge's window plus 1. Nothing is given back of another window.
+-- A count that began within a window stays in it, also where that is a calendar's of another zone or anchor: two that
+-- take turns each start it anew once, when their own period begins.
+--
+-- A receipt is when the count of the charge's window began, plus 1. Nothing is given back of another window.
 
 --: look
 local state = states[key]
 if not state then
   local value = redis.call('GET', KEYS[key])
-  state = {start = 0, finish = 0, count = 0, debt = 0, after = 0}
+  local start, finish, held, debt = 0, 0, 0, 0
   if value then
     local s, f, c, d = string.match(value, '^(%d+) (%d+) (%d+) (%d+)$')
-    state.start, state.finish, state.count, state.debt = tonumber(s), tonumber(f), tonumber(c), tonumber(d)
+    start, finish, held, debt = tonumber(s), tonumber(f), tonumber(c), tonumber(d)
   end
+  -- Kept, and as found.
+  state = {start = start, finish = finish, count = held, debt = debt, from = 0, ends = 0, used = 0, owed = 0, after = 0}
   states[key] = state
 end
 ARGV[limit + 3] = ARGV[limit + 3] + 0
-local start, finish, after
+local from, ended, used, owed = state.start, state.finish, state.count, state.debt
+local start, finish, after, back
 if ARGV[limit + 4] == '1' then
   start, finish, after = ARGV[limit + 5] + 0, ARGV[limit + 6] + 0, ARGV[limit + 7] + 0
 else
@@ -30,50 +36,60 @@ else
   if ARGV[limit + 6] == '0' then
     start = now - now % width
   end
-  if state.finish > 0 then
-    state.finish = state.start + width
-    if state.start > now then
-      start = now -- so that it is clamped to what follows
-    elseif now < state.finish then
-      start = state.start
-    elseif state.debt > 0 and now < state.finish + width then
-      start = state.finish
+  if ended > 0 then
+    if from > now then
+      from, start, back = now, now, true -- the clock went back
+    end
+    ended = from + width
+    if now < ended then
+      start = from
+    elseif owed > 0 and now < ended + width then
+      start = ended
     end
   end
   finish, after = start + width, start + 2 * width
 end
-if state.start > start then
-  -- The clock went back. This is kept even if nothing is charged, or the window would not end.
-  state.start = start
-  dirty[key] = limit
-elseif state.start < start then
-  if state.finish ~= start then
-    state.debt = 0
+if from >= finish then
+  -- A calendar's clock went back. The period that the count began in is yet to come, and no receipt of this one speaks of it.
+  if from == finish then
+    owed = math.max(owed, used)
   end
-  state.start, state.count, state.debt = start, state.debt, math.max(0, state.debt - ARGV[limit + 3])
+  from, back = math.max(now, start + 1), true
+elseif from < start then
+  if ended < start then
+    owed = 0
+  end
+  from, used = start, owed
+  owed = 0
 end
-state.finish, state.after = finish, after
-reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = state.count, finish - now, state.debt, 0
+state.from, state.ends, state.used, state.owed, state.after = from, finish, used, owed, after
+if back then
+  -- This is kept even if nothing is charged, or the window would not end.
+  state.start, state.finish, state.count, state.debt, dirty[key] = from, finish, used, owed, limit
+end
+reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = used, finish - now, owed, 0
 n = n + 4
 
 --: fits
-fits = states[key].count + whole <= ARGV[limit + 3]
+fits = states[key].used + whole <= ARGV[limit + 3]
 
 --: commit
 local state, most = states[key], ARGV[limit + 3]
+local used, owed = state.used, state.owed
 if operation == 'force' then
-  whole = math.max(0, math.min(whole, 2 * most - state.count))
-  state.debt = state.debt + math.max(0, state.count + whole - math.max(state.count, most))
+  whole = math.max(0, math.min(whole, 2 * most - used))
+  owed = owed + math.max(0, used + whole - math.max(used, most))
 end
-state.count = state.count + whole
-receipt = state.start + 1
+state.start, state.finish, state.count, state.debt = state.from, state.ends, used + whole, owed
+receipt = state.from + 1
 
 --: give
-local state = states[key]
-given = receipt == state.start + 1 and state.count > 0
+local state, most = states[key], ARGV[limit + 3]
+given = receipt == state.from + 1 and state.used > 0
 if given then
-  state.count = math.max(0, state.count - whole)
-  state.debt = math.min(state.debt, math.max(0, state.count - ARGV[limit + 3]))
+  local held = math.max(0, state.used - whole)
+  local less = math.max(0, state.used - most) - math.max(0, held - most)
+  state.start, state.finish, state.count, state.debt = state.from, state.ends, held, math.max(0, state.owed - less)
 end
 
 --: store
