@@ -43,8 +43,25 @@ var changes = []vector{
 			// An empty one takes only a second.
 			{0, "use 3", "4 used, 0 left, next 250ms, reset 1s"},
 			{0, "decide 1", "denied, 4 used, 0 left, retry 250ms, next 250ms, reset 1s"},
-			{0, "use 0", "2 used, 2 left, next 500ms, reset 1s"},
-			{0, "use 4", "2 used, 0 left, next 333.334ms, reset 666.667ms"},
+			// One that takes longer does not forget what that forgave.
+			{0, "use 0", "3 used, 1 left, next 500ms, reset 1.5s"},
+			// One that takes less yet waits for what that sees.
+			{0, "use 4", "denied, 3 used, 0 left, retry 333.334ms, next 666.667ms, reset 1s"},
+			{500 * time.Millisecond, "use 4", "2 used, 0 left, next 166.667ms, reset 500ms"},
+			{0, "use 3", "2 used, 2 left, next 250ms, reset 500ms"},
+			{0, "decide 1", "3 used, 1 left, next 250ms, reset 750ms"},
+			{0, "use 0", "3 used, 1 left, next 250ms, reset 1.25s"},
+		},
+	},
+	{
+		name: "token bucket of broken microseconds",
+		limits: []core.Algorithm{
+			core.TokenBucket{Rate: 2, Per: time.Second, Burst: 4},
+			core.TokenBucket{Rate: 6, Per: 2 * time.Second, Burst: 2},
+		},
+		steps: []step{
+			{0, "use 1", "0 used, 2 left"},
+			{0, "decide 2", "2 used, 0 left, next 333.334ms, reset 666.667ms"},
 			// A broken microsecond is rounded up in a bucket that breaks them otherwise.
 			{0, "use 0", "2 used, 2 left, next 166.667ms, reset 666.667ms"},
 			{0, "decide 2", "4 used, 0 left, next 166.667ms, reset 1.666667s"},

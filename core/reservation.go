@@ -140,12 +140,14 @@ func (g *Gate) correct(ctx context.Context, held []charge, units []int64) error 
 		if c.spent == units[i] || c.failed || !c.fits {
 			continue // what nobody counted, and a shadow without room
 		}
-		// A key's limit may have changed since, and only that of now knows how much there is to correct.
+		spent := c.limit
+		// A key's limit may have changed since, and only that of now knows how the key stands.
 		if l, err := c.policy.limitOf(ctx, c.key); err == nil && !c.local && strings.HasSuffix(c.name, l.suffix) && l.suffix != "" {
 			c.limit = l.current()
 		}
 		if c.spent > units[i] {
-			c.cost = c.limit.Cost(c.spent - units[i])
+			// What is given back is what was spent, whatever as many units cost by now.
+			c.cost = spent.Cost(c.spent-units[i]).In(c.limit.Denominator(), spent.Denominator())
 		} else {
 			c.cost = c.limit.Cost(min(units[i]-c.spent, c.limit.Capacity()))
 		}

@@ -98,6 +98,14 @@ type State interface {
 // Cost is a length or number with an exact fraction: Whole + Fraction/denominator, 0 <= Fraction < denominator.
 type Cost struct{ Whole, Fraction int64 }
 
+// In is a cost under a limit of another denominator than it was found with. It is rounded down to whole microseconds then.
+func (c Cost) In(denominator, from int64) Cost {
+	if denominator != from {
+		c.Fraction = 0
+	}
+	return c
+}
+
 func (c Cost) plus(d Cost, denominator int64) Cost {
 	c.Whole += d.Whole
 	c.Fraction += d.Fraction

@@ -5,11 +5,15 @@ import (
 	"strconv"
 )
 
-// bucket is the state of one key. The second line is what Find found.
+// bucket is the state of one key. The second part is what Find found. The whole backlog is what the limit sees of it
+// and what is hidden from it.
 type bucket struct {
 	arrival, fraction, denominator, returned, earliest, promised, written int64
+	forgiven, within                                                      int64
 
 	backlog  Cost
+	hidden   int64
+	waived   int64 // what is left of the forgiven
 	gone     int64
 	promise  int64
 	start    int64
@@ -26,7 +30,10 @@ func (s *bucket) Expires() int64 {
 }
 
 func (s *bucket) Value() string {
-	if s.fraction == 0 && s.returned == 0 && s.promised == 0 {
+	switch {
+	case s.forgiven > 0:
+		return fmt.Sprint(s.arrival, s.fraction, s.denominator, s.returned, s.earliest, s.promised, s.written, s.forgiven, s.within)
+	case s.fraction == 0 && s.returned == 0 && s.promised == 0:
 		return strconv.FormatInt(s.arrival, 10)
 	}
 	return fmt.Sprint(s.arrival, s.fraction, s.denominator, s.returned, s.earliest, s.promised, s.written)
@@ -61,18 +68,34 @@ func (b *TokenBucket) Find(st State, now int64) (changed bool) {
 	if found.ceil()+gone <= 0 {
 		gone = 0
 	}
-	reach := Cost{b.capacity.Whole + s.promise, b.capacity.Fraction}
 	if found.Whole < 0 {
 		found = Cost{}
-	} else if found.compare(reach) > 0 {
+	}
+	within := s.within
+	s.hidden, s.waived, s.gone = 0, min(s.forgiven, found.Whole), gone
+	if s.waived == 0 {
+		within = 0
+	} else if b.capacity.Whole <= within {
+		if found.Whole < s.forgiven {
+			found = Cost{found.ceil(), 0} // none of it is seen
+			s.waived = found.Whole
+		}
+		s.hidden = s.waived
+		found.Whole -= s.hidden
+	}
+	reach := Cost{b.capacity.Whole + s.promise, b.capacity.Fraction}
+	if b.capacity.Whole < within {
+		reach = Cost{within + 1 + s.promise, 0} // with what is not known of its capacity
+	}
+	if found.Whole > reach.Whole && !b.frozen {
 		// Kept even if nothing is charged, or it would not drain.
-		gone = min(longest, gone+found.minus(reach, b.denominator).ceil())
-		found = reach
-		s.arrival, s.fraction, s.denominator, s.returned = s.start+found.Whole, found.Fraction, b.denominator, gone
-		s.earliest = 0
+		s.within = max(b.capacity.Whole, within)
+		s.hidden += found.minus(reach, b.denominator).ceil()
+		s.waived, found = s.hidden, reach
+		b.keep(s, found.plus(Cost{s.hidden, 0}, b.denominator), gone)
 		changed = true
 	}
-	s.backlog, s.gone = found, gone
+	s.backlog = found
 	return changed
 }
 
@@ -115,17 +138,18 @@ func (b *TokenBucket) Commit(st State, c Cost, t Terms) int64 {
 	if over := sum.minus(b.capacity, b.denominator); over.compare(Cost{}) > 0 {
 		promise = max(promise, over.ceil())
 	}
-	b.keep(s, sum, s.gone)
+	b.keep(s, Cost{s.hidden + sum.Whole, sum.Fraction}, s.gone)
 	s.promised, s.written = 0, 0
 	if promise > 0 {
 		s.promised, s.written = s.start+promise, s.start
 	}
-	return s.start + sum.ceil() + s.gone
+	return s.start + s.hidden + sum.ceil() + s.gone
 }
 
 func (b *TokenBucket) Give(st State, c Cost, receipt int64) bool {
 	s := st.(*bucket)
-	since := s.start + s.backlog.ceil() + s.gone - receipt + b.short()
+	backlog := Cost{s.hidden + s.backlog.Whole, s.backlog.Fraction}
+	since := s.start + backlog.ceil() + s.gone - receipt + b.short()
 	left := receipt - s.start
 	if s.gone > 0 && receipt >= s.earliest {
 		left -= s.gone
@@ -136,15 +160,18 @@ func (b *TokenBucket) Give(st State, c Cost, receipt int64) bool {
 	if s.promise > 0 && since != 0 {
 		left = 0
 	}
+	// What is forgiven drained first: where the charge lies in it, limits within see nothing come back.
+	above := max(0, left-s.waived)
 	if c.Whole >= left && !b.frozen {
 		c = Cost{left, 0}
 	}
-	if c.compare(s.backlog) > 0 {
-		c = s.backlog
+	if c.compare(backlog) > 0 {
+		c = backlog
 	}
 	if c.compare(Cost{}) <= 0 {
 		return false
 	}
+	s.waived = max(0, s.waived-max(0, c.ceil()-above))
 	gone := s.gone
 	if since != 0 && !b.frozen {
 		if gone == 0 || receipt < s.earliest {
@@ -152,7 +179,7 @@ func (b *TokenBucket) Give(st State, c Cost, receipt int64) bool {
 		}
 		gone = min(longest, gone+c.ceil())
 	}
-	b.keep(s, s.backlog.minus(c, b.denominator), gone)
+	b.keep(s, backlog.minus(c, b.denominator), gone)
 	if s.promise == 0 {
 		s.promised, s.written = 0, 0
 	} else {
@@ -161,10 +188,14 @@ func (b *TokenBucket) Give(st State, c Cost, receipt int64) bool {
 	return true
 }
 
+// keep keeps a whole backlog.
 func (b *TokenBucket) keep(s *bucket, backlog Cost, returned int64) {
 	s.arrival, s.fraction = s.start+backlog.Whole, backlog.Fraction
-	s.denominator, s.returned = b.denominator, returned
+	s.denominator, s.returned, s.forgiven = b.denominator, returned, s.waived
 	if returned == 0 {
 		s.earliest = 0
+	}
+	if s.forgiven == 0 {
+		s.within = 0
 	}
 }

@@ -347,7 +347,8 @@ func TestLimitChanges(t *testing.T) {
 			now += rapid.Int64Range(0, 100).Draw(t, "microseconds")
 			b.Find(state, now)
 			s := state.(*bucket)
-			if s.backlog.compare(b.capacity) > 0 || s.backlog.Fraction < 0 || s.backlog.Fraction >= b.denominator {
+			// What one limit forgave, a narrower one does not forgive again.
+			if s.backlog.Whole > max(b.capacity.Whole, s.within+1) || s.backlog.Fraction < 0 || s.backlog.Fraction >= b.denominator {
 				t.Fatalf("%+v found %+v", b, s)
 			}
 			if c := b.Cost(rapid.Int64Range(1, b.burst).Draw(t, "n")); b.Fits(state, c, Terms{}) {
@@ -355,6 +356,58 @@ func TestLimitChanges(t *testing.T) {
 				b.Commit(state, c, Terms{})
 				if after := b.foundBacklog(state, now); after.Sub(after, rat(c, b.denominator)).Cmp(before) != 0 {
 					t.Fatalf("%v is not %v and %+v", after, before, c)
+				}
+			}
+		}
+	})
+}
+
+// Limits take turns on one key, in whatever order, and what was charged under one is given back under another: what was
+// kept fits the widest of them, as if the others had none of their own. Nothing is forgiven twice.
+func TestTurnsFitTheWidest(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var limits []*TokenBucket
+		for range rapid.IntRange(2, 4).Draw(t, "limits") {
+			per := rapid.SampledFrom([]time.Duration{time.Microsecond, 7 * time.Microsecond, 50 * time.Microsecond}).Draw(t, "per")
+			limits = append(limits, mustBucket(t, rapid.Int64Range(1, 9).Draw(t, "rate"), per, rapid.Int64Range(1, 20).Draw(t, "burst")))
+		}
+		widest := slices.MaxFunc(limits, func(a, b *TokenBucket) int { return cmp.Compare(a.capacity.Whole, b.capacity.Whole) })
+		state, now := widest.NewState(), start
+		type turn struct {
+			at      int64
+			cost    *big.Rat
+			under   *TokenBucket
+			spent   Cost
+			receipt int64
+		}
+		var kept []turn
+		for range rapid.IntRange(1, 40).Draw(t, "operations") {
+			if rapid.Bool().Draw(t, "later") {
+				now += rapid.OneOf(rapid.Int64Range(0, 3), rapid.Int64Range(0, 200)).Draw(t, "microseconds")
+			}
+			b := rapid.SampledFrom(limits).Draw(t, "limit")
+			b.Find(state, now)
+			if len(kept) > 0 && rapid.IntRange(0, 3).Draw(t, "give") == 0 {
+				i := rapid.IntRange(max(0, len(kept)-4), len(kept)-1).Draw(t, "i")
+				b.Give(state, kept[i].spent.In(b.denominator, kept[i].under.denominator), kept[i].receipt)
+				kept = append(kept[:i:i], kept[i+1:]...)
+			} else {
+				n := rapid.Int64Range(1, b.burst).Draw(t, "n")
+				c := b.Cost(n)
+				if !b.Fits(state, c, Terms{}) {
+					continue
+				}
+				kept = append(kept, turn{now, rat(c, b.denominator), b, c, b.Commit(state, c, Terms{})})
+			}
+			// By turns narrower limits admit at their own rates: only the widest one's admissions fit it with certainty.
+			backlog, at := new(big.Rat), start
+			for _, k := range kept {
+				backlog.Sub(backlog, new(big.Rat).SetInt64(k.at-at))
+				if at = k.at; backlog.Sign() < 0 {
+					backlog.SetInt64(0)
+				}
+				if backlog.Add(backlog, k.cost); k.under == widest && backlog.Cmp(rat(widest.capacity, widest.denominator)) > 0 {
+					t.Fatalf("%v ahead at %d, of %+v", backlog, at, widest)
 				}
 			}
 		}

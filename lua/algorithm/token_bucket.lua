@@ -7,11 +7,16 @@
 -- Cost   the tokens' length in whole microseconds, its part
 -- Reply  backlog (how far ahead the arrival time is), its part, receipt
 -- Value  the arrival time where it is whole and nothing else is to be known, else
---        "arrival part denominator returned earliest promised written"
+--        "arrival part denominator returned earliest promised written", and "forgiven within" where something is
 --
 -- A reservation for later leaves when the arrival time, without the capacity, is reached; in a queue when all
 -- before it have leaked. promised is the time when the last one leaves and every debt is paid, 0 if that is over,
 -- and written the time when it was written: where the clock is behind that, it went back and they go back with it.
+--
+-- Where the limit was lowered, or the clock went back, more may lie ahead than the capacity. What is beyond it is
+-- forgiven: limits of a capacity within the one that forgave it see what is on top, so that no key is locked for longer
+-- than an empty bucket takes. Wider ones go on seeing all of it, so that limits that take turns forgive nothing twice.
+-- What is forgiven drains first. Where time refills nothing, nothing is forgiven.
 --
 -- A receipt is the arrival time right after a charge, rounded up, counted as if nothing had ever been given back. What of
 -- a charge lies before now has drained, and as much more of it as was given back of others before it may have, for that
@@ -26,18 +31,23 @@ local state = states[key]
 if not state then
   local value = redis.call('GET', KEYS[key])
   local arrival, part, denominator, returned, earliest, promised, written = 0, 0, 1, 0, 0, 0, 0
+  local forgiven, within = 0, 0
   if value then
     arrival = tonumber(value)
     if not arrival then
-      local a, p, d, r, e, t, w = string.match(value, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
+      local a, p, d, r, e, t, w, f, c = string.match(value, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) ?(%d*) ?(%d*)$')
       arrival, part, denominator, returned = tonumber(a), tonumber(p), tonumber(d), tonumber(r)
       earliest, promised, written = tonumber(e), tonumber(t), tonumber(w)
+      if f ~= '' then
+        forgiven, within = tonumber(f), tonumber(c)
+      end
     end
   end
   state = {
     arrival = arrival, part = part, denominator = denominator, returned = returned, earliest = earliest,
-    promised = promised, written = written,
-    backlog = 0, backlog_part = 0, gone = 0, promise = 0, -- as found
+    promised = promised, written = written, forgiven = forgiven, within = within,
+    -- As found: what the limit sees of the backlog, what is hidden from it, and what is left of the forgiven.
+    backlog = 0, backlog_part = 0, hidden = 0, waived = 0, gone = 0, promise = 0,
   }
   states[key] = state
 end
@@ -67,19 +77,36 @@ if gone > 0 and whole + gone + (part > 0 and 1 or 0) <= 0 then
 end
 if whole < 0 then
   whole, part = 0, 0
-elseif whole >= capacity + promise then
-  local reach, reach_part = capacity + promise, ARGV[limit + 4] + 0
-  if whole > reach or part > reach_part then
-    -- Beyond reach: the clock went back, or the limit was lowered. This is kept even if nothing is charged, or it
-    -- would not drain.
-    gone = math.min(3155760000000000, gone + whole - reach + (part > reach_part and 1 or 0))
-    whole, part = reach, reach_part
-    state.arrival, state.part, state.denominator, state.returned = start + whole, part, denominator, gone
-    state.earliest = 0
-    dirty[key] = limit
+end
+local hidden, waived, within = 0, 0, 0
+if state.forgiven > 0 and whole > 0 then
+  waived, within = math.min(state.forgiven, whole), state.within
+  if capacity <= within then
+    if whole < state.forgiven then
+      whole, part = whole + (part > 0 and 1 or 0), 0 -- none of it is seen
+      waived = whole
+    end
+    hidden = waived
+    whole = whole - hidden
   end
 end
+if whole > capacity + promise and (whole > within + 1 + promise or capacity >= within) and ARGV[limit + 2] > 0 then
+  -- This is kept even if nothing is charged, or it would not drain.
+  local reach, reach_part = within + 1 + promise, 0 -- with what is not known of its capacity
+  if capacity >= within then
+    within, reach, reach_part = capacity, capacity + promise, ARGV[limit + 4] + 0
+  end
+  hidden = hidden + whole - reach + (part > reach_part and 1 or 0)
+  waived, whole, part = hidden, reach, reach_part
+  state.arrival, state.part, state.denominator, state.returned = start + hidden + whole, part, denominator, gone
+  state.forgiven, state.within = waived, within
+  if gone == 0 then
+    state.earliest = 0
+  end
+  dirty[key] = limit
+end
 state.backlog, state.backlog_part, state.gone, state.promise = whole, part, gone, promise
+state.hidden, state.waived = hidden, waived
 reply[n + 1], reply[n + 2], reply[n + 3] = whole, part, 0
 n = n + 3
 
@@ -127,8 +154,8 @@ if operation == 'reserve' and ARGV[limit + 5] == '1' then
   promise = math.max(promise, state.backlog + (state.backlog_part > 0 and 1 or 0))
 end
 promise = math.max(promise, sum - capacity + (rest > capacity_part and 1 or 0))
-state.arrival, state.part, state.denominator, state.returned = start + sum, rest, denominator, state.gone
-state.promised, state.written = 0, 0
+state.arrival, state.part, state.denominator, state.returned = start + state.hidden + sum, rest, denominator, state.gone
+state.promised, state.written, state.forgiven = 0, 0, state.waived
 if state.gone == 0 then
   state.earliest = 0
 end
@@ -142,7 +169,8 @@ local state, denominator, start = states[key], ARGV[limit + 2], now
 if denominator == 0 then
   start, denominator = 0, 1
 end
-local since = start + state.backlog + state.gone - receipt
+local backlog = state.hidden + state.backlog
+local since = start + backlog + state.gone - receipt
 if state.backlog_part > 0 then
   since = since + 1
 end
@@ -159,18 +187,21 @@ end
 if state.promise > 0 and since ~= 0 then
   left = 0
 end
+-- What is forgiven drained first: where the charge lies in it, limits within see nothing come back.
+local above = math.max(0, left - state.waived)
 if whole >= left and not frozen then
   whole, part = left, 0
 end
-if whole > state.backlog or whole == state.backlog and part > state.backlog_part then
-  whole, part = state.backlog, state.backlog_part
+if whole > backlog or whole == backlog and part > state.backlog_part then
+  whole, part = backlog, state.backlog_part
 end
 given = whole > 0 or whole == 0 and part > 0
 if given then
-  local rest, rest_part = state.backlog - whole, state.backlog_part - part
+  local rest, rest_part = backlog - whole, state.backlog_part - part
   if rest_part < 0 then
     rest, rest_part = rest - 1, rest_part + denominator
   end
+  state.forgiven = math.max(0, state.waived - math.max(0, whole + (part > 0 and 1 or 0) - above))
   state.arrival, state.part, state.denominator, state.returned = start + rest, rest_part, denominator, state.gone
   if state.gone == 0 then
     state.earliest = 0
@@ -193,7 +224,10 @@ if ARGV[limit + 2] > 0 then
   ttl = math.max(state.arrival + state.returned, state.promised) - now
   ttl = (ttl - ttl % 1000) / 1000 + 1 + margin
 end
-if state.part == 0 and state.returned == 0 and state.promised == 0 then
+if state.forgiven > 0 then
+  redis.call('SET', KEYS[key], string.format('%.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f', state.arrival, state.part,
+    state.denominator, state.returned, state.earliest, state.promised, state.written, state.forgiven, state.within), 'PX', ttl)
+elseif state.part == 0 and state.returned == 0 and state.promised == 0 then
   redis.call('SET', KEYS[key], state.arrival, 'PX', ttl)
 else
   redis.call('SET', KEYS[key], string.format('%.0f %.0f %.0f %.0f %.0f %.0f %.0f',

@@ -1,0 +1,257 @@
+package core_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/core"
+)
+
+// turns are limits of one policy that decide on a key by turns, as while a new deployment replaces an old one, or plans
+// are known here and not yet there. All of them together admit at most so many in one instant.
+var turns = []struct {
+	name   string
+	limits []core.Algorithm
+	most   int64
+}{
+	{"bursts", []core.Algorithm{
+		core.TokenBucket{Rate: 100, Per: time.Hour, Burst: 100}, core.TokenBucket{Rate: 100, Per: time.Hour, Burst: 10},
+	}, 100},
+	{"three bursts", []core.Algorithm{
+		core.TokenBucket{Rate: 100, Per: time.Hour, Burst: 100}, core.TokenBucket{Rate: 100, Per: time.Hour, Burst: 50},
+		core.TokenBucket{Rate: 100, Per: time.Hour, Burst: 10},
+	}, 100},
+	{"bursts in rising order", []core.Algorithm{
+		core.TokenBucket{Rate: 7, Per: time.Hour, Burst: 10}, core.TokenBucket{Rate: 7, Per: time.Hour, Burst: 50},
+		core.TokenBucket{Rate: 7, Per: time.Hour, Burst: 100},
+	}, 100},
+	{"periods", []core.Algorithm{core.PerHour(100), core.PerMinute(100)}, 100},
+	{"periods in rising order", []core.Algorithm{core.PerMinute(100), core.PerHour(100)}, 200}, // a full minute is no full hour
+	{"rates below a microsecond", []core.Algorithm{
+		core.TokenBucket{Rate: 1_000_000_000, Per: time.Second, Burst: 1900}, core.TokenBucket{Rate: 1_000_000_000, Per: time.Second, Burst: 1100},
+	}, 1900},
+	{"leaky buckets", []core.Algorithm{
+		core.LeakyBucket{Rate: 100, Per: time.Hour, Capacity: 100}, core.LeakyBucket{Rate: 100, Per: time.Hour, Capacity: 10},
+	}, 100},
+	{"frozen", []core.Algorithm{frozen(100), frozen(10)}, 100},
+	{"fixed windows", []core.Algorithm{
+		core.FixedWindow{Limit: 100, Window: time.Hour}, core.FixedWindow{Limit: 10, Window: time.Hour},
+	}, 100},
+	{"widths", []core.Algorithm{
+		core.FixedWindow{Limit: 100, Window: time.Hour}, core.FixedWindow{Limit: 100, Window: time.Minute},
+	}, 200},
+	{"aligned and not", []core.Algorithm{
+		core.FixedWindow{Limit: 100, Window: time.Hour}, core.FixedWindow{Limit: 100, Window: time.Minute, FromFirst: true},
+	}, 200},
+	{"two counters", []core.Algorithm{
+		core.SlidingWindow{Limit: 100, Window: time.Hour}, core.SlidingWindow{Limit: 10, Window: time.Hour},
+	}, 100},
+	{"small windows", []core.Algorithm{
+		core.SlidingWindow{Limit: 100, Window: time.Hour, Buckets: 10}, core.SlidingWindow{Limit: 10, Window: time.Hour, Buckets: 60},
+	}, 100},
+	{"logs", []core.Algorithm{
+		core.SlidingLog{Windows: []core.Window{{Limit: 100, Width: time.Hour}}}, core.SlidingLog{Windows: []core.Window{{Limit: 10, Width: time.Minute}}},
+	}, 100},
+	// Each period's own start begins the count anew, once.
+	{"zones", []core.Algorithm{
+		core.Calendar{Limit: 100, Every: core.Day, In: time.UTC}, core.Calendar{Limit: 100, Every: core.Day, In: zone("America/New_York")},
+	}, 200},
+	{"three zones", []core.Algorithm{
+		core.Calendar{Limit: 100, Every: core.Day, In: time.UTC}, core.Calendar{Limit: 100, Every: core.Day, In: zone("America/New_York")},
+		core.Calendar{Limit: 100, Every: core.Day, In: zone("America/Sao_Paulo")},
+	}, 300},
+	{"anchors", []core.Algorithm{
+		core.Calendar{Limit: 100, Every: core.Month, In: time.UTC},
+		core.Calendar{Limit: 100, Every: core.Month, In: time.UTC, Anchor: time.Date(2025, 1, 5, 0, 0, 0, 0, time.UTC)},
+	}, 200},
+}
+
+func TestLimitsTakingTurns(t *testing.T) {
+	for _, v := range turns {
+		t.Run(v.name, func(t *testing.T) {
+			eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+				charge := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: v.limits[0], For: changing(v.limits...)}), Key: newKey(t, "k"), Cost: 2000}
+				got := int64(0)
+				for i := range 20 {
+					n, _, err := g.AtMost(withPlan(t.Context(), i), charge)
+					if err != nil {
+						t.Fatal(err)
+					}
+					got += n
+				}
+				if got > v.most {
+					t.Errorf("%d admitted in one instant, at most %d may be", got, v.most)
+				}
+			})
+		})
+	}
+}
+
+// Two zones that take turns for days admit their limits in each of their periods, and no more.
+func TestZonesTakingTurns(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+		zones := []core.Algorithm{
+			core.Calendar{Limit: 10, Every: core.Day, In: time.UTC}, core.Calendar{Limit: 10, Every: core.Day, In: zone("America/New_York")},
+		}
+		charge := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: zones[0], For: changing(zones...)}), Key: newKey(t, "k"), Cost: 100}
+		c.micros.Store(noon.UnixMicro())
+		days, got := int64(5), int64(0)
+		for i := range int(days) * 48 {
+			n, _, err := g.AtMost(withPlan(t.Context(), i), charge)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got += n
+			c.advance(30 * time.Minute)
+		}
+		if got > 2*10*(days+1) {
+			t.Errorf("%d admitted in %d days", got, days)
+		}
+	})
+}
+
+// After a wider limit was lowered, the narrower one locks the key for no longer than its own bucket takes, however the
+// wider one looks on; and when that decides again, what it admitted is not forgotten.
+func TestNarrowerLimitDrains(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+		wide, narrow := core.PerHour(60), core.PerMinute(60)
+		charge := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: wide, For: changing(wide, narrow)}), Key: newKey(t, "k"), Cost: 60}
+		decide(t, g, charge)
+		low := withPlan(t.Context(), 1)
+		charge.Cost = 1
+		for i := range 60 {
+			if d, _ := g.Peek(low, charge); d.Allowed || d.At(0).Used != 60 {
+				t.Fatalf("after %d steps: %s", i, show(d))
+			}
+			if d := peek(t, g, charge); d.Allowed {
+				t.Fatalf("after %d steps the wider limit: %s", i, show(d))
+			}
+			c.micros.Add(time.Second.Microseconds())
+			if d, err := g.Decide(low, charge); err != nil || !d.Allowed {
+				t.Fatalf("after %d steps: %s", i, show(d))
+			}
+		}
+		if d := peek(t, g, charge); d.Allowed {
+			t.Errorf("60 an hour of the wider limit, and as many of the narrower: %s", show(d))
+		}
+	})
+}
+
+// A clock that goes ahead and comes back locks no key for longer than the widest of its limits would, though they take turns.
+func TestTurnsAfterAStep(t *testing.T) {
+	limits := []core.Algorithm{
+		core.TokenBucket{Rate: 1, Per: time.Minute, Burst: 20}, core.TokenBucket{Rate: 1, Per: time.Minute, Burst: 10},
+		core.TokenBucket{Rate: 7, Per: time.Minute, Burst: 10},
+	}
+	for _, order := range [][]int{{0}, {1}, {2}, {0, 1}, {1, 0}, {2, 1, 0}, {0, 1, 2}, {0, 2, 1}} {
+		eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+			charge := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: limits[0], For: changing(limits...)}), Key: newKey(t, "k"), Cost: 1}
+			c.advance(365 * 24 * time.Hour)
+			for _, i := range order {
+				if _, err := g.Decide(withPlan(t.Context(), i), charge); err != nil {
+					t.Fatal(err)
+				}
+			}
+			c.advance(-365 * 24 * time.Hour)
+			for range 20*60 + 1 {
+				for _, i := range order {
+					if _, err := g.Peek(withPlan(t.Context(), i), charge); err != nil {
+						t.Fatal(err)
+					}
+				}
+				c.advance(time.Second)
+			}
+			for _, i := range order {
+				if d, _ := g.Peek(withPlan(t.Context(), i), charge); !d.Allowed {
+					t.Errorf("%v: locked for 20 minutes: %s", order, show(d))
+				}
+			}
+		})
+	}
+}
+
+// What is given back under another limit than it was charged under is what was charged, and nobody else's.
+func TestCancelUnderAnotherLimit(t *testing.T) {
+	fixed := func(n int64) core.Algorithm { return core.FixedWindow{Limit: n, Window: time.Hour} }
+	sliding := func(n int64) core.Algorithm { return core.SlidingWindow{Limit: n, Window: time.Hour} }
+	buckets := func(n int64) core.Algorithm { return core.SlidingWindow{Limit: n, Window: time.Hour, Buckets: 10} }
+	log := func(n int64) core.Algorithm {
+		return core.SlidingLog{Windows: []core.Window{{Limit: n, Width: time.Hour}}}
+	}
+	calendar := func(n int64) core.Algorithm { return core.Calendar{Limit: n, Every: core.Day, In: time.UTC} }
+	tokens := func(n int64) core.Algorithm { return core.TokenBucket{Rate: 1, Per: time.Hour, Burst: n} }
+	tests := []struct {
+		name                string
+		from, to            core.Algorithm
+		before, cost, after int64 // charged in this order; that in the middle is cancelled
+		used, usedNow       int64 // of the limit before, and of that by now
+	}{
+		{"fixed window", fixed(100), fixed(60), 0, 80, 20, 20, 20},
+		{"two counters", sliding(100), sliding(60), 0, 80, 20, 20, 20},
+		{"two counters, far above", sliding(100), sliding(10), 0, 50, 50, 50, 50},
+		{"small windows", buckets(100), buckets(60), 0, 80, 20, 20, 20},
+		{"log", log(100), log(60), 0, 80, 20, 20, 20},
+		{"calendar", calendar(100), calendar(60), 0, 80, 20, 20, 20},
+		{"token bucket", tokens(100), tokens(60), 0, 80, 20, 20, 20},
+		{"token bucket, what was forgiven", tokens(100), tokens(60), 0, 20, 80, 80, 60},
+		{"token bucket, what was forgiven in part", tokens(100), tokens(60), 30, 20, 50, 80, 50},
+		{"token bucket, the last", tokens(100), tokens(60), 70, 30, 0, 70, 30},
+		{"frozen", frozen(100), frozen(60), 0, 80, 20, 20, 20},
+		{"frozen, most is kept", frozen(100), frozen(60), 0, 20, 80, 80, 80},
+		{"slower", core.PerSecond(10), core.TokenBucket{Rate: 1, Per: time.Second, Burst: 10}, 9, 1, 0, 9, 1},
+		{"slower, not the last", core.PerSecond(10), core.TokenBucket{Rate: 1, Per: time.Second, Burst: 10}, 4, 5, 1, 5, 1},
+		{"faster", core.TokenBucket{Rate: 1, Per: time.Second, Burst: 10}, core.PerSecond(10), 0, 5, 1, 1, 10},
+		// 1/7 s and 1/3 s have broken microseconds, and lose up to one.
+		{"broken microseconds", core.PerSecond(7), core.PerSecond(3), 1, 4, 1, 3, 1},
+	}
+	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+		for _, v := range tests {
+			t.Run(v.name, func(t *testing.T) {
+				charge := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: v.from, For: changing(v.from, v.to)}), Key: newKey(t, v.name)}
+				now := withPlan(t.Context(), 1)
+				charge.Cost = v.before
+				decide(t, g, charge)
+				charge.Cost = v.cost
+				held, d := reserve(t, g, 0, charge)
+				if held == nil {
+					t.Fatal(show(d))
+				}
+				charge.Cost = v.after
+				decide(t, g, charge)
+				if err := held.Cancel(now); err != nil {
+					t.Fatal(err)
+				}
+				charge.Cost = 0
+				if n := used(t, g, charge.Policy, charge.Key); n != v.used {
+					t.Errorf("%d used of the limit before, not %d", n, v.used)
+				}
+				if d, _ = g.Peek(now, charge); d.At(0).Used != v.usedNow {
+					t.Errorf("%d used of the limit now, not %d", d.At(0).Used, v.usedNow)
+				}
+			})
+		}
+	})
+}
+
+// A clock that goes back over the start of a period and on again, ever so often, admits the limit once.
+func TestStepsOverThePeriodsStart(t *testing.T) {
+	for _, every := range []core.Unit{core.Minute, core.Day, core.Month} {
+		eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+			charge := core.Charge{Policy: limited(t, "p", core.Calendar{Limit: 10, Every: every, In: time.UTC}), Key: newKey(t, "k"), Cost: 100}
+			boundary, got := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC).UnixMicro(), int64(0)
+			for i := range int64(6) {
+				for _, at := range []int64{boundary + i, boundary - 50_000 + i} {
+					c.micros.Store(at)
+					n, _, err := g.AtMost(t.Context(), charge)
+					if err != nil {
+						t.Fatal(err)
+					}
+					got += n
+				}
+			}
+			if got != 10 {
+				t.Errorf("%d of 10", got)
+			}
+		})
+	}
+}
