@@ -46,3 +46,24 @@ func TestClockBack(t *testing.T) {
 		}
 	})
 }
+
+// At the start of 1970, where a clock for tests stands at first, every algorithm counts and gives back.
+func TestZeroClock(t *testing.T) {
+	for _, l := range append(tens, []struct {
+		name      string
+		algorithm core.Algorithm
+	}{{"one small window", core.SlidingWindow{Limit: 10, Window: time.Hour, Buckets: 1}}}...) {
+		t.Run(l.name, func(t *testing.T) {
+			g := memoryGate(t, core.Config{Clock: new(core.ManualClock)})
+			policy, key := limited(t, "p", l.algorithm), newKey(t, "k")
+			held, d := reserve(t, g, 0, core.Charge{Policy: policy, Key: key, Cost: 4})
+			if r := d.At(0); r.Used != 4 || r.Remaining != 6 {
+				t.Error(show(d))
+			}
+			cancel(t, held)
+			if n := used(t, g, policy, key); n != 0 {
+				t.Errorf("cancelled, and %d used", n)
+			}
+		})
+	}
+}

@@ -113,6 +113,39 @@ func TestCancelOfLogAgainAndAgain(t *testing.T) {
 	})
 }
 
+// A log rewrites 1000 entries to give back one, and no more.
+func TestCancelOfLogAfterMany(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+		charge := core.Charge{Policy: limited(t, "p", core.SlidingLog{Windows: []core.Window{{Limit: 2000, Width: time.Hour}}}), Key: newKey(t, "k"), Cost: 100}
+		var held [2]*core.Reservation
+		for i := range held {
+			held[i], _ = reserve(t, g, 0, charge)
+			c.advance(time.Second)
+		}
+		charge.Cost = 1
+		for range 1000 {
+			decide(t, g, charge)
+			c.advance(time.Millisecond)
+		}
+		charge.Cost = 100
+		for i, want := range []int64{1200, 1100} {
+			cancel(t, held[i])
+			if n := used(t, g, charge.Policy, charge.Key); n != want {
+				t.Errorf("after %d cancelled %d used, not %d", i+1, n, want)
+			}
+		}
+		// Nothing of what was not given back is wrong.
+		c.advance(time.Hour - 2*time.Second)
+		if n := used(t, g, charge.Policy, charge.Key); n != 1000 {
+			t.Errorf("%d used, not 1000", n)
+		}
+		c.advance(time.Second + 499*time.Millisecond)
+		if n := used(t, g, charge.Policy, charge.Key); n != 1000-500 {
+			t.Errorf("%d used, not 500", n)
+		}
+	})
+}
+
 // Only the first Settle or Cancel counts, of every algorithm; a settled reservation is charged what it said, and no
 // window after its own is.
 func TestSettledOnce(t *testing.T) {

@@ -90,8 +90,8 @@ func (l *SlidingLog) Find(st State, now int64) (changed bool) {
 	}
 	s.live = s.live[:0]
 	first := s.kept
-	if s.ahead > 0 && s.after(first, s.time-l.windows[0].keep) == len(s.all) {
-		first, s.ahead, s.time = len(s.all), 0, now // nothing counts that it could speak of
+	if s.ahead > 0 && now-now%l.tick > s.last().time && s.after(first, s.time-l.windows[0].keep) == len(s.all) {
+		first, s.ahead, s.time = len(s.all), 0, now // nothing counts that it could speak of, and no receipt does
 	}
 	s.spent = 0
 	for i, w := range l.windows {
@@ -164,7 +164,7 @@ func (l *SlidingLog) Commit(st State, c Cost, t Terms) int64 {
 		for i, w := range l.windows {
 			s.spent = max(s.spent, float64(s.live[i]+n)/float64(w.limit))
 		}
-		receipt = s.last().time
+		receipt = s.last().time + 1
 	}
 	l.store(s, false)
 	return receipt
@@ -172,8 +172,8 @@ func (l *SlidingLog) Commit(st State, c Cost, t Terms) int64 {
 
 func (l *SlidingLog) Give(st State, c Cost, receipt int64) bool {
 	s := st.(*entries)
-	i := s.after(s.first, receipt-1)
-	if i >= len(s.all) || s.all[i].time != receipt || len(s.all)-1-i > rewritten {
+	i := s.after(s.first, receipt-2)
+	if i >= len(s.all) || s.all[i].time != receipt-1 || len(s.all)-1-i > rewritten {
 		return false
 	}
 	n := min(c.Whole, between(s.before(i), s.before(i+1)))
@@ -202,5 +202,6 @@ func (l *SlidingLog) store(s *entries, all bool) {
 		}
 	}
 	s.kept, s.keptAhead = s.first, s.ahead
-	s.expires = s.last().time + l.windows[0].keep - s.ahead
+	newest := s.last().time
+	s.expires = newest + max(l.windows[0].keep-s.ahead, l.tick) // receipts speak of the log's clock while that is ahead
 }

@@ -12,7 +12,7 @@
 --
 -- The totals go on and on, modulo 2^52, so that what an interval holds is the difference of two, found by bisection,
 -- and no decision walks the entries. The log's clock does not go back: it is Redis's, ahead by as much as that
--- ever went back. A receipt is the time of the charge's entry. At most 1000 entries are rewritten to give it back.
+-- ever went back. A receipt is the time of the charge's entry, plus 1. At most 1000 entries are rewritten to give it back.
 
 --: look
 local state = states[key]
@@ -21,7 +21,7 @@ if not state then
     first = 0, entries = 0, total = 0, newest = 0, prefix = 0, ahead = 0,
     known = {}, low = false, -- entries as read or changed, and the first changed
     dropped = false,
-    live = {0}, time = 0,
+    live = {0}, from = 0, lead = 0, -- as found: the first that counts, and ahead
   }
   local value = redis.call('GETRANGE', KEYS[key], 0, 95)
   if value ~= '' then
@@ -98,17 +98,15 @@ if not state then
 end
 local windows, tick = ARGV[limit + 3] + 0, ARGV[limit + 4] + 0
 ARGV[limit + 3] = windows
-local time = now + state.ahead
+local first, lead = state.first, state.ahead
+local time, back = now + lead, false
 if time < state.newest then
-  -- The clock went back. This is kept even if nothing is charged, or the log's would stand still.
-  state.ahead, time = state.newest - now, state.newest
-  dirty[key] = limit
+  lead, time, back = state.newest - now, state.newest, true -- the clock went back
 end
-local first = state.first
-if state.ahead > 0 and state.after(first, time - ARGV[limit + 7]) == state.entries then
-  state.ahead, time, first = 0, now, state.entries -- nothing counts that it could speak of
+if lead > 0 and now - now % tick > state.newest and state.after(first, time - ARGV[limit + 7]) == state.entries then
+  lead, time, first = 0, now, state.entries -- nothing counts that it could speak of, and no receipt does
 end
-state.time = time
+state.lead = lead
 for i = 1, windows do
   local most, keep = ARGV[limit + 4 + 2 * i] + 0, ARGV[limit + 5 + 2 * i] + 0
   ARGV[limit + 4 + 2 * i] = most
@@ -127,11 +125,15 @@ for i = 1, windows do
     wait = state.holding(first, count + whole - most) + keep - time
   end
   if i == 1 then
-    state.first = first
+    state.from = first
   end
   state.live[i] = count
   reply[n + 1], reply[n + 2], reply[n + 3] = count, wait, more
   n = n + 3
+end
+if back then
+  -- This is kept even if nothing is charged, or the log's clock would stand still.
+  state.first, state.ahead, dirty[key] = state.from, lead, limit
 end
 reply[n + 1], reply[n + 2], reply[n + 3] = time - state.newest, time % tick, 0
 n = n + 3
@@ -150,8 +152,10 @@ if operation == 'force' then
   end
   whole = math.max(0, whole)
 end
-local time = state.time - state.time % tick
+local time = now + state.lead
+time = time - time % tick
 receipt = 0
+state.first, state.ahead = state.from, state.lead
 if whole > 0 then
   if state.first == state.entries then
     state.first, state.entries, state.total, state.prefix, state.known, state.low = 0, 1, 0, 0, {}, 0
@@ -166,19 +170,20 @@ if whole > 0 then
     end
   end
   state.total = (state.total + whole) % 4503599627370496
-  receipt = state.newest
+  receipt = state.newest + 1
 end
 
 --: give
 local state = states[key]
-local i = state.after(state.first, receipt - 1, true)
+local i = state.after(state.from, receipt - 2, true)
 local last = state.entries - 1
-if i <= last and state.entry(i) == receipt and last - i <= 1000 then
+if i <= last and state.entry(i) == receipt - 1 and last - i <= 1000 then
   local _, from = state.entry(i)
   local _, to = state.entry(i + 1)
   whole = math.min(whole, (to - from) % 4503599627370496)
   given = whole > 0
   if given then
+    state.first, state.ahead = state.from, state.lead
     local rest = {}
     for j = i + 1, last do
       local entered, prefix = state.entry(j)
@@ -223,7 +228,8 @@ if state.entries == base then
 end
 parts[1] = string.format('%016.0f%016.0f%016.0f%016.0f%016.0f%016.0f', state.first - base, state.entries - base, state.total,
   state.newest, state.prefix, state.ahead)
-local ttl = math.max(0, state.newest + keep - state.time)
+-- While the log's clock is ahead, receipts may speak of it.
+local ttl = math.max(0, state.newest + keep - state.ahead - now, state.newest + ARGV[limit + 4] - now)
 ttl = (ttl - ttl % 1000) / 1000 + 1 + margin
 if base > 0 or state.low == 0 or state.dropped then
   redis.call('SET', KEYS[key], table.concat(parts), 'PX', ttl)
