@@ -194,7 +194,7 @@ func TestScriptsRun(t *testing.T) {
 				if len(second) != 15 || second[0] != 2 || second[3] != 0 || second[6] != 0 || second[7] < 6 || second[11] != 0 {
 					t.Fatalf("second: %v", second)
 				}
-				if given := run("give", 1, 1, 4, 300_000, 0, second[10]); len(given) != 1 || given[0] != 1 {
+				if given := run("give", 1, 0, 1, 4, 300_000, 0, second[10]); len(given) != 1 || given[0] != 1 {
 					t.Errorf("give: %v", given)
 				}
 				if name == "DecideScriptInjected" {

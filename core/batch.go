@@ -95,7 +95,7 @@ func (b *batch) encode(sha *string, requests []request) {
 			b.name(string(r.op))
 		}
 		b.int(int64(len(r.charges)))
-		if r.op == algorithmAtMost || r.op == algorithmReserve {
+		if r.op == algorithmAtMost || r.op == algorithmReserve || r.op == algorithmGive {
 			b.int(r.bound)
 		}
 		for i := range r.charges {

@@ -80,7 +80,7 @@ func (c *charge) receipt() int64 { return c.reply[len(c.reply)-1] }
 // request is what one caller asks of a store: charges of different keys, all or nothing.
 type request struct {
 	op      algorithm.Operation
-	bound   int64
+	bound   int64 // see plan; of Give: 1 if the charges are given back whole
 	charges []charge
 	slot    *slot // to be taken if the charges are admitted, and else nothing is spent; nil for none
 	verdict int64

@@ -146,12 +146,14 @@ func (g *Gate) correct(ctx context.Context, held []charge, units []int64) error 
 			c.limit = l.current()
 		}
 		if c.spent > units[i] {
-			// What is given back is what was spent, whatever as many units cost by now.
-			c.cost = spent.Cost(c.spent-units[i]).In(c.limit.Denominator(), spent.Denominator())
+			last := len(c.reply) - 1
+			c.reply = slices.Clone(c.reply)
+			c.cost, c.reply[last] = algorithm.Back(spent, c.limit, c.spent-units[i], c.reply[last])
 		} else {
 			c.cost = c.limit.Cost(min(units[i]-c.spent, c.limit.Capacity()))
 		}
 		c.fits = c.spent > units[i] // to be given back
+		c.units = c.spent - units[i]
 		if c.local {
 			here = append(here, c)
 		} else {
@@ -177,15 +179,17 @@ func (g *Gate) correct(ctx context.Context, held []charge, units []int64) error 
 	return errors.Join(errs...)
 }
 
-// corrections give back the charges that fit, and force the others.
+// corrections give back the charges that fit, the whole of them or a part, and force the others.
 func corrections(charges []charge) []request {
-	give, force := request{op: algorithmGive}, request{op: algorithmForce}
+	requests := []request{{op: algorithmGive, bound: 1}, {op: algorithmGive}, {op: algorithmForce}}
 	for _, c := range charges {
-		if c.fits {
-			give.charges = append(give.charges, c)
-		} else {
-			force.charges = append(force.charges, c)
+		i := 2
+		if c.fits && c.units == c.spent {
+			i = 0
+		} else if c.fits {
+			i = 1
 		}
+		requests[i].charges = append(requests[i].charges, c)
 	}
-	return slices.DeleteFunc([]request{give, force}, func(r request) bool { return len(r.charges) == 0 })
+	return slices.DeleteFunc(requests, func(r request) bool { return len(r.charges) == 0 })
 }

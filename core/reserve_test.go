@@ -113,6 +113,60 @@ func TestCancelOfLogAgainAndAgain(t *testing.T) {
 	})
 }
 
+// A reservation for later that was cancelled stands in nobody's way: refunds are again what they were without it.
+func TestCancelledReservationIsForgotten(t *testing.T) {
+	for _, a := range []core.Algorithm{core.TokenBucket{Rate: 1, Per: time.Hour, Burst: 10}, core.TokenBucket{Rate: 7, Per: 10 * time.Hour, Burst: 10}} {
+		eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+			policy, key := limited(t, "p", a), newKey(t, "k")
+			charge := func(n int64) core.Charge { return core.Charge{Policy: policy, Key: key, Cost: n} }
+			decide(t, g, charge(10))
+			first, _ := reserve(t, g, 100*time.Hour, charge(10))
+			second, _ := reserve(t, g, 100*time.Hour, charge(10))
+			cancel(t, second)
+			cancel(t, first)
+			c.advance(4 * time.Hour)
+			held, _ := reserve(t, g, 0, charge(1))
+			decide(t, g, charge(1))
+			before := used(t, g, policy, key)
+			cancel(t, held)
+			if after := used(t, g, policy, key); after != before-1 {
+				t.Errorf("%d used, and %d after a cancel of 1", before, after)
+			}
+		})
+	}
+}
+
+// Raising the burst lets nobody leave sooner than he was told: the last of two reservations was made by the larger one.
+func TestCancelAfterRaiseKeepsWhatWaits(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+		small, large := core.TokenBucket{Rate: 1, Per: time.Hour, Burst: 10}, core.TokenBucket{Rate: 1, Per: time.Hour, Burst: 20}
+		policy := newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: small, For: changing(small, large)})
+		charge := func(n int64) core.Charge { return core.Charge{Policy: policy, Key: newKey(t, "k"), Cost: n} }
+		early, _ := reserve(t, g, 0, charge(10))
+		if waits, _ := reserve(t, g, 100*time.Hour, charge(10)); waits == nil {
+			t.Fatal("the second does not wait")
+		}
+		raised := withPlan(t.Context(), 1)
+		last, d, err := g.Reserve(raised, 100*time.Hour, charge(10))
+		if err != nil || last == nil {
+			t.Fatal(show(d), err)
+		}
+		if err := last.Cancel(raised); err != nil {
+			t.Fatal(err)
+		}
+		// The second leaves in ten hours, so that nothing before it can be had by another.
+		c.advance(time.Hour)
+		before, _ := g.Peek(raised, charge(0))
+		if err := early.Cancel(raised); err != nil {
+			t.Fatal(err)
+		}
+		after, _ := g.Peek(raised, charge(0))
+		if before.At(0).Used != 19 || after.At(0).Used != 19 {
+			t.Errorf("%s\nand after a cancel %s", show(before), show(after))
+		}
+	})
+}
+
 // A log rewrites 1000 entries to give back one, and no more.
 func TestCancelOfLogAfterMany(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {

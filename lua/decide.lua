@@ -4,7 +4,7 @@
 -- ARGV   the index where the requests begin; the time from which and until which the limits hold, in microseconds;
 --        then limits, each: algorithm, 1 if it is a shadow or 0, the denominator of its costs' parts or 0 if they have
 --        none, the algorithm's own parameters; then, to the end, requests, each: operation, number of charges (at most
---        16), for "atmost" and "reserve" the bound; for each charge: index of its key in KEYS, index of its limit in
+--        16), for "atmost", "reserve" and "give" the bound; for each charge: index of its key in KEYS, index of its limit in
 --        ARGV, cost, the cost's part, and for "give" the receipt.
 --        The charges of one request have different keys, and a key has one algorithm.
 -- Reply  for each request: verdict; for each charge, but of "give", its algorithm's reply.
@@ -14,7 +14,7 @@
 -- peek     The same, and charges nothing.
 -- reserve  As decide, but a charge may be one for later, by at most the bound in microseconds.
 -- atmost   Charges each cost n times, n <= bound as large as fits. Verdict: n.
--- give     Gives back charges. Verdict: the number of charges something was given back of.
+-- give     Gives back charges, wholly if the bound is 1, in part if it is 0. Verdict: the number of charges something was given back of.
 -- force    Charges each cost, fits or not, as far as the debt that its algorithm allows. Verdict: 0.
 --
 -- A shadow never stands in the way. It is charged when the request is admitted and the shadow has room for it.
@@ -51,7 +51,7 @@ while at <= last do
   if operation == 'atmost' or operation == 'reserve' then
     bound, at = ARGV[at] + 0, at + 1
   elseif operation == 'give' then
-    width = 5
+    bound, at, width = ARGV[at] + 0, at + 1, 5
   end
   local verdict, admitted = 0, operation ~= 'peek'
   n = n + 1

@@ -63,7 +63,7 @@ type Limit interface {
 	// Commit charges the cost and returns the receipt to give it back with. By Force it charges what is possible.
 	Commit(s State, c Cost, t Terms) int64
 	// Give gives back as much of a charge as nobody can have used meanwhile, and says whether that was anything.
-	Give(s State, c Cost, receipt int64) bool
+	Give(s State, c Cost, receipt int64, t Terms) bool
 
 	// Read says what a charge's reply means once charged was charged, to a caller who wants n units.
 	Read(reply []int64, charged Cost, n int64) Reading
@@ -97,14 +97,6 @@ type State interface {
 
 // Cost is a length or number with an exact fraction: Whole + Fraction/denominator, 0 <= Fraction < denominator.
 type Cost struct{ Whole, Fraction int64 }
-
-// In is a cost under a limit of another denominator than it was found with. It is rounded down to whole microseconds then.
-func (c Cost) In(denominator, from int64) Cost {
-	if denominator != from {
-		c.Fraction = 0
-	}
-	return c
-}
 
 func (c Cost) plus(d Cost, denominator int64) Cost {
 	c.Whole += d.Whole

@@ -143,7 +143,7 @@ func worst(l Limit, width int64, giving bool) (most int64) {
 			if giving && p.units > 0 {
 				state, less := clone(s.state), slices.Clone(s.past)
 				l.Find(state, s.now)
-				l.Give(state, l.Cost(1), p.receipt)
+				l.Give(state, l.Cost(1), p.receipt, wholly)
 				less[i].units--
 				visit(s.now, state, less)
 			}

@@ -9,7 +9,7 @@ import (
 // and what is hidden from it.
 type bucket struct {
 	arrival, fraction, denominator, returned, earliest, promised, written int64
-	forgiven, within                                                      int64
+	under, forgiven, within                                               int64
 
 	backlog  Cost
 	hidden   int64
@@ -32,11 +32,11 @@ func (s *bucket) Expires() int64 {
 func (s *bucket) Value() string {
 	switch {
 	case s.forgiven > 0:
-		return fmt.Sprint(s.arrival, s.fraction, s.denominator, s.returned, s.earliest, s.promised, s.written, s.forgiven, s.within)
+		return fmt.Sprint(s.arrival, s.fraction, s.denominator, s.returned, s.earliest, s.promised, s.written, s.under, s.forgiven, s.within)
 	case s.fraction == 0 && s.returned == 0 && s.promised == 0:
 		return strconv.FormatInt(s.arrival, 10)
 	}
-	return fmt.Sprint(s.arrival, s.fraction, s.denominator, s.returned, s.earliest, s.promised, s.written)
+	return fmt.Sprint(s.arrival, s.fraction, s.denominator, s.returned, s.earliest, s.promised, s.written, s.under)
 }
 
 func (s *bucket) Spent(now int64) float64 {
@@ -87,7 +87,7 @@ func (b *TokenBucket) Find(st State, now int64) (changed bool) {
 	if b.capacity.Whole < within {
 		reach = Cost{within + 1 + s.promise, 0} // with what is not known of its capacity
 	}
-	if found.Whole > reach.Whole && !b.frozen {
+	if found.Whole > reach.Whole+1 && !b.frozen { // more than what is rounded between two limits
 		// Kept even if nothing is charged, or it would not drain.
 		s.within = max(b.capacity.Whole, within)
 		s.hidden += found.minus(reach, b.denominator).ceil()
@@ -132,21 +132,22 @@ func (b *TokenBucket) Commit(st State, c Cost, t Terms) int64 {
 		}
 	}
 	sum, promise := s.backlog.plus(c, b.denominator), s.promise
-	if t.Operation == Reserve && b.queue {
-		promise = max(promise, s.backlog.ceil())
+	under := s.hidden + b.capacity.Whole
+	if promise > 0 {
+		under = min(under, s.under)
+	}
+	if t.Operation == Reserve && b.queue && s.backlog != (Cost{}) {
+		promise, under = max(promise, s.backlog.ceil()), 0
 	}
 	if over := sum.minus(b.capacity, b.denominator); over.compare(Cost{}) > 0 {
 		promise = max(promise, over.ceil())
 	}
 	b.keep(s, Cost{s.hidden + sum.Whole, sum.Fraction}, s.gone)
-	s.promised, s.written = 0, 0
-	if promise > 0 {
-		s.promised, s.written = s.start+promise, s.start
-	}
+	b.promise(s, promise, under)
 	return s.start + s.hidden + sum.ceil() + s.gone
 }
 
-func (b *TokenBucket) Give(st State, c Cost, receipt int64) bool {
+func (b *TokenBucket) Give(st State, c Cost, receipt int64, t Terms) bool {
 	s := st.(*bucket)
 	backlog := Cost{s.hidden + s.backlog.Whole, s.backlog.Fraction}
 	since := s.start + backlog.ceil() + s.gone - receipt + b.short()
@@ -179,13 +180,23 @@ func (b *TokenBucket) Give(st State, c Cost, receipt int64) bool {
 		}
 		gone = min(longest, gone+c.ceil())
 	}
-	b.keep(s, backlog.minus(c, b.denominator), gone)
-	if s.promise == 0 {
-		s.promised, s.written = 0, 0
+	rest, promise, under := backlog.minus(c, b.denominator), s.promise, s.under
+	b.keep(s, rest, gone)
+	if since == 0 && t.Bound > 0 {
+		promise = min(promise, max(0, rest.ceil()-under)) // as before the charge
 	} else {
-		s.written = s.start
+		under = max(0, under-c.ceil()) // the rest of the charge leaves when it was told to
 	}
+	b.promise(s, promise, under)
 	return true
+}
+
+// promise keeps when the last reservation leaves and every debt is paid, from now.
+func (b *TokenBucket) promise(s *bucket, promise, under int64) {
+	s.promised, s.written, s.under = 0, 0, 0
+	if promise > 0 {
+		s.promised, s.written, s.under = s.start+promise, s.start, under
+	}
 }
 
 // keep keeps a whole backlog.

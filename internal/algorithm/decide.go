@@ -13,7 +13,7 @@ const (
 	Reserve Operation = "reserve"
 	// AtMost charges every cost n times, for the largest n up to the bound that fits. Verdict: n.
 	AtMost Operation = "atmost"
-	// Give gives back charges by their receipts. Verdict: the number of charges something was given back of.
+	// Give gives back charges by their receipts, wholly if the bound is 1, in part if it is 0. Verdict: the number of charges something was given back of.
 	Give Operation = "give"
 	// Force charges all charges, fitting or not, as far as the debt that each algorithm allows. Verdict: 0.
 	Force Operation = "force"
@@ -50,7 +50,7 @@ func Run(now int64, op Operation, bound int64, charges []Charge, reply []int64) 
 			changed |= 1 << i
 		}
 		if op == Give {
-			if c.Limit.Give(c.State, c.Cost, c.Receipt) {
+			if c.Limit.Give(c.State, c.Cost, c.Receipt, terms) {
 				verdict++
 				changed |= 1 << i
 			}
@@ -84,6 +84,17 @@ func Run(now int64, op Operation, bound int64, charges []Charge, reply []int64) 
 	}
 	reply[head] = verdict
 	return reply, changed
+}
+
+// Back is what n units that one limit charged are under another, to be given back: what they cost then, whatever they cost
+// by now. Where one breaks microseconds otherwise than the other, that and the receipt are rounded down.
+func Back(spent, now Limit, n, receipt int64) (Cost, int64) {
+	c := spent.Cost(n)
+	from, ok := spent.(*TokenBucket)
+	if to, is := now.(*TokenBucket); ok && is && (from.denominator != to.denominator || from.short() > to.short()) {
+		return Cost{c.Whole, 0}, receipt - 1
+	}
+	return c, receipt
 }
 
 // most finds the largest n up to bound for which n times every cost fits, and leaves those costs in total.

@@ -170,7 +170,7 @@ func (l *SlidingLog) Commit(st State, c Cost, t Terms) int64 {
 	return receipt
 }
 
-func (l *SlidingLog) Give(st State, c Cost, receipt int64) bool {
+func (l *SlidingLog) Give(st State, c Cost, receipt int64, _ Terms) bool {
 	s := st.(*entries)
 	i := s.after(s.first, receipt-2)
 	if i >= len(s.all) || s.all[i].time != receipt-1 || len(s.all)-1-i > rewritten {

@@ -132,7 +132,7 @@ func (w *SlidingWindow) Commit(st State, c Cost, t Terms) int64 {
 	return s.kept.start + 1
 }
 
-func (w *SlidingWindow) Give(st State, c Cost, receipt int64) bool {
+func (w *SlidingWindow) Give(st State, c Cost, receipt int64, _ Terms) bool {
 	s := st.(*counters)
 	switch f := &s.found; {
 	case receipt == f.start+1 && f.count > 0:

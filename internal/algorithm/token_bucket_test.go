@@ -133,7 +133,7 @@ func TestGivingBackIsSafe(t *testing.T) {
 				}
 				i := rapid.IntRange(0, len(kept)-1).Draw(t, "i")
 				b.Find(state, now)
-				b.Give(state, kept[i].cost, kept[i].receipt)
+				b.Give(state, kept[i].cost, kept[i].receipt, wholly)
 				kept = append(kept[:i:i], kept[i+1:]...)
 			},
 			"give a part": func(t *rapid.T) {
@@ -146,7 +146,7 @@ func TestGivingBackIsSafe(t *testing.T) {
 				}
 				n := rapid.Int64Range(1, kept[i].n-1).Draw(t, "n")
 				b.Find(state, now)
-				b.Give(state, b.Cost(n), kept[i].receipt)
+				b.Give(state, b.Cost(n), kept[i].receipt, Terms{Operation: Give})
 				// A part of a charge is given back at most once.
 				rest := kept[i]
 				rest.cost = rest.cost.minus(b.Cost(n), b.denominator)
@@ -190,7 +190,7 @@ func TestGivingBackAtOnceRestores(t *testing.T) {
 			receipt := b.Commit(state, cost, Terms{})
 			whole := state.(*bucket).fraction == 0
 			b.Find(state, now)
-			gave := b.Give(state, cost, receipt)
+			gave := b.Give(state, cost, receipt, wholly)
 			after := b.foundBacklog(state, now)
 			more := new(big.Rat).Sub(after, before)
 			if more.Sign() < 0 || more.Cmp(big.NewRat(1+b.short(), 1)) >= 0 || whole && more.Sign() != 0 && b.short() == 0 {
@@ -214,7 +214,7 @@ func TestOldReceiptGivesNothing(t *testing.T) {
 	b.Find(state, start+500_000)
 	b.Commit(state, cost, Terms{})
 	b.Find(state, start+500_000)
-	if b.Give(state, cost, receipt) {
+	if b.Give(state, cost, receipt, wholly) {
 		t.Error("gave back a later charge by the receipt of an earlier one")
 	}
 	// A state made afresh, as after its key has expired, knows nothing of it either.
@@ -222,7 +222,7 @@ func TestOldReceiptGivesNothing(t *testing.T) {
 	b.Find(state, start+600_000)
 	b.Commit(state, cost, Terms{})
 	b.Find(state, start+600_000)
-	if b.Give(state, cost, receipt) {
+	if b.Give(state, cost, receipt, wholly) {
 		t.Error("gave back a later charge on a fresh state")
 	}
 }
@@ -297,7 +297,7 @@ func TestSharesSumToTheWhole(t *testing.T) {
 		} else {
 			whole := big.NewRat(b.numerator, b.denominator)
 			if part := big.NewRat(s.numerator, s.denominator); part.Cmp(whole.Mul(whole, new(big.Rat).SetInt64(n))) != 0 {
-				t.Fatalf("a token takes %v in a share, %v in all", part, whole)
+				t.Fatalf("a token takes %v in a share, %v in all", part, wholly)
 			}
 		}
 		if s.capacity.Whole >= longest || s.denominator > 1000<<42 {
@@ -348,7 +348,7 @@ func TestLimitChanges(t *testing.T) {
 			b.Find(state, now)
 			s := state.(*bucket)
 			// What one limit forgave, a narrower one does not forgive again.
-			if s.backlog.Whole > max(b.capacity.Whole, s.within+1) || s.backlog.Fraction < 0 || s.backlog.Fraction >= b.denominator {
+			if s.backlog.Whole > max(b.capacity.Whole, s.within+1)+1 || s.backlog.Fraction < 0 || s.backlog.Fraction >= b.denominator {
 				t.Fatalf("%+v found %+v", b, s)
 			}
 			if c := b.Cost(rapid.Int64Range(1, b.burst).Draw(t, "n")); b.Fits(state, c, Terms{}) {
@@ -377,7 +377,7 @@ func TestTurnsFitTheWidest(t *testing.T) {
 			at      int64
 			cost    *big.Rat
 			under   *TokenBucket
-			spent   Cost
+			n       int64
 			receipt int64
 		}
 		var kept []turn
@@ -389,7 +389,8 @@ func TestTurnsFitTheWidest(t *testing.T) {
 			b.Find(state, now)
 			if len(kept) > 0 && rapid.IntRange(0, 3).Draw(t, "give") == 0 {
 				i := rapid.IntRange(max(0, len(kept)-4), len(kept)-1).Draw(t, "i")
-				b.Give(state, kept[i].spent.In(b.denominator, kept[i].under.denominator), kept[i].receipt)
+				c, receipt := Back(kept[i].under, b, kept[i].n, kept[i].receipt)
+				b.Give(state, c, receipt, wholly)
 				kept = append(kept[:i:i], kept[i+1:]...)
 			} else {
 				n := rapid.Int64Range(1, b.burst).Draw(t, "n")
@@ -397,16 +398,17 @@ func TestTurnsFitTheWidest(t *testing.T) {
 				if !b.Fits(state, c, Terms{}) {
 					continue
 				}
-				kept = append(kept, turn{now, rat(c, b.denominator), b, c, b.Commit(state, c, Terms{})})
+				kept = append(kept, turn{now, rat(c, b.denominator), b, n, b.Commit(state, c, Terms{})})
 			}
-			// By turns narrower limits admit at their own rates: only the widest one's admissions fit it with certainty.
+			// What narrower limits admit at their own rates may not fit the widest one, but what that admits does, to the
+			// microsecond.
 			backlog, at := new(big.Rat), start
 			for _, k := range kept {
 				backlog.Sub(backlog, new(big.Rat).SetInt64(k.at-at))
 				if at = k.at; backlog.Sign() < 0 {
 					backlog.SetInt64(0)
 				}
-				if backlog.Add(backlog, k.cost); k.under == widest && backlog.Cmp(rat(widest.capacity, widest.denominator)) > 0 {
+				if backlog.Add(backlog, k.cost); k.under == widest && backlog.Cmp(rat(widest.capacity.plus(Cost{1, 0}, widest.denominator), widest.denominator)) >= 0 {
 					t.Fatalf("%v ahead at %d, of %+v", backlog, at, widest)
 				}
 			}

@@ -171,7 +171,7 @@ func (f *FixedWindow) Commit(st State, c Cost, t Terms) int64 {
 	return w.start + 1
 }
 
-func (f *FixedWindow) Give(st State, c Cost, receipt int64) bool {
+func (f *FixedWindow) Give(st State, c Cost, receipt int64, _ Terms) bool {
 	s := st.(*window)
 	w := &s.found
 	if receipt != w.start+1 || w.count == 0 {

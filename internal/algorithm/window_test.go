@@ -20,10 +20,13 @@ func force(l Limit, s State, now, n int64) (receipt int64) {
 	return l.Commit(s, l.Cost(n), Terms{Operation: Force})
 }
 
+// wholly gives back all of a charge.
+var wholly = Terms{Give, 1}
+
 func give(l Limit, s State, now, n, receipt int64) bool {
 	l = current(l, now)
 	l.Find(s, now)
-	return l.Give(s, l.Cost(n), receipt)
+	return l.Give(s, l.Cost(n), receipt, Terms{Operation: Give})
 }
 
 func wantUsed(t *testing.T, l Limit, s State, now, used int64) {

@@ -7,11 +7,13 @@
 -- Cost   the tokens' length in whole microseconds, its part
 -- Reply  backlog (how far ahead the arrival time is), its part, receipt
 -- Value  the arrival time where it is whole and nothing else is to be known, else
---        "arrival part denominator returned earliest promised written", and "forgiven within" where something is
+--        "arrival part denominator returned earliest promised written under", and "forgiven within" where something is
 --
 -- A reservation for later leaves when the arrival time, without the capacity, is reached; in a queue when all
 -- before it have leaked. promised is the time when the last one leaves and every debt is paid, 0 if that is over,
 -- and written the time when it was written: where the clock is behind that, it went back and they go back with it.
+-- Where the last charge is given back whole, that time is again as far ahead as the backlog is above under, the least
+-- that it was so promised with: a capacity and what is hidden; in a queue, 0.
 --
 -- Where the limit was lowered, or the clock went back, more may lie ahead than the capacity. What is beyond it is
 -- forgiven: limits of a capacity within the one that forgave it see what is on top, so that no key is locked for longer
@@ -31,13 +33,14 @@ local state = states[key]
 if not state then
   local value = redis.call('GET', KEYS[key])
   local arrival, part, denominator, returned, earliest, promised, written = 0, 0, 1, 0, 0, 0, 0
-  local forgiven, within = 0, 0
+  local under, forgiven, within = 0, 0, 0
   if value then
     arrival = tonumber(value)
     if not arrival then
-      local a, p, d, r, e, t, w, f, c = string.match(value, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) ?(%d*) ?(%d*)$')
+      local a, p, d, r, e, t, w, u, f, c =
+        string.match(value, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) ?(%d*) ?(%d*)$')
       arrival, part, denominator, returned = tonumber(a), tonumber(p), tonumber(d), tonumber(r)
-      earliest, promised, written = tonumber(e), tonumber(t), tonumber(w)
+      earliest, promised, written, under = tonumber(e), tonumber(t), tonumber(w), tonumber(u)
       if f ~= '' then
         forgiven, within = tonumber(f), tonumber(c)
       end
@@ -45,7 +48,7 @@ if not state then
   end
   state = {
     arrival = arrival, part = part, denominator = denominator, returned = returned, earliest = earliest,
-    promised = promised, written = written, forgiven = forgiven, within = within,
+    promised = promised, written = written, under = under, forgiven = forgiven, within = within,
     -- As found: what the limit sees of the backlog, what is hidden from it, and what is left of the forgiven.
     backlog = 0, backlog_part = 0, hidden = 0, waived = 0, gone = 0, promise = 0,
   }
@@ -90,9 +93,10 @@ if state.forgiven > 0 and whole > 0 then
     whole = whole - hidden
   end
 end
-if whole > capacity + promise and (whole > within + 1 + promise or capacity >= within) and ARGV[limit + 2] > 0 then
-  -- This is kept even if nothing is charged, or it would not drain.
-  local reach, reach_part = within + 1 + promise, 0 -- with what is not known of its capacity
+if whole > capacity + promise + 1 and (whole > within + promise + 2 or capacity >= within) and ARGV[limit + 2] > 0 then
+  -- More is beyond reach than what is rounded between two limits. This is kept even if nothing is charged, or it would
+  -- not drain.
+  local reach, reach_part = within + promise + 1, 0 -- with what is not known of its capacity
   if capacity >= within then
     within, reach, reach_part = capacity, capacity + promise, ARGV[limit + 4] + 0
   end
@@ -150,17 +154,21 @@ local sum, rest = state.backlog + whole, state.backlog_part + part
 if rest >= denominator then
   sum, rest = sum + 1, rest - denominator
 end
-if operation == 'reserve' and ARGV[limit + 5] == '1' then
-  promise = math.max(promise, state.backlog + (state.backlog_part > 0 and 1 or 0))
+local under = state.hidden + capacity
+if promise > 0 then
+  under = math.min(under, state.under)
+end
+if operation == 'reserve' and ARGV[limit + 5] == '1' and (state.backlog > 0 or state.backlog_part > 0) then
+  promise, under = math.max(promise, state.backlog + (state.backlog_part > 0 and 1 or 0)), 0
 end
 promise = math.max(promise, sum - capacity + (rest > capacity_part and 1 or 0))
 state.arrival, state.part, state.denominator, state.returned = start + state.hidden + sum, rest, denominator, state.gone
-state.promised, state.written, state.forgiven = 0, 0, state.waived
+state.promised, state.written, state.under, state.forgiven = 0, 0, 0, state.waived
 if state.gone == 0 then
   state.earliest = 0
 end
 if promise > 0 then
-  state.promised, state.written = start + promise, start
+  state.promised, state.written, state.under = start + promise, start, under
 end
 receipt = state.arrival + (rest > 0 and 1 or 0) + state.gone
 
@@ -210,10 +218,16 @@ if given then
     state.returned = math.min(3155760000000000, state.gone + whole + (part > 0 and 1 or 0))
     state.earliest = state.gone > 0 and math.min(state.earliest, receipt) or receipt
   end
-  if state.promise == 0 then
-    state.promised, state.written = 0, 0
+  local promise = state.promise
+  if since == 0 and bound > 0 then
+    promise = math.min(promise, math.max(0, rest + (rest_part > 0 and 1 or 0) - state.under)) -- as before the charge
   else
-    state.written = start
+    state.under = math.max(0, state.under - whole - (part > 0 and 1 or 0)) -- the rest of the charge leaves when it was told to
+  end
+  if promise == 0 then
+    state.promised, state.written, state.under = 0, 0, 0
+  else
+    state.promised, state.written = start + promise, start
   end
 end
 
@@ -225,11 +239,12 @@ if ARGV[limit + 2] > 0 then
   ttl = (ttl - ttl % 1000) / 1000 + 1 + margin
 end
 if state.forgiven > 0 then
-  redis.call('SET', KEYS[key], string.format('%.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f', state.arrival, state.part,
-    state.denominator, state.returned, state.earliest, state.promised, state.written, state.forgiven, state.within), 'PX', ttl)
+  redis.call('SET', KEYS[key], string.format('%.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f', state.arrival, state.part,
+    state.denominator, state.returned, state.earliest, state.promised, state.written, state.under,
+    state.forgiven, state.within), 'PX', ttl)
 elseif state.part == 0 and state.returned == 0 and state.promised == 0 then
   redis.call('SET', KEYS[key], state.arrival, 'PX', ttl)
 else
-  redis.call('SET', KEYS[key], string.format('%.0f %.0f %.0f %.0f %.0f %.0f %.0f',
-    state.arrival, state.part, state.denominator, state.returned, state.earliest, state.promised, state.written), 'PX', ttl)
+  redis.call('SET', KEYS[key], string.format('%.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f', state.arrival, state.part,
+    state.denominator, state.returned, state.earliest, state.promised, state.written, state.under), 'PX', ttl)
 end
