@@ -54,6 +54,13 @@ var mixed = []core.PolicyConfig{
 	{Name: "shadow-log", Algorithm: core.SlidingLog{Windows: []core.Window{{Limit: 3, Width: time.Minute}}}, Shadow: true},
 	{Name: "shadow-days", Algorithm: core.Calendar{Limit: 3, Every: core.Hour, In: time.UTC}, Shadow: true},
 	{Name: "changing-bucket", For: changing(core.PerSecond(10), core.PerSecond(3), core.PerMinute(100), core.TokenBucket{Rate: 7, Per: time.Second, Burst: 3})},
+	{Name: "wide-or-narrow-bucket", For: changing(
+		core.PerHour(100), core.PerMinute(100), core.TokenBucket{Rate: 100, Per: time.Hour, Burst: 10}, core.TokenBucket{Rate: 7, Per: time.Hour, Burst: 30})},
+	{Name: "wide-or-narrow-leaky", For: changing(
+		core.LeakyBucket{Rate: 100, Per: time.Hour, Capacity: 100}, core.LeakyBucket{Rate: 300_000, Per: time.Hour, Capacity: 10}, core.LeakyBucket{Rate: 7, Per: time.Minute, Capacity: 30})},
+	{Name: "below-microsecond-or-above", For: changing(
+		core.TokenBucket{Rate: 5, Per: time.Microsecond, Burst: 9}, core.TokenBucket{Rate: 1, Per: 3 * time.Microsecond, Burst: 7}, core.TokenBucket{Rate: 3, Per: 7 * time.Microsecond, Burst: 2})},
+	{Name: "changing-frozen", For: changing(frozen(40), frozen(10), frozen(1000))},
 	{Name: "changing-leaky", For: changing(core.LeakyBucket{Rate: 3, Per: time.Second, Capacity: 20}, core.LeakyBucket{Rate: 1, Per: time.Second, Capacity: 2})},
 	{Name: "changing-fixed", For: changing(
 		core.FixedWindow{Limit: 10, Window: time.Second}, core.FixedWindow{Limit: 3, Window: time.Minute, FromFirst: true}, core.FixedWindow{Limit: 30, Window: time.Millisecond})},
@@ -65,6 +72,11 @@ var mixed = []core.PolicyConfig{
 	{Name: "changing-buckets", For: changing(
 		core.SlidingWindow{Limit: 10, Window: time.Second, Buckets: 10}, core.SlidingWindow{Limit: 100, Window: time.Minute, Buckets: 1000})},
 	{Name: "changing-days", For: changing(core.Calendar{Limit: 9, Every: core.Day, In: time.UTC}, core.Calendar{Limit: 4, Every: core.Day, In: lordHowe})},
+	{Name: "changing-zones", For: changing(
+		core.Calendar{Limit: 9, Every: core.Day, In: time.UTC}, core.Calendar{Limit: 7, Every: core.Day, In: zone("America/New_York")},
+		core.Calendar{Limit: 9, Every: core.Day, In: time.UTC, Anchor: noon})},
+	{Name: "changing-anchors", For: changing(
+		core.Calendar{Limit: 9, Every: core.Minute, In: time.UTC}, core.Calendar{Limit: 7, Every: core.Minute, In: time.UTC, Anchor: noon.Add(20 * time.Second)})},
 	{Name: "unlimited", Algorithm: core.Unlimited{}},
 	{Name: "none", Algorithm: core.DenyAll{}},
 }
@@ -100,6 +112,7 @@ type lockstep struct {
 	prefix        string
 	held          [][2]*core.Reservation
 	plan          int
+	turns         bool // limits take turns now
 }
 
 func newLockstep(t *testing.T, s *redistest.Server, seed uint64) *lockstep {
@@ -124,7 +137,11 @@ func newLockstep(t *testing.T, s *redistest.Server, seed uint64) *lockstep {
 // move lets time pass: mostly little, now and then days, and sometimes backwards.
 func (l *lockstep) move() {
 	span := []int64{1, 10, 1_000, 200_000, 5_000_000, 3_600_000_000, 40 * 86_400_000_000}[l.rng.IntN(7)]
-	switch l.rng.IntN(20) {
+	switch l.rng.IntN(22) {
+	case 20, 21: // over the next minute's or day's start, or back over this one's
+		length := []int64{60_000_000, 86_400_000_000}[l.rng.IntN(2)]
+		now := l.clock.now()
+		l.clock.micros.Store(now - now%length + length*l.rng.Int64N(2) + l.rng.Int64N(3) - 1)
 	case 0, 1:
 		l.clock.micros.Add(-l.rng.Int64N(min(2*3_600_000_000, 3*span) + 1))
 	case 2, 3, 4, 5, 6, 7, 8:
@@ -194,6 +211,9 @@ func (l *lockstep) step(i int) {
 		seen [2]string
 	)
 	if l.rng.IntN(50) == 0 {
+		l.turns = !l.turns
+	}
+	if l.turns || l.rng.IntN(50) == 0 {
 		l.plan = l.rng.IntN(12)
 	}
 	op, wait, pick := l.rng.IntN(24), time.Duration(l.rng.Int64N(3_000_000)+l.rng.Int64N(2)*1000)*time.Microsecond, l.rng.IntN(1+len(l.held))

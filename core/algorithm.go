@@ -47,8 +47,9 @@ func counted(name string, limit algorithm.Limit, err error) (compiled, error) {
 // At Rate 0 and Per 0 the bucket never refills. Such a key lives in Redis for 100 years, or until it is reset.
 //
 // What is kept of a key is the time until its bucket is full. With another rate or burst it goes on from there: it is as
-// long until the bucket is full, or as long as an empty one takes if that is shorter. Between Rate 0 and others a key
-// starts anew.
+// long until the bucket is full, or as long as an empty one takes if that is shorter; but where both go on deciding by
+// turns, nothing is forgotten for the one that takes longer. At Rate 0 it is the count that is kept. Between Rate 0 and
+// others a key starts anew.
 type TokenBucket struct {
 	Rate  int64         // tokens in each period; at most 2^42
 	Per   time.Duration // the period

@@ -24,7 +24,8 @@ const (
 // decides which period it is; the clocks of the processes do not matter.
 //
 // A changed limit holds at once: what was counted in the period stays. Another Unit starts anew. With another zone or
-// anchor, what was counted stays where the new period starts no later than the old one.
+// anchor, what was counted stays until a period of that starts; where two go on deciding by turns, each of them starts
+// anew when its own period does.
 type Calendar struct {
 	Limit int64          // units in each period, at most 10^15
 	Every Unit           // the length of a period

@@ -74,7 +74,7 @@ func (r *Reservation) Delay() time.Duration {
 }
 
 // Cancel gives back what was spent, as far as nothing that came after has been decided on it: never does more get
-// through than the limits allow. What a [TokenBucket] has refilled meanwhile is not given back, and while later
+// through than the limits allow. It is what was spent then, also where the key's limit is another by now. What a [TokenBucket] has refilled meanwhile is not given back, and while later
 // reservations of it or of a [LeakyBucket] wait, or a debt is not paid, only the last one is. Nothing is given back of a
 // window or a period that is over, nor of a log of which more than 1000 entries followed.
 //

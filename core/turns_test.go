@@ -1,6 +1,9 @@
 package core_test
 
 import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -64,6 +67,59 @@ var turns = []struct {
 		core.Calendar{Limit: 100, Every: core.Month, In: time.UTC},
 		core.Calendar{Limit: 100, Every: core.Month, In: time.UTC, Anchor: time.Date(2025, 1, 5, 0, 0, 0, 0, time.UTC)},
 	}, 200},
+}
+
+// Whatever is charged, cancelled and settled by limits that take turns, within microseconds of a clock that goes back and
+// forth: what was kept is no more than all of them together admit at once.
+func TestTurnsAtRandom(t *testing.T) {
+	seed := rand.Uint64()
+	for _, v := range turns {
+		most := v.most
+		switch v.name {
+		case "rates below a microsecond":
+			continue // which refill meanwhile
+		case "periods":
+			most = 200 // in another order
+		}
+		t.Run(v.name, func(t *testing.T) {
+			eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+				policy := newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: v.limits[0], For: changing(v.limits...)})
+				rng := rand.New(rand.NewPCG(seed, 0))
+				for i := range rounds(t, 40) {
+					c.micros.Store(noon.Add(90 * time.Second).UnixMicro())
+					charge := core.Charge{Policy: policy, Key: newKey(t, fmt.Sprint(i))}
+					type kept struct {
+						*core.Reservation
+						cost int64
+					}
+					var held []kept
+					sum := int64(0)
+					for range 30 {
+						c.micros.Add(rng.Int64N(7) - 3)
+						ctx := withPlan(t.Context(), rng.IntN(len(v.limits)))
+						charge.Cost = 1 + rng.Int64N([]int64{3, 30, 100}[rng.IntN(3)])
+						if n := len(held); n > 0 && rng.IntN(3) == 0 {
+							at := max(0, n-1-rng.IntN(4))
+							actual := rng.Int64N(2) * rng.Int64N(held[at].cost)
+							if err := held[at].Settle(ctx, actual); err != nil {
+								t.Fatal(err)
+							}
+							sum += actual - held[at].cost
+							held = slices.Delete(held, at, at+1)
+						} else if r, _, err := g.Reserve(ctx, 0, charge); err != nil {
+							t.Fatal(err)
+						} else if r != nil {
+							sum += charge.Cost
+							held = append(held, kept{r, charge.Cost})
+						}
+						if sum > most {
+							t.Fatalf("seed %d, history %d: %d were kept, at most %d may be", seed, i, sum, most)
+						}
+					}
+				}
+			})
+		})
+	}
 }
 
 func TestLimitsTakingTurns(t *testing.T) {

@@ -34,7 +34,7 @@ func (w FixedWindow) compile() (compiled, error) {
 // window is further back than Window, so that it never admits more than Limit in a window, and is up to a small window
 // stricter than a [SlidingLog].
 //
-// A changed limit holds at once: what was counted stays, but at most twice the new limit of two counters. With a changed
+// A changed limit holds at once: what was counted stays; of two counters, that before weighs at most twice the new limit. With a changed
 // window, the counters are of windows of that width from then on, and the entries of small windows count for that long.
 // Changing between 0 Buckets and more starts anew.
 type SlidingWindow struct {
