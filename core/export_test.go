@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/algorithm"
 )
 
 // InjectClock makes a Gate on Redis decide on a clock of the test, in microseconds.
@@ -99,4 +100,19 @@ func (s *Semaphore) Leave(ctx context.Context, key Key, id string) error {
 func Drop(g *Gate, s *Semaphore, key Key, id string) (int, error) {
 	was, err := g.leases.store.release(context.Background(), s.scope(key), []string{id})
 	return len(was), err
+}
+
+// Together peeks at a charge under the limits of one context and decides on it under those of another, in one round trip. It
+// says which were denied.
+func (g *Gate) Together(peek, decide context.Context, c Charge) (denied [2]bool, err error) {
+	var requests []request
+	for i, op := range []algorithm.Operation{algorithmPeek, algorithmDecide} {
+		p := new(plan)
+		if err := p.lay([]context.Context{peek, decide}[i], g.prefix, op, []Charge{c}); err != nil {
+			return denied, err
+		}
+		requests = append(requests, request{op: op, charges: p.wire})
+	}
+	err = g.store.decide(decide, requests)
+	return [2]bool{requests[0].verdict != 0, requests[1].verdict != 0}, err
 }

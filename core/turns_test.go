@@ -311,3 +311,44 @@ func TestStepsOverThePeriodsStart(t *testing.T) {
 		})
 	}
 }
+
+// A peek under another limit changes nothing for the decision that is sent with it.
+func TestPeekBesideADecision(t *testing.T) {
+	log := func(n int64, width time.Duration) core.Algorithm {
+		return core.SlidingLog{Windows: []core.Window{{Limit: n, Width: width}}}
+	}
+	tests := []struct {
+		name         string
+		decide, peek core.Algorithm
+		peeked       bool // is the peek denied too?
+	}{
+		{"token bucket", core.PerHour(10), core.PerMinute(10), true},
+		{"fixed window", core.FixedWindow{Limit: 10, Window: time.Hour}, core.FixedWindow{Limit: 10, Window: time.Minute}, false},
+		{"two counters", core.SlidingWindow{Limit: 10, Window: time.Hour}, core.SlidingWindow{Limit: 10, Window: time.Minute}, false},
+		{"log", log(10, time.Hour), log(10, time.Minute), false},
+		{
+			"calendar", core.Calendar{Limit: 10, Every: core.Day, In: time.UTC},
+			core.Calendar{Limit: 10, Every: core.Day, In: zone("America/New_York")}, false,
+		},
+	}
+	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+		for _, v := range tests {
+			t.Run(v.name, func(t *testing.T) {
+				c.micros.Store(noon.Add(time.Second).UnixMicro())
+				charge := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: v.decide, For: changing(v.decide, v.peek)}), Key: newKey(t, v.name), Cost: 10}
+				decide(t, g, charge)
+				c.advance(3 * time.Minute)
+				if v.name == "token bucket" {
+					c.advance(-3 * time.Minute)
+				}
+				charge.Cost = 1
+				for range 2 {
+					denied, err := g.Together(withPlan(t.Context(), 1), t.Context(), charge)
+					if err != nil || denied != [2]bool{v.peeked, true} {
+						t.Errorf("denied the peek and the decision: %v, %v", denied, err)
+					}
+				}
+			})
+		}
+	})
+}
