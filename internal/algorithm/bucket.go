@@ -9,7 +9,7 @@ import (
 // and what is hidden from it.
 type bucket struct {
 	arrival, fraction, denominator, returned, earliest, promised, written int64
-	under, forgiven, within                                               int64
+	under, forgiven, within, forgave                                      int64
 
 	backlog  Cost
 	hidden   int64
@@ -32,7 +32,7 @@ func (s *bucket) Expires() int64 {
 func (s *bucket) Value() string {
 	switch {
 	case s.forgiven > 0:
-		return fmt.Sprint(s.arrival, s.fraction, s.denominator, s.returned, s.earliest, s.promised, s.written, s.under, s.forgiven, s.within)
+		return fmt.Sprint(s.arrival, s.fraction, s.denominator, s.returned, s.earliest, s.promised, s.written, s.under, s.forgiven, s.within, s.forgave)
 	case s.fraction == 0 && s.returned == 0 && s.promised == 0:
 		return strconv.FormatInt(s.arrival, 10)
 	}
@@ -93,6 +93,7 @@ func (b *TokenBucket) Find(st State, now int64) (changed bool) {
 		s.hidden += found.minus(reach, b.denominator).ceil()
 		s.waived, found = s.hidden, reach
 		b.keep(s, found.plus(Cost{s.hidden, 0}, b.denominator), gone)
+		s.forgave = s.start + s.hidden + found.ceil() + gone
 		changed = true
 	}
 	s.backlog = found
@@ -161,8 +162,12 @@ func (b *TokenBucket) Give(st State, c Cost, receipt int64, t Terms) bool {
 	if s.promise > 0 && since != 0 {
 		left = 0
 	}
-	// What is forgiven drained first: where the charge lies in it, limits within see nothing come back.
-	above := max(0, left-s.waived)
+	// What is forgiven is what comes back first, of a charge that was there then: limits within see that only which they
+	// saw. What was charged since lies above it.
+	above := int64(0)
+	if receipt > s.forgave {
+		above = max(0, left-s.waived)
+	}
 	if c.Whole >= left && !b.frozen {
 		c = Cost{left, 0}
 	}

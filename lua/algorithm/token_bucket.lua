@@ -7,7 +7,7 @@
 -- Cost   the tokens' length in whole microseconds, its part
 -- Reply  backlog (how far ahead the arrival time is), its part, receipt
 -- Value  the arrival time where it is whole and nothing else is to be known, else
---        "arrival part denominator returned earliest promised written under", and "forgiven within" where something is
+--        "arrival part denominator returned earliest promised written under", and "forgiven within forgave" where something is
 --
 -- A reservation for later leaves when the arrival time, without the capacity, is reached; in a queue when all
 -- before it have leaked. promised is the time when the last one leaves and every debt is paid, 0 if that is over,
@@ -18,7 +18,8 @@
 -- Where the limit was lowered, or the clock went back, more may lie ahead than the capacity. What is beyond it is
 -- forgiven: limits of a capacity within the one that forgave it see what is on top, so that no key is locked for longer
 -- than an empty bucket takes. Wider ones go on seeing all of it, so that limits that take turns forgive nothing twice.
--- What is forgiven drains first. Where time refills nothing, nothing is forgiven.
+-- What is forgiven drains first, and of charges that were there then it comes back first: those have receipts up to
+-- forgave. Where time refills nothing, nothing is forgiven.
 --
 -- A receipt is the arrival time right after a charge, rounded up, counted as if nothing had ever been given back. What of
 -- a charge lies before now has drained, and as much more of it as was given back of others before it may have, for that
@@ -33,22 +34,23 @@ local state = states[key]
 if not state then
   local value = redis.call('GET', KEYS[key])
   local arrival, part, denominator, returned, earliest, promised, written = 0, 0, 1, 0, 0, 0, 0
-  local under, forgiven, within = 0, 0, 0
+  local under, forgiven, within, forgave = 0, 0, 0, 0
   if value then
     arrival = tonumber(value)
     if not arrival then
-      local a, p, d, r, e, t, w, u, f, c =
-        string.match(value, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) ?(%d*) ?(%d*)$')
+      local a, p, d, r, e, t, w, u, f, c, g =
+        string.match(value, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) ?(%d*) ?(%d*) ?(%d*)$')
       arrival, part, denominator, returned = tonumber(a), tonumber(p), tonumber(d), tonumber(r)
       earliest, promised, written, under = tonumber(e), tonumber(t), tonumber(w), tonumber(u)
       if f ~= '' then
-        forgiven, within = tonumber(f), tonumber(c)
+        forgiven, within, forgave = tonumber(f), tonumber(c), tonumber(g)
       end
     end
   end
   state = {
     arrival = arrival, part = part, denominator = denominator, returned = returned, earliest = earliest,
-    promised = promised, written = written, under = under, forgiven = forgiven, within = within,
+    promised = promised, written = written, under = under,
+    forgiven = forgiven, within = within, forgave = forgave,
     -- As found: what the limit sees of the backlog, what is hidden from it, and what is left of the forgiven.
     backlog = 0, backlog_part = 0, hidden = 0, waived = 0, gone = 0, promise = 0,
   }
@@ -103,7 +105,7 @@ if whole > capacity + promise + 1 and (whole > within + promise + 2 or capacity 
   hidden = hidden + whole - reach + (part > reach_part and 1 or 0)
   waived, whole, part = hidden, reach, reach_part
   state.arrival, state.part, state.denominator, state.returned = start + hidden + whole, part, denominator, gone
-  state.forgiven, state.within = waived, within
+  state.forgiven, state.within, state.forgave = waived, within, start + hidden + whole + (part > 0 and 1 or 0) + gone
   if gone == 0 then
     state.earliest = 0
   end
@@ -195,8 +197,10 @@ end
 if state.promise > 0 and since ~= 0 then
   left = 0
 end
--- What is forgiven drained first: where the charge lies in it, limits within see nothing come back.
-local above = math.max(0, left - state.waived)
+local above = 0 -- what of the charge lies above the forgiven
+if receipt > state.forgave then
+  above = math.max(0, left - state.waived)
+end
 if whole >= left and not frozen then
   whole, part = left, 0
 end
@@ -239,9 +243,9 @@ if ARGV[limit + 2] > 0 then
   ttl = (ttl - ttl % 1000) / 1000 + 1 + margin
 end
 if state.forgiven > 0 then
-  redis.call('SET', KEYS[key], string.format('%.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f', state.arrival, state.part,
+  redis.call('SET', KEYS[key], string.format('%.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f', state.arrival, state.part,
     state.denominator, state.returned, state.earliest, state.promised, state.written, state.under,
-    state.forgiven, state.within), 'PX', ttl)
+    state.forgiven, state.within, state.forgave), 'PX', ttl)
 elseif state.part == 0 and state.returned == 0 and state.promised == 0 then
   redis.call('SET', KEYS[key], state.arrival, 'PX', ttl)
 else
