@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"log"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/headgate/headgate/adapters/nethttp"
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/keyfunc"
+)
+
+const (
+	streamsPerTenant = 20
+	streamsPerUser   = 3
+	queuePerUser     = 5
+)
+
+//go:embed page.html
+var page []byte
+
+// gateway is one replica.
+type gateway struct {
+	name         string
+	model        model
+	tenant, user keyfunc.Func
+	streams      *core.Semaphore
+	guard        *nethttp.Guard
+	queue        queue
+	feeds        context.Context // ends when the feeds are to end
+	endFeeds     context.CancelFunc
+}
+
+func newGateway(gate *core.Gate, cfg config, name string) (*gateway, error) {
+	g := &gateway{
+		name:  name,
+		model: model{tokens: cfg.tokens, delay: cfg.delay},
+		// In a real gateway both come from what authentication has verified: here anybody is whom he says he is.
+		tenant: keyfunc.Or(keyfunc.Header("X-Tenant"), keyfunc.Static("default")),
+		user:   keyfunc.Or(keyfunc.Header("X-User"), keyfunc.BearerToken()),
+		queue:  queue{places: make(map[string][]place), watchers: make(map[chan struct{}]string)},
+	}
+	g.feeds, g.endFeeds = context.WithCancel(context.Background())
+	requests, err := core.NewPolicy(core.PolicyConfig{Name: "requests", Algorithm: core.PerMinute(int64(cfg.perMinute))})
+	if err != nil {
+		return nil, fmt.Errorf("REQUESTS_PER_MINUTE: %w", err)
+	}
+	g.streams, err = core.NewSemaphore(gate, core.SemaphoreConfig{Name: "streams", Lease: cfg.lease, MaxWaiters: queuePerUser})
+	if err != nil {
+		return nil, err
+	}
+	g.guard, err = nethttp.NewGuard(nethttp.Config{
+		Gate:  gate,
+		Scope: g.tenant,
+		Rules: []nethttp.Rule{{Policy: requests, Key: g.user}},
+		Concurrency: &nethttp.Concurrency{
+			Semaphore: g.streams,
+			Levels: []nethttp.Level{
+				{Name: "tenant-streams", Key: keyfunc.Static("all"), Limit: streamsPerTenant},
+				{Name: "user-streams", Key: g.user, Limit: streamsPerUser},
+			},
+			MaxWait: cfg.wait,
+			Meta:    g.meta,
+			OnQueue: func(r *http.Request, place int) { g.queue.enter(g.whose(r), streamID(r), place) },
+		},
+		Refusal:       nethttp.OpenAIError,
+		ExposeHeaders: true, // Retry-After to the page
+		Observe:       g.observe,
+	})
+	return g, err
+}
+
+func (g *gateway) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("POST /v1/chat/completions", nethttp.Middleware(g.guard)(g.model))
+	mux.HandleFunc("GET /feed", g.feed)
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		_, _ = w.Write(page) // the client may be gone
+	})
+	return crossOrigin(mux)
+}
+
+// observe hears the outcome of a request, which waits no longer then.
+func (g *gateway) observe(r *http.Request, a *nethttp.Admission) {
+	g.queue.leave(g.whose(r), streamID(r))
+	if err := a.Err(); err != nil && r.Context().Err() == nil {
+		log.Printf("admitted: %t, %v", a.Allowed(), err) // such as that Redis does not answer
+	}
+}
+
+// meta is what the feeds of all replicas tell of a stream that runs.
+func (g *gateway) meta(r *http.Request) map[string]string {
+	return map[string]string{"whose": g.whose(r), "stream": streamID(r), "replica": g.name}
+}
+
+// whose is the tenant and the user of a request, empty if it has none.
+func (g *gateway) whose(r *http.Request) string {
+	whose, err := keyfunc.Join(g.tenant, g.user)(r)
+	if err != nil {
+		return ""
+	}
+	return whose
+}
+
+// streamID is the page's own name for a request, by which the feed tells it from others. Other clients have none.
+func streamID(r *http.Request) string {
+	if id := r.Header.Get("X-Stream-Id"); len(id) <= 32 {
+		return id
+	}
+	return ""
+}
+
+// crossOrigin allows the page, which localhost serves, to ask names below localhost too: see there why it does. It stands
+// outside of the guard, so that refusals are readable and preflights are not counted.
+func crossOrigin(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Add("Vary", "Origin")
+		origin, err := url.Parse(r.Header.Get("Origin"))
+		if err != nil || origin.Hostname() != "127.0.0.1" && origin.Hostname() != "localhost" {
+			next.ServeHTTP(w, r)
+			return
+		}
+		h.Set("Access-Control-Allow-Origin", origin.String())
+		if r.Method != http.MethodOptions {
+			next.ServeHTTP(w, r)
+			return
+		}
+		h.Set("Access-Control-Allow-Headers", strings.Join([]string{"Content-Type", "X-Tenant", "X-User", "X-Stream-Id"}, ", "))
+		h.Set("Access-Control-Max-Age", "600")
+		w.WriteHeader(http.StatusNoContent)
+	})
+}
