@@ -56,7 +56,7 @@ func TestSlotsAreReleased(t *testing.T) {
 		call    func(f *fixture, path string)
 	}{
 		"returns":  {func(http.ResponseWriter, *http.Request) {}, get},
-		"fails":    {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "broken", 502) }, get},
+		"fails":    {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "broken", http.StatusBadGateway) }, get},
 		"panics":   {func(http.ResponseWriter, *http.Request) { panic("handler's own") }, get},
 		"aborts":   {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, get},
 		"detaches": {func(_ http.ResponseWriter, r *http.Request) { detached(r) }, get},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/headgate/headgate/internal/lease"
@@ -21,17 +22,26 @@ func (s *Semaphore) acquire(ctx context.Context, ask Ask, waiters int64) (*Lease
 	if err != nil {
 		return nil, err
 	}
-	return s.take(ctx, ask, q)
+	return s.take(ctx, ask, q, nil)
 }
 
-// take takes a slot, in Redis or as OnFailure says.
-func (s *Semaphore) take(ctx context.Context, ask Ask, q lease.Request) (*Lease, error) {
-	start := time.Now()
-	l, err := s.ask(ctx, s.gate.leases.store, ask, q, start)
-	if err != nil && outage(err) && s.gate.circuit != nil {
-		l, err = s.fail(ctx, ask, q, start, err)
+// errBack ends a wait in this process for a slot: Redis answers again.
+var errBack = errors.New("core: redis is back")
+
+// take takes a slot, in Redis or as OnFailure says, from the start if Redis has failed already with this cause.
+func (s *Semaphore) take(ctx context.Context, ask Ask, q lease.Request, cause error) (l *Lease, err error) {
+	for start := time.Now(); ; {
+		if err = cause; err == nil {
+			l, err = s.ask(ctx, s.gate.leases.store, ask, q, start)
+		}
+		if err != nil && s.gate.circuit != nil && outage(ctx, err) {
+			l, err = s.fail(ctx, ask, q, start, err)
+		}
+		if !errors.Is(err, errBack) {
+			return s.observe(ctx, l, err, start)
+		}
+		cause, q.ID = nil, newID() // Redis may have granted the other
 	}
-	return s.observe(ctx, l, err, start)
 }
 
 // fail lets the failure mode decide.
@@ -43,7 +53,7 @@ func (s *Semaphore) fail(ctx context.Context, ask Ask, q lease.Request, start ti
 		g.leases.hold(h)
 		return newLease(ctx, h), nil
 	case Local:
-		q.ID = newID() // Redis may grant the other
+		q.ID, q.Levels = newID(), slices.Clone(q.Levels) // Redis may grant the other
 		for i := range q.Levels {
 			l := &q.Levels[i]
 			l.Limit = max(1, l.Limit/int64(g.replicas))
@@ -55,9 +65,8 @@ func (s *Semaphore) fail(ctx context.Context, ask Ask, q lease.Request, start ti
 }
 
 // outage says whether an error is Redis's and not the caller's.
-func outage(err error) bool {
-	return !errors.Is(err, ErrFull) && !errors.Is(err, ErrClosed) && !errors.Is(err, ErrMisconfigured) &&
-		!errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded)
+func outage(ctx context.Context, err error) bool {
+	return !errors.Is(err, ErrFull) && !errors.Is(err, ErrClosed) && !errors.Is(err, ErrMisconfigured) && ended(ctx) == nil
 }
 
 func (s *Semaphore) observe(ctx context.Context, l *Lease, err error, start time.Time) (*Lease, error) {
@@ -106,7 +115,12 @@ func (s *Semaphore) ask(ctx context.Context, store leaseStore, ask Ask, q lease.
 			ask.OnQueue(int(grant.Position))
 		}
 		position = grant.Position
-		poll := time.NewTimer(s.patience(grant))
+		patience := s.patience(grant)
+		fallback := s.gate.circuit != nil && store == leases.local
+		if fallback {
+			patience = min(patience, circuitPause)
+		}
+		poll := time.NewTimer(patience)
 		err = nil
 		select {
 		case <-w.woken:
@@ -124,6 +138,10 @@ func (s *Semaphore) ask(ctx context.Context, store leaseStore, ask Ask, q lease.
 				}
 			}
 		case <-poll.C:
+			if fallback && s.gate.circuit.enter() == nil {
+				s.gate.circuit.abandon()
+				err = errBack
+			}
 		case <-over:
 			err = full(q, grant)
 		case <-ctx.Done():

@@ -72,13 +72,11 @@ func (s *Semaphore) admit(ctx context.Context, ask Ask, waiters int64, charges [
 		p.results(&d)
 		d.Allowed = false
 	}()
-	if p.slot != nil && d.Cause != nil {
-		l, err = s.fail(ctx, ask, q, start, d.Cause)
-		l, err = s.observe(ctx, l, err, start)
-	} else {
-		l, err = s.take(ctx, ask, q)
+	var cause error
+	if p.slot != nil { // Redis was asked for it too
+		cause = d.Cause
 	}
-	if l != nil {
+	if l, err = s.take(ctx, ask, q, cause); l != nil {
 		l.paid = paid
 	}
 	return l, d, err

@@ -175,3 +175,32 @@ func TestLeasesOnCluster(t *testing.T) {
 		}
 	}
 }
+
+// While Redis stands still every caller is answered by the mode, and who waits in this process goes back to Redis when it
+// answers again.
+func TestWaitersReturnToRedis(t *testing.T) {
+	s := redistest.Start(t)
+	g := redisGate(t, s.Client(t), core.Config{Timeout: brief})
+	sem := semaphore(t, g, core.SemaphoreConfig{})
+	level := core.Level{Key: newKey(t, "k"), Limit: 3}
+	viaRedis(t, g, core.Charge{Policy: limited(t, "p", frozen(1)), Key: newKey(t, "z")})
+	s.Stop()
+	var held []*core.Lease
+	for range 3 {
+		l := take(t, sem, level)
+		if l.Token() != 0 {
+			t.Errorf("token %d without Redis", l.Token())
+		}
+		held = append(held, l)
+	}
+	if _, err := sem.TryAcquire(t.Context(), core.Ask{Levels: []core.Level{level}}); !errors.Is(err, core.ErrFull) {
+		t.Errorf("one more: %v", err)
+	}
+	waiting := queue(t, sem, level)
+	s.Continue()
+	l := <-waiting
+	if l == nil || l.Token() == 0 {
+		t.Errorf("it has waited for a slot of this process: %v", l)
+	}
+	free(t, append(held, l)...)
+}
