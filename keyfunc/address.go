@@ -17,10 +17,12 @@ func Address(read func(*http.Request) string) Func { return IPv6Prefix(64).Addre
 
 // Extractor is the address that extract finds by itself in the peer and the headers of a request, such as a framework's
 // own client address. It tries extract out at its first request: if a stranger could choose his address by a common
-// header, every call fails with an error that is not ErrNoKey. It trusts the proxies that extract trusts; an address that is
+// header, or by one of these names, every call fails with an error that is not ErrNoKey. It trusts the proxies that extract trusts; an address that is
 // one of them tells of no client, and the key is the peer's, as for TrustedProxies. It is wrong where extract reads a header of
 // another name from anybody. extract must not change the request. Keys are those of Address.
-func Extractor(extract func(*http.Request) string) Func { return IPv6Prefix(64).Extractor(extract) }
+func Extractor(extract func(*http.Request) string, names ...string) Func {
+	return IPv6Prefix(64).Extractor(extract, names...)
+}
 
 func address(read func(*http.Request) string) source {
 	if read == nil {
@@ -37,8 +39,9 @@ func address(read func(*http.Request) string) source {
 
 var errCredulous = errors.New("keyfunc: Extractor: it believes anybody's headers: name the proxies that it may believe")
 
-func extracted(extract func(*http.Request) string) source {
+func extracted(extract func(*http.Request) string, names []string) source {
 	read := address(extract)
+	forgeries := []http.Header{forgery("198.51.100.6", names), forgery("10.6.6.6", names), forgery("127.0.0.6", names), forgery("2001:db8:6::6", names)}
 	if extract == nil {
 		return read
 	}
@@ -51,8 +54,10 @@ func extracted(extract func(*http.Request) string) source {
 		return err == nil && addr != from
 	}
 	tried := sync.OnceValue(func() error {
-		if slices.ContainsFunc(forgeries, func(h http.Header) bool { return believes(nobody, h) }) {
-			return errCredulous
+		for _, h := range forgeries {
+			if slices.ContainsFunc(strangers, func(a netip.Addr) bool { return believes(a, h) }) {
+				return errCredulous
+			}
 		}
 		return nil
 	})
@@ -68,19 +73,19 @@ func extracted(extract func(*http.Request) string) source {
 	}
 }
 
-// nobody has an address of TEST-NET-1 (RFC 5737), which is no proxy's.
-var nobody = netip.AddrFrom4([4]byte{192, 0, 2, 66})
+// strangers have addresses for documentation (RFC 5737, RFC 3849, RFC 9637), which are no proxy's.
+var strangers = []netip.Addr{netip.MustParseAddr("192.0.2.66"), netip.MustParseAddr("2001:db8::66"), netip.MustParseAddr("3fff::66")}
 
-// forgeries are headers with a forged address, public or not, in each that is in use for it.
-var forgeries = []http.Header{forgery("198.51.100.6"), forgery("10.6.6.6"), forgery("127.0.0.6")}
-
-func forgery(forged string) http.Header {
+// forgery is headers with a forged address in each that is in use for it, and in those of the names.
+func forgery(forged string, names []string) http.Header {
 	h := http.Header{"Forwarded": {"for=" + forged}}
-	for _, name := range []string{
+	for _, name := range slices.Concat([]string{
 		"X-Forwarded-For", "X-Real-Ip", "X-Client-Ip", "True-Client-Ip", "Cf-Connecting-Ip", "Fly-Client-Ip",
 		"Fastly-Client-Ip", "X-Appengine-Remote-Addr", "X-Appengine-User-Ip", "X-Azure-Clientip", "X-Envoy-External-Address",
-	} {
-		h[name] = []string{forged}
+	}, names) {
+		if name != "" {
+			h.Set(name, forged)
+		}
 	}
 	return h
 }

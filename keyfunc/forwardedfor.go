@@ -39,25 +39,25 @@ func parseCIDRs(constructor string, cidrs []string) ([]netip.Prefix, error) {
 	return trusted, errors.Join(errs...)
 }
 
-// parseCIDR folds IPv4 mapped into IPv6, as parseAddr does with addresses.
+// parseCIDR folds IPv4 mapped or translated into IPv6, as parseAddr does with addresses.
 func parseCIDR(s string) (netip.Prefix, error) {
 	if !strings.Contains(s, "/") {
 		addr, err := netip.ParseAddr(s)
 		if err != nil || addr.Zone() != "" {
 			return netip.Prefix{}, errors.New("no address")
 		}
-		addr = addr.Unmap()
+		addr = fold(addr)
 		return netip.PrefixFrom(addr, addr.BitLen()), nil
 	}
 	p, err := netip.ParsePrefix(s)
 	if err != nil {
 		return netip.Prefix{}, err
 	}
-	if p.Addr().Is4In6() {
+	if addr := fold(p.Addr()); addr != p.Addr() {
 		if p.Bits() < 96 {
 			return netip.Prefix{}, errors.New("wider than all of IPv4")
 		}
-		p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
+		p = netip.PrefixFrom(addr, p.Bits()-96)
 	}
 	return p.Masked(), nil
 }

@@ -23,8 +23,8 @@ func (p IPv6Prefix) RemoteIP() Func { return p.key(peer) }
 func (p IPv6Prefix) Address(read func(*http.Request) string) Func { return p.key(address(read)) }
 
 // Extractor is the package's Extractor with this prefix.
-func (p IPv6Prefix) Extractor(extract func(*http.Request) string) Func {
-	return p.key(extracted(extract))
+func (p IPv6Prefix) Extractor(extract func(*http.Request) string, names ...string) Func {
+	return p.key(extracted(extract, names))
 }
 
 // TrustedProxies is the package's TrustedProxies with this prefix.

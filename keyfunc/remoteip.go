@@ -44,12 +44,16 @@ func parseAddr(s string) (netip.Addr, bool) {
 			addr = port.Addr()
 		}
 	}
-	addr = addr.WithZone("").Unmap()
+	return fold(addr.WithZone("")), true
+}
+
+// fold is an IPv4 address as such.
+func fold(addr netip.Addr) netip.Addr {
 	if translated.Contains(addr) {
 		whole := addr.As16()
-		addr = netip.AddrFrom4([4]byte(whole[12:]))
+		return netip.AddrFrom4([4]byte(whole[12:]))
 	}
-	return addr, true
+	return addr.Unmap()
 }
 
 // maxAddr is longer than any address with brackets, zone and port is worth reading.

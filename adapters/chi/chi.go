@@ -7,6 +7,8 @@
 // keyfunc.PathValue work wherever it stands: in Use of any router, in With and in Group. chi wants every Use of a router before
 // its first route. Handlers read the decision with nethttp.FromContext(r.Context()).
 //
+// Middleware that rewrites the path, such as middleware.StripSlashes, stands outside of it.
+//
 // A request that chi answers with 404 or 405 has no route: below a mount it may have that of the mount, such as "/api/*",
 // and never one that its client makes up.
 package chigate
@@ -14,6 +16,7 @@ package chigate
 import (
 	"net/http"
 	"path"
+	"strings"
 	"sync"
 
 	"github.com/go-chi/chi/v5"
@@ -62,22 +65,27 @@ func route(r *http.Request) {
 	if whole == "" {
 		whole = r.URL.Path
 	}
-	if rctx.RoutePath != "" && len(rctx.RoutePatterns) == 0 { // rewritten, as by middleware.StripSlashes
+	switch {
+	case rctx.RoutePath == "" && whole == "": // all of it was stripped
+		whole = "/"
+	case rctx.RoutePath != "" && len(rctx.RoutePatterns) == 0: // rewritten, as by middleware.StripSlashes
 		whole = rctx.RoutePath
+	case !strings.HasSuffix(whole, rctx.RoutePath):
+		// Below a mount chi no longer tells the whole path it was rewritten to: StripSlashes and CleanPath make it a clean one.
+		whole = path.Clean(whole)
 	}
 	found := contexts.Get().(*chi.Context) // Find records in it what it meets
 	defer contexts.Put(found)
-	// Below a mount chi no longer tells the whole path it was rewritten to: StripSlashes and CleanPath make it a clean one.
-	for _, p := range [...]string{whole, path.Clean(whole)} {
+	for _, m := range [...]string{method, http.MethodGet} {
 		found.Reset()
-		if pattern := rctx.Routes.Find(found, method, p); pattern != "" {
+		if pattern := rctx.Routes.Find(found, m, whole); pattern != "" {
 			r.Pattern = pattern
 			for i, key := range found.URLParams.Keys {
 				r.SetPathValue(key, found.URLParams.Values[i])
 			}
 			return
 		}
-		if len(rctx.RoutePatterns) == 0 {
+		if method != http.MethodHead { // which middleware.GetHead may answer by GET
 			return
 		}
 	}

@@ -2,9 +2,8 @@
 //
 //	e.Use(middleware.Recover(), echogate.Middleware(guard))
 //
-// echo knows the route in Use, in groups and at routes, so keyfunc.Route and keyfunc.PathValue work there; in Pre it
-// does not yet. Handlers read the decision with nethttp.FromContext(c.Request().Context()), or the whole admission with
-// c.Get(echogate.Key).
+// echo knows the route in Use, in groups and at routes, so keyfunc.Route and keyfunc.PathValue work there, and not in Pre. Handlers
+// read the decision with nethttp.FromContext(c.Request().Context()), or the whole admission with c.Get(echogate.Key).
 package echogate
 
 import (
@@ -25,14 +24,14 @@ type Config struct {
 	// Skipper exempts a request from the whole guard, if not nil. It is a middleware.Skipper.
 	Skipper func(echo.Context) bool
 	// DenyHandler answers a request that is not admitted, if not nil, or returns the error that the central error handler
-	// answers. The headers are set before, and may be changed. Answer with the status of the admission, because
-	// not every refusal is the caller's fault.
+	// answers. The headers are set before. Not every refusal is the caller's fault: see the admission's Status.
 	DenyHandler func(echo.Context, *nethttp.Admission) error
 }
 
 // Middleware applies the guard to the handlers after it. A refusal is an *echo.HTTPError that is returned, so that outer
 // middleware and the central error handler see it; its Internal is what went wrong, if anything did. The Guard's
-// Config.Refusal and Refuse do not count: a DenyHandler that calls Guard.Refuse answers as they say. A panic goes through. It is safe for concurrent use.
+// Config.Refusal and Refuse do not count: a DenyHandler that calls Guard.Refuse answers as they say. A panic goes through. A Rule.Settle is told the status of
+// echo's default error handler, before the central one answers. It is safe for concurrent use.
 func Middleware(g *nethttp.Guard) echo.MiddlewareFunc { return WithConfig(g, Config{}) }
 
 // WithConfig is Middleware with a configuration.
@@ -53,12 +52,11 @@ func WithConfig(g *nethttp.Guard, cfg Config) echo.MiddlewareFunc {
 			a.WriteHeaders(c.Response().Header())
 			c.Set(Key, a)
 			c.SetRequest(r.WithContext(a.WithContext(r.Context())))
+			var err error = echo.ErrInternalServerError // if it panics
+			defer func() { c.SetRequest(a.Finish(c.Request(), statusOf(c.Response(), err))) }()
 			switch {
 			case a.Allowed():
-				status, r := http.StatusInternalServerError, c.Request() // of a panic
-				defer func() { a.Finish(r, status) }()
-				err := next(c)
-				status = statusOf(c.Response(), err)
+				err = next(c)
 				return err
 			case cfg.DenyHandler != nil:
 				return cfg.DenyHandler(c, a)
@@ -73,13 +71,14 @@ func statusOf(w *echo.Response, err error) int {
 	if err == nil || w.Committed {
 		return w.Status
 	}
-	if refused, ok := err.(*echo.HTTPError); ok {
-		if inner, ok := refused.Internal.(*echo.HTTPError); ok {
-			return inner.Code
-		}
-		return refused.Code
+	refused, ok := err.(*echo.HTTPError)
+	if !ok {
+		return http.StatusInternalServerError
 	}
-	return http.StatusInternalServerError
+	if inner, ok := refused.Internal.(*echo.HTTPError); ok {
+		return inner.Code
+	}
+	return refused.Code
 }
 
 var errExtractor = errors.New("echogate: ClientIP: Echo.IPExtractor is nil, so that everybody would be believed")

@@ -32,7 +32,8 @@ type Config struct {
 
 // Middleware applies the guard to the handlers after it. A refusal is an *echo.HTTPError that is returned, so that outer
 // middleware and the central error handler see it; it wraps what went wrong, if anything did. The Guard's
-// Config.Refusal and Refuse do not count: a DenyHandler that calls Guard.Refuse answers as they say. A panic goes through. It is safe for concurrent use.
+// Config.Refusal and Refuse do not count: a DenyHandler that calls Guard.Refuse answers as they say. A panic goes through. A Rule.Settle is told the status of
+// echo's default error handler, before the central one answers. It is safe for concurrent use.
 func Middleware(g *nethttp.Guard) echo.MiddlewareFunc { return WithConfig(g, Config{}) }
 
 // WithConfig is Middleware with a configuration.
@@ -50,12 +51,14 @@ func WithConfig(g *nethttp.Guard, cfg Config) echo.MiddlewareFunc {
 			a.WriteHeaders(c.Response().Header())
 			c.Set(Key, a)
 			c.SetRequest(r.WithContext(a.WithContext(r.Context())))
+			var err error = echo.ErrInternalServerError // if it panics
+			defer func() {
+				_, status := echo.ResolveResponseStatus(c.Response(), err)
+				c.SetRequest(a.Finish(c.Request(), status))
+			}()
 			switch {
 			case a.Allowed():
-				status, r := http.StatusInternalServerError, c.Request() // of a panic
-				defer func() { a.Finish(r, status) }()
-				err := next(c)
-				_, status = echo.ResolveResponseStatus(c.Response(), err)
+				err = next(c)
 				return err
 			case cfg.DenyHandler != nil:
 				return cfg.DenyHandler(c, a)

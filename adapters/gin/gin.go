@@ -2,10 +2,9 @@
 //
 //	engine.Use(gin.Recovery(), gingate.Middleware(guard))
 //
-// gin knows the route before its middleware runs, so keyfunc.Route and keyfunc.PathValue work in Use of the engine and of
-// any group. Requests without a route pass through the engine's middleware only, and those that gin redirects, as for a trailing
-// slash, through none at all. Handlers read the decision with nethttp.FromContext(c.Request.Context()), or the whole
-// admission with c.Get(gingate.Key), as loggers find it in LogFormatterParams.Keys.
+// gin knows the route before its middleware runs, so keyfunc.Route and keyfunc.PathValue work in Use of the engine and of any group.
+// Requests without a route pass through the engine's middleware only, and those that gin redirects through none. Handlers read the
+// decision with nethttp.FromContext(c.Request.Context()), or the whole admission with c.Get(gingate.Key).
 package gingate
 
 import (
@@ -24,9 +23,8 @@ const Key = "headgate"
 
 // Config configures the middleware. The zero value is that of Middleware.
 type Config struct {
-	// OnDenied answers a request that is not admitted, if not nil, instead of the Guard's Config.Refuse. The headers
-	// are set before, and may be changed; the chain is aborted after. Answer with the status of the admission, because
-	// not every refusal is the caller's fault: c.JSON(a.Status(), ...).
+	// OnDenied answers a request that is not admitted, if not nil, instead of the Guard's Config.Refuse. The headers are set
+	// before, and the chain is aborted after. Not every refusal is the caller's fault: c.JSON(a.Status(), ...).
 	OnDenied func(*gin.Context, *nethttp.Admission)
 }
 
@@ -48,40 +46,48 @@ func WithConfig(g *nethttp.Guard, cfg Config) gin.HandlerFunc {
 		a.WriteHeaders(c.Writer.Header())
 		c.Set(Key, a)
 		c.Request = c.Request.WithContext(a.WithContext(c.Request.Context()))
-		if a.Allowed() {
-			status, r := http.StatusInternalServerError, c.Request // of a panic
-			defer func() { a.Finish(r, status) }()
+		returned := false
+		defer func() {
+			status := c.Writer.Status()
+			if !returned && !c.Writer.Written() { // it panics
+				status = http.StatusInternalServerError
+			}
+			c.Request = a.Finish(c.Request, status)
+		}()
+		switch {
+		case a.Allowed():
 			c.Next()
-			status = c.Writer.Status()
-			return
-		}
-		if cfg.OnDenied != nil {
+		case cfg.OnDenied != nil:
 			cfg.OnDenied(c, a)
-		} else {
+			c.Abort()
+		default:
 			g.Refuse(c.Writer, c.Request, a)
+			c.Abort()
 		}
-		c.Abort()
+		returned = true
 	}
 }
 
 // ClientIP is the address that gin's c.ClientIP() finds, an IPv6 address by its /64. Its condition is that
 // engine.SetTrustedProxies names the proxies that are yours, or nil: by default gin believes everybody, and TrustedPlatform
-// always does. Where a stranger would be believed, every call fails with an error that is not keyfunc.ErrNoKey; use
+// and AppEngine always do. Where a stranger would be believed, every call fails with an error that is not keyfunc.ErrNoKey; use
 // keyfunc.TrustedHeader instead of TrustedPlatform. What is not an address is keyfunc.ErrNoKey. Where all hops are trusted
 // the key is the peer's, and not gin's, which is the first of them and what the client wrote.
 func ClientIP(engine *gin.Engine) keyfunc.Func {
 	pool := sync.Pool{New: func() any { return gin.CreateTestContextOnly(nil, engine) }}
-	return keyfunc.Extractor(func(r *http.Request) string {
-		c := pool.Get().(*gin.Context) // c.ClientIP is a method of the context alone
-		defer pool.Put(c)
-		c.Request = oneLine(r, engine.RemoteIPHeaders)
-		defer func() { c.Request = nil }()
-		return c.ClientIP()
+	key := sync.OnceValue(func() keyfunc.Func { // by the first request the engine is set up
+		return keyfunc.Extractor(func(r *http.Request) string {
+			c := pool.Get().(*gin.Context) // c.ClientIP is a method of the context alone
+			defer pool.Put(c)
+			c.Request = oneLine(r, engine.RemoteIPHeaders)
+			defer func() { c.Request = nil }()
+			return c.ClientIP()
+		}, append([]string{engine.TrustedPlatform}, engine.RemoteIPHeaders...)...)
 	})
+	return func(r *http.Request) (string, error) { return key()(r) }
 }
 
-// oneLine joins the lines of headers to which a proxy has added one of its own, because gin reads only the first, which
-// is the client's.
+// oneLine joins the lines of headers to which a proxy has added its own, because gin reads only the first, the client's.
 func oneLine(r *http.Request, names []string) *http.Request {
 	for _, name := range names {
 		if lines := r.Header.Values(name); len(lines) > 1 {

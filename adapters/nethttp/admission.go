@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/headgate/headgate/core"
@@ -25,6 +26,8 @@ type Admission struct {
 	full     *core.FullError
 	lease    *core.Lease
 	paid     *core.Reservation // nil where nothing is to be settled
+	around   context.Context   // of the request as it came
+	done     atomic.Bool       // finished
 }
 
 // Allowed says whether the request may go on.
@@ -60,19 +63,27 @@ func (a *Admission) Violated() []string {
 	return names
 }
 
-// before is what the same Guard has decided on the request already, or nil.
+// before is what the same Guard has decided on the request already, or nil. A refusal counts until it is answered, so that
+// the answer may be dispatched like a request.
 func (a *Admission) before() *Admission {
 	for o := a.outer; o != nil; o = o.outer {
-		if o.guard == a.guard {
+		if o.guard == a.guard && (o.Allowed() || !o.done.Load()) {
 			return o
 		}
 	}
 	return nil
 }
 
-func (a *Admission) admit(r *http.Request) {
-	var inline [4]core.Charge
-	charges, err := a.charges(r, inline[:0])
+// admit decides. A request that has paid already only takes a slot.
+func (a *Admission) admit(r *http.Request, paid bool) {
+	var (
+		inline  [4]core.Charge
+		charges []core.Charge
+		err     error
+	)
+	if !paid {
+		charges, err = a.charges(r, inline[:0])
+	}
 	var ask core.Ask
 	if c := a.guard.cfg.Concurrency; err == nil && c != nil && (c.Skip == nil || !c.Skip(r)) {
 		ask, err = c.ask(r, a.guard.cfg.Scope)
@@ -215,10 +226,17 @@ func (a *Admission) WithContext(ctx context.Context) context.Context {
 	if a.exempt {
 		return ctx
 	}
+	a.around = ctx
 	if a.lease != nil {
 		ctx = a.lease.Context()
 	}
 	return context.WithValue(ctx, contextKey{}, a)
+}
+
+// Anew returns a context without admissions. Requests that are made with it are decided by every Guard they meet: for those
+// that one request makes of another, as in a batch, which else are all admitted with the first.
+func Anew(ctx context.Context) context.Context {
+	return context.WithValue(ctx, contextKey{}, (*Admission)(nil))
 }
 
 // FromContext returns the decision of the innermost Guard that admitted the request of this context.

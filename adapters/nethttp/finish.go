@@ -2,6 +2,7 @@ package nethttp
 
 import (
 	"bufio"
+	"context"
 	"io"
 	"net"
 	"net/http"
@@ -10,18 +11,34 @@ import (
 )
 
 // Finish settles what depends on the response, which had this status, and releases the request's slot, unless it
-// was detached. An adapter calls it for every admission when the handler has returned or panicked, which counts as
-// 500. Later calls do nothing. What fails is told to core.Config.Observe: then the cost stays spent, and the slot is free when its
-// lease ends.
-func (a *Admission) Finish(r *http.Request, status int) {
-	if a.paid == nil && a.lease == nil {
-		return
+// was detached. An adapter calls it for every admission, with the request that the handler was given, when that has returned,
+// panicked or refused. What panics before it has answered counts as 500. Later calls do nothing. What fails is told to
+// core.Config.Observe: then the cost stays spent, and the slot is free when its lease ends.
+//
+// It returns the request for those around the guard, if the adapter shows them the handler's: its context has the admission,
+// and does not end with the lease.
+func (a *Admission) Finish(r *http.Request, status int) *http.Request {
+	if a.exempt || a.done.Swap(true) || a.paid == nil && a.lease == nil {
+		return r
 	}
-	ctx := r.Context()
-	defer func() { _ = a.lease.Release(ctx) }()
+	a.settle(r, status)
+	if a.lease == nil {
+		return r
+	}
+	_ = a.lease.Release(r.Context())
+	return r.WithContext(context.WithValue(a.around, contextKey{}, a))
+}
+
+func (a *Admission) settle(r *http.Request, status int) {
 	if a.paid == nil || !a.guard.settles {
 		return
 	}
+	panics := true
+	defer func() {
+		if panics { // as a Settle may
+			_ = a.lease.Release(r.Context())
+		}
+	}()
 	actual := make([]int64, a.decision.Len())
 	for i, at := range a.rules {
 		actual[i] = a.costs[i]
@@ -29,16 +46,22 @@ func (a *Admission) Finish(r *http.Request, status int) {
 			actual[i] = max(0, settle(r, status, actual[i]))
 		}
 	}
-	_ = a.paid.Settle(ctx, actual...)
+	_ = a.paid.Settle(r.Context(), actual...)
+	panics = false
 }
 
 // response is what has become of a ResponseWriter.
 type response struct{ status int }
 
-// code is the status of a handler that has returned.
-func (r *response) code() int {
-	r.sent(http.StatusOK)
-	return r.status
+// code is the status of a handler that has returned, or else panicked.
+func (r *response) code(returned bool) int {
+	switch {
+	case r.status != 0:
+		return r.status
+	case returned:
+		return http.StatusOK
+	}
+	return http.StatusInternalServerError
 }
 
 // sent notes the first status. Informational ones come before it, but for the last of them.
@@ -66,7 +89,13 @@ func (a *Admission) watch(w http.ResponseWriter) (http.ResponseWriter, *response
 			return func(s string) (int, error) { seen.sent(http.StatusOK); return next(s) }
 		},
 		ReadFrom: func(next httpsnoop.ReadFromFunc) httpsnoop.ReadFromFunc {
-			return func(src io.Reader) (int64, error) { seen.sent(http.StatusOK); return next(src) }
+			return func(src io.Reader) (int64, error) {
+				n, err := next(src)
+				if n > 0 { // else the handler may still say that src failed
+					seen.sent(http.StatusOK)
+				}
+				return n, err
+			}
 		},
 		Flush: func(next httpsnoop.FlushFunc) httpsnoop.FlushFunc {
 			return func() { seen.sent(http.StatusOK); next() }

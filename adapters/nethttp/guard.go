@@ -117,10 +117,12 @@ func NewGuard(cfg Config) (*Guard, error) {
 // goes on with the admission's context or refuses, and calls Finish when the handler has returned.
 //
 // A request that this Guard has admitted already, because it is mounted twice or the request was dispatched anew, is admitted
-// and costs nothing more.
+// and costs nothing more; it takes a slot where that of before is released. That is seen by the request's context. So whatever else is
+// called with it, as by a handler that makes many requests of one, is admitted too, unless Anew is put around that.
 func (g *Guard) Admit(r *http.Request) *Admission {
 	a := &Admission{guard: g, outer: admissionOf(r.Context())}
-	if before := a.before(); before != nil {
+	before := a.before()
+	if before != nil && (before.lease == nil || !before.done.Load()) {
 		a.decision, a.rules, a.exempt = before.decision, before.rules, true
 		return a
 	}
@@ -128,7 +130,7 @@ func (g *Guard) Admit(r *http.Request) *Admission {
 		a.decision.Allowed, a.exempt = true, true
 		return a
 	}
-	a.admit(r)
+	a.admit(r, before != nil)
 	if g.cfg.Observe != nil {
 		g.cfg.Observe(r, a)
 	}

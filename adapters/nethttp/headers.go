@@ -181,6 +181,9 @@ func (a *Admission) writeLegacy(h http.Header) {
 		return
 	}
 	r := a.decision.At(i)
+	if a.Allowed() && tighter(h, r) { // that of an outer Guard
+		return
+	}
 	h.Set("X-RateLimit-Limit", integer(r.Limit))
 	h.Set("X-RateLimit-Remaining", integer(r.Remaining))
 	switch {
@@ -191,6 +194,13 @@ func (a *Admission) writeLegacy(h http.Header) {
 	default:
 		h.Set("X-RateLimit-Reset", seconds(time.Duration(time.Now().Add(r.ResetAfter).UnixNano())))
 	}
+}
+
+// tighter says whether the headers tell of a limit already of which less is left.
+func tighter(h http.Header, r core.Result) bool {
+	limit, err := strconv.ParseInt(h.Get("X-RateLimit-Limit"), 10, 64)
+	remaining, err2 := strconv.ParseInt(h.Get("X-RateLimit-Remaining"), 10, 64)
+	return err == nil && err2 == nil && limit > 0 && float64(remaining)/float64(limit) < float64(r.Remaining)/float64(r.Limit)
 }
 
 // tightest is the result that denies for longest, or of an admitted request the one with the least left.

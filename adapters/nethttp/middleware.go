@@ -20,18 +20,19 @@ func Middleware(g *Guard) func(http.Handler) http.Handler {
 			a.WriteHeaders(w.Header())
 			if !a.Allowed() {
 				g.Refuse(w, r, a)
+				a.Finish(r, a.Status())
 				return
 			}
 			inner := r.WithContext(a.WithContext(r.Context()))
 			w, seen := a.watch(w)
-			status := http.StatusInternalServerError // of a panic
+			returned := false
 			defer func() {
 				// A mux sets the pattern of the request it is given, and those outside of us look for it in theirs.
 				r.Pattern = inner.Pattern
-				a.Finish(inner, status)
+				a.Finish(inner, seen.code(returned))
 			}()
 			next.ServeHTTP(w, inner)
-			status = seen.code()
+			returned = true
 		})
 	}
 }

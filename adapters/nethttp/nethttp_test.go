@@ -360,6 +360,21 @@ func TestStackedGuards(t *testing.T) {
 	})
 }
 
+// Of two guards the older headers tell of the one with less left.
+func TestStackedGuardsWithOlderHeaders(t *testing.T) {
+	gate := memory(t, newClock())
+	of := func(name string, limit core.Algorithm) func(http.Handler) http.Handler {
+		return nethttp.Middleware(guard(t, nethttp.Config{Gate: gate, Headers: nethttp.LegacyDelta, Rules: []nethttp.Rule{
+			{Policy: policy(t, core.PolicyConfig{Name: name, Algorithm: limit}), Key: keyfunc.RemoteIP()}}}))
+	}
+	few, many := of("few", core.PerMinute(2)), of("many", core.PerMinute(100))
+	for _, h := range []http.Handler{few(many(http.HandlerFunc(ok))), many(few(http.HandlerFunc(ok)))} {
+		if r := get(h); r.Header.Get("X-RateLimit-Limit") != "2" {
+			t.Errorf("%v", r.Header)
+		}
+	}
+}
+
 // The middleware gives back the pattern that the mux inside has found, also when the handler panics, and hides
 // nothing of the ResponseWriter.
 func TestTransparency(t *testing.T) {

@@ -19,10 +19,11 @@ type Rule struct {
 	// Cost is what a request spends. It is 1 if nil.
 	Cost func(*http.Request) int64
 	// Settle, if not nil, says what a request has cost really, once it is answered with this status, as CountOnly and
-	// RefundServerErrors do. A handler that panics counts as 500, and a hijacked connection as a success. Until then
+	// RefundServerErrors do. A handler that panics before it has answered counts as 500, and a hijacked connection as a success. Until then
 	// the request has spent its cost, so that no more requests run at a time than the limit has room for, and its
 	// headers tell of that. The request is the one that the handler was given. More than the cost is charged whether it fits or
-	// not; see core.Reservation.Settle.
+	// not; see core.Reservation.Settle. A handler that answers with an error because its client has left is refunded as for any
+	// other error.
 	Settle func(r *http.Request, status int, cost int64) (actual int64)
 	// Skip exempts a request from this rule, if not nil.
 	Skip func(*http.Request) bool

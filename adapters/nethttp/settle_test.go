@@ -69,7 +69,7 @@ func TestSettle(t *testing.T) {
 			w.WriteHeader(500)
 		}, "99 20 18"},
 		{"panics", func(http.ResponseWriter, *http.Request) { panic("mine") }, "99 20 20"},
-		{"panics after a status", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(401); panic("mine") }, "99 20 20"},
+		{"panics after a status", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(401); panic("mine") }, "99 18 18"},
 		{"aborts", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "99 20 20"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -138,6 +138,61 @@ func TestSettleActual(t *testing.T) {
 	get(count(h))
 	if got := remaining(g, count); got != "99 20 5" {
 		t.Errorf("%s remain", got)
+	}
+}
+
+type failing struct{}
+
+func (failing) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
+
+// What the server sends is what the rule sees, whatever the handler does to send it.
+func TestSettleSeesWhatIsSent(t *testing.T) {
+	for name, c := range map[string]struct {
+		handler http.HandlerFunc
+		want    int
+	}{
+		"copied": {func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.Copy(w, strings.NewReader("ok"))
+			w.WriteHeader(500)
+		}, 200},
+		"nothing could be copied": {func(w http.ResponseWriter, _ *http.Request) {
+			if _, err := io.Copy(w, failing{}); err != nil {
+				http.Error(w, "bad gateway", 502)
+			}
+		}, 502},
+		"switched": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(101) }, 101},
+		"hijacked": {func(w http.ResponseWriter, _ *http.Request) {
+			conn, rw, err := w.(http.Hijacker).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_, _ = rw.WriteString("HTTP/1.1 101 Switching Protocols\r\n\r\n")
+			_ = rw.Flush()
+			conn.Close()
+		}, 101},
+	} {
+		t.Run(name, func(t *testing.T) {
+			seen := make(chan int, 1)
+			g := settled(t, memory(t, newClock()), func(cfg *nethttp.Config) {
+				cfg.Rules[2].Settle = func(_ *http.Request, status int, cost int64) int64 { seen <- status; return cost }
+			})
+			s := httptest.NewServer(nethttp.Middleware(g)(c.handler))
+			defer s.Close()
+			conn, err := net.Dial("tcp", s.Listener.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			_, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+			r, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := <-seen; got != c.want || r.StatusCode != c.want {
+				t.Errorf("sent %d, seen %d, want %d", r.StatusCode, got, c.want)
+			}
+		})
 	}
 }
 

@@ -1,0 +1,272 @@
+package adapters_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"testing"
+
+	"github.com/gin-gonic/gin"
+	"github.com/go-chi/chi/v5"
+	chimiddleware "github.com/go-chi/chi/v5/middleware"
+	echov4 "github.com/labstack/echo/v4"
+	"github.com/labstack/echo/v5"
+
+	chigate "github.com/headgate/headgate/adapters/chi"
+	echogate "github.com/headgate/headgate/adapters/echo"
+	echov5gate "github.com/headgate/headgate/adapters/echov5"
+	gingate "github.com/headgate/headgate/adapters/gin"
+	"github.com/headgate/headgate/adapters/nethttp"
+	"github.com/headgate/headgate/keyfunc"
+)
+
+// Who stands around a guard with slots goes on with a context that has not ended with the slot.
+func TestContextAroundSlots(t *testing.T) {
+	alive := func(t *testing.T, ctx context.Context) {
+		t.Helper()
+		if _, decided := nethttp.FromContext(ctx); ctx.Err() != nil || !decided {
+			t.Errorf("context: %v, decided %v", ctx.Err(), decided)
+		}
+	}
+	f := newFixture(t)
+	cfg := f.perRoute()
+	streams(f, &cfg)
+	g := f.guard(cfg)
+	t.Run("gin", func(t *testing.T) {
+		engine := gin.New()
+		engine.Use(func(c *gin.Context) {
+			c.Next()
+			alive(t, c.Request.Context())
+		}, gingate.Middleware(g))
+		engine.GET("/gin", gin.WrapF(ok))
+		send(engine, "GET", "/gin")
+	})
+	t.Run("echo", func(t *testing.T) {
+		e := echov4.New()
+		e.HTTPErrorHandler = func(_ error, c echov4.Context) { alive(t, c.Request().Context()) }
+		e.Use(echogate.Middleware(g))
+		e.GET("/echo", func(echov4.Context) error { return io.ErrUnexpectedEOF })
+		send(e, "GET", "/echo")
+	})
+	t.Run("echov5", func(t *testing.T) {
+		e := echo.New()
+		e.HTTPErrorHandler = func(c *echo.Context, _ error) { alive(t, c.Request().Context()) }
+		e.Use(echov5gate.Middleware(g))
+		e.GET("/echov5", func(*echo.Context) error { return io.ErrUnexpectedEOF })
+		send(e, "GET", "/echov5")
+	})
+}
+
+// A request that is dispatched anew after its handler has returned is not charged again, but takes a slot of its own.
+func TestDispatchedAnew(t *testing.T) {
+	f := newFixture(t)
+	cfg := f.perRoute()
+	streams(f, &cfg)
+	engine := gin.New()
+	engine.Use(func(c *gin.Context) {
+		c.Next()
+		if c.Writer.Status() == 404 && !c.Writer.Written() {
+			c.Request.URL.Path = "/index"
+			engine.HandleContext(c)
+			c.Abort()
+		}
+	}, gingate.Middleware(f.guard(cfg)))
+	engine.GET("/index", func(c *gin.Context) {
+		lease := nethttp.LeaseFromContext(c.Request.Context())
+		if err := lease.Extend(c.Request.Context()); lease == nil || err != nil || c.Request.Context().Err() != nil {
+			t.Errorf("lease %v: %v, context %v", lease, err, c.Request.Context().Err())
+		}
+		c.String(200, "index")
+	})
+	if w := send(engine, "GET", "/nope"); w.Code != 200 || w.Header().Get("RateLimit") != `"address";r=99;t=1, "route";r=2;t=20` {
+		t.Errorf("status %d, %v", w.Code, w.Header())
+	}
+}
+
+// What was refused is refused again, whoever tries.
+func TestRefusedIsNotExempt(t *testing.T) {
+	t.Run("gin", func(t *testing.T) {
+		engine, retried := gin.New(), false
+		engine.Use(func(c *gin.Context) {
+			c.Next()
+			if c.Writer.Status() == 429 && !retried {
+				retried = true
+				engine.HandleContext(c)
+				c.Abort()
+			}
+		}, gingate.WithConfig(newFixture(t).once(), gingate.Config{OnDenied: func(c *gin.Context, a *nethttp.Admission) { c.Status(a.Status()) }}))
+		served := 0
+		engine.GET("/", func(*gin.Context) { served++ })
+		send(engine, "GET", "/")
+		if w := send(engine, "GET", "/"); served != 1 || !retried || w.Code != 429 {
+			t.Errorf("served %d times, status %d", served, w.Code)
+		}
+	})
+	t.Run("echo", func(t *testing.T) {
+		e := echov4.New()
+		e.Use(func(next echov4.HandlerFunc) echov4.HandlerFunc {
+			return func(c echov4.Context) error {
+				return errors.Join(next(c), next(c))
+			}
+		}, echogate.Middleware(newFixture(t).once()))
+		served := 0
+		e.GET("/", func(echov4.Context) error { served++; return nil })
+		send(e, "GET", "/")
+		if served != 2 { // of one admission
+			t.Errorf("served %d times", served)
+		}
+		if send(e, "GET", "/"); served != 2 {
+			t.Errorf("served %d times", served)
+		}
+	})
+}
+
+// The answer to a refusal may be dispatched itself, such as an error page.
+func TestErrorPage(t *testing.T) {
+	engine := gin.New()
+	engine.Use(gingate.WithConfig(newFixture(t).once(), gingate.Config{OnDenied: func(c *gin.Context, _ *nethttp.Admission) {
+		c.Request.URL.Path = "/slow-down"
+		engine.HandleContext(c)
+	}}))
+	engine.GET("/", gin.WrapF(ok))
+	engine.GET("/slow-down", func(c *gin.Context) { c.String(429, "later") })
+	send(engine, "GET", "/")
+	if w := send(engine, "GET", "/"); w.Code != 429 || w.Body.String() != "later" {
+		t.Errorf("%d, %s", w.Code, w.Body)
+	}
+}
+
+// Requests that a handler makes of one are decided each, if it says so.
+func TestAnew(t *testing.T) {
+	f := newFixture(t)
+	admit := nethttp.Middleware(f.once())
+	for _, anew := range []bool{false, true} {
+		served := 0
+		each := admit(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served++ }))
+		batch := admit(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			for range 5 {
+				ctx := r.Context()
+				if anew {
+					ctx = nethttp.Anew(ctx)
+				}
+				each.ServeHTTP(httptest.NewRecorder(), r.WithContext(ctx))
+			}
+		}))
+		send(batch, "GET", "/")
+		if want := map[bool]int{false: 5, true: 0}[anew]; served != want {
+			t.Errorf("anew %v: %d served", anew, served)
+		}
+		f.clock.Advance(1 << 40)
+	}
+}
+
+// A client that hangs up when it has seen the status does not change it.
+func TestStatusBeforeAPanicCounts(t *testing.T) {
+	each(t, func(t *testing.T, fw framework) {
+		f := newFixture(t)
+		var seen []int
+		var cfg nethttp.Config
+		settle(func(_ *http.Request, status int, cost int64) int64 { seen = append(seen, status); return cost })(f, &cfg)
+		send(fw.bare(f.guard(cfg), func(http.ResponseWriter, *http.Request) {}), "GET", "/users/1")
+		for _, c := range []struct{ sent, want int }{{401, 401}, {0, 500}} {
+			func() {
+				defer func() { _ = recover() }()
+				send(fw.bare(f.guard(cfg), func(w http.ResponseWriter, _ *http.Request) {
+					if c.sent > 0 {
+						w.WriteHeader(c.sent)
+						_, _ = io.WriteString(w, "no")
+					}
+					panic(http.ErrAbortHandler)
+				}), "GET", "/users/1")
+			}()
+			if got := seen[len(seen)-1]; got != c.want && f.clock.Now().Unix() > 0 {
+				t.Errorf("sent %d: seen %d, want %d", c.sent, got, c.want)
+			}
+			f.clock.Advance(1 << 40)
+		}
+	})
+}
+
+// Whatever middleware in chi rewrites, one handler's requests have one key.
+func TestChiRewrites(t *testing.T) {
+	f := newFixture(t)
+	g := f.guard(f.perRoute())
+	head := chi.NewRouter()
+	head.Use(chigate.Middleware(g), chimiddleware.GetHead)
+	head.Get("/users/{id}", ok)
+	head.Get("/", ok)
+	strip := chi.NewRouter()
+	strip.Use(chimiddleware.StripSlashes)
+	strip.Route("/api", func(r chi.Router) {
+		r.Use(chigate.Middleware(g))
+		r.Get("/users/{id}", ok)
+		r.Get("/*", ok)
+	})
+	for _, c := range []struct {
+		name    string
+		handler http.Handler
+		method  string
+		path    string
+		want    string
+	}{
+		{"GetHead inside", head, "HEAD", "/users/1", "/users/{id}"},
+		{"all of the path stripped", http.StripPrefix("/app", head), "GET", "/app", "/"},
+		{"StripSlashes around a mount", strip, "GET", "/api/users/1", "/api/users/{id}"},
+		{"StripSlashes around a mount, stripped", strip, "GET", "/api/users/1/", "/api/users/{id}"},
+		{"StripSlashes around a mount, another", strip, "GET", "/api/other", "/api/*"},
+	} {
+		f.keys = nil
+		if w := send(c.handler, c.method, c.path); w.Code != 200 || !slices.Equal(f.keys, []string{c.want}) {
+			t.Errorf("%s: status %d, keys %q, want %q", c.name, w.Code, f.keys, c.want)
+		}
+	}
+}
+
+// However gin and echo are told to believe strangers, it is found out.
+func TestCredulousClientIP(t *testing.T) {
+	engine := func(set func(*gin.Engine)) keyfunc.Func {
+		e := gin.New()
+		key := gingate.ClientIP(e)
+		set(e)
+		return key
+	}
+	everybody := func(cidr string) func(*gin.Engine) {
+		return func(e *gin.Engine) {
+			if err := e.SetTrustedProxies([]string{"10.0.0.0/8", cidr}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	_, ipv6, err := net.ParseCIDR("::/0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := echov4.New()
+	e.IPExtractor = echov4.ExtractIPFromXFFHeader(echov4.TrustIPRange(ipv6))
+	for name, key := range map[string]keyfunc.Func{
+		"gin, TrustedPlatform": engine(func(e *gin.Engine) {
+			e.TrustedPlatform = "X-CDN-IP"
+			_ = e.SetTrustedProxies(nil)
+		}),
+		"gin, AppEngine":       engine(func(e *gin.Engine) { e.AppEngine = true; _ = e.SetTrustedProxies(nil) }),
+		"gin, RemoteIPHeaders": engine(func(e *gin.Engine) { e.RemoteIPHeaders = []string{"X-CDN-IP"} }),
+		"gin, all of IPv6":     engine(everybody("::/0")),
+		"gin, most of IPv6":    engine(everybody("2000::/3")),
+		"echo, all of IPv6":    echogate.ClientIP(e),
+	} {
+		for _, peer := range []string{"[2001:db8:1::1]:5", "192.0.2.1:5"} {
+			r := httptest.NewRequest("GET", "/", nil)
+			r.RemoteAddr = peer
+			r.Header.Set("X-CDN-IP", "6.6.6.6")
+			r.Header.Set("X-Forwarded-For", "6.6.6.6")
+			r.Header.Set("X-Appengine-Remote-Addr", "6.6.6.6")
+			if got, err := key(r); err == nil || errors.Is(err, keyfunc.ErrNoKey) {
+				t.Errorf("%s, peer %s: %q, %v", name, peer, got, err)
+			}
+		}
+	}
+}
