@@ -162,6 +162,11 @@ func TestRefusalForms(t *testing.T) {
 func TestMaxDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s *core.Semaphore
+		defer func() {
+			if err := s.Gate().Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}()
 		g := counted(t, func(cfg *nethttp.Config) {
 			cfg.MaxDelay = 2 * time.Second
 			cfg.Rules[0].Policy = policy(t, core.PolicyConfig{Name: "p", Algorithm: core.TokenBucket{Rate: 1, Per: time.Second, Burst: 1}})
