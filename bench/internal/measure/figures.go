@@ -1,0 +1,50 @@
+package measure
+
+import "time"
+
+// The figures that tables are made of.
+var (
+	P50   = func(s *Sample) float64 { return micros(s.P50) }
+	P99   = func(s *Sample) float64 { return micros(s.P99) }
+	Rate  = (*Sample).Rate
+	CPU   = func(s *Sample) float64 { return micros(s.Usage.CPU) / s.Ops() }
+	Reads = func(s *Sample) float64 { return float64(s.Usage.Reads) / s.Ops() }
+	// Each is the time per operation of all workers together: what one takes where there is one worker.
+	Each    = func(s *Sample) float64 { return float64(s.Elapsed.Nanoseconds()) / s.Ops() }
+	Mallocs = func(s *Sample) float64 { return float64(s.Mallocs) / s.Ops() }
+	Bytes   = func(s *Sample) float64 { return float64(s.Bytes) / s.Ops() }
+	Faults  = func(s *Sample) float64 { return float64(s.Wrong+s.Failed) / s.Ops() }
+)
+
+// Own is the median of a figure.
+func (r *Result) Own(figure func(*Sample) float64) float64 {
+	return r.Median(func(p *Pair) float64 { return figure(&p.Own) })
+}
+
+// ToPing is the median ratio of a figure to that of the PINGs around it.
+func (r *Result) ToPing(figure func(*Sample) float64) float64 {
+	return r.Median(func(p *Pair) float64 { return p.ToPing(figure) })
+}
+
+// Reference is the median of a figure of the PINGs around all contenders.
+func Reference(results []Result, figure func(*Sample) float64) float64 {
+	var values []float64
+	for _, r := range results {
+		for _, p := range r.Pairs {
+			values = append(values, figure(&p.After))
+		}
+	}
+	return median(values)
+}
+
+// Answered is all the slices' operations, by their answers.
+func (r *Result) Answered() (right, wrong, failed int64) {
+	for _, p := range r.Pairs {
+		right += p.Own.Right
+		wrong += p.Own.Wrong
+		failed += p.Own.Failed
+	}
+	return right, wrong, failed
+}
+
+func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }

@@ -1,0 +1,112 @@
+package measure
+
+import (
+	"context"
+	"fmt"
+)
+
+// Contender is what is measured: a name, and what it does.
+type Contender struct {
+	Name string
+	// Kind says whose it is, and what may be made of its numbers.
+	Kind Kind
+	Do   Do
+}
+
+// Kind is whose a contender is.
+type Kind int
+
+// The kinds of contenders.
+const (
+	Ours Kind = iota
+	Peer
+	// Floor is something trivial, which shows what no contender can avoid.
+	Floor
+)
+
+// Label is the contender's name as it stands in tables.
+func (c *Contender) Label() string {
+	switch c.Kind {
+	case Ours:
+		return "**" + c.Name + "**"
+	case Floor:
+		return "floor: " + c.Name
+	default:
+		return c.Name
+	}
+}
+
+// Pair is a contender's slice, and the slices of PINGs just before and after it.
+type Pair struct {
+	Own    Sample
+	Before Sample
+	After  Sample
+}
+
+// Result is all that was measured of one contender under one load.
+type Result struct {
+	Contender
+	Pairs []Pair
+}
+
+// Median is that of a figure over the rounds.
+func (r *Result) Median(figure func(*Pair) float64) float64 {
+	values := make([]float64, len(r.Pairs))
+	for i := range r.Pairs {
+		values[i] = figure(&r.Pairs[i])
+	}
+	return median(values)
+}
+
+// median is the middle one, or the mean of the middle two.
+func median(values []float64) float64 {
+	high := Quantile(values, 0.5)
+	if n := len(values); n > 0 && n%2 == 0 {
+		return (values[n/2-1] + high) / 2
+	}
+	return high
+}
+
+// ToPing is a figure over that of the PINGs around it, their mean.
+func (p *Pair) ToPing(figure func(*Sample) float64) float64 {
+	return 2 * figure(&p.Own) / (figure(&p.Before) + figure(&p.After))
+}
+
+// Rounds drives all contenders in each of the rounds, in turn, and begins each round with another one. The reference
+// runs between any two of them. Nobody's first slice counts: connections are made and scripts loaded in it.
+func (d *Driver) Rounds(ctx context.Context, rounds int, load Load, reference Do, contenders []Contender) ([]Result, error) {
+	results := make([]Result, len(contenders))
+	for i, c := range contenders {
+		results[i].Contender = c
+		warm := load
+		warm.Slice /= 4
+		if _, err := d.Slice(ctx, warm, c.Do); err != nil {
+			return nil, fmt.Errorf("warm %s: %w", c.Name, err)
+		}
+	}
+	before, err := d.Slice(ctx, load, reference)
+	if err != nil {
+		return nil, fmt.Errorf("warm PING: %w", err)
+	}
+	for round := range rounds {
+		// Steps that share no factor with most lengths, so that neighbours change too.
+		first := round * 7
+		for i := range contenders {
+			at := (first + i) % len(contenders)
+			if round%2 == 1 {
+				at = len(contenders) - 1 - at
+			}
+			own, err := d.Slice(ctx, load, contenders[at].Do)
+			if err != nil {
+				return nil, fmt.Errorf("measure %s: %w", contenders[at].Name, err)
+			}
+			after, err := d.Slice(ctx, load, reference)
+			if err != nil {
+				return nil, fmt.Errorf("measure PING: %w", err)
+			}
+			results[at].Pairs = append(results[at].Pairs, Pair{Own: own, Before: before, After: after})
+			before = after
+		}
+	}
+	return results, nil
+}

@@ -1,0 +1,98 @@
+package report
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/bench/internal/measure"
+)
+
+// Head writes what was measured, when, on what machine, and with which versions.
+func Head(w io.Writer, plan measure.Plan, smoke bool) error {
+	var b strings.Builder
+	b.WriteString("# Benchmarks\n\n")
+	if smoke {
+		b.WriteString("**A smoke run: it shows that everything runs. Its numbers mean nothing.**\n\n")
+	}
+	fmt.Fprintf(&b, "Printed by `go -C bench run .` on %s; nothing is left out or edited. Figures are medians of %d rounds. "+
+		"In each round every contender is driven for a slice of %v in turn (a lone caller twice, a contended lock ten times as long), "+
+		"and what is compared with a PING is so with those that the same number of callers sent just before and after it, on the "+
+		"same client. Contender, server and harness share the processors below, so trust ratios, not absolutes, and no "+
+		"difference under a tenth.\n\n"+
+		"Bold is this project with its defaults. A floor is something trivial, which shows what no contender can avoid, and no "+
+		"limiter.\n\n", time.Now().UTC().Format(time.DateOnly), plan.Rounds, plan.Slice)
+	t := Table{Title: "What it ran on", Columns: []string{"", ""}}
+	t.Add("processor", fmt.Sprintf("%s, %d in use", processor(), runtime.GOMAXPROCS(0)))
+	if load, err := os.ReadFile("/proc/loadavg"); err == nil {
+		t.Add("load average before the run", strings.Join(strings.Fields(string(load))[:3], " "))
+	}
+	t.Add("system", runtime.GOOS+"/"+runtime.GOARCH)
+	t.Add("Go", runtime.Version())
+	t.Add("Redis", redisVersion())
+	for _, m := range modules() {
+		t.Add(m[0], m[1])
+	}
+	if err := t.Write(&b); err != nil {
+		return err
+	}
+	b.WriteString("Not measured: httprate-redis, which could not be had when this was written; any network but the loopback.\n\n")
+	if _, err := io.WriteString(w, b.String()); err != nil {
+		return fmt.Errorf("write the head: %w", err)
+	}
+	return nil
+}
+
+func processor() string {
+	text, err := os.ReadFile("/proc/cpuinfo")
+	if err != nil {
+		return "unknown"
+	}
+	for line := range strings.Lines(string(text)) {
+		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
+			return strings.TrimSpace(value)
+		}
+	}
+	return "unknown"
+}
+
+func redisVersion() string {
+	out, err := exec.CommandContext(context.Background(), "redis-server", "--version").Output()
+	if err != nil {
+		return "none"
+	}
+	for field := range strings.FieldsSeq(string(out)) {
+		if version, ok := strings.CutPrefix(field, "v="); ok {
+			return version
+		}
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// modules is the versions of what is compared, and of what talks to Redis.
+func modules() [][2]string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return nil
+	}
+	shown := []string{
+		"redis/go-redis", "redis_rate", "ulule/limiter", "throttled", "go-zero", "httprate", "redislock", "redsync", "redis/rueidis",
+		"go-chi/chi", "gin-gonic/gin", "labstack/echo", "golang.org/x/time",
+	}
+	var all [][2]string
+	for _, m := range info.Deps {
+		for _, name := range shown {
+			if strings.Contains(m.Path, name) {
+				all = append(all, [2]string{m.Path, m.Version})
+				break
+			}
+		}
+	}
+	return all
+}

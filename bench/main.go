@@ -1,0 +1,142 @@
+// Command bench compares Headgate with other limiters, locks and middleware, on a Redis that it starts itself.
+//
+//	go -C bench run .             everything, in about ten minutes, to standard output
+//	go -C bench run . -o ../docs  the same, into benchmarks.md and benchmarks.svg there
+//	go -C bench run . -only locks,memory
+//	go -C bench run . -smoke      everything once, in seconds: that it runs, and not how fast
+//
+// It needs redis-server, version 7 or newer, in PATH. It fails where this project decided wrongly, and never by its speed.
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/bench/internal/measure"
+	"github.com/headgate/headgate/bench/internal/report"
+)
+
+var (
+	full = measure.Plan{
+		Rounds: 7, Slice: 80 * time.Millisecond, Workers: [4]int{1, 16, 64, 256}, Keys: [4]int{1, 1000, 100_000, 1_000_000},
+	}
+	smoke = measure.Plan{
+		Rounds: 1, Slice: 4 * time.Millisecond, Workers: [4]int{1, 2, 4, 8}, Keys: [4]int{1, 10, 100, 200},
+	}
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string, out, progress io.Writer) error {
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	quick := flags.Bool("smoke", false, "run everything once, in seconds: that it runs, and not how fast")
+	folder := flags.String("o", "", "write benchmarks.md and benchmarks.svg into this `folder` instead of standard output")
+	only := flags.String("only", "", "measure these `parts` only, with commas between: "+strings.Join(names(), ", "))
+	if err := flags.Parse(args); err != nil {
+		return fmt.Errorf("read the command line: %w", err)
+	}
+	chosen := names()
+	if *only != "" {
+		chosen = strings.Split(*only, ",")
+	}
+	for _, name := range chosen {
+		if !slices.Contains(names(), name) {
+			return fmt.Errorf("-only: there is no part %q, but %s", name, strings.Join(names(), ", "))
+		}
+	}
+	plan := full
+	if *quick {
+		plan = smoke
+	}
+	// Contenders log what the tables tell.
+	redis.SetLogger(silent{})
+
+	var page bytes.Buffer
+	if *folder != "" {
+		out = &page
+	}
+	began := time.Now()
+	if err := report.Head(out, plan, *quick); err != nil {
+		return fmt.Errorf("write the head: %w", err)
+	}
+	var panels []report.Panel
+	var wrong []error
+	for _, p := range parts {
+		if !slices.Contains(chosen, p.name) {
+			continue
+		}
+		fmt.Fprintf(progress, "%s: measuring %s\n", time.Since(began).Round(time.Second), p.name)
+		tables, lines, err := p.run(ctx, plan)
+		if tables == nil && err != nil {
+			return fmt.Errorf("measure %s: %w", p.name, err)
+		}
+		wrong = append(wrong, err)
+		if _, err := fmt.Fprintf(out, "## %s\n\n", p.title); err != nil {
+			return fmt.Errorf("write the title: %w", err)
+		}
+		if lines != nil && *folder != "" {
+			fmt.Fprintf(out, "![Throughput by the number of callers](%s)\n\n", picture)
+		}
+		for _, t := range tables {
+			if err := t.Write(out); err != nil {
+				return err
+			}
+		}
+		panels = append(panels, lines...)
+	}
+	fmt.Fprintf(progress, "%s: done\n", time.Since(began).Round(time.Second))
+	var drawn bytes.Buffer
+	// Without a folder too, so that a smoke run tries it.
+	if len(panels) > 0 {
+		if err := report.Plot(&drawn, panels); err != nil {
+			return err
+		}
+	}
+	if *folder != "" {
+		if err := write(*folder, page.String(), drawn.Bytes()); err != nil {
+			return err
+		}
+	}
+	return errors.Join(wrong...)
+}
+
+const picture = "benchmarks.svg"
+
+func write(folder, page string, drawn []byte) error {
+	files := map[string][]byte{"benchmarks.md": []byte(page)}
+	if len(drawn) > 0 {
+		files[picture] = drawn
+	}
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(folder, name), content, 0o644); err != nil {
+			return fmt.Errorf("write the results: %w", err)
+		}
+	}
+	return nil
+}
+
+type silent struct{}
+
+// Printf implements the logger of go-redis.
+func (silent) Printf(context.Context, string, ...any) {}

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"context"
+
+	"github.com/headgate/headgate/bench/internal/decisions"
+	"github.com/headgate/headgate/bench/internal/locks"
+	"github.com/headgate/headgate/bench/internal/measure"
+	"github.com/headgate/headgate/bench/internal/memory"
+	"github.com/headgate/headgate/bench/internal/middleware"
+	"github.com/headgate/headgate/bench/internal/report"
+	"github.com/headgate/headgate/bench/internal/server"
+)
+
+// part is what can be measured alone, on servers of its own. With tables, its error is of wrong answers only.
+type part struct {
+	name, title string
+	run         func(context.Context, measure.Plan) ([]report.Table, []report.Panel, error)
+}
+
+var parts = []part{
+	{"decisions", "Decisions on Redis", func(ctx context.Context, plan measure.Plan) ([]report.Table, []report.Panel, error) {
+		s, err := server.Start(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		defer s.Stop()
+		return decisions.Run(ctx, plan, s)
+	}},
+	{"cluster", "Decisions on a cluster", func(ctx context.Context, plan measure.Plan) ([]report.Table, []report.Panel, error) {
+		c, err := server.StartCluster(ctx, 3)
+		if err != nil {
+			return nil, nil, err
+		}
+		defer c.Stop()
+		tables, err := decisions.RunCluster(ctx, plan, c)
+		return tables, nil, err
+	}},
+	{"locks", "Semaphores and locks", func(ctx context.Context, plan measure.Plan) ([]report.Table, []report.Panel, error) {
+		s, err := server.Start(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		defer s.Stop()
+		tables, err := locks.Run(ctx, plan, s)
+		return tables, nil, err
+	}},
+	{"middleware", "Middleware", func(ctx context.Context, plan measure.Plan) ([]report.Table, []report.Panel, error) {
+		tables, err := middleware.Run(ctx, plan)
+		return tables, nil, err
+	}},
+	{"memory", "In the process", func(ctx context.Context, plan measure.Plan) ([]report.Table, []report.Panel, error) {
+		tables, err := memory.Run(ctx, plan)
+		return tables, nil, err
+	}},
+}
+
+func names() []string {
+	all := make([]string, len(parts))
+	for i, p := range parts {
+		all[i] = p.name
+	}
+	return all
+}
