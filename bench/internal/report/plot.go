@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"image/color"
 	"io"
+	"math"
 	"strconv"
 
 	"gonum.org/v1/plot"
@@ -72,9 +73,16 @@ func (panel *Panel) plot(legend bool) (*plot.Plot, error) {
 	p.Add(plotter.NewGrid())
 	var callers ticks
 	for i, line := range panel.Lines {
-		points := make(plotter.XYs, len(line.X))
-		for j := range points {
-			points[j] = plotter.XY{X: line.X[j], Y: line.Y[j]}
+		// Zero, as of what only fails, has no place on a logarithmic axis.
+		var points plotter.XYs
+		for j, y := range line.Y {
+			if y > 0 && !math.IsInf(y, 0) {
+				points = append(points, plotter.XY{X: line.X[j], Y: y})
+			}
+		}
+		callers = line.X
+		if len(points) == 0 {
+			continue
 		}
 		drawn, marks, err := plotter.NewLinePoints(points)
 		if err != nil {
@@ -90,7 +98,6 @@ func (panel *Panel) plot(legend bool) (*plot.Plot, error) {
 		if legend {
 			p.Legend.Add(line.Name, drawn, marks)
 		}
-		callers = line.X
 	}
 	p.X.Tick.Marker = callers
 	p.Legend.Top, p.Legend.Left = true, true
