@@ -138,7 +138,7 @@ local at = tonumber(redis.call('GET', KEYS[1]) or 0) + 1
 redis.call('SET', KEYS[1], at, 'PX', 3600000)
 return at`)
 	return []entry{
-		{name: "INCR", kind: measure.Floor, many: true, cluster: true, allowedOnly: true,
+		{name: "INCR", kind: measure.Floor, cluster: true, allowedOnly: true,
 			make: func(b *bed, _ quota) (decide, error) {
 				names := prefixed(b.names, "incr"+b.prefix)
 				return func(ctx context.Context, key int) (bool, error) {

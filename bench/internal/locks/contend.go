@@ -15,6 +15,8 @@ const (
 	clients = 8
 	hold    = 500 * time.Microsecond
 	think   = 2 * time.Millisecond
+	// grace is how long after a slice its last waiters may still wait.
+	grace = 2 * time.Second
 )
 
 // contest is what one slice of clients that want one lock showed.
@@ -43,8 +45,8 @@ type turn struct {
 }
 
 // contend lets all clients want the lock for a slice. A hand-off is from the call of a release until the acquisition by
-// another client has returned. Nobody is torn from the queue at the end: who waits then has his turn, which is not
-// counted, so that the next slice finds the lock free.
+// another client has returned. Who waits at the end has his turn too, which is not counted, so that the next slice finds
+// the lock free. Only whoever still waits long after that is cancelled, for not every lock wakes everybody.
 func contend(ctx context.Context, s *server.Server, locks []acquire, slice time.Duration) (*contest, error) {
 	before, err := s.Usage(ctx)
 	if err != nil {
@@ -58,13 +60,17 @@ func contend(ctx context.Context, s *server.Server, locks []acquire, slice time.
 		inside  atomic.Int32
 		stop    atomic.Bool
 	)
+	// A deadline instead would shorten the locks themselves, of a library that holds them no longer than that.
+	waiting, cancel := context.WithCancel(ctx)
+	defer cancel()
 	began := time.Now()
 	timer := time.AfterFunc(slice, func() { stop.Store(true) })
 	defer timer.Stop()
+	defer time.AfterFunc(slice+grace, cancel).Stop()
 	for i, lock := range locks {
 		running.Go(func() {
 			for !stop.Load() && ctx.Err() == nil {
-				release, err := lock(ctx, "contended")
+				release, err := lock(waiting, "contended")
 				now := time.Now()
 				if err != nil {
 					mu.Lock()

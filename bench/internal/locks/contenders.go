@@ -138,7 +138,7 @@ func redsyncLock(options ...redsync.Option) func(*server.Server) (acquire, func(
 
 func rueidisLock(s *server.Server) (acquire, func(), error) {
 	locks, err := rueidislock.NewLocker(rueidislock.LockerOption{
-		ClientOption: rueidis.ClientOption{InitAddress: []string{s.Addr}}, KeyMajority: 1, KeyValidity: validity, NoLoopTracking: true,
+		ClientOption: rueidis.ClientOption{InitAddress: []string{s.Addr}}, KeyMajority: 1, KeyValidity: validity,
 	})
 	if err != nil {
 		return nil, nil, fmt.Errorf("make the locker: %w", err)

@@ -110,7 +110,8 @@ func contendedTable(all []contests) (report.Table, error) {
 		Note: fmt.Sprintf("Each client holds it for %v, waits for %v and wants it again; a machine's timers make both longer. A "+
 			"hand-off is from the call of a release until another client's acquisition has returned, in microseconds. Reads are "+
 			"those of the server per acquisition. Most / least compares how often each client got the lock, and self again is "+
-			"how often it went to who had just had it.", hold, think),
+			"how often it went to who had just had it. Failed are errors, and waits that had not ended %v after the slice.", hold,
+			think, grace),
 		Columns: []string{
 			"", "acquired/s", "hand-off p50", "/ PING p50", "hand-off p99", "reads", "CPU", "most / least", "self again", "failed",
 		},

@@ -23,10 +23,11 @@ func Head(w io.Writer, plan measure.Plan, smoke bool) error {
 	}
 	fmt.Fprintf(&b, "Printed by `go -C bench run .` on %s; nothing is left out or edited. Figures are medians of %d rounds. "+
 		"In each round every contender is driven for a slice of %v in turn (a lone caller twice, a contended lock ten times as long), "+
-		"and what is compared with a PING is so with those that the same number of callers sent just before and after it, on the "+
-		"same client. Contender, server and harness share the processors below, so trust ratios, not absolutes, and no "+
+		"and what is compared with a PING is so with those that as many callers sent with go-redis just before and after it. "+
+		"Contender, server and harness share the processors below, so trust ratios, not absolutes, and no "+
 		"difference under a tenth.\n\n"+
-		"Bold is this project with its defaults. A floor is something trivial, which shows what no contender can avoid, and no "+
+		"Bold is this project with its defaults, on a client as its README advises, which the others are given too if they take "+
+		"one. A floor is something trivial, which shows what no contender can avoid, and no "+
 		"limiter.\n\n", time.Now().UTC().Format(time.DateOnly), plan.Rounds, plan.Slice)
 	t := Table{Title: "What it ran on", Columns: []string{"", ""}}
 	t.Add("processor", fmt.Sprintf("%s, %d in use", processor(), runtime.GOMAXPROCS(0)))
