@@ -93,16 +93,21 @@ func (r *runner) serverTable(hot, spread []measure.Result) report.Table {
 	keys := report.Count(float64(r.plan.Spread()))
 	t := report.Table{
 		Title: fmt.Sprintf("Work of the server, %d callers", r.plan.Busy()),
-		Note: fmt.Sprintf("Processor time of redis-server (INFO cpu, user and system), in microseconds per decision, and over that "+
-			"of a PING, which was %s. Reads are how often it read from a socket per decision.",
-			report.Number(measure.Reference(spread, measure.CPU))),
-		Columns: []string{"", "CPU, one key", "/ PING", "reads", "CPU, " + keys + " keys", "/ PING", "reads"},
+		Note: fmt.Sprintf("Processor time of redis-server (INFO cpu, user and system), in microseconds per decision; over that of a "+
+			"PING, which was %s; and that ratio over the one of %s. Reads are how often the server read from a socket per decision.",
+			report.Number(measure.Reference(spread, measure.CPU)), hot[0].Name),
+		Columns: []string{
+			"", "CPU, one key", "/ PING", "/ " + hot[0].Name, "reads", "CPU, " + keys + " keys", "/ PING", "/ " + hot[0].Name, "reads",
+		},
+	}
+	toFirst := func(of []measure.Result, i int) string {
+		return report.Number(of[i].ToPing(measure.CPU) / of[0].ToPing(measure.CPU))
 	}
 	for i, c := range hot {
 		s := spread[i]
-		t.Add(c.Label(), report.Number(c.Own(measure.CPU)), report.Number(c.ToPing(measure.CPU)),
+		t.Add(c.Label(), report.Number(c.Own(measure.CPU)), report.Number(c.ToPing(measure.CPU)), toFirst(hot, i),
 			report.Number(c.Own(measure.Reads)), report.Number(s.Own(measure.CPU)), report.Number(s.ToPing(measure.CPU)),
-			report.Number(s.Own(measure.Reads)))
+			toFirst(spread, i), report.Number(s.Own(measure.Reads)))
 	}
 	return t
 }
@@ -146,12 +151,15 @@ func (r *runner) rates(results [][]measure.Result, workers []int) string {
 
 // panel is the plot of some contenders' throughput, where skip is how many of the numbers of callers are left out.
 func (r *runner) panel(title string, results [][]measure.Result, skip int) report.Panel {
-	p := report.Panel{Title: title, X: "concurrent callers", Y: "decisions / PINGs, of as many callers"}
+	p := report.Panel{Title: title, X: "concurrent callers", Y: "decisions / PINGs"}
 	for i, c := range results[0] {
 		if !plotted[c.Name] {
 			continue
 		}
 		line := report.Line{Name: c.Name}
+		if c.Kind == measure.Ours {
+			line.Name = "Headgate, " + c.Name
+		}
 		for at, of := range results {
 			line.X = append(line.X, float64(r.plan.Workers[at+skip]))
 			line.Y = append(line.Y, of[i].ToPing(measure.Rate))

@@ -20,7 +20,7 @@ import (
 func Run(ctx context.Context, plan measure.Plan) ([]report.Table, error) {
 	spread := plan.Spread()
 	t := report.Table{
-		Title: "In the process",
+		Title: "Decisions in memory",
 		Note: "Nanoseconds per decision, by one caller and by two at the same time; the latter is the time of both over the " +
 			"decisions of both. Choosing a key and counting is in all of them, and alone the line nothing. rate.Limiter knows no " +
 			"keys, so that a map of limiters stands beside it.",

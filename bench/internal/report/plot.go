@@ -100,9 +100,8 @@ func (panel *Panel) plot(legend bool) (*plot.Plot, error) {
 		}
 	}
 	p.X.Tick.Marker = callers
-	p.Legend.Top, p.Legend.Left = true, true
-	// Room for the legend, above and beside what is drawn.
-	p.Y.Min, p.Y.Max = min(p.Y.Min, 0.1), max(p.Y.Max*3, 10)
+	p.Legend.Top, p.Legend.Left, p.Legend.Padding = true, true, vg.Points(2)
+	p.Y.Min, p.Y.Max = min(p.Y.Min, 0.1), max(p.Y.Max, 2)
 	return p, nil
 }
 
