@@ -38,7 +38,19 @@ func Run(ctx context.Context, plan measure.Plan, s *server.Server) ([]report.Tab
 		}
 	}
 	driver := &measure.Driver{Meter: s.Usage}
-	free, err := uncontended(ctx, plan, driver, ping, all, locks)
+	contenders := make([]measure.Contender, len(all))
+	for i, c := range all {
+		lock := locks[i][0]
+		contenders[i] = c.Contender
+		contenders[i].Do = func(ctx context.Context, worker, _ int) (bool, error) {
+			release, err := lock(ctx, "own-"+strconv.Itoa(worker))
+			if err != nil {
+				return false, err
+			}
+			return true, release(ctx)
+		}
+	}
+	free, err := uncontended(ctx, plan, driver, ping, contenders)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +78,9 @@ func Run(ctx context.Context, plan measure.Plan, s *server.Server) ([]report.Tab
 }
 
 // uncontended is pairs of an acquisition and a release, each caller with a lock of his own, all of one client.
-func uncontended(ctx context.Context, plan measure.Plan, driver *measure.Driver, ping measure.Do, all []contests, locks [][]acquire) (report.Table, error) {
+func uncontended(
+	ctx context.Context, plan measure.Plan, driver *measure.Driver, ping measure.Do, contenders []measure.Contender,
+) (report.Table, error) {
 	t := report.Table{
 		Title: "Locks that nobody else wants",
 		Note: "Pairs of an acquisition and a release, in microseconds, over one PING. The rate is that of pairs over that of PINGs. " +
@@ -74,18 +88,6 @@ func uncontended(ctx context.Context, plan measure.Plan, driver *measure.Driver,
 		Columns: []string{
 			"", "p50", "p50 / PING", "p99", "allocs", "CPU", "reads", fmt.Sprintf("x PING rate @%d", callers), "faults",
 		},
-	}
-	contenders := make([]measure.Contender, len(all))
-	for i, c := range all {
-		lock := locks[i][0]
-		contenders[i] = c.Contender
-		contenders[i].Do = func(ctx context.Context, worker, _ int) (bool, error) {
-			release, err := lock(ctx, "own-"+strconv.Itoa(worker))
-			if err != nil {
-				return false, err
-			}
-			return true, release(ctx)
-		}
 	}
 	alone, err := driver.Rounds(ctx, plan.Rounds, measure.Load{Workers: 1, Keys: 1, Slice: plan.Slice}, ping, contenders)
 	if err != nil {

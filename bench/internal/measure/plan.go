@@ -19,8 +19,10 @@ type Plan struct {
 	Keys [4]int
 }
 
-// Busy is the number of callers where one number has to do, and Spread that of the keys.
-func (p *Plan) Busy() int   { return p.Workers[2] }
+// Busy is the number of callers where one number has to do.
+func (p *Plan) Busy() int { return p.Workers[2] }
+
+// Spread is the number of keys where one number has to do.
 func (p *Plan) Spread() int { return p.Keys[2] }
 
 // Fill does an operation once on each of the keys, so that later ones find what they left.
