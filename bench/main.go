@@ -31,7 +31,7 @@ import (
 
 var (
 	full = measure.Plan{
-		Rounds: 5, Slice: 80 * time.Millisecond, Workers: [4]int{1, 16, 64, 256}, Keys: [4]int{1, 1000, 100_000, 1_000_000},
+		Rounds: 11, Slice: 40 * time.Millisecond, Workers: [4]int{1, 16, 64, 256}, Keys: [4]int{1, 1000, 100_000, 1_000_000},
 	}
 	smoke = measure.Plan{
 		Rounds: 1, Slice: 4 * time.Millisecond, Workers: [4]int{1, 2, 4, 8}, Keys: [4]int{1, 10, 100, 200},
@@ -53,7 +53,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	quick := flags.Bool("smoke", false, "run everything once, in seconds: that it runs, and not how fast")
 	folder := flags.String("o", "", "write benchmarks.md and benchmarks.svg into this `folder` instead of standard output")
 	only := flags.String("only", "", "measure these `parts` only, with commas between: "+strings.Join(names(), ", "))
-	rounds := flags.Int("rounds", 0, "measure everything this often, and not 5 times")
+	rounds := flags.Int("rounds", 0, "measure everything this often, and not 11 times")
 	if err := flags.Parse(args); err != nil {
 		return fmt.Errorf("read the command line: %w", err)
 	}

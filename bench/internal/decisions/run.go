@@ -146,11 +146,12 @@ func (r *runner) many(ctx context.Context) ([]measure.Result, error) {
 
 func (r *runner) rounds(ctx context.Context, workers, keys int, contenders []measure.Contender) ([]measure.Result, error) {
 	load := measure.Load{Workers: workers, Keys: keys, Slice: r.plan.Slice}
+	rounds := r.plan.Rounds
 	if workers == 1 {
-		// What a lone call costs depends on whether the processors had gone to sleep, and so on what ran before.
-		load.Slice *= 2
+		// What a lone call costs depends most on what else the machine does at that moment.
+		rounds *= 2
 	}
-	results, err := r.driver.Rounds(ctx, r.plan.Rounds, load, r.bed.ping(), contenders)
+	results, err := r.driver.Rounds(ctx, rounds, load, r.bed.ping(), contenders)
 	for _, result := range results {
 		right, wrong, _ := result.Answered()
 		if result.Kind == measure.Ours && (wrong > 0 || right == 0) {

@@ -66,7 +66,7 @@ func Run(ctx context.Context, plan measure.Plan, s *server.Server) ([]report.Tab
 			if err != nil {
 				return nil, err
 			}
-			c, err := contend(ctx, s, locks[at], 10*plan.Slice)
+			c, err := contend(ctx, s, locks[at], 15*plan.Slice)
 			if err != nil {
 				return nil, fmt.Errorf("measure %s: %w", all[at].Name, err)
 			}

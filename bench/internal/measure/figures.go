@@ -28,13 +28,18 @@ func (r *Result) ToPing(figure func(*Sample) float64) float64 {
 
 // Reference is the median of a figure of the PINGs around all contenders.
 func Reference(results []Result, figure func(*Sample) float64) float64 {
+	return ReferenceAt(results, figure, 0.5)
+}
+
+// ReferenceAt is another quantile of it.
+func ReferenceAt(results []Result, figure func(*Sample) float64, q float64) float64 {
 	var values []float64
 	for _, r := range results {
 		for _, p := range r.Pairs {
 			values = append(values, figure(&p.After))
 		}
 	}
-	return median(values)
+	return Quantile(values, q)
 }
 
 // Answered is all the slices' operations, by their answers.

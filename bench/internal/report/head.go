@@ -22,7 +22,8 @@ func Head(w io.Writer, plan measure.Plan, smoke bool) error {
 		b.WriteString("**A smoke run: it shows that everything runs. Its numbers mean nothing.**\n\n")
 	}
 	fmt.Fprintf(&b, "Printed by `go -C bench run .` on %s; nothing is left out or edited. Figures are medians of %d rounds. "+
-		"In each round every contender is driven for a slice of %v in turn (a lone caller twice, a contended lock ten times as long), "+
+		"In each round every contender is driven for a slice of %v in turn (lone callers twice as often, contended locks 15 times "+
+		"as long), "+
 		"and what is compared with a PING is so with those that as many callers sent with go-redis just before and after it. "+
 		"Contender, server and harness share the processors below, so trust ratios, not absolutes, and no "+
 		"difference under a tenth.\n\n"+

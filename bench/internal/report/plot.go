@@ -30,36 +30,44 @@ type Line struct {
 
 const (
 	panelWidth  = 5 * vg.Inch
-	panelHeight = 4.2 * vg.Inch
+	panelHeight = 3.6 * vg.Inch
+	legendWidth = 3 * vg.Inch
 )
 
-// Plot writes the panels beside each other as SVG.
+// Plot writes the panels beside each other as SVG, and the legend of the first beside them.
 func Plot(w io.Writer, panels []Panel) error {
 	plots := make([]*plot.Plot, len(panels))
+	var legend plot.Legend
 	for i := range panels {
-		p, err := panels[i].plot(i == 0)
+		p, err := panels[i].plot()
 		if err != nil {
 			return fmt.Errorf("plot %q: %w", panels[i].Title, err)
 		}
 		plots[i] = p
+		if i == 0 {
+			legend = p.Legend
+		}
+		p.Legend = plot.NewLegend()
 	}
-	canvas := vgsvg.New(vg.Length(len(plots))*panelWidth, panelHeight)
+	width := vg.Length(len(plots)) * panelWidth
+	canvas := vgsvg.New(width+legendWidth, panelHeight)
 	whole := draw.New(canvas)
 	// A page may be dark, and the lines are made for a light one.
 	whole.SetColor(color.White)
 	whole.Fill(whole.Rectangle.Path())
 	tiles := draw.Tiles{Rows: 1, Cols: len(plots), PadX: vg.Points(16), PadTop: vg.Points(8), PadRight: vg.Points(10),
 		PadBottom: vg.Points(4), PadLeft: vg.Points(6)}
-	for i, tile := range plot.Align([][]*plot.Plot{plots}, tiles, whole)[0] {
+	for i, tile := range plot.Align([][]*plot.Plot{plots}, tiles, draw.Crop(whole, 0, -legendWidth, 0, 0))[0] {
 		plots[i].Draw(tile)
 	}
+	legend.Draw(draw.Crop(whole, width, 0, 0, -vg.Points(30)))
 	if _, err := canvas.WriteTo(w); err != nil {
 		return fmt.Errorf("write the plot: %w", err)
 	}
 	return nil
 }
 
-func (panel *Panel) plot(legend bool) (*plot.Plot, error) {
+func (panel *Panel) plot() (*plot.Plot, error) {
 	p := plot.New()
 	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = panel.Title, panel.X, panel.Y
 	for _, style := range []*draw.TextStyle{
@@ -95,12 +103,10 @@ func (panel *Panel) plot(legend bool) (*plot.Plot, error) {
 			drawn.Width = vg.Points(2.5)
 		}
 		p.Add(drawn, marks)
-		if legend {
-			p.Legend.Add(line.Name, drawn, marks)
-		}
+		p.Legend.Add(line.Name, drawn, marks)
 	}
 	p.X.Tick.Marker = callers
-	p.Legend.Top, p.Legend.Left, p.Legend.Padding = true, true, vg.Points(2)
+	p.Legend.Top, p.Legend.Left, p.Legend.Padding = true, true, vg.Points(4)
 	p.Y.Min, p.Y.Max = min(p.Y.Min, 0.1), max(p.Y.Max, 2)
 	return p, nil
 }
