@@ -75,7 +75,8 @@ func start(ctx context.Context, path string, args []string) (*Server, error) {
 		_ = s.cmd.Wait()
 		close(s.exited)
 	}()
-	s.admin = s.Client(func(o *redis.Options) { o.PoolSize, o.MaxRetries, o.DialerRetries = 1, -1, 1 })
+	// To delete a million keys takes seconds.
+	s.admin = s.Client(func(o *redis.Options) { o.PoolSize, o.MaxRetries, o.ReadTimeout = 1, -1, patience })
 	if err := s.await(ctx); err != nil {
 		s.Stop()
 		return nil, fmt.Errorf("start redis-server: %w; its log: %s", err, s.log.String())
