@@ -67,6 +67,7 @@ func newGateway(gate *core.Gate, cfg config, name string) (*gateway, error) {
 			Meta:    g.meta,
 			OnQueue: func(r *http.Request, place int) { g.queue.enter(g.whose(r), streamID(r), place) },
 		},
+		BufferBody:    1 << 20, // so that who leaves the queue is noticed, although his prompt was not read
 		Refusal:       nethttp.OpenAIError,
 		ExposeHeaders: true, // Retry-After to the page
 		Observe:       g.observe,

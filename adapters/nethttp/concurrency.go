@@ -26,7 +26,8 @@ type Concurrency struct {
 	// Levels are the caps, outermost first, 1 to 7, such as tenant and user: all of them have room, or the request holds
 	// none. They stand below Config.Scope, and each below those before it.
 	Levels []Level
-	// MaxWait is how long a request waits in the queue at most. Zero refuses at once what finds no room.
+	// MaxWait is how long a request waits in the queue at most. Zero refuses at once what finds no room. See
+	// Config.BufferBody for clients that leave meanwhile.
 	MaxWait time.Duration
 	// Priority is from 0, served first, to 9. It is 0 if nil.
 	Priority func(*http.Request) int

@@ -26,6 +26,11 @@ type Config struct {
 	// core.TokenBucket or core.LeakyBucket, which is a queue then. All others have room now, or refuse. A client that leaves
 	// meanwhile spends nothing. Zero delays nothing.
 	MaxDelay time.Duration
+	// BufferBody is up to how many bytes of a request's body are read before the request may wait, for MaxDelay or in the
+	// queue of Concurrency; the handler reads them from memory. A server of HTTP/1 notices that a client has left only
+	// when the body is read, and so holds the place of one that left while a longer body is unread, which is passed on as
+	// it comes. A body that breaks off is refused with 400, or 413 by http.MaxBytesReader, and spends nothing. Zero reads nothing.
+	BufferBody int64
 	// Disabled exempts every request while it returns true, if not nil: a switch to turn the guard off, such as the
 	// Load method of an atomic.Bool.
 	Disabled func() bool
@@ -67,6 +72,9 @@ func NewGuard(cfg Config) (*Guard, error) {
 	}
 	if cfg.MaxDelay < 0 {
 		fault("MaxDelay is %v: it must not be negative", cfg.MaxDelay)
+	}
+	if cfg.BufferBody < 0 {
+		fault("BufferBody is %d: it must not be negative", cfg.BufferBody)
 	}
 	names := make(map[string]int)
 	for i, r := range cfg.Rules {

@@ -2,6 +2,7 @@ package nethttp
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"strconv"
 	"strings"
@@ -62,7 +63,7 @@ func (a *Admission) detail() string {
 			word = "policies "
 		}
 		return "Request quota for " + word + `"` + strings.Join(violated, `", "`) + `" is exhausted.`
-	case a.status == http.StatusBadRequest:
+	case a.status == http.StatusBadRequest && !errors.Is(a.err, errBody):
 		return "The request lacks what its rate limit is counted by."
 	}
 	return ""
@@ -83,7 +84,7 @@ func openAIErrorOf(a *Admission) (e openAIError) {
 	switch a.status {
 	case http.StatusTooManyRequests:
 		e.Error.Type, code = "requests", "rate_limit_exceeded"
-	case http.StatusBadRequest:
+	case http.StatusBadRequest, http.StatusRequestEntityTooLarge:
 		e.Error.Type = "invalid_request_error"
 	default:
 		e.Error.Type = "server_error"
