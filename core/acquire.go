@@ -110,6 +110,8 @@ func (s *Semaphore) ask(ctx context.Context, store leaseStore, ask Ask, q lease.
 			return s.granted(ctx, store, scope, q, grant, sent), nil
 		case lease.Full, lease.QueueFull:
 			return nil, full(q, grant)
+		case lease.Evicted:
+			return nil, ErrLeaseLost
 		}
 		if ask.OnQueue != nil && grant.Position != position {
 			ask.OnQueue(int(grant.Position))

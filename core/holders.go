@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"net/url"
-	"strings"
 	"time"
 
 	"github.com/headgate/headgate/internal/lease"
@@ -17,7 +16,7 @@ type Holder struct {
 	Key    string // its innermost, as in Redis
 	Token  int64
 	Age    time.Duration
-	Left   time.Duration // until the lease ends unless it is renewed
+	Left   time.Duration // until the lease ends unless it is renewed; 0 of who has died and is to be let go next
 	Weight int64
 	Meta   map[string]string
 }
@@ -44,7 +43,11 @@ func (s *Semaphore) Holders(ctx context.Context, key Key) (holders []Holder, wai
 		h := Holder{ID: e.ID, Token: r.Token, Age: time.Duration(now-r.Granted) * time.Microsecond, Left: time.Duration(e.Left) * time.Microsecond}
 		last := r.Levels[len(r.Levels)-1]
 		h.Key, h.Weight = last.Node, last.Weight
-		if values, err := url.ParseQuery(strings.TrimPrefix(r.Metadata, "-")); err == nil {
+		metadata := r.Metadata
+		if metadata == "-" {
+			metadata = ""
+		}
+		if values, err := url.ParseQuery(metadata); err == nil {
 			h.Meta = make(map[string]string)
 			for k := range maps.Keys(values) {
 				h.Meta[k] = values.Get(k)
@@ -55,7 +58,8 @@ func (s *Semaphore) Holders(ctx context.Context, key Key) (holders []Holder, wai
 	return holders, waiting, nil
 }
 
-// Evict takes the slots of holders away, and tells them: their leases are lost. It returns how many it found.
+// Evict takes the slots of holders away, and tells them: their leases are lost, also those that are adopted on other losses. Who
+// does not hear of it, as without a subscription, learns it when he renews his lease. It returns how many it found.
 func (s *Semaphore) Evict(ctx context.Context, key Key, ids ...string) (int, error) {
 	if key.outer == 0 {
 		return 0, fmt.Errorf("%w: there is none", ErrKey)

@@ -118,6 +118,7 @@ func (l *leases) renew(r *renewal) {
 	left, err := r.store.renew(context.Background(), r.scope, r.lease.Microseconds(), ids)
 	l.mu.Lock()
 	var lost []*holding
+	var evicted []bool
 	for i, h := range r.all {
 		h.renewing = false
 		switch {
@@ -126,14 +127,12 @@ func (l *leases) renew(r *renewal) {
 		case left[i] > 0:
 			h.renewed(sent, time.Duration(left[i])*time.Microsecond)
 		case l.drop(h): // else it was released meanwhile
-			lost = append(lost, h)
+			lost, evicted = append(lost, h), append(evicted, left[i] < 0)
 		}
 	}
 	l.mu.Unlock()
-	for _, h := range lost {
-		if h.onLoss != AdoptOnLoss || !l.adopt(h) {
-			h.lose(ErrLeaseLost)
-		}
+	for i, h := range lost {
+		l.miss(h, evicted[i])
 	}
 }
 
@@ -151,17 +150,24 @@ func (l *leases) extend(ctx context.Context, h *holding) error {
 	if left[0] > 0 {
 		h.renewed(sent, time.Duration(left[0])*time.Microsecond)
 	}
-	lost := left[0] == 0 && l.drop(h)
+	lost := left[0] <= 0 && l.drop(h)
 	l.mu.Unlock()
-	if lost && (h.onLoss != AdoptOnLoss || !l.adopt(h)) {
-		h.lose(ErrLeaseLost)
+	if lost {
+		l.miss(h, left[0] < 0)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if left[0] == 0 && !lost {
+	if left[0] <= 0 && !lost {
 		return ErrLeaseLost // it was released, or is lost already
 	}
 	return h.lost
+}
+
+// miss loses a lease that is in care no longer, or adopts it.
+func (l *leases) miss(h *holding, evicted bool) {
+	if evicted || h.onLoss != AdoptOnLoss || !l.adopt(h) {
+		h.lose(ErrLeaseLost)
+	}
 }
 
 // adopt takes a slot anew for a holder whose lease is unknown, if there is room.

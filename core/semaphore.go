@@ -44,7 +44,8 @@ type LossPolicy uint8
 const (
 	// CancelOnLoss cancels the lease's context, so that the work stops.
 	CancelOnLoss LossPolicy = iota
-	// AdoptOnLoss takes a slot anew if there is room, with a new Token, and only else cancels. For a time somebody else may
+	// AdoptOnLoss takes a slot anew if there is room, with a new Token, and only else cancels, as it does where the holder
+	// was evicted. For a time somebody else may
 	// have had the slot: Event.Operation "adopt" tells of it.
 	AdoptOnLoss
 	// NotifyOnLoss closes Lost and lets the work go on.
@@ -114,7 +115,8 @@ type Level struct {
 // Ask is what a holder wants.
 type Ask struct {
 	// Levels are the caps, outermost first, such as tenant and user: all of them have room, or nothing is taken. Their
-	// keys have the same outermost part. A level's key has the same levels above it in every Ask.
+	// keys have the same outermost part. A level's key has the same levels above it in every Ask: else who waits may hold
+	// up others, but no cap is exceeded.
 	Levels []Level
 	// MaxWait bounds the wait of Acquire, beside its context. Zero is no bound of its own.
 	MaxWait time.Duration

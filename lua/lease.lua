@@ -2,7 +2,7 @@
 -- one scope.
 --
 -- KEYS   holders (sorted set: id, end of its lease), records (hash), waiters (sorted set, by text: "node ticket id"),
---        patience (sorted set: id, end of the waiter's lease), ready (sorted set, by text: "node ticket child")
+--        patience (sorted set: id, end of the waiter's lease; "!id", until when it is known that it was forced out), ready (sorted set, by text: "node ticket child")
 -- ARGV   operation, then
 --        acquire  id, channel, lease, waiter's lease, longest hold or 0, most waiters or 0 not to wait, priority 0 to 9,
 --                 metadata, then for each level, outermost first: node, limit, weight
@@ -11,10 +11,10 @@
 --        force    ids
 --        list     nothing
 --        Times are in microseconds. No text holds a space.
--- Reply  acquire  1 if held, 0 if waiting, -1 if there is no room, -2 if the queue is full; token if held, else the last one
+-- Reply  acquire  1 if held, 0 if waiting, -1 if there is no room, -2 if the queue is full, -3 if it was forced out; token if held, else the last one
 --                 given; position in the queue from 0; time until the first lease of the scope ends, -1 if there is none; mean
 --                 hold; time until the lease ends, 0 if none is held; weight in use at each level
---        renew    for each id: time until its lease ends, 0 if it is unknown
+--        renew    for each id: time until its lease ends, 0 if it is unknown, -1 if it was forced out
 --        release, force  for each id: 1 if it was held, 2 if it waited, 0 if it is unknown
 --        list     now; for each holder: id, time until its lease ends, record; for each waiter: id, -1, record
 --
@@ -22,12 +22,13 @@
 -- waits at it or at a node ready below it, has room at it; then it stands in its parent's queue by its head's ticket. So a
 -- node without room holds up nobody elsewhere, and every step is logarithmic in the number of waiters. Whoever frees
 -- room grants it to the heads of the outermost nodes, by a short lease that they renew, and tells their channels: "id token
--- lease", and the weight in use at the innermost level. Whoever was forced out is told "!id".
+-- lease", and the weight in use at the innermost level; if there is more room than it grants at once, it tells the next
+-- "id 0 0 0", who asks again then. Whoever was forced out is told "!id".
 --
 -- A record is "ticket token granted until lease channel metadata" and of each level "node weight limit". Other fields of the
 -- hash: u:node the weight in use, n:node the ticket by which the node is ready, token and ticket the last ones, hold the
 -- mean hold, now the last time, ahead how far the scope's clock is ahead of Redis's: it does not go back; ready how many
--- fields n:node there are; next a time before which no lease ends, of holders and waiters, and end one after which none does;
+-- fields n:node there are; evicted a time after which nobody is known to have been forced out; next a time before which no lease ends, of holders and waiters, and end one after which none does;
 -- alive until when the hash surely lives.
 
 -- The hash, of which no field is read twice, and all are written at the end. A field that is not there is false.
@@ -56,7 +57,7 @@ end
 
 local operation = ARGV[1]
 do
-  local names = {'ahead', 'now', 'token', 'ticket', 'hold', 'ready', 'next', 'end', 'alive'}
+  local names = {'ahead', 'now', 'token', 'ticket', 'hold', 'ready', 'next', 'end', 'alive', 'evicted'}
   if operation == 'acquire' then
     names[#names + 1] = ARGV[2]
     for i = 10, #ARGV, 3 do
@@ -84,7 +85,7 @@ local function load(id)
     return records[id]
   end
   local record = get(id)
-  if not record then
+  if not record or not string.find(record, ' ', 1, true) then -- other fields are one word
     return nil
   end
   local words, levels = {}, {}
@@ -165,6 +166,15 @@ local function room(r, node)
   return true
 end
 
+local function room_at_all(r)
+  for i = 1, #r.levels do
+    if not room(r, r.levels[i].node) then
+      return false
+    end
+  end
+  return true
+end
+
 local function count_ready(by)
   local n = number('ready') + by
   set('ready', n ~= 0 and text(n))
@@ -205,12 +215,22 @@ local function leave(id, r)
   redis.call('ZREM', KEYS[4], id)
 end
 
--- Grants what there is room for, first come first served.
+-- Who may not be told asks again after a while.
+local function tell(channel, message)
+  redis.pcall('PUBLISH', channel, message)
+end
+
+-- Grants what there is room for, first come first served. All levels are looked at, in case a node is not below the same
+-- ones in every request.
 local function promote(node, own)
-  for _ = 1, 64 do
+  for i = 0, 64 do
     local _, id = head(node)
     local r = id and load(id)
-    if not r or not room(r, node) then
+    if not r or not room_at_all(r) then
+      return
+    end
+    if i == 64 then
+      tell(r.channel, id .. ' 0 0 0')
       return
     end
     local lease = id == own and r.lease or math.min(r.lease, 5000000)
@@ -218,8 +238,7 @@ local function promote(node, own)
     grant(id, r, lease)
     refresh(r.levels)
     if id ~= own then
-      -- Who may not be told asks again after a while.
-      redis.pcall('PUBLISH', r.channel, table.concat({id, text(r.token), text(lease), text(used(r.levels[#r.levels].node))}, ' '))
+      tell(r.channel, table.concat({id, text(r.token), text(lease), text(used(r.levels[#r.levels].node))}, ' '))
     end
   end
 end
@@ -252,6 +271,11 @@ local function promote_all(roots)
   for i = 1, #nodes do
     promote(nodes[i])
   end
+end
+
+-- Whether it was forced out, of who neither holds nor waits.
+local function evicted(id)
+  return number('evicted') > now and tonumber(redis.call('ZSCORE', KEYS[4], '!' .. id) or 0) > now
 end
 
 local roots = {}
@@ -300,6 +324,8 @@ if operation == 'acquire' then
     touched[3], touched[5] = true, touched[5] or #r.levels > 1
     refresh(r.levels)
     promote(root, id)
+  elseif evicted(id) then
+    status = -3
   else
     r = fresh
     local fits, first = true, true
@@ -347,13 +373,13 @@ if operation == 'acquire' then
     if until_ > before then
       put(1, until_, id)
     end
-    left = math.max(until_, before) - now
+    left = math.max(until_, before, now) - now
   elseif status == 0 then
     position = redis.call('ZLEXCOUNT', KEYS[3], '[' .. leaf .. ' ', '(' .. place(id, load(id)))
   end
   local first = redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')
   local token = status == 1 and r.token or number('token')
-  reply = {status, token, position, first[2] and tonumber(first[2]) - now or -1, number('hold'), left}
+  reply = {status, token, position, first[2] and math.max(0, tonumber(first[2]) - now) or -1, number('hold'), left}
   for i = 1, #fresh.levels do
     reply[#reply + 1] = used(fresh.levels[i].node)
   end
@@ -373,12 +399,16 @@ elseif operation == 'renew' then
         until_ = wanted
       end
       reply[i - 2] = math.max(1, tonumber(until_) - now)
+    elseif evicted(id) then
+      reply[i - 2] = -1
     end
   end
 elseif operation == 'release' or operation == 'force' then
   roots = {}
   for i = 2, #ARGV do
-    local was, r = drop(ARGV[i])
+    local id = ARGV[i]
+    local ends = operation == 'force' and tonumber(redis.call('ZSCORE', KEYS[1], id) or redis.call('ZSCORE', KEYS[4], id))
+    local was, r = drop(id)
     reply[i - 1] = was
     if r then
       roots[r.levels[1].node] = true
@@ -388,7 +418,14 @@ elseif operation == 'release' or operation == 'force' then
       hold = hold == 0 and took or hold + math.floor((took - hold) / 8)
       set('hold', text(math.max(1, hold)))
     elseif was > 0 and operation == 'force' then
-      redis.pcall('PUBLISH', r.channel, '!' .. ARGV[i])
+      -- It is known for a lease longer than it would have lived, for whoever could not ask before.
+      ends = ends + r.lease
+      put(4, ends, '!' .. id)
+      set('evicted', text(math.max(ends, number('evicted'))))
+      tell(r.channel, '!' .. id)
+    elseif was == 0 and operation == 'release' and evicted(id) then
+      redis.call('ZREM', KEYS[4], '!' .. id)
+      busy = false
     end
   end
   promote_all(roots)
@@ -397,7 +434,7 @@ elseif operation == 'list' then
   local holders = redis.call('ZRANGE', KEYS[1], 0, -1, 'WITHSCORES')
   for i = 1, #holders, 2 do
     reply[#reply + 1] = holders[i]
-    reply[#reply + 1] = tonumber(holders[i + 1]) - now
+    reply[#reply + 1] = math.max(0, tonumber(holders[i + 1]) - now)
     reply[#reply + 1] = get(holders[i]) or ''
   end
   for _, member in ipairs(redis.call('ZRANGE', KEYS[3], 0, -1)) do

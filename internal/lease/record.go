@@ -27,7 +27,7 @@ func (s *Scope) List(now int64) (at int64, all []Entry) {
 	at = s.now
 	defer s.finish()
 	for _, e := range s.holders.order {
-		all = append(all, Entry{e.id, e.at - s.now, s.records[e.id].String()})
+		all = append(all, Entry{e.id, max(0, e.at-s.now), s.records[e.id].String()})
 	}
 	var lines []string
 	for node, queue := range s.waiters {

@@ -30,6 +30,7 @@ const (
 	Waiting   Status = 0
 	Full      Status = -1
 	QueueFull Status = -2
+	Evicted   Status = -3
 )
 
 // Grant is the answer to a request.

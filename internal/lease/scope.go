@@ -5,7 +5,6 @@ package lease
 import (
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 )
 
@@ -45,6 +44,15 @@ func (s *Scope) room(r *record, node string) bool {
 	return true
 }
 
+func (s *Scope) roomAtAll(r *record) bool {
+	for _, l := range r.Levels {
+		if !s.room(r, l.Node) {
+			return false
+		}
+	}
+	return true
+}
+
 func (s *Scope) use(r *record, sign int64) {
 	for _, l := range r.Levels {
 		if s.used[l.Node] += sign * l.Weight; s.used[l.Node] == 0 {
@@ -65,12 +73,17 @@ func (s *Scope) leave(id string, r *record) {
 	s.patience.remove(id)
 }
 
-// promote grants what there is room for, first come first served.
+// promote grants what there is room for, first come first served. All levels are looked at, in case a node is not below the
+// same ones in every request.
 func (s *Scope) promote(node, own string) {
-	for range promoted {
+	for i := range promoted + 1 {
 		_, id := s.head(node)
 		r := s.records[id]
-		if r == nil || !s.room(r, node) {
+		if r == nil || !s.roomAtAll(r) {
+			return
+		}
+		if i == promoted {
+			s.tell(r.Channel, Message{ID: id}.String())
 			return
 		}
 		s.leave(id, r)
@@ -126,6 +139,8 @@ func (s *Scope) begin(now int64) {
 		for _, id := range e.until(s.now, reaped) {
 			if _, r := s.drop(id); r != nil {
 				roots[r.Levels[0].Node] = true
+			} else {
+				e.remove(id)
 			}
 		}
 	}
@@ -146,7 +161,7 @@ func (s *Scope) finish() {
 	}
 }
 
-// Idle says whether nobody holds or waits.
+// Idle says whether nobody holds, waits, or is known to have been forced out.
 func (s *Scope) Idle() bool { return s.holders.len()+s.patience.len() == 0 }
 
 // Acquire asks for a lease, or asks again: for who holds it already it is extended, and who waits goes on waiting.
@@ -165,6 +180,8 @@ func (s *Scope) Acquire(now int64, q Request) Grant {
 		s.patience.put(id, s.now+q.Patience)
 		s.refresh(r.Levels)
 		s.promote(root, id)
+	case s.evicted(id):
+		status = Evicted
 	default:
 		r = &record{ticket: "-", Request: q}
 		fits, first := true, true
@@ -208,14 +225,14 @@ func (s *Scope) Acquire(now int64, q Request) Grant {
 		if until > at {
 			s.holders.put(id, until)
 		}
-		g.Token, g.Left = r.token, max(until, at)-s.now
+		g.Token, g.Left = r.token, max(until, at, s.now)-s.now
 	}
 	if g.Status = status; status == Waiting {
 		i, _ := slices.BinarySearchFunc(s.waiters[leaf], place{r.ticket, id}, place.compare)
 		g.Position = int64(i)
 	}
 	if at, ok := s.holders.first(); ok {
-		g.Next = at - s.now
+		g.Next = max(0, at-s.now)
 	}
 	for _, l := range q.Levels {
 		g.Used = append(g.Used, s.used[l.Node])
@@ -223,7 +240,7 @@ func (s *Scope) Acquire(now int64, q Request) Grant {
 	return g
 }
 
-// Renew extends leases, and says how long each lives now: 0 if it is unknown.
+// Renew extends leases, and says how long each lives now: 0 if it is unknown, -1 if it was forced out.
 func (s *Scope) Renew(now, lease int64, ids []string) []int64 {
 	s.begin(now)
 	defer s.finish()
@@ -231,6 +248,9 @@ func (s *Scope) Renew(now, lease int64, ids []string) []int64 {
 	for i, id := range ids {
 		until, held := s.holders.at(id)
 		if !held {
+			if s.evicted(id) {
+				left[i] = -1
+			}
 			continue
 		}
 		wanted, r := s.now+lease, s.records[id]
@@ -244,37 +264,4 @@ func (s *Scope) Renew(now, lease int64, ids []string) []int64 {
 		left[i] = max(1, until-s.now)
 	}
 	return left
-}
-
-// Release gives leases up and takes waiters out of their queues. It says for each which it was: 1 or 2, 0 if neither.
-func (s *Scope) Release(now int64, ids []string) []int64 { return s.end(now, ids, false) }
-
-// Force does what Release does to others, and tells them.
-func (s *Scope) Force(now int64, ids []string) []int64 { return s.end(now, ids, true) }
-
-func (s *Scope) end(now int64, ids []string, force bool) []int64 {
-	s.begin(now)
-	defer s.finish()
-	roots, all := make(map[string]bool), make([]int64, len(ids))
-	for i, id := range ids {
-		was, r := s.drop(id)
-		all[i] = was
-		if r != nil {
-			roots[r.Levels[0].Node] = true
-		}
-		switch {
-		case was == 1 && !force:
-			took := s.now - r.granted
-			if s.hold == 0 {
-				s.hold = took
-			} else {
-				s.hold += int64(math.Floor(float64(took-s.hold) / 8))
-			}
-			s.hold = max(1, s.hold)
-		case was > 0 && force:
-			s.tell(r.Channel, "!"+id)
-		}
-	}
-	s.promoteAll(roots)
-	return all
 }

@@ -1,0 +1,106 @@
+package core_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/redistest"
+)
+
+// Who was evicted loses his lease whatever his policy, and whether or not he is told.
+func TestEvictedStayOut(t *testing.T) {
+	renewed := map[string]func(t *testing.T, l *core.Lease){
+		"in the background": func(*testing.T, *core.Lease) {},
+		"by Extend": func(t *testing.T, l *core.Lease) {
+			if err := l.Extend(t.Context()); !errors.Is(err, core.ErrLeaseLost) {
+				t.Errorf("extended: %v", err)
+			}
+		},
+	}
+	for name, extend := range renewed {
+		t.Run(name, func(t *testing.T) {
+			s := redistest.Start(t)
+			do(t, s.Client(t), "ACL", "SETUSER", "default", "-publish") // nobody is told
+			g := redisGate(t, s.Client(t), core.Config{})
+			key := newKey(t, "k")
+			for _, loss := range []core.LossPolicy{core.CancelOnLoss, core.AdoptOnLoss, core.NotifyOnLoss} {
+				sem := semaphore(t, g, core.SemaphoreConfig{Lease: time.Second, OnLoss: loss})
+				l := take(t, sem, core.Level{Key: key, Limit: 1})
+				holders, _, err := sem.Holders(t.Context(), key)
+				if err != nil || len(holders) != 1 {
+					t.Fatal(holders, err)
+				}
+				if n, err := sem.Evict(t.Context(), key, holders[0].ID); n != 1 || err != nil {
+					t.Fatal(n, err)
+				}
+				extend(t, l)
+				select {
+				case <-l.Lost():
+				case <-time.After(patient):
+					t.Errorf("policy %d: still believed in", loss)
+				}
+				if holders, _, err := sem.Holders(t.Context(), key); len(holders) > 0 || err != nil {
+					t.Errorf("policy %d: %+v, %v", loss, holders, err)
+				}
+				free(t, l)
+			}
+			if err := g.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if left := s.Client(t).Keys(t.Context(), "*").Val(); len(left) > 0 {
+				t.Errorf("keys remain: %v", left)
+			}
+		})
+	}
+}
+
+// What is no holder's name is nobody, whatever else Redis has under it, and costs no slot.
+func TestEvictNobody(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+		sem := semaphore(t, g, core.SemaphoreConfig{Lease: time.Hour, OnLoss: core.NotifyOnLoss})
+		brief := semaphore(t, g, core.SemaphoreConfig{Lease: time.Second, OnLoss: core.NotifyOnLoss})
+		level := core.Level{Key: newKey(t, "k"), Limit: 2}
+		l := take(t, sem, level)
+		for _, id := range []string{"token", "now", "u:{k}", "n:{k}", "!x", "", "a b"} {
+			if _, err := brief.Enqueue(t.Context(), core.Ask{Levels: []core.Level{level}}); err != nil { // and is let go by what follows
+				t.Fatal(err)
+			}
+			c.advance(2 * time.Second)
+			if n, err := sem.Evict(t.Context(), level.Key, id); n != 0 || err != nil {
+				t.Errorf("%q: %d, %v", id, n, err)
+			}
+			next, err := sem.TryAcquire(t.Context(), core.Ask{Levels: []core.Level{level}})
+			if err != nil {
+				t.Errorf("after %q: %v", id, err)
+			}
+			free(t, next)
+		}
+		free(t, l)
+	})
+}
+
+func TestHoldersTellsOfTheDead(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+		sem := semaphore(t, g, core.SemaphoreConfig{Lease: time.Second})
+		level := core.Level{Key: newKey(t, "k"), Limit: 100}
+		for range 50 { // more than are let go at once
+			if _, err := sem.Enqueue(t.Context(), core.Ask{Levels: []core.Level{level}, Meta: map[string]string{"-x": "-"}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, d := range []time.Duration{0, 2 * time.Second} {
+			c.advance(d)
+			holders, waiting, err := sem.Holders(t.Context(), level.Key)
+			if err != nil || waiting != 0 || d == 0 && len(holders) != 50 {
+				t.Fatalf("%d hold, %d wait, %v", len(holders), waiting, err)
+			}
+			for _, h := range holders {
+				if h.Left < 0 || h.Meta["-x"] != "-" {
+					t.Errorf("%+v", h)
+				}
+			}
+		}
+	})
+}
