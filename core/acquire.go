@@ -70,9 +70,18 @@ func outage(ctx context.Context, err error) bool {
 }
 
 func (s *Semaphore) observe(ctx context.Context, l *Lease, err error, start time.Time) (*Lease, error) {
-	if observe := s.gate.observe; observe != nil {
-		observe(ctx, Event{Operation: "acquire", Err: err, Took: time.Since(start)})
+	observe := s.gate.observe
+	if observe == nil {
+		return l, err
 	}
+	over := false
+	defer func() {
+		if !over { // it panics, and nobody will release what nobody gets
+			_ = l.Release(ctx) // else its lease ends
+		}
+	}()
+	observe(ctx, Event{Operation: "acquire", Err: err, Took: time.Since(start)})
+	over = true
 	return l, err
 }
 

@@ -2,7 +2,7 @@ package core
 
 import (
 	"context"
-	"errors"
+	"slices"
 	"time"
 )
 
@@ -43,18 +43,33 @@ func (s *Semaphore) admit(ctx context.Context, ask Ask, waiters int64, charges [
 	if waiters == 0 && s.together(ask, charges) {
 		p.slot = at
 	}
+	decided := false
+	defer func() {
+		if decided {
+			return
+		}
+		// Observe panics, or a hook of the client's: nobody gets what was taken.
+		if at.sent {
+			s.abandon(ctx, g.leases.store, at.scope, q.ID)
+		}
+		if slices.ContainsFunc(p.wire, func(c charge) bool { return c.spent > 0 }) {
+			_ = g.reservation(p).Cancel(ctx) // else it stays spent
+		}
+	}()
 	d, err = g.run(ctx, p, algorithmDecide, 0, charges)
 	switch {
 	case at.refused():
+		decided = true
 		_, err = s.observe(ctx, nil, full(q, at.grant), start)
 		return nil, d, err
 	case at.answered:
 		l, _ := s.observe(ctx, s.granted(ctx, g.leases.store, at.scope, q, at.grant, start), nil, start)
-		l.paid = g.reservation(p)
+		l.paid, decided = g.reservation(p), true
 		return l, d, nil
-	case p.slot != nil && (d.Cause != nil || ctx.Err() != nil || errors.Is(err, ErrMisconfigured)):
+	case at.sent && (d.Cause != nil || err != nil):
 		s.abandon(ctx, g.leases.store, at.scope, q.ID) // it may have been granted
 	}
+	decided = true
 	if err != nil || !d.Allowed {
 		return nil, d, err
 	}

@@ -246,6 +246,9 @@ func (g *Gate) ordered(ctx, caller context.Context, p *plan, d *Decision) error 
 			r.op = algorithmPeek
 		} else {
 			r.slot = p.slot
+			if p.slot != nil {
+				p.slot.sent = true
+			}
 		}
 		err := g.ask(ctx, caller, requests[i:i+1])
 		switch {

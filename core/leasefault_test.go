@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -146,7 +148,9 @@ func TestFailoverOfLeases(t *testing.T) {
 	if err := g.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if keys := client.Keys(t.Context(), "*").Val(); len(keys) > 0 {
+	keys := client.Keys(t.Context(), "*").Val()
+	keys = slices.DeleteFunc(keys, func(key string) bool { return strings.Contains(key, "{ping}:probe") }) // the circuit's
+	if len(keys) > 0 {
 		t.Errorf("keys remain: %v", keys)
 	}
 }

@@ -34,13 +34,14 @@ type onceSlice struct{ *redis.Cmd }
 // NoRetry tells go-redis.
 func (onceSlice) NoRetry() bool { return true }
 
-func (r *redisLeases) run(ctx context.Context, scope, operation string, args ...any) (reply []any, err error) {
+func (r *redisLeases) run(ctx context.Context, scope, operation string, args ...any) ([]any, error) {
 	if err := r.gate.circuit.enter(); err != nil {
 		return nil, err
 	}
 	bounded, cancel := r.gate.deadlines.bound(ctx)
 	defer cancel()
-	err = r.gate.judge(ctx, func() error {
+	var reply []any // of a call that was left behind it is written at any time
+	err := r.gate.judge(ctx, func() error {
 		return r.bounded(bounded, func() (err error) {
 			reply, err = r.send(bounded, r.script.sha, "evalsha", scope, operation, args)
 			if redis.HasErrorPrefix(err, "NOSCRIPT") {
@@ -49,7 +50,10 @@ func (r *redisLeases) run(ctx context.Context, scope, operation string, args ...
 			return err
 		})
 	}, true)
-	return reply, err
+	if err != nil {
+		return nil, err
+	}
+	return reply, nil
 }
 
 func (r *redisLeases) send(ctx context.Context, script, command, scope, operation string, args []any) ([]any, error) {

@@ -91,6 +91,7 @@ type slot struct {
 	scope    string
 	ask      lease.Request
 	grant    lease.Grant
+	sent     bool // to Redis, as far as anybody knows
 	answered bool
 }
 

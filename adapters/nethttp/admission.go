@@ -163,6 +163,13 @@ func (a *Admission) delay(ctx context.Context, charges []core.Charge, ask core.A
 	}
 	if err == nil {
 		a.paid, a.decision.Allowed = paid, true
+		return nil
+	}
+	_ = paid.Cancel(ctx)
+	if errors.Is(err, core.ErrFull) { // the client is told what is left without it
+		if d, err := cfg.Gate.Peek(ctx, charges...); err == nil {
+			a.decision, a.decision.Allowed = d, false
+		}
 	}
 	return err
 }

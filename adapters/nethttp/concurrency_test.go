@@ -461,3 +461,51 @@ func TestPanicInQueue(t *testing.T) {
 	}
 	holders(t, s, "acme", 0)
 }
+
+// Nor does one in Observe.
+func TestPanicInObserve(t *testing.T) {
+	for name, delay := range map[string]time.Duration{"at once": 0, "delayed": time.Second} {
+		t.Run(name, func(t *testing.T) {
+			boom := true
+			g, s := chat(t, memory(t, newClock()), func(cfg *nethttp.Config) {
+				cfg.MaxDelay = delay
+				cfg.Observe = func(*http.Request, *nethttp.Admission) {
+					if boom {
+						panic(http.ErrAbortHandler)
+					}
+				}
+			})
+			h := nethttp.Middleware(g)(http.HandlerFunc(ok))
+			func() {
+				defer func() {
+					if recover() != http.ErrAbortHandler {
+						t.Error("the panic is gone")
+					}
+				}()
+				get(h, as("acme", "ann"))
+			}()
+			holders(t, s, "acme", 0)
+			boom = false
+			if r := get(h, as("acme", "ann")); r.Header.Get("RateLimit") != `"requests";r=9` {
+				t.Errorf("RateLimit %s after one", r.Header.Get("RateLimit"))
+			}
+		})
+	}
+}
+
+// A request that was delayed and found no slot is told what is left without it.
+func TestConcurrencyAfterDelay(t *testing.T) {
+	eachGate(t, func(t *testing.T, gate *core.Gate) {
+		g, _ := chat(t, gate, func(cfg *nethttp.Config) {
+			cfg.MaxDelay = time.Second
+			cfg.Concurrency.Levels[1].Limit = 1
+		})
+		o := newOpen(t, g)
+		o.enter(as("acme", "ann"))
+		r := o.refused(as("acme", "ann"))
+		if got := r.Header.Get("RateLimit"); r.StatusCode != 429 || got != `"requests";r=9` || !strings.Contains(body(t, r), `["streams"]`) {
+			t.Errorf("status %d, RateLimit %s", r.StatusCode, got)
+		}
+		o.leave()
+	})
+}

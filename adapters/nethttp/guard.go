@@ -140,9 +140,21 @@ func (g *Guard) Admit(r *http.Request) *Admission {
 	}
 	a.admit(r, before != nil)
 	if g.cfg.Observe != nil {
-		g.cfg.Observe(r, a)
+		a.observe(r)
 	}
 	return a
+}
+
+func (a *Admission) observe(r *http.Request) {
+	over := false
+	defer func() {
+		if !over { // it panics, and nobody will call Finish
+			_ = a.lease.Release(r.Context()) // else its lease ends
+			_ = a.paid.Cancel(r.Context())   // else it stays spent
+		}
+	}()
+	a.guard.cfg.Observe(r, a)
+	over = true
 }
 
 // preflight says whether a request is a CORS preflight (Fetch standard, section 3.3.2).

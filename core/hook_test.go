@@ -1,0 +1,87 @@
+package core_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/redistest"
+)
+
+// panics calls f, which is to panic with this.
+func panics(t *testing.T, want any, f func()) {
+	t.Helper()
+	defer func() {
+		t.Helper()
+		if got := recover(); got != want {
+			t.Errorf("panic %v, want %v", got, want)
+		}
+	}()
+	f()
+}
+
+// A panic in Observe takes neither a slot nor what was spent.
+func TestObservePanics(t *testing.T) {
+	ask := func(t *testing.T) core.Ask { return core.Ask{Levels: []core.Level{{Key: newKey(t, "k"), Limit: 1}}} }
+	policy := limited(t, "p", frozen(1))
+	for name, tt := range map[string]struct {
+		operation string
+		take      func(t *testing.T, s *core.Semaphore) (*core.Lease, error)
+	}{
+		"TryAcquire": {"acquire", func(t *testing.T, s *core.Semaphore) (*core.Lease, error) { return s.TryAcquire(t.Context(), ask(t)) }},
+		"Acquire":    {"acquire", func(t *testing.T, s *core.Semaphore) (*core.Lease, error) { return s.Acquire(t.Context(), ask(t)) }},
+		"TryAdmit, of the slot": {"acquire", func(t *testing.T, s *core.Semaphore) (*core.Lease, error) {
+			l, _, err := s.TryAdmit(t.Context(), ask(t), core.Charge{Policy: policy, Key: newKey(t, "k"), Cost: 1})
+			return l, err
+		}},
+		"TryAdmit, of the charges": {"decide", func(t *testing.T, s *core.Semaphore) (*core.Lease, error) {
+			l, _, err := s.TryAdmit(t.Context(), ask(t), core.Charge{Policy: policy, Key: newKey(t, "k"), Cost: 1})
+			return l, err
+		}},
+		"Admit, of the slot": {"acquire", func(t *testing.T, s *core.Semaphore) (*core.Lease, error) {
+			l, _, err := s.Admit(t.Context(), ask(t), core.Charge{Policy: policy, Key: newKey(t, "k"), Cost: 1})
+			return l, err
+		}},
+		"Admit, of the charges": {"decide", func(t *testing.T, s *core.Semaphore) (*core.Lease, error) {
+			l, _, err := s.Admit(t.Context(), ask(t), core.Charge{Policy: policy, Key: newKey(t, "k"), Cost: 1})
+			return l, err
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			check := func(t *testing.T, make func(core.Config) *core.Gate) {
+				boom := true
+				g := make(core.Config{Observe: func(_ context.Context, e core.Event) {
+					if boom && e.Operation == tt.operation {
+						boom = false
+						panic("mine")
+					}
+				}})
+				s := semaphore(t, g, core.SemaphoreConfig{})
+				panics(t, "mine", func() { _, _ = tt.take(t, s) })
+				for { // it is given back in the background
+					l, d, err := s.TryAdmit(t.Context(), ask(t), core.Charge{Policy: policy, Key: newKey(t, "k"), Cost: 1})
+					if l != nil {
+						free(t, l)
+						break
+					}
+					if t.Context().Err() != nil || !errors.Is(err, core.ErrFull) {
+						t.Fatalf("%v, %s", err, show(d))
+					}
+				}
+				if err := g.Close(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+			t.Run("memory", func(t *testing.T) {
+				check(t, func(cfg core.Config) *core.Gate { return memoryGate(t, cfg) })
+			})
+			redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
+				check(t, func(cfg core.Config) *core.Gate {
+					cfg.Prefix = srv.Prefix
+					return redisGate(t, srv.Client(t), cfg)
+				})
+			})
+		})
+	}
+}
