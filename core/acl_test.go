@@ -1,0 +1,81 @@
+package core_test
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/redistest"
+)
+
+// README's permissions suffice for whatever semaphores do, and each of them is needed.
+func TestReadmePermissions(t *testing.T) {
+	readme, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ := strings.Cut(string(readme), "The user of an ACL needs")
+	text, _, _ = strings.Cut(text, "Redis 6.2")
+	rules := []any{"ACL", "SETUSER", "app", "on", ">secret", "resetchannels"}
+	var commands []string
+	for _, rule := range regexp.MustCompile("[+~&][a-z:*]+").FindAllString(text, -1) {
+		rules = append(rules, rule)
+		if rule[0] == '+' {
+			commands = append(commands, rule[1:])
+		}
+	}
+	s := redistest.Start(t)
+	admin := s.Client(t)
+	do(t, admin, rules...)
+	do(t, admin, "CONFIG", "RESETSTAT")
+	g := redisGate(t, s.Client(t, func(o *redis.Options) { o.Username, o.Password = "app", "secret" }), core.Config{})
+	if err := g.Ping(t.Context()); err != nil {
+		t.Error(err)
+	}
+	sem := semaphore(t, g, core.SemaphoreConfig{Lease: time.Hour})
+	tenant, user := core.Level{Key: newKey(t, "k"), Limit: 2}, core.Level{Key: newKey(t, "k", "u"), Limit: 1}
+	first := take(t, sem, tenant, user)
+	second := queue(t, sem, tenant, user)
+	subscribed(t, s)
+	free(t, first)
+	l := <-second
+	if err := l.Extend(t.Context()); err != nil {
+		t.Error(err)
+	}
+	holders, _, err := sem.Holders(t.Context(), tenant.Key)
+	if err != nil || len(holders) != 1 {
+		t.Fatal(holders, err)
+	}
+	if n, err := sem.Evict(t.Context(), tenant.Key, holders[0].ID); n != 1 || err != nil {
+		t.Error(n, err)
+	}
+	<-l.Lost()
+	free(t, l)
+	brief := semaphore(t, g, core.SemaphoreConfig{Name: "brief", Lease: time.Second})
+	if _, err := brief.Enqueue(t.Context(), core.Ask{Levels: []core.Level{user}}); err != nil {
+		t.Fatal(err)
+	}
+	free(t, <-queue(t, brief, user)) // when the other has died
+	paid, _, err := sem.TryAdmit(t.Context(), core.Ask{Levels: []core.Level{tenant}}, core.Charge{Policy: limited(t, "p", frozen(1)), Key: user.Key, Cost: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	free(t, paid)
+	if err := g.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	stats, err := admin.Info(t.Context(), "commandstats").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range commands {
+		if !strings.Contains(stats, "cmdstat_"+c+":") && c != "setrange" { // which is for long logs
+			t.Errorf("%s is not used", c)
+		}
+	}
+}
