@@ -50,6 +50,7 @@ func (s *Semaphore) fail(ctx context.Context, ask Ask, q lease.Request, start ti
 	switch s.cfg.OnFailure {
 	case Open:
 		h := s.holding(q, nil)
+		h.until = h.ends
 		g.leases.hold(h)
 		return newLease(ctx, h), nil
 	case Local:
@@ -175,7 +176,11 @@ func (s *Semaphore) granted(ctx context.Context, store leaseStore, scope string,
 
 func (s *Semaphore) holding(q lease.Request, store leaseStore) *holding {
 	q.Waiters = 0
-	return &holding{id: q.ID, owner: s.gate.leases, lease: s.cfg.Lease, store: store, onLoss: s.cfg.OnLoss, request: q, gone: make(chan struct{})}
+	h := &holding{id: q.ID, owner: s.gate.leases, lease: s.cfg.Lease, store: store, onLoss: s.cfg.OnLoss, request: q, gone: make(chan struct{})}
+	if s.cfg.MaxHold > 0 {
+		h.ends = time.Now().Add(s.cfg.MaxHold)
+	}
+	return h
 }
 
 // granted makes it a lease that was granted after sent.

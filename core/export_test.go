@@ -79,6 +79,14 @@ func (l *Lease) Until() time.Time {
 	return l.holding.until
 }
 
+// Overdue lets the time of a lease be over.
+func (l *Lease) Overdue() {
+	l.holding.owner.mu.Lock()
+	l.holding.until = time.Now()
+	l.holding.owner.mu.Unlock()
+	l.holding.owner.poke()
+}
+
 // Enqueue asks for a slot once and does not wait: whoever is not granted it stays in the queue until the lease would be
 // over.
 func (s *Semaphore) Enqueue(ctx context.Context, ask Ask) (id string, err error) {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"net/url"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/headgate/headgate/internal/lease"
@@ -43,11 +45,11 @@ func (s *Semaphore) Holders(ctx context.Context, key Key) (holders []Holder, wai
 		h := Holder{ID: e.ID, Token: r.Token, Age: time.Duration(now-r.Granted) * time.Microsecond, Left: time.Duration(e.Left) * time.Microsecond}
 		last := r.Levels[len(r.Levels)-1]
 		h.Key, h.Weight = last.Node, last.Weight
-		metadata := r.Metadata
-		if metadata == "-" {
-			metadata = ""
+		meta := r.Metadata
+		if meta == "-" {
+			meta = ""
 		}
-		if values, err := url.ParseQuery(metadata); err == nil {
+		if values, err := url.ParseQuery(meta); err == nil {
 			h.Meta = make(map[string]string)
 			for k := range maps.Keys(values) {
 				h.Meta[k] = values.Get(k)
@@ -56,6 +58,42 @@ func (s *Semaphore) Holders(ctx context.Context, key Key) (holders []Holder, wai
 		holders = append(holders, h)
 	}
 	return holders, waiting, nil
+}
+
+// metadata is a holder's Meta as Redis keeps it. Where it is too long, all values have the same room, and what one does not
+// need is the next one's: they may come from clients.
+func metadata(meta map[string]string) string {
+	values := make(url.Values)
+	for k, v := range meta {
+		values.Set(k, v)
+	}
+	if whole := values.Encode(); len(whole) <= maxMetadata {
+		return whole
+	}
+	var b strings.Builder
+	keys := slices.Sorted(maps.Keys(meta))
+	for i, k := range keys {
+		room := b.Len() + (maxMetadata-b.Len())/(len(keys)-i)
+		name := url.QueryEscape(k) + "="
+		if b.Len() > 0 {
+			name = "&" + name
+		}
+		if b.Len()+len(name) > room {
+			continue
+		}
+		b.WriteString(name)
+		for _, c := range meta[k] {
+			text := url.QueryEscape(string(c))
+			if b.Len()+len(text) > room {
+				break
+			}
+			b.WriteString(text)
+		}
+	}
+	if b.Len() == 0 {
+		return "-"
+	}
+	return b.String()
 }
 
 // Evict takes the slots of holders away, and tells them: their leases are lost, also those that are adopted on other losses. Who

@@ -2,8 +2,11 @@ package core_test
 
 import (
 	"errors"
+	"net/url"
+	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/redistest"
@@ -103,4 +106,42 @@ func TestHoldersTellsOfTheDead(t *testing.T) {
 			}
 		}
 	})
+}
+
+// What is too long is cut, whoever it came from, and every value has its share.
+func TestLongMeta(t *testing.T) {
+	long := strings.Repeat("ü b", 1000)
+	for name, tt := range map[string]struct{ meta map[string]string }{
+		"one":             {map[string]string{"a": long}},
+		"a short one too": {map[string]string{"a": long, "b": "short"}},
+		"two":             {map[string]string{"a": long, "b": long}},
+		"no text":         {map[string]string{"a": strings.Repeat("\xff", 1000), "b": "short"}},
+		"a key":           {map[string]string{long: "a", "b": "short"}},
+		"keys only":       {map[string]string{long: "a"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := memoryGate(t, core.Config{})
+			sem := semaphore(t, g, core.SemaphoreConfig{})
+			level := core.Level{Key: newKey(t, "k"), Limit: 1}
+			l, err := sem.TryAcquire(t.Context(), core.Ask{Levels: []core.Level{level}, Meta: tt.meta})
+			if err != nil {
+				t.Fatal(err)
+			}
+			holders, _, err := sem.Holders(t.Context(), level.Key)
+			if err != nil || len(holders) != 1 {
+				t.Fatal(holders, err)
+			}
+			took := 0
+			for k, v := range holders[0].Meta {
+				took += len(url.QueryEscape(k)) + len(url.QueryEscape(v)) + 2
+				if whole := strings.ToValidUTF8(tt.meta[k], "\uFFFD"); !utf8.ValidString(v) || len(v) < 50 && v != whole || whole == tt.meta[k] && !strings.HasPrefix(whole, v) {
+					t.Errorf("%q is %q", k, v)
+				}
+			}
+			if took > 1025 || took < 500 && tt.meta["a"] == long || tt.meta["b"] == "short" && holders[0].Meta["b"] != "short" {
+				t.Errorf("%d bytes: %v", took, holders[0].Meta)
+			}
+			free(t, l)
+		})
+	}
 }

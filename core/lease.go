@@ -35,9 +35,10 @@ type holding struct {
 	request   lease.Request // to adopt with
 	token     atomic.Int64
 	inUse     int64
+	ends      time.Time // of its longest hold, zero if there is none
 
 	// The leases' lock guards these once it is held.
-	due, until time.Time // to renew it, and to believe in it
+	due, until time.Time // to renew it, and to believe in it; zero for ever
 	renewing   bool
 	released   bool
 

@@ -25,6 +25,7 @@ type leases struct {
 	busy     int           // calls that acquire or release
 	idle     chan struct{} // closed when nothing is held and no call is busy, if somebody waits for that
 	closing  bool
+	over     bool          // what was left was given up
 	changed  chan struct{} // to the renewals
 	renewing bool
 	room     chan struct{} // for calls that renew
@@ -82,12 +83,24 @@ func (l *leases) rest() {
 	}
 }
 
-// hold takes a granted lease into care.
+// hold takes a granted lease into care. One that comes after Close gave up is lost.
 func (l *leases) hold(h *holding) {
 	l.mu.Lock()
-	l.keep(h)
+	over := l.over
+	if over {
+		h.released = true
+	} else {
+		l.keep(h)
+	}
 	l.mu.Unlock()
-	l.poke()
+	if !over {
+		l.poke()
+		return
+	}
+	h.lose(ErrClosed)
+	if h.store != nil {
+		l.gate.tasks.run(func() { _, _ = h.store.release(context.Background(), h.scope, []string{h.id}) }) // else it ends
+	}
 }
 
 // keep is called with the lock, as is drop.
@@ -143,6 +156,7 @@ func (l *leases) close(ctx context.Context) error {
 		err = ctx.Err()
 	}
 	l.mu.Lock()
+	l.over = true
 	rest := l.held
 	l.held = make(map[string]*holding)
 	for _, h := range rest {

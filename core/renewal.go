@@ -67,11 +67,16 @@ func (l *leases) poke() {
 	}
 }
 
-// expire loses the leases whose time is over.
+// expire loses the leases whose time is over, or asks once more for those to adopt.
 func (l *leases) expire(now time.Time) {
 	for _, h := range l.held {
-		if h.store != nil && !now.Before(h.until) {
-			l.drop(h)
+		if h.until.IsZero() || now.Before(h.until) {
+			continue
+		}
+		l.drop(h)
+		if h.onLoss == AdoptOnLoss && h.store != nil {
+			l.gate.tasks.run(func() { l.miss(h, false) })
+		} else {
 			h.lose(ErrLeaseLost)
 		}
 	}
@@ -89,7 +94,7 @@ func (l *leases) due(now time.Time) (renewals []*renewal, next time.Time) {
 	}
 	next = now.Add(time.Hour)
 	for _, h := range l.held {
-		if h.store == nil {
+		if h.until.IsZero() {
 			continue
 		}
 		r := at[h.together()]
@@ -100,7 +105,7 @@ func (l *leases) due(now time.Time) (renewals []*renewal, next time.Time) {
 		if h.until.Before(next) {
 			next = h.until
 		}
-		if !h.renewing && h.due.Before(next) {
+		if h.store != nil && !h.renewing && h.due.Before(next) {
 			next = h.due
 		}
 	}
@@ -139,7 +144,9 @@ func (l *leases) renew(r *renewal) {
 // extend renews one lease for who waits for it.
 func (l *leases) extend(ctx context.Context, h *holding) error {
 	if h.store == nil {
-		return nil
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return h.lost
 	}
 	sent := time.Now()
 	left, err := h.store.renew(ctx, h.scope, h.lease.Microseconds(), []string{h.id})
@@ -172,15 +179,25 @@ func (l *leases) miss(h *holding, evicted bool) {
 
 // adopt takes a slot anew for a holder whose lease is unknown, if there is room.
 func (l *leases) adopt(h *holding) bool {
-	sent := time.Now()
-	g, err := h.store.acquire(context.Background(), h.scope, h.request)
+	sent, q := time.Now(), h.request
+	if !h.ends.IsZero() { // its longest hold does not begin anew
+		if h.ends.Sub(sent) < h.lease/5 { // nearly over: it is believed in for a tenth less
+			return false
+		}
+		q.Longest = h.ends.Sub(sent).Microseconds()
+		q.Lease = min(q.Lease, q.Longest)
+	}
+	g, err := h.store.acquire(context.Background(), h.scope, q)
 	if err == nil && g.Status != lease.Held {
 		return false
 	}
 	l.mu.Lock()
 	wanted := err == nil && !h.released && !l.closing
+	anew := true
 	if wanted {
-		h.token.Store(g.Token)
+		if h.store == l.store {
+			anew = h.token.Swap(g.Token) != g.Token
+		}
 		h.renewed(sent, time.Duration(g.Left)*time.Microsecond)
 		l.keep(h)
 	}
@@ -189,7 +206,7 @@ func (l *leases) adopt(h *holding) bool {
 		_, _ = h.store.release(context.Background(), h.scope, []string{h.id}) // else its lease ends
 		return false
 	}
-	if observe := l.gate.observe; observe != nil {
+	if observe := l.gate.observe; observe != nil && anew {
 		observe(context.Background(), Event{Operation: "adopt", Took: time.Since(sent)})
 	}
 	return true

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net/url"
 	"slices"
 	"time"
 
@@ -29,7 +28,7 @@ type SemaphoreConfig struct {
 	// OnLoss says what becomes of a lease that Redis no longer knows: because it could not be renewed in time, or Redis
 	// has lost it. The zero value is CancelOnLoss.
 	OnLoss LossPolicy
-	// MaxHold ends every lease after that time, renewed or not. Zero is no bound.
+	// MaxHold ends every lease after that time, renewed, adopted or not. Zero is no bound.
 	MaxHold time.Duration
 	// MaxWaiters bounds the queue of each innermost key. It is 100 if zero.
 	MaxWaiters int
@@ -44,9 +43,9 @@ type LossPolicy uint8
 const (
 	// CancelOnLoss cancels the lease's context, so that the work stops.
 	CancelOnLoss LossPolicy = iota
-	// AdoptOnLoss takes a slot anew if there is room, with a new Token, and only else cancels, as it does where the holder
-	// was evicted. For a time somebody else may
-	// have had the slot: Event.Operation "adopt" tells of it.
+	// AdoptOnLoss asks once for a slot anew, and goes on if there is room, with a new Token: for a time somebody else may
+	// have had the slot, of which Event.Operation "adopt" tells. It cancels where there is no room or the holder was evicted,
+	// and where Redis does not answer. The work goes on while it asks, so for at most Config.Timeout longer than otherwise.
 	AdoptOnLoss
 	// NotifyOnLoss closes Lost and lets the work go on.
 	NotifyOnLoss
@@ -122,7 +121,8 @@ type Ask struct {
 	MaxWait time.Duration
 	// Priority is from 0, first, to 9. Those of one priority are served in the order of their arrival in Redis.
 	Priority int
-	// Meta is what Holders tells of this one, at most 1 KiB of it.
+	// Meta is what Holders tells of this one. If it takes more than 1 KiB, as in a URL's query, values are cut, and keys left
+	// away that have no room.
 	Meta map[string]string
 	// OnQueue is called with the place in the queue of the innermost key, from 0, whenever it is known.
 	OnQueue func(position int)
@@ -207,13 +207,7 @@ func (s *Semaphore) request(ask Ask, waiters int64) (lease.Request, error) {
 		q.Levels = append(q.Levels, lease.Level{Node: l.Key.path, Limit: l.Limit, Weight: l.Weight})
 	}
 	if len(ask.Meta) > 0 {
-		values := make(url.Values)
-		for k, v := range ask.Meta {
-			values.Set(k, v)
-		}
-		if q.Metadata = values.Encode(); len(q.Metadata) > maxMetadata {
-			return q, fmt.Errorf("%w: Meta takes %d bytes, at most %d are possible", ErrAsk, len(q.Metadata), maxMetadata)
-		}
+		q.Metadata = metadata(ask.Meta)
 	}
 	return q, nil
 }

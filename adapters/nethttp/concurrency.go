@@ -31,7 +31,8 @@ type Concurrency struct {
 	MaxWait time.Duration
 	// Priority is from 0, served first, to 9. It is 0 if nil.
 	Priority func(*http.Request) int
-	// Meta is what Semaphore.Holders tells of a request, if not nil.
+	// Meta is what Semaphore.Holders tells of a request, if not nil. It may be what the client says: see core.Ask for what is too
+	// long.
 	Meta func(*http.Request) map[string]string
 	// OnQueue is called with a waiting request's place in the queue of its innermost level, from 0, whenever it is
 	// known, if not nil.
