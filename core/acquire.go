@@ -96,10 +96,10 @@ func (s *Semaphore) ask(ctx context.Context, store leaseStore, ask Ask, q lease.
 		defer timer.Stop()
 		over = timer.C
 	}
-	// Whoever may wait listens before he asks for the first time, so that no wake-up is lost.
-	w := new(waiter)
+	// Whoever may wait listens before he asks, or asks again once he does, so that no wake-up is lost.
+	w, outermost := new(waiter), ask.Levels[0].Key.outermost()
 	if q.Waiters > 0 {
-		w = leases.wait(q.ID)
+		w = leases.wait(q.ID, outermost)
 		defer leases.leave(q.ID)
 	}
 	answered := false
@@ -109,6 +109,8 @@ func (s *Semaphore) ask(ctx context.Context, store leaseStore, ask Ask, q lease.
 		}
 	}()
 	for position := int64(-1); ; {
+		var hears bool
+		q.Channel, hears = leases.channel(outermost, w)
 		sent := time.Now()
 		grant, err := store.acquire(ctx, scope, q)
 		if err != nil {
@@ -122,6 +124,9 @@ func (s *Semaphore) ask(ctx context.Context, store leaseStore, ask Ask, q lease.
 			return nil, full(q, grant)
 		case lease.Evicted:
 			return nil, ErrLeaseLost
+		}
+		if store != leases.local {
+			leases.attend(ctx, w, q.Channel, hears)
 		}
 		if ask.OnQueue != nil && grant.Position != position {
 			ask.OnQueue(int(grant.Position))

@@ -96,8 +96,9 @@ func metadata(meta map[string]string) string {
 	return b.String()
 }
 
-// Evict takes the slots of holders away, and tells them: their leases are lost, also those that are adopted on other losses. Who
-// does not hear of it, as without a subscription, learns it when he renews his lease. It returns how many it found.
+// Evict takes the slots of holders away, and tells them: their leases are lost, also those that are adopted on other losses. A
+// holder's process hears of it at once while it listens, as it does once somebody has waited in it, on a cluster only while
+// somebody waits at the same outermost key; else when it renews the lease. It returns how many it found.
 func (s *Semaphore) Evict(ctx context.Context, key Key, ids ...string) (int, error) {
 	if key.outer == 0 {
 		return 0, fmt.Errorf("%w: there is none", ErrKey)

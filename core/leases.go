@@ -13,11 +13,11 @@ import (
 
 // leases are a Gate's: it renews those that are held, and wakes those who wait.
 type leases struct {
-	gate    *Gate
-	store   leaseStore
-	local   leaseStore // while Redis fails
-	client  redis.UniversalClient
-	channel string
+	gate   *Gate
+	store  leaseStore
+	local  leaseStore // while Redis fails
+	client redis.UniversalClient
+	plain  string // the channel of this process
 
 	mu       sync.Mutex
 	held     map[string]*holding
@@ -30,16 +30,19 @@ type leases struct {
 	renewing bool
 	room     chan struct{} // for calls that renew
 	listens  *redis.PubSub
+	sharded  *listeners // or nil, where there are none
 	stop     context.CancelFunc
 	done     context.Context
 }
 
 func newLeases(g *Gate, client redis.UniversalClient, clock func() int64) *leases {
+	id := newID()
 	l := &leases{
-		gate: g, client: client, channel: g.prefix + "wake:" + newID(),
+		gate: g, client: client, plain: g.prefix + "wake:" + id,
 		held: make(map[string]*holding), waiting: make(map[string]*waiter), changed: make(chan struct{}, 1),
 		room: make(chan struct{}, renewalsAtOnce),
 	}
+	l.sharded = newListeners(l, client, id)
 	l.done, l.stop = context.WithCancel(context.Background())
 	l.local = newMemoryLeases(clock, l.told)
 	l.store = l.local

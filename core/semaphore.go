@@ -181,7 +181,7 @@ func (s *Semaphore) Do(ctx context.Context, key Key, limit int64, f func(context
 // request is the ask as the stores see it.
 func (s *Semaphore) request(ask Ask, waiters int64) (lease.Request, error) {
 	q := lease.Request{
-		ID: newID(), Channel: s.gate.leases.channel, Lease: s.cfg.Lease.Microseconds(), Patience: s.cfg.Lease.Microseconds(),
+		ID: newID(), Lease: s.cfg.Lease.Microseconds(), Patience: s.cfg.Lease.Microseconds(),
 		Longest: s.cfg.MaxHold.Microseconds(), Waiters: waiters, Priority: ask.Priority, Metadata: "-",
 	}
 	if len(ask.Levels) == 0 || len(ask.Levels) > maxLevels {
@@ -206,6 +206,7 @@ func (s *Semaphore) request(ask Ask, waiters int64) (lease.Request, error) {
 		}
 		q.Levels = append(q.Levels, lease.Level{Node: l.Key.path, Limit: l.Limit, Weight: l.Weight})
 	}
+	q.Channel, _ = s.gate.leases.channel(ask.Levels[0].Key.outermost(), nil)
 	if len(ask.Meta) > 0 {
 		q.Metadata = metadata(ask.Meta)
 	}

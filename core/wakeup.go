@@ -11,7 +11,8 @@ import (
 // waiter waits for a slot, or for a reason to ask again.
 type waiter struct {
 	woken   chan struct{}
-	granted lease.Message // the last one; the leases' lock guards it
+	granted lease.Message // the last one; the leases' lock guards it, and channel
+	channel *channel      // on a cluster, or nil
 }
 
 func (w *waiter) wake() {
@@ -21,26 +22,42 @@ func (w *waiter) wake() {
 	}
 }
 
-// wait registers who waits for a wake-up.
-func (l *leases) wait(id string) *waiter {
+// wait registers who may wait for a wake-up. On a cluster it listens only where others wait already: most never wait, and who
+// does asks again once it listens.
+func (l *leases) wait(id, outermost string) *waiter {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	w := &waiter{woken: make(chan struct{}, 1)}
 	l.waiting[id] = w
-	if l.closing {
+	switch {
+	case l.closing:
 		w.wake()
-	} else if l.client != nil && l.listens == nil {
-		l.listens = l.client.Subscribe(l.done, l.channel)
-		listens := l.listens
-		l.gate.tasks.run(func() { l.listen(listens) })
+	case l.sharded == nil:
+		l.subscribe()
+	default:
+		if name := l.sharded.name(outermost); l.sharded.channels[name] != nil {
+			l.sharded.join(w, name)
+		}
 	}
 	return w
 }
 
+// subscribe is called with the lock.
+func (l *leases) subscribe() {
+	if l.client != nil && l.listens == nil {
+		l.listens = l.client.Subscribe(l.done, l.plain)
+		listens := l.listens
+		l.gate.tasks.run(func() { l.listen(listens) })
+	}
+}
+
 func (l *leases) leave(id string) {
 	l.mu.Lock()
+	defer l.mu.Unlock()
+	if w := l.waiting[id]; w != nil && l.sharded != nil {
+		l.sharded.leave(w)
+	}
 	delete(l.waiting, id)
-	l.mu.Unlock()
 }
 
 // heard is what a waiter was woken for: a grant, the end of all waits, or, if neither, to ask again.
@@ -62,7 +79,7 @@ func (l *leases) listen(p *redis.PubSub) {
 			}
 			switch m := m.(type) {
 			case *redis.Message:
-				l.told(l.channel, m.Payload)
+				l.told(l.plain, m.Payload)
 			case *redis.Subscription:
 				l.mu.Lock()
 				l.wakeAll()

@@ -23,7 +23,8 @@
 -- node without room holds up nobody elsewhere, and every step is logarithmic in the number of waiters. Whoever frees
 -- room grants it to the heads of the outermost nodes, by a short lease that they renew, and tells their channels: "id token
 -- lease", and the weight in use at the innermost level; if there is more room than it grants at once, it tells the next
--- "id 0 0 0", who asks again then. Whoever was forced out is told "!id".
+-- "id 0 0 0", who asks again then. Whoever was forced out is told "!id". A channel with a brace lies in the slot of the scope,
+-- and is told by a sharded message.
 --
 -- A record is "ticket token granted until lease channel metadata" and of each level "node weight limit". Other fields of the
 -- hash: u:node the weight in use, n:node the ticket by which the node is ready, token and ticket the last ones, hold the
@@ -217,7 +218,7 @@ end
 
 -- Who may not be told asks again after a while.
 local function tell(channel, message)
-  redis.pcall('PUBLISH', channel, message)
+  redis.pcall(string.find(channel, '{', 1, true) and 'SPUBLISH' or 'PUBLISH', channel, message)
 end
 
 -- Grants what there is room for, first come first served. All levels are looked at, in case a node is not below the same
@@ -318,7 +319,7 @@ if operation == 'acquire' then
   if r and redis.call('ZSCORE', KEYS[1], id) then
     status = 1
   elseif r then
-    r.levels, r.lease = fresh.levels, fresh.lease
+    r.levels, r.lease, r.channel = fresh.levels, fresh.lease, fresh.channel
     save(id, r)
     put(4, now + tonumber(ARGV[5]), id)
     touched[3], touched[5] = true, touched[5] or #r.levels > 1

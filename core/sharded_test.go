@@ -1,0 +1,302 @@
+package core_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/redistest"
+)
+
+// earConn counts what its client hears.
+type earConn struct {
+	net.Conn
+	heard *atomic.Int64
+}
+
+func (c earConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.heard.Add(int64(bytes.Count(b[:n], []byte("\r\nsmessage\r\n"))))
+	return n, err
+}
+
+func listening(heard *atomic.Int64) func(*redis.ClusterOptions) {
+	return func(o *redis.ClusterOptions) {
+		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+			return earConn{conn, heard}, err
+		}
+	}
+}
+
+// eventually waits until something holds.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for giveUp := time.Now().Add(patient); !holds(); {
+		if time.Now().After(giveUp) {
+			t.Fatalf("it never was so: %s", what)
+		}
+	}
+}
+
+// shardChannels is how many sharded channels are subscribed at nodes.
+func shardChannels(t *testing.T, nodes ...*redistest.Server) (n int) {
+	t.Helper()
+	for _, node := range nodes {
+		client := node.Client(t)
+		channels, err := client.PubSubShardChannels(t.Context(), "*").Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		n += len(channels)
+		_ = client.Close()
+	}
+	return n
+}
+
+func calls(t *testing.T, c *redistest.Cluster, command string) (n int64) {
+	t.Helper()
+	for _, node := range c.Nodes {
+		n += node.Calls(t, command)
+	}
+	return n
+}
+
+// ofNodes are keys, one on each node of a cluster.
+func ofNodes(t *testing.T, c *redistest.Cluster, client *redis.ClusterClient) (levels []core.Level) {
+	t.Helper()
+	for _, key := range onNodes(t, client, c.Nodes...) {
+		levels = append(levels, core.Level{Key: key, Limit: 1})
+	}
+	return levels
+}
+
+func closing(t *testing.T, g *core.Gate) {
+	t.Helper()
+	if err := g.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// On a cluster who waits is told by the node of its key, and by no other.
+func TestShardedHandoff(t *testing.T) {
+	c := redistest.StartCluster(t, 3)
+	var heard atomic.Int64
+	client := c.Client(t, listening(&heard))
+	levels := ofNodes(t, c, client)
+	holders, waiters := redisGate(t, c.Client(t), core.Config{}), redisGate(t, client, core.Config{})
+	holds, waits := semaphore(t, holders, core.SemaphoreConfig{Lease: time.Hour}), semaphore(t, waiters, core.SemaphoreConfig{Lease: time.Hour})
+	var first []*core.Lease
+	var second []<-chan *core.Lease
+	for _, level := range levels {
+		first = append(first, take(t, holds, level))
+		second = append(second, queue(t, waits, level))
+	}
+	for _, node := range c.Nodes {
+		eventually(t, "each node has its channel", func() bool { return shardChannels(t, node) == 1 })
+	}
+	free(t, first...)
+	for _, granted := range second {
+		free(t, <-granted)
+	}
+	eventually(t, "each is heard", func() bool { return heard.Load() == 3 })
+	for _, node := range c.Nodes {
+		if n := node.Calls(t, "spublish"); n != 1 {
+			t.Errorf("%d sharded messages at %s", n, node.Addr)
+		}
+		if n := node.Calls(t, "publish"); n != 0 {
+			t.Errorf("%d plain messages at %s", n, node.Addr)
+		}
+	}
+	closing(t, holders)
+	closing(t, waiters)
+}
+
+// A scope that is busy stays subscribed, and a hand-off there costs two calls.
+func TestShardedTurns(t *testing.T) {
+	c := redistest.StartCluster(t, 1)
+	level := core.Level{Key: newKey(t, "k"), Limit: 1}
+	var h handoff
+	for range contenders {
+		g := redisGate(t, c.Client(t), core.Config{})
+		t.Cleanup(func() { _ = g.Close(context.Background()) })
+		s := semaphore(t, g, core.SemaphoreConfig{Lease: time.Minute, OnFailure: core.Closed})
+		var l *core.Lease
+		h = append(h, struct{ lock, unlock func() }{
+			lock: func() {
+				var err error
+				if l, err = s.Acquire(context.Background(), core.Ask{Levels: []core.Level{level}}); err != nil {
+					t.Error(err)
+				}
+			},
+			unlock: func() { free(t, l) },
+		})
+	}
+	const turns = 25
+	h.run(turns)
+	if n := calls(t, c, "ssubscribe"); n == 0 || n >= turns*contenders/4 {
+		t.Errorf("%d subscriptions for %d turns", n, turns*contenders)
+	}
+	// Beside two for each turn, one that asks again for each subscription.
+	if n, most := calls(t, c, "evalsha"), 2*turns*contenders+2*calls(t, c, "ssubscribe"); n > most {
+		t.Errorf("%d calls for %d turns, at most %d are fair", n, turns*contenders, most)
+	}
+}
+
+// However many scopes are waited at, a process has one connection to each node, and none when nobody waits.
+func TestShardedConnections(t *testing.T) {
+	c := redistest.StartCluster(t, 3)
+	client := c.Client(t)
+	for _, node := range c.Nodes { // so that the test's own connections are there
+		shardChannels(t, node)
+	}
+	before := goleak.IgnoreCurrent()
+	g := redisGate(t, client, core.Config{})
+	sem := semaphore(t, g, core.SemaphoreConfig{Lease: time.Hour})
+	const scopes = 40
+	use := func() (first []*core.Lease, second []<-chan *core.Lease) {
+		for i := range scopes {
+			level := core.Level{Key: newKey(t, fmt.Sprint("k", i)), Limit: 1}
+			first = append(first, take(t, sem, level))
+			second = append(second, queue(t, sem, level))
+		}
+		eventually(t, "each scope has its channel", func() bool { return shardChannels(t, c.Nodes...) == scopes })
+		return first, second
+	}
+	first, second := use()
+	for _, node := range c.Nodes {
+		list, err := node.Client(t).Do(t.Context(), "CLIENT", "LIST", "TYPE", "pubsub").Text()
+		if n := strings.Count(list, "id="); err != nil || n != 1 {
+			t.Errorf("%d connections to %s, %v:\n%s", n, node.Addr, err, list)
+		}
+	}
+	free(t, first...)
+	for _, granted := range second {
+		free(t, <-granted)
+	}
+	eventually(t, "nothing is subscribed when nobody waits", func() bool { return shardChannels(t, c.Nodes...) == 0 })
+	first, second = use()
+	free(t, first[1:]...)
+	for _, granted := range second[1:] {
+		free(t, <-granted)
+	}
+	eventually(t, "one channel is left", func() bool { return shardChannels(t, c.Nodes...) == 1 })
+	free(t, first[0])
+	free(t, <-second[0])
+	closing(t, g)
+	eventually(t, "nothing is subscribed after Close", func() bool { return shardChannels(t, c.Nodes...) == 0 })
+	if err := client.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := goleak.Find(before, goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9.(*clusterStateHolder).LazyReload.func1")); err != nil {
+		t.Error(err)
+	}
+}
+
+// What goes wrong with a subscription costs an interval, and a new one is made.
+func TestShardedFaults(t *testing.T) {
+	for name, fault := range map[string]func(t *testing.T, c *redistest.Cluster, level core.Level){
+		"subscriber is killed": func(t *testing.T, c *redistest.Cluster, _ core.Level) {
+			do(t, c.Nodes[0].Client(t), "CLIENT", "KILL", "TYPE", "pubsub")
+		},
+		"slot is moved": func(t *testing.T, c *redistest.Cluster, level core.Level) {
+			move(t, c.Nodes[0], c.Nodes[1], level.Key.String())
+			if n := shardChannels(t, c.Nodes[0]); n != 0 {
+				t.Errorf("%d channels where the slot was", n)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := redistest.StartCluster(t, 2)
+			client := c.Client(t)
+			level := ofNodes(t, c, client)[0]
+			g := redisGate(t, client, core.Config{})
+			// So long that who waits does not ask while a slot moves.
+			sem := semaphore(t, g, core.SemaphoreConfig{Lease: time.Hour, OnFailure: core.Closed})
+			first := take(t, sem, level)
+			second, third := queue(t, sem, level), queue(t, sem, level)
+			eventually(t, "a channel is subscribed", func() bool { return shardChannels(t, c.Nodes[0]) == 1 })
+			before := calls(t, c, "ssubscribe")
+			fault(t, c, level)
+			free(t, first)
+			l := <-second
+			eventually(t, "it is subscribed again", func() bool { return shardChannels(t, c.Nodes...) == 1 && calls(t, c, "ssubscribe") > before })
+			free(t, l)
+			free(t, <-third)
+			closing(t, g)
+		})
+	}
+}
+
+// move moves the slot of a key, and what is in it.
+func move(t *testing.T, from, to *redistest.Server, key string) {
+	t.Helper()
+	ctx, source, target := t.Context(), from.Client(t), to.Client(t)
+	slot := source.ClusterKeySlot(ctx, key).Val()
+	ids := [2]string{source.Do(ctx, "CLUSTER", "MYID").Val().(string), target.Do(ctx, "CLUSTER", "MYID").Val().(string)}
+	keys := source.ClusterGetKeysInSlot(ctx, int(slot), 100).Val()
+	host, port, err := net.SplitHostPort(to.Addr)
+	if err != nil || len(keys) == 0 {
+		t.Fatal(keys, err)
+	}
+	do(t, target, "CLUSTER", "SETSLOT", slot, "IMPORTING", ids[0])
+	do(t, source, "CLUSTER", "SETSLOT", slot, "MIGRATING", ids[1])
+	args := []any{"MIGRATE", host, port, "", 0, 10_000, "KEYS"}
+	for _, k := range keys {
+		args = append(args, k)
+	}
+	do(t, source, args...)
+	do(t, target, "CLUSTER", "SETSLOT", slot, "NODE", ids[1])
+	do(t, source, "CLUSTER", "SETSLOT", slot, "NODE", ids[1])
+}
+
+// Where a cluster has no sharded messages, or does not allow them, who waits hears plain ones, or asks by himself.
+func TestWithoutShardedPubSub(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		args  []string
+		rules []any
+		plain bool
+	}{
+		{"unknown", []string{"--rename-command", "SSUBSCRIBE", "", "--rename-command", "SPUBLISH", ""}, []any{"&*", "+@all"}, true},
+		{"no such right", nil, []any{"&*", "+@all", "-ssubscribe", "-spublish", "-sunsubscribe"}, false},
+		{"no channel", nil, []any{"resetchannels", "+@all"}, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := redistest.StartCluster(t, 2, test.args...)
+			var admins []*redis.Client
+			for _, node := range c.Nodes {
+				admins = append(admins, node.Client(t))
+				do(t, admins[len(admins)-1], append([]any{"ACL", "SETUSER", "deaf", "on", ">secret", "~*"}, test.rules...)...)
+			}
+			client := c.Client(t, func(o *redis.ClusterOptions) { o.Username, o.Password = "deaf", "secret" })
+			g := redisGate(t, client, core.Config{})
+			sem := semaphore(t, g, core.SemaphoreConfig{Lease: time.Second})
+			for _, level := range ofNodes(t, c, client) {
+				first := take(t, sem, level)
+				second, third := queue(t, sem, level), queue(t, sem, level)
+				if test.plain {
+					eventually(t, "the process listens somewhere", func() bool {
+						return len(admins[0].PubSubChannels(t.Context(), "*").Val())+len(admins[1].PubSubChannels(t.Context(), "*").Val()) == 1
+					})
+				}
+				free(t, first)
+				free(t, <-second)
+				free(t, <-third)
+			}
+			if n := calls(t, c, "publish"); test.plain != (n > 0) {
+				t.Errorf("%d plain messages", n)
+			}
+			closing(t, g)
+		})
+	}
+}
