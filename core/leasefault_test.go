@@ -208,3 +208,43 @@ func TestWaitersReturnToRedis(t *testing.T) {
 	}
 	free(t, append(held, l)...)
 }
+
+// A subscription that hangs holds up nobody: other leases are lost in time, and calls end by their contexts.
+func TestSubscriptionHangs(t *testing.T) {
+	s := redistest.Start(t)
+	client := s.Client(t, func(o *redis.Options) {
+		o.DialTimeout, o.ReadTimeout, o.WriteTimeout = time.Hour, time.Hour, time.Hour
+	})
+	g := redisGate(t, client, core.Config{Timeout: brief})
+	sem := semaphore(t, g, core.SemaphoreConfig{Lease: time.Second, OnFailure: core.Closed})
+	l := take(t, sem, core.Level{Key: newKey(t, "k"), Limit: 1})
+	s.Stop()
+	defer s.Continue()
+	done := make(chan error, 1)
+	go func() {
+		_, err := sem.Acquire(t.Context(), core.Ask{Levels: []core.Level{{Key: newKey(t, "other"), Limit: 1}}})
+		done <- err
+	}()
+	for _, what := range []struct {
+		name string
+		over func() <-chan struct{}
+	}{
+		{"the lease is not lost", l.Lost},
+		{"the call does not end", func() <-chan struct{} {
+			over := make(chan struct{})
+			go func() {
+				if err := <-done; err == nil {
+					t.Error("acquired")
+				}
+				close(over)
+			}()
+			return over
+		}},
+	} {
+		select {
+		case <-what.over():
+		case <-time.After(patient):
+			t.Fatal(what.name)
+		}
+	}
+}

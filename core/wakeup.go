@@ -42,10 +42,10 @@ func (l *leases) wait(id, outermost string) *waiter {
 	return w
 }
 
-// subscribe is called with the lock.
+// subscribe is called with the lock, and so leaves what takes time to listen.
 func (l *leases) subscribe() {
 	if l.client != nil && l.listens == nil {
-		l.listens = l.client.Subscribe(l.done, l.plain)
+		l.listens = l.client.Subscribe(l.done)
 		listens := l.listens
 		l.gate.tasks.run(func() { l.listen(listens) })
 	}
@@ -70,6 +70,7 @@ func (l *leases) heard(w *waiter) (granted lease.Message, closing bool) {
 // listen hears who is granted a slot. After every connection all ask once, because what was said before is lost.
 func (l *leases) listen(p *redis.PubSub) {
 	defer func() { _ = p.Close() }()
+	_ = p.Subscribe(l.done, l.plain) // else it is tried again below
 	messages := p.ChannelWithSubscriptions()
 	for {
 		select {
