@@ -157,7 +157,7 @@ func TestSettleSeesWhatIsSent(t *testing.T) {
 		}, 200},
 		"nothing could be copied": {func(w http.ResponseWriter, _ *http.Request) {
 			if _, err := io.Copy(w, failing{}); err != nil {
-				http.Error(w, "bad gateway", 502)
+				http.Error(w, "bad gateway", http.StatusBadGateway)
 			}
 		}, 502},
 		"switched": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(101) }, 101},
