@@ -23,16 +23,16 @@ func (s *Semaphore) Admit(ctx context.Context, ask Ask, charges ...Charge) (*Lea
 }
 
 func (s *Semaphore) admit(ctx context.Context, ask Ask, waiters int64, charges []Charge) (_ *Lease, d Decision, err error) {
-	q, err := s.request(ask, waiters)
-	if err != nil {
-		return nil, d, err
-	}
-	g, start := s.gate, time.Now()
 	if len(charges) == 0 {
 		l, err := s.acquire(ctx, ask, waiters)
 		d.Allowed = err == nil
 		return l, d, err
 	}
+	q, err := s.request(ask, waiters)
+	if err != nil {
+		return nil, d, err
+	}
+	g, start := s.gate, time.Now()
 	if err := g.leases.begin(); err != nil {
 		return nil, d, err
 	}

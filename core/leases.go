@@ -7,8 +7,6 @@ import (
 	"sync"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/headgate/headgate/internal/lease"
 )
 
 // leases are a Gate's: it renews those that are held, and wakes those who wait.
@@ -52,14 +50,6 @@ func newLeases(g *Gate, client redis.UniversalClient, clock func() int64) *lease
 	return l
 }
 
-func (l *leases) list(ctx context.Context, scope string) (int64, []lease.Entry, error) {
-	return l.store.list(ctx, scope)
-}
-
-func (l *leases) force(ctx context.Context, scope string, ids []string) ([]int64, error) {
-	return l.store.force(ctx, scope, ids)
-}
-
 // begin starts a call that acquires. Each nil is followed by an end.
 func (l *leases) begin() error {
 	l.mu.Lock()
@@ -101,9 +91,7 @@ func (l *leases) hold(h *holding) {
 		return
 	}
 	h.lose(ErrClosed)
-	if h.store != nil {
-		l.gate.tasks.run(func() { _, _ = h.store.release(context.Background(), h.scope, []string{h.id}) }) // else it ends
-	}
+	l.gate.tasks.run(func() { _ = h.free(context.Background()) }) // else it ends
 }
 
 // keep is called with the lock, as is drop.
@@ -132,13 +120,19 @@ func (l *leases) release(ctx context.Context, h *holding) error {
 	l.drop(h)
 	l.mu.Unlock()
 	defer l.end()
-	if h.store == nil {
-		return nil
-	}
-	if _, err := h.store.release(ctx, h.scope, []string{h.id}); err != nil {
+	if err := h.free(ctx); err != nil {
 		return fmt.Errorf("core: release: %w", err)
 	}
 	return nil
+}
+
+// free gives the slot back to where it was granted.
+func (h *holding) free(ctx context.Context) error {
+	if h.store == nil {
+		return nil
+	}
+	_, err := h.store.release(ctx, h.scope, []string{h.id})
+	return err
 }
 
 // close ends all waits, lets holders finish until ctx ends, and gives up what is left.
@@ -168,10 +162,7 @@ func (l *leases) close(ctx context.Context) error {
 	l.mu.Unlock()
 	for _, h := range rest {
 		h.lose(ErrClosed)
-		if h.store != nil {
-			_, e := h.store.release(context.WithoutCancel(ctx), h.scope, []string{h.id})
-			err = errors.Join(err, e)
-		}
+		err = errors.Join(err, h.free(context.WithoutCancel(ctx)))
 	}
 	l.stop()
 	return err

@@ -203,7 +203,7 @@ func (l *leases) adopt(h *holding) bool {
 	}
 	l.mu.Unlock()
 	if !wanted {
-		_, _ = h.store.release(context.Background(), h.scope, []string{h.id}) // else its lease ends
+		_ = h.free(context.Background()) // else its lease ends
 		return false
 	}
 	if observe := l.gate.observe; observe != nil && anew {

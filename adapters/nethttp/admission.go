@@ -18,6 +18,7 @@ type Admission struct {
 	outer    *Admission // at the Guard around this one, or nil
 	exempt   bool       // from everything that this Guard does
 	capped   bool       // by the Concurrency
+	scope    string     // of the request, once it is derived
 	decision core.Decision
 	rules    []int   // the rule of each result
 	costs    []int64 // of each result, where some are settled
@@ -86,7 +87,7 @@ func (a *Admission) admit(r *http.Request, paid bool) {
 	}
 	var ask core.Ask
 	if c := a.guard.cfg.Concurrency; err == nil && c != nil && (c.Skip == nil || !c.Skip(r)) {
-		ask, err = c.ask(r, a.guard.cfg.Scope)
+		ask, err = a.ask(r)
 		a.capped = err == nil
 	}
 	derived := err == nil
@@ -176,16 +177,12 @@ func (a *Admission) delay(ctx context.Context, charges []core.Charge, ask core.A
 
 // charges derives what the request spends, of the rules that apply to it.
 func (a *Admission) charges(r *http.Request, charges []core.Charge) ([]core.Charge, error) {
-	var scope string
 	for i, rule := range a.guard.cfg.Rules {
 		if rule.Skip != nil && rule.Skip(r) {
 			continue
 		}
-		if f := a.guard.cfg.Scope; f != nil && scope == "" {
-			var err error
-			if scope, err = derive(f, r); err != nil {
-				return nil, fmt.Errorf("nethttp: scope: %w", err)
-			}
+		if err := a.deriveScope(r); err != nil {
+			return nil, err
 		}
 		part, err := derive(rule.Key, r)
 		if errors.Is(err, keyfunc.ErrNoKey) && rule.NoKey == NoKeySkip {
@@ -195,8 +192,8 @@ func (a *Admission) charges(r *http.Request, charges []core.Charge) ([]core.Char
 			return nil, fmt.Errorf("nethttp: key of %s: %w", rule.Policy.Name(), err)
 		}
 		var key core.Key
-		if scope != "" {
-			key, err = core.NewKey(scope, part)
+		if a.scope != "" {
+			key, err = core.NewKey(a.scope, part)
 		} else {
 			key, err = core.NewKey(part)
 		}
@@ -214,6 +211,16 @@ func (a *Admission) charges(r *http.Request, charges []core.Charge) ([]core.Char
 		}
 	}
 	return charges, nil
+}
+
+// deriveScope sets the scope, if the Guard has one, and does so once.
+func (a *Admission) deriveScope(r *http.Request) (err error) {
+	if f := a.guard.cfg.Scope; f != nil && a.scope == "" {
+		if a.scope, err = derive(f, r); err != nil {
+			return fmt.Errorf("nethttp: scope: %w", err)
+		}
+	}
+	return nil
 }
 
 // derive is the key of a request, never empty.

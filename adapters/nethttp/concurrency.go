@@ -103,16 +103,16 @@ func (c *Concurrency) advertise() string {
 	return strings.Join(list, ", ")
 }
 
-// ask derives what a request asks the semaphore for.
-func (c *Concurrency) ask(r *http.Request, scope keyfunc.Func) (core.Ask, error) {
+// ask derives what the request asks the semaphore for.
+func (a *Admission) ask(r *http.Request) (core.Ask, error) {
+	c := a.guard.cfg.Concurrency
 	ask := core.Ask{MaxWait: c.MaxWait}
+	if err := a.deriveScope(r); err != nil {
+		return ask, err
+	}
 	var parts []string
-	if scope != nil {
-		part, err := derive(scope, r)
-		if err != nil {
-			return ask, fmt.Errorf("nethttp: scope: %w", err)
-		}
-		parts = append(parts, part)
+	if a.scope != "" {
+		parts = append(parts, a.scope)
 	}
 	for i, l := range c.Levels {
 		part, err := derive(l.Key, r)

@@ -21,24 +21,21 @@ func (a *Admission) Finish(r *http.Request, status int) *http.Request {
 	if a.exempt || a.done.Swap(true) || a.paid == nil && a.lease == nil {
 		return r
 	}
-	a.settle(r, status)
+	ctx := r.Context()
+	defer func() { _ = a.lease.Release(ctx) }() // also where a Settle panics
+	if a.settles() {
+		a.settle(r, status)
+	}
 	if a.lease == nil {
 		return r
 	}
-	_ = a.lease.Release(r.Context())
 	return r.WithContext(context.WithValue(a.around, contextKey{}, a))
 }
 
+// settles says whether something that was spent depends on the response.
+func (a *Admission) settles() bool { return a.paid != nil && a.guard.settles }
+
 func (a *Admission) settle(r *http.Request, status int) {
-	if a.paid == nil || !a.guard.settles {
-		return
-	}
-	panics := true
-	defer func() {
-		if panics { // as a Settle may
-			_ = a.lease.Release(r.Context())
-		}
-	}()
 	actual := make([]int64, a.decision.Len())
 	for i, at := range a.rules {
 		actual[i] = a.costs[i]
@@ -47,7 +44,6 @@ func (a *Admission) settle(r *http.Request, status int) {
 		}
 	}
 	_ = a.paid.Settle(r.Context(), actual...)
-	panics = false
 }
 
 // response is what has become of a ResponseWriter.
@@ -75,7 +71,7 @@ func (r *response) sent(status int) {
 // the same optional interfaces as w, and Unwrap.
 func (a *Admission) watch(w http.ResponseWriter) (http.ResponseWriter, *response) {
 	seen := new(response)
-	if a.paid == nil || !a.guard.settles {
+	if !a.settles() {
 		return w, seen
 	}
 	return httpsnoop.Wrap(w, httpsnoop.Hooks{

@@ -1,6 +1,7 @@
 package nethttp
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -69,6 +70,9 @@ func (a *Admission) detail() string {
 	return ""
 }
 
+// message is the detail, or else the status in words.
+func (a *Admission) message() string { return cmp.Or(a.detail(), http.StatusText(a.status)) }
+
 // openAIError is the error object of the OpenAI API. Its clients look at the code, and at the status to try again.
 type openAIError struct {
 	Error struct {
@@ -80,20 +84,15 @@ type openAIError struct {
 }
 
 func openAIErrorOf(a *Admission) (e openAIError) {
-	code := ""
+	e.Error.Message = a.message()
 	switch a.status {
 	case http.StatusTooManyRequests:
-		e.Error.Type, code = "requests", "rate_limit_exceeded"
+		code := "rate_limit_exceeded"
+		e.Error.Type, e.Error.Code = "requests", &code
 	case http.StatusBadRequest, http.StatusRequestEntityTooLarge:
 		e.Error.Type = "invalid_request_error"
 	default:
 		e.Error.Type = "server_error"
-	}
-	if code != "" {
-		e.Error.Code = &code
-	}
-	if e.Error.Message = a.detail(); e.Error.Message == "" {
-		e.Error.Message = http.StatusText(a.status)
 	}
 	return e
 }
@@ -104,11 +103,7 @@ func writeRefusal(w http.ResponseWriter, r *http.Request, a *Admission) {
 	switch a.guard.cfg.Refusal {
 	case PlainText:
 		h.Set("Content-Type", "text/plain; charset=utf-8")
-		text := a.detail()
-		if text == "" {
-			text = http.StatusText(a.status)
-		}
-		body = []byte(text)
+		body = []byte(a.message())
 	case OpenAIError:
 		h.Set("Content-Type", "application/json")
 		body = marshal(openAIErrorOf(a))
