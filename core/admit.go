@@ -39,6 +39,7 @@ func (s *Semaphore) admit(ctx context.Context, ask Ask, waiters int64, charges [
 	defer g.leases.end()
 	p := plans.Get().(*plan)
 	defer p.free()
+	p.keeps = true
 	at := &slot{scope: s.scope(ask.Levels[0].Key), ask: q}
 	if waiters == 0 && s.together(ask, charges) {
 		p.slot = at

@@ -14,53 +14,127 @@ var errReply = errors.New("core: the script's reply has a wrong shape")
 // errPeriod is a clock that went from one period of a calendar to another whenever it was asked.
 var errPeriod = errors.New("core: redis's clock leaps from period to period")
 
-// batch is the requests that share one round trip, as the arguments of one script call. One that also takes a slot is
-// alone.
+// batch is the calls that share one script call, as its arguments. A call that also takes a slot is alone. What it needs
+// once it is encoded, it keeps itself: a caller may leave, and use his requests otherwise.
 type batch struct {
-	requests []request
-	keys     []string
-	limits   []*charge // one charge of each distinct limit
-	limitAt  []int64   // where it stands in ARGV
-	ints     []int64
-	names    []string
-	args     []any
+	calls   []*call
+	entries []entry
+	entryOf []int // of each call, the first
+
+	keys    []string
+	places  map[string]int // of keys, if there are many
+	firstOf []int          // of each key, the last entry whose first key it is, from 1
+	limits  []*charge      // one charge of each distinct limit
+	limitAt []int64        // where it stands in ARGV
+	keyOf   []int          // of each entry's charge
+	limitOf []int
+	ints    []int64
+	names   []string
+	args    []any
+}
+
+// entry is one request in the script, of one caller, or of several who want the very same.
+type entry struct {
+	request *request // until it is encoded
+	merged  merged
+	many    int // callers
+	given   int // callers that have their part of the reply
+	words   int
+	at      int // in the reply
 }
 
 var batches = sync.Pool{New: func() any { return new(batch) }}
 
+// few is how many keys are searched one by one.
+const few = 8
+
 // encode writes the arguments of EVALSHA or EVAL as lua/decide.lua reads them. What is not constant goes by pointers
 // into ints and names, because a pointer in an interface costs no allocation; so these must not grow after the
 // first. A key goes by itself: go-redis reads the first one to find its slot.
-func (b *batch) encode(sha *string, requests []request) {
-	b.requests = requests
-	b.keys, b.limits = b.keys[:0], b.limits[:0]
-	room := 5
-	for i := range requests {
-		room += 2
-		if s := requests[i].slot; s != nil {
-			room += 5 + 2*len(s.ask.Levels)
-		}
-		for j := range requests[i].charges {
-			room += 5
-			b.keyIndex(&requests[i].charges[j])
-			b.limitIndex(&requests[i].charges[j])
-		}
+func (b *batch) encode(calls []*call, script *script) {
+	b.calls = calls
+	b.collect()
+	room := 5 + 24*len(b.limits)
+	for i := range b.entries {
+		room += 3 + 5*len(b.entries[i].request.charges)
 	}
-	room += 24 * len(b.limits)
+	slot := calls[0].requests[0].slot
+	if slot != nil {
+		room++
+	}
 	b.ints = slices.Grow(b.ints[:0], room)
 	b.limitAt = slices.Grow(b.limitAt[:0], len(b.limits))[:len(b.limits)]
-	b.names = slices.Grow(b.names[:0], len(b.limits)+len(requests))
+	b.names = slices.Grow(b.names[:0], len(b.limits)+len(b.entries))
 
-	b.args = append(b.args[:0], "evalsha", sha)
+	b.args = append(b.args[:0], "evalsha", &script.sha)
 	keys := b.next()
 	for _, k := range b.keys {
 		b.args = append(b.args, k)
 	}
-	slot := requests[0].slot
 	if slot != nil {
 		b.args = appendLeaseKeys(b.args, slot.scope)
 	}
 	*keys = int64(len(b.args) - 3)
+	b.encodeLimits()
+	n := 0
+	for i := range b.entries {
+		n = b.encodeEntry(&b.entries[i], n)
+	}
+	if slot != nil {
+		from := len(b.args)
+		b.args = appendAcquire(append(b.args, "acquire"), slot.ask)
+		b.int(int64(len(b.args) - from))
+	}
+}
+
+// collect finds the distinct requests, keys and limits.
+func (b *batch) collect() {
+	b.entries, b.entryOf, b.firstOf = b.entries[:0], b.entryOf[:0], b.firstOf[:0]
+	b.keys, b.limits, b.keyOf, b.limitOf = b.keys[:0], b.limits[:0], b.keyOf[:0], b.limitOf[:0]
+	clear(b.places)
+	for _, k := range b.calls {
+		if len(b.calls) > 1 && k.requests[0].merges {
+			if i := b.same(&k.requests[0]); i >= 0 {
+				b.entries[i].many++
+				b.entryOf = append(b.entryOf, i)
+				continue
+			}
+		}
+		b.entryOf = append(b.entryOf, len(b.entries))
+		for i := range k.requests {
+			for j := range k.requests[i].charges {
+				c := &k.requests[i].charges[j]
+				at := b.keyIndex(c.name)
+				if j == 0 {
+					b.firstOf[at] = len(b.entries) + 1
+				}
+				b.keyOf = append(b.keyOf, at)
+				b.limitOf = append(b.limitOf, b.limitIndex(c))
+			}
+			b.entries = append(b.entries, entry{request: &k.requests[i], many: 1, words: words(k.requests[i : i+1])})
+		}
+	}
+	for i := range b.entries {
+		if e := &b.entries[i]; e.many > 1 {
+			e.merged = merge(e.request)
+		}
+	}
+}
+
+// same is the entry of an equal request, or -1.
+func (b *batch) same(r *request) int {
+	at := b.find(r.charges[0].name)
+	if at < 0 {
+		return -1
+	}
+	i := b.firstOf[at] - 1
+	if i >= 0 && b.entries[i].request.merges && b.entries[i].request.equal(r) {
+		return i
+	}
+	return -1
+}
+
+func (b *batch) encodeLimits() {
 	argv := len(b.args) // ARGV[1], in args
 	requestsAt := b.next()
 	from, until := int64(0), int64(algorithm.MaxUnits)
@@ -87,33 +161,36 @@ func (b *batch) encode(sha *string, requests []request) {
 		}
 	}
 	*requestsAt = int64(len(b.args) - argv + 1)
-	for i := range requests {
-		r := &requests[i]
-		if r.slot != nil {
-			b.name(string(algorithmPeek)) // the script decides then
-		} else {
-			b.name(string(r.op))
-		}
-		b.int(int64(len(r.charges)))
-		if r.op == algorithmAtMost || r.op == algorithmReserve || r.op == algorithmGive {
-			b.int(r.bound)
-		}
-		for i := range r.charges {
-			c := &r.charges[i]
-			b.int(b.keyIndex(c))
-			b.int(b.limitAt[b.limitIndex(c)])
-			b.int(c.cost.Whole)
-			b.int(c.cost.Fraction)
-			if r.op == algorithmGive {
-				b.int(c.receipt())
-			}
-		}
+}
+
+// encodeEntry writes a request whose first charge is the n-th, and returns the number of the next one's.
+func (b *batch) encodeEntry(e *entry, n int) int {
+	r := e.request
+	e.request = nil
+	op, bound := r.op, r.bound
+	switch {
+	case r.slot != nil:
+		op = algorithmPeek // the script decides then
+	case e.many > 1:
+		op, bound = algorithmAtMost, int64(e.many)
 	}
-	if slot != nil {
-		from := len(b.args)
-		b.args = appendAcquire(append(b.args, "acquire"), slot.ask)
-		b.int(int64(len(b.args) - from))
+	b.name(string(op))
+	b.int(int64(len(r.charges)))
+	if op == algorithmAtMost || op == algorithmReserve || op == algorithmGive {
+		b.int(bound)
 	}
+	for i := range r.charges {
+		c := &r.charges[i]
+		b.int(int64(b.keyOf[n]) + 1)
+		b.int(b.limitAt[b.limitOf[n]])
+		b.int(c.cost.Whole)
+		b.int(c.cost.Fraction)
+		if op == algorithmGive {
+			b.int(c.receipt())
+		}
+		n++
+	}
+	return n
 }
 
 // next appends an integer to be set later.
@@ -131,15 +208,35 @@ func (b *batch) name(s string) {
 	b.args = append(b.args, &b.names[len(b.names)-1])
 }
 
-// keyIndex is the index of the charge's key in KEYS, from 1.
-func (b *batch) keyIndex(c *charge) int64 {
-	for i, k := range b.keys {
-		if k == c.name {
-			return int64(i + 1)
-		}
+// find is the index of a key in the batch, or -1.
+func (b *batch) find(name string) int {
+	if len(b.keys) <= few {
+		return slices.Index(b.keys, name)
 	}
-	b.keys = append(b.keys, c.name)
-	return int64(len(b.keys))
+	if i, ok := b.places[name]; ok {
+		return i
+	}
+	return -1
+}
+
+// keyIndex is the index of a key in the batch, which has it then.
+func (b *batch) keyIndex(name string) int {
+	if i := b.find(name); i >= 0 {
+		return i
+	}
+	b.keys, b.firstOf = append(b.keys, name), append(b.firstOf, 0)
+	switch n := len(b.keys); {
+	case n == few+1:
+		if b.places == nil {
+			b.places = make(map[string]int)
+		}
+		for i, k := range b.keys {
+			b.places[k] = i
+		}
+	case n > few:
+		b.places[name] = n - 1
+	}
+	return len(b.keys) - 1
 }
 
 // limitIndex is the index of the charge's limit among the batch's limits.
@@ -153,41 +250,38 @@ func (b *batch) limitIndex(c *charge) int {
 	return len(b.limits) - 1
 }
 
-// decode hands the script's reply to the requests.
-func (b *batch) decode(reply []int64) error {
-	for i := range b.requests {
-		r := &b.requests[i]
-		if len(reply) == 0 {
-			return errReply
+// distribute gives each call its part of the reply. Where nothing ran that is all of it: -1 and the time.
+func (b *batch) distribute(reply []int64) error {
+	if len(reply) == 2 && reply[0] == -1 || b.calls[0].words < 0 {
+		for _, k := range b.calls {
+			k.reply = reply
 		}
-		r.verdict, reply = reply[0], reply[1:]
-		if r.op == algorithmGive {
-			continue
-		}
-		for i := range r.charges {
-			n := r.charges[i].limit.Fields()
-			if len(reply) < n {
-				return errReply
-			}
-			r.charges[i].reply, reply = reply[:n:n], reply[n:]
-		}
-		r.settle()
+		return nil
 	}
-	if s := b.requests[0].slot; s != nil && len(reply) > 0 {
-		var err error
-		s.grant, err = granted(reply, s.ask)
-		s.answered = err == nil
-		return err
+	n := 0
+	for i := range b.entries {
+		b.entries[i].at = n
+		n += b.entries[i].words
 	}
-	if len(reply) > 0 {
+	if n != len(reply) {
 		return errReply
+	}
+	for i, k := range b.calls {
+		e := &b.entries[b.entryOf[i]]
+		if e.many > 1 {
+			k.reply = e.merged.reply(reply[e.at:e.at+e.words], int64(e.given))
+			e.given++
+		} else {
+			k.reply = reply[e.at : e.at+k.words : e.at+k.words]
+		}
 	}
 	return nil
 }
 
-// free forgets the requests and makes the batch fit for another use.
+// free forgets the calls and makes the batch fit for another use.
 func (b *batch) free() {
-	b.requests = nil
+	b.calls = nil
+	clear(b.entries)
 	clear(b.keys)
 	clear(b.limits)
 	clear(b.args)

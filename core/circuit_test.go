@@ -35,7 +35,7 @@ func (p *prober) probe(ctx context.Context) error {
 	return nil
 }
 
-func call(t *testing.T, c *circuit, failed bool) {
+func attempt(t *testing.T, c *circuit, failed bool) {
 	t.Helper()
 	if err := c.enter(); err != nil {
 		t.Fatalf("enter: %v", err)
@@ -50,12 +50,12 @@ func TestCircuitOpensAndCloses(t *testing.T) {
 		c := newCircuit(10, time.Second, new(tasks), p.probe)
 		// An answer in between begins the row anew.
 		for range 5 {
-			call(t, c, true)
-			call(t, c, true)
-			call(t, c, false)
+			attempt(t, c, true)
+			attempt(t, c, true)
+			attempt(t, c, false)
 		}
 		for range circuitThreshold {
-			call(t, c, true)
+			attempt(t, c, true)
 		}
 		refused := func() {
 			t.Helper()
@@ -88,14 +88,14 @@ func TestCircuitOpensAndCloses(t *testing.T) {
 		time.Sleep(circuitPause)
 		refused()
 		synctest.Wait()
-		call(t, c, false)
+		attempt(t, c, false)
 		if n := c.flying.Load(); n != 0 {
 			t.Errorf("%d in flight", n)
 		}
 		// It takes a whole row again.
-		call(t, c, true)
-		call(t, c, true)
-		call(t, c, false)
+		attempt(t, c, true)
+		attempt(t, c, true)
+		attempt(t, c, false)
 	})
 }
 
@@ -104,7 +104,7 @@ func TestCircuitProbesOneAtATime(t *testing.T) {
 		p := &prober{hold: make(chan struct{})}
 		c := newCircuit(1000, time.Second, new(tasks), p.probe)
 		for range circuitThreshold {
-			call(t, c, true)
+			attempt(t, c, true)
 		}
 		time.Sleep(circuitPause)
 		for range 100 {
@@ -132,7 +132,7 @@ func TestCircuitProbesOneAtATime(t *testing.T) {
 		if p.total.Load() != 2 || p.most.Load() != 1 {
 			t.Errorf("%d probes, %d at a time", p.total.Load(), p.most.Load())
 		}
-		call(t, c, false)
+		attempt(t, c, false)
 	})
 }
 
@@ -160,8 +160,8 @@ func TestCircuitCountsCallsInFlight(t *testing.T) {
 		}
 	}
 	// Abandoned calls say nothing: neither a failure nor the end of a row of them.
-	call(t, c, true)
-	call(t, c, true)
+	attempt(t, c, true)
+	attempt(t, c, true)
 	for range 5 {
 		if err := c.enter(); err != nil {
 			t.Fatal(err)
@@ -180,7 +180,7 @@ func TestCircuitLateAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range circuitThreshold {
-		call(t, c, true)
+		attempt(t, c, true)
 	}
 	c.leave(false)
 	if err := c.enter(); !errors.Is(err, ErrCircuitOpen) {

@@ -23,7 +23,8 @@ type sharedDeadline struct {
 // is cancelled: a command that was sent is waited for, so that its answer is known.
 type bounded struct {
 	context.Context // the caller's
-	deadline        *sharedDeadline
+	deadline        context.Context
+	patient         bool // leaves Redis at least half of the timeout to answer
 }
 
 func (b *bounded) Deadline() (time.Time, bool) { return b.deadline.Deadline() }
@@ -31,12 +32,9 @@ func (b *bounded) Done() <-chan struct{}       { return b.deadline.Done() }
 func (b *bounded) Err() error                  { return b.deadline.Err() }
 
 // patient says whether a context leaves Redis at least half of the timeout to answer.
-func patient(ctx context.Context, timeout time.Duration) bool {
-	if _, ok := ctx.(*bounded); ok {
-		return true
-	}
-	at, ok := ctx.Deadline()
-	return !ok || time.Until(at) >= timeout/2
+func patient(ctx context.Context) bool {
+	b, ok := ctx.(*bounded)
+	return !ok || b.patient
 }
 
 // bound returns a context that ends within the timeout, and before the deadline of caller.
@@ -44,7 +42,8 @@ func (d *deadlines) bound(caller context.Context) (context.Context, context.Canc
 	now := time.Now()
 	if at, ok := caller.Deadline(); ok && at.Before(now.Add(d.timeout)) {
 		// A little earlier, so that there is time to decide without Redis.
-		return context.WithDeadline(context.WithoutCancel(caller), at.Add(-at.Sub(now)/8))
+		ctx, cancel := context.WithDeadline(context.Background(), at.Add(-at.Sub(now)/8))
+		return &bounded{caller, ctx, at.Sub(now)-at.Sub(now)/8 >= d.timeout/2}, cancel
 	}
 	s := d.last.Load()
 	if s == nil || now.After(s.until) {
@@ -53,7 +52,7 @@ func (d *deadlines) bound(caller context.Context) (context.Context, context.Canc
 		context.AfterFunc(ctx, cancel) // it ends by its deadline only
 		d.last.Store(s)
 	}
-	return &bounded{caller, s}, func() {}
+	return &bounded{caller, s, true}, func() {}
 }
 
 // ended is the error of a context that has ended. A deadline that has passed counts although its timer may be late: a

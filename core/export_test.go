@@ -18,7 +18,12 @@ func (g *Gate) InjectClock(now func() int64) {
 }
 
 // SplitByOutermost makes a Gate decide as on a cluster.
-func (g *Gate) SplitByOutermost() { g.perSlot = true }
+func (g *Gate) SplitByOutermost() {
+	g.perSlot = true
+	if s, ok := g.store.(*redisStore); ok {
+		s.perSlot = true
+	}
+}
 
 // CountGiven counts the give-backs that changed something.
 func (g *Gate) CountGiven() *atomic.Int64 {
@@ -123,4 +128,16 @@ func (g *Gate) Together(peek, decide context.Context, c Charge) (denied [2]bool,
 	}
 	err = g.store.decide(decide, requests)
 	return [2]bool{requests[0].verdict != 0, requests[1].verdict != 0}, err
+}
+
+// Waiting is how many calls wait for the next round trip.
+func (g *Gate) Waiting() (n int) {
+	g.store.(*redisStore).nodes.Range(func(_, v any) bool {
+		c := v.(*commits)
+		c.mu.Lock()
+		n += len(c.waiting)
+		c.mu.Unlock()
+		return true
+	})
+	return n
 }

@@ -123,7 +123,7 @@ func (g *Gate) ask(ctx, caller context.Context, requests []request) error {
 	if err := g.circuit.enter(); err != nil {
 		return err
 	}
-	return g.judge(caller, func() error { return g.store.decide(ctx, requests) }, patient(ctx, g.deadlines.timeout))
+	return g.judge(caller, func() error { return g.store.decide(ctx, requests) }, patient(ctx))
 }
 
 // judge makes a call that the circuit let through, tells the circuit what came of it, and classes its error.
@@ -146,7 +146,7 @@ func (g *Gate) judge(caller context.Context, call func() error, patient bool) er
 	case misconfigured(err):
 		g.circuit.leave(false)
 		return fmt.Errorf("%w: %w", ErrMisconfigured, err)
-	case patient:
+	case patient && !errors.As(err, new(follower)):
 		g.circuit.leave(true)
 	default: // too short a time to tell a slow Redis from a dead one
 		g.circuit.abandon()

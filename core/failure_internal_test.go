@@ -95,8 +95,13 @@ func TestWrongReplies(t *testing.T) {
 		if err := p2.lay(t.Context(), "hg:", algorithmDecide, []Charge{{p, key, 1}}); err != nil {
 			t.Fatal(err)
 		}
-		b := &batch{requests: []request{{op: algorithmDecide, charges: p2.wire}}}
-		if err := b.decode(r); (err == nil) != (n == 4) {
+		requests := []request{{op: algorithmDecide, charges: p2.wire}}
+		var b batch
+		b.encode([]*call{{requests: requests, words: words(requests)}}, &decideScript)
+		if err := b.distribute(r); (err == nil) != (n == 4) {
+			t.Errorf("%v: %v", r, err)
+		}
+		if err := decode(requests, r); (err == nil) != (n == 4) {
 			t.Errorf("%v: %v", r, err)
 		}
 	}

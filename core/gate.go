@@ -48,6 +48,7 @@ func NewRedis(client redis.UniversalClient, cfg Config) (*Gate, error) {
 	g := newGate(cfg, s)
 	g.tasks = t
 	g.perSlot = !oneServer(client, cfg.Topology)
+	s.perSlot = g.perSlot
 	g.local = newMemoryStore(cfg)
 	g.circuit = newCircuit(cfg.MaxInFlight, cfg.Timeout, t, g.probe)
 	g.leases = newLeases(g, client, g.local.clock)
@@ -241,7 +242,7 @@ func (g *Gate) ordered(ctx, caller context.Context, p *plan, d *Decision) error 
 	var cause error
 	for i := range requests {
 		r := &requests[i]
-		r.bound = p.bound
+		r.bound, r.receipts = p.bound, p.keeps || len(requests) > 1
 		if !admitted {
 			r.op = algorithmPeek
 		} else {

@@ -42,6 +42,7 @@ type plan struct {
 	denied bool             // by a policy that keeps no state
 	source Source           // who decides, but for failures
 	slot   *slot            // to be taken in the same step, or nil
+	keeps  bool             // receipts, for a reservation
 
 	whole [1]request // the wire as one request
 }
@@ -84,6 +85,9 @@ type request struct {
 	charges []charge
 	slot    *slot // to be taken if the charges are admitted, and else nothing is spent; nil for none
 	verdict int64
+
+	receipts bool // are wanted
+	merges   bool // with equal ones
 }
 
 // slot is one of a semaphore.

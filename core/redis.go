@@ -4,10 +4,7 @@ import (
 	"context"
 	"crypto/sha1"
 	"encoding/hex"
-	"errors"
-	"io"
-	"slices"
-	"syscall"
+	"sync"
 
 	"github.com/redis/go-redis/v9"
 
@@ -28,7 +25,9 @@ type redisStore struct {
 	// inline says that the client's calls end when their context's deadline passes. Calls of other clients are left
 	// behind then; they end by the client's own timeouts.
 	inline        bool
-	tasks         *tasks // for calls of other clients
+	tasks         *tasks   // for calls of other clients
+	perSlot       bool     // a script for each outermost part
+	nodes         sync.Map // of commits, by the address of a cluster's node
 	script, admit script
 
 	// now is the injected clock of a test, else nil.
@@ -67,68 +66,65 @@ type once struct{ *redis.IntSliceCmd }
 // NoRetry tells go-redis.
 func (once) NoRetry() bool { return true }
 
-func (s *redisStore) decide(ctx context.Context, requests []request) error {
-	if s.inline {
-		b := batches.Get().(*batch)
-		defer b.free()
-		return s.send(ctx, b, requests)
-	}
-	// The call may outlive this one, so it works on requests of its own.
-	own := slices.Clone(requests)
-	for i := range own {
-		own[i].charges = slices.Clone(own[i].charges)
-		if s := own[i].slot; s != nil {
-			copied := *s
-			own[i].slot = &copied
-		}
-	}
-	err := s.bounded(ctx, func() error {
-		b := batches.Get().(*batch)
-		defer b.free()
-		return s.send(ctx, b, own)
-	})
-	if err != nil {
-		return err
-	}
-	for i := range own {
-		requests[i].verdict = own[i].verdict
-		copy(requests[i].charges, own[i].charges)
-		if s := own[i].slot; s != nil {
-			*requests[i].slot = *s
-		}
-	}
-	return nil
-}
-
 // renewals is how often a request is sent again because the period of a calendar has ended meanwhile.
 const renewals = 3
 
-func (s *redisStore) send(ctx context.Context, b *batch, requests []request) error {
-	script := &s.script
-	if requests[0].slot != nil {
-		script = &s.admit
+func (s *redisStore) decide(ctx context.Context, requests []request) error {
+	for i := range requests {
+		requests[i].merges = requests[i].mergeable()
 	}
 	for range renewals {
-		b.encode(&script.sha, requests)
-		if s.now != nil {
-			b.args = append(b.args, s.now())
-		}
-		reply, err := s.call(ctx, b.args)
-		if redis.HasErrorPrefix(err, "NOSCRIPT") {
-			// Nothing ran, so sending it again counts once.
-			b.args[0], b.args[1] = "eval", &script.source
-			reply, err = s.call(ctx, b.args)
-		}
+		reply, err := s.ask(ctx, requests)
 		if err != nil {
 			return err
 		}
 		if len(reply) == 2 && reply[0] == -1 {
-			renew(requests, reply[1]) // nothing ran either
+			renew(requests, reply[1]) // nothing ran
 			continue
 		}
-		return b.decode(reply)
+		return decode(requests, reply)
 	}
 	return errPeriod
+}
+
+// ask joins requests with others that wait for a round trip, unless they take a slot.
+func (s *redisStore) ask(ctx context.Context, requests []request) ([]int64, error) {
+	if requests[0].slot != nil {
+		return s.alone(ctx, requests)
+	}
+	return s.commitsFor(ctx, requests).do(ctx, requests)
+}
+
+// decode hands the reply to the requests.
+func decode(requests []request, reply []int64) error {
+	for i := range requests {
+		r := &requests[i]
+		if len(reply) == 0 {
+			return errReply
+		}
+		r.verdict, reply = reply[0], reply[1:]
+		if r.op == algorithmGive {
+			continue
+		}
+		for i := range r.charges {
+			n := r.charges[i].limit.Fields()
+			if len(reply) < n {
+				return errReply
+			}
+			r.charges[i].reply, reply = reply[:n:n], reply[n:]
+		}
+		r.settle()
+	}
+	if s := requests[0].slot; s != nil && len(reply) > 0 {
+		var err error
+		s.grant, err = granted(reply, s.ask)
+		s.answered = err == nil
+		return err
+	}
+	if len(reply) > 0 {
+		return errReply
+	}
+	return nil
 }
 
 // renew brings the limits that hold for a time only to the one that holds now.
@@ -141,22 +137,6 @@ func renew(requests []request, now int64) {
 			}
 		}
 	}
-}
-
-func (s *redisStore) call(ctx context.Context, args []any) ([]int64, error) {
-	cmd := redis.NewIntSliceCmd(ctx, args...)
-	cmd.SetFirstKeyPos(3)
-	_ = s.client.Process(ctx, once{cmd}) // the command keeps its error
-	reply, err := cmd.Result()
-	if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
-		// To who gave no password Redis answers a short command, but may just hang up on a long one.
-		short := redis.NewIntSliceCmd(ctx, "time")
-		_ = s.client.Process(ctx, once{short})
-		if redis.HasErrorPrefix(short.Err(), "NOAUTH") {
-			err = short.Err()
-		}
-	}
-	return reply, err
 }
 
 func (s *redisStore) reset(ctx context.Context, name string) error {

@@ -53,6 +53,7 @@ func (g *Gate) Reserve(ctx context.Context, maxWait time.Duration, charges ...Ch
 func (g *Gate) Charge(ctx context.Context, charges ...Charge) (*Reservation, Decision, error) {
 	p := plans.Get().(*plan)
 	defer p.free()
+	p.keeps = true
 	d, err := g.run(ctx, p, algorithmDecide, 0, charges)
 	if err != nil || !d.Allowed {
 		return nil, d, err

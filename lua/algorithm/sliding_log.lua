@@ -184,14 +184,14 @@ if i <= last and state.entry(i) == receipt - 1 and last - i <= 1000 then
   given = whole > 0
   if given then
     state.first, state.ahead = state.from, state.lead
-    local rest = {}
+    local rest, empty = {}, (to - from) % 4503599627370496 == whole
     for j = i + 1, last do
       local entered, prefix = state.entry(j)
       rest[#rest + 1] = {entered, (prefix - whole) % 4503599627370496}
     end
     local at = i + 1
-    if (to - from) % 4503599627370496 == whole then
-      at, state.dropped = i, true -- nothing is left of it
+    if empty then
+      at, state.dropped = i, true
       if #rest == 0 and i > 0 then
         rest[1], at = {state.entry(i - 1)}, i - 1
       end
@@ -201,11 +201,11 @@ if i <= last and state.entry(i) == receipt - 1 and last - i <= 1000 then
       state.known[at + j - 1] = rest[j]
     end
     if #rest > 0 then
-      if #rest > 1 or state.dropped then
+      if #rest > 1 or empty then
         state.low = math.min(state.low or at, at)
       end
       state.entries, state.newest, state.prefix = at + #rest, rest[#rest][1], rest[#rest][2]
-    elseif state.dropped then
+    elseif empty then
       state.entries = 0
     end
   end

@@ -1,0 +1,240 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"time"
+)
+
+const (
+	mostFlying     = 2   // batches in flight
+	mostBatchCalls = 128 // in a batch: the server is busy with one for as long as with so many decisions
+	mostBatchWords = 640 // of its reply, which grows with what the calls cost the server
+)
+
+// commits joins calls that wait for the same round trip. Who finds a place in flight sends at once, on a goroutine of
+// his own; who comes while all places are taken waits, and when one is free leads a batch of all that wait. So nobody
+// waits for others to come, and there is neither a timer nor a goroutine.
+//
+// Nobody in a batch has a later deadline than who leads it, and he is done by his. The others leave when their own contexts
+// end: uncharged if they still wait, and with an unknown outcome if they are on their way.
+type commits struct {
+	store *redisStore
+
+	mu      sync.Mutex
+	flying  int
+	waiting []*call
+	batches [][]*call // to be used again
+}
+
+// call is requests of one caller.
+type call struct {
+	requests []request
+	deadline time.Time
+	words    int     // of the reply
+	reply    []int64 // until the caller has it
+	err      error
+
+	state callState     // by the lock of commits
+	turn  chan struct{} // told when the call leads, or is answered
+}
+
+type callState uint8
+
+const (
+	callWaits   callState = iota
+	callLeads             // picked, or in flight as the leader
+	callEncoded           // is being encoded: its requests are read by another goroutine
+	callSent
+	callAnswered
+	callLeft
+)
+
+var calls = sync.Pool{New: func() any { return &call{turn: make(chan struct{}, 1)} }}
+
+// follower is the error of a batch to those who did not lead it: one failure, and not as many as there are callers.
+type follower struct{ error }
+
+func (f follower) Unwrap() error { return f.error }
+
+// errPanicked is what becomes of those whose leader did not come back.
+var errPanicked = errors.New("core: the call that was shared panicked")
+
+// do returns the reply to requests. They are not used any more when it returns.
+func (c *commits) do(ctx context.Context, requests []request) ([]int64, error) {
+	k := calls.Get().(*call)
+	k.requests, k.words, k.state, k.err = requests, words(requests), callWaits, nil
+	var ok bool
+	if k.deadline, ok = ctx.Deadline(); !ok {
+		k.deadline = time.Now().Add(time.Hour) // later than any
+	}
+	c.mu.Lock()
+	c.waiting = append(c.waiting, k)
+	leads := c.flying < mostFlying
+	if leads {
+		c.flying++
+		k.state = callLeads
+	} else {
+		c.mu.Unlock()
+		if err := c.wait(ctx, k); err != nil {
+			return nil, err
+		}
+		if leads = k.state == callLeads; leads {
+			c.mu.Lock()
+		}
+	}
+	if leads {
+		batch := c.take(k)
+		c.mu.Unlock()
+		c.lead(ctx, k, batch)
+	}
+	reply, err := k.reply, k.err
+	*k = call{turn: k.turn}
+	calls.Put(k)
+	return reply, err
+}
+
+// wait returns when the call leads or is answered, or with the error of the context that ended before. The call is not to be
+// used again then: a leader may still hold it.
+func (c *commits) wait(ctx context.Context, k *call) error {
+	var caller <-chan struct{}
+	if b, ok := ctx.(*bounded); ok {
+		caller = b.Context.Done()
+	}
+	select {
+	case <-k.turn:
+		return nil
+	case <-ctx.Done():
+	case <-caller:
+	}
+	c.mu.Lock()
+	for k.state == callEncoded {
+		c.mu.Unlock()
+		runtime.Gosched()
+		c.mu.Lock()
+	}
+	defer c.mu.Unlock()
+	switch k.state {
+	case callAnswered:
+		<-k.turn
+		return nil
+	case callWaits:
+		c.remove(k)
+	case callLeads:
+		c.remove(k)
+		c.pass()
+	}
+	k.state = callLeft
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return context.Canceled
+}
+
+func (c *commits) remove(k *call) {
+	for i, w := range c.waiting {
+		if w == k {
+			c.waiting = append(c.waiting[:i], c.waiting[i+1:]...)
+			return
+		}
+	}
+}
+
+// pass gives a place in flight to the one who waits and has the latest deadline, or frees it.
+func (c *commits) pass() {
+	var next *call
+	for _, w := range c.waiting {
+		if w.state == callWaits && (next == nil || !w.deadline.Before(next.deadline)) {
+			next = w
+		}
+	}
+	if next == nil {
+		c.flying--
+		return
+	}
+	next.state = callLeads
+	next.turn <- struct{}{}
+}
+
+// take is the batch that k leads, in the order of arrival.
+func (c *commits) take(k *call) []*call {
+	var batch []*call
+	if n := len(c.batches); n > 0 {
+		batch, c.batches = c.batches[n-1], c.batches[:n-1]
+	}
+	room, words := mostBatchCalls-1, mostBatchWords-k.words
+	rest := c.waiting[:0]
+	for _, w := range c.waiting {
+		switch {
+		case w == k:
+			batch = append(batch, k)
+		case w.state == callWaits && room > 0 && w.words <= words && !w.deadline.After(k.deadline):
+			w.state = callEncoded
+			batch = append(batch, w)
+			room, words = room-1, words-w.words
+		default:
+			rest = append(rest, w)
+		}
+	}
+	clear(c.waiting[len(rest):])
+	c.waiting = rest
+	return batch
+}
+
+// lead sends a batch and answers it.
+func (c *commits) lead(ctx context.Context, k *call, batch []*call) {
+	err := errPanicked
+	defer func() { // also where a hook of the client panics
+		c.mu.Lock()
+		c.pass()
+		for _, w := range batch {
+			if w.state == callEncoded || w.state == callSent {
+				w.state = callAnswered
+				if w.err == nil {
+					w.err = err
+				}
+				if w.err != nil {
+					w.err = follower{w.err}
+				}
+				w.turn <- struct{}{}
+			}
+		}
+		clear(batch)
+		c.batches = append(c.batches, batch[:0])
+		c.mu.Unlock()
+	}()
+	if err = c.store.send(ctx, c, batch); err != nil {
+		k.err = err
+	}
+}
+
+// sent says that the requests of a batch are needed no more.
+func (c *commits) sent(batch []*call) {
+	if len(batch) == 1 {
+		return
+	}
+	c.mu.Lock()
+	for _, w := range batch {
+		if w.state == callEncoded {
+			w.state = callSent
+		}
+	}
+	c.mu.Unlock()
+}
+
+// words is the length of the reply to requests.
+func words(requests []request) (n int) {
+	for i := range requests {
+		r := &requests[i]
+		n++
+		if r.op == algorithmGive {
+			continue
+		}
+		for j := range r.charges {
+			n += r.charges[j].limit.Fields()
+		}
+	}
+	return n
+}

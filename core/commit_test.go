@@ -1,0 +1,315 @@
+package core_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/redistest"
+)
+
+// held lets calls of a client through one at a time, when the test says so.
+type held struct {
+	through chan struct{}
+	waiting atomic.Int64
+	broken  atomic.Bool // what is let through fails
+}
+
+var errBroken = errors.New("broken")
+
+func (h *held) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h *held) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if err := h.wait(ctx, cmd); err != nil {
+			return err
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (h *held) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if err := h.wait(ctx, cmds[0]); err != nil {
+			return err
+		}
+		return next(ctx, cmds)
+	}
+}
+
+func (h *held) wait(ctx context.Context, cmd redis.Cmder) error {
+	if cmd.Name() != "evalsha" { // a new connection's greeting
+		return nil
+	}
+	h.waiting.Add(1)
+	defer h.waiting.Add(-1)
+	select {
+	case <-h.through:
+	case <-ctx.Done():
+	}
+	if h.broken.Load() {
+		return errBroken
+	}
+	return nil
+}
+
+// crowd is a Gate both of whose places in flight are taken by calls that the test holds.
+type crowd struct {
+	*testing.T
+	*held
+	gate    *core.Gate
+	policy  *core.Policy
+	key     core.Key
+	callers sync.WaitGroup
+}
+
+func newCrowd(t *testing.T, s *redistest.Server, cfg core.Config, split bool) *crowd {
+	client := s.Client(t)
+	cfg.Prefix = s.Prefix
+	q := &crowd{
+		T: t, held: &held{through: make(chan struct{})}, gate: redisGate(t, client, cfg),
+		policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: frozen(10), OnFailure: core.Closed}), key: newKey(t, "hot"),
+	}
+	if split {
+		q.gate.SplitByOutermost()
+	}
+	decide(t, q.gate, core.Charge{Policy: q.policy, Key: newKey(t, "warm"), Cost: 1})
+	client.AddHook(q.held)
+	for i := range 2 {
+		q.ask(context.Background(), core.Charge{Policy: q.policy, Key: newKey(t, "first", string(rune('a'+i))), Cost: 1})
+		q.until(func() bool { return q.waiting.Load() == int64(i+1) })
+	}
+	return q
+}
+
+type answer struct {
+	core.Decision
+	err error
+}
+
+// ask decides in the background.
+func (q *crowd) ask(ctx context.Context, c core.Charge) <-chan answer {
+	ch := make(chan answer, 1)
+	q.callers.Go(func() {
+		d, err := q.gate.Decide(ctx, c)
+		ch <- answer{d, err}
+	})
+	return ch
+}
+
+// queued asks for one of the hot key, and returns once that waits behind so many.
+func (q *crowd) queued(ctx context.Context, behind int) <-chan answer {
+	ch := q.ask(ctx, core.Charge{Policy: q.policy, Key: q.key, Cost: 1})
+	q.until(func() bool { return q.gate.Waiting() == behind+1 })
+	return ch
+}
+
+func (q *crowd) until(is func() bool) {
+	for !is() {
+		time.Sleep(10 * time.Microsecond)
+	}
+}
+
+// next lets a held call go, and returns once the next one is held.
+func (q *crowd) next() {
+	n := q.gate.Waiting()
+	q.through <- struct{}{}
+	q.until(func() bool { return q.gate.Waiting() < n && q.waiting.Load() == 2 })
+}
+
+// end lets all go that is held.
+func (q *crowd) end() {
+	done := make(chan struct{})
+	go func() { q.callers.Wait(); close(done) }()
+	for {
+		select {
+		case q.through <- struct{}{}:
+		case <-done:
+			return
+		}
+	}
+}
+
+// used is what is spent of the hot key.
+func (q *crowd) used() int64 {
+	ch := make(chan int64, 1)
+	q.callers.Go(func() {
+		d, err := q.gate.Peek(context.Background(), core.Charge{Policy: q.policy, Key: q.key, Cost: 1})
+		if err != nil || d.Cause != nil {
+			q.Error(err, d.Cause)
+		}
+		ch <- d.At(0).Used
+	})
+	q.end()
+	if n := q.gate.Waiting(); n > 0 {
+		q.Errorf("%d still wait", n)
+	}
+	return <-ch
+}
+
+func eachCrowd(t *testing.T, cfg core.Config, f func(q *crowd)) {
+	for _, split := range []bool{false, true} {
+		t.Run(map[bool]string{false: "one script", true: "a script for each slot"}[split], func(t *testing.T) {
+			redistest.Each(t, func(t *testing.T, s *redistest.Server) { f(newCrowd(t, s, cfg, split)) })
+		})
+	}
+}
+
+// Who comes first is served first, alone or among equals.
+func TestSharedRoundTripKeepsOrder(t *testing.T) {
+	eachCrowd(t, core.Config{}, func(q *crowd) {
+		var answers []<-chan answer
+		for i := range 12 {
+			answers = append(answers, q.queued(t.Context(), i))
+		}
+		q.next()
+		q.end()
+		for i, ch := range answers {
+			a := <-ch
+			if a.err != nil || a.Allowed != (i < 10) || a.At(0).Remaining != max(0, int64(9-i)) {
+				q.Errorf("caller %d: %v, %s", i, a.err, show(a.Decision))
+			}
+		}
+	})
+}
+
+func TestWhoLeavesTheQueueIsNotCharged(t *testing.T) {
+	eachCrowd(t, core.Config{}, func(q *crowd) {
+		ctx, cancel := context.WithCancel(t.Context())
+		leaves, stays := q.queued(ctx, 0), q.queued(t.Context(), 1)
+		cancel()
+		if a := <-leaves; !errors.Is(a.err, context.Canceled) {
+			q.Errorf("%v", a.err)
+		}
+		q.end()
+		if a := <-stays; !a.Allowed || a.Cause != nil {
+			q.Errorf("%+v", a)
+		}
+		if n := q.used(); n != 1 {
+			q.Errorf("%d used", n)
+		}
+	})
+}
+
+// pair are two who share a round trip that is held, and how each gives up.
+func (q *crowd) pair() (answers [2]<-chan answer, leave [2]context.CancelFunc) {
+	for i := range 2 {
+		var ctx context.Context
+		ctx, leave[i] = context.WithCancel(q.Context())
+		answers[i] = q.queued(ctx, i)
+	}
+	q.next()
+	return answers, leave
+}
+
+// One of two leads, and whichever gives up, the other is answered.
+func TestWhoLeavesABatchHurtsNobody(t *testing.T) {
+	for i := range 2 {
+		eachCrowd(t, core.Config{}, func(q *crowd) {
+			answers, leave := q.pair()
+			leave[i]()
+			q.end()
+			if a := <-answers[1-i]; !a.Allowed || a.Cause != nil {
+				q.Errorf("%+v", a)
+			}
+			if n := q.used(); n != 2 {
+				q.Errorf("%d used", n)
+			}
+			leave[1-i]()
+		})
+	}
+}
+
+// Who does not lead is gone at once.
+func TestWhoLeavesABatchDoesNotWait(t *testing.T) {
+	eachCrowd(t, core.Config{}, func(q *crowd) {
+		answers, leave := q.pair()
+		leave[0]()
+		leave[1]()
+		select {
+		case a := <-answers[0]:
+			answers[0] = answers[1]
+			if !errors.Is(a.err, context.Canceled) {
+				q.Errorf("%+v", a)
+			}
+		case a := <-answers[1]:
+			if !errors.Is(a.err, context.Canceled) {
+				q.Errorf("%+v", a)
+			}
+		}
+		q.end()
+		<-answers[0]
+		if n := q.used(); n != 2 {
+			q.Errorf("%d used", n)
+		}
+	})
+}
+
+// A leader's deadline is not that of those who have more time.
+func TestShortDeadlineEndsNobodyElse(t *testing.T) {
+	eachCrowd(t, core.Config{Timeout: patient}, func(q *crowd) {
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+		defer cancel()
+		short := q.queued(ctx, 0)
+		long := q.queued(t.Context(), 1)
+		q.next()
+		if a := <-short; a.Allowed {
+			q.Errorf("%+v", a)
+		}
+		q.end()
+		if a := <-long; !a.Allowed || a.Cause != nil {
+			q.Errorf("%+v", a)
+		}
+	})
+}
+
+// Calls that nobody answers free their places at their deadline. Each caller is answered by his own policy.
+func TestStuckBatchesEnd(t *testing.T) {
+	modes := map[core.FailureMode]core.Source{core.Open: core.SourceOpen, core.Closed: core.SourceClosed, core.Local: core.SourceLocal}
+	eachCrowd(t, core.Config{Timeout: 50 * time.Millisecond}, func(q *crowd) {
+		answers := make(map[core.FailureMode]<-chan answer)
+		for mode := range modes {
+			p := newPolicy(t, core.PolicyConfig{Name: "mode", Algorithm: frozen(10), OnFailure: mode})
+			answers[mode] = q.ask(t.Context(), core.Charge{Policy: p, Key: q.key, Cost: 1})
+		}
+		for mode, ch := range answers {
+			a := <-ch
+			if a.err != nil || a.Cause == nil || a.Source != modes[mode] || a.Allowed != (mode != core.Closed) {
+				q.Errorf("%v: %+v", mode, a)
+			}
+		}
+		q.until(func() bool { // the circuit knows
+			again := q.ask(t.Context(), core.Charge{Policy: q.policy, Key: newKey(t, "again"), Cost: 1})
+			q.end()
+			return (<-again).Cause == nil
+		})
+	})
+}
+
+// A connection that breaks is one failure, however many share it.
+func TestBrokenBatchIsOneFailure(t *testing.T) {
+	eachCrowd(t, core.Config{}, func(q *crowd) {
+		var answers []<-chan answer
+		for i := range 20 {
+			answers = append(answers, q.queued(t.Context(), i))
+		}
+		q.next()
+		q.broken.Store(true)
+		q.end()
+		for _, ch := range answers {
+			if a := <-ch; a.err != nil || a.Allowed || a.Cause == nil || a.Source != core.SourceClosed {
+				t.Errorf("%+v", a)
+			}
+		}
+		q.broken.Store(false)
+		if n := q.used(); n != 0 {
+			t.Errorf("%d used", n)
+		}
+	})
+}
