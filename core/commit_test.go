@@ -59,8 +59,8 @@ func (h *held) wait(ctx context.Context, cmd redis.Cmder) error {
 	return nil
 }
 
-// crowd is a Gate both of whose places in flight are taken by calls that the test holds.
-type crowd struct {
+// standstill is a Gate both of whose places in flight are taken by calls that the test holds.
+type standstill struct {
 	*testing.T
 	*held
 	gate    *core.Gate
@@ -69,10 +69,10 @@ type crowd struct {
 	callers sync.WaitGroup
 }
 
-func newCrowd(t *testing.T, s *redistest.Server, cfg core.Config, split bool) *crowd {
+func newStandstill(t *testing.T, s *redistest.Server, cfg core.Config, split bool) *standstill {
 	client := s.Client(t)
 	cfg.Prefix = s.Prefix
-	q := &crowd{
+	q := &standstill{
 		T: t, held: &held{through: make(chan struct{})}, gate: redisGate(t, client, cfg),
 		policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: frozen(10), OnFailure: core.Closed}), key: newKey(t, "hot"),
 	}
@@ -94,7 +94,7 @@ type answer struct {
 }
 
 // ask decides in the background.
-func (q *crowd) ask(ctx context.Context, c core.Charge) <-chan answer {
+func (q *standstill) ask(ctx context.Context, c core.Charge) <-chan answer {
 	ch := make(chan answer, 1)
 	q.callers.Go(func() {
 		d, err := q.gate.Decide(ctx, c)
@@ -104,27 +104,27 @@ func (q *crowd) ask(ctx context.Context, c core.Charge) <-chan answer {
 }
 
 // queued asks for one of the hot key, and returns once that waits behind so many.
-func (q *crowd) queued(ctx context.Context, behind int) <-chan answer {
+func (q *standstill) queued(ctx context.Context, behind int) <-chan answer {
 	ch := q.ask(ctx, core.Charge{Policy: q.policy, Key: q.key, Cost: 1})
 	q.until(func() bool { return q.gate.Waiting() == behind+1 })
 	return ch
 }
 
-func (q *crowd) until(is func() bool) {
+func (q *standstill) until(is func() bool) {
 	for !is() {
 		time.Sleep(10 * time.Microsecond)
 	}
 }
 
 // next lets a held call go, and returns once the next one is held.
-func (q *crowd) next() {
+func (q *standstill) next() {
 	n := q.gate.Waiting()
 	q.through <- struct{}{}
 	q.until(func() bool { return q.gate.Waiting() < n && q.waiting.Load() == 2 })
 }
 
 // end lets all go that is held.
-func (q *crowd) end() {
+func (q *standstill) end() {
 	done := make(chan struct{})
 	go func() { q.callers.Wait(); close(done) }()
 	for {
@@ -137,7 +137,7 @@ func (q *crowd) end() {
 }
 
 // used is what is spent of the hot key.
-func (q *crowd) used() int64 {
+func (q *standstill) used() int64 {
 	ch := make(chan int64, 1)
 	q.callers.Go(func() {
 		d, err := q.gate.Peek(context.Background(), core.Charge{Policy: q.policy, Key: q.key, Cost: 1})
@@ -153,17 +153,17 @@ func (q *crowd) used() int64 {
 	return <-ch
 }
 
-func eachCrowd(t *testing.T, cfg core.Config, f func(q *crowd)) {
+func eachStandstill(t *testing.T, cfg core.Config, f func(q *standstill)) {
 	for _, split := range []bool{false, true} {
 		t.Run(map[bool]string{false: "one script", true: "a script for each slot"}[split], func(t *testing.T) {
-			redistest.Each(t, func(t *testing.T, s *redistest.Server) { f(newCrowd(t, s, cfg, split)) })
+			redistest.Each(t, func(t *testing.T, s *redistest.Server) { f(newStandstill(t, s, cfg, split)) })
 		})
 	}
 }
 
 // Who comes first is served first, alone or among equals.
 func TestSharedRoundTripKeepsOrder(t *testing.T) {
-	eachCrowd(t, core.Config{}, func(q *crowd) {
+	eachStandstill(t, core.Config{}, func(q *standstill) {
 		var answers []<-chan answer
 		for i := range 12 {
 			answers = append(answers, q.queued(t.Context(), i))
@@ -180,7 +180,7 @@ func TestSharedRoundTripKeepsOrder(t *testing.T) {
 }
 
 func TestWhoLeavesTheQueueIsNotCharged(t *testing.T) {
-	eachCrowd(t, core.Config{}, func(q *crowd) {
+	eachStandstill(t, core.Config{}, func(q *standstill) {
 		ctx, cancel := context.WithCancel(t.Context())
 		leaves, stays := q.queued(ctx, 0), q.queued(t.Context(), 1)
 		cancel()
@@ -198,7 +198,7 @@ func TestWhoLeavesTheQueueIsNotCharged(t *testing.T) {
 }
 
 // pair are two who share a round trip that is held, and how each gives up.
-func (q *crowd) pair() (answers [2]<-chan answer, leave [2]context.CancelFunc) {
+func (q *standstill) pair() (answers [2]<-chan answer, leave [2]context.CancelFunc) {
 	for i := range 2 {
 		var ctx context.Context
 		ctx, leave[i] = context.WithCancel(q.Context())
@@ -211,7 +211,7 @@ func (q *crowd) pair() (answers [2]<-chan answer, leave [2]context.CancelFunc) {
 // One of two leads, and whichever gives up, the other is answered.
 func TestWhoLeavesABatchHurtsNobody(t *testing.T) {
 	for i := range 2 {
-		eachCrowd(t, core.Config{}, func(q *crowd) {
+		eachStandstill(t, core.Config{}, func(q *standstill) {
 			answers, leave := q.pair()
 			leave[i]()
 			q.end()
@@ -228,7 +228,7 @@ func TestWhoLeavesABatchHurtsNobody(t *testing.T) {
 
 // Who does not lead is gone at once.
 func TestWhoLeavesABatchDoesNotWait(t *testing.T) {
-	eachCrowd(t, core.Config{}, func(q *crowd) {
+	eachStandstill(t, core.Config{}, func(q *standstill) {
 		answers, leave := q.pair()
 		leave[0]()
 		leave[1]()
@@ -253,7 +253,7 @@ func TestWhoLeavesABatchDoesNotWait(t *testing.T) {
 
 // A leader's deadline is not that of those who have more time.
 func TestShortDeadlineEndsNobodyElse(t *testing.T) {
-	eachCrowd(t, core.Config{Timeout: patient}, func(q *crowd) {
+	eachStandstill(t, core.Config{Timeout: patient}, func(q *standstill) {
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
 		defer cancel()
 		short := q.queued(ctx, 0)
@@ -272,7 +272,7 @@ func TestShortDeadlineEndsNobodyElse(t *testing.T) {
 // Calls that nobody answers free their places at their deadline. Each caller is answered by his own policy.
 func TestStuckBatchesEnd(t *testing.T) {
 	modes := map[core.FailureMode]core.Source{core.Open: core.SourceOpen, core.Closed: core.SourceClosed, core.Local: core.SourceLocal}
-	eachCrowd(t, core.Config{Timeout: 50 * time.Millisecond}, func(q *crowd) {
+	eachStandstill(t, core.Config{Timeout: 50 * time.Millisecond}, func(q *standstill) {
 		answers := make(map[core.FailureMode]<-chan answer)
 		for mode := range modes {
 			p := newPolicy(t, core.PolicyConfig{Name: "mode", Algorithm: frozen(10), OnFailure: mode})
@@ -294,7 +294,7 @@ func TestStuckBatchesEnd(t *testing.T) {
 
 // A connection that breaks is one failure, however many share it.
 func TestBrokenBatchIsOneFailure(t *testing.T) {
-	eachCrowd(t, core.Config{}, func(q *crowd) {
+	eachStandstill(t, core.Config{}, func(q *standstill) {
 		var answers []<-chan answer
 		for i := range 20 {
 			answers = append(answers, q.queued(t.Context(), i))
