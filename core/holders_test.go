@@ -66,7 +66,7 @@ func TestEvictNobody(t *testing.T) {
 		brief := semaphore(t, g, core.SemaphoreConfig{Lease: time.Second, OnLoss: core.NotifyOnLoss})
 		level := core.Level{Key: newKey(t, "k"), Limit: 2}
 		l := take(t, sem, level)
-		for _, id := range []string{"token", "now", "u:{k}", "n:{k}", "!x", "", "a b"} {
+		for _, id := range []string{"scope", "u:{k}", "n:{k}", "!x", "", "a b"} {
 			if _, err := brief.Enqueue(t.Context(), core.Ask{Levels: []core.Level{level}}); err != nil { // and is let go by what follows
 				t.Fatal(err)
 			}

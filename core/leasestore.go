@@ -92,9 +92,9 @@ func appendLeaseKeys(args []any, scope string) []any {
 
 // appendAcquire appends the ARGV of an acquire, after the operation.
 func appendAcquire(args []any, q lease.Request) []any {
-	args = append(args, q.ID, q.Channel, q.Lease, q.Patience, q.Longest, q.Waiters, q.Priority, q.Metadata)
+	args = append(args, q.ID, q.Patience, q.Waiters, q.Priority, q.Longest, q.Lease, q.Channel, q.Metadata)
 	for _, l := range q.Levels {
-		args = append(args, l.Node, l.Limit, l.Weight)
+		args = append(args, l.Node, l.Weight, l.Limit)
 	}
 	return args
 }

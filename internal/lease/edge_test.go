@@ -79,7 +79,7 @@ func TestForcedOut(t *testing.T) {
 		one := Level{"{a}", 1, 1}
 		b.acquire("held", 0, one)
 		b.acquire("waits", 9, one)
-		if got := b.force("held", "waits", "held", "token", "u:{a}", "!held", ""); !slices.Equal(got, []int64{1, 2, 0, 0, 0, 0, 0}) {
+		if got := b.force("held", "waits", "held", "scope", "u:{a}", "!held", ""); !slices.Equal(got, []int64{1, 2, 0, 0, 0, 0, 0}) {
 			t.Fatal(got)
 		}
 		if got := b.renew("held", "waits", "unknown", "!held"); !slices.Equal(got, []int64{-1, -1, 0, 0}) {

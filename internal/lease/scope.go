@@ -176,7 +176,7 @@ func (s *Scope) Acquire(now int64, q Request) Grant {
 	case held:
 		status = Held
 	case r != nil:
-		r.Levels, r.Lease, r.Channel = q.Levels, q.Lease, q.Channel
+		r.Request = q
 		s.patience.put(id, s.now+q.Patience)
 		s.refresh(r.Levels)
 		s.promote(root, id)
