@@ -27,11 +27,11 @@ func DecideScriptInjected() string { return read(injectedClock) + decision() }
 
 // LeaseScript returns the script that grants, renews and releases leases on Redis's own clock. The comment at its head is its
 // contract.
-func LeaseScript() string { return read(ownClock) + read("lease.lua") }
+func LeaseScript() string { return read(ownClock) + leases() }
 
 // LeaseScriptInjected returns the same script on a clock that the caller passes as the last ARGV. See
 // DecideScriptInjected.
-func LeaseScriptInjected() string { return read(injectedClock) + read("lease.lua") }
+func LeaseScriptInjected() string { return read(injectedClock) + leases() }
 
 // AdmitScript returns the script that decides a request and takes a slot of a semaphore, both or neither, on Redis's own
 // clock. The comment at the head of its last part is its contract.
@@ -46,7 +46,7 @@ const ownClock, injectedClock = "clock.lua", "clock_injected.lua"
 // admission makes functions of the two scripts that it joins.
 func admission() string {
 	return "local function decide(KEYS, ARGV, now, margin)\n" + decision() + "end\n" +
-		"local function lease(KEYS, ARGV, now, margin)\n" + read("lease.lua") + "end\n" + read("admit.lua")
+		"local function lease(KEYS, ARGV, now, margin)\n" + leases() + "end\n" + read("admit.lua")
 }
 
 // decision puts the algorithms' parts where the decision names them.
@@ -79,7 +79,20 @@ func decision() string {
 	return b.String()
 }
 
-// mark begins a part in an algorithm's file, and the place for it in the decision's.
+// leases puts the steps where the script of the leases names them.
+func leases() string {
+	var b strings.Builder
+	for line := range strings.Lines(read("lease.lua")) {
+		if step, ok := strings.CutPrefix(strings.TrimSpace(line), mark); ok {
+			line = read("lease/" + step + ".lua")
+		}
+		b.WriteString(line)
+	}
+	return b.String()
+}
+
+// mark begins a part in an algorithm's file, and the place for it in the decision's; in the leases' it
+// is the place for a file.
 const mark = "--: "
 
 // parts are what stands below each mark. What is above the first is the file's contract.
