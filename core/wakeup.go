@@ -1,7 +1,11 @@
 package core
 
 import (
+	"context"
+	"errors"
+	"net"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -67,28 +71,39 @@ func (l *leases) heard(w *waiter) (granted lease.Message, closing bool) {
 	return w.granted, l.closing
 }
 
-// listen hears who is granted a slot. After every connection all ask once, because what was said before is lost.
+// listen hears who is granted a slot. After every connection all ask once, because what was said before is lost. It reads
+// by itself, because the channels of go-redis would pass every message through one goroutine more.
 func (l *leases) listen(p *redis.PubSub) {
-	defer func() { _ = p.Close() }()
-	_ = p.Subscribe(l.done, l.plain) // else it is tried again below
-	messages := p.ChannelWithSubscriptions()
-	for {
-		select {
-		case m, ok := <-messages:
-			if !ok {
-				return
+	context.AfterFunc(l.done, func() { _ = p.Close() }) // which ends a read
+	_ = p.Subscribe(l.done, l.plain)                    // else it is tried again below
+	for failed := false; l.done.Err() == nil; {
+		m, err := p.ReceiveTimeout(l.done, silence)
+		var network net.Error
+		switch {
+		case err == nil:
+			failed = false
+			l.hear(m)
+		case errors.As(err, &network) && network.Timeout():
+			_ = p.Ping(l.done) // it connects again if need be
+		case failed:
+			select {
+			case <-time.After(grace / 10):
+			case <-l.done.Done():
 			}
-			switch m := m.(type) {
-			case *redis.Message:
-				l.told(l.plain, m.Payload)
-			case *redis.Subscription:
-				l.mu.Lock()
-				l.wakeAll()
-				l.mu.Unlock()
-			}
-		case <-l.done.Done():
-			return
+		default: // it has connected again, or the next read tries to
+			failed = true
 		}
+	}
+}
+
+func (l *leases) hear(m any) {
+	switch m := m.(type) {
+	case *redis.Message:
+		l.told(l.plain, m.Payload)
+	case *redis.Subscription:
+		l.mu.Lock()
+		l.wakeAll()
+		l.mu.Unlock()
 	}
 }
 

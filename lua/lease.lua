@@ -34,7 +34,7 @@
 -- the hash lives; a time after which nobody is known to have been forced out.
 --
 -- Most of what a script costs here is numbers turned into text, texts taken apart, calls, and the functions that it makes;
--- hence the one field for what every operation needs, and a step of its own for the commonest.
+-- hence the one field for what every operation needs, and the two steps of a hand-off by themselves.
 --
 -- A line of two dashes, a colon and a word stands for the file of that name in lua/lease.
 
@@ -63,27 +63,43 @@ end
 
 local last, ahead, token, ticket, hold, nodes, next_end, alive, last_evicted =
   string.match(fields.scope or '0,0,0,0,0,0,0,0,0', '(%d+),(%d+),(%d+),(%d+),(%d+),(%d+),(%d+),(%d+),(%d+)')
-ahead = math.max(ahead + 0, last - now)
-token = token + 0
-ticket = ticket + 0
+
+-- A number of 16 digits, which ".." would round.
+local function text(number)
+  return string.format('%.0f', number)
+end
+
+-- What is text here stays text until it changes.
+if last - now > ahead + 0 then
+  ahead = text(last - now)
+end
+now = now + ahead
 hold = hold + 0
 nodes = nodes + 0
-next_end = next_end + 0
-alive = alive + 0
-last_evicted = last_evicted + 0
-now = now + ahead
+local at = text(now)
 
 -- All keys live until after the last lease. That of the hash is set half a minute later than is needed, so that this is
 -- seldom; those of the sorted sets whenever something is put into one, because it may be a new one.
 local touched, busy = {}, false -- busy: surely somebody holds or waits
 
+local function bound(ends)
+  if next_end == '0' or ends < next_end + 0 then
+    next_end = text(ends)
+  end
+end
+
 local function put(key, ends, id)
   call('ZADD', KEYS[key], ends, id)
   touched[key], busy = true, true
-  next_end = next_end == 0 and ends or math.min(next_end, ends)
-  if ends > alive then
-    alive, touched[2] = ends + 30000000, true
+  bound(ends)
+  if ends > alive + 0 then
+    alive, touched[2] = text(ends + 30000000), true
   end
+end
+
+local function next_token()
+  token = now > token + 0 and at or text(token + 1)
+  return token
 end
 
 -- The mean goes an eighth of the way to every hold.
@@ -92,7 +108,9 @@ local function held_since(granted)
   hold = math.max(1, hold == 0 and took or hold + math.floor((took - hold) / 8))
 end
 
+local reply
 --: handoff
+--: enqueue
 if not reply then
 --: scope
 --: operations
@@ -104,8 +122,8 @@ if not busy and call('ZCARD', KEYS[1]) == 0 and call('ZCARD', KEYS[4]) == 0 then
   return reply
 end
 local kept, gone = {'HSET', KEYS[2], 'scope'}, {'HDEL', KEYS[2]}
-kept[4] = string.format('%.0f,%.0f,%.0f,%.0f,%.0f,%.0f,%.0f,%.0f,%.0f',
-  now, ahead, token, ticket, hold, nodes, next_end, alive, last_evicted)
+kept[4] = string.format('%s,%s,%s,%s,%.0f,%.0f,%s,%s,%s',
+  at, ahead, token, ticket, hold, nodes, next_end, alive, last_evicted)
 for field in pairs(changed) do
   local value = fields[field]
   if value then
@@ -128,7 +146,7 @@ end
 if #gone > 2 then
   call(unpack(gone))
 end
-local ttl = string.format('%.0f', math.floor((alive - now) / 1000) + 60000 + margin)
+local ttl = text(math.floor((alive - now) / 1000) + 60000 + margin)
 for key in pairs(touched) do
   call('PEXPIRE', KEYS[key], ttl)
 end

@@ -1,8 +1,7 @@
 -- The step that others wait for, before anything is made that it does not need: one holder gives up, and the first who waits
 -- takes over. It is done here where the scope has no levels below it and there is room for no other, else by the operations,
 -- whose outcome is the same.
-local reply
-if operation == 'release' and #ARGV == 2 and nodes == 0 and next_end > now then
+if operation == 'release' and #ARGV == 2 and nodes == 0 and next_end + 0 > now then
   local id = ARGV[2]
   local before, granted, node, weight =
     string.match(fields[id] or '', '^%S+ (%S+) (%S+) %S+ %S+ %S+ %S+ (%S+) (%S+) %S+$')
@@ -17,17 +16,16 @@ if operation == 'release' and #ARGV == 2 and nodes == 0 and next_end > now then
     local other, most = string.match(queue[2] and values[3] or '', '^.* (%S+) (%S+)$')
     if ticket and used <= limit + 0 and not (other and used + other <= most + 0) then
       lease = math.min(lease + 0, 5000000)
-      token = math.max(token + 1, now)
       call('ZREM', KEYS[1], id)
       call('ZREM', KEYS[3], queue[1])
       call('ZREM', KEYS[4], heir)
       put(1, now + lease, heir)
       fields[id], changed[id] = false, true
-      fields[heir], changed[heir] = string.format('%s %.0f %.0f %s', ticket, token, now, asked), true
+      fields[heir], changed[heir] = ticket .. ' ' .. next_token() .. ' ' .. at .. ' ' .. asked, true
       fields[use], changed[use] = used, true
       held_since(granted)
       local tells = string.find(channel, '{', 1, true) and 'SPUBLISH' or 'PUBLISH'
-      redis.pcall(tells, channel, string.format('%s %.0f %.0f %.0f', heir, token, lease, used))
+      redis.pcall(tells, channel, string.format('%s %s %.0f %.0f', heir, token, lease, used))
       reply = {1}
     end
   end

@@ -4,7 +4,7 @@ reply = {}
 if operation == 'acquire' then
   local id, patience, most = ARGV[2], ARGV[3] + 0, ARGV[4] + 0
   local asked = {
-    ticket = '-', token = 0, granted = 0, asked = table.concat(ARGV, ' ', 6), longest = ARGV[6] + 0, lease = ARGV[7] + 0,
+    ticket = '-', token = '0', granted = '0', asked = table.concat(ARGV, ' ', 6), longest = ARGV[6] + 0, lease = ARGV[7] + 0,
     channel = ARGV[8], levels = {},
   }
   for i = 10, #ARGV, 3 do
@@ -12,7 +12,7 @@ if operation == 'acquire' then
   end
   local root, leaf = asked.levels[1].node, asked.levels[#asked.levels].node
   local status, left, r = 0, 0, load(id)
-  if r and r.token > 0 then
+  if r and r.token ~= '0' then
     local ends, wanted = (call('ZSCORE', KEYS[1], id) or 0) + 0, now + r.lease
     if r.longest > 0 then
       wanted = math.min(wanted, r.granted + r.longest)
@@ -47,8 +47,8 @@ if operation == 'acquire' then
       status = -2
     else
       -- First the newcomer waits, then the first are granted, and then we see whether it was among them.
-      ticket = math.max(ticket + 1, now)
-      r.ticket = ARGV[5] .. string.format('%016.0f', ticket)
+      ticket = string.format('%016.0f', math.max(ticket + 1, now))
+      r.ticket = ARGV[5] .. ticket
       save(id, r)
       enter(3, place(id, r))
       put(4, now + patience, id)
@@ -57,21 +57,21 @@ if operation == 'acquire' then
       if fits or #r.levels > 1 then -- else nobody is let in by who came
         promote(root, id)
       end
-      if most == 0 and r.token == 0 then
+      if most == 0 and r.token == '0' then
         drop(id)
         status = -1
       end
     end
   end
   local position = 0
-  if status == 0 and r.token > 0 then
+  if status == 0 and r.token ~= '0' then
     status = 1
     left = left > 0 and left or r.lease
   elseif status == 0 then
     position = call('ZLEXCOUNT', KEYS[3], '[' .. leaf .. ' ', '(' .. place(id, r))
   end
   local first = call('ZRANGE', KEYS[1], '0', '0', 'WITHSCORES')[2]
-  reply = {status, status == 1 and r.token or token, position, first and math.max(0, first - now) or -1, hold, left}
+  reply = {status, (status == 1 and r.token or token) + 0, position, first and math.max(0, first - now) or -1, hold, left}
   for i = 1, #asked.levels do
     reply[#reply + 1] = used(asked.levels[i].node)
   end
@@ -80,7 +80,7 @@ elseif operation == 'renew' then
     local id = ARGV[i]
     reply[i - 2] = 0
     local r = load(id)
-    if r and r.token > 0 then
+    if r and r.token ~= '0' then
       local ends, wanted = (call('ZSCORE', KEYS[1], id) or 0) + 0, now + ARGV[2]
       if r.longest > 0 then
         wanted = math.min(wanted, r.granted + r.longest)
@@ -106,7 +106,7 @@ elseif operation == 'release' or operation == 'force' then
       -- It is known for a lease longer than it would have lived, for whoever could not ask before.
       ends = ends + r.lease
       put(4, ends, '!' .. id)
-      last_evicted = math.max(ends, last_evicted)
+      last_evicted = text(math.max(ends, last_evicted + 0))
       tell(r.channel, '!' .. id)
     elseif was == 0 and operation == 'release' and evicted(id) then
       call('ZREM', KEYS[4], '!' .. id)

@@ -32,7 +32,7 @@ local function load(id)
     end
   end
   r = {
-    ticket = place, token = number + 0, granted = granted + 0, asked = asked, longest = longest + 0, lease = lease + 0,
+    ticket = place, token = number, granted = granted, asked = asked, longest = longest + 0, lease = lease + 0,
     channel = channel, levels = levels,
   }
   records[id] = r
@@ -41,7 +41,7 @@ end
 
 local function save(id, r)
   records[id] = r
-  set(id, string.format('%s %.0f %.0f %s', r.ticket, r.token, r.granted, r.asked))
+  set(id, r.ticket .. ' ' .. r.token .. ' ' .. r.granted .. ' ' .. r.asked)
 end
 
 local function used(node)
@@ -111,8 +111,7 @@ local function refresh(levels)
 end
 
 local function grant(id, r, lease)
-  token = math.max(token + 1, now)
-  r.token, r.granted = token, now
+  r.token, r.granted = next_token(), at
   put(1, now + lease, id)
   use(r, 1)
   save(id, r)
@@ -146,7 +145,7 @@ local function promote(node, own)
     grant(id, r, lease)
     refresh(r.levels)
     if id ~= own then
-      tell(r.channel, string.format('%s %.0f %.0f %.0f', id, token, lease, used(r.levels[#r.levels].node)))
+      tell(r.channel, string.format('%s %s %.0f %.0f', id, token, lease, used(r.levels[#r.levels].node)))
     end
   end
 end
@@ -158,7 +157,7 @@ local function drop(id)
   local r, was = load(id), 0
   if r then
     busy = false
-    if r.token > 0 then
+    if r.token ~= '0' then
       was = 1
       call('ZREM', KEYS[1], id)
       use(r, -1)
@@ -189,24 +188,24 @@ end
 
 -- Whether it was forced out, of who neither holds nor waits.
 local function evicted(id)
-  return last_evicted > now and (call('ZSCORE', KEYS[4], '!' .. id) or 0) + 0 > now
+  return last_evicted + 0 > now and (call('ZSCORE', KEYS[4], '!' .. id) or 0) + 0 > now
 end
 
 if not fields.scope then -- without records nobody holds or waits
   call('DEL', KEYS[1], KEYS[3], KEYS[4], KEYS[5])
-elseif next_end <= now then
+elseif next_end + 0 <= now then
   for _, key in ipairs({KEYS[1], KEYS[4]}) do
-    for _, id in ipairs(call('ZRANGEBYSCORE', key, '-inf', now, 'LIMIT', '0', '32')) do
+    for _, id in ipairs(call('ZRANGEBYSCORE', key, '-inf', at, 'LIMIT', '0', '32')) do
       if drop(id) == 0 then
         call('ZREM', key, id)
       end
     end
   end
-  next_end = 0
+  next_end = '0'
   for _, key in ipairs({KEYS[1], KEYS[4]}) do
     local first = tonumber(call('ZRANGE', key, '0', '0', 'WITHSCORES')[2])
     if first then
-      next_end = next_end == 0 and first or math.min(next_end, first)
+      bound(first)
     end
   end
   promote_all()
