@@ -1,4 +1,5 @@
--- The other step of a hand-off in the same way: one comes who finds no room, and waits or goes away.
+-- The other step of a hand-off in the same way: one comes who finds no room at the only level, and waits or goes away. It sets
+-- reply if that is all there is to do.
 if operation == 'acquire' and #ARGV == 12 and fields.scope and not fields[ARGV[2]] and next_end + 0 > now and
   last_evicted + 0 <= now then
   local id, patience, most, node = ARGV[2], ARGV[3] + 0, ARGV[4] + 0, ARGV[10]

@@ -1,6 +1,6 @@
 -- The step that others wait for, before anything is made that it does not need: one holder gives up, and the first who waits
 -- takes over. It is done here where the scope has no levels below it and there is room for no other, else by the operations,
--- whose outcome is the same.
+-- whose outcome is the same. It sets reply if it is done.
 if operation == 'release' and #ARGV == 2 and nodes == 0 and next_end + 0 > now then
   local id = ARGV[2]
   local before, granted, node, weight =

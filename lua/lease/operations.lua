@@ -1,4 +1,5 @@
--- The operations. Each sets reply.
+-- The operations, by the functions of scope.lua. Each sets reply, and leaves what changed in changed, touched and busy, to be
+-- written at the end.
 reply = {}
 
 if operation == 'acquire' then

@@ -1,4 +1,5 @@
--- What is known of the scope, its queues, and who is granted what.
+-- The records, the weight in use, the queues, and who is granted what of them: the functions of the operations. Then lets go
+-- who is overdue.
 local records = {}
 
 local function get(field)
