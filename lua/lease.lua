@@ -12,8 +12,9 @@
 --        list     nothing
 --        Times are in microseconds. No text holds a space.
 -- Reply  acquire  1 if held, 0 if waiting, -1 if there is no room, -2 if the queue is full, -3 if it was forced out; token if held, else the last one
---                 given; position in the queue from 0; time until the first lease of the scope ends, -1 if there is none; mean
---                 hold; time until the lease ends, 0 if none is held; weight in use at each level
+--                 given; position in the queue from 0; for who was refused, or waits first, time until the first lease of the
+--                 scope ends, else or if there is none -1; mean hold; time until the lease ends, 0 if none is held; weight
+--                 in use at each level
 --        renew    for each id: time until its lease ends, 0 if it is unknown, -1 if it was forced out
 --        release, force  for each id: 1 if it was held, 2 if it waited, 0 if it is unknown
 --        list     now; for each holder: id, time until its lease ends, record; for each waiter: id, -1, record
@@ -78,8 +79,8 @@ hold = hold + 0
 nodes = nodes + 0
 local at = text(now)
 
--- All keys live until after the last lease. That of the hash is set half a minute later than is needed, so that this is
--- seldom; those of the sorted sets whenever something is put into one, because it may be a new one.
+-- All keys live until a minute after alive, which is set half a minute later than is needed, so that this is seldom. A key
+-- that may be new is touched.
 local touched, busy = {}, false -- busy: surely somebody holds or waits
 
 local function bound(ends)
@@ -88,12 +89,12 @@ local function bound(ends)
   end
 end
 
-local function put(key, ends, id)
+local function put(key, ends, id, known)
   call('ZADD', KEYS[key], ends, id)
-  touched[key], busy = true, true
+  touched[key], busy = touched[key] or not known, true
   bound(ends)
   if ends > alive + 0 then
-    alive, touched[2] = text(ends + 30000000), true
+    alive, touched = text(ends + 30000000), {true, true, true, true, true}
   end
 end
 
@@ -147,7 +148,9 @@ if #gone > 2 then
   call(unpack(gone))
 end
 local ttl = text(math.floor((alive - now) / 1000) + 60000 + margin)
-for key in pairs(touched) do
-  call('PEXPIRE', KEYS[key], ttl)
+for key, is in pairs(touched) do
+  if is then
+    call('PEXPIRE', KEYS[key], ttl)
+  end
 end
 return reply

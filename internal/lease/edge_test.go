@@ -165,7 +165,7 @@ func TestManyDeadHolders(t *testing.T) {
 			b.acquire(fmt.Sprint("h", i), 0, one)
 		}
 		b.now += 5_000_000
-		if g := b.acquire("newest", 0, one); g.Next != 0 {
+		if g := b.acquire("newest", 0, Level{"{a}", 10, 1}); g.Next != 0 {
 			t.Errorf("%+v", g)
 		}
 		at, all := b.model.List(b.now)

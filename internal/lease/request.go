@@ -38,7 +38,7 @@ type Grant struct {
 	Status   Status
 	Token    int64   // if it is held, else the last one given
 	Position int64   // in its queue, from 0
-	Next     int64   // until the first lease of the scope ends, -1 if there is none
+	Next     int64   // for who was refused or waits first, until the first lease of the scope ends; else, or if there is none, -1
 	Hold     int64   // mean, 0 if not known
 	Left     int64   // until the lease ends, 0 if none is held
 	Used     []int64 // at each level

@@ -231,7 +231,7 @@ func (s *Scope) Acquire(now int64, q Request) Grant {
 		i, _ := slices.BinarySearchFunc(s.waiters[leaf], place{r.ticket, id}, place.compare)
 		g.Position = int64(i)
 	}
-	if at, ok := s.holders.first(); ok {
+	if at, ok := s.holders.first(); ok && status != Held && g.Position == 0 {
 		g.Next = max(0, at-s.now)
 	}
 	for _, l := range q.Levels {

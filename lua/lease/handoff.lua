@@ -16,10 +16,12 @@ if operation == 'release' and #ARGV == 2 and nodes == 0 and next_end + 0 > now t
     local other, most = string.match(queue[2] and values[3] or '', '^.* (%S+) (%S+)$')
     if ticket and used <= limit + 0 and not (other and used + other <= most + 0) then
       lease = math.min(lease + 0, 5000000)
-      call('ZREM', KEYS[1], id)
+      put(1, now + lease, heir, true)
+      if call('ZREM', KEYS[1], id) == 0 then
+        touched[1] = true
+      end
       call('ZREM', KEYS[3], queue[1])
       call('ZREM', KEYS[4], heir)
-      put(1, now + lease, heir)
       fields[id], changed[id] = false, true
       fields[heir], changed[heir] = ticket .. ' ' .. next_token() .. ' ' .. at .. ' ' .. asked, true
       fields[use], changed[use] = used, true

@@ -71,7 +71,7 @@ if operation == 'acquire' then
   elseif status == 0 then
     position = call('ZLEXCOUNT', KEYS[3], '[' .. leaf .. ' ', '(' .. place(id, r))
   end
-  local first = call('ZRANGE', KEYS[1], '0', '0', 'WITHSCORES')[2]
+  local first = status ~= 1 and position == 0 and call('ZRANGE', KEYS[1], '0', '0', 'WITHSCORES')[2]
   reply = {status, (status == 1 and r.token or token) + 0, position, first and math.max(0, first - now) or -1, hold, left}
   for i = 1, #asked.levels do
     reply[#reply + 1] = used(asked.levels[i].node)
