@@ -300,10 +300,16 @@ func (l *lockstep) compareStates() {
 	}
 	l.ttls(names)
 	model := l.memory.Values()
-	for _, name := range names {
+	var values []any
+	if len(names) > 0 {
+		if values, err = l.client.MGet(l.Context(), names...).Result(); err != nil {
+			l.Fatal(err)
+		}
+	}
+	for i, name := range names {
 		short := strings.TrimPrefix(name, l.prefix+":")
-		if value := l.client.Get(l.Context(), name).Val(); value != model[short] {
-			l.Fatalf("%s holds %q, in the model %q", name, value, model[short])
+		if values[i] != model[short] {
+			l.Fatalf("%s holds %q, in the model %q", name, values[i], model[short])
 		}
 		delete(model, short)
 	}

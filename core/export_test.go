@@ -1,7 +1,11 @@
 package core
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -130,6 +134,123 @@ func (g *Gate) Together(peek, decide context.Context, c Charge) (denied [2]bool,
 	return [2]bool{requests[0].verdict != 0, requests[1].verdict != 0}, err
 }
 
+// Asked is a request that a test sends among others.
+type Asked struct {
+	plan    *plan // nil of a give-back
+	request request
+}
+
+// Ask lays out a request. It is nil where no charge keeps state.
+func (g *Gate) Ask(ctx context.Context, op string, bound int64, charges ...Charge) (*Asked, error) {
+	p := new(plan)
+	if err := p.lay(ctx, g.prefix, algorithm.Operation(op), charges); err != nil || len(p.wire) == 0 {
+		return nil, err
+	}
+	p.bound = bound
+	return &Asked{p, request{op: p.op, bound: bound, charges: p.wire, receipts: true}}, nil
+}
+
+// Back asks for what the request spent, or for up to some units of each of its charges, as Settle does. It is nil where nothing
+// was spent.
+func (a *Asked) Back(ctx context.Context, whole bool, units int64) *Asked {
+	give := request{op: algorithmGive}
+	if whole {
+		give.bound = 1
+	}
+	for _, c := range a.request.charges {
+		n := c.spent
+		if !whole {
+			n = min(n, units)
+		}
+		if n == 0 || !c.fits {
+			continue
+		}
+		spent := c.limit
+		if l, err := c.policy.limitOf(ctx, c.key); err == nil && strings.HasSuffix(c.name, l.suffix) {
+			c.limit = l.current()
+		}
+		c.reply = slices.Clone(c.reply)
+		last := len(c.reply) - 1
+		c.cost, c.reply[last] = algorithm.Back(spent, c.limit, n, c.reply[last])
+		give.charges = append(give.charges, c)
+	}
+	if len(give.charges) == 0 {
+		return nil
+	}
+	return &Asked{nil, give}
+}
+
+// Reply is the verdict and each charge's reply, and the decision that they make. Without receipts, they only tell that something
+// was charged.
+func (a *Asked) Reply(receipts bool) (string, Decision) {
+	var d Decision
+	if a.plan == nil {
+		return fmt.Sprint(a.request.verdict), d
+	}
+	var replies [][]int64
+	for _, c := range a.request.charges {
+		reply := slices.Clone(c.reply)
+		if last := len(reply) - 1; !receipts && reply[last] != 0 {
+			reply[last] = 1
+		}
+		replies = append(replies, reply)
+	}
+	d.Allowed = a.request.admitted()
+	a.plan.results(&d)
+	return fmt.Sprint(a.request.verdict, replies), d
+}
+
+// DecideInOne decides requests of one caller in one script.
+func (g *Gate) DecideInOne(ctx context.Context, asked []*Asked) error {
+	requests := make([]request, len(asked))
+	for i, a := range asked {
+		requests[i] = a.request
+	}
+	err := g.store.decide(ctx, requests)
+	for i, a := range asked {
+		a.request = requests[i]
+	}
+	return err
+}
+
+// DecideShared decides requests of as many callers in one script, none of whom keeps receipts. It returns in which order, and
+// how many had another's answer told to them.
+func (g *Gate) DecideShared(ctx context.Context, asked []*Asked) (order []int, merged int, err error) {
+	s := g.store.(*redisStore)
+	calls := make([]*call, len(asked))
+	for i, a := range asked {
+		a.request.receipts = false
+		a.request.merges = a.request.mergeable()
+		calls[i] = &call{requests: []request{a.request}, words: words([]request{a.request})}
+	}
+	for range renewals {
+		var b batch
+		s.encode(&b, calls)
+		order = order[:0]
+		for i := range calls {
+			order = append(order, i)
+		}
+		slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(b.entryOf[i], b.entryOf[j]) })
+		merged = len(calls) - len(b.entries)
+		if err := s.send(ctx, new(commits), calls); err != nil {
+			return nil, 0, err
+		}
+		if reply := calls[0].reply; len(reply) != 2 || reply[0] != -1 {
+			break
+		}
+		for _, k := range calls {
+			renew(k.requests, k.reply[1])
+		}
+	}
+	for i, k := range calls {
+		if err := decode(k.requests, k.reply); err != nil {
+			return nil, 0, err
+		}
+		asked[i].request = k.requests[0]
+	}
+	return order, merged, nil
+}
+
 // Waiting is how many calls wait for the next round trip.
 func (g *Gate) Waiting() (n int) {
 	g.store.(*redisStore).nodes.Range(func(_, v any) bool {
@@ -141,3 +262,6 @@ func (g *Gate) Waiting() (n int) {
 	})
 	return n
 }
+
+// Is says whether a request asks for an operation.
+func (a *Asked) Is(op string) bool { return a.request.op == algorithm.Operation(op) }

@@ -20,7 +20,7 @@ if not state then
   state = {
     first = 0, entries = 0, total = 0, newest = 0, prefix = 0, ahead = 0,
     known = {}, low = false, -- entries as read or changed, and the first changed
-    dropped = false,
+    base = 0, dropped = false, -- the first that is kept, and whether all of them are written anew
     live = {0}, from = 0, lead = 0, -- as found: the first that counts, and ahead
   }
   local value = redis.call('GETRANGE', KEYS[key], 0, 95)
@@ -94,6 +94,17 @@ if not state then
     end
     return (state.entry(low))
   end
+  -- What no longer counts is not written again, once it is at least half of all, or where all is written anyway.
+  state.drop = function(all)
+    local gone = state.first - state.base
+    state.dropped = state.dropped or all
+    if all or gone > 64 and gone * 2 >= state.entries - state.base then
+      state.base = state.first
+      if state.entries == state.base then
+        state.total, state.newest, state.prefix = 0, 0, 0
+      end
+    end
+  end
   states[key] = state
 end
 local windows, tick = ARGV[limit + 3] + 0, ARGV[limit + 4] + 0
@@ -134,6 +145,7 @@ end
 if back then
   -- This is kept even if nothing is charged, or the log's clock would stand still.
   state.first, state.ahead, dirty[key] = state.from, lead, limit
+  state.drop(false)
 end
 reply[n + 1], reply[n + 2], reply[n + 3] = time - state.newest, time % tick, 0
 n = n + 3
@@ -159,7 +171,7 @@ state.first, state.ahead = state.from, state.lead
 if whole > 0 then
   if state.first == state.entries then
     state.first, state.entries, state.total, state.prefix, state.known, state.low = 0, 1, 0, 0, {}, 0
-    state.newest = time
+    state.newest, state.base = time, 0
   elseif state.newest < time then
     if state.entries - state.first >= ARGV[limit + 5] + 0 then
       state.newest = time -- what is too much counts for longer than it would
@@ -172,6 +184,7 @@ if whole > 0 then
   state.total = (state.total + whole) % 4503599627370496
   receipt = state.newest + 1
 end
+state.drop(false)
 
 --: give
 local state = states[key]
@@ -191,7 +204,7 @@ if i <= last and state.entry(i) == receipt - 1 and last - i <= 1000 then
     end
     local at = i + 1
     if empty then
-      at, state.dropped = i, true
+      at = i
       if #rest == 0 and i > 0 then
         rest[1], at = {state.entry(i - 1)}, i - 1
       end
@@ -208,23 +221,18 @@ if i <= last and state.entry(i) == receipt - 1 and last - i <= 1000 then
     elseif empty then
       state.entries = 0
     end
+    state.drop(empty)
   end
 end
 
 --: store
 local state, keep = states[key], ARGV[limit + 7] + 0
-local from, base, parts = state.low or state.entries - 1, 0, {'', ''}
-if state.dropped or state.first > 64 and state.first * 2 >= state.entries then -- what no longer counts is dropped
-  base = state.first
-  if from > base then
-    parts[2] = redis.call('GETRANGE', KEYS[key], 96 + 32 * base, 95 + 32 * from)
-  end
+local from, base, parts = state.low or state.entries - 1, state.base, {'', ''}
+if (base > 0 or state.dropped) and from > base then
+  parts[2] = redis.call('GETRANGE', KEYS[key], 96 + 32 * base, 95 + 32 * from)
 end
 for i = math.max(from, base), state.entries - 2 do
   parts[#parts + 1] = string.format('%016.0f%016.0f', state.entry(i))
-end
-if state.entries == base then
-  state.total, state.newest, state.prefix = 0, 0, 0
 end
 parts[1] = string.format('%016.0f%016.0f%016.0f%016.0f%016.0f%016.0f', state.first - base, state.entries - base, state.total,
   state.newest, state.prefix, state.ahead)
