@@ -181,20 +181,20 @@ func TestScriptsRun(t *testing.T) {
 					}
 					return reply
 				}
-				first := run("decide", 2, 1, 4, 400_000, 0, 2, 11, 100_000, 1)
+				first := run("decide", 1, 2, 1, 4, 400_000, 0, 2, 11, 100_000, 1)
 				if len(first) != 7 || first[0] != 0 || first[1] != 0 || first[3] < now || first[6] < now {
 					t.Fatalf("first: %v", first)
 				}
 				// Two requests in one call: the second sees what the first did.
 				second := run(
-					"decide", 2, 1, 4, 400_000, 0, 2, 11, 100_000, 1,
-					"atmost", 1, 9, 1, 4, 100_000, 0,
-					"peek", 1, 2, 11, 0, 0,
+					"decide", 1, 2, 1, 4, 400_000, 0, 2, 11, 100_000, 1,
+					"atmost", 1, 1, 9, 1, 4, 100_000, 0,
+					"peek", 1, 1, 2, 11, 0, 0,
 				)
 				if len(second) != 15 || second[0] != 2 || second[3] != 0 || second[6] != 0 || second[7] < 6 || second[11] != 0 {
 					t.Fatalf("second: %v", second)
 				}
-				if given := run("give", 1, 0, 1, 4, 300_000, 0, second[10]); len(given) != 1 || given[0] != 1 {
+				if given := run("give", 1, 1, 0, 1, 4, 300_000, 0, second[10]); len(given) != 1 || given[0] != 1 {
 					t.Errorf("give: %v", given)
 				}
 				if name == "DecideScriptInjected" {
@@ -202,7 +202,7 @@ func TestScriptsRun(t *testing.T) {
 					if !slices.Equal(second[:11], want) {
 						t.Errorf("second: %v, want %v", second, want)
 					}
-					if peeked := run("peek", 1, 1, 4, 0, 0); peeked[1] != 700_000 {
+					if peeked := run("peek", 1, 1, 1, 4, 0, 0); peeked[1] != 700_000 {
 						t.Errorf("after giving back: %v", peeked)
 					}
 				}

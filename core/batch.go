@@ -56,7 +56,7 @@ func (b *batch) encode(calls []*call, script *script) {
 	b.collect()
 	room := 5 + 24*len(b.limits)
 	for i := range b.entries {
-		room += 3 + 5*len(b.entries[i].request.charges)
+		room += 4 + 5*len(b.entries[i].request.charges)
 	}
 	slot := calls[0].requests[0].slot
 	if slot != nil {
@@ -76,10 +76,7 @@ func (b *batch) encode(calls []*call, script *script) {
 	}
 	*keys = int64(len(b.args) - 3)
 	b.encodeLimits()
-	n := 0
-	for i := range b.entries {
-		n = b.encodeEntry(&b.entries[i], n)
-	}
+	b.encodeRuns()
 	if slot != nil {
 		from := len(b.args)
 		b.args = appendAcquire(append(b.args, "acquire"), slot.ask)
@@ -163,34 +160,75 @@ func (b *batch) encodeLimits() {
 	*requestsAt = int64(len(b.args) - argv + 1)
 }
 
-// encodeEntry writes a request whose first charge is the n-th, and returns the number of the next one's.
-func (b *batch) encodeEntry(e *entry, n int) int {
-	r := e.request
-	e.request = nil
-	op, bound := r.op, r.bound
-	switch {
-	case r.slot != nil:
-		op = algorithmPeek // the script decides then
-	case e.many > 1:
-		op, bound = algorithmAtMost, int64(e.many)
+// encodeRuns writes the entries, as runs of those that differ in their keys alone.
+func (b *batch) encodeRuns() {
+	var first, times, n = 0, (*int64)(nil), 0
+	for i := range b.entries {
+		count := len(b.entries[i].request.charges)
+		if i > 0 && b.continues(first, i, n) {
+			*times++
+		} else {
+			first, times = i, b.encodeEntry(&b.entries[i], n)
+		}
+		n += count
 	}
+	for i := range b.entries {
+		b.entries[i].request = nil
+	}
+}
+
+// continues says whether entry i, whose first charge is the n-th, asks of the keys that follow what entry first asks of its own,
+// as all between them do.
+func (b *batch) continues(first, i, n int) bool {
+	e, f := &b.entries[i], &b.entries[first]
+	op, bound := e.asks()
+	to, most := f.asks()
+	count := len(e.request.charges)
+	if op != to || bound != most || op == algorithmGive || count != len(f.request.charges) {
+		return false
+	}
+	for j := range count {
+		if b.keyOf[n+j] != b.keyOf[n+j-count]+count || b.limitOf[n+j] != b.limitOf[n+j-count] ||
+			e.request.charges[j].cost != f.request.charges[j].cost {
+			return false
+		}
+	}
+	return true
+}
+
+// asks is the entry's operation and its bound.
+func (e *entry) asks() (algorithm.Operation, int64) {
+	switch {
+	case e.request.slot != nil:
+		return algorithmPeek, 0 // the script decides then
+	case e.many > 1:
+		return algorithmAtMost, int64(e.many)
+	}
+	return e.request.op, e.request.bound
+}
+
+// encodeEntry writes a request whose first charge is the n-th, and returns how many there are of it.
+func (b *batch) encodeEntry(e *entry, n int) (times *int64) {
+	r := e.request
+	op, bound := e.asks()
 	b.name(string(op))
+	times = b.next()
+	*times = 1
 	b.int(int64(len(r.charges)))
 	if op == algorithmAtMost || op == algorithmReserve || op == algorithmGive {
 		b.int(bound)
 	}
 	for i := range r.charges {
 		c := &r.charges[i]
-		b.int(int64(b.keyOf[n]) + 1)
-		b.int(b.limitAt[b.limitOf[n]])
+		b.int(int64(b.keyOf[n+i]) + 1)
+		b.int(b.limitAt[b.limitOf[n+i]])
 		b.int(c.cost.Whole)
 		b.int(c.cost.Fraction)
 		if op == algorithmGive {
 			b.int(c.receipt())
 		}
-		n++
 	}
-	return n
+	return times
 }
 
 // next appends an integer to be set later.

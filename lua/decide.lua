@@ -3,9 +3,10 @@
 -- KEYS   the keys of all charges, each once
 -- ARGV   the index where the requests begin; the time from which and until which the limits hold, in microseconds;
 --        then limits, each: algorithm, 1 if it is a shadow or 0, the denominator of its costs' parts or 0 if they have
---        none, the algorithm's own parameters; then, to the end, requests, each: operation, number of charges (at most
---        16), for "atmost", "reserve" and "give" the bound; for each charge: index of its key in KEYS, index of its limit in
---        ARGV, cost, the cost's part, and for "give" the receipt.
+--        none, the algorithm's own parameters; then, to the end, runs of requests that differ in their keys alone, each:
+--        operation, number of requests, number of charges (at most 16), for "atmost", "reserve" and "give" the bound; for each
+--        charge of the first: index of its key in KEYS, index of its limit in ARGV, cost, the cost's part, and for "give" the
+--        receipt. Those of the next have the keys that follow the last one's: the indexes plus the number of charges.
 --        The charges of one request have different keys, and a key has one algorithm.
 -- Reply  for each request: verdict; for each charge, but of "give", its algorithm's reply.
 --        Where the clock is outside the time of the limits: -1, now; nothing is done then.
@@ -21,24 +22,26 @@
 --
 -- A line of two dashes, a colon and a word stands for the part of that name of the limit's algorithm:
 --
--- look    reads the key's state into states[key] if it is not there yet, and brings it to now as the limit sees it; only
---         what a clock step or a lowered limit left beyond reach changes the state, and sets dirty[key] to limit;
---         appends to reply what it found, then 0, which is where the receipt goes
+-- look    reads the key's state into states[key], or numbers[key] where it is but a number, if it is not there yet, and
+--         brings it to now as the limit sees it; only what a clock step or a lowered limit left beyond reach changes the
+--         state, and sets dirty[key] to limit; appends to reply what it found, then 0, where the receipt goes: for fits
+--         and commit that is reply[room[i]]; give finds all of it behind n
 -- fits    sets fits to whether what look found has room for the cost whole, part
 -- commit  charges the cost whole, part, of "force" what of it is possible, and sets receipt to what gives it back
 -- give    gives back of the charge whole, part with this receipt as much as nobody can have used meanwhile, and sets
 --         given to whether that is anything
--- store   writes states[key] to KEYS[key] with a time to live
+-- store   writes the state to KEYS[key] with a time to live
 --
--- They use operation, bound, key, limit (an index in ARGV), reply and its length n, now and margin; look also uses the
--- cost. A cost is a whole number and a part of its limit's denominator: 0 <= part < denominator. Nothing leaves the integers below 2^53 before the year 2050, no 16-digit number goes
--- through tostring or "..", and a reply holds integers only.
+-- They use operation, bound, i, key, limit (an index in ARGV), reply and its length n, now and margin; look also uses the
+-- cost. A cost is a whole number and a part of its limit's denominator: 0 <= part < denominator. Nothing leaves the integers
+-- below 2^53 before the year 2050, no 16-digit number goes through tostring or "..", and a reply holds integers only.
 --
 -- What a script run makes, closures and tables, costs more than what it computes. So the parts are no functions,
 -- tables are made with all their fields, and a number of ARGV is written back when it is first read as one.
-local ARGV = ARGV
-local states, dirty, reply, n = {false}, {false}, {0, 0, 0, 0}, 0
-local room = {false} -- for each charge of a request: where its receipt goes, 0 if it does not fit
+local KEYS, ARGV = KEYS, ARGV
+local states, numbers, dirty, reply, n = {false}, {false}, {false}, {0, 0, 0, 0}, 0
+local keys, limits, costs, rests, receipts = {0}, {0}, {0}, {0}, {0} -- of each charge of a request; the rest is the cost's part
+local room = {0} -- where its receipt goes, 0 if it does not fit
 local at, last = ARGV[1] + 0, #ARGV
 
 if now < ARGV[2] + 0 or now >= ARGV[3] + 0 then
@@ -46,113 +49,113 @@ if now < ARGV[2] + 0 or now >= ARGV[3] + 0 then
 end
 
 while at <= last do
-  local operation, count, bound, width = ARGV[at], ARGV[at + 1] + 0, 1, 4
-  at = at + 2
-  if operation == 'atmost' or operation == 'reserve' then
+  local operation, times, count, bound = ARGV[at], ARGV[at + 1] + 0, ARGV[at + 2] + 0, 1
+  at = at + 3
+  if operation == 'atmost' or operation == 'reserve' or operation == 'give' then
     bound, at = ARGV[at] + 0, at + 1
-  elseif operation == 'give' then
-    bound, at, width = ARGV[at] + 0, at + 1, 5
   end
-  local verdict, admitted = 0, operation ~= 'peek'
-  n = n + 1
-  local head = n
-  reply[head] = 0
-
   for i = 1, count do
-    local c = at + (i - 1) * width
-    local key, limit = ARGV[c] + 0, ARGV[c + 1] + 0
-    local whole, part = ARGV[c + 2] + 0, ARGV[c + 3] + 0
+    local limit = ARGV[at + 1] + 0
+    keys[i], limits[i], costs[i], rests[i] = ARGV[at] - count, limit, ARGV[at + 2] + 0, ARGV[at + 3] + 0
     ARGV[limit + 2] = ARGV[limit + 2] + 0
-    ARGV[c], ARGV[c + 1], ARGV[c + 2], ARGV[c + 3] = key, limit, whole, part
-    local before = n
-    --: look
+    at = at + 4
     if operation == 'give' then
-      n, admitted = before, false
-      local receipt, given = ARGV[c + 4] + 0, false
-      --: give
-      if given then
-        verdict, dirty[key] = verdict + 1, limit
-      end
-    else
-      local fits = true
-      room[i] = n
-      if operation ~= 'atmost' and operation ~= 'force' then
-        --: fits
-      end
-      if not fits then
-        verdict, room[i] = verdict + 2 ^ (i - 1), 0
-        admitted = admitted and ARGV[limit + 1] == '1'
-      end
+      receipts[i], at = ARGV[at] + 0, at + 1
     end
   end
 
-  local totals
-  if operation == 'atmost' then
-    -- Adds ever smaller powers of two times the costs, so that it only ever adds and compares.
-    -- A sum stays at 100 years, which never fits: the bound is no bound on those of shadows.
-    local function plus(limit, whole, part, more, more_part)
-      whole, part = whole + more, part + more_part
-      if part > 0 and part >= ARGV[limit + 2] then
-        whole, part = whole + 1, part - ARGV[limit + 2]
-      end
-      return {math.min(whole, 3155760000000000), part}
-    end
-    local steps, step = {}, 1
-    totals = {}
+  for _ = 1, times do
+    local verdict, admitted = 0, operation ~= 'peek'
+    n = n + 1
+    local head = n
     for i = 1, count do
-      local c = at + (i - 1) * width
-      steps[i], totals[i] = {{ARGV[c + 2], ARGV[c + 3]}}, {0, 0}
-    end
-    while step * 2 <= bound do
-      step = step * 2
-      for i = 1, count do
-        local s = steps[i]
-        local most = s[#s]
-        s[#s + 1] = plus(ARGV[at + (i - 1) * width + 1], most[1], most[2], most[1], most[2])
+      local key, limit, whole, part = keys[i] + count, limits[i], costs[i], rests[i]
+      keys[i] = key
+      local before = n
+      --: look
+      if operation == 'give' then
+        n, admitted = before, false
+        local receipt, given = receipts[i], false
+        --: give
+        if given then
+          verdict, dirty[key] = verdict + 1, limit
+        end
+      else
+        local fits = true
+        room[i] = n
+        if operation ~= 'atmost' and operation ~= 'force' then
+          --: fits
+        end
+        if not fits then
+          verdict, room[i] = verdict + 2 ^ (i - 1), 0
+          admitted = admitted and ARGV[limit + 1] == '1'
+        end
       end
     end
-    for j = #steps[1], 1, -1 do
-      local all, sums = verdict + step <= bound, {}
-      for i = 1, count do
-        local c = at + (i - 1) * width
-        local key, limit, add = ARGV[c], ARGV[c + 1], steps[i][j]
-        sums[i] = plus(limit, totals[i][1], totals[i][2], add[1], add[2])
-        local whole, part, fits = sums[i][1], sums[i][2], false
-        --: fits
-        all = all and (fits or ARGV[limit + 1] == '1')
-      end
-      if all then
-        verdict, totals = verdict + step, sums
-      end
-      step = step / 2
-    end
-    for i = 1, count do
-      local c = at + (i - 1) * width
-      local key, limit = ARGV[c], ARGV[c + 1]
-      local whole, part, fits = totals[i][1], totals[i][2], false
-      --: fits
-      if not fits then -- a shadow
-        room[i] = 0
-      end
-    end
-  end
 
-  if admitted then
-    for i = 1, count do
-      local c = at + (i - 1) * width
-      local key, limit, whole, part = ARGV[c], ARGV[c + 1], ARGV[c + 2], ARGV[c + 3]
-      if totals then
-        whole, part = totals[i][1], totals[i][2]
+    local totals
+    if operation == 'atmost' then
+      -- Adds ever smaller powers of two times the costs, so that it only ever adds and compares.
+      -- A sum stays at 100 years, which never fits: the bound is no bound on those of shadows.
+      local function plus(limit, whole, part, more, more_part)
+        whole, part = whole + more, part + more_part
+        if part > 0 and part >= ARGV[limit + 2] then
+          whole, part = whole + 1, part - ARGV[limit + 2]
+        end
+        return {math.min(whole, 3155760000000000), part}
       end
-      if room[i] > 0 and (whole > 0 or part > 0) then
-        local receipt
-        --: commit
-        reply[room[i]], dirty[key] = receipt, limit
+      local steps, step = {}, 1
+      totals = {}
+      for i = 1, count do
+        steps[i], totals[i] = {{costs[i], rests[i]}}, {0, 0}
+      end
+      while step * 2 <= bound do
+        step = step * 2
+        for i = 1, count do
+          local s = steps[i]
+          local most = s[#s]
+          s[#s + 1] = plus(limits[i], most[1], most[2], most[1], most[2])
+        end
+      end
+      for j = #steps[1], 1, -1 do
+        local all, sums = verdict + step <= bound, {}
+        for i = 1, count do
+          local key, limit, add = keys[i], limits[i], steps[i][j]
+          sums[i] = plus(limit, totals[i][1], totals[i][2], add[1], add[2])
+          local whole, part, fits = sums[i][1], sums[i][2], false
+          --: fits
+          all = all and (fits or ARGV[limit + 1] == '1')
+        end
+        if all then
+          verdict, totals = verdict + step, sums
+        end
+        step = step / 2
+      end
+      for i = 1, count do
+        local key, limit = keys[i], limits[i]
+        local whole, part, fits = totals[i][1], totals[i][2], false
+        --: fits
+        if not fits then -- a shadow
+          room[i] = 0
+        end
       end
     end
+
+    if admitted then
+      for i = 1, count do
+        local key, limit, whole, part = keys[i], limits[i], costs[i], rests[i]
+        if totals then
+          whole, part = totals[i][1], totals[i][2]
+        end
+        if room[i] > 0 and (whole > 0 or part > 0) then
+          local receipt
+          --: commit
+          reply[room[i]], dirty[key] = receipt, limit
+        end
+      end
+    end
+    reply[head] = verdict
   end
-  reply[head] = verdict
-  at = at + count * width
 end
 
 for key = 1, #KEYS do

@@ -30,100 +30,109 @@
 -- leaves when it was told to, which may be too soon after what would be charged instead.
 
 --: look
-local state = states[key]
-if not state then
-  local value = redis.call('GET', KEYS[key])
-  local arrival, part, denominator, returned, earliest, promised, written = 0, 0, 1, 0, 0, 0, 0
-  local under, forgiven, within, forgave = 0, 0, 0, 0
+local state, arrival, value = states[key], numbers[key], nil
+if not state and not arrival then
+  value, arrival = redis.call('GET', KEYS[key]), 0
   if value then
     arrival = tonumber(value)
-    if not arrival then
-      local a, p, d, r, e, t, w, u, f, c, g =
-        string.match(value, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) ?(%d*) ?(%d*) ?(%d*)$')
-      arrival, part, denominator, returned = tonumber(a), tonumber(p), tonumber(d), tonumber(r)
-      earliest, promised, written, under = tonumber(e), tonumber(t), tonumber(w), tonumber(u)
-      if f ~= '' then
-        forgiven, within, forgave = tonumber(f), tonumber(c), tonumber(g)
-      end
-    end
   end
-  state = {
-    arrival = arrival, part = part, denominator = denominator, returned = returned, earliest = earliest,
-    promised = promised, written = written, under = under,
-    forgiven = forgiven, within = within, forgave = forgave,
-    -- As found: what the limit sees of the backlog, what is hidden from it, and what is left of the forgiven.
-    backlog = 0, backlog_part = 0, hidden = 0, waived = 0, gone = 0, promise = 0,
-  }
-  states[key] = state
+  numbers[key] = arrival
 end
 local capacity, start, denominator = ARGV[limit + 3] + 0, now, ARGV[limit + 2]
 ARGV[limit + 3] = capacity
 if denominator == 0 then
   start, denominator = 0, 1 -- the clock stands still
 end
-local promise = state.promised
-if promise > 0 then
-  if start < state.written then
-    local back = state.written - start
-    state.arrival, state.returned = state.arrival - back, math.min(3155760000000000, state.returned + back)
-    state.earliest = 0
-    promise = promise - back
-    state.promised, state.written = promise, start
+if arrival and part == 0 and (operation == 'decide' or operation == 'peek' or operation == 'atmost')
+  and (arrival - start <= capacity or ARGV[limit + 2] == 0) then
+  -- Nothing but the arrival time is known, or will be: no table is made for that, the dearest part of it all.
+  local backlog = arrival - start
+  if backlog < 0 then
+    backlog = 0
+  end
+  reply[n + 1], reply[n + 2], reply[n + 3] = backlog, 0, 0
+  n = n + 3
+else
+  if not state then
+    state = {
+      arrival = arrival or 0, part = 0, denominator = 1, returned = 0, earliest = 0, promised = 0, written = 0, under = 0,
+      forgiven = 0, within = 0, forgave = 0,
+      hidden = 0, waived = 0, gone = 0, promise = 0, -- as found: of the backlog, and of the forgiven what is left
+    }
+    if not arrival then
+      local a, p, d, r, e, t, w, u, f, c, g =
+        string.match(value, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) ?(%d*) ?(%d*) ?(%d*)$')
+      state.arrival, state.part, state.denominator, state.returned = tonumber(a), tonumber(p), tonumber(d), tonumber(r)
+      state.earliest, state.promised, state.written, state.under = tonumber(e), tonumber(t), tonumber(w), tonumber(u)
+      if f ~= '' then
+        state.forgiven, state.within, state.forgave = tonumber(f), tonumber(c), tonumber(g)
+      end
+    end
+    states[key], numbers[key] = state, nil
+  end
+  local promise = state.promised
+  if promise > 0 then
+    if start < state.written then
+      local back = state.written - start
+      state.arrival, state.returned = state.arrival - back, math.min(3155760000000000, state.returned + back)
+      state.earliest = 0
+      promise = promise - back
+      state.promised, state.written = promise, start
+      dirty[key] = limit
+    end
+    promise = math.max(0, promise - start)
+  end
+  local whole, part, gone = state.arrival - start, state.part, state.returned
+  if part > 0 and state.denominator ~= denominator then
+    whole, part = whole + 1, 0
+  end
+  if gone > 0 and whole + gone + (part > 0 and 1 or 0) <= 0 then
+    gone = 0
+  end
+  if whole < 0 then
+    whole, part = 0, 0
+  end
+  local hidden, waived, within = 0, 0, 0
+  if state.forgiven > 0 and whole > 0 then
+    waived, within = math.min(state.forgiven, whole), state.within
+    if capacity <= within then
+      if whole < state.forgiven then
+        whole, part = whole + (part > 0 and 1 or 0), 0 -- none of it is seen
+        waived = whole
+      end
+      hidden = waived
+      whole = whole - hidden
+    end
+  end
+  if whole > capacity + promise + 1 and (whole > within + promise + 2 or capacity >= within) and ARGV[limit + 2] > 0 then
+    -- More is beyond reach than what is rounded between two limits. This is kept even if nothing is charged, or it would
+    -- not drain.
+    local reach, reach_part = within + promise + 1, 0 -- with what is not known of its capacity
+    if capacity >= within then
+      within, reach, reach_part = capacity, capacity + promise, ARGV[limit + 4] + 0
+    end
+    hidden = hidden + whole - reach + (part > reach_part and 1 or 0)
+    waived, whole, part = hidden, reach, reach_part
+    state.arrival, state.part, state.denominator, state.returned = start + hidden + whole, part, denominator, gone
+    state.forgiven, state.within, state.forgave = waived, within, start + hidden + whole + (part > 0 and 1 or 0) + gone
+    if gone == 0 then
+      state.earliest = 0
+    end
     dirty[key] = limit
   end
-  promise = math.max(0, promise - start)
+  state.gone, state.promise, state.hidden, state.waived = gone, promise, hidden, waived
+  reply[n + 1], reply[n + 2], reply[n + 3] = whole, part, 0
+  n = n + 3
 end
-local whole, part, gone = state.arrival - start, state.part, state.returned
-if part > 0 and state.denominator ~= denominator then
-  whole, part = whole + 1, 0
-end
-if gone > 0 and whole + gone + (part > 0 and 1 or 0) <= 0 then
-  gone = 0
-end
-if whole < 0 then
-  whole, part = 0, 0
-end
-local hidden, waived, within = 0, 0, 0
-if state.forgiven > 0 and whole > 0 then
-  waived, within = math.min(state.forgiven, whole), state.within
-  if capacity <= within then
-    if whole < state.forgiven then
-      whole, part = whole + (part > 0 and 1 or 0), 0 -- none of it is seen
-      waived = whole
-    end
-    hidden = waived
-    whole = whole - hidden
-  end
-end
-if whole > capacity + promise + 1 and (whole > within + promise + 2 or capacity >= within) and ARGV[limit + 2] > 0 then
-  -- More is beyond reach than what is rounded between two limits. This is kept even if nothing is charged, or it would
-  -- not drain.
-  local reach, reach_part = within + promise + 1, 0 -- with what is not known of its capacity
-  if capacity >= within then
-    within, reach, reach_part = capacity, capacity + promise, ARGV[limit + 4] + 0
-  end
-  hidden = hidden + whole - reach + (part > reach_part and 1 or 0)
-  waived, whole, part = hidden, reach, reach_part
-  state.arrival, state.part, state.denominator, state.returned = start + hidden + whole, part, denominator, gone
-  state.forgiven, state.within, state.forgave = waived, within, start + hidden + whole + (part > 0 and 1 or 0) + gone
-  if gone == 0 then
-    state.earliest = 0
-  end
-  dirty[key] = limit
-end
-state.backlog, state.backlog_part, state.gone, state.promise = whole, part, gone, promise
-state.hidden, state.waived = hidden, waived
-reply[n + 1], reply[n + 2], reply[n + 3] = whole, part, 0
-n = n + 3
 
 --: fits
-local state, denominator, reach = states[key], ARGV[limit + 2], ARGV[limit + 3]
-local sum, rest = state.backlog + whole, state.backlog_part + part
+local backlog, backlog_part = reply[room[i] - 2], reply[room[i] - 1]
+local sum, rest, denominator, reach = backlog + whole, backlog_part + part, ARGV[limit + 2], ARGV[limit + 3]
 fits = true
 if operation == 'reserve' then
   local capacity_part = ARGV[limit + 4] + 0
   if ARGV[limit + 5] == '1' then
-    fits = state.backlog < bound or state.backlog == bound and state.backlog_part == 0
+    fits = backlog < bound or backlog == bound and backlog_part == 0
   elseif denominator > 0 then
     fits = whole < reach or whole == reach and part <= capacity_part
     reach = reach + bound
@@ -135,53 +144,59 @@ end
 fits = fits and (sum < reach or sum == reach and rest <= ARGV[limit + 4] + 0)
 
 --: commit
+local backlog, backlog_part = reply[room[i] - 2], reply[room[i] - 1]
 local state, denominator, start = states[key], ARGV[limit + 2], now
 if denominator == 0 then
   start, denominator = 0, 1
 end
-local capacity, capacity_part, promise = ARGV[limit + 3], ARGV[limit + 4] + 0, state.promise
-if operation == 'force' then
-  -- At most as much again as the capacity, and 10 years of it.
-  local room, rest = capacity + math.min(capacity, 315576000000000) - state.backlog, capacity_part - state.backlog_part
-  if rest < 0 then
-    room, rest = room - 1, rest + denominator
+if not state then
+  receipt = start + backlog + whole
+  numbers[key] = receipt
+else
+  local capacity, capacity_part, promise = ARGV[limit + 3], ARGV[limit + 4] + 0, state.promise
+  if operation == 'force' then
+    -- At most as much again as the capacity, and 10 years of it.
+    local room, rest = capacity + math.min(capacity, 315576000000000) - backlog, capacity_part - backlog_part
+    if rest < 0 then
+      room, rest = room - 1, rest + denominator
+    end
+    if room < 0 then
+      whole, part = 0, 0
+    elseif whole > room or whole == room and part > rest then
+      whole, part = room, rest
+    end
   end
-  if room < 0 then
-    whole, part = 0, 0
-  elseif whole > room or whole == room and part > rest then
-    whole, part = room, rest
+  local sum, rest = backlog + whole, backlog_part + part
+  if rest >= denominator then
+    sum, rest = sum + 1, rest - denominator
   end
+  local under = state.hidden + capacity
+  if promise > 0 then
+    under = math.min(under, state.under)
+  end
+  if operation == 'reserve' and ARGV[limit + 5] == '1' and (backlog > 0 or backlog_part > 0) then
+    promise, under = math.max(promise, backlog + (backlog_part > 0 and 1 or 0)), 0
+  end
+  promise = math.max(promise, sum - capacity + (rest > capacity_part and 1 or 0))
+  state.arrival, state.part, state.denominator, state.returned = start + state.hidden + sum, rest, denominator, state.gone
+  state.promised, state.written, state.under, state.forgiven = 0, 0, 0, state.waived
+  if state.gone == 0 then
+    state.earliest = 0
+  end
+  if promise > 0 then
+    state.promised, state.written, state.under = start + promise, start, under
+  end
+  receipt = state.arrival + (rest > 0 and 1 or 0) + state.gone
 end
-local sum, rest = state.backlog + whole, state.backlog_part + part
-if rest >= denominator then
-  sum, rest = sum + 1, rest - denominator
-end
-local under = state.hidden + capacity
-if promise > 0 then
-  under = math.min(under, state.under)
-end
-if operation == 'reserve' and ARGV[limit + 5] == '1' and (state.backlog > 0 or state.backlog_part > 0) then
-  promise, under = math.max(promise, state.backlog + (state.backlog_part > 0 and 1 or 0)), 0
-end
-promise = math.max(promise, sum - capacity + (rest > capacity_part and 1 or 0))
-state.arrival, state.part, state.denominator, state.returned = start + state.hidden + sum, rest, denominator, state.gone
-state.promised, state.written, state.under, state.forgiven = 0, 0, 0, state.waived
-if state.gone == 0 then
-  state.earliest = 0
-end
-if promise > 0 then
-  state.promised, state.written, state.under = start + promise, start, under
-end
-receipt = state.arrival + (rest > 0 and 1 or 0) + state.gone
 
 --: give
 local state, denominator, start = states[key], ARGV[limit + 2], now
 if denominator == 0 then
   start, denominator = 0, 1
 end
-local backlog = state.hidden + state.backlog
+local backlog, backlog_part = state.hidden + reply[n + 1], reply[n + 2] -- what look left there
 local since = start + backlog + state.gone - receipt
-if state.backlog_part > 0 then
+if backlog_part > 0 then
   since = since + 1
 end
 if ARGV[limit + 6] == '1' then
@@ -204,12 +219,12 @@ end
 if whole >= left and not frozen then
   whole, part = left, 0
 end
-if whole > backlog or whole == backlog and part > state.backlog_part then
-  whole, part = backlog, state.backlog_part
+if whole > backlog or whole == backlog and part > backlog_part then
+  whole, part = backlog, backlog_part
 end
 given = whole > 0 or whole == 0 and part > 0
 if given then
-  local rest, rest_part = backlog - whole, state.backlog_part - part
+  local rest, rest_part = backlog - whole, backlog_part - part
   if rest_part < 0 then
     rest, rest_part = rest - 1, rest_part + denominator
   end
@@ -236,19 +251,22 @@ if given then
 end
 
 --: store
-local state, ttl = states[key], 3155760000000 -- 100 years
+local state, arrival, ttl = states[key], numbers[key], 3155760000000 -- 100 years
 if ARGV[limit + 2] > 0 then
   -- Receipts count until arrival + returned, so the state must last until then.
-  ttl = math.max(state.arrival + state.returned, state.promised) - now
+  ttl = (arrival or math.max(state.arrival + state.returned, state.promised)) - now
   ttl = (ttl - ttl % 1000) / 1000 + 1 + margin
 end
-if state.forgiven > 0 then
-  redis.call('SET', KEYS[key], string.format('%.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f', state.arrival, state.part,
-    state.denominator, state.returned, state.earliest, state.promised, state.written, state.under,
-    state.forgiven, state.within, state.forgave), 'PX', ttl)
-elseif state.part == 0 and state.returned == 0 and state.promised == 0 then
-  redis.call('SET', KEYS[key], state.arrival, 'PX', ttl)
-else
+if not arrival and state.part == 0 and state.returned == 0 and state.promised == 0 and state.forgiven == 0 then
+  arrival = state.arrival
+end
+if arrival then
+  redis.call('SET', KEYS[key], arrival, 'PX', ttl)
+elseif state.forgiven == 0 then
   redis.call('SET', KEYS[key], string.format('%.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f', state.arrival, state.part,
     state.denominator, state.returned, state.earliest, state.promised, state.written, state.under), 'PX', ttl)
-end
+else
+    redis.call('SET', KEYS[key], string.format('%.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f', state.arrival, state.part,
+      state.denominator, state.returned, state.earliest, state.promised, state.written, state.under,
+      state.forgiven, state.within, state.forgave), 'PX', ttl)
+  end
