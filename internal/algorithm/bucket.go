@@ -33,7 +33,10 @@ func (s *bucket) Value() string {
 	switch {
 	case s.forgiven > 0:
 		return fmt.Sprint(s.arrival, s.fraction, s.denominator, s.returned, s.earliest, s.promised, s.written, s.under, s.forgiven, s.within, s.forgave)
-	case s.fraction == 0 && s.returned == 0 && s.promised == 0:
+	case s.returned > 0 || s.promised > 0:
+	case s.fraction > 0:
+		return fmt.Sprint(s.arrival, s.fraction, s.denominator)
+	default:
 		return strconv.FormatInt(s.arrival, 10)
 	}
 	return fmt.Sprint(s.arrival, s.fraction, s.denominator, s.returned, s.earliest, s.promised, s.written, s.under)

@@ -6,8 +6,8 @@
 --        token is shorter than a microsecond, else 0
 -- Cost   the tokens' length in whole microseconds, its part
 -- Reply  backlog (how far ahead the arrival time is), its part, receipt
--- Value  the arrival time where it is whole and nothing else is to be known, else
---        "arrival part denominator returned earliest promised written under", and "forgiven within forgave" where something is
+-- Value  the arrival time; "part denominator" unless it is whole and nothing else is to be known; "returned earliest promised
+--        written under" where something was given back or promised, or is forgiven; "forgiven within forgave" where something is
 --
 -- A reservation for later leaves when the arrival time, without the capacity, is reached; in a queue when all
 -- before it have leaked. promised is the time when the last one leaves and every debt is paid, 0 if that is over,
@@ -60,12 +60,15 @@ else
       hidden = 0, waived = 0, gone = 0, promise = 0, -- as found: of the backlog, and of the forgiven what is left
     }
     if not arrival then
-      local a, p, d, r, e, t, w, u, f, c, g =
-        string.match(value, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) ?(%d*) ?(%d*) ?(%d*)$')
-      state.arrival, state.part, state.denominator, state.returned = tonumber(a), tonumber(p), tonumber(d), tonumber(r)
-      state.earliest, state.promised, state.written, state.under = tonumber(e), tonumber(t), tonumber(w), tonumber(u)
-      if f ~= '' then
-        state.forgiven, state.within, state.forgave = tonumber(f), tonumber(c), tonumber(g)
+      local a, p, d, more = string.match(value, '^(%d+) (%d+) (%d+) ?(.*)$')
+      state.arrival, state.part, state.denominator = tonumber(a), tonumber(p), tonumber(d)
+      if more ~= '' then
+        local r, e, t, w, u, f, c, g = string.match(more, '^(%d+) (%d+) (%d+) (%d+) (%d+) ?(%d*) ?(%d*) ?(%d*)$')
+        state.returned, state.earliest = tonumber(r), tonumber(e)
+        state.promised, state.written, state.under = tonumber(t), tonumber(w), tonumber(u)
+        if f ~= '' then
+          state.forgiven, state.within, state.forgave = tonumber(f), tonumber(c), tonumber(g)
+        end
       end
     end
     states[key], numbers[key] = state, nil
@@ -251,22 +254,25 @@ if given then
 end
 
 --: store
-local state, arrival, ttl = states[key], numbers[key], 3155760000000 -- 100 years
+local state, value, ttl = states[key], numbers[key], 3155760000000 -- 100 years
 if ARGV[limit + 2] > 0 then
   -- Receipts count until arrival + returned, so the state must last until then.
-  ttl = (arrival or math.max(state.arrival + state.returned, state.promised)) - now
+  ttl = (value or math.max(state.arrival + state.returned, state.promised)) - now
   ttl = (ttl - ttl % 1000) / 1000 + 1 + margin
 end
-if not arrival and state.part == 0 and state.returned == 0 and state.promised == 0 and state.forgiven == 0 then
-  arrival = state.arrival
-end
-if arrival then
-  redis.call('SET', KEYS[key], arrival, 'PX', ttl)
-elseif state.forgiven == 0 then
-  redis.call('SET', KEYS[key], string.format('%.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f', state.arrival, state.part,
-    state.denominator, state.returned, state.earliest, state.promised, state.written, state.under), 'PX', ttl)
-else
-    redis.call('SET', KEYS[key], string.format('%.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f', state.arrival, state.part,
+if not value then
+  local plain = state.returned == 0 and state.promised == 0 and state.forgiven == 0
+  if plain and state.part == 0 then
+    value = state.arrival
+  elseif plain then
+    value = string.format('%.0f %.0f %.0f', state.arrival, state.part, state.denominator)
+  elseif state.forgiven == 0 then
+    value = string.format('%.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f', state.arrival, state.part, state.denominator,
+      state.returned, state.earliest, state.promised, state.written, state.under)
+  else
+    value = string.format('%.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f', state.arrival, state.part,
       state.denominator, state.returned, state.earliest, state.promised, state.written, state.under,
-      state.forgiven, state.within, state.forgave), 'PX', ttl)
+      state.forgiven, state.within, state.forgave)
   end
+end
+redis.call('SET', KEYS[key], value, 'PX', ttl)
