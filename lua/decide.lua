@@ -40,6 +40,7 @@
 -- tables are made with all their fields, and a number of ARGV is written back when it is first read as one.
 local KEYS, ARGV = KEYS, ARGV
 local states, numbers, dirty, reply, n = {false}, {false}, {false}, {0, 0, 0, 0}, 0
+local shared = {} -- what the parts of an algorithm make once for all keys
 local keys, limits, costs, rests, receipts = {0}, {0}, {0}, {0}, {0} -- of each charge of a request; the rest is the cost's part
 local room = {0} -- where its receipt goes, 0 if it does not fit
 local at, last = ARGV[1] + 0, #ARGV

@@ -192,9 +192,13 @@ func (l *SlidingLog) Give(st State, c Cost, receipt int64, _ Terms) bool {
 	return true
 }
 
-// store drops what no longer counts, once it is at least half of all, or where all is written anyway.
-func (l *SlidingLog) store(s *entries, all bool) {
-	if all || s.first > 64 && 2*s.first >= len(s.all) {
+// few is how many entries that count are written anew with each change, which is cheaper than to change some.
+const few = 16
+
+// store drops what no longer counts where all is written anew: after a gap, where little counts, and once what does not is
+// half of all.
+func (l *SlidingLog) store(s *entries, gap bool) {
+	if gap || len(s.all)-s.first <= few || s.first > 64 && 2*s.first >= len(s.all) {
 		s.all = append(s.all[:0], s.all[s.first:]...)
 		s.first = 0
 		if len(s.all) == 0 {

@@ -15,53 +15,55 @@
 -- ever went back. A receipt is the time of the charge's entry, plus 1. At most 1000 entries are rewritten to give it back.
 
 --: look
-local state = states[key]
-if not state then
-  state = {
-    first = 0, entries = 0, total = 0, newest = 0, prefix = 0, ahead = 0,
-    known = {}, low = false, -- entries as read or changed, and the first changed
-    base = 0, dropped = false, -- the first that is kept, and whether all of them are written anew
-    live = {0}, from = 0, lead = 0, -- as found: the first that counts, and ahead
-  }
-  local value = redis.call('GETRANGE', KEYS[key], 0, 95)
-  if value ~= '' then
-    state.first, state.entries = tonumber(string.sub(value, 1, 16)), tonumber(string.sub(value, 17, 32))
-    state.total, state.newest = tonumber(string.sub(value, 33, 48)), tonumber(string.sub(value, 49, 64))
-    state.prefix, state.ahead = tonumber(string.sub(value, 65, 80)), tonumber(string.sub(value, 81, 96))
+if not shared.entry then
+  shared.printed = {}
+  shared.print = function(number)
+    local text = shared.printed[-number] -- of others, the Lua of miniredis makes an array
+    if not text then
+      text = string.format('%016.0f', number)
+      shared.printed[-number] = text
+    end
+    return text
   end
-  state.entry = function(i) -- time, total before
+  -- Of entry i, time and total before.
+  shared.entry = function(state, i)
     if i == state.entries - 1 then
       return state.newest, state.prefix
     elseif i == state.entries then
       return 0, state.total
     end
-    local entry = state.known[i]
-    if not entry then
-      local record = redis.call('GETRANGE', KEYS[key], 96 + 32 * i, 127 + 32 * i)
-      entry = {tonumber(string.sub(record, 1, 16)), tonumber(string.sub(record, 17, 32))}
-      state.known[i] = entry
+    local entry = state.changed[i]
+    if entry then
+      return entry[1], entry[2]
     end
-    return entry[1], entry[2]
+    local at = i % 16
+    local block = (i - at) / 16
+    local text = state.blocks[block]
+    if not text then
+      text = redis.call('GETRANGE', state.name, 96 + 512 * block, 607 + 512 * block)
+      state.blocks[block] = text
+    end
+    return tonumber(string.sub(text, 32 * at + 1, 32 * at + 16)), tonumber(string.sub(text, 32 * at + 17, 32 * at + 32))
   end
   -- The first of the entries from low on whose time is after the given one. Those looked for are near low, mostly, or
   -- near the end where the caller says so: so steps double before they are halved.
-  state.after = function(low, time, backwards)
-    local high, step = low, 1
+  shared.after = function(state, low, time, backwards)
+    local high, step, entry = low, 1, shared.entry
     if backwards then
       high = state.entries
-      while high - step >= low and state.entry(high - step) > time do
+      while high - step >= low and entry(state, high - step) > time do
         high, step = high - step, step * 2
       end
       low = math.max(low, high - step)
     else
-      while high < state.entries and state.entry(high) <= time do
+      while high < state.entries and entry(state, high) <= time do
         low, high, step = high + 1, high + step, step * 2
       end
       high = math.min(high, state.entries)
     end
     while low < high do
       local middle = math.floor((low + high) / 2)
-      if state.entry(middle) > time then
+      if entry(state, middle) > time then
         high = middle
       else
         low = middle + 1
@@ -70,13 +72,15 @@ if not state then
     return low
   end
   -- The time of the entry with which the entries from first hold so many units, of at most that many there are.
-  state.holding = function(first, units)
-    local _, base = state.entry(first)
-    if (state.prefix - base) % 4503599627370496 < units then
+  shared.holding = function(state, first, units)
+    local time, base = shared.entry(state, first)
+    if units <= 1 then
+      return time
+    elseif (state.prefix - base) % 4503599627370496 < units then
       return state.newest
     end
     local reached = function(i)
-      local _, prefix = state.entry(i + 1)
+      local _, prefix = shared.entry(state, i + 1)
       return (prefix - base) % 4503599627370496 >= units
     end
     local low, high, step = first, first, 1
@@ -92,18 +96,34 @@ if not state then
         low = middle + 1
       end
     end
-    return (state.entry(low))
+    return (shared.entry(state, low))
   end
-  -- What no longer counts is not written again, once it is at least half of all, or where all is written anyway.
-  state.drop = function(all)
-    local gone = state.first - state.base
-    state.dropped = state.dropped or all
-    if all or gone > 64 and gone * 2 >= state.entries - state.base then
-      state.base = state.first
-      if state.entries == state.base then
+  -- What no longer counts is not written again, where all is written anew: after a gap, where little counts, and once what does
+  -- not is half of all.
+  shared.drop = function(state, gap)
+    local gone, left = state.first - state.base, state.entries - state.first
+    if gap or left <= 16 or gone > 64 and gone >= left then
+      state.base, state.anew = state.first, true
+      if left == 0 then
         state.total, state.newest, state.prefix = 0, 0, 0
       end
     end
+  end
+end
+local state = states[key]
+if not state then
+  state = {
+    name = KEYS[key], first = 0, entries = 0, total = 0, newest = 0, prefix = 0, ahead = 0,
+    blocks = {}, changed = {}, low = false, -- entries as read, by 16, and those that changed, from low on
+    base = 0, anew = false, -- the first that is kept, and whether all of them are written
+    live = {0}, from = 0, lead = 0, -- as found: the first that counts, and ahead
+  }
+  local value = redis.call('GETRANGE', KEYS[key], 0, 607)
+  if value ~= '' then
+    state.first, state.entries = tonumber(string.sub(value, 1, 16)), tonumber(string.sub(value, 17, 32))
+    state.total, state.newest = tonumber(string.sub(value, 33, 48)), tonumber(string.sub(value, 49, 64))
+    state.prefix, state.ahead = tonumber(string.sub(value, 65, 80)), tonumber(string.sub(value, 81, 96))
+    state.blocks[0] = string.sub(value, 97)
   end
   states[key] = state
 end
@@ -114,26 +134,26 @@ local time, back = now + lead, false
 if time < state.newest then
   lead, time, back = state.newest - now, state.newest, true -- the clock went back
 end
-if lead > 0 and now - now % tick > state.newest and state.after(first, time - ARGV[limit + 7]) == state.entries then
+if lead > 0 and now - now % tick > state.newest and shared.after(state, first, time - ARGV[limit + 7]) == state.entries then
   lead, time, first = 0, now, state.entries -- nothing counts that it could speak of, and no receipt does
 end
 state.lead = lead
 for i = 1, windows do
   local most, keep = ARGV[limit + 4 + 2 * i] + 0, ARGV[limit + 5 + 2 * i] + 0
   ARGV[limit + 4 + 2 * i] = most
-  first = state.after(first, time - keep, i > 1)
+  first = shared.after(state, first, time - keep, i > 1)
   local count, wait, more = 0, 0, 0
   if first < state.entries then
-    local _, prefix = state.entry(first)
+    local _, prefix = shared.entry(state, first)
     count = (state.total - prefix) % 4503599627370496
   end
   if count > 0 then
-    more = state.holding(first, math.max(1, count - most + 1)) + keep - time
+    more = shared.holding(state, first, math.max(1, count - most + 1)) + keep - time
   end
   if whole > most then
     wait = -1
   elseif count + whole > most then
-    wait = state.holding(first, count + whole - most) + keep - time
+    wait = shared.holding(state, first, count + whole - most) + keep - time
   end
   if i == 1 then
     state.from = first
@@ -145,7 +165,7 @@ end
 if back then
   -- This is kept even if nothing is charged, or the log's clock would stand still.
   state.first, state.ahead, dirty[key] = state.from, lead, limit
-  state.drop(false)
+  shared.drop(state, false)
 end
 reply[n + 1], reply[n + 2], reply[n + 3] = time - state.newest, time % tick, 0
 n = n + 3
@@ -170,48 +190,48 @@ receipt = 0
 state.first, state.ahead = state.from, state.lead
 if whole > 0 then
   if state.first == state.entries then
-    state.first, state.entries, state.total, state.prefix, state.known, state.low = 0, 1, 0, 0, {}, 0
+    state.first, state.entries, state.total, state.prefix, state.changed, state.low = 0, 1, 0, 0, {}, 0
     state.newest, state.base = time, 0
   elseif state.newest < time then
     if state.entries - state.first >= ARGV[limit + 5] + 0 then
       state.newest = time -- what is too much counts for longer than it would
     else
       local last = state.entries - 1
-      state.known[last], state.low = {state.newest, state.prefix}, math.min(state.low or last, last)
+      state.changed[last], state.low = {state.newest, state.prefix}, math.min(state.low or last, last)
       state.entries, state.newest, state.prefix = state.entries + 1, time, state.total
     end
   end
   state.total = (state.total + whole) % 4503599627370496
   receipt = state.newest + 1
 end
-state.drop(false)
+shared.drop(state, false)
 
 --: give
 local state = states[key]
-local i = state.after(state.from, receipt - 2, true)
+local i = shared.after(state, state.from, receipt - 2, true)
 local last = state.entries - 1
-if i <= last and state.entry(i) == receipt - 1 and last - i <= 1000 then
-  local _, from = state.entry(i)
-  local _, to = state.entry(i + 1)
+if i <= last and shared.entry(state, i) == receipt - 1 and last - i <= 1000 then
+  local _, from = shared.entry(state, i)
+  local _, to = shared.entry(state, i + 1)
   whole = math.min(whole, (to - from) % 4503599627370496)
   given = whole > 0
   if given then
     state.first, state.ahead = state.from, state.lead
     local rest, empty = {}, (to - from) % 4503599627370496 == whole
     for j = i + 1, last do
-      local entered, prefix = state.entry(j)
+      local entered, prefix = shared.entry(state, j)
       rest[#rest + 1] = {entered, (prefix - whole) % 4503599627370496}
     end
     local at = i + 1
     if empty then
       at = i
       if #rest == 0 and i > 0 then
-        rest[1], at = {state.entry(i - 1)}, i - 1
+        rest[1], at = {shared.entry(state, i - 1)}, i - 1
       end
     end
     state.total = (state.total - whole) % 4503599627370496
     for j = 1, #rest - 1 do
-      state.known[at + j - 1] = rest[j]
+      state.changed[at + j - 1] = rest[j]
     end
     if #rest > 0 then
       if #rest > 1 or empty then
@@ -221,31 +241,36 @@ if i <= last and state.entry(i) == receipt - 1 and last - i <= 1000 then
     elseif empty then
       state.entries = 0
     end
-    state.drop(empty)
+    shared.drop(state, empty)
   end
 end
 
 --: store
-local state, keep = states[key], ARGV[limit + 7] + 0
-local from, base, parts = state.low or state.entries - 1, state.base, {'', ''}
-if (base > 0 or state.dropped) and from > base then
-  parts[2] = redis.call('GETRANGE', KEYS[key], 96 + 32 * base, 95 + 32 * from)
+local state, keep, print = states[key], ARGV[limit + 7] + 0, shared.print
+local from, base, records = state.low or state.entries - 1, state.base, {}
+if state.anew and from > base then
+  if from <= 16 then
+    records[1] = string.sub(state.blocks[0], 32 * base + 1, 32 * from)
+  else
+    records[1] = redis.call('GETRANGE', KEYS[key], 96 + 32 * base, 95 + 32 * from)
+  end
 end
 for i = math.max(from, base), state.entries - 2 do
-  parts[#parts + 1] = string.format('%016.0f%016.0f', state.entry(i))
+  local time, before = shared.entry(state, i)
+  records[#records + 1] = print(time)
+  records[#records + 1] = print(before)
 end
-parts[1] = string.format('%016.0f%016.0f%016.0f%016.0f%016.0f%016.0f', state.first - base, state.entries - base, state.total,
-  state.newest, state.prefix, state.ahead)
+local head = table.concat({print(state.first - base), print(state.entries - base), print(state.total), print(state.newest),
+  print(state.prefix), print(state.ahead)})
 -- While the log's clock is ahead, receipts may speak of it.
 local ttl = math.max(0, state.newest + keep - state.ahead - now, state.newest + ARGV[limit + 4] - now)
 ttl = (ttl - ttl % 1000) / 1000 + 1 + margin
-if base > 0 or state.low == 0 or state.dropped then
-  redis.call('SET', KEYS[key], table.concat(parts), 'PX', ttl)
+if state.anew or state.low == 0 then
+  redis.call('SET', KEYS[key], table.concat({head, table.concat(records)}), 'PX', ttl)
 else
-  redis.call('SETRANGE', KEYS[key], 0, parts[1])
+  redis.call('SETRANGE', KEYS[key], 0, head)
   if state.low then
-    parts[1] = ''
-    redis.call('SETRANGE', KEYS[key], 96 + 32 * from, table.concat(parts))
+    redis.call('SETRANGE', KEYS[key], 96 + 32 * from, table.concat(records))
   end
   redis.call('PEXPIRE', KEYS[key], ttl)
 end
