@@ -112,23 +112,23 @@ if not shared.entry then
 end
 local state = states[key]
 if not state then
+  local value = redis.call('GETRANGE', KEYS[key], 0, 607)
+  local kept, entries, total, newest, prefix, ahead = 0, 0, 0, 0, 0, 0
+  if value ~= '' then
+    kept, entries = tonumber(string.sub(value, 1, 16)), tonumber(string.sub(value, 17, 32))
+    total, newest = tonumber(string.sub(value, 33, 48)), tonumber(string.sub(value, 49, 64))
+    prefix, ahead = tonumber(string.sub(value, 65, 80)), tonumber(string.sub(value, 81, 96))
+  end
   state = {
-    name = KEYS[key], first = 0, entries = 0, total = 0, newest = 0, prefix = 0, ahead = 0,
-    blocks = {}, changed = {}, low = false, -- entries as read, by 16, and those that changed, from low on
+    name = KEYS[key], first = kept, entries = entries, total = total, newest = newest, prefix = prefix, ahead = ahead,
+    blocks = {[0] = string.sub(value, 97)}, changed = {}, low = false, -- entries as read, by 16, and as changed, from low on
     base = 0, anew = false, -- the first that is kept, and whether all of them are written
     live = {0}, from = 0, lead = 0, -- as found: the first that counts, and ahead
   }
-  local value = redis.call('GETRANGE', KEYS[key], 0, 607)
-  if value ~= '' then
-    state.first, state.entries = tonumber(string.sub(value, 1, 16)), tonumber(string.sub(value, 17, 32))
-    state.total, state.newest = tonumber(string.sub(value, 33, 48)), tonumber(string.sub(value, 49, 64))
-    state.prefix, state.ahead = tonumber(string.sub(value, 65, 80)), tonumber(string.sub(value, 81, 96))
-    state.blocks[0] = string.sub(value, 97)
-  end
   states[key] = state
 end
 local windows, tick = ARGV[limit + 3] + 0, ARGV[limit + 4] + 0
-ARGV[limit + 3] = windows
+ARGV[limit + 3], ARGV[limit + 4] = windows, tick
 local first, lead = state.first, state.ahead
 local time, back = now + lead, false
 if time < state.newest then
@@ -140,7 +140,7 @@ end
 state.lead = lead
 for i = 1, windows do
   local most, keep = ARGV[limit + 4 + 2 * i] + 0, ARGV[limit + 5 + 2 * i] + 0
-  ARGV[limit + 4 + 2 * i] = most
+  ARGV[limit + 4 + 2 * i], ARGV[limit + 5 + 2 * i] = most, keep
   first = shared.after(state, first, time - keep, i > 1)
   local count, wait, more = 0, 0, 0
   if first < state.entries then
@@ -177,7 +177,7 @@ for i = 1, ARGV[limit + 3] do
 end
 
 --: commit
-local state, tick = states[key], ARGV[limit + 4] + 0
+local state, tick = states[key], ARGV[limit + 4]
 if operation == 'force' then
   for i = 1, ARGV[limit + 3] do
     whole = math.min(whole, 2 * ARGV[limit + 4 + 2 * i] - state.live[i])
@@ -246,31 +246,31 @@ if i <= last and shared.entry(state, i) == receipt - 1 and last - i <= 1000 then
 end
 
 --: store
-local state, keep, print = states[key], ARGV[limit + 7] + 0, shared.print
-local from, base, records = state.low or state.entries - 1, state.base, {}
+local state, keep, print = states[key], ARGV[limit + 7], shared.print
+local from, base = state.low or state.entries - 1, state.base
+local text = {print(state.first - base), print(state.entries - base), print(state.total), print(state.newest), print(state.prefix),
+  print(state.ahead)}
 if state.anew and from > base then
   if from <= 16 then
-    records[1] = string.sub(state.blocks[0], 32 * base + 1, 32 * from)
+    text[7] = string.sub(state.blocks[0], 32 * base + 1, 32 * from)
   else
-    records[1] = redis.call('GETRANGE', KEYS[key], 96 + 32 * base, 95 + 32 * from)
+    text[7] = redis.call('GETRANGE', KEYS[key], 96 + 32 * base, 95 + 32 * from)
   end
 end
 for i = math.max(from, base), state.entries - 2 do
   local time, before = shared.entry(state, i)
-  records[#records + 1] = print(time)
-  records[#records + 1] = print(before)
+  text[#text + 1] = print(time)
+  text[#text + 1] = print(before)
 end
-local head = table.concat({print(state.first - base), print(state.entries - base), print(state.total), print(state.newest),
-  print(state.prefix), print(state.ahead)})
 -- While the log's clock is ahead, receipts may speak of it.
 local ttl = math.max(0, state.newest + keep - state.ahead - now, state.newest + ARGV[limit + 4] - now)
 ttl = (ttl - ttl % 1000) / 1000 + 1 + margin
 if state.anew or state.low == 0 then
-  redis.call('SET', KEYS[key], table.concat({head, table.concat(records)}), 'PX', ttl)
+  redis.call('SET', KEYS[key], table.concat(text), 'PX', ttl)
 else
-  redis.call('SETRANGE', KEYS[key], 0, head)
+  redis.call('SETRANGE', KEYS[key], 0, table.concat(text, '', 1, 6))
   if state.low then
-    redis.call('SETRANGE', KEYS[key], 96 + 32 * from, table.concat(records))
+    redis.call('SETRANGE', KEYS[key], 96 + 32 * from, table.concat(text, '', 7))
   end
   redis.call('PEXPIRE', KEYS[key], ttl)
 end
