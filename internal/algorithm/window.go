@@ -89,7 +89,10 @@ func (s *window) Expires() int64 {
 }
 
 func (s *window) Value() string {
-	return fmt.Sprint(s.kept.start, s.kept.finish, s.kept.count, s.kept.debt)
+	if s.kept.debt == 0 {
+		return fmt.Sprint(s.kept.start, s.kept.count)
+	}
+	return fmt.Sprint(s.kept.start, s.kept.count, s.kept.finish, s.kept.debt)
 }
 
 func (s *window) Spent(now int64) float64 {

@@ -16,14 +16,14 @@ if not state then
   local start, held, previous = now, 0, 0
   if value then
     local s, c, b = string.match(value, '^(%d+) (%d+) (%d+)$')
-    start, held, previous = tonumber(s), tonumber(c), tonumber(b)
+    start, held, previous = s + 0, c + 0, b + 0
   end
   state = {start = start, count = held, before = previous, from = 0, used = 0, last = 0, weight = 0} -- kept, and as found
   states[key] = state
 end
 local start, held, previous = state.start, state.count, state.before
 local width, tick = ARGV[limit + 6] + 0, ARGV[limit + 5] + 0
-ARGV[limit + 3], ARGV[limit + 4] = ARGV[limit + 3] + 0, ARGV[limit + 4] + 0
+ARGV[limit + 3], ARGV[limit + 4], ARGV[limit + 5], ARGV[limit + 6] = ARGV[limit + 3] + 0, ARGV[limit + 4] + 0, tick, width
 if start > now then
   -- The clock went back. This is kept even if nothing is charged, or the window would not end.
   start, state.start, dirty[key] = now, now, limit

@@ -5,7 +5,7 @@
 --        multiples of the width since 1970; or 1, start, end, and end of the window after (of a calendar's period now)
 -- Cost   units, 0
 -- Reply  count, time until the window ends, debt (what of the count goes into the next window), receipt
--- Value  "start end count debt"
+-- Value  "start count", and " end debt" where there is a debt
 --
 -- A count that began within a window stays in it, also where that is a calendar's of another zone or anchor: two that
 -- take turns each start it anew once, when their own period begins.
@@ -18,11 +18,15 @@ if not state then
   local value = redis.call('GET', KEYS[key])
   local start, finish, held, debt = 0, 0, 0, 0
   if value then
-    local s, f, c, d = string.match(value, '^(%d+) (%d+) (%d+) (%d+)$')
-    start, finish, held, debt = tonumber(s), tonumber(f), tonumber(c), tonumber(d)
+    local s, c, more = string.match(value, '^(%d+) (%d+)(.*)$')
+    start, held = s + 0, c + 0
+    finish = start -- nobody asks for more of what ends without a debt
+    if more ~= '' then
+      local f, d = string.match(more, '^ (%d+) (%d+)$')
+      finish, debt = f + 0, d + 0
+    end
   end
-  -- Kept, and as found.
-  state = {start = start, finish = finish, count = held, debt = debt, from = 0, ends = 0, used = 0, owed = 0, after = 0}
+  state = {start = start, finish = finish, count = held, debt = debt, from = 0, after = 0} -- kept, and as found
   states[key] = state
 end
 ARGV[limit + 3] = ARGV[limit + 3] + 0
@@ -30,8 +34,10 @@ local from, ended, used, owed = state.start, state.finish, state.count, state.de
 local start, finish, after, back
 if ARGV[limit + 4] == '1' then
   start, finish, after = ARGV[limit + 5] + 0, ARGV[limit + 6] + 0, ARGV[limit + 7] + 0
+  ARGV[limit + 5], ARGV[limit + 6], ARGV[limit + 7] = start, finish, after
 else
   local width = ARGV[limit + 5] + 0
+  ARGV[limit + 5] = width
   start = now
   if ARGV[limit + 6] == '0' then
     start = now - now % width
@@ -62,7 +68,7 @@ elseif from < start then
   from, used = start, owed
   owed = 0
 end
-state.from, state.ends, state.used, state.owed, state.after = from, finish, used, owed, after
+state.from, state.after = from, after
 if back then
   -- This is kept even if nothing is charged, or the window would not end.
   state.start, state.finish, state.count, state.debt, dirty[key] = from, finish, used, owed, limit
@@ -71,29 +77,33 @@ reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = used, finish - now, owe
 n = n + 4
 
 --: fits
-fits = states[key].used + whole <= ARGV[limit + 3]
+fits = reply[room[i] - 3] + whole <= ARGV[limit + 3]
 
 --: commit
 local state, most = states[key], ARGV[limit + 3]
-local used, owed = state.used, state.owed
+local used, left, owed = reply[room[i] - 3], reply[room[i] - 2], reply[room[i] - 1]
 if operation == 'force' then
   whole = math.max(0, math.min(whole, 2 * most - used))
   owed = owed + math.max(0, used + whole - math.max(used, most))
 end
-state.start, state.finish, state.count, state.debt = state.from, state.ends, used + whole, owed
+state.start, state.finish, state.count, state.debt = state.from, now + left, used + whole, owed
 receipt = state.from + 1
 
 --: give
 local state, most = states[key], ARGV[limit + 3]
-given = receipt == state.from + 1 and state.used > 0
+local used, left, owed = reply[n + 1], reply[n + 2], reply[n + 3]
+given = receipt == state.from + 1 and used > 0
 if given then
-  local held = math.max(0, state.used - whole)
-  local less = math.max(0, state.used - most) - math.max(0, held - most)
-  state.start, state.finish, state.count, state.debt = state.from, state.ends, held, math.max(0, state.owed - less)
+  local held = math.max(0, used - whole)
+  local less = math.max(0, used - most) - math.max(0, held - most)
+  state.start, state.finish, state.count, state.debt = state.from, now + left, held, math.max(0, owed - less)
 end
 
 --: store
-local state = states[key]
-local ttl = (state.debt > 0 and state.after or state.finish) - now
-redis.call('SET', KEYS[key], string.format('%.0f %.0f %.0f %.0f', state.start, state.finish, state.count, state.debt),
-  'PX', (ttl - ttl % 1000) / 1000 + 1 + margin)
+local state, ttl, value = states[key], 0, ''
+if state.debt > 0 then
+  ttl, value = state.after - now, string.format('%.0f %.0f %.0f %.0f', state.start, state.count, state.finish, state.debt)
+else
+  ttl, value = state.finish - now, string.format('%.0f %.0f', state.start, state.count)
+end
+redis.call('SET', KEYS[key], value, 'PX', (ttl - ttl % 1000) / 1000 + 1 + margin)
