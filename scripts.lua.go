@@ -71,7 +71,7 @@ func decision() string {
 		}
 		word := "if"
 		for _, name := range names {
-			b.WriteString(word + " ARGV[limit] == '" + name + "' then\n" + algorithms[name][part])
+			b.WriteString(word + " algorithm == '" + name + "' then\n" + algorithms[name][part])
 			word = "elseif"
 		}
 		b.WriteString("end\n")

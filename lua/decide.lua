@@ -20,19 +20,19 @@
 --
 -- A shadow never stands in the way. It is charged when the request is admitted and the shadow has room for it.
 --
--- A line of two dashes, a colon and a word stands for the part of that name of the limit's algorithm:
+-- A line of two dashes, a colon and a word stands for the part of that name of the algorithm:
 --
 -- look    reads the key's state into states[key], or numbers[key] where it is but a number, if it is not there yet, and
 --         brings it to now as the limit sees it; only what a clock step or a lowered limit left beyond reach changes the
 --         state, and sets dirty[key] to limit; appends to reply what it found, then 0, where the receipt goes: for fits
---         and commit that is reply[room[i]]; give finds all of it behind n
+--         and commit that is reply[found]; give finds all of it behind n
 -- fits    sets fits to whether what look found has room for the cost whole, part
 -- commit  charges the cost whole, part, of "force" what of it is possible, and sets receipt to what gives it back
 -- give    gives back of the charge whole, part with this receipt as much as nobody can have used meanwhile, and sets
 --         given to whether that is anything
 -- store   writes the state to KEYS[key] with a time to live
 --
--- They use operation, bound, i, key, limit (an index in ARGV), reply and its length n, now and margin; look also uses the
+-- They use operation, bound, key, limit (an index in ARGV), reply and its length n, now and margin; look also uses the
 -- cost. A cost is a whole number and a part of its limit's denominator: 0 <= part < denominator. Nothing leaves the integers
 -- below 2^53 before the year 2050, no 16-digit number goes through tostring or "..", and a reply holds integers only.
 --
@@ -41,8 +41,8 @@
 local KEYS, ARGV = KEYS, ARGV
 local states, numbers, dirty, reply, n = {false}, {false}, {false}, {0, 0, 0, 0}, 0
 local shared = {} -- what the parts of an algorithm make once for all keys
-local keys, limits, costs, rests, receipts = {0}, {0}, {0}, {0}, {0} -- of each charge of a request; the rest is the cost's part
-local room = {0} -- where its receipt goes, 0 if it does not fit
+-- Of each charge of a request: key, limit, cost, its part, receipt, and where in the reply that goes, 0 if the charge does not fit.
+local charges = {0, 0, 0, 0, 0, 0}
 local at, last = ARGV[1] + 0, #ARGV
 
 if now < ARGV[2] + 0 or now >= ARGV[3] + 0 then
@@ -55,13 +55,13 @@ while at <= last do
   if operation == 'atmost' or operation == 'reserve' or operation == 'give' then
     bound, at = ARGV[at] + 0, at + 1
   end
-  for i = 1, count do
+  for c = 1, count * 6, 6 do
     local limit = ARGV[at + 1] + 0
-    keys[i], limits[i], costs[i], rests[i] = ARGV[at] - count, limit, ARGV[at + 2] + 0, ARGV[at + 3] + 0
+    charges[c], charges[c + 1], charges[c + 2], charges[c + 3] = ARGV[at] - count, limit, ARGV[at + 2] + 0, ARGV[at + 3] + 0
     ARGV[limit + 2] = ARGV[limit + 2] + 0
     at = at + 4
     if operation == 'give' then
-      receipts[i], at = ARGV[at] + 0, at + 1
+      charges[c + 4], at = ARGV[at] + 0, at + 1
     end
   end
 
@@ -70,25 +70,26 @@ while at <= last do
     n = n + 1
     local head = n
     for i = 1, count do
-      local key, limit, whole, part = keys[i] + count, limits[i], costs[i], rests[i]
-      keys[i] = key
-      local before = n
+      local c = i * 6 - 5
+      local key, limit, whole, part = charges[c] + count, charges[c + 1], charges[c + 2], charges[c + 3]
+      local algorithm, before = ARGV[limit], n
+      charges[c] = key
       --: look
       if operation == 'give' then
         n, admitted = before, false
-        local receipt, given = receipts[i], false
+        local receipt, given = charges[c + 4], false
         --: give
         if given then
           verdict, dirty[key] = verdict + 1, limit
         end
       else
-        local fits = true
-        room[i] = n
+        local found, fits = n, true
+        charges[c + 5] = n
         if operation ~= 'atmost' and operation ~= 'force' then
           --: fits
         end
         if not fits then
-          verdict, room[i] = verdict + 2 ^ (i - 1), 0
+          verdict, charges[c + 5] = verdict + 2 ^ (i - 1), 0
           admitted = admitted and ARGV[limit + 1] == '1'
         end
       end
@@ -108,20 +109,22 @@ while at <= last do
       local steps, step = {}, 1
       totals = {}
       for i = 1, count do
-        steps[i], totals[i] = {{costs[i], rests[i]}}, {0, 0}
+        steps[i], totals[i] = {{charges[i * 6 - 3], charges[i * 6 - 2]}}, {0, 0}
       end
       while step * 2 <= bound do
         step = step * 2
         for i = 1, count do
           local s = steps[i]
           local most = s[#s]
-          s[#s + 1] = plus(limits[i], most[1], most[2], most[1], most[2])
+          s[#s + 1] = plus(charges[i * 6 - 4], most[1], most[2], most[1], most[2])
         end
       end
       for j = #steps[1], 1, -1 do
         local all, sums = verdict + step <= bound, {}
         for i = 1, count do
-          local key, limit, add = keys[i], limits[i], steps[i][j]
+          local c, add = i * 6 - 5, steps[i][j]
+          local key, limit, found = charges[c], charges[c + 1], charges[c + 5]
+          local algorithm = ARGV[limit]
           sums[i] = plus(limit, totals[i][1], totals[i][2], add[1], add[2])
           local whole, part, fits = sums[i][1], sums[i][2], false
           --: fits
@@ -133,25 +136,29 @@ while at <= last do
         step = step / 2
       end
       for i = 1, count do
-        local key, limit = keys[i], limits[i]
+        local c = i * 6 - 5
+        local key, limit, found = charges[c], charges[c + 1], charges[c + 5]
+        local algorithm = ARGV[limit]
         local whole, part, fits = totals[i][1], totals[i][2], false
         --: fits
         if not fits then -- a shadow
-          room[i] = 0
+          charges[c + 5] = 0
         end
       end
     end
 
     if admitted then
       for i = 1, count do
-        local key, limit, whole, part = keys[i], limits[i], costs[i], rests[i]
+        local c = i * 6 - 5
+        local key, limit, whole, part, found = charges[c], charges[c + 1], charges[c + 2], charges[c + 3], charges[c + 5]
+        local algorithm = ARGV[limit]
         if totals then
           whole, part = totals[i][1], totals[i][2]
         end
-        if room[i] > 0 and (whole > 0 or part > 0) then
+        if found > 0 and (whole > 0 or part > 0) then
           local receipt
           --: commit
-          reply[room[i]], dirty[key] = receipt, limit
+          reply[found], dirty[key] = receipt, limit
         end
       end
     end
@@ -162,6 +169,7 @@ end
 for key = 1, #KEYS do
   local limit = dirty[key]
   if limit then
+    local algorithm = ARGV[limit]
     --: store
   end
 end

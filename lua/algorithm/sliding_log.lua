@@ -38,9 +38,9 @@ if not shared.entry then
     end
     local at = i % 16
     local block = (i - at) / 16
-    local text = state.blocks[block]
+    local text, key = state.blocks[block], state.key
     if not text then
-      text = redis.call('GETRANGE', state.name, 96 + 512 * block, 607 + 512 * block)
+      text = redis.call('GETRANGE', KEYS[key], 96 + 512 * block, 607 + 512 * block)
       state.blocks[block] = text
     end
     return tonumber(string.sub(text, 32 * at + 1, 32 * at + 16)), tonumber(string.sub(text, 32 * at + 17, 32 * at + 32))
@@ -120,7 +120,7 @@ if not state then
     prefix, ahead = tonumber(string.sub(value, 65, 80)), tonumber(string.sub(value, 81, 96))
   end
   state = {
-    name = KEYS[key], first = kept, entries = entries, total = total, newest = newest, prefix = prefix, ahead = ahead,
+    key = key, first = kept, entries = entries, total = total, newest = newest, prefix = prefix, ahead = ahead,
     blocks = {[0] = string.sub(value, 97)}, changed = {}, low = false, -- entries as read, by 16, and as changed, from low on
     base = 0, anew = false, -- the first that is kept, and whether all of them are written
     live = {0}, from = 0, lead = 0, -- as found: the first that counts, and ahead

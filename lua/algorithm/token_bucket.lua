@@ -129,7 +129,7 @@ else
 end
 
 --: fits
-local backlog, backlog_part = reply[room[i] - 2], reply[room[i] - 1]
+local backlog, backlog_part = reply[found - 2], reply[found - 1]
 local sum, rest, denominator, reach = backlog + whole, backlog_part + part, ARGV[limit + 2], ARGV[limit + 3]
 fits = true
 if operation == 'reserve' then
@@ -147,7 +147,7 @@ end
 fits = fits and (sum < reach or sum == reach and rest <= ARGV[limit + 4] + 0)
 
 --: commit
-local backlog, backlog_part = reply[room[i] - 2], reply[room[i] - 1]
+local backlog, backlog_part = reply[found - 2], reply[found - 1]
 local state, denominator, start = states[key], ARGV[limit + 2], now
 if denominator == 0 then
   start, denominator = 0, 1

@@ -77,11 +77,11 @@ reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = used, finish - now, owe
 n = n + 4
 
 --: fits
-fits = reply[room[i] - 3] + whole <= ARGV[limit + 3]
+fits = reply[found - 3] + whole <= ARGV[limit + 3]
 
 --: commit
 local state, most = states[key], ARGV[limit + 3]
-local used, left, owed = reply[room[i] - 3], reply[room[i] - 2], reply[room[i] - 1]
+local used, left, owed = reply[found - 3], reply[found - 2], reply[found - 1]
 if operation == 'force' then
   whole = math.max(0, math.min(whole, 2 * most - used))
   owed = owed + math.max(0, used + whole - math.max(used, most))
