@@ -41,7 +41,8 @@
 local KEYS, ARGV = KEYS, ARGV
 local states, numbers, dirty, reply, n = {false}, {false}, {false}, {0, 0, 0, 0}, 0
 local shared = {} -- what the parts of an algorithm make once for all keys
--- Of each charge of a request: key, limit, cost, its part, receipt, and where in the reply that goes, 0 if the charge does not fit.
+-- Of each charge of a request: key, limit, cost, its part, receipt to be given back, and where in the reply that of the charge goes,
+-- 0 if it does not fit.
 local charges = {0, 0, 0, 0, 0, 0}
 local at, last = ARGV[1] + 0, #ARGV
 

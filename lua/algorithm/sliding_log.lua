@@ -18,7 +18,7 @@
 if not shared.entry then
   shared.printed = {}
   shared.print = function(number)
-    local text = shared.printed[-number] -- of others, the Lua of miniredis makes an array
+    local text = shared.printed[-number] -- miniredis's Lua would fill an array up to a positive one
     if not text then
       text = string.format('%016.0f', number)
       shared.printed[-number] = text
