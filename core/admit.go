@@ -57,7 +57,7 @@ func (s *Semaphore) admit(ctx context.Context, ask Ask, waiters int64, charges [
 			_ = g.reservation(p).Cancel(ctx) // else it stays spent
 		}
 	}()
-	d, err = g.run(ctx, p, algorithmDecide, 0, charges)
+	err = g.run(ctx, p, &d, algorithmDecide, 0, charges)
 	switch {
 	case at.refused():
 		decided = true

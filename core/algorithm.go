@@ -33,6 +33,14 @@ func (c *compiled) current() algorithm.Limit {
 	return c.limit
 }
 
+// at is the limit that holds at now, where state is needed.
+func (c *compiled) at(now int64) algorithm.Limit {
+	if c.calendar != nil {
+		return c.calendar.Current().At(now)
+	}
+	return c.limit
+}
+
 // counted returns a limit as compile does.
 func counted(name string, limit algorithm.Limit, err error) (compiled, error) {
 	if err != nil {

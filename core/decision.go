@@ -125,7 +125,27 @@ func (d *Decision) delay() (longest time.Duration) {
 	return longest
 }
 
-// read fills in what came of a charge: the one place where replies are understood.
+// stateless fills in what an algorithm without state decides.
+func (r *Result) stateless(denies bool) {
+	if !denies {
+		r.Allowed = true
+		return
+	}
+	r.Known, r.Window, r.RetryAfter, r.NextAfter, r.ResetAfter = true, Never, Never, Never, Never
+}
+
+// tell fills in what a limit says of a charge that fits, or does not.
+func (r *Result) tell(limit algorithm.Limit, reading *algorithm.Reading, fits bool) {
+	r.Allowed, r.Known = fits, true
+	r.Limit, r.Used, r.Remaining, r.Window = reading.Limit, reading.Used, reading.Remaining, reading.Window
+	r.NextAfter, r.ResetAfter = reading.NextAfter, reading.ResetAfter
+	if !fits {
+		r.RetryAfter, r.violated = reading.RetryAfter, reading.Violated
+	}
+	_, r.defers = limit.(*algorithm.TokenBucket)
+}
+
+// read fills in what came of a charge.
 func (r *Result) read(c *charge, p *plan, cause error) {
 	if c.failed {
 		r.Limit, r.Window = c.limit.Capacity(), c.limit.Window()
@@ -139,22 +159,15 @@ func (r *Result) read(c *charge, p *plan, cause error) {
 		r.Source = SourceLocal
 	}
 	reading := c.limit.Read(c.reply, c.limit.Cost(c.spent), c.units)
-	r.Allowed, r.Known = c.fits, true
-	r.Limit, r.Used, r.Remaining, r.Window = reading.Limit, reading.Used, reading.Remaining, reading.Window
-	r.NextAfter, r.ResetAfter = reading.NextAfter, reading.ResetAfter
-	bucket, _ := c.limit.(*algorithm.TokenBucket)
-	r.defers = bucket != nil
-	if bucket != nil && p.op == algorithmReserve {
+	fits := c.fits
+	if bucket, ok := c.limit.(*algorithm.TokenBucket); ok && p.op == algorithmReserve {
 		// Where something else denied before, it was only peeked at, as if it could not wait.
 		reading.RetryAfter = max(0, bucket.RetryReserve(reading, time.Duration(p.bound)*time.Microsecond))
-		r.Allowed = reading.RetryAfter == 0
+		fits = reading.RetryAfter == 0
 	}
-	switch {
-	case r.Allowed && p.op == algorithmReserve && c.spent > 0:
+	r.tell(c.limit, &reading, fits)
+	if fits && p.op == algorithmReserve && c.spent > 0 {
 		r.Delay = reading.Delay
-	case r.Allowed:
-	default:
-		r.RetryAfter, r.violated = reading.RetryAfter, reading.Violated
 	}
 	if c.local && r.RetryAfter == Never && c.units <= c.whole {
 		r.RetryAfter = closedRetry // it is this process's share that is too small

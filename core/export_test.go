@@ -62,7 +62,7 @@ func (g *Gate) Values() map[string]string {
 		s := &kept.(*memoryStore).shards[i]
 		s.Lock()
 		for name, state := range s.keys {
-			values[name[len(g.prefix):]] = state.Value()
+			values[name] = state.Value()
 		}
 		s.Unlock()
 	}

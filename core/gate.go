@@ -80,14 +80,14 @@ func newGate(cfg Config, s store) *Gate {
 // The error is nil when a failure mode decided; see [Decision]. Else it wraps the error of a ctx that has ended (what was
 // sent may have been spent then), [ErrCharge], [ErrKey], [ErrMisconfigured] or [ErrClosed]. With any error
 // the Decision denies.
-func (g *Gate) Decide(ctx context.Context, charges ...Charge) (Decision, error) {
-	d, _, err := g.decide(ctx, algorithmDecide, 0, charges)
+func (g *Gate) Decide(ctx context.Context, charges ...Charge) (d Decision, err error) {
+	_, err = g.decide(ctx, &d, algorithmDecide, 0, charges)
 	return d, err
 }
 
 // Peek answers as Decide would, and spends nothing.
-func (g *Gate) Peek(ctx context.Context, charges ...Charge) (Decision, error) {
-	d, _, err := g.decide(ctx, algorithmPeek, 0, charges)
+func (g *Gate) Peek(ctx context.Context, charges ...Charge) (d Decision, err error) {
+	_, err = g.decide(ctx, &d, algorithmPeek, 0, charges)
 	return d, err
 }
 
@@ -103,7 +103,7 @@ func (g *Gate) AtMost(ctx context.Context, charges ...Charge) (granted int64, d 
 			bound = unequal
 		}
 	}
-	d, granted, err = g.decide(ctx, algorithmAtMost, bound, units)
+	granted, err = g.decide(ctx, &d, algorithmAtMost, bound, units)
 	return granted, d, err
 }
 
@@ -135,19 +135,19 @@ func (g *Gate) reset(ctx context.Context, p *Policy, key Key) error {
 	if limit.suffix == "" {
 		return nil
 	}
-	name := g.prefix + key.path + limit.suffix
+	c := &charge{key: key, suffix: limit.suffix, name: g.prefix + key.path + limit.suffix}
 	if g.local != nil {
-		_ = g.local.reset(ctx, name) // memory does not fail
+		_ = g.local.reset(ctx, c) // memory does not fail
 	}
 	if g.circuit == nil {
-		return g.store.reset(ctx, name)
+		return g.store.reset(ctx, c)
 	}
 	if err := g.circuit.enter(); err != nil {
 		return err
 	}
 	bounded, cancel := g.deadlines.bound(ctx)
 	defer cancel()
-	return g.judge(ctx, func() error { return g.store.reset(bounded, name) }, true)
+	return g.judge(ctx, func() error { return g.store.reset(bounded, c) }, true)
 }
 
 // Close refuses further decisions and leases, answers who waits for one with ErrClosed, and waits for what runs in the
@@ -164,34 +164,58 @@ func (g *Gate) Close(ctx context.Context) error {
 	return nil
 }
 
-func (g *Gate) decide(ctx context.Context, op algorithm.Operation, bound int64, charges []Charge) (Decision, int64, error) {
+// decide leaves the outcome in d, a zero Decision, which is too large to be copied from hand to hand.
+func (g *Gate) decide(ctx context.Context, d *Decision, op algorithm.Operation, bound int64, charges []Charge) (granted int64, err error) {
+	if done, err := g.single(ctx, d, op, charges); done {
+		return 0, err
+	}
 	p := plans.Get().(*plan)
 	defer p.free()
-	d, err := g.run(ctx, p, op, bound, charges)
-	if !d.Allowed {
-		p.bound = 0
+	if err := g.run(ctx, p, d, op, bound, charges); err != nil || !d.Allowed {
+		return 0, err
 	}
-	return d, p.bound, err
+	return p.bound, nil
+}
+
+// single decides one charge in memory, as run would and without a plan, which takes longer than the decision. It leaves to run
+// what is faulty or observed.
+func (g *Gate) single(ctx context.Context, d *Decision, op algorithm.Operation, charges []Charge) (done bool, err error) {
+	m, ok := g.store.(*memoryStore)
+	if !ok || len(charges) != 1 || op == algorithmAtMost || g.observe != nil || g.closed.Load() || ctx.Err() != nil || check(charges) != nil {
+		return false, nil
+	}
+	c := &charges[0]
+	limit, err := c.Policy.limitOf(ctx, c.Key)
+	if err != nil {
+		return true, err
+	}
+	d.resize(1)
+	r := d.at(0)
+	d.Source, r.Policy, r.Source = SourceMemory, c.Policy, SourceMemory
+	if limit.suffix == "" {
+		r.stateless(limit.denies)
+	} else {
+		m.single(op, c, limit, r)
+	}
+	d.Allowed = r.Allowed || c.Policy.shadow
+	return true, nil
 }
 
 // run decides and reports. The plan holds what came of each charge.
-func (g *Gate) run(ctx context.Context, p *plan, op algorithm.Operation, bound int64, charges []Charge) (Decision, error) {
-	var (
-		d     Decision
-		start time.Time
-	)
+func (g *Gate) run(ctx context.Context, p *plan, d *Decision, op algorithm.Operation, bound int64, charges []Charge) error {
+	var start time.Time
 	if g.observe != nil {
 		start = time.Now()
 	}
-	err := g.admit(ctx, p, &d, op, bound, charges)
+	err := g.admit(ctx, p, d, op, bound, charges)
 	if err == nil || errors.Is(err, ErrMisconfigured) {
-		p.results(&d)
+		p.results(d)
 	}
 	if g.observe != nil {
-		seen := d // so that d itself stays off the heap
+		seen := *d // so that d itself stays off the heap
 		g.observe(ctx, Event{Operation: string(op), Decision: &seen, Err: err, Took: time.Since(start)})
 	}
-	return d, err
+	return err
 }
 
 // admit runs the decision and leaves whether it admits in d.
@@ -202,7 +226,11 @@ func (g *Gate) admit(ctx context.Context, p *plan, d *Decision, op algorithm.Ope
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("core: %w", err)
 	}
-	if err := p.lay(ctx, g.prefix, op, charges); err != nil {
+	prefix := g.prefix
+	if g.circuit == nil {
+		prefix = ""
+	}
+	if err := p.lay(ctx, prefix, op, charges); err != nil {
 		return err
 	}
 	if bound == unequal {
@@ -233,7 +261,7 @@ func (g *Gate) admit(ctx context.Context, p *plan, d *Decision, op algorithm.Ope
 // ordered asks for the plan's requests one after the other. After a denial the rest is only peeked at, so that the
 // decision names all that stand in the way.
 func (g *Gate) ordered(ctx, caller context.Context, p *plan, d *Decision) error {
-	p.whole[0] = request{op: p.op, charges: p.wire}
+	p.whole[0] = request{op: p.op, charges: p.wire, reply: p.whole[0].reply}
 	requests := p.whole[:]
 	if g.perSlot {
 		requests = p.group()
@@ -277,7 +305,7 @@ func (g *Gate) ordered(ctx, caller context.Context, p *plan, d *Decision) error 
 		g.giveBack(ctx, p, requests, admitted)
 	}
 	d.Allowed = admitted && !p.slot.refused()
-	if !admitted && p.op != algorithmPeek {
+	if g.perSlot && !admitted && p.op != algorithmPeek {
 		for i := range p.wire {
 			if c := &p.wire[i]; c.answered && !c.fits {
 				c.policy.lastDenial.Store(g.denials.Add(1))

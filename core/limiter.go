@@ -25,14 +25,21 @@ func (g *Gate) Limiter(policies ...*Policy) (*Limiter, error) {
 }
 
 // Allow is AllowN of 1.
-func (l *Limiter) Allow(ctx context.Context, key Key) (Decision, error) {
-	return l.AllowN(ctx, key, 1)
+func (l *Limiter) Allow(ctx context.Context, key Key) (d Decision, err error) {
+	err = l.allow(ctx, &d, key, 1)
+	return d, err
 }
 
 // AllowN spends n of each policy, or nothing. The errors are those of Gate.Decide.
-func (l *Limiter) AllowN(ctx context.Context, key Key, n int64) (Decision, error) {
+func (l *Limiter) AllowN(ctx context.Context, key Key, n int64) (d Decision, err error) {
+	err = l.allow(ctx, &d, key, n)
+	return d, err
+}
+
+func (l *Limiter) allow(ctx context.Context, d *Decision, key Key, n int64) error {
 	var inline [inlineResults]Charge
-	return l.gate.Decide(ctx, l.charges(inline[:0], key, n)...)
+	_, err := l.gate.decide(ctx, d, algorithmDecide, 0, l.charges(inline[:0], key, n))
+	return err
 }
 
 func (l *Limiter) charges(charges []Charge, key Key, n int64) []Charge {

@@ -21,16 +21,21 @@ const (
 // else the key of which the least part of its limit is spent. To make an exhausted key forgotten an attacker must exhaust
 // each of many others.
 type memoryStore struct {
+	shards [memoryShards]shard // first, so that none begins in the middle of a cache line
 	seed   maphash.Seed
 	clock  func() int64 // microseconds
-	shards [memoryShards]shard
 }
 
 type shard struct {
 	sync.Mutex
-	keys map[string]algorithm.State
+	keys map[string]algorithm.State // by the key's path and the limit's suffix
 	most int
-	_    [40]byte // a shard has its cache line to itself
+
+	// To be used again by each decision in turn.
+	name  []byte
+	reply []int64
+
+	_ [56]byte // processors fetch cache lines in pairs
 }
 
 func newMemoryStore(cfg Config) *memoryStore {
@@ -51,8 +56,34 @@ func newMemoryStore(cfg Config) *memoryStore {
 
 func (m *memoryStore) source() Source { return SourceMemory }
 
-func (m *memoryStore) shard(name string) uint {
-	return uint(maphash.String(m.seed, name) % memoryShards)
+// shard is where all the states of a key are, so that its policies take one lock.
+func (m *memoryStore) shard(k Key) uint {
+	return uint(maphash.String(m.seed, k.path) % memoryShards)
+}
+
+// single decides one charge. What it costs is known only when the time is.
+func (m *memoryStore) single(op algorithm.Operation, c *Charge, l *limit, r *Result) {
+	s := &m.shards[m.shard(c.Key)]
+	s.Lock()
+	defer s.Unlock() // a Clock may panic
+	now := m.clock()
+	limit := l.at(now)
+	state, known := s.find(c.Key, l.suffix)
+	if !known {
+		state = limit.NewState()
+	}
+	cost := limit.Cost(c.Cost)
+	charges := [1]algorithm.Charge{{State: state, Limit: limit, Cost: cost, Shadow: c.Policy.shadow}}
+	reply, changed := algorithm.Run(now, op, 0, charges[:], s.reply[:0])
+	s.reply = reply
+	if changed != 0 && !known {
+		s.add(c.Key, l.suffix, state, now)
+	}
+	if reply[len(reply)-1] == 0 {
+		cost = algorithm.Cost{}
+	}
+	reading := limit.Read(reply[1:], cost, c.Cost)
+	r.tell(limit, &reading, reply[0] == 0)
 }
 
 func (m *memoryStore) decide(_ context.Context, requests []request) error {
@@ -67,12 +98,11 @@ func (m *memoryStore) one(r *request) {
 		charges [MaxCharges]algorithm.Charge
 		at      [MaxCharges]uint
 		held    uint64
-		fields  int
+		fresh   uint32
 	)
 	for i := range r.charges {
-		at[i] = m.shard(r.charges[i].name)
+		at[i] = m.shard(r.charges[i].key)
 		held |= 1 << at[i]
-		fields += r.charges[i].limit.Fields()
 	}
 	// Always in the same order, so that two requests never wait for each other.
 	for rest := held; rest != 0; rest &= rest - 1 {
@@ -89,20 +119,22 @@ func (m *memoryStore) one(r *request) {
 		if p, ok := c.limit.(algorithm.Periodic); ok {
 			c.limit = p.At(now)
 		}
-		state, ok := m.shards[at[i]].keys[c.name]
-		if !ok {
+		state, known := m.shards[at[i]].find(c.key, c.suffix)
+		if !known {
 			state = c.limit.NewState()
+			fresh |= 1 << i
 		}
 		charges[i] = algorithm.Charge{State: state, Limit: c.limit, Cost: c.cost, Shadow: c.policy.shadow}
 		if r.op == algorithmGive {
 			charges[i].Receipt = c.receipt()
 		}
 	}
-	reply, changed := algorithm.Run(now, r.op, r.bound, charges[:len(r.charges)], make([]int64, 0, 1+fields))
-	for ; changed != 0; changed &= changed - 1 {
-		i := bits.TrailingZeros32(changed)
-		m.shards[at[i]].put(r.charges[i].name, charges[i].State, now)
+	reply, changed := algorithm.Run(now, r.op, r.bound, charges[:len(r.charges)], r.reply[:0])
+	for fresh &= changed; fresh != 0; fresh &= fresh - 1 {
+		i := bits.TrailingZeros32(fresh)
+		m.shards[at[i]].add(r.charges[i].key, r.charges[i].suffix, charges[i].State, now)
 	}
+	r.reply = reply
 	r.verdict, reply = reply[0], reply[1:]
 	if r.op == algorithmGive {
 		return
@@ -114,12 +146,19 @@ func (m *memoryStore) one(r *request) {
 	r.settle()
 }
 
-// put keeps the state of a key, and makes room for a new one.
-func (s *shard) put(name string, state algorithm.State, now int64) {
-	if _, ok := s.keys[name]; !ok && len(s.keys) >= s.most {
+// find is the state of a key. It makes the name where the last one was: a decision is to leave no garbage.
+func (s *shard) find(k Key, suffix string) (algorithm.State, bool) {
+	s.name = append(append(s.name[:0], k.path...), suffix...)
+	state, ok := s.keys[string(s.name)]
+	return state, ok
+}
+
+// add keeps the state of a new key, and makes room for it.
+func (s *shard) add(k Key, suffix string, state algorithm.State, now int64) {
+	if len(s.keys) >= s.most {
 		s.forget(now)
 	}
-	s.keys[name] = state
+	s.keys[k.path+suffix] = state
 }
 
 // forget drops the expired keys of a sample, or the one of which the least is spent.
@@ -145,10 +184,10 @@ func (s *shard) forget(now int64) {
 	}
 }
 
-func (m *memoryStore) reset(_ context.Context, name string) error {
-	s := &m.shards[m.shard(name)]
+func (m *memoryStore) reset(_ context.Context, c *charge) error {
+	s := &m.shards[m.shard(c.key)]
 	s.Lock()
-	delete(s.keys, name)
+	delete(s.keys, c.key.path+c.suffix)
 	s.Unlock()
 	return nil
 }

@@ -49,11 +49,11 @@ type plan struct {
 
 var plans = sync.Pool{New: func() any { return new(plan) }}
 
-// free makes the plan fit for another decision.
+// free makes the plan fit for another decision, and holds on to nothing of this one but its arrays.
 func (p *plan) free() {
 	clear(p.asked)
 	clear(p.wire)
-	*p = plan{asked: p.asked[:0], wire: p.wire[:0]}
+	*p = plan{asked: p.asked[:0], wire: p.wire[:0], whole: [1]request{{reply: p.whole[0].reply}}}
 	plans.Put(p)
 }
 
@@ -62,7 +62,8 @@ type charge struct {
 	policy *Policy
 	key    Key
 	limit  algorithm.Limit
-	name   string // of its key in the store
+	suffix string // of the names of the limit's keys
+	name   string // of its key in Redis
 	units  int64
 	cost   algorithm.Cost
 
@@ -85,6 +86,7 @@ type request struct {
 	charges []charge
 	slot    *slot // to be taken if the charges are admitted, and else nothing is spent; nil for none
 	verdict int64
+	reply   []int64 // of memory: an array to be used again
 
 	receipts bool // are wanted
 	merges   bool // with equal ones
@@ -153,7 +155,8 @@ func check(charges []Charge) error {
 	return nil
 }
 
-// lay checks the charges and lays them out for a store. Charges of the same policy and key become one.
+// lay checks the charges and lays them out for a store. Charges of the same policy and key become one. Without a prefix
+// they get no names: memory needs none.
 func (p *plan) lay(ctx context.Context, prefix string, op algorithm.Operation, asked []Charge) error {
 	if err := check(asked); err != nil {
 		return err
@@ -186,9 +189,11 @@ func (p *plan) add(prefix string, a Charge, limit algorithm.Limit, suffix string
 			return int8(i)
 		}
 	}
-	p.wire = append(p.wire, charge{
-		policy: a.Policy, key: a.Key, limit: limit, units: a.Cost, name: prefix + a.Key.path + suffix,
-	})
+	c := charge{policy: a.Policy, key: a.Key, limit: limit, suffix: suffix, units: a.Cost}
+	if prefix != "" {
+		c.name = prefix + a.Key.path + suffix
+	}
+	p.wire = append(p.wire, c)
 	return int8(len(p.wire) - 1)
 }
 
@@ -199,10 +204,8 @@ func (p *plan) results(d *Decision) {
 		r := d.at(i)
 		r.Policy, r.Source = a.Policy, p.source
 		switch {
-		case p.denies[i]:
-			r.Known, r.Window, r.RetryAfter, r.NextAfter, r.ResetAfter = true, Never, Never, Never, Never
 		case p.place[i] < 0:
-			r.Allowed = true
+			r.stateless(p.denies[i])
 		default:
 			r.read(&p.wire[p.place[i]], p, d.Cause)
 		}

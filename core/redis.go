@@ -15,7 +15,7 @@ import (
 // store decides requests on the state it keeps. It either answers every request, or returns an error and answers none.
 type store interface {
 	decide(ctx context.Context, requests []request) error
-	reset(ctx context.Context, name string) error
+	reset(ctx context.Context, c *charge) error
 	source() Source
 }
 
@@ -139,8 +139,8 @@ func renew(requests []request, now int64) {
 	}
 }
 
-func (s *redisStore) reset(ctx context.Context, name string) error {
-	return s.bounded(ctx, func() error { return s.client.Del(ctx, name).Err() })
+func (s *redisStore) reset(ctx context.Context, c *charge) error {
+	return s.bounded(ctx, func() error { return s.client.Del(ctx, c.name).Err() })
 }
 
 // bounded ends a call when its context does, also where the client would not. What is left behind then ends by the

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -33,28 +32,28 @@ type Reservation struct {
 // All other algorithms have room now or deny. The Reservation is nil where the Decision denies.
 //
 // The errors are those of Decide.
-func (g *Gate) Reserve(ctx context.Context, maxWait time.Duration, charges ...Charge) (*Reservation, Decision, error) {
+func (g *Gate) Reserve(ctx context.Context, maxWait time.Duration, charges ...Charge) (r *Reservation, d Decision, err error) {
 	if maxWait < 0 {
 		return nil, Decision{}, fmt.Errorf("%w: Reserve for %v", ErrCharge, maxWait)
 	}
 	p := plans.Get().(*plan)
 	defer p.free()
-	d, err := g.run(ctx, p, algorithmReserve, min(maxWait, maxReserve).Microseconds(), charges)
+	err = g.run(ctx, p, &d, algorithmReserve, min(maxWait, maxReserve).Microseconds(), charges)
 	if err != nil || !d.Allowed {
 		return nil, d, err
 	}
-	r := g.reservation(p)
+	r = g.reservation(p)
 	r.acts = time.Now().Add(d.delay())
 	return r, d, nil
 }
 
 // Charge is Decide, and returns what was spent as a Reservation, without a delay: a [LeakyBucket] is a meter here, and not a
 // queue as with Reserve. The Reservation is nil where the Decision denies.
-func (g *Gate) Charge(ctx context.Context, charges ...Charge) (*Reservation, Decision, error) {
+func (g *Gate) Charge(ctx context.Context, charges ...Charge) (r *Reservation, d Decision, err error) {
 	p := plans.Get().(*plan)
 	defer p.free()
 	p.keeps = true
-	d, err := g.run(ctx, p, algorithmDecide, 0, charges)
+	err = g.run(ctx, p, &d, algorithmDecide, 0, charges)
 	if err != nil || !d.Allowed {
 		return nil, d, err
 	}
@@ -63,6 +62,7 @@ func (g *Gate) Charge(ctx context.Context, charges ...Charge) (*Reservation, Dec
 
 // reservation is what an admitted plan has spent.
 func (g *Gate) reservation(p *plan) *Reservation {
+	p.whole[0].reply = nil // parts of it are held from now on
 	return &Reservation{gate: g, held: slices.Clone(p.wire), place: slices.Clone(p.place[:len(p.asked)])}
 }
 
@@ -143,7 +143,7 @@ func (g *Gate) correct(ctx context.Context, held []charge, units []int64) error 
 		}
 		spent := c.limit
 		// A key's limit may have changed since, and only that of now knows how the key stands.
-		if l, err := c.policy.limitOf(ctx, c.key); err == nil && !c.local && strings.HasSuffix(c.name, l.suffix) && l.suffix != "" {
+		if l, err := c.policy.limitOf(ctx, c.key); err == nil && !c.local && c.suffix == l.suffix {
 			c.limit = l.current()
 		}
 		if c.spent > units[i] {

@@ -34,7 +34,8 @@ type Charge struct {
 }
 
 // Run decides one request at now and appends the reply: the verdict, then each charge's reply, but none for Give.
-// The charges have different states. In changed, bit i is set if charge i changed its state.
+// The charges have different states. In changed, bit i is set if charge i changed its state. AtMost leaves in the charges
+// what they cost altogether.
 func Run(now int64, op Operation, bound int64, charges []Charge, reply []int64) (_ []int64, changed uint32) {
 	head := len(reply)
 	reply = append(reply, 0)
@@ -42,10 +43,10 @@ func Run(now int64, op Operation, bound int64, charges []Charge, reply []int64) 
 		verdict  int64
 		violated uint32
 		admitted = op != Peek
-		room     [MaxCharges]Cost
 		terms    = Terms{op, bound}
 	)
-	for i, c := range charges {
+	for i := range charges {
+		c := &charges[i]
 		if c.Limit.Find(c.State, now) {
 			changed |= 1 << i
 		}
@@ -57,7 +58,6 @@ func Run(now int64, op Operation, bound int64, charges []Charge, reply []int64) 
 			continue
 		}
 		reply = c.Limit.Reply(c.State, c.Cost, reply)
-		room[i] = c.Cost
 		if op != AtMost && op != Force && !c.Limit.Fits(c.State, c.Cost, terms) {
 			violated |= 1 << i
 			verdict |= 1 << i
@@ -65,19 +65,20 @@ func Run(now int64, op Operation, bound int64, charges []Charge, reply []int64) 
 		}
 	}
 	if op == AtMost {
-		verdict = most(charges, bound, &room)
-		for i, c := range charges {
-			if c.Shadow && !c.Limit.Fits(c.State, room[i], terms) {
+		verdict = most(charges, bound)
+		for i := range charges {
+			if c := &charges[i]; c.Shadow && !c.Limit.Fits(c.State, c.Cost, terms) {
 				violated |= 1 << i
 			}
 		}
 	}
 	if admitted && op != Give {
 		at := head
-		for i, c := range charges {
+		for i := range charges {
+			c := &charges[i]
 			at += c.Limit.Fields()
-			if violated&(1<<i) == 0 && room[i] != (Cost{}) {
-				reply[at] = c.Limit.Commit(c.State, room[i], terms)
+			if violated&(1<<i) == 0 && c.Cost != (Cost{}) {
+				reply[at] = c.Limit.Commit(c.State, c.Cost, terms)
 				changed |= 1 << i
 			}
 		}
@@ -97,15 +98,15 @@ func Back(spent, now Limit, n, receipt int64) (Cost, int64) {
 	return c, receipt
 }
 
-// most finds the largest n up to bound for which n times every cost fits, and leaves those costs in total.
+// most finds the largest n up to bound for which n times every cost fits, and makes those the costs.
 // It adds ever smaller powers of two times the cost, so that it only ever adds and compares. A sum stays at the
 // longest length, which never fits: the bound is no bound on those of shadows.
-func most(charges []Charge, bound int64, total *[MaxCharges]Cost) (n int64) {
+func most(charges []Charge, bound int64) (n int64) {
 	var steps [MaxCharges][]Cost
 	step := int64(1)
 	for i := range charges {
-		steps[i] = []Cost{total[i]}
-		total[i] = Cost{}
+		steps[i] = []Cost{charges[i].Cost}
+		charges[i].Cost = Cost{}
 	}
 	for ; step <= bound/2; step *= 2 {
 		for i, c := range charges {
@@ -120,14 +121,16 @@ func most(charges []Charge, bound int64, total *[MaxCharges]Cost) (n int64) {
 		fits := n+step <= bound
 		for i, c := range charges {
 			last := len(steps[i]) - 1
-			next[i] = total[i].plus(steps[i][last], c.Limit.Denominator())
+			next[i] = c.Cost.plus(steps[i][last], c.Limit.Denominator())
 			next[i].Whole = min(next[i].Whole, longest)
 			steps[i] = steps[i][:last]
 			fits = fits && (c.Shadow || c.Limit.Fits(c.State, next[i], Terms{Operation: AtMost}))
 		}
 		if fits {
 			n += step
-			*total = next
+			for i := range charges {
+				charges[i].Cost = next[i]
+			}
 		}
 	}
 	return n
