@@ -36,6 +36,10 @@ type Result struct {
 	// Known is false where nobody counted: while Redis is down for a policy that is Open or Closed, and for Unlimited.
 	// Used, Remaining, NextAfter and ResetAfter are 0 then.
 	Known bool
+
+	defers   bool  // its reservations may be for later
+	violated uint8 // a bit for each window; beside the others, as a Decision is large enough to cost time
+
 	// Limit is how much an untouched key allows at once. Used + Remaining = Limit, but Used is above Limit where
 	// there are debts or reservations for later, or the limit was lowered, and Remaining is 0 then.
 	Limit, Used, Remaining int64
@@ -51,15 +55,12 @@ type Result struct {
 	ResetAfter time.Duration
 	// Delay is how long after a reservation this charge may act, 0 for all other charges.
 	Delay time.Duration
-
-	violated uint64
-	defers   bool // its reservations may be for later
 }
 
 // Violates says whether window i of a SlidingLog stands in the way of the charge. Of every other algorithm that is
 // whether window 0 does.
 func (r *Result) Violates(i int) bool {
-	return !r.Allowed && i >= 0 && i < 64 && r.violated&(1<<i) != 0
+	return !r.Allowed && i >= 0 && i < algorithm.MaxWindows && r.violated&(1<<i) != 0
 }
 
 const inlineResults = 4

@@ -3,6 +3,7 @@ package core
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -43,8 +44,10 @@ func (l *Limiter) allow(ctx context.Context, d *Decision, key Key, n int64) erro
 }
 
 func (l *Limiter) charges(charges []Charge, key Key, n int64) []Charge {
-	for _, p := range l.policies {
-		charges = append(charges, Charge{Policy: p, Key: key, Cost: n})
+	charges = slices.Grow(charges, len(l.policies))[:len(l.policies)]
+	for i, p := range l.policies {
+		c := &charges[i]
+		c.Policy, c.Key, c.Cost = p, key, n
 	}
 	return charges
 }

@@ -61,7 +61,7 @@ func (m *memoryStore) shard(k Key) uint {
 	return uint(maphash.String(m.seed, k.path) % memoryShards)
 }
 
-// single decides one charge. What it costs is known only when the time is.
+// single decides or peeks at one charge, as algorithm.Run would. What it costs is known only when the time is.
 func (m *memoryStore) single(op algorithm.Operation, c *Charge, l *limit, r *Result) {
 	s := &m.shards[m.shard(c.Key)]
 	s.Lock()
@@ -72,18 +72,19 @@ func (m *memoryStore) single(op algorithm.Operation, c *Charge, l *limit, r *Res
 	if !known {
 		state = limit.NewState()
 	}
-	cost := limit.Cost(c.Cost)
-	charges := [1]algorithm.Charge{{State: state, Limit: limit, Cost: cost, Shadow: c.Policy.shadow}}
-	reply, changed := algorithm.Run(now, op, 0, charges[:], s.reply[:0])
-	s.reply = reply
-	if changed != 0 && !known {
+	changed := limit.Find(state, now)
+	cost, charged, terms := limit.Cost(c.Cost), algorithm.Cost{}, algorithm.Terms{Operation: op}
+	s.reply = limit.Reply(state, cost, s.reply[:0])
+	fits := limit.Fits(state, cost, terms)
+	if fits && op != algorithmPeek && cost != charged {
+		limit.Commit(state, cost, terms)
+		charged, changed = cost, true
+	}
+	if changed && !known {
 		s.add(c.Key, l.suffix, state, now)
 	}
-	if reply[len(reply)-1] == 0 {
-		cost = algorithm.Cost{}
-	}
-	reading := limit.Read(reply[1:], cost, c.Cost)
-	r.tell(limit, &reading, reply[0] == 0)
+	reading := limit.Read(s.reply, charged, c.Cost)
+	r.tell(limit, &reading, fits)
 }
 
 func (m *memoryStore) decide(_ context.Context, requests []request) error {
@@ -96,13 +97,13 @@ func (m *memoryStore) decide(_ context.Context, requests []request) error {
 func (m *memoryStore) one(r *request) {
 	var (
 		charges [MaxCharges]algorithm.Charge
-		at      [MaxCharges]uint
+		in      [MaxCharges]*shard
 		held    uint64
 		fresh   uint32
 	)
 	for i := range r.charges {
-		at[i] = m.shard(r.charges[i].key)
-		held |= 1 << at[i]
+		n := m.shard(r.charges[i].key)
+		in[i], held = &m.shards[n], held|1<<n
 	}
 	// Always in the same order, so that two requests never wait for each other.
 	for rest := held; rest != 0; rest &= rest - 1 {
@@ -119,20 +120,21 @@ func (m *memoryStore) one(r *request) {
 		if p, ok := c.limit.(algorithm.Periodic); ok {
 			c.limit = p.At(now)
 		}
-		state, known := m.shards[at[i]].find(c.key, c.suffix)
+		state, known := in[i].find(c.key, c.suffix)
 		if !known {
 			state = c.limit.NewState()
 			fresh |= 1 << i
 		}
-		charges[i] = algorithm.Charge{State: state, Limit: c.limit, Cost: c.cost, Shadow: c.policy.shadow}
+		at := &charges[i]
+		at.State, at.Limit, at.Cost, at.Shadow = state, c.limit, c.cost, c.policy.shadow
 		if r.op == algorithmGive {
-			charges[i].Receipt = c.receipt()
+			at.Receipt = c.receipt()
 		}
 	}
 	reply, changed := algorithm.Run(now, r.op, r.bound, charges[:len(r.charges)], r.reply[:0])
 	for fresh &= changed; fresh != 0; fresh &= fresh - 1 {
 		i := bits.TrailingZeros32(fresh)
-		m.shards[at[i]].add(r.charges[i].key, r.charges[i].suffix, charges[i].State, now)
+		in[i].add(r.charges[i].key, r.charges[i].suffix, charges[i].State, now)
 	}
 	r.reply = reply
 	r.verdict, reply = reply[0], reply[1:]

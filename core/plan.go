@@ -137,7 +137,8 @@ func check(charges []Charge) error {
 	if len(charges) == 0 || len(charges) > MaxCharges {
 		return fmt.Errorf("%w: %d of them, at least 1 and at most %d are possible", ErrCharge, len(charges), MaxCharges)
 	}
-	for i, a := range charges {
+	for i := range charges {
+		a := &charges[i]
 		switch {
 		case a.Policy == nil || a.Policy.own == nil:
 			return fmt.Errorf("%w: the policy of charge %d is missing, or not made by NewPolicy", ErrCharge, i)
@@ -146,8 +147,8 @@ func check(charges []Charge) error {
 		case a.Key.outer == 0:
 			return fmt.Errorf("%w: charge %d (%s) has none", ErrKey, i, a.Policy.name)
 		}
-		for _, b := range charges[:i] {
-			if b.Policy != a.Policy && b.Policy.name == a.Policy.name {
+		for j := range charges[:i] {
+			if b := charges[j].Policy; b != a.Policy && b.name == a.Policy.name {
 				return fmt.Errorf("%w: two policies are named %s", ErrCharge, a.Policy.name)
 			}
 		}
@@ -162,7 +163,8 @@ func (p *plan) lay(ctx context.Context, prefix string, op algorithm.Operation, a
 		return err
 	}
 	p.op, p.asked = op, append(p.asked[:0], asked...)
-	for i, a := range p.asked {
+	for i := range p.asked {
+		a := &p.asked[i]
 		limit, err := a.Policy.limitOf(ctx, a.Key)
 		if err != nil {
 			return err
@@ -182,27 +184,29 @@ func (p *plan) lay(ctx context.Context, prefix string, op algorithm.Operation, a
 	return nil
 }
 
-func (p *plan) add(prefix string, a Charge, limit algorithm.Limit, suffix string) int8 {
+func (p *plan) add(prefix string, a *Charge, limit algorithm.Limit, suffix string) int8 {
 	for i := range p.wire {
 		if c := &p.wire[i]; c.policy == a.Policy && c.key == a.Key {
 			c.units = min(c.units, math.MaxInt64-a.Cost) + a.Cost
 			return int8(i)
 		}
 	}
-	c := charge{policy: a.Policy, key: a.Key, limit: limit, suffix: suffix, units: a.Cost}
+	at := len(p.wire)
+	p.wire = append(p.wire, charge{})
+	c := &p.wire[at] // filled in where it stays: it is large
+	c.policy, c.key, c.limit, c.suffix, c.units = a.Policy, a.Key, limit, suffix, a.Cost
 	if prefix != "" {
 		c.name = prefix + a.Key.path + suffix
 	}
-	p.wire = append(p.wire, c)
-	return int8(len(p.wire) - 1)
+	return int8(at)
 }
 
 // results fills in a decision's results.
 func (p *plan) results(d *Decision) {
 	d.resize(len(p.asked))
-	for i, a := range p.asked {
+	for i := range p.asked {
 		r := d.at(i)
-		r.Policy, r.Source = a.Policy, p.source
+		r.Policy, r.Source = p.asked[i].Policy, p.source
 		switch {
 		case p.place[i] < 0:
 			r.stateless(p.denies[i])

@@ -142,7 +142,7 @@ type Reading struct {
 	// Window is how long the limit that these speak of takes to be whole again.
 	Window time.Duration
 	// Violated has bit i set if window i of several has no room for the units asked for.
-	Violated uint64
+	Violated uint8
 	// Delay is the wait that a reservation of the units asked for means, if it can be had.
 	Delay time.Duration
 	// RetryAfter is the wait until the units asked for fit, 0 if they do, Never if waiting does not help.

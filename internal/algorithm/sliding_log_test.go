@@ -202,7 +202,7 @@ func same(t *rapid.T, l *SlidingLog, s *entries, ref *events, now int64) {
 	for _, n := range []int64{0, 1, 5, l.Capacity(), l.largest(), l.largest() + 1} {
 		l.Find(s, now)
 		r := l.Read(l.Reply(s, l.Cost(n), nil), Cost{}, n)
-		violated, longest, reset := uint64(0), time.Duration(0), int64(0)
+		violated, longest, reset := uint8(0), time.Duration(0), int64(0)
 		for i, w := range l.windows {
 			wait := ref.wait(w, at, n)
 			if longest = max(longest, wait); wait > 0 {
@@ -266,7 +266,7 @@ func TestLogNamesItsWindows(t *testing.T) {
 	try(l, s, start, 3)
 	for _, tt := range []struct {
 		at, n, wait, limit int64
-		violated           uint64
+		violated           uint8
 	}{
 		{5, 0, 0, 3, 0}, {5, 1, 5, 3, 0b1}, {10, 2, 0, 5, 0}, {5, 3, 95, 5, 0b101}, {10, 3, 90, 5, 0b100}, {99, 3, 1, 5, 0b100}, {100, 3, 0, 3, 0},
 	} {

@@ -176,6 +176,9 @@ func (b *TokenBucket) Cost(n int64) Cost {
 
 // length is how long n tokens take.
 func (b *TokenBucket) length(n int64) Cost {
+	if b.denominator == 1 {
+		return Cost{n * b.numerator, 0}
+	}
 	hi, lo := bits.Mul64(uint64(n), uint64(b.numerator))
 	whole, fraction := bits.Div64(hi, lo, uint64(b.denominator))
 	return Cost{int64(whole), int64(fraction)}
@@ -197,10 +200,10 @@ func (b *TokenBucket) tokens(c Cost) int64 {
 	return int64(n)
 }
 
-func (b *TokenBucket) Read(reply []int64, charged Cost, n int64) Reading {
+func (b *TokenBucket) Read(reply []int64, charged Cost, n int64) (r Reading) {
 	found := Cost{reply[0], reply[1]}
 	after := found.plus(charged, b.denominator)
-	r := Reading{Limit: b.burst, Window: b.Window()}
+	r.Limit, r.Window = b.burst, b.Window()
 	if after.compare(b.capacity) <= 0 {
 		r.Remaining = b.tokens(b.capacity.minus(after, b.denominator))
 		r.Used = b.burst - r.Remaining
@@ -222,7 +225,7 @@ func (b *TokenBucket) Read(reply []int64, charged Cost, n int64) Reading {
 	}
 	if r.Used > 0 {
 		r.NextAfter = b.wait(after, r.Remaining+1)
-		r.ResetAfter = b.wait(after, b.burst)
+		r.ResetAfter = b.until(after)
 	}
 	return r
 }
@@ -243,12 +246,17 @@ func (b *TokenBucket) wait(backlog Cost, n int64) time.Duration {
 	if n > b.burst {
 		return Never
 	}
-	over := backlog.plus(b.Cost(n), b.denominator)
-	if over.compare(b.capacity) <= 0 {
+	return b.until(backlog.plus(b.length(n), b.denominator).minus(b.capacity, b.denominator))
+}
+
+// until is how long until a backlog is gone.
+func (b *TokenBucket) until(backlog Cost) time.Duration {
+	left := backlog.ceil()
+	switch {
+	case left <= 0:
 		return 0
-	}
-	if b.frozen {
+	case b.frozen:
 		return Never
 	}
-	return micros(over.minus(b.capacity, b.denominator).ceil())
+	return micros(left)
 }

@@ -1,0 +1,154 @@
+package core_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/headgate/headgate/core"
+)
+
+// One charge in memory takes a shorter way than several, and than one that is observed: with the same outcome.
+func TestSingleAgreesWithPlan(t *testing.T) {
+	ctx := t.Context()
+	policies := make([]*core.Policy, len(mixed))
+	for i, cfg := range mixed {
+		if cfg.Algorithm == nil {
+			cfg.Algorithm = core.DenyAll{}
+		}
+		policies[i] = newPolicy(t, cfg)
+	}
+	keys := []core.Key{newKey(t, "a"), newKey(t, "a", "x"), newKey(t, "b", "x")}
+	rapid.Check(t, func(r *rapid.T) {
+		clock := newClock()
+		observed := 0
+		single := memoryGate(t, core.Config{Clock: clock})
+		planned := memoryGate(t, core.Config{Clock: clock, Observe: func(context.Context, core.Event) { observed++ }})
+		few := rapid.SliceOfN(rapid.SampledFrom(policies), 1, 3).Draw(r, "policies")
+		steps := rapid.IntRange(1, 60).Draw(r, "steps")
+		for range steps {
+			clock.advance(time.Duration(rapid.Int64Range(-1_000_000, 30_000_000).Draw(r, "wait")) * time.Microsecond)
+			c := core.Charge{
+				Policy: rapid.SampledFrom(few).Draw(r, "policy"), Key: rapid.SampledFrom(keys).Draw(r, "key"),
+				Cost: rapid.OneOf(rapid.Int64Range(0, 12), rapid.Int64()).Draw(r, "cost"),
+			}
+			ctx := withPlan(ctx, rapid.IntRange(0, 3).Draw(r, "plan"))
+			op := rapid.SampledFrom([]string{"decide", "decide", "decide", "peek", "reset"}).Draw(r, "op")
+			var (
+				decisions [2]core.Decision
+				faults    [2]string
+			)
+			for i, g := range []*core.Gate{single, planned} {
+				var err error
+				switch op {
+				case "decide":
+					decisions[i], err = g.Decide(ctx, c)
+				case "peek":
+					decisions[i], err = g.Peek(ctx, c)
+				default:
+					err = g.Reset(ctx, c.Policy, c.Key)
+				}
+				faults[i] = fmt.Sprint(err)
+			}
+			if !reflect.DeepEqual(decisions[0], decisions[1]) || faults[0] != faults[1] {
+				r.Fatalf("%s of %d: %s, %s\nand by a plan: %s, %s", op, c.Cost, show(decisions[0]), faults[0], show(decisions[1]), faults[1])
+			}
+			if ours, plans := single.Values(), planned.Values(); !reflect.DeepEqual(ours, plans) {
+				r.Fatalf("%s of %d left %v\nand by a plan %v", op, c.Cost, ours, plans)
+			}
+		}
+		if observed != steps {
+			r.Fatalf("%d of %d decisions went by a plan", observed, steps)
+		}
+	})
+}
+
+// A single charge that cannot be decided is refused with the same words.
+func TestSingleRefusesAsPlan(t *testing.T) {
+	fault := errors.New("no customer")
+	ended, end := context.WithCancel(t.Context())
+	end()
+	p, k := limited(t, "p", core.PerSecond(1)), newKey(t, "k")
+	unknown := newPolicy(t, core.PolicyConfig{
+		Name: "unknown", Algorithm: core.PerSecond(1), For: func(context.Context, core.Key) (core.Algorithm, error) { return nil, fault },
+	})
+	for name, tt := range map[string]struct {
+		ctx    context.Context
+		charge core.Charge
+		want   error
+	}{
+		"no policy":        {t.Context(), core.Charge{Key: k, Cost: 1}, core.ErrCharge},
+		"no key":           {t.Context(), core.Charge{Policy: p, Cost: 1}, core.ErrKey},
+		"a negative cost":  {t.Context(), core.Charge{Policy: p, Key: k, Cost: -1}, core.ErrCharge},
+		"no limit":         {t.Context(), core.Charge{Policy: unknown, Key: k, Cost: 1}, fault},
+		"an ended context": {ended, core.Charge{Policy: p, Key: k, Cost: 1}, context.Canceled},
+		"closed":           {t.Context(), core.Charge{Policy: p, Key: k, Cost: 1}, core.ErrClosed},
+	} {
+		single := memoryGate(t, core.Config{})
+		planned := memoryGate(t, core.Config{Observe: func(context.Context, core.Event) {}})
+		var said [2]string
+		for i, g := range []*core.Gate{single, planned} {
+			if name == "closed" {
+				if err := g.Close(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			d, err := g.Decide(tt.ctx, tt.charge)
+			if !errors.Is(err, tt.want) || d.Allowed || d.Len() != 0 {
+				t.Errorf("%s: %v, %s", name, err, show(d))
+			}
+			said[i] = fmt.Sprint(err)
+		}
+		if said[0] != said[1] {
+			t.Errorf("%s: %q, and by a plan %q", name, said[0], said[1])
+		}
+	}
+}
+
+type brokenClock struct {
+	*manualClock
+	broken bool
+}
+
+func (c *brokenClock) Now() time.Time {
+	if c.broken {
+		panic("no time")
+	}
+	return c.manualClock.Now()
+}
+
+func TestMemorySurvivesItsClock(t *testing.T) {
+	clock := &brokenClock{manualClock: newClock()}
+	g := memoryGate(t, core.Config{Clock: clock})
+	p, q, k := limited(t, "p", core.PerSecond(1)), limited(t, "q", core.PerSecond(1)), newKey(t, "k")
+	for _, charges := range [][]core.Charge{{{Policy: p, Key: k}}, {{Policy: p, Key: k}, {Policy: q, Key: k}}} {
+		clock.broken = true
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("did not panic")
+				}
+			}()
+			_, _ = g.Decide(t.Context(), charges...)
+		}()
+		clock.broken = false
+		done := make(chan bool, 1)
+		go func() {
+			d, err := g.Decide(context.Background(), charges...)
+			done <- err == nil && d.Allowed
+		}()
+		select {
+		case ok := <-done:
+			if !ok {
+				t.Error("was not allowed")
+			}
+		case <-time.After(patient):
+			t.Fatal("waits for ever")
+		}
+	}
+}
