@@ -33,6 +33,9 @@ func (s *Semaphore) admit(ctx context.Context, ask Ask, waiters int64, charges [
 		return nil, d, err
 	}
 	g, start := s.gate, time.Now()
+	if g.denied(ctx, charges, &d) {
+		return nil, d, nil
+	}
 	if err := g.leases.begin(); err != nil {
 		return nil, d, err
 	}

@@ -119,7 +119,7 @@ func newLockstep(t *testing.T, s *redistest.Server, seed uint64) *lockstep {
 	l := &lockstep{
 		T: t, rng: rand.New(rand.NewPCG(seed, 0)), clock: newClock(), client: s.Client(t), prefix: s.Prefix,
 	}
-	l.redis = redisGate(t, l.client, core.Config{Prefix: l.prefix})
+	l.redis = redisGate(t, l.client, core.Config{Prefix: l.prefix, DisableDenialCache: true})
 	l.redis.InjectClock(l.clock.now)
 	l.memory = memoryGate(t, core.Config{Clock: l.clock})
 	for _, cfg := range mixed {

@@ -55,17 +55,23 @@ func BenchmarkDecide(b *testing.B) {
 		}
 		b.ReportMetric(ratio, "xPING")
 	})
-	for name, limit := range map[string]core.Algorithm{
-		"allowed": core.PerSecond(1_000_000), "denied": core.TokenBucket{Rate: 1, Per: 24 * time.Hour, Burst: 1},
+	spent := core.TokenBucket{Rate: 1, Per: 24 * time.Hour, Burst: 1}
+	for name, bench := range map[string]struct {
+		limit core.Algorithm
+		cfg   core.Config
+	}{
+		"allowed":          {core.PerSecond(1_000_000), core.Config{}},
+		"denied":           {spent, core.Config{}},
+		"denied, no cache": {spent, core.Config{DisableDenialCache: true}},
 	} {
 		b.Run("redis/"+name, func(b *testing.B) {
 			server := redistest.Real(b)
 			client := server.Client(b)
-			gate, err := core.NewRedis(client, core.Config{})
+			gate, err := core.NewRedis(client, bench.cfg)
 			if err != nil {
 				b.Fatal(err)
 			}
-			charge := core.Charge{Policy: newPolicy(limit), Key: key, Cost: 1}
+			charge := core.Charge{Policy: newPolicy(bench.limit), Key: key, Cost: 1}
 			decide := func() {
 				if d, err := gate.Decide(ctx, charge); err != nil || d.Cause != nil {
 					b.Fatal(err, d.Cause)
@@ -78,6 +84,8 @@ func BenchmarkDecide(b *testing.B) {
 			}
 			b.ReportMetric(ratio, "xPING")
 		})
+	}
+	for name, limit := range map[string]core.Algorithm{"allowed": core.PerSecond(1_000_000), "denied": spent} {
 		b.Run("memory/"+name, func(b *testing.B) {
 			gate, err := core.NewMemory(core.Config{})
 			if err != nil {

@@ -200,7 +200,7 @@ func BenchmarkAlgorithms(b *testing.B) {
 	client := s.Client(b)
 	for _, tt := range tests {
 		clock := newClock()
-		g := redisGate(b, client, core.Config{Prefix: s.Prefix})
+		g := redisGate(b, client, core.Config{Prefix: s.Prefix, DisableDenialCache: true})
 		g.InjectClock(clock.now)
 		c := core.Charge{Policy: limited(b, "p", tt.algorithm), Cost: 1}
 		allow := func(b *testing.B) {

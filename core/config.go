@@ -41,6 +41,11 @@ type Config struct {
 	// 100,000 if zero, and is rounded up to a multiple of 64. Where more are in use, those nearest to untouched are
 	// forgotten first.
 	MaxKeys int
+	// DisableDenialCache makes Decide, Charge and Admit ask Redis each time. If false, what Redis has denied is denied by this
+	// process while nothing but time lifts it: it asks again after the wait, after a second at most, after a Reset, Cancel or
+	// Settle of its own, and for other costs or limits. What other processes give back or reset, it so sees within a second.
+	// The last 4096 denials are known.
+	DisableDenialCache bool
 	// Clock is the time of a Gate in memory, such as a ManualClock; from 1970 on. It is the system's monotonic clock if
 	// nil. Redis has its own.
 	Clock Clock

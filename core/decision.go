@@ -18,11 +18,12 @@ const (
 	SourceOpen                 // nobody, where Redis failed and the policies that it left are Open
 	SourceLocal                // this process alone, where Redis failed and one of these policies is Local
 	SourceClosed               // nobody, where Redis failed and one of these policies is Closed
+	SourceCache                // Redis, a moment ago: a denial that nothing but time lifts
 )
 
 // String names the source in one lower-case word.
 func (s Source) String() string {
-	names := [...]string{"none", "redis", "memory", "open", "local", "closed"}
+	names := [...]string{"none", "redis", "memory", "open", "local", "closed", "cache"}
 	return names[min(int(s), len(names)-1)]
 }
 
@@ -33,8 +34,8 @@ type Result struct {
 	Allowed bool
 	// Source says who decided this charge.
 	Source Source
-	// Known is false where nobody counted: while Redis is down for a policy that is Open or Closed, and for Unlimited.
-	// Used, Remaining, NextAfter and ResetAfter are 0 then.
+	// Known is false where nobody counted: while Redis is down for a policy that is Open or Closed, and for Unlimited; and
+	// where a denial of a moment ago does not say how the key stands now. Used, Remaining, NextAfter and ResetAfter are 0 then.
 	Known bool
 
 	defers   bool  // its reservations may be for later
@@ -58,7 +59,7 @@ type Result struct {
 }
 
 // Violates says whether window i of a SlidingLog stands in the way of the charge. Of every other algorithm that is
-// whether window 0 does.
+// whether window 0 does. In a denial of a moment ago, it is whether the window did so then.
 func (r *Result) Violates(i int) bool {
 	return !r.Allowed && i >= 0 && i < algorithm.MaxWindows && r.violated&(1<<i) != 0
 }

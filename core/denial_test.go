@@ -49,7 +49,7 @@ func eachStore(t *testing.T, f func(t *testing.T, g *core.Gate, c *manualClock, 
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		c := newClock()
 		client := s.Client(t)
-		g := redisGate(t, client, core.Config{Prefix: s.Prefix})
+		g := redisGate(t, client, core.Config{Prefix: s.Prefix, DisableDenialCache: true})
 		g.InjectClock(c.now)
 		f(t, g, c, redisSnapshot(client, s))
 	})

@@ -18,6 +18,11 @@
 // On Redis the server's clock decides, never this process's. All arithmetic is in integers and exact: a wait in a
 // Result is true to the microsecond, rounded up.
 //
+// # Denials
+//
+// A denial that nothing but time lifts is answered without asking Redis until it is lifted, for a second at most: see
+// [Config].
+//
 // # At most once
 //
 // A decision is sent to Redis once and never again by itself. When its answer is lost, the cost may have been spent

@@ -19,6 +19,29 @@ func (g *Gate) InjectClock(now func() int64) {
 	s.now = now
 	s.script, s.admit = newScript(headgate.DecideScriptInjected()), newScript(headgate.AdmitScriptInjected())
 	g.leases.store.(*redisLeases).script = newScript(headgate.LeaseScriptInjected())
+	if g.cache != nil {
+		g.cache.clock = func() time.Duration { return time.Duration(now()) * time.Microsecond }
+	}
+}
+
+// InjectServerClock makes a Gate on Redis decide on a clock of the test, and leaves what it goes by itself.
+func (g *Gate) InjectServerClock(now func() int64) {
+	own := g.cache
+	g.cache = nil
+	g.InjectClock(now)
+	g.cache = own
+}
+
+// KnownDenials is how many denials the cache holds.
+func (g *Gate) KnownDenials() (n int) {
+	for i := range g.cache.sets {
+		for j := range g.cache.sets[i] {
+			if g.cache.sets[i][j].Load() != nil {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // SplitByOutermost makes a Gate decide as on a cluster.

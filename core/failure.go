@@ -123,6 +123,7 @@ func (g *Gate) ask(ctx, caller context.Context, requests []request) error {
 	if err := g.circuit.enter(); err != nil {
 		return err
 	}
+	defer g.cache.lifting(corrected(requests))()
 	return g.judge(caller, func() error { return g.store.decide(ctx, requests) }, patient(ctx))
 }
 

@@ -84,7 +84,7 @@ func redisGate(t testing.TB, client redis.UniversalClient, cfg core.Config) *cor
 	return g
 }
 
-// eachGate runs f on a Gate in memory and on one on every Redis, all on a clock of the test.
+// eachGate runs f on a Gate in memory and on one on every Redis, all on a clock of the test. They count each time they are asked.
 func eachGate(t *testing.T, f func(t *testing.T, g *core.Gate, c *manualClock)) {
 	t.Helper()
 	t.Run("memory", func(t *testing.T) {
@@ -93,7 +93,7 @@ func eachGate(t *testing.T, f func(t *testing.T, g *core.Gate, c *manualClock)) 
 	})
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		c := newClock()
-		g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix})
+		g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, DisableDenialCache: true})
 		g.InjectClock(c.now)
 		f(t, g, c)
 	})

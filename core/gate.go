@@ -25,6 +25,7 @@ type Gate struct {
 	circuit   *circuit     // nil in memory
 	local     *memoryStore // decides for Local policies while Redis fails
 	replicas  int
+	cache     *denialCache // nil in memory
 
 	leases *leases
 
@@ -51,6 +52,9 @@ func NewRedis(client redis.UniversalClient, cfg Config) (*Gate, error) {
 	s.perSlot = g.perSlot
 	g.local = newMemoryStore(cfg)
 	g.circuit = newCircuit(cfg.MaxInFlight, cfg.Timeout, t, g.probe)
+	if !cfg.DisableDenialCache {
+		g.cache = newDenialCache()
+	}
 	g.leases = newLeases(g, client, g.local.clock)
 	return g, nil
 }
@@ -136,6 +140,7 @@ func (g *Gate) reset(ctx context.Context, p *Policy, key Key) error {
 		return nil
 	}
 	c := &charge{key: key, suffix: limit.suffix, name: g.prefix + key.path + limit.suffix}
+	defer g.cache.lifting([]string{c.name})()
 	if g.local != nil {
 		_ = g.local.reset(ctx, c) // memory does not fail
 	}
@@ -168,6 +173,9 @@ func (g *Gate) Close(ctx context.Context) error {
 func (g *Gate) decide(ctx context.Context, d *Decision, op algorithm.Operation, bound int64, charges []Charge) (granted int64, err error) {
 	if done, err := g.single(ctx, d, op, charges); done {
 		return 0, err
+	}
+	if op == algorithmDecide && g.denied(ctx, charges, d) {
+		return 0, nil
 	}
 	p := plans.Get().(*plan)
 	defer p.free()
@@ -207,9 +215,11 @@ func (g *Gate) run(ctx context.Context, p *plan, d *Decision, op algorithm.Opera
 	if g.observe != nil {
 		start = time.Now()
 	}
+	p.began = g.cache.now()
 	err := g.admit(ctx, p, d, op, bound, charges)
 	if err == nil || errors.Is(err, ErrMisconfigured) {
 		p.results(d)
+		g.cache.keep(p, d)
 	}
 	if g.observe != nil {
 		seen := *d // so that d itself stays off the heap

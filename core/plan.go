@@ -43,6 +43,7 @@ type plan struct {
 	source Source           // who decides, but for failures
 	slot   *slot            // to be taken in the same step, or nil
 	keeps  bool             // receipts, for a reservation
+	began  moment           // before anything was asked
 
 	whole [1]request // the wire as one request
 }

@@ -1,0 +1,240 @@
+package core
+
+import (
+	"context"
+	"hash/maphash"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate/headgate/internal/algorithm"
+)
+
+const (
+	denialSets   = 2048        // of two denials each
+	denialKeys   = 1024        // keys of one number are taken for the same where denials are lifted
+	denialLasts  = time.Second // at most: another process may give back, reset, or raise a limit
+	denialMixing = 0x9e3779b97f4a7c15
+)
+
+// denialCache knows what Redis denied and nothing but time lifts, and answers that until then. A denial is found by all of
+// its charges, costs and limits, and is dropped when this process resets a key of it or gives back to one.
+//
+// It may be nil, and knows nothing then.
+type denialCache struct {
+	clock func() time.Duration // never goes back
+	seed  maphash.Seed
+	sets  [denialSets][2]atomic.Pointer[pastDenial]
+
+	// What lifts denials but time is numbered. A denial is void that was asked for before the last lift of one of its keys.
+	lastLift atomic.Int64
+	lifts    [denialKeys]lift
+}
+
+// lift is what this process resets and gives back of some keys.
+type lift struct{ flying, last atomic.Int64 }
+
+func newDenialCache() *denialCache {
+	start := time.Now()
+	return &denialCache{clock: func() time.Duration { return time.Since(start) }, seed: maphash.MakeSeed()}
+}
+
+// moment is when Redis is asked.
+type moment struct {
+	at   time.Duration
+	lift int64 // the last one
+}
+
+func (c *denialCache) now() moment {
+	if c == nil {
+		return moment{}
+	}
+	return moment{c.clock(), c.lastLift.Load()}
+}
+
+// pastDenial is one that Redis gave. It is immutable.
+type pastDenial struct {
+	charges  []Charge
+	limits   []heldTo
+	keys     []int // their numbers
+	asked    moment
+	told     time.Duration // when the answer was there
+	until    time.Duration // before the first of all instants at which Redis may answer otherwise
+	decision Decision
+}
+
+// heldTo is the limit that a charge was denied under, if its policy has several.
+type heldTo struct {
+	several bool
+	limit   algorithm.Limit
+	denies  bool
+}
+
+// keep remembers what came of a plan, if it is a denial that time lifts.
+func (c *denialCache) keep(p *plan, d *Decision) {
+	if c == nil || p.op != algorithmDecide || d.Allowed || d.Source != SourceRedis || len(p.wire) == 0 {
+		return
+	}
+	wait, finite := d.RetryAfter()
+	if !finite {
+		wait = denialLasts
+	}
+	if wait == 0 { // it is a slot that is missing
+		return
+	}
+	k := &pastDenial{charges: slices.Clone(p.asked), limits: make([]heldTo, len(p.asked)), asked: p.began, decision: *d}
+	for i, a := range p.asked {
+		k.limits[i] = heldTo{several: a.Policy.forKey != nil, denies: p.denies[i]}
+		if at := p.place[i]; at >= 0 {
+			k.limits[i].limit = p.wire[at].limit
+		}
+	}
+	for i := range p.wire {
+		k.keys = append(k.keys, c.number(p.wire[i].name))
+	}
+	// Redis decided between began and told: the denial ends by the one and its waits are told by the other, so that neither
+	// denies what has room nor names a wait that is too short.
+	k.told, k.until = c.clock(), p.began.at+min(wait, denialLasts)
+	set := c.set(k.charges)
+	place, first, second := &set[0], set[0].Load(), set[1].Load()
+	if first != nil && !first.of(k.charges) && (second == nil || second.of(k.charges) || second.until < first.until) {
+		place = &set[1]
+	}
+	place.Store(k)
+}
+
+// denied fills in and reports the decision on charges, if it is known to be a denial.
+func (g *Gate) denied(ctx context.Context, charges []Charge, d *Decision) bool {
+	if g.cache == nil || g.closed.Load() || ctx.Err() != nil {
+		return false
+	}
+	var start time.Time
+	if g.observe != nil {
+		start = time.Now()
+	}
+	if !g.cache.answer(ctx, charges, d) {
+		return false
+	}
+	if g.observe != nil {
+		seen := *d // so that d itself stays off the heap
+		g.observe(ctx, Event{Operation: string(algorithmDecide), Decision: &seen, Took: time.Since(start)})
+	}
+	return true
+}
+
+// answer fills in the decision on charges, if it is known.
+func (c *denialCache) answer(ctx context.Context, charges []Charge, d *Decision) bool {
+	set := c.set(charges)
+	for i := range set {
+		k := set[i].Load()
+		if k == nil || !k.of(charges) {
+			continue
+		}
+		if now := c.clock(); now < k.until && !c.void(k) && k.holds(ctx) {
+			k.tell(now, d)
+			return true
+		}
+	}
+	return false
+}
+
+// lifting is called before keys are reset or given back to, and what it returns after that: until then nothing is answered
+// of them, and nothing that was asked before is from then on, also if its answer comes after.
+func (c *denialCache) lifting(names []string) (lifted func()) {
+	if c == nil || len(names) == 0 {
+		return func() {}
+	}
+	for _, name := range names {
+		c.lifts[c.number(name)].flying.Add(1)
+	}
+	return func() {
+		for _, name := range names {
+			l := &c.lifts[c.number(name)]
+			n := c.lastLift.Add(1)
+			for before := l.last.Load(); before < n && !l.last.CompareAndSwap(before, n); {
+				before = l.last.Load()
+			}
+			l.flying.Add(-1)
+		}
+	}
+}
+
+// corrected are the names of the keys that requests give back to or settle.
+func corrected(requests []request) (names []string) {
+	for i := range requests {
+		if op := requests[i].op; op == algorithmGive || op == algorithmForce {
+			for j := range requests[i].charges {
+				names = append(names, requests[i].charges[j].name)
+			}
+		}
+	}
+	return names
+}
+
+func (c *denialCache) void(k *pastDenial) bool {
+	for _, n := range k.keys {
+		if l := &c.lifts[n]; l.flying.Load() > 0 || l.last.Load() > k.asked.lift {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *denialCache) set(charges []Charge) *[2]atomic.Pointer[pastDenial] {
+	h := uint64(0)
+	for i := range charges {
+		a := &charges[i]
+		if a.Policy == nil {
+			continue // an error, which is nowhere
+		}
+		h = (h ^ maphash.String(c.seed, a.Key.path) ^ uint64(a.Cost)) * denialMixing
+		h ^= maphash.String(c.seed, a.Policy.name)
+	}
+	return &c.sets[h%denialSets]
+}
+
+func (c *denialCache) number(name string) int { return int(maphash.String(c.seed, name) % denialKeys) }
+
+func (k *pastDenial) of(charges []Charge) bool { return slices.Equal(k.charges, charges) }
+
+// holds says whether the limits of the keys are those that they were held to.
+func (k *pastDenial) holds(ctx context.Context) bool {
+	for i, l := range k.limits {
+		if !l.several {
+			continue
+		}
+		now, err := k.charges[i].Policy.limitOf(ctx, k.charges[i].Key)
+		if err != nil || now.current() != l.limit || now.denies != l.denies {
+			return false
+		}
+	}
+	return true
+}
+
+// tell is the decision as it is now. Of what is spent it knows only this: a key of which nothing was left stays so until time
+// gives something back.
+func (k *pastDenial) tell(now time.Duration, d *Decision) {
+	d.Source = SourceCache
+	d.resize(k.decision.n)
+	asked, told := now-k.asked.at, now-k.told
+	less := func(wait time.Duration) time.Duration {
+		if wait == Never {
+			return wait
+		}
+		return max(0, wait-told)
+	}
+	for i := range d.n {
+		r := d.at(i)
+		*r = *k.decision.at(i)
+		r.Source = SourceCache
+		if !r.Allowed && r.RetryAfter <= asked { // others still stand in the way
+			r.Allowed, r.RetryAfter, r.violated = true, 0, 0
+		}
+		r.RetryAfter = less(r.RetryAfter)
+		if r.Known && r.Used == r.Limit && r.NextAfter > asked {
+			r.NextAfter, r.ResetAfter = less(r.NextAfter), less(r.ResetAfter)
+			continue
+		}
+		r.Known, r.Used, r.Remaining, r.NextAfter, r.ResetAfter = false, 0, 0, 0, 0
+	}
+}
