@@ -12,18 +12,19 @@ type Source uint8
 
 // The sources of a Decision.
 const (
-	SourceNone   Source = iota // nobody: there was nothing to decide, or an error
-	SourceRedis                // Redis, for all replicas together
-	SourceMemory               // a Gate in memory
-	SourceOpen                 // nobody, where Redis failed and the policies that it left are Open
-	SourceLocal                // this process alone, where Redis failed and one of these policies is Local
-	SourceClosed               // nobody, where Redis failed and one of these policies is Closed
-	SourceCache                // Redis, a moment ago: a denial that nothing but time lifts
+	SourceNone     Source = iota // nobody: there was nothing to decide, or an error
+	SourceRedis                  // Redis, for all replicas together
+	SourceMemory                 // a Gate in memory
+	SourceOpen                   // nobody, where Redis failed and the policies that it left are Open
+	SourceLocal                  // this process alone, where Redis failed and one of these policies is Local
+	SourceClosed                 // nobody, where Redis failed and one of these policies is Closed
+	SourceCache                  // Redis, a moment ago: a denial that nothing but time lifts
+	SourcePrefetch               // this process, by what Redis had charged ahead
 )
 
 // String names the source in one lower-case word.
 func (s Source) String() string {
-	names := [...]string{"none", "redis", "memory", "open", "local", "closed", "cache"}
+	names := [...]string{"none", "redis", "memory", "open", "local", "closed", "cache", "prefetch"}
 	return names[min(int(s), len(names)-1)]
 }
 
@@ -35,7 +36,7 @@ type Result struct {
 	// Source says who decided this charge.
 	Source Source
 	// Known is false where nobody counted: while Redis is down for a policy that is Open or Closed, and for Unlimited; and
-	// where a denial of a moment ago does not say how the key stands now. Used, Remaining, NextAfter and ResetAfter are 0 then.
+	// where a denial of a moment ago, or what was taken ahead, does not say how the key stands now. Used, Remaining, NextAfter and ResetAfter are 0 then.
 	Known bool
 
 	defers   bool  // its reservations may be for later
@@ -155,6 +156,10 @@ func (r *Result) read(c *charge, p *plan, cause error) {
 		if !r.Allowed {
 			r.Source, r.RetryAfter = SourceClosed, closedRetry
 		}
+		return
+	}
+	if c.here {
+		r.Allowed, r.Source, r.Limit, r.Window = true, SourcePrefetch, c.limit.Capacity(), c.limit.Window()
 		return
 	}
 	if c.local {

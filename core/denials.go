@@ -103,27 +103,11 @@ func (c *denialCache) keep(p *plan, d *Decision) {
 	place.Store(k)
 }
 
-// denied fills in and reports the decision on charges, if it is known to be a denial.
-func (g *Gate) denied(ctx context.Context, charges []Charge, d *Decision) bool {
-	if g.cache == nil || g.closed.Load() || ctx.Err() != nil {
-		return false
-	}
-	var start time.Time
-	if g.observe != nil {
-		start = time.Now()
-	}
-	if !g.cache.answer(ctx, charges, d) {
-		return false
-	}
-	if g.observe != nil {
-		seen := *d // so that d itself stays off the heap
-		g.observe(ctx, Event{Operation: string(algorithmDecide), Decision: &seen, Took: time.Since(start)})
-	}
-	return true
-}
-
 // answer fills in the decision on charges, if it is known.
 func (c *denialCache) answer(ctx context.Context, charges []Charge, d *Decision) bool {
+	if c == nil {
+		return false
+	}
 	set := c.set(charges)
 	for i := range set {
 		k := set[i].Load()

@@ -124,7 +124,7 @@ func (g *Gate) ask(ctx, caller context.Context, requests []request) error {
 		return err
 	}
 	defer g.cache.lifting(corrected(requests))()
-	return g.judge(caller, func() error { return g.store.decide(ctx, requests) }, patient(ctx))
+	return g.judge(caller, func() error { return g.ahead.decide(ctx, requests) }, patient(ctx))
 }
 
 // judge makes a call that the circuit let through, tells the circuit what came of it, and classes its error.

@@ -26,6 +26,7 @@ type Gate struct {
 	local     *memoryStore // decides for Local policies while Redis fails
 	replicas  int
 	cache     *denialCache // nil in memory
+	ahead     *prefetches  // nil in memory
 
 	leases *leases
 
@@ -55,6 +56,7 @@ func NewRedis(client redis.UniversalClient, cfg Config) (*Gate, error) {
 	if !cfg.DisableDenialCache {
 		g.cache = newDenialCache()
 	}
+	g.ahead = newPrefetches(g)
 	g.leases = newLeases(g, client, g.local.clock)
 	return g, nil
 }
@@ -141,6 +143,7 @@ func (g *Gate) reset(ctx context.Context, p *Policy, key Key) error {
 	}
 	c := &charge{key: key, suffix: limit.suffix, name: g.prefix + key.path + limit.suffix}
 	defer g.cache.lifting([]string{c.name})()
+	defer g.ahead.resetting(p, key)()
 	if g.local != nil {
 		_ = g.local.reset(ctx, c) // memory does not fail
 	}
@@ -163,6 +166,7 @@ func (g *Gate) Close(ctx context.Context) error {
 	if g.tasks == nil {
 		return nil
 	}
+	g.ahead.stop(ctx)
 	if err := errors.Join(g.leases.close(ctx), g.tasks.wait(ctx)); err != nil {
 		return fmt.Errorf("core: close: %w", err)
 	}
@@ -174,7 +178,7 @@ func (g *Gate) decide(ctx context.Context, d *Decision, op algorithm.Operation, 
 	if done, err := g.single(ctx, d, op, charges); done {
 		return 0, err
 	}
-	if op == algorithmDecide && g.denied(ctx, charges, d) {
+	if op == algorithmDecide && g.known(ctx, charges, d, true) {
 		return 0, nil
 	}
 	p := plans.Get().(*plan)
@@ -280,7 +284,7 @@ func (g *Gate) ordered(ctx, caller context.Context, p *plan, d *Decision) error 
 	var cause error
 	for i := range requests {
 		r := &requests[i]
-		r.bound, r.receipts = p.bound, p.keeps || len(requests) > 1
+		r.bound, r.receipts, r.ahead = p.bound, p.keeps || len(requests) > 1, len(p.asked) == 1
 		if !admitted {
 			r.op = algorithmPeek
 		} else {

@@ -73,6 +73,7 @@ type charge struct {
 	answered bool  // by Redis, or by this process alone
 	local    bool  // by this process alone
 	whole    int64 // if so, the capacity of the limit that this process has a share of
+	here     bool  // by what was taken ahead
 	failed   bool  // not answered, and its failure mode abstains or denies
 	fits     bool  // if answered
 	spent    int64 // units
@@ -90,6 +91,7 @@ type request struct {
 	reply   []int64 // of memory: an array to be used again
 
 	receipts bool // are wanted
+	ahead    bool // more may be charged than is asked for
 	merges   bool // with equal ones
 }
 
@@ -213,6 +215,9 @@ func (p *plan) results(d *Decision) {
 			r.stateless(p.denies[i])
 		default:
 			r.read(&p.wire[p.place[i]], p, d.Cause)
+			if r.Source == SourcePrefetch {
+				d.Source = r.Source
+			}
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -39,16 +40,32 @@ func serverTime(b *testing.B, client *redis.Client) (sum float64) {
 // what they cost the server.
 func BenchmarkThroughput(b *testing.B) {
 	ctx := context.Background()
+	fast, spent := core.TokenBucket{Rate: 1_000_000, Per: time.Second, Burst: 1e12}, core.TokenBucket{Rate: 1, Per: 24 * time.Hour, Burst: 1}
 	for _, callers := range []int{64, 256} {
-		for name, keys := range map[string]int{"hot": 1, "spread": 100_000} {
-			b.Run(strconv.Itoa(callers)+"/"+name, func(b *testing.B) {
+		for _, tt := range []struct {
+			name     string
+			keys     int
+			limit    core.Algorithm
+			prefetch int64
+			asks     bool
+		}{
+			{"hot", 1, fast, 0, false},
+			{"hot, 10 ahead", 1, fast, 10, false},
+			{"hot, 100 ahead", 1, fast, 100, false},
+			{"hot, 1000 ahead", 1, fast, 1000, false},
+			{"spread", 100_000, fast, 0, false},
+			{"denied", 1, spent, 0, false},
+			{"denied, no cache", 1, spent, 0, true},
+		} {
+			keys := tt.keys
+			b.Run(strconv.Itoa(callers)+"/"+tt.name, func(b *testing.B) {
 				server := redistest.Start(b)
 				client := server.Client(b)
-				gate, err := core.NewRedis(client, core.Config{Timeout: 10 * time.Second})
+				gate, err := core.NewRedis(client, core.Config{Timeout: 10 * time.Second, DisableDenialCache: tt.asks})
 				if err != nil {
 					b.Fatal(err)
 				}
-				p, err := core.NewPolicy(core.PolicyConfig{Name: "api", Algorithm: core.PerSecond(1_000_000)})
+				p, err := core.NewPolicy(core.PolicyConfig{Name: "api", Algorithm: tt.limit, Prefetch: tt.prefetch})
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -63,24 +80,22 @@ func BenchmarkThroughput(b *testing.B) {
 				crowd := func(call func(i int)) (calls, cost float64) {
 					before := serverTime(b, client)
 					var wg sync.WaitGroup
-					done := make([]int, callers)
+					var done atomic.Int64
 					end := time.Now().Add(400 * time.Millisecond)
 					for c := range callers {
 						wg.Go(func() {
-							i := c * 7919
-							for time.Now().Before(end) {
-								call(i)
-								i += 104729
-								done[c]++
+							const some = 10 // between looks at the clock
+							for i := c * 7919; time.Now().Before(end); {
+								for range some {
+									call(i)
+									i += 104729
+								}
+								done.Add(some)
 							}
 						})
 					}
 					wg.Wait()
-					n := 0
-					for _, d := range done {
-						n += d
-					}
-					return float64(n), (serverTime(b, client) - before) / float64(n)
+					return float64(done.Load()), (serverTime(b, client) - before) / float64(done.Load())
 				}
 				decide := func(i int) {
 					if d, err := gate.Decide(ctx, charges[i%keys]); err != nil || d.Cause != nil {

@@ -41,8 +41,8 @@ type entry struct {
 	// many says that it is measured with the largest number of keys too, which takes a while to fill, and cluster that
 	// it is measured on a cluster.
 	many, cluster bool
-	// allowedOnly says that its denials are those of another line.
-	allowedOnly bool
+	// allowedOnly says that its denials are those of another line, and deniedOnly that all else is.
+	allowedOnly, deniedOnly bool
 }
 
 // bed is what contenders are made of.
@@ -50,6 +50,7 @@ type bed struct {
 	addr   string
 	client redis.UniversalClient
 	gate   *core.Gate
+	asking *core.Gate // which knows no denials
 	// prefix keeps what is made for one load apart from what is made for others.
 	prefix string
 	names  []string
@@ -76,13 +77,18 @@ func newBed(addr string, client redis.UniversalClient) (*bed, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the gate: %w", err)
 	}
-	return &bed{addr: addr, client: client, gate: gate}, nil
+	asking, err := core.NewRedis(client, core.Config{DisableDenialCache: true})
+	if err != nil {
+		return nil, fmt.Errorf("make the gate: %w", err)
+	}
+	return &bed{addr: addr, client: client, gate: gate, asking: asking}, nil
 }
 
 // end closes the gate and all else but the client.
 func (b *bed) end() {
 	// Nothing is under way any more that could fail to end.
 	_ = b.gate.Close(context.Background())
+	_ = b.asking.Close(context.Background())
 	for _, f := range b.close {
 		f()
 	}
@@ -96,7 +102,7 @@ func (b *bed) contenders(q quota, prefix string, keys int, choose func(*entry) b
 	b.prefix = prefix
 	var made []measure.Contender
 	for _, e := range entries() {
-		if choose != nil && !choose(&e) {
+		if q.denied && e.allowedOnly || !q.denied && e.deniedOnly || choose != nil && !choose(&e) {
 			continue
 		}
 		call, err := e.make(b, q)

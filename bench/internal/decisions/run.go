@@ -86,7 +86,7 @@ func (r *runner) hot(ctx context.Context) ([][]measure.Result, error) {
 
 // denied is calls on one exhausted key, by one caller and by many.
 func (r *runner) denied(ctx context.Context) ([][]measure.Result, error) {
-	contenders, err := r.bed.contenders(exhausted, "d", 1, func(e *entry) bool { return !e.allowedOnly })
+	contenders, err := r.bed.contenders(exhausted, "d", 1, nil)
 	if err != nil {
 		return nil, err
 	}
