@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -26,6 +27,7 @@ type leases struct {
 	over     bool          // what was left was given up
 	changed  chan struct{} // to the renewals
 	renewing bool
+	next     time.Time     // when the renewals look again
 	room     chan struct{} // for calls that renew
 	listens  *redis.PubSub
 	sharded  *listeners // or nil, where there are none
@@ -79,15 +81,18 @@ func (l *leases) rest() {
 // hold takes a granted lease into care. One that comes after Close gave up is lost.
 func (l *leases) hold(h *holding) {
 	l.mu.Lock()
-	over := l.over
+	over, sooner := l.over, false
 	if over {
 		h.released = true
 	} else {
 		l.keep(h)
+		sooner = h.next().Before(l.next)
 	}
 	l.mu.Unlock()
-	if !over {
+	if sooner { // who is asleep costs more to wake than all else here
 		l.poke()
+	}
+	if !over {
 		return
 	}
 	h.lose(ErrClosed)
@@ -98,7 +103,7 @@ func (l *leases) hold(h *holding) {
 func (l *leases) keep(h *holding) {
 	l.held[h.id] = h
 	if !l.renewing {
-		l.renewing = true
+		l.renewing, l.next = true, time.Time{}
 		l.gate.tasks.run(l.renewals)
 	}
 }

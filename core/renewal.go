@@ -46,6 +46,7 @@ func (l *leases) renewals() {
 			return
 		}
 		renewals, next := l.due(time.Now())
+		l.next = next
 		l.mu.Unlock()
 		for _, r := range renewals {
 			l.gate.tasks.run(func() {
@@ -102,14 +103,19 @@ func (l *leases) due(now time.Time) (renewals []*renewal, next time.Time) {
 			h.renewing = true
 			r.all = append(r.all, h)
 		}
-		if h.until.Before(next) {
-			next = h.until
-		}
-		if h.store != nil && !h.renewing && h.due.Before(next) {
-			next = h.due
+		if at := h.next(); at.Before(next) {
+			next = at
 		}
 	}
 	return renewals, next
+}
+
+// next is when to look at a lease again.
+func (h *holding) next() time.Time {
+	if h.store != nil && !h.renewing && h.due.Before(h.until) {
+		return h.due
+	}
+	return h.until
 }
 
 func (h *holding) together() together { return together{h.store, h.scope, h.lease} }

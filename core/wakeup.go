@@ -118,12 +118,17 @@ func (l *leases) told(_, message string) {
 	id, evicted := strings.CutPrefix(message, "!")
 	m, granted := lease.ParseMessage(message)
 	l.mu.Lock()
-	defer l.mu.Unlock()
+	var w *waiter
 	if h := l.held[id]; evicted && h != nil {
 		l.drop(h)
 		h.lose(ErrLeaseLost)
-	} else if w := l.waiting[m.ID]; granted && w != nil {
+	} else if w = l.waiting[m.ID]; granted && w != nil {
 		w.granted = m
+	} else {
+		w = nil
+	}
+	l.mu.Unlock()
+	if w != nil { // without the lock, which it takes first
 		w.wake()
 	}
 }
