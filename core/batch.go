@@ -90,6 +90,7 @@ func (b *batch) collect() {
 	b.keys, b.limits, b.keyOf, b.limitOf = b.keys[:0], b.limits[:0], b.keyOf[:0], b.limitOf[:0]
 	clear(b.places)
 	for _, k := range b.calls {
+		k.freshen()
 		if len(b.calls) > 1 && k.requests[0].merges {
 			if i := b.same(&k.requests[0]); i >= 0 {
 				b.entries[i].many++
@@ -114,6 +115,19 @@ func (b *batch) collect() {
 	for i := range b.entries {
 		if e := &b.entries[i]; e.many > 1 {
 			e.merged = merge(e.request)
+		}
+	}
+}
+
+// freshen gives the charges the newest limits of their calendars: one caller who began before a period did would keep all that
+// share his script from being decided.
+func (k *call) freshen() {
+	for i := range k.requests {
+		for j := range k.requests[i].charges {
+			c := &k.requests[i].charges[j]
+			if p, ok := c.limit.(algorithm.Periodic); ok {
+				c.limit = p.Newest()
+			}
 		}
 	}
 }

@@ -198,10 +198,16 @@ func (c *commits) lead(ctx context.Context, k *call, batch []*call) {
 				if w.err != nil {
 					w.err = follower{w.err}
 				}
+			}
+		}
+		c.mu.Unlock()
+		for _, w := range batch {
+			if w != k && w.state == callAnswered {
 				w.turn <- struct{}{}
 			}
 		}
 		clear(batch)
+		c.mu.Lock()
 		c.batches = append(c.batches, batch[:0])
 		c.mu.Unlock()
 	}()

@@ -18,6 +18,7 @@ import (
 type held struct {
 	through chan struct{}
 	waiting atomic.Int64
+	passed  atomic.Int64
 	broken  atomic.Bool // what is let through fails
 }
 
@@ -49,6 +50,7 @@ func (h *held) wait(ctx context.Context, cmd redis.Cmder) error {
 	}
 	h.waiting.Add(1)
 	defer h.waiting.Add(-1)
+	defer h.passed.Add(1)
 	select {
 	case <-h.through:
 	case <-ctx.Done():
@@ -310,6 +312,33 @@ func TestBrokenBatchIsOneFailure(t *testing.T) {
 		q.broken.Store(false)
 		if n := q.used(); n != 0 {
 			t.Errorf("%d used", n)
+		}
+	})
+}
+
+// Callers who began before a period did are decided in the one that is, all at once.
+func TestPeriodBeginsWhileCallersWait(t *testing.T) {
+	eachStandstill(t, core.Config{}, func(q *standstill) {
+		clock := newClock() // of last year, and the policy's period is this one's
+		p := limited(t, "calendar", core.Calendar{Limit: 10, Every: core.Minute, In: time.UTC})
+		q.gate.InjectClock(clock.now)
+		var answers []<-chan answer
+		for i := range 12 {
+			answers = append(answers, q.ask(t.Context(), core.Charge{Policy: p, Key: q.key, Cost: 1}))
+			q.until(func() bool { return q.gate.Waiting() == i+1 })
+		}
+		other := memoryGate(t, core.Config{Clock: clock})
+		decide(t, other, core.Charge{Policy: p, Key: q.key, Cost: 1})
+		q.next()
+		close(q.through)
+		q.callers.Wait()
+		if n := q.passed.Load(); n != 3 {
+			t.Errorf("%d calls", n)
+		}
+		for i, ch := range answers {
+			if a := <-ch; a.err != nil || a.Cause != nil || a.Allowed != (i < 10) {
+				t.Errorf("caller %d: %+v", i, a)
+			}
 		}
 	})
 }
