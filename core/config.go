@@ -49,8 +49,8 @@ type Config struct {
 	// Clock is the time of a Gate in memory, such as a ManualClock; from 1970 on. It is the system's monotonic clock if
 	// nil. Redis has its own.
 	Clock Clock
-	// Observe is called after every decision, and with every error, in the goroutine of the caller. It must be fast and
-	// safe for concurrent use. It costs nothing if nil.
+	// Observe is called after every decision, and with every error, in the goroutine of the caller; where giving back fails also
+	// in one of the Gate's. It must be fast and safe for concurrent use. It costs nothing if nil.
 	Observe func(context.Context, Event)
 }
 

@@ -58,6 +58,16 @@ func (g *Gate) Ahead() (n int64) {
 	return n
 }
 
+// AheadWanted is how many units callers wait for.
+func (g *Gate) AheadWanted() (n int64) {
+	for i := range g.ahead.slots {
+		if s := g.ahead.slots[i].Load(); s != nil {
+			n += s.waiting.Load()
+		}
+	}
+	return n
+}
+
 // SplitByOutermost makes a Gate decide as on a cluster.
 func (g *Gate) SplitByOutermost() {
 	g.perSlot = true

@@ -127,7 +127,7 @@ func (g *Gate) Reset(ctx context.Context, p *Policy, key Key) error {
 	return err
 }
 
-func (g *Gate) reset(ctx context.Context, p *Policy, key Key) error {
+func (g *Gate) reset(ctx context.Context, p *Policy, key Key) (err error) {
 	if g.store == nil || g.closed.Load() {
 		return ErrClosed
 	}
@@ -143,7 +143,8 @@ func (g *Gate) reset(ctx context.Context, p *Policy, key Key) error {
 	}
 	c := &charge{key: key, suffix: limit.suffix, name: g.prefix + key.path + limit.suffix}
 	defer g.cache.lifting([]string{c.name})()
-	defer g.ahead.resetting(p, key)()
+	done := g.ahead.resetting(p, key)
+	defer func() { done(err == nil) }()
 	if g.local != nil {
 		_ = g.local.reset(ctx, c) // memory does not fail
 	}

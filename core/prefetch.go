@@ -161,13 +161,12 @@ func (p *prefetches) fill(ctx context.Context, r *request, now time.Duration, sl
 	b.dry = true
 	defer s.end(b)
 	units := r.charges[0].units
-	most := min(r.charges[0].policy.prefetch+s.waiting.Load(), r.charges[0].limit.Capacity())
+	ahead := r.charges[0].policy.prefetch
+	most := min(ahead+min(s.waiting.Load(), ahead), r.charges[0].limit.Capacity())
 	all := []request{{op: algorithmAtMost, bound: most / units, charges: r.charges}}
 	if rest := s.left.Swap(0); rest > 0 {
-		back := s.charge
-		back.cost = back.limit.Cost(rest)
-		all = slices.Insert(all, 0, request{op: algorithmGive, charges: []charge{back}})
-		defer p.gate.cache.lifting([]string{back.name})()
+		all = slices.Insert(all, 0, request{op: algorithmGive, charges: []charge{s.back(rest)}})
+		defer p.gate.cache.lifting([]string{s.charge.name})()
 	}
 	if err := p.gate.store.decide(ctx, all); err != nil {
 		return err
@@ -179,7 +178,7 @@ func (p *prefetches) fill(ctx context.Context, r *request, now time.Duration, sl
 	}
 	r.verdict = 0
 	c := r.charges[0]
-	next := &stock{policy: c.policy, key: c.key, ctx: context.WithoutCancel(ctx), charge: c, until: now + prefetchLasts, waiting: s.waiting}
+	next := &stock{policy: c.policy, key: c.key, charge: c, until: now + prefetchLasts, waiting: s.waiting}
 	if _, bucket := c.limit.(*algorithm.TokenBucket); !bucket {
 		// Not beyond the window, whose end is when there is more again than nothing.
 		next.until = now + min(prefetchLasts, c.limit.Read(c.reply, c.limit.Cost(c.limit.Capacity()), 1).NextAfter)
@@ -187,18 +186,18 @@ func (p *prefetches) fill(ctx context.Context, r *request, now time.Duration, sl
 	next.left.Store((granted - 1) * units)
 	if slot.CompareAndSwap(s, next) { // else the key was reset, and what was spent of it forgotten
 		b.dry = granted == 1
-		p.attend(ctx)
+		p.attend()
 	}
 	return nil
 }
 
 // attend sees to it that what is left is given back.
-func (p *prefetches) attend(ctx context.Context) {
+func (p *prefetches) attend() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
 	case p.gate.closed.Load(): // nobody waits for what begins in the background now
-		p.giveBack(context.WithoutCancel(ctx), true)
+		p.giveBack(context.Background(), true)
 	case !p.tended:
 		p.tended = true
 		p.gate.tasks.run(p.tend)
@@ -246,10 +245,7 @@ func (p *prefetches) giveBack(ctx context.Context, all bool) {
 		}
 		p.slots[i].CompareAndSwap(s, nil)
 		if rest := s.left.Swap(0); rest > 0 {
-			err := p.gate.correct(s.ctx, []charge{s.charge}, []int64{s.charge.spent - rest})
-			if err != nil && p.gate.observe != nil {
-				p.gate.observe(s.ctx, Event{Operation: string(algorithmGive), Err: err})
-			}
+			p.gate.give(ctx, []request{{op: algorithmGive, charges: []charge{s.back(rest)}}})
 		}
 		s.end(b)
 	}
@@ -264,11 +260,11 @@ func (p *prefetches) stop(ctx context.Context) {
 	p.giveBack(ctx, true)
 }
 
-// resetting is called before a key is reset, and what it returns after that: what was taken ahead before is void then, and not
-// given back.
-func (p *prefetches) resetting(policy *Policy, key Key) (reset func()) {
+// resetting is called before a key is reset, and what it returns after that, with whether it was: what was taken ahead before is
+// void then, and not given back.
+func (p *prefetches) resetting(policy *Policy, key Key) (done func(reset bool)) {
 	if p == nil || policy.prefetch == 0 {
-		return func() {}
+		return func(bool) {}
 	}
 	slot := p.slot(policy, key)
 	s := slot.Load()
@@ -278,8 +274,8 @@ func (p *prefetches) resetting(policy *Policy, key Key) (reset func()) {
 			_, _ = s.wait(context.Background(), 0) // it ends by its own deadline
 		}
 	}
-	return func() {
-		if now := slot.Load(); now != nil && now.policy.name == policy.name && now.key == key && slot.CompareAndSwap(now, nil) {
+	return func(reset bool) {
+		if now := slot.Load(); reset && now != nil && now.policy.name == policy.name && now.key == key && slot.CompareAndSwap(now, nil) {
 			now.left.Store(0)
 		}
 		if s != nil {

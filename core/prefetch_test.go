@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/redistest"
 )
@@ -428,6 +430,79 @@ func TestPrefetchGivesBackTheRest(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What callers wanted who gave up while they waited is held too, but never more than as much again.
+func TestPrefetchIsBounded(t *testing.T) {
+	s := redistest.Start(t)
+	client := s.Client(t)
+	h := &held{through: make(chan struct{})}
+	g := redisGate(t, client, core.Config{Prefix: s.Prefix})
+	p := newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: core.FixedWindow{Limit: 100_000, Window: time.Hour, FromFirst: true}, Prefetch: 10})
+	c := core.Charge{Policy: p, Key: newKey(t, "k"), Cost: 1}
+	decide(t, g, c)
+	client.AddHook(h)
+	var callers sync.WaitGroup
+	ctx, giveUp := context.WithCancel(t.Context())
+	ask := func(ctx context.Context) { callers.Go(func() { _, _ = g.Decide(ctx, c) }) }
+	ask(t.Context())
+	for h.waiting.Load() != 1 {
+		time.Sleep(10 * time.Microsecond)
+	}
+	for range 100 {
+		ask(ctx)
+	}
+	for g.AheadWanted() != 100 {
+		time.Sleep(10 * time.Microsecond)
+	}
+	h.through <- struct{}{}
+	for h.waiting.Load() != 1 { // for those who are left
+		time.Sleep(10 * time.Microsecond)
+	}
+	giveUp()
+	h.through <- struct{}{}
+	callers.Wait()
+	if n := g.Ahead(); n > 20 {
+		t.Errorf("%d ahead", n)
+	}
+}
+
+// Where a reset fails, what was taken ahead is given back as ever.
+func TestPrefetchOutlivesAFailedReset(t *testing.T) {
+	s := redistest.Start(t)
+	client := s.Client(t)
+	g, other := redisGate(t, client, core.Config{Prefix: s.Prefix}), redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix})
+	c := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: frozen(100), Prefetch: 50}), Key: newKey(t, "k"), Cost: 1}
+	decide(t, g, c)
+	decide(t, g, c)
+	client.AddHook(&refused{command: "del"})
+	if err := g.Reset(t.Context(), c.Policy, c.Key); err == nil {
+		t.Error("the reset did not fail")
+	}
+	if err := g.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if n := used(t, other, c.Policy, c.Key); n != 2 {
+		t.Errorf("%d used", n)
+	}
+}
+
+// refused lets a command fail.
+type refused struct{ command string }
+
+func (r *refused) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (r *refused) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() == r.command {
+			return errBroken
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (r *refused) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
 }
 
 // A reset makes void what was taken ahead, also what is on its way, and nothing of it is given back.

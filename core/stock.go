@@ -11,8 +11,7 @@ type stock struct {
 	policy *Policy
 	key    Key
 	until  time.Duration
-	ctx    context.Context // the values of who filled it
-	charge charge          // what there was, as it was charged
+	charge charge // what there was, as it was charged
 	left   atomic.Int64
 
 	waiting *atomic.Int64 // units that callers wait for, of the key's next stock too
@@ -26,6 +25,13 @@ type busy struct {
 }
 
 func (s *stock) of(policy *Policy, key Key) bool { return s.policy == policy && s.key == key }
+
+// back is what gives back so many units of it.
+func (s *stock) back(units int64) charge {
+	c := s.charge
+	c.cost = c.limit.Cost(units)
+	return c
+}
 
 // begin makes the caller the one who is busy with the stock, or returns nil where another one is.
 func (s *stock) begin() *busy {
