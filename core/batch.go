@@ -90,7 +90,6 @@ func (b *batch) collect() {
 	b.keys, b.limits, b.keyOf, b.limitOf = b.keys[:0], b.limits[:0], b.keyOf[:0], b.limitOf[:0]
 	clear(b.places)
 	for _, k := range b.calls {
-		k.freshen()
 		if len(b.calls) > 1 && k.requests[0].merges {
 			if i := b.same(&k.requests[0]); i >= 0 {
 				b.entries[i].many++
@@ -115,19 +114,6 @@ func (b *batch) collect() {
 	for i := range b.entries {
 		if e := &b.entries[i]; e.many > 1 {
 			e.merged = merge(e.request)
-		}
-	}
-}
-
-// freshen gives the charges the newest limits of their calendars: one caller who began before a period did would keep all that
-// share his script from being decided.
-func (k *call) freshen() {
-	for i := range k.requests {
-		for j := range k.requests[i].charges {
-			c := &k.requests[i].charges[j]
-			if p, ok := c.limit.(algorithm.Periodic); ok {
-				c.limit = p.Newest()
-			}
 		}
 	}
 }
@@ -304,7 +290,7 @@ func (b *batch) limitIndex(c *charge) int {
 
 // distribute gives each call its part of the reply. Where nothing ran that is all of it: -1 and the time.
 func (b *batch) distribute(reply []int64) error {
-	if len(reply) == 2 && reply[0] == -1 || b.calls[0].words < 0 {
+	if otherPeriod(reply) || b.calls[0].words < 0 {
 		for _, k := range b.calls {
 			k.reply = reply
 		}

@@ -5,7 +5,10 @@ import (
 	"errors"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/headgate/headgate/internal/algorithm"
 )
 
 const (
@@ -27,6 +30,8 @@ type commits struct {
 	flying  int
 	waiting []*call
 	batches [][]*call // to be used again
+
+	turned atomic.Int64 // when a calendar's period was found not to be that of the server, last
 }
 
 // call is requests of one caller.
@@ -91,6 +96,9 @@ func (c *commits) do(ctx context.Context, requests []request) ([]int64, error) {
 		c.lead(ctx, k, batch)
 	}
 	reply, err := k.reply, k.err
+	if otherPeriod(reply) {
+		c.turned.Store(reply[1])
+	}
 	*k = call{turn: k.turn}
 	calls.Put(k)
 	return reply, err
@@ -146,7 +154,7 @@ func (c *commits) remove(k *call) {
 func (c *commits) pass() {
 	var next *call
 	for _, w := range c.waiting {
-		if w.state == callWaits && (next == nil || !w.deadline.Before(next.deadline)) {
+		if w.state == callWaits && (next == nil || next.deadline.Before(w.deadline)) {
 			next = w
 		}
 	}
@@ -213,6 +221,27 @@ func (c *commits) lead(ctx context.Context, k *call, batch []*call) {
 	}()
 	if err = c.store.send(ctx, c, batch); err != nil {
 		k.err = err
+	}
+}
+
+// freshen brings the calls of a batch to the periods that the server was in when it was last found to be in others: one who
+// began before a period did keeps all that share his script from being decided.
+func (c *commits) freshen(batch []*call) {
+	now := c.turned.Load()
+	if now == 0 {
+		return
+	}
+	for _, k := range batch {
+		for i := range k.requests {
+			for j := range k.requests[i].charges {
+				charge := &k.requests[i].charges[j]
+				if p, ok := charge.limit.(algorithm.Periodic); ok {
+					if from, until := p.Period(); now < from || until <= now {
+						charge.limit = p.At(now)
+					}
+				}
+			}
+		}
 	}
 }
 

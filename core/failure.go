@@ -141,6 +141,8 @@ func (g *Gate) judge(caller context.Context, call func() error, patient bool) er
 	case err == nil:
 		g.circuit.leave(false)
 		return nil
+	case errors.Is(err, errPeriod):
+		g.circuit.leave(false)
 	case errors.Is(caller.Err(), context.Canceled):
 		g.circuit.abandon()
 		return fmt.Errorf("core: %w", caller.Err())

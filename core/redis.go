@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha1"
 	"encoding/hex"
+	"errors"
 	"sync"
 
 	"github.com/redis/go-redis/v9"
@@ -78,7 +79,7 @@ func (s *redisStore) decide(ctx context.Context, requests []request) error {
 		if err != nil {
 			return err
 		}
-		if len(reply) == 2 && reply[0] == -1 {
+		if otherPeriod(reply) {
 			renew(requests, reply[1]) // nothing ran
 			continue
 		}
@@ -92,8 +93,15 @@ func (s *redisStore) ask(ctx context.Context, requests []request) ([]int64, erro
 	if requests[0].slot != nil {
 		return s.alone(ctx, requests)
 	}
-	return s.commitsFor(ctx, requests).do(ctx, requests)
+	reply, err := s.commitsFor(ctx, requests).do(ctx, requests)
+	if errors.As(err, new(apart)) {
+		return s.alone(ctx, requests)
+	}
+	return reply, err
 }
+
+// otherPeriod says whether nothing ran, because the limits are not those of the server's time.
+func otherPeriod(reply []int64) bool { return len(reply) == 2 && reply[0] == -1 }
 
 // decode hands the reply to the requests.
 func decode(requests []request, reply []int64) error {

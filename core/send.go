@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strings"
 	"syscall"
 
 	"github.com/redis/go-redis/v9"
@@ -14,8 +15,16 @@ import (
 func (s *redisStore) commitsFor(ctx context.Context, requests []request) *commits {
 	node := ""
 	if c, ok := s.client.(*redis.ClusterClient); ok && s.perSlot {
-		if master, err := c.MasterForKey(ctx, requests[0].charges[0].name); err == nil {
-			node = master.Options().Addr
+		key := requests[0].charges[0].name
+		found := "" // of a call that was left behind it is written at any time
+		if s.bounded(ctx, func() error {
+			master, err := c.MasterForKey(ctx, key)
+			if err == nil {
+				found = master.Options().Addr
+			}
+			return err
+		}) == nil {
+			node = found
 		}
 	}
 	if c, ok := s.nodes.Load(node); ok {
@@ -41,15 +50,37 @@ func (s *redisStore) send(ctx context.Context, c *commits, calls []*call) error 
 	return s.sendOne(ctx, c, calls)
 }
 
+// apart is the error of calls that shared a script, which wrote nothing and may run where they do not: one of them asked for a
+// key that is not of this project, or, while its slot moves, for one of another node than the others.
+type apart struct{ error }
+
+func ofAll(err error, calls []*call) error {
+	if len(calls) == 1 {
+		return err
+	}
+	for _, prefix := range []string{"WRONGTYPE", "TRYAGAIN"} {
+		if redis.HasErrorPrefix(err, prefix) {
+			return apart{err}
+		}
+	}
+	if text := err.Error(); strings.HasPrefix(text, "ERR ") && strings.Contains(text, "script") { // it read what is no state
+		return apart{err}
+	}
+	return err
+}
+
 func (s *redisStore) sendOne(ctx context.Context, c *commits, calls []*call) error {
 	b := batches.Get().(*batch)
+	if c != nil {
+		c.freshen(calls)
+	}
 	script := s.encode(b, calls)
 	if c != nil {
 		c.sent(calls)
 	}
 	reply, err := s.evaluate(ctx, b, script)
 	if err != nil {
-		return err // and the call may still go on, with the batch
+		return ofAll(err, calls) // and the call may still go on, with the batch
 	}
 	defer b.free()
 	return b.distribute(reply)
@@ -101,6 +132,7 @@ func (s *redisStore) sendSlots(ctx context.Context, c *commits, calls []*call) e
 		slots[slot] = append(slots[slot], k)
 	}
 	parts := make([]*batch, 0, len(slots))
+	c.freshen(calls)
 	for _, calls := range slots {
 		b := batches.Get().(*batch)
 		s.encode(b, calls)
@@ -136,7 +168,7 @@ func (s *redisStore) sendSlots(ctx context.Context, c *commits, calls []*call) e
 		}
 		if err != nil {
 			for _, k := range b.calls {
-				k.err = err
+				k.err = ofAll(err, b.calls)
 			}
 		}
 		b.free()

@@ -82,8 +82,6 @@ type Periodic interface {
 	Period() (from, until int64)
 	// At is the limit that holds at now.
 	At(now int64) Limit
-	// Newest is the limit that At returned last, to anybody.
-	Newest() Limit
 }
 
 // State is one key's state.

@@ -97,9 +97,6 @@ func (p *Period) Period() (from, until int64) { return p.start, p.finish }
 // At is the limit of the period at now.
 func (p *Period) At(now int64) Limit { return p.calendar.at(now) }
 
-// Newest is the limit of the period that was last asked for.
-func (p *Period) Newest() Limit { return p.calendar.Current() }
-
 // Share is the same period of a smaller limit.
 func (p *Period) Share(n int64) Limit { return p.calendar.share(n).at(p.start) }
 
