@@ -97,7 +97,7 @@ func metadata(meta map[string]string) string {
 }
 
 // Evict takes the slots of holders away, and tells them: their leases are lost, also those that are adopted on other losses. A
-// holder's process hears of it at once while it listens, as it does once somebody has waited in it, on a cluster only while
+// holder's process hears of it at once while it listens, as it does from its first slot on, on a cluster only while
 // somebody waits at the same outermost key; else when it renews the lease. It returns how many it found.
 func (s *Semaphore) Evict(ctx context.Context, key Key, ids ...string) (int, error) {
 	if key.outer == 0 {

@@ -1,6 +1,7 @@
 package core_test
 
 import (
+	"context"
 	"errors"
 	"net/url"
 	"strings"
@@ -56,6 +57,34 @@ func TestEvictedStayOut(t *testing.T) {
 				t.Errorf("keys remain: %v", left)
 			}
 		})
+	}
+}
+
+// Who did not wait for his slot hears as well that he lost it, and not at the next renewal.
+func TestEvictedHearAtOnce(t *testing.T) {
+	server := redistest.Start(t)
+	admin := server.Client(t)
+	s := semaphore(t, redisGate(t, server.Client(t), core.Config{}), core.SemaphoreConfig{Lease: time.Hour})
+	other := semaphore(t, redisGate(t, server.Client(t), core.Config{}), core.SemaphoreConfig{Lease: time.Hour})
+	level := core.Level{Key: newKey(t, "k"), Limit: 1}
+	l, err := s.TryAcquire(t.Context(), core.Ask{Levels: []core.Level{level}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for len(admin.PubSubChannels(t.Context(), "*").Val()) == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	holders, _, err := other.Holders(t.Context(), level.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := other.Evict(t.Context(), level.Key, holders[0].ID); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	<-l.Lost()
+	<-l.Context().Done()
+	if !errors.Is(context.Cause(l.Context()), core.ErrLeaseLost) {
+		t.Error(context.Cause(l.Context()))
 	}
 }
 

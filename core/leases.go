@@ -87,6 +87,9 @@ func (l *leases) hold(h *holding) {
 	} else {
 		l.keep(h)
 		sooner = h.next().Before(l.next)
+		if l.sharded == nil && h.store == l.store {
+			l.subscribe() // to hear of it if the slot is taken away
+		}
 	}
 	l.mu.Unlock()
 	if sooner { // who is asleep costs more to wake than all else here
