@@ -225,6 +225,30 @@ func TestLongestHold(t *testing.T) {
 	})
 }
 
+// A lease that is adopted is renewed from then on, also beside one that is to be renewed much later.
+func TestAdoptedIsRenewed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := memoryGate(t, core.Config{})
+		long := semaphore(t, g, core.SemaphoreConfig{Name: "long", Lease: time.Hour})
+		s := semaphore(t, g, core.SemaphoreConfig{Lease: 10 * time.Second, OnLoss: core.AdoptOnLoss})
+		level := core.Level{Key: newKey(t, "k"), Limit: 1}
+		other, l := take(t, long, level), take(t, s, level)
+		l.Overdue()
+		synctest.Wait()
+		for range 3 {
+			time.Sleep(time.Minute)
+			if holders, _, err := s.Holders(t.Context(), level.Key); err != nil || len(holders) != 1 {
+				t.Fatal(holders, err)
+			}
+		}
+		free(t, l)
+		free(t, other)
+		if err := g.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // What could not be renewed in time, as in a process that stood still, is asked for once more where it is to be adopted.
 func TestAdoptedAfterItsTime(t *testing.T) {
 	eachLeaseGate(t, func(t *testing.T, g *core.Gate) {
