@@ -7,8 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/headgate/headgate/internal/algorithm"
 )
 
 const (
@@ -70,7 +68,7 @@ var errPanicked = errors.New("core: the call that was shared panicked")
 // do returns the reply to requests. They are not used any more when it returns.
 func (c *commits) do(ctx context.Context, requests []request) ([]int64, error) {
 	k := calls.Get().(*call)
-	k.requests, k.words, k.state, k.err = requests, words(requests), callWaits, nil
+	k.requests, k.words = requests, words(requests)
 	var ok bool
 	if k.deadline, ok = ctx.Deadline(); !ok {
 		k.deadline = time.Now().Add(time.Hour) // later than any
@@ -107,15 +105,11 @@ func (c *commits) do(ctx context.Context, requests []request) ([]int64, error) {
 // wait returns when the call leads or is answered, or with the error of the context that ended before. The call is not to be
 // used again then: a leader may still hold it.
 func (c *commits) wait(ctx context.Context, k *call) error {
-	var caller <-chan struct{}
-	if b, ok := ctx.(*bounded); ok {
-		caller = b.Context.Done()
-	}
 	select {
 	case <-k.turn:
 		return nil
 	case <-ctx.Done():
-	case <-caller:
+	case <-left(ctx):
 	}
 	c.mu.Lock()
 	for k.state == callEncoded {
@@ -135,10 +129,7 @@ func (c *commits) wait(ctx context.Context, k *call) error {
 		c.pass()
 	}
 	k.state = callLeft
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	return context.Canceled
+	return leaving(ctx)
 }
 
 func (c *commits) remove(k *call) {
@@ -219,6 +210,7 @@ func (c *commits) lead(ctx context.Context, k *call, batch []*call) {
 		c.batches = append(c.batches, batch[:0])
 		c.mu.Unlock()
 	}()
+	c.freshen(batch)
 	if err = c.store.send(ctx, c, batch); err != nil {
 		k.err = err
 	}
@@ -227,20 +219,9 @@ func (c *commits) lead(ctx context.Context, k *call, batch []*call) {
 // freshen brings the calls of a batch to the periods that the server was in when it was last found to be in others: one who
 // began before a period did keeps all that share his script from being decided.
 func (c *commits) freshen(batch []*call) {
-	now := c.turned.Load()
-	if now == 0 {
-		return
-	}
-	for _, k := range batch {
-		for i := range k.requests {
-			for j := range k.requests[i].charges {
-				charge := &k.requests[i].charges[j]
-				if p, ok := charge.limit.(algorithm.Periodic); ok {
-					if from, until := p.Period(); now < from || until <= now {
-						charge.limit = p.At(now)
-					}
-				}
-			}
+	if now := c.turned.Load(); now != 0 {
+		for _, k := range batch {
+			renew(k.requests, now)
 		}
 	}
 }

@@ -31,6 +31,22 @@ func (b *bounded) Deadline() (time.Time, bool) { return b.deadline.Deadline() }
 func (b *bounded) Done() <-chan struct{}       { return b.deadline.Done() }
 func (b *bounded) Err() error                  { return b.deadline.Err() }
 
+// left is done when the caller is gone, for whom a bounded context goes on.
+func left(ctx context.Context) <-chan struct{} {
+	if b, ok := ctx.(*bounded); ok {
+		return b.Context.Done()
+	}
+	return nil
+}
+
+// leaving is the error of who waits no more, because the context has ended or its caller is gone.
+func leaving(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return context.Canceled
+}
+
 // patient says whether a context leaves Redis at least half of the timeout to answer.
 func patient(ctx context.Context) bool {
 	b, ok := ctx.(*bounded)

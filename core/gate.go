@@ -226,11 +226,16 @@ func (g *Gate) run(ctx context.Context, p *plan, d *Decision, op algorithm.Opera
 		p.results(d)
 		g.cache.keep(p, d)
 	}
+	g.report(ctx, op, d, err, start)
+	return err
+}
+
+// report tells who observes of a decision.
+func (g *Gate) report(ctx context.Context, op algorithm.Operation, d *Decision, err error, start time.Time) {
 	if g.observe != nil {
 		seen := *d // so that d itself stays off the heap
 		g.observe(ctx, Event{Operation: string(op), Decision: &seen, Err: err, Took: time.Since(start)})
 	}
-	return err
 }
 
 // admit runs the decision and leaves whether it admits in d.

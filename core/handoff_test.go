@@ -49,10 +49,15 @@ func (h handoff) run(turns int) []time.Duration {
 }
 
 // semaphores are gates that share a Redis and contend for one slot, as processes do.
-func semaphores(t testing.TB, server *redistest.Server) (h handoff) {
+func semaphores(t testing.TB, server *redistest.Server) handoff {
+	return contend(t, func() *core.Gate { return redisGate(t, server.Client(t), core.Config{Prefix: server.Prefix}) })
+}
+
+// contend lets gates that are made anew contend for one slot.
+func contend(t testing.TB, newGate func() *core.Gate) (h handoff) {
 	level := core.Level{Key: newKey(t, "k"), Limit: 1}
 	for range contenders {
-		g := redisGate(t, server.Client(t), core.Config{Prefix: server.Prefix})
+		g := newGate()
 		t.Cleanup(func() { _ = g.Close(context.Background()) })
 		s := semaphore(t, g, core.SemaphoreConfig{Lease: time.Minute, OnFailure: core.Closed})
 		var l *core.Lease

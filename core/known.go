@@ -18,9 +18,6 @@ func (g *Gate) known(ctx context.Context, charges []Charge, d *Decision, ahead b
 	if !(ahead && g.ahead.take(ctx, charges, d)) && !g.cache.answer(ctx, charges, d) {
 		return false
 	}
-	if g.observe != nil {
-		seen := *d // so that d itself stays off the heap
-		g.observe(ctx, Event{Operation: string(algorithmDecide), Decision: &seen, Took: time.Since(start)})
-	}
+	g.report(ctx, algorithmDecide, d, nil, start)
 	return true
 }

@@ -81,33 +81,31 @@ func (l *leases) rest() {
 // hold takes a granted lease into care. One that comes after Close gave up is lost.
 func (l *leases) hold(h *holding) {
 	l.mu.Lock()
-	over, sooner := l.over, false
+	over := l.over
 	if over {
 		h.released = true
 	} else {
 		l.keep(h)
-		sooner = h.next().Before(l.next)
 		if l.sharded == nil && h.store == l.store {
 			l.subscribe() // to hear of it if the slot is taken away
 		}
 	}
 	l.mu.Unlock()
-	if sooner { // who is asleep costs more to wake than all else here
-		l.poke()
+	if over {
+		h.lose(ErrClosed)
+		l.gate.tasks.run(func() { _ = h.free(context.Background()) }) // else it ends
 	}
-	if !over {
-		return
-	}
-	h.lose(ErrClosed)
-	l.gate.tasks.run(func() { _ = h.free(context.Background()) }) // else it ends
 }
 
 // keep is called with the lock, as is drop.
 func (l *leases) keep(h *holding) {
 	l.held[h.id] = h
-	if !l.renewing {
+	switch {
+	case !l.renewing:
 		l.renewing, l.next = true, time.Time{}
 		l.gate.tasks.run(l.renewals)
+	case h.next().Before(l.next): // who is asleep costs more to wake than all else here
+		l.poke()
 	}
 }
 

@@ -141,7 +141,9 @@ func renew(requests []request, now int64) {
 		for j := range requests[i].charges {
 			c := &requests[i].charges[j]
 			if p, ok := c.limit.(algorithm.Periodic); ok {
-				c.limit = p.At(now)
+				if from, until := p.Period(); now < from || until <= now {
+					c.limit = p.At(now)
+				}
 			}
 		}
 	}

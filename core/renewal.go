@@ -212,7 +212,6 @@ func (l *leases) adopt(h *holding) bool {
 		_ = h.free(context.Background()) // else its lease ends
 		return false
 	}
-	l.poke()
 	if observe := l.gate.observe; observe != nil && anew {
 		observe(context.Background(), Event{Operation: "adopt", Took: time.Since(sent)})
 	}

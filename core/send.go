@@ -71,9 +71,6 @@ func ofAll(err error, calls []*call) error {
 
 func (s *redisStore) sendOne(ctx context.Context, c *commits, calls []*call) error {
 	b := batches.Get().(*batch)
-	if c != nil {
-		c.freshen(calls)
-	}
 	script := s.encode(b, calls)
 	if c != nil {
 		c.sent(calls)
@@ -132,7 +129,6 @@ func (s *redisStore) sendSlots(ctx context.Context, c *commits, calls []*call) e
 		slots[slot] = append(slots[slot], k)
 	}
 	parts := make([]*batch, 0, len(slots))
-	c.freshen(calls)
 	for _, calls := range slots {
 		b := batches.Get().(*batch)
 		s.encode(b, calls)

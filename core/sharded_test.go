@@ -124,23 +124,7 @@ func TestShardedHandoff(t *testing.T) {
 // A scope that is busy stays subscribed, and a hand-off there costs two calls.
 func TestShardedTurns(t *testing.T) {
 	c := redistest.StartCluster(t, 1)
-	level := core.Level{Key: newKey(t, "k"), Limit: 1}
-	var h handoff
-	for range contenders {
-		g := redisGate(t, c.Client(t), core.Config{})
-		t.Cleanup(func() { _ = g.Close(context.Background()) })
-		s := semaphore(t, g, core.SemaphoreConfig{Lease: time.Minute, OnFailure: core.Closed})
-		var l *core.Lease
-		h = append(h, struct{ lock, unlock func() }{
-			lock: func() {
-				var err error
-				if l, err = s.Acquire(context.Background(), core.Ask{Levels: []core.Level{level}}); err != nil {
-					t.Error(err)
-				}
-			},
-			unlock: func() { free(t, l) },
-		})
-	}
+	h := contend(t, func() *core.Gate { return redisGate(t, c.Client(t), core.Config{}) })
 	const turns = 25
 	h.run(turns)
 	if n := calls(t, c, "ssubscribe"); n == 0 || n >= turns*contenders/4 {

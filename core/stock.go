@@ -65,16 +65,11 @@ func (s *stock) wait(ctx context.Context, units int64) (bool, error) {
 	}
 	s.waiting.Add(units)
 	defer s.waiting.Add(-units)
-	var caller <-chan struct{}
-	if b, ok := ctx.(*bounded); ok {
-		caller = b.Context.Done()
-	}
 	select {
 	case <-b.done:
 		return !b.dry, nil
 	case <-ctx.Done():
-		return false, ctx.Err()
-	case <-caller:
-		return false, context.Canceled
+	case <-left(ctx):
 	}
+	return false, leaving(ctx)
 }

@@ -117,15 +117,16 @@ func (l *leases) wakeAll() {
 func (l *leases) told(_, message string) {
 	id, evicted := strings.CutPrefix(message, "!")
 	m, granted := lease.ParseMessage(message)
-	l.mu.Lock()
 	var w *waiter
+	l.mu.Lock()
 	if h := l.held[id]; evicted && h != nil {
 		l.drop(h)
 		h.lose(ErrLeaseLost)
-	} else if w = l.waiting[m.ID]; granted && w != nil {
+	} else if granted {
+		w = l.waiting[m.ID]
+	}
+	if w != nil {
 		w.granted = m
-	} else {
-		w = nil
 	}
 	l.mu.Unlock()
 	if w != nil { // without the lock, which it takes first

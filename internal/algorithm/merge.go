@@ -14,11 +14,8 @@ func (b *TokenBucket) After(reply []int64, c Cost) {
 	reply[0], reply[1] = after.Whole, after.Fraction
 }
 
-// After implements Mergeable.
+// After implements Mergeable, also for a Period.
 func (f *FixedWindow) After(reply []int64, c Cost) { reply[0] += c.Whole }
-
-// After implements Mergeable.
-func (p *Period) After(reply []int64, c Cost) { reply[0] += c.Whole }
 
 // After implements Mergeable.
 func (w *SlidingWindow) After(reply []int64, c Cost) { reply[1] += c.Whole }
