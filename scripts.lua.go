@@ -71,8 +71,10 @@ func decision() string {
 		}
 		word := "if"
 		for _, name := range names {
-			b.WriteString(word + " algorithm == '" + name + "' then\n" + algorithms[name][part])
-			word = "elseif"
+			if text, ok := algorithms[name][part]; ok {
+				b.WriteString(word + " algorithm == '" + name + "' then\n" + text)
+				word = "elseif"
+			}
 		}
 		b.WriteString("end\n")
 	}

@@ -79,16 +79,17 @@ func TestLuaStrings(t *testing.T) {
 	}
 }
 
-// tostring and ".." print 14 digits of a number on Redis, and a time has 16. miniredis hides it.
+// tostring and ".." print 14 digits of a number on Redis, and a time has 16; %d prints 32 bits of it where that is a C long.
+// miniredis hides it.
 func TestLuaPrintsNoNumbers(t *testing.T) {
 	for name, script := range scripts {
 		for line := range strings.Lines(code(script)) {
-			if strings.Contains(line, "..") || strings.Contains(line, "tostring") || strings.Contains(line, "%d") {
+			if strings.Contains(line, "..") || strings.Contains(line, "tostring") {
 				t.Errorf("%s: %s", name, line)
 			}
 		}
 		for _, format := range regexp.MustCompile(`string\.format\(('[^']*')`).FindAllStringSubmatch(luaComment.ReplaceAllString(script, ""), -1) {
-			if rest := regexp.MustCompile(`%(016)?\.0f`).ReplaceAllString(format[1], ""); strings.Contains(rest, "%") {
+			if rest := regexp.MustCompile(`%(09)?d%07d|%\.0f`).ReplaceAllString(format[1], ""); strings.Contains(rest, "%") {
 				t.Errorf("%s: format %s", name, format[1])
 			}
 		}
@@ -106,6 +107,7 @@ func TestLuaTouchesOnlyItsKeys(t *testing.T) {
 		}
 		for _, c := range calls {
 			switch {
+			case c[1] == "pcall" && c[2] == "'MGET'" && c[3] == "unpack(KEYS": // and what it may not read so, it reads otherwise
 			case c[1] != "call", c[2] == "":
 				t.Errorf("%s: %s", name, c[0])
 			case c[2] == "'TIME'" && c[3] == "":
@@ -171,7 +173,7 @@ func TestScriptsRun(t *testing.T) {
 				run := func(requests ...any) []int64 {
 					t.Helper()
 					// Both limits are 10 a second: one with a burst of 10, one of 1.
-					args := append([]any{18, 0, 1 << 53, "token_bucket", 0, 1, 1_000_000, 0, 0, 0, "token_bucket", 0, 3, 100_000, 2, 0, 0}, requests...)
+					args := append([]any{19, 0, 0, 1, "token_bucket", 0, 1, 1_000_000, 0, 0, 0, "token_bucket", 0, 3, 100_000, 2, 0, 0}, requests...)
 					if name == "DecideScriptInjected" {
 						args = append(args, now)
 					}
@@ -181,20 +183,20 @@ func TestScriptsRun(t *testing.T) {
 					}
 					return reply
 				}
-				first := run("decide", 1, 2, 1, 4, 400_000, 0, 2, 11, 100_000, 1)
+				first := run("decide", 1, 2, 1, 5, 400_000, 0, 2, 12, 100_000, 1)
 				if len(first) != 7 || first[0] != 0 || first[1] != 0 || first[3] < now || first[6] < now {
 					t.Fatalf("first: %v", first)
 				}
 				// Two requests in one call: the second sees what the first did.
 				second := run(
-					"decide", 1, 2, 1, 4, 400_000, 0, 2, 11, 100_000, 1,
-					"atmost", 1, 1, 9, 1, 4, 100_000, 0,
-					"peek", 1, 1, 2, 11, 0, 0,
+					"decide", 1, 2, 1, 5, 400_000, 0, 2, 12, 100_000, 1,
+					"atmost", 1, 1, 9, 1, 5, 100_000, 0,
+					"peek", 1, 1, 2, 12, 0, 0,
 				)
 				if len(second) != 15 || second[0] != 2 || second[3] != 0 || second[6] != 0 || second[7] < 6 || second[11] != 0 {
 					t.Fatalf("second: %v", second)
 				}
-				if given := run("give", 1, 1, 0, 1, 4, 300_000, 0, second[10]); len(given) != 1 || given[0] != 1 {
+				if given := run("give", 1, 1, 0, 1, 5, 300_000, 0, second[10]); len(given) != 1 || given[0] != 1 {
 					t.Errorf("give: %v", given)
 				}
 				if name == "DecideScriptInjected" {
@@ -202,7 +204,7 @@ func TestScriptsRun(t *testing.T) {
 					if !slices.Equal(second[:11], want) {
 						t.Errorf("second: %v, want %v", second, want)
 					}
-					if peeked := run("peek", 1, 1, 1, 4, 0, 0); peeked[1] != 700_000 {
+					if peeked := run("peek", 1, 1, 1, 5, 0, 0); peeked[1] != 700_000 {
 						t.Errorf("after giving back: %v", peeked)
 					}
 				}

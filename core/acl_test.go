@@ -66,6 +66,8 @@ func TestReadmePermissions(t *testing.T) {
 		t.Fatal(err)
 	}
 	free(t, paid)
+	two := []core.Charge{{Policy: limited(t, "p", frozen(9)), Key: user.Key, Cost: 1}, {Policy: limited(t, "q", frozen(9)), Key: user.Key, Cost: 1}}
+	before := decide(t, g, two...)
 	if err := g.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -78,5 +80,12 @@ func TestReadmePermissions(t *testing.T) {
 		if !strings.Contains(stats, "cmdstat_"+c+":") && !cluster && c != "setrange" { // which is for long logs
 			t.Errorf("%s is not used", c)
 		}
+	}
+
+	// Without MGET values are read one by one.
+	do(t, admin, "ACL", "SETUSER", "app", "-mget")
+	g = redisGate(t, s.Client(t, func(o *redis.Options) { o.Username, o.Password = "app", "secret" }), core.Config{})
+	if d := decide(t, g, two...); !d.Allowed || d.At(0).Used != before.At(0).Used+1 || d.At(1).Used != before.At(1).Used+1 {
+		t.Errorf("%s, and before: %s", show(d), show(before))
 	}
 }

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"slices"
 	"sync"
-
-	"github.com/headgate/headgate/internal/algorithm"
 )
 
 // errReply is a reply that is not what the script's contract says.
@@ -47,42 +45,6 @@ var batches = sync.Pool{New: func() any { return new(batch) }}
 
 // few is how many keys are searched one by one.
 const few = 8
-
-// encode writes the arguments of EVALSHA or EVAL as lua/decide.lua reads them. What is not constant goes by pointers
-// into ints and names, because a pointer in an interface costs no allocation; so these must not grow after the
-// first. A key goes by itself: go-redis reads the first one to find its slot.
-func (b *batch) encode(calls []*call, script *script) {
-	b.calls = calls
-	b.collect()
-	room := 5 + 24*len(b.limits)
-	for i := range b.entries {
-		room += 4 + 5*len(b.entries[i].request.charges)
-	}
-	slot := calls[0].requests[0].slot
-	if slot != nil {
-		room++
-	}
-	b.ints = slices.Grow(b.ints[:0], room)
-	b.limitAt = slices.Grow(b.limitAt[:0], len(b.limits))[:len(b.limits)]
-	b.names = slices.Grow(b.names[:0], len(b.limits)+len(b.entries))
-
-	b.args = append(b.args[:0], "evalsha", &script.sha)
-	keys := b.next()
-	for _, k := range b.keys {
-		b.args = append(b.args, k)
-	}
-	if slot != nil {
-		b.args = appendLeaseKeys(b.args, slot.scope)
-	}
-	*keys = int64(len(b.args) - 3)
-	b.encodeLimits()
-	b.encodeRuns()
-	if slot != nil {
-		from := len(b.args)
-		b.args = appendAcquire(append(b.args, "acquire"), slot.ask)
-		b.int(int64(len(b.args) - from))
-	}
-}
 
 // collect finds the distinct requests, keys and limits.
 func (b *batch) collect() {
@@ -129,121 +91,6 @@ func (b *batch) same(r *request) int {
 		return i
 	}
 	return -1
-}
-
-func (b *batch) encodeLimits() {
-	argv := len(b.args) // ARGV[1], in args
-	requestsAt := b.next()
-	from, until := int64(0), int64(algorithm.MaxUnits)
-	for _, c := range b.limits {
-		if p, ok := c.limit.(algorithm.Periodic); ok {
-			f, u := p.Period()
-			from, until = max(from, f), min(until, u)
-		}
-	}
-	b.int(from)
-	b.int(until)
-	for i, c := range b.limits {
-		b.limitAt[i] = int64(len(b.args) - argv + 1)
-		b.name(c.limit.Script())
-		shadow := int64(0)
-		if c.policy.shadow {
-			shadow = 1
-		}
-		b.int(shadow)
-		from := len(b.ints)
-		b.ints = c.limit.Parameters(b.ints)
-		for i := range b.ints[from:] {
-			b.args = append(b.args, &b.ints[from+i])
-		}
-	}
-	*requestsAt = int64(len(b.args) - argv + 1)
-}
-
-// encodeRuns writes the entries, as runs of those that differ in their keys alone.
-func (b *batch) encodeRuns() {
-	var first, times, n = 0, (*int64)(nil), 0
-	for i := range b.entries {
-		count := len(b.entries[i].request.charges)
-		if i > 0 && b.continues(first, i, n) {
-			*times++
-		} else {
-			first, times = i, b.encodeEntry(&b.entries[i], n)
-		}
-		n += count
-	}
-	for i := range b.entries {
-		b.entries[i].request = nil
-	}
-}
-
-// continues says whether entry i, whose first charge is the n-th, asks of the keys that follow what entry first asks of its own,
-// as all between them do.
-func (b *batch) continues(first, i, n int) bool {
-	e, f := &b.entries[i], &b.entries[first]
-	op, bound := e.asks()
-	to, most := f.asks()
-	count := len(e.request.charges)
-	if op != to || bound != most || op == algorithmGive || count != len(f.request.charges) {
-		return false
-	}
-	for j := range count {
-		if b.keyOf[n+j] != b.keyOf[n+j-count]+count || b.limitOf[n+j] != b.limitOf[n+j-count] ||
-			e.request.charges[j].cost != f.request.charges[j].cost {
-			return false
-		}
-	}
-	return true
-}
-
-// asks is the entry's operation and its bound.
-func (e *entry) asks() (algorithm.Operation, int64) {
-	switch {
-	case e.request.slot != nil:
-		return algorithmPeek, 0 // the script decides then
-	case e.many > 1:
-		return algorithmAtMost, int64(e.many)
-	}
-	return e.request.op, e.request.bound
-}
-
-// encodeEntry writes a request whose first charge is the n-th, and returns how many there are of it.
-func (b *batch) encodeEntry(e *entry, n int) (times *int64) {
-	r := e.request
-	op, bound := e.asks()
-	b.name(string(op))
-	times = b.next()
-	*times = 1
-	b.int(int64(len(r.charges)))
-	if op == algorithmAtMost || op == algorithmReserve || op == algorithmGive {
-		b.int(bound)
-	}
-	for i := range r.charges {
-		c := &r.charges[i]
-		b.int(int64(b.keyOf[n+i]) + 1)
-		b.int(b.limitAt[b.limitOf[n+i]])
-		b.int(c.cost.Whole)
-		b.int(c.cost.Fraction)
-		if op == algorithmGive {
-			b.int(c.receipt())
-		}
-	}
-	return times
-}
-
-// next appends an integer to be set later.
-func (b *batch) next() *int64 {
-	b.ints = append(b.ints, 0)
-	p := &b.ints[len(b.ints)-1]
-	b.args = append(b.args, p)
-	return p
-}
-
-func (b *batch) int(n int64) { *b.next() = n }
-
-func (b *batch) name(s string) {
-	b.names = append(b.names, s)
-	b.args = append(b.args, &b.names[len(b.names)-1])
 }
 
 // find is the index of a key in the batch, or -1.

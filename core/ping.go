@@ -121,8 +121,8 @@ func field(info, name string) string {
 var causes = []struct{ prefix, words string }{
 	{"NOAUTH", "it wants a password, and the client has none"},
 	{"WRONGPASS", "it does not accept the user name or password"},
-	{"NOPERM", "the user may not do what a Gate does: it needs +ping +eval +evalsha +time +get +set +del on its keys"},
-	{"The user executing the script", "the user may not do what a Gate does: it needs +ping +eval +evalsha +time +get +set +del on its keys"},
+	{"NOPERM", "the user may not do what a Gate does: it needs +ping +eval +evalsha +time +get +mget +set +del on its keys"},
+	{"The user executing the script", "the user may not do what a Gate does: it needs +ping +eval +evalsha +time +get +mget +set +del on its keys"},
 	{"WRONGTYPE", "a key of the Gate holds something else: choose another Config.Prefix"},
 	{"READONLY", "it is a replica: the client must lead to the primary"},
 	{"LOADING", "it is still loading its data"},

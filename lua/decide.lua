@@ -1,7 +1,8 @@
 -- Decides requests in order, each all or nothing. Every key is read once and written once at the end.
 --
 -- KEYS   the keys of all charges, each once
--- ARGV   the index where the requests begin; the time from which and until which the limits hold, in microseconds;
+-- ARGV   the index where the requests begin; the time from which and until which the limits hold, in microseconds, or 0
+--        and 0 if they always do; 1 if the values of all keys are short, so that they are best read at once, or 0;
 --        then limits, each: algorithm, 1 if it is a shadow or 0, the denominator of its costs' parts or 0 if they have
 --        none, the algorithm's own parameters; then, to the end, runs of requests that differ in their keys alone, each:
 --        operation, number of requests, number of charges (at most 16), for "atmost", "reserve" and "give" the bound; for each
@@ -9,7 +10,7 @@
 --        receipt. Those of the next have the keys that follow the last one's: the indexes plus the number of charges.
 --        The charges of one request have different keys, and a key has one algorithm.
 -- Reply  for each request: verdict; for each charge, but of "give", its algorithm's reply.
---        Where the clock is outside the time of the limits: -1, now; nothing is done then.
+--        Where the clock is outside the time of the limits: -1, now; nothing is decided then.
 --
 -- decide   Charges all or nothing. Verdict: the sum of 2^(i-1) over the violated charges i.
 -- peek     The same, and charges nothing.
@@ -22,8 +23,9 @@
 --
 -- A line of two dashes, a colon and a word stands for the part of that name of the algorithm:
 --
--- look    reads the key's state into states[key], or numbers[key] where it is but a number, if it is not there yet, and
---         brings it to now as the limit sees it; only what a clock step or a lowered limit left beyond reach changes the
+-- run     may decide the first requests of a run of decisions on one charge, whose arguments begin at ARGV[at]: decided of them
+-- look    reads the key's state into states[key], or numbers[key] where it is but a number, if it is in neither yet, from
+--         values[key] if it is there; brings it to now as the limit sees it; only what a clock step or a lowered limit left beyond reach changes the
 --         state, and sets dirty[key] to limit; appends to reply what it found, then 0, where the receipt goes: for fits
 --         and commit that is reply[found]; give finds all of it behind n
 -- fits    sets fits to whether what look found has room for the cost whole, part
@@ -40,14 +42,21 @@
 -- tables are made with all their fields, and a number of ARGV is written back when it is first read as one.
 local KEYS, ARGV = KEYS, ARGV
 local states, numbers, dirty, reply, n = {false}, {false}, {false}, {0, 0, 0, 0}, 0
-local shared = {} -- what the parts of an algorithm make once for all keys
+local values = states -- or what was read at once: of what is missing there, the key may be of another type, and is read again
+local shared -- what the parts of an algorithm make once for all keys
 -- Of each charge of a request: key, limit, cost, its part, receipt to be given back, and where in the reply that of the charge goes,
 -- 0 if it does not fit.
 local charges = {0, 0, 0, 0, 0, 0}
 local at, last = ARGV[1] + 0, #ARGV
 
-if now < ARGV[2] + 0 or now >= ARGV[3] + 0 then
+if ARGV[3] ~= '0' and (now < ARGV[2] + 0 or now >= ARGV[3] + 0) then
   return {-1, now}
+end
+if ARGV[4] == '1' then
+  values = redis.pcall('MGET', unpack(KEYS))
+  if values.err then
+    values = states -- the user may not, and reads them one by one
+  end
 end
 
 while at <= last do
@@ -56,17 +65,28 @@ while at <= last do
   if operation == 'atmost' or operation == 'reserve' or operation == 'give' then
     bound, at = ARGV[at] + 0, at + 1
   end
-  for c = 1, count * 6, 6 do
+  local decided = 0
+  if count == 1 and operation == 'decide' then
     local limit = ARGV[at + 1] + 0
-    charges[c], charges[c + 1], charges[c + 2], charges[c + 3] = ARGV[at] - count, limit, ARGV[at + 2] + 0, ARGV[at + 3] + 0
+    local algorithm = ARGV[limit]
     ARGV[limit + 2] = ARGV[limit + 2] + 0
+    --: run
+  end
+  if decided == times then
     at = at + 4
-    if operation == 'give' then
-      charges[c + 4], at = ARGV[at] + 0, at + 1
+  else
+    for c = 1, count * 6, 6 do
+      local limit = ARGV[at + 1] + 0
+      charges[c], charges[c + 1], charges[c + 2], charges[c + 3] = ARGV[at] + (decided - 1) * count, limit, ARGV[at + 2] + 0, ARGV[at + 3] + 0
+      ARGV[limit + 2] = ARGV[limit + 2] + 0
+      at = at + 4
+      if operation == 'give' then
+        charges[c + 4], at = ARGV[at] + 0, at + 1
+      end
     end
   end
 
-  for _ = 1, times do
+  for _ = decided + 1, times do
     local verdict, admitted = 0, operation ~= 'peek'
     n = n + 1
     local head = n
@@ -98,35 +118,27 @@ while at <= last do
 
     local totals
     if operation == 'atmost' then
-      -- Adds ever smaller powers of two times the costs, so that it only ever adds and compares.
+      -- All of the bound, mostly. Else ever smaller powers of two times the costs, so that it only ever adds and compares.
       -- A sum stays at 100 years, which never fits: the bound is no bound on those of shadows.
-      local function plus(limit, whole, part, more, more_part)
-        whole, part = whole + more, part + more_part
-        if part > 0 and part >= ARGV[limit + 2] then
-          whole, part = whole + 1, part - ARGV[limit + 2]
-        end
-        return {math.min(whole, 3155760000000000), part}
-      end
-      local steps, step = {}, 1
+      local step, steps, sums = bound, nil, {}
       totals = {}
       for i = 1, count do
-        steps[i], totals[i] = {{charges[i * 6 - 3], charges[i * 6 - 2]}}, {0, 0}
-      end
-      while step * 2 <= bound do
-        step = step * 2
-        for i = 1, count do
-          local s = steps[i]
-          local most = s[#s]
-          s[#s + 1] = plus(charges[i * 6 - 4], most[1], most[2], most[1], most[2])
+        local c = i * 6 - 5
+        local whole, part, denominator = charges[c + 2] * bound, charges[c + 3] * bound, ARGV[charges[c + 1] + 2]
+        if part > 9007199254740991 then
+          step = bound + 1 -- is not exact, and not tried
+        elseif part > 0 then
+          local rest = part % denominator
+          whole, part = whole + (part - rest) / denominator, rest
         end
+        sums[i], totals[i] = {math.min(whole, 3155760000000000), part}, {0, 0}
       end
-      for j = #steps[1], 1, -1 do
-        local all, sums = verdict + step <= bound, {}
+      while step >= 1 do
+        local all = verdict + step <= bound
         for i = 1, count do
-          local c, add = i * 6 - 5, steps[i][j]
+          local c = i * 6 - 5
           local key, limit, found = charges[c], charges[c + 1], charges[c + 5]
           local algorithm = ARGV[limit]
-          sums[i] = plus(limit, totals[i][1], totals[i][2], add[1], add[2])
           local whole, part, fits = sums[i][1], sums[i][2], false
           --: fits
           all = all and (fits or ARGV[limit + 1] == '1')
@@ -134,16 +146,49 @@ while at <= last do
         if all then
           verdict, totals = verdict + step, sums
         end
-        step = step / 2
+        if verdict == bound then
+          break
+        end
+        local function plus(limit, whole, part, more, more_part)
+          whole, part = whole + more, part + more_part
+          if part > 0 and part >= ARGV[limit + 2] then
+            whole, part = whole + 1, part - ARGV[limit + 2]
+          end
+          return {math.min(whole, 3155760000000000), part}
+        end
+        if steps then
+          step = step / 2
+        else
+          step, steps = 1, {}
+          for i = 1, count do
+            steps[i] = {{charges[i * 6 - 3], charges[i * 6 - 2]}}
+          end
+          while step * 2 <= bound do
+            step = step * 2
+            for i = 1, count do
+              local s = steps[i]
+              local most = s[#s]
+              s[#s + 1] = plus(charges[i * 6 - 4], most[1], most[2], most[1], most[2])
+            end
+          end
+        end
+        sums = {}
+        for i = 1, step >= 1 and count or 0 do
+          local add = steps[i][#steps[i]]
+          steps[i][#steps[i]] = nil
+          sums[i] = plus(charges[i * 6 - 4], totals[i][1], totals[i][2], add[1], add[2])
+        end
       end
       for i = 1, count do
         local c = i * 6 - 5
         local key, limit, found = charges[c], charges[c + 1], charges[c + 5]
-        local algorithm = ARGV[limit]
-        local whole, part, fits = totals[i][1], totals[i][2], false
-        --: fits
-        if not fits then -- a shadow
-          charges[c + 5] = 0
+        if ARGV[limit + 1] == '1' then
+          local algorithm = ARGV[limit]
+          local whole, part, fits = totals[i][1], totals[i][2], false
+          --: fits
+          if not fits then
+            charges[c + 5] = 0
+          end
         end
       end
     end

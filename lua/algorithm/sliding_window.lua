@@ -12,7 +12,7 @@
 --: look
 local state = states[key]
 if not state then
-  local value = redis.call('GET', KEYS[key])
+  local value = values[key] or redis.call('GET', KEYS[key])
   local start, held, previous = now, 0, 0
   if value then
     local s, c, b = string.match(value, '^(%d+) (%d+) (%d+)$')

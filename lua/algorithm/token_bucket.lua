@@ -29,10 +29,45 @@
 -- it is as if the charge had never been. Where time refills nothing, all is given back. While something is promised, only that is given back: what was charged since
 -- leaves when it was told to, which may be too soon after what would be charged instead.
 
+--: run
+-- Of whole microseconds and plain arrival times: what look, fits and commit would do, in fewer steps.
+local key, whole, capacity = ARGV[at] - 1, ARGV[at + 2] + 0, ARGV[limit + 3] + 0
+ARGV[limit + 3] = capacity
+while decided < times and whole > 0 and ARGV[at + 3] == '0' and ARGV[limit + 2] > 0 do
+  key = key + 1
+  local arrival = numbers[key]
+  if not arrival and not states[key] then
+    local value = values[key] or redis.call('GET', KEYS[key]) or 0
+    arrival = tonumber(value)
+    numbers[key] = arrival
+    if not arrival then -- look is to find what was read
+      if values == states then
+        values = {}
+      end
+      values[key] = value
+    end
+  end
+  if not arrival or arrival - now > capacity then
+    break
+  end
+  local backlog = arrival - now
+  if backlog < 0 then
+    backlog = 0
+  end
+  if backlog + whole <= capacity then
+    arrival = now + backlog + whole
+    reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = 0, backlog, 0, arrival
+    numbers[key], dirty[key] = arrival, limit
+  else
+    reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = 1, backlog, 0, 0
+  end
+  n, decided = n + 4, decided + 1
+end
+
 --: look
 local state, arrival, value = states[key], numbers[key], nil
 if not state and not arrival then
-  value, arrival = redis.call('GET', KEYS[key]), 0
+  value, arrival = values[key] or redis.call('GET', KEYS[key]), 0
   if value then
     arrival = tonumber(value)
   end
@@ -260,7 +295,13 @@ if ARGV[limit + 2] > 0 then
   ttl = (value or math.max(state.arrival + state.returned, state.promised)) - now
   ttl = (ttl - ttl % 1000) / 1000 + 1 + margin
 end
-if not value then
+if value then
+  if value >= 10000000 then
+    -- As two integers: %d is twice as fast as what prints a fraction, and of 32 bits where that is a long of C.
+    local low = value % 10000000
+    value = string.format('%d%07d', (value - low) / 10000000, low)
+  end
+else
   local plain = state.returned == 0 and state.promised == 0 and state.forgiven == 0
   if plain and state.part == 0 then
     value = state.arrival

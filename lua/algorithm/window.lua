@@ -15,7 +15,7 @@
 --: look
 local state = states[key]
 if not state then
-  local value = redis.call('GET', KEYS[key])
+  local value = values[key] or redis.call('GET', KEYS[key])
   local start, finish, held, debt = 0, 0, 0, 0
   if value then
     local s, c, more = string.match(value, '^(%d+) (%d+)(.*)$')
