@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,7 +27,9 @@ type commits struct {
 
 	mu      sync.Mutex
 	flying  int
+	crowd   bool // the last batch was of several
 	waiting []*call
+	sent    [][]*call // batches in flight
 	batches [][]*call // to be used again
 
 	turned atomic.Int64 // when a calendar's period was found not to be that of the server, last
@@ -36,8 +39,9 @@ type commits struct {
 type call struct {
 	requests []request
 	deadline time.Time
-	words    int     // of the reply
-	reply    []int64 // until the caller has it
+	shared   *sharedDeadline // or nil
+	words    int             // of the reply
+	reply    []int64         // until the caller has it
 	err      error
 
 	state callState     // by the lock of commits
@@ -73,7 +77,12 @@ func (c *commits) do(ctx context.Context, requests []request) ([]int64, error) {
 	if k.deadline, ok = ctx.Deadline(); !ok {
 		k.deadline = time.Now().Add(time.Hour) // later than any
 	}
+	k.shared = shared(ctx)
 	c.mu.Lock()
+	if k.shared != nil && k.shared.passed.Load() {
+		c.mu.Unlock()
+		return nil, leaving(ctx)
+	}
 	c.waiting = append(c.waiting, k)
 	leads := c.flying < mostFlying
 	if leads {
@@ -89,6 +98,11 @@ func (c *commits) do(ctx context.Context, requests []request) ([]int64, error) {
 		}
 	}
 	if leads {
+		if c.crowd { // others are about to come, and are let in first
+			c.mu.Unlock()
+			runtime.Gosched()
+			c.mu.Lock()
+		}
 		batch := c.take(k)
 		c.mu.Unlock()
 		c.lead(ctx, k, batch)
@@ -105,23 +119,41 @@ func (c *commits) do(ctx context.Context, requests []request) ([]int64, error) {
 // wait returns when the call leads or is answered, or with the error of the context that ended before. The call is not to be
 // used again then: a leader may still hold it.
 func (c *commits) wait(ctx context.Context, k *call) error {
-	select {
-	case <-k.turn:
-		return nil
-	case <-ctx.Done():
-	case <-left(ctx):
+	var done <-chan struct{}
+	if k.shared == nil {
+		done = ctx.Done()
+	} // else expire tells: a channel that all wait for costs more than the rest of waiting
+	gone := left(ctx)
+	if done == nil && gone == nil {
+		<-k.turn
+	} else {
+		select {
+		case <-k.turn:
+		case <-done:
+			c.leave(k)
+		case <-gone:
+			c.leave(k)
+		}
 	}
+	if k.state == callLeft {
+		return leaving(ctx)
+	}
+	return nil
+}
+
+// leave takes back a call, unless it is answered.
+func (c *commits) leave(k *call) {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	for k.state == callEncoded {
 		c.mu.Unlock()
 		runtime.Gosched()
 		c.mu.Lock()
 	}
-	defer c.mu.Unlock()
 	switch k.state {
 	case callAnswered:
 		<-k.turn
-		return nil
+		return
 	case callWaits:
 		c.remove(k)
 	case callLeads:
@@ -129,7 +161,37 @@ func (c *commits) wait(ctx context.Context, k *call) error {
 		c.pass()
 	}
 	k.state = callLeft
-	return leaving(ctx)
+}
+
+// expire takes back the calls whose shared deadline has passed.
+func (c *commits) expire(d *sharedDeadline) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for encoded := true; encoded; {
+		encoded = false
+		for _, batch := range append(c.sent, slices.Clone(c.waiting)) {
+			for _, k := range batch {
+				if k.shared != d {
+					continue
+				}
+				switch k.state {
+				case callWaits:
+					c.remove(k)
+					fallthrough
+				case callSent:
+					k.state = callLeft
+					k.turn <- struct{}{}
+				case callEncoded:
+					encoded = true
+				}
+			}
+		}
+		if encoded {
+			c.mu.Unlock()
+			runtime.Gosched()
+			c.mu.Lock()
+		}
+	}
 }
 
 func (c *commits) remove(k *call) {
@@ -178,7 +240,7 @@ func (c *commits) take(k *call) []*call {
 		}
 	}
 	clear(c.waiting[len(rest):])
-	c.waiting = rest
+	c.waiting, c.sent, c.crowd = rest, append(c.sent, batch), len(batch) > 1
 	return batch
 }
 
@@ -188,6 +250,7 @@ func (c *commits) lead(ctx context.Context, k *call, batch []*call) {
 	defer func() { // also where a hook of the client panics
 		c.mu.Lock()
 		c.pass()
+		c.sent = slices.DeleteFunc(c.sent, func(b []*call) bool { return b[0] == batch[0] })
 		for _, w := range batch {
 			if w.state == callEncoded || w.state == callSent {
 				w.state = callAnswered
@@ -226,8 +289,8 @@ func (c *commits) freshen(batch []*call) {
 	}
 }
 
-// sent says that the requests of a batch are needed no more.
-func (c *commits) sent(batch []*call) {
+// free says that the requests of a batch are needed no more.
+func (c *commits) free(batch []*call) {
 	if len(batch) == 1 {
 		return
 	}

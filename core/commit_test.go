@@ -284,6 +284,29 @@ func TestShortDeadlineEndsNobodyElse(t *testing.T) {
 	})
 }
 
+// Who came before the one that leads does not wait for as long as that one does.
+func TestWhoHasLessTimeLeavesEarlier(t *testing.T) {
+	const timeout = 800 * time.Millisecond
+	eachStandstill(t, core.Config{Timeout: timeout}, func(q *standstill) {
+		for range 5 { // on a machine that stands still, both times are over at once
+			early := q.queued(t.Context(), 0)
+			time.Sleep(timeout / 4) // deadlines are shared for a shorter time than that
+			late := q.queued(t.Context(), 1)
+			q.next()
+			a := <-early
+			if a.err != nil || a.Allowed || !errors.Is(a.Cause, context.DeadlineExceeded) {
+				q.Fatalf("%+v", a)
+			}
+			ended := len(late) > 0
+			if q.end(); !ended {
+				return
+			}
+			q.fill()
+		}
+		q.Error("both left at once")
+	})
+}
+
 // Calls that nobody answers free their places at their deadline. Each caller is answered by his own policy.
 func TestStuckBatchesEnd(t *testing.T) {
 	modes := map[core.FailureMode]core.Source{core.Open: core.SourceOpen, core.Closed: core.SourceClosed, core.Local: core.SourceLocal}

@@ -11,12 +11,14 @@ import (
 // and all of these end at the first one's deadline.
 type deadlines struct {
 	timeout time.Duration
+	expire  func(*sharedDeadline) // is told of each that has passed
 	last    atomic.Pointer[sharedDeadline]
 }
 
 type sharedDeadline struct {
 	context.Context
-	until time.Time // to be shared
+	until  time.Time // to be shared
+	passed atomic.Bool
 }
 
 // bounded has the values of the caller's context and ends at a shared deadline. It does not end when the caller's
@@ -30,6 +32,15 @@ type bounded struct {
 func (b *bounded) Deadline() (time.Time, bool) { return b.deadline.Deadline() }
 func (b *bounded) Done() <-chan struct{}       { return b.deadline.Done() }
 func (b *bounded) Err() error                  { return b.deadline.Err() }
+
+// shared is the deadline that a bounded context shares with others, or nil.
+func shared(ctx context.Context) *sharedDeadline {
+	if b, ok := ctx.(*bounded); ok {
+		s, _ := b.deadline.(*sharedDeadline)
+		return s
+	}
+	return nil
+}
 
 // left is done when the caller is gone, for whom a bounded context goes on.
 func left(ctx context.Context) <-chan struct{} {
@@ -64,8 +75,12 @@ func (d *deadlines) bound(caller context.Context) (context.Context, context.Canc
 	s := d.last.Load()
 	if s == nil || now.After(s.until) {
 		ctx, cancel := context.WithDeadline(context.Background(), now.Add(d.timeout))
-		s = &sharedDeadline{ctx, now.Add(d.timeout / 8)}
-		context.AfterFunc(ctx, cancel) // it ends by its deadline only
+		s = &sharedDeadline{Context: ctx, until: now.Add(d.timeout / 8)}
+		context.AfterFunc(ctx, func() { // it ends by its deadline only
+			cancel()
+			s.passed.Store(true)
+			d.expire(s)
+		})
 		d.last.Store(s)
 	}
 	return &bounded{caller, s, true}, func() {}

@@ -40,6 +40,16 @@ func (p *plan) group() []request {
 	return requests
 }
 
+// together says whether all keys of the plan have the same outermost part.
+func (p *plan) together() bool {
+	for i := range p.wire {
+		if p.wire[i].key.outermost() != p.wire[0].key.outermost() {
+			return false
+		}
+	}
+	return true
+}
+
 // bySlot parts charges by the outermost parts of their keys.
 func bySlot(charges []charge) (groups [][]charge) {
 	for _, c := range charges {

@@ -94,7 +94,7 @@ func (s *redisStore) ask(ctx context.Context, requests []request) ([]int64, erro
 		return s.alone(ctx, requests)
 	}
 	reply, err := s.commitsFor(ctx, requests).do(ctx, requests)
-	if errors.As(err, new(apart)) {
+	if err != nil && errors.As(err, new(apart)) {
 		return s.alone(ctx, requests)
 	}
 	return reply, err

@@ -34,6 +34,14 @@ func (s *redisStore) commitsFor(ctx context.Context, requests []request) *commit
 	return c.(*commits)
 }
 
+// expire takes back what waits until a deadline that has passed.
+func (s *redisStore) expire(d *sharedDeadline) {
+	s.nodes.Range(func(_, c any) bool {
+		c.(*commits).expire(d)
+		return true
+	})
+}
+
 // alone decides requests that share their script with no others.
 func (s *redisStore) alone(ctx context.Context, requests []request) ([]int64, error) {
 	k := call{requests: requests, words: -1}
@@ -73,7 +81,7 @@ func (s *redisStore) sendOne(ctx context.Context, c *commits, calls []*call) err
 	b := batches.Get().(*batch)
 	script := s.encode(b, calls)
 	if c != nil {
-		c.sent(calls)
+		c.free(calls)
 	}
 	reply, err := s.evaluate(ctx, b, script)
 	if err != nil {
@@ -134,7 +142,7 @@ func (s *redisStore) sendSlots(ctx context.Context, c *commits, calls []*call) e
 		s.encode(b, calls)
 		parts = append(parts, b)
 	}
-	c.sent(calls)
+	c.free(calls)
 	var replies []*redis.IntSliceCmd
 	err := s.bounded(ctx, func() error {
 		cmds := s.pipeline(ctx, parts)

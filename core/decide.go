@@ -1,0 +1,174 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/headgate/headgate/internal/algorithm"
+)
+
+// decide leaves the outcome in d, a zero Decision, which is too large to be copied from hand to hand.
+func (g *Gate) decide(ctx context.Context, d *Decision, op algorithm.Operation, bound int64, charges []Charge) (granted int64, err error) {
+	if done, err := g.single(ctx, d, op, charges); done {
+		return 0, err
+	}
+	if op == algorithmDecide && g.known(ctx, charges, d, true) {
+		return 0, nil
+	}
+	p := plans.Get().(*plan)
+	defer p.free()
+	if err := g.run(ctx, p, d, op, bound, charges); err != nil || !d.Allowed {
+		return 0, err
+	}
+	return p.bound, nil
+}
+
+// single decides one charge in memory, as run would and without a plan, which takes longer than the decision. It leaves to run
+// what is faulty or observed.
+func (g *Gate) single(ctx context.Context, d *Decision, op algorithm.Operation, charges []Charge) (done bool, err error) {
+	m, ok := g.store.(*memoryStore)
+	if !ok || len(charges) != 1 || op == algorithmAtMost || g.observe != nil || g.closed.Load() || ctx.Err() != nil || check(charges) != nil {
+		return false, nil
+	}
+	c := &charges[0]
+	limit, err := c.Policy.limitOf(ctx, c.Key)
+	if err != nil {
+		return true, err
+	}
+	d.resize(1)
+	r := d.at(0)
+	d.Source, r.Policy, r.Source = SourceMemory, c.Policy, SourceMemory
+	if limit.suffix == "" {
+		r.stateless(limit.denies)
+	} else {
+		m.single(op, c, limit, r)
+	}
+	d.Allowed = r.Allowed || c.Policy.shadow
+	return true, nil
+}
+
+// run decides and reports. The plan holds what came of each charge.
+func (g *Gate) run(ctx context.Context, p *plan, d *Decision, op algorithm.Operation, bound int64, charges []Charge) error {
+	var start time.Time
+	if g.observe != nil {
+		start = time.Now()
+	}
+	p.began = g.cache.now()
+	err := g.admit(ctx, p, d, op, bound, charges)
+	if err == nil || errors.Is(err, ErrMisconfigured) {
+		p.results(d)
+		g.cache.keep(p, d)
+	}
+	g.report(ctx, op, d, err, start)
+	return err
+}
+
+// report tells who observes of a decision.
+func (g *Gate) report(ctx context.Context, op algorithm.Operation, d *Decision, err error, start time.Time) {
+	if g.observe != nil {
+		seen := *d // so that d itself stays off the heap
+		g.observe(ctx, Event{Operation: string(op), Decision: &seen, Err: err, Took: time.Since(start)})
+	}
+}
+
+// admit runs the decision and leaves whether it admits in d.
+func (g *Gate) admit(ctx context.Context, p *plan, d *Decision, op algorithm.Operation, bound int64, charges []Charge) error {
+	if g.store == nil || g.closed.Load() {
+		return ErrClosed
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("core: %w", err)
+	}
+	prefix := g.prefix
+	if g.circuit == nil {
+		prefix = ""
+	}
+	if err := p.lay(ctx, prefix, op, charges); err != nil {
+		return err
+	}
+	if bound == unequal {
+		return fmt.Errorf("%w: AtMost of different costs", ErrCharge)
+	}
+	p.bound, p.source = bound, g.store.source()
+	d.Source = p.source
+	if len(p.wire) == 0 {
+		d.Allowed = !p.denied
+		return nil
+	}
+	if op == algorithmAtMost {
+		p.bound = min(bound, algorithm.MaxUnits)
+		for i := range p.wire {
+			if c := &p.wire[i]; !c.policy.shadow {
+				p.bound = min(p.bound, c.limit.Capacity())
+			}
+		}
+	}
+	if g.circuit == nil {
+		return g.ordered(ctx, ctx, p, d)
+	}
+	bounded, cancel := g.deadlines.bound(ctx)
+	defer cancel()
+	return g.ordered(bounded, ctx, p, d)
+}
+
+// ordered asks for the plan's requests one after the other. After a denial the rest is only peeked at, so that the
+// decision names all that stand in the way.
+func (g *Gate) ordered(ctx, caller context.Context, p *plan, d *Decision) error {
+	p.whole[0] = request{op: p.op, charges: p.wire, reply: p.whole[0].reply}
+	requests := p.whole[:]
+	if g.perSlot && !p.together() {
+		requests = p.group()
+	}
+	admitted := !p.denied
+	var cause error
+	for i := range requests {
+		r := &requests[i]
+		r.bound, r.receipts, r.ahead = p.bound, p.keeps || len(requests) > 1, len(p.asked) == 1
+		if !admitted {
+			r.op = algorithmPeek
+		} else {
+			r.slot = p.slot
+			if p.slot != nil {
+				p.slot.sent = true
+			}
+		}
+		err := g.ask(ctx, caller, requests[i:i+1])
+		switch {
+		case err == nil:
+			admitted = admitted && r.admitted()
+			if admitted && p.op == algorithmAtMost {
+				p.bound = r.verdict
+			}
+		case ended(caller) != nil:
+			g.giveBack(ctx, p, requests[:i], false)
+			return fmt.Errorf("core: %w", ended(caller))
+		default:
+			if cause == nil || errors.Is(err, ErrMisconfigured) {
+				cause = err
+			}
+			for j := range r.charges {
+				admitted = admitted && r.charges[j].mode(errors.Is(err, ErrMisconfigured)) != Closed
+			}
+		}
+	}
+	if cause != nil {
+		admitted = g.fail(ctx, p, d, cause, admitted)
+	}
+	if len(requests) > 1 {
+		g.giveBack(ctx, p, requests, admitted)
+	}
+	d.Allowed = admitted && !p.slot.refused()
+	if g.perSlot && !admitted && p.op != algorithmPeek {
+		for i := range p.wire {
+			if c := &p.wire[i]; c.answered && !c.fits {
+				c.policy.lastDenial.Store(g.denials.Add(1))
+			}
+		}
+	}
+	if !admitted && errors.Is(cause, ErrMisconfigured) {
+		return cause
+	}
+	return nil
+}
