@@ -154,5 +154,6 @@ return at`)
 					return err == nil, err
 				}, nil
 			}},
+		{name: "one EVALSHA for all who wait, a GET and a SET PX each", kind: measure.Floor, allowedOnly: true, make: sharing},
 	}
 }
