@@ -171,8 +171,7 @@ func (c *denialCache) set(charges []Charge) *[2]atomic.Pointer[pastDenial] {
 		if a.Policy == nil {
 			continue // an error, which is nowhere
 		}
-		h = (h ^ maphash.String(c.seed, a.Key.path) ^ uint64(a.Cost)) * denialMixing
-		h ^= maphash.String(c.seed, a.Policy.name)
+		h = (h^maphash.String(c.seed, a.Key.path)^a.Policy.number)*denialMixing + uint64(a.Cost)
 	}
 	return &c.sets[h%denialSets]
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"reflect"
 	"strings"
 	"sync"
@@ -46,6 +47,7 @@ type Policy struct {
 	onFailure FailureMode
 	shadow    bool
 	prefetch  int64
+	number    uint64 // by chance, to find what is known of it
 
 	others     sync.Map // Algorithm to *limit, of what forKey returned
 	remembered atomic.Int64
@@ -71,7 +73,9 @@ func NewPolicy(cfg PolicyConfig) (*Policy, error) {
 	if cfg.OnFailure > Closed {
 		errs = append(errs, fmt.Errorf("core: PolicyConfig.OnFailure is %d: it must be Local, Open or Closed", cfg.OnFailure))
 	}
-	p := &Policy{name: cfg.Name, algorithm: cfg.Algorithm, forKey: cfg.For, onFailure: cfg.OnFailure, shadow: cfg.Shadow, prefetch: cfg.Prefetch}
+	p := &Policy{name: cfg.Name, algorithm: cfg.Algorithm, forKey: cfg.For, onFailure: cfg.OnFailure, shadow: cfg.Shadow, prefetch: cfg.Prefetch,
+		number: rand.Uint64(),
+	}
 	if cfg.Algorithm == nil {
 		errs = append(errs, errors.New("core: PolicyConfig.Algorithm is nil: it must be a limit, such as PerMinute(100)"))
 	} else {

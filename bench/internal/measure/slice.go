@@ -15,6 +15,9 @@ import (
 	"github.com/headgate/headgate/bench/internal/server"
 )
 
+// seldom is how many operations that take less than a microsecond share a look at the clock, which takes part of that.
+const seldom = 32
+
 // Do is one operation of a worker on one of the load's keys. It is right where the answer is the one that the load
 // makes inevitable, such as an admission where the limit is out of reach.
 type Do func(ctx context.Context, worker, key int) (right bool, err error)
@@ -81,12 +84,19 @@ func (d *Driver) Slice(ctx context.Context, load Load, do Do) (Sample, error) {
 			times := d.times[w][:0]
 			var yes, no, bad int64
 			<-start
-			for at := time.Now(); !stop.Load(); {
+			unread := 0 // operations until the clock is to be read
+			for at := time.Now(); !stop.Load(); unread-- {
+				if unread == 1 {
+					at = time.Now()
+				}
 				ok, err := do(ctx, w, random.IntN(load.Keys))
-				if !load.Untimed {
+				if unread <= 1 && !load.Untimed {
 					now := time.Now()
-					times = append(times, now.Sub(at))
-					at = now
+					took := now.Sub(at)
+					times = append(times, took)
+					if at = now; took < time.Microsecond {
+						unread = seldom
+					}
 				}
 				switch {
 				case err != nil:
