@@ -17,9 +17,9 @@
 --: look
 if not shared then
   shared = {}
-  shared.print = function(number)
-    local low = number % 10000000
-    return string.format('%09d%07d', (number - low) / 10000000, low)
+  shared.print = function(one, other) -- %d is of 32 bits where that is a long of C
+    local low, rest = one % 10000000, other % 10000000
+    return string.format('%09d%07d%09d%07d', (one - low) / 10000000, low, (other - rest) / 10000000, rest)
   end
   -- Of entry i, time and total before.
   shared.entry = function(state, i)
@@ -244,19 +244,16 @@ end
 --: store
 local state, keep, print = states[key], ARGV[limit + 7], shared.print
 local from, base = state.low or state.entries - 1, state.base
-local text = {print(state.first - base), print(state.entries - base), print(state.total), print(state.newest), print(state.prefix),
-  print(state.ahead)}
+local text = {print(state.first - base, state.entries - base), print(state.total, state.newest), print(state.prefix, state.ahead)}
 if state.anew and from > base then
   if from <= 16 then
-    text[7] = string.sub(state.blocks[0], 32 * base + 1, 32 * from)
+    text[4] = string.sub(state.blocks[0], 32 * base + 1, 32 * from)
   else
-    text[7] = redis.call('GETRANGE', KEYS[key], 96 + 32 * base, 95 + 32 * from)
+    text[4] = redis.call('GETRANGE', KEYS[key], 96 + 32 * base, 95 + 32 * from)
   end
 end
 for i = math.max(from, base), state.entries - 2 do
-  local time, before = shared.entry(state, i)
-  text[#text + 1] = print(time)
-  text[#text + 1] = print(before)
+  text[#text + 1] = print(shared.entry(state, i))
 end
 -- While the log's clock is ahead, receipts may speak of it.
 local ttl = math.max(0, state.newest + keep - state.ahead - now, state.newest + ARGV[limit + 4] - now)
@@ -264,9 +261,9 @@ ttl = (ttl - ttl % 1000) / 1000 + 1 + margin
 if state.anew or state.low == 0 then
   redis.call('SET', KEYS[key], table.concat(text), 'PX', ttl)
 else
-  redis.call('SETRANGE', KEYS[key], 0, table.concat(text, '', 1, 6))
+  redis.call('SETRANGE', KEYS[key], 0, table.concat(text, '', 1, 3))
   if state.low then
-    redis.call('SETRANGE', KEYS[key], 96 + 32 * from, table.concat(text, '', 7))
+    redis.call('SETRANGE', KEYS[key], 96 + 32 * from, table.concat(text, '', 4))
   end
   redis.call('PEXPIRE', KEYS[key], ttl)
 end
