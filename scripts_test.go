@@ -208,6 +208,14 @@ func TestScriptsRun(t *testing.T) {
 						t.Errorf("after giving back: %v", peeked)
 					}
 				}
+				// A plain bucket answers in one number, and any other in full.
+				if err := client.Del(ctx, key).Err(); err != nil {
+					t.Fatal(err)
+				}
+				brief := run("spend", 1, 1, 1, 5, 900_000, 0, "spend", 1, 1, 1, 5, 400_000, 0, "spend", 1, 1, 2, 12, 0, 0)
+				if len(brief) != 6 || brief[0] != 2 || brief[1] > -2-800_000 || brief[1] < -2-900_000 || brief[2] != 0 || brief[5] != 0 {
+					t.Errorf("in brief: %v", brief)
+				}
 				for _, k := range []string{key, other} {
 					if ttl := client.PTTL(ctx, k).Val(); ttl <= 0 {
 						t.Errorf("%s has PTTL %v", k, ttl)

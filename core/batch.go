@@ -35,8 +35,10 @@ type batch struct {
 type entry struct {
 	request *request // until it is encoded
 	merged  merged
-	many    int // callers
-	given   int // callers that have their part of the reply
+	many    int     // callers
+	given   int     // callers that have their part of the reply
+	replies []int64 // of those who have none yet
+	brief   bool
 	words   int
 	at      int // in the reply
 }
@@ -70,7 +72,7 @@ func (b *batch) collect() {
 				b.keyOf = append(b.keyOf, at)
 				b.limitOf = append(b.limitOf, b.limitIndex(c))
 			}
-			b.entries = append(b.entries, entry{request: &k.requests[i], many: 1, words: words(k.requests[i : i+1])})
+			b.entries = append(b.entries, entry{request: &k.requests[i], many: 1, brief: len(k.requests) == 1 && k.requests[i].brief(), words: words(k.requests[i : i+1])})
 		}
 	}
 	for i := range b.entries {
@@ -145,8 +147,11 @@ func (b *batch) distribute(reply []int64) error {
 	}
 	n := 0
 	for i := range b.entries {
-		b.entries[i].at = n
-		n += b.entries[i].words
+		e := &b.entries[i]
+		if e.at = n; e.brief && e.many == 1 && n < len(reply) && isBrief(reply[n]) {
+			e.words = 1
+		}
+		n += e.words
 	}
 	if n != len(reply) {
 		return errReply
@@ -154,10 +159,18 @@ func (b *batch) distribute(reply []int64) error {
 	for i, k := range b.calls {
 		e := &b.entries[b.entryOf[i]]
 		if e.many > 1 {
-			k.reply = e.merged.reply(reply[e.at:e.at+e.words], int64(e.given))
+			if e.replies == nil {
+				e.replies = make([]int64, e.many*e.words)
+			}
+			k.reply, e.replies = e.replies[:e.words:e.words], e.replies[e.words:]
+			e.merged.reply(k.reply, reply[e.at:e.at+e.words], int64(e.given))
 			e.given++
 		} else {
-			k.reply = reply[e.at : e.at+k.words : e.at+k.words]
+			words := k.words
+			if e.brief {
+				words = e.words
+			}
+			k.reply = reply[e.at : e.at+words : e.at+words]
 		}
 	}
 	return nil

@@ -123,6 +123,8 @@ func (e *entry) asks() (algorithm.Operation, int64) {
 		return algorithmPeek, 0 // the script decides then
 	case e.many > 1:
 		return algorithmAtMost, int64(e.many)
+	case e.brief:
+		return operationSpend, 0
 	}
 	return e.request.op, e.request.bound
 }

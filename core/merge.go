@@ -49,10 +49,10 @@ func merge(r *request) merged {
 	return m
 }
 
-// reply is that to the request of caller n, from 0, as if they had been decided one after the other: all is the reply to all of
-// them, whose verdict is how many fit.
-func (m merged) reply(all []int64, n int64) []int64 {
-	own := append(make([]int64, 0, len(all)), all...)
+// reply writes that to the request of caller n, from 0, as if they had been decided one after the other: all is the reply to all
+// of them, whose verdict is how many fit.
+func (m merged) reply(own, all []int64, n int64) {
+	copy(own, all)
 	before, admitted := min(n, all[0]), n < all[0]
 	own[0] = 0
 	rest := own[1:]
@@ -68,5 +68,4 @@ func (m merged) reply(all []int64, n int64) []int64 {
 		}
 		rest = rest[fields:]
 	}
-	return own
 }

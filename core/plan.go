@@ -88,7 +88,8 @@ type request struct {
 	charges []charge
 	slot    *slot // to be taken if the charges are admitted, and else nothing is spent; nil for none
 	verdict int64
-	reply   []int64 // of memory: an array to be used again
+	reply   []int64  // of memory: an array to be used again
+	full    [4]int64 // of Redis, where it answered in brief
 
 	receipts bool // are wanted
 	ahead    bool // more may be charged than is asked for

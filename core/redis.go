@@ -110,6 +110,9 @@ func decode(requests []request, reply []int64) error {
 		if len(reply) == 0 {
 			return errReply
 		}
+		if r.brief() && isBrief(reply[0]) {
+			reply = r.unfold(reply[0])
+		}
 		r.verdict, reply = reply[0], reply[1:]
 		if r.op == algorithmGive {
 			continue

@@ -12,6 +12,8 @@
 -- Reply  for each request: verdict; for each charge, but of "give", its algorithm's reply.
 --        Where the clock is outside the time of the limits: -1, now; nothing is decided then.
 --
+-- spend    As decide, of one charge, for who gives nothing back. Where run decides it, the reply is one number: 2 and what look
+--          found, if that has room, else -2 less what it found.
 -- decide   Charges all or nothing. Verdict: the sum of 2^(i-1) over the violated charges i.
 -- peek     The same, and charges nothing.
 -- reserve  As decide, but a charge may be one for later, by at most the bound in microseconds.
@@ -23,7 +25,8 @@
 --
 -- A line of two dashes, a colon and a word stands for the part of that name of the algorithm:
 --
--- run     may decide the first requests of a run of decisions on one charge, whose arguments begin at ARGV[at]: decided of them
+-- run     may decide the first requests of a run of decisions on one charge, whose arguments begin at ARGV[at]: decided of them.
+--         It replies in brief if that is set
 -- look    reads the key's state into states[key], or numbers[key] where it is but a number, if it is in neither yet, from
 --         values[key] if it is there; brings it to now as the limit sees it; only what a clock step or a lowered limit left beyond reach changes the
 --         state, and sets dirty[key] to limit; appends to reply what it found, then 0, where the receipt goes: for fits
@@ -65,7 +68,10 @@ while at <= last do
   if operation == 'atmost' or operation == 'reserve' or operation == 'give' then
     bound, at = ARGV[at] + 0, at + 1
   end
-  local decided = 0
+  local decided, brief = 0, operation == 'spend'
+  if brief then
+    operation = 'decide'
+  end
   if count == 1 and operation == 'decide' then
     local limit = ARGV[at + 1] + 0
     local algorithm = ARGV[limit]

@@ -54,14 +54,19 @@ while decided < times and whole > 0 and ARGV[at + 3] == '0' and ARGV[limit + 2] 
   if backlog < 0 then
     backlog = 0
   end
+  local verdict, receipt = 1, 0
   if backlog + whole <= capacity then
-    arrival = now + backlog + whole
-    reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = 0, backlog, 0, arrival
-    numbers[key], dirty[key] = arrival, limit
-  else
-    reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = 1, backlog, 0, 0
+    verdict, receipt = 0, now + backlog + whole
+    numbers[key], dirty[key] = receipt, limit
   end
-  n, decided = n + 4, decided + 1
+  if brief then
+    n = n + 1
+    reply[n] = verdict == 0 and 2 + backlog or -2 - backlog
+  else
+    reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = verdict, backlog, 0, receipt
+    n = n + 4
+  end
+  decided = decided + 1
 end
 
 --: look
