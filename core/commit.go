@@ -17,11 +17,12 @@ const (
 )
 
 // commits joins calls that wait for the same round trip. Who finds a place in flight sends at once, on a goroutine of
-// his own; who comes while all places are taken waits, and when one is free leads a batch of all that wait. So nobody
-// waits for others to come, and there is neither a timer nor a goroutine.
+// his own; who comes while all places are taken waits, and when one is free leads a batch of all that wait. Nobody waits for
+// others to come, but that where there is a crowd, who is ready to run runs first. There is neither a timer nor a goroutine.
 //
 // Nobody in a batch has a later deadline than who leads it, and he is done by his. The others leave when their own contexts
-// end: uncharged if they still wait, and with an unknown outcome if they are on their way.
+// end: uncharged if they still wait, and with an unknown outcome if they are on their way. Of deadlines that are shared, the one
+// who ends them tells.
 type commits struct {
 	store *redisStore
 
@@ -151,7 +152,7 @@ func (c *commits) leave(k *call) {
 		c.mu.Lock()
 	}
 	switch k.state {
-	case callAnswered:
+	case callAnswered, callLeft: // told of just now
 		<-k.turn
 		return
 	case callWaits:
@@ -169,23 +170,25 @@ func (c *commits) expire(d *sharedDeadline) {
 	defer c.mu.Unlock()
 	for encoded := true; encoded; {
 		encoded = false
-		for _, batch := range append(c.sent, slices.Clone(c.waiting)) {
-			for _, k := range batch {
-				if k.shared != d {
-					continue
-				}
-				switch k.state {
-				case callWaits:
-					c.remove(k)
-					fallthrough
-				case callSent:
-					k.state = callLeft
-					k.turn <- struct{}{}
-				case callEncoded:
-					encoded = true
-				}
+		end := func(k *call) {
+			switch {
+			case k.shared != d:
+			case k.state == callEncoded:
+				encoded = true
+			case k.state == callWaits || k.state == callSent:
+				k.state = callLeft
+				k.turn <- struct{}{}
 			}
 		}
+		for _, batch := range c.sent {
+			for _, k := range batch {
+				end(k)
+			}
+		}
+		c.waiting = slices.DeleteFunc(c.waiting, func(k *call) bool {
+			end(k)
+			return k.state == callLeft
+		})
 		if encoded {
 			c.mu.Unlock()
 			runtime.Gosched()

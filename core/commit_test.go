@@ -393,29 +393,42 @@ func TestPeriodBeginsWhileCallersWait(t *testing.T) {
 
 // Who asks for a key that is not the project's does not spoil it for those who share his script.
 func TestForeignKeyHurtsNobodyElse(t *testing.T) {
-	eachStandstill(t, core.Config{}, func(q *standstill) {
-		foreign := core.Charge{Policy: q.policy, Key: newKey(t, "warm"), Cost: 1}
-		admin := q.server.Client(t)
-		name := admin.Keys(t.Context(), q.server.Prefix+"*warm*").Val()[0]
-		do(t, admin, "DEL", name)
-		do(t, admin, "LPUSH", name, "x")
-		before := q.queued(t.Context(), 0)
-		spoilt := q.ask(t.Context(), foreign)
-		q.until(func() bool { return q.gate.Waiting() == 2 })
-		after := q.queued(t.Context(), 2)
-		q.end()
-		if a := <-spoilt; !errors.Is(a.err, core.ErrMisconfigured) || a.Allowed {
-			t.Errorf("%+v", a)
-		}
-		for _, ch := range []<-chan answer{before, after} {
-			if a := <-ch; a.err != nil || !a.Allowed || a.Cause != nil {
-				t.Errorf("%+v", a)
-			}
-		}
-		if n := q.used(); n != 2 {
-			t.Errorf("%d used", n)
-		}
-	})
+	for _, value := range []string{"a list", "", "text", "nan", "-inf", "inf", "1e300", "12345678901234567890123", "1.5", "-5", "1 2", "1 2 3 x"} {
+		t.Run(value, func(t *testing.T) {
+			eachStandstill(t, core.Config{}, func(q *standstill) {
+				slow := core.TokenBucket{Rate: 1, Per: time.Hour, Burst: 10}
+				q.policy = newPolicy(q, core.PolicyConfig{Name: "p", Algorithm: slow, OnFailure: core.Closed})
+				foreign := core.Charge{Policy: q.policy, Key: newKey(q, "foreign"), Cost: 1}
+				first := q.ask(q.Context(), foreign)
+				q.until(func() bool { return q.gate.Waiting() == 1 })
+				q.end()
+				<-first
+				q.fill()
+				admin := q.server.Client(q)
+				name := admin.Keys(q.Context(), q.server.Prefix+"*foreign*").Val()[0]
+				if do(q, admin, "SET", name, value); value == "a list" {
+					do(q, admin, "DEL", name)
+					do(q, admin, "LPUSH", name, "x")
+				}
+				before := q.queued(q.Context(), 0)
+				spoilt := q.ask(q.Context(), foreign)
+				q.until(func() bool { return q.gate.Waiting() == 2 })
+				after := q.queued(q.Context(), 2)
+				q.end()
+				if a := <-spoilt; !errors.Is(a.err, core.ErrMisconfigured) || a.Allowed {
+					q.Errorf("%+v", a)
+				}
+				for _, ch := range []<-chan answer{before, after} {
+					if a := <-ch; a.err != nil || !a.Allowed || a.Cause != nil {
+						q.Errorf("%+v", a)
+					}
+				}
+				if n := q.used(); n != 2 {
+					q.Errorf("%d used", n)
+				}
+			})
+		})
+	}
 }
 
 // A cluster that accepts connections and says nothing keeps no decision beyond its time.

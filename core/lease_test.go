@@ -118,7 +118,7 @@ func TestFaultsWhileWaiting(t *testing.T) {
 	}
 }
 
-func do(t *testing.T, client *redis.Client, args ...any) {
+func do(t testing.TB, client *redis.Client, args ...any) {
 	t.Helper()
 	if err := client.Do(t.Context(), args...).Err(); err != nil {
 		t.Fatal(err)

@@ -1,36 +1,37 @@
--- Decides requests in order, each all or nothing. Every key is read once and written once at the end.
+-- Decides requests in order, each all or nothing. What a key holds is read once and written once, at the end.
 --
 -- KEYS   the keys of all charges, each once
 -- ARGV   the index where the requests begin; the time from which and until which the limits hold, in microseconds, or 0
---        and 0 if they always do; 1 if the values of all keys are short, so that they are best read at once, or 0;
---        then limits, each: algorithm, 1 if it is a shadow or 0, the denominator of its costs' parts or 0 if they have
---        none, the algorithm's own parameters; then, to the end, runs of requests that differ in their keys alone, each:
+--        and 0 if they always do; 1 to read all keys at once, which is for several with short values, or 0; then limits, each:
+--        algorithm, 1 if it is a shadow or 0, the denominator of its costs' parts or 0 if they have none, the
+--        algorithm's own parameters; then, to the end, runs of requests that differ in their keys alone, each:
 --        operation, number of requests, number of charges (at most 16), for "atmost", "reserve" and "give" the bound; for each
 --        charge of the first: index of its key in KEYS, index of its limit in ARGV, cost, the cost's part, and for "give" the
 --        receipt. Those of the next have the keys that follow the last one's: the indexes plus the number of charges.
 --        The charges of one request have different keys, and a key has one algorithm.
 -- Reply  for each request: verdict; for each charge, but of "give", its algorithm's reply.
---        Where the clock is outside the time of the limits: -1, now; nothing is decided then.
+--        Where the clock is outside the time of the limits: -1, now; nothing is done then.
 --
--- spend    As decide, of one charge, for who gives nothing back. Where run decides it, the reply is one number: 2 and what look
---          found, if that has room, else -2 less what it found.
 -- decide   Charges all or nothing. Verdict: the sum of 2^(i-1) over the violated charges i.
--- peek     The same, and charges nothing.
+-- spend    As decide, of one charge, for who gives nothing back. Where run decides it, the reply is one number: 2 and what
+--          it found if that has room, else -2 less what it found.
+-- peek     As decide, and charges nothing.
 -- reserve  As decide, but a charge may be one for later, by at most the bound in microseconds.
 -- atmost   Charges each cost n times, n <= bound as large as fits. Verdict: n.
--- give     Gives back charges, wholly if the bound is 1, in part if it is 0. Verdict: the number of charges something was given back of.
+-- give     Gives back charges, wholly if the bound is 1, in part if it is 0. Verdict: the number of charges something was
+--          given back of.
 -- force    Charges each cost, fits or not, as far as the debt that its algorithm allows. Verdict: 0.
 --
 -- A shadow never stands in the way. It is charged when the request is admitted and the shadow has room for it.
 --
 -- A line of two dashes, a colon and a word stands for the part of that name of the algorithm:
 --
--- run     may decide the first requests of a run of decisions on one charge, whose arguments begin at ARGV[at]: decided of them.
---         It replies in brief if that is set
--- look    reads the key's state into states[key], or numbers[key] where it is but a number, if it is in neither yet, from
---         values[key] if it is there; brings it to now as the limit sees it; only what a clock step or a lowered limit left beyond reach changes the
---         state, and sets dirty[key] to limit; appends to reply what it found, then 0, where the receipt goes: for fits
---         and commit that is reply[found]; give finds all of it behind n
+-- run     may decide the first requests of a run of decisions on one charge, whose arguments begin at ARGV[at]: decided of
+--         them; replies in one number if brief is set
+-- look    reads the key's state, from values[key] if it is there, into states[key], or numbers[key] where it is but a
+--         number, if it is in neither yet; brings it to now as the limit sees it; only what a clock step or a lowered limit
+--         left beyond reach changes the state, and sets dirty[key] to limit; appends to reply what it found, then 0, where
+--         the receipt goes: for fits and commit that is reply[found]; give finds all of it behind n
 -- fits    sets fits to whether what look found has room for the cost whole, part
 -- commit  charges the cost whole, part, of "force" what of it is possible, and sets receipt to what gives it back
 -- give    gives back of the charge whole, part with this receipt as much as nobody can have used meanwhile, and sets
@@ -83,7 +84,8 @@ while at <= last do
   else
     for c = 1, count * 6, 6 do
       local limit = ARGV[at + 1] + 0
-      charges[c], charges[c + 1], charges[c + 2], charges[c + 3] = ARGV[at] + (decided - 1) * count, limit, ARGV[at + 2] + 0, ARGV[at + 3] + 0
+      charges[c], charges[c + 1] = ARGV[at] + (decided - 1) * count, limit
+      charges[c + 2], charges[c + 3] = ARGV[at + 2] + 0, ARGV[at + 3] + 0
       ARGV[limit + 2] = ARGV[limit + 2] + 0
       at = at + 4
       if operation == 'give' then

@@ -39,6 +39,9 @@ while decided < times and whole > 0 and ARGV[at + 3] == '0' and ARGV[limit + 2] 
   if not arrival and not states[key] then
     local value = values[key] or redis.call('GET', KEYS[key]) or 0
     arrival = tonumber(value)
+    if arrival and not (arrival >= 0 and arrival < 9007199254740992 and arrival % 1 == 0) then
+      arrival = nil -- it is no state, and no reason to fail where others were charged already
+    end
     numbers[key] = arrival
     if not arrival then -- look is to find what was read
       if values == states then
@@ -75,6 +78,9 @@ if not state and not arrival then
   value, arrival = values[key] or redis.call('GET', KEYS[key]), 0
   if value then
     arrival = tonumber(value)
+    if arrival and not (arrival >= 0 and arrival < 9007199254740992 and arrival % 1 == 0) then
+      arrival = nil
+    end
   end
   numbers[key] = arrival
 end
