@@ -18,7 +18,9 @@ func (b broken) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 	return func(context.Context, redis.Cmder) error { b(); return errors.New("broken") }
 }
 
-func (b broken) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook { return next }
+func (b broken) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
 
 // Who is told that the shared deadline has passed, and sees at the same time that its caller is gone, changes nothing any more:
 // the leader may be looking at it.
