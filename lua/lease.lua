@@ -2,7 +2,8 @@
 -- one scope.
 --
 -- KEYS   holders (sorted set: id, end of its lease), records (hash), waiters (sorted set, by text: "node ticket id"),
---        patience (sorted set: id, end of the waiter's lease; "!id", until when it is known that it was forced out), ready (sorted set, by text: "node ticket child")
+--        patience (sorted set: id, end of the waiter's lease; "!id", until when it is known that it was forced out),
+--        ready (sorted set, by text: "node ticket child")
 -- ARGV   operation, then
 --        acquire  id, waiter's lease, most waiters or 0 not to wait, priority 0 to 9, longest hold or 0, lease, channel,
 --                 metadata, then for each level, outermost first: node, weight, limit
@@ -11,10 +12,10 @@
 --        force    ids
 --        list     nothing
 --        Times are in microseconds. No text holds a space.
--- Reply  acquire  1 if held, 0 if waiting, -1 if there is no room, -2 if the queue is full, -3 if it was forced out; token if held, else the last one
---                 given; position in the queue from 0; for who was refused, or waits first, time until the first lease of the
---                 scope ends, else or if there is none -1; mean hold; time until the lease ends, 0 if none is held; weight
---                 in use at each level
+-- Reply  acquire  1 if held, 0 if waiting, -1 if there is no room, -2 if the queue is full, -3 if it was forced out; token
+--                 if held, else the last one given; position in the queue from 0; for who was refused, or waits first,
+--                 time until the first lease of the scope ends, else or if there is none -1; mean hold; time until the
+--                 lease ends, 0 if none is held; weight in use at each level
 --        renew    for each id: time until its lease ends, 0 if it is unknown, -1 if it was forced out
 --        release, force  for each id: 1 if it was held, 2 if it waited, 0 if it is unknown
 --        list     now; for each holder: id, time until its lease ends, record; for each waiter: id, -1, record

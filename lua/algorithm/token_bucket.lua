@@ -26,8 +26,9 @@
 -- may have let the bucket run full in between. Giving back more would let the same time be used twice. What was
 -- given back is remembered, up to 100 years of it, and the earliest receipt by which it was: charges before that had
 -- not been there in vain. Where nothing was charged since, the bucket has not run full since either, and
--- it is as if the charge had never been. Where time refills nothing, all is given back. While something is promised, only that is given back: what was charged since
--- leaves when it was told to, which may be too soon after what would be charged instead.
+-- it is as if the charge had never been. Where time refills nothing, all is given back. While something is promised, only
+-- that is given back: what was charged since leaves when it was told to, which may be too soon after what would be charged
+-- instead.
 
 --: run
 -- Of whole microseconds and plain arrival times: what look, fits and commit would do, in fewer steps.
