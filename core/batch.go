@@ -72,10 +72,8 @@ func (b *batch) collect() {
 				b.keyOf = append(b.keyOf, at)
 				b.limitOf = append(b.limitOf, b.limitIndex(c))
 			}
-			b.entries = append(b.entries, entry{
-				request: &k.requests[i], many: 1,
-				brief: len(k.requests) == 1 && k.requests[i].brief(), words: words(k.requests[i : i+1]),
-			})
+			r := &k.requests[i]
+			b.entries = append(b.entries, entry{request: r, many: 1, brief: r.brief(), words: words(k.requests[i : i+1])})
 		}
 	}
 	for i := range b.entries {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -393,12 +394,21 @@ func TestPeriodBeginsWhileCallersWait(t *testing.T) {
 
 // Who asks for a key that is not the project's does not spoil it for those who share his script.
 func TestForeignKeyHurtsNobodyElse(t *testing.T) {
-	for _, value := range []string{"a list", "", "text", "nan", "-inf", "inf", "1e300", "12345678901234567890123", "1.5", "-5", "1 2", "1 2 3 x"} {
+	for _, value := range []string{
+		"a list", "", "text", "nan", "-inf", "inf", "1e300", "12345678901234567890123", "1.5", "-5", "1 2", "1 2 3 x",
+		"12345678901234567890123 0 1", strings.Repeat("9", 400) + " 0 1",
+		"1800000000000000 0 1 0 0 12345678901234567890123 1800000000000000 0",
+		strings.Repeat("            1e30", 6), // which may be taken for a log
+	} {
 		t.Run(value, func(t *testing.T) {
 			eachStandstill(t, core.Config{}, func(q *standstill) {
 				slow := core.TokenBucket{Rate: 1, Per: time.Hour, Burst: 10}
 				q.policy = newPolicy(q, core.PolicyConfig{Name: "p", Algorithm: slow, OnFailure: core.Closed})
 				foreign := core.Charge{Policy: q.policy, Key: newKey(q, "foreign"), Cost: 1}
+				if len(value) == 96 {
+					log := core.SlidingLog{Windows: []core.Window{{Limit: 10, Width: time.Hour}}}
+					foreign.Policy = newPolicy(q, core.PolicyConfig{Name: "log", Algorithm: log, OnFailure: core.Closed})
+				}
 				first := q.ask(q.Context(), foreign)
 				q.until(func() bool { return q.gate.Waiting() == 1 })
 				q.end()

@@ -72,7 +72,7 @@ const renewals = 3
 
 func (s *redisStore) decide(ctx context.Context, requests []request) error {
 	for i := range requests {
-		requests[i].merges = requests[i].mergeable()
+		requests[i].merges = len(requests) == 1 && requests[i].mergeable()
 	}
 	for range renewals {
 		reply, err := s.ask(ctx, requests)

@@ -111,6 +111,9 @@ if not state then
   local value = redis.call('GETRANGE', KEYS[key], 0, 607)
   local kept, entries, total, newest, prefix, ahead = 0, 0, 0, 0, 0, 0
   if value ~= '' then
+    if not string.find(string.sub(value, 1, 96), '^%d+$') then
+      error('no state of a sliding log')
+    end
     kept, entries = tonumber(string.sub(value, 1, 16)), tonumber(string.sub(value, 17, 32))
     total, newest = tonumber(string.sub(value, 33, 48)), tonumber(string.sub(value, 49, 64))
     prefix, ahead = tonumber(string.sub(value, 65, 80)), tonumber(string.sub(value, 81, 96))

@@ -41,7 +41,7 @@ while decided < times and whole > 0 and ARGV[at + 3] == '0' and ARGV[limit + 2] 
     local value = values[key] or redis.call('GET', KEYS[key]) or 0
     arrival = tonumber(value)
     if arrival and not (arrival >= 0 and arrival < 9007199254740992 and arrival % 1 == 0) then
-      arrival = nil -- it is no state, and no reason to fail where others were charged already
+      arrival = nil -- what is no state is refused before others are charged, and not when it cannot be written
     end
     numbers[key] = arrival
     if not arrival then -- look is to find what was read
@@ -116,6 +116,10 @@ else
         if f ~= '' then
           state.forgiven, state.within, state.forgave = tonumber(f), tonumber(c), tonumber(g)
         end
+      end
+      if math.max(state.arrival, state.part, state.denominator, state.returned, state.earliest, state.promised, state.written,
+        state.under, state.forgiven, state.within, state.forgave) >= 9007199254740992 then
+        error('no state of a token bucket')
       end
     end
     states[key], numbers[key] = state, nil

@@ -15,8 +15,9 @@ import (
 	"github.com/headgate/headgate/bench/internal/server"
 )
 
-// seldom is how many operations that take less than a microsecond share a look at the clock, which takes part of that.
-const seldom = 32
+// Where most of a worker's first calls take less than a microsecond, one in seldom is timed: to read the clock takes a part of
+// that.
+const first, seldom = 64, 32
 
 // Do is one operation of a worker on one of the load's keys. It is right where the answer is the one that the load
 // makes inevitable, such as an admission where the limit is out of reach.
@@ -84,18 +85,23 @@ func (d *Driver) Slice(ctx context.Context, load Load, do Do) (Sample, error) {
 			times := d.times[w][:0]
 			var yes, no, bad int64
 			<-start
-			unread := 0 // operations until the clock is to be read
-			for at := time.Now(); !stop.Load(); unread-- {
-				if unread == 1 {
+			every, brief := 1, 0
+			at := time.Now()
+			for n := 0; !stop.Load(); n++ {
+				timed := !load.Untimed && n%every == 0
+				if timed && every > 1 {
 					at = time.Now()
 				}
 				ok, err := do(ctx, w, random.IntN(load.Keys))
-				if unread <= 1 && !load.Untimed {
+				if timed {
 					now := time.Now()
 					took := now.Sub(at)
-					times = append(times, took)
-					if at = now; took < time.Microsecond {
-						unread = seldom
+					times, at = append(times, took), now
+					if took < time.Microsecond {
+						brief++
+					}
+					if len(times) == first && brief > first/2 {
+						every = seldom
 					}
 				}
 				switch {

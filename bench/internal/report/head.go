@@ -26,7 +26,7 @@ func Head(w io.Writer, plan measure.Plan, smoke bool) error {
 		"as long), "+
 		"and what is compared with a PING is so with those that as many callers sent with go-redis just before and after it. "+
 		"Contender, server and harness share the processors below, so trust ratios, not absolutes, and no "+
-		"difference under a tenth. Of calls of less than a microsecond one in 32 is timed.\n\n"+
+		"difference under a tenth. Where calls take less than a microsecond, one in 32 is timed.\n\n"+
 		"Bold is this project with its defaults, on a client as its README advises, which the others are given too if they take "+
 		"one. A floor is something trivial, which shows what no contender can avoid, and no "+
 		"limiter.\n\n", time.Now().UTC().Format(time.DateOnly), plan.Rounds, plan.Slice)
