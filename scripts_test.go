@@ -82,14 +82,15 @@ func TestLuaStrings(t *testing.T) {
 // tostring and ".." print 14 digits of a number on Redis, and a time has 16; %d prints 32 bits of it where that is a C long.
 // miniredis hides it.
 func TestLuaPrintsNoNumbers(t *testing.T) {
+	two := regexp.MustCompile(`%(09)?d%07d`) // a time as two integers of less than 32 bits
 	for name, script := range scripts {
 		for line := range strings.Lines(code(script)) {
-			if strings.Contains(line, "..") || strings.Contains(line, "tostring") {
+			if strings.Contains(line, "..") || strings.Contains(line, "tostring") || strings.Contains(line, "%d") {
 				t.Errorf("%s: %s", name, line)
 			}
 		}
 		for _, format := range regexp.MustCompile(`string\.format\(('[^']*')`).FindAllStringSubmatch(luaComment.ReplaceAllString(script, ""), -1) {
-			if rest := regexp.MustCompile(`%(09)?d%07d|%\.0f`).ReplaceAllString(format[1], ""); strings.Contains(rest, "%") {
+			if rest := strings.ReplaceAll(two.ReplaceAllString(format[1], ""), "%.0f", ""); strings.Contains(rest, "%") {
 				t.Errorf("%s: format %s", name, format[1])
 			}
 		}

@@ -38,7 +38,7 @@ type entry struct {
 	many    int     // callers
 	given   int     // callers that have their part of the reply
 	replies []int64 // of those who have none yet
-	brief   bool
+	brief   bool    // may be answered in one number
 	words   int
 	at      int // in the reply
 }
@@ -57,6 +57,7 @@ func (b *batch) collect() {
 		if len(b.calls) > 1 && k.requests[0].merges {
 			if i := b.same(&k.requests[0]); i >= 0 {
 				b.entries[i].many++
+				b.entries[i].brief = false
 				b.entryOf = append(b.entryOf, i)
 				continue
 			}
@@ -149,7 +150,7 @@ func (b *batch) distribute(reply []int64) error {
 	n := 0
 	for i := range b.entries {
 		e := &b.entries[i]
-		if e.at = n; e.brief && e.many == 1 && n < len(reply) && isBrief(reply[n]) {
+		if e.at = n; e.brief && n < len(reply) && isBrief(reply[n]) {
 			e.words = 1
 		}
 		n += e.words

@@ -27,3 +27,9 @@ func (c *ManualClock) Set(t time.Time) { c.micros.Store(t.UnixMicro()) }
 
 // Advance moves the clock on, or back where d is negative. Less than a microsecond is lost.
 func (c *ManualClock) Advance(d time.Duration) { c.micros.Add(d.Microseconds()) }
+
+// fromNow returns a clock that starts now and never goes back.
+func fromNow() func() time.Duration {
+	start := time.Now()
+	return func() time.Duration { return time.Since(start) }
+}

@@ -137,6 +137,11 @@ func (r *Result) stateless(denies bool) {
 	r.Known, r.Window, r.RetryAfter, r.NextAfter, r.ResetAfter = true, Never, Never, Never, Never
 }
 
+// prefetched fills in what is known of a charge that was taken ahead.
+func (r *Result) prefetched(limit algorithm.Limit) {
+	r.Allowed, r.Source, r.Limit, r.Window = true, SourcePrefetch, limit.Capacity(), limit.Window()
+}
+
 // tell fills in what a limit says of a charge that fits, or does not.
 func (r *Result) tell(limit algorithm.Limit, reading *algorithm.Reading, fits bool) {
 	r.Allowed, r.Known = fits, true
@@ -159,7 +164,7 @@ func (r *Result) read(c *charge, p *plan, cause error) {
 		return
 	}
 	if c.here {
-		r.Allowed, r.Source, r.Limit, r.Window = true, SourcePrefetch, c.limit.Capacity(), c.limit.Window()
+		r.prefetched(c.limit)
 		return
 	}
 	if c.local {

@@ -35,8 +35,7 @@ type denialCache struct {
 type lift struct{ flying, last atomic.Int64 }
 
 func newDenialCache() *denialCache {
-	start := time.Now()
-	return &denialCache{clock: func() time.Duration { return time.Since(start) }, seed: maphash.MakeSeed()}
+	return &denialCache{clock: fromNow(), seed: maphash.MakeSeed()}
 }
 
 // moment is when Redis is asked.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -213,7 +212,7 @@ func (a *Asked) Back(ctx context.Context, whole bool, units int64) *Asked {
 			continue
 		}
 		spent := c.limit
-		if l, err := c.policy.limitOf(ctx, c.key); err == nil && strings.HasSuffix(c.name, l.suffix) {
+		if l, err := c.policy.limitOf(ctx, c.key); err == nil && c.suffix == l.suffix {
 			c.limit = l.current()
 		}
 		c.reply = slices.Clone(c.reply)
@@ -282,7 +281,7 @@ func (g *Gate) DecideShared(ctx context.Context, asked []*Asked) (order []int, m
 		if err := s.send(ctx, new(commits), calls); err != nil {
 			return nil, 0, err
 		}
-		if reply := calls[0].reply; len(reply) != 2 || reply[0] != -1 {
+		if !otherPeriod(calls[0].reply) {
 			break
 		}
 		for _, k := range calls {

@@ -68,10 +68,7 @@ type prefetches struct {
 }
 
 func newPrefetches(g *Gate) *prefetches {
-	start := time.Now()
-	p := &prefetches{
-		gate: g, clock: func() time.Duration { return time.Since(start) }, seed: maphash.MakeSeed(), closing: make(chan struct{}),
-	}
+	p := &prefetches{gate: g, clock: fromNow(), seed: maphash.MakeSeed(), closing: make(chan struct{})}
 	p.close = sync.OnceFunc(func() { close(p.closing) })
 	return p
 }
@@ -101,7 +98,8 @@ func (p *prefetches) take(ctx context.Context, charges []Charge, d *Decision) bo
 	}
 	d.Allowed, d.Source = true, SourcePrefetch
 	d.resize(1)
-	*d.at(0) = Result{Policy: c.Policy, Allowed: true, Source: SourcePrefetch, Limit: limit.Capacity(), Window: limit.Window()}
+	d.at(0).Policy = c.Policy
+	d.at(0).prefetched(limit)
 	return true
 }
 

@@ -128,7 +128,7 @@ while at <= last do
     if operation == 'atmost' then
       -- All of the bound, mostly. Else ever smaller powers of two times the costs, so that it only ever adds and compares.
       -- A sum stays at 100 years, which never fits: the bound is no bound on those of shadows.
-      local step, steps, sums = bound, nil, {}
+      local step, steps, sums, plus = bound, nil, {}, nil
       totals = {}
       for i = 1, count do
         local c = i * 6 - 5
@@ -157,16 +157,16 @@ while at <= last do
         if verdict == bound then
           break
         end
-        local function plus(limit, whole, part, more, more_part)
-          whole, part = whole + more, part + more_part
-          if part > 0 and part >= ARGV[limit + 2] then
-            whole, part = whole + 1, part - ARGV[limit + 2]
-          end
-          return {math.min(whole, 3155760000000000), part}
-        end
         if steps then
           step = step / 2
         else
+          plus = function(limit, whole, part, more, more_part)
+            whole, part = whole + more, part + more_part
+            if part > 0 and part >= ARGV[limit + 2] then
+              whole, part = whole + 1, part - ARGV[limit + 2]
+            end
+            return {math.min(whole, 3155760000000000), part}
+          end
           step, steps = 1, {}
           for i = 1, count do
             steps[i] = {{charges[i * 6 - 3], charges[i * 6 - 2]}}
