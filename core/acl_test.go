@@ -66,8 +66,10 @@ func TestReadmePermissions(t *testing.T) {
 		t.Fatal(err)
 	}
 	free(t, paid)
-	two := []core.Charge{{Policy: limited(t, "p", frozen(9)), Key: user.Key, Cost: 1}, {Policy: limited(t, "q", frozen(9)), Key: user.Key, Cost: 1}}
-	before := decide(t, g, two...)
+	moved := limited(t, "moved", core.TokenBucket{Rate: 1000, Per: time.Second, Burst: 1000})
+	three := []core.Charge{{Policy: limited(t, "p", frozen(9)), Key: user.Key, Cost: 1}, {Policy: limited(t, "q", frozen(9)), Key: user.Key, Cost: 1}, {Policy: moved, Key: user.Key, Cost: 1}}
+	decide(t, g, three...)
+	before := decide(t, g, three...)
 	if err := g.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -82,10 +84,10 @@ func TestReadmePermissions(t *testing.T) {
 		}
 	}
 
-	// Without MGET values are read one by one.
-	do(t, admin, "ACL", "SETUSER", "app", "-mget")
+	// Without MGET values are read one by one, and without INCRBY all are written whole.
+	do(t, admin, "ACL", "SETUSER", "app", "-mget", "-incrby")
 	g = redisGate(t, s.Client(t, func(o *redis.Options) { o.Username, o.Password = "app", "secret" }), core.Config{})
-	if d := decide(t, g, two...); !d.Allowed || d.At(0).Used != before.At(0).Used+1 || d.At(1).Used != before.At(1).Used+1 {
+	if d := decide(t, g, three...); !d.Allowed || d.At(0).Used != before.At(0).Used+1 || d.At(1).Used != before.At(1).Used+1 {
 		t.Errorf("%s, and before: %s", show(d), show(before))
 	}
 }

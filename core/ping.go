@@ -42,7 +42,7 @@ func (g *Gate) probe(ctx context.Context) error {
 
 // Ping checks that the Gate can decide: that Redis answers, is new enough, lets this user run what is needed, and is
 // what the client takes it for. The error says in words what is wrong, and wraps ErrMisconfigured where
-// waiting will not mend it. It writes two keys that live about a second. In memory there is nothing to check.
+// waiting will not mend it. It writes two keys that live for ten seconds at most. In memory there is nothing to check.
 func (g *Gate) Ping(ctx context.Context) error {
 	if g.store == nil || g.closed.Load() {
 		return ErrClosed
@@ -121,8 +121,8 @@ func field(info, name string) string {
 var causes = []struct{ prefix, words string }{
 	{"NOAUTH", "it wants a password, and the client has none"},
 	{"WRONGPASS", "it does not accept the user name or password"},
-	{"NOPERM", "the user may not do what a Gate does: it needs +ping +eval +evalsha +time +get +mget +set +del on its keys"},
-	{"The user executing the script", "the user may not do what a Gate does: it needs +ping +eval +evalsha +time +get +mget +set +del on its keys"},
+	{"NOPERM", "the user may not do what a Gate does: it needs +ping +eval +evalsha +time +get +mget +set +incrby +del on its keys"},
+	{"The user executing the script", "the user may not do what a Gate does: it needs +ping +eval +evalsha +time +get +mget +set +incrby +del on its keys"},
 	{"WRONGTYPE", "a key of the Gate holds something else: choose another Config.Prefix"},
 	{"READONLY", "it is a replica: the client must lead to the primary"},
 	{"LOADING", "it is still loading its data"},

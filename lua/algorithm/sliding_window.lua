@@ -74,6 +74,4 @@ end
 
 --: store
 local state = states[key]
-local ttl = state.start + 2 * ARGV[limit + 6] - now
-redis.call('SET', KEYS[key], string.format('%.0f %.0f %.0f', state.start, state.count, state.before),
-  'PX', (ttl - ttl % 1000) / 1000 + 1 + margin)
+ttl, value = state.start + 2 * ARGV[limit + 6] - now, string.format('%.0f %.0f %.0f', state.start, state.count, state.before)

@@ -100,10 +100,9 @@ if given then
 end
 
 --: store
-local state, ttl, value = states[key], 0, ''
+local state = states[key]
 if state.debt > 0 then
   ttl, value = state.after - now, string.format('%.0f %.0f %.0f %.0f', state.start, state.count, state.finish, state.debt)
 else
   ttl, value = state.finish - now, string.format('%.0f %.0f', state.start, state.count)
 end
-redis.call('SET', KEYS[key], value, 'PX', (ttl - ttl % 1000) / 1000 + 1 + margin)
