@@ -74,4 +74,10 @@ end
 
 --: store
 local state = states[key]
-ttl, value = state.start + 2 * ARGV[limit + 6] - now, string.format('%.0f %.0f %.0f', state.start, state.count, state.before)
+ttl = state.start + 2 * ARGV[limit + 6] - now
+if state.start >= 10000000 and state.count < 2147483648 and state.before < 2147483648 then
+  local low = state.start % 10000000
+  value = string.format('%d%07d %d %d', (state.start - low) / 10000000, low, state.count, state.before)
+else
+  value = string.format('%.0f %.0f %.0f', state.start, state.count, state.before)
+end

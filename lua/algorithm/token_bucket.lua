@@ -333,6 +333,10 @@ elseif arrival and arrival >= 10000000 then
   value = string.format('%d%07d', (arrival - low) / 10000000, low)
 elseif arrival then
   value = string.format('%d', arrival)
+elseif state.returned == 0 and state.promised == 0 and state.forgiven == 0 and state.arrival >= 10000000
+  and state.denominator < 2147483648 then
+  local low = state.arrival % 10000000
+  value = string.format('%d%07d %d %d', (state.arrival - low) / 10000000, low, state.part, state.denominator)
 elseif state.returned == 0 and state.promised == 0 and state.forgiven == 0 then
   value = string.format('%.0f %.0f %.0f', state.arrival, state.part, state.denominator)
 elseif state.forgiven == 0 then

@@ -101,8 +101,12 @@ end
 
 --: store
 local state = states[key]
+ttl = state.finish - now
 if state.debt > 0 then
   ttl, value = state.after - now, string.format('%.0f %.0f %.0f %.0f', state.start, state.count, state.finish, state.debt)
+elseif state.start >= 10000000 and state.count < 2147483648 then
+  local low = state.start % 10000000
+  value = string.format('%d%07d %d', (state.start - low) / 10000000, low, state.count)
 else
-  ttl, value = state.finish - now, string.format('%.0f %.0f', state.start, state.count)
+  value = string.format('%.0f %.0f', state.start, state.count)
 end
