@@ -14,6 +14,7 @@ const (
 	mostFlying     = 2   // batches in flight
 	mostBatchCalls = 128 // in a batch: the server is busy with one for as long as with so many decisions
 	mostBatchWords = 640 // of its reply, which grows with what the calls cost the server
+	leastHalf      = 16  // calls that are not parted into two batches
 )
 
 // commits joins calls that wait for the same round trip. Who finds a place in flight sends at once, on a goroutine of
@@ -74,7 +75,10 @@ func (c *commits) do(ctx context.Context, requests []request) ([]int64, error) {
 	}
 	if leads {
 		if c.crowd { // others are about to come, and are let in first
-			c.yield()
+			for n := 0; n < len(c.waiting) && len(c.waiting) < c.room(); {
+				n = len(c.waiting)
+				c.yield()
+			}
 		}
 		batch := c.take(k)
 		c.mu.Unlock()
@@ -111,7 +115,7 @@ func (c *commits) take(k *call) []*call {
 	if n := len(c.batches); n > 0 {
 		batch, c.batches = c.batches[n-1], c.batches[:n-1]
 	}
-	room, words := mostBatchCalls-1, mostBatchWords-k.words
+	room, words := c.room()-1, mostBatchWords-k.words
 	rest := c.waiting[:0]
 	for _, w := range c.waiting {
 		switch {
@@ -127,7 +131,21 @@ func (c *commits) take(k *call) []*call {
 	}
 	clear(c.waiting[len(rest):])
 	c.waiting, c.sent, c.crowd = rest, append(c.sent, batch), len(batch) > 1
+	if c.flying < mostFlying && len(rest) > 0 { // they need not wait for this one
+		c.flying++
+		c.pass()
+	}
 	return batch
+}
+
+// room is for how many calls a batch has room: half of all that are not answered yet, so that those of one batch get ready again
+// while the server decides the other, unless that is too few to be worth a script.
+func (c *commits) room() int {
+	n := len(c.waiting)
+	for _, batch := range c.sent {
+		n += len(batch)
+	}
+	return min(mostBatchCalls, max(leastHalf, (n+1)/mostFlying))
 }
 
 // lead sends a batch and answers it.
