@@ -72,11 +72,23 @@ func decision() string {
 		word := "if"
 		for _, name := range names {
 			if text, ok := algorithms[name][part]; ok {
-				b.WriteString(word + " algorithm == '" + name + "' then\n" + text)
+				b.WriteString(word + " algorithm == '" + name + "' then\n" + whole(text, algorithms[name]))
 				word = "elseif"
 			}
 		}
 		b.WriteString("end\n")
+	}
+	return b.String()
+}
+
+// whole puts an algorithm's parts where another of its parts names them.
+func whole(text string, parts map[string]string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		if part, ok := strings.CutPrefix(strings.TrimSpace(line), mark); ok {
+			line = parts[part]
+		}
+		b.WriteString(line)
 	}
 	return b.String()
 }

@@ -28,8 +28,8 @@
 --
 -- run     may decide the first requests of a run of decisions on one charge, whose arguments begin at ARGV[at]: decided of
 --         them; replies in one number if brief is set
--- look    reads the key's state, from values[key] if it is there, into states[key], or numbers[key] where it is but a
---         number, if it is in neither yet; brings it to now as the limit sees it; only what a clock step or a lowered limit
+-- look    reads the key's state, from values[key] if it is there, into states[key], or numbers[key] and values[key] where it
+--         is but a number, if it is in neither yet; brings it to now as the limit sees it; only what a clock step or a lowered limit
 --         left beyond reach changes the state, and sets dirty[key] to limit; appends to reply what it found, then 0, where
 --         the receipt goes: for fits and commit that is reply[found]; give finds all of it behind n
 -- fits    sets fits to whether what look found has room for the cost whole, part

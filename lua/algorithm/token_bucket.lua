@@ -33,6 +33,15 @@
 -- that is given back: what was charged since leaves when it was told to, which may be too soon after what would be charged
 -- instead.
 
+--: number
+local value = values[key] or redis.call('GET', KEYS[key])
+arrival = tonumber(value or 0)
+if arrival and not (arrival >= 0 and arrival < 9007199254740992 and arrival % 1 == 0) then
+  arrival = nil -- what is no state is refused before others are charged, and not when it cannot be written
+end
+values[key] = value and (arrival or value)
+numbers[key] = arrival
+
 --: run
 -- Of whole microseconds and plain arrival times: what look, fits and commit would do, in fewer steps.
 local key, whole, capacity = ARGV[at] - 1, ARGV[at + 2] + 0, ARGV[limit + 3] + 0
@@ -41,16 +50,7 @@ while decided < times and whole > 0 and ARGV[at + 3] == '0' and ARGV[limit + 2] 
   key = key + 1
   local arrival = numbers[key]
   if not arrival and not states[key] then
-    local value = values[key]
-    if not value then
-      value = redis.call('GET', KEYS[key])
-      values[key] = value
-    end
-    arrival = tonumber(value or 0)
-    if arrival and not (arrival >= 0 and arrival < 9007199254740992 and arrival % 1 == 0) then
-      arrival = nil -- what is no state is refused before others are charged, and not when it cannot be written
-    end
-    numbers[key] = arrival
+    --: number
   end
   if not arrival or arrival - now > capacity then
     break
@@ -75,20 +75,9 @@ while decided < times and whole > 0 and ARGV[at + 3] == '0' and ARGV[limit + 2] 
 end
 
 --: look
-local state, arrival, value = states[key], numbers[key], nil
+local state, arrival = states[key], numbers[key]
 if not state and not arrival then
-  value, arrival = values[key], 0
-  if not value then
-    value = redis.call('GET', KEYS[key])
-    values[key] = value
-  end
-  if value then
-    arrival = tonumber(value)
-    if arrival and not (arrival >= 0 and arrival < 9007199254740992 and arrival % 1 == 0) then
-      arrival = nil
-    end
-  end
-  numbers[key] = arrival
+  --: number
 end
 local capacity, start, denominator = ARGV[limit + 3] + 0, now, ARGV[limit + 2]
 ARGV[limit + 3] = capacity
@@ -112,7 +101,7 @@ else
       hidden = 0, waived = 0, gone = 0, promise = 0, -- as found: of the backlog, and of the forgiven what is left
     }
     if not arrival then
-      local a, p, d, more = string.match(value, '^(%d+) (%d+) (%d+) ?(.*)$')
+      local a, p, d, more = string.match(values[key], '^(%d+) (%d+) (%d+) ?(.*)$')
       state.arrival, state.part, state.denominator = tonumber(a), tonumber(p), tonumber(d)
       if more ~= '' then
         local r, e, t, w, u, f, c, g = string.match(more, '^(%d+) (%d+) (%d+) (%d+) (%d+) ?(%d*) ?(%d*) ?(%d*)$')
