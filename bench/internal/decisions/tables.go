@@ -11,7 +11,7 @@ import (
 func (r *runner) oneCaller(results []measure.Result) report.Table {
 	t := report.Table{
 		Title: "One caller, one key, allowed",
-		Note: fmt.Sprintf("Times in microseconds; the PINGs between took %s (p50; half of their slices between %s and %s) and %s "+
+		Note: fmt.Sprintf("Times in microseconds; the PINGs between took %s (p50; in half of the slices between %s and %s) and %s "+
 			"(p99). Where that half is wide, the machine was busy with other things. Allocations are those of the whole process.",
 			report.Number(measure.Reference(results, measure.P50)),
 			report.Number(measure.ReferenceAt(results, measure.P50, 0.25)),

@@ -7,12 +7,12 @@ var (
 	P50   = func(s *Sample) float64 { return micros(s.P50) }
 	P99   = func(s *Sample) float64 { return micros(s.P99) }
 	Rate  = (*Sample).Rate
-	CPU   = func(s *Sample) float64 { return micros(s.Usage.CPU) / s.Ops() }
-	Reads = func(s *Sample) float64 { return float64(s.Usage.Reads) / s.Ops() }
+	CPU   = func(s *Sample) float64 { return s.Cost.CPU }
+	Reads = func(s *Sample) float64 { return s.Cost.Reads }
 	// Each is the time per operation of all workers together: what one takes where there is one worker.
 	Each    = func(s *Sample) float64 { return float64(s.Elapsed.Nanoseconds()) / s.Ops() }
-	Mallocs = func(s *Sample) float64 { return float64(s.Mallocs) / s.Ops() }
-	Bytes   = func(s *Sample) float64 { return float64(s.Bytes) / s.Ops() }
+	Mallocs = func(s *Sample) float64 { return s.Cost.Mallocs }
+	Bytes   = func(s *Sample) float64 { return s.Cost.Bytes }
 	Faults  = func(s *Sample) float64 { return float64(s.Wrong+s.Failed) / s.Ops() }
 )
 
@@ -21,12 +21,12 @@ func (r *Result) Own(figure func(*Sample) float64) float64 {
 	return r.Median(func(p *Pair) float64 { return figure(&p.Own) })
 }
 
-// ToPing is the median ratio of a figure to that of the PINGs around it.
+// ToPing is the median ratio of a figure to that of the PINGs beside it.
 func (r *Result) ToPing(figure func(*Sample) float64) float64 {
 	return r.Median(func(p *Pair) float64 { return p.ToPing(figure) })
 }
 
-// Reference is the median of a figure of the PINGs around all contenders.
+// Reference is the median of a figure of the PINGs beside all contenders.
 func Reference(results []Result, figure func(*Sample) float64) float64 {
 	return ReferenceAt(results, figure, 0.5)
 }
@@ -36,7 +36,7 @@ func ReferenceAt(results []Result, figure func(*Sample) float64, q float64) floa
 	var values []float64
 	for _, r := range results {
 		for _, p := range r.Pairs {
-			values = append(values, figure(&p.After))
+			values = append(values, p.Ping(figure))
 		}
 	}
 	return Quantile(values, q)

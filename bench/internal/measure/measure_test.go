@@ -5,6 +5,8 @@ import (
 	"errors"
 	"testing"
 	"time"
+
+	"github.com/headgate/headgate/bench/internal/server"
 )
 
 func TestQuantile(t *testing.T) {
@@ -70,9 +72,72 @@ func TestRounds(t *testing.T) {
 }
 
 func TestToPing(t *testing.T) {
-	p := Pair{Own: Sample{P50: 30}, Before: Sample{P50: 5}, After: Sample{P50: 15}}
+	p := Pair{Own: Sample{P50: 30}, Pings: []Sample{{P50: 5}, {P50: 15}}}
 	if got := p.ToPing(P50); got != 3 {
 		t.Errorf("30 over the mean of 5 and 15 = %v", got)
+	}
+	p.Pings = p.Pings[:1]
+	if got := p.ToPing(P50); got != 6 {
+		t.Errorf("30 over 5 = %v", got)
+	}
+}
+
+// A PING stands before every call, or before as many as one of them is timed of.
+func TestTurns(t *testing.T) {
+	for _, c := range []struct {
+		brief bool
+		calls int
+	}{{false, 1}, {true, seldom}} {
+		var d Driver
+		since := c.calls
+		ping := func(context.Context, int, int) (bool, error) {
+			if since != c.calls {
+				t.Errorf("%d calls between PINGs, want %d", since, c.calls)
+			}
+			since = 0
+			return true, nil
+		}
+		call := func(context.Context, int, int) (bool, error) {
+			since++
+			return false, nil
+		}
+		load := Load{Workers: 1, Keys: 1, Slice: time.Millisecond}
+		pings, calls, err := d.turns(t.Context(), load, c.brief, ping, call)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if pings.Right == 0 || pings.Ops() != float64(pings.Right) || calls.Wrong != pings.Right*int64(c.calls) {
+			t.Errorf("%v PINGs and %v calls", pings, calls)
+		}
+		if n := len(d.tallies[1].times); int64(n) != pings.Right {
+			t.Errorf("%d calls were timed after %d PINGs", n, pings.Right)
+		}
+	}
+}
+
+// What a lone caller's calls cost is without the PINGs between them, and how long they take is not.
+func TestLoneCost(t *testing.T) {
+	var reads int64
+	do := func(n int64, takes time.Duration) Do {
+		return func(context.Context, int, int) (bool, error) {
+			reads += n
+			time.Sleep(takes)
+			return true, nil
+		}
+	}
+	d := Driver{Meter: func(context.Context) (server.Usage, error) { return server.Usage{Reads: reads}, nil }}
+	load := Load{Workers: 1, Keys: 1, Slice: 10 * time.Millisecond}
+	results, err := d.Rounds(t.Context(), 2, load, do(100, 0), []Contender{{Do: do(1, 100*time.Microsecond)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range results[0].Pairs {
+		if p.Own.Cost.Reads != 1 || len(p.Pings) != 1 || p.Pings[0].Right != p.Own.Right {
+			t.Errorf("a call reads once, as often as there are PINGs: %+v", p)
+		}
+		if slow, rate := p.ToPing(P50), p.ToPing(Rate); slow < 1 || rate > 1 {
+			t.Errorf("what sleeps takes %v times as long, at %v times the rate", slow, rate)
+		}
 	}
 }
 

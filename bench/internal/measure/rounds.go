@@ -3,6 +3,7 @@ package measure
 import (
 	"context"
 	"fmt"
+	"time"
 )
 
 // Contender is what is measured: a name, and what it does.
@@ -36,11 +37,11 @@ func (c *Contender) Label() string {
 	}
 }
 
-// Pair is a contender's slice, and the slices of PINGs just before and after it.
+// Pair is a contender's slice, and the PINGs that it is compared with: a slice just before it and one after it, or those
+// that took turns with its calls, which have no Cost.
 type Pair struct {
-	Own    Sample
-	Before Sample
-	After  Sample
+	Own   Sample
+	Pings []Sample
 }
 
 // Result is all that was measured of one contender under one load.
@@ -67,13 +68,21 @@ func median(values []float64) float64 {
 	return high
 }
 
-// ToPing is a figure over that of the PINGs around it, their mean.
-func (p *Pair) ToPing(figure func(*Sample) float64) float64 {
-	return 2 * figure(&p.Own) / (figure(&p.Before) + figure(&p.After))
+// ToPing is a figure over that of the PINGs.
+func (p *Pair) ToPing(figure func(*Sample) float64) float64 { return figure(&p.Own) / p.Ping(figure) }
+
+// Ping is a figure of the PINGs, the mean where they are of two slices.
+func (p *Pair) Ping(figure func(*Sample) float64) float64 {
+	var sum float64
+	for i := range p.Pings {
+		sum += figure(&p.Pings[i])
+	}
+	return sum / float64(len(p.Pings))
 }
 
 // Rounds drives all contenders in each of the rounds, in turn, and begins each round with another one. The reference
-// runs between any two of them. Nobody's first slice counts: connections are made and scripts loaded in it.
+// runs between any two of them, or between a lone caller's calls if they are timed. Nobody's first slice counts:
+// connections are made and scripts loaded in it.
 func (d *Driver) Rounds(ctx context.Context, rounds int, load Load, reference Do, contenders []Contender) ([]Result, error) {
 	results := make([]Result, len(contenders))
 	for i, c := range contenders {
@@ -96,17 +105,28 @@ func (d *Driver) Rounds(ctx context.Context, rounds int, load Load, reference Do
 			if round%2 == 1 {
 				at = len(contenders) - 1 - at
 			}
-			own, err := d.Slice(ctx, load, contenders[at].Do)
+			pair, err := d.pair(ctx, load, before, reference, contenders[at].Do)
 			if err != nil {
 				return nil, fmt.Errorf("measure %s: %w", contenders[at].Name, err)
 			}
-			after, err := d.Slice(ctx, load, reference)
-			if err != nil {
-				return nil, fmt.Errorf("measure PING: %w", err)
-			}
-			results[at].Pairs = append(results[at].Pairs, Pair{Own: own, Before: before, After: after})
-			before = after
+			results[at].Pairs = append(results[at].Pairs, pair)
+			before = pair.Pings[len(pair.Pings)-1]
 		}
 	}
 	return results, nil
+}
+
+// pair measures a contender, and the reference after it or by turns with it.
+func (d *Driver) pair(ctx context.Context, load Load, before Sample, reference, do Do) (Pair, error) {
+	own, err := d.Slice(ctx, load, do)
+	if err != nil {
+		return Pair{}, err
+	}
+	if load.byTurns() {
+		pings, calls, err := d.turns(ctx, load, own.P50 < time.Microsecond, reference, do)
+		calls.Cost = own.Cost
+		return Pair{Own: calls, Pings: []Sample{pings}}, err
+	}
+	after, err := d.Slice(ctx, load, reference)
+	return Pair{Own: own, Pings: []Sample{before, after}}, err
 }

@@ -1,6 +1,5 @@
-// Package measure times contenders in turns: each for a short slice, next to a slice of the PINGs that it is compared
-// with, and all of them again in every round. What else the machine does falls on all alike, and a ratio is of two
-// neighbours.
+// Package measure times contenders in turns: each for a short slice, next to the PINGs that it is compared with, and all
+// of them again in every round. What else the machine does falls on all alike, and a ratio is of two neighbours.
 package measure
 
 import (
@@ -35,15 +34,26 @@ type Load struct {
 	Untimed bool
 }
 
+// byTurns says whether calls and PINGs alternate. What a lone caller waits for depends on when he calls, for processors
+// fall asleep between his calls. What is too short to be timed is too short for this too.
+func (l *Load) byTurns() bool { return l.Workers == 1 && !l.Untimed }
+
 // Sample is what one slice showed.
 type Sample struct {
 	// Right, Wrong and Failed count the operations by their answers.
 	Right, Wrong, Failed int64
 	// Elapsed is how long they took together, and P50 and P99 how long single ones did, whatever the answer.
 	Elapsed, P50, P99 time.Duration
-	// Mallocs and Bytes are the allocations of the whole process, and Usage is what the servers did.
-	Mallocs, Bytes uint64
-	Usage          server.Usage
+	// Cost is what an operation took besides time.
+	Cost Cost
+}
+
+// Cost is per operation.
+type Cost struct {
+	// Mallocs and Bytes are the allocations of the whole process.
+	Mallocs, Bytes float64
+	// CPU, in microseconds, and Reads are what the servers did.
+	CPU, Reads float64
 }
 
 // Ops is the number of operations, whatever the answer.
@@ -57,92 +67,157 @@ type Meter func(context.Context) (server.Usage, error)
 
 // Driver runs slices, and keeps the memory that they write times to, so that none of it is counted as a contender's.
 type Driver struct {
-	Meter Meter
-	times [][]time.Duration
-	all   []time.Duration
+	Meter   Meter
+	tallies []tally
+	all     []time.Duration
+}
+
+// tally is what one worker saw.
+type tally struct {
+	right, wrong, failed int64
+	times                []time.Duration
+}
+
+func (t *tally) count(right bool, err error) {
+	switch {
+	case err != nil:
+		t.failed++
+	case right:
+		t.right++
+	default:
+		t.wrong++
+	}
+}
+
+// empty returns a number of tallies.
+func (d *Driver) empty(n int) []tally {
+	for len(d.tallies) < n {
+		d.tallies = append(d.tallies, tally{times: make([]time.Duration, 0, 1<<13)})
+	}
+	for i := range d.tallies[:n] {
+		d.tallies[i] = tally{times: d.tallies[i].times[:0]}
+	}
+	return d.tallies[:n]
+}
+
+// sample is what workers saw together in a time.
+func (d *Driver) sample(elapsed time.Duration, tallies ...tally) Sample {
+	s := Sample{Elapsed: elapsed}
+	d.all = d.all[:0]
+	for _, t := range tallies {
+		s.Right += t.right
+		s.Wrong += t.wrong
+		s.Failed += t.failed
+		d.all = append(d.all, t.times...)
+	}
+	s.P50, s.P99 = Quantile(d.all, 0.5), Quantile(d.all, 0.99)
+	return s
+}
+
+func (d *Driver) usage(ctx context.Context) (server.Usage, error) {
+	if d.Meter == nil {
+		return server.Usage{}, nil
+	}
+	return d.Meter(ctx)
 }
 
 // Slice drives an operation for one slice.
 func (d *Driver) Slice(ctx context.Context, load Load, do Do) (Sample, error) {
-	for len(d.times) < load.Workers {
-		d.times = append(d.times, make([]time.Duration, 0, 1<<13))
+	tallies := d.empty(load.Workers)
+	before, err := d.usage(ctx)
+	if err != nil {
+		return Sample{}, err
 	}
-	var s Sample
-	var before server.Usage
-	if d.Meter != nil {
-		var err error
-		if before, err = d.Meter(ctx); err != nil {
-			return s, err
-		}
-	}
-	var right, wrong, failed atomic.Int64
 	var stop atomic.Bool
 	var running sync.WaitGroup
 	start := make(chan struct{})
-	for w := range load.Workers {
+	for w := range tallies {
 		random := rand.New(rand.NewPCG(rand.Uint64(), uint64(w)))
 		running.Go(func() {
-			times := d.times[w][:0]
-			var yes, no, bad int64
+			// A copy, for neighbours in memory slow each other down.
+			t := tallies[w]
 			<-start
 			every, brief := 1, 0
 			at := time.Now()
-			for n := 0; !stop.Load(); n++ {
+			// Who begins late on a busy machine calls once all the same: of no calls, there are no figures.
+			for n := 0; n == 0 || !stop.Load(); n++ {
 				timed := !load.Untimed && n%every == 0
 				if timed && every > 1 {
 					at = time.Now()
 				}
-				ok, err := do(ctx, w, random.IntN(load.Keys))
+				right, err := do(ctx, w, random.IntN(load.Keys))
 				if timed {
 					now := time.Now()
 					took := now.Sub(at)
-					times, at = append(times, took), now
+					t.times, at = append(t.times, took), now
 					if took < time.Microsecond {
 						brief++
 					}
-					if len(times) == first && brief > first/2 {
+					if len(t.times) == first && brief > first/2 {
 						every = seldom
 					}
 				}
-				switch {
-				case err != nil:
-					bad++
-				case ok:
-					yes++
-				default:
-					no++
-				}
+				t.count(right, err)
 			}
-			d.times[w] = times
-			right.Add(yes)
-			wrong.Add(no)
-			failed.Add(bad)
+			tallies[w] = t
 		})
 	}
-	var memory, after runtime.MemStats
+	var memory, grown runtime.MemStats
 	runtime.ReadMemStats(&memory)
 	began := time.Now()
 	timer := time.AfterFunc(load.Slice, func() { stop.Store(true) })
 	defer timer.Stop()
 	close(start)
 	running.Wait()
-	s.Elapsed = time.Since(began)
-	runtime.ReadMemStats(&after)
-	s.Mallocs, s.Bytes = after.Mallocs-memory.Mallocs, after.TotalAlloc-memory.TotalAlloc
-	s.Right, s.Wrong, s.Failed = right.Load(), wrong.Load(), failed.Load()
-	if d.Meter != nil {
-		usage, err := d.Meter(ctx)
-		if err != nil {
-			return s, err
-		}
-		s.Usage = server.Usage{CPU: usage.CPU - before.CPU, Reads: usage.Reads - before.Reads}
+	elapsed := time.Since(began)
+	runtime.ReadMemStats(&grown)
+	after, err := d.usage(ctx)
+	if err != nil {
+		return Sample{}, err
 	}
-	d.all = d.all[:0]
-	for _, times := range d.times[:load.Workers] {
-		d.all = append(d.all, times...)
+	s := d.sample(elapsed, tallies...)
+	ops := s.Ops()
+	s.Cost = Cost{
+		Mallocs: float64(grown.Mallocs-memory.Mallocs) / ops, Bytes: float64(grown.TotalAlloc-memory.TotalAlloc) / ops,
+		CPU: micros(after.CPU-before.CPU) / ops, Reads: float64(after.Reads-before.Reads) / ops,
 	}
-	s.P50, s.P99 = Quantile(d.all, 0.5), Quantile(d.all, 0.99)
 	return s, ctx.Err()
+}
+
+// turns drives one caller for a slice: a PING, then calls, and so on. One call, but many of those that take less than a
+// microsecond, for the first after a PING finds the caches full of other things.
+func (d *Driver) turns(ctx context.Context, load Load, brief bool, ping, do Do) (pings, calls Sample, err error) {
+	many := 1
+	if brief {
+		many = seldom
+	}
+	tallies := d.empty(2)
+	var pinging, calling time.Duration
+	end := time.Now().Add(load.Slice)
+	for more := true; more; more = time.Now().Before(end) {
+		pinging += tallies[0].burst(ctx, load, 1, ping)
+		calling += tallies[1].burst(ctx, load, many, do)
+	}
+	return d.sample(pinging, tallies[0]), d.sample(calling, tallies[1]), ctx.Err()
+}
+
+// burst does an operation several times, and returns how long they took. Which of them is timed is left to chance, for
+// some contenders do more on every tenth call.
+func (t *tally) burst(ctx context.Context, load Load, several int, do Do) time.Duration {
+	timed := rand.IntN(several)
+	var at time.Time
+	began := time.Now()
+	for n := range several {
+		if n == timed {
+			at = time.Now()
+		}
+		right, err := do(ctx, 0, rand.IntN(load.Keys))
+		if n == timed {
+			t.times = append(t.times, time.Since(at))
+		}
+		t.count(right, err)
+	}
+	return time.Since(began)
 }
 
 // Quantile sorts the values and returns the one below which a part q of them lies, 0 if there are none.

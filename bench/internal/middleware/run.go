@@ -81,7 +81,7 @@ func overhead(ctx context.Context, plan measure.Plan) (report.Table, error) {
 				return ""
 			}
 			return report.Number(r.Median(func(p *measure.Pair) float64 {
-				return figure(&p.Own) - (figure(&p.Before)+figure(&p.After))/2
+				return figure(&p.Own) - p.Ping(figure)
 			}))
 		}
 		if _, refused, _ := r.Answered(); refused > 0 && e.kind == measure.Ours {

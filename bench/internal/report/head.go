@@ -24,9 +24,12 @@ func Head(w io.Writer, plan measure.Plan, smoke bool) error {
 	fmt.Fprintf(&b, "Printed by `go -C bench run .` on %s; nothing is left out or edited. Figures are medians of %d rounds. "+
 		"In each round every contender is driven for a slice of %v in turn (lone callers twice as often, contended locks 15 times "+
 		"as long), "+
-		"and what is compared with a PING is so with those that as many callers sent with go-redis just before and after it. "+
+		"and what is compared with a PING is so with those that as many callers sent with go-redis just before and after it. A lone "+
+		"caller sends them in between, one before every call, so that both see the same moments; allocations, reads and processor "+
+		"time are of as long a slice without them. "+
 		"Contender, server and harness share the processors below, so trust ratios, not absolutes, and no "+
-		"difference under a tenth. Where calls take less than a microsecond, one in 32 is timed.\n\n"+
+		"difference under a tenth. Where calls take less than a microsecond, one in 32 is timed, and a lone caller's PINGs stand 32 "+
+		"apart.\n\n"+
 		"Bold is this project with its defaults, on a client as its README advises, which the others are given too if they take "+
 		"one. A floor is something trivial, which shows what no contender can avoid, and no "+
 		"limiter.\n\n", time.Now().UTC().Format(time.DateOnly), plan.Rounds, plan.Slice)
