@@ -33,13 +33,35 @@ func (b *batch) encode(calls []*call, script *script) {
 		b.args = appendLeaseKeys(b.args, slot.scope)
 	}
 	*keys = int64(len(b.args) - 3)
-	b.encodeLimits()
-	b.encodeRuns()
+	if capacity, ok := b.plain(); ok {
+		b.int(capacity)
+		b.int(b.entries[0].request.charges[0].cost.Whole)
+	} else {
+		b.encodeLimits()
+		b.encodeRuns()
+	}
+	for i := range b.entries {
+		b.entries[i].request = nil
+	}
 	if slot != nil {
 		from := len(b.args)
 		b.args = appendAcquire(append(b.args, "acquire"), slot.ask)
 		b.int(int64(len(b.args) - from))
 	}
+}
+
+// plain says whether the script can be asked in short, and the capacity of the bucket then.
+func (b *batch) plain() (capacity int64, ok bool) {
+	bucket, ok := b.limits[0].limit.(*algorithm.TokenBucket)
+	if !ok || !b.entries[0].brief || b.limits[0].cost.Fraction > 0 {
+		return 0, false
+	}
+	for i := 1; i < len(b.entries); i++ {
+		if !b.continues(0, i, i) {
+			return 0, false
+		}
+	}
+	return bucket.Plain()
 }
 
 func (b *batch) encodeLimits() {
@@ -91,9 +113,6 @@ func (b *batch) encodeRuns() {
 			first, times = i, b.encodeEntry(&b.entries[i], n)
 		}
 		n += count
-	}
-	for i := range b.entries {
-		b.entries[i].request = nil
 	}
 }
 

@@ -9,6 +9,8 @@
 --        charge of the first: index of its key in KEYS, index of its limit in ARGV, cost, the cost's part, and for "give" the
 --        receipt. Those of the next have the keys that follow the last one's: the indexes plus the number of charges.
 --        The charges of one request have different keys, and a key has one algorithm.
+--        Or, in short, where the requests are to spend of a key each, the same cost of the same token bucket that knows no parts
+--        of a microsecond: capacity, cost.
 -- Reply  for each request: verdict; for each charge, but of "give", its algorithm's reply.
 --        Where the clock is outside the time of the limits: -1, now; nothing is done then.
 --
@@ -47,12 +49,15 @@
 -- What a script run makes, closures and tables, costs more than what it computes. So the parts are no functions,
 -- tables are made with all their fields, and a number of ARGV is written back when it is first read as one.
 local KEYS, ARGV = KEYS, ARGV
-local states, numbers, dirty, reply, n = {false}, {false}, {false}, {0, 0, 0, 0}, 0
+if #ARGV == 2 then
+  ARGV = {5, '0', '0', #KEYS > 1 and '1' or '0', 'token_bucket', '0', 1, ARGV[1], '0', '0', '0', 'spend', #KEYS, 1, 1, 5, ARGV[2], '0'}
+end
+local states, numbers, dirty, reply, n = {false}, {false}, {false}, {0}, 0
 local values = {false} -- as read; of what is missing after all were read at once, the key may be of another type, and is read again
 local shared -- what the parts of an algorithm make once for all keys
 -- Of each charge of a request: key, limit, cost, its part, receipt to be given back, and where in the reply that of the charge goes,
 -- 0 if it does not fit.
-local charges = {0, 0, 0, 0, 0, 0}
+local charges
 local at, last = ARGV[1] + 0, #ARGV
 
 if ARGV[3] ~= '0' and (now < ARGV[2] + 0 or now >= ARGV[3] + 0) then
@@ -84,6 +89,7 @@ while at <= last do
   if decided == times then
     at = at + 4
   else
+    charges = charges or {0, 0, 0, 0, 0, 0}
     for c = 1, count * 6, 6 do
       local limit = ARGV[at + 1] + 0
       charges[c], charges[c + 1] = ARGV[at] + (decided - 1) * count, limit

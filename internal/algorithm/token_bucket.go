@@ -156,6 +156,11 @@ func (b *TokenBucket) Parameters(args []int64) []int64 {
 	return append(args, denominator, b.capacity.Whole, b.capacity.Fraction, queue, b.short())
 }
 
+// Plain is the capacity of a bucket that has nothing more to say to the script, where every length is of whole microseconds.
+func (b *TokenBucket) Plain() (capacity int64, ok bool) {
+	return b.capacity.Whole, b.denominator == 1 && b.capacity.Fraction == 0 && !b.frozen && !b.queue
+}
+
 func (b *TokenBucket) Fields() int        { return 3 }
 func (b *TokenBucket) Denominator() int64 { return b.denominator }
 func (b *TokenBucket) Capacity() int64    { return b.burst }
