@@ -54,6 +54,7 @@ if #ARGV == 2 then
 end
 local states, numbers, dirty, reply, n = {false}, {false}, {false}, {0}, 0
 local values = {false} -- as read; of what is missing after all were read at once, the key may be of another type, and is read again
+local parts -- of numbers, of one denominator
 local shared -- what the parts of an algorithm make once for all keys
 -- Of each charge of a request: key, limit, cost, its part, receipt to be given back, and where in the reply that of the charge goes,
 -- 0 if it does not fit.

@@ -43,7 +43,8 @@ values[key] = value and (arrival or value)
 numbers[key] = arrival
 
 --: run
--- Of whole microseconds and plain arrival times: what look, fits and commit would do, in fewer steps.
+-- Of arrival times of which nothing else is to be known: what look, fits and commit would do, in fewer steps. First for whole
+-- microseconds, then for costs with parts, of one denominator in a script.
 local key, whole, capacity = ARGV[at] - 1, ARGV[at + 2] + 0, ARGV[limit + 3] + 0
 ARGV[limit + 3] = capacity
 while decided < times and whole > 0 and ARGV[at + 3] == '0' and ARGV[limit + 2] > 0 do
@@ -52,7 +53,7 @@ while decided < times and whole > 0 and ARGV[at + 3] == '0' and ARGV[limit + 2] 
   if not arrival and not states[key] then
     --: number
   end
-  if not arrival or arrival - now > capacity then
+  if not arrival or arrival - now > capacity or parts and parts[key] and parts[key] > 0 then
     break
   end
   local backlog = arrival - now
@@ -73,6 +74,44 @@ while decided < times and whole > 0 and ARGV[at + 3] == '0' and ARGV[limit + 2] 
   end
   decided = decided + 1
 end
+local part, capacity_part, denominator = ARGV[at + 3] + 0, ARGV[limit + 4] + 0, ARGV[limit + 2]
+if part > 0 and not parts then
+  parts = {denominator = denominator}
+end
+while decided < times and part > 0 and denominator == parts.denominator do
+  key = key + 1
+  local arrival, rest = numbers[key], parts[key] or 0
+  if states[key] then
+    break
+  elseif not arrival then
+    --: number
+    if not arrival then
+      local a, p, d = string.match(values[key], '^(%d+) (%d+) (%d+)$')
+      if not a or #a > 16 or d + 0 ~= denominator or p + 0 >= denominator then
+        break
+      end
+      arrival, rest = a + 0, p + 0
+      numbers[key], parts[key] = arrival, rest
+    end
+  end
+  local backlog, verdict, receipt = arrival - now, 1, 0
+  if backlog >= capacity then
+    break
+  elseif backlog < 0 then
+    backlog, rest = 0, 0
+  end
+  local sum, more = backlog + whole, rest + part
+  if more >= denominator then
+    sum, more = sum + 1, more - denominator
+  end
+  if sum < capacity or sum == capacity and more <= capacity_part then
+    verdict, receipt = 0, now + sum + (more > 0 and 1 or 0)
+    numbers[key], parts[key], dirty[key] = now + sum, more, limit
+  end
+  reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = verdict, backlog, rest, receipt
+  n = n + 4
+  decided = decided + 1
+end
 
 --: look
 local state, arrival = states[key], numbers[key]
@@ -84,7 +123,8 @@ ARGV[limit + 3] = capacity
 if denominator == 0 then
   start, denominator = 0, 1 -- the clock stands still
 end
-if arrival and part == 0 and (operation == 'decide' or operation == 'peek' or operation == 'atmost')
+local rest = parts and parts[key] or 0
+if arrival and part == 0 and rest == 0 and (operation == 'decide' or operation == 'peek' or operation == 'atmost')
   and (arrival - start <= capacity or ARGV[limit + 2] == 0) then
   -- Nothing but the arrival time is known, or will be: no table is made for that, the dearest part of it all.
   local backlog = arrival - start
@@ -96,7 +136,7 @@ if arrival and part == 0 and (operation == 'decide' or operation == 'peek' or op
 else
   if not state then
     state = {
-      arrival = arrival or 0, part = 0, denominator = 1, returned = 0, earliest = 0, promised = 0, written = 0, under = 0,
+      arrival = arrival or 0, part = rest, denominator = rest > 0 and parts.denominator or 1, returned = 0, earliest = 0, promised = 0, written = 0, under = 0,
       forgiven = 0, within = 0, forgave = 0,
       hidden = 0, waived = 0, gone = 0, promise = 0, -- as found: of the backlog, and of the forgiven what is left
     }
@@ -299,14 +339,16 @@ if given then
 end
 
 --: store
-local state, arrival = states[key], numbers[key]
-if state and state.part == 0 and state.returned == 0 and state.promised == 0 and state.forgiven == 0 then
-  arrival = state.arrival
+local state, arrival, rest, denominator = states[key], numbers[key], 0, 1
+if arrival and parts and parts[key] then
+  rest, denominator = parts[key], parts.denominator
+elseif not arrival and state.returned == 0 and state.promised == 0 and state.forgiven == 0 then
+  arrival, rest, denominator = state.arrival, state.part, state.denominator
 end
 if ARGV[limit + 2] == 0 then
   ttl = 3155760000000000 -- 100 years
-elseif arrival then
-  local past, before = arrival % 8388608, values[key] and tonumber(values[key])
+elseif arrival and rest == 0 then
+  local past, before = arrival % 8388608, tonumber(values[key])
   ttl = arrival - past + 8388608 - now
   if before and before >= arrival - past and before < arrival
     and redis.pcall('INCRBY', KEYS[key], string.format('%d', arrival - before)) == arrival then
@@ -314,20 +356,19 @@ elseif arrival then
   end -- else it may not, or what it read as a number is none to Redis
 else
   -- Receipts count until arrival + returned, so the state must last until then.
-  ttl = math.max(state.arrival + state.returned, state.promised) - now
+  ttl = (arrival or math.max(state.arrival + state.returned, state.promised)) - now
 end
 if not ttl then
+elseif rest > 0 and arrival >= 10000000 and denominator < 2147483648 then
+  local low = arrival % 10000000
+  value = string.format('%d%07d %d %d', (arrival - low) / 10000000, low, rest, denominator)
+elseif rest > 0 then
+  value = string.format('%.0f %.0f %.0f', arrival, rest, denominator)
 elseif arrival and arrival >= 10000000 then
   local low = arrival % 10000000
   value = string.format('%d%07d', (arrival - low) / 10000000, low)
 elseif arrival then
   value = string.format('%d', arrival)
-elseif state.returned == 0 and state.promised == 0 and state.forgiven == 0 and state.arrival >= 10000000
-  and state.denominator < 2147483648 then
-  local low = state.arrival % 10000000
-  value = string.format('%d%07d %d %d', (state.arrival - low) / 10000000, low, state.part, state.denominator)
-elseif state.returned == 0 and state.promised == 0 and state.forgiven == 0 then
-  value = string.format('%.0f %.0f %.0f', state.arrival, state.part, state.denominator)
 elseif state.forgiven == 0 then
   value = string.format('%.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f', state.arrival, state.part, state.denominator,
     state.returned, state.earliest, state.promised, state.written, state.under)
