@@ -1,7 +1,9 @@
 package core_test
 
 import (
+	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -70,4 +72,58 @@ func TestNumberOfOthersIsWrittenAnew(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A log's key outlives what each of the limits that take turns on it counts, and is not always told anew for how long.
+func TestKeyOutlivesItsLog(t *testing.T) {
+	widths := []time.Duration{200 * time.Millisecond, 3 * time.Second, time.Minute}
+	for _, few := range []bool{true, false} { // few entries are written whole
+		t.Run(fmt.Sprint(few), func(t *testing.T) {
+			redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+				client := s.Client(t)
+				g := redisGate(t, client, core.Config{Prefix: s.Prefix, DisableDenialCache: true})
+				var limits []core.Algorithm
+				for _, w := range widths {
+					if few {
+						limits = append(limits, core.SlidingWindow{Limit: 1_000_000, Window: w, Buckets: 2})
+					} else {
+						limits = append(limits, core.SlidingLog{Windows: []core.Window{{Limit: 10_000, Width: w}}})
+					}
+				}
+				charge := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: core.DenyAll{}, For: changing(limits...)}), Key: newKey(t, "k"), Cost: 1}
+				moved, plan := 0, 0
+				var before time.Duration
+				for i := range rounds(t, 400) {
+					if i%20 == 0 {
+						plan = rand.IntN(len(widths))
+					}
+					time.Sleep(time.Duration(rand.IntN(2)) * time.Millisecond)
+					ctx := withPlan(t.Context(), plan)
+					if d, err := g.Decide(ctx, charge); err != nil || !d.Allowed {
+						t.Fatal(show(d), err)
+					}
+					name := client.Keys(ctx, s.Prefix+"*").Val()[0]
+					newest, err := strconv.ParseInt(client.GetRange(ctx, name, 48, 63).Val(), 10, 64)
+					if err != nil {
+						t.Fatal(err)
+					}
+					at, err := client.PExpireTime(ctx, name).Result()
+					if err != nil {
+						t.Skipf("tells no time at which a key expires: %v", err) // before Redis 7
+					}
+					end := time.Duration(newest)*time.Microsecond + widths[plan]
+					if at < end+999*time.Millisecond || at > end+2*time.Minute {
+						t.Fatalf("counts until %v, and lives until %v", end, at)
+					}
+					if at == before {
+						moved++
+					}
+					before = at
+				}
+				if s.Real && moved == 0 {
+					t.Error("is given another time to live each time")
+				}
+			})
+		})
+	}
 }

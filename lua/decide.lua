@@ -29,7 +29,7 @@
 -- A line of two dashes, a colon and a word stands for the part of that name of the algorithm:
 --
 -- run     may decide the first requests of a run of decisions on one charge, whose arguments begin at ARGV[at]: decided of
---         them; replies in one number if brief is set
+--         them; replies in one number if brief is set; sets upto to the next one if it may decide others after that
 -- look    reads the key's state, from values[key] if it is there, into states[key], or numbers[key] and values[key] where it
 --         is but a number, if it is in neither yet; brings it to now as the limit sees it; only what a clock step or a lowered limit
 --         left beyond reach changes the state, and sets dirty[key] to limit; appends to reply what it found, then 0, where
@@ -72,12 +72,12 @@ if ARGV[4] == '1' then
 end
 
 while at <= last do
-  local operation, times, count, bound = ARGV[at], ARGV[at + 1] + 0, ARGV[at + 2] + 0, 1
+  local begun, operation, times, count, bound = at, ARGV[at], ARGV[at + 1] + 0, ARGV[at + 2] + 0, 1
   at = at + 3
   if operation == 'atmost' or operation == 'reserve' or operation == 'give' then
     bound, at = ARGV[at] + 0, at + 1
   end
-  local decided, brief = 0, operation == 'spend'
+  local decided, upto, brief = 0, times, operation == 'spend'
   if brief then
     operation = 'decide'
   end
@@ -103,7 +103,7 @@ while at <= last do
     end
   end
 
-  for _ = decided + 1, times do
+  for _ = decided + 1, upto do
     local verdict, admitted = 0, operation ~= 'peek'
     n = n + 1
     local head = n
@@ -226,6 +226,9 @@ while at <= last do
       end
     end
     reply[head] = verdict
+  end
+  if upto < times then
+    ARGV[begun + 1], ARGV[begun + 3], at = times - upto, charges[1] + 1, begun
   end
 end
 

@@ -13,6 +13,147 @@
 -- The totals go on and on, modulo 2^52, so that what an interval holds is the difference of two, found by bisection,
 -- and no decision walks the entries. The log's clock does not go back: it is Redis's, ahead by as much as that
 -- ever went back. A receipt is the time of the charge's entry, plus 1. At most 1000 entries are rewritten to give it back.
+--
+-- While its clock is Redis's, a log is kept until the next multiple of 2^23 microseconds after the newest entry at least,
+-- whatever limit it is charged by. What is charged and stops to count before that can leave the time to live alone.
+
+--: run
+-- Of one window, where the log's clock is Redis's: what look, fits and commit would do, in fewer steps. What is to be written
+-- is in states[key], as text: all of the value, or of more than 16 entries the six numbers, and in states[-key] what comes
+-- to the end. numbers[key] is until when the key is to be kept, less than 0 if it already is.
+local key, whole, windows = ARGV[at] - 1, ARGV[at + 2] + 0, ARGV[limit + 3] + 0
+ARGV[limit + 3] = windows
+if windows == 1 and whole > 0 then
+  local tick, room, most, keep = ARGV[limit + 4] + 0, ARGV[limit + 5] + 0, ARGV[limit + 6] + 0, ARGV[limit + 7] + 0
+  ARGV[limit + 4], ARGV[limit + 5], ARGV[limit + 6], ARGV[limit + 7] = tick, room, most, keep
+  local sub, format, read, zero = string.sub, string.format, tonumber, '0000000000000000'
+  local phase, gone = now % tick, now - keep
+  local time = now - phase
+  local low, span = time % 10000000, time - time % 8388608
+  local stamp, alone = format('%09d%07d', (time - low) / 10000000, low), nil
+  local kept, pieces = math.max(time + keep, span + 8388608), {'', '', '', '', '', ''}
+  while decided < times do
+    key = key + 1
+    local text, old = values[key], numbers[key]
+    if old then
+      text = states[key]
+    elseif states[key] then
+      break
+    elseif not text then
+      text = redis.call('GETRANGE', KEYS[key], '0', '607')
+      values[key] = text
+    end
+    local entries, newest, total, first, start, before, count = 0, 0, 0, 0, 0, 0, 0
+    local block, from, known = text, 97, 0 -- what holds entries, where, and up to which one
+    if text ~= '' then
+      local counted = 0
+      entries = read(sub(text, 1, 32)) -- and those before the first that counts, of which there are none, mostly
+      if not entries or sub(text, 81, 96) ~= zero or entries > 16 and old then
+        break
+      elseif entries > 16 then
+        counted, entries = read(sub(text, 1, 16)), read(sub(text, 17, 32))
+      end
+      newest, first, known = read(sub(text, 49, 64)), entries, entries - 1
+      if newest > now then
+        break
+      end
+      if newest > gone then
+        if counted >= 16 then
+          block = redis.call('GETRANGE', KEYS[key], format('%d', 96 + 32 * counted), format('%d', 351 + 32 * counted))
+          from, known = 1 - 32 * counted, math.min(known, counted + 8)
+        elseif known > 16 then
+          known = 16
+        end
+        first = counted
+        while first < known do
+          start = read(sub(block, from + 32 * first, from + 32 * first + 15))
+          if start > gone then
+            break
+          end
+          first = first + 1
+        end
+        if first < known then
+          before = read(sub(block, from + 32 * first + 16, from + 32 * first + 31))
+        elseif first == entries - 1 then
+          start, before = newest, read(sub(text, 65, 80))
+        else
+          break
+        end
+        total = read(sub(text, 33, 48))
+        count = (total - before) % 4503599627370496
+      end
+    end
+    local verdict, wait, more, receipt, missing = 0, 0, 0, 0, count + whole - most
+    if count > most then
+      break -- it takes more than the first for more room
+    elseif count > 0 then
+      more = start + keep - now
+    end
+    if whole > most then
+      verdict, wait = 1, -1
+    elseif missing == 1 then
+      verdict, wait = 1, more
+    elseif missing > 1 then
+      local i, reached = first + 1, newest
+      while i < known
+        and (read(sub(block, from + 32 * i + 16, from + 32 * i + 31)) - before) % 4503599627370496 < missing do
+        i = i + 1
+      end
+      if i < known or i == entries - 1 and (read(sub(text, 65, 80)) - before) % 4503599627370496 >= missing then
+        reached = read(sub(block, from + 32 * i - 32, from + 32 * i - 17))
+      elseif known < entries - 1 then
+        break
+      end
+      verdict, wait = 1, reached + keep - now
+    else
+      local left, last, till = entries - first, time, kept
+      if left == 0 then
+        if not alone then
+          low = whole % 10000000
+          alone = table.concat({zero, '0000000000000001', format('%09d%07d', (whole - low) / 10000000, low), stamp, zero, zero})
+        end
+        text = alone
+      else
+        pieces[2], pieces[4], pieces[6] = stamp, '', ''
+        if newest >= time then
+          last = newest
+          till = math.max(last + keep, last - last % 8388608 + 8388608)
+          pieces[2], pieces[3] = sub(text, 49, 96), ''
+        elseif left >= room then
+          pieces[3] = sub(text, 65, 96) -- what is too much counts for longer than it would
+        else
+          left = left + 1
+          pieces[3], pieces[4], pieces[6] = sub(text, 33, 48), zero, sub(text, 49, 80)
+        end
+        total = (total + whole) % 4503599627370496
+        low = total % 10000000
+        if left > 16 then
+          if old or first > 64 and first >= left then
+            break -- all is written anew
+          end
+          pieces[1] = format('%016d%016d%09d%07d', first, left + first, (total - low) / 10000000, low)
+          states[-key], pieces[5], pieces[6] = pieces[6], '', ''
+        else
+          pieces[1] = format('0000000000000000%016d%09d%07d', left, (total - low) / 10000000, low)
+          if entries > 17 then
+            pieces[5] = redis.call('GETRANGE', KEYS[key], format('%d', 96 + 32 * first), format('%d', 63 + 32 * entries))
+          else
+            pieces[5] = sub(text, 97 + 32 * first, 64 + 32 * entries)
+          end
+        end
+        text = table.concat(pieces)
+      end
+      if newest >= span and last + keep <= span + 8388608 and not (old and old > 0) then
+        till = -till
+      end
+      states[key], numbers[key], dirty[key], receipt = text, till, limit, last + 1
+    end
+    reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = verdict, count, wait, more
+    reply[n + 5], reply[n + 6], reply[n + 7] = now - newest, phase, receipt
+    n, decided = n + 7, decided + 1
+  end
+  upto = math.min(times, decided + 1)
+end
 
 --: look
 if not shared then
@@ -32,14 +173,16 @@ if not shared then
     if entry then
       return entry[1], entry[2]
     end
-    local at = i % 16
-    local block = (i - at) / 16
-    local text, key = state.blocks[block], state.key
-    if not text then
-      text = redis.call('GETRANGE', KEYS[key], 96 + 512 * block, 607 + 512 * block)
-      state.blocks[block] = text
+    local text, at, sub = state.value, 97 + 32 * i, string.sub
+    if i > 15 then
+      local key, block = state.key, (i - i % 16) / 16
+      text, at = state.blocks[block], 1 + 32 * (i % 16)
+      if not text then
+        text = redis.call('GETRANGE', KEYS[key], string.format('%d', 96 + 512 * block), string.format('%d', 607 + 512 * block))
+        state.blocks[block] = text
+      end
     end
-    return tonumber(string.sub(text, 32 * at + 1, 32 * at + 16)), tonumber(string.sub(text, 32 * at + 17, 32 * at + 32))
+    return tonumber(sub(text, at, at + 15)), tonumber(sub(text, at + 16, at + 31))
   end
   -- The first of the entries from low on whose time is after the given one. Those looked for are near low, mostly, or
   -- near the end where the caller says so: so steps double before they are halved.
@@ -107,24 +250,37 @@ if not shared then
   end
 end
 local state = states[key]
-if not state then
-  local value = redis.call('GETRANGE', KEYS[key], 0, 607)
+if not state or numbers[key] then
+  local value = state or values[key] or redis.call('GETRANGE', KEYS[key], '0', '607')
   local kept, entries, total, newest, prefix, ahead = 0, 0, 0, 0, 0, 0
   if value ~= '' then
-    if not string.find(string.sub(value, 1, 96), '^%d+$') then
+    local sub, read = string.sub, tonumber
+    kept, entries = read(sub(value, 1, 16)), read(sub(value, 17, 32))
+    total, newest = read(sub(value, 33, 48)), read(sub(value, 49, 64))
+    prefix, ahead = read(sub(value, 65, 80)), read(sub(value, 81, 96))
+    if not (kept and entries and total and newest and prefix and ahead)
+      or math.max(kept, entries, total, newest, prefix, ahead) >= 9007199254740992 then
       error('no state of a sliding log')
     end
-    kept, entries = tonumber(string.sub(value, 1, 16)), tonumber(string.sub(value, 17, 32))
-    total, newest = tonumber(string.sub(value, 33, 48)), tonumber(string.sub(value, 49, 64))
-    prefix, ahead = tonumber(string.sub(value, 65, 80)), tonumber(string.sub(value, 81, 96))
   end
   state = {
     key = key, first = kept, entries = entries, total = total, newest = newest, prefix = prefix, ahead = ahead,
-    blocks = {[0] = string.sub(value, 97)}, changed = {}, low = false, -- entries as read, by 16, and as changed, from low on
+    value = value, blocks = {}, -- as read, the first 16 entries at least, and by 16 others
+    changed = {}, low = false, -- entries as changed, from low on
     base = 0, anew = false, -- the first that is kept, and whether all of them are written
     live = {0}, from = 0, lead = 0, -- as found: the first that counts, and ahead
   }
-  states[key] = state
+  local added = states[-key]
+  if added then
+    state.value = values[key]
+    if added ~= '' then
+      state.low = entries - 2
+      state.changed[entries - 2] = {tonumber(string.sub(added, 1, 16)), tonumber(string.sub(added, 17, 32))}
+    end
+  elseif numbers[key] then
+    state.anew = true
+  end
+  states[key], states[-key], numbers[key] = state, nil, nil
 end
 local windows, tick = ARGV[limit + 3] + 0, ARGV[limit + 4] + 0
 ARGV[limit + 3], ARGV[limit + 4] = windows, tick
@@ -245,28 +401,54 @@ if i <= last and shared.entry(state, i) == receipt - 1 and last - i <= 1000 then
 end
 
 --: store
-local state, keep, print = states[key], ARGV[limit + 7], shared.print
-local from, base = state.low or state.entries - 1, state.base
-local text = {print(state.first - base, state.entries - base), print(state.total, state.newest), print(state.prefix, state.ahead)}
-if state.anew and from > base then
-  if from <= 16 then
-    text[4] = string.sub(state.blocks[0], 32 * base + 1, 32 * from)
+local state, keep, till, added = states[key], ARGV[limit + 7], numbers[key], states[-key]
+if till and not added then
+  if till > 0 then
+    value, ttl = state, till - now
+  elseif #state >= #values[key] then
+    redis.call('SETRANGE', KEYS[key], '0', state) -- is cheaper
   else
-    text[4] = redis.call('GETRANGE', KEYS[key], 96 + 32 * base, 95 + 32 * from)
+    redis.call('SET', KEYS[key], state, 'KEEPTTL')
   end
-end
-for i = math.max(from, base), state.entries - 2 do
-  text[#text + 1] = print(shared.entry(state, i))
-end
--- While the log's clock is ahead, receipts may speak of it.
-local ttl = math.max(0, state.newest + keep - state.ahead - now, state.newest + ARGV[limit + 4] - now)
-ttl = (ttl - ttl % 1000) / 1000 + 1 + margin
-if state.anew or state.low == 0 then
-  redis.call('SET', KEYS[key], table.concat(text), 'PX', ttl)
+elseif till then
+  redis.call('SETRANGE', KEYS[key], '0', state)
+  if added ~= '' then
+    redis.call('SETRANGE', KEYS[key], string.format('%d', 32 + 32 * tonumber(string.sub(state, 17, 32))), added)
+  end
+  if till > 0 then
+    ttl = till - now
+  end
 else
-  redis.call('SETRANGE', KEYS[key], 0, table.concat(text, '', 1, 3))
-  if state.low then
-    redis.call('SETRANGE', KEYS[key], 96 + 32 * from, table.concat(text, '', 4))
+  local print = shared.print
+  local from, base = state.low or state.entries - 1, state.base
+  local text = {
+    string.format('%016d%016d', state.first - base, state.entries - base), print(state.total, state.newest), print(state.prefix, state.ahead),
+  }
+  if state.anew and from > base then
+    if from <= 16 then
+      text[4] = string.sub(state.value, 97 + 32 * base, 96 + 32 * from)
+    else
+      text[4] = redis.call('GETRANGE', KEYS[key], string.format('%d', 96 + 32 * base), string.format('%d', 95 + 32 * from))
+    end
   end
-  redis.call('PEXPIRE', KEYS[key], ttl)
+  for i = math.max(from, base), state.entries - 2 do
+    text[#text + 1] = print(shared.entry(state, i))
+  end
+  -- While the log's clock is ahead, receipts may speak of it.
+  ttl = math.max(0, state.newest + keep - state.ahead - now, state.newest + ARGV[limit + 4] - now)
+  if state.ahead == 0 then
+    ttl = math.max(ttl, state.newest - state.newest % 8388608 + 8388608 - now)
+  end
+  if state.anew or state.low == 0 then
+    value = table.concat(text)
+  else
+    redis.call('SETRANGE', KEYS[key], '0', table.concat(text, '', 1, 3))
+    if state.low then
+      redis.call('SETRANGE', KEYS[key], string.format('%d', 96 + 32 * from), table.concat(text, '', 4))
+    end
+  end
+end
+if ttl and not value then
+  ttl = (ttl - ttl % 1000) / 1000 + 1 + margin
+  redis.call('PEXPIRE', KEYS[key], string.format(ttl < 2147483648 and '%d' or '%.0f', ttl))
 end
