@@ -406,6 +406,7 @@ func TestPeriodBeginsWhileCallersWait(t *testing.T) {
 func TestForeignKeyHurtsNobodyElse(t *testing.T) {
 	for _, value := range []string{
 		"a list", "", "text", "nan", "-inf", "inf", "1e300", "12345678901234567890123", "1.5", "-5", "1 2", "1 2 3 x",
+		"9999999999999999 3 7",
 		"12345678901234567890123 0 1", strings.Repeat("9", 400) + " 0 1",
 		"1800000000000000 0 1 0 0 12345678901234567890123 1800000000000000 0",
 		strings.Repeat("            1e30", 6), // which may be taken for a log
@@ -413,6 +414,9 @@ func TestForeignKeyHurtsNobodyElse(t *testing.T) {
 		t.Run(value, func(t *testing.T) {
 			eachStandstill(t, core.Config{}, func(q *standstill) {
 				slow := core.TokenBucket{Rate: 1, Per: time.Hour, Burst: 10}
+				if strings.HasSuffix(value, " 3 7") { // a state's fraction
+					slow.Rate = 7
+				}
 				q.policy = newPolicy(q, core.PolicyConfig{Name: "p", Algorithm: slow, OnFailure: core.Closed})
 				foreign := core.Charge{Policy: q.policy, Key: newKey(q, "foreign"), Cost: 1}
 				if len(value) == 96 {

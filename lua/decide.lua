@@ -38,7 +38,8 @@
 -- commit  charges the cost whole, part, of "force" what of it is possible, and sets receipt to what gives it back
 -- give    gives back of the charge whole, part with this receipt as much as nobody can have used meanwhile, and sets
 --         given to whether that is anything
--- store   sets value to the state, to be written to KEYS[key], and ttl to how long it counts; or writes it itself
+-- store   sets value to the state, to be written to KEYS[key], and ttl to how long it is to be kept, in microseconds; or writes
+--         it itself
 --
 -- They use operation, bound, key, limit (an index in ARGV), reply and its length n, now and margin; look also uses the
 -- cost. A cost is a whole number and a part of its limit's denominator: 0 <= part < denominator. Nothing leaves the integers
@@ -50,7 +51,7 @@
 -- tables are made with all their fields, and a number of ARGV is written back when it is first read as one.
 local KEYS, ARGV = KEYS, ARGV
 if #ARGV == 2 then
-  ARGV = {5, '0', '0', #KEYS > 1 and '1' or '0', 'token_bucket', '0', 1, ARGV[1], '0', '0', '0', 'spend', #KEYS, 1, 1, 5, ARGV[2], '0'}
+  ARGV = {12, '0', '0', #KEYS > 1 and '1' or '0', 'token_bucket', '0', 1, ARGV[1], '0', '0', '0', 'spend', #KEYS, 1, 1, 5, ARGV[2], '0'}
 end
 local states, numbers, dirty, reply, n = {false}, {false}, {false}, {0}, 0
 local values = {false} -- as read; of what is missing after all were read at once, the key may be of another type, and is read again

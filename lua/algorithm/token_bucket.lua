@@ -87,7 +87,7 @@ while decided < times and part > 0 and denominator == parts.denominator do
     --: number
     if not arrival then
       local a, p, d = string.match(values[key], '^(%d+) (%d+) (%d+)$')
-      if not a or #a > 16 or d + 0 ~= denominator or p + 0 >= denominator then
+      if not a or a + 0 >= 9007199254740992 or d + 0 ~= denominator or p + 0 >= denominator then
         break
       end
       arrival, rest = a + 0, p + 0

@@ -45,9 +45,9 @@ func ReferenceAt(results []Result, figure func(*Sample) float64, q float64) floa
 // Answered is all the slices' operations, by their answers.
 func (r *Result) Answered() (right, wrong, failed int64) {
 	for _, p := range r.Pairs {
-		right += p.Own.Right
-		wrong += p.Own.Wrong
-		failed += p.Own.Failed
+		right += p.Own.Right + p.Alone.Right
+		wrong += p.Own.Wrong + p.Alone.Wrong
+		failed += p.Own.Failed + p.Alone.Failed
 	}
 	return right, wrong, failed
 }

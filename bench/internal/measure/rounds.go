@@ -42,6 +42,8 @@ func (c *Contender) Label() string {
 type Pair struct {
 	Own   Sample
 	Pings []Sample
+	// Alone is the slice without PINGs that the Cost of Own is of, where that took turns with them.
+	Alone Sample
 }
 
 // Result is all that was measured of one contender under one load.
@@ -125,7 +127,7 @@ func (d *Driver) pair(ctx context.Context, load Load, before Sample, reference, 
 	if load.byTurns() {
 		pings, calls, err := d.turns(ctx, load, own.P50 < time.Microsecond, reference, do)
 		calls.Cost = own.Cost
-		return Pair{Own: calls, Pings: []Sample{pings}}, err
+		return Pair{Own: calls, Pings: []Sample{pings}, Alone: own}, err
 	}
 	after, err := d.Slice(ctx, load, reference)
 	return Pair{Own: own, Pings: []Sample{before, after}}, err
