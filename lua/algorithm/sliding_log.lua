@@ -14,7 +14,7 @@
 -- and no decision walks the entries. The log's clock does not go back: it is Redis's, ahead by as much as that
 -- ever went back. A receipt is the time of the charge's entry, plus 1. At most 1000 entries are rewritten to give it back.
 --
--- While its clock is Redis's, a log is kept until the next multiple of 2^23 microseconds after the newest entry at least,
+-- While its clock is Redis's, a log is kept for 2^22 microseconds after the newest entry at least, and so until their next multiple,
 -- whatever limit it is charged by. What is charged and stops to count before that can leave the time to live alone.
 
 --: run
@@ -23,22 +23,20 @@
 -- to the end. numbers[key] is until when the key is to be kept, less than 0 if it already is.
 local key, whole, windows = ARGV[at] - 1, ARGV[at + 2] + 0, ARGV[limit + 3] + 0
 ARGV[limit + 3] = windows
-if windows == 1 and whole > 0 then
+if windows == 1 and whole > 0 and not states[key + 1] then
   local tick, room, most, keep = ARGV[limit + 4] + 0, ARGV[limit + 5] + 0, ARGV[limit + 6] + 0, ARGV[limit + 7] + 0
   ARGV[limit + 4], ARGV[limit + 5], ARGV[limit + 6], ARGV[limit + 7] = tick, room, most, keep
   local sub, format, read, zero = string.sub, string.format, tonumber, '0000000000000000'
   local phase, gone = now % tick, now - keep
   local time = now - phase
-  local low, span = time % 10000000, time - time % 8388608
+  local low, span = time % 10000000, time - time % 4194304
   local stamp, alone = format('%09d%07d', (time - low) / 10000000, low), nil
-  local kept, pieces = math.max(time + keep, span + 8388608), {'', '', '', '', '', ''}
+  local kept, pieces = time + math.max(keep, 4194304), {'', '', '', '', '', ''}
   while decided < times do
     key = key + 1
-    local text, old = values[key], numbers[key]
-    if old then
-      text = states[key]
-    elseif states[key] then
-      break
+    local text = values[key]
+    if states[key] then
+      break -- what several charge is read once, into a table
     elseif not text then
       text = redis.call('GETRANGE', KEYS[key], '0', '607')
       values[key] = text
@@ -48,7 +46,7 @@ if windows == 1 and whole > 0 then
     if text ~= '' then
       local counted = 0
       entries = read(sub(text, 1, 32)) -- and those before the first that counts, of which there are none, mostly
-      if not entries or sub(text, 81, 96) ~= zero or entries > 16 and old then
+      if not entries or sub(text, 81, 96) ~= zero then
         break
       elseif entries > 16 then
         counted, entries = read(sub(text, 1, 16)), read(sub(text, 17, 32))
@@ -117,7 +115,7 @@ if windows == 1 and whole > 0 then
         pieces[2], pieces[4], pieces[6] = stamp, '', ''
         if newest >= time then
           last = newest
-          till = math.max(last + keep, last - last % 8388608 + 8388608)
+          till = last + math.max(keep, 4194304)
           pieces[2], pieces[3] = sub(text, 49, 96), ''
         elseif left >= room then
           pieces[3] = sub(text, 65, 96) -- what is too much counts for longer than it would
@@ -128,7 +126,7 @@ if windows == 1 and whole > 0 then
         total = (total + whole) % 4503599627370496
         low = total % 10000000
         if left > 16 then
-          if old or first > 64 and first >= left then
+          if first > 64 and first >= left then
             break -- all is written anew
           end
           pieces[1] = format('%016d%016d%09d%07d', first, left + first, (total - low) / 10000000, low)
@@ -143,7 +141,7 @@ if windows == 1 and whole > 0 then
         end
         text = table.concat(pieces)
       end
-      if newest >= span and last + keep <= span + 8388608 and not (old and old > 0) then
+      if newest >= span and last + keep <= span + 4194304 then
         till = -till
       end
       states[key], numbers[key], dirty[key], receipt = text, till, limit, last + 1
@@ -437,7 +435,7 @@ else
   -- While the log's clock is ahead, receipts may speak of it.
   ttl = math.max(0, state.newest + keep - state.ahead - now, state.newest + ARGV[limit + 4] - now)
   if state.ahead == 0 then
-    ttl = math.max(ttl, state.newest - state.newest % 8388608 + 8388608 - now)
+    ttl = math.max(ttl, state.newest + 4194304 - now)
   end
   if state.anew or state.low == 0 then
     value = table.concat(text)

@@ -9,8 +9,9 @@
 -- Value  the arrival time; "part denominator" unless it is whole and nothing else is to be known; "returned earliest promised
 --        written under" where something was given back or promised, or is forgiven; "forgiven within forgave" where something is
 --
--- A bare arrival time is kept until the next multiple of 2^23 microseconds after it. What moves it within these 8 seconds can
--- leave the time to live alone, which would be half the price of a decision.
+-- A bare arrival time is kept for 2^22 microseconds after it is over, and so until their next multiple at least: what moves it
+-- between two multiples can leave the time to live alone, which would be half the price of a decision. Keys that were kept
+-- until the multiple itself would all expire at once.
 --
 -- A reservation for later leaves when the arrival time, without the capacity, is reached; in a queue when all
 -- before it have leaked. promised is the time when the last one leaves and every debt is paid, 0 if that is over,
@@ -348,9 +349,9 @@ end
 if ARGV[limit + 2] == 0 then
   ttl = 3155760000000000 -- 100 years
 elseif arrival and rest == 0 then
-  local past, before = arrival % 8388608, tonumber(values[key])
-  ttl = arrival - past + 8388608 - now
-  if before and before >= arrival - past and before < arrival
+  local before = tonumber(values[key])
+  ttl = arrival + 4194304 - now
+  if before and before >= arrival - arrival % 4194304 and before < arrival
     and redis.pcall('INCRBY', KEYS[key], string.format('%d', arrival - before)) == arrival then
     ttl = nil
   end -- else it may not, or what it read as a number is none to Redis
