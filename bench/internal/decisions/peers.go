@@ -135,7 +135,7 @@ func prefixed(names []string, prefix string) []string {
 func floors() []entry {
 	script := redis.NewScript(`
 local at = tonumber(redis.call('GET', KEYS[1]) or 0) + 1
-redis.call('SET', KEYS[1], at, 'PX', 3600000)
+redis.call('SET', KEYS[1], at, 'PX', '3600000')
 return at`)
 	return []entry{
 		{name: "INCR", kind: measure.Floor, cluster: true, allowedOnly: true,

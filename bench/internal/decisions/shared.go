@@ -34,7 +34,7 @@ local now = redis.call('TIME')
 local values, reply = redis.call('MGET', unpack(KEYS)), {}
 for i = 1, #KEYS do
   local at = (values[i] or now[1]) + ARGV[i]
-  redis.call('SET', KEYS[i], string.format('%d', at), 'PX', 3600000)
+  redis.call('SET', KEYS[i], string.format('%d', at), 'PX', '3600000')
   reply[i] = at
 end
 return reply`)}
