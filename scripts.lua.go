@@ -62,43 +62,31 @@ func decision() string {
 		names = append(names, name)
 		algorithms[name] = parts(read("algorithm/" + e.Name()))
 	}
-	var b strings.Builder
-	for line := range strings.Lines(read("decide.lua")) {
-		part, ok := strings.CutPrefix(strings.TrimSpace(line), mark)
-		if !ok {
-			b.WriteString(line)
-			continue
-		}
+	return expand(read("decide.lua"), func(part string) string {
+		var b strings.Builder
 		word := "if"
 		for _, name := range names {
 			if text, ok := algorithms[name][part]; ok {
-				b.WriteString(word + " algorithm == '" + name + "' then\n" + whole(text, algorithms[name]))
+				whole := expand(text, func(part string) string { return algorithms[name][part] })
+				b.WriteString(word + " algorithm == '" + name + "' then\n" + whole)
 				word = "elseif"
 			}
 		}
-		b.WriteString("end\n")
-	}
-	return b.String()
-}
-
-// whole puts an algorithm's parts where another of its parts names them.
-func whole(text string, parts map[string]string) string {
-	var b strings.Builder
-	for line := range strings.Lines(text) {
-		if part, ok := strings.CutPrefix(strings.TrimSpace(line), mark); ok {
-			line = parts[part]
-		}
-		b.WriteString(line)
-	}
-	return b.String()
+		return b.String() + "end\n"
+	})
 }
 
 // leases puts the steps where the script of the leases names them.
 func leases() string {
+	return expand(read("lease.lua"), func(step string) string { return read("lease/" + step + ".lua") })
+}
+
+// expand puts the part of that name in the place of each line that names one.
+func expand(text string, part func(name string) string) string {
 	var b strings.Builder
-	for line := range strings.Lines(read("lease.lua")) {
-		if step, ok := strings.CutPrefix(strings.TrimSpace(line), mark); ok {
-			line = read("lease/" + step + ".lua")
+	for line := range strings.Lines(text) {
+		if name, ok := strings.CutPrefix(strings.TrimSpace(line), mark); ok {
+			line = part(name)
 		}
 		b.WriteString(line)
 	}

@@ -38,10 +38,10 @@
 -- commit  charges the cost whole, part, of "force" what of it is possible, and sets receipt to what gives it back
 -- give    gives back of the charge whole, part with this receipt as much as nobody can have used meanwhile, and sets
 --         given to whether that is anything
--- store   sets value to the state, to be written to KEYS[key], and ttl to how long it is to be kept, in microseconds; or writes
---         it itself
+-- store   sets value to the state, to be written to KEYS[key], or writes it itself; sets ttl to how long it is to be kept, in
+--         microseconds, unless what it wrote itself leaves that as it was
 --
--- They use operation, bound, key, limit (an index in ARGV), reply and its length n, now and margin; look also uses the
+-- They use operation, bound, key, limit (an index in ARGV), reply and its length n, now and grace; look also uses the
 -- cost. A cost is a whole number and a part of its limit's denominator: 0 <= part < denominator. Nothing leaves the integers
 -- below 2^53 before the year 2050, no 16-digit number goes through tostring or "..", and a reply holds integers only. Those
 -- that are stored are printed by %d, twice as fast as what prints a fraction, and in parts, for it is of 32 bits where
@@ -56,6 +56,7 @@ end
 local states, numbers, dirty, reply, n = {false}, {false}, {false}, {0}, 0
 local values = {false} -- as read; of what is missing after all were read at once, the key may be of another type, and is read again
 local parts -- of numbers, of one denominator
+local grace = 4194304 -- 2^22 microseconds, for which a key may be kept beyond what it counts, to be moved without a time to live
 local shared -- what the parts of an algorithm make once for all keys
 -- Of each charge of a request: key, limit, cost, its part, receipt to be given back, and where in the reply that of the charge goes,
 -- 0 if it does not fit.
@@ -239,12 +240,16 @@ for key = 1, #KEYS do
   if limit then
     local algorithm, value, ttl = ARGV[limit], nil, nil
     --: store
-    if value then
+    if ttl then
       ttl = (ttl - ttl % 1000) / 1000 + 1 + margin
       if ttl ~= lasts then
         lasts, lasting = ttl, string.format(ttl < 2147483648 and '%d' or '%.0f', ttl)
       end
-      redis.call('SET', KEYS[key], value, 'PX', lasting)
+      if value then
+        redis.call('SET', KEYS[key], value, 'PX', lasting)
+      else
+        redis.call('PEXPIRE', KEYS[key], lasting)
+      end
     end
   end
 end

@@ -29,9 +29,9 @@ if windows == 1 and whole > 0 and not states[key + 1] then
   local sub, format, read, zero = string.sub, string.format, tonumber, '0000000000000000'
   local phase, gone = now % tick, now - keep
   local time = now - phase
-  local low, span = time % 10000000, time - time % 4194304
+  local low, span = time % 10000000, time - time % grace
   local stamp, alone = format('%09d%07d', (time - low) / 10000000, low), nil
-  local kept, pieces = time + math.max(keep, 4194304), {'', '', '', '', '', ''}
+  local kept, pieces = time + math.max(keep, grace), {'', '', '', '', '', ''}
   while decided < times do
     key = key + 1
     local text = values[key]
@@ -115,7 +115,7 @@ if windows == 1 and whole > 0 and not states[key + 1] then
         pieces[2], pieces[4], pieces[6] = stamp, '', ''
         if newest >= time then
           last = newest
-          till = last + math.max(keep, 4194304)
+          till = last + math.max(keep, grace)
           pieces[2], pieces[3] = sub(text, 49, 96), ''
         elseif left >= room then
           pieces[3] = sub(text, 65, 96) -- what is too much counts for longer than it would
@@ -141,7 +141,7 @@ if windows == 1 and whole > 0 and not states[key + 1] then
         end
         text = table.concat(pieces)
       end
-      if newest >= span and last + keep <= span + 4194304 then
+      if newest >= span and last + keep <= span + grace then
         till = -till
       end
       states[key], numbers[key], dirty[key], receipt = text, till, limit, last + 1
@@ -435,7 +435,7 @@ else
   -- While the log's clock is ahead, receipts may speak of it.
   ttl = math.max(0, state.newest + keep - state.ahead - now, state.newest + ARGV[limit + 4] - now)
   if state.ahead == 0 then
-    ttl = math.max(ttl, state.newest + 4194304 - now)
+    ttl = math.max(ttl, state.newest + grace - now)
   end
   if state.anew or state.low == 0 then
     value = table.concat(text)
@@ -445,8 +445,4 @@ else
       redis.call('SETRANGE', KEYS[key], string.format('%d', 96 + 32 * from), table.concat(text, '', 4))
     end
   end
-end
-if ttl and not value then
-  ttl = (ttl - ttl % 1000) / 1000 + 1 + margin
-  redis.call('PEXPIRE', KEYS[key], string.format(ttl < 2147483648 and '%d' or '%.0f', ttl))
 end

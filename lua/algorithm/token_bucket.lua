@@ -350,8 +350,8 @@ if ARGV[limit + 2] == 0 then
   ttl = 3155760000000000 -- 100 years
 elseif arrival and rest == 0 then
   local before = tonumber(values[key])
-  ttl = arrival + 4194304 - now
-  if before and before >= arrival - arrival % 4194304 and before < arrival
+  ttl = arrival + grace - now
+  if before and before >= arrival - arrival % grace and before < arrival
     and redis.pcall('INCRBY', KEYS[key], string.format('%d', arrival - before)) == arrival then
     ttl = nil
   end -- else it may not, or what it read as a number is none to Redis
