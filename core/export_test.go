@@ -107,12 +107,21 @@ func (g *Gate) Values() map[string]string {
 	for i := range kept.(*memoryStore).shards {
 		s := &kept.(*memoryStore).shards[i]
 		s.Lock()
-		for name, state := range s.keys {
-			values[name] = state.Value()
+		for _, at := range s.keys {
+			for at := &at; at != nil; at = at.next {
+				values[at.path+at.suffix] = at.state.Value()
+			}
 		}
 		s.Unlock()
 	}
 	return values
+}
+
+// Collide gives the keys of policies the same numbers in memory.
+func Collide(policies ...*Policy) {
+	for _, p := range policies {
+		p.own.number = 0
+	}
 }
 
 // Tag ends the names of a policy's keys.
@@ -212,7 +221,7 @@ func (a *Asked) Back(ctx context.Context, whole bool, units int64) *Asked {
 			continue
 		}
 		spent := c.limit
-		if l, err := c.policy.limitOf(ctx, c.key); err == nil && c.suffix == l.suffix {
+		if l, err := c.policy.limitOf(ctx, c.key); err == nil && c.from.suffix == l.suffix {
 			c.limit = l.current()
 		}
 		c.reply = slices.Clone(c.reply)

@@ -139,7 +139,7 @@ func (g *Gate) reset(ctx context.Context, p *Policy, key Key) (err error) {
 	if limit.suffix == "" {
 		return nil
 	}
-	c := &charge{key: key, suffix: limit.suffix, name: g.prefix + key.path + limit.suffix}
+	c := &charge{key: key, from: limit, name: g.prefix + key.path + limit.suffix}
 	defer g.cache.lifting([]string{c.name})()
 	done := g.ahead.resetting(p, key)
 	defer func() { done(err == nil) }()

@@ -28,14 +28,18 @@ type memoryStore struct {
 
 type shard struct {
 	sync.Mutex
-	keys map[string]algorithm.State // by the key's path and the limit's suffix
-	most int
+	keys  map[uint64]kept // by a number of the key and the limit's suffix
+	most  int
+	reply []int64 // to be used again by each decision in turn
 
-	// To be used again by each decision in turn.
-	name  []byte
-	reply []int64
+	_ [80]byte // processors fetch cache lines in pairs
+}
 
-	_ [56]byte // processors fetch cache lines in pairs
+// kept is the state of a key under a limit, and of those whose number is the same by chance.
+type kept struct {
+	path, suffix string
+	state        algorithm.State
+	next         *kept
 }
 
 func newMemoryStore(cfg Config) *memoryStore {
@@ -48,7 +52,7 @@ func newMemoryStore(cfg Config) *memoryStore {
 		m.clock = func() int64 { return base + time.Since(start).Microseconds() }
 	}
 	for i := range m.shards {
-		m.shards[i].keys = make(map[string]algorithm.State)
+		m.shards[i].keys = make(map[uint64]kept)
 		m.shards[i].most = (cfg.MaxKeys + memoryShards - 1) / memoryShards
 	}
 	return m
@@ -56,21 +60,26 @@ func newMemoryStore(cfg Config) *memoryStore {
 
 func (m *memoryStore) source() Source { return SourceMemory }
 
-// shard is where all the states of a key are, so that its policies take one lock.
-func (m *memoryStore) shard(k Key) uint {
-	return uint(maphash.String(m.seed, k.path) % memoryShards)
-}
+// number is a number of the key. All its states are in one shard, so that its policies take one lock.
+func (m *memoryStore) number(k Key) uint64 { return maphash.String(m.seed, k.path) }
 
 // single decides or peeks at one charge, as algorithm.Run would. What it costs is known only when the time is.
 func (m *memoryStore) single(op algorithm.Operation, c *Charge, l *limit, r *Result) {
-	s := &m.shards[m.shard(c.Key)]
+	number := m.number(c.Key)
+	s := &m.shards[number%memoryShards]
 	s.Lock()
 	defer s.Unlock() // a Clock may panic
 	now := m.clock()
 	limit := l.at(now)
-	state, known := s.find(c.Key, l.suffix)
+	state, known := s.find(number, c.Key, l)
 	if !known {
 		state = limit.NewState()
+	} else if bucket, ok := limit.(*algorithm.TokenBucket); ok {
+		var reading algorithm.Reading // filled in where it is, for copies of it take as long as the arithmetic
+		if fits, ok := bucket.Spend(state, now, c.Cost, op == algorithmPeek, &reading); ok {
+			r.tell(limit, &reading, fits)
+			return
+		}
 	}
 	changed := limit.Find(state, now)
 	cost, charged, terms := limit.Cost(c.Cost), algorithm.Cost{}, algorithm.Terms{Operation: op}
@@ -81,7 +90,7 @@ func (m *memoryStore) single(op algorithm.Operation, c *Charge, l *limit, r *Res
 		charged, changed = cost, true
 	}
 	if changed && !known {
-		s.add(c.Key, l.suffix, state, now)
+		s.add(number, c.Key, l, state, now)
 	}
 	reading := limit.Read(s.reply, charged, c.Cost)
 	r.tell(limit, &reading, fits)
@@ -97,13 +106,13 @@ func (m *memoryStore) decide(_ context.Context, requests []request) error {
 func (m *memoryStore) one(r *request) {
 	var (
 		charges [MaxCharges]algorithm.Charge
-		in      [MaxCharges]*shard
+		numbers [MaxCharges]uint64
 		held    uint64
 		fresh   uint32
 	)
 	for i := range r.charges {
-		n := m.shard(r.charges[i].key)
-		in[i], held = &m.shards[n], held|1<<n
+		numbers[i] = m.number(r.charges[i].key)
+		held |= 1 << (numbers[i] % memoryShards)
 	}
 	// Always in the same order, so that two requests never wait for each other.
 	for rest := held; rest != 0; rest &= rest - 1 {
@@ -120,7 +129,7 @@ func (m *memoryStore) one(r *request) {
 		if p, ok := c.limit.(algorithm.Periodic); ok {
 			c.limit = p.At(now)
 		}
-		state, known := in[i].find(c.key, c.suffix)
+		state, known := m.shards[numbers[i]%memoryShards].find(numbers[i], c.key, c.from)
 		if !known {
 			state = c.limit.NewState()
 			fresh |= 1 << i
@@ -134,7 +143,7 @@ func (m *memoryStore) one(r *request) {
 	reply, changed := algorithm.Run(now, r.op, r.bound, charges[:len(r.charges)], r.reply[:0])
 	for fresh &= changed; fresh != 0; fresh &= fresh - 1 {
 		i := bits.TrailingZeros32(fresh)
-		in[i].add(r.charges[i].key, r.charges[i].suffix, charges[i].State, now)
+		m.shards[numbers[i]%memoryShards].add(numbers[i], r.charges[i].key, r.charges[i].from, charges[i].State, now)
 	}
 	r.reply = reply
 	r.verdict, reply = reply[0], reply[1:]
@@ -148,48 +157,82 @@ func (m *memoryStore) one(r *request) {
 	r.settle()
 }
 
-// find is the state of a key. It makes the name where the last one was: a decision is to leave no garbage.
-func (s *shard) find(k Key, suffix string) (algorithm.State, bool) {
-	s.name = append(append(s.name[:0], k.path...), suffix...)
-	state, ok := s.keys[string(s.name)]
-	return state, ok
+// find is the state of a key, whose number is given.
+func (s *shard) find(number uint64, k Key, l *limit) (algorithm.State, bool) {
+	at, ok := s.keys[number^l.number]
+	if !ok {
+		return nil, false
+	}
+	for at.path != k.path || at.suffix != l.suffix {
+		if at.next == nil {
+			return nil, false
+		}
+		at = *at.next
+	}
+	return at.state, true
 }
 
 // add keeps the state of a new key, and makes room for it.
-func (s *shard) add(k Key, suffix string, state algorithm.State, now int64) {
+func (s *shard) add(number uint64, k Key, l *limit, state algorithm.State, now int64) {
 	if len(s.keys) >= s.most {
 		s.forget(now)
 	}
-	s.keys[k.path+suffix] = state
+	at := kept{path: k.path, suffix: l.suffix, state: state}
+	if other, ok := s.keys[number^l.number]; ok {
+		at.next = &other
+	}
+	s.keys[number^l.number] = at
 }
 
 // forget drops the expired keys of a sample, or the one of which the least is spent.
 func (s *shard) forget(now int64) {
 	var (
-		first  string
-		least  = math.Inf(1)
-		before = len(s.keys)
-		seen   int
+		first   uint64
+		least   = math.Inf(1)
+		expired bool
+		seen    int
 	)
-	for name, state := range s.keys { // a map is walked from a random place
-		if state.Expires() <= now {
-			delete(s.keys, name)
-		} else if spent := state.Spent(now); spent <= least {
-			first, least = name, spent
+	for n, at := range s.keys { // a map is walked from a random place
+		if at.state.Expires() <= now {
+			s.drop(n, at.path, at.suffix)
+			expired = true
+		} else if spent := at.state.Spent(now); spent <= least {
+			first, least = n, spent
 		}
 		if seen++; seen == evictionSample {
 			break
 		}
 	}
-	if len(s.keys) == before {
-		delete(s.keys, first)
+	if at := s.keys[first]; !expired {
+		s.drop(first, at.path, at.suffix)
+	}
+}
+
+// drop forgets one of those that have a number.
+func (s *shard) drop(n uint64, path, suffix string) {
+	at := s.keys[n]
+	if at.path == path && at.suffix == suffix {
+		if at.next == nil {
+			delete(s.keys, n)
+		} else {
+			s.keys[n] = *at.next
+		}
+		return
+	}
+	for before := &at; before.next != nil; before = before.next {
+		if next := before.next; next.path == path && next.suffix == suffix {
+			before.next = next.next
+			s.keys[n] = at
+			return
+		}
 	}
 }
 
 func (m *memoryStore) reset(_ context.Context, c *charge) error {
-	s := &m.shards[m.shard(c.key)]
+	number := m.number(c.key)
+	s := &m.shards[number%memoryShards]
 	s.Lock()
-	delete(s.keys, c.key.path+c.suffix)
+	s.drop(number^c.from.number, c.key.path, c.from.suffix)
 	s.Unlock()
 	return nil
 }

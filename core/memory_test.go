@@ -162,3 +162,63 @@ func TestMemoryClock(t *testing.T) {
 		t.Error(show(d))
 	}
 }
+
+// Keys whose numbers are the same by chance are still different ones.
+func TestNumbersThatCollide(t *testing.T) {
+	c := newClock()
+	g := memoryGate(t, core.Config{Clock: c})
+	key := newKey(t, "tenant")
+	var charges []core.Charge
+	for i := range int64(4) {
+		p := limited(t, fmt.Sprint("p", i), core.PerHour(10+i))
+		core.Collide(p)
+		charges = append(charges, core.Charge{Policy: p, Key: key, Cost: 1 + i})
+	}
+	used := func(want ...int64) {
+		t.Helper()
+		for i, c := range charges {
+			if d := peek(t, g, c); d.At(0).Used != want[i] {
+				t.Errorf("%d are used of policy %d instead of %d", d.At(0).Used, i, want[i])
+			}
+		}
+	}
+	for _, c := range charges {
+		decide(t, g, c)
+	}
+	decide(t, g, charges[:3]...)
+	used(2, 4, 6, 4)
+	for i, want := range [][]int64{{2, 0, 6, 4}, {2, 0, 6, 0}, {0, 0, 6, 0}, {0, 0, 0, 0}} {
+		if err := g.Reset(t.Context(), charges[[]int{1, 3, 0, 2}[i]].Policy, key); err != nil {
+			t.Fatal(err)
+		}
+		used(want...)
+	}
+	if n := len(g.Values()); n != 0 {
+		t.Errorf("%d keys are left", n)
+	}
+}
+
+// What is forgotten for others to have room is forgotten alone, also where others have its number.
+func TestCollidingKeysAreForgottenEach(t *testing.T) {
+	const most = 64 * 16
+	c := newClock()
+	g := memoryGate(t, core.Config{MaxKeys: most, Clock: c})
+	brief, lasting := limited(t, "brief", core.PerSecond(10)), limited(t, "lasting", core.PerHour(10))
+	core.Collide(brief, lasting)
+	keys := make([]core.Key, 64)
+	for i := range keys {
+		keys[i] = newKey(t, fmt.Sprint(i))
+		decide(t, g, core.Charge{Policy: lasting, Key: keys[i], Cost: 10})
+		decide(t, g, core.Charge{Policy: brief, Key: keys[i], Cost: 10})
+	}
+	c.micros.Add(2_000_000)
+	flood := limited(t, "flood", core.PerHour(1000))
+	for i := range 10_000 {
+		decide(t, g, core.Charge{Policy: flood, Key: newKey(t, "flood", fmt.Sprint(i)), Cost: 1})
+	}
+	for i, key := range keys {
+		if d := peek(t, g, core.Charge{Policy: lasting, Key: key, Cost: 1}); d.Allowed {
+			t.Errorf("key %d is forgotten: %s", i, show(d))
+		}
+	}
+}

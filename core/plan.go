@@ -63,7 +63,7 @@ type charge struct {
 	policy *Policy
 	key    Key
 	limit  algorithm.Limit
-	suffix string // of the names of the limit's keys
+	from   *limit // whose it is
 	name   string // of its key in Redis
 	units  int64
 	cost   algorithm.Cost
@@ -179,7 +179,7 @@ func (p *plan) lay(ctx context.Context, prefix string, op algorithm.Operation, a
 			p.denied = p.denied || limit.denies && !a.Policy.shadow
 			continue
 		}
-		p.place[i] = p.add(prefix, a, current, limit.suffix)
+		p.place[i] = p.add(prefix, a, current, limit)
 	}
 	for i := range p.wire {
 		c := &p.wire[i]
@@ -188,7 +188,7 @@ func (p *plan) lay(ctx context.Context, prefix string, op algorithm.Operation, a
 	return nil
 }
 
-func (p *plan) add(prefix string, a *Charge, limit algorithm.Limit, suffix string) int8 {
+func (p *plan) add(prefix string, a *Charge, limit algorithm.Limit, from *limit) int8 {
 	for i := range p.wire {
 		if c := &p.wire[i]; c.policy == a.Policy && c.key == a.Key {
 			c.units = min(c.units, math.MaxInt64-a.Cost) + a.Cost
@@ -198,9 +198,9 @@ func (p *plan) add(prefix string, a *Charge, limit algorithm.Limit, suffix strin
 	at := len(p.wire)
 	p.wire = append(p.wire, charge{})
 	c := &p.wire[at] // filled in where it stays: it is large
-	c.policy, c.key, c.limit, c.suffix, c.units = a.Policy, a.Key, limit, suffix, a.Cost
+	c.policy, c.key, c.limit, c.from, c.units = a.Policy, a.Key, limit, from, a.Cost
 	if prefix != "" {
-		c.name = prefix + a.Key.path + suffix
+		c.name = prefix + a.Key.path + from.suffix
 	}
 	return int8(at)
 }

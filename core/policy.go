@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"math/rand/v2"
 	"reflect"
 	"strings"
@@ -59,7 +60,10 @@ type Policy struct {
 type limit struct {
 	compiled
 	suffix string // of the keys' names
+	number uint64 // of the suffix
 }
+
+var suffixes = maphash.MakeSeed()
 
 // mostLimits is how many limits of keys a policy remembers.
 const mostLimits = 1024
@@ -105,6 +109,7 @@ func (p *Policy) compile(a Algorithm) (*limit, error) {
 	l := &limit{compiled: c}
 	if current := c.current(); current != nil {
 		l.suffix = ":" + p.name + ":" + current.Tag()
+		l.number = maphash.String(suffixes, l.suffix)
 	}
 	return l, nil
 }

@@ -146,7 +146,7 @@ func (g *Gate) correct(ctx context.Context, held []charge, units []int64) error 
 		}
 		spent := c.limit
 		// A key's limit may have changed since, and only that of now knows how the key stands.
-		if l, err := c.policy.limitOf(ctx, c.key); err == nil && !c.local && c.suffix == l.suffix {
+		if l, err := c.policy.limitOf(ctx, c.key); err == nil && !c.local && c.from.suffix == l.suffix {
 			c.limit = l.current()
 		}
 		if c.spent > units[i] {

@@ -8,16 +8,17 @@ import (
 // bucket is the state of one key. The second part is what Find found. The whole backlog is what the limit sees of it
 // and what is hidden from it.
 type bucket struct {
-	arrival, fraction, denominator, returned, earliest, promised, written int64
-	under, forgiven, within, forgave                                      int64
+	arrival, fraction, denominator int64
+	returned, promised, forgiven   int64 // all 0 where none but plain charges were made
+	start, capacity                int64 // when it was found last, and by which limit
+	earliest, written, under       int64
+	within, forgave                int64
 
-	backlog  Cost
-	hidden   int64
-	waived   int64 // what is left of the forgiven
-	gone     int64
-	promise  int64
-	start    int64
-	capacity int64
+	backlog Cost
+	hidden  int64
+	waived  int64 // what is left of the forgiven
+	gone    int64
+	promise int64
 }
 
 func (b *TokenBucket) NewState() State { return &bucket{denominator: 1} }
@@ -101,6 +102,30 @@ func (b *TokenBucket) Find(st State, now int64) (changed bool) {
 	}
 	s.backlog = found
 	return changed
+}
+
+// Spend charges n units at now if they fit, or only looks at that, as Find, Fits, Commit and Read do together. It leaves to these,
+// and returns false, what was not found before or is more than the time until the bucket is full. The reading is to be zero.
+func (b *TokenBucket) Spend(st State, now, n int64, look bool, r *Reading) (fits, ok bool) {
+	s := st.(*bucket)
+	found := Cost{s.arrival - now, s.fraction}
+	if s.start == 0 || s.returned|s.promised|s.forgiven != 0 || b.frozen || found.Whole > b.capacity.Whole ||
+		found.Fraction > 0 && s.denominator != b.denominator {
+		return false, false
+	}
+	if found.Whole < 0 {
+		found = Cost{}
+	}
+	after, cost := found, b.Cost(n)
+	sum := found.plus(cost, b.denominator)
+	fits = sum.compare(b.capacity) <= 0
+	if fits && !look && cost != (Cost{}) {
+		after = sum
+		s.arrival, s.fraction, s.denominator = now+sum.Whole, sum.Fraction, b.denominator
+	}
+	s.start, s.capacity = now, b.capacity.Whole
+	b.tell(r, found, sum, after, n)
+	return fits, true
 }
 
 func (b *TokenBucket) Reply(st State, _ Cost, reply []int64) []int64 {

@@ -14,6 +14,7 @@ type TokenBucket struct {
 	burst       int64
 	numerator   int64 // a token's length is numerator/denominator microseconds, in lowest terms
 	denominator int64
+	token       Cost
 	capacity    Cost
 	frozen      bool
 	queue       bool
@@ -92,7 +93,7 @@ func newBucket(rate int64, per time.Duration, field string, burst int64) (*Token
 	return b, nil
 }
 
-// measure derives the capacity and says whether it can be counted.
+// measure derives the lengths of a token and of the burst, and says whether they can be counted.
 func (b *TokenBucket) measure() bool {
 	hi, lo := bits.Mul64(uint64(b.burst), uint64(b.numerator))
 	if hi >= uint64(b.denominator) {
@@ -100,6 +101,7 @@ func (b *TokenBucket) measure() bool {
 	}
 	whole, fraction := bits.Div64(hi, lo, uint64(b.denominator))
 	b.capacity = Cost{int64(whole), int64(fraction)}
+	b.token = Cost{b.numerator / b.denominator, b.numerator % b.denominator}
 	return whole < uint64(longest)
 }
 
@@ -176,12 +178,10 @@ func (b *TokenBucket) Cost(n int64) Cost {
 	if n > b.burst {
 		return Cost{b.capacity.Whole + 1, 0}
 	}
-	return b.length(n)
-}
-
-// length is how long n tokens take.
-func (b *TokenBucket) length(n int64) Cost {
-	if b.denominator == 1 {
+	switch {
+	case n == 1:
+		return b.token
+	case b.denominator == 1:
 		return Cost{n * b.numerator, 0}
 	}
 	hi, lo := bits.Mul64(uint64(n), uint64(b.numerator))
@@ -197,30 +197,48 @@ func (b *TokenBucket) short() int64 {
 	return 0
 }
 
-// tokens is how many whole tokens fit into a length.
-func (b *TokenBucket) tokens(c Cost) int64 {
+// tokens is how many whole tokens fit into a length, and what is left of it in parts of a microsecond.
+func (b *TokenBucket) tokens(c Cost) (n, rest int64) {
+	if b.denominator == 1 {
+		n = c.Whole / b.numerator
+		return n, c.Whole - n*b.numerator
+	}
 	hi, lo := bits.Mul64(uint64(c.Whole), uint64(b.denominator))
 	lo, carry := bits.Add64(lo, uint64(c.Fraction), 0)
-	n, _ := bits.Div64(hi+carry, lo, uint64(b.numerator))
-	return int64(n)
+	whole, part := bits.Div64(hi+carry, lo, uint64(b.numerator))
+	return int64(whole), int64(part)
 }
 
 func (b *TokenBucket) Read(reply []int64, charged Cost, n int64) (r Reading) {
 	found := Cost{reply[0], reply[1]}
-	after := found.plus(charged, b.denominator)
+	b.tell(&r, found, found.plus(b.Cost(n), b.denominator), found.plus(charged, b.denominator), n)
+	return r
+}
+
+// tell fills in what a backlog means to a caller who wants n tokens: what was found, with these on top, and after what was
+// charged.
+func (b *TokenBucket) tell(r *Reading, found, wanted, after Cost, n int64) {
 	r.Limit, r.Window = b.burst, b.Window()
+	var next Cost
 	if after.compare(b.capacity) <= 0 {
-		r.Remaining = b.tokens(b.capacity.minus(after, b.denominator))
+		var rest int64
+		r.Remaining, rest = b.tokens(b.capacity.minus(after, b.denominator))
 		r.Used = b.burst - r.Remaining
+		if next.Whole = b.numerator - rest; b.denominator > 1 {
+			next.Whole = (next.Whole-1)/b.denominator + 1
+		}
 	} else {
 		over := after.minus(b.capacity, b.denominator)
-		n := b.tokens(over)
-		if b.length(n) != over {
-			n++
-		}
+		n, rest := b.tokens(over)
 		r.Used = b.burst + n
+		if rest > 0 {
+			r.Used++
+		}
+		next = over.plus(b.token, b.denominator)
 	}
-	r.RetryAfter = b.wait(found, n)
+	if r.RetryAfter = Never; n <= b.burst {
+		r.RetryAfter = b.until(wanted.minus(b.capacity, b.denominator))
+	}
 	if r.RetryAfter > 0 {
 		r.Violated = 1
 	}
@@ -229,10 +247,8 @@ func (b *TokenBucket) Read(reply []int64, charged Cost, n int64) (r Reading) {
 		r.Delay = micros(found.ceil())
 	}
 	if r.Used > 0 {
-		r.NextAfter = b.wait(after, r.Remaining+1)
-		r.ResetAfter = b.until(after)
+		r.NextAfter, r.ResetAfter = b.until(next), b.until(after)
 	}
-	return r
 }
 
 // RetryReserve is the wait until a reservation for at most bound later can be had.
@@ -244,14 +260,6 @@ func (b *TokenBucket) RetryReserve(r Reading, bound time.Duration) time.Duration
 		return max(r.RetryAfter, r.Delay-bound)
 	}
 	return r.RetryAfter - bound
-}
-
-// wait is how long until n tokens fit on top of a backlog.
-func (b *TokenBucket) wait(backlog Cost, n int64) time.Duration {
-	if n > b.burst {
-		return Never
-	}
-	return b.until(backlog.plus(b.length(n), b.denominator).minus(b.capacity, b.denominator))
 }
 
 // until is how long until a backlog is gone.

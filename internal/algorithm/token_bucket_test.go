@@ -323,8 +323,11 @@ func TestCostsAreExact(t *testing.T) {
 		n := rapid.Int64Range(0, b.burst).Draw(t, "n")
 		c := b.Cost(n)
 		want := new(big.Rat).Mul(new(big.Rat).SetInt64(n), big.NewRat(b.numerator, b.denominator))
-		if rat(c, b.denominator).Cmp(want) != 0 || c.Fraction < 0 || c.Fraction >= b.denominator || b.tokens(c) != n {
-			t.Fatalf("the cost of %d is %+v, exactly %v; it is %d tokens", n, c, want, b.tokens(c))
+		if rat(c, b.denominator).Cmp(want) != 0 || c.Fraction < 0 || c.Fraction >= b.denominator {
+			t.Fatalf("the cost of %d is %+v, exactly %v", n, c, want)
+		}
+		if tokens, rest := b.tokens(c); tokens != n || rest != 0 {
+			t.Fatalf("the cost of %d is %d tokens and %d parts", n, tokens, rest)
 		}
 		state := b.NewState()
 		b.Find(state, start)

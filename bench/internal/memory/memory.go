@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
+	"time"
 
 	"golang.org/x/time/rate"
 
@@ -63,22 +64,27 @@ func Run(ctx context.Context, plan measure.Plan) ([]report.Table, error) {
 }
 
 const (
-	gateName = "Gate in memory, TokenBucket"
-	mapName  = "sync.Map of rate.Limiter"
-	bareName = "rate.Limiter, no keys"
+	gateName   = "Gate in memory, TokenBucket"
+	brokenName = "Gate in memory, TokenBucket, state with a fraction"
+	mapName    = "sync.Map of rate.Limiter"
+	bareName   = "rate.Limiter, no keys"
 )
 
 // several is what knows keys.
 var several = map[string]bool{gateName: true, mapName: true}
 
 func contenders(spread int) ([]measure.Contender, error) {
-	// Twice the keys, so that none is forgotten: the default bound is for as many as it says.
-	gate, err := core.NewMemory(core.Config{MaxKeys: 2 * spread})
+	// Four times the keys, so that none is forgotten: the default bound is for as many as it says.
+	gate, err := core.NewMemory(core.Config{MaxKeys: 4 * spread})
 	if err != nil {
 		return nil, fmt.Errorf("make the gate: %w", err)
 	}
 	const limit = 1 << 40
-	policy, err := core.NewPolicy(core.PolicyConfig{Name: "api", Algorithm: core.PerHour(limit)})
+	policy, err := core.NewPolicy(core.PolicyConfig{Name: "api", Algorithm: core.TokenBucket{Rate: 1000, Per: time.Second, Burst: limit}})
+	if err != nil {
+		return nil, fmt.Errorf("make the policy: %w", err)
+	}
+	broken, err := core.NewPolicy(core.PolicyConfig{Name: "broken", Algorithm: core.PerHour(limit)})
 	if err != nil {
 		return nil, fmt.Errorf("make the policy: %w", err)
 	}
@@ -91,11 +97,14 @@ func contenders(spread int) ([]measure.Contender, error) {
 	}
 	bare := rate.NewLimiter(rate.Limit(limit), limit)
 	var limiters sync.Map
-	return []measure.Contender{
-		{Name: gateName, Kind: measure.Ours, Do: func(ctx context.Context, _, key int) (bool, error) {
-			d, err := gate.Decide(ctx, core.Charge{Policy: policy, Key: keys[key], Cost: 1})
+	by := func(p *core.Policy) measure.Do {
+		return func(ctx context.Context, _, key int) (bool, error) {
+			d, err := gate.Decide(ctx, core.Charge{Policy: p, Key: keys[key], Cost: 1})
 			return d.Allowed, err
-		}},
+		}
+	}
+	return []measure.Contender{
+		{Name: gateName, Kind: measure.Ours, Do: by(policy)}, {Name: brokenName, Kind: measure.Ours, Do: by(broken)},
 		{Name: bareName, Kind: measure.Peer, Do: func(context.Context, int, int) (bool, error) { return bare.Allow(), nil }},
 		{Name: mapName, Kind: measure.Peer, Do: func(_ context.Context, _, key int) (bool, error) {
 			l, ok := limiters.Load(names[key])
