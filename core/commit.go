@@ -88,7 +88,7 @@ func (c *commits) do(ctx context.Context, requests []request) ([]int64, error) {
 	if otherPeriod(reply) {
 		c.turned.Store(reply[1])
 	}
-	*k = call{turn: k.turn}
+	k.requests, k.shared, k.reply, k.err, k.state = nil, nil, nil, nil, callWaits
 	calls.Put(k)
 	return reply, err
 }

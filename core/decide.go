@@ -116,7 +116,7 @@ func (g *Gate) admit(ctx context.Context, p *plan, d *Decision, op algorithm.Ope
 // ordered asks for the plan's requests one after the other. After a denial the rest is only peeked at, so that the
 // decision names all that stand in the way.
 func (g *Gate) ordered(ctx, caller context.Context, p *plan, d *Decision) error {
-	p.whole[0] = request{op: p.op, charges: p.wire, reply: p.whole[0].reply}
+	p.whole[0].op, p.whole[0].charges = p.op, p.wire
 	requests := p.whole[:]
 	if g.perSlot && !p.together() {
 		requests = p.group()

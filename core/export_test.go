@@ -308,12 +308,10 @@ func (g *Gate) DecideShared(ctx context.Context, asked []*Asked) (order []int, m
 
 // Waiting is how many calls wait for the next round trip.
 func (g *Gate) Waiting() (n int) {
-	g.store.(*redisStore).nodes.Range(func(_, v any) bool {
-		c := v.(*commits)
+	g.store.(*redisStore).each(func(c *commits) {
 		c.mu.Lock()
 		n += len(c.waiting)
 		c.mu.Unlock()
-		return true
 	})
 	return n
 }

@@ -123,7 +123,9 @@ func (g *Gate) ask(ctx, caller context.Context, requests []request) error {
 	if err := g.circuit.enter(); err != nil {
 		return err
 	}
-	defer g.cache.lifting(corrected(requests))()
+	if names := corrected(requests); len(names) > 0 {
+		defer g.cache.lifting(names)()
+	}
 	return g.judge(caller, func() error { return g.ahead.decide(ctx, requests) }, patient(ctx))
 }
 

@@ -54,7 +54,9 @@ var plans = sync.Pool{New: func() any { return new(plan) }}
 func (p *plan) free() {
 	clear(p.asked)
 	clear(p.wire)
-	*p = plan{asked: p.asked[:0], wire: p.wire[:0], whole: [1]request{{reply: p.whole[0].reply}}}
+	p.asked, p.wire = p.asked[:0], p.wire[:0]
+	p.denies, p.denied, p.slot, p.keeps = [MaxCharges]bool{}, false, nil, false
+	p.whole[0].charges, p.whole[0].slot = nil, nil
 	plans.Put(p)
 }
 

@@ -28,7 +28,8 @@ type redisStore struct {
 	inline        bool
 	tasks         *tasks   // for calls of other clients
 	perSlot       bool     // a script for each outermost part
-	nodes         sync.Map // of commits, by the address of a cluster's node
+	all           commits  // where it is not
+	nodes         sync.Map // else of commits, by the address of a cluster's node
 	script, admit script
 
 	// now is the injected clock of a test, else nil.
@@ -56,6 +57,7 @@ func newRedisStore(client redis.UniversalClient, t *tasks) *redisStore {
 	case *redis.Ring:
 		s.inline = c.Options().ContextTimeoutEnabled
 	}
+	s.all.store = s
 	return s
 }
 

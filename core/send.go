@@ -13,8 +13,11 @@ import (
 // commitsFor is where requests wait for others on their way to the same server: of a cluster, the node of their slot, so that a
 // node which stands still holds up nobody else's.
 func (s *redisStore) commitsFor(ctx context.Context, requests []request) *commits {
+	if !s.perSlot {
+		return &s.all
+	}
 	node := ""
-	if c, ok := s.client.(*redis.ClusterClient); ok && s.perSlot {
+	if c, ok := s.client.(*redis.ClusterClient); ok {
 		key := requests[0].charges[0].name
 		found := "" // of a call that was left behind it is written at any time
 		if s.bounded(ctx, func() error {
@@ -35,9 +38,13 @@ func (s *redisStore) commitsFor(ctx context.Context, requests []request) *commit
 }
 
 // expire takes back what waits until a deadline that has passed.
-func (s *redisStore) expire(d *sharedDeadline) {
+func (s *redisStore) expire(d *sharedDeadline) { s.each(func(c *commits) { c.expire(d) }) }
+
+// each is called with wherever requests wait.
+func (s *redisStore) each(f func(*commits)) {
+	f(&s.all)
 	s.nodes.Range(func(_, c any) bool {
-		c.(*commits).expire(d)
+		f(c.(*commits))
 		return true
 	})
 }
