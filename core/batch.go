@@ -19,8 +19,8 @@ type batch struct {
 	entries []entry
 	entryOf []int // of each call, the first
 
-	keys    []string
-	places  map[string]int // of keys, if there are many
+	keys    []*charge      // the first on each; until they are encoded
+	places  map[uint64]int // of keys, by their numbers, if there are many
 	firstOf []int          // of each key, the last entry whose first key it is, from 1
 	limits  []*charge      // one charge of each distinct limit
 	limitAt []int64        // where it stands in ARGV
@@ -66,7 +66,7 @@ func (b *batch) collect() {
 		for i := range k.requests {
 			for j := range k.requests[i].charges {
 				c := &k.requests[i].charges[j]
-				at := b.keyIndex(c.name)
+				at := b.keyIndex(c)
 				if j == 0 {
 					b.firstOf[at] = len(b.entries) + 1
 				}
@@ -86,7 +86,7 @@ func (b *batch) collect() {
 
 // same is the entry of an equal request, or -1.
 func (b *batch) same(r *request) int {
-	at := b.find(r.charges[0].name)
+	at := b.find(&r.charges[0])
 	if at < 0 {
 		return -1
 	}
@@ -97,33 +97,35 @@ func (b *batch) same(r *request) int {
 	return -1
 }
 
-// find is the index of a key in the batch, or -1.
-func (b *batch) find(name string) int {
-	if len(b.keys) <= few {
-		return slices.Index(b.keys, name)
+// find is the index of a charge's key in the batch, or -1.
+func (b *batch) find(c *charge) int {
+	if len(b.keys) > few {
+		switch i, ok := b.places[c.number]; {
+		case !ok:
+			return -1
+		case b.keys[i].same(c):
+			return i
+		}
 	}
-	if i, ok := b.places[name]; ok {
-		return i
-	}
-	return -1
+	return slices.IndexFunc(b.keys, c.same)
 }
 
-// keyIndex is the index of a key in the batch, which has it then.
-func (b *batch) keyIndex(name string) int {
-	if i := b.find(name); i >= 0 {
+// keyIndex is the index of a charge's key in the batch, which has it then.
+func (b *batch) keyIndex(c *charge) int {
+	if i := b.find(c); i >= 0 {
 		return i
 	}
-	b.keys, b.firstOf = append(b.keys, name), append(b.firstOf, 0)
+	b.keys, b.firstOf = append(b.keys, c), append(b.firstOf, 0)
 	switch n := len(b.keys); {
 	case n == few+1:
 		if b.places == nil {
-			b.places = make(map[string]int)
+			b.places = make(map[uint64]int)
 		}
 		for i, k := range b.keys {
-			b.places[k] = i
+			b.places[k.number] = i
 		}
 	case n > few:
-		b.places[name] = n - 1
+		b.places[c.number] = n - 1
 	}
 	return len(b.keys) - 1
 }

@@ -30,7 +30,7 @@ func TestLeaveAfterSharedDeadline(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	defer client.Close()
 	client.AddHook(broken(func() { c.expire(d) }))
-	c.store = newRedisStore(client, new(tasks))
+	c.store = newRedisStore(client, "", new(tasks))
 	c.store.inline = true
 	p, err := NewPolicy(PolicyConfig{Name: "p", Algorithm: TokenBucket{Burst: 1}})
 	if err != nil {
@@ -42,7 +42,7 @@ func TestLeaveAfterSharedDeadline(t *testing.T) {
 			t.Fatal(err)
 		}
 		laid := new(plan)
-		if err := laid.lay(t.Context(), "x:", algorithmDecide, []Charge{{Policy: p, Key: key, Cost: 1}}); err != nil {
+		if err := laid.lay(t.Context(), algorithmDecide, []Charge{{Policy: p, Key: key, Cost: 1}}); err != nil {
 			t.Fatal(err)
 		}
 		return &call{requests: []request{{op: algorithmDecide, charges: laid.wire}}, words: 4, turn: turn}

@@ -81,11 +81,7 @@ func (g *Gate) admit(ctx context.Context, p *plan, d *Decision, op algorithm.Ope
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("core: %w", err)
 	}
-	prefix := g.prefix
-	if g.circuit == nil {
-		prefix = ""
-	}
-	if err := p.lay(ctx, prefix, op, charges); err != nil {
+	if err := p.lay(ctx, op, charges); err != nil {
 		return err
 	}
 	if bound == unequal {

@@ -2,7 +2,6 @@ package core
 
 import (
 	"context"
-	"hash/maphash"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -12,7 +11,7 @@ import (
 
 const (
 	denialSets   = 2048        // of two denials each
-	denialKeys   = 1024        // keys of one number are taken for the same where denials are lifted
+	denialKeys   = 1024        // keys whose numbers leave the same rest are taken for one where denials are lifted
 	denialLasts  = time.Second // at most: another process may give back, reset, or raise a limit
 	denialMixing = 0x9e3779b97f4a7c15
 )
@@ -23,7 +22,6 @@ const (
 // It may be nil, and knows nothing then.
 type denialCache struct {
 	clock func() time.Duration // never goes back
-	seed  maphash.Seed
 	sets  [denialSets][2]atomic.Pointer[pastDenial]
 
 	// What lifts denials but time is numbered. A denial is void that was asked for before the last lift of one of its keys.
@@ -35,7 +33,7 @@ type denialCache struct {
 type lift struct{ flying, last atomic.Int64 }
 
 func newDenialCache() *denialCache {
-	return &denialCache{clock: fromNow(), seed: maphash.MakeSeed()}
+	return &denialCache{clock: fromNow()}
 }
 
 // moment is when Redis is asked.
@@ -55,7 +53,7 @@ func (c *denialCache) now() moment {
 type pastDenial struct {
 	charges  []Charge
 	limits   []heldTo
-	keys     []int // their numbers
+	keys     []uint64 // their numbers
 	asked    moment
 	told     time.Duration // when the answer was there
 	until    time.Duration // before the first of all instants at which Redis may answer otherwise
@@ -89,7 +87,7 @@ func (c *denialCache) keep(p *plan, d *Decision) {
 		}
 	}
 	for i := range p.wire {
-		k.keys = append(k.keys, c.number(p.wire[i].name))
+		k.keys = append(k.keys, p.wire[i].number)
 	}
 	// Redis decided between began and told: the denial ends by the one and its waits are told by the other, so that neither
 	// denies what has room nor names a wait that is too short.
@@ -123,16 +121,16 @@ func (c *denialCache) answer(ctx context.Context, charges []Charge, d *Decision)
 
 // lifting is called before keys are reset or given back to, and what it returns after that: until then nothing is answered
 // of them, and nothing that was asked before is from then on, also if its answer comes after.
-func (c *denialCache) lifting(names []string) (lifted func()) {
-	if c == nil || len(names) == 0 {
+func (c *denialCache) lifting(keys ...uint64) (lifted func()) {
+	if c == nil || len(keys) == 0 {
 		return func() {}
 	}
-	for _, name := range names {
-		c.lifts[c.number(name)].flying.Add(1)
+	for _, k := range keys {
+		c.lifts[k%denialKeys].flying.Add(1)
 	}
 	return func() {
-		for _, name := range names {
-			l := &c.lifts[c.number(name)]
+		for _, k := range keys {
+			l := &c.lifts[k%denialKeys]
 			n := c.lastLift.Add(1)
 			for before := l.last.Load(); before < n && !l.last.CompareAndSwap(before, n); {
 				before = l.last.Load()
@@ -142,21 +140,21 @@ func (c *denialCache) lifting(names []string) (lifted func()) {
 	}
 }
 
-// corrected are the names of the keys that requests give back to or settle.
-func corrected(requests []request) (names []string) {
+// corrected are the numbers of the keys that requests give back to or settle.
+func corrected(requests []request) (keys []uint64) {
 	for i := range requests {
 		if op := requests[i].op; op == algorithmGive || op == algorithmForce {
 			for j := range requests[i].charges {
-				names = append(names, requests[i].charges[j].name)
+				keys = append(keys, requests[i].charges[j].number)
 			}
 		}
 	}
-	return names
+	return keys
 }
 
 func (c *denialCache) void(k *pastDenial) bool {
 	for _, n := range k.keys {
-		if l := &c.lifts[n]; l.flying.Load() > 0 || l.last.Load() > k.asked.lift {
+		if l := &c.lifts[n%denialKeys]; l.flying.Load() > 0 || l.last.Load() > k.asked.lift {
 			return true
 		}
 	}
@@ -170,12 +168,10 @@ func (c *denialCache) set(charges []Charge) *[2]atomic.Pointer[pastDenial] {
 		if a.Policy == nil {
 			continue // an error, which is nowhere
 		}
-		h = (h^maphash.String(c.seed, a.Key.path)^a.Policy.number)*denialMixing + uint64(a.Cost)
+		h = (h^a.Key.number()^a.Policy.number)*denialMixing + uint64(a.Cost)
 	}
 	return &c.sets[h%denialSets]
 }
-
-func (c *denialCache) number(name string) int { return int(maphash.String(c.seed, name) % denialKeys) }
 
 func (k *pastDenial) of(charges []Charge) bool { return slices.Equal(k.charges, charges) }
 

@@ -2,14 +2,15 @@ package core
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/headgate/headgate/internal/algorithm"
 )
 
 // encode writes the arguments of EVALSHA or EVAL as lua/decide.lua reads them. What is not constant goes by pointers
 // into ints and names, because a pointer in an interface costs no allocation; so these must not grow after the
-// first. A key goes by itself: go-redis reads the first one to find its slot.
-func (b *batch) encode(calls []*call, script *script) {
+// first. The first key goes by itself: go-redis reads it to find its slot.
+func (b *batch) encode(calls []*call, script *script, prefix string) {
 	b.calls = calls
 	b.collect()
 	room := 6 + 24*len(b.limits)
@@ -22,13 +23,11 @@ func (b *batch) encode(calls []*call, script *script) {
 	}
 	b.ints = slices.Grow(b.ints[:0], room)
 	b.limitAt = slices.Grow(b.limitAt[:0], len(b.limits))[:len(b.limits)]
-	b.names = slices.Grow(b.names[:0], len(b.limits)+len(b.entries))
+	b.names = slices.Grow(b.names[:0], len(b.keys)+len(b.limits)+len(b.entries))
 
 	b.args = append(b.args[:0], "evalsha", &script.sha)
 	keys := b.next()
-	for _, k := range b.keys {
-		b.args = append(b.args, k)
-	}
+	b.encodeKeys(prefix)
 	if slot != nil {
 		b.args = appendLeaseKeys(b.args, slot.scope)
 	}
@@ -43,10 +42,32 @@ func (b *batch) encode(calls []*call, script *script) {
 	for i := range b.entries {
 		b.entries[i].request = nil
 	}
+	clear(b.keys)
 	if slot != nil {
 		from := len(b.args)
 		b.args = appendAcquire(append(b.args, "acquire"), slot.ask)
 		b.int(int64(len(b.args) - from))
+	}
+}
+
+// encodeKeys writes the names of all keys, as parts of one string.
+func (b *batch) encodeKeys(prefix string) {
+	size := 0
+	for _, c := range b.keys {
+		size += len(prefix) + len(c.key.path) + len(c.from.suffix)
+	}
+	var all strings.Builder
+	all.Grow(size)
+	for i, c := range b.keys {
+		from := all.Len()
+		all.WriteString(prefix)
+		all.WriteString(c.key.path)
+		all.WriteString(c.from.suffix)
+		if name := all.String()[from:]; i == 0 {
+			b.args = append(b.args, name)
+		} else {
+			b.name(name)
+		}
 	}
 }
 

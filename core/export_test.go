@@ -180,7 +180,7 @@ func (g *Gate) Together(peek, decide context.Context, c Charge) (denied [2]bool,
 	var requests []request
 	for i, op := range []algorithm.Operation{algorithmPeek, algorithmDecide} {
 		p := new(plan)
-		if err := p.lay([]context.Context{peek, decide}[i], g.prefix, op, []Charge{c}); err != nil {
+		if err := p.lay([]context.Context{peek, decide}[i], op, []Charge{c}); err != nil {
 			return denied, err
 		}
 		requests = append(requests, request{op: op, charges: p.wire})
@@ -198,7 +198,7 @@ type Asked struct {
 // Ask lays out a request. It is nil where no charge keeps state.
 func (g *Gate) Ask(ctx context.Context, op string, bound int64, charges ...Charge) (*Asked, error) {
 	p := new(plan)
-	if err := p.lay(ctx, g.prefix, algorithm.Operation(op), charges); err != nil || len(p.wire) == 0 {
+	if err := p.lay(ctx, algorithm.Operation(op), charges); err != nil || len(p.wire) == 0 {
 		return nil, err
 	}
 	p.bound = bound

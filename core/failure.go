@@ -123,8 +123,8 @@ func (g *Gate) ask(ctx, caller context.Context, requests []request) error {
 	if err := g.circuit.enter(); err != nil {
 		return err
 	}
-	if names := corrected(requests); len(names) > 0 {
-		defer g.cache.lifting(names)()
+	if keys := corrected(requests); len(keys) > 0 {
+		defer g.cache.lifting(keys...)()
 	}
 	return g.judge(caller, func() error { return g.ahead.decide(ctx, requests) }, patient(ctx))
 }

@@ -92,12 +92,12 @@ func TestWrongReplies(t *testing.T) {
 	}
 	for n, r := range [][]int64{nil, {0}, {0, 1}, {0, 1, 2}, {0, 1, 2, 3}, {0, 1, 2, 3, 4}} {
 		var p2 plan
-		if err := p2.lay(t.Context(), "hg:", algorithmDecide, []Charge{{p, key, 1}}); err != nil {
+		if err := p2.lay(t.Context(), algorithmDecide, []Charge{{p, key, 1}}); err != nil {
 			t.Fatal(err)
 		}
 		requests := []request{{op: algorithmDecide, charges: p2.wire}}
 		var b batch
-		b.encode([]*call{{requests: requests, words: words(requests)}}, &decideScript)
+		b.encode([]*call{{requests: requests, words: words(requests)}}, &decideScript, "")
 		if err := b.distribute(r); (err == nil) != (n == 4) {
 			t.Errorf("%v: %v", r, err)
 		}

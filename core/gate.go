@@ -44,7 +44,7 @@ func NewRedis(client redis.UniversalClient, cfg Config) (*Gate, error) {
 		return nil, err
 	}
 	t := new(tasks)
-	s := newRedisStore(client, t)
+	s := newRedisStore(client, cfg.Prefix+":", t)
 	g := newGate(cfg, s)
 	g.tasks, g.deadlines.expire = t, s.expire
 	g.perSlot = !oneServer(client, cfg.Topology)
@@ -139,8 +139,8 @@ func (g *Gate) reset(ctx context.Context, p *Policy, key Key) (err error) {
 	if limit.suffix == "" {
 		return nil
 	}
-	c := &charge{key: key, from: limit, name: g.prefix + key.path + limit.suffix}
-	defer g.cache.lifting([]string{c.name})()
+	c := &charge{key: key, from: limit, number: key.number() ^ limit.number}
+	defer g.cache.lifting(c.number)()
 	done := g.ahead.resetting(p, key)
 	defer func() { done(err == nil) }()
 	if g.local != nil {

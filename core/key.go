@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"strings"
 )
 
@@ -56,6 +57,12 @@ func NewKey(outermost string, inner ...string) (Key, error) {
 func (k Key) String() string { return k.path }
 
 func (k Key) outermost() string { return k.path[:k.outer] }
+
+// hashes makes the numbers by which this process looks for what it knows of names. Nobody can choose names of one number.
+var hashes = maphash.MakeSeed()
+
+// number is a number of the key, of few others by chance.
+func (k Key) number() uint64 { return maphash.String(hashes, k.path) }
 
 // writePart escapes a byte as % and two digits. A hash starts with ~, which no escaped part does.
 func writePart(b *strings.Builder, part string) {

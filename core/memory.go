@@ -2,7 +2,6 @@ package core
 
 import (
 	"context"
-	"hash/maphash"
 	"math"
 	"math/bits"
 	"sync"
@@ -21,9 +20,8 @@ const (
 // else the key of which the least part of its limit is spent. To make an exhausted key forgotten an attacker must exhaust
 // each of many others.
 type memoryStore struct {
-	shards [memoryShards]shard // first, so that none begins in the middle of a cache line
-	seed   maphash.Seed
-	clock  func() int64 // microseconds
+	shards [memoryShards]shard // by the key's number; first, so that none begins in the middle of a cache line
+	clock  func() int64        // microseconds
 }
 
 type shard struct {
@@ -43,7 +41,7 @@ type kept struct {
 }
 
 func newMemoryStore(cfg Config) *memoryStore {
-	m := &memoryStore{seed: maphash.MakeSeed()}
+	m := new(memoryStore)
 	if cfg.Clock != nil {
 		m.clock = func() int64 { return cfg.Clock.Now().UnixMicro() }
 	} else {
@@ -60,12 +58,9 @@ func newMemoryStore(cfg Config) *memoryStore {
 
 func (m *memoryStore) source() Source { return SourceMemory }
 
-// number is a number of the key. All its states are in one shard, so that its policies take one lock.
-func (m *memoryStore) number(k Key) uint64 { return maphash.String(m.seed, k.path) }
-
 // single decides or peeks at one charge, as algorithm.Run would. What it costs is known only when the time is.
 func (m *memoryStore) single(op algorithm.Operation, c *Charge, l *limit, r *Result) {
-	number := m.number(c.Key)
+	number := c.Key.number()
 	s := &m.shards[number%memoryShards]
 	s.Lock()
 	defer s.Unlock() // a Clock may panic
@@ -111,7 +106,7 @@ func (m *memoryStore) one(r *request) {
 		fresh   uint32
 	)
 	for i := range r.charges {
-		numbers[i] = m.number(r.charges[i].key)
+		numbers[i] = r.charges[i].number ^ r.charges[i].from.number
 		held |= 1 << (numbers[i] % memoryShards)
 	}
 	// Always in the same order, so that two requests never wait for each other.
@@ -229,10 +224,9 @@ func (s *shard) drop(n uint64, path, suffix string) {
 }
 
 func (m *memoryStore) reset(_ context.Context, c *charge) error {
-	number := m.number(c.key)
-	s := &m.shards[number%memoryShards]
+	s := &m.shards[(c.number^c.from.number)%memoryShards]
 	s.Lock()
-	s.drop(number^c.from.number, c.key.path, c.from.suffix)
+	s.drop(c.number, c.key.path, c.from.suffix)
 	s.Unlock()
 	return nil
 }

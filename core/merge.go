@@ -26,7 +26,7 @@ func (r *request) equal(o *request) bool {
 	}
 	for i := range r.charges {
 		c, d := &r.charges[i], &o.charges[i]
-		if c.units != d.units || c.limit != d.limit || c.name != d.name {
+		if c.units != d.units || c.limit != d.limit || !c.same(d) {
 			return false
 		}
 	}

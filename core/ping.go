@@ -30,7 +30,7 @@ func (g *Gate) probe(ctx context.Context) error {
 		return err
 	}
 	var p plan
-	if err := p.lay(ctx, g.prefix, algorithmDecide, []Charge{{policy, key, 1}}); err != nil {
+	if err := p.lay(ctx, algorithmDecide, []Charge{{policy, key, 1}}); err != nil {
 		return err
 	}
 	err = g.store.decide(ctx, []request{{op: p.op, charges: p.wire}})
@@ -82,7 +82,7 @@ func (g *Gate) Ping(ctx context.Context) error {
 	}
 	for range 2 { // the second time on keys that exist
 		var p plan
-		if err := p.lay(ctx, g.prefix, algorithmDecide, charges); err != nil {
+		if err := p.lay(ctx, algorithmDecide, charges); err != nil {
 			return err
 		}
 		if err := s.decide(ctx, []request{{op: p.op, charges: p.wire}}); err != nil {

@@ -66,7 +66,7 @@ type charge struct {
 	key    Key
 	limit  algorithm.Limit
 	from   *limit // whose it is
-	name   string // of its key in Redis
+	number uint64 // of the key and from, and of few others by chance
 	units  int64
 	cost   algorithm.Cost
 
@@ -79,6 +79,11 @@ type charge struct {
 	failed   bool  // not answered, and its failure mode abstains or denies
 	fits     bool  // if answered
 	spent    int64 // units
+}
+
+// same says whether two charges are on one state.
+func (c *charge) same(o *charge) bool {
+	return c.key.path == o.key.path && c.from.suffix == o.from.suffix
 }
 
 func (c *charge) receipt() int64 { return c.reply[len(c.reply)-1] }
@@ -162,9 +167,8 @@ func check(charges []Charge) error {
 	return nil
 }
 
-// lay checks the charges and lays them out for a store. Charges of the same policy and key become one. Without a prefix
-// they get no names: memory needs none.
-func (p *plan) lay(ctx context.Context, prefix string, op algorithm.Operation, asked []Charge) error {
+// lay checks the charges and lays them out for a store. Charges of the same policy and key become one.
+func (p *plan) lay(ctx context.Context, op algorithm.Operation, asked []Charge) error {
 	if err := check(asked); err != nil {
 		return err
 	}
@@ -181,7 +185,7 @@ func (p *plan) lay(ctx context.Context, prefix string, op algorithm.Operation, a
 			p.denied = p.denied || limit.denies && !a.Policy.shadow
 			continue
 		}
-		p.place[i] = p.add(prefix, a, current, limit)
+		p.place[i] = p.add(a, current, limit)
 	}
 	for i := range p.wire {
 		c := &p.wire[i]
@@ -190,7 +194,7 @@ func (p *plan) lay(ctx context.Context, prefix string, op algorithm.Operation, a
 	return nil
 }
 
-func (p *plan) add(prefix string, a *Charge, limit algorithm.Limit, from *limit) int8 {
+func (p *plan) add(a *Charge, limit algorithm.Limit, from *limit) int8 {
 	for i := range p.wire {
 		if c := &p.wire[i]; c.policy == a.Policy && c.key == a.Key {
 			c.units = min(c.units, math.MaxInt64-a.Cost) + a.Cost
@@ -201,9 +205,7 @@ func (p *plan) add(prefix string, a *Charge, limit algorithm.Limit, from *limit)
 	p.wire = append(p.wire, charge{})
 	c := &p.wire[at] // filled in where it stays: it is large
 	c.policy, c.key, c.limit, c.from, c.units = a.Policy, a.Key, limit, from, a.Cost
-	if prefix != "" {
-		c.name = prefix + a.Key.path + from.suffix
-	}
+	c.number = a.Key.number() ^ from.number
 	return int8(at)
 }
 

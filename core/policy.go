@@ -63,8 +63,6 @@ type limit struct {
 	number uint64 // of the suffix
 }
 
-var suffixes = maphash.MakeSeed()
-
 // mostLimits is how many limits of keys a policy remembers.
 const mostLimits = 1024
 
@@ -109,7 +107,7 @@ func (p *Policy) compile(a Algorithm) (*limit, error) {
 	l := &limit{compiled: c}
 	if current := c.current(); current != nil {
 		l.suffix = ":" + p.name + ":" + current.Tag()
-		l.number = maphash.String(suffixes, l.suffix)
+		l.number = maphash.String(hashes, l.suffix)
 	}
 	return l, nil
 }

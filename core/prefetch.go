@@ -58,7 +58,6 @@ func keeps(l algorithm.Limit) bool {
 type prefetches struct {
 	gate  *Gate
 	clock func() time.Duration // never goes back
-	seed  maphash.Seed
 	slots [prefetchKeys]atomic.Pointer[stock]
 
 	mu      sync.Mutex
@@ -68,13 +67,13 @@ type prefetches struct {
 }
 
 func newPrefetches(g *Gate) *prefetches {
-	p := &prefetches{gate: g, clock: fromNow(), seed: maphash.MakeSeed(), closing: make(chan struct{})}
+	p := &prefetches{gate: g, clock: fromNow(), closing: make(chan struct{})}
 	p.close = sync.OnceFunc(func() { close(p.closing) })
 	return p
 }
 
 func (p *prefetches) slot(policy *Policy, key Key) *atomic.Pointer[stock] {
-	return &p.slots[(maphash.String(p.seed, key.path)^maphash.String(p.seed, policy.name)*denialMixing)%prefetchKeys]
+	return &p.slots[(key.number()^maphash.String(hashes, policy.name)*denialMixing)%prefetchKeys]
 }
 
 // take admits a charge by what is there of its key.
@@ -164,7 +163,7 @@ func (p *prefetches) fill(ctx context.Context, r *request, now time.Duration, sl
 	all := []request{{op: algorithmAtMost, bound: most / units, charges: r.charges}}
 	if rest := s.left.Swap(0); rest > 0 {
 		all = slices.Insert(all, 0, request{op: algorithmGive, charges: []charge{s.back(rest)}})
-		defer p.gate.cache.lifting([]string{s.charge.name})()
+		defer p.gate.cache.lifting(s.charge.number)()
 	}
 	if err := p.gate.store.decide(ctx, all); err != nil {
 		return err

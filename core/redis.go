@@ -23,6 +23,7 @@ type store interface {
 // redisStore keeps state in Redis. Every method ends when its context does.
 type redisStore struct {
 	client redis.UniversalClient
+	prefix string // of all names
 	// inline says that the client's calls end when their context's deadline passes. Calls of other clients are left
 	// behind then; they end by the client's own timeouts.
 	inline        bool
@@ -47,8 +48,8 @@ var decideScript, admitScript = newScript(headgate.DecideScript()), newScript(he
 
 // newRedisStore sees whether the client's calls end at their context's deadline. There is no way to make them do so that
 // keeps the client's hooks.
-func newRedisStore(client redis.UniversalClient, t *tasks) *redisStore {
-	s := &redisStore{client: client, tasks: t, script: decideScript, admit: admitScript}
+func newRedisStore(client redis.UniversalClient, prefix string, t *tasks) *redisStore {
+	s := &redisStore{client: client, prefix: prefix, tasks: t, script: decideScript, admit: admitScript}
 	switch c := client.(type) {
 	case *redis.Client:
 		s.inline = c.Options().ContextTimeoutEnabled
@@ -154,8 +155,11 @@ func renew(requests []request, now int64) {
 	}
 }
 
+// name is that of the charge's key in Redis.
+func (s *redisStore) name(c *charge) string { return s.prefix + c.key.path + c.from.suffix }
+
 func (s *redisStore) reset(ctx context.Context, c *charge) error {
-	return s.bounded(ctx, func() error { return s.client.Del(ctx, c.name).Err() })
+	return s.bounded(ctx, func() error { return s.client.Del(ctx, s.name(c)).Err() })
 }
 
 // bounded ends a call when its context does, also where the client would not. What is left behind then ends by the

@@ -18,7 +18,7 @@ func (s *redisStore) commitsFor(ctx context.Context, requests []request) *commit
 	}
 	node := ""
 	if c, ok := s.client.(*redis.ClusterClient); ok {
-		key := requests[0].charges[0].name
+		key := s.name(&requests[0].charges[0])
 		found := "" // of a call that was left behind it is written at any time
 		if s.bounded(ctx, func() error {
 			master, err := c.MasterForKey(ctx, key)
@@ -129,7 +129,7 @@ func (s *redisStore) encode(b *batch, calls []*call) *script {
 	if calls[0].requests[0].slot != nil {
 		script = &s.admit
 	}
-	b.encode(calls, script)
+	b.encode(calls, script, s.prefix)
 	if s.now != nil {
 		b.args = append(b.args, s.now())
 	}
