@@ -42,8 +42,8 @@ type follower struct{ error }
 
 func (f follower) Unwrap() error { return f.error }
 
-// errPanicked is what becomes of those whose leader did not come back.
-var errPanicked = errors.New("core: the call that was shared panicked")
+// errPanicked is what becomes of a call that does not come back, and of those who share it.
+var errPanicked = errors.New("core: the call panicked")
 
 // do returns the reply to requests. They are not used any more when it returns.
 func (c *commits) do(ctx context.Context, requests []request) ([]int64, error) {

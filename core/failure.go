@@ -116,7 +116,7 @@ func (c *charge) mode(refused bool) FailureMode {
 
 // ask sends requests to the store, in one round trip. An outage is an error that wraps neither the caller's own context's error
 // nor ErrMisconfigured.
-func (g *Gate) ask(ctx, caller context.Context, requests []request) error {
+func (g *Gate) ask(ctx, caller context.Context, requests []request) (err error) {
 	if g.circuit == nil {
 		return g.store.decide(ctx, requests)
 	}
@@ -126,38 +126,44 @@ func (g *Gate) ask(ctx, caller context.Context, requests []request) error {
 	if keys := corrected(requests); len(keys) > 0 {
 		defer g.cache.lifting(keys...)()
 	}
-	return g.judge(caller, func() error { return g.ahead.decide(ctx, requests) }, patient(ctx))
+	err = errPanicked
+	defer g.judge(caller, patient(ctx), &err)
+	if g.ahead.serves(requests) {
+		err = g.ahead.decide(ctx, requests)
+	} else {
+		err = g.store.decide(ctx, requests)
+	}
+	return err
 }
 
-// judge makes a call that the circuit let through, tells the circuit what came of it, and classes its error.
-func (g *Gate) judge(caller context.Context, call func() error, patient bool) error {
-	over := false
-	defer func() {
-		if !over { // a hook of the client panics
-			g.circuit.abandon()
-		}
-	}()
-	err := call()
-	over = true
+// judge is deferred before a call that the circuit let through. It tells the circuit what came of that, and classes the error.
+// That is errPanicked until there is another.
+func (g *Gate) judge(caller context.Context, patient bool, err *error) {
 	switch {
-	case err == nil:
+	case *err == nil:
 		g.circuit.leave(false)
-		return nil
-	case errors.Is(err, errPeriod):
+		return
+	case *err == errPanicked: // a hook of the client panics
+		g.circuit.abandon()
+		return
+	case errors.Is(*err, errPeriod):
 		g.circuit.leave(false)
 	case errors.Is(caller.Err(), context.Canceled):
 		g.circuit.abandon()
-		return fmt.Errorf("core: %w", caller.Err())
-	case misconfigured(err):
+		*err = fmt.Errorf("core: %w", caller.Err())
+		return
+	case misconfigured(*err):
 		g.circuit.leave(false)
-		return fmt.Errorf("%w: %w", ErrMisconfigured, err)
-	case patient && !errors.As(err, new(follower)):
+		*err = fmt.Errorf("%w: %w", ErrMisconfigured, *err)
+		return
+	case patient && !errors.As(*err, new(follower)):
 		g.circuit.leave(true)
 	default: // too short a time to tell a slow Redis from a dead one
 		g.circuit.abandon()
 	}
-	if err := ended(caller); err != nil {
-		return fmt.Errorf("core: %w", err)
+	if over := ended(caller); over != nil {
+		*err = fmt.Errorf("core: %w", over)
+		return
 	}
-	return fmt.Errorf("core: redis: %w", err)
+	*err = fmt.Errorf("core: redis: %w", *err)
 }

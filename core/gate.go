@@ -154,7 +154,10 @@ func (g *Gate) reset(ctx context.Context, p *Policy, key Key) (err error) {
 	}
 	bounded, cancel := g.deadlines.bound(ctx)
 	defer cancel()
-	return g.judge(ctx, func() error { return g.store.reset(bounded, c) }, true)
+	err = errPanicked
+	defer g.judge(ctx, true, &err)
+	err = g.store.reset(bounded, c)
+	return err
 }
 
 // Close refuses further decisions and leases, answers who waits for one with ErrClosed, and waits for what runs in the

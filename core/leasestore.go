@@ -34,23 +34,22 @@ type onceSlice struct{ *redis.Cmd }
 // NoRetry tells go-redis.
 func (onceSlice) NoRetry() bool { return true }
 
-func (r *redisLeases) run(ctx context.Context, scope, operation string, args ...any) ([]any, error) {
+func (r *redisLeases) run(ctx context.Context, scope, operation string, args ...any) (_ []any, err error) {
 	if err := r.gate.circuit.enter(); err != nil {
 		return nil, err
 	}
 	bounded, cancel := r.gate.deadlines.bound(ctx)
 	defer cancel()
+	err = errPanicked
+	defer r.gate.judge(ctx, true, &err)
 	var reply []any // of a call that was left behind it is written at any time
-	err := r.gate.judge(ctx, func() error {
-		return r.bounded(bounded, func() (err error) {
-			reply, err = r.send(bounded, r.script.sha, "evalsha", scope, operation, args)
-			if redis.HasErrorPrefix(err, "NOSCRIPT") {
-				reply, err = r.send(bounded, r.script.source, "eval", scope, operation, args)
-			}
-			return err
-		})
-	}, true)
-	if err != nil {
+	if err = r.bounded(bounded, func() (err error) {
+		reply, err = r.send(bounded, r.script.sha, "evalsha", scope, operation, args)
+		if redis.HasErrorPrefix(err, "NOSCRIPT") {
+			reply, err = r.send(bounded, r.script.source, "eval", scope, operation, args)
+		}
+		return err
+	}); err != nil {
 		return nil, err
 	}
 	return reply, nil

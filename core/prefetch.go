@@ -102,18 +102,21 @@ func (p *prefetches) take(ctx context.Context, charges []Charge, d *Decision) bo
 	return true
 }
 
-// decide asks the store, and where a single charge on a hot key is asked for, also for what it will need next. Those who come
-// meanwhile wait for that, and what they want is asked for by the next of them.
-func (p *prefetches) decide(ctx context.Context, requests []request) error {
+// serves says whether more may be charged than requests ask for: for a single charge.
+func (p *prefetches) serves(requests []request) bool {
 	r := &requests[0]
-	store := p.gate.store
 	if len(requests) > 1 || !r.ahead || r.op != algorithmDecide || r.receipts || r.slot != nil {
-		return store.decide(ctx, requests)
+		return false
 	}
 	c := &r.charges[0]
-	if c.units < 1 || 2*c.units > min(c.policy.prefetch, c.limit.Capacity()) || !keeps(c.limit) {
-		return store.decide(ctx, requests)
-	}
+	return c.units >= 1 && 2*c.units <= min(c.policy.prefetch, c.limit.Capacity()) && keeps(c.limit)
+}
+
+// decide asks the store, and where a key is hot, also for what it will need next. Those who come meanwhile wait for that, and what
+// they want is asked for by the next of them.
+func (p *prefetches) decide(ctx context.Context, requests []request) error {
+	r := &requests[0]
+	c, store := &r.charges[0], p.gate.store
 	slot := p.slot(c.policy, c.key)
 	for range prefetchWaits {
 		now, s := p.clock(), slot.Load()

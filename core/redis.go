@@ -73,12 +73,20 @@ func (once) NoRetry() bool { return true }
 // renewals is how often a request is sent again because the period of a calendar has ended meanwhile.
 const renewals = 3
 
+// decide joins requests with others that wait for a round trip, unless they take a slot.
 func (s *redisStore) decide(ctx context.Context, requests []request) error {
 	for i := range requests {
 		requests[i].merges = len(requests) == 1 && requests[i].mergeable()
 	}
 	for range renewals {
-		reply, err := s.ask(ctx, requests)
+		var reply []int64
+		var err error
+		if requests[0].slot == nil {
+			reply, err = s.commitsFor(ctx, requests).do(ctx, requests)
+		}
+		if requests[0].slot != nil || err != nil && errors.As(err, new(apart)) {
+			reply, err = s.alone(ctx, requests)
+		}
 		if err != nil {
 			return err
 		}
@@ -89,18 +97,6 @@ func (s *redisStore) decide(ctx context.Context, requests []request) error {
 		return decode(requests, reply)
 	}
 	return errPeriod
-}
-
-// ask joins requests with others that wait for a round trip, unless they take a slot.
-func (s *redisStore) ask(ctx context.Context, requests []request) ([]int64, error) {
-	if requests[0].slot != nil {
-		return s.alone(ctx, requests)
-	}
-	reply, err := s.commitsFor(ctx, requests).do(ctx, requests)
-	if err != nil && errors.As(err, new(apart)) {
-		return s.alone(ctx, requests)
-	}
-	return reply, err
 }
 
 // otherPeriod says whether nothing ran, because the limits are not those of the server's time.
