@@ -49,7 +49,7 @@ func admission() string {
 		"local function lease(KEYS, ARGV, now, margin)\n" + leases() + "end\n" + read("admit.lua")
 }
 
-// decision puts the algorithms' parts where the decision names them.
+// decision puts the algorithms' parts where the decision names them, and behind what decides without them.
 func decision() string {
 	algorithms := make(map[string]map[string]string)
 	var names []string
@@ -62,7 +62,7 @@ func decision() string {
 		names = append(names, name)
 		algorithms[name] = parts(read("algorithm/" + e.Name()))
 	}
-	return expand(read("decide.lua"), func(part string) string {
+	all := expand(read("decide.lua"), func(part string) string {
 		var b strings.Builder
 		word := "if"
 		for _, name := range names {
@@ -74,6 +74,7 @@ func decision() string {
 		}
 		return b.String() + "end\n"
 	})
+	return read("plain.lua") + "return (function()\n" + all + "end)()\n"
 }
 
 // leases puts the steps where the script of the leases names them.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -23,6 +24,10 @@ type crowd struct {
 // pick chooses the policies and keys of the next scripts.
 func (c *crowd) pick() {
 	c.policies = c.rng.Perm(len(mixed))[:1+c.rng.IntN(3)]
+	if c.rng.IntN(2) == 0 { // one of those that scripts are asked for in short
+		plain := []string{"whole", "million", "month"}[c.rng.IntN(3)]
+		c.policies[0] = slices.IndexFunc(mixed, func(p core.PolicyConfig) bool { return p.Name == plain })
+	}
 	c.keys = 1 + c.rng.IntN(2)
 }
 
@@ -146,13 +151,19 @@ func (c *crowd) inOne(n int) {
 func (c *crowd) shared(n int) (merged int) {
 	c.Helper()
 	var asked [2][]*core.Asked
+	alike := c.rng.IntN(2) == 0
+	first := c.charges(1)
 	for range 1 + c.rng.IntN(6) {
 		ctx, charges := c.limits(), c.charges(3)
 		op, bound := "decide", int64(0)
-		switch c.rng.IntN(8) {
-		case 0:
+		if key := c.lockstep.keys[c.rng.IntN(len(c.lockstep.keys))]; alike { // but for the keys
+			for i := range charges {
+				charges[i] = slices.Clone(first[i])
+				charges[i][0].Key = key
+			}
+		} else if n := c.rng.IntN(8); n == 0 {
 			op = "peek"
-		case 1:
+		} else if n == 1 {
 			op, bound = "reserve", 1_000_000
 		}
 		for range 1 + c.rng.IntN(5) {

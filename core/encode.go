@@ -33,8 +33,7 @@ func (b *batch) encode(calls []*call, script *script, prefix string) {
 	}
 	*keys = int64(len(b.args) - 3)
 	if capacity, ok := b.plain(); ok {
-		b.int(capacity)
-		b.int(b.entries[0].request.charges[0].cost.Whole)
+		b.encodePlain(capacity)
 	} else {
 		b.encodeLimits()
 		b.encodeRuns()
@@ -74,15 +73,26 @@ func (b *batch) encodeKeys(prefix string) {
 // plain says whether the script can be asked in short, and the capacity of the bucket then.
 func (b *batch) plain() (capacity int64, ok bool) {
 	bucket, ok := b.limits[0].limit.(*algorithm.TokenBucket)
-	if !ok || !b.entries[0].brief || b.limits[0].cost.Fraction > 0 {
+	if !ok || len(b.limits) > 1 || len(b.keys) < len(b.entries) {
 		return 0, false
 	}
-	for i := 1; i < len(b.entries); i++ {
-		if !b.continues(0, i, i) {
+	for i := range b.entries {
+		if r := b.entries[i].request; !r.brief() || r.charges[0].cost != b.limits[0].cost {
 			return 0, false
 		}
 	}
 	return bucket.Plain()
+}
+
+func (b *batch) encodePlain(capacity int64) {
+	b.int(0)
+	b.int(capacity)
+	b.int(b.limits[0].cost.Whole)
+	if slices.ContainsFunc(b.entries, func(e entry) bool { return e.many > 1 }) {
+		for i := range b.entries {
+			b.int(int64(b.entries[i].many))
+		}
+	}
 }
 
 func (b *batch) encodeLimits() {

@@ -9,8 +9,8 @@
 --        charge of the first: index of its key in KEYS, index of its limit in ARGV, cost, the cost's part, and for "give" the
 --        receipt. Those of the next have the keys that follow the last one's: the indexes plus the number of charges.
 --        The charges of one request have different keys, and a key has one algorithm.
---        Or, in short, where the requests are to spend of a key each, the same cost of the same token bucket that knows no parts
---        of a microsecond: capacity, cost.
+--        Or, in short, where each request is of another key, to spend the same cost of the same token bucket, which knows no
+--        parts of a microsecond: 0, capacity, cost; then, unless all are 1, how often for each key: from 2 on that is "atmost".
 -- Reply  for each request: verdict; for each charge, but of "give", its algorithm's reply.
 --        Where the clock is outside the time of the limits: -1, now; nothing is done then.
 --
@@ -49,14 +49,23 @@
 --
 -- What a script run makes, closures and tables, costs more than what it computes. So the parts are no functions,
 -- tables are made with all their fields, and a number of ARGV is written back when it is first read as one.
-local KEYS, ARGV = KEYS, ARGV
-if #ARGV == 2 then
-  ARGV = {12, '0', '0', #KEYS > 1 and '1' or '0', 'token_bucket', '0', 1, ARGV[1], '0', '0', '0', 'spend', #KEYS, 1, 1, 5, ARGV[2], '0'}
+local KEYS, ARGV, now, margin, grace = KEYS, ARGV, now, margin, grace -- those of lua/plain.lua, which comes before this
+if ARGV[1] == '0' then
+  local short, run = ARGV, {'spend', #KEYS, 1, 1, 5, ARGV[3], '0'}
+  ARGV = {12, '0', '0', #KEYS > 1 and '1' or '0', 'token_bucket', '0', 1, short[2], '0', '0', '0'}
+  for key = 1, short[4] and #KEYS or 1 do
+    if short[4] then
+      local most = short[key + 3] + 0
+      run = most == 1 and {'spend', 1, 1, key, 5, short[3], '0'} or {'atmost', 1, 1, most, key, 5, short[3], '0'}
+    end
+    for i = 1, #run do
+      ARGV[#ARGV + 1] = run[i]
+    end
+  end
 end
 local states, numbers, dirty, reply, n = {false}, {false}, {false}, {0}, 0
-local values = {false} -- as read; of what is missing after all were read at once, the key may be of another type, and is read again
+local values = values or {false} -- as read; of what is missing after all were read at once, the key may be of another type, and is read again
 local parts -- of numbers, of one denominator
-local grace = 4194304 -- 2^22 microseconds, for which a key may be kept beyond what it counts, to be moved without a time to live
 local shared -- what the parts of an algorithm make once for all keys
 -- Of each charge of a request: key, limit, cost, its part, receipt to be given back, and where in the reply that of the charge goes,
 -- 0 if it does not fit.
@@ -66,7 +75,7 @@ local at, last = ARGV[1] + 0, #ARGV
 if ARGV[3] ~= '0' and (now < ARGV[2] + 0 or now >= ARGV[3] + 0) then
   return {-1, now}
 end
-if ARGV[4] == '1' then
+if ARGV[4] == '1' and #values == 1 then
   local all = redis.pcall('MGET', unpack(KEYS))
   if not all.err then -- else the user may not, and reads them one by one
     values = all
