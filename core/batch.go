@@ -184,7 +184,6 @@ func (b *batch) distribute(reply []int64) error {
 func (b *batch) free() {
 	b.calls = nil
 	clear(b.entries)
-	clear(b.keys)
 	clear(b.limits)
 	clear(b.args)
 	batches.Put(b)

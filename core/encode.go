@@ -9,7 +9,7 @@ import (
 
 // encode writes the arguments of EVALSHA or EVAL as lua/decide.lua reads them. What is not constant goes by pointers
 // into ints and names, because a pointer in an interface costs no allocation; so these must not grow after the
-// first. The first key goes by itself: go-redis reads it to find its slot.
+// first. Keys go by themselves: go-redis reads the first to find its slot, and hooks of the client show all.
 func (b *batch) encode(calls []*call, script *script, prefix string) {
 	b.calls = calls
 	b.collect()
@@ -23,7 +23,7 @@ func (b *batch) encode(calls []*call, script *script, prefix string) {
 	}
 	b.ints = slices.Grow(b.ints[:0], room)
 	b.limitAt = slices.Grow(b.limitAt[:0], len(b.limits))[:len(b.limits)]
-	b.names = slices.Grow(b.names[:0], len(b.keys)+len(b.limits)+len(b.entries))
+	b.names = slices.Grow(b.names[:0], len(b.limits)+len(b.entries))
 
 	b.args = append(b.args[:0], "evalsha", &script.sha)
 	keys := b.next()
@@ -57,16 +57,12 @@ func (b *batch) encodeKeys(prefix string) {
 	}
 	var all strings.Builder
 	all.Grow(size)
-	for i, c := range b.keys {
+	for _, c := range b.keys {
 		from := all.Len()
 		all.WriteString(prefix)
 		all.WriteString(c.key.path)
 		all.WriteString(c.from.suffix)
-		if name := all.String()[from:]; i == 0 {
-			b.args = append(b.args, name)
-		} else {
-			b.name(name)
-		}
+		b.args = append(b.args, all.String()[from:])
 	}
 }
 

@@ -570,3 +570,23 @@ func TestForeignValue(t *testing.T) {
 		}
 	})
 }
+
+// What a policy's For returns is returned, whatever it says, and decides nothing.
+func TestLimitThatFails(t *testing.T) {
+	fault := fmt.Errorf("of others: %w", core.ErrMisconfigured)
+	failing := newPolicy(t, core.PolicyConfig{
+		Name: "failing", Algorithm: core.PerSecond(1), For: func(context.Context, core.Key) (core.Algorithm, error) { return nil, fault },
+	})
+	good := core.Charge{Policy: limited(t, "good", core.PerSecond(1)), Key: newKey(t, "k"), Cost: 1}
+	bad := core.Charge{Policy: failing, Key: good.Key, Cost: 1}
+	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
+		for _, charges := range [][]core.Charge{{bad}, {bad, good}, {good, bad}} {
+			if d, err := g.Decide(t.Context(), charges...); !errors.Is(err, fault) || d.Allowed || d.Len() > 0 {
+				t.Errorf("%v, %s", err, show(d))
+			}
+		}
+		if d := peek(t, g, good); !d.Allowed {
+			t.Error("something was spent")
+		}
+	})
+}

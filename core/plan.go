@@ -177,6 +177,8 @@ func (p *plan) lay(ctx context.Context, op algorithm.Operation, asked []Charge) 
 		a := &p.asked[i]
 		limit, err := a.Policy.limitOf(ctx, a.Key)
 		if err != nil {
+			clear(p.asked)
+			p.asked = p.asked[:0] // there are no results
 			return err
 		}
 		current := limit.current()
