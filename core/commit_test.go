@@ -175,7 +175,8 @@ func eachStandstill(t *testing.T, cfg core.Config, f func(q *standstill)) {
 
 // Who comes first is served first, alone or among equals.
 func TestSharedRoundTripKeepsOrder(t *testing.T) {
-	eachStandstill(t, core.Config{}, func(q *standstill) {
+	// One deadline for all: of several, one of the latest leads, who may have come last.
+	eachStandstill(t, core.Config{Timeout: 10 * time.Second}, func(q *standstill) {
 		var answers []<-chan answer
 		p := limited(t, "q", frozen(135))
 		for i := range 140 { // more than share a script
@@ -185,22 +186,23 @@ func TestSharedRoundTripKeepsOrder(t *testing.T) {
 		q.next()
 		q.end()
 		var before int64
-		begun, admitted := 0, 0 // of batches, which are in flight at the same time
+		// Batches are in flight at the same time, and who is picked to lead one may see the next leave before.
+		breaks, admitted := 0, 0
 		for i, ch := range answers {
 			a := <-ch
 			if a.err != nil || a.Cause != nil {
 				q.Errorf("caller %d: %v, %s", i, a.err, show(a.Decision))
 			}
 			if a.At(0).Remaining != max(0, before-1) {
-				begun++
+				breaks++
 			}
 			if a.Allowed {
 				admitted++
 			}
 			before = a.At(0).Remaining
 		}
-		if begun > 5 || admitted != 135 {
-			q.Errorf("out of order %d times, %d admitted", begun, admitted)
+		if most := 3 * 6; breaks > most || admitted != 135 {
+			q.Errorf("out of order %d times, %d admitted", breaks, admitted)
 		}
 	})
 }
