@@ -84,7 +84,7 @@ func (b *batch) encodePlain(capacity int64) {
 	b.int(0)
 	b.int(capacity)
 	b.int(b.limits[0].cost.Whole)
-	if slices.ContainsFunc(b.entries, func(e entry) bool { return e.many > 1 }) {
+	if len(b.entries) < len(b.calls) { // some stand for several
 		for i := range b.entries {
 			b.int(int64(b.entries[i].many))
 		}

@@ -58,6 +58,9 @@ func newMemoryStore(cfg Config) *memoryStore {
 
 func (m *memoryStore) source() Source { return SourceMemory }
 
+// shard is the one that the key of a charge chooses alone, so that its policies take one lock.
+func (m *memoryStore) shard(c *charge) uint64 { return (c.number ^ c.from.number) % memoryShards }
+
 // single decides or peeks at one charge, as algorithm.Run would. What it costs is known only when the time is.
 func (m *memoryStore) single(op algorithm.Operation, c *Charge, l *limit, r *Result) {
 	number := c.Key.number()
@@ -66,7 +69,7 @@ func (m *memoryStore) single(op algorithm.Operation, c *Charge, l *limit, r *Res
 	defer s.Unlock() // a Clock may panic
 	now := m.clock()
 	limit := l.at(now)
-	state, known := s.find(number, c.Key, l)
+	state, known := s.find(number^l.number, c.Key.path, l.suffix)
 	if !known {
 		state = limit.NewState()
 	} else if bucket, ok := limit.(*algorithm.TokenBucket); ok {
@@ -85,7 +88,7 @@ func (m *memoryStore) single(op algorithm.Operation, c *Charge, l *limit, r *Res
 		charged, changed = cost, true
 	}
 	if changed && !known {
-		s.add(number, c.Key, l, state, now)
+		s.add(number^l.number, c.Key.path, l.suffix, state, now)
 	}
 	reading := limit.Read(s.reply, charged, c.Cost)
 	r.tell(limit, &reading, fits)
@@ -101,13 +104,13 @@ func (m *memoryStore) decide(_ context.Context, requests []request) error {
 func (m *memoryStore) one(r *request) {
 	var (
 		charges [MaxCharges]algorithm.Charge
-		numbers [MaxCharges]uint64
+		in      [MaxCharges]*shard
 		held    uint64
 		fresh   uint32
 	)
 	for i := range r.charges {
-		numbers[i] = r.charges[i].number ^ r.charges[i].from.number
-		held |= 1 << (numbers[i] % memoryShards)
+		n := m.shard(&r.charges[i])
+		in[i], held = &m.shards[n], held|1<<n
 	}
 	// Always in the same order, so that two requests never wait for each other.
 	for rest := held; rest != 0; rest &= rest - 1 {
@@ -124,7 +127,7 @@ func (m *memoryStore) one(r *request) {
 		if p, ok := c.limit.(algorithm.Periodic); ok {
 			c.limit = p.At(now)
 		}
-		state, known := m.shards[numbers[i]%memoryShards].find(numbers[i], c.key, c.from)
+		state, known := in[i].find(c.number, c.key.path, c.from.suffix)
 		if !known {
 			state = c.limit.NewState()
 			fresh |= 1 << i
@@ -138,7 +141,8 @@ func (m *memoryStore) one(r *request) {
 	reply, changed := algorithm.Run(now, r.op, r.bound, charges[:len(r.charges)], r.reply[:0])
 	for fresh &= changed; fresh != 0; fresh &= fresh - 1 {
 		i := bits.TrailingZeros32(fresh)
-		m.shards[numbers[i]%memoryShards].add(numbers[i], r.charges[i].key, r.charges[i].from, charges[i].State, now)
+		c := &r.charges[i]
+		in[i].add(c.number, c.key.path, c.from.suffix, charges[i].State, now)
 	}
 	r.reply = reply
 	r.verdict, reply = reply[0], reply[1:]
@@ -152,13 +156,13 @@ func (m *memoryStore) one(r *request) {
 	r.settle()
 }
 
-// find is the state of a key, whose number is given.
-func (s *shard) find(number uint64, k Key, l *limit) (algorithm.State, bool) {
-	at, ok := s.keys[number^l.number]
+// find is one of the states that have a number.
+func (s *shard) find(n uint64, path, suffix string) (algorithm.State, bool) {
+	at, ok := s.keys[n]
 	if !ok {
 		return nil, false
 	}
-	for at.path != k.path || at.suffix != l.suffix {
+	for at.path != path || at.suffix != suffix {
 		if at.next == nil {
 			return nil, false
 		}
@@ -168,15 +172,15 @@ func (s *shard) find(number uint64, k Key, l *limit) (algorithm.State, bool) {
 }
 
 // add keeps the state of a new key, and makes room for it.
-func (s *shard) add(number uint64, k Key, l *limit, state algorithm.State, now int64) {
+func (s *shard) add(n uint64, path, suffix string, state algorithm.State, now int64) {
 	if len(s.keys) >= s.most {
 		s.forget(now)
 	}
-	at := kept{path: k.path, suffix: l.suffix, state: state}
-	if other, ok := s.keys[number^l.number]; ok {
+	at := kept{path: path, suffix: suffix, state: state}
+	if other, ok := s.keys[n]; ok {
 		at.next = &other
 	}
-	s.keys[number^l.number] = at
+	s.keys[n] = at
 }
 
 // forget drops the expired keys of a sample, or the one of which the least is spent.
@@ -224,7 +228,7 @@ func (s *shard) drop(n uint64, path, suffix string) {
 }
 
 func (m *memoryStore) reset(_ context.Context, c *charge) error {
-	s := &m.shards[(c.number^c.from.number)%memoryShards]
+	s := &m.shards[m.shard(c)]
 	s.Lock()
 	s.drop(c.number, c.key.path, c.from.suffix)
 	s.Unlock()

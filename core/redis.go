@@ -81,10 +81,12 @@ func (s *redisStore) decide(ctx context.Context, requests []request) error {
 	for range renewals {
 		var reply []int64
 		var err error
-		if requests[0].slot == nil {
+		alone := requests[0].slot != nil
+		if !alone {
 			reply, err = s.commitsFor(ctx, requests).do(ctx, requests)
+			alone = err != nil && errors.As(err, new(apart))
 		}
-		if requests[0].slot != nil || err != nil && errors.As(err, new(apart)) {
+		if alone {
 			reply, err = s.alone(ctx, requests)
 		}
 		if err != nil {

@@ -50,13 +50,13 @@
 -- What a script run makes, closures and tables, costs more than what it computes. So the parts are no functions,
 -- tables are made with all their fields, and a number of ARGV is written back when it is first read as one.
 local KEYS, ARGV, now, margin, grace = KEYS, ARGV, now, margin, grace -- those of lua/plain.lua, which comes before this
-if ARGV[1] == '0' then
-  local short, run = ARGV, {'spend', #KEYS, 1, 1, 5, ARGV[3], '0'}
-  ARGV = {12, '0', '0', #KEYS > 1 and '1' or '0', 'token_bucket', '0', 1, short[2], '0', '0', '0'}
-  for key = 1, short[4] and #KEYS or 1 do
-    if short[4] then
-      local most = short[key + 3] + 0
-      run = most == 1 and {'spend', 1, 1, key, 5, short[3], '0'} or {'atmost', 1, 1, most, key, 5, short[3], '0'}
+if short then
+  local asked, run = ARGV, {'spend', #KEYS, 1, 1, 5, ARGV[3], '0'}
+  ARGV = {12, '0', '0', '0', 'token_bucket', '0', 1, asked[2], '0', '0', '0'}
+  for key = 1, asked[4] and #KEYS or 1 do
+    if asked[4] then
+      local most = asked[key + 3] + 0
+      run = most == 1 and {'spend', 1, 1, key, 5, asked[3], '0'} or {'atmost', 1, 1, most, key, 5, asked[3], '0'}
     end
     for i = 1, #run do
       ARGV[#ARGV + 1] = run[i]
@@ -74,12 +74,6 @@ local at, last = ARGV[1] + 0, #ARGV
 
 if ARGV[3] ~= '0' and (now < ARGV[2] + 0 or now >= ARGV[3] + 0) then
   return {-1, now}
-end
-if ARGV[4] == '1' and #values == 1 then
-  local all = redis.pcall('MGET', unpack(KEYS))
-  if not all.err then -- else the user may not, and reads them one by one
-    values = all
-  end
 end
 
 while at <= last do

@@ -1,20 +1,21 @@
--- Decides what lua/decide.lua is asked in short, where nothing but an arrival time is kept of the keys: in few steps, and in a
--- function of few variables, for all that it has are cleared when it is called. Whatever else it is asked is decided there.
+-- Reads all keys at once where that is wanted, and decides what lua/decide.lua is asked in short, where nothing but an arrival
+-- time is kept of the keys: in few steps, and in a function of few variables, for all that it has are cleared when it is
+-- called. Whatever else it is asked is decided there.
 --
 -- KEYS, ARGV, reply  as there
--- Sets               values to what was read of the keys, or false
+-- Sets               values to what was read of all keys at once, if it was
 local KEYS, ARGV = KEYS, ARGV
 local grace = 4194304 -- 2^22 microseconds, for which a key may be kept beyond what it counts, to be moved without a time to live
-local values = false
-if ARGV[1] == '0' then
-  local capacity, cost, count = ARGV[2] + 0, ARGV[3] + 0, #KEYS
-  local last, value, before, arrivals = now + capacity, nil, nil, nil -- of one key no tables are made
-  if count > 1 then
-    values, arrivals = redis.pcall('MGET', unpack(KEYS)), {0}
-    if values.err then -- the user may not, and reads them one by one
-      values = {false}
-    end
+local short, values = ARGV[1] == '0', nil
+if #KEYS > 1 and (short or ARGV[4] == '1') then
+  values = redis.pcall('MGET', unpack(KEYS))
+  if values.err then -- the user may not, and reads them one by one
+    values = {false}
   end
+end
+if short then
+  local capacity, cost, count = ARGV[2] + 0, ARGV[3] + 0, #KEYS
+  local last, value, before, arrivals = now + capacity, nil, nil, values and {0} -- of one key no tables are made
   for key = 1, count do
     value = values and values[key] or redis.call('GET', KEYS[key])
     before = tonumber(value or 0)
