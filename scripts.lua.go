@@ -67,8 +67,7 @@ func decision() string {
 		word := "if"
 		for _, name := range names {
 			if text, ok := algorithms[name][part]; ok {
-				whole := expand(text, func(part string) string { return algorithms[name][part] })
-				b.WriteString(word + " algorithm == '" + name + "' then\n" + whole)
+				b.WriteString(word + " algorithm == '" + name + "' then\n" + text)
 				word = "elseif"
 			}
 		}

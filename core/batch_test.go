@@ -117,7 +117,7 @@ func (c *crowd) compare(what string, i int, receipts bool, both [2]*core.Asked) 
 func (c *crowd) inOne(n int) {
 	c.Helper()
 	var asked [2][]*core.Asked
-	var keeps []bool
+	var keeps, receipts []bool
 	for range 2 + c.rng.IntN(29) {
 		before := len(c.spent)
 		both := c.ask()
@@ -125,7 +125,11 @@ func (c *crowd) inOne(n int) {
 			continue
 		}
 		keeps = append(keeps, len(c.spent) == before)
+		receipts = append(receipts, c.rng.IntN(2) == 0)
 		for i := range both {
+			if !receipts[len(receipts)-1] {
+				both[i].WithoutReceipts()
+			}
 			asked[i] = append(asked[i], both[i])
 		}
 	}
@@ -139,7 +143,7 @@ func (c *crowd) inOne(n int) {
 	}
 	for i := range asked[0] {
 		both := [2]*core.Asked{asked[0][i], asked[1][i]}
-		c.compare("script "+fmt.Sprint(n), i, true, both)
+		c.compare("script "+fmt.Sprint(n), i, receipts[i], both)
 		if keeps[i] && !both[0].Is("force") {
 			c.spent = append(c.spent, both)
 		}
@@ -169,6 +173,7 @@ func (c *crowd) shared(n int) (merged int) {
 		for range 1 + c.rng.IntN(5) {
 			if both := c.lay(ctx, op, bound, charges); both[0] != nil {
 				for i := range both {
+					both[i].WithoutReceipts()
 					asked[i] = append(asked[i], both[i])
 				}
 			}

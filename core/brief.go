@@ -1,9 +1,7 @@
 package core
 
-// operationSpend is algorithm.Decide, for who gives nothing back: its reply may be one number.
-const operationSpend = "spend"
-
-// brief says whether the request can be answered so.
+// brief says whether the request can be answered in one number, which is 2 and the level that was found if there is room, and
+// otherwise -2 less the level.
 func (r *request) brief() bool { return r.merges && len(r.charges) == 1 }
 
 // isBrief tells such a number from a verdict on one charge, and from the -1 of another period.

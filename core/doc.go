@@ -8,7 +8,7 @@
 //
 // [Gate.Reserve] spends an estimate that can be settled or cancelled later, or a turn that has to be waited for; a
 // [Limiter] is the handy form of all this for policies on one key. A table of the algorithms, with what each promises, keeps
-// and costs, is in docs/algorithms.md.
+// and costs, is in docs/limits.md.
 //
 // A [Semaphore] caps what runs at a time: each holder has a [Lease], which renews itself and ends with its process. A
 // [Mutex] is one of a single slot.

@@ -15,7 +15,7 @@ func (b *batch) encode(calls []*call, script *script, prefix string) {
 	b.collect()
 	room := 6 + 24*len(b.limits)
 	for i := range b.entries {
-		room += 4 + 5*len(b.entries[i].request.charges)
+		room += 5 + 5*len(b.entries[i].request.charges)
 	}
 	slot := calls[0].requests[0].slot
 	if slot != nil {
@@ -32,8 +32,8 @@ func (b *batch) encode(calls []*call, script *script, prefix string) {
 		b.args = appendLeaseKeys(b.args, slot.scope)
 	}
 	*keys = int64(len(b.args) - 3)
-	if capacity, ok := b.plain(); ok {
-		b.encodePlain(capacity)
+	if reach, capacity, ok := b.plain(); ok {
+		b.encodePlain(reach, capacity)
 	} else {
 		b.encodeLimits()
 		b.encodeRuns()
@@ -66,22 +66,22 @@ func (b *batch) encodeKeys(prefix string) {
 	}
 }
 
-// plain says whether the script can be asked in short, and the capacity of the bucket then.
-func (b *batch) plain() (capacity int64, ok bool) {
+// plain says whether the script can be asked in short, and the reach and the capacity of the bucket then.
+func (b *batch) plain() (reach, capacity int64, ok bool) {
 	bucket, ok := b.limits[0].limit.(*algorithm.TokenBucket)
 	if !ok || len(b.limits) > 1 || len(b.keys) < len(b.entries) {
-		return 0, false
+		return 0, 0, false
 	}
 	for i := range b.entries {
 		if r := b.entries[i].request; !r.brief() || r.charges[0].cost != b.limits[0].cost {
-			return 0, false
+			return 0, 0, false
 		}
 	}
 	return bucket.Plain()
 }
 
-func (b *batch) encodePlain(capacity int64) {
-	b.int(0)
+func (b *batch) encodePlain(reach, capacity int64) {
+	b.int(-reach)
 	b.int(capacity)
 	b.int(b.limits[0].cost.Whole)
 	if len(b.entries) < len(b.calls) { // some stand for several
@@ -115,11 +115,7 @@ func (b *batch) encodeLimits() {
 	for i, c := range b.limits {
 		b.limitAt[i] = int64(len(b.args) - argv + 1)
 		b.name(c.limit.Script())
-		shadow := int64(0)
-		if c.policy.shadow {
-			shadow = 1
-		}
-		b.int(shadow)
+		b.flag(c.policy.shadow)
 		from := len(b.ints)
 		b.ints = c.limit.Parameters(b.ints)
 		for i := range b.ints[from:] {
@@ -150,7 +146,7 @@ func (b *batch) continues(first, i, n int) bool {
 	op, bound := e.asks()
 	to, most := f.asks()
 	count := len(e.request.charges)
-	if op != to || bound != most || op == algorithmGive || count != len(f.request.charges) {
+	if op != to || bound != most || op == algorithmGive || count != len(f.request.charges) || e.request.receipts != f.request.receipts {
 		return false
 	}
 	for j := range count {
@@ -169,8 +165,6 @@ func (e *entry) asks() (algorithm.Operation, int64) {
 		return algorithmPeek, 0 // the script decides then
 	case e.many > 1:
 		return algorithmAtMost, int64(e.many)
-	case e.brief:
-		return operationSpend, 0
 	}
 	return e.request.op, e.request.bound
 }
@@ -183,7 +177,8 @@ func (b *batch) encodeEntry(e *entry, n int) (times *int64) {
 	times = b.next()
 	*times = 1
 	b.int(int64(len(r.charges)))
-	if op == algorithmAtMost || op == algorithmReserve || op == algorithmGive {
+	b.flag(r.receipts)
+	if op == algorithmAtMost || op == algorithmReserve {
 		b.int(bound)
 	}
 	for i := range r.charges {
@@ -208,6 +203,14 @@ func (b *batch) next() *int64 {
 }
 
 func (b *batch) int(n int64) { *b.next() = n }
+
+func (b *batch) flag(set bool) {
+	n := int64(0)
+	if set {
+		n = 1
+	}
+	b.int(n)
+}
 
 func (b *batch) name(s string) {
 	b.names = append(b.names, s)

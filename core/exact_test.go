@@ -182,24 +182,6 @@ func TestLargestNumbers(t *testing.T) {
 			}
 		}
 		a, b := newKey(t, "a"), newKey(t, "b")
-		// Each of these is given back when the next has been charged, so that it is remembered what was.
-		var held [2]*core.Reservation
-		for range 4 {
-			for i, g := range []*core.Gate{l.redis, l.memory} {
-				r, d, err := g.Reserve(t.Context(), 0, core.Charge{Policy: own[i][1], Key: a, Cost: 500_001})
-				if err != nil || r == nil {
-					t.Fatal(show(d), err)
-				}
-				if held[i] != nil {
-					if err := held[i].Cancel(t.Context()); err != nil {
-						t.Fatal(err)
-					}
-				}
-				held[i] = r
-			}
-			l.compareStates()
-		}
-		capped := false
 		for n := range 600 {
 			at, deny := l.rng.IntN(len(policies)), l.rng.IntN(4) > 0
 			cost := policies[at].Algorithm.(core.TokenBucket).Burst
@@ -224,18 +206,9 @@ func TestLargestNumbers(t *testing.T) {
 				t.Fatalf("seed %d, operation %d:\nredis:  %s\nmemory: %s", seed, n, seen[0], seen[1])
 			}
 			l.compareStates()
-			for _, v := range l.memory.Values() {
-				var arrival, part, denominator, returned int64
-				if m, _ := fmt.Sscan(v, &arrival, &part, &denominator, &returned); m == 4 && returned == century {
-					capped = true
-				}
-			}
 			if l.rng.IntN(3) == 0 {
 				l.clock.micros.Add(l.rng.Int64N(century/50/600*2) - back/1000)
 			}
-		}
-		if !capped {
-			t.Errorf("seed %d: what was returned never reached its cap", seed)
 		}
 	})
 }

@@ -205,13 +205,13 @@ func (g *Gate) Ask(ctx context.Context, op string, bound int64, charges ...Charg
 	return &Asked{p, request{op: p.op, bound: bound, charges: p.wire, receipts: true}}, nil
 }
 
+// WithoutReceipts asks for charges that are not given back.
+func (a *Asked) WithoutReceipts() { a.request.receipts = false }
+
 // Back asks for what the request spent, or for up to some units of each of its charges, as Settle does. It is nil where nothing
 // was spent.
 func (a *Asked) Back(ctx context.Context, whole bool, units int64) *Asked {
 	give := request{op: algorithmGive}
-	if whole {
-		give.bound = 1
-	}
 	for _, c := range a.request.charges {
 		n := c.spent
 		if !whole {
@@ -224,9 +224,7 @@ func (a *Asked) Back(ctx context.Context, whole bool, units int64) *Asked {
 		if l, err := c.policy.limitOf(ctx, c.key); err == nil && c.from.suffix == l.suffix {
 			c.limit = l.current()
 		}
-		c.reply = slices.Clone(c.reply)
-		last := len(c.reply) - 1
-		c.cost, c.reply[last] = algorithm.Back(spent, c.limit, n, c.reply[last])
+		c.cost = algorithm.Back(spent, c.limit, n)
 		give.charges = append(give.charges, c)
 	}
 	if len(give.charges) == 0 {
@@ -274,7 +272,6 @@ func (g *Gate) DecideShared(ctx context.Context, asked []*Asked) (order []int, m
 	s := g.store.(*redisStore)
 	calls := make([]*call, len(asked))
 	for i, a := range asked {
-		a.request.receipts = false
 		a.request.merges = a.request.mergeable()
 		calls[i] = &call{requests: []request{a.request}, words: words([]request{a.request})}
 	}

@@ -58,7 +58,7 @@ func misconfigured(err error) bool {
 func (g *Gate) fail(ctx context.Context, p *plan, d *Decision, cause error, admitted bool) bool {
 	d.Cause, d.Source = cause, SourceOpen
 	refused := errors.Is(cause, ErrMisconfigured)
-	locals := []request{{op: p.op, bound: p.bound}}
+	locals := []request{{op: p.op, bound: p.bound, receipts: p.keeps}}
 	local := &locals[0]
 	var at []int
 	for i := range p.wire {

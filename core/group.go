@@ -69,9 +69,6 @@ func bySlot(charges []charge) (groups [][]charge) {
 func (g *Gate) giveBack(ctx context.Context, p *plan, requests []request, admitted bool) {
 	for i := len(requests) - 1; i >= 0; i-- {
 		give := request{op: algorithmGive}
-		if !admitted {
-			give.bound = 1
-		}
 		for j := range requests[i].charges {
 			c := &requests[i].charges[j]
 			keep := int64(0)

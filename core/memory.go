@@ -72,12 +72,6 @@ func (m *memoryStore) single(op algorithm.Operation, c *Charge, l *limit, r *Res
 	state, known := s.find(number^l.number, c.Key.path, l.suffix)
 	if !known {
 		state = limit.NewState()
-	} else if bucket, ok := limit.(*algorithm.TokenBucket); ok {
-		var reading algorithm.Reading // filled in where it is, for copies of it take as long as the arithmetic
-		if fits, ok := bucket.Spend(state, now, c.Cost, op == algorithmPeek, &reading); ok {
-			r.tell(limit, &reading, fits)
-			return
-		}
 	}
 	changed := limit.Find(state, now)
 	cost, charged, terms := limit.Cost(c.Cost), algorithm.Cost{}, algorithm.Terms{Operation: op}
@@ -138,11 +132,16 @@ func (m *memoryStore) one(r *request) {
 			at.Receipt = c.receipt()
 		}
 	}
-	reply, changed := algorithm.Run(now, r.op, r.bound, charges[:len(r.charges)], r.reply[:0])
-	for fresh &= changed; fresh != 0; fresh &= fresh - 1 {
-		i := bits.TrailingZeros32(fresh)
-		c := &r.charges[i]
-		in[i].add(c.number, c.key.path, c.from.suffix, charges[i].State, now)
+	terms := algorithm.Terms{Operation: r.op, Bound: r.bound, Receipts: r.receipts}
+	reply, changed := algorithm.Run(now, terms, charges[:len(r.charges)], r.reply[:0])
+	for ; changed != 0; changed &= changed - 1 {
+		i := bits.TrailingZeros32(changed)
+		switch c := &r.charges[i]; {
+		case charges[i].State.Empty():
+			in[i].drop(c.number, c.key.path, c.from.suffix)
+		case fresh&(1<<i) != 0:
+			in[i].add(c.number, c.key.path, c.from.suffix, charges[i].State, now)
+		}
 	}
 	r.reply = reply
 	r.verdict, reply = reply[0], reply[1:]

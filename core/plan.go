@@ -91,14 +91,14 @@ func (c *charge) receipt() int64 { return c.reply[len(c.reply)-1] }
 // request is what one caller asks of a store: charges of different keys, all or nothing.
 type request struct {
 	op      algorithm.Operation
-	bound   int64 // see plan; of Give: 1 if the charges are given back whole
+	bound   int64 // see plan
 	charges []charge
 	slot    *slot // to be taken if the charges are admitted, and else nothing is spent; nil for none
 	verdict int64
 	reply   []int64  // of memory: an array to be used again
 	full    [4]int64 // of Redis, where it answered in brief
 
-	receipts bool // are wanted
+	receipts bool // the charges may be given back
 	ahead    bool // more may be charged than is asked for
 	merges   bool // with equal ones
 }

@@ -31,7 +31,7 @@ type PolicyConfig struct {
 	// round trip. It is for a TokenBucket, LeakyBucket, FixedWindow or Calendar, and at most the limit. A key is hot that Decide
 	// was asked for twice within a second. What one call takes ahead, those after it in the same process use up, for a second at
 	// most and not beyond the end of a window; what is left then, and at Close, is given back as Cancel does. It is to be well above
-	// the number of callers at once, who share round trips without it. See docs/algorithms.md for what that may strand. A Gate in
+	// the number of callers at once, who share round trips without it. See docs/limits.md for what that may strand. A Gate in
 	// memory takes nothing ahead.
 	Prefetch int64
 	// Shadow makes a policy that is evaluated, and charged where it would have allowed, but never stands in the way.

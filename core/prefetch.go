@@ -163,7 +163,7 @@ func (p *prefetches) fill(ctx context.Context, r *request, now time.Duration, sl
 	units := r.charges[0].units
 	ahead := r.charges[0].policy.prefetch
 	most := min(ahead+min(s.waiting.Load(), ahead), r.charges[0].limit.Capacity())
-	all := []request{{op: algorithmAtMost, bound: most / units, charges: r.charges}}
+	all := []request{{op: algorithmAtMost, bound: most / units, charges: r.charges, receipts: true}}
 	if rest := s.left.Swap(0); rest > 0 {
 		all = slices.Insert(all, 0, request{op: algorithmGive, charges: []charge{s.back(rest)}})
 		defer p.gate.cache.lifting(s.charge.number)()

@@ -38,6 +38,7 @@ func (g *Gate) Reserve(ctx context.Context, maxWait time.Duration, charges ...Ch
 	}
 	p := plans.Get().(*plan)
 	defer p.free()
+	p.keeps = true
 	err = g.run(ctx, p, &d, algorithmReserve, min(maxWait, maxReserve).Microseconds(), charges)
 	if err != nil || !d.Allowed {
 		return nil, d, err
@@ -150,14 +151,11 @@ func (g *Gate) correct(ctx context.Context, held []charge, units []int64) error 
 			c.limit = l.current()
 		}
 		if c.spent > units[i] {
-			last := len(c.reply) - 1
-			c.reply = slices.Clone(c.reply)
-			c.cost, c.reply[last] = algorithm.Back(spent, c.limit, c.spent-units[i], c.reply[last])
+			c.cost = algorithm.Back(spent, c.limit, c.spent-units[i])
 		} else {
 			c.cost = c.limit.Cost(min(units[i]-c.spent, c.limit.Capacity()))
 		}
 		c.fits = c.spent > units[i] // to be given back
-		c.units = c.spent - units[i]
 		if c.local {
 			here = append(here, c)
 		} else {
@@ -183,15 +181,13 @@ func (g *Gate) correct(ctx context.Context, held []charge, units []int64) error 
 	return errors.Join(errs...)
 }
 
-// corrections give back the charges that fit, the whole of them or a part, and force the others.
+// corrections give back the charges that fit, and force the others.
 func corrections(charges []charge) []request {
-	requests := []request{{op: algorithmGive, bound: 1}, {op: algorithmGive}, {op: algorithmForce}}
+	requests := []request{{op: algorithmGive}, {op: algorithmForce}}
 	for _, c := range charges {
-		i := 2
-		if c.fits && c.units == c.spent {
+		i := 1
+		if c.fits {
 			i = 0
-		} else if c.fits {
-			i = 1
 		}
 		requests[i].charges = append(requests[i].charges, c)
 	}

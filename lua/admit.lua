@@ -22,7 +22,7 @@ if reply[1] < 0 then
 end
 local at = argv[1] + 0
 for i = 1, argv[at + 2] + 0 do
-  local limit = argv[at + 3 + (i - 1) * 4 + 1]
+  local limit = argv[at + 4 + (i - 1) * 4 + 1]
   if math.floor(reply[1] / 2 ^ (i - 1)) % 2 == 1 and argv[limit + 1] ~= '1' then
     return reply
   end

@@ -5,22 +5,22 @@
 --        and 0 if they always do; 1 to read all keys at once, which is for several with short values, or 0; then limits, each:
 --        algorithm, 1 if it is a shadow or 0, the denominator of its costs' parts or 0 if they have none, the
 --        algorithm's own parameters; then, to the end, runs of requests that differ in their keys alone, each:
---        operation, number of requests, number of charges (at most 16), for "atmost", "reserve" and "give" the bound; for each
---        charge of the first: index of its key in KEYS, index of its limit in ARGV, cost, the cost's part, and for "give" the
---        receipt. Those of the next have the keys that follow the last one's: the indexes plus the number of charges.
+--        operation, number of requests, number of charges (at most 16), 1 if the charges may be given back or 0, for "atmost"
+--        and "reserve" the bound; for each charge of the first: index of its key in KEYS, index of its limit in ARGV, cost, the
+--        cost's part, and for "give" the receipt. Those of the next have the keys that follow the last one's: the indexes plus
+--        the number of charges.
 --        The charges of one request have different keys, and a key has one algorithm.
 --        Or, in short, where each request is of another key, to spend the same cost of the same token bucket, which knows no
---        parts of a microsecond: 0, capacity, cost; then, unless all are 1, how often for each key: from 2 on that is "atmost".
+--        parts of a microsecond: less than 0 by the reach, capacity, cost; then, unless all are 1, how often for each key: from
+--        2 on that is "atmost".
 -- Reply  for each request: verdict; for each charge, but of "give", its algorithm's reply.
 --        Where the clock is outside the time of the limits: -1, now; nothing is done then.
 --
 -- decide   Charges all or nothing. Verdict: the sum of 2^(i-1) over the violated charges i.
--- spend    As decide, of one charge, for who gives nothing back. Where run decides it, the reply is one number: 2 and what
---          it found if that has room, else -2 less what it found.
 -- peek     As decide, and charges nothing.
 -- reserve  As decide, but a charge may be one for later, by at most the bound in microseconds.
 -- atmost   Charges each cost n times, n <= bound as large as fits. Verdict: n.
--- give     Gives back charges, wholly if the bound is 1, in part if it is 0. Verdict: the number of charges something was
+-- give     Gives back the cost of each charge, or as much of it as still counts. Verdict: the number of charges something was
 --          given back of.
 -- force    Charges each cost, fits or not, as far as the debt that its algorithm allows. Verdict: 0.
 --
@@ -36,12 +36,12 @@
 --         the receipt goes: for fits and commit that is reply[found]; give finds all of it behind n
 -- fits    sets fits to whether what look found has room for the cost whole, part
 -- commit  charges the cost whole, part, of "force" what of it is possible, and sets receipt to what gives it back
--- give    gives back of the charge whole, part with this receipt as much as nobody can have used meanwhile, and sets
---         given to whether that is anything
+-- give    gives back the cost whole, part of the charge with this receipt, as far as it still counts, and sets given to
+--         whether that is anything
 -- store   sets value to the state, to be written to KEYS[key], or writes it itself; sets ttl to how long it is to be kept, in
---         microseconds, unless what it wrote itself leaves that as it was
+--         microseconds, unless what it wrote itself leaves that as it was; 0 where nothing is left to be kept
 --
--- They use operation, bound, key, limit (an index in ARGV), reply and its length n, now and grace; look also uses the
+-- They use operation, bound, receipts, key, limit (an index in ARGV), reply and its length n, now and grace; look also uses the
 -- cost. A cost is a whole number and a part of its limit's denominator: 0 <= part < denominator. Nothing leaves the integers
 -- below 2^53 before the year 2050, no 16-digit number goes through tostring or "..", and a reply holds integers only. Those
 -- that are stored are printed by %d, twice as fast as what prints a fraction, and in parts, for it is of 32 bits where
@@ -51,21 +51,20 @@
 -- tables are made with all their fields, and a number of ARGV is written back when it is first read as one.
 local KEYS, ARGV, now, margin, grace = KEYS, ARGV, now, margin, grace -- those of lua/plain.lua, which comes before this
 if short then
-  local asked, run = ARGV, {'spend', #KEYS, 1, 1, 5, ARGV[3], '0'}
-  ARGV = {12, '0', '0', '0', 'token_bucket', '0', 1, asked[2], '0', '0', '0'}
+  local asked, run = ARGV, {'decide', #KEYS, 1, 0, 1, 5, ARGV[3], '0'}
+  ARGV = {12, '0', '0', '0', 'token_bucket', '0', 1, asked[2], '0', '0', reach}
   for key = 1, asked[4] and #KEYS or 1 do
     if asked[4] then
       local most = asked[key + 3] + 0
-      run = most == 1 and {'spend', 1, 1, key, 5, asked[3], '0'} or {'atmost', 1, 1, most, key, 5, asked[3], '0'}
+      run = most == 1 and {'decide', 1, 1, 0, key, 5, asked[3], '0'} or {'atmost', 1, 1, 0, most, key, 5, asked[3], '0'}
     end
     for i = 1, #run do
       ARGV[#ARGV + 1] = run[i]
     end
   end
 end
-local states, numbers, dirty, reply, n = {false}, {false}, {false}, {0}, 0
+local states, numbers, befores, reaches, dirty, reply, n = {false}, {false}, {false}, {false}, {false}, {0}, 0
 local values = values or {false} -- as read; of what is missing after all were read at once, the key may be of another type, and is read again
-local parts -- of numbers, of one denominator
 local shared -- what the parts of an algorithm make once for all keys
 -- Of each charge of a request: key, limit, cost, its part, receipt to be given back, and where in the reply that of the charge goes,
 -- 0 if it does not fit.
@@ -78,13 +77,10 @@ end
 
 while at <= last do
   local begun, operation, times, count, bound = at, ARGV[at], ARGV[at + 1] + 0, ARGV[at + 2] + 0, 1
-  at = at + 3
-  if operation == 'atmost' or operation == 'reserve' or operation == 'give' then
+  local receipts, decided, upto = ARGV[at + 3] == '1', 0, times
+  at = at + 4
+  if operation == 'atmost' or operation == 'reserve' then
     bound, at = ARGV[at] + 0, at + 1
-  end
-  local decided, upto, brief = 0, times, operation == 'spend'
-  if brief then
-    operation = 'decide'
   end
   if count == 1 and operation == 'decide' then
     local limit = ARGV[at + 1] + 0
@@ -233,7 +229,7 @@ while at <= last do
     reply[head] = verdict
   end
   if upto < times then
-    ARGV[begun + 1], ARGV[begun + 3], at = times - upto, charges[1] + 1, begun
+    ARGV[begun + 1], ARGV[begun + 4], at = times - upto, charges[1] + 1, begun
   end
 end
 
@@ -243,7 +239,9 @@ for key = 1, #KEYS do
   if limit then
     local algorithm, value, ttl = ARGV[limit], nil, nil
     --: store
-    if ttl then
+    if ttl == 0 then
+      redis.call('DEL', KEYS[key])
+    elseif ttl then
       ttl = (ttl - ttl % 1000) / 1000 + 1 + margin
       if ttl ~= lasts then
         lasts, lasting = ttl, string.format(ttl < 2147483648 and '%d' or '%.0f', ttl)

@@ -6,7 +6,8 @@
 -- Sets               values to what was read of all keys at once, if it was
 local KEYS, ARGV = KEYS, ARGV
 local grace = 4194304 -- 2^22 microseconds, for which a key may be kept beyond what it counts, to be moved without a time to live
-local short, values = ARGV[1] == '0', nil
+local reach, values = -ARGV[1], nil
+local short = reach > 0
 if #KEYS > 1 and (short or ARGV[4] == '1') then
   values = redis.pcall('MGET', unpack(KEYS))
   if values.err then -- the user may not, and reads them one by one
@@ -14,12 +15,15 @@ if #KEYS > 1 and (short or ARGV[4] == '1') then
   end
 end
 if short then
-  local capacity, cost, count = ARGV[2] + 0, ARGV[3] + 0, #KEYS
+  local sub, capacity, cost, count = string.sub, ARGV[2] + 0, ARGV[3] + 0, #KEYS
   local last, value, before, arrivals = now + capacity, nil, nil, values and {0} -- of one key no tables are made
   for key = 1, count do
     value = values and values[key] or redis.call('GET', KEYS[key])
-    before = tonumber(value or 0)
-    if not before or before > last or before < 0 or before >= 9007199254740992 or before % 1 ~= 0 then
+    before = 0
+    if value then
+      before = #value == 18 and tonumber(sub(value, 3))
+    end
+    if not before or before > last or before < 0 or before % 1 ~= 0 then
       last = false
       break
     end
@@ -57,15 +61,17 @@ if short then
         if move ~= moves and value then
           moves, moving = move, string.format('%d', move)
         end
-        if not value or move > arrival % grace or redis.pcall('INCRBY', KEYS[key], moving) ~= arrival then
-          -- It is new, or gets a new time to live; or the user may not, or what was read as a number is none to Redis.
+        if not value or move > arrival % grace
+          or redis.pcall('INCRBY', KEYS[key], moving) ~= reach * 10000000000000000 + arrival then
+          -- It is new, or gets a new time to live or reach; or the user may not, or what was read as a number is none to Redis.
           local ttl, low = arrival + grace - now, arrival % 10000000
           if ttl ~= lasts then
             lasts = ttl
             ttl = (ttl - ttl % 1000) / 1000 + 1 + margin
             lasting = string.format(ttl < 2147483648 and '%d' or '%.0f', ttl)
           end
-          value = arrival < 10000000 and string.format('%d', low) or string.format('%d%07d', (arrival - low) / 10000000, low)
+          local most = value and math.max(reach, tonumber(sub(value, 1, 2))) or reach
+          value = string.format('%d%09d%07d', most, (arrival - low) / 10000000, low)
           redis.call('SET', KEYS[key], value, 'PX', lasting)
         end
       end

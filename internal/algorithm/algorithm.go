@@ -6,6 +6,7 @@
 package algorithm
 
 import (
+	"fmt"
 	"math"
 	"time"
 )
@@ -28,6 +29,14 @@ const MaxCount = 1_000_000_000_000_000
 type Fault struct{ Field, Problem string }
 
 func (f *Fault) Error() string { return f.Field + " " + f.Problem }
+
+// check is a fault of a field, if it is one.
+func check(wrong bool, field, format string, args ...any) error {
+	if wrong {
+		return &Fault{field, fmt.Sprintf(format, args...)}
+	}
+	return nil
+}
 
 // Limit is a validated limit of one algorithm: what it allows, and the arithmetic of it. It is immutable.
 // The methods that take a State take one that the same algorithm's NewState made.
@@ -55,24 +64,26 @@ type Limit interface {
 
 	NewState() State
 	// Find brings the state to now as this limit sees it: what the methods below speak of. It says whether it changed what is
-	// kept, which it does only where a clock step or a lowered limit left it beyond reach.
+	// kept, which it does only where a clock step left it beyond reach, or a window has another width.
 	Find(s State, now int64) (changed bool)
 	// Reply appends the charge's reply, for a cost that nothing is charged of yet.
 	Reply(s State, c Cost, reply []int64) []int64
 	Fits(s State, c Cost, t Terms) bool
 	// Commit charges the cost and returns the receipt to give it back with. By Force it charges what is possible.
 	Commit(s State, c Cost, t Terms) int64
-	// Give gives back as much of a charge as nobody can have used meanwhile, and says whether that was anything.
-	Give(s State, c Cost, receipt int64, t Terms) bool
+	// Give gives back the cost of the charge that has this receipt, as far as it still counts, and says whether that was
+	// anything.
+	Give(s State, c Cost, receipt int64) bool
 
 	// Read says what a charge's reply means once charged was charged, to a caller who wants n units.
 	Read(reply []int64, charged Cost, n int64) Reading
 }
 
-// Terms are how a charge is asked for.
+// Terms are how charges are asked for.
 type Terms struct {
 	Operation Operation
-	Bound     int64
+	Bound     int64 // of AtMost: how often; of Reserve: microseconds
+	Receipts  bool  // the charges may be given back
 }
 
 // Periodic is a limit that holds for a time only, and knows its successor. Its other methods speak of that time.
@@ -88,6 +99,8 @@ type Periodic interface {
 type State interface {
 	// Expires is the time in microseconds from which on the state is as good as none.
 	Expires() int64
+	// Empty says whether nothing counts, so that the state can be forgotten.
+	Empty() bool
 	// Value is the state as the script stores it.
 	Value() string
 	// Spent is how much of the limit is used at now, as far as it was found last: 0 of an untouched key, 1 and more

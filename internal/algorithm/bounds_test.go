@@ -48,7 +48,7 @@ func try(l Limit, s State, now, n int64) (receipt int64, ok bool) {
 	if !l.Fits(s, c, Terms{}) {
 		return 0, false
 	}
-	return l.Commit(s, c, Terms{}), true
+	return l.Commit(s, c, Terms{Receipts: true}), true
 }
 
 func clone(s State) State {
@@ -143,7 +143,7 @@ func worst(l Limit, width int64, giving bool) (most int64) {
 			if giving && p.units > 0 {
 				state, less := clone(s.state), slices.Clone(s.past)
 				l.Find(state, s.now)
-				l.Give(state, l.Cost(1), p.receipt, wholly)
+				l.Give(state, l.Cost(1), p.receipt)
 				less[i].units--
 				visit(s.now, state, less)
 			}
@@ -307,11 +307,7 @@ func someUnits(t *rapid.T, l Limit, s State, now int64) int64 {
 func keeps(t *rapid.T, l Limit, width, bound int64, all []admitted) {
 	switch l := l.(type) {
 	case *TokenBucket:
-		var charges []spent
-		for _, a := range all {
-			charges = append(charges, spent{at: a.at, cost: l.Cost(a.units)})
-		}
-		if _, fit := l.replay(charges, start); !fit {
+		if !l.replay(all) {
 			t.Fatalf("%+v admitted more than its burst and refill: %+v", l, all)
 		}
 	case *Period:

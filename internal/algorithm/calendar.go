@@ -3,6 +3,9 @@ package algorithm
 import (
 	"errors"
 	"fmt"
+	"hash/fnv"
+	"sort"
+	"strconv"
 	"sync/atomic"
 	"time"
 )
@@ -27,6 +30,7 @@ type Calendar struct {
 	every  Unit
 	in     *time.Location
 	anchor time.Time // in that zone; zero for the calendar's own periods
+	tag    string
 
 	current atomic.Pointer[Period]
 }
@@ -52,6 +56,12 @@ func NewCalendar(limit int64, every Unit, in *time.Location, anchor, now time.Ti
 	if !anchor.IsZero() {
 		c.anchor = anchor.In(in)
 	}
+	c.tag = "ca2" + string("-mhdwMy"[every])
+	if in != time.UTC || !anchor.IsZero() {
+		h := fnv.New64a()
+		fmt.Fprint(h, in, c.anchor.UnixMicro())
+		c.tag += strconv.FormatUint(h.Sum64(), 36)
+	}
 	c.at(now.UnixMicro())
 	return c, nil
 }
@@ -61,7 +71,7 @@ func (c *Calendar) Current() *Period { return c.current.Load() }
 
 // Share is the n-th part of the limit, but at least 1.
 func (c *Calendar) share(n int64) *Calendar {
-	s := &Calendar{limit: max(1, c.limit/n), every: c.every, in: c.in, anchor: c.anchor}
+	s := &Calendar{limit: max(1, c.limit/n), every: c.every, in: c.in, anchor: c.anchor, tag: c.tag}
 	s.at(c.Current().start)
 	return s
 }
@@ -88,8 +98,8 @@ type Period struct {
 
 var _ Periodic = (*Period)(nil)
 
-// Tag differs from unit to unit, because the periods of one mean nothing in another.
-func (p *Period) Tag() string { return "ca1" + string("-mhdwMy"[p.calendar.every]) }
+// Tag differs from unit to unit, zone to zone and anchor to anchor, because the periods of one mean nothing in another.
+func (p *Period) Tag() string { return p.calendar.tag }
 
 // Period returns when the period starts and ends.
 func (p *Period) Period() (from, until int64) { return p.start, p.finish }
@@ -153,14 +163,23 @@ func (c *Calendar) short(t time.Time) (start, finish int64) {
 	wall := now + int64(offset)*1_000_000
 	start = now - wall%length
 	finish = start + length
-	from, until := t.ZoneBounds()
-	if !from.IsZero() {
-		start = max(start, from.UnixMicro())
+	return change(c.in, now, start), change(c.in, now, finish-1) + 1
+}
+
+// change is how far a zone's offset at one instant reaches towards another, both in microseconds since 1970: the instant
+// before the offset changes, or the other instant itself. It assumes at most one change between them.
+// [time.Time.ZoneBounds] would say so too, except around the end of a leap year, where it is a day off.
+func change(in *time.Location, from, to int64) int64 {
+	offset := func(at int64) int {
+		_, offset := time.UnixMicro(at).In(in).Zone()
+		return offset
 	}
-	if !until.IsZero() {
-		finish = min(finish, until.UnixMicro())
+	direction, own := int64(1), offset(from)
+	if to < from {
+		direction = -1
 	}
-	return start, finish
+	n := sort.Search(int((to-from)*direction), func(i int) bool { return offset(from+direction*int64(i+1)) != own })
+	return from + direction*int64(n)
 }
 
 // count is about how many periods after the anchor, or after the calendar's first, t is.
@@ -240,6 +259,5 @@ func instant(year int, month time.Month, day int, clock time.Time, in *time.Loca
 	if after, shown := by(36 * time.Hour); shown {
 		return after
 	}
-	skipped, _ := before.ZoneBounds()
-	return skipped
+	return time.UnixMicro(change(in, before.UnixMicro(), before.Add(-36*time.Hour).UnixMicro())).In(in)
 }

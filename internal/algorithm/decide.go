@@ -13,7 +13,8 @@ const (
 	Reserve Operation = "reserve"
 	// AtMost charges every cost n times, for the largest n up to the bound that fits. Verdict: n.
 	AtMost Operation = "atmost"
-	// Give gives back charges by their receipts, wholly if the bound is 1, in part if it is 0. Verdict: the number of charges something was given back of.
+	// Give gives back the cost of each charge by its receipt, as far as it still counts. Verdict: the number of charges
+	// something was given back of.
 	Give Operation = "give"
 	// Force charges all charges, fitting or not, as far as the debt that each algorithm allows. Verdict: 0.
 	Force Operation = "force"
@@ -36,14 +37,14 @@ type Charge struct {
 // Run decides one request at now and appends the reply: the verdict, then each charge's reply, but none for Give.
 // The charges have different states. In changed, bit i is set if charge i changed its state. AtMost leaves in the charges
 // what they cost altogether.
-func Run(now int64, op Operation, bound int64, charges []Charge, reply []int64) (_ []int64, changed uint32) {
+func Run(now int64, terms Terms, charges []Charge, reply []int64) (_ []int64, changed uint32) {
 	head := len(reply)
 	reply = append(reply, 0)
 	var (
 		verdict  int64
 		violated uint32
+		op       = terms.Operation
 		admitted = op != Peek
-		terms    = Terms{op, bound}
 	)
 	for i := range charges {
 		c := &charges[i]
@@ -51,7 +52,7 @@ func Run(now int64, op Operation, bound int64, charges []Charge, reply []int64) 
 			changed |= 1 << i
 		}
 		if op == Give {
-			if c.Limit.Give(c.State, c.Cost, c.Receipt, terms) {
+			if c.Limit.Give(c.State, c.Cost, c.Receipt) {
 				verdict++
 				changed |= 1 << i
 			}
@@ -65,7 +66,7 @@ func Run(now int64, op Operation, bound int64, charges []Charge, reply []int64) 
 		}
 	}
 	if op == AtMost {
-		verdict = most(charges, bound)
+		verdict = most(charges, terms.Bound)
 		for i := range charges {
 			if c := &charges[i]; c.Shadow && !c.Limit.Fits(c.State, c.Cost, terms) {
 				violated |= 1 << i
@@ -87,15 +88,14 @@ func Run(now int64, op Operation, bound int64, charges []Charge, reply []int64) 
 	return reply, changed
 }
 
-// Back is what n units that one limit charged are under another, to be given back: what they cost then, whatever they cost
-// by now. Where one breaks microseconds otherwise than the other, that and the receipt are rounded down.
-func Back(spent, now Limit, n, receipt int64) (Cost, int64) {
+// Back is the cost of n units that were charged under one limit, to be given back under another. Where that breaks
+// microseconds otherwise, it is rounded down.
+func Back(spent, now Limit, n int64) Cost {
 	c := spent.Cost(n)
-	from, ok := spent.(*TokenBucket)
-	if to, is := now.(*TokenBucket); ok && is && (from.denominator != to.denominator || from.short() > to.short()) {
-		return Cost{c.Whole, 0}, receipt - 1
+	if spent.Denominator() != now.Denominator() {
+		c.Fraction = 0
 	}
-	return c, receipt
+	return c
 }
 
 // most finds the largest n up to bound for which n times every cost fits, and makes those the costs.

@@ -43,6 +43,8 @@ func (s *entries) Spent(now int64) float64 {
 	return s.spent
 }
 
+func (s *entries) Empty() bool { return s.kept == len(s.all) }
+
 func (s *entries) Value() string {
 	var b strings.Builder
 	last := s.last()
@@ -170,7 +172,7 @@ func (l *SlidingLog) Commit(st State, c Cost, t Terms) int64 {
 	return receipt
 }
 
-func (l *SlidingLog) Give(st State, c Cost, receipt int64, _ Terms) bool {
+func (l *SlidingLog) Give(st State, c Cost, receipt int64) bool {
 	s := st.(*entries)
 	i := s.after(s.first, receipt-2)
 	if i >= len(s.all) || s.all[i].time != receipt-1 || len(s.all)-1-i > rewritten {

@@ -164,7 +164,7 @@ func TestLogIsAllThatHappened(t *testing.T) {
 					break
 				}
 				r := rapid.SampledFrom(receipts).Draw(t, "receipt")
-				if got, want := l.Give(s, l.Cost(n), r.at, Terms{Operation: Give}), ref.give(at, l.Cost(n).Whole, r.at); got != want {
+				if got, want := l.Give(s, l.Cost(n), r.at), ref.give(at, l.Cost(n).Whole, r.at); got != want {
 					t.Fatalf("gave back: %t instead of %t", got, want)
 				} else if got {
 					ref.forget(at)

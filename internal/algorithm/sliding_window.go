@@ -68,6 +68,8 @@ func (w *SlidingWindow) NewState() State { return new(counters) }
 
 func (s *counters) Expires() int64 { return s.kept.start + 2*s.width }
 
+func (s *counters) Empty() bool { return s.kept.count == 0 && s.kept.before == 0 }
+
 func (s *counters) Value() string { return fmt.Sprint(s.kept.start, s.kept.count, s.kept.before) }
 
 func (s *counters) Spent(now int64) float64 {
@@ -132,7 +134,7 @@ func (w *SlidingWindow) Commit(st State, c Cost, t Terms) int64 {
 	return s.kept.start + 1
 }
 
-func (w *SlidingWindow) Give(st State, c Cost, receipt int64, _ Terms) bool {
+func (w *SlidingWindow) Give(st State, c Cost, receipt int64) bool {
 	s := st.(*counters)
 	switch f := &s.found; {
 	case receipt == f.start+1 && f.count > 0:

@@ -2,22 +2,21 @@ package algorithm
 
 import (
 	"errors"
-	"fmt"
+	"math"
+	"math/big"
 	"math/bits"
 	"time"
 )
 
 // TokenBucket refills one token every Per/Rate and holds Burst of them at most. It is counted as the generic cell
 // rate algorithm (ITU-T I.371) does: a token is a length of time, and the state is the arrival time, the instant at
-// which the bucket is full again. It may be ahead of now by at most the burst's length.
+// which the bucket is full again. The level, how far that lies ahead of now, is at most the burst's length.
 type TokenBucket struct {
-	burst       int64
-	numerator   int64 // a token's length is numerator/denominator microseconds, in lowest terms
-	denominator int64
-	token       Cost
-	capacity    Cost
-	frozen      bool
-	queue       bool
+	burst                  int64
+	numerator, denominator int64 // of a token's length in microseconds, in lowest terms
+	token, capacity        Cost  // the lengths of one token and of the burst
+	reach                  int64 // of the capacity
+	frozen, queue          bool
 }
 
 // furthest is the longest debt: 10 years.
@@ -29,92 +28,61 @@ const maxRate = 1 << 42
 // NewTokenBucket validates a bucket of burst tokens, refilled at rate tokens in every period per. At rate 0
 // it never refills, and per is 0 too. It returns every fault at once.
 func NewTokenBucket(rate int64, per time.Duration, burst int64) (*TokenBucket, error) {
-	if rate == 0 && per > 0 {
-		fault := &Fault{"Rate", fmt.Sprintf("is 0 but Per is %v: a bucket that never refills has no period, and no tokens at all is DenyAll", per)}
-		return nil, errors.Join(fault, checkLimit("Burst", burst, MaxUnits))
+	most := int64(MaxUnits)
+	if rate == 0 {
+		most = MaxCount
 	}
-	return newBucket(rate, per, "Burst", burst)
+	return newBucket(rate, per, "Burst", burst, most, check(rate == 0 && per > 0, "Rate",
+		"is 0 but Per is %v: a bucket that never refills has no period, and no tokens at all is DenyAll", per))
 }
 
 // NewLeakyBucket validates a bucket that leaks rate units in every period per and holds capacity units. It counts as
 // the token bucket of the same numbers does, but its reservations form a queue: each leaves when all before it have
 // leaked. It returns every fault at once.
 func NewLeakyBucket(rate int64, per time.Duration, capacity int64) (*TokenBucket, error) {
-	b, err := newBucket(rate, per, "Capacity", capacity)
-	if rate == 0 {
-		err = errors.Join(&Fault{"Rate", "is 0: it would never leak"}, err)
+	b, err := newBucket(rate, per, "Capacity", capacity, MaxUnits, check(rate == 0, "Rate", "is 0: it would never leak"))
+	if err == nil {
+		b.queue = true
 	}
-	if err != nil {
-		return nil, err
-	}
-	b.queue = true
-	return b, nil
+	return b, err
 }
 
-func newBucket(rate int64, per time.Duration, field string, burst int64) (*TokenBucket, error) {
-	var faults []error
-	fault := func(field, format string, args ...any) {
-		faults = append(faults, &Fault{field, fmt.Sprintf(format, args...)})
+func newBucket(rate int64, per time.Duration, field string, burst, most int64, fault error) (*TokenBucket, error) {
+	if err := errors.Join(
+		fault,
+		check(rate < 0, "Rate", "is %d: it must not be negative", rate),
+		check(rate > maxRate, "Rate", "is %d: it must be at most %d", rate, int64(maxRate)),
+		check(per < 0, "Per", "is %v: it must not be negative", per),
+		check(per == 0 && rate > 0, "Per", "is 0: a rate needs a period (Unlimited is a limit of its own)"),
+		checkLimit(field, burst, most),
+	); err != nil {
+		return nil, err
 	}
-	switch {
-	case rate < 0:
-		fault("Rate", "is %d: it must not be negative", rate)
-	case rate > maxRate:
-		fault("Rate", "is %d: it must be at most %d", rate, int64(maxRate))
+	b := &TokenBucket{burst: burst, frozen: rate == 0}
+	token := big.NewRat(1, 1) // one unit of a clock that stands still
+	if rate > 0 {
+		token.SetFrac64(int64(per), rate*int64(time.Microsecond))
 	}
-	switch {
-	case per < 0:
-		fault("Per", "is %v: it must not be negative", per)
-	case per == 0 && rate > 0:
-		fault("Per", "is 0: a rate needs a period (Unlimited is a limit of its own)")
-	}
-	most := int64(MaxUnits)
-	if rate == 0 {
-		most = MaxCount
-	}
-	if err := checkLimit(field, burst, most); err != nil {
-		faults = append(faults, err)
-	}
-	if len(faults) > 0 {
-		return nil, errors.Join(faults...)
-	}
-
-	b := &TokenBucket{burst: burst}
-	if rate == 0 {
-		b.freeze()
-	} else {
-		n, d := int64(per), rate*int64(time.Microsecond)
-		g := gcd(n, d)
-		b.numerator, b.denominator = n/g, d/g
-	}
-	if !b.measure() {
+	if !b.measure(token) {
 		return nil, &Fault{field, "takes more than 100 years to refill"}
 	}
 	return b, nil
 }
 
-// measure derives the lengths of a token and of the burst, and says whether they can be counted.
-func (b *TokenBucket) measure() bool {
+// measure sets the lengths of a token and of the burst, and says whether they can be counted.
+func (b *TokenBucket) measure(token *big.Rat) bool {
+	if !token.Num().IsInt64() {
+		return false
+	}
+	b.numerator, b.denominator = token.Num().Int64(), token.Denom().Int64()
 	hi, lo := bits.Mul64(uint64(b.burst), uint64(b.numerator))
 	if hi >= uint64(b.denominator) {
 		return false
 	}
-	whole, fraction := bits.Div64(hi, lo, uint64(b.denominator))
-	b.capacity = Cost{int64(whole), int64(fraction)}
+	whole, part := bits.Div64(hi, lo, uint64(b.denominator))
 	b.token = Cost{b.numerator / b.denominator, b.numerator % b.denominator}
+	b.capacity, b.reach = Cost{int64(whole), int64(part)}, reachOf(int64(whole))
 	return whole < uint64(longest)
-}
-
-// freeze makes a bucket that time does not refill: a token is one unit of a clock that stands still.
-func (b *TokenBucket) freeze() {
-	b.frozen, b.numerator, b.denominator = true, 1, 1
-}
-
-func gcd(a, b int64) int64 {
-	for b != 0 {
-		a, b = b, a%b
-	}
-	return a
 }
 
 // Share is the bucket for one of n processes that decide alone: the n-th part of its rate and burst, but at least
@@ -122,133 +90,98 @@ func gcd(a, b int64) int64 {
 func (b *TokenBucket) Share(n int64) Limit {
 	s := *b
 	s.burst = max(1, b.burst/n)
-	if !s.frozen {
-		g := gcd(b.denominator, n)
-		hi, lo := bits.Mul64(uint64(b.numerator), uint64(n/g))
-		s.numerator, s.denominator = int64(lo), b.denominator/g
-		if hi > 0 || s.numerator < 0 || !s.measure() {
-			s.freeze()
-		}
+	token := big.NewRat(b.numerator, b.denominator)
+	if b.frozen || !s.measure(token.Mul(token, big.NewRat(n, 1))) {
+		s.frozen = true
+		s.measure(big.NewRat(1, 1))
 	}
-	s.measure()
 	return &s
 }
 
 func (b *TokenBucket) Tag() string {
 	switch {
 	case b.queue:
-		return "lb1"
+		return "lb2"
 	case b.frozen:
-		return "tf1"
+		return "tf2"
 	}
-	return "tb1"
+	return "tb2"
 }
 
 func (b *TokenBucket) Script() string { return "token_bucket" }
 
 func (b *TokenBucket) Parameters(args []int64) []int64 {
-	denominator := b.denominator
+	denominator, queue := b.denominator, int64(0)
 	if b.frozen {
 		denominator = 0
 	}
-	queue := int64(0)
 	if b.queue {
 		queue = 1
 	}
-	return append(args, denominator, b.capacity.Whole, b.capacity.Fraction, queue, b.short())
+	return append(args, denominator, b.capacity.Whole, b.capacity.Fraction, queue, b.reach)
 }
 
-// Plain is the capacity of a bucket that has nothing more to say to the script, where every length is of whole microseconds.
-func (b *TokenBucket) Plain() (capacity int64, ok bool) {
-	return b.capacity.Whole, b.denominator == 1 && b.capacity.Fraction == 0 && !b.frozen && !b.queue
+// Plain is the reach and capacity of a bucket that has nothing more to say to the script, where every length is of whole
+// microseconds.
+func (b *TokenBucket) Plain() (reach, capacity int64, ok bool) {
+	return b.reach, b.capacity.Whole, b.denominator == 1 && !b.frozen && !b.queue
 }
 
 func (b *TokenBucket) Fields() int        { return 3 }
 func (b *TokenBucket) Denominator() int64 { return b.denominator }
 func (b *TokenBucket) Capacity() int64    { return b.burst }
 
-func (b *TokenBucket) Window() time.Duration {
-	if b.frozen {
-		return Never
-	}
-	return micros(b.capacity.ceil())
-}
+func (b *TokenBucket) Window() time.Duration { return b.until(b.capacity) }
 
 func (b *TokenBucket) Cost(n int64) Cost {
-	if n > b.burst {
-		return Cost{b.capacity.Whole + 1, 0}
-	}
 	switch {
 	case n == 1:
 		return b.token
+	case n > b.burst:
+		return Cost{b.capacity.Whole + 1, 0}
 	case b.denominator == 1:
 		return Cost{n * b.numerator, 0}
 	}
 	hi, lo := bits.Mul64(uint64(n), uint64(b.numerator))
-	whole, fraction := bits.Div64(hi, lo, uint64(b.denominator))
-	return Cost{int64(whole), int64(fraction)}
+	whole, part := bits.Div64(hi, lo, uint64(b.denominator))
+	return Cost{int64(whole), int64(part)}
 }
 
-// short is 1 if a token is shorter than a microsecond: then a receipt does not tell whether more was charged since.
-func (b *TokenBucket) short() int64 {
-	if b.numerator < b.denominator {
-		return 1
+// units is how many tokens a level takes, rounded up.
+func (b *TokenBucket) units(level Cost) int64 {
+	hi, lo := bits.Mul64(uint64(level.Whole), uint64(b.denominator))
+	lo, carry := bits.Add64(lo, uint64(level.Fraction), 0)
+	if hi += carry; hi >= uint64(b.numerator) {
+		return math.MaxInt64 // under a limit of much longer tokens
 	}
-	return 0
-}
-
-// tokens is how many whole tokens fit into a length, and what is left of it in parts of a microsecond.
-func (b *TokenBucket) tokens(c Cost) (n, rest int64) {
-	if b.denominator == 1 {
-		n = c.Whole / b.numerator
-		return n, c.Whole - n*b.numerator
+	n, rest := bits.Div64(hi, lo, uint64(b.numerator))
+	if rest > 0 {
+		n++
 	}
-	hi, lo := bits.Mul64(uint64(c.Whole), uint64(b.denominator))
-	lo, carry := bits.Add64(lo, uint64(c.Fraction), 0)
-	whole, part := bits.Div64(hi+carry, lo, uint64(b.numerator))
-	return int64(whole), int64(part)
+	return int64(min(n, math.MaxInt64))
 }
 
-func (b *TokenBucket) Read(reply []int64, charged Cost, n int64) (r Reading) {
+func (b *TokenBucket) Read(reply []int64, charged Cost, n int64) Reading {
 	found := Cost{reply[0], reply[1]}
-	b.tell(&r, found, found.plus(b.Cost(n), b.denominator), found.plus(charged, b.denominator), n)
-	return r
-}
-
-// tell fills in what a backlog means to a caller who wants n tokens: what was found, with these on top, and after what was
-// charged.
-func (b *TokenBucket) tell(r *Reading, found, wanted, after Cost, n int64) {
-	r.Limit, r.Window = b.burst, b.Window()
-	var next Cost
-	if after.compare(b.capacity) <= 0 {
-		var rest int64
-		r.Remaining, rest = b.tokens(b.capacity.minus(after, b.denominator))
-		r.Used = b.burst - r.Remaining
-		if next.Whole = b.numerator - rest; b.denominator > 1 {
-			next.Whole = (next.Whole-1)/b.denominator + 1
-		}
-	} else {
-		over := after.minus(b.capacity, b.denominator)
-		n, rest := b.tokens(over)
-		r.Used = b.burst + n
-		if rest > 0 {
-			r.Used++
-		}
-		next = over.plus(b.token, b.denominator)
+	after := found.plus(charged, b.denominator)
+	fits := func(level Cost, n int64) time.Duration {
+		return b.until(level.plus(b.Cost(n), b.denominator).minus(b.capacity, b.denominator))
 	}
-	if r.RetryAfter = Never; n <= b.burst {
-		r.RetryAfter = b.until(wanted.minus(b.capacity, b.denominator))
+	r := Reading{Limit: b.burst, Window: b.Window(), Used: b.units(after), RetryAfter: Never}
+	r.Remaining = max(0, b.burst-r.Used)
+	if n <= b.burst {
+		r.RetryAfter = fits(found, n)
 	}
 	if r.RetryAfter > 0 {
 		r.Violated = 1
 	}
-	r.Delay = r.RetryAfter
-	if b.queue {
-		r.Delay = micros(found.ceil())
+	if r.Delay = r.RetryAfter; b.queue && n > 0 {
+		r.Delay = b.until(found)
 	}
 	if r.Used > 0 {
-		r.NextAfter, r.ResetAfter = b.until(next), b.until(after)
+		r.NextAfter, r.ResetAfter = fits(after, r.Remaining+1), b.until(after)
 	}
+	return r
 }
 
 // RetryReserve is the wait until a reservation for at most bound later can be had.
@@ -262,9 +195,9 @@ func (b *TokenBucket) RetryReserve(r Reading, bound time.Duration) time.Duration
 	return r.RetryAfter - bound
 }
 
-// until is how long until a backlog is gone.
-func (b *TokenBucket) until(backlog Cost) time.Duration {
-	left := backlog.ceil()
+// until is how long a level takes to drain.
+func (b *TokenBucket) until(level Cost) time.Duration {
+	left := level.ceil()
 	switch {
 	case left <= 0:
 		return 0

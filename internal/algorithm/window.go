@@ -23,15 +23,10 @@ func NewFixedWindow(limit int64, window time.Duration, fromFirst bool) (*FixedWi
 }
 
 func checkLimit(field string, limit, most int64) error {
-	switch {
-	case limit < 0:
-		return &Fault{field, fmt.Sprintf("is %d: it must not be negative", limit)}
-	case limit == 0:
-		return &Fault{field, "is 0: nothing would ever be allowed (DenyAll is a limit of its own)"}
-	case limit > most:
-		return &Fault{field, fmt.Sprintf("is %d: it must be at most %d", limit, most)}
-	}
-	return nil
+	return errors.Join(
+		check(limit < 0, field, "is %d: it must not be negative", limit),
+		check(limit == 0, field, "is 0: nothing would ever be allowed (DenyAll is a limit of its own)"),
+		check(limit > most, field, "is %d: it must be at most %d", limit, most))
 }
 
 func checkWindow(field string, window time.Duration) error {
@@ -46,7 +41,7 @@ func checkWindow(field string, window time.Duration) error {
 	return nil
 }
 
-func (f *FixedWindow) Tag() string           { return "fw1" }
+func (f *FixedWindow) Tag() string           { return "fw2" }
 func (f *FixedWindow) Script() string        { return "window" }
 func (f *FixedWindow) Fields() int           { return 4 }
 func (f *FixedWindow) Denominator() int64    { return 1 }
@@ -88,11 +83,14 @@ func (s *window) Expires() int64 {
 	return s.kept.finish
 }
 
+func (s *window) Empty() bool { return s.kept.count == 0 && s.kept.debt == 0 }
+
 func (s *window) Value() string {
-	if s.kept.debt == 0 {
-		return fmt.Sprint(s.kept.start, s.kept.count)
+	w := &s.kept
+	if w.debt == 0 {
+		return fmt.Sprint(w.start, w.count, w.finish-w.start)
 	}
-	return fmt.Sprint(s.kept.start, s.kept.count, s.kept.finish, s.kept.debt)
+	return fmt.Sprint(w.start, w.count, w.finish-w.start, w.debt)
 }
 
 func (s *window) Spent(now int64) float64 {
@@ -102,6 +100,7 @@ func (s *window) Spent(now int64) float64 {
 	return float64(s.kept.count) / float64(s.limit)
 }
 
+// Find brings the state to now. A window that runs when its limit gets another width ends the new width after it started.
 func (f *FixedWindow) Find(st State, now int64) (changed bool) {
 	s := st.(*window)
 	start := now
@@ -111,13 +110,20 @@ func (f *FixedWindow) Find(st State, now int64) (changed bool) {
 	s.found = s.kept
 	if w := &s.found; w.finish > 0 {
 		if w.start > now {
-			w.start, start, changed = now, now, true // or it would not end
+			w.finish += now - w.start
+			w.start, changed = now, true // the clock went back, and the window would not end
 		}
-		w.finish = w.start + f.width
-		if now < w.finish {
+		if now < w.finish && w.finish != w.start+f.width {
+			w.finish = w.start + f.width
+			changed = changed || now < w.finish
+		}
+		switch {
+		case now < w.finish:
 			start = w.start
-		} else if w.debt > 0 && now < w.finish+f.width {
+		case w.debt > 0 && now < w.finish+f.width:
 			start = w.finish
+		default:
+			*w = windowCount{}
 		}
 	}
 	s.enter(now, f.limit, start, start+f.width, start+2*f.width)
@@ -128,7 +134,7 @@ func (f *FixedWindow) Find(st State, now int64) (changed bool) {
 }
 
 // enter brings the count to the window that holds at now, and says whether that is back in time. A count that began
-// within the window stays: that of a calendar's period in another zone, or one that was brought back before.
+// within the window stays: one that was brought back before.
 func (s *window) enter(now, limit, start, finish, after int64) (changed bool) {
 	w := &s.found
 	switch {
@@ -174,7 +180,7 @@ func (f *FixedWindow) Commit(st State, c Cost, t Terms) int64 {
 	return w.start + 1
 }
 
-func (f *FixedWindow) Give(st State, c Cost, receipt int64, _ Terms) bool {
+func (f *FixedWindow) Give(st State, c Cost, receipt int64) bool {
 	s := st.(*window)
 	w := &s.found
 	if receipt != w.start+1 || w.count == 0 {

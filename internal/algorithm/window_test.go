@@ -20,13 +20,10 @@ func force(l Limit, s State, now, n int64) (receipt int64) {
 	return l.Commit(s, l.Cost(n), Terms{Operation: Force})
 }
 
-// wholly gives back all of a charge.
-var wholly = Terms{Give, 1}
-
 func give(l Limit, s State, now, n, receipt int64) bool {
 	l = current(l, now)
 	l.Find(s, now)
-	return l.Give(s, l.Cost(n), receipt, Terms{Operation: Give})
+	return l.Give(s, l.Cost(n), receipt)
 }
 
 func wantUsed(t *testing.T, l Limit, s State, now, used int64) {
@@ -239,9 +236,15 @@ func TestWindowsOfAnotherWidth(t *testing.T) {
 		for _, tt := range []struct {
 			l        Limit
 			at, used int64
-		}{{longer, 13, 5}, {longer, 14, 0}, {shorter, 3, 5}, {shorter, 4, 0}, {l, 9, 5}, {l, 10, 0}} {
+		}{{longer, 9, 5}, {longer, 10, 0}, {shorter, 3, 5}, {shorter, 4, 0}, {l, 9, 5}, {l, 10, 0}} {
 			wantUsed(t, tt.l, clone(s), now+tt.at, tt.used)
 		}
+		widened := clone(s)
+		if !longer.Find(widened, now+9) || longer.Find(widened, now+9) {
+			t.Error("the longer width is not kept once, when it is first seen")
+		}
+		wantUsed(t, longer, widened, now+13, 5)
+		wantUsed(t, longer, widened, now+14, 0)
 		lower := must(NewFixedWindow(2, us(10), fromFirst))
 		if r := reading(lower, s, now+3, 2); r.Used != 5 || r.Remaining != 0 || r.RetryAfter != us(7) || r.NextAfter != us(7) {
 			t.Errorf("of a lowered limit: %+v", r)

@@ -8,7 +8,7 @@
 --        (0 if there is all); time since the newest entry; time since the tick started; receipt
 -- Value  six numbers of 16 digits: entries before the first that counts, entries, total, time of the newest entry,
 --        total before it, and how far the log's clock is ahead; then of each entry but the newest, its time
---        and the total before it, of 16 digits each
+--        and the total before it, of 16 digits each. A log of which nothing counts has no value.
 --
 -- The totals go on and on, modulo 2^52, so that what an interval holds is the difference of two, found by bisection,
 -- and no decision walks the entries. The log's clock does not go back: it is Redis's, ahead by as much as that
@@ -395,6 +395,9 @@ if i <= last and shared.entry(state, i) == receipt - 1 and last - i <= 1000 then
       state.entries = 0
     end
     shared.drop(state, empty)
+    if state.first == state.entries then
+      state.ahead = 0 -- as if untouched
+    end
   end
 end
 
@@ -416,6 +419,8 @@ elseif till then
   if till > 0 then
     ttl = till - now
   end
+elseif state.first == state.entries then
+  ttl = 0
 else
   local print = shared.print
   local from, base = state.low or state.entries - 1, state.base

@@ -4,7 +4,7 @@
 -- Limit  0; the limit; ticks in a window, length of a tick; width of a window
 -- Cost   units, 0
 -- Reply  count of the window before, count of this one, time since this one started, receipt
--- Value  "start count before"
+-- Value  "start count before". Windows in which nothing is left have no value.
 --
 -- Time counts in whole ticks, so that limit times ticks stays below 2^50. A receipt is the start of the charge's window
 -- plus 1. It gives back as long as that window counts.
@@ -113,7 +113,9 @@ end
 --: store
 local state = states[key]
 ttl = state.start + 2 * ARGV[limit + 6] - now
-if state.start >= 10000000 and state.count < 2147483648 and state.before < 2147483648 then
+if state.count == 0 and state.before == 0 then
+  ttl = 0
+elseif state.start >= 10000000 and state.count < 2147483648 and state.before < 2147483648 then
   local low = state.start % 10000000
   value = string.format('%d%07d %d %d', (state.start - low) / 10000000, low, state.count, state.before)
 else

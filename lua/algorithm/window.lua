@@ -5,10 +5,10 @@
 --        multiples of the width since 1970; or 1, start, end, and end of the window after (of a calendar's period now)
 -- Cost   units, 0
 -- Reply  count, time until the window ends, debt (what of the count goes into the next window), receipt
--- Value  "start count", and " end debt" where there is a debt
+-- Value  "start count length", and " debt" where there is a debt. A window in which nothing is left has no value.
 --
--- A count that began within a window stays in it, also where that is a calendar's of another zone or anchor: two that
--- take turns each start it anew once, when their own period begins.
+-- A window that runs when its limit gets another width ends the new width after it started. This is kept even if nothing is
+-- charged, or the key would expire when the window was to end.
 --
 -- A receipt is when the count of the charge's window began, plus 1. Nothing is given back of another window.
 
@@ -29,9 +29,9 @@ while decided < times and whole > 0 do
   if states[key] then
     break
   elseif value then
-    local from, count = string.match(value, '^(%d+) (%d+)$')
+    local from, count, length = string.match(value, '^(%d+) (%d+) (%d+)$')
     from = from and from + 0
-    if not from or from > now then
+    if not from or from > now or width > 0 and length ~= ARGV[limit + 5] then
       break
     elseif now < from + width or width == 0 and from >= first then
       start, used = from, count + 0
@@ -55,13 +55,8 @@ if not state then
   local value = values[key] or redis.call('GET', KEYS[key])
   local start, finish, held, debt = 0, 0, 0, 0
   if value then
-    local s, c, more = string.match(value, '^(%d+) (%d+)(.*)$')
-    start, held = s + 0, c + 0
-    finish = start -- nobody asks for more of what ends without a debt
-    if more ~= '' then
-      local f, d = string.match(more, '^ (%d+) (%d+)$')
-      finish, debt = f + 0, d + 0
-    end
+    local s, c, l, d = string.match(value, '^(%d+) (%d+) (%d+) ?(%d*)$')
+    start, held, finish, debt = s + 0, c + 0, s + l, (tonumber(d) or 0)
   end
   state = {start = start, finish = finish, count = held, debt = debt, from = 0, after = 0} -- kept, and as found
   states[key] = state
@@ -74,20 +69,25 @@ if ARGV[limit + 4] == '1' then
   ARGV[limit + 5], ARGV[limit + 6], ARGV[limit + 7] = start, finish, after
 else
   local width = ARGV[limit + 5] + 0
-  ARGV[limit + 5] = width
   start = now
   if ARGV[limit + 6] == '0' then
     start = now - now % width
   end
   if ended > 0 then
     if from > now then
+      ended = ended + now - from
       from, start, back = now, now, true -- the clock went back
     end
-    ended = from + width
+    if now < ended and ended ~= from + width then
+      ended = from + width
+      back = back or now < ended
+    end
     if now < ended then
       start = from
     elseif owed > 0 and now < ended + width then
       start = ended
+    else
+      from, used, owed = start, 0, 0
     end
   end
   finish, after = start + width, start + 2 * width
@@ -107,7 +107,7 @@ elseif from < start then
 end
 state.from, state.after = from, after
 if back then
-  -- This is kept even if nothing is charged, or the window would not end.
+  -- This is kept even if nothing is charged, or the window would not end when it should.
   state.start, state.finish, state.count, state.debt, dirty[key] = from, finish, used, owed, limit
 end
 reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = used, finish - now, owed, 0
@@ -134,16 +134,23 @@ if given then
   local held = math.max(0, used - whole)
   local less = math.max(0, used - most) - math.max(0, held - most)
   state.start, state.finish, state.count, state.debt = state.from, now + left, held, math.max(0, owed - less)
+  if held == 0 and state.debt == 0 then
+    state.start, state.finish = 0, 0 -- as if untouched
+  end
 end
 
 --: store
 local state = states[key]
+local length = state.finish - state.start
 ttl = state.finish - now
 if state.debt > 0 then
-  ttl, value = state.after - now, string.format('%.0f %.0f %.0f %.0f', state.start, state.count, state.finish, state.debt)
+  ttl, value = state.after - now, string.format('%.0f %.0f %.0f %.0f', state.start, state.count, length, state.debt)
+elseif state.count == 0 then
+  ttl = 0
 elseif state.start >= 10000000 and state.count < 2147483648 then
   local low = state.start % 10000000
-  value = string.format('%d%07d %d', (state.start - low) / 10000000, low, state.count)
+  local format = length < 2147483648 and '%d%07d %d %d' or '%d%07d %d %.0f'
+  value = string.format(format, (state.start - low) / 10000000, low, state.count, length)
 else
-  value = string.format('%.0f %.0f', state.start, state.count)
+  value = string.format('%.0f %.0f %.0f', state.start, state.count, length)
 end

@@ -1,0 +1,145 @@
+package algorithm
+
+import (
+	"math/big"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// outstanding is a charge that may still be given back.
+type outstanding struct{ at, units, receipt int64 }
+
+// The level is what was charged since the bucket was last full, without what was given back of that, less the time since.
+func TestLevelIsWhatWasKept(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		b := anyBucket(t)
+		s, now, level := b.NewState(), start, new(big.Rat)
+		full, open := now, []outstanding{}
+		for range rapid.IntRange(1, 60).Draw(t, "operations") {
+			later := rapid.SampledFrom([]int64{0, 0, 1, someTime(t, b)}).Draw(t, "later")
+			now, level = now+later, b.drained(level, later)
+			if level.Sign() == 0 {
+				full, open = now, open[:0]
+			}
+			n := rapid.Int64Range(1, b.burst).Draw(t, "n")
+			switch rapid.IntRange(0, 3).Draw(t, "operation") {
+			case 0:
+				b.Find(s, now)
+				if c := b.Cost(n); b.Fits(s, c, Terms{}) { // nobody gives it back
+					b.Commit(s, c, Terms{})
+					level.Add(level, rat(c, b.denominator))
+				}
+			case 1:
+				if len(open) == 0 {
+					continue
+				}
+				i := rapid.IntRange(0, len(open)-1).Draw(t, "i")
+				back := rapid.Int64Range(1, open[i].units).Draw(t, "back")
+				if !give(b, s, now, back, open[i].receipt) {
+					t.Fatalf("nothing was given back of a charge at %d of a bucket full at %d", open[i].at, full)
+				}
+				open = append(open[:i], open[i+1:]...)
+				if level.Sub(level, rat(b.Cost(back), b.denominator)).Sign() <= 0 {
+					level, full, open = new(big.Rat), now, open[:0]
+				}
+			default:
+				if receipt, ok := try(b, s, now, n); ok {
+					open = append(open, outstanding{now, n, receipt})
+					level.Add(level, rat(b.Cost(n), b.denominator))
+				}
+			}
+			if got := b.foundLevel(s, now); got.Cmp(level) != 0 {
+				t.Fatalf("the level is %v, not %v", got, level)
+			}
+		}
+	})
+}
+
+// In any window, what was kept is at most the burst, the refill, and what was given back there of charges before the window.
+func TestRefundsKeepToTheBound(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		b := anyBucket(t)
+		s, now := b.NewState(), start
+		type charge struct {
+			outstanding
+			back, refunded int64
+		}
+		var all []charge
+		for range rapid.IntRange(1, 40).Draw(t, "operations") {
+			now += rapid.SampledFrom([]int64{0, 0, 1, someTime(t, b)}).Draw(t, "later")
+			if i := rapid.IntRange(0, 2*len(all)).Draw(t, "i"); i < len(all) {
+				if c := &all[i]; c.back == 0 {
+					c.back, c.refunded = now, rapid.Int64Range(1, c.units).Draw(t, "refunded")
+					give(b, s, now, c.refunded, c.receipt)
+				}
+				continue
+			}
+			n := someUnits(t, b, s, now)
+			if receipt, ok := try(b, s, now, n); ok {
+				all = append(all, charge{outstanding: outstanding{now, n, receipt}})
+			}
+		}
+		for i, first := range all {
+			kept := new(big.Rat)
+			for _, last := range all[i:] {
+				kept.Add(kept, rat(b.Cost(last.units), b.denominator))
+				if last.back > 0 {
+					kept.Sub(kept, rat(b.Cost(last.refunded), b.denominator))
+				}
+				bound := rat(b.capacity, b.denominator)
+				if !b.frozen {
+					bound.Add(bound, new(big.Rat).SetInt64(last.at-first.at))
+				}
+				for _, c := range all[:i] {
+					if c.back >= first.at && c.back <= last.at {
+						bound.Add(bound, rat(b.Cost(c.refunded), b.denominator))
+					}
+				}
+				// What is given back after the window still took room in it.
+				if kept.Cmp(bound) > 0 {
+					t.Fatalf("kept %v from %d to %d, of at most %v: %+v", kept, first.at, last.at, bound, all)
+				}
+			}
+		}
+	})
+}
+
+// An adversary reaches the bound but for the one token that keeps the bucket from being full: it lets charges drain, and
+// trades them for new ones in one instant.
+func TestAdversaryReachesTheRefundBound(t *testing.T) {
+	const burst, token = 10, 1000
+	b := mustBucket(t, 1, token*time.Microsecond, burst)
+	s, now := b.NewState(), start
+	var old []int64
+	for range 5 * burst {
+		receipt, ok := try(b, s, now, 1)
+		if !ok {
+			t.Fatal("a charge as the tokens come is denied")
+		}
+		old = append(old, receipt)
+		now += token - 1 // never quite drained
+	}
+	kept := 0
+	for _, receipt := range old {
+		for {
+			if _, ok := try(b, s, now, 1); !ok {
+				break
+			}
+			kept++
+		}
+		if !give(b, s, now, 1, receipt) {
+			t.Fatal("nothing was given back")
+		}
+	}
+	for {
+		if _, ok := try(b, s, now, 1); !ok {
+			break
+		}
+		kept++
+	}
+	if want := burst + len(old) - 1; kept != want {
+		t.Errorf("%d kept in an instant, not %d", kept, want)
+	}
+}
