@@ -63,7 +63,8 @@ if short then
     end
   end
 end
-local states, numbers, befores, reaches, dirty, reply, n = {false}, {false}, {false}, {false}, {false}, {0}, 0
+local states, dirty, reply, n = {false, false, false, false}, {false, false, false, false}, {0, 0, 0, 0, 0, 0, 0}, 0
+local numbers, befores, reaches = {false, false, false, false}, {false, false, false, false}, {false, false, false, false}
 local values = values or {false} -- as read; of what is missing after all were read at once, the key may be of another type, and is read again
 local shared -- what the parts of an algorithm make once for all keys
 -- Of each charge of a request: key, limit, cost, its part, receipt to be given back, and where in the reply that of the charge goes,

@@ -24,34 +24,35 @@ if denominator == 0 then
   start, denominator = 0, 1 -- the clock stands still
 end
 ARGV[limit + 3] = capacity
-local arrival, more = numbers[key], states[key] -- what more than the arrival time is known
+local arrival, more = numbers[key], states[key] -- more: part, denominator and since
 if not arrival then
   local value = values[key] or redis.call('GET', KEYS[key])
   arrival = 0
   if value then
     values[key], arrival = value, #value == 18 and tonumber(string.sub(value, 3))
     if not arrival then
-      local a, part, base, since = string.match(value, '^(%d+) (%d+) (%d+) ?(%d*)$')
-      arrival = a and #a == 18 and tonumber(string.sub(a, 3))
-      more = {part = tonumber(part), base = tonumber(base), since = tonumber(since)}
+      local reach, a, part, base, since = string.match(value, '^(%d%d)(%d+) (%d+) (%d+) ?(%d*)$')
+      arrival = reach and #a == 16 and tonumber(a)
+      more = {tonumber(part), tonumber(base), since ~= '' and tonumber(since)}
+      states[key], reaches[key] = more, tonumber(reach)
     end
     if not arrival or arrival % 1 ~= 0 then
       error('no state of a token bucket') -- before anything is written
     end
   end
-  numbers[key], befores[key], states[key] = arrival, arrival, more
+  numbers[key], befores[key] = arrival, arrival
 end
-local level, rest = arrival - start, more and more.part or 0
+local level, rest = arrival - start, more and more[1] or 0
 if level <= 0 and (level < 0 or rest == 0) then
   level, rest = 0, 0
-elseif rest > 0 and more.base ~= denominator then
+elseif rest > 0 and more[2] ~= denominator then
   level, rest = level + 1, 0
 end
 if level > capacity and ARGV[limit + 2] > 0 then
-  local reach = tonumber(string.sub(values[key] or '10', 1, 2))
-  if level >= 2 ^ (math.max(reach, reaches[key] or 10) - 10) then
+  local reach = math.max(reaches[key] or 10, tonumber(string.sub(values[key] or '10', 1, 2)))
+  if level >= 2 ^ (reach - 10) then
     level, rest = capacity, ARGV[limit + 4] + 0 -- kept even if nothing is charged, or it would not drain
-    numbers[key], states[key] = start + level, {part = rest, base = denominator, since = more and more.since}
+    numbers[key], states[key] = start + level, {rest, denominator, more and more[3]}
     dirty[key] = limit
   end
 end
@@ -91,7 +92,7 @@ if operation == 'force' then
     whole, part = room, left
   end
 end
-local since = more and (level > 0 or rest > 0) and more.since or nil
+local since = more and (level > 0 or rest > 0) and more[3]
 level, rest = level + whole, rest + part
 if rest >= denominator then
   level, rest = level + 1, rest - denominator
@@ -103,9 +104,9 @@ if receipts or since then
 end
 numbers[key] = start + level
 if more then
-  more.part, more.base, more.since = rest, denominator, since
+  more[1], more[2], more[3] = rest, denominator, since
 elseif rest > 0 or since then
-  states[key] = {part = rest, base = denominator, since = since}
+  states[key] = {rest, denominator, since}
 end
 local reach = ARGV[limit + 6] + 0
 while level > ARGV[limit + 3] and level >= 2 ^ (reach - 10) do
@@ -120,13 +121,13 @@ local level, rest, start, denominator, more = reply[n + 1], reply[n + 2], now, A
 if denominator == 0 then
   start, denominator = 0, 1
 end
-given = (level > 0 or rest > 0) and more and more.since and receipt > more.since
+given = (level > 0 or rest > 0) and more and more[3] and receipt > more[3]
 if given then
   level, rest = level - whole, rest - part
   if rest < 0 then
     level, rest = level - 1, rest + denominator
   end
-  numbers[key], states[key] = start + level, {part = rest, base = denominator, since = more.since}
+  numbers[key], states[key] = start + level, {rest, denominator, more[3]}
   if level < 0 or level == 0 and rest == 0 then
     numbers[key], states[key], reaches[key], values[key] = start, nil, nil, nil -- as if untouched
   end
@@ -134,7 +135,7 @@ end
 
 --: store
 local arrival, more, reach, old = numbers[key], states[key], reaches[key] or 10, values[key]
-local rest, since = more and more.part or 0, more and more.since
+local rest, since = more and more[1] or 0, more and more[3]
 ttl = arrival + grace - now
 if ARGV[limit + 2] == 0 then
   ttl = arrival > 0 and 3155760000000000 or 0 -- 100 years
@@ -148,10 +149,10 @@ elseif old and rest == 0 and not since then
   end -- otherwise the reach differs, or the user may not, or what it read as a number is none to Redis
 end
 if ttl and ttl > 0 then
-  if old then
+  if old and #old == 18 then
     reach = math.max(reach, tonumber(string.sub(old, 1, 2)))
   end
-  local low, base = arrival % 10000000, rest > 0 and more.base or 1
+  local low, base = arrival % 10000000, rest > 0 and more[2] or 1
   local high, small = (arrival - low) / 10000000, base < 2147483648
   if since then
     local after = since % 10000000
