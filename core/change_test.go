@@ -171,7 +171,7 @@ var changes = []vector{
 			{time.Minute, "use 0", "0 used, 10 left"},
 			{0, "use 3", "8 used, 2 left, next 58m50s, reset 59m0s"},
 			{0, "decide 2", "10 used, 0 left, next 58m50s, reset 1h0m0s"},
-			{0, "use 4", "2 used, 0 left, next 1s, reset 1h0m0s"},
+			{0, "use 4", "10 used, 0 left, next 1s, reset 1h0m0s"},
 			// What a shorter window no longer covers is forgotten when it is charged.
 			{time.Second, "use 0", "2 used, 8 left, next 59s, reset 59s"},
 			{0, "decide 1", "3 used, 7 left, next 59s, reset 1m0s"},

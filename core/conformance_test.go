@@ -331,7 +331,7 @@ var vectors = []vector{
 		steps: []step{
 			{0, "decide 4", "4 used, 0 left, next 1s, reset 1h0m0s"},
 			{0, "decide 1", "denied, 4 used, 0 left, retry 1s, next 1s, reset 1h0m0s"},
-			{time.Second, "decide 4", "4 used, 0 left, next 1s, reset 1h0m0s"},
+			{time.Second, "decide 4", "8 used, 0 left, next 1s, reset 1h0m0s"},
 			{time.Second, "atmost 4", "got 2, 10 used, 0 left, next 58s, reset 1h0m0s"},
 			{58 * time.Second, "decide 4", "denied, 10 used, 2 left, retry 59m0s, next 59m0s, reset 59m2s"},
 			{0, "decide 2", "12 used, 0 left, next 59m0s, reset 1h0m0s"},

@@ -68,9 +68,8 @@ func patient(ctx context.Context) bool {
 func (d *deadlines) bound(caller context.Context) (context.Context, context.CancelFunc) {
 	now := time.Now()
 	if at, ok := caller.Deadline(); ok && at.Before(now.Add(d.timeout)) {
-		// A little earlier, so that there is time to decide without Redis.
-		ctx, cancel := context.WithDeadline(context.Background(), at.Add(-at.Sub(now)/8))
-		return &bounded{caller, ctx, at.Sub(now)-at.Sub(now)/8 >= d.timeout/2}, cancel
+		ctx, cancel := context.WithDeadline(context.Background(), at)
+		return &bounded{caller, ctx, at.Sub(now) >= d.timeout/2}, cancel
 	}
 	s := d.last.Load()
 	if s == nil || now.After(s.until) {

@@ -42,8 +42,9 @@ type Result struct {
 	defers   bool  // its reservations may be for later
 	violated uint8 // a bit for each window; beside the others, as a Decision is large enough to cost time
 
-	// Limit is how much an untouched key allows at once. Used + Remaining = Limit, but Used is above Limit where
-	// there are debts or reservations for later, or the limit was lowered, and Remaining is 0 then.
+	// Limit is how much an untouched key allows at once. Used + Remaining = Limit, except that Used exceeds Limit and
+	// Remaining is 0 while there are debts or reservations for later, or after the limit was lowered. Of a SlidingLog, Limit,
+	// Window and Used tell about its longest window, and Remaining is the least of all windows.
 	Limit, Used, Remaining int64
 	// Window is the window or period that Limit is for; of a bucket, how long an exhausted one takes to be whole again,
 	// Never if it does not.
@@ -51,7 +52,7 @@ type Result struct {
 	// RetryAfter is the wait after which the same charge fits if nothing else is spent, to the microsecond and
 	// rounded up: 0 where it fits now, Never where waiting does not help.
 	RetryAfter time.Duration
-	// NextAfter is the wait until Remaining rises, 0 where nothing is used, Never where it does not rise.
+	// NextAfter is the wait until Remaining rises: 0 if nothing is missing of it, Never if it does not rise.
 	NextAfter time.Duration
 	// ResetAfter is the wait until all of Limit remains, of every window of a SlidingLog; Never where that does not come.
 	ResetAfter time.Duration
@@ -156,7 +157,7 @@ func (r *Result) tell(limit algorithm.Limit, reading *algorithm.Reading, fits bo
 // read fills in what came of a charge.
 func (r *Result) read(c *charge, p *plan, cause error) {
 	if c.failed {
-		r.Limit, r.Window = c.limit.Capacity(), c.limit.Window()
+		r.Limit, r.Window = quota(c.limit)
 		r.Source, r.Allowed = SourceOpen, c.mode(errors.Is(cause, ErrMisconfigured)) == Open
 		if !r.Allowed {
 			r.Source, r.RetryAfter = SourceClosed, closedRetry

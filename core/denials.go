@@ -72,11 +72,8 @@ func (c *denialCache) keep(p *plan, d *Decision) {
 	if c == nil || p.op != algorithmDecide || d.Allowed || d.Source != SourceRedis || len(p.wire) == 0 {
 		return
 	}
-	wait, finite := d.RetryAfter()
-	if !finite {
-		wait = denialLasts
-	}
-	if wait == 0 { // it is a slot that is missing
+	wait := d.unchanged()
+	if wait == 0 { // a slot is missing, or others may spend
 		return
 	}
 	k := &pastDenial{charges: slices.Clone(p.asked), limits: make([]heldTo, len(p.asked)), asked: p.began, decision: *d}
@@ -98,6 +95,24 @@ func (c *denialCache) keep(p *plan, d *Decision) {
 		place = &set[1]
 	}
 	place.Store(k)
+}
+
+// unchanged is how long a denial and its waits stay true whatever others ask for: as long as nothing is left of the keys that
+// deny, because whatever is spent of the rest makes the waits longer. A wait of Never stays true for ever.
+func (d *Decision) unchanged() time.Duration {
+	wait, finite := d.RetryAfter()
+	if !finite {
+		return denialLasts
+	}
+	for i := range d.n {
+		if r := d.at(i); !r.Allowed && !r.Policy.shadow {
+			if r.Remaining > 0 {
+				return 0
+			}
+			wait = min(wait, r.NextAfter)
+		}
+	}
+	return wait
 }
 
 // answer fills in the decision on charges, if it is known.
@@ -209,7 +224,7 @@ func (k *pastDenial) tell(now time.Duration, d *Decision) {
 			r.Allowed, r.RetryAfter, r.violated = true, 0, 0
 		}
 		r.RetryAfter = less(r.RetryAfter)
-		if r.Known && r.Used == r.Limit && r.NextAfter > asked {
+		if r.Known && r.Remaining == 0 && r.Used <= r.Limit && r.NextAfter > asked {
 			r.NextAfter, r.ResetAfter = less(r.NextAfter), less(r.ResetAfter)
 			continue
 		}

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/headgate/headgate/internal/algorithm"
 )
 
 // PolicyConfig says what a policy is.
@@ -161,7 +163,16 @@ func (p *Policy) Quota() (limit int64, window time.Duration, ok bool) {
 	if current == nil {
 		return 0, Never, p.own.denies
 	}
-	return current.Capacity(), current.Window(), true
+	limit, window = quota(current)
+	return limit, window, true
+}
+
+// quota is the limit that is told of, and its window.
+func quota(l algorithm.Limit) (limit int64, window time.Duration) {
+	if log, ok := l.(*algorithm.SlidingLog); ok {
+		return log.Longest()
+	}
+	return l.Capacity(), l.Window()
 }
 
 // Shadow says whether the policy never stands in the way.

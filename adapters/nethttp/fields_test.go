@@ -226,3 +226,29 @@ func TestFieldsAreTrueOnRedis(t *testing.T) {
 		}
 	})
 }
+
+// A policy of one name has one quota: what RateLimit-Policy says of a log of several windows is the same in every response,
+// and while Redis is down.
+func TestLogHasOneQuota(t *testing.T) {
+	const want = `"p";q=5;w=10`
+	log := core.PolicyConfig{Name: "p", Algorithm: core.SlidingLog{Windows: []core.Window{
+		{Limit: 3, Width: time.Second}, {Limit: 5, Width: 10 * time.Second},
+	}}}
+	clock := newClock()
+	h := nethttp.Middleware(guard(t, nethttp.Config{Gate: memory(t, clock), Rules: rules(t, log)}))(http.HandlerFunc(ok))
+	for i := range 12 {
+		r := get(h)
+		if got := r.Header.Get("RateLimit-Policy"); got != want {
+			t.Errorf("response %d, %d: %s", i, r.StatusCode, got)
+		}
+		if i%3 == 2 {
+			clock.advance(time.Second)
+		}
+	}
+	h = nethttp.Middleware(guard(t, nethttp.Config{Gate: dead(t), Rules: rules(t, log)}))(http.HandlerFunc(ok))
+	for range 5 {
+		if got := get(h).Header.Get("RateLimit-Policy"); got != want {
+			t.Errorf("while Redis is down: %s", got)
+		}
+	}
+}

@@ -234,3 +234,32 @@ func TestSettleKeepsTheWriter(t *testing.T) {
 		conn.Close()
 	}
 }
+
+// Clients whose requests do not count are never refused, however their requests and the refunds overlap.
+func TestCountOnlyNeverLocksOut(t *testing.T) {
+	eachGate(t, func(t *testing.T, gate *core.Gate) {
+		for _, limit := range []struct {
+			algorithm core.Algorithm
+			clients   int
+		}{{core.PerHour(20), 12}, {core.PerHour(5), 3}, {core.PerMinute(70), 12}} {
+			name := "p" + strconv.Itoa(limit.clients)
+			g := guard(t, nethttp.Config{Gate: gate, Rules: []nethttp.Rule{{
+				Policy: policy(t, core.PolicyConfig{Name: name, Algorithm: limit.algorithm}), Key: keyfunc.Static("all"),
+				Settle: nethttp.CountOnly(401, 403),
+			}}})
+			h := nethttp.Middleware(g)(http.HandlerFunc(ok))
+			var all sync.WaitGroup
+			for range limit.clients {
+				all.Go(func() {
+					for range 100 {
+						if r := get(h); r.StatusCode != http.StatusOK {
+							t.Errorf("%+v: %d", limit.algorithm, r.StatusCode)
+							return
+						}
+					}
+				})
+			}
+			all.Wait()
+		}
+	})
+}

@@ -1,6 +1,7 @@
 package algorithm
 
 import (
+	"encoding/binary"
 	"sync"
 	"testing"
 	"time"
@@ -261,6 +262,49 @@ func TestPeriodsFollowTheTime(t *testing.T) {
 		}
 		if from, until := p.Share(2).(*Period).Period(); p.Share(2).Capacity() != 2 || from != p.start || until != p.finish {
 			t.Errorf("a share is from %d until %d at %d", from, until, now)
+		}
+	}
+}
+
+// withRule is a zone whose data ends in 1980, and whose rule tells what comes after, as in Go's own zone data.
+func withRule(t *testing.T, rule string, offset int32) *time.Location {
+	t.Helper()
+	header := func(transitions uint32) []byte {
+		h := append([]byte("TZif2"), make([]byte, 15)...)
+		for _, n := range []uint32{0, 0, 0, transitions, 1, 4} { // of each kind of data
+			h = binary.BigEndian.AppendUint32(h, n)
+		}
+		return h
+	}
+	kind := append(binary.BigEndian.AppendUint32(nil, uint32(offset)), 0, 0, 'L', 'M', 'T', 0)
+	data := append(header(0), kind...)
+	data = append(data, header(1)...)
+	data = binary.BigEndian.AppendUint64(data, 315_532_800) // 1980
+	data = append(append(append(data, 0), kind...), "\n"+rule+"\n"...)
+	in, err := time.LoadLocationFromTZData("zone", data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return in
+}
+
+// On the last day of a leap year, and around the New Year in zones that are ahead or behind, an hour is an hour.
+func TestHoursAtTheEndOfALeapYear(t *testing.T) {
+	for _, z := range []struct {
+		name string
+		in   *time.Location
+	}{
+		{"Berlin", withRule(t, "CET-1CEST,M3.5.0,M10.5.0/3", 3600)},
+		{"Adelaide", withRule(t, "ACST-9:30ACDT,M10.1.0,M4.1.0/3", 34_200)},
+		{"St John's", withRule(t, "NST3:30NDT,M3.2.0,M11.1.0", -12_600)},
+		{"Chatham", withRule(t, "<+1245>-12:45<+1345>,M9.5.0/2:45,M4.1.0/3:45", 45_900)},
+	} {
+		for now := utc("2028-12-29T00:10"); now.Before(utc("2029-01-03T00:00")); now = now.Add(10 * time.Minute) {
+			c := must(NewCalendar(5, Hour, z.in, time.Time{}, now))
+			from, until := c.Current().Period()
+			if at := now.UnixMicro(); from > at || at >= until || until-from != time.Hour.Microseconds() {
+				t.Fatalf("%s: the hour of %v is from %v to %v", z.name, now.In(z.in), time.UnixMicro(from).In(z.in), time.UnixMicro(until).In(z.in))
+			}
 		}
 	}
 }

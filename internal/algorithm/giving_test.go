@@ -178,7 +178,7 @@ func TestForceIsBounded(t *testing.T) {
 			} else {
 				try(l, s, now, n)
 			}
-			if r := reading(l, s, now, 0); r.Used > 2*r.Limit || r.Used < 0 || r.Remaining != max(0, r.Limit-r.Used) {
+			if r := reading(l, s, now, 0); r.Used > 2*r.Limit || r.Used < 0 || r.Remaining > max(0, r.Limit-r.Used) || r.Remaining < min(0, r.Limit-r.Used) {
 				t.Fatalf("%+v was forced to %+v", l, r)
 			}
 		}

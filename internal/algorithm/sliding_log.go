@@ -86,6 +86,11 @@ func (l *SlidingLog) Denominator() int64    { return 1 }
 func (l *SlidingLog) Cost(n int64) Cost     { return counted(n, l.largest()) }
 func (l *SlidingLog) Window() time.Duration { return micros(l.windows[0].width) }
 
+// Longest is the limit of the longest window, and its width.
+func (l *SlidingLog) Longest() (limit int64, width time.Duration) {
+	return l.windows[0].limit, micros(l.windows[0].width)
+}
+
 // Capacity is the smallest of the limits: more never fit at once.
 func (l *SlidingLog) Capacity() int64 {
 	least := l.windows[0].limit
@@ -122,12 +127,12 @@ func (l *SlidingLog) Share(n int64) Limit {
 
 func (l *SlidingLog) Read(reply []int64, charged Cost, n int64) Reading {
 	var (
-		r       Reading
-		binding = -1
-		size    = len(l.windows)
-		age     = reply[3*size]
-		phase   = reply[3*size+1]
+		r     Reading
+		size  = len(l.windows)
+		age   = reply[3*size]
+		phase = reply[3*size+1]
 	)
+	r.Limit, r.Window = l.Longest()
 	for i, w := range l.windows {
 		count, wait, more := reply[3*i], reply[3*i+1], reply[3*i+2]
 		retry := micros(wait)
@@ -146,15 +151,15 @@ func (l *SlidingLog) Read(reply []int64, charged Cost, n int64) Reading {
 		case used > 0:
 			next = micros(w.keep - phase)
 		}
-		// The window that is spoken of denies for longest, or else has the least left, for longest.
-		closer := binding < 0 || retry > r.RetryAfter
-		if !closer && retry == r.RetryAfter {
-			closer = remaining < r.Remaining || remaining == r.Remaining && next > r.NextAfter
+		r.RetryAfter = max(r.RetryAfter, retry)
+		if i == 0 {
+			r.Used = used
 		}
-		if closer {
-			binding = i
-			r.Limit, r.Used, r.Remaining, r.Window = w.limit, used, remaining, micros(w.width)
-			r.RetryAfter, r.NextAfter = retry, next
+		// More remains when the windows of which the least is left have room.
+		if i == 0 || remaining < r.Remaining {
+			r.Remaining, r.NextAfter = remaining, next
+		} else if remaining == r.Remaining {
+			r.NextAfter = max(r.NextAfter, next)
 		}
 	}
 	r.Delay = r.RetryAfter

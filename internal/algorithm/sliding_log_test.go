@@ -265,20 +265,25 @@ func TestLogNamesItsWindows(t *testing.T) {
 	s := l.NewState()
 	try(l, s, start, 3)
 	for _, tt := range []struct {
-		at, n, wait, limit int64
-		violated           uint8
+		at, n, wait, remaining, next int64
+		violated                     uint8
 	}{
-		{5, 0, 0, 3, 0}, {5, 1, 5, 3, 0b1}, {10, 2, 0, 5, 0}, {5, 3, 95, 5, 0b101}, {10, 3, 90, 5, 0b100}, {99, 3, 1, 5, 0b100}, {100, 3, 0, 3, 0},
+		{5, 0, 0, 0, 5, 0}, {5, 1, 5, 0, 5, 0b1}, {10, 2, 0, 2, 90, 0}, {5, 3, 95, 0, 5, 0b101}, {10, 3, 90, 2, 90, 0b100},
+		{99, 3, 1, 2, 1, 0b100}, {100, 3, 0, 3, 0, 0},
 	} {
 		r := reading(l, s, start+tt.at, tt.n)
-		if r.RetryAfter != us(tt.wait) || r.Limit != tt.limit || r.Violated != tt.violated {
+		if r.RetryAfter != us(tt.wait) || r.Violated != tt.violated || r.Remaining != tt.remaining || r.NextAfter != us(tt.next) {
 			t.Errorf("%d at %d: %+v", tt.n, tt.at, r)
+		}
+		// What is told of the limit is the same at all times: a policy of one name has one quota.
+		if r.Limit != 9 || r.Window != us(1000) || r.Used != 3 {
+			t.Errorf("%d at %d tells %d of %d in %v", tt.n, tt.at, r.Used, r.Limit, r.Window)
 		}
 	}
 	if r := reading(l, s, start, 9); r.RetryAfter != Never || r.Violated != 0b111 {
 		t.Errorf("%+v", r)
 	}
-	if r := reading(l, s, start, 4); r.RetryAfter != Never || r.Violated != 0b101 || r.Limit != 3 {
+	if r := reading(l, s, start, 4); r.RetryAfter != Never || r.Violated != 0b101 {
 		t.Errorf("%+v", r)
 	}
 }

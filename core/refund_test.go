@@ -1,0 +1,369 @@
+package core_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/redistest"
+)
+
+// roomy are limits of every algorithm, with room for 10,000 at once.
+var roomy = []struct {
+	name      string
+	algorithm core.Algorithm
+}{
+	{"token bucket", core.TokenBucket{Rate: 1, Per: time.Minute, Burst: 10_000}},
+	{"token bucket of broken microseconds", core.TokenBucket{Rate: 70, Per: time.Minute, Burst: 10_000}},
+	{"token bucket of short tokens", core.PerSecond(3_000_001)},
+	{"token bucket without refill", frozen(10_000)},
+	{"leaky bucket", core.LeakyBucket{Rate: 70, Per: time.Minute, Capacity: 10_000}},
+	{"fixed window", core.FixedWindow{Limit: 10_000, Window: time.Hour}},
+	{"window from first", core.FixedWindow{Limit: 10_000, Window: time.Hour, FromFirst: true}},
+	{"two counters", core.SlidingWindow{Limit: 10_000, Window: time.Hour}},
+	{"buckets", core.SlidingWindow{Limit: 10_000, Window: time.Hour, Buckets: 10}},
+	{"log", core.SlidingLog{Windows: []core.Window{{Limit: 10_000, Width: time.Hour}}}},
+	{"calendar", core.Calendar{Limit: 10_000, Every: core.Day, In: time.UTC}},
+}
+
+// eachProcesses runs f with several Gates that share their state: on every Redis, and in memory one several times. look
+// tells how many keys there are.
+func eachProcesses(t *testing.T, n int, f func(t *testing.T, gates []*core.Gate, look func() int)) {
+	t.Helper()
+	t.Run("memory", func(t *testing.T) {
+		g := memoryGate(t, core.Config{Clock: newClock()})
+		f(t, slices.Repeat([]*core.Gate{g}, n), func() int { return len(g.Values()) })
+	})
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		c, client := newClock(), s.Client(t)
+		var gates []*core.Gate
+		for range n {
+			g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, DisableDenialCache: true})
+			g.InjectClock(c.now)
+			gates = append(gates, g)
+		}
+		f(t, gates, func() int { return len(client.Keys(t.Context(), s.Prefix+"*").Val()) })
+	})
+}
+
+// While the clock stands still, what is used is the sum of what was kept, whatever several processes charge, cancel and
+// settle in whatever order. When everything is cancelled, there is no key.
+func TestUsedIsTheSumOfWhatWasKept(t *testing.T) {
+	const processes, operations = 4, 1000
+	eachProcesses(t, processes, func(t *testing.T, gates []*core.Gate, look func() int) {
+		for _, l := range roomy {
+			seed := rand.Uint64()
+			policy, key := limited(t, "p", l.algorithm), newKey(t, l.name)
+			var (
+				all  sync.WaitGroup
+				kept [processes]int64
+				open [processes][]*core.Reservation
+				cost [processes][]int64
+			)
+			for i, g := range gates {
+				all.Go(func() {
+					rng := rand.New(rand.NewPCG(seed, uint64(i)))
+					for range rounds(t, operations) / processes {
+						at := rng.IntN(2*len(open[i]) + 1)
+						if at >= len(open[i]) {
+							n := 1 + rng.Int64N(4)
+							r, d, err := g.Charge(context.Background(), core.Charge{Policy: policy, Key: key, Cost: n})
+							if r == nil {
+								t.Errorf("%s, seed %d: %s, %v", l.name, seed, show(d), err)
+								return
+							}
+							open[i], cost[i] = append(open[i], r), append(cost[i], n)
+							kept[i] += n
+							continue
+						}
+						actual := rng.Int64N(2) * rng.Int64N(2*cost[i][at]+1)
+						if err := open[i][at].Settle(context.Background(), actual); err != nil {
+							t.Errorf("%s, seed %d: %v", l.name, seed, err)
+							return
+						}
+						kept[i] += actual - cost[i][at]
+						open[i], cost[i] = slices.Delete(open[i], at, at+1), slices.Delete(cost[i], at, at+1)
+					}
+				})
+			}
+			all.Wait()
+			sum := int64(0)
+			for _, n := range kept {
+				sum += n
+			}
+			if n := used(t, gates[0], policy, key); n != sum {
+				t.Errorf("%s, seed %d: %d used, %d kept", l.name, seed, n, sum)
+			}
+			if err := gates[0].Reset(t.Context(), policy, key); err != nil {
+				t.Fatal(err)
+			}
+
+			// The same, and all of it is cancelled.
+			untouched := show(peek(t, gates[0], core.Charge{Policy: policy, Key: key, Cost: 1}))
+			var held []*core.Reservation
+			for i := range rounds(t, operations) {
+				r, _, err := gates[i%processes].Charge(t.Context(), core.Charge{Policy: policy, Key: key, Cost: 1 + int64(i%7)})
+				if err != nil || r == nil {
+					t.Fatal(l.name, err)
+				}
+				held = append(held, r)
+			}
+			rng := rand.New(rand.NewPCG(seed, 0))
+			rng.Shuffle(len(held), func(i, j int) { held[i], held[j] = held[j], held[i] })
+			for _, r := range held {
+				cancel(t, r)
+			}
+			if now := show(peek(t, gates[0], core.Charge{Policy: policy, Key: key, Cost: 1})); now != untouched || look() != 0 {
+				t.Errorf("%s, seed %d: %d keys, and\n%s instead of\n%s", l.name, seed, look(), now, untouched)
+			}
+		}
+	})
+}
+
+// Of four charges of one instant three are cancelled, out of order.
+func TestCancelOutOfOrder(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
+		for _, l := range append(slices.Clone(tens), roomy...) {
+			charge := core.Charge{Policy: limited(t, "p", l.algorithm), Key: newKey(t, l.name), Cost: 1}
+			var held []*core.Reservation
+			for range 4 {
+				r, _ := reserve(t, g, 0, charge)
+				if _, queue := l.algorithm.(core.LeakyBucket); queue {
+					r, _ = reserve(t, g, time.Hour*24, charge)
+				}
+				held = append(held, r)
+			}
+			before := used(t, g, charge.Policy, charge.Key)
+			for _, i := range []int{0, 2, 1} {
+				cancel(t, held[i])
+			}
+			if n := used(t, g, charge.Policy, charge.Key); n != before-3 {
+				t.Errorf("%s: %d used of %d, after a cancel of 3", l.name, n, before)
+			}
+		}
+	})
+}
+
+// Tokens that are no whole microseconds are refunded exactly.
+func TestCancelOfBrokenTokens(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
+		charge := core.Charge{Policy: limited(t, "p", core.PerMinute(70)), Key: newKey(t, "k"), Cost: 1}
+		first, _ := reserve(t, g, 0, charge)
+		reserve(t, g, 0, charge)
+		cancel(t, first)
+		if n := used(t, g, charge.Policy, charge.Key); n != 1 {
+			t.Errorf("%d used, 1 was kept", n)
+		}
+	})
+}
+
+// Requests that are cancelled a moment later, in mixed order, are never denied while their number is below the burst.
+func TestCancelledRequestsAreNeverDenied(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+		for _, limit := range []struct {
+			algorithm   core.Algorithm
+			outstanding int
+		}{
+			{core.PerHour(20), 12}, {core.PerHour(5), 3}, {core.PerMinute(70), 12},
+			{core.LeakyBucket{Rate: 20, Per: time.Hour, Capacity: 20}, 12}, {core.SlidingWindow{Limit: 20, Window: time.Hour}, 12},
+		} {
+			seed := rand.Uint64()
+			rng := rand.New(rand.NewPCG(seed, 0))
+			charge := core.Charge{Policy: limited(t, "p", limit.algorithm), Key: newKey(t, fmt.Sprintf("%T%v", limit.algorithm, limit.algorithm)), Cost: 1}
+			var open []*core.Reservation
+			for i := range rounds(t, 2000) {
+				c.advance(time.Duration(rng.IntN(20_000)) * time.Microsecond)
+				r, d, err := g.Charge(t.Context(), charge)
+				if r == nil {
+					t.Fatalf("%+v, seed %d: denied with %d outstanding after %d: %s, %v", limit.algorithm, seed, len(open), i, show(d), err)
+				}
+				for open = append(open, r); len(open) >= limit.outstanding; {
+					at := rng.IntN(len(open))
+					cancel(t, open[at])
+					open = slices.Delete(open, at, at+1)
+				}
+			}
+		}
+	})
+}
+
+// Streams reserve twice what they use, and settle when they end: as long as there is demand, nearly all of the limit is used.
+func TestStreamsUseTheirBudget(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+		const limit, estimate, minutes = 100_000, 2000, 30
+		seed := rand.Uint64()
+		rng := rand.New(rand.NewPCG(seed, 0))
+		charge := core.Charge{Policy: limited(t, "p", core.PerMinute(limit)), Key: newKey(t, "k"), Cost: estimate}
+		type stream struct {
+			*core.Reservation
+			end int64
+		}
+		var running []stream
+		began, sum := c.now(), int64(0)
+		length := int64(rounds(t, minutes)) * time.Minute.Microseconds()
+		for c.now()-began < length {
+			next := c.now() + time.Second.Microseconds()
+			if r, d := reserve(t, g, 0, charge); r != nil {
+				running = append(running, stream{r, c.now() + 30_000_000 + rng.Int64N(30_000_000)})
+				continue
+			} else if wait, _ := d.RetryAfter(); wait > 0 {
+				next = min(next, c.now()+wait.Microseconds())
+			}
+			ended := -1
+			for i, s := range running {
+				if s.end <= next {
+					next, ended = s.end, i
+				}
+			}
+			c.micros.Store(next)
+			if ended >= 0 {
+				settle(t, running[ended].Reservation, estimate/2)
+				sum += estimate / 2
+				running = slices.Delete(running, ended, ended+1)
+			}
+		}
+		most := limit + limit*length/time.Minute.Microseconds()
+		if least := limit * (length/time.Minute.Microseconds() - 1) * 95 / 100; sum < least || sum > most {
+			t.Errorf("seed %d: %d tokens used in %v, want %d to %d", seed, sum, time.Duration(length)*time.Microsecond, least, most)
+		}
+	})
+}
+
+// A stream as long as the bucket takes to refill has its estimate corrected, because the bucket was never full meanwhile.
+func TestSettleOfALongStream(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+		charge := core.Charge{Policy: limited(t, "p", core.PerMinute(60)), Key: newKey(t, "k"), Cost: 50}
+		long, _ := reserve(t, g, 0, charge)
+		charge.Cost = 1
+		for range 60 { // others keep the bucket busy
+			c.advance(time.Second)
+			reserve(t, g, 0, charge)
+		}
+		before := used(t, g, charge.Policy, charge.Key)
+		settle(t, long, 20)
+		if n := used(t, g, charge.Policy, charge.Key); n != before-30 {
+			t.Errorf("%d used, and %d after a refund of 30", before, n)
+		}
+		// Once the bucket has been full, there is nothing to give back.
+		old, _ := reserve(t, g, 0, charge)
+		c.advance(2 * time.Minute)
+		reserve(t, g, 0, charge)
+		cancel(t, old)
+		if n := used(t, g, charge.Policy, charge.Key); n != 1 {
+			t.Errorf("%d used, 1 was charged since the bucket was full", n)
+		}
+	})
+}
+
+// Two anchors that take turns count apart: each admits its own limit in each of its own days.
+func TestAnchorsTakingTurns(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+		days := []core.Algorithm{
+			core.Calendar{Limit: 5, Every: core.Day, In: time.UTC, Anchor: noon.Add(-6 * time.Hour)},
+			core.Calendar{Limit: 5, Every: core.Day, In: time.UTC, Anchor: noon.Add(6 * time.Hour)},
+		}
+		charge := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: days[0], For: changing(days...)}), Key: newKey(t, "k"), Cost: 5}
+		c.micros.Store(noon.Add(-6 * time.Hour).UnixMicro())
+		got := int64(0)
+		for i := range 24 {
+			n, _, err := g.AtMost(withPlan(t.Context(), i), core.Charge{Policy: charge.Policy, Key: charge.Key, Cost: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got += n
+			c.advance(time.Hour)
+		}
+		if got != 15 { // the second's next day begins in the middle
+			t.Errorf("%d admitted in a day of the first and two of the second", got)
+		}
+		for i, anchor := range days {
+			d, err := g.Peek(withPlan(t.Context(), i), core.Charge{Policy: charge.Policy, Key: charge.Key})
+			if err != nil || d.At(0).Used > 5 {
+				t.Errorf("%+v: %s, %v", anchor, show(d), err)
+			}
+		}
+	})
+}
+
+// A window that runs when its limit gets a longer one counts to the end of that, and its key lives as long.
+func TestWidenedWindow(t *testing.T) {
+	limits := []core.Algorithm{
+		core.FixedWindow{Limit: 5, Window: 500 * time.Millisecond}, core.FixedWindow{Limit: 5, Window: time.Hour},
+	}
+	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+		c.micros.Store(noon.UnixMicro())
+		charge := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: limits[0], For: changing(limits...)}), Key: newKey(t, "k"), Cost: 5}
+		decide(t, g, charge)
+		wide := withPlan(t.Context(), 1)
+		charge.Cost = 1
+		for range 60 {
+			if d, err := g.Decide(wide, charge); err != nil || d.Allowed {
+				t.Fatalf("%v after noon: %s, %v", time.Duration(c.now()-noon.UnixMicro())*time.Microsecond, show(d), err)
+			}
+			c.advance(time.Minute)
+			if c.now() == noon.Add(time.Minute).UnixMicro() {
+				c.advance(-time.Minute + 400*time.Millisecond)
+			}
+		}
+	})
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		client := s.Client(t)
+		g := redisGate(t, client, core.Config{Prefix: s.Prefix})
+		charge := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: limits[0], For: changing(limits...)}), Key: newKey(t, "k"), Cost: 5}
+		for {
+			decide(t, g, charge)
+			d, err := g.Decide(withPlan(t.Context(), 1), charge)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d.Allowed { // the first window was over before
+				continue
+			}
+			wait, _ := d.RetryAfter()
+			name := client.Keys(t.Context(), s.Prefix+"*").Val()[0]
+			if ttl := client.PTTL(t.Context(), name).Val(); ttl < wait-time.Minute {
+				t.Errorf("the key expires in %v, the wait is %v", ttl, wait)
+			}
+			break
+		}
+	})
+}
+
+// Nothing is spent by a cost of 0, so a queue in use does not make it wait.
+func TestReserveNothingOfAQueue(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
+		charge := core.Charge{Policy: limited(t, "p", core.LeakyBucket{Rate: 1, Per: time.Minute, Capacity: 5}), Key: newKey(t, "k"), Cost: 5}
+		decide(t, g, charge)
+		charge.Cost = 0
+		for _, wait := range []time.Duration{0, time.Hour} {
+			if r, d := reserve(t, g, wait, charge); r == nil || d.At(0).Delay != 0 || r.Delay() != 0 {
+				t.Errorf("waits for %v at most: %s", wait, show(d))
+			}
+		}
+	})
+}
+
+// A caller's own deadline is no outage: it gets its context's error, and this process's share is not spent.
+func TestCallersDeadlineIsNoOutage(t *testing.T) {
+	s := redistest.Start(t)
+	client := s.Client(t)
+	g := redisGate(t, client, core.Config{Timeout: time.Minute})
+	c := core.Charge{Policy: limited(t, "p", frozen(5)), Key: newKey(t, "k"), Cost: 1}
+	decide(t, g, c)
+	s.Stop()
+	for range 9 {
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+		d, err := g.Decide(ctx, c)
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) || d.Allowed {
+			t.Errorf("%s, %v", show(d), err)
+		}
+	}
+	s.Continue()
+}
