@@ -50,14 +50,14 @@ func counted(name string, limit algorithm.Limit, err error) (compiled, error) {
 }
 
 // TokenBucket allows Burst tokens at once and refills Rate tokens in every period Per, evenly. In any window of length
-// w it admits at most Burst + Rate·w/Per. It is exact at any rate: no interval is ever rounded.
+// w it admits at most Burst + Rate·w/Per, and what is given back there of charges made before the window. So PerMinute(100)
+// admits up to 199 requests in its first minute. It is exact at any rate: no interval is ever rounded.
 //
 // At Rate 0 and Per 0 the bucket never refills. Such a key lives in Redis for 100 years, or until it is reset.
 //
-// What is kept of a key is the time until its bucket is full. With another rate or burst it goes on from there: it is as
-// long until the bucket is full, or as long as an empty one takes if that is shorter; but where both go on deciding by
-// turns, nothing is forgotten for the one that takes longer. At Rate 0 it is the count that is kept. Between Rate 0 and
-// others a key starts anew.
+// The state of a key is the time until its bucket is full, which another rate or burst leaves as it is. A bucket that takes
+// less time to refill therefore denies until what was spent has drained to its own capacity. At Rate 0 the state is the
+// count. Between Rate 0 and other rates a key starts anew.
 type TokenBucket struct {
 	Rate  int64         // tokens in each period; at most 2^42
 	Per   time.Duration // the period
@@ -80,9 +80,10 @@ func (b TokenBucket) compile() (compiled, error) {
 
 // LeakyBucket holds Capacity units and leaks Rate of them in every period Per, evenly. As a meter, by
 // Decide, it admits what fits into the bucket: as a TokenBucket of the same numbers does. As a queue, by Reserve
-// and Wait, it hands out departure times: what is reserved leaves when all before it has leaked, so that departures are
-// never closer than the rate allows, and what does not fit into the bucket is denied. A changed rate or capacity means
-// what it does for a TokenBucket; departures that were handed out stay.
+// and Wait, it hands out departure times: a reservation leaves when all before it have leaked, and one that does not fit
+// into the bucket is denied. Departures are never closer than the rate allows, unless reservations are cancelled: the
+// others keep their departure times, and a new one may get the time of one of them. A changed rate or capacity means what
+// it does for a TokenBucket.
 type LeakyBucket struct {
 	Rate     int64         // units that leak in each period; at most 2^42
 	Per      time.Duration // the period

@@ -23,9 +23,8 @@ const (
 // the first, in a time zone. A day on which clocks change has 23 or 25 hours, or what it has in that zone. Redis's clock
 // decides which period it is; the clocks of the processes do not matter.
 //
-// A changed limit holds at once: what was counted in the period stays. Another Unit starts anew. With another zone or
-// anchor, what was counted stays until a period of that starts; where two go on deciding by turns, each of them starts
-// anew when its own period does.
+// A changed limit holds at once: what was counted in the period stays. Another Unit, zone or Anchor starts anew, with a
+// count of its own.
 type Calendar struct {
 	Limit int64          // units in each period, at most 10^15
 	Every Unit           // the length of a period

@@ -73,18 +73,26 @@ func (m *memoryStore) single(op algorithm.Operation, c *Charge, l *limit, r *Res
 	if !known {
 		state = limit.NewState()
 	}
-	changed := limit.Find(state, now)
-	cost, charged, terms := limit.Cost(c.Cost), algorithm.Cost{}, algorithm.Terms{Operation: op}
-	s.reply = limit.Reply(state, cost, s.reply[:0])
-	fits := limit.Fits(state, cost, terms)
-	if fits && op != algorithmPeek && cost != charged {
-		limit.Commit(state, cost, terms)
-		charged, changed = cost, true
+	var (
+		reading       algorithm.Reading
+		fits, changed bool
+	)
+	if bucket, ok := limit.(*algorithm.TokenBucket); ok {
+		fits, changed = bucket.Spend(state, now, c.Cost, op == algorithmPeek, &reading)
+	} else {
+		changed = limit.Find(state, now)
+		cost, charged, terms := limit.Cost(c.Cost), algorithm.Cost{}, algorithm.Terms{Operation: op}
+		s.reply = limit.Reply(state, cost, s.reply[:0])
+		fits = limit.Fits(state, cost, terms)
+		if fits && op != algorithmPeek && cost != charged {
+			limit.Commit(state, cost, terms)
+			charged, changed = cost, true
+		}
+		reading = limit.Read(s.reply, charged, c.Cost)
 	}
 	if changed && !known {
 		s.add(number^l.number, c.Key.path, l.suffix, state, now)
 	}
-	reading := limit.Read(s.reply, charged, c.Cost)
 	r.tell(limit, &reading, fits)
 }
 

@@ -78,13 +78,13 @@ func (r *Reservation) Delay() time.Duration {
 	return max(0, time.Until(r.acts))
 }
 
-// Cancel gives back what was spent, as far as nothing that came after has been decided on it: never does more get
-// through than the limits allow. It is what was spent then, also where the key's limit is another by now. What a [TokenBucket] has refilled meanwhile is not given back, and while later
-// reservations of it or of a [LeakyBucket] wait, or a debt is not paid, only the last one is. Nothing is given back of a
-// window or a period that is over, nor of a log of which more than 1000 entries followed.
+// Cancel gives back the whole cost of each charge that still counts, in any order. A charge on a [TokenBucket] or a
+// [LeakyBucket] counts until the bucket is full, one on a window or a period until that ends, and one on a log until more
+// than 1000 entries followed. docs/limits.md has the bounds of what refunds admit. If the key's limit has changed, Cancel
+// gives back what the units cost when they were charged.
 //
-// The first call of Cancel or Settle counts, and every later one returns what it did. It goes on where ctx was cancelled,
-// for at most Config.Timeout. Where it fails, the charges stay spent.
+// Only the first call of Cancel or Settle counts; later calls return its error. Cancel runs to its end even if ctx is
+// cancelled, for at most Config.Timeout. If it fails, the charges may stay spent.
 func (r *Reservation) Cancel(ctx context.Context) error {
 	if r == nil {
 		return nil
@@ -92,9 +92,10 @@ func (r *Reservation) Cancel(ctx context.Context) error {
 	return r.settle(ctx, "cancel", make([]int64, len(r.place)))
 }
 
-// Settle says what was really spent: of each charge as it was reserved, in the same order, or of the only one. Less gives
-// the rest back, as Cancel does. More is charged whether it fits or not, by at most the whole limit once more: that
-// debt is paid before anything else is admitted, in the next window too. A limit that keeps no state settles nothing.
+// Settle sets what was spent: one number for each charge, in the order in which they were reserved. Settle for less gives
+// back the rest, as Cancel does. Settle for more charges the difference even if it does not fit, up to the whole limit once
+// more. That debt is paid before anything else is admitted, in the next window too, and reaches at most 10 years ahead. A
+// limit without state settles nothing.
 //
 // See Cancel for repeated calls, contexts and failures. Other errors wrap ErrCharge, and settle nothing.
 func (r *Reservation) Settle(ctx context.Context, actual ...int64) error {

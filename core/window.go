@@ -9,7 +9,8 @@ import (
 // FixedWindow allows Limit units in each of the windows that follow each other. At the edge of two it admits up to
 // 2·Limit in a moment.
 //
-// A changed limit holds at once: what was counted stays. A window of a changed width ends that long after it started.
+// A changed limit holds at once: what was counted stays. A window that runs when the width changes ends the new width
+// after it started; one that has ended starts anew.
 type FixedWindow struct {
 	Limit  int64         // units in each window, at most 10^15
 	Window time.Duration // of whole microseconds, at most 25 years
@@ -30,9 +31,9 @@ func (w FixedWindow) compile() (compiled, error) {
 // evenly. At worst it admits 2·Limit - 1 in a window. Time counts in ticks of the microsecond, or longer ones where
 // Limit times Window is above 2^50 microseconds.
 //
-// With Buckets from 1 to 1000 it counts in as many small windows. What is charged counts until all of its small
-// window is further back than Window, so that it never admits more than Limit in a window, and is up to a small window
-// stricter than a [SlidingLog].
+// With Buckets from 1 to 1000 it counts in as many small windows. A charge counts until all of its small window is further
+// back than Window, so up to Buckets + 1 small windows are kept. It never admits more than Limit in a window, and is up to
+// a small window stricter than a [SlidingLog].
 //
 // A changed limit holds at once: what was counted stays; of two counters, that before weighs at most twice the new limit. With a changed
 // window, the counters are of windows of that width from then on, and the entries of small windows count for that long.
@@ -54,7 +55,7 @@ func (w SlidingWindow) compile() (compiled, error) {
 
 // SlidingLog allows at most the limit of each of its windows in every window of that width, exactly. It remembers when
 // what was charged: in Redis, up to 64 bytes for each charge that still counts. [Result.Violates] says which windows stand
-// in the way; the numbers of the Result are those of the one that does for longest, or else has the least left.
+// in the way. Limit, Window and Used of a Result are those of the longest window, and Remaining is the least of all windows.
 //
 // Changed limits hold at once, and so do changed windows, as far as what they cover was still remembered.
 type SlidingLog struct {

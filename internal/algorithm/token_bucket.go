@@ -149,6 +149,9 @@ func (b *TokenBucket) Cost(n int64) Cost {
 
 // units is how many tokens a level takes, rounded up.
 func (b *TokenBucket) units(level Cost) int64 {
+	if b.denominator == 1 {
+		return (level.Whole + b.numerator - 1) / b.numerator
+	}
 	hi, lo := bits.Mul64(uint64(level.Whole), uint64(b.denominator))
 	lo, carry := bits.Add64(lo, uint64(level.Fraction), 0)
 	if hi += carry; hi >= uint64(b.numerator) {
@@ -161,16 +164,17 @@ func (b *TokenBucket) units(level Cost) int64 {
 	return int64(min(n, math.MaxInt64))
 }
 
-func (b *TokenBucket) Read(reply []int64, charged Cost, n int64) Reading {
-	found := Cost{reply[0], reply[1]}
+func (b *TokenBucket) Read(reply []int64, charged Cost, n int64) (r Reading) {
+	b.read(&r, Cost{reply[0], reply[1]}, charged, n)
+	return r
+}
+
+func (b *TokenBucket) read(r *Reading, found, charged Cost, n int64) {
 	after := found.plus(charged, b.denominator)
-	fits := func(level Cost, n int64) time.Duration {
-		return b.until(level.plus(b.Cost(n), b.denominator).minus(b.capacity, b.denominator))
-	}
-	r := Reading{Limit: b.burst, Window: b.Window(), Used: b.units(after), RetryAfter: Never}
+	r.Limit, r.Window, r.Used = b.burst, b.Window(), b.units(after)
 	r.Remaining = max(0, b.burst-r.Used)
-	if n <= b.burst {
-		r.RetryAfter = fits(found, n)
+	if r.RetryAfter = Never; n <= b.burst {
+		r.RetryAfter = b.room(found, n)
 	}
 	if r.RetryAfter > 0 {
 		r.Violated = 1
@@ -179,9 +183,13 @@ func (b *TokenBucket) Read(reply []int64, charged Cost, n int64) Reading {
 		r.Delay = b.until(found)
 	}
 	if r.Used > 0 {
-		r.NextAfter, r.ResetAfter = fits(after, r.Remaining+1), b.until(after)
+		r.NextAfter, r.ResetAfter = b.room(after, r.Remaining+1), b.until(after)
 	}
-	return r
+}
+
+// room is how long until n units fit on top of a level.
+func (b *TokenBucket) room(level Cost, n int64) time.Duration {
+	return b.until(level.plus(b.Cost(n), b.denominator).minus(b.capacity, b.denominator))
 }
 
 // RetryReserve is the wait until a reservation for at most bound later can be had.
