@@ -18,11 +18,39 @@
 -- A plain state is kept for 2^22 microseconds after the bucket is full, and so until their next multiple at least. A charge
 -- that stays between two multiples moves it by INCRBY, which leaves the time to live alone and costs half.
 
+--: run
+-- Of costs with parts and no receipts: what look, fits and commit would do, in fewer steps.
+local key, whole, part, denominator = ARGV[at] - 1, ARGV[at + 2] + 0, ARGV[at + 3] + 0, ARGV[limit + 2]
+local capacity, last = ARGV[limit + 3] + 0, ARGV[limit + 4] + 0
+while decided < times and part > 0 and not receipts do
+  key = key + 1
+  local value = not numbers[key] and (values[key] or redis.call('GET', KEYS[key]))
+  local arrival, rest, known, verdict, receipt = now, 0, 10, 1, 0
+  if value then
+    local reach, a, p, d = string.match(value, '^(%d%d)(%d+) (%d+) (%d+)$')
+    values[key] = value
+    if not a or #a ~= 16 or d + 0 ~= denominator or a - now >= capacity then
+      break
+    elseif a + 0 >= now then
+      arrival, rest = a + 0, p + 0
+    end
+    known = reach + 0
+  elseif numbers[key] then
+    break
+  end
+  local level, sum = arrival - now + whole, rest + part
+  if sum >= denominator then level, sum = level + 1, sum - denominator end
+  if level < capacity or level == capacity and sum <= last then
+    verdict, receipt, numbers[key], states[key] = 0, now + 1, now + level, {sum, denominator}
+    reaches[key], dirty[key] = math.max(known, ARGV[limit + 6]), limit
+  end
+  reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = verdict, arrival - now, rest, receipt
+  n, decided = n + 4, decided + 1
+end
+
 --: look
 local start, capacity, denominator = now, ARGV[limit + 3] + 0, ARGV[limit + 2]
-if denominator == 0 then
-  start, denominator = 0, 1 -- the clock stands still
-end
+if denominator == 0 then start, denominator = 0, 1 end -- the clock stands still
 ARGV[limit + 3] = capacity
 local arrival, more = numbers[key], states[key] -- more: part, denominator and since
 if not arrival then
@@ -77,26 +105,17 @@ fits = fits and (level < most or level == most and rest <= ARGV[limit + 4] + 0)
 
 --: commit
 local level, rest, start, denominator, more = reply[found - 2], reply[found - 1], now, ARGV[limit + 2], states[key]
-if denominator == 0 then
-  start, denominator = 0, 1
-end
+if denominator == 0 then start, denominator = 0, 1 end
 if operation == 'force' then
   -- A debt is at most as much again as the capacity, and 10 years of it.
   local room, left = ARGV[limit + 3] + math.min(ARGV[limit + 3], 315576000000000) - level, ARGV[limit + 4] - rest
-  if left < 0 then
-    room, left = room - 1, left + denominator
-  end
-  if room < 0 then
-    whole, part = 0, 0
-  elseif whole > room or whole == room and part > left then
-    whole, part = room, left
-  end
+  if left < 0 then room, left = room - 1, left + denominator end
+  if room < 0 then room, left = 0, 0 end
+  if whole > room or whole == room and part > left then whole, part = room, left end
 end
 local since = more and (level > 0 or rest > 0) and more[3]
 level, rest = level + whole, rest + part
-if rest >= denominator then
-  level, rest = level + 1, rest - denominator
-end
+if rest >= denominator then level, rest = level + 1, rest - denominator end
 receipt = start + 1
 if receipts or since then
   since = since or start
@@ -112,21 +131,15 @@ local reach = ARGV[limit + 6] + 0
 while level > ARGV[limit + 3] and level >= 2 ^ (reach - 10) do
   reach = reach + 1
 end
-if reach > (reaches[key] or 0) then
-  reaches[key] = reach
-end
+reaches[key] = math.max(reach, reaches[key] or 10)
 
 --: give
 local level, rest, start, denominator, more = reply[n + 1], reply[n + 2], now, ARGV[limit + 2], states[key]
-if denominator == 0 then
-  start, denominator = 0, 1
-end
+if denominator == 0 then start, denominator = 0, 1 end
 given = (level > 0 or rest > 0) and more and more[3] and receipt > more[3]
 if given then
   level, rest = level - whole, rest - part
-  if rest < 0 then
-    level, rest = level - 1, rest + denominator
-  end
+  if rest < 0 then level, rest = level - 1, rest + denominator end
   numbers[key], states[key] = start + level, {rest, denominator, more[3]}
   if level < 0 or level == 0 and rest == 0 then
     numbers[key], states[key], reaches[key], values[key] = start, nil, nil, nil -- as if untouched
@@ -141,7 +154,7 @@ if ARGV[limit + 2] == 0 then
   ttl = arrival > 0 and 3155760000000000 or 0 -- 100 years
 elseif arrival == now and rest == 0 then
   ttl = 0
-elseif old and rest == 0 and not since then
+elseif old and #old == 18 and rest == 0 and not since then
   local before = befores[key]
   if before >= arrival - arrival % grace and before < arrival
     and redis.pcall('INCRBY', KEYS[key], string.format('%d', arrival - before)) == reach * 10000000000000000 + arrival then
@@ -149,9 +162,7 @@ elseif old and rest == 0 and not since then
   end -- otherwise the reach differs, or the user may not, or what it read as a number is none to Redis
 end
 if ttl and ttl > 0 then
-  if old and #old == 18 then
-    reach = math.max(reach, tonumber(string.sub(old, 1, 2)))
-  end
+  if old and #old == 18 then reach = math.max(reach, tonumber(string.sub(old, 1, 2))) end
   local low, base = arrival % 10000000, rest > 0 and more[2] or 1
   local high, small = (arrival - low) / 10000000, base < 2147483648
   if since then
