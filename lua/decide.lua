@@ -13,7 +13,7 @@
 --        Or, in short, where each request is of another key, to spend the same cost of the same token bucket, which knows no
 --        parts of a microsecond: less than 0 by the reach, capacity, cost; then, unless all are 1, how often for each key: from
 --        2 on that is "atmost".
--- Reply  for each request: verdict; for each charge, but of "give", its algorithm's reply.
+-- Reply  for each request: verdict; for each charge, except of "give", its algorithm's reply.
 --        Where the clock is outside the time of the limits: -1, now; nothing is done then.
 --
 -- decide   Charges all or nothing. Verdict: the sum of 2^(i-1) over the violated charges i.
@@ -29,11 +29,11 @@
 -- A line of two dashes, a colon and a word stands for the part of that name of the algorithm:
 --
 -- run     may decide the first requests of a run of decisions on one charge, whose arguments begin at ARGV[at]: decided of
---         them; replies in one number if brief is set; sets upto to the next one if it may decide others after that
--- look    reads the key's state, from values[key] if it is there, into states[key], or numbers[key] and values[key] where it
---         is but a number, if it is in neither yet; brings it to now as the limit sees it; only what a clock step or a lowered limit
---         left beyond reach changes the state, and sets dirty[key] to limit; appends to reply what it found, then 0, where
---         the receipt goes: for fits and commit that is reply[found]; give finds all of it behind n
+--         them; sets upto to the next one if it may decide others after that
+-- look    reads the key's state, from values[key] if it is there, into states[key] or numbers[key], if it is in neither yet;
+--         brings it to now as the limit sees it; only what a clock step left beyond reach, or a window of another width,
+--         changes the state, and sets dirty[key] to limit; appends to reply what it found, then 0, where the receipt goes:
+--         for fits and commit that is reply[found]; give finds all of it behind n
 -- fits    sets fits to whether what look found has room for the cost whole, part
 -- commit  charges the cost whole, part, of "force" what of it is possible, and sets receipt to what gives it back
 -- give    gives back the cost whole, part of the charge with this receipt, as far as it still counts, and sets given to
@@ -64,6 +64,7 @@ if short then
   end
 end
 local states, dirty, reply, n = {false, false, false, false}, {false, false, false, false}, {0, 0, 0, 0, 0, 0, 0}, 0
+-- Of a bucket: its arrival time now and as read, and its reach.
 local numbers, befores, reaches = {false, false, false, false}, {false, false, false, false}, {false, false, false, false}
 local values = values or {false} -- as read; of what is missing after all were read at once, the key may be of another type, and is read again
 local shared -- what the parts of an algorithm make once for all keys
