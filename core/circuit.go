@@ -35,9 +35,7 @@ func (c *circuit) since() int64 { return int64(time.Since(c.start)) }
 // enter asks to call Redis. Each nil is followed by a leave.
 func (c *circuit) enter() error {
 	if c.failures.Load() >= circuitThreshold {
-		if c.since() >= c.probeAt.Load() && c.probing.CompareAndSwap(false, true) {
-			c.tasks.run(c.tryAgain)
-		}
+		c.ask()
 		return ErrCircuitOpen
 	}
 	if c.flying.Add(1) > c.most {
@@ -65,13 +63,28 @@ func (c *circuit) leave(failed bool) {
 // abandon ends a call that says nothing about Redis.
 func (c *circuit) abandon() { c.flying.Add(-1) }
 
+// doubt ends a call whose caller left it too short a time to tell a slow Redis from a dead one. A probe tells.
+func (c *circuit) doubt() {
+	c.flying.Add(-1)
+	c.ask()
+}
+
+// ask starts a probe, unless one runs or has just ended.
+func (c *circuit) ask() {
+	if c.since() >= c.probeAt.Load() && c.probing.CompareAndSwap(false, true) {
+		c.tasks.run(c.tryAgain)
+	}
+}
+
+// tryAgain closes the circuit if the probe succeeds. Otherwise the probe counts as a failed call.
 func (c *circuit) tryAgain() {
 	ctx, cancel := context.WithTimeout(context.Background(), c.timeout)
 	defer cancel()
 	if c.probe(ctx) == nil {
 		c.failures.Store(0)
-	} else {
-		c.probeAt.Store(c.since() + int64(circuitPause))
+	} else if c.failures.Load() < circuitThreshold {
+		c.failures.Add(1)
 	}
+	c.probeAt.Store(c.since() + int64(circuitPause))
 	c.probing.Store(false)
 }

@@ -139,6 +139,7 @@ func (g *Gate) ordered(ctx, caller context.Context, p *plan, d *Decision) error 
 			}
 		case ended(caller) != nil:
 			g.giveBack(ctx, p, requests[:i], false)
+			d.Source = SourceNone
 			return fmt.Errorf("core: %w", ended(caller))
 		default:
 			if cause == nil || errors.Is(err, ErrMisconfigured) {

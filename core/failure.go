@@ -156,10 +156,12 @@ func (g *Gate) judge(caller context.Context, patient bool, err *error) {
 		g.circuit.leave(false)
 		*err = fmt.Errorf("%w: %w", ErrMisconfigured, *err)
 		return
-	case patient && !errors.As(*err, new(follower)):
-		g.circuit.leave(true)
-	default: // too short a time to tell a slow Redis from a dead one
+	case errors.As(*err, new(follower)):
 		g.circuit.abandon()
+	case patient:
+		g.circuit.leave(true)
+	default:
+		g.circuit.doubt()
 	}
 	if over := ended(caller); over != nil {
 		*err = fmt.Errorf("core: %w", over)

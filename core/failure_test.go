@@ -180,6 +180,30 @@ func TestCallersDeadlinesOpenTheCircuit(t *testing.T) {
 	s.Continue()
 }
 
+// Callers whose deadlines are far shorter than the Gate's get errors until a probe has found out that Redis is dead.
+func TestShortDeadlinesFindTheOutage(t *testing.T) {
+	s := redistest.Start(t)
+	client := s.Client(t)
+	g := redisGate(t, client, core.Config{Timeout: brief})
+	c := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: frozen(100), OnFailure: core.Open}), Key: newKey(t, "k"), Cost: 1}
+	viaRedis(t, g, c)
+	warm(t, client)
+	s.Stop()
+	for {
+		ctx, cancel := context.WithTimeout(t.Context(), brief/10)
+		d, err := g.Decide(ctx, c)
+		cancel()
+		if errors.Is(d.Cause, core.ErrCircuitOpen) && d.Allowed {
+			break
+		}
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(show(d), err)
+		}
+	}
+	s.Continue()
+	viaRedis(t, g, c)
+}
+
 // A Redis that answers PING and does not write is down.
 func TestWritesPaused(t *testing.T) {
 	s := redistest.Start(t)

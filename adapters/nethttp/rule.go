@@ -40,7 +40,8 @@ const (
 )
 
 // CountOnly is a Rule.Settle that counts only requests answered with one of these statuses, such as 401 and 403 for a
-// limit on failed logins.
+// limit on failed logins. Every request takes its cost until its handler returns, so the limit must exceed the number of
+// one key's requests in progress.
 func CountOnly(statuses ...int) func(r *http.Request, status int, cost int64) int64 {
 	statuses = slices.Clone(statuses)
 	return func(_ *http.Request, status int, cost int64) int64 {
