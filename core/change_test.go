@@ -127,7 +127,7 @@ var changes = []vector{
 			{0, "decide 1", "denied, 8 used, 0 left, retry 1m40s, next 1m40s, reset 2m0s"},
 			{0, "use 0", "8 used, 2 left, next 1m7.5s, reset 2m0s"},
 			// A window of 10 s has followed, and half of that is over.
-			{15 * time.Second, "use 3", "4 used, 6 left, next 1.25s, reset 5s"},
+			{15 * time.Second, "use 3", "0 used, 10 left"},
 			{0, "use 4", "0 used, 10 left"},
 			{0, "use 0", "8 used, 2 left, next 52.5s, reset 1m45s"},
 		},

@@ -155,10 +155,12 @@ func (c *denialCache) lifting(keys ...uint64) (lifted func()) {
 	}
 }
 
-// corrected are the numbers of the keys that requests give back to or settle.
+// corrected are the numbers of the keys that requests give back to, settle, or reserve of for later: those make the waits of
+// denials shorter or longer.
 func corrected(requests []request) (keys []uint64) {
 	for i := range requests {
-		if op := requests[i].op; op == algorithmGive || op == algorithmForce {
+		r := &requests[i]
+		if r.op == algorithmGive || r.op == algorithmForce || r.op == algorithmReserve && r.bound > 0 {
 			for j := range requests[i].charges {
 				keys = append(keys, requests[i].charges[j].number)
 			}

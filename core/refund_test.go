@@ -367,3 +367,88 @@ func TestCallersDeadlineIsNoOutage(t *testing.T) {
 	}
 	s.Continue()
 }
+
+// Settle for more reaches twice the limit, wherever it starts.
+func TestSettleUpToTwiceTheLimit(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
+		for _, l := range tens {
+			if l.name == "log of two" {
+				continue // its shorter window allows less
+			}
+			for _, actual := range []int64{5, 15, 20, 1000} {
+				charge := core.Charge{Policy: limited(t, "p", l.algorithm), Key: newKey(t, l.name, fmt.Sprint(actual)), Cost: 1}
+				r, _ := reserve(t, g, 0, charge)
+				settle(t, r, actual)
+				if n, want := used(t, g, charge.Policy, charge.Key), min(actual, 20); n != want {
+					t.Errorf("%s: settled as %d, %d used, not %d", l.name, actual, n, want)
+				}
+			}
+		}
+	})
+}
+
+// A debt that goes into the next window counts there, also if that gets another width.
+func TestDebtInAWidenedWindow(t *testing.T) {
+	limits := []core.Algorithm{
+		core.FixedWindow{Limit: 5, Window: time.Second, FromFirst: true}, core.FixedWindow{Limit: 5, Window: time.Hour, FromFirst: true},
+	}
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		client, clock := s.Client(t), newClock()
+		g := redisGate(t, client, core.Config{Prefix: s.Prefix, DisableDenialCache: true})
+		g.InjectClock(clock.now)
+		charge := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: limits[0], For: changing(limits...)}), Key: newKey(t, "k"), Cost: 5}
+		r, _ := reserve(t, g, 0, charge)
+		settle(t, r, 10)
+		clock.advance(1100 * time.Millisecond)
+		charge.Cost = 1
+		d, err := g.Decide(withPlan(t.Context(), 1), charge)
+		if err != nil || d.Allowed {
+			t.Fatal(show(d), err)
+		}
+		wait, _ := d.RetryAfter()
+		name := client.Keys(t.Context(), s.Prefix+"*").Val()[0]
+		if ttl := client.PTTL(t.Context(), name).Val(); wait < 59*time.Minute || ttl < wait {
+			t.Errorf("the key expires in %v, the wait is %v", ttl, wait)
+		}
+	})
+}
+
+// What looks nearly like a state is none: who asks for its key gets an error, and nobody is charged twice.
+func TestNearlyAState(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		client := s.Client(t)
+		g := redisGate(t, client, core.Config{Prefix: s.Prefix, DisableDenialCache: true})
+		policy := limited(t, "p", core.PerHour(10_000))
+		bad, good := newKey(t, "bad"), newKey(t, "good")
+		for _, value := range []string{"xx0000000000000001", "0x0000000000000001", "1 0x1a2b3c4d5e6f70", "4200000000000000010"} {
+			if err := client.Set(t.Context(), s.Prefix+":"+bad.String()+":p:tb2", value, time.Minute).Err(); err != nil {
+				t.Fatal(err)
+			}
+			if err := g.Reset(t.Context(), policy, good); err != nil {
+				t.Fatal(err)
+			}
+			var all sync.WaitGroup
+			for i := range 8 {
+				all.Go(func() {
+					for range 20 {
+						if i%2 == 0 {
+							if _, err := g.Decide(t.Context(), core.Charge{Policy: policy, Key: bad, Cost: 1}); !errors.Is(err, core.ErrMisconfigured) {
+								t.Errorf("%q: %v", value, err)
+							}
+						} else if d, err := g.Decide(t.Context(), core.Charge{Policy: policy, Key: good, Cost: 1}); err != nil || !d.Allowed {
+							t.Errorf("%q beside it: %v", value, err)
+						}
+					}
+				})
+			}
+			all.Wait()
+			if n := used(t, g, policy, good); n < 70 || n > 80 { // a token takes 0.36 s
+				t.Errorf("%q: %d used of the key beside it, 80 were charged", value, n)
+			}
+			_, err := g.Decide(t.Context(), core.Charge{Policy: policy, Key: good, Cost: 1}, core.Charge{Policy: policy, Key: bad, Cost: 1})
+			if !errors.Is(err, core.ErrMisconfigured) {
+				t.Errorf("%q: %v", value, err)
+			}
+		}
+	})
+}

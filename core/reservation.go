@@ -142,6 +142,13 @@ func (r *Reservation) totals(actual []int64) []int64 {
 // correct makes charges that were spent into ones of so many units, in one round trip for each slot.
 func (g *Gate) correct(ctx context.Context, held []charge, units []int64) error {
 	var here, there []charge
+	keep := func(c charge) {
+		if c.local {
+			here = append(here, c)
+		} else {
+			there = append(there, c)
+		}
+	}
 	for i, c := range held {
 		if c.spent == units[i] || c.failed || !c.fits {
 			continue // what nobody counted, and a shadow without room
@@ -151,17 +158,19 @@ func (g *Gate) correct(ctx context.Context, held []charge, units []int64) error 
 		if l, err := c.policy.limitOf(ctx, c.key); err == nil && !c.local && c.from.suffix == l.suffix {
 			c.limit = l.current()
 		}
-		if c.spent > units[i] {
+		if c.fits = c.spent > units[i]; c.fits { // to be given back
 			c.cost = algorithm.Back(spent, c.limit, c.spent-units[i])
 		} else {
-			c.cost = c.limit.Cost(min(units[i]-c.spent, c.limit.Capacity()))
+			// A cost is at most the limit, and a debt may be once more.
+			capacity := c.limit.Capacity()
+			more := min(units[i]-c.spent, 2*capacity)
+			if c.fits = false; more > capacity {
+				c.cost = c.limit.Cost(more - capacity)
+				keep(c)
+			}
+			c.cost = c.limit.Cost(min(more, capacity))
 		}
-		c.fits = c.spent > units[i] // to be given back
-		if c.local {
-			here = append(here, c)
-		} else {
-			there = append(there, c)
-		}
+		keep(c)
 	}
 	if len(here) > 0 {
 		_ = g.local.decide(ctx, corrections(here)) // memory does not fail
@@ -182,15 +191,17 @@ func (g *Gate) correct(ctx context.Context, held []charge, units []int64) error 
 	return errors.Join(errs...)
 }
 
-// corrections give back the charges that fit, and force the others.
+// corrections give back the charges that fit, and force the others: those of one key in two requests.
 func corrections(charges []charge) []request {
-	requests := []request{{op: algorithmGive}, {op: algorithmForce}}
-	for _, c := range charges {
-		i := 1
+	requests := []request{{op: algorithmGive}, {op: algorithmForce}, {op: algorithmForce}}
+	for i, c := range charges {
+		at := 1
 		if c.fits {
-			i = 0
+			at = 0
+		} else if i > 0 && charges[i-1].same(&charges[i]) {
+			at = 2
 		}
-		requests[i].charges = append(requests[i].charges, c)
+		requests[at].charges = append(requests[at].charges, c)
 	}
 	return slices.DeleteFunc(requests, func(r request) bool { return len(r.charges) == 0 })
 }

@@ -192,7 +192,7 @@ func TestSettledOnce(t *testing.T) {
 				} else {
 					settle(t, r, first)
 				}
-				want := min(1+first, 5+10) // at most the whole limit once more
+				want := min(1+first, 20) // at most the whole limit once more
 				for range 2 {
 					if n := used(t, g, policy, key); n != want {
 						t.Errorf("%s, %s: %d used, want %d", l.name, name, n, want)

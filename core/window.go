@@ -36,8 +36,8 @@ func (w FixedWindow) compile() (compiled, error) {
 // a small window stricter than a [SlidingLog].
 //
 // A changed limit holds at once: what was counted stays; of two counters, that before weighs at most twice the new limit. With a changed
-// window, the counters are of windows of that width from then on, and the entries of small windows count for that long.
-// Changing between 0 Buckets and more starts anew.
+// window, two counters start anew, and the entries of small windows count for the new width. Changing between 0 Buckets
+// and more starts anew.
 type SlidingWindow struct {
 	Limit   int64         // units in a window, at most 10^12 with Buckets 0, else 10^15
 	Window  time.Duration // of whole microseconds, at most 25 years

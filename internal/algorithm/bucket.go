@@ -71,7 +71,10 @@ func (b *TokenBucket) Find(st State, now int64) (changed bool) {
 		s.level = Cost{s.level.Whole + 1, 0}
 	}
 	if !b.frozen && s.level.Whole > b.capacity.Whole && reachOf(s.level.Whole) > s.reach {
-		s.level = b.capacity // the clock went back
+		s.level = b.capacity // the clock went back; a narrower limit forgives at most half to a wider one
+		if least := int64(1) << max(0, s.reach-11); least > b.capacity.Whole+1 {
+			s.level = Cost{least, 0}
+		}
 		b.keep(s, s.level)
 		return true
 	}

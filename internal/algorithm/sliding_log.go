@@ -128,6 +128,7 @@ func (l *SlidingLog) Share(n int64) Limit {
 func (l *SlidingLog) Read(reply []int64, charged Cost, n int64) Reading {
 	var (
 		r     Reading
+		all   bool // of a window remains, of which the least does
 		size  = len(l.windows)
 		age   = reply[3*size]
 		phase = reply[3*size+1]
@@ -157,10 +158,13 @@ func (l *SlidingLog) Read(reply []int64, charged Cost, n int64) Reading {
 		}
 		// More remains when the windows of which the least is left have room.
 		if i == 0 || remaining < r.Remaining {
-			r.Remaining, r.NextAfter = remaining, next
+			r.Remaining, r.NextAfter, all = remaining, next, used == 0
 		} else if remaining == r.Remaining {
-			r.NextAfter = max(r.NextAfter, next)
+			r.NextAfter, all = max(r.NextAfter, next), all || used == 0
 		}
+	}
+	if all { // that window allows no more
+		r.NextAfter = 0
 	}
 	r.Delay = r.RetryAfter
 	// The longest window is the last to be whole.

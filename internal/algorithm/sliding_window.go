@@ -3,6 +3,7 @@ package algorithm
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 )
 
@@ -34,7 +35,8 @@ func (w *SlidingWindow) measure() {
 	w.ticks = (w.width + w.tick - 1) / w.tick
 }
 
-func (w *SlidingWindow) Tag() string           { return "sw1" }
+// Tag differs from width to width, because the counters of one mean nothing in another.
+func (w *SlidingWindow) Tag() string           { return "sw2" + strconv.FormatInt(w.width, 36) }
 func (w *SlidingWindow) Script() string        { return "sliding_window" }
 func (w *SlidingWindow) Fields() int           { return 4 }
 func (w *SlidingWindow) Denominator() int64    { return 1 }

@@ -109,19 +109,23 @@ func (f *FixedWindow) Find(st State, now int64) (changed bool) {
 	}
 	s.found = s.kept
 	if w := &s.found; w.finish > 0 {
+		next := f.width // how long the window lasts that the debt goes into
 		if w.start > now {
 			w.finish += now - w.start
 			w.start, changed = now, true // the clock went back, and the window would not end
 		}
-		if now < w.finish && w.finish != w.start+f.width {
+		if now >= w.finish {
+			next = w.finish - w.start // as it was to be
+		} else if w.finish != w.start+f.width {
 			w.finish = w.start + f.width
 			changed = changed || now < w.finish
 		}
 		switch {
 		case now < w.finish:
 			start = w.start
-		case w.debt > 0 && now < w.finish+f.width:
+		case w.debt > 0 && now < w.finish+min(next, f.width):
 			start = w.finish
+			changed = changed || next != f.width
 		default:
 			*w = windowCount{}
 		}

@@ -57,16 +57,16 @@ if not arrival then
   local value = values[key] or redis.call('GET', KEYS[key])
   arrival = 0
   if value then
-    values[key], arrival = value, #value == 18 and tonumber(string.sub(value, 3))
-    if not arrival then
+    values[key] = value
+    if #value == 18 and string.match(value, '^%d+$') then
+      arrival = tonumber(string.sub(value, 3))
+    else
       local reach, a, part, base, since = string.match(value, '^(%d%d)(%d+) (%d+) (%d+) ?(%d*)$')
       arrival = reach and #a == 16 and tonumber(a)
       more = {tonumber(part), tonumber(base), since ~= '' and tonumber(since)}
       states[key], reaches[key] = more, tonumber(reach)
     end
-    if not arrival or arrival % 1 ~= 0 then
-      error('no state of a token bucket') -- before anything is written
-    end
+    if not arrival then error('no state of a token bucket') end -- before anything is written
   end
   numbers[key], befores[key] = arrival, arrival
 end
@@ -79,7 +79,9 @@ end
 if level > capacity and ARGV[limit + 2] > 0 then
   local reach = math.max(reaches[key] or 10, tonumber(string.sub(values[key] or '10', 1, 2)))
   if level >= 2 ^ (reach - 10) then
-    level, rest = capacity, ARGV[limit + 4] + 0 -- kept even if nothing is charged, or it would not drain
+    -- This is kept even if nothing is charged, or it would not drain. A narrower limit forgives at most half to a wider one.
+    level, rest = capacity, ARGV[limit + 4] + 0
+    if 2 ^ (reach - 11) > capacity + 1 then level, rest = math.floor(2 ^ (reach - 11)), 0 end
     numbers[key], states[key] = start + level, {rest, denominator, more and more[3]}
     dirty[key] = limit
   end

@@ -78,14 +78,17 @@ else
       ended = ended + now - from
       from, start, back = now, now, true -- the clock went back
     end
-    if now < ended and ended ~= from + width then
+    local following = width -- how long the window lasts that the debt goes into
+    if now >= ended then
+      following = ended - from -- as it was to be
+    elseif ended ~= from + width then
       ended = from + width
       back = back or now < ended
     end
     if now < ended then
       start = from
-    elseif owed > 0 and now < ended + width then
-      start = ended
+    elseif owed > 0 and now < ended + math.min(following, width) then
+      start, back = ended, back or following ~= width
     else
       from, used, owed = start, 0, 0
     end
