@@ -15,14 +15,14 @@ if #KEYS > 1 and (short or ARGV[4] == '1') then
   end
 end
 if short then
-  local sub, own, capacity, cost, count = string.sub, string.sub(ARGV[1], 2), ARGV[2] + 0, ARGV[3] + 0, #KEYS
+  local sub, capacity, cost, count = string.sub, ARGV[2] + 0, ARGV[3] + 0, #KEYS
   local last, value, before, arrivals = now + capacity, nil, nil, values and {0} -- of one key no tables are made
   for key = 1, count do
     value = values and values[key] or redis.call('GET', KEYS[key])
     before = 0
     if value then
       before = nil
-      if #value == 18 and sub(value, 1, 2) == own then
+      if #value == 18 then
         before = tonumber(sub(value, 3))
       end
     end
@@ -66,14 +66,15 @@ if short then
         end
         if not value or move > arrival % grace
           or redis.pcall('INCRBY', KEYS[key], moving) ~= reach * 10000000000000000 + arrival then
-          -- It is new, or gets a new time to live; or the user may not, or what was read as a number is none to Redis.
+          -- It is new, or gets a new time to live or reach; or the user may not, or what was read as a number is none to Redis.
           local ttl, low = arrival + grace - now, arrival % 10000000
           if ttl ~= lasts then
             lasts = ttl
             ttl = (ttl - ttl % 1000) / 1000 + 1 + margin
             lasting = string.format(ttl < 2147483648 and '%d' or '%.0f', ttl)
           end
-          value = string.format('%d%09d%07d', reach, (arrival - low) / 10000000, low)
+          local most = value and math.max(reach, tonumber(sub(value, 1, 2)) or 10) or reach
+          value = string.format('%d%09d%07d', most, (arrival - low) / 10000000, low)
           redis.call('SET', KEYS[key], value, 'PX', lasting)
         end
       end

@@ -58,7 +58,7 @@ if not arrival then
   arrival = 0
   if value then
     values[key] = value
-    if #value == 18 and string.match(value, '^%d+$') then
+    if #value == 18 then
       arrival = tonumber(string.sub(value, 3))
     else
       local reach, a, part, base, since = string.match(value, '^(%d%d)(%d+) (%d+) (%d+) ?(%d*)$')
@@ -66,7 +66,7 @@ if not arrival then
       more = {tonumber(part), tonumber(base), since ~= '' and tonumber(since)}
       states[key], reaches[key] = more, tonumber(reach)
     end
-    if not arrival then error('no state of a token bucket') end -- before anything is written
+    if not arrival or arrival % 1 ~= 0 then error('no state of a token bucket') end -- before anything is written
   end
   numbers[key], befores[key] = arrival, arrival
 end
@@ -77,7 +77,7 @@ elseif rest > 0 and more[2] ~= denominator then
   level, rest = level + 1, 0
 end
 if level > capacity and ARGV[limit + 2] > 0 then
-  local reach = math.max(reaches[key] or 10, tonumber(string.sub(values[key] or '10', 1, 2)))
+  local reach = math.max(reaches[key] or 10, tonumber(string.sub(values[key] or '10', 1, 2)) or 10)
   if level >= 2 ^ (reach - 10) then
     -- This is kept even if nothing is charged, or it would not drain. A narrower limit forgives at most half to a wider one.
     level, rest = capacity, ARGV[limit + 4] + 0
@@ -133,7 +133,7 @@ local reach = ARGV[limit + 6] + 0
 while level > ARGV[limit + 3] and level >= 2 ^ (reach - 10) do
   reach = reach + 1
 end
-reaches[key] = math.max(reach, reaches[key] or 10)
+if reach > (reaches[key] or 0) then reaches[key] = reach end
 
 --: give
 local level, rest, start, denominator, more = reply[n + 1], reply[n + 2], now, ARGV[limit + 2], states[key]
@@ -164,7 +164,7 @@ elseif old and #old == 18 and rest == 0 and not since then
   end -- otherwise the reach differs, or the user may not, or what it read as a number is none to Redis
 end
 if ttl and ttl > 0 then
-  if old and #old == 18 then reach = math.max(reach, tonumber(string.sub(old, 1, 2))) end
+  if old and #old == 18 then reach = math.max(reach, tonumber(string.sub(old, 1, 2)) or 10) end
   local low, base = arrival % 10000000, rest > 0 and more[2] or 1
   local high, small = (arrival - low) / 10000000, base < 2147483648
   if since then
