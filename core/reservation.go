@@ -80,8 +80,8 @@ func (r *Reservation) Delay() time.Duration {
 
 // Cancel gives back the whole cost of each charge that still counts, in any order. A charge on a [TokenBucket] or a
 // [LeakyBucket] counts until nothing of the key is used, one on a window or a period until that ends, and one on a log
-// until more than 1000 entries followed. docs/limits.md has the bounds of what refunds admit. If the key's limit has changed, Cancel
-// gives back what the units cost when they were charged.
+// until more than 1000 entries followed. docs/limits.md has the bounds of what refunds admit. If the key's limit has
+// changed, Cancel gives back what the units cost when they were charged.
 //
 // Only the first call of Cancel or Settle counts; later calls return its error. Cancel runs to its end even if ctx is
 // cancelled, for at most Config.Timeout. If it fails, the charges may stay spent.
@@ -94,8 +94,8 @@ func (r *Reservation) Cancel(ctx context.Context) error {
 
 // Settle sets what was spent: one number for each charge, in the order in which they were reserved. Settle for less gives
 // back the rest, as Cancel does. Settle for more charges the difference even if it does not fit, until twice the limit is
-// used; the rest is dropped. That debt is paid before anything else is admitted, in the next window too, and reaches at most 10 years ahead. A
-// limit without state settles nothing.
+// used; the rest is dropped. That debt is paid before anything else is admitted, in the next window too, and reaches at
+// most 10 years ahead. A limit without state settles nothing.
 //
 // See Cancel for repeated calls, contexts and failures. Other errors wrap ErrCharge, and settle nothing.
 func (r *Reservation) Settle(ctx context.Context, actual ...int64) error {

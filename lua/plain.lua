@@ -73,8 +73,8 @@ if short then
             ttl = (ttl - ttl % 1000) / 1000 + 1 + margin
             lasting = string.format(ttl < 2147483648 and '%d' or '%.0f', ttl)
           end
-          local most = value and math.max(reach, tonumber(sub(value, 1, 2)) or 10) or reach
-          value = string.format('%d%09d%07d', most, (arrival - low) / 10000000, low)
+          local furthest = value and math.max(reach, tonumber(sub(value, 1, 2)) or 10) or reach
+          value = string.format('%d%09d%07d', furthest, (arrival - low) / 10000000, low)
           redis.call('SET', KEYS[key], value, 'PX', lasting)
         end
       end
