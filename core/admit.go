@@ -33,7 +33,7 @@ func (s *Semaphore) admit(ctx context.Context, ask Ask, waiters int64, charges [
 		return nil, d, err
 	}
 	g, start := s.gate, time.Now()
-	if g.known(ctx, charges, &d, false) {
+	if g.known(ctx, charges, &d) {
 		return nil, d, nil
 	}
 	if err := g.leases.begin(); err != nil {

@@ -11,10 +11,7 @@ import (
 
 // decide leaves the outcome in d, a zero Decision, which is too large to be copied from hand to hand.
 func (g *Gate) decide(ctx context.Context, d *Decision, op algorithm.Operation, bound int64, charges []Charge) (granted int64, err error) {
-	if done, err := g.single(ctx, d, op, charges); done {
-		return 0, err
-	}
-	if op == algorithmDecide && g.known(ctx, charges, d, true) {
+	if op == algorithmDecide && g.known(ctx, charges, d) {
 		return 0, nil
 	}
 	p := plans.Get().(*plan)
@@ -23,30 +20,6 @@ func (g *Gate) decide(ctx context.Context, d *Decision, op algorithm.Operation, 
 		return 0, err
 	}
 	return p.bound, nil
-}
-
-// single decides one charge in memory, as run would and without a plan, which takes longer than the decision. It leaves to run
-// what is faulty or observed.
-func (g *Gate) single(ctx context.Context, d *Decision, op algorithm.Operation, charges []Charge) (done bool, err error) {
-	m, ok := g.store.(*memoryStore)
-	if !ok || len(charges) != 1 || op == algorithmAtMost || g.observe != nil || g.closed.Load() || ctx.Err() != nil || check(charges) != nil {
-		return false, nil
-	}
-	c := &charges[0]
-	limit, err := c.Policy.limitOf(ctx, c.Key)
-	if err != nil {
-		return true, err
-	}
-	d.resize(1)
-	r := d.at(0)
-	d.Source, r.Policy, r.Source = SourceMemory, c.Policy, SourceMemory
-	if limit.suffix == "" {
-		r.stateless(limit.denies)
-	} else {
-		m.single(op, c, limit, r)
-	}
-	d.Allowed = r.Allowed || c.Policy.shadow
-	return true, nil
 }
 
 // run decides and reports. The plan holds what came of each charge.
@@ -121,7 +94,7 @@ func (g *Gate) ordered(ctx, caller context.Context, p *plan, d *Decision) error 
 	var cause error
 	for i := range requests {
 		r := &requests[i]
-		r.bound, r.receipts, r.ahead = p.bound, p.keeps || len(requests) > 1, len(p.asked) == 1
+		r.bound, r.receipts = p.bound, p.keeps || len(requests) > 1
 		if !admitted {
 			r.op = algorithmPeek
 		} else {

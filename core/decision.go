@@ -12,19 +12,18 @@ type Source uint8
 
 // The sources of a Decision.
 const (
-	SourceNone     Source = iota // nobody: there was nothing to decide, or an error
-	SourceRedis                  // Redis, for all replicas together
-	SourceMemory                 // a Gate in memory
-	SourceOpen                   // nobody, where Redis failed and the policies that it left are Open
-	SourceLocal                  // this process alone, where Redis failed and one of these policies is Local
-	SourceClosed                 // nobody, where Redis failed and one of these policies is Closed
-	SourceCache                  // Redis, a moment ago: a denial that nothing but time lifts
-	SourcePrefetch               // this process, by what Redis had charged ahead
+	SourceNone   Source = iota // nobody: there was nothing to decide, or an error
+	SourceRedis                // Redis, for all replicas together
+	SourceMemory               // a Gate in memory
+	SourceOpen                 // nobody, where Redis failed and the policies that it left are Open
+	SourceLocal                // this process alone, where Redis failed and one of these policies is Local
+	SourceClosed               // nobody, where Redis failed and one of these policies is Closed
+	SourceCache                // Redis, a moment ago: a denial that nothing but time lifts
 )
 
 // String names the source in one lower-case word.
 func (s Source) String() string {
-	names := [...]string{"none", "redis", "memory", "open", "local", "closed", "cache", "prefetch"}
+	names := [...]string{"none", "redis", "memory", "open", "local", "closed", "cache"}
 	return names[min(int(s), len(names)-1)]
 }
 
@@ -36,7 +35,7 @@ type Result struct {
 	// Source says who decided this charge.
 	Source Source
 	// Known is false where nobody counted: while Redis is down for a policy that is Open or Closed, and for Unlimited; and
-	// where a denial of a moment ago, or what was taken ahead, does not say how the key stands now. Used, Remaining, NextAfter and ResetAfter are 0 then.
+	// where a denial of a moment ago does not say how the key stands now. Used, Remaining, NextAfter and ResetAfter are 0 then.
 	Known bool
 
 	defers   bool  // its reservations may be for later
@@ -138,11 +137,6 @@ func (r *Result) stateless(denies bool) {
 	r.Known, r.Window, r.RetryAfter, r.NextAfter, r.ResetAfter = true, Never, Never, Never, Never
 }
 
-// prefetched fills in what is known of a charge that was taken ahead.
-func (r *Result) prefetched(limit algorithm.Limit) {
-	r.Allowed, r.Source, r.Limit, r.Window = true, SourcePrefetch, limit.Capacity(), limit.Window()
-}
-
 // tell fills in what a limit says of a charge that fits, or does not.
 func (r *Result) tell(limit algorithm.Limit, reading *algorithm.Reading, fits bool) {
 	r.Allowed, r.Known = fits, true
@@ -162,10 +156,6 @@ func (r *Result) read(c *charge, p *plan, cause error) {
 		if !r.Allowed {
 			r.Source, r.RetryAfter = SourceClosed, closedRetry
 		}
-		return
-	}
-	if c.here {
-		r.prefetched(c.limit)
 		return
 	}
 	if c.local {

@@ -19,17 +19,17 @@ func (g *Gate) InjectClock(now func() int64) {
 	s.script, s.admit = newScript(headgate.DecideScriptInjected()), newScript(headgate.AdmitScriptInjected())
 	g.leases.store.(*redisLeases).script = newScript(headgate.LeaseScriptInjected())
 	own := func() time.Duration { return time.Duration(now()) * time.Microsecond }
-	if g.ahead.clock = own; g.cache != nil {
+	if g.cache != nil {
 		g.cache.clock = own
 	}
 }
 
 // InjectServerClock makes a Gate on Redis decide on a clock of the test, and leaves what it goes by itself.
 func (g *Gate) InjectServerClock(now func() int64) {
-	cache, clock := g.cache, g.ahead.clock
+	cache := g.cache
 	g.cache = nil
 	g.InjectClock(now)
-	g.cache, g.ahead.clock = cache, clock
+	g.cache = cache
 }
 
 // KnownDenials is how many denials the cache holds.
@@ -39,29 +39,6 @@ func (g *Gate) KnownDenials() (n int) {
 			if g.cache.sets[i][j].Load() != nil {
 				n++
 			}
-		}
-	}
-	return n
-}
-
-// GiveBack gives back what was taken ahead and is too old by now.
-func (g *Gate) GiveBack() { g.ahead.giveBack(context.Background(), false) }
-
-// Ahead is how many units were taken ahead and not used.
-func (g *Gate) Ahead() (n int64) {
-	for i := range g.ahead.slots {
-		if s := g.ahead.slots[i].Load(); s != nil {
-			n += s.left.Load()
-		}
-	}
-	return n
-}
-
-// AheadWanted is how many units callers wait for.
-func (g *Gate) AheadWanted() (n int64) {
-	for i := range g.ahead.slots {
-		if s := g.ahead.slots[i].Load(); s != nil {
-			n += s.waiting.Load()
 		}
 	}
 	return n

@@ -128,11 +128,7 @@ func (g *Gate) ask(ctx, caller context.Context, requests []request) (err error) 
 	}
 	err = errPanicked
 	defer g.judge(caller, patient(ctx), &err)
-	if g.ahead.serves(requests) {
-		err = g.ahead.decide(ctx, requests)
-	} else {
-		err = g.store.decide(ctx, requests)
-	}
+	err = g.store.decide(ctx, requests)
 	return err
 }
 

@@ -24,7 +24,6 @@ type Gate struct {
 	local     *memoryStore // decides for Local policies while Redis fails
 	replicas  int
 	cache     *denialCache // nil in memory
-	ahead     *prefetches  // nil in memory
 
 	leases *leases
 
@@ -54,7 +53,6 @@ func NewRedis(client redis.UniversalClient, cfg Config) (*Gate, error) {
 	if !cfg.DisableDenialCache {
 		g.cache = newDenialCache()
 	}
-	g.ahead = newPrefetches(g)
 	g.leases = newLeases(g, client, g.local.clock)
 	return g, nil
 }
@@ -141,8 +139,6 @@ func (g *Gate) reset(ctx context.Context, p *Policy, key Key) (err error) {
 	}
 	c := &charge{key: key, from: limit, number: key.number() ^ limit.number}
 	defer g.cache.lifting(c.number)()
-	done := g.ahead.resetting(p, key)
-	defer func() { done(err == nil) }()
 	if g.local != nil {
 		_ = g.local.reset(ctx, c) // memory does not fail
 	}
@@ -168,7 +164,6 @@ func (g *Gate) Close(ctx context.Context) error {
 	if g.tasks == nil {
 		return nil
 	}
-	g.ahead.stop(ctx)
 	if err := errors.Join(g.leases.close(ctx), g.tasks.wait(ctx)); err != nil {
 		return fmt.Errorf("core: close: %w", err)
 	}

@@ -5,9 +5,8 @@ import (
 	"time"
 )
 
-// known fills in and reports the decision on charges, if it is known without asking Redis: that of a moment ago which denied
-// them, or one by what was taken ahead, if that will do.
-func (g *Gate) known(ctx context.Context, charges []Charge, d *Decision, ahead bool) bool {
+// known fills in and reports the decision on charges, if it is known without asking Redis.
+func (g *Gate) known(ctx context.Context, charges []Charge, d *Decision) bool {
 	if g.circuit == nil || g.closed.Load() || ctx.Err() != nil {
 		return false
 	}
@@ -15,7 +14,7 @@ func (g *Gate) known(ctx context.Context, charges []Charge, d *Decision, ahead b
 	if g.observe != nil {
 		start = time.Now()
 	}
-	if !(ahead && g.ahead.take(ctx, charges, d)) && !g.cache.answer(ctx, charges, d) {
+	if !g.cache.answer(ctx, charges, d) {
 		return false
 	}
 	g.report(ctx, algorithmDecide, d, nil, start)

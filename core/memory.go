@@ -61,41 +61,6 @@ func (m *memoryStore) source() Source { return SourceMemory }
 // shard is the one that the key of a charge chooses alone, so that its policies take one lock.
 func (m *memoryStore) shard(c *charge) uint64 { return (c.number ^ c.from.number) % memoryShards }
 
-// single decides or peeks at one charge, as algorithm.Run would. What it costs is known only when the time is.
-func (m *memoryStore) single(op algorithm.Operation, c *Charge, l *limit, r *Result) {
-	number := c.Key.number()
-	s := &m.shards[number%memoryShards]
-	s.Lock()
-	defer s.Unlock() // a Clock may panic
-	now := m.clock()
-	limit := l.at(now)
-	state, known := s.find(number^l.number, c.Key.path, l.suffix)
-	if !known {
-		state = limit.NewState()
-	}
-	var (
-		reading       algorithm.Reading
-		fits, changed bool
-	)
-	if bucket, ok := limit.(*algorithm.TokenBucket); ok {
-		fits, changed = bucket.Spend(state, now, c.Cost, op == algorithmPeek, &reading)
-	} else {
-		changed = limit.Find(state, now)
-		cost, charged, terms := limit.Cost(c.Cost), algorithm.Cost{}, algorithm.Terms{Operation: op}
-		s.reply = limit.Reply(state, cost, s.reply[:0])
-		fits = limit.Fits(state, cost, terms)
-		if fits && op != algorithmPeek && cost != charged {
-			limit.Commit(state, cost, terms)
-			charged, changed = cost, true
-		}
-		reading = limit.Read(s.reply, charged, c.Cost)
-	}
-	if changed && !known {
-		s.add(number^l.number, c.Key.path, l.suffix, state, now)
-	}
-	r.tell(limit, &reading, fits)
-}
-
 func (m *memoryStore) decide(_ context.Context, requests []request) error {
 	for i := range requests {
 		m.one(&requests[i])

@@ -75,7 +75,6 @@ type charge struct {
 	answered bool  // by Redis, or by this process alone
 	local    bool  // by this process alone
 	whole    int64 // if so, the capacity of the limit that this process has a share of
-	here     bool  // by what was taken ahead
 	failed   bool  // not answered, and its failure mode abstains or denies
 	fits     bool  // if answered
 	spent    int64 // units
@@ -99,7 +98,6 @@ type request struct {
 	full    [4]int64 // of Redis, where it answered in brief
 
 	receipts bool // the charges may be given back
-	ahead    bool // more may be charged than is asked for
 	merges   bool // with equal ones
 }
 
@@ -222,9 +220,6 @@ func (p *plan) results(d *Decision) {
 			r.stateless(p.denies[i])
 		default:
 			r.read(&p.wire[p.place[i]], p, d.Cause)
-			if r.Source == SourcePrefetch {
-				d.Source = r.Source
-			}
 		}
 	}
 }

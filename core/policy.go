@@ -29,13 +29,6 @@ type PolicyConfig struct {
 	For func(ctx context.Context, key Key) (Algorithm, error)
 	// OnFailure says who decides while Redis does not answer. The zero value is Local.
 	OnFailure FailureMode
-	// Prefetch, if above 1, lets a process take up to so many units of a key ahead, so that most decisions on a hot key need no
-	// round trip. It is for a TokenBucket, LeakyBucket, FixedWindow or Calendar, and at most the limit. A key is hot that Decide
-	// was asked for twice within a second. What one call takes ahead, those after it in the same process use up, for a second at
-	// most and not beyond the end of a window; what is left then, and at Close, is given back as Cancel does. It is to be well above
-	// the number of callers at once, who share round trips without it. See docs/limits.md for what that may strand. A Gate in
-	// memory takes nothing ahead.
-	Prefetch int64
 	// Shadow makes a policy that is evaluated, and charged where it would have allowed, but never stands in the way.
 	Shadow bool
 }
@@ -49,7 +42,6 @@ type Policy struct {
 	forKey    func(context.Context, Key) (Algorithm, error)
 	onFailure FailureMode
 	shadow    bool
-	prefetch  int64
 	number    uint64 // by chance, to find what is known of it
 
 	others     sync.Map // Algorithm to *limit, of what forKey returned
@@ -77,7 +69,7 @@ func NewPolicy(cfg PolicyConfig) (*Policy, error) {
 	if cfg.OnFailure > Closed {
 		errs = append(errs, fmt.Errorf("core: PolicyConfig.OnFailure is %d: it must be Local, Open or Closed", cfg.OnFailure))
 	}
-	p := &Policy{name: cfg.Name, algorithm: cfg.Algorithm, forKey: cfg.For, onFailure: cfg.OnFailure, shadow: cfg.Shadow, prefetch: cfg.Prefetch,
+	p := &Policy{name: cfg.Name, algorithm: cfg.Algorithm, forKey: cfg.For, onFailure: cfg.OnFailure, shadow: cfg.Shadow,
 		number: rand.Uint64(),
 	}
 	if cfg.Algorithm == nil {
@@ -88,9 +80,6 @@ func NewPolicy(cfg PolicyConfig) (*Policy, error) {
 			errs = append(errs, prefixed("core: PolicyConfig.Algorithm: ", err))
 		}
 		p.own = own
-	}
-	if err := checkPrefetch(&cfg, p.own); err != nil {
-		errs = append(errs, err)
 	}
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)

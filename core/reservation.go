@@ -51,7 +51,7 @@ func (g *Gate) Reserve(ctx context.Context, maxWait time.Duration, charges ...Ch
 // Charge is Decide, and returns what was spent as a Reservation, without a delay: a [LeakyBucket] is a meter here, and not a
 // queue as with Reserve. The Reservation is nil where the Decision denies.
 func (g *Gate) Charge(ctx context.Context, charges ...Charge) (r *Reservation, d Decision, err error) {
-	if g.known(ctx, charges, &d, false) {
+	if g.known(ctx, charges, &d) {
 		return nil, d, nil
 	}
 	p := plans.Get().(*plan)

@@ -43,19 +43,15 @@ func BenchmarkThroughput(b *testing.B) {
 	fast, spent := core.TokenBucket{Rate: 1_000_000, Per: time.Second, Burst: 1e12}, core.TokenBucket{Rate: 1, Per: 24 * time.Hour, Burst: 1}
 	for _, callers := range []int{64, 256} {
 		for _, tt := range []struct {
-			name     string
-			keys     int
-			limit    core.Algorithm
-			prefetch int64
-			asks     bool
+			name  string
+			keys  int
+			limit core.Algorithm
+			asks  bool
 		}{
-			{"hot", 1, fast, 0, false},
-			{"hot, 10 ahead", 1, fast, 10, false},
-			{"hot, 100 ahead", 1, fast, 100, false},
-			{"hot, 1000 ahead", 1, fast, 1000, false},
-			{"spread", 100_000, fast, 0, false},
-			{"denied", 1, spent, 0, false},
-			{"denied, no cache", 1, spent, 0, true},
+			{"hot", 1, fast, false},
+			{"spread", 100_000, fast, false},
+			{"denied", 1, spent, false},
+			{"denied, no cache", 1, spent, true},
 		} {
 			keys := tt.keys
 			b.Run(strconv.Itoa(callers)+"/"+tt.name, func(b *testing.B) {
@@ -65,7 +61,7 @@ func BenchmarkThroughput(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				p, err := core.NewPolicy(core.PolicyConfig{Name: "api", Algorithm: tt.limit, Prefetch: tt.prefetch})
+				p, err := core.NewPolicy(core.PolicyConfig{Name: "api", Algorithm: tt.limit})
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -30,7 +30,7 @@
 --
 -- run     may decide the first requests of a run of decisions on one charge, whose arguments begin at ARGV[at]: decided of
 --         them; sets upto to the next one if it may decide others after that
--- look    reads the key's state, from values[key] if it is there, into states[key] or numbers[key], if it is in neither yet;
+-- look    reads the key's state, from values[key] if it is there, into states[key] if it is not there yet;
 --         brings it to now as the limit sees it; only what a clock step left beyond reach, or a window of another width,
 --         changes the state, and sets dirty[key] to limit; appends to reply what it found, then 0, where the receipt goes:
 --         for fits and commit that is reply[found]; give finds all of it behind n
@@ -64,8 +64,7 @@ if short then
   end
 end
 local states, dirty, reply, n = {false, false, false, false}, {false, false, false, false}, {0, 0, 0, 0, 0, 0, 0}, 0
--- Of a bucket: its arrival time now and as read, and its reach.
-local numbers, befores, reaches = {false, false, false, false}, {false, false, false, false}, {false, false, false, false}
+local numbers = {} -- of a sliding log: see there
 local values = values or {false} -- as read; of what is missing after all were read at once, the key may be of another type, and is read again
 local shared -- what the parts of an algorithm make once for all keys
 -- Of each charge of a request: key, limit, cost, its part, receipt to be given back, and where in the reply that of the charge goes,

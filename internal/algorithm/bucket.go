@@ -81,22 +81,6 @@ func (b *TokenBucket) Find(st State, now int64) (changed bool) {
 	return false
 }
 
-// Spend charges n units if they fit, or only looks, and reads that, without the interfaces between: a third of the time that a
-// Gate in memory takes (BenchmarkMemory). The reading is to be zero.
-func (b *TokenBucket) Spend(st State, now, n int64, look bool, r *Reading) (fits, changed bool) {
-	s, cost := st.(*bucket), b.Cost(n)
-	changed = b.Find(s, now)
-	found := s.level
-	if fits = b.Fits(s, cost, Terms{}); !fits || look || n == 0 {
-		cost = Cost{}
-	} else {
-		b.Commit(s, cost, Terms{})
-		changed = true
-	}
-	b.read(r, found, cost, n)
-	return fits, changed
-}
-
 func (b *TokenBucket) Reply(st State, _ Cost, reply []int64) []int64 {
 	s := st.(*bucket)
 	return append(reply, s.level.Whole, s.level.Fraction, 0)

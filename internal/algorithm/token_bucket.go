@@ -165,11 +165,7 @@ func (b *TokenBucket) units(level Cost) int64 {
 }
 
 func (b *TokenBucket) Read(reply []int64, charged Cost, n int64) (r Reading) {
-	b.read(&r, Cost{reply[0], reply[1]}, charged, n)
-	return r
-}
-
-func (b *TokenBucket) read(r *Reading, found, charged Cost, n int64) {
+	found := Cost{reply[0], reply[1]}
 	after := found.plus(charged, b.denominator)
 	r.Limit, r.Window, r.Used = b.burst, b.Window(), b.units(after)
 	r.Remaining = max(0, b.burst-r.Used)
@@ -185,6 +181,7 @@ func (b *TokenBucket) read(r *Reading, found, charged Cost, n int64) {
 	if r.Used > 0 {
 		r.NextAfter, r.ResetAfter = b.room(after, r.Remaining+1), b.until(after)
 	}
+	return r
 }
 
 // room is how long until n units fit on top of a level.

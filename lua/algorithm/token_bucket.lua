@@ -18,73 +18,37 @@
 -- A plain state is kept for 2^22 microseconds after the bucket is full, and so until their next multiple at least. A charge
 -- that stays between two multiples moves it by INCRBY, which leaves the time to live alone and costs half.
 
---: run
--- Of costs with parts and no receipts: what look, fits and commit would do, in fewer steps.
-local key, whole, part, denominator = ARGV[at] - 1, ARGV[at + 2] + 0, ARGV[at + 3] + 0, ARGV[limit + 2]
-local capacity, last = ARGV[limit + 3] + 0, ARGV[limit + 4] + 0
-while decided < times and part > 0 and not receipts do
-  key = key + 1
-  local value = not numbers[key] and (values[key] or redis.call('GET', KEYS[key]))
-  local arrival, rest, known, verdict, receipt = now, 0, 10, 1, 0
-  if value then
-    local reach, a, p, d = string.match(value, '^(%d%d)(%d+) (%d+) (%d+)$')
-    values[key] = value
-    if not a or #a ~= 16 or d + 0 ~= denominator or a - now >= capacity then
-      break
-    elseif a + 0 >= now then
-      arrival, rest = a + 0, p + 0
-    end
-    known = reach + 0
-  elseif numbers[key] then
-    break
-  end
-  local level, sum = arrival - now + whole, rest + part
-  if sum >= denominator then level, sum = level + 1, sum - denominator end
-  if level < capacity or level == capacity and sum <= last then
-    verdict, receipt, numbers[key], states[key] = 0, now + 1, now + level, {sum, denominator}
-    reaches[key], dirty[key] = math.max(known, ARGV[limit + 6]), limit
-  end
-  reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = verdict, arrival - now, rest, receipt
-  n, decided = n + 4, decided + 1
-end
-
 --: look
 local start, capacity, denominator = now, ARGV[limit + 3] + 0, ARGV[limit + 2]
 if denominator == 0 then start, denominator = 0, 1 end -- the clock stands still
 ARGV[limit + 3] = capacity
-local arrival, more = numbers[key], states[key] -- more: part, denominator and since
-if not arrival then
+local state = states[key]
+if not state then
+  state = {arrival = 0, part = 0, base = 1, since = false, reach = 10, before = 0, plain = false} -- before and plain: as read
   local value = values[key] or redis.call('GET', KEYS[key])
-  arrival = 0
-  if value then
-    values[key] = value
-    if #value == 18 then
-      arrival = tonumber(string.sub(value, 3))
-    else
-      local reach, a, part, base, since = string.match(value, '^(%d%d)(%d+) (%d+) (%d+) ?(%d*)$')
-      arrival = reach and #a == 16 and tonumber(a)
-      more = {tonumber(part), tonumber(base), since ~= '' and tonumber(since)}
-      states[key], reaches[key] = more, tonumber(reach)
-    end
-    if not arrival or arrival % 1 ~= 0 then error('no state of a token bucket') end -- before anything is written
+  if value and #value == 18 then
+    state.reach, state.arrival, state.plain = tonumber(string.sub(value, 1, 2)), tonumber(string.sub(value, 3)), true
+  elseif value then
+    local reach, arrival, part, base, since = string.match(value, '^(%d%d)(%d+) (%d+) (%d+) ?(%d*)$')
+    state.reach, state.arrival = tonumber(reach), reach and #arrival == 16 and tonumber(arrival)
+    state.part, state.base, state.since = tonumber(part), tonumber(base), since ~= '' and tonumber(since)
   end
-  numbers[key], befores[key] = arrival, arrival
+  if not (state.arrival and state.reach) or state.arrival % 1 ~= 0 then -- before anything is written
+    error('no state of a token bucket')
+  end
+  states[key], state.before = state, state.arrival
 end
-local level, rest = arrival - start, more and more[1] or 0
-if level <= 0 and (level < 0 or rest == 0) then
+local level, rest = state.arrival - start, state.part
+if level < 0 then
   level, rest = 0, 0
-elseif rest > 0 and more[2] ~= denominator then
+elseif rest > 0 and state.base ~= denominator then
   level, rest = level + 1, 0
 end
-if level > capacity and ARGV[limit + 2] > 0 then
-  local reach = math.max(reaches[key] or 10, tonumber(string.sub(values[key] or '10', 1, 2)) or 10)
-  if level >= 2 ^ (reach - 10) then
-    -- This is kept even if nothing is charged, or it would not drain. A narrower limit forgives at most half to a wider one.
-    level, rest = capacity, ARGV[limit + 4] + 0
-    if 2 ^ (reach - 11) > capacity + 1 then level, rest = math.floor(2 ^ (reach - 11)), 0 end
-    numbers[key], states[key] = start + level, {rest, denominator, more and more[3]}
-    dirty[key] = limit
-  end
+if level > capacity and level >= 2 ^ (state.reach - 10) and ARGV[limit + 2] > 0 then
+  -- This is kept even if nothing is charged, or it would not drain. A narrower limit forgives at most half to a wider one.
+  level, rest = capacity, ARGV[limit + 4] + 0
+  if 2 ^ (state.reach - 11) > capacity + 1 then level, rest = math.floor(2 ^ (state.reach - 11)), 0 end
+  state.arrival, state.part, state.base, dirty[key] = start + level, rest, denominator, limit
 end
 reply[n + 1], reply[n + 2], reply[n + 3] = level, rest, 0
 n = n + 3
@@ -106,7 +70,7 @@ end
 fits = fits and (level < most or level == most and rest <= ARGV[limit + 4] + 0)
 
 --: commit
-local level, rest, start, denominator, more = reply[found - 2], reply[found - 1], now, ARGV[limit + 2], states[key]
+local state, level, rest, start, denominator = states[key], reply[found - 2], reply[found - 1], now, ARGV[limit + 2]
 if denominator == 0 then start, denominator = 0, 1 end
 if operation == 'force' then
   -- A debt is at most as much again as the capacity, and 10 years of it.
@@ -115,57 +79,51 @@ if operation == 'force' then
   if room < 0 then room, left = 0, 0 end
   if whole > room or whole == room and part > left then whole, part = room, left end
 end
-local since = more and (level > 0 or rest > 0) and more[3]
+receipt = start + 1
+if level == 0 and rest == 0 then state.since = false end
+if receipts or state.since then
+  state.since = state.since or start
+  receipt = math.max(receipt, state.since + 1)
+end
 level, rest = level + whole, rest + part
 if rest >= denominator then level, rest = level + 1, rest - denominator end
-receipt = start + 1
-if receipts or since then
-  since = since or start
-  receipt = math.max(receipt, since + 1)
-end
-numbers[key] = start + level
-if more then
-  more[1], more[2], more[3] = rest, denominator, since
-elseif rest > 0 or since then
-  states[key] = {rest, denominator, since}
-end
+state.arrival, state.part, state.base = start + level, rest, denominator
 local reach = ARGV[limit + 6] + 0
 while level > ARGV[limit + 3] and level >= 2 ^ (reach - 10) do
   reach = reach + 1
 end
-if reach > (reaches[key] or 0) then reaches[key] = reach end
+if reach > state.reach then state.reach = reach end
 
 --: give
-local level, rest, start, denominator, more = reply[n + 1], reply[n + 2], now, ARGV[limit + 2], states[key]
+local state, level, rest, start, denominator = states[key], reply[n + 1], reply[n + 2], now, ARGV[limit + 2]
 if denominator == 0 then start, denominator = 0, 1 end
-given = (level > 0 or rest > 0) and more and more[3] and receipt > more[3]
+given = (level > 0 or rest > 0) and state.since and receipt > state.since
 if given then
   level, rest = level - whole, rest - part
   if rest < 0 then level, rest = level - 1, rest + denominator end
-  numbers[key], states[key] = start + level, {rest, denominator, more[3]}
-  if level < 0 or level == 0 and rest == 0 then
-    numbers[key], states[key], reaches[key], values[key] = start, nil, nil, nil -- as if untouched
+  if level < 0 or level == 0 and rest == 0 then -- as if untouched
+    level, rest, state.since, state.reach, state.plain = 0, 0, false, 10, false
   end
+  state.arrival, state.part, state.base = start + level, rest, denominator
 end
 
 --: store
-local arrival, more, reach, old = numbers[key], states[key], reaches[key] or 10, values[key]
-local rest, since = more and more[1] or 0, more and more[3]
+local state = states[key]
+local arrival, rest, since, reach = state.arrival, state.part, state.since, state.reach
 ttl = arrival + grace - now
 if ARGV[limit + 2] == 0 then
   ttl = arrival > 0 and 3155760000000000 or 0 -- 100 years
 elseif arrival == now and rest == 0 then
   ttl = 0
-elseif old and #old == 18 and rest == 0 and not since then
-  local before = befores[key]
+elseif state.plain and rest == 0 and not since then
+  local before = state.before
   if before >= arrival - arrival % grace and before < arrival
     and redis.pcall('INCRBY', KEYS[key], string.format('%d', arrival - before)) == reach * 10000000000000000 + arrival then
     ttl = nil
   end -- otherwise the reach differs, or the user may not, or what it read as a number is none to Redis
 end
 if ttl and ttl > 0 then
-  if old and #old == 18 then reach = math.max(reach, tonumber(string.sub(old, 1, 2)) or 10) end
-  local low, base = arrival % 10000000, rest > 0 and more[2] or 1
+  local low, base = arrival % 10000000, rest > 0 and state.base or 1
   local high, small = (arrival - low) / 10000000, base < 2147483648
   if since then
     local after = since % 10000000

@@ -18,7 +18,7 @@ func headgate() []entry {
 		made++
 		letter := string(rune('a' + made))
 		return entry{name: name, kind: measure.Ours, make: func(b *bed, q quota) (decide, error) {
-			return b.policies(b.gate, letter, 0, algorithm(q))
+			return b.policies(b.gate, letter, algorithm(q))
 		}}
 	}
 	bucket := one("TokenBucket", func(q quota) core.Algorithm {
@@ -30,16 +30,8 @@ func headgate() []entry {
 	})
 	broken.allowedOnly = true
 	asking := entry{name: "TokenBucket, no denial known", kind: measure.Ours, deniedOnly: true, make: func(b *bed, q quota) (decide, error) {
-		return b.policies(b.asking, "z", 0, core.TokenBucket{Rate: q.limit, Per: q.slow(), Burst: q.limit})
+		return b.policies(b.asking, "z", core.TokenBucket{Rate: q.limit, Per: q.slow(), Burst: q.limit})
 	}}
-	ahead := func(n int64) entry {
-		return entry{
-			name: fmt.Sprintf("TokenBucket, %d ahead", n), kind: measure.Ours, allowedOnly: true,
-			make: func(b *bed, q quota) (decide, error) {
-				return b.policies(b.gate, fmt.Sprint("ahead", n), n, core.TokenBucket{Rate: q.limit, Per: q.slow(), Burst: q.limit})
-			},
-		}
-	}
 	several := func(n int) entry {
 		return entry{
 			name: fmt.Sprintf("%d policies, TokenBucket", n), kind: measure.Ours, cluster: true,
@@ -48,7 +40,7 @@ func headgate() []entry {
 				for i := range algorithms {
 					algorithms[i] = core.TokenBucket{Rate: q.limit, Per: q.slow(), Burst: q.limit}
 				}
-				return b.policies(b.gate, fmt.Sprint(n), 0, algorithms...)
+				return b.policies(b.gate, fmt.Sprint(n), algorithms...)
 			},
 		}
 	}
@@ -72,7 +64,7 @@ func headgate() []entry {
 		one("Calendar", func(q quota) core.Algorithm {
 			return core.Calendar{Limit: q.limit, Every: core.Month, In: time.UTC}
 		}),
-		several(2), several(4), asking, ahead(10), ahead(100),
+		several(2), several(4), asking,
 	}
 }
 
@@ -92,12 +84,12 @@ func (q quota) window(brief time.Duration) time.Duration {
 	return q.per
 }
 
-// policies decides on policies of these algorithms, all on one key, with so much taken ahead. The name is another one for each line, so that no
+// policies decides on policies of these algorithms, all on one key. The name is another one for each line, so that no
 // two count together.
-func (b *bed) policies(gate *core.Gate, name string, ahead int64, algorithms ...core.Algorithm) (decide, error) {
+func (b *bed) policies(gate *core.Gate, name string, algorithms ...core.Algorithm) (decide, error) {
 	charges := make([]core.Charge, len(algorithms))
 	for i, a := range algorithms {
-		p, err := core.NewPolicy(core.PolicyConfig{Name: b.prefix + name + strings.Repeat("-", i), Algorithm: a, Prefetch: ahead})
+		p, err := core.NewPolicy(core.PolicyConfig{Name: b.prefix + name + strings.Repeat("-", i), Algorithm: a})
 		if err != nil {
 			return nil, fmt.Errorf("make the policy: %w", err)
 		}
