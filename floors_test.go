@@ -23,13 +23,19 @@ var floors = []struct {
 	{"keyfunc", 0, nil},
 	{"internal/algorithm", 0, nil},
 	{"internal/lease", 0, nil},
-	{"core", 1, []string{"github.com/redis/go-redis/v9"}},
-	{"adapters/nethttp", 2, []string{"github.com/felixge/httpsnoop"}},
-	{"adapters/chi", 3, []string{"github.com/go-chi/chi/v5"}},
-	{"adapters/gin", 3, []string{"github.com/gin-gonic/gin"}},
-	{"adapters/echo", 3, []string{"github.com/labstack/echo/v4"}},
-	{"adapters/echov5", 3, []string{"github.com/labstack/echo/v5"}},
-	{"adapters", 4, nil}, // tests of all of them
+	{"internal/breaker", 0, nil},
+	{"internal/deadline", 0, nil},
+	{"internal/request", 1, nil},
+	{"internal/memstore", 2, nil},
+	{"internal/redisstore", 2, []string{"github.com/redis/go-redis/v9"}},
+	{"internal/keeper", 2, []string{"github.com/redis/go-redis/v9"}},
+	{"core", 3, []string{"github.com/redis/go-redis/v9"}},
+	{"adapters/nethttp", 4, []string{"github.com/felixge/httpsnoop"}},
+	{"adapters/chi", 5, []string{"github.com/go-chi/chi/v5"}},
+	{"adapters/gin", 5, []string{"github.com/gin-gonic/gin"}},
+	{"adapters/echo", 5, []string{"github.com/labstack/echo/v4"}},
+	{"adapters/echov5", 5, []string{"github.com/labstack/echo/v5"}},
+	{"adapters", 6, nil}, // tests of all of them
 }
 
 // onlyTests may import anything: nothing but tests imports them.

@@ -7,14 +7,18 @@ import (
 	"slices"
 	"time"
 
+	"github.com/headgate/headgate/internal/breaker"
+	"github.com/headgate/headgate/internal/deadline"
+	"github.com/headgate/headgate/internal/keeper"
 	"github.com/headgate/headgate/internal/lease"
+	"github.com/headgate/headgate/internal/request"
 )
 
 func (s *Semaphore) acquire(ctx context.Context, ask Ask, waiters int64) (*Lease, error) {
-	if err := s.gate.leases.begin(); err != nil {
+	if err := s.gate.keeper.Begin(); err != nil {
 		return nil, err
 	}
-	defer s.gate.leases.end()
+	defer s.gate.keeper.End()
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("core: %w", err)
 	}
@@ -32,9 +36,9 @@ var errBack = errors.New("core: redis is back")
 func (s *Semaphore) take(ctx context.Context, ask Ask, q lease.Request, cause error) (l *Lease, err error) {
 	for start := time.Now(); ; {
 		if err = cause; err == nil {
-			l, err = s.ask(ctx, s.gate.leases.store, ask, q, start)
+			l, err = s.ask(ctx, s.gate.leases, ask, q, start)
 		}
-		if err != nil && s.gate.circuit != nil && outage(ctx, err) {
+		if err != nil && s.gate.leases != s.gate.localLeases && outage(ctx, err) {
 			l, err = s.fail(ctx, ask, q, start, err)
 		}
 		if !errors.Is(err, errBack) {
@@ -49,10 +53,9 @@ func (s *Semaphore) fail(ctx context.Context, ask Ask, q lease.Request, start ti
 	g := s.gate
 	switch s.cfg.OnFailure {
 	case Open:
-		h := s.holding(q, nil)
-		h.until = h.ends
-		g.leases.hold(h)
-		return newLease(ctx, h), nil
+		h := s.holding(q, "", nil)
+		g.keeper.Hold(h)
+		return g.newLease(ctx, h), nil
 	case Local:
 		q.ID, q.Levels = newID(), slices.Clone(q.Levels) // Redis may grant the other
 		for i := range q.Levels {
@@ -60,14 +63,14 @@ func (s *Semaphore) fail(ctx context.Context, ask Ask, q lease.Request, start ti
 			l.Limit = max(1, l.Limit/int64(g.replicas))
 			l.Weight = min(l.Weight, l.Limit)
 		}
-		return s.ask(ctx, g.leases.local, ask, q, start)
+		return s.ask(ctx, g.localLeases, ask, q, start)
 	}
 	return nil, cause
 }
 
 // outage says whether an error is Redis's and not the caller's.
 func outage(ctx context.Context, err error) bool {
-	return !errors.Is(err, ErrFull) && !errors.Is(err, ErrClosed) && !errors.Is(err, ErrMisconfigured) && ended(ctx) == nil
+	return !errors.Is(err, ErrFull) && !errors.Is(err, ErrClosed) && !errors.Is(err, ErrMisconfigured) && deadline.Err(ctx) == nil
 }
 
 func (s *Semaphore) observe(ctx context.Context, l *Lease, err error, start time.Time) (*Lease, error) {
@@ -87,8 +90,8 @@ func (s *Semaphore) observe(ctx context.Context, l *Lease, err error, start time
 }
 
 // ask asks until there is an answer. The id is the same all along, so that asking again is no second ask.
-func (s *Semaphore) ask(ctx context.Context, store leaseStore, ask Ask, q lease.Request, start time.Time) (*Lease, error) {
-	leases := s.gate.leases
+func (s *Semaphore) ask(ctx context.Context, store request.LeaseStore, ask Ask, q lease.Request, start time.Time) (*Lease, error) {
+	g := s.gate
 	scope := s.scope(ask.Levels[0].Key)
 	var over <-chan time.Time
 	if ask.MaxWait > 0 && q.Waiters > 0 {
@@ -97,10 +100,10 @@ func (s *Semaphore) ask(ctx context.Context, store leaseStore, ask Ask, q lease.
 		over = timer.C
 	}
 	// Whoever may wait listens before he asks, or asks again once he does, so that no wake-up is lost.
-	w, outermost := new(waiter), ask.Levels[0].Key.outermost()
+	w, outermost := new(keeper.Waiter), ask.Levels[0].Key.outermost()
 	if q.Waiters > 0 {
-		w = leases.wait(q.ID, outermost)
-		defer leases.leave(q.ID)
+		w = g.keeper.Wait(q.ID, outermost)
+		defer g.keeper.Leave(q.ID)
 	}
 	answered := false
 	defer func() {
@@ -110,9 +113,9 @@ func (s *Semaphore) ask(ctx context.Context, store leaseStore, ask Ask, q lease.
 	}()
 	for position := int64(-1); ; {
 		var hears bool
-		q.Channel, hears = leases.channel(outermost, w)
+		q.Channel, hears = g.keeper.Channel(outermost, w)
 		sent := time.Now()
-		grant, err := store.acquire(ctx, scope, q)
+		grant, err := store.Acquire(ctx, scope, q)
 		if err != nil {
 			return nil, err
 		}
@@ -125,38 +128,37 @@ func (s *Semaphore) ask(ctx context.Context, store leaseStore, ask Ask, q lease.
 		case lease.Evicted:
 			return nil, ErrLeaseLost
 		}
-		if store != leases.local {
-			leases.attend(ctx, w, q.Channel, hears)
+		if store != g.localLeases {
+			g.keeper.Attend(ctx, w, q.Channel, hears)
 		}
 		if ask.OnQueue != nil && grant.Position != position {
 			ask.OnQueue(int(grant.Position))
 		}
 		position = grant.Position
 		patience := s.patience(grant)
-		fallback := s.gate.circuit != nil && store == leases.local
+		fallback := g.leases != g.localLeases && store == g.localLeases
 		if fallback {
-			patience = min(patience, circuitPause)
+			patience = min(patience, breaker.Pause)
 		}
 		poll := time.NewTimer(patience)
 		err = nil
 		select {
-		case <-w.woken:
-			m, closing := leases.heard(w)
+		case <-w.Woken:
+			m, closing := g.keeper.Heard(w)
 			if closing {
 				err = ErrClosed
 			} else if m.Token > grant.Token { // else it was granted and over before it asked
-				h := s.holding(q, store)
-				h.granted(m, scope, sent)
-				if time.Until(h.until) > time.Duration(m.Left)*time.Microsecond/8 { // else it may as well ask
+				h := s.holding(q, scope, store)
+				h.Granted(m, sent)
+				if time.Until(h.Until()) > time.Duration(m.Left)*time.Microsecond/8 { // else it may as well ask
 					poll.Stop()
 					answered = true
-					leases.hold(h)
-					return newLease(ctx, h), nil
+					g.keeper.Hold(h)
+					return g.newLease(ctx, h), nil
 				}
 			}
 		case <-poll.C:
-			if fallback && s.gate.circuit.enter() == nil {
-				s.gate.circuit.abandon()
+			if fallback && g.recovered() {
 				err = errBack
 			}
 		case <-over:
@@ -172,39 +174,29 @@ func (s *Semaphore) ask(ctx context.Context, store leaseStore, ask Ask, q lease.
 }
 
 // granted is the lease of a grant that was asked for at a time.
-func (s *Semaphore) granted(ctx context.Context, store leaseStore, scope string, q lease.Request, g lease.Grant, sent time.Time) *Lease {
-	h := s.holding(q, store)
-	h.granted(lease.Message{Token: g.Token, Left: g.Left, Used: g.Used[len(q.Levels)-1]}, scope, sent)
-	s.gate.leases.hold(h)
-	return newLease(ctx, h)
+func (s *Semaphore) granted(ctx context.Context, store request.LeaseStore, scope string, q lease.Request, g lease.Grant, sent time.Time) *Lease {
+	h := s.holding(q, scope, store)
+	h.Granted(lease.Message{Token: g.Token, Left: g.Left, Used: g.Used[len(q.Levels)-1]}, sent)
+	s.gate.keeper.Hold(h)
+	return s.gate.newLease(ctx, h)
 }
 
-func (s *Semaphore) holding(q lease.Request, store leaseStore) *holding {
+func (s *Semaphore) holding(q lease.Request, scope string, store request.LeaseStore) *keeper.Holding {
 	q.Waiters = 0
-	h := &holding{id: q.ID, owner: s.gate.leases, lease: s.cfg.Lease, store: store, onLoss: s.cfg.OnLoss, request: q, gone: make(chan struct{})}
+	spec := keeper.Spec{
+		ID: q.ID, Scope: scope, TTL: s.cfg.Lease, Store: store, Fenced: store == s.gate.leases,
+		Adopt: s.cfg.OnLoss == AdoptOnLoss, Silent: s.cfg.OnLoss == NotifyOnLoss, Request: q, Owner: s,
+	}
 	if s.cfg.MaxHold > 0 {
-		h.ends = time.Now().Add(s.cfg.MaxHold)
+		spec.Ends = time.Now().Add(s.cfg.MaxHold)
 	}
-	return h
-}
-
-// granted makes it a lease that was granted after sent.
-func (h *holding) granted(m lease.Message, scope string, sent time.Time) {
-	h.scope, h.inUse = scope, m.Used
-	if h.store == h.owner.store {
-		h.token.Store(m.Token)
-	}
-	left := time.Duration(m.Left) * time.Microsecond
-	h.renewed(sent, left)
-	if soon := sent.Add(jitter(left / 3)); soon.Before(h.due) { // who was let in while waiting was so for a short time
-		h.due = soon
-	}
+	return keeper.NewHolding(spec)
 }
 
 // patience is when to ask again although nobody called: the first in the queue when the first lease ends, in case its holder
 // has died; all others now and then, in case a call was lost, and well before the lease that they were told of ends.
 func (s *Semaphore) patience(g lease.Grant) time.Duration {
-	wait := jitter(min(s.cfg.Lease/3, lease.Claim*time.Microsecond*3/5))
+	wait := keeper.Jitter(min(s.cfg.Lease/3, lease.Claim*time.Microsecond*3/5))
 	if next := time.Duration(g.Next) * time.Microsecond; g.Position == 0 && g.Next >= 0 && next < wait {
 		wait = next + time.Millisecond
 	}
@@ -212,7 +204,7 @@ func (s *Semaphore) patience(g lease.Grant) time.Duration {
 }
 
 // abandon gives up what was asked for, and may have been granted, whatever became of the caller.
-func (s *Semaphore) abandon(ctx context.Context, store leaseStore, scope, id string) {
+func (s *Semaphore) abandon(ctx context.Context, store request.LeaseStore, scope, id string) {
 	detached := context.WithoutCancel(ctx)
-	s.gate.tasks.run(func() { _, _ = store.release(detached, scope, []string{id}) }) // else its lease ends
+	s.gate.tasks.Go(func() { _, _ = store.Release(detached, scope, []string{id}) }) // else its lease ends
 }

@@ -4,6 +4,9 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"github.com/headgate/headgate/internal/algorithm"
+	"github.com/headgate/headgate/internal/request"
 )
 
 // TryAdmit spends all charges and takes a slot, or does neither. In Redis that is one step if the outermost part of all
@@ -36,15 +39,15 @@ func (s *Semaphore) admit(ctx context.Context, ask Ask, waiters int64, charges [
 	if g.known(ctx, charges, &d) {
 		return nil, d, nil
 	}
-	if err := g.leases.begin(); err != nil {
+	if err := g.keeper.Begin(); err != nil {
 		return nil, d, err
 	}
-	defer g.leases.end()
+	defer g.keeper.End()
 	p := plans.Get().(*plan)
-	defer p.free()
+	defer p.release()
 	p.keeps = true
-	at := &slot{scope: s.scope(ask.Levels[0].Key), ask: q}
-	if waiters == 0 && s.together(ask, charges) {
+	at := &request.Slot{Scope: s.scope(ask.Levels[0].Key), Ask: q}
+	if waiters == 0 && s.inOneStep(ask, charges) {
 		p.slot = at
 	}
 	decided := false
@@ -53,25 +56,25 @@ func (s *Semaphore) admit(ctx context.Context, ask Ask, waiters int64, charges [
 			return
 		}
 		// Observe panics, or a hook of the client's: nobody gets what was taken.
-		if at.sent {
-			s.abandon(ctx, g.leases.store, at.scope, q.ID)
+		if at.Sent {
+			s.abandon(ctx, g.leases, at.Scope, q.ID)
 		}
-		if slices.ContainsFunc(p.wire, func(c charge) bool { return c.spent > 0 }) {
+		if slices.ContainsFunc(p.wire, func(c charge) bool { return c.Spent > 0 }) {
 			_ = g.reservation(p).Cancel(ctx) // else it stays spent
 		}
 	}()
-	err = g.run(ctx, p, &d, algorithmDecide, 0, charges)
+	err = g.run(ctx, p, &d, algorithm.Decide, 0, charges)
 	switch {
-	case at.refused():
+	case at.Refused():
 		decided = true
-		_, err = s.observe(ctx, nil, full(q, at.grant), start)
+		_, err = s.observe(ctx, nil, full(q, at.Grant), start)
 		return nil, d, err
-	case at.answered:
-		l, _ := s.observe(ctx, s.granted(ctx, g.leases.store, at.scope, q, at.grant, start), nil, start)
+	case at.Answered:
+		l, _ := s.observe(ctx, s.granted(ctx, g.leases, at.Scope, q, at.Grant, start), nil, start)
 		l.paid, decided = g.reservation(p), true
 		return l, d, nil
-	case at.sent && (d.Cause != nil || err != nil):
-		s.abandon(ctx, g.leases.store, at.scope, q.ID) // it may have been granted
+	case at.Sent && (d.Cause != nil || err != nil):
+		s.abandon(ctx, g.leases, at.Scope, q.ID) // it may have been granted
 	}
 	decided = true
 	if err != nil || !d.Allowed {
@@ -86,7 +89,7 @@ func (s *Semaphore) admit(ctx context.Context, ask Ask, waiters int64, charges [
 		}
 		_ = paid.Cancel(ctx) // else it stays spent, as where OnQueue panics and Redis is gone
 		for i := range p.wire {
-			p.wire[i].spent = 0
+			p.wire[i].Spent = 0
 		}
 		p.results(&d)
 		d.Allowed = false
@@ -101,15 +104,11 @@ func (s *Semaphore) admit(ctx context.Context, ask Ask, waiters int64, charges [
 	return l, d, err
 }
 
-// together says whether one script can decide the charges and take the slot.
-func (s *Semaphore) together(ask Ask, charges []Charge) bool {
-	if s.gate.circuit == nil {
-		return false
+// inOneStep reports whether the store can decide the charges and take the slot in one step.
+func (s *Semaphore) inOneStep(ask Ask, charges []Charge) bool {
+	parts := make([]*request.Charge, len(charges))
+	for i, c := range charges {
+		parts[i] = &request.Charge{Key: c.Key.path, Outer: c.Key.outer}
 	}
-	for _, c := range charges {
-		if s.gate.perSlot && c.Key.outermost() != ask.Levels[0].Key.outermost() {
-			return false
-		}
-	}
-	return true
+	return s.gate.store != nil && s.gate.store.TakesSlot(parts, ask.Levels[0].Key.outermost())
 }

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // Topology says what a Redis client leads to.
@@ -103,10 +101,12 @@ func (cfg Config) complete() (Config, error) {
 	return cfg, errors.Join(errs...)
 }
 
-func oneServer(client redis.UniversalClient, t Topology) bool {
-	if t != Auto {
-		return t == OneServer
+// clock returns the configured clock in microseconds, or the monotonic clock of the system.
+func (cfg *Config) clock() func() int64 {
+	if cfg.Clock != nil {
+		return func() int64 { return cfg.Clock.Now().UnixMicro() }
 	}
-	_, ok := client.(*redis.Client)
-	return ok
+	start := time.Now()
+	base := start.UnixMicro()
+	return func() int64 { return base + time.Since(start).Microseconds() }
 }

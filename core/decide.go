@@ -1,35 +1,36 @@
 package core
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/headgate/headgate/internal/algorithm"
+	"github.com/headgate/headgate/internal/deadline"
+	"github.com/headgate/headgate/internal/request"
 )
 
-// decide leaves the outcome in d, a zero Decision, which is too large to be copied from hand to hand.
+// decide leaves the outcome in d, a zero Decision. A Decision is too large to be copied from function to function.
 func (g *Gate) decide(ctx context.Context, d *Decision, op algorithm.Operation, bound int64, charges []Charge) (granted int64, err error) {
-	if op == algorithmDecide && g.known(ctx, charges, d) {
+	if op == algorithm.Decide && g.known(ctx, charges, d) {
 		return 0, nil
 	}
 	p := plans.Get().(*plan)
-	defer p.free()
+	defer p.release()
 	if err := g.run(ctx, p, d, op, bound, charges); err != nil || !d.Allowed {
 		return 0, err
 	}
 	return p.bound, nil
 }
 
-// run decides and reports. The plan holds what came of each charge.
+// run decides and observes. What the store made of each charge stays in the plan.
 func (g *Gate) run(ctx context.Context, p *plan, d *Decision, op algorithm.Operation, bound int64, charges []Charge) error {
-	var start time.Time
-	if g.observe != nil {
-		start = time.Now()
-	}
+	start := g.start()
 	p.began = g.cache.now()
-	err := g.admit(ctx, p, d, op, bound, charges)
+	err := g.plan(ctx, p, d, op, bound, charges)
 	if err == nil || errors.Is(err, ErrMisconfigured) {
 		p.results(d)
 		g.cache.keep(p, d)
@@ -38,16 +39,24 @@ func (g *Gate) run(ctx context.Context, p *plan, d *Decision, op algorithm.Opera
 	return err
 }
 
-// report tells who observes of a decision.
+// start returns the time if somebody observes.
+func (g *Gate) start() (t time.Time) {
+	if g.observe != nil {
+		t = time.Now()
+	}
+	return t
+}
+
+// report tells the observer of a decision.
 func (g *Gate) report(ctx context.Context, op algorithm.Operation, d *Decision, err error, start time.Time) {
 	if g.observe != nil {
-		seen := *d // so that d itself stays off the heap
+		seen := *d // keeps d off the heap
 		g.observe(ctx, Event{Operation: string(op), Decision: &seen, Err: err, Took: time.Since(start)})
 	}
 }
 
-// admit runs the decision and leaves whether it admits in d.
-func (g *Gate) admit(ctx context.Context, p *plan, d *Decision, op algorithm.Operation, bound int64, charges []Charge) error {
+// plan lays out the charges, asks the store, and leaves in d whether the request may go on.
+func (g *Gate) plan(ctx context.Context, p *plan, d *Decision, op algorithm.Operation, bound int64, charges []Charge) error {
 	if g.store == nil || g.closed.Load() {
 		return ErrClosed
 	}
@@ -60,66 +69,77 @@ func (g *Gate) admit(ctx context.Context, p *plan, d *Decision, op algorithm.Ope
 	if bound == unequal {
 		return fmt.Errorf("%w: AtMost of different costs", ErrCharge)
 	}
-	p.bound, p.source = bound, g.store.source()
+	p.bound, p.source = bound, g.source
 	d.Source = p.source
 	if len(p.wire) == 0 {
 		d.Allowed = !p.denied
 		return nil
 	}
-	if op == algorithmAtMost {
+	if op == algorithm.AtMost {
 		p.bound = min(bound, algorithm.MaxUnits)
-		for i := range p.wire {
-			if c := &p.wire[i]; !c.policy.shadow {
-				p.bound = min(p.bound, c.limit.Capacity())
+		for _, c := range p.charges {
+			if !c.Shadow {
+				p.bound = min(p.bound, c.Limit.Capacity())
 			}
 		}
 	}
-	if g.circuit == nil {
-		return g.ordered(ctx, ctx, p, d)
-	}
-	bounded, cancel := g.deadlines.bound(ctx)
+	bounded, cancel := g.bound(ctx)
 	defer cancel()
-	return g.ordered(bounded, ctx, p, d)
+	return g.ask(bounded, ctx, p, d)
 }
 
-// ordered asks for the plan's requests one after the other. After a denial the rest is only peeked at, so that the
-// decision names all that stand in the way.
-func (g *Gate) ordered(ctx, caller context.Context, p *plan, d *Decision) error {
-	p.whole[0].op, p.whole[0].charges = p.op, p.wire
-	requests := p.whole[:]
-	if g.perSlot && !p.together() {
-		requests = p.group()
+// requests returns the plan's requests: one, or one for each part that the store decides in a step. Parts whose policies
+// denied last come first, because they are the most likely to deny.
+func (g *Gate) requests(p *plan) []request.Request {
+	parts := g.store.Split(p.charges)
+	if parts == nil {
+		p.whole[0].Charges = p.charges
+		return p.whole[:]
 	}
+	denied := func(part []*request.Charge) (last int64) {
+		for _, c := range part {
+			last = max(last, p.of(c).policy.lastDenial.Load())
+		}
+		return last
+	}
+	slices.SortStableFunc(parts, func(a, b []*request.Charge) int { return cmp.Compare(denied(b), denied(a)) })
+	requests := make([]request.Request, len(parts))
+	for i, part := range parts {
+		requests[i].Charges = part
+	}
+	return requests
+}
+
+// ask asks for the plan's requests in turn. After a denial it only peeks at the rest, so that the decision names every
+// policy that denies.
+func (g *Gate) ask(ctx, caller context.Context, p *plan, d *Decision) error {
+	requests := g.requests(p)
 	admitted := !p.denied
 	var cause error
 	for i := range requests {
 		r := &requests[i]
-		r.bound, r.receipts = p.bound, p.keeps || len(requests) > 1
+		r.Op, r.Bound, r.Receipts = p.op, p.bound, p.keeps || len(requests) > 1
 		if !admitted {
-			r.op = algorithmPeek
-		} else {
-			r.slot = p.slot
-			if p.slot != nil {
-				p.slot.sent = true
-			}
+			r.Op = algorithm.Peek
+		} else if r.Slot = p.slot; p.slot != nil {
+			p.slot.Sent = true
 		}
-		err := g.ask(ctx, caller, requests[i:i+1])
-		switch {
+		switch err := g.send(ctx, requests[i:i+1]); {
 		case err == nil:
-			admitted = admitted && r.admitted()
-			if admitted && p.op == algorithmAtMost {
-				p.bound = r.verdict
+			admitted = admitted && r.Admitted()
+			if admitted && p.op == algorithm.AtMost {
+				p.bound = r.Verdict
 			}
-		case ended(caller) != nil:
+		case deadline.Err(caller) != nil:
 			g.giveBack(ctx, p, requests[:i], false)
 			d.Source = SourceNone
-			return fmt.Errorf("core: %w", ended(caller))
+			return fmt.Errorf("core: %w", deadline.Err(caller))
 		default:
 			if cause == nil || errors.Is(err, ErrMisconfigured) {
 				cause = err
 			}
-			for j := range r.charges {
-				admitted = admitted && r.charges[j].mode(errors.Is(err, ErrMisconfigured)) != Closed
+			for _, c := range r.Charges {
+				admitted = admitted && p.of(c).mode(errors.Is(err, ErrMisconfigured)) != Closed
 			}
 		}
 	}
@@ -128,17 +148,83 @@ func (g *Gate) ordered(ctx, caller context.Context, p *plan, d *Decision) error 
 	}
 	if len(requests) > 1 {
 		g.giveBack(ctx, p, requests, admitted)
-	}
-	d.Allowed = admitted && !p.slot.refused()
-	if g.perSlot && !admitted && p.op != algorithmPeek {
-		for i := range p.wire {
-			if c := &p.wire[i]; c.answered && !c.fits {
-				c.policy.lastDenial.Store(g.denials.Add(1))
-			}
+		if !admitted && p.op != algorithm.Peek {
+			g.rememberDenial(p)
 		}
 	}
+	d.Allowed = admitted && !p.slot.Refused()
 	if !admitted && errors.Is(cause, ErrMisconfigured) {
 		return cause
 	}
 	return nil
+}
+
+func (g *Gate) rememberDenial(p *plan) {
+	for i := range p.wire {
+		if c := &p.wire[i]; c.answered() && !c.Fits {
+			c.policy.lastDenial.Store(g.denials.Add(1))
+		}
+	}
+}
+
+// send asks the store. An outage is an error that wraps neither the error of the caller's context nor ErrMisconfigured.
+func (g *Gate) send(ctx context.Context, requests []request.Request) error {
+	if keys := lifts(requests); len(keys) > 0 {
+		defer g.cache.lifting(keys...)()
+	}
+	return g.store.Decide(ctx, requests)
+}
+
+// giveBack refunds in reverse order what the requests spent and the decision does not: all of it, or of an admitted AtMost
+// what is above the final bound. It is sent once, like every script. What cannot be refunded stays spent, so that the
+// others never see more than the limit.
+func (g *Gate) giveBack(ctx context.Context, p *plan, requests []request.Request, admitted bool) {
+	for i := len(requests) - 1; i >= 0; i-- {
+		give := request.Request{Op: algorithm.Give}
+		for _, c := range requests[i].Charges {
+			keep := int64(0)
+			if admitted {
+				keep = c.Spent
+				if p.op == algorithm.AtMost {
+					keep = min(keep, c.Units*p.bound)
+				}
+			}
+			if c.Spent == keep || p.of(c).local {
+				continue
+			}
+			back := *c
+			back.Cost = c.Limit.Cost(c.Spent - keep)
+			give.Charges = append(give.Charges, &back)
+			c.Spent = keep
+		}
+		if len(give.Charges) > 0 {
+			g.give(ctx, []request.Request{give})
+		}
+	}
+}
+
+// give sends a refund within the decision's deadline, whatever became of the caller. If no time is left, it does not keep
+// the caller waiting.
+func (g *Gate) give(ctx context.Context, requests []request.Request) {
+	detached := context.WithoutCancel(ctx)
+	send := func(end time.Time) {
+		bounded, cancel := deadline.At(detached, end)
+		defer cancel()
+		if err := g.send(bounded, requests); err != nil && g.observe != nil {
+			g.observe(detached, Event{Operation: string(algorithm.Give), Err: err})
+		}
+	}
+	end, ok := ctx.Deadline()
+	if !ok { // in memory
+		end = time.Now().Add(g.timeout)
+	}
+	if time.Until(end) > 0 {
+		send(end)
+		return
+	}
+	if g.closed.Load() { // nothing waits for a task that begins now
+		send(time.Now().Add(g.timeout))
+		return
+	}
+	g.tasks.Go(func() { send(time.Now().Add(g.timeout)) })
 }

@@ -151,7 +151,7 @@ func (r *Result) tell(limit algorithm.Limit, reading *algorithm.Reading, fits bo
 // read fills in what came of a charge.
 func (r *Result) read(c *charge, p *plan, cause error) {
 	if c.failed {
-		r.Limit, r.Window = quota(c.limit)
+		r.Limit, r.Window = quota(c.Limit)
 		r.Source, r.Allowed = SourceOpen, c.mode(errors.Is(cause, ErrMisconfigured)) == Open
 		if !r.Allowed {
 			r.Source, r.RetryAfter = SourceClosed, closedRetry
@@ -161,18 +161,18 @@ func (r *Result) read(c *charge, p *plan, cause error) {
 	if c.local {
 		r.Source = SourceLocal
 	}
-	reading := c.limit.Read(c.reply, c.limit.Cost(c.spent), c.units)
-	fits := c.fits
-	if bucket, ok := c.limit.(*algorithm.TokenBucket); ok && p.op == algorithmReserve {
+	reading := c.Limit.Read(c.Reply, c.Limit.Cost(c.Spent), c.Units)
+	fits := c.Fits
+	if bucket, ok := c.Limit.(*algorithm.TokenBucket); ok && p.op == algorithm.Reserve {
 		// Where something else denied before, it was only peeked at, as if it could not wait.
 		reading.RetryAfter = max(0, bucket.RetryReserve(reading, time.Duration(p.bound)*time.Microsecond))
 		fits = reading.RetryAfter == 0
 	}
-	r.tell(c.limit, &reading, fits)
-	if fits && p.op == algorithmReserve && c.spent > 0 {
+	r.tell(c.Limit, &reading, fits)
+	if fits && p.op == algorithm.Reserve && c.Spent > 0 {
 		r.Delay = reading.Delay
 	}
-	if c.local && r.RetryAfter == Never && c.units <= c.whole {
+	if c.local && r.RetryAfter == Never && c.Units <= c.whole {
 		r.RetryAfter = closedRetry // it is this process's share that is too small
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/algorithm"
+	"github.com/headgate/headgate/internal/request"
 )
 
 const (
@@ -69,7 +70,7 @@ type heldTo struct {
 
 // keep remembers what came of a plan, if it is a denial that time lifts.
 func (c *denialCache) keep(p *plan, d *Decision) {
-	if c == nil || p.op != algorithmDecide || d.Allowed || d.Source != SourceRedis || len(p.wire) == 0 {
+	if c == nil || p.op != algorithm.Decide || d.Allowed || d.Source != SourceRedis || len(p.wire) == 0 {
 		return
 	}
 	wait := d.unchanged()
@@ -80,11 +81,11 @@ func (c *denialCache) keep(p *plan, d *Decision) {
 	for i, a := range p.asked {
 		k.limits[i] = heldTo{several: a.Policy.forKey != nil, denies: p.denies[i]}
 		if at := p.place[i]; at >= 0 {
-			k.limits[i].limit = p.wire[at].limit
+			k.limits[i].limit = p.wire[at].Limit
 		}
 	}
 	for i := range p.wire {
-		k.keys = append(k.keys, p.wire[i].number)
+		k.keys = append(k.keys, p.wire[i].Hash)
 	}
 	// Redis decided between began and told: the denial ends by the one and its waits are told by the other, so that neither
 	// denies what has room nor names a wait that is too short.
@@ -113,6 +114,19 @@ func (d *Decision) unchanged() time.Duration {
 		}
 	}
 	return wait
+}
+
+// known fills in and reports the decision on charges, if a denial of a moment ago still holds.
+func (g *Gate) known(ctx context.Context, charges []Charge, d *Decision) bool {
+	if g.cache == nil || g.closed.Load() || ctx.Err() != nil {
+		return false
+	}
+	start := g.start()
+	if !g.cache.answer(ctx, charges, d) {
+		return false
+	}
+	g.report(ctx, algorithm.Decide, d, nil, start)
+	return true
 }
 
 // answer fills in the decision on charges, if it is known.
@@ -155,14 +169,13 @@ func (c *denialCache) lifting(keys ...uint64) (lifted func()) {
 	}
 }
 
-// corrected are the numbers of the keys that requests give back to, settle, or reserve of for later: those make the waits of
-// denials shorter or longer.
-func corrected(requests []request) (keys []uint64) {
+// lifts returns the hashes of the keys that requests refund, settle or reserve for later. These change the waits of denials.
+func lifts(requests []request.Request) (keys []uint64) {
 	for i := range requests {
 		r := &requests[i]
-		if r.op == algorithmGive || r.op == algorithmForce || r.op == algorithmReserve && r.bound > 0 {
-			for j := range requests[i].charges {
-				keys = append(keys, requests[i].charges[j].number)
+		if r.Op == algorithm.Give || r.Op == algorithm.Force || r.Op == algorithm.Reserve && r.Bound > 0 {
+			for _, c := range r.Charges {
+				keys = append(keys, c.Hash)
 			}
 		}
 	}
@@ -185,7 +198,7 @@ func (c *denialCache) set(charges []Charge) *[2]atomic.Pointer[pastDenial] {
 		if a.Policy == nil {
 			continue // an error, which is nowhere
 		}
-		h = (h^a.Key.number()^a.Policy.number)*denialMixing + uint64(a.Cost)
+		h = (h^a.Key.hash()^a.Policy.hash)*denialMixing + uint64(a.Cost)
 	}
 	return &c.sets[h%denialSets]
 }

@@ -3,11 +3,10 @@ package core
 import (
 	"context"
 	"errors"
-	"fmt"
-	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
+	"github.com/headgate/headgate/internal/algorithm"
+	"github.com/headgate/headgate/internal/request"
 )
 
 // FailureMode says who decides on a policy while Redis does not answer.
@@ -20,64 +19,39 @@ const (
 	Local FailureMode = iota
 	// Open abstains: the policy allows everything.
 	Open
-	// Closed denies everything, for what must not be had without being counted.
+	// Closed denies everything, for operations that must never run uncounted.
 	Closed
 )
 
-// closedRetry is the wait that a Closed policy names: nobody knows when Redis is back.
+// closedRetry is the wait of a denial by a failure mode: nobody knows when Redis is back.
 const closedRetry = time.Second
 
-// outages are the replies of a Redis that cannot decide now and may later: starting, failing over, full, busy.
-var outages = []string{
-	"LOADING", "CLUSTERDOWN", "READONLY", "MASTERDOWN", "NOREPLICAS", "TRYAGAIN", "MOVED", "ASK", "BUSY", "OOM",
-	"MISCONF", "NOTBUSY", "UNBLOCKED", "ERR max number of clients", "max number of clients",
-}
-
-// misconfigured says whether an error of a call to Redis will not pass by itself. Everything but a clear reply of
-// Redis may: time-outs, refused and broken connections, an exhausted pool.
-func misconfigured(err error) bool {
-	if errors.Is(err, errReply) {
-		return true
-	}
-	var reply redis.Error
-	if !errors.As(err, &reply) || errors.Is(err, redis.TxFailedErr) {
-		return false
-	}
-	text := reply.Error()
-	for _, prefix := range outages {
-		// A script reports the errors of its calls behind words of its own.
-		if strings.HasPrefix(text, prefix) || strings.Contains(text, "-"+prefix+" ") {
-			return false
-		}
-	}
-	return true
-}
-
-// fail lets the failure modes of the unanswered charges decide, and says whether they admit too. What is
-// denied already spends nothing here either.
+// fail lets the failure modes of the unanswered charges decide, and reports whether they admit the request too. A request that
+// was denied already spends nothing here either.
 func (g *Gate) fail(ctx context.Context, p *plan, d *Decision, cause error, admitted bool) bool {
 	d.Cause, d.Source = cause, SourceOpen
-	refused := errors.Is(cause, ErrMisconfigured)
-	locals := []request{{op: p.op, bound: p.bound, receipts: p.keeps}}
-	local := &locals[0]
+	misconfigured := errors.Is(cause, ErrMisconfigured)
+	var shares [MaxCharges]charge
 	var at []int
+	local := request.Request{Op: p.op, Bound: p.bound, Receipts: p.keeps}
 	for i := range p.wire {
 		c := &p.wire[i]
-		if c.answered {
+		if c.answered() {
 			continue
 		}
-		switch mode := c.mode(refused); mode {
+		switch c.mode(misconfigured) {
 		case Closed:
 			d.Source, admitted = SourceClosed, false
 		case Local: // between Open and Closed
 			d.Source = max(d.Source, SourceLocal)
-			own := *c
-			own.local, own.whole = true, c.limit.Capacity()
+			own := &shares[len(at)]
+			*own = *c
+			own.local, own.whole = true, c.Limit.Capacity()
 			if g.replicas > 1 {
-				own.limit = c.limit.Share(int64(g.replicas)) // for this process alone
+				own.Limit = c.Limit.Share(int64(g.replicas))
 			}
-			own.cost = own.limit.Cost(c.units)
-			local.charges = append(local.charges, own)
+			own.Cost = own.Limit.Cost(c.Units)
+			local.Charges = append(local.Charges, &own.Charge)
 			at = append(at, i)
 			continue
 		}
@@ -87,81 +61,30 @@ func (g *Gate) fail(ctx context.Context, p *plan, d *Decision, cause error, admi
 		return admitted
 	}
 	if !admitted {
-		local.op = algorithmPeek
+		local.Op = algorithm.Peek
 	}
-	_ = g.local.decide(ctx, locals) // memory does not fail
+	requests := []request.Request{local}
+	_ = g.local.Decide(ctx, requests) // memory does not fail
 	for j, i := range at {
-		p.wire[i] = local.charges[j]
+		p.wire[i] = shares[j]
 	}
-	if !admitted || !local.admitted() {
+	if !admitted || !requests[0].Admitted() {
 		return false
 	}
-	if p.op == algorithmAtMost {
-		p.bound = local.verdict
+	if p.op == algorithm.AtMost {
+		p.bound = requests[0].Verdict
 	}
 	return true
 }
 
-// mode is who decides on a charge that Redis did not answer. Shadows never stand in the way, and a Redis that is
-// misconfigured is nothing to go on without.
-func (c *charge) mode(refused bool) FailureMode {
+// mode says who decides on a charge that Redis did not answer. A shadow never denies, and nothing goes on without a Redis
+// that is misconfigured.
+func (c *charge) mode(misconfigured bool) FailureMode {
 	switch {
-	case c.policy.shadow:
+	case c.Shadow:
 		return Open
-	case refused:
+	case misconfigured:
 		return Closed
 	}
 	return c.policy.onFailure
-}
-
-// ask sends requests to the store, in one round trip. An outage is an error that wraps neither the caller's own context's error
-// nor ErrMisconfigured.
-func (g *Gate) ask(ctx, caller context.Context, requests []request) (err error) {
-	if g.circuit == nil {
-		return g.store.decide(ctx, requests)
-	}
-	if err := g.circuit.enter(); err != nil {
-		return err
-	}
-	if keys := corrected(requests); len(keys) > 0 {
-		defer g.cache.lifting(keys...)()
-	}
-	err = errPanicked
-	defer g.judge(caller, patient(ctx), &err)
-	err = g.store.decide(ctx, requests)
-	return err
-}
-
-// judge is deferred before a call that the circuit let through. It tells the circuit what came of that, and classes the error.
-// That is errPanicked until there is another.
-func (g *Gate) judge(caller context.Context, patient bool, err *error) {
-	switch {
-	case *err == nil:
-		g.circuit.leave(false)
-		return
-	case *err == errPanicked: // a hook of the client panics
-		g.circuit.abandon()
-		return
-	case errors.Is(*err, errPeriod):
-		g.circuit.leave(false)
-	case errors.Is(caller.Err(), context.Canceled):
-		g.circuit.abandon()
-		*err = fmt.Errorf("core: %w", caller.Err())
-		return
-	case misconfigured(*err):
-		g.circuit.leave(false)
-		*err = fmt.Errorf("%w: %w", ErrMisconfigured, *err)
-		return
-	case errors.As(*err, new(follower)):
-		g.circuit.abandon()
-	case patient:
-		g.circuit.leave(true)
-	default:
-		g.circuit.doubt()
-	}
-	if over := ended(caller); over != nil {
-		*err = fmt.Errorf("core: %w", over)
-		return
-	}
-	*err = fmt.Errorf("core: redis: %w", *err)
 }

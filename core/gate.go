@@ -4,92 +4,100 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/internal/algorithm"
+	"github.com/headgate/headgate/internal/breaker"
+	"github.com/headgate/headgate/internal/keeper"
+	"github.com/headgate/headgate/internal/memstore"
+	"github.com/headgate/headgate/internal/request"
 )
 
 // Gate decides charges, on state in Redis or in this process's memory. An application has one, for all its policies.
 // It is safe for concurrent use and must not be copied. The zero value is closed.
 type Gate struct {
-	store     store
-	prefix    string
-	deadlines deadlines
-	perSlot   bool // one request for each outermost part
-	observe   func(context.Context, Event)
-	circuit   *circuit     // nil in memory
-	local     *memoryStore // decides for Local policies while Redis fails
-	replicas  int
-	cache     *denialCache // nil in memory
+	prefix   string
+	observe  func(context.Context, Event)
+	replicas int
+	timeout  time.Duration
+	tasks    *breaker.Tasks
 
-	leases *leases
+	store  request.Store
+	source Source                                                      // of its decisions
+	bound  func(context.Context) (context.Context, context.CancelFunc) // to the end of a decision
+	ping   func(context.Context) error
+	local  *memstore.Store // decides for Local policies while Redis fails
+	cache  *denialCache    // nil if denials are not remembered
+
+	leases, localLeases request.LeaseStore // these are the same in memory
+	keeper              *keeper.Keeper
+	recovered           func() bool // reports whether Redis is asked again after a failure
 
 	denials atomic.Int64
 	closed  atomic.Bool
-	tasks   *tasks
 }
 
-// NewRedis returns a Gate that keeps its state in Redis, 6.2 or newer, or Valkey. It sends nothing yet: Ping checks the
-// connection. The client stays the caller's, who closes it after the Gate. It returns every fault at once.
-func NewRedis(client redis.UniversalClient, cfg Config) (*Gate, error) {
-	cfg, err := cfg.complete()
-	if v := reflect.ValueOf(client); client == nil || v.Kind() == reflect.Pointer && v.IsNil() {
-		err = errors.Join(errors.New("core: the Redis client is nil"), err)
-	}
-	if err != nil {
-		return nil, err
-	}
-	t := new(tasks)
-	s := newRedisStore(client, cfg.Prefix+":", t)
-	g := newGate(cfg, s)
-	g.tasks, g.deadlines.expire = t, s.expire
-	g.perSlot = !oneServer(client, cfg.Topology)
-	s.perSlot = g.perSlot
-	g.local = newMemoryStore(cfg)
-	g.circuit = newCircuit(cfg.MaxInFlight, cfg.Timeout, t, g.probe)
-	if !cfg.DisableDenialCache {
-		g.cache = newDenialCache()
-	}
-	g.leases = newLeases(g, client, g.local.clock)
-	return g, nil
-}
-
-// NewMemory returns a Gate that keeps its state in this process, for one process or for tests. Its memory is bounded
-// by Config.MaxKeys. It returns every fault at once.
+// NewMemory returns a Gate that keeps its state in this process, for one process or for tests. Config.MaxKeys bounds its
+// memory. NewMemory returns every fault at once.
 func NewMemory(cfg Config) (*Gate, error) {
 	cfg, err := cfg.complete()
 	if err != nil {
 		return nil, err
 	}
-	m := newMemoryStore(cfg)
-	g := newGate(cfg, m)
-	g.tasks = new(tasks)
-	g.leases = newLeases(g, nil, m.clock)
+	g := newGate(cfg)
+	clock := cfg.clock()
+	g.local = memstore.New(cfg.MaxKeys, clock)
+	g.store, g.source = g.local, SourceMemory
+	g.bound = func(ctx context.Context) (context.Context, context.CancelFunc) { return ctx, func() {} }
+	g.ping = func(context.Context) error { return nil }
+	g.recovered = func() bool { return true }
+	g.keep(nil, clock, nil)
 	return g, nil
 }
 
-func newGate(cfg Config, s store) *Gate {
-	return &Gate{store: s, prefix: cfg.Prefix + ":", deadlines: deadlines{timeout: cfg.Timeout, expire: func(*sharedDeadline) {}}, observe: cfg.Observe, replicas: cfg.Replicas}
+func newGate(cfg Config) *Gate {
+	return &Gate{
+		prefix: cfg.Prefix + ":", observe: cfg.Observe, replicas: cfg.Replicas, timeout: cfg.Timeout, tasks: new(breaker.Tasks),
+	}
+}
+
+// keep sets up the leases: in a store, or in memory if that is nil.
+func (g *Gate) keep(client redis.UniversalClient, clock func() int64, leases request.LeaseStore) {
+	g.keeper = keeper.New(keeper.Config{
+		Client: client, Prefix: g.prefix, ID: newID(), Tasks: g.tasks, Lost: ErrLeaseLost, Closed: ErrClosed, Notify: g.notice,
+	})
+	g.localLeases = memstore.NewLeases(clock, g.keeper.Tell)
+	if g.leases = leases; leases == nil {
+		g.leases = g.localLeases
+	}
+}
+
+// notice observes what became of a lease.
+func (g *Gate) notice(n keeper.Notice) {
+	if g.observe != nil && n.Kind == keeper.Adopted {
+		g.observe(context.Background(), Event{Operation: "adopt", Took: n.Took})
+	}
 }
 
 // Decide spends all charges or none, and says which. On a cluster, charges whose keys have different outermost parts
 // take a script each, one after the other: until a later one has answered, and where it denies until the earlier ones
 // are given back, others see those as spent. If giving back fails they stay spent.
 //
-// The error is nil when a failure mode decided; see [Decision]. Else it wraps the error of a ctx that has ended (what was
-// sent may have been spent then), [ErrCharge], [ErrKey], [ErrMisconfigured] or [ErrClosed]. With any error
+// The error is nil when a failure mode decided; see [Decision]. Otherwise it wraps the error of a ctx that has ended (what
+// was sent may have been spent then), [ErrCharge], [ErrKey], [ErrMisconfigured] or [ErrClosed]. With any error
 // the Decision denies.
 func (g *Gate) Decide(ctx context.Context, charges ...Charge) (d Decision, err error) {
-	_, err = g.decide(ctx, &d, algorithmDecide, 0, charges)
+	_, err = g.decide(ctx, &d, algorithm.Decide, 0, charges)
 	return d, err
 }
 
 // Peek answers as Decide would, and spends nothing.
 func (g *Gate) Peek(ctx context.Context, charges ...Charge) (d Decision, err error) {
-	_, err = g.decide(ctx, &d, algorithmPeek, 0, charges)
+	_, err = g.decide(ctx, &d, algorithm.Peek, 0, charges)
 	return d, err
 }
 
@@ -105,7 +113,7 @@ func (g *Gate) AtMost(ctx context.Context, charges ...Charge) (granted int64, d 
 			bound = unequal
 		}
 	}
-	granted, err = g.decide(ctx, &d, algorithmAtMost, bound, units)
+	granted, err = g.decide(ctx, &d, algorithm.AtMost, bound, units)
 	return granted, d, err
 }
 
@@ -123,7 +131,7 @@ func (g *Gate) Reset(ctx context.Context, p *Policy, key Key) error {
 	return err
 }
 
-func (g *Gate) reset(ctx context.Context, p *Policy, key Key) (err error) {
+func (g *Gate) reset(ctx context.Context, p *Policy, key Key) error {
 	if g.store == nil || g.closed.Load() {
 		return ErrClosed
 	}
@@ -137,34 +145,21 @@ func (g *Gate) reset(ctx context.Context, p *Policy, key Key) (err error) {
 	if limit.suffix == "" {
 		return nil
 	}
-	c := &charge{key: key, from: limit, number: key.number() ^ limit.number}
-	defer g.cache.lifting(c.number)()
-	if g.local != nil {
-		_ = g.local.reset(ctx, c) // memory does not fail
-	}
-	if g.circuit == nil {
-		return g.store.reset(ctx, c)
-	}
-	if err := g.circuit.enter(); err != nil {
-		return err
-	}
-	bounded, cancel := g.deadlines.bound(ctx)
-	defer cancel()
-	err = errPanicked
-	defer g.judge(ctx, true, &err)
-	err = g.store.reset(bounded, c)
-	return err
+	var c charge
+	c.at(key, limit)
+	defer g.cache.lifting(c.Hash)()
+	return g.store.Reset(ctx, &c.Charge)
 }
 
-// Close refuses further decisions and leases, answers who waits for one with ErrClosed, and waits for what runs in the
-// background and for leases to be released, which are renewed until then; at most until ctx ends, when it releases what is
-// left. The Redis client stays open.
+// Close refuses further decisions and leases, answers callers that wait for one with ErrClosed, and waits for its goroutines
+// and for leases to be released. Until then it renews them. When ctx ends it releases what is left. The Redis client
+// stays open.
 func (g *Gate) Close(ctx context.Context) error {
 	g.closed.Store(true)
-	if g.tasks == nil {
+	if g.store == nil {
 		return nil
 	}
-	if err := errors.Join(g.leases.close(ctx), g.tasks.wait(ctx)); err != nil {
+	if err := errors.Join(g.keeper.Close(ctx), g.tasks.Wait(ctx)); err != nil {
 		return fmt.Errorf("core: close: %w", err)
 	}
 	return nil

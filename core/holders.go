@@ -29,7 +29,7 @@ func (s *Semaphore) Holders(ctx context.Context, key Key) (holders []Holder, wai
 	if key.outer == 0 {
 		return nil, 0, fmt.Errorf("%w: there is none", ErrKey)
 	}
-	now, entries, err := s.gate.leases.store.list(ctx, s.scope(key))
+	now, entries, err := s.gate.leases.List(ctx, s.scope(key))
 	if err != nil {
 		return nil, 0, err
 	}
@@ -106,7 +106,7 @@ func (s *Semaphore) Evict(ctx context.Context, key Key, ids ...string) (int, err
 	if len(ids) == 0 {
 		return 0, nil
 	}
-	found, err := s.gate.leases.store.force(ctx, s.scope(key), ids)
+	found, err := s.gate.leases.Evict(ctx, s.scope(key), ids)
 	n := 0
 	for _, was := range found {
 		if was > 0 {

@@ -58,11 +58,11 @@ func (k Key) String() string { return k.path }
 
 func (k Key) outermost() string { return k.path[:k.outer] }
 
-// hashes makes the numbers by which this process looks for what it knows of names. Nobody can choose names of one number.
+// hashes is the seed by which this process hashes names. Nobody can choose names of equal hashes.
 var hashes = maphash.MakeSeed()
 
-// number is a number of the key, of few others by chance.
-func (k Key) number() uint64 { return maphash.String(hashes, k.path) }
+// hash returns a hash of the key. Few other keys have the same.
+func (k Key) hash() uint64 { return maphash.String(hashes, k.path) }
 
 // writePart escapes a byte as % and two digits. A hash starts with ~, which no escaped part does.
 func writePart(b *strings.Builder, part string) {

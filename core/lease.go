@@ -4,11 +4,9 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"sync"
 	"sync/atomic"
-	"time"
 
-	"github.com/headgate/headgate/internal/lease"
+	"github.com/headgate/headgate/internal/keeper"
 )
 
 // ErrLeaseLost is the cause with which a Lease's context is cancelled: it could not be renewed in time, Redis no longer knows
@@ -18,67 +16,18 @@ var ErrLeaseLost = errors.New("core: the lease is lost")
 // Lease is a slot of a Semaphore, held until it is released or lost. It is renewed in the background. All methods
 // may be called on nil, and are safe for concurrent use.
 type Lease struct {
+	gate    *Gate
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
-	holding *holding
+	holding *keeper.Holding
 	paid    *Reservation
 	gone    atomic.Bool // released, or detached
 }
 
-// holding is what a process knows of a lease of its own.
-type holding struct {
-	id, scope string
-	lease     time.Duration
-	owner     *leases
-	store     leaseStore // nil where everybody is let in
-	onLoss    LossPolicy
-	request   lease.Request // to adopt with
-	token     atomic.Int64
-	inUse     int64
-	ends      time.Time // of its longest hold, zero if there is none
-
-	// The leases' lock guards these once it is held.
-	due, until time.Time // to renew it, and to believe in it; zero for ever
-	renewing   bool
-	released   bool
-
-	gone chan struct{} // closed when it is lost
-	mu   sync.Mutex
-	lost error
-	hear func(error)
-}
-
-// lose tells whoever uses the lease, once.
-func (h *holding) lose(err error) {
-	h.mu.Lock()
-	if h.lost != nil {
-		h.mu.Unlock()
-		return
-	}
-	h.lost = err
-	hear := h.hear
-	close(h.gone)
-	h.mu.Unlock()
-	if hear != nil && h.onLoss != NotifyOnLoss {
-		hear(err)
-	}
-}
-
-// heard makes hear the one to be told, now or later.
-func (h *holding) heard(hear func(error)) {
-	h.mu.Lock()
-	h.hear = hear
-	lost := h.lost
-	h.mu.Unlock()
-	if lost != nil && h.onLoss != NotifyOnLoss {
-		hear(lost)
-	}
-}
-
-func newLease(ctx context.Context, h *holding) *Lease {
-	l := &Lease{holding: h}
+func (g *Gate) newLease(ctx context.Context, h *keeper.Holding) *Lease {
+	l := &Lease{gate: g, holding: h}
 	l.ctx, l.cancel = context.WithCancelCause(ctx)
-	h.heard(l.cancel)
+	h.OnLoss(l.cancel)
 	return l
 }
 
@@ -98,7 +47,7 @@ func (l *Lease) Token() int64 {
 	if l == nil {
 		return 0
 	}
-	return l.holding.token.Load()
+	return l.holding.Token()
 }
 
 // Lost is closed when the lease is lost, whatever SemaphoreConfig.OnLoss says. It is nil of a nil Lease.
@@ -106,7 +55,7 @@ func (l *Lease) Lost() <-chan struct{} {
 	if l == nil {
 		return nil
 	}
-	return l.holding.gone
+	return l.holding.Gone()
 }
 
 // InUse is how much of the innermost limit was in use right after the grant, this lease included; 0 where nobody counted.
@@ -114,7 +63,7 @@ func (l *Lease) InUse() int64 {
 	if l == nil {
 		return 0
 	}
-	return l.holding.inUse
+	return l.holding.InUse()
 }
 
 // Reservation is what was spent with the slot, by Semaphore.Admit or TryAdmit, to be settled or cancelled; else nil.
@@ -135,7 +84,7 @@ func (l *Lease) Extend(ctx context.Context) error {
 	if l.gone.Load() {
 		return ErrLeaseLost
 	}
-	return l.holding.owner.extend(ctx, l.holding)
+	return l.gate.keeper.Extend(ctx, l.holding)
 }
 
 // Release gives the slot up. Later calls do nothing. It goes on where ctx was cancelled, for at most Config.Timeout. If it
@@ -145,7 +94,7 @@ func (l *Lease) Release(ctx context.Context) error {
 		return nil
 	}
 	l.cancel(context.Canceled)
-	return l.holding.owner.release(context.WithoutCancel(ctx), l.holding)
+	return l.gate.keeper.Release(context.WithoutCancel(ctx), l.holding)
 }
 
 // Detach moves the slot to work that outlives this lease's context: the Lease returned has the values of that context but
@@ -155,7 +104,7 @@ func (l *Lease) Detach() *Lease {
 	if l == nil || l.gone.Swap(true) {
 		return nil
 	}
-	d := newLease(context.WithoutCancel(l.ctx), l.holding)
+	d := l.gate.newLease(context.WithoutCancel(l.ctx), l.holding)
 	d.paid = l.paid
 	return d
 }

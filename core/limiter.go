@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/headgate/headgate/internal/algorithm"
 )
 
 // Limiter decides policies that share a key. It is sugar over a Gate, immutable and safe for concurrent use.
@@ -39,7 +41,7 @@ func (l *Limiter) AllowN(ctx context.Context, key Key, n int64) (d Decision, err
 
 func (l *Limiter) allow(ctx context.Context, d *Decision, key Key, n int64) error {
 	var inline [inlineResults]Charge
-	_, err := l.gate.decide(ctx, d, algorithmDecide, 0, l.charges(inline[:0], key, n))
+	_, err := l.gate.decide(ctx, d, algorithm.Decide, 0, l.charges(inline[:0], key, n))
 	return err
 }
 

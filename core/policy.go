@@ -42,7 +42,7 @@ type Policy struct {
 	forKey    func(context.Context, Key) (Algorithm, error)
 	onFailure FailureMode
 	shadow    bool
-	number    uint64 // by chance, to find what is known of it
+	hash      uint64 // random, to find cached denials by
 
 	others     sync.Map // Algorithm to *limit, of what forKey returned
 	remembered atomic.Int64
@@ -54,7 +54,7 @@ type Policy struct {
 type limit struct {
 	compiled
 	suffix string // of the keys' names
-	number uint64 // of the suffix
+	hash   uint64 // of the suffix
 }
 
 // mostLimits is how many limits of keys a policy remembers.
@@ -70,7 +70,7 @@ func NewPolicy(cfg PolicyConfig) (*Policy, error) {
 		errs = append(errs, fmt.Errorf("core: PolicyConfig.OnFailure is %d: it must be Local, Open or Closed", cfg.OnFailure))
 	}
 	p := &Policy{name: cfg.Name, algorithm: cfg.Algorithm, forKey: cfg.For, onFailure: cfg.OnFailure, shadow: cfg.Shadow,
-		number: rand.Uint64(),
+		hash: rand.Uint64(),
 	}
 	if cfg.Algorithm == nil {
 		errs = append(errs, errors.New("core: PolicyConfig.Algorithm is nil: it must be a limit, such as PerMinute(100)"))
@@ -98,7 +98,7 @@ func (p *Policy) compile(a Algorithm) (*limit, error) {
 	l := &limit{compiled: c}
 	if current := c.current(); current != nil {
 		l.suffix = ":" + p.name + ":" + current.Tag()
-		l.number = maphash.String(hashes, l.suffix)
+		l.hash = maphash.String(hashes, l.suffix)
 	}
 	return l, nil
 }

@@ -2,176 +2,197 @@ package core
 
 import (
 	"context"
-	"crypto/sha1"
-	"encoding/hex"
 	"errors"
-	"sync"
+	"fmt"
+	"reflect"
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/internal/algorithm"
+	"github.com/headgate/headgate/internal/breaker"
+	"github.com/headgate/headgate/internal/deadline"
+	"github.com/headgate/headgate/internal/lease"
+	"github.com/headgate/headgate/internal/memstore"
+	"github.com/headgate/headgate/internal/redisstore"
+	"github.com/headgate/headgate/internal/request"
 )
 
-// store decides requests on the state it keeps. It either answers every request, or returns an error and answers none.
-type store interface {
-	decide(ctx context.Context, requests []request) error
-	reset(ctx context.Context, c *charge) error
-	source() Source
-}
-
-// redisStore keeps state in Redis. Every method ends when its context does.
-type redisStore struct {
-	client redis.UniversalClient
-	prefix string // of all names
-	// inline says that the client's calls end when their context's deadline passes. Calls of other clients are left
-	// behind then; they end by the client's own timeouts.
-	inline        bool
-	tasks         *tasks   // for calls of other clients
-	perSlot       bool     // a script for each outermost part
-	all           commits  // where it is not
-	nodes         sync.Map // else of commits, by the address of a cluster's node
-	script, admit script
-
-	// now is the injected clock of a test, else nil.
-	now func() int64
-}
-
-type script struct{ source, sha string }
-
-func newScript(source string) script {
-	sum := sha1.Sum([]byte(source)) // the name by which EVALSHA knows a script
-	return script{source, hex.EncodeToString(sum[:])}
-}
-
-var decideScript, admitScript = newScript(headgate.DecideScript()), newScript(headgate.AdmitScript())
-
-// newRedisStore sees whether the client's calls end at their context's deadline. There is no way to make them do so that
-// keeps the client's hooks.
-func newRedisStore(client redis.UniversalClient, prefix string, t *tasks) *redisStore {
-	s := &redisStore{client: client, prefix: prefix, tasks: t, script: decideScript, admit: admitScript}
-	switch c := client.(type) {
-	case *redis.Client:
-		s.inline = c.Options().ContextTimeoutEnabled
-	case *redis.ClusterClient:
-		s.inline = c.Options().ContextTimeoutEnabled
-	case *redis.Ring:
-		s.inline = c.Options().ContextTimeoutEnabled
+// NewRedis returns a Gate that keeps its state in Redis 6.2 or newer, or Valkey. It sends nothing yet: Ping checks the
+// connection. The caller keeps the client and closes it after the Gate. NewRedis returns every fault at once.
+func NewRedis(client redis.UniversalClient, cfg Config) (*Gate, error) {
+	cfg, err := cfg.complete()
+	if v := reflect.ValueOf(client); client == nil || v.Kind() == reflect.Pointer && v.IsNil() {
+		err = errors.Join(errors.New("core: the Redis client is nil"), err)
 	}
-	s.all.store = s
-	return s
+	if err != nil {
+		return nil, err
+	}
+	g := newGate(cfg)
+	store := redisstore.New(redisstore.Config{
+		Client: client, Prefix: g.prefix, Cluster: !oneServer(client, cfg.Topology), Tasks: g.tasks,
+	})
+	leases := redisstore.NewLeases(store)
+	deadlines := &deadline.Deadlines{Timeout: cfg.Timeout, Expire: store.Expire}
+	g.local = memstore.New(cfg.MaxKeys, cfg.clock())
+	guard := &guard{store: store, shares: g.local, deadlines: deadlines}
+	guard.breaker = breaker.New(cfg.MaxInFlight, cfg.Timeout, g.tasks, guard.probe)
+	g.store, g.source, g.bound = guard, SourceRedis, deadlines.Bound
+	if !cfg.DisableDenialCache {
+		g.cache = newDenialCache()
+	}
+	g.ping = guard.ping
+	g.recovered = guard.breaker.Closed
+	g.keep(client, cfg.clock(), &guardedLeases{leases, guard})
+	return g, nil
 }
 
-func (s *redisStore) source() Source { return SourceRedis }
-
-// once is a command that go-redis sends once only: by default it repeats one whose answer is late, which counts twice.
-type once struct{ *redis.IntSliceCmd }
-
-// NoRetry tells go-redis.
-func (once) NoRetry() bool { return true }
-
-// renewals is how often a request is sent again because the period of a calendar has ended meanwhile.
-const renewals = 3
-
-// decide joins requests with others that wait for a round trip, unless they take a slot.
-func (s *redisStore) decide(ctx context.Context, requests []request) error {
-	for i := range requests {
-		requests[i].merges = len(requests) == 1 && requests[i].mergeable()
+func oneServer(client redis.UniversalClient, t Topology) bool {
+	if t != Auto {
+		return t == OneServer
 	}
-	for range renewals {
-		var reply []int64
-		var err error
-		alone := requests[0].slot != nil
-		if !alone {
-			reply, err = s.commitsFor(ctx, requests).do(ctx, requests)
-			alone = err != nil && errors.As(err, new(apart))
-		}
-		if alone {
-			reply, err = s.alone(ctx, requests)
-		}
-		if err != nil {
-			return err
-		}
-		if otherPeriod(reply) {
-			renew(requests, reply[1]) // nothing ran
-			continue
-		}
-		return decode(requests, reply)
-	}
-	return errPeriod
+	_, ok := client.(*redis.Client)
+	return ok
 }
 
-// otherPeriod says whether nothing ran, because the limits are not those of the server's time.
-func otherPeriod(reply []int64) bool { return len(reply) == 2 && reply[0] == -1 }
+// guard is the store on Redis behind its breaker and within its deadline. Its errors are those that core's callers see.
+type guard struct {
+	store     *redisstore.Store
+	shares    *memstore.Store // of Local policies
+	breaker   *breaker.Breaker
+	deadlines *deadline.Deadlines
+}
 
-// decode hands the reply to the requests.
-func decode(requests []request, reply []int64) error {
-	for i := range requests {
-		r := &requests[i]
-		if len(reply) == 0 {
-			return errReply
-		}
-		if r.brief() && isBrief(reply[0]) {
-			reply = r.unfold(reply[0])
-		}
-		r.verdict, reply = reply[0], reply[1:]
-		if r.op == algorithmGive {
-			continue
-		}
-		for i := range r.charges {
-			n := r.charges[i].limit.Fields()
-			if len(reply) < n {
-				return errReply
-			}
-			r.charges[i].reply, reply = reply[:n:n], reply[n:]
-		}
-		r.settle()
-	}
-	if s := requests[0].slot; s != nil && len(reply) > 0 {
-		var err error
-		s.grant, err = granted(reply, s.ask)
-		s.answered = err == nil
+// Decide implements request.Store.
+func (g *guard) Decide(ctx context.Context, requests []request.Request) (err error) {
+	ctx, cancel, err := g.enter(ctx)
+	if err != nil {
 		return err
 	}
-	if len(reply) > 0 {
-		return errReply
-	}
-	return nil
+	defer cancel()
+	err = redisstore.ErrPanicked
+	defer g.leave(ctx, &err)
+	err = g.store.Decide(ctx, requests)
+	return err
 }
 
-// renew brings the limits that hold for a time only to the one that holds now.
-func renew(requests []request, now int64) {
-	for i := range requests {
-		for j := range requests[i].charges {
-			c := &requests[i].charges[j]
-			if p, ok := c.limit.(algorithm.Periodic); ok {
-				if from, until := p.Period(); now < from || until <= now {
-					c.limit = p.At(now)
-				}
-			}
-		}
-	}
+// Reset implements request.Store. It forgets this process's share too.
+func (g *guard) Reset(ctx context.Context, c *request.Charge) error {
+	_ = g.shares.Reset(ctx, c) // memory does not fail
+	return g.call(ctx, func(ctx context.Context) error { return g.store.Reset(ctx, c) })
 }
 
-// name is that of the charge's key in Redis.
-func (s *redisStore) name(c *charge) string { return s.prefix + c.key.path + c.from.suffix }
+// Split implements request.Store.
+func (g *guard) Split(charges []*request.Charge) [][]*request.Charge { return g.store.Split(charges) }
 
-func (s *redisStore) reset(ctx context.Context, c *charge) error {
-	return s.bounded(ctx, func() error { return s.client.Del(ctx, s.name(c)).Err() })
+// TakesSlot implements request.Store.
+func (g *guard) TakesSlot(charges []*request.Charge, outermost string) bool {
+	return g.store.TakesSlot(charges, outermost)
 }
 
-// bounded ends a call when its context does, also where the client would not. What is left behind then ends by the
-// client's own time-outs.
-func (s *redisStore) bounded(ctx context.Context, call func() error) error {
-	if s.inline {
-		return call()
-	}
-	done := make(chan error, 1)
-	s.tasks.run(func() { done <- call() })
-	select {
-	case err := <-done:
+// call calls f within the deadline, if the breaker lets it.
+func (g *guard) call(ctx context.Context, f func(context.Context) error) (err error) {
+	ctx, cancel, err := g.enter(ctx)
+	if err != nil {
 		return err
-	case <-ctx.Done():
-		return ctx.Err()
 	}
+	defer cancel()
+	err = redisstore.ErrPanicked
+	defer g.leave(ctx, &err)
+	err = f(ctx)
+	return err
+}
+
+// enter begins a call, and bounds its context unless that was done before. Each nil is followed by a leave.
+func (g *guard) enter(ctx context.Context) (context.Context, context.CancelFunc, error) {
+	switch err := g.breaker.Enter(); {
+	case errors.Is(err, breaker.ErrOpen):
+		return nil, nil, ErrCircuitOpen
+	case err != nil:
+		return nil, nil, ErrTooManyInFlight
+	}
+	if _, ok := deadline.Caller(ctx); ok {
+		return ctx, func() {}, nil
+	}
+	bounded, cancel := g.deadlines.Bound(ctx)
+	return bounded, cancel, nil
+}
+
+// leave ends a call: it tells the breaker what the call's error says about Redis, and replaces that by an error for callers.
+func (g *guard) leave(ctx context.Context, err *error) {
+	if *err == nil {
+		g.breaker.Succeed()
+		return
+	}
+	caller, _ := deadline.Caller(ctx)
+	switch class := redisstore.Classify(*err); {
+	case class == redisstore.Panicked:
+		g.breaker.Abandon()
+		return
+	case class == redisstore.Answered:
+		g.breaker.Succeed()
+	case errors.Is(caller.Err(), context.Canceled):
+		g.breaker.Abandon()
+		*err = fmt.Errorf("core: %w", caller.Err())
+		return
+	case class == redisstore.Misconfigured:
+		g.breaker.Succeed()
+		*err = fmt.Errorf("%w: %w", ErrMisconfigured, *err)
+		return
+	case class == redisstore.Shared:
+		g.breaker.Abandon()
+	case deadline.Patient(ctx):
+		g.breaker.Fail()
+	default:
+		g.breaker.Doubt()
+	}
+	if ended := deadline.Err(caller); ended != nil {
+		*err = fmt.Errorf("core: %w", ended)
+		return
+	}
+	*err = fmt.Errorf("core: redis: %w", *err)
+}
+
+// guardedLeases are the leases on Redis behind the guard.
+type guardedLeases struct {
+	leases *redisstore.Leases
+	guard  *guard
+}
+
+func (l *guardedLeases) Acquire(ctx context.Context, scope string, q lease.Request) (g lease.Grant, err error) {
+	err = l.guard.call(ctx, func(ctx context.Context) (err error) {
+		g, err = l.leases.Acquire(ctx, scope, q)
+		return err
+	})
+	return g, err
+}
+
+func (l *guardedLeases) Renew(ctx context.Context, scope string, micros int64, ids []string) (left []int64, err error) {
+	err = l.guard.call(ctx, func(ctx context.Context) (err error) {
+		left, err = l.leases.Renew(ctx, scope, micros, ids)
+		return err
+	})
+	return left, err
+}
+
+func (l *guardedLeases) Release(ctx context.Context, scope string, ids []string) (was []int64, err error) {
+	err = l.guard.call(ctx, func(ctx context.Context) (err error) {
+		was, err = l.leases.Release(ctx, scope, ids)
+		return err
+	})
+	return was, err
+}
+
+func (l *guardedLeases) Evict(ctx context.Context, scope string, ids []string) (was []int64, err error) {
+	err = l.guard.call(ctx, func(ctx context.Context) (err error) {
+		was, err = l.leases.Evict(ctx, scope, ids)
+		return err
+	})
+	return was, err
+}
+
+func (l *guardedLeases) List(ctx context.Context, scope string) (now int64, all []lease.Entry, err error) {
+	err = l.guard.call(ctx, func(ctx context.Context) (err error) {
+		now, all, err = l.leases.List(ctx, scope)
+		return err
+	})
+	return now, all, err
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/algorithm"
+	"github.com/headgate/headgate/internal/request"
 )
 
 // maxReserve is the longest wait of a reservation: 10 years.
@@ -37,9 +38,9 @@ func (g *Gate) Reserve(ctx context.Context, maxWait time.Duration, charges ...Ch
 		return nil, Decision{}, fmt.Errorf("%w: Reserve for %v", ErrCharge, maxWait)
 	}
 	p := plans.Get().(*plan)
-	defer p.free()
+	defer p.release()
 	p.keeps = true
-	err = g.run(ctx, p, &d, algorithmReserve, min(maxWait, maxReserve).Microseconds(), charges)
+	err = g.run(ctx, p, &d, algorithm.Reserve, min(maxWait, maxReserve).Microseconds(), charges)
 	if err != nil || !d.Allowed {
 		return nil, d, err
 	}
@@ -55,9 +56,9 @@ func (g *Gate) Charge(ctx context.Context, charges ...Charge) (r *Reservation, d
 		return nil, d, nil
 	}
 	p := plans.Get().(*plan)
-	defer p.free()
+	defer p.release()
 	p.keeps = true
-	err = g.run(ctx, p, &d, algorithmDecide, 0, charges)
+	err = g.run(ctx, p, &d, algorithm.Decide, 0, charges)
 	if err != nil || !d.Allowed {
 		return nil, d, err
 	}
@@ -66,7 +67,7 @@ func (g *Gate) Charge(ctx context.Context, charges ...Charge) (r *Reservation, d
 
 // reservation is what an admitted plan has spent.
 func (g *Gate) reservation(p *plan) *Reservation {
-	p.whole[0].reply = nil // parts of it are held from now on
+	p.whole[0].Buffer = nil // parts of it are held from now on
 	return &Reservation{gate: g, held: slices.Clone(p.wire), place: slices.Clone(p.place[:len(p.asked)])}
 }
 
@@ -141,67 +142,67 @@ func (r *Reservation) totals(actual []int64) []int64 {
 
 // correct makes charges that were spent into ones of so many units, in one round trip for each slot.
 func (g *Gate) correct(ctx context.Context, held []charge, units []int64) error {
-	var here, there []charge
+	var here, there []*request.Charge
 	keep := func(c charge) {
 		if c.local {
-			here = append(here, c)
+			here = append(here, &c.Charge)
 		} else {
-			there = append(there, c)
+			there = append(there, &c.Charge)
 		}
 	}
 	for i, c := range held {
-		if c.spent == units[i] || c.failed || !c.fits {
+		if c.Spent == units[i] || c.failed || !c.Fits {
 			continue // what nobody counted, and a shadow without room
 		}
-		spent := c.limit
+		spent := c.Limit
 		// A key's limit may have changed since, and only that of now knows how the key stands.
 		if l, err := c.policy.limitOf(ctx, c.key); err == nil && !c.local && c.from.suffix == l.suffix {
-			c.limit = l.current()
+			c.Limit = l.current()
 		}
-		if c.fits = c.spent > units[i]; c.fits { // to be given back
-			c.cost = algorithm.Back(spent, c.limit, c.spent-units[i])
+		if c.Fits = c.Spent > units[i]; c.Fits { // to be given back
+			c.Cost = algorithm.Back(spent, c.Limit, c.Spent-units[i])
 		} else {
 			// A cost is at most the limit, and a debt may be once more.
-			capacity := c.limit.Capacity()
-			more := min(units[i]-c.spent, 2*capacity)
-			if c.fits = false; more > capacity {
-				c.cost = c.limit.Cost(more - capacity)
+			capacity := c.Limit.Capacity()
+			more := min(units[i]-c.Spent, 2*capacity)
+			if c.Fits = false; more > capacity {
+				c.Cost = c.Limit.Cost(more - capacity)
 				keep(c)
 			}
-			c.cost = c.limit.Cost(min(more, capacity))
+			c.Cost = c.Limit.Cost(min(more, capacity))
 		}
 		keep(c)
 	}
 	if len(here) > 0 {
-		_ = g.local.decide(ctx, corrections(here)) // memory does not fail
+		_ = g.local.Decide(ctx, corrections(here)) // memory does not fail
 	}
 	if len(there) == 0 {
 		return nil
 	}
-	groups := [][]charge{there}
-	if g.perSlot {
-		groups = bySlot(there)
+	parts := g.store.Split(there)
+	if parts == nil {
+		parts = [][]*request.Charge{there}
 	}
 	var errs []error
-	for _, charges := range groups {
-		bounded, cancel := g.deadlines.bound(ctx)
-		errs = append(errs, g.ask(bounded, ctx, corrections(charges)))
+	for _, charges := range parts {
+		bounded, cancel := g.bound(ctx)
+		errs = append(errs, g.send(bounded, corrections(charges)))
 		cancel()
 	}
 	return errors.Join(errs...)
 }
 
-// corrections give back the charges that fit, and force the others: those of one key in two requests.
-func corrections(charges []charge) []request {
-	requests := []request{{op: algorithmGive}, {op: algorithmForce}, {op: algorithmForce}}
+// corrections give back the charges that fit, and force the others: those of one state in two requests.
+func corrections(charges []*request.Charge) []request.Request {
+	requests := []request.Request{{Op: algorithm.Give}, {Op: algorithm.Force}, {Op: algorithm.Force}}
 	for i, c := range charges {
 		at := 1
-		if c.fits {
+		if c.Fits {
 			at = 0
-		} else if i > 0 && charges[i-1].same(&charges[i]) {
+		} else if i > 0 && charges[i-1].SameState(c) {
 			at = 2
 		}
-		requests[at].charges = append(requests[at].charges, c)
+		requests[at].Charges = append(requests[at].Charges, c)
 	}
-	return slices.DeleteFunc(requests, func(r request) bool { return len(r.charges) == 0 })
+	return slices.DeleteFunc(requests, func(r request.Request) bool { return len(r.Charges) == 0 })
 }

@@ -206,7 +206,7 @@ func (s *Semaphore) request(ask Ask, waiters int64) (lease.Request, error) {
 		}
 		q.Levels = append(q.Levels, lease.Level{Node: l.Key.path, Limit: l.Limit, Weight: l.Weight})
 	}
-	q.Channel, _ = s.gate.leases.channel(ask.Levels[0].Key.outermost(), nil)
+	q.Channel, _ = s.gate.keeper.Channel(ask.Levels[0].Key.outermost(), nil)
 	if len(ask.Meta) > 0 {
 		q.Metadata = metadata(ask.Meta)
 	}

@@ -1,4 +1,4 @@
-package core
+package redisstore
 
 import (
 	"context"
@@ -12,6 +12,9 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/internal/algorithm"
+	"github.com/headgate/headgate/internal/request"
 )
 
 // reply is an error reply of Redis, as go-redis hands it out.
@@ -57,23 +60,23 @@ func TestErrorClasses(t *testing.T) {
 		{reply("ERR max number of clients reached"), false, ""},
 
 		{reply("NOAUTH Authentication required."), true, "password"},
+		{reply("ERR Protocol error: unauthenticated multibulk length"), true, "password"},
 		{reply("WRONGPASS invalid username-password pair or user is disabled."), true, "does not accept"},
-		{reply("NOPERM this user has no permissions to run the 'evalsha' command"), true, "may not do"},
-		{reply("ERR The user executing the script can't run this command or subcommand script: abc"), true, "may not do"},
+		{reply("NOPERM this user has no permissions to run the 'evalsha' command"), true, "lacks a permission"},
+		{reply("ERR The user executing the script can't run this command or subcommand script: abc"), true, "lacks a permission"},
 		{reply("WRONGTYPE Operation against a key holding the wrong kind of value"), true, "something else"},
 		{reply("CROSSSLOT Keys in request don't hash to the same slot"), true, "OneServer"},
-		{reply("ERR unknown command 'evalsha'"), true, "refuses"},
-		{reply("ERR user_script:1: attempt to perform arithmetic on a nil value"), true, "refuses"},
+		{reply("ERR unknown command 'evalsha'"), true, "rejects"},
+		{reply("ERR user_script:1: attempt to perform arithmetic on a nil value"), true, "rejects"},
 		{redis.Nil, true, ""},
-		{errReply, true, ""},
+		{ErrReply, true, ""},
 	}
 	for _, tt := range tests {
 		for _, err := range []error{tt.err, fmt.Errorf("wrapped: %w", tt.err)} {
-			if got := misconfigured(err); got != tt.misconfigured {
-				t.Errorf("%v: misconfigured %v", err, got)
+			if got := Classify(err); (got == Misconfigured) != tt.misconfigured {
+				t.Errorf("%v: class %v", err, got)
 			}
-			said := explain(err)
-			if !strings.Contains(said.Error(), tt.words) || !errors.Is(said, tt.err) || errors.Is(said, ErrMisconfigured) != tt.misconfigured {
+			if said := Explain(err); !strings.Contains(said, tt.words) {
 				t.Errorf("%v is explained as: %v", err, said)
 			}
 		}
@@ -82,26 +85,16 @@ func TestErrorClasses(t *testing.T) {
 
 // A reply of a wrong shape is an error, and never read beyond its end.
 func TestWrongReplies(t *testing.T) {
-	p, err := NewPolicy(PolicyConfig{Name: "p", Algorithm: PerSecond(1)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	key, err := NewKey("k")
-	if err != nil {
-		t.Fatal(err)
-	}
 	for n, r := range [][]int64{nil, {0}, {0, 1}, {0, 1, 2}, {0, 1, 2, 3}, {0, 1, 2, 3, 4}} {
-		var p2 plan
-		if err := p2.lay(t.Context(), algorithmDecide, []Charge{{p, key, 1}}); err != nil {
-			t.Fatal(err)
-		}
-		requests := []request{{op: algorithmDecide, charges: p2.wire}}
-		var b batch
-		b.encode([]*call{{requests: requests, words: words(requests)}}, &decideScript, "")
+		limit := tokenBucket(t)
+		c := &request.Charge{Key: "k", Outer: 1, Limit: limit, Units: 1, Cost: limit.Cost(1)}
+		k := acquireCall(t.Context(), []request.Request{{Op: algorithm.Decide, Charges: []*request.Charge{c}}})
+		s := New(Config{})
+		b := s.encode([]*call{k})
 		if err := b.distribute(r); (err == nil) != (n == 4) {
 			t.Errorf("%v: %v", r, err)
 		}
-		if err := decode(requests, r); (err == nil) != (n == 4) {
+		if err := k.decode(r); (err == nil) != (n == 4) {
 			t.Errorf("%v: %v", r, err)
 		}
 	}
@@ -110,7 +103,7 @@ func TestWrongReplies(t *testing.T) {
 func TestCheckServer(t *testing.T) {
 	for _, tt := range []struct {
 		info    string
-		perSlot bool
+		cluster bool
 		words   string
 	}{
 		{"", false, ""},
@@ -122,8 +115,8 @@ func TestCheckServer(t *testing.T) {
 		{"redis_version:7.0.0\r\ncluster_enabled:1\r\n", true, ""},
 		{"redis_version:7.0.0\r\ncluster_enabled:1\r\n", false, "NewClusterClient"},
 	} {
-		err := (&Gate{perSlot: tt.perSlot}).checkServer(tt.info)
-		if (err != nil) != (tt.words != "") || err != nil && (!errors.Is(err, ErrMisconfigured) || !strings.Contains(err.Error(), tt.words)) {
+		err := New(Config{Cluster: tt.cluster}).checkInfo(tt.info)
+		if (err != nil) != (tt.words != "") || err != nil && (!errors.Is(err, ErrServer) || !strings.Contains(err.Error(), tt.words)) {
 			t.Errorf("%q: %v", tt.info, err)
 		}
 	}

@@ -1,4 +1,4 @@
-package core
+package breaker
 
 import (
 	"context"
@@ -35,36 +35,40 @@ func (p *prober) probe(ctx context.Context) error {
 	return nil
 }
 
-func attempt(t *testing.T, c *circuit, failed bool) {
+func attempt(t *testing.T, c *Breaker, failed bool) {
 	t.Helper()
-	if err := c.enter(); err != nil {
+	if err := c.Enter(); err != nil {
 		t.Fatalf("enter: %v", err)
 	}
-	c.leave(failed)
+	if failed {
+		c.Fail()
+	} else {
+		c.Succeed()
+	}
 }
 
 func TestCircuitOpensAndCloses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := new(prober)
 		p.fail.Store(true)
-		c := newCircuit(10, time.Second, new(tasks), p.probe)
+		c := New(10, time.Second, new(Tasks), p.probe)
 		// An answer in between begins the row anew.
 		for range 5 {
 			attempt(t, c, true)
 			attempt(t, c, true)
 			attempt(t, c, false)
 		}
-		for range circuitThreshold {
+		for range threshold {
 			attempt(t, c, true)
 		}
 		refused := func() {
 			t.Helper()
-			if err := c.enter(); !errors.Is(err, ErrCircuitOpen) {
+			if err := c.Enter(); !errors.Is(err, ErrOpen) {
 				t.Fatalf("enter: %v", err)
 			}
 		}
 		refused()
-		time.Sleep(circuitPause - 1)
+		time.Sleep(Pause - 1)
 		refused()
 		synctest.Wait()
 		if n := p.total.Load(); n != 0 {
@@ -85,11 +89,11 @@ func TestCircuitOpensAndCloses(t *testing.T) {
 			t.Errorf("%d probes within the pause after one that failed", n)
 		}
 		p.fail.Store(false)
-		time.Sleep(circuitPause)
+		time.Sleep(Pause)
 		refused()
 		synctest.Wait()
 		attempt(t, c, false)
-		if n := c.flying.Load(); n != 0 {
+		if n := c.inFlight.Load(); n != 0 {
 			t.Errorf("%d in flight", n)
 		}
 		// It takes a whole row again.
@@ -102,18 +106,18 @@ func TestCircuitOpensAndCloses(t *testing.T) {
 func TestCircuitProbesOneAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &prober{hold: make(chan struct{})}
-		c := newCircuit(1000, time.Second, new(tasks), p.probe)
-		for range circuitThreshold {
+		c := New(1000, time.Second, new(Tasks), p.probe)
+		for range threshold {
 			attempt(t, c, true)
 		}
-		time.Sleep(circuitPause)
+		time.Sleep(Pause)
 		for range 100 {
-			go func() { _ = c.enter() }()
+			go func() { _ = c.Enter() }()
 		}
 		synctest.Wait()
-		time.Sleep(circuitPause) // a probe that takes long is not joined by another
+		time.Sleep(Pause) // a probe that takes long is not joined by another
 		for range 100 {
-			go func() { _ = c.enter() }()
+			go func() { _ = c.Enter() }()
 		}
 		synctest.Wait()
 		if p.running.Load() != 1 || p.total.Load() != 1 {
@@ -125,8 +129,8 @@ func TestCircuitProbesOneAtATime(t *testing.T) {
 		if p.running.Load() != 0 {
 			t.Error("the probe has no timeout")
 		}
-		time.Sleep(circuitPause)
-		_ = c.enter()
+		time.Sleep(Pause)
+		_ = c.Enter()
 		close(p.hold)
 		synctest.Wait()
 		if p.total.Load() != 2 || p.most.Load() != 1 {
@@ -137,25 +141,25 @@ func TestCircuitProbesOneAtATime(t *testing.T) {
 }
 
 func TestCircuitCountsCallsInFlight(t *testing.T) {
-	c := newCircuit(2, time.Second, new(tasks), nil)
+	c := New(2, time.Second, new(Tasks), nil)
 	for range 3 {
 		for range 2 {
-			if err := c.enter(); err != nil {
+			if err := c.Enter(); err != nil {
 				t.Fatal(err)
 			}
 		}
 		for range 3 { // the refused ones do not count
-			if err := c.enter(); !errors.Is(err, ErrTooManyInFlight) {
+			if err := c.Enter(); !errors.Is(err, ErrBusy) {
 				t.Fatalf("enter: %v", err)
 			}
 		}
-		c.abandon()
-		if err := c.enter(); err != nil {
+		c.Abandon()
+		if err := c.Enter(); err != nil {
 			t.Fatal(err)
 		}
-		c.leave(true)
-		c.leave(false)
-		if n := c.flying.Load(); n != 0 {
+		c.Fail()
+		c.Succeed()
+		if n := c.inFlight.Load(); n != 0 {
 			t.Fatalf("%d in flight", n)
 		}
 	}
@@ -163,10 +167,10 @@ func TestCircuitCountsCallsInFlight(t *testing.T) {
 	attempt(t, c, true)
 	attempt(t, c, true)
 	for range 5 {
-		if err := c.enter(); err != nil {
+		if err := c.Enter(); err != nil {
 			t.Fatal(err)
 		}
-		c.abandon()
+		c.Abandon()
 	}
 	if n := c.failures.Load(); n != 2 {
 		t.Errorf("%d failures in a row", n)
@@ -175,42 +179,42 @@ func TestCircuitCountsCallsInFlight(t *testing.T) {
 
 // An answer that was long on its way does not close a circuit that opened meanwhile.
 func TestCircuitLateAnswer(t *testing.T) {
-	c := newCircuit(10, time.Second, new(tasks), nil)
-	if err := c.enter(); err != nil {
+	c := New(10, time.Second, new(Tasks), nil)
+	if err := c.Enter(); err != nil {
 		t.Fatal(err)
 	}
-	for range circuitThreshold {
+	for range threshold {
 		attempt(t, c, true)
 	}
-	c.leave(false)
-	if err := c.enter(); !errors.Is(err, ErrCircuitOpen) {
+	c.Succeed()
+	if err := c.Enter(); !errors.Is(err, ErrOpen) {
 		t.Errorf("enter: %v", err)
 	}
 }
 
 func TestTasks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tasks := new(tasks)
-		if err := tasks.wait(t.Context()); err != nil {
+		tasks := new(Tasks)
+		if err := tasks.Wait(t.Context()); err != nil {
 			t.Error(err)
 		}
 		hold := make(chan struct{})
-		tasks.run(func() { <-hold })
+		tasks.Go(func() { <-hold })
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := tasks.wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		if err := tasks.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
 		var waited atomic.Int64
 		for range 2 {
 			go func() {
-				if tasks.wait(context.Background()) == nil {
+				if tasks.Wait(context.Background()) == nil {
 					waited.Add(1)
 				}
 			}()
 		}
 		synctest.Wait()
-		tasks.run(func() { <-hold }) // begins while two wait
+		tasks.Go(func() { <-hold }) // begins while two wait
 		close(hold)
 		synctest.Wait()
 		if waited.Load() != 2 {

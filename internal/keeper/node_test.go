@@ -1,10 +1,18 @@
-package core
+package keeper
 
 import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/internal/breaker"
 )
+
+// reply is an error reply of Redis, as go-redis hands it out.
+type reply string
+
+func (r reply) Error() string { return string(r) }
+func (reply) RedisError()     {}
 
 // Who waits is told that it hears when Redis has said so of its own channel, and an answer to nothing ends the connection.
 func TestListenerAnswers(t *testing.T) {
@@ -35,24 +43,20 @@ func TestListenerAnswers(t *testing.T) {
 			client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}})
 			node := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 			t.Cleanup(func() { _, _ = client.Close(), node.Close() })
-			g, err := NewRedis(client, Config{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			s := g.leases.sharded
-			n := newListener(s, node)
-			waiters := make(map[string]*waiter)
+			s := New(Config{Client: client, Tasks: new(breaker.Tasks)}).shards
+			n := newNode(s, node)
+			waiters := make(map[string]*Waiter)
 			for _, name := range []string{"a", "b"} {
-				w := &waiter{woken: make(chan struct{}, 1)}
+				w := &Waiter{Woken: make(chan struct{}, 1)}
 				s.join(w, name)
-				w.channel.node, n.channels[w.channel] = n, struct{}{}
-				n.asked = append(n.asked, order{w.channel, false})
+				w.shard.node, n.channels[w.shard] = n, struct{}{}
+				n.asked = append(n.asked, order{w.shard, false})
 				waiters[name] = w
 			}
 			understood := true
 			for _, a := range test.answers {
 				if err, ok := a.(error); ok {
-					understood = n.refused(err)
+					understood = n.rejected(err)
 				} else {
 					understood = n.hear(a)
 				}
@@ -62,8 +66,8 @@ func TestListenerAnswers(t *testing.T) {
 			}
 			for name, w := range waiters {
 				hears, kept := test.hears[name]
-				if w.channel.hears != hears || (w.channel.node == n) != kept || (len(w.woken) > 0) != test.woken[name] {
-					t.Errorf("%s: hears %v, kept %v, woken %v", name, w.channel.hears, w.channel.node == n, len(w.woken) > 0)
+				if w.shard.hears != hears || (w.shard.node == n) != kept || (len(w.Woken) > 0) != test.woken[name] {
+					t.Errorf("%s: hears %v, kept %v, woken %v", name, w.shard.hears, w.shard.node == n, len(w.Woken) > 0)
 				}
 			}
 		})

@@ -1,4 +1,4 @@
-package core
+package keeper
 
 import (
 	"context"
@@ -10,40 +10,37 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// silence is how long a node says nothing before it is asked whether it is there. It has as long to answer.
-const silence = 3 * time.Second
-
-// listener is a connection to a node of a cluster for as long as a channel is subscribed there. The leases' lock guards it.
-type listener struct {
-	owner    *listeners
+// node is a connection to a node of a cluster, for as long as a channel is subscribed there. The keeper's lock guards it.
+type node struct {
+	shards   *shards
 	addr     string
 	pubsub   *redis.PubSub
 	begun    time.Time
-	channels map[*channel]struct{}
+	channels map[*shard]struct{}
 	todo     []order // not sent yet
-	asked    []order // not answered yet
-	idle     []*channel
+	asked    []order // sent and not answered yet
+	idle     []*shard
 	changed  chan struct{}
 	stop     context.CancelFunc
 	done     context.Context
 }
 
-// order is a command for one channel: those of different slots cannot share one.
+// order is a command about one channel: channels of different slots cannot share a command.
 type order struct {
-	channel *channel
+	channel *shard
 	leave   bool
 }
 
-func newListener(s *listeners, client *redis.Client) *listener {
-	n := &listener{
-		owner: s, addr: client.Options().Addr, pubsub: client.SSubscribe(s.leases.done), begun: time.Now(),
-		channels: make(map[*channel]struct{}), changed: make(chan struct{}, 1),
+func newNode(s *shards, client *redis.Client) *node {
+	n := &node{
+		shards: s, addr: client.Options().Addr, pubsub: client.SSubscribe(s.keeper.done), begun: time.Now(),
+		channels: make(map[*shard]struct{}), changed: make(chan struct{}, 1),
 	}
-	n.done, n.stop = context.WithCancel(s.leases.done)
+	n.done, n.stop = context.WithCancel(s.keeper.done)
 	return n
 }
 
-func (n *listener) order(c *channel, leave bool) {
+func (n *node) order(c *shard, leave bool) {
 	n.todo = append(n.todo, order{c, leave})
 	select {
 	case n.changed <- struct{}{}:
@@ -51,39 +48,38 @@ func (n *listener) order(c *channel, leave bool) {
 	}
 }
 
-// detach is for a channel that is not subscribed here any more.
-func (n *listener) detach(c *channel) {
+// detach forgets a channel that is no longer subscribed here.
+func (n *node) detach(c *shard) {
 	delete(n.channels, c)
 	c.node, c.hears, c.listed = nil, false, false
 	if len(c.waiters) == 0 {
-		delete(n.owner.channels, c.name)
+		delete(n.shards.all, c.name)
 	}
 	if len(n.channels) == 0 {
 		n.end()
 	}
 }
 
-// drop unsubscribes a channel.
-func (n *listener) drop(c *channel) {
+func (n *node) unsubscribe(c *shard) {
 	n.order(c, true)
 	n.detach(c)
 }
 
 // end closes the connection.
-func (n *listener) end() {
+func (n *node) end() {
 	if n.done.Err() == nil {
 		n.stop()
 		for c := range n.channels {
 			n.detach(c)
 		}
 	}
-	if n.owner.nodes[n.addr] == n {
-		delete(n.owner.nodes, n.addr)
+	if n.shards.nodes[n.addr] == n {
+		delete(n.shards.nodes, n.addr)
 	}
 }
 
-// write sends what is ordered. Nothing else writes, so that the answers come in the order of asked.
-func (n *listener) write() {
+// write sends the orders. Nothing else writes, so that answers come in the order of asked.
+func (n *node) write() {
 	defer func() { _ = n.pubsub.Close() }()
 	tick := time.NewTicker(grace)
 	defer tick.Stop()
@@ -100,7 +96,7 @@ func (n *listener) write() {
 			}
 			if !reads {
 				reads = true
-				n.owner.leases.gate.tasks.run(n.read)
+				n.shards.keeper.Tasks.Go(n.read)
 			}
 		}
 		select {
@@ -113,9 +109,9 @@ func (n *listener) write() {
 	}
 }
 
-func (n *listener) next() (o order, ok bool) {
-	n.owner.leases.mu.Lock()
-	defer n.owner.leases.mu.Unlock()
+func (n *node) next() (o order, ok bool) {
+	n.shards.keeper.mu.Lock()
+	defer n.shards.keeper.mu.Unlock()
 	if len(n.todo) == 0 || n.done.Err() != nil {
 		return order{}, false
 	}
@@ -124,10 +120,10 @@ func (n *listener) next() (o order, ok bool) {
 	return o, true
 }
 
-// expire drops the channels that nobody has waited at for a while.
-func (n *listener) expire() {
-	n.owner.leases.mu.Lock()
-	defer n.owner.leases.mu.Unlock()
+// expire unsubscribes channels that have had no waiters for a while.
+func (n *node) expire() {
+	n.shards.keeper.mu.Lock()
+	defer n.shards.keeper.mu.Unlock()
 	all := n.idle
 	n.idle = nil
 	for _, c := range all {
@@ -138,12 +134,12 @@ func (n *listener) expire() {
 		case time.Since(c.idle) < grace:
 			n.idle = append(n.idle, c)
 		default:
-			n.drop(c)
+			n.unsubscribe(c)
 		}
 	}
 }
 
-func (n *listener) read() {
+func (n *node) read() {
 	for silent := false; n.done.Err() == nil; {
 		m, err := n.pubsub.ReceiveTimeout(n.done, silence)
 		var reply redis.Error
@@ -154,7 +150,7 @@ func (n *listener) read() {
 			silent = false
 			ok = n.hear(m)
 		case errors.As(err, &reply):
-			ok = n.refused(err)
+			ok = n.rejected(err)
 		case !silent && errors.As(err, &network) && network.Timeout():
 			silent = true
 			ok = n.pubsub.Ping(n.done) == nil
@@ -168,30 +164,30 @@ func (n *listener) read() {
 	}
 }
 
-// hear says whether it understood.
-func (n *listener) hear(m any) bool {
-	l := n.owner.leases
+// hear takes a message, and reports whether it was expected.
+func (n *node) hear(m any) bool {
+	k := n.shards.keeper
 	switch m := m.(type) {
 	case *redis.Message:
-		l.told(m.Channel, m.Payload)
+		k.Tell(m.Payload)
 	case *redis.Subscription:
-		l.mu.Lock()
-		defer l.mu.Unlock()
+		k.mu.Lock()
+		defer k.mu.Unlock()
 		leave := m.Kind == "sunsubscribe"
 		if len(n.asked) > 0 && n.asked[0].leave == leave && n.asked[0].channel.name == m.Channel {
 			c := n.asked[0].channel
 			n.asked = n.asked[1:]
 			if !leave && c.node == n {
 				c.hears = true
-				for w := range c.waiters { // what was said before is lost
+				for w := range c.waiters { // earlier messages are lost
 					w.wake()
 				}
 			}
 			return true
 		}
-		if c := n.owner.channels[m.Channel]; leave && c != nil && c.node == n { // its slot has moved
+		if c := n.shards.all[m.Channel]; leave && c != nil && c.node == n { // its slot has moved
 			n.detach(c)
-			n.owner.cluster.ReloadState(n.done)
+			n.shards.cluster.ReloadState(n.done)
 			for w := range c.waiters {
 				w.wake()
 			}
@@ -201,11 +197,11 @@ func (n *listener) hear(m any) bool {
 	return true
 }
 
-// refused is the answer to what was asked first. It says whether it was one.
-func (n *listener) refused(err error) bool {
-	l := n.owner.leases
-	l.mu.Lock()
-	defer l.mu.Unlock()
+// rejected takes an error as the answer to the first order that was sent, and reports whether it was one.
+func (n *node) rejected(err error) bool {
+	k := n.shards.keeper
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	if len(n.asked) == 0 || redis.HasErrorPrefix(err, "CROSSSLOT") { // the client has connected again by itself
 		return false
 	}
@@ -214,14 +210,14 @@ func (n *listener) refused(err error) bool {
 	switch {
 	case o.leave:
 	case strings.HasPrefix(err.Error(), "ERR unknown command"):
-		if l.sharded != nil {
-			n.owner.unsupported()
+		if k.shards != nil {
+			n.shards.unsupported()
 		}
 		return true
 	case redis.HasErrorPrefix(err, "NOPERM"):
-		n.owner.denied = time.Now()
+		n.shards.denied = time.Now()
 	case redis.HasErrorPrefix(err, "MOVED"):
-		n.owner.cluster.ReloadState(n.done)
+		n.shards.cluster.ReloadState(n.done)
 	}
 	if !o.leave && o.channel.node == n {
 		n.detach(o.channel)
@@ -229,19 +225,19 @@ func (n *listener) refused(err error) bool {
 	return true
 }
 
-// broken ends a connection that is no good, and makes another at once if it was good for a while.
-func (n *listener) broken() {
-	l := n.owner.leases
-	l.mu.Lock()
-	var lost []*channel
+// broken ends a connection, and makes another one at once if this one lasted for a while.
+func (n *node) broken() {
+	k := n.shards.keeper
+	k.mu.Lock()
+	var lost []*shard
 	for c := range n.channels {
 		if len(c.waiters) > 0 {
 			lost = append(lost, c)
 		}
 	}
 	n.end()
-	l.mu.Unlock()
-	if l.done.Err() == nil && time.Since(n.begun) > grace {
-		n.owner.again(lost)
+	k.mu.Unlock()
+	if k.done.Err() == nil && time.Since(n.begun) > grace {
+		n.shards.again(lost)
 	}
 }

@@ -1,0 +1,54 @@
+package breaker
+
+import (
+	"context"
+	"sync"
+)
+
+// Tasks are goroutines with one owner, which waits for them. Unlike with a sync.WaitGroup, the first may begin during Wait.
+// The zero value is ready to use. It is safe for concurrent use and must not be copied.
+type Tasks struct {
+	mu      sync.Mutex
+	running int
+	idle    chan struct{} // closed when none runs; nil unless somebody waits
+}
+
+// Go calls f in a goroutine.
+func (t *Tasks) Go(f func()) {
+	t.mu.Lock()
+	t.running++
+	t.mu.Unlock()
+	go func() {
+		defer t.end()
+		f()
+	}()
+}
+
+func (t *Tasks) end() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.running--; t.running == 0 && t.idle != nil {
+		close(t.idle)
+		t.idle = nil
+	}
+}
+
+// Wait returns when no goroutine runs, or with the error of ctx when that ends first.
+func (t *Tasks) Wait(ctx context.Context) error {
+	t.mu.Lock()
+	if t.running == 0 {
+		t.mu.Unlock()
+		return nil
+	}
+	if t.idle == nil {
+		t.idle = make(chan struct{})
+	}
+	idle := t.idle
+	t.mu.Unlock()
+	select {
+	case <-idle:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

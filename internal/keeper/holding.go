@@ -1,0 +1,147 @@
+package keeper
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate/headgate/internal/lease"
+	"github.com/headgate/headgate/internal/request"
+)
+
+// Spec is what a lease was asked for with.
+type Spec struct {
+	ID      string
+	Scope   string
+	TTL     time.Duration
+	Store   request.LeaseStore // nil if no store granted it
+	Fenced  bool               // its tokens rise, and evictions of it are told
+	Adopt   bool               // takes a slot again after a loss
+	Silent  bool               // does not call the function given to OnLoss
+	Request lease.Request      // to adopt with
+	Ends    time.Time          // the end of the longest hold; zero if there is none
+	Owner   any                // for Notify
+}
+
+// Holding is a lease of this process.
+type Holding struct {
+	Spec
+	keeper *Keeper
+	token  atomic.Int64
+	inUse  int64
+
+	// The keeper's lock guards these once the lease is held.
+	due, until time.Time // to renew it, and to believe in it; zero for ever
+	renewing   bool
+	released   bool
+
+	gone chan struct{} // closed when the lease is lost
+	mu   sync.Mutex
+	lost error
+	hear func(error)
+}
+
+// NewHolding returns a lease that no store knows. Without a store it lasts until the end of its longest hold.
+func NewHolding(s Spec) *Holding {
+	return &Holding{Spec: s, until: s.Ends, gone: make(chan struct{})}
+}
+
+// Granted makes it the lease of a grant, which was asked for at sent.
+func (h *Holding) Granted(m lease.Message, sent time.Time) {
+	h.inUse = m.Used
+	if h.Fenced {
+		h.token.Store(m.Token)
+	}
+	left := time.Duration(m.Left) * time.Microsecond
+	h.renewed(sent, left)
+	if soon := sent.Add(Jitter(left / 3)); soon.Before(h.due) { // a waiter is granted a short lease
+		h.due = soon
+	}
+}
+
+// Token returns the lease's fencing token.
+func (h *Holding) Token() int64 { return h.token.Load() }
+
+// InUse returns how much of the innermost limit was in use right after the grant.
+func (h *Holding) InUse() int64 { return h.inUse }
+
+// Gone returns a channel that is closed when the lease is lost.
+func (h *Holding) Gone() <-chan struct{} { return h.gone }
+
+// Until returns the time until which the lease is believed in, unless it is renewed.
+func (h *Holding) Until() time.Time {
+	if h.keeper != nil {
+		h.keeper.mu.Lock()
+		defer h.keeper.mu.Unlock()
+	}
+	return h.until
+}
+
+// Expire ends the lease now, as if it could not be renewed. It is for tests.
+func (h *Holding) Expire() {
+	h.keeper.mu.Lock()
+	h.until = time.Now()
+	h.keeper.mu.Unlock()
+	h.keeper.poke()
+}
+
+// OnLoss makes hear the function that is told of a loss, at once if the lease is lost already.
+func (h *Holding) OnLoss(hear func(error)) {
+	h.mu.Lock()
+	h.hear = hear
+	lost := h.lost
+	h.mu.Unlock()
+	if lost != nil && !h.Silent {
+		hear(lost)
+	}
+}
+
+// lose tells the holder, once.
+func (h *Holding) lose(err error) {
+	h.mu.Lock()
+	if h.lost != nil {
+		h.mu.Unlock()
+		return
+	}
+	h.lost = err
+	hear := h.hear
+	close(h.gone)
+	h.mu.Unlock()
+	if hear != nil && !h.Silent {
+		hear(err)
+	}
+}
+
+// free gives the slot back to the store that granted it.
+func (h *Holding) free(ctx context.Context) error {
+	if h.Store == nil {
+		return nil
+	}
+	_, err := h.Store.Release(ctx, h.Scope, []string{h.ID})
+	return err
+}
+
+// next is when to look at the lease again.
+func (h *Holding) next() time.Time {
+	if h.Store != nil && !h.renewing && h.due.Before(h.until) {
+		return h.due
+	}
+	return h.until
+}
+
+// renewed sets when to renew the lease again and how long to believe in it: by the monotonic clock, from before the store was
+// asked, and a tenth less than the store says, in case the clocks differ in speed.
+func (h *Holding) renewed(sent time.Time, left time.Duration) {
+	h.until = sent.Add(left - left/10)
+	h.due = sent.Add(Jitter(h.TTL / 3))
+	if h.due.After(h.until) { // the longest hold ends
+		h.due = h.until
+	}
+}
+
+// Jitter returns d, 10 % more or less.
+func Jitter(d time.Duration) time.Duration {
+	return d - d/10 + time.Duration(rand.Int64N(int64(d/5)+1))
+}

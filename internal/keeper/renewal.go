@@ -1,0 +1,216 @@
+package keeper
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/headgate/headgate/internal/lease"
+	"github.com/headgate/headgate/internal/request"
+)
+
+const (
+	maxRenewals = 16  // calls at a time
+	maxRenewed  = 256 // leases in one call
+)
+
+// renewal is the leases that one call renews.
+type renewal struct {
+	group
+	leases []*Holding
+}
+
+// group is what leases have in common that one call renews.
+type group struct {
+	store request.LeaseStore
+	scope string
+	ttl   time.Duration
+}
+
+func (h *Holding) group() group { return group{h.Store, h.Scope, h.TTL} }
+
+// renewals renews leases until none is held. It waits for no call, so that a lease that cannot be renewed is lost in time.
+func (k *Keeper) renewals() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+		case <-k.changed:
+		case <-k.done.Done():
+			return
+		}
+		now := time.Now()
+		k.mu.Lock()
+		over := k.overdue(now)
+		renewals, next := k.due(now)
+		k.next = next
+		k.renewing = len(k.held) > 0
+		again := k.renewing
+		k.mu.Unlock()
+		for _, h := range over {
+			k.Tasks.Go(func() { k.lost(h, false) })
+		}
+		if !again {
+			return
+		}
+		for _, r := range renewals {
+			k.Tasks.Go(func() {
+				k.room <- struct{}{}
+				k.renew(r)
+				<-k.room
+				k.poke()
+			})
+		}
+		timer.Reset(time.Until(next))
+	}
+}
+
+// poke wakes the goroutine that renews.
+func (k *Keeper) poke() {
+	select {
+	case k.changed <- struct{}{}:
+	default:
+	}
+}
+
+// overdue removes and returns the leases that were not renewed in time.
+func (k *Keeper) overdue(now time.Time) (all []*Holding) {
+	for _, h := range k.held {
+		if !h.until.IsZero() && !now.Before(h.until) {
+			k.drop(h)
+			all = append(all, h)
+		}
+	}
+	return all
+}
+
+// due returns the leases to renew now, with those that are almost due and fit into the same calls, and when to look again.
+func (k *Keeper) due(now time.Time) (renewals []*renewal, next time.Time) {
+	at := make(map[group]*renewal)
+	for _, h := range k.held {
+		if g := h.group(); h.Store != nil && !h.renewing && !now.Before(h.due) && at[g] == nil {
+			at[g] = &renewal{group: g}
+			renewals = append(renewals, at[g])
+		}
+	}
+	next = now.Add(time.Hour)
+	for _, h := range k.held {
+		if h.until.IsZero() {
+			continue
+		}
+		r := at[h.group()]
+		if r != nil && !h.renewing && h.due.Before(now.Add(h.TTL/10)) && len(r.leases) < maxRenewed {
+			h.renewing = true
+			r.leases = append(r.leases, h)
+		}
+		if at := h.next(); at.Before(next) {
+			next = at
+		}
+	}
+	return renewals, next
+}
+
+func (k *Keeper) renew(r *renewal) {
+	ids := make([]string, len(r.leases))
+	for i, h := range r.leases {
+		ids[i] = h.ID
+	}
+	sent := time.Now()
+	left, err := r.store.Renew(context.Background(), r.scope, r.ttl.Microseconds(), ids)
+	k.mu.Lock()
+	var lost []*Holding
+	var evicted []bool
+	for i, h := range r.leases {
+		h.renewing = false
+		switch {
+		case err != nil:
+			h.due = time.Now().Add(Jitter(r.ttl / 20)) // again, until the lease is overdue
+		case left[i] > 0:
+			h.renewed(sent, time.Duration(left[i])*time.Microsecond)
+		case k.drop(h): // otherwise it was released meanwhile
+			lost, evicted = append(lost, h), append(evicted, left[i] < 0)
+		}
+	}
+	k.mu.Unlock()
+	for i, h := range lost {
+		k.lost(h, evicted[i])
+	}
+}
+
+// Extend renews a lease now. The error is Config.Lost if the lease is not held.
+func (k *Keeper) Extend(ctx context.Context, h *Holding) error {
+	if h.Store == nil {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return h.lost
+	}
+	sent := time.Now()
+	left, err := h.Store.Renew(ctx, h.Scope, h.TTL.Microseconds(), []string{h.ID})
+	if err != nil {
+		return fmt.Errorf("core: extend: %w", err)
+	}
+	k.mu.Lock()
+	if left[0] > 0 {
+		h.renewed(sent, time.Duration(left[0])*time.Microsecond)
+	}
+	lost := left[0] <= 0 && k.drop(h)
+	k.mu.Unlock()
+	if lost {
+		k.lost(h, left[0] < 0)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if left[0] <= 0 && !lost {
+		return k.Lost // it was released, or lost before
+	}
+	return h.lost
+}
+
+// lost tells the holder of a lease that is no longer kept, unless the lease is adopted.
+func (k *Keeper) lost(h *Holding, evicted bool) {
+	if !evicted && h.Adopt && h.Store != nil && k.adopt(h) {
+		return
+	}
+	h.lose(k.Lost)
+	kind := Lost
+	if evicted {
+		kind = Evicted
+	}
+	k.notify(Notice{Kind: kind, Holding: h})
+}
+
+// adopt takes a slot again for a holder whose lease is lost, if there is room.
+func (k *Keeper) adopt(h *Holding) bool {
+	sent, q := time.Now(), h.Request
+	if !h.Ends.IsZero() { // the longest hold does not begin again
+		if h.Ends.Sub(sent) < h.TTL/5 { // a lease is believed in for a tenth less than it lasts
+			return false
+		}
+		q.Longest = h.Ends.Sub(sent).Microseconds()
+		q.Lease = min(q.Lease, q.Longest)
+	}
+	g, err := h.Store.Acquire(context.Background(), h.Scope, q)
+	if err == nil && g.Status != lease.Held {
+		return false
+	}
+	k.mu.Lock()
+	wanted := err == nil && !h.released && !k.closing
+	anew := true
+	if wanted {
+		if h.Fenced {
+			anew = h.token.Swap(g.Token) != g.Token
+		}
+		h.renewed(sent, time.Duration(g.Left)*time.Microsecond)
+		k.keep(h)
+	}
+	k.mu.Unlock()
+	if !wanted {
+		_ = h.free(context.Background()) // on failure the lease ends
+		return false
+	}
+	if anew {
+		k.notify(Notice{Kind: Adopted, Holding: h, Took: time.Since(sent)})
+	}
+	return true
+}

@@ -1,0 +1,149 @@
+package keeper
+
+import (
+	"context"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// shards are the sharded channels by which a process listens to a Redis Cluster, where a message on a plain channel goes to
+// every node. There is one channel for each outermost key with waiters, in the slot of that key, and one connection to
+// each node. The keeper's lock guards them.
+type shards struct {
+	keeper  *Keeper
+	cluster *redis.ClusterClient
+	all     map[string]*shard // by name
+	nodes   map[string]*node  // by address
+	denied  time.Time         // when the user was last not allowed to subscribe
+}
+
+// shard is one channel.
+type shard struct {
+	name    string
+	waiters map[*Waiter]struct{}
+	node    *node // where it is subscribed, or nil
+	hears   bool  // Redis has confirmed the subscription
+	idle    time.Time
+	listed  bool // in the node's list of idle channels
+}
+
+const (
+	// grace is how long a channel without waiters stays subscribed.
+	grace = time.Second
+	// deniedPause is how long nothing subscribes after the user was not allowed to.
+	deniedPause = 10 * time.Second
+)
+
+func newShards(k *Keeper, cluster *redis.ClusterClient) *shards {
+	return &shards{keeper: k, cluster: cluster, all: make(map[string]*shard), nodes: make(map[string]*node)}
+}
+
+// name returns the name of the channel of an outermost key. The script knows a sharded channel by its brace.
+func (s *shards) name(outermost string) string {
+	return s.keeper.Prefix + outermost + ":wake:" + s.keeper.ID
+}
+
+// Attend makes a waiter hear the channel of that name, which Channel returned with heard before the store was asked. If the
+// waiter hears it only now, it is woken to ask again.
+func (k *Keeper) Attend(ctx context.Context, w *Waiter, name string, heard bool) {
+	k.mu.Lock()
+	s := k.shards
+	k.mu.Unlock()
+	if s == nil {
+		return
+	}
+	client, err := s.cluster.MasterForKey(ctx, name)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.shards == nil || k.closing {
+		return
+	}
+	if w.shard == nil {
+		s.join(w, name)
+	}
+	if err == nil {
+		s.place(w.shard, client)
+	}
+	if w.shard.hears && !heard {
+		w.wake()
+	}
+}
+
+// join adds a waiter to a channel. The lock is held here and below.
+func (s *shards) join(w *Waiter, name string) {
+	c := s.all[name]
+	if c == nil {
+		c = &shard{name: name, waiters: make(map[*Waiter]struct{})}
+		s.all[name] = c
+	}
+	c.waiters[w] = struct{}{}
+	w.shard = c
+}
+
+func (s *shards) leave(w *Waiter) {
+	c := w.shard
+	if c == nil {
+		return
+	}
+	delete(c.waiters, w)
+	switch {
+	case len(c.waiters) > 0:
+	case c.node == nil:
+		delete(s.all, c.name)
+	default:
+		c.idle = time.Now()
+		if !c.listed {
+			c.listed = true
+			c.node.idle = append(c.node.idle, c)
+		}
+	}
+}
+
+// place subscribes a channel at a node, unless it is there already.
+func (s *shards) place(c *shard, client *redis.Client) {
+	addr := client.Options().Addr
+	if c.node != nil {
+		if c.node.addr == addr {
+			return
+		}
+		c.node.unsubscribe(c)
+	}
+	if s.keeper.done.Err() != nil || time.Since(s.denied) < deniedPause {
+		return
+	}
+	n := s.nodes[addr]
+	if n == nil {
+		n = newNode(s, client)
+		s.nodes[addr] = n
+		s.keeper.Tasks.Go(n.write)
+	}
+	c.node = n
+	n.channels[c] = struct{}{}
+	n.order(c, false)
+}
+
+// again subscribes channels whose connection broke. The lock is not held. On failure the waiters ask from time to time.
+func (s *shards) again(lost []*shard) {
+	for _, c := range lost {
+		client, err := s.cluster.MasterForKey(s.keeper.done, c.name)
+		if err != nil {
+			return
+		}
+		s.keeper.mu.Lock()
+		if s.keeper.shards != nil && s.all[c.name] == c && c.node == nil {
+			s.place(c, client)
+		}
+		s.keeper.mu.Unlock()
+	}
+}
+
+// unsupported goes over to the plain channel for good, because a node is too old for sharded ones.
+func (s *shards) unsupported() {
+	for _, n := range s.nodes {
+		n.end()
+	}
+	s.keeper.shards = nil
+	s.keeper.subscribe()
+	s.keeper.wakeAll() // their next request names the plain channel
+}

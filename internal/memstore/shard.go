@@ -1,0 +1,97 @@
+package memstore
+
+import (
+	"math"
+	"sync"
+
+	"github.com/headgate/headgate/internal/algorithm"
+)
+
+// evictionSample is the number of keys among which a full shard looks for the one to evict.
+const evictionSample = 16
+
+// shard is a part of the keys. A full one evicts, of a sample, the keys that have expired, or else the key with the least part of
+// its limit spent. So to evict an exhausted key, an attacker must exhaust many others.
+type shard struct {
+	sync.Mutex
+	keys map[uint64]entry // by the hash of key and suffix
+	most int
+
+	_ [104]byte // processors fetch cache lines in pairs
+}
+
+// entry is the state of one key and suffix. Entries of equal hashes form a list.
+type entry struct {
+	key, suffix string
+	state       algorithm.State
+	next        *entry
+}
+
+func (s *shard) find(hash uint64, key, suffix string) (algorithm.State, bool) {
+	e, ok := s.keys[hash]
+	if !ok {
+		return nil, false
+	}
+	for e.key != key || e.suffix != suffix {
+		if e.next == nil {
+			return nil, false
+		}
+		e = *e.next
+	}
+	return e.state, true
+}
+
+// add keeps the state of a new key, and makes room for it.
+func (s *shard) add(hash uint64, key, suffix string, state algorithm.State, now int64) {
+	if len(s.keys) >= s.most {
+		s.evict(now)
+	}
+	e := entry{key: key, suffix: suffix, state: state}
+	if other, ok := s.keys[hash]; ok {
+		e.next = &other
+	}
+	s.keys[hash] = e
+}
+
+// evict removes the expired keys of a sample, or the key of it with the least part of its limit spent.
+func (s *shard) evict(now int64) {
+	var (
+		first   uint64
+		least   = math.Inf(1)
+		expired bool
+		seen    int
+	)
+	for hash, e := range s.keys { // a map is walked from a random place
+		if e.state.Expires() <= now {
+			s.remove(hash, e.key, e.suffix)
+			expired = true
+		} else if spent := e.state.Spent(now); spent <= least {
+			first, least = hash, spent
+		}
+		if seen++; seen == evictionSample {
+			break
+		}
+	}
+	if e := s.keys[first]; !expired {
+		s.remove(first, e.key, e.suffix)
+	}
+}
+
+func (s *shard) remove(hash uint64, key, suffix string) {
+	first := s.keys[hash]
+	if first.key == key && first.suffix == suffix {
+		if first.next == nil {
+			delete(s.keys, hash)
+		} else {
+			s.keys[hash] = *first.next
+		}
+		return
+	}
+	for before := &first; before.next != nil; before = before.next {
+		if next := before.next; next.key == key && next.suffix == suffix {
+			before.next = next.next
+			s.keys[hash] = first
+			return
+		}
+	}
+}

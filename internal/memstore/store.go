@@ -1,0 +1,121 @@
+// Package memstore decides requests on state in this process.
+package memstore
+
+import (
+	"context"
+	"math/bits"
+
+	"github.com/headgate/headgate/internal/algorithm"
+	"github.com/headgate/headgate/internal/request"
+)
+
+const shards = 64
+
+// Store is a request.Store in memory. Its methods do not fail. It is safe for concurrent use and must not be copied.
+type Store struct {
+	shards [shards]shard // by KeyHash; first, so that no shard begins inside a cache line
+	clock  func() int64  // microseconds
+}
+
+// New returns a store of at most maxKeys keys, rounded up to a multiple of 64, on a clock of microseconds since 1970.
+func New(maxKeys int, clock func() int64) *Store {
+	s := &Store{clock: clock}
+	for i := range s.shards {
+		s.shards[i].keys = make(map[uint64]entry)
+		s.shards[i].most = (maxKeys + shards - 1) / shards
+	}
+	return s
+}
+
+// shard returns the one that the key picks. All policies on one key are in one shard, so that a request takes one lock.
+func (s *Store) shard(c *request.Charge) uint64 { return c.KeyHash % shards }
+
+// Split implements request.Store.
+func (s *Store) Split([]*request.Charge) [][]*request.Charge { return nil }
+
+// TakesSlot implements request.Store.
+func (s *Store) TakesSlot([]*request.Charge, string) bool { return false }
+
+// Reset implements request.Store.
+func (s *Store) Reset(_ context.Context, c *request.Charge) error {
+	in := &s.shards[s.shard(c)]
+	in.Lock()
+	defer in.Unlock()
+	in.remove(c.Hash, c.Key, c.Suffix)
+	return nil
+}
+
+// Decide implements request.Store.
+func (s *Store) Decide(_ context.Context, requests []request.Request) error {
+	for i := range requests {
+		s.decide(&requests[i])
+	}
+	return nil
+}
+
+func (s *Store) decide(r *request.Request) {
+	var (
+		charges [algorithm.MaxCharges]algorithm.Charge
+		in      [algorithm.MaxCharges]*shard
+		locked  uint64 // a bit for each shard
+		fresh   uint32 // a bit for each charge
+	)
+	for i, c := range r.Charges {
+		n := s.shard(c)
+		in[i], locked = &s.shards[n], locked|1<<n
+	}
+	// Requests lock in one order, so that no two wait for each other.
+	for rest := locked; rest != 0; rest &= rest - 1 {
+		s.shards[bits.TrailingZeros64(rest)].Lock()
+	}
+	defer func() { // a Clock may panic
+		for rest := locked; rest != 0; rest &= rest - 1 {
+			s.shards[bits.TrailingZeros64(rest)].Unlock()
+		}
+	}()
+	now := s.clock()
+	for i, c := range r.Charges {
+		if p, ok := c.Limit.(algorithm.Periodic); ok {
+			c.Limit = p.At(now)
+		}
+		state, known := in[i].find(c.Hash, c.Key, c.Suffix)
+		if !known {
+			state = c.Limit.NewState()
+			fresh |= 1 << i
+		}
+		at := &charges[i]
+		at.State, at.Limit, at.Cost, at.Shadow = state, c.Limit, c.Cost, c.Shadow
+		if r.Op == algorithm.Give {
+			at.Receipt = c.Receipt()
+		}
+	}
+	terms := algorithm.Terms{Operation: r.Op, Bound: r.Bound, Receipts: r.Receipts}
+	reply, changed := algorithm.Run(now, terms, charges[:len(r.Charges)], r.Buffer[:0])
+	for ; changed != 0; changed &= changed - 1 {
+		i := bits.TrailingZeros32(changed)
+		switch c := r.Charges[i]; {
+		case charges[i].State.Empty():
+			in[i].remove(c.Hash, c.Key, c.Suffix)
+		case fresh&(1<<i) != 0:
+			in[i].add(c.Hash, c.Key, c.Suffix, charges[i].State, now)
+		}
+	}
+	r.Buffer = reply
+	r.Settle(reply)
+}
+
+// Values returns the states as Redis would hold them, by key and suffix. It is for tests.
+func (s *Store) Values() map[string]string {
+	values := make(map[string]string)
+	for i := range s.shards {
+		in := &s.shards[i]
+		in.Lock()
+		for _, first := range in.keys {
+			for e := &first; e != nil; e = e.next {
+				values[e.key+e.suffix] = e.state.Value()
+			}
+		}
+		in.Unlock()
+	}
+	return values
+}

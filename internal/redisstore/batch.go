@@ -1,0 +1,148 @@
+package redisstore
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/headgate/headgate/internal/request"
+)
+
+// batch is the calls that share a script, and the arguments of that. A call that takes a slot is alone in its batch. A batch
+// keeps what it needs once it is encoded: a caller may leave, and use its requests for something else.
+type batch struct {
+	calls   []*call
+	entries []entry
+	entryOf []int // of each call: its first entry
+
+	keys    []*request.Charge // the first charge of each key; until the batch is encoded
+	places  map[uint64]int    // of keys, by hash, if there are many
+	firstOf []int             // of each key: 1 + the last entry whose first charge is on it
+	limits  []*request.Charge // one charge of each distinct limit
+	limitAt []int64           // of each limit: its place in ARGV
+	keyOf   []int             // of each charge of the entries
+	limitOf []int
+
+	script *script
+	ints   []int64
+	names  []string
+	args   []any
+}
+
+// entry is one request in the script. Identical requests from several callers share an entry.
+type entry struct {
+	request *request.Request // until the batch is encoded
+	merges  bool
+	brief   bool // may be answered in one number
+	words   int  // of its reply
+
+	callers int
+	told    int     // callers that have their reply
+	replies []int64 // of the others
+	merged  merged
+	at      int // of its reply in the reply of the script
+}
+
+var batches = sync.Pool{New: func() any { return new(batch) }}
+
+// maxListed is the number of keys up to which a batch searches them one by one.
+const maxListed = 8
+
+// collect finds the distinct requests, keys and limits.
+func (b *batch) collect() {
+	b.entries, b.entryOf, b.firstOf = b.entries[:0], b.entryOf[:0], b.firstOf[:0]
+	b.keys, b.limits, b.keyOf, b.limitOf = b.keys[:0], b.limits[:0], b.keyOf[:0], b.limitOf[:0]
+	clear(b.places)
+	for _, k := range b.calls {
+		if len(b.calls) > 1 && k.merges {
+			if i := b.equal(&k.requests[0]); i >= 0 {
+				b.entries[i].callers++
+				b.entries[i].brief = false
+				b.entryOf = append(b.entryOf, i)
+				continue
+			}
+		}
+		b.entryOf = append(b.entryOf, len(b.entries))
+		for i := range k.requests {
+			r := &k.requests[i]
+			for j, c := range r.Charges {
+				at := b.keyIndex(c)
+				if j == 0 {
+					b.firstOf[at] = len(b.entries) + 1
+				}
+				b.keyOf = append(b.keyOf, at)
+				b.limitOf = append(b.limitOf, b.limitIndex(c))
+			}
+			b.entries = append(b.entries, entry{request: r, merges: k.merges, brief: k.brief(), words: r.Words(), callers: 1})
+		}
+	}
+	for i := range b.entries {
+		if e := &b.entries[i]; e.callers > 1 {
+			e.merged = merge(e.request)
+		}
+	}
+}
+
+// equal returns the entry of an equal request, or -1.
+func (b *batch) equal(r *request.Request) int {
+	at := b.find(r.Charges[0])
+	if at < 0 {
+		return -1
+	}
+	if i := b.firstOf[at] - 1; i >= 0 && b.entries[i].merges && equal(b.entries[i].request, r) {
+		return i
+	}
+	return -1
+}
+
+// find returns the index of a charge's key in the batch, or -1.
+func (b *batch) find(c *request.Charge) int {
+	if len(b.keys) > maxListed {
+		switch i, ok := b.places[c.Hash]; {
+		case !ok:
+			return -1
+		case b.keys[i].SameState(c):
+			return i
+		}
+	}
+	return slices.IndexFunc(b.keys, c.SameState)
+}
+
+// keyIndex returns the index of a charge's key, and adds the key if need be.
+func (b *batch) keyIndex(c *request.Charge) int {
+	if i := b.find(c); i >= 0 {
+		return i
+	}
+	b.keys, b.firstOf = append(b.keys, c), append(b.firstOf, 0)
+	switch n := len(b.keys); {
+	case n == maxListed+1:
+		if b.places == nil {
+			b.places = make(map[uint64]int)
+		}
+		for i, k := range b.keys {
+			b.places[k.Hash] = i
+		}
+	case n > maxListed:
+		b.places[c.Hash] = n - 1
+	}
+	return len(b.keys) - 1
+}
+
+// limitIndex returns the index of a charge's limit, and adds the limit if need be.
+func (b *batch) limitIndex(c *request.Charge) int {
+	for i, l := range b.limits {
+		if l.Limit == c.Limit && l.Shadow == c.Shadow {
+			return i
+		}
+	}
+	b.limits = append(b.limits, c)
+	return len(b.limits) - 1
+}
+
+// release forgets the calls and lets the batch be used again.
+func (b *batch) release() {
+	b.calls = nil
+	clear(b.entries)
+	clear(b.limits)
+	clear(b.args)
+	batches.Put(b)
+}

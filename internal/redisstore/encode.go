@@ -1,0 +1,246 @@
+package redisstore
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/headgate/headgate/internal/algorithm"
+	"github.com/headgate/headgate/internal/lease"
+	"github.com/headgate/headgate/internal/request"
+)
+
+// encode writes the arguments of EVALSHA as lua/decide.lua reads them. Values that are not constant go by pointers into
+// ints and names, because a pointer in an interface costs no allocation. So these must not grow after the first. Keys
+// go by value: go-redis reads the first one to find its slot, and hooks of the client may show all.
+func (s *Store) encode(calls []*call) *batch {
+	b := batches.Get().(*batch)
+	b.calls, b.script = calls, &s.decides
+	slot := calls[0].requests[0].Slot
+	if slot != nil {
+		b.script = &s.admits
+	}
+	b.collect()
+	room := 7 + 24*len(b.limits)
+	for i := range b.entries {
+		room += 5 + 5*len(b.entries[i].request.Charges)
+	}
+	b.ints = slices.Grow(b.ints[:0], room)
+	b.limitAt = slices.Grow(b.limitAt[:0], len(b.limits))[:len(b.limits)]
+	b.names = slices.Grow(b.names[:0], len(b.limits)+len(b.entries))
+
+	b.args = append(b.args[:0], "evalsha", &b.script.sha)
+	keys := b.next()
+	b.keyNames(s.Prefix)
+	if slot != nil {
+		b.args = appendLeaseKeys(b.args, slot.Scope)
+	}
+	*keys = int64(len(b.args) - 3)
+	if reach, capacity, ok := b.short(); ok {
+		b.shortForm(reach, capacity)
+	} else {
+		b.limitList()
+		b.runs()
+	}
+	for i := range b.entries {
+		b.entries[i].request = nil
+	}
+	clear(b.keys)
+	if slot != nil {
+		from := len(b.args)
+		b.args = appendAcquire(append(b.args, "acquire"), slot.Ask)
+		b.int(int64(len(b.args) - from))
+	}
+	if s.clock != nil {
+		b.args = append(b.args, s.clock())
+	}
+	return b
+}
+
+// withSource makes the command EVAL, for a server that does not know the script.
+func (b *batch) withSource() { b.args[0], b.args[1] = "eval", &b.script.source }
+
+// keyNames writes the names of all keys, as parts of one string.
+func (b *batch) keyNames(prefix string) {
+	size := 0
+	for _, c := range b.keys {
+		size += len(prefix) + len(c.Key) + len(c.Suffix)
+	}
+	var all strings.Builder
+	all.Grow(size)
+	for _, c := range b.keys {
+		from := all.Len()
+		all.WriteString(prefix)
+		all.WriteString(c.Key)
+		all.WriteString(c.Suffix)
+		b.args = append(b.args, all.String()[from:])
+	}
+}
+
+// short reports whether the short form of lua/plain.lua can ask for the batch: each entry charges the same cost of one bucket,
+// and each on a key of its own. It returns the bucket's reach and capacity.
+func (b *batch) short() (reach, capacity int64, ok bool) {
+	bucket, ok := b.limits[0].Limit.(*algorithm.TokenBucket)
+	if !ok || len(b.limits) > 1 || len(b.keys) < len(b.entries) {
+		return 0, 0, false
+	}
+	for i := range b.entries {
+		if e := &b.entries[i]; !e.merges || len(e.request.Charges) > 1 || e.request.Charges[0].Cost != b.limits[0].Cost {
+			return 0, 0, false
+		}
+	}
+	return bucket.Plain()
+}
+
+func (b *batch) shortForm(reach, capacity int64) {
+	b.int(-reach)
+	b.int(capacity)
+	b.int(b.limits[0].Cost.Whole)
+	if len(b.entries) < len(b.calls) { // some entries have several callers
+		for i := range b.entries {
+			b.int(int64(b.entries[i].callers))
+		}
+	}
+}
+
+func (b *batch) limitList() {
+	argv := len(b.args) // ARGV[1], in args
+	requestsAt := b.next()
+	from, until, atOnce := int64(0), int64(0), int64(0)
+	if len(b.keys) > 1 {
+		atOnce = 1
+	}
+	for _, c := range b.limits {
+		if p, ok := c.Limit.(algorithm.Periodic); ok {
+			f, u := p.Period()
+			if from = max(from, f); until == 0 || u < until {
+				until = u
+			}
+		}
+		if _, ok := c.Limit.(*algorithm.SlidingLog); ok {
+			atOnce = 0 // its values may be long
+		}
+	}
+	b.int(from)
+	b.int(until)
+	b.int(atOnce)
+	for i, c := range b.limits {
+		b.limitAt[i] = int64(len(b.args) - argv + 1)
+		b.name(c.Limit.Script())
+		b.flag(c.Shadow)
+		from := len(b.ints)
+		b.ints = c.Limit.Parameters(b.ints)
+		for i := range b.ints[from:] {
+			b.args = append(b.args, &b.ints[from+i])
+		}
+	}
+	*requestsAt = int64(len(b.args) - argv + 1)
+}
+
+// runs writes the entries as runs of those that differ in their keys alone.
+func (b *batch) runs() {
+	var first, n int
+	var times *int64
+	for i := range b.entries {
+		count := len(b.entries[i].request.Charges)
+		if i > 0 && b.continues(first, i, n) {
+			*times++
+		} else {
+			first, times = i, b.entry(&b.entries[i], n)
+		}
+		n += count
+	}
+}
+
+// continues reports whether entry i, whose first charge is the n-th, continues the run that begins with entry first: it
+// asks the same of the keys that follow.
+func (b *batch) continues(first, i, n int) bool {
+	e, f := &b.entries[i], &b.entries[first]
+	op, bound := e.asks()
+	firstOp, firstBound := f.asks()
+	count := len(e.request.Charges)
+	if op != firstOp || bound != firstBound || op == algorithm.Give || count != len(f.request.Charges) ||
+		e.request.Receipts != f.request.Receipts {
+		return false
+	}
+	for j := range count {
+		if b.keyOf[n+j] != b.keyOf[n+j-count]+count || b.limitOf[n+j] != b.limitOf[n+j-count] ||
+			e.request.Charges[j].Cost != f.request.Charges[j].Cost {
+			return false
+		}
+	}
+	return true
+}
+
+// asks returns the entry's operation and bound in the script.
+func (e *entry) asks() (algorithm.Operation, int64) {
+	switch {
+	case e.request.Slot != nil:
+		return algorithm.Peek, 0 // lua/admit.lua decides if there is a slot
+	case e.callers > 1:
+		return algorithm.AtMost, int64(e.callers)
+	}
+	return e.request.Op, e.request.Bound
+}
+
+// entry writes a request whose first charge is the n-th, and returns where the length of its run is kept.
+func (b *batch) entry(e *entry, n int) (times *int64) {
+	r := e.request
+	op, bound := e.asks()
+	b.name(string(op))
+	times = b.next()
+	*times = 1
+	b.int(int64(len(r.Charges)))
+	b.flag(r.Receipts)
+	if op == algorithm.AtMost || op == algorithm.Reserve {
+		b.int(bound)
+	}
+	for i, c := range r.Charges {
+		b.int(int64(b.keyOf[n+i]) + 1)
+		b.int(b.limitAt[b.limitOf[n+i]])
+		b.int(c.Cost.Whole)
+		b.int(c.Cost.Fraction)
+		if op == algorithm.Give {
+			b.int(c.Receipt())
+		}
+	}
+	return times
+}
+
+// next appends an integer that is set later.
+func (b *batch) next() *int64 {
+	b.ints = append(b.ints, 0)
+	p := &b.ints[len(b.ints)-1]
+	b.args = append(b.args, p)
+	return p
+}
+
+func (b *batch) int(n int64) { *b.next() = n }
+
+func (b *batch) flag(set bool) {
+	n := int64(0)
+	if set {
+		n = 1
+	}
+	b.int(n)
+}
+
+func (b *batch) name(s string) {
+	b.names = append(b.names, s)
+	b.args = append(b.args, &b.names[len(b.names)-1])
+}
+
+// appendLeaseKeys appends the KEYS of a scope, as lua/lease.lua reads them.
+func appendLeaseKeys(args []any, scope string) []any {
+	return append(args, scope+":h", scope+":m", scope+":w", scope+":p", scope+":r")
+}
+
+// appendAcquire appends the ARGV of an acquire behind the operation.
+func appendAcquire(args []any, q lease.Request) []any {
+	args = append(args, q.ID, q.Patience, q.Waiters, q.Priority, q.Longest, q.Lease, q.Channel, q.Metadata)
+	for _, l := range q.Levels {
+		args = append(args, l.Node, l.Weight, l.Limit)
+	}
+	return args
+}
+
+var _ request.Store = (*Store)(nil)

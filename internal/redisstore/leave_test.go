@@ -1,0 +1,71 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/internal/algorithm"
+	"github.com/headgate/headgate/internal/deadline"
+	"github.com/headgate/headgate/internal/request"
+)
+
+func tokenBucket(t *testing.T) algorithm.Limit {
+	t.Helper()
+	limit, err := algorithm.NewTokenBucket(1, time.Second, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return limit
+}
+
+// broken is a client's hook whose calls fail, after it has called a function.
+type broken func()
+
+func (b broken) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (b broken) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+	return func(context.Context, redis.Cmder) error { b(); return errors.New("broken") }
+}
+
+func (b broken) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// A caller that leaves while its shared deadline passes changes nothing: the leader may look at its call.
+func TestLeaveAfterSharedDeadline(t *testing.T) {
+	var d deadline.Shared
+	q := new(queue)
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", ContextTimeoutEnabled: true})
+	defer client.Close()
+	client.AddHook(broken(func() { q.expire(&d) }))
+	q.store = New(Config{Client: client})
+	made := func(name string, turn chan struct{}) *call {
+		limit := tokenBucket(t)
+		c := &request.Charge{Key: name, Outer: 1, Suffix: ":p", Limit: limit, Units: 1, Cost: limit.Cost(1)}
+		return &call{requests: []request.Request{{Op: algorithm.Decide, Charges: []*request.Charge{c}}}, words: 4, turn: turn}
+	}
+	leader, left, answered := made("a", nil), made("b", make(chan struct{}, 1)), made("c", make(chan struct{}))
+	leader.state, left.shared = callLeads, &d
+	q.inFlight, q.waiting = 1, []*call{leader, left, answered}
+	batch, led := q.take(leader), make(chan struct{})
+	go func() { q.lead(t.Context(), leader, batch); close(led) }()
+	for range 1000 { // until the leader has passed the one, and is about to tell the other
+		q.mu.Lock()
+		over := len(q.sent) == 0
+		q.mu.Unlock()
+		if over {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	q.leave(left)
+	<-answered.turn
+	<-led
+	if left.state != callLeft || answered.err == nil {
+		t.Errorf("states %d and %d, %v", left.state, answered.state, answered.err)
+	}
+}
