@@ -15,6 +15,7 @@ package chigate
 
 import (
 	"net/http"
+	"net/url"
 	"path"
 	"strings"
 	"sync"
@@ -52,6 +53,7 @@ func ClientIP() keyfunc.Func {
 var contexts = sync.Pool{New: func() any { return chi.NewRouteContext() }}
 
 // route fills in what chi is about to find. It looks from the root, because a router in between knows only its own part.
+// Path values are unescaped, so that every spelling of a value is one key.
 func route(r *http.Request) {
 	rctx := chi.RouteContext(r.Context())
 	if rctx == nil || rctx.Routes == nil {
@@ -74,6 +76,8 @@ func route(r *http.Request) {
 		// Below a mount chi no longer tells the whole path it was rewritten to: StripSlashes and CleanPath make it a clean one.
 		whole = path.Clean(whole)
 	}
+	// chi matches on the escaped path if there is one, but some middleware, such as StripSlashes, has it match on URL.Path.
+	escaped := r.URL.RawPath != "" && !strings.HasPrefix(r.URL.Path, whole)
 	found := contexts.Get().(*chi.Context) // Find records in it what it meets
 	defer contexts.Put(found)
 	for _, m := range [...]string{method, http.MethodGet} {
@@ -81,7 +85,11 @@ func route(r *http.Request) {
 		if pattern := rctx.Routes.Find(found, m, whole); pattern != "" {
 			r.Pattern = pattern
 			for i, key := range found.URLParams.Keys {
-				r.SetPathValue(key, found.URLParams.Values[i])
+				value := found.URLParams.Values[i]
+				if plain, err := url.PathUnescape(value); escaped && err == nil {
+					value = plain
+				}
+				r.SetPathValue(key, value)
 			}
 			return
 		}

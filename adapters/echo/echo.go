@@ -9,6 +9,7 @@ package echogate
 import (
 	"errors"
 	"net/http"
+	"net/url"
 
 	"github.com/labstack/echo/v4"
 
@@ -45,7 +46,12 @@ func WithConfig(g *nethttp.Guard, cfg Config) echo.MiddlewareFunc {
 			if c.Path() != "" {
 				r.Pattern = c.Path()
 				for i, name := range c.ParamNames() {
-					r.SetPathValue(name, c.ParamValues()[i])
+					value := c.ParamValues()[i]
+					// echo matches on the escaped path if there is one. Every spelling of a value must be one key.
+					if plain, err := url.PathUnescape(value); r.URL.RawPath != "" && err == nil {
+						value = plain
+					}
+					r.SetPathValue(name, value)
 				}
 			}
 			a := g.Admit(r)

@@ -10,6 +10,7 @@ package echov5gate
 import (
 	"net"
 	"net/http"
+	"net/url"
 
 	"github.com/labstack/echo/v5"
 
@@ -44,9 +45,7 @@ func WithConfig(g *nethttp.Guard, cfg Config) echo.MiddlewareFunc {
 				return next(c)
 			}
 			r := c.Request() // echo has set its pattern
-			for _, p := range c.PathValues() {
-				r.SetPathValue(p.Name, p.Value)
-			}
+			setPathValues(r, c)
 			a := g.Admit(r)
 			a.WriteHeaders(c.Response().Header())
 			c.Set(Key, a)
@@ -69,6 +68,28 @@ func WithConfig(g *nethttp.Guard, cfg Config) echo.MiddlewareFunc {
 			}
 			return refusal
 		}
+	}
+}
+
+// setPathValues unescapes the values that the router left escaped, so that every spelling of a value is one key. The
+// router's configuration says which path it matches on, and it cannot be read, so the values themselves have to tell:
+// they are escaped if the route with them in it is the escaped path.
+func setPathValues(r *http.Request, c *echo.Context) {
+	values := c.PathValues()
+	escaped := false
+	if r.URL.RawPath != "" && len(values) > 0 {
+		inRoute := make([]any, len(values))
+		for i, p := range values {
+			inRoute[i] = p.Value
+		}
+		escaped = c.RouteInfo().Reverse(inRoute...) == r.URL.RawPath
+	}
+	for _, p := range values {
+		value := p.Value
+		if plain, err := url.PathUnescape(value); escaped && err == nil {
+			value = plain
+		}
+		r.SetPathValue(p.Name, value)
 	}
 }
 

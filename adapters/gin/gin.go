@@ -3,6 +3,8 @@
 //	engine.Use(gin.Recovery(), gingate.Middleware(guard))
 //
 // gin knows the route before its middleware runs, so keyfunc.Route and keyfunc.PathValue work in Use of the engine and of any group.
+// A path value is that of c.Param. It is unescaped, unless the engine has UseRawPath and not UnescapePathValues: then one
+// value has several spellings, and each is a key of its own.
 // Requests without a route pass through the engine's middleware only, and those that gin redirects through none. Handlers read the
 // decision with nethttp.FromContext(c.Request.Context()), or the whole admission with c.Get(gingate.Key).
 package gingate
