@@ -10,7 +10,13 @@ import (
 	"github.com/headgate/headgate/keyfunc"
 )
 
-// Each row says whose key it is by a number, 0 for no key: equal numbers are equal keys, different ones different keys.
+const (
+	noKey     = 0
+	ambiguous = -1
+)
+
+// Each row names its client by a positive number: equal numbers must have equal keys, different
+// numbers different keys.
 func TestCredentials(t *testing.T) {
 	authorization := func(values ...string) func(*http.Request) {
 		return func(r *http.Request) { r.Header["Authorization"] = values }
@@ -24,7 +30,7 @@ func TestCredentials(t *testing.T) {
 	type row struct {
 		name   string
 		change func(*http.Request)
-		who    int
+		client int
 	}
 	for _, c := range []struct {
 		name string
@@ -37,45 +43,54 @@ func TestCredentials(t *testing.T) {
 			{"spaces", authorization("BEARER   abc.DEF-_~+/== "), 1},
 			{"another token", authorization("Bearer abc.def-_~+/=="), 2},
 			{"very long", authorization("Bearer " + strings.Repeat("a", 1<<20)), 3},
-			{"missing", authorization(), 0},
-			{"other scheme", authorization("Basic abc"), 0},
-			{"scheme with a prefix", authorization("xBearer abc"), 0},
-			{"no token", authorization("Bearer "), 0},
-			{"scheme alone", authorization("Bearer"), 0},
-			{"only padding", authorization("Bearer =="), 0},
-			{"two tokens", authorization("Bearer abc def"), 0},
-			{"padding inside", authorization("Bearer a=b"), 0},
-			{"tab", authorization("Bearer\tabc"), 0},
-			{"two headers", authorization("Bearer abc", "Bearer abc"), 0},
+			{"missing", authorization(), noKey},
+			{"other scheme", authorization("Basic abc"), noKey},
+			{"scheme with a prefix", authorization("xBearer abc"), noKey},
+			{"no token", authorization("Bearer "), noKey},
+			{"scheme alone", authorization("Bearer"), noKey},
+			{"only padding", authorization("Bearer =="), ambiguous},
+			{"two tokens", authorization("Bearer abc def"), ambiguous},
+			{"padding inside", authorization("Bearer a=b"), ambiguous},
+			{"tab", authorization("Bearer\tabc"), ambiguous},
+			{"no-break space", authorization("Bearer\u00a0abc"), ambiguous},
+			{"colon", authorization("Bearer: abc"), ambiguous},
+			{"colon in the token", authorization("Bearer sk:abc"), ambiguous},
+			{"scheme and white space", authorization("Bearer  \t"), noKey},
+			{"two schemes", authorization("Basic abc", "Bearer abc"), ambiguous},
+			{"two headers", authorization("Bearer abc", "Bearer abc"), ambiguous},
 		}},
 		{"cookie", keyfunc.Cookie("sid"), []row{
 			{"cookie", cookie("a=1; sid=v1; b=2"), 1},
 			{"quoted", cookie(`sid="v1"`), 1},
 			{"another", cookie("sid=v2"), 2},
-			{"a longer name", cookie("xsid=v1"), 0},
-			{"other case", cookie("SID=v1"), 0},
-			{"twice", cookie("sid=v1; sid=v1"), 0},
-			{"in two lines", cookie("sid=v1", "sid=v2"), 0},
-			{"empty", cookie("sid="), 0},
-			{"missing", cookie(), 0},
+			{"a longer name", cookie("xsid=v1"), noKey},
+			{"other case", cookie("SID=v1"), noKey},
+			{"twice", cookie("sid=v1; sid=v1"), ambiguous},
+			{"in two lines", cookie("sid=v1", "sid=v2"), ambiguous},
+			{"empty and not", cookie("sid=; sid=v1"), ambiguous},
+			{"empty", cookie("sid="), noKey},
+			{"missing", cookie(), noKey},
 		}},
 		{"query", keyfunc.Query("api_key"), []row{
 			{"parameter", query("a=1&api_key=v1"), 1},
 			{"escaped", query("api%5Fkey=%76%31"), 1},
 			{"another", query("api_key=v2"), 2},
-			{"twice", query("api_key=v1&api_key=v1"), 0},
-			{"empty", query("api_key="), 0},
-			{"no value", query("api_key"), 0},
-			{"missing", query(""), 0},
-			{"malformed", query("api_key=v1&%zz"), 0},
-			{"semicolon", query("a=1;api_key=v1"), 0},
+			{"twice", query("api_key=v1&api_key=v1"), ambiguous},
+			{"empty and not", query("api_key=&api_key=v1"), ambiguous},
+			{"malformed elsewhere", query("api_key=v1&other=%zz"), ambiguous},
+			{"malformed without the parameter", query("other=%zz"), ambiguous},
+			{"empty", query("api_key="), noKey},
+			{"no value", query("api_key"), noKey},
+			{"missing", query(""), noKey},
+			{"malformed", query("api_key=v1&%zz"), ambiguous},
+			{"semicolon", query("a=1;api_key=v1"), ambiguous},
 		}},
 		{"name", keyfunc.Name(func(r *http.Request) string { return r.URL.Query().Get("login") }, nil), []row{
 			{"name", query("login=bob"), 1},
 			{"case and white space", query("login=+%42ob%09"), 1},
 			{"another", query("login=alice"), 2},
-			{"blank", query("login=+"), 0},
-			{"missing", query(""), 0},
+			{"blank", query("login=+"), noKey},
+			{"missing", query(""), noKey},
 		}},
 		{"name with a normalizer", keyfunc.Name(func(r *http.Request) string { return r.URL.Query().Get("login") },
 			func(s string) string { return strings.Replace(s, "e\u0301", "\u00e9", 1) }), []row{
@@ -85,26 +100,24 @@ func TestCredentials(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			seen := make(map[string]int)
+			clients := make(map[string]int)
 			keys := make(map[int]string)
 			for _, row := range c.rows {
 				key, err := c.key(request(row.change))
-				if row.who == 0 {
-					if key != "" || !errors.Is(err, keyfunc.ErrNoKey) {
-						t.Errorf("%s: got %q, %v", row.name, key, err)
-					}
+				if row.client <= 0 {
+					refused(t, row.name, key, err, row.client == ambiguous)
 					continue
 				}
 				if err != nil || len(key) != 22 {
 					t.Errorf("%s: got %q, %v", row.name, key, err)
 				}
-				if who, ok := seen[key]; ok && who != row.who {
-					t.Errorf("%s: the key of %d", row.name, who)
+				if client, ok := clients[key]; ok && client != row.client {
+					t.Errorf("%s: client %d has the key of client %d", row.name, row.client, client)
 				}
-				if other, ok := keys[row.who]; ok && other != key {
-					t.Errorf("%s: another key than the same one before", row.name)
+				if other, ok := keys[row.client]; ok && other != key {
+					t.Errorf("%s: client %d has a second key", row.name, row.client)
 				}
-				seen[key], keys[row.who] = row.who, key
+				clients[key], keys[row.client] = row.client, key
 			}
 		})
 	}
@@ -118,6 +131,24 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
+// refused fails unless the error is exactly one of ErrNoKey and ErrAmbiguous.
+func refused(t *testing.T, name, key string, err error, ambiguous bool) {
+	t.Helper()
+	if key != "" || errors.Is(err, keyfunc.ErrAmbiguous) != ambiguous || errors.Is(err, keyfunc.ErrNoKey) == ambiguous {
+		t.Errorf("%s: got %q, %v; ambiguous must be %v", name, key, err, ambiguous)
+	}
+}
+
+// lenient reports whether a reader that splits at white space finds a bearer token. net/http admits
+// no control character but the tab.
+func lenient(s string) bool {
+	if strings.ContainsFunc(s, func(r rune) bool { return r < ' ' && r != '\t' || r >= 0x7f }) {
+		return false
+	}
+	fields := strings.Fields(s)
+	return len(fields) > 1 && strings.EqualFold(fields[0], "bearer")
+}
+
 func FuzzBearerToken(f *testing.F) {
 	for _, s := range []string{"Bearer a", "bearer  b==", "Basic x", "Bearer", "Bearer =", "BEARER a b", ""} {
 		f.Add(s)
@@ -129,8 +160,12 @@ func FuzzBearerToken(f *testing.F) {
 		}
 		got, err := of(s)
 		if err != nil {
-			if got != "" || !errors.Is(err, keyfunc.ErrNoKey) {
+			missing := errors.Is(err, keyfunc.ErrNoKey)
+			if got != "" || missing == errors.Is(err, keyfunc.ErrAmbiguous) {
 				t.Fatalf("got %q, %v", got, err)
+			}
+			if missing && lenient(s) {
+				t.Fatalf("%q has no key, but a lenient reader finds a token", s)
 			}
 			return
 		}
@@ -152,7 +187,10 @@ func FuzzQuery(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw string) {
 		got, err := key(request(func(r *http.Request) { r.URL.RawQuery = raw }))
 		if err != nil {
-			if got != "" || !errors.Is(err, keyfunc.ErrNoKey) {
+			// Never exempt a request in whose query a handler finds the parameter.
+			read := strings.Trim((&url.URL{RawQuery: raw}).Query().Get("k"), " \t") != ""
+			missing := errors.Is(err, keyfunc.ErrNoKey)
+			if got != "" || missing == errors.Is(err, keyfunc.ErrAmbiguous) || missing && read {
 				t.Fatalf("got %q, %v", got, err)
 			}
 			return
@@ -173,7 +211,10 @@ func FuzzCookie(f *testing.F) {
 		r := request(func(r *http.Request) { r.Header["Cookie"] = strings.Split(lines, "\n") })
 		got, err := key(r)
 		if err != nil {
-			if got != "" || !errors.Is(err, keyfunc.ErrNoKey) {
+			cookie, _ := r.Cookie("sid")
+			read := cookie != nil && strings.Trim(cookie.Value, " \t") != ""
+			missing := errors.Is(err, keyfunc.ErrNoKey)
+			if got != "" || missing == errors.Is(err, keyfunc.ErrAmbiguous) || missing && read {
 				t.Fatalf("got %q, %v", got, err)
 			}
 			return

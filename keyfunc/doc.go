@@ -42,6 +42,11 @@ type Func func(*http.Request) (string, error)
 // ErrNoKey is wrapped by the errors of a Func for a request that has nothing to make the key of.
 var ErrNoKey = errors.New("keyfunc: no key")
 
+// ErrAmbiguous matches the error of a Func for a request that carries a key but leaves open which one:
+// the value is sent more than once, is malformed or is longer than MaxLen. The handler may read a value
+// there, so the request must not be treated as one without a key. The error never matches ErrNoKey.
+var ErrAmbiguous = errors.New("keyfunc: ambiguous key")
+
 // MaxLen is the length in bytes of the longest value that becomes a key unhashed.
 const MaxLen = 256
 

@@ -13,8 +13,8 @@ import (
 // authentication, or as Or(Header(name), RemoteIP()) beside a limit on addresses.
 //
 // The key is a hash of the value (SHA-256, 128 bits), so that no secret reaches Redis and no length matters. A short or
-// guessable value can still be found by trying. A header that is missing, empty, or there more than
-// once is ErrNoKey: of several lines, who authenticated might have read another one. Values are compared as they are spelled,
+// guessable value can still be found by trying. A header that is missing or empty is ErrNoKey. One of several
+// lines is ErrAmbiguous, because another reader may take another line. Values are compared as they are spelled,
 // also that of Host, which is read from Request.Host. An invalid name makes every call fail with an
 // error that is not ErrNoKey: it is the program that is wrong, not the request.
 func Header(name string) Func {
@@ -43,7 +43,7 @@ func header(r *http.Request, name string) (string, error) {
 // single is the only one of the values.
 func single(values []string, what string) (string, error) {
 	if len(values) > 1 {
-		return "", fmt.Errorf("%w: several %ss", ErrNoKey, what)
+		return "", fmt.Errorf("%w: several %ss", ErrAmbiguous, what)
 	}
 	if len(values) == 0 {
 		return "", fmt.Errorf("%w: no %s", ErrNoKey, what)

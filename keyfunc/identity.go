@@ -14,7 +14,7 @@ import (
 
 // ContextValue is a value of the request's context, such as the user or tenant that the authentication in front has put
 // there. It trusts who put it there, and is wrong where the guard stands outside of that: then nothing is there yet,
-// which is ErrNoKey, as are an empty value and one of more than MaxLen bytes. Values may be strings, integers and
+// which is ErrNoKey, as is an empty value. One of more than MaxLen bytes is ErrAmbiguous. Values may be strings, integers and
 // fmt.Stringers; of any other type, every call fails with an error that is not ErrNoKey. The key is the value itself, readable in
 // Redis: wrap it in HMAC if it is personal.
 func ContextValue(key any) Func {
@@ -32,8 +32,8 @@ func ContextValue(key any) Func {
 
 // Claim is a claim of the token that the authentication in front has verified, such as "sub" of a JWT (RFC 7519). claims
 // finds that token's claims in the request's context, and nil if there is none. It trusts them: it is wrong where claims
-// parses a token that nobody has verified, which clients write as they like. A claim that is missing, null, empty or of
-// more than MaxLen bytes is ErrNoKey. Strings and integers are keys, readable in Redis; a claim of any other type fails with
+// parses a token that nobody has verified, which clients write as they like. A claim that is missing, null or empty is
+// ErrNoKey, and one of more than MaxLen bytes is ErrAmbiguous. Strings and integers are keys, readable in Redis; a claim of any other type fails with
 // an error that is not ErrNoKey.
 func Claim(claims func(context.Context) map[string]any, name string) Func {
 	if claims == nil {
@@ -51,8 +51,8 @@ func Claim(claims func(context.Context) map[string]any, name string) Func {
 // PathValue is a part of the path that the route names, as {tenant} in "/t/{tenant}", as the router spells it. The adapters
 // fill it in for their frameworks; with http.ServeMux, wrap the handlers and not the mux. It trusts
 // the client, who writes the path, and is wrong wherever he gains by another value; use it after authorization has
-// compared it, or for a limit that all who ask for the same thing share. A value that is missing, empty or longer than MaxLen
-// bytes is ErrNoKey.
+// compared it, or for a limit that all who ask for the same thing share. A value that is missing or empty is
+// ErrNoKey, and one of more than MaxLen bytes is ErrAmbiguous.
 func PathValue(name string) Func {
 	return func(r *http.Request) (string, error) { return bounded(r.PathValue(name), name+" in the path") }
 }
@@ -62,7 +62,7 @@ func bounded(value, what string) (string, error) {
 		return "", fmt.Errorf("%w: no %s", ErrNoKey, what)
 	}
 	if len(value) > MaxLen {
-		return "", fmt.Errorf("%w: %s has %d bytes, more than %d", ErrNoKey, what, len(value), MaxLen)
+		return "", fmt.Errorf("%w: %s has %d bytes, more than %d", ErrAmbiguous, what, len(value), MaxLen)
 	}
 	return value, nil
 }

@@ -16,15 +16,17 @@ type contextKey struct{}
 
 type userID string
 
-// expect compares the key of a request; "" is ErrNoKey, and "!" any other error.
+// expect compares the key of a request; "" is ErrNoKey, "?" is ErrAmbiguous, and "!" any other error.
 func expect(t *testing.T, key keyfunc.Func, r *http.Request, want string) {
 	t.Helper()
 	got, err := key(r)
 	switch {
 	case want == "!":
-		if got != "" || err == nil || errors.Is(err, keyfunc.ErrNoKey) {
+		if got != "" || err == nil || errors.Is(err, keyfunc.ErrNoKey) || errors.Is(err, keyfunc.ErrAmbiguous) {
 			t.Errorf("got %q, %v; want an error that is not ErrNoKey", got, err)
 		}
+	case want == "?":
+		refused(t, "expected", got, err, true)
 	case got != want, (want == "") != errors.Is(err, keyfunc.ErrNoKey):
 		t.Errorf("got %q, %v; want %q", got, err, want)
 	}
@@ -57,8 +59,8 @@ func TestContextValueAndClaim(t *testing.T) {
 		{"nil", nil, ""},
 		{"empty", "", ""},
 		{"as long as may be", long, long},
-		{"too long", long + "x", ""},
-		{"much too long", strings.Repeat("x", 1<<20), ""},
+		{"too long", long + "x", "?"},
+		{"much too long", strings.Repeat("x", 1<<20), "?"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := request(nil)
@@ -77,7 +79,7 @@ func TestContextValueAndClaim(t *testing.T) {
 
 func TestPathValue(t *testing.T) {
 	for value, want := range map[string]string{
-		"acme": "acme", "a/b": "a/b", "": "", strings.Repeat("x", 256): strings.Repeat("x", 256), strings.Repeat("x", 257): "",
+		"acme": "acme", "a/b": "a/b", "": "", strings.Repeat("x", 256): strings.Repeat("x", 256), strings.Repeat("x", 257): "?",
 	} {
 		expect(t, keyfunc.PathValue("tenant"), request(func(r *http.Request) { r.SetPathValue("tenant", value) }), want)
 	}

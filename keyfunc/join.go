@@ -37,8 +37,8 @@ func Join(parts ...Func) Func {
 	}
 }
 
-// Or is the first key that is there: of first, or where that is ErrNoKey or empty of the next. Any other error ends
-// it. The key is preceded by the number of its Func, as in "1:192.0.2.7", so that a client cannot meet the key of one by
+// Or is the first key that is there: of first, or where that is ErrNoKey or empty of the next. Any other error, such
+// as ErrAmbiguous, ends it. The key is preceded by the number of its Func, as in "1:192.0.2.7", so that a client cannot meet the key of one by
 // the value of another. It trusts what they all trust, and is wrong where a weak one stands beside a strong one: a client
 // chooses between them by what it leaves away.
 func Or(first Func, others ...Func) Func {
@@ -53,7 +53,7 @@ func Or(first Func, others ...Func) Func {
 			if err == nil {
 				return strconv.Itoa(i) + ":" + key, nil
 			}
-			if !errors.Is(err, ErrNoKey) {
+			if !errors.Is(err, ErrNoKey) || errors.Is(err, ErrAmbiguous) {
 				return "", err
 			}
 			last = err

@@ -30,6 +30,33 @@ func TestEmptyPartIsNoKey(t *testing.T) {
 	}
 }
 
+// A client must not choose the weaker alternative by making the key of the stronger one ambiguous.
+func TestAmbiguousKeyEndsJoinAndOr(t *testing.T) {
+	header := keyfunc.Header("X-Api-Key")
+	both := func(*http.Request) (string, error) { return "", errors.Join(keyfunc.ErrNoKey, keyfunc.ErrAmbiguous) }
+	hidden, err := keyfunc.HMAC([]byte("16 or more bytes"), header)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, key := range map[string]keyfunc.Func{
+		"Or":                       keyfunc.Or(header, keyfunc.RemoteIP()),
+		"Or, also without a key":   keyfunc.Or(both, keyfunc.RemoteIP()),
+		"Or, the last alternative": keyfunc.Or(keyfunc.BearerToken(), header),
+		"Or within Or":             keyfunc.Or(keyfunc.Or(header), keyfunc.RemoteIP()),
+		"Join":                     keyfunc.Join(keyfunc.RemoteIP(), header),
+		"HMAC":                     hidden,
+		"HMAC within Or":           keyfunc.Or(hidden, keyfunc.RemoteIP()),
+		"Or of a missing and that": keyfunc.Or(keyfunc.Cookie("sid"), header, keyfunc.RemoteIP()),
+	} {
+		t.Run(name, func(t *testing.T) {
+			key, err := key(request(func(r *http.Request) { r.Header["X-Api-Key"] = []string{"abc", "z"} }))
+			if key != "" || !errors.Is(err, keyfunc.ErrAmbiguous) {
+				t.Errorf("got %q, %v", key, err)
+			}
+		})
+	}
+}
+
 func TestOrTagsItsAlternatives(t *testing.T) {
 	none := func(*http.Request) (string, error) { return "", keyfunc.ErrNoKey }
 	first, _ := keyfunc.Or(keyfunc.Static("1:a"), keyfunc.Static("a"))(request(nil))

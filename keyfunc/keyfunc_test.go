@@ -156,10 +156,13 @@ func TestHeader(t *testing.T) {
 	if long, err := key(set(strings.Repeat("x", 1<<20))); err != nil || len(long) != 22 {
 		t.Errorf("1 MiB: %d bytes, %v", len(long), err)
 	}
-	for name, values := range map[string][]string{"missing": nil, "empty": {""}, "blank": {" \t"}, "twice": {"a", "b"}} {
-		if got, err := key(set(values...)); got != "" || !errors.Is(err, keyfunc.ErrNoKey) {
-			t.Errorf("%s: got %q, %v", name, got, err)
-		}
+	for name, values := range map[string][]string{"missing": nil, "empty": {""}, "blank": {" \t"}} {
+		got, err := key(set(values...))
+		refused(t, name, got, err, false)
+	}
+	for name, values := range map[string][]string{"two lines": {"a", "b"}, "one line twice": {"a", "a"}, "an empty line": {"", "a"}} {
+		got, err := key(set(values...))
+		refused(t, name, got, err, true)
 	}
 	for _, name := range []string{"", "X Api", "X:Api", "Schlüssel", "a\nb"} {
 		if _, err := keyfunc.Header(name)(set("a")); err == nil || errors.Is(err, keyfunc.ErrNoKey) {
