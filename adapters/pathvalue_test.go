@@ -32,7 +32,7 @@ func tenantOf(t *testing.T, escaped string, keepRaw bool, build func(*nethttp.Gu
 	f := newFixture(t)
 	cfg := f.perRoute()
 	only(one, func(rule *nethttp.Rule) {
-		byTenant := keyfunc.PathValue("tenant")
+		byTenant := keyfunc.Must(keyfunc.PathValue("tenant"))
 		rule.Key = func(r *http.Request) (string, error) {
 			key, err := byTenant(r)
 			if err == nil {

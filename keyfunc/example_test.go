@@ -28,7 +28,7 @@ func ExampleTrustedProxies() {
 }
 
 func ExampleOr() {
-	key := keyfunc.Or(keyfunc.Header("X-Api-Key"), keyfunc.RemoteIP())
+	key := keyfunc.Must(keyfunc.Or(keyfunc.Must(keyfunc.Header("X-Api-Key")), keyfunc.RemoteIP()))
 	r := httptest.NewRequest("GET", "/", nil)
 	r.RemoteAddr = "192.0.2.7:4711"
 	fmt.Println(key(r))
@@ -36,7 +36,7 @@ func ExampleOr() {
 }
 
 func ExampleJoin() {
-	key := keyfunc.Join(keyfunc.RemoteIP(), keyfunc.Method())
+	key := keyfunc.Must(keyfunc.Join(keyfunc.RemoteIP(), keyfunc.Method()))
 	r := httptest.NewRequest("HEAD", "/", nil)
 	r.RemoteAddr = "192.0.2.7:4711"
 	fmt.Println(key(r))
@@ -69,10 +69,10 @@ func ExampleIPv6Prefix() {
 
 func ExampleClaim() {
 	type tokenKey struct{} // of the middleware that verifies tokens
-	subject := keyfunc.Claim(func(ctx context.Context) map[string]any {
+	subject := keyfunc.Must(keyfunc.Claim(func(ctx context.Context) map[string]any {
 		claims, _ := ctx.Value(tokenKey{}).(map[string]any)
 		return claims
-	}, "sub")
+	}, "sub"))
 
 	r := httptest.NewRequest("GET", "/", nil)
 	fmt.Println(subject(r))

@@ -47,7 +47,7 @@ func Middleware(g *nethttp.Guard) func(http.Handler) http.Handler {
 // has no key (keyfunc.ErrNoKey). Never put middleware.RealIP in front: it overwrites the peer's address with what clients write,
 // and with it keyfunc.RemoteIP and keyfunc.TrustedProxies are forged.
 func ClientIP() keyfunc.Func {
-	return keyfunc.Address(func(r *http.Request) string { return middleware.GetClientIP(r.Context()) })
+	return keyfunc.Must(keyfunc.Address(func(r *http.Request) string { return middleware.GetClientIP(r.Context()) }))
 }
 
 var contexts = sync.Pool{New: func() any { return chi.NewRouteContext() }}

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"sync"
 
 	"github.com/labstack/echo/v4"
 
@@ -94,11 +95,17 @@ var errExtractor = errors.New("echogate: ClientIP: Echo.IPExtractor is nil, so t
 // fails with an error that is not keyfunc.ErrNoKey. What is not an address is keyfunc.ErrNoKey. Where all
 // hops are trusted the key is the peer's, and not echo's, which is the first of them and what the client wrote.
 func ClientIP(e *echo.Echo) keyfunc.Func {
-	extract := keyfunc.Extractor(func(r *http.Request) string { return e.IPExtractor(r) })
+	found := sync.OnceValues(func() (keyfunc.Func, error) { // by the first request the server is set up
+		return keyfunc.Extractor(func(r *http.Request) string { return e.IPExtractor(r) })
+	})
 	return func(r *http.Request) (string, error) {
 		if e.IPExtractor == nil {
 			return "", errExtractor
 		}
-		return extract(r)
+		key, err := found()
+		if err != nil {
+			return "", err
+		}
+		return key(r)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"sync"
 
 	"github.com/labstack/echo/v5"
 
@@ -98,11 +99,20 @@ func setPathValues(r *http.Request, c *echo.Context) {
 // keyfunc.ErrNoKey. What is not an address is keyfunc.ErrNoKey. Where all hops are trusted the key is the peer's, and not
 // echo's, which is the first of them and what the client wrote.
 func ClientIP(e *echo.Echo) keyfunc.Func {
-	return keyfunc.Extractor(func(r *http.Request) string {
-		if e.IPExtractor != nil {
-			return e.IPExtractor(r)
-		}
-		host, _, _ := net.SplitHostPort(r.RemoteAddr) // as c.RealIP does; what has no port is no peer of a server
-		return host
+	found := sync.OnceValues(func() (keyfunc.Func, error) { // by the first request the server is set up
+		return keyfunc.Extractor(func(r *http.Request) string {
+			if e.IPExtractor != nil {
+				return e.IPExtractor(r)
+			}
+			host, _, _ := net.SplitHostPort(r.RemoteAddr) // as c.RealIP does; what has no port is no peer of a server
+			return host
+		})
 	})
+	return func(r *http.Request) (string, error) {
+		key, err := found()
+		if err != nil {
+			return "", err
+		}
+		return key(r)
+	}
 }

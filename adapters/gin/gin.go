@@ -77,7 +77,7 @@ func WithConfig(g *nethttp.Guard, cfg Config) gin.HandlerFunc {
 // the key is the peer's, and not gin's, which is the first of them and what the client wrote.
 func ClientIP(engine *gin.Engine) keyfunc.Func {
 	pool := sync.Pool{New: func() any { return gin.CreateTestContextOnly(nil, engine) }}
-	key := sync.OnceValue(func() keyfunc.Func { // by the first request the engine is set up
+	found := sync.OnceValues(func() (keyfunc.Func, error) { // by the first request the engine is set up
 		return keyfunc.Extractor(func(r *http.Request) string {
 			c := pool.Get().(*gin.Context) // c.ClientIP is a method of the context alone
 			defer pool.Put(c)
@@ -86,7 +86,13 @@ func ClientIP(engine *gin.Engine) keyfunc.Func {
 			return c.ClientIP()
 		}, append([]string{engine.TrustedPlatform}, engine.RemoteIPHeaders...)...)
 	})
-	return func(r *http.Request) (string, error) { return key()(r) }
+	return func(r *http.Request) (string, error) {
+		key, err := found()
+		if err != nil {
+			return "", err
+		}
+		return key(r)
+	}
 }
 
 // oneLine joins the lines of headers to which a proxy has added its own, because gin reads only the first, the client's.

@@ -29,13 +29,13 @@ func TestAmbiguousKeyIsRefused(t *testing.T) {
 		ambiguous func(*http.Request)
 		missing   func(*http.Request)
 	}{
-		{"second header line", keyfunc.Header("X-Api-Key"), header("X-Api-Key", "abc", "z"), header("X-Api-Key")},
-		{"malformed query", keyfunc.Query("k"), query("k=abc&%zz"), query("other=abc")},
-		{"second cookie", keyfunc.Cookie("s"), header("Cookie", "s=abc; s=z"), header("Cookie", "other=abc")},
+		{"second header line", keyfunc.Must(keyfunc.Header("X-Api-Key")), header("X-Api-Key", "abc", "z"), header("X-Api-Key")},
+		{"malformed query", keyfunc.Must(keyfunc.Query("k")), query("k=abc&%zz"), query("other=abc")},
+		{"second cookie", keyfunc.Must(keyfunc.Cookie("s")), header("Cookie", "s=abc; s=z"), header("Cookie", "other=abc")},
 		{"second Authorization line", keyfunc.BearerToken(),
 			header("Authorization", "Bearer abc", "Bearer z"), header("Authorization", "Basic abc")},
 		{"malformed bearer token", keyfunc.BearerToken(), header("Authorization", "Bearer abc z"), header("Authorization")},
-		{"path value that is too long", keyfunc.PathValue("tenant"), path(strings.Repeat("x", keyfunc.MaxLen+1)), path("")},
+		{"path value that is too long", keyfunc.Must(keyfunc.PathValue("tenant")), path(strings.Repeat("x", keyfunc.MaxLen+1)), path("")},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			rule := nethttp.Rule{
@@ -89,7 +89,7 @@ func TestAmbiguousScopeAndLevelAreRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	byTenant := keyfunc.Header("X-Tenant")
+	byTenant := keyfunc.Must(keyfunc.Header("X-Tenant"))
 	for name, cfg := range map[string]nethttp.Config{
 		"scope": {Scope: byTenant, Rules: []nethttp.Rule{{
 			Policy: policy(t, core.PolicyConfig{Name: "p", Algorithm: core.PerMinute(1)}), Key: keyfunc.RemoteIP(), NoKey: nethttp.NoKeySkip,
