@@ -56,7 +56,7 @@ func isToken68(s string) bool {
 //
 // It trusts the value, as Header does: a client can send any cookie, so use it behind the
 // middleware that verifies the session. A missing or empty cookie is ErrNoKey. Several cookies of
-// the name are ErrAmbiguous. An invalid cookie name is an error.
+// the name are ErrAmbiguous, and so is a blank value. An invalid cookie name is an error.
 func Cookie(name string) (Func, error) {
 	if !isToken(name) {
 		return nil, fmt.Errorf("keyfunc: Cookie: %q is not a cookie name", name)
@@ -78,8 +78,8 @@ func Cookie(name string) (Func, error) {
 // Query returns a Func whose key is a hash of a parameter in the URL's query, such as an API key.
 //
 // It trusts the value, as Header does, and is wrong wherever a client gains by sending another one.
-// A missing or empty parameter is ErrNoKey. Several parameters of the name are ErrAmbiguous, and so
-// is every query that url.ParseQuery rejects. An empty name is an error.
+// A missing or empty parameter is ErrNoKey. Several parameters of the name and a blank value are
+// ErrAmbiguous, and so is every query that url.ParseQuery rejects. An empty name is an error.
 func Query(name string) (Func, error) {
 	if name == "" {
 		return nil, errors.New("keyfunc: Query: the name is empty")

@@ -136,8 +136,8 @@ func FuzzForwarded(f *testing.F) {
 	})
 }
 
-// besidePeer returns the keys of a request by key and by RemoteIP. The first is canonical, and neither
-// fails alone.
+// besidePeer returns the keys of a request by key and by RemoteIP. The first is canonical, and
+// neither fails alone.
 func besidePeer(t *testing.T, r *http.Request, key keyfunc.Func) (got, direct string, ok bool) {
 	t.Helper()
 	got, err := key(r)
@@ -152,8 +152,8 @@ func besidePeer(t *testing.T, r *http.Request, key keyfunc.Func) (got, direct st
 	return got, direct, true
 }
 
-// onlyProxiesChangeTheKey fails if the key is a proxy's, or is not the peer's although the peer is no
-// proxy.
+// onlyProxiesChangeTheKey fails if the key is a proxy's, or is not the peer's although the peer is
+// no proxy.
 func onlyProxiesChangeTheKey(t *testing.T, r *http.Request, key keyfunc.Func, proxies ...netip.Prefix) {
 	t.Helper()
 	got, direct, ok := besidePeer(t, r, key)

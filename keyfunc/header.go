@@ -19,7 +19,8 @@ import (
 // spaces and tabs around them. Host is read from Request.Host.
 //
 // A missing or empty header is ErrNoKey. Several lines of the header are ErrAmbiguous, because the
-// authentication may have read another line. An invalid header name is an error.
+// authentication may have read another line, and so is a blank value. An invalid header name is an
+// error.
 func Header(name string) (Func, error) {
 	if !isToken(name) {
 		return nil, fmt.Errorf("keyfunc: Header: %q is not a header name", name)
@@ -51,9 +52,12 @@ func single(values []string, noun string) (string, error) {
 	if len(values) == 0 {
 		return "", fmt.Errorf("%w: no %s", ErrNoKey, noun)
 	}
-	value := strings.Trim(values[0], " \t")
-	if value == "" {
+	if values[0] == "" {
 		return "", fmt.Errorf("%w: empty %s", ErrNoKey, noun)
+	}
+	value := strings.Trim(values[0], " \t")
+	if value == "" { // the handler reads the white space
+		return "", fmt.Errorf("%w: blank %s", ErrAmbiguous, noun)
 	}
 	return value, nil
 }

@@ -53,7 +53,7 @@ func ClientIP() keyfunc.Func {
 var contexts = sync.Pool{New: func() any { return chi.NewRouteContext() }}
 
 // route fills in what chi is about to find. It looks from the root, because a router in between knows only its own part.
-// Path values are unescaped, so that every spelling of a value is one key.
+// It unescapes path values, so that every spelling of a value is one key.
 func route(r *http.Request) {
 	rctx := chi.RouteContext(r.Context())
 	if rctx == nil || rctx.Routes == nil {
@@ -76,7 +76,8 @@ func route(r *http.Request) {
 		// Below a mount chi no longer tells the whole path it was rewritten to: StripSlashes and CleanPath make it a clean one.
 		whole = path.Clean(whole)
 	}
-	// chi matches on the escaped path if there is one, but some middleware, such as StripSlashes, has it match on URL.Path.
+	// chi matches on the escaped path if there is one. Some middleware, such as StripSlashes, makes
+	// it match on URL.Path.
 	escaped := r.URL.RawPath != "" && !strings.HasPrefix(r.URL.Path, whole)
 	found := contexts.Get().(*chi.Context) // Find records in it what it meets
 	defer contexts.Put(found)

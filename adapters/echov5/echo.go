@@ -72,9 +72,9 @@ func WithConfig(g *nethttp.Guard, cfg Config) echo.MiddlewareFunc {
 	}
 }
 
-// setPathValues unescapes the values that the router left escaped, so that every spelling of a value is one key. The
-// router's configuration says which path it matches on, and it cannot be read, so the values themselves have to tell:
-// they are escaped if the route with them in it is the escaped path.
+// setPathValues unescapes values that the router left escaped, so that every spelling of a value is
+// one key. echo does not tell whether its router is configured to match on the escaped path or to
+// unescape values. They are still escaped if filling them into the route yields the escaped path.
 func setPathValues(r *http.Request, c *echo.Context) {
 	values := c.PathValues()
 	escaped := false
