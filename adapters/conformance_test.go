@@ -124,7 +124,7 @@ func (f *fixture) perRoute() nethttp.Config {
 func (f *fixture) perItem() nethttp.Config {
 	return nethttp.Config{Rules: []nethttp.Rule{
 		{Policy: f.policy(core.PolicyConfig{Name: "item", Algorithm: core.PerMinute(2)}),
-			Key: keyfunc.Join(f.noted(keyfunc.Route()), f.noted(keyfunc.PathValue("id"))), NoKey: nethttp.NoKeySkip},
+			Key: keyfunc.Must(keyfunc.Join(f.noted(keyfunc.Route()), f.noted(keyfunc.Must(keyfunc.PathValue("id"))))), NoKey: nethttp.NoKeySkip},
 	}}
 }
 
@@ -352,19 +352,19 @@ var rows = []row{
 		limits: map[string]string{"Ratelimit": `"p";r=0`, "Ratelimit-Policy": `"p";q=0`}},
 	{name: "unlimited", root: only(core.PolicyConfig{Algorithm: core.Unlimited{}}), request: "GET /users/1", status: 200, limits: map[string]string{}},
 	{name: "shadow", root: only(core.PolicyConfig{Algorithm: core.DenyAll{}, Shadow: true}), request: "GET /users/1", status: 200, limits: map[string]string{}},
-	{name: "header's key", root: only(one, keyed(keyfunc.Header("X-Api-Key"))), before: []string{"GET /users/1"}, request: "GET /users/1", headers: []string{"X-Api-Key: k"}, status: 200},
-	{name: "no key", root: only(one, keyed(keyfunc.Header("X-Api-Key"))), request: "GET /users/1", status: 400, limits: map[string]string{}},
-	{name: "no key, exempt", root: only(one, keyed(keyfunc.Header("X-Api-Key")), func(r *nethttp.Rule) { r.NoKey = nethttp.NoKeySkip }), request: "GET /users/1", status: 200, limits: map[string]string{}},
+	{name: "header's key", root: only(one, keyed(keyfunc.Must(keyfunc.Header("X-Api-Key")))), before: []string{"GET /users/1"}, request: "GET /users/1", headers: []string{"X-Api-Key: k"}, status: 200},
+	{name: "no key", root: only(one, keyed(keyfunc.Must(keyfunc.Header("X-Api-Key")))), request: "GET /users/1", status: 400, limits: map[string]string{}},
+	{name: "no key, exempt", root: only(one, keyed(keyfunc.Must(keyfunc.Header("X-Api-Key"))), func(r *nethttp.Rule) { r.NoKey = nethttp.NoKeySkip }), request: "GET /users/1", status: 200, limits: map[string]string{}},
 	{name: "failing key", root: only(one, keyed(broken)), request: "GET /users/1", status: 500, limits: map[string]string{}},
-	{name: "path's key", root: only(one, keyed(keyfunc.PathValue("tenant"))), before: []string{"GET /t/acme/reports"}, request: "GET /t/acme/reports", status: 429},
-	{name: "another path's key", root: only(one, keyed(keyfunc.PathValue("tenant"))), before: []string{"GET /t/acme/reports"}, request: "GET /t/umbrella/reports", status: 200},
-	{name: "no path's key", root: only(one, keyed(keyfunc.PathValue("tenant"))), request: "GET /users/1", status: 400},
+	{name: "path's key", root: only(one, keyed(keyfunc.Must(keyfunc.PathValue("tenant")))), before: []string{"GET /t/acme/reports"}, request: "GET /t/acme/reports", status: 429},
+	{name: "another path's key", root: only(one, keyed(keyfunc.Must(keyfunc.PathValue("tenant")))), before: []string{"GET /t/acme/reports"}, request: "GET /t/umbrella/reports", status: 200},
+	{name: "no path's key", root: only(one, keyed(keyfunc.Must(keyfunc.PathValue("tenant")))), request: "GET /users/1", status: 400},
 	{name: "skipped", root: only(one, func(r *nethttp.Rule) { r.Skip = func(*http.Request) bool { return true } }), before: []string{"GET /users/1"}, request: "GET /users/1", status: 200},
 	{name: "cost", root: only(core.PolicyConfig{Algorithm: core.PerMinute(10)}, func(r *nethttp.Rule) { r.Cost = func(*http.Request) int64 { return 7 } }), request: "GET /users/1", status: 200,
 		limits: map[string]string{"Ratelimit": `"p";r=3;t=6`, "Ratelimit-Policy": `"p";q=10;w=60`}},
 	{name: "cost above what is left", root: only(core.PolicyConfig{Algorithm: core.PerMinute(10)}, func(r *nethttp.Rule) { r.Cost = func(*http.Request) int64 { return 7 } }), before: []string{"GET /users/1"}, request: "GET /users/1", status: 429},
-	{name: "scope", root: func(_ *fixture, cfg *nethttp.Config) { cfg.Scope = keyfunc.Header("X-Tenant") }, request: "GET /users/1", headers: []string{"X-Tenant: acme"}, status: 200, limits: left(99, 2)},
-	{name: "no scope", root: func(_ *fixture, cfg *nethttp.Config) { cfg.Scope = keyfunc.Header("X-Tenant") }, request: "GET /users/1", status: 400, limits: map[string]string{}},
+	{name: "scope", root: func(_ *fixture, cfg *nethttp.Config) { cfg.Scope = keyfunc.Must(keyfunc.Header("X-Tenant")) }, request: "GET /users/1", headers: []string{"X-Tenant: acme"}, status: 200, limits: left(99, 2)},
+	{name: "no scope", root: func(_ *fixture, cfg *nethttp.Config) { cfg.Scope = keyfunc.Must(keyfunc.Header("X-Tenant")) }, request: "GET /users/1", status: 400, limits: map[string]string{}},
 	{name: "Redis down, local", root: down(core.Local), before: []string{"GET /users/1", "GET /users/1"}, request: "GET /users/1", status: 429},
 	{name: "Redis down, open", root: down(core.Open), before: []string{"GET /users/1", "GET /users/1"}, request: "GET /users/1", status: 200},
 	{name: "Redis down, closed", root: down(core.Closed), request: "GET /users/1", status: 503, limits: map[string]string{"Ratelimit-Policy": `"p";q=2;w=60`, "Retry-After": "1"}},

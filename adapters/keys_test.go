@@ -9,21 +9,15 @@ import (
 // keyRows are rows of the conformance table for each kind of key: of a limit of one request, the second one is refused
 // where it has the key of the first, and passes where it has another.
 func keyRows() []row {
-	must := func(key keyfunc.Func, err error) keyfunc.Func {
-		if err != nil {
-			panic(err)
-		}
-		return key
-	}
 	const loopback, loopback6 = "127.0.0.0/8", "::1" // the test's own proxy
 	login := func(r *http.Request) string { return r.URL.Query().Get("login") }
 	var (
-		byProxies   = must(keyfunc.TrustedProxies(loopback, loopback6))
-		by48        = must(keyfunc.IPv6Prefix(48).TrustedProxies(loopback, loopback6))
-		byForwarded = must(keyfunc.Forwarded(loopback, loopback6))
-		byHops      = must(keyfunc.TrustedHops(2))
-		byHeader    = must(keyfunc.TrustedHeader("X-Real-Ip", loopback, loopback6))
-		byHMAC      = must(keyfunc.HMAC([]byte("16 or more bytes"), keyfunc.Header("X-User")))
+		byProxies   = keyfunc.Must(keyfunc.TrustedProxies(loopback, loopback6))
+		by48        = keyfunc.Must(keyfunc.IPv6Prefix(48).TrustedProxies(loopback, loopback6))
+		byForwarded = keyfunc.Must(keyfunc.Forwarded(loopback, loopback6))
+		byHops      = keyfunc.Must(keyfunc.TrustedHops(2))
+		byHeader    = keyfunc.Must(keyfunc.TrustedHeader("X-Real-Ip", loopback, loopback6))
+		byHMAC      = keyfunc.Must(keyfunc.HMAC([]byte("16 or more bytes"), keyfunc.Must(keyfunc.Header("X-User"))))
 	)
 	var rows []row
 	add := func(name string, key keyfunc.Func, first, second string, status int, headers ...string) {
@@ -45,22 +39,22 @@ func keyRows() []row {
 	both("bearer token, scheme in lower case", keyfunc.BearerToken(), 429, "Authorization: Bearer a", "Authorization: bearer a")
 	both("another bearer token", keyfunc.BearerToken(), 200, "Authorization: Bearer a", "Authorization: Bearer b")
 	both("no bearer token", keyfunc.BearerToken(), 400, "Authorization: Bearer a", "Authorization: Basic a")
-	both("cookie", keyfunc.Cookie("sid"), 429, "Cookie: sid=a", "Cookie: x=y; sid=a")
-	both("another cookie", keyfunc.Cookie("sid"), 200, "Cookie: sid=a", "Cookie: sid=b")
-	both("cookie twice", keyfunc.Cookie("sid"), 400, "Cookie: sid=a", "Cookie: sid=a; sid=b")
-	add("query", keyfunc.Query("k"), "GET /users/1?k=a", "GET /users/2?k=%61", 429)
-	add("another query", keyfunc.Query("k"), "GET /users/1?k=a", "GET /users/1?k=b", 200)
-	add("malformed query", keyfunc.Query("k"), "GET /users/1?k=a", "GET /users/1?k=a&%zz", 400)
-	add("name", keyfunc.Name(login, nil), "GET /users/1?login=bob", "GET /users/1?login=+BOB", 429)
-	add("another name", keyfunc.Name(login, nil), "GET /users/1?login=bob", "GET /users/1?login=alice", 200)
+	both("cookie", keyfunc.Must(keyfunc.Cookie("sid")), 429, "Cookie: sid=a", "Cookie: x=y; sid=a")
+	both("another cookie", keyfunc.Must(keyfunc.Cookie("sid")), 200, "Cookie: sid=a", "Cookie: sid=b")
+	both("cookie twice", keyfunc.Must(keyfunc.Cookie("sid")), 400, "Cookie: sid=a", "Cookie: sid=a; sid=b")
+	add("query", keyfunc.Must(keyfunc.Query("k")), "GET /users/1?k=a", "GET /users/2?k=%61", 429)
+	add("another query", keyfunc.Must(keyfunc.Query("k")), "GET /users/1?k=a", "GET /users/1?k=b", 200)
+	add("malformed query", keyfunc.Must(keyfunc.Query("k")), "GET /users/1?k=a", "GET /users/1?k=a&%zz", 400)
+	add("name", keyfunc.Must(keyfunc.Name(login, nil)), "GET /users/1?login=bob", "GET /users/1?login=+BOB", 429)
+	add("another name", keyfunc.Must(keyfunc.Name(login, nil)), "GET /users/1?login=bob", "GET /users/1?login=alice", 200)
 	both("header hidden", byHMAC, 429, "X-User: a", "X-User: a")
 	both("another header hidden", byHMAC, 200, "X-User: a", "X-User: b")
 	both("no header to hide", byHMAC, 400, "X-User: a", "X-Other: a")
-	both("fallback is another key", keyfunc.Or(keyfunc.Header("X-User"), keyfunc.RemoteIP()), 200, "X-User: a", "X-Other: a")
-	both("fallback", keyfunc.Or(keyfunc.Header("X-User"), keyfunc.RemoteIP()), 429, "X-Other: a", "X-Other: b")
-	add("method", keyfunc.Join(keyfunc.RemoteIP(), keyfunc.Method()), get, "POST /users body", 201)
-	add("HEAD is GET", keyfunc.Join(keyfunc.RemoteIP(), keyfunc.Method()), get, "HEAD /users/1", 429)
-	add("one for everybody", keyfunc.Static("all"), get, "GET /empty", 429, "X-User: a", "X-User: b")
+	both("fallback is another key", keyfunc.Must(keyfunc.Or(keyfunc.Must(keyfunc.Header("X-User")), keyfunc.RemoteIP())), 200, "X-User: a", "X-Other: a")
+	both("fallback", keyfunc.Must(keyfunc.Or(keyfunc.Must(keyfunc.Header("X-User")), keyfunc.RemoteIP())), 429, "X-Other: a", "X-Other: b")
+	add("method", keyfunc.Must(keyfunc.Join(keyfunc.RemoteIP(), keyfunc.Method())), get, "POST /users body", 201)
+	add("HEAD is GET", keyfunc.Must(keyfunc.Join(keyfunc.RemoteIP(), keyfunc.Method())), get, "HEAD /users/1", 429)
+	add("one for everybody", keyfunc.Must(keyfunc.Static("all")), get, "GET /empty", 429, "X-User: a", "X-User: b")
 	both("client behind a proxy", byProxies, 429, "X-Forwarded-For: 198.51.100.1", "X-Forwarded-For: 198.51.100.1")
 	both("another client behind it", byProxies, 200, "X-Forwarded-For: 198.51.100.1", "X-Forwarded-For: 198.51.100.2")
 	both("client who forges", byProxies, 429, "X-Forwarded-For: 198.51.100.1", "X-Forwarded-For: 6.6.6.6, 198.51.100.1")

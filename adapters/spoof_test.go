@@ -70,13 +70,6 @@ func proxied(h http.Header, newLine bool) {
 }
 
 func TestSpoofing(t *testing.T) {
-	must := func(key keyfunc.Func, err error) keyfunc.Func {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return key
-	}
 	type way struct {
 		name            string
 		key             keyfunc.Func
@@ -86,10 +79,10 @@ func TestSpoofing(t *testing.T) {
 	each(t, func(t *testing.T, fw framework) {
 		ways := []way{
 			{"RemoteIP", keyfunc.RemoteIP(), nil, true, false},
-			{"TrustedProxies", must(keyfunc.TrustedProxies(proxies...)), nil, true, true},
-			{"Forwarded", must(keyfunc.Forwarded(proxies...)), nil, true, true},
-			{"TrustedHeader", must(keyfunc.TrustedHeader("X-Real-Ip", proxies...)), nil, true, true},
-			{"TrustedHops", must(keyfunc.TrustedHops(1)), nil, false, true},
+			{"TrustedProxies", keyfunc.Must(keyfunc.TrustedProxies(proxies...)), nil, true, true},
+			{"Forwarded", keyfunc.Must(keyfunc.Forwarded(proxies...)), nil, true, true},
+			{"TrustedHeader", keyfunc.Must(keyfunc.TrustedHeader("X-Real-Ip", proxies...)), nil, true, true},
+			{"TrustedHops", keyfunc.Must(keyfunc.TrustedHops(1)), nil, false, true},
 		}
 		if fw.clientIP != nil {
 			key, outside := fw.configured()
@@ -136,14 +129,8 @@ func TestSpoofing(t *testing.T) {
 
 // An insider, whose own address is trusted, does not choose his key either.
 func TestSpoofingByAnInsider(t *testing.T) {
-	byXFF, err := keyfunc.TrustedProxies(proxies...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	byForwarded, err := keyfunc.Forwarded(proxies...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	byXFF := keyfunc.Must(keyfunc.TrustedProxies(proxies...))
+	byForwarded := keyfunc.Must(keyfunc.Forwarded(proxies...))
 	each(t, func(t *testing.T, fw framework) {
 		keys := map[string]keyfunc.Func{"TrustedProxies": byXFF, "Forwarded": byForwarded}
 		var outside func(http.Handler) http.Handler

@@ -8,43 +8,58 @@ import (
 	"strings"
 )
 
-// BearerToken is a hash of the token in Authorization: Bearer (RFC 6750, section 2.1). It trusts the token as it is: before
-// authentication anybody makes up a new one each time, so use it after, or beside a limit on addresses. It is wrong
-// where one client is given many tokens, as by refreshing: each is a key of its own, so prefer Claim. The scheme's case
-// does not matter. A header that is missing, there twice, of another scheme or not a token is ErrNoKey.
+// BearerToken returns a Func whose key is a hash of the token in Authorization: Bearer (RFC 6750,
+// section 2.1).
+//
+// It trusts the token, as Header does, so use it behind authentication or beside a limit on
+// addresses. It is wrong if one client gets many tokens, for example by refreshing them: each token
+// is a key of its own, so prefer Claim.
+//
+// The case of the scheme does not matter. A missing header, another scheme and a scheme without a
+// token are ErrNoKey. Several header lines and a malformed token are ErrAmbiguous.
 func BearerToken() Func {
+	const scheme = "Bearer"
 	return func(r *http.Request) (string, error) {
 		value, err := header(r, "Authorization")
 		if err != nil {
 			return "", err
 		}
-		scheme, credentials, _ := strings.Cut(value, " ")
-		credentials = strings.TrimLeft(credentials, " ")
-		if !strings.EqualFold(scheme, "Bearer") || !token68(credentials) {
+		rest := value[min(len(value), len(scheme)):]
+		given := value[:len(value)-len(rest)]
+		if !strings.EqualFold(given, scheme) || rest == "" || isToken(rest[:1]) {
 			return "", fmt.Errorf("%w: Authorization has no bearer token", ErrNoKey)
+		}
+		// The handler may parse less strictly and find a token in the rest.
+		credentials := strings.TrimLeft(rest, " ")
+		if rest[0] != ' ' || !isToken68(credentials) {
+			return "", fmt.Errorf("%w: the bearer token is malformed", ErrAmbiguous)
 		}
 		return hash(credentials), nil
 	}
 }
 
-// token68 says whether s is one of RFC 9110, section 11.2, which RFC 6750 calls b64token.
-func token68(s string) bool {
+// isToken68 reports whether s is a token68 of RFC 9110, section 11.2. RFC 6750 calls it b64token.
+func isToken68(s string) bool {
 	s = strings.TrimRight(s, "=")
 	for i := 0; i < len(s); i++ {
-		c := s[i] | 0x20
-		if (c < 'a' || c > 'z') && (s[i] < '0' || s[i] > '9') && strings.IndexByte("-._~+/", s[i]) < 0 {
+		c := s[i]
+		letter := c|0x20 >= 'a' && c|0x20 <= 'z'
+		digit := c >= '0' && c <= '9'
+		if !letter && !digit && strings.IndexByte("-._~+/", c) < 0 {
 			return false
 		}
 	}
 	return s != ""
 }
 
-// Cookie is a hash of a cookie's value, such as a session's. It trusts what it reads, as Header does: anybody can send
-// any cookie, so use it after the session was verified. A cookie that is missing, empty or there more than once is ErrNoKey. With
-// an invalid name every call fails.
-func Cookie(name string) Func {
-	if !token(name) {
-		return fail(fmt.Errorf("keyfunc: Cookie: %q is not a cookie's name", name))
+// Cookie returns a Func whose key is a hash of a cookie's value, such as a session ID.
+//
+// It trusts the value, as Header does: a client can send any cookie, so use it behind the
+// middleware that verifies the session. A missing or empty cookie is ErrNoKey. Several cookies of
+// the name are ErrAmbiguous, and so is a blank value. An invalid cookie name is an error.
+func Cookie(name string) (Func, error) {
+	if !isToken(name) {
+		return nil, fmt.Errorf("keyfunc: Cookie: %q is not a cookie name", name)
 	}
 	return func(r *http.Request) (string, error) {
 		cookies := r.CookiesNamed(name)
@@ -57,25 +72,27 @@ func Cookie(name string) Func {
 			return "", err
 		}
 		return hash(value), nil
-	}
+	}, nil
 }
 
-// Query is a hash of a parameter of the URL's query, such as an API key. It trusts what it reads, as Header does, and is wrong
-// wherever the client gains by another value. A parameter that is missing, empty or there more than once is
-// ErrNoKey, and so is any of a query that net/url cannot parse. With an empty name every call fails.
-func Query(name string) Func {
+// Query returns a Func whose key is a hash of a parameter in the URL's query, such as an API key.
+//
+// It trusts the value, as Header does, and is wrong wherever a client gains by sending another one.
+// A missing or empty parameter is ErrNoKey. Several parameters of the name and a blank value are
+// ErrAmbiguous, and so is every query that url.ParseQuery rejects. An empty name is an error.
+func Query(name string) (Func, error) {
 	if name == "" {
-		return fail(errors.New("keyfunc: Query: the name is empty"))
+		return nil, errors.New("keyfunc: Query: the name is empty")
 	}
 	return func(r *http.Request) (string, error) {
 		query, err := url.ParseQuery(r.URL.RawQuery)
 		if err != nil {
-			return "", fmt.Errorf("%w: the query is malformed", ErrNoKey)
+			return "", fmt.Errorf("%w: the query is malformed", ErrAmbiguous)
 		}
 		value, err := single(query[name], name+" parameter")
 		if err != nil {
 			return "", err
 		}
 		return hash(value), nil
-	}
+	}, nil
 }

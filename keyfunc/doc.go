@@ -1,50 +1,74 @@
-// Package keyfunc says whose request it is: a Func derives from an *http.Request the key that a limit is counted on.
+// Package keyfunc derives the key that a limit is counted on from an HTTP request: the client's
+// address, its API key, its tenant, the route.
 //
-// The client's address:
+// This program allows every client behind the proxies in 10.0.0.0/8 sixty requests a minute:
 //
-//	RemoteIP        the TCP peer: the only address that cannot be forged. For clients that connect directly.
-//	TrustedProxies  the client behind proxies of yours, by X-Forwarded-For.
-//	Forwarded       the same by Forwarded (RFC 7239), where your proxies write that and remove their clients'.
-//	TrustedHops     the client a fixed number of proxies away, whose addresses are not known.
-//	TrustedHeader   the client as your proxy tells it in a header of its own, such as CF-Connecting-IP.
-//	Address         the client as another middleware has found it.
-//	Extractor       the client as a framework's extractor finds it, which is tried out first.
+//	package main
 //
-// IPv6 addresses count by their /64; [IPv6Prefix] makes all of these with another prefix.
+//	import (
+//		"fmt"
+//		"log"
+//		"net/http"
 //
-// Who it is, once authentication has verified it:
+//		"github.com/headgate/headgate/adapters/nethttp"
+//		"github.com/headgate/headgate/core"
+//		"github.com/headgate/headgate/keyfunc"
+//	)
 //
-//	ContextValue    what the authentication put into the request's context.
-//	Claim           a claim of the token that it has verified.
-//	Header, Cookie, Query, BearerToken   what the request carries, hashed.
-//	Name            what its user types, such as a login's name, in one spelling.
+//	func main() {
+//		gate, err := core.NewMemory(core.Config{})
+//		if err != nil {
+//			log.Fatal(err)
+//		}
+//		client, err := keyfunc.TrustedProxies("10.0.0.0/8")
+//		if err != nil {
+//			log.Fatal(err)
+//		}
+//		perClient, err := nethttp.Limit(gate, "hello", core.PerMinute(60), client)
+//		if err != nil {
+//			log.Fatal(err)
+//		}
+//		hello := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+//			fmt.Fprintln(w, "hello")
+//		})
+//		log.Fatal(http.ListenAndServe(":8080", perClient(hello)))
+//	}
 //
-// What is asked for, and combinations:
+// # Choosing a key
 //
-//	Route, Method, PathValue   the route, the method, a part of the path.
-//	Static          one key for everybody.
-//	Join, Or        several keys as one; the first that is there.
-//	HMAC            another key that only who has the secret can compute, for what is personal.
+// These Funcs derive the address of the client:
 //
-// A request without a key is an error that wraps ErrNoKey, and never a key that it would share with others. No value
-// that a client sends becomes more than [MaxLen] bytes of a key: what would be longer is ErrNoKey or was hashed. Any
-// func(*http.Request) (string, error) is a Func.
+//   - [RemoteIP] is the address of the TCP peer, the only one that cannot be forged. Use it if
+//     clients connect directly.
+//   - [TrustedProxies] reads X-Forwarded-For from proxies whose addresses you know.
+//   - [Forwarded] reads the Forwarded header (RFC 7239) from proxies that maintain it.
+//   - [TrustedHops] reads X-Forwarded-For behind a fixed number of proxies.
+//   - [TrustedHeader] reads a header that your proxy overwrites, such as CF-Connecting-IP.
+//   - [Address] takes an address that another middleware found.
+//   - [Extractor] takes an address from a function, which it first tests with forged requests.
+//
+// All of them count an IPv6 address by its /64. [IPv6Prefix] has the same constructors for
+// another prefix length.
+//
+// These identify the client once authentication has verified it: [ContextValue] and [Claim] take
+// what authentication found. [Header], [Cookie], [Query] and [BearerToken] hash what the request
+// carries. [Name] hashes a name that a user types, such as a login name.
+//
+// These describe the request: [Route], [Method] and [PathValue]. [Static] is one key for all
+// requests.
+//
+// [Join] combines several keys into one. [Or] takes the first key that the request has. [HMAC]
+// hides a personal key from readers of Redis.
+//
+// # Errors
+//
+// A constructor that can fail returns an error that names every fault in its arguments. [Must]
+// turns it into a panic, for variables initialized at start-up.
+//
+// A Func returns an error that matches [ErrNoKey] for a request without a key, and one that
+// matches [ErrAmbiguous] for a request that leaves its key open. Requests without a key never
+// share one. Any other error is a fault of the program.
+//
+// No value that a client sends becomes more than [MaxLen] bytes of a key: the Func hashes the
+// value, or a longer one is ErrAmbiguous.
 package keyfunc
-
-import (
-	"errors"
-	"net/http"
-)
-
-// Func derives a key from a request. It must be safe for concurrent use. Its error is never shown to clients.
-type Func func(*http.Request) (string, error)
-
-// ErrNoKey is wrapped by the errors of a Func for a request that has nothing to make the key of.
-var ErrNoKey = errors.New("keyfunc: no key")
-
-// MaxLen is the length in bytes of the longest value that becomes a key unhashed.
-const MaxLen = 256
-
-func fail(err error) Func {
-	return func(*http.Request) (string, error) { return "", err }
-}

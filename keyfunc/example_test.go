@@ -3,93 +3,242 @@ package keyfunc_test
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 
+	"github.com/headgate/headgate/adapters/nethttp"
+	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/keyfunc"
 )
 
 func ExampleRemoteIP() {
+	byAddress := keyfunc.RemoteIP()
+
 	r := httptest.NewRequest("GET", "/", nil)
 	r.RemoteAddr = "[2001:db8:1:2::3]:4711"
-	fmt.Println(keyfunc.RemoteIP()(r))
+	r.Header.Set("X-Forwarded-For", "6.6.6.6") // ignored
+	fmt.Println(byAddress(r))
 	// Output: 2001:db8:1:2::/64 <nil>
 }
 
 func ExampleTrustedProxies() {
-	client, err := keyfunc.TrustedProxies("10.0.0.0/8")
+	byClient, err := keyfunc.TrustedProxies("10.0.0.0/8")
 	if err != nil {
-		panic(err)
+		fmt.Println(err)
+		return
 	}
+
 	r := httptest.NewRequest("GET", "/", nil)
-	r.RemoteAddr = "10.0.0.1:4711"
-	r.Header.Set("X-Forwarded-For", "6.6.6.6, 198.51.100.7") // the first is what the client wrote
-	fmt.Println(client(r))
+	r.RemoteAddr = "10.0.0.1:4711" // the proxy
+	r.Header.Set("X-Forwarded-For", "6.6.6.6, 198.51.100.7")
+	fmt.Println(byClient(r)) // the proxy added 198.51.100.7, the client wrote the rest
 	// Output: 198.51.100.7 <nil>
 }
 
-func ExampleOr() {
-	key := keyfunc.Or(keyfunc.Header("X-Api-Key"), keyfunc.RemoteIP())
-	r := httptest.NewRequest("GET", "/", nil)
-	r.RemoteAddr = "192.0.2.7:4711"
-	fmt.Println(key(r))
-	// Output: 1:192.0.2.7 <nil>
-}
+// Do not read X-Forwarded-For with Header. The client writes the header, so that every request has
+// a new key and no limit holds.
+func ExampleTrustedProxies_incorrect() {
+	gate, err := core.NewMemory(core.Config{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	byForwardedFor := keyfunc.Must(keyfunc.Header("X-Forwarded-For")) // wrong: use TrustedProxies
+	limit, err := nethttp.Limit(gate, "api", core.PerMinute(1), byForwardedFor)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	api := limit(http.NotFoundHandler())
 
-func ExampleJoin() {
-	key := keyfunc.Join(keyfunc.RemoteIP(), keyfunc.Method())
-	r := httptest.NewRequest("HEAD", "/", nil)
-	r.RemoteAddr = "192.0.2.7:4711"
-	fmt.Println(key(r))
-	// Output: 9:192.0.2.73:GET <nil>
+	for i := range 3 {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.Header.Set("X-Forwarded-For", fmt.Sprint("198.51.100.", i)) // made up by one client
+		w := httptest.NewRecorder()
+		api.ServeHTTP(w, r)
+		fmt.Println("limited:", w.Code == http.StatusTooManyRequests)
+	}
+	// Output:
+	// limited: false
+	// limited: false
+	// limited: false
 }
 
 func ExampleForwarded() {
-	client, err := keyfunc.Forwarded("10.0.0.0/8")
+	byClient, err := keyfunc.Forwarded("10.0.0.0/8")
 	if err != nil {
-		panic(err)
+		fmt.Println(err)
+		return
 	}
+
 	r := httptest.NewRequest("GET", "/", nil)
 	r.RemoteAddr = "10.0.0.1:4711"
 	r.Header.Set("Forwarded", `for=6.6.6.6, for="[2001:db8:1:2::3]:4711";proto=https`)
-	fmt.Println(client(r))
+	fmt.Println(byClient(r))
 	// Output: 2001:db8:1:2::/64 <nil>
 }
 
 func ExampleIPv6Prefix() {
-	client, err := keyfunc.IPv6Prefix(48).TrustedProxies("10.0.0.0/8")
+	byClient, err := keyfunc.IPv6Prefix(48).TrustedProxies("10.0.0.0/8")
 	if err != nil {
-		panic(err)
+		fmt.Println(err)
+		return
 	}
+
 	r := httptest.NewRequest("GET", "/", nil)
 	r.RemoteAddr = "10.0.0.1:4711"
 	r.Header.Set("X-Forwarded-For", "2001:db8:1:2::3")
-	fmt.Println(client(r))
+	fmt.Println(byClient(r))
 	// Output: 2001:db8:1::/48 <nil>
+}
+
+// The authentication stands outside the limit, so the limit sees only keys that exist.
+func ExampleHeader() {
+	authenticate := func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("X-Api-Key") != "ann's key" {
+				w.WriteHeader(http.StatusUnauthorized)
+				return
+			}
+			next.ServeHTTP(w, r)
+		})
+	}
+	gate, err := core.NewMemory(core.Config{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	byAPIKey, err := keyfunc.Header("X-Api-Key")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	limit, err := nethttp.Limit(gate, "api", core.PerMinute(1), byAPIKey)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	hello := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+	api := authenticate(limit(hello))
+
+	for _, key := range []string{"ann's key", "ann's key", "made up"} {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.Header.Set("X-Api-Key", key)
+		w := httptest.NewRecorder()
+		api.ServeHTTP(w, r)
+		fmt.Println(w.Code)
+	}
+	// Output:
+	// 200
+	// 429
+	// 401
+}
+
+// Do not derive a key from a credential that nothing has verified. Here the limit stands outside
+// the authentication: a client that guesses keys sends a new one each time and is never limited.
+func ExampleHeader_incorrect() {
+	unauthorized := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusUnauthorized)
+	})
+	gate, err := core.NewMemory(core.Config{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	byAPIKey := keyfunc.Must(keyfunc.Header("X-Api-Key"))
+	limit, err := nethttp.Limit(gate, "guesses", core.PerMinute(1), byAPIKey) // wrong: use RemoteIP
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	api := limit(unauthorized)
+
+	for i := range 3 {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.Header.Set("X-Api-Key", fmt.Sprint("guess ", i))
+		w := httptest.NewRecorder()
+		api.ServeHTTP(w, r)
+		fmt.Println(w.Code)
+	}
+	// Output:
+	// 401
+	// 401
+	// 401
 }
 
 func ExampleClaim() {
 	type tokenKey struct{} // of the middleware that verifies tokens
-	subject := keyfunc.Claim(func(ctx context.Context) map[string]any {
+	bySubject, err := keyfunc.Claim(func(ctx context.Context) map[string]any {
 		claims, _ := ctx.Value(tokenKey{}).(map[string]any)
 		return claims
 	}, "sub")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 
 	r := httptest.NewRequest("GET", "/", nil)
-	fmt.Println(subject(r))
+	_, err = bySubject(r)
+	fmt.Println(err)
 	verified := context.WithValue(r.Context(), tokenKey{}, map[string]any{"sub": "bob"})
-	fmt.Println(subject(r.WithContext(verified)))
+	fmt.Println(bySubject(r.WithContext(verified)))
 	// Output:
-	//  keyfunc: no key: no sub claim
+	// keyfunc: no key: no sub claim
 	// bob <nil>
 }
 
-func ExampleHMAC() {
-	key, err := keyfunc.HMAC([]byte("16 or more random bytes"), keyfunc.RemoteIP())
+func ExampleJoin() {
+	byClientAndMethod, err := keyfunc.Join(keyfunc.RemoteIP(), keyfunc.Method())
 	if err != nil {
-		panic(err)
+		fmt.Println(err)
+		return
 	}
+
+	r := httptest.NewRequest("HEAD", "/", nil)
+	r.RemoteAddr = "192.0.2.7:4711"
+	fmt.Println(byClientAndMethod(r))
+	// Output: 9:192.0.2.73:GET <nil>
+}
+
+func ExampleOr() {
+	byAPIKey := keyfunc.Must(keyfunc.Header("X-Api-Key"))
+	byClient, err := keyfunc.Or(byAPIKey, keyfunc.RemoteIP())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+
 	r := httptest.NewRequest("GET", "/", nil)
 	r.RemoteAddr = "192.0.2.7:4711"
-	fmt.Println(key(r))
+	fmt.Println(byClient(r))
+	r.Header["X-Api-Key"] = []string{"one", "two"} // Or does not fall back from this
+	_, err = byClient(r)
+	fmt.Println(err)
+	// Output:
+	// 1:192.0.2.7 <nil>
+	// keyfunc: ambiguous key: several X-Api-Key headers
+}
+
+func ExampleHMAC() {
+	secret := []byte("16 or more random bytes") // from the configuration
+	byHiddenAddress, err := keyfunc.HMAC(secret, keyfunc.RemoteIP())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	r := httptest.NewRequest("GET", "/", nil)
+	r.RemoteAddr = "192.0.2.7:4711"
+	fmt.Println(byHiddenAddress(r))
 	// Output: k90s8-7tvkUG1g9FcK0L9w <nil>
+}
+
+func ExampleMust() {
+	// At package level: var byTenant = keyfunc.Must(keyfunc.PathValue("tenant"))
+	byTenant := keyfunc.Must(keyfunc.PathValue("tenant"))
+
+	r := httptest.NewRequest("GET", "/t/acme", nil)
+	r.SetPathValue("tenant", "acme") // as a router does
+	fmt.Println(byTenant(r))
+	// Output: acme <nil>
 }

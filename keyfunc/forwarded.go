@@ -5,14 +5,16 @@ import (
 	"strings"
 )
 
-// Forwarded is TrustedProxies for the header Forwarded (RFC 7239): the rightmost for= that is not an address of a proxy
-// of yours, of a request whose peer is one. Nodes may have ports; unknown and obfuscated ones ("_hidden") cannot tell, nor can
-// an element without for= or with two, and the key is the peer's address there.
+// Forwarded returns a Func like TrustedProxies for the Forwarded header (RFC 7239). Its key is the
+// rightmost for= address that is not one of your proxies, read only if the peer is one.
 //
-// It is wrong where a proxy of yours passes the header on without adding to it, as nearly all do that write
-// X-Forwarded-For: then clients write it themselves. Never read both headers with Or, because a client would choose
-// between them.
-func Forwarded(cidrs ...string) (Func, error) { return IPv6Prefix(64).Forwarded(cidrs...) }
+// A node may have a port. The key is the peer's address if the walk meets a node that is unknown or
+// obfuscated ("_hidden"), or an element without for= or with two of them.
+//
+// Forwarded is wrong if a proxy passes the header on without adding to it, as most proxies do that
+// write X-Forwarded-For: then the client writes it. Never combine it with TrustedProxies by Or,
+// because the client would choose the header.
+func Forwarded(cidrs ...string) (Func, error) { return defaultPrefix.Forwarded(cidrs...) }
 
 var forwarded = chain{
 	header:    "Forwarded",
@@ -20,8 +22,9 @@ var forwarded = chain{
 	parse:     forwardedNode,
 }
 
-// lastComma is the last comma outside a quoted string. It reads from the right, where the trusted proxies have
-// written, so that a quote that a client leaves open cannot swallow what they added.
+// lastComma returns the index of the last comma outside a quoted string, or -1. It reads from the
+// right, where the trusted proxies have written: a quote that a client leaves open cannot swallow
+// what they added.
 func lastComma(s string) int {
 	quoted := false
 	for i := len(s) - 1; i >= 0; i-- {
@@ -35,7 +38,7 @@ func lastComma(s string) int {
 	return -1
 }
 
-// escaped says whether an odd number of backslashes stands before s[i].
+// escaped reports whether an odd number of backslashes precedes s[i].
 func escaped(s string, i int) bool {
 	n := i
 	for n > 0 && s[n-1] == '\\' {
@@ -44,7 +47,7 @@ func escaped(s string, i int) bool {
 	return (i-n)%2 == 1
 }
 
-// forwardedNode is the address of an element's for parameter (RFC 7239, section 4).
+// forwardedNode returns the address in the for parameter of an element (RFC 7239, section 4).
 func forwardedNode(element string) (addr netip.Addr, ok bool) {
 	rest := element
 	for {
@@ -72,8 +75,8 @@ func forwardedNode(element string) (addr netip.Addr, ok bool) {
 	}
 }
 
-// parameterValue reads a token or a quoted string up to the next semicolon, with which rest begins. It also takes the
-// colons and brackets of addresses whose writer has forgotten the quotes.
+// parameterValue reads a token or a quoted string up to the next semicolon, which begins rest. It
+// accepts the colons and brackets of an address outside quotes, because some proxies omit them.
 func parameterValue(s string) (value, rest string, ok bool) {
 	if !strings.HasPrefix(s, `"`) {
 		end := strings.IndexByte(s, ';')

@@ -1,80 +1,54 @@
 package keyfunc
 
 import (
-	"errors"
-	"fmt"
 	"net/http"
 	"net/netip"
 	"strings"
 )
 
-// TrustedProxies is the address of the client behind proxies of yours, each given as a CIDR or an address. It
-// reads X-Forwarded-For, but only of a request whose peer is such a proxy: from right to left over all lines of the
-// header, past the trusted addresses, and the first other one is the client. What stands left of that is
-// the client's own invention and is not read.
+// TrustedProxies returns a Func whose key is the address of the client behind your proxies. Each
+// proxy is a CIDR or an address.
 //
-// The key is the peer's address, as for RemoteIP, where the header cannot tell: if the peer is not trusted, if all its
-// addresses are, if what is reached is not an address, or after 50 hops or 4 KiB. Nothing written into the header moves the
-// peer's address, so nobody chooses his key by breaking the header. It is wrong where a
-// proxy of yours passes the header on without adding to it, and where untrusted clients share the proxies' addresses.
+// It reads X-Forwarded-For only if the peer is such a proxy. It walks all lines of the header from
+// right to left past the trusted addresses, and the first other address is the client. It ignores
+// everything to the left of that, which the client may have written itself.
 //
-// All faulty CIDRs are returned at once; none at all is an error too.
-func TrustedProxies(cidrs ...string) (Func, error) { return IPv6Prefix(64).TrustedProxies(cidrs...) }
+// If the header does not tell the client, the key is the peer's address, as for RemoteIP: if the
+// peer is not trusted, if all addresses are, if the walk meets something that is not an address, or
+// after 50 hops or 4 KiB. No header can change the peer's address, so a client cannot choose its
+// key by breaking the header.
+//
+// TrustedProxies is wrong if a proxy passes the header on without adding to it, and if untrusted
+// clients share the proxies' addresses. Invalid CIDRs are errors, and so is none.
+func TrustedProxies(cidrs ...string) (Func, error) { return defaultPrefix.TrustedProxies(cidrs...) }
 
-func parseCIDRs(constructor string, cidrs []string) ([]netip.Prefix, error) {
-	var (
-		trusted []netip.Prefix
-		errs    []error
-	)
-	if len(cidrs) == 0 {
-		errs = append(errs, fmt.Errorf("keyfunc: %s needs at least one CIDR", constructor))
-	}
-	for _, c := range cidrs {
-		p, err := parseCIDR(c)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("keyfunc: %s: %q is not a CIDR or an address", constructor, c))
+// clientBehind finds the rightmost address that is not trusted. If there is none, it is the peer's.
+func clientBehind(trusted []netip.Prefix, c chain) addressFunc {
+	return func(r *http.Request) (netip.Addr, error) {
+		from, err := peer(r)
+		if err != nil || !contains(trusted, from) {
+			return from, err
 		}
-		trusted = append(trusted, p)
+		client := from
+		c.walk(r.Header.Values(c.header), func(element string) (more bool) {
+			hop, ok := c.parse(element)
+			if !ok {
+				return false
+			}
+			if contains(trusted, hop) {
+				return true
+			}
+			client = hop
+			return false
+		})
+		return client, nil
 	}
-	return trusted, errors.Join(errs...)
 }
 
-// parseCIDR folds IPv4 mapped or translated into IPv6, as parseAddr does with addresses.
-func parseCIDR(s string) (netip.Prefix, error) {
-	if !strings.Contains(s, "/") {
-		addr, err := netip.ParseAddr(s)
-		if err != nil || addr.Zone() != "" {
-			return netip.Prefix{}, errors.New("no address")
-		}
-		addr = fold(addr)
-		return netip.PrefixFrom(addr, addr.BitLen()), nil
-	}
-	p, err := netip.ParsePrefix(s)
-	if err != nil {
-		return netip.Prefix{}, err
-	}
-	if addr := fold(p.Addr()); addr != p.Addr() {
-		if p.Bits() < 96 {
-			return netip.Prefix{}, errors.New("wider than all of IPv4")
-		}
-		p = netip.PrefixFrom(addr, p.Bits()-96)
-	}
-	return p.Masked(), nil
-}
-
-func contains(prefixes []netip.Prefix, addr netip.Addr) bool {
-	for _, p := range prefixes {
-		if p.Contains(addr) {
-			return true
-		}
-	}
-	return false
-}
-
-// chain is a header to whose end each proxy adds its peer.
+// A chain is a header to whose end each proxy adds the address of its peer.
 type chain struct {
 	header    string
-	lastComma func(string) int // where the last element's comma is, -1 if it is the only one
+	lastComma func(string) int // index of the comma before the last element, or -1
 	parse     func(element string) (netip.Addr, bool)
 }
 
@@ -84,34 +58,15 @@ var xForwardedFor = chain{
 	parse:     func(s string) (netip.Addr, bool) { return parseAddr(strings.Trim(s, " \t")) },
 }
 
-// behind is the rightmost address that is not trusted, and else the peer.
-func behind(trusted []netip.Prefix, c chain) source {
-	return func(r *http.Request) (netip.Addr, error) {
-		addr, err := peer(r)
-		if err != nil || !contains(trusted, addr) {
-			return addr, err
-		}
-		client := addr
-		c.walk(r.Header.Values(c.header), func(element string) (more bool) {
-			hop, ok := c.parse(element)
-			if ok && !contains(trusted, hop) {
-				client = hop
-			}
-			return ok && client == addr
-		})
-		return client, nil
-	}
-}
-
 const (
-	maxHops  = 50
-	maxBytes = 4096 // of the header, from its end
+	maxHops       = 50
+	maxChainBytes = 4096 // counted from the end of the header
 )
 
-// walk goes from right to left while visit asks for more. It reads the lines from their end, so that a long header costs no
-// more than its bounds.
+// walk visits the elements from right to left as long as visit returns true. It reads each line
+// from its end, so that a long header costs no more than the bounds allow.
 func (c chain) walk(lines []string, visit func(element string) (more bool)) {
-	hops, left := maxHops, maxBytes
+	hops, left := maxHops, maxChainBytes
 	for i := len(lines) - 1; i >= 0; i-- {
 		line, more := lines[i], true
 		for more {

@@ -8,18 +8,22 @@ import (
 	"strings"
 )
 
-// Header is the value of a header, such as an API key. It trusts what it reads: before authentication anybody writes
-// anything into it, and escapes a limit by a new value each time or spends another's by copying his. Use it after
-// authentication, or as Or(Header(name), RemoteIP()) beside a limit on addresses.
+// Header returns a Func whose key is a hash of a header's value, such as an API key.
 //
-// The key is a hash of the value (SHA-256, 128 bits), so that no secret reaches Redis and no length matters. A short or
-// guessable value can still be found by trying. A header that is missing, empty, or there more than
-// once is ErrNoKey: of several lines, who authenticated might have read another one. Values are compared as they are spelled,
-// also that of Host, which is read from Request.Host. An invalid name makes every call fail with an
-// error that is not ErrNoKey: it is the program that is wrong, not the request.
-func Header(name string) Func {
-	if !token(name) {
-		return fail(fmt.Errorf("keyfunc: Header: %q is not a header's name", name))
+// It trusts the value, so use it behind the middleware that authenticates it. Before
+// authentication a client escapes the limit with a new value for each request, and spends another
+// client's limit by copying its value. For addresses in X-Forwarded-For use TrustedProxies.
+//
+// The hash (SHA-256, 128 bits) keeps secrets out of Redis and bounds the length, but a short or
+// guessable value can still be found by trying. Values are compared byte by byte, without the
+// spaces and tabs around them. Host is read from Request.Host.
+//
+// A missing or empty header is ErrNoKey. Several lines of the header are ErrAmbiguous, because the
+// authentication may have read another line, and so is a blank value. An invalid header name is an
+// error.
+func Header(name string) (Func, error) {
+	if !isToken(name) {
+		return nil, fmt.Errorf("keyfunc: Header: %q is not a header name", name)
 	}
 	name = http.CanonicalHeaderKey(name)
 	return func(r *http.Request) (string, error) {
@@ -28,29 +32,32 @@ func Header(name string) Func {
 			return "", err
 		}
 		return hash(value), nil
-	}
+	}, nil
 }
 
-// header is the value of a header that is there once. Its name is canonical.
+// header returns the value of a header that has exactly one line. The name must be canonical.
 func header(r *http.Request, name string) (string, error) {
 	values := r.Header[name]
-	if name == "Host" { // net/http keeps it apart
+	if name == "Host" { // net/http moves it out of the map
 		values = []string{r.Host}
 	}
 	return single(values, name+" header")
 }
 
-// single is the only one of the values.
-func single(values []string, what string) (string, error) {
+// single returns the only value, trimmed. The noun names it in errors.
+func single(values []string, noun string) (string, error) {
 	if len(values) > 1 {
-		return "", fmt.Errorf("%w: several %ss", ErrNoKey, what)
+		return "", fmt.Errorf("%w: several %ss", ErrAmbiguous, noun)
 	}
 	if len(values) == 0 {
-		return "", fmt.Errorf("%w: no %s", ErrNoKey, what)
+		return "", fmt.Errorf("%w: no %s", ErrNoKey, noun)
+	}
+	if values[0] == "" {
+		return "", fmt.Errorf("%w: empty %s", ErrNoKey, noun)
 	}
 	value := strings.Trim(values[0], " \t")
-	if value == "" {
-		return "", fmt.Errorf("%w: empty %s", ErrNoKey, what)
+	if value == "" { // the handler reads the white space
+		return "", fmt.Errorf("%w: blank %s", ErrAmbiguous, noun)
 	}
 	return value, nil
 }
@@ -60,8 +67,8 @@ func hash(s string) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:16])
 }
 
-// token says whether s is a token of RFC 9110, section 5.6.2.
-func token(s string) bool {
+// isToken reports whether s is a token of RFC 9110, section 5.6.2.
+func isToken(s string) bool {
 	for i := 0; i < len(s); i++ {
 		c := s[i]
 		if c <= ' ' || c >= 0x7f || strings.IndexByte(`"(),/:;<=>?@[\]{}`, c) >= 0 {

@@ -12,62 +12,94 @@ import (
 	"strings"
 )
 
-// ContextValue is a value of the request's context, such as the user or tenant that the authentication in front has put
-// there. It trusts who put it there, and is wrong where the guard stands outside of that: then nothing is there yet,
-// which is ErrNoKey, as are an empty value and one of more than MaxLen bytes. Values may be strings, integers and
-// fmt.Stringers; of any other type, every call fails with an error that is not ErrNoKey. The key is the value itself, readable in
-// Redis: wrap it in HMAC if it is personal.
-func ContextValue(key any) Func {
+// ContextValue returns a Func whose key is a value in the request's context, such as the user or
+// tenant that authentication stored there.
+//
+// It trusts whatever stored the value. If the guard runs before that middleware, the value is
+// missing. A value must be a string, an integer or a fmt.Stringer; any other type is an error that
+// matches neither ErrNoKey nor ErrAmbiguous. The key is the value, readable in Redis: wrap the Func
+// in HMAC if the value is personal.
+//
+// A missing or empty value is ErrNoKey. A value longer than MaxLen bytes is ErrAmbiguous. A context
+// key that is nil or not comparable is an error.
+func ContextValue(key any) (Func, error) {
 	if key == nil {
-		return fail(errors.New("keyfunc: ContextValue: the key is nil"))
+		return nil, errors.New("keyfunc: ContextValue: the key is nil")
+	}
+	if !reflect.TypeOf(key).Comparable() {
+		return nil, fmt.Errorf("keyfunc: ContextValue: a key of type %T is not comparable", key)
 	}
 	return func(r *http.Request) (string, error) {
 		value, err := text(r.Context().Value(key))
 		if err != nil {
-			return "", fmt.Errorf("%w of the context's value", err)
+			return "", fmt.Errorf("keyfunc: context value: %w", err)
 		}
 		return bounded(value, "context value")
-	}
+	}, nil
 }
 
-// Claim is a claim of the token that the authentication in front has verified, such as "sub" of a JWT (RFC 7519). claims
-// finds that token's claims in the request's context, and nil if there is none. It trusts them: it is wrong where claims
-// parses a token that nobody has verified, which clients write as they like. A claim that is missing, null, empty or of
-// more than MaxLen bytes is ErrNoKey. Strings and integers are keys, readable in Redis; a claim of any other type fails with
-// an error that is not ErrNoKey.
-func Claim(claims func(context.Context) map[string]any, name string) Func {
+// Claim returns a Func whose key is a claim of a verified token, such as "sub" in a JWT (RFC 7519).
+// The function claims returns the claims that authentication stored in the request's context, or
+// nil if there are none.
+//
+// It trusts these claims. It is wrong if claims parses a token that nothing has verified, because a
+// client writes any claims into that. A claim must be a string or an integer; any other type is an
+// error that matches neither ErrNoKey nor ErrAmbiguous. The key is the claim, readable in Redis.
+//
+// A claim that is missing, null or empty is ErrNoKey. A claim longer than MaxLen bytes is
+// ErrAmbiguous. A nil function and an empty name are errors.
+func Claim(claims func(context.Context) map[string]any, name string) (Func, error) {
+	var errs []error
 	if claims == nil {
-		return fail(errNil)
+		errs = append(errs, errors.New("keyfunc: Claim: claims is nil"))
+	}
+	if name == "" {
+		errs = append(errs, errors.New("keyfunc: Claim: the name is empty"))
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
 	}
 	return func(r *http.Request) (string, error) {
 		value, err := text(claims(r.Context())[name])
 		if err != nil {
-			return "", fmt.Errorf("%w of the claim %s", err, name)
+			return "", fmt.Errorf("keyfunc: %s claim: %w", name, err)
 		}
 		return bounded(value, name+" claim")
+	}, nil
+}
+
+// PathValue returns a Func whose key is a wildcard of the route, such as {tenant} in "/t/{tenant}".
+// The key is the unescaped value, so "/t/acme" and "/t/%61cme" have the same key.
+//
+// With http.ServeMux wrap the handlers and not the mux, which has not matched yet. The adapters
+// for other routers set the values themselves. PathValue trusts the client, which writes the path,
+// and is wrong wherever a client gains by another value. Use it behind an authorization that
+// checks the value, or for a limit that all requests for one thing share.
+//
+// A missing or empty value is ErrNoKey. A value longer than MaxLen bytes is ErrAmbiguous. An empty
+// name is an error.
+func PathValue(name string) (Func, error) {
+	if name == "" {
+		return nil, errors.New("keyfunc: PathValue: the name is empty")
 	}
+	return func(r *http.Request) (string, error) {
+		return bounded(r.PathValue(name), name+" path value")
+	}, nil
 }
 
-// PathValue is a part of the path that the route names, as {tenant} in "/t/{tenant}", as the router spells it. The adapters
-// fill it in for their frameworks; with http.ServeMux, wrap the handlers and not the mux. It trusts
-// the client, who writes the path, and is wrong wherever he gains by another value; use it after authorization has
-// compared it, or for a limit that all who ask for the same thing share. A value that is missing, empty or longer than MaxLen
-// bytes is ErrNoKey.
-func PathValue(name string) Func {
-	return func(r *http.Request) (string, error) { return bounded(r.PathValue(name), name+" in the path") }
-}
-
-func bounded(value, what string) (string, error) {
+// bounded returns the value unless it is empty or too long. The noun names it in errors.
+func bounded(value, noun string) (string, error) {
 	if value == "" {
-		return "", fmt.Errorf("%w: no %s", ErrNoKey, what)
+		return "", fmt.Errorf("%w: no %s", ErrNoKey, noun)
 	}
 	if len(value) > MaxLen {
-		return "", fmt.Errorf("%w: %s has %d bytes, more than %d", ErrNoKey, what, len(value), MaxLen)
+		return "", fmt.Errorf("%w: the %s has %d bytes, more than %d",
+			ErrAmbiguous, noun, len(value), MaxLen)
 	}
 	return value, nil
 }
 
-// text is the one spelling of a value, empty for nil.
+// text returns the one spelling of a value, and the empty string for nil.
 func text(value any) (string, error) {
 	switch v := value.(type) {
 	case nil:
@@ -76,12 +108,12 @@ func text(value any) (string, error) {
 		return v, nil
 	case json.Number:
 		if strings.ContainsAny(v.String(), ".eE") {
-			return "", fmt.Errorf("keyfunc: a fraction is no key: %s", v)
+			return "", fmt.Errorf("%s is not written as an integer", v)
 		}
 		return v.String(), nil
-	case float64: // what encoding/json makes of a number
+	case float64: // encoding/json decodes numbers into it
 		if v != math.Trunc(v) || math.Abs(v) > 1<<53 {
-			return "", errors.New("keyfunc: a number that is no exact integer is no key")
+			return "", errors.New("the number is not an exact integer")
 		}
 		return strconv.FormatInt(int64(v), 10), nil
 	}
@@ -100,5 +132,5 @@ func text(value any) (string, error) {
 	case rv.CanUint():
 		return strconv.FormatUint(rv.Uint(), 10), nil
 	}
-	return "", fmt.Errorf("keyfunc: a %T is no key", value)
+	return "", fmt.Errorf("type %T cannot be a key", value)
 }

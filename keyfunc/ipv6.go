@@ -7,84 +7,81 @@ import (
 	"net/netip"
 )
 
-// IPv6Prefix makes the address keys of this package with IPv6 addresses counted by that many bits, 48 to 128; 0
-// is 64, as the functions of the same names have it. An IPv4 address always counts whole, also one that is translated into
-// 64:ff9b::/96. A subscriber has at least a /64
-// and often a /56 or a /48: fewer bits put neighbours of small networks into one key, more give one subscriber more keys
-// than Redis can hold. Any other number is an error of every constructor or call. It is immutable.
+// IPv6Prefix has the constructors of address keys for another prefix length than /64. Its value is
+// the number of bits by which an IPv6 address counts, from 48 to 128. Zero means 64. Every
+// constructor returns an error for any other number.
+//
+// A subscriber has at least a /64 and often a /56 or a /48. A shorter prefix puts neighbours into
+// one key. A longer one gives a subscriber more keys than Redis can hold. An IPv4 address always
+// counts whole, also one that is translated into 64:ff9b::/96.
 //
 //	client, err := keyfunc.IPv6Prefix(56).TrustedProxies("10.0.0.0/8")
 type IPv6Prefix int
 
+// defaultPrefix is the prefix of the package's functions.
+const defaultPrefix IPv6Prefix = 64
+
 // RemoteIP is the package's RemoteIP with this prefix.
-func (p IPv6Prefix) RemoteIP() Func { return p.key(peer) }
+func (p IPv6Prefix) RemoteIP() (Func, error) { return p.check(peer, nil) }
 
 // Address is the package's Address with this prefix.
-func (p IPv6Prefix) Address(read func(*http.Request) string) Func { return p.key(address(read)) }
+func (p IPv6Prefix) Address(read func(*http.Request) string) (Func, error) {
+	return p.check(readAddress("Address", read))
+}
 
 // Extractor is the package's Extractor with this prefix.
-func (p IPv6Prefix) Extractor(extract func(*http.Request) string, names ...string) Func {
-	return p.key(extracted(extract, names))
+func (p IPv6Prefix) Extractor(extract func(*http.Request) string, names ...string) (Func, error) {
+	return p.check(extractedAddress(extract, names))
 }
 
 // TrustedProxies is the package's TrustedProxies with this prefix.
 func (p IPv6Prefix) TrustedProxies(cidrs ...string) (Func, error) {
 	trusted, err := parseCIDRs("TrustedProxies", cidrs)
-	return p.checked(behind(trusted, xForwardedFor), err)
+	return p.check(clientBehind(trusted, xForwardedFor), err)
 }
 
 // Forwarded is the package's Forwarded with this prefix.
 func (p IPv6Prefix) Forwarded(cidrs ...string) (Func, error) {
 	trusted, err := parseCIDRs("Forwarded", cidrs)
-	return p.checked(behind(trusted, forwarded), err)
+	return p.check(clientBehind(trusted, forwarded), err)
 }
 
 // TrustedHops is the package's TrustedHops with this prefix.
-func (p IPv6Prefix) TrustedHops(n int) (Func, error) {
-	source, err := hops(n)
-	return p.checked(source, err)
-}
+func (p IPv6Prefix) TrustedHops(n int) (Func, error) { return p.check(addressAtHop(n)) }
 
 // TrustedHeader is the package's TrustedHeader with this prefix.
 func (p IPv6Prefix) TrustedHeader(name string, peers ...string) (Func, error) {
-	source, err := told(name, peers)
-	return p.checked(source, err)
+	return p.check(addressInHeader(name, peers))
 }
 
-// source finds the address of a request's client, canonical as parseAddr has it.
-type source func(*http.Request) (netip.Addr, error)
+// An addressFunc finds the client's address, in the form that parseAddr returns.
+type addressFunc func(*http.Request) (netip.Addr, error)
 
-func (p IPv6Prefix) fault() error {
+// check returns the Func unless the address constructor or the prefix is at fault.
+func (p IPv6Prefix) check(find addressFunc, err error) (Func, error) {
 	if p != 0 && (p < 48 || p > 128) {
-		return fmt.Errorf("keyfunc: IPv6Prefix is %d: it must be from 48 to 128, or 0 for 64", int(p))
+		fault := fmt.Errorf("keyfunc: IPv6Prefix is %d, not 0 or from 48 to 128", int(p))
+		err = errors.Join(err, fault)
 	}
-	return nil
+	if err != nil {
+		return nil, err
+	}
+	return p.key(find), nil
 }
 
-func (p IPv6Prefix) key(client source) Func {
-	if err := p.fault(); err != nil {
-		return fail(err)
-	}
-	bits := int(p)
-	if bits == 0 {
-		bits = 64
+func (p IPv6Prefix) key(find addressFunc) Func {
+	if p == 0 {
+		p = defaultPrefix
 	}
 	return func(r *http.Request) (string, error) {
-		addr, err := client(r)
+		addr, err := find(r)
 		if err != nil {
 			return "", err
 		}
 		if addr.Is4() {
 			return addr.String(), nil
 		}
-		prefix, _ := addr.Prefix(bits) // fails only for more bits than the address has
+		prefix, _ := addr.Prefix(int(p)) // fails only for more bits than the address has
 		return prefix.String(), nil
 	}
-}
-
-func (p IPv6Prefix) checked(client source, err error) (Func, error) {
-	if err := errors.Join(err, p.fault()); err != nil {
-		return nil, err
-	}
-	return p.key(client), nil
 }

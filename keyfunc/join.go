@@ -4,23 +4,20 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 )
 
-var errNil = errors.New("keyfunc: a Func is nil")
-
-// Join is all parts as one key. Different parts are always different keys: each is preceded by its length, as in
-// "4:acme3:bob". If a part fails, so does Join, with its error; an empty part is ErrNoKey. It trusts what its parts trust,
-// and is wrong where one of them is: a part that a client can vary gives it as many keys as it likes.
-func Join(parts ...Func) Func {
-	if len(parts) == 0 {
-		return fail(errors.New("keyfunc: Join of nothing"))
-	}
-	parts = slices.Clone(parts) // the caller may change its own while requests are served
-	if slices.ContainsFunc(parts, isNil) {
-		return fail(errNil)
+// Join returns a Func that combines the keys of all parts into one. Different parts are always
+// different keys, because the length of each part precedes it, as in "4:acme3:bob".
+//
+// It trusts what its parts trust. A part that a client can vary gives the client as many keys as it
+// likes. If a part fails, Join returns its error; an empty part is ErrNoKey. A nil Func is an
+// error.
+func Join(first Func, others ...Func) (Func, error) {
+	parts, err := nonNil("Join", first, others)
+	if err != nil {
+		return nil, err
 	}
 	return func(r *http.Request) (string, error) {
 		var b strings.Builder
@@ -34,17 +31,21 @@ func Join(parts ...Func) Func {
 			b.WriteString(part)
 		}
 		return b.String(), nil
-	}
+	}, nil
 }
 
-// Or is the first key that is there: of first, or where that is ErrNoKey or empty of the next. Any other error ends
-// it. The key is preceded by the number of its Func, as in "1:192.0.2.7", so that a client cannot meet the key of one by
-// the value of another. It trusts what they all trust, and is wrong where a weak one stands beside a strong one: a client
-// chooses between them by what it leaves away.
-func Or(first Func, others ...Func) Func {
-	funcs := append([]Func{first}, others...)
-	if slices.ContainsFunc(funcs, isNil) {
-		return fail(errNil)
+// Or returns a Func that takes the first key that the request has: the key of first, or, if that is
+// ErrNoKey or empty, the key of the next Func. Any other error ends the search; in particular Or
+// never falls back from ErrAmbiguous.
+//
+// The number of the Func precedes its key, as in "1:192.0.2.7", so that a value under one Func is
+// never the key of another. Or trusts what all its Funcs trust. It is wrong if a weak Func stands
+// beside a strong one, because a client chooses the weak one by leaving out the other key. A nil
+// Func is an error.
+func Or(first Func, others ...Func) (Func, error) {
+	funcs, err := nonNil("Or", first, others)
+	if err != nil {
+		return nil, err
 	}
 	return func(r *http.Request) (string, error) {
 		var last error
@@ -53,23 +54,24 @@ func Or(first Func, others ...Func) Func {
 			if err == nil {
 				return strconv.Itoa(i) + ":" + key, nil
 			}
-			if !errors.Is(err, ErrNoKey) {
+			if !errors.Is(err, ErrNoKey) || errors.Is(err, ErrAmbiguous) {
 				return "", err
 			}
 			last = err
 		}
 		return "", last
-	}
+	}, nil
 }
 
-func isNil(f Func) bool { return f == nil }
-
-// key refuses the empty key here because in a joined or numbered one nobody would see it any more: all requests
-// without a key would share it.
-func (f Func) key(r *http.Request) (string, error) {
-	key, err := f(r)
-	if err == nil && key == "" {
-		err = fmt.Errorf("%w: a part is empty", ErrNoKey)
+// nonNil returns a copy of all Funcs, because the caller may change its slice later.
+func nonNil(constructor string, first Func, others []Func) ([]Func, error) {
+	funcs := append([]Func{first}, others...)
+	var errs []error
+	for i, f := range funcs {
+		if f == nil {
+			errs = append(errs, fmt.Errorf("keyfunc: %s: Func %d of %d is nil",
+				constructor, i+1, len(funcs)))
+		}
 	}
-	return key, err
+	return funcs, errors.Join(errs...)
 }

@@ -7,11 +7,15 @@ import (
 	"strings"
 )
 
-// RemoteIP is the address of the TCP peer, which nobody can forge. An IPv6 address counts by its /64, the least that one
-// subscriber has; an owner of more has more keys, so pair it with a wider limit. Behind a proxy the peer is the proxy, and
-// all clients share its key: use TrustedProxies there. Peers without an address, as on a Unix socket, are ErrNoKey.
-func RemoteIP() Func { return IPv6Prefix(64).RemoteIP() }
+// RemoteIP returns a Func whose key is the address of the TCP peer, which cannot be forged.
+//
+// An IPv6 address counts by its /64, the smallest network that a subscriber has. A subscriber with
+// a larger network has more keys, so pair RemoteIP with a wider limit. Behind a proxy all clients
+// share the proxy's key: use TrustedProxies there. A peer without an IP address, as on a Unix
+// socket, is ErrNoKey.
+func RemoteIP() Func { return defaultPrefix.key(peer) }
 
+// peer finds the address of the TCP peer.
 func peer(r *http.Request) (netip.Addr, error) {
 	addr, ok := parseAddr(r.RemoteAddr)
 	if !ok {
@@ -20,11 +24,12 @@ func peer(r *http.Request) (netip.Addr, error) {
 	return addr, nil
 }
 
-// translated is where IPv4 clients of an IPv6 server are (RFC 6052, section 2.1): one prefix for all of them.
-var translated = netip.MustParsePrefix("64:ff9b::/96")
+// maxAddr is longer than any address with brackets, zone and port needs to be.
+const maxAddr = 128
 
-// parseAddr reads an address with or without port, brackets and zone. An IPv4 address mapped or translated into IPv6 is
-// returned as IPv4 and a zone is dropped, because netip.Prefix.Contains is false for all of these.
+// parseAddr reads an address with or without port, brackets and zone. It returns an IPv4 address
+// that is mapped or translated into IPv6 as IPv4 and drops the zone, because otherwise
+// netip.Prefix.Contains is false for all of these.
 func parseAddr(s string) (netip.Addr, bool) {
 	if len(s) > maxAddr {
 		return netip.Addr{}, false
@@ -37,24 +42,24 @@ func parseAddr(s string) (netip.Addr, bool) {
 				return netip.Addr{}, false
 			}
 		} else {
-			port, err := netip.ParseAddrPort(s)
+			withPort, err := netip.ParseAddrPort(s)
 			if err != nil {
 				return netip.Addr{}, false
 			}
-			addr = port.Addr()
+			addr = withPort.Addr()
 		}
 	}
-	return fold(addr.WithZone("")), true
+	return toIPv4(addr.WithZone("")), true
 }
 
-// fold is an IPv4 address as such.
-func fold(addr netip.Addr) netip.Addr {
+// translated holds the IPv4 clients of an IPv6 server (RFC 6052, section 2.1).
+var translated = netip.MustParsePrefix("64:ff9b::/96")
+
+// toIPv4 returns the IPv4 address that is mapped or translated into addr, and otherwise addr.
+func toIPv4(addr netip.Addr) netip.Addr {
 	if translated.Contains(addr) {
 		whole := addr.As16()
 		return netip.AddrFrom4([4]byte(whole[12:]))
 	}
 	return addr.Unmap()
 }
-
-// maxAddr is longer than any address with brackets, zone and port is worth reading.
-const maxAddr = 128

@@ -2,10 +2,37 @@ package keyfunc_test
 
 import (
 	"net/http"
+	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/headgate/headgate/keyfunc"
 )
+
+func TestRemoteIP(t *testing.T) {
+	for _, c := range []struct{ name, peer, want string }{
+		{"address and port", "192.0.2.7:1234", "192.0.2.7"},
+		{"bare address", "192.0.2.7", "192.0.2.7"},
+		{"IPv6 and port", "[2001:db8:1:2:3::4]:1234", "2001:db8:1:2::/64"},
+		{"bare IPv6", "2001:db8:1:2:3::4", "2001:db8:1:2::/64"},
+		{"IPv6 in brackets", "[2001:db8:1:2:3::4]", "2001:db8:1:2::/64"},
+		{"another address of the same /64", "[2001:db8:1:2:ffff::]:1", "2001:db8:1:2::/64"},
+		{"zone", "[fe80::1%eth0]:1234", "fe80::/64"},
+		{"mapped IPv4", "[::ffff:192.0.2.7]:1234", "192.0.2.7"},
+		{"translated IPv4", "[64:ff9b::c000:207]:1234", "192.0.2.7"},
+		{"another translation prefix", "[64:ff9b:1::c000:207]:1234", "64:ff9b:1::/64"},
+		{"Unix socket", "@", noKey},
+		{"empty", "", noKey},
+		{"host name", "example.com:80", noKey},
+		{"IPv4 in brackets", "[192.0.2.7]", noKey},
+		{"1 MiB", strings.Repeat("1", 1<<20), noKey},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := request(func(r *http.Request) { r.RemoteAddr = c.peer })
+			expect(t, keyfunc.RemoteIP(), r, c.want)
+		})
+	}
+}
 
 func TestRemoteIPAllocations(t *testing.T) {
 	key := keyfunc.RemoteIP()
@@ -15,15 +42,15 @@ func TestRemoteIPAllocations(t *testing.T) {
 	}
 }
 
-func TestIPv6SharesAKeyByItsPrefix(t *testing.T) {
-	of := func(peer string) string {
+func TestRemoteIPCountsIPv6ByPrefix(t *testing.T) {
+	keyOf := func(peer string) string {
 		key, err := keyfunc.RemoteIP()(request(func(r *http.Request) { r.RemoteAddr = peer }))
 		if err != nil {
 			t.Fatal(err)
 		}
 		return key
 	}
-	own := of("[2001:db8:1:2::1]:1")
+	own := keyOf("[2001:db8:1:2::1]:1")
 	for _, c := range []struct {
 		name, peer string
 		same       bool
@@ -34,8 +61,8 @@ func TestIPv6SharesAKeyByItsPrefix(t *testing.T) {
 		{"other /48", "[2001:db8:2:2::1]:1", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := of(c.peer); (got == own) != c.same {
-				t.Errorf("%q beside %q", got, own)
+			if got := keyOf(c.peer); (got == own) != c.same {
+				t.Errorf("got %q beside %q, want the same: %v", got, own, c.same)
 			}
 		})
 	}
@@ -48,4 +75,37 @@ func BenchmarkRemoteIP(b *testing.B) {
 	for b.Loop() {
 		_, _ = key(r)
 	}
+}
+
+// canonical returns the address in a key. It fails unless the key is the address's one spelling.
+func canonical(t *testing.T, key string) netip.Addr {
+	t.Helper()
+	addr, err := netip.ParseAddr(key)
+	if err != nil {
+		prefix, err := netip.ParsePrefix(key)
+		if err != nil || prefix.Bits() != 64 || prefix.Masked().String() != key {
+			t.Fatalf("%q is not canonical", key)
+		}
+		return prefix.Addr()
+	}
+	if !addr.Is4() || addr.String() != key {
+		t.Fatalf("%q is not canonical", key)
+	}
+	return addr
+}
+
+func FuzzRemoteIP(f *testing.F) {
+	for _, s := range []string{"192.0.2.7:1", "[::1]:2", "fe80::1%eth0", "[::ffff:1.2.3.4]:5", "@", "[1.2.3.4]", "1.2.3.4:99999"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		key, err := keyfunc.RemoteIP()(request(func(r *http.Request) { r.RemoteAddr = s }))
+		if err != nil {
+			if outcomeOf(key, err) != noKey || key != "" {
+				t.Fatalf("got %q, %v", key, err)
+			}
+			return
+		}
+		canonical(t, key)
+	})
 }

@@ -6,14 +6,19 @@ import (
 	"strings"
 )
 
-// Unmatched is the key of Route for requests that match no route. Patterns begin with a slash, so it is none of them.
+// Unmatched is the key of Route for a request that matches no route. It is never a pattern, because
+// patterns begin with a slash.
 const Unmatched = "unmatched"
 
-// Route is the pattern of the request's route, without method and host, such as "/users/{id}": GET and HEAD of one path have
-// the same. It reads Request.Pattern, which http.ServeMux sets when it has chosen a handler: wrap the handlers and not
-// the mux, or the pattern is not known yet. An adapter of another router fills it in. It trusts the router alone, and is wrong
-// where routes of several hosts have the same path: they share a key. Requests that match no route are all Unmatched; the
-// path itself is never a key, because clients make up as many as they like.
+// Route returns a Func whose key is the pattern of the request's route without method and host,
+// such as "/users/{id}". GET and HEAD of one path have the same key.
+//
+// It reads Request.Pattern, which http.ServeMux sets when it has chosen a handler: wrap the
+// handlers and not the mux. The adapters for other routers set the pattern themselves. Route trusts
+// the router alone. Routes of several hosts with the same path share a key.
+//
+// All requests that match no route have the key Unmatched. The path itself is never a key, because
+// a client can make up any number of paths.
 func Route() Func {
 	return func(r *http.Request) (string, error) {
 		if i := strings.IndexByte(r.Pattern, '/'); i >= 0 {
@@ -23,27 +28,28 @@ func Route() Func {
 	}
 }
 
-// Method is the request's method. HEAD counts as GET, because a GET route answers it; methods that are not registered all
-// count as "OTHER", because clients can make them up. It trusts the request line, and is wrong alone: it is one key for
-// all clients, so Join it with whose request it is.
+// Method returns a Func whose key is the method of the request. HEAD counts as GET, because a GET
+// route answers it. All methods that HTTP does not define count as "OTHER", because a client can
+// make them up. By itself the key is the same for all clients: Join it with the client's key.
 func Method() Func {
 	return func(r *http.Request) (string, error) {
 		switch r.Method {
 		case "", http.MethodHead:
 			return http.MethodGet, nil
-		case http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions,
-			http.MethodConnect, http.MethodTrace:
+		case http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
+			http.MethodOptions, http.MethodConnect, http.MethodTrace:
 			return r.Method, nil
 		}
 		return "OTHER", nil
 	}
 }
 
-// Static is the same key for every request, for a limit that all share. It trusts nothing, and is wrong for
-// a limit that one client must not use up for the others. With an empty key every call fails.
-func Static(key string) Func {
+// Static returns a Func with the same key for every request, for a limit that all requests share.
+// It trusts nothing, and is wrong for a limit that one client must not exhaust for the others. An
+// empty key is an error.
+func Static(key string) (Func, error) {
 	if key == "" {
-		return fail(errors.New("keyfunc: Static: the key is empty"))
+		return nil, errors.New("keyfunc: Static: the key is empty")
 	}
-	return func(*http.Request) (string, error) { return key, nil }
+	return func(*http.Request) (string, error) { return key, nil }, nil
 }

@@ -7,28 +7,30 @@ import (
 	"net/netip"
 )
 
-// TrustedHops is the address of the client n proxies away, 1 to 50: the n-th address of X-Forwarded-For from the right, over
-// all its lines, where the nearest proxy has written the first. It is for proxies whose addresses change, as those of a
-// cloud's balancer. It trusts every peer, so it is wrong where anybody reaches this server past the proxies, who then
-// writes the header himself: close the network to all others. It is also wrong where the number of proxies differs
-// from request to request.
+// TrustedHops returns a Func whose key is the address of the client that is n proxies away, 1 to
+// 50: the n-th address of X-Forwarded-For from the right, over all its lines. The nearest proxy has
+// written the first. Use it if the proxies' addresses change, as those of a cloud load balancer do.
 //
-// The key is the peer's address where the header is shorter than that or has something else in the place, and where
-// the place is beyond 4 KiB.
-func TrustedHops(n int) (Func, error) { return IPv6Prefix(64).TrustedHops(n) }
+// It trusts every peer. It is wrong if a client can reach this server without the proxies, because
+// then the client writes the header: close the network to all other peers. It is also wrong if the
+// number of proxies differs between requests.
+//
+// If the header has fewer addresses, has something else in that place, or has the place beyond
+// 4 KiB, the key is the peer's address. Any other n is an error.
+func TrustedHops(n int) (Func, error) { return defaultPrefix.TrustedHops(n) }
 
-func hops(n int) (source, error) {
+func addressAtHop(n int) (addressFunc, error) {
 	if n < 1 || n > maxHops {
-		return nil, fmt.Errorf("keyfunc: TrustedHops: %d proxies: it must be from 1 to %d", n, maxHops)
+		return nil, fmt.Errorf("keyfunc: TrustedHops: n is %d, not from 1 to %d", n, maxHops)
 	}
 	return func(r *http.Request) (netip.Addr, error) {
 		addr, err := peer(r)
 		if err != nil {
 			return addr, err
 		}
-		place := n
+		left := n
 		xForwardedFor.walk(r.Header.Values(xForwardedFor.header), func(element string) (more bool) {
-			if place--; place > 0 {
+			if left--; left > 0 {
 				return true
 			}
 			if client, ok := xForwardedFor.parse(element); ok {
@@ -40,19 +42,23 @@ func hops(n int) (source, error) {
 	}, nil
 }
 
-// TrustedHeader is the address in a header that a proxy of yours sets, such as X-Real-Ip or CF-Connecting-IP, read only of a
-// request whose peer is one of those given, each as a CIDR or an address. It trusts these peers to overwrite what their clients
-// send, and is wrong where they do not: many products pass True-Client-IP and X-Client-IP through. Of several lines the
-// last is read, which the nearest proxy has added. The key is the peer's address where the peer is another one, and
-// where the header is missing or not an address. All faults are returned at once.
+// TrustedHeader returns a Func whose key is the address in a header that your proxy sets, such as
+// X-Real-Ip or CF-Connecting-IP. It reads the header only if the peer is one of peers, each a CIDR
+// or an address.
+//
+// It trusts these peers to overwrite what clients send, and is wrong if they do not: many products
+// pass True-Client-IP and X-Client-IP through. Of several lines it reads the last, which the
+// nearest proxy has added. If the peer is another one, or the header is missing or not an address,
+// the key is the peer's address. An invalid header name and invalid CIDRs are errors, and so are no
+// peers.
 func TrustedHeader(name string, peers ...string) (Func, error) {
-	return IPv6Prefix(64).TrustedHeader(name, peers...)
+	return defaultPrefix.TrustedHeader(name, peers...)
 }
 
-func told(name string, peers []string) (source, error) {
+func addressInHeader(name string, peers []string) (addressFunc, error) {
 	trusted, err := parseCIDRs("TrustedHeader", peers)
-	if !token(name) {
-		err = errors.Join(fmt.Errorf("keyfunc: TrustedHeader: %q is not a header's name", name), err)
+	if !isToken(name) {
+		err = errors.Join(fmt.Errorf("keyfunc: TrustedHeader: %q is not a header name", name), err)
 	}
 	if err != nil {
 		return nil, err

@@ -38,7 +38,7 @@ func NewGuards() (g Guards, err error) {
 	if err != nil {
 		return g, err
 	}
-	ofTenant := keyfunc.PathValue("tenant") // authorization in front compares it with who asks
+	ofTenant := keyfunc.Must(keyfunc.PathValue("tenant")) // authorization in front compares it with who asks
 
 	g.PerAddress, err = nethttp.NewGuard(nethttp.Config{Gate: gate, Rules: []nethttp.Rule{{Policy: address, Key: keyfunc.RemoteIP()}}})
 	if err != nil {

@@ -23,11 +23,15 @@ const (
 //go:embed page.html
 var page []byte
 
+// everyone is one key for all requests.
+var everyone = keyfunc.Must(keyfunc.Static("default"))
+
 // gateway is one replica.
 type gateway struct {
 	name         string
 	model        model
 	tenant, user keyfunc.Func
+	caller       keyfunc.Func // tenant and user as one key
 	streams      *core.Semaphore
 	guard        *nethttp.Guard
 	queue        queue
@@ -40,10 +44,11 @@ func newGateway(gate *core.Gate, cfg config, name string) (*gateway, error) {
 		name:  name,
 		model: model{tokens: cfg.tokens, delay: cfg.delay},
 		// In a real gateway both come from what authentication has verified: here anybody is whom he says he is.
-		tenant: keyfunc.Or(keyfunc.Header("X-Tenant"), keyfunc.Static("default")),
-		user:   keyfunc.Or(keyfunc.Header("X-User"), keyfunc.BearerToken()),
+		tenant: keyfunc.Must(keyfunc.Or(keyfunc.Must(keyfunc.Header("X-Tenant")), everyone)),
+		user:   keyfunc.Must(keyfunc.Or(keyfunc.Must(keyfunc.Header("X-User")), keyfunc.BearerToken())),
 		queue:  queue{places: make(map[string][]place), watchers: make(map[chan struct{}]string)},
 	}
+	g.caller = keyfunc.Must(keyfunc.Join(g.tenant, g.user))
 	g.feeds, g.endFeeds = context.WithCancel(context.Background())
 	requests, err := core.NewPolicy(core.PolicyConfig{Name: "requests", Algorithm: core.PerMinute(int64(cfg.perMinute))})
 	if err != nil {
@@ -60,7 +65,7 @@ func newGateway(gate *core.Gate, cfg config, name string) (*gateway, error) {
 		Concurrency: &nethttp.Concurrency{
 			Semaphore: g.streams,
 			Levels: []nethttp.Level{
-				{Name: "tenant-streams", Key: keyfunc.Static("all"), Limit: streamsPerTenant},
+				{Name: "tenant-streams", Key: everyone, Limit: streamsPerTenant},
 				{Name: "user-streams", Key: g.user, Limit: streamsPerUser},
 			},
 			MaxWait: cfg.wait,
@@ -101,7 +106,7 @@ func (g *gateway) meta(r *http.Request) map[string]string {
 
 // whose is the tenant and the user of a request, empty if it has none.
 func (g *gateway) whose(r *http.Request) string {
-	whose, err := keyfunc.Join(g.tenant, g.user)(r)
+	whose, err := g.caller(r)
 	if err != nil {
 		return ""
 	}

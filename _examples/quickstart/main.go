@@ -105,10 +105,10 @@ func newAPI(gate *core.Gate) (http.Handler, error) {
 	}
 	reports, err := nethttp.NewGuard(nethttp.Config{
 		Gate:  gate,
-		Scope: keyfunc.Header("X-Tenant"), // in a real API both come from what authentication has verified
+		Scope: keyfunc.Must(keyfunc.Header("X-Tenant")), // in a real API both come from what authentication has verified
 		Rules: []nethttp.Rule{
-			{Policy: perTenant, Key: keyfunc.Static("all")},
-			{Policy: perKey, Key: keyfunc.Header("X-Api-Key")},
+			{Policy: perTenant, Key: keyfunc.Must(keyfunc.Static("all"))},
+			{Policy: perKey, Key: keyfunc.Must(keyfunc.Header("X-Api-Key"))},
 		},
 	})
 	if err != nil {

@@ -15,6 +15,7 @@ package chigate
 
 import (
 	"net/http"
+	"net/url"
 	"path"
 	"strings"
 	"sync"
@@ -46,12 +47,13 @@ func Middleware(g *nethttp.Guard) func(http.Handler) http.Handler {
 // has no key (keyfunc.ErrNoKey). Never put middleware.RealIP in front: it overwrites the peer's address with what clients write,
 // and with it keyfunc.RemoteIP and keyfunc.TrustedProxies are forged.
 func ClientIP() keyfunc.Func {
-	return keyfunc.Address(func(r *http.Request) string { return middleware.GetClientIP(r.Context()) })
+	return keyfunc.Must(keyfunc.Address(func(r *http.Request) string { return middleware.GetClientIP(r.Context()) }))
 }
 
 var contexts = sync.Pool{New: func() any { return chi.NewRouteContext() }}
 
 // route fills in what chi is about to find. It looks from the root, because a router in between knows only its own part.
+// It unescapes path values, so that every spelling of a value is one key.
 func route(r *http.Request) {
 	rctx := chi.RouteContext(r.Context())
 	if rctx == nil || rctx.Routes == nil {
@@ -74,6 +76,9 @@ func route(r *http.Request) {
 		// Below a mount chi no longer tells the whole path it was rewritten to: StripSlashes and CleanPath make it a clean one.
 		whole = path.Clean(whole)
 	}
+	// chi matches on the escaped path if there is one. Some middleware, such as StripSlashes, makes
+	// it match on URL.Path.
+	escaped := r.URL.RawPath != "" && !strings.HasPrefix(r.URL.Path, whole)
 	found := contexts.Get().(*chi.Context) // Find records in it what it meets
 	defer contexts.Put(found)
 	for _, m := range [...]string{method, http.MethodGet} {
@@ -81,7 +86,11 @@ func route(r *http.Request) {
 		if pattern := rctx.Routes.Find(found, m, whole); pattern != "" {
 			r.Pattern = pattern
 			for i, key := range found.URLParams.Keys {
-				r.SetPathValue(key, found.URLParams.Values[i])
+				value := found.URLParams.Values[i]
+				if plain, err := url.PathUnescape(value); escaped && err == nil {
+					value = plain
+				}
+				r.SetPathValue(key, value)
 			}
 			return
 		}

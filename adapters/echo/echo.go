@@ -9,6 +9,8 @@ package echogate
 import (
 	"errors"
 	"net/http"
+	"net/url"
+	"sync"
 
 	"github.com/labstack/echo/v4"
 
@@ -45,7 +47,12 @@ func WithConfig(g *nethttp.Guard, cfg Config) echo.MiddlewareFunc {
 			if c.Path() != "" {
 				r.Pattern = c.Path()
 				for i, name := range c.ParamNames() {
-					r.SetPathValue(name, c.ParamValues()[i])
+					value := c.ParamValues()[i]
+					// echo matches on the escaped path if there is one. Every spelling of a value must be one key.
+					if plain, err := url.PathUnescape(value); r.URL.RawPath != "" && err == nil {
+						value = plain
+					}
+					r.SetPathValue(name, value)
 				}
 			}
 			a := g.Admit(r)
@@ -88,11 +95,17 @@ var errExtractor = errors.New("echogate: ClientIP: Echo.IPExtractor is nil, so t
 // fails with an error that is not keyfunc.ErrNoKey. What is not an address is keyfunc.ErrNoKey. Where all
 // hops are trusted the key is the peer's, and not echo's, which is the first of them and what the client wrote.
 func ClientIP(e *echo.Echo) keyfunc.Func {
-	extract := keyfunc.Extractor(func(r *http.Request) string { return e.IPExtractor(r) })
+	found := sync.OnceValues(func() (keyfunc.Func, error) { // by the first request the server is set up
+		return keyfunc.Extractor(func(r *http.Request) string { return e.IPExtractor(r) })
+	})
 	return func(r *http.Request) (string, error) {
 		if e.IPExtractor == nil {
 			return "", errExtractor
 		}
-		return extract(r)
+		key, err := found()
+		if err != nil {
+			return "", err
+		}
+		return key(r)
 	}
 }

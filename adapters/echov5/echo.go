@@ -10,6 +10,8 @@ package echov5gate
 import (
 	"net"
 	"net/http"
+	"net/url"
+	"sync"
 
 	"github.com/labstack/echo/v5"
 
@@ -44,9 +46,7 @@ func WithConfig(g *nethttp.Guard, cfg Config) echo.MiddlewareFunc {
 				return next(c)
 			}
 			r := c.Request() // echo has set its pattern
-			for _, p := range c.PathValues() {
-				r.SetPathValue(p.Name, p.Value)
-			}
+			setPathValues(r, c)
 			a := g.Admit(r)
 			a.WriteHeaders(c.Response().Header())
 			c.Set(Key, a)
@@ -72,16 +72,47 @@ func WithConfig(g *nethttp.Guard, cfg Config) echo.MiddlewareFunc {
 	}
 }
 
+// setPathValues unescapes values that the router left escaped, so that every spelling of a value is
+// one key. echo does not tell whether its router is configured to match on the escaped path or to
+// unescape values. They are still escaped if filling them into the route yields the escaped path.
+func setPathValues(r *http.Request, c *echo.Context) {
+	values := c.PathValues()
+	escaped := false
+	if r.URL.RawPath != "" && len(values) > 0 {
+		inRoute := make([]any, len(values))
+		for i, p := range values {
+			inRoute[i] = p.Value
+		}
+		escaped = c.RouteInfo().Reverse(inRoute...) == r.URL.RawPath
+	}
+	for _, p := range values {
+		value := p.Value
+		if plain, err := url.PathUnescape(value); escaped && err == nil {
+			value = plain
+		}
+		r.SetPathValue(p.Name, value)
+	}
+}
+
 // ClientIP is the address that c.RealIP() finds, an IPv6 address by its /64: of e.IPExtractor, or while that is nil of
 // the TCP peer. Where a stranger would be believed, as by LegacyIPExtractor, every call fails with an error that is not
 // keyfunc.ErrNoKey. What is not an address is keyfunc.ErrNoKey. Where all hops are trusted the key is the peer's, and not
 // echo's, which is the first of them and what the client wrote.
 func ClientIP(e *echo.Echo) keyfunc.Func {
-	return keyfunc.Extractor(func(r *http.Request) string {
-		if e.IPExtractor != nil {
-			return e.IPExtractor(r)
-		}
-		host, _, _ := net.SplitHostPort(r.RemoteAddr) // as c.RealIP does; what has no port is no peer of a server
-		return host
+	found := sync.OnceValues(func() (keyfunc.Func, error) { // by the first request the server is set up
+		return keyfunc.Extractor(func(r *http.Request) string {
+			if e.IPExtractor != nil {
+				return e.IPExtractor(r)
+			}
+			host, _, _ := net.SplitHostPort(r.RemoteAddr) // as c.RealIP does; what has no port is no peer of a server
+			return host
+		})
 	})
+	return func(r *http.Request) (string, error) {
+		key, err := found()
+		if err != nil {
+			return "", err
+		}
+		return key(r)
+	}
 }

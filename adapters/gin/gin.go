@@ -3,6 +3,8 @@
 //	engine.Use(gin.Recovery(), gingate.Middleware(guard))
 //
 // gin knows the route before its middleware runs, so keyfunc.Route and keyfunc.PathValue work in Use of the engine and of any group.
+// A path value is that of c.Param. It is unescaped, unless the engine has UseRawPath and not UnescapePathValues: then one
+// value has several spellings, and each is a key of its own.
 // Requests without a route pass through the engine's middleware only, and those that gin redirects through none. Handlers read the
 // decision with nethttp.FromContext(c.Request.Context()), or the whole admission with c.Get(gingate.Key).
 package gingate
@@ -75,7 +77,7 @@ func WithConfig(g *nethttp.Guard, cfg Config) gin.HandlerFunc {
 // the key is the peer's, and not gin's, which is the first of them and what the client wrote.
 func ClientIP(engine *gin.Engine) keyfunc.Func {
 	pool := sync.Pool{New: func() any { return gin.CreateTestContextOnly(nil, engine) }}
-	key := sync.OnceValue(func() keyfunc.Func { // by the first request the engine is set up
+	found := sync.OnceValues(func() (keyfunc.Func, error) { // by the first request the engine is set up
 		return keyfunc.Extractor(func(r *http.Request) string {
 			c := pool.Get().(*gin.Context) // c.ClientIP is a method of the context alone
 			defer pool.Put(c)
@@ -84,7 +86,13 @@ func ClientIP(engine *gin.Engine) keyfunc.Func {
 			return c.ClientIP()
 		}, append([]string{engine.TrustedPlatform}, engine.RemoteIPHeaders...)...)
 	})
-	return func(r *http.Request) (string, error) { return key()(r) }
+	return func(r *http.Request) (string, error) {
+		key, err := found()
+		if err != nil {
+			return "", err
+		}
+		return key(r)
+	}
 }
 
 // oneLine joins the lines of headers to which a proxy has added its own, because gin reads only the first, the client's.

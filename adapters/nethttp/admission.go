@@ -40,7 +40,7 @@ func (a *Admission) Decision() *core.Decision { return &a.decision }
 
 // Status is the status to refuse with, 0 if the request may go on: 429 for what the caller spent and the slots he holds, 503
 // where Redis is down and a policy is Closed, where a Level that is Global has no room, and while the Gate is closed, 400 for a
-// request without a key or with half a body, 413 for a body that is too long, 500 for a KeyFunc or Cost that failed.
+// request without a key, with an ambiguous key or with half a body, 413 for a body that is too long, 500 for a KeyFunc or Cost that failed.
 func (a *Admission) Status() int { return a.status }
 
 // Err is what went wrong, also where a failure mode let the request go on; nil otherwise. A denial is no error.
@@ -101,7 +101,7 @@ func (a *Admission) admit(r *http.Request, paid bool) {
 	case a.decision.Allowed:
 	case errors.As(err, new(*http.MaxBytesError)):
 		a.status = http.StatusRequestEntityTooLarge
-	case errors.Is(err, keyfunc.ErrNoKey), errors.Is(err, core.ErrKey), errors.Is(err, errBody):
+	case errors.Is(err, keyfunc.ErrNoKey), errors.Is(err, keyfunc.ErrAmbiguous), errors.Is(err, core.ErrKey), errors.Is(err, errBody):
 		a.status = http.StatusBadRequest
 	case errors.As(err, &a.full):
 		a.status, err = http.StatusTooManyRequests, nil
@@ -185,7 +185,7 @@ func (a *Admission) charges(r *http.Request, charges []core.Charge) ([]core.Char
 			return nil, err
 		}
 		part, err := derive(rule.Key, r)
-		if errors.Is(err, keyfunc.ErrNoKey) && rule.NoKey == NoKeySkip {
+		if rule.NoKey == NoKeySkip && errors.Is(err, keyfunc.ErrNoKey) && !errors.Is(err, keyfunc.ErrAmbiguous) {
 			continue
 		}
 		if err != nil {

@@ -45,7 +45,8 @@ type Concurrency struct {
 type Level struct {
 	// Name is what clients are told of it as, unless it is empty: 1 to 64 of the characters A-Z a-z 0-9 _ . and -.
 	Name string
-	// Key says whose cap it is. It is required. A request without a key is refused with 400.
+	// Key says whose cap it is. It is required. A request without a key, or with an ambiguous
+	// one, is refused with 400.
 	Key keyfunc.Func
 	// Limit is how many requests of one key run at a time. It is at least 1.
 	Limit int64

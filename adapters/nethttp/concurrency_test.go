@@ -51,11 +51,11 @@ func chat(t *testing.T, gate *core.Gate, change ...func(*nethttp.Config)) (*neth
 	t.Helper()
 	s := semaphore(t, gate, core.SemaphoreConfig{MaxWaiters: 1})
 	cfg := nethttp.Config{
-		Gate: gate, Scope: keyfunc.Header("X-Tenant"),
-		Rules: []nethttp.Rule{{Policy: policy(t, core.PolicyConfig{Name: "requests", Algorithm: core.TokenBucket{Burst: 10}}), Key: keyfunc.Header("X-User")}},
+		Gate: gate, Scope: keyfunc.Must(keyfunc.Header("X-Tenant")),
+		Rules: []nethttp.Rule{{Policy: policy(t, core.PolicyConfig{Name: "requests", Algorithm: core.TokenBucket{Burst: 10}}), Key: keyfunc.Must(keyfunc.Header("X-User"))}},
 		Concurrency: &nethttp.Concurrency{Semaphore: s, Levels: []nethttp.Level{
-			{Name: "tenant", Key: keyfunc.Static("all"), Limit: 3, Global: true},
-			{Name: "streams", Key: keyfunc.Header("X-User"), Limit: 2},
+			{Name: "tenant", Key: keyfunc.Must(keyfunc.Static("all")), Limit: 3, Global: true},
+			{Name: "streams", Key: keyfunc.Must(keyfunc.Header("X-User")), Limit: 2},
 		}},
 	}
 	for _, f := range change {
@@ -137,7 +137,7 @@ func (o *open) leave() {
 
 func tenantKey(t *testing.T, tenant string) core.Key {
 	t.Helper()
-	scope, err := keyfunc.Header("X-Tenant")(&http.Request{Header: http.Header{"X-Tenant": {tenant}}})
+	scope, err := keyfunc.Must(keyfunc.Header("X-Tenant"))(&http.Request{Header: http.Header{"X-Tenant": {tenant}}})
 	if err != nil {
 		t.Fatal(err)
 	}

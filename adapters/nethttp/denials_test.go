@@ -32,7 +32,7 @@ func TestKnownDenial(t *testing.T) {
 				var known bool
 				observe := func(_ *http.Request, a *nethttp.Admission) { known = a.Decision().Source == core.SourceCache }
 				g := guard(t, nethttp.Config{Gate: gate, Headers: c.headers, Observe: observe, Rules: []nethttp.Rule{
-					{Policy: policy(t, core.PolicyConfig{Name: "p", Algorithm: hour}), Key: keyfunc.Header("User")},
+					{Policy: policy(t, core.PolicyConfig{Name: "p", Algorithm: hour}), Key: keyfunc.Must(keyfunc.Header("User"))},
 					{Policy: policy(t, core.PolicyConfig{Name: "q", Algorithm: core.PerMinute(10)}), Key: keyfunc.RemoteIP()},
 				}})
 				h := nethttp.Middleware(g)(http.HandlerFunc(ok))

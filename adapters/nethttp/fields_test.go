@@ -104,7 +104,7 @@ func TestFieldsAreTrue(t *testing.T) {
 			}
 			cost := rapid.Int64Range(1, 4).Draw(t, "cost")
 			charges[name] = core.Charge{Policy: p, Key: key, Cost: cost}
-			cfg.Rules = append(cfg.Rules, nethttp.Rule{Policy: p, Key: keyfunc.Static("all"), Cost: func(*http.Request) int64 { return cost }})
+			cfg.Rules = append(cfg.Rules, nethttp.Rule{Policy: p, Key: keyfunc.Must(keyfunc.Static("all")), Cost: func(*http.Request) int64 { return cost }})
 		}
 		g, err := nethttp.NewGuard(cfg)
 		if err != nil {
@@ -196,7 +196,7 @@ func TestFieldsAreTrueOnRedis(t *testing.T) {
 		} {
 			p := policy(t, core.PolicyConfig{Name: name, Algorithm: limit})
 			cost := func(*http.Request) int64 { return 3 }
-			h := nethttp.Middleware(guard(t, nethttp.Config{Gate: gate, Rules: []nethttp.Rule{{Policy: p, Key: keyfunc.Static("all"), Cost: cost}}}))(http.HandlerFunc(ok))
+			h := nethttp.Middleware(guard(t, nethttp.Config{Gate: gate, Rules: []nethttp.Rule{{Policy: p, Key: keyfunc.Must(keyfunc.Static("all")), Cost: cost}}}))(http.HandlerFunc(ok))
 			for want := int64(7); ; want -= 3 {
 				r := get(h)
 				left, wait := tells(t, r, "RateLimit")[name], retryAfter(t, r)

@@ -205,9 +205,9 @@ func TestTwoRulesAreOneDecision(t *testing.T) {
 	tenant := policy(t, core.PolicyConfig{Name: "tenant", Algorithm: core.PerMinute(2)})
 	user := policy(t, core.PolicyConfig{Name: "user", Algorithm: core.PerMinute(100)})
 	gate := memory(t, c)
-	g := guard(t, nethttp.Config{Gate: gate, Scope: keyfunc.Header("X-Tenant"), Rules: []nethttp.Rule{
-		{Policy: tenant, Key: keyfunc.Static("all")},
-		{Policy: user, Key: keyfunc.Header("X-Api-Key"), Cost: func(r *http.Request) int64 { return 3 }},
+	g := guard(t, nethttp.Config{Gate: gate, Scope: keyfunc.Must(keyfunc.Header("X-Tenant")), Rules: []nethttp.Rule{
+		{Policy: tenant, Key: keyfunc.Must(keyfunc.Static("all"))},
+		{Policy: user, Key: keyfunc.Must(keyfunc.Header("X-Api-Key")), Cost: func(r *http.Request) int64 { return 3 }},
 	}})
 	h := nethttp.Middleware(g)(http.HandlerFunc(ok))
 	as := func(tenant, key string) func(*http.Request) {
@@ -234,11 +234,11 @@ func TestNoKey(t *testing.T) {
 		scope  keyfunc.Func
 		status int
 	}{
-		{"missing header", nethttp.Rule{Key: keyfunc.Header("X-Api-Key")}, nil, 400},
-		{"missing header, exempt", nethttp.Rule{Key: keyfunc.Header("X-Api-Key"), NoKey: nethttp.NoKeySkip}, nil, 200},
+		{"missing header", nethttp.Rule{Key: keyfunc.Must(keyfunc.Header("X-Api-Key"))}, nil, 400},
+		{"missing header, exempt", nethttp.Rule{Key: keyfunc.Must(keyfunc.Header("X-Api-Key")), NoKey: nethttp.NoKeySkip}, nil, 200},
 		{"empty key", nethttp.Rule{Key: empty}, nil, 400},
 		{"empty key, exempt", nethttp.Rule{Key: empty, NoKey: nethttp.NoKeySkip}, nil, 200},
-		{"missing scope", nethttp.Rule{Key: keyfunc.RemoteIP()}, keyfunc.Header("X-Tenant"), 400},
+		{"missing scope", nethttp.Rule{Key: keyfunc.RemoteIP()}, keyfunc.Must(keyfunc.Header("X-Tenant")), 400},
 		{"empty scope", nethttp.Rule{Key: keyfunc.RemoteIP()}, empty, 400},
 		{"failing key", nethttp.Rule{Key: broken, NoKey: nethttp.NoKeySkip}, nil, 500},
 		{"failing scope", nethttp.Rule{Key: keyfunc.RemoteIP()}, broken, 500},

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+
+	"github.com/headgate/headgate/keyfunc"
 )
 
 // Refusal is the form of a refusal's body.
@@ -64,6 +66,8 @@ func (a *Admission) detail() string {
 			word = "policies "
 		}
 		return "Request quota for " + word + `"` + strings.Join(violated, `", "`) + `" is exhausted.`
+	case errors.Is(a.err, keyfunc.ErrAmbiguous):
+		return "The request is ambiguous about what its rate limit is counted by."
 	case a.status == http.StatusBadRequest && !errors.Is(a.err, errBody):
 		return "The request lacks what its rate limit is counted by."
 	}

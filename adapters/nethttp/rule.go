@@ -30,6 +30,8 @@ type Rule struct {
 }
 
 // NoKey says what becomes of a request from which a rule can derive no key. It never shares a bucket with others.
+// A request with an ambiguous key (keyfunc.ErrAmbiguous) is not one without a key: it is refused with 400 in any case,
+// because the handler may read a value where the rule does not.
 type NoKey uint8
 
 const (

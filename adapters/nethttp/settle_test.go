@@ -244,7 +244,7 @@ func TestCountOnlyNeverLocksOut(t *testing.T) {
 		}{{core.PerHour(20), 12}, {core.PerHour(5), 3}, {core.PerMinute(70), 12}} {
 			name := "p" + strconv.Itoa(limit.clients)
 			g := guard(t, nethttp.Config{Gate: gate, Rules: []nethttp.Rule{{
-				Policy: policy(t, core.PolicyConfig{Name: name, Algorithm: limit.algorithm}), Key: keyfunc.Static("all"),
+				Policy: policy(t, core.PolicyConfig{Name: name, Algorithm: limit.algorithm}), Key: keyfunc.Must(keyfunc.Static("all")),
 				Settle: nethttp.CountOnly(401, 403),
 			}}})
 			h := nethttp.Middleware(g)(http.HandlerFunc(ok))
