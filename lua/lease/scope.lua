@@ -168,8 +168,8 @@ end
 
 local dropped_roots = {}
 
--- drop deletes a holder or a waiter. It returns 1 for a holder, 2 for a waiter, 0 for an unknown id,
--- and the record.
+-- drop deletes a holder or a waiter. It returns 1 for a holder, 2 for a waiter or 0 for an unknown
+-- id, and the record.
 local function drop(id)
   local r, was = load_record(id), 0
   if r then
