@@ -9,7 +9,7 @@
 -- ARGV   operation, then its arguments. Times are in microseconds. No text holds a space.
 --        acquire   id, patience, most waiters (0: do not wait), priority 0 to 9, longest hold or 0,
 --                  lease, channel, metadata; then for each level, outermost first: node, weight,
---                  limit
+--                  limit. An id that acquires again keeps its nodes and weights.
 --        renew     lease, ids
 --        release   ids
 --        force     ids

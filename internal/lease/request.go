@@ -9,7 +9,8 @@ type Level struct {
 	Limit, Weight int64
 }
 
-// Request asks for a lease. Times are in microseconds. No text is empty or holds a space.
+// Request asks for a lease. Times are in microseconds. No text is empty or holds a space. A second
+// request with the same ID has the same nodes and weights.
 type Request struct {
 	ID, Channel string
 	Lease       int64 // lifetime of the lease without a renewal
