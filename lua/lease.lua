@@ -1,48 +1,60 @@
--- Grants, renews and releases the leases of a semaphore, and queues who waits for one. All that share an outermost key are
--- one scope.
+-- Grants, renews and releases the leases of a semaphore, and queues callers for them. One scope is
+-- all nodes that share an outermost key; a node is the key of one level.
 --
--- KEYS   holders (sorted set: id, end of its lease), records (hash), waiters (sorted set, by text: "node ticket id"),
---        patience (sorted set: id, end of the waiter's lease; "!id", until when it is known that it was forced out),
---        ready (sorted set, by text: "node ticket child")
--- ARGV   operation, then
---        acquire  id, waiter's lease, most waiters or 0 not to wait, priority 0 to 9, longest hold or 0, lease, channel,
---                 metadata, then for each level, outermost first: node, weight, limit
---        renew    lease, ids
---        release  ids
---        force    ids
---        list     nothing
---        Times are in microseconds. No text holds a space.
--- Reply  acquire  1 if held, 0 if waiting, -1 if there is no room, -2 if the queue is full, -3 if it was forced out; token
---                 if held, else the last one given; position in the queue from 0; for who was refused, or waits first,
---                 time until the first lease of the scope ends, else or if there is none -1; mean hold; time until the
---                 lease ends, 0 if none is held; weight in use at each level
---        renew    for each id: time until its lease ends, 0 if it is unknown, -1 if it was forced out
---        release, force  for each id: 1 if it was held, 2 if it waited, 0 if it is unknown
---        list     now; for each holder: id, time until its lease ends, record; for each waiter: id, -1, record
+-- KEYS   holders   sorted set: id, end of its lease
+--        records   hash, see below
+--        waiters   sorted set, by text: "node ticket id"
+--        patience  sorted set: id, end of the waiter's place; "!id", end of an eviction mark
+--        ready     sorted set, by text: "node ticket child"
+-- ARGV   operation, then its arguments. Times are in microseconds. No text holds a space.
+--        acquire   id, patience, most waiters (0: do not wait), priority 0 to 9, longest hold or 0,
+--                  lease, channel, metadata; then for each level, outermost first: node, weight,
+--                  limit. An id that acquires again keeps its nodes and weights.
+--        renew     lease, ids
+--        release   ids
+--        force     ids
+--        list      nothing
+-- Reply  acquire   status: 1 held, 0 waiting, -1 no room, -2 queue full, -3 evicted;
+--                  fencing token if held, otherwise the last one granted;
+--                  position in the queue, from 0;
+--                  for a refused caller or a first waiter: time until the scope's first lease ends;
+--                  otherwise, or if nothing is held, -1;
+--                  mean hold; time until the lease ends, 0 if none is held;
+--                  for each level: weight in use
+--        renew     for each id: time until its lease ends, 0 if unknown, -1 if evicted
+--        release   for each id: 1 if it held, 2 if it waited, 0 if unknown; also the reply of force
+--        list      now; for each holder: id, time until its lease ends, record;
+--                  for each waiter: id, -1, record
 --
--- A node is a level's key. Who waits, waits at the node of his innermost level. A node is ready if its head, the first that
--- waits at it or at a node ready below it, has room at it; then it stands in its parent's queue by its head's ticket. So a
--- node without room holds up nobody elsewhere, and every step is logarithmic in the number of waiters. Whoever frees
--- room grants it to the heads of the outermost nodes, by a short lease that they renew, and tells their channels: "id token
--- lease", and the weight in use at the innermost level; if there is more room than it grants at once, it tells the next
--- "id 0 0 0", who asks again then. Whoever was forced out is told "!id". A channel with a brace lies in the slot of the scope,
--- and is told by a sharded message.
+-- A waiter queues at the node of its innermost level. The head of a node is the first waiter at the
+-- node or at a ready node below it. A node is ready while its head has room at it; a ready node
+-- queues at its parent with its head's ticket. So a full node delays no other node, and every step
+-- is logarithmic in the number of waiters.
 --
--- A record is "ticket token granted" and what was asked for: "until lease channel metadata" and of each level "node weight
--- limit"; the token of who waits is 0. Other fields of the hash: u:node the weight in use, n:node the ticket by which the node
--- is ready, and scope, which is "now,ahead,token,ticket,hold,nodes,next,alive,evicted": the last time, and how far the
--- scope's clock is ahead of Redis's, because it does not go back; the last token and ticket; the mean hold; how many fields
--- n:node there are; a time before which no lease ends, of holders and waiters; one after which none does, and until which
--- the hash lives; a time after which nobody is known to have been forced out.
+-- An operation that frees room grants it to the heads of the outermost nodes and publishes to their
+-- channels "id token lease used", used being the weight in use at the innermost level. The granted
+-- lease is short, and the caller renews it. If room remains after the most that one script grants,
+-- the next waiter gets "id 0 0 0" and acquires again. An evicted id gets "!id". A channel with a
+-- brace lies in the scope's hash slot and gets a sharded message.
 --
--- Most of what a script costs here is numbers turned into text, texts taken apart, calls, and the functions that it makes;
--- hence the one field for what every operation needs, and the two steps of a hand-off by themselves.
+-- A record is "ticket token granted", then "longest lease channel metadata" as requested, then for
+-- each level "node weight limit". A waiter's token is 0. Other fields of the hash:
+--   u:node  weight in use
+--   n:node  ticket with which the node is ready
+--   scope   "now,ahead,token,ticket,hold,nodes,earliest_end,latest_end,evicted_until":
+--           the scope's last time, which never steps back, and how far it runs ahead of Redis's
+--           clock; the last token and ticket; the mean hold; the number of fields n:node; a time
+--           before which no lease or place ends; a time after which none does, until which the hash
+--           lives; a time after which no eviction mark counts
 --
--- A line of two dashes, a colon and a word stands for the file of that name in lua/lease.
+-- Printing numbers, parsing texts, commands and closures cost most of a run. So one field holds
+-- what every operation needs, and the two steps of a busy queue run before the closures are made.
+--
+-- A line of two dashes, a colon and a name stands for the file of that name in lua/lease.
 
 local call, operation = redis.call, ARGV[1]
 
--- The hash, of which no field is read twice, and all are written at the end. A field that is not there is false.
+-- fields caches the hash: each field is read once, false if missing, and written at the end.
 local fields, changed = {}, {}
 
 do
@@ -63,15 +75,17 @@ do
   end
 end
 
-local last, ahead, token, ticket, hold, nodes, next_end, alive, last_evicted =
-  string.match(fields.scope or '0,0,0,0,0,0,0,0,0', '(%d+),(%d+),(%d+),(%d+),(%d+),(%d+),(%d+),(%d+),(%d+)')
+local last, ahead, token, ticket, hold, nodes, earliest_end, latest_end, evicted_until =
+  string.match(fields.scope or '0,0,0,0,0,0,0,0,0',
+    '(%d+),(%d+),(%d+),(%d+),(%d+),(%d+),(%d+),(%d+),(%d+)')
 
--- A number of 16 digits, which ".." would round.
+-- text prints any integer below 2^53: ".." rounds to 14 digits, and Redis 7.2 may print a large
+-- number with an exponent, which Lua 5.4 reads back as a float.
 local function text(number)
   return string.format('%.0f', number)
 end
 
--- What is text here stays text until it changes.
+-- The fields of scope stay text until they change, which saves printing them.
 if last - now > ahead + 0 then
   ahead = text(last - now)
 end
@@ -80,22 +94,23 @@ hold = hold + 0
 nodes = nodes + 0
 local at = text(now)
 
--- All keys live until a minute after alive, which is set half a minute later than is needed, so that this is seldom. A key
--- that may be new is touched.
-local touched, busy = {}, false -- busy: surely somebody holds or waits
+-- Every key lives until a minute after latest_end. latest_end is set half a minute further than
+-- needed, so that most runs set no TTL; touched marks the keys that may be new and need one. busy
+-- tells that the scope surely has a holder or a waiter.
+local touched, busy = {}, false
 
-local function bound(ends)
-  if next_end == '0' or ends < next_end + 0 then
-    next_end = text(ends)
+local function note_end(ends)
+  if earliest_end == '0' or ends < earliest_end + 0 then
+    earliest_end = text(ends)
   end
 end
 
 local function put(key, ends, id, known)
   call('ZADD', KEYS[key], ends, id)
   touched[key], busy = touched[key] or not known, true
-  bound(ends)
-  if ends > alive + 0 then
-    alive, touched = text(ends + 30000000), {true, true, true, true, true}
+  note_end(ends)
+  if ends > latest_end + 0 then
+    latest_end, touched = text(ends + 30000000), {true, true, true, true, true}
   end
 end
 
@@ -104,10 +119,10 @@ local function next_token()
   return token
 end
 
--- The mean goes an eighth of the way to every hold.
-local function held_since(granted)
-  local took = now - granted
-  hold = math.max(1, hold == 0 and took or hold + math.floor((took - hold) / 8))
+-- The mean moves by an eighth of the distance to each hold.
+local function record_hold(granted)
+  local held = now - granted
+  hold = math.max(1, hold == 0 and held or hold + math.floor((held - hold) / 8))
 end
 
 local reply
@@ -118,14 +133,13 @@ if not reply then
 --: operations
 end
 
--- What is idle is deleted.
 if not busy and call('ZCARD', KEYS[1]) == 0 and call('ZCARD', KEYS[4]) == 0 then
   call('DEL', KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5])
   return reply
 end
 local kept, gone = {'HSET', KEYS[2], 'scope'}, {'HDEL', KEYS[2]}
 kept[4] = string.format('%s,%s,%s,%s,%.0f,%.0f,%s,%s,%s',
-  at, ahead, token, ticket, hold, nodes, next_end, alive, last_evicted)
+  at, ahead, token, ticket, hold, nodes, earliest_end, latest_end, evicted_until)
 for field in pairs(changed) do
   local value = fields[field]
   if value then
@@ -133,6 +147,7 @@ for field in pairs(changed) do
   else
     gone[#gone + 1] = field
   end
+  -- unpack fails above some thousands of values.
   if #kept > 1000 then
     call(unpack(kept))
     kept = {'HSET', KEYS[2]}
@@ -148,9 +163,9 @@ end
 if #gone > 2 then
   call(unpack(gone))
 end
-local ttl = text(math.floor((alive - now) / 1000) + 60000 + margin)
-for key, is in pairs(touched) do
-  if is then
+local ttl = text(math.floor((latest_end - now) / 1000) + 60000 + margin)
+for key, new in pairs(touched) do
+  if new then
     call('PEXPIRE', KEYS[key], ttl)
   end
 end

@@ -40,7 +40,9 @@ func (x *script) run(t *testing.T, now int64, args ...any) []any {
 }
 
 func acquireArgs(q Request) []any {
-	args := []any{"acquire", q.ID, q.Patience, q.Waiters, q.Priority, q.Longest, q.Lease, q.Channel, q.Metadata}
+	args := []any{
+		"acquire", q.ID, q.Patience, q.Waiters, q.Priority, q.Longest, q.Lease, q.Channel, q.Metadata,
+	}
 	for _, l := range q.Levels {
 		args = append(args, l.Node, l.Weight, l.Limit)
 	}
@@ -55,7 +57,7 @@ func (g Grant) reply() string {
 	return fmt.Sprint(all)
 }
 
-// state is all that is kept, as Redis would hold it.
+// state returns everything the model keeps, as Redis stores it.
 func (s *Scope) state() string {
 	var lines []string
 	for _, e := range s.holders.order {
@@ -77,11 +79,12 @@ func (s *Scope) state() string {
 	for node, n := range s.used {
 		lines = append(lines, fmt.Sprint("m u:", node, " ", n))
 	}
-	for node, ticket := range s.entered {
+	for node, ticket := range s.readyTicket {
 		lines = append(lines, fmt.Sprint("m n:", node, " ", ticket))
 	}
 	if !s.Idle() {
-		lines = append(lines, fmt.Sprintf("m scope %d,%d,%d,%d,%d,%d", s.last, s.ahead, s.token, s.ticket, s.hold, len(s.entered)))
+		lines = append(lines, fmt.Sprintf("m scope %d,%d,%d,%d,%d,%d",
+			s.last, s.ahead, s.token, s.ticket, s.hold, len(s.readyTicket)))
 	}
 	slices.Sort(lines)
 	return strings.Join(lines, "\n")
@@ -99,7 +102,7 @@ func (x *script) state(t *testing.T) string {
 		}
 	}
 	for field, value := range x.client.HGetAll(ctx, x.keys[1]).Val() {
-		if field == "scope" { // without the bounds, which spare it looking
+		if field == "scope" { // the three bounds at its end only save the script lookups
 			value = strings.Join(strings.Split(value, ",")[:6], ",")
 		}
 		lines = append(lines, "m "+field+" "+value)
@@ -113,8 +116,8 @@ func (x *script) state(t *testing.T) string {
 	return strings.Join(lines, "\n")
 }
 
-// messages are what was published to a subscriber since the last time.
-func messages(t *testing.T, p *redis.PubSub) (all []string) {
+// received returns the messages that arrived since the last call.
+func received(t *testing.T, p *redis.PubSub) (all []string) {
 	t.Helper()
 	if err := p.Ping(t.Context()); err != nil {
 		t.Fatal(err)
@@ -123,7 +126,7 @@ func messages(t *testing.T, p *redis.PubSub) (all []string) {
 		switch m, err := p.Receive(t.Context()); m := m.(type) {
 		case *redis.Message:
 			all = append(all, m.Channel+" "+m.Payload)
-		case *redis.Pong: // comes after them
+		case *redis.Pong: // Redis sends it after the messages
 			return all
 		default:
 			t.Fatal(m, err)
@@ -131,8 +134,8 @@ func messages(t *testing.T, p *redis.PubSub) (all []string) {
 	}
 }
 
-// check holds the invariants of a scope.
-func (s *Scope) check(t *testing.T, limits map[string]int64) {
+// check fails the test if the model breaks an invariant.
+func (s *Scope) check(t *testing.T) {
 	t.Helper()
 	used := make(map[string]int64)
 	for id := range s.holders.times {
@@ -162,13 +165,11 @@ func (s *Scope) check(t *testing.T, limits map[string]int64) {
 		waiting += len(q)
 	}
 	if waiting != s.patience.len()-evicted {
-		t.Fatalf("%d wait in queues, %d are patient, %d evicted", waiting, s.patience.len(), evicted)
+		t.Fatalf("%d wait in queues, %d have a place, %d are evicted", waiting, s.patience.len(), evicted)
 	}
-	// Nobody waits who could run: no lost wake-up.
-	for _, root := range []string{"{a}"} {
-		if _, id := s.head(root); id != "" && s.room(s.records[id], root) {
-			t.Fatalf("%s waits and has room", id)
-		}
+	// A first waiter with room would have lost its wake-up.
+	if _, id := s.head("{a}"); id != "" && s.hasRoomAt(s.records[id], "{a}") {
+		t.Fatalf("%s waits and has room", id)
 	}
 	for node, q := range s.waiters {
 		_, id := s.head(node)
@@ -176,11 +177,10 @@ func (s *Scope) check(t *testing.T, limits map[string]int64) {
 		if node == "{a}" || len(q) == 0 {
 			continue
 		}
-		if want := s.room(r, node); want != (s.entered[node] != "") {
-			t.Fatalf("%s is ready: %v, want %v", node, s.entered[node], want)
+		if want := s.hasRoomAt(r, node); want != (s.readyTicket[node] != "") {
+			t.Fatalf("%s is ready: %v, want %v", node, s.readyTicket[node], want)
 		}
 	}
-	_ = limits
 }
 
 func TestScriptAgreesWithScope(t *testing.T) {
@@ -189,7 +189,7 @@ func TestScriptAgreesWithScope(t *testing.T) {
 		switch {
 		case os.Getenv("HEADGATE_TEST_LONG") != "":
 			steps = 200_000
-		case !srv.Real: // whose Lua is slow under the race detector
+		case !srv.Real: // gopher-lua is slow under the race detector
 			steps = 1500
 		}
 		seed := rand.Uint64()
@@ -200,39 +200,43 @@ func TestScriptAgreesWithScope(t *testing.T) {
 		})
 		rng := rand.New(rand.NewPCG(seed, 0))
 		x, now := newScript(srv, t), int64(1_763_700_000_123_456)
-		var told []string
-		model := &Scope{Tell: func(channel, message string) { told = append(told, channel+" "+message) }}
+		var published []string
+		model := &Scope{Tell: func(channel, message string) {
+			published = append(published, channel+" "+message)
+		}}
 		channels := []string{srv.Prefix + "c", srv.Prefix + "{a}c"}
-		hears := x.client.Subscribe(t.Context(), channels[0])
-		t.Cleanup(func() { _ = hears.Close() })
-		if _, err := hears.Receive(t.Context()); err != nil {
+		sub := x.client.Subscribe(t.Context(), channels[0])
+		t.Cleanup(func() { _ = sub.Close() })
+		if _, err := sub.Receive(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if srv.Real {
-			if err := hears.SSubscribe(t.Context(), channels[1]); err != nil {
+			if err := sub.SSubscribe(t.Context(), channels[1]); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := hears.Receive(t.Context()); err != nil {
-				t.Log(err) // before Redis 7 there are no sharded ones
+			if _, err := sub.Receive(t.Context()); err != nil {
+				t.Log(err) // Redis 6 has no sharded channels
 				channels = channels[:1]
 			}
 		}
 		limits := make(map[string]int64)
 		chains := [][]string{
-			{"{a}"}, {"{a}", "{a}:u"}, {"{a}", "{a}:v"}, {"{a}", "{a}:w"}, {"{a}", "{a}:g"}, {"{a}", "{a}:g", "{a}:g:u"}, {"{a}", "{a}:g", "{a}:g:v"},
+			{"{a}"}, {"{a}", "{a}:u"}, {"{a}", "{a}:v"}, {"{a}", "{a}:w"}, {"{a}", "{a}:g"},
+			{"{a}", "{a}:g", "{a}:g:u"}, {"{a}", "{a}:g", "{a}:g:v"},
 		}
 		var ids []string
-		plain := false // one level, one id at a time, little time: what the short steps of the script are for
+		fast := false // one level, one id and little time in each step, for the script's fast paths
 		pick := func() (some []string) {
 			most := 3
-			if plain {
+			if fast {
 				most = 1
 			}
 			for range 1 + rng.IntN(most) {
 				if len(ids) > 0 && rng.IntN(10) > 0 {
 					some = append(some, ids[rng.IntN(len(ids))])
-				} else { // such as what has another meaning in Redis
-					some = append(some, []string{"unknown", "scope", "u:{a}", "n:{a}:u", "!unknown", ""}[rng.IntN(6)])
+				} else { // unknown ids, most of them names of other fields or members
+					unknown := []string{"unknown", "scope", "u:{a}", "n:{a}:u", "!unknown", ""}
+					some = append(some, unknown[rng.IntN(len(unknown))])
 				}
 			}
 			return some
@@ -245,9 +249,9 @@ func TestScriptAgreesWithScope(t *testing.T) {
 			return args
 		}
 		for i := range steps {
-			plain = i/200%2 == 1
+			fast = i/200%2 == 1
 			switch n := rng.IntN(12); {
-			case n == 0 && (!plain || rng.IntN(2) == 0):
+			case n == 0 && (!fast || rng.IntN(2) == 0):
 				now += rng.Int64N(3_000_000)
 			case n == 1:
 				now -= rng.Int64N(2_000_000)
@@ -262,7 +266,8 @@ func TestScriptAgreesWithScope(t *testing.T) {
 			switch op := rng.IntN(20); {
 			case op < 10:
 				q := Request{
-					ID: fmt.Sprintf("id%d", i), Channel: channels[rng.IntN(len(channels))], Lease: 1 + rng.Int64N(4_000_000), Patience: 1 + rng.Int64N(3_000_000),
+					ID: fmt.Sprintf("id%d", i), Channel: channels[rng.IntN(len(channels))],
+					Lease: 1 + rng.Int64N(4_000_000), Patience: 1 + rng.Int64N(3_000_000),
 					Waiters: rng.Int64N(8), Priority: rng.IntN(2), Metadata: "-",
 				}
 				if rng.IntN(3) == 0 && len(ids) > 0 {
@@ -272,9 +277,9 @@ func TestScriptAgreesWithScope(t *testing.T) {
 					q.Longest = 1 + rng.Int64N(9_000_000)
 				}
 				chain := chains[rng.IntN(len(chains))]
-				if plain {
+				if fast {
 					chain = chains[0]
-					q.Lease *= 2 // some more than a claim
+					q.Lease *= 2 // some are longer than Claim
 				}
 				for _, node := range chain {
 					if limits[node] == 0 || rng.IntN(50) == 0 {
@@ -282,7 +287,7 @@ func TestScriptAgreesWithScope(t *testing.T) {
 					}
 					q.Levels = append(q.Levels, Level{node, limits[node], 1 + rng.Int64N(2)})
 				}
-				if r := model.records[q.ID]; r != nil { // who asks again asks for the same
+				if r := model.records[q.ID]; r != nil { // a second request keeps its levels
 					q.Levels = slices.Clone(r.Levels)
 					for j := range q.Levels {
 						q.Levels[j].Limit = limits[q.Levels[j].Node]
@@ -297,7 +302,8 @@ func TestScriptAgreesWithScope(t *testing.T) {
 			case op < 14:
 				some := pick()
 				lease := 1 + rng.Int64N(4_000_000)
-				args, want = list("renew", []any{lease}, some), fmt.Sprint(model.Renew(now, lease, some))
+				args = list("renew", []any{lease}, some)
+				want = fmt.Sprint(model.Renew(now, lease, some))
 			case op < 18:
 				some := pick()
 				args, want = list("release", nil, some), fmt.Sprint(model.Release(now, some))
@@ -315,17 +321,17 @@ func TestScriptAgreesWithScope(t *testing.T) {
 			if got := fmt.Sprint(x.run(t, now, args...)); got != want {
 				t.Fatalf("step %d at %d: %v\nredis: %s\nmodel: %s", i, now, args, got, want)
 			}
-			model.check(t, limits)
+			model.check(t)
 			if i%10 == 0 {
 				if got, want := x.state(t), model.state(); got != want {
 					t.Fatalf("step %d at %d: %v\nredis:\n%s\nmodel:\n%s", i, now, args, got, want)
 				}
-				if srv.Real { // miniredis tells in its own time
-					if got := messages(t, hears); !slices.Equal(got, told) {
-						t.Fatalf("step %d at %d: redis told %q, the model %q", i, now, got, told)
+				if srv.Real { // miniredis delivers messages later
+					if got := received(t, sub); !slices.Equal(got, published) {
+						t.Fatalf("step %d at %d: redis published %q, the model %q", i, now, got, published)
 					}
 				}
-				told = nil
+				published = nil
 			}
 		}
 	})

@@ -6,18 +6,19 @@ import (
 	"strings"
 )
 
-// Message tells who waited that a lease was granted.
+// Message notifies a waiter that it was granted a lease. If all numbers are 0, nothing was granted,
+// but there is room: the waiter should acquire again.
 type Message struct {
 	ID    string
 	Token int64
-	Left  int64 // until the lease ended when it was granted
-	Used  int64 // at the innermost level
+	Left  int64 // time until the lease ended, at the grant, in microseconds
+	Used  int64 // weight in use at the innermost level
 }
 
-// String is the message as Redis publishes it.
+// String returns the message as Redis publishes it.
 func (m Message) String() string { return fmt.Sprint(m.ID, " ", m.Token, " ", m.Left, " ", m.Used) }
 
-// ParseMessage reads a message, and says whether it is one.
+// ParseMessage parses a published text. It reports false for other texts, such as an eviction's.
 func ParseMessage(text string) (Message, bool) {
 	words := strings.Fields(text)
 	if len(words) != 4 {

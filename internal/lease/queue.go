@@ -5,13 +5,14 @@ import (
 	"slices"
 )
 
+// place is a waiter's or a ready node's place in the FIFO queue of a node.
 type place struct{ ticket, id string }
 
 func (p place) compare(q place) int {
 	return cmp.Or(cmp.Compare(p.ticket, q.ticket), cmp.Compare(p.id, q.id))
 }
 
-// head is the first that waits at a node or below it.
+// head returns the first waiter at a node or at a ready node below it, or empty texts.
 func (s *Scope) head(node string) (ticket, id string) {
 	var here, below place
 	if w := s.waiters[node]; len(w) > 0 {
@@ -26,13 +27,13 @@ func (s *Scope) head(node string) (ticket, id string) {
 	return here.ticket, here.id
 }
 
-func enter(queues map[string][]place, node string, p place) {
+func enqueue(queues map[string][]place, node string, p place) {
 	q := queues[node]
 	i, _ := slices.BinarySearchFunc(q, p, place.compare)
 	queues[node] = slices.Insert(q, i, p)
 }
 
-func depart(queues map[string][]place, node string, p place) {
+func dequeue(queues map[string][]place, node string, p place) {
 	q := queues[node]
 	i, found := slices.BinarySearchFunc(q, p, place.compare)
 	if !found {
@@ -45,22 +46,23 @@ func depart(queues map[string][]place, node string, p place) {
 	}
 }
 
-// refresh brings the nodes of the levels up to date in their parents' queues.
+// refresh queues the inner nodes of the levels at their parents, or removes them. A node is ready
+// while its head has room at it.
 func (s *Scope) refresh(levels []Level) {
 	for i := len(levels) - 1; i > 0; i-- {
 		node, parent := levels[i].Node, levels[i-1].Node
 		ticket, id := s.head(node)
-		if id != "" && !s.room(s.records[id], node) {
+		if id != "" && !s.hasRoomAt(s.records[id], node) {
 			ticket = ""
 		}
-		before := s.entered[node]
+		before := s.readyTicket[node]
 		if before != "" && before != ticket {
-			depart(s.ready, parent, place{before, node})
-			delete(s.entered, node)
+			dequeue(s.ready, parent, place{before, node})
+			delete(s.readyTicket, node)
 		}
 		if ticket != "" && before != ticket {
-			enter(s.ready, parent, place{ticket, node})
-			s.entered[node] = ticket
+			enqueue(s.ready, parent, place{ticket, node})
+			s.readyTicket[node] = ticket
 		}
 	}
 }

@@ -14,20 +14,21 @@ type record struct {
 	Request
 }
 
-// Entry is a holder, or a waiter whose Left is -1.
+// Entry is a holder or a waiter in a list.
 type Entry struct {
 	ID     string
-	Left   int64 // until its lease ends
+	Left   int64 // time until the lease ends, in microseconds; -1 for a waiter
 	Record string
 }
 
-// List says who holds, by the end of their leases, and who waits, by their nodes and in order.
-func (s *Scope) List(now int64) (at int64, all []Entry) {
+// List returns the scope's time, then the holders in the order in which their leases end, then the
+// waiters by node and in FIFO order.
+func (s *Scope) List(now int64) (at int64, entries []Entry) {
 	s.begin(now)
 	at = s.now
 	defer s.finish()
 	for _, e := range s.holders.order {
-		all = append(all, Entry{e.id, max(0, e.at-s.now), s.records[e.id].String()})
+		entries = append(entries, Entry{e.id, max(0, e.at-s.now), s.records[e.id].String()})
 	}
 	var lines []string
 	for node, queue := range s.waiters {
@@ -38,23 +39,23 @@ func (s *Scope) List(now int64) (at int64, all []Entry) {
 	slices.Sort(lines)
 	for _, l := range lines {
 		id := l[strings.LastIndexByte(l, ' ')+1:]
-		all = append(all, Entry{id, -1, s.records[id].String()})
+		entries = append(entries, Entry{id, -1, s.records[id].String()})
 	}
-	return at, all
+	return at, entries
 }
 
-// Record is what is known of a holder or a waiter.
+// Record is a parsed [Entry.Record]. A waiter has no Token and no Granted time.
 type Record struct {
 	Token, Granted int64
 	Metadata       string
 	Levels         []Level
 }
 
-// Parse reads a record of an Entry.
+// Parse parses the record of an Entry.
 func Parse(text string) (Record, error) {
 	words := strings.Fields(text)
 	if len(words) < 10 || len(words)%3 != 1 {
-		return Record{}, fmt.Errorf("lease: %q is no record", text)
+		return Record{}, fmt.Errorf("lease: malformed record %q", text)
 	}
 	r := Record{Metadata: words[6]}
 	var err error
@@ -66,15 +67,17 @@ func Parse(text string) (Record, error) {
 	}
 	r.Token, r.Granted = number(words[1]), number(words[2])
 	for i := 7; i < len(words); i += 3 {
-		r.Levels = append(r.Levels, Level{Node: words[i], Weight: number(words[i+1]), Limit: number(words[i+2])})
+		l := Level{Node: words[i], Weight: number(words[i+1]), Limit: number(words[i+2])}
+		r.Levels = append(r.Levels, l)
 	}
 	return r, err
 }
 
-// String is the record as Redis holds it.
+// String returns the record as Redis stores it.
 func (r *record) String() string {
 	var b strings.Builder
-	fmt.Fprint(&b, r.ticket, " ", r.token, " ", r.granted, " ", r.Longest, " ", r.Lease, " ", r.Channel, " ", r.Metadata)
+	fmt.Fprint(&b, r.ticket, " ", r.token, " ", r.granted)
+	fmt.Fprint(&b, " ", r.Longest, " ", r.Lease, " ", r.Channel, " ", r.Metadata)
 	for _, l := range r.Levels {
 		fmt.Fprint(&b, " ", l.Node, " ", l.Weight, " ", l.Limit)
 	}

@@ -2,47 +2,55 @@ package lease
 
 import "math"
 
-// Release gives leases up and takes waiters out of their queues. It says for each which it was: 1 or 2, 0 if neither.
-func (s *Scope) Release(now int64, ids []string) []int64 { return s.end(now, ids, false) }
+// Release drops holders and waiters and grants the room they leave. The result is 1 for each id
+// that held, 2 for each that waited, and 0 for each unknown one. Releasing an evicted id clears its
+// eviction mark.
+func (s *Scope) Release(now int64, ids []string) []int64 { return s.dropAll(now, ids, false) }
 
-// Force does what Release does to others, tells them, and keeps them out for what is left of their leases and one more.
-func (s *Scope) Force(now int64, ids []string) []int64 { return s.end(now, ids, true) }
+// Force evicts holders and waiters: it does what Release does, publishes the eviction to them, and
+// marks their ids. Acquire refuses a marked id. The mark expires one lease length after the
+// holder's lease, or the waiter's place, would have expired.
+func (s *Scope) Force(now int64, ids []string) []int64 { return s.dropAll(now, ids, true) }
 
-func (s *Scope) end(now int64, ids []string, force bool) []int64 {
+func (s *Scope) dropAll(now int64, ids []string, force bool) []int64 {
 	s.begin(now)
 	defer s.finish()
-	roots, all := make(map[string]bool), make([]int64, len(ids))
+	roots, dropped := make(map[string]bool), make([]int64, len(ids))
 	for i, id := range ids {
 		ends, held := s.holders.at(id)
 		if !held {
 			ends, _ = s.patience.at(id)
 		}
 		was, r := s.drop(id)
-		all[i] = was
+		dropped[i] = was
 		if r != nil {
 			roots[r.Levels[0].Node] = true
 		}
 		switch {
 		case was == 1 && !force:
-			took := s.now - r.granted
-			if s.hold == 0 {
-				s.hold = took
-			} else {
-				s.hold += int64(math.Floor(float64(took-s.hold) / 8))
-			}
-			s.hold = max(1, s.hold)
+			s.recordHold(s.now - r.granted)
 		case was > 0 && force:
 			s.patience.put("!"+id, ends+r.Lease)
-			s.tell(r.Channel, "!"+id)
+			s.publish(r.Channel, "!"+id)
 		case was == 0 && !force && s.evicted(id):
 			s.patience.remove("!" + id)
 		}
 	}
 	s.promoteAll(roots)
-	return all
+	return dropped
 }
 
-// evicted says whether it was forced out, of who neither holds nor waits.
+// recordHold moves the mean hold by an eighth of the distance to a new one.
+func (s *Scope) recordHold(held int64) {
+	if s.hold == 0 {
+		s.hold = held
+	} else {
+		s.hold += int64(math.Floor(float64(held-s.hold) / 8))
+	}
+	s.hold = max(1, s.hold)
+}
+
+// evicted reports whether an id that neither holds nor waits has an eviction mark.
 func (s *Scope) evicted(id string) bool {
 	until, known := s.patience.at("!" + id)
 	return known && until > s.now

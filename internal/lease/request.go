@@ -9,37 +9,39 @@ type Level struct {
 	Limit, Weight int64
 }
 
-// Request asks for a lease. Times are in microseconds. No text is empty or holds a space.
+// Request asks for a lease. Times are in microseconds. No text is empty or holds a space. A second
+// request with the same ID has the same nodes and weights.
 type Request struct {
 	ID, Channel string
-	Lease       int64 // how long a lease lives without being renewed
-	Patience    int64 // how long a waiter waits without asking again
-	Longest     int64 // how long a lease is renewed at most; 0 for ever
-	Waiters     int64 // how many wait at a node at most; 0 not to wait
-	Priority    int   // 0 to 9, the lowest first
+	Lease       int64 // lifetime of the lease without a renewal
+	Patience    int64 // lifetime of a waiter's place in the queue without another acquire
+	Longest     int64 // longest hold over all renewals; 0 means no bound
+	Waiters     int64 // most waiters at the innermost node; 0 means the caller does not wait
+	Priority    int   // 0 to 9, lower numbers first
 	Metadata    string
 	Levels      []Level // outermost first
 }
 
-// Status is what came of a request.
+// Status is the outcome of an acquire.
 type Status int64
 
-// What comes of a request.
 const (
-	Held      Status = 1
-	Waiting   Status = 0
-	Full      Status = -1
-	QueueFull Status = -2
-	Evicted   Status = -3
+	Held      Status = 1  // the caller holds the lease
+	Waiting   Status = 0  // the caller waits in the queue
+	Full      Status = -1 // there is no room, and the caller does not wait
+	QueueFull Status = -2 // there is no room, and the queue has Request.Waiters waiters
+	Evicted   Status = -3 // the id was forced out; see [Scope.Force]
 )
 
-// Grant is the answer to a request.
+// Grant is the reply to an acquire. Times are in microseconds.
 type Grant struct {
 	Status   Status
-	Token    int64   // if it is held, else the last one given
-	Position int64   // in its queue, from 0
-	Next     int64   // for who was refused or waits first, until the first lease of the scope ends; else, or if there is none, -1
-	Hold     int64   // mean, 0 if not known
-	Left     int64   // until the lease ends, 0 if none is held
-	Used     []int64 // at each level
+	Token    int64 // fencing token if held, otherwise the last one granted
+	Position int64 // position in the queue, from 0
+	// Next is the time until the scope's first lease ends, for a refused caller or a first waiter.
+	// Otherwise, or if nothing is held, it is -1.
+	Next int64
+	Hold int64   // mean hold, 0 if unknown
+	Left int64   // time until the lease ends, 0 if none is held
+	Used []int64 // weight in use at each level
 }

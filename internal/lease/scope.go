@@ -1,5 +1,7 @@
-// Package lease grants, renews and releases the leases of a semaphore once more in plain Go. The memory gate runs on it, and
-// lua/lease.lua is tested against it: for equal operations at equal times both give equal replies and keep equal states.
+// Package lease grants, renews and releases the leases of a semaphore in plain Go. It is the memory
+// store's implementation, and the model that lua/lease.lua is tested against: for equal operations
+// at equal times both give equal replies and keep equal states. The contract at the head of
+// lua/lease.lua defines the queues and the messages.
 package lease
 
 import (
@@ -8,34 +10,39 @@ import (
 	"slices"
 )
 
-// Claim is the longest lease of who was granted one while waiting, until it renews it.
+// Claim bounds the first lease of a granted waiter, in microseconds. The waiter renews it to its
+// full length; a waiter that has died frees its slot after that time.
 const Claim = 5_000_000
 
+// Bounds on the work of one operation.
 const (
-	reaped   = 32 // at most, in a step
-	promoted = 64
+	maxExpired  = 32 // of the holders, and of the waiters
+	maxPromoted = 64 // at one root
 )
 
-// Scope is the state of all nodes that share an outermost key. The zero value is idle. It is not safe for concurrent use.
+// Scope is the state of all nodes that share an outermost key. The zero value is idle. It is not
+// safe for concurrent use.
 type Scope struct {
-	holders  ends
-	patience ends
-	records  map[string]*record
-	waiters  map[string][]place // by node, in order
-	ready    map[string][]place // by node: those below it
-	entered  map[string]string  // by node: the ticket by which it is ready
-	used     map[string]int64
-	token    int64
-	ticket   int64
-	hold     int64
-	last     int64
-	ahead    int64
+	holders     deadlines // of leases
+	patience    deadlines // of waiters' places; "!id": of eviction marks
+	records     map[string]*record
+	waiters     map[string][]place // by node, in FIFO order
+	ready       map[string][]place // by node: its ready children
+	readyTicket map[string]string  // by node: its ticket in its parent's queue
+	used        map[string]int64   // by node: weight in use
+	token       int64              // the last one granted
+	ticket      int64              // the last one given
+	hold        int64              // mean, in microseconds
+	last        int64              // time of the last operation
+	ahead       int64              // how far the scope's clock runs ahead of the caller's
 
-	now  int64
-	Tell func(channel, message string) // may be nil
+	now int64
+
+	// Tell, if not nil, is called with every message to publish.
+	Tell func(channel, message string)
 }
 
-func (s *Scope) room(r *record, node string) bool {
+func (s *Scope) hasRoomAt(r *record, node string) bool {
 	for _, l := range r.Levels {
 		if l.Node == node {
 			return s.used[node]+l.Weight <= l.Limit
@@ -44,16 +51,16 @@ func (s *Scope) room(r *record, node string) bool {
 	return true
 }
 
-func (s *Scope) roomAtAll(r *record) bool {
+func (s *Scope) hasRoom(r *record) bool {
 	for _, l := range r.Levels {
-		if !s.room(r, l.Node) {
+		if !s.hasRoomAt(r, l.Node) {
 			return false
 		}
 	}
 	return true
 }
 
-func (s *Scope) use(r *record, sign int64) {
+func (s *Scope) addWeight(r *record, sign int64) {
 	for _, l := range r.Levels {
 		if s.used[l.Node] += sign * l.Weight; s.used[l.Node] == 0 {
 			delete(s.used, l.Node)
@@ -65,28 +72,29 @@ func (s *Scope) grant(id string, r *record, lease int64) {
 	r.token, r.granted = max(s.token+1, s.now), s.now
 	s.token = r.token
 	s.holders.put(id, s.now+lease)
-	s.use(r, 1)
+	s.addWeight(r, 1)
 }
 
-func (s *Scope) leave(id string, r *record) {
-	depart(s.waiters, r.Levels[len(r.Levels)-1].Node, place{r.ticket, id})
+func (s *Scope) leaveQueue(id string, r *record) {
+	dequeue(s.waiters, r.Levels[len(r.Levels)-1].Node, place{r.ticket, id})
 	s.patience.remove(id)
 }
 
-// promote grants what there is room for, first come first served. All levels are looked at, in case a node is not below the
-// same ones in every request.
+// promote grants leases to waiters in FIFO order while there is room, at most maxPromoted, and then
+// tells the next waiter to acquire again. It checks every level, because requests may place a node
+// below different parents. own is the id that acquires: its reply tells it of the grant.
 func (s *Scope) promote(node, own string) {
-	for i := range promoted + 1 {
+	for i := range maxPromoted + 1 {
 		_, id := s.head(node)
 		r := s.records[id]
-		if r == nil || !s.roomAtAll(r) {
+		if r == nil || !s.hasRoom(r) {
 			return
 		}
-		if i == promoted {
-			s.tell(r.Channel, Message{ID: id}.String())
+		if i == maxPromoted {
+			s.publish(r.Channel, Message{ID: id}.String())
 			return
 		}
-		s.leave(id, r)
+		s.leaveQueue(id, r)
 		lease := min(r.Lease, Claim)
 		if id == own {
 			lease = r.Lease
@@ -94,40 +102,45 @@ func (s *Scope) promote(node, own string) {
 		s.grant(id, r, lease)
 		s.refresh(r.Levels)
 		if id != own {
-			s.tell(r.Channel, Message{id, r.token, lease, s.used[r.Levels[len(r.Levels)-1].Node]}.String())
+			used := s.used[r.Levels[len(r.Levels)-1].Node]
+			s.publish(r.Channel, Message{id, r.token, lease, used}.String())
 		}
 	}
 }
 
-func (s *Scope) tell(channel, message string) {
+func (s *Scope) publish(channel, message string) {
 	if s.Tell != nil {
 		s.Tell(channel, message)
 	}
 }
 
-// drop forgets a holder or a waiter, and says which it was: 1 or 2, 0 if neither.
+// drop deletes a holder or a waiter. It returns 1 for a holder, 2 for a waiter or 0 for an unknown
+// id, and the record.
 func (s *Scope) drop(id string) (was int64, r *record) {
 	if r = s.records[id]; r == nil {
 		return 0, nil
 	}
 	if s.holders.remove(id) {
 		was = 1
-		s.use(r, -1)
+		s.addWeight(r, -1)
 	} else {
 		was = 2
-		s.leave(id, r)
+		s.leaveQueue(id, r)
 	}
 	delete(s.records, id)
 	s.refresh(r.Levels)
 	return was, r
 }
 
-// begin brings the scope to a time and lets go who is overdue.
+// begin moves the scope's clock to now, never back, and drops the leases and places that have
+// expired.
 func (s *Scope) begin(now int64) {
 	if s.records == nil {
 		*s = Scope{
-			holders: newEnds(), patience: newEnds(), records: make(map[string]*record), waiters: make(map[string][]place),
-			ready: make(map[string][]place), entered: make(map[string]string), used: make(map[string]int64), Tell: s.Tell,
+			holders: newDeadlines(), patience: newDeadlines(),
+			records: make(map[string]*record), waiters: make(map[string][]place),
+			ready: make(map[string][]place), readyTicket: make(map[string]string),
+			used: make(map[string]int64), Tell: s.Tell,
 		}
 	}
 	if now+s.ahead < s.last {
@@ -135,12 +148,12 @@ func (s *Scope) begin(now int64) {
 	}
 	s.now = now + s.ahead
 	roots := make(map[string]bool)
-	for _, e := range []*ends{&s.holders, &s.patience} {
-		for _, id := range e.until(s.now, reaped) {
+	for _, d := range []*deadlines{&s.holders, &s.patience} {
+		for _, id := range d.expired(s.now, maxExpired) {
 			if _, r := s.drop(id); r != nil {
 				roots[r.Levels[0].Node] = true
 			} else {
-				e.remove(id)
+				d.remove(id)
 			}
 		}
 	}
@@ -153,7 +166,7 @@ func (s *Scope) promoteAll(roots map[string]bool) {
 	}
 }
 
-// finish forgets an idle scope.
+// finish resets an idle scope, as the script deletes its keys.
 func (s *Scope) finish() {
 	s.last = s.now
 	if s.Idle() {
@@ -161,10 +174,11 @@ func (s *Scope) finish() {
 	}
 }
 
-// Idle says whether nobody holds, waits, or is known to have been forced out.
+// Idle reports whether the scope has no holder, no waiter and no eviction mark.
 func (s *Scope) Idle() bool { return s.holders.len()+s.patience.len() == 0 }
 
-// Acquire asks for a lease, or asks again: for who holds it already it is extended, and who waits goes on waiting.
+// Acquire requests a lease. A second request with the same id extends a held lease, or keeps a
+// waiter's place in the queue.
 func (s *Scope) Acquire(now int64, q Request) Grant {
 	s.begin(now)
 	defer s.finish()
@@ -187,7 +201,8 @@ func (s *Scope) Acquire(now int64, q Request) Grant {
 		fits, first := true, true
 		for _, l := range q.Levels {
 			_, before := s.head(l.Node)
-			fits, first = fits && s.room(r, l.Node), first && before == ""
+			fits = fits && s.hasRoomAt(r, l.Node)
+			first = first && before == ""
 		}
 		switch {
 		case fits && first:
@@ -199,14 +214,16 @@ func (s *Scope) Acquire(now int64, q Request) Grant {
 		case q.Waiters > 0 && int64(len(s.waiters[leaf])) >= q.Waiters:
 			status = QueueFull
 		default:
-			// First the newcomer waits, then the first are granted, and then we see whether it was among them.
+			// The caller queues first: granting then goes by tickets alone, whether or not it may
+			// wait.
 			s.ticket = max(s.ticket+1, s.now)
 			r.ticket = fmt.Sprintf("%d%016d", q.Priority, s.ticket)
 			s.records[id] = r
-			enter(s.waiters, leaf, place{r.ticket, id})
+			enqueue(s.waiters, leaf, place{r.ticket, id})
 			s.patience.put(id, s.now+q.Patience)
 			s.refresh(r.Levels)
-			if fits || len(r.Levels) > 1 { // else nobody is let in by who came
+			// At one full level the new waiter makes no other ready.
+			if fits || len(r.Levels) > 1 {
 				s.promote(root, id)
 			}
 			if _, held := s.holders.at(id); q.Waiters == 0 && !held {
@@ -218,14 +235,7 @@ func (s *Scope) Acquire(now int64, q Request) Grant {
 	g := Grant{Token: s.token, Next: -1, Hold: s.hold}
 	if at, held := s.holders.at(id); held {
 		status = Held
-		until := s.now + r.Lease
-		if r.Longest > 0 {
-			until = min(until, r.granted+r.Longest)
-		}
-		if until > at {
-			s.holders.put(id, until)
-		}
-		g.Token, g.Left = r.token, max(until, at, s.now)-s.now
+		g.Token, g.Left = r.token, s.extend(id, r, at, r.Lease)-s.now
 	}
 	if g.Status = status; status == Waiting {
 		i, _ := slices.BinarySearchFunc(s.waiters[leaf], place{r.ticket, id}, place.compare)
@@ -240,28 +250,33 @@ func (s *Scope) Acquire(now int64, q Request) Grant {
 	return g
 }
 
-// Renew extends leases, and says how long each lives now: 0 if it is unknown, -1 if it was forced out.
+// extend moves the end of a lease, never back, and returns it, at least now.
+func (s *Scope) extend(id string, r *record, ends, lease int64) int64 {
+	wanted := s.now + lease
+	if r.Longest > 0 {
+		wanted = min(wanted, r.granted+r.Longest)
+	}
+	if wanted > ends {
+		s.holders.put(id, wanted)
+	}
+	return max(wanted, ends, s.now)
+}
+
+// Renew extends leases. The result is the time until each ends, in microseconds: at least 1 for a
+// held lease, 0 for an unknown id, -1 for an evicted one.
 func (s *Scope) Renew(now, lease int64, ids []string) []int64 {
 	s.begin(now)
 	defer s.finish()
 	left := make([]int64, len(ids))
 	for i, id := range ids {
-		until, held := s.holders.at(id)
+		ends, held := s.holders.at(id)
 		if !held {
 			if s.evicted(id) {
 				left[i] = -1
 			}
 			continue
 		}
-		wanted, r := s.now+lease, s.records[id]
-		if r.Longest > 0 {
-			wanted = min(wanted, r.granted+r.Longest)
-		}
-		if wanted > until {
-			s.holders.put(id, wanted)
-			until = wanted
-		}
-		left[i] = max(1, until-s.now)
+		left[i] = max(1, s.extend(id, s.records[id], ends, lease)-s.now)
 	}
 	return left
 }

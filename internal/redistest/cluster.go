@@ -14,7 +14,8 @@ import (
 
 const slots = 16384
 
-// Cluster is a Redis or Valkey cluster of masters that one test may hurt.
+// Cluster is a Redis or Valkey cluster of masters for one test, which may stop
+// and kill its nodes.
 type Cluster struct {
 	// Addrs are the host:port addresses of the nodes.
 	Addrs []string
@@ -24,12 +25,12 @@ type Cluster struct {
 
 // StartCluster starts a cluster of the given number of masters without
 // replicas, for this test alone, and waits until every node serves it. The
-// servers are chosen as by [Start], and must be Redis 7 or later or Valkey.
+// program is chosen as by [Start], and must be Redis 7 or later, or Valkey.
 // extraArgs go to every node, such as "--cluster-node-timeout", "500" for a
-// test that waits until a stopped node is noticed.
+// test that waits until the nodes notice a stopped one.
 //
-// It takes two seconds, as a master refuses to serve for that long after its
-// start.
+// StartCluster takes two seconds: a master refuses to serve for that long after
+// its start.
 func StartCluster(t testing.TB, masters int, extraArgs ...string) *Cluster {
 	t.Helper()
 	path := firstProgram(t)
@@ -39,18 +40,18 @@ func StartCluster(t testing.TB, masters int, extraArgs ...string) *Cluster {
 		c.Nodes = append(c.Nodes, s)
 		c.Addrs = append(c.Addrs, s.Addr)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), answerTimeout)
 	defer cancel()
 	if err := c.join(ctx); err != nil {
-		t.Fatalf("join %d nodes of %s to a cluster: %v", masters, path, err)
+		t.Fatalf("join %d nodes of %s: %v", masters, path, err)
 	}
 	c.Wait(t)
 	t.Logf("runs on a cluster of %d %s", masters, c.Nodes[0].Name)
 	return c
 }
 
-// Client returns a new client of the cluster, changed by change, and closes it
-// when the test ends. Maintenance notifications are off as in [Server.Client].
+// Client returns a new client of the cluster, with its options changed by change,
+// and closes it when the test ends. Maintenance notifications are off as in [Server.Client].
 func (c *Cluster) Client(t testing.TB, change ...func(*redis.ClusterOptions)) *redis.ClusterClient {
 	t.Helper()
 	opt := &redis.ClusterOptions{
@@ -65,12 +66,12 @@ func (c *Cluster) Client(t testing.TB, change ...func(*redis.ClusterOptions)) *r
 	return client
 }
 
-// Wait returns once every node knows all others and says that the cluster is
-// ok. [StartCluster] has waited already; a test that restarts or continues a
-// node may wait again.
+// Wait returns once every node knows all others and reports the cluster as ok.
+// [StartCluster] calls it; a test that restarts or continues a node may call it
+// again.
 func (c *Cluster) Wait(t testing.TB) {
 	t.Helper()
-	deadline := time.Now().Add(2 * patience)
+	deadline := time.Now().Add(2 * answerTimeout)
 	for _, s := range c.Nodes {
 		for {
 			err := c.healthy(s)
@@ -88,7 +89,7 @@ func (c *Cluster) Wait(t testing.TB) {
 func (c *Cluster) healthy(s *Server) error {
 	client := redis.NewClient(s.options())
 	defer func() { _ = client.Close() }()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), answerTimeout)
 	defer cancel()
 	text, err := client.ClusterInfo(ctx).Result()
 	if err != nil {
@@ -97,7 +98,7 @@ func (c *Cluster) healthy(s *Server) error {
 	info, n := parseInfo(text), strconv.Itoa(len(c.Nodes))
 	if info["cluster_state"] != "ok" || info["cluster_known_nodes"] != n ||
 		info["cluster_size"] != n || info["cluster_slots_ok"] != strconv.Itoa(slots) {
-		return fmt.Errorf("not part of a healthy cluster of %s: %s", n, strings.Join(strings.Fields(text), " "))
+		return fmt.Errorf("the cluster of %s is not healthy: %s", n, strings.Join(strings.Fields(text), " "))
 	}
 	return nil
 }
@@ -108,8 +109,8 @@ func (c *Cluster) join(ctx context.Context) error {
 		clients[i] = redis.NewClient(s.options())
 		defer func() { _ = clients[i].Close() }()
 	}
-	// Nodes with equal epochs would first have to agree on new ones, and a node
-	// takes an epoch only before it has met another.
+	// Nodes with equal epochs first negotiate new ones, which takes time, and a
+	// node accepts an epoch only before it has met another.
 	for i, client := range clients {
 		first, end := i*slots/len(clients), (i+1)*slots/len(clients)
 		if err := client.ClusterAddSlotsRange(ctx, first, end-1).Err(); err != nil {
@@ -119,7 +120,7 @@ func (c *Cluster) join(ctx context.Context) error {
 			return err
 		}
 	}
-	// Every pair meets, as waiting for gossip to spread takes longer.
+	// Every pair meets, because gossip spreads more slowly.
 	for i, client := range clients {
 		for j, other := range c.Nodes {
 			if i == j {

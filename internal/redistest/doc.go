@@ -1,24 +1,24 @@
-// Package redistest gives the tests of this module their Redis servers.
+// Package redistest starts Redis servers for the tests of this module.
 //
 // [Each] runs a test on miniredis and on every real server it finds:
-// redis-server and valkey-server on PATH, started by the test itself, and the
-// server the environment names. [Real] and [Start] are for tests that only
-// make sense on a real server, [StartCluster] for those that need a cluster,
-// [StartFailover] for those whose primary is replaced.
+// redis-server and valkey-server on PATH, which it starts, and the server that
+// the environment names. [Real] and [Start] serve tests that need a real
+// server, [StartCluster] tests that need a cluster, and [StartFailover] tests
+// in which a replica replaces the primary.
 //
 // The environment variable HEADGATE_TEST_REDIS may be unset, or one of:
 //
 //   - require: a redis-server missing from PATH fails the test instead of
 //     skipping it. Continuous integration sets it.
-//   - host:port, or a redis:// or rediss:// URL: that server is used in
-//     addition. It belongs to somebody else, so tests touch only keys that
-//     contain [Server.Prefix], and those are deleted when the test ends.
+//   - host:port, or a redis:// or rediss:// URL: tests use that server in
+//     addition. It may hold other data, so tests touch only keys that contain
+//     [Server.Prefix], and the package deletes them when the test ends.
 //
-// Every server started here belongs to one test and is killed by its
-// [testing.TB.Cleanup], so no state is shared between tests. A test binary
-// that is itself killed, or ends by its -timeout, runs no cleanup and leaves
-// its servers behind.
+// Every server that this package starts belongs to one test, whose
+// [testing.TB.Cleanup] kills it, so tests share no state. A test binary that is
+// killed, or that exceeds its -timeout, runs no cleanup and leaves its servers
+// running.
 //
-// miniredis answers TIME by the real clock, but lets keys expire only when
-// told so with [miniredis.Miniredis.FastForward].
+// miniredis answers TIME from the real clock, but expires keys only in
+// [miniredis.Miniredis.FastForward].
 package redistest

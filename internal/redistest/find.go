@@ -18,65 +18,64 @@ const (
 	missing  = "redis-server is not on PATH"
 )
 
-// choice is what tests on this machine can run on besides miniredis.
-type choice struct {
-	programs []string
-	outside  *redis.Options
+// servers are what tests on this machine can run on besides miniredis.
+type servers struct {
+	programs []string       // paths
+	outside  *redis.Options // of the server that the environment names, or nil
 }
 
-func look(t testing.TB) choice {
+func findServers(t testing.TB) servers {
 	t.Helper()
-	f, err := find(os.Getenv(variable))
+	found, err := find(os.Getenv(variable))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return f
+	return found
 }
 
-func find(value string) (choice, error) {
-	var f choice
+func find(value string) (servers, error) {
+	var found servers
 	var resolved []string
 	for _, name := range []string{"redis-server", "valkey-server"} {
 		path, err := exec.LookPath(name)
 		if err == nil {
-			// A command may run in another folder than this one.
+			// A command may run in another directory.
 			path, err = filepath.Abs(path)
 		}
 		if err != nil {
 			if name == "redis-server" && value == "require" {
-				return choice{}, fmt.Errorf("%s, and %s=require forbids to go on without it", missing, variable)
+				return servers{}, fmt.Errorf("%s, and %s=require needs it", missing, variable)
 			}
 			continue
 		}
 		// Some distributions install Valkey under both names.
 		target, err := filepath.EvalSymlinks(path)
 		if err != nil {
-			return choice{}, err
+			return servers{}, err
 		}
 		if slices.Contains(resolved, target) {
 			continue
 		}
 		resolved = append(resolved, target)
-		f.programs = append(f.programs, path)
+		found.programs = append(found.programs, path)
 	}
 
 	if value == "" || value == "require" {
-		return f, nil
+		return found, nil
 	}
 	opt, err := parseAddress(value)
 	if err != nil {
-		return choice{}, err
+		return servers{}, err
 	}
-	f.outside = opt
-	return f, nil
+	found.outside = opt
+	return found, nil
 }
 
 func parseAddress(value string) (*redis.Options, error) {
 	if strings.HasPrefix(value, "redis://") || strings.HasPrefix(value, "rediss://") {
 		opt, err := redis.ParseURL(value)
 		if err != nil {
-			// The URL may hold a password, which has no place in a test log;
-			// errors of net/url quote all of it.
+			// The error of net/url quotes the URL, which may hold a password.
 			return nil, fmt.Errorf("%s is not a valid redis:// or rediss:// URL", variable)
 		}
 		return opt, nil

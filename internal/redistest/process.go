@@ -17,13 +17,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// process is a server program that this package runs, again and again on the
-// same port if a test wants so.
+// process is a server program that this package runs. A restart keeps its port.
 type process struct {
 	path      string
 	dir       string
 	cluster   bool
-	sentinel  string // its configuration, if it is a sentinel
+	sentinel  string // configuration of a sentinel, otherwise empty
 	extraArgs []string
 	port      int
 	busPort   int
@@ -34,7 +33,7 @@ type process struct {
 	logFrom int64
 }
 
-var errPortTaken = errors.New("its port is taken")
+var errPortTaken = errors.New("the port is taken")
 
 func (p *process) addr() string {
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(p.port))
@@ -49,7 +48,7 @@ func (p *process) start() (string, error) {
 		if p.port, p.busPort, err = freePorts(); err != nil {
 			return "", err
 		}
-		// A port found free may be taken by another test binary meanwhile.
+		// Another test binary may have taken the port since it was found free.
 		name, err := p.launch()
 		if attempt < 10 && errors.Is(err, errPortTaken) {
 			continue
@@ -62,7 +61,7 @@ func (p *process) restart() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.end()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(answerTimeout)
 	for {
 		_, err := p.launch()
 		if !errors.Is(err, errPortTaken) || time.Now().After(deadline) {
@@ -97,7 +96,7 @@ func (p *process) end() {
 	if p.cmd == nil {
 		return
 	}
-	// Both fail only if the process is gone already.
+	// Both fail only if the process has exited.
 	_ = p.cmd.Process.Signal(sigCont)
 	_ = p.cmd.Process.Kill()
 	<-p.exited
@@ -119,20 +118,20 @@ func (p *process) args() []string {
 	return append(args, p.extraArgs...)
 }
 
-// launch runs the program on the port chosen before and waits until it answers.
+// launch runs the program on its port and waits until it answers.
 func (p *process) launch() (string, error) {
 	log, err := os.OpenFile(p.logPath(), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		return "", err
 	}
-	// The program has its own copy once it runs.
+	// The program keeps its own descriptor.
 	defer func() { _ = log.Close() }()
 	stat, err := log.Stat()
 	if err != nil {
 		return "", err
 	}
 	p.logFrom = stat.Size()
-	if p.sentinel != "" { // it writes to the file
+	if p.sentinel != "" { // a sentinel overwrites the file
 		if err := os.WriteFile(p.configPath(), []byte(p.sentinel), 0o600); err != nil {
 			return "", err
 		}
@@ -145,7 +144,7 @@ func (p *process) launch() (string, error) {
 	}
 	exited := make(chan struct{})
 	go func() {
-		// A server that was killed always has an error here.
+		// The error of a killed server says nothing.
 		_ = cmd.Wait()
 		close(exited)
 	}()
@@ -165,12 +164,12 @@ func (p *process) launch() (string, error) {
 
 // awaitAnswer polls until the server answers and returns its name.
 func (p *process) awaitAnswer() (string, error) {
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(answerTimeout)
 	last := errors.New("no answer yet")
 	for time.Now().Before(deadline) {
 		select {
 		case <-p.exited:
-			return "", fmt.Errorf("it ended: %v", p.cmd.ProcessState)
+			return "", fmt.Errorf("the process ended: %v", p.cmd.ProcessState)
 		default:
 		}
 		name, err := p.probe()
@@ -180,7 +179,7 @@ func (p *process) awaitAnswer() (string, error) {
 		last = err
 		time.Sleep(5 * time.Millisecond)
 	}
-	return "", fmt.Errorf("it does not answer at %s: %w", p.addr(), last)
+	return "", fmt.Errorf("no answer at %s: %w", p.addr(), last)
 }
 
 func (p *process) probe() (string, error) {
@@ -203,11 +202,11 @@ func (p *process) probe() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// If the port was taken, somebody else's server answers here while this one
-	// is about to end.
+	// If the port was taken, another server answers here while this one is about
+	// to exit.
 	info := parseInfo(text)
 	if pid := strconv.Itoa(p.cmd.Process.Pid); info["process_id"] != pid {
-		return "", fmt.Errorf("the server there is process %s instead of %s", info["process_id"], pid)
+		return "", fmt.Errorf("process %s answers instead of %s", info["process_id"], pid)
 	}
 	return programName(info), nil
 }
@@ -216,7 +215,7 @@ func (p *process) configPath() string { return filepath.Join(p.dir, "sentinel.co
 
 func (p *process) logPath() string { return filepath.Join(p.dir, "log") }
 
-// logText is what the program wrote since its latest start.
+// logText returns what the program wrote since its latest start.
 func (p *process) logText() string {
 	text, err := os.ReadFile(p.logPath())
 	if err != nil {
@@ -230,9 +229,9 @@ func tail(text string, n int) string {
 	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }
 
-// freePorts returns two free loopback ports. They lie below the ports the
-// system hands out to outgoing connections, one of which could otherwise
-// occupy the port of a killed server before it is started again.
+// freePorts returns two free loopback ports. They lie below the system's
+// ephemeral range: otherwise an outgoing connection could occupy the port of a
+// killed server before the server restarts.
 func freePorts() (port, busPort int, err error) {
 	const lowest, end = 10000, 32768
 	var held []net.Listener

@@ -8,45 +8,46 @@ import (
 	"github.com/alicebob/miniredis/v2"
 )
 
-// Each runs f once on miniredis and once on every real server found, each run
-// in a subtest named after the server. Servers on PATH are started for this
-// call, so f finds them empty and may stop or kill them.
+// Each runs f once on miniredis and once on every real server it finds, each
+// time in a subtest named after the server. It starts the servers on PATH for
+// this call, so they are empty and f may stop or kill them.
 func Each(t *testing.T, f func(t *testing.T, s *Server)) {
 	t.Helper()
-	found := look(t)
+	found := findServers(t)
 
 	mini := miniredis.RunT(t)
-	servers := []*Server{{Name: "miniredis", Addr: mini.Addr(), Mini: mini}}
+	all := []*Server{{Name: "miniredis", Addr: mini.Addr(), Mini: mini}}
 	for _, path := range found.programs {
-		servers = append(servers, startProgram(t, path, false, nil))
+		all = append(all, startProgram(t, path, false, nil))
 	}
 	if found.outside != nil {
-		servers = append(servers, reach(t, found.outside))
+		all = append(all, connectOutside(t, found.outside))
 	}
 
 	var names []string
-	for _, s := range servers {
+	for _, s := range all {
 		names = append(names, s.Name)
 	}
-	if len(servers) == 1 {
+	if len(all) == 1 {
 		t.Logf("runs on miniredis only: %s", missing)
 	} else {
 		t.Logf("runs on %s", strings.Join(names, ", "))
 	}
-	for _, s := range servers {
+	for _, s := range all {
 		t.Run(s.Name, func(t *testing.T) { f(t, s.forTest(t)) })
 	}
 }
 
-// Real returns a real server: redis-server if it is on PATH, else
-// valkey-server, else the one HEADGATE_TEST_REDIS names. Without any it skips
-// the test, or fails it if HEADGATE_TEST_REDIS is require. The server may be
-// somebody else's, so tests that hurt it use [Start].
+// Real returns a real server: redis-server if it is on PATH, otherwise
+// valkey-server, otherwise the server that HEADGATE_TEST_REDIS names. Without
+// one it skips the test, or fails it if HEADGATE_TEST_REDIS is require. Tests
+// that stop or kill the server use [Start], because Real may return a server
+// that this package did not start.
 func Real(t testing.TB) *Server {
 	t.Helper()
-	found := look(t)
+	found := findServers(t)
 	if len(found.programs) == 0 && found.outside != nil {
-		s := reach(t, found.outside)
+		s := connectOutside(t, found.outside)
 		t.Logf("runs on %s", s.Name)
 		return s.forTest(t)
 	}
@@ -54,13 +55,13 @@ func Real(t testing.TB) *Server {
 }
 
 // Start starts a server for this test alone, which the test may stop, kill and
-// restart. It uses redis-server if that is on PATH, else valkey-server; without
-// any it skips the test, or fails it if HEADGATE_TEST_REDIS is require.
+// restart. It uses redis-server if that is on PATH, otherwise valkey-server.
+// Without one it skips the test, or fails it if HEADGATE_TEST_REDIS is require.
 //
-// The server keeps nothing on disk and listens on a free loopback port;
-// extraArgs follow the arguments that see to this. They must leave the port
-// open to clients without TLS or a password, or Start cannot tell that the
-// server is up.
+// The server keeps nothing on disk and listens on a free loopback port.
+// extraArgs follow the package's own arguments. They must leave the port open
+// to clients without TLS and without a password; otherwise Start cannot tell
+// that the server is up.
 func Start(t testing.TB, extraArgs ...string) *Server {
 	t.Helper()
 	path := firstProgram(t)
@@ -71,7 +72,7 @@ func Start(t testing.TB, extraArgs ...string) *Server {
 
 func firstProgram(t testing.TB) string {
 	t.Helper()
-	found := look(t)
+	found := findServers(t)
 	if len(found.programs) == 0 {
 		t.Skip(missing)
 	}

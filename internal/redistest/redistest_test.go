@@ -158,10 +158,10 @@ func TestEnvironment(t *testing.T) {
 		{"start missing", "Start", "", true, "redis-server is not on PATH.*--- SKIP: TestChild"},
 		{"cluster missing", "StartCluster", "", true, "redis-server is not on PATH.*--- SKIP: TestChild"},
 		{"each missing", "Each", "", true, "runs on miniredis only: redis-server is not on PATH.*PASS: TestChild/miniredis"},
-		{"real required", "Real", "require", false, "redis-server is not on PATH, and HEADGATE_TEST_REDIS=require"},
-		{"start required", "Start", "require", false, "redis-server is not on PATH, and HEADGATE_TEST_REDIS=require"},
-		{"cluster required", "StartCluster", "require", false, "redis-server is not on PATH, and HEADGATE_TEST_REDIS=require"},
-		{"each required", "Each", "require", false, "redis-server is not on PATH, and HEADGATE_TEST_REDIS=require"},
+		{"real required", "Real", "require", false, "redis-server is not on PATH, and HEADGATE_TEST_REDIS=require needs it"},
+		{"start required", "Start", "require", false, "redis-server is not on PATH, and HEADGATE_TEST_REDIS=require needs it"},
+		{"cluster required", "StartCluster", "require", false, "redis-server is not on PATH, and HEADGATE_TEST_REDIS=require needs it"},
+		{"each required", "Each", "require", false, "redis-server is not on PATH, and HEADGATE_TEST_REDIS=require needs it"},
 		{"no address", "Each", "yes", false, "HEADGATE_TEST_REDIS must be empty, require, host:port"},
 		{"bad URL", "Each", "redis://:secret@host:port", false, "HEADGATE_TEST_REDIS is not a valid redis://"},
 		{"dead address", "Each", "127.0.0.1:1", false, "127.0.0.1:1, which does not answer"},
@@ -186,10 +186,10 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-func TestServerOfSomebodyElse(t *testing.T) {
+func TestOutsideServerKeepsItsKeys(t *testing.T) {
 	s := redistest.Start(t)
 	client := s.Client(t)
-	if err := client.Set(t.Context(), "theirs", 1, 0).Err(); err != nil {
+	if err := client.Set(t.Context(), "other", 1, 0).Err(); err != nil {
 		t.Fatal(err)
 	}
 	for _, value := range []string{s.Addr, "redis://" + s.Addr + "/0"} {
@@ -203,13 +203,13 @@ func TestServerOfSomebodyElse(t *testing.T) {
 				t.Errorf("%s with %s wrote nothing there", name, value)
 			}
 			keys, err := client.Keys(t.Context(), "*").Result()
-			if err != nil || len(keys) != 1 || keys[0] != "theirs" {
+			if err != nil || len(keys) != 1 || keys[0] != "other" {
 				t.Errorf("%s with %s left the keys %v, %v", name, value, keys, err)
 			}
 		}
 	}
 	if out, err := child(t, "Stop", "PATH=", "HEADGATE_TEST_REDIS="+s.Addr); err == nil {
-		t.Errorf("a test stopped a server that is not its own\n%s", out)
+		t.Errorf("a test stopped a server that this package did not start\n%s", out)
 	}
 }
 
@@ -236,8 +236,8 @@ func TestFailedStartShowsLog(t *testing.T) {
 	}
 }
 
-// TestChild is what the tests above run in a process of their own, with another
-// environment or to fail.
+// TestChild runs the cases that need another environment, or that fail, in a
+// process of their own.
 func TestChild(t *testing.T) {
 	set := func(t *testing.T, s *redistest.Server) {
 		if err := s.Client(t).Set(t.Context(), "{"+s.Prefix+"a}:b", 1, 0).Err(); err != nil {
@@ -279,13 +279,13 @@ func child(t *testing.T, name string, env ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, self, "-test.run=^TestChild$", "-test.v")
-	// The race detector lets a process wait for a second before it exits.
+	// A process under the race detector sleeps for a second before it exits.
 	cmd.Env = append(append(os.Environ(), "GORACE=atexit_sleep_ms=0", "REDISTEST_CHILD="+name), env...)
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }
 
-// eventually retries what needs a new connection, which a client may make only
+// eventually retries do until it succeeds. A client makes a new connection only
 // after it has noticed that the old one is dead.
 func eventually(t *testing.T, do func() error) {
 	t.Helper()

@@ -16,18 +16,19 @@ const (
 	primaryName = "primary"
 )
 
-// Failover is a primary with replicas, watched by three sentinels that put a
-// replica in its place half a second after it has gone. One test may hurt it.
+// Failover is a primary with replicas and three sentinels for one test, which
+// may stop and kill the nodes. The sentinels promote a replica once the primary
+// has been unreachable for half a second.
 type Failover struct {
 	// Sentinels are the host:port addresses of the sentinels.
 	Sentinels []string
-	// Nodes are the primary that was, and its replicas.
+	// Nodes are the initial primary and its replicas.
 	Nodes []*Server
 }
 
 // StartFailover starts a primary with the given number of replicas and its
 // sentinels, for this test alone, and waits until all know each other. The
-// servers are chosen as by [Start].
+// program is chosen as by [Start].
 func StartFailover(t testing.TB, replicas int) *Failover {
 	t.Helper()
 	path := firstProgram(t)
@@ -37,7 +38,9 @@ func StartFailover(t testing.TB, replicas int) *Failover {
 		t.Fatal(err)
 	}
 	for range replicas {
-		s := startProgram(t, path, false, []string{"--replicaof", "127.0.0.1", port, "--repl-diskless-sync-delay", "0"})
+		s := startProgram(t, path, false, []string{
+			"--replicaof", "127.0.0.1", port, "--repl-diskless-sync-delay", "0",
+		})
 		f.Nodes = append(f.Nodes, s.forTest(t))
 	}
 	f.await(t, "replication", func() error { return f.replicating(replicas) })
@@ -57,12 +60,13 @@ sentinel failover-timeout %[1]s 3000
 	return f
 }
 
-// Client returns a new client that follows the primary, changed by change, and
-// closes it when the test ends.
+// Client returns a new client that follows the primary, with its options changed
+// by change, and closes it when the test ends.
 func (f *Failover) Client(t testing.TB, change ...func(*redis.FailoverOptions)) *redis.Client {
 	t.Helper()
 	opt := &redis.FailoverOptions{
-		MasterName: primaryName, SentinelAddrs: append([]string(nil), f.Sentinels...), ContextTimeoutEnabled: true,
+		MasterName: primaryName, SentinelAddrs: append([]string(nil), f.Sentinels...),
+		ContextTimeoutEnabled: true,
 	}
 	for _, c := range change {
 		c(opt)
@@ -72,12 +76,13 @@ func (f *Failover) Client(t testing.TB, change ...func(*redis.FailoverOptions)) 
 	return client
 }
 
-// Replicated returns once the first replica has all that the primary was told
-// before.
+// Replicated returns once every replica has applied all writes that the primary
+// accepted before the call.
 func (f *Failover) Replicated(t testing.TB) {
 	t.Helper()
-	client := f.Nodes[0].Client(t, func(o *redis.Options) { o.PoolSize = 1 }) // WAIT is about its own connection
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	// WAIT counts the writes of its own connection.
+	client := f.Nodes[0].Client(t, func(o *redis.Options) { o.PoolSize = 1 })
+	ctx, cancel := context.WithTimeout(context.Background(), answerTimeout)
 	defer cancel()
 	if err := client.Set(ctx, f.Nodes[0].Prefix, 1, time.Minute).Err(); err != nil {
 		t.Fatal(err)
@@ -85,14 +90,15 @@ func (f *Failover) Replicated(t testing.TB) {
 	if err := client.Del(ctx, f.Nodes[0].Prefix).Err(); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := client.Wait(ctx, len(f.Nodes)-1, patience/2).Result(); err != nil || int(n) != len(f.Nodes)-1 {
+	replicas := len(f.Nodes) - 1
+	if n, err := client.Wait(ctx, replicas, answerTimeout/2).Result(); err != nil || int(n) != replicas {
 		t.Fatalf("WAIT: %d, %v", n, err)
 	}
 }
 
 func (f *Failover) await(t testing.TB, what string, check func() error) {
 	t.Helper()
-	deadline := time.Now().Add(2 * patience)
+	deadline := time.Now().Add(2 * answerTimeout)
 	for {
 		err := check()
 		if err == nil {
@@ -118,7 +124,7 @@ func (f *Failover) replicating(replicas int) error {
 			return err
 		}
 		if info["master_link_status"] != "up" {
-			return fmt.Errorf("%s is not up to date", s.Addr)
+			return fmt.Errorf("%s has not caught up", s.Addr)
 		}
 	}
 	return nil
@@ -127,15 +133,16 @@ func (f *Failover) replicating(replicas int) error {
 func (f *Failover) watched(replicas int) error {
 	for _, addr := range f.Sentinels {
 		client := redis.NewSentinelClient((&Server{Addr: addr}).options())
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), answerTimeout)
 		state, err := client.Master(ctx, primaryName).Result()
 		cancel()
 		_ = client.Close()
 		if err != nil {
 			return err
 		}
-		if state["num-slaves"] != strconv.Itoa(replicas) || state["num-other-sentinels"] != strconv.Itoa(sentinels-1) {
-			return fmt.Errorf("%s knows %s replicas and %s others", addr, state["num-slaves"], state["num-other-sentinels"])
+		slaves, others := state["num-slaves"], state["num-other-sentinels"]
+		if slaves != strconv.Itoa(replicas) || others != strconv.Itoa(sentinels-1) {
+			return fmt.Errorf("%s knows %s replicas and %s other sentinels", addr, slaves, others)
 		}
 	}
 	return nil

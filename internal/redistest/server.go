@@ -13,23 +13,23 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// patience bounds the package's own exchanges with a server. It is long
-// because a loaded machine is no reason to fail a test.
-const patience = 15 * time.Second
+// answerTimeout bounds the package's own exchanges with a server. It is long, so
+// that a loaded machine fails no test.
+const answerTimeout = 15 * time.Second
 
 // Server is a Redis or Valkey server, or a miniredis, that one test may use.
 type Server struct {
-	// Name tells the program and its version, such as redis-server-7.0.15, or
-	// is miniredis.
+	// Name is the program and its version, such as redis-server-7.0.15, or
+	// miniredis.
 	Name string
-	// Addr is the host:port the server listens on.
+	// Addr is the host:port that the server listens on.
 	Addr string
 	// Real is false for miniredis only.
 	Real bool
 	// Mini is the miniredis behind the server, or nil if the server is real.
 	Mini *miniredis.Miniredis
-	// Prefix is random and different for every test. Every key a test writes
-	// must contain it, as the server may be shared with others.
+	// Prefix is random and different for every test. Every key that a test writes
+	// must contain it, because the server may hold other data.
 	Prefix string
 
 	t       testing.TB
@@ -37,8 +37,8 @@ type Server struct {
 	process *process
 }
 
-// forTest returns the server as one test sees it: failures are that test's, and
-// so are the keys.
+// forTest returns a copy of the server that reports failures to t and has a
+// prefix of its own.
 func (s *Server) forTest(t testing.TB) *Server {
 	bound := *s
 	bound.t = t
@@ -49,9 +49,9 @@ func (s *Server) forTest(t testing.TB) *Server {
 	return &bound
 }
 
-// reach returns the server HEADGATE_TEST_REDIS names. One that was named but
-// does not answer fails the test: skipping it would hide that nothing ran there.
-func reach(t testing.TB, opt *redis.Options) *Server {
+// connectOutside returns the server that HEADGATE_TEST_REDIS names. If it does
+// not answer, the test fails: a skip would hide that nothing ran there.
+func connectOutside(t testing.TB, opt *redis.Options) *Server {
 	t.Helper()
 	s := &Server{Addr: opt.Addr, Real: true, outside: opt}
 	info, err := s.info("server")
@@ -62,9 +62,9 @@ func reach(t testing.TB, opt *redis.Options) *Server {
 	return s
 }
 
-// Client returns a new client of the server, changed by change, and closes it
-// when the test ends. Maintenance notifications are off, because the handshake
-// that asks for them has a data race in go-redis 9.23.
+// Client returns a new client of the server, with its options changed by change,
+// and closes it when the test ends. Maintenance notifications are off, because
+// their handshake has a data race in go-redis 9.23.
 func (s *Server) Client(t testing.TB, change ...func(*redis.Options)) *redis.Client {
 	t.Helper()
 	opt := s.options()
@@ -72,21 +72,20 @@ func (s *Server) Client(t testing.TB, change ...func(*redis.Options)) *redis.Cli
 		c(opt)
 	}
 	client := redis.NewClient(opt)
-	// A test may have closed the client already, so the error says nothing.
+	// The error says nothing: a test may have closed the client already.
 	t.Cleanup(func() { _ = client.Close() })
 	return client
 }
 
-// Calls returns how often the server executed the given commands since it
-// started, by its own count (INFO commandstats), such as
-// Calls(t, "evalsha", "eval"). A subcommand is named like "script|load". Calls
-// that failed count, so an EVALSHA answered with NOSCRIPT does too; so do calls
-// of other users of the server, and of commands inside scripts. miniredis keeps
-// no such count, and the test fails.
+// Calls returns how often the server has executed the given commands since it
+// started, from INFO commandstats; Calls(t, "evalsha", "eval") is an example. A
+// subcommand is named like "script|load". Failed calls count, including an
+// EVALSHA answered with NOSCRIPT. So do calls of other clients, and commands
+// inside scripts. miniredis keeps no such count, and the test fails.
 func (s *Server) Calls(t testing.TB, commands ...string) int64 {
 	t.Helper()
 	if !s.Real {
-		t.Fatalf("%s does not count calls", s.Name)
+		t.Fatalf("%s does not count its calls", s.Name)
 	}
 	info, err := s.info("commandstats")
 	if err != nil {
@@ -120,17 +119,17 @@ func (s *Server) options() *redis.Options {
 func (s *Server) info(section string) (map[string]string, error) {
 	client := redis.NewClient(s.options())
 	defer func() { _ = client.Close() }()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), answerTimeout)
 	defer cancel()
 	text, err := client.Info(ctx, section).Result()
 	return parseInfo(text), err
 }
 
-// sweep deletes what the test wrote on a server of somebody else.
+// sweep deletes the test's keys from a server that this package did not start.
 func (s *Server) sweep() {
 	client := redis.NewClient(s.options())
 	defer func() { _ = client.Close() }()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), answerTimeout)
 	defer cancel()
 	keys := client.Scan(ctx, 0, "*"+s.Prefix+"*", 1000).Iterator()
 	for keys.Next(ctx) {
@@ -140,7 +139,7 @@ func (s *Server) sweep() {
 		}
 	}
 	if err := keys.Err(); err != nil {
-		s.t.Errorf("look for keys of this test on %s: %v", s.Name, err)
+		s.t.Errorf("scan %s for the keys of this test: %v", s.Name, err)
 	}
 }
 
@@ -154,8 +153,8 @@ func parseInfo(text string) map[string]string {
 	return fields
 }
 
-// programName goes by what the server says of itself, as a redis-server on PATH
-// may be Valkey.
+// programName reads the name from INFO, because a redis-server on PATH may be
+// Valkey.
 func programName(info map[string]string) string {
 	if v := info["valkey_version"]; v != "" {
 		return "valkey-server-" + v

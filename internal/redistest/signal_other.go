@@ -4,8 +4,8 @@ package redistest
 
 import "os"
 
-// Without these signals there is no server to send them to either: neither
-// Redis nor Valkey runs here, so these values only keep the package building.
+// Neither Redis nor Valkey runs on these systems, so no server gets these
+// signals. The values only keep the package building.
 var (
 	sigStop = os.Kill
 	sigCont = os.Interrupt

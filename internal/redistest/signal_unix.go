@@ -15,10 +15,10 @@ const (
 	sigCont = syscall.SIGCONT
 )
 
-// awaitStopped returns once the process is halted, as kill(2) may return a
-// moment before: a command sent in that moment would still be answered. Only
-// Linux tells the state without reaping the process; elsewhere it returns at
-// once.
+// awaitStopped returns once the process is halted. kill(2) may return earlier,
+// and the server would still answer a command sent in between. Only Linux
+// reports the state without reaping the process; elsewhere awaitStopped returns
+// immediately.
 func awaitStopped(pid int) error {
 	name := fmt.Sprintf("/proc/%d/stat", pid)
 	for range 1000 {
@@ -26,7 +26,7 @@ func awaitStopped(pid int) error {
 		if err != nil {
 			return nil
 		}
-		// The command's name comes before the state and may hold anything.
+		// The state follows the command's name, which may hold any bytes.
 		text := string(stat)
 		state := strings.TrimSpace(text[strings.LastIndexByte(text, ')')+1:])
 		if strings.HasPrefix(state, "T") {

@@ -1,5 +1,5 @@
--- The records, the weight in use, the queues, and who is granted what of them: the functions of the operations. Then lets go
--- who is overdue.
+-- The functions of the operations: records, weight in use, queues, grants. Then drops the leases
+-- and places that have expired.
 local records = {}
 
 local function get(field)
@@ -15,16 +15,16 @@ local function set(field, value)
   fields[field], changed[field] = value, true
 end
 
-local function load(id)
+local function load_record(id)
   local r = records[id]
   if r then
     return r
   end
   local record = get(id)
-  if not record or not string.find(record, ' ', 1, true) then -- other fields are one word
+  if not record or not string.find(record, ' ', 1, true) then -- an id may name another field
     return nil
   end
-  local place, number, granted, asked, longest, lease, channel, node, weight, limit, inner =
+  local place, number, granted, request, longest, lease, channel, node, weight, limit, inner =
     string.match(record, '(%S+) (%S+) (%S+) ((%S+) (%S+) (%S+) %S+ (%S+) (%S+) (%S+)(.*))')
   local levels = {{node = node, weight = weight + 0, limit = limit + 0}}
   if inner ~= '' then
@@ -33,32 +33,32 @@ local function load(id)
     end
   end
   r = {
-    ticket = place, token = number, granted = granted, asked = asked, longest = longest + 0, lease = lease + 0,
-    channel = channel, levels = levels,
+    ticket = place, token = number, granted = granted, request = request, longest = longest + 0,
+    lease = lease + 0, channel = channel, levels = levels,
   }
   records[id] = r
   return r
 end
 
-local function save(id, r)
+local function save_record(id, r)
   records[id] = r
-  set(id, r.ticket .. ' ' .. r.token .. ' ' .. r.granted .. ' ' .. r.asked)
+  set(id, r.ticket .. ' ' .. r.token .. ' ' .. r.granted .. ' ' .. r.request)
 end
 
 local function used(node)
   return (get('u:' .. node) or 0) + 0
 end
 
-local function use(r, sign)
+local function add_weight(r, sign)
   for i = 1, #r.levels do
     local level = r.levels[i]
     local n = used(level.node) + sign * level.weight
-    set('u:' .. level.node, n ~= 0 and n)
+    set('u:' .. level.node, n ~= 0 and text(n))
   end
 end
 
-local function enter(key, place)
-  call('ZADD', KEYS[key], '0', place)
+local function insert(key, member)
+  call('ZADD', KEYS[key], '0', member)
   touched[key] = true
 end
 
@@ -66,20 +66,21 @@ local function place(id, r)
   return r.levels[#r.levels].node .. ' ' .. r.ticket .. ' ' .. id
 end
 
--- The ticket and the id of the first that waits at a node or below.
+-- head returns the ticket and the id of the first waiter at a node or at a ready node below it.
 local function head(node)
   local from, to, after = '[' .. node .. ' ', '(' .. node .. '!', #node + 2
   local here = call('ZRANGEBYLEX', KEYS[3], from, to, 'LIMIT', '0', '1')[1]
   local below = nodes > 0 and call('ZRANGEBYLEX', KEYS[5], from, to, 'LIMIT', '0', '1')[1]
-  if below and (not here or string.sub(below, after, after + 16) < string.sub(here, after, after + 16)) then
+  if below and (not here or
+    string.sub(below, after, after + 16) < string.sub(here, after, after + 16)) then
     return head(string.sub(below, after + 18))
   elseif here then
     return string.sub(here, after, after + 16), string.sub(here, after + 18)
   end
 end
 
--- Whether there is room for it, at one node or at all its levels.
-local function room(r, node)
+-- has_room tells whether the request fits at one node, or at all its levels if node is nil.
+local function has_room(r, node)
   for i = 1, #r.levels do
     local level = r.levels[i]
     if (not node or node == level.node) and used(level.node) + level.weight > level.limit then
@@ -89,12 +90,12 @@ local function room(r, node)
   return true
 end
 
--- Brings the nodes of the levels up to date in their parents' queues.
+-- refresh queues the inner nodes of the levels at their parents, or removes them.
 local function refresh(levels)
   for i = #levels, 2, -1 do
     local node, parent = levels[i].node, levels[i - 1].node
     local first, id = head(node)
-    if id and not room(load(id), node) then
+    if id and not has_room(load_record(id), node) then
       first = nil
     end
     local before = get('n:' .. node)
@@ -104,7 +105,7 @@ local function refresh(levels)
       nodes = nodes - 1
     end
     if first and before ~= first then
-      enter(5, parent .. ' ' .. first .. ' ' .. node)
+      insert(5, parent .. ' ' .. first .. ' ' .. node)
       set('n:' .. node, first)
       nodes = nodes + 1
     end
@@ -114,87 +115,102 @@ end
 local function grant(id, r, lease)
   r.token, r.granted = next_token(), at
   put(1, now + lease, id)
-  use(r, 1)
-  save(id, r)
+  add_weight(r, 1)
+  save_record(id, r)
 end
 
-local function leave(id, r)
+-- extend moves the end of a lease, never back, and returns it, at least now.
+local function extend(id, r, lease)
+  local ends, wanted = (call('ZSCORE', KEYS[1], id) or 0) + 0, now + lease
+  if r.longest > 0 then
+    wanted = math.min(wanted, r.granted + r.longest)
+  end
+  if wanted > ends then
+    put(1, wanted, id)
+  end
+  return math.max(wanted, ends, now)
+end
+
+local function dequeue(id, r)
   call('ZREM', KEYS[3], place(id, r))
   call('ZREM', KEYS[4], id)
 end
 
--- Who may not be told asks again after a while.
-local function tell(channel, message)
+-- An ACL may forbid the channel. The waiter then finds its grant when it next acquires.
+local function publish(channel, message)
   redis.pcall(string.find(channel, '{', 1, true) and 'SPUBLISH' or 'PUBLISH', channel, message)
 end
 
--- Grants what there is room for, first come first served. All levels are looked at, in case a node is not below the same
--- ones in every request.
+-- promote grants leases to waiters in FIFO order while there is room, at most 64. It checks every
+-- level, because requests may place a node below different parents. own is the id that acquires:
+-- its reply tells it of the grant.
 local function promote(node, own)
   for i = 0, 64 do
     local _, id = head(node)
-    local r = id and load(id)
-    if not r or not room(r) then
+    local r = id and load_record(id)
+    if not r or not has_room(r) then
       return
     end
     if i == 64 then
-      tell(r.channel, id .. ' 0 0 0')
+      publish(r.channel, id .. ' 0 0 0')
       return
     end
     local lease = id == own and r.lease or math.min(r.lease, 5000000)
-    leave(id, r)
+    dequeue(id, r)
     grant(id, r, lease)
     refresh(r.levels)
     if id ~= own then
-      tell(r.channel, string.format('%s %s %.0f %.0f', id, token, lease, used(r.levels[#r.levels].node)))
+      local use = used(r.levels[#r.levels].node)
+      publish(r.channel, string.format('%s %s %.0f %.0f', id, token, lease, use))
     end
   end
 end
 
-local roots = {} -- of those who were dropped
+local dropped_roots = {}
 
--- Forgets a holder or a waiter, and says which it was.
+-- drop deletes a holder or a waiter. It returns 1 for a holder, 2 for a waiter or 0 for an unknown
+-- id, and the record.
 local function drop(id)
-  local r, was = load(id), 0
+  local r, was = load_record(id), 0
   if r then
     busy = false
     if r.token ~= '0' then
       was = 1
       call('ZREM', KEYS[1], id)
-      use(r, -1)
+      add_weight(r, -1)
     else
       was = 2
-      leave(id, r)
+      dequeue(id, r)
     end
     records[id] = nil
     set(id, false)
     refresh(r.levels)
-    roots[r.levels[1].node] = true
+    dropped_roots[r.levels[1].node] = true
   end
   return was, r
 end
 
--- Grants what they left, in a fixed order.
-local function promote_all()
+-- promote_dropped grants what the dropped ids left, root by root in the order of their names.
+local function promote_dropped()
   local order = {}
-  for node in pairs(roots) do
+  for node in pairs(dropped_roots) do
     order[#order + 1] = node
   end
   table.sort(order)
-  roots = {}
+  dropped_roots = {}
   for i = 1, #order do
     promote(order[i])
   end
 end
 
--- Whether it was forced out, of who neither holds nor waits.
-local function evicted(id)
-  return last_evicted + 0 > now and (call('ZSCORE', KEYS[4], '!' .. id) or 0) + 0 > now
+-- is_evicted tells whether an id that neither holds nor waits has an eviction mark.
+local function is_evicted(id)
+  return evicted_until + 0 > now and (call('ZSCORE', KEYS[4], '!' .. id) or 0) + 0 > now
 end
 
-if not fields.scope then -- without records nobody holds or waits
+if not fields.scope then -- without its hash no holder or waiter can be served
   call('DEL', KEYS[1], KEYS[3], KEYS[4], KEYS[5])
-elseif next_end + 0 <= now then
+elseif earliest_end + 0 <= now then
   for _, key in ipairs({KEYS[1], KEYS[4]}) do
     for _, id in ipairs(call('ZRANGEBYSCORE', key, '-inf', at, 'LIMIT', '0', '32')) do
       if drop(id) == 0 then
@@ -202,13 +218,12 @@ elseif next_end + 0 <= now then
       end
     end
   end
-  next_end = '0'
+  earliest_end = '0'
   for _, key in ipairs({KEYS[1], KEYS[4]}) do
     local first = tonumber(call('ZRANGE', key, '0', '0', 'WITHSCORES')[2])
     if first then
-      bound(first)
+      note_end(first)
     end
   end
-  promote_all()
+  promote_dropped()
 end
-

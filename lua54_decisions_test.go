@@ -1,0 +1,342 @@
+package headgate_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/core"
+)
+
+// clockHook runs the scripts of a Gate with an injected clock on miniredis and records their calls.
+type clockHook struct {
+	scripts map[string]int // index in injected, by the hash of the script that the Gate calls
+	hashes  []string       // of injected
+
+	mu    sync.Mutex
+	now   int64
+	calls []scriptCall
+	ran   map[string]int // calls by operation and algorithm
+}
+
+func newClockHook() *clockHook {
+	h := &clockHook{
+		now: 1_763_700_000_123_456, ran: make(map[string]int),
+		scripts: map[string]int{
+			redis.NewScript(headgate.LeaseScript()).Hash():  leaseScript,
+			redis.NewScript(headgate.DecideScript()).Hash(): decideScript,
+			redis.NewScript(headgate.AdmitScript()).Hash():  admitScript,
+		},
+	}
+	for _, source := range injected {
+		h.hashes = append(h.hashes, redis.NewScript(source).Hash())
+	}
+	return h
+}
+
+func (h *clockHook) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h *clockHook) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(context.Context, []redis.Cmder) error {
+		return errors.New("a Gate on one server sends no pipeline")
+	}
+}
+
+func (h *clockHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() != "evalsha" {
+			return next(ctx, cmd)
+		}
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		args := deref(cmd.Args())
+		script, known := h.scripts[args[1]]
+		keys, err := strconv.Atoi(args[2])
+		if !known || err != nil {
+			return fmt.Errorf("unknown script call %q", args)
+		}
+		c := scriptCall{script: script, keys: args[3 : 3+keys], argv: args[3+keys:]}
+		c.operations = operations(c)
+		for _, name := range c.operations {
+			h.ran[name]++
+		}
+		c.argv = append(c.argv, strconv.FormatInt(h.now, 10))
+		all := []any{"evalsha", h.hashes[script], keys}
+		for _, arg := range slices.Concat(c.keys, c.argv) {
+			all = append(all, arg)
+		}
+		inner := redis.NewCmd(ctx, all...)
+		err = next(ctx, inner)
+		cmd.SetErr(err)
+		if err != nil {
+			return err
+		}
+		c.reply = showReply(inner.Val())
+		h.calls = append(h.calls, c)
+		switch cmd := cmd.(type) {
+		case interface{ SetVal([]int64) }:
+			integers, err := inner.Int64Slice()
+			cmd.SetVal(integers)
+			return err
+		case interface{ SetVal(any) }:
+			cmd.SetVal(inner.Val())
+		}
+		return nil
+	}
+}
+
+// deref returns the arguments as go-redis sends them. The Gate passes pointers.
+func deref(args []any) []string {
+	texts := make([]string, len(args))
+	for i, arg := range args {
+		switch v := arg.(type) {
+		case *string:
+			texts[i] = *v
+		case *int64:
+			texts[i] = strconv.FormatInt(*v, 10)
+		default:
+			texts[i] = fmt.Sprint(v)
+		}
+	}
+	return texts
+}
+
+// operations returns "operation algorithm" for every charge of a call of the decision script, and
+// the operation for a call of the lease script. The contract at the head of lua/decide.lua defines
+// the arguments. ARGV has no clock yet.
+func operations(c scriptCall) (names []string) {
+	argv := c.argv
+	switch {
+	case c.script == leaseScript:
+		return []string{argv[0]}
+	case strings.HasPrefix(argv[0], "-"):
+		return []string{"short token_bucket"}
+	case c.script == admitScript:
+		slot, _ := strconv.Atoi(argv[len(argv)-1])
+		argv = argv[:len(argv)-1-slot]
+	}
+	number := func(i int) int {
+		n, err := strconv.Atoi(argv[i])
+		if err != nil {
+			panic(fmt.Sprintf("ARGV[%d] of %q: %v", i+1, argv, err))
+		}
+		return n
+	}
+	for at := number(0) - 1; at < len(argv); {
+		operation, charges, width := argv[at], number(at+2), 4
+		if c.script == admitScript {
+			operation = "admit"
+		}
+		at += 4
+		switch operation {
+		case "atmost", "reserve":
+			at++
+		case "give":
+			width = 5
+		}
+		for range charges {
+			names = append(names, operation+" "+argv[number(at+1)-1])
+			at += width
+		}
+	}
+	return names
+}
+
+// decisions is a Gate whose script calls are recorded, with limits of every algorithm.
+type decisions struct {
+	*testing.T
+	*clockHook
+	rng       *rand.Rand
+	gate      *core.Gate
+	semaphore *core.Semaphore
+	policies  []*core.Policy
+	burst     *core.Policy // for requests that share a round trip
+	held      []reserved
+}
+
+type reserved struct {
+	*core.Reservation
+	charges int
+}
+
+func newDecisions(t *testing.T) *decisions {
+	t.Helper()
+	h := newClockHook()
+	client := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
+	t.Cleanup(func() { _ = client.Close() })
+	for _, source := range injected {
+		if err := client.ScriptLoad(t.Context(), source).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	client.AddHook(h)
+	gate, err := core.NewRedis(client, core.Config{DisableDenialCache: true, Timeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The context has ended then, so Close releases the slots that are still held.
+	t.Cleanup(func() { _ = gate.Close(t.Context()) })
+	semaphore, err := core.NewSemaphore(gate, core.SemaphoreConfig{Name: "slots"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &decisions{T: t, clockHook: h, rng: seededRand(t), gate: gate, semaphore: semaphore}
+	for i, algorithm := range []core.Algorithm{
+		core.PerSecond(10), core.TokenBucket{Rate: 7, Per: time.Second, Burst: 9},
+		core.TokenBucket{Burst: 1_000_000}, core.LeakyBucket{Rate: 3, Per: time.Second, Capacity: 20},
+		core.TokenBucket{Rate: 1, Per: 30 * 24 * time.Hour, Burst: 20},
+		core.FixedWindow{Limit: 9, Window: 3 * time.Second},
+		core.FixedWindow{Limit: 9, Window: time.Second, FromFirst: true},
+		core.Calendar{Limit: 30, Every: core.Minute, In: time.UTC},
+		core.SlidingWindow{Limit: 10, Window: 5 * time.Second},
+		core.SlidingWindow{Limit: 30, Window: time.Second, Buckets: 20},
+		core.SlidingLog{Windows: []core.Window{
+			{Limit: 4, Width: time.Second}, {Limit: 10, Width: time.Minute},
+		}},
+	} {
+		for _, shadow := range []bool{false, true} {
+			d.policies = append(d.policies, d.policy(core.PolicyConfig{
+				Name: fmt.Sprint("p", i, "-", shadow), Algorithm: algorithm, Shadow: shadow,
+			}))
+		}
+	}
+	d.burst = d.policy(core.PolicyConfig{Name: "burst", Algorithm: core.PerSecond(5)})
+	return d
+}
+
+func (d *decisions) policy(cfg core.PolicyConfig) *core.Policy {
+	d.Helper()
+	p, err := core.NewPolicy(cfg)
+	if err != nil {
+		d.Fatal(err)
+	}
+	return p
+}
+
+func (d *decisions) key(parts ...string) core.Key {
+	d.Helper()
+	k, err := core.NewKey("a", parts...)
+	if err != nil {
+		d.Fatal(err)
+	}
+	return k
+}
+
+func (d *decisions) must(err error) {
+	d.Helper()
+	if err != nil {
+		d.Fatal(err)
+	}
+}
+
+// step runs one random operation.
+func (d *decisions) step(i int) {
+	d.Helper()
+	ctx, rng := d.Context(), d.rng
+	d.mu.Lock()
+	switch rng.IntN(20) {
+	case 0:
+		d.now += rng.Int64N(70_000_000)
+	case 1:
+		d.now -= rng.Int64N(2_000_000)
+	default:
+		d.now += rng.Int64N(200_000)
+	}
+	d.mu.Unlock()
+	charges, actual := make([]core.Charge, 1+rng.IntN(4)), make([]int64, 4)
+	policies := slices.Clone(d.policies)
+	rng.Shuffle(len(policies), func(i, j int) { policies[i], policies[j] = policies[j], policies[i] })
+	for j := range charges {
+		key := d.key([]string{"x", "y"}[rng.IntN(2)])
+		charges[j] = core.Charge{Policy: policies[j], Key: key, Cost: 1 + rng.Int64N(4)}
+		actual[j] = rng.Int64N(9)
+	}
+	switch n := rng.IntN(12); {
+	case n < 3:
+		_, err := d.gate.Decide(ctx, charges...)
+		d.must(err)
+	case n < 4:
+		_, err := d.gate.Peek(ctx, charges...)
+		d.must(err)
+	case n < 6:
+		cost := 1 + rng.Int64N(20)
+		for j := range charges {
+			charges[j].Cost = cost
+		}
+		_, _, err := d.gate.AtMost(ctx, charges...)
+		d.must(err)
+	case n < 8:
+		wait := time.Duration(rng.Int64N(3_000_000)) * time.Microsecond
+		r, _, err := d.gate.Reserve(ctx, wait, charges...)
+		if d.must(err); r != nil {
+			d.held = append(d.held, reserved{r, len(charges)})
+		}
+	case n < 10:
+		if len(d.held) == 0 {
+			return
+		}
+		r := d.held[0]
+		d.held = d.held[1:]
+		if rng.IntN(3) == 0 {
+			d.must(r.Cancel(ctx))
+			return
+		}
+		d.must(r.Settle(ctx, actual[:r.charges]...))
+	case n < 11:
+		ask := core.Ask{Levels: []core.Level{{Key: d.key("s"), Limit: 2}}}
+		l, _, err := d.semaphore.TryAdmit(ctx, ask, charges...)
+		if l != nil && rng.IntN(2) == 0 {
+			d.must(l.Release(ctx))
+		} else if l == nil && !errors.Is(err, core.ErrFull) {
+			d.must(err)
+		}
+	default:
+		var wg sync.WaitGroup
+		for j := range 8 {
+			c := core.Charge{Policy: d.burst, Key: d.key(fmt.Sprint("k", (i+j)%5)), Cost: 1}
+			wg.Go(func() {
+				if _, err := d.gate.Decide(ctx, c); err != nil {
+					d.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+	}
+}
+
+// TestDecisionScriptUnderLua54 covers every operation with every algorithm, and slots taken with
+// charges.
+func TestDecisionScriptUnderLua54(t *testing.T) {
+	needLua54(t)
+	d := newDecisions(t)
+	for i := range 3000 {
+		d.step(i)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	algorithms := []string{"token_bucket", "window", "sliding_window", "sliding_log"}
+	for _, operation := range []string{
+		"decide", "peek", "atmost", "reserve", "give", "force", "admit",
+	} {
+		for _, algorithm := range algorithms {
+			if name := operation + " " + algorithm; d.ran[name] == 0 {
+				t.Errorf("%s did not run: %v", name, d.ran)
+			}
+		}
+	}
+	if d.ran["short token_bucket"] == 0 {
+		t.Errorf("no call used the short arguments: %v", d.ran)
+	}
+	replayUnderLua54(t, d.calls, "give", "force", "acquire", "renew", "release")
+}

@@ -1,0 +1,238 @@
+package headgate_test
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate"
+)
+
+// scriptCall is a script call with an injected clock, and the reply of miniredis, which runs Lua
+// 5.1.
+type scriptCall struct {
+	script     int // index in injected
+	keys, argv []string
+	reply      string
+	operations []string // "operation algorithm" of each charge, or the operation of a lease
+}
+
+// injected are the scripts that lua54.lua runs.
+var injected = []string{
+	headgate.LeaseScriptInjected(), headgate.DecideScriptInjected(), headgate.AdmitScriptInjected(),
+}
+
+const leaseScript, decideScript, admitScript = 0, 1, 2
+
+// replayUnderLua54 runs calls in order under Lua 5.4. It fails the test for every call that gets
+// another reply than under Lua 5.1, and for every float in a reply, in a value or in an argument of
+// a command. If checked is not empty, it looks for floats alone, and only in calls with these
+// operations: a script error in another call leaves other values behind than under Lua 5.1.
+func replayUnderLua54(t *testing.T, calls []scriptCall, checked ...string) {
+	t.Helper()
+	var in bytes.Buffer
+	texts := func(list []string) {
+		fmt.Fprintln(&in, len(list))
+		for _, text := range list {
+			fmt.Fprintf(&in, "%d\n%s\n", len(text), text)
+		}
+	}
+	texts(injected)
+	for _, c := range calls {
+		fmt.Fprintln(&in, c.script+1)
+		texts(c.keys)
+		texts(c.argv)
+	}
+	cmd := exec.Command("lua5.4", "testdata/lua54.lua")
+	var stderr bytes.Buffer
+	cmd.Stdin, cmd.Stderr = &in, &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("lua5.4: %v: %s", err, &stderr)
+	}
+	lines := strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")
+	if len(lines) != len(calls) {
+		t.Fatalf("%d replies to %d calls", len(lines), len(calls))
+	}
+	failed := 0
+	for i, c := range calls {
+		if lines[i] == c.reply {
+			continue
+		}
+		if len(checked) > 0 && (!strings.Contains(lines[i], "; ") ||
+			slices.ContainsFunc(c.operations, func(operation string) bool {
+				name, _, _ := strings.Cut(operation, " ")
+				return !slices.Contains(checked, name)
+			})) {
+			continue
+		}
+		if failed++; failed <= 10 {
+			t.Errorf("call %d: %.500q\nLua 5.1: %.500s\nLua 5.4: %.500s", i, c.argv, c.reply, lines[i])
+		}
+	}
+	if failed > 10 {
+		t.Errorf("and %d further calls", failed-10)
+	}
+}
+
+// needLua54 skips the test if lua5.4 is not on PATH.
+func needLua54(t *testing.T) {
+	t.Helper()
+	if _, err := exec.LookPath("lua5.4"); err != nil {
+		t.Skip("lua5.4 is not on PATH")
+	}
+}
+
+// showReply prints a reply as lua54.lua does.
+func showReply(reply any) string {
+	switch v := reply.(type) {
+	case []any:
+		parts := make([]string, len(v))
+		for i := range v {
+			parts[i] = showReply(v[i])
+		}
+		return "{" + strings.Join(parts, " ") + "}"
+	case string:
+		return `"` + v + `"`
+	default:
+		return fmt.Sprint(v)
+	}
+}
+
+func toTexts(args []any) []string {
+	texts := make([]string, len(args))
+	for i := range args {
+		texts[i] = fmt.Sprint(args[i])
+	}
+	return texts
+}
+
+// seededRand returns a random generator and logs its seed if the test fails.
+func seededRand(t *testing.T) *rand.Rand {
+	t.Helper()
+	seed := rand.Uint64()
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("seed %d", seed)
+		}
+	})
+	return rand.New(rand.NewPCG(seed, 0))
+}
+
+// leaseCalls drives the lease script on miniredis and records its calls.
+type leaseCalls struct {
+	t      *testing.T
+	client *redis.Client
+	script *redis.Script
+	now    int64
+	calls  []scriptCall
+	ran    map[string]int // by operation and status
+}
+
+func (l *leaseCalls) run(operation string, args ...any) []any {
+	l.t.Helper()
+	keys := []string{"{a}:h", "{a}:m", "{a}:w", "{a}:p", "{a}:r"}
+	argv := append(append([]any{operation}, args...), l.now)
+	reply, err := l.script.Run(l.t.Context(), l.client, keys, argv...).Slice()
+	if err != nil {
+		l.t.Fatalf("%v: %v", argv, err)
+	}
+	l.calls = append(l.calls, scriptCall{
+		script: leaseScript, keys: keys, argv: toTexts(argv), reply: showReply(reply),
+		operations: []string{operation},
+	})
+	if operation == "acquire" {
+		operation += fmt.Sprint(" ", reply[0])
+	}
+	l.ran[operation]++
+	return reply
+}
+
+// TestLeaseScriptUnderLua54 covers the operations with one level and with several, with weights
+// that Redis may print with an exponent, and with the most grants of one script.
+func TestLeaseScriptUnderLua54(t *testing.T) {
+	needLua54(t)
+	rng := seededRand(t)
+	client := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
+	t.Cleanup(func() { _ = client.Close() })
+	l := &leaseCalls{
+		t: t, client: client, script: redis.NewScript(injected[leaseScript]),
+		now: 1_763_700_000_000_000, ran: make(map[string]int),
+	}
+	levels := make(map[string][]any) // by id: a second request keeps them
+	acquire := func(id string, waiters, unit int64, nodes []string) {
+		longest := []int64{0, 9_000_000}[rng.IntN(2)]
+		args := []any{
+			id, 2_000_000, waiters, rng.IntN(2), longest, 1 + rng.Int64N(8_000_000),
+			[]string{"c", "{a}c"}[rng.IntN(2)], "-",
+		}
+		if levels[id] == nil {
+			for _, node := range nodes {
+				levels[id] = append(levels[id], node, unit*(1+rng.Int64N(2)), unit*4)
+			}
+		}
+		l.run("acquire", append(args, levels[id]...)...)
+	}
+	one := func(id string, waiters, weight int64) {
+		l.run("acquire", id, 2_000_000, waiters, 0, 0, 3_000_000, "c", "-", "{a}", weight, 150)
+	}
+	one("all", 0, 150)
+	for i := range 100 {
+		one(fmt.Sprint("w", i), 100, 1)
+	}
+	l.run("release", "all")
+	l.run("list")
+	l.now += 60_000_000
+	chains := [][]string{
+		{"{a}"}, {"{a}"}, {"{a}", "{a}:u"}, {"{a}", "{a}:g", "{a}:g:u"}, {"{a}", "{a}:g", "{a}:g:v"},
+	}
+	for i := range 3000 {
+		l.now += rng.Int64N(100_000)
+		switch rng.IntN(100) {
+		case 0:
+			l.now += 60_000_000
+		case 1:
+			l.now -= 1_000_000
+		}
+		id := func() string { return fmt.Sprint("id", i-rng.IntN(20)) }
+		unit := []int64{1, 100_000_000_000}[i/500%2]
+		chain := chains[0]
+		if i/100%2 == 0 {
+			chain = chains[rng.IntN(len(chains))]
+		}
+		switch n := rng.IntN(20); {
+		case n == 0: // mostly a second time
+			acquire(id(), 1, unit, chain)
+		case n < 7:
+			acquire(fmt.Sprint("id", i), rng.Int64N(6), unit, chain)
+		case n < 10:
+			l.run("renew", 5_000_000, id(), id())
+		case n < 17:
+			l.run("release", id())
+		case n < 18:
+			l.run("release", id(), id(), "scope")
+		case n < 19:
+			evicted := id()
+			l.run("force", evicted)
+			acquire(evicted, 1, unit, chain)
+		default:
+			l.run("list")
+		}
+	}
+	for _, want := range []string{
+		"acquire 1", "acquire 0", "acquire -1", "acquire -2", "acquire -3",
+		"renew", "release", "force", "list",
+	} {
+		if l.ran[want] == 0 {
+			t.Errorf("%s did not run: %v", want, l.ran)
+		}
+	}
+	replayUnderLua54(t, l.calls)
+}
