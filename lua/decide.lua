@@ -129,7 +129,7 @@ while at <= last do
           --: fits
         end
         if not fits then
-          verdict, charges[c + 5] = verdict + 2 ^ (i - 1), 0
+          verdict, charges[c + 5] = verdict + math.floor(2 ^ (i - 1)), 0
           admitted = admitted and ARGV[limit + 1] == '1'
         end
       end
@@ -148,7 +148,7 @@ while at <= last do
           step = bound + 1 -- is not exact, and not tried
         elseif part > 0 then
           local rest = part % denominator
-          whole, part = whole + (part - rest) / denominator, rest
+          whole, part = whole + math.floor((part - rest) / denominator), rest
         end
         sums[i], totals[i] = {math.min(whole, 3155760000000000), part}, {0, 0}
       end
@@ -169,7 +169,7 @@ while at <= last do
           break
         end
         if steps then
-          step = step / 2
+          step = math.floor(step / 2)
         else
           plus = function(limit, whole, part, more, more_part)
             whole, part = whole + more, part + more_part

@@ -40,7 +40,7 @@ if held == 0 and previous == 0 then
 end
 local since = now - start
 state.from, state.used, state.last = start, held, previous
-state.weight = ARGV[limit + 4] - (since - since % tick) / tick
+state.weight = ARGV[limit + 4] - math.floor((since - since % tick) / tick)
 reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = previous, held, since, 0
 n = n + 4
 
@@ -55,7 +55,7 @@ local state = states[key]
 if operation == 'force' then
   local ticks = ARGV[limit + 4]
   local covered = math.min(state.last, 2 * ARGV[limit + 3]) * state.weight + ticks - 1
-  whole = math.max(0, math.min(whole, 2 * ARGV[limit + 3] - state.used - (covered - covered % ticks) / ticks))
+  whole = math.max(0, math.min(whole, 2 * ARGV[limit + 3] - state.used - math.floor((covered - covered % ticks) / ticks)))
 end
 state.start, state.count, state.before = state.from, state.used + whole, state.last
 receipt = state.start + 1
