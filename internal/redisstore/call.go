@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/headgate/headgate/internal/algorithm"
 	"github.com/headgate/headgate/internal/deadline"
 	"github.com/headgate/headgate/internal/request"
 )
@@ -14,6 +15,7 @@ type call struct {
 	requests []request.Request
 	merges   bool // the one request merges with equal ones
 	words    int  // of the reply
+	weight   int  // words, and what the script does without telling
 	deadline time.Time
 	shared   *deadline.Shared // or nil
 
@@ -38,10 +40,15 @@ var calls = sync.Pool{New: func() any { return &call{turn: make(chan struct{}, 1
 
 func acquireCall(ctx context.Context, requests []request.Request) *call {
 	k := calls.Get().(*call)
-	k.requests, k.words = requests, 0
+	k.requests, k.words, k.weight = requests, 0, 0
 	k.merges = len(requests) == 1 && mergeable(&requests[0])
 	for i := range requests {
-		k.words += requests[i].Words()
+		r := &requests[i]
+		k.words += r.Words()
+		k.weight += r.Words()
+		if r.Op == algorithm.Give {
+			k.weight += len(r.Charges)
+		}
 	}
 	var ok bool
 	if k.deadline, ok = ctx.Deadline(); !ok {

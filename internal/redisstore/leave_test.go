@@ -69,3 +69,25 @@ func TestLeaveAfterSharedDeadline(t *testing.T) {
 		t.Errorf("states %d and %d, %v", left.state, answered.state, answered.err)
 	}
 }
+
+// A batch of refunds is bounded like any other, though each refund is answered by one number.
+func TestBatchOfRefundsIsBounded(t *testing.T) {
+	limit := tokenBucket(t)
+	var charges []*request.Charge
+	for range algorithm.MaxCharges {
+		charges = append(charges, &request.Charge{Key: "k", Outer: 1, Limit: limit, Reply: []int64{0, 0, 1}})
+	}
+	q := new(queue)
+	for range maxBatchCalls {
+		q.waiting = append(q.waiting, acquireCall(t.Context(), []request.Request{{Op: algorithm.Give, Charges: charges}}))
+	}
+	k := q.waiting[0]
+	k.state = callLeads
+	n := 0
+	for _, w := range q.take(k) {
+		n += len(w.requests[0].Charges)
+	}
+	if n > maxBatchWeight {
+		t.Errorf("a batch refunds %d charges", n)
+	}
+}

@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	maxInFlight   = 2   // batches
-	maxBatchCalls = 128 // the server is busy with one batch for as long as with that many decisions
-	maxBatchWords = 640 // of the reply, which grows with the work of the server
-	minHalf       = 16  // fewer calls are not parted into two batches
+	maxInFlight    = 2   // batches
+	maxBatchCalls  = 128 // the server is busy with one batch for as long as with that many decisions
+	maxBatchWeight = 640 // the sum of weights, which grows with the arguments and the work of the server
+	minHalf        = 16  // fewer calls are not parted into two batches
 )
 
 // queue joins calls that wait for a round trip to the same server. With fewer than two batches in flight, a caller sends its
@@ -108,16 +108,16 @@ func (q *queue) take(k *call) []*call {
 	if n := len(q.free); n > 0 {
 		batch, q.free = q.free[n-1], q.free[:n-1]
 	}
-	room, words := q.room()-1, maxBatchWords-k.words
+	room, left := q.room()-1, maxBatchWeight-k.weight
 	rest := q.waiting[:0]
 	for _, w := range q.waiting {
 		switch {
 		case w == k:
 			batch = append(batch, k)
-		case w.state == callWaits && room > 0 && w.words <= words && !w.deadline.After(k.deadline):
+		case w.state == callWaits && room > 0 && w.weight <= left && !w.deadline.After(k.deadline):
 			w.state = callEncodes
 			batch = append(batch, w)
-			room, words = room-1, words-w.words
+			room, left = room-1, left-w.weight
 		default:
 			rest = append(rest, w)
 		}
