@@ -293,7 +293,7 @@ func (d *decisions) step(i int) {
 		}
 		d.must(r.Settle(ctx, actual[:r.charges]...))
 	case n < 11:
-		ask := core.Ask{Levels: []core.Level{{Key: d.key("s"), Limit: 2}}}
+		ask := core.SlotRequest{Levels: []core.Level{{Key: d.key("s"), Limit: 2}}}
 		l, _, err := d.semaphore.TryAdmit(ctx, ask, charges...)
 		if l != nil && rng.IntN(2) == 0 {
 			d.must(l.Release(ctx))

@@ -98,7 +98,7 @@ func TestRefusedIsNotExempt(t *testing.T) {
 				engine.HandleContext(c)
 				c.Abort()
 			}
-		}, gingate.WithConfig(newFixture(t).once(), gingate.Config{OnDenied: func(c *gin.Context, a *nethttp.Admission) { c.Status(a.Status()) }}))
+		}, gingate.WithConfig(newFixture(t).once(), gingate.Config{Refuse: func(c *gin.Context, a *nethttp.Admission) { c.Status(a.Status()) }}))
 		served := 0
 		engine.GET("/", func(*gin.Context) { served++ })
 		send(engine, "GET", "/")
@@ -128,7 +128,7 @@ func TestRefusedIsNotExempt(t *testing.T) {
 // The answer to a refusal may be dispatched itself, such as an error page.
 func TestErrorPage(t *testing.T) {
 	engine := gin.New()
-	engine.Use(gingate.WithConfig(newFixture(t).once(), gingate.Config{OnDenied: func(c *gin.Context, _ *nethttp.Admission) {
+	engine.Use(gingate.WithConfig(newFixture(t).once(), gingate.Config{Refuse: func(c *gin.Context, _ *nethttp.Admission) {
 		c.Request.URL.Path = "/slow-down"
 		engine.HandleContext(c)
 	}}))
@@ -151,7 +151,7 @@ func TestAnew(t *testing.T) {
 			for range 5 {
 				ctx := r.Context()
 				if anew {
-					ctx = nethttp.Anew(ctx)
+					ctx = nethttp.WithoutAdmission(ctx)
 				}
 				each.ServeHTTP(httptest.NewRecorder(), r.WithContext(ctx))
 			}

@@ -402,7 +402,7 @@ func streams(f *fixture, cfg *nethttp.Config) {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	cfg.Concurrency = &nethttp.Concurrency{Semaphore: s, Levels: []nethttp.Level{{Name: "streams", Key: keyfunc.RemoteIP(), Limit: 1}}}
+	cfg.Concurrency = &nethttp.Concurrency{Semaphore: s, Caps: []nethttp.Cap{{Name: "streams", Key: keyfunc.RemoteIP(), Limit: 1}}}
 }
 
 // behavior rows are of what guards do with responses and requests beside limiting them.

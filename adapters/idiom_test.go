@@ -179,7 +179,7 @@ func TestGin(t *testing.T) {
 			t.Error("no decision outside")
 		}
 	})
-	engine.Use(gingate.WithConfig(f.once(), gingate.Config{OnDenied: func(c *gin.Context, a *nethttp.Admission) {
+	engine.Use(gingate.WithConfig(f.once(), gingate.Config{Refuse: func(c *gin.Context, a *nethttp.Admission) {
 		answered++
 		c.JSON(a.Status(), gin.H{"error": a.Violated()})
 	}}), func(*gin.Context) { after++ })
@@ -310,7 +310,7 @@ func TestEchoErrorsCarryTheirCause(t *testing.T) {
 	}
 }
 
-// A DenyHandler that refuses as the guard does makes echo's answer the same as everybody's.
+// A Refuse that refuses as the guard does makes echo's answer the same as everybody's.
 func TestEchoCanRefuseAsTheGuardDoes(t *testing.T) {
 	want := newFixture(t)
 	h := nethttp.Middleware(want.once())(http.HandlerFunc(ok))
@@ -320,11 +320,11 @@ func TestEchoCanRefuseAsTheGuardDoes(t *testing.T) {
 	f := newFixture(t)
 	g4, g5 := f.once(), newFixture(t).once()
 	v4, v5 := echov4.New(), echo.New()
-	v4.Use(echogate.WithConfig(g4, echogate.Config{DenyHandler: func(c echov4.Context, a *nethttp.Admission) error {
+	v4.Use(echogate.WithConfig(g4, echogate.Config{Refuse: func(c echov4.Context, a *nethttp.Admission) error {
 		g4.Refuse(c.Response(), c.Request(), a)
 		return nil
 	}}))
-	v5.Use(echov5gate.WithConfig(g5, echov5gate.Config{DenyHandler: func(c *echo.Context, a *nethttp.Admission) error {
+	v5.Use(echov5gate.WithConfig(g5, echov5gate.Config{Refuse: func(c *echo.Context, a *nethttp.Admission) error {
 		g5.Refuse(c.Response(), c.Request(), a)
 		return nil
 	}}))

@@ -37,7 +37,7 @@ func TestReadmePermissions(t *testing.T) {
 	if err := g.Ping(t.Context()); err != nil {
 		t.Error(err)
 	}
-	sem := semaphore(t, g, core.SemaphoreConfig{Lease: time.Hour})
+	sem := semaphore(t, g, core.SemaphoreConfig{TTL: time.Hour})
 	tenant, user := core.Level{Key: newKey(t, "k"), Limit: 2}, core.Level{Key: newKey(t, "k", "u"), Limit: 1}
 	first := take(t, sem, tenant, user)
 	second := queue(t, sem, tenant, user)
@@ -56,12 +56,12 @@ func TestReadmePermissions(t *testing.T) {
 	}
 	<-l.Lost()
 	free(t, l)
-	brief := semaphore(t, g, core.SemaphoreConfig{Name: "brief", Lease: time.Second})
-	if _, err := brief.Enqueue(t.Context(), core.Ask{Levels: []core.Level{user}}); err != nil {
+	brief := semaphore(t, g, core.SemaphoreConfig{Name: "brief", TTL: time.Second})
+	if _, err := brief.Enqueue(t.Context(), core.SlotRequest{Levels: []core.Level{user}}); err != nil {
 		t.Fatal(err)
 	}
 	free(t, <-queue(t, brief, user)) // when the other has died
-	paid, _, err := sem.TryAdmit(t.Context(), core.Ask{Levels: []core.Level{tenant}}, core.Charge{Policy: limited(t, "p", frozen(1)), Key: user.Key, Cost: 1})
+	paid, _, err := sem.TryAdmit(t.Context(), core.SlotRequest{Levels: []core.Level{tenant}}, core.Charge{Policy: limited(t, "p", frozen(1)), Key: user.Key, Cost: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/headgate/headgate/internal/request"
 )
 
-func (s *Semaphore) acquire(ctx context.Context, ask Ask, waiters int64) (*Lease, error) {
+func (s *Semaphore) acquire(ctx context.Context, ask SlotRequest, waiters int64) (*Lease, error) {
 	if err := s.gate.keeper.Begin(); err != nil {
 		return nil, err
 	}
@@ -33,7 +33,7 @@ func (s *Semaphore) acquire(ctx context.Context, ask Ask, waiters int64) (*Lease
 var errBack = errors.New("core: redis is back")
 
 // take takes a slot, in Redis or as OnFailure says, from the start if Redis has failed already with this cause.
-func (s *Semaphore) take(ctx context.Context, ask Ask, q lease.Request, cause error) (l *Lease, err error) {
+func (s *Semaphore) take(ctx context.Context, ask SlotRequest, q lease.Request, cause error) (l *Lease, err error) {
 	for start := time.Now(); ; {
 		if err = cause; err == nil {
 			l, err = s.ask(ctx, s.gate.leases, ask, q, start)
@@ -49,7 +49,7 @@ func (s *Semaphore) take(ctx context.Context, ask Ask, q lease.Request, cause er
 }
 
 // fail lets the failure mode decide.
-func (s *Semaphore) fail(ctx context.Context, ask Ask, q lease.Request, start time.Time, cause error) (*Lease, error) {
+func (s *Semaphore) fail(ctx context.Context, ask SlotRequest, q lease.Request, start time.Time, cause error) (*Lease, error) {
 	g := s.gate
 	switch s.cfg.OnFailure {
 	case Open:
@@ -90,7 +90,7 @@ func (s *Semaphore) observe(ctx context.Context, l *Lease, err error, start time
 }
 
 // ask asks until there is an answer. The id is the same all along, so that asking again is no second ask.
-func (s *Semaphore) ask(ctx context.Context, store request.LeaseStore, ask Ask, q lease.Request, start time.Time) (*Lease, error) {
+func (s *Semaphore) ask(ctx context.Context, store request.LeaseStore, ask SlotRequest, q lease.Request, start time.Time) (*Lease, error) {
 	g := s.gate
 	scope := s.scope(ask.Levels[0].Key)
 	var over <-chan time.Time
@@ -184,7 +184,7 @@ func (s *Semaphore) granted(ctx context.Context, store request.LeaseStore, scope
 func (s *Semaphore) holding(q lease.Request, scope string, store request.LeaseStore) *keeper.Holding {
 	q.Waiters = 0
 	spec := keeper.Spec{
-		ID: q.ID, Scope: scope, TTL: s.cfg.Lease, Store: store, Fenced: store == s.gate.leases,
+		ID: q.ID, Scope: scope, TTL: s.cfg.TTL, Store: store, Fenced: store == s.gate.leases,
 		Adopt: s.cfg.OnLoss == AdoptOnLoss, Silent: s.cfg.OnLoss == NotifyOnLoss, Request: q, Owner: s,
 	}
 	if s.cfg.MaxHold > 0 {
@@ -196,7 +196,7 @@ func (s *Semaphore) holding(q lease.Request, scope string, store request.LeaseSt
 // patience is when to ask again although nobody called: the first in the queue when the first lease ends, in case its holder
 // has died; all others now and then, in case a call was lost, and well before the lease that they were told of ends.
 func (s *Semaphore) patience(g lease.Grant) time.Duration {
-	wait := keeper.Jitter(min(s.cfg.Lease/3, lease.Claim*time.Microsecond*3/5))
+	wait := keeper.Jitter(min(s.cfg.TTL/3, lease.Claim*time.Microsecond*3/5))
 	if next := time.Duration(g.Next) * time.Microsecond; g.Position == 0 && g.Next >= 0 && next < wait {
 		wait = next + time.Millisecond
 	}

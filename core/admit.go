@@ -15,17 +15,17 @@ import (
 // The Lease is not nil if the request may go on; its Reservation is what was spent. The Decision is that of the charges.
 // It denies if there is no slot, although all of its results fit then, and the error is a *FullError. Where a charge
 // denies, no slot was asked for, and the error is nil. Other errors are those of Gate.Decide and TryAcquire.
-func (s *Semaphore) TryAdmit(ctx context.Context, ask Ask, charges ...Charge) (*Lease, Decision, error) {
+func (s *Semaphore) TryAdmit(ctx context.Context, ask SlotRequest, charges ...Charge) (*Lease, Decision, error) {
 	return s.admit(ctx, ask, 0, charges)
 }
 
 // Admit is TryAdmit, but waits for a slot as Acquire does. While it waits the charges are spent, and if it is refused they are
 // given back.
-func (s *Semaphore) Admit(ctx context.Context, ask Ask, charges ...Charge) (*Lease, Decision, error) {
+func (s *Semaphore) Admit(ctx context.Context, ask SlotRequest, charges ...Charge) (*Lease, Decision, error) {
 	return s.admit(ctx, ask, int64(s.cfg.MaxWaiters), charges)
 }
 
-func (s *Semaphore) admit(ctx context.Context, ask Ask, waiters int64, charges []Charge) (_ *Lease, d Decision, err error) {
+func (s *Semaphore) admit(ctx context.Context, ask SlotRequest, waiters int64, charges []Charge) (_ *Lease, d Decision, err error) {
 	if len(charges) == 0 {
 		l, err := s.acquire(ctx, ask, waiters)
 		d.Allowed = err == nil
@@ -46,7 +46,7 @@ func (s *Semaphore) admit(ctx context.Context, ask Ask, waiters int64, charges [
 	p := plans.Get().(*plan)
 	defer p.release()
 	p.keeps = true
-	at := &request.Slot{Scope: s.scope(ask.Levels[0].Key), Ask: q}
+	at := &request.Slot{Scope: s.scope(ask.Levels[0].Key), Request: q}
 	if waiters == 0 && s.inOneStep(ask, charges) {
 		p.slot = at
 	}
@@ -105,7 +105,7 @@ func (s *Semaphore) admit(ctx context.Context, ask Ask, waiters int64, charges [
 }
 
 // inOneStep reports whether the store can decide the charges and take the slot in one step.
-func (s *Semaphore) inOneStep(ask Ask, charges []Charge) bool {
+func (s *Semaphore) inOneStep(ask SlotRequest, charges []Charge) bool {
 	parts := make([]*request.Charge, len(charges))
 	for i, c := range charges {
 		parts[i] = &request.Charge{Key: c.Key.path, Outer: c.Key.outer}

@@ -63,7 +63,7 @@ func TestTryAdmit(t *testing.T) {
 					g.SplitByOutermost()
 				}
 				s := semaphore(t, g, core.SemaphoreConfig{})
-				ask := core.Ask{Levels: []core.Level{level}}
+				ask := core.SlotRequest{Levels: []core.Level{level}}
 				two := charge(limited(t, "two", frozen(2)))
 				shadow := charge(newPolicy(t, core.PolicyConfig{Name: "shadow", Algorithm: core.DenyAll{}, Shadow: true}))
 				tight := charge(newPolicy(t, core.PolicyConfig{Name: "tight", Algorithm: frozen(1), Shadow: true}))
@@ -108,7 +108,7 @@ func TestTryAdmit(t *testing.T) {
 func TestTryAdmitWithoutState(t *testing.T) {
 	eachAdmission(t, func(t *testing.T, g *core.Gate, level core.Level, charge func(*core.Policy) core.Charge) {
 		s := semaphore(t, g, core.SemaphoreConfig{})
-		ask := core.Ask{Levels: []core.Level{level}}
+		ask := core.SlotRequest{Levels: []core.Level{level}}
 		unlimited, never := charge(limited(t, "unlimited", core.Unlimited{})), charge(limited(t, "never", core.DenyAll{}))
 		for _, charges := range [][]core.Charge{nil, {unlimited}} {
 			l, d, err := s.TryAdmit(t.Context(), ask, charges...)
@@ -120,7 +120,7 @@ func TestTryAdmitWithoutState(t *testing.T) {
 		if l, d, err := s.TryAdmit(t.Context(), ask, unlimited, never); l != nil || err != nil || d.Allowed {
 			t.Fatalf("%s, %v", show(d), err)
 		}
-		if _, _, err := s.TryAdmit(t.Context(), core.Ask{}, unlimited); !errors.Is(err, core.ErrAsk) {
+		if _, _, err := s.TryAdmit(t.Context(), core.SlotRequest{}, unlimited); !errors.Is(err, core.ErrSlotRequest) {
 			t.Error(err)
 		}
 		if _, _, err := s.TryAdmit(t.Context(), ask, core.Charge{}); !errors.Is(err, core.ErrCharge) {
@@ -138,8 +138,8 @@ func TestAdmitSettles(t *testing.T) {
 		s := semaphore(t, g, core.SemaphoreConfig{})
 		c := charge(limited(t, "tokens", frozen(100)))
 		c.Cost = 50
-		for _, admit := range []func(context.Context, core.Ask, ...core.Charge) (*core.Lease, core.Decision, error){s.TryAdmit, s.Admit} {
-			l, _, err := admit(t.Context(), core.Ask{Levels: []core.Level{level}}, c)
+		for _, admit := range []func(context.Context, core.SlotRequest, ...core.Charge) (*core.Lease, core.Decision, error){s.TryAdmit, s.Admit} {
+			l, _, err := admit(t.Context(), core.SlotRequest{Levels: []core.Level{level}}, c)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -167,7 +167,7 @@ func TestAdmitWaits(t *testing.T) {
 		queued := make(chan struct{})
 		got := make(chan *core.Lease)
 		go func() {
-			ask := core.Ask{Levels: []core.Level{level}, OnQueue: func(int) { close(queued) }}
+			ask := core.SlotRequest{Levels: []core.Level{level}, OnQueue: func(int) { close(queued) }}
 			l, d, err := s.Admit(t.Context(), ask, c)
 			if err != nil || !d.Allowed || d.At(0).Used != 1 {
 				t.Errorf("%s, %v", show(d), err)
@@ -179,7 +179,7 @@ func TestAdmitWaits(t *testing.T) {
 
 		// The queue is full.
 		var full *core.FullError
-		l, d, err := s.Admit(t.Context(), core.Ask{Levels: []core.Level{level}}, c)
+		l, d, err := s.Admit(t.Context(), core.SlotRequest{Levels: []core.Level{level}}, c)
 		if l != nil || !errors.As(err, &full) || !full.Queue || d.Allowed || !d.At(0).Allowed || d.At(0).Used != 1 {
 			t.Errorf("%s, %v", show(d), err)
 		}
@@ -192,7 +192,7 @@ func TestAdmitWaits(t *testing.T) {
 					t.Error("it did not panic")
 				}
 			}()
-			_, _, _ = semaphore(t, g, core.SemaphoreConfig{MaxWaiters: 9}).Admit(t.Context(), core.Ask{
+			_, _, _ = semaphore(t, g, core.SemaphoreConfig{MaxWaiters: 9}).Admit(t.Context(), core.SlotRequest{
 				Levels: []core.Level{level}, OnQueue: func(int) { panic("the caller's") },
 			}, c)
 		}()
@@ -206,14 +206,14 @@ func TestAdmitWaits(t *testing.T) {
 		// A caller who leaves has it back too.
 		first = take(t, s, level)
 		ctx, cancel := context.WithCancel(t.Context())
-		l, _, err = s.Admit(ctx, core.Ask{Levels: []core.Level{level}, OnQueue: func(int) { cancel() }}, c)
+		l, _, err = s.Admit(ctx, core.SlotRequest{Levels: []core.Level{level}, OnQueue: func(int) { cancel() }}, c)
 		if l != nil || !errors.Is(err, context.Canceled) {
 			t.Errorf("%v", err)
 		}
 		spent(t, g, 1, c)
 		awaitQueue(t, s, level.Key, 0)
 		// And so has one whose wait is over.
-		l, _, err = s.Admit(t.Context(), core.Ask{Levels: []core.Level{level}, MaxWait: time.Millisecond}, c)
+		l, _, err = s.Admit(t.Context(), core.SlotRequest{Levels: []core.Level{level}, MaxWait: time.Millisecond}, c)
 		if l != nil || !errors.As(err, &full) || !full.Queue {
 			t.Errorf("%v", err)
 		}
@@ -237,7 +237,7 @@ func TestAdmissionIsOneScript(t *testing.T) {
 			{Policy: limited(t, "tenant", core.PerHour(100)), Key: newKey(t, "acme"), Cost: 1},
 			{Policy: limited(t, "month", core.Calendar{Limit: 100, Every: core.Month, In: time.UTC}), Key: newKey(t, "acme", "user"), Cost: 1},
 		}
-		ask := core.Ask{Levels: []core.Level{level}}
+		ask := core.SlotRequest{Levels: []core.Level{level}}
 		free(t, func() *core.Lease { // loads the scripts
 			l, _, err := sem.TryAdmit(t.Context(), ask, charges...)
 			if err != nil {
@@ -264,7 +264,7 @@ func TestAdmitDuringOutage(t *testing.T) {
 				g := redisGate(t, s.Client(t), core.Config{Timeout: brief})
 				sem := semaphore(t, g, core.SemaphoreConfig{OnFailure: n.mode})
 				c := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: frozen(5), OnFailure: m.mode}), Key: newKey(t, "k"), Cost: 1}
-				ask := core.Ask{Levels: []core.Level{{Key: newKey(t, "k"), Limit: 1}}}
+				ask := core.SlotRequest{Levels: []core.Level{{Key: newKey(t, "k"), Limit: 1}}}
 				viaRedis(t, g, c)
 				s.Stop()
 				defer s.Continue()

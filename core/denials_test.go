@@ -96,7 +96,7 @@ func TestDenialTakesNoRoundTrip(t *testing.T) {
 			for range 20 {
 				d := decide(t, g, charges...)
 				r, charged, err := g.Charge(ctx, charges...)
-				lease, admitted, err2 := streams.TryAdmit(ctx, core.Ask{Levels: []core.Level{{Key: key, Limit: 1}}}, charges...)
+				lease, admitted, err2 := streams.TryAdmit(ctx, core.SlotRequest{Levels: []core.Level{{Key: key, Limit: 1}}}, charges...)
 				if r != nil || lease != nil || err != nil || err2 != nil {
 					t.Fatal(r, lease, err, err2)
 				}

@@ -7,9 +7,9 @@ var (
 	// a negative cost, two policies of one name.
 	ErrCharge = errors.New("core: unusable charge")
 
-	// ErrAsk is wrapped by the errors of what a semaphore cannot be asked for: no levels or too many, levels of
+	// ErrSlotRequest is wrapped by the errors of what a semaphore cannot be asked for: no levels or too many, levels of
 	// different outermost parts, a weight above its limit, an unknown priority, too much metadata.
-	ErrAsk = errors.New("core: unusable ask")
+	ErrSlotRequest = errors.New("core: unusable ask")
 
 	// ErrMisconfigured is wrapped by the errors of a Redis that refuses what a Gate needs, which no waiting mends: a
 	// wrong password, a missing permission, a foreign value under a Gate's key, a script error.

@@ -107,7 +107,7 @@ func (l *Lease) Overdue() { l.holding.Expire() }
 
 // Enqueue asks for a slot once and does not wait: whoever is not granted it stays in the queue until the lease would be
 // over.
-func (s *Semaphore) Enqueue(ctx context.Context, ask Ask) (id string, err error) {
+func (s *Semaphore) Enqueue(ctx context.Context, ask SlotRequest) (id string, err error) {
 	q, err := s.request(ask, 1_000_000)
 	if err != nil {
 		return "", err

@@ -59,12 +59,12 @@ func contend(t testing.TB, newGate func() *core.Gate) (h handoff) {
 	for range contenders {
 		g := newGate()
 		t.Cleanup(func() { _ = g.Close(context.Background()) })
-		s := semaphore(t, g, core.SemaphoreConfig{Lease: time.Minute, OnFailure: core.Closed})
+		s := semaphore(t, g, core.SemaphoreConfig{TTL: time.Minute, OnFailure: core.Closed})
 		var l *core.Lease
 		h = append(h, struct{ lock, unlock func() }{
 			lock: func() {
 				var err error
-				if l, err = s.Acquire(context.Background(), core.Ask{Levels: []core.Level{level}}); err != nil {
+				if l, err = s.Acquire(context.Background(), core.SlotRequest{Levels: []core.Level{level}}); err != nil {
 					t.Error(err)
 				}
 			},
@@ -204,7 +204,7 @@ func BenchmarkWaiters(b *testing.B) {
 			g := redisGate(b, server.Client(b), core.Config{Prefix: server.Prefix})
 			pair := func(s *core.Semaphore, ids []string) func() {
 				return func() {
-					id, err := s.Enqueue(ctx, core.Ask{Levels: bm.ask})
+					id, err := s.Enqueue(ctx, core.SlotRequest{Levels: bm.ask})
 					if err != nil {
 						b.Fatal(err)
 					}
@@ -216,10 +216,10 @@ func BenchmarkWaiters(b *testing.B) {
 					ids = ids[1:]
 				}
 			}
-			full := semaphore(b, g, core.SemaphoreConfig{Name: "full", Lease: time.Hour, MaxWaiters: 1_000_000})
+			full := semaphore(b, g, core.SemaphoreConfig{Name: "full", TTL: time.Hour, MaxWaiters: 1_000_000})
 			var ids []string
 			for range waiters + 1 {
-				id, err := full.Enqueue(ctx, core.Ask{Levels: bm.wait})
+				id, err := full.Enqueue(ctx, core.SlotRequest{Levels: bm.wait})
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -229,7 +229,7 @@ func BenchmarkWaiters(b *testing.B) {
 				ids = nil
 			}
 			crowded := pair(full, ids)
-			ratio := paired(crowded, pair(semaphore(b, g, core.SemaphoreConfig{Name: "empty", Lease: time.Hour}), nil))
+			ratio := paired(crowded, pair(semaphore(b, g, core.SemaphoreConfig{Name: "empty", TTL: time.Hour}), nil))
 			for b.Loop() {
 				crowded()
 			}

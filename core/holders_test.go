@@ -30,7 +30,7 @@ func TestEvictedStayOut(t *testing.T) {
 			g := redisGate(t, s.Client(t), core.Config{})
 			key := newKey(t, "k")
 			for _, loss := range []core.LossPolicy{core.CancelOnLoss, core.AdoptOnLoss, core.NotifyOnLoss} {
-				sem := semaphore(t, g, core.SemaphoreConfig{Lease: time.Second, OnLoss: loss})
+				sem := semaphore(t, g, core.SemaphoreConfig{TTL: time.Second, OnLoss: loss})
 				l := take(t, sem, core.Level{Key: key, Limit: 1})
 				holders, _, err := sem.Holders(t.Context(), key)
 				if err != nil || len(holders) != 1 {
@@ -64,10 +64,10 @@ func TestEvictedStayOut(t *testing.T) {
 func TestEvictedHearAtOnce(t *testing.T) {
 	server := redistest.Start(t)
 	admin := server.Client(t)
-	s := semaphore(t, redisGate(t, server.Client(t), core.Config{}), core.SemaphoreConfig{Lease: time.Hour})
-	other := semaphore(t, redisGate(t, server.Client(t), core.Config{}), core.SemaphoreConfig{Lease: time.Hour})
+	s := semaphore(t, redisGate(t, server.Client(t), core.Config{}), core.SemaphoreConfig{TTL: time.Hour})
+	other := semaphore(t, redisGate(t, server.Client(t), core.Config{}), core.SemaphoreConfig{TTL: time.Hour})
 	level := core.Level{Key: newKey(t, "k"), Limit: 1}
-	l, err := s.TryAcquire(t.Context(), core.Ask{Levels: []core.Level{level}})
+	l, err := s.TryAcquire(t.Context(), core.SlotRequest{Levels: []core.Level{level}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,19 +91,19 @@ func TestEvictedHearAtOnce(t *testing.T) {
 // What is no holder's name is nobody, whatever else Redis has under it, and costs no slot.
 func TestEvictNobody(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
-		sem := semaphore(t, g, core.SemaphoreConfig{Lease: time.Hour, OnLoss: core.NotifyOnLoss})
-		brief := semaphore(t, g, core.SemaphoreConfig{Lease: time.Second, OnLoss: core.NotifyOnLoss})
+		sem := semaphore(t, g, core.SemaphoreConfig{TTL: time.Hour, OnLoss: core.NotifyOnLoss})
+		brief := semaphore(t, g, core.SemaphoreConfig{TTL: time.Second, OnLoss: core.NotifyOnLoss})
 		level := core.Level{Key: newKey(t, "k"), Limit: 2}
 		l := take(t, sem, level)
 		for _, id := range []string{"scope", "u:{k}", "n:{k}", "!x", "", "a b"} {
-			if _, err := brief.Enqueue(t.Context(), core.Ask{Levels: []core.Level{level}}); err != nil { // and is let go by what follows
+			if _, err := brief.Enqueue(t.Context(), core.SlotRequest{Levels: []core.Level{level}}); err != nil { // and is let go by what follows
 				t.Fatal(err)
 			}
 			c.advance(2 * time.Second)
 			if n, err := sem.Evict(t.Context(), level.Key, id); n != 0 || err != nil {
 				t.Errorf("%q: %d, %v", id, n, err)
 			}
-			next, err := sem.TryAcquire(t.Context(), core.Ask{Levels: []core.Level{level}})
+			next, err := sem.TryAcquire(t.Context(), core.SlotRequest{Levels: []core.Level{level}})
 			if err != nil {
 				t.Errorf("after %q: %v", id, err)
 			}
@@ -115,10 +115,10 @@ func TestEvictNobody(t *testing.T) {
 
 func TestHoldersTellsOfTheDead(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
-		sem := semaphore(t, g, core.SemaphoreConfig{Lease: time.Second})
+		sem := semaphore(t, g, core.SemaphoreConfig{TTL: time.Second})
 		level := core.Level{Key: newKey(t, "k"), Limit: 100}
 		for range 50 { // more than are let go at once
-			if _, err := sem.Enqueue(t.Context(), core.Ask{Levels: []core.Level{level}, Meta: map[string]string{"-x": "-"}}); err != nil {
+			if _, err := sem.Enqueue(t.Context(), core.SlotRequest{Levels: []core.Level{level}, Meta: map[string]string{"-x": "-"}}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -152,7 +152,7 @@ func TestLongMeta(t *testing.T) {
 			g := memoryGate(t, core.Config{})
 			sem := semaphore(t, g, core.SemaphoreConfig{})
 			level := core.Level{Key: newKey(t, "k"), Limit: 1}
-			l, err := sem.TryAcquire(t.Context(), core.Ask{Levels: []core.Level{level}, Meta: tt.meta})
+			l, err := sem.TryAcquire(t.Context(), core.SlotRequest{Levels: []core.Level{level}, Meta: tt.meta})
 			if err != nil {
 				t.Fatal(err)
 			}

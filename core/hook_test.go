@@ -23,7 +23,9 @@ func panics(t *testing.T, want any, f func()) {
 
 // A panic in Observe takes neither a slot nor what was spent.
 func TestObservePanics(t *testing.T) {
-	ask := func(t *testing.T) core.Ask { return core.Ask{Levels: []core.Level{{Key: newKey(t, "k"), Limit: 1}}} }
+	ask := func(t *testing.T) core.SlotRequest {
+		return core.SlotRequest{Levels: []core.Level{{Key: newKey(t, "k"), Limit: 1}}}
+	}
 	policy := limited(t, "p", frozen(1))
 	for name, tt := range map[string]struct {
 		operation string

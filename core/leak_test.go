@@ -16,12 +16,12 @@ import (
 // use holds slots, waits for them in vain and with success, and gives up, so that every goroutine of a Gate runs.
 func use(t *testing.T, g *core.Gate) {
 	t.Helper()
-	s := semaphore(t, g, core.SemaphoreConfig{Lease: time.Second})
+	s := semaphore(t, g, core.SemaphoreConfig{TTL: time.Second})
 	level := core.Level{Key: newKey(t, "k"), Limit: 1}
 	first := take(t, s, level)
 	second := queue(t, s, level)
 	ctx, cancel := context.WithCancel(t.Context())
-	if _, err := s.Acquire(ctx, core.Ask{Levels: []core.Level{level}, OnQueue: func(int) { cancel() }}); !errors.Is(err, context.Canceled) {
+	if _, err := s.Acquire(ctx, core.SlotRequest{Levels: []core.Level{level}, OnQueue: func(int) { cancel() }}); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
 	free(t, first)
@@ -33,13 +33,13 @@ func TestNothingRemainsAfterClose(t *testing.T) {
 	for name, during := range map[string]func(t *testing.T, g *core.Gate) (after func()){
 		"idle": func(*testing.T, *core.Gate) func() { return func() {} },
 		"somebody waits": func(t *testing.T, g *core.Gate) func() {
-			s := semaphore(t, g, core.SemaphoreConfig{Lease: time.Second})
+			s := semaphore(t, g, core.SemaphoreConfig{TTL: time.Second})
 			level := core.Level{Key: newKey(t, "other"), Limit: 1} // at which nobody is about to leave
 			take(t, s, level)                                      // until Close takes it away
 			queued, waited := make(chan struct{}), make(chan error)
 			var once sync.Once
 			go func() {
-				_, err := s.Acquire(context.Background(), core.Ask{Levels: []core.Level{level}, OnQueue: func(int) { once.Do(func() { close(queued) }) }})
+				_, err := s.Acquire(context.Background(), core.SlotRequest{Levels: []core.Level{level}, OnQueue: func(int) { once.Do(func() { close(queued) }) }})
 				waited <- err
 			}()
 			<-queued
@@ -50,7 +50,7 @@ func TestNothingRemainsAfterClose(t *testing.T) {
 			}
 		},
 		"many come": func(t *testing.T, g *core.Gate) func() {
-			s := semaphore(t, g, core.SemaphoreConfig{Lease: time.Second})
+			s := semaphore(t, g, core.SemaphoreConfig{TTL: time.Second})
 			level := core.Level{Key: newKey(t, "other"), Limit: 2}
 			var all sync.WaitGroup
 			var some sync.WaitGroup
@@ -59,7 +59,7 @@ func TestNothingRemainsAfterClose(t *testing.T) {
 				all.Go(func() {
 					first := sync.OnceFunc(some.Done)
 					for {
-						l, err := s.Acquire(context.Background(), core.Ask{Levels: []core.Level{level}})
+						l, err := s.Acquire(context.Background(), core.SlotRequest{Levels: []core.Level{level}})
 						if errors.Is(err, core.ErrClosed) {
 							return
 						} else if err != nil {

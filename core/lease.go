@@ -74,7 +74,7 @@ func (l *Lease) Reservation() *Reservation {
 	return l.paid
 }
 
-// Extend renews the lease now, and so says whether it is held: after nil it is for SemaphoreConfig.Lease from the call, less
+// Extend renews the lease now, and so says whether it is held: after nil it is for SemaphoreConfig.TTL from the call, less
 // where the longest hold ends. Leases are renewed without it: it is for a last look before what must not be done
 // twice. Of a lease that is lost, released or detached the error is ErrLeaseLost.
 func (l *Lease) Extend(ctx context.Context) error {

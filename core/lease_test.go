@@ -26,7 +26,7 @@ func TestHelperHolds(t *testing.T) {
 		t.Skip("runs in a process of TestKilledHolder")
 	}
 	g := redisGate(t, redis.NewClient(&redis.Options{Addr: addr}), core.Config{})
-	take(t, semaphore(t, g, core.SemaphoreConfig{Lease: time.Second}), core.Level{Key: newKey(t, "k"), Limit: 1})
+	take(t, semaphore(t, g, core.SemaphoreConfig{TTL: time.Second}), core.Level{Key: newKey(t, "k"), Limit: 1})
 	fmt.Println("held")
 	_, _ = io.Copy(io.Discard, os.Stdin)
 }
@@ -35,7 +35,7 @@ func TestHelperHolds(t *testing.T) {
 func TestKilledHolder(t *testing.T) {
 	s := redistest.Start(t)
 	g := redisGate(t, s.Client(t), core.Config{})
-	sem := semaphore(t, g, core.SemaphoreConfig{Lease: time.Second})
+	sem := semaphore(t, g, core.SemaphoreConfig{TTL: time.Second})
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -57,14 +57,14 @@ func TestKilledHolder(t *testing.T) {
 	for lines := bufio.NewScanner(out); lines.Scan() && lines.Text() != "held"; {
 	}
 	level := core.Level{Key: newKey(t, "k"), Limit: 1}
-	if _, err := sem.TryAcquire(t.Context(), core.Ask{Levels: []core.Level{level}}); !errors.Is(err, core.ErrFull) {
+	if _, err := sem.TryAcquire(t.Context(), core.SlotRequest{Levels: []core.Level{level}}); !errors.Is(err, core.ErrFull) {
 		t.Errorf("it does not hold: %v", err)
 	}
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait() // it was killed
-	l, err := sem.Acquire(t.Context(), core.Ask{Levels: []core.Level{level}, MaxWait: patient})
+	l, err := sem.Acquire(t.Context(), core.SlotRequest{Levels: []core.Level{level}, MaxWait: patient})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func queue(t *testing.T, s *core.Semaphore, levels ...core.Level) <-chan *core.L
 	t.Helper()
 	queued, granted := make(chan struct{}, 100), make(chan *core.Lease, 1)
 	go func() {
-		l, err := s.Acquire(context.Background(), core.Ask{Levels: levels, MaxWait: patient, OnQueue: func(int) { queued <- struct{}{} }})
+		l, err := s.Acquire(context.Background(), core.SlotRequest{Levels: levels, MaxWait: patient, OnQueue: func(int) { queued <- struct{}{} }})
 		if err != nil {
 			t.Error(err)
 		}
@@ -104,7 +104,7 @@ func TestFaultsWhileWaiting(t *testing.T) {
 			s := redistest.Start(t)
 			admin := s.Client(t)
 			g := redisGate(t, s.Client(t), core.Config{})
-			sem := semaphore(t, g, core.SemaphoreConfig{Lease: 2 * time.Second})
+			sem := semaphore(t, g, core.SemaphoreConfig{TTL: 2 * time.Second})
 			level := core.Level{Key: newKey(t, "k"), Limit: 1}
 			first := take(t, sem, level)
 			granted := queue(t, sem, level)
@@ -133,7 +133,7 @@ func TestFlushedLeases(t *testing.T) {
 	leases := make(map[core.LossPolicy]*core.Lease)
 	tokens := make(map[core.LossPolicy]int64)
 	for _, p := range []core.LossPolicy{core.CancelOnLoss, core.AdoptOnLoss, core.NotifyOnLoss} {
-		sem := semaphore(t, g, core.SemaphoreConfig{Name: fmt.Sprint("p", p), Lease: time.Second, OnLoss: p})
+		sem := semaphore(t, g, core.SemaphoreConfig{Name: fmt.Sprint("p", p), TTL: time.Second, OnLoss: p})
 		leases[p] = take(t, sem, core.Level{Key: newKey(t, "k"), Limit: 1})
 		tokens[p] = leases[p].Token()
 	}

@@ -61,7 +61,7 @@ func TestLostMessage(t *testing.T) {
 			deaf.Store(false)
 			lost.Store(0)
 			g := redisGate(t, client, core.Config{Prefix: s.Prefix})
-			sem := semaphore(t, g, core.SemaphoreConfig{Lease: lease})
+			sem := semaphore(t, g, core.SemaphoreConfig{TTL: lease})
 			level := core.Level{Key: newKey(t, "k"), Limit: 1}
 			first := take(t, sem, level)
 			second := queue(t, sem, level)
@@ -86,7 +86,7 @@ func TestWithoutPubSub(t *testing.T) {
 	do(t, s.Client(t), "ACL", "SETUSER", "deaf", "on", ">secret", "~*", "resetchannels", "+@all", "-@pubsub")
 	client := s.Client(t, func(o *redis.Options) { o.Username, o.Password = "deaf", "secret" })
 	g := redisGate(t, client, core.Config{})
-	sem := semaphore(t, g, core.SemaphoreConfig{Lease: time.Second})
+	sem := semaphore(t, g, core.SemaphoreConfig{TTL: time.Second})
 	level := core.Level{Key: newKey(t, "k"), Limit: 1}
 	first := take(t, sem, level)
 	second := queue(t, sem, level)
@@ -108,7 +108,7 @@ func TestLeaseOnDeadRedis(t *testing.T) {
 	client := s.Client(t, func(o *redis.Options) { o.ReadTimeout = -1 })
 	g := redisGate(t, client, core.Config{Timeout: time.Minute})
 	t.Cleanup(func() { _ = g.Close(context.Background()) })
-	l := take(t, semaphore(t, g, core.SemaphoreConfig{Lease: time.Second}), core.Level{Key: newKey(t, "k"), Limit: 1})
+	l := take(t, semaphore(t, g, core.SemaphoreConfig{TTL: time.Second}), core.Level{Key: newKey(t, "k"), Limit: 1})
 	s.Stop()
 	t.Cleanup(s.Continue)
 	select {
@@ -126,7 +126,7 @@ func TestFailoverOfLeases(t *testing.T) {
 	f := redistest.StartFailover(t, 1)
 	client := f.Client(t, func(o *redis.FailoverOptions) { o.DialerRetries = 1 })
 	g := redisGate(t, client, core.Config{Timeout: time.Second})
-	sem := semaphore(t, g, core.SemaphoreConfig{Lease: 20 * time.Second, OnFailure: core.Closed})
+	sem := semaphore(t, g, core.SemaphoreConfig{TTL: 20 * time.Second, OnFailure: core.Closed})
 	level := core.Level{Key: newKey(t, "k"), Limit: 1}
 	first := take(t, sem, level)
 	f.Replicated(t)
@@ -136,7 +136,7 @@ func TestFailoverOfLeases(t *testing.T) {
 		if err := first.Context().Err(); err != nil {
 			t.Fatal(context.Cause(first.Context()))
 		}
-		_, _ = sem.TryAcquire(t.Context(), core.Ask{Levels: []core.Level{level}})
+		_, _ = sem.TryAcquire(t.Context(), core.SlotRequest{Levels: []core.Level{level}})
 	}
 	second := queue(t, sem, level)
 	free(t, first)
@@ -160,7 +160,7 @@ func TestLeasesOnCluster(t *testing.T) {
 	c := redistest.StartCluster(t, 3)
 	for i, client := range []*redis.ClusterClient{c.Client(t), c.Client(t)} {
 		g := redisGate(t, client, core.Config{})
-		sem := semaphore(t, g, core.SemaphoreConfig{Lease: time.Hour})
+		sem := semaphore(t, g, core.SemaphoreConfig{TTL: time.Hour})
 		for _, outermost := range []string{"a", "b", "c", "d"} { // of all nodes
 			tenant := core.Level{Key: newKey(t, outermost), Limit: 2}
 			user := core.Level{Key: newKey(t, outermost, "user"), Limit: 1}
@@ -197,7 +197,7 @@ func TestWaitersReturnToRedis(t *testing.T) {
 		}
 		held = append(held, l)
 	}
-	if _, err := sem.TryAcquire(t.Context(), core.Ask{Levels: []core.Level{level}}); !errors.Is(err, core.ErrFull) {
+	if _, err := sem.TryAcquire(t.Context(), core.SlotRequest{Levels: []core.Level{level}}); !errors.Is(err, core.ErrFull) {
 		t.Errorf("one more: %v", err)
 	}
 	waiting := queue(t, sem, level)
@@ -216,13 +216,13 @@ func TestSubscriptionHangs(t *testing.T) {
 		o.DialTimeout, o.ReadTimeout, o.WriteTimeout = time.Hour, time.Hour, time.Hour
 	})
 	g := redisGate(t, client, core.Config{Timeout: brief})
-	sem := semaphore(t, g, core.SemaphoreConfig{Lease: time.Second, OnFailure: core.Closed})
+	sem := semaphore(t, g, core.SemaphoreConfig{TTL: time.Second, OnFailure: core.Closed})
 	l := take(t, sem, core.Level{Key: newKey(t, "k"), Limit: 1})
 	s.Stop()
 	defer s.Continue()
 	done := make(chan error, 1)
 	go func() {
-		_, err := sem.Acquire(t.Context(), core.Ask{Levels: []core.Level{{Key: newKey(t, "other"), Limit: 1}}})
+		_, err := sem.Acquire(t.Context(), core.SlotRequest{Levels: []core.Level{{Key: newKey(t, "other"), Limit: 1}}})
 		done <- err
 	}()
 	for _, what := range []struct {

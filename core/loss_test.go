@@ -66,12 +66,12 @@ func TestLostGrant(t *testing.T) {
 			at.Store(&hours)
 			client.AddHook(lose{new(sync.Once), func() error { return how(func() { at.Store(new(time.Time)) }) }})
 			g := redisGate(t, client, core.Config{})
-			sem := semaphore(t, g, core.SemaphoreConfig{Lease: time.Hour, OnFailure: core.Closed})
+			sem := semaphore(t, g, core.SemaphoreConfig{TTL: time.Hour, OnFailure: core.Closed})
 			level := core.Level{Key: newKey(t, "k"), Limit: 1}
 			p := newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: frozen(1), OnFailure: core.Closed})
 			func() {
 				defer func() { _ = recover() }()
-				l, _, err := sem.TryAdmit(late{t.Context(), at}, core.Ask{Levels: []core.Level{level}}, core.Charge{Policy: p, Key: level.Key, Cost: 1})
+				l, _, err := sem.TryAdmit(late{t.Context(), at}, core.SlotRequest{Levels: []core.Level{level}}, core.Charge{Policy: p, Key: level.Key, Cost: 1})
 				if l != nil {
 					t.Errorf("granted: %v", err)
 				}
@@ -140,7 +140,7 @@ func TestGrantAfterClose(t *testing.T) {
 	sem := semaphore(t, g, core.SemaphoreConfig{})
 	granted := make(chan *core.Lease)
 	go func() {
-		l, err := sem.TryAcquire(context.Background(), core.Ask{Levels: []core.Level{level}})
+		l, err := sem.TryAcquire(context.Background(), core.SlotRequest{Levels: []core.Level{level}})
 		if err != nil {
 			t.Error(err)
 		}
@@ -157,7 +157,7 @@ func TestGrantAfterClose(t *testing.T) {
 	if cause := context.Cause(l.Context()); !errors.Is(cause, core.ErrClosed) {
 		t.Errorf("cause %v", cause)
 	}
-	next, err := semaphore(t, warm, core.SemaphoreConfig{}).Acquire(t.Context(), core.Ask{Levels: []core.Level{level}, MaxWait: patient})
+	next, err := semaphore(t, warm, core.SemaphoreConfig{}).Acquire(t.Context(), core.SlotRequest{Levels: []core.Level{level}, MaxWait: patient})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +175,7 @@ func TestLongestHold(t *testing.T) {
 			})
 			defer client.Close()
 			g := redisGate(t, client, core.Config{})
-			s := semaphore(t, g, core.SemaphoreConfig{Lease: time.Second, MaxHold: time.Minute, OnFailure: core.Open, OnLoss: core.AdoptOnLoss})
+			s := semaphore(t, g, core.SemaphoreConfig{TTL: time.Second, MaxHold: time.Minute, OnFailure: core.Open, OnLoss: core.AdoptOnLoss})
 			start := time.Now()
 			l := take(t, s, core.Level{Key: newKey(t, "k"), Limit: 1})
 			<-l.Lost()
@@ -197,7 +197,7 @@ func TestLongestHold(t *testing.T) {
 				}
 			}})
 			const longest = time.Minute
-			s := semaphore(t, g, core.SemaphoreConfig{Lease: 10 * time.Second, MaxHold: longest, OnLoss: core.AdoptOnLoss})
+			s := semaphore(t, g, core.SemaphoreConfig{TTL: 10 * time.Second, MaxHold: longest, OnLoss: core.AdoptOnLoss})
 			start, key := time.Now(), newKey(t, "k")
 			l := take(t, s, core.Level{Key: key, Limit: 1})
 			for range 4 {
@@ -229,8 +229,8 @@ func TestLongestHold(t *testing.T) {
 func TestAdoptedIsRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := memoryGate(t, core.Config{})
-		long := semaphore(t, g, core.SemaphoreConfig{Name: "long", Lease: time.Hour})
-		s := semaphore(t, g, core.SemaphoreConfig{Lease: 10 * time.Second, OnLoss: core.AdoptOnLoss})
+		long := semaphore(t, g, core.SemaphoreConfig{Name: "long", TTL: time.Hour})
+		s := semaphore(t, g, core.SemaphoreConfig{TTL: 10 * time.Second, OnLoss: core.AdoptOnLoss})
 		level := core.Level{Key: newKey(t, "k"), Limit: 1}
 		other, l := take(t, long, level), take(t, s, level)
 		l.Overdue()

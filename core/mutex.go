@@ -12,8 +12,8 @@ import (
 type MutexConfig struct {
 	// Name tells the mutex from others on the same keys: 1 to 64 of the characters A-Z a-z 0-9 _ . and -.
 	Name string
-	// Lease is how long the lock stays taken when its holder has died. See SemaphoreConfig.
-	Lease time.Duration
+	// TTL is how long the lock stays taken when its holder has died. See SemaphoreConfig.
+	TTL time.Duration
 	// MaxHold ends every lock after that time. Zero is no bound.
 	MaxHold time.Duration
 	// MaxWaiters bounds the queue. It is 100 if zero.
@@ -34,7 +34,7 @@ type Mutex struct {
 // NewMutex validates the configuration and returns every fault of it at once.
 func NewMutex(g *Gate, cfg MutexConfig) (*Mutex, error) {
 	s, err := NewSemaphore(g, SemaphoreConfig{
-		Name: cfg.Name, Lease: cfg.Lease, MaxHold: cfg.MaxHold, MaxWaiters: cfg.MaxWaiters, OnFailure: Closed,
+		Name: cfg.Name, TTL: cfg.TTL, MaxHold: cfg.MaxHold, MaxWaiters: cfg.MaxWaiters, OnFailure: Closed,
 	})
 	if err != nil {
 		return nil, prefixed("core: mutex: ", err)
@@ -42,7 +42,7 @@ func NewMutex(g *Gate, cfg MutexConfig) (*Mutex, error) {
 	return &Mutex{s, cfg.Poll}, nil
 }
 
-func one(key Key) Ask { return Ask{Levels: []Level{{Key: key, Limit: 1}}} }
+func one(key Key) SlotRequest { return SlotRequest{Levels: []Level{{Key: key, Limit: 1}}} }
 
 // TryLock locks a key, or returns a *FullError at once. The Lease unlocks it by Release.
 func (m *Mutex) TryLock(ctx context.Context, key Key) (*Lease, error) {

@@ -22,9 +22,9 @@ const (
 type SemaphoreConfig struct {
 	// Name tells the semaphore from others on the same keys: 1 to 64 of the characters A-Z a-z 0-9 _ . and -.
 	Name string
-	// Lease is how long a slot stays taken when its holder has died. Living holders renew it at a third of that. It is
+	// TTL is how long a slot stays taken when its holder has died. Living holders renew it at a third of that. It is
 	// 10 s if zero, and from 1 s to 1 h else.
-	Lease time.Duration
+	TTL time.Duration
 	// OnLoss says what becomes of a lease that Redis no longer knows: because it could not be renewed in time, or Redis
 	// has lost it. The zero value is CancelOnLoss.
 	OnLoss LossPolicy
@@ -72,15 +72,15 @@ func NewSemaphore(g *Gate, cfg SemaphoreConfig) (*Semaphore, error) {
 	if err := checkName(cfg.Name, 64); err != nil {
 		errs = append(errs, fmt.Errorf("core: SemaphoreConfig.Name %w", err))
 	}
-	if cfg.Lease == 0 {
-		cfg.Lease = defaultLease
-	} else if cfg.Lease < time.Second || cfg.Lease > time.Hour {
-		errs = append(errs, fmt.Errorf("core: SemaphoreConfig.Lease is %v: it must be between 1s and 1h", cfg.Lease))
+	if cfg.TTL == 0 {
+		cfg.TTL = defaultLease
+	} else if cfg.TTL < time.Second || cfg.TTL > time.Hour {
+		errs = append(errs, fmt.Errorf("core: SemaphoreConfig.TTL is %v: it must be between 1s and 1h", cfg.TTL))
 	}
 	if cfg.OnLoss > NotifyOnLoss {
 		errs = append(errs, fmt.Errorf("core: SemaphoreConfig.OnLoss is %d: it must be CancelOnLoss, AdoptOnLoss or NotifyOnLoss", cfg.OnLoss))
 	}
-	if cfg.MaxHold < 0 || cfg.MaxHold > 0 && cfg.MaxHold < cfg.Lease {
+	if cfg.MaxHold < 0 || cfg.MaxHold > 0 && cfg.MaxHold < cfg.TTL {
 		errs = append(errs, fmt.Errorf("core: SemaphoreConfig.MaxHold is %v: it must be at least the lease", cfg.MaxHold))
 	}
 	if cfg.MaxWaiters == 0 {
@@ -111,10 +111,10 @@ type Level struct {
 	Weight int64
 }
 
-// Ask is what a holder wants.
-type Ask struct {
+// SlotRequest says what a holder wants.
+type SlotRequest struct {
 	// Levels are the caps, outermost first, such as tenant and user: all of them have room, or nothing is taken. Their
-	// keys have the same outermost part. A level's key has the same levels above it in every Ask: else who waits may hold
+	// keys have the same outermost part. A level's key has the same levels above it in every SlotRequest: else who waits may hold
 	// up others, but no cap is exceeded.
 	Levels []Level
 	// MaxWait bounds the wait of Acquire, beside its context. Zero is no bound of its own.
@@ -157,20 +157,20 @@ func (e *FullError) Error() string {
 func (e *FullError) Unwrap() error { return ErrFull }
 
 // TryAcquire takes a slot, or returns a *FullError at once. Nobody who waits is passed by.
-func (s *Semaphore) TryAcquire(ctx context.Context, ask Ask) (*Lease, error) {
+func (s *Semaphore) TryAcquire(ctx context.Context, ask SlotRequest) (*Lease, error) {
 	return s.acquire(ctx, ask, 0)
 }
 
 // Acquire takes a slot, and waits for one if there is none: first come, first served, among those whose inner levels have
 // room. So who waits at a user's cap delays nobody else of the tenant. It returns a *FullError if the queue is full or
-// Ask.MaxWait is over, and the context's error if that ends.
-func (s *Semaphore) Acquire(ctx context.Context, ask Ask) (*Lease, error) {
+// SlotRequest.MaxWait is over, and the context's error if that ends.
+func (s *Semaphore) Acquire(ctx context.Context, ask SlotRequest) (*Lease, error) {
 	return s.acquire(ctx, ask, int64(s.cfg.MaxWaiters))
 }
 
 // Do runs f while it holds a slot at one key, with the lease's context.
 func (s *Semaphore) Do(ctx context.Context, key Key, limit int64, f func(context.Context) error) error {
-	l, err := s.Acquire(ctx, Ask{Levels: []Level{{Key: key, Limit: limit}}})
+	l, err := s.Acquire(ctx, SlotRequest{Levels: []Level{{Key: key, Limit: limit}}})
 	if err != nil {
 		return err
 	}
@@ -179,16 +179,16 @@ func (s *Semaphore) Do(ctx context.Context, key Key, limit int64, f func(context
 }
 
 // request is the ask as the stores see it.
-func (s *Semaphore) request(ask Ask, waiters int64) (lease.Request, error) {
+func (s *Semaphore) request(ask SlotRequest, waiters int64) (lease.Request, error) {
 	q := lease.Request{
-		ID: newID(), Lease: s.cfg.Lease.Microseconds(), Patience: s.cfg.Lease.Microseconds(),
+		ID: newID(), Lease: s.cfg.TTL.Microseconds(), Patience: s.cfg.TTL.Microseconds(),
 		Longest: s.cfg.MaxHold.Microseconds(), Waiters: waiters, Priority: ask.Priority, Metadata: "-",
 	}
 	if len(ask.Levels) == 0 || len(ask.Levels) > maxLevels {
-		return q, fmt.Errorf("%w: %d levels, 1 to %d are possible", ErrAsk, len(ask.Levels), maxLevels)
+		return q, fmt.Errorf("%w: %d levels, 1 to %d are possible", ErrSlotRequest, len(ask.Levels), maxLevels)
 	}
 	if ask.Priority < 0 || ask.Priority > 9 {
-		return q, fmt.Errorf("%w: priority %d, 0 to 9 are possible", ErrAsk, ask.Priority)
+		return q, fmt.Errorf("%w: priority %d, 0 to 9 are possible", ErrSlotRequest, ask.Priority)
 	}
 	for i, l := range ask.Levels {
 		if l.Weight == 0 {
@@ -200,7 +200,7 @@ func (s *Semaphore) request(ask Ask, waiters int64) (lease.Request, error) {
 		case l.Key.outermost() != ask.Levels[0].Key.outermost():
 			return q, fmt.Errorf("%w: the key of level %d has another outermost part", ErrKey, i)
 		case l.Limit < 1 || l.Limit > lease.MaxLimit || l.Weight < 1 || l.Weight > l.Limit:
-			return q, fmt.Errorf("%w: level %d has limit %d and weight %d", ErrAsk, i, l.Limit, l.Weight)
+			return q, fmt.Errorf("%w: level %d has limit %d and weight %d", ErrSlotRequest, i, l.Limit, l.Weight)
 		case slices.ContainsFunc(ask.Levels[:i], func(o Level) bool { return o.Key == l.Key }):
 			return q, fmt.Errorf("%w: level %d has the key of another", ErrKey, i)
 		}

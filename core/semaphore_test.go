@@ -51,7 +51,7 @@ func eachLeaseGate(t *testing.T, f func(t *testing.T, g *core.Gate)) {
 
 func take(t *testing.T, s *core.Semaphore, levels ...core.Level) *core.Lease {
 	t.Helper()
-	l, err := s.TryAcquire(t.Context(), core.Ask{Levels: levels})
+	l, err := s.TryAcquire(t.Context(), core.SlotRequest{Levels: levels})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func TestSemaphoreHoldsItsLimit(t *testing.T) {
 		if a.InUse() != 1 || c.InUse() != 3 || a.Token() >= b.Token() || b.Token() >= c.Token() {
 			t.Errorf("%d and %d in use, tokens %d %d %d", a.InUse(), c.InUse(), a.Token(), b.Token(), c.Token())
 		}
-		_, err := s.TryAcquire(t.Context(), core.Ask{Levels: []core.Level{level}})
+		_, err := s.TryAcquire(t.Context(), core.SlotRequest{Levels: []core.Level{level}})
 		var full *core.FullError
 		if !errors.As(err, &full) || !errors.Is(err, core.ErrFull) || full.InUse != 3 || full.Limit != 3 || full.Queue || full.RetryAfter < time.Second ||
 			full.NextExpiry <= 0 || full.NextExpiry > 10*time.Second {
@@ -99,7 +99,7 @@ func TestSemaphoreLevels(t *testing.T) {
 		tenant := core.Level{Key: newKey(t, "acme"), Limit: 4}
 		user := func(name string) core.Level { return core.Level{Key: newKey(t, "acme", name), Limit: 2} }
 		a1, a2 := take(t, s, tenant, user("a")), take(t, s, tenant, user("a"))
-		_, err := s.TryAcquire(t.Context(), core.Ask{Levels: []core.Level{tenant, user("a")}})
+		_, err := s.TryAcquire(t.Context(), core.SlotRequest{Levels: []core.Level{tenant, user("a")}})
 		var full *core.FullError
 		if !errors.As(err, &full) || full.Level != 1 || full.InUse != 2 {
 			t.Errorf("%v: %+v", err, full)
@@ -108,7 +108,7 @@ func TestSemaphoreLevels(t *testing.T) {
 		queued, granted := make(chan struct{}), make(chan *core.Lease)
 		var once sync.Once
 		go func() {
-			l, err := s.Acquire(context.Background(), core.Ask{
+			l, err := s.Acquire(context.Background(), core.SlotRequest{
 				Levels: []core.Level{tenant, user("a")}, OnQueue: func(int) { once.Do(func() { close(queued) }) },
 			})
 			if err != nil {
@@ -118,7 +118,7 @@ func TestSemaphoreLevels(t *testing.T) {
 		}()
 		<-queued
 		b1, b2 := take(t, s, tenant, user("b")), take(t, s, tenant, user("b"))
-		if _, err := s.TryAcquire(t.Context(), core.Ask{Levels: []core.Level{tenant, user("c")}}); !errors.As(err, &full) || full.Level != 0 || full.InUse != 4 {
+		if _, err := s.TryAcquire(t.Context(), core.SlotRequest{Levels: []core.Level{tenant, user("c")}}); !errors.As(err, &full) || full.Level != 0 || full.InUse != 4 {
 			t.Errorf("%v: %+v", err, full)
 		}
 		free(t, b1) // room for the tenant, not for the user who waits
@@ -141,7 +141,7 @@ func TestSemaphoreQueue(t *testing.T) {
 		for i := range 5 {
 			queued := make(chan int, 10)
 			wg.Go(func() {
-				l, err := s.Acquire(context.Background(), core.Ask{Levels: []core.Level{level}, OnQueue: func(p int) {
+				l, err := s.Acquire(context.Background(), core.SlotRequest{Levels: []core.Level{level}, OnQueue: func(p int) {
 					select {
 					case queued <- p:
 					default:
@@ -161,10 +161,10 @@ func TestSemaphoreQueue(t *testing.T) {
 			}
 		}
 		var full *core.FullError
-		if _, err := s.Acquire(t.Context(), core.Ask{Levels: []core.Level{level}}); !errors.As(err, &full) || !full.Queue {
+		if _, err := s.Acquire(t.Context(), core.SlotRequest{Levels: []core.Level{level}}); !errors.As(err, &full) || !full.Queue {
 			t.Errorf("a sixth: %v", err)
 		}
-		if _, err := s.TryAcquire(t.Context(), core.Ask{Levels: []core.Level{level}}); !errors.As(err, &full) || full.Queue {
+		if _, err := s.TryAcquire(t.Context(), core.SlotRequest{Levels: []core.Level{level}}); !errors.As(err, &full) || full.Queue {
 			t.Errorf("past the queue: %v", err)
 		}
 		holders, waiting, err := s.Holders(t.Context(), level.Key)
@@ -184,7 +184,7 @@ func TestSemaphoreWaitsEnd(t *testing.T) {
 		s := semaphore(t, g, core.SemaphoreConfig{})
 		level := core.Level{Key: newKey(t, "k"), Limit: 1}
 		first := take(t, s, level)
-		ask := core.Ask{Levels: []core.Level{level}}
+		ask := core.SlotRequest{Levels: []core.Level{level}}
 		ctx, cancel := context.WithCancel(t.Context())
 		ask.OnQueue = func(int) { cancel() }
 		if _, err := s.Acquire(ctx, ask); !errors.Is(err, context.Canceled) {
@@ -207,9 +207,9 @@ func TestSemaphoreWaitsEnd(t *testing.T) {
 
 func TestSemaphoreEvict(t *testing.T) {
 	eachLeaseGate(t, func(t *testing.T, g *core.Gate) {
-		s := semaphore(t, g, core.SemaphoreConfig{Lease: time.Second})
+		s := semaphore(t, g, core.SemaphoreConfig{TTL: time.Second})
 		level := core.Level{Key: newKey(t, "k"), Limit: 1}
-		l, err := s.TryAcquire(t.Context(), core.Ask{Levels: []core.Level{level}, Meta: map[string]string{"route": "/chat?a=b c", "host": "h"}})
+		l, err := s.TryAcquire(t.Context(), core.SlotRequest{Levels: []core.Level{level}, Meta: map[string]string{"route": "/chat?a=b c", "host": "h"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -233,7 +233,7 @@ func TestDetach(t *testing.T) {
 	s := semaphore(t, g, core.SemaphoreConfig{})
 	level := core.Level{Key: newKey(t, "k"), Limit: 1}
 	ctx, cancel := context.WithCancel(t.Context())
-	l, err := s.TryAcquire(ctx, core.Ask{Levels: []core.Level{level}})
+	l, err := s.TryAcquire(ctx, core.SlotRequest{Levels: []core.Level{level}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -243,7 +243,7 @@ func TestDetach(t *testing.T) {
 	if l.Context().Err() == nil || own.Context().Err() != nil || l.Detach() != nil {
 		t.Errorf("%v, %v", l.Context().Err(), own.Context().Err())
 	}
-	if _, err := s.TryAcquire(t.Context(), core.Ask{Levels: []core.Level{level}}); !errors.Is(err, core.ErrFull) {
+	if _, err := s.TryAcquire(t.Context(), core.SlotRequest{Levels: []core.Level{level}}); !errors.Is(err, core.ErrFull) {
 		t.Errorf("the slot was freed: %v", err)
 	}
 	free(t, own)
@@ -254,8 +254,8 @@ func TestDetach(t *testing.T) {
 func TestRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := memoryGate(t, core.Config{})
-		s := semaphore(t, g, core.SemaphoreConfig{Lease: 10 * time.Second})
-		brief := semaphore(t, g, core.SemaphoreConfig{Name: "brief", Lease: 10 * time.Second, MaxHold: time.Minute})
+		s := semaphore(t, g, core.SemaphoreConfig{TTL: 10 * time.Second})
+		brief := semaphore(t, g, core.SemaphoreConfig{Name: "brief", TTL: 10 * time.Second, MaxHold: time.Minute})
 		level := core.Level{Key: newKey(t, "k"), Limit: 1}
 		l, m := take(t, s, level), take(t, brief, level)
 		time.Sleep(55*time.Second - time.Second)
@@ -268,7 +268,7 @@ func TestRenewal(t *testing.T) {
 		if l.Context().Err() != nil || !errors.Is(context.Cause(m.Context()), core.ErrLeaseLost) {
 			t.Fatalf("%v, %v", context.Cause(l.Context()), context.Cause(m.Context()))
 		}
-		if _, err := s.TryAcquire(t.Context(), core.Ask{Levels: []core.Level{level}}); !errors.Is(err, core.ErrFull) {
+		if _, err := s.TryAcquire(t.Context(), core.SlotRequest{Levels: []core.Level{level}}); !errors.Is(err, core.ErrFull) {
 			t.Errorf("a second holder: %v", err)
 		}
 		free(t, take(t, brief, level), l)
@@ -282,12 +282,12 @@ func TestRenewal(t *testing.T) {
 func TestCloseDrains(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := memoryGate(t, core.Config{})
-		s := semaphore(t, g, core.SemaphoreConfig{Lease: 10 * time.Second})
+		s := semaphore(t, g, core.SemaphoreConfig{TTL: 10 * time.Second})
 		level := core.Level{Key: newKey(t, "k"), Limit: 1}
 		l := take(t, s, level)
 		waited := make(chan error)
 		go func() {
-			_, err := s.Acquire(context.Background(), core.Ask{Levels: []core.Level{level}})
+			_, err := s.Acquire(context.Background(), core.SlotRequest{Levels: []core.Level{level}})
 			waited <- err
 		}()
 		synctest.Wait()
@@ -296,7 +296,7 @@ func TestCloseDrains(t *testing.T) {
 		if err := <-waited; !errors.Is(err, core.ErrClosed) {
 			t.Errorf("who waits: %v", err)
 		}
-		if _, err := s.TryAcquire(t.Context(), core.Ask{Levels: []core.Level{level}}); !errors.Is(err, core.ErrClosed) {
+		if _, err := s.TryAcquire(t.Context(), core.SlotRequest{Levels: []core.Level{level}}); !errors.Is(err, core.ErrClosed) {
 			t.Errorf("who comes: %v", err)
 		}
 		time.Sleep(time.Minute)
@@ -331,7 +331,7 @@ func TestSemaphoreConcurrently(t *testing.T) {
 			wg.Go(func() {
 				u := i % len(users)
 				for range 10 {
-					l, err := s.Acquire(context.Background(), core.Ask{
+					l, err := s.Acquire(context.Background(), core.SlotRequest{
 						Levels: []core.Level{tenant, {Key: newKey(t, "acme", fmt.Sprint(u)), Limit: 2}},
 					})
 					if err != nil {
@@ -358,14 +358,14 @@ func TestSemaphoreOutage(t *testing.T) {
 	level := core.Level{Key: newKey(t, "k"), Limit: 4}
 	local := semaphore(t, g, core.SemaphoreConfig{Name: "local"})
 	a, b := take(t, local, level), take(t, local, level)
-	if _, err := local.TryAcquire(t.Context(), core.Ask{Levels: []core.Level{level}}); !errors.Is(err, core.ErrFull) || a.Token() != 0 {
+	if _, err := local.TryAcquire(t.Context(), core.SlotRequest{Levels: []core.Level{level}}); !errors.Is(err, core.ErrFull) || a.Token() != 0 {
 		t.Errorf("beyond the share: %v, token %d", err, a.Token())
 	}
 	open := semaphore(t, g, core.SemaphoreConfig{Name: "open", OnFailure: core.Open})
 	c := take(t, open, core.Level{Key: level.Key, Limit: 1})
 	d := take(t, open, core.Level{Key: level.Key, Limit: 1})
 	closed := semaphore(t, g, core.SemaphoreConfig{Name: "closed", OnFailure: core.Closed})
-	if _, err := closed.TryAcquire(t.Context(), core.Ask{Levels: []core.Level{level}}); err == nil || errors.Is(err, core.ErrFull) {
+	if _, err := closed.TryAcquire(t.Context(), core.SlotRequest{Levels: []core.Level{level}}); err == nil || errors.Is(err, core.ErrFull) {
 		t.Errorf("closed: %v", err)
 	}
 	free(t, a, b, c, d)

@@ -94,7 +94,7 @@ func TestShardedHandoff(t *testing.T) {
 	client := c.Client(t, listening(&heard))
 	levels := ofNodes(t, c, client)
 	holders, waiters := redisGate(t, c.Client(t), core.Config{}), redisGate(t, client, core.Config{})
-	holds, waits := semaphore(t, holders, core.SemaphoreConfig{Lease: time.Hour}), semaphore(t, waiters, core.SemaphoreConfig{Lease: time.Hour})
+	holds, waits := semaphore(t, holders, core.SemaphoreConfig{TTL: time.Hour}), semaphore(t, waiters, core.SemaphoreConfig{TTL: time.Hour})
 	var first []*core.Lease
 	var second []<-chan *core.Lease
 	for _, level := range levels {
@@ -145,7 +145,7 @@ func TestShardedConnections(t *testing.T) {
 	}
 	before := goleak.IgnoreCurrent()
 	g := redisGate(t, client, core.Config{})
-	sem := semaphore(t, g, core.SemaphoreConfig{Lease: time.Hour})
+	sem := semaphore(t, g, core.SemaphoreConfig{TTL: time.Hour})
 	const scopes = 40
 	use := func() (first []*core.Lease, second []<-chan *core.Lease) {
 		for i := range scopes {
@@ -205,7 +205,7 @@ func TestShardedFaults(t *testing.T) {
 			level := ofNodes(t, c, client)[0]
 			g := redisGate(t, client, core.Config{})
 			// So long that who waits does not ask while a slot moves.
-			sem := semaphore(t, g, core.SemaphoreConfig{Lease: time.Hour, OnFailure: core.Closed})
+			sem := semaphore(t, g, core.SemaphoreConfig{TTL: time.Hour, OnFailure: core.Closed})
 			first := take(t, sem, level)
 			second, third := queue(t, sem, level), queue(t, sem, level)
 			eventually(t, "a channel is subscribed", func() bool { return shardChannels(t, c.Nodes[0]) == 1 })
@@ -264,7 +264,7 @@ func TestWithoutShardedPubSub(t *testing.T) {
 			}
 			client := c.Client(t, func(o *redis.ClusterOptions) { o.Username, o.Password = "deaf", "secret" })
 			g := redisGate(t, client, core.Config{})
-			sem := semaphore(t, g, core.SemaphoreConfig{Lease: time.Second})
+			sem := semaphore(t, g, core.SemaphoreConfig{TTL: time.Second})
 			for _, level := range ofNodes(t, c, client) {
 				first := take(t, sem, level)
 				second, third := queue(t, sem, level), queue(t, sem, level)

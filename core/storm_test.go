@@ -141,7 +141,7 @@ func nothingRemains(t *testing.T, client *redis.Client, limit int) {
 	for range limit {
 		leases = append(leases, take(t, sem, level))
 	}
-	if _, err := sem.TryAcquire(t.Context(), core.Ask{Levels: []core.Level{level}}); !errors.Is(err, core.ErrFull) {
+	if _, err := sem.TryAcquire(t.Context(), core.SlotRequest{Levels: []core.Level{level}}); !errors.Is(err, core.ErrFull) {
 		t.Errorf("one more than the limit: %v", err)
 	}
 	free(t, leases...)
@@ -157,7 +157,7 @@ func stormSemaphore(t *testing.T, client *redis.Client) *core.Semaphore {
 			t.Error(err)
 		}
 	})
-	return semaphore(t, g, core.SemaphoreConfig{Lease: stormLease, OnFailure: core.Closed})
+	return semaphore(t, g, core.SemaphoreConfig{TTL: stormLease, OnFailure: core.Closed})
 }
 
 // TestStormer is what each process of the storm does.
@@ -179,7 +179,7 @@ func TestStormer(t *testing.T) {
 		t.Fatal(err)
 	}
 	queued := false
-	ask := core.Ask{Levels: []core.Level{{Key: newKey(t, "storm"), Limit: limit}}, OnQueue: func(int) {
+	ask := core.SlotRequest{Levels: []core.Level{{Key: newKey(t, "storm"), Limit: limit}}, OnQueue: func(int) {
 		if !queued {
 			queued = true
 			fmt.Println("wait", clock.at(time.Now()))

@@ -50,7 +50,7 @@ func NewGuards() (g Guards, err error) {
 	}
 	g.Streams, err = nethttp.NewGuard(nethttp.Config{Concurrency: &nethttp.Concurrency{
 		Semaphore: streams,
-		Levels:    []nethttp.Level{{Name: "streams", Key: ofTenant, Limit: 2}},
+		Caps:    []nethttp.Cap{{Name: "streams", Key: ofTenant, Limit: 2}},
 	}})
 	return g, err
 }

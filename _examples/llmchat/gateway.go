@@ -54,7 +54,7 @@ func newGateway(gate *core.Gate, cfg config, name string) (*gateway, error) {
 	if err != nil {
 		return nil, fmt.Errorf("REQUESTS_PER_MINUTE: %w", err)
 	}
-	g.streams, err = core.NewSemaphore(gate, core.SemaphoreConfig{Name: "streams", Lease: cfg.lease, MaxWaiters: queuePerUser})
+	g.streams, err = core.NewSemaphore(gate, core.SemaphoreConfig{Name: "streams", TTL: cfg.lease, MaxWaiters: queuePerUser})
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func newGateway(gate *core.Gate, cfg config, name string) (*gateway, error) {
 		Rules: []nethttp.Rule{{Policy: requests, Key: g.user}},
 		Concurrency: &nethttp.Concurrency{
 			Semaphore: g.streams,
-			Levels: []nethttp.Level{
+			Caps: []nethttp.Cap{
 				{Name: "tenant-streams", Key: everyone, Limit: streamsPerTenant},
 				{Name: "user-streams", Key: g.user, Limit: streamsPerUser},
 			},

@@ -26,15 +26,15 @@ const Key = "headgate"
 type Config struct {
 	// Skipper exempts a request from the whole guard, if not nil. It is a middleware.Skipper.
 	Skipper func(*echo.Context) bool
-	// DenyHandler answers a request that is not admitted, if not nil, or returns the error that the central error handler
+	// Refuse answers a request that is not admitted, if not nil, or returns the error that the central error handler
 	// answers. The headers are set before, and may be changed. Answer with the status of the admission, because
 	// not every refusal is the caller's fault.
-	DenyHandler func(*echo.Context, *nethttp.Admission) error
+	Refuse func(*echo.Context, *nethttp.Admission) error
 }
 
 // Middleware applies the guard to the handlers after it. A refusal is an *echo.HTTPError that is returned, so that outer
 // middleware and the central error handler see it; it wraps what went wrong, if anything did. The Guard's
-// Config.Refusal and Refuse do not count: a DenyHandler that calls Guard.Refuse answers as they say. A panic goes through. A Rule.Settle is told the status of
+// Config.Refusal and Refuse do not count: a Refuse that calls Guard.Refuse answers as they say. A panic goes through. A Rule.Settle is told the status of
 // echo's default error handler, before the central one answers. It is safe for concurrent use.
 func Middleware(g *nethttp.Guard) echo.MiddlewareFunc { return WithConfig(g, Config{}) }
 
@@ -60,8 +60,8 @@ func WithConfig(g *nethttp.Guard, cfg Config) echo.MiddlewareFunc {
 			case a.Allowed():
 				err = next(c)
 				return err
-			case cfg.DenyHandler != nil:
-				return cfg.DenyHandler(c, a)
+			case cfg.Refuse != nil:
+				return cfg.Refuse(c, a)
 			}
 			refusal := echo.NewHTTPError(a.Status(), http.StatusText(a.Status()))
 			if err := a.Err(); err != nil {

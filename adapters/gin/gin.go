@@ -25,9 +25,9 @@ const Key = "headgate"
 
 // Config configures the middleware. The zero value is that of Middleware.
 type Config struct {
-	// OnDenied answers a request that is not admitted, if not nil, instead of the Guard's Config.Refuse. The headers are set
+	// Refuse answers a request that is not admitted, if not nil, instead of the Guard's Config.Refuse. The headers are set
 	// before, and the chain is aborted after. Not every refusal is the caller's fault: c.JSON(a.Status(), ...).
-	OnDenied func(*gin.Context, *nethttp.Admission)
+	Refuse func(*gin.Context, *nethttp.Admission)
 }
 
 // Middleware applies the guard to the handlers after it. A refusal is answered as the Guard's Config says and aborts the
@@ -59,8 +59,8 @@ func WithConfig(g *nethttp.Guard, cfg Config) gin.HandlerFunc {
 		switch {
 		case a.Allowed():
 			c.Next()
-		case cfg.OnDenied != nil:
-			cfg.OnDenied(c, a)
+		case cfg.Refuse != nil:
+			cfg.Refuse(c, a)
 			c.Abort()
 		default:
 			g.Refuse(c.Writer, c.Request, a)

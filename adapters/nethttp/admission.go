@@ -85,7 +85,7 @@ func (a *Admission) admit(r *http.Request, paid bool) {
 	if !paid {
 		charges, err = a.charges(r, inline[:0])
 	}
-	var ask core.Ask
+	var ask core.SlotRequest
 	if c := a.guard.cfg.Concurrency; err == nil && c != nil && (c.Skip == nil || !c.Skip(r)) {
 		ask, err = a.ask(r)
 		a.capped = err == nil
@@ -108,7 +108,7 @@ func (a *Admission) admit(r *http.Request, paid bool) {
 		if a.noRoom().Global {
 			a.status = http.StatusServiceUnavailable
 		}
-	case !derived, errors.Is(err, core.ErrCharge), errors.Is(err, core.ErrAsk):
+	case !derived, errors.Is(err, core.ErrCharge), errors.Is(err, core.ErrSlotRequest):
 		a.status = http.StatusInternalServerError
 	case err != nil, a.decision.Source == core.SourceClosed:
 		a.status = http.StatusServiceUnavailable
@@ -120,7 +120,7 @@ func (a *Admission) admit(r *http.Request, paid bool) {
 	}
 }
 
-func (a *Admission) decide(ctx context.Context, charges []core.Charge, ask core.Ask) (err error) {
+func (a *Admission) decide(ctx context.Context, charges []core.Charge, ask core.SlotRequest) (err error) {
 	cfg := &a.guard.cfg
 	switch {
 	case cfg.MaxDelay > 0 && len(charges) > 0:
@@ -139,7 +139,7 @@ func (a *Admission) decide(ctx context.Context, charges []core.Charge, ask core.
 }
 
 // delay reserves, waits until that may act, and then takes a slot.
-func (a *Admission) delay(ctx context.Context, charges []core.Charge, ask core.Ask) (err error) {
+func (a *Admission) delay(ctx context.Context, charges []core.Charge, ask core.SlotRequest) (err error) {
 	cfg := &a.guard.cfg
 	paid, d, err := cfg.Gate.Reserve(ctx, cfg.MaxDelay, charges...)
 	a.decision = d
@@ -252,9 +252,9 @@ func (a *Admission) WithContext(ctx context.Context) context.Context {
 	return context.WithValue(ctx, contextKey{}, a)
 }
 
-// Anew returns a context without admissions. Requests that are made with it are decided by every Guard they meet: for those
+// WithoutAdmission returns a context without admissions. Requests that are made with it are decided by every Guard they meet: for those
 // that one request makes of another, as in a batch, which else are all admitted with the first.
-func Anew(ctx context.Context) context.Context {
+func WithoutAdmission(ctx context.Context) context.Context {
 	return context.WithValue(ctx, contextKey{}, (*Admission)(nil))
 }
 

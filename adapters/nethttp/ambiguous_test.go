@@ -94,7 +94,7 @@ func TestAmbiguousScopeAndLevelAreRefused(t *testing.T) {
 		"scope": {Scope: byTenant, Rules: []nethttp.Rule{{
 			Policy: policy(t, core.PolicyConfig{Name: "p", Algorithm: core.PerMinute(1)}), Key: keyfunc.RemoteIP(), NoKey: nethttp.NoKeySkip,
 		}}},
-		"level": {Concurrency: &nethttp.Concurrency{Semaphore: streams, Levels: []nethttp.Level{{Key: byTenant, Limit: 1}}}},
+		"level": {Concurrency: &nethttp.Concurrency{Semaphore: streams, Caps: []nethttp.Cap{{Key: byTenant, Limit: 1}}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg.Gate = gate

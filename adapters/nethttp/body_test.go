@@ -27,7 +27,7 @@ func TestClientLeavesTheQueue(t *testing.T) {
 			g, s := chat(t, gate, func(cfg *nethttp.Config) {
 				cfg.BufferBody = 2
 				cfg.Concurrency.MaxWait = generous
-				cfg.Concurrency.Levels[1].Limit = 1
+				cfg.Concurrency.Caps[1].Limit = 1
 				cfg.Concurrency.OnQueue = func(_ *http.Request, position int) { queued <- position }
 			})
 			srv := httptest.NewServer(nethttp.Middleware(g)(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

@@ -23,15 +23,15 @@ import (
 type Concurrency struct {
 	// Semaphore keeps the slots. It is required, and of the same Gate as the Config.
 	Semaphore *core.Semaphore
-	// Levels are the caps, outermost first, 1 to 7, such as tenant and user: all of them have room, or the request holds
+	// Caps are the caps, outermost first, 1 to 7, such as tenant and user: all of them have room, or the request holds
 	// none. They stand below Config.Scope, and each below those before it.
-	Levels []Level
+	Caps []Cap
 	// MaxWait is how long a request waits in the queue at most. Zero refuses at once what finds no room. See
 	// Config.BufferBody for clients that leave meanwhile.
 	MaxWait time.Duration
 	// Priority is from 0, served first, to 9. It is 0 if nil.
 	Priority func(*http.Request) int
-	// Meta is what Semaphore.Holders tells of a request, if not nil. It may be what the client says: see core.Ask for what is too
+	// Meta is what Semaphore.Holders tells of a request, if not nil. It may be what the client says: see core.SlotRequest for what is too
 	// long.
 	Meta func(*http.Request) map[string]string
 	// OnQueue is called with a waiting request's place in the queue of its innermost level, from 0, whenever it is
@@ -41,8 +41,8 @@ type Concurrency struct {
 	Skip func(*http.Request) bool
 }
 
-// Level is one cap of a Concurrency.
-type Level struct {
+// Cap is one cap of a Concurrency.
+type Cap struct {
 	// Name is what clients are told of it as, unless it is empty: 1 to 64 of the characters A-Z a-z 0-9 _ . and -.
 	Name string
 	// Key says whose cap it is. It is required. A request without a key, or with an ambiguous
@@ -63,27 +63,27 @@ func (c *Concurrency) check(gate *core.Gate, names map[string]int, fault func(fo
 	} else if gate != nil && c.Semaphore.Gate() != gate {
 		fault("Concurrency.Semaphore is of another Gate")
 	}
-	if n := len(c.Levels); n == 0 || n > maxLevels {
-		fault("Concurrency.Levels has %d entries: it must have between 1 and %d", n, maxLevels)
+	if n := len(c.Caps); n == 0 || n > maxLevels {
+		fault("Concurrency.Caps has %d entries: it must have between 1 and %d", n, maxLevels)
 	}
 	if c.MaxWait < 0 {
 		fault("Concurrency.MaxWait is %v: it must not be negative", c.MaxWait)
 	}
-	for i, l := range c.Levels {
+	for i, l := range c.Caps {
 		if l.Key == nil {
-			fault("Concurrency.Levels[%d].Key is nil: say whose cap it is, such as keyfunc.RemoteIP()", i)
+			fault("Concurrency.Caps[%d].Key is nil: say whose cap it is, such as keyfunc.RemoteIP()", i)
 		}
 		if l.Limit < 1 || l.Limit > core.MaxLimit {
-			fault("Concurrency.Levels[%d].Limit is %d: it must be between 1 and %d", i, l.Limit, int64(core.MaxLimit))
+			fault("Concurrency.Caps[%d].Limit is %d: it must be between 1 and %d", i, l.Limit, int64(core.MaxLimit))
 		}
 		if l.Name == "" {
 			continue
 		}
 		if len(l.Name) > 64 || strings.ContainsFunc(l.Name, unnameable) {
-			fault("Concurrency.Levels[%d].Name is %q: it must be of 1 to 64 of the characters A-Z a-z 0-9 _ . and -", i, l.Name)
+			fault("Concurrency.Caps[%d].Name is %q: it must be of 1 to 64 of the characters A-Z a-z 0-9 _ . and -", i, l.Name)
 		}
 		if _, ok := names[l.Name]; ok {
-			fault("Concurrency.Levels[%d].Name is %q like that of a rule or a level before", i, l.Name)
+			fault("Concurrency.Caps[%d].Name is %q like that of a rule or a level before", i, l.Name)
 		}
 		names[l.Name] = i
 	}
@@ -96,7 +96,7 @@ func unnameable(r rune) bool {
 // advertise is the list of RateLimit-Policy for the levels that have names, empty if none has.
 func (c *Concurrency) advertise() string {
 	var list []string
-	for _, l := range c.Levels {
+	for _, l := range c.Caps {
 		if l.Name != "" {
 			list = append(list, `"`+l.Name+`";q=`+integer(l.Limit)+`;qu="concurrent-requests"`)
 		}
@@ -105,9 +105,9 @@ func (c *Concurrency) advertise() string {
 }
 
 // ask derives what the request asks the semaphore for.
-func (a *Admission) ask(r *http.Request) (core.Ask, error) {
+func (a *Admission) ask(r *http.Request) (core.SlotRequest, error) {
 	c := a.guard.cfg.Concurrency
-	ask := core.Ask{MaxWait: c.MaxWait}
+	ask := core.SlotRequest{MaxWait: c.MaxWait}
 	if err := a.deriveScope(r); err != nil {
 		return ask, err
 	}
@@ -115,7 +115,7 @@ func (a *Admission) ask(r *http.Request) (core.Ask, error) {
 	if a.scope != "" {
 		parts = append(parts, a.scope)
 	}
-	for i, l := range c.Levels {
+	for i, l := range c.Caps {
 		part, err := derive(l.Key, r)
 		if err == nil {
 			parts = append(parts, part)
@@ -140,7 +140,7 @@ func (a *Admission) ask(r *http.Request) (core.Ask, error) {
 }
 
 // acquire takes a slot for what has paid already.
-func (c *Concurrency) acquire(ctx context.Context, ask core.Ask) (*core.Lease, error) {
+func (c *Concurrency) acquire(ctx context.Context, ask core.SlotRequest) (*core.Lease, error) {
 	if c.MaxWait > 0 {
 		return c.Semaphore.Acquire(ctx, ask)
 	}
@@ -148,7 +148,7 @@ func (c *Concurrency) acquire(ctx context.Context, ask core.Ask) (*core.Lease, e
 }
 
 // admit decides charges and takes a slot.
-func (c *Concurrency) admit(ctx context.Context, ask core.Ask, charges []core.Charge) (*core.Lease, core.Decision, error) {
+func (c *Concurrency) admit(ctx context.Context, ask core.SlotRequest, charges []core.Charge) (*core.Lease, core.Decision, error) {
 	if c.MaxWait > 0 {
 		return c.Semaphore.Admit(ctx, ask, charges...)
 	}
@@ -173,7 +173,7 @@ func LeaseFromContext(ctx context.Context) *core.Lease {
 }
 
 // noRoom is the level without room.
-func (a *Admission) noRoom() *Level { return &a.guard.cfg.Concurrency.Levels[a.full.Level] }
+func (a *Admission) noRoom() *Cap { return &a.guard.cfg.Concurrency.Caps[a.full.Level] }
 
 func (a *Admission) fullDetail() string {
 	l := a.noRoom()

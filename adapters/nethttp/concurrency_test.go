@@ -53,7 +53,7 @@ func chat(t *testing.T, gate *core.Gate, change ...func(*nethttp.Config)) (*neth
 	cfg := nethttp.Config{
 		Gate: gate, Scope: keyfunc.Must(keyfunc.Header("X-Tenant")),
 		Rules: []nethttp.Rule{{Policy: policy(t, core.PolicyConfig{Name: "requests", Algorithm: core.TokenBucket{Burst: 10}}), Key: keyfunc.Must(keyfunc.Header("X-User"))}},
-		Concurrency: &nethttp.Concurrency{Semaphore: s, Levels: []nethttp.Level{
+		Concurrency: &nethttp.Concurrency{Semaphore: s, Caps: []nethttp.Cap{
 			{Name: "tenant", Key: keyfunc.Must(keyfunc.Static("all")), Limit: 3, Global: true},
 			{Name: "streams", Key: keyfunc.Must(keyfunc.Header("X-User")), Limit: 2},
 		}},
@@ -383,7 +383,7 @@ func TestConcurrencyDuringOutage(t *testing.T) {
 		gate := dead(t)
 		g := guard(t, nethttp.Config{Concurrency: &nethttp.Concurrency{
 			Semaphore: semaphore(t, gate, core.SemaphoreConfig{OnFailure: mode}),
-			Levels:    []nethttp.Level{{Name: "streams", Key: keyfunc.RemoteIP(), Limit: 2}},
+			Caps:      []nethttp.Cap{{Name: "streams", Key: keyfunc.RemoteIP(), Limit: 2}},
 		}})
 		h := nethttp.Middleware(g)
 		var nest func(n int) http.Handler
@@ -413,15 +413,15 @@ func TestConcurrencyFaults(t *testing.T) {
 	p := policy(t, core.PolicyConfig{Name: "p", Algorithm: core.PerMinute(1)})
 	rules := []nethttp.Rule{{Policy: p, Key: keyfunc.RemoteIP()}}
 	_, err := nethttp.NewGuard(nethttp.Config{Gate: gate, Rules: rules, MaxDelay: -1, Refusal: 9, Concurrency: &nethttp.Concurrency{
-		MaxWait: -1, Levels: []nethttp.Level{{Name: "p", Key: keyfunc.RemoteIP(), Limit: 1}, {Name: "a b"}},
+		MaxWait: -1, Caps: []nethttp.Cap{{Name: "p", Key: keyfunc.RemoteIP(), Limit: 1}, {Name: "a b"}},
 	}})
 	if err == nil {
 		t.Fatal("no error")
 	}
 	for _, want := range []string{
 		"Config.MaxDelay is -1ns", "Config.Refusal is 9", "Config.Concurrency.Semaphore is nil", "Config.Concurrency.MaxWait is -1ns",
-		`Config.Concurrency.Levels[0].Name is "p" like that of a rule`, "Config.Concurrency.Levels[1].Key is nil",
-		"Config.Concurrency.Levels[1].Limit is 0", `Config.Concurrency.Levels[1].Name is "a b"`,
+		`Config.Concurrency.Caps[0].Name is "p" like that of a rule`, "Config.Concurrency.Caps[1].Key is nil",
+		"Config.Concurrency.Caps[1].Limit is 0", `Config.Concurrency.Caps[1].Name is "a b"`,
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in\n%v", want, err)
@@ -498,7 +498,7 @@ func TestConcurrencyAfterDelay(t *testing.T) {
 	eachGate(t, func(t *testing.T, gate *core.Gate) {
 		g, _ := chat(t, gate, func(cfg *nethttp.Config) {
 			cfg.MaxDelay = time.Second
-			cfg.Concurrency.Levels[1].Limit = 1
+			cfg.Concurrency.Caps[1].Limit = 1
 		})
 		o := newOpen(t, g)
 		o.enter(as("acme", "ann"))

@@ -25,7 +25,7 @@ func TestKnownDenial(t *testing.T) {
 			header       string
 			asked, known string
 		}{
-			{"draft", nethttp.Draft10, "RateLimit", `"p";r=0;t=3600, "q";r=9;t=6`, `"p";r=0;t=3600`},
+			{"draft", nethttp.StandardHeaders, "RateLimit", `"p";r=0;t=3600, "q";r=9;t=6`, `"p";r=0;t=3600`},
 			{"legacy", nethttp.LegacyDelta, "X-RateLimit-Reset", "3600", "3600"},
 		} {
 			t.Run(c.name, func(t *testing.T) {
@@ -48,7 +48,7 @@ func TestKnownDenial(t *testing.T) {
 					if r.StatusCode != 429 || r.Header.Get("Retry-After") != "3600" || r.Header.Get(c.header) != want {
 						t.Errorf("known %v: %d, %v", known, r.StatusCode, r.Header)
 					}
-					if c.headers == nethttp.Draft10 && r.Header.Get("RateLimit-Policy") != `"p";q=1;w=3600, "q";q=10;w=60` {
+					if c.headers == nethttp.StandardHeaders && r.Header.Get("RateLimit-Policy") != `"p";q=1;w=3600, "q";q=10;w=60` {
 						t.Errorf("known %v: %v", known, r.Header)
 					}
 				}

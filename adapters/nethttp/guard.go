@@ -39,7 +39,7 @@ type Config struct {
 	SkipPreflights bool
 	// ExposeHeaders lets scripts of other origins read the headers of this guard, by Access-Control-Expose-Headers.
 	ExposeHeaders bool
-	// Headers is the dialect in which responses tell about the limits. The zero value is Draft10.
+	// Headers is the dialect in which responses tell about the limits. The zero value is StandardHeaders.
 	Headers Headers
 	// Refusal is the form of a refusal's body. The zero value is Problem.
 	Refusal Refusal
@@ -99,7 +99,7 @@ func NewGuard(cfg Config) (*Guard, error) {
 		fault("Refusal is %d: it must be Problem, PlainText or OpenAIError", cfg.Refusal)
 	}
 	if cfg.Headers > NoHeaders {
-		fault("Headers is %d: it must be Draft10, LegacyEpoch, LegacyDelta or NoHeaders", cfg.Headers)
+		fault("Headers is %d: it must be StandardHeaders, LegacyEpoch, LegacyDelta or NoHeaders", cfg.Headers)
 	}
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
@@ -115,7 +115,7 @@ func NewGuard(cfg Config) (*Guard, error) {
 	}
 	if c := cfg.Concurrency; c != nil {
 		own := *c
-		own.Levels = append([]Level(nil), c.Levels...)
+		own.Caps = append([]Cap(nil), c.Caps...)
 		g.cfg.Concurrency, g.caps = &own, own.advertise()
 	}
 	return g, nil
@@ -126,7 +126,7 @@ func NewGuard(cfg Config) (*Guard, error) {
 //
 // A request that this Guard has admitted already, because it is mounted twice or the request was dispatched anew, is admitted
 // and costs nothing more; it takes a slot where that of before is released. That is seen by the request's context. So whatever else is
-// called with it, as by a handler that makes many requests of one, is admitted too, unless Anew is put around that.
+// called with it, as by a handler that makes many requests of one, is admitted too, unless WithoutAdmission is put around that.
 func (g *Guard) Admit(r *http.Request) *Admission {
 	a := &Admission{guard: g, outer: admissionOf(r.Context())}
 	before := a.before()

@@ -14,10 +14,10 @@ import (
 type Headers uint8
 
 const (
-	// Draft10 sets RateLimit and RateLimit-Policy as draft-ietf-httpapi-ratelimit-headers-10 has them; drafts 08
+	// StandardHeaders sets RateLimit and RateLimit-Policy as draft-ietf-httpapi-ratelimit-headers-10 has them; drafts 08
 	// to 11 are the same on the wire. Each policy is a member of both lists. q is the limit and w the seconds it is for,
 	// of a bucket those in which an exhausted one is whole again; r is what remains and t the seconds until that is more.
-	Draft10 Headers = iota
+	StandardHeaders Headers = iota
 	// LegacyEpoch sets X-RateLimit-Limit, -Remaining and -Reset of one policy: the one that denies for
 	// longest, or else has the least left of its limit. Reset is the time when the whole limit is there again, in
 	// seconds since 1970, by this server's clock.
@@ -100,7 +100,7 @@ func (a *Admission) WriteHeaders(h http.Header) {
 	}
 	names := ""
 	switch a.guard.cfg.Headers {
-	case Draft10:
+	case StandardHeaders:
 		a.writeDraft(h)
 		names = "RateLimit, RateLimit-Policy, "
 	case LegacyEpoch, LegacyDelta:

@@ -152,20 +152,20 @@ func TestHeaders(t *testing.T) {
 		status   int
 		want     map[string]string
 	}{
-		{"two policies", nethttp.Draft10, two, 2, 200, map[string]string{
+		{"two policies", nethttp.StandardHeaders, two, 2, 200, map[string]string{
 			"RateLimit-Policy": `"burst";q=20;w=2, "daily";q=1000;w=86400`,
 			"RateLimit":        `"burst";r=17;t=1, "daily";r=997;t=87`,
 		}},
-		{"less than a second", nethttp.Draft10, []core.PolicyConfig{{Name: "fast", Algorithm: core.TokenBucket{Rate: 100, Per: time.Second, Burst: 10}}}, 0, 200,
+		{"less than a second", nethttp.StandardHeaders, []core.PolicyConfig{{Name: "fast", Algorithm: core.TokenBucket{Rate: 100, Per: time.Second, Burst: 10}}}, 0, 200,
 			map[string]string{"RateLimit-Policy": `"fast";q=100;w=1`, "RateLimit": `"fast";r=9;t=1`}},
-		{"never refills, allowed", nethttp.Draft10, []core.PolicyConfig{{Name: "gift", Algorithm: never}}, 0, 200,
+		{"never refills, allowed", nethttp.StandardHeaders, []core.PolicyConfig{{Name: "gift", Algorithm: never}}, 0, 200,
 			map[string]string{"RateLimit-Policy": `"gift";q=2`, "RateLimit": `"gift";r=1`}},
-		{"never refills, denied", nethttp.Draft10, []core.PolicyConfig{{Name: "gift", Algorithm: never}}, 2, 429,
+		{"never refills, denied", nethttp.StandardHeaders, []core.PolicyConfig{{Name: "gift", Algorithm: never}}, 2, 429,
 			map[string]string{"RateLimit-Policy": `"gift";q=2`, "RateLimit": `"gift";r=0`, "Cache-Control": "no-store"}},
-		{"unlimited", nethttp.Draft10, []core.PolicyConfig{{Name: "free", Algorithm: core.Unlimited{}}}, 0, 200, nil},
-		{"deny all", nethttp.Draft10, []core.PolicyConfig{{Name: "shut", Algorithm: core.DenyAll{}}}, 0, 429,
+		{"unlimited", nethttp.StandardHeaders, []core.PolicyConfig{{Name: "free", Algorithm: core.Unlimited{}}}, 0, 200, nil},
+		{"deny all", nethttp.StandardHeaders, []core.PolicyConfig{{Name: "shut", Algorithm: core.DenyAll{}}}, 0, 429,
 			map[string]string{"RateLimit-Policy": `"shut";q=0`, "RateLimit": `"shut";r=0`, "Cache-Control": "no-store"}},
-		{"shadow is not told", nethttp.Draft10, []core.PolicyConfig{{Name: "new", Algorithm: core.TokenBucket{Burst: 1}, Shadow: true}}, 2, 200, nil},
+		{"shadow is not told", nethttp.StandardHeaders, []core.PolicyConfig{{Name: "new", Algorithm: core.TokenBucket{Burst: 1}, Shadow: true}}, 2, 200, nil},
 		{"legacy with seconds, allowed: the one with the least left", nethttp.LegacyDelta, two, 2, 200, map[string]string{
 			"X-RateLimit-Limit": "20", "X-RateLimit-Remaining": "17", "X-RateLimit-Reset": "1"}},
 		{"legacy, denied", nethttp.LegacyDelta, []core.PolicyConfig{{Name: "few", Algorithm: core.TokenBucket{Rate: 1, Per: time.Minute, Burst: 2}}}, 2, 429,

@@ -81,9 +81,9 @@ func TestPreflights(t *testing.T) {
 
 func TestExposeHeaders(t *testing.T) {
 	for headers, want := range map[nethttp.Headers]string{
-		nethttp.Draft10:     "X-Mine | RateLimit, RateLimit-Policy, Retry-After",
-		nethttp.LegacyDelta: "X-Mine | X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, Retry-After",
-		nethttp.NoHeaders:   "X-Mine | Retry-After",
+		nethttp.StandardHeaders: "X-Mine | RateLimit, RateLimit-Policy, Retry-After",
+		nethttp.LegacyDelta:     "X-Mine | X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, Retry-After",
+		nethttp.NoHeaders:       "X-Mine | Retry-After",
 	} {
 		g := counted(t, func(cfg *nethttp.Config) { cfg.ExposeHeaders, cfg.Headers = true, headers })
 		h := nethttp.Middleware(g)(http.HandlerFunc(ok))
@@ -171,7 +171,7 @@ func TestMaxDelay(t *testing.T) {
 			cfg.MaxDelay = 2 * time.Second
 			cfg.Rules[0].Policy = policy(t, core.PolicyConfig{Name: "p", Algorithm: core.TokenBucket{Rate: 1, Per: time.Second, Burst: 1}})
 			s = semaphore(t, cfg.Gate, core.SemaphoreConfig{})
-			cfg.Concurrency = &nethttp.Concurrency{Semaphore: s, Levels: []nethttp.Level{{Key: keyfunc.RemoteIP(), Limit: 1}}}
+			cfg.Concurrency = &nethttp.Concurrency{Semaphore: s, Caps: []nethttp.Cap{{Key: keyfunc.RemoteIP(), Limit: 1}}}
 		})
 		h := nethttp.Middleware(g)(http.HandlerFunc(ok))
 		start := time.Now()
@@ -206,7 +206,7 @@ func TestMaxDelay(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		held, err := s.TryAcquire(t.Context(), core.Ask{Levels: []core.Level{{Key: key, Limit: 1}}})
+		held, err := s.TryAcquire(t.Context(), core.SlotRequest{Levels: []core.Level{{Key: key, Limit: 1}}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -36,13 +36,13 @@ func TestHeadersInAnOutage(t *testing.T) {
 		status   int
 		headers  map[string]string
 	}{
-		{"closed", []core.PolicyConfig{closed}, nethttp.Draft10, 503, map[string]string{
+		{"closed", []core.PolicyConfig{closed}, nethttp.StandardHeaders, 503, map[string]string{
 			"Retry-After": "1", "RateLimit-Policy": `"closed";q=1;w=3600`, "Cache-Control": "no-store",
 		}},
-		{"closed, and an exhausted share", []core.PolicyConfig{hourly, closed}, nethttp.Draft10, 503, map[string]string{
+		{"closed, and an exhausted share", []core.PolicyConfig{hourly, closed}, nethttp.StandardHeaders, 503, map[string]string{
 			"Retry-After": "3600", "RateLimit-Policy": `"hourly";q=1;w=3600, "closed";q=1;w=3600`, "Cache-Control": "no-store",
 		}},
-		{"closed, and what never helps", []core.PolicyConfig{none, closed}, nethttp.Draft10, 503, map[string]string{
+		{"closed, and what never helps", []core.PolicyConfig{none, closed}, nethttp.StandardHeaders, 503, map[string]string{
 			"RateLimit-Policy": `"none";q=0, "closed";q=1;w=3600`, "RateLimit": `"none";r=0`, "Cache-Control": "no-store",
 		}},
 		{"an exhausted share", []core.PolicyConfig{hourly}, nethttp.LegacyDelta, 429, map[string]string{

@@ -47,7 +47,7 @@ func (s *Store) encode(calls []*call) *batch {
 	clear(b.keys)
 	if slot != nil {
 		from := len(b.args)
-		b.args = appendAcquire(append(b.args, "acquire"), slot.Ask)
+		b.args = appendAcquire(append(b.args, "acquire"), slot.Request)
 		b.int(int64(len(b.args) - from))
 	}
 	if s.clock != nil {

@@ -93,7 +93,7 @@ func (k *call) decode(reply []int64) error {
 }
 
 func decodeSlot(s *request.Slot, reply []int64) error {
-	grant, err := decodeGrant(reply, len(s.Ask.Levels))
+	grant, err := decodeGrant(reply, len(s.Request.Levels))
 	s.Grant, s.Answered = grant, err == nil
 	return err
 }

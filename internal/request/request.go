@@ -52,9 +52,9 @@ type Request struct {
 
 // Slot is one slot of a semaphore.
 type Slot struct {
-	Scope string
-	Ask   lease.Request
-	Grant lease.Grant // of Answered
+	Scope   string
+	Request lease.Request
+	Grant   lease.Grant // of Answered
 	// Sent is set before the store is asked. If Answered is not set after that, the slot may or may not be taken.
 	Sent, Answered bool
 }

@@ -67,7 +67,7 @@ func mutex(poll core.Backoff) func(*server.Server) (acquire, func(), error) {
 			if poll != nil {
 				name = "polled"
 			}
-			m, err := core.NewMutex(gate, core.MutexConfig{Name: name, Lease: validity, Poll: poll})
+			m, err := core.NewMutex(gate, core.MutexConfig{Name: name, TTL: validity, Poll: poll})
 			if err != nil {
 				return nil, fmt.Errorf("make the mutex: %w", err)
 			}
@@ -85,7 +85,7 @@ func mutex(poll core.Backoff) func(*server.Server) (acquire, func(), error) {
 
 func semaphore(s *server.Server) (acquire, func(), error) {
 	return gated(s, func(gate *core.Gate) (acquire, error) {
-		sem, err := core.NewSemaphore(gate, core.SemaphoreConfig{Name: "slots", Lease: validity, OnFailure: core.Closed})
+		sem, err := core.NewSemaphore(gate, core.SemaphoreConfig{Name: "slots", TTL: validity, OnFailure: core.Closed})
 		if err != nil {
 			return nil, fmt.Errorf("make the semaphore: %w", err)
 		}
@@ -94,7 +94,7 @@ func semaphore(s *server.Server) (acquire, func(), error) {
 			if err != nil {
 				return nil, fmt.Errorf("make the key: %w", err)
 			}
-			lease, err := sem.Acquire(ctx, core.Ask{Levels: []core.Level{{Key: key, Limit: 1}}})
+			lease, err := sem.Acquire(ctx, core.SlotRequest{Levels: []core.Level{{Key: key, Limit: 1}}})
 			return lease.Release, err
 		}, nil
 	})
