@@ -269,11 +269,7 @@ func (d *decisions) step(i int) {
 		_, err := d.gate.Peek(ctx, charges...)
 		d.must(err)
 	case n < 6:
-		cost := 1 + rng.Int64N(20)
-		for j := range charges {
-			charges[j].Cost = cost
-		}
-		_, _, err := d.gate.AtMost(ctx, charges...)
+		_, _, err := d.gate.AtMost(ctx, 1+rng.Int64N(20), charges...)
 		d.must(err)
 	case n < 8:
 		wait := time.Duration(rng.Int64N(3_000_000)) * time.Microsecond

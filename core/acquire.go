@@ -32,17 +32,18 @@ func (s *Semaphore) acquire(ctx context.Context, ask SlotRequest, waiters int64)
 // errBack ends a wait in this process for a slot: Redis answers again.
 var errBack = errors.New("core: redis is back")
 
-// take takes a slot, in Redis or as OnFailure says, from the start if Redis has failed already with this cause.
+// take takes a slot, from the store or as OnFailure says. A cause is why the store has failed already.
 func (s *Semaphore) take(ctx context.Context, ask SlotRequest, q lease.Request, cause error) (l *Lease, err error) {
 	for start := time.Now(); ; {
 		if err = cause; err == nil {
 			l, err = s.ask(ctx, s.gate.leases, ask, q, start)
 		}
 		if err != nil && s.gate.leases != s.gate.localLeases && outage(ctx, err) {
+			cause = err
 			l, err = s.fail(ctx, ask, q, start, err)
 		}
 		if !errors.Is(err, errBack) {
-			return s.observe(ctx, l, err, start)
+			return s.observe(ctx, l, err, cause, start)
 		}
 		cause, q.ID = nil, newID() // Redis may have granted the other
 	}
@@ -73,18 +74,25 @@ func outage(ctx context.Context, err error) bool {
 	return !errors.Is(err, ErrFull) && !errors.Is(err, ErrClosed) && !errors.Is(err, ErrMisconfigured) && deadline.Err(ctx) == nil
 }
 
-func (s *Semaphore) observe(ctx context.Context, l *Lease, err error, start time.Time) (*Lease, error) {
-	observe := s.gate.observe
-	if observe == nil {
+// observe tells the observer what came of an acquire, and why the store did not decide.
+func (s *Semaphore) observe(ctx context.Context, l *Lease, err, cause error, start time.Time) (*Lease, error) {
+	if s.gate.observe == nil {
 		return l, err
 	}
 	over := false
 	defer func() {
-		if !over { // it panics, and nobody will release what nobody gets
-			_ = l.Release(ctx) // else its lease ends
+		if !over { // Observe panics, so that nobody gets the lease and releases it
+			_ = l.Release(ctx) // on failure the lease ends
 		}
 	}()
-	observe(ctx, Event{Operation: "acquire", Err: err, Took: time.Since(start)})
+	e := Event{Kind: EventAcquire, Semaphore: s, Err: err, Took: time.Since(start)}
+	if errors.As(err, &e.Full) {
+		e.Err = nil
+	}
+	if e.Err == nil {
+		e.Err = cause
+	}
+	s.gate.observe(ctx, e)
 	over = true
 	return l, err
 }

@@ -67,10 +67,10 @@ func (s *Semaphore) admit(ctx context.Context, ask SlotRequest, waiters int64, c
 	switch {
 	case at.Refused():
 		decided = true
-		_, err = s.observe(ctx, nil, full(q, at.Grant), start)
+		_, err = s.observe(ctx, nil, full(q, at.Grant), nil, start)
 		return nil, d, err
 	case at.Answered:
-		l, _ := s.observe(ctx, s.granted(ctx, g.leases, at.Scope, q, at.Grant, start), nil, start)
+		l, _ := s.observe(ctx, s.granted(ctx, g.leases, at.Scope, q, at.Grant, start), nil, nil, start)
 		l.paid, decided = g.reservation(p), true
 		return l, d, nil
 	case at.Sent && (d.Cause != nil || err != nil):

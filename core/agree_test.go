@@ -251,7 +251,7 @@ func (l *lockstep) step(i int) {
 			for i := range charges {
 				charges[i].Cost = charges[0].Cost
 			}
-			granted, d, err := g.AtMost(ctx, charges...)
+			granted, d, err := atMost(g, ctx, charges...)
 			what, seen[i] = "AtMost", fmt.Sprint(granted, show(d), err)
 		default:
 			what, seen[i] = "Reset", fmt.Sprint(g.Reset(ctx, charges[0].Policy, charges[0].Key))
@@ -426,7 +426,7 @@ func TestAgreeAtExtremes(t *testing.T) {
 				for _, cfg := range tt.policies {
 					charges = append(charges, core.Charge{Policy: newPolicy(t, cfg), Key: newKey(t, "k"), Cost: tt.cost})
 				}
-				granted, d, err := g.AtMost(context.Background(), charges...)
+				granted, d, err := atMost(g, context.Background(), charges...)
 				if err != nil || d.Cause != nil {
 					t.Fatal(err, d.Cause)
 				}

@@ -64,13 +64,16 @@ type TokenBucket struct {
 	Burst int64         // tokens of a full bucket, at most 2^53 - 1, or 10^15 at Rate 0; it takes at most 100 years to refill
 }
 
-// PerSecond is n tokens each second, with a burst of n.
+// PerSecond returns a bucket of n tokens that refills n a second. It admits n at once and up to 2n - 1 in the first second. Use
+// AnySecond if no second may see more than n.
 func PerSecond(n int64) TokenBucket { return TokenBucket{Rate: n, Per: time.Second, Burst: n} }
 
-// PerMinute is n tokens each minute, with a burst of n.
+// PerMinute returns a bucket of n tokens that refills n a minute. It admits n at once and up to 2n - 1 in the first minute.
+// Use AnyMinute if no minute may see more than n.
 func PerMinute(n int64) TokenBucket { return TokenBucket{Rate: n, Per: time.Minute, Burst: n} }
 
-// PerHour is n tokens each hour, with a burst of n.
+// PerHour returns a bucket of n tokens that refills n an hour. It admits n at once and up to 2n - 1 in the first hour. Use
+// AnyHour if no hour may see more than n.
 func PerHour(n int64) TokenBucket { return TokenBucket{Rate: n, Per: time.Hour, Burst: n} }
 
 func (b TokenBucket) compile() (compiled, error) {

@@ -7,17 +7,22 @@ import (
 )
 
 // Unit is the length of a Calendar's periods.
-type Unit = algorithm.Unit
+type Unit uint8
 
-// The units of a Calendar.
+// The units of a Calendar. The zero value is none of them.
 const (
-	Minute = algorithm.Minute
-	Hour   = algorithm.Hour
-	Day    = algorithm.Day
-	Week   = algorithm.Week // from Monday
-	Month  = algorithm.Month
-	Year   = algorithm.Year
+	Minute = Unit(algorithm.Minute)
+	Hour   = Unit(algorithm.Hour)
+	Day    = Unit(algorithm.Day)
+	Week   = Unit(algorithm.Week) // from Monday
+	Month  = Unit(algorithm.Month)
+	Year   = Unit(algorithm.Year)
 )
+
+// String returns the unit in one lower-case word.
+func (u Unit) String() string {
+	return nameOf([]string{"none", "minute", "hour", "day", "week", "month", "year"}, int(u))
+}
 
 // Calendar allows Limit units in each period of a calendar: a day from midnight to midnight, a month from the first to
 // the first, in a time zone. A day on which clocks change has 23 or 25 hours, or what it has in that zone. Redis's clock
@@ -37,7 +42,7 @@ type Calendar struct {
 }
 
 func (c Calendar) compile() (compiled, error) {
-	calendar, err := algorithm.NewCalendar(c.Limit, c.Every, c.In, c.Anchor, time.Now())
+	calendar, err := algorithm.NewCalendar(c.Limit, algorithm.Unit(c.Every), c.In, c.Anchor, time.Now())
 	if err != nil {
 		return compiled{}, prefixed("Calendar.", err)
 	}

@@ -73,7 +73,7 @@ func TestSixteenChargesTakeOneRoundTrip(t *testing.T) {
 		{"denied", func() error { return is(false)(g.Decide(t.Context(), greedy...)) }},
 		{"peek", func() error { return is(true)(g.Peek(t.Context(), charges...)) }},
 		{"at most", func() error {
-			n, d, err := g.AtMost(t.Context(), charges...)
+			n, d, err := atMost(g, t.Context(), charges...)
 			if err == nil && n != 1 {
 				err = fmt.Errorf("%d granted", n)
 			}
@@ -223,7 +223,7 @@ func BenchmarkAlgorithms(b *testing.B) {
 			}
 			rest := c
 			rest.Cost = math.MaxInt64
-			if _, _, err := g.AtMost(context.Background(), rest); err != nil {
+			if _, _, err := atMost(g, context.Background(), rest); err != nil {
 				b.Fatal(err)
 			}
 			measure(b, client, func() {

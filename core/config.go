@@ -7,6 +7,11 @@ import (
 	"time"
 )
 
+var topologies = [...]string{"auto", "one server", "cluster"}
+
+// String returns the topology in lower-case words.
+func (t Topology) String() string { return nameOf(topologies[:], int(t)) }
+
 // Topology says what a Redis client leads to.
 type Topology uint8
 
@@ -47,19 +52,9 @@ type Config struct {
 	// Clock is the time of a Gate in memory, such as a ManualClock; from 1970 on. It is the system's monotonic clock if
 	// nil. Redis has its own.
 	Clock Clock
-	// Observe is called after every decision, and with every error, in the goroutine of the caller; where giving back fails also
-	// in one of the Gate's. It must be fast and safe for concurrent use. It costs nothing if nil.
+	// Observe is called after every operation, in the goroutine of the caller, and in goroutines of the Gate for what happens
+	// there. It must be fast and safe for concurrent use. It costs nothing if nil.
 	Observe func(context.Context, Event)
-}
-
-// Event is what happened in a Gate.
-type Event struct {
-	// Operation is decide, peek, atmost, reserve, settle, cancel, reset, acquire, adopt: taking a lost slot anew, or give:
-	// giving back what a later denial made void.
-	Operation string
-	Decision  *Decision     // nil for settle, cancel, reset and give. Not to be kept.
-	Err       error         // as returned to the caller, or why giving back failed
-	Took      time.Duration // 0 for give
 }
 
 const (

@@ -64,7 +64,7 @@ func (v *vector) play(t *testing.T, g *core.Gate, c *manualClock, key core.Key) 
 			d, err = g.Peek(ctx, charge)
 		case "atmost":
 			var granted int64
-			granted, d, err = g.AtMost(ctx, charge)
+			granted, d, err = atMost(g, ctx, charge)
 			prefix = fmt.Sprintf("got %d, ", granted)
 		case "reserve":
 			wait := time.Duration(0)

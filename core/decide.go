@@ -39,22 +39,6 @@ func (g *Gate) run(ctx context.Context, p *plan, d *Decision, op algorithm.Opera
 	return err
 }
 
-// start returns the time if somebody observes.
-func (g *Gate) start() (t time.Time) {
-	if g.observe != nil {
-		t = time.Now()
-	}
-	return t
-}
-
-// report tells the observer of a decision.
-func (g *Gate) report(ctx context.Context, op algorithm.Operation, d *Decision, err error, start time.Time) {
-	if g.observe != nil {
-		seen := *d // keeps d off the heap
-		g.observe(ctx, Event{Operation: string(op), Decision: &seen, Err: err, Took: time.Since(start)})
-	}
-}
-
 // plan lays out the charges, asks the store, and leaves in d whether the request may go on.
 func (g *Gate) plan(ctx context.Context, p *plan, d *Decision, op algorithm.Operation, bound int64, charges []Charge) error {
 	if g.store == nil || g.closed.Load() {
@@ -65,9 +49,6 @@ func (g *Gate) plan(ctx context.Context, p *plan, d *Decision, op algorithm.Oper
 	}
 	if err := p.lay(ctx, op, charges); err != nil {
 		return err
-	}
-	if bound == unequal {
-		return fmt.Errorf("%w: AtMost of different costs", ErrCharge)
 	}
 	p.bound, p.source = bound, g.source
 	d.Source = p.source
@@ -210,8 +191,8 @@ func (g *Gate) give(ctx context.Context, requests []request.Request) {
 	send := func(end time.Time) {
 		bounded, cancel := deadline.At(detached, end)
 		defer cancel()
-		if err := g.send(bounded, requests); err != nil && g.observe != nil {
-			g.observe(detached, Event{Operation: string(algorithm.Give), Err: err})
+		if err := g.send(bounded, requests); err != nil {
+			g.tell(detached, Event{Kind: EventRefundFailed, Err: err})
 		}
 	}
 	end, ok := ctx.Deadline()

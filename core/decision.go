@@ -2,6 +2,7 @@ package core
 
 import (
 	"errors"
+	"iter"
 	"time"
 
 	"github.com/headgate/headgate/internal/algorithm"
@@ -23,8 +24,7 @@ const (
 
 // String names the source in one lower-case word.
 func (s Source) String() string {
-	names := [...]string{"none", "redis", "memory", "open", "local", "closed", "cache"}
-	return names[min(int(s), len(names)-1)]
+	return nameOf([]string{"none", "redis", "memory", "open", "local", "closed", "cache"}, int(s))
 }
 
 // Result is the outcome of one charge.
@@ -84,7 +84,7 @@ type Decision struct {
 // Len is the number of results: one for each charge, in the order of the charges.
 func (d *Decision) Len() int { return d.n }
 
-// At is the result of charge i.
+// At returns the result of charge i. It panics if i is not below Len.
 func (d *Decision) At(i int) Result { return *d.at(i) }
 
 func (d *Decision) at(i int) *Result {
@@ -101,21 +101,26 @@ func (d *Decision) resize(n int) {
 	}
 }
 
-// RetryAfter is the largest wait over the charges that stand in the way, and false if waiting does not help.
-// It is 0 and true for an admitted request.
-func (d *Decision) RetryAfter() (wait time.Duration, finite bool) {
-	if d.Allowed {
-		return 0, true
+// Results returns an iterator over the indexes and results of the charges, in the order of the charges.
+func (d *Decision) Results() iter.Seq2[int, Result] {
+	return func(yield func(int, Result) bool) {
+		for i := range d.n {
+			if !yield(i, *d.at(i)) {
+				return
+			}
+		}
 	}
+}
+
+// RetryAfter returns the largest wait over the charges that deny, Never if waiting does not help, and 0 for an admitted
+// request.
+func (d *Decision) RetryAfter() (wait time.Duration) {
 	for i := range d.n {
-		if r := d.at(i); !r.Allowed && !r.Policy.shadow {
+		if r := d.at(i); !d.Allowed && !r.Allowed && !r.Policy.shadow {
 			wait = max(wait, r.RetryAfter)
 		}
 	}
-	if wait == Never {
-		return 0, false
-	}
-	return wait, true
+	return wait
 }
 
 // delay is the longest over all charges but shadows.

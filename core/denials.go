@@ -61,11 +61,11 @@ type pastDenial struct {
 	decision Decision
 }
 
-// heldTo is the limit that a charge was denied under, if its policy has several.
+// heldTo is the limit that a charge was denied under.
 type heldTo struct {
-	several bool
-	limit   algorithm.Limit
-	denies  bool
+	varies bool // the charge or its policy may have another limit now
+	limit  algorithm.Limit
+	denies bool
 }
 
 // keep remembers what came of a plan, if it is a denial that time lifts.
@@ -79,7 +79,7 @@ func (c *denialCache) keep(p *plan, d *Decision) {
 	}
 	k := &pastDenial{charges: slices.Clone(p.asked), limits: make([]heldTo, len(p.asked)), asked: p.began, decision: *d}
 	for i, a := range p.asked {
-		k.limits[i] = heldTo{several: a.Policy.forKey != nil, denies: p.denies[i]}
+		k.limits[i] = heldTo{varies: a.Limit != nil || a.Policy.forKey != nil, denies: p.denies[i]}
 		if at := p.place[i]; at >= 0 {
 			k.limits[i].limit = p.wire[at].Limit
 		}
@@ -101,8 +101,8 @@ func (c *denialCache) keep(p *plan, d *Decision) {
 // unchanged is how long a denial and its waits stay true whatever others ask for: as long as nothing is left of the keys that
 // deny, because whatever is spent of the rest makes the waits longer. A wait of Never stays true for ever.
 func (d *Decision) unchanged() time.Duration {
-	wait, finite := d.RetryAfter()
-	if !finite {
+	wait := d.RetryAfter()
+	if wait == Never {
 		return denialLasts
 	}
 	for i := range d.n {
@@ -140,7 +140,7 @@ func (c *denialCache) answer(ctx context.Context, charges []Charge, d *Decision)
 		if k == nil || !k.of(charges) {
 			continue
 		}
-		if now := c.clock(); now < k.until && !c.void(k) && k.holds(ctx) {
+		if now := c.clock(); now < k.until && !c.void(k) && k.holds(ctx, charges) {
 			k.tell(now, d)
 			return true
 		}
@@ -203,17 +203,21 @@ func (c *denialCache) set(charges []Charge) *[2]atomic.Pointer[pastDenial] {
 	return &c.sets[h%denialSets]
 }
 
-func (k *pastDenial) of(charges []Charge) bool { return slices.Equal(k.charges, charges) }
+// of reports whether the charges are those that were denied, whatever their limits are.
+func (k *pastDenial) of(charges []Charge) bool {
+	return slices.EqualFunc(k.charges, charges, func(a, b Charge) bool {
+		return a.Policy == b.Policy && a.Key == b.Key && a.Cost == b.Cost
+	})
+}
 
-// holds says whether the limits of the keys are those that they were held to.
-func (k *pastDenial) holds(ctx context.Context) bool {
+// holds reports whether the limits of the charges are those that they were denied under.
+func (k *pastDenial) holds(ctx context.Context, charges []Charge) bool {
 	for i, l := range k.limits {
-		if !l.several {
-			continue
-		}
-		now, err := k.charges[i].Policy.limitOf(ctx, k.charges[i].Key)
-		if err != nil || now.current() != l.limit || now.denies != l.denies {
-			return false
+		if c := &charges[i]; l.varies || c.Limit != nil {
+			now, err := c.Policy.limitOf(ctx, c.Key, c.Limit)
+			if err != nil || now.current() != l.limit || now.denies != l.denies {
+				return false
+			}
 		}
 	}
 	return true

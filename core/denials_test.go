@@ -104,8 +104,8 @@ func TestDenialTakesNoRoundTrip(t *testing.T) {
 					if d.Allowed || d.Source != core.SourceCache || d.Len() != 5 {
 						t.Fatalf("%s: %s", l.name, show(d))
 					}
-					wait, finite := d.RetryAfter()
-					if was, same := asked.RetryAfter(); wait > was || finite != same {
+					wait := d.RetryAfter()
+					if was := asked.RetryAfter(); wait > was || (wait == core.Never) != (was == core.Never) {
 						t.Errorf("%s: wait %v, was %v", l.name, wait, was)
 					}
 					for i := range d.Len() {
@@ -225,7 +225,7 @@ func TestDenialWithRoomForLessAsksRedis(t *testing.T) {
 					t.Fatalf("does not ask: %s", show(d))
 				}
 				// After the wait that is told the request passes, and not a microsecond earlier.
-				wait, _ := d.RetryAfter()
+				wait := d.RetryAfter()
 				k.clock.advance(wait - time.Microsecond)
 				if d := decide(t, k.Gate, c); d.Allowed {
 					t.Error("passes before its wait")
@@ -294,7 +294,7 @@ func TestDenialIsDropped(t *testing.T) {
 			return peek(t, k.Gate, c)
 		}, false, core.SourceRedis},
 		{"AtMost", func(t *testing.T, k *knowing, c core.Charge, _ *core.Reservation) core.Decision {
-			_, d, err := k.AtMost(t.Context(), c)
+			_, d, err := atMost(k.Gate, t.Context(), c)
 			if err != nil {
 				t.Error(err)
 			}
@@ -498,7 +498,7 @@ func TestDenialIsReported(t *testing.T) {
 	for range 2 {
 		decide(t, g, c)
 	}
-	if e := seen[1]; len(seen) != 2 || e.Operation != "decide" || e.Err != nil || e.Decision.Allowed || e.Decision.Source != core.SourceCache {
+	if e := seen[1]; len(seen) != 2 || e.Kind != core.EventDecide || e.Err != nil || e.Decision.Allowed || e.Decision.Source != core.SourceCache {
 		t.Errorf("%+v", seen)
 	}
 	if core.SourceCache.String() != "cache" {
@@ -629,8 +629,8 @@ func TestKnownDenialsAgree(t *testing.T) {
 						continue
 					}
 					known++
-					wait, finite := got.RetryAfter()
-					if w, f := want.RetryAfter(); wait > w && f || finite != f && f {
+					wait := got.RetryAfter()
+					if w := want.RetryAfter(); wait > w {
 						rt.Fatalf("wait %v, but %v", wait, w)
 					}
 					for i := range got.Len() {

@@ -11,6 +11,9 @@ var (
 	// different outermost parts, a weight above its limit, an unknown priority, too much metadata.
 	ErrSlotRequest = errors.New("core: unusable ask")
 
+	// ErrDenied is wrapped by the errors of Limiter.Wait and WaitN when they do not wait.
+	ErrDenied = errors.New("core: denied")
+
 	// ErrMisconfigured is wrapped by the errors of a Redis that refuses what a Gate needs, which no waiting mends: a
 	// wrong password, a missing permission, a foreign value under a Gate's key, a script error.
 	ErrMisconfigured = errors.New("core: redis is misconfigured")

@@ -38,7 +38,7 @@ func ExampleNewMemory() {
 		if err != nil {
 			log.Fatal(err)
 		}
-		wait, _ := d.RetryAfter()
+		wait := d.RetryAfter()
 		fmt.Println(d.Allowed, d.At(0).Remaining, wait)
 	}
 	clock.now = clock.now.Add(6 * time.Second)

@@ -89,7 +89,7 @@ func Collide(policies ...*Policy) {
 
 // Tag ends the names of a policy's keys.
 func (p *Policy) Tag(ctx context.Context, key Key) string {
-	l, err := p.limitOf(ctx, key)
+	l, err := p.limitOf(ctx, key, nil)
 	if err != nil {
 		return err.Error()
 	}
@@ -176,7 +176,7 @@ func (a *Asked) Back(ctx context.Context, whole bool, units int64) *Asked {
 			continue
 		}
 		spent := c.Limit
-		if l, err := c.policy.limitOf(ctx, c.key); err == nil && c.from.suffix == l.suffix {
+		if l, err := c.policy.limitOf(ctx, c.key, c.own); err == nil && c.from.suffix == l.suffix {
 			c.Limit = l.current()
 		}
 		c.Cost = algorithm.Back(spent, c.Limit, n)

@@ -23,6 +23,11 @@ const (
 	Closed
 )
 
+var failureModes = [...]string{"local", "open", "closed"}
+
+// String returns the mode in one lower-case word.
+func (m FailureMode) String() string { return nameOf(failureModes[:], int(m)) }
+
 // closedRetry is the wait of a denial by a failure mode: nobody knows when Redis is back.
 const closedRetry = time.Second
 

@@ -114,8 +114,8 @@ func TestStoppedServer(t *testing.T) {
 					if r := d.At(0); r.Known != (m.mode == core.Local) || r.Limit != 10 {
 						t.Errorf("%+v", r)
 					}
-					if wait, finite := d.RetryAfter(); !finite || (wait > 0) == m.allowed {
-						t.Errorf("wait %v %v", wait, finite)
+					if wait := d.RetryAfter(); wait == core.Never || (wait > 0) == m.allowed {
+						t.Errorf("wait %v", wait)
 					}
 					s.Continue()
 
@@ -307,7 +307,7 @@ func TestKilledServer(t *testing.T) {
 	failed(core.SourceLocal, true, local)
 	d = failed(core.SourceLocal, false, open, local)
 	// Waiting does not mend the share, but Redis may be back.
-	if wait, finite := d.RetryAfter(); wait != time.Second || !finite || !d.At(0).Allowed || d.At(1).Allowed {
+	if wait := d.RetryAfter(); wait != time.Second || !d.At(0).Allowed || d.At(1).Allowed {
 		t.Errorf("beyond the share: %s", show(d))
 	}
 	// All Local ones are all or nothing.
@@ -316,7 +316,7 @@ func TestKilledServer(t *testing.T) {
 		t.Errorf("a local denial spent: %s", show(d))
 	}
 	other.Cost = 9
-	n, d, err := g.AtMost(t.Context(), other)
+	n, d, err := atMost(g, t.Context(), other)
 	if n != 2 || err != nil || !d.Allowed || d.Source != core.SourceLocal {
 		t.Errorf("AtMost granted %d: %s, %v", n, show(d), err)
 	}
@@ -440,7 +440,7 @@ func TestCluster(t *testing.T) {
 			observe := func(_ context.Context, e core.Event) {
 				mu.Lock()
 				defer mu.Unlock()
-				if e.Operation == "give" {
+				if e.Kind == core.EventRefundFailed {
 					events = append(events, e)
 				}
 			}
@@ -464,7 +464,7 @@ func TestCluster(t *testing.T) {
 				}
 				half := core.Charge{Policy: limited(t, "half", frozen(7)), Key: keys[2], Cost: 100}
 				many.Cost = 100
-				n, d, err := g.AtMost(t.Context(), many, half)
+				n, d, err := atMost(g, t.Context(), many, half)
 				if n != 7 || err != nil || d.At(0).Used != 22 || d.At(1).Used != 7 {
 					t.Errorf("AtMost granted %d: %s, %v", n, show(d), err)
 				}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -99,6 +100,15 @@ func eachGate(t *testing.T, f func(t *testing.T, g *core.Gate, c *manualClock)) 
 	})
 }
 
+// atMost asks for as many units as the first charge costs.
+func atMost(g *core.Gate, ctx context.Context, charges ...core.Charge) (int64, core.Decision, error) {
+	units := slices.Clone(charges)
+	for i := range units {
+		units[i].Cost = min(1, units[i].Cost)
+	}
+	return g.AtMost(ctx, charges[0].Cost, units...)
+}
+
 func decide(t testing.TB, g *core.Gate, charges ...core.Charge) core.Decision {
 	t.Helper()
 	d, err := g.Decide(t.Context(), charges...)
@@ -120,8 +130,7 @@ func peek(t testing.TB, g *core.Gate, charges ...core.Charge) core.Decision {
 // show is a decision as text, without what differs between gates: the source and the policies' addresses.
 func show(d core.Decision) string {
 	var b strings.Builder
-	wait, finite := d.RetryAfter()
-	fmt.Fprintf(&b, "allowed %v, cause %v, wait %d %v", d.Allowed, d.Cause, wait, finite)
+	fmt.Fprintf(&b, "allowed %v, cause %v, wait %d", d.Allowed, d.Cause, d.RetryAfter())
 	for i := range d.Len() {
 		r := d.At(i)
 		fmt.Fprintf(&b, "\n  %s: allowed %v, known %v, %d of %d in %d used, %d remain; retry %d, next %d, reset %d, delay %d, violates %v",

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -76,13 +75,6 @@ func (g *Gate) keep(client redis.UniversalClient, clock func() int64, leases req
 	}
 }
 
-// notice observes what became of a lease.
-func (g *Gate) notice(n keeper.Notice) {
-	if g.observe != nil && n.Kind == keeper.Adopted {
-		g.observe(context.Background(), Event{Operation: "adopt", Took: n.Took})
-	}
-}
-
 // Decide spends all charges or none, and says which. On a cluster, charges whose keys have different outermost parts
 // take a script each, one after the other: until a later one has answered, and where it denies until the earlier ones
 // are given back, others see those as spent. If giving back fails they stay spent.
@@ -101,33 +93,23 @@ func (g *Gate) Peek(ctx context.Context, charges ...Charge) (d Decision, err err
 	return d, err
 }
 
-// AtMost spends as much as fits: of every charge the same number of units, at most their Cost, which is one and the
-// same. It returns that number. The Decision is allowed if it is above 0, or nothing was wanted. Its waits are those for one unit.
-func (g *Gate) AtMost(ctx context.Context, charges ...Charge) (granted int64, d Decision, err error) {
-	units, bound := slices.Clone(charges), int64(0)
-	for i, c := range charges {
-		units[i].Cost = min(c.Cost, 1)
-		if i == 0 {
-			bound = c.Cost
-		} else if c.Cost != charges[0].Cost {
-			bound = unequal
-		}
+// AtMost spends every charge up to n times, as often as all of them fit, and returns how often that was. The Decision is
+// allowed if that is above 0, or n is 0. Its waits are those for one time. With a Cost of 1 it takes n units, or as many as
+// there are.
+func (g *Gate) AtMost(ctx context.Context, n int64, charges ...Charge) (granted int64, d Decision, err error) {
+	if n < 0 {
+		return 0, d, fmt.Errorf("%w: AtMost %d times", ErrCharge, n)
 	}
-	granted, err = g.decide(ctx, &d, algorithm.AtMost, bound, units)
+	granted, err = g.decide(ctx, &d, algorithm.AtMost, n, charges)
 	return granted, d, err
 }
-
-// unequal is the bound of an AtMost whose costs differ.
-const unequal = -1
 
 // Reset forgets what was spent on a key under a policy, here and in Redis. Reservations from before are not to be cancelled,
 // nor settled for less, after it: that gives back what others have spent since.
 func (g *Gate) Reset(ctx context.Context, p *Policy, key Key) error {
 	start := time.Now()
 	err := g.reset(ctx, p, key)
-	if g.observe != nil {
-		g.observe(ctx, Event{Operation: "reset", Err: err, Took: time.Since(start)})
-	}
+	g.tell(ctx, Event{Kind: EventReset, Policy: p, Err: err, Took: time.Since(start)})
 	return err
 }
 
@@ -138,7 +120,7 @@ func (g *Gate) reset(ctx context.Context, p *Policy, key Key) error {
 	if err := check([]Charge{{Policy: p, Key: key}}); err != nil {
 		return err
 	}
-	limit, err := p.limitOf(ctx, key)
+	limit, err := p.limitOf(ctx, key, nil)
 	if err != nil {
 		return err
 	}

@@ -256,12 +256,12 @@ func TestUnusableCharges(t *testing.T) {
 			if d, err = g.Peek(t.Context(), tt.charges...); !errors.Is(err, tt.want) || d.Allowed {
 				t.Errorf("%s: Peek: %v", tt.name, err)
 			}
-			if n, d, err := g.AtMost(t.Context(), tt.charges...); !errors.Is(err, core.ErrCharge) && !errors.Is(err, core.ErrKey) || d.Allowed || n != 0 {
+			if n, d, err := g.AtMost(t.Context(), 1, tt.charges...); !errors.Is(err, core.ErrCharge) && !errors.Is(err, core.ErrKey) || d.Allowed || n != 0 {
 				t.Errorf("%s: AtMost: %v", tt.name, err)
 			}
 		}
-		if _, _, err := g.AtMost(t.Context(), good, core.Charge{Policy: p, Key: key, Cost: 2}); !errors.Is(err, core.ErrCharge) {
-			t.Errorf("AtMost of different costs: %v", err)
+		if _, _, err := g.AtMost(t.Context(), -1, good); !errors.Is(err, core.ErrCharge) {
+			t.Errorf("AtMost -1 times: %v", err)
 		}
 		if d := peek(t, g, good); !d.Allowed {
 			t.Error("something was spent")
@@ -318,7 +318,7 @@ func TestSamePolicyAndKeyIsSummed(t *testing.T) {
 			t.Errorf("beyond 64 bits: %s", show(d))
 		}
 		c.Key = newKey(t, "l")
-		if n, d, err := g.AtMost(t.Context(), c, c); n != 2 || err != nil || d.At(0).Used != 4 {
+		if n, d, err := atMost(g, t.Context(), c, c); n != 2 || err != nil || d.At(0).Used != 4 {
 			t.Errorf("AtMost granted %d: %s, %v", n, show(d), err)
 		}
 	})
@@ -338,7 +338,7 @@ func TestPoliciesWithoutState(t *testing.T) {
 			t.Errorf("shadow: %s", show(d))
 		}
 		d := decide(t, g, on(none))
-		if _, finite := d.RetryAfter(); d.Allowed || finite || d.At(0).RetryAfter != core.Never {
+		if d.Allowed || d.RetryAfter() != core.Never || d.At(0).RetryAfter != core.Never {
 			t.Errorf("none: %s", show(d))
 		}
 		spendsNothing(t, look, "DenyAll", func() bool {
@@ -359,7 +359,7 @@ func TestPoliciesWithoutState(t *testing.T) {
 			for _, p := range tt.policies {
 				charges = append(charges, core.Charge{Policy: p, Key: key, Cost: 100})
 			}
-			if n, d, err := g.AtMost(t.Context(), charges...); n != tt.want || d.Allowed != (n > 0) || err != nil {
+			if n, d, err := atMost(g, t.Context(), charges...); n != tt.want || d.Allowed != (n > 0) || err != nil {
 				t.Errorf("AtMost of %s: %d, %s, %v", name, n, show(d), err)
 			}
 		}
@@ -376,7 +376,7 @@ func TestShadow(t *testing.T) {
 		p := core.Charge{Policy: limited(t, "p", frozen(4)), Key: key, Cost: 1}
 		for i := range 5 {
 			d := decide(t, g, shadow, p)
-			wait, _ := d.RetryAfter()
+			wait := d.RetryAfter()
 			if d.Allowed != (i < 4) || d.At(0).Allowed != (i < 2) || d.At(0).Used != int64(min(i+1, 2)) || d.Allowed && wait != 0 {
 				t.Errorf("%d: %s", i, show(d))
 			}
@@ -421,7 +421,7 @@ func TestClosed(t *testing.T) {
 			}
 		}
 		d, err := g.Decide(t.Context(), c)
-		_, _, errAtMost := g.AtMost(t.Context(), c)
+		_, _, errAtMost := atMost(g, t.Context(), c)
 		_, errPeek := g.Peek(t.Context(), c)
 		for name, err := range map[string]error{
 			"Decide": err, "Peek": errPeek, "AtMost": errAtMost, "Reset": g.Reset(t.Context(), c.Policy, c.Key), "Ping": g.Ping(t.Context()),
@@ -494,9 +494,9 @@ func TestObserve(t *testing.T) {
 		if e.Decision != nil {
 			allowed = fmt.Sprint(e.Decision.Allowed, e.Decision.Len())
 		}
-		seen = append(seen, fmt.Sprint(e.Operation, " ", allowed, " ", e.Err != nil))
+		seen = append(seen, fmt.Sprint(e.Kind, " ", allowed, " ", e.Err != nil))
 		if e.Took < 0 {
-			t.Errorf("%s took %v", e.Operation, e.Took)
+			t.Errorf("%s took %v", e.Kind, e.Took)
 		}
 	}
 	check := func(t *testing.T, g *core.Gate) {
@@ -506,11 +506,11 @@ func TestObserve(t *testing.T) {
 		decide(t, g, c)
 		decide(t, g, c)
 		peek(t, g, c)
-		_, _, _ = g.AtMost(ctx, c)
+		_, _, _ = atMost(g, ctx, c)
 		_ = g.Reset(ctx, c.Policy, c.Key)
 		_, _ = g.Decide(ctx)
 		want := []string{
-			"decide true 1 false", "decide false 1 false", "peek false 1 false", "atmost false 1 false", "reset - false", "decide false 0 true",
+			"decide true 1 false", "decide false 1 false", "peek false 1 false", "at most false 1 false", "reset - false", "decide false 0 true",
 		}
 		if strings.Join(seen, "; ") != strings.Join(want, "; ") {
 			t.Errorf("seen %q\nwant %q", seen, want)

@@ -28,24 +28,24 @@ func TestObservePanics(t *testing.T) {
 	}
 	policy := limited(t, "p", frozen(1))
 	for name, tt := range map[string]struct {
-		operation string
-		take      func(t *testing.T, s *core.Semaphore) (*core.Lease, error)
+		kind core.EventKind
+		take func(t *testing.T, s *core.Semaphore) (*core.Lease, error)
 	}{
-		"TryAcquire": {"acquire", func(t *testing.T, s *core.Semaphore) (*core.Lease, error) { return s.TryAcquire(t.Context(), ask(t)) }},
-		"Acquire":    {"acquire", func(t *testing.T, s *core.Semaphore) (*core.Lease, error) { return s.Acquire(t.Context(), ask(t)) }},
-		"TryAdmit, of the slot": {"acquire", func(t *testing.T, s *core.Semaphore) (*core.Lease, error) {
+		"TryAcquire": {core.EventAcquire, func(t *testing.T, s *core.Semaphore) (*core.Lease, error) { return s.TryAcquire(t.Context(), ask(t)) }},
+		"Acquire":    {core.EventAcquire, func(t *testing.T, s *core.Semaphore) (*core.Lease, error) { return s.Acquire(t.Context(), ask(t)) }},
+		"TryAdmit, of the slot": {core.EventAcquire, func(t *testing.T, s *core.Semaphore) (*core.Lease, error) {
 			l, _, err := s.TryAdmit(t.Context(), ask(t), core.Charge{Policy: policy, Key: newKey(t, "k"), Cost: 1})
 			return l, err
 		}},
-		"TryAdmit, of the charges": {"decide", func(t *testing.T, s *core.Semaphore) (*core.Lease, error) {
+		"TryAdmit, of the charges": {core.EventDecide, func(t *testing.T, s *core.Semaphore) (*core.Lease, error) {
 			l, _, err := s.TryAdmit(t.Context(), ask(t), core.Charge{Policy: policy, Key: newKey(t, "k"), Cost: 1})
 			return l, err
 		}},
-		"Admit, of the slot": {"acquire", func(t *testing.T, s *core.Semaphore) (*core.Lease, error) {
+		"Admit, of the slot": {core.EventAcquire, func(t *testing.T, s *core.Semaphore) (*core.Lease, error) {
 			l, _, err := s.Admit(t.Context(), ask(t), core.Charge{Policy: policy, Key: newKey(t, "k"), Cost: 1})
 			return l, err
 		}},
-		"Admit, of the charges": {"decide", func(t *testing.T, s *core.Semaphore) (*core.Lease, error) {
+		"Admit, of the charges": {core.EventDecide, func(t *testing.T, s *core.Semaphore) (*core.Lease, error) {
 			l, _, err := s.Admit(t.Context(), ask(t), core.Charge{Policy: policy, Key: newKey(t, "k"), Cost: 1})
 			return l, err
 		}},
@@ -54,7 +54,7 @@ func TestObservePanics(t *testing.T) {
 			check := func(t *testing.T, make func(core.Config) *core.Gate) {
 				boom := true
 				g := make(core.Config{Observe: func(_ context.Context, e core.Event) {
-					if boom && e.Operation == tt.operation {
+					if boom && e.Kind == tt.kind {
 						boom = false
 						panic("mine")
 					}

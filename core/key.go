@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"net/url"
+	"strconv"
 	"strings"
 )
 
@@ -15,6 +17,7 @@ var ErrKey = errors.New("core: unusable key")
 const (
 	maxKeyParts = 8
 	maxPartSize = 64
+	hashMark    = "~" // begins a hash; no escaped part holds it
 )
 
 // Key says whose limit a charge is on: a path, outermost part first, such as tenant and user. The outermost part
@@ -23,6 +26,7 @@ const (
 type Key struct {
 	path  string // {outermost}:inner:inner, every part escaped
 	outer int    // length of {outermost}
+	given string // the parts, each behind its length, if path holds a hash of one
 }
 
 // NewKey makes a key of one or more parts, at most 8. Parts may hold any bytes, but not be empty. Different paths are
@@ -50,7 +54,35 @@ func NewKey(outermost string, inner ...string) (Key, error) {
 		writePart(&b, part)
 	}
 	k.path = b.String()
+	if strings.Contains(k.path, hashMark) {
+		for _, part := range append([]string{outermost}, inner...) {
+			k.given += strconv.Itoa(len(part)) + ":" + part
+		}
+	}
 	return k, nil
+}
+
+// Parts returns the parts of the key as NewKey was given them, outermost first. It is nil for the zero Key.
+func (k Key) Parts() (parts []string) {
+	for rest := k.given; rest != ""; {
+		size, tail, _ := strings.Cut(rest, ":")
+		n, err := strconv.Atoi(size)
+		if err != nil {
+			return nil // NewKey wrote it, so this does not happen
+		}
+		parts, rest = append(parts, tail[:n]), tail[n:]
+	}
+	if parts != nil || k.path == "" {
+		return parts
+	}
+	for part := range strings.SplitSeq(k.path[1:k.outer-1]+k.path[k.outer:], ":") {
+		plain, err := url.PathUnescape(part)
+		if err != nil {
+			return nil // as above
+		}
+		parts = append(parts, plain)
+	}
+	return parts
 }
 
 // String is the key as it stands in the names of Redis's keys.
@@ -76,7 +108,7 @@ func writePart(b *strings.Builder, part string) {
 	switch {
 	case size > maxPartSize:
 		sum := sha256.Sum256([]byte(part))
-		b.WriteByte('~')
+		b.WriteString(hashMark)
 		b.WriteString(base64.RawURLEncoding.EncodeToString(sum[:16]))
 	case size == len(part):
 		b.WriteString(part)

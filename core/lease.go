@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"sync/atomic"
+	"time"
 
 	"github.com/headgate/headgate/internal/keeper"
 )
@@ -94,7 +95,11 @@ func (l *Lease) Release(ctx context.Context) error {
 		return nil
 	}
 	l.cancel(context.Canceled)
-	return l.gate.keeper.Release(context.WithoutCancel(ctx), l.holding)
+	start := l.gate.start()
+	err := l.gate.keeper.Release(context.WithoutCancel(ctx), l.holding)
+	semaphore, _ := l.holding.Owner.(*Semaphore)
+	l.gate.tell(ctx, Event{Kind: EventRelease, Semaphore: semaphore, Err: err, Took: time.Since(start)})
+	return err
 }
 
 // Detach moves the slot to work that outlives this lease's context: the Lease returned has the values of that context but

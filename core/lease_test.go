@@ -167,9 +167,9 @@ func TestFlushedLeases(t *testing.T) {
 func TestMutex(t *testing.T) {
 	eachLeaseGate(t, func(t *testing.T, g *core.Gate) {
 		for name, poll := range map[string]core.Backoff{
-			"queue": nil, "constant": core.ConstantBackoff{Every: time.Millisecond},
-			"exponential": core.ExponentialBackoff{First: time.Microsecond, Longest: time.Millisecond},
-			"decaying":    core.DecayingBackoff{First: time.Millisecond, Floor: time.Microsecond},
+			"queue": nil, "constant": core.ConstantBackoff(time.Millisecond, 0),
+			"exponential": core.ExponentialBackoff(time.Microsecond, time.Millisecond, 0),
+			"decaying":    core.DecayingBackoff(time.Millisecond, time.Microsecond, 0),
 		} {
 			m, err := core.NewMutex(g, core.MutexConfig{Name: name, Poll: poll})
 			if err != nil {
@@ -215,18 +215,18 @@ func TestBackoffs(t *testing.T) {
 		to      time.Duration
 		more    bool
 	}{
-		{core.ConstantBackoff{Every: time.Second}, 1_000_000, time.Second, time.Second, true},
-		{core.ConstantBackoff{Every: time.Second, Tries: 3}, 2, time.Second, time.Second, true},
-		{core.ConstantBackoff{Every: time.Second, Tries: 3}, 3, time.Second, time.Second, false},
-		{core.ExponentialBackoff{First: time.Second, Longest: 5 * time.Second}, 1, time.Second / 2, time.Second, true},
-		{core.ExponentialBackoff{First: time.Second, Longest: 5 * time.Second}, 3, 2 * time.Second, 4 * time.Second, true},
-		{core.ExponentialBackoff{First: time.Second, Longest: 5 * time.Second, Tries: 9}, 1000, 5 * time.Second / 2, 5 * time.Second, false},
-		{core.DecayingBackoff{First: time.Second, Floor: time.Second / 2}, 1, time.Second, time.Second, true},
-		{core.DecayingBackoff{First: time.Second, Floor: time.Second / 2}, 2, 875 * time.Millisecond, 875 * time.Millisecond, true},
-		{core.DecayingBackoff{First: time.Second, Floor: time.Second / 2, Tries: 1}, 1000, time.Second / 2, time.Second / 2, false},
+		{core.ConstantBackoff(time.Second, 0), 1_000_000, time.Second, time.Second, true},
+		{core.ConstantBackoff(time.Second, 3), 2, time.Second, time.Second, true},
+		{core.ConstantBackoff(time.Second, 3), 3, time.Second, time.Second, false},
+		{core.ExponentialBackoff(time.Second, 5*time.Second, 0), 1, time.Second / 2, time.Second, true},
+		{core.ExponentialBackoff(time.Second, 5*time.Second, 0), 3, 2 * time.Second, 4 * time.Second, true},
+		{core.ExponentialBackoff(time.Second, 5*time.Second, 9), 1000, 5 * time.Second / 2, 5 * time.Second, false},
+		{core.DecayingBackoff(time.Second, time.Second/2, 0), 1, time.Second, time.Second, true},
+		{core.DecayingBackoff(time.Second, time.Second/2, 0), 2, 875 * time.Millisecond, 875 * time.Millisecond, true},
+		{core.DecayingBackoff(time.Second, time.Second/2, 1), 1000, time.Second / 2, time.Second / 2, false},
 	} {
-		if wait, more := tt.backoff.Wait(tt.tries); wait < tt.from || wait > tt.to || more != tt.more {
-			t.Errorf("%+v after %d: %v %v", tt.backoff, tt.tries, wait, more)
+		if wait, more := tt.backoff(tt.tries); wait < tt.from || wait > tt.to || more != tt.more {
+			t.Errorf("after %d tries: %v %v", tt.tries, wait, more)
 		}
 	}
 }

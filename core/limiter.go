@@ -55,7 +55,7 @@ func (l *Limiter) charges(charges []Charge, key Key, n int64) []Charge {
 }
 
 // Reserve reserves n of each policy, for at most maxWait later. See Gate.Reserve.
-func (l *Limiter) Reserve(ctx context.Context, key Key, n int64, maxWait time.Duration) (*Reservation, Decision, error) {
+func (l *Limiter) Reserve(ctx context.Context, maxWait time.Duration, key Key, n int64) (*Reservation, Decision, error) {
 	return l.gate.Reserve(ctx, maxWait, l.charges(nil, key, n)...)
 }
 
@@ -64,12 +64,13 @@ func (l *Limiter) Wait(ctx context.Context, key Key) (Decision, error) {
 	return l.WaitN(ctx, key, 1)
 }
 
-// WaitN waits until n of each policy may be spent, and spends them. The Decision denies, at once and with nothing
-// spent, where waiting does not help or would take longer than the deadline of ctx allows; and where the queue of
-// a LeakyBucket is full. Those who wait for a TokenBucket or a LeakyBucket get their turns in order. For other
-// algorithms WaitN asks again when there is room, and others may be first.
+// WaitN waits until n of each policy may be spent, and spends them. If waiting does not help, would take longer than the
+// deadline of ctx allows, or the queue of a LeakyBucket is full, it spends nothing and returns an error that wraps ErrDenied at
+// once, with the Decision that denies. In the second case the error wraps context.DeadlineExceeded too. Callers that wait for
+// a TokenBucket or a LeakyBucket are served in order. For other algorithms WaitN asks again when there is room, and
+// another caller may be first.
 //
-// The errors are those of Gate.Decide. If ctx ends while WaitN waits, it cancels what it has reserved and returns the
+// Other errors are those of Gate.Decide. If ctx ends while WaitN waits, it cancels what it has reserved and returns the
 // error of ctx.
 func (l *Limiter) WaitN(ctx context.Context, key Key, n int64) (Decision, error) {
 	for {
@@ -77,23 +78,29 @@ func (l *Limiter) WaitN(ctx context.Context, key Key, n int64) (Decision, error)
 		if at, ok := ctx.Deadline(); ok {
 			longest = max(0, time.Until(at))
 		}
-		r, d, err := l.Reserve(ctx, key, n, longest)
+		r, d, err := l.Reserve(ctx, longest, key, n)
 		if err != nil {
 			return d, err
 		}
 		if r != nil {
 			if err := sleep(ctx, r.Delay()); err != nil {
-				_ = r.Cancel(ctx) // it stays spent, then
+				_ = r.Cancel(ctx) // on failure it stays spent
 				return Decision{}, err
 			}
 			return d, nil
 		}
-		wait, finite := d.RetryAfter()
-		if !finite || d.hopeless() || wait > longest {
-			return d, nil
-		}
-		if err := sleep(ctx, wait); err != nil {
-			return Decision{}, err
+		switch wait := d.RetryAfter(); {
+		case wait == Never:
+			return d, fmt.Errorf("%w: waiting does not help", ErrDenied)
+		case d.hopeless() || wait > longest:
+			if _, ok := ctx.Deadline(); ok {
+				return d, fmt.Errorf("%w: %w: the wait is %v", ErrDenied, context.DeadlineExceeded, wait)
+			}
+			return d, fmt.Errorf("%w: the wait is %v", ErrDenied, wait)
+		default:
+			if err := sleep(ctx, wait); err != nil {
+				return Decision{}, err
+			}
 		}
 	}
 }

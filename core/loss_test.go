@@ -192,7 +192,7 @@ func TestLongestHold(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			adopted := 0
 			g := memoryGate(t, core.Config{Observe: func(_ context.Context, e core.Event) {
-				if e.Operation == "adopt" {
+				if e.Kind == core.EventAdopted {
 					adopted++
 				}
 			}})

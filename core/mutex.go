@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 )
 
@@ -60,7 +59,7 @@ func (m *Mutex) Lock(ctx context.Context, key Key) (*Lease, error) {
 		if !errors.Is(err, ErrFull) {
 			return l, err
 		}
-		wait, ok := m.poll.Wait(try)
+		wait, ok := m.poll(try)
 		if !ok {
 			return nil, err
 		}
@@ -69,54 +68,3 @@ func (m *Mutex) Lock(ctx context.Context, key Key) (*Lease, error) {
 		}
 	}
 }
-
-// Backoff says how long to wait between tries.
-type Backoff interface {
-	// Wait is the wait after the given number of tries, from 1, or false to give up.
-	Wait(tries int) (time.Duration, bool)
-}
-
-// ConstantBackoff waits the same time after every try.
-type ConstantBackoff struct {
-	Every time.Duration
-	Tries int // 0 for any number
-}
-
-// Wait implements Backoff.
-func (b ConstantBackoff) Wait(tries int) (time.Duration, bool) {
-	return b.Every, b.Tries == 0 || tries < b.Tries
-}
-
-// ExponentialBackoff doubles the wait after every try, up to a longest, and waits between a half and all of it, so that not
-// all ask at once.
-type ExponentialBackoff struct {
-	First, Longest time.Duration
-	Tries          int // 0 for any number
-}
-
-// Wait implements Backoff.
-func (b ExponentialBackoff) Wait(tries int) (time.Duration, bool) {
-	wait := b.First
-	for i := 1; i < tries && wait < b.Longest; i++ {
-		wait *= 2
-	}
-	return half(min(wait, b.Longest)), b.Tries == 0 || tries < b.Tries
-}
-
-// DecayingBackoff shortens the wait after every try, from a first towards a floor: who has waited long asks more often.
-type DecayingBackoff struct {
-	First, Floor time.Duration
-	Tries        int // 0 for any number
-}
-
-// Wait implements Backoff.
-func (b DecayingBackoff) Wait(tries int) (time.Duration, bool) {
-	above := b.First - b.Floor
-	for i := 1; i < tries && above > 0; i++ {
-		above = above * 3 / 4
-	}
-	return b.Floor + max(0, above), b.Tries == 0 || tries < b.Tries
-}
-
-// half is between a half of d and all of it.
-func half(d time.Duration) time.Duration { return d - time.Duration(rand.Int64N(int64(max(d, 1))/2+1)) }

@@ -33,7 +33,7 @@ func (g *guard) try(ctx context.Context, limits map[string]Algorithm) error {
 		if err != nil {
 			return err
 		}
-		charges = append(charges, Charge{policy, key, 1})
+		charges = append(charges, Charge{Policy: policy, Key: key, Cost: 1})
 	}
 	var p plan
 	if err := p.lay(ctx, algorithm.Decide, charges); err != nil {

@@ -18,6 +18,9 @@ type Charge struct {
 	Policy *Policy
 	Key    Key
 	Cost   int64
+	// Limit replaces the policy's limit in this charge, such as by that of a customer's plan. It is the policy's if nil. Charges of
+	// one key count together whatever their limits, unless these are of different algorithms.
+	Limit Algorithm
 }
 
 // plan is one decision on its way: the charges that the caller asked for, and those that a store decides.
@@ -44,6 +47,7 @@ type charge struct {
 	request.Charge
 	policy *Policy
 	key    Key
+	own    Algorithm // of this charge, or nil
 	from   *limit
 
 	local  bool  // this process alone decided
@@ -99,7 +103,7 @@ func (p *plan) lay(ctx context.Context, op algorithm.Operation, asked []Charge) 
 	p.op, p.asked = op, append(p.asked[:0], asked...)
 	for i := range p.asked {
 		a := &p.asked[i]
-		limit, err := a.Policy.limitOf(ctx, a.Key)
+		limit, err := a.Policy.limitOf(ctx, a.Key, a.Limit)
 		if err != nil {
 			clear(p.asked)
 			p.asked = p.asked[:0] // there are no results
@@ -123,7 +127,7 @@ func (p *plan) lay(ctx context.Context, op algorithm.Operation, asked []Charge) 
 
 func (p *plan) add(a *Charge, current algorithm.Limit, from *limit) int8 {
 	for i := range p.wire {
-		if c := &p.wire[i]; c.policy == a.Policy && c.key == a.Key {
+		if c := &p.wire[i]; c.policy == a.Policy && c.key == a.Key && c.from == from {
 			c.Add(a.Cost)
 			return int8(i)
 		}
@@ -131,7 +135,7 @@ func (p *plan) add(a *Charge, current algorithm.Limit, from *limit) int8 {
 	at := len(p.wire)
 	p.wire = append(p.wire, charge{})
 	c := &p.wire[at] // is filled in here, because it is large
-	c.policy, c.key, c.from = a.Policy, a.Key, from
+	c.policy, c.key, c.own, c.from = a.Policy, a.Key, a.Limit, from
 	c.Limit, c.Shadow, c.Units = current, a.Policy.shadow, a.Cost
 	c.at(a.Key, from)
 	return int8(at)

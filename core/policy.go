@@ -22,10 +22,11 @@ type PolicyConfig struct {
 	Name string
 	// Algorithm is the limit.
 	Algorithm Algorithm
-	// For, if not nil, returns a key's own limit, such as that of its customer's plan, or nil for Algorithm. It is
-	// called for every charge, in the goroutine of the caller, and must be fast and safe for concurrent use. An error
-	// of it is returned by the decision, which denies. Where a key's limit changes, the algorithms say what
-	// becomes of what was spent; a limit of another algorithm starts anew.
+	// For, if not nil, returns a key's own limit, such as that of its customer's plan, or nil for Algorithm. Key.Parts tells
+	// whose key it is. If the key is a hash, as of keyfunc.Header, set Charge.Limit or nethttp.Rule.Limit instead. For is
+	// called for every charge without a limit of its own, in the goroutine of the caller, and must be fast and safe for concurrent
+	// use. Its error is returned by the decision, which denies. Each algorithm says what becomes of spent units when its limit
+	// changes; a limit of another algorithm starts anew.
 	For func(ctx context.Context, key Key) (Algorithm, error)
 	// OnFailure says who decides while Redis does not answer. The zero value is Local.
 	OnFailure FailureMode
@@ -44,7 +45,7 @@ type Policy struct {
 	shadow    bool
 	hash      uint64 // random, to find cached denials by
 
-	others     sync.Map // Algorithm to *limit, of what forKey returned
+	others     sync.Map // comparable to *limit, of charges and keys with limits of their own
 	remembered atomic.Int64
 
 	lastDenial atomic.Int64 // orders the groups of a decision that takes several round trips
@@ -103,36 +104,43 @@ func (p *Policy) compile(a Algorithm) (*limit, error) {
 	return l, nil
 }
 
-// limitOf is the limit of a key.
-func (p *Policy) limitOf(ctx context.Context, key Key) (*limit, error) {
-	if p.forKey == nil {
-		return p.own, nil
-	}
-	a, err := p.forKey(ctx, key)
-	if err != nil {
-		return nil, fmt.Errorf("core: limit of a key under %s: %w", p.name, err)
+// limitOf returns the limit of a charge on a key: the charge's own, or that of the key, or the policy's.
+func (p *Policy) limitOf(ctx context.Context, key Key, own Algorithm) (*limit, error) {
+	a := own
+	if a == nil && p.forKey != nil {
+		var err error
+		if a, err = p.forKey(ctx, key); err != nil {
+			return nil, fmt.Errorf("core: limit of a key under %s: %w", p.name, err)
+		}
 	}
 	if a == nil {
 		return p.own, nil
 	}
-	comparable := reflect.TypeOf(a).Comparable()
-	if comparable {
-		if l, ok := p.others.Load(a); ok {
-			return l.(*limit), nil
-		}
+	name := comparable(a)
+	if l, ok := p.others.Load(name); ok {
+		return l.(*limit), nil
 	}
 	l, err := p.compile(a)
 	if err != nil {
 		return nil, prefixed("core: limit of a key under "+p.name+": ", err)
 	}
-	if comparable {
-		if p.remembered.Add(1) > mostLimits {
-			p.others.Clear()
-			p.remembered.Store(1)
-		}
-		p.others.Store(a, l)
+	if p.remembered.Add(1) > mostLimits {
+		p.others.Clear()
+		p.remembered.Store(1)
 	}
+	p.others.Store(name, l)
 	return l, nil
+}
+
+// comparable returns a comparable value that is equal for equal algorithms.
+func comparable(a Algorithm) any {
+	log, ok := a.(SlidingLog)
+	if !ok || len(log.Windows) > algorithm.MaxWindows {
+		return a
+	}
+	var windows [algorithm.MaxWindows]Window
+	copy(windows[:], log.Windows)
+	return windows
 }
 
 // Name is the policy's name.

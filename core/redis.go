@@ -29,6 +29,7 @@ func NewRedis(client redis.UniversalClient, cfg Config) (*Gate, error) {
 	g := newGate(cfg)
 	store := redisstore.New(redisstore.Config{
 		Client: client, Prefix: g.prefix, Cluster: !oneServer(client, cfg.Topology), Tasks: g.tasks,
+		ScriptMissing: func() { g.tell(context.Background(), Event{Kind: EventScriptMissing}) },
 	})
 	leases := redisstore.NewLeases(store)
 	deadlines := &deadline.Deadlines{Timeout: cfg.Timeout, Expire: store.Expire}

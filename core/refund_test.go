@@ -212,7 +212,7 @@ func TestStreamsUseTheirBudget(t *testing.T) {
 			if r, d := reserve(t, g, 0, charge); r != nil {
 				running = append(running, stream{r, c.now() + 30_000_000 + rng.Int64N(30_000_000)})
 				continue
-			} else if wait, _ := d.RetryAfter(); wait > 0 {
+			} else if wait := d.RetryAfter(); wait > 0 {
 				next = min(next, c.now()+wait.Microseconds())
 			}
 			ended := -1
@@ -272,7 +272,7 @@ func TestAnchorsTakingTurns(t *testing.T) {
 		c.micros.Store(noon.Add(-6 * time.Hour).UnixMicro())
 		got := int64(0)
 		for i := range 24 {
-			n, _, err := g.AtMost(withPlan(t.Context(), i), core.Charge{Policy: charge.Policy, Key: charge.Key, Cost: 1})
+			n, _, err := atMost(g, withPlan(t.Context(), i), core.Charge{Policy: charge.Policy, Key: charge.Key, Cost: 1})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -325,7 +325,7 @@ func TestWidenedWindow(t *testing.T) {
 			if d.Allowed { // the first window was over before
 				continue
 			}
-			wait, _ := d.RetryAfter()
+			wait := d.RetryAfter()
 			name := client.Keys(t.Context(), s.Prefix+"*").Val()[0]
 			if ttl := client.PTTL(t.Context(), name).Val(); ttl < wait-time.Minute {
 				t.Errorf("the key expires in %v, the wait is %v", ttl, wait)
@@ -405,7 +405,7 @@ func TestDebtInAWidenedWindow(t *testing.T) {
 		if err != nil || d.Allowed {
 			t.Fatal(show(d), err)
 		}
-		wait, _ := d.RetryAfter()
+		wait := d.RetryAfter()
 		name := client.Keys(t.Context(), s.Prefix+"*").Val()[0]
 		if ttl := client.PTTL(t.Context(), name).Val(); wait < 59*time.Minute || ttl < wait {
 			t.Errorf("the key expires in %v, the wait is %v", ttl, wait)

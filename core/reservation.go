@@ -90,7 +90,7 @@ func (r *Reservation) Cancel(ctx context.Context) error {
 	if r == nil {
 		return nil
 	}
-	return r.settle(ctx, "cancel", make([]int64, len(r.place)))
+	return r.settle(ctx, EventCancel, make([]int64, len(r.place)))
 }
 
 // Settle sets what was spent: one number for each charge, in the order in which they were reserved. Settle for less gives
@@ -111,10 +111,10 @@ func (r *Reservation) Settle(ctx context.Context, actual ...int64) error {
 			return fmt.Errorf("%w: charge %d settled as %d", ErrCharge, i, n)
 		}
 	}
-	return r.settle(ctx, "settle", actual)
+	return r.settle(ctx, EventSettle, actual)
 }
 
-func (r *Reservation) settle(ctx context.Context, operation string, actual []int64) error {
+func (r *Reservation) settle(ctx context.Context, kind EventKind, actual []int64) error {
 	r.once.Do(func() {
 		if r.gate == nil {
 			return
@@ -122,9 +122,7 @@ func (r *Reservation) settle(ctx context.Context, operation string, actual []int
 		start := time.Now()
 		detached := context.WithoutCancel(ctx)
 		r.err = r.gate.correct(detached, r.held, r.totals(actual))
-		if observe := r.gate.observe; observe != nil {
-			observe(ctx, Event{Operation: operation, Err: r.err, Took: time.Since(start)})
-		}
+		r.gate.tell(ctx, Event{Kind: kind, Err: r.err, Took: time.Since(start)})
 	})
 	return r.err
 }
@@ -156,7 +154,7 @@ func (g *Gate) correct(ctx context.Context, held []charge, units []int64) error 
 		}
 		spent := c.Limit
 		// A key's limit may have changed since, and only that of now knows how the key stands.
-		if l, err := c.policy.limitOf(ctx, c.key); err == nil && !c.local && c.from.suffix == l.suffix {
+		if l, err := c.policy.limitOf(ctx, c.key, c.own); err == nil && !c.local && c.from.suffix == l.suffix {
 			c.Limit = l.current()
 		}
 		if c.Fits = c.Spent > units[i]; c.Fits { // to be given back

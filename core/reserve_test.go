@@ -224,11 +224,11 @@ func TestDebtIsPaid(t *testing.T) {
 				t.Errorf("%T: %d used, want 16", limit, n)
 			}
 			c.advance(time.Minute)
-			if granted, d, err := g.AtMost(t.Context(), charge); err != nil || granted != 4 {
+			if granted, d, err := atMost(g, t.Context(), charge); err != nil || granted != 4 {
 				t.Errorf("%T: 6 are owed, and %d granted: %s, %v", limit, granted, show(d), err)
 			}
 			c.advance(time.Minute)
-			if granted, d, err := g.AtMost(t.Context(), charge); err != nil || granted != 10 {
+			if granted, d, err := atMost(g, t.Context(), charge); err != nil || granted != 10 {
 				t.Errorf("%T: %d granted after the debt: %s, %v", limit, granted, show(d), err)
 			}
 		}

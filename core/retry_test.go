@@ -94,7 +94,7 @@ func eachWaiting(t *testing.T, n int, spend func(rng *rand.Rand, g *core.Gate, c
 			}
 			charge.Cost = w.limit + 1 + rng.Int64N(math.MaxInt64-w.limit)
 			d := peek(t, g, charge)
-			if wait, finite := d.RetryAfter(); finite || wait != 0 || d.At(0).RetryAfter != core.Never {
+			if d.RetryAfter() != core.Never || d.At(0).RetryAfter != core.Never {
 				t.Errorf("%T%+v, cost %d: %s", w.algorithm, w.algorithm, charge.Cost, show(d))
 			}
 		}
@@ -127,8 +127,8 @@ func checkWaits(t *testing.T, g *core.Gate, c *manualClock, charge core.Charge) 
 	defer c.micros.Store(start)
 	d := peek(t, g, charge)
 	found := d.At(0)
-	if wait, finite := d.RetryAfter(); wait != found.RetryAfter || !finite {
-		return fmt.Errorf("the decision waits %v %v, its only result %v", wait, finite, found.RetryAfter)
+	if wait := d.RetryAfter(); wait != found.RetryAfter {
+		return fmt.Errorf("the decision waits %v, its only result %v", wait, found.RetryAfter)
 	}
 	for name, w := range map[string]struct {
 		wait  time.Duration
@@ -177,7 +177,7 @@ func TestChargePassesAfterRetryAfter(t *testing.T) {
 				if d.Allowed {
 					continue
 				}
-				wait, _ := d.RetryAfter()
+				wait := d.RetryAfter()
 				c.micros.Add(wait.Microseconds() - 1)
 				if d := decide(t, g, charge); d.Allowed {
 					t.Fatalf("%T%+v: charge %d passes a microsecond before its wait of %v", w.algorithm, w.algorithm, j, wait)
@@ -278,12 +278,11 @@ func TestWaitingDoesNotHelp(t *testing.T) {
 				charge.Cost = tt.cost
 				d := decide(t, g, charge)
 				r := d.At(0)
-				wait, finite := d.RetryAfter()
 				if d.Allowed == tt.denied || r.ResetAfter != tt.reset {
 					t.Errorf("%s, want reset %v", show(d), tt.reset)
 				}
-				if tt.denied && (r.RetryAfter != core.Never || finite || wait != 0) {
-					t.Errorf("retry after %v, of the decision %v %v", r.RetryAfter, wait, finite)
+				if tt.denied && (r.RetryAfter != core.Never || d.RetryAfter() != core.Never) {
+					t.Errorf("retry after %v, of the decision %v", r.RetryAfter, d.RetryAfter())
 				}
 			})
 		}
@@ -301,11 +300,11 @@ func TestDecisionWaitsForTheSlowest(t *testing.T) {
 		shadow := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "shadow", Algorithm: frozen(1), Shadow: true}), Key: key, Cost: 2}
 		decide(t, g, fast, slow)
 		d := decide(t, g, fast, slow, shadow)
-		if wait, finite := d.RetryAfter(); d.Allowed || wait != time.Minute || !finite {
+		if wait := d.RetryAfter(); d.Allowed || wait != time.Minute {
 			t.Errorf("%s", show(d))
 		}
 		d = decide(t, g, fast, never, slow)
-		if _, finite := d.RetryAfter(); d.Allowed || finite {
+		if d.Allowed || d.RetryAfter() != core.Never {
 			t.Errorf("%s", show(d))
 		}
 	})

@@ -44,12 +44,17 @@ const (
 	// CancelOnLoss cancels the lease's context, so that the work stops.
 	CancelOnLoss LossPolicy = iota
 	// AdoptOnLoss asks once for a slot anew, and goes on if there is room, with a new Token: for a time somebody else may
-	// have had the slot, of which Event.Operation "adopt" tells. It cancels where there is no room or the holder was evicted,
+	// have had the slot, which EventAdopted reports. It cancels where there is no room or the holder was evicted,
 	// and where Redis does not answer. The work goes on while it asks, so for at most Config.Timeout longer than otherwise.
 	AdoptOnLoss
 	// NotifyOnLoss closes Lost and lets the work go on.
 	NotifyOnLoss
 )
+
+var lossPolicies = [...]string{"cancel", "adopt", "notify"}
+
+// String returns the policy in one lower-case word.
+func (p LossPolicy) String() string { return nameOf(lossPolicies[:], int(p)) }
 
 // Semaphore lets at most so many holders in at a time, of each of its keys, and queues the others. A holder has a Lease, which
 // Redis's clock ends if it is not renewed, so that no slot is lost with its holder. It is immutable and safe for

@@ -132,7 +132,7 @@ func TestLimitsTakingTurns(t *testing.T) {
 				charge := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: v.limits[0], For: changing(v.limits...)}), Key: newKey(t, "k"), Cost: 2000}
 				got := int64(0)
 				for i := range 20 {
-					n, _, err := g.AtMost(withPlan(t.Context(), i), charge)
+					n, _, err := atMost(g, withPlan(t.Context(), i), charge)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -156,7 +156,7 @@ func TestZonesTakingTurns(t *testing.T) {
 		c.micros.Store(noon.UnixMicro())
 		days, got := int64(5), int64(0)
 		for i := range int(days) * 48 {
-			n, _, err := g.AtMost(withPlan(t.Context(), i), charge)
+			n, _, err := atMost(g, withPlan(t.Context(), i), charge)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -316,7 +316,7 @@ func TestStepsOverThePeriodsStart(t *testing.T) {
 			for i := range int64(6) {
 				for _, at := range []int64{boundary + i, boundary - 50_000 + i} {
 					c.micros.Store(at)
-					n, _, err := g.AtMost(t.Context(), charge)
+					n, _, err := atMost(g, t.Context(), charge)
 					if err != nil {
 						t.Fatal(err)
 					}

@@ -46,7 +46,7 @@ func (w *waiter) spend(n int64) {
 func (w *waiter) waits(ctx context.Context, n int64) time.Duration {
 	start := time.Now()
 	d, err := w.WaitN(ctx, w.charge.Key, n)
-	if err != nil {
+	if (err != nil) == d.Allowed || err != nil && !errors.Is(err, core.ErrDenied) {
 		w.Error(err)
 	}
 	if !d.Allowed {

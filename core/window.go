@@ -44,6 +44,19 @@ type SlidingWindow struct {
 	Buckets int
 }
 
+// AnySecond returns a window that admits at most n in any second. It counts in steps of 1/60 of it.
+func AnySecond(n int64) SlidingWindow { return anyOf(n, time.Second) }
+
+// AnyMinute returns a window that admits at most n in any minute. It counts in steps of a second.
+func AnyMinute(n int64) SlidingWindow { return anyOf(n, time.Minute) }
+
+// AnyHour returns a window that admits at most n in any hour. It counts in steps of a minute.
+func AnyHour(n int64) SlidingWindow { return anyOf(n, time.Hour) }
+
+func anyOf(n int64, width time.Duration) SlidingWindow {
+	return SlidingWindow{Limit: n, Window: width, Buckets: 60}
+}
+
 func (w SlidingWindow) compile() (compiled, error) {
 	if w.Buckets != 0 {
 		limit, err := algorithm.NewBuckets(w.Limit, w.Window, w.Buckets)

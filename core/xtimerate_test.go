@@ -369,7 +369,7 @@ func TestLimitsUnlikeXTimeRate(t *testing.T) {
 			if r != nil {
 				delay = d.At(0).Delay
 			}
-			if _, finite := d.RetryAfter(); delay != tt.delayed[i] || finite != (delay >= 0) {
+			if delay != tt.delayed[i] || (d.RetryAfter() != core.Never) != (delay >= 0) {
 				t.Errorf("%s: ours, %s, want %v", tt.name, show(d), tt.delayed[i])
 			}
 		}

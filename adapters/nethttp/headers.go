@@ -131,8 +131,8 @@ func (a *Admission) retryAfter() (int64, bool) {
 	case a.decision.Len() == 0, a.status == http.StatusServiceUnavailable && a.decision.Source != core.SourceClosed:
 		return 1, true
 	}
-	wait, finite := a.decision.RetryAfter()
-	return max(1, ceilSeconds(wait)), finite
+	wait := a.decision.RetryAfter()
+	return max(1, ceilSeconds(wait)), wait != core.Never
 }
 
 func (a *Admission) writeDraft(h http.Header) {

@@ -50,6 +50,7 @@ func (s *Store) evalsha(ctx context.Context, b *batch) ([]int64, error) {
 	reply, err := s.process(ctx, b.args)
 	if redis.HasErrorPrefix(err, "NOSCRIPT") {
 		b.withSource() // nothing ran, so the second command counts once
+		s.ScriptMissing()
 		return s.process(ctx, b.args)
 	}
 	return reply, err

@@ -118,6 +118,7 @@ func (s *Store) sendSlots(ctx context.Context, q *queue, calls []*call) error {
 			}
 		}
 		if len(unknown) > 0 {
+			s.ScriptMissing()
 			for i, cmd := range s.pipeline(ctx, unknown) {
 				cmds[at[i]] = cmd
 			}

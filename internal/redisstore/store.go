@@ -24,6 +24,8 @@ type Config struct {
 	Cluster bool
 	// Tasks run the calls of a client that does not heed its contexts' deadlines.
 	Tasks *breaker.Tasks
+	// ScriptMissing is called when the server did not know a script.
+	ScriptMissing func()
 }
 
 // Store is a request.Store on Redis. Each method ends when its context does. It is safe for concurrent use.
@@ -56,6 +58,9 @@ func New(cfg Config) *Store {
 		s.inline = c.Options().ContextTimeoutEnabled
 	case *redis.Ring:
 		s.inline = c.Options().ContextTimeoutEnabled
+	}
+	if s.ScriptMissing == nil {
+		s.ScriptMissing = func() {}
 	}
 	s.server.store = s
 	return s

@@ -36,7 +36,7 @@ const validity = 10 * time.Second
 func entries() []entry {
 	return []entry{
 		{"Mutex, in the queue", measure.Ours, mutex(nil)},
-		{"Mutex, asks every 1 ms", measure.Ours, mutex(core.ConstantBackoff{Every: time.Millisecond})},
+		{"Mutex, asks every 1 ms", measure.Ours, mutex(core.ConstantBackoff(time.Millisecond, 0))},
 		{"Semaphore of limit 1", measure.Ours, semaphore},
 		{"redislock, asks every 1 ms", measure.Peer, bsm(time.Millisecond)},
 		{"redislock, asks every 10 ms", measure.Peer, bsm(10 * time.Millisecond)},

@@ -1,0 +1,271 @@
+package core_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/redistest"
+)
+
+func TestKeyTellsItsParts(t *testing.T) {
+	long := strings.Repeat("a very long part: ", 10)
+	for _, parts := range [][]string{
+		{"acme"}, {"acme", "bob"}, {"big corp", "a:b", "{x}", "100%", "%2F", "ü", "\x00"}, {long}, {"acme", long, "b:c", "12:x"},
+		{"~"}, {"~" + strings.Repeat("x", 22)},
+	} {
+		k := newKey(t, parts[0], parts[1:]...)
+		if got := k.Parts(); !slices.Equal(got, parts) {
+			t.Errorf("%q: parts %q, want %q", k, got, parts)
+		}
+		if again := newKey(t, parts[0], parts[1:]...); again != k {
+			t.Errorf("%q: equal parts make different keys", parts)
+		}
+	}
+	if parts := (core.Key{}).Parts(); parts != nil {
+		t.Errorf("the zero Key has parts %q", parts)
+	}
+}
+
+// A limit of the charge replaces the policy's and the key's, for keys that nobody can look up.
+func TestChargeHasItsOwnLimit(t *testing.T) {
+	plans := map[string]core.Algorithm{"gold": frozen(5), "free": frozen(2)}
+	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
+		p := newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: frozen(3), For: func(_ context.Context, k core.Key) (core.Algorithm, error) {
+			return plans[k.Parts()[0]], nil
+		}})
+		count := func(key string, own core.Algorithm) (n int) {
+			for decide(t, g, core.Charge{Policy: p, Key: newKey(t, key), Cost: 1, Limit: own}).Allowed {
+				n++
+			}
+			return n
+		}
+		if n := count("other", nil); n != 3 {
+			t.Errorf("the policy's limit admits %d", n)
+		}
+		if n := count("gold", nil); n != 5 {
+			t.Errorf("the key's limit admits %d", n)
+		}
+		if n := count("gold", frozen(7)); n != 2 {
+			t.Errorf("the charge's limit of 7 admits %d after 5", n)
+		}
+		if n := count("free", core.SlidingLog{Windows: []core.Window{{Limit: 4, Width: time.Hour}}}); n != 4 {
+			t.Errorf("a charge's log admits %d", n)
+		}
+	})
+}
+
+// A denial under one limit says nothing of the same charge under another.
+func TestKnownDenialsHeedTheChargesLimit(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix})
+		log := func(n int64) core.Algorithm { return core.SlidingLog{Windows: []core.Window{{Limit: n, Width: time.Hour}}} }
+		c := core.Charge{Policy: limited(t, "p", frozen(1)), Key: newKey(t, "k"), Cost: 1, Limit: log(1)}
+		decide(t, g, c)
+		decide(t, g, c)
+		if d := decide(t, g, c); d.Allowed || d.Source != core.SourceCache {
+			t.Errorf("a known denial: %v %s", d.Source, show(d))
+		}
+		c.Limit = log(2)
+		if d := decide(t, g, c); !d.Allowed {
+			t.Errorf("a wider limit: %s", show(d))
+		}
+		c.Limit = nil
+		if d := decide(t, g, c); !d.Allowed {
+			t.Errorf("the policy's own limit: %s", show(d))
+		}
+	})
+}
+
+func TestAtMostSpendsCostsSeveralTimes(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
+		key := newKey(t, "k")
+		requests := core.Charge{Policy: limited(t, "requests", frozen(10)), Key: key, Cost: 1}
+		tokens := core.Charge{Policy: limited(t, "tokens", frozen(70)), Key: key, Cost: 20}
+		n, d, err := g.AtMost(t.Context(), 8, requests, tokens)
+		if n != 3 || err != nil || !d.Allowed || d.At(0).Used != 3 || d.At(1).Used != 60 {
+			t.Errorf("granted %d: %s, %v", n, show(d), err)
+		}
+		if n, d, err := g.AtMost(t.Context(), 0, requests); n != 0 || err != nil || !d.Allowed {
+			t.Errorf("0 times: granted %d: %s, %v", n, show(d), err)
+		}
+	})
+}
+
+func TestResultsInTheOrderOfTheCharges(t *testing.T) {
+	g := memoryGate(t, core.Config{})
+	var charges []core.Charge
+	for i := range 6 {
+		charges = append(charges, core.Charge{Policy: limited(t, fmt.Sprint("p", i), frozen(1)), Key: newKey(t, "k"), Cost: 1})
+	}
+	d := decide(t, g, charges...)
+	var names []string
+	for i, r := range d.Results() {
+		if r != d.At(i) {
+			t.Errorf("result %d: %+v", i, r)
+		}
+		names = append(names, r.Policy.Name())
+		if i == 4 {
+			break
+		}
+	}
+	if got := strings.Join(names, " "); got != "p0 p1 p2 p3 p4" {
+		t.Errorf("results of %s", got)
+	}
+}
+
+func TestWaitIsAnErrorWithoutWaiting(t *testing.T) {
+	g := memoryGate(t, core.Config{})
+	l, err := g.Limiter(limited(t, "p", core.PerMinute(1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := newKey(t, "k")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if _, err := l.Wait(ctx, key); err != nil {
+		t.Fatal(err)
+	}
+	d, err := l.Wait(ctx, key)
+	if !errors.Is(err, core.ErrDenied) || !errors.Is(err, context.DeadlineExceeded) || d.Allowed || d.RetryAfter() <= 0 {
+		t.Errorf("beyond the deadline: %v, %s", err, show(d))
+	}
+	d, err = l.WaitN(ctx, key, 2)
+	if !errors.Is(err, core.ErrDenied) || errors.Is(err, context.DeadlineExceeded) || d.RetryAfter() != core.Never {
+		t.Errorf("above the burst: %v, %s", err, show(d))
+	}
+}
+
+func TestEnumerationsHaveNames(t *testing.T) {
+	for _, values := range [][]fmt.Stringer{
+		{core.Local, core.Open, core.Closed, core.FailureMode(9)},
+		{core.CancelOnLoss, core.AdoptOnLoss, core.NotifyOnLoss, core.LossPolicy(9)},
+		{core.Auto, core.OneServer, core.Cluster, core.Topology(9)},
+		{core.Minute, core.Hour, core.Day, core.Week, core.Month, core.Year, core.Unit(9)},
+		{core.SourceNone, core.SourceRedis, core.SourceMemory, core.SourceOpen, core.SourceLocal, core.SourceClosed, core.SourceCache},
+		{core.EventDecide, core.EventScriptMissing, core.EventKind(99)},
+	} {
+		seen := make(map[string]bool)
+		for _, v := range values {
+			if s := v.String(); s == "" || seen[s] {
+				t.Errorf("%T %d is called %q", v, v, s)
+			} else {
+				seen[s] = true
+			}
+		}
+	}
+}
+
+// events records what a Gate reports.
+type events struct {
+	mu  sync.Mutex
+	all []core.Event
+}
+
+func (e *events) observe(_ context.Context, event core.Event) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.all = append(e.all, event)
+}
+
+// wait returns when an event of the kind was observed.
+func (e *events) wait(t *testing.T, kind core.EventKind) core.Event {
+	t.Helper()
+	for {
+		e.mu.Lock()
+		for _, event := range e.all {
+			if event.Kind == kind {
+				e.mu.Unlock()
+				return event
+			}
+		}
+		e.mu.Unlock()
+		select {
+		case <-t.Context().Done():
+			t.Fatalf("no event of kind %v", kind)
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+func TestEventsOfSlots(t *testing.T) {
+	check := func(t *testing.T, open func(core.Config) *core.Gate) {
+		var e events
+		g := open(core.Config{Observe: e.observe})
+		s := semaphore(t, g, core.SemaphoreConfig{})
+		level := core.Level{Key: newKey(t, "k"), Limit: 1}
+		l := take(t, s, level)
+		if _, err := s.TryAcquire(t.Context(), core.SlotRequest{Levels: []core.Level{level}}); !errors.Is(err, core.ErrFull) {
+			t.Fatal(err)
+		}
+		e.mu.Lock()
+		first, second := e.all[len(e.all)-2], e.all[len(e.all)-1]
+		e.mu.Unlock()
+		if first.Kind != core.EventAcquire || first.Semaphore != s || first.Err != nil || first.Full != nil {
+			t.Errorf("acquired: %+v", first)
+		}
+		if second.Kind != core.EventAcquire || second.Err != nil || second.Full == nil {
+			t.Errorf("full: %+v", second)
+		}
+		if err := l.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if released := e.wait(t, core.EventRelease); released.Semaphore != s || released.Err != nil {
+			t.Errorf("released: %+v", released)
+		}
+		l = take(t, s, level)
+		holders, _, err := s.Holders(t.Context(), level.Key)
+		if err != nil || len(holders) != 1 {
+			t.Fatal(holders, err)
+		}
+		if n, err := s.Evict(t.Context(), level.Key, holders[0].ID); n != 1 || err != nil {
+			t.Fatal(n, err)
+		}
+		if evicted := e.wait(t, core.EventEvicted); evicted.Semaphore != s || !errors.Is(evicted.Err, core.ErrLeaseLost) {
+			t.Errorf("evicted: %+v", evicted)
+		}
+		l = take(t, s, level)
+		l.Overdue()
+		if lost := e.wait(t, core.EventLeaseLost); lost.Semaphore != s || !errors.Is(lost.Err, core.ErrLeaseLost) {
+			t.Errorf("lost: %+v", lost)
+		}
+	}
+	t.Run("memory", func(t *testing.T) {
+		check(t, func(cfg core.Config) *core.Gate { return memoryGate(t, cfg) })
+	})
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		check(t, func(cfg core.Config) *core.Gate {
+			cfg.Prefix = s.Prefix
+			return redisGate(t, s.Client(t), cfg)
+		})
+	})
+}
+
+// An outage is an event with its cause, and a server that has forgotten a script is one too.
+func TestEventsOfFailures(t *testing.T) {
+	s := redistest.Start(t)
+	var e events
+	client := s.Client(t)
+	g := redisGate(t, client, core.Config{Observe: e.observe, Timeout: 200 * time.Millisecond})
+	c := core.Charge{Policy: limited(t, "p", frozen(10)), Key: newKey(t, "k"), Cost: 1}
+	if d, err := g.Decide(t.Context(), c); err != nil || !d.Allowed {
+		t.Fatal(err, show(d))
+	}
+	e.wait(t, core.EventScriptMissing)
+	s.Stop()
+	if d, err := g.Decide(t.Context(), c); err != nil || d.Source != core.SourceLocal {
+		t.Fatal(err, show(d))
+	}
+	s.Continue()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if last := e.all[len(e.all)-1]; last.Kind != core.EventDecide || last.Err == nil || last.Decision.Source != core.SourceLocal {
+		t.Errorf("an outage: %+v", last)
+	}
+}
