@@ -29,11 +29,17 @@ func (s *Semaphore) acquire(ctx context.Context, ask SlotRequest, waiters int64)
 	return s.take(ctx, ask, q, nil)
 }
 
-// errBack ends a wait in this process for a slot: Redis answers again.
+// errBack ends the wait for a local slot, because Redis answers again.
 var errBack = errors.New("core: redis is back")
 
-// take takes a slot, from the store or as OnFailure says. A cause is why the store has failed already.
-func (s *Semaphore) take(ctx context.Context, ask SlotRequest, q lease.Request, cause error) (l *Lease, err error) {
+// take takes a slot, from the store or as OnFailure says. A cause is why the store has failed
+// already.
+func (s *Semaphore) take(
+	ctx context.Context,
+	ask SlotRequest,
+	q lease.Request,
+	cause error,
+) (l *Lease, err error) {
 	for start := time.Now(); ; {
 		if err = cause; err == nil {
 			l, err = s.ask(ctx, s.gate.leases, ask, q, start)
@@ -50,7 +56,13 @@ func (s *Semaphore) take(ctx context.Context, ask SlotRequest, q lease.Request, 
 }
 
 // fail lets the failure mode decide.
-func (s *Semaphore) fail(ctx context.Context, ask SlotRequest, q lease.Request, start time.Time, cause error) (*Lease, error) {
+func (s *Semaphore) fail(
+	ctx context.Context,
+	ask SlotRequest,
+	q lease.Request,
+	start time.Time,
+	cause error,
+) (*Lease, error) {
 	g := s.gate
 	switch s.cfg.OnFailure {
 	case Open:
@@ -58,7 +70,7 @@ func (s *Semaphore) fail(ctx context.Context, ask SlotRequest, q lease.Request, 
 		g.keeper.Hold(h)
 		return g.newLease(ctx, h), nil
 	case Local:
-		q.ID, q.Levels = newID(), slices.Clone(q.Levels) // Redis may grant the other
+		q.ID, q.Levels = newID(), slices.Clone(q.Levels) // Redis may have granted the other
 		for i := range q.Levels {
 			l := &q.Levels[i]
 			l.Limit = max(1, l.Limit/int64(g.replicas))
@@ -69,13 +81,20 @@ func (s *Semaphore) fail(ctx context.Context, ask SlotRequest, q lease.Request, 
 	return nil, cause
 }
 
-// outage says whether an error is Redis's and not the caller's.
+// outage reports whether an error is Redis's and not the caller's.
 func outage(ctx context.Context, err error) bool {
-	return !errors.Is(err, ErrFull) && !errors.Is(err, ErrClosed) && !errors.Is(err, ErrMisconfigured) && deadline.Err(ctx) == nil
+	return !errors.Is(err, ErrFull) && !errors.Is(err, ErrClosed) &&
+		!errors.Is(err, ErrMisconfigured) &&
+		deadline.Err(ctx) == nil
 }
 
 // observe tells the observer what came of an acquire, and why the store did not decide.
-func (s *Semaphore) observe(ctx context.Context, l *Lease, err, cause error, start time.Time) (*Lease, error) {
+func (s *Semaphore) observe(
+	ctx context.Context,
+	l *Lease,
+	err, cause error,
+	start time.Time,
+) (*Lease, error) {
 	if s.gate.observe == nil {
 		return l, err
 	}
@@ -97,8 +116,15 @@ func (s *Semaphore) observe(ctx context.Context, l *Lease, err, cause error, sta
 	return l, err
 }
 
-// ask asks until there is an answer. The id is the same all along, so that asking again is no second ask.
-func (s *Semaphore) ask(ctx context.Context, store request.LeaseStore, ask SlotRequest, q lease.Request, start time.Time) (*Lease, error) {
+// ask asks a store until it grants or rejects. All attempts have the same id, so that they are one
+// request.
+func (s *Semaphore) ask(
+	ctx context.Context,
+	store request.LeaseStore,
+	ask SlotRequest,
+	q lease.Request,
+	start time.Time,
+) (*Lease, error) {
 	g := s.gate
 	scope := s.scope(ask.Levels[0].Key)
 	var over <-chan time.Time
@@ -107,7 +133,8 @@ func (s *Semaphore) ask(ctx context.Context, store request.LeaseStore, ask SlotR
 		defer timer.Stop()
 		over = timer.C
 	}
-	// Whoever may wait listens before he asks, or asks again once he does, so that no wake-up is lost.
+	// A caller that may wait listens before it asks, or asks again once it listens, so that no
+	// wake-up is lost.
 	w, outermost := new(keeper.Waiter), ask.Levels[0].Key.outermost()
 	if q.Waiters > 0 {
 		w = g.keeper.Wait(q.ID, outermost)
@@ -115,7 +142,7 @@ func (s *Semaphore) ask(ctx context.Context, store request.LeaseStore, ask SlotR
 	}
 	answered := false
 	defer func() {
-		if !answered { // it may have been granted, or waits; also where OnQueue panics
+		if !answered { // the slot may be granted, or the id waits; OnQueue may panic
 			s.abandon(ctx, store, scope, q.ID)
 		}
 	}()
@@ -155,10 +182,11 @@ func (s *Semaphore) ask(ctx context.Context, store request.LeaseStore, ask SlotR
 			m, closing := g.keeper.Heard(w)
 			if closing {
 				err = ErrClosed
-			} else if m.Token > grant.Token { // else it was granted and over before it asked
+			} else if m.Token > grant.Token { // otherwise the grant is older than the question
 				h := s.holding(q, scope, store)
 				h.Granted(m, sent)
-				if time.Until(h.Until()) > time.Duration(m.Left)*time.Microsecond/8 { // else it may as well ask
+				// Near the end of the lease, the caller may as well ask.
+				if time.Until(h.Until()) > time.Duration(m.Left)*time.Microsecond/8 {
 					poll.Stop()
 					answered = true
 					g.keeper.Hold(h)
@@ -181,19 +209,31 @@ func (s *Semaphore) ask(ctx context.Context, store request.LeaseStore, ask SlotR
 	}
 }
 
-// granted is the lease of a grant that was asked for at a time.
-func (s *Semaphore) granted(ctx context.Context, store request.LeaseStore, scope string, q lease.Request, g lease.Grant, sent time.Time) *Lease {
+// granted returns the lease of a grant that was asked for at sent.
+func (s *Semaphore) granted(
+	ctx context.Context,
+	store request.LeaseStore,
+	scope string,
+	q lease.Request,
+	g lease.Grant,
+	sent time.Time,
+) *Lease {
 	h := s.holding(q, scope, store)
 	h.Granted(lease.Message{Token: g.Token, Left: g.Left, Used: g.Used[len(q.Levels)-1]}, sent)
 	s.gate.keeper.Hold(h)
 	return s.gate.newLease(ctx, h)
 }
 
-func (s *Semaphore) holding(q lease.Request, scope string, store request.LeaseStore) *keeper.Holding {
+func (s *Semaphore) holding(
+	q lease.Request,
+	scope string,
+	store request.LeaseStore,
+) *keeper.Holding {
 	q.Waiters = 0
 	spec := keeper.Spec{
 		ID: q.ID, Scope: scope, TTL: s.cfg.TTL, Store: store, Fenced: store == s.gate.leases,
-		Adopt: s.cfg.OnLoss == AdoptOnLoss, Silent: s.cfg.OnLoss == NotifyOnLoss, Request: q, Owner: s,
+		Adopt: s.cfg.OnLoss == AdoptOnLoss, Silent: s.cfg.OnLoss == NotifyOnLoss,
+		Request: q, Owner: s,
 	}
 	if s.cfg.MaxHold > 0 {
 		spec.Ends = time.Now().Add(s.cfg.MaxHold)
@@ -201,18 +241,22 @@ func (s *Semaphore) holding(q lease.Request, scope string, store request.LeaseSt
 	return keeper.NewHolding(spec)
 }
 
-// patience is when to ask again although nobody called: the first in the queue when the first lease ends, in case its holder
-// has died; all others now and then, in case a call was lost, and well before the lease that they were told of ends.
+// patience returns when to ask again without a wake-up. The first in the queue asks when the first
+// lease ends, in case its holder has died. All others ask now and then, in case a message was lost,
+// and well before a grant's first lease ends.
 func (s *Semaphore) patience(g lease.Grant) time.Duration {
 	wait := keeper.Jitter(min(s.cfg.TTL/3, lease.Claim*time.Microsecond*3/5))
-	if next := time.Duration(g.Next) * time.Microsecond; g.Position == 0 && g.Next >= 0 && next < wait {
+	if next := time.Duration(g.Next) * time.Microsecond; g.Position == 0 && g.Next >= 0 &&
+		next < wait {
 		wait = next + time.Millisecond
 	}
 	return max(wait, 10*time.Millisecond)
 }
 
-// abandon gives up what was asked for, and may have been granted, whatever became of the caller.
+// abandon releases a slot that may have been granted, whatever became of the caller.
 func (s *Semaphore) abandon(ctx context.Context, store request.LeaseStore, scope, id string) {
 	detached := context.WithoutCancel(ctx)
-	s.gate.tasks.Go(func() { _, _ = store.Release(detached, scope, []string{id}) }) // else its lease ends
+	s.gate.tasks.Go(
+		func() { _, _ = store.Release(detached, scope, []string{id}) },
+	) // on failure the lease ends
 }

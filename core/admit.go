@@ -9,23 +9,38 @@ import (
 	"github.com/headgate/headgate/internal/request"
 )
 
-// TryAdmit spends all charges and takes a slot, or does neither. In Redis that is one step if the outermost part of all
-// keys is the same, or on one server. Else, and in memory, the charges are spent first, and given back if there is no slot.
+// TryAdmit spends all charges and takes a slot, or does neither. On one server, and if all keys
+// share the outermost part, that is one step in Redis. Otherwise, and in memory, the charges are
+// spent first, and refunded if there is no slot.
 //
-// The Lease is not nil if the request may go on; its Reservation is what was spent. The Decision is that of the charges.
-// It denies if there is no slot, although all of its results fit then, and the error is a *FullError. Where a charge
-// denies, no slot was asked for, and the error is nil. Other errors are those of Gate.Decide and TryAcquire.
-func (s *Semaphore) TryAdmit(ctx context.Context, ask SlotRequest, charges ...Charge) (*Lease, Decision, error) {
+// If the request may go on, the Lease is not nil, and its Reservation is what was spent. If a
+// charge denies, the Lease and the error are nil and no slot was asked for. If there is no slot,
+// the error is a *FullError, and the Decision denies although all of its results fit. Other errors
+// are those of Gate.Decide and TryAcquire.
+func (s *Semaphore) TryAdmit(
+	ctx context.Context,
+	ask SlotRequest,
+	charges ...Charge,
+) (*Lease, Decision, error) {
 	return s.admit(ctx, ask, 0, charges)
 }
 
-// Admit is TryAdmit, but waits for a slot as Acquire does. While it waits the charges are spent, and if it is refused they are
-// given back.
-func (s *Semaphore) Admit(ctx context.Context, ask SlotRequest, charges ...Charge) (*Lease, Decision, error) {
+// Admit is TryAdmit and waits for a slot as Acquire does. The charges are spent while it waits, and
+// refunded if it gets no slot.
+func (s *Semaphore) Admit(
+	ctx context.Context,
+	ask SlotRequest,
+	charges ...Charge,
+) (*Lease, Decision, error) {
 	return s.admit(ctx, ask, int64(s.cfg.MaxWaiters), charges)
 }
 
-func (s *Semaphore) admit(ctx context.Context, ask SlotRequest, waiters int64, charges []Charge) (_ *Lease, d Decision, err error) {
+func (s *Semaphore) admit(
+	ctx context.Context,
+	ask SlotRequest,
+	waiters int64,
+	charges []Charge,
+) (_ *Lease, d Decision, err error) {
 	if len(charges) == 0 {
 		l, err := s.acquire(ctx, ask, waiters)
 		d.Allowed = err == nil
@@ -55,12 +70,12 @@ func (s *Semaphore) admit(ctx context.Context, ask SlotRequest, waiters int64, c
 		if decided {
 			return
 		}
-		// Observe panics, or a hook of the client's: nobody gets what was taken.
+		// Observe or a hook of the client panics, so nobody gets what was taken.
 		if at.Sent {
 			s.abandon(ctx, g.leases, at.Scope, q.ID)
 		}
 		if slices.ContainsFunc(p.wire, func(c charge) bool { return c.Spent > 0 }) {
-			_ = g.reservation(p).Cancel(ctx) // else it stays spent
+			_ = g.reservation(p).Cancel(ctx) // on failure it stays spent
 		}
 	}()
 	err = g.run(ctx, p, &d, algorithm.Decide, 0, charges)
@@ -70,7 +85,13 @@ func (s *Semaphore) admit(ctx context.Context, ask SlotRequest, waiters int64, c
 		_, err = s.observe(ctx, nil, full(q, at.Grant), nil, start)
 		return nil, d, err
 	case at.Answered:
-		l, _ := s.observe(ctx, s.granted(ctx, g.leases, at.Scope, q, at.Grant, start), nil, nil, start)
+		l, _ := s.observe(
+			ctx,
+			s.granted(ctx, g.leases, at.Scope, q, at.Grant, start),
+			nil,
+			nil,
+			start,
+		)
 		l.paid, decided = g.reservation(p), true
 		return l, d, nil
 	case at.Sent && (d.Cause != nil || err != nil):
@@ -87,7 +108,7 @@ func (s *Semaphore) admit(ctx context.Context, ask SlotRequest, waiters int64, c
 		if l != nil {
 			return
 		}
-		_ = paid.Cancel(ctx) // else it stays spent, as where OnQueue panics and Redis is gone
+		_ = paid.Cancel(ctx) // on failure it stays spent, as if OnQueue panics while Redis fails
 		for i := range p.wire {
 			p.wire[i].Spent = 0
 		}

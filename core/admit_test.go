@@ -10,7 +10,8 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 )
 
-// eachAdmission runs f on every Gate, with charges whose keys have the outermost part of the slot's, and with others.
+// eachAdmission runs f on every Gate, with charges whose keys have the outermost part of the
+// slot's, and with others.
 func eachAdmission(t *testing.T, f func(t *testing.T, g *core.Gate, level core.Level, charge func(*core.Policy) core.Charge)) {
 	t.Helper()
 	eachLeaseGate(t, func(t *testing.T, g *core.Gate) {
@@ -132,7 +133,8 @@ func TestTryAdmitWithoutState(t *testing.T) {
 	})
 }
 
-// What was spent with a slot can be settled, also after the slot was detached, and by who releases it.
+// What was spent with a slot can be settled, also after the slot was detached, and by who releases
+// it.
 func TestAdmitSettles(t *testing.T) {
 	eachAdmission(t, func(t *testing.T, g *core.Gate, level core.Level, charge func(*core.Policy) core.Charge) {
 		s := semaphore(t, g, core.SemaphoreConfig{})
@@ -223,7 +225,8 @@ func TestAdmitWaits(t *testing.T) {
 	})
 }
 
-// Without waiting, charges and slot are one script, on a cluster too where the outermost part is the same.
+// Without waiting, charges and slot are one script, on a cluster too where the outermost part is
+// the same.
 func TestAdmissionIsOneScript(t *testing.T) {
 	for _, split := range []bool{false, true} {
 		s := redistest.Start(t)

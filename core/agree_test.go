@@ -17,8 +17,8 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 )
 
-// mixed are policies of every kind: tokens of whole and of broken microseconds, tiny and huge bursts, without refill,
-// shadows, and without state.
+// mixed are policies of every kind: tokens of whole and of broken microseconds, tiny and huge
+// bursts, without refill, shadows, and without state.
 var mixed = []core.PolicyConfig{
 	{Name: "whole", Algorithm: core.PerSecond(10)},
 	{Name: "seventh", Algorithm: core.TokenBucket{Rate: 7, Per: time.Second, Burst: 3}},
@@ -100,7 +100,8 @@ func changing(limits ...core.Algorithm) func(context.Context, core.Key) (core.Al
 	}
 }
 
-// lockstep is a Gate on Redis and one in memory that are to give the same answers, each with policies of its own.
+// lockstep is a Gate on Redis and one in memory that are to give the same answers, each with
+// policies of its own.
 type lockstep struct {
 	*testing.T
 	rng           *rand.Rand
@@ -340,8 +341,8 @@ func (l *lockstep) ttls(names []string) {
 	}
 }
 
-// operations is how many one server gets in each of the two ways to decide. The suite's 5,000 of a miniredis are
-// parted, because under the race detector its Lua takes a millisecond for each.
+// operations is how many one server gets in each of the two ways to decide. The suite's 5,000 of a
+// miniredis are parted, because under the race detector its Lua takes a millisecond for each.
 func operations(s *redistest.Server) int {
 	switch {
 	case long():

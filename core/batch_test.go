@@ -12,7 +12,8 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 )
 
-// crowd is requests that meet in one script: of few policies and keys, so that what one does, another finds.
+// crowd is requests that meet in one script: of few policies and keys, so that what one does,
+// another finds.
 type crowd struct {
 	*lockstep
 	policies []int
@@ -151,7 +152,8 @@ func (c *crowd) inOne(n int) {
 	c.spent = c.spent[max(0, len(c.spent)-40):]
 }
 
-// shared decides requests of up to 30 callers, many of whom want the very same, in one script. It returns how many were merged.
+// shared decides requests of up to 30 callers, many of whom want the very same, in one script. It
+// returns how many were merged.
 func (c *crowd) shared(n int) (merged int) {
 	c.Helper()
 	var asked [2][]*core.Asked
@@ -202,8 +204,8 @@ func (c *crowd) shared(n int) (merged int) {
 	return merged
 }
 
-// What many requests in one script, and callers who share one, are told and leave behind is what the model tells them one after
-// the other at the same time.
+// What many requests in one script, and callers who share one, are told and leave behind is what
+// the model tells them one after the other at the same time.
 func TestScriptAgreesWithModelOnBatches(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		seed := rand.Uint64()

@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// belief is the time during which a process thought that it held a slot: from when it saw the grant until it gave it up, was
-// killed, or knew by its own clock that its lease might be over. Times are on one clock for all processes.
+// belief is the time during which a process thought that it held a slot: from when it saw the grant
+// until it gave it up, was killed, or knew by its own clock that its lease might be over. Times are
+// on one clock for all processes.
 type belief struct {
 	seat     int   // whose it is
 	queued   int64 // when he was told that he waits, 0 if he did not
@@ -55,8 +56,8 @@ func TestMostAtOnce(t *testing.T) {
 	}
 }
 
-// wallclock gives the times of a process by its monotonic clock, which goes on while the process is stopped, from where
-// the clock that all processes see stood when it began.
+// wallclock gives the times of a process by its monotonic clock, which goes on while the process is
+// stopped, from where the clock that all processes see stood when it began.
 type wallclock struct{ start time.Time }
 
 func (w wallclock) at(t time.Time) int64 { return w.start.UnixNano() + int64(t.Sub(w.start)) }

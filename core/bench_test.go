@@ -12,7 +12,8 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 )
 
-// floor is the least that a script can do which keeps a count: what part of a ratio to PING no limiter can avoid.
+// floor is the least that a script can do which keeps a count: what part of a ratio to PING no
+// limiter can avoid.
 var floor = redis.NewScript(`
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
@@ -20,8 +21,9 @@ local at = math.max(now, tonumber(redis.call('GET', KEYS[1]) or 0)) + 1
 redis.call('SET', KEYS[1], at, 'PX', 1000)
 return {at - now}`)
 
-// BenchmarkDecide times one caller against a PING on the same connection pool, and so the floor. They alternate in
-// blocks, so that what else the machine does falls on both, and a block's ratio is of the time for all its calls.
+// BenchmarkDecide times one caller against a PING on the same connection pool, and so the floor.
+// They alternate in blocks, so that what else the machine does falls on both, and a block's ratio
+// is of the time for all its calls.
 func BenchmarkDecide(b *testing.B) {
 	ctx := context.Background()
 	newPolicy := func(limit core.Algorithm) *core.Policy {
@@ -102,9 +104,9 @@ func BenchmarkDecide(b *testing.B) {
 	}
 }
 
-// paired is the median over several rounds of the time for a call of f over that for one of g, measured just before
-// and after it. A block is long enough to settle: what a call costs depends on whether the processors had gone to
-// sleep meanwhile, and so on what ran before.
+// paired is the median over several rounds of the time for a call of f over that for one of g,
+// measured just before and after it. A block is long enough to settle: what a call costs depends on
+// whether the processors had gone to sleep meanwhile, and so on what ran before.
 func paired(f, g func()) float64 {
 	block := func(f func()) float64 {
 		start, calls := time.Now(), 0

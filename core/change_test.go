@@ -40,7 +40,8 @@ var changes = []vector{
 			// It is as long until the bucket is full.
 			{0, "use 1", "3 used, 7 left, next 500ms, reset 1.5s"},
 			{0, "use 2", "2 used, 2 left, next 500ms, reset 1.5s"},
-			// A bucket that is full in less time waits until what is there has drained to its capacity.
+			// A bucket that is full in less time waits until what is there has drained to its
+			// capacity.
 			{0, "use 3", "denied, 6 used, 0 left, retry 500ms, next 750ms, reset 1.5s"},
 			{0, "decide 1", "denied, 6 used, 0 left, retry 750ms, next 750ms, reset 1.5s"},
 			{0, "use 0", "3 used, 1 left, next 500ms, reset 1.5s"},
@@ -230,8 +231,8 @@ var changes = []vector{
 	},
 }
 
-// A reservation is corrected under the limit that its key has by then: what was charged under a higher one in
-// between stays charged.
+// A reservation is corrected under the limit that its key has by then: what was charged under a
+// higher one in between stays charged.
 func TestCorrectionAfterRaise(t *testing.T) {
 	raised := []struct {
 		name     string

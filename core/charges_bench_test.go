@@ -38,7 +38,8 @@ func (c *commands) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pro
 	}
 }
 
-// Sixteen charges of all algorithms, admitted, denied, reserved and given back: each is one command, and one script.
+// Sixteen charges of all algorithms, admitted, denied, reserved and given back: each is one
+// command, and one script.
 func TestSixteenChargesTakeOneRoundTrip(t *testing.T) {
 	s := redistest.Start(t)
 	client := s.Client(t)
@@ -139,7 +140,8 @@ func measure(b *testing.B, client *redis.Client, call func()) {
 	b.ReportMetric((after-micros)/(all-calls), "server-µs/op")
 }
 
-// BenchmarkCharges times decisions of several charges against those of one, which alternate with them in the same run.
+// BenchmarkCharges times decisions of several charges against those of one, which alternate with
+// them in the same run.
 func BenchmarkCharges(b *testing.B) {
 	s := redistest.Start(b)
 	client := s.Client(b)
@@ -170,8 +172,9 @@ func BenchmarkCharges(b *testing.B) {
 	}
 }
 
-// BenchmarkAlgorithms times one charge of each algorithm, admitted and denied. The clock is the benchmark's, so that a
-// key holds as much as it ever does whatever the speed of the machine: as many entries as the name says.
+// BenchmarkAlgorithms times one charge of each algorithm, admitted and denied. The clock is the
+// benchmark's, so that a key holds as much as it ever does whatever the speed of the machine: as
+// many entries as the name says.
 func BenchmarkAlgorithms(b *testing.B) {
 	tests := []struct {
 		name      string

@@ -7,8 +7,8 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// A clock that is put forward and back again locks no key for longer than its limit would, and what a denial says of
-// the wait stays true.
+// A clock that is put forward and back again locks no key for longer than its limit would, and what
+// a denial says of the wait stays true.
 func TestClockForwardAndBack(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
 		charge := core.Charge{Policy: limited(t, "p", core.PerMinute(10)), Key: newKey(t, "k"), Cost: 10}
@@ -47,7 +47,8 @@ func TestClockBack(t *testing.T) {
 	})
 }
 
-// At the start of 1970, where a clock for tests stands at first, every algorithm counts and gives back.
+// At the start of 1970, where a clock for tests stands at first, every algorithm counts and gives
+// back.
 func TestZeroClock(t *testing.T) {
 	for _, l := range append(tens, []struct {
 		name      string

@@ -13,8 +13,8 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 )
 
-// 256 callers with mixed keys, costs and deadlines, some of whom give up, while scripts are flushed and connections die: never
-// more is admitted than the limits allow, and every caller is answered.
+// 256 callers with mixed keys, costs and deadlines, some of whom give up, while scripts are flushed
+// and connections die: never more is admitted than the limits allow, and every caller is answered.
 func TestSharedRoundTripsUnderFaults(t *testing.T) {
 	t.Run("one script", func(t *testing.T) {
 		s := redistest.Start(t)

@@ -186,7 +186,8 @@ func TestSharedRoundTripKeepsOrder(t *testing.T) {
 		q.next()
 		q.end()
 		var before int64
-		// Batches are in flight at the same time, and who is picked to lead one may see the next leave before.
+		// Batches are in flight at the same time, and who is picked to lead one may see the next
+		// leave before.
 		breaks, admitted := 0, 0
 		for i, ch := range answers {
 			a := <-ch
@@ -320,7 +321,8 @@ func TestWhoHasLessTimeLeavesEarlier(t *testing.T) {
 	})
 }
 
-// Calls that nobody answers free their places at their deadline. Each caller is answered by his own policy.
+// Calls that nobody answers free their places at their deadline. Each caller is answered by his own
+// policy.
 func TestStuckBatchesEnd(t *testing.T) {
 	modes := map[core.FailureMode]core.Source{core.Open: core.SourceOpen, core.Closed: core.SourceClosed, core.Local: core.SourceLocal}
 	eachStandstill(t, core.Config{Timeout: 50 * time.Millisecond}, func(q *standstill) {
@@ -365,8 +367,8 @@ func TestBrokenBatchIsOneFailure(t *testing.T) {
 	})
 }
 
-// Callers who began before a period did are decided in the one that is, all at once, once it is known; and so are those whose
-// clock is ahead.
+// Callers who began before a period did are decided in the one that is, all at once, once it is
+// known; and so are those whose clock is ahead.
 func TestPeriodBeginsWhileCallersWait(t *testing.T) {
 	for name, off := range map[string]time.Duration{"begun before": 400 * 24 * time.Hour, "ahead": -400 * 24 * time.Hour} {
 		t.Run(name, func(t *testing.T) {

@@ -25,8 +25,8 @@ type vector struct {
 //
 //	decide n, peek n, atmost n, reserve n, reserve n for d, use i, reset, cancel i, settle i n
 //
-// where i counts the reservations, or the limits, from 0. What is seen after the last four is a peek of 1, or where a
-// limit was changed of 0.
+// where i counts the reservations, or the limits, from 0. What is seen after the last four is a
+// peek of 1, or where a limit was changed of 0.
 type step struct {
 	after    time.Duration
 	do, want string
@@ -129,7 +129,8 @@ func tell(r core.Result) string {
 func TestConformance(t *testing.T) {
 	play := func(t *testing.T, g *core.Gate, c *manualClock) {
 		for i, v := range vectors {
-			// The parts differ in their outermost, so that the nodes of a cluster share the vectors.
+			// The parts differ in their outermost, so that the nodes of a cluster share the
+			// vectors.
 			t.Run(v.name, func(t *testing.T) { v.play(t, g, c, newKey(t, fmt.Sprintf("v%d", i), "k")) })
 		}
 	}

@@ -13,8 +13,51 @@ import (
 	"github.com/headgate/headgate/internal/request"
 )
 
-// decide leaves the outcome in d, a zero Decision. A Decision is too large to be copied from function to function.
-func (g *Gate) decide(ctx context.Context, d *Decision, op algorithm.Operation, bound int64, charges []Charge) (granted int64, err error) {
+// Decide spends all charges or none. A denial is a Decision and no error.
+//
+// The error is nil if a failure mode decided; Decision.Cause says why. Otherwise it wraps the error
+// of a ctx that has ended (the charges may be spent then), [ErrCharge], [ErrKey],
+// [ErrMisconfigured] or [ErrClosed]. With any error the Decision denies.
+//
+// On a Redis Cluster, one script decides the charges whose keys share the outermost part. Decide
+// sends the scripts of different parts one after the other, and refunds the earlier charges if a
+// later script denies. Until then other callers see them as spent. If the refund fails, they stay
+// spent.
+func (g *Gate) Decide(ctx context.Context, charges ...Charge) (d Decision, err error) {
+	_, err = g.decide(ctx, &d, algorithm.Decide, 0, charges)
+	return d, err
+}
+
+// Peek returns the Decision of Decide and spends nothing.
+func (g *Gate) Peek(ctx context.Context, charges ...Charge) (d Decision, err error) {
+	_, err = g.decide(ctx, &d, algorithm.Peek, 0, charges)
+	return d, err
+}
+
+// AtMost spends every charge up to n times, as often as all of them fit, and returns how often that
+// was. The Decision is allowed if that is above 0, or n is 0. Its waits are those for one time.
+// With a Cost of 1 it takes n units, or as many as there are.
+func (g *Gate) AtMost(
+	ctx context.Context,
+	n int64,
+	charges ...Charge,
+) (granted int64, d Decision, err error) {
+	if n < 0 {
+		return 0, d, fmt.Errorf("%w: AtMost %d times", ErrCharge, n)
+	}
+	granted, err = g.decide(ctx, &d, algorithm.AtMost, n, charges)
+	return granted, d, err
+}
+
+// decide leaves the outcome in d, a zero Decision. A Decision is too large to be copied from
+// function to function.
+func (g *Gate) decide(
+	ctx context.Context,
+	d *Decision,
+	op algorithm.Operation,
+	bound int64,
+	charges []Charge,
+) (granted int64, err error) {
 	if op == algorithm.Decide && g.known(ctx, charges, d) {
 		return 0, nil
 	}
@@ -27,7 +70,14 @@ func (g *Gate) decide(ctx context.Context, d *Decision, op algorithm.Operation, 
 }
 
 // run decides and observes. What the store made of each charge stays in the plan.
-func (g *Gate) run(ctx context.Context, p *plan, d *Decision, op algorithm.Operation, bound int64, charges []Charge) error {
+func (g *Gate) run(
+	ctx context.Context,
+	p *plan,
+	d *Decision,
+	op algorithm.Operation,
+	bound int64,
+	charges []Charge,
+) error {
 	start := g.start()
 	p.began = g.cache.now()
 	err := g.plan(ctx, p, d, op, bound, charges)
@@ -40,7 +90,14 @@ func (g *Gate) run(ctx context.Context, p *plan, d *Decision, op algorithm.Opera
 }
 
 // plan lays out the charges, asks the store, and leaves in d whether the request may go on.
-func (g *Gate) plan(ctx context.Context, p *plan, d *Decision, op algorithm.Operation, bound int64, charges []Charge) error {
+func (g *Gate) plan(
+	ctx context.Context,
+	p *plan,
+	d *Decision,
+	op algorithm.Operation,
+	bound int64,
+	charges []Charge,
+) error {
 	if g.store == nil || g.closed.Load() {
 		return ErrClosed
 	}
@@ -69,8 +126,8 @@ func (g *Gate) plan(ctx context.Context, p *plan, d *Decision, op algorithm.Oper
 	return g.ask(bounded, ctx, p, d)
 }
 
-// requests returns the plan's requests: one, or one for each part that the store decides in a step. Parts whose policies
-// denied last come first, because they are the most likely to deny.
+// requests returns the plan's requests: one, or one for each part that the store decides in a step.
+// Parts whose policies denied last come first, because they are the most likely to deny.
 func (g *Gate) requests(p *plan) []request.Request {
 	parts := g.store.Split(p.charges)
 	if parts == nil {
@@ -83,7 +140,10 @@ func (g *Gate) requests(p *plan) []request.Request {
 		}
 		return last
 	}
-	slices.SortStableFunc(parts, func(a, b []*request.Charge) int { return cmp.Compare(denied(b), denied(a)) })
+	slices.SortStableFunc(
+		parts,
+		func(a, b []*request.Charge) int { return cmp.Compare(denied(b), denied(a)) },
+	)
 	requests := make([]request.Request, len(parts))
 	for i, part := range parts {
 		requests[i].Charges = part
@@ -91,8 +151,8 @@ func (g *Gate) requests(p *plan) []request.Request {
 	return requests
 }
 
-// ask asks for the plan's requests in turn. After a denial it only peeks at the rest, so that the decision names every
-// policy that denies.
+// ask asks for the plan's requests in turn. After a denial it only peeks at the rest, so that the
+// decision names every policy that denies.
 func (g *Gate) ask(ctx, caller context.Context, p *plan, d *Decision) error {
 	requests := g.requests(p)
 	admitted := !p.denied
@@ -148,7 +208,8 @@ func (g *Gate) rememberDenial(p *plan) {
 	}
 }
 
-// send asks the store. An outage is an error that wraps neither the error of the caller's context nor ErrMisconfigured.
+// send asks the store. An outage is an error that wraps neither the error of the caller's context
+// nor ErrMisconfigured.
 func (g *Gate) send(ctx context.Context, requests []request.Request) error {
 	if keys := lifts(requests); len(keys) > 0 {
 		defer g.cache.lifting(keys...)()
@@ -156,56 +217,33 @@ func (g *Gate) send(ctx context.Context, requests []request.Request) error {
 	return g.store.Decide(ctx, requests)
 }
 
-// giveBack refunds in reverse order what the requests spent and the decision does not: all of it, or of an admitted AtMost
-// what is above the final bound. It is sent once, like every script. What cannot be refunded stays spent, so that the
-// others never see more than the limit.
-func (g *Gate) giveBack(ctx context.Context, p *plan, requests []request.Request, admitted bool) {
-	for i := len(requests) - 1; i >= 0; i-- {
-		give := request.Request{Op: algorithm.Give}
-		for _, c := range requests[i].Charges {
-			keep := int64(0)
-			if admitted {
-				keep = c.Spent
-				if p.op == algorithm.AtMost {
-					keep = min(keep, c.Units*p.bound)
-				}
-			}
-			if c.Spent == keep || p.of(c).local {
-				continue
-			}
-			back := *c
-			back.Cost = c.Limit.Cost(c.Spent - keep)
-			give.Charges = append(give.Charges, &back)
-			c.Spent = keep
-		}
-		if len(give.Charges) > 0 {
-			g.give(ctx, []request.Request{give})
-		}
-	}
+var eventOf = map[algorithm.Operation]EventKind{
+	algorithm.Decide: EventDecide, algorithm.Peek: EventPeek, algorithm.AtMost: EventAtMost,
+	algorithm.Reserve: EventReserve,
 }
 
-// give sends a refund within the decision's deadline, whatever became of the caller. If no time is left, it does not keep
-// the caller waiting.
-func (g *Gate) give(ctx context.Context, requests []request.Request) {
-	detached := context.WithoutCancel(ctx)
-	send := func(end time.Time) {
-		bounded, cancel := deadline.At(detached, end)
-		defer cancel()
-		if err := g.send(bounded, requests); err != nil {
-			g.tell(detached, Event{Kind: EventRefundFailed, Err: err})
-		}
+// start returns the time if somebody observes.
+func (g *Gate) start() (t time.Time) {
+	if g.observe != nil {
+		t = time.Now()
 	}
-	end, ok := ctx.Deadline()
-	if !ok { // in memory
-		end = time.Now().Add(g.timeout)
-	}
-	if time.Until(end) > 0 {
-		send(end)
+	return t
+}
+
+// report tells the observer of a decision.
+func (g *Gate) report(
+	ctx context.Context,
+	op algorithm.Operation,
+	d *Decision,
+	err error,
+	start time.Time,
+) {
+	if g.observe == nil {
 		return
 	}
-	if g.closed.Load() { // nothing waits for a task that begins now
-		send(time.Now().Add(g.timeout))
-		return
+	seen := *d // keeps d off the heap
+	if err == nil {
+		err = d.Cause
 	}
-	g.tasks.Go(func() { send(time.Now().Add(g.timeout)) })
+	g.observe(ctx, Event{Kind: eventOf[op], Decision: &seen, Err: err, Took: time.Since(start)})
 }

@@ -8,21 +8,21 @@ import (
 	"github.com/headgate/headgate/internal/algorithm"
 )
 
-// Source says who decided.
+// Source says who decided. The zero value is SourceNone.
 type Source uint8
 
 // The sources of a Decision.
 const (
-	SourceNone   Source = iota // nobody: there was nothing to decide, or an error
-	SourceRedis                // Redis, for all replicas together
-	SourceMemory               // a Gate in memory
-	SourceOpen                 // nobody, where Redis failed and the policies that it left are Open
-	SourceLocal                // this process alone, where Redis failed and one of these policies is Local
-	SourceClosed               // nobody, where Redis failed and one of these policies is Closed
-	SourceCache                // Redis, a moment ago: a denial that nothing but time lifts
+	SourceNone   Source = iota // nobody decided: there was nothing to decide, or an error
+	SourceRedis                // Redis decided for all replicas
+	SourceMemory               // a Gate in memory decided
+	SourceOpen                 // Redis failed, and every undecided policy is Open
+	SourceLocal                // Redis failed, and this process decided alone for a Local policy
+	SourceClosed               // Redis failed, and an undecided policy is Closed
+	SourceCache                // this process remembered a denial of Redis that only time lifts
 )
 
-// String names the source in one lower-case word.
+// String returns the source in one lower-case word.
 func (s Source) String() string {
 	return nameOf([]string{"none", "redis", "memory", "open", "local", "closed", "cache"}, int(s))
 }
@@ -30,50 +30,57 @@ func (s Source) String() string {
 // Result is the outcome of one charge.
 type Result struct {
 	Policy *Policy
-	// Allowed says whether this charge fits. All charges of an admitted request but shadows do.
+	// Allowed reports whether this charge fits. If the Decision allows, all charges except shadows
+	// fit.
 	Allowed bool
-	// Source says who decided this charge.
+	// Source says who decided on this charge.
 	Source Source
-	// Known is false where nobody counted: while Redis is down for a policy that is Open or Closed, and for Unlimited; and
-	// where a denial of a moment ago does not say how the key stands now. Used, Remaining, NextAfter and ResetAfter are 0 then.
+	// Known reports whether Used, Remaining, NextAfter and ResetAfter are known. They are 0 if not:
+	// for Unlimited, for an Open or Closed policy while Redis fails, and for a remembered denial
+	// that does not say how the key stands now.
 	Known bool
 
-	defers   bool  // its reservations may be for later
-	violated uint8 // a bit for each window; beside the others, as a Decision is large enough to cost time
+	defers   bool  // reservations may be for later
+	violated uint8 // a bit for each window
 
-	// Limit is how much an untouched key allows at once. Used + Remaining = Limit, except that Used exceeds Limit and
-	// Remaining is 0 while there are debts or reservations for later, or after the limit was lowered. Of a SlidingLog, Limit,
-	// Window and Used tell about its longest window, and Remaining is the least of all windows.
+	// Limit is how many units an untouched key allows at once. Used + Remaining is Limit. Used
+	// exceeds Limit, and Remaining is 0, while there are debts or reservations for later, and after
+	// the limit was lowered. For a SlidingLog, Limit, Window and Used describe its longest window,
+	// and Remaining is the least of all windows.
 	Limit, Used, Remaining int64
-	// Window is the window or period that Limit is for; of a bucket, how long an exhausted one takes to be whole again,
-	// Never if it does not.
+	// Window is the window or period of Limit. For a bucket it is the time in which an exhausted
+	// one refills, Never if it does not refill.
 	Window time.Duration
-	// RetryAfter is the wait after which the same charge fits if nothing else is spent, to the microsecond and
-	// rounded up: 0 where it fits now, Never where waiting does not help.
+	// RetryAfter is the wait after which the same charge fits if nothing else is spent: 0 if it
+	// fits now, Never if waiting does not help. It is a whole number of microseconds, rounded up.
 	RetryAfter time.Duration
-	// NextAfter is the wait until Remaining rises: 0 if nothing is missing of it, Never if it does not rise.
+	// NextAfter is the wait until Remaining rises: 0 if Remaining is Limit, Never if it does not
+	// rise.
 	NextAfter time.Duration
-	// ResetAfter is the wait until all of Limit remains, of every window of a SlidingLog; Never where that does not come.
+	// ResetAfter is the wait until Remaining is Limit, in every window of a SlidingLog. It is Never
+	// if that does not come.
 	ResetAfter time.Duration
-	// Delay is how long after a reservation this charge may act, 0 for all other charges.
+	// Delay is how long after a Reserve this charge may act. It is 0 for all other operations.
 	Delay time.Duration
 }
 
-// Violates says whether window i of a SlidingLog stands in the way of the charge. Of every other algorithm that is
-// whether window 0 does. In a denial of a moment ago, it is whether the window did so then.
+// Violates reports whether window i of a SlidingLog has no room for the charge. All other
+// algorithms have the one window 0. A remembered denial reports the windows that had no room then.
 func (r *Result) Violates(i int) bool {
 	return !r.Allowed && i >= 0 && i < algorithm.MaxWindows && r.violated&(1<<i) != 0
 }
 
 const inlineResults = 4
 
-// Decision is the outcome of a request's charges. It is a value; the zero value is a denial of nothing.
+// Decision is the outcome of the charges of one request. It is a value and may be copied. The zero
+// value denies and has no results.
 type Decision struct {
-	// Allowed says whether the request may go on. All charges have been spent then; else none has.
+	// Allowed reports whether the request may go on. If so, all charges are spent. Otherwise none
+	// is.
 	Allowed bool
 	// Source says who decided.
 	Source Source
-	// Cause is why a failure mode decided, else nil.
+	// Cause is why failure modes decided. It is nil if they did not.
 	Cause error
 
 	n      int
@@ -81,7 +88,7 @@ type Decision struct {
 	more   []Result
 }
 
-// Len is the number of results: one for each charge, in the order of the charges.
+// Len returns the number of results. There is one for each charge.
 func (d *Decision) Len() int { return d.n }
 
 // At returns the result of charge i. It panics if i is not below Len.
@@ -101,7 +108,8 @@ func (d *Decision) resize(n int) {
 	}
 }
 
-// Results returns an iterator over the indexes and results of the charges, in the order of the charges.
+// Results returns an iterator over the indexes and results of the charges, in the order of the
+// charges.
 func (d *Decision) Results() iter.Seq2[int, Result] {
 	return func(yield func(int, Result) bool) {
 		for i := range d.n {
@@ -112,8 +120,8 @@ func (d *Decision) Results() iter.Seq2[int, Result] {
 	}
 }
 
-// RetryAfter returns the largest wait over the charges that deny, Never if waiting does not help, and 0 for an admitted
-// request.
+// RetryAfter returns the largest wait over the charges that deny, Never if waiting does not help,
+// and 0 for an admitted request.
 func (d *Decision) RetryAfter() (wait time.Duration) {
 	for i := range d.n {
 		if r := d.at(i); !d.Allowed && !r.Allowed && !r.Policy.shadow {
@@ -123,7 +131,7 @@ func (d *Decision) RetryAfter() (wait time.Duration) {
 	return wait
 }
 
-// delay is the longest over all charges but shadows.
+// delay returns the longest delay of all charges except shadows.
 func (d *Decision) delay() (longest time.Duration) {
 	for i := range d.n {
 		if r := d.at(i); !r.Policy.shadow {
@@ -133,7 +141,7 @@ func (d *Decision) delay() (longest time.Duration) {
 	return longest
 }
 
-// stateless fills in what an algorithm without state decides.
+// stateless fills in the outcome of an algorithm without state.
 func (r *Result) stateless(denies bool) {
 	if !denies {
 		r.Allowed = true
@@ -142,10 +150,11 @@ func (r *Result) stateless(denies bool) {
 	r.Known, r.Window, r.RetryAfter, r.NextAfter, r.ResetAfter = true, Never, Never, Never, Never
 }
 
-// tell fills in what a limit says of a charge that fits, or does not.
+// tell fills in what a limit says about a charge.
 func (r *Result) tell(limit algorithm.Limit, reading *algorithm.Reading, fits bool) {
 	r.Allowed, r.Known = fits, true
-	r.Limit, r.Used, r.Remaining, r.Window = reading.Limit, reading.Used, reading.Remaining, reading.Window
+	r.Limit, r.Window = reading.Limit, reading.Window
+	r.Used, r.Remaining = reading.Used, reading.Remaining
 	r.NextAfter, r.ResetAfter = reading.NextAfter, reading.ResetAfter
 	if !fits {
 		r.RetryAfter, r.violated = reading.RetryAfter, reading.Violated
@@ -153,7 +162,7 @@ func (r *Result) tell(limit algorithm.Limit, reading *algorithm.Reading, fits bo
 	_, r.defers = limit.(*algorithm.TokenBucket)
 }
 
-// read fills in what came of a charge.
+// read fills in the outcome of a charge. A cause is why Redis did not decide.
 func (r *Result) read(c *charge, p *plan, cause error) {
 	if c.failed {
 		r.Limit, r.Window = quota(c.Limit)
@@ -169,8 +178,11 @@ func (r *Result) read(c *charge, p *plan, cause error) {
 	reading := c.Limit.Read(c.Reply, c.Limit.Cost(c.Spent), c.Units)
 	fits := c.Fits
 	if bucket, ok := c.Limit.(*algorithm.TokenBucket); ok && p.op == algorithm.Reserve {
-		// Where something else denied before, it was only peeked at, as if it could not wait.
-		reading.RetryAfter = max(0, bucket.RetryReserve(reading, time.Duration(p.bound)*time.Microsecond))
+		// If another request denied before, this charge was peeked at, which knows no bound.
+		reading.RetryAfter = max(
+			0,
+			bucket.RetryReserve(reading, time.Duration(p.bound)*time.Microsecond),
+		)
 		fits = reading.RetryAfter == 0
 	}
 	r.tell(c.Limit, &reading, fits)
@@ -178,11 +190,11 @@ func (r *Result) read(c *charge, p *plan, cause error) {
 		r.Delay = reading.Delay
 	}
 	if c.local && r.RetryAfter == Never && c.Units <= c.whole {
-		r.RetryAfter = closedRetry // it is this process's share that is too small
+		r.RetryAfter = closedRetry // only the share of this process is too small
 	}
 }
 
-// hopeless says whether a reservation was denied by a limit whose reservations may be for later.
+// hopeless reports whether a limit denied that could have reserved for later.
 func (d *Decision) hopeless() bool {
 	for i := range d.n {
 		if r := d.at(i); !r.Allowed && r.defers && !r.Policy.shadow {

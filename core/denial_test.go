@@ -123,8 +123,8 @@ func TestDenialSpendsNothing(t *testing.T) {
 	})
 }
 
-// For each algorithm that denies, at every position, every algorithm is among the others: fresh keys are not created,
-// and used ones stay what they are.
+// For each algorithm that denies, at every position, every algorithm is among the others: fresh
+// keys are not created, and used ones stay what they are.
 func TestDenialSpendsNothingOfAnyAlgorithm(t *testing.T) {
 	others := append(tens[:len(tens):len(tens)], struct {
 		name      string
@@ -179,7 +179,8 @@ func TestDenialSpendsNothingOfAnyAlgorithm(t *testing.T) {
 						return named(d) && granted == 0 && err == nil
 					})
 					spendsNothing(t, look, "Reserve, "+what, func() bool {
-						// What is in the used queue leaves within this time, and a token of the empty bucket is not there then.
+						// What is in the used queue leaves within this time, and a token of the
+						// empty bucket is not there then.
 						r, d, err := g.Reserve(ctx, 10*time.Minute, charges...)
 						return named(d) && r == nil && err == nil
 					})
@@ -220,8 +221,8 @@ func TestNothingIsCreated(t *testing.T) {
 	})
 }
 
-// Charges that do not stand in the way of a reservation say so, and waits are not negative, whatever does and wherever
-// the others are decided.
+// Charges that do not stand in the way of a reservation say so, and waits are not negative,
+// whatever does and wherever the others are decided.
 func TestDeniedReservationNamesOnlyWhatDenies(t *testing.T) {
 	for _, split := range []bool{false, true} {
 		eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {

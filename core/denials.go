@@ -12,35 +12,37 @@ import (
 
 const (
 	denialSets   = 2048        // of two denials each
-	denialKeys   = 1024        // keys whose numbers leave the same rest are taken for one where denials are lifted
-	denialLasts  = time.Second // at most: another process may give back, reset, or raise a limit
+	denialKeys   = 1024        // keys whose hashes leave the same rest are lifted together
+	denialLasts  = time.Second // at most: another process may refund, reset, or raise a limit
 	denialMixing = 0x9e3779b97f4a7c15
 )
 
-// denialCache knows what Redis denied and nothing but time lifts, and answers that until then. A denial is found by all of
-// its charges, costs and limits, and is dropped when this process resets a key of it or gives back to one.
+// denialCache remembers denials that only time can lift, and answers equal requests until then. A
+// denial is found by all of its charges, costs and limits. It is void once this process resets one
+// of its keys or refunds to one.
 //
-// It may be nil, and knows nothing then.
+// A nil cache remembers nothing.
 type denialCache struct {
 	clock func() time.Duration // never goes back
 	sets  [denialSets][2]atomic.Pointer[pastDenial]
 
-	// What lifts denials but time is numbered. A denial is void that was asked for before the last lift of one of its keys.
+	// Lifts are numbered. A denial is void if it was asked for before the last lift of one of its
+	// keys.
 	lastLift atomic.Int64
 	lifts    [denialKeys]lift
 }
 
-// lift is what this process resets and gives back of some keys.
-type lift struct{ flying, last atomic.Int64 }
+// lift counts the resets and refunds of this process on some keys.
+type lift struct{ inFlight, last atomic.Int64 }
 
 func newDenialCache() *denialCache {
 	return &denialCache{clock: fromNow()}
 }
 
-// moment is when Redis is asked.
+// moment is a time at which Redis was asked.
 type moment struct {
 	at   time.Duration
-	lift int64 // the last one
+	lift int64 // the last one before
 }
 
 func (c *denialCache) now() moment {
@@ -50,14 +52,14 @@ func (c *denialCache) now() moment {
 	return moment{c.clock(), c.lastLift.Load()}
 }
 
-// pastDenial is one that Redis gave. It is immutable.
+// pastDenial is a denial by Redis. It is immutable.
 type pastDenial struct {
 	charges  []Charge
 	limits   []heldTo
-	keys     []uint64 // their numbers
+	keys     []uint64 // hashes
 	asked    moment
-	told     time.Duration // when the answer was there
-	until    time.Duration // before the first of all instants at which Redis may answer otherwise
+	told     time.Duration // when the answer came
+	until    time.Duration // Redis gives the same answer before that
 	decision Decision
 }
 
@@ -68,16 +70,22 @@ type heldTo struct {
 	denies bool
 }
 
-// keep remembers what came of a plan, if it is a denial that time lifts.
+// keep remembers the decision on a plan if it is a denial that only time lifts.
 func (c *denialCache) keep(p *plan, d *Decision) {
-	if c == nil || p.op != algorithm.Decide || d.Allowed || d.Source != SourceRedis || len(p.wire) == 0 {
+	if c == nil || p.op != algorithm.Decide || d.Allowed || d.Source != SourceRedis ||
+		len(p.wire) == 0 {
 		return
 	}
 	wait := d.unchanged()
-	if wait == 0 { // a slot is missing, or others may spend
+	if wait == 0 { // a slot is missing, or something is left that others may spend
 		return
 	}
-	k := &pastDenial{charges: slices.Clone(p.asked), limits: make([]heldTo, len(p.asked)), asked: p.began, decision: *d}
+	k := &pastDenial{
+		charges:  slices.Clone(p.asked),
+		limits:   make([]heldTo, len(p.asked)),
+		asked:    p.began,
+		decision: *d,
+	}
 	for i, a := range p.asked {
 		k.limits[i] = heldTo{varies: a.Limit != nil || a.Policy.forKey != nil, denies: p.denies[i]}
 		if at := p.place[i]; at >= 0 {
@@ -87,19 +95,22 @@ func (c *denialCache) keep(p *plan, d *Decision) {
 	for i := range p.wire {
 		k.keys = append(k.keys, p.wire[i].Hash)
 	}
-	// Redis decided between began and told: the denial ends by the one and its waits are told by the other, so that neither
-	// denies what has room nor names a wait that is too short.
+	// Redis decided between began and told. The denial ends counted from began, and its waits count
+	// from told, so that it neither denies a request that has room nor names a wait that is too
+	// short.
 	k.told, k.until = c.clock(), p.began.at+min(wait, denialLasts)
 	set := c.set(k.charges)
 	place, first, second := &set[0], set[0].Load(), set[1].Load()
-	if first != nil && !first.of(k.charges) && (second == nil || second.of(k.charges) || second.until < first.until) {
+	if first != nil && !first.of(k.charges) &&
+		(second == nil || second.of(k.charges) || second.until < first.until) {
 		place = &set[1]
 	}
 	place.Store(k)
 }
 
-// unchanged is how long a denial and its waits stay true whatever others ask for: as long as nothing is left of the keys that
-// deny, because whatever is spent of the rest makes the waits longer. A wait of Never stays true for ever.
+// unchanged returns how long a denial and its waits stay true whatever others spend: as long as
+// nothing is left of the keys that deny, because spending what is left makes the waits longer. A
+// wait of Never stays true for ever.
 func (d *Decision) unchanged() time.Duration {
 	wait := d.RetryAfter()
 	if wait == Never {
@@ -116,7 +127,8 @@ func (d *Decision) unchanged() time.Duration {
 	return wait
 }
 
-// known fills in and reports the decision on charges, if a denial of a moment ago still holds.
+// known fills in and reports the decision on charges if a remembered denial holds, and returns
+// whether one does.
 func (g *Gate) known(ctx context.Context, charges []Charge, d *Decision) bool {
 	if g.cache == nil || g.closed.Load() || ctx.Err() != nil {
 		return false
@@ -129,7 +141,8 @@ func (g *Gate) known(ctx context.Context, charges []Charge, d *Decision) bool {
 	return true
 }
 
-// answer fills in the decision on charges, if it is known.
+// answer fills in the decision on charges if a remembered denial holds, and returns whether one
+// does.
 func (c *denialCache) answer(ctx context.Context, charges []Charge, d *Decision) bool {
 	if c == nil {
 		return false
@@ -148,14 +161,15 @@ func (c *denialCache) answer(ctx context.Context, charges []Charge, d *Decision)
 	return false
 }
 
-// lifting is called before keys are reset or given back to, and what it returns after that: until then nothing is answered
-// of them, and nothing that was asked before is from then on, also if its answer comes after.
+// lifting is called before keys are reset or refunded to, and the function that it returns after
+// that. In between the cache answers nothing about these keys. Afterwards it answers nothing that
+// was asked for before, even if that answer came later.
 func (c *denialCache) lifting(keys ...uint64) (lifted func()) {
 	if c == nil {
 		return func() {}
 	}
 	for _, k := range keys {
-		c.lifts[k%denialKeys].flying.Add(1)
+		c.lifts[k%denialKeys].inFlight.Add(1)
 	}
 	return func() {
 		for _, k := range keys {
@@ -164,16 +178,18 @@ func (c *denialCache) lifting(keys ...uint64) (lifted func()) {
 			for before := l.last.Load(); before < n && !l.last.CompareAndSwap(before, n); {
 				before = l.last.Load()
 			}
-			l.flying.Add(-1)
+			l.inFlight.Add(-1)
 		}
 	}
 }
 
-// lifts returns the hashes of the keys that requests refund, settle or reserve for later. These change the waits of denials.
+// lifts returns the hashes of the keys that requests refund, settle or reserve for later. These
+// change the waits of denials.
 func lifts(requests []request.Request) (keys []uint64) {
 	for i := range requests {
 		r := &requests[i]
-		if r.Op == algorithm.Give || r.Op == algorithm.Force || r.Op == algorithm.Reserve && r.Bound > 0 {
+		if r.Op == algorithm.Give || r.Op == algorithm.Force ||
+			r.Op == algorithm.Reserve && r.Bound > 0 {
 			for _, c := range r.Charges {
 				keys = append(keys, c.Hash)
 			}
@@ -184,7 +200,7 @@ func lifts(requests []request.Request) (keys []uint64) {
 
 func (c *denialCache) void(k *pastDenial) bool {
 	for _, n := range k.keys {
-		if l := &c.lifts[n%denialKeys]; l.flying.Load() > 0 || l.last.Load() > k.asked.lift {
+		if l := &c.lifts[n%denialKeys]; l.inFlight.Load() > 0 || l.last.Load() > k.asked.lift {
 			return true
 		}
 	}
@@ -196,9 +212,9 @@ func (c *denialCache) set(charges []Charge) *[2]atomic.Pointer[pastDenial] {
 	for i := range charges {
 		a := &charges[i]
 		if a.Policy == nil {
-			continue // an error, which is nowhere
+			continue // an error, which is not remembered
 		}
-		h = (h^a.Key.hash()^a.Policy.hash)*denialMixing + uint64(a.Cost)
+		h = (h^a.Key.sum^a.Policy.hash)*denialMixing + uint64(a.Cost)
 	}
 	return &c.sets[h%denialSets]
 }
@@ -223,8 +239,8 @@ func (k *pastDenial) holds(ctx context.Context, charges []Charge) bool {
 	return true
 }
 
-// tell is the decision as it is now. Of what is spent it knows only this: a key of which nothing was left stays so until time
-// gives something back.
+// tell fills in the decision as it is now. All that is known of a key is this: if nothing was left,
+// nothing is left until NextAfter.
 func (k *pastDenial) tell(now time.Duration, d *Decision) {
 	d.Source = SourceCache
 	d.resize(k.decision.n)
@@ -239,7 +255,7 @@ func (k *pastDenial) tell(now time.Duration, d *Decision) {
 		r := d.at(i)
 		*r = *k.decision.at(i)
 		r.Source = SourceCache
-		if !r.Allowed && r.RetryAfter <= asked { // others still stand in the way
+		if !r.Allowed && r.RetryAfter <= asked { // other charges still deny
 			r.Allowed, r.RetryAfter, r.violated = true, 0, 0
 		}
 		r.RetryAfter = less(r.RetryAfter)

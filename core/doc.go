@@ -1,37 +1,47 @@
-// Package core decides whether a request may go on: rate limits that all replicas of a service share through Redis,
-// or that one process keeps in memory. It knows nothing of HTTP.
+// Package core decides whether a request may go on: by rate limits and caps on concurrency that all
+// replicas of a service share through Redis, or that one process keeps in memory. It knows nothing
+// of HTTP.
 //
-// A [Policy] is a named [Algorithm], such as 100 tokens a minute. A [Key] says whose limit it is. A [Charge] is one
-// policy, one key and a cost, and a [Gate] decides any number of charges together: either all of them are spent, or
-// none is. The outcome is a [Decision] with one [Result] for each charge. A denial is a Decision and not an error;
-// errors are for what went wrong.
+//	gate, err := core.NewRedis(client, core.Config{})
+//	policy, err := core.NewPolicy(core.PolicyConfig{Name: "api", Algorithm: core.PerMinute(100)})
+//	key, err := core.NewKey("acme", "bob")
+//	d, err := gate.Decide(ctx, core.Charge{Policy: policy, Key: key, Cost: 1})
+//	if !d.Allowed {
+//		// try again after d.RetryAfter()
+//	}
 //
-// [Gate.Reserve] spends an estimate that can be settled or cancelled later, or a turn that has to be waited for; a
-// [Limiter] is the handy form of all this for policies on one key. A table of the algorithms, with what each promises, keeps
-// and costs, is in docs/limits.md.
+// A [Policy] is a named [Algorithm], such as 100 tokens a minute. A [Key] says whose limit it is. A
+// [Charge] is a cost on one key under one policy, and a [Gate] decides up to 16 charges together:
+// it spends all of them or none. The outcome is a [Decision] with one [Result] for each charge. A
+// denial is a Decision, not an error.
 //
-// A [Semaphore] caps what runs at a time: each holder has a [Lease], which renews itself and ends with its process. A
-// [Mutex] is one of a single slot.
+// [Gate.Reserve] spends an estimate that can be settled or cancelled later, or a turn that the
+// caller waits for. A [Limiter] has the methods of golang.org/x/time/rate for policies on one key.
+// The page docs/limits.md says what each algorithm promises, keeps and costs.
+//
+// A [Semaphore] caps how many holders run at a time. Each holder has a [Lease], which is renewed in
+// the background and ends with its process. A [Mutex] is a semaphore of one slot.
 //
 // # Time and numbers
 //
-// On Redis the server's clock decides, never this process's. All arithmetic is in integers and exact: a wait in a
-// Result is true to the microsecond, rounded up.
+// On Redis the server's clock decides. All arithmetic is in integers and exact: a wait in a Result
+// is a whole number of microseconds, rounded up.
 //
 // # Denials
 //
-// A denial that nothing but time lifts is answered without asking Redis until it is lifted, for a second at most: see
-// [Config].
+// A process remembers denials that only time can lift, and answers equal requests from memory for
+// at most one second. See Config.DisableDenialCache.
 //
 // # At most once
 //
-// A decision is sent to Redis once and never again by itself. When its answer is lost, the cost may have been spent
-// without an answer; it is never spent twice. Nothing is promised across a failover that lost writes.
+// A decision is sent to Redis once and never repeated. If its answer is lost, the cost may be spent
+// without an answer, and it is never spent twice. Nothing is promised across a failover that loses
+// writes.
 //
-// # When Redis is down
+// # When Redis fails
 //
-// Each Policy says what happens then, by its [FailureMode]: this process decides alone with its share of the limit,
-// or everything passes, or nothing does. Such a Decision has a Source and a Cause that say so, and no error is
-// returned. Only two things are errors: the caller's own context has ended, or Redis refuses what a Gate needs (no
-// permission, a wrong password, a foreign value under one of its keys). The latter denies, and is returned each time.
+// The [FailureMode] of each policy decides while Redis does not answer: this process alone with its
+// share of the limit, or everything passes, or nothing does. Such a Decision has a Source and a
+// Cause, and no error is returned. There are two exceptions, which are errors and deny: the
+// caller's own context has ended, or Redis is misconfigured ([ErrMisconfigured]).
 package core

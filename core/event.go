@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/headgate/headgate/internal/algorithm"
 	"github.com/headgate/headgate/internal/keeper"
 )
 
@@ -20,7 +19,7 @@ const (
 	EventSettle                             // a Settle
 	EventCancel                             // a Cancel
 	EventReset                              // a Reset
-	EventRefundFailed                       // what a later denial made void could not be given back, and stays spent
+	EventRefundFailed                       // charges of a denied request could not be refunded
 	EventAcquire                            // an Acquire, TryAcquire, or the slot of an Admit
 	EventRelease                            // a Release
 	EventAdopted                            // a lost slot was taken again; see AdoptOnLoss
@@ -56,34 +55,11 @@ type Event struct {
 	Decision *Decision
 	// Full is why an Acquire found no room. That is no error.
 	Full *FullError
-	// Err is what went wrong: the error that the caller got, or why a failure mode decided. A denial is no error.
+	// Err is what went wrong: the error that the caller got, or why a failure mode decided. A
+	// denial is no error.
 	Err error
 	// Took is the time of the operation, 0 for those of the Gate itself.
 	Took time.Duration
-}
-
-var eventOf = map[algorithm.Operation]EventKind{
-	algorithm.Decide: EventDecide, algorithm.Peek: EventPeek, algorithm.AtMost: EventAtMost, algorithm.Reserve: EventReserve,
-}
-
-// start returns the time if somebody observes.
-func (g *Gate) start() (t time.Time) {
-	if g.observe != nil {
-		t = time.Now()
-	}
-	return t
-}
-
-// report tells the observer of a decision.
-func (g *Gate) report(ctx context.Context, op algorithm.Operation, d *Decision, err error, start time.Time) {
-	if g.observe == nil {
-		return
-	}
-	seen := *d // keeps d off the heap
-	if err == nil {
-		err = d.Cause
-	}
-	g.observe(ctx, Event{Kind: eventOf[op], Decision: &seen, Err: err, Took: time.Since(start)})
 }
 
 // tell tells the observer of anything else.

@@ -12,7 +12,8 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 )
 
-// exactBucket is a token bucket in rational arithmetic, told the other way round: tokens that refill.
+// exactBucket is a token bucket in rational arithmetic, told the other way round: tokens that
+// refill.
 type exactBucket struct {
 	rate, burst, tokens *big.Rat // tokens a microsecond
 	at                  int64
@@ -140,8 +141,8 @@ func runExact(t *testing.T, g *core.Gate, c *manualClock, limit core.TokenBucket
 	return nil
 }
 
-// The largest numbers that a script can meet are exact: the longest capacity and the finest fraction, given back until
-// what is remembered of it is at its cap, at the end of the year 2050.
+// The largest numbers that a script can meet are exact: the longest capacity and the finest
+// fraction, given back until what is remembered of it is at its cap, at the end of the year 2050.
 func TestLargestNumbers(t *testing.T) {
 	const (
 		exact   = 1 << 53
@@ -196,7 +197,8 @@ func TestLargestNumbers(t *testing.T) {
 			for i, g := range []*core.Gate{l.redis, l.memory} {
 				charges := []core.Charge{{Policy: own[i][at], Key: a, Cost: cost}}
 				if deny {
-					// A policy that has not denied yet goes last, so that what came before is given back.
+					// A policy that has not denied yet goes last, so that what came before is given
+					// back.
 					charges = append(charges, core.Charge{Policy: limited(t, "shut", core.PerSecond(1)), Key: b, Cost: 2})
 				}
 				d, err := g.Decide(context.Background(), charges...)

@@ -77,7 +77,8 @@ func (s *givenCounter) Decide(ctx context.Context, requests []request.Request) e
 	return err
 }
 
-// Values are the states of a Gate in memory as Redis would hold them, by the names of their keys after the prefix.
+// Values are the states of a Gate in memory as Redis would hold them, by the names of their keys
+// after the prefix.
 func (g *Gate) Values() map[string]string { return g.local.Values() }
 
 // Collide gives the keys of policies the same hashes in memory.
@@ -105,8 +106,8 @@ func (l *Lease) Until() time.Time { return l.holding.Until() }
 // Overdue lets the time of a lease be over.
 func (l *Lease) Overdue() { l.holding.Expire() }
 
-// Enqueue asks for a slot once and does not wait: whoever is not granted it stays in the queue until the lease would be
-// over.
+// Enqueue asks for a slot once and does not wait: whoever is not granted it stays in the queue
+// until the lease would be over.
 func (s *Semaphore) Enqueue(ctx context.Context, ask SlotRequest) (id string, err error) {
 	q, err := s.request(ask, 1_000_000)
 	if err != nil {
@@ -128,8 +129,8 @@ func Drop(g *Gate, s *Semaphore, key Key, id string) (int, error) {
 	return len(was), err
 }
 
-// Together peeks at a charge under the limits of one context and decides on it under those of another, in one round trip. It
-// says which were denied.
+// Together peeks at a charge under the limits of one context and decides on it under those of
+// another, in one round trip. It says which were denied.
 func (g *Gate) Together(peek, decide context.Context, c Charge) (denied [2]bool, err error) {
 	var requests []request.Request
 	for i, op := range []algorithm.Operation{algorithm.Peek, algorithm.Decide} {
@@ -162,8 +163,8 @@ func (g *Gate) Ask(ctx context.Context, op string, bound int64, charges ...Charg
 // WithoutReceipts asks for charges that are not given back.
 func (a *Asked) WithoutReceipts() { a.request.Receipts = false }
 
-// Back asks for what the request spent, or for up to some units of each of its charges, as Settle does. It is nil where nothing
-// was spent.
+// Back asks for what the request spent, or for up to some units of each of its charges, as Settle
+// does. It is nil where nothing was spent.
 func (a *Asked) Back(ctx context.Context, whole bool, units int64) *Asked {
 	give := request.Request{Op: algorithm.Give}
 	for i := range a.plan.wire {
@@ -188,8 +189,8 @@ func (a *Asked) Back(ctx context.Context, whole bool, units int64) *Asked {
 	return &Asked{request: give}
 }
 
-// Reply is the verdict and each charge's reply, and the decision that they make. Without receipts, they only tell that something
-// was charged.
+// Reply is the verdict and each charge's reply, and the decision that they make. Without receipts,
+// they only tell that something was charged.
 func (a *Asked) Reply(receipts bool) (string, Decision) {
 	var d Decision
 	if a.plan == nil {
@@ -221,8 +222,8 @@ func (g *Gate) DecideInOne(ctx context.Context, asked []*Asked) error {
 	return err
 }
 
-// DecideShared decides requests of as many callers in one script, none of whom keeps receipts. It returns in which order, and
-// how many had another's answer told to them.
+// DecideShared decides requests of as many callers in one script, none of whom keeps receipts. It
+// returns in which order, and how many had another's answer told to them.
 func (g *Gate) DecideShared(ctx context.Context, asked []*Asked) (order []int, merged int, err error) {
 	requests := make([]request.Request, len(asked))
 	for i, a := range asked {

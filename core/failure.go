@@ -13,9 +13,9 @@ import (
 type FailureMode uint8
 
 const (
-	// Local lets this process decide alone, with its share of the limit: the limit divided by Config.Replicas. It
-	// starts with an unspent share, and what it spends is not carried to Redis afterwards. A cost above the share is
-	// denied, with a wait of a second.
+	// Local lets this process decide alone, with its share of the limit: the limit divided by
+	// Config.Replicas. It starts with an unspent share, and what it spends is not carried to Redis
+	// afterwards. A cost above the share is denied, with a wait of a second.
 	Local FailureMode = iota
 	// Open abstains: the policy allows everything.
 	Open
@@ -31,8 +31,8 @@ func (m FailureMode) String() string { return nameOf(failureModes[:], int(m)) }
 // closedRetry is the wait of a denial by a failure mode: nobody knows when Redis is back.
 const closedRetry = time.Second
 
-// fail lets the failure modes of the unanswered charges decide, and reports whether they admit the request too. A request that
-// was denied already spends nothing here either.
+// fail lets the failure modes of the unanswered charges decide, and reports whether they admit the
+// request too. A request that was denied already spends nothing here either.
 func (g *Gate) fail(ctx context.Context, p *plan, d *Decision, cause error, admitted bool) bool {
 	d.Cause, d.Source = cause, SourceOpen
 	misconfigured := errors.Is(cause, ErrMisconfigured)
@@ -82,8 +82,8 @@ func (g *Gate) fail(ctx context.Context, p *plan, d *Decision, cause error, admi
 	return true
 }
 
-// mode says who decides on a charge that Redis did not answer. A shadow never denies, and nothing goes on without a Redis
-// that is misconfigured.
+// mode says who decides on a charge that Redis did not answer. A shadow never denies, and nothing
+// goes on without a Redis that is misconfigured.
 func (c *charge) mode(misconfigured bool) FailureMode {
 	switch {
 	case c.Shadow:

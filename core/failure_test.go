@@ -30,8 +30,8 @@ var modes = []struct {
 	{"closed", core.Closed, core.SourceClosed, false},
 }
 
-// warm makes the client's pool hold connections: with an empty one, a repeated command would die on the way to a new
-// connection, and not be seen.
+// warm makes the client's pool hold connections: with an empty one, a repeated command would die on
+// the way to a new connection, and not be seen.
 func warm(t *testing.T, client *redis.Client) {
 	t.Helper()
 	for range 4 {
@@ -43,7 +43,8 @@ func warm(t *testing.T, client *redis.Client) {
 	}
 }
 
-// viaRedis decides until Redis does again. Circuits open and close by themselves, so only a generous context ends it.
+// viaRedis decides until Redis does again. Circuits open and close by themselves, so only a
+// generous context ends it.
 func viaRedis(t *testing.T, g *core.Gate, c core.Charge) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -59,8 +60,8 @@ func viaRedis(t *testing.T, g *core.Gate, c core.Charge) {
 	}
 }
 
-// whileStopped decides while the server stands still. That it returns before the server goes on is the proof that the
-// deadline held.
+// whileStopped decides while the server stands still. That it returns before the server goes on is
+// the proof that the deadline held.
 func whileStopped(t *testing.T, s *redistest.Server, g *core.Gate, charges ...core.Charge) (d core.Decision, err error) {
 	t.Helper()
 	done := make(chan struct{})
@@ -85,7 +86,8 @@ func TestStoppedServer(t *testing.T) {
 				// Both wait for an answer for ever, if they are left to it.
 				"default client":        func(o *redis.Options) { o.ReadTimeout, o.ContextTimeoutEnabled = -1, false },
 				"ContextTimeoutEnabled": func(o *redis.Options) { o.ReadTimeout = -1 },
-				// By itself such a client sends what is not answered again, well within the decision's deadline.
+				// By itself such a client sends what is not answered again, well within the
+				// decision's deadline.
 				"short ReadTimeout": func(o *redis.Options) { o.ReadTimeout, o.ContextTimeoutEnabled = brief, false },
 			} {
 				t.Run(name, func(t *testing.T) {
@@ -132,8 +134,8 @@ func TestStoppedServer(t *testing.T) {
 	}
 }
 
-// A caller with less time than the Gate's is answered within it, by his policies' modes. A very short time says nothing
-// of Redis, and ends nobody else's calls.
+// A caller with less time than the Gate's is answered within it, by his policies' modes. A very
+// short time says nothing of Redis, and ends nobody else's calls.
 func TestCallersDeadline(t *testing.T) {
 	s := redistest.Start(t)
 	client := s.Client(t)
@@ -157,7 +159,8 @@ func TestCallersDeadline(t *testing.T) {
 	decide(t, g, c)
 }
 
-// Callers with nearly the Gate's time do notice that Redis is dead, and do not wait for it for ever.
+// Callers with nearly the Gate's time do notice that Redis is dead, and do not wait for it for
+// ever.
 func TestCallersDeadlinesOpenTheCircuit(t *testing.T) {
 	s := redistest.Start(t)
 	client := s.Client(t)
@@ -180,7 +183,8 @@ func TestCallersDeadlinesOpenTheCircuit(t *testing.T) {
 	s.Continue()
 }
 
-// Callers whose deadlines are far shorter than the Gate's get errors until a probe has found out that Redis is dead.
+// Callers whose deadlines are far shorter than the Gate's get errors until a probe has found out
+// that Redis is dead.
 func TestShortDeadlinesFindTheOutage(t *testing.T) {
 	s := redistest.Start(t)
 	client := s.Client(t)
@@ -429,7 +433,8 @@ func TestCluster(t *testing.T) {
 		// Both wait for an answer for ever, if they are left to it.
 		"default":               func(o *redis.ClusterOptions) { o.ReadTimeout = -1 },
 		"ContextTimeoutEnabled": func(o *redis.ClusterOptions) { o.ReadTimeout, o.ContextTimeoutEnabled = -1, true },
-		// By itself such a client sends what is not answered again, well within the decision's deadline.
+		// By itself such a client sends what is not answered again, well within the decision's
+		// deadline.
 		"short-ReadTimeout": func(o *redis.ClusterOptions) { o.ReadTimeout = brief },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -572,9 +577,9 @@ func TestRefused(t *testing.T) {
 	}{
 		"no password":    {s.Client(t), "password"},
 		"wrong password": {as("app", "guess"), "does not accept"},
-		"no SET":         {as("noset", "secret"), "may not do"},
-		"no key":         {as("nokey", "secret"), "may not do"},
-		"no script":      {as("noscript", "secret"), "may not do"},
+		"no SET":         {as("noset", "secret"), "lacks a permission"},
+		"no key":         {as("nokey", "secret"), "lacks a permission"},
+		"no script":      {as("noscript", "secret"), "lacks a permission"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := redisGate(t, tt.client, core.Config{Prefix: "hg"})
@@ -649,7 +654,7 @@ func TestPing(t *testing.T) {
 		// Until the first synchronisation it may still be loading.
 		for strings.Contains(fmt.Sprint(g.Ping(ctx)), "loading") {
 		}
-		fails(t, g, "lead to the primary", false)
+		fails(t, g, "connect to the primary", false)
 	})
 	t.Run("cluster", func(t *testing.T) {
 		cluster := redistest.StartCluster(t, 1)

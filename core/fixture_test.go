@@ -19,7 +19,8 @@ import (
 // epoch is where injected clocks start: November 2025, in microseconds.
 const epoch = int64(1_763_700_000_123_457)
 
-// patient is a Config.Timeout for tests that are not about it: a loaded machine is no reason to fail them.
+// patient is a Config.Timeout for tests that are not about it: a loaded machine is no reason to
+// fail them.
 const patient = 30 * time.Second
 
 // manualClock stands still until it is told otherwise.
@@ -85,7 +86,8 @@ func redisGate(t testing.TB, client redis.UniversalClient, cfg core.Config) *cor
 	return g
 }
 
-// eachGate runs f on a Gate in memory and on one on every Redis, all on a clock of the test. They count each time they are asked.
+// eachGate runs f on a Gate in memory and on one on every Redis, all on a clock of the test. They
+// count each time they are asked.
 func eachGate(t *testing.T, f func(t *testing.T, g *core.Gate, c *manualClock)) {
 	t.Helper()
 	t.Run("memory", func(t *testing.T) {
@@ -127,7 +129,8 @@ func peek(t testing.TB, g *core.Gate, charges ...core.Charge) core.Decision {
 	return d
 }
 
-// show is a decision as text, without what differs between gates: the source and the policies' addresses.
+// show is a decision as text, without what differs between gates: the source and the policies'
+// addresses.
 func show(d core.Decision) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "allowed %v, cause %v, wait %d", d.Allowed, d.Cause, d.RetryAfter())
@@ -151,8 +154,8 @@ func rounds(t testing.TB, n int) int {
 	return n
 }
 
-// tens are limits of every algorithm that keeps state. Each has room for 10 at once, and for none of them again within
-// minutes.
+// tens are limits of every algorithm that keeps state. Each has room for 10 at once, and for none
+// of them again within minutes.
 var tens = []struct {
 	name      string
 	algorithm core.Algorithm

@@ -19,7 +19,8 @@ const contenders = 8
 // handoff is a lock that several contend for, each by its own functions.
 type handoff []struct{ lock, unlock func() }
 
-// run lets all take their turns, and returns how long it took from one's unlocking until another that waited was in.
+// run lets all take their turns, and returns how long it took from one's unlocking until another
+// that waited was in.
 func (h handoff) run(turns int) []time.Duration {
 	start := time.Now()
 	var freed atomic.Int64
@@ -78,7 +79,8 @@ func contend(t testing.TB, newGate func() *core.Gate) (h handoff) {
 	return h
 }
 
-// A slot that is fought for costs two calls: one asks for it and one releases it. Who waits hears of his turn.
+// A slot that is fought for costs two calls: one asks for it and one releases it. Who waits hears
+// of his turn.
 func TestHandoffTakesTwoCalls(t *testing.T) {
 	server := redistest.Start(t)
 	h := semaphores(t, server)
@@ -144,8 +146,8 @@ func floors(t testing.TB, server *redistest.Server) (h handoff) {
 	return h
 }
 
-// BenchmarkHandoff times how long a slot stays empty between one holder and the next, of eight, against the floor. They
-// alternate, and the ratio is the median of several rounds.
+// BenchmarkHandoff times how long a slot stays empty between one holder and the next, of eight,
+// against the floor. They alternate, and the ratio is the median of several rounds.
 func BenchmarkHandoff(b *testing.B) {
 	server := redistest.Real(b)
 	ours, floor := semaphores(b, server), floors(b, server)
@@ -185,7 +187,8 @@ func (q *quantiles) median(at float64) time.Duration {
 	return all[len(all)/2]
 }
 
-// BenchmarkWaiters times asking for a slot and giving it up while many wait, against the same while nobody does.
+// BenchmarkWaiters times asking for a slot and giving it up while many wait, against the same while
+// nobody does.
 func BenchmarkWaiters(b *testing.B) {
 	const waiters = 100_000
 	ctx := context.Background()

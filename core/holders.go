@@ -12,20 +12,23 @@ import (
 	"github.com/headgate/headgate/internal/lease"
 )
 
-// Holder is one holder of a semaphore.
+// Holder is a holder of a Semaphore.
 type Holder struct {
 	ID     string
-	Key    string // its innermost, as in Redis
+	Key    string // the innermost one, as Key.String
 	Token  int64
 	Age    time.Duration
-	Left   time.Duration // until the lease ends unless it is renewed; 0 of who has died and is to be let go next
+	Left   time.Duration // until the lease ends unless it is renewed; 0 if it is overdue
 	Weight int64
 	Meta   map[string]string
 }
 
-// Holders tells who holds slots below the outermost part of a key, in the order in which their leases end, and how many
-// wait.
-func (s *Semaphore) Holders(ctx context.Context, key Key) (holders []Holder, waiting int, err error) {
+// Holders returns the holders of slots below the outermost part of a key, in the order in which
+// their leases end, and the number of waiters.
+func (s *Semaphore) Holders(
+	ctx context.Context,
+	key Key,
+) (holders []Holder, waiting int, err error) {
 	if key.outer == 0 {
 		return nil, 0, fmt.Errorf("%w: there is none", ErrKey)
 	}
@@ -42,7 +45,12 @@ func (s *Semaphore) Holders(ctx context.Context, key Key) (holders []Holder, wai
 		if err != nil {
 			return nil, 0, fmt.Errorf("core: holders: %w", err)
 		}
-		h := Holder{ID: e.ID, Token: r.Token, Age: time.Duration(now-r.Granted) * time.Microsecond, Left: time.Duration(e.Left) * time.Microsecond}
+		h := Holder{
+			ID:    e.ID,
+			Token: r.Token,
+			Age:   time.Duration(now-r.Granted) * time.Microsecond,
+			Left:  time.Duration(e.Left) * time.Microsecond,
+		}
 		last := r.Levels[len(r.Levels)-1]
 		h.Key, h.Weight = last.Node, last.Weight
 		meta := r.Metadata
@@ -60,8 +68,8 @@ func (s *Semaphore) Holders(ctx context.Context, key Key) (holders []Holder, wai
 	return holders, waiting, nil
 }
 
-// metadata is a holder's Meta as Redis keeps it. Where it is too long, all values have the same room, and what one does not
-// need is the next one's: they may come from clients.
+// metadata returns a holder's Meta as Redis keeps it. Values may come from clients: if they are too
+// long, each gets an equal share of the room, and leaves what it does not need to the next.
 func metadata(meta map[string]string) string {
 	values := make(url.Values)
 	for k, v := range meta {
@@ -96,9 +104,10 @@ func metadata(meta map[string]string) string {
 	return b.String()
 }
 
-// Evict takes the slots of holders away, and tells them: their leases are lost, also those that are adopted on other losses. A
-// holder's process hears of it at once while it listens, as it does from its first slot on, on a cluster only while
-// somebody waits at the same outermost key; else when it renews the lease. It returns how many it found.
+// Evict takes the slots of holders away, and returns how many of them it found. Their leases are
+// lost, even with AdoptOnLoss. A holder's process learns of it at once while it is subscribed, and
+// otherwise when it renews the lease. On one server it is subscribed from its first slot on. On a
+// cluster it is subscribed while it has waiters at the same outermost key.
 func (s *Semaphore) Evict(ctx context.Context, key Key, ids ...string) (int, error) {
 	if key.outer == 0 {
 		return 0, fmt.Errorf("%w: there is none", ErrKey)

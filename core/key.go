@@ -20,22 +20,30 @@ const (
 	hashMark    = "~" // begins a hash; no escaped part holds it
 )
 
-// Key says whose limit a charge is on: a path, outermost part first, such as tenant and user. The outermost part
-// decides the slot of a Redis Cluster: charges that share it are decided in one script everywhere.
-// The zero value is no key. A Key is immutable, comparable and safe for concurrent use.
+// Key says whose limit a charge counts against. It is a path, such as tenant and user, outermost
+// part first. The outermost part picks the hash slot on a Redis Cluster: one script decides all
+// charges that share it. A decision on the zero value is an error. A Key is immutable, comparable
+// and safe for concurrent use.
 type Key struct {
 	path  string // {outermost}:inner:inner, every part escaped
 	outer int    // length of {outermost}
+	sum   uint64 // hash of path; few other paths have the same
 	given string // the parts, each behind its length, if path holds a hash of one
 }
 
-// NewKey makes a key of one or more parts, at most 8. Parts may hold any bytes, but not be empty. Different paths are
-// always different keys: a part is escaped where it holds anything but A-Z a-z 0-9 _ . - @ and =, and
-// what would be longer than 64 bytes then is replaced by a hash (SHA-256, 128 bits). Parts are readable in Redis:
-// what is secret or personal is to be hashed before. The errors wrap ErrKey.
+// NewKey returns a key of 1 to 8 parts. A part may hold any bytes and must not be empty. Different
+// parts always make different keys: bytes other than A-Z a-z 0-9 _ . - @ and = are escaped, and a
+// part that is longer than 64 bytes then is replaced by a hash (SHA-256, 128 bits). Parts are
+// readable in Redis, so hash secret and personal ones first, as keyfunc.HMAC does. The errors wrap
+// ErrKey.
 func NewKey(outermost string, inner ...string) (Key, error) {
 	if len(inner) >= maxKeyParts {
-		return Key{}, fmt.Errorf("%w: it has %d parts, at most %d are possible", ErrKey, len(inner)+1, maxKeyParts)
+		return Key{}, fmt.Errorf(
+			"%w: it has %d parts, at most %d are possible",
+			ErrKey,
+			len(inner)+1,
+			maxKeyParts,
+		)
 	}
 	if outermost == "" {
 		return Key{}, fmt.Errorf("%w: its outermost part is empty", ErrKey)
@@ -54,6 +62,7 @@ func NewKey(outermost string, inner ...string) (Key, error) {
 		writePart(&b, part)
 	}
 	k.path = b.String()
+	k.sum = maphash.String(hashes, k.path)
 	if strings.Contains(k.path, hashMark) {
 		for _, part := range append([]string{outermost}, inner...) {
 			k.given += strconv.Itoa(len(part)) + ":" + part
@@ -62,7 +71,8 @@ func NewKey(outermost string, inner ...string) (Key, error) {
 	return k, nil
 }
 
-// Parts returns the parts of the key as NewKey was given them, outermost first. It is nil for the zero Key.
+// Parts returns the parts of the key as NewKey was given them, outermost first. It is nil for the
+// zero Key.
 func (k Key) Parts() (parts []string) {
 	for rest := k.given; rest != ""; {
 		size, tail, _ := strings.Cut(rest, ":")
@@ -85,7 +95,7 @@ func (k Key) Parts() (parts []string) {
 	return parts
 }
 
-// String is the key as it stands in the names of Redis's keys.
+// String returns the key as it stands in the names of Redis keys.
 func (k Key) String() string { return k.path }
 
 func (k Key) outermost() string { return k.path[:k.outer] }
@@ -93,10 +103,7 @@ func (k Key) outermost() string { return k.path[:k.outer] }
 // hashes is the seed by which this process hashes names. Nobody can choose names of equal hashes.
 var hashes = maphash.MakeSeed()
 
-// hash returns a hash of the key. Few other keys have the same.
-func (k Key) hash() uint64 { return maphash.String(hashes, k.path) }
-
-// writePart escapes a byte as % and two digits. A hash starts with ~, which no escaped part does.
+// writePart writes a part, its bytes escaped as % and two digits, or its hash.
 func writePart(b *strings.Builder, part string) {
 	size := 0
 	for i := 0; i < len(part) && size <= maxPartSize; i++ {

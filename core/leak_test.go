@@ -13,7 +13,8 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 )
 
-// use holds slots, waits for them in vain and with success, and gives up, so that every goroutine of a Gate runs.
+// use holds slots, waits for them in vain and with success, and gives up, so that every goroutine
+// of a Gate runs.
 func use(t *testing.T, g *core.Gate) {
 	t.Helper()
 	s := semaphore(t, g, core.SemaphoreConfig{TTL: time.Second})
@@ -28,7 +29,8 @@ func use(t *testing.T, g *core.Gate) {
 	free(t, <-second)
 }
 
-// After Close no goroutine, subscription or lease of a Gate remains, whatever goes on when it is called.
+// After Close no goroutine, subscription or lease of a Gate remains, whatever goes on when it is
+// called.
 func TestNothingRemainsAfterClose(t *testing.T) {
 	for name, during := range map[string]func(t *testing.T, g *core.Gate) (after func()){
 		"idle": func(*testing.T, *core.Gate) func() { return func() {} },

@@ -10,19 +10,20 @@ import (
 	"github.com/headgate/headgate/internal/keeper"
 )
 
-// ErrLeaseLost is the cause with which a Lease's context is cancelled: it could not be renewed in time, Redis no longer knows
-// it, its longest hold is over, or it was evicted. Another may hold the slot.
+// ErrLeaseLost is the cause of the end of a lost Lease's context. A lease is lost if it could not
+// be renewed in time, Redis no longer knows it, SemaphoreConfig.MaxHold is over, or it was evicted.
+// Another holder may have the slot.
 var ErrLeaseLost = errors.New("core: the lease is lost")
 
-// Lease is a slot of a Semaphore, held until it is released or lost. It is renewed in the background. All methods
-// may be called on nil, and are safe for concurrent use.
+// Lease is a slot of a Semaphore, held until it is released or lost, and renewed in the background.
+// Its methods are safe for concurrent use, and may be called on nil.
 type Lease struct {
 	gate    *Gate
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
 	holding *keeper.Holding
 	paid    *Reservation
-	gone    atomic.Bool // released, or detached
+	gone    atomic.Bool // released or detached
 }
 
 func (g *Gate) newLease(ctx context.Context, h *keeper.Holding) *Lease {
@@ -32,8 +33,9 @@ func (g *Gate) newLease(ctx context.Context, h *keeper.Holding) *Lease {
 	return l
 }
 
-// Context ends with the context that the lease was acquired with, when it is released, and with the cause ErrLeaseLost
-// when it is lost. It is the background context of a nil Lease.
+// Context returns a context that ends with the context of the Acquire, when the lease is released,
+// and with the cause ErrLeaseLost when it is lost. For a nil Lease it is context.Background, which
+// never ends.
 func (l *Lease) Context() context.Context {
 	if l == nil {
 		return context.Background()
@@ -41,9 +43,10 @@ func (l *Lease) Context() context.Context {
 	return l.ctx
 }
 
-// Token rises from grant to grant of an outermost key, also where all else has expired, and across a failover while the new
-// primary's clock is not behind. What is protected by a semaphore of limit 1 can refuse a token lower than the last. It
-// is 0 where Redis did not decide.
+// Token returns the fencing token of the lease. Tokens rise from grant to grant of an outermost
+// key, even after all its state has expired, and across a failover unless the new primary's clock
+// is behind. A resource that is protected by a limit of 1 can reject a token below the last one it
+// saw. The token is 0 if Redis did not decide.
 func (l *Lease) Token() int64 {
 	if l == nil {
 		return 0
@@ -51,7 +54,8 @@ func (l *Lease) Token() int64 {
 	return l.holding.Token()
 }
 
-// Lost is closed when the lease is lost, whatever SemaphoreConfig.OnLoss says. It is nil of a nil Lease.
+// Lost returns a channel that is closed when the lease is lost, whatever SemaphoreConfig.OnLoss
+// says. For a nil Lease it is nil.
 func (l *Lease) Lost() <-chan struct{} {
 	if l == nil {
 		return nil
@@ -59,7 +63,8 @@ func (l *Lease) Lost() <-chan struct{} {
 	return l.holding.Gone()
 }
 
-// InUse is how much of the innermost limit was in use right after the grant, this lease included; 0 where nobody counted.
+// InUse returns how much of the innermost limit was in use right after the grant, this lease
+// included. It is 0 if nobody counted.
 func (l *Lease) InUse() int64 {
 	if l == nil {
 		return 0
@@ -67,7 +72,8 @@ func (l *Lease) InUse() int64 {
 	return l.holding.InUse()
 }
 
-// Reservation is what was spent with the slot, by Semaphore.Admit or TryAdmit, to be settled or cancelled; else nil.
+// Reservation returns what Semaphore.Admit or TryAdmit spent with the slot, to settle or cancel. It
+// is nil after Acquire.
 func (l *Lease) Reservation() *Reservation {
 	if l == nil {
 		return nil
@@ -75,9 +81,10 @@ func (l *Lease) Reservation() *Reservation {
 	return l.paid
 }
 
-// Extend renews the lease now, and so says whether it is held: after nil it is for SemaphoreConfig.TTL from the call, less
-// where the longest hold ends. Leases are renewed without it: it is for a last look before what must not be done
-// twice. Of a lease that is lost, released or detached the error is ErrLeaseLost.
+// Extend renews the lease now. Leases are renewed without it: call it before an irreversible step
+// to confirm that the lease is still held. After nil the lease is held for SemaphoreConfig.TTL from
+// the call, or until MaxHold is over. The error is ErrLeaseLost if the lease is lost, released or
+// detached.
 func (l *Lease) Extend(ctx context.Context) error {
 	if l == nil {
 		return nil
@@ -88,8 +95,8 @@ func (l *Lease) Extend(ctx context.Context) error {
 	return l.gate.keeper.Extend(ctx, l.holding)
 }
 
-// Release gives the slot up. Later calls do nothing. It goes on where ctx was cancelled, for at most Config.Timeout. If it
-// fails, the slot is free when the lease ends.
+// Release gives the slot back. It runs to its end even if ctx is cancelled, for at most
+// Config.Timeout. If it fails, the slot is free when the lease ends. Later calls do nothing.
 func (l *Lease) Release(ctx context.Context) error {
 	if l == nil || l.gone.Swap(true) {
 		return nil
@@ -98,13 +105,16 @@ func (l *Lease) Release(ctx context.Context) error {
 	start := l.gate.start()
 	err := l.gate.keeper.Release(context.WithoutCancel(ctx), l.holding)
 	semaphore, _ := l.holding.Owner.(*Semaphore)
-	l.gate.tell(ctx, Event{Kind: EventRelease, Semaphore: semaphore, Err: err, Took: time.Since(start)})
+	l.gate.tell(
+		ctx,
+		Event{Kind: EventRelease, Semaphore: semaphore, Err: err, Took: time.Since(start)},
+	)
 	return err
 }
 
-// Detach moves the slot to work that outlives this lease's context: the Lease returned has the values of that context but
-// does not end with it. Releasing this one does nothing then. It returns nil if the lease was released or detached
-// before.
+// Detach moves the slot to work that outlives this lease's context. The new Lease has the values of
+// that context and does not end with it. Releasing the old lease does nothing then. Detach returns
+// nil if the lease was released or detached before.
 func (l *Lease) Detach() *Lease {
 	if l == nil || l.gone.Swap(true) {
 		return nil

@@ -125,7 +125,8 @@ func do(t testing.TB, client *redis.Client, args ...any) {
 	}
 }
 
-// A Redis that forgot everything knows no lease: the work stops, goes on with a new token, or is told.
+// A Redis that forgot everything knows no lease: the work stops, goes on with a new token, or is
+// told.
 func TestFlushedLeases(t *testing.T) {
 	s := redistest.Start(t)
 	client := s.Client(t)

@@ -55,7 +55,8 @@ func TestLostMessage(t *testing.T) {
 			return deafConn{conn, &deaf, &lost}, err
 		}
 	})
-	// The lease is long: who is let in without hearing of it must ask before it is given to the next.
+	// The lease is long: who is let in without hearing of it must ask before it is given to the
+	// next.
 	for name, lease := range map[string]time.Duration{"short": time.Second, "long": time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			deaf.Store(false)
@@ -102,7 +103,8 @@ func TestWithoutPubSub(t *testing.T) {
 	}
 }
 
-// A lease that cannot be renewed is lost when its time is over, also while the call that would renew it hangs.
+// A lease that cannot be renewed is lost when its time is over, also while the call that would
+// renew it hangs.
 func TestLeaseOnDeadRedis(t *testing.T) {
 	s := redistest.Start(t)
 	client := s.Client(t, func(o *redis.Options) { o.ReadTimeout = -1 })
@@ -121,7 +123,8 @@ func TestLeaseOnDeadRedis(t *testing.T) {
 	}
 }
 
-// When a replica takes over, leases that reached it go on, and are given to the next when they are released.
+// When a replica takes over, leases that reached it go on, and are given to the next when they are
+// released.
 func TestFailoverOfLeases(t *testing.T) {
 	f := redistest.StartFailover(t, 1)
 	client := f.Client(t, func(o *redis.FailoverOptions) { o.DialerRetries = 1 })
@@ -180,8 +183,8 @@ func TestLeasesOnCluster(t *testing.T) {
 	}
 }
 
-// While Redis stands still every caller is answered by the mode, and who waits in this process goes back to Redis when it
-// answers again.
+// While Redis stands still every caller is answered by the mode, and who waits in this process goes
+// back to Redis when it answers again.
 func TestWaitersReturnToRedis(t *testing.T) {
 	s := redistest.Start(t)
 	g := redisGate(t, s.Client(t), core.Config{Timeout: brief})
@@ -209,7 +212,8 @@ func TestWaitersReturnToRedis(t *testing.T) {
 	free(t, append(held, l)...)
 }
 
-// A subscription that hangs holds up nobody: other leases are lost in time, and calls end by their contexts.
+// A subscription that hangs holds up nobody: other leases are lost in time, and calls end by their
+// contexts.
 func TestSubscriptionHangs(t *testing.T) {
 	s := redistest.Start(t)
 	client := s.Client(t, func(o *redis.Options) {

@@ -26,7 +26,8 @@ func expires(t *testing.T, client *redis.Client, name string) time.Duration {
 	return at
 }
 
-// A key outlives the state that it holds, by a second at least and not by much more than it was moved without being told.
+// A key outlives the state that it holds, by a second at least and not by much more than it was
+// moved without being told.
 func TestKeyOutlivesItsState(t *testing.T) {
 	ctx := t.Context()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
@@ -85,7 +86,8 @@ func TestNumberOfOthersIsWrittenAnew(t *testing.T) {
 	})
 }
 
-// A log's key outlives what each of the limits that take turns on it counts, and is not always told anew for how long.
+// A log's key outlives what each of the limits that take turns on it counts, and is not always told
+// anew for how long.
 func TestKeyOutlivesItsLog(t *testing.T) {
 	widths := []time.Duration{200 * time.Millisecond, 3 * time.Second, time.Minute}
 	for _, few := range []bool{true, false} { // few entries are written whole

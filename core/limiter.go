@@ -9,13 +9,14 @@ import (
 	"github.com/headgate/headgate/internal/algorithm"
 )
 
-// Limiter decides policies that share a key. It is sugar over a Gate, immutable and safe for concurrent use.
+// Limiter decides policies that share a key. Its methods are those of golang.org/x/time/rate, with
+// a key. It is immutable and safe for concurrent use. Gate.Limiter makes one.
 type Limiter struct {
 	gate     *Gate
 	policies []*Policy
 }
 
-// Limiter returns a Limiter of one or more policies, or what is wrong with them.
+// Limiter returns a Limiter of one or more policies. The error wraps ErrCharge.
 func (g *Gate) Limiter(policies ...*Policy) (*Limiter, error) {
 	charges := make([]Charge, len(policies))
 	for i, p := range policies {
@@ -27,13 +28,13 @@ func (g *Gate) Limiter(policies ...*Policy) (*Limiter, error) {
 	return &Limiter{gate: g, policies: append([]*Policy(nil), policies...)}, nil
 }
 
-// Allow is AllowN of 1.
+// Allow is AllowN with n = 1.
 func (l *Limiter) Allow(ctx context.Context, key Key) (d Decision, err error) {
 	err = l.allow(ctx, &d, key, 1)
 	return d, err
 }
 
-// AllowN spends n of each policy, or nothing. The errors are those of Gate.Decide.
+// AllowN spends n units of each policy, or nothing. The errors are those of Gate.Decide.
 func (l *Limiter) AllowN(ctx context.Context, key Key, n int64) (d Decision, err error) {
 	err = l.allow(ctx, &d, key, n)
 	return d, err
@@ -54,24 +55,30 @@ func (l *Limiter) charges(charges []Charge, key Key, n int64) []Charge {
 	return charges
 }
 
-// Reserve reserves n of each policy, for at most maxWait later. See Gate.Reserve.
-func (l *Limiter) Reserve(ctx context.Context, maxWait time.Duration, key Key, n int64) (*Reservation, Decision, error) {
+// Reserve reserves n units of each policy, for at most maxWait later. See Gate.Reserve.
+func (l *Limiter) Reserve(
+	ctx context.Context,
+	maxWait time.Duration,
+	key Key,
+	n int64,
+) (*Reservation, Decision, error) {
 	return l.gate.Reserve(ctx, maxWait, l.charges(nil, key, n)...)
 }
 
-// Wait is WaitN of 1.
+// Wait is WaitN with n = 1.
 func (l *Limiter) Wait(ctx context.Context, key Key) (Decision, error) {
 	return l.WaitN(ctx, key, 1)
 }
 
-// WaitN waits until n of each policy may be spent, and spends them. If waiting does not help, would take longer than the
-// deadline of ctx allows, or the queue of a LeakyBucket is full, it spends nothing and returns an error that wraps ErrDenied at
-// once, with the Decision that denies. In the second case the error wraps context.DeadlineExceeded too. Callers that wait for
-// a TokenBucket or a LeakyBucket are served in order. For other algorithms WaitN asks again when there is room, and
-// another caller may be first.
+// WaitN waits until n units of each policy may be spent, and spends them. If waiting does not help,
+// would take longer than the deadline of ctx allows, or the queue of a LeakyBucket is full, it
+// spends nothing and returns an error that wraps ErrDenied at once, with the Decision that denies.
+// In the second case the error wraps context.DeadlineExceeded too. Callers that wait for a
+// TokenBucket or a LeakyBucket are served in order. For other algorithms WaitN asks again when
+// there is room, and another caller may be first.
 //
-// Other errors are those of Gate.Decide. If ctx ends while WaitN waits, it cancels what it has reserved and returns the
-// error of ctx.
+// Other errors are those of Gate.Decide. If ctx ends while WaitN waits, it cancels what it has
+// reserved and returns the error of ctx.
 func (l *Limiter) WaitN(ctx context.Context, key Key, n int64) (Decision, error) {
 	for {
 		longest := maxReserve
@@ -94,7 +101,12 @@ func (l *Limiter) WaitN(ctx context.Context, key Key, n int64) (Decision, error)
 			return d, fmt.Errorf("%w: waiting does not help", ErrDenied)
 		case d.hopeless() || wait > longest:
 			if _, ok := ctx.Deadline(); ok {
-				return d, fmt.Errorf("%w: %w: the wait is %v", ErrDenied, context.DeadlineExceeded, wait)
+				return d, fmt.Errorf(
+					"%w: %w: the wait is %v",
+					ErrDenied,
+					context.DeadlineExceeded,
+					wait,
+				)
 			}
 			return d, fmt.Errorf("%w: the wait is %v", ErrDenied, wait)
 		default:
@@ -105,7 +117,7 @@ func (l *Limiter) WaitN(ctx context.Context, key Key, n int64) (Decision, error)
 	}
 }
 
-// sleep returns at once, and nil, where there is nothing to wait for.
+// sleep waits, or returns the error of ctx if that ends first.
 func sleep(ctx context.Context, wait time.Duration) error {
 	if wait <= 0 {
 		return nil

@@ -30,8 +30,8 @@ type (
 	}
 )
 
-// counter is what every limit is that time does not free: a number of units in use, that an operation looks at and
-// changes in one moment.
+// counter is what every limit is that time does not free: a number of units in use, that an
+// operation looks at and changes in one moment.
 var counter = porcupine.Model{
 	Init: func() any { return int64(0) },
 	Step: func(state, input, output any) (bool, any) {
@@ -89,7 +89,8 @@ func record(goroutines int, f func(goroutine int, r *recorder)) []porcupine.Oper
 	return r.history
 }
 
-// judge says whether a history is linearizable. It fails the test where that takes too long to find out.
+// judge says whether a history is linearizable. It fails the test where that takes too long to find
+// out.
 func judge(t *testing.T, history []porcupine.Operation) bool {
 	t.Helper()
 	result := porcupine.CheckOperationsTimeout(counter, history, time.Minute)
@@ -206,7 +207,8 @@ func linearStep(t *testing.T, g *core.Gate, c core.Charge, goroutine int, r *rec
 	}
 }
 
-// A limiter that reads, adds and writes in three steps is what the check above exists for: it must not pass.
+// A limiter that reads, adds and writes in three steps is what the check above exists for: it must
+// not pass.
 func TestRacyCounterIsCaught(t *testing.T) {
 	const most, goroutines, each = 200, 8, 4
 	s := redistest.Real(t)

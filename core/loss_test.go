@@ -225,7 +225,8 @@ func TestLongestHold(t *testing.T) {
 	})
 }
 
-// A lease that is adopted is renewed from then on, also beside one that is to be renewed much later.
+// A lease that is adopted is renewed from then on, also beside one that is to be renewed much
+// later.
 func TestAdoptedIsRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := memoryGate(t, core.Config{})
@@ -249,7 +250,8 @@ func TestAdoptedIsRenewed(t *testing.T) {
 	})
 }
 
-// What could not be renewed in time, as in a process that stood still, is asked for once more where it is to be adopted.
+// What could not be renewed in time, as in a process that stood still, is asked for once more where
+// it is to be adopted.
 func TestAdoptedAfterItsTime(t *testing.T) {
 	eachLeaseGate(t, func(t *testing.T, g *core.Gate) {
 		for name, taken := range map[string]bool{"free": false, "taken": true} {

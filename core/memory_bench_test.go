@@ -15,8 +15,9 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// BenchmarkMemory times decisions in memory beside those of golang.org/x/time/rate. xRate is the ratio to them, of blocks
-// that alternate in the same run; what else the machine does falls on both. That of several keys is to a sync.Map of limiters.
+// BenchmarkMemory times decisions in memory beside those of golang.org/x/time/rate. xRate is the
+// ratio to them, of blocks that alternate in the same run; what else the machine does falls on
+// both. That of several keys is to a sync.Map of limiters.
 func BenchmarkMemory(b *testing.B) {
 	ctx := context.Background()
 	gate := func(b *testing.B) *core.Gate { return memoryGate(b, core.Config{}) }
@@ -96,7 +97,8 @@ func BenchmarkMemory(b *testing.B) {
 	}
 }
 
-// beside is the median ratio of the time for f to that for g, over many short blocks that alternate.
+// beside is the median ratio of the time for f to that for g, over many short blocks that
+// alternate.
 func beside(f, g func()) float64 {
 	calls := 1
 	block := func(f func()) time.Duration {

@@ -27,7 +27,8 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// A key that was spent to the end is not forgotten for a flood of fresh ones, so that a flood buys no fresh bucket.
+// A key that was spent to the end is not forgotten for a flood of fresh ones, so that a flood buys
+// no fresh bucket.
 func TestFloodForgetsNoExhaustedKey(t *testing.T) {
 	for _, most := range []int{640, 6400} {
 		c := newClock()

@@ -11,10 +11,13 @@ import (
 	"github.com/headgate/headgate/internal/request"
 )
 
-// probe decides as callers do, on a key of its own: a Redis may answer a PING and still reject writes. It returns nil if
-// Redis is misconfigured, which is for every caller to hear.
+// probe decides as callers do, on a key of its own: a Redis may answer a PING and still reject
+// writes. It returns nil if Redis is misconfigured, which is for every caller to hear.
 func (g *guard) probe(ctx context.Context) error {
-	err := g.try(ctx, map[string]Algorithm{"probe": TokenBucket{Rate: 1_000_000, Per: time.Second, Burst: 1}})
+	err := g.try(
+		ctx,
+		map[string]Algorithm{"probe": TokenBucket{Rate: 1_000_000, Per: time.Second, Burst: 1}},
+	)
 	if err != nil && redisstore.Classify(err) == redisstore.Misconfigured {
 		return nil
 	}
@@ -42,9 +45,10 @@ func (g *guard) try(ctx context.Context, limits map[string]Algorithm) error {
 	return g.store.Decide(ctx, []request.Request{{Op: p.op, Charges: p.charges}})
 }
 
-// Ping checks that the Gate can decide: that Redis answers, is new enough, permits the commands that a Gate needs, and is a
-// cluster only if the client is one for a cluster. The error says in words what is wrong, and wraps ErrMisconfigured if
-// waiting will not help. Ping writes two keys that live for ten seconds at most. In memory there is nothing to check.
+// Ping checks that the Gate can decide: that Redis answers, is new enough, permits the commands
+// that a Gate needs, and is a cluster only if the client is one for a cluster. The error says in
+// words what is wrong, and wraps ErrMisconfigured if waiting will not help. Ping writes two keys
+// that live for ten seconds at most. In memory there is nothing to check.
 func (g *Gate) Ping(ctx context.Context) error {
 	if g.store == nil || g.closed.Load() {
 		return ErrClosed
@@ -53,7 +57,10 @@ func (g *Gate) Ping(ctx context.Context) error {
 }
 
 func (g *guard) ping(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, max(g.deadlines.Timeout, time.Second)) // a first connection takes longer than a decision
+	ctx, cancel := context.WithTimeout(
+		ctx,
+		max(g.deadlines.Timeout, time.Second),
+	) // a first connection takes longer than a decision
 	defer cancel()
 	err := g.store.Check(ctx)
 	if errors.Is(err, redisstore.ErrServer) {

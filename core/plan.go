@@ -12,25 +12,28 @@ import (
 // MaxCharges is the largest number of charges in one decision.
 const MaxCharges = algorithm.MaxCharges
 
-// Charge is a cost on one key under one policy. A cost of 0 spends nothing, and is denied only by DenyAll and where more
-// than the limit is used already. One above the limit is never allowed, and a negative one is an error.
+// Charge is a cost on one key under one policy. A cost of 0 spends nothing: only DenyAll denies it,
+// and a key of which more than the limit is used. A cost above the limit is always denied. A
+// negative cost is an error.
 type Charge struct {
 	Policy *Policy
 	Key    Key
 	Cost   int64
-	// Limit replaces the policy's limit in this charge, such as by that of a customer's plan. It is the policy's if nil. Charges of
-	// one key count together whatever their limits, unless these are of different algorithms.
+	// Limit replaces the policy's limit in this charge, such as by that of a customer's plan. It is
+	// the policy's if nil. Charges of one key count together whatever their limits, unless these
+	// are of different algorithms.
 	Limit Algorithm
 }
 
-// plan is one decision on its way: the charges that the caller asked for, and those that a store decides.
+// plan is one decision on its way: the charges that the caller asked for, and those that a store
+// decides.
 type plan struct {
 	op    algorithm.Operation
 	bound int64 // of AtMost: units; of Reserve: microseconds
 	asked []Charge
 
 	denies  [MaxCharges]bool // of each asked charge: it is denied by a limit that keeps no state
-	place   [MaxCharges]int8 // of each asked charge: its index in wire, or -1 if its limit keeps no state
+	place   [MaxCharges]int8 // of each asked charge: its index in wire; -1 without state
 	wire    []charge         // one for each policy and key
 	charges []*request.Charge
 	denied  bool // by a limit that keeps no state
@@ -74,15 +77,30 @@ func (p *plan) release() {
 // check says what is wrong with charges.
 func check(charges []Charge) error {
 	if len(charges) == 0 || len(charges) > MaxCharges {
-		return fmt.Errorf("%w: %d charges, at least 1 and at most %d are possible", ErrCharge, len(charges), MaxCharges)
+		return fmt.Errorf(
+			"%w: %d charges, at least 1 and at most %d are possible",
+			ErrCharge,
+			len(charges),
+			MaxCharges,
+		)
 	}
 	for i := range charges {
 		a := &charges[i]
 		switch {
 		case a.Policy == nil || a.Policy.own == nil:
-			return fmt.Errorf("%w: the policy of charge %d is missing, or not made by NewPolicy", ErrCharge, i)
+			return fmt.Errorf(
+				"%w: the policy of charge %d is missing, or not made by NewPolicy",
+				ErrCharge,
+				i,
+			)
 		case a.Cost < 0:
-			return fmt.Errorf("%w: the cost of charge %d (%s) is %d", ErrCharge, i, a.Policy.name, a.Cost)
+			return fmt.Errorf(
+				"%w: the cost of charge %d (%s) is %d",
+				ErrCharge,
+				i,
+				a.Policy.name,
+				a.Cost,
+			)
 		case a.Key.outer == 0:
 			return fmt.Errorf("%w: charge %d (%s) has no key", ErrKey, i, a.Policy.name)
 		}
@@ -95,7 +113,8 @@ func check(charges []Charge) error {
 	return nil
 }
 
-// lay checks the charges and lays them out for a store. Charges of the same policy and key become one.
+// lay checks the charges and lays them out for a store. Charges of the same policy and key become
+// one.
 func (p *plan) lay(ctx context.Context, op algorithm.Operation, asked []Charge) error {
 	if err := check(asked); err != nil {
 		return err
@@ -144,7 +163,7 @@ func (p *plan) add(a *Charge, current algorithm.Limit, from *limit) int8 {
 // at names the charge's state.
 func (c *charge) at(key Key, from *limit) {
 	c.Key, c.Outer, c.Suffix = key.path, key.outer, from.suffix
-	c.KeyHash = key.hash()
+	c.KeyHash = key.sum
 	c.Hash = c.KeyHash ^ from.hash
 }
 

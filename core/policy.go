@@ -15,31 +15,34 @@ import (
 	"github.com/headgate/headgate/internal/algorithm"
 )
 
-// PolicyConfig says what a policy is.
+// PolicyConfig configures a Policy.
 type PolicyConfig struct {
-	// Name tells the policy from others on the same key, in Redis, in headers and in reports: 1 to 64 of the
-	// characters A-Z a-z 0-9 _ . and -.
+	// Name identifies the policy among those on the same key, in Redis and in headers. It has 1 to
+	// 64 of the characters A-Z a-z 0-9 _ . and -.
 	Name string
-	// Algorithm is the limit.
+	// Algorithm is the limit. It is required.
 	Algorithm Algorithm
-	// For, if not nil, returns a key's own limit, such as that of its customer's plan, or nil for Algorithm. Key.Parts tells
-	// whose key it is. If the key is a hash, as of keyfunc.Header, set Charge.Limit or nethttp.Rule.Limit instead. For is
-	// called for every charge without a limit of its own, in the goroutine of the caller, and must be fast and safe for concurrent
-	// use. Its error is returned by the decision, which denies. Each algorithm says what becomes of spent units when its limit
-	// changes; a limit of another algorithm starts anew.
+	// For, if not nil, returns a key's own limit, such as that of its customer's plan, or nil for
+	// Algorithm. Key.Parts tells whose key it is. If the key is a hash, as of keyfunc.Header, set
+	// Charge.Limit or nethttp.Rule.Limit instead. For is called for every charge without a limit of
+	// its own, in the goroutine of the caller, and must be fast and safe for concurrent use. Its
+	// error is returned by the decision, which denies. Each algorithm says what becomes of spent
+	// units when its limit changes; a limit of another algorithm starts anew.
 	For func(ctx context.Context, key Key) (Algorithm, error)
-	// OnFailure says who decides while Redis does not answer. The zero value is Local.
+	// OnFailure says who decides while Redis does not answer. Zero means Local.
 	OnFailure FailureMode
-	// Shadow makes a policy that is evaluated, and charged where it would have allowed, but never stands in the way.
+	// Shadow makes a policy that counts and never denies. It is charged if it has room and the
+	// request is admitted.
 	Shadow bool
 }
 
-// Policy is a named limit, validated and ready for use. It is immutable, safe for concurrent use, and meant to be
-// made once at start-up by NewPolicy: the zero value is none. Two policies in one decision have different names.
+// Policy is a named limit. Make it once, at start-up, with NewPolicy: a decision on the zero value
+// is an error. It is immutable and safe for concurrent use. The policies of one decision have
+// different names.
 type Policy struct {
 	name      string
 	algorithm Algorithm
-	own       *limit // of algorithm
+	own       *limit // the compiled algorithm
 	forKey    func(context.Context, Key) (Algorithm, error)
 	onFailure FailureMode
 	shadow    bool
@@ -48,33 +51,57 @@ type Policy struct {
 	others     sync.Map // comparable to *limit, of charges and keys with limits of their own
 	remembered atomic.Int64
 
-	lastDenial atomic.Int64 // orders the groups of a decision that takes several round trips
+	lastDenial atomic.Int64 // orders the requests of a decision that takes several round trips
 }
 
-// limit is an algorithm as one policy uses it.
+// limit is an algorithm that is compiled for one policy.
 type limit struct {
 	compiled
-	suffix string // of the keys' names
+	suffix string // of the names of states; empty if there is no state
 	hash   uint64 // of the suffix
 }
 
-// mostLimits is how many limits of keys a policy remembers.
-const mostLimits = 1024
+// current returns the limit that holds now. It is nil without state.
+func (c *compiled) current() algorithm.Limit {
+	if c.calendar != nil {
+		return c.calendar.Current()
+	}
+	return c.limit
+}
 
-// NewPolicy validates the configuration and returns every fault of it at once.
+// maxLimits is the most compiled limits that a policy keeps.
+const maxLimits = 1024
+
+// NewPolicy returns a Policy, or every fault of the configuration at once.
 func NewPolicy(cfg PolicyConfig) (*Policy, error) {
 	var errs []error
 	if err := checkName(cfg.Name, 64); err != nil {
 		errs = append(errs, fmt.Errorf("core: PolicyConfig.Name %w", err))
 	}
 	if cfg.OnFailure > Closed {
-		errs = append(errs, fmt.Errorf("core: PolicyConfig.OnFailure is %d: it must be Local, Open or Closed", cfg.OnFailure))
+		errs = append(
+			errs,
+			fmt.Errorf(
+				"core: PolicyConfig.OnFailure is %d: it must be Local, Open or Closed",
+				cfg.OnFailure,
+			),
+		)
 	}
-	p := &Policy{name: cfg.Name, algorithm: cfg.Algorithm, forKey: cfg.For, onFailure: cfg.OnFailure, shadow: cfg.Shadow,
-		hash: rand.Uint64(),
+	p := &Policy{
+		name:      cfg.Name,
+		algorithm: cfg.Algorithm,
+		forKey:    cfg.For,
+		onFailure: cfg.OnFailure,
+		shadow:    cfg.Shadow,
+		hash:      rand.Uint64(),
 	}
 	if cfg.Algorithm == nil {
-		errs = append(errs, errors.New("core: PolicyConfig.Algorithm is nil: it must be a limit, such as PerMinute(100)"))
+		errs = append(
+			errs,
+			errors.New(
+				"core: PolicyConfig.Algorithm is nil: it must be a limit, such as PerMinute(100)",
+			),
+		)
 	} else {
 		own, err := p.compile(cfg.Algorithm)
 		if err != nil {
@@ -104,7 +131,8 @@ func (p *Policy) compile(a Algorithm) (*limit, error) {
 	return l, nil
 }
 
-// limitOf returns the limit of a charge on a key: the charge's own, or that of the key, or the policy's.
+// limitOf returns the limit of a charge on a key: the charge's own, or that of the key, or the
+// policy's.
 func (p *Policy) limitOf(ctx context.Context, key Key, own Algorithm) (*limit, error) {
 	a := own
 	if a == nil && p.forKey != nil {
@@ -124,7 +152,7 @@ func (p *Policy) limitOf(ctx context.Context, key Key, own Algorithm) (*limit, e
 	if err != nil {
 		return nil, prefixed("core: limit of a key under "+p.name+": ", err)
 	}
-	if p.remembered.Add(1) > mostLimits {
+	if p.remembered.Add(1) > maxLimits {
 		p.others.Clear()
 		p.remembered.Store(1)
 	}
@@ -143,15 +171,15 @@ func comparable(a Algorithm) any {
 	return windows
 }
 
-// Name is the policy's name.
+// Name returns the name of the policy.
 func (p *Policy) Name() string { return p.name }
 
-// Algorithm is the policy's limit.
+// Algorithm returns the limit of the policy.
 func (p *Policy) Algorithm() Algorithm { return p.algorithm }
 
-// Quota is the limit as it is told to clients: how much an untouched key allows at once, and how long an exhausted one
-// takes to be whole again, Never if it does not. It is false for Unlimited, which has none. Where keys have limits
-// of their own, it is that of the others.
+// Quota returns the policy's limit as clients are told it: how many units an untouched key allows
+// at once, and the time in which an exhausted key recovers, Never if it does not. It returns false
+// for Unlimited. Limits of single charges and keys do not change it.
 func (p *Policy) Quota() (limit int64, window time.Duration, ok bool) {
 	if p.own == nil {
 		return 0, Never, false
@@ -164,7 +192,7 @@ func (p *Policy) Quota() (limit int64, window time.Duration, ok bool) {
 	return limit, window, true
 }
 
-// quota is the limit that is told of, and its window.
+// quota returns the limit that clients are told, and its window.
 func quota(l algorithm.Limit) (limit int64, window time.Duration) {
 	if log, ok := l.(*algorithm.SlidingLog); ok {
 		return log.Longest()
@@ -172,7 +200,7 @@ func quota(l algorithm.Limit) (limit int64, window time.Duration) {
 	return l.Capacity(), l.Window()
 }
 
-// Shadow says whether the policy never stands in the way.
+// Shadow reports whether the policy counts and never denies.
 func (p *Policy) Shadow() bool { return p.shadow }
 
 func checkName(name string, longest int) error {
@@ -189,5 +217,7 @@ func checkName(name string, longest int) error {
 }
 
 func plain(r rune) bool {
-	return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '_' || r == '.' || r == '-'
+	return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '_' ||
+		r == '.' ||
+		r == '-'
 }

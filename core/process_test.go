@@ -28,8 +28,8 @@ const (
 	processMax = 500 // the limit
 )
 
-// unfreeable are limits of every algorithm of which nothing is free again before a test has long ended, whatever the time.
-// A window that is aligned is so long that the next one starts in 2043.
+// unfreeable are limits of every algorithm of which nothing is free again before a test has long
+// ended, whatever the time. A window that is aligned is so long that the next one starts in 2043.
 var unfreeable = []struct {
 	name      string
 	algorithm core.Algorithm
@@ -122,7 +122,8 @@ func startProcess(ctx context.Context, t *testing.T, s *redistest.Server) *proce
 	return p
 }
 
-// answer reads what the process admitted. What the test framework prints on the same output is none.
+// answer reads what the process admitted. What the test framework prints on the same output is
+// none.
 func (p *process) answer() (int64, error) {
 	for {
 		line, err := p.out.ReadString('\n')

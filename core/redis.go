@@ -16,8 +16,9 @@ import (
 	"github.com/headgate/headgate/internal/request"
 )
 
-// NewRedis returns a Gate that keeps its state in Redis 6.2 or newer, or Valkey. It sends nothing yet: Ping checks the
-// connection. The caller keeps the client and closes it after the Gate. NewRedis returns every fault at once.
+// NewRedis returns a Gate that keeps its state in Redis 6.2 or newer, or Valkey. It sends nothing
+// yet: Ping checks the connection. The caller keeps the client and closes it after the Gate.
+// NewRedis returns every fault at once.
 func NewRedis(client redis.UniversalClient, cfg Config) (*Gate, error) {
 	cfg, err := cfg.complete()
 	if v := reflect.ValueOf(client); client == nil || v.Kind() == reflect.Pointer && v.IsNil() {
@@ -54,7 +55,8 @@ func oneServer(client redis.UniversalClient, t Topology) bool {
 	return ok
 }
 
-// guard is the store on Redis behind its breaker and within its deadline. Its errors are those that core's callers see.
+// guard is the store on Redis behind its breaker and within its deadline. Its errors are those that
+// core's callers see.
 type guard struct {
 	store     *redisstore.Store
 	shares    *memstore.Store // of Local policies
@@ -82,7 +84,11 @@ func (g *guard) Reset(ctx context.Context, c *request.Charge) error {
 }
 
 // Split implements request.Store.
-func (g *guard) Split(charges []*request.Charge) [][]*request.Charge { return g.store.Split(charges) }
+func (g *guard) Split(
+	charges []*request.Charge,
+) [][]*request.Charge {
+	return g.store.Split(charges)
+}
 
 // TakesSlot implements request.Store.
 func (g *guard) TakesSlot(charges []*request.Charge, outermost string) bool {
@@ -102,7 +108,8 @@ func (g *guard) call(ctx context.Context, f func(context.Context) error) (err er
 	return err
 }
 
-// enter begins a call, and bounds its context unless that was done before. Each nil is followed by a leave.
+// enter begins a call, and bounds its context unless that was done before. Each nil is followed by
+// a leave.
 func (g *guard) enter(ctx context.Context) (context.Context, context.CancelFunc, error) {
 	switch err := g.breaker.Enter(); {
 	case errors.Is(err, breaker.ErrOpen):
@@ -117,7 +124,8 @@ func (g *guard) enter(ctx context.Context) (context.Context, context.CancelFunc,
 	return bounded, cancel, nil
 }
 
-// leave ends a call: it tells the breaker what the call's error says about Redis, and replaces that by an error for callers.
+// leave ends a call: it tells the breaker what the call's error says about Redis, and replaces that
+// by an error for callers.
 func (g *guard) leave(ctx context.Context, err *error) {
 	if *err == nil {
 		g.breaker.Succeed()
@@ -158,7 +166,11 @@ type guardedLeases struct {
 	guard  *guard
 }
 
-func (l *guardedLeases) Acquire(ctx context.Context, scope string, q lease.Request) (g lease.Grant, err error) {
+func (l *guardedLeases) Acquire(
+	ctx context.Context,
+	scope string,
+	q lease.Request,
+) (g lease.Grant, err error) {
 	err = l.guard.call(ctx, func(ctx context.Context) (err error) {
 		g, err = l.leases.Acquire(ctx, scope, q)
 		return err
@@ -166,7 +178,12 @@ func (l *guardedLeases) Acquire(ctx context.Context, scope string, q lease.Reque
 	return g, err
 }
 
-func (l *guardedLeases) Renew(ctx context.Context, scope string, micros int64, ids []string) (left []int64, err error) {
+func (l *guardedLeases) Renew(
+	ctx context.Context,
+	scope string,
+	micros int64,
+	ids []string,
+) (left []int64, err error) {
 	err = l.guard.call(ctx, func(ctx context.Context) (err error) {
 		left, err = l.leases.Renew(ctx, scope, micros, ids)
 		return err
@@ -174,7 +191,11 @@ func (l *guardedLeases) Renew(ctx context.Context, scope string, micros int64, i
 	return left, err
 }
 
-func (l *guardedLeases) Release(ctx context.Context, scope string, ids []string) (was []int64, err error) {
+func (l *guardedLeases) Release(
+	ctx context.Context,
+	scope string,
+	ids []string,
+) (was []int64, err error) {
 	err = l.guard.call(ctx, func(ctx context.Context) (err error) {
 		was, err = l.leases.Release(ctx, scope, ids)
 		return err
@@ -182,7 +203,11 @@ func (l *guardedLeases) Release(ctx context.Context, scope string, ids []string)
 	return was, err
 }
 
-func (l *guardedLeases) Evict(ctx context.Context, scope string, ids []string) (was []int64, err error) {
+func (l *guardedLeases) Evict(
+	ctx context.Context,
+	scope string,
+	ids []string,
+) (was []int64, err error) {
 	err = l.guard.call(ctx, func(ctx context.Context) (err error) {
 		was, err = l.leases.Evict(ctx, scope, ids)
 		return err
@@ -190,7 +215,10 @@ func (l *guardedLeases) Evict(ctx context.Context, scope string, ids []string) (
 	return was, err
 }
 
-func (l *guardedLeases) List(ctx context.Context, scope string) (now int64, all []lease.Entry, err error) {
+func (l *guardedLeases) List(
+	ctx context.Context,
+	scope string,
+) (now int64, all []lease.Entry, err error) {
 	err = l.guard.call(ctx, func(ctx context.Context) (err error) {
 		now, all, err = l.leases.List(ctx, scope)
 		return err

@@ -32,8 +32,8 @@ var roomy = []struct {
 	{"calendar", core.Calendar{Limit: 10_000, Every: core.Day, In: time.UTC}},
 }
 
-// eachProcesses runs f with several Gates that share their state: on every Redis, and in memory one several times. look
-// tells how many keys there are.
+// eachProcesses runs f with several Gates that share their state: on every Redis, and in memory one
+// several times. look tells how many keys there are.
 func eachProcesses(t *testing.T, n int, f func(t *testing.T, gates []*core.Gate, look func() int)) {
 	t.Helper()
 	t.Run("memory", func(t *testing.T) {
@@ -52,8 +52,9 @@ func eachProcesses(t *testing.T, n int, f func(t *testing.T, gates []*core.Gate,
 	})
 }
 
-// While the clock stands still, what is used is the sum of what was kept, whatever several processes charge, cancel and
-// settle in whatever order. When everything is cancelled, there is no key.
+// While the clock stands still, what is used is the sum of what was kept, whatever several
+// processes charge, cancel and settle in whatever order. When everything is cancelled, there is no
+// key.
 func TestUsedIsTheSumOfWhatWasKept(t *testing.T) {
 	const processes, operations = 4, 1000
 	eachProcesses(t, processes, func(t *testing.T, gates []*core.Gate, look func() int) {
@@ -163,7 +164,8 @@ func TestCancelOfBrokenTokens(t *testing.T) {
 	})
 }
 
-// Requests that are cancelled a moment later, in mixed order, are never denied while their number is below the burst.
+// Requests that are cancelled a moment later, in mixed order, are never denied while their number
+// is below the burst.
 func TestCancelledRequestsAreNeverDenied(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
 		for _, limit := range []struct {
@@ -193,7 +195,8 @@ func TestCancelledRequestsAreNeverDenied(t *testing.T) {
 	})
 }
 
-// Streams reserve twice what they use, and settle when they end: as long as there is demand, nearly all of the limit is used.
+// Streams reserve twice what they use, and settle when they end: as long as there is demand, nearly
+// all of the limit is used.
 func TestStreamsUseTheirBudget(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
 		const limit, estimate, minutes = 100_000, 2000, 30
@@ -235,7 +238,8 @@ func TestStreamsUseTheirBudget(t *testing.T) {
 	})
 }
 
-// A stream as long as the bucket takes to refill has its estimate corrected, because the bucket was never full meanwhile.
+// A stream as long as the bucket takes to refill has its estimate corrected, because the bucket was
+// never full meanwhile.
 func TestSettleOfALongStream(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
 		charge := core.Charge{Policy: limited(t, "p", core.PerMinute(60)), Key: newKey(t, "k"), Cost: 50}
@@ -291,7 +295,8 @@ func TestAnchorsTakingTurns(t *testing.T) {
 	})
 }
 
-// A window that runs when its limit gets a longer one counts to the end of that, and its key lives as long.
+// A window that runs when its limit gets a longer one counts to the end of that, and its key lives
+// as long.
 func TestWidenedWindow(t *testing.T) {
 	limits := []core.Algorithm{
 		core.FixedWindow{Limit: 5, Window: 500 * time.Millisecond}, core.FixedWindow{Limit: 5, Window: time.Hour},
@@ -349,7 +354,8 @@ func TestReserveNothingOfAQueue(t *testing.T) {
 	})
 }
 
-// A caller's own deadline is no outage: it gets its context's error, and this process's share is not spent.
+// A caller's own deadline is no outage: it gets its context's error, and this process's share is
+// not spent.
 func TestCallersDeadlineIsNoOutage(t *testing.T) {
 	s := redistest.Start(t)
 	client := s.Client(t)

@@ -16,24 +16,27 @@ import (
 // maxReserve is the longest wait of a reservation: 10 years.
 const maxReserve = algorithm.Longest / 10
 
-// Reservation is what an admitted Reserve or Charge has spent, and can still be settled or cancelled. It is safe for concurrent
-// use. The zero value and nil have nothing to settle.
+// Reservation is spent charges that can be settled or cancelled. Reserve, Charge and Admit return
+// it. It is safe for concurrent use. The zero value and nil have nothing to settle.
 type Reservation struct {
 	gate  *Gate
-	acts  time.Time // when the last of its charges may
+	acts  time.Time // when the request may go on
 	held  []charge
-	place []int8 // of each asked charge in held, or -1
+	place []int8 // of each charge: its index in held, or -1
 
 	once sync.Once
 	err  error
 }
 
-// Reserve spends all charges now, as Decide does, or none. Charges of a [TokenBucket] and a [LeakyBucket] may be
-// for later, by at most maxWait, which is bounded by 10 years: the Reservation's Delay says when the request may go on.
-// All other algorithms have room now or deny. The Reservation is nil where the Decision denies.
-//
-// The errors are those of Decide.
-func (g *Gate) Reserve(ctx context.Context, maxWait time.Duration, charges ...Charge) (r *Reservation, d Decision, err error) {
+// Reserve spends all charges or none, as Decide does. Charges on a [TokenBucket] or a [LeakyBucket]
+// may be for later, by at most maxWait, and at most 10 years: Reservation.Delay says when the
+// request may go on. All other algorithms have room now or deny. The Reservation is nil if the
+// Decision denies. The errors are those of Decide.
+func (g *Gate) Reserve(
+	ctx context.Context,
+	maxWait time.Duration,
+	charges ...Charge,
+) (r *Reservation, d Decision, err error) {
 	if maxWait < 0 {
 		return nil, Decision{}, fmt.Errorf("%w: Reserve for %v", ErrCharge, maxWait)
 	}
@@ -49,9 +52,12 @@ func (g *Gate) Reserve(ctx context.Context, maxWait time.Duration, charges ...Ch
 	return r, d, nil
 }
 
-// Charge is Decide, and returns what was spent as a Reservation, without a delay: a [LeakyBucket] is a meter here, and not a
-// queue as with Reserve. The Reservation is nil where the Decision denies.
-func (g *Gate) Charge(ctx context.Context, charges ...Charge) (r *Reservation, d Decision, err error) {
+// Charge is Decide with a Reservation to settle or cancel. It has no delay: a [LeakyBucket] is a
+// meter here, and a queue with Reserve. The Reservation is nil if the Decision denies.
+func (g *Gate) Charge(
+	ctx context.Context,
+	charges ...Charge,
+) (r *Reservation, d Decision, err error) {
 	if g.known(ctx, charges, &d) {
 		return nil, d, nil
 	}
@@ -65,13 +71,17 @@ func (g *Gate) Charge(ctx context.Context, charges ...Charge) (r *Reservation, d
 	return g.reservation(p), d, nil
 }
 
-// reservation is what an admitted plan has spent.
+// reservation returns what an admitted plan has spent.
 func (g *Gate) reservation(p *plan) *Reservation {
-	p.whole[0].Buffer = nil // parts of it are held from now on
-	return &Reservation{gate: g, held: slices.Clone(p.wire), place: slices.Clone(p.place[:len(p.asked)])}
+	p.whole[0].Buffer = nil // the reservation keeps parts of it
+	return &Reservation{
+		gate:  g,
+		held:  slices.Clone(p.wire),
+		place: slices.Clone(p.place[:len(p.asked)]),
+	}
 }
 
-// Delay is how long to wait before the request goes on, 0 when it may.
+// Delay returns how long to wait before the request may go on. It is 0 if it may go on now.
 func (r *Reservation) Delay() time.Duration {
 	if r == nil {
 		return 0
@@ -79,13 +89,15 @@ func (r *Reservation) Delay() time.Duration {
 	return max(0, time.Until(r.acts))
 }
 
-// Cancel gives back the whole cost of each charge that still counts, in any order. A charge on a [TokenBucket] or a
-// [LeakyBucket] counts until nothing of the key is used, one on a window or a period until that ends, and one on a log
-// until more than 1000 entries followed. docs/limits.md has the bounds of what refunds admit. If the key's limit has
-// changed, Cancel gives back what the units cost when they were charged.
+// Cancel gives back the whole cost of each charge that still counts, in any order. A charge on a
+// [TokenBucket] or a [LeakyBucket] counts until nothing of the key is used, one on a window or a
+// period until that ends, and one on a log until more than 1000 entries followed. docs/limits.md
+// has the bounds of what refunds admit. If the key's limit has changed, Cancel gives back what the
+// units cost when they were charged.
 //
-// Only the first call of Cancel or Settle counts; later calls return its error. Cancel runs to its end even if ctx is
-// cancelled, for at most Config.Timeout. If it fails, the charges may stay spent.
+// Only the first call of Cancel or Settle counts; later calls return its error. Cancel runs to its
+// end even if ctx is cancelled, for at most Config.Timeout. If it fails, the charges may stay
+// spent.
 func (r *Reservation) Cancel(ctx context.Context) error {
 	if r == nil {
 		return nil
@@ -93,12 +105,14 @@ func (r *Reservation) Cancel(ctx context.Context) error {
 	return r.settle(ctx, EventCancel, make([]int64, len(r.place)))
 }
 
-// Settle sets what was spent: one number for each charge, in the order in which they were reserved. Settle for less gives
-// back the rest, as Cancel does. Settle for more charges the difference even if it does not fit, until twice the limit is
-// used; the rest is dropped. That debt is paid before anything else is admitted, in the next window too, and reaches at
-// most 10 years ahead. A limit without state settles nothing.
+// Settle sets what was spent: one number for each charge, in the order in which they were reserved.
+// Settle for less gives back the rest, as Cancel does. Settle for more charges the difference even
+// if it does not fit, until twice the limit is used; the rest is dropped. That debt is paid before
+// anything else is admitted, in the next window too, and reaches at most 10 years ahead. A limit
+// without state settles nothing.
 //
-// See Cancel for repeated calls, contexts and failures. Other errors wrap ErrCharge, and settle nothing.
+// See Cancel for repeated calls, contexts and failures. Other errors wrap ErrCharge, and settle
+// nothing.
 func (r *Reservation) Settle(ctx context.Context, actual ...int64) error {
 	if r == nil {
 		return nil
@@ -127,7 +141,7 @@ func (r *Reservation) settle(ctx context.Context, kind EventKind, actual []int64
 	return r.err
 }
 
-// totals are the units of each held charge.
+// totals returns the actual units of each held charge.
 func (r *Reservation) totals(actual []int64) []int64 {
 	totals := make([]int64, len(r.held))
 	for i, at := range r.place {
@@ -138,7 +152,7 @@ func (r *Reservation) totals(actual []int64) []int64 {
 	return totals
 }
 
-// correct makes charges that were spent into ones of so many units, in one round trip for each slot.
+// correct makes the held charges ones of that many units, in one round trip for each hash slot.
 func (g *Gate) correct(ctx context.Context, held []charge, units []int64) error {
 	var here, there []*request.Charge
 	keep := func(c charge) {
@@ -150,14 +164,15 @@ func (g *Gate) correct(ctx context.Context, held []charge, units []int64) error 
 	}
 	for i, c := range held {
 		if c.Spent == units[i] || c.failed || !c.Fits {
-			continue // what nobody counted, and a shadow without room
+			continue // nobody counted it, or it is a shadow without room
 		}
 		spent := c.Limit
-		// A key's limit may have changed since, and only that of now knows how the key stands.
-		if l, err := c.policy.limitOf(ctx, c.key, c.own); err == nil && !c.local && c.from.suffix == l.suffix {
+		// The limit may have changed since, and only the present one can read the state.
+		if l, err := c.policy.limitOf(ctx, c.key, c.own); err == nil && !c.local &&
+			c.from.suffix == l.suffix {
 			c.Limit = l.current()
 		}
-		if c.Fits = c.Spent > units[i]; c.Fits { // to be given back
+		if c.Fits = c.Spent > units[i]; c.Fits { // is refunded
 			c.Cost = algorithm.Back(spent, c.Limit, c.Spent-units[i])
 		} else {
 			// A cost is at most the limit, and a debt may be once more.
@@ -190,9 +205,14 @@ func (g *Gate) correct(ctx context.Context, held []charge, units []int64) error 
 	return errors.Join(errs...)
 }
 
-// corrections give back the charges that fit, and force the others: those of one state in two requests.
+// corrections refunds the charges that fit and forces the others. Two charges of one state are in
+// two requests.
 func corrections(charges []*request.Charge) []request.Request {
-	requests := []request.Request{{Op: algorithm.Give}, {Op: algorithm.Force}, {Op: algorithm.Force}}
+	requests := []request.Request{
+		{Op: algorithm.Give},
+		{Op: algorithm.Force},
+		{Op: algorithm.Force},
+	}
 	for i, c := range charges {
 		at := 1
 		if c.Fits {

@@ -113,7 +113,8 @@ func TestCancelOfLogAgainAndAgain(t *testing.T) {
 	})
 }
 
-// A reservation for later that was cancelled stands in nobody's way: refunds are again what they were without it.
+// A reservation for later that was cancelled stands in nobody's way: refunds are again what they
+// were without it.
 func TestCancelledReservationIsForgotten(t *testing.T) {
 	for _, a := range []core.Algorithm{core.TokenBucket{Rate: 1, Per: time.Hour, Burst: 10}, core.TokenBucket{Rate: 7, Per: 10 * time.Hour, Burst: 10}} {
 		eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
@@ -169,8 +170,8 @@ func TestCancelOfLogAfterMany(t *testing.T) {
 	})
 }
 
-// Only the first Settle or Cancel counts, of every algorithm; a settled reservation is charged what it said, and no
-// window after its own is.
+// Only the first Settle or Cancel counts, of every algorithm; a settled reservation is charged what
+// it said, and no window after its own is.
 func TestSettledOnce(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
 		for _, l := range tens {
@@ -251,8 +252,8 @@ func TestDebtsAreBounded(t *testing.T) {
 	})
 }
 
-// Charges of one reservation are settled as they were asked for, together where they are of one key; what keeps no
-// state, and a shadow that was not charged, settle nothing.
+// Charges of one reservation are settled as they were asked for, together where they are of one
+// key; what keeps no state, and a shadow that was not charged, settle nothing.
 func TestSettleSeveral(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
 		tokens, requests := limited(t, "tokens", frozen(100)), limited(t, "requests", core.FixedWindow{Limit: 5, Window: 24 * time.Hour})
@@ -339,8 +340,9 @@ func TestSettleAfterOutage(t *testing.T) {
 	}
 }
 
-// bounded are limits of every algorithm and the most that they may let through from one time to another, both included.
-// Delays are rounded up, so that two of broken microseconds may end up to one closer.
+// bounded are limits of every algorithm and the most that they may let through from one time to
+// another, both included. Delays are rounded up, so that two of broken microseconds may end up to
+// one closer.
 var bounded = []struct {
 	algorithm core.Algorithm
 	most      func(from, to int64) int64
@@ -362,9 +364,10 @@ var bounded = []struct {
 	{core.Calendar{Limit: 5, Every: core.Minute, In: time.UTC}, func(from, to int64) int64 { return 5 * (to/60_000_000 - from/60_000_000 + 1) }},
 }
 
-// However reservations are settled and cancelled, no more gets through than the limit allows: what was admitted and not
-// given back, at the times when it may act. A bucket allows what was given back once more, because it may have refilled
-// before that, or a later reservation may still wait for it.
+// However reservations are settled and cancelled, no more gets through than the limit allows: what
+// was admitted and not given back, at the times when it may act. A bucket allows what was given
+// back once more, because it may have refilled before that, or a later reservation may still wait
+// for it.
 func TestGivingBackLetsNoMoreThrough(t *testing.T) {
 	type passed struct{ at, units int64 }
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {

@@ -101,8 +101,8 @@ func eachWaiting(t *testing.T, n int, spend func(rng *rand.Rand, g *core.Gate, c
 	})
 }
 
-// Every wait of a Result is the truth to the microsecond: what it announces holds after exactly that long, and does
-// not yet hold one microsecond earlier.
+// Every wait of a Result is the truth to the microsecond: what it announces holds after exactly
+// that long, and does not yet hold one microsecond earlier.
 func TestWaitsAreTrue(t *testing.T) {
 	eachWaiting(t, 16, func(_ *rand.Rand, g *core.Gate, charge core.Charge) error {
 		_, err := g.Decide(t.Context(), charge)
@@ -191,8 +191,8 @@ func TestChargePassesAfterRetryAfter(t *testing.T) {
 	})
 }
 
-// A reservation is for at most as long as was asked for: with a microsecond less it is denied, and told to wait that
-// microsecond.
+// A reservation is for at most as long as was asked for: with a microsecond less it is denied, and
+// told to wait that microsecond.
 func TestReserveWaitsAtMost(t *testing.T) {
 	limits := []core.Algorithm{
 		core.PerSecond(10),
@@ -209,7 +209,8 @@ func TestReserveWaitsAtMost(t *testing.T) {
 			for range rounds(t, 40) {
 				charge.Cost = 1 + rng.Int64N(3)
 				found := peek(t, g, charge)
-				// A bucket has tokens for the charge after this wait; in a queue it leaves when all of it has leaked.
+				// A bucket has tokens for the charge after this wait; in a queue it leaves when all
+				// of it has leaked.
 				wait := found.At(0).RetryAfter
 				if _, queue := limit.(core.LeakyBucket); queue {
 					c.advance(wait)

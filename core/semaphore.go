@@ -18,36 +18,39 @@ const (
 	maxMetadata       = 1024 // bytes, encoded
 )
 
-// SemaphoreConfig says what a semaphore is.
+// SemaphoreConfig configures a Semaphore.
 type SemaphoreConfig struct {
-	// Name tells the semaphore from others on the same keys: 1 to 64 of the characters A-Z a-z 0-9 _ . and -.
+	// Name identifies the semaphore among those on the same keys. It has 1 to 64 of the characters
+	// A-Z a-z 0-9 _ . and -.
 	Name string
-	// TTL is how long a slot stays taken when its holder has died. Living holders renew it at a third of that. It is
-	// 10 s if zero, and from 1 s to 1 h else.
+	// TTL is how long a slot stays taken after its holder has died. Living holders renew their
+	// leases at a third of it. It is between 1 s and 1 h. Zero means 10 s.
 	TTL time.Duration
-	// OnLoss says what becomes of a lease that Redis no longer knows: because it could not be renewed in time, or Redis
-	// has lost it. The zero value is CancelOnLoss.
+	// OnLoss says what happens if a lease could not be renewed in time, or Redis has lost it. Zero
+	// means CancelOnLoss.
 	OnLoss LossPolicy
-	// MaxHold ends every lease after that time, renewed, adopted or not. Zero is no bound.
+	// MaxHold ends each lease after that time, whether it was renewed or adopted. Zero means no
+	// bound.
 	MaxHold time.Duration
-	// MaxWaiters bounds the queue of each innermost key. It is 100 if zero.
+	// MaxWaiters bounds the queue of each innermost key. Zero means 100.
 	MaxWaiters int
-	// OnFailure says who decides while Redis does not answer: this process alone with its share of the limits, nobody, so
-	// that all are admitted, or nobody, so that none is.
+	// OnFailure says who decides while Redis does not answer: Local grants this process's share of
+	// each limit, and at least 1; Open grants every slot; Closed grants none.
 	OnFailure FailureMode
 }
 
-// LossPolicy says what becomes of a lost lease.
+// LossPolicy says what happens when a lease is lost.
 type LossPolicy uint8
 
 const (
-	// CancelOnLoss cancels the lease's context, so that the work stops.
+	// CancelOnLoss cancels the lease's context with ErrLeaseLost, so that the work stops.
 	CancelOnLoss LossPolicy = iota
-	// AdoptOnLoss asks once for a slot anew, and goes on if there is room, with a new Token: for a time somebody else may
-	// have had the slot, which EventAdopted reports. It cancels where there is no room or the holder was evicted,
-	// and where Redis does not answer. The work goes on while it asks, so for at most Config.Timeout longer than otherwise.
+	// AdoptOnLoss asks for the slot once more, and goes on with a new Token if there is room. In
+	// between another holder may have had the slot, so EventAdopted reports it. It cancels if there
+	// is no room, if the holder was evicted, and if Redis does not answer. The work goes on while
+	// it asks, for at most Config.Timeout.
 	AdoptOnLoss
-	// NotifyOnLoss closes Lost and lets the work go on.
+	// NotifyOnLoss closes Lease.Lost and lets the work go on.
 	NotifyOnLoss
 )
 
@@ -56,19 +59,19 @@ var lossPolicies = [...]string{"cancel", "adopt", "notify"}
 // String returns the policy in one lower-case word.
 func (p LossPolicy) String() string { return nameOf(lossPolicies[:], int(p)) }
 
-// Semaphore lets at most so many holders in at a time, of each of its keys, and queues the others. A holder has a Lease, which
-// Redis's clock ends if it is not renewed, so that no slot is lost with its holder. It is immutable and safe for
-// concurrent use.
+// Semaphore admits a number of holders at a time for each of its keys, and queues the others. Each
+// holder has a Lease that ends by Redis's clock unless it is renewed, so a holder that dies gives
+// its slot back. It is immutable and safe for concurrent use.
 //
-// It is no mutual exclusion for correctness: a process that stands still for longer than its lease may go on while
-// another holds. Only what checks Token is safe from that, and with a limit of 1 only: of more holders, an older token is as
-// good as a newer one.
+// A Semaphore does not guarantee mutual exclusion: a process that is paused for longer than its
+// lease may go on while another one holds the slot. Only a resource that checks Lease.Token is safe
+// from that, and only with a limit of 1.
 type Semaphore struct {
 	gate *Gate
 	cfg  SemaphoreConfig
 }
 
-// NewSemaphore validates the configuration and returns every fault of it at once.
+// NewSemaphore returns a Semaphore, or every fault of the configuration at once.
 func NewSemaphore(g *Gate, cfg SemaphoreConfig) (*Semaphore, error) {
 	var errs []error
 	if g == nil || g.store == nil {
@@ -80,21 +83,41 @@ func NewSemaphore(g *Gate, cfg SemaphoreConfig) (*Semaphore, error) {
 	if cfg.TTL == 0 {
 		cfg.TTL = defaultLease
 	} else if cfg.TTL < time.Second || cfg.TTL > time.Hour {
-		errs = append(errs, fmt.Errorf("core: SemaphoreConfig.TTL is %v: it must be between 1s and 1h", cfg.TTL))
+		errs = append(errs,
+			fmt.Errorf("core: SemaphoreConfig.TTL is %v: it must be between 1s and 1h", cfg.TTL))
 	}
 	if cfg.OnLoss > NotifyOnLoss {
-		errs = append(errs, fmt.Errorf("core: SemaphoreConfig.OnLoss is %d: it must be CancelOnLoss, AdoptOnLoss or NotifyOnLoss", cfg.OnLoss))
+		errs = append(
+			errs,
+			fmt.Errorf(
+				"core: SemaphoreConfig.OnLoss is %d: it must be a LossPolicy",
+				cfg.OnLoss,
+			),
+		)
 	}
 	if cfg.MaxHold < 0 || cfg.MaxHold > 0 && cfg.MaxHold < cfg.TTL {
-		errs = append(errs, fmt.Errorf("core: SemaphoreConfig.MaxHold is %v: it must be at least the lease", cfg.MaxHold))
+		errs = append(
+			errs,
+			fmt.Errorf(
+				"core: SemaphoreConfig.MaxHold is %v: it must be at least the lease",
+				cfg.MaxHold,
+			),
+		)
 	}
 	if cfg.MaxWaiters == 0 {
 		cfg.MaxWaiters = defaultMaxWaiters
 	} else if cfg.MaxWaiters < 0 || cfg.MaxWaiters > 1_000_000 {
-		errs = append(errs, fmt.Errorf("core: SemaphoreConfig.MaxWaiters is %d: it must be between 1 and 1000000", cfg.MaxWaiters))
+		errs = append(errs, fmt.Errorf(
+			"core: SemaphoreConfig.MaxWaiters is %d: it must be between 1 and 1000000", cfg.MaxWaiters))
 	}
 	if cfg.OnFailure > Closed {
-		errs = append(errs, fmt.Errorf("core: SemaphoreConfig.OnFailure is %d: it must be Local, Open or Closed", cfg.OnFailure))
+		errs = append(
+			errs,
+			fmt.Errorf(
+				"core: SemaphoreConfig.OnFailure is %d: it must be Local, Open or Closed",
+				cfg.OnFailure,
+			),
+		)
 	}
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
@@ -102,51 +125,55 @@ func NewSemaphore(g *Gate, cfg SemaphoreConfig) (*Semaphore, error) {
 	return &Semaphore{g, cfg}, nil
 }
 
-// Gate is the one that it was made with.
+// Gate returns the Gate of the semaphore.
 func (s *Semaphore) Gate() *Gate { return s.gate }
 
 // MaxLimit is the largest limit of a Level.
 const MaxLimit = lease.MaxLimit
 
-// Level is one cap that a holder counts against.
+// Level is one of the caps that a holder counts against.
 type Level struct {
 	Key   Key
-	Limit int64 // holders' weight at most; a lowered one ends no lease
-	// Weight is how much of the limit the holder takes. It is 1 if zero.
+	Limit int64 // the most weight that all holders take; a lowered limit ends no lease
+	// Weight is how much of the limit the holder takes. Zero means 1.
 	Weight int64
 }
 
 // SlotRequest says what a holder wants.
 type SlotRequest struct {
-	// Levels are the caps, outermost first, such as tenant and user: all of them have room, or nothing is taken. Their
-	// keys have the same outermost part. A level's key has the same levels above it in every SlotRequest: else who waits may hold
-	// up others, but no cap is exceeded.
+	// Levels are the caps, outermost first, such as tenant and user. A slot takes room at all of
+	// them or at none. Their keys share the outermost part. Use the same parents for a key in every
+	// request. Otherwise a waiter may block others; caps still hold.
 	Levels []Level
-	// MaxWait bounds the wait of Acquire, beside its context. Zero is no bound of its own.
+	// MaxWait bounds the wait of Acquire and Admit, beside the context. Zero means no bound.
 	MaxWait time.Duration
-	// Priority is from 0, first, to 9. Those of one priority are served in the order of their arrival in Redis.
+	// Priority is between 0, which is served first, and 9. Waiters of one priority are served in
+	// the order of their arrival.
 	Priority int
-	// Meta is what Holders tells of this one. If it takes more than 1 KiB, as in a URL's query, values are cut, and keys left
-	// away that have no room.
+	// Meta is what Holders tells about this holder. If it takes more than 1 KiB, encoded as a URL's
+	// query, values are cut, and keys without room are dropped.
 	Meta map[string]string
-	// OnQueue is called with the place in the queue of the innermost key, from 0, whenever it is known.
+	// OnQueue is called with the caller's place in the queue of the innermost key, from 0, when the
+	// place is known and when it changes. It may be nil.
 	OnQueue func(position int)
 }
 
-// ErrFull is wrapped by the errors of a semaphore without room, which are FullErrors.
+// ErrFull is wrapped by every FullError.
 var ErrFull = errors.New("core: the semaphore is full")
 
-// FullError says what stands in the way.
+// FullError is the error of a semaphore without room.
 type FullError struct {
-	// Level is the index of the level without room, the innermost if there are more.
+	// Level is the index of the innermost level without room.
 	Level int
-	// InUse and Limit are those of that level.
+	// InUse and Limit describe that level.
 	InUse, Limit int64
-	// Queue says that it is the queue that is full, or that the wait took too long.
+	// Queue reports that the queue is full or MaxWait is over.
 	Queue bool
-	// NextExpiry is when the first lease below the outermost key ends unless it is renewed, 0 if there is none.
+	// NextExpiry is the time until the first lease below the outermost key ends unless it is
+	// renewed. It is 0 if there is none.
 	NextExpiry time.Duration
-	// RetryAfter is a guess of when there is room: by how long holders have held, or by when the first lease ends.
+	// RetryAfter is an estimate of the time until there is room, from how long holders have held
+	// their slots, or from NextExpiry. It is between 1 s and 36 s.
 	RetryAfter time.Duration
 }
 
@@ -158,39 +185,52 @@ func (e *FullError) Error() string {
 	return fmt.Sprintf("core: %s: %d of %d in use", what, e.InUse, e.Limit)
 }
 
-// Unwrap is ErrFull.
+// Unwrap returns ErrFull.
 func (e *FullError) Unwrap() error { return ErrFull }
 
-// TryAcquire takes a slot, or returns a *FullError at once. Nobody who waits is passed by.
+// TryAcquire takes a slot, or returns a *FullError at once. It does not overtake waiters.
 func (s *Semaphore) TryAcquire(ctx context.Context, ask SlotRequest) (*Lease, error) {
 	return s.acquire(ctx, ask, 0)
 }
 
-// Acquire takes a slot, and waits for one if there is none: first come, first served, among those whose inner levels have
-// room. So who waits at a user's cap delays nobody else of the tenant. It returns a *FullError if the queue is full or
-// SlotRequest.MaxWait is over, and the context's error if that ends.
+// Acquire takes a slot, and waits for one if there is none. Callers wait in a FIFO queue for each
+// innermost key, so a caller that waits at a user's cap delays no other user of the tenant. Acquire
+// returns a *FullError if the queue is full or SlotRequest.MaxWait is over, and wraps the error of
+// ctx if that ends. The Lease is nil on error.
 func (s *Semaphore) Acquire(ctx context.Context, ask SlotRequest) (*Lease, error) {
 	return s.acquire(ctx, ask, int64(s.cfg.MaxWaiters))
 }
 
-// Do runs f while it holds a slot at one key, with the lease's context.
-func (s *Semaphore) Do(ctx context.Context, key Key, limit int64, f func(context.Context) error) error {
+// Do calls f with the lease's context while it holds a slot at one key, and returns f's error. If
+// there is no slot, it returns the error of Acquire and does not call f.
+func (s *Semaphore) Do(
+	ctx context.Context,
+	key Key,
+	limit int64,
+	f func(context.Context) error,
+) error {
 	l, err := s.Acquire(ctx, SlotRequest{Levels: []Level{{Key: key, Limit: limit}}})
 	if err != nil {
 		return err
 	}
-	defer func() { _ = l.Release(ctx) }() // else its lease ends
+	defer func() { _ = l.Release(ctx) }() // on failure the lease ends
 	return f(l.Context())
 }
 
-// request is the ask as the stores see it.
+// request returns a request to a lease store.
 func (s *Semaphore) request(ask SlotRequest, waiters int64) (lease.Request, error) {
 	q := lease.Request{
 		ID: newID(), Lease: s.cfg.TTL.Microseconds(), Patience: s.cfg.TTL.Microseconds(),
-		Longest: s.cfg.MaxHold.Microseconds(), Waiters: waiters, Priority: ask.Priority, Metadata: "-",
+		Longest: s.cfg.MaxHold.Microseconds(), Waiters: waiters, Priority: ask.Priority,
+		Metadata: "-",
 	}
 	if len(ask.Levels) == 0 || len(ask.Levels) > maxLevels {
-		return q, fmt.Errorf("%w: %d levels, 1 to %d are possible", ErrSlotRequest, len(ask.Levels), maxLevels)
+		return q, fmt.Errorf(
+			"%w: %d levels, 1 to %d are possible",
+			ErrSlotRequest,
+			len(ask.Levels),
+			maxLevels,
+		)
 	}
 	if ask.Priority < 0 || ask.Priority > 9 {
 		return q, fmt.Errorf("%w: priority %d, 0 to 9 are possible", ErrSlotRequest, ask.Priority)
@@ -205,7 +245,13 @@ func (s *Semaphore) request(ask SlotRequest, waiters int64) (lease.Request, erro
 		case l.Key.outermost() != ask.Levels[0].Key.outermost():
 			return q, fmt.Errorf("%w: the key of level %d has another outermost part", ErrKey, i)
 		case l.Limit < 1 || l.Limit > lease.MaxLimit || l.Weight < 1 || l.Weight > l.Limit:
-			return q, fmt.Errorf("%w: level %d has limit %d and weight %d", ErrSlotRequest, i, l.Limit, l.Weight)
+			return q, fmt.Errorf(
+				"%w: level %d has limit %d and weight %d",
+				ErrSlotRequest,
+				i,
+				l.Limit,
+				l.Weight,
+			)
 		case slices.ContainsFunc(ask.Levels[:i], func(o Level) bool { return o.Key == l.Key }):
 			return q, fmt.Errorf("%w: level %d has the key of another", ErrKey, i)
 		}
@@ -222,7 +268,7 @@ func (s *Semaphore) scope(key Key) string {
 	return s.gate.prefix + key.outermost() + ":" + s.cfg.Name + ":se1"
 }
 
-// full is the error of a grant without room.
+// full returns the error of a grant without room.
 func full(q lease.Request, g lease.Grant) *FullError {
 	e := &FullError{Level: len(q.Levels) - 1, Queue: g.Status != lease.Full}
 	for i, l := range q.Levels {
@@ -232,11 +278,19 @@ func full(q lease.Request, g lease.Grant) *FullError {
 	}
 	e.InUse, e.Limit = g.Used[e.Level], q.Levels[e.Level].Limit
 	e.NextExpiry = time.Duration(max(0, g.Next)) * time.Microsecond
-	wait := time.Duration(g.Hold) * time.Microsecond / time.Duration(e.Limit) * time.Duration(g.Position+1)
+	wait := time.Duration(
+		g.Hold,
+	) * time.Microsecond / time.Duration(
+		e.Limit,
+	) * time.Duration(
+		g.Position+1,
+	)
 	if g.Hold == 0 {
 		wait = e.NextExpiry
 	}
 	wait = min(max(wait, time.Second), 30*time.Second)
-	e.RetryAfter = wait + time.Duration(rand.Int64N(int64(wait)/5)) // not all at once
+	e.RetryAfter = wait + time.Duration(
+		rand.Int64N(int64(wait)/5),
+	) // so that callers do not ask all at once
 	return e
 }

@@ -28,7 +28,8 @@ func semaphore(t testing.TB, g *core.Gate, cfg core.SemaphoreConfig) *core.Semap
 	return s
 }
 
-// eachLeaseGate runs f on a Gate in memory and on one on every Redis, all on their own clocks, and closes them.
+// eachLeaseGate runs f on a Gate in memory and on one on every Redis, all on their own clocks, and
+// closes them.
 func eachLeaseGate(t *testing.T, f func(t *testing.T, g *core.Gate)) {
 	t.Helper()
 	closing := func(t *testing.T, g *core.Gate) {
@@ -250,7 +251,8 @@ func TestDetach(t *testing.T) {
 	free(t, take(t, s, level))
 }
 
-// A lease is renewed for as long as it is held, a longest hold ends it, and what nobody renews ends by itself.
+// A lease is renewed for as long as it is held, a longest hold ends it, and what nobody renews ends
+// by itself.
 func TestRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := memoryGate(t, core.Config{})

@@ -136,7 +136,8 @@ func TestShardedTurns(t *testing.T) {
 	}
 }
 
-// However many scopes are waited at, a process has one connection to each node, and none when nobody waits.
+// However many scopes are waited at, a process has one connection to each node, and none when
+// nobody waits.
 func TestShardedConnections(t *testing.T) {
 	c := redistest.StartCluster(t, 3)
 	client := c.Client(t)
@@ -243,7 +244,8 @@ func move(t *testing.T, from, to *redistest.Server, key string) {
 	do(t, source, "CLUSTER", "SETSLOT", slot, "NODE", ids[1])
 }
 
-// Where a cluster has no sharded messages, or does not allow them, who waits hears plain ones, or asks by himself.
+// Where a cluster has no sharded messages, or does not allow them, who waits hears plain ones, or
+// asks by himself.
 func TestWithoutShardedPubSub(t *testing.T) {
 	for _, test := range []struct {
 		name  string

@@ -104,8 +104,8 @@ func (s *seat) rise(killed bool) {
 	}
 }
 
-// until waits for some time, and for every other call until the process has just been granted a slot. It says whether the
-// storm goes on.
+// until waits for some time, and for every other call until the process has just been granted a
+// slot. It says whether the storm goes on.
 func (s *seat) until(over <-chan struct{}, atLeast time.Duration) bool {
 	wait := time.NewTimer(atLeast + rand.N(atLeast))
 	defer wait.Stop()

@@ -27,8 +27,8 @@ const (
 	stormAt    = "CORE_TEST_STORM" // the address of the Redis, in a process of TestStorm
 )
 
-// A storm is of processes that contend for slots as fast as they can. Some are killed again and again and followed by others,
-// some stopped past their leases.
+// A storm is of processes that contend for slots as fast as they can. Some are killed again and
+// again and followed by others, some stopped past their leases.
 func TestStorm(t *testing.T) {
 	processes, limit, lasts := 10, 3, 5*time.Second
 	if long() {
@@ -100,8 +100,9 @@ func TestStorm(t *testing.T) {
 	nothingRemains(t, server.Client(t), limit)
 }
 
-// firstServed checks that nobody was passed by: while one stood in the queue, every other got a slot that he had waited for
-// longer, and one more that he may have been given just before. Then he is last. Who stood still lost his place.
+// firstServed checks that nobody was passed by: while one stood in the queue, every other got a
+// slot that he had waited for longer, and one more that he may have been given just before. Then he
+// is last. Who stood still lost his place.
 func firstServed(t *testing.T, served []belief) {
 	t.Helper()
 	slices.SortFunc(served, func(a, b belief) int { return cmp.Compare(a.token, b.token) })

@@ -65,7 +65,9 @@ func TestChargeHasItsOwnLimit(t *testing.T) {
 func TestKnownDenialsHeedTheChargesLimit(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix})
-		log := func(n int64) core.Algorithm { return core.SlidingLog{Windows: []core.Window{{Limit: n, Width: time.Hour}}} }
+		log := func(n int64) core.Algorithm {
+			return core.SlidingLog{Windows: []core.Window{{Limit: n, Width: time.Hour}}}
+		}
 		c := core.Charge{Policy: limited(t, "p", frozen(1)), Key: newKey(t, "k"), Cost: 1, Limit: log(1)}
 		decide(t, g, c)
 		decide(t, g, c)

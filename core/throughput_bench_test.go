@@ -36,8 +36,8 @@ func serverTime(b *testing.B, client *redis.Client) (sum float64) {
 	return sum
 }
 
-// BenchmarkThroughput times many callers at once against as many PINGs: how many more decisions there are in the same time, and
-// what they cost the server.
+// BenchmarkThroughput times many callers at once against as many PINGs: how many more decisions
+// there are in the same time, and what they cost the server.
 func BenchmarkThroughput(b *testing.B) {
 	ctx := context.Background()
 	fast, spent := core.TokenBucket{Rate: 1_000_000, Per: time.Second, Burst: 1e12}, core.TokenBucket{Rate: 1, Per: 24 * time.Hour, Burst: 1}

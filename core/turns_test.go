@@ -11,8 +11,9 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// turns are limits of one policy that decide on a key by turns, as while a new deployment replaces an old one, or plans
-// are known here and not yet there. All of them together admit at most so many in one instant.
+// turns are limits of one policy that decide on a key by turns, as while a new deployment replaces
+// an old one, or plans are known here and not yet there. All of them together admit at most so many
+// in one instant.
 var turns = []struct {
 	name   string
 	limits []core.Algorithm
@@ -70,8 +71,8 @@ var turns = []struct {
 	}, 200},
 }
 
-// Whatever is charged, cancelled and settled by limits that take turns, within microseconds of a clock that goes back and
-// forth: what was kept is no more than all of them together admit at once.
+// Whatever is charged, cancelled and settled by limits that take turns, within microseconds of a
+// clock that goes back and forth: what was kept is no more than all of them together admit at once.
 func TestTurnsAtRandom(t *testing.T) {
 	seed := rand.Uint64()
 	for _, v := range turns {
@@ -169,8 +170,9 @@ func TestZonesTakingTurns(t *testing.T) {
 	})
 }
 
-// After a wider limit was lowered, the narrower one waits until what was spent under it has drained to its own capacity.
-// Its waits are honest whatever the order, and the wider one goes on counting what both charge.
+// After a wider limit was lowered, the narrower one waits until what was spent under it has drained
+// to its own capacity. Its waits are honest whatever the order, and the wider one goes on counting
+// what both charge.
 func TestNarrowerLimitDrains(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
 		wide := core.TokenBucket{Rate: 70, Per: time.Minute, Burst: 100}
@@ -197,7 +199,8 @@ func TestNarrowerLimitDrains(t *testing.T) {
 				}
 			}
 		}
-		// 84 s are left of an exhausted wide bucket when the narrow one has room, because that is 1.67 s deep.
+		// 84 s are left of an exhausted wide bucket when the narrow one has room, because that is
+		// 1.67 s deep.
 		if err := g.Reset(t.Context(), policy, charge.Key); err != nil {
 			t.Fatal(err)
 		}
@@ -211,7 +214,8 @@ func TestNarrowerLimitDrains(t *testing.T) {
 	})
 }
 
-// A clock that goes ahead and comes back locks no key for longer than the widest of its limits would, though they take turns.
+// A clock that goes ahead and comes back locks no key for longer than the widest of its limits
+// would, though they take turns.
 func TestTurnsAfterAStep(t *testing.T) {
 	limits := []core.Algorithm{
 		core.TokenBucket{Rate: 1, Per: time.Minute, Burst: 20}, core.TokenBucket{Rate: 1, Per: time.Minute, Burst: 10},
@@ -244,7 +248,8 @@ func TestTurnsAfterAStep(t *testing.T) {
 	}
 }
 
-// What is given back under another limit than it was charged under is what was charged, and nobody else's.
+// What is given back under another limit than it was charged under is what was charged, and nobody
+// else's.
 func TestCancelUnderAnotherLimit(t *testing.T) {
 	fixed := func(n int64) core.Algorithm { return core.FixedWindow{Limit: n, Window: time.Hour} }
 	sliding := func(n int64) core.Algorithm { return core.SlidingWindow{Limit: n, Window: time.Hour} }
@@ -307,7 +312,8 @@ func TestCancelUnderAnotherLimit(t *testing.T) {
 	})
 }
 
-// A clock that goes back over the start of a period and on again, ever so often, admits the limit once.
+// A clock that goes back over the start of a period and on again, ever so often, admits the limit
+// once.
 func TestStepsOverThePeriodsStart(t *testing.T) {
 	for _, every := range []core.Unit{core.Minute, core.Day, core.Month} {
 		eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {

@@ -20,7 +20,8 @@ type waiter struct {
 	start  time.Time
 }
 
-// inBubble runs f on a limiter of the algorithm. A goroutine that Wait left behind would fail the test.
+// inBubble runs f on a limiter of the algorithm. A goroutine that Wait left behind would fail the
+// test.
 func inBubble(t *testing.T, a core.Algorithm, f func(t *testing.T, w *waiter)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -71,7 +72,8 @@ func (w *waiter) hasUsed(want int64) {
 	}
 }
 
-// queue lets as many goroutines wait for n each, one asking after the other, and returns when each of them was let through.
+// queue lets as many goroutines wait for n each, one asking after the other, and returns when each
+// of them was let through.
 func (w *waiter) queue(waiters int, n int64) (after []time.Duration, order []int) {
 	type turn struct {
 		who  int
@@ -94,7 +96,8 @@ func (w *waiter) queue(waiters int, n int64) (after []time.Duration, order []int
 	return after, order
 }
 
-// Each algorithm has room for 10, which is spent at the start of the bubble: midnight UTC, and of a year.
+// Each algorithm has room for 10, which is spent at the start of the bubble: midnight UTC, and of a
+// year.
 func TestWaitsAsLongAsNeeded(t *testing.T) {
 	tests := []struct {
 		name      string
@@ -163,7 +166,8 @@ func TestWaitersGetTheirTurnsInOrder(t *testing.T) {
 	}
 }
 
-// What leaves a leaky bucket is as far apart as the rate wants it, whatever it costs; the first leaves at once.
+// What leaves a leaky bucket is as far apart as the rate wants it, whatever it costs; the first
+// leaves at once.
 func TestLeakyQueueSpacesDepartures(t *testing.T) {
 	inBubble(t, core.LeakyBucket{Rate: 10, Per: time.Second, Capacity: 20}, func(t *testing.T, w *waiter) {
 		after, order := w.queue(10, 2)
@@ -288,7 +292,8 @@ func TestWaitOfEndedContext(t *testing.T) {
 	}
 }
 
-// Others may be first for a window that starts anew, but all of them get through, and never more than the limit in one.
+// Others may be first for a window that starts anew, but all of them get through, and never more
+// than the limit in one.
 func TestWaitersForWindows(t *testing.T) {
 	tests := []struct {
 		name      string
@@ -313,7 +318,8 @@ func TestWaitersForWindows(t *testing.T) {
 	}
 }
 
-// A limiter of two waits for the one that takes longer, and spends nothing of the other meanwhile if that cannot wait.
+// A limiter of two waits for the one that takes longer, and spends nothing of the other meanwhile
+// if that cannot wait.
 func TestWaitForSeveral(t *testing.T) {
 	for _, limit := range []core.Algorithm{core.PerMinute(10), core.FixedWindow{Limit: 10, Window: time.Minute}} {
 		t.Run(fmt.Sprintf("%T", limit), func(t *testing.T) {

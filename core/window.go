@@ -6,16 +6,16 @@ import (
 	"github.com/headgate/headgate/internal/algorithm"
 )
 
-// FixedWindow allows Limit units in each of the windows that follow each other. At the edge of two it admits up to
-// 2·Limit in a moment.
+// FixedWindow admits Limit units in each of consecutive windows. Around the edge of two windows it
+// admits up to 2·Limit.
 //
-// A changed limit holds at once: what was counted stays. A window that runs when the width changes ends the new width
-// after it started; one that has ended starts anew.
+// A changed limit holds at once, and the count stays. A running window whose width changes ends the
+// new width after it started.
 type FixedWindow struct {
 	Limit  int64         // units in each window, at most 10^15
 	Window time.Duration // of whole microseconds, at most 25 years
-	// FromFirst starts a key's window with the first charge after the one before. If false, all windows start at
-	// multiples of their width since 1970, UTC.
+	// FromFirst starts a window with the first charge of the key after the window before. If false,
+	// all windows start at multiples of their width since 1970, UTC.
 	FromFirst bool
 }
 
@@ -24,24 +24,25 @@ func (w FixedWindow) compile() (compiled, error) {
 	return counted("FixedWindow", limit, err)
 }
 
-// SlidingWindow allows about Limit units in every window that ends now.
+// SlidingWindow admits about Limit units in any window.
 //
-// With Buckets 0 it estimates from two counters: of a window that started with a key's first charge or follows that, and
-// of the one before, by the part of it that is still covered. That takes for granted that the one before was spent
-// evenly. At worst it admits 2·Limit - 1 in a window. Time counts in ticks of the microsecond, or longer ones where
-// Limit times Window is above 2^50 microseconds.
+// With Buckets 0 it estimates from two counters: that of the present window, and that of the window
+// before, weighted by the part of it that is still covered. The estimate assumes that the window
+// before was spent evenly. At worst it admits 2·Limit - 1 in a window. A key's windows start with
+// its first charge. Time counts in microseconds, or in longer ticks if Limit times Window exceeds
+// 2^50 microseconds.
 //
-// With Buckets from 1 to 1000 it counts in as many small windows. A charge counts until all of its small window is further
-// back than Window, so up to Buckets + 1 small windows are kept. It never admits more than Limit in a window, and is up to
-// a small window stricter than a [SlidingLog].
+// With 1 to 1000 Buckets it counts in that many small windows. It never admits more than Limit in a
+// window. A charge counts until its whole small window is older than Window, so it is stricter than
+// a [SlidingLog] by up to one small window.
 //
-// A changed limit holds at once: what was counted stays; of two counters, that before weighs at most twice the new limit. With a changed
-// window, two counters start anew, and the entries of small windows count for the new width. Changing between 0 Buckets
-// and more starts anew.
+// A changed limit holds at once, and the counts stay; the counter of the window before weighs at
+// most twice the new limit. If Window changes, two counters start again, and small windows count
+// for the new width. A change between 0 Buckets and more starts again.
 type SlidingWindow struct {
-	Limit   int64         // units in a window, at most 10^12 with Buckets 0, else 10^15
+	Limit   int64         // units in a window, at most 10^15, or 10^12 with Buckets 0
 	Window  time.Duration // of whole microseconds, at most 25 years
-	Buckets int
+	Buckets int           // small windows, 0 to 1000
 }
 
 // AnySecond returns a window that admits at most n in any second. It counts in steps of 1/60 of it.
@@ -66,16 +67,17 @@ func (w SlidingWindow) compile() (compiled, error) {
 	return counted("SlidingWindow", limit, err)
 }
 
-// SlidingLog allows at most the limit of each of its windows in every window of that width, exactly. It remembers when
-// what was charged: in Redis, up to 64 bytes for each charge that still counts. [Result.Violates] says which windows stand
-// in the way. Limit, Window and Used of a Result are those of the longest window, and Remaining is the least of all windows.
+// SlidingLog admits exactly the limit of each of its windows in any window of that width. It keeps
+// the time of each charge that still counts: in Redis that takes up to 64 bytes. [Result.Violates]
+// reports which windows deny. Limit, Window and Used of a Result describe the longest window, and
+// Remaining is the least of all windows.
 //
-// Changed limits hold at once, and so do changed windows, as far as what they cover was still remembered.
+// Changed limits and windows hold at once, for the charges that are still kept.
 type SlidingLog struct {
 	Windows []Window // 1 to 8, of different widths
 }
 
-// Window is a limit for every window of one width.
+// Window is a limit for any window of one width.
 type Window struct {
 	Limit int64         // at most 10,000
 	Width time.Duration // of whole microseconds, at most 25 years

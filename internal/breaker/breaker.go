@@ -21,8 +21,8 @@ var (
 	ErrBusy = errors.New("breaker: too many calls in flight")
 )
 
-// Breaker is a circuit breaker in front of a server. While it is open, only its own probe asks the server, and no caller
-// waits for that. It is safe for concurrent use and must not be copied.
+// Breaker is a circuit breaker in front of a server. While it is open, only its own probe asks the
+// server, and no caller waits for that. It is safe for concurrent use and must not be copied.
 type Breaker struct {
 	probe   func(context.Context) error
 	timeout time.Duration // of a probe
@@ -36,15 +36,27 @@ type Breaker struct {
 	start    time.Time
 }
 
-// New returns a closed breaker that admits that many calls at a time. A probe runs in one of tasks and ends within the
-// timeout.
-func New(most int, timeout time.Duration, tasks *Tasks, probe func(context.Context) error) *Breaker {
-	return &Breaker{probe: probe, timeout: timeout, most: int64(most), tasks: tasks, start: time.Now()}
+// New returns a closed breaker that admits that many calls at a time. A probe runs in one of tasks
+// and ends within the timeout.
+func New(
+	most int,
+	timeout time.Duration,
+	tasks *Tasks,
+	probe func(context.Context) error,
+) *Breaker {
+	return &Breaker{
+		probe:   probe,
+		timeout: timeout,
+		most:    int64(most),
+		tasks:   tasks,
+		start:   time.Now(),
+	}
 }
 
 func (b *Breaker) elapsed() int64 { return int64(time.Since(b.start)) }
 
-// Enter begins a call, or returns ErrOpen or ErrBusy. Each nil is followed by one of Succeed, Fail, Abandon and Doubt.
+// Enter begins a call, or returns ErrOpen or ErrBusy. Each nil is followed by one of Succeed, Fail,
+// Abandon and Doubt.
 func (b *Breaker) Enter() error {
 	if b.failures.Load() >= threshold {
 		b.try()
@@ -57,8 +69,8 @@ func (b *Breaker) Enter() error {
 	return nil
 }
 
-// Succeed ends a call that the server answered. A late answer does not close a breaker that has opened meanwhile: only a
-// probe does.
+// Succeed ends a call that the server answered. A late answer does not close a breaker that has
+// opened meanwhile: only a probe does.
 func (b *Breaker) Succeed() {
 	b.inFlight.Add(-1)
 	if n := b.failures.Load(); n > 0 && n < threshold {
@@ -77,7 +89,8 @@ func (b *Breaker) Fail() {
 // Abandon ends a call that says nothing about the server.
 func (b *Breaker) Abandon() { b.inFlight.Add(-1) }
 
-// Doubt ends a call whose caller left too little time to tell a slow server from a dead one. It starts a probe, which tells.
+// Doubt ends a call whose caller left too little time to tell a slow server from a dead one. It
+// starts a probe, which tells.
 func (b *Breaker) Doubt() {
 	b.inFlight.Add(-1)
 	b.try()

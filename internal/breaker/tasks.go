@@ -5,8 +5,9 @@ import (
 	"sync"
 )
 
-// Tasks are goroutines with one owner, which waits for them. Unlike with a sync.WaitGroup, the first may begin during Wait.
-// The zero value is ready to use. It is safe for concurrent use and must not be copied.
+// Tasks are goroutines with one owner, which waits for them. Unlike with a sync.WaitGroup, the
+// first may begin during Wait. The zero value is ready to use. It is safe for concurrent use and
+// must not be copied.
 type Tasks struct {
 	mu      sync.Mutex
 	running int

@@ -1,7 +1,8 @@
 // Package deadline makes contexts that end within a timeout.
 //
-// A timer for each decision would cost as much as the rest of the decision, because setting one may wake another thread.
-// So decisions that begin within an eighth of the timeout share one deadline: that of the first.
+// A timer for each decision would cost as much as the rest of the decision, because setting one may
+// wake another thread. So decisions that begin within an eighth of the timeout share one deadline:
+// that of the first.
 package deadline
 
 import (
@@ -10,7 +11,8 @@ import (
 	"time"
 )
 
-// Deadlines makes contexts that end within Timeout. It is safe for concurrent use and must not be copied after its first use.
+// Deadlines makes contexts that end within Timeout. It is safe for concurrent use and must not be
+// copied after its first use.
 type Deadlines struct {
 	Timeout time.Duration
 	// Expire is called with each shared deadline that has passed. It may be nil.
@@ -29,8 +31,9 @@ type Shared struct {
 // Passed reports whether the deadline has passed. It is true before Expire is called.
 func (s *Shared) Passed() bool { return s.passed.Load() }
 
-// bounded has the values of the caller's context and ends at a deadline. It does not end when the caller's context
-// is cancelled: a command that was sent is waited for, so that its answer is known.
+// bounded has the values of the caller's context and ends at a deadline. It does not end when the
+// caller's context is cancelled: a command that was sent is waited for, so that its answer is
+// known.
 type bounded struct {
 	context.Context // the caller's
 	deadline        context.Context
@@ -41,7 +44,8 @@ func (b *bounded) Deadline() (time.Time, bool) { return b.deadline.Deadline() }
 func (b *bounded) Done() <-chan struct{}       { return b.deadline.Done() }
 func (b *bounded) Err() error                  { return b.deadline.Err() }
 
-// Bound returns a context that ends within the timeout, and at the deadline of the caller's context if that is earlier.
+// Bound returns a context that ends within the timeout, and at the deadline of the caller's context
+// if that is earlier.
 func (d *Deadlines) Bound(caller context.Context) (context.Context, context.CancelFunc) {
 	now := time.Now()
 	if at, ok := caller.Deadline(); ok && at.Before(now.Add(d.Timeout)) {
@@ -64,13 +68,15 @@ func (d *Deadlines) Bound(caller context.Context) (context.Context, context.Canc
 	return &bounded{caller, s, true}, func() {}
 }
 
-// At returns a context with the values of the caller's that ends at a time, and not with the caller's.
+// At returns a context with the values of the caller's that ends at a time, and not with the
+// caller's.
 func At(caller context.Context, end time.Time) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithDeadline(context.Background(), end)
 	return &bounded{caller, ctx, true}, cancel
 }
 
-// Caller returns the caller's context of a context made by Bound or At, and whether it is one. Otherwise it returns ctx.
+// Caller returns the caller's context of a context made by Bound or At, and whether it is one.
+// Otherwise it returns ctx.
 func Caller(ctx context.Context) (caller context.Context, ok bool) {
 	if b, ok := ctx.(*bounded); ok {
 		return b.Context, true
@@ -87,7 +93,8 @@ func SharedOf(ctx context.Context) *Shared {
 	return nil
 }
 
-// CallerDone returns the Done channel of the caller's context of a context made by Bound or At. It is nil for others.
+// CallerDone returns the Done channel of the caller's context of a context made by Bound or At. It
+// is nil for others.
 func CallerDone(ctx context.Context) <-chan struct{} {
 	if b, ok := ctx.(*bounded); ok {
 		return b.Context.Done()
@@ -95,7 +102,8 @@ func CallerDone(ctx context.Context) <-chan struct{} {
 	return nil
 }
 
-// Cause returns why a caller stops to wait: the error of ctx, or context.Canceled if the caller has gone.
+// Cause returns why a caller stops to wait: the error of ctx, or context.Canceled if the caller has
+// gone.
 func Cause(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -109,8 +117,8 @@ func Patient(ctx context.Context) bool {
 	return !ok || b.patient
 }
 
-// Err returns the error of a context that has ended. A deadline that has passed counts even if its timer is late: the
-// timer of a socket at the same instant may fire first.
+// Err returns the error of a context that has ended. A deadline that has passed counts even if its
+// timer is late: the timer of a socket at the same instant may fire first.
 func Err(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -43,7 +43,8 @@ type Holding struct {
 	hear func(error)
 }
 
-// NewHolding returns a lease that no store knows. Without a store it lasts until the end of its longest hold.
+// NewHolding returns a lease that no store knows. Without a store it lasts until the end of its
+// longest hold.
 func NewHolding(s Spec) *Holding {
 	return &Holding{Spec: s, until: s.Ends, gone: make(chan struct{})}
 }
@@ -131,8 +132,9 @@ func (h *Holding) next() time.Time {
 	return h.until
 }
 
-// renewed sets when to renew the lease again and how long to believe in it: by the monotonic clock, from before the store was
-// asked, and a tenth less than the store says, in case the clocks differ in speed.
+// renewed sets when to renew the lease again and how long to believe in it: by the monotonic clock,
+// from before the store was asked, and a tenth less than the store says, in case the clocks differ
+// in speed.
 func (h *Holding) renewed(sent time.Time, left time.Duration) {
 	h.until = sent.Add(left - left/10)
 	h.due = sent.Add(Jitter(h.TTL / 3))

@@ -1,5 +1,6 @@
-// Package keeper looks after the leases that a process holds and after its waiters: it renews the leases, tells holders
-// that they have lost theirs, and wakes waiters when Redis grants them a slot.
+// Package keeper looks after the leases that a process holds and after its waiters: it renews the
+// leases, tells holders that they have lost theirs, and wakes waiters when Redis grants them a
+// slot.
 package keeper
 
 import (
@@ -52,7 +53,7 @@ type Keeper struct {
 	held     map[string]*Holding
 	waiting  map[string]*Waiter
 	busy     int           // calls that acquire or release
-	idle     chan struct{} // closed when nothing is held and no call is busy; nil unless somebody waits
+	idle     chan struct{} // closed when nothing is held or busy; nil unless Close waits
 	closing  bool
 	over     bool          // Close has given up what was left
 	changed  chan struct{} // wakes the goroutine that renews
@@ -69,7 +70,9 @@ type Keeper struct {
 func New(cfg Config) *Keeper {
 	k := &Keeper{
 		Config: cfg, channel: cfg.Prefix + "wake:" + cfg.ID,
-		held: make(map[string]*Holding), waiting: make(map[string]*Waiter), changed: make(chan struct{}, 1),
+		held: make(
+			map[string]*Holding,
+		), waiting: make(map[string]*Waiter), changed: make(chan struct{}, 1),
 		room: make(chan struct{}, maxRenewals),
 	}
 	k.done, k.stop = context.WithCancel(context.Background())

@@ -10,7 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// node is a connection to a node of a cluster, for as long as a channel is subscribed there. The keeper's lock guards it.
+// node is a connection to a node of a cluster, for as long as a channel is subscribed there. The
+// keeper's lock guards it.
 type node struct {
 	shards   *shards
 	addr     string
@@ -33,7 +34,8 @@ type order struct {
 
 func newNode(s *shards, client *redis.Client) *node {
 	n := &node{
-		shards: s, addr: client.Options().Addr, pubsub: client.SSubscribe(s.keeper.done), begun: time.Now(),
+		shards: s, addr: client.Options().Addr, begun: time.Now(),
+		pubsub:   client.SSubscribe(s.keeper.done),
 		channels: make(map[*shard]struct{}), changed: make(chan struct{}, 1),
 	}
 	n.done, n.stop = context.WithCancel(s.keeper.done)
@@ -197,12 +199,14 @@ func (n *node) hear(m any) bool {
 	return true
 }
 
-// rejected takes an error as the answer to the first order that was sent, and reports whether it was one.
+// rejected takes an error as the answer to the first order that was sent, and reports whether it
+// was one.
 func (n *node) rejected(err error) bool {
 	k := n.shards.keeper
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if len(n.asked) == 0 || redis.HasErrorPrefix(err, "CROSSSLOT") { // the client has connected again by itself
+	if len(n.asked) == 0 ||
+		redis.HasErrorPrefix(err, "CROSSSLOT") { // the client has connected again by itself
 		return false
 	}
 	o := n.asked[0]

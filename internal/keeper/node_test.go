@@ -14,7 +14,8 @@ type reply string
 func (r reply) Error() string { return string(r) }
 func (reply) RedisError()     {}
 
-// Who waits is told that it hears when Redis has said so of its own channel, and an answer to nothing ends the connection.
+// Who waits is told that it hears when Redis has said so of its own channel, and an answer to
+// nothing ends the connection.
 func TestListenerAnswers(t *testing.T) {
 	said := func(kind, channel string) any { return &redis.Subscription{Kind: kind, Channel: channel} }
 	for _, test := range []struct {

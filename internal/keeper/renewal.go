@@ -29,7 +29,8 @@ type group struct {
 
 func (h *Holding) group() group { return group{h.Store, h.Scope, h.TTL} }
 
-// renewals renews leases until none is held. It waits for no call, so that a lease that cannot be renewed is lost in time.
+// renewals renews leases until none is held. It waits for no call, so that a lease that cannot be
+// renewed is lost in time.
 func (k *Keeper) renewals() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -85,7 +86,8 @@ func (k *Keeper) overdue(now time.Time) (all []*Holding) {
 	return all
 }
 
-// due returns the leases to renew now, with those that are almost due and fit into the same calls, and when to look again.
+// due returns the leases to renew now, with those that are almost due and fit into the same calls,
+// and when to look again.
 func (k *Keeper) due(now time.Time) (renewals []*renewal, next time.Time) {
 	at := make(map[group]*renewal)
 	for _, h := range k.held {
@@ -100,7 +102,8 @@ func (k *Keeper) due(now time.Time) (renewals []*renewal, next time.Time) {
 			continue
 		}
 		r := at[h.group()]
-		if r != nil && !h.renewing && h.due.Before(now.Add(h.TTL/10)) && len(r.leases) < maxRenewed {
+		if r != nil && !h.renewing && h.due.Before(now.Add(h.TTL/10)) &&
+			len(r.leases) < maxRenewed {
 			h.renewing = true
 			r.leases = append(r.leases, h)
 		}

@@ -7,9 +7,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// shards are the sharded channels by which a process listens to a Redis Cluster, where a message on a plain channel goes to
-// every node. There is one channel for each outermost key with waiters, in the slot of that key, and one connection to
-// each node. The keeper's lock guards them.
+// shards are the sharded channels by which a process listens to a Redis Cluster, where a message on
+// a plain channel goes to every node. There is one channel for each outermost key with waiters, in
+// the slot of that key, and one connection to each node. The keeper's lock guards them.
 type shards struct {
 	keeper  *Keeper
 	cluster *redis.ClusterClient
@@ -36,16 +36,22 @@ const (
 )
 
 func newShards(k *Keeper, cluster *redis.ClusterClient) *shards {
-	return &shards{keeper: k, cluster: cluster, all: make(map[string]*shard), nodes: make(map[string]*node)}
+	return &shards{
+		keeper:  k,
+		cluster: cluster,
+		all:     make(map[string]*shard),
+		nodes:   make(map[string]*node),
+	}
 }
 
-// name returns the name of the channel of an outermost key. The script knows a sharded channel by its brace.
+// name returns the name of the channel of an outermost key. The script knows a sharded channel by
+// its brace.
 func (s *shards) name(outermost string) string {
 	return s.keeper.Prefix + outermost + ":wake:" + s.keeper.ID
 }
 
-// Attend makes a waiter hear the channel of that name, which Channel returned with heard before the store was asked. If the
-// waiter hears it only now, it is woken to ask again.
+// Attend makes a waiter hear the channel of that name, which Channel returned with heard before the
+// store was asked. If the waiter hears it only now, it is woken to ask again.
 func (k *Keeper) Attend(ctx context.Context, w *Waiter, name string, heard bool) {
 	k.mu.Lock()
 	s := k.shards
@@ -123,7 +129,8 @@ func (s *shards) place(c *shard, client *redis.Client) {
 	n.order(c, false)
 }
 
-// again subscribes channels whose connection broke. The lock is not held. On failure the waiters ask from time to time.
+// again subscribes channels whose connection broke. The lock is not held. On failure the waiters
+// ask from time to time.
 func (s *shards) again(lost []*shard) {
 	for _, c := range lost {
 		client, err := s.cluster.MasterForKey(s.keeper.done, c.name)

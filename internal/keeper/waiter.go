@@ -28,8 +28,9 @@ func (w *Waiter) wake() {
 	}
 }
 
-// Wait registers a waiter for messages about an id. On a cluster it listens only if others wait at the same outermost key
-// already: most callers never wait, and one that does asks again once it listens.
+// Wait registers a waiter for messages about an id. On a cluster it listens only if others wait at
+// the same outermost key already: most callers never wait, and one that does asks again once it
+// listens.
 func (k *Keeper) Wait(id, outermost string) *Waiter {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -58,15 +59,16 @@ func (k *Keeper) Leave(id string) {
 	delete(k.waiting, id)
 }
 
-// Heard returns what a waiter was woken for: a grant, or the end of all waits. If it is neither, the waiter asks again.
+// Heard returns what a waiter was woken for: a grant, or the end of all waits. If it is neither,
+// the waiter asks again.
 func (k *Keeper) Heard(w *Waiter) (granted lease.Message, closing bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return w.granted, k.closing
 }
 
-// Channel returns the name of the channel to which a store is to send messages about an outermost key, and whether a waiter
-// hears them from now on.
+// Channel returns the name of the channel to which a store is to send messages about an outermost
+// key, and whether a waiter hears them from now on.
 func (k *Keeper) Channel(outermost string, w *Waiter) (name string, hears bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -99,7 +101,9 @@ func (k *Keeper) Tell(message string) {
 	}
 	if h != nil {
 		h.lose(k.Lost)
-		k.Tasks.Go(func() { k.notify(Notice{Kind: Evicted, Holding: h}) }) // a store in memory tells under its lock
+		k.Tasks.Go(
+			func() { k.notify(Notice{Kind: Evicted, Holding: h}) },
+		) // a store in memory tells under its lock
 	}
 }
 
@@ -109,10 +113,12 @@ func (k *Keeper) wakeAll() {
 	}
 }
 
-// silence is how long a server says nothing before it is asked whether it is there. It has as long to answer.
+// silence is how long a server says nothing before it is asked whether it is there. It has as long
+// to answer.
 const silence = 3 * time.Second
 
-// subscribe begins to listen to the plain channel. The lock is held, so the goroutine does what takes time.
+// subscribe begins to listen to the plain channel. The lock is held, so the goroutine does what
+// takes time.
 func (k *Keeper) subscribe() {
 	if k.Client != nil && k.pubsub == nil {
 		k.pubsub = k.Client.Subscribe(k.done)
@@ -121,8 +127,9 @@ func (k *Keeper) subscribe() {
 	}
 }
 
-// listen reads the plain channel. After each connection all waiters ask once, because earlier messages are lost. It reads
-// without the channels of go-redis, which pass each message through one more goroutine.
+// listen reads the plain channel. After each connection all waiters ask once, because earlier
+// messages are lost. It reads without the channels of go-redis, which pass each message through one
+// more goroutine.
 func (k *Keeper) listen(p *redis.PubSub) {
 	context.AfterFunc(k.done, func() { _ = p.Close() }) // which ends a read
 	_ = p.Subscribe(k.done, k.channel)                  // a failure is tried again below

@@ -7,7 +7,8 @@ import (
 	"github.com/headgate/headgate/internal/lease"
 )
 
-// Leases is a request.LeaseStore in memory. Its methods do not fail. It is safe for concurrent use and must not be copied.
+// Leases is a request.LeaseStore in memory. Its methods do not fail. It is safe for concurrent use
+// and must not be copied.
 type Leases struct {
 	clock func() int64 // microseconds
 	tell  func(message string)
@@ -16,8 +17,8 @@ type Leases struct {
 	scopes map[string]*lease.Scope
 }
 
-// NewLeases returns a store on a clock of microseconds. It calls tell with each message to a waiter or a holder, under a lock: tell
-// must not call the store.
+// NewLeases returns a store on a clock of microseconds. It calls tell with each message to a waiter
+// or a holder, under a lock: tell must not call the store.
 func NewLeases(clock func() int64, tell func(message string)) *Leases {
 	return &Leases{clock: clock, tell: tell, scopes: make(map[string]*lease.Scope)}
 }
@@ -37,13 +38,22 @@ func (l *Leases) in(scope string, f func(s *lease.Scope, now int64)) {
 }
 
 // Acquire implements request.LeaseStore.
-func (l *Leases) Acquire(_ context.Context, scope string, q lease.Request) (g lease.Grant, _ error) {
+func (l *Leases) Acquire(
+	_ context.Context,
+	scope string,
+	q lease.Request,
+) (g lease.Grant, _ error) {
 	l.in(scope, func(s *lease.Scope, now int64) { g = s.Acquire(now, q) })
 	return g, nil
 }
 
 // Renew implements request.LeaseStore.
-func (l *Leases) Renew(_ context.Context, scope string, micros int64, ids []string) (left []int64, _ error) {
+func (l *Leases) Renew(
+	_ context.Context,
+	scope string,
+	micros int64,
+	ids []string,
+) (left []int64, _ error) {
 	l.in(scope, func(s *lease.Scope, now int64) { left = s.Renew(now, micros, ids) })
 	return left, nil
 }

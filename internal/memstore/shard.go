@@ -10,8 +10,9 @@ import (
 // evictionSample is the number of keys among which a full shard looks for the one to evict.
 const evictionSample = 16
 
-// shard is a part of the keys. A full one evicts, of a sample, the keys that have expired, or else the key with the least part of
-// its limit spent. So to evict an exhausted key, an attacker must exhaust many others.
+// shard is a part of the keys. A full one evicts, of a sample, the keys that have expired, or else
+// the key with the least part of its limit spent. So to evict an exhausted key, an attacker must
+// exhaust many others.
 type shard struct {
 	sync.Mutex
 	keys map[uint64]entry // by the hash of key and suffix
@@ -53,7 +54,8 @@ func (s *shard) add(hash uint64, key, suffix string, state algorithm.State, now 
 	s.keys[hash] = e
 }
 
-// evict removes the expired keys of a sample, or the key of it with the least part of its limit spent.
+// evict removes the expired keys of a sample, or the key of it with the least part of its limit
+// spent.
 func (s *shard) evict(now int64) {
 	var (
 		first   uint64

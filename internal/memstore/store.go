@@ -11,13 +11,15 @@ import (
 
 const shards = 64
 
-// Store is a request.Store in memory. Its methods do not fail. It is safe for concurrent use and must not be copied.
+// Store is a request.Store in memory. Its methods do not fail. It is safe for concurrent use and
+// must not be copied.
 type Store struct {
 	shards [shards]shard // by KeyHash; first, so that no shard begins inside a cache line
 	clock  func() int64  // microseconds
 }
 
-// New returns a store of at most maxKeys keys, rounded up to a multiple of 64, on a clock of microseconds since 1970.
+// New returns a store of at most maxKeys keys, rounded up to a multiple of 64, on a clock of
+// microseconds since 1970.
 func New(maxKeys int, clock func() int64) *Store {
 	s := &Store{clock: clock}
 	for i := range s.shards {
@@ -27,7 +29,8 @@ func New(maxKeys int, clock func() int64) *Store {
 	return s
 }
 
-// shard returns the one that the key picks. All policies on one key are in one shard, so that a request takes one lock.
+// shard returns the one that the key picks. All policies on one key are in one shard, so that a
+// request takes one lock.
 func (s *Store) shard(c *request.Charge) uint64 { return c.KeyHash % shards }
 
 // Split implements request.Store.

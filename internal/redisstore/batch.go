@@ -7,8 +7,9 @@ import (
 	"github.com/headgate/headgate/internal/request"
 )
 
-// batch is the calls that share a script, and the arguments of that. A call that takes a slot is alone in its batch. A batch
-// keeps what it needs once it is encoded: a caller may leave, and use its requests for something else.
+// batch is the calls that share a script, and the arguments of that. A call that takes a slot is
+// alone in its batch. A batch keeps what it needs once it is encoded: a caller may leave, and use
+// its requests for something else.
 type batch struct {
 	calls   []*call
 	entries []entry
@@ -72,7 +73,10 @@ func (b *batch) collect() {
 				b.keyOf = append(b.keyOf, at)
 				b.limitOf = append(b.limitOf, b.limitIndex(c))
 			}
-			b.entries = append(b.entries, entry{request: r, merges: k.merges, brief: k.brief(), words: r.Words(), callers: 1})
+			b.entries = append(
+				b.entries,
+				entry{request: r, merges: k.merges, brief: k.brief(), words: r.Words(), callers: 1},
+			)
 		}
 	}
 	for i := range b.entries {
@@ -145,4 +149,89 @@ func (b *batch) release() {
 	clear(b.limits)
 	clear(b.args)
 	batches.Put(b)
+}
+
+// periodPassed reports whether nothing ran because the limits of a batch do not hold at the
+// server's time, which it returns.
+func periodPassed(reply []int64) (now int64, passed bool) {
+	if len(reply) == 2 && reply[0] == -1 {
+		return reply[1], true
+	}
+	return 0, false
+}
+
+// A brief reply is one number: 2 + the level that was found if the charge was spent, and otherwise
+// -2 - the level. Neither is a verdict on one charge, nor the -1 of a period that has passed.
+func isBrief(n int64) bool { return n < -1 || n > 1 }
+
+// unfold appends the reply that a brief one stands for.
+func unfold(reply []int64, n int64) []int64 {
+	if n < 0 {
+		return append(reply, 1, -2-n, 0, 0)
+	}
+	return append(reply, 0, n-2, 0, 1)
+}
+
+// distribute gives each call its part of the script's reply, or all of it if nothing ran.
+func (b *batch) distribute(reply []int64) error {
+	if _, passed := periodPassed(reply); passed {
+		for _, k := range b.calls {
+			k.reply = reply
+		}
+		return nil
+	}
+	n := 0
+	for i := range b.entries {
+		e := &b.entries[i]
+		if e.at = n; e.brief && n < len(reply) && isBrief(reply[n]) {
+			e.words = 1
+		}
+		n += e.words
+	}
+	if n != len(reply) {
+		return ErrReply
+	}
+	for i, k := range b.calls {
+		e := &b.entries[b.entryOf[i]]
+		if e.callers > 1 {
+			if e.replies == nil {
+				e.replies = make([]int64, e.callers*e.words)
+			}
+			k.reply, e.replies = e.replies[:e.words:e.words], e.replies[e.words:]
+			e.merged.reply(k.reply, reply[e.at:e.at+e.words], int64(e.told))
+			e.told++
+			continue
+		}
+		words := k.words
+		if e.brief {
+			words = e.words
+		}
+		k.reply = reply[e.at : e.at+words : e.at+words]
+	}
+	return nil
+}
+
+// decode hands a reply to the call's requests.
+func (k *call) decode(reply []int64) error {
+	if k.brief() && len(reply) == 1 && isBrief(reply[0]) {
+		r := &k.requests[0]
+		r.Buffer = unfold(r.Buffer[:0], reply[0])
+		reply = r.Buffer
+	}
+	for i := range k.requests {
+		r := &k.requests[i]
+		n := r.Words()
+		if len(reply) < n {
+			return ErrReply
+		}
+		r.Settle(reply[:n:n])
+		reply = reply[n:]
+	}
+	if s := k.requests[0].Slot; s != nil && len(reply) > 0 {
+		return decodeSlot(s, reply)
+	}
+	if len(reply) > 0 {
+		return ErrReply
+	}
+	return nil
 }

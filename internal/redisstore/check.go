@@ -17,13 +17,17 @@ const (
 // ErrServer is wrapped by the errors of Check about a server that the store cannot use.
 var ErrServer = errors.New("redisstore: unusable server")
 
-// Check asks whether the server answers, is new enough, and is part of a cluster only if the store expects one.
+// Check asks whether the server answers, is new enough, and is part of a cluster only if the store
+// expects one.
 func (s *Store) Check(ctx context.Context) error {
 	if err := s.bounded(ctx, func() error { return s.Client.Ping(ctx).Err() }); err != nil {
 		return err
 	}
 	var info string
-	if s.bounded(ctx, func() (err error) { info, err = s.Client.Info(ctx).Result(); return err }) != nil {
+	if s.bounded(
+		ctx,
+		func() (err error) { info, err = s.Client.Info(ctx).Result(); return err },
+	) != nil {
 		return nil // INFO may be forbidden, which does no harm
 	}
 	return s.checkInfo(info)
@@ -37,11 +41,19 @@ func (s *Store) checkInfo(info string) error {
 	a, err1 := strconv.Atoi(major)
 	b, err2 := strconv.Atoi(minor)
 	if err1 == nil && err2 == nil && (a < oldestMajor || a == oldestMajor && b < oldestMinor) {
-		return fmt.Errorf("%w: it has version %s, and %d.%d is needed", ErrServer, version, oldestMajor, oldestMinor)
+		return fmt.Errorf(
+			"%w: it has version %s, and %d.%d is needed",
+			ErrServer,
+			version,
+			oldestMajor,
+			oldestMinor,
+		)
 	}
 	if field(info, "cluster_enabled") == "1" && !s.Cluster {
-		return fmt.Errorf("%w: it is part of a cluster, but the client is one for a single server: use redis.NewClusterClient",
-			ErrServer)
+		return fmt.Errorf(
+			"%w: it is part of a cluster, but the client is for one server: use redis.NewClusterClient",
+			ErrServer,
+		)
 	}
 	return nil
 }

@@ -9,9 +9,10 @@ import (
 	"github.com/headgate/headgate/internal/request"
 )
 
-// encode writes the arguments of EVALSHA as lua/decide.lua reads them. Values that are not constant go by pointers into
-// ints and names, because a pointer in an interface costs no allocation. So these must not grow after the first. Keys
-// go by value: go-redis reads the first one to find its slot, and hooks of the client may show all.
+// encode writes the arguments of EVALSHA as lua/decide.lua reads them. Values that are not constant
+// go by pointers into ints and names, because a pointer in an interface costs no allocation. So
+// these must not grow after the first. Keys go by value: go-redis reads the first one to find its
+// slot, and hooks of the client may show all.
 func (s *Store) encode(calls []*call) *batch {
 	b := batches.Get().(*batch)
 	b.calls, b.script = calls, &s.decides
@@ -76,15 +77,17 @@ func (b *batch) keyNames(prefix string) {
 	}
 }
 
-// short reports whether the short form of lua/plain.lua can ask for the batch: each entry charges the same cost of one bucket,
-// and each on a key of its own. It returns the bucket's reach and capacity.
+// short reports whether the short form of lua/plain.lua can ask for the batch: each entry charges
+// the same cost of one bucket, and each on a key of its own. It returns the bucket's reach and
+// capacity.
 func (b *batch) short() (reach, capacity int64, ok bool) {
 	bucket, ok := b.limits[0].Limit.(*algorithm.TokenBucket)
 	if !ok || len(b.limits) > 1 || len(b.keys) < len(b.entries) {
 		return 0, 0, false
 	}
 	for i := range b.entries {
-		if e := &b.entries[i]; !e.merges || len(e.request.Charges) > 1 || e.request.Charges[0].Cost != b.limits[0].Cost {
+		if e := &b.entries[i]; !e.merges || len(e.request.Charges) > 1 ||
+			e.request.Charges[0].Cost != b.limits[0].Cost {
 			return 0, 0, false
 		}
 	}
@@ -151,14 +154,15 @@ func (b *batch) runs() {
 	}
 }
 
-// continues reports whether entry i, whose first charge is the n-th, continues the run that begins with entry first: it
-// asks the same of the keys that follow.
+// continues reports whether entry i, whose first charge is the n-th, continues the run that begins
+// with entry first: it asks the same of the keys that follow.
 func (b *batch) continues(first, i, n int) bool {
 	e, f := &b.entries[i], &b.entries[first]
 	op, bound := e.asks()
 	firstOp, firstBound := f.asks()
 	count := len(e.request.Charges)
-	if op != firstOp || bound != firstBound || op == algorithm.Give || count != len(f.request.Charges) ||
+	if op != firstOp || bound != firstBound || op == algorithm.Give ||
+		count != len(f.request.Charges) ||
 		e.request.Receipts != f.request.Receipts {
 		return false
 	}
@@ -182,7 +186,8 @@ func (e *entry) asks() (algorithm.Operation, int64) {
 	return e.request.Op, e.request.Bound
 }
 
-// entry writes a request whose first charge is the n-th, and returns where the length of its run is kept.
+// entry writes a request whose first charge is the n-th, and returns where the length of its run is
+// kept.
 func (b *batch) entry(e *entry, n int) (times *int64) {
 	r := e.request
 	op, bound := e.asks()
@@ -236,7 +241,17 @@ func appendLeaseKeys(args []any, scope string) []any {
 
 // appendAcquire appends the ARGV of an acquire behind the operation.
 func appendAcquire(args []any, q lease.Request) []any {
-	args = append(args, q.ID, q.Patience, q.Waiters, q.Priority, q.Longest, q.Lease, q.Channel, q.Metadata)
+	args = append(
+		args,
+		q.ID,
+		q.Patience,
+		q.Waiters,
+		q.Priority,
+		q.Longest,
+		q.Lease,
+		q.Channel,
+		q.Metadata,
+	)
 	for _, l := range q.Levels {
 		args = append(args, l.Node, l.Weight, l.Limit)
 	}

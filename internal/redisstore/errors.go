@@ -10,15 +10,19 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ErrPeriod is the error of a server whose clock went to another period of a calendar each time it was asked.
+// ErrPeriod is the error of a server whose clock went to another period of a calendar each time it
+// was asked.
 var ErrPeriod = errors.New("redisstore: Redis's clock leaps from period to period")
+
+// ErrReply is a reply that breaks the script's contract.
+var ErrReply = errors.New("redisstore: the script's reply has a wrong shape")
 
 // Class says what an error of a Store means.
 type Class uint8
 
 const (
-	// Outage is an error that may pass: a timeout, a refused or broken connection, an exhausted pool, or a reply of a
-	// Redis that starts, fails over, is full or is busy.
+	// Outage is an error that may pass: a timeout, a refused or broken connection, an exhausted
+	// pool, or a reply of a Redis that starts, fails over, is full or is busy.
 	Outage Class = iota
 	// Shared is an error of a round trip that another caller led and reports.
 	Shared
@@ -32,7 +36,8 @@ const (
 
 // outages begin the replies of a Redis that may decide later.
 var outages = []string{
-	"LOADING", "CLUSTERDOWN", "READONLY", "MASTERDOWN", "NOREPLICAS", "TRYAGAIN", "MOVED", "ASK", "BUSY", "OOM",
+	"LOADING", "CLUSTERDOWN", "READONLY", "MASTERDOWN", "NOREPLICAS", "TRYAGAIN", "MOVED", "ASK",
+	"BUSY", "OOM",
 	"MISCONF", "NOTBUSY", "UNBLOCKED", "ERR max number of clients", "max number of clients",
 }
 
@@ -64,8 +69,8 @@ func passes(reply string) bool {
 	return false
 }
 
-// errSplit is the error of a shared script that wrote nothing and may run for each call alone: one call asked for a key
-// that holds something else, or for one of another node while its slot moves.
+// errSplit is the error of a shared script that wrote nothing and may run for each call alone: one
+// call asked for a key that holds something else, or for one of another node while its slot moves.
 type errSplit struct{ error }
 
 func split(err error, calls []*call) error {
@@ -74,7 +79,8 @@ func split(err error, calls []*call) error {
 	}
 	text := err.Error()
 	unreadable := strings.HasPrefix(text, "ERR ") && strings.Contains(text, "script")
-	if redis.HasErrorPrefix(err, "WRONGTYPE") || redis.HasErrorPrefix(err, "TRYAGAIN") || unreadable {
+	if redis.HasErrorPrefix(err, "WRONGTYPE") || redis.HasErrorPrefix(err, "TRYAGAIN") ||
+		unreadable {
 		return errSplit{err}
 	}
 	return err

@@ -7,13 +7,13 @@ import (
 	"github.com/headgate/headgate/internal/deadline"
 )
 
-// wait returns when the call leads or is answered, or with the error of the context that ended first. The call must not be
-// used again then.
+// wait returns when the call leads or is answered, or with the error of the context that ended
+// first. The call must not be used again then.
 func (q *queue) wait(ctx context.Context, k *call) error {
 	var done <-chan struct{}
 	if k.shared == nil {
 		done = ctx.Done()
-	} // otherwise expire tells: a channel that all callers wait for costs more than the rest of waiting
+	} // otherwise expire tells: a channel that all callers wait for is dear
 	gone := deadline.CallerDone(ctx)
 	if done == nil && gone == nil {
 		<-k.turn

@@ -35,7 +35,8 @@ func (b broken) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 	return next
 }
 
-// A caller that leaves while its shared deadline passes changes nothing: the leader may look at its call.
+// A caller that leaves while its shared deadline passes changes nothing: the leader may look at its
+// call.
 func TestLeaveAfterSharedDeadline(t *testing.T) {
 	var d deadline.Shared
 	q := new(queue)

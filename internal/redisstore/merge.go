@@ -5,23 +5,6 @@ import (
 	"github.com/headgate/headgate/internal/request"
 )
 
-// maxMerged is the largest number of units of a charge that merges: sums of a batch stay exact.
-const maxMerged = 1 << 40
-
-// mergeable reports whether equal requests can be decided as one. Then each caller needs to know nothing but its reply. Merging
-// makes a hot key several times as fast (BenchmarkThroughput/hot).
-func mergeable(r *request.Request) bool {
-	if r.Op != algorithm.Decide || r.Slot != nil || r.Receipts {
-		return false
-	}
-	for _, c := range r.Charges {
-		if _, ok := c.Limit.(algorithm.Mergeable); !ok || c.Shadow || c.Units < 1 || c.Units > min(maxMerged, c.Limit.Capacity()) {
-			return false
-		}
-	}
-	return true
-}
-
 // equal reports whether two requests that can be merged are the same.
 func equal(r, o *request.Request) bool {
 	if len(r.Charges) != len(o.Charges) {
@@ -51,8 +34,8 @@ func merge(r *request.Request) merged {
 	return m
 }
 
-// reply writes the reply to caller n, from 0, as if the callers had been decided one after the other. all is the reply to
-// all of them, whose verdict is the number of callers that fit.
+// reply writes the reply to caller n, from 0, as if the callers had been decided one after the
+// other. all is the reply to all of them, whose verdict is the number of callers that fit.
 func (m merged) reply(own, all []int64, n int64) {
 	copy(own, all)
 	before, admitted := min(n, all[0]), n < all[0]

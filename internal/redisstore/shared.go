@@ -8,9 +8,13 @@ import (
 	"github.com/headgate/headgate/internal/request"
 )
 
-// DecideShared decides the requests of as many callers in one script. It returns the order in which they were decided, and
-// how many of them shared the entry of an equal one. It is for tests: Decide leaves to chance which callers share a script.
-func (s *Store) DecideShared(ctx context.Context, requests []request.Request) (order []int, merged int, err error) {
+// DecideShared decides the requests of as many callers in one script. It returns the order in which
+// they were decided, and how many of them shared the entry of an equal one. It is for tests: Decide
+// leaves to chance which callers share a script.
+func (s *Store) DecideShared(
+	ctx context.Context,
+	requests []request.Request,
+) (order []int, merged int, err error) {
 	calls := make([]*call, len(requests))
 	for i := range requests {
 		calls[i] = acquireCall(ctx, requests[i:i+1])
@@ -18,7 +22,10 @@ func (s *Store) DecideShared(ctx context.Context, requests []request.Request) (o
 	}
 	for range attempts {
 		b := s.encode(calls)
-		slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(b.entryOf[i], b.entryOf[j]) })
+		slices.SortStableFunc(
+			order,
+			func(i, j int) int { return cmp.Compare(b.entryOf[i], b.entryOf[j]) },
+		)
 		merged = len(calls) - len(b.entries)
 		if err := s.send(ctx, new(queue), calls); err != nil {
 			return nil, 0, err

@@ -16,7 +16,10 @@ func (s *Store) Split(charges []*request.Charge) [][]*request.Charge {
 	}
 	var parts [][]*request.Charge
 	for _, c := range charges {
-		i := slices.IndexFunc(parts, func(p []*request.Charge) bool { return p[0].Outermost() == c.Outermost() })
+		i := slices.IndexFunc(
+			parts,
+			func(p []*request.Charge) bool { return p[0].Outermost() == c.Outermost() },
+		)
 		if i < 0 {
 			i = len(parts)
 			parts = append(parts, nil)
@@ -40,15 +43,11 @@ func oneSlot(charges []*request.Charge, outermost string) bool {
 	return true
 }
 
-// queueFor returns the queue for the server of the requests. Each node of a cluster has its own, so that a node that stands
-// still holds up no calls to others.
-func (s *Store) queueFor(ctx context.Context, requests []request.Request) *queue {
-	if !s.Cluster {
-		return &s.server
-	}
+// nodeQueue returns the queue for the node of a charge. Each node has its own, so that a node that stands still holds up no calls
+// to others.
+func (s *Store) nodeQueue(ctx context.Context, c *request.Charge) *queue {
 	node := ""
 	if client, ok := s.Client.(*redis.ClusterClient); ok {
-		c := requests[0].Charges[0]
 		found := "" // a call that is left behind writes it at any time
 		if s.bounded(ctx, func() error {
 			master, err := client.MasterForKey(ctx, s.Prefix+c.Key+c.Suffix)
@@ -65,33 +64,6 @@ func (s *Store) queueFor(ctx context.Context, requests []request.Request) *queue
 	}
 	q, _ := s.nodes.LoadOrStore(node, &queue{store: s})
 	return q.(*queue)
-}
-
-// alone sends a call that shares its script with no others.
-func (s *Store) alone(ctx context.Context, k *call) ([]int64, error) {
-	b := s.encode([]*call{k})
-	reply, err := s.evaluate(ctx, b)
-	if err != nil {
-		return nil, err // the client's call may still use the batch
-	}
-	b.release()
-	return reply, nil
-}
-
-// send decides a batch of calls in one round trip, by one script or by one for each slot. It leaves in each call its part of
-// the reply or its error. An error that it returns is that of all calls.
-func (s *Store) send(ctx context.Context, q *queue, calls []*call) error {
-	if s.Cluster && len(calls) > 1 {
-		return s.sendSlots(ctx, q, calls)
-	}
-	b := s.encode(calls)
-	q.encoded(calls)
-	reply, err := s.evaluate(ctx, b)
-	if err != nil {
-		return split(err, calls) // the client's call may still use the batch
-	}
-	defer b.release()
-	return b.distribute(reply)
 }
 
 // sendSlots sends a script for each slot, in one pipeline.

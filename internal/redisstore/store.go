@@ -1,11 +1,13 @@
-// Package redisstore decides requests on state in Redis. Calls that wait for the same server share a round trip, and calls
-// that share a hash slot share a script.
+// Package redisstore decides requests on state in Redis. Calls that wait for the same server share
+// a round trip, and calls that share a hash slot share a script.
 package redisstore
 
 import (
 	"context"
 	"errors"
+	"io"
 	"sync"
+	"syscall"
 
 	"github.com/redis/go-redis/v9"
 
@@ -28,11 +30,12 @@ type Config struct {
 	ScriptMissing func()
 }
 
-// Store is a request.Store on Redis. Each method ends when its context does. It is safe for concurrent use.
+// Store is a request.Store on Redis. Each method ends when its context does. It is safe for
+// concurrent use.
 type Store struct {
 	Config
-	// inline says that a call of the client ends at the deadline of its context. Calls of other clients are left behind
-	// then, and end by the client's own timeouts.
+	// inline says that a call of the client ends at the deadline of its context. Calls of other
+	// clients are left behind then, and end by the client's own timeouts.
 	inline bool
 	server queue    // if not Cluster
 	nodes  sync.Map // otherwise: address to *queue
@@ -69,7 +72,11 @@ func New(cfg Config) *Store {
 // InjectClock replaces the clock of Redis by one in microseconds. It is for tests.
 func (s *Store) InjectClock(now func() int64) {
 	s.clock = now
-	s.decides, s.admits = newScript(headgate.DecideScriptInjected()), newScript(headgate.AdmitScriptInjected())
+	s.decides, s.admits = newScript(
+		headgate.DecideScriptInjected(),
+	), newScript(
+		headgate.AdmitScriptInjected(),
+	)
 	s.leases = newScript(headgate.LeaseScriptInjected())
 }
 
@@ -102,6 +109,89 @@ func (s *Store) exchange(ctx context.Context, k *call) ([]int64, error) {
 		}
 	}
 	return s.alone(ctx, k)
+}
+
+// queueFor returns the queue for the server of the requests.
+func (s *Store) queueFor(ctx context.Context, requests []request.Request) *queue {
+	if !s.Cluster {
+		return &s.server
+	}
+	return s.nodeQueue(ctx, requests[0].Charges[0])
+}
+
+// alone sends a call that shares its script with no others.
+func (s *Store) alone(ctx context.Context, k *call) ([]int64, error) {
+	b := s.encode([]*call{k})
+	reply, err := s.evaluate(ctx, b)
+	if err != nil {
+		return nil, err // the client's call may still use the batch
+	}
+	b.release()
+	return reply, nil
+}
+
+// send decides a batch of calls in one round trip, by one script or by one for each slot. It leaves
+// in each call its part of the reply or its error. An error that it returns is that of all calls.
+func (s *Store) send(ctx context.Context, q *queue, calls []*call) error {
+	if s.Cluster && len(calls) > 1 {
+		return s.sendSlots(ctx, q, calls)
+	}
+	b := s.encode(calls)
+	q.encoded(calls)
+	reply, err := s.evaluate(ctx, b)
+	if err != nil {
+		return split(err, calls) // the client's call may still use the batch
+	}
+	defer b.release()
+	return b.distribute(reply)
+}
+
+// evaluate calls the batch's script, and ends when its context does.
+func (s *Store) evaluate(ctx context.Context, b *batch) ([]int64, error) {
+	if s.inline {
+		return s.evalsha(ctx, b)
+	}
+	var reply []int64 // a call that is left behind writes it at any time
+	if err := s.bounded(ctx, func() (err error) {
+		reply, err = s.evalsha(ctx, b)
+		return err
+	}); err != nil {
+		return nil, err
+	}
+	return reply, nil
+}
+
+func (s *Store) evalsha(ctx context.Context, b *batch) ([]int64, error) {
+	reply, err := s.process(ctx, b.args)
+	if redis.HasErrorPrefix(err, "NOSCRIPT") {
+		b.withSource() // nothing ran, so the second command counts once
+		s.ScriptMissing()
+		return s.process(ctx, b.args)
+	}
+	return reply, err
+}
+
+func (s *Store) process(ctx context.Context, args []any) ([]int64, error) {
+	cmd := redis.NewIntSliceCmd(ctx, args...)
+	cmd.SetFirstKeyPos(3)
+	_ = s.Client.Process(ctx, once{cmd}) // the command keeps its error
+	reply, err := cmd.Result()
+	if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) ||
+		errors.Is(err, syscall.EPIPE) {
+		err = s.askAgain(ctx, err)
+	}
+	return reply, err
+}
+
+// askAgain finds out why Redis hung up. To a client without a password it answers a short command
+// with an error, and may close the connection at a long one.
+func (s *Store) askAgain(ctx context.Context, err error) error {
+	short := redis.NewIntSliceCmd(ctx, "time")
+	_ = s.Client.Process(ctx, once{short})
+	if redis.HasErrorPrefix(short.Err(), "NOAUTH") {
+		return short.Err()
+	}
+	return err
 }
 
 // renewPeriods replaces the limits whose period does not hold now.

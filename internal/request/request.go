@@ -1,4 +1,5 @@
-// Package request is what core asks of a store: requests, their charges, and the Store that decides them.
+// Package request is what core asks of a store: requests, their charges, and the Store that decides
+// them.
 package request
 
 import (
@@ -44,7 +45,8 @@ type Request struct {
 	Bound    int64 // of AtMost: units; of Reserve: microseconds
 	Receipts bool  // the charges may be given back
 	Charges  []*Charge
-	Slot     *Slot // is taken if the charges are admitted; without room nothing is spent. Nil takes none.
+	// Slot is taken if the charges are admitted. If it is not free, nothing is spent. It may be nil.
+	Slot *Slot
 
 	Verdict int64   // the store fills it in; see algorithm.Operation
 	Buffer  []int64 // of replies in memory: replies of the next use of the request overwrite it
@@ -55,7 +57,8 @@ type Slot struct {
 	Scope   string
 	Request lease.Request
 	Grant   lease.Grant // of Answered
-	// Sent is set before the store is asked. If Answered is not set after that, the slot may or may not be taken.
+	// Sent is set before the store is asked. If Answered is not set after that, the slot may or may
+	// not be taken.
 	Sent, Answered bool
 }
 
@@ -83,8 +86,8 @@ func (r *Request) Words() int {
 	return n
 }
 
-// Settle reads the reply to the request, which is verdict and each charge's reply, and reports whether it was as long as
-// that.
+// Settle reads the reply to the request, which is verdict and each charge's reply, and reports
+// whether it was as long as that.
 func (r *Request) Settle(reply []int64) bool {
 	if len(reply) != r.Words() {
 		return false

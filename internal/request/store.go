@@ -12,17 +12,21 @@ type Store interface {
 	Decide(ctx context.Context, requests []Request) error
 	// Reset forgets the state of a charge.
 	Reset(ctx context.Context, c *Charge) error
-	// Split parts charges that one step cannot decide, or returns nil if one step can decide them all.
+	// Split parts charges that one step cannot decide, or returns nil if one step can decide them
+	// all.
 	Split(charges []*Charge) [][]*Charge
-	// TakesSlot reports whether one step can decide these charges and take a slot below that outermost part.
+	// TakesSlot reports whether one step can decide these charges and take a slot below that
+	// outermost part.
 	TakesSlot(charges []*Charge, outermost string) bool
 }
 
-// LeaseStore keeps the leases of scopes. A scope is a semaphore below one outermost part. Each method returns one integer
-// for each id, as the operations of package lease do. It is safe for concurrent use.
+// LeaseStore keeps the leases of scopes. A scope is a semaphore below one outermost part. Each
+// method returns one integer for each id, as the operations of package lease do. It is safe for
+// concurrent use.
 type LeaseStore interface {
 	Acquire(ctx context.Context, scope string, q lease.Request) (lease.Grant, error)
-	// Renew returns the microseconds that each lease has left: 0 if it is unknown, less if it was evicted.
+	// Renew returns the microseconds that each lease has left: 0 if it is unknown, less if it was
+	// evicted.
 	Renew(ctx context.Context, scope string, micros int64, ids []string) (left []int64, err error)
 	Release(ctx context.Context, scope string, ids []string) (was []int64, err error)
 	Evict(ctx context.Context, scope string, ids []string) (was []int64, err error)

@@ -13,8 +13,8 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// One charge in memory takes a shorter way than several, and than one that is observed: with the same outcome.
-func TestSingleAgreesWithPlan(t *testing.T) {
+// A Gate that is observed decides like one that is not.
+func TestObserveChangesNothing(t *testing.T) {
 	ctx := t.Context()
 	policies := make([]*core.Policy, len(mixed))
 	for i, cfg := range mixed {
@@ -26,24 +26,34 @@ func TestSingleAgreesWithPlan(t *testing.T) {
 	keys := []core.Key{newKey(t, "a"), newKey(t, "a", "x"), newKey(t, "b", "x")}
 	rapid.Check(t, func(r *rapid.T) {
 		clock := newClock()
-		observed := 0
-		single := memoryGate(t, core.Config{Clock: clock})
-		planned := memoryGate(t, core.Config{Clock: clock, Observe: func(context.Context, core.Event) { observed++ }})
+		events := 0
+		silent := memoryGate(t, core.Config{Clock: clock})
+		observed := memoryGate(
+			t,
+			core.Config{Clock: clock, Observe: func(context.Context, core.Event) { events++ }},
+		)
 		few := rapid.SliceOfN(rapid.SampledFrom(policies), 1, 3).Draw(r, "policies")
 		steps := rapid.IntRange(1, 60).Draw(r, "steps")
 		for range steps {
-			clock.advance(time.Duration(rapid.Int64Range(-1_000_000, 30_000_000).Draw(r, "wait")) * time.Microsecond)
+			clock.advance(
+				time.Duration(
+					rapid.Int64Range(-1_000_000, 30_000_000).Draw(r, "wait"),
+				) * time.Microsecond,
+			)
 			c := core.Charge{
-				Policy: rapid.SampledFrom(few).Draw(r, "policy"), Key: rapid.SampledFrom(keys).Draw(r, "key"),
+				Policy: rapid.SampledFrom(few).
+					Draw(r, "policy"),
+				Key:  rapid.SampledFrom(keys).Draw(r, "key"),
 				Cost: rapid.OneOf(rapid.Int64Range(0, 12), rapid.Int64()).Draw(r, "cost"),
 			}
 			ctx := withPlan(ctx, rapid.IntRange(0, 3).Draw(r, "plan"))
-			op := rapid.SampledFrom([]string{"decide", "decide", "decide", "peek", "reset"}).Draw(r, "op")
+			op := rapid.SampledFrom([]string{"decide", "decide", "decide", "peek", "reset"}).
+				Draw(r, "op")
 			var (
 				decisions [2]core.Decision
 				faults    [2]string
 			)
-			for i, g := range []*core.Gate{single, planned} {
+			for i, g := range []*core.Gate{silent, observed} {
 				var err error
 				switch op {
 				case "decide":
@@ -56,19 +66,27 @@ func TestSingleAgreesWithPlan(t *testing.T) {
 				faults[i] = fmt.Sprint(err)
 			}
 			if !reflect.DeepEqual(decisions[0], decisions[1]) || faults[0] != faults[1] {
-				r.Fatalf("%s of %d: %s, %s\nand by a plan: %s, %s", op, c.Cost, show(decisions[0]), faults[0], show(decisions[1]), faults[1])
+				r.Fatalf(
+					"%s of %d: %s, %s\nand observed: %s, %s",
+					op,
+					c.Cost,
+					show(decisions[0]),
+					faults[0],
+					show(decisions[1]),
+					faults[1],
+				)
 			}
-			if ours, plans := single.Values(), planned.Values(); !reflect.DeepEqual(ours, plans) {
+			if ours, plans := silent.Values(), observed.Values(); !reflect.DeepEqual(ours, plans) {
 				r.Fatalf("%s of %d left %v\nand by a plan %v", op, c.Cost, ours, plans)
 			}
 		}
-		if observed != steps {
-			r.Fatalf("%d of %d decisions went by a plan", observed, steps)
+		if events != steps {
+			r.Fatalf("%d of %d decisions were observed", events, steps)
 		}
 	})
 }
 
-// A single charge that cannot be decided is refused with the same words.
+// A silent charge that cannot be decided is refused with the same words.
 func TestSingleRefusesAsPlan(t *testing.T) {
 	fault := errors.New("no customer")
 	ended, end := context.WithCancel(t.Context())
@@ -89,10 +107,10 @@ func TestSingleRefusesAsPlan(t *testing.T) {
 		"an ended context": {ended, core.Charge{Policy: p, Key: k, Cost: 1}, context.Canceled},
 		"closed":           {t.Context(), core.Charge{Policy: p, Key: k, Cost: 1}, core.ErrClosed},
 	} {
-		single := memoryGate(t, core.Config{})
-		planned := memoryGate(t, core.Config{Observe: func(context.Context, core.Event) {}})
+		silent := memoryGate(t, core.Config{})
+		observed := memoryGate(t, core.Config{Observe: func(context.Context, core.Event) {}})
 		var said [2]string
-		for i, g := range []*core.Gate{single, planned} {
+		for i, g := range []*core.Gate{silent, observed} {
 			if name == "closed" {
 				if err := g.Close(t.Context()); err != nil {
 					t.Fatal(err)
@@ -105,7 +123,7 @@ func TestSingleRefusesAsPlan(t *testing.T) {
 			said[i] = fmt.Sprint(err)
 		}
 		if said[0] != said[1] {
-			t.Errorf("%s: %q, and by a plan %q", name, said[0], said[1])
+			t.Errorf("%s: %q, and observed %q", name, said[0], said[1])
 		}
 	}
 }
@@ -125,7 +143,18 @@ func (c *brokenClock) Now() time.Time {
 func TestMemorySurvivesItsClock(t *testing.T) {
 	clock := &brokenClock{manualClock: newClock()}
 	g := memoryGate(t, core.Config{Clock: clock})
-	p, q, k := limited(t, "p", core.PerSecond(1)), limited(t, "q", core.PerSecond(1)), newKey(t, "k")
+	p, q, k := limited(
+		t,
+		"p",
+		core.PerSecond(1),
+	), limited(
+		t,
+		"q",
+		core.PerSecond(1),
+	), newKey(
+		t,
+		"k",
+	)
 	for _, charges := range [][]core.Charge{{{Policy: p, Key: k}}, {{Policy: p, Key: k}, {Policy: q, Key: k}}} {
 		clock.broken = true
 		func() {
