@@ -166,58 +166,45 @@ type guardedLeases struct {
 	guard  *guard
 }
 
-func (l *guardedLeases) Acquire(
-	ctx context.Context,
-	scope string,
-	q lease.Request,
-) (g lease.Grant, err error) {
-	err = l.guard.call(ctx, func(ctx context.Context) (err error) {
-		g, err = l.leases.Acquire(ctx, scope, q)
+// guarded calls f behind the guard.
+func guarded[T any](ctx context.Context, g *guard, f func(context.Context) (T, error)) (v T, err error) {
+	err = g.call(ctx, func(ctx context.Context) (err error) {
+		v, err = f(ctx)
 		return err
 	})
-	return g, err
+	return v, err
+}
+
+func (l *guardedLeases) Acquire(
+	ctx context.Context, scope string, q lease.Request,
+) (lease.Grant, error) {
+	return guarded(ctx, l.guard, func(ctx context.Context) (lease.Grant, error) {
+		return l.leases.Acquire(ctx, scope, q)
+	})
 }
 
 func (l *guardedLeases) Renew(
-	ctx context.Context,
-	scope string,
-	micros int64,
-	ids []string,
-) (left []int64, err error) {
-	err = l.guard.call(ctx, func(ctx context.Context) (err error) {
-		left, err = l.leases.Renew(ctx, scope, micros, ids)
-		return err
+	ctx context.Context, scope string, micros int64, ids []string,
+) ([]int64, error) {
+	return guarded(ctx, l.guard, func(ctx context.Context) ([]int64, error) {
+		return l.leases.Renew(ctx, scope, micros, ids)
 	})
-	return left, err
 }
 
-func (l *guardedLeases) Release(
-	ctx context.Context,
-	scope string,
-	ids []string,
-) (was []int64, err error) {
-	err = l.guard.call(ctx, func(ctx context.Context) (err error) {
-		was, err = l.leases.Release(ctx, scope, ids)
-		return err
+func (l *guardedLeases) Release(ctx context.Context, scope string, ids []string) ([]int64, error) {
+	return guarded(ctx, l.guard, func(ctx context.Context) ([]int64, error) {
+		return l.leases.Release(ctx, scope, ids)
 	})
-	return was, err
 }
 
-func (l *guardedLeases) Evict(
-	ctx context.Context,
-	scope string,
-	ids []string,
-) (was []int64, err error) {
-	err = l.guard.call(ctx, func(ctx context.Context) (err error) {
-		was, err = l.leases.Evict(ctx, scope, ids)
-		return err
+func (l *guardedLeases) Evict(ctx context.Context, scope string, ids []string) ([]int64, error) {
+	return guarded(ctx, l.guard, func(ctx context.Context) ([]int64, error) {
+		return l.leases.Evict(ctx, scope, ids)
 	})
-	return was, err
 }
 
 func (l *guardedLeases) List(
-	ctx context.Context,
-	scope string,
+	ctx context.Context, scope string,
 ) (now int64, all []lease.Entry, err error) {
 	err = l.guard.call(ctx, func(ctx context.Context) (err error) {
 		now, all, err = l.leases.List(ctx, scope)
