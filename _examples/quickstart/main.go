@@ -116,7 +116,7 @@ func newAPI(gate *core.Gate) (http.Handler, error) {
 	}
 
 	mux := http.NewServeMux()
-	mux.Handle("GET /hello", perAddress(text("hello\n")))
+	mux.Handle("GET /hello", perAddress.Handler(text("hello\n")))
 	mux.Handle("GET /reports", nethttp.Middleware(reports)(text("your report\n")))
 	return mux, nil
 }

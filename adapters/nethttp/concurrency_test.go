@@ -420,7 +420,7 @@ func TestConcurrencyFaults(t *testing.T) {
 	}
 	for _, want := range []string{
 		"Config.MaxDelay is -1ns", "Config.Refusal is 9", "Config.Concurrency.Semaphore is nil", "Config.Concurrency.MaxWait is -1ns",
-		`Config.Concurrency.Caps[0].Name is "p" like that of a rule`, "Config.Concurrency.Caps[1].Key is nil",
+		`Config.Concurrency.Caps[0].Name is "p", like that of a rule`, "Config.Concurrency.Caps[1].Key is nil",
 		"Config.Concurrency.Caps[1].Limit is 0", `Config.Concurrency.Caps[1].Name is "a b"`,
 	} {
 		if !strings.Contains(err.Error(), want) {
@@ -429,7 +429,7 @@ func TestConcurrencyFaults(t *testing.T) {
 	}
 	other := semaphore(t, memory(t, newClock()), core.SemaphoreConfig{})
 	_, err = nethttp.NewGuard(nethttp.Config{Gate: gate, Rules: rules, Concurrency: &nethttp.Concurrency{Semaphore: other}})
-	if err == nil || !strings.Contains(err.Error(), "Semaphore is of another Gate") || !strings.Contains(err.Error(), "Levels has 0 entries") {
+	if err == nil || !strings.Contains(err.Error(), "Semaphore is of another Gate") || !strings.Contains(err.Error(), "Caps has 0 entries") {
 		t.Errorf("%v", err)
 	}
 }

@@ -112,7 +112,7 @@ func TestLimit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := limit(http.HandlerFunc(ok))
+	h := limit.Handler(http.HandlerFunc(ok))
 	const quota = `"hello";q=3;w=6`
 	expect(t, get(h), 200, map[string]string{"RateLimit": `"hello";r=2;t=2`, "RateLimit-Policy": quota})
 	expect(t, get(h), 200, map[string]string{"RateLimit": `"hello";r=1;t=2`, "RateLimit-Policy": quota})
@@ -330,7 +330,7 @@ func TestHandlerSeesTheDecision(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := limit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	h := limit.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		d, ok := nethttp.FromContext(r.Context())
 		if !ok || !d.Allowed || d.At(0).Remaining != 4 {
 			t.Errorf("decision %+v, %v", d, ok)
@@ -397,7 +397,7 @@ func TestTransparency(t *testing.T) {
 					t.Errorf("%s: panic %v", path, p)
 				}
 			}()
-			limit(mux).ServeHTTP(httptest.NewRecorder(), r)
+			limit.Handler(mux).ServeHTTP(httptest.NewRecorder(), r)
 		}()
 		if r.Pattern != want {
 			t.Errorf("%s: pattern %q, want %q", path, r.Pattern, want)
@@ -414,7 +414,7 @@ func TestNewGuardFaults(t *testing.T) {
 		t.Fatal("no error")
 	}
 	for _, want := range []string{
-		"nethttp: Config.Gate is nil", `Config.Rules[1].Policy is named "p" like that of Rules[0]`, "Config.Rules[1].Key is nil",
+		"nethttp: Config.Gate is nil", `Config.Rules[1].Policy is named "p", like that of another rule`, "Config.Rules[1].Key is nil",
 		"Config.Rules[1].NoKey is 7", "Config.Rules[2].Policy is missing", "Config.Headers is 9",
 	} {
 		if !strings.Contains(err.Error(), want) {
@@ -436,7 +436,7 @@ func TestClientGone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := limit(http.HandlerFunc(ok))
+	h := limit.Handler(http.HandlerFunc(ok))
 	if r := get(h, func(r *http.Request) { *r = *r.WithContext(ctx) }); r.StatusCode != 503 {
 		t.Errorf("status %d", r.StatusCode)
 	}
