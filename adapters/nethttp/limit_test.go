@@ -130,7 +130,7 @@ func TestCapPerPlan(t *testing.T) {
 			user  string
 			limit int
 		}{{"big", 3}, {"small", 1}, {"other", 2}} {
-			o := newOpen(t, g)
+			o := newRunning(t, g)
 			for range c.limit {
 				o.enter(as("acme", c.user))
 			}
