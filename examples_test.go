@@ -148,26 +148,19 @@ func TestFrameworks(t *testing.T) {
 	}
 }
 
-// README's code of the frameworks is that of the examples, which are built above.
-func TestReadmeShowsTheExamples(t *testing.T) {
-	readme, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, section, _ := strings.Cut(string(readme), "\n## Frameworks\n")
+// The frameworks' code in docs/http.md is that of the examples, which are built above.
+func TestDocumentationShowsTheExamples(t *testing.T) {
+	_, section, _ := strings.Cut(read(t, "docs/http.md"), "\n## Frameworks\n")
 	section, _, _ = strings.Cut(section, "\n## ")
-	blocks := regexp.MustCompile("(?s)\\((_examples/[a-z0-9]+/main.go)\\)[^`]*(?:`[^`]+`[^`]*)*```go\n(.*?)```").FindAllStringSubmatch(section, -1)
-	if len(blocks) != 4 {
-		t.Fatalf("%d snippets", len(blocks))
+	snippets := regexp.MustCompile("(?s)\\(\\.\\./(_examples/[a-z0-9]+/main.go)\\)[^`]*(?:`[^`]+`[^`]*)*```go\n(.*?)```").
+		FindAllStringSubmatch(section, -1)
+	if len(snippets) != 4 {
+		t.Fatalf("%d snippets", len(snippets))
 	}
-	for _, b := range blocks {
-		source, err := os.ReadFile(b[1])
-		if err != nil {
-			t.Fatal(err)
-		}
-		code := "\t" + strings.ReplaceAll(strings.TrimSuffix(b[2], "\n"), "\n", "\n\t") + "\n"
-		if !strings.Contains(string(source), code) {
-			t.Errorf("%s has not\n%s", b[1], code)
+	for _, s := range snippets {
+		code := "\t" + strings.ReplaceAll(strings.TrimSuffix(s[2], "\n"), "\n", "\n\t") + "\n"
+		if !strings.Contains(read(t, s[1]), code) {
+			t.Errorf("%s does not contain\n%s", s[1], code)
 		}
 	}
 }

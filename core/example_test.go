@@ -6,16 +6,39 @@ import (
 	"log"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/core"
 )
 
-// standingClock is a clock that a test sets.
-type standingClock struct{ now time.Time }
+// All processes that use the same Redis share the limits.
+func ExampleNewRedis() {
+	client := redis.NewClient(&redis.Options{
+		Addr:                  "127.0.0.1:6379",
+		ContextTimeoutEnabled: true, // a decision ends at its deadline
+		DialerRetries:         1,    // the Gate has a circuit breaker of its own
+	})
+	gate, err := core.NewRedis(client, core.Config{Replicas: 2})
+	if err != nil {
+		log.Fatal(err)
+	}
+	// NewRedis sends nothing. Ping says in words what is wrong with the connection or the server.
+	if err := gate.Ping(context.Background()); err != nil {
+		log.Print(err)
+	}
 
-func (c *standingClock) Now() time.Time { return c.now }
+	// At shutdown, close the Gate before the client.
+	if err := gate.Close(context.Background()); err != nil {
+		log.Print(err)
+	}
+	if err := client.Close(); err != nil {
+		log.Print(err)
+	}
+}
 
+// A Gate in memory with a ManualClock tests a limit without Redis and without sleeping.
 func ExampleNewMemory() {
-	clock := &standingClock{time.Date(2025, 11, 21, 9, 0, 0, 0, time.UTC)}
+	clock := core.NewManualClock(time.Date(2026, 11, 22, 9, 0, 0, 0, time.UTC))
 	gate, err := core.NewMemory(core.Config{Clock: clock})
 	if err != nil {
 		log.Fatal(err)
@@ -38,10 +61,9 @@ func ExampleNewMemory() {
 		if err != nil {
 			log.Fatal(err)
 		}
-		wait := d.RetryAfter()
-		fmt.Println(d.Allowed, d.At(0).Remaining, wait)
+		fmt.Println(d.Allowed, d.At(0).Remaining, d.RetryAfter())
 	}
-	clock.now = clock.now.Add(6 * time.Second)
+	clock.Advance(6 * time.Second)
 	d, err := gate.Decide(context.Background(), charge)
 	fmt.Println(d.Allowed, err)
 	// Output:
@@ -53,19 +75,19 @@ func ExampleNewMemory() {
 
 // A request that one policy denies spends nothing of the others.
 func ExampleGate_Decide() {
-	clock := &standingClock{time.Date(2025, 11, 21, 9, 0, 0, 0, time.UTC)}
+	clock := core.NewManualClock(time.Date(2026, 11, 22, 9, 0, 0, 0, time.UTC))
 	gate, err := core.NewMemory(core.Config{Clock: clock})
 	if err != nil {
 		log.Fatal(err)
 	}
-	policy := func(name string, limit core.Algorithm) *core.Policy {
-		p, err := core.NewPolicy(core.PolicyConfig{Name: name, Algorithm: limit})
-		if err != nil {
-			log.Fatal(err)
-		}
-		return p
+	requests, err := core.NewPolicy(core.PolicyConfig{Name: "requests", Algorithm: core.PerMinute(100)})
+	if err != nil {
+		log.Fatal(err)
 	}
-	requests, tokens := policy("requests", core.PerMinute(100)), policy("tokens", core.PerMinute(1000))
+	tokens, err := core.NewPolicy(core.PolicyConfig{Name: "tokens", Algorithm: core.PerMinute(1000)})
+	if err != nil {
+		log.Fatal(err)
+	}
 	tenant, err := core.NewKey("acme")
 	if err != nil {
 		log.Fatal(err)
@@ -79,23 +101,22 @@ func ExampleGate_Decide() {
 			log.Fatal(err)
 		}
 		fmt.Println("allowed:", d.Allowed)
-		for i := range d.Len() {
-			r := d.At(i)
-			fmt.Println(" ", r.Policy.Name(), r.Allowed, r.Remaining, "of", r.Limit, "retry after", r.RetryAfter)
+		for _, r := range d.Results() {
+			fmt.Println(" ", r.Policy.Name(), r.Allowed, r.Remaining, "left, retry after", r.RetryAfter)
 		}
 	}
 	// Output:
 	// allowed: true
-	//   requests true 99 of 100 retry after 0s
-	//   tokens true 200 of 1000 retry after 0s
+	//   requests true 99 left, retry after 0s
+	//   tokens true 200 left, retry after 0s
 	// allowed: false
-	//   requests true 99 of 100 retry after 0s
-	//   tokens false 200 of 1000 retry after 18s
+	//   requests true 99 left, retry after 0s
+	//   tokens false 200 left, retry after 18s
 }
 
+// A Limiter is the short form for policies that share a key.
 func ExampleGate_Limiter() {
-	clock := &standingClock{time.Date(2025, 11, 21, 9, 0, 0, 0, time.UTC)}
-	gate, err := core.NewMemory(core.Config{Clock: clock})
+	gate, err := core.NewMemory(core.Config{Clock: new(core.ManualClock)})
 	if err != nil {
 		log.Fatal(err)
 	}

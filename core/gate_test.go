@@ -132,7 +132,7 @@ func TestUnmadeThings(t *testing.T) {
 	if err := errors.Join(g.Ping(t.Context()), g.Reset(t.Context(), nil, key), g.Close(t.Context())); !errors.Is(err, core.ErrClosed) {
 		t.Errorf("a zero Gate: %v", err)
 	}
-	if _, err := core.NewMemory(core.Config{Clock: &standingClock{}}); err == nil {
+	if _, err := core.NewMemory(core.Config{Clock: core.NewManualClock(time.Time{})}); err == nil {
 		t.Error("a clock in the year 1 is accepted")
 	}
 }

@@ -49,7 +49,7 @@ func ExampleTrustedProxies_incorrect() {
 		fmt.Println(err)
 		return
 	}
-	api := limit(http.NotFoundHandler())
+	api := limit.Handler(http.NotFoundHandler())
 
 	for i := range 3 {
 		r := httptest.NewRequest("GET", "/", nil)
@@ -119,7 +119,7 @@ func ExampleHeader() {
 		return
 	}
 	hello := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
-	api := authenticate(limit(hello))
+	api := authenticate(limit.Handler(hello))
 
 	for _, key := range []string{"ann's key", "ann's key", "made up"} {
 		r := httptest.NewRequest("GET", "/", nil)
@@ -151,7 +151,7 @@ func ExampleHeader_incorrect() {
 		fmt.Println(err)
 		return
 	}
-	api := limit(unauthorized)
+	api := limit.Handler(unauthorized)
 
 	for i := range 3 {
 		r := httptest.NewRequest("GET", "/", nil)

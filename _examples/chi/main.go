@@ -1,5 +1,9 @@
-// Chi is a small API on chi: a limit on everything, one on each tenant's reports, and a cap on how many streams of
-// events a tenant has open. The guards are in the package demo.
+// Chi is a small API on chi: a limit on all requests of a client address, one on the reports of
+// each tenant, and a cap on the event streams that a tenant has open. Package demo has the guards.
+//
+//	go run ./_examples/chi
+//
+// It keeps the limits in Redis at REDIS_URL, or in memory if that is not set, and serves on ADDR.
 package main
 
 import (

@@ -1,4 +1,5 @@
-// Package demo is what the examples of all frameworks share: the guards of one small API, and a server for it.
+// Package demo has what the examples of all frameworks share: the guards of one small API, and a
+// server for it.
 package demo
 
 import (
@@ -16,21 +17,26 @@ import (
 	"github.com/headgate/headgate/keyfunc"
 )
 
-// Guards are those of the API: one on everything, by the client's address, one on the reports of each tenant, and one on
-// how many streams each tenant has open.
+// Guards are the guards of the API. PerAddress limits all requests of a client address, PerTenant
+// limits the reports of a tenant, and Streams caps how many event streams a tenant has open.
 type Guards struct{ PerAddress, PerTenant, Streams *nethttp.Guard }
 
-// NewGuards keeps the state in Redis at REDIS_URL, or in memory where that is not set.
+// NewGuards returns guards with their state in Redis at REDIS_URL, or in memory if that is not set.
 func NewGuards() (g Guards, err error) {
 	gate, err := newGate()
 	if err != nil {
 		return g, err
 	}
-	address, err := core.NewPolicy(core.PolicyConfig{Name: "address", Algorithm: core.TokenBucket{Rate: 60, Per: time.Minute, Burst: 20}})
+	byTenant, err := keyfunc.PathValue("tenant") // authorization in front has checked it
 	if err != nil {
 		return g, err
 	}
-	tenant, err := core.NewPolicy(core.PolicyConfig{Name: "tenant", Algorithm: core.PerHour(3)})
+	perAddress := core.TokenBucket{Rate: 60, Per: time.Minute, Burst: 20}
+	g.PerAddress, err = nethttp.Limit(gate, "address", perAddress, keyfunc.RemoteIP())
+	if err != nil {
+		return g, err
+	}
+	g.PerTenant, err = nethttp.Limit(gate, "tenant", core.PerHour(3), byTenant)
 	if err != nil {
 		return g, err
 	}
@@ -38,19 +44,9 @@ func NewGuards() (g Guards, err error) {
 	if err != nil {
 		return g, err
 	}
-	ofTenant := keyfunc.Must(keyfunc.PathValue("tenant")) // authorization in front compares it with who asks
-
-	g.PerAddress, err = nethttp.NewGuard(nethttp.Config{Gate: gate, Rules: []nethttp.Rule{{Policy: address, Key: keyfunc.RemoteIP()}}})
-	if err != nil {
-		return g, err
-	}
-	g.PerTenant, err = nethttp.NewGuard(nethttp.Config{Gate: gate, Rules: []nethttp.Rule{{Policy: tenant, Key: ofTenant}}})
-	if err != nil {
-		return g, err
-	}
 	g.Streams, err = nethttp.NewGuard(nethttp.Config{Concurrency: &nethttp.Concurrency{
 		Semaphore: streams,
-		Caps:    []nethttp.Cap{{Name: "streams", Key: ofTenant, Limit: 2}},
+		Caps:      []nethttp.Cap{{Name: "streams", Key: byTenant, Limit: 2}},
 	}})
 	return g, err
 }
@@ -64,15 +60,20 @@ func newGate() (*core.Gate, error) {
 	if err != nil {
 		return nil, err
 	}
-	options.ContextTimeoutEnabled = true
-	options.DialerRetries = 1 // the gate has a circuit of its own
+	options.ContextTimeoutEnabled = true // a decision ends at its deadline
+	options.DialerRetries = 1            // the gate has its own circuit breaker
 	return core.NewRedis(redis.NewClient(options), core.Config{})
 }
 
-// Report is a line for who asked for one.
+// Report returns a report for the tenant of a request, with the number of reports that are left.
 func Report(r *http.Request) string {
-	decision, _ := nethttp.FromContext(r.Context())
-	return fmt.Sprintf("a report of %s, %d more\n", r.PathValue("tenant"), decision.At(0).Remaining)
+	report := "a report of " + r.PathValue("tenant")
+	if decision, ok := nethttp.FromContext(r.Context()); ok {
+		for _, result := range decision.Results() {
+			report += fmt.Sprintf(", %d more", result.Remaining)
+		}
+	}
+	return report + "\n"
 }
 
 // Events streams one event a second until the client leaves.
@@ -89,7 +90,7 @@ func Events(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Serve serves the API on ADDR, and says where.
+// Serve serves the API on ADDR and prints its URL.
 func Serve(api http.Handler) error {
 	listener, err := net.Listen("tcp", cmp.Or(os.Getenv("ADDR"), "127.0.0.1:8080"))
 	if err != nil {

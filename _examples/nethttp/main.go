@@ -1,5 +1,10 @@
-// Nethttp is a small API on net/http: a limit on everything, one on each tenant's reports, and a cap on how many streams of
-// events a tenant has open. The guards are in the package demo.
+// Nethttp is a small API on net/http: a limit on all requests of a client address, one on the
+// reports of each tenant, and a cap on the event streams that a tenant has open. Package demo has
+// the guards.
+//
+//	go run ./_examples/nethttp
+//
+// It keeps the limits in Redis at REDIS_URL, or in memory if that is not set, and serves on ADDR.
 package main
 
 import (
@@ -8,7 +13,6 @@ import (
 	"net/http"
 
 	"github.com/headgate/headgate/_examples/demo"
-	"github.com/headgate/headgate/adapters/nethttp"
 )
 
 func main() {
@@ -19,9 +23,9 @@ func main() {
 
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /public", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "hello") })
-	mux.Handle("GET /t/{tenant}/reports", nethttp.Middleware(guards.PerTenant)(http.HandlerFunc(reports)))
-	mux.Handle("GET /t/{tenant}/events", nethttp.Middleware(guards.Streams)(http.HandlerFunc(demo.Events)))
-	everything := nethttp.Middleware(guards.PerAddress)(mux)
+	mux.Handle("GET /t/{tenant}/reports", guards.PerTenant.Handler(http.HandlerFunc(reports)))
+	mux.Handle("GET /t/{tenant}/events", guards.Streams.Handler(http.HandlerFunc(demo.Events)))
+	everything := guards.PerAddress.Handler(mux)
 
 	log.Fatal(demo.Serve(everything))
 }

@@ -1,5 +1,9 @@
-// Quickstart is an HTTP API with limits. It keeps them in Redis at REDIS_URL, shared by all processes that are started
-// with the same, or in memory where REDIS_URL is not set. It serves on ADDR.
+// Quickstart is an HTTP API with limits.
+//
+//	go run ./_examples/quickstart
+//
+// It keeps the limits in Redis at REDIS_URL, which all processes with the same URL share, or in
+// memory if that is not set. It serves on ADDR.
 package main
 
 import (
@@ -64,7 +68,7 @@ func run() error {
 	return gate.Close(context.Background())
 }
 
-// newGate keeps the limits in Redis where REDIS_URL says so.
+// newGate returns a Gate on Redis at REDIS_URL, or in memory if that is not set.
 func newGate(ctx context.Context) (*core.Gate, error) {
 	url := os.Getenv("REDIS_URL")
 	if url == "" {
@@ -76,36 +80,41 @@ func newGate(ctx context.Context) (*core.Gate, error) {
 		return nil, err
 	}
 	options.ContextTimeoutEnabled = true // a decision ends at its deadline
-	options.DialerRetries = 1            // the gate has a circuit of its own
+	options.DialerRetries = 1            // the gate has its own circuit breaker
 	gate, err := core.NewRedis(redis.NewClient(options), core.Config{Replicas: 2})
 	if err != nil {
 		return nil, err
 	}
 	if err := gate.Ping(ctx); err != nil {
-		log.Print(err) // requests are decided by their policies' failure modes until Redis is there
+		log.Print(err) // the policies' failure modes decide until Redis answers
 	}
 	return gate, nil
 }
 
 func newAPI(gate *core.Gate) (http.Handler, error) {
-	// The simplest case: 5 requests at once for each client address, and one more every 2 seconds.
-	perAddress, err := nethttp.Limit(gate, "hello", core.TokenBucket{Rate: 30, Per: time.Minute, Burst: 5}, keyfunc.RemoteIP())
+	// The simplest case: each client address may send 5 requests at once, and one more every 2
+	// seconds.
+	bucket := core.TokenBucket{Rate: 30, Per: time.Minute, Burst: 5}
+	perAddress, err := nethttp.Limit(gate, "hello", bucket, keyfunc.RemoteIP())
 	if err != nil {
 		return nil, err
 	}
 
-	// Two limits in one decision: when the tenant's is exhausted, nothing is spent of the key's.
+	// Two limits in one decision: if the tenant's is exhausted, nothing is spent of the key's.
 	perKey, err := core.NewPolicy(core.PolicyConfig{Name: "key", Algorithm: core.PerMinute(10)})
 	if err != nil {
 		return nil, err
 	}
-	perTenant, err := core.NewPolicy(core.PolicyConfig{Name: "tenant", Algorithm: core.PerHour(100), OnFailure: core.Closed})
+	perTenant, err := core.NewPolicy(core.PolicyConfig{
+		Name: "tenant", Algorithm: core.PerHour(100), OnFailure: core.Closed,
+	})
 	if err != nil {
 		return nil, err
 	}
 	reports, err := nethttp.NewGuard(nethttp.Config{
-		Gate:  gate,
-		Scope: keyfunc.Must(keyfunc.Header("X-Tenant")), // in a real API both come from what authentication has verified
+		Gate: gate,
+		// In a real API both headers come from what authentication has verified.
+		Scope: keyfunc.Must(keyfunc.Header("X-Tenant")),
 		Rules: []nethttp.Rule{
 			{Policy: perTenant, Key: keyfunc.Must(keyfunc.Static("all"))},
 			{Policy: perKey, Key: keyfunc.Must(keyfunc.Header("X-Api-Key"))},
@@ -116,8 +125,8 @@ func newAPI(gate *core.Gate) (http.Handler, error) {
 	}
 
 	mux := http.NewServeMux()
-	mux.Handle("GET /hello", perAddress(text("hello\n")))
-	mux.Handle("GET /reports", nethttp.Middleware(reports)(text("your report\n")))
+	mux.Handle("GET /hello", perAddress.Handler(text("hello\n")))
+	mux.Handle("GET /reports", reports.Handler(text("your report\n")))
 	return mux, nil
 }
 

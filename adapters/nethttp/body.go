@@ -5,40 +5,55 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
-
-	"github.com/headgate/headgate/core"
 )
 
-// errBody is a body that could not be read.
+// errBody is wrapped by the errors of a body that cannot be read.
 var errBody = errors.New("nethttp: the body breaks off")
 
-// waits says whether a request may have to wait.
-func (a *Admission) waits(charges []core.Charge) bool {
-	cfg := &a.guard.cfg
-	return cfg.MaxDelay > 0 && len(charges) > 0 || a.capped && cfg.Concurrency.MaxWait > 0
-}
-
-// body is one of which the beginning was read already.
+// body is a request's body of which the first bytes have been read ahead.
 type body struct {
 	io.Reader
 	io.Closer
 }
 
-// buffer reads up to so many bytes of a request's body ahead.
-func buffer(r *http.Request, most int64) error {
-	if most == 0 || r.Body == nil || r.Body == http.NoBody || r.ContentLength > most {
+func hasBody(r *http.Request) bool { return r.Body != nil && r.Body != http.NoBody }
+
+// readAhead reads up to most bytes of the body and puts them back. It returns them.
+func readAhead(r *http.Request, most int64) ([]byte, error) {
+	head, err := io.ReadAll(io.LimitReader(r.Body, most))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errBody, err)
+	}
+	r.Body = body{io.MultiReader(bytes.NewReader(head), r.Body), r.Body}
+	return head, nil
+}
+
+// bufferBody reads the whole body ahead if it has at most most bytes.
+func bufferBody(r *http.Request, most int64) error {
+	if most == 0 || !hasBody(r) || r.ContentLength > most {
 		return nil
 	}
-	read, err := io.ReadAll(io.LimitReader(r.Body, most))
+	if most < math.MaxInt64 {
+		most++ // the server knows that the body is whole once its end has been read
+	}
+	_, err := readAhead(r, most)
+	return err
+}
+
+// costOfBody calls cost with a request whose body has at most most bytes.
+func costOfBody(r *http.Request, cost func(*http.Request) int64, most int64) (int64, error) {
+	head, err := readAhead(r, most)
 	if err != nil {
-		return fmt.Errorf("%w: %w", errBody, err)
+		return 0, err
 	}
-	var end [1]byte // what is whole ends here, and the server knows that when it is read
-	n, err := io.ReadFull(r.Body, end[:])
-	if err != nil && err != io.EOF {
-		return fmt.Errorf("%w: %w", errBody, err)
-	}
-	r.Body = body{io.MultiReader(bytes.NewReader(append(read, end[:n]...)), r.Body), r.Body}
-	return nil
+	short := r.WithContext(r.Context())
+	short.Body = io.NopCloser(bytes.NewReader(head))
+	defer func() {
+		if short.MultipartForm != nil { // the server removes only the files of its own request
+			_ = short.MultipartForm.RemoveAll()
+		}
+	}()
+	return cost(short), nil
 }

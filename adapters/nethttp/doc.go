@@ -1,24 +1,59 @@
-// Package nethttp applies a core.Gate to net/http: it derives the keys of a request, decides, tells the client in
-// headers, and refuses with 429.
+// Package nethttp applies a core.Gate to net/http. It derives the keys of a request, decides,
+// states the limits in the headers of the response, and refuses with 429.
 //
-// A [Guard] is a list of rules, and each [Rule] is a policy, the key it is counted on, and the cost of a request. All
-// rules that a request meets are decided together: one that denies spends nothing of the others.
+// This program allows every client address sixty requests a minute:
 //
-//	gate, err := core.NewRedis(client, core.Config{})
-//	perAddress, err := nethttp.Limit(gate, "hello", core.PerMinute(60), keyfunc.RemoteIP())
-//	http.Handle("/hello", perAddress(hello))
+//	package main
+//
+//	import (
+//		"fmt"
+//		"log"
+//		"net/http"
+//
+//		"github.com/headgate/headgate/adapters/nethttp"
+//		"github.com/headgate/headgate/core"
+//		"github.com/headgate/headgate/keyfunc"
+//	)
+//
+//	func main() {
+//		gate, err := core.NewMemory(core.Config{})
+//		if err != nil {
+//			log.Fatal(err)
+//		}
+//		api, err := nethttp.Limit(gate, "api", core.PerMinute(60), keyfunc.RemoteIP())
+//		if err != nil {
+//			log.Fatal(err)
+//		}
+//		hello := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+//			fmt.Fprintln(w, "hello")
+//		})
+//		log.Fatal(http.ListenAndServe(":8080", api.Handler(hello)))
+//	}
+//
+// [Limit] makes a [Guard] of one rule, and [NewGuard] one of several. A [Rule] is a policy, the key
+// that it is counted by, and the cost of a request. A Guard decides all rules that apply to a
+// request together: if one denies, nothing is spent under the others. A [Concurrency] caps how many
+// requests run at a time.
 //
 // # Order
 //
-// A Guard whose key is an address stands before authentication, one whose key is an identity after it: before, the
-// identity is what anybody writes into a header. CORS middleware stands outside of both, so that a refusal carries its
-// headers and preflights are not counted. http.TimeoutHandler stands outside too: inside, a slot of a [Concurrency] is free while
-// the handler may still run.
+// Put a Guard whose key is an address before authentication, and one whose key is an identity after
+// it. Before authentication an identity is whatever the client writes into a header. Put CORS
+// middleware outside both, so that refusals carry its headers and preflights are not counted. Put
+// http.TimeoutHandler outside too: otherwise a slot of a Concurrency is free while the handler may
+// still run.
 //
 // # Responses
 //
-// The ResponseWriter is passed on as it is, so that streaming, hijacking and flushing work; a [Rule] with Settle wraps it,
-// and keeps these. Headers are
-// set before the next handler runs, which may change them. net/http spells the names RateLimit and RateLimit-Policy as
-// Ratelimit and Ratelimit-Policy; to clients that is the same.
+// The guard passes the ResponseWriter on, so that streaming, hijacking and flushing work. Only a
+// Rule with Settle wraps it, and the wrapper has the same optional interfaces and Unwrap. Headers
+// are set before the next handler runs, which may change them. net/http spells RateLimit and
+// RateLimit-Policy as Ratelimit and Ratelimit-Policy; header names ignore case.
+//
+// # gRPC and Connect
+//
+// Clients of gRPC and Connect report a refusal as unavailable and not as resource_exhausted,
+// because both protocols map the HTTP statuses 429 and 503 to that code, and they do not read
+// Retry-After. A Guard does not change this. If clients must see resource_exhausted, decide in an
+// interceptor with core.Gate.Decide and return that code.
 package nethttp

@@ -8,23 +8,30 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/keyfunc"
 )
 
-// Refusal is the form of a refusal's body.
+// Refusal is the format of a refusal's body.
 type Refusal uint8
 
 const (
-	// Problem is problem details (RFC 9457) with the types and the extension of draft-ietf-httpapi-ratelimit-headers-10,
-	// section 6.
+	// Problem is problem details (RFC 9457) with the types and the extension of
+	// draft-ietf-httpapi-ratelimit-headers-10, section 6.
 	Problem Refusal = iota
 	// PlainText is one line of text.
 	PlainText
-	// OpenAIError is an error object as the OpenAI API has it, which its clients understand.
+	// OpenAIError is an error object of the OpenAI API, which clients of that API understand.
 	OpenAIError
 )
 
-// AboutBlank is the ProblemBase of problem details without a type of their own (RFC 9457, section 4.2.1).
+// String returns the format in lower-case words.
+func (f Refusal) String() string {
+	return nameOf([]string{"problem", "plain text", "openai error"}, int(f))
+}
+
+// AboutBlank is the ProblemBase of problem details without a type of their own (RFC 9457,
+// section 4.2.1).
 const AboutBlank = "about:blank"
 
 const draftProblemBase = "https://iana.org/assignments/http-problem-types#"
@@ -54,30 +61,64 @@ func problemOf(a *Admission) problem {
 	return p
 }
 
-// detail is a sentence for the client, empty where there is nothing to tell.
+// detail returns a sentence for the client, or "" if the status says it all.
 func (a *Admission) detail() string {
 	switch {
 	case a.full != nil:
 		return a.fullDetail()
 	case a.status == http.StatusTooManyRequests:
-		violated := a.Violated()
-		word := "policy "
-		if len(violated) > 1 {
-			word = "policies "
-		}
-		return "Request quota for " + word + `"` + strings.Join(violated, `", "`) + `" is exhausted.`
+		return a.denialDetail()
 	case errors.Is(a.err, keyfunc.ErrAmbiguous):
-		return "The request is ambiguous about what its rate limit is counted by."
+		return "The request is ambiguous about the key of its rate limit."
 	case a.status == http.StatusBadRequest && !errors.Is(a.err, errBody):
-		return "The request lacks what its rate limit is counted by."
+		return "The request lacks the key of its rate limit."
 	}
 	return ""
 }
 
-// message is the detail, or else the status in words.
+// denialDetail tells the client which policies deny the request, and why.
+func (a *Admission) denialDetail() string {
+	var over, short, exhausted []string
+	for i, r := range a.denials() {
+		name := `"` + r.Policy.Name() + `"`
+		switch {
+		case tooLarge(r, a.charged[i].cost):
+			over = append(over, name)
+		case r.Known && r.Remaining > 0:
+			short = append(short, name)
+		default:
+			exhausted = append(exhausted, name)
+		}
+	}
+	var sentences []string
+	add := func(before string, names []string, after string) {
+		if len(names) == 0 {
+			return
+		}
+		word := "policy "
+		if len(names) > 1 {
+			word = "policies "
+		}
+		sentences = append(sentences, before+word+strings.Join(names, ", ")+after)
+	}
+	add("The cost of the request exceeds the limit of ", over, ".")
+	add("The request costs more than is left of ", short, ".")
+	add("Request quota for ", exhausted, " is exhausted.")
+	return strings.Join(sentences, " ")
+}
+
+// tooLarge reports whether the cost is above what the limit ever allows. A SlidingLog tells its
+// longest window in Limit, and a shorter one may allow less: then more becomes available but never
+// enough.
+func tooLarge(r core.Result, cost int64) bool {
+	return r.RetryAfter == core.Never && r.Limit > 0 && (cost > r.Limit || r.NextAfter != core.Never)
+}
+
+// message returns the detail, or the status in words.
 func (a *Admission) message() string { return cmp.Or(a.detail(), http.StatusText(a.status)) }
 
-// openAIError is the error object of the OpenAI API. Its clients look at the code, and at the status to try again.
+// openAIError is the error object of the OpenAI API. Its clients look at the code, and at the
+// status to decide whether to retry.
 type openAIError struct {
 	Error struct {
 		Message string  `json:"message"`

@@ -10,40 +10,111 @@ import (
 
 // Rule is one limit of a Guard.
 type Rule struct {
-	// Policy is the limit. It is required.
+	// Policy names the limit. It is required.
 	Policy *core.Policy
-	// Key says whose limit it is. It is required: there is no key that is right for everybody.
+	// Key derives whose limit it is. It is required: no key is right for every program.
 	Key keyfunc.Func
-	// NoKey says what becomes of a request that has no key. The zero value refuses it.
+	// NoKey says what happens to a request without a key. The zero value refuses it.
 	NoKey NoKey
-	// Cost is what a request spends. It is 1 if nil.
+	// Limit returns the limit of a request, such as that of its customer's plan. If Limit is nil or
+	// returns nil, the limit is that of the policy. A key keeps its count when its limit changes,
+	// unless the new limit is another algorithm; core.Gate.Reset finds only counts of the policy's
+	// own algorithm.
+	//
+	// An error, and a limit that is not valid, refuse the request with 500.
+	Limit func(*http.Request) (core.Algorithm, error)
+	// Cost returns what a request spends, zero or more. Nil is a cost of 1. A negative cost refuses
+	// the request with 500. What Cost reads of the body the handler cannot read again; see
+	// CostBody.
 	Cost func(*http.Request) int64
-	// Settle, if not nil, says what a request has cost really, once it is answered with this status, as CountOnly and
-	// RefundServerErrors do. A handler that panics before it has answered counts as 500, and a hijacked connection as a success. Until then
-	// the request has spent its cost, so that no more requests run at a time than the limit has room for, and its
-	// headers tell of that. The request is the one that the handler was given. More than the cost is charged whether it fits or
-	// not; see core.Reservation.Settle. A handler that answers with an error because its client has left is refunded as for any
-	// other error.
+	// CostBody is the number of body bytes that Cost may read. The guard reads up to that many
+	// before it calls Cost, holds them in memory, and the handler reads the whole body afterwards.
+	// Of a longer body Cost reads the first CostBody bytes and then io.EOF. Zero reads nothing
+	// ahead.
+	//
+	// Cost is given a copy of the request, so that a form that it parses is not kept. A body that
+	// breaks off is refused with 400, one that http.MaxBytesReader rejects with 413. Neither spends
+	// anything.
+	CostBody int64
+	// Settle returns the actual cost of a request, given the status of its response, as CountOnly
+	// and RefundServerErrors do. A cost below the one that was spent is refunded, and a higher one
+	// is charged even if it does not fit; see core.Reservation.Settle. Nil keeps the cost.
+	//
+	// Until the handler returns the request has spent its cost, so concurrent requests cannot
+	// overspend the limit, and the headers state what is left with that cost spent.
+	//
+	// The request is the one that the handler was given. A handler that panics before it responds
+	// has status 500, and a hijacked connection 101. A handler that responds with an error because
+	// its client has left is settled like any other error.
 	Settle func(r *http.Request, status int, cost int64) (actual int64)
-	// Skip exempts a request from this rule, if not nil.
+	// Skip skips the rule for the requests for which it returns true. Nil skips none.
 	Skip func(*http.Request) bool
 }
 
-// NoKey says what becomes of a request from which a rule can derive no key. It never shares a bucket with others.
-// A request with an ambiguous key (keyfunc.ErrAmbiguous) is not one without a key: it is refused with 400 in any case,
-// because the handler may read a value where the rule does not.
+func (r *Rule) check(i int, names map[string]bool, fault faultFunc) {
+	if r.Policy == nil || r.Policy.Name() == "" {
+		fault("Rules[%d].Policy is missing: core.NewPolicy must make it", i)
+	} else if name := r.Policy.Name(); names[name] {
+		fault("Rules[%d].Policy is named %q, like that of another rule", i, name)
+	} else {
+		names[name] = true
+	}
+	if r.Key == nil {
+		fault("Rules[%d].Key is nil: say whose limit it is, such as keyfunc.RemoteIP()", i)
+	}
+	if r.NoKey > NoKeySkip {
+		fault("Rules[%d].NoKey is %d: it must be NoKeyRefuse or NoKeySkip", i, r.NoKey)
+	}
+	if r.CostBody < 0 {
+		fault("Rules[%d].CostBody is %d: it must not be negative", i, r.CostBody)
+	}
+	if r.CostBody > 0 && r.Cost == nil {
+		fault("Rules[%d].CostBody is %d, and Cost is nil", i, r.CostBody)
+	}
+}
+
+// NoKey says what happens to a request from which a rule derives no key. Such requests never share
+// a key.
+//
+// A request with an ambiguous key (keyfunc.ErrAmbiguous) does not lack one. It is always refused
+// with 400, because the handler may read a value that the rule cannot.
 type NoKey uint8
 
 const (
-	// NoKeyRefuse refuses it with 400.
+	// NoKeyRefuse refuses the request with 400.
 	NoKeyRefuse NoKey = iota
-	// NoKeySkip exempts it from the rule.
+	// NoKeySkip skips the rule.
 	NoKeySkip
 )
 
-// CountOnly is a Rule.Settle that counts only requests answered with one of these statuses, such as 401 and 403 for a
-// limit on failed logins. Every request takes its cost until its handler returns, so the limit must exceed the number of
-// one key's requests in progress.
+// String returns "refuse" or "skip".
+func (n NoKey) String() string { return nameOf([]string{"refuse", "skip"}, int(n)) }
+
+// nameOf returns the name of a value of an enumeration.
+func nameOf(names []string, value int) string {
+	if value < len(names) {
+		return names[value]
+	}
+	return "unknown"
+}
+
+// ContentLength returns a Rule.Cost that charges one unit for each byte of the body. A body that is
+// sent in chunks has no known length and costs unknown units.
+//
+// Choose the length of the longest body that the handler accepts, and enforce it with
+// http.MaxBytesHandler. Otherwise a client pays less for the same bytes if it sends them in chunks.
+func ContentLength(unknown int64) func(*http.Request) int64 {
+	return func(r *http.Request) int64 {
+		if r.ContentLength < 0 {
+			return unknown
+		}
+		return r.ContentLength
+	}
+}
+
+// CountOnly returns a Rule.Settle that counts only requests with one of these statuses, such as 401
+// and 403 for a limit on failed logins. Every request spends its cost until its handler returns, so
+// the limit must be higher than the number of requests of one key that run at a time.
 func CountOnly(statuses ...int) func(r *http.Request, status int, cost int64) int64 {
 	statuses = slices.Clone(statuses)
 	return func(_ *http.Request, status int, cost int64) int64 {
@@ -54,7 +125,7 @@ func CountOnly(statuses ...int) func(r *http.Request, status int, cost int64) in
 	}
 }
 
-// RefundServerErrors is a Rule.Settle that does not count requests answered with a status of 500 or above.
+// RefundServerErrors is a Rule.Settle that counts no request with a status of 500 or higher.
 func RefundServerErrors(_ *http.Request, status int, cost int64) int64 {
 	if status >= http.StatusInternalServerError {
 		return 0

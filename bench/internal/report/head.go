@@ -30,7 +30,7 @@ func Head(w io.Writer, plan measure.Plan, smoke bool) error {
 		"Contender, server and harness share the processors below, so trust ratios, not absolutes, and no "+
 		"difference under a tenth. Where calls take less than a microsecond, one in 32 is timed, and a lone caller's PINGs stand 32 "+
 		"apart.\n\n"+
-		"Bold is this project with its defaults, on a client as its README advises, which the others are given too if they take "+
+		"Bold is this project with its defaults, on a client as its docs/redis.md advises, which the others are given too if they take "+
 		"one. A floor is something trivial, which shows what no contender can avoid, and no "+
 		"limiter.\n\n", time.Now().UTC().Format(time.DateOnly), plan.Rounds, plan.Slice)
 	t := Table{Title: "What it ran on", Columns: []string{"", ""}}

@@ -109,7 +109,7 @@ func (c *Cluster) Stop() {
 	}
 }
 
-// Client returns a new client of the cluster with the options that the README advises.
+// Client returns a new client of the cluster with the options that docs/redis.md advises.
 func (c *Cluster) Client() *redis.ClusterClient {
 	o := &redis.ClusterOptions{
 		ContextTimeoutEnabled: true, DialerRetries: 1, ClusterStateReloadInterval: 250 * time.Millisecond,

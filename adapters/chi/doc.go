@@ -1,0 +1,40 @@
+// Package chigate applies a nethttp.Guard to the routes of a chi router.
+//
+// This program allows every client address a hundred requests a minute:
+//
+//	package main
+//
+//	import (
+//		"fmt"
+//		"log"
+//		"net/http"
+//
+//		"github.com/go-chi/chi/v5"
+//
+//		chigate "github.com/headgate/headgate/adapters/chi"
+//		"github.com/headgate/headgate/adapters/nethttp"
+//		"github.com/headgate/headgate/core"
+//		"github.com/headgate/headgate/keyfunc"
+//	)
+//
+//	func main() {
+//		gate, err := core.NewMemory(core.Config{})
+//		if err != nil {
+//			log.Fatal(err)
+//		}
+//		r := chi.NewRouter()
+//		r.Use(chigate.Middleware(nethttp.Must(
+//			nethttp.Limit(gate, "api", core.PerMinute(100), keyfunc.RemoteIP()))))
+//		r.Get("/", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "hello") })
+//		log.Fatal(http.ListenAndServe(":8080", r))
+//	}
+//
+// The middleware finds the route before chi has chosen it, also below a mount, so keyfunc.Route and
+// keyfunc.PathValue work in Use of any router, in With and in Group. chi requires every Use of a
+// router before its first route. Handlers read the decision with nethttp.FromContext(r.Context()).
+//
+// Put middleware that rewrites the path, such as middleware.StripSlashes, outside the guard.
+//
+// A request that chi answers with 404 or 405 has no route. Below a mount it may have the pattern of
+// the mount, such as "/api/*". A client cannot make up a route.
+package chigate

@@ -1,0 +1,56 @@
+package echogate_test
+
+import (
+	"fmt"
+	"log"
+	"net/http"
+	"net/http/httptest"
+
+	"github.com/labstack/echo/v4"
+
+	echogate "github.com/headgate/headgate/adapters/echo"
+	"github.com/headgate/headgate/adapters/nethttp"
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/keyfunc"
+)
+
+func ExampleMiddleware() {
+	gate, err := core.NewMemory(core.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	e := echo.New()
+	e.Use(echogate.Middleware(nethttp.Must(
+		nethttp.Limit(gate, "api", core.PerMinute(1), keyfunc.RemoteIP()))))
+	e.GET("/", func(c echo.Context) error { return c.String(http.StatusOK, "hello") })
+
+	for range 2 {
+		w := httptest.NewRecorder()
+		e.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+		fmt.Println(w.Code)
+	}
+	// Output:
+	// 200
+	// 429
+}
+
+func ExampleWithConfig() {
+	gate, err := core.NewMemory(core.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	api := nethttp.Must(nethttp.Limit(gate, "api", core.DenyAll{}, keyfunc.RemoteIP()))
+	e := echo.New()
+	e.Use(echogate.WithConfig(api, echogate.Config{
+		Skipper: func(c echo.Context) bool { return c.Path() == "/health" },
+		Refuse: func(c echo.Context, a *nethttp.Admission) error {
+			return c.JSON(a.Status(), map[string]any{"violated": a.Violated()})
+		},
+	}))
+	e.GET("/", func(c echo.Context) error { return c.String(http.StatusOK, "hello") })
+
+	w := httptest.NewRecorder()
+	e.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+	fmt.Print(w.Code, " ", w.Body)
+	// Output: 429 {"violated":["api"]}
+}

@@ -1,0 +1,35 @@
+// Package echov5gate applies a nethttp.Guard to the routes of an echo v5 server. The package for
+// echo v4 is echogate.
+//
+// This program allows every client address a hundred requests a minute:
+//
+//	package main
+//
+//	import (
+//		"log"
+//		"net/http"
+//
+//		"github.com/labstack/echo/v5"
+//
+//		echov5gate "github.com/headgate/headgate/adapters/echov5"
+//		"github.com/headgate/headgate/adapters/nethttp"
+//		"github.com/headgate/headgate/core"
+//		"github.com/headgate/headgate/keyfunc"
+//	)
+//
+//	func main() {
+//		gate, err := core.NewMemory(core.Config{})
+//		if err != nil {
+//			log.Fatal(err)
+//		}
+//		e := echo.New()
+//		e.Use(echov5gate.Middleware(nethttp.Must(
+//			nethttp.Limit(gate, "api", core.PerMinute(100), keyfunc.RemoteIP()))))
+//		e.GET("/", func(c *echo.Context) error { return c.String(http.StatusOK, "hello\n") })
+//		log.Fatal(e.Start(":8080"))
+//	}
+//
+// echo knows the route in Use, in groups and at routes, so keyfunc.Route and keyfunc.PathValue work
+// there. They do not work in Pre. Handlers read the decision with
+// nethttp.FromContext(c.Request().Context()), or the whole admission with c.Get(echov5gate.Key).
+package echov5gate

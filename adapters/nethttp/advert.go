@@ -1,0 +1,101 @@
+package nethttp
+
+import (
+	"math/bits"
+	"strconv"
+	"time"
+
+	"github.com/headgate/headgate/core"
+)
+
+// advert is what responses state about a policy.
+type advert struct {
+	name   string // quoted; empty for a shadow policy, which clients do not see
+	limit  int64
+	window time.Duration
+	member string // the policy's member of RateLimit-Policy, or empty
+}
+
+func advertise(p *core.Policy) advert {
+	if p.Shadow() {
+		return advert{}
+	}
+	a := advert{name: `"` + p.Name() + `"`}
+	if limit, window, ok := p.Quota(); ok {
+		a.limit, a.window = limit, window
+		a.member = member(a.name, p.Algorithm(), limit, window)
+	}
+	return a
+}
+
+// memberFor returns the member of RateLimit-Policy for a result, or "". own is the limit that
+// Rule.Limit returned, or nil.
+func (a *advert) memberFor(r core.Result, own core.Algorithm) string {
+	local := r.Source == core.SourceLocal
+	switch {
+	case a.name == "" || r.Window == 0: // shadow, Unlimited
+		return ""
+	case own != nil && local: // the result has the limit of this process's share
+		return a.memberOf(own)
+	case own == nil && (local || r.Limit == a.limit && r.Window == a.window):
+		return a.member
+	}
+	return member(a.name, own, r.Limit, r.Window)
+}
+
+// memberOf returns the member of RateLimit-Policy for a limit.
+func (a *advert) memberOf(own core.Algorithm) string {
+	p, err := core.NewPolicy(core.PolicyConfig{Name: "own", Algorithm: own})
+	if err != nil {
+		return "" // the Gate has decided by this limit, so it is valid
+	}
+	limit, window, ok := p.Quota()
+	if !ok {
+		return ""
+	}
+	return member(a.name, own, limit, window)
+}
+
+// member formats one member of RateLimit-Policy. A window is told in whole seconds, so that of a
+// shorter one is a second.
+func member(name string, algorithm core.Algorithm, limit int64, window time.Duration) string {
+	if window == core.Never {
+		return name + ";q=" + integer(limit)
+	}
+	if window < time.Second {
+		limit, window = perSecond(algorithm, limit, window), time.Second
+	}
+	return name + ";q=" + integer(limit) + ";w=" + seconds(window)
+}
+
+// perSecond returns what one second allows: the rate of an algorithm that has one, and otherwise
+// limit in each window.
+func perSecond(algorithm core.Algorithm, limit int64, window time.Duration) int64 {
+	switch a := algorithm.(type) {
+	case core.TokenBucket:
+		limit, window = a.Rate, a.Per
+	case core.LeakyBucket:
+		limit, window = a.Rate, a.Per
+	}
+	hi, lo := bits.Mul64(uint64(limit), uint64(time.Second))
+	if hi >= uint64(window) {
+		return maxInteger
+	}
+	n, _ := bits.Div64(hi, lo, uint64(window))
+	return int64(min(n, maxInteger))
+}
+
+// maxInteger is the largest Integer of a structured field (RFC 9651, section 3.3.1).
+const maxInteger = 999_999_999_999_999
+
+func integer(n int64) string { return strconv.FormatInt(min(max(n, 0), maxInteger), 10) }
+
+func seconds(d time.Duration) string { return integer(ceilSeconds(d)) }
+
+func ceilSeconds(d time.Duration) int64 {
+	n := int64(d / time.Second)
+	if d%time.Second > 0 {
+		n++
+	}
+	return n
+}

@@ -1,0 +1,95 @@
+package nethttp_test
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/headgate/headgate/adapters/nethttp"
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/keyfunc"
+)
+
+// forged returns a request that an operator makes up for a client.
+func forged(change ...func(*http.Request)) *http.Request {
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	for _, f := range change {
+		f(r)
+	}
+	return r
+}
+
+func TestChargesFindTheKeys(t *testing.T) {
+	eachGate(t, func(t *testing.T, gate *core.Gate) {
+		g, _ := chat(t, gate, func(cfg *nethttp.Config) {
+			cfg.Rules[0].Cost = func(*http.Request) int64 { return 3 }
+			cfg.Rules[0].Limit = func(*http.Request) (core.Algorithm, error) { return core.TokenBucket{Burst: 8}, nil }
+			cfg.Rules = append(cfg.Rules, nethttp.Rule{
+				Policy: policy(t, core.PolicyConfig{Name: "skipped", Algorithm: core.DenyAll{}}),
+				Key:    keyfunc.RemoteIP(), Skip: func(*http.Request) bool { return true },
+			})
+		})
+		h := g.Handler(http.HandlerFunc(ok))
+		get(h, as("acme", "ann"))
+		get(h, as("acme", "bob"))
+
+		charges, err := g.Charges(forged(as("acme", "ann")))
+		if err != nil || len(charges) != 1 || charges[0].Cost != 3 || charges[0].Limit != (core.TokenBucket{Burst: 8}) {
+			t.Fatalf("%+v, %v", charges, err)
+		}
+		for range 2 { // neither Charges nor Peek spends
+			d, err := gate.Peek(t.Context(), charges...)
+			if err != nil || !d.Allowed || d.At(0).Remaining != 5 {
+				t.Fatalf("%+v, %v", d, err)
+			}
+		}
+		for _, c := range charges {
+			if err := gate.Reset(t.Context(), c.Policy, c.Key); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for user, want := range map[string]string{"ann": `"requests";r=5`, "bob": `"requests";r=2`} {
+			if got := get(h, as("acme", user)).Header.Get("RateLimit"); got != want {
+				t.Errorf("%s after the reset: %s, want %s", user, got, want)
+			}
+		}
+	})
+}
+
+func TestLevelsFindTheHolders(t *testing.T) {
+	eachGate(t, func(t *testing.T, gate *core.Gate) {
+		g, s := chat(t, gate, func(cfg *nethttp.Config) {
+			cfg.Concurrency.Caps[1].LimitFor = func(*http.Request) (int64, error) { return 1, nil }
+			cfg.Concurrency.Skip = func(r *http.Request) bool { return r.Header.Get("X-User") == "root" }
+		})
+		o := newRunning(t, g)
+		o.enter(as("acme", "ann"))
+		levels, err := g.Levels(forged(as("acme", "ann")))
+		if err != nil || len(levels) != 2 || levels[0].Limit != 3 || levels[1].Limit != 1 {
+			t.Fatalf("%+v, %v", levels, err)
+		}
+		held, waiting, err := s.Holders(t.Context(), levels[0].Key)
+		if err != nil || len(held) != 1 || waiting != 0 {
+			t.Errorf("%+v, %d wait, %v", held, waiting, err)
+		}
+		if _, err := s.TryAcquire(t.Context(), core.SlotRequest{Levels: levels}); !errors.Is(err, core.ErrFull) {
+			t.Errorf("the levels are not those of the request: %v", err)
+		}
+		if levels, err := g.Levels(forged(as("acme", "root"))); levels != nil || err != nil {
+			t.Errorf("a skipped request has %+v, %v", levels, err)
+		}
+		o.leave()
+	})
+}
+
+func TestChargesReportMissingKeys(t *testing.T) {
+	g, _ := chat(t, memory(t, newClock()))
+	r := forged()
+	if charges, err := g.Charges(r); charges != nil || !errors.Is(err, keyfunc.ErrNoKey) {
+		t.Errorf("%+v, %v", charges, err)
+	}
+	if levels, err := g.Levels(r); levels != nil || !errors.Is(err, keyfunc.ErrNoKey) {
+		t.Errorf("%+v, %v", levels, err)
+	}
+}

@@ -1,0 +1,102 @@
+package nethttp
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/keyfunc"
+)
+
+// Config configures a Guard.
+type Config struct {
+	// Gate decides. It is required if there are Rules.
+	Gate *core.Gate
+	// Rules are the limits, at most 16, each under a policy of another name. At least one is
+	// required unless Concurrency is set.
+	Rules []Rule
+	// Concurrency caps how many requests run at a time. Nil caps nothing.
+	Concurrency *Concurrency
+	// Scope derives the outermost part of the keys of all rules and caps, such as the tenant. On a
+	// Redis Cluster one script decides all rules of a scope. Nil adds no part.
+	//
+	// A request that a rule or a cap applies to is refused with 400 if it has no scope.
+	Scope keyfunc.Func
+	// MaxDelay is the longest time for which a request is delayed, instead of refused, until its
+	// rules have room. Rules whose policy is a core.TokenBucket or a core.LeakyBucket queue
+	// requests up to that long; the others admit a request immediately or refuse it. A client that
+	// leaves in the meantime spends nothing. Zero delays no request.
+	MaxDelay time.Duration
+	// BufferBody is the number of body bytes to read before a request waits, for MaxDelay or for
+	// Concurrency.MaxWait. The handler reads these bytes from memory. Zero reads nothing.
+	//
+	// An HTTP/1 server notices that a client has left only once the body has been read. A longer
+	// body is passed on unread, and its request keeps its place in the queue when the client
+	// leaves. A body that breaks off is refused with 400, one that http.MaxBytesReader rejects with
+	// 413. Neither spends anything.
+	BufferBody int64
+	// Disabled skips the whole guard while it returns true. It is a switch for operators, such as
+	// the Load method of an atomic.Bool. Nil skips nothing.
+	Disabled func() bool
+	// SkipPreflights skips the guard for CORS preflights. Set it if the CORS middleware stands
+	// inside the guard or passes preflights on. Any client can send preflights, so the handler that
+	// answers them must be cheap.
+	SkipPreflights bool
+	// ExposeHeaders lists the headers of this guard in Access-Control-Expose-Headers, so that
+	// scripts from other origins can read them.
+	ExposeHeaders bool
+	// Headers is the dialect in which responses state the limits. The zero value is
+	// StandardHeaders.
+	Headers Headers
+	// Refusal is the format of a refusal's body. The zero value is Problem.
+	Refusal Refusal
+	// ProblemBase is the prefix of the type of a refusal's problem details; the type's name in the
+	// draft follows it. It is the draft's own prefix if empty. AboutBlank omits the type.
+	ProblemBase string
+	// Refuse answers a request that is not admitted, in place of Refusal. The headers are set
+	// before, and Refuse may change them. Nil answers in the format of Refusal.
+	Refuse func(http.ResponseWriter, *http.Request, *Admission)
+	// Observe is called with every admission before the guard acts on it. It must be fast and safe
+	// for concurrent use. Nil observes nothing.
+	Observe func(*http.Request, *Admission)
+}
+
+// faultFunc records one fault of a Config.
+type faultFunc func(format string, args ...any)
+
+// check returns every fault of the configuration, or nil.
+func (cfg *Config) check() error {
+	var errs []error
+	fault := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("nethttp: Config."+format, args...))
+	}
+	if cfg.Gate == nil && (len(cfg.Rules) > 0 || cfg.Concurrency == nil) {
+		fault("Gate is nil")
+	}
+	if n := len(cfg.Rules); n == 0 && cfg.Concurrency == nil || n > core.MaxCharges {
+		fault("Rules has %d entries: it must have between 1 and %d", n, core.MaxCharges)
+	}
+	if cfg.MaxDelay < 0 {
+		fault("MaxDelay is %v: it must not be negative", cfg.MaxDelay)
+	}
+	if cfg.BufferBody < 0 {
+		fault("BufferBody is %d: it must not be negative", cfg.BufferBody)
+	}
+	names := make(map[string]bool)
+	for i := range cfg.Rules {
+		cfg.Rules[i].check(i, names, fault)
+	}
+	if cfg.Concurrency != nil {
+		cfg.Concurrency.check(cfg.Gate, names, fault)
+	}
+	if cfg.Refusal > OpenAIError {
+		fault("Refusal is %d: it must be Problem, PlainText or OpenAIError", cfg.Refusal)
+	}
+	if cfg.Headers > NoHeaders {
+		fault("Headers is %d: it must be StandardHeaders, LegacyEpoch, LegacyDelta or NoHeaders",
+			cfg.Headers)
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,58 @@
+package nethttp
+
+import (
+	"context"
+
+	"github.com/headgate/headgate/core"
+)
+
+type contextKey struct{}
+
+func admissionOf(ctx context.Context) *Admission {
+	a, _ := ctx.Value(contextKey{}).(*Admission)
+	return a
+}
+
+// WithContext returns the context for the handler, derived from the context of the admitted
+// request. It carries the admission to FromContext, and it ends with the lease, if there is one. It
+// is for adapters.
+func (a *Admission) WithContext(ctx context.Context) context.Context {
+	if a.skipped {
+		return ctx
+	}
+	a.outerCtx = ctx
+	if a.lease != nil {
+		ctx = a.lease.Context()
+	}
+	return context.WithValue(ctx, contextKey{}, a)
+}
+
+// WithoutAdmission returns a context without admissions, so that every Guard decides the requests
+// that are made with it. A handler needs it to make several requests out of one, as for a batch:
+// otherwise they are all admitted with the first.
+func WithoutAdmission(ctx context.Context) context.Context {
+	return context.WithValue(ctx, contextKey{}, (*Admission)(nil))
+}
+
+// FromContext returns the decision of the innermost Guard that decided the request of this context,
+// and whether there is one. It has no results if no rule applied: iterate over Results rather than
+// index it.
+func FromContext(ctx context.Context) (core.Decision, bool) {
+	a := admissionOf(ctx)
+	if a == nil {
+		return core.Decision{}, false
+	}
+	return a.decision, true
+}
+
+// LeaseFromContext returns the slot of the request of this context, at the innermost Guard that has
+// a Concurrency, or nil. A handler whose work goes on after it returns keeps the slot by
+// Lease.Detach, and releases what that returns when the work is done.
+func LeaseFromContext(ctx context.Context) *core.Lease {
+	for a := admissionOf(ctx); a != nil; a = a.outer {
+		if a.lease != nil {
+			return a.lease
+		}
+	}
+	return nil
+}

@@ -1,0 +1,130 @@
+package nethttp_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+
+	"github.com/headgate/headgate/adapters/nethttp"
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/keyfunc"
+)
+
+// Do not read an identity outside the authentication. There the client writes it: here a client
+// that may make one request an hour makes three by three names.
+func ExampleNewGuard_incorrect() {
+	perUser := nethttp.Must(nethttp.Limit(newGate(), "user", core.PerHour(1),
+		keyfunc.Must(keyfunc.Header("X-User"))))
+	authenticate := func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			r.Header.Set("X-User", "ann") // verified by r's cookie
+			next.ServeHTTP(w, r)
+		})
+	}
+	wrong := perUser.Handler(authenticate(hello)) // right: authenticate(perUser.Handler(hello))
+	for _, name := range []string{"a", "b", "c"} {
+		fmt.Println(request(wrong, "X-User", name).Code)
+	}
+	// Output:
+	// 200
+	// 200
+	// 200
+}
+
+// Do not use NoKeySkip if a client can leave the key out and still be served. Here the login reads
+// the name from the query or from a header, and the rule only from the header, so guesses by the
+// query are not limited.
+func ExampleNoKey_incorrect() {
+	guard, err := nethttp.NewGuard(nethttp.Config{Gate: newGate(), Rules: []nethttp.Rule{{
+		Policy: newPolicy("guesses", core.PerHour(1)),
+		Key:    keyfunc.Must(keyfunc.Header("Login")),
+		NoKey:  nethttp.NoKeySkip, // wrong: keep NoKeyRefuse
+	}}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	login := guard.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusUnauthorized) // the password is wrong
+	}))
+	for range 3 {
+		w := httptest.NewRecorder()
+		login.ServeHTTP(w, httptest.NewRequest("GET", "/?login=ann", nil))
+		fmt.Println(w.Code)
+	}
+	// Output:
+	// 401
+	// 401
+	// 401
+}
+
+// Do not call Admit without Finish in an adapter of your own. Here the slot of a request that has
+// returned stays taken.
+func ExampleGuard_Admit_incorrect() {
+	gate := newGate()
+	streams, err := core.NewSemaphore(gate, core.SemaphoreConfig{Name: "streams"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	guard, err := nethttp.NewGuard(nethttp.Config{Gate: gate, Concurrency: &nethttp.Concurrency{
+		Semaphore: streams, Caps: []nethttp.Cap{{Key: keyfunc.RemoteIP(), Limit: 1}},
+	}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	adapter := func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			a := guard.Admit(r) // wrong: a.Finish is never called
+			a.WriteHeaders(w.Header())
+			if !a.Allowed() {
+				guard.Refuse(w, r, a)
+				return
+			}
+			next.ServeHTTP(w, r.WithContext(a.WithContext(r.Context())))
+		})
+	}
+	h := adapter(hello)
+	fmt.Println(request(h).Code)
+	fmt.Println(request(h).Code)
+	// Output:
+	// 200
+	// 429
+}
+
+// Do not make several requests with the context of one. The guard takes them for that one, so the
+// whole batch costs a single request.
+func ExampleWithoutAdmission_incorrect() {
+	api := nethttp.Must(nethttp.Limit(newGate(), "api", core.PerHour(2), keyfunc.RemoteIP()))
+	single := api.Handler(hello)
+	batch := api.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		for range 3 {
+			w := httptest.NewRecorder()
+			single.ServeHTTP(w, r.Clone(r.Context())) // wrong: see WithoutAdmission
+			fmt.Println(w.Code)
+		}
+	}))
+	request(batch)
+	// Output:
+	// 200
+	// 200
+	// 200
+}
+
+func ExampleWithoutAdmission() {
+	api := nethttp.Must(nethttp.Limit(newGate(), "api", core.PerHour(2), keyfunc.RemoteIP()))
+	single := api.Handler(hello)
+	batch := api.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		for range 3 {
+			w := httptest.NewRecorder()
+			single.ServeHTTP(w, r.Clone(nethttp.WithoutAdmission(r.Context())))
+			fmt.Println(w.Code)
+		}
+	}))
+	request(batch) // is the first of the two requests that the limit allows
+	// Output:
+	// 200
+	// 429
+	// 429
+}

@@ -1,0 +1,249 @@
+package nethttp_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"time"
+
+	"github.com/headgate/headgate/adapters/nethttp"
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/keyfunc"
+)
+
+// newGate returns a Gate in memory whose clock stands still, so that the output of an example is
+// the same in every run. A service with several processes uses core.NewRedis.
+func newGate() *core.Gate {
+	gate, err := core.NewMemory(core.Config{Clock: core.NewManualClock(time.Unix(1_800_000_000, 0))})
+	if err != nil {
+		log.Fatal(err)
+	}
+	return gate
+}
+
+func newPolicy(name string, algorithm core.Algorithm) *core.Policy {
+	p, err := core.NewPolicy(core.PolicyConfig{Name: name, Algorithm: algorithm})
+	if err != nil {
+		log.Fatal(err)
+	}
+	return p
+}
+
+// request plays a GET request with these headers, each a name and a value.
+func request(h http.Handler, headers ...string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+var hello = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	fmt.Fprint(w, "hello")
+})
+
+func ExampleLimit() {
+	gate := newGate()
+	api, err := nethttp.Limit(gate, "api", core.PerMinute(2), keyfunc.RemoteIP())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	h := api.Handler(hello)
+	fmt.Println(request(h).Header().Get("RateLimit"))
+	fmt.Println(request(h).Header().Get("RateLimit"))
+	w := request(h)
+	fmt.Println(w.Code, "Retry-After:", w.Header().Get("Retry-After"))
+	// Output:
+	// "api";r=1;t=30
+	// "api";r=0;t=30
+	// 429 Retry-After: 30
+}
+
+func ExampleMust() {
+	api := nethttp.Must(nethttp.Limit(newGate(), "api", core.PerMinute(100), keyfunc.RemoteIP()))
+	fmt.Println(request(api.Handler(hello)).Body)
+	// Output: hello
+}
+
+// One guard wraps any number of handlers, which share its limits.
+func ExampleGuard_Handler() {
+	api := nethttp.Must(nethttp.Limit(newGate(), "api", core.PerMinute(1), keyfunc.RemoteIP()))
+	mux := http.NewServeMux()
+	mux.Handle("GET /a", api.Handler(hello))
+	mux.Handle("GET /b", api.Handler(hello))
+	for _, path := range []string{"/a", "/b"} {
+		w := httptest.NewRecorder()
+		mux.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+		fmt.Println(w.Code)
+	}
+	// Output:
+	// 200
+	// 429
+}
+
+// Two rules are one decision. A request that the tenant's limit denies spends nothing of the
+// user's.
+func ExampleNewGuard() {
+	api, err := nethttp.NewGuard(nethttp.Config{
+		Gate:  newGate(),
+		Scope: keyfunc.Must(keyfunc.Header("X-Tenant")), // behind authentication
+		Rules: []nethttp.Rule{
+			{Policy: newPolicy("tenant", core.PerMinute(2)), Key: keyfunc.Must(keyfunc.Static("all"))},
+			{Policy: newPolicy("user", core.PerMinute(100)), Key: keyfunc.Must(keyfunc.Header("X-User"))},
+		},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	h := api.Handler(hello)
+	for range 3 {
+		w := request(h, "X-Tenant", "acme", "X-User", "ann")
+		fmt.Println(w.Code, w.Header().Get("RateLimit"))
+	}
+	// Output:
+	// 200 "tenant";r=1;t=30, "user";r=99;t=1
+	// 200 "tenant";r=0;t=30, "user";r=98;t=1
+	// 429 "tenant";r=0;t=30, "user";r=98;t=1
+}
+
+func ExampleConcurrency() {
+	gate := newGate()
+	streams, err := core.NewSemaphore(gate, core.SemaphoreConfig{Name: "streams"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	chat, err := nethttp.NewGuard(nethttp.Config{Gate: gate, Concurrency: &nethttp.Concurrency{
+		Semaphore: streams,
+		Caps: []nethttp.Cap{
+			{Name: "streams", Key: keyfunc.Must(keyfunc.Header("X-User")), Limit: 1},
+		},
+	}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	second := chat.Handler(hello)
+	first := chat.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		fmt.Println("while the first runs:", request(second, "X-User", "ann").Code)
+	}))
+	request(first, "X-User", "ann")
+	fmt.Println("when it has returned:", request(second, "X-User", "ann").Code)
+	// Output:
+	// while the first runs: 429
+	// when it has returned: 200
+}
+
+// Only failed logins count. A client that logs in successfully is not limited.
+func ExampleCountOnly() {
+	logins, err := nethttp.NewGuard(nethttp.Config{Gate: newGate(), Rules: []nethttp.Rule{{
+		Policy: newPolicy("logins", core.PerHour(2)),
+		Key:    keyfunc.RemoteIP(),
+		Settle: nethttp.CountOnly(http.StatusUnauthorized, http.StatusForbidden),
+	}}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	login := logins.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Password") != "secret" {
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+	}))
+	for _, password := range []string{"secret", "secret", "secret", "guess", "guess", "guess"} {
+		fmt.Println(request(login, "Password", password).Code)
+	}
+	// Output:
+	// 200
+	// 200
+	// 200
+	// 401
+	// 401
+	// 429
+}
+
+// The limit of a request is that of its customer's plan. The key is a hash of the API key, so the
+// plan is looked up by the request.
+func ExampleRule_limit() {
+	plans := map[string]core.Algorithm{"ann's key": core.PerHour(1000)}
+	api, err := nethttp.NewGuard(nethttp.Config{Gate: newGate(), Rules: []nethttp.Rule{{
+		Policy: newPolicy("plan", core.PerHour(10)), // of customers without a plan
+		Key:    keyfunc.Must(keyfunc.Header("X-Api-Key")),
+		Limit: func(r *http.Request) (core.Algorithm, error) {
+			return plans[r.Header.Get("X-Api-Key")], nil
+		},
+	}}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	h := api.Handler(hello)
+	fmt.Println(request(h, "X-Api-Key", "ann's key").Header().Get("RateLimit-Policy"))
+	fmt.Println(request(h, "X-Api-Key", "bob's key").Header().Get("RateLimit-Policy"))
+	// Output:
+	// "plan";q=1000;w=3600
+	// "plan";q=10;w=3600
+}
+
+// The cost of a request is in its body. The handler reads the whole body again.
+func ExampleRule_costBody() {
+	tokens, err := nethttp.NewGuard(nethttp.Config{Gate: newGate(), Rules: []nethttp.Rule{{
+		Policy:   newPolicy("tokens", core.TokenBucket{Burst: 1000}),
+		Key:      keyfunc.RemoteIP(),
+		CostBody: 1 << 16,
+		Cost: func(r *http.Request) int64 {
+			var ask struct {
+				MaxTokens int64 `json:"max_tokens"`
+			}
+			if err := json.NewDecoder(r.Body).Decode(&ask); err != nil || ask.MaxTokens < 1 {
+				return 500 // also for a body of more than CostBody bytes
+			}
+			return ask.MaxTokens
+		},
+	}}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(request(tokens.Handler(hello)).Header().Get("RateLimit"))
+	// Output: "tokens";r=500
+}
+
+// An operator looks up and resets the limits of a client by a request that it makes up.
+func ExampleGuard_Charges() {
+	gate := newGate()
+	api := nethttp.Must(nethttp.Limit(gate, "api", core.PerHour(3), keyfunc.Must(keyfunc.Header("X-Api-Key"))))
+	h := api.Handler(hello)
+	request(h, "X-Api-Key", "ann's key")
+
+	r := httptest.NewRequest("GET", "/", nil)
+	r.Header.Set("X-Api-Key", "ann's key")
+	charges, err := api.Charges(r)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	d, err := gate.Peek(context.Background(), charges...)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for i, result := range d.Results() {
+		fmt.Println(result.Policy.Name(), "has", result.Remaining, "left")
+		if err := gate.Reset(context.Background(), charges[i].Policy, charges[i].Key); err != nil {
+			fmt.Println(err)
+			return
+		}
+	}
+	fmt.Println(request(h, "X-Api-Key", "ann's key").Header().Get("RateLimit"))
+	// Output:
+	// api has 2 left
+	// "api";r=2;t=1200
+}

@@ -1,0 +1,155 @@
+package nethttp_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/adapters/nethttp"
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/keyfunc"
+)
+
+// planOf is a Rule.Limit by the plan of an API key. keyfunc.Header hashes the key, so that the plan
+// cannot be looked up by it.
+func planOf(r *http.Request) (core.Algorithm, error) {
+	switch r.Header.Get("X-Api-Key") {
+	case "big":
+		return core.PerHour(500), nil
+	case "fast":
+		return core.TokenBucket{Rate: 300, Per: time.Second, Burst: 20}, nil
+	case "free":
+		return core.Unlimited{}, nil
+	case "invalid":
+		return core.TokenBucket{}, nil
+	case "unknown":
+		return nil, fmt.Errorf("no plan: %w", keyfunc.ErrNoKey)
+	}
+	return nil, nil
+}
+
+func apiKey(key string) func(*http.Request) {
+	return func(r *http.Request) { r.Header.Set("X-Api-Key", key) }
+}
+
+func perPlan(t *testing.T, gate *core.Gate, change ...func(*nethttp.Config)) *nethttp.Guard {
+	t.Helper()
+	cfg := nethttp.Config{Gate: gate, Rules: []nethttp.Rule{{
+		Policy: policy(t, core.PolicyConfig{Name: "p", Algorithm: core.PerMinute(10)}),
+		Key:    keyfunc.Must(keyfunc.Header("X-Api-Key")), Limit: planOf,
+	}}}
+	for _, f := range change {
+		f(&cfg)
+	}
+	return guard(t, cfg)
+}
+
+func TestLimitPerPlan(t *testing.T) {
+	for _, c := range []struct {
+		key     string
+		status  int
+		headers map[string]string
+	}{
+		{"small", 200, map[string]string{"RateLimit-Policy": `"p";q=10;w=60`, "RateLimit": `"p";r=9;t=6`}},
+		{"big", 200, map[string]string{"RateLimit-Policy": `"p";q=500;w=3600`, "RateLimit": `"p";r=499;t=8`}},
+		{"fast", 200, map[string]string{"RateLimit-Policy": `"p";q=300;w=1`, "RateLimit": `"p";r=19;t=1`}},
+		{"free", 200, nil},
+		{"invalid", 500, map[string]string{"Cache-Control": "no-store"}},
+		{"unknown", 500, map[string]string{"Cache-Control": "no-store"}},
+	} {
+		t.Run(c.key, func(t *testing.T) {
+			var last *nethttp.Admission
+			h := perPlan(t, memory(t, newClock()), func(cfg *nethttp.Config) {
+				cfg.Observe = func(_ *http.Request, a *nethttp.Admission) { last = a }
+			}).Handler(http.HandlerFunc(ok))
+			expect(t, get(h, apiKey(c.key)), c.status, c.headers)
+			if c.status == 500 && !strings.HasPrefix(last.Err().Error(), "nethttp: limit of p: ") {
+				t.Errorf("Err is %v", last.Err())
+			}
+		})
+	}
+}
+
+// While this process decides alone, its share is not the limit that clients are told.
+func TestLimitPerPlanInAnOutage(t *testing.T) {
+	for key, want := range map[string]string{
+		"small": `"p";q=10;w=60`, "big": `"p";q=500;w=3600`, "fast": `"p";q=300;w=1`, "free": "",
+	} {
+		t.Run(key, func(t *testing.T) {
+			r := get(perPlan(t, dead(t)).Handler(http.HandlerFunc(ok)), apiKey(key))
+			if got := r.Header.Get("RateLimit-Policy"); r.StatusCode != 200 || got != want {
+				t.Errorf("%d, RateLimit-Policy %s, want %s", r.StatusCode, got, want)
+			}
+		})
+	}
+}
+
+// A customer who changes the plan keeps what is spent.
+func TestChangedPlanKeepsTheCount(t *testing.T) {
+	limit := core.Algorithm(core.TokenBucket{Burst: 10})
+	g := perPlan(t, memory(t, newClock()), func(cfg *nethttp.Config) {
+		cfg.Rules[0].Limit = func(*http.Request) (core.Algorithm, error) { return limit, nil }
+	})
+	h := g.Handler(http.HandlerFunc(ok))
+	for range 10 {
+		get(h, apiKey("k"))
+	}
+	if r := get(h, apiKey("k")); r.StatusCode != 429 {
+		t.Errorf("status %d, want 429", r.StatusCode)
+	}
+	limit = core.TokenBucket{Burst: 12}
+	if r := get(h, apiKey("k")); r.Header.Get("RateLimit") != `"p";r=1` {
+		t.Errorf("RateLimit %s after the upgrade", r.Header.Get("RateLimit"))
+	}
+}
+
+func TestCapPerPlan(t *testing.T) {
+	broken := errors.New("broken")
+	eachGate(t, func(t *testing.T, gate *core.Gate) {
+		g, _ := chat(t, gate, func(cfg *nethttp.Config) {
+			cfg.Concurrency.Caps[1].LimitFor = func(r *http.Request) (int64, error) {
+				switch r.Header.Get("X-User") {
+				case "big":
+					return 3, nil
+				case "small":
+					return 1, nil
+				case "broken":
+					return 0, broken
+				case "negative":
+					return -1, nil
+				}
+				return 0, nil // the default
+			}
+			cfg.Concurrency.Caps[0].Limit = 100
+			cfg.Rules = nil
+		})
+		for _, c := range []struct {
+			user  string
+			limit int
+		}{{"big", 3}, {"small", 1}, {"other", 2}} {
+			o := newRunning(t, g)
+			for range c.limit {
+				o.enter(as("acme", c.user))
+			}
+			r := o.refused(as("acme", c.user))
+			want := fmt.Sprintf(`"tenant";q=100;qu="concurrent-requests", "streams";q=%d;qu="concurrent-requests"`, c.limit)
+			if got := r.Header.Get("RateLimit-Policy"); r.StatusCode != 429 || got != want {
+				t.Errorf("%s: %d, RateLimit-Policy %s, want %s", c.user, r.StatusCode, got, want)
+			}
+			if s := body(t, r); !strings.Contains(s, fmt.Sprintf("All %d concurrent requests", c.limit)) {
+				t.Errorf("%s: %s", c.user, s)
+			}
+			for range c.limit {
+				o.leave()
+			}
+		}
+		for _, user := range []string{"broken", "negative"} {
+			if r := get(g.Handler(http.HandlerFunc(ok)), as("acme", user)); r.StatusCode != 500 {
+				t.Errorf("%s: status %d, want 500", user, r.StatusCode)
+			}
+		}
+	})
+}

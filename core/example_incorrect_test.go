@@ -1,0 +1,230 @@
+package core_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/headgate/headgate/core"
+)
+
+// Do not take the error of Decide for the denial. A denial is a Decision, and its error is nil.
+func ExampleGate_Decide_incorrect() {
+	gate, err := core.NewMemory(core.Config{Clock: new(core.ManualClock)})
+	if err != nil {
+		log.Fatal(err)
+	}
+	api, err := core.NewPolicy(core.PolicyConfig{Name: "api", Algorithm: core.PerMinute(1)})
+	if err != nil {
+		log.Fatal(err)
+	}
+	user, err := core.NewKey("user-1")
+	if err != nil {
+		log.Fatal(err)
+	}
+	served := 0
+	for range 5 {
+		_, err := gate.Decide(context.Background(), core.Charge{Policy: api, Key: user, Cost: 1})
+		if err != nil { // wrong: ask d.Allowed too
+			continue
+		}
+		served++
+	}
+	fmt.Println(served, "of 5 served, with a limit of 1")
+	// Output: 5 of 5 served, with a limit of 1
+}
+
+// Do not decide limits that belong together one after the other. The first stays spent when the
+// second denies.
+func ExampleGate_Decide_incorrectOneByOne() {
+	gate, err := core.NewMemory(core.Config{Clock: new(core.ManualClock)})
+	if err != nil {
+		log.Fatal(err)
+	}
+	perUser, err := core.NewPolicy(core.PolicyConfig{Name: "user", Algorithm: core.PerHour(10)})
+	if err != nil {
+		log.Fatal(err)
+	}
+	perTenant, err := core.NewPolicy(core.PolicyConfig{Name: "tenant", Algorithm: core.PerHour(3)})
+	if err != nil {
+		log.Fatal(err)
+	}
+	tenant, err := core.NewKey("acme")
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx, served := context.Background(), 0
+	for range 10 {
+		user, err := gate.Decide(ctx, core.Charge{Policy: perUser, Key: tenant, Cost: 1})
+		if err != nil || !user.Allowed {
+			continue
+		}
+		// wrong: give both charges to one Decide
+		all, err := gate.Decide(ctx, core.Charge{Policy: perTenant, Key: tenant, Cost: 1})
+		if err != nil || !all.Allowed {
+			continue
+		}
+		served++
+	}
+	d, err := gate.Peek(ctx, core.Charge{Policy: perUser, Key: tenant, Cost: 1})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(served, "served,", d.At(0).Used, "spent")
+	// Output: 3 served, 10 spent
+}
+
+// Do not go on after ErrFull. The lease is nil, and its context is the background context, so the
+// work runs uncapped and does not end with the request. Return in the branch of the error.
+func ExampleSemaphore_Acquire_incorrect() {
+	gate, err := core.NewMemory(core.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	streams, err := core.NewSemaphore(gate, core.SemaphoreConfig{Name: "streams"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	user, err := core.NewKey("user-1")
+	if err != nil {
+		log.Fatal(err)
+	}
+	running := 0
+	work := func(context.Context) { running++ }
+	for range 3 {
+		ctx := context.Background()
+		lease, err := streams.Acquire(ctx, core.SlotRequest{
+			Levels: []core.Level{{Key: user, Limit: 1}}, MaxWait: time.Millisecond,
+		})
+		if errors.Is(err, core.ErrFull) {
+			fmt.Println("full") // wrong: nothing returns here
+		}
+		defer func() { _ = lease.Release(ctx) }() // on failure the lease ends
+		work(lease.Context())
+	}
+	fmt.Println(running, "running, with a limit of 1")
+	// Output:
+	// full
+	// full
+	// 3 running, with a limit of 1
+}
+
+// Do not work with the context of the request while a lease is held. Only the context of the lease
+// ends when the lease is lost, for example because an operator evicted its holder.
+func ExampleLease_Context_incorrect() {
+	gate, err := core.NewMemory(core.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	streams, err := core.NewSemaphore(gate, core.SemaphoreConfig{Name: "streams"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	user, err := core.NewKey("user-1")
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx := context.Background()
+	slot := core.SlotRequest{Levels: []core.Level{{Key: user, Limit: 1}}}
+	lease, err := streams.Acquire(ctx, slot)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer func() { _ = lease.Release(ctx) }() // on failure the lease ends
+
+	holders, _, err := streams.Holders(ctx, user)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := streams.Evict(ctx, user, holders[0].ID); err != nil {
+		log.Fatal(err)
+	}
+	<-lease.Lost()
+	fmt.Println("request:", ctx.Err()) // wrong: the work goes on without a slot
+	fmt.Println("lease:", context.Cause(lease.Context()))
+	// Output:
+	// request: <nil>
+	// lease: core: the lease is lost
+}
+
+// Do not act at once on a reservation for later. Wait for Delay, or reserve with a maxWait of 0.
+func ExampleGate_Reserve_incorrect() {
+	gate, err := core.NewMemory(core.Config{Clock: new(core.ManualClock)})
+	if err != nil {
+		log.Fatal(err)
+	}
+	calls, err := core.NewPolicy(core.PolicyConfig{Name: "calls", Algorithm: core.PerMinute(1)})
+	if err != nil {
+		log.Fatal(err)
+	}
+	upstream, err := core.NewKey("payments")
+	if err != nil {
+		log.Fatal(err)
+	}
+	charge := core.Charge{Policy: calls, Key: upstream, Cost: 1}
+	for range 3 {
+		r, d, err := gate.Reserve(context.Background(), time.Hour, charge)
+		if err != nil || !d.Allowed { // wrong: d.Allowed says that the reservation was made
+			return
+		}
+		fmt.Println("calls now, and should wait", r.Delay().Round(time.Second))
+	}
+	// Output:
+	// calls now, and should wait 0s
+	// calls now, and should wait 1m0s
+	// calls now, and should wait 2m0s
+}
+
+// Do not send or sleep for RetryAfter before comparing it with Never, the wait of a request that no
+// wait can admit.
+func ExampleDecision_RetryAfter_incorrect() {
+	gate, err := core.NewMemory(core.Config{Clock: new(core.ManualClock)})
+	if err != nil {
+		log.Fatal(err)
+	}
+	api, err := core.NewPolicy(core.PolicyConfig{Name: "api", Algorithm: core.PerMinute(10)})
+	if err != nil {
+		log.Fatal(err)
+	}
+	user, err := core.NewKey("user-1")
+	if err != nil {
+		log.Fatal(err)
+	}
+	charge := core.Charge{Policy: api, Key: user, Cost: 11} // more than the burst
+	d, err := gate.Decide(context.Background(), charge)
+	if err != nil {
+		log.Fatal(err)
+	}
+	years := d.RetryAfter().Hours() / 24 / 365
+	fmt.Println("Retry-After is centuries:", years > 200) // wrong
+	fmt.Println("never:", d.RetryAfter() == core.Never)
+	// Output:
+	// Retry-After is centuries: true
+	// never: true
+}
+
+// Do not join the parts of a key yourself. Give them to NewKey, which keeps different paths
+// different.
+func ExampleNewKey_incorrect() {
+	joined := func(tenant, user string) core.Key {
+		key, err := core.NewKey(tenant + ":" + user) // wrong
+		if err != nil {
+			log.Fatal(err)
+		}
+		return key
+	}
+	parts := func(tenant, user string) core.Key {
+		key, err := core.NewKey(tenant, user)
+		if err != nil {
+			log.Fatal(err)
+		}
+		return key
+	}
+	fmt.Println(joined("acme", "eu:bob") == joined("acme:eu", "bob"))
+	fmt.Println(parts("acme", "eu:bob") == parts("acme:eu", "bob"))
+	// Output:
+	// true
+	// false
+}

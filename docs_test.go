@@ -1,0 +1,234 @@
+package headgate_test
+
+import (
+	"bytes"
+	"fmt"
+	"go/ast"
+	"go/format"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+// pages returns README and the pages under docs.
+func pages(t *testing.T) []string {
+	t.Helper()
+	pages, err := filepath.Glob("docs/*.md")
+	if err != nil || len(pages) == 0 {
+		t.Fatalf("no pages: %v", err)
+	}
+	return append(pages, "README.md")
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// block is a Go block of a page.
+type block struct {
+	page string
+	line int // of the first line of code
+	code string
+}
+
+func blocks(t *testing.T, page string) (all []block) {
+	t.Helper()
+	text := read(t, page)
+	for _, at := range regexp.MustCompile("(?ms)^```go\n(.*?)^```$").FindAllStringSubmatchIndex(text, -1) {
+		line := 1 + strings.Count(text[:at[2]], "\n")
+		all = append(all, block{page, line, text[at[2]:at[3]]})
+	}
+	return all
+}
+
+// imported are the packages that a block may name without importing them.
+var imported = []struct{ name, path string }{
+	{"", "bytes"}, {"", "context"}, {"", "encoding/json"}, {"", "errors"}, {"", "fmt"}, {"", "io"}, {"", "log"},
+	{"", "math"}, {"", "net/http"}, {"", "net/http/httptest"}, {"", "os"}, {"", "strconv"}, {"", "sync/atomic"},
+	{"", "testing"}, {"", "time"},
+	{"", "github.com/gin-gonic/gin"}, {"", "github.com/go-chi/chi/v5"}, {"", "github.com/go-chi/chi/v5/middleware"},
+	{"", "github.com/labstack/echo/v4"}, {"", "github.com/redis/go-redis/v9"},
+	{"", "github.com/redis/go-redis/v9/maintnotifications"},
+	{"", module + "/core"}, {"", module + "/keyfunc"}, {"", module + "/adapters/nethttp"}, {"", module + "/_examples/demo"},
+	{"chigate", module + "/adapters/chi"}, {"gingate", module + "/adapters/gin"}, {"echogate", module + "/adapters/echo"},
+	{"echov5gate", module + "/adapters/echov5"},
+}
+
+// given are the variables that a block may use without declaring them.
+const given = `
+var (
+	ctx                                context.Context
+	client                             *redis.Client
+	gate                               *core.Gate
+	guard                              *nethttp.Guard
+	guards                             demo.Guards
+	rules                              []nethttp.Rule
+	api, plan, requests, tokens        *core.Policy
+	acme, key, tenant, user            core.Key
+	streams                            *core.Semaphore
+	mutex                              *core.Mutex
+	lease                              *core.Lease
+	reservation                        *core.Reservation
+	limiter                            *core.Limiter
+	next                               http.Handler
+	mux                                *http.ServeMux
+	server                             *http.Server
+	w                                  http.ResponseWriter
+	addr                               string
+	addrs                              []string
+	secret                             []byte
+	reports                            http.HandlerFunc
+	work                               func(context.Context) error
+	planOf                             func(string) core.Algorithm
+)
+type userKey struct{}
+`
+
+// file makes a Go file of a block: a program as it is, declarations below the imports, and statements in a function that
+// may return an error.
+func (b block) file() string {
+	if strings.HasPrefix(b.code, "package ") {
+		return fmt.Sprintf("//line %s:%d\n%s", b.page, b.line, b.code)
+	}
+	var head strings.Builder
+	head.WriteString("package snippet\nimport (\n")
+	for _, i := range imported {
+		fmt.Fprintf(&head, "\t%s %q\n", i.name, i.path)
+	}
+	fmt.Fprintf(&head, ")\n%s\n", given)
+	line := fmt.Sprintf("//line %s:%d\n", b.page, b.line)
+	declarations := head.String() + line + b.code
+	if _, err := parser.ParseFile(token.NewFileSet(), "", declarations, parser.SkipObjectResolution); err == nil {
+		return declarations
+	}
+	return head.String() + "func snippet() error {\n" + line + b.code + "\nreturn nil\n}\n"
+}
+
+// exports returns where the compiled packages are that the blocks import.
+func exports(t *testing.T) map[string]string {
+	t.Helper()
+	args := []string{"list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}"}
+	for _, i := range imported {
+		args = append(args, i.path)
+	}
+	var complaint bytes.Buffer
+	cmd := exec.Command("go", args...)
+	cmd.Stderr = &complaint
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v: %s", err, &complaint)
+	}
+	files := make(map[string]string)
+	for line := range strings.Lines(string(out)) {
+		path, file, _ := strings.Cut(strings.TrimSpace(line), " ")
+		files[path] = file
+	}
+	return files
+}
+
+// Every Go block of README and docs is formatted and compiles. A name that a block declares and does not use is no error.
+func TestDocumentationCompiles(t *testing.T) {
+	files := exports(t)
+	fset := token.NewFileSet()
+	compiled := importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(files[path]) })
+	examples := ""
+	for _, name := range []string{"nethttp", "chi", "gin", "echo"} {
+		examples += read(t, filepath.Join("_examples", name, "main.go"))
+	}
+	count := 0
+	for _, page := range pages(t) {
+		for _, b := range blocks(t, page) {
+			count++
+			if formatted, err := format.Source([]byte(b.code)); err != nil || string(formatted) != b.code {
+				t.Errorf("%s:%d is not formatted: %v", b.page, b.line, err)
+			}
+			if strings.Contains(strings.ReplaceAll(examples, "\n\t", "\n"), "\n"+b.code) {
+				continue // it compiles there
+			}
+			file, err := parser.ParseFile(fset, "", b.file(), parser.SkipObjectResolution)
+			if err != nil {
+				t.Errorf("%s:%d: %v", b.page, b.line, err)
+				continue
+			}
+			config := types.Config{Importer: compiled, Error: func(err error) {
+				if e, ok := err.(types.Error); !ok || !e.Soft {
+					t.Error(err)
+				}
+			}}
+			_, _ = config.Check("snippet", fset, []*ast.File{file}, nil) // Error is told of every error
+		}
+	}
+	if count < 20 {
+		t.Errorf("%d blocks", count)
+	}
+}
+
+// The first program of README is complete and short, and README itself is short.
+func TestReadmeIsShort(t *testing.T) {
+	program := blocks(t, "README.md")[0].code
+	if lines := strings.Count(program, "\n"); lines > 20 || !strings.HasPrefix(program, "package main\n") {
+		t.Errorf("the first block has %d lines and begins with %.12q", lines, program)
+	}
+	if lines := strings.Count(read(t, "README.md"), "\n"); lines > 200 {
+		t.Errorf("README has %d lines", lines)
+	}
+}
+
+var link = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+
+// Links within the repository lead somewhere, headings included, and lines outside of tables have at most 120 columns.
+func TestDocumentationLinks(t *testing.T) {
+	for _, page := range pages(t) {
+		if page == filepath.Join("docs", "benchmarks.md") { // a program writes it
+			continue
+		}
+		text := read(t, page)
+		for _, m := range link.FindAllStringSubmatch(text, -1) {
+			path, heading, _ := strings.Cut(m[1], "#")
+			if strings.Contains(path, "://") {
+				continue
+			}
+			target := page
+			if path != "" {
+				target = filepath.Join(filepath.Dir(page), path)
+			}
+			if _, err := os.Stat(target); err != nil {
+				t.Errorf("%s: %v", page, err)
+			} else if heading != "" && !strings.Contains(anchors(read(t, target)), " "+heading+" ") {
+				t.Errorf("%s: %s has no heading %s", page, target, heading)
+			}
+		}
+		number, code := 0, false
+		for line := range strings.Lines(text) {
+			number++
+			code = code != strings.HasPrefix(line, "```")
+			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 120 && !code && !strings.HasPrefix(line, "|") {
+				t.Errorf("%s:%d has %d columns", page, number, n)
+			}
+		}
+	}
+}
+
+// anchors returns the anchors of a page's headings, each between spaces.
+func anchors(text string) string {
+	all := " "
+	for _, h := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(text, -1) {
+		name := regexp.MustCompile(`[^a-z0-9 -]`).ReplaceAllString(strings.ToLower(h[1]), "")
+		all += strings.ReplaceAll(name, " ", "-") + " "
+	}
+	return all
+}
