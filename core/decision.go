@@ -51,8 +51,9 @@ type Result struct {
 	// Window is the window or period of Limit. For a bucket it is the time in which an exhausted
 	// one refills, Never if it does not refill.
 	Window time.Duration
-	// RetryAfter is the wait after which the same charge fits if nothing else is spent: 0 if it
-	// fits now, Never if waiting does not help. It is a whole number of microseconds, rounded up.
+	// RetryAfter is the wait after which the same charge fits if nothing else is spent: 0 if it fits
+	// now, Never if waiting does not help. After a Reserve it is the wait after which the same Reserve
+	// succeeds. It is a whole number of microseconds, rounded up.
 	RetryAfter time.Duration
 	// NextAfter is the wait until Remaining rises: 0 if Remaining is Limit, Never if it does not
 	// rise.

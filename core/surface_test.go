@@ -221,7 +221,7 @@ func TestEventsOfSlots(t *testing.T) {
 		if released := e.wait(t, core.EventRelease); released.Semaphore != s || released.Err != nil {
 			t.Errorf("released: %+v", released)
 		}
-		l = take(t, s, level)
+		take(t, s, level)
 		holders, _, err := s.Holders(t.Context(), level.Key)
 		if err != nil || len(holders) != 1 {
 			t.Fatal(holders, err)
@@ -270,4 +270,16 @@ func TestEventsOfFailures(t *testing.T) {
 	if last := e.all[len(e.all)-1]; last.Kind != core.EventDecide || last.Err == nil || last.Decision.Source != core.SourceLocal {
 		t.Errorf("an outage: %+v", last)
 	}
+}
+
+func TestMust(t *testing.T) {
+	if p := core.Must(core.NewPolicy(core.PolicyConfig{Name: "p", Algorithm: frozen(1)})); p.Name() != "p" {
+		t.Errorf("policy %q", p.Name())
+	}
+	defer func() {
+		if err, ok := recover().(error); !ok || !strings.Contains(err.Error(), "PolicyConfig.Name") {
+			t.Errorf("panic %v", err)
+		}
+	}()
+	core.Must(core.NewPolicy(core.PolicyConfig{Algorithm: frozen(1)}))
 }
