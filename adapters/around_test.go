@@ -24,7 +24,7 @@ import (
 	"github.com/headgate/headgate/keyfunc"
 )
 
-// Who stands around a guard with slots goes on with a context that has not ended with the slot.
+// Handlers around a guard with slots have a context that has not ended with the slot.
 func TestContextAroundSlots(t *testing.T) {
 	alive := func(t *testing.T, ctx context.Context) {
 		t.Helper()
@@ -61,8 +61,9 @@ func TestContextAroundSlots(t *testing.T) {
 	})
 }
 
-// A request that is dispatched anew after its handler has returned is not charged again, but takes a slot of its own.
-func TestDispatchedAnew(t *testing.T) {
+// A request that is dispatched again after its handler has returned is not charged again, but takes
+// a new slot.
+func TestRedispatchedRequestIsNotChargedAgain(t *testing.T) {
 	f := newFixture(t)
 	cfg := f.perRoute()
 	streams(f, &cfg)
@@ -87,8 +88,8 @@ func TestDispatchedAnew(t *testing.T) {
 	}
 }
 
-// What was refused is refused again, whoever tries.
-func TestRefusedIsNotExempt(t *testing.T) {
+// A refused request is refused again, whoever dispatches it.
+func TestRefusalIsRepeated(t *testing.T) {
 	t.Run("gin", func(t *testing.T) {
 		engine, retried := gin.New(), false
 		engine.Use(func(c *gin.Context) {
@@ -116,7 +117,7 @@ func TestRefusedIsNotExempt(t *testing.T) {
 		served := 0
 		e.GET("/", func(echov4.Context) error { served++; return nil })
 		send(e, "GET", "/")
-		if served != 2 { // of one admission
+		if served != 2 { // the first admission covers both calls
 			t.Errorf("served %d times", served)
 		}
 		if send(e, "GET", "/"); served != 2 {
@@ -125,8 +126,8 @@ func TestRefusedIsNotExempt(t *testing.T) {
 	})
 }
 
-// The answer to a refusal may be dispatched itself, such as an error page.
-func TestErrorPage(t *testing.T) {
+// The answer to a refusal may itself be dispatched, such as an error page.
+func TestRefusalMayDispatchAnErrorPage(t *testing.T) {
 	engine := gin.New()
 	engine.Use(gingate.WithConfig(newFixture(t).once(), gingate.Config{Refuse: func(c *gin.Context, _ *nethttp.Admission) {
 		c.Request.URL.Path = "/slow-down"
@@ -140,32 +141,32 @@ func TestErrorPage(t *testing.T) {
 	}
 }
 
-// Requests that a handler makes of one are decided each, if it says so.
-func TestAnew(t *testing.T) {
+// A handler makes several requests out of one. WithoutAdmission makes the guard decide each.
+func TestWithoutAdmission(t *testing.T) {
 	f := newFixture(t)
 	admit := nethttp.Middleware(f.once())
-	for _, anew := range []bool{false, true} {
+	for _, without := range []bool{false, true} {
 		served := 0
 		each := admit(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served++ }))
 		batch := admit(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			for range 5 {
 				ctx := r.Context()
-				if anew {
+				if without {
 					ctx = nethttp.WithoutAdmission(ctx)
 				}
 				each.ServeHTTP(httptest.NewRecorder(), r.WithContext(ctx))
 			}
 		}))
 		send(batch, "GET", "/")
-		if want := map[bool]int{false: 5, true: 0}[anew]; served != want {
-			t.Errorf("anew %v: %d served", anew, served)
+		if want := map[bool]int{false: 5, true: 0}[without]; served != want {
+			t.Errorf("without admission %v: %d served", without, served)
 		}
 		f.clock.Advance(1 << 40)
 	}
 }
 
-// A client that hangs up when it has seen the status does not change it.
-func TestStatusBeforeAPanicCounts(t *testing.T) {
+// A handler that panics after it has sent a status is settled by that status.
+func TestStatusBeforePanicCounts(t *testing.T) {
 	each(t, func(t *testing.T, fw framework) {
 		f := newFixture(t)
 		var seen []int
@@ -191,8 +192,8 @@ func TestStatusBeforeAPanicCounts(t *testing.T) {
 	})
 }
 
-// Whatever middleware in chi rewrites, one handler's requests have one key.
-func TestChiRewrites(t *testing.T) {
+// Requests for one handler have one key, whatever middleware of chi rewrites.
+func TestChiRewritesKeepTheKey(t *testing.T) {
 	f := newFixture(t)
 	g := f.guard(f.perRoute())
 	head := chi.NewRouter()
@@ -214,7 +215,7 @@ func TestChiRewrites(t *testing.T) {
 		want    string
 	}{
 		{"GetHead inside", head, "HEAD", "/users/1", "/users/{id}"},
-		{"all of the path stripped", http.StripPrefix("/app", head), "GET", "/app", "/"},
+		{"StripPrefix of the whole path", http.StripPrefix("/app", head), "GET", "/app", "/"},
 		{"StripSlashes around a mount", strip, "GET", "/api/users/1", "/api/users/{id}"},
 		{"StripSlashes around a mount, stripped", strip, "GET", "/api/users/1/", "/api/users/{id}"},
 		{"StripSlashes around a mount, another", strip, "GET", "/api/other", "/api/*"},
@@ -226,15 +227,15 @@ func TestChiRewrites(t *testing.T) {
 	}
 }
 
-// However gin and echo are told to believe strangers, it is found out.
-func TestCredulousClientIP(t *testing.T) {
+// ClientIP fails if gin or echo is configured to trust every peer.
+func TestClientIPRejectsTrustInEveryPeer(t *testing.T) {
 	engine := func(set func(*gin.Engine)) keyfunc.Func {
 		e := gin.New()
 		key := gingate.ClientIP(e)
 		set(e)
 		return key
 	}
-	everybody := func(cidr string) func(*gin.Engine) {
+	trusting := func(cidr string) func(*gin.Engine) {
 		return func(e *gin.Engine) {
 			if err := e.SetTrustedProxies([]string{"10.0.0.0/8", cidr}); err != nil {
 				t.Fatal(err)
@@ -254,8 +255,8 @@ func TestCredulousClientIP(t *testing.T) {
 		}),
 		"gin, AppEngine":       engine(func(e *gin.Engine) { e.AppEngine = true; _ = e.SetTrustedProxies(nil) }),
 		"gin, RemoteIPHeaders": engine(func(e *gin.Engine) { e.RemoteIPHeaders = []string{"X-CDN-IP"} }),
-		"gin, all of IPv6":     engine(everybody("::/0")),
-		"gin, most of IPv6":    engine(everybody("2000::/3")),
+		"gin, all of IPv6":     engine(trusting("::/0")),
+		"gin, most of IPv6":    engine(trusting("2000::/3")),
 		"echo, all of IPv6":    echogate.ClientIP(e),
 	} {
 		for _, peer := range []string{"[2001:db8:1::1]:5", "192.0.2.1:5"} {

@@ -20,8 +20,7 @@ import (
 	"github.com/headgate/headgate/keyfunc"
 )
 
-// bare serves /users/{id} with nothing but the guard, or without one if it is nil.
-
+// The bare functions serve /users/{id} with nothing but the guard, or without one if it is nil.
 func bareNetHTTP(g *nethttp.Guard, h http.HandlerFunc) http.Handler {
 	mux := http.NewServeMux()
 	var handler http.Handler = h
@@ -69,7 +68,7 @@ func bareEchov5(g *nethttp.Guard, h http.HandlerFunc) http.Handler {
 	return e
 }
 
-// unlimited is a guard whose gate answers at once.
+// unlimited is a guard whose gate does no work.
 func unlimited(tb testing.TB) *nethttp.Guard {
 	gate, err := core.NewMemory(core.Config{})
 	if err != nil {
@@ -88,7 +87,8 @@ func unlimited(tb testing.TB) *nethttp.Guard {
 
 func nothing(http.ResponseWriter, *http.Request) {}
 
-// BenchmarkAdapters is a request without a guard and with one. What lies between is all of Headgate but the algorithm.
+// BenchmarkAdapters measures a request without a guard and with one. The difference is all of
+// Headgate except the algorithm.
 func BenchmarkAdapters(b *testing.B) {
 	for _, fw := range frameworks {
 		for name, guard := range map[string]*nethttp.Guard{"bare": nil, "guarded": unlimited(b)} {
@@ -97,7 +97,7 @@ func BenchmarkAdapters(b *testing.B) {
 				w, r := httptest.NewRecorder(), httptest.NewRequest("GET", "/users/1", nil)
 				b.ReportAllocs()
 				for b.Loop() {
-					h.ServeHTTP(w, r.Clone(r.Context())) // a router writes into it
+					h.ServeHTTP(w, r.Clone(r.Context())) // a router writes to the request
 					clear(w.Header())
 				}
 			})
@@ -105,7 +105,7 @@ func BenchmarkAdapters(b *testing.B) {
 	}
 }
 
-// An adapter makes at most 12 allocations of its own, the guard's included.
+// A guarded request takes at most 12 allocations more than a bare one.
 func TestAllocations(t *testing.T) {
 	each(t, func(t *testing.T, fw framework) {
 		of := func(g *nethttp.Guard) float64 {

@@ -27,25 +27,25 @@ type fixture struct {
 	gate   *core.Gate
 	clock  *core.ManualClock
 	server *httptest.Server
-	logs   safe
+	logs   lockedBuffer
 
 	mu   sync.Mutex
-	keys []string // of the last request, as the rules saw them
+	keys []string // that the rules derived from the last request
 }
 
-// safe is a strings.Builder for a logger beside the test.
-type safe struct {
+// lockedBuffer is a strings.Builder that a logger and the test may use at the same time.
+type lockedBuffer struct {
 	mu sync.Mutex
 	b  strings.Builder
 }
 
-func (s *safe) Write(p []byte) (int, error) {
+func (s *lockedBuffer) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.b.Write(p)
 }
 
-func (s *safe) String() string {
+func (s *lockedBuffer) String() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.b.String()
@@ -60,7 +60,7 @@ func newFixture(t *testing.T) *fixture {
 	return f
 }
 
-// dead replaces the gate by one whose Redis refuses connections.
+// dead replaces the gate with one whose Redis refuses connections.
 func (f *fixture) dead() {
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", DialerRetries: 1})
 	f.t.Cleanup(func() { client.Close() })
@@ -79,8 +79,8 @@ func (f *fixture) policy(cfg core.PolicyConfig) *core.Policy {
 	return p
 }
 
-// noted is key, written down for the test, with patterns spelled as http.ServeMux does.
-func (f *fixture) noted(key keyfunc.Func) keyfunc.Func {
+// recorded returns a Func that records the keys of key. Patterns are spelled as in http.ServeMux.
+func (f *fixture) recorded(key keyfunc.Func) keyfunc.Func {
 	return func(r *http.Request) (string, error) {
 		k, err := key(r)
 		f.mu.Lock()
@@ -112,11 +112,11 @@ func (f *fixture) guard(cfg nethttp.Config) *nethttp.Guard {
 	return g
 }
 
-// perRoute allows three requests a minute of each client and route, all of it under one address limit of 100.
+// perRoute allows three requests a minute of each route, and 100 of each client address.
 func (f *fixture) perRoute() nethttp.Config {
 	return nethttp.Config{Rules: []nethttp.Rule{
 		{Policy: f.policy(core.PolicyConfig{Name: "address", Algorithm: core.PerMinute(100)}), Key: keyfunc.RemoteIP()},
-		{Policy: f.policy(core.PolicyConfig{Name: "route", Algorithm: core.PerMinute(3)}), Key: f.noted(keyfunc.Route())},
+		{Policy: f.policy(core.PolicyConfig{Name: "route", Algorithm: core.PerMinute(3)}), Key: f.recorded(keyfunc.Route())},
 	}}
 }
 
@@ -124,7 +124,7 @@ func (f *fixture) perRoute() nethttp.Config {
 func (f *fixture) perItem() nethttp.Config {
 	return nethttp.Config{Rules: []nethttp.Rule{
 		{Policy: f.policy(core.PolicyConfig{Name: "item", Algorithm: core.PerMinute(2)}),
-			Key: keyfunc.Must(keyfunc.Join(f.noted(keyfunc.Route()), f.noted(keyfunc.Must(keyfunc.PathValue("id"))))), NoKey: nethttp.NoKeySkip},
+			Key: keyfunc.Must(keyfunc.Join(f.recorded(keyfunc.Route()), f.recorded(keyfunc.Must(keyfunc.PathValue("id"))))), NoKey: nethttp.NoKeySkip},
 	}}
 }
 
@@ -145,7 +145,7 @@ var routes = []route{
 	{"DELETE", "/api/items/{id}", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }},
 }
 
-// user tells of what the adapter has put into the request.
+// user responds with what the adapter has set on the request.
 func user(w http.ResponseWriter, r *http.Request) {
 	d, ok := nethttp.FromContext(r.Context())
 	fmt.Fprintf(w, "user %s%s, decided %v, allowed %v", r.PathValue("id"), r.PathValue("tenant"), ok, d.Allowed)
@@ -167,7 +167,7 @@ func (f *fixture) serve(build func(*app) http.Handler, a *app, http2 bool) {
 	f.t.Cleanup(f.server.Close)
 }
 
-// answer is what of a response must be the same everywhere.
+// answer is the part of a response that must be the same in every framework.
 type answer struct {
 	Status  int
 	Header  http.Header
@@ -175,7 +175,7 @@ type answer struct {
 	Trailer http.Header
 }
 
-// ask sends a request such as "GET /users/1".
+// ask sends a request such as "GET /users/1" or "POST /users body".
 func (f *fixture) ask(request string, headers ...string) answer {
 	f.t.Helper()
 	f.mu.Lock()
@@ -206,7 +206,7 @@ func (f *fixture) ask(request string, headers ...string) answer {
 	return answer{response.StatusCode, response.Header, string(read), response.Trailer}
 }
 
-// limits is what of an answer tells of limits.
+// limits returns the headers that state limits.
 func (a answer) limits() map[string]string {
 	limits := make(map[string]string)
 	for _, name := range []string{
@@ -219,23 +219,23 @@ func (a answer) limits() map[string]string {
 	return limits
 }
 
-// row is one request, after some others, and what every framework makes of it.
+// row is one request after some others, and the answer that every framework gives.
 type row struct {
 	name    string
-	root    func(*fixture, *nethttp.Config) // changes the guard of everything
-	inner   bool                            // the mounted part has a guard of its own
+	root    func(*fixture, *nethttp.Config) // changes the guard of the whole app
+	inner   bool                            // the mounted part has its own guard
 	before  []string
-	with    []string // headers of those before
+	with    []string // headers of the requests before
 	request string
 	headers []string
 
 	status   int
-	differs  map[string]int // the status of a framework that routes otherwise
-	own      bool           // the answer is the framework's and not the handler's or the guard's; its limits are the same
-	unseen   string         // a framework that answers before its middleware runs
-	keys     []string       // of the rules that note them
+	differs  map[string]int // the status in a framework that routes differently
+	own      bool           // the framework answers, and only the limits are the same everywhere
+	unseen   string         // the framework that answers before its middleware runs
+	keys     []string       // of the rules that record them
 	otherKey map[string]string
-	limits   map[string]string // where they are part of the point
+	limits   map[string]string // the headers that state limits, if the row is about them
 }
 
 const quotas = `"address";q=100;w=60, "route";q=3;w=60`
@@ -258,7 +258,7 @@ func header(h nethttp.Headers) func(*fixture, *nethttp.Config) {
 	return func(_ *fixture, cfg *nethttp.Config) { cfg.Headers = h }
 }
 
-// only replaces the rules by one on the client's address.
+// only replaces the rules with one by the client's address.
 func only(p core.PolicyConfig, change ...func(*nethttp.Rule)) func(*fixture, *nethttp.Config) {
 	return func(f *fixture, cfg *nethttp.Config) {
 		if p.Name == "" {
@@ -287,23 +287,23 @@ func broken(*http.Request) (string, error) { return "", errors.New("secret detai
 
 var rows = []row{
 	{name: "allowed", request: "GET /users/1", status: 200, keys: []string{"/users/{id}"}, limits: left(99, 2)},
-	{name: "another of the same route", before: []string{"GET /users/1"}, request: "GET /users/2", status: 200, keys: []string{"/users/{id}"}, limits: left(98, 1)},
+	{name: "second request of a route", before: []string{"GET /users/1"}, request: "GET /users/2", status: 200, keys: []string{"/users/{id}"}, limits: left(98, 1)},
 	{name: "another route", before: []string{"GET /users/1"}, request: "GET /empty", status: 200, keys: []string{"/empty"}, limits: left(98, 2)},
-	{name: "last one", before: []string{"GET /users/1", "GET /users/1"}, request: "GET /users/1", status: 200, limits: left(97, 0)},
+	{name: "last request of a limit", before: []string{"GET /users/1", "GET /users/1"}, request: "GET /users/1", status: 200, limits: left(97, 0)},
 	{name: "refused", before: slices.Repeat([]string{"GET /users/1"}, 3), request: "GET /users/1", status: 429, keys: []string{"/users/{id}"}, limits: refused(97)},
-	{name: "refused again and spends nothing", before: slices.Repeat([]string{"GET /users/1"}, 9), request: "GET /users/2", status: 429, limits: refused(97)},
-	{name: "refused elsewhere, not here", before: slices.Repeat([]string{"GET /users/1"}, 4), request: "GET /empty", status: 200, limits: left(96, 2)},
-	{name: "query is no part of the route", before: []string{"GET /users/1?a=1"}, request: "GET /users/1?a=2", status: 200, keys: []string{"/users/{id}"}, limits: left(98, 1)},
+	{name: "refusals spend nothing", before: slices.Repeat([]string{"GET /users/1"}, 9), request: "GET /users/2", status: 429, limits: refused(97)},
+	{name: "routes have their own limits", before: slices.Repeat([]string{"GET /users/1"}, 4), request: "GET /empty", status: 200, limits: left(96, 2)},
+	{name: "query does not change the route", before: []string{"GET /users/1?a=1"}, request: "GET /users/1?a=2", status: 200, keys: []string{"/users/{id}"}, limits: left(98, 1)},
 	{name: "escaped letter", request: "GET /users/%61", status: 200, keys: []string{"/users/{id}"}, own: true},
 	{name: "umlaut", request: "GET /users/%C3%BC", status: 200, keys: []string{"/users/{id}"}},
 	{name: "space", request: "GET /users/a%20b", status: 200, keys: []string{"/users/{id}"}},
 	{name: "dots", request: "GET /users/a..b", status: 200, keys: []string{"/users/{id}"}},
-	{name: "parameter of the path's middle", request: "GET /t/acme/reports", status: 200, keys: []string{"/t/{tenant}/reports"}},
+	{name: "wildcard inside the path", request: "GET /t/acme/reports", status: 200, keys: []string{"/t/{tenant}/reports"}},
 	{name: "POST with a body", request: "POST /users body", status: 201, keys: []string{"/users"}, limits: left(99, 2)},
 	{name: "POST refused with a body", before: slices.Repeat([]string{"POST /users a"}, 3), request: "POST /users body", status: 429, limits: refused(97)},
 	{name: "empty answer", request: "GET /empty", status: 200, limits: left(99, 2)},
 	{name: "handler's own error", request: "GET /fails", status: 502, limits: left(99, 2)},
-	{name: "handler takes a header away", request: "GET /unlimited", status: 200, limits: map[string]string{"Ratelimit-Policy": quotas}},
+	{name: "handler removes a header", request: "GET /unlimited", status: 200, limits: map[string]string{"Ratelimit-Policy": quotas}},
 	{name: "HEAD", request: "HEAD /users/1", status: 200, keys: []string{"/users/{id}"}, own: true, limits: left(99, 2)},
 	{name: "HEAD shares GET's quota", before: slices.Repeat([]string{"GET /users/1"}, 2), request: "HEAD /users/1", status: 200, own: true, limits: left(97, 0)},
 	{name: "HEAD refused", before: slices.Repeat([]string{"GET /users/1"}, 3), request: "HEAD /users/1", status: 429, limits: refused(97)},
@@ -314,19 +314,19 @@ var rows = []row{
 	{name: "404", request: "GET /nope", status: 404, own: true, keys: []string{keyfunc.Unmatched}, limits: left(99, 2)},
 	{name: "404 of the root", request: "GET /", status: 404, own: true, keys: []string{keyfunc.Unmatched}},
 	{name: "all 404s share a key", before: []string{"GET /a", "GET /b/c", "GET /d?e"}, request: "GET /nope", status: 429, keys: []string{keyfunc.Unmatched}, limits: refused(97)},
-	{name: "404 does not spend of a route", before: slices.Repeat([]string{"GET /nope"}, 4), request: "GET /users/1", status: 200, limits: left(96, 2)},
+	{name: "404 spends nothing of a route", before: slices.Repeat([]string{"GET /nope"}, 4), request: "GET /users/1", status: 200, limits: left(96, 2)},
 	{name: "405", request: "PUT /users/1", status: 405, own: true, keys: []string{keyfunc.Unmatched}, otherKey: map[string]string{"echo": "/users/{id}", "echov5": "/users/{id}"}, limits: left(99, 2)},
-	{name: "made up method", request: "FOO /users/1", status: 405, own: true, keys: []string{keyfunc.Unmatched}, otherKey: map[string]string{"echo": "/users/{id}", "echov5": "/users/{id}"}},
+	{name: "unknown method", request: "FOO /users/1", status: 405, own: true, keys: []string{keyfunc.Unmatched}, otherKey: map[string]string{"echo": "/users/{id}", "echov5": "/users/{id}"}},
 	{name: "OPTIONS", request: "OPTIONS /users/1", status: 405, differs: map[string]int{"echo": 204, "echov5": 204}, own: true, keys: []string{keyfunc.Unmatched}, otherKey: map[string]string{"echo": "/users/{id}", "echov5": "/users/{id}"}},
-	{name: "slash at the end", request: "GET /users/1/", status: 404, differs: map[string]int{"gin": 301, "echo": 200, "echov5": 200}, own: true, unseen: "gin", keys: []string{keyfunc.Unmatched}, otherKey: map[string]string{"echo": "/users/{id}", "echov5": "/users/{id}"}},
-	{name: "two slashes", request: "GET //users/1", status: 404, differs: map[string]int{"net/http": 307}, own: true, unseen: "net/http", limits: left(99, 2), keys: []string{keyfunc.Unmatched}},
-	{name: "two slashes inside", request: "GET /users//1", status: 404, differs: map[string]int{"net/http": 307, "echo": 200, "echov5": 200}, own: true, unseen: "net/http", limits: left(99, 2), keys: []string{keyfunc.Unmatched}, otherKey: map[string]string{"echo": "/users/{id}", "echov5": "/users/{id}"}},
+	{name: "trailing slash", request: "GET /users/1/", status: 404, differs: map[string]int{"gin": 301, "echo": 200, "echov5": 200}, own: true, unseen: "gin", keys: []string{keyfunc.Unmatched}, otherKey: map[string]string{"echo": "/users/{id}", "echov5": "/users/{id}"}},
+	{name: "double slash", request: "GET //users/1", status: 404, differs: map[string]int{"net/http": 307}, own: true, unseen: "net/http", limits: left(99, 2), keys: []string{keyfunc.Unmatched}},
+	{name: "double slash inside", request: "GET /users//1", status: 404, differs: map[string]int{"net/http": 307, "echo": 200, "echov5": 200}, own: true, unseen: "net/http", limits: left(99, 2), keys: []string{keyfunc.Unmatched}, otherKey: map[string]string{"echo": "/users/{id}", "echov5": "/users/{id}"}},
 	{name: "escaped slash", request: "GET /users/a%2Fb", status: 200, differs: map[string]int{"gin": 404}, own: true, keys: []string{"/users/{id}"}, otherKey: map[string]string{"gin": keyfunc.Unmatched}},
-	{name: "other case", request: "GET /USERS/1", status: 404, own: true, keys: []string{keyfunc.Unmatched}},
-	{name: "dots that leave", request: "GET /users/../users/1", status: 404, differs: map[string]int{"net/http": 307, "echo": 200, "echov5": 200}, own: true, unseen: "net/http", limits: left(99, 2), keys: []string{keyfunc.Unmatched}, otherKey: map[string]string{"echo": "/users/{id}", "echov5": "/users/{id}"}},
+	{name: "upper case", request: "GET /USERS/1", status: 404, own: true, keys: []string{keyfunc.Unmatched}},
+	{name: "dot segments", request: "GET /users/../users/1", status: 404, differs: map[string]int{"net/http": 307, "echo": 200, "echov5": 200}, own: true, unseen: "net/http", limits: left(99, 2), keys: []string{keyfunc.Unmatched}, otherKey: map[string]string{"echo": "/users/{id}", "echov5": "/users/{id}"}},
 
 	{name: "mounted", request: "GET /api/items/7", status: 200, keys: []string{"/api/items/{id}"}, limits: left(99, 2)},
-	{name: "mounted deeper", request: "GET /api/v1/items/7", status: 200, keys: []string{"/api/v1/items/{id}"}, limits: left(99, 2)},
+	{name: "mounted two levels deep", request: "GET /api/v1/items/7", status: 200, keys: []string{"/api/v1/items/{id}"}, limits: left(99, 2)},
 	{name: "mounted, another method", request: "DELETE /api/items/7", status: 204, keys: []string{"/api/items/{id}"}, limits: left(99, 2)},
 	{name: "mounted, refused", before: slices.Repeat([]string{"GET /api/items/7"}, 3), request: "GET /api/items/8", status: 429, limits: refused(97)},
 	{name: "mounted, 404", request: "GET /api/nope", status: 404, own: true, keys: []string{keyfunc.Unmatched}, limits: left(99, 2)},
@@ -340,25 +340,25 @@ var rows = []row{
 		"Ratelimit-Policy": quotas + ` | "item";q=2;w=60`, "Retry-After": "30",
 	}},
 	{name: "another item", inner: true, before: slices.Repeat([]string{"GET /api/items/7"}, 2), request: "GET /api/items/8", status: 200},
-	{name: "outside of the mount", inner: true, request: "GET /users/1", status: 200, limits: left(99, 2)},
+	{name: "outside the mount", inner: true, request: "GET /users/1", status: 200, limits: left(99, 2)},
 
-	{name: "older headers", root: header(nethttp.LegacyDelta), request: "GET /users/1", status: 200, limits: map[string]string{
+	{name: "legacy headers", root: header(nethttp.LegacyDelta), request: "GET /users/1", status: 200, limits: map[string]string{
 		"X-Ratelimit-Limit": "3", "X-Ratelimit-Remaining": "2", "X-Ratelimit-Reset": "20"}},
-	{name: "older headers, refused", root: header(nethttp.LegacyDelta), before: slices.Repeat([]string{"GET /users/1"}, 3), request: "GET /users/1", status: 429,
+	{name: "legacy headers, refused", root: header(nethttp.LegacyDelta), before: slices.Repeat([]string{"GET /users/1"}, 3), request: "GET /users/1", status: 429,
 		limits: map[string]string{"X-Ratelimit-Limit": "3", "X-Ratelimit-Remaining": "0", "X-Ratelimit-Reset": "60", "Retry-After": "20"}},
 	{name: "no headers", root: header(nethttp.NoHeaders), request: "GET /users/1", status: 200, limits: map[string]string{}},
 	{name: "no headers, refused", root: header(nethttp.NoHeaders), before: slices.Repeat([]string{"GET /users/1"}, 3), request: "GET /users/1", status: 429, limits: map[string]string{"Retry-After": "20"}},
-	{name: "waiting does not help", root: only(core.PolicyConfig{Algorithm: core.DenyAll{}}), request: "GET /users/1", status: 429,
+	{name: "no wait helps", root: only(core.PolicyConfig{Algorithm: core.DenyAll{}}), request: "GET /users/1", status: 429,
 		limits: map[string]string{"Ratelimit": `"p";r=0`, "Ratelimit-Policy": `"p";q=0`}},
 	{name: "unlimited", root: only(core.PolicyConfig{Algorithm: core.Unlimited{}}), request: "GET /users/1", status: 200, limits: map[string]string{}},
 	{name: "shadow", root: only(core.PolicyConfig{Algorithm: core.DenyAll{}, Shadow: true}), request: "GET /users/1", status: 200, limits: map[string]string{}},
-	{name: "header's key", root: only(one, keyed(keyfunc.Must(keyfunc.Header("X-Api-Key")))), before: []string{"GET /users/1"}, request: "GET /users/1", headers: []string{"X-Api-Key: k"}, status: 200},
+	{name: "key of a header", root: only(one, keyed(keyfunc.Must(keyfunc.Header("X-Api-Key")))), before: []string{"GET /users/1"}, request: "GET /users/1", headers: []string{"X-Api-Key: k"}, status: 200},
 	{name: "no key", root: only(one, keyed(keyfunc.Must(keyfunc.Header("X-Api-Key")))), request: "GET /users/1", status: 400, limits: map[string]string{}},
-	{name: "no key, exempt", root: only(one, keyed(keyfunc.Must(keyfunc.Header("X-Api-Key"))), func(r *nethttp.Rule) { r.NoKey = nethttp.NoKeySkip }), request: "GET /users/1", status: 200, limits: map[string]string{}},
+	{name: "no key, skipped", root: only(one, keyed(keyfunc.Must(keyfunc.Header("X-Api-Key"))), func(r *nethttp.Rule) { r.NoKey = nethttp.NoKeySkip }), request: "GET /users/1", status: 200, limits: map[string]string{}},
 	{name: "failing key", root: only(one, keyed(broken)), request: "GET /users/1", status: 500, limits: map[string]string{}},
-	{name: "path's key", root: only(one, keyed(keyfunc.Must(keyfunc.PathValue("tenant")))), before: []string{"GET /t/acme/reports"}, request: "GET /t/acme/reports", status: 429},
-	{name: "another path's key", root: only(one, keyed(keyfunc.Must(keyfunc.PathValue("tenant")))), before: []string{"GET /t/acme/reports"}, request: "GET /t/umbrella/reports", status: 200},
-	{name: "no path's key", root: only(one, keyed(keyfunc.Must(keyfunc.PathValue("tenant")))), request: "GET /users/1", status: 400},
+	{name: "path value", root: only(one, keyed(keyfunc.Must(keyfunc.PathValue("tenant")))), before: []string{"GET /t/acme/reports"}, request: "GET /t/acme/reports", status: 429},
+	{name: "another path value", root: only(one, keyed(keyfunc.Must(keyfunc.PathValue("tenant")))), before: []string{"GET /t/acme/reports"}, request: "GET /t/umbrella/reports", status: 200},
+	{name: "no path value", root: only(one, keyed(keyfunc.Must(keyfunc.PathValue("tenant")))), request: "GET /users/1", status: 400},
 	{name: "skipped", root: only(one, func(r *nethttp.Rule) { r.Skip = func(*http.Request) bool { return true } }), before: []string{"GET /users/1"}, request: "GET /users/1", status: 200},
 	{name: "cost", root: only(core.PolicyConfig{Algorithm: core.PerMinute(10)}, func(r *nethttp.Rule) { r.Cost = func(*http.Request) int64 { return 7 } }), request: "GET /users/1", status: 200,
 		limits: map[string]string{"Ratelimit": `"p";r=3;t=6`, "Ratelimit-Policy": `"p";q=10;w=60`}},
@@ -368,7 +368,7 @@ var rows = []row{
 	{name: "Redis down, local", root: down(core.Local), before: []string{"GET /users/1", "GET /users/1"}, request: "GET /users/1", status: 429},
 	{name: "Redis down, open", root: down(core.Open), before: []string{"GET /users/1", "GET /users/1"}, request: "GET /users/1", status: 200},
 	{name: "Redis down, closed", root: down(core.Closed), request: "GET /users/1", status: 503, limits: map[string]string{"Ratelimit-Policy": `"p";q=2;w=60`, "Retry-After": "1"}},
-	{name: "type of problems left away", root: func(_ *fixture, cfg *nethttp.Config) { cfg.ProblemBase = nethttp.AboutBlank }, before: slices.Repeat([]string{"GET /users/1"}, 3), request: "GET /users/1", status: 429},
+	{name: "problem without a type", root: func(_ *fixture, cfg *nethttp.Config) { cfg.ProblemBase = nethttp.AboutBlank }, before: slices.Repeat([]string{"GET /users/1"}, 3), request: "GET /users/1", status: 429},
 }
 
 func (c row) play(t *testing.T, build func(*app) http.Handler, http2 bool) (answer, []string) {
@@ -391,12 +391,12 @@ func (c row) play(t *testing.T, build func(*app) http.Handler, http2 bool) (answ
 	return got, f.keys
 }
 
-// settle makes the rule on the client's address one that depends on the response.
+// settle replaces the rules with one by the client's address that depends on the response.
 func settle(how func(*http.Request, int, int64) int64) func(*fixture, *nethttp.Config) {
 	return only(core.PolicyConfig{Algorithm: core.PerMinute(2)}, func(r *nethttp.Rule) { r.Settle = how })
 }
 
-// streams adds a cap of one concurrent request of each client.
+// streams caps each client at one concurrent request.
 func streams(f *fixture, cfg *nethttp.Config) {
 	s, err := core.NewSemaphore(f.gate, core.SemaphoreConfig{Name: "streams"})
 	if err != nil {
@@ -405,7 +405,7 @@ func streams(f *fixture, cfg *nethttp.Config) {
 	cfg.Concurrency = &nethttp.Concurrency{Semaphore: s, Caps: []nethttp.Cap{{Name: "streams", Key: keyfunc.RemoteIP(), Limit: 1}}}
 }
 
-// behavior rows are of what guards do with responses and requests beside limiting them.
+// behavior has the rows of features other than limits.
 var behavior = []row{
 	{name: "server errors are refunded", root: settle(nethttp.RefundServerErrors), before: slices.Repeat([]string{"GET /fails"}, 5), request: "GET /users/1", status: 200,
 		limits: map[string]string{"Ratelimit": `"p";r=1;t=30`, "Ratelimit-Policy": `"p";q=2;w=60`}},
@@ -414,23 +414,23 @@ var behavior = []row{
 	{name: "404s are not refunded", root: settle(nethttp.RefundServerErrors), before: slices.Repeat([]string{"GET /nope"}, 2), request: "GET /users/1", status: 429},
 	{name: "only 404 counts", root: settle(nethttp.CountOnly(404)), before: []string{"GET /users/1", "GET /users/1", "GET /fails", "GET /nope"}, request: "GET /users/1", status: 200,
 		limits: map[string]string{"Ratelimit": `"p";r=0;t=30`, "Ratelimit-Policy": `"p";q=2;w=60`}},
-	{name: "204 is seen", root: settle(nethttp.CountOnly(204)), before: slices.Repeat([]string{"DELETE /api/items/7"}, 2), request: "GET /users/1", status: 429},
-	{name: "a status that nobody wrote is 200", root: settle(nethttp.CountOnly(200)), before: slices.Repeat([]string{"GET /empty"}, 2), request: "GET /users/1", status: 429},
-	{name: "concurrency is told", root: streams, before: []string{"GET /users/1", "GET /panic"}, request: "GET /users/1", status: 200, limits: map[string]string{
+	{name: "204 counts", root: settle(nethttp.CountOnly(204)), before: slices.Repeat([]string{"DELETE /api/items/7"}, 2), request: "GET /users/1", status: 429},
+	{name: "a response without a status is 200", root: settle(nethttp.CountOnly(200)), before: slices.Repeat([]string{"GET /empty"}, 2), request: "GET /users/1", status: 429},
+	{name: "caps are stated", root: streams, before: []string{"GET /users/1", "GET /panic"}, request: "GET /users/1", status: 200, limits: map[string]string{
 		"Ratelimit": `"address";r=97;t=1, "route";r=1;t=20`, "Ratelimit-Policy": quotas + `, "streams";q=1;qu="concurrent-requests"`}},
-	{name: "switched off", root: func(_ *fixture, cfg *nethttp.Config) { cfg.Disabled = func() bool { return true } },
+	{name: "disabled", root: func(_ *fixture, cfg *nethttp.Config) { cfg.Disabled = func() bool { return true } },
 		before: slices.Repeat([]string{"GET /users/1"}, 9), request: "GET /nope", status: 404, own: true, limits: map[string]string{}},
 	{name: "preflight", root: func(_ *fixture, cfg *nethttp.Config) { cfg.SkipPreflights = true }, request: "OPTIONS /users/1",
 		headers: []string{"Origin: https://example.com", "Access-Control-Request-Method: GET"}, status: 405, differs: map[string]int{"echo": 204, "echov5": 204}, own: true, limits: map[string]string{}},
-	{name: "headers exposed", root: func(_ *fixture, cfg *nethttp.Config) { cfg.ExposeHeaders = true }, request: "GET /users/1", status: 200, limits: left(99, 2)},
+	{name: "exposed headers", root: func(_ *fixture, cfg *nethttp.Config) { cfg.ExposeHeaders = true }, request: "GET /users/1", status: 200, limits: left(99, 2)},
 	{name: "plain refusal", root: func(_ *fixture, cfg *nethttp.Config) { cfg.Refusal = nethttp.PlainText }, before: slices.Repeat([]string{"GET /users/1"}, 3), request: "GET /users/1", status: 429, limits: refused(97)},
-	{name: "OpenAI's refusal", root: func(_ *fixture, cfg *nethttp.Config) { cfg.Refusal = nethttp.OpenAIError }, before: slices.Repeat([]string{"GET /users/1"}, 3), request: "GET /users/1", status: 429, limits: refused(97)},
-	{name: "delayed no longer than the bound", root: func(f *fixture, cfg *nethttp.Config) { cfg.MaxDelay = time.Second }, before: slices.Repeat([]string{"GET /users/1"}, 3), request: "GET /users/1", status: 429, limits: map[string]string{
+	{name: "OpenAI refusal", root: func(_ *fixture, cfg *nethttp.Config) { cfg.Refusal = nethttp.OpenAIError }, before: slices.Repeat([]string{"GET /users/1"}, 3), request: "GET /users/1", status: 429, limits: refused(97)},
+	{name: "MaxDelay is too short", root: func(f *fixture, cfg *nethttp.Config) { cfg.MaxDelay = time.Second }, before: slices.Repeat([]string{"GET /users/1"}, 3), request: "GET /users/1", status: 429, limits: map[string]string{
 		"Ratelimit": `"address";r=97;t=1, "route";r=0;t=20`, "Ratelimit-Policy": quotas, "Retry-After": "19"}},
 }
 
-// refusal says that the guard answers and not a handler.
-func (c row) refusal() bool { return !c.own && c.status >= 400 && c.status != 502 }
+// refusedByGuard reports whether the guard answers the request.
+func (c row) refusedByGuard() bool { return !c.own && c.status >= 400 && c.status != 502 }
 
 func TestConformance(t *testing.T) {
 	all := slices.Concat(rows, behavior, keyRows())
@@ -458,7 +458,7 @@ func (c row) check(t *testing.T, fw framework, want answer, http2 bool) {
 	}
 	if fw.name == c.unseen {
 		if len(got.limits()) > 0 || len(keys) > 0 {
-			t.Errorf("the guard has seen it: %v, keys %v", got.limits(), keys)
+			t.Errorf("the guard decided: %v, keys %v", got.limits(), keys)
 		}
 		return
 	}
@@ -477,9 +477,9 @@ func (c row) check(t *testing.T, fw framework, want answer, http2 bool) {
 	switch {
 	case c.own:
 		if c.unseen != "net/http" && !maps.Equal(got.limits(), want.limits()) {
-			t.Errorf("limits\n%v, those of net/http are\n%v", got.limits(), want.limits())
+			t.Errorf("limits\n%v, net/http has\n%v", got.limits(), want.limits())
 		}
-	case c.refusal() && fw.json:
+	case c.refusedByGuard() && fw.json:
 		body := fmt.Sprintf("{\"message\":%q}\n", http.StatusText(status))
 		if strings.HasPrefix(c.request, "HEAD") {
 			body = ""
@@ -495,7 +495,7 @@ func (c row) check(t *testing.T, fw framework, want answer, http2 bool) {
 		fallthrough
 	default:
 		if !reflect.DeepEqual(got, want) {
-			t.Errorf("answer\n%+v, that of net/http is\n%+v", got, want)
+			t.Errorf("answer\n%+v, net/http has\n%+v", got, want)
 		}
 	}
 }

@@ -1,4 +1,5 @@
-// Package adapters_test holds one behaviour against all adapters: a row of a table is played on every framework.
+// Package adapters_test plays the rows of one table on every framework, which must all answer
+// alike.
 package adapters_test
 
 import (
@@ -25,15 +26,16 @@ import (
 	"github.com/headgate/headgate/keyfunc"
 )
 
-// app is what every framework serves: all of it behind root, what is below /api/ also behind inner.
+// app is what every framework serves: all routes behind root, and those below /api/ also behind
+// inner.
 type app struct {
 	root, inner *nethttp.Guard // inner may be nil
 	routes      []route
-	log         io.Writer // of the framework's own logger; net/http has none
+	log         io.Writer // for the framework's own logger
 }
 
 type route struct {
-	method, path string // as http.ServeMux has them
+	method, path string // in the notation of http.ServeMux
 	handler      http.HandlerFunc
 }
 
@@ -50,15 +52,15 @@ func (a *app) split() (root, mounted []route) {
 	return root, mounted
 }
 
-// framework builds an app with the recovery, the logger and the error handler that are usual there.
+// framework builds an app with the framework's usual recovery, logger and error handler.
 type framework struct {
 	name  string
 	build func(*app) http.Handler
 	bare  func(*nethttp.Guard, http.HandlerFunc) http.Handler
-	// json says that a refusal is the framework's own JSON.
+	// json reports whether a refusal is the framework's own JSON.
 	json bool
-	// clientIP is the framework's own client address with its defaults, and as its documentation sets it up for
-	// proxies in 10.0.0.0/8, with the middleware that it needs outside.
+	// clientIP is the framework's own client address with its defaults. configured is that address
+	// as the framework documents it for proxies in 10.0.0.0/8, with the middleware to put outside.
 	clientIP   func() keyfunc.Func
 	configured func() (keyfunc.Func, func(http.Handler) http.Handler)
 }
@@ -98,7 +100,8 @@ func each(t *testing.T, f func(*testing.T, framework)) {
 	}
 }
 
-// http.ServeMux knows the route when it has chosen the handler, so each handler is wrapped, and what it has none for besides.
+// http.ServeMux sets the route when it has chosen a handler. Therefore buildNetHTTP wraps each
+// handler, and the mux for requests that match none.
 func buildNetHTTP(a *app) http.Handler {
 	guard := nethttp.Middleware(a.root)
 	mux := http.NewServeMux()
@@ -145,7 +148,7 @@ func buildChi(a *app) http.Handler {
 	return r
 }
 
-// colons spells a pattern as gin and echo do.
+// colons converts a pattern to the notation of gin and echo.
 func colons(path string) string { return strings.NewReplacer("{", ":", "}", "").Replace(path) }
 
 func buildGin(a *app) http.Handler {

@@ -39,15 +39,15 @@ func send(h http.Handler, method, target string, change ...func(*http.Request)) 
 	return w
 }
 
-// once is a guard that lets a client through once.
+// once is a guard that admits one request of each client.
 func (f *fixture) once() *nethttp.Guard {
 	cfg := f.perRoute()
 	only(one)(f, &cfg)
 	return f.guard(cfg)
 }
 
-// Wherever it stands, chi's middleware sees the whole pattern, and gives it to those outside.
-func TestChiKnowsTheRouteEverywhere(t *testing.T) {
+// chi's middleware finds the whole pattern wherever it is installed, and outer handlers see it.
+func TestChiFindsTheRouteEverywhere(t *testing.T) {
 	handler := http.HandlerFunc(ok)
 	for _, c := range []struct {
 		name, target string
@@ -146,13 +146,13 @@ func TestChiKnowsTheRouteEverywhere(t *testing.T) {
 			}
 		})
 	}
-	t.Run("outside of chi", func(t *testing.T) {
+	t.Run("outside chi", func(t *testing.T) {
 		f := newFixture(t)
 		if w := send(chigate.Middleware(f.guard(f.perRoute()))(handler), "GET", "/users/1"); w.Code != 200 || !slices.Equal(f.keys, []string{keyfunc.Unmatched}) {
 			t.Errorf("status %d, keys %q", w.Code, f.keys)
 		}
 	})
-	t.Run("seen outside", func(t *testing.T) {
+	t.Run("seen by outer middleware", func(t *testing.T) {
 		f := newFixture(t)
 		var seen string
 		r := chi.NewRouter()
@@ -167,7 +167,7 @@ func TestChiKnowsTheRouteEverywhere(t *testing.T) {
 	})
 }
 
-func TestGin(t *testing.T) {
+func TestGinRefusesByConfig(t *testing.T) {
 	f := newFixture(t)
 	var answered, after int
 	var seen []int
@@ -202,8 +202,8 @@ func TestGin(t *testing.T) {
 	}
 }
 
-// An echo refusal is returned: outer middleware and the central error handler have it, with what went wrong.
-func TestEcho(t *testing.T) {
+// echo returns a refusal as an error to outer middleware and the central error handler.
+func TestEchoReturnsRefusals(t *testing.T) {
 	f := newFixture(t)
 	e := echov4.New()
 	var outer, central error
@@ -240,7 +240,7 @@ func TestEcho(t *testing.T) {
 	var _ echov4middleware.Skipper = echogate.Config{}.Skipper
 }
 
-func TestEchov5(t *testing.T) {
+func TestEchov5ReturnsRefusals(t *testing.T) {
 	f := newFixture(t)
 	e := echo.New()
 	var outer, central error
@@ -278,8 +278,8 @@ func TestEchov5(t *testing.T) {
 	var _ echomiddleware.Skipper = echov5gate.Config{}.Skipper
 }
 
-// What went wrong is for the error handler, and never for the client.
-func TestEchoErrorsCarryTheirCause(t *testing.T) {
+// The error handler sees the cause of a refusal, and the client does not.
+func TestEchoRefusalsWrapTheirCause(t *testing.T) {
 	secret := errors.New("secret detail")
 	failing := func(f *fixture) *nethttp.Guard {
 		cfg := f.perRoute()
@@ -305,13 +305,13 @@ func TestEchoErrorsCarryTheirCause(t *testing.T) {
 	}
 	for _, err := range seen {
 		if !errors.Is(err, secret) {
-			t.Errorf("%v has not its cause", err)
+			t.Errorf("%v does not wrap its cause", err)
 		}
 	}
 }
 
-// A Refuse that refuses as the guard does makes echo's answer the same as everybody's.
-func TestEchoCanRefuseAsTheGuardDoes(t *testing.T) {
+// A Refuse that calls Guard.Refuse makes echo's answer the same as that of the other frameworks.
+func TestEchoMayRefuseByTheGuard(t *testing.T) {
 	want := newFixture(t)
 	h := nethttp.Middleware(want.once())(http.HandlerFunc(ok))
 	send(h, "GET", "/")
@@ -339,7 +339,7 @@ func TestEchoCanRefuseAsTheGuardDoes(t *testing.T) {
 	}
 }
 
-// The framework's own logger tells of a refusal what the client got.
+// The framework's own logger records the status that the client got.
 func TestLoggersSeeTheRefusal(t *testing.T) {
 	each(t, func(t *testing.T, fw framework) {
 		if fw.name == "net/http" {
@@ -352,7 +352,7 @@ func TestLoggersSeeTheRefusal(t *testing.T) {
 		if got := f.ask("GET /users/1"); got.Status != 429 {
 			t.Errorf("status %d", got.Status)
 		}
-		f.server.Close() // the logger writes after the answer
+		f.server.Close() // the logger writes after the response
 		if !strings.Contains(f.logs.String(), "429") {
 			t.Errorf("the log is %q", f.logs.String())
 		}

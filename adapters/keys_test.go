@@ -6,10 +6,10 @@ import (
 	"github.com/headgate/headgate/keyfunc"
 )
 
-// keyRows are rows of the conformance table for each kind of key: of a limit of one request, the second one is refused
-// where it has the key of the first, and passes where it has another.
+// keyRows has two rows or more for each kind of key, under a limit of one request. The second
+// request is refused if it has the key of the first, and admitted if it has another.
 func keyRows() []row {
-	const loopback, loopback6 = "127.0.0.0/8", "::1" // the test's own proxy
+	const loopback, loopback6 = "127.0.0.0/8", "::1" // the test is the proxy
 	login := func(r *http.Request) string { return r.URL.Query().Get("login") }
 	var (
 		byProxies   = keyfunc.Must(keyfunc.TrustedProxies(loopback, loopback6))
@@ -47,17 +47,17 @@ func keyRows() []row {
 	add("malformed query", keyfunc.Must(keyfunc.Query("k")), "GET /users/1?k=a", "GET /users/1?k=a&%zz", 400)
 	add("name", keyfunc.Must(keyfunc.Name(login, nil)), "GET /users/1?login=bob", "GET /users/1?login=+BOB", 429)
 	add("another name", keyfunc.Must(keyfunc.Name(login, nil)), "GET /users/1?login=bob", "GET /users/1?login=alice", 200)
-	both("header hidden", byHMAC, 429, "X-User: a", "X-User: a")
-	both("another header hidden", byHMAC, 200, "X-User: a", "X-User: b")
-	both("no header to hide", byHMAC, 400, "X-User: a", "X-Other: a")
+	both("hashed header", byHMAC, 429, "X-User: a", "X-User: a")
+	both("another hashed header", byHMAC, 200, "X-User: a", "X-User: b")
+	both("no header to hash", byHMAC, 400, "X-User: a", "X-Other: a")
 	both("fallback is another key", keyfunc.Must(keyfunc.Or(keyfunc.Must(keyfunc.Header("X-User")), keyfunc.RemoteIP())), 200, "X-User: a", "X-Other: a")
 	both("fallback", keyfunc.Must(keyfunc.Or(keyfunc.Must(keyfunc.Header("X-User")), keyfunc.RemoteIP())), 429, "X-Other: a", "X-Other: b")
 	add("method", keyfunc.Must(keyfunc.Join(keyfunc.RemoteIP(), keyfunc.Method())), get, "POST /users body", 201)
 	add("HEAD is GET", keyfunc.Must(keyfunc.Join(keyfunc.RemoteIP(), keyfunc.Method())), get, "HEAD /users/1", 429)
-	add("one for everybody", keyfunc.Must(keyfunc.Static("all")), get, "GET /empty", 429, "X-User: a", "X-User: b")
+	add("one key for all", keyfunc.Must(keyfunc.Static("all")), get, "GET /empty", 429, "X-User: a", "X-User: b")
 	both("client behind a proxy", byProxies, 429, "X-Forwarded-For: 198.51.100.1", "X-Forwarded-For: 198.51.100.1")
-	both("another client behind it", byProxies, 200, "X-Forwarded-For: 198.51.100.1", "X-Forwarded-For: 198.51.100.2")
-	both("client who forges", byProxies, 429, "X-Forwarded-For: 198.51.100.1", "X-Forwarded-For: 6.6.6.6, 198.51.100.1")
+	both("another client behind the proxy", byProxies, 200, "X-Forwarded-For: 198.51.100.1", "X-Forwarded-For: 198.51.100.2")
+	both("client that forges", byProxies, 429, "X-Forwarded-For: 198.51.100.1", "X-Forwarded-For: 6.6.6.6, 198.51.100.1")
 	both("same /64", byProxies, 429, "X-Forwarded-For: 2001:db8::1", "X-Forwarded-For: 2001:db8::2")
 	both("another /64", byProxies, 200, "X-Forwarded-For: 2001:db8::1", "X-Forwarded-For: 2001:db8:0:1::1")
 	both("same /48", by48, 429, "X-Forwarded-For: 2001:db8::1", "X-Forwarded-For: 2001:db8:0:1::1")

@@ -53,8 +53,8 @@ func tenantOf(t *testing.T, escaped string, keepRaw bool, build func(*nethttp.Gu
 func TestPathValueHasOneSpelling(t *testing.T) {
 	for _, c := range []struct {
 		name, path  string
-		raw, plain  string // with and without RawPath
-		unlikeInGin string // what gin, which matches on the decoded path, finds with RawPath
+		raw, plain  string // the values with and without RawPath
+		unlikeInGin string // the value in gin, which matches the decoded path, with RawPath
 	}{
 		{name: "plain", path: "/t/acme/reports", raw: "acme", plain: "acme"},
 		{name: "escaped letter", path: "/t/%61cme/reports", raw: "acme", plain: "acme"},
@@ -83,7 +83,7 @@ func TestPathValueHasOneSpelling(t *testing.T) {
 	}
 }
 
-// Settings and middleware that make a router match on another path than it does by default.
+// Settings and middleware that make a router match another path than its default.
 func TestPathValueIsUnescapedOnce(t *testing.T) {
 	ginWith := func(set func(*gin.Engine)) func(*nethttp.Guard) http.Handler {
 		return func(g *nethttp.Guard) http.Handler {

@@ -23,7 +23,7 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// free waits until nobody holds a slot: a handler may return after its client has the answer.
+// free waits until no slot is held. A handler may return after its client has the response.
 func (f *fixture) free(s *core.Semaphore) {
 	f.t.Helper()
 	key, err := core.NewKey("127.0.0.1")
@@ -43,7 +43,7 @@ func (f *fixture) free(s *core.Semaphore) {
 	}
 }
 
-// However a request ends, its slot is free then, once, and it holds only one where its guard is mounted twice.
+// A slot is released once however its request ends, also if the guard is mounted twice.
 func TestSlotsAreReleased(t *testing.T) {
 	stream := func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, "data: 1\n\n")
@@ -114,7 +114,7 @@ func TestSlotsAreReleased(t *testing.T) {
 	})
 }
 
-// detached is work that outlives its request, with its slot.
+// detached starts work that outlives the request and takes its slot along.
 func detached(r *http.Request) {
 	l := nethttp.LeaseFromContext(r.Context()).Detach()
 	if l == nil {
@@ -123,7 +123,7 @@ func detached(r *http.Request) {
 	go func() { _ = l.Release(context.Background()) }()
 }
 
-// While one request runs, another of the same client is refused, and spends nothing.
+// While a request runs, another one of the same client is refused and spends nothing.
 func TestSlotsAreHeld(t *testing.T) {
 	each(t, func(t *testing.T, fw framework) {
 		f := newFixture(t)
@@ -154,8 +154,8 @@ func TestSlotsAreHeld(t *testing.T) {
 	})
 }
 
-// What a framework's own handler does to say its status is seen.
-func TestFrameworksOwnStatus(t *testing.T) {
+// A rule sees the status that the framework's own handlers set.
+func TestSettleSeesTheStatusOfFrameworks(t *testing.T) {
 	type server func(*nethttp.Guard) http.Handler
 	v4 := func(end echov4.HandlerFunc) server {
 		return func(g *nethttp.Guard) http.Handler {
@@ -190,8 +190,8 @@ func TestFrameworksOwnStatus(t *testing.T) {
 		{"gin, JSON", 401, plain(func(c *gin.Context) { c.JSON(401, nil) })},
 		{"gin, nothing", 200, plain(func(*gin.Context) {})},
 		{"echo, returned", 403, v4(func(echov4.Context) error { return echov4.ErrForbidden })},
-		{"echo, wrapped, which its error handler does not see", 500, v4(func(echov4.Context) error { return fmt.Errorf("it is: %w", echov4.ErrForbidden) })},
-		{"echo, within", 403, v4(func(echov4.Context) error { return &echov4.HTTPError{Code: 500, Internal: echov4.ErrForbidden} })},
+		{"echo, wrapped, which its error handler does not unwrap", 500, v4(func(echov4.Context) error { return fmt.Errorf("it is: %w", echov4.ErrForbidden) })},
+		{"echo, internal", 403, v4(func(echov4.Context) error { return &echov4.HTTPError{Code: 500, Internal: echov4.ErrForbidden} })},
 		{"echo, another error", 500, v4(func(echov4.Context) error { return io.ErrUnexpectedEOF })},
 		{"echo, written", 401, v4(func(c echov4.Context) error { return c.NoContent(401) })},
 		{"echo, written and then an error", 401, v4(func(c echov4.Context) error { _ = c.NoContent(401); return io.ErrUnexpectedEOF })},

@@ -10,10 +10,10 @@ import (
 	"github.com/headgate/headgate/keyfunc"
 )
 
-// client is who attacks, and proxy is who tells of him.
+// client attacks, through proxy or directly.
 const client, proxy = "203.0.113.9", "10.0.0.1"
 
-// What a client writes into the headers that tell of him.
+// attacks are what a client writes into the headers in claimed.
 var attacks = []struct {
 	name  string
 	lines []string
@@ -52,12 +52,14 @@ var attacks = []struct {
 	{"1 MiB of one address", []string{strings.Repeat("6", 1<<20)}},
 }
 
+// claimed are headers that some server reads a client address from.
 var claimed = []string{
 	"X-Forwarded-For", "Forwarded", "X-Real-Ip", "True-Client-Ip", "X-Client-Ip", "Cf-Connecting-Ip", "Client-Ip", "X-Forwarded",
 	"X-Cluster-Client-Ip", "X-Original-Forwarded-For", "X-Appengine-Remote-Addr", "Fly-Client-Ip", "X-Remote-Ip", "Via",
 }
 
-// proxied is what a proxy makes of the client's headers: it adds to its lists and overwrites X-Real-Ip.
+// proxied changes the client's headers as a proxy does: it adds to the lists and overwrites
+// X-Real-Ip.
 func proxied(h http.Header, newLine bool) {
 	for name, added := range map[string]string{"X-Forwarded-For": client, "Forwarded": "for=" + client} {
 		if lines := h[name]; len(lines) == 0 || newLine {
@@ -86,14 +88,14 @@ func TestSpoofing(t *testing.T) {
 		}
 		if fw.clientIP != nil {
 			key, outside := fw.configured()
-			// chi's middleware trusts whoever comes to it: its network has to be closed.
+			// chi's middleware trusts every peer, so its network must be closed.
 			ways = append(ways, way{"ClientIP", key, outside, fw.name != "chi", true},
 				way{"ClientIP by default", fw.clientIP(), nil, true, false})
 		}
 		for _, w := range ways {
 			f := newFixture(t)
 			cfg := f.perRoute()
-			only(core.PolicyConfig{Algorithm: core.PerHour(1_000_000)}, keyed(f.noted(w.key)))(f, &cfg)
+			only(core.PolicyConfig{Algorithm: core.PerHour(1_000_000)}, keyed(f.recorded(w.key)))(f, &cfg)
 			h := fw.build(&app{root: f.guard(cfg), routes: routes, log: &f.logs})
 			if w.outside != nil {
 				h = w.outside(h)
@@ -114,7 +116,8 @@ func TestSpoofing(t *testing.T) {
 							proxied(r.Header, by != "by a proxy")
 						}
 					})
-					// By default nobody is asked whom to believe: no key is as good as the right one.
+					// By default the framework knows no proxies. To derive no key is as good as the
+					// right one.
 					if w.name == "ClientIP by default" && got.Code >= 400 && len(f.keys) == 0 {
 						continue
 					}
@@ -127,8 +130,8 @@ func TestSpoofing(t *testing.T) {
 	})
 }
 
-// An insider, whose own address is trusted, does not choose his key either.
-func TestSpoofingByAnInsider(t *testing.T) {
+// A peer whose own address is trusted cannot choose its key either.
+func TestSpoofingByATrustedPeer(t *testing.T) {
 	byXFF := keyfunc.Must(keyfunc.TrustedProxies(proxies...))
 	byForwarded := keyfunc.Must(keyfunc.Forwarded(proxies...))
 	each(t, func(t *testing.T, fw framework) {
@@ -140,7 +143,7 @@ func TestSpoofingByAnInsider(t *testing.T) {
 		for name, key := range keys {
 			f := newFixture(t)
 			cfg := f.perRoute()
-			only(one, keyed(f.noted(key)))(f, &cfg)
+			only(one, keyed(f.recorded(key)))(f, &cfg)
 			h := fw.build(&app{root: f.guard(cfg), routes: routes, log: &f.logs})
 			if outside != nil {
 				h = outside(h)
@@ -151,7 +154,7 @@ func TestSpoofingByAnInsider(t *testing.T) {
 				r.Header.Set("Forwarded", "for=10.6.6.6, for=10.7.7.7")
 			})
 			want := []string{proxy}
-			if name == "ClientIP" && fw.name == "chi" { // chi finds no client, and that is no key
+			if name == "ClientIP" && fw.name == "chi" { // chi finds no address, so there is no key
 				want = nil
 			}
 			if !slices.Equal(f.keys, want) {
@@ -161,7 +164,7 @@ func TestSpoofingByAnInsider(t *testing.T) {
 	})
 }
 
-// A framework that believes anybody is found out at its first request, whatever that says.
+// A framework that trusts every peer is detected at the first request, whatever its headers.
 func TestClientIPByDefault(t *testing.T) {
 	want := map[string]int{"chi": 400, "gin": 500, "echo": 500, "echov5": 200}
 	each(t, func(t *testing.T, fw framework) {

@@ -17,10 +17,10 @@ import (
 	"github.com/headgate/headgate/keyfunc"
 )
 
-// patience is how long a test waits for what must happen, before it fails.
+// patience is the longest wait of a test.
 const patience = time.Minute
 
-// An event reaches the client while the handler goes on, through the framework's own writer.
+// An event reaches the client while the handler runs, through the framework's own writer.
 func TestEventsAreFlushed(t *testing.T) {
 	for _, http2 := range []bool{false, true} {
 		each(t, func(t *testing.T, fw framework) {
@@ -101,8 +101,8 @@ func TestHijack(t *testing.T) {
 	})
 }
 
-// A panic is charged, and goes on to the framework's recovery or the server as it is.
-func TestPanics(t *testing.T) {
+// A panic is charged, and reaches the framework's recovery or the server.
+func TestPanicIsCharged(t *testing.T) {
 	each(t, func(t *testing.T, fw framework) {
 		f := newFixture(t)
 		f.serve(fw.build, &app{root: f.guard(f.perRoute()), routes: []route{
@@ -112,7 +112,8 @@ func TestPanics(t *testing.T) {
 		if got := f.ask("GET /panic"); got.Status != 500 {
 			t.Errorf("panic: status %d", got.Status)
 		}
-		// Not a GET, which the client would send again. gin's recovery takes it for an answer, which one depends on its version.
+		// A client would send a GET again. Whether gin's recovery sends a response depends on its
+		// version.
 		if got := f.ask("POST /abort"); (got.Status != 0) != (fw.name == "gin") {
 			t.Errorf("abort: status %d", got.Status)
 		}
@@ -122,7 +123,8 @@ func TestPanics(t *testing.T) {
 	})
 }
 
-// When the client leaves, a decision under way ends, unspent, and so does the handler's context.
+// When the client leaves, a running decision ends and spends nothing, and the handler's context
+// ends.
 func TestClientLeaves(t *testing.T) {
 	each(t, func(t *testing.T, fw framework) {
 		f := newFixture(t)
@@ -177,7 +179,8 @@ func TestClientLeaves(t *testing.T) {
 	})
 }
 
-// http.TimeoutHandler outside cuts off the guard's headers with all others, inside it leaves them. It is spent in both.
+// http.TimeoutHandler outside the guard drops the guard's headers when it fires. Inside it keeps
+// them. The request is charged in both cases.
 func TestTimeoutHandler(t *testing.T) {
 	never := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 	late := func(h http.Handler, after time.Duration) http.Handler { return http.TimeoutHandler(h, after, "late") }
@@ -233,8 +236,8 @@ func TestTimeoutHandler(t *testing.T) {
 	})
 }
 
-// What a handler panics with is what arrives outside, and the writer it gets is the one of the framework.
-func TestPassesThroughUntouched(t *testing.T) {
+// The handler gets the framework's writer, and its panic value arrives outside.
+func TestWriterAndPanicPassThrough(t *testing.T) {
 	value := new(int)
 	each(t, func(t *testing.T, fw framework) {
 		f := newFixture(t)

@@ -13,7 +13,7 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 )
 
-// 10,000 paths that no route matches make one key of each rule.
+// 10,000 paths that no route matches make one key for each rule.
 func TestUnmatchedPathsShareAKey(t *testing.T) {
 	server := redistest.Start(t)
 	each(t, func(t *testing.T, fw framework) {
@@ -62,7 +62,7 @@ func TestUnmatchedPathsShareAKey(t *testing.T) {
 		}
 		d, err := f.gate.Peek(ctx, core.Charge{Policy: cfg.Rules[1].Policy, Key: mustKey(t, "unmatched"), Cost: 1})
 		if used := d.At(0).Used; err != nil || used != 10_000 {
-			t.Errorf("%d were counted, %v", used, err)
+			t.Errorf("counted %d, %v", used, err)
 		}
 	})
 }

@@ -60,7 +60,8 @@ func TestWebSocket(t *testing.T) {
 	})
 }
 
-// Compression outside of the guard compresses refusals too, inside only what handlers answer. Nothing else changes.
+// Compression outside the guard compresses refusals too. Inside it compresses only what handlers
+// send.
 func TestCompression(t *testing.T) {
 	long := strings.Repeat("a long answer ", 1000)
 	compress := chimiddleware.Compress(5, "text/plain", "application/json", "application/problem+json")

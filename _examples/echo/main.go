@@ -1,5 +1,6 @@
-// Echo is a small API on echo v4: a limit on all requests of a client address, one on the reports of
-// each tenant, and a cap on the event streams that a tenant has open. Package demo has the guards.
+// Echo is a small API on echo v4: a limit on all requests of a client address, one on the reports
+// of each tenant, and a cap on the event streams that a tenant has open. Package demo has the
+// guards.
 //
 //	go run ./_examples/echo
 //

@@ -1,5 +1,6 @@
-// Echov5 is a small API on echo v5: a limit on all requests of a client address, one on the reports of
-// each tenant, and a cap on the event streams that a tenant has open. Package demo has the guards.
+// Echov5 is a small API on echo v5: a limit on all requests of a client address, one on the reports
+// of each tenant, and a cap on the event streams that a tenant has open. Package demo has the
+// guards.
 //
 //	go run ./_examples/echov5
 //

@@ -16,7 +16,8 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 )
 
-// browser starts a Chromium of the test's own. It is missing where redistest's servers may be.
+// browser starts a Chromium for one test. The test is skipped if there is none, unless the
+// environment requires it.
 func browser(t *testing.T) context.Context {
 	t.Helper()
 	path, err := exec.LookPath("chromium")
@@ -27,7 +28,7 @@ func browser(t *testing.T) context.Context {
 		t.Skip(err)
 	}
 	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.ExecPath(path),
-		chromedp.NoSandbox, // it does not start as root else
+		chromedp.NoSandbox, // root cannot start it otherwise
 		chromedp.WSURLReadTimeout(patience))
 	ctx, cancel := context.WithTimeout(context.Background(), 3*patience)
 	t.Cleanup(cancel)
@@ -41,13 +42,13 @@ func browser(t *testing.T) context.Context {
 	return ctx
 }
 
-// tab is one with the gateway's page.
+// tab is a browser tab with the gateway's page.
 type tab struct {
 	t   *testing.T
 	ctx context.Context
 }
 
-// openTab opens the page of a replica as its query says.
+// openTab opens the page of a replica with a query.
 func openTab(t *testing.T, browser context.Context, r *replica, query string) tab {
 	t.Helper()
 	ctx, _ := chromedp.NewContext(browser)
@@ -70,7 +71,7 @@ func (p tab) do(actions ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// shown is what the page shows of each stream, sorted, by its id.
+// shown returns the states that the page shows: by the stream's id, and sorted.
 func (p tab) shown() (ids map[string]string, all []string) {
 	p.t.Helper()
 	ids, err := chromedp.Run(p.ctx, chromedp.Evaluate[map[string]string](`Object.fromEntries(
@@ -85,6 +86,7 @@ func (p tab) shown() (ids map[string]string, all []string) {
 	return ids, all
 }
 
+// shows waits until the page shows exactly these states.
 func (p tab) shows(want ...string) map[string]string {
 	p.t.Helper()
 	var ids map[string]string
@@ -93,7 +95,7 @@ func (p tab) shows(want ...string) map[string]string {
 		if p.t.Failed() {
 			p.t.Logf("shown was %q", all)
 			text, err := chromedp.Run(p.ctx, chromedp.Text(chromedp.CSS("ol")))
-			p.t.Logf("it says %q, %v", text, err)
+			p.t.Logf("the page says %q, %v", text, err)
 		}
 	}()
 	eventually(p.t, fmt.Sprintf("the page shows %q", want), func() bool {
@@ -103,7 +105,7 @@ func (p tab) shows(want ...string) map[string]string {
 	return ids
 }
 
-// press presses the button of a stream that the page shows so.
+// press presses the button of a stream in this state.
 func (p tab) press(ids map[string]string, shown string) (id string) {
 	p.t.Helper()
 	for i, state := range ids {
@@ -115,7 +117,7 @@ func (p tab) press(ids map[string]string, shown string) (id string) {
 	return id
 }
 
-func TestTheFourthStreamWaitsForItsTurn(t *testing.T) {
+func TestFourthStreamWaits(t *testing.T) {
 	b := browser(t)
 	server := redistest.Start(t)
 	p := openTab(t, b, start(t, endless, "REDIS_URL=redis://"+server.Addr), "user=ann&streams=4")
@@ -134,8 +136,8 @@ func TestTheFourthStreamWaitsForItsTurn(t *testing.T) {
 	look(t, server).empty()
 }
 
-// A browser's own bound of six connections to a host does not keep them from the queue.
-func TestThePageShowsAQueueAndWhoIsRefused(t *testing.T) {
+// A browser opens six connections to a host. That must not keep streams from the queue.
+func TestPageShowsQueueAndRefusals(t *testing.T) {
 	b := browser(t)
 	p := openTab(t, b, start(t, endless, "LEASE=3s"), "user=ann&streams=9")
 	ids := p.shows("queued, place 1", "queued, place 2", "queued, place 3", "queued, place 4", "queued, place 5",
@@ -148,7 +150,7 @@ func TestThePageShowsAQueueAndWhoIsRefused(t *testing.T) {
 		"running", "running", "running", "stopped")
 }
 
-func TestAStreamEndsInThePage(t *testing.T) {
+func TestStreamEndsInPage(t *testing.T) {
 	b := browser(t)
 	p := openTab(t, b, start(t), "user=ann&streams=1&tokens=6")
 	p.shows("done")
@@ -158,7 +160,7 @@ func TestAStreamEndsInThePage(t *testing.T) {
 	}
 }
 
-func TestClosingATabFreesItsSlots(t *testing.T) {
+func TestClosedTabFreesItsSlots(t *testing.T) {
 	b := browser(t)
 	server := redistest.Start(t)
 	r := start(t, endless, "REDIS_URL=redis://"+server.Addr)
@@ -172,7 +174,7 @@ func TestClosingATabFreesItsSlots(t *testing.T) {
 	look(t, server).empty()
 }
 
-func TestAKilledReplicaFreesItsSlots(t *testing.T) {
+func TestKilledReplicaFreesItsSlots(t *testing.T) {
 	const lease = 3 * time.Second
 	b := browser(t)
 	server := redistest.Start(t)
@@ -185,7 +187,7 @@ func TestAKilledReplicaFreesItsSlots(t *testing.T) {
 	if err := killed.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	// What Redis has left of a slot is at most a lease, and nobody is there to renew it.
+	// No process renews these slots, so each ends within a lease.
 	s := look(t, server)
 	holders, _ := s.inUse()
 	for _, h := range holders {
@@ -199,7 +201,7 @@ func TestAKilledReplicaFreesItsSlots(t *testing.T) {
 	s.empty()
 }
 
-func TestAReloadStormLeavesNoSlotBehind(t *testing.T) {
+func TestReloadStormLeavesNoSlot(t *testing.T) {
 	b := browser(t)
 	server := redistest.Start(t)
 	r := start(t, endless, "REDIS_URL=redis://"+server.Addr)

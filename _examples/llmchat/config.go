@@ -9,17 +9,17 @@ import (
 	"time"
 )
 
-// config is what the environment says.
+// config is the configuration from the environment.
 type config struct {
 	addr, redisURL string
-	replicas       int           // that share the Redis
-	timeout        time.Duration // of the Redis
-	perMinute      int           // requests of a user
-	lease          time.Duration // after which the streams of a replica that died are free
-	wait           time.Duration // in the queue, at most; 0 refuses at once
-	drain          time.Duration // that streams have to end when the replica is to stop
-	tokens         int           // of an answer
-	delay          time.Duration // of each token
+	replicas       int           // number of replicas that share the Redis
+	timeout        time.Duration // of one decision
+	perMinute      int           // requests that a user may send
+	lease          time.Duration // TTL of a stream's slot; a dead replica's slots are free after it
+	wait           time.Duration // longest wait in the queue; 0 refuses immediately
+	drain          time.Duration // longest wait for running streams at shutdown
+	tokens         int           // length of an answer
+	delay          time.Duration // before each token
 }
 
 func readConfig() (config, error) {
@@ -37,6 +37,7 @@ func readConfig() (config, error) {
 	return cfg, err
 }
 
+// read parses an environment variable, or uses the default if it is not set.
 func read[T any](name string, to *T, otherwise T, parse func(string) (T, error)) (err error) {
 	*to = otherwise
 	if text := os.Getenv(name); text != "" {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// events writes server-sent events, each at once.
+// events writes server-sent events and flushes each.
 type events struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
@@ -20,7 +20,7 @@ func newEvents(w http.ResponseWriter) events {
 }
 
 func (e events) send(data string) error {
-	// A client that does not read would hold its slot for ever.
+	// Without a deadline a client that does not read would hold its slot forever.
 	if err := e.control.SetWriteDeadline(time.Now().Add(10 * time.Second)); err != nil {
 		return fmt.Errorf("event: %w", err)
 	}
@@ -41,5 +41,5 @@ func (e events) sendJSON(data any) error {
 	return e.send(string(text))
 }
 
-// close leaves the connection to the next request as it was.
+// close removes the deadline, which would end the next request on the connection.
 func (e events) close() { _ = e.control.SetWriteDeadline(time.Time{}) }

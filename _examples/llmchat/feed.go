@@ -11,56 +11,56 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// queue knows the places of the requests that wait at this replica. The queue itself is in Redis: a place is one among those of
-// all replicas.
+// queue keeps the positions of the requests that wait at this replica. The queue itself is in
+// Redis, and a position counts the requests of all replicas.
 type queue struct {
 	mu       sync.Mutex
-	places   map[string][]place       // by whose they are
-	watchers map[chan struct{}]string // whose they watch
+	places   map[string][]place       // by caller
+	watchers map[chan struct{}]string // the caller whose places each one watches
 }
 
-// place is that of a request that waits: 0 is the next.
+// place is the position of a waiting request; 0 is the next.
 type place struct {
 	Stream string `json:"stream"`
 	Place  int    `json:"place"`
 }
 
-func (q *queue) enter(whose, stream string, n int) { q.change(whose, stream, place{stream, n}) }
+func (q *queue) enter(caller, stream string, n int) { q.change(caller, stream, place{stream, n}) }
 
-func (q *queue) leave(whose, stream string) { q.change(whose, stream) }
+func (q *queue) leave(caller, stream string) { q.change(caller, stream) }
 
-func (q *queue) change(whose, stream string, now ...place) {
-	if whose == "" || stream == "" {
+func (q *queue) change(caller, stream string, now ...place) {
+	if caller == "" || stream == "" {
 		return
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	others := slices.DeleteFunc(q.places[whose], func(p place) bool { return p.Stream == stream })
-	if q.places[whose] = append(others, now...); len(q.places[whose]) == 0 {
-		delete(q.places, whose)
+	others := slices.DeleteFunc(q.places[caller], func(p place) bool { return p.Stream == stream })
+	if q.places[caller] = append(others, now...); len(q.places[caller]) == 0 {
+		delete(q.places, caller)
 	}
-	for changed, of := range q.watchers {
-		if of == whose {
+	for changed, watched := range q.watchers {
+		if watched == caller {
 			select {
 			case changed <- struct{}{}:
-			default: // it has yet to look at the change before
+			default: // the watcher has not read the last change yet
 			}
 		}
 	}
 }
 
-func (q *queue) look(whose string) []place {
+func (q *queue) look(caller string) []place {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return append([]place{}, q.places[whose]...)
+	return append([]place{}, q.places[caller]...)
 }
 
-// watch returns what is sent to when something of somebody's has changed, until stop is called.
-func (q *queue) watch(whose string) (changed <-chan struct{}, stop func()) {
+// watch returns a channel that receives when a place of the caller changes, until stop is called.
+func (q *queue) watch(caller string) (changed <-chan struct{}, stop func()) {
 	c := make(chan struct{}, 1)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.watchers[c] = whose
+	q.watchers[c] = caller
 	return c, func() {
 		q.mu.Lock()
 		defer q.mu.Unlock()
@@ -68,10 +68,10 @@ func (q *queue) watch(whose string) (changed <-chan struct{}, stop func()) {
 	}
 }
 
-// status is what a feed tells a user about his streams.
+// status is what a feed sends a user about the user's streams.
 type status struct {
 	Replica string    `json:"replica"`
-	Tenant  int       `json:"tenant"` // streams of his tenant that run
+	Tenant  int       `json:"tenant"` // running streams of the tenant
 	Running []running `json:"running"`
 	Queued  []place   `json:"queued"`
 }
@@ -81,24 +81,25 @@ type running struct {
 	Replica string `json:"replica"`
 }
 
-// feed tells a user as server-sent events which of his streams run, at any replica, and which wait where, at this one.
+// feed sends a user, as server-sent events, the user's streams that run at any replica and the
+// positions of those that wait at this one.
 func (g *gateway) feed(w http.ResponseWriter, r *http.Request) {
-	whose := g.whose(r)
+	caller := g.callerOf(r)
 	tenant, err := g.tenant(r)
 	key, keyErr := core.NewKey(tenant)
-	if whose == "" || err != nil || keyErr != nil {
-		http.Error(w, "who asks?", http.StatusBadRequest)
+	if caller == "" || err != nil || keyErr != nil {
+		http.Error(w, "the request names no user", http.StatusBadRequest)
 		return
 	}
 	to := newEvents(w)
 	defer to.close()
-	tick := time.NewTicker(time.Second) // other replicas' streams come and go unheard
+	tick := time.NewTicker(time.Second) // other replicas send no changes
 	defer tick.Stop()
-	changed, stop := g.queue.watch(whose)
+	changed, stop := g.queue.watch(caller)
 	defer stop()
 	for before := (status{}); ; {
-		now, err := g.status(r.Context(), key, whose)
-		if err == nil && !reflect.DeepEqual(now, before) { // else it tells when it knows
+		now, err := g.status(r.Context(), key, caller)
+		if err == nil && !reflect.DeepEqual(now, before) { // on an error the feed stays as it is
 			if to.sendJSON(now) != nil {
 				return
 			}
@@ -115,12 +116,12 @@ func (g *gateway) feed(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (g *gateway) status(ctx context.Context, tenant core.Key, whose string) (status, error) {
-	s := status{Replica: g.name, Running: []running{}, Queued: g.queue.look(whose)}
+func (g *gateway) status(ctx context.Context, tenant core.Key, caller string) (status, error) {
+	s := status{Replica: g.name, Running: []running{}, Queued: g.queue.look(caller)}
 	holders, _, err := g.streams.Holders(ctx, tenant)
 	s.Tenant = len(holders)
 	for _, h := range holders {
-		if h.Meta["whose"] == whose {
+		if h.Meta["caller"] == caller {
 			s.Running = append(s.Running, running{h.Meta["stream"], h.Meta["replica"]})
 		}
 	}

@@ -23,7 +23,7 @@ const (
 //go:embed page.html
 var page []byte
 
-// everyone is one key for all requests.
+// everyone is the key of all requests.
 var everyone = keyfunc.Must(keyfunc.Static("default"))
 
 // gateway is one replica.
@@ -35,7 +35,7 @@ type gateway struct {
 	streams      *core.Semaphore
 	guard        *nethttp.Guard
 	queue        queue
-	feeds        context.Context // ends when the feeds are to end
+	feeds        context.Context // ends all feeds
 	endFeeds     context.CancelFunc
 }
 
@@ -43,7 +43,8 @@ func newGateway(gate *core.Gate, cfg config, name string) (*gateway, error) {
 	g := &gateway{
 		name:  name,
 		model: model{tokens: cfg.tokens, delay: cfg.delay},
-		// In a real gateway both come from what authentication has verified: here anybody is whom he says he is.
+		// In a real gateway both come from what authentication has verified. Here a client claims
+		// them.
 		tenant: keyfunc.Must(keyfunc.Or(keyfunc.Must(keyfunc.Header("X-Tenant")), everyone)),
 		user:   keyfunc.Must(keyfunc.Or(keyfunc.Must(keyfunc.Header("X-User")), keyfunc.BearerToken())),
 		queue:  queue{places: make(map[string][]place), watchers: make(map[chan struct{}]string)},
@@ -70,11 +71,13 @@ func newGateway(gate *core.Gate, cfg config, name string) (*gateway, error) {
 			},
 			MaxWait: cfg.wait,
 			Meta:    g.meta,
-			OnQueue: func(r *http.Request, place int) { g.queue.enter(g.whose(r), streamID(r), place) },
+			OnQueue: func(r *http.Request, place int) {
+				g.queue.enter(g.callerOf(r), streamID(r), place)
+			},
 		},
-		BufferBody:    1 << 20, // so that who leaves the queue is noticed, although his prompt was not read
+		BufferBody:    1 << 20, // notices a client that leaves the queue, whose prompt is unread
 		Refusal:       nethttp.OpenAIError,
-		ExposeHeaders: true, // Retry-After to the page
+		ExposeHeaders: true, // the page reads Retry-After
 		Observe:       g.observe,
 	})
 	return g, err
@@ -91,29 +94,30 @@ func (g *gateway) handler() http.Handler {
 	return crossOrigin(mux)
 }
 
-// observe hears the outcome of a request, which waits no longer then.
+// observe removes a decided request from the queue, and logs what went wrong.
 func (g *gateway) observe(r *http.Request, a *nethttp.Admission) {
-	g.queue.leave(g.whose(r), streamID(r))
+	g.queue.leave(g.callerOf(r), streamID(r))
 	if err := a.Err(); err != nil && r.Context().Err() == nil {
-		log.Printf("admitted: %t, %v", a.Allowed(), err) // such as that Redis does not answer
+		log.Printf("admitted: %t, %v", a.Allowed(), err)
 	}
 }
 
-// meta is what the feeds of all replicas tell of a stream that runs.
+// meta is what the feeds of all replicas send about a running stream.
 func (g *gateway) meta(r *http.Request) map[string]string {
-	return map[string]string{"whose": g.whose(r), "stream": streamID(r), "replica": g.name}
+	return map[string]string{"caller": g.callerOf(r), "stream": streamID(r), "replica": g.name}
 }
 
-// whose is the tenant and the user of a request, empty if it has none.
-func (g *gateway) whose(r *http.Request) string {
-	whose, err := g.caller(r)
+// callerOf returns the tenant and the user of a request, or "" if it has none.
+func (g *gateway) callerOf(r *http.Request) string {
+	caller, err := g.caller(r)
 	if err != nil {
 		return ""
 	}
-	return whose
+	return caller
 }
 
-// streamID is the page's own name for a request, by which the feed tells it from others. Other clients have none.
+// streamID returns the page's own name for a request, which the feed refers to. Other clients send
+// none.
 func streamID(r *http.Request) string {
 	if id := r.Header.Get("X-Stream-Id"); len(id) <= 32 {
 		return id
@@ -121,8 +125,9 @@ func streamID(r *http.Request) string {
 	return ""
 }
 
-// crossOrigin allows the page, which localhost serves, to ask names below localhost too: see there why it does. It stands
-// outside of the guard, so that refusals are readable and preflights are not counted.
+// crossOrigin lets the page, which localhost serves, send requests to names below localhost; the
+// page says why. It stands outside the guard, so that refusals are readable and preflights are not
+// counted.
 func crossOrigin(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()

@@ -20,7 +20,8 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 )
 
-// client is OpenAI's own, told where the gateway is and a key, which is the user. It keeps the statuses of the answers it gets.
+// client is OpenAI's client with the gateway's URL and an API key, which is the user. It records
+// the statuses of the responses.
 type client struct {
 	openai.Client
 	statuses []int
@@ -30,7 +31,7 @@ type client struct {
 func newClient(r *replica, key string, retries int) *client {
 	c := &client{}
 	c.Client = openai.NewClient(option.WithBaseURL(r.url+"/v1"), option.WithAPIKey(key), option.WithMaxRetries(retries),
-		option.WithUnsafeAllowHTTP(), // on a loopback address it sends no key without TLS else
+		option.WithUnsafeAllowHTTP(), // otherwise it sends no key without TLS
 		option.WithMiddleware(func(request *http.Request, next option.MiddlewareNext) (*http.Response, error) {
 			response, err := next(request)
 			if err == nil {
@@ -44,7 +45,7 @@ func newClient(r *replica, key string, retries int) *client {
 	return c
 }
 
-// chat streams an answer, and returns it with the reason of its end and the number of its tokens.
+// chat streams an answer and returns it with its finish reason and its number of tokens.
 func (c *client) chat(tokens int64) (text, finish string, spent int64, err error) {
 	stream := c.Chat.Completions.NewStreaming(context.Background(), openai.ChatCompletionNewParams{
 		Model:               "canal-1",
@@ -56,7 +57,7 @@ func (c *client) chat(tokens int64) (text, finish string, spent int64, err error
 	all := openai.ChatCompletionAccumulator{}
 	for stream.Next() {
 		if !all.AddChunk(stream.Current()) {
-			return "", "", 0, errors.New("the chunk does not follow those before")
+			return "", "", 0, errors.New("the chunk does not follow the earlier ones")
 		}
 	}
 	if err := stream.Err(); err != nil {
@@ -65,7 +66,7 @@ func (c *client) chat(tokens int64) (text, finish string, spent int64, err error
 	return all.Choices[0].Message.Content, string(all.Choices[0].FinishReason), all.Usage.CompletionTokens, nil
 }
 
-func TestOpenAIsClient(t *testing.T) {
+func TestOpenAIClient(t *testing.T) {
 	r := start(t, "TOKENS=6")
 	c := newClient(r, "sk-ann", 0)
 	text, finish, spent, err := c.chat(1000)
@@ -84,8 +85,9 @@ func TestOpenAIsClient(t *testing.T) {
 	}
 }
 
-// A key that is busy at another replica is told when to come back, and gets through then: the client tries again by itself.
-func TestOpenAIsClientComesBackWhenASlotIsFree(t *testing.T) {
+// A user whose slots are taken at another replica gets Retry-After. The client retries after it and
+// is admitted.
+func TestOpenAIClientRetriesUntilASlotIsFree(t *testing.T) {
 	server := redistest.Start(t)
 	env := []string{endless, "LEASE=3s", "MAX_WAIT=0s", "REDIS_URL=redis://" + server.Addr}
 	other := start(t, env...)
@@ -107,11 +109,11 @@ func TestOpenAIsClientComesBackWhenASlotIsFree(t *testing.T) {
 	}
 }
 
-// The client has one try only after a refusal: it succeeds if it comes no sooner than it was told, and not before.
-func TestOpenAIsClientWaitsAsItIsTold(t *testing.T) {
+// The client may retry once. The retry succeeds only if the client waits for Retry-After.
+func TestOpenAIClientWaitsForRetryAfter(t *testing.T) {
 	server := redistest.Start(t)
-	r := start(t, "TOKENS=0", "REQUESTS_PER_MINUTE=15", "REDIS_URL=redis://"+server.Addr) // one every 4 s, when the first are spent
-	eventually(t, "one is refused", func() bool {
+	r := start(t, "TOKENS=0", "REQUESTS_PER_MINUTE=15", "REDIS_URL=redis://"+server.Addr) // one every 4 s after the burst
+	eventually(t, "a request is refused", func() bool {
 		for stream(t, r, "sk-ann").StatusCode == http.StatusOK {
 		}
 		c := newClient(r, "sk-ann", 1)
@@ -121,7 +123,7 @@ func TestOpenAIsClientWaitsAsItIsTold(t *testing.T) {
 		if _, _, _, err := c.chat(1); err != nil {
 			t.Fatalf("statuses %v, %v", c.statuses, err)
 		}
-		return slices.Equal(c.statuses, []int{429, 200}) // else a request has become free meanwhile
+		return slices.Equal(c.statuses, []int{429, 200}) // otherwise a request became free in between
 	})
 }
 
@@ -145,8 +147,8 @@ func quoted(text string) string {
 	return string(b)
 }
 
-// What is on the wire, byte for byte but for id and time.
-func TestTheStreamOnTheWire(t *testing.T) {
+// The stream on the wire, except its id and time.
+func TestStreamOnTheWire(t *testing.T) {
 	s := stream(t, start(t, "TOKENS=1"), "ann")
 	if s.StatusCode != http.StatusOK || s.Header.Get("Content-Type") != "text/event-stream" || s.Header.Get("Cache-Control") != "no-store" {
 		t.Errorf("status %d, headers %v", s.StatusCode, s.Header)
@@ -180,7 +182,7 @@ func TestTheStreamOnTheWire(t *testing.T) {
 	}
 }
 
-func TestTheTenantsCap(t *testing.T) {
+func TestTenantCap(t *testing.T) {
 	r := start(t, endless, "MAX_WAIT=0s")
 	for i := range streamsPerTenant {
 		if s := stream(t, r, fmt.Sprint("user", i/streamsPerUser)); s.StatusCode != http.StatusOK {
@@ -190,14 +192,14 @@ func TestTheTenantsCap(t *testing.T) {
 	checkRefusal(t, stream(t, r, "another"), `All 20 concurrent requests of policy "tenant-streams" are in use.`)
 }
 
-func TestWhoDoesNotSayWhoHeIs(t *testing.T) {
+func TestRequestWithoutUserIsRefused(t *testing.T) {
 	if s := stream(t, start(t), ""); s.StatusCode != http.StatusBadRequest {
 		t.Errorf("status %d", s.StatusCode)
 	}
 }
 
-// A stream whose slot was taken away ends with an error that OpenAI's client understands.
-func TestALostSlotEndsItsStream(t *testing.T) {
+// A stream whose slot is evicted ends with an error that OpenAI's client understands.
+func TestLostSlotEndsItsStream(t *testing.T) {
 	server := redistest.Start(t)
 	r := start(t, endless, "REDIS_URL=redis://"+server.Addr)
 	failed := make(chan error, 1)
@@ -209,7 +211,7 @@ func TestALostSlotEndsItsStream(t *testing.T) {
 	eventually(t, "the stream runs", func() bool { holders, _ := s.inUse(); return len(holders) == 1 })
 	holders, _ := s.inUse()
 	if n, err := s.gateway.streams.Evict(context.Background(), s.key, holders[0].ID); n != 1 || err != nil {
-		t.Errorf("%d taken away, %v", n, err)
+		t.Errorf("%d evicted, %v", n, err)
 	}
 	if err := <-failed; err == nil || !strings.Contains(err.Error(), "slot") {
 		t.Errorf("the stream ends with %v", err)
@@ -217,7 +219,7 @@ func TestALostSlotEndsItsStream(t *testing.T) {
 	s.empty()
 }
 
-// When a replica is told to stop, what runs goes on, and who waits or comes is sent to another.
+// A replica that stops lets running streams go on, and refuses queued and new requests.
 func TestShutdown(t *testing.T) {
 	server := redistest.Start(t)
 	r := start(t, endless, "REDIS_URL=redis://"+server.Addr)
@@ -250,7 +252,7 @@ func TestShutdown(t *testing.T) {
 		}
 		waiter <- response
 	}()
-	eventually(t, "one waits", func() bool { _, waiting := s.inUse(); return waiting == 1 })
+	eventually(t, "a request waits", func() bool { _, waiting := s.inUse(); return waiting == 1 })
 	if err := r.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
@@ -258,13 +260,13 @@ func TestShutdown(t *testing.T) {
 	if waited == nil {
 		t.FailNow()
 	}
-	for who, response := range map[string]*http.Response{"who waits": waited, "who comes": stream(t, r, "sk-bob")} {
+	for who, response := range map[string]*http.Response{"queued request": waited, "new request": stream(t, r, "sk-bob")} {
 		if response.StatusCode != http.StatusServiceUnavailable || response.Header.Get("Retry-After") == "" {
 			t.Errorf("%s: status %d, headers %v", who, response.StatusCode, response.Header)
 		}
 	}
 	before := events.Load()
-	eventually(t, "a stream that ran goes on", func() bool { return events.Load() > before+10 })
+	eventually(t, "a running stream goes on", func() bool { return events.Load() > before+10 })
 	for _, run := range runs {
 		_ = run.Body.Close()
 	}

@@ -16,10 +16,10 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 )
 
-// patience is long: a loaded machine is no reason to fail.
+// patience is the longest wait of a test. It is long so that tests pass on a loaded machine.
 const patience = 90 * time.Second
 
-// endless is an answer that no test waits for.
+// endless makes answers so long that no test sees their end.
 const endless = "TOKENS=100000000"
 
 var program string
@@ -49,7 +49,7 @@ func start(t *testing.T, env ...string) *replica {
 	t.Helper()
 	cmd := exec.Command(program)
 	cmd.Env = append(append(os.Environ(), "ADDR=127.0.0.1:0", "REDIS_URL=", "TOKEN_DELAY=20ms", "REQUESTS_PER_MINUTE=1000000",
-		"REDIS_TIMEOUT=30s"), env...) // on a loaded machine it is slow, which is no outage
+		"REDIS_TIMEOUT=30s"), env...) // a loaded machine is slow, which must not count as an outage
 	cmd.Stderr = t.Output()
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -73,19 +73,19 @@ func start(t *testing.T, env ...string) *replica {
 	return &replica{url, cmd}
 }
 
-// eventually waits until something is so.
-func eventually(t *testing.T, what string, so func() bool) {
+// eventually waits until a condition holds.
+func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for until := time.Now().Add(patience); !so(); <-tick.C {
+	for until := time.Now().Add(patience); !holds(); <-tick.C {
 		if time.Now().After(until) {
 			t.Fatalf("not in time: %s", what)
 		}
 	}
 }
 
-// open starts a stream as a client without a browser does. Its body is closed when the test ends.
+// open starts a stream without a browser. The test closes its body at the end.
 func open(t *testing.T, r *replica, key string) (*http.Response, error) {
 	request, err := http.NewRequest(http.MethodPost, r.url+"/v1/chat/completions", strings.NewReader(`{"stream":true}`))
 	if err != nil {
@@ -108,7 +108,7 @@ func stream(t *testing.T, r *replica, key string) *http.Response {
 	return response
 }
 
-// slots looks into the caps of the tenant of requests that name none.
+// slots reads the caps of the default tenant.
 type slots struct {
 	t       *testing.T
 	gateway *gateway
@@ -146,10 +146,10 @@ func (s slots) inUse() (holders []core.Holder, waiting int) {
 	return holders, waiting
 }
 
-// empty waits until nobody holds or waits, and nothing of that is kept.
+// empty waits until there are no holders, no waiters and no keys of the semaphore.
 func (s slots) empty() {
 	s.t.Helper()
-	eventually(s.t, "nobody holds or waits", func() bool {
+	eventually(s.t, "there are no holders and waiters", func() bool {
 		holders, waiting := s.inUse()
 		return len(holders) == 0 && waiting == 0
 	})

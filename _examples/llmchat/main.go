@@ -1,8 +1,12 @@
-// Llmchat is a gateway for chats with a language model: at most 3 streams run at a time for a user and 20 for a tenant, 5 more
-// of a user wait in a queue, and each user has so many requests a minute. It speaks OpenAI's chat completions, of a
-// model that is built in and makes its words up, and has a page to look at.
+// Llmchat is a gateway for chats with a language model. At most 3 streams of a user and 20 of a
+// tenant run at a time, 5 more of a user wait in a queue, and the requests of a user are limited by
+// the minute. It has OpenAI's API of chat completions, in front of a built-in model with a fixed
+// text, and a page that shows the streams.
 //
-// Replicas with the same REDIS_URL share the caps; without one a replica keeps them in memory. It serves on ADDR.
+//	cd _examples/llmchat && go run .
+//
+// Replicas with the same REDIS_URL share the caps. Without one a replica keeps them in memory. It
+// serves on ADDR.
 package main
 
 import (
@@ -52,23 +56,24 @@ func run() error {
 	server.RegisterOnShutdown(gateway.endFeeds)
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
-	fmt.Printf("Serving on http://%[1]s, also to look at. Try:\n\n"+
+	fmt.Printf("Serving on http://%[1]s, which also has a page. Try:\n\n"+
 		"  curl -iN http://%[1]s/v1/chat/completions -H 'Authorization: Bearer sk-1' -d '{\"stream\":true,\"messages\":[]}'\n\n", listener.Addr())
 	select {
 	case err := <-failed:
 		return err
 	case <-ctx.Done():
 	}
-	stop() // a second signal ends it at once
+	stop() // a second signal ends the program immediately
 	return drain(gate, server, cfg.drain)
 }
 
-// drain refuses what comes and what waits, so that it goes to another replica, and lets the streams that run end.
+// drain refuses new and queued requests, so that they go to another replica, and lets running
+// streams end.
 func drain(gate *core.Gate, server *http.Server, patience time.Duration) error {
 	log.Print("draining")
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	err := gate.Close(ctx) // renews the streams' leases until they end; those that do not are cancelled
+	err := gate.Close(ctx) // renews the leases of running streams, and cancels them at the deadline
 	ctx, cancel = context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	return errors.Join(err, server.Shutdown(ctx))
@@ -84,13 +89,13 @@ func newGate(ctx context.Context, cfg config) (*core.Gate, error) {
 		return nil, fmt.Errorf("REDIS_URL: %w", err)
 	}
 	options.ContextTimeoutEnabled = true // a decision ends at its deadline
-	options.DialerRetries = 1            // the gate has a circuit of its own
+	options.DialerRetries = 1            // the gate has its own circuit breaker
 	gate, err := core.NewRedis(redis.NewClient(options), core.Config{Replicas: cfg.replicas, Timeout: cfg.timeout})
 	if err != nil {
 		return nil, err
 	}
 	if err := gate.Ping(ctx); err != nil {
-		log.Print(err) // until Redis is there, this replica caps its share of the streams
+		log.Print(err) // this replica caps its share of the streams until Redis answers
 	}
 	return gate, nil
 }

@@ -12,17 +12,16 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// model stands for a language model behind OpenAI's API of chat completions. Its answer is always the same.
+// model stands for a language model behind OpenAI's API of chat completions. It always gives the
+// same answer.
 type model struct {
-	tokens int // of an answer, where the request does not want less
+	tokens int // length of an answer, unless the request wants less
 	delay  time.Duration
 }
 
-var vocabulary = strings.Fields(`The headgate stands at the head of the canal and decides how much water enters. In spring it is opened
-	a hand wide, and the fields below drink in turn, each for its hour. Who comes early waits his turn, who comes
-	late finds the others served, and nobody's field runs dry because another's is flooded. When a gate breaks,
-	its water is not lost: it goes to the next. So the canal is never full and never empty, and down in the
-	valley nobody knows that there is a gate at all.`)
+var vocabulary = strings.Fields(`The headgate stands at the head of the canal and decides how
+	much water enters. It opens a little in spring. The fields below take water in turn, each for an hour.
+	No field runs dry because another one takes too much. If one gate breaks, the water goes to the next.`)
 
 func word(i int) string { return vocabulary[i%len(vocabulary)] + " " }
 
@@ -63,8 +62,8 @@ type usage struct {
 	TotalTokens      int `json:"total_tokens"`
 }
 
-// ServeHTTP answers POST /v1/chat/completions. The guard outside has admitted the request: its context ends with the
-// client's connection, and also when the lease of its slot is lost.
+// ServeHTTP answers POST /v1/chat/completions. The guard has admitted the request, whose context
+// ends with the client's connection and when the lease of its slot is lost.
 func (m model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var ask chatRequest
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<20)).Decode(&ask); err != nil {
@@ -127,7 +126,7 @@ func (m model) stream(w http.ResponseWriter, r *http.Request, c completion, toke
 	}
 }
 
-// think takes its time, and returns false if nobody wants the next token any more.
+// think waits for the delay of a token. It returns false if ctx has ended.
 func (m model) think(ctx context.Context) bool {
 	timer := time.NewTimer(m.delay)
 	defer timer.Stop()
@@ -143,7 +142,7 @@ func errorBody(text, kind, code string) any {
 	return map[string]any{"error": map[string]any{"message": text, "type": kind, "param": nil, "code": code}}
 }
 
-// interruption says in OpenAI's way why an answer is not complete.
+// interruption returns an error object that says why an answer is incomplete.
 func interruption(ctx context.Context) any {
 	if errors.Is(context.Cause(ctx), core.ErrLeaseLost) {
 		return errorBody("The slot of this stream is lost.", "server_error", "slot_lost")

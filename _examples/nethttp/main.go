@@ -1,5 +1,6 @@
-// Nethttp is a small API on net/http: a limit on all requests of a client address, one on the reports of
-// each tenant, and a cap on the event streams that a tenant has open. Package demo has the guards.
+// Nethttp is a small API on net/http: a limit on all requests of a client address, one on the
+// reports of each tenant, and a cap on the event streams that a tenant has open. Package demo has
+// the guards.
 //
 //	go run ./_examples/nethttp
 //

@@ -2,8 +2,8 @@
 //
 //	go run ./_examples/quickstart
 //
-// It keeps the limits in Redis at REDIS_URL, which all processes with the same URL share, or in memory
-// if that is not set. It serves on ADDR.
+// It keeps the limits in Redis at REDIS_URL, which all processes with the same URL share, or in
+// memory if that is not set. It serves on ADDR.
 package main
 
 import (
@@ -92,7 +92,8 @@ func newGate(ctx context.Context) (*core.Gate, error) {
 }
 
 func newAPI(gate *core.Gate) (http.Handler, error) {
-	// The simplest case: each client address may send 5 requests at once, and one more every 2 seconds.
+	// The simplest case: each client address may send 5 requests at once, and one more every 2
+	// seconds.
 	bucket := core.TokenBucket{Rate: 30, Per: time.Minute, Burst: 5}
 	perAddress, err := nethttp.Limit(gate, "hello", bucket, keyfunc.RemoteIP())
 	if err != nil {

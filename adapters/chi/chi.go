@@ -10,8 +10,8 @@ import (
 )
 
 // Middleware applies the guard to the handlers it wraps. It is nethttp.Middleware with chi's route:
-// a refusal is answered as the Guard's Config says, the ResponseWriter is passed on, and a panic goes
-// through. Outside a chi router requests have no route. Middleware panics if neither
+// a refusal is answered as the Guard's Config says, the ResponseWriter is passed on, and a panic
+// goes through. Outside a chi router requests have no route. Middleware panics if neither
 // nethttp.NewGuard nor nethttp.Limit made g. The middleware is safe for concurrent use.
 func Middleware(g *nethttp.Guard) func(http.Handler) http.Handler {
 	guarded := nethttp.Middleware(g)

@@ -24,12 +24,13 @@ type Config struct {
 	Refuse func(*echo.Context, *nethttp.Admission) error
 }
 
-// Middleware applies the guard to the handlers after it. It returns a refusal as an *echo.HTTPError,
-// so that outer middleware and the central error handler see it. The error wraps the admission's
-// Err. The Guard's own Refusal and Refuse apply only if Config.Refuse calls Guard.Refuse.
+// Middleware applies the guard to the handlers after it. It returns a refusal as an
+// *echo.HTTPError, so that outer middleware and the central error handler see it. The error wraps
+// the admission's Err. The Guard's own Refusal and Refuse apply only if Config.Refuse calls
+// Guard.Refuse.
 //
-// A Rule.Settle is given the status that echo's default error handler sends, because the central one
-// runs later. A panic goes through. Middleware itself panics if neither nethttp.NewGuard nor
+// A Rule.Settle is given the status that echo's default error handler sends, because the central
+// one runs later. A panic goes through. Middleware itself panics if neither nethttp.NewGuard nor
 // nethttp.Limit made g. The middleware is safe for concurrent use.
 func Middleware(g *nethttp.Guard) echo.MiddlewareFunc { return WithConfig(g, Config{}) }
 
@@ -68,10 +69,10 @@ func WithConfig(g *nethttp.Guard, cfg Config) echo.MiddlewareFunc {
 	}
 }
 
-// setPathValues sets the path values of the route that echo has chosen. It unescapes values that the
-// router left escaped, so that every spelling of a value is one key. echo does not tell whether its
-// router is configured to match the escaped path or to unescape values. They are still escaped if
-// filling them into the route yields the escaped path.
+// setPathValues sets the path values of the route that echo has chosen. It unescapes values that
+// the router left escaped, so that every spelling of a value is one key. echo does not tell whether
+// its router is configured to match the escaped path or to unescape values. They are still escaped
+// if filling them into the route yields the escaped path.
 func setPathValues(r *http.Request, c *echo.Context) {
 	values := c.PathValues()
 	escaped := false

@@ -10,16 +10,16 @@ import (
 	"github.com/headgate/headgate/keyfunc"
 )
 
-// ClientIP returns a Func whose key is the address that c.ClientIP() finds. An IPv6 address counts by
-// its /64.
+// ClientIP returns a Func whose key is the address that c.ClientIP() finds. An IPv6 address counts
+// by its /64.
 //
-// Call engine.SetTrustedProxies with your proxies or nil first: by default gin trusts every peer, and
-// TrustedPlatform and AppEngine always do; use keyfunc.TrustedHeader instead of TrustedPlatform. If
-// an untrusted peer could choose its address, every call fails with an error that is not
-// keyfunc.ErrNoKey. The Func tests the engine's settings at the first request.
+// Call engine.SetTrustedProxies with your proxies or nil first: by default gin trusts every peer,
+// and TrustedPlatform and AppEngine always do; use keyfunc.TrustedHeader instead of
+// TrustedPlatform. If an untrusted peer could choose its address, every call fails with an error
+// that is not keyfunc.ErrNoKey. The Func tests the engine's settings at the first request.
 //
-// If gin trusts all hops, the key is the peer's address. gin returns the first hop, which the client
-// wrote. A string that is not an address is keyfunc.ErrNoKey.
+// If gin trusts all hops, the key is the peer's address. gin returns the first hop, which the
+// client wrote. A string that is not an address is keyfunc.ErrNoKey.
 func ClientIP(engine *gin.Engine) keyfunc.Func {
 	pool := sync.Pool{New: func() any { return gin.CreateTestContextOnly(nil, engine) }}
 	extractor := sync.OnceValues(func() (keyfunc.Func, error) {
@@ -40,8 +40,8 @@ func ClientIP(engine *gin.Engine) keyfunc.Func {
 	}
 }
 
-// joinLines joins the lines of each header into one. gin reads only the first line, which the client
-// wrote if a proxy has added its own.
+// joinLines joins the lines of each header into one. gin reads only the first line, which the
+// client wrote if a proxy has added its own.
 func joinLines(r *http.Request, names []string) *http.Request {
 	for _, name := range names {
 		if lines := r.Header.Values(name); len(lines) > 1 {

@@ -28,9 +28,10 @@
 //		log.Fatal(engine.Run(":8080"))
 //	}
 //
-// gin knows the route before its middleware runs, so keyfunc.Route and keyfunc.PathValue work in Use
-// of the engine and of any group. A path value is that of c.Param. It is unescaped unless the engine
-// has UseRawPath without UnescapePathValues: then every spelling of a value is a key of its own.
+// gin knows the route before its middleware runs, so keyfunc.Route and keyfunc.PathValue work in
+// Use of the engine and of any group. A path value is that of c.Param. It is unescaped unless the
+// engine has UseRawPath without UnescapePathValues: then every spelling of a value is a key of its
+// own.
 //
 // Requests without a route pass only through the middleware of the engine. Requests that gin
 // redirects pass through none. Handlers read the decision with

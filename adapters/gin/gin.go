@@ -20,10 +20,11 @@ type Config struct {
 	Refuse func(*gin.Context, *nethttp.Admission)
 }
 
-// Middleware applies the guard to the handlers after it. A refusal is answered as the Guard's Config
-// says and aborts the chain. The guard decides with the request's context, which ends when the client
-// leaves, and not with gin's, which does not. A panic goes through. Middleware itself panics if
-// neither nethttp.NewGuard nor nethttp.Limit made g. The handler is safe for concurrent use.
+// Middleware applies the guard to the handlers after it. A refusal is answered as the Guard's
+// Config says and aborts the chain. The guard decides with the request's context, which ends when
+// the client leaves, and not with gin's, which does not. A panic goes through. Middleware itself
+// panics if neither nethttp.NewGuard nor nethttp.Limit made g. The handler is safe for concurrent
+// use.
 func Middleware(g *nethttp.Guard) gin.HandlerFunc { return WithConfig(g, Config{}) }
 
 // WithConfig is Middleware with a configuration.

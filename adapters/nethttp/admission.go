@@ -34,8 +34,8 @@ type Admission struct {
 func (a *Admission) Allowed() bool { return a.status == 0 }
 
 // Decision returns the Gate's decision. It has no results if no rule applied, which admits the
-// request, or if no key could be derived, which does not. It denies a request without a slot even if
-// all of its results fit.
+// request, or if no key could be derived, which does not. It denies a request without a slot even
+// if all of its results fit.
 func (a *Admission) Decision() *core.Decision { return &a.decision }
 
 // Status returns the status of the refusal, or 0 if the request may go on:
@@ -43,9 +43,9 @@ func (a *Admission) Decision() *core.Decision { return &a.decision }
 //   - 400 for a missing or ambiguous key and for a body that breaks off
 //   - 413 for a body that http.MaxBytesReader rejects
 //   - 429 for what the client itself has spent, and for the slots it holds
-//   - 500 for a Key, Limit or Cost that fails
-//   - 503 while Redis is down and a policy is Closed, while a Cap with Global is full, and while
-//     the Gate is closed
+//   - 500 for a Key, Limit, Cost or Priority that fails
+//   - 503 while Redis is down and a policy is Closed, while Redis is misconfigured, while a Cap with
+//     Global is full, while the Gate is closed, and for a request whose context has ended
 func (a *Admission) Status() int { return a.status }
 
 // Err returns what went wrong, or nil. It is set for a refusal that is not a denial, and for a

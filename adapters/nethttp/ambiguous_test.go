@@ -11,8 +11,8 @@ import (
 	"github.com/headgate/headgate/keyfunc"
 )
 
-// A rule with NoKeySkip exempts a request without a key. It must not exempt one with an ambiguous
-// key, because the handler may read the value that the client is limited by.
+// NoKeySkip skips the rule for a request without a key. It must not skip it for an ambiguous key,
+// because the handler may read the value that the client is limited by.
 func TestAmbiguousKeyIsRefused(t *testing.T) {
 	header := func(name string, lines ...string) func(*http.Request) {
 		return func(r *http.Request) { r.Header[name] = lines }
@@ -82,7 +82,7 @@ func TestAmbiguousPrevailsOverMissing(t *testing.T) {
 	}
 }
 
-func TestAmbiguousScopeAndLevelAreRefused(t *testing.T) {
+func TestAmbiguousScopeAndCapAreRefused(t *testing.T) {
 	twice := func(r *http.Request) { r.Header["X-Tenant"] = []string{"a", "b"} }
 	gate := memory(t, newClock())
 	streams, err := core.NewSemaphore(gate, core.SemaphoreConfig{Name: "streams"})
@@ -94,7 +94,7 @@ func TestAmbiguousScopeAndLevelAreRefused(t *testing.T) {
 		"scope": {Scope: byTenant, Rules: []nethttp.Rule{{
 			Policy: policy(t, core.PolicyConfig{Name: "p", Algorithm: core.PerMinute(1)}), Key: keyfunc.RemoteIP(), NoKey: nethttp.NoKeySkip,
 		}}},
-		"level": {Concurrency: &nethttp.Concurrency{Semaphore: streams, Caps: []nethttp.Cap{{Key: byTenant, Limit: 1}}}},
+		"cap": {Concurrency: &nethttp.Concurrency{Semaphore: streams, Caps: []nethttp.Cap{{Key: byTenant, Limit: 1}}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg.Gate = gate

@@ -50,5 +50,10 @@ func costOfBody(r *http.Request, cost func(*http.Request) int64, most int64) (in
 	}
 	short := r.WithContext(r.Context())
 	short.Body = io.NopCloser(bytes.NewReader(head))
+	defer func() {
+		if short.MultipartForm != nil { // the server removes only the files of its own request
+			_ = short.MultipartForm.RemoveAll()
+		}
+	}()
 	return cost(short), nil
 }

@@ -14,7 +14,8 @@ import (
 	"github.com/headgate/headgate/adapters/nethttp"
 )
 
-// A client that leaves while its request waits gives its place up at once, also if nobody has read what it sent.
+// A client that leaves while its request waits leaves the queue immediately, although no handler
+// has read its body.
 func TestClientLeavesTheQueue(t *testing.T) {
 	for name, head := range map[string]string{
 		"without a body": "GET / HTTP/1.1\r\n\r\n",
@@ -68,15 +69,15 @@ func TestClientLeavesTheQueue(t *testing.T) {
 	}
 }
 
-// What is read ahead reaches the handler as it was sent, and what cannot be read spends nothing.
+// The handler reads a buffered body as it was sent. A body that cannot be read spends nothing.
 func TestBufferedBody(t *testing.T) {
 	broken := errors.New("broken")
 	for name, tt := range map[string]struct {
 		body   io.Reader
 		length int64
-		most   int64 // of http.MaxBytesReader
+		most   int64 // limit of http.MaxBytesReader
 		status int
-		unread bool // when the request is admitted
+		unread bool // bytes remain unread when the request is admitted
 	}{
 		"none":             {nil, 0, 0, 200, false},
 		"short":            {strings.NewReader("abc"), 3, 0, 200, false},

@@ -19,10 +19,10 @@ type charged struct {
 // errLimit is wrapped by the errors of a Rule.Limit or Cap.LimitFor that fails.
 var errLimit = errors.New("nethttp: limit")
 
-// Charges returns the charges that Admit would decide for a request: one for each rule that applies,
-// in the order of the rules, with its key, cost and limit. It spends nothing. Use it with
-// core.Gate.Peek and core.Gate.Reset. The request may be one that an operator's program makes up, as
-// long as it has what the rules' Key, Skip, Limit and Cost read.
+// Charges returns the charges that Admit would decide for a request: one for each rule that
+// applies, in the order of the rules, with its key, cost and limit. It spends nothing. Use it with
+// core.Gate.Peek and core.Gate.Reset. The request may be one that an operator's program makes up,
+// as long as it has what the rules' Key, Skip, Limit and Cost read.
 //
 // Charges ignores Config.Disabled, preflights and earlier admissions. It reads up to Rule.CostBody
 // bytes of the body and puts them back. There are no charges if no rule applies.

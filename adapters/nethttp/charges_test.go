@@ -63,7 +63,7 @@ func TestLevelsFindTheHolders(t *testing.T) {
 			cfg.Concurrency.Caps[1].LimitFor = func(*http.Request) (int64, error) { return 1, nil }
 			cfg.Concurrency.Skip = func(r *http.Request) bool { return r.Header.Get("X-User") == "root" }
 		})
-		o := newOpen(t, g)
+		o := newRunning(t, g)
 		o.enter(as("acme", "ann"))
 		levels, err := g.Levels(forged(as("acme", "ann")))
 		if err != nil || len(levels) != 2 || levels[0].Limit != 3 || levels[1].Limit != 1 {

@@ -23,8 +23,8 @@ type Concurrency struct {
 	// Semaphore keeps the slots. It is required, and must be of Config.Gate.
 	Semaphore *core.Semaphore
 	// Caps are the caps, outermost first, such as tenant and user. There are 1 to 7. A request
-	// takes a slot of every cap, or none. The keys stand below Config.Scope, each below those of the
-	// caps before it.
+	// takes a slot of every cap, or none. The keys stand below Config.Scope, each below those of
+	// the caps before it.
 	Caps []Cap
 	// MaxWait is the longest time for which a request waits in the queue. Zero refuses a request
 	// without a slot immediately. See Config.BufferBody for clients that leave the queue.

@@ -16,7 +16,7 @@ import (
 	"github.com/headgate/headgate/keyfunc"
 )
 
-// generous ends a test that would hang.
+// generous is the longest wait of a test.
 const generous = 30 * time.Second
 
 func eachGate(t *testing.T, f func(t *testing.T, gate *core.Gate)) {
@@ -46,7 +46,7 @@ func semaphore(t *testing.T, gate *core.Gate, cfg core.SemaphoreConfig) *core.Se
 	return s
 }
 
-// chat is a guard of 10 requests that never come back, two streams a user and three a tenant.
+// chat is a guard of 10 requests that never refill, two streams a user and three a tenant.
 func chat(t *testing.T, gate *core.Gate, change ...func(*nethttp.Config)) (*nethttp.Guard, *core.Semaphore) {
 	t.Helper()
 	s := semaphore(t, gate, core.SemaphoreConfig{MaxWaiters: 1})
@@ -68,8 +68,8 @@ func as(tenant, user string) func(*http.Request) {
 	return func(r *http.Request) { r.Header.Set("X-Tenant", tenant); r.Header.Set("X-User", user) }
 }
 
-// open is requests that run until they are told to end.
-type open struct {
+// running is a set of requests that run until the test ends them.
+type running struct {
 	t       *testing.T
 	handler http.Handler
 	end     chan struct{}
@@ -77,8 +77,8 @@ type open struct {
 	answers chan *http.Response
 }
 
-func newOpen(t *testing.T, g *nethttp.Guard) *open {
-	o := &open{t: t, end: make(chan struct{}), entered: make(chan context.Context), answers: make(chan *http.Response, 100)}
+func newRunning(t *testing.T, g *nethttp.Guard) *running {
+	o := &running{t: t, end: make(chan struct{}), entered: make(chan context.Context), answers: make(chan *http.Response, 100)}
 	o.handler = nethttp.Middleware(g)(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		o.entered <- r.Context()
 		<-o.end
@@ -86,13 +86,13 @@ func newOpen(t *testing.T, g *nethttp.Guard) *open {
 	return o
 }
 
-// request begins one, and returns at once.
-func (o *open) request(change ...func(*http.Request)) {
+// request starts a request and returns immediately.
+func (o *running) request(change ...func(*http.Request)) {
 	go func() { o.answers <- get(o.handler, change...) }()
 }
 
-// enter begins one that is admitted, and returns its context.
-func (o *open) enter(change ...func(*http.Request)) context.Context {
+// enter starts a request that must be admitted, and returns its context.
+func (o *running) enter(change ...func(*http.Request)) context.Context {
 	o.t.Helper()
 	o.request(change...)
 	select {
@@ -106,14 +106,15 @@ func (o *open) enter(change ...func(*http.Request)) context.Context {
 	return nil
 }
 
-// refused begins one that is answered while the others run.
-func (o *open) refused(change ...func(*http.Request)) *http.Response {
+// refused starts a request that must be refused, and returns the response.
+func (o *running) refused(change ...func(*http.Request)) *http.Response {
 	o.t.Helper()
 	o.request(change...)
 	return o.answer()
 }
 
-func (o *open) answer() *http.Response {
+// answer waits for the next response.
+func (o *running) answer() *http.Response {
 	o.t.Helper()
 	select {
 	case r := <-o.answers:
@@ -126,8 +127,8 @@ func (o *open) answer() *http.Response {
 	return nil
 }
 
-// leave ends one request.
-func (o *open) leave() {
+// leave ends one running request.
+func (o *running) leave() {
 	o.t.Helper()
 	o.end <- struct{}{}
 	if r := o.answer(); r.StatusCode != 200 {
@@ -148,7 +149,8 @@ func tenantKey(t *testing.T, tenant string) core.Key {
 	return key
 }
 
-// holders waits until so many hold and nobody waits: who gives up leaves the queue in the background.
+// holders waits until the tenant has this many holders and no waiters. A waiter that gives up
+// leaves the queue in the background.
 func holders(t *testing.T, s *core.Semaphore, tenant string, want int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), generous)
@@ -159,7 +161,7 @@ func holders(t *testing.T, s *core.Semaphore, tenant string, want int) {
 			return
 		}
 		if err != nil || ctx.Err() != nil {
-			t.Errorf("%d hold, %d wait, want %d and none; %v", len(got), waiting, want, err)
+			t.Errorf("%d holders, %d waiters, want %d and none; %v", len(got), waiting, want, err)
 			return
 		}
 	}
@@ -170,7 +172,7 @@ const chatPolicies = `"requests";q=10, "tenant";q=3;qu="concurrent-requests", "s
 func TestConcurrency(t *testing.T) {
 	eachGate(t, func(t *testing.T, gate *core.Gate) {
 		g, s := chat(t, gate)
-		o := newOpen(t, g)
+		o := newRunning(t, g)
 		o.enter(as("acme", "ann"))
 		o.enter(as("acme", "ann"))
 
@@ -179,7 +181,7 @@ func TestConcurrency(t *testing.T) {
 		if n, err := strconv.Atoi(after); err != nil || n < 1 || n > 37 {
 			t.Errorf("Retry-After %q", after)
 		}
-		// What a refused request would have cost is not spent.
+		// A request without a slot spends nothing.
 		expect(t, r, 429, map[string]string{
 			"RateLimit": `"requests";r=8`, "RateLimit-Policy": chatPolicies, "Retry-After": after, "Cache-Control": "no-store",
 		})
@@ -201,7 +203,7 @@ func TestConcurrency(t *testing.T) {
 		}
 		holders(t, s, "acme", 0)
 
-		// And one that a rule denies holds no slot.
+		// A request that a rule denies holds no slot.
 		for range 8 {
 			o.enter(as("acme", "ann"))
 			o.leave()
@@ -224,7 +226,7 @@ func TestConcurrencyWaits(t *testing.T) {
 				queued <- position
 			}
 		})
-		o := newOpen(t, g)
+		o := newRunning(t, g)
 		o.enter(as("acme", "ann"))
 		o.enter(as("acme", "ann"))
 		o.request(as("acme", "ann"))
@@ -237,12 +239,12 @@ func TestConcurrencyWaits(t *testing.T) {
 			t.Errorf("the queue is full: %d, %s", r.StatusCode, s)
 		}
 		o.end <- struct{}{}
-		<-o.entered // the one who waited
+		<-o.entered // the request that waited
 		if r := o.answer(); r.StatusCode != 200 {
 			t.Errorf("status %d", r.StatusCode)
 		}
 
-		// A client that leaves is not served, and its request not counted.
+		// A request whose client leaves the queue is not charged.
 		ctx, cancel := context.WithCancel(t.Context())
 		o.request(as("acme", "ann"), func(r *http.Request) { *r = *r.WithContext(ctx) })
 		<-queued
@@ -261,8 +263,8 @@ func TestConcurrencyWaits(t *testing.T) {
 	})
 }
 
-// handlerOnce is the handler for one request that ends by itself.
-func (o *open) handlerOnce() http.Handler {
+// handlerOnce returns the handler for one request that ends when it is admitted.
+func (o *running) handlerOnce() http.Handler {
 	go func() {
 		<-o.entered
 		o.end <- struct{}{}
@@ -270,7 +272,7 @@ func (o *open) handlerOnce() http.Handler {
 	return o.handler
 }
 
-// To shut down, nobody new is let in, those who wait are told to go, and those who run are left to end.
+// Close refuses new and queued requests and lets running ones end.
 func TestConcurrencyDrains(t *testing.T) {
 	eachGate(t, func(t *testing.T, gate *core.Gate) {
 		queued := make(chan int, 1)
@@ -278,7 +280,7 @@ func TestConcurrencyDrains(t *testing.T) {
 			cfg.Concurrency.MaxWait = generous
 			cfg.Concurrency.OnQueue = func(_ *http.Request, position int) { queued <- position }
 		})
-		o := newOpen(t, g)
+		o := newRunning(t, g)
 		running := o.enter(as("acme", "ann"))
 		o.enter(as("acme", "ann"))
 		o.request(as("acme", "ann"))
@@ -291,13 +293,13 @@ func TestConcurrencyDrains(t *testing.T) {
 			closed <- gate.Close(ctx)
 		}()
 		if r := o.answer(); r.StatusCode != 503 || r.Header.Get("Retry-After") == "" {
-			t.Errorf("who waits: %d, %v", r.StatusCode, r.Header)
+			t.Errorf("queued request: %d, %v", r.StatusCode, r.Header)
 		}
 		if r := o.refused(as("acme", "bob")); r.StatusCode != 503 || r.Header.Get("Retry-After") != "1" {
-			t.Errorf("who comes: %d, %v", r.StatusCode, r.Header)
+			t.Errorf("new request: %d, %v", r.StatusCode, r.Header)
 		}
 		if err := running.Err(); err != nil {
-			t.Errorf("who runs: %v", err)
+			t.Errorf("running request: %v", err)
 		}
 		o.leave()
 		o.leave()
@@ -312,7 +314,7 @@ func TestLostLease(t *testing.T) {
 		g, s := chat(t, gate, func(cfg *nethttp.Config) {
 			cfg.Concurrency.Meta = func(r *http.Request) map[string]string { return map[string]string{"user": r.Header.Get("X-User")} }
 		})
-		o := newOpen(t, g)
+		o := newRunning(t, g)
 		ctx := o.enter(as("acme", "ann"))
 		key := tenantKey(t, "acme")
 		held, _, err := s.Holders(t.Context(), key)
@@ -375,7 +377,6 @@ func TestConcurrencySkips(t *testing.T) {
 	}
 }
 
-// Who decides on slots while Redis is down.
 func TestConcurrencyDuringOutage(t *testing.T) {
 	for mode, want := range map[core.FailureMode][]int{
 		core.Local: {200, 200, 429}, core.Open: {200, 200, 200}, core.Closed: {503, 503, 503},
@@ -434,14 +435,14 @@ func TestConcurrencyFaults(t *testing.T) {
 	}
 }
 
-// A panic in the guard's own callbacks holds nothing.
+// A panic in OnQueue holds no slot and spends nothing.
 func TestPanicInQueue(t *testing.T) {
 	gate := memory(t, newClock())
 	g, s := chat(t, gate, func(cfg *nethttp.Config) {
 		cfg.Concurrency.MaxWait = generous
 		cfg.Concurrency.OnQueue = func(*http.Request, int) { panic("mine") }
 	})
-	o := newOpen(t, g)
+	o := newRunning(t, g)
 	o.enter(as("acme", "ann"))
 	o.enter(as("acme", "ann"))
 	func() {
@@ -462,7 +463,7 @@ func TestPanicInQueue(t *testing.T) {
 	holders(t, s, "acme", 0)
 }
 
-// Nor does one in Observe.
+// A panic in Observe holds no slot and spends nothing.
 func TestPanicInObserve(t *testing.T) {
 	for name, delay := range map[string]time.Duration{"at once": 0, "delayed": time.Second} {
 		t.Run(name, func(t *testing.T) {
@@ -493,14 +494,14 @@ func TestPanicInObserve(t *testing.T) {
 	}
 }
 
-// A request that was delayed and found no slot is told what is left without it.
+// The headers of a delayed request that finds no slot state what is left without it.
 func TestConcurrencyAfterDelay(t *testing.T) {
 	eachGate(t, func(t *testing.T, gate *core.Gate) {
 		g, _ := chat(t, gate, func(cfg *nethttp.Config) {
 			cfg.MaxDelay = time.Second
 			cfg.Concurrency.Caps[1].Limit = 1
 		})
-		o := newOpen(t, g)
+		o := newRunning(t, g)
 		o.enter(as("acme", "ann"))
 		r := o.refused(as("acme", "ann"))
 		if got := r.Header.Get("RateLimit"); r.StatusCode != 429 || got != `"requests";r=9` || !strings.Contains(body(t, r), `["streams"]`) {

@@ -25,17 +25,17 @@ type Config struct {
 	// A request that a rule or a cap applies to is refused with 400 if it has no scope.
 	Scope keyfunc.Func
 	// MaxDelay is the longest time for which a request is delayed, instead of refused, until its
-	// rules have room. Rules whose policy is a core.TokenBucket or a core.LeakyBucket queue requests
-	// up to that long; the others admit a request immediately or refuse it. A client that leaves in
-	// the meantime spends nothing. Zero delays no request.
+	// rules have room. Rules whose policy is a core.TokenBucket or a core.LeakyBucket queue
+	// requests up to that long; the others admit a request immediately or refuse it. A client that
+	// leaves in the meantime spends nothing. Zero delays no request.
 	MaxDelay time.Duration
 	// BufferBody is the number of body bytes to read before a request waits, for MaxDelay or for
 	// Concurrency.MaxWait. The handler reads these bytes from memory. Zero reads nothing.
 	//
 	// An HTTP/1 server notices that a client has left only once the body has been read. A longer
-	// body is passed on unread, and its request keeps its place in the queue when the client leaves.
-	// A body that breaks off is refused with 400, one that http.MaxBytesReader rejects with 413.
-	// Neither spends anything.
+	// body is passed on unread, and its request keeps its place in the queue when the client
+	// leaves. A body that breaks off is refused with 400, one that http.MaxBytesReader rejects with
+	// 413. Neither spends anything.
 	BufferBody int64
 	// Disabled skips the whole guard while it returns true. It is a switch for operators, such as
 	// the Load method of an atomic.Bool. Nil skips nothing.
@@ -47,7 +47,8 @@ type Config struct {
 	// ExposeHeaders lists the headers of this guard in Access-Control-Expose-Headers, so that
 	// scripts from other origins can read them.
 	ExposeHeaders bool
-	// Headers is the dialect in which responses state the limits. The zero value is StandardHeaders.
+	// Headers is the dialect in which responses state the limits. The zero value is
+	// StandardHeaders.
 	Headers Headers
 	// Refusal is the format of a refusal's body. The zero value is Problem.
 	Refusal Refusal

@@ -13,9 +13,9 @@ func admissionOf(ctx context.Context) *Admission {
 	return a
 }
 
-// WithContext returns the context for the handler, derived from the context of the admitted request.
-// It carries the admission to FromContext, and it ends with the lease, if there is one. It is for
-// adapters.
+// WithContext returns the context for the handler, derived from the context of the admitted
+// request. It carries the admission to FromContext, and it ends with the lease, if there is one. It
+// is for adapters.
 func (a *Admission) WithContext(ctx context.Context) context.Context {
 	if a.skipped {
 		return ctx

@@ -11,8 +11,8 @@ import (
 	"github.com/headgate/headgate/keyfunc"
 )
 
-// A denial that is answered without asking Redis tells only what it knows.
-func TestKnownDenial(t *testing.T) {
+// The headers of a cached denial state only what is known.
+func TestCachedDenial(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		gate, err := core.NewRedis(s.Client(t), core.Config{Prefix: s.Prefix, Timeout: 30 * time.Second})
 		if err != nil {

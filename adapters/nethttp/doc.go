@@ -1,5 +1,5 @@
-// Package nethttp applies a core.Gate to net/http. It derives the keys of a request, decides, states
-// the limits in the headers of the response, and refuses with 429.
+// Package nethttp applies a core.Gate to net/http. It derives the keys of a request, decides,
+// states the limits in the headers of the response, and refuses with 429.
 //
 // This program allows every client address sixty requests a minute:
 //
@@ -31,9 +31,9 @@
 //	}
 //
 // [Limit] makes a [Guard] of one rule, and [NewGuard] one of several. A [Rule] is a policy, the key
-// that it is counted by, and the cost of a request. A Guard decides all rules that apply to a request
-// together: if one denies, nothing is spent under the others. A [Concurrency] caps how many requests
-// run at a time.
+// that it is counted by, and the cost of a request. A Guard decides all rules that apply to a
+// request together: if one denies, nothing is spent under the others. A [Concurrency] caps how many
+// requests run at a time.
 //
 // # Order
 //
@@ -45,15 +45,15 @@
 //
 // # Responses
 //
-// The guard passes the ResponseWriter on, so that streaming, hijacking and flushing work. Only a Rule
-// with Settle wraps it, and the wrapper has the same optional interfaces and Unwrap. Headers are set
-// before the next handler runs, which may change them. net/http spells RateLimit and RateLimit-Policy
-// as Ratelimit and Ratelimit-Policy; header names ignore case.
+// The guard passes the ResponseWriter on, so that streaming, hijacking and flushing work. Only a
+// Rule with Settle wraps it, and the wrapper has the same optional interfaces and Unwrap. Headers
+// are set before the next handler runs, which may change them. net/http spells RateLimit and
+// RateLimit-Policy as Ratelimit and Ratelimit-Policy; header names ignore case.
 //
 // # gRPC and Connect
 //
-// Clients of gRPC and Connect report a refusal as unavailable and not as resource_exhausted, because
-// both protocols map the HTTP statuses 429 and 503 to that code, and they do not read Retry-After. A
-// Guard does not change this. If clients must see resource_exhausted, decide in an interceptor with
-// core.Gate.Decide and return that code.
+// Clients of gRPC and Connect report a refusal as unavailable and not as resource_exhausted,
+// because both protocols map the HTTP statuses 429 and 503 to that code, and they do not read
+// Retry-After. A Guard does not change this. If clients must see resource_exhausted, decide in an
+// interceptor with core.Gate.Decide and return that code.
 package nethttp

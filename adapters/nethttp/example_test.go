@@ -14,8 +14,8 @@ import (
 	"github.com/headgate/headgate/keyfunc"
 )
 
-// newGate returns a Gate in memory whose clock stands still, so that the output of an example is the
-// same in every run. A service with several processes uses core.NewRedis.
+// newGate returns a Gate in memory whose clock stands still, so that the output of an example is
+// the same in every run. A service with several processes uses core.NewRedis.
 func newGate() *core.Gate {
 	gate, err := core.NewMemory(core.Config{Clock: core.NewManualClock(time.Unix(1_800_000_000, 0))})
 	if err != nil {
@@ -87,7 +87,8 @@ func ExampleGuard_Handler() {
 	// 429
 }
 
-// Two rules are one decision. A request that the tenant's limit denies spends nothing of the user's.
+// Two rules are one decision. A request that the tenant's limit denies spends nothing of the
+// user's.
 func ExampleNewGuard() {
 	api, err := nethttp.NewGuard(nethttp.Config{
 		Gate:  newGate(),

@@ -14,7 +14,8 @@ import (
 	"github.com/headgate/headgate/keyfunc"
 )
 
-// told is what the headers say of one policy, as a parser of structured fields (RFC 9651) that is not ours reads it.
+// told is what the headers state about one policy, parsed by another implementation of structured
+// fields (RFC 9651).
 type told map[string]int64
 
 func tells(t rapid.TB, r *http.Response, field string) map[string]told {
@@ -50,7 +51,7 @@ func tells(t rapid.TB, r *http.Response, field string) map[string]told {
 	return all
 }
 
-// retryAfter is in seconds, 0 if there is none.
+// retryAfter returns the seconds of Retry-After, or 0 if it is not set.
 func retryAfter(t rapid.TB, r *http.Response) int64 {
 	t.Helper()
 	values := r.Header.Values("Retry-After")
@@ -65,8 +66,8 @@ func retryAfter(t rapid.TB, r *http.Response) int64 {
 	return n
 }
 
-// Every number in every field is true: what is said to be left can be spent and no more, more is there in t seconds, and
-// the refused request passes after Retry-After and not a second earlier.
+// Every number in the headers is true. The client can spend what is left and no more, more is
+// available in t seconds, and a refused request passes after Retry-After and not a second earlier.
 func TestFieldsAreTrue(t *testing.T) {
 	limits := map[string]core.Algorithm{
 		"bucket":   core.TokenBucket{Rate: 7, Per: 10 * time.Second, Burst: 12},
@@ -79,7 +80,8 @@ func TestFieldsAreTrue(t *testing.T) {
 		"calendar": core.Calendar{Limit: 15, Every: core.Minute, In: time.UTC},
 		"gift":     core.TokenBucket{Burst: 30},
 	}
-	// Approximations are whole up to a window, or a small window, later, and of a log's windows the tightest is told.
+	// The approximations are whole up to a window or a small window later. A log states its
+	// tightest window.
 	later := map[string]bool{"sliding": true, "precise": true, "log": true}
 	var names []string
 	for name := range limits {
@@ -146,7 +148,7 @@ func TestFieldsAreTrue(t *testing.T) {
 					t.Errorf("%s: no more than %d in %d s", name, says["r"], in)
 				}
 				if d := after(1000*time.Hour, c); !some && d.At(0).Remaining > says["r"] {
-					t.Errorf("%s: says nothing of more, and there is", name)
+					t.Errorf("%s: no t, and more becomes available", name)
 				}
 				d := peek(c)
 				if q := quota[name]["q"]; name != "fast" && q != d.At(0).Limit {
@@ -155,7 +157,7 @@ func TestFieldsAreTrue(t *testing.T) {
 				w, some := quota[name]["w"]
 				d = after(time.Duration(w)*time.Second, c)
 				if some != (name != "gift") || some && d.At(0).Used > 0 && !later[name] {
-					t.Errorf("%s: not whole in %d s", name, w)
+					t.Errorf("%s: not refilled in %d s", name, w)
 				}
 			}
 			if wait := retryAfter(t, r); r.StatusCode == http.StatusTooManyRequests {
@@ -177,7 +179,7 @@ func TestFieldsAreTrue(t *testing.T) {
 	})
 }
 
-// And so they are where Redis decided: what Redis says itself, a moment later.
+// The numbers agree with what Redis itself answers a moment later.
 func TestFieldsAreTrueOnRedis(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		gate, err := core.NewRedis(s.Client(t), core.Config{Prefix: s.Prefix, Timeout: generous})
@@ -211,7 +213,7 @@ func TestFieldsAreTrueOnRedis(t *testing.T) {
 				if left["r"] != want || says.Remaining != want {
 					t.Errorf("%s: r=%d, want %d; Redis says %d", name, left["r"], want, says.Remaining)
 				}
-				// The peek came later, so what it says is less.
+				// The peek is later, so its wait is shorter.
 				if in := time.Duration(left["t"]) * time.Second; in < says.NextAfter || in > says.NextAfter+generous {
 					t.Errorf("%s: t=%d, Redis says %v", name, left["t"], says.NextAfter)
 				}
@@ -227,8 +229,8 @@ func TestFieldsAreTrueOnRedis(t *testing.T) {
 	})
 }
 
-// A policy of one name has one quota: what RateLimit-Policy says of a log of several windows is the same in every response,
-// and while Redis is down.
+// RateLimit-Policy states the same quota for a log of several windows in every response, also while
+// Redis is down.
 func TestLogHasOneQuota(t *testing.T) {
 	const want = `"p";q=5;w=10`
 	log := core.PolicyConfig{Name: "p", Algorithm: core.SlidingLog{Windows: []core.Window{

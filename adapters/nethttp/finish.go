@@ -6,9 +6,9 @@ import (
 )
 
 // Finish settles the rules that depend on the response, which had this status, and releases the
-// slot unless the handler has detached it. An adapter calls it for every admission, with the request
-// that the handler was given, when the handler has returned or panicked or the refusal is written.
-// The status of a handler that panics before it responds is 500. Later calls do nothing.
+// slot unless the handler has detached it. An adapter calls it for every admission, with the
+// request that the handler was given, when the handler has returned or panicked or the refusal is
+// written. The status of a handler that panics before it responds is 500. Later calls do nothing.
 //
 // Errors go to core.Config.Observe. If settling fails the cost stays spent, and if releasing fails
 // the slot is free when its lease ends.

@@ -79,9 +79,9 @@ func (g *Guard) valid() bool {
 }
 
 // Admit decides on a request, spends the costs of its rules and takes its slot. It writes nothing.
-// It is for adapters: they call WriteHeaders, go on with WithContext or refuse, and call Finish when
-// the handler has returned. Without Finish nothing is settled, and the slot stays taken as long as
-// the process runs.
+// It is for adapters: they call WriteHeaders, go on with WithContext or refuse, and call Finish
+// when the handler has returned. Without Finish nothing is settled, and the slot stays taken as
+// long as the process runs.
 //
 // A request that this Guard has admitted before is admitted again at no cost, because the guard may
 // be mounted twice or a router may dispatch a request again. It takes a new slot if the earlier one

@@ -9,7 +9,8 @@ import (
 )
 
 // Headers is the dialect in which responses state limits. Every dialect sets Retry-After on a
-// refusal that a wait can change (RFC 9110, section 10.2.3), in whole seconds, rounded up, at least 1.
+// refusal that a wait can change (RFC 9110, section 10.2.3), in whole seconds, rounded up, at least
+// 1.
 type Headers uint8
 
 const (
@@ -19,10 +20,10 @@ const (
 	// of a bucket is the time in which an empty one refills. r is what remains and t the
 	// seconds until more does.
 	StandardHeaders Headers = iota
-	// LegacyEpoch sets X-RateLimit-Limit, X-RateLimit-Remaining and X-RateLimit-Reset of one policy:
-	// the one that denies for longest, or, if none denies, the one with the smallest part of its
-	// limit left. Reset is the time at which the whole limit is available again, in seconds since
-	// 1970 by this server's clock.
+	// LegacyEpoch sets X-RateLimit-Limit, X-RateLimit-Remaining and X-RateLimit-Reset of one
+	// policy: the one that denies for longest, or, if none denies, the one with the smallest part
+	// of its limit left. Reset is the time at which the whole limit is available again, in seconds
+	// since 1970 by this server's clock.
 	LegacyEpoch
 	// LegacyDelta is LegacyEpoch with the number of seconds until that time in Reset.
 	LegacyDelta

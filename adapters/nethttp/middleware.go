@@ -27,6 +27,6 @@ func (g *Guard) Handler(next http.Handler) http.Handler {
 	})
 }
 
-// Middleware returns g.Handler as a middleware. Like Handler it panics if neither NewGuard nor Limit
-// made g.
+// Middleware returns g.Handler as a middleware. Like Handler it panics if neither NewGuard nor
+// Limit made g.
 func Middleware(g *Guard) func(http.Handler) http.Handler { return Must(g, nil).Handler }

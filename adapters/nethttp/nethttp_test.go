@@ -19,7 +19,7 @@ import (
 	"github.com/headgate/headgate/keyfunc"
 )
 
-// clock is a time that a test moves.
+// clock is a clock that the test moves.
 type clock struct{ micros atomic.Int64 }
 
 func newClock() *clock {
@@ -40,12 +40,17 @@ func memory(t *testing.T, c *clock) *core.Gate {
 	return g
 }
 
-// dead is a gate whose Redis refuses connections.
+// dead returns a gate whose Redis refuses connections.
 func dead(t *testing.T) *core.Gate {
+	t.Helper()
+	return deadWith(t, core.Config{})
+}
+
+func deadWith(t *testing.T, cfg core.Config) *core.Gate {
 	t.Helper()
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", DialerRetries: 1})
 	t.Cleanup(func() { client.Close() })
-	g, err := core.NewRedis(client, core.Config{})
+	g, err := core.NewRedis(client, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +96,8 @@ func body(t *testing.T, r *http.Response) string {
 	return string(b)
 }
 
-// expect compares the status and the headers that a limiter may set; an empty value is one that must not be there.
+// expect compares the status and all headers that state limits. A header without a value must be
+// missing.
 func expect(t *testing.T, r *http.Response, status int, headers map[string]string) {
 	t.Helper()
 	if r.StatusCode != status {
@@ -148,7 +154,7 @@ func TestHeaders(t *testing.T) {
 		name     string
 		headers  nethttp.Headers
 		policies []core.PolicyConfig
-		spend    int // before the request that is looked at
+		spend    int // requests before the one that is checked
 		status   int
 		want     map[string]string
 	}{
@@ -165,14 +171,14 @@ func TestHeaders(t *testing.T) {
 		{"unlimited", nethttp.StandardHeaders, []core.PolicyConfig{{Name: "free", Algorithm: core.Unlimited{}}}, 0, 200, nil},
 		{"deny all", nethttp.StandardHeaders, []core.PolicyConfig{{Name: "shut", Algorithm: core.DenyAll{}}}, 0, 429,
 			map[string]string{"RateLimit-Policy": `"shut";q=0`, "RateLimit": `"shut";r=0`, "Cache-Control": "no-store"}},
-		{"shadow is not told", nethttp.StandardHeaders, []core.PolicyConfig{{Name: "new", Algorithm: core.TokenBucket{Burst: 1}, Shadow: true}}, 2, 200, nil},
-		{"legacy with seconds, allowed: the one with the least left", nethttp.LegacyDelta, two, 2, 200, map[string]string{
+		{"shadow is not stated", nethttp.StandardHeaders, []core.PolicyConfig{{Name: "new", Algorithm: core.TokenBucket{Burst: 1}, Shadow: true}}, 2, 200, nil},
+		{"legacy delta, allowed: the smallest part left", nethttp.LegacyDelta, two, 2, 200, map[string]string{
 			"X-RateLimit-Limit": "20", "X-RateLimit-Remaining": "17", "X-RateLimit-Reset": "1"}},
-		{"legacy, denied", nethttp.LegacyDelta, []core.PolicyConfig{{Name: "few", Algorithm: core.TokenBucket{Rate: 1, Per: time.Minute, Burst: 2}}}, 2, 429,
+		{"legacy delta, denied", nethttp.LegacyDelta, []core.PolicyConfig{{Name: "few", Algorithm: core.TokenBucket{Rate: 1, Per: time.Minute, Burst: 2}}}, 2, 429,
 			map[string]string{"X-RateLimit-Limit": "2", "X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "120", "Retry-After": "60", "Cache-Control": "no-store"}},
 		{"legacy, never refills", nethttp.LegacyEpoch, []core.PolicyConfig{{Name: "gift", Algorithm: never}}, 0, 200,
 			map[string]string{"X-RateLimit-Limit": "2", "X-RateLimit-Remaining": "1"}},
-		{"none, denied", nethttp.NoHeaders, []core.PolicyConfig{{Name: "few", Algorithm: core.TokenBucket{Rate: 1, Per: time.Minute, Burst: 2}}}, 2, 429,
+		{"no headers, denied", nethttp.NoHeaders, []core.PolicyConfig{{Name: "few", Algorithm: core.TokenBucket{Rate: 1, Per: time.Minute, Burst: 2}}}, 2, 429,
 			map[string]string{"Retry-After": "60", "Cache-Control": "no-store"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -187,7 +193,7 @@ func TestHeaders(t *testing.T) {
 			expect(t, get(h), c.status, c.want)
 		})
 	}
-	t.Run("legacy with a time", func(t *testing.T) {
+	t.Run("legacy epoch", func(t *testing.T) {
 		cfg := nethttp.Config{Gate: memory(t, newClock()), Headers: nethttp.LegacyEpoch, Rules: []nethttp.Rule{
 			{Policy: policy(t, core.PolicyConfig{Name: "hourly", Algorithm: core.PerHour(1)}), Key: keyfunc.RemoteIP()}}}
 		before := time.Now().Add(time.Hour).Unix()
@@ -216,7 +222,7 @@ func TestTwoRulesAreOneDecision(t *testing.T) {
 	get(h, as("acme", "k1"))
 	get(h, as("acme", "k1"))
 	expect(t, get(h, as("acme", "k1")), 429, map[string]string{
-		"RateLimit":        `"tenant";r=0;t=30, "user";r=94;t=1`, // the third request spent nothing of the user's
+		"RateLimit":        `"tenant";r=0;t=30, "user";r=94;t=1`, // the third request spent nothing under user
 		"RateLimit-Policy": `"tenant";q=2;w=60, "user";q=100;w=60`,
 		"Retry-After":      "30", "Cache-Control": "no-store",
 	})
@@ -235,10 +241,11 @@ func TestNoKey(t *testing.T) {
 		status int
 	}{
 		{"missing header", nethttp.Rule{Key: keyfunc.Must(keyfunc.Header("X-Api-Key"))}, nil, 400},
-		{"missing header, exempt", nethttp.Rule{Key: keyfunc.Must(keyfunc.Header("X-Api-Key")), NoKey: nethttp.NoKeySkip}, nil, 200},
+		{"missing header, skipped", nethttp.Rule{Key: keyfunc.Must(keyfunc.Header("X-Api-Key")), NoKey: nethttp.NoKeySkip}, nil, 200},
 		{"empty key", nethttp.Rule{Key: empty}, nil, 400},
-		{"empty key, exempt", nethttp.Rule{Key: empty, NoKey: nethttp.NoKeySkip}, nil, 200},
+		{"empty key, skipped", nethttp.Rule{Key: empty, NoKey: nethttp.NoKeySkip}, nil, 200},
 		{"missing scope", nethttp.Rule{Key: keyfunc.RemoteIP()}, keyfunc.Must(keyfunc.Header("X-Tenant")), 400},
+		{"missing scope, the key may be missing", nethttp.Rule{Key: keyfunc.RemoteIP(), NoKey: nethttp.NoKeySkip}, keyfunc.Must(keyfunc.Header("X-Tenant")), 400},
 		{"empty scope", nethttp.Rule{Key: keyfunc.RemoteIP()}, empty, 400},
 		{"failing key", nethttp.Rule{Key: broken, NoKey: nethttp.NoKeySkip}, nil, 500},
 		{"failing scope", nethttp.Rule{Key: keyfunc.RemoteIP()}, broken, 500},
@@ -252,13 +259,13 @@ func TestNoKey(t *testing.T) {
 				Gate: memory(t, newClock()), Rules: []nethttp.Rule{c.rule}, Scope: c.scope,
 				Observe: func(_ *http.Request, a *nethttp.Admission) { seen = a },
 			}))(http.HandlerFunc(ok))
-			for range 3 { // an exempt request is not counted, a refused one shares no bucket
+			for range 3 { // a skipped request is not counted, and a refused one has no key
 				r := get(h)
 				if r.StatusCode != c.status {
 					t.Fatalf("status %d, want %d", r.StatusCode, c.status)
 				}
 				if s := body(t, r); strings.Contains(s, "secret") || strings.Contains(s, "X-Api-Key") {
-					t.Errorf("the body tells: %s", s)
+					t.Errorf("the body reveals: %s", s)
 				}
 			}
 			if (seen.Err() != nil) != (c.status != 200) {
@@ -338,7 +345,7 @@ func TestHandlerSeesTheDecision(t *testing.T) {
 		w.Header().Del("RateLimit")
 	}))
 	if r := get(h); r.Header.Get("RateLimit") != "" {
-		t.Error("the handler cannot take a header away")
+		t.Error("the handler cannot remove a header")
 	}
 	if _, ok := nethttp.FromContext(context.Background()); ok {
 		t.Error("a decision in a context without one")
@@ -360,8 +367,8 @@ func TestStackedGuards(t *testing.T) {
 	})
 }
 
-// Of two guards the older headers tell of the one with less left.
-func TestStackedGuardsWithOlderHeaders(t *testing.T) {
+// Two guards with legacy headers state the limit with the smaller part left.
+func TestStackedGuardsWithLegacyHeaders(t *testing.T) {
 	gate := memory(t, newClock())
 	of := func(name string, limit core.Algorithm) func(http.Handler) http.Handler {
 		return nethttp.Middleware(guard(t, nethttp.Config{Gate: gate, Headers: nethttp.LegacyDelta, Rules: []nethttp.Rule{
@@ -375,9 +382,9 @@ func TestStackedGuardsWithOlderHeaders(t *testing.T) {
 	}
 }
 
-// The middleware gives back the pattern that the mux inside has found, also when the handler panics, and hides
-// nothing of the ResponseWriter.
-func TestTransparency(t *testing.T) {
+// The request outside the guard has the pattern that the mux inside sets, also if the handler
+// panics. The ResponseWriter is not wrapped.
+func TestPatternAndWriterPassThrough(t *testing.T) {
 	limit, err := nethttp.Limit(memory(t, newClock()), "hello", core.PerMinute(5), keyfunc.RemoteIP())
 	if err != nil {
 		t.Fatal(err)
@@ -429,7 +436,7 @@ func TestNewGuardFaults(t *testing.T) {
 	}
 }
 
-func TestClientGone(t *testing.T) {
+func TestRequestOfGoneClientIsNotCharged(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	limit, err := nethttp.Limit(memory(t, newClock()), "hello", core.PerMinute(1), keyfunc.RemoteIP())

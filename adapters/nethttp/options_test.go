@@ -15,7 +15,7 @@ import (
 	"github.com/headgate/headgate/keyfunc"
 )
 
-// counted is a guard of 10 requests that never come back.
+// counted is a guard of 10 requests that never refill.
 func counted(t *testing.T, change ...func(*nethttp.Config)) *nethttp.Guard {
 	t.Helper()
 	gate, err := core.NewMemory(core.Config{})
@@ -98,11 +98,11 @@ func TestExposeHeaders(t *testing.T) {
 		}
 	}
 	if r := get(nethttp.Middleware(counted(t))(http.HandlerFunc(ok))); r.Header.Get("Access-Control-Expose-Headers") != "" {
-		t.Error("exposed unasked")
+		t.Error("exposed without ExposeHeaders")
 	}
 }
 
-// The same guard twice, with another in between, is one charge and one slot.
+// A guard that is mounted twice, with another between, charges once and takes one slot.
 func TestMountedTwice(t *testing.T) {
 	gate := memory(t, newClock())
 	g, s := chat(t, gate)
@@ -158,7 +158,7 @@ func TestRefusalForms(t *testing.T) {
 	}
 }
 
-// Rather than refused, a request is delayed: by as long as its turn takes, up to a bound.
+// A request is delayed until its rules have room, up to MaxDelay.
 func TestMaxDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s *core.Semaphore
@@ -200,7 +200,7 @@ func TestMaxDelay(t *testing.T) {
 				t.Errorf("status %d, want %d", got, want)
 			}
 		}
-		// A slot is asked for when the turn has come, and one that is refused costs nothing.
+		// The slot is taken after the delay, and a request that finds none is not charged.
 		time.Sleep(time.Minute)
 		key, err := core.NewKey("192.0.2.1")
 		if err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/headgate/headgate/keyfunc"
 )
 
+// rules returns a rule by the client's address for each policy.
 func rules(t *testing.T, policies ...core.PolicyConfig) []nethttp.Rule {
 	t.Helper()
 	var all []nethttp.Rule
@@ -23,8 +24,8 @@ func rules(t *testing.T, policies ...core.PolicyConfig) []nethttp.Rule {
 	return all
 }
 
-// What an answer says while Redis is down is what helps: the longest wait, and nothing where none does. This
-// process's share is no limit that anybody was promised.
+// While Redis is down, Retry-After is the longest wait, and is missing if no wait helps. The share
+// of one process is not stated as a limit.
 func TestHeadersInAnOutage(t *testing.T) {
 	hourly := core.PolicyConfig{Name: "hourly", Algorithm: core.PerHour(1)}
 	closed := core.PolicyConfig{Name: "closed", Algorithm: core.PerHour(1), OnFailure: core.Closed}
@@ -59,8 +60,9 @@ func TestHeadersInAnOutage(t *testing.T) {
 	}
 }
 
-// A request with a deadline of its own is no reason for a 500, however its deadline and Redis's silence fall together. Its
-// deadline is no outage either, so its policies' modes decide only once the silence is known to be Redis's.
+// A request with its own deadline never gets a 500, however the deadline and Redis's silence
+// overlap. The deadline is no outage, so the failure modes decide only once Redis is known to be
+// silent.
 func TestDeadlinesInAnOutage(t *testing.T) {
 	s := redistest.Start(t)
 	client := redis.NewClient(&redis.Options{Addr: s.Addr, ContextTimeoutEnabled: true, DialerRetries: 1})
@@ -73,7 +75,7 @@ func TestDeadlinesInAnOutage(t *testing.T) {
 		core.PolicyConfig{Name: "p", Algorithm: core.PerHour(1), OnFailure: core.Open})}))(http.HandlerFunc(ok))
 	s.Stop()
 	defer s.Continue()
-	hurried := func(n int) map[int]int {
+	hurriedStatuses := func(n int) map[int]int {
 		statuses := make(map[int]int)
 		for range n {
 			r := get(h, func(r *http.Request) {
@@ -85,7 +87,7 @@ func TestDeadlinesInAnOutage(t *testing.T) {
 		}
 		return statuses
 	}
-	if statuses := hurried(20); statuses[503] != 20 {
+	if statuses := hurriedStatuses(20); statuses[503] != 20 {
 		t.Errorf("before the outage is known: %v", statuses)
 	}
 	for range 4 {
@@ -93,7 +95,7 @@ func TestDeadlinesInAnOutage(t *testing.T) {
 			t.Errorf("a patient request: %d", r.StatusCode)
 		}
 	}
-	if statuses := hurried(100); statuses[200]+statuses[503] != 100 || statuses[200] < 90 { // the probe may be one of them
+	if statuses := hurriedStatuses(100); statuses[200]+statuses[503] != 100 || statuses[200] < 90 { // the probe may be one of them
 		t.Errorf("%v", statuses)
 	}
 }
@@ -119,8 +121,8 @@ func TestShortWindows(t *testing.T) {
 	}
 }
 
-// A key's own limit is the one that its client is told.
-func TestLimitsOfKeysInHeaders(t *testing.T) {
+// The headers state the key's own limit.
+func TestHeadersStateTheLimitOfTheKey(t *testing.T) {
 	p := core.PolicyConfig{Name: "p", Algorithm: core.PerMinute(10), For: func(context.Context, core.Key) (core.Algorithm, error) {
 		return core.PerHour(500), nil
 	}}
@@ -131,7 +133,7 @@ func TestLimitsOfKeysInHeaders(t *testing.T) {
 	expect(t, get(h), 200, nil)
 }
 
-// Where no rule applies nothing is derived, and the request is admitted without a decision.
+// If no rule applies, no key is derived and the request is admitted without results.
 func TestNoRuleApplies(t *testing.T) {
 	all := rules(t, core.PolicyConfig{Name: "p", Algorithm: core.DenyAll{}})
 	all[0].Skip = func(*http.Request) bool { return true }
@@ -146,9 +148,9 @@ func TestNoRuleApplies(t *testing.T) {
 	expect(t, get(h), 200, nil)
 }
 
-func TestGuardOfUnmadePolicy(t *testing.T) {
+func TestZeroPolicyIsAFault(t *testing.T) {
 	_, err := nethttp.NewGuard(nethttp.Config{Gate: memory(t, newClock()), Rules: []nethttp.Rule{{Policy: new(core.Policy), Key: keyfunc.RemoteIP()}}})
 	if err == nil {
-		t.Error("a policy that NewPolicy did not make is accepted")
+		t.Error("NewGuard accepted a policy that NewPolicy did not make")
 	}
 }

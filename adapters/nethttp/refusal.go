@@ -117,8 +117,8 @@ func tooLarge(r core.Result, cost int64) bool {
 // message returns the detail, or the status in words.
 func (a *Admission) message() string { return cmp.Or(a.detail(), http.StatusText(a.status)) }
 
-// openAIError is the error object of the OpenAI API. Its clients look at the code, and at the status
-// to decide whether to retry.
+// openAIError is the error object of the OpenAI API. Its clients look at the code, and at the
+// status to decide whether to retry.
 type openAIError struct {
 	Error struct {
 		Message string  `json:"message"`

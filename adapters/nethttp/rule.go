@@ -24,11 +24,13 @@ type Rule struct {
 	// An error, and a limit that is not valid, refuse the request with 500.
 	Limit func(*http.Request) (core.Algorithm, error)
 	// Cost returns what a request spends, zero or more. Nil is a cost of 1. A negative cost refuses
-	// the request with 500. What Cost reads of the body the handler cannot read again; see CostBody.
+	// the request with 500. What Cost reads of the body the handler cannot read again; see
+	// CostBody.
 	Cost func(*http.Request) int64
 	// CostBody is the number of body bytes that Cost may read. The guard reads up to that many
 	// before it calls Cost, holds them in memory, and the handler reads the whole body afterwards.
-	// Of a longer body Cost reads the first CostBody bytes and then io.EOF. Zero reads nothing ahead.
+	// Of a longer body Cost reads the first CostBody bytes and then io.EOF. Zero reads nothing
+	// ahead.
 	//
 	// Cost is given a copy of the request, so that a form that it parses is not kept. A body that
 	// breaks off is refused with 400, one that http.MaxBytesReader rejects with 413. Neither spends

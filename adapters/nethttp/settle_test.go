@@ -17,7 +17,8 @@ import (
 	"github.com/headgate/headgate/keyfunc"
 )
 
-// settled is a guard of two rules in one decision: "logins" counts 401 and 403 only, "work" no server errors, of 2 each.
+// settled is a guard of three rules: all counts every request, logins counts 401 and 403 only, and
+// work counts no server errors. A request costs 1, 2 and 2.
 func settled(t *testing.T, gate *core.Gate, change ...func(*nethttp.Config)) *nethttp.Guard {
 	t.Helper()
 	two := func(*http.Request) int64 { return 2 }
@@ -32,7 +33,7 @@ func settled(t *testing.T, gate *core.Gate, change ...func(*nethttp.Config)) *ne
 	return guard(t, cfg)
 }
 
-// remaining is what remained of each policy before this request.
+// remaining returns what each policy had left before this call.
 func remaining(g *nethttp.Guard, outer ...func(http.Handler) http.Handler) string {
 	var all []string
 	h := nethttp.Middleware(g)(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -52,15 +53,15 @@ func TestSettle(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		handler http.HandlerFunc
-		want    string // what remains of 100, 20 and 20
+		want    string // what is left of 100, 20 and 20
 	}{
 		{"writes nothing", func(http.ResponseWriter, *http.Request) {}, "99 20 18"},
 		{"writes a body", ok, "99 20 18"},
 		{"401", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(401) }, "99 18 18"},
 		{"404", http.NotFound, "99 20 18"},
 		{"502", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(502) }, "99 20 20"},
-		{"the first status counts", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(403); w.WriteHeader(500) }, "99 18 18"},
-		{"early hints are none", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(103); w.WriteHeader(500) }, "99 20 20"},
+		{"two statuses", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(403); w.WriteHeader(500) }, "99 18 18"},
+		{"early hints and then an error", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(103); w.WriteHeader(500) }, "99 20 20"},
 		{"a body and then an error", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(nil); w.WriteHeader(500) }, "99 20 18"},
 		{"a string and then an error", func(w http.ResponseWriter, r *http.Request) { ok(w, r); w.WriteHeader(500) }, "99 20 18"},
 		{"a flush and then an error", func(w http.ResponseWriter, _ *http.Request) { w.(http.Flusher).Flush(); w.WriteHeader(500) }, "99 20 18"},
@@ -87,8 +88,8 @@ func TestSettle(t *testing.T) {
 	}
 }
 
-// While requests run, what they may cost is spent: no more get in than the limit has room for, whatever they are
-// answered with.
+// A running request has spent its cost, so concurrent requests cannot overspend the limit, whatever
+// their responses.
 func TestSettleCannotBeOverspent(t *testing.T) {
 	eachGate(t, func(t *testing.T, gate *core.Gate) {
 		g := settled(t, gate)
@@ -116,7 +117,7 @@ func TestSettleCannotBeOverspent(t *testing.T) {
 	})
 }
 
-// A rule may charge what the handler found out, and more than was estimated.
+// A rule may charge what the handler measured, also more than the cost.
 func TestSettleActual(t *testing.T) {
 	type usage struct{}
 	g := settled(t, memory(t, newClock()), func(cfg *nethttp.Config) {
@@ -145,7 +146,7 @@ type failing struct{}
 
 func (failing) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 
-// What the server sends is what the rule sees, whatever the handler does to send it.
+// The rule sees the status that the server sends, by whatever call the handler sends it.
 func TestSettleSeesWhatIsSent(t *testing.T) {
 	for name, c := range map[string]struct {
 		handler http.HandlerFunc
@@ -196,7 +197,7 @@ func TestSettleSeesWhatIsSent(t *testing.T) {
 	}
 }
 
-// The writer keeps what the server's can do, and is the server's own where no rule depends on the response.
+// The wrapper has the optional interfaces of the server's writer.
 func TestSettleKeepsTheWriter(t *testing.T) {
 	g := settled(t, memory(t, newClock()))
 	mux := http.NewServeMux()
@@ -235,7 +236,7 @@ func TestSettleKeepsTheWriter(t *testing.T) {
 	}
 }
 
-// Clients whose requests do not count are never refused, however their requests and the refunds overlap.
+// Clients whose requests do not count are never refused, however requests and refunds overlap.
 func TestCountOnlyNeverLocksOut(t *testing.T) {
 	eachGate(t, func(t *testing.T, gate *core.Gate) {
 		for _, limit := range []struct {
