@@ -144,9 +144,11 @@ func (p *Policy) limitOf(ctx context.Context, key Key, own Algorithm) (*limit, e
 	if a == nil {
 		return p.own, nil
 	}
-	name := comparable(a)
-	if l, ok := p.others.Load(name); ok {
-		return l.(*limit), nil
+	name, ok := comparable(a)
+	if ok {
+		if l, ok := p.others.Load(name); ok {
+			return l.(*limit), nil
+		}
 	}
 	l, err := p.compile(a)
 	if err != nil {
@@ -160,15 +162,16 @@ func (p *Policy) limitOf(ctx context.Context, key Key, own Algorithm) (*limit, e
 	return l, nil
 }
 
-// comparable returns a comparable value that is equal for equal algorithms.
-func comparable(a Algorithm) any {
+// comparable returns a comparable value that is equal for equal algorithms. It returns false for a log
+// of too many windows, which does not compile.
+func comparable(a Algorithm) (any, bool) {
 	log, ok := a.(SlidingLog)
-	if !ok || len(log.Windows) > algorithm.MaxWindows {
-		return a
+	if !ok {
+		return a, true
 	}
 	var windows [algorithm.MaxWindows]Window
 	copy(windows[:], log.Windows)
-	return windows
+	return windows, len(log.Windows) <= algorithm.MaxWindows
 }
 
 // Name returns the name of the policy.

@@ -283,3 +283,19 @@ func TestMust(t *testing.T) {
 	}()
 	core.Must(core.NewPolicy(core.PolicyConfig{Algorithm: frozen(1)}))
 }
+
+func TestChargesLimitIsValidated(t *testing.T) {
+	g := memoryGate(t, core.Config{})
+	for name, own := range map[string]core.Algorithm{
+		"too many windows": core.SlidingLog{Windows: make([]core.Window, 9)},
+		"no windows":       core.SlidingLog{},
+		"negative":         core.TokenBucket{Rate: -1},
+		"pointer":          &core.TokenBucket{Rate: 1, Per: time.Second, Burst: 1},
+		"nil pointer":      (*core.TokenBucket)(nil),
+	} {
+		c := core.Charge{Policy: limited(t, "p", frozen(1)), Key: newKey(t, "k"), Cost: 1, Limit: own}
+		if d, err := g.Decide(t.Context(), c); err == nil || d.Allowed {
+			t.Errorf("%s: %v, %s", name, err, show(d))
+		}
+	}
+}

@@ -10,7 +10,8 @@ import (
 	"github.com/headgate/headgate/keyfunc"
 )
 
-var errExtractor = errors.New("echogate: ClientIP: Echo.IPExtractor is nil, so echo trusts every peer")
+var errNoExtractor = errors.New(
+	"echogate: ClientIP: Echo.IPExtractor is nil, so echo trusts every peer")
 
 // ClientIP returns a Func whose key is the address that e.IPExtractor finds. An IPv6 address counts
 // by its /64.
@@ -27,7 +28,7 @@ func ClientIP(e *echo.Echo) keyfunc.Func {
 	})
 	return func(r *http.Request) (string, error) {
 		if e.IPExtractor == nil {
-			return "", errExtractor
+			return "", errNoExtractor
 		}
 		key, err := extractor()
 		if err != nil {

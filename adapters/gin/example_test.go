@@ -43,9 +43,11 @@ func ExampleWithConfig() {
 	api := nethttp.Must(nethttp.Limit(gate, "api", core.DenyAll{}, keyfunc.RemoteIP()))
 	gin.SetMode(gin.ReleaseMode)
 	engine := gin.New()
-	engine.Use(gingate.WithConfig(api, gingate.Config{Refuse: func(c *gin.Context, a *nethttp.Admission) {
-		c.JSON(a.Status(), gin.H{"violated": a.Violated()})
-	}}))
+	engine.Use(gingate.WithConfig(api, gingate.Config{
+		Refuse: func(c *gin.Context, a *nethttp.Admission) {
+			c.JSON(a.Status(), gin.H{"violated": a.Violated()})
+		},
+	}))
 	engine.GET("/", func(c *gin.Context) { c.String(http.StatusOK, "hello") })
 
 	w := httptest.NewRecorder()

@@ -44,8 +44,8 @@ func (a *Admission) Decision() *core.Decision { return &a.decision }
 //   - 413 for a body that http.MaxBytesReader rejects
 //   - 429 for what the client itself has spent, and for the slots it holds
 //   - 500 for a Key, Limit, Cost or Priority that fails
-//   - 503 while Redis is down and a policy is Closed, while Redis is misconfigured, while a Cap with
-//     Global is full, while the Gate is closed, and for a request whose context has ended
+//   - 503 while Redis is down and a policy is Closed, while Redis is misconfigured, while a Cap
+//     with Global is full, while the Gate is closed, and for a request whose context has ended
 func (a *Admission) Status() int { return a.status }
 
 // Err returns what went wrong, or nil. It is set for a refusal that is not a denial, and for a

@@ -57,7 +57,9 @@ func (a *Admission) deriveCharges(r *http.Request, charges []core.Charge) ([]cor
 		if err != nil {
 			return nil, err
 		}
-		charges = append(charges, core.Charge{Policy: rule.Policy, Key: key, Cost: cost, Limit: limit})
+		charges = append(charges, core.Charge{
+			Policy: rule.Policy, Key: key, Cost: cost, Limit: limit,
+		})
 		a.charged = append(a.charged, charged{i, cost, limit})
 	}
 	return charges, nil
@@ -132,8 +134,8 @@ func (rule *Rule) cost(r *http.Request) (cost int64, err error) {
 	}
 	switch {
 	case cost == -1 && r.ContentLength == -1:
-		err = fmt.Errorf("nethttp: %w: Rule.Cost of %s returned -1, as is the ContentLength of a chunked body: "+
-			"use nethttp.ContentLength", core.ErrCharge, rule.Policy.Name())
+		err = fmt.Errorf("nethttp: %w: Rule.Cost of %s returned -1, which is the ContentLength of a "+
+			"chunked body: use nethttp.ContentLength", core.ErrCharge, rule.Policy.Name())
 	case cost < 0:
 		err = fmt.Errorf("nethttp: %w: Rule.Cost of %s returned %d: it must not be negative",
 			core.ErrCharge, rule.Policy.Name(), cost)

@@ -75,25 +75,27 @@ func (c *Concurrency) check(gate *core.Gate, names map[string]bool, fault faultF
 	if c.MaxWait < 0 {
 		fault("Concurrency.MaxWait is %v: it must not be negative", c.MaxWait)
 	}
-	for i, limit := range c.Caps {
-		if limit.Key == nil {
-			fault("Concurrency.Caps[%d].Key is nil: say whose cap it is, such as keyfunc.RemoteIP()", i)
+	for i, level := range c.Caps {
+		if level.Key == nil {
+			fault("Concurrency.Caps[%d].Key is nil: say whose cap it is, "+
+				"such as keyfunc.RemoteIP()", i)
 		}
-		if limit.Limit < 1 || limit.Limit > core.MaxLimit {
+		if level.Limit < 1 || level.Limit > core.MaxLimit {
 			fault("Concurrency.Caps[%d].Limit is %d: it must be between 1 and %d",
-				i, limit.Limit, int64(core.MaxLimit))
+				i, level.Limit, int64(core.MaxLimit))
 		}
-		if limit.Name == "" {
+		if level.Name == "" {
 			continue
 		}
-		if len(limit.Name) > 64 || strings.ContainsFunc(limit.Name, invalidInName) {
+		if len(level.Name) > 64 || strings.ContainsFunc(level.Name, invalidInName) {
 			fault("Concurrency.Caps[%d].Name is %q: it must be 1 to 64 of the characters "+
-				"A-Z a-z 0-9 _ . and -", i, limit.Name)
+				"A-Z a-z 0-9 _ . and -", i, level.Name)
 		}
-		if names[limit.Name] {
-			fault("Concurrency.Caps[%d].Name is %q, like that of a rule or another cap", i, limit.Name)
+		if names[level.Name] {
+			fault("Concurrency.Caps[%d].Name is %q, like that of a rule or another cap",
+				i, level.Name)
 		}
-		names[limit.Name] = true
+		names[level.Name] = true
 	}
 }
 

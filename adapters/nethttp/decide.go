@@ -16,7 +16,9 @@ func (a *Admission) mayWait(charges []core.Charge) bool {
 }
 
 // decide spends the charges and takes the slot, both or neither.
-func (a *Admission) decide(ctx context.Context, charges []core.Charge, slot core.SlotRequest) (err error) {
+func (a *Admission) decide(
+	ctx context.Context, charges []core.Charge, slot core.SlotRequest,
+) (err error) {
 	cfg := &a.guard.cfg
 	switch {
 	case cfg.MaxDelay > 0 && len(charges) > 0:

@@ -17,7 +17,8 @@ import (
 // newGate returns a Gate in memory whose clock stands still, so that the output of an example is
 // the same in every run. A service with several processes uses core.NewRedis.
 func newGate() *core.Gate {
-	gate, err := core.NewMemory(core.Config{Clock: core.NewManualClock(time.Unix(1_800_000_000, 0))})
+	clock := core.NewManualClock(time.Unix(1_800_000_000, 0))
+	gate, err := core.NewMemory(core.Config{Clock: clock})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -93,10 +94,13 @@ func ExampleNewGuard() {
 	api, err := nethttp.NewGuard(nethttp.Config{
 		Gate:  newGate(),
 		Scope: keyfunc.Must(keyfunc.Header("X-Tenant")), // behind authentication
-		Rules: []nethttp.Rule{
-			{Policy: newPolicy("tenant", core.PerMinute(2)), Key: keyfunc.Must(keyfunc.Static("all"))},
-			{Policy: newPolicy("user", core.PerMinute(100)), Key: keyfunc.Must(keyfunc.Header("X-User"))},
-		},
+		Rules: []nethttp.Rule{{
+			Policy: newPolicy("tenant", core.PerMinute(2)),
+			Key:    keyfunc.Must(keyfunc.Static("all")),
+		}, {
+			Policy: newPolicy("user", core.PerMinute(100)),
+			Key:    keyfunc.Must(keyfunc.Header("X-User")),
+		}},
 	})
 	if err != nil {
 		fmt.Println(err)
@@ -219,7 +223,8 @@ func ExampleRule_costBody() {
 // An operator looks up and resets the limits of a client by a request that it makes up.
 func ExampleGuard_Charges() {
 	gate := newGate()
-	api := nethttp.Must(nethttp.Limit(gate, "api", core.PerHour(3), keyfunc.Must(keyfunc.Header("X-Api-Key"))))
+	byAPIKey := keyfunc.Must(keyfunc.Header("X-Api-Key"))
+	api := nethttp.Must(nethttp.Limit(gate, "api", core.PerHour(3), byAPIKey))
 	h := api.Handler(hello)
 	request(h, "X-Api-Key", "ann's key")
 

@@ -46,7 +46,9 @@ func NewGuard(cfg Config) (*Guard, error) {
 
 // Limit returns a Guard of one rule: a policy of this name and algorithm, counted by key. Policies
 // with the same name and algorithm share their counts across guards and processes.
-func Limit(gate *core.Gate, name string, algorithm core.Algorithm, key keyfunc.Func) (*Guard, error) {
+func Limit(
+	gate *core.Gate, name string, algorithm core.Algorithm, key keyfunc.Func,
+) (*Guard, error) {
 	policy, err := core.NewPolicy(core.PolicyConfig{Name: name, Algorithm: algorithm})
 	if err != nil {
 		return nil, fmt.Errorf("nethttp: Limit: %w", err)
@@ -72,7 +74,8 @@ func Must(g *Guard, err error) *Guard {
 	return g
 }
 
-var errInvalidGuard = errors.New("nethttp: the Guard is nil or zero: NewGuard or Limit must make it")
+var errInvalidGuard = errors.New(
+	"nethttp: the Guard is nil or zero: NewGuard or Limit must make it")
 
 func (g *Guard) valid() bool {
 	return g != nil && (len(g.cfg.Rules) > 0 || g.cfg.Concurrency != nil)
@@ -90,7 +93,9 @@ func (g *Guard) valid() bool {
 // WithoutAdmission.
 func (g *Guard) Admit(r *http.Request) *Admission {
 	if !g.valid() {
-		return &Admission{guard: new(Guard), status: http.StatusInternalServerError, err: errInvalidGuard}
+		return &Admission{
+			guard: new(Guard), status: http.StatusInternalServerError, err: errInvalidGuard,
+		}
 	}
 	a := &Admission{guard: g, outer: admissionOf(r.Context())}
 	earlier := a.earlier()

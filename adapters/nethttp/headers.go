@@ -159,8 +159,11 @@ func tighter(h http.Header, r core.Result) bool {
 	limit, err := strconv.ParseInt(h.Get("X-RateLimit-Limit"), 10, 64)
 	remaining, err2 := strconv.ParseInt(h.Get("X-RateLimit-Remaining"), 10, 64)
 	return err == nil && err2 == nil && limit > 0 &&
-		float64(remaining)/float64(limit) < float64(r.Remaining)/float64(r.Limit)
+		float64(remaining)/float64(limit) < partLeft(r)
 }
+
+// partLeft returns the part of a limit that is left.
+func partLeft(r core.Result) float64 { return float64(r.Remaining) / float64(r.Limit) }
 
 // tightest returns the index of the result that denies for longest, or, if the request is admitted,
 // of the one with the smallest part of its limit left.
@@ -173,8 +176,7 @@ func (a *Admission) tightest() (at int, ok bool) {
 		}
 		closer := r.RetryAfter > best.RetryAfter
 		if r.Allowed {
-			left, least := float64(r.Remaining)/float64(r.Limit), float64(best.Remaining)/float64(best.Limit)
-			closer = left < least
+			closer = partLeft(r) < partLeft(best)
 		}
 		if !ok || closer {
 			at, best, ok = i, r, true

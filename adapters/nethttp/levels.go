@@ -36,8 +36,8 @@ func (a *Admission) deriveLevels(r *http.Request) error {
 		parts = append(parts, a.scope)
 	}
 	var levels []core.Level
-	for i, limit := range a.guard.cfg.Concurrency.Caps {
-		part, err := derive(limit.Key, r)
+	for i, level := range a.guard.cfg.Concurrency.Caps {
+		part, err := derive(level.Key, r)
 		if err != nil {
 			return fmt.Errorf("nethttp: key of cap %d: %w", i, err)
 		}
@@ -46,7 +46,7 @@ func (a *Admission) deriveLevels(r *http.Request) error {
 		if err != nil {
 			return fmt.Errorf("nethttp: key of cap %d: %w", i, err)
 		}
-		n, err := limit.limit(r)
+		n, err := level.limit(r)
 		if err != nil {
 			return fmt.Errorf("%w of cap %d: %w", errLimit, i, err)
 		}
@@ -96,15 +96,15 @@ func (a *Admission) slotRequest(r *http.Request) (core.SlotRequest, error) {
 // those of levels, or the caps' own if that is nil.
 func (c *Concurrency) advertise(levels []core.Level) string {
 	var list []string
-	for i, limit := range c.Caps {
-		if limit.Name == "" {
+	for i, level := range c.Caps {
+		if level.Name == "" {
 			continue
 		}
-		n := limit.Limit
+		n := level.Limit
 		if levels != nil {
 			n = levels[i].Limit
 		}
-		list = append(list, `"`+limit.Name+`";q=`+integer(n)+`;qu="concurrent-requests"`)
+		list = append(list, `"`+level.Name+`";q=`+integer(n)+`;qu="concurrent-requests"`)
 	}
 	return strings.Join(list, ", ")
 }

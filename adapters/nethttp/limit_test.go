@@ -79,7 +79,8 @@ func TestLimitPerPlanInAnOutage(t *testing.T) {
 		"small": `"p";q=10;w=60`, "big": `"p";q=500;w=3600`, "fast": `"p";q=300;w=1`, "free": "",
 	} {
 		t.Run(key, func(t *testing.T) {
-			r := get(perPlan(t, dead(t)).Handler(http.HandlerFunc(ok)), apiKey(key))
+			gate := deadWith(t, core.Config{Replicas: 2})
+			r := get(perPlan(t, gate).Handler(http.HandlerFunc(ok)), apiKey(key))
 			if got := r.Header.Get("RateLimit-Policy"); r.StatusCode != 200 || got != want {
 				t.Errorf("%d, RateLimit-Policy %s, want %s", r.StatusCode, got, want)
 			}

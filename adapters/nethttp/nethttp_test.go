@@ -43,9 +43,14 @@ func memory(t *testing.T, c *clock) *core.Gate {
 // dead returns a gate whose Redis refuses connections.
 func dead(t *testing.T) *core.Gate {
 	t.Helper()
+	return deadWith(t, core.Config{})
+}
+
+func deadWith(t *testing.T, cfg core.Config) *core.Gate {
+	t.Helper()
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", DialerRetries: 1})
 	t.Cleanup(func() { client.Close() })
-	g, err := core.NewRedis(client, core.Config{})
+	g, err := core.NewRedis(client, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -240,6 +245,7 @@ func TestNoKey(t *testing.T) {
 		{"empty key", nethttp.Rule{Key: empty}, nil, 400},
 		{"empty key, skipped", nethttp.Rule{Key: empty, NoKey: nethttp.NoKeySkip}, nil, 200},
 		{"missing scope", nethttp.Rule{Key: keyfunc.RemoteIP()}, keyfunc.Must(keyfunc.Header("X-Tenant")), 400},
+		{"missing scope, the key may be missing", nethttp.Rule{Key: keyfunc.RemoteIP(), NoKey: nethttp.NoKeySkip}, keyfunc.Must(keyfunc.Header("X-Tenant")), 400},
 		{"empty scope", nethttp.Rule{Key: keyfunc.RemoteIP()}, empty, 400},
 		{"failing key", nethttp.Rule{Key: broken, NoKey: nethttp.NoKeySkip}, nil, 500},
 		{"failing scope", nethttp.Rule{Key: keyfunc.RemoteIP()}, broken, 500},

@@ -45,7 +45,9 @@ type problem struct {
 }
 
 func problemOf(a *Admission) problem {
-	p := problem{Type: AboutBlank, Title: http.StatusText(a.status), Status: a.status, Detail: a.detail()}
+	p := problem{
+		Type: AboutBlank, Title: http.StatusText(a.status), Status: a.status, Detail: a.detail(),
+	}
 	name, title := "", ""
 	switch a.status {
 	case http.StatusTooManyRequests:
@@ -111,7 +113,8 @@ func (a *Admission) denialDetail() string {
 // longest window in Limit, and a shorter one may allow less: then more becomes available but never
 // enough.
 func tooLarge(r core.Result, cost int64) bool {
-	return r.RetryAfter == core.Never && r.Limit > 0 && (cost > r.Limit || r.NextAfter != core.Never)
+	return r.RetryAfter == core.Never && r.Limit > 0 &&
+		(cost > r.Limit || r.NextAfter != core.Never)
 }
 
 // message returns the detail, or the status in words.
