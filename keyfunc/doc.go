@@ -31,7 +31,7 @@
 //		hello := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 //			fmt.Fprintln(w, "hello")
 //		})
-//		log.Fatal(http.ListenAndServe(":8080", perClient(hello)))
+//		log.Fatal(http.ListenAndServe(":8080", perClient.Handler(hello)))
 //	}
 //
 // # Choosing a key
