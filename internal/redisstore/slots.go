@@ -43,14 +43,15 @@ func oneSlot(charges []*request.Charge, outermost string) bool {
 	return true
 }
 
-// nodeQueue returns the queue for the node of a charge. Each node has its own, so that a node that stands still holds up no calls
-// to others.
+// nodeQueue returns the queue for the node of a charge. Each node has its own, so that a node that
+// stands still holds up no calls to others.
 func (s *Store) nodeQueue(ctx context.Context, c *request.Charge) *queue {
 	node := ""
 	if client, ok := s.Client.(*redis.ClusterClient); ok {
-		found := "" // a call that is left behind writes it at any time
+		name := s.Prefix + c.Key + c.Suffix // now: the caller may use the charge for something else
+		found := ""                         // a call that is left behind writes it at any time
 		if s.bounded(ctx, func() error {
-			master, err := client.MasterForKey(ctx, s.Prefix+c.Key+c.Suffix)
+			master, err := client.MasterForKey(ctx, name)
 			if err == nil {
 				found = master.Options().Addr
 			}
