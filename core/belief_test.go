@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// belief is the time during which a process thought that it held a slot: from when it saw the grant
-// until it gave it up, was killed, or knew by its own clock that its lease might be over. Times are
-// on one clock for all processes.
-type belief struct {
-	seat     int   // whose it is
-	queued   int64 // when he was told that he waits, 0 if he did not
+// interval is the time during which a process believed that it held a slot. It starts when the
+// process saw the grant. It ends when the process released the slot, was killed, or knew by its own
+// clock that its lease might have ended. All processes use one clock for these times.
+type interval struct {
+	worker   int   // index of the process
+	queued   int64 // when the process learnt that it was queued, 0 if it was not
 	token    int64
 	from, to int64
 }
 
-// mostAtOnce is how many beliefs overlap at most.
-func mostAtOnce(all []belief) int {
+// maxOverlap returns how many intervals overlap at most.
+func maxOverlap(all []interval) int {
 	type change struct {
 		at int64
 		by int
@@ -38,26 +38,27 @@ func mostAtOnce(all []belief) int {
 	return most
 }
 
-func TestMostAtOnce(t *testing.T) {
+func TestMaxOverlap(t *testing.T) {
 	for name, tt := range map[string]struct {
-		beliefs []belief
-		want    int
+		intervals []interval
+		want      int
 	}{
-		"none":             {nil, 0},
-		"one":              {[]belief{{token: 1, from: 0, to: 9}}, 1},
-		"after each other": {[]belief{{token: 1, from: 0, to: 5}, {token: 2, from: 5, to: 9}}, 1},
-		"overlapping":      {[]belief{{token: 1, from: 0, to: 6}, {token: 2, from: 5, to: 9}}, 2},
-		"within":           {[]belief{{token: 1, from: 0, to: 9}, {token: 2, from: 2, to: 3}, {token: 3, from: 4, to: 5}, {token: 4, from: 4, to: 6}}, 3},
-		"over before seen": {[]belief{{token: 1, from: 0, to: 9}, {token: 2, from: 6, to: 5}}, 1},
+		"none":                     {nil, 0},
+		"one":                      {[]interval{{token: 1, from: 0, to: 9}}, 1},
+		"one after the other":      {[]interval{{token: 1, from: 0, to: 5}, {token: 2, from: 5, to: 9}}, 1},
+		"overlapping":              {[]interval{{token: 1, from: 0, to: 6}, {token: 2, from: 5, to: 9}}, 2},
+		"nested":                   {[]interval{{token: 1, from: 0, to: 9}, {token: 2, from: 2, to: 3}, {token: 3, from: 4, to: 5}, {token: 4, from: 4, to: 6}}, 3},
+		"ended before it was seen": {[]interval{{token: 1, from: 0, to: 9}, {token: 2, from: 6, to: 5}}, 1},
 	} {
-		if got := mostAtOnce(tt.beliefs); got != tt.want {
+		if got := maxOverlap(tt.intervals); got != tt.want {
 			t.Errorf("%s: %d, want %d", name, got, tt.want)
 		}
 	}
 }
 
-// wallclock gives the times of a process by its monotonic clock, which goes on while the process is
-// stopped, from where the clock that all processes see stood when it began.
+// wallclock converts times of a process to a clock that all processes share. It adds the time on
+// the monotonic clock, which goes on while the process is stopped, to the wall-clock time of the
+// start.
 type wallclock struct{ start time.Time }
 
 func (w wallclock) at(t time.Time) int64 { return w.start.UnixNano() + int64(t.Sub(w.start)) }

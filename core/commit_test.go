@@ -18,57 +18,57 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 )
 
-// held lets calls of a client through one at a time, when the test says so.
-type held struct {
-	through chan struct{}
-	waiting atomic.Int64
+// pauseHook pauses the scripts of a client until the test lets them pass, one at a time.
+type pauseHook struct {
+	pass    chan struct{}
+	paused  atomic.Int64
 	passed  atomic.Int64
-	broken  atomic.Bool // what is let through fails
+	failing atomic.Bool // scripts that pass fail with errBroken
 }
 
 var errBroken = errors.New("broken")
 
-func (h *held) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (h *pauseHook) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-func (h *held) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+func (h *pauseHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		if err := h.wait(ctx, cmd); err != nil {
+		if err := h.pause(ctx, cmd); err != nil {
 			return err
 		}
 		return next(ctx, cmd)
 	}
 }
 
-func (h *held) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (h *pauseHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
-		if err := h.wait(ctx, cmds[0]); err != nil {
+		if err := h.pause(ctx, cmds[0]); err != nil {
 			return err
 		}
 		return next(ctx, cmds)
 	}
 }
 
-func (h *held) wait(ctx context.Context, cmd redis.Cmder) error {
-	if cmd.Name() != "evalsha" { // a new connection's greeting
+func (h *pauseHook) pause(ctx context.Context, cmd redis.Cmder) error {
+	if cmd.Name() != "evalsha" { // the greeting of a new connection
 		return nil
 	}
-	h.waiting.Add(1)
-	defer h.waiting.Add(-1)
+	h.paused.Add(1)
+	defer h.paused.Add(-1)
 	defer h.passed.Add(1)
 	select {
-	case <-h.through:
+	case <-h.pass:
 	case <-ctx.Done():
 	}
-	if h.broken.Load() {
+	if h.failing.Load() {
 		return errBroken
 	}
 	return nil
 }
 
-// standstill is a Gate both of whose places in flight are taken by calls that the test holds.
-type standstill struct {
+// busyGate is a Gate with two batches in flight, the maximum. The test pauses both.
+type busyGate struct {
 	*testing.T
-	*held
+	*pauseHook
 	server  *redistest.Server
 	gate    *core.Gate
 	policy  *core.Policy
@@ -76,27 +76,27 @@ type standstill struct {
 	callers sync.WaitGroup
 }
 
-func newStandstill(t *testing.T, s *redistest.Server, cfg core.Config, split bool) *standstill {
+func newBusyGate(t *testing.T, s *redistest.Server, cfg core.Config, split bool) *busyGate {
 	client := s.Client(t)
 	cfg.Prefix = s.Prefix
-	q := &standstill{
-		T: t, server: s, held: &held{through: make(chan struct{})}, gate: redisGate(t, client, cfg),
+	q := &busyGate{
+		T: t, server: s, pauseHook: &pauseHook{pass: make(chan struct{})}, gate: redisGate(t, client, cfg),
 		policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: frozen(10), OnFailure: core.Closed}), key: newKey(t, "hot"),
 	}
 	if split {
 		q.gate.SplitByOutermost()
 	}
 	decide(t, q.gate, core.Charge{Policy: q.policy, Key: newKey(t, "warm"), Cost: 1})
-	client.AddHook(q.held)
+	client.AddHook(q.pauseHook)
 	q.fill()
 	return q
 }
 
-// fill takes the places in flight.
-func (q *standstill) fill() {
+// fill starts as many batches as may be in flight.
+func (q *busyGate) fill() {
 	for i := range 2 {
-		q.ask(context.Background(), core.Charge{Policy: q.policy, Key: newKey(q, "first", string(rune('a'+i))), Cost: 1})
-		q.until(func() bool { return q.waiting.Load() == int64(i+1) })
+		q.decideAsync(context.Background(), core.Charge{Policy: q.policy, Key: newKey(q, "first", string(rune('a'+i))), Cost: 1})
+		q.waitUntil(func() bool { return q.paused.Load() == int64(i+1) })
 	}
 }
 
@@ -105,8 +105,8 @@ type answer struct {
 	err error
 }
 
-// ask decides in the background.
-func (q *standstill) ask(ctx context.Context, c core.Charge) <-chan answer {
+// decideAsync decides in the background.
+func (q *busyGate) decideAsync(ctx context.Context, c core.Charge) <-chan answer {
 	ch := make(chan answer, 1)
 	q.callers.Go(func() {
 		d, err := q.gate.Decide(ctx, c)
@@ -115,41 +115,42 @@ func (q *standstill) ask(ctx context.Context, c core.Charge) <-chan answer {
 	return ch
 }
 
-// queued asks for one of the hot key, and returns once that waits behind so many.
-func (q *standstill) queued(ctx context.Context, behind int) <-chan answer {
-	ch := q.ask(ctx, core.Charge{Policy: q.policy, Key: q.key, Cost: 1})
-	q.until(func() bool { return q.gate.Waiting() == behind+1 })
+// enqueue charges 1 unit to the hot key in the background. It returns once the call is queued
+// behind that many others.
+func (q *busyGate) enqueue(ctx context.Context, behind int) <-chan answer {
+	ch := q.decideAsync(ctx, core.Charge{Policy: q.policy, Key: q.key, Cost: 1})
+	q.waitUntil(func() bool { return q.gate.Waiting() == behind+1 })
 	return ch
 }
 
-func (q *standstill) until(is func() bool) {
+func (q *busyGate) waitUntil(is func() bool) {
 	for !is() {
 		time.Sleep(10 * time.Microsecond)
 	}
 }
 
-// next lets a held call go, and returns once the next one is held.
-func (q *standstill) next() {
+// passOne lets one paused batch pass, and returns once the next batch is paused.
+func (q *busyGate) passOne() {
 	n := q.gate.Waiting()
-	q.through <- struct{}{}
-	q.until(func() bool { return q.gate.Waiting() < n && q.waiting.Load() == 2 })
+	q.pass <- struct{}{}
+	q.waitUntil(func() bool { return q.gate.Waiting() < n && q.paused.Load() == 2 })
 }
 
-// end lets all go that is held.
-func (q *standstill) end() {
+// passAll lets every batch pass until all callers have returned.
+func (q *busyGate) passAll() {
 	done := make(chan struct{})
 	go func() { q.callers.Wait(); close(done) }()
 	for {
 		select {
-		case q.through <- struct{}{}:
+		case q.pass <- struct{}{}:
 		case <-done:
 			return
 		}
 	}
 }
 
-// used is what is spent of the hot key.
-func (q *standstill) used() int64 {
+// used lets every batch pass and returns how much of the hot key is spent.
+func (q *busyGate) used() int64 {
 	ch := make(chan int64, 1)
 	q.callers.Go(func() {
 		d, err := q.gate.Peek(context.Background(), core.Charge{Policy: q.policy, Key: q.key, Cost: 1})
@@ -158,36 +159,37 @@ func (q *standstill) used() int64 {
 		}
 		ch <- d.At(0).Used
 	})
-	q.end()
+	q.passAll()
 	if n := q.gate.Waiting(); n > 0 {
-		q.Errorf("%d still wait", n)
+		q.Errorf("%d callers still wait", n)
 	}
 	return <-ch
 }
 
-func eachStandstill(t *testing.T, cfg core.Config, f func(q *standstill)) {
+func eachBusyGate(t *testing.T, cfg core.Config, f func(q *busyGate)) {
 	for _, split := range []bool{false, true} {
 		t.Run(map[bool]string{false: "one script", true: "a script for each slot"}[split], func(t *testing.T) {
-			redistest.Each(t, func(t *testing.T, s *redistest.Server) { f(newStandstill(t, s, cfg, split)) })
+			redistest.Each(t, func(t *testing.T, s *redistest.Server) { f(newBusyGate(t, s, cfg, split)) })
 		})
 	}
 }
 
-// Who comes first is served first, alone or among equals.
+// Callers are served in the order of their arrival, within a batch and across batches.
 func TestSharedRoundTripKeepsOrder(t *testing.T) {
-	// One deadline for all: of several, one of the latest leads, who may have come last.
-	eachStandstill(t, core.Config{Timeout: 10 * time.Second}, func(q *standstill) {
+	// All callers share one deadline. Otherwise the caller with the latest deadline would lead, and
+	// it may have arrived last.
+	eachBusyGate(t, core.Config{Timeout: 10 * time.Second}, func(q *busyGate) {
 		var answers []<-chan answer
 		p := limited(t, "q", frozen(135))
-		for i := range 140 { // more than share a script
-			answers = append(answers, q.ask(t.Context(), core.Charge{Policy: p, Key: q.key, Cost: 1}))
-			q.until(func() bool { return q.gate.Waiting() == i+1 })
+		for i := range 140 { // more than one batch holds
+			answers = append(answers, q.decideAsync(t.Context(), core.Charge{Policy: p, Key: q.key, Cost: 1}))
+			q.waitUntil(func() bool { return q.gate.Waiting() == i+1 })
 		}
-		q.next()
-		q.end()
+		q.passOne()
+		q.passAll()
 		var before int64
-		// Batches are in flight at the same time, and who is picked to lead one may see the next
-		// leave before.
+		// Two batches are in flight at a time, and the next batch may overtake one whose leader has
+		// been chosen but has not sent yet.
 		breaks, admitted := 0, 0
 		for i, ch := range answers {
 			a := <-ch
@@ -203,21 +205,21 @@ func TestSharedRoundTripKeepsOrder(t *testing.T) {
 			before = a.At(0).Remaining
 		}
 		if most := 3 * 6; breaks > most || admitted != 135 {
-			q.Errorf("out of order %d times, %d admitted", breaks, admitted)
+			q.Errorf("%d callers out of order, %d admitted", breaks, admitted)
 		}
 	})
 }
 
-func TestWhoLeavesTheQueueIsNotCharged(t *testing.T) {
-	eachStandstill(t, core.Config{}, func(q *standstill) {
+func TestQueuedCallerThatLeavesIsNotCharged(t *testing.T) {
+	eachBusyGate(t, core.Config{}, func(q *busyGate) {
 		ctx, cancel := context.WithCancel(t.Context())
-		leaves, stays := q.queued(ctx, 0), q.queued(t.Context(), 1)
+		leaver, stayer := q.enqueue(ctx, 0), q.enqueue(t.Context(), 1)
 		cancel()
-		if a := <-leaves; !errors.Is(a.err, context.Canceled) {
+		if a := <-leaver; !errors.Is(a.err, context.Canceled) {
 			q.Errorf("%v", a.err)
 		}
-		q.end()
-		if a := <-stays; !a.Allowed || a.Cause != nil {
+		q.passAll()
+		if a := <-stayer; !a.Allowed || a.Cause != nil {
 			q.Errorf("%+v", a)
 		}
 		if n := q.used(); n != 1 {
@@ -226,24 +228,25 @@ func TestWhoLeavesTheQueueIsNotCharged(t *testing.T) {
 	})
 }
 
-// pair are two who share a round trip that is held, and how each gives up.
-func (q *standstill) pair() (answers [2]<-chan answer, leave [2]context.CancelFunc) {
+// enqueuePair enqueues two callers that share a paused batch. It returns their answers and the
+// functions that cancel their contexts.
+func (q *busyGate) enqueuePair() (answers [2]<-chan answer, leave [2]context.CancelFunc) {
 	for i := range 2 {
 		var ctx context.Context
 		ctx, leave[i] = context.WithCancel(q.Context())
-		answers[i] = q.queued(ctx, i)
+		answers[i] = q.enqueue(ctx, i)
 	}
-	q.next()
+	q.passOne()
 	return answers, leave
 }
 
-// One of two leads, and whichever gives up, the other is answered.
-func TestWhoLeavesABatchHurtsNobody(t *testing.T) {
+// One of the two callers leads. Whichever of them leaves, the other gets its answer.
+func TestLeavingABatchAffectsNoOtherCaller(t *testing.T) {
 	for i := range 2 {
-		eachStandstill(t, core.Config{}, func(q *standstill) {
-			answers, leave := q.pair()
+		eachBusyGate(t, core.Config{}, func(q *busyGate) {
+			answers, leave := q.enqueuePair()
 			leave[i]()
-			q.end()
+			q.passAll()
 			if a := <-answers[1-i]; !a.Allowed || a.Cause != nil {
 				q.Errorf("%+v", a)
 			}
@@ -255,10 +258,10 @@ func TestWhoLeavesABatchHurtsNobody(t *testing.T) {
 	}
 }
 
-// Who does not lead is gone at once.
-func TestWhoLeavesABatchDoesNotWait(t *testing.T) {
-	eachStandstill(t, core.Config{}, func(q *standstill) {
-		answers, leave := q.pair()
+// A caller that does not lead leaves its batch at once.
+func TestCallerLeavesABatchAtOnce(t *testing.T) {
+	eachBusyGate(t, core.Config{}, func(q *busyGate) {
+		answers, leave := q.enqueuePair()
 		leave[0]()
 		leave[1]()
 		select {
@@ -272,7 +275,7 @@ func TestWhoLeavesABatchDoesNotWait(t *testing.T) {
 				q.Errorf("%+v", a)
 			}
 		}
-		q.end()
+		q.passAll()
 		<-answers[0]
 		if n := q.used(); n != 2 {
 			q.Errorf("%d used", n)
@@ -280,56 +283,56 @@ func TestWhoLeavesABatchDoesNotWait(t *testing.T) {
 	})
 }
 
-// A leader's deadline is not that of those who have more time.
-func TestShortDeadlineEndsNobodyElse(t *testing.T) {
-	eachStandstill(t, core.Config{Timeout: patient}, func(q *standstill) {
+// The leader's deadline does not shorten that of callers with more time.
+func TestLeaderDeadlineEndsNoOtherCall(t *testing.T) {
+	eachBusyGate(t, core.Config{Timeout: longTimeout}, func(q *busyGate) {
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
 		defer cancel()
-		short := q.queued(ctx, 0)
-		long := q.queued(t.Context(), 1)
-		q.next()
+		short := q.enqueue(ctx, 0)
+		long := q.enqueue(t.Context(), 1)
+		q.passOne()
 		if a := <-short; a.Allowed {
 			q.Errorf("%+v", a)
 		}
-		q.end()
+		q.passAll()
 		if a := <-long; !a.Allowed || a.Cause != nil {
 			q.Errorf("%+v", a)
 		}
 	})
 }
 
-// Who came before the one that leads does not wait for as long as that one does.
-func TestWhoHasLessTimeLeavesEarlier(t *testing.T) {
+// A caller that is in the batch of a leader with a later deadline still leaves at its own deadline.
+func TestCallerLeavesAtItsOwnDeadline(t *testing.T) {
 	const timeout = 800 * time.Millisecond
-	eachStandstill(t, core.Config{Timeout: timeout}, func(q *standstill) {
-		for range 5 { // on a machine that stands still, both times are over at once
-			early := q.queued(t.Context(), 0)
-			time.Sleep(timeout / 4) // deadlines are shared for a shorter time than that
-			late := q.queued(t.Context(), 1)
-			q.next()
+	eachBusyGate(t, core.Config{Timeout: timeout}, func(q *busyGate) {
+		for range 5 { // on a stalled machine both deadlines pass at once
+			early := q.enqueue(t.Context(), 0)
+			time.Sleep(timeout / 4) // callers with nearer deadlines would share one
+			late := q.enqueue(t.Context(), 1)
+			q.passOne()
 			a := <-early
 			if a.err != nil || a.Allowed || !errors.Is(a.Cause, context.DeadlineExceeded) {
 				q.Fatalf("%+v", a)
 			}
 			ended := len(late) > 0
-			if q.end(); !ended {
+			if q.passAll(); !ended {
 				return
 			}
 			q.fill()
 		}
-		q.Error("both left at once")
+		q.Error("both callers left at once")
 	})
 }
 
-// Calls that nobody answers free their places at their deadline. Each caller is answered by his own
-// policy.
-func TestStuckBatchesEnd(t *testing.T) {
+// Batches that get no answer end at their deadline and are no longer in flight. The policy of each
+// caller answers it.
+func TestUnansweredBatchesEndAtDeadline(t *testing.T) {
 	modes := map[core.FailureMode]core.Source{core.Open: core.SourceOpen, core.Closed: core.SourceClosed, core.Local: core.SourceLocal}
-	eachStandstill(t, core.Config{Timeout: 50 * time.Millisecond}, func(q *standstill) {
+	eachBusyGate(t, core.Config{Timeout: 50 * time.Millisecond}, func(q *busyGate) {
 		answers := make(map[core.FailureMode]<-chan answer)
 		for mode := range modes {
 			p := newPolicy(t, core.PolicyConfig{Name: "mode", Algorithm: frozen(10), OnFailure: mode})
-			answers[mode] = q.ask(t.Context(), core.Charge{Policy: p, Key: q.key, Cost: 1})
+			answers[mode] = q.decideAsync(t.Context(), core.Charge{Policy: p, Key: q.key, Cost: 1})
 		}
 		for mode, ch := range answers {
 			a := <-ch
@@ -337,51 +340,51 @@ func TestStuckBatchesEnd(t *testing.T) {
 				q.Errorf("%v: %+v", mode, a)
 			}
 		}
-		q.until(func() bool { // the circuit knows
-			again := q.ask(t.Context(), core.Charge{Policy: q.policy, Key: newKey(t, "again"), Cost: 1})
-			q.end()
+		q.waitUntil(func() bool { // until the circuit has closed
+			again := q.decideAsync(t.Context(), core.Charge{Policy: q.policy, Key: newKey(t, "again"), Cost: 1})
+			q.passAll()
 			return (<-again).Cause == nil
 		})
 	})
 }
 
-// A connection that breaks is one failure, however many share it.
+// A connection that breaks counts as one failure, however many callers share it.
 func TestBrokenBatchIsOneFailure(t *testing.T) {
-	eachStandstill(t, core.Config{}, func(q *standstill) {
+	eachBusyGate(t, core.Config{}, func(q *busyGate) {
 		var answers []<-chan answer
-		for i := range 12 { // few enough for one
-			answers = append(answers, q.queued(t.Context(), i))
+		for i := range 12 { // few enough for one batch
+			answers = append(answers, q.enqueue(t.Context(), i))
 		}
-		q.next()
-		q.broken.Store(true)
-		q.end()
+		q.passOne()
+		q.failing.Store(true)
+		q.passAll()
 		for _, ch := range answers {
 			if a := <-ch; a.err != nil || a.Allowed || a.Cause == nil || a.Source != core.SourceClosed {
 				t.Errorf("%+v", a)
 			}
 		}
-		q.broken.Store(false)
+		q.failing.Store(false)
 		if n := q.used(); n != 0 {
 			t.Errorf("%d used", n)
 		}
 	})
 }
 
-// Callers who began before a period did are decided in the one that is, all at once, once it is
-// known; and so are those whose clock is ahead.
-func TestPeriodBeginsWhileCallersWait(t *testing.T) {
-	for name, off := range map[string]time.Duration{"begun before": 400 * 24 * time.Hour, "ahead": -400 * 24 * time.Hour} {
+// Callers whose period began later, or whose clock is ahead, are decided together in the current
+// period once the process knows it.
+func TestPeriodStartsWhileCallersWait(t *testing.T) {
+	for name, off := range map[string]time.Duration{"clock behind": 400 * 24 * time.Hour, "clock ahead": -400 * 24 * time.Hour} {
 		t.Run(name, func(t *testing.T) {
-			eachStandstill(t, core.Config{}, func(q *standstill) {
+			eachBusyGate(t, core.Config{}, func(q *busyGate) {
 				at := time.Now().Add(off).UnixMicro()
 				q.gate.InjectClock(func() int64 { return at })
 				ask := func(i int) <-chan answer {
 					p := limited(t, "calendar"+strconv.Itoa(i), core.Calendar{Limit: 1, Every: core.Minute, In: time.UTC})
-					return q.ask(t.Context(), core.Charge{Policy: p, Key: q.key, Cost: 1})
+					return q.decideAsync(t.Context(), core.Charge{Policy: p, Key: q.key, Cost: 1})
 				}
 				first := ask(0)
-				q.until(func() bool { return q.gate.Waiting() == 1 })
-				q.end()
+				q.waitUntil(func() bool { return q.gate.Waiting() == 1 })
+				q.passAll()
 				if a := <-first; !a.Allowed || a.Cause != nil {
 					t.Errorf("%+v", a)
 				}
@@ -389,11 +392,11 @@ func TestPeriodBeginsWhileCallersWait(t *testing.T) {
 				var answers []<-chan answer
 				for i := range 12 {
 					answers = append(answers, ask(1+i))
-					q.until(func() bool { return q.gate.Waiting() == i+1 })
+					q.waitUntil(func() bool { return q.gate.Waiting() == i+1 })
 				}
 				before := q.passed.Load()
-				q.end()
-				if n := q.passed.Load() - before; n > 4 { // one may lead himself alone
+				q.passAll()
+				if n := q.passed.Load() - before; n > 4 { // one caller may lead a batch of its own
 					t.Errorf("%d calls", n)
 				}
 				for _, ch := range answers {
@@ -406,19 +409,20 @@ func TestPeriodBeginsWhileCallersWait(t *testing.T) {
 	}
 }
 
-// Who asks for a key that is not the project's does not spoil it for those who share his script.
-func TestForeignKeyHurtsNobodyElse(t *testing.T) {
+// A key with a foreign value denies only its own caller. Callers that share the script are not
+// affected.
+func TestForeignValueDeniesOnlyItsCaller(t *testing.T) {
 	for _, value := range []string{
 		"a list", "", "text", "nan", "-inf", "inf", "1e300", "12345678901234567890123", "1.5", "-5", "1 2", "1 2 3 x",
 		"9999999999999999 3 7",
 		"12345678901234567890123 0 1", strings.Repeat("9", 400) + " 0 1",
 		"1800000000000000 0 1 0 0 12345678901234567890123 1800000000000000 0",
-		strings.Repeat("            1e30", 6), // which may be taken for a log
+		strings.Repeat("            1e30", 6), // resembles a log
 	} {
 		t.Run(value, func(t *testing.T) {
-			eachStandstill(t, core.Config{}, func(q *standstill) {
+			eachBusyGate(t, core.Config{}, func(q *busyGate) {
 				slow := core.TokenBucket{Rate: 1, Per: time.Hour, Burst: 10}
-				if strings.HasSuffix(value, " 3 7") { // a state's fraction
+				if strings.HasSuffix(value, " 3 7") { // the fraction of a state
 					slow.Rate = 7
 				}
 				q.policy = newPolicy(q, core.PolicyConfig{Name: "p", Algorithm: slow, OnFailure: core.Closed})
@@ -427,9 +431,9 @@ func TestForeignKeyHurtsNobodyElse(t *testing.T) {
 					log := core.SlidingLog{Windows: []core.Window{{Limit: 10, Width: time.Hour}}}
 					foreign.Policy = newPolicy(q, core.PolicyConfig{Name: "log", Algorithm: log, OnFailure: core.Closed})
 				}
-				first := q.ask(q.Context(), foreign)
-				q.until(func() bool { return q.gate.Waiting() == 1 })
-				q.end()
+				first := q.decideAsync(q.Context(), foreign)
+				q.waitUntil(func() bool { return q.gate.Waiting() == 1 })
+				q.passAll()
 				<-first
 				q.fill()
 				admin := q.server.Client(q)
@@ -438,12 +442,12 @@ func TestForeignKeyHurtsNobodyElse(t *testing.T) {
 					do(q, admin, "DEL", name)
 					do(q, admin, "LPUSH", name, "x")
 				}
-				before := q.queued(q.Context(), 0)
-				spoilt := q.ask(q.Context(), foreign)
-				q.until(func() bool { return q.gate.Waiting() == 2 })
-				after := q.queued(q.Context(), 2)
-				q.end()
-				if a := <-spoilt; !errors.Is(a.err, core.ErrMisconfigured) || a.Allowed {
+				before := q.enqueue(q.Context(), 0)
+				denied := q.decideAsync(q.Context(), foreign)
+				q.waitUntil(func() bool { return q.gate.Waiting() == 2 })
+				after := q.enqueue(q.Context(), 2)
+				q.passAll()
+				if a := <-denied; !errors.Is(a.err, core.ErrMisconfigured) || a.Allowed {
 					q.Errorf("%+v", a)
 				}
 				for _, ch := range []<-chan answer{before, after} {
@@ -459,8 +463,8 @@ func TestForeignKeyHurtsNobodyElse(t *testing.T) {
 	}
 }
 
-// A cluster that accepts connections and says nothing keeps no decision beyond its time.
-func TestClusterThatNeverAnswers(t *testing.T) {
+// A decision ends at its deadline even if a cluster accepts connections and never answers.
+func TestDecisionEndsOnSilentCluster(t *testing.T) {
 	for _, inline := range []bool{false, true} {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
@@ -485,7 +489,7 @@ func TestClusterThatNeverAnswers(t *testing.T) {
 		if err != nil || d.Source != core.SourceLocal {
 			t.Errorf("%+v, %v", d, err)
 		}
-		_ = l.Close() // which ends what the client still waits for
+		_ = l.Close() // ends what the client still waits for
 		mute.Wait()
 		_ = client.Close()
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 )
 
-// brief is a Config.Timeout for decisions that are to run into it.
-const brief = 100 * time.Millisecond
+// shortTimeout is a Config.Timeout for decisions that are expected to exceed it.
+const shortTimeout = 100 * time.Millisecond
 
 var modes = []struct {
 	name    string
@@ -30,12 +30,12 @@ var modes = []struct {
 	{"closed", core.Closed, core.SourceClosed, false},
 }
 
-// warm makes the client's pool hold connections: with an empty one, a repeated command would die on
-// the way to a new connection, and not be seen.
+// warm fills the client's pool with connections. With an empty pool a repeated command would die
+// while it connects, and the test would not see it.
 func warm(t *testing.T, client *redis.Client) {
 	t.Helper()
 	for range 4 {
-		conn := client.Conn() // each keeps its own until the end
+		conn := client.Conn() // each call keeps its connection until warm returns
 		defer conn.Close()
 		if err := conn.Ping(context.Background()).Err(); err != nil {
 			t.Error(err)
@@ -43,8 +43,8 @@ func warm(t *testing.T, client *redis.Client) {
 	}
 }
 
-// viaRedis decides until Redis does again. Circuits open and close by themselves, so only a
-// generous context ends it.
+// viaRedis peeks until Redis decides again. It waits for a circuit to close, so only a generous
+// context ends it.
 func viaRedis(t *testing.T, g *core.Gate, c core.Charge) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -52,7 +52,7 @@ func viaRedis(t *testing.T, g *core.Gate, c core.Charge) {
 	for {
 		d, err := g.Peek(ctx, c)
 		if err != nil {
-			t.Fatalf("never back on redis: %v, last from %v: %v", err, d.Source, d.Cause)
+			t.Fatalf("Redis never decided again: %v, last source %v: %v", err, d.Source, d.Cause)
 		}
 		if d.Source == core.SourceRedis {
 			return
@@ -60,8 +60,8 @@ func viaRedis(t *testing.T, g *core.Gate, c core.Charge) {
 	}
 }
 
-// whileStopped decides while the server stands still. That it returns before the server goes on is
-// the proof that the deadline held.
+// whileStopped decides while the server is stopped. The deadline held if it returns before the
+// server continues.
 func whileStopped(t *testing.T, s *redistest.Server, g *core.Gate, charges ...core.Charge) (d core.Decision, err error) {
 	t.Helper()
 	done := make(chan struct{})
@@ -71,29 +71,29 @@ func whileStopped(t *testing.T, s *redistest.Server, g *core.Gate, charges ...co
 	}()
 	select {
 	case <-done:
-	case <-time.After(patient):
-		t.Error("it waits for the stopped server")
+	case <-time.After(longTimeout):
+		t.Error("the decision waits for the stopped server")
 		s.Continue()
 		<-done
 	}
 	return d, err
 }
 
-func TestStoppedServer(t *testing.T) {
+func TestFailureModesOnStoppedServer(t *testing.T) {
 	for _, m := range modes {
 		t.Run(m.name, func(t *testing.T) {
 			for name, change := range map[string]func(o *redis.Options){
-				// Both wait for an answer for ever, if they are left to it.
+				// Left alone, these two clients wait for an answer for ever.
 				"default client":        func(o *redis.Options) { o.ReadTimeout, o.ContextTimeoutEnabled = -1, false },
 				"ContextTimeoutEnabled": func(o *redis.Options) { o.ReadTimeout = -1 },
-				// By itself such a client sends what is not answered again, well within the
+				// Left alone, this client sends an unanswered command again, well within the
 				// decision's deadline.
-				"short ReadTimeout": func(o *redis.Options) { o.ReadTimeout, o.ContextTimeoutEnabled = brief, false },
+				"short ReadTimeout": func(o *redis.Options) { o.ReadTimeout, o.ContextTimeoutEnabled = shortTimeout, false },
 			} {
 				t.Run(name, func(t *testing.T) {
 					s := redistest.Start(t)
 					client := s.Client(t, change)
-					timeout := brief
+					timeout := shortTimeout
 					if name == "short ReadTimeout" {
 						timeout *= 20
 					}
@@ -122,11 +122,11 @@ func TestStoppedServer(t *testing.T) {
 					s.Continue()
 
 					if n := s.Calls(t, "evalsha", "eval") - calls; n > 1 {
-						t.Errorf("it was sent %d times", n)
+						t.Errorf("the script was sent %d times", n)
 					}
 					viaRedis(t, g, c)
 					if d := peek(t, g, c); d.At(0).Used > 2 {
-						t.Errorf("it was spent more than once: %s", show(d))
+						t.Errorf("the charge was spent more than once: %s", show(d))
 					}
 				})
 			}
@@ -134,9 +134,9 @@ func TestStoppedServer(t *testing.T) {
 	}
 }
 
-// A caller with less time than the Gate's is answered within it, by his policies' modes. A very
-// short time says nothing of Redis, and ends nobody else's calls.
-func TestCallersDeadline(t *testing.T) {
+// A caller with a nearer deadline than the Gate's gets the answer of its policies' modes within it.
+// A very near deadline says nothing about Redis, and ends no other caller's call.
+func TestDecisionEndsAtCallersDeadline(t *testing.T) {
 	s := redistest.Start(t)
 	client := s.Client(t)
 	g := redisGate(t, client, core.Config{})
@@ -149,7 +149,7 @@ func TestCallersDeadline(t *testing.T) {
 		d, err := g.Decide(ctx, c)
 		cancel()
 		if errors.Is(err, context.DeadlineExceeded) {
-			continue // a machine so slow that there was no time left to decide
+			continue // a slow machine left no time to decide
 		}
 		if err != nil || !d.Allowed || d.Cause == nil || d.Source != core.SourceOpen || errors.Is(d.Cause, core.ErrCircuitOpen) {
 			t.Errorf("%v, allowed %v, cause %v", err, d.Allowed, d.Cause)
@@ -159,18 +159,17 @@ func TestCallersDeadline(t *testing.T) {
 	decide(t, g, c)
 }
 
-// Callers with nearly the Gate's time do notice that Redis is dead, and do not wait for it for
-// ever.
+// Callers that have nearly the Gate's timeout left open the circuit when Redis is dead.
 func TestCallersDeadlinesOpenTheCircuit(t *testing.T) {
 	s := redistest.Start(t)
 	client := s.Client(t)
-	g := redisGate(t, client, core.Config{Timeout: 2 * brief})
+	g := redisGate(t, client, core.Config{Timeout: 2 * shortTimeout})
 	c := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: frozen(100), OnFailure: core.Open}), Key: newKey(t, "k"), Cost: 1}
 	viaRedis(t, g, c)
 	warm(t, client)
 	s.Stop()
 	for {
-		ctx, cancel := context.WithTimeout(t.Context(), 2*brief-brief/4)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*shortTimeout-shortTimeout/4)
 		d, err := g.Decide(ctx, c)
 		cancel()
 		if err != nil && !errors.Is(err, context.DeadlineExceeded) {
@@ -183,18 +182,18 @@ func TestCallersDeadlinesOpenTheCircuit(t *testing.T) {
 	s.Continue()
 }
 
-// Callers whose deadlines are far shorter than the Gate's get errors until a probe has found out
-// that Redis is dead.
-func TestShortDeadlinesFindTheOutage(t *testing.T) {
+// Callers whose deadlines are far nearer than the Gate's get errors until a probe has found that
+// Redis is dead.
+func TestShortDeadlinesDetectTheOutage(t *testing.T) {
 	s := redistest.Start(t)
 	client := s.Client(t)
-	g := redisGate(t, client, core.Config{Timeout: brief})
+	g := redisGate(t, client, core.Config{Timeout: shortTimeout})
 	c := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: frozen(100), OnFailure: core.Open}), Key: newKey(t, "k"), Cost: 1}
 	viaRedis(t, g, c)
 	warm(t, client)
 	s.Stop()
 	for {
-		ctx, cancel := context.WithTimeout(t.Context(), brief/10)
+		ctx, cancel := context.WithTimeout(t.Context(), shortTimeout/10)
 		d, err := g.Decide(ctx, c)
 		cancel()
 		if errors.Is(d.Cause, core.ErrCircuitOpen) && d.Allowed {
@@ -208,11 +207,11 @@ func TestShortDeadlinesFindTheOutage(t *testing.T) {
 	viaRedis(t, g, c)
 }
 
-// A Redis that answers PING and does not write is down.
-func TestWritesPaused(t *testing.T) {
+// A Redis that answers PING but does not write is down.
+func TestPausedWritesAreAnOutage(t *testing.T) {
 	s := redistest.Start(t)
 	client, admin := s.Client(t), s.Client(t)
-	g := redisGate(t, client, core.Config{Timeout: brief})
+	g := redisGate(t, client, core.Config{Timeout: shortTimeout})
 	c := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: frozen(100), OnFailure: core.Open}), Key: newKey(t, "k"), Cost: 1}
 	viaRedis(t, g, c)
 	if err := admin.Do(t.Context(), "CLIENT", "PAUSE", 600_000, "WRITE").Err(); err != nil {
@@ -237,12 +236,12 @@ func TestWritesPaused(t *testing.T) {
 	viaRedis(t, g, c)
 }
 
-// What a client's user has hooked into it, such as tracing, sees the decisions.
+// Hooks of the user's client, such as tracing, see the decisions.
 func TestHooksAreCalled(t *testing.T) {
 	for _, inline := range []bool{false, true} {
 		s := redistest.Start(t)
 		client := s.Client(t, func(o *redis.Options) { o.ContextTimeoutEnabled = inline })
-		var seen hook
+		var seen evalCounter
 		client.AddHook(&seen)
 		g := redisGate(t, client, core.Config{})
 		decide(t, g, core.Charge{Policy: limited(t, "p", frozen(100)), Key: newKey(t, "k"), Cost: 1})
@@ -252,14 +251,14 @@ func TestHooksAreCalled(t *testing.T) {
 	}
 }
 
-// hook counts scripts.
-type hook struct{ atomic.Int64 }
+// evalCounter is a hook that counts scripts.
+type evalCounter struct{ atomic.Int64 }
 
-func (*hook) DialHook(next redis.DialHook) redis.DialHook { return next }
-func (*hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (*evalCounter) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (*evalCounter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
 }
-func (h *hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+func (h *evalCounter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		if strings.HasPrefix(cmd.Name(), "eval") {
 			h.Add(1)
@@ -268,7 +267,7 @@ func (h *hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-func TestKilledServer(t *testing.T) {
+func TestFailureModesOnKilledServer(t *testing.T) {
 	s := redistest.Start(t)
 	client := s.Client(t)
 	g := redisGate(t, client, core.Config{Timeout: time.Second, Replicas: 4})
@@ -280,7 +279,7 @@ func TestKilledServer(t *testing.T) {
 	full := core.Charge{Policy: limited(t, "full", frozen(1)), Key: key, Cost: 1}
 	decide(t, g, full)
 
-	// What Redis denies is denied, whatever the failure modes are.
+	// Redis's denials hold in every failure mode.
 	open2 := core.Charge{Policy: open.Policy, Key: key, Cost: 11}
 	for _, c := range []core.Charge{full, open2} {
 		if d := decide(t, g, c); d.Allowed || d.Source != core.SourceRedis {
@@ -300,21 +299,21 @@ func TestKilledServer(t *testing.T) {
 	failed(core.SourceOpen, true, open)
 	failed(core.SourceOpen, true, shadow)
 	failed(core.SourceClosed, false, closed)
-	// With one that is Closed nothing is spent locally, in whatever order.
+	// Beside a Closed policy nothing is spent locally, in whatever order.
 	failed(core.SourceClosed, false, closed, local, open)
 	failed(core.SourceClosed, false, local, open, closed)
-	// A share of 10 among 4 is 2, and the open one abstains.
+	// Each of 4 replicas has a share of 2 of the limit of 10. The Open policy abstains.
 	d := failed(core.SourceLocal, true, open, local, shadow)
 	if r := d.At(1); r.Used != 1 || r.Limit != 2 {
-		t.Errorf("the share: %+v", r)
+		t.Errorf("local share: %+v", r)
 	}
 	failed(core.SourceLocal, true, local)
 	d = failed(core.SourceLocal, false, open, local)
-	// Waiting does not mend the share, but Redis may be back.
+	// Waiting does not refill the share, but Redis may be back.
 	if wait := d.RetryAfter(); wait != time.Second || !d.At(0).Allowed || d.At(1).Allowed {
-		t.Errorf("beyond the share: %s", show(d))
+		t.Errorf("beyond the local share: %s", show(d))
 	}
-	// All Local ones are all or nothing.
+	// The Local policies decide all or nothing.
 	other := core.Charge{Policy: limited(t, "other", frozen(10)), Key: key, Cost: 1}
 	if d = failed(core.SourceLocal, false, other, local); d.At(0).Used != 0 {
 		t.Errorf("a local denial spent: %s", show(d))
@@ -329,24 +328,24 @@ func TestKilledServer(t *testing.T) {
 		t.Errorf("%s from %v, %v", show(p), p.Source, err)
 	}
 	if err := g.Reset(t.Context(), local.Policy, key); err == nil {
-		t.Error("Reset without redis says it reset")
+		t.Error("Reset without Redis returned no error")
 	}
-	failed(core.SourceLocal, true, local) // here it did
+	failed(core.SourceLocal, true, local) // the local share was reset
 
 	s.Restart()
 	viaRedis(t, g, local)
 	if d := decide(t, g, local); d.At(0).Used != 1 || d.At(0).Limit != 10 {
-		t.Errorf("what was spent locally came along: %s", show(d))
+		t.Errorf("local charges reached Redis: %s", show(d))
 	}
 	if err := g.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
 }
 
-// What closes a Gate during an outage waits for what still runs in the background.
+// Close during an outage waits for the calls that still run in the background.
 func TestCloseDuringOutage(t *testing.T) {
 	s := redistest.Start(t)
-	g := redisGate(t, s.Client(t), core.Config{Timeout: brief})
+	g := redisGate(t, s.Client(t), core.Config{Timeout: shortTimeout})
 	c := core.Charge{Policy: limited(t, "p", frozen(1_000_000)), Key: newKey(t, "k"), Cost: 1}
 	decide(t, g, c)
 	s.Stop()
@@ -378,7 +377,7 @@ func TestCloseDuringOutage(t *testing.T) {
 	wg.Wait()
 }
 
-func TestTooManyInFlight(t *testing.T) {
+func TestCapOfDecisionsInFlight(t *testing.T) {
 	s := redistest.Start(t)
 	client := s.Client(t)
 	g := redisGate(t, client, core.Config{MaxInFlight: 2, Timeout: 2 * time.Second})
@@ -400,14 +399,14 @@ func TestTooManyInFlight(t *testing.T) {
 			}
 		})
 	}
-	// The third is answered while two wait for a server that stands still.
+	// The third decision ends while two wait for the stopped server.
 	<-capped
 	s.Continue()
 	wg.Wait()
 	viaRedis(t, g, c)
 }
 
-// onNodes returns keys whose slots lie on these nodes of a cluster.
+// onNodes returns keys whose hash slots lie on these nodes of a cluster.
 func onNodes(t *testing.T, client *redis.ClusterClient, nodes ...*redistest.Server) []core.Key {
 	t.Helper()
 	keys := make([]core.Key, len(nodes))
@@ -427,15 +426,15 @@ func onNodes(t *testing.T, client *redis.ClusterClient, nodes ...*redistest.Serv
 	return keys
 }
 
-func TestCluster(t *testing.T) {
+func TestChargesAcrossClusterNodes(t *testing.T) {
 	cluster := redistest.StartCluster(t, 3)
 	for name, change := range map[string]func(o *redis.ClusterOptions){
-		// Both wait for an answer for ever, if they are left to it.
+		// Left alone, these two clients wait for an answer for ever.
 		"default":               func(o *redis.ClusterOptions) { o.ReadTimeout = -1 },
 		"ContextTimeoutEnabled": func(o *redis.ClusterOptions) { o.ReadTimeout, o.ContextTimeoutEnabled = -1, true },
-		// By itself such a client sends what is not answered again, well within the decision's
+		// Left alone, this client sends an unanswered command again, well within the decision's
 		// deadline.
-		"short-ReadTimeout": func(o *redis.ClusterOptions) { o.ReadTimeout = brief },
+		"short-ReadTimeout": func(o *redis.ClusterOptions) { o.ReadTimeout = shortTimeout },
 	} {
 		t.Run(name, func(t *testing.T) {
 			client, prefix := cluster.Client(t, change), name
@@ -454,7 +453,7 @@ func TestCluster(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			t.Run("given back", func(t *testing.T) {
+			t.Run("refunds", func(t *testing.T) {
 				many := core.Charge{Policy: limited(t, "many", frozen(1000)), Key: keys[0], Cost: 3}
 				for i := range 20 {
 					// A policy that has not denied yet goes last.
@@ -474,13 +473,13 @@ func TestCluster(t *testing.T) {
 					t.Errorf("AtMost granted %d: %s, %v", n, show(d), err)
 				}
 				if d := peek(t, g, many); d.At(0).Used != 22 {
-					t.Errorf("AtMost's rest was not given back: %s", show(d))
+					t.Errorf("the rest of AtMost was not refunded: %s", show(d))
 				}
 			})
 
 			for _, m := range modes {
-				t.Run("a stopped master, "+m.name, func(t *testing.T) {
-					timeout := 2 * brief
+				t.Run("stopped master, "+m.name, func(t *testing.T) {
+					timeout := 2 * shortTimeout
 					if name == "short-ReadTimeout" {
 						timeout *= 10
 					}
@@ -503,7 +502,7 @@ func TestCluster(t *testing.T) {
 
 					cluster.Nodes[1].Stop()
 					d, err := whileStopped(t, cluster.Nodes[1], g, first, second)
-					// Locally the share of 1 denies the cost of 2.
+					// A local share of 1 denies the cost of 2.
 					allowed := m.mode == core.Open
 					if err != nil || d.Cause == nil || d.Source != m.source || d.Allowed != allowed {
 						t.Errorf("%s from %v: %v, %v", show(d), d.Source, d.Cause, err)
@@ -512,12 +511,12 @@ func TestCluster(t *testing.T) {
 						t.Errorf("%s", show(d))
 					}
 					cluster.Nodes[1].Continue()
-					// The give-back goes on in the background, and Close waits for it.
+					// The refund continues in the background, and Close waits for it.
 					if err := g.Close(t.Context()); err != nil {
 						t.Error(err)
 					}
 					if n := cluster.Nodes[1].Calls(t, "evalsha", "eval") - calls; n > 1 {
-						t.Errorf("it was sent %d times", n)
+						t.Errorf("the script was sent %d times", n)
 					}
 					again := redisGate(t, client, core.Config{Prefix: prefix})
 					want := int64(1)
@@ -525,23 +524,23 @@ func TestCluster(t *testing.T) {
 						want = 2
 					}
 					if d := peek(t, again, first); d.At(0).Used != want {
-						t.Errorf("the first: %s", show(d))
+						t.Errorf("the first part: %s", show(d))
 					}
 					if d := peek(t, again, second); d.At(0).Used > 4 {
-						t.Errorf("spent more than once: %s", show(d))
+						t.Errorf("the second part was spent more than once: %s", show(d))
 					}
 				})
 			}
 			mu.Lock()
 			defer mu.Unlock()
 			for _, e := range events {
-				t.Errorf("giving back failed: %v", e.Err)
+				t.Errorf("refund failed: %v", e.Err)
 			}
 		})
 	}
 }
 
-func TestRefused(t *testing.T) {
+func TestRejectedCommandsAreMisconfiguration(t *testing.T) {
 	s := redistest.Start(t)
 	ctx := t.Context()
 	admin := s.Client(t)
@@ -551,7 +550,8 @@ func TestRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// Warm, so that what follows is refused on connections that exist as well as on new ones.
+	// This decision connects, so that the server rejects commands on existing connections as well
+	// as on new ones.
 	do("ACL", "SETUSER", "app", "on", ">secret", "~hg:*", "+ping", "+hello", "+client", "+info", "+evalsha", "+eval", "+time", "+get", "+set", "+del",
 		"+getrange", "+setrange", "+pexpire")
 	as := func(user, password string) redis.UniversalClient {
@@ -564,7 +564,7 @@ func TestRefused(t *testing.T) {
 		t.Fatalf("%s", show(d))
 	}
 	if err := g.Ping(ctx); err != nil {
-		t.Errorf("ping of a user who may: %v", err)
+		t.Errorf("Ping with all permissions: %v", err)
 	}
 	do("ACL", "SETUSER", "noset", "on", ">secret", "~hg:*", "+ping", "+hello", "+client", "+evalsha", "+eval", "+time", "+get")
 	do("ACL", "SETUSER", "nokey", "on", ">secret", "~other:*", "+@all")
@@ -599,7 +599,7 @@ func TestRefused(t *testing.T) {
 
 func TestPing(t *testing.T) {
 	ctx := t.Context()
-	t.Run("well", func(t *testing.T) {
+	t.Run("healthy", func(t *testing.T) {
 		redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 			client := s.Client(t)
 			g := redisGate(t, client, core.Config{Prefix: s.Prefix})
@@ -608,7 +608,7 @@ func TestPing(t *testing.T) {
 			}
 			for _, k := range client.Keys(ctx, s.Prefix+"*").Val() {
 				if ttl := client.PTTL(ctx, k).Val(); ttl <= 0 || ttl > 10*time.Second {
-					t.Errorf("%s lives for %v", k, ttl)
+					t.Errorf("%s has TTL %v", k, ttl)
 				}
 			}
 		})
@@ -622,7 +622,7 @@ func TestPing(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	}
-	t.Run("refused", func(t *testing.T) {
+	t.Run("connection refused", func(t *testing.T) {
 		s := redistest.Start(t)
 		s.Kill()
 		fails(t, redisGate(t, s.Client(t), core.Config{Timeout: 5 * time.Second}), "nothing listens", false)
@@ -632,7 +632,7 @@ func TestPing(t *testing.T) {
 		client := s.Client(t)
 		warm(t, client)
 		s.Stop()
-		fails(t, redisGate(t, client, core.Config{Timeout: brief}), "does not answer in time", false)
+		fails(t, redisGate(t, client, core.Config{Timeout: shortTimeout}), "does not answer in time", false)
 		s.Continue()
 	})
 	t.Run("closed client", func(t *testing.T) {
@@ -651,7 +651,7 @@ func TestPing(t *testing.T) {
 			t.Fatal(err)
 		}
 		g := redisGate(t, client, core.Config{})
-		// Until the first synchronisation it may still be loading.
+		// It may be loading until the first synchronisation.
 		for strings.Contains(fmt.Sprint(g.Ping(ctx)), "loading") {
 		}
 		fails(t, g, "connect to the primary", false)

@@ -15,98 +15,100 @@ import (
 	"time"
 )
 
-// seat is a place in the storm, for one process after the other.
-type seat struct {
-	t       *testing.T
-	addr    string
-	limit   int
-	cmd     *exec.Cmd
-	in      io.WriteCloser
-	ready   chan struct{}
-	done    chan struct{}
-	held    chan struct{} // told of grants
-	beliefs []belief      // of the reader, until it is done
-	hurt    int
+// worker runs one process of the storm after the other.
+type worker struct {
+	t         *testing.T
+	addr      string
+	limit     int
+	cmd       *exec.Cmd
+	in        io.WriteCloser
+	ready     chan struct{}
+	done      chan struct{}
+	granted   chan struct{} // told of grants
+	intervals []interval    // belongs to readOutput until done is closed
+	faults    int
 }
 
-func (s *seat) sit() {
+func (w *worker) spawn() {
 	self, err := os.Executable()
 	if err != nil {
-		s.t.Fatal(err)
+		w.t.Fatal(err)
 	}
-	cmd := exec.Command(self, "-test.run=^TestStormer$")
-	// The race detector lets a process wait for a second before it exits.
-	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0", stormAt+"="+s.addr)
-	cmd.Stderr = s.t.Output()
+	cmd := exec.Command(self, "-test.run=^TestStormProcess$")
+	// With the race detector a process waits for a second before it exits.
+	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0", stormAddrEnv+"="+w.addr)
+	cmd.Stderr = w.t.Output()
 	in, err := cmd.StdinPipe()
 	if err != nil {
-		s.t.Error(err)
+		w.t.Error(err)
 		return
 	}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
-		s.t.Error(err)
+		w.t.Error(err)
 		return
 	}
 	if err := cmd.Start(); err != nil {
-		s.t.Error(err)
+		w.t.Error(err)
 		return
 	}
-	s.cmd, s.in, s.ready, s.done = cmd, in, make(chan struct{}), make(chan struct{})
-	go s.read(out, s.ready, s.done)
+	w.cmd, w.in, w.ready, w.done = cmd, in, make(chan struct{}), make(chan struct{})
+	go w.readOutput(out, w.ready, w.done)
 }
 
-// start lets the process contend.
-func (s *seat) start() {
-	if _, err := fmt.Fprintln(s.in, s.limit); err != nil {
-		s.t.Error(err)
+// contend tells the process to start.
+func (w *worker) contend() {
+	if _, err := fmt.Fprintln(w.in, w.limit); err != nil {
+		w.t.Error(err)
 	}
 }
 
-// read notes what the process believes. The last belief has no end if it was killed.
-func (s *seat) read(out io.Reader, ready, done chan struct{}) {
+// readOutput records the intervals of the process. The last one has no end if the process was
+// killed.
+func (w *worker) readOutput(out io.Reader, ready, done chan struct{}) {
 	defer close(done)
 	queued := int64(0)
 	for lines := bufio.NewScanner(out); lines.Scan(); {
-		b := belief{queued: queued}
+		b := interval{queued: queued}
 		switch line := lines.Text(); {
 		case line == "ready":
 			close(ready)
 		case strings.HasPrefix(line, "wait "):
-			_, _ = fmt.Sscanf(line, "wait %d", &queued) // half a line of who was killed
+			_, _ = fmt.Sscanf(line, "wait %d", &queued) // a kill may cut this line short
 		case strings.HasPrefix(line, "hold "):
 			queued = 0
 			if _, err := fmt.Sscanf(line, "hold %d %d", &b.token, &b.from); err == nil {
-				s.beliefs = append(s.beliefs, b)
+				w.intervals = append(w.intervals, b)
 				select {
-				case s.held <- struct{}{}:
+				case w.granted <- struct{}{}:
 				default:
 				}
 			}
 		case strings.HasPrefix(line, "free "):
-			_, _ = fmt.Sscanf(line, "free %d", &s.beliefs[len(s.beliefs)-1].to) // half a line of who was killed
+			// A kill may cut this line short.
+			_, _ = fmt.Sscanf(line, "free %d", &w.intervals[len(w.intervals)-1].to)
 		case strings.HasPrefix(line, "---"), strings.HasPrefix(line, "    "):
-			s.t.Log(line)
+			w.t.Log(line)
 		}
 	}
 }
 
-// rise waits for the end of the process.
-func (s *seat) rise(killed bool) {
-	<-s.done
-	if err := s.cmd.Wait(); err != nil && !killed {
-		s.t.Error(err)
+// wait waits for the process to end.
+func (w *worker) wait(killed bool) {
+	<-w.done
+	if err := w.cmd.Wait(); err != nil && !killed {
+		w.t.Error(err)
 	}
-	if n := len(s.beliefs); n > 0 && s.beliefs[n-1].to == 0 {
-		if s.beliefs[n-1].to = time.Now().UnixNano(); !killed {
-			s.t.Error("a process ended while it held")
+	if n := len(w.intervals); n > 0 && w.intervals[n-1].to == 0 {
+		if w.intervals[n-1].to = time.Now().UnixNano(); !killed {
+			w.t.Error("a process ended while it held a slot")
 		}
 	}
 }
 
-// until waits for some time, and for every other call until the process has just been granted a
-// slot. It says whether the storm goes on.
-func (s *seat) until(over <-chan struct{}, atLeast time.Duration) bool {
+// nextFault waits for a random time and then, every other call, until the process has just been
+// granted a slot. It reports whether the storm goes on.
+func (w *worker) nextFault(over <-chan struct{}, atLeast time.Duration) bool {
 	wait := time.NewTimer(atLeast + rand.N(atLeast))
 	defer wait.Stop()
 	select {
@@ -114,35 +116,35 @@ func (s *seat) until(over <-chan struct{}, atLeast time.Duration) bool {
 	case <-over:
 		return false
 	}
-	if s.hurt++; s.hurt%2 == 0 {
+	if w.faults++; w.faults%2 == 0 {
 		return true
 	}
-	select { // of before
-	case <-s.held:
+	select { // an earlier grant
+	case <-w.granted:
 	default:
 	}
 	select {
-	case <-s.held:
+	case <-w.granted:
 		return true
 	case <-over:
 		return false
 	}
 }
 
-func (s *seat) killAgainAndAgain(over <-chan struct{}) {
-	for s.until(over, stormLease) {
-		_ = s.cmd.Process.Kill()
-		s.rise(true)
-		s.sit()
-		<-s.ready
-		s.start()
+func (w *worker) killRepeatedly(over <-chan struct{}) {
+	for w.nextFault(over, stormLease) {
+		_ = w.cmd.Process.Kill()
+		w.wait(true)
+		w.spawn()
+		<-w.ready
+		w.contend()
 	}
 }
 
-func (s *seat) stopAgainAndAgain(over <-chan struct{}) {
-	for s.until(over, stormLease) {
-		_ = s.cmd.Process.Signal(syscall.SIGSTOP)
+func (w *worker) stopRepeatedly(over <-chan struct{}) {
+	for w.nextFault(over, stormLease) {
+		_ = w.cmd.Process.Signal(syscall.SIGSTOP)
 		<-time.After(stormLease + rand.N(stormLease))
-		_ = s.cmd.Process.Signal(syscall.SIGCONT)
+		_ = w.cmd.Process.Signal(syscall.SIGCONT)
 	}
 }
