@@ -370,8 +370,8 @@ func TestBrokenBatchIsOneFailure(t *testing.T) {
 	})
 }
 
-// Callers whose period began later, or whose clock is ahead, are decided together in the current
-// period once the process knows it.
+// Callers whose clock is behind or ahead of the server's by more than a period are decided together
+// in the server's period, once the process knows it.
 func TestPeriodStartsWhileCallersWait(t *testing.T) {
 	for name, off := range map[string]time.Duration{"clock behind": 400 * 24 * time.Hour, "clock ahead": -400 * 24 * time.Hour} {
 		t.Run(name, func(t *testing.T) {

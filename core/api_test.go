@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -13,25 +12,6 @@ import (
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/redistest"
 )
-
-func TestKeyParts(t *testing.T) {
-	long := strings.Repeat("a very long part: ", 10)
-	for _, parts := range [][]string{
-		{"acme"}, {"acme", "bob"}, {"big corp", "a:b", "{x}", "100%", "%2F", "ü", "\x00"}, {long}, {"acme", long, "b:c", "12:x"},
-		{"~"}, {"~" + strings.Repeat("x", 22)},
-	} {
-		k := newKey(t, parts[0], parts[1:]...)
-		if got := k.Parts(); !slices.Equal(got, parts) {
-			t.Errorf("%q: parts %q, want %q", k, got, parts)
-		}
-		if again := newKey(t, parts[0], parts[1:]...); again != k {
-			t.Errorf("%q: equal parts make different keys", parts)
-		}
-	}
-	if parts := (core.Key{}).Parts(); parts != nil {
-		t.Errorf("the zero Key has parts %q", parts)
-	}
-}
 
 // A charge's Limit replaces that of its policy and key. It serves keys that cannot be looked up.
 func TestChargeHasItsOwnLimit(t *testing.T) {
