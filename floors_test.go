@@ -13,7 +13,8 @@ import (
 
 const module = "github.com/headgate/headgate"
 
-// Imports only go down: a package may import those of lower floors, and only the modules named for it.
+// floors lists the packages from the bottom up. A package may import packages of lower floors, and
+// of other modules only those listed for it.
 var floors = []struct {
 	path    string // below the module
 	floor   int
@@ -35,13 +36,13 @@ var floors = []struct {
 	{"adapters/gin", 5, []string{"github.com/gin-gonic/gin"}},
 	{"adapters/echo", 5, []string{"github.com/labstack/echo/v4"}},
 	{"adapters/echov5", 5, []string{"github.com/labstack/echo/v5"}},
-	{"adapters", 6, nil}, // tests of all of them
+	{"adapters", 6, nil}, // tests of all adapters
 }
 
-// onlyTests may import anything: nothing but tests imports them.
-var onlyTests = []string{"internal/redistest"}
+// testOnly may import anything, because only tests import them.
+var testOnly = []string{"internal/redistest"}
 
-func TestFloors(t *testing.T) {
+func TestImportsOnlyGoDown(t *testing.T) {
 	cmd := exec.Command("go", "list", "-json=ImportPath,Imports", "./...")
 	var complaint bytes.Buffer
 	cmd.Stderr = &complaint
@@ -63,7 +64,7 @@ func TestFloors(t *testing.T) {
 		} else if err != nil {
 			t.Fatal(err)
 		}
-		if slices.Contains(onlyTests, strings.TrimPrefix(p.ImportPath, module+"/")) {
+		if slices.Contains(testOnly, strings.TrimPrefix(p.ImportPath, module+"/")) {
 			continue
 		}
 		own, ok := floor[p.ImportPath]
@@ -91,8 +92,8 @@ func TestFloors(t *testing.T) {
 	}
 }
 
-// What a user of net/http links: README says so.
-func TestDependencies(t *testing.T) {
+// A user of net/http links exactly the modules that README names.
+func TestNethttpDependencies(t *testing.T) {
 	out, err := exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}}", "./adapters/nethttp").Output()
 	if err != nil {
 		t.Fatal(err)

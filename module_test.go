@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// What another module gets that imports one adapter: nothing of another framework, and nothing that only tests or the
+// A module that imports one adapter gets no other framework, and nothing that only tests or
 // benchmarks need.
-func TestUsersModule(t *testing.T) {
+func TestUserModuleHasNoForeignDependencies(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds programs")
 	}
@@ -18,7 +18,7 @@ func TestUsersModule(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	onlyTests := []string{
+	testModules := []string{
 		"miniredis", "gopher-lua", "pgregory.net/rapid", "testify", "ginkgo", "gomega", "coder/websocket", "porcupine", "httpsfv", "goleak",
 		"redis_rate", "ulule", "throttled", "zeromicro", "httprate", "redislock", "redsync", "rueidis", "gonum",
 	}
@@ -48,7 +48,7 @@ func TestUsersModule(t *testing.T) {
 				t.Helper()
 				cmd := exec.Command("go", args...)
 				cmd.Dir = dir
-				// The sums are this module's own, which its go.sum has checked.
+				// They are this module's dependencies, and its go.sum has verified them.
 				cmd.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOWORK=off", "GONOSUMDB=*")
 				out, err := cmd.CombinedOutput()
 				if err != nil {
@@ -71,11 +71,11 @@ func TestUsersModule(t *testing.T) {
 			}
 			for place, text := range places {
 				if place != "go.sum" && !strings.Contains(text, c.own) {
-					t.Errorf("%s has no %s:\n%s", place, c.own, text)
+					t.Errorf("%s does not contain %s:\n%s", place, c.own, text)
 				}
-				for _, f := range append(c.foreign, onlyTests...) {
+				for _, f := range append(c.foreign, testModules...) {
 					if strings.Contains(text, f) {
-						t.Errorf("%s has %s:\n%s", place, f, text)
+						t.Errorf("%s contains %s:\n%s", place, f, text)
 					}
 				}
 			}

@@ -42,9 +42,10 @@ var (
 	luaString  = regexp.MustCompile(`'[^'\n]*'|"[^"\n]*"`)
 )
 
-// code is a script without its comments, and with every string made empty.
+// code returns a script without its comments, and with every string emptied.
 func code(script string) string {
-	// No string of these scripts holds two dashes, or the rest of its line would be lost: TestLuaStrings.
+	// No string of these scripts holds two dashes, or the rest of its line would be lost: see
+	// TestLuaStringsHoldNoDashes.
 	return luaString.ReplaceAllString(luaComment.ReplaceAllString(script, ""), "''")
 }
 
@@ -55,32 +56,32 @@ func TestLuaFilesHaveContracts(t *testing.T) {
 			t.Errorf("%s opens with %q", name, lines[0])
 		}
 		if filepath.Ext(name) != ".lua" || strings.Contains(text, "\t") || !strings.HasSuffix(text, "\n") {
-			t.Errorf("%s is no Lua file as the others are", name)
+			t.Errorf("%s is not a Lua file in the house format", name)
 		}
 	}
 	for name, script := range scripts {
-		// miniredis does not know a shebang, and Redis takes one to mean more than the language.
+		// miniredis does not know a shebang, and for Redis it changes more than the language.
 		if strings.HasPrefix(script, "#!") || strings.Contains(script, "--: ") {
 			t.Errorf("%s is not assembled", name)
 		}
 	}
 }
 
-func TestLuaStrings(t *testing.T) {
+func TestLuaStringsHoldNoDashes(t *testing.T) {
 	for name, text := range luaFiles(t) {
 		for line := range strings.Lines(text) {
 			if i := strings.Index(line, "--"); i >= 0 && strings.Count(line[:i], "'")%2 == 1 {
-				t.Errorf("%s: a string with two dashes: %s", name, line)
+				t.Errorf("%s: two dashes in a string: %s", name, line)
 			}
 		}
 		if strings.Contains(text, "[[") || strings.Contains(text, "--[") {
-			t.Errorf("%s: a long string or comment, which the other tests do not read", name)
+			t.Errorf("%s: a long string or comment, which the other tests cannot parse", name)
 		}
 	}
 }
 
-// tostring and ".." print 14 digits of a number on Redis, and a time has 16; %d may print 32 bits of it, and prints it in two parts.
-// miniredis hides it.
+// On Redis, tostring and ".." print 14 digits of a number, and a time has 16. %d may print only 32
+// bits of it, so it is printed in two parts. miniredis hides both.
 func TestLuaPrintsNoNumbers(t *testing.T) {
 	for name, script := range scripts {
 		for line := range strings.Lines(code(script)) {
@@ -89,7 +90,8 @@ func TestLuaPrintsNoNumbers(t *testing.T) {
 			}
 		}
 		for _, format := range regexp.MustCompile(`\bformat\(('[^']*')`).FindAllStringSubmatch(luaComment.ReplaceAllString(script, ""), -1) {
-			// What one %d prints must be small, which the script sees to: agreement with the model shows it.
+			// A number that a single %d prints must be small. The scripts ensure that, and the
+			// tests against the model check it.
 			if strings.Contains(strings.NewReplacer("%09d%07d", "", "%d%07d", "", "%.0f", "", "%016d", "", "%d", "").Replace(format[1]), "%") {
 				t.Errorf("%s: format %s", name, format[1])
 			}
@@ -97,18 +99,19 @@ func TestLuaPrintsNoNumbers(t *testing.T) {
 	}
 }
 
-// On a cluster a script may touch only what is in KEYS.
+// On a cluster a script may touch only the keys in KEYS.
 func TestLuaTouchesOnlyItsKeys(t *testing.T) {
 	call := regexp.MustCompile(`redis\.(p?call)\(('[A-Z]+')?,? *([^,)]*)`)
 	for name, script := range scripts {
 		text := luaComment.ReplaceAllString(script, "")
 		calls := call.FindAllStringSubmatch(text, -1)
 		if len(calls) != strings.Count(text, "redis.") || len(calls) < 3 && name == "DecideScript" {
-			t.Errorf("%s: %d calls are understood of %d", name, len(calls), strings.Count(text, "redis."))
+			t.Errorf("%s: parsed %d of %d calls", name, len(calls), strings.Count(text, "redis."))
 		}
 		for _, c := range calls {
 			switch {
-			case c[1] == "pcall" && c[2] == "'MGET'" && c[3] == "unpack(KEYS": // and what it may not read so, it reads otherwise
+			// If MGET fails, the script reads the keys one by one.
+			case c[1] == "pcall" && c[2] == "'MGET'" && c[3] == "unpack(KEYS":
 			case c[1] == "pcall" && c[2] == "'INCRBY'" && c[3] == "KEYS[key]":
 			case c[1] != "call", c[2] == "":
 				t.Errorf("%s: %s", name, c[0])
@@ -132,7 +135,7 @@ func TestLuaWritesNoGlobals(t *testing.T) {
 	for script, text := range scripts {
 		text = code(text)
 		for table := regexp.MustCompile(`\{[^{}]*\}`); table.MatchString(text); {
-			text = table.ReplaceAllString(text, "0") // its fields are no variables
+			text = table.ReplaceAllString(text, "0") // its fields are not variables
 		}
 		var locals []string
 		for _, r := range []*regexp.Regexp{local, loop, function} {
@@ -147,7 +150,7 @@ func TestLuaWritesNoGlobals(t *testing.T) {
 			for target := range strings.SplitSeq(regexp.MustCompile(`\[[^\]]*\]`).ReplaceAllString(m[1], ""), ",") {
 				found++
 				if n := name.FindString(strings.TrimSpace(target)); !slices.Contains(locals, n) {
-					t.Errorf("%s: %q is written, and not local: %s", script, n, m[0])
+					t.Errorf("%s: assignment to the global %q: %s", script, n, m[0])
 				}
 			}
 		}
@@ -157,8 +160,8 @@ func TestLuaWritesNoGlobals(t *testing.T) {
 	}
 }
 
-// The scripts run as their contract says, told in ARGV by hand.
-func TestScriptsRun(t *testing.T) {
+// The scripts work as their contract says, with ARGV written by hand.
+func TestScriptsFollowTheirContract(t *testing.T) {
 	const now = int64(1_763_700_000_123_456)
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		client, ctx := s.Client(t), t.Context()
@@ -174,7 +177,7 @@ func TestScriptsRun(t *testing.T) {
 				}
 				run := func(requests ...any) []int64 {
 					t.Helper()
-					// Both limits are 10 a second: one with a burst of 10, one of 1.
+					// Both limits are 10 a second, with bursts of 10 and of 1.
 					args := append([]any{19, 0, 0, 1, "token_bucket", 0, 1, 1_000_000, 0, 0, 30, "token_bucket", 0, 3, 100_000, 2, 0, 27}, requests...)
 					if name == "DecideScriptInjected" {
 						args = append(args, now)
@@ -189,7 +192,7 @@ func TestScriptsRun(t *testing.T) {
 				if len(first) != 7 || first[0] != 0 || first[1] != 0 || first[3] < now || first[6] < now {
 					t.Fatalf("first: %v", first)
 				}
-				// Two requests in one call: the second sees what the first did.
+				// Two requests in one call: the second sees the effects of the first.
 				second := run(
 					"decide", 1, 2, 1, 1, 5, 400_000, 0, 2, 12, 100_000, 1,
 					"atmost", 1, 1, 1, 9, 1, 5, 100_000, 0,
@@ -207,7 +210,7 @@ func TestScriptsRun(t *testing.T) {
 						t.Errorf("second: %v, want %v", second, want)
 					}
 					if peeked := run("peek", 1, 1, 0, 1, 5, 0, 0); peeked[1] != 700_000 {
-						t.Errorf("after giving back: %v", peeked)
+						t.Errorf("after a refund: %v", peeked)
 					}
 				}
 				for _, k := range []string{key, other} {

@@ -13,7 +13,8 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 )
 
-// The permissions of docs/redis.md suffice for whatever semaphores do, and each of them is needed.
+// The permissions in docs/redis.md are enough for every operation of a Semaphore and a Gate, and each
+// one is needed.
 func TestDocumentedPermissions(t *testing.T) {
 	page, err := os.ReadFile("../docs/redis.md")
 	if err != nil {
@@ -39,10 +40,10 @@ func TestDocumentedPermissions(t *testing.T) {
 	}
 	sem := semaphore(t, g, core.SemaphoreConfig{TTL: time.Hour})
 	tenant, user := core.Level{Key: newKey(t, "k"), Limit: 2}, core.Level{Key: newKey(t, "k", "u"), Limit: 1}
-	first := take(t, sem, tenant, user)
-	second := queue(t, sem, tenant, user)
-	subscribed(t, s)
-	free(t, first)
+	first := acquire(t, sem, tenant, user)
+	second := enqueue(t, sem, tenant, user)
+	waitSubscribed(t, s)
+	release(t, first)
 	l := <-second
 	if err := l.Extend(t.Context()); err != nil {
 		t.Error(err)
@@ -55,17 +56,17 @@ func TestDocumentedPermissions(t *testing.T) {
 		t.Error(n, err)
 	}
 	<-l.Lost()
-	free(t, l)
+	release(t, l)
 	brief := semaphore(t, g, core.SemaphoreConfig{Name: "brief", TTL: time.Second})
 	if _, err := brief.Enqueue(t.Context(), core.SlotRequest{Levels: []core.Level{user}}); err != nil {
 		t.Fatal(err)
 	}
-	free(t, <-queue(t, brief, user)) // when the other has died
+	release(t, <-enqueue(t, brief, user)) // acquired after the enqueued holder has expired
 	paid, _, err := sem.TryAdmit(t.Context(), core.SlotRequest{Levels: []core.Level{tenant}}, core.Charge{Policy: limited(t, "p", frozen(1)), Key: user.Key, Cost: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	free(t, paid)
+	release(t, paid)
 	moved := limited(t, "moved", core.TokenBucket{Rate: 1000, Per: time.Second, Burst: 1000})
 	three := []core.Charge{{Policy: limited(t, "p", frozen(9)), Key: user.Key, Cost: 1}, {Policy: limited(t, "q", frozen(9)), Key: user.Key, Cost: 1}, {Policy: moved, Key: user.Key, Cost: 1}}
 	decide(t, g, three...)
@@ -79,15 +80,17 @@ func TestDocumentedPermissions(t *testing.T) {
 	}
 	for _, c := range commands {
 		cluster := c == "spublish" || c == "ssubscribe" || c == "sunsubscribe"
-		if !strings.Contains(stats, "cmdstat_"+c+":") && !cluster && c != "setrange" { // which is for logs
+		// Only logs use SETRANGE.
+		if !strings.Contains(stats, "cmdstat_"+c+":") && !cluster && c != "setrange" {
 			t.Errorf("%s is not used", c)
 		}
 	}
 
-	// Without MGET values are read one by one, and without INCRBY all are written whole.
+	// Without MGET the script reads the values one by one. Without INCRBY it writes every value
+	// whole.
 	do(t, admin, "ACL", "SETUSER", "app", "-mget", "-incrby")
 	g = redisGate(t, s.Client(t, func(o *redis.Options) { o.Username, o.Password = "app", "secret" }), core.Config{})
 	if d := decide(t, g, three...); !d.Allowed || d.At(0).Used != before.At(0).Used+1 || d.At(1).Used != before.At(1).Used+1 {
-		t.Errorf("%s, and before: %s", show(d), show(before))
+		t.Errorf("%s\nwith all permissions: %s", show(d), show(before))
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 )
 
-// eachAdmission runs f on every Gate, with charges whose keys have the outermost part of the
-// slot's, and with others.
+// eachAdmission runs f on every Gate: once with charges whose keys share the slot's outermost part,
+// and once with other charges.
 func eachAdmission(t *testing.T, f func(t *testing.T, g *core.Gate, level core.Level, charge func(*core.Policy) core.Charge)) {
 	t.Helper()
 	eachLeaseGate(t, func(t *testing.T, g *core.Gate) {
@@ -31,7 +31,7 @@ func eachAdmission(t *testing.T, f func(t *testing.T, g *core.Gate, level core.L
 	})
 }
 
-func spent(t *testing.T, g *core.Gate, want int64, charges ...core.Charge) {
+func checkUsed(t *testing.T, g *core.Gate, want int64, charges ...core.Charge) {
 	t.Helper()
 	d := peek(t, g, charges...)
 	for i := range d.Len() {
@@ -41,7 +41,8 @@ func spent(t *testing.T, g *core.Gate, want int64, charges ...core.Charge) {
 	}
 }
 
-// awaitQueue waits until so many wait: who gives up leaves the queue in the background.
+// awaitQueue returns once want callers are queued. A caller that gives up leaves the queue in the
+// background.
 func awaitQueue(t *testing.T, s *core.Semaphore, key core.Key, want int) {
 	t.Helper()
 	for {
@@ -55,9 +56,9 @@ func awaitQueue(t *testing.T, s *core.Semaphore, key core.Key, want int) {
 	}
 }
 
-func TestTryAdmit(t *testing.T) {
+func TestTryAdmitTakesSlotAndChargesOrNeither(t *testing.T) {
 	for _, split := range []bool{false, true} {
-		name := map[bool]string{false: "one server", true: "a slot for each outermost part"}[split]
+		name := map[bool]string{false: "one script", true: "one script for each outermost part"}[split]
 		t.Run(name, func(t *testing.T) {
 			eachAdmission(t, func(t *testing.T, g *core.Gate, level core.Level, charge func(*core.Policy) core.Charge) {
 				if split {
@@ -73,9 +74,9 @@ func TestTryAdmit(t *testing.T) {
 				if err != nil || !d.Allowed || l.InUse() != 1 || l.Token() == 0 && d.Source == core.SourceRedis || d.Len() != 3 || d.At(0).Used != 1 {
 					t.Fatalf("%s, %v in use, %v", show(d), l.InUse(), err)
 				}
-				spent(t, g, 1, two)
+				checkUsed(t, g, 1, two)
 
-				// No slot: nothing is spent, and the results say what could be.
+				// No slot is left: nothing is spent, and the results say what could be spent.
 				var full *core.FullError
 				none, d, err := s.TryAdmit(t.Context(), ask, two, shadow, tight)
 				if none != nil || !errors.As(err, &full) || full.InUse != 1 || full.Limit != 1 || full.Queue {
@@ -84,16 +85,16 @@ func TestTryAdmit(t *testing.T) {
 				if d.Allowed || !d.At(0).Allowed || d.At(0).Used != 1 || d.At(0).Remaining != 1 || d.At(2).Allowed || d.At(2).Used != 1 {
 					t.Errorf("%s", show(d))
 				}
-				spent(t, g, 1, two)
-				free(t, l)
+				checkUsed(t, g, 1, two)
+				release(t, l)
 
 				l, d, err = s.TryAdmit(t.Context(), ask, two, tight)
 				if err != nil || !d.Allowed || d.At(0).Remaining != 0 || l.InUse() != 1 {
 					t.Fatalf("%s, %v in use, %v", show(d), l.InUse(), err)
 				}
-				free(t, l)
+				release(t, l)
 
-				// The charge denies: no slot is taken, and it is no error.
+				// The charge denies: no slot is taken, and a denial is not an error.
 				none, d, err = s.TryAdmit(t.Context(), ask, two)
 				if none != nil || err != nil || d.Allowed || d.At(0).Allowed || d.At(0).RetryAfter != core.Never {
 					t.Fatalf("%v, %s, %v", none, show(d), err)
@@ -106,7 +107,7 @@ func TestTryAdmit(t *testing.T) {
 	}
 }
 
-func TestTryAdmitWithoutState(t *testing.T) {
+func TestTryAdmitWithStatelessCharges(t *testing.T) {
 	eachAdmission(t, func(t *testing.T, g *core.Gate, level core.Level, charge func(*core.Policy) core.Charge) {
 		s := semaphore(t, g, core.SemaphoreConfig{})
 		ask := core.SlotRequest{Levels: []core.Level{level}}
@@ -116,7 +117,7 @@ func TestTryAdmitWithoutState(t *testing.T) {
 			if err != nil || !d.Allowed || d.Len() != len(charges) {
 				t.Fatalf("%d charges: %s, %v", len(charges), show(d), err)
 			}
-			free(t, l)
+			release(t, l)
 		}
 		if l, d, err := s.TryAdmit(t.Context(), ask, unlimited, never); l != nil || err != nil || d.Allowed {
 			t.Fatalf("%s, %v", show(d), err)
@@ -133,9 +134,9 @@ func TestTryAdmitWithoutState(t *testing.T) {
 	})
 }
 
-// What was spent with a slot can be settled, also after the slot was detached, and by who releases
-// it.
-func TestAdmitSettles(t *testing.T) {
+// Charges spent together with a slot can be settled, even after Detach, by the holder of the
+// detached lease.
+func TestAdmittedChargesCanBeSettled(t *testing.T) {
 	eachAdmission(t, func(t *testing.T, g *core.Gate, level core.Level, charge func(*core.Policy) core.Charge) {
 		s := semaphore(t, g, core.SemaphoreConfig{})
 		c := charge(limited(t, "tokens", frozen(100)))
@@ -145,13 +146,13 @@ func TestAdmitSettles(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			spent(t, g, 50, c)
+			checkUsed(t, g, 50, c)
 			l = l.Detach()
 			if err := l.Reservation().Settle(t.Context(), 7); err != nil {
 				t.Fatal(err)
 			}
-			spent(t, g, 7, c)
-			free(t, l)
+			checkUsed(t, g, 7, c)
+			release(t, l)
 			if err := g.Reset(t.Context(), c.Policy, c.Key); err != nil {
 				t.Fatal(err)
 			}
@@ -159,12 +160,12 @@ func TestAdmitSettles(t *testing.T) {
 	})
 }
 
-// Who waits for a slot has spent the charges, and has them back if there is none in the end.
-func TestAdmitWaits(t *testing.T) {
+// A caller that waits for a slot has spent its charges. They are refunded if it gets no slot.
+func TestAdmitRefundsWithoutSlot(t *testing.T) {
 	eachAdmission(t, func(t *testing.T, g *core.Gate, level core.Level, charge func(*core.Policy) core.Charge) {
 		s := semaphore(t, g, core.SemaphoreConfig{MaxWaiters: 1})
 		c := charge(limited(t, "p", frozen(10)))
-		first := take(t, s, level)
+		first := acquire(t, s, level)
 
 		queued := make(chan struct{})
 		got := make(chan *core.Lease)
@@ -177,7 +178,7 @@ func TestAdmitWaits(t *testing.T) {
 			got <- l
 		}()
 		<-queued
-		spent(t, g, 1, c)
+		checkUsed(t, g, 1, c)
 
 		// The queue is full.
 		var full *core.FullError
@@ -185,49 +186,49 @@ func TestAdmitWaits(t *testing.T) {
 		if l != nil || !errors.As(err, &full) || !full.Queue || d.Allowed || !d.At(0).Allowed || d.At(0).Used != 1 {
 			t.Errorf("%s, %v", show(d), err)
 		}
-		spent(t, g, 1, c)
+		checkUsed(t, g, 1, c)
 
-		// A panic of the caller's own callback leaves nothing spent, nor waiting.
+		// After a panic in the caller's callback nothing is spent and nobody is queued.
 		func() {
 			defer func() {
 				if recover() == nil {
-					t.Error("it did not panic")
+					t.Error("Admit did not panic")
 				}
 			}()
 			_, _, _ = semaphore(t, g, core.SemaphoreConfig{MaxWaiters: 9}).Admit(t.Context(), core.SlotRequest{
-				Levels: []core.Level{level}, OnQueue: func(int) { panic("the caller's") },
+				Levels: []core.Level{level}, OnQueue: func(int) { panic("callback") },
 			}, c)
 		}()
-		spent(t, g, 1, c)
+		checkUsed(t, g, 1, c)
 		awaitQueue(t, s, level.Key, 1)
 
-		free(t, first)
-		free(t, <-got)
-		spent(t, g, 1, c)
+		release(t, first)
+		release(t, <-got)
+		checkUsed(t, g, 1, c)
 
-		// A caller who leaves has it back too.
-		first = take(t, s, level)
+		// A caller whose context is cancelled gets its charges refunded.
+		first = acquire(t, s, level)
 		ctx, cancel := context.WithCancel(t.Context())
 		l, _, err = s.Admit(ctx, core.SlotRequest{Levels: []core.Level{level}, OnQueue: func(int) { cancel() }}, c)
 		if l != nil || !errors.Is(err, context.Canceled) {
 			t.Errorf("%v", err)
 		}
-		spent(t, g, 1, c)
+		checkUsed(t, g, 1, c)
 		awaitQueue(t, s, level.Key, 0)
-		// And so has one whose wait is over.
+		// A caller whose MaxWait is over gets its charges refunded.
 		l, _, err = s.Admit(t.Context(), core.SlotRequest{Levels: []core.Level{level}, MaxWait: time.Millisecond}, c)
 		if l != nil || !errors.As(err, &full) || !full.Queue {
 			t.Errorf("%v", err)
 		}
-		spent(t, g, 1, c)
+		checkUsed(t, g, 1, c)
 		awaitQueue(t, s, level.Key, 0)
-		free(t, first)
+		release(t, first)
 	})
 }
 
-// Without waiting, charges and slot are one script, on a cluster too where the outermost part is
-// the same.
-func TestAdmissionIsOneScript(t *testing.T) {
+// TryAdmit sends charges and slot in one script, on a cluster too if their keys share the outermost
+// part.
+func TestAdmissionTakesOneScript(t *testing.T) {
 	for _, split := range []bool{false, true} {
 		s := redistest.Start(t)
 		g := redisGate(t, s.Client(t), core.Config{})
@@ -241,7 +242,7 @@ func TestAdmissionIsOneScript(t *testing.T) {
 			{Policy: limited(t, "month", core.Calendar{Limit: 100, Every: core.Month, In: time.UTC}), Key: newKey(t, "acme", "user"), Cost: 1},
 		}
 		ask := core.SlotRequest{Levels: []core.Level{level}}
-		free(t, func() *core.Lease { // loads the scripts
+		release(t, func() *core.Lease { // loads the scripts
 			l, _, err := sem.TryAdmit(t.Context(), ask, charges...)
 			if err != nil {
 				t.Fatal(err)
@@ -258,13 +259,13 @@ func TestAdmissionIsOneScript(t *testing.T) {
 	}
 }
 
-// While Redis stands still the modes decide on both.
+// While Redis is stopped, the failure modes of the charges and of the slot decide.
 func TestAdmitDuringOutage(t *testing.T) {
 	for _, m := range modes {
 		for _, n := range modes {
 			t.Run("charges "+m.name+", slots "+n.name, func(t *testing.T) {
 				s := redistest.Start(t)
-				g := redisGate(t, s.Client(t), core.Config{Timeout: brief})
+				g := redisGate(t, s.Client(t), core.Config{Timeout: shortTimeout})
 				sem := semaphore(t, g, core.SemaphoreConfig{OnFailure: n.mode})
 				c := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: frozen(5), OnFailure: m.mode}), Key: newKey(t, "k"), Cost: 1}
 				ask := core.SlotRequest{Levels: []core.Level{{Key: newKey(t, "k"), Limit: 1}}}
@@ -295,10 +296,10 @@ func TestAdmitDuringOutage(t *testing.T) {
 	}
 }
 
-// A charge is decided as by Decide, and can be given back.
-func TestCharge(t *testing.T) {
+// Gate.Charge decides like Decide, and its Reservation can be settled.
+func TestChargeDecidesAndSettles(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
-		for _, limit := range tens {
+		for _, limit := range limitsOfTen {
 			t.Run(limit.name, func(t *testing.T) {
 				c := core.Charge{Policy: limited(t, "p", limit.algorithm), Key: newKey(t, limit.name), Cost: 10}
 				r, d, err := g.Charge(t.Context(), c)
@@ -311,7 +312,7 @@ func TestCharge(t *testing.T) {
 				if err := r.Settle(t.Context(), 4); err != nil {
 					t.Fatal(err)
 				}
-				spent(t, g, 4, core.Charge{Policy: c.Policy, Key: c.Key})
+				checkUsed(t, g, 4, core.Charge{Policy: c.Policy, Key: c.Key})
 			})
 		}
 	})

@@ -17,9 +17,9 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 )
 
-// mixed are policies of every kind: tokens of whole and of broken microseconds, tiny and huge
-// bursts, without refill, shadows, and without state.
-var mixed = []core.PolicyConfig{
+// mixedPolicies are policies of every kind: tokens of whole and of fractional microseconds, tiny
+// and huge bursts, no refill, shadows, and no state.
+var mixedPolicies = []core.PolicyConfig{
 	{Name: "whole", Algorithm: core.PerSecond(10)},
 	{Name: "seventh", Algorithm: core.TokenBucket{Rate: 7, Per: time.Second, Burst: 3}},
 	{Name: "prime", Algorithm: core.TokenBucket{Rate: 999_983, Per: 24 * time.Hour, Burst: 1}},
@@ -73,7 +73,7 @@ var mixed = []core.PolicyConfig{
 		core.SlidingWindow{Limit: 10, Window: time.Second, Buckets: 10}, core.SlidingWindow{Limit: 100, Window: time.Minute, Buckets: 1000})},
 	{Name: "changing-days", For: changing(core.Calendar{Limit: 9, Every: core.Day, In: time.UTC}, core.Calendar{Limit: 4, Every: core.Day, In: lordHowe})},
 	{Name: "changing-zones", For: changing(
-		core.Calendar{Limit: 9, Every: core.Day, In: time.UTC}, core.Calendar{Limit: 7, Every: core.Day, In: zone("America/New_York")},
+		core.Calendar{Limit: 9, Every: core.Day, In: time.UTC}, core.Calendar{Limit: 7, Every: core.Day, In: loadZone("America/New_York")},
 		core.Calendar{Limit: 9, Every: core.Day, In: time.UTC, Anchor: noon})},
 	{Name: "changing-anchors", For: changing(
 		core.Calendar{Limit: 9, Every: core.Minute, In: time.UTC}, core.Calendar{Limit: 7, Every: core.Minute, In: time.UTC, Anchor: noon.Add(20 * time.Second)})},
@@ -81,7 +81,7 @@ var mixed = []core.PolicyConfig{
 	{Name: "none", Algorithm: core.DenyAll{}},
 }
 
-// lordHowe is a zone whose clocks change by half an hour.
+// lordHowe is a time zone whose daylight saving time shifts the clock by half an hour.
 var lordHowe = func() *time.Location {
 	zone, err := time.LoadLocation("Australia/Lord_Howe")
 	if err != nil {
@@ -90,18 +90,18 @@ var lordHowe = func() *time.Location {
 	return zone
 }()
 
-// plan is which of its limits a changing policy has now.
-type plan struct{}
+// planKey is the context key for the index of the limit that a changing policy uses.
+type planKey struct{}
 
 func changing(limits ...core.Algorithm) func(context.Context, core.Key) (core.Algorithm, error) {
 	return func(ctx context.Context, _ core.Key) (core.Algorithm, error) {
-		n, _ := ctx.Value(plan{}).(int)
+		n, _ := ctx.Value(planKey{}).(int)
 		return limits[n%len(limits)], nil
 	}
 }
 
-// lockstep is a Gate on Redis and one in memory that are to give the same answers, each with
-// policies of its own.
+// lockstep is a Gate on Redis and one in memory that must give the same answers. Each Gate has its
+// own policies.
 type lockstep struct {
 	*testing.T
 	rng           *rand.Rand
@@ -113,7 +113,7 @@ type lockstep struct {
 	prefix        string
 	held          [][2]*core.Reservation
 	plan          int
-	turns         bool // limits take turns now
+	alternate     bool // the limits alternate
 }
 
 func newLockstep(t *testing.T, s *redistest.Server, seed uint64) *lockstep {
@@ -123,7 +123,7 @@ func newLockstep(t *testing.T, s *redistest.Server, seed uint64) *lockstep {
 	l.redis = redisGate(t, l.client, core.Config{Prefix: l.prefix, DisableDenialCache: true})
 	l.redis.InjectClock(l.clock.now)
 	l.memory = memoryGate(t, core.Config{Clock: l.clock})
-	for _, cfg := range mixed {
+	for _, cfg := range mixedPolicies {
 		for i := range l.policies {
 			if cfg.Algorithm == nil {
 				cfg.Algorithm = core.DenyAll{}
@@ -135,11 +135,11 @@ func newLockstep(t *testing.T, s *redistest.Server, seed uint64) *lockstep {
 	return l
 }
 
-// move lets time pass: mostly little, now and then days, and sometimes backwards.
+// move advances the clock: mostly a little, sometimes by days, and sometimes backwards.
 func (l *lockstep) move() {
 	span := []int64{1, 10, 1_000, 200_000, 5_000_000, 3_600_000_000, 40 * 86_400_000_000}[l.rng.IntN(7)]
 	switch l.rng.IntN(22) {
-	case 20, 21: // over the next minute's or day's start, or back over this one's
+	case 20, 21: // to the start of this or the next minute or day, give or take 1 µs
 		length := []int64{60_000_000, 86_400_000_000}[l.rng.IntN(2)]
 		now := l.clock.now()
 		l.clock.micros.Store(now - now%length + length*l.rng.Int64N(2) + l.rng.Int64N(3) - 1)
@@ -149,7 +149,7 @@ func (l *lockstep) move() {
 		l.clock.micros.Add(l.rng.Int64N(span + 1))
 	}
 	if l.clock.Now().Year() > 2050 {
-		l.clock.micros.Store(epoch) // TestLargestNumbers says why
+		l.clock.micros.Store(epoch) // see TestLargestNumbersAreExact
 	}
 }
 
@@ -178,20 +178,20 @@ func (l *lockstep) cost(burst int64) int64 {
 	return 1 + l.rng.Int64N(3)
 }
 
-// charges are the same for both gates.
+// charges returns the same random charges for both Gates.
 func (l *lockstep) charges() (both [2][]core.Charge) {
 	n := 1 + l.rng.IntN(5)
 	if l.rng.IntN(40) == 0 {
 		n = core.MaxCharges
 	}
 	for range n {
-		at := l.rng.IntN(len(mixed))
-		if mixed[at].Name == "none" && l.rng.IntN(4) > 0 {
+		at := l.rng.IntN(len(mixedPolicies))
+		if mixedPolicies[at].Name == "none" && l.rng.IntN(4) > 0 {
 			at = 0
 		}
 		key := l.keys[l.rng.IntN(len(l.keys))]
 		burst := int64(10)
-		if b, ok := mixed[at].Algorithm.(core.TokenBucket); ok {
+		if b, ok := mixedPolicies[at].Algorithm.(core.TokenBucket); ok {
 			burst = b.Burst
 		}
 		cost := l.cost(burst)
@@ -202,7 +202,7 @@ func (l *lockstep) charges() (both [2][]core.Charge) {
 	return both
 }
 
-// step does one random operation on both gates and compares all that can be seen.
+// step runs one random operation on both Gates and compares every visible outcome.
 func (l *lockstep) step(i int) {
 	l.Helper()
 	l.move()
@@ -212,9 +212,9 @@ func (l *lockstep) step(i int) {
 		seen [2]string
 	)
 	if l.rng.IntN(50) == 0 {
-		l.turns = !l.turns
+		l.alternate = !l.alternate
 	}
-	if l.turns || l.rng.IntN(50) == 0 {
+	if l.alternate || l.rng.IntN(50) == 0 {
 		l.plan = l.rng.IntN(12)
 	}
 	op, wait, pick := l.rng.IntN(24), time.Duration(l.rng.Int64N(3_000_000)+l.rng.Int64N(2)*1000)*time.Microsecond, l.rng.IntN(1+len(l.held))
@@ -226,7 +226,7 @@ func (l *lockstep) step(i int) {
 		actual = append(actual, l.rng.Int64N(6))
 	}
 	for i, g := range []*core.Gate{l.redis, l.memory} {
-		ctx, charges := context.WithValue(l.Context(), plan{}, l.plan), both[i]
+		ctx, charges := context.WithValue(l.Context(), planKey{}, l.plan), both[i]
 		switch {
 		case op >= 22 && pick < len(l.held):
 			r := l.held[pick][i]
@@ -274,32 +274,32 @@ func (l *lockstep) step(i int) {
 	if len(l.held) > 20 {
 		l.held = l.held[1:]
 	}
-	l.living(both[0])
+	l.checkChargedKeys(both[0])
 	if i%20 == 0 {
 		l.compareStates()
 	}
 }
 
-// living checks that the keys of charges have a time to live, whether or not they exist.
-func (l *lockstep) living(charges []core.Charge) {
+// checkChargedKeys checks that the keys of the charges, if they exist, have a TTL.
+func (l *lockstep) checkChargedKeys(charges []core.Charge) {
 	l.Helper()
 	var names []string
 	for _, c := range charges {
-		if tag := c.Policy.Tag(context.WithValue(l.Context(), plan{}, l.plan), c.Key); tag != "" {
+		if tag := c.Policy.Suffix(context.WithValue(l.Context(), planKey{}, l.plan), c.Key); tag != "" {
 			names = append(names, l.prefix+":"+c.Key.String()+tag)
 		}
 	}
-	l.ttls(names)
+	l.checkTTLs(names)
 }
 
-// compareStates compares all that both gates keep, and checks that every key has a time to live.
+// compareStates compares everything that both Gates store, and checks that every key has a TTL.
 func (l *lockstep) compareStates() {
 	l.Helper()
 	names, err := l.client.Keys(l.Context(), l.prefix+"*").Result()
 	if err != nil {
 		l.Fatal(err)
 	}
-	l.ttls(names)
+	l.checkTTLs(names)
 	model := l.memory.Values()
 	var values []any
 	if len(names) > 0 {
@@ -310,7 +310,7 @@ func (l *lockstep) compareStates() {
 	for i, name := range names {
 		short := strings.TrimPrefix(name, l.prefix+":")
 		if values[i] != model[short] {
-			l.Fatalf("%s holds %q, in the model %q", name, values[i], model[short])
+			l.Fatalf("%s holds %q in Redis and %q in the model", name, values[i], model[short])
 		}
 		delete(model, short)
 	}
@@ -319,7 +319,7 @@ func (l *lockstep) compareStates() {
 	}
 }
 
-func (l *lockstep) ttls(names []string) {
+func (l *lockstep) checkTTLs(names []string) {
 	l.Helper()
 	ctx := l.Context()
 	if len(names) == 0 {
@@ -341,8 +341,9 @@ func (l *lockstep) ttls(names []string) {
 	}
 }
 
-// operations is how many one server gets in each of the two ways to decide. The suite's 5,000 of a
-// miniredis are parted, because under the race detector its Lua takes a millisecond for each.
+// operations returns how many operations one server gets in each of the two ways to decide. On
+// miniredis both ways together get 5,000, because under the race detector its Lua takes a
+// millisecond for each.
 func operations(s *redistest.Server) int {
 	switch {
 	case long():
@@ -355,9 +356,9 @@ func operations(s *redistest.Server) int {
 
 func TestScriptAgreesWithModel(t *testing.T) {
 	for _, split := range []bool{false, true} {
-		name := "in one script"
+		name := "one script"
 		if split {
-			name = "group by group"
+			name = "a script for each slot"
 		}
 		t.Run(name, func(t *testing.T) {
 			redistest.Each(t, func(t *testing.T, s *redistest.Server) {
@@ -372,16 +373,16 @@ func TestScriptAgreesWithModel(t *testing.T) {
 				if split {
 					for i, g := range []*core.Gate{l.redis, l.memory} {
 						g.SplitByOutermost()
-						given[i] = g.CountGiven()
+						given[i] = g.CountRefunds()
 					}
 				}
 				for i := range operations(s) {
 					l.step(i)
 				}
 				if split {
-					t.Logf("%d give-backs", given[0].Load())
+					t.Logf("%d refunds", given[0].Load())
 					if given[0].Load() < 100 || given[0].Load() != given[1].Load() {
-						t.Errorf("%d and %d give-backs", given[0].Load(), given[1].Load())
+						t.Errorf("%d refunds in Redis and %d in memory", given[0].Load(), given[1].Load())
 					}
 				}
 			})
@@ -389,8 +390,8 @@ func TestScriptAgreesWithModel(t *testing.T) {
 	}
 }
 
-// What no random history is likely to meet: sums that would leave the integers.
-func TestAgreeAtExtremes(t *testing.T) {
+// Sums near the largest integer, which a random history is unlikely to reach, agree too.
+func TestScriptAgreesWithModelAtExtremes(t *testing.T) {
 	month := core.TokenBucket{Rate: 1, Per: 30 * 24 * time.Hour, Burst: 1}
 	tests := []struct {
 		name     string
@@ -399,7 +400,7 @@ func TestAgreeAtExtremes(t *testing.T) {
 		want     int64
 	}{
 		{"only a shadow", []core.PolicyConfig{{Name: "s", Algorithm: month, Shadow: true}}, 1 << 50, 1 << 50},
-		{"only a shadow, everything", []core.PolicyConfig{{Name: "s", Algorithm: month, Shadow: true}}, math.MaxInt64, -1},
+		{"only a shadow, largest cost", []core.PolicyConfig{{Name: "s", Algorithm: month, Shadow: true}}, math.MaxInt64, -1},
 		{
 			"a small shadow beside a large limit",
 			[]core.PolicyConfig{{Name: "s", Algorithm: month, Shadow: true}, {Name: "p", Algorithm: core.PerSecond(1_000_000_000)}},

@@ -12,8 +12,7 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 )
 
-// floor is the least that a script can do which keeps a count: what part of a ratio to PING no
-// limiter can avoid.
+// floor is the cheapest script that keeps a count. No limiter can have a lower ratio to PING.
 var floor = redis.NewScript(`
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
@@ -21,9 +20,9 @@ local at = math.max(now, tonumber(redis.call('GET', KEYS[1]) or 0)) + 1
 redis.call('SET', KEYS[1], at, 'PX', 1000)
 return {at - now}`)
 
-// BenchmarkDecide times one caller against a PING on the same connection pool, and so the floor.
-// They alternate in blocks, so that what else the machine does falls on both, and a block's ratio
-// is of the time for all its calls.
+// BenchmarkDecide times one caller against a PING on the same connection pool, and so does the
+// floor. Blocks of both alternate, so that other load on the machine affects both. The ratio of a
+// block covers the time of all its calls.
 func BenchmarkDecide(b *testing.B) {
 	ctx := context.Background()
 	newPolicy := func(limit core.Algorithm) *core.Policy {
@@ -104,9 +103,9 @@ func BenchmarkDecide(b *testing.B) {
 	}
 }
 
-// paired is the median over several rounds of the time for a call of f over that for one of g,
-// measured just before and after it. A block is long enough to settle: what a call costs depends on
-// whether the processors had gone to sleep meanwhile, and so on what ran before.
+// paired returns the median over several rounds of the time of f divided by that of g. It measures
+// g just before and just after f. A block is long enough to settle: the cost of a call depends on
+// whether the processors were asleep before it, and so on what ran before.
 func paired(f, g func()) float64 {
 	block := func(f func()) float64 {
 		start, calls := time.Now(), 0

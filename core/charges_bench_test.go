@@ -17,39 +17,39 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 )
 
-// commands counts what a client sends.
-type commands struct{ n atomic.Int64 }
+// commandCounter is a hook that counts the commands of a client.
+type commandCounter struct{ n atomic.Int64 }
 
-func (c *commands) DialHook(next redis.DialHook) redis.DialHook {
+func (c *commandCounter) DialHook(next redis.DialHook) redis.DialHook {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
 }
 
-func (c *commands) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+func (c *commandCounter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		c.n.Add(1)
 		return next(ctx, cmd)
 	}
 }
 
-func (c *commands) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (c *commandCounter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		c.n.Add(int64(len(cmds)))
 		return next(ctx, cmds)
 	}
 }
 
-// Sixteen charges of all algorithms, admitted, denied, reserved and given back: each is one
-// command, and one script.
+// Sixteen charges of all algorithms, whether admitted, denied, reserved or cancelled, take one
+// command and one script.
 func TestSixteenChargesTakeOneRoundTrip(t *testing.T) {
 	s := redistest.Start(t)
 	client := s.Client(t)
-	sent := new(commands)
+	sent := new(commandCounter)
 	client.AddHook(sent)
 	g := redisGate(t, client, core.Config{Prefix: s.Prefix})
 	var charges []core.Charge
 	for i := range core.MaxCharges {
 		charges = append(charges, core.Charge{
-			Policy: limited(t, fmt.Sprint("p", i), tens[i%len(tens)].algorithm),
+			Policy: limited(t, fmt.Sprint("p", i), limitsOfTen[i%len(limitsOfTen)].algorithm),
 			Key:    newKey(t, "tenant", fmt.Sprint("user", i%3)), Cost: 1,
 		})
 	}
@@ -81,7 +81,7 @@ func TestSixteenChargesTakeOneRoundTrip(t *testing.T) {
 			return is(true)(d, err)
 		}},
 		{"reserved", func() error {
-			// Long enough for the leaky bucket's queue.
+			// An hour is long enough for the queue of the leaky bucket.
 			r, d, err := g.Reserve(t.Context(), time.Hour, charges...)
 			reservation = r
 			return is(true)(d, err)
@@ -100,7 +100,8 @@ func TestSixteenChargesTakeOneRoundTrip(t *testing.T) {
 	}
 }
 
-// scriptTime is the microseconds that the server has spent in scripts, and their number.
+// scriptTime returns the microseconds that the server has spent in scripts, and the number of
+// scripts.
 func scriptTime(b *testing.B, client *redis.Client) (micros, calls float64) {
 	b.Helper()
 	text, err := client.Info(context.Background(), "commandstats").Result()
@@ -129,7 +130,7 @@ func scriptTime(b *testing.B, client *redis.Client) (micros, calls float64) {
 	return micros, calls
 }
 
-// measure runs the benchmark, and reports what of the time was spent by the server in a script.
+// measure runs the benchmark and reports the server's time per script.
 func measure(b *testing.B, client *redis.Client, call func()) {
 	micros, calls := scriptTime(b, client)
 	b.ReportAllocs()
@@ -140,8 +141,8 @@ func measure(b *testing.B, client *redis.Client, call func()) {
 	b.ReportMetric((after-micros)/(all-calls), "server-µs/op")
 }
 
-// BenchmarkCharges times decisions of several charges against those of one, which alternate with
-// them in the same run.
+// BenchmarkCharges times decisions of several charges against decisions of one. Both alternate in
+// the same run.
 func BenchmarkCharges(b *testing.B) {
 	s := redistest.Start(b)
 	client := s.Client(b)
@@ -172,15 +173,15 @@ func BenchmarkCharges(b *testing.B) {
 	}
 }
 
-// BenchmarkAlgorithms times one charge of each algorithm, admitted and denied. The clock is the
-// benchmark's, so that a key holds as much as it ever does whatever the speed of the machine: as
-// many entries as the name says.
+// BenchmarkAlgorithms times one charge of each algorithm, admitted and denied. The benchmark moves
+// the clock, so that the speed of the machine does not change the size of the state: it is as large
+// as the name says.
 func BenchmarkAlgorithms(b *testing.B) {
 	tests := []struct {
 		name      string
 		algorithm core.Algorithm
 		step      time.Duration // between two charges
-		fill      int           // charges until the state is as large as it gets
+		fill      int           // charges until the state has its full size
 	}{
 		{"token bucket", core.PerSecond(1_000_000), time.Microsecond, 1},
 		{"token bucket of broken microseconds", core.PerSecond(300_007), 4 * time.Microsecond, 1},

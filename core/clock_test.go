@@ -7,9 +7,9 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// A clock that is put forward and back again locks no key for longer than its limit would, and what
-// a denial says of the wait stays true.
-func TestClockForwardAndBack(t *testing.T) {
+// A clock that steps forward and back locks no key for longer than its limit would, and the
+// RetryAfter of a denial stays exact.
+func TestClockForwardAndBackLocksNoKey(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
 		charge := core.Charge{Policy: limited(t, "p", core.PerMinute(10)), Key: newKey(t, "k"), Cost: 10}
 		c.advance(time.Hour)
@@ -19,17 +19,17 @@ func TestClockForwardAndBack(t *testing.T) {
 		d := decide(t, g, charge)
 		wait := d.RetryAfter()
 		if d.Allowed || wait != 6*time.Second {
-			t.Fatalf("back again: %s", show(d))
+			t.Fatalf("after the step back: %s", show(d))
 		}
 		c.advance(wait)
 		if d := decide(t, g, charge); !d.Allowed {
-			t.Errorf("after the wait: %s", show(d))
+			t.Errorf("after RetryAfter: %s", show(d))
 		}
 	})
 }
 
-// Where the clock goes back, what was spent stays spent.
-func TestClockBack(t *testing.T) {
+// A clock that steps back restores no units.
+func TestClockBackRestoresNothing(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
 		charge := core.Charge{Policy: limited(t, "p", core.PerMinute(10)), Key: newKey(t, "k"), Cost: 4}
 		decide(t, g, charge)
@@ -42,18 +42,17 @@ func TestClockBack(t *testing.T) {
 		}
 		c.advance(2*time.Hour + time.Minute)
 		if d := peek(t, g, charge); !d.Allowed {
-			t.Errorf("forward again: %s", show(d))
+			t.Errorf("after the step forward: %s", show(d))
 		}
 	})
 }
 
-// At the start of 1970, where a clock for tests stands at first, every algorithm counts and gives
-// back.
-func TestZeroClock(t *testing.T) {
-	for _, l := range append(tens, []struct {
+// At the start of 1970, where a zero ManualClock stands, every algorithm counts and refunds.
+func TestAlgorithmsAtZeroTime(t *testing.T) {
+	for _, l := range append(limitsOfTen, []struct {
 		name      string
 		algorithm core.Algorithm
-	}{{"one small window", core.SlidingWindow{Limit: 10, Window: time.Hour, Buckets: 1}}}...) {
+	}{{"window of one bucket", core.SlidingWindow{Limit: 10, Window: time.Hour, Buckets: 1}}}...) {
 		t.Run(l.name, func(t *testing.T) {
 			g := memoryGate(t, core.Config{Clock: new(core.ManualClock)})
 			policy, key := limited(t, "p", l.algorithm), newKey(t, "k")
@@ -63,7 +62,7 @@ func TestZeroClock(t *testing.T) {
 			}
 			cancel(t, held)
 			if n := used(t, g, policy, key); n != 0 {
-				t.Errorf("cancelled, and %d used", n)
+				t.Errorf("%d used after Cancel", n)
 			}
 		})
 	}

@@ -10,10 +10,11 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 )
 
-// noon is when histories of vectors begin: a Friday, 23:00 in summer time on Lord Howe.
+// noon is when the histories of vectors begin: a Friday, 23:00 in daylight saving time on Lord
+// Howe.
 var noon = time.Date(2025, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// vector is a history of one key, told in words, and what is to be seen at each step of it.
+// vector is a history of one key in words, with the expected result of each step.
 type vector struct {
 	name   string
 	limits []core.Algorithm // of the key: the first, until a step uses another
@@ -21,12 +22,12 @@ type vector struct {
 	steps  []step
 }
 
-// step is, after some time, one of
+// step moves the clock and then does one of
 //
 //	decide n, peek n, atmost n, reserve n, reserve n for d, use i, reset, cancel i, settle i n
 //
-// where i counts the reservations, or the limits, from 0. What is seen after the last four is a
-// peek of 1, or where a limit was changed of 0.
+// where i counts the reservations, or for use the limits, from 0. The result after one of the last
+// four is that of a peek of 1, and of 0 after use.
 type step struct {
 	after    time.Duration
 	do, want string
@@ -99,14 +100,14 @@ func (v *vector) play(t *testing.T, g *core.Gate, c *manualClock, key core.Key) 
 		if err != nil || d.Cause != nil {
 			t.Fatalf("step %d, %s: %v, cause %v", i, s.do, err, d.Cause)
 		}
-		if got := prefix + tell(d.At(0)); got != s.want {
+		if got := prefix + describe(d.At(0)); got != s.want {
 			t.Errorf("step %d, %s:\n got %s\nwant %s", i, s.do, got, s.want)
 		}
 	}
 }
 
-// tell leaves out what is 0.
-func tell(r core.Result) string {
+// describe omits zero durations.
+func describe(r core.Result) string {
 	var b strings.Builder
 	if !r.Allowed {
 		b.WriteString("denied, ")
@@ -125,11 +126,11 @@ func tell(r core.Result) string {
 	return b.String()
 }
 
-// The same histories have the same answers, worked out by hand, wherever the state is kept.
+// The same histories have the same results, worked out by hand, in memory and on every Redis.
 func TestConformance(t *testing.T) {
 	play := func(t *testing.T, g *core.Gate, c *manualClock) {
 		for i, v := range vectors {
-			// The parts differ in their outermost, so that the nodes of a cluster share the
+			// The keys have different outermost parts, so that the nodes of a cluster share the
 			// vectors.
 			t.Run(v.name, func(t *testing.T) { v.play(t, g, c, newKey(t, fmt.Sprintf("v%d", i), "k")) })
 		}
@@ -171,7 +172,7 @@ var vectors = []vector{
 		},
 	},
 	{
-		name:   "token bucket of broken microseconds",
+		name:   "token bucket with fractional microseconds",
 		limits: []core.Algorithm{core.TokenBucket{Rate: 3, Per: time.Second, Burst: 3}},
 		steps: []step{
 			{0, "decide 1", "1 used, 2 left, next 333.334ms, reset 333.334ms"},
@@ -212,7 +213,7 @@ var vectors = []vector{
 			{time.Second, "decide 3", "3 used, 1 left, next 500ms, reset 1.5s"},
 			{time.Second, "peek 4", "denied, 1 used, 3 left, retry 500ms, next 500ms, reset 500ms"},
 			{0, "atmost 9", "got 3, 4 used, 0 left, next 500ms, reset 2s"},
-			// Nothing is spent, so nothing is waited for.
+			// A cost of 0 spends nothing, so it waits for nothing.
 			{0, "reserve 0", "4 used, 0 left, next 500ms, reset 2s"},
 			{2 * time.Second, "reserve 4", "4 used, 0 left, next 500ms, reset 2s"},
 			{0, "settle 4 9", "denied, 8 used, 0 left, retry 2.5s, next 2.5s, reset 4s"},
@@ -244,7 +245,7 @@ var vectors = []vector{
 		},
 	},
 	{
-		name:   "fixed window from the first",
+		name:   "fixed window from first",
 		limits: []core.Algorithm{core.FixedWindow{Limit: 10, Window: time.Minute, FromFirst: true}},
 		steps: []step{
 			{20 * time.Second, "decide 4", "4 used, 6 left, next 1m0s, reset 1m0s"},
@@ -299,7 +300,7 @@ var vectors = []vector{
 		},
 	},
 	{
-		name:   "one bucket",
+		name:   "window of one bucket",
 		limits: []core.Algorithm{core.SlidingWindow{Limit: 10, Window: time.Minute, Buckets: 1}},
 		steps: []step{
 			{30 * time.Second, "decide 10", "10 used, 0 left, next 1m30s, reset 1m30s"},
@@ -378,7 +379,7 @@ var vectors = []vector{
 		steps:  []step{{time.Second, "decide 1", "1 used, 1 left, next 59s, reset 59s"}},
 	},
 	{
-		name:   "hour as the clocks go back by half of one",
+		name:   "hour in which the clocks go back by half an hour",
 		limits: []core.Algorithm{core.Calendar{Limit: 2, Every: core.Hour, In: lordHowe}},
 		at:     time.Date(2026, 4, 4, 14, 30, 0, 0, time.UTC),
 		steps: []step{

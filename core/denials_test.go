@@ -15,12 +15,12 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 )
 
-// scripts counts those that a client sends.
-type scripts struct{ atomic.Int64 }
+// evalshaCounter is a hook that counts the scripts of a client.
+type evalshaCounter struct{ atomic.Int64 }
 
-func (s *scripts) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (s *evalshaCounter) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-func (s *scripts) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+func (s *evalshaCounter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		if cmd.Name() == "evalsha" {
 			s.Add(1)
@@ -29,46 +29,46 @@ func (s *scripts) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-func (s *scripts) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (s *evalshaCounter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		s.Add(int64(len(cmds)))
 		return next(ctx, cmds)
 	}
 }
 
-// knowing is a gate that knows what was denied, on a clock of the test, and one that asks each time
-// for the same keys.
-type knowing struct {
+// cachedGate is a Gate that caches denials, on a clock of the test. The Gate uncached shares its
+// keys and always asks Redis.
+type cachedGate struct {
 	*core.Gate
-	asking *core.Gate
-	clock  *manualClock
-	sent   scripts // by the first
+	uncached *core.Gate
+	clock    *manualClock
+	sent     evalshaCounter // by the caching Gate
 }
 
-func newKnowing(t *testing.T, s *redistest.Server) *knowing {
-	k := &knowing{clock: newClock()}
+func newCachedGate(t *testing.T, s *redistest.Server) *cachedGate {
+	gates := &cachedGate{clock: newClock()}
 	client := s.Client(t)
-	client.AddHook(&k.sent)
-	k.Gate = redisGate(t, client, core.Config{Prefix: s.Prefix})
-	k.asking = redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, DisableDenialCache: true})
-	k.InjectClock(k.clock.now)
-	k.asking.InjectClock(k.clock.now)
-	return k
+	client.AddHook(&gates.sent)
+	gates.Gate = redisGate(t, client, core.Config{Prefix: s.Prefix})
+	gates.uncached = redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, DisableDenialCache: true})
+	gates.InjectClock(gates.clock.now)
+	gates.uncached.InjectClock(gates.clock.now)
+	return gates
 }
 
-// asks says whether a call asks Redis.
-func (k *knowing) asks(call func()) bool {
-	before := k.sent.Load()
+// asksRedis reports whether a call asks Redis.
+func (gates *cachedGate) asksRedis(call func()) bool {
+	before := gates.sent.Load()
 	call()
-	return k.sent.Load() > before
+	return gates.sent.Load() > before
 }
 
-func eachKnowing(t *testing.T, f func(t *testing.T, k *knowing)) {
+func eachCachedGate(t *testing.T, f func(t *testing.T, gates *cachedGate)) {
 	t.Helper()
-	redistest.Each(t, func(t *testing.T, s *redistest.Server) { f(t, newKnowing(t, s)) })
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) { f(t, newCachedGate(t, s)) })
 }
 
-func TestDenialTakesNoRoundTrip(t *testing.T) {
+func TestCachedDenialTakesNoRoundTrip(t *testing.T) {
 	s := redistest.Real(t)
 	ctx := t.Context()
 	for _, split := range []bool{false, true} {
@@ -78,7 +78,7 @@ func TestDenialTakesNoRoundTrip(t *testing.T) {
 			g.SplitByOutermost()
 		}
 		streams := semaphore(t, g, core.SemaphoreConfig{})
-		for _, l := range tens {
+		for _, l := range limitsOfTen {
 			key, other := newKey(t, l.name, fmt.Sprint(split)), newKey(t, l.name+" other", fmt.Sprint(split))
 			charges := []core.Charge{
 				{Policy: limited(t, "free", core.Unlimited{}), Key: key, Cost: 1},
@@ -89,7 +89,8 @@ func TestDenialTakesNoRoundTrip(t *testing.T) {
 			}
 			decide(t, g, charges...)
 			charges[3].Cost = 1
-			for range 3 { // on a cluster the first is not the one that denies, and is given back
+			// On a cluster the first decision asks first the part that allows, and refunds it.
+			for range 3 {
 				decide(t, g, charges...)
 			}
 			asked := decide(t, g, charges...)
@@ -131,12 +132,12 @@ func TestDenialTakesNoRoundTrip(t *testing.T) {
 		}
 	}
 	if n := s.Calls(t, "evalsha", "eval") - before; n < 20 {
-		t.Errorf("%d scripts for 20 denials of a gate that asks each time", n)
+		t.Errorf("%d scripts for 20 denials without a cache", n)
 	}
 }
 
-// Waits count down, and nothing is told that time may have changed.
-func TestDenialCountsDown(t *testing.T) {
+// The waits of a cached denial count down, and it reports nothing that time may have changed.
+func TestCachedDenialCountsDown(t *testing.T) {
 	tests := []struct {
 		name  string
 		limit core.Algorithm
@@ -147,15 +148,15 @@ func TestDenialCountsDown(t *testing.T) {
 	}{
 		{"at once", core.PerMinute(6), []int64{6}, 1, 0, "6 used, 0 left, retry 10s, next 10s, reset 1m0s"},
 		{"later", core.PerMinute(6), []int64{6}, 1, 400 * time.Millisecond, "6 used, 0 left, retry 9.6s, next 9.6s, reset 59.6s"},
-		{"the last microsecond", core.PerSecond(6), []int64{6}, 1, 166_666 * time.Microsecond, "6 used, 0 left, retry 1µs, next 1µs, reset 833.334ms"},
-		{"no room for less yet", core.PerSecond(6), []int64{6}, 2, 100 * time.Millisecond, "6 used, 0 left, retry 233.334ms, next 66.667ms, reset 900ms"},
+		{"a microsecond before the wait ends", core.PerSecond(6), []int64{6}, 1, 166_666 * time.Microsecond, "6 used, 0 left, retry 1µs, next 1µs, reset 833.334ms"},
+		{"no room for a smaller cost yet", core.PerSecond(6), []int64{6}, 2, 100 * time.Millisecond, "6 used, 0 left, retry 233.334ms, next 66.667ms, reset 900ms"},
 		{"never", core.PerMinute(6), nil, 7, 999 * time.Millisecond, "unknown, retry never"},
-		{"never, and nothing is left", frozen(6), []int64{6}, 1, 999 * time.Millisecond, "6 used, 0 left, retry never, next never, reset never"},
-		{"more than all", core.PerMinute(6), []int64{6, 1}, 1, time.Second / 2, "unknown, retry 19.5s"},
+		{"never, with nothing left", frozen(6), []int64{6}, 1, 999 * time.Millisecond, "6 used, 0 left, retry never, next never, reset never"},
+		{"debt above the limit", core.PerMinute(6), []int64{6, 1}, 1, time.Second / 2, "unknown, retry 19.5s"},
 		{"fixed window", core.FixedWindow{Limit: 6, Window: time.Minute, FromFirst: true}, []int64{6}, 1, time.Second / 2, "6 used, 0 left, retry 59.5s, next 59.5s, reset 59.5s"},
 		{"two counters", core.SlidingWindow{Limit: 6, Window: time.Minute}, []int64{6}, 1, time.Second / 2, "6 used, 0 left, retry 1m9.5s, next 1m9.5s, reset 1m59.5s"},
 		{"log", core.SlidingLog{Windows: []core.Window{{6, time.Minute}, {7, time.Hour}}}, []int64{6}, 1, time.Second / 2, "6 used, 0 left, retry 59.5s, next 59.5s, reset 59m59.5s"},
-		{"nothing at all", core.DenyAll{}, nil, 1, 0, "0 used, 0 left, retry never, next never, reset never"},
+		{"deny all", core.DenyAll{}, nil, 1, 0, "0 used, 0 left, retry never, next never, reset never"},
 	}
 	wait := func(d time.Duration) string {
 		if d == core.Never {
@@ -165,18 +166,18 @@ func TestDenialCountsDown(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			eachKnowing(t, func(t *testing.T, k *knowing) {
+			eachCachedGate(t, func(t *testing.T, gates *cachedGate) {
 				c := core.Charge{Policy: limited(t, "p", tt.limit), Key: newKey(t, "k")}
 				beside := core.Charge{Policy: limited(t, "q", core.PerSecond(9)), Key: c.Key, Cost: 1}
 				for _, c.Cost = range tt.spend {
-					reserve(t, k.Gate, time.Hour, c)
+					reserve(t, gates.Gate, time.Hour, c)
 				}
 				c.Cost = tt.cost
-				decide(t, k.Gate, c, beside)
-				k.clock.advance(tt.after)
+				decide(t, gates.Gate, c, beside)
+				gates.clock.advance(tt.after)
 				var d core.Decision
-				if k.asks(func() { d = decide(t, k.Gate, c, beside) }) {
-					t.Error("asks Redis")
+				if gates.asksRedis(func() { d = decide(t, gates.Gate, c, beside) }) {
+					t.Error("a cached denial asks Redis")
 				}
 				r, got := d.At(0), "unknown"
 				if r.Known {
@@ -186,12 +187,12 @@ func TestDenialCountsDown(t *testing.T) {
 				if r.Known {
 					got += ", next " + wait(r.NextAfter) + ", reset " + wait(r.ResetAfter)
 				} else if r.Used != 0 || r.Remaining != 0 || r.NextAfter != 0 || r.ResetAfter != 0 {
-					t.Errorf("what is not known is told: %s", show(d))
+					t.Errorf("an unknown result has values: %s", show(d))
 				}
 				if got != tt.want || r.Allowed || d.At(1).Known || !d.At(1).Allowed {
 					t.Errorf("%s\ngot  %s\nwant %s", show(d), got, tt.want)
 				}
-				asked := peek(t, k.asking, c, beside)
+				asked := peek(t, gates.uncached, c, beside)
 				if want := asked.At(0); r.RetryAfter != want.RetryAfter || r.Limit != want.Limit || r.Window != want.Window || r.Violates(0) != want.Violates(0) {
 					t.Errorf("Redis says %s", show(asked))
 				}
@@ -200,7 +201,7 @@ func TestDenialCountsDown(t *testing.T) {
 	}
 }
 
-// While others may spend what is left of a key, a denial of more is asked for each time: its wait
+// While other callers may spend what is left of a key, Redis decides every larger request: the wait
 // grows with what they spend.
 func TestDenialWithRoomForLessAsksRedis(t *testing.T) {
 	tests := []struct {
@@ -209,54 +210,54 @@ func TestDenialWithRoomForLessAsksRedis(t *testing.T) {
 		after time.Duration
 	}{
 		{"room for less", 5, 0},
-		{"room for less meanwhile", 6, 200 * time.Millisecond},
+		{"room for less after a while", 6, 200 * time.Millisecond},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			eachKnowing(t, func(t *testing.T, k *knowing) {
+			eachCachedGate(t, func(t *testing.T, gates *cachedGate) {
 				c := core.Charge{Policy: limited(t, "p", core.PerSecond(6)), Key: newKey(t, "k"), Cost: tt.spend}
-				decide(t, k.Gate, c)
+				decide(t, gates.Gate, c)
 				c.Cost = 2
-				decide(t, k.Gate, c) // is denied
-				k.clock.advance(tt.after)
+				decide(t, gates.Gate, c) // denied
+				gates.clock.advance(tt.after)
 				other := c
 				other.Cost = 1
-				decide(t, k.asking, other)
+				decide(t, gates.uncached, other)
 				var d core.Decision
-				if !k.asks(func() { d = decide(t, k.Gate, c) }) || d.Allowed {
-					t.Fatalf("does not ask: %s", show(d))
+				if !gates.asksRedis(func() { d = decide(t, gates.Gate, c) }) || d.Allowed {
+					t.Fatalf("Redis was not asked, or it allowed: %s", show(d))
 				}
-				// After the wait that is told the request passes, and not a microsecond earlier.
+				// The request passes after the announced wait, and not a microsecond earlier.
 				wait := d.RetryAfter()
-				k.clock.advance(wait - time.Microsecond)
-				if d := decide(t, k.Gate, c); d.Allowed {
-					t.Error("passes before its wait")
+				gates.clock.advance(wait - time.Microsecond)
+				if d := decide(t, gates.Gate, c); d.Allowed {
+					t.Error("the charge passed before its wait was over")
 				}
-				k.clock.advance(time.Microsecond)
-				if d := decide(t, k.Gate, c); !d.Allowed {
-					t.Errorf("is denied after its wait: %s", show(d))
+				gates.clock.advance(time.Microsecond)
+				if d := decide(t, gates.Gate, c); !d.Allowed {
+					t.Errorf("the charge was denied after its wait: %s", show(d))
 				}
 			})
 		})
 	}
 }
 
-// Of several that stand in the way, each does so as long as itself has no room.
-func TestDenialOfSeveral(t *testing.T) {
-	eachKnowing(t, func(t *testing.T, k *knowing) {
+// If several charges deny, each denies for as long as its own limit has no room.
+func TestCachedDenialOfSeveralCharges(t *testing.T) {
+	eachCachedGate(t, func(t *testing.T, gates *cachedGate) {
 		key := newKey(t, "k")
 		charges := []core.Charge{
 			{Policy: limited(t, "p", core.TokenBucket{Rate: 10, Per: time.Second, Burst: 1}), Key: key, Cost: 1},
 			{Policy: limited(t, "q", core.TokenBucket{Rate: 2, Per: time.Second, Burst: 1}), Key: key, Cost: 1},
 			{Policy: newPolicy(t, core.PolicyConfig{Name: "s", Algorithm: core.TokenBucket{Rate: 5, Per: time.Second, Burst: 1}, Shadow: true}), Key: key, Cost: 1},
 		}
-		decide(t, k.Gate, charges...)
-		decide(t, k.Gate, charges...)
+		decide(t, gates.Gate, charges...)
+		decide(t, gates.Gate, charges...)
 		asks := 0
 		for range 500 {
-			if k.asks(func() {
-				want := peek(t, k.asking, charges...)
-				d := decide(t, k.Gate, charges...)
+			if gates.asksRedis(func() {
+				want := peek(t, gates.uncached, charges...)
+				d := decide(t, gates.Gate, charges...)
 				for i := range d.Len() {
 					if r, w := d.At(i), want.At(i); r.Allowed != w.Allowed || r.RetryAfter != w.RetryAfter || r.Violates(0) != w.Violates(0) || r.Known && r.Used != w.Used {
 						t.Errorf("got %s\nwant %s", show(d), show(want))
@@ -265,205 +266,19 @@ func TestDenialOfSeveral(t *testing.T) {
 			}) {
 				asks++
 			}
-			k.clock.advance(time.Millisecond)
+			gates.clock.advance(time.Millisecond)
 		}
-		if asks > 1 { // when the first of them has room again, which others may spend
-			t.Errorf("asks Redis %d times", asks)
+		if asks > 1 { // once, when the first charge has room again that others may spend
+			t.Errorf("asked Redis %d times", asks)
 		}
-		if d := decide(t, k.Gate, charges...); !d.Allowed {
+		if d := decide(t, gates.Gate, charges...); !d.Allowed {
 			t.Error(show(d))
 		}
 	})
 }
 
-// plans are the limits of a key that changes.
-var plans = []core.Algorithm{frozen(3), frozen(5), core.SlidingWindow{Limit: 3, Window: time.Hour}}
-
-func TestDenialIsDropped(t *testing.T) {
-	c := func(t *testing.T, cost int64) core.Charge {
-		return core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: plans[0], For: changing(plans...)}), Key: newKey(t, "k"), Cost: cost}
-	}
-	tests := []struct {
-		name    string
-		do      func(t *testing.T, k *knowing, c core.Charge, r *core.Reservation) core.Decision
-		allowed bool
-		source  core.Source
-	}{
-		{"nothing", func(t *testing.T, k *knowing, c core.Charge, _ *core.Reservation) core.Decision {
-			return decide(t, k.Gate, c)
-		}, false, core.SourceCache},
-		{"Peek", func(t *testing.T, k *knowing, c core.Charge, _ *core.Reservation) core.Decision {
-			return peek(t, k.Gate, c)
-		}, false, core.SourceRedis},
-		{"AtMost", func(t *testing.T, k *knowing, c core.Charge, _ *core.Reservation) core.Decision {
-			_, d, err := atMost(k.Gate, t.Context(), c)
-			if err != nil {
-				t.Error(err)
-			}
-			return d
-		}, false, core.SourceRedis},
-		{"Reserve", func(t *testing.T, k *knowing, c core.Charge, _ *core.Reservation) core.Decision {
-			_, d := reserve(t, k.Gate, time.Hour, c)
-			return d
-		}, false, core.SourceRedis},
-		{"a smaller cost", func(t *testing.T, k *knowing, c core.Charge, _ *core.Reservation) core.Decision {
-			c.Cost = 0
-			return decide(t, k.Gate, c)
-		}, true, core.SourceRedis},
-		{"Reset", func(t *testing.T, k *knowing, c core.Charge, _ *core.Reservation) core.Decision {
-			if err := k.Reset(t.Context(), c.Policy, c.Key); err != nil {
-				t.Error(err)
-			}
-			return decide(t, k.Gate, c)
-		}, true, core.SourceRedis},
-		{"Cancel", func(t *testing.T, k *knowing, c core.Charge, r *core.Reservation) core.Decision {
-			cancel(t, r)
-			return decide(t, k.Gate, c)
-		}, true, core.SourceRedis},
-		{"Settle for less", func(t *testing.T, k *knowing, c core.Charge, r *core.Reservation) core.Decision {
-			settle(t, r, 1)
-			return decide(t, k.Gate, c)
-		}, true, core.SourceRedis},
-		{"Settle for more", func(t *testing.T, k *knowing, c core.Charge, r *core.Reservation) core.Decision {
-			settle(t, r, 4)
-			return decide(t, k.Gate, c)
-		}, false, core.SourceRedis},
-		{"a raised limit", func(t *testing.T, k *knowing, c core.Charge, _ *core.Reservation) core.Decision {
-			d, err := k.Decide(withPlan(t.Context(), 1), c)
-			if err != nil {
-				t.Error(err)
-			}
-			return d
-		}, true, core.SourceRedis},
-		{"another algorithm", func(t *testing.T, k *knowing, c core.Charge, _ *core.Reservation) core.Decision {
-			d, err := k.Decide(withPlan(t.Context(), 2), c)
-			if err != nil {
-				t.Error(err)
-			}
-			return d
-		}, true, core.SourceRedis},
-		{"another policy of that name", func(t *testing.T, k *knowing, c core.Charge, _ *core.Reservation) core.Decision {
-			c.Policy = limited(t, "p", plans[1])
-			return decide(t, k.Gate, c)
-		}, true, core.SourceRedis},
-		{"Reset by another process, at once", func(t *testing.T, k *knowing, c core.Charge, _ *core.Reservation) core.Decision {
-			if err := k.asking.Reset(t.Context(), c.Policy, c.Key); err != nil {
-				t.Error(err)
-			}
-			k.clock.advance(time.Second - time.Microsecond)
-			return decide(t, k.Gate, c)
-		}, false, core.SourceCache},
-		{"Reset by another process, a second later", func(t *testing.T, k *knowing, c core.Charge, _ *core.Reservation) core.Decision {
-			if err := k.asking.Reset(t.Context(), c.Policy, c.Key); err != nil {
-				t.Error(err)
-			}
-			k.clock.advance(time.Second)
-			return decide(t, k.Gate, c)
-		}, true, core.SourceRedis},
-		{"what a later denial made void", func(t *testing.T, k *knowing, c core.Charge, r *core.Reservation) core.Decision {
-			settle(t, r, 2)
-			k.SplitByOutermost()
-			full := core.Charge{Policy: limited(t, "full", frozen(1)), Key: newKey(t, "other"), Cost: 1}
-			decide(t, k.Gate, full)
-			c.Cost = 1
-			if d := decide(t, k.Gate, c, full); d.Allowed || !d.At(0).Allowed {
-				t.Errorf("not given back: %s", show(d))
-			}
-			return decide(t, k.Gate, c)
-		}, true, core.SourceRedis},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			eachKnowing(t, func(t *testing.T, k *knowing) {
-				c := c(t, 3)
-				r, _ := reserve(t, k.Gate, 0, c)
-				c.Cost = 1
-				decide(t, k.Gate, c)
-				if k.asks(func() { decide(t, k.Gate, c) }) {
-					t.Error("the denial is not known")
-				}
-				if d := tt.do(t, k, c, r); d.Allowed != tt.allowed || d.Source != tt.source {
-					t.Errorf("%v: %s", d.Source, show(d))
-				}
-			})
-		})
-	}
-}
-
-// answerHeld holds the answers of a client's commands of one name, after the server has carried
-// them out.
-type answerHeld struct {
-	name    string
-	through chan struct{}
-	holds   chan struct{}
-}
-
-func (l *answerHeld) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (l *answerHeld) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		err := next(ctx, cmd)
-		if cmd.Name() == l.name {
-			l.holds <- struct{}{}
-			<-l.through
-		}
-		return err
-	}
-}
-
-func (l *answerHeld) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
-// A denial whose answer is late and a reset whose answer is late never hide what was reset.
-func TestDenialAndResetAtOnce(t *testing.T) {
-	s := redistest.Start(t)
-	for _, slow := range []string{"evalsha", "del"} {
-		t.Run(slow, func(t *testing.T) {
-			client := s.Client(t)
-			g := redisGate(t, client, core.Config{Prefix: s.Prefix + slow[:1]})
-			c := core.Charge{Policy: limited(t, "p", frozen(1)), Key: newKey(t, "k"), Cost: 1}
-			decide(t, g, c)
-			if slow == "del" {
-				decide(t, g, c)
-			}
-			l := &answerHeld{slow, make(chan struct{}), make(chan struct{})}
-			client.AddHook(l)
-			done := make(chan core.Decision, 1)
-			reset := func() {
-				if err := g.Reset(context.Background(), c.Policy, c.Key); err != nil {
-					t.Error(err)
-				}
-			}
-			if slow == "evalsha" {
-				go func() { d, _ := g.Decide(context.Background(), c); done <- d }()
-				<-l.holds
-				reset()
-			} else {
-				go func() { reset(); done <- core.Decision{} }()
-				<-l.holds
-				if d := decide(t, g, c); !d.Allowed {
-					t.Errorf("during the reset: %s", show(d))
-				}
-				decide(t, g, c)
-			}
-			l.through <- struct{}{}
-			if d := <-done; d.Allowed {
-				t.Errorf("held: %s", show(d))
-			}
-			if slow == "evalsha" {
-				go func() { <-l.holds; l.through <- struct{}{} }()
-			}
-			d := decide(t, g, c)
-			if allowed := slow == "evalsha"; d.Allowed != allowed || d.Source != core.SourceRedis {
-				t.Errorf("%v: %s", d.Source, show(d))
-			}
-		})
-	}
-}
-
-// While Redis is down, what it denied is denied on, and then the failure mode decides.
-func TestDenialWhileRedisIsDown(t *testing.T) {
+// While Redis is down, cached denials stay valid until they expire. Then the failure mode decides.
+func TestCachedDenialWhileRedisIsDown(t *testing.T) {
 	s := redistest.Start(t)
 	g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix})
 	clock := newClock()
@@ -478,9 +293,9 @@ func TestDenialWhileRedisIsDown(t *testing.T) {
 	}
 	clock.advance(time.Microsecond)
 	if d, err := g.Decide(t.Context(), c); err != nil || !d.Allowed || d.Source != core.SourceOpen {
-		t.Errorf("after it: %v, %v, %s", err, d.Source, show(d))
+		t.Errorf("after a second: %v, %v, %s", err, d.Source, show(d))
 	}
-	// What this process denies by itself is nothing to know.
+	// Denials of the Local mode are not cached.
 	c.Policy = limited(t, "q", frozen(1))
 	for i := range 3 {
 		if d, err := g.Decide(t.Context(), c); err != nil || d.Allowed != (i == 0) || d.Source != core.SourceLocal {
@@ -489,11 +304,11 @@ func TestDenialWhileRedisIsDown(t *testing.T) {
 	}
 }
 
-func TestDenialIsReported(t *testing.T) {
+func TestCachedDenialIsObserved(t *testing.T) {
 	s := redistest.Start(t)
 	var seen []core.Event
 	g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, Observe: func(_ context.Context, e core.Event) {
-		if e.Kind == core.EventScriptMissing { // of a new server
+		if e.Kind == core.EventScriptMissing { // a new server lacks the script
 			return
 		}
 		d := *e.Decision
@@ -513,32 +328,32 @@ func TestDenialIsReported(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := g.Decide(ctx, c); err == nil {
-		t.Error("a cancelled caller is answered")
+		t.Error("a caller with a cancelled context got an answer")
 	}
 	if err := g.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
 	if _, err := g.Decide(t.Context(), c); err == nil {
-		t.Error("a closed gate answers")
+		t.Error("a closed Gate decided")
 	}
 }
 
-func TestDenialsAreBounded(t *testing.T) {
-	eachKnowing(t, func(t *testing.T, k *knowing) {
+func TestDenialCacheIsBounded(t *testing.T) {
+	eachCachedGate(t, func(t *testing.T, gates *cachedGate) {
 		p := limited(t, "p", frozen(1))
 		for i := range rounds(t, 20_000) {
-			decide(t, k.Gate, core.Charge{Policy: p, Key: newKey(t, strconv.Itoa(i)), Cost: 2})
+			decide(t, gates.Gate, core.Charge{Policy: p, Key: newKey(t, strconv.Itoa(i)), Cost: 2})
 		}
-		if n := k.KnownDenials(); n == 0 || n > 4096 {
-			t.Errorf("%d denials are known", n)
+		if n := gates.KnownDenials(); n == 0 || n > 4096 {
+			t.Errorf("%d denials are cached", n)
 		}
 	})
 }
 
-// Beside one that asks each time, a gate that knows denials never allows what is denied. It never
-// denies what has room, but for up to a second where another process gave back or the server's
-// clock leapt.
-func TestKnownDenialsAgree(t *testing.T) {
+// Compared with a Gate that always asks Redis, a Gate that caches denials never allows what Redis
+// denies. It denies what has room only for up to a second after another process gave units back or
+// the server's clock stepped.
+func TestCachedDenialsAgreeWithRedis(t *testing.T) {
 	policies := []*core.Policy{
 		limited(t, "bucket", core.TokenBucket{Rate: 3, Per: time.Second, Burst: 4}),
 		newPolicy(t, core.PolicyConfig{Name: "plan", Algorithm: plans[0], For: changing(
@@ -553,20 +368,20 @@ func TestKnownDenialsAgree(t *testing.T) {
 		newPolicy(t, core.PolicyConfig{Name: "shadow", Algorithm: core.PerSecond(2), Shadow: true}),
 		limited(t, "none", core.DenyAll{}),
 	}
-	eachKnowing(t, func(t *testing.T, k *knowing) {
-		var operations []string // the first are drawn most
+	eachCachedGate(t, func(t *testing.T, gates *cachedGate) {
+		var operations []string // the first ones are the most frequent
 		for range 20 {
 			operations = append(operations, "decide", "decide", "time")
 		}
 		operations = append(operations, "reserve", "reserve", "correct", "correct", "reset", "leap")
 		known, run := 0, 0
 		server := newClock()
-		k.InjectServerClock(server.now)
-		k.asking.InjectServerClock(server.now)
+		gates.InjectServerClock(server.now)
+		gates.uncached.InjectServerClock(server.now)
 		rapid.Check(t, func(rt *rapid.T) {
 			run++
 			var held []*core.Reservation
-			stale := int64(0) // until when another process may have given back
+			stale := int64(0) // until then a cached denial may be outdated
 			used := rapid.Permutation(policies).Draw(rt, "policies")[:3]
 			for range rounds(t, 200) {
 				ctx := withPlan(t.Context(), rapid.SampledFrom([]int{0, 0, 0, 1, 2}).Draw(rt, "plan"))
@@ -576,25 +391,25 @@ func TestKnownDenialsAgree(t *testing.T) {
 						Policy: used[i], Key: newKey(t, fmt.Sprint(run)), Cost: rapid.SampledFrom([]int64{1, 1, 1, 2, 3, 5, 0}).Draw(rt, "cost"),
 					})
 				}
-				gate := k.Gate
+				gate := gates.Gate
 				other := rapid.IntRange(0, 9).Draw(rt, "other") == 9
 				if other {
-					gate = k.asking
+					gate = gates.uncached
 				}
 				switch op := rapid.SampledFrom(operations).Draw(rt, "operation"); op {
 				case "time":
 					d := rapid.SampledFrom([]int64{1, 20_000, 100_000, 166_666, 400_000, 1_000_000}).Draw(rt, "microseconds")
-					k.clock.micros.Add(d)
+					gates.clock.micros.Add(d)
 					server.micros.Add(d)
 				case "leap":
 					server.micros.Add(rapid.SampledFrom([]int64{-2_000_000, -30_000, 30_000, 400_000, 2_000_000}).Draw(rt, "leap"))
-					stale = k.clock.now() + 1_000_000
+					stale = gates.clock.now() + 1_000_000
 				case "reserve":
 					r, _, err := gate.Reserve(ctx, rapid.SampledFrom([]time.Duration{0, time.Second}).Draw(rt, "wait"), charges...)
 					if err != nil {
 						rt.Fatal(err)
 					}
-					if r != nil && gate == k.Gate {
+					if r != nil && gate == gates.Gate {
 						held = append(held, r)
 					}
 				case "correct":
@@ -618,39 +433,39 @@ func TestKnownDenialsAgree(t *testing.T) {
 					}
 					held = nil
 					if other {
-						stale = k.clock.now() + 1_000_000
+						stale = gates.clock.now() + 1_000_000
 					}
 				case "decide":
-					want, err := k.asking.Peek(ctx, charges...)
+					want, err := gates.uncached.Peek(ctx, charges...)
 					if err != nil {
 						rt.Fatal(err)
 					}
-					got, err := k.Decide(ctx, charges...)
+					got, err := gates.Decide(ctx, charges...)
 					if err != nil {
 						rt.Fatal(err)
 					}
-					if got.Allowed && !want.Allowed || got.Allowed != want.Allowed && k.clock.now() >= stale {
-						rt.Fatalf("at %d: %v %s\nbut %s", k.clock.now(), got.Source, show(got), show(want))
+					if got.Allowed && !want.Allowed || got.Allowed != want.Allowed && gates.clock.now() >= stale {
+						rt.Fatalf("at %d: %v %s\nwant %s", gates.clock.now(), got.Source, show(got), show(want))
 					}
-					if got.Source != core.SourceCache || k.clock.now() < stale {
+					if got.Source != core.SourceCache || gates.clock.now() < stale {
 						continue
 					}
 					known++
 					wait := got.RetryAfter()
 					if w := want.RetryAfter(); wait > w {
-						rt.Fatalf("wait %v, but %v", wait, w)
+						rt.Fatalf("wait %v, want at most %v", wait, w)
 					}
 					for i := range got.Len() {
 						if r, w := got.At(i), want.At(i); r.Known && (r.Remaining != w.Remaining || r.Limit != w.Limit || w.Known != r.Known) {
-							rt.Fatalf("%s\nbut %s", show(got), show(want))
+							rt.Fatalf("%s\nwant %s", show(got), show(want))
 						}
 					}
 				}
 			}
 		})
 		if known < 10 {
-			t.Errorf("only %d denials were known", known)
+			t.Errorf("only %d denials came from the cache", known)
 		}
-		t.Logf("%d denials were known", known)
+		t.Logf("%d denials came from the cache", known)
 	})
 }

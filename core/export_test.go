@@ -12,7 +12,7 @@ import (
 	"github.com/headgate/headgate/internal/request"
 )
 
-// InjectClock makes a Gate on Redis decide on a clock of the test, in microseconds.
+// InjectClock makes a Gate on Redis decide by a clock of the test, in microseconds.
 func (g *Gate) InjectClock(now func() int64) {
 	g.InjectServerClock(now)
 	if g.cache != nil {
@@ -20,12 +20,12 @@ func (g *Gate) InjectClock(now func() int64) {
 	}
 }
 
-// InjectServerClock is InjectClock, except that the Gate's cache of denials keeps its clock.
+// InjectServerClock is InjectClock, except that the denial cache keeps its own clock.
 func (g *Gate) InjectServerClock(now func() int64) {
 	g.store.(*guard).store.InjectClock(now)
 }
 
-// KnownDenials is how many denials the cache holds.
+// KnownDenials returns how many denials the cache holds.
 func (g *Gate) KnownDenials() (n int) {
 	for i := range g.cache.sets {
 		for j := range g.cache.sets[i] {
@@ -55,41 +55,41 @@ type splitter struct {
 
 func (s *splitter) Split(charges []*request.Charge) [][]*request.Charge { return s.as.Split(charges) }
 
-// CountGiven counts the refunds that changed something.
-func (g *Gate) CountGiven() *atomic.Int64 {
-	s := &givenCounter{Store: g.store}
+// CountRefunds counts the refunds that changed something.
+func (g *Gate) CountRefunds() *atomic.Int64 {
+	s := &refundCounter{Store: g.store}
 	g.store = s
-	return &s.given
+	return &s.refunds
 }
 
-type givenCounter struct {
+type refundCounter struct {
 	request.Store
-	given atomic.Int64
+	refunds atomic.Int64
 }
 
-func (s *givenCounter) Decide(ctx context.Context, requests []request.Request) error {
+func (s *refundCounter) Decide(ctx context.Context, requests []request.Request) error {
 	err := s.Store.Decide(ctx, requests)
 	for _, r := range requests {
 		if err == nil && r.Op == algorithm.Give && r.Verdict > 0 {
-			s.given.Add(1)
+			s.refunds.Add(1)
 		}
 	}
 	return err
 }
 
-// Values are the states of a Gate in memory as Redis would hold them, by the names of their keys
-// after the prefix.
+// Values returns the states of a Gate in memory in Redis's format, by the names of their keys
+// without the prefix.
 func (g *Gate) Values() map[string]string { return g.local.Values() }
 
-// Collide gives the keys of policies the same hashes in memory.
+// Collide gives the keys of these policies the same hashes in memory.
 func Collide(policies ...*Policy) {
 	for _, p := range policies {
 		p.own.hash = 0
 	}
 }
 
-// Tag ends the names of a policy's keys.
-func (p *Policy) Tag(ctx context.Context, key Key) string {
+// Suffix returns the end of the names of a policy's keys.
+func (p *Policy) Suffix(ctx context.Context, key Key) string {
 	l, err := p.limitOf(ctx, key, nil)
 	if err != nil {
 		return err.Error()
@@ -97,17 +97,17 @@ func (p *Policy) Tag(ctx context.Context, key Key) string {
 	return l.suffix
 }
 
-// Charges is how many a reservation has.
+// Charges returns how many charges a reservation has.
 func (r *Reservation) Charges() int { return len(r.place) }
 
-// Until is when this process ceases to believe in a lease that is not renewed.
+// Until returns when this process gives up a lease that is not renewed.
 func (l *Lease) Until() time.Time { return l.holding.Until() }
 
-// Overdue lets the time of a lease be over.
-func (l *Lease) Overdue() { l.holding.Expire() }
+// Expire makes a lease end for this process.
+func (l *Lease) Expire() { l.holding.Expire() }
 
-// Enqueue asks for a slot once and does not wait: whoever is not granted it stays in the queue
-// until the lease would be over.
+// Enqueue asks for a slot once and does not wait. A request without a slot stays queued for one
+// TTL.
 func (s *Semaphore) Enqueue(ctx context.Context, ask SlotRequest) (id string, err error) {
 	q, err := s.request(ask, 1_000_000)
 	if err != nil {
@@ -117,21 +117,21 @@ func (s *Semaphore) Enqueue(ctx context.Context, ask SlotRequest) (id string, er
 	return q.ID, err
 }
 
-// Leave gives up what Enqueue asked for.
+// Leave withdraws the request that Enqueue made.
 func (s *Semaphore) Leave(ctx context.Context, key Key, id string) error {
 	_, err := s.gate.leases.Release(ctx, s.scope(key), []string{id})
 	return err
 }
 
-// Drop makes a gate's store forget a lease, and tells nobody.
+// Drop makes the store of a Gate forget a lease, and notifies nobody.
 func Drop(g *Gate, s *Semaphore, key Key, id string) (int, error) {
 	was, err := g.leases.Release(context.Background(), s.scope(key), []string{id})
 	return len(was), err
 }
 
-// Together peeks at a charge under the limits of one context and decides on it under those of
-// another, in one round trip. It says which were denied.
-func (g *Gate) Together(peek, decide context.Context, c Charge) (denied [2]bool, err error) {
+// PeekAndDecide peeks at a charge under the limits of one context and decides it under those of
+// another, in one round trip. It reports which of the two were denied.
+func (g *Gate) PeekAndDecide(peek, decide context.Context, c Charge) (denied [2]bool, err error) {
 	var requests []request.Request
 	for i, op := range []algorithm.Operation{algorithm.Peek, algorithm.Decide} {
 		p := new(plan)
@@ -144,31 +144,31 @@ func (g *Gate) Together(peek, decide context.Context, c Charge) (denied [2]bool,
 	return [2]bool{requests[0].Verdict != 0, requests[1].Verdict != 0}, err
 }
 
-// Asked is a request that a test sends among others.
-type Asked struct {
-	plan    *plan // nil of a give-back
+// ScriptRequest is a request that a test puts in a script.
+type ScriptRequest struct {
+	plan    *plan // nil for a refund
 	request request.Request
 }
 
-// Ask lays out a request. It is nil where no charge keeps state.
-func (g *Gate) Ask(ctx context.Context, op string, bound int64, charges ...Charge) (*Asked, error) {
+// NewRequest builds a request. It returns nil if no charge keeps state.
+func (g *Gate) NewRequest(ctx context.Context, op string, bound int64, charges ...Charge) (*ScriptRequest, error) {
 	p := new(plan)
 	if err := p.lay(ctx, algorithm.Operation(op), charges); err != nil || len(p.wire) == 0 {
 		return nil, err
 	}
 	p.bound = bound
-	return &Asked{plan: p, request: request.Request{Op: p.op, Bound: bound, Charges: p.charges, Receipts: true}}, nil
+	return &ScriptRequest{plan: p, request: request.Request{Op: p.op, Bound: bound, Charges: p.charges, Receipts: true}}, nil
 }
 
-// WithoutReceipts asks for charges that are not given back.
-func (a *Asked) WithoutReceipts() { a.request.Receipts = false }
+// WithoutReceipts marks the request's charges as never refunded.
+func (r *ScriptRequest) WithoutReceipts() { r.request.Receipts = false }
 
-// Back asks for what the request spent, or for up to some units of each of its charges, as Settle
-// does. It is nil where nothing was spent.
-func (a *Asked) Back(ctx context.Context, whole bool, units int64) *Asked {
+// Refund returns a request that refunds what r spent, or up to units of each charge, as Settle
+// does. It returns nil if nothing was spent.
+func (r *ScriptRequest) Refund(ctx context.Context, whole bool, units int64) *ScriptRequest {
 	give := request.Request{Op: algorithm.Give}
-	for i := range a.plan.wire {
-		c := a.plan.wire[i]
+	for i := range r.plan.wire {
+		c := r.plan.wire[i]
 		n := c.Spent
 		if !whole {
 			n = min(n, units)
@@ -186,58 +186,59 @@ func (a *Asked) Back(ctx context.Context, whole bool, units int64) *Asked {
 	if len(give.Charges) == 0 {
 		return nil
 	}
-	return &Asked{request: give}
+	return &ScriptRequest{request: give}
 }
 
-// Reply is the verdict and each charge's reply, and the decision that they make. Without receipts,
-// they only tell that something was charged.
-func (a *Asked) Reply(receipts bool) (string, Decision) {
+// Reply returns the verdict with the reply of each charge, and the Decision they make. Without
+// receipts, a reply only says whether something was charged.
+func (r *ScriptRequest) Reply(receipts bool) (string, Decision) {
 	var d Decision
-	if a.plan == nil {
-		return fmt.Sprint(a.request.Verdict), d
+	if r.plan == nil {
+		return fmt.Sprint(r.request.Verdict), d
 	}
 	var replies [][]int64
-	for _, c := range a.request.Charges {
+	for _, c := range r.request.Charges {
 		reply := slices.Clone(c.Reply)
 		if last := len(reply) - 1; !receipts && reply[last] != 0 {
 			reply[last] = 1
 		}
 		replies = append(replies, reply)
 	}
-	d.Allowed = a.request.Admitted()
-	a.plan.results(&d)
-	return fmt.Sprint(a.request.Verdict, replies), d
+	d.Allowed = r.request.Admitted()
+	r.plan.results(&d)
+	return fmt.Sprint(r.request.Verdict, replies), d
 }
 
-// DecideInOne decides requests of one caller in one script.
-func (g *Gate) DecideInOne(ctx context.Context, asked []*Asked) error {
+// DecideInOne decides the requests of one caller in one script.
+func (g *Gate) DecideInOne(ctx context.Context, asked []*ScriptRequest) error {
 	requests := make([]request.Request, len(asked))
-	for i, a := range asked {
-		requests[i] = a.request
+	for i, r := range asked {
+		requests[i] = r.request
 	}
 	err := g.store.Decide(ctx, requests)
-	for i, a := range asked {
-		a.request = requests[i]
+	for i, r := range asked {
+		r.request = requests[i]
 	}
 	return err
 }
 
-// DecideShared decides requests of as many callers in one script, none of whom keeps receipts. It
-// returns in which order, and how many had another's answer told to them.
-func (g *Gate) DecideShared(ctx context.Context, asked []*Asked) (order []int, merged int, err error) {
+// DecideShared decides each request for a different caller, all in one script and without receipts.
+// It returns their order in the script, and how many callers got the answer of an identical
+// request.
+func (g *Gate) DecideShared(ctx context.Context, asked []*ScriptRequest) (order []int, merged int, err error) {
 	requests := make([]request.Request, len(asked))
-	for i, a := range asked {
-		requests[i] = a.request
+	for i, r := range asked {
+		requests[i] = r.request
 	}
 	order, merged, err = g.store.(*guard).store.DecideShared(ctx, requests)
-	for i, a := range asked {
-		a.request = requests[i]
+	for i, r := range asked {
+		r.request = requests[i]
 	}
 	return order, merged, err
 }
 
-// Waiting is how many calls wait for the next round trip.
+// Waiting returns how many calls wait for the next round trip.
 func (g *Gate) Waiting() int { return g.store.(*guard).store.Waiting() }
 
-// Is says whether a request asks for an operation.
-func (a *Asked) Is(op string) bool { return a.request.Op == algorithm.Operation(op) }
+// Is reports whether the request is for this operation.
+func (r *ScriptRequest) Is(op string) bool { return r.request.Op == algorithm.Operation(op) }

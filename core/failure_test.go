@@ -3,10 +3,7 @@ package core_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,8 +13,8 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 )
 
-// brief is a Config.Timeout for decisions that are to run into it.
-const brief = 100 * time.Millisecond
+// shortTimeout is a Config.Timeout for decisions that are expected to exceed it.
+const shortTimeout = 100 * time.Millisecond
 
 var modes = []struct {
 	name    string
@@ -30,12 +27,12 @@ var modes = []struct {
 	{"closed", core.Closed, core.SourceClosed, false},
 }
 
-// warm makes the client's pool hold connections: with an empty one, a repeated command would die on
-// the way to a new connection, and not be seen.
+// warm fills the client's pool with connections. With an empty pool a repeated command would die
+// while it connects, and the test would not see it.
 func warm(t *testing.T, client *redis.Client) {
 	t.Helper()
 	for range 4 {
-		conn := client.Conn() // each keeps its own until the end
+		conn := client.Conn() // each call keeps its connection until warm returns
 		defer conn.Close()
 		if err := conn.Ping(context.Background()).Err(); err != nil {
 			t.Error(err)
@@ -43,8 +40,8 @@ func warm(t *testing.T, client *redis.Client) {
 	}
 }
 
-// viaRedis decides until Redis does again. Circuits open and close by themselves, so only a
-// generous context ends it.
+// viaRedis peeks until Redis decides again. It waits for a circuit to close, so only a generous
+// context ends it.
 func viaRedis(t *testing.T, g *core.Gate, c core.Charge) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -52,7 +49,7 @@ func viaRedis(t *testing.T, g *core.Gate, c core.Charge) {
 	for {
 		d, err := g.Peek(ctx, c)
 		if err != nil {
-			t.Fatalf("never back on redis: %v, last from %v: %v", err, d.Source, d.Cause)
+			t.Fatalf("Redis never decided again: %v, last source %v: %v", err, d.Source, d.Cause)
 		}
 		if d.Source == core.SourceRedis {
 			return
@@ -60,8 +57,8 @@ func viaRedis(t *testing.T, g *core.Gate, c core.Charge) {
 	}
 }
 
-// whileStopped decides while the server stands still. That it returns before the server goes on is
-// the proof that the deadline held.
+// whileStopped decides while the server is stopped. The deadline held if it returns before the
+// server continues.
 func whileStopped(t *testing.T, s *redistest.Server, g *core.Gate, charges ...core.Charge) (d core.Decision, err error) {
 	t.Helper()
 	done := make(chan struct{})
@@ -71,29 +68,29 @@ func whileStopped(t *testing.T, s *redistest.Server, g *core.Gate, charges ...co
 	}()
 	select {
 	case <-done:
-	case <-time.After(patient):
-		t.Error("it waits for the stopped server")
+	case <-time.After(longTimeout):
+		t.Error("the decision waits for the stopped server")
 		s.Continue()
 		<-done
 	}
 	return d, err
 }
 
-func TestStoppedServer(t *testing.T) {
+func TestFailureModesOnStoppedServer(t *testing.T) {
 	for _, m := range modes {
 		t.Run(m.name, func(t *testing.T) {
 			for name, change := range map[string]func(o *redis.Options){
-				// Both wait for an answer for ever, if they are left to it.
+				// Left alone, these two clients wait for an answer for ever.
 				"default client":        func(o *redis.Options) { o.ReadTimeout, o.ContextTimeoutEnabled = -1, false },
 				"ContextTimeoutEnabled": func(o *redis.Options) { o.ReadTimeout = -1 },
-				// By itself such a client sends what is not answered again, well within the
+				// Left alone, this client sends an unanswered command again, well within the
 				// decision's deadline.
-				"short ReadTimeout": func(o *redis.Options) { o.ReadTimeout, o.ContextTimeoutEnabled = brief, false },
+				"short ReadTimeout": func(o *redis.Options) { o.ReadTimeout, o.ContextTimeoutEnabled = shortTimeout, false },
 			} {
 				t.Run(name, func(t *testing.T) {
 					s := redistest.Start(t)
 					client := s.Client(t, change)
-					timeout := brief
+					timeout := shortTimeout
 					if name == "short ReadTimeout" {
 						timeout *= 20
 					}
@@ -122,11 +119,11 @@ func TestStoppedServer(t *testing.T) {
 					s.Continue()
 
 					if n := s.Calls(t, "evalsha", "eval") - calls; n > 1 {
-						t.Errorf("it was sent %d times", n)
+						t.Errorf("the script was sent %d times", n)
 					}
 					viaRedis(t, g, c)
 					if d := peek(t, g, c); d.At(0).Used > 2 {
-						t.Errorf("it was spent more than once: %s", show(d))
+						t.Errorf("the charge was spent more than once: %s", show(d))
 					}
 				})
 			}
@@ -134,9 +131,9 @@ func TestStoppedServer(t *testing.T) {
 	}
 }
 
-// A caller with less time than the Gate's is answered within it, by his policies' modes. A very
-// short time says nothing of Redis, and ends nobody else's calls.
-func TestCallersDeadline(t *testing.T) {
+// A caller with a nearer deadline than the Gate's gets the answer of its policies' modes within it.
+// A very near deadline says nothing about Redis, and ends no other caller's call.
+func TestDecisionEndsAtCallersDeadline(t *testing.T) {
 	s := redistest.Start(t)
 	client := s.Client(t)
 	g := redisGate(t, client, core.Config{})
@@ -149,7 +146,7 @@ func TestCallersDeadline(t *testing.T) {
 		d, err := g.Decide(ctx, c)
 		cancel()
 		if errors.Is(err, context.DeadlineExceeded) {
-			continue // a machine so slow that there was no time left to decide
+			continue // a slow machine left no time to decide
 		}
 		if err != nil || !d.Allowed || d.Cause == nil || d.Source != core.SourceOpen || errors.Is(d.Cause, core.ErrCircuitOpen) {
 			t.Errorf("%v, allowed %v, cause %v", err, d.Allowed, d.Cause)
@@ -159,18 +156,17 @@ func TestCallersDeadline(t *testing.T) {
 	decide(t, g, c)
 }
 
-// Callers with nearly the Gate's time do notice that Redis is dead, and do not wait for it for
-// ever.
+// Callers that have nearly the Gate's timeout left open the circuit when Redis is dead.
 func TestCallersDeadlinesOpenTheCircuit(t *testing.T) {
 	s := redistest.Start(t)
 	client := s.Client(t)
-	g := redisGate(t, client, core.Config{Timeout: 2 * brief})
+	g := redisGate(t, client, core.Config{Timeout: 2 * shortTimeout})
 	c := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: frozen(100), OnFailure: core.Open}), Key: newKey(t, "k"), Cost: 1}
 	viaRedis(t, g, c)
 	warm(t, client)
 	s.Stop()
 	for {
-		ctx, cancel := context.WithTimeout(t.Context(), 2*brief-brief/4)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*shortTimeout-shortTimeout/4)
 		d, err := g.Decide(ctx, c)
 		cancel()
 		if err != nil && !errors.Is(err, context.DeadlineExceeded) {
@@ -183,18 +179,18 @@ func TestCallersDeadlinesOpenTheCircuit(t *testing.T) {
 	s.Continue()
 }
 
-// Callers whose deadlines are far shorter than the Gate's get errors until a probe has found out
-// that Redis is dead.
-func TestShortDeadlinesFindTheOutage(t *testing.T) {
+// Callers whose deadlines are far nearer than the Gate's get errors until a probe has found that
+// Redis is dead.
+func TestShortDeadlinesDetectTheOutage(t *testing.T) {
 	s := redistest.Start(t)
 	client := s.Client(t)
-	g := redisGate(t, client, core.Config{Timeout: brief})
+	g := redisGate(t, client, core.Config{Timeout: shortTimeout})
 	c := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: frozen(100), OnFailure: core.Open}), Key: newKey(t, "k"), Cost: 1}
 	viaRedis(t, g, c)
 	warm(t, client)
 	s.Stop()
 	for {
-		ctx, cancel := context.WithTimeout(t.Context(), brief/10)
+		ctx, cancel := context.WithTimeout(t.Context(), shortTimeout/10)
 		d, err := g.Decide(ctx, c)
 		cancel()
 		if errors.Is(d.Cause, core.ErrCircuitOpen) && d.Allowed {
@@ -208,11 +204,11 @@ func TestShortDeadlinesFindTheOutage(t *testing.T) {
 	viaRedis(t, g, c)
 }
 
-// A Redis that answers PING and does not write is down.
-func TestWritesPaused(t *testing.T) {
+// A Redis that answers PING but does not write is down.
+func TestPausedWritesAreAnOutage(t *testing.T) {
 	s := redistest.Start(t)
 	client, admin := s.Client(t), s.Client(t)
-	g := redisGate(t, client, core.Config{Timeout: brief})
+	g := redisGate(t, client, core.Config{Timeout: shortTimeout})
 	c := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: frozen(100), OnFailure: core.Open}), Key: newKey(t, "k"), Cost: 1}
 	viaRedis(t, g, c)
 	if err := admin.Do(t.Context(), "CLIENT", "PAUSE", 600_000, "WRITE").Err(); err != nil {
@@ -237,38 +233,7 @@ func TestWritesPaused(t *testing.T) {
 	viaRedis(t, g, c)
 }
 
-// What a client's user has hooked into it, such as tracing, sees the decisions.
-func TestHooksAreCalled(t *testing.T) {
-	for _, inline := range []bool{false, true} {
-		s := redistest.Start(t)
-		client := s.Client(t, func(o *redis.Options) { o.ContextTimeoutEnabled = inline })
-		var seen hook
-		client.AddHook(&seen)
-		g := redisGate(t, client, core.Config{})
-		decide(t, g, core.Charge{Policy: limited(t, "p", frozen(100)), Key: newKey(t, "k"), Cost: 1})
-		if n := seen.Load(); n == 0 {
-			t.Errorf("inline %v: the hook was not called", inline)
-		}
-	}
-}
-
-// hook counts scripts.
-type hook struct{ atomic.Int64 }
-
-func (*hook) DialHook(next redis.DialHook) redis.DialHook { return next }
-func (*hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-func (h *hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if strings.HasPrefix(cmd.Name(), "eval") {
-			h.Add(1)
-		}
-		return next(ctx, cmd)
-	}
-}
-
-func TestKilledServer(t *testing.T) {
+func TestFailureModesOnKilledServer(t *testing.T) {
 	s := redistest.Start(t)
 	client := s.Client(t)
 	g := redisGate(t, client, core.Config{Timeout: time.Second, Replicas: 4})
@@ -280,7 +245,7 @@ func TestKilledServer(t *testing.T) {
 	full := core.Charge{Policy: limited(t, "full", frozen(1)), Key: key, Cost: 1}
 	decide(t, g, full)
 
-	// What Redis denies is denied, whatever the failure modes are.
+	// Redis's denials hold in every failure mode.
 	open2 := core.Charge{Policy: open.Policy, Key: key, Cost: 11}
 	for _, c := range []core.Charge{full, open2} {
 		if d := decide(t, g, c); d.Allowed || d.Source != core.SourceRedis {
@@ -300,21 +265,21 @@ func TestKilledServer(t *testing.T) {
 	failed(core.SourceOpen, true, open)
 	failed(core.SourceOpen, true, shadow)
 	failed(core.SourceClosed, false, closed)
-	// With one that is Closed nothing is spent locally, in whatever order.
+	// Beside a Closed policy nothing is spent locally, in whatever order.
 	failed(core.SourceClosed, false, closed, local, open)
 	failed(core.SourceClosed, false, local, open, closed)
-	// A share of 10 among 4 is 2, and the open one abstains.
+	// Each of 4 replicas has a share of 2 of the limit of 10. The Open policy abstains.
 	d := failed(core.SourceLocal, true, open, local, shadow)
 	if r := d.At(1); r.Used != 1 || r.Limit != 2 {
-		t.Errorf("the share: %+v", r)
+		t.Errorf("local share: %+v", r)
 	}
 	failed(core.SourceLocal, true, local)
 	d = failed(core.SourceLocal, false, open, local)
-	// Waiting does not mend the share, but Redis may be back.
+	// Waiting does not refill the share, but Redis may be back.
 	if wait := d.RetryAfter(); wait != time.Second || !d.At(0).Allowed || d.At(1).Allowed {
-		t.Errorf("beyond the share: %s", show(d))
+		t.Errorf("beyond the local share: %s", show(d))
 	}
-	// All Local ones are all or nothing.
+	// The Local policies decide all or nothing.
 	other := core.Charge{Policy: limited(t, "other", frozen(10)), Key: key, Cost: 1}
 	if d = failed(core.SourceLocal, false, other, local); d.At(0).Used != 0 {
 		t.Errorf("a local denial spent: %s", show(d))
@@ -329,24 +294,24 @@ func TestKilledServer(t *testing.T) {
 		t.Errorf("%s from %v, %v", show(p), p.Source, err)
 	}
 	if err := g.Reset(t.Context(), local.Policy, key); err == nil {
-		t.Error("Reset without redis says it reset")
+		t.Error("Reset without Redis returned no error")
 	}
-	failed(core.SourceLocal, true, local) // here it did
+	failed(core.SourceLocal, true, local) // the local share was reset
 
 	s.Restart()
 	viaRedis(t, g, local)
 	if d := decide(t, g, local); d.At(0).Used != 1 || d.At(0).Limit != 10 {
-		t.Errorf("what was spent locally came along: %s", show(d))
+		t.Errorf("local charges reached Redis: %s", show(d))
 	}
 	if err := g.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
 }
 
-// What closes a Gate during an outage waits for what still runs in the background.
+// Close during an outage waits for the calls that still run in the background.
 func TestCloseDuringOutage(t *testing.T) {
 	s := redistest.Start(t)
-	g := redisGate(t, s.Client(t), core.Config{Timeout: brief})
+	g := redisGate(t, s.Client(t), core.Config{Timeout: shortTimeout})
 	c := core.Charge{Policy: limited(t, "p", frozen(1_000_000)), Key: newKey(t, "k"), Cost: 1}
 	decide(t, g, c)
 	s.Stop()
@@ -378,7 +343,7 @@ func TestCloseDuringOutage(t *testing.T) {
 	wg.Wait()
 }
 
-func TestTooManyInFlight(t *testing.T) {
+func TestCapOfDecisionsInFlight(t *testing.T) {
 	s := redistest.Start(t)
 	client := s.Client(t)
 	g := redisGate(t, client, core.Config{MaxInFlight: 2, Timeout: 2 * time.Second})
@@ -400,268 +365,9 @@ func TestTooManyInFlight(t *testing.T) {
 			}
 		})
 	}
-	// The third is answered while two wait for a server that stands still.
+	// The third decision ends while two wait for the stopped server.
 	<-capped
 	s.Continue()
 	wg.Wait()
 	viaRedis(t, g, c)
-}
-
-// onNodes returns keys whose slots lie on these nodes of a cluster.
-func onNodes(t *testing.T, client *redis.ClusterClient, nodes ...*redistest.Server) []core.Key {
-	t.Helper()
-	keys := make([]core.Key, len(nodes))
-	for i, n := range nodes {
-		for j := 0; ; j++ {
-			k := newKey(t, fmt.Sprintf("tenant%d", j))
-			m, err := client.MasterForKey(t.Context(), k.String())
-			if err != nil {
-				t.Fatal(err)
-			}
-			if m.Options().Addr == n.Addr {
-				keys[i] = k
-				break
-			}
-		}
-	}
-	return keys
-}
-
-func TestCluster(t *testing.T) {
-	cluster := redistest.StartCluster(t, 3)
-	for name, change := range map[string]func(o *redis.ClusterOptions){
-		// Both wait for an answer for ever, if they are left to it.
-		"default":               func(o *redis.ClusterOptions) { o.ReadTimeout = -1 },
-		"ContextTimeoutEnabled": func(o *redis.ClusterOptions) { o.ReadTimeout, o.ContextTimeoutEnabled = -1, true },
-		// By itself such a client sends what is not answered again, well within the decision's
-		// deadline.
-		"short-ReadTimeout": func(o *redis.ClusterOptions) { o.ReadTimeout = brief },
-	} {
-		t.Run(name, func(t *testing.T) {
-			client, prefix := cluster.Client(t, change), name
-			keys := onNodes(t, client, cluster.Nodes...)
-			var events []core.Event
-			var mu sync.Mutex
-			observe := func(_ context.Context, e core.Event) {
-				mu.Lock()
-				defer mu.Unlock()
-				if e.Kind == core.EventRefundFailed {
-					events = append(events, e)
-				}
-			}
-			g := redisGate(t, client, core.Config{Prefix: prefix, Observe: observe})
-			if err := g.Ping(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-
-			t.Run("given back", func(t *testing.T) {
-				many := core.Charge{Policy: limited(t, "many", frozen(1000)), Key: keys[0], Cost: 3}
-				for i := range 20 {
-					// A policy that has not denied yet goes last.
-					few := core.Charge{Policy: limited(t, "few", frozen(5)), Key: keys[1], Cost: 1}
-					d := decide(t, g, many, few)
-					if d.Allowed != (i < 5) || d.Source != core.SourceRedis {
-						t.Errorf("%d: %s", i, show(d))
-					}
-				}
-				if d := peek(t, g, many); d.At(0).Used != 15 {
-					t.Errorf("%s", show(d))
-				}
-				half := core.Charge{Policy: limited(t, "half", frozen(7)), Key: keys[2], Cost: 100}
-				many.Cost = 100
-				n, d, err := atMost(g, t.Context(), many, half)
-				if n != 7 || err != nil || d.At(0).Used != 22 || d.At(1).Used != 7 {
-					t.Errorf("AtMost granted %d: %s, %v", n, show(d), err)
-				}
-				if d := peek(t, g, many); d.At(0).Used != 22 {
-					t.Errorf("AtMost's rest was not given back: %s", show(d))
-				}
-			})
-
-			for _, m := range modes {
-				t.Run("a stopped master, "+m.name, func(t *testing.T) {
-					timeout := 2 * brief
-					if name == "short-ReadTimeout" {
-						timeout *= 10
-					}
-					g := redisGate(t, client, core.Config{Prefix: prefix, Observe: observe, Timeout: timeout, Replicas: 100})
-					first := core.Charge{Policy: limited(t, "first-"+m.name, frozen(100)), Key: keys[0], Cost: 1}
-					second := core.Charge{
-						Policy: newPolicy(t, core.PolicyConfig{Name: "second-" + m.name, Algorithm: frozen(100), OnFailure: m.mode}), Key: keys[1], Cost: 2,
-					}
-					viaRedis(t, g, first)
-					viaRedis(t, g, second)
-					if d := decide(t, g, first, second); !d.Allowed {
-						t.Fatal(show(d))
-					}
-					var wg sync.WaitGroup
-					for range 64 {
-						wg.Go(func() { peek(t, g, second) })
-					}
-					wg.Wait()
-					calls := cluster.Nodes[1].Calls(t, "evalsha", "eval")
-
-					cluster.Nodes[1].Stop()
-					d, err := whileStopped(t, cluster.Nodes[1], g, first, second)
-					// Locally the share of 1 denies the cost of 2.
-					allowed := m.mode == core.Open
-					if err != nil || d.Cause == nil || d.Source != m.source || d.Allowed != allowed {
-						t.Errorf("%s from %v: %v, %v", show(d), d.Source, d.Cause, err)
-					}
-					if !d.At(0).Known || d.At(1).Known != (m.mode == core.Local) {
-						t.Errorf("%s", show(d))
-					}
-					cluster.Nodes[1].Continue()
-					// The give-back goes on in the background, and Close waits for it.
-					if err := g.Close(t.Context()); err != nil {
-						t.Error(err)
-					}
-					if n := cluster.Nodes[1].Calls(t, "evalsha", "eval") - calls; n > 1 {
-						t.Errorf("it was sent %d times", n)
-					}
-					again := redisGate(t, client, core.Config{Prefix: prefix})
-					want := int64(1)
-					if allowed {
-						want = 2
-					}
-					if d := peek(t, again, first); d.At(0).Used != want {
-						t.Errorf("the first: %s", show(d))
-					}
-					if d := peek(t, again, second); d.At(0).Used > 4 {
-						t.Errorf("spent more than once: %s", show(d))
-					}
-				})
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			for _, e := range events {
-				t.Errorf("giving back failed: %v", e.Err)
-			}
-		})
-	}
-}
-
-func TestRefused(t *testing.T) {
-	s := redistest.Start(t)
-	ctx := t.Context()
-	admin := s.Client(t)
-	do := func(args ...any) {
-		t.Helper()
-		if err := admin.Do(ctx, args...).Err(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	// Warm, so that what follows is refused on connections that exist as well as on new ones.
-	do("ACL", "SETUSER", "app", "on", ">secret", "~hg:*", "+ping", "+hello", "+client", "+info", "+evalsha", "+eval", "+time", "+get", "+set", "+del",
-		"+getrange", "+setrange", "+pexpire")
-	as := func(user, password string) redis.UniversalClient {
-		return s.Client(t, func(o *redis.Options) { o.Username, o.Password = user, password })
-	}
-	app := as("app", "secret")
-	g := redisGate(t, app, core.Config{Prefix: "hg"})
-	c := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: frozen(10), OnFailure: core.Open}), Key: newKey(t, "k"), Cost: 1}
-	if d := decide(t, g, c); d.Source != core.SourceRedis || !d.Allowed {
-		t.Fatalf("%s", show(d))
-	}
-	if err := g.Ping(ctx); err != nil {
-		t.Errorf("ping of a user who may: %v", err)
-	}
-	do("ACL", "SETUSER", "noset", "on", ">secret", "~hg:*", "+ping", "+hello", "+client", "+evalsha", "+eval", "+time", "+get")
-	do("ACL", "SETUSER", "nokey", "on", ">secret", "~other:*", "+@all")
-	do("ACL", "SETUSER", "noscript", "on", ">secret", "~hg:*", "+ping", "+hello", "+client")
-	do("ACL", "SETUSER", "default", "resetpass", ">topsecret")
-
-	for name, tt := range map[string]struct {
-		client redis.UniversalClient
-		words  string
-	}{
-		"no password":    {s.Client(t), "password"},
-		"wrong password": {as("app", "guess"), "does not accept"},
-		"no SET":         {as("noset", "secret"), "lacks a permission"},
-		"no key":         {as("nokey", "secret"), "lacks a permission"},
-		"no script":      {as("noscript", "secret"), "lacks a permission"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			g := redisGate(t, tt.client, core.Config{Prefix: "hg"})
-			err := g.Ping(ctx)
-			if !errors.Is(err, core.ErrMisconfigured) || !strings.Contains(fmt.Sprint(err), tt.words) {
-				t.Errorf("Ping: %v", err)
-			}
-			for range 5 {
-				d, err := g.Decide(ctx, c)
-				if !errors.Is(err, core.ErrMisconfigured) || d.Allowed || d.Source != core.SourceClosed {
-					t.Errorf("%s from %v, %v", show(d), d.Source, err)
-				}
-			}
-		})
-	}
-}
-
-func TestPing(t *testing.T) {
-	ctx := t.Context()
-	t.Run("well", func(t *testing.T) {
-		redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-			client := s.Client(t)
-			g := redisGate(t, client, core.Config{Prefix: s.Prefix})
-			if err := g.Ping(ctx); err != nil {
-				t.Error(err)
-			}
-			for _, k := range client.Keys(ctx, s.Prefix+"*").Val() {
-				if ttl := client.PTTL(ctx, k).Val(); ttl <= 0 || ttl > 10*time.Second {
-					t.Errorf("%s lives for %v", k, ttl)
-				}
-			}
-		})
-		if err := memoryGate(t, core.Config{}).Ping(ctx); err != nil {
-			t.Error(err)
-		}
-	})
-	fails := func(t *testing.T, g *core.Gate, words string, misconfigured bool) {
-		t.Helper()
-		if err := g.Ping(ctx); !strings.Contains(fmt.Sprint(err), words) || errors.Is(err, core.ErrMisconfigured) != misconfigured {
-			t.Errorf("%v", err)
-		}
-	}
-	t.Run("refused", func(t *testing.T) {
-		s := redistest.Start(t)
-		s.Kill()
-		fails(t, redisGate(t, s.Client(t), core.Config{Timeout: 5 * time.Second}), "nothing listens", false)
-	})
-	t.Run("stopped", func(t *testing.T) {
-		s := redistest.Start(t)
-		client := s.Client(t)
-		warm(t, client)
-		s.Stop()
-		fails(t, redisGate(t, client, core.Config{Timeout: brief}), "does not answer in time", false)
-		s.Continue()
-	})
-	t.Run("closed client", func(t *testing.T) {
-		s := redistest.Start(t)
-		client := s.Client(t)
-		if err := client.Close(); err != nil {
-			t.Fatal(err)
-		}
-		fails(t, redisGate(t, client, core.Config{}), "client is closed", false)
-	})
-	t.Run("replica", func(t *testing.T) {
-		master, s := redistest.Start(t), redistest.Start(t)
-		host, port, _ := strings.Cut(master.Addr, ":")
-		client := s.Client(t)
-		if err := client.ReplicaOf(ctx, host, port).Err(); err != nil {
-			t.Fatal(err)
-		}
-		g := redisGate(t, client, core.Config{})
-		// Until the first synchronisation it may still be loading.
-		for strings.Contains(fmt.Sprint(g.Ping(ctx)), "loading") {
-		}
-		fails(t, g, "connect to the primary", false)
-	})
-	t.Run("cluster", func(t *testing.T) {
-		cluster := redistest.StartCluster(t, 1)
-		fails(t, redisGate(t, cluster.Nodes[0].Client(t), core.Config{}), "redis.NewClusterClient", true)
-		g := redisGate(t, cluster.Client(t), core.Config{Topology: core.OneServer})
-		if err := g.Ping(ctx); !errors.Is(err, core.ErrMisconfigured) {
-			t.Errorf("OneServer on a cluster: %v", err)
-		}
-	})
 }

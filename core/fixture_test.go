@@ -19,14 +19,13 @@ import (
 // epoch is where injected clocks start: November 2025, in microseconds.
 const epoch = int64(1_763_700_000_123_457)
 
-// patient is a Config.Timeout for tests that are not about it: a loaded machine is no reason to
-// fail them.
-const patient = 30 * time.Second
+// longTimeout is a Config.Timeout that no test exceeds, even on a loaded machine.
+const longTimeout = 30 * time.Second
 
-// manualClock stands still until it is told otherwise.
+// manualClock stands still until a test moves it.
 type manualClock struct{ micros atomic.Int64 }
 
-// long says whether to run the long forms.
+// long reports whether to run the long forms of the tests.
 func long() bool { return os.Getenv("HEADGATE_TEST_LONG") != "" }
 
 func newClock() *manualClock {
@@ -62,7 +61,7 @@ func limited(t testing.TB, name string, a core.Algorithm) *core.Policy {
 	return newPolicy(t, core.PolicyConfig{Name: name, Algorithm: a})
 }
 
-// frozen never refills, so that counts are exact whatever the time.
+// frozen never refills, so that counts are exact at any time.
 func frozen(burst int64) core.TokenBucket { return core.TokenBucket{Burst: burst} }
 
 func memoryGate(t testing.TB, cfg core.Config) *core.Gate {
@@ -77,7 +76,7 @@ func memoryGate(t testing.TB, cfg core.Config) *core.Gate {
 func redisGate(t testing.TB, client redis.UniversalClient, cfg core.Config) *core.Gate {
 	t.Helper()
 	if cfg.Timeout == 0 {
-		cfg.Timeout = patient
+		cfg.Timeout = longTimeout
 	}
 	g, err := core.NewRedis(client, cfg)
 	if err != nil {
@@ -87,7 +86,7 @@ func redisGate(t testing.TB, client redis.UniversalClient, cfg core.Config) *cor
 }
 
 // eachGate runs f on a Gate in memory and on one on every Redis, all on a clock of the test. They
-// count each time they are asked.
+// do not cache denials.
 func eachGate(t *testing.T, f func(t *testing.T, g *core.Gate, c *manualClock)) {
 	t.Helper()
 	t.Run("memory", func(t *testing.T) {
@@ -129,8 +128,8 @@ func peek(t testing.TB, g *core.Gate, charges ...core.Charge) core.Decision {
 	return d
 }
 
-// show is a decision as text, without what differs between gates: the source and the policies'
-// addresses.
+// show formats a Decision without what differs between Gates: the source and the addresses of the
+// policies.
 func show(d core.Decision) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "allowed %v, cause %v, wait %d", d.Allowed, d.Cause, d.RetryAfter())
@@ -144,9 +143,11 @@ func show(d core.Decision) string {
 }
 
 // withPlan makes a changing policy use its i-th limit.
-func withPlan(ctx context.Context, i int) context.Context { return context.WithValue(ctx, plan{}, i) }
+func withPlan(ctx context.Context, i int) context.Context {
+	return context.WithValue(ctx, planKey{}, i)
+}
 
-// rounds is n, or less on miniredis, whose Lua is slow under the race detector.
+// rounds returns n, or less on miniredis, whose Lua is slow under the race detector.
 func rounds(t testing.TB, n int) int {
 	if strings.Contains(t.Name(), "miniredis") {
 		return max(1, n/8)
@@ -154,9 +155,9 @@ func rounds(t testing.TB, n int) int {
 	return n
 }
 
-// tens are limits of every algorithm that keeps state. Each has room for 10 at once, and for none
-// of them again within minutes.
-var tens = []struct {
+// limitsOfTen are limits of every algorithm that keeps state. Each has room for 10 at once, and
+// frees none of them within minutes.
+var limitsOfTen = []struct {
 	name      string
 	algorithm core.Algorithm
 }{
@@ -168,6 +169,6 @@ var tens = []struct {
 	{"two counters", core.SlidingWindow{Limit: 10, Window: 24 * time.Hour}},
 	{"buckets", core.SlidingWindow{Limit: 10, Window: 24 * time.Hour, Buckets: 10}},
 	{"log", core.SlidingLog{Windows: []core.Window{{Limit: 10, Width: 24 * time.Hour}}}},
-	{"log of two", core.SlidingLog{Windows: []core.Window{{Limit: 10, Width: time.Hour}, {Limit: 11, Width: 24 * time.Hour}}}},
+	{"log of two windows", core.SlidingLog{Windows: []core.Window{{Limit: 10, Width: time.Hour}, {Limit: 11, Width: 24 * time.Hour}}}},
 	{"calendar", core.Calendar{Limit: 10, Every: core.Day, In: time.UTC}},
 }

@@ -11,225 +11,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-	"pgregory.net/rapid"
-
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
-// saysAll checks that an error holds all the words, each in a line of its own.
-func saysAll(t *testing.T, err error, words []string) {
-	t.Helper()
-	if (err != nil) != (len(words) > 0) {
-		t.Fatalf("error %v, want %q", err, words)
-	}
-	if err == nil {
-		return
-	}
-	if lines := strings.Split(err.Error(), "\n"); len(lines) != len(words) {
-		t.Errorf("%d faults instead of %d: %v", len(lines), len(words), err)
-	}
-	for _, w := range words {
-		if !strings.Contains(err.Error(), w) {
-			t.Errorf("%q does not say %q", err, w)
-		}
-	}
-}
-
-func TestConfigFaults(t *testing.T) {
-	tests := []struct {
-		name  string
-		cfg   core.Config
-		words []string
-	}{
-		{"zero", core.Config{}, nil},
-		{"full", core.Config{Prefix: "My_app-1.x", Timeout: time.Minute, Replicas: 1_000_000, Topology: core.Cluster, MaxInFlight: 1, MaxKeys: 1}, nil},
-		{"long prefix", core.Config{Prefix: strings.Repeat("x", 33)}, []string{"Config.Prefix is 33 bytes"}},
-		{"prefix with a brace", core.Config{Prefix: "a{b}"}, []string{`Config.Prefix is "a{b}"`}},
-		{"short timeout", core.Config{Timeout: time.Microsecond}, []string{"Config.Timeout is 1µs"}},
-		{"long timeout", core.Config{Timeout: time.Hour}, []string{"Config.Timeout is 1h"}},
-		{
-			"everything",
-			core.Config{Prefix: "a b", Timeout: -1, Replicas: -1, Topology: 7, MaxInFlight: 2_000_000, MaxKeys: -3},
-			[]string{"Config.Prefix", "Config.Timeout", "Config.Replicas is -1", "Config.Topology is 7", "Config.MaxInFlight is 2000000", "Config.MaxKeys is -3"},
-		},
-	}
-	client := redis.NewClient(&redis.Options{})
-	t.Cleanup(func() { _ = client.Close() })
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			g, err := core.NewMemory(tt.cfg)
-			saysAll(t, err, tt.words)
-			if (g == nil) != (err != nil) {
-				t.Errorf("gate %v with error %v", g, err)
-			}
-			_, err = core.NewRedis(client, tt.cfg)
-			saysAll(t, err, tt.words)
-		})
-	}
-}
-
-func TestNilClient(t *testing.T) {
-	var (
-		single  *redis.Client
-		cluster *redis.ClusterClient
-		ring    *redis.Ring
-	)
-	for name, client := range map[string]redis.UniversalClient{"nil": nil, "single": single, "cluster": cluster, "ring": ring} {
-		g, err := core.NewRedis(client, core.Config{Replicas: -1})
-		saysAll(t, err, []string{"client is nil", "Config.Replicas"})
-		if g != nil {
-			t.Errorf("%s: a gate", name)
-		}
-	}
-}
-
-func TestPolicyFaults(t *testing.T) {
-	good := core.PerSecond(1)
-	tests := []struct {
-		name  string
-		cfg   core.PolicyConfig
-		words []string
-	}{
-		{"good", core.PolicyConfig{Name: "a-B_9.", Algorithm: good, OnFailure: core.Closed, Shadow: true}, nil},
-		{"longest name", core.PolicyConfig{Name: strings.Repeat("x", 64), Algorithm: good}, nil},
-		{"zero", core.PolicyConfig{}, []string{"PolicyConfig.Name is empty", "PolicyConfig.Algorithm is nil"}},
-		{"name too long", core.PolicyConfig{Name: strings.Repeat("x", 65), Algorithm: good}, []string{"PolicyConfig.Name is 65 bytes"}},
-		{"name with a colon", core.PolicyConfig{Name: "a:b", Algorithm: good}, []string{`PolicyConfig.Name is "a:b"`}},
-		{"name beyond ASCII", core.PolicyConfig{Name: "ä", Algorithm: good}, []string{"PolicyConfig.Name"}},
-		{"zero bucket", core.PolicyConfig{Name: "p", Algorithm: core.TokenBucket{}}, []string{"PolicyConfig.Algorithm: TokenBucket.Burst is 0"}},
-		{
-			"everything", core.PolicyConfig{Name: "a{", Algorithm: core.TokenBucket{Rate: -1, Per: -1, Burst: -1}, OnFailure: 3},
-			[]string{"PolicyConfig.Name", "PolicyConfig.OnFailure is 3", "TokenBucket.Rate is -1", "TokenBucket.Per is -1ns", "TokenBucket.Burst is -1"},
-		},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			p, err := core.NewPolicy(tt.cfg)
-			saysAll(t, err, tt.words)
-			if (p == nil) != (err != nil) {
-				t.Errorf("policy %v with error %v", p, err)
-			}
-		})
-	}
-}
-
-func TestUnmadeThings(t *testing.T) {
-	for _, a := range []core.Algorithm{&core.DenyAll{}, (*core.TokenBucket)(nil), &core.TokenBucket{Burst: 1}} {
-		if _, err := core.NewPolicy(core.PolicyConfig{Name: "p", Algorithm: a}); err == nil {
-			t.Errorf("%T is accepted", a)
-		}
-	}
-	key := newKey(t, "k")
-	if _, err := memoryGate(t, core.Config{}).Decide(t.Context(), core.Charge{Policy: new(core.Policy), Key: key, Cost: 1}); !errors.Is(err, core.ErrCharge) {
-		t.Errorf("a zero Policy: %v", err)
-	}
-	var g core.Gate
-	if _, err := g.Decide(t.Context(), core.Charge{Policy: limited(t, "p", frozen(1)), Key: key, Cost: 1}); !errors.Is(err, core.ErrClosed) {
-		t.Errorf("a zero Gate: %v", err)
-	}
-	if err := errors.Join(g.Ping(t.Context()), g.Reset(t.Context(), nil, key), g.Close(t.Context())); !errors.Is(err, core.ErrClosed) {
-		t.Errorf("a zero Gate: %v", err)
-	}
-	if _, err := core.NewMemory(core.Config{Clock: core.NewManualClock(time.Time{})}); err == nil {
-		t.Error("a clock in the year 1 is accepted")
-	}
-}
-
-func TestQuota(t *testing.T) {
-	for _, tt := range []struct {
-		algorithm core.Algorithm
-		limit     int64
-		window    time.Duration
-		ok        bool
-	}{
-		{core.PerMinute(100), 100, time.Minute, true},
-		{core.TokenBucket{Rate: 3, Per: time.Second, Burst: 1}, 1, 333_334 * time.Microsecond, true},
-		{frozen(5), 5, core.Never, true},
-		{core.Unlimited{}, 0, core.Never, false},
-		{core.DenyAll{}, 0, core.Never, true},
-	} {
-		p := limited(t, "p", tt.algorithm)
-		limit, window, ok := p.Quota()
-		if limit != tt.limit || window != tt.window || ok != tt.ok || p.Algorithm() != tt.algorithm || p.Name() != "p" || p.Shadow() {
-			t.Errorf("%#v: %d %v %v", tt.algorithm, limit, window, ok)
-		}
-	}
-}
-
-func TestKeyFaults(t *testing.T) {
-	for name, path := range map[string][]string{
-		"empty": {""}, "empty inner": {"a", ""}, "empty in between": {"a", "", "c"}, "nine parts": strings.Split("123456789", ""),
-	} {
-		if k, err := core.NewKey(path[0], path[1:]...); !errors.Is(err, core.ErrKey) || k != (core.Key{}) {
-			t.Errorf("%s: %v, %v", name, k, err)
-		}
-	}
-}
-
-func TestKeys(t *testing.T) {
-	for name, tt := range map[string]struct {
-		path []string
-		want string // empty for a hash
-	}{
-		"plain":        {[]string{"acme", "user-1", "x@y.z="}, "{acme}:user-1:x@y.z="},
-		"colons":       {[]string{"a:b", "c"}, "{a%3Ab}:c"},
-		"braces":       {[]string{"{a}", "}"}, "{%7Ba%7D}:%7D"},
-		"control":      {[]string{"\x00\n\r\x7f"}, "{%00%0A%0D%7F}"},
-		"percent":      {[]string{"%41"}, "{%2541}"},
-		"tilde":        {[]string{"~x"}, "{%7Ex}"},
-		"64 bytes":     {[]string{strings.Repeat("x", 64)}, "{" + strings.Repeat("x", 64) + "}"},
-		"65 bytes":     {[]string{strings.Repeat("x", 65)}, ""},
-		"22 escaped":   {[]string{strings.Repeat("ä", 11)}, ""},
-		"a MiB":        {[]string{strings.Repeat("x", 1<<20)}, ""},
-		"a MiB, inner": {[]string{"a", strings.Repeat("\n", 1<<20)}, ""},
-	} {
-		k := newKey(t, tt.path[0], tt.path[1:]...)
-		if tt.want == "" && !(strings.Contains(k.String(), "~") && len(k.String()) < 40) || tt.want != "" && k.String() != tt.want {
-			t.Errorf("%s: %s", name, k)
-		}
-	}
-}
-
-func TestKeysAreInjective(t *testing.T) {
-	part := rapid.OneOf(
-		rapid.StringN(1, 5, -1),
-		rapid.StringMatching(`[a%:{}~]{1,4}`),
-		rapid.StringN(20, 80, -1),
-		rapid.Map(rapid.SliceOfN(rapid.Byte(), 1, 30), func(b []byte) string { return string(b) }),
-	).Filter(func(s string) bool { return s != "" })
-	path := rapid.SliceOfN(part, 1, 8)
-	rapid.Check(t, func(t *rapid.T) {
-		a, b := path.Draw(t, "a"), path.Draw(t, "b")
-		if rapid.Bool().Draw(t, "rejoined") && len(a) > 1 {
-			// The likeliest to be mistaken: the same text, cut elsewhere.
-			b = append([]string{a[0] + ":" + a[1]}, a[2:]...)
-		}
-		one, err1 := core.NewKey(a[0], a[1:]...)
-		two, err2 := core.NewKey(b[0], b[1:]...)
-		if err1 != nil || err2 != nil {
-			t.Fatal(err1, err2)
-		}
-		if same := fmt.Sprintf("%q", a) == fmt.Sprintf("%q", b); (one.String() == two.String()) != same || (one == two) != same {
-			t.Fatalf("%q is %s and %q is %s", a, one, b, two)
-		}
-		k := one.String()
-		if len(k) > 8*65+2 || k[0] != '{' || strings.Count(k, "{") != 1 || strings.Count(k, "}") != 1 {
-			t.Fatalf("%q is %s", a, k)
-		}
-		if strings.ContainsFunc(k, func(r rune) bool { return r <= ' ' || r > '~' }) {
-			t.Fatalf("%q is %q", a, k)
-		}
-		// What is in braces decides the slot, and only the outermost part does.
-		alone, _ := core.NewKey(a[0])
-		if !strings.HasPrefix(k, alone.String()) || strings.Index(k, "}") != len(alone.String())-1 {
-			t.Fatalf("the slot of %s is not that of %s", k, alone)
-		}
-	})
-}
-
-func TestUnusableCharges(t *testing.T) {
+func TestInvalidCharges(t *testing.T) {
 	p, q := limited(t, "p", core.PerSecond(1)), limited(t, "p", core.PerSecond(2))
 	key := newKey(t, "k")
 	good := core.Charge{Policy: p, Key: key, Cost: 1}
@@ -273,18 +59,18 @@ func TestLimiter(t *testing.T) {
 	p, q := limited(t, "p", frozen(3)), limited(t, "q", frozen(2))
 	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
 		for name, policies := range map[string][]*core.Policy{
-			"none": {}, "nil": {p, nil}, "two of one name": {p, limited(t, "p", frozen(9))}, "too many": make([]*core.Policy, 17),
+			"none": {}, "nil": {p, nil}, "two policies of one name": {p, limited(t, "p", frozen(9))}, "too many": make([]*core.Policy, 17),
 		} {
 			if l, err := g.Limiter(policies...); !errors.Is(err, core.ErrCharge) || l != nil {
 				t.Errorf("%s: %v, %v", name, l, err)
 			}
 		}
-		mine := []*core.Policy{p, q}
-		l, err := g.Limiter(mine...)
+		input := []*core.Policy{p, q}
+		l, err := g.Limiter(input...)
 		if err != nil {
 			t.Fatal(err)
 		}
-		mine[0] = nil // the Limiter has its own
+		input[0] = nil // the Limiter has its own copy
 		key := newKey(t, "k")
 		for i, want := range []bool{true, true, false} {
 			d, err := l.Allow(t.Context(), key)
@@ -304,7 +90,7 @@ func TestLimiter(t *testing.T) {
 	})
 }
 
-func TestSamePolicyAndKeyIsSummed(t *testing.T) {
+func TestChargesOfOneKeyAreSummed(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
 		c := core.Charge{Policy: limited(t, "p", frozen(5)), Key: newKey(t, "k"), Cost: 2}
 		if d := decide(t, g, c, c, c); d.Allowed || d.At(0).Used != 0 {
@@ -330,7 +116,7 @@ func TestPoliciesWithoutState(t *testing.T) {
 	p := limited(t, "p", frozen(5))
 	key := newKey(t, "k")
 	on := func(p *core.Policy) core.Charge { return core.Charge{Policy: p, Key: key, Cost: 1} }
-	eachStore(t, func(t *testing.T, g *core.Gate, _ *manualClock, look snapshot) {
+	eachStore(t, func(t *testing.T, g *core.Gate, _ *manualClock, takeSnapshot snapshot) {
 		if d := decide(t, g, on(unlimited)); !d.Allowed || d.At(0) != (core.Result{Policy: unlimited, Allowed: true, Source: d.Source}) {
 			t.Errorf("unlimited: %s", show(d))
 		}
@@ -341,7 +127,7 @@ func TestPoliciesWithoutState(t *testing.T) {
 		if d.Allowed || d.RetryAfter() != core.Never || d.At(0).RetryAfter != core.Never {
 			t.Errorf("none: %s", show(d))
 		}
-		spendsNothing(t, look, "DenyAll", func() bool {
+		spendsNothing(t, takeSnapshot, "DenyAll", func() bool {
 			d := decide(t, g, on(p), on(none), on(unlimited))
 			return !d.Allowed && d.At(0).Allowed && !d.At(1).Allowed && d.At(2).Allowed
 		})
@@ -369,7 +155,7 @@ func TestPoliciesWithoutState(t *testing.T) {
 	})
 }
 
-func TestShadow(t *testing.T) {
+func TestShadowNeverDenies(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
 		key := newKey(t, "k")
 		shadow := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "s", Algorithm: frozen(2), Shadow: true}), Key: key, Cost: 1}
@@ -381,7 +167,7 @@ func TestShadow(t *testing.T) {
 				t.Errorf("%d: %s", i, show(d))
 			}
 		}
-		// It is not charged where another denied.
+		// A shadow is not charged if another policy denies.
 		if err := g.Reset(t.Context(), shadow.Policy, key); err != nil {
 			t.Fatal(err)
 		}
@@ -392,15 +178,15 @@ func TestShadow(t *testing.T) {
 }
 
 func TestReset(t *testing.T) {
-	eachStore(t, func(t *testing.T, g *core.Gate, _ *manualClock, look snapshot) {
+	eachStore(t, func(t *testing.T, g *core.Gate, _ *manualClock, takeSnapshot snapshot) {
 		c := core.Charge{Policy: limited(t, "p", frozen(1)), Key: newKey(t, "k"), Cost: 1}
 		other := core.Charge{Policy: limited(t, "q", frozen(1)), Key: c.Key, Cost: 1}
 		decide(t, g, c, other)
 		if err := g.Reset(t.Context(), c.Policy, c.Key); err != nil {
 			t.Fatal(err)
 		}
-		if d := peek(t, g, c, other); !d.At(0).Allowed || d.At(1).Allowed || len(look(t)) != 1 {
-			t.Errorf("%s, %v", show(d), look(t))
+		if d := peek(t, g, c, other); !d.At(0).Allowed || d.At(1).Allowed || len(takeSnapshot(t)) != 1 {
+			t.Errorf("%s, %v", show(d), takeSnapshot(t))
 		}
 		if err := g.Reset(t.Context(), nil, c.Key); !errors.Is(err, core.ErrCharge) {
 			t.Errorf("nil policy: %v", err)
@@ -411,7 +197,7 @@ func TestReset(t *testing.T) {
 	})
 }
 
-func TestClosed(t *testing.T) {
+func TestClosedGateRejectsCalls(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
 		c := core.Charge{Policy: limited(t, "p", core.PerSecond(1)), Key: newKey(t, "k"), Cost: 1}
 		decide(t, g, c)
@@ -433,8 +219,8 @@ func TestClosed(t *testing.T) {
 	})
 }
 
-func TestEndedContext(t *testing.T) {
-	eachStore(t, func(t *testing.T, g *core.Gate, _ *manualClock, look snapshot) {
+func TestEndedContextSpendsNothing(t *testing.T) {
+	eachStore(t, func(t *testing.T, g *core.Gate, _ *manualClock, takeSnapshot snapshot) {
 		c := core.Charge{Policy: limited(t, "p", frozen(1)), Key: newKey(t, "k"), Cost: 1}
 		cancelled, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -446,13 +232,14 @@ func TestEndedContext(t *testing.T) {
 				t.Errorf("%v, %v", err, d.Cause)
 			}
 		}
-		if all := look(t); len(all) > 0 {
+		if all := takeSnapshot(t); len(all) > 0 {
 			t.Errorf("charged: %v", all)
 		}
 	})
 }
 
-// All gates together admit exactly the burst of what does not refill, whoever comes first.
+// All Gates together admit exactly the burst of a bucket that does not refill, in whatever order
+// the callers arrive.
 func TestConcurrentDecisionsAdmitTheBurst(t *testing.T) {
 	const gates, goroutines, each, burst = 4, 64, 20, 500
 	s := redistest.Real(t)
@@ -480,7 +267,7 @@ func TestConcurrentDecisionsAdmitTheBurst(t *testing.T) {
 	}
 	wg.Wait()
 	if n := admitted.Load(); n != burst {
-		t.Errorf("%d admitted of %d", n, burst)
+		t.Errorf("%d admitted, want %d", n, burst)
 	}
 	if d := peek(t, all[0], core.Charge{Policy: p, Key: key, Cost: 1}); d.At(0).Used != burst {
 		t.Errorf("%s", show(d))
@@ -490,7 +277,7 @@ func TestConcurrentDecisionsAdmitTheBurst(t *testing.T) {
 func TestObserve(t *testing.T) {
 	var seen []string
 	observe := func(_ context.Context, e core.Event) {
-		if e.Kind == core.EventScriptMissing { // of a new server
+		if e.Kind == core.EventScriptMissing { // a new server lacks the script
 			return
 		}
 		allowed := "-"
@@ -516,7 +303,7 @@ func TestObserve(t *testing.T) {
 			"decide true 1 false", "decide false 1 false", "peek false 1 false", "at most false 1 false", "reset - false", "decide false 0 true",
 		}
 		if strings.Join(seen, "; ") != strings.Join(want, "; ") {
-			t.Errorf("seen %q\nwant %q", seen, want)
+			t.Errorf("got %q\nwant %q", seen, want)
 		}
 	}
 	t.Run("memory", func(t *testing.T) { check(t, memoryGate(t, core.Config{Observe: observe})) })
@@ -544,8 +331,9 @@ func TestScriptIsLoadedAgain(t *testing.T) {
 	})
 }
 
-// A value of somebody else under a Gate's key is no outage: it is reported each time, and denies.
-func TestForeignValue(t *testing.T) {
+// A foreign value under a Gate's key is not an outage: every decision on it reports the fault and
+// denies.
+func TestForeignValueIsMisconfiguration(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		client := s.Client(t)
 		ctx := t.Context()
@@ -560,7 +348,7 @@ func TestForeignValue(t *testing.T) {
 				if err := write(s.Prefix + ":" + key.String() + ":p:tb2"); err != nil {
 					t.Fatal(err)
 				}
-				for range 5 { // never an open circuit
+				for range 5 { // the circuit never opens
 					d, err := g.Decide(ctx, core.Charge{Policy: p, Key: key, Cost: 1})
 					if !errors.Is(err, core.ErrMisconfigured) || d.Allowed || !errors.Is(d.Cause, core.ErrMisconfigured) || d.Source != core.SourceClosed {
 						t.Errorf("%s, mode %d: %s from %v, %v", name, mode, show(d), d.Source, err)
@@ -569,14 +357,14 @@ func TestForeignValue(t *testing.T) {
 			}
 		}
 		if d := decide(t, g, core.Charge{Policy: limited(t, "p", core.PerSecond(1)), Key: newKey(t, "other"), Cost: 1}); d.Source != core.SourceRedis {
-			t.Errorf("another key: %v", d.Source)
+			t.Errorf("another key has source %v", d.Source)
 		}
 	})
 }
 
-// What a policy's For returns is returned, whatever it says, and decides nothing.
-func TestLimitThatFails(t *testing.T) {
-	fault := fmt.Errorf("of others: %w", core.ErrMisconfigured)
+// Decide returns the error of PolicyConfig.For, whatever it wraps, and spends nothing.
+func TestErrorOfForIsReturned(t *testing.T) {
+	fault := fmt.Errorf("another error: %w", core.ErrMisconfigured)
 	failing := newPolicy(t, core.PolicyConfig{
 		Name: "failing", Algorithm: core.PerSecond(1), For: func(context.Context, core.Key) (core.Algorithm, error) { return nil, fault },
 	})

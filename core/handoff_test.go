@@ -16,11 +16,11 @@ import (
 
 const contenders = 8
 
-// handoff is a lock that several contend for, each by its own functions.
+// handoff is a lock that several goroutines contend for, each with its own functions.
 type handoff []struct{ lock, unlock func() }
 
-// run lets all take their turns, and returns how long it took from one's unlocking until another
-// that waited was in.
+// run gives every goroutine its turns. It returns the times from each unlock until a waiting
+// goroutine holds the lock.
 func (h handoff) run(turns int) []time.Duration {
 	start := time.Now()
 	var freed atomic.Int64
@@ -49,12 +49,12 @@ func (h handoff) run(turns int) []time.Duration {
 	return took
 }
 
-// semaphores are gates that share a Redis and contend for one slot, as processes do.
+// semaphores returns Gates that share a Redis and contend for one slot, as processes do.
 func semaphores(t testing.TB, server *redistest.Server) handoff {
 	return contend(t, func() *core.Gate { return redisGate(t, server.Client(t), core.Config{Prefix: server.Prefix}) })
 }
 
-// contend lets gates that are made anew contend for one slot.
+// contend makes Gates that contend for one slot.
 func contend(t testing.TB, newGate func() *core.Gate) (h handoff) {
 	level := core.Level{Key: newKey(t, "k"), Limit: 1}
 	for range contenders {
@@ -79,12 +79,12 @@ func contend(t testing.TB, newGate func() *core.Gate) (h handoff) {
 	return h
 }
 
-// A slot that is fought for costs two calls: one asks for it and one releases it. Who waits hears
-// of his turn.
+// A contended slot costs two calls: one acquires and one releases. A waiter is notified of its
+// turn.
 func TestHandoffTakesTwoCalls(t *testing.T) {
 	server := redistest.Start(t)
 	h := semaphores(t, server)
-	h.run(3) // so that all are subscribed
+	h.run(3) // so that every Gate is subscribed
 	const turns = 50
 	before := server.Calls(t, "evalsha", "eval")
 	h.run(turns)
@@ -93,7 +93,7 @@ func TestHandoffTakesTwoCalls(t *testing.T) {
 	}
 }
 
-// The least that a fair hand-off can do: a queue, a holder, and word to the next.
+// The cheapest fair hand-off: a queue, a holder, and a message to the next waiter.
 var (
 	floorLock = redis.NewScript(`
 local time = redis.call('TIME')
@@ -126,14 +126,14 @@ func floors(t testing.TB, server *redistest.Server) (h handoff) {
 		if _, err := p.Receive(ctx); err != nil {
 			t.Fatal(err)
 		}
-		told := p.Channel()
+		messages := p.Channel()
 		h = append(h, struct{ lock, unlock func() }{
 			lock: func() {
 				n, err := floorLock.Run(ctx, client, keys, id).Int()
 				if err != nil {
 					t.Error(err)
 				} else if n == 0 {
-					<-told
+					<-messages
 				}
 			},
 			unlock: func() {
@@ -146,8 +146,8 @@ func floors(t testing.TB, server *redistest.Server) (h handoff) {
 	return h
 }
 
-// BenchmarkHandoff times how long a slot stays empty between one holder and the next, of eight,
-// against the floor. They alternate, and the ratio is the median of several rounds.
+// BenchmarkHandoff times how long a slot stays empty between two of eight holders, compared with
+// the floor. Both alternate, and the ratio is the median of several rounds.
 func BenchmarkHandoff(b *testing.B) {
 	server := redistest.Real(b)
 	ours, floor := semaphores(b, server), floors(b, server)
@@ -166,10 +166,10 @@ func BenchmarkHandoff(b *testing.B) {
 		b.ReportMetric(float64(x.Microseconds()), q.name+"-us")
 		b.ReportMetric(float64(x)/float64(y), q.name+"-xfloor")
 	}
-	b.ReportMetric(0, "ns/op") // says nothing
+	b.ReportMetric(0, "ns/op") // meaningless here
 }
 
-// quantiles are of several rounds.
+// quantiles collects the durations of several rounds.
 type quantiles struct{ rounds [][]time.Duration }
 
 func (q *quantiles) add(all []time.Duration) {
@@ -177,7 +177,7 @@ func (q *quantiles) add(all []time.Duration) {
 	q.rounds = append(q.rounds, all)
 }
 
-// median is the median over the rounds of one quantile.
+// median returns the median over the rounds of one quantile.
 func (q *quantiles) median(at float64) time.Duration {
 	var all []time.Duration
 	for _, r := range q.rounds {
@@ -187,8 +187,8 @@ func (q *quantiles) median(at float64) time.Duration {
 	return all[len(all)/2]
 }
 
-// BenchmarkWaiters times asking for a slot and giving it up while many wait, against the same while
-// nobody does.
+// BenchmarkWaiters times asking for a slot and giving it up while many callers wait, compared with
+// the same while nobody waits.
 func BenchmarkWaiters(b *testing.B) {
 	const waiters = 100_000
 	ctx := context.Background()
@@ -196,7 +196,7 @@ func BenchmarkWaiters(b *testing.B) {
 	user := func(name string) core.Level { return core.Level{Key: newKey(b, "acme", name), Limit: 1} }
 	for _, bm := range []struct {
 		name string
-		wait []core.Level // where they wait
+		wait []core.Level // where the many wait
 		ask  []core.Level
 	}{
 		{"in the queue", []core.Level{{Key: tenant.Key, Limit: 1}}, []core.Level{{Key: tenant.Key, Limit: 1}}},
@@ -211,7 +211,7 @@ func BenchmarkWaiters(b *testing.B) {
 					if err != nil {
 						b.Fatal(err)
 					}
-					// Who holds gives up, or else who was just let in.
+					// The holder leaves, or otherwise the caller that just got the slot.
 					ids = append(ids, id)
 					if err := s.Leave(ctx, tenant.Key, ids[0]); err != nil {
 						b.Fatal(err)

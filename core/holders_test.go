@@ -13,9 +13,9 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 )
 
-// Who was evicted loses his lease whatever his policy, and whether or not he is told.
-func TestEvictedStayOut(t *testing.T) {
-	renewed := map[string]func(t *testing.T, l *core.Lease){
+// An evicted holder loses its lease under every LossPolicy, whether or not a message tells it.
+func TestEvictedHolderLosesItsLease(t *testing.T) {
+	renewals := map[string]func(t *testing.T, l *core.Lease){
 		"in the background": func(*testing.T, *core.Lease) {},
 		"by Extend": func(t *testing.T, l *core.Lease) {
 			if err := l.Extend(t.Context()); !errors.Is(err, core.ErrLeaseLost) {
@@ -23,15 +23,15 @@ func TestEvictedStayOut(t *testing.T) {
 			}
 		},
 	}
-	for name, extend := range renewed {
+	for name, extend := range renewals {
 		t.Run(name, func(t *testing.T) {
 			s := redistest.Start(t)
-			do(t, s.Client(t), "ACL", "SETUSER", "default", "-publish") // nobody is told
+			do(t, s.Client(t), "ACL", "SETUSER", "default", "-publish") // no message is published
 			g := redisGate(t, s.Client(t), core.Config{})
 			key := newKey(t, "k")
 			for _, loss := range []core.LossPolicy{core.CancelOnLoss, core.AdoptOnLoss, core.NotifyOnLoss} {
 				sem := semaphore(t, g, core.SemaphoreConfig{TTL: time.Second, OnLoss: loss})
-				l := take(t, sem, core.Level{Key: key, Limit: 1})
+				l := acquire(t, sem, core.Level{Key: key, Limit: 1})
 				holders, _, err := sem.Holders(t.Context(), key)
 				if err != nil || len(holders) != 1 {
 					t.Fatal(holders, err)
@@ -42,13 +42,13 @@ func TestEvictedStayOut(t *testing.T) {
 				extend(t, l)
 				select {
 				case <-l.Lost():
-				case <-time.After(patient):
-					t.Errorf("policy %d: still believed in", loss)
+				case <-time.After(longTimeout):
+					t.Errorf("policy %d: the lease is not lost", loss)
 				}
 				if holders, _, err := sem.Holders(t.Context(), key); len(holders) > 0 || err != nil {
 					t.Errorf("policy %d: %+v, %v", loss, holders, err)
 				}
-				free(t, l)
+				release(t, l)
 			}
 			if err := g.Close(t.Context()); err != nil {
 				t.Error(err)
@@ -60,8 +60,8 @@ func TestEvictedStayOut(t *testing.T) {
 	}
 }
 
-// Who did not wait for his slot hears as well that he lost it, and not at the next renewal.
-func TestEvictedHearAtOnce(t *testing.T) {
+// A holder that did not wait for its slot learns of its eviction at once, not at the next renewal.
+func TestEvictedHolderIsNotifiedAtOnce(t *testing.T) {
 	server := redistest.Start(t)
 	admin := server.Client(t)
 	s := semaphore(t, redisGate(t, server.Client(t), core.Config{}), core.SemaphoreConfig{TTL: time.Hour})
@@ -88,15 +88,17 @@ func TestEvictedHearAtOnce(t *testing.T) {
 	}
 }
 
-// What is no holder's name is nobody, whatever else Redis has under it, and costs no slot.
-func TestEvictNobody(t *testing.T) {
+// Evict with an ID that no holder has evicts nobody, whatever other data Redis has under that name,
+// and costs no slot.
+func TestEvictOfUnknownID(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
 		sem := semaphore(t, g, core.SemaphoreConfig{TTL: time.Hour, OnLoss: core.NotifyOnLoss})
 		brief := semaphore(t, g, core.SemaphoreConfig{TTL: time.Second, OnLoss: core.NotifyOnLoss})
 		level := core.Level{Key: newKey(t, "k"), Limit: 2}
-		l := take(t, sem, level)
+		l := acquire(t, sem, level)
 		for _, id := range []string{"scope", "u:{k}", "n:{k}", "!x", "", "a b"} {
-			if _, err := brief.Enqueue(t.Context(), core.SlotRequest{Levels: []core.Level{level}}); err != nil { // and is let go by what follows
+			// This lease expires, and the next call drops it.
+			if _, err := brief.Enqueue(t.Context(), core.SlotRequest{Levels: []core.Level{level}}); err != nil {
 				t.Fatal(err)
 			}
 			c.advance(2 * time.Second)
@@ -107,17 +109,17 @@ func TestEvictNobody(t *testing.T) {
 			if err != nil {
 				t.Errorf("after %q: %v", id, err)
 			}
-			free(t, next)
+			release(t, next)
 		}
-		free(t, l)
+		release(t, l)
 	})
 }
 
-func TestHoldersTellsOfTheDead(t *testing.T) {
+func TestHoldersWithExpiredLeases(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
 		sem := semaphore(t, g, core.SemaphoreConfig{TTL: time.Second})
 		level := core.Level{Key: newKey(t, "k"), Limit: 100}
-		for range 50 { // more than are let go at once
+		for range 50 { // more than one call drops
 			if _, err := sem.Enqueue(t.Context(), core.SlotRequest{Levels: []core.Level{level}, Meta: map[string]string{"-x": "-"}}); err != nil {
 				t.Fatal(err)
 			}
@@ -137,16 +139,16 @@ func TestHoldersTellsOfTheDead(t *testing.T) {
 	})
 }
 
-// What is too long is cut, whoever it came from, and every value has its share.
-func TestLongMeta(t *testing.T) {
+// Metadata that is too long is cut. Every value keeps its share, whichever value is too long.
+func TestLongMetaIsCut(t *testing.T) {
 	long := strings.Repeat("ü b", 1000)
 	for name, tt := range map[string]struct{ meta map[string]string }{
-		"one":             {map[string]string{"a": long}},
-		"a short one too": {map[string]string{"a": long, "b": "short"}},
-		"two":             {map[string]string{"a": long, "b": long}},
-		"no text":         {map[string]string{"a": strings.Repeat("\xff", 1000), "b": "short"}},
-		"a key":           {map[string]string{long: "a", "b": "short"}},
-		"keys only":       {map[string]string{long: "a"}},
+		"one long":        {map[string]string{"a": long}},
+		"long and short":  {map[string]string{"a": long, "b": "short"}},
+		"two long":        {map[string]string{"a": long, "b": long}},
+		"not UTF-8":       {map[string]string{"a": strings.Repeat("\xff", 1000), "b": "short"}},
+		"long key":        {map[string]string{long: "a", "b": "short"}},
+		"only a long key": {map[string]string{long: "a"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := memoryGate(t, core.Config{})
@@ -170,7 +172,7 @@ func TestLongMeta(t *testing.T) {
 			if took > 1025 || took < 500 && tt.meta["a"] == long || tt.meta["b"] == "short" && holders[0].Meta["b"] != "short" {
 				t.Errorf("%d bytes: %v", took, holders[0].Meta)
 			}
-			free(t, l)
+			release(t, l)
 		})
 	}
 }

@@ -13,31 +13,32 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 )
 
-// use holds slots, waits for them in vain and with success, and gives up, so that every goroutine
-// of a Gate runs.
-func use(t *testing.T, g *core.Gate) {
+// exercise makes every goroutine of a Gate run: it holds slots, waits for them with and without
+// success, and gives up.
+func exercise(t *testing.T, g *core.Gate) {
 	t.Helper()
 	s := semaphore(t, g, core.SemaphoreConfig{TTL: time.Second})
 	level := core.Level{Key: newKey(t, "k"), Limit: 1}
-	first := take(t, s, level)
-	second := queue(t, s, level)
+	first := acquire(t, s, level)
+	second := enqueue(t, s, level)
 	ctx, cancel := context.WithCancel(t.Context())
 	if _, err := s.Acquire(ctx, core.SlotRequest{Levels: []core.Level{level}, OnQueue: func(int) { cancel() }}); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
-	free(t, first)
-	free(t, <-second)
+	release(t, first)
+	release(t, <-second)
 }
 
-// After Close no goroutine, subscription or lease of a Gate remains, whatever goes on when it is
-// called.
+// After Close no goroutine, subscription or lease of the Gate remains, whatever goes on when Close
+// is called.
 func TestNothingRemainsAfterClose(t *testing.T) {
 	for name, during := range map[string]func(t *testing.T, g *core.Gate) (after func()){
 		"idle": func(*testing.T, *core.Gate) func() { return func() {} },
-		"somebody waits": func(t *testing.T, g *core.Gate) func() {
+		"a caller waits": func(t *testing.T, g *core.Gate) func() {
 			s := semaphore(t, g, core.SemaphoreConfig{TTL: time.Second})
-			level := core.Level{Key: newKey(t, "other"), Limit: 1} // at which nobody is about to leave
-			take(t, s, level)                                      // until Close takes it away
+			// No holder is about to release this level. Close does.
+			level := core.Level{Key: newKey(t, "other"), Limit: 1}
+			acquire(t, s, level)
 			queued, waited := make(chan struct{}), make(chan error)
 			var once sync.Once
 			go func() {
@@ -47,19 +48,19 @@ func TestNothingRemainsAfterClose(t *testing.T) {
 			<-queued
 			return func() {
 				if err := <-waited; !errors.Is(err, core.ErrClosed) {
-					t.Errorf("who waits: %v", err)
+					t.Errorf("waiter: %v", err)
 				}
 			}
 		},
-		"many come": func(t *testing.T, g *core.Gate) func() {
+		"many callers acquire": func(t *testing.T, g *core.Gate) func() {
 			s := semaphore(t, g, core.SemaphoreConfig{TTL: time.Second})
 			level := core.Level{Key: newKey(t, "other"), Limit: 2}
-			var all sync.WaitGroup
-			var some sync.WaitGroup
+			var finished sync.WaitGroup
+			var started sync.WaitGroup
 			for range 8 {
-				some.Add(1)
-				all.Go(func() {
-					first := sync.OnceFunc(some.Done)
+				started.Add(1)
+				finished.Go(func() {
+					markStarted := sync.OnceFunc(started.Done)
 					for {
 						l, err := s.Acquire(context.Background(), core.SlotRequest{Levels: []core.Level{level}})
 						if errors.Is(err, core.ErrClosed) {
@@ -67,13 +68,13 @@ func TestNothingRemainsAfterClose(t *testing.T) {
 						} else if err != nil {
 							t.Error(err)
 						}
-						first()
-						_ = l.Release(context.Background()) // Close may have been first
+						markStarted()
+						_ = l.Release(context.Background()) // Close may have released it
 					}
 				})
 			}
-			some.Wait()
-			return all.Wait
+			started.Wait()
+			return finished.Wait
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -82,7 +83,7 @@ func TestNothingRemainsAfterClose(t *testing.T) {
 			admin.Ping(t.Context())
 			before := goleak.IgnoreCurrent()
 			g := redisGate(t, client, core.Config{})
-			use(t, g)
+			exercise(t, g)
 			after := during(t, g)
 			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 			defer cancel()
@@ -96,7 +97,7 @@ func TestNothingRemainsAfterClose(t *testing.T) {
 			if err := goleak.Find(before); err != nil {
 				t.Error(err)
 			}
-			for giveUp := time.Now().Add(patient); len(admin.PubSubChannels(t.Context(), "*").Val()) > 0; {
+			for giveUp := time.Now().Add(longTimeout); len(admin.PubSubChannels(t.Context(), "*").Val()) > 0; {
 				if time.Now().After(giveUp) {
 					t.Fatal("a subscription remains")
 				}
@@ -105,15 +106,15 @@ func TestNothingRemainsAfterClose(t *testing.T) {
 	}
 }
 
-// Without Close something does remain, and goleak finds it.
-func TestLeakIsFound(t *testing.T) {
+// Without Close goroutines do remain, and goleak finds them.
+func TestLeakWithoutCloseIsFound(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client(t)
 	before := goleak.IgnoreCurrent()
 	g := redisGate(t, client, core.Config{})
-	use(t, g)
+	exercise(t, g)
 	if err := goleak.Find(before); err == nil {
-		t.Error("nothing is found")
+		t.Error("goleak found no goroutine")
 	}
 	if err := g.Close(t.Context()); err != nil {
 		t.Error(err)

@@ -17,22 +17,23 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 )
 
-// heldBy is the address of a Redis at which a process of this test holds a slot until it is killed.
-const heldBy = "HEADGATE_TEST_HOLD"
+// holderAddrEnv is the environment variable with the address of the Redis at which
+// TestHolderProcess holds a slot until it is killed.
+const holderAddrEnv = "HEADGATE_TEST_HOLD"
 
-func TestHelperHolds(t *testing.T) {
-	addr := os.Getenv(heldBy)
+func TestHolderProcess(t *testing.T) {
+	addr := os.Getenv(holderAddrEnv)
 	if addr == "" {
-		t.Skip("runs in a process of TestKilledHolder")
+		t.Skip("runs only in a process of TestSlotOfKilledHolderIsFreed")
 	}
 	g := redisGate(t, redis.NewClient(&redis.Options{Addr: addr}), core.Config{})
-	take(t, semaphore(t, g, core.SemaphoreConfig{TTL: time.Second}), core.Level{Key: newKey(t, "k"), Limit: 1})
+	acquire(t, semaphore(t, g, core.SemaphoreConfig{TTL: time.Second}), core.Level{Key: newKey(t, "k"), Limit: 1})
 	fmt.Println("held")
 	_, _ = io.Copy(io.Discard, os.Stdin)
 }
 
-// The slot of a holder that is killed comes back by itself to who waits.
-func TestKilledHolder(t *testing.T) {
+// A waiter gets the slot of a killed holder once the holder's lease has expired.
+func TestSlotOfKilledHolderIsFreed(t *testing.T) {
 	s := redistest.Start(t)
 	g := redisGate(t, s.Client(t), core.Config{})
 	sem := semaphore(t, g, core.SemaphoreConfig{TTL: time.Second})
@@ -40,8 +41,8 @@ func TestKilledHolder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(self, "-test.run=^TestHelperHolds$", "-test.v")
-	cmd.Env = append(os.Environ(), heldBy+"="+s.Addr)
+	cmd := exec.Command(self, "-test.run=^TestHolderProcess$", "-test.v")
+	cmd.Env = append(os.Environ(), holderAddrEnv+"="+s.Addr)
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -58,25 +59,25 @@ func TestKilledHolder(t *testing.T) {
 	}
 	level := core.Level{Key: newKey(t, "k"), Limit: 1}
 	if _, err := sem.TryAcquire(t.Context(), core.SlotRequest{Levels: []core.Level{level}}); !errors.Is(err, core.ErrFull) {
-		t.Errorf("it does not hold: %v", err)
+		t.Errorf("the process does not hold the slot: %v", err)
 	}
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	_ = cmd.Wait() // it was killed
-	l, err := sem.Acquire(t.Context(), core.SlotRequest{Levels: []core.Level{level}, MaxWait: patient})
+	_ = cmd.Wait() // an error, because it was killed
+	l, err := sem.Acquire(t.Context(), core.SlotRequest{Levels: []core.Level{level}, MaxWait: longTimeout})
 	if err != nil {
 		t.Fatal(err)
 	}
-	free(t, l)
+	release(t, l)
 }
 
-// queue lets somebody wait for a slot, and returns when he stands in the queue.
-func queue(t *testing.T, s *core.Semaphore, levels ...core.Level) <-chan *core.Lease {
+// enqueue acquires a slot in the background. It returns once the caller is queued.
+func enqueue(t *testing.T, s *core.Semaphore, levels ...core.Level) <-chan *core.Lease {
 	t.Helper()
 	queued, granted := make(chan struct{}, 100), make(chan *core.Lease, 1)
 	go func() {
-		l, err := s.Acquire(context.Background(), core.SlotRequest{Levels: levels, MaxWait: patient, OnQueue: func(int) { queued <- struct{}{} }})
+		l, err := s.Acquire(context.Background(), core.SlotRequest{Levels: levels, MaxWait: longTimeout, OnQueue: func(int) { queued <- struct{}{} }})
 		if err != nil {
 			t.Error(err)
 		}
@@ -86,7 +87,7 @@ func queue(t *testing.T, s *core.Semaphore, levels ...core.Level) <-chan *core.L
 	return granted
 }
 
-// What goes wrong in between costs a wake-up or a lease, and hangs nobody.
+// A fault while a caller waits costs a wake-up or a lease, and blocks nobody.
 func TestFaultsWhileWaiting(t *testing.T) {
 	for name, fault := range map[string]func(t *testing.T, s *redistest.Server, admin *redis.Client){
 		"none": func(*testing.T, *redistest.Server, *redis.Client) {},
@@ -106,11 +107,11 @@ func TestFaultsWhileWaiting(t *testing.T) {
 			g := redisGate(t, s.Client(t), core.Config{})
 			sem := semaphore(t, g, core.SemaphoreConfig{TTL: 2 * time.Second})
 			level := core.Level{Key: newKey(t, "k"), Limit: 1}
-			first := take(t, sem, level)
-			granted := queue(t, sem, level)
+			first := acquire(t, sem, level)
+			granted := enqueue(t, sem, level)
 			fault(t, s, admin)
-			_ = first.Release(t.Context()) // where the connection died it may not have been told: then the lease ends
-			free(t, <-granted)
+			_ = first.Release(t.Context()) // fails if the connection died; then the lease expires
+			release(t, <-granted)
 			if err := g.Close(t.Context()); err != nil {
 				t.Error(err)
 			}
@@ -125,9 +126,9 @@ func do(t testing.TB, client *redis.Client, args ...any) {
 	}
 }
 
-// A Redis that forgot everything knows no lease: the work stops, goes on with a new token, or is
-// told.
-func TestFlushedLeases(t *testing.T) {
+// After a FLUSHALL Redis knows no lease. By LossPolicy the work stops, goes on with a new token, or
+// is notified.
+func TestLossPoliciesAfterFlush(t *testing.T) {
 	s := redistest.Start(t)
 	client := s.Client(t)
 	g := redisGate(t, client, core.Config{})
@@ -135,7 +136,7 @@ func TestFlushedLeases(t *testing.T) {
 	tokens := make(map[core.LossPolicy]int64)
 	for _, p := range []core.LossPolicy{core.CancelOnLoss, core.AdoptOnLoss, core.NotifyOnLoss} {
 		sem := semaphore(t, g, core.SemaphoreConfig{Name: fmt.Sprint("p", p), TTL: time.Second, OnLoss: p})
-		leases[p] = take(t, sem, core.Level{Key: newKey(t, "k"), Limit: 1})
+		leases[p] = acquire(t, sem, core.Level{Key: newKey(t, "k"), Limit: 1})
 		tokens[p] = leases[p].Token()
 	}
 	do(t, client, "FLUSHALL")
@@ -145,7 +146,7 @@ func TestFlushedLeases(t *testing.T) {
 	}
 	<-leases[core.NotifyOnLoss].Lost()
 	if err := leases[core.NotifyOnLoss].Context().Err(); err != nil {
-		t.Errorf("the work was stopped: %v", err)
+		t.Errorf("NotifyOnLoss cancelled the context: %v", err)
 	}
 	adopted := leases[core.AdoptOnLoss]
 	for adopted.Token() == tokens[core.AdoptOnLoss] {
@@ -156,7 +157,7 @@ func TestFlushedLeases(t *testing.T) {
 	if adopted.Token() < tokens[core.AdoptOnLoss] {
 		t.Errorf("token %d after %d", adopted.Token(), tokens[core.AdoptOnLoss])
 	}
-	free(t, leases[core.CancelOnLoss], leases[core.NotifyOnLoss], adopted)
+	release(t, leases[core.CancelOnLoss], leases[core.NotifyOnLoss], adopted)
 	if err := g.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -188,13 +189,13 @@ func TestMutex(t *testing.T) {
 							return
 						}
 						if _, err := m.TryLock(context.Background(), key); !errors.Is(err, core.ErrFull) {
-							t.Errorf("%s: locked twice: %v", name, err)
+							t.Errorf("%s: TryLock while locked: %v", name, err)
 						}
-						if n++; l.Token() <= last { // the race detector watches these
+						if n++; l.Token() <= last { // the race detector watches n and last
 							t.Errorf("%s: token %d after %d", name, l.Token(), last)
 						}
 						last = l.Token()
-						free(t, l)
+						release(t, l)
 					}
 				}()
 			}
@@ -232,13 +233,13 @@ func TestBackoffs(t *testing.T) {
 	}
 }
 
-// A lease can be asked for, and says when it is gone.
+// Extend confirms a held lease, and reports one that is gone.
 func TestExtend(t *testing.T) {
 	eachLeaseGate(t, func(t *testing.T, g *core.Gate) {
 		for _, loss := range []core.LossPolicy{core.CancelOnLoss, core.AdoptOnLoss, core.NotifyOnLoss} {
 			s := semaphore(t, g, core.SemaphoreConfig{OnLoss: loss})
 			level := core.Level{Key: newKey(t, "acme"), Limit: 1}
-			l := take(t, s, level)
+			l := acquire(t, s, level)
 			token := l.Token()
 			if err := l.Extend(t.Context()); err != nil {
 				t.Errorf("held: %v", err)
@@ -260,7 +261,7 @@ func TestExtend(t *testing.T) {
 			default:
 				<-l.Lost()
 			}
-			free(t, l)
+			release(t, l)
 			if err := l.Extend(t.Context()); !errors.Is(err, core.ErrLeaseLost) {
 				t.Errorf("released: %v", err)
 			}

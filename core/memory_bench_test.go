@@ -16,8 +16,8 @@ import (
 )
 
 // BenchmarkMemory times decisions in memory beside those of golang.org/x/time/rate. xRate is the
-// ratio to them, of blocks that alternate in the same run; what else the machine does falls on
-// both. That of several keys is to a sync.Map of limiters.
+// ratio of the two. Their blocks alternate in the same run, so that other load on the machine
+// affects both. With several keys, the other side is a sync.Map of limiters.
 func BenchmarkMemory(b *testing.B) {
 	ctx := context.Background()
 	gate := func(b *testing.B) *core.Gate { return memoryGate(b, core.Config{}) }
@@ -97,8 +97,8 @@ func BenchmarkMemory(b *testing.B) {
 	}
 }
 
-// beside is the median ratio of the time for f to that for g, over many short blocks that
-// alternate.
+// beside returns the median ratio of the time of f to that of g, over many short alternating
+// blocks.
 func beside(f, g func()) float64 {
 	calls := 1
 	block := func(f func()) time.Duration {

@@ -22,14 +22,13 @@ func TestMemoryIsBounded(t *testing.T) {
 			}
 		}
 		if n := len(g.Values()); n > most+63 || n < most/2 {
-			t.Errorf("%d keys of at most %d", n, most)
+			t.Errorf("%d keys, want at most %d", n, most)
 		}
 	}
 }
 
-// A key that was spent to the end is not forgotten for a flood of fresh ones, so that a flood buys
-// no fresh bucket.
-func TestFloodForgetsNoExhaustedKey(t *testing.T) {
+// A flood of fresh keys evicts no exhausted key, so that a flood buys no fresh bucket.
+func TestFloodEvictsNoExhaustedKey(t *testing.T) {
 	for _, most := range []int{640, 6400} {
 		c := newClock()
 		g := memoryGate(t, core.Config{MaxKeys: most, Clock: c})
@@ -47,13 +46,13 @@ func TestFloodForgetsNoExhaustedKey(t *testing.T) {
 		}
 		for i := range victims {
 			if d := peek(t, g, victim(i)); d.At(0).Remaining > 1 {
-				t.Errorf("of %d keys, victim %d has %d again", most, i, d.At(0).Remaining)
+				t.Errorf("with %d keys, victim %d has %d units again", most, i, d.At(0).Remaining)
 			}
 		}
 	}
 }
 
-func TestExpiredKeysGoFirst(t *testing.T) {
+func TestExpiredKeysAreEvictedFirst(t *testing.T) {
 	const most = 64 * 100
 	c := newClock()
 	g := memoryGate(t, core.Config{MaxKeys: most, Clock: c})
@@ -61,7 +60,8 @@ func TestExpiredKeysGoFirst(t *testing.T) {
 	lives := func(i int) core.Charge {
 		return core.Charge{Policy: lasting, Key: newKey(t, "lasting", fmt.Sprint(i)), Cost: 1}
 	}
-	// What has expired is twice what lives, and is all that is in the way of as many new ones.
+	// Twice as many keys have expired as live. As many new keys need only the room of the expired
+	// ones.
 	for i := range most / 2 {
 		decide(t, g, core.Charge{Policy: brief, Key: newKey(t, "brief", fmt.Sprint(i)), Cost: 10})
 	}
@@ -72,20 +72,20 @@ func TestExpiredKeysGoFirst(t *testing.T) {
 	for i := range most / 2 {
 		decide(t, g, core.Charge{Policy: limited(t, "new", core.PerHour(1)), Key: newKey(t, "new", fmt.Sprint(i)), Cost: 1})
 	}
-	forgotten := 0
+	evicted := 0
 	for i := range most / 4 {
 		if d := peek(t, g, lives(i)); d.At(0).Used == 0 {
-			forgotten++
+			evicted++
 		}
 	}
-	// A shard may be fuller than others, and a sample may miss what has expired.
-	if forgotten > most/4/10 {
-		t.Errorf("%d of %d living keys were forgotten", forgotten, most/4)
+	// A shard may be fuller than others, and a sample may miss the expired keys.
+	if evicted > most/4/10 {
+		t.Errorf("%d of %d living keys were evicted", evicted, most/4)
 	}
 }
 
-// Requests for keys in opposite orders do not wait for each other, and all of them count exactly.
-func TestMemoryConcurrently(t *testing.T) {
+// Requests for keys in opposite orders do not deadlock, and all of them count exactly.
+func TestMemoryCountsExactlyUnderConcurrency(t *testing.T) {
 	const goroutines, each, burst = 64, 300, 5000
 	g := memoryGate(t, core.Config{})
 	p := limited(t, "p", frozen(burst))
@@ -146,12 +146,12 @@ func TestMemoryAdmitsTheBurst(t *testing.T) {
 	}
 	wg.Wait()
 	if n := admitted.Load(); n != burst {
-		t.Errorf("%d admitted of %d", n, burst)
+		t.Errorf("%d admitted, want %d", n, burst)
 	}
 }
 
-// Without a Clock a Gate in memory goes by the system's.
-func TestMemoryClock(t *testing.T) {
+// Without a Clock a Gate in memory uses the system's clock.
+func TestMemoryUsesTheSystemClock(t *testing.T) {
 	g := memoryGate(t, core.Config{})
 	c := core.Charge{Policy: limited(t, "p", core.TokenBucket{Rate: 1, Per: time.Microsecond, Burst: 1}), Key: newKey(t, "k"), Cost: 1}
 	slow := core.Charge{Policy: limited(t, "slow", core.TokenBucket{Rate: 1, Per: time.Hour, Burst: 1}), Key: newKey(t, "k"), Cost: 1}
@@ -164,8 +164,8 @@ func TestMemoryClock(t *testing.T) {
 	}
 }
 
-// Keys whose numbers are the same by chance are still different ones.
-func TestNumbersThatCollide(t *testing.T) {
+// Keys whose hashes collide are still different keys.
+func TestCollidingKeysCountSeparately(t *testing.T) {
 	c := newClock()
 	g := memoryGate(t, core.Config{Clock: c})
 	key := newKey(t, "tenant")
@@ -179,7 +179,7 @@ func TestNumbersThatCollide(t *testing.T) {
 		t.Helper()
 		for i, c := range charges {
 			if d := peek(t, g, c); d.At(0).Used != want[i] {
-				t.Errorf("%d are used of policy %d instead of %d", d.At(0).Used, i, want[i])
+				t.Errorf("%d used of policy %d, want %d", d.At(0).Used, i, want[i])
 			}
 		}
 	}
@@ -195,12 +195,12 @@ func TestNumbersThatCollide(t *testing.T) {
 		used(want...)
 	}
 	if n := len(g.Values()); n != 0 {
-		t.Errorf("%d keys are left", n)
+		t.Errorf("%d keys remain", n)
 	}
 }
 
-// What is forgotten for others to have room is forgotten alone, also where others have its number.
-func TestCollidingKeysAreForgottenEach(t *testing.T) {
+// A key is evicted alone, even if its hash collides with that of others.
+func TestCollidingKeysAreEvictedSeparately(t *testing.T) {
 	const most = 64 * 16
 	c := newClock()
 	g := memoryGate(t, core.Config{MaxKeys: most, Clock: c})
@@ -219,7 +219,7 @@ func TestCollidingKeysAreForgottenEach(t *testing.T) {
 	}
 	for i, key := range keys {
 		if d := peek(t, g, core.Charge{Policy: lasting, Key: key, Cost: 1}); d.Allowed {
-			t.Errorf("key %d is forgotten: %s", i, show(d))
+			t.Errorf("key %d was evicted: %s", i, show(d))
 		}
 	}
 }

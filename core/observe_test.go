@@ -13,11 +13,11 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// A Gate that is observed decides like one that is not.
+// A Gate with an observer decides like one without.
 func TestObserveChangesNothing(t *testing.T) {
 	ctx := t.Context()
-	policies := make([]*core.Policy, len(mixed))
-	for i, cfg := range mixed {
+	policies := make([]*core.Policy, len(mixedPolicies))
+	for i, cfg := range mixedPolicies {
 		if cfg.Algorithm == nil {
 			cfg.Algorithm = core.DenyAll{}
 		}
@@ -27,7 +27,7 @@ func TestObserveChangesNothing(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		clock := newClock()
 		events := 0
-		silent := memoryGate(t, core.Config{Clock: clock})
+		unobserved := memoryGate(t, core.Config{Clock: clock})
 		observed := memoryGate(
 			t,
 			core.Config{Clock: clock, Observe: func(context.Context, core.Event) { events++ }},
@@ -53,7 +53,7 @@ func TestObserveChangesNothing(t *testing.T) {
 				decisions [2]core.Decision
 				faults    [2]string
 			)
-			for i, g := range []*core.Gate{silent, observed} {
+			for i, g := range []*core.Gate{unobserved, observed} {
 				var err error
 				switch op {
 				case "decide":
@@ -76,8 +76,8 @@ func TestObserveChangesNothing(t *testing.T) {
 					faults[1],
 				)
 			}
-			if ours, plans := silent.Values(), observed.Values(); !reflect.DeepEqual(ours, plans) {
-				r.Fatalf("%s of %d left %v\nand by a plan %v", op, c.Cost, ours, plans)
+			if state, observedState := unobserved.Values(), observed.Values(); !reflect.DeepEqual(state, observedState) {
+				r.Fatalf("%s of %d left %v\nand observed: %v", op, c.Cost, state, observedState)
 			}
 		}
 		if events != steps {
@@ -86,8 +86,8 @@ func TestObserveChangesNothing(t *testing.T) {
 	})
 }
 
-// A silent charge that cannot be decided is refused with the same words.
-func TestSingleRefusesAsPlan(t *testing.T) {
+// A Gate without an observer rejects an invalid charge with the same words.
+func TestUnobservedChargeFailsWithSameError(t *testing.T) {
 	fault := errors.New("no customer")
 	ended, end := context.WithCancel(t.Context())
 	end()
@@ -107,10 +107,10 @@ func TestSingleRefusesAsPlan(t *testing.T) {
 		"an ended context": {ended, core.Charge{Policy: p, Key: k, Cost: 1}, context.Canceled},
 		"closed":           {t.Context(), core.Charge{Policy: p, Key: k, Cost: 1}, core.ErrClosed},
 	} {
-		silent := memoryGate(t, core.Config{})
+		unobserved := memoryGate(t, core.Config{})
 		observed := memoryGate(t, core.Config{Observe: func(context.Context, core.Event) {}})
 		var said [2]string
-		for i, g := range []*core.Gate{silent, observed} {
+		for i, g := range []*core.Gate{unobserved, observed} {
 			if name == "closed" {
 				if err := g.Close(t.Context()); err != nil {
 					t.Fatal(err)
@@ -135,12 +135,12 @@ type brokenClock struct {
 
 func (c *brokenClock) Now() time.Time {
 	if c.broken {
-		panic("no time")
+		panic("broken clock")
 	}
 	return c.manualClock.Now()
 }
 
-func TestMemorySurvivesItsClock(t *testing.T) {
+func TestMemorySurvivesPanicOfItsClock(t *testing.T) {
 	clock := &brokenClock{manualClock: newClock()}
 	g := memoryGate(t, core.Config{Clock: clock})
 	p, q, k := limited(
@@ -160,7 +160,7 @@ func TestMemorySurvivesItsClock(t *testing.T) {
 		func() {
 			defer func() {
 				if recover() == nil {
-					t.Error("did not panic")
+					t.Error("Decide did not panic")
 				}
 			}()
 			_, _ = g.Decide(t.Context(), charges...)
@@ -174,10 +174,10 @@ func TestMemorySurvivesItsClock(t *testing.T) {
 		select {
 		case ok := <-done:
 			if !ok {
-				t.Error("was not allowed")
+				t.Error("the decision after the panic was not allowed")
 			}
-		case <-time.After(patient):
-			t.Fatal("waits for ever")
+		case <-time.After(longTimeout):
+			t.Fatal("the decision after the panic blocks")
 		}
 	}
 }

@@ -22,20 +22,20 @@ import (
 )
 
 const (
-	processes  = 4
-	perProcess = 16  // goroutines
-	each       = 12  // decisions of a goroutine: two processes alone cannot reach the limit
-	processMax = 500 // the limit
+	processes    = 4
+	perProcess   = 16  // goroutines
+	perGoroutine = 12  // decisions of a goroutine: two processes alone do not reach the limit
+	processMax   = 500 // the limit
 )
 
-// unfreeable are limits of every algorithm of which nothing is free again before a test has long
-// ended, whatever the time. A window that is aligned is so long that the next one starts in 2043.
+// unfreeable are limits of every algorithm that free nothing before the test ends, whenever it
+// runs. An aligned window is so long that the next one starts in 2043.
 var unfreeable = []struct {
 	name      string
 	algorithm core.Algorithm
 }{
 	{"token bucket", core.TokenBucket{Rate: 1, Per: 24 * time.Hour, Burst: processMax}},
-	{"token bucket of broken microseconds", core.TokenBucket{Rate: 7, Per: 100 * 24 * time.Hour, Burst: processMax}},
+	{"token bucket with fractional microseconds", core.TokenBucket{Rate: 7, Per: 100 * 24 * time.Hour, Burst: processMax}},
 	{"frozen", frozen(processMax)},
 	{"leaky bucket", core.LeakyBucket{Rate: 1, Per: 24 * time.Hour, Capacity: processMax}},
 	{"fixed window", core.FixedWindow{Limit: processMax, Window: 9000 * 24 * time.Hour}},
@@ -44,13 +44,13 @@ var unfreeable = []struct {
 	{"10 buckets", core.SlidingWindow{Limit: processMax, Window: 24 * time.Hour, Buckets: 10}},
 	{"1000 buckets", core.SlidingWindow{Limit: processMax, Window: 24 * time.Hour, Buckets: 1000}},
 	{"log", core.SlidingLog{Windows: []core.Window{{Limit: processMax, Width: 24 * time.Hour}}}},
-	{"log of two", core.SlidingLog{Windows: []core.Window{{Limit: processMax, Width: time.Hour}, {Limit: processMax + 1, Width: 24 * time.Hour}}}},
+	{"log of two windows", core.SlidingLog{Windows: []core.Window{{Limit: processMax, Width: time.Hour}, {Limit: processMax + 1, Width: 24 * time.Hour}}}},
 	{"calendar", core.Calendar{Limit: processMax, Every: core.Year, In: time.UTC}},
 }
 
 func TestProcessesAdmitTheLimitTogether(t *testing.T) {
 	s := redistest.Start(t)
-	// Not of t, whose context ends before the processes are told to.
+	// t.Context ends before the cleanup tells the processes to end.
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	t.Cleanup(cancel)
 	var children []*process
@@ -60,7 +60,7 @@ func TestProcessesAdmitTheLimitTogether(t *testing.T) {
 	g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix})
 	for i, limit := range unfreeable {
 		t.Run(limit.name, func(t *testing.T) {
-			// One that is told early waits for nobody, so all are told before any is asked.
+			// All processes are told before any is asked, so that none waits for another.
 			for _, c := range children {
 				if _, err := fmt.Fprintln(c.in, i); err != nil {
 					t.Fatal(err)
@@ -85,7 +85,7 @@ func TestProcessesAdmitTheLimitTogether(t *testing.T) {
 	}
 }
 
-// process is this test binary once more, in TestProcess.
+// process is this test binary, running TestDecidingProcess.
 type process struct {
 	in  io.Writer
 	out *bufio.Reader
@@ -96,8 +96,8 @@ func startProcess(ctx context.Context, t *testing.T, s *redistest.Server) *proce
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(ctx, self, "-test.run=^TestProcess$")
-	// The race detector lets a process wait for a second before it exits.
+	cmd := exec.CommandContext(ctx, self, "-test.run=^TestDecidingProcess$")
+	// With the race detector a process waits for a second before it exits.
 	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0", "CORE_TEST_ADDR="+s.Addr, "CORE_TEST_PREFIX="+s.Prefix)
 	cmd.Stderr = t.Output()
 	in, err := cmd.StdinPipe()
@@ -122,8 +122,8 @@ func startProcess(ctx context.Context, t *testing.T, s *redistest.Server) *proce
 	return p
 }
 
-// answer reads what the process admitted. What the test framework prints on the same output is
-// none.
+// answer reads how many decisions the process admitted. It skips what the test framework prints on
+// the same output.
 func (p *process) answer() (int64, error) {
 	for {
 		line, err := p.out.ReadString('\n')
@@ -136,11 +136,11 @@ func (p *process) answer() (int64, error) {
 	}
 }
 
-// TestProcess is what each process of the test above does.
-func TestProcess(t *testing.T) {
+// TestDecidingProcess is the body of each process of TestProcessesAdmitTheLimitTogether.
+func TestDecidingProcess(t *testing.T) {
 	addr := os.Getenv("CORE_TEST_ADDR")
 	if addr == "" {
-		t.Skip("runs as a process of another test only")
+		t.Skip("runs only as a process of TestProcessesAdmitTheLimitTogether")
 	}
 	client := redis.NewClient(&redis.Options{
 		Addr: addr, ContextTimeoutEnabled: true,
@@ -158,7 +158,7 @@ func TestProcess(t *testing.T) {
 		var wg sync.WaitGroup
 		for range perProcess {
 			wg.Go(func() {
-				for range each {
+				for range perGoroutine {
 					d, err := g.Decide(context.Background(), charge)
 					if err != nil || d.Cause != nil {
 						t.Error(err, d.Cause)

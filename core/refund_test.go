@@ -14,14 +14,14 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 )
 
-// roomy are limits of every algorithm, with room for 10,000 at once.
-var roomy = []struct {
+// limitsOf10000 are limits of every algorithm, with room for 10,000 at once.
+var limitsOf10000 = []struct {
 	name      string
 	algorithm core.Algorithm
 }{
 	{"token bucket", core.TokenBucket{Rate: 1, Per: time.Minute, Burst: 10_000}},
-	{"token bucket of broken microseconds", core.TokenBucket{Rate: 70, Per: time.Minute, Burst: 10_000}},
-	{"token bucket of short tokens", core.PerSecond(3_000_001)},
+	{"token bucket with fractional microseconds", core.TokenBucket{Rate: 70, Per: time.Minute, Burst: 10_000}},
+	{"token bucket of sub-microsecond tokens", core.PerSecond(3_000_001)},
 	{"token bucket without refill", frozen(10_000)},
 	{"leaky bucket", core.LeakyBucket{Rate: 70, Per: time.Minute, Capacity: 10_000}},
 	{"fixed window", core.FixedWindow{Limit: 10_000, Window: time.Hour}},
@@ -32,9 +32,9 @@ var roomy = []struct {
 	{"calendar", core.Calendar{Limit: 10_000, Every: core.Day, In: time.UTC}},
 }
 
-// eachProcesses runs f with several Gates that share their state: on every Redis, and in memory one
-// several times. look tells how many keys there are.
-func eachProcesses(t *testing.T, n int, f func(t *testing.T, gates []*core.Gate, look func() int)) {
+// eachProcesses runs f with n Gates that share their state: on every Redis, and one Gate in memory
+// n times. countKeys returns how many keys there are.
+func eachProcesses(t *testing.T, n int, f func(t *testing.T, gates []*core.Gate, countKeys func() int)) {
 	t.Helper()
 	t.Run("memory", func(t *testing.T) {
 		g := memoryGate(t, core.Config{Clock: newClock()})
@@ -52,13 +52,12 @@ func eachProcesses(t *testing.T, n int, f func(t *testing.T, gates []*core.Gate,
 	})
 }
 
-// While the clock stands still, what is used is the sum of what was kept, whatever several
-// processes charge, cancel and settle in whatever order. When everything is cancelled, there is no
-// key.
-func TestUsedIsTheSumOfWhatWasKept(t *testing.T) {
+// While the clock stands still, the units in use are the sum of what was kept, in whatever order
+// several processes charge, cancel and settle. When everything is cancelled, no key is left.
+func TestUsedIsTheSumOfKeptUnits(t *testing.T) {
 	const processes, operations = 4, 1000
-	eachProcesses(t, processes, func(t *testing.T, gates []*core.Gate, look func() int) {
-		for _, l := range roomy {
+	eachProcesses(t, processes, func(t *testing.T, gates []*core.Gate, countKeys func() int) {
+		for _, l := range limitsOf10000 {
 			seed := rand.Uint64()
 			policy, key := limited(t, "p", l.algorithm), newKey(t, l.name)
 			var (
@@ -105,7 +104,7 @@ func TestUsedIsTheSumOfWhatWasKept(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			// The same, and all of it is cancelled.
+			// Charge the same again, and cancel all of it.
 			untouched := show(peek(t, gates[0], core.Charge{Policy: policy, Key: key, Cost: 1}))
 			var held []*core.Reservation
 			for i := range rounds(t, operations) {
@@ -120,17 +119,17 @@ func TestUsedIsTheSumOfWhatWasKept(t *testing.T) {
 			for _, r := range held {
 				cancel(t, r)
 			}
-			if now := show(peek(t, gates[0], core.Charge{Policy: policy, Key: key, Cost: 1})); now != untouched || look() != 0 {
-				t.Errorf("%s, seed %d: %d keys, and\n%s instead of\n%s", l.name, seed, look(), now, untouched)
+			if now := show(peek(t, gates[0], core.Charge{Policy: policy, Key: key, Cost: 1})); now != untouched || countKeys() != 0 {
+				t.Errorf("%s, seed %d: %d keys remain, got\n%s\nwant\n%s", l.name, seed, countKeys(), now, untouched)
 			}
 		}
 	})
 }
 
-// Of four charges of one instant three are cancelled, out of order.
+// Three of four charges of one instant are cancelled, out of order.
 func TestCancelOutOfOrder(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
-		for _, l := range append(slices.Clone(tens), roomy...) {
+		for _, l := range append(slices.Clone(limitsOfTen), limitsOf10000...) {
 			charge := core.Charge{Policy: limited(t, "p", l.algorithm), Key: newKey(t, l.name), Cost: 1}
 			var held []*core.Reservation
 			for range 4 {
@@ -145,27 +144,27 @@ func TestCancelOutOfOrder(t *testing.T) {
 				cancel(t, held[i])
 			}
 			if n := used(t, g, charge.Policy, charge.Key); n != before-3 {
-				t.Errorf("%s: %d used of %d, after a cancel of 3", l.name, n, before)
+				t.Errorf("%s: %d used after 3 of %d were cancelled", l.name, n, before)
 			}
 		}
 	})
 }
 
-// Tokens that are no whole microseconds are refunded exactly.
-func TestCancelOfBrokenTokens(t *testing.T) {
+// Tokens of fractional microseconds are refunded exactly.
+func TestCancelOfFractionalTokens(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
 		charge := core.Charge{Policy: limited(t, "p", core.PerMinute(70)), Key: newKey(t, "k"), Cost: 1}
 		first, _ := reserve(t, g, 0, charge)
 		reserve(t, g, 0, charge)
 		cancel(t, first)
 		if n := used(t, g, charge.Policy, charge.Key); n != 1 {
-			t.Errorf("%d used, 1 was kept", n)
+			t.Errorf("%d used, want 1", n)
 		}
 	})
 }
 
-// Requests that are cancelled a moment later, in mixed order, are never denied while their number
-// is below the burst.
+// Requests that are cancelled a moment later, in mixed order, are never denied while fewer than the
+// burst are outstanding.
 func TestCancelledRequestsAreNeverDenied(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
 		for _, limit := range []struct {
@@ -195,8 +194,8 @@ func TestCancelledRequestsAreNeverDenied(t *testing.T) {
 	})
 }
 
-// Streams reserve twice what they use, and settle when they end: as long as there is demand, nearly
-// all of the limit is used.
+// Streams reserve twice what they use, and settle when they end. While there is demand, they use
+// nearly all of the limit.
 func TestStreamsUseTheirBudget(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
 		const limit, estimate, minutes = 100_000, 2000, 30
@@ -238,35 +237,35 @@ func TestStreamsUseTheirBudget(t *testing.T) {
 	})
 }
 
-// A stream as long as the bucket takes to refill has its estimate corrected, because the bucket was
-// never full meanwhile.
+// The estimate of a stream that is as long as the bucket takes to refill is refunded, because the
+// bucket was never full in between.
 func TestSettleOfALongStream(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
 		charge := core.Charge{Policy: limited(t, "p", core.PerMinute(60)), Key: newKey(t, "k"), Cost: 50}
-		long, _ := reserve(t, g, 0, charge)
+		stream, _ := reserve(t, g, 0, charge)
 		charge.Cost = 1
 		for range 60 { // others keep the bucket busy
 			c.advance(time.Second)
 			reserve(t, g, 0, charge)
 		}
 		before := used(t, g, charge.Policy, charge.Key)
-		settle(t, long, 20)
+		settle(t, stream, 20)
 		if n := used(t, g, charge.Policy, charge.Key); n != before-30 {
 			t.Errorf("%d used, and %d after a refund of 30", before, n)
 		}
-		// Once the bucket has been full, there is nothing to give back.
+		// Once the bucket has been full, there is nothing to refund.
 		old, _ := reserve(t, g, 0, charge)
 		c.advance(2 * time.Minute)
 		reserve(t, g, 0, charge)
 		cancel(t, old)
 		if n := used(t, g, charge.Policy, charge.Key); n != 1 {
-			t.Errorf("%d used, 1 was charged since the bucket was full", n)
+			t.Errorf("%d used, want the 1 charged since the bucket was full", n)
 		}
 	})
 }
 
-// Two anchors that take turns count apart: each admits its own limit in each of its own days.
-func TestAnchorsTakingTurns(t *testing.T) {
+// Two alternating anchors count separately: each admits its own limit in each of its own days.
+func TestAlternatingAnchorsCountSeparately(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
 		days := []core.Algorithm{
 			core.Calendar{Limit: 5, Every: core.Day, In: time.UTC, Anchor: noon.Add(-6 * time.Hour)},
@@ -284,7 +283,7 @@ func TestAnchorsTakingTurns(t *testing.T) {
 			c.advance(time.Hour)
 		}
 		if got != 15 { // the second's next day begins in the middle
-			t.Errorf("%d admitted in a day of the first and two of the second", got)
+			t.Errorf("%d admitted in one day of the first anchor and two of the second", got)
 		}
 		for i, anchor := range days {
 			d, err := g.Peek(withPlan(t.Context(), i), core.Charge{Policy: charge.Policy, Key: charge.Key})
@@ -295,9 +294,9 @@ func TestAnchorsTakingTurns(t *testing.T) {
 	})
 }
 
-// A window that runs when its limit gets a longer one counts to the end of that, and its key lives
-// as long.
-func TestWidenedWindow(t *testing.T) {
+// A running window whose limit gets a longer one counts to the end of the longer one, and its key
+// lives as long.
+func TestWidenedWindowKeepsItsCount(t *testing.T) {
 	limits := []core.Algorithm{
 		core.FixedWindow{Limit: 5, Window: 500 * time.Millisecond}, core.FixedWindow{Limit: 5, Window: time.Hour},
 	}
@@ -327,7 +326,7 @@ func TestWidenedWindow(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if d.Allowed { // the first window was over before
+			if d.Allowed { // the first window ended before the second decision
 				continue
 			}
 			wait := d.RetryAfter()
@@ -340,23 +339,23 @@ func TestWidenedWindow(t *testing.T) {
 	})
 }
 
-// Nothing is spent by a cost of 0, so a queue in use does not make it wait.
-func TestReserveNothingOfAQueue(t *testing.T) {
+// A cost of 0 spends nothing, so it does not wait in a queue.
+func TestReserveOfZeroDoesNotWait(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
 		charge := core.Charge{Policy: limited(t, "p", core.LeakyBucket{Rate: 1, Per: time.Minute, Capacity: 5}), Key: newKey(t, "k"), Cost: 5}
 		decide(t, g, charge)
 		charge.Cost = 0
 		for _, wait := range []time.Duration{0, time.Hour} {
 			if r, d := reserve(t, g, wait, charge); r == nil || d.At(0).Delay != 0 || r.Delay() != 0 {
-				t.Errorf("waits for %v at most: %s", wait, show(d))
+				t.Errorf("with a wait of at most %v: %s", wait, show(d))
 			}
 		}
 	})
 }
 
-// A caller's own deadline is no outage: it gets its context's error, and this process's share is
-// not spent.
-func TestCallersDeadlineIsNoOutage(t *testing.T) {
+// A caller's own deadline is not an outage: the caller gets the error of its context, and the local
+// share is not spent.
+func TestCallersDeadlineIsNotAnOutage(t *testing.T) {
 	s := redistest.Start(t)
 	client := s.Client(t)
 	g := redisGate(t, client, core.Config{Timeout: time.Minute})
@@ -374,11 +373,11 @@ func TestCallersDeadlineIsNoOutage(t *testing.T) {
 	s.Continue()
 }
 
-// Settle for more reaches twice the limit, wherever it starts.
+// Settling for more charges up to twice the limit, from any start.
 func TestSettleUpToTwiceTheLimit(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
-		for _, l := range tens {
-			if l.name == "log of two" {
+		for _, l := range limitsOfTen {
+			if l.name == "log of two windows" {
 				continue // its shorter window allows less
 			}
 			for _, actual := range []int64{5, 15, 20, 1000} {
@@ -386,14 +385,14 @@ func TestSettleUpToTwiceTheLimit(t *testing.T) {
 				r, _ := reserve(t, g, 0, charge)
 				settle(t, r, actual)
 				if n, want := used(t, g, charge.Policy, charge.Key), min(actual, 20); n != want {
-					t.Errorf("%s: settled as %d, %d used, not %d", l.name, actual, n, want)
+					t.Errorf("%s: settled as %d: %d used, want %d", l.name, actual, n, want)
 				}
 			}
 		}
 	})
 }
 
-// A debt that goes into the next window counts there, also if that gets another width.
+// A debt that is carried into the next window counts there, even if that window gets another width.
 func TestDebtInAWidenedWindow(t *testing.T) {
 	limits := []core.Algorithm{
 		core.FixedWindow{Limit: 5, Window: time.Second, FromFirst: true}, core.FixedWindow{Limit: 5, Window: time.Hour, FromFirst: true},
@@ -419,8 +418,9 @@ func TestDebtInAWidenedWindow(t *testing.T) {
 	})
 }
 
-// What looks nearly like a state is refused or written anew, and nobody is charged twice for it.
-func TestNearlyAState(t *testing.T) {
+// A value that resembles a state is rejected or rewritten, and no other key is charged twice
+// because of it.
+func TestValuesResemblingAState(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		client := s.Client(t)
 		g := redisGate(t, client, core.Config{Prefix: s.Prefix, DisableDenialCache: true})
@@ -442,14 +442,14 @@ func TestNearlyAState(t *testing.T) {
 								t.Errorf("%q: %v", value, err)
 							}
 						} else if d, err := g.Decide(t.Context(), core.Charge{Policy: policy, Key: good, Cost: 1}); err != nil || !d.Allowed {
-							t.Errorf("%q beside it: %v", value, err)
+							t.Errorf("the key beside %q: %v", value, err)
 						}
 					}
 				})
 			}
 			all.Wait()
 			if n := used(t, g, policy, good); n < 70 || n > 80 { // a token takes 0.36 s
-				t.Errorf("%q: %d used of the key beside it, 80 were charged", value, n)
+				t.Errorf("%d used of the key beside %q, want 70 to 80", n, value)
 			}
 			if err := client.Set(t.Context(), s.Prefix+":"+bad.String()+":p:tb2", value, time.Minute).Err(); err != nil {
 				t.Fatal(err)
@@ -457,7 +457,7 @@ func TestNearlyAState(t *testing.T) {
 			before := used(t, g, policy, good)
 			d, err := g.Decide(t.Context(), core.Charge{Policy: policy, Key: good, Cost: 1}, core.Charge{Policy: policy, Key: bad, Cost: 1})
 			if n := used(t, g, policy, good); err != nil && (!errors.Is(err, core.ErrMisconfigured) || n > before) {
-				t.Errorf("%q: %s, %v, %d used, before %d", value, show(d), err, n, before)
+				t.Errorf("%q: %s, %v, %d used, %d before", value, show(d), err, n, before)
 			}
 		}
 	})

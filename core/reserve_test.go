@@ -45,13 +45,14 @@ func used(t testing.TB, g *core.Gate, p *core.Policy, key core.Key) int64 {
 	return d.At(0).Used
 }
 
-// The last reservation can be undone as if it had never been, and then the one before it.
-func TestCancelOfLast(t *testing.T) {
+// Cancelling the last reservation leaves the state as if it had never been made. Then the same
+// holds for the one before.
+func TestCancelOfLastRestoresTheState(t *testing.T) {
 	limits := []core.Algorithm{
 		core.TokenBucket{Rate: 3, Per: time.Second, Burst: 5}, core.TokenBucket{Rate: 7, Per: time.Second, Burst: 5},
 		core.LeakyBucket{Rate: 7, Per: time.Second, Capacity: 20}, core.LeakyBucket{Rate: 2, Per: time.Second, Capacity: 20},
 	}
-	for _, l := range tens {
+	for _, l := range limitsOfTen {
 		limits = append(limits, l.algorithm)
 	}
 	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
@@ -71,7 +72,7 @@ func TestCancelOfLast(t *testing.T) {
 				charge.Cost = 1 + int64(j%2)
 				cancel(t, held[j])
 				if after := show(peek(t, g, charge)); after != seen[j] {
-					t.Errorf("%T%+v, reservation %d: before\n%s\nand cancelled\n%s", limit, limit, j, seen[j], after)
+					t.Errorf("%T%+v, reservation %d: before\n%s\nafter Cancel\n%s", limit, limit, j, seen[j], after)
 					break
 				}
 			}
@@ -79,7 +80,7 @@ func TestCancelOfLast(t *testing.T) {
 	})
 }
 
-// What does not refill is given back whole, whatever was given back before.
+// A limit that does not refill is refunded in full, whatever was refunded before.
 func TestCancelWithoutRefill(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
 		policy, key := limited(t, "p", frozen(10)), newKey(t, "k")
@@ -91,13 +92,13 @@ func TestCancelWithoutRefill(t *testing.T) {
 		cancel(t, held[1])
 		cancel(t, held[0])
 		if n := used(t, g, policy, key); n != 2 {
-			t.Errorf("%d used, 2 were kept", n)
+			t.Errorf("%d used, want 2", n)
 		}
 	})
 }
 
-// A log gives back however often that was done before in its window.
-func TestCancelOfLogAgainAndAgain(t *testing.T) {
+// A log refunds however often it has refunded in its window.
+func TestCancelOfLogRepeatedly(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
 		charge := core.Charge{Policy: limited(t, "p", core.SlidingLog{Windows: []core.Window{{Limit: 2, Width: time.Hour}}}), Key: newKey(t, "k"), Cost: 1}
 		last, _ := reserve(t, g, 0, charge)
@@ -105,7 +106,7 @@ func TestCancelOfLogAgainAndAgain(t *testing.T) {
 			c.advance(time.Second)
 			next, d := reserve(t, g, 0, charge)
 			if next == nil {
-				t.Fatalf("%d: only one is held: %s", i, show(d))
+				t.Fatalf("denied after %d refunds: %s", i, show(d))
 			}
 			cancel(t, last)
 			last = next
@@ -113,9 +114,9 @@ func TestCancelOfLogAgainAndAgain(t *testing.T) {
 	})
 }
 
-// A reservation for later that was cancelled stands in nobody's way: refunds are again what they
-// were without it.
-func TestCancelledReservationIsForgotten(t *testing.T) {
+// A cancelled reservation for a later time leaves nothing behind: later refunds are the same as
+// without it.
+func TestCancelledReservationLeavesNothing(t *testing.T) {
 	for _, a := range []core.Algorithm{core.TokenBucket{Rate: 1, Per: time.Hour, Burst: 10}, core.TokenBucket{Rate: 7, Per: 10 * time.Hour, Burst: 10}} {
 		eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
 			policy, key := limited(t, "p", a), newKey(t, "k")
@@ -137,8 +138,8 @@ func TestCancelledReservationIsForgotten(t *testing.T) {
 	}
 }
 
-// A log rewrites 1000 entries to give back one, and no more.
-func TestCancelOfLogAfterMany(t *testing.T) {
+// A log rewrites at most 1000 entries to refund one.
+func TestCancelOfLogRewritesAtMost1000(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
 		charge := core.Charge{Policy: limited(t, "p", core.SlidingLog{Windows: []core.Window{{Limit: 2000, Width: time.Hour}}}), Key: newKey(t, "k"), Cost: 100}
 		var held [2]*core.Reservation
@@ -155,27 +156,27 @@ func TestCancelOfLogAfterMany(t *testing.T) {
 		for i, want := range []int64{1200, 1100} {
 			cancel(t, held[i])
 			if n := used(t, g, charge.Policy, charge.Key); n != want {
-				t.Errorf("after %d cancelled %d used, not %d", i+1, n, want)
+				t.Errorf("after %d cancels %d used, want %d", i+1, n, want)
 			}
 		}
-		// Nothing of what was not given back is wrong.
+		// The entries that were not refunded are intact.
 		c.advance(time.Hour - 2*time.Second)
 		if n := used(t, g, charge.Policy, charge.Key); n != 1000 {
-			t.Errorf("%d used, not 1000", n)
+			t.Errorf("%d used, want 1000", n)
 		}
 		c.advance(time.Second + 499*time.Millisecond)
 		if n := used(t, g, charge.Policy, charge.Key); n != 1000-500 {
-			t.Errorf("%d used, not 500", n)
+			t.Errorf("%d used, want 500", n)
 		}
 	})
 }
 
-// Only the first Settle or Cancel counts, of every algorithm; a settled reservation is charged what
-// it said, and no window after its own is.
-func TestSettledOnce(t *testing.T) {
+// Only the first Settle or Cancel counts, in every algorithm. A settled reservation is charged what
+// Settle said, and no later window is charged.
+func TestReservationIsSettledOnce(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
-		for _, l := range tens {
-			for name, first := range map[string]int64{"cancel": 0, "down": 2, "same": 4, "up": 8, "above": 13, "far above": 40} {
+		for _, l := range limitsOfTen {
+			for name, first := range map[string]int64{"cancel": 0, "lower": 2, "same": 4, "higher": 8, "above the limit": 13, "far above the limit": 40} {
 				policy, key := limited(t, "p", l.algorithm), newKey(t, l.name, name)
 				decide(t, g, core.Charge{Policy: policy, Key: key, Cost: 1})
 				r, d := reserve(t, g, time.Hour, core.Charge{Policy: policy, Key: key, Cost: 4})
@@ -183,17 +184,17 @@ func TestSettledOnce(t *testing.T) {
 					t.Fatalf("%s: %s", l.name, show(d))
 				}
 				if err := r.Settle(t.Context(), 1, 2); !errors.Is(err, core.ErrCharge) {
-					t.Errorf("two of one: %v", err)
+					t.Errorf("Settle with two costs for one charge: %v", err)
 				}
 				if err := r.Settle(t.Context(), -1); !errors.Is(err, core.ErrCharge) {
-					t.Errorf("a negative one: %v", err)
+					t.Errorf("Settle with a negative cost: %v", err)
 				}
 				if name == "cancel" {
 					cancel(t, r)
 				} else {
 					settle(t, r, first)
 				}
-				want := min(1+first, 20) // at most the whole limit once more
+				want := min(1+first, 20) // at most twice the limit
 				for range 2 {
 					if n := used(t, g, policy, key); n != want {
 						t.Errorf("%s, %s: %d used, want %d", l.name, name, n, want)
@@ -207,7 +208,7 @@ func TestSettledOnce(t *testing.T) {
 	})
 }
 
-// A debt above the limit is carried into the next window, is paid there, and is over then.
+// A debt above the limit is carried into the next window and paid there, and then it is over.
 func TestDebtIsPaid(t *testing.T) {
 	limits := []core.Algorithm{
 		core.TokenBucket{Rate: 10, Per: time.Minute, Burst: 10}, core.LeakyBucket{Rate: 10, Per: time.Minute, Capacity: 10},
@@ -226,7 +227,7 @@ func TestDebtIsPaid(t *testing.T) {
 			}
 			c.advance(time.Minute)
 			if granted, d, err := atMost(g, t.Context(), charge); err != nil || granted != 4 {
-				t.Errorf("%T: 6 are owed, and %d granted: %s, %v", limit, granted, show(d), err)
+				t.Errorf("%T: %d granted with a debt of 6: %s, %v", limit, granted, show(d), err)
 			}
 			c.advance(time.Minute)
 			if granted, d, err := atMost(g, t.Context(), charge); err != nil || granted != 10 {
@@ -236,10 +237,10 @@ func TestDebtIsPaid(t *testing.T) {
 	})
 }
 
-// All debts together are at most the whole limit once more.
+// The debts of a key raise its units in use to at most twice the limit.
 func TestDebtsAreBounded(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
-		for _, l := range tens {
+		for _, l := range limitsOfTen {
 			policy, key := limited(t, "p", l.algorithm), newKey(t, l.name)
 			a, _ := reserve(t, g, 0, core.Charge{Policy: policy, Key: key, Cost: 4})
 			b, _ := reserve(t, g, time.Hour, core.Charge{Policy: policy, Key: key, Cost: 5})
@@ -252,9 +253,9 @@ func TestDebtsAreBounded(t *testing.T) {
 	})
 }
 
-// Charges of one reservation are settled as they were asked for, together where they are of one
-// key; what keeps no state, and a shadow that was not charged, settle nothing.
-func TestSettleSeveral(t *testing.T) {
+// The charges of one reservation are settled in the order of the request, and together if they
+// share a key. A charge without state and a shadow that was not charged settle nothing.
+func TestSettleOfSeveralCharges(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
 		tokens, requests := limited(t, "tokens", frozen(100)), limited(t, "requests", core.FixedWindow{Limit: 5, Window: 24 * time.Hour})
 		shadow := newPolicy(t, core.PolicyConfig{Name: "shadow", Algorithm: frozen(12), Shadow: true})
@@ -271,7 +272,7 @@ func TestSettleSeveral(t *testing.T) {
 		ended, end := context.WithCancel(t.Context())
 		end()
 		if err := second.Settle(ended, 0, 7, 1, 8, 50, 9, 0); err != nil {
-			t.Errorf("settled after its caller has gone: %v", err)
+			t.Errorf("Settle with a cancelled context: %v", err)
 		}
 		for _, want := range []struct {
 			policy *core.Policy
@@ -285,18 +286,18 @@ func TestSettleSeveral(t *testing.T) {
 		late, end := context.WithDeadline(t.Context(), noon)
 		defer end()
 		if err := first.Cancel(late); err != nil {
-			t.Errorf("cancelled after its caller's deadline: %v", err)
+			t.Errorf("Cancel after the context's deadline: %v", err)
 		}
 		if a, b, s := used(t, g, tokens, a), used(t, g, tokens, b), used(t, g, shadow, a); a != 8 || b != 9 || s != 0 {
-			t.Errorf("cancelled: %d, %d, and %d of the shadow used", a, b, s)
+			t.Errorf("after Cancel: %d, %d, and %d of the shadow used", a, b, s)
 		}
 	})
 }
 
-// An estimate of nothing is settled like any other.
-func TestSettleAboveNothing(t *testing.T) {
+// An estimate of 0 is settled like any other.
+func TestSettleOfZeroEstimate(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
-		for _, l := range tens {
+		for _, l := range limitsOfTen {
 			policy, key := limited(t, "p", l.algorithm), newKey(t, l.name)
 			r, _ := reserve(t, g, 0, core.Charge{Policy: policy, Key: key})
 			settle(t, r, 5)
@@ -310,14 +311,14 @@ func TestSettleAboveNothing(t *testing.T) {
 func TestZeroReservation(t *testing.T) {
 	var r core.Reservation
 	if err := r.Settle(t.Context(), 1); !errors.Is(err, core.ErrCharge) {
-		t.Errorf("settled one charge of none: %v", err)
+		t.Errorf("Settle with one cost for no charge: %v", err)
 	}
 	if err := errors.Join(r.Settle(t.Context()), r.Cancel(t.Context())); err != nil || r.Delay() != 0 {
 		t.Errorf("%v, delay %v", err, r.Delay())
 	}
 }
 
-// What nobody has counted there is nothing to correct of.
+// After an Open decision no state counts the charge, so Settle corrects nothing.
 func TestSettleAfterOutage(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
 	defer client.Close()
@@ -340,10 +341,10 @@ func TestSettleAfterOutage(t *testing.T) {
 	}
 }
 
-// bounded are limits of every algorithm and the most that they may let through from one time to
-// another, both included. Delays are rounded up, so that two of broken microseconds may end up to
-// one closer.
-var bounded = []struct {
+// boundedLimits are limits of every algorithm with the most units that they may admit from one time
+// to another, both included. Delays are rounded up, so that two reservations of fractional
+// microseconds may end up to 1 µs closer.
+var boundedLimits = []struct {
 	algorithm core.Algorithm
 	most      func(from, to int64) int64
 }{
@@ -364,15 +365,14 @@ var bounded = []struct {
 	{core.Calendar{Limit: 5, Every: core.Minute, In: time.UTC}, func(from, to int64) int64 { return 5 * (to/60_000_000 - from/60_000_000 + 1) }},
 }
 
-// However reservations are settled and cancelled, no more gets through than the limit allows: what
-// was admitted and not given back, at the times when it may act. A bucket allows what was given
-// back once more, because it may have refilled before that, or a later reservation may still wait
-// for it.
-func TestGivingBackLetsNoMoreThrough(t *testing.T) {
-	type passed struct{ at, units int64 }
+// However reservations are settled and cancelled, the units that were admitted and kept never
+// exceed the limit at the times when they may act. A bucket may admit refunded units once more: it
+// may have refilled before the refund, or a later reservation may still wait for them.
+func TestRefundsNeverExceedTheLimit(t *testing.T) {
+	type admitted struct{ at, units int64 }
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
 		histories := rounds(t, 8)
-		if t.Name() == "TestGivingBackLetsNoMoreThrough/memory" {
+		if t.Name() == "TestRefundsNeverExceedTheLimit/memory" {
 			histories = 2000
 		}
 		if long() {
@@ -381,7 +381,7 @@ func TestGivingBackLetsNoMoreThrough(t *testing.T) {
 		seed := rand.Uint64()
 		rng := rand.New(rand.NewPCG(seed, 0))
 		full := 0
-		for i, b := range bounded {
+		for i, b := range boundedLimits {
 			policy := limited(t, fmt.Sprintf("p%d", i), b.algorithm)
 			_, refills := b.algorithm.(core.LeakyBucket)
 			if bucket, ok := b.algorithm.(core.TokenBucket); ok {
@@ -394,9 +394,9 @@ func TestGivingBackLetsNoMoreThrough(t *testing.T) {
 			for n := range histories {
 				key := newKey(t, fmt.Sprint(n))
 				var (
-					events   []passed
-					held     []*core.Reservation // of the events, nil where there is none or it is settled
-					refunded int64               // of a bucket
+					events   []admitted
+					held     []*core.Reservation // by event; nil without one, or once settled
+					refunded int64               // to a bucket
 				)
 				for range 24 {
 					switch at := rng.IntN(1 + len(held)); {
@@ -409,7 +409,7 @@ func TestGivingBackLetsNoMoreThrough(t *testing.T) {
 						if refills {
 							refunded += max(0, events[at].units-actual)
 						}
-						// What is above the estimate is a debt.
+						// Units above the estimate are a debt.
 						events[at].units, held[at] = min(events[at].units, actual), nil
 					case rng.IntN(3) == 0:
 						c.micros.Add([]int64{0, 1, scale / 5, scale / 3, scale, rng.Int64N(scale)}[rng.IntN(6)])
@@ -417,17 +417,17 @@ func TestGivingBackLetsNoMoreThrough(t *testing.T) {
 						charge := core.Charge{Policy: policy, Key: key, Cost: 1 + rng.Int64N(4)}
 						wait := time.Duration(rng.Int64N(2*scale)) * time.Microsecond
 						if r, d := reserve(t, g, wait*time.Duration(rng.IntN(2)), charge); r != nil {
-							events = append(events, passed{c.now() + d.At(0).Delay.Microseconds(), charge.Cost})
+							events = append(events, admitted{c.now() + d.At(0).Delay.Microseconds(), charge.Cost})
 							held = append(held, r)
 						}
 					}
 				}
-				events = slices.DeleteFunc(events, func(p passed) bool { return p.units == 0 })
-				slices.SortFunc(events, func(a, b passed) int { return cmp.Compare(a.at, b.at) })
+				events = slices.DeleteFunc(events, func(p admitted) bool { return p.units == 0 })
+				slices.SortFunc(events, func(a, b admitted) int { return cmp.Compare(a.at, b.at) })
 				for i, first := range events {
 					if queue, ok := b.algorithm.(core.LeakyBucket); ok && i+1 < len(events) && refunded == 0 {
 						if leaked := first.at + first.units*queue.Per.Microseconds()/queue.Rate; events[i+1].at < leaked-1 {
-							t.Fatalf("seed %d, %+v: out of pace: %v", seed, queue, events[i:i+2])
+							t.Fatalf("seed %d, %+v: departures are too close: %v", seed, queue, events[i:i+2])
 						}
 					}
 					sum := int64(0)
@@ -438,7 +438,7 @@ func TestGivingBackLetsNoMoreThrough(t *testing.T) {
 							full++
 						}
 						if sum > most && (i+j+1 == len(events) || events[i+j+1].at > last.at) {
-							t.Fatalf("seed %d, %T%+v: %d where at most %d may: %v", seed, b.algorithm, b.algorithm, sum, most, events[i:i+j+1])
+							t.Fatalf("seed %d, %T%+v: %d admitted, want at most %d: %v", seed, b.algorithm, b.algorithm, sum, most, events[i:i+j+1])
 						}
 					}
 				}
@@ -451,15 +451,15 @@ func TestGivingBackLetsNoMoreThrough(t *testing.T) {
 	})
 }
 
-// On a cluster the parts are reserved one after the other, and given back together.
+// On a cluster the parts are reserved one after the other, and refunded together.
 func TestReserveOnCluster(t *testing.T) {
 	cluster := redistest.StartCluster(t, 3)
 	c := newClock()
 	g := redisGate(t, cluster.Client(t), core.Config{Prefix: "reserve"})
 	g.InjectClock(c.now)
-	for _, l := range tens {
+	for _, l := range limitsOfTen {
 		p, q := limited(t, "p", l.algorithm), limited(t, "q", l.algorithm)
-		for i := range 3 { // so that some lie on different nodes
+		for i := range 3 { // so that some keys lie on different nodes
 			a, b := newKey(t, "a"+l.name, fmt.Sprint(i)), newKey(t, fmt.Sprint("b", i, l.name))
 			both := []core.Charge{{Policy: p, Key: a, Cost: 4}, {Policy: q, Key: b, Cost: 4}}
 			r, d := reserve(t, g, 0, both...)
@@ -468,7 +468,7 @@ func TestReserveOnCluster(t *testing.T) {
 			}
 			cancel(t, r)
 			if n, m := used(t, g, p, a), used(t, g, q, b); n != 0 || m != 0 {
-				t.Errorf("%s: cancelled: %d and %d used", l.name, n, m)
+				t.Errorf("%s: after Cancel %d and %d used", l.name, n, m)
 			}
 			for _, full := range both {
 				full.Cost = 7
@@ -481,7 +481,7 @@ func TestReserveOnCluster(t *testing.T) {
 					t.Errorf("%s: %s", l.name, show(d))
 				}
 				if n := used(t, g, map[core.Key]*core.Policy{a: p, b: q}[other], other); n != 0 {
-					t.Errorf("%s: denied: %d used", l.name, n)
+					t.Errorf("%s: after a denial %d used", l.name, n)
 				}
 				if err := g.Reset(t.Context(), full.Policy, full.Key); err != nil {
 					t.Fatal(err)

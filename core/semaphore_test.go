@@ -28,29 +28,29 @@ func semaphore(t testing.TB, g *core.Gate, cfg core.SemaphoreConfig) *core.Semap
 	return s
 }
 
-// eachLeaseGate runs f on a Gate in memory and on one on every Redis, all on their own clocks, and
+// eachLeaseGate runs f on a Gate in memory and on one on every Redis, each on its own clock, and
 // closes them.
 func eachLeaseGate(t *testing.T, f func(t *testing.T, g *core.Gate)) {
 	t.Helper()
-	closing := func(t *testing.T, g *core.Gate) {
+	runAndClose := func(t *testing.T, g *core.Gate) {
 		f(t, g)
-		ctx, cancel := context.WithTimeout(context.Background(), patient)
+		ctx, cancel := context.WithTimeout(context.Background(), longTimeout)
 		defer cancel()
 		if err := g.Close(ctx); err != nil {
 			t.Error(err)
 		}
 	}
-	t.Run("memory", func(t *testing.T) { closing(t, memoryGate(t, core.Config{})) })
+	t.Run("memory", func(t *testing.T) { runAndClose(t, memoryGate(t, core.Config{})) })
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		client := s.Client(t)
-		closing(t, redisGate(t, client, core.Config{Prefix: s.Prefix}))
+		runAndClose(t, redisGate(t, client, core.Config{Prefix: s.Prefix}))
 		if left := client.Keys(context.Background(), s.Prefix+"*").Val(); len(left) > 0 {
 			t.Errorf("keys remain: %v", left)
 		}
 	})
 }
 
-func take(t *testing.T, s *core.Semaphore, levels ...core.Level) *core.Lease {
+func acquire(t *testing.T, s *core.Semaphore, levels ...core.Level) *core.Lease {
 	t.Helper()
 	l, err := s.TryAcquire(t.Context(), core.SlotRequest{Levels: levels})
 	if err != nil {
@@ -59,7 +59,7 @@ func take(t *testing.T, s *core.Semaphore, levels ...core.Level) *core.Lease {
 	return l
 }
 
-func free(t *testing.T, leases ...*core.Lease) {
+func release(t *testing.T, leases ...*core.Lease) {
 	t.Helper()
 	for _, l := range leases {
 		if err := l.Release(t.Context()); err != nil {
@@ -72,7 +72,7 @@ func TestSemaphoreHoldsItsLimit(t *testing.T) {
 	eachLeaseGate(t, func(t *testing.T, g *core.Gate) {
 		s := semaphore(t, g, core.SemaphoreConfig{})
 		level := core.Level{Key: newKey(t, "acme", "user"), Limit: 3}
-		a, b, c := take(t, s, level), take(t, s, level), take(t, s, level)
+		a, b, c := acquire(t, s, level), acquire(t, s, level), acquire(t, s, level)
 		if a.InUse() != 1 || c.InUse() != 3 || a.Token() >= b.Token() || b.Token() >= c.Token() {
 			t.Errorf("%d and %d in use, tokens %d %d %d", a.InUse(), c.InUse(), a.Token(), b.Token(), c.Token())
 		}
@@ -82,15 +82,15 @@ func TestSemaphoreHoldsItsLimit(t *testing.T) {
 			full.NextExpiry <= 0 || full.NextExpiry > 10*time.Second {
 			t.Errorf("%v: %+v", err, full)
 		}
-		free(t, b, b, nil)
+		release(t, b, b, nil)
 		if b.Context().Err() == nil || a.Context().Err() != nil {
 			t.Errorf("released: %v, held: %v", b.Context().Err(), a.Context().Err())
 		}
-		d := take(t, s, level)
+		d := acquire(t, s, level)
 		if d.Token() <= c.Token() {
 			t.Errorf("token %d after %d", d.Token(), c.Token())
 		}
-		free(t, a, c, d)
+		release(t, a, c, d)
 	})
 }
 
@@ -99,13 +99,13 @@ func TestSemaphoreLevels(t *testing.T) {
 		s := semaphore(t, g, core.SemaphoreConfig{})
 		tenant := core.Level{Key: newKey(t, "acme"), Limit: 4}
 		user := func(name string) core.Level { return core.Level{Key: newKey(t, "acme", name), Limit: 2} }
-		a1, a2 := take(t, s, tenant, user("a")), take(t, s, tenant, user("a"))
+		a1, a2 := acquire(t, s, tenant, user("a")), acquire(t, s, tenant, user("a"))
 		_, err := s.TryAcquire(t.Context(), core.SlotRequest{Levels: []core.Level{tenant, user("a")}})
 		var full *core.FullError
 		if !errors.As(err, &full) || full.Level != 1 || full.InUse != 2 {
 			t.Errorf("%v: %+v", err, full)
 		}
-		// Who waits at his own cap delays nobody else.
+		// A caller that waits at a user's cap delays no other user.
 		queued, granted := make(chan struct{}), make(chan *core.Lease)
 		var once sync.Once
 		go func() {
@@ -118,24 +118,24 @@ func TestSemaphoreLevels(t *testing.T) {
 			granted <- l
 		}()
 		<-queued
-		b1, b2 := take(t, s, tenant, user("b")), take(t, s, tenant, user("b"))
+		b1, b2 := acquire(t, s, tenant, user("b")), acquire(t, s, tenant, user("b"))
 		if _, err := s.TryAcquire(t.Context(), core.SlotRequest{Levels: []core.Level{tenant, user("c")}}); !errors.As(err, &full) || full.Level != 0 || full.InUse != 4 {
 			t.Errorf("%v: %+v", err, full)
 		}
-		free(t, b1) // room for the tenant, not for the user who waits
-		c1 := take(t, s, tenant, user("c"))
-		free(t, a1) // room for both
+		release(t, b1) // room for the tenant, not for user a
+		c1 := acquire(t, s, tenant, user("c"))
+		release(t, a1) // room for both
 		a3 := <-granted
-		free(t, a2, a3, b2, c1)
+		release(t, a2, a3, b2, c1)
 	})
 }
 
-// The queue is first come, first served, each exactly once, and nobody comes in between.
-func TestSemaphoreQueue(t *testing.T) {
+// The queue serves callers in the order of their arrival, each once, and nobody overtakes them.
+func TestSemaphoreQueueIsFIFO(t *testing.T) {
 	eachLeaseGate(t, func(t *testing.T, g *core.Gate) {
 		s := semaphore(t, g, core.SemaphoreConfig{MaxWaiters: 5})
 		level := core.Level{Key: newKey(t, "k"), Limit: 1}
-		first := take(t, s, level)
+		first := acquire(t, s, level)
 		var order []int
 		var mu sync.Mutex
 		var wg sync.WaitGroup
@@ -155,24 +155,24 @@ func TestSemaphoreQueue(t *testing.T) {
 				mu.Lock()
 				order = append(order, i)
 				mu.Unlock()
-				free(t, l)
+				release(t, l)
 			})
 			if p := <-queued; p != i {
-				t.Errorf("number %d is at %d", i, p)
+				t.Errorf("caller %d is at position %d", i, p)
 			}
 		}
 		var full *core.FullError
 		if _, err := s.Acquire(t.Context(), core.SlotRequest{Levels: []core.Level{level}}); !errors.As(err, &full) || !full.Queue {
-			t.Errorf("a sixth: %v", err)
+			t.Errorf("sixth waiter: %v", err)
 		}
 		if _, err := s.TryAcquire(t.Context(), core.SlotRequest{Levels: []core.Level{level}}); !errors.As(err, &full) || full.Queue {
-			t.Errorf("past the queue: %v", err)
+			t.Errorf("TryAcquire past the queue: %v", err)
 		}
 		holders, waiting, err := s.Holders(t.Context(), level.Key)
 		if err != nil || len(holders) != 1 || waiting != 5 || holders[0].Token != first.Token() || holders[0].Key != "{k}" {
 			t.Errorf("%+v, %d wait, %v", holders, waiting, err)
 		}
-		free(t, first)
+		release(t, first)
 		wg.Wait()
 		if fmt.Sprint(order) != "[0 1 2 3 4]" {
 			t.Errorf("served %v", order)
@@ -180,11 +180,11 @@ func TestSemaphoreQueue(t *testing.T) {
 	})
 }
 
-func TestSemaphoreWaitsEnd(t *testing.T) {
+func TestSemaphoreWaitEndsWithContextAndMaxWait(t *testing.T) {
 	eachLeaseGate(t, func(t *testing.T, g *core.Gate) {
 		s := semaphore(t, g, core.SemaphoreConfig{})
 		level := core.Level{Key: newKey(t, "k"), Limit: 1}
-		first := take(t, s, level)
+		first := acquire(t, s, level)
 		ask := core.SlotRequest{Levels: []core.Level{level}}
 		ctx, cancel := context.WithCancel(t.Context())
 		ask.OnQueue = func(int) { cancel() }
@@ -193,16 +193,16 @@ func TestSemaphoreWaitsEnd(t *testing.T) {
 		}
 		ask.OnQueue, ask.MaxWait = nil, time.Millisecond
 		if _, err := s.Acquire(t.Context(), ask); !errors.Is(err, core.ErrFull) {
-			t.Errorf("waited: %v", err)
+			t.Errorf("MaxWait is over: %v", err)
 		}
-		for { // those who left are gone, sooner or later
+		for { // callers that gave up leave in the background
 			if _, waiting, err := s.Holders(t.Context(), level.Key); err != nil {
 				t.Fatal(err)
 			} else if waiting == 0 {
 				break
 			}
 		}
-		free(t, first)
+		release(t, first)
 	})
 }
 
@@ -225,11 +225,11 @@ func TestSemaphoreEvict(t *testing.T) {
 		if cause := context.Cause(l.Context()); !errors.Is(cause, core.ErrLeaseLost) {
 			t.Errorf("%v", cause)
 		}
-		free(t, take(t, s, level), l)
+		release(t, acquire(t, s, level), l)
 	})
 }
 
-func TestDetach(t *testing.T) {
+func TestDetachedLeaseOutlivesItsContext(t *testing.T) {
 	g := memoryGate(t, core.Config{})
 	s := semaphore(t, g, core.SemaphoreConfig{})
 	level := core.Level{Key: newKey(t, "k"), Limit: 1}
@@ -240,26 +240,25 @@ func TestDetach(t *testing.T) {
 	}
 	own := l.Detach()
 	cancel()
-	free(t, l)
+	release(t, l)
 	if l.Context().Err() == nil || own.Context().Err() != nil || l.Detach() != nil {
 		t.Errorf("%v, %v", l.Context().Err(), own.Context().Err())
 	}
 	if _, err := s.TryAcquire(t.Context(), core.SlotRequest{Levels: []core.Level{level}}); !errors.Is(err, core.ErrFull) {
 		t.Errorf("the slot was freed: %v", err)
 	}
-	free(t, own)
-	free(t, take(t, s, level))
+	release(t, own)
+	release(t, acquire(t, s, level))
 }
 
-// A lease is renewed for as long as it is held, a longest hold ends it, and what nobody renews ends
-// by itself.
-func TestRenewal(t *testing.T) {
+// A lease is renewed while it is held, and MaxHold ends it.
+func TestRenewalKeepsLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := memoryGate(t, core.Config{})
 		s := semaphore(t, g, core.SemaphoreConfig{TTL: 10 * time.Second})
 		brief := semaphore(t, g, core.SemaphoreConfig{Name: "brief", TTL: 10 * time.Second, MaxHold: time.Minute})
 		level := core.Level{Key: newKey(t, "k"), Limit: 1}
-		l, m := take(t, s, level), take(t, brief, level)
+		l, m := acquire(t, s, level), acquire(t, brief, level)
 		time.Sleep(55*time.Second - time.Second)
 		synctest.Wait()
 		if l.Context().Err() != nil || m.Context().Err() != nil {
@@ -273,20 +272,20 @@ func TestRenewal(t *testing.T) {
 		if _, err := s.TryAcquire(t.Context(), core.SlotRequest{Levels: []core.Level{level}}); !errors.Is(err, core.ErrFull) {
 			t.Errorf("a second holder: %v", err)
 		}
-		free(t, take(t, brief, level), l)
+		release(t, acquire(t, brief, level), l)
 		if err := g.Close(t.Context()); err != nil {
 			t.Error(err)
 		}
 	})
 }
 
-// Close answers those who wait, and lets those who hold finish.
+// Close rejects waiting callers and lets holders finish.
 func TestCloseDrains(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := memoryGate(t, core.Config{})
 		s := semaphore(t, g, core.SemaphoreConfig{TTL: 10 * time.Second})
 		level := core.Level{Key: newKey(t, "k"), Limit: 1}
-		l := take(t, s, level)
+		l := acquire(t, s, level)
 		waited := make(chan error)
 		go func() {
 			_, err := s.Acquire(context.Background(), core.SlotRequest{Levels: []core.Level{level}})
@@ -296,23 +295,23 @@ func TestCloseDrains(t *testing.T) {
 		closed := make(chan error)
 		go func() { closed <- g.Close(context.Background()) }()
 		if err := <-waited; !errors.Is(err, core.ErrClosed) {
-			t.Errorf("who waits: %v", err)
+			t.Errorf("waiting caller: %v", err)
 		}
 		if _, err := s.TryAcquire(t.Context(), core.SlotRequest{Levels: []core.Level{level}}); !errors.Is(err, core.ErrClosed) {
-			t.Errorf("who comes: %v", err)
+			t.Errorf("new caller: %v", err)
 		}
 		time.Sleep(time.Minute)
 		if l.Context().Err() != nil {
-			t.Errorf("who holds: %v", context.Cause(l.Context()))
+			t.Errorf("holder: %v", context.Cause(l.Context()))
 		}
-		free(t, l)
+		release(t, l)
 		if err := <-closed; err != nil {
 			t.Error(err)
 		}
 
 		g = memoryGate(t, core.Config{})
 		s = semaphore(t, g, core.SemaphoreConfig{})
-		l = take(t, s, level)
+		l = acquire(t, s, level)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if err := g.Close(ctx); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(context.Cause(l.Context()), core.ErrClosed) {
@@ -321,8 +320,8 @@ func TestCloseDrains(t *testing.T) {
 	})
 }
 
-// Many contend for few slots: never more hold than may, and all get their turns.
-func TestSemaphoreConcurrently(t *testing.T) {
+// Many callers contend for few slots. No cap is ever exceeded, and every caller gets its turns.
+func TestSemaphoreCapsHoldUnderContention(t *testing.T) {
 	eachLeaseGate(t, func(t *testing.T, g *core.Gate) {
 		s := semaphore(t, g, core.SemaphoreConfig{})
 		tenant := core.Level{Key: newKey(t, "acme"), Limit: 5}
@@ -341,11 +340,11 @@ func TestSemaphoreConcurrently(t *testing.T) {
 						return
 					}
 					if n, m := holding.Add(1), users[u].Add(1); n > 5 || m > 2 {
-						t.Errorf("%d hold, %d of user %d", n, m, u)
+						t.Errorf("%d holders, %d of user %d", n, m, u)
 					}
 					holding.Add(-1)
 					users[u].Add(-1)
-					free(t, l)
+					release(t, l)
 				}
 			})
 		}
@@ -353,24 +352,24 @@ func TestSemaphoreConcurrently(t *testing.T) {
 	})
 }
 
-func TestSemaphoreOutage(t *testing.T) {
+func TestSemaphoreFailureModes(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", DialerRetries: 1, ContextTimeoutEnabled: true})
 	t.Cleanup(func() { _ = client.Close() })
 	g := redisGate(t, client, core.Config{Replicas: 2})
 	level := core.Level{Key: newKey(t, "k"), Limit: 4}
 	local := semaphore(t, g, core.SemaphoreConfig{Name: "local"})
-	a, b := take(t, local, level), take(t, local, level)
+	a, b := acquire(t, local, level), acquire(t, local, level)
 	if _, err := local.TryAcquire(t.Context(), core.SlotRequest{Levels: []core.Level{level}}); !errors.Is(err, core.ErrFull) || a.Token() != 0 {
-		t.Errorf("beyond the share: %v, token %d", err, a.Token())
+		t.Errorf("beyond the local share: %v, token %d", err, a.Token())
 	}
 	open := semaphore(t, g, core.SemaphoreConfig{Name: "open", OnFailure: core.Open})
-	c := take(t, open, core.Level{Key: level.Key, Limit: 1})
-	d := take(t, open, core.Level{Key: level.Key, Limit: 1})
+	c := acquire(t, open, core.Level{Key: level.Key, Limit: 1})
+	d := acquire(t, open, core.Level{Key: level.Key, Limit: 1})
 	closed := semaphore(t, g, core.SemaphoreConfig{Name: "closed", OnFailure: core.Closed})
 	if _, err := closed.TryAcquire(t.Context(), core.SlotRequest{Levels: []core.Level{level}}); err == nil || errors.Is(err, core.ErrFull) {
 		t.Errorf("closed: %v", err)
 	}
-	free(t, a, b, c, d)
+	release(t, a, b, c, d)
 	if err := g.Close(t.Context()); err != nil {
 		t.Error(err)
 	}

@@ -23,110 +23,111 @@ import (
 )
 
 const (
-	stormLease = time.Second
-	stormAt    = "CORE_TEST_STORM" // the address of the Redis, in a process of TestStorm
+	stormLease   = time.Second
+	stormAddrEnv = "CORE_TEST_STORM" // environment variable with the address of the Redis
 )
 
-// A storm is of processes that contend for slots as fast as they can. Some are killed again and
-// again and followed by others, some stopped past their leases.
+// In a storm, processes contend for slots as fast as they can. Some are killed repeatedly and
+// replaced, and some are stopped for longer than their leases.
 func TestStorm(t *testing.T) {
 	processes, limit, lasts := 10, 3, 5*time.Second
 	if long() {
 		processes, limit, lasts = 24, 5, time.Minute
 	}
-	hurt := (processes + 9) / 10
+	faulty := (processes + 9) / 10
 	server := redistest.Start(t)
 	over := make(chan struct{})
-	var seats []*seat
+	var workers []*worker
 	for range processes {
-		s := &seat{t: t, addr: server.Addr, limit: limit, held: make(chan struct{}, 1)}
-		seats = append(seats, s)
-		s.sit()
+		s := &worker{t: t, addr: server.Addr, limit: limit, granted: make(chan struct{}, 1)}
+		workers = append(workers, s)
+		s.spawn()
 	}
-	for _, s := range seats {
+	for _, s := range workers {
 		<-s.ready
 	}
 	var wg sync.WaitGroup
-	for i, s := range seats {
-		s.start()
-		if i < hurt {
-			wg.Go(func() { s.killAgainAndAgain(over) })
-		} else if i < 2*hurt {
-			wg.Go(func() { s.stopAgainAndAgain(over) })
+	for i, s := range workers {
+		s.contend()
+		if i < faulty {
+			wg.Go(func() { s.killRepeatedly(over) })
+		} else if i < 2*faulty {
+			wg.Go(func() { s.stopRepeatedly(over) })
 		}
 	}
 	<-time.After(lasts)
 	close(over)
 	wg.Wait()
-	for _, s := range seats {
+	for _, s := range workers {
 		_ = s.in.Close() // ends it
 	}
-	for _, s := range seats {
-		s.rise(false)
+	for _, s := range workers {
+		s.wait(false)
 	}
 
-	var all, served []belief
+	var all, served []interval
 	tokens := make(map[int64]bool)
 	fewest, most := 0, 0
-	for i, s := range seats {
-		all = append(all, s.beliefs...)
-		for _, b := range s.beliefs {
-			b.seat = i
+	for i, s := range workers {
+		all = append(all, s.intervals...)
+		for _, b := range s.intervals {
+			b.worker = i
 			served = append(served, b)
 			if tokens[b.token] {
-				t.Errorf("token %d was given twice", b.token)
+				t.Errorf("token %d was granted twice", b.token)
 			}
 			tokens[b.token] = true
 		}
-		if i < 2*hurt {
+		if i < 2*faulty {
 			continue
 		}
-		if n := len(s.beliefs); fewest == 0 {
+		if n := len(s.intervals); fewest == 0 {
 			fewest, most = n, n
 		} else {
 			fewest, most = min(fewest, n), max(most, n)
 		}
 	}
 	t.Logf("%d turns, %d killed, %d stopped, at most %d of %d at once, %d to %d turns of the others (%.3f)", len(all),
-		seats[0].hurt*hurt, seats[hurt].hurt*hurt, mostAtOnce(all), limit, fewest, most, float64(most)/float64(fewest))
-	if n := mostAtOnce(all); n != limit {
-		t.Errorf("%d believed to hold at once, the limit is %d", n, limit)
+		workers[0].faults*faulty, workers[faulty].faults*faulty, maxOverlap(all), limit, fewest, most, float64(most)/float64(fewest))
+	if n := maxOverlap(all); n != limit {
+		t.Errorf("%d processes believed that they held a slot at once, want %d", n, limit)
 	}
-	// A short storm on a busy machine says more of the machine.
+	// A short storm on a busy machine says more about the machine.
 	if fewest == 0 || long() && float64(most)/float64(fewest) > 1.1 {
-		t.Errorf("between %d and %d turns", fewest, most)
+		t.Errorf("the processes got between %d and %d turns", fewest, most)
 	}
-	firstServed(t, served)
-	nothingRemains(t, server.Client(t), limit)
+	checkFairness(t, served)
+	checkDrained(t, server.Client(t), limit)
 }
 
-// firstServed checks that nobody was passed by: while one stood in the queue, every other got a
-// slot that he had waited for longer, and one more that he may have been given just before. Then he
-// is last. Who stood still lost his place.
-func firstServed(t *testing.T, served []belief) {
+// checkFairness checks that no process overtakes another: while a process is queued, every other
+// process may get one slot that it has waited for longer, and one that it was granted just before.
+// A process that was stopped has lost its place in the queue.
+func checkFairness(t *testing.T, served []interval) {
 	t.Helper()
-	slices.SortFunc(served, func(a, b belief) int { return cmp.Compare(a.token, b.token) })
+	slices.SortFunc(served, func(a, b interval) int { return cmp.Compare(a.token, b.token) })
 	for i, b := range served {
 		passed := make(map[int]int)
 		if b.queued == 0 || b.from-b.queued > int64(stormLease/2) {
 			continue
 		}
 		for j := i - 1; j >= 0 && i-j < 1000; j-- {
-			if a := served[j]; a.from > b.queued && a.seat != b.seat {
-				if passed[a.seat]++; passed[a.seat] > 2 {
-					t.Fatalf("token %d was passed by %d times by one process", b.token, passed[a.seat])
+			if a := served[j]; a.from > b.queued && a.worker != b.worker {
+				if passed[a.worker]++; passed[a.worker] > 2 {
+					t.Fatalf("one process overtook token %d %d times", b.token, passed[a.worker])
 				}
 			}
 		}
 	}
 }
 
-// nothingRemains waits until the leases of the dead are over, and takes every slot once.
-func nothingRemains(t *testing.T, client *redis.Client, limit int) {
+// checkDrained waits until the leases of dead processes have expired, and then takes every slot
+// once.
+func checkDrained(t *testing.T, client *redis.Client, limit int) {
 	t.Helper()
 	sem := stormSemaphore(t, client)
 	level := core.Level{Key: newKey(t, "storm"), Limit: int64(limit)}
-	for giveUp := time.Now().Add(patient); ; {
+	for giveUp := time.Now().Add(longTimeout); ; {
 		holders, waiting, err := sem.Holders(t.Context(), level.Key)
 		if err != nil {
 			t.Fatal(err)
@@ -135,17 +136,17 @@ func nothingRemains(t *testing.T, client *redis.Client, limit int) {
 			break
 		}
 		if time.Now().After(giveUp) {
-			t.Fatalf("%d hold and %d wait though all are gone", len(holders), waiting)
+			t.Fatalf("%d holders and %d waiters remain", len(holders), waiting)
 		}
 	}
 	var leases []*core.Lease
 	for range limit {
-		leases = append(leases, take(t, sem, level))
+		leases = append(leases, acquire(t, sem, level))
 	}
 	if _, err := sem.TryAcquire(t.Context(), core.SlotRequest{Levels: []core.Level{level}}); !errors.Is(err, core.ErrFull) {
-		t.Errorf("one more than the limit: %v", err)
+		t.Errorf("beyond the limit: %v", err)
 	}
-	free(t, leases...)
+	release(t, leases...)
 	if keys, err := client.Keys(t.Context(), "*").Result(); err != nil || len(keys) > 0 {
 		t.Errorf("keys remain: %v, %v", keys, err)
 	}
@@ -161,11 +162,11 @@ func stormSemaphore(t *testing.T, client *redis.Client) *core.Semaphore {
 	return semaphore(t, g, core.SemaphoreConfig{TTL: stormLease, OnFailure: core.Closed})
 }
 
-// TestStormer is what each process of the storm does.
-func TestStormer(t *testing.T) {
-	addr := os.Getenv(stormAt)
+// TestStormProcess is the body of each process of TestStorm.
+func TestStormProcess(t *testing.T) {
+	addr := os.Getenv(stormAddrEnv)
 	if addr == "" {
-		t.Skip("runs as a process of TestStorm only")
+		t.Skip("runs only as a process of TestStorm")
 	}
 	clock := wallclock{time.Now()}
 	client := redis.NewClient(&redis.Options{
@@ -208,11 +209,11 @@ func TestStormer(t *testing.T) {
 		case <-time.After(time.Millisecond):
 		case <-l.Context().Done():
 		}
-		believed := l.Until()
-		if now := time.Now(); now.Before(believed) {
-			believed = now
+		end := l.Until()
+		if now := time.Now(); now.Before(end) {
+			end = now
 		}
-		fmt.Println("free", clock.at(believed))
+		fmt.Println("free", clock.at(end))
 		if err := l.Release(context.Background()); err != nil {
 			t.Error(err)
 		}

@@ -16,7 +16,7 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 )
 
-// serverTime is the seconds of processor that a server has used.
+// serverTime returns the CPU seconds that a server has used.
 func serverTime(b *testing.B, client *redis.Client) (sum float64) {
 	b.Helper()
 	text, err := client.Info(context.Background(), "cpu").Result()
@@ -36,8 +36,8 @@ func serverTime(b *testing.B, client *redis.Client) (sum float64) {
 	return sum
 }
 
-// BenchmarkThroughput times many callers at once against as many PINGs: how many more decisions
-// there are in the same time, and what they cost the server.
+// BenchmarkThroughput compares many concurrent callers with as many PINGs: how many more decisions
+// they get in the same time, and how much CPU time the server spends on each.
 func BenchmarkThroughput(b *testing.B) {
 	ctx := context.Background()
 	fast, spent := core.TokenBucket{Rate: 1_000_000, Per: time.Second, Burst: 1e12}, core.TokenBucket{Rate: 1, Per: 24 * time.Hour, Burst: 1}

@@ -11,7 +11,7 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// waiter is a Limiter on a Gate of the bubble's clock, and its key.
+// waiter is a Limiter on a Gate with the bubble's clock, and a charge on its key.
 type waiter struct {
 	*core.Limiter
 	*testing.T
@@ -20,8 +20,8 @@ type waiter struct {
 	start  time.Time
 }
 
-// inBubble runs f on a limiter of the algorithm. A goroutine that Wait left behind would fail the
-// test.
+// inBubble runs f on a limiter of the algorithm in a synctest bubble. It fails the test if Wait
+// leaves a goroutine behind.
 func inBubble(t *testing.T, a core.Algorithm, f func(t *testing.T, w *waiter)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -43,7 +43,7 @@ func (w *waiter) spend(n int64) {
 	}
 }
 
-// waits is how long WaitN waited for n, or -1 where it denied.
+// waits returns how long WaitN waited for n, or -1 if it denied.
 func (w *waiter) waits(ctx context.Context, n int64) time.Duration {
 	start := time.Now()
 	d, err := w.WaitN(ctx, w.charge.Key, n)
@@ -72,12 +72,12 @@ func (w *waiter) hasUsed(want int64) {
 	}
 }
 
-// queue lets as many goroutines wait for n each, one asking after the other, and returns when each
-// of them was let through.
+// queue starts goroutines that wait for n each, one after the other. It returns when each of them
+// passed, and in which order.
 func (w *waiter) queue(waiters int, n int64) (after []time.Duration, order []int) {
 	type turn struct {
-		who  int
-		when time.Duration
+		waiter int
+		after  time.Duration
 	}
 	turns := make(chan turn, waiters)
 	for i := range waiters {
@@ -91,13 +91,13 @@ func (w *waiter) queue(waiters int, n int64) (after []time.Duration, order []int
 	}
 	for range waiters {
 		t := <-turns
-		after, order = append(after, t.when), append(order, t.who)
+		after, order = append(after, t.after), append(order, t.waiter)
 	}
 	return after, order
 }
 
-// Each algorithm has room for 10, which is spent at the start of the bubble: midnight UTC, and of a
-// year.
+// Each algorithm has room for 10, which is spent at the start of the bubble: midnight UTC on
+// January 1st.
 func TestWaitsAsLongAsNeeded(t *testing.T) {
 	tests := []struct {
 		name      string
@@ -107,13 +107,13 @@ func TestWaitsAsLongAsNeeded(t *testing.T) {
 	}{
 		{"token bucket", core.PerSecond(10), 1, 100 * time.Millisecond},
 		{"token bucket, more", core.PerSecond(10), 7, 700 * time.Millisecond},
-		{"token bucket of broken microseconds", core.TokenBucket{Rate: 3, Per: time.Second, Burst: 10}, 1, 333_334 * time.Microsecond},
-		{"token bucket of broken microseconds, more", core.TokenBucket{Rate: 3, Per: time.Second, Burst: 10}, 3, time.Second},
+		{"token bucket with fractional microseconds", core.TokenBucket{Rate: 3, Per: time.Second, Burst: 10}, 1, 333_334 * time.Microsecond},
+		{"token bucket with fractional microseconds, more", core.TokenBucket{Rate: 3, Per: time.Second, Burst: 10}, 3, time.Second},
 		{"fixed window", core.FixedWindow{Limit: 10, Window: time.Minute}, 1, time.Minute},
 		{"window from first", core.FixedWindow{Limit: 10, Window: time.Minute, FromFirst: true}, 10, time.Minute},
 		{"log", core.SlidingLog{Windows: []core.Window{{Limit: 10, Width: time.Minute}}}, 3, time.Minute},
-		{"log of two", core.SlidingLog{Windows: []core.Window{{Limit: 10, Width: time.Minute}, {Limit: 11, Width: time.Hour}}}, 1, time.Minute},
-		{"log of two, more", core.SlidingLog{Windows: []core.Window{{Limit: 10, Width: time.Minute}, {Limit: 11, Width: time.Hour}}}, 2, time.Hour},
+		{"log of two windows", core.SlidingLog{Windows: []core.Window{{Limit: 10, Width: time.Minute}, {Limit: 11, Width: time.Hour}}}, 1, time.Minute},
+		{"log of two windows, more", core.SlidingLog{Windows: []core.Window{{Limit: 10, Width: time.Minute}, {Limit: 11, Width: time.Hour}}}, 2, time.Hour},
 		{"two counters", core.SlidingWindow{Limit: 10, Window: time.Minute}, 1, 66 * time.Second},
 		{"two counters, more", core.SlidingWindow{Limit: 10, Window: time.Minute}, 10, 2 * time.Minute},
 		{"buckets", core.SlidingWindow{Limit: 10, Window: time.Minute, Buckets: 6}, 1, 70 * time.Second},
@@ -124,7 +124,7 @@ func TestWaitsAsLongAsNeeded(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			inBubble(t, tt.algorithm, func(t *testing.T, w *waiter) {
 				if waited := w.waits(w.Context(), 10); waited != 0 {
-					t.Errorf("waited %v for what is there", waited)
+					t.Errorf("waited %v for units that were there", waited)
 				}
 				late, cancel := context.WithTimeout(w.Context(), tt.want-time.Microsecond)
 				defer cancel()
@@ -142,14 +142,15 @@ func TestWaitsAsLongAsNeeded(t *testing.T) {
 	}
 }
 
-func TestWaitersGetTheirTurnsInOrder(t *testing.T) {
+func TestWaitersPassInOrder(t *testing.T) {
 	tests := []struct {
 		name      string
 		algorithm core.Algorithm
 		first     time.Duration
 	}{
 		{"token bucket", core.TokenBucket{Rate: 4, Per: time.Second, Burst: 4}, 250 * time.Millisecond},
-		{"leaky bucket", core.LeakyBucket{Rate: 4, Per: time.Second, Capacity: 24}, time.Second}, // when the 4 have leaked
+		// The queue lets the next one leave when the first 4 have leaked.
+		{"leaky bucket", core.LeakyBucket{Rate: 4, Per: time.Second, Capacity: 24}, time.Second},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -158,7 +159,7 @@ func TestWaitersGetTheirTurnsInOrder(t *testing.T) {
 				after, order := w.queue(20, 1)
 				for i := range after {
 					if want := tt.first + time.Duration(i)*250*time.Millisecond; order[i] != i || after[i] != want {
-						t.Errorf("turn %d: waiter %d after %v, want %v", i, order[i], after[i], want)
+						t.Errorf("position %d: waiter %d after %v, want %v", i, order[i], after[i], want)
 					}
 				}
 			})
@@ -166,14 +167,13 @@ func TestWaitersGetTheirTurnsInOrder(t *testing.T) {
 	}
 }
 
-// What leaves a leaky bucket is as far apart as the rate wants it, whatever it costs; the first
-// leaves at once.
+// A leaky bucket spaces departures by its rate and their cost. The first leaves at once.
 func TestLeakyQueueSpacesDepartures(t *testing.T) {
 	inBubble(t, core.LeakyBucket{Rate: 10, Per: time.Second, Capacity: 20}, func(t *testing.T, w *waiter) {
 		after, order := w.queue(10, 2)
 		for i := range after {
 			if want := time.Duration(i) * 200 * time.Millisecond; order[i] != i || after[i] != want {
-				t.Errorf("turn %d: waiter %d after %v, want %v", i, order[i], after[i], want)
+				t.Errorf("position %d: waiter %d after %v, want %v", i, order[i], after[i], want)
 			}
 		}
 	})
@@ -192,7 +192,7 @@ func TestFullLeakyQueueDeniesAtOnce(t *testing.T) {
 		w.hasUsed(3)
 		time.Sleep(time.Second)
 		if waited := w.waits(w.Context(), 1); waited != 2*time.Second {
-			t.Errorf("waited %v for the place that one left", waited)
+			t.Errorf("waited %v for the room that a departure left", waited)
 		}
 		for i := range 3 {
 			if waited := <-done; waited != time.Duration(i)*time.Second {
@@ -202,8 +202,8 @@ func TestFullLeakyQueueDeniesAtOnce(t *testing.T) {
 	})
 }
 
-func TestWaitDeniesAtOnceWhatNeverComes(t *testing.T) {
-	for _, tt := range tens {
+func TestWaitDeniesAtOnceWhatNeverFits(t *testing.T) {
+	for _, tt := range limitsOfTen {
 		t.Run(tt.name, func(t *testing.T) {
 			inBubble(t, tt.algorithm, func(t *testing.T, w *waiter) {
 				if waited := w.waits(w.Context(), 12); waited != -1 {
@@ -222,27 +222,27 @@ func TestWaitDeniesAtOnceWhatNeverComes(t *testing.T) {
 	}
 	inBubble(t, core.DenyAll{}, func(t *testing.T, w *waiter) {
 		if waited := w.waits(w.Context(), 1); waited != -1 {
-			t.Errorf("waited %v for nothing at all", waited)
+			t.Errorf("waited %v for a policy that denies all", waited)
 		}
 	})
 	inBubble(t, frozen(1), func(t *testing.T, w *waiter) {
 		w.spend(1)
 		if waited := w.waits(w.Context(), 1); waited != -1 {
-			t.Errorf("waited %v for what is never refilled", waited)
+			t.Errorf("waited %v for a bucket that does not refill", waited)
 		}
 	})
 }
 
-// Who stops waiting gives back what it had reserved, so that others need not wait for it.
-func TestCancelledWait(t *testing.T) {
+// A caller that stops waiting gets its reservation refunded, so that others need not wait for it.
+func TestCancelledWaitRefunds(t *testing.T) {
 	cause := errors.New("cause")
-	for _, tt := range tens {
+	for _, tt := range limitsOfTen {
 		cost := int64(2)
 		switch tt.name {
 		case "frozen":
-			continue // nobody waits for it
+			continue // waiting does not help
 		case "leaky bucket":
-			cost = 1 // whoever does not fit into the queue does not wait
+			cost = 1 // a charge that exceeds the queue does not wait
 		}
 		t.Run(tt.name, func(t *testing.T) {
 			inBubble(t, tt.algorithm, func(t *testing.T, w *waiter) {
@@ -274,7 +274,7 @@ func TestCancelledWait(t *testing.T) {
 }
 
 func TestWaitOfEndedContext(t *testing.T) {
-	for _, tt := range tens {
+	for _, tt := range limitsOfTen {
 		t.Run(tt.name, func(t *testing.T) {
 			inBubble(t, tt.algorithm, func(t *testing.T, w *waiter) {
 				cancelled, cancel := context.WithCancel(w.Context())
@@ -292,8 +292,8 @@ func TestWaitOfEndedContext(t *testing.T) {
 	}
 }
 
-// Others may be first for a window that starts anew, but all of them get through, and never more
-// than the limit in one.
+// Other callers may be first when a window restarts. All of them get through, and never more than
+// the limit in one window.
 func TestWaitersForWindows(t *testing.T) {
 	tests := []struct {
 		name      string
@@ -310,7 +310,7 @@ func TestWaitersForWindows(t *testing.T) {
 				after, _ := w.queue(10, 1)
 				for i, at := range after {
 					if want := time.Duration(i/3) * time.Minute; at != want {
-						t.Errorf("turn %d after %v, want %v", i, at, want)
+						t.Errorf("position %d after %v, want %v", i, at, want)
 					}
 				}
 			})
@@ -318,9 +318,9 @@ func TestWaitersForWindows(t *testing.T) {
 	}
 }
 
-// A limiter of two waits for the one that takes longer, and spends nothing of the other meanwhile
-// if that cannot wait.
-func TestWaitForSeveral(t *testing.T) {
+// A limiter of two policies waits for the slower one, and spends nothing of the other in the
+// meantime if that one cannot wait.
+func TestWaitForSlowestPolicy(t *testing.T) {
 	for _, limit := range []core.Algorithm{core.PerMinute(10), core.FixedWindow{Limit: 10, Window: time.Minute}} {
 		t.Run(fmt.Sprintf("%T", limit), func(t *testing.T) {
 			inBubble(t, core.PerSecond(10), func(t *testing.T, w *waiter) {

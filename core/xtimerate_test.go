@@ -16,12 +16,12 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// tokensEpsilon is more than what float64 loses of a number of tokens, and less than what a
-// microsecond refills.
+// tokensEpsilon is more than the rounding error of a float64 number of tokens, and less than what
+// refills in a microsecond.
 const tokensEpsilon = 1e-8
 
-// twin is the same token bucket twice: one of golang.org/x/time/rate, and one of a Gate in memory.
-// Its methods do the same to both and return the answers.
+// twin is one token bucket in two versions: one of golang.org/x/time/rate and one of a Gate in
+// memory. Its methods do the same to both and return both answers.
 type twin struct {
 	t        testing.TB
 	x        *rate.Limiter
@@ -58,8 +58,8 @@ func (w *twin) allow(n int) (x, ours bool) {
 	return w.x.AllowN(w.clock.Now(), n), decide(w.t, w.gate, w.charge(n)).Allowed
 }
 
-// reserve returns the delays, or -1 where there is no reservation. Ours is of whole microseconds,
-// and what is less is lost of the other's.
+// reserve returns the delays, or -1 without a reservation. Ours are whole microseconds, so it
+// rounds the others.
 func (w *twin) reserve(n int) (x, ours time.Duration) {
 	w.t.Helper()
 	x, ours = -1, -1
@@ -88,7 +88,7 @@ func (w *twin) cancel(i int) {
 	}
 }
 
-// tokens are the whole tokens left, below 0 where some are owed.
+// tokens returns the whole tokens left, below 0 if tokens are owed.
 func (w *twin) tokens() (x, ours int64) {
 	w.t.Helper()
 	d := peek(w.t, w.gate, w.charge(1))
@@ -132,25 +132,25 @@ func TestSameAsXTimeRate(t *testing.T) {
 		script string
 		last   string // the answer of both to the last step
 	}{
-		{"a burst and no more", time.Second, 3, "allow 1, allow 2, allow 1", "false 0 left"},
+		{"no more than the burst", time.Second, 3, "allow 1, allow 2, allow 1", "false 0 left"},
 		{"refills evenly", time.Second, 3, "allow 3, 999999us, allow 1, 1us, allow 1", "true 0 left"},
 		{"refills no more than the burst", time.Second, 3, "allow 3, 1h, allow 4, allow 3", "true 0 left"},
 		{"a denial spends nothing", time.Second, 3, "allow 2, allow 2, allow 1", "true 0 left"},
-		{"nothing", time.Second, 3, "allow 0, allow 3, allow 0, reserve 0", "0s 0 left"},
-		{"nothing is denied while tokens are owed", time.Second, 3, "reserve 3, reserve 1, allow 0", "false -1 left"},
+		{"costs of zero", time.Second, 3, "allow 0, allow 3, allow 0, reserve 0", "0s 0 left"},
+		{"a cost of zero is denied while tokens are owed", time.Second, 3, "reserve 3, reserve 1, allow 0", "false -1 left"},
 		{"more than the burst", time.Second, 3, "allow 4, reserve 4", "-1ns 3 left"},
 		{"reserves now", time.Second, 3, "reserve 2, reserve 1", "0s 0 left"},
 		{"reserves for later", time.Second, 3, "reserve 3, reserve 2, reserve 1", "3s -3 left"},
 		{"reserves on part of a token", time.Second, 3, "allow 3, 1500ms, reserve 3", "1.5s -2 left"},
-		{"who reserved comes first", time.Second, 3, "allow 3, reserve 1, 1s, allow 1, 1s, allow 1", "true 0 left"},
+		{"reservations come first", time.Second, 3, "allow 3, reserve 1, 1s, allow 1, 1s, allow 1", "true 0 left"},
 		{"tokens of a microsecond", time.Microsecond, 1000, "allow 1000, 3us, allow 4, allow 3, reserve 1000", "1ms -1000 left"},
-		{"a third", 333_333 * time.Microsecond, 3, "allow 3, 999998us, allow 3, 1us, allow 3", "true 0 left"},
+		{"a third of a second", 333_333 * time.Microsecond, 3, "allow 3, 999998us, allow 3, 1us, allow 3", "true 0 left"},
 		{"cancels at once", time.Second, 3, "reserve 3, cancel 0, allow 3", "true 0 left"},
 		{"cancels at the time to act", time.Second, 10, "allow 2, reserve 5, cancel 0, allow 8", "true 0 left"},
 		{"cancels before its time", time.Second, 3, "allow 3, reserve 3, 1s, cancel 0, allow 1", "true 0 left"},
 		{"cancels the last of two", time.Second, 3, "allow 3, reserve 1, reserve 2, cancel 1, reserve 1", "2s -2 left"},
 		{"cancels the last, and then the one before", time.Second, 3, "allow 3, reserve 1, reserve 2, cancel 1, cancel 0, reserve 1", "1s -1 left"},
-		{"cancels two that were for now", time.Second, 10, "reserve 3, reserve 2, cancel 0, cancel 1, allow 10", "true 0 left"},
+		{"cancels two without delay", time.Second, 10, "reserve 3, reserve 2, cancel 0, cancel 1, allow 10", "true 0 left"},
 		{"cancels two of three", time.Second, 10, "reserve 1, reserve 5, reserve 1, cancel 1, cancel 0", " 9 left"},
 		{"cancels once", time.Second, 10, "allow 5, reserve 3, cancel 0, allow 3, 1s, cancel 0", " 3 left"},
 		{"cancels a denied one", time.Second, 3, "allow 2, reserve 4, cancel 0, allow 1", "true 0 left"},
@@ -162,7 +162,7 @@ func TestSameAsXTimeRate(t *testing.T) {
 			for i, step := range strings.Split(tt.script, ", ") {
 				x, ours := w.do(step)
 				if x != ours {
-					t.Errorf("step %d, %s: %q, and ours %q", i, step, x, ours)
+					t.Errorf("step %d, %s: x/time/rate %q, ours %q", i, step, x, ours)
 				}
 				last = ours
 			}
@@ -173,8 +173,8 @@ func TestSameAsXTimeRate(t *testing.T) {
 	}
 }
 
-// Scripts are the same as long as they cancel nothing but the last reservation until its time to
-// act.
+// Random scripts get the same answers if they cancel only the last reservation, and only until its
+// time to act.
 func TestRandomScriptsAreTheSameAsXTimeRate(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		const second = int64(time.Second / time.Microsecond)
@@ -186,10 +186,10 @@ func TestRandomScriptsAreTheSameAsXTimeRate(t *testing.T) {
 			made, act time.Time
 		}
 		var all []held // as in w.reserved
-		newest := -1   // of all, unless something was charged after it or it was cancelled
+		newest := -1   // -1 if a charge followed or it was cancelled
 		same := func(what string, x, ours any) {
 			if x != ours {
-				r.Fatalf("%s: %v, and ours %v", what, x, ours)
+				r.Fatalf("%s: x/time/rate %v, ours %v", what, x, ours)
 			}
 		}
 		for range rapid.IntRange(1, 60).Draw(r, "steps") {
@@ -214,7 +214,8 @@ func TestRandomScriptsAreTheSameAsXTimeRate(t *testing.T) {
 					newest = len(all) - 1
 				}
 			case 5:
-				// In float64 the time to act may be a nanosecond early, and be over when it comes.
+				// In float64 the time to act may be a nanosecond early, and so be over when it
+				// comes.
 				if newest < 0 || !all[newest].made.Equal(now) && !all[newest].act.After(now) {
 					continue
 				}
@@ -227,15 +228,15 @@ func TestRandomScriptsAreTheSameAsXTimeRate(t *testing.T) {
 	})
 }
 
-// Both wait for as long, or say at once that the deadline is too near, and have as many tokens
-// left.
+// Both wait equally long, or report at once that the deadline is too near, and have equally many
+// tokens left.
 func TestWaitsAsXTimeRate(t *testing.T) {
 	tests := []struct {
 		name     string
-		script   string // what was reserved before
+		script   string // reserved before
 		n        int
-		deadline time.Duration // 0: none
-		wait     time.Duration // -1: denied
+		deadline time.Duration // none if 0
+		wait     time.Duration // denied if -1
 		left     int64         // after the wait
 	}{
 		{"now", "", 3, 0, 0, 0},
@@ -247,7 +248,7 @@ func TestWaitsAsXTimeRate(t *testing.T) {
 		{"deadline a microsecond too near", "reserve 3", 2, 2*time.Second - time.Microsecond, -1, 0},
 		{"deadline a nanosecond too near", "reserve 3", 2, 2*time.Second - 1, -1, 0},
 		{"deadline too near behind another", "reserve 3, reserve 2", 1, 2500 * time.Millisecond, -1, -2},
-		{"deadline at once, and tokens there", "", 3, time.Nanosecond, 0, 0},
+		{"deadline at once, with tokens left", "", 3, time.Nanosecond, 0, 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -299,7 +300,7 @@ func TestWaitsAsXTimeRate(t *testing.T) {
 	}
 }
 
-// differs runs a script of which the last step is answered differently, on purpose.
+// differs runs a script whose last step deliberately gets different answers.
 func differs(t *testing.T, w *twin, script, x, ours string) {
 	t.Helper()
 	steps := strings.Split(script, ", ")
@@ -307,7 +308,7 @@ func differs(t *testing.T, w *twin, script, x, ours string) {
 		w.do(step)
 	}
 	if a, b := w.do(steps[len(steps)-1]); a != x || b != ours {
-		t.Errorf("%q, and ours %q; want %q and %q", a, b, x, ours)
+		t.Errorf("x/time/rate %q and ours %q, want %q and %q", a, b, x, ours)
 	}
 }
 
@@ -323,8 +324,8 @@ func TestDiffersFromXTimeRate(t *testing.T) {
 		{"cancelled after the time to act, and others were charged since", 10, "reserve 4, 1s, allow 6, 1s, cancel 0", " 2 left", " 6 left"},
 		{"cancelled while a larger later one waits", 3, "allow 3, reserve 1, reserve 2, cancel 0", " -3 left", " -2 left"},
 		{"cancelled while a smaller later one waits", 10, "reserve 10, reserve 5, reserve 2, cancel 1", " -4 left", " -2 left"},
-		{"cancelled while a smaller later one waits: who comes next", 10, "reserve 10, reserve 5, reserve 2, cancel 1, reserve 3", "7s -7 left", "5s -5 left"},
-		{"cancelled while one later that was for now", 10, "reserve 6, reserve 8, cancel 1, cancel 0", " 6 left", " 10 left"},
+		{"reserved after a cancel while a smaller later one waits", 10, "reserve 10, reserve 5, reserve 2, cancel 1, reserve 3", "7s -7 left", "5s -5 left"},
+		{"cancelled after the later one, which waited", 10, "reserve 6, reserve 8, cancel 1, cancel 0", " 6 left", " 10 left"},
 		{"cancelled twice", 10, "reserve 5, cancel 0, allow 10, cancel 0", " 5 left", " 0 left"},
 	}
 	for _, tt := range tests {
@@ -335,13 +336,13 @@ func TestDiffersFromXTimeRate(t *testing.T) {
 
 }
 
-// Reserving nothing waits for what is owed there. Here nothing is charged, so nothing is waited
-// for.
-func TestReservesNothingOtherThanXTimeRate(t *testing.T) {
+// ReserveN of 0 waits until no tokens are owed. Reserve with a cost of 0 charges nothing, so it
+// does not wait.
+func TestReserveOfZeroDiffersFromXTimeRate(t *testing.T) {
 	differs(t, newTwin(t, time.Second, 3), "reserve 3, reserve 1, reserve 0", "1s -1 left", "0s -1 left")
 }
 
-func TestLimitsUnlikeXTimeRate(t *testing.T) {
+func TestExtremeLimitsDifferFromXTimeRate(t *testing.T) {
 	const forever = rate.InfDuration
 	now := time.UnixMicro(epoch)
 	tests := []struct {
@@ -349,12 +350,12 @@ func TestLimitsUnlikeXTimeRate(t *testing.T) {
 		x       *rate.Limiter
 		ours    core.Algorithm
 		costs   []int64
-		delays  []time.Duration // of x, -1 where there is no reservation
-		delayed []time.Duration // of ours; each -1 is a denial for ever
+		delays  []time.Duration // of x, -1 without a reservation
+		delayed []time.Duration // of ours, -1 for a denial with RetryAfter Never
 	}{
 		{"no limit", rate.NewLimiter(rate.Inf, 0), core.Unlimited{}, []int64{1, 1_000_000}, []time.Duration{0, 0}, []time.Duration{0, 0}},
 		{"no burst", rate.NewLimiter(1, 0), core.DenyAll{}, []int64{1}, []time.Duration{-1}, []time.Duration{-1}},
-		// There is a reservation that never acts, and tokens are owed for ever.
+		// x/time/rate grants a reservation that never acts, and owes the tokens for ever.
 		{"no rate", rate.NewLimiter(0, 3), frozen(3), []int64{3, 1, 1}, []time.Duration{0, forever, forever}, []time.Duration{0, -1, -1}},
 		{"more than the burst", rate.NewLimiter(1, 3), core.PerSecond(3), []int64{4}, []time.Duration{-1}, []time.Duration{-1}},
 	}
@@ -378,11 +379,11 @@ func TestLimitsUnlikeXTimeRate(t *testing.T) {
 				delay = d.At(0).Delay
 			}
 			if delay != tt.delayed[i] || (d.RetryAfter() != core.Never) != (delay >= 0) {
-				t.Errorf("%s: ours, %s, want %v", tt.name, show(d), tt.delayed[i])
+				t.Errorf("%s: ours: %s, want delay %v", tt.name, show(d), tt.delayed[i])
 			}
 		}
 	}
 	if _, err := core.NewPolicy(core.PolicyConfig{Name: "p", Algorithm: core.TokenBucket{Rate: 1, Per: time.Second}}); err == nil {
-		t.Error("a token bucket without a burst is a policy")
+		t.Error("NewPolicy accepts a token bucket without a burst")
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// prober is a probe that a test answers.
+// prober is a probe whose answer the test decides.
 type prober struct {
 	running, most, total atomic.Int64
 	fail                 atomic.Bool
@@ -52,7 +52,7 @@ func TestCircuitOpensAndCloses(t *testing.T) {
 		p := new(prober)
 		p.fail.Store(true)
 		c := New(10, time.Second, new(Tasks), p.probe)
-		// An answer in between begins the row anew.
+		// A success in between restarts the count of failures.
 		for range 5 {
 			attempt(t, c, true)
 			attempt(t, c, true)
@@ -61,42 +61,42 @@ func TestCircuitOpensAndCloses(t *testing.T) {
 		for range threshold {
 			attempt(t, c, true)
 		}
-		refused := func() {
+		rejected := func() {
 			t.Helper()
 			if err := c.Enter(); !errors.Is(err, ErrOpen) {
 				t.Fatalf("enter: %v", err)
 			}
 		}
-		refused()
+		rejected()
 		time.Sleep(Pause - 1)
-		refused()
+		rejected()
 		synctest.Wait()
 		if n := p.total.Load(); n != 0 {
 			t.Errorf("%d probes before the pause was over", n)
 		}
-		// Whoever comes first after the pause starts the probe, and does not wait for it.
+		// The first caller after the pause starts the probe, and does not wait for it.
 		time.Sleep(time.Nanosecond)
 		for range 3 {
-			refused()
+			rejected()
 		}
 		synctest.Wait()
 		if n := p.total.Load(); n != 1 {
 			t.Errorf("%d probes, want 1", n)
 		}
-		refused()
+		rejected()
 		synctest.Wait()
 		if n := p.total.Load(); n != 1 {
 			t.Errorf("%d probes within the pause after one that failed", n)
 		}
 		p.fail.Store(false)
 		time.Sleep(Pause)
-		refused()
+		rejected()
 		synctest.Wait()
 		attempt(t, c, false)
 		if n := c.inFlight.Load(); n != 0 {
 			t.Errorf("%d in flight", n)
 		}
-		// It takes a whole row again.
+		// Opening again takes as many failures in a row.
 		attempt(t, c, true)
 		attempt(t, c, true)
 		attempt(t, c, false)
@@ -115,15 +115,15 @@ func TestCircuitProbesOneAtATime(t *testing.T) {
 			go func() { _ = c.Enter() }()
 		}
 		synctest.Wait()
-		time.Sleep(Pause) // a probe that takes long is not joined by another
+		time.Sleep(Pause) // no second probe joins a slow one
 		for range 100 {
 			go func() { _ = c.Enter() }()
 		}
 		synctest.Wait()
 		if p.running.Load() != 1 || p.total.Load() != 1 {
-			t.Errorf("%d probes run of %d", p.running.Load(), p.total.Load())
+			t.Errorf("%d of %d probes are running", p.running.Load(), p.total.Load())
 		}
-		// One without an answer ends by its timeout, and the next follows after the pause.
+		// A probe without an answer ends at its timeout, and the next one starts after a pause.
 		time.Sleep(time.Second)
 		synctest.Wait()
 		if p.running.Load() != 0 {
@@ -148,7 +148,7 @@ func TestCircuitCountsCallsInFlight(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		for range 3 { // the refused ones do not count
+		for range 3 { // rejected calls do not count
 			if err := c.Enter(); !errors.Is(err, ErrBusy) {
 				t.Fatalf("enter: %v", err)
 			}
@@ -163,7 +163,7 @@ func TestCircuitCountsCallsInFlight(t *testing.T) {
 			t.Fatalf("%d in flight", n)
 		}
 	}
-	// Abandoned calls say nothing: neither a failure nor the end of a row of them.
+	// An abandoned call is neither a failure nor a success.
 	attempt(t, c, true)
 	attempt(t, c, true)
 	for range 5 {
@@ -177,8 +177,8 @@ func TestCircuitCountsCallsInFlight(t *testing.T) {
 	}
 }
 
-// An answer that was long on its way does not close a circuit that opened meanwhile.
-func TestCircuitLateAnswer(t *testing.T) {
+// A late success does not close a circuit that opened in the meantime.
+func TestLateSuccessLeavesCircuitOpen(t *testing.T) {
 	c := New(10, time.Second, new(Tasks), nil)
 	if err := c.Enter(); err != nil {
 		t.Fatal(err)
@@ -192,7 +192,7 @@ func TestCircuitLateAnswer(t *testing.T) {
 	}
 }
 
-func TestTasks(t *testing.T) {
+func TestTasksWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tasks := new(Tasks)
 		if err := tasks.Wait(t.Context()); err != nil {
@@ -214,7 +214,7 @@ func TestTasks(t *testing.T) {
 			}()
 		}
 		synctest.Wait()
-		tasks.Go(func() { <-hold }) // begins while two wait
+		tasks.Go(func() { <-hold }) // starts while two callers wait
 		close(hold)
 		synctest.Wait()
 		if waited.Load() != 2 {

@@ -8,36 +8,36 @@ import (
 	"github.com/headgate/headgate/internal/breaker"
 )
 
-// reply is an error reply of Redis, as go-redis hands it out.
+// reply is an error reply of Redis, as go-redis returns it.
 type reply string
 
 func (r reply) Error() string { return string(r) }
 func (reply) RedisError()     {}
 
-// Who waits is told that it hears when Redis has said so of its own channel, and an answer to
-// nothing ends the connection.
-func TestListenerAnswers(t *testing.T) {
-	said := func(kind, channel string) any { return &redis.Subscription{Kind: kind, Channel: channel} }
+// A waiter learns that it is subscribed when Redis confirms its own channel. An answer that matches
+// no request closes the connection.
+func TestSubscriptionAnswers(t *testing.T) {
+	confirmed := func(kind, channel string) any { return &redis.Subscription{Kind: kind, Channel: channel} }
 	for _, test := range []struct {
 		name       string
-		answers    []any           // what Redis sends
-		understood bool            // the last one
-		hears      map[string]bool // a channel that is missing was given up
-		woken      map[string]bool // whose waiters ask again
+		answers    []any           // from Redis
+		understood bool            // of the last answer
+		hears      map[string]bool // channels not listed were given up
+		woken      map[string]bool // their waiters ask again
 	}{
-		{"confirmed", []any{said("ssubscribe", "a"), said("ssubscribe", "b")}, true,
+		{"confirmed", []any{confirmed("ssubscribe", "a"), confirmed("ssubscribe", "b")}, true,
 			map[string]bool{"a": true, "b": true}, map[string]bool{"a": true, "b": true}},
-		{"the first is refused", []any{reply("MOVED 1 127.0.0.1:1"), said("ssubscribe", "b")}, true,
+		{"first request rejected", []any{reply("MOVED 1 127.0.0.1:1"), confirmed("ssubscribe", "b")}, true,
 			map[string]bool{"b": true}, map[string]bool{"b": true}},
-		{"slot moves", []any{said("ssubscribe", "a"), said("ssubscribe", "b"), said("sunsubscribe", "a")}, true,
+		{"slot moves", []any{confirmed("ssubscribe", "a"), confirmed("ssubscribe", "b"), confirmed("sunsubscribe", "a")}, true,
 			map[string]bool{"b": true}, map[string]bool{"a": true, "b": true}},
-		{"slot moves before the answer", []any{said("ssubscribe", "a"), said("sunsubscribe", "a"), said("ssubscribe", "b")}, true,
+		{"slot moves before the second answer", []any{confirmed("ssubscribe", "a"), confirmed("sunsubscribe", "a"), confirmed("ssubscribe", "b")}, true,
 			map[string]bool{"b": true}, map[string]bool{"a": true, "b": true}},
-		{"of what was never asked", []any{said("ssubscribe", "c")}, false, map[string]bool{"a": false, "b": false}, nil},
-		{"in another order", []any{said("ssubscribe", "b")}, false, map[string]bool{"a": false, "b": false}, nil},
-		{"of a client that has connected again", []any{reply("CROSSSLOT Keys in request don't hash to the same slot")}, false,
+		{"answer about a channel never requested", []any{confirmed("ssubscribe", "c")}, false, map[string]bool{"a": false, "b": false}, nil},
+		{"answers out of order", []any{confirmed("ssubscribe", "b")}, false, map[string]bool{"a": false, "b": false}, nil},
+		{"answer after a reconnection", []any{reply("CROSSSLOT Keys in request don't hash to the same slot")}, false,
 			map[string]bool{"a": false, "b": false}, nil},
-		{"more than was asked", []any{said("ssubscribe", "a"), said("ssubscribe", "b"), reply("ERR x")}, false,
+		{"more answers than requests", []any{confirmed("ssubscribe", "a"), confirmed("ssubscribe", "b"), reply("ERR x")}, false,
 			map[string]bool{"a": true, "b": true}, map[string]bool{"a": true, "b": true}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

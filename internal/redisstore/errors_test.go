@@ -17,7 +17,7 @@ import (
 	"github.com/headgate/headgate/internal/request"
 )
 
-// reply is an error reply of Redis, as go-redis hands it out.
+// reply is an error reply of Redis, as go-redis returns it.
 type reply string
 
 func (r reply) Error() string { return string(r) }
@@ -28,7 +28,7 @@ func TestErrorClasses(t *testing.T) {
 	tests := []struct {
 		err           error
 		misconfigured bool
-		words         string // of explain
+		words         string // in the explanation
 	}{
 		{context.DeadlineExceeded, false, "in time"},
 		{os.ErrDeadlineExceeded, false, "in time"},
@@ -77,14 +77,14 @@ func TestErrorClasses(t *testing.T) {
 				t.Errorf("%v: class %v", err, got)
 			}
 			if said := Explain(err); !strings.Contains(said, tt.words) {
-				t.Errorf("%v is explained as: %v", err, said)
+				t.Errorf("%v has the explanation %v", err, said)
 			}
 		}
 	}
 }
 
-// A reply of a wrong shape is an error, and never read beyond its end.
-func TestWrongReplies(t *testing.T) {
+// A reply of a wrong length is an error, and the decoder never reads beyond its end.
+func TestMalformedRepliesAreErrors(t *testing.T) {
 	for n, r := range [][]int64{nil, {0}, {0, 1}, {0, 1, 2}, {0, 1, 2, 3}, {0, 1, 2, 3, 4}} {
 		limit := tokenBucket(t)
 		c := &request.Charge{Key: "k", Outer: 1, Limit: limit, Units: 1, Cost: limit.Cost(1)}

@@ -22,39 +22,39 @@ func tokenBucket(t *testing.T) algorithm.Limit {
 	return limit
 }
 
-// broken is a client's hook whose calls fail, after it has called a function.
-type broken func()
+// failing is a hook that calls a function and then fails the command.
+type failing func()
 
-func (b broken) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (b failing) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-func (b broken) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+func (b failing) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 	return func(context.Context, redis.Cmder) error { b(); return errors.New("broken") }
 }
 
-func (b broken) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (b failing) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
 }
 
-// A caller that leaves while its shared deadline passes changes nothing: the leader may look at its
-// call.
+// A caller that leaves when its shared deadline passes changes nothing in its call, because the
+// leader may read it.
 func TestLeaveAfterSharedDeadline(t *testing.T) {
 	var d deadline.Shared
 	q := new(queue)
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", ContextTimeoutEnabled: true})
 	defer client.Close()
-	client.AddHook(broken(func() { q.expire(&d) }))
+	client.AddHook(failing(func() { q.expire(&d) }))
 	q.store = New(Config{Client: client})
-	made := func(name string, turn chan struct{}) *call {
+	newCall := func(name string, turn chan struct{}) *call {
 		limit := tokenBucket(t)
 		c := &request.Charge{Key: name, Outer: 1, Suffix: ":p", Limit: limit, Units: 1, Cost: limit.Cost(1)}
 		return &call{requests: []request.Request{{Op: algorithm.Decide, Charges: []*request.Charge{c}}}, words: 4, turn: turn}
 	}
-	leader, left, answered := made("a", nil), made("b", make(chan struct{}, 1)), made("c", make(chan struct{}))
+	leader, left, answered := newCall("a", nil), newCall("b", make(chan struct{}, 1)), newCall("c", make(chan struct{}))
 	leader.state, left.shared = callLeads, &d
 	q.inFlight, q.waiting = 1, []*call{leader, left, answered}
 	batch, led := q.take(leader), make(chan struct{})
 	go func() { q.lead(t.Context(), leader, batch); close(led) }()
-	for range 1000 { // until the leader has passed the one, and is about to tell the other
+	for range 1000 { // until the leader has passed left's call, and is about to answer the other
 		q.mu.Lock()
 		over := len(q.sent) == 0
 		q.mu.Unlock()
@@ -71,7 +71,7 @@ func TestLeaveAfterSharedDeadline(t *testing.T) {
 	}
 }
 
-// A batch of refunds is bounded like any other, though each refund is answered by one number.
+// A batch of refunds is bounded like any other, although each refund is answered by one number.
 func TestBatchOfRefundsIsBounded(t *testing.T) {
 	limit := tokenBucket(t)
 	var charges []*request.Charge

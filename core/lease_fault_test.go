@@ -17,25 +17,25 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 )
 
-// deafConn loses what is published while its client is deaf, and notes that.
-type deafConn struct {
+// lossyConn drops published messages while dropping is set, and counts them.
+type lossyConn struct {
 	net.Conn
-	deaf *atomic.Bool
-	lost *atomic.Int64
+	dropping *atomic.Bool
+	dropped  *atomic.Int64
 }
 
-func (c deafConn) Read(b []byte) (int, error) {
+func (c lossyConn) Read(b []byte) (int, error) {
 	for {
 		n, err := c.Conn.Read(b)
-		if err != nil || !c.deaf.Load() || !bytes.Contains(b[:n], []byte("\r\nmessage\r\n")) {
+		if err != nil || !c.dropping.Load() || !bytes.Contains(b[:n], []byte("\r\nmessage\r\n")) {
 			return n, err
 		}
-		c.lost.Add(1)
+		c.dropped.Add(1)
 	}
 }
 
-// subscribed waits until somebody listens.
-func subscribed(t *testing.T, s *redistest.Server) {
+// waitSubscribed returns once a client is subscribed.
+func waitSubscribed(t *testing.T, s *redistest.Server) {
 	t.Helper()
 	for client := s.Client(t); len(client.PubSubChannels(t.Context(), "*").Val()) == 0; {
 		if t.Context().Err() != nil {
@@ -44,36 +44,36 @@ func subscribed(t *testing.T, s *redistest.Server) {
 	}
 }
 
-// A message that is lost costs the time until who waits asks by himself.
-func TestLostMessage(t *testing.T) {
+// A lost message costs the time until the waiter polls.
+func TestWaiterPollsAfterLostMessage(t *testing.T) {
 	s := redistest.Start(t)
-	var deaf atomic.Bool
-	var lost atomic.Int64
+	var dropping atomic.Bool
+	var dropped atomic.Int64
 	client := s.Client(t, func(o *redis.Options) {
 		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			conn, err := new(net.Dialer).DialContext(ctx, network, addr)
-			return deafConn{conn, &deaf, &lost}, err
+			return lossyConn{conn, &dropping, &dropped}, err
 		}
 	})
-	// The lease is long: who is let in without hearing of it must ask before it is given to the
-	// next.
+	// With the long lease, a waiter that gets the slot without notice must poll before its
+	// unconfirmed grant expires.
 	for name, lease := range map[string]time.Duration{"short": time.Second, "long": time.Hour} {
 		t.Run(name, func(t *testing.T) {
-			deaf.Store(false)
-			lost.Store(0)
+			dropping.Store(false)
+			dropped.Store(0)
 			g := redisGate(t, client, core.Config{Prefix: s.Prefix})
 			sem := semaphore(t, g, core.SemaphoreConfig{TTL: lease})
 			level := core.Level{Key: newKey(t, "k"), Limit: 1}
-			first := take(t, sem, level)
-			second := queue(t, sem, level)
-			subscribed(t, s)
-			deaf.Store(true)
-			free(t, first)
+			first := acquire(t, sem, level)
+			second := enqueue(t, sem, level)
+			waitSubscribed(t, s)
+			dropping.Store(true)
+			release(t, first)
 			l := <-second
-			if lost.Load() == 0 {
+			if dropped.Load() == 0 {
 				t.Error("no message was lost")
 			}
-			free(t, l)
+			release(t, l)
 			if err := g.Close(t.Context()); err != nil {
 				t.Error(err)
 			}
@@ -81,20 +81,20 @@ func TestLostMessage(t *testing.T) {
 	}
 }
 
-// Where nobody may publish or subscribe, who waits asks by himself.
-func TestWithoutPubSub(t *testing.T) {
+// A client that may neither publish nor subscribe polls for its slot.
+func TestWaiterPollsWithoutPubSub(t *testing.T) {
 	s := redistest.Start(t)
 	do(t, s.Client(t), "ACL", "SETUSER", "deaf", "on", ">secret", "~*", "resetchannels", "+@all", "-@pubsub")
 	client := s.Client(t, func(o *redis.Options) { o.Username, o.Password = "deaf", "secret" })
 	g := redisGate(t, client, core.Config{})
 	sem := semaphore(t, g, core.SemaphoreConfig{TTL: time.Second})
 	level := core.Level{Key: newKey(t, "k"), Limit: 1}
-	first := take(t, sem, level)
-	second := queue(t, sem, level)
-	third := queue(t, sem, level)
-	free(t, first)
-	free(t, <-second)
-	free(t, <-third)
+	first := acquire(t, sem, level)
+	second := enqueue(t, sem, level)
+	third := enqueue(t, sem, level)
+	release(t, first)
+	release(t, <-second)
+	release(t, <-third)
 	if err := g.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -103,14 +103,13 @@ func TestWithoutPubSub(t *testing.T) {
 	}
 }
 
-// A lease that cannot be renewed is lost when its time is over, also while the call that would
-// renew it hangs.
-func TestLeaseOnDeadRedis(t *testing.T) {
+// A lease that cannot be renewed is lost when its TTL is over, even while the renewing call hangs.
+func TestLeaseIsLostWhileRedisIsStopped(t *testing.T) {
 	s := redistest.Start(t)
 	client := s.Client(t, func(o *redis.Options) { o.ReadTimeout = -1 })
 	g := redisGate(t, client, core.Config{Timeout: time.Minute})
 	t.Cleanup(func() { _ = g.Close(context.Background()) })
-	l := take(t, semaphore(t, g, core.SemaphoreConfig{TTL: time.Second}), core.Level{Key: newKey(t, "k"), Limit: 1})
+	l := acquire(t, semaphore(t, g, core.SemaphoreConfig{TTL: time.Second}), core.Level{Key: newKey(t, "k"), Limit: 1})
 	s.Stop()
 	t.Cleanup(s.Continue)
 	select {
@@ -118,59 +117,60 @@ func TestLeaseOnDeadRedis(t *testing.T) {
 		if cause := context.Cause(l.Context()); !errors.Is(cause, core.ErrLeaseLost) {
 			t.Error(cause)
 		}
-	case <-time.After(patient):
-		t.Error("still believed in")
+	case <-time.After(longTimeout):
+		t.Error("the lease is not lost")
 	}
 }
 
-// When a replica takes over, leases that reached it go on, and are given to the next when they are
-// released.
-func TestFailoverOfLeases(t *testing.T) {
+// When a replica takes over, the leases that it has continue. When they are released, the next
+// waiter gets the slot.
+func TestLeasesSurviveFailover(t *testing.T) {
 	f := redistest.StartFailover(t, 1)
 	client := f.Client(t, func(o *redis.FailoverOptions) { o.DialerRetries = 1 })
 	g := redisGate(t, client, core.Config{Timeout: time.Second})
 	sem := semaphore(t, g, core.SemaphoreConfig{TTL: 20 * time.Second, OnFailure: core.Closed})
 	level := core.Level{Key: newKey(t, "k"), Limit: 1}
-	first := take(t, sem, level)
+	first := acquire(t, sem, level)
 	f.Replicated(t)
 	f.Nodes[0].Kill()
 	before := first.Until()
-	for !first.Until().After(before) { // until it is renewed
+	for !first.Until().After(before) { // until a renewal
 		if err := first.Context().Err(); err != nil {
 			t.Fatal(context.Cause(first.Context()))
 		}
 		_, _ = sem.TryAcquire(t.Context(), core.SlotRequest{Levels: []core.Level{level}})
 	}
-	second := queue(t, sem, level)
-	free(t, first)
+	second := enqueue(t, sem, level)
+	release(t, first)
 	l := <-second
 	if l.Token() <= first.Token() {
 		t.Errorf("token %d after %d", l.Token(), first.Token())
 	}
-	free(t, l)
+	release(t, l)
 	if err := g.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
 	keys := client.Keys(t.Context(), "*").Val()
-	keys = slices.DeleteFunc(keys, func(key string) bool { return strings.Contains(key, "{ping}:probe") }) // the circuit's
+	// The probe belongs to the circuit.
+	keys = slices.DeleteFunc(keys, func(key string) bool { return strings.Contains(key, "{ping}:probe") })
 	if len(keys) > 0 {
 		t.Errorf("keys remain: %v", keys)
 	}
 }
 
-// On a cluster who waits hears of his turn whatever node his key is on.
-func TestLeasesOnCluster(t *testing.T) {
+// On a cluster a waiter is notified, whatever node its key is on.
+func TestWaitersAreNotifiedOnCluster(t *testing.T) {
 	c := redistest.StartCluster(t, 3)
 	for i, client := range []*redis.ClusterClient{c.Client(t), c.Client(t)} {
 		g := redisGate(t, client, core.Config{})
 		sem := semaphore(t, g, core.SemaphoreConfig{TTL: time.Hour})
-		for _, outermost := range []string{"a", "b", "c", "d"} { // of all nodes
+		for _, outermost := range []string{"a", "b", "c", "d"} { // on every node
 			tenant := core.Level{Key: newKey(t, outermost), Limit: 2}
 			user := core.Level{Key: newKey(t, outermost, "user"), Limit: 1}
-			first := take(t, sem, tenant, user)
-			granted := queue(t, sem, tenant, user)
-			free(t, first)
-			free(t, <-granted)
+			first := acquire(t, sem, tenant, user)
+			granted := enqueue(t, sem, tenant, user)
+			release(t, first)
+			release(t, <-granted)
 		}
 		if err := g.Close(t.Context()); err != nil {
 			t.Errorf("%d: %v", i, err)
@@ -183,45 +183,45 @@ func TestLeasesOnCluster(t *testing.T) {
 	}
 }
 
-// While Redis stands still every caller is answered by the mode, and who waits in this process goes
-// back to Redis when it answers again.
+// While Redis is stopped, the failure mode answers every caller. A caller that waits in this
+// process returns to Redis when Redis answers again.
 func TestWaitersReturnToRedis(t *testing.T) {
 	s := redistest.Start(t)
-	g := redisGate(t, s.Client(t), core.Config{Timeout: brief})
+	g := redisGate(t, s.Client(t), core.Config{Timeout: shortTimeout})
 	sem := semaphore(t, g, core.SemaphoreConfig{})
 	level := core.Level{Key: newKey(t, "k"), Limit: 3}
 	viaRedis(t, g, core.Charge{Policy: limited(t, "p", frozen(1)), Key: newKey(t, "z")})
 	s.Stop()
 	var held []*core.Lease
 	for range 3 {
-		l := take(t, sem, level)
+		l := acquire(t, sem, level)
 		if l.Token() != 0 {
 			t.Errorf("token %d without Redis", l.Token())
 		}
 		held = append(held, l)
 	}
 	if _, err := sem.TryAcquire(t.Context(), core.SlotRequest{Levels: []core.Level{level}}); !errors.Is(err, core.ErrFull) {
-		t.Errorf("one more: %v", err)
+		t.Errorf("beyond the local share: %v", err)
 	}
-	waiting := queue(t, sem, level)
+	waiting := enqueue(t, sem, level)
 	s.Continue()
 	l := <-waiting
 	if l == nil || l.Token() == 0 {
-		t.Errorf("it has waited for a slot of this process: %v", l)
+		t.Errorf("the waiter did not return to Redis: %v", l)
 	}
-	free(t, append(held, l)...)
+	release(t, append(held, l)...)
 }
 
-// A subscription that hangs holds up nobody: other leases are lost in time, and calls end by their
-// contexts.
-func TestSubscriptionHangs(t *testing.T) {
+// A subscription that hangs blocks nothing else: other leases are lost in time, and calls end with
+// their contexts.
+func TestHangingSubscriptionBlocksNothing(t *testing.T) {
 	s := redistest.Start(t)
 	client := s.Client(t, func(o *redis.Options) {
 		o.DialTimeout, o.ReadTimeout, o.WriteTimeout = time.Hour, time.Hour, time.Hour
 	})
-	g := redisGate(t, client, core.Config{Timeout: brief})
+	g := redisGate(t, client, core.Config{Timeout: shortTimeout})
 	sem := semaphore(t, g, core.SemaphoreConfig{TTL: time.Second, OnFailure: core.Closed})
-	l := take(t, sem, core.Level{Key: newKey(t, "k"), Limit: 1})
+	l := acquire(t, sem, core.Level{Key: newKey(t, "k"), Limit: 1})
 	s.Stop()
 	defer s.Continue()
 	done := make(chan error, 1)
@@ -247,7 +247,7 @@ func TestSubscriptionHangs(t *testing.T) {
 	} {
 		select {
 		case <-what.over():
-		case <-time.After(patient):
+		case <-time.After(longTimeout):
 			t.Fatal(what.name)
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -14,26 +13,7 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 )
 
-func TestKeyTellsItsParts(t *testing.T) {
-	long := strings.Repeat("a very long part: ", 10)
-	for _, parts := range [][]string{
-		{"acme"}, {"acme", "bob"}, {"big corp", "a:b", "{x}", "100%", "%2F", "ü", "\x00"}, {long}, {"acme", long, "b:c", "12:x"},
-		{"~"}, {"~" + strings.Repeat("x", 22)},
-	} {
-		k := newKey(t, parts[0], parts[1:]...)
-		if got := k.Parts(); !slices.Equal(got, parts) {
-			t.Errorf("%q: parts %q, want %q", k, got, parts)
-		}
-		if again := newKey(t, parts[0], parts[1:]...); again != k {
-			t.Errorf("%q: equal parts make different keys", parts)
-		}
-	}
-	if parts := (core.Key{}).Parts(); parts != nil {
-		t.Errorf("the zero Key has parts %q", parts)
-	}
-}
-
-// A limit of the charge replaces the policy's and the key's, for keys that nobody can look up.
+// A charge's Limit replaces that of its policy and key. It serves keys that cannot be looked up.
 func TestChargeHasItsOwnLimit(t *testing.T) {
 	plans := map[string]core.Algorithm{"gold": frozen(5), "free": frozen(2)}
 	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
@@ -61,8 +41,8 @@ func TestChargeHasItsOwnLimit(t *testing.T) {
 	})
 }
 
-// A denial under one limit says nothing of the same charge under another.
-func TestKnownDenialsHeedTheChargesLimit(t *testing.T) {
+// A cached denial under one limit does not apply to the same charge under another.
+func TestCachedDenialHeedsTheChargesLimit(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix})
 		log := func(n int64) core.Algorithm {
@@ -72,15 +52,15 @@ func TestKnownDenialsHeedTheChargesLimit(t *testing.T) {
 		decide(t, g, c)
 		decide(t, g, c)
 		if d := decide(t, g, c); d.Allowed || d.Source != core.SourceCache {
-			t.Errorf("a known denial: %v %s", d.Source, show(d))
+			t.Errorf("cached denial: %v %s", d.Source, show(d))
 		}
 		c.Limit = log(2)
 		if d := decide(t, g, c); !d.Allowed {
-			t.Errorf("a wider limit: %s", show(d))
+			t.Errorf("wider limit: %s", show(d))
 		}
 		c.Limit = nil
 		if d := decide(t, g, c); !d.Allowed {
-			t.Errorf("the policy's own limit: %s", show(d))
+			t.Errorf("policy's own limit: %s", show(d))
 		}
 	})
 }
@@ -100,7 +80,7 @@ func TestAtMostSpendsCostsSeveralTimes(t *testing.T) {
 	})
 }
 
-func TestResultsInTheOrderOfTheCharges(t *testing.T) {
+func TestResultsAreInOrderOfCharges(t *testing.T) {
 	g := memoryGate(t, core.Config{})
 	var charges []core.Charge
 	for i := range 6 {
@@ -118,11 +98,11 @@ func TestResultsInTheOrderOfTheCharges(t *testing.T) {
 		}
 	}
 	if got := strings.Join(names, " "); got != "p0 p1 p2 p3 p4" {
-		t.Errorf("results of %s", got)
+		t.Errorf("results of %q", got)
 	}
 }
 
-func TestWaitIsAnErrorWithoutWaiting(t *testing.T) {
+func TestWaitDeniesAtOnceBeyondDeadline(t *testing.T) {
 	g := memoryGate(t, core.Config{})
 	l, err := g.Limiter(limited(t, "p", core.PerMinute(1)))
 	if err != nil {
@@ -156,7 +136,7 @@ func TestEnumerationsHaveNames(t *testing.T) {
 		seen := make(map[string]bool)
 		for _, v := range values {
 			if s := v.String(); s == "" || seen[s] {
-				t.Errorf("%T %d is called %q", v, v, s)
+				t.Errorf("%T %d has the name %q", v, v, s)
 			} else {
 				seen[s] = true
 			}
@@ -164,7 +144,7 @@ func TestEnumerationsHaveNames(t *testing.T) {
 	}
 }
 
-// events records what a Gate reports.
+// events records the events of a Gate.
 type events struct {
 	mu  sync.Mutex
 	all []core.Event
@@ -176,7 +156,7 @@ func (e *events) observe(_ context.Context, event core.Event) {
 	e.all = append(e.all, event)
 }
 
-// wait returns when an event of the kind was observed.
+// wait returns the first event of the kind, as soon as there is one.
 func (e *events) wait(t *testing.T, kind core.EventKind) core.Event {
 	t.Helper()
 	for {
@@ -202,7 +182,7 @@ func TestEventsOfSlots(t *testing.T) {
 		g := open(core.Config{Observe: e.observe})
 		s := semaphore(t, g, core.SemaphoreConfig{})
 		level := core.Level{Key: newKey(t, "k"), Limit: 1}
-		l := take(t, s, level)
+		l := acquire(t, s, level)
 		if _, err := s.TryAcquire(t.Context(), core.SlotRequest{Levels: []core.Level{level}}); !errors.Is(err, core.ErrFull) {
 			t.Fatal(err)
 		}
@@ -221,7 +201,7 @@ func TestEventsOfSlots(t *testing.T) {
 		if released := e.wait(t, core.EventRelease); released.Semaphore != s || released.Err != nil {
 			t.Errorf("released: %+v", released)
 		}
-		take(t, s, level)
+		acquire(t, s, level)
 		holders, _, err := s.Holders(t.Context(), level.Key)
 		if err != nil || len(holders) != 1 {
 			t.Fatal(holders, err)
@@ -232,8 +212,8 @@ func TestEventsOfSlots(t *testing.T) {
 		if evicted := e.wait(t, core.EventEvicted); evicted.Semaphore != s || !errors.Is(evicted.Err, core.ErrLeaseLost) {
 			t.Errorf("evicted: %+v", evicted)
 		}
-		l = take(t, s, level)
-		l.Overdue()
+		l = acquire(t, s, level)
+		l.Expire()
 		if lost := e.wait(t, core.EventLeaseLost); lost.Semaphore != s || !errors.Is(lost.Err, core.ErrLeaseLost) {
 			t.Errorf("lost: %+v", lost)
 		}
@@ -249,7 +229,7 @@ func TestEventsOfSlots(t *testing.T) {
 	})
 }
 
-// An outage is an event with its cause, and a server that has forgotten a script is one too.
+// An outage is an event with its cause. A server that has lost a script is one too.
 func TestEventsOfFailures(t *testing.T) {
 	s := redistest.Start(t)
 	var e events
@@ -268,7 +248,7 @@ func TestEventsOfFailures(t *testing.T) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if last := e.all[len(e.all)-1]; last.Kind != core.EventDecide || last.Err == nil || last.Decision.Source != core.SourceLocal {
-		t.Errorf("an outage: %+v", last)
+		t.Errorf("event of an outage: %+v", last)
 	}
 }
 

@@ -1,6 +1,6 @@
 //go:build !race
 
-// The race detector makes sync.Pool forget at random.
+// Not with the race detector: it makes sync.Pool drop items at random.
 
 package core_test
 
@@ -13,11 +13,11 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// Decisions in memory leave nothing for the collector once their keys are known.
-func TestMemoryMakesNoGarbage(t *testing.T) {
+// Decisions in memory allocate nothing once their keys exist.
+func TestMemoryAllocatesNothing(t *testing.T) {
 	ctx := context.Background()
 	k := newKey(t, "tenant", "a user with a name that is as long as a part of a key may be at all")
-	for _, tt := range append(tens, struct {
+	for _, tt := range append(limitsOfTen, struct {
 		name      string
 		algorithm core.Algorithm
 	}{"per second", core.PerSecond(1_000_000)}) {
@@ -35,7 +35,7 @@ func TestMemoryMakesNoGarbage(t *testing.T) {
 			Name: "for", Algorithm: core.DenyAll{}, For: func(context.Context, core.Key) (core.Algorithm, error) { return nil, nil },
 		}), Key: k, Cost: 1}
 		for range 3 {
-			decide(t, g, c) // so that Peek finds it
+			decide(t, g, c) // so that Peek finds the key
 		}
 		calls := map[string]func(){
 			"Decide":        func() { _, _ = g.Decide(ctx, c) },
@@ -45,7 +45,7 @@ func TestMemoryMakesNoGarbage(t *testing.T) {
 			"limits of For": func() { _, _ = g.Decide(ctx, forKey) },
 		}
 		for name, call := range calls {
-			for range 20 { // admitted at first, and then denied
+			for range 20 { // admitted at first, then denied
 				call()
 			}
 			if n := testing.AllocsPerRun(200, call); n > 0 {
@@ -53,9 +53,9 @@ func TestMemoryMakesNoGarbage(t *testing.T) {
 			}
 		}
 	}
-	real := memoryGate(t, core.Config{})
+	systemClock := memoryGate(t, core.Config{})
 	c := core.Charge{Policy: limited(t, "p", core.TokenBucket{Rate: 1_000_000, Per: time.Second, Burst: 100}), Key: k, Cost: 1}
-	if n := testing.AllocsPerRun(1000, func() { _, _ = real.Decide(ctx, c) }); n > 0 {
-		t.Errorf("by the system's clock: %v allocations", n)
+	if n := testing.AllocsPerRun(1000, func() { _, _ = systemClock.Decide(ctx, c) }); n > 0 {
+		t.Errorf("with the system's clock: %v allocations", n)
 	}
 }

@@ -10,12 +10,12 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// waiting are limits of every algorithm and what each has room for at once.
-var waiting = []struct {
+// waitLimits are limits of every algorithm and how many units each has room for at once.
+var waitLimits = []struct {
 	algorithm core.Algorithm
 	limit     int64
-	span      time.Duration // how much time passes between charges at most
-	from      time.Time     // when the history begins, if not at the epoch
+	span      time.Duration // the most time between two charges
+	from      time.Time     // start of the history; the epoch if zero
 }{
 	{algorithm: core.PerSecond(10), limit: 10, span: time.Second},
 	{algorithm: core.PerMinute(100), limit: 100, span: time.Minute},
@@ -49,7 +49,8 @@ var waiting = []struct {
 	{algorithm: core.Calendar{Limit: 10, Every: core.Minute, In: time.UTC}, limit: 10, span: 45 * time.Second},
 	{
 		algorithm: core.Calendar{Limit: 10, Every: core.Hour, In: lordHowe}, limit: 10, span: 20 * time.Minute,
-		from: time.Date(2026, 4, 4, 13, 50, 0, 0, time.UTC), // an hour before the clocks go back by half an hour
+		// An hour before the clocks go back by half an hour.
+		from: time.Date(2026, 4, 4, 13, 50, 0, 0, time.UTC),
 	},
 	{
 		algorithm: core.Calendar{Limit: 10, Every: core.Day, In: lordHowe}, limit: 10, span: 12 * time.Hour,
@@ -63,13 +64,13 @@ var waiting = []struct {
 	{algorithm: core.Calendar{Limit: 10, Every: core.Year, In: lordHowe}, limit: 10, span: 60 * 24 * time.Hour},
 }
 
-// eachWaiting gives every limit random histories and has the waits of each step checked.
-func eachWaiting(t *testing.T, n int, spend func(rng *rand.Rand, g *core.Gate, charge core.Charge) error) {
+// eachWaitLimit runs a random history on every limit and checks the waits after each step.
+func eachWaitLimit(t *testing.T, n int, spend func(rng *rand.Rand, g *core.Gate, charge core.Charge) error) {
 	t.Helper()
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
 		seed := rand.Uint64()
 		rng := rand.New(rand.NewPCG(seed, 0))
-		for i, w := range waiting {
+		for i, w := range waitLimits {
 			if c.micros.Store(epoch); !w.from.IsZero() {
 				c.micros.Store(w.from.UnixMicro())
 			}
@@ -101,18 +102,18 @@ func eachWaiting(t *testing.T, n int, spend func(rng *rand.Rand, g *core.Gate, c
 	})
 }
 
-// Every wait of a Result is the truth to the microsecond: what it announces holds after exactly
-// that long, and does not yet hold one microsecond earlier.
-func TestWaitsAreTrue(t *testing.T) {
-	eachWaiting(t, 16, func(_ *rand.Rand, g *core.Gate, charge core.Charge) error {
+// Every wait of a Result is exact to the microsecond: what it announces holds after exactly that
+// long, and does not hold one microsecond earlier.
+func TestWaitsAreExact(t *testing.T) {
+	eachWaitLimit(t, 16, func(_ *rand.Rand, g *core.Gate, charge core.Charge) error {
 		_, err := g.Decide(t.Context(), charge)
 		return err
 	})
 }
 
-// So is it where more is charged than there was room for.
-func TestWaitsOfDebtsAreTrue(t *testing.T) {
-	eachWaiting(t, 8, func(rng *rand.Rand, g *core.Gate, charge core.Charge) error {
+// Waits are exact too if Settle charges more than there was room for.
+func TestWaitsOfDebtsAreExact(t *testing.T) {
+	eachWaitLimit(t, 8, func(rng *rand.Rand, g *core.Gate, charge core.Charge) error {
 		r, d, err := g.Reserve(t.Context(), 0, charge)
 		if err != nil || !d.Allowed {
 			return err
@@ -121,14 +122,14 @@ func TestWaitsOfDebtsAreTrue(t *testing.T) {
 	})
 }
 
-// checkWaits leaves the time where it was.
+// checkWaits checks the waits of a charge and leaves the clock where it was.
 func checkWaits(t *testing.T, g *core.Gate, c *manualClock, charge core.Charge) error {
 	start := c.now()
 	defer c.micros.Store(start)
 	d := peek(t, g, charge)
 	found := d.At(0)
 	if wait := d.RetryAfter(); wait != found.RetryAfter {
-		return fmt.Errorf("the decision waits %v, its only result %v", wait, found.RetryAfter)
+		return fmt.Errorf("RetryAfter is %v, and %v in the only result", wait, found.RetryAfter)
 	}
 	for name, w := range map[string]struct {
 		wait  time.Duration
@@ -149,20 +150,20 @@ func checkWaits(t *testing.T, g *core.Gate, c *manualClock, charge core.Charge) 
 		}
 		c.micros.Store(start + w.wait.Microseconds() - 1)
 		if early := peek(t, g, charge); w.holds(early.At(0)) {
-			return fmt.Errorf("%s is %v, but it holds before: %s", name, w.wait, show(early))
+			return fmt.Errorf("%s is %v, but it holds 1 µs earlier: %s", name, w.wait, show(early))
 		}
 		c.micros.Store(start + w.wait.Microseconds())
 		if then := peek(t, g, charge); !w.holds(then.At(0)) {
-			return fmt.Errorf("%s is %v, but it does not hold then: %s", name, w.wait, show(then))
+			return fmt.Errorf("%s is %v, but it does not hold after it: %s", name, w.wait, show(then))
 		}
 	}
 	return nil
 }
 
-// Not only a peek: the charge itself passes then, and not before.
+// The charge itself, not only a peek, passes after RetryAfter and not before.
 func TestChargePassesAfterRetryAfter(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
-		for i, w := range waiting {
+		for i, w := range waitLimits {
 			if c.micros.Store(epoch); !w.from.IsZero() {
 				c.micros.Store(w.from.UnixMicro())
 			}
@@ -170,7 +171,7 @@ func TestChargePassesAfterRetryAfter(t *testing.T) {
 			decide(t, g, charge)
 			for j := range rounds(t, 16) {
 				if c.Now().Year() >= 2050 {
-					break // what lies behind is beyond the exact numbers
+					break // later times are beyond the exact numbers
 				}
 				charge.Cost = max(1, w.limit*int64(1+j%3)/3)
 				d := decide(t, g, charge)
@@ -191,9 +192,9 @@ func TestChargePassesAfterRetryAfter(t *testing.T) {
 	})
 }
 
-// A reservation is for at most as long as was asked for: with a microsecond less it is denied, and
-// told to wait that microsecond.
-func TestReserveWaitsAtMost(t *testing.T) {
+// A reservation waits for at most the given time. With one microsecond less it is denied, and its
+// RetryAfter is that microsecond.
+func TestReserveWaitsAtMostTheGivenTime(t *testing.T) {
 	limits := []core.Algorithm{
 		core.PerSecond(10),
 		core.TokenBucket{Rate: 7, Per: time.Second, Burst: 9},
@@ -209,8 +210,8 @@ func TestReserveWaitsAtMost(t *testing.T) {
 			for range rounds(t, 40) {
 				charge.Cost = 1 + rng.Int64N(3)
 				found := peek(t, g, charge)
-				// A bucket has tokens for the charge after this wait; in a queue it leaves when all
-				// of it has leaked.
+				// A bucket has tokens for the charge after this wait. A queue lets the charge leave
+				// when its backlog has leaked.
 				wait := found.At(0).RetryAfter
 				if _, queue := limit.(core.LeakyBucket); queue {
 					c.advance(wait)
@@ -231,8 +232,8 @@ func TestReserveWaitsAtMost(t *testing.T) {
 	})
 }
 
-// The delay of a Reservation is that of its charge that waits longest, but shadows delay nobody.
-func TestDelayOfSeveral(t *testing.T) {
+// The delay of a Reservation is the longest of its charges. Shadows cause no delay.
+func TestDelayIsThatOfTheSlowestCharge(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
 		key := newKey(t, "k")
 		charges := []core.Charge{
@@ -242,34 +243,34 @@ func TestDelayOfSeveral(t *testing.T) {
 			{Policy: newPolicy(t, core.PolicyConfig{Name: "shadow", Algorithm: core.TokenBucket{Rate: 1, Per: 1000 * time.Hour, Burst: 1}, Shadow: true}), Key: key, Cost: 1},
 		}
 		if r, d := reserve(t, g, 0, charges...); r == nil || r.Delay() != 0 {
-			t.Errorf("the first: %s", show(d))
+			t.Errorf("first reservation: %s", show(d))
 		}
 		r, d := reserve(t, g, 5000*time.Hour, charges...)
 		if r == nil || d.At(0).Delay != time.Hour || d.At(1).Delay != 24*time.Hour {
 			t.Fatal(show(d))
 		}
-		// Hours are long enough for the slowest machine to ask in time.
+		// Even the slowest machine gets here within an hour.
 		if delay := r.Delay(); delay > 24*time.Hour || delay <= 23*time.Hour {
 			t.Errorf("delay %v of %s", delay, show(d))
 		}
 	})
 }
 
-func TestWaitingDoesNotHelp(t *testing.T) {
+func TestRetryAfterNever(t *testing.T) {
 	tests := []struct {
 		name   string
 		limit  core.TokenBucket
 		spent  int64
 		cost   int64
 		denied bool
-		reset  time.Duration // of the result
+		reset  time.Duration // ResetAfter of the result
 	}{
 		{"above the burst", core.PerSecond(10), 0, 11, true, 0},
 		{"far above the burst", core.PerSecond(10), 0, math.MaxInt64, true, 0},
 		{"above the burst of a used key", core.PerSecond(10), 10, 11, true, time.Second},
 		{"no refill", frozen(3), 3, 1, true, core.Never},
 		{"no refill, above the burst", frozen(3), 0, 4, true, 0},
-		{"no refill, still some there", frozen(3), 2, 1, false, core.Never},
+		{"no refill, some left", frozen(3), 2, 1, false, core.Never},
 	}
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
 		for i, tt := range tests {
@@ -283,7 +284,7 @@ func TestWaitingDoesNotHelp(t *testing.T) {
 					t.Errorf("%s, want reset %v", show(d), tt.reset)
 				}
 				if tt.denied && (r.RetryAfter != core.Never || d.RetryAfter() != core.Never) {
-					t.Errorf("retry after %v, of the decision %v", r.RetryAfter, d.RetryAfter())
+					t.Errorf("RetryAfter is %v, and %v of the decision", r.RetryAfter, d.RetryAfter())
 				}
 			})
 		}
@@ -291,7 +292,7 @@ func TestWaitingDoesNotHelp(t *testing.T) {
 	})
 }
 
-// One charge that waiting does not help makes waiting useless for all.
+// If one charge never fits, the decision's RetryAfter is Never.
 func TestDecisionWaitsForTheSlowest(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
 		key := newKey(t, "k")

@@ -3,14 +3,18 @@ package core_test
 import (
 	"context"
 	"errors"
+	"strings"
+	"sync/atomic"
 	"testing"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
-// panics calls f, which is to panic with this.
-func panics(t *testing.T, want any, f func()) {
+// wantPanic calls f and checks that it panics with want.
+func wantPanic(t *testing.T, want any, f func()) {
 	t.Helper()
 	defer func() {
 		t.Helper()
@@ -21,8 +25,8 @@ func panics(t *testing.T, want any, f func()) {
 	f()
 }
 
-// A panic in Observe takes neither a slot nor what was spent.
-func TestObservePanics(t *testing.T) {
+// A panic in Observe takes no slot and spends nothing.
+func TestPanicInObserveTakesNothing(t *testing.T) {
 	ask := func(t *testing.T) core.SlotRequest {
 		return core.SlotRequest{Levels: []core.Level{{Key: newKey(t, "k"), Limit: 1}}}
 	}
@@ -33,38 +37,38 @@ func TestObservePanics(t *testing.T) {
 	}{
 		"TryAcquire": {core.EventAcquire, func(t *testing.T, s *core.Semaphore) (*core.Lease, error) { return s.TryAcquire(t.Context(), ask(t)) }},
 		"Acquire":    {core.EventAcquire, func(t *testing.T, s *core.Semaphore) (*core.Lease, error) { return s.Acquire(t.Context(), ask(t)) }},
-		"TryAdmit, of the slot": {core.EventAcquire, func(t *testing.T, s *core.Semaphore) (*core.Lease, error) {
+		"TryAdmit, event of the slot": {core.EventAcquire, func(t *testing.T, s *core.Semaphore) (*core.Lease, error) {
 			l, _, err := s.TryAdmit(t.Context(), ask(t), core.Charge{Policy: policy, Key: newKey(t, "k"), Cost: 1})
 			return l, err
 		}},
-		"TryAdmit, of the charges": {core.EventDecide, func(t *testing.T, s *core.Semaphore) (*core.Lease, error) {
+		"TryAdmit, event of the charges": {core.EventDecide, func(t *testing.T, s *core.Semaphore) (*core.Lease, error) {
 			l, _, err := s.TryAdmit(t.Context(), ask(t), core.Charge{Policy: policy, Key: newKey(t, "k"), Cost: 1})
 			return l, err
 		}},
-		"Admit, of the slot": {core.EventAcquire, func(t *testing.T, s *core.Semaphore) (*core.Lease, error) {
+		"Admit, event of the slot": {core.EventAcquire, func(t *testing.T, s *core.Semaphore) (*core.Lease, error) {
 			l, _, err := s.Admit(t.Context(), ask(t), core.Charge{Policy: policy, Key: newKey(t, "k"), Cost: 1})
 			return l, err
 		}},
-		"Admit, of the charges": {core.EventDecide, func(t *testing.T, s *core.Semaphore) (*core.Lease, error) {
+		"Admit, event of the charges": {core.EventDecide, func(t *testing.T, s *core.Semaphore) (*core.Lease, error) {
 			l, _, err := s.Admit(t.Context(), ask(t), core.Charge{Policy: policy, Key: newKey(t, "k"), Cost: 1})
 			return l, err
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			check := func(t *testing.T, make func(core.Config) *core.Gate) {
-				boom := true
-				g := make(core.Config{Observe: func(_ context.Context, e core.Event) {
-					if boom && e.Kind == tt.kind {
-						boom = false
-						panic("mine")
+			check := func(t *testing.T, newGate func(core.Config) *core.Gate) {
+				armed := true
+				g := newGate(core.Config{Observe: func(_ context.Context, e core.Event) {
+					if armed && e.Kind == tt.kind {
+						armed = false
+						panic("observer")
 					}
 				}})
 				s := semaphore(t, g, core.SemaphoreConfig{})
-				panics(t, "mine", func() { _, _ = tt.take(t, s) })
-				for { // it is given back in the background
+				wantPanic(t, "observer", func() { _, _ = tt.take(t, s) })
+				for { // the refund runs in the background
 					l, d, err := s.TryAdmit(t.Context(), ask(t), core.Charge{Policy: policy, Key: newKey(t, "k"), Cost: 1})
 					if l != nil {
-						free(t, l)
+						release(t, l)
 						break
 					}
 					if t.Context().Err() != nil || !errors.Is(err, core.ErrFull) {
@@ -85,5 +89,38 @@ func TestObservePanics(t *testing.T) {
 				})
 			})
 		})
+	}
+}
+
+// Hooks of the user's client, such as tracing, see the decisions.
+func TestHooksAreCalled(t *testing.T) {
+	for _, inline := range []bool{false, true} {
+		s := redistest.Start(t)
+		client := s.Client(t, func(o *redis.Options) { o.ContextTimeoutEnabled = inline })
+		var seen evalCounter
+		client.AddHook(&seen)
+		g := redisGate(t, client, core.Config{})
+		decide(t, g, core.Charge{Policy: limited(t, "p", frozen(100)), Key: newKey(t, "k"), Cost: 1})
+		if n := seen.Load(); n == 0 {
+			t.Errorf("inline %v: the hook was not called", inline)
+		}
+	}
+}
+
+// evalCounter is a hook that counts scripts.
+type evalCounter struct{ atomic.Int64 }
+
+func (*evalCounter) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (*evalCounter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (h *evalCounter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if strings.HasPrefix(cmd.Name(), "eval") {
+			h.Add(1)
+		}
+		return next(ctx, cmd)
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 )
 
-// snapshot is all that a store holds, byte for byte, with the times at which keys expire.
+// snapshot returns everything that a store holds, byte for byte, with the expiry times of the keys.
 type snapshot func(t *testing.T) map[string]string
 
 func redisSnapshot(client *redis.Client, s *redistest.Server) snapshot {
@@ -24,14 +24,14 @@ func redisSnapshot(client *redis.Client, s *redistest.Server) snapshot {
 		all := make(map[string]string)
 		for _, name := range client.Keys(ctx, s.Prefix+"*").Val() {
 			if !s.Real {
-				// No clock runs down a miniredis's times to live.
+				// The TTLs of a miniredis do not count down.
 				all[name] = fmt.Sprint(client.Get(ctx, name).Val(), client.PTTL(ctx, name).Val())
 				continue
 			}
-			// The absolute time, in milliseconds, is one that no clock runs down either.
+			// The absolute expiry time, in milliseconds, does not count down either.
 			at, err := client.PExpireTime(ctx, name).Result()
 			if err != nil {
-				t.Logf("without times to live: %v", err) // before Redis 7
+				t.Logf("no expiry times: %v", err) // before Redis 7
 			}
 			all[name] = fmt.Sprintf("%q %d", client.Dump(ctx, name).Val(), at)
 		}
@@ -39,7 +39,7 @@ func redisSnapshot(client *redis.Client, s *redistest.Server) snapshot {
 	}
 }
 
-func eachStore(t *testing.T, f func(t *testing.T, g *core.Gate, c *manualClock, look snapshot)) {
+func eachStore(t *testing.T, f func(t *testing.T, g *core.Gate, c *manualClock, takeSnapshot snapshot)) {
 	t.Helper()
 	t.Run("memory", func(t *testing.T) {
 		c := newClock()
@@ -55,21 +55,21 @@ func eachStore(t *testing.T, f func(t *testing.T, g *core.Gate, c *manualClock, 
 	})
 }
 
-// spendsNothing says which of the keys a call changed that may change none.
-func spendsNothing(t *testing.T, look snapshot, what string, call func() bool) {
+// spendsNothing reports the keys that a call changed. The call must not change any.
+func spendsNothing(t *testing.T, takeSnapshot snapshot, what string, call func() bool) {
 	t.Helper()
-	before := look(t)
+	before := takeSnapshot(t)
 	if !call() {
-		t.Errorf("%s: is not denied", what)
+		t.Errorf("%s: unexpected outcome", what)
 	}
-	if after := look(t); !maps.Equal(before, after) {
+	if after := takeSnapshot(t); !maps.Equal(before, after) {
 		t.Errorf("%s changed\n%v\nto\n%v", what, before, after)
 	}
 }
 
 func TestDenialSpendsNothing(t *testing.T) {
 	const policies = 5
-	eachStore(t, func(t *testing.T, g *core.Gate, c *manualClock, look snapshot) {
+	eachStore(t, func(t *testing.T, g *core.Gate, c *manualClock, takeSnapshot snapshot) {
 		for at := range policies {
 			for _, used := range []bool{false, true} {
 				t.Run(fmt.Sprintf("position %d, others used %v", at, used), func(t *testing.T) {
@@ -91,7 +91,7 @@ func TestDenialSpendsNothing(t *testing.T) {
 						decide(t, g, core.Charge{Policy: charges[at].Policy, Key: charges[at].Key, Cost: 1})
 					}
 					c.advance(time.Second)
-					spendsNothing(t, look, "Decide", func() bool {
+					spendsNothing(t, takeSnapshot, "Decide", func() bool {
 						d := decide(t, g, charges...)
 						for i := range charges {
 							if r := d.At(i); r.Allowed != (i != at) || !r.Known || (r.RetryAfter > 0) != (i == at) {
@@ -100,8 +100,8 @@ func TestDenialSpendsNothing(t *testing.T) {
 						}
 						return !d.Allowed
 					})
-					spendsNothing(t, look, "Peek", func() bool { return !peek(t, g, charges...).Allowed })
-					spendsNothing(t, look, "AtMost", func() bool {
+					spendsNothing(t, takeSnapshot, "Peek", func() bool { return !peek(t, g, charges...).Allowed })
+					spendsNothing(t, takeSnapshot, "AtMost", func() bool {
 						many := append([]core.Charge(nil), charges...)
 						for i := range many {
 							many[i].Cost = 5
@@ -123,19 +123,19 @@ func TestDenialSpendsNothing(t *testing.T) {
 	})
 }
 
-// For each algorithm that denies, at every position, every algorithm is among the others: fresh
-// keys are not created, and used ones stay what they are.
+// Each algorithm denies at every position, beside every other algorithm. Its denial creates no
+// fresh key and changes no used one.
 func TestDenialSpendsNothingOfAnyAlgorithm(t *testing.T) {
-	others := append(tens[:len(tens):len(tens)], struct {
+	others := append(limitsOfTen[:len(limitsOfTen):len(limitsOfTen)], struct {
 		name      string
 		algorithm core.Algorithm
-	}{"unlimited", core.Unlimited{}}, tens[0])
-	deniers := append(tens[:len(tens):len(tens)], struct {
+	}{"unlimited", core.Unlimited{}}, limitsOfTen[0])
+	deniers := append(limitsOfTen[:len(limitsOfTen):len(limitsOfTen)], struct {
 		name      string
 		algorithm core.Algorithm
 	}{"deny all", core.DenyAll{}})
 	const policies = 5
-	eachStore(t, func(t *testing.T, g *core.Gate, c *manualClock, look snapshot) {
+	eachStore(t, func(t *testing.T, g *core.Gate, c *manualClock, takeSnapshot snapshot) {
 		ctx, n := t.Context(), 0
 		for _, denier := range deniers {
 			for at := range policies {
@@ -172,15 +172,15 @@ func TestDenialSpendsNothingOfAnyAlgorithm(t *testing.T) {
 						}
 						return !d.Allowed
 					}
-					spendsNothing(t, look, "Decide, "+what, func() bool { return named(decide(t, g, charges...)) })
-					spendsNothing(t, look, "Peek, "+what, func() bool { return named(peek(t, g, charges...)) })
-					spendsNothing(t, look, "AtMost, "+what, func() bool {
+					spendsNothing(t, takeSnapshot, "Decide, "+what, func() bool { return named(decide(t, g, charges...)) })
+					spendsNothing(t, takeSnapshot, "Peek, "+what, func() bool { return named(peek(t, g, charges...)) })
+					spendsNothing(t, takeSnapshot, "AtMost, "+what, func() bool {
 						granted, d, err := atMost(g, ctx, charges...)
 						return named(d) && granted == 0 && err == nil
 					})
-					spendsNothing(t, look, "Reserve, "+what, func() bool {
-						// What is in the used queue leaves within this time, and a token of the
-						// empty bucket is not there then.
+					spendsNothing(t, takeSnapshot, "Reserve, "+what, func() bool {
+						// Within this time the one unit in a used queue leaks, but an empty bucket
+						// gains no token.
 						r, d, err := g.Reserve(ctx, 10*time.Minute, charges...)
 						return named(d) && r == nil && err == nil
 					})
@@ -192,38 +192,38 @@ func TestDenialSpendsNothingOfAnyAlgorithm(t *testing.T) {
 				}
 			}
 		}
-		if all := look(t); len(all) > 0 {
-			t.Errorf("keys are left: %v", all)
+		if all := takeSnapshot(t); len(all) > 0 {
+			t.Errorf("keys remain: %v", all)
 		}
 	})
 }
 
-func TestNothingIsCreated(t *testing.T) {
-	eachStore(t, func(t *testing.T, g *core.Gate, _ *manualClock, look snapshot) {
+func TestNoKeyIsCreatedWithoutSpending(t *testing.T) {
+	eachStore(t, func(t *testing.T, g *core.Gate, _ *manualClock, takeSnapshot snapshot) {
 		key := newKey(t, "fresh")
 		p, q := limited(t, "p", core.PerSecond(3)), limited(t, "q", frozen(3))
 		shadow := newPolicy(t, core.PolicyConfig{Name: "s", Algorithm: core.PerSecond(3), Shadow: true})
 		charges := func(cost int64) []core.Charge {
 			return []core.Charge{{Policy: p, Key: key, Cost: 1}, {Policy: q, Key: key, Cost: cost}, {Policy: shadow, Key: key, Cost: 1}}
 		}
-		spendsNothing(t, look, "a denial", func() bool { return !decide(t, g, charges(4)...).Allowed })
-		spendsNothing(t, look, "a peek that denies", func() bool { return !peek(t, g, charges(4)...).Allowed })
-		spendsNothing(t, look, "a peek that allows", func() bool { return peek(t, g, charges(1)...).Allowed })
-		spendsNothing(t, look, "costs of 0", func() bool {
+		spendsNothing(t, takeSnapshot, "a denial", func() bool { return !decide(t, g, charges(4)...).Allowed })
+		spendsNothing(t, takeSnapshot, "a peek that denies", func() bool { return !peek(t, g, charges(4)...).Allowed })
+		spendsNothing(t, takeSnapshot, "a peek that allows", func() bool { return peek(t, g, charges(1)...).Allowed })
+		spendsNothing(t, takeSnapshot, "costs of 0", func() bool {
 			return decide(t, g, core.Charge{Policy: p, Key: key}, core.Charge{Policy: q, Key: key}).Allowed
 		})
-		spendsNothing(t, look, "a shadow that does not fit", func() bool {
+		spendsNothing(t, takeSnapshot, "a shadow that does not fit", func() bool {
 			return decide(t, g, core.Charge{Policy: shadow, Key: key, Cost: 4}).Allowed
 		})
-		if all := look(t); len(all) > 0 {
+		if all := takeSnapshot(t); len(all) > 0 {
 			t.Errorf("keys were created: %v", all)
 		}
 	})
 }
 
-// Charges that do not stand in the way of a reservation say so, and waits are not negative,
-// whatever does and wherever the others are decided.
-func TestDeniedReservationNamesOnlyWhatDenies(t *testing.T) {
+// A denied reservation marks only the charges that deny. The others are allowed and have no wait,
+// in whatever script they are decided.
+func TestDeniedReservationNamesOnlyDenyingCharges(t *testing.T) {
 	for _, split := range []bool{false, true} {
 		eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
 			if split {
@@ -234,7 +234,7 @@ func TestDeniedReservationNamesOnlyWhatDenies(t *testing.T) {
 			decide(t, g, later)
 			empty := core.Charge{Policy: limited(t, "empty", frozen(1)), Key: other, Cost: 1}
 			decide(t, g, empty)
-			decide(t, g, empty) // so that it is the first to be asked
+			decide(t, g, empty) // the policy that denied last is asked first
 			for _, denier := range []core.Charge{empty, {Policy: limited(t, "none", core.DenyAll{}), Key: key, Cost: 1}} {
 				r, d := reserve(t, g, time.Hour, later, denier)
 				if first := d.At(0); r != nil || !first.Allowed || first.RetryAfter != 0 || d.At(1).Allowed {
@@ -245,7 +245,7 @@ func TestDeniedReservationNamesOnlyWhatDenies(t *testing.T) {
 	}
 }
 
-func TestAllViolatedAreNamed(t *testing.T) {
+func TestDenialNamesEveryDenyingPolicy(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
 		for _, split := range []bool{false, true} {
 			if split {
@@ -268,7 +268,7 @@ func TestAllViolatedAreNamed(t *testing.T) {
 					t.Errorf("split %v: result %d: %+v", split, i, r)
 				}
 			}
-			// The last violated is number 4, which waits for 5 minutes.
+			// The slowest policy that denies is number 4, which waits for 5 minutes.
 			if wait := d.RetryAfter(); wait != 5*time.Minute {
 				t.Errorf("split %v: wait %v", split, wait)
 			}

@@ -12,10 +12,10 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 )
 
-// exactBucket is a token bucket in rational arithmetic, told the other way round: tokens that
-// refill.
+// exactBucket is a token bucket in rational arithmetic. It counts refilled tokens instead of a
+// backlog.
 type exactBucket struct {
-	rate, burst, tokens *big.Rat // tokens a microsecond
+	rate, burst, tokens *big.Rat // rate is in tokens per microsecond
 	at                  int64
 }
 
@@ -27,7 +27,7 @@ func newExactBucket(b core.TokenBucket, now int64) *exactBucket {
 	}
 }
 
-// wait is the time until so many tokens are there, in microseconds, rounded up.
+// wait returns the microseconds until that many tokens are there, rounded up.
 func (e *exactBucket) wait(tokens *big.Rat) int64 {
 	if e.tokens.Cmp(tokens) >= 0 {
 		return 0
@@ -38,7 +38,7 @@ func (e *exactBucket) wait(tokens *big.Rat) int64 {
 	return up.Quo(up, missing.Denom()).Int64()
 }
 
-// exactAnswer is what a Result is to say, with waits in microseconds.
+// exactAnswer is the expected content of a Result. Waits are in microseconds.
 type exactAnswer struct {
 	allowed                bool
 	remaining              int64
@@ -76,7 +76,7 @@ var exactRates = []struct {
 	{"1,000,000 a second", 1_000_000, time.Second},
 }
 
-func TestExact(t *testing.T) {
+func TestTokenBucketIsExact(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
 		polls := 150
 		switch inMemory := peek(t, g, core.Charge{Policy: limited(t, "p", core.PerSecond(1)), Key: newKey(t, "k")}).Source == core.SourceMemory; {
@@ -90,7 +90,7 @@ func TestExact(t *testing.T) {
 		for _, r := range exactRates {
 			for _, burst := range []int64{1, 2, 7, 1000, 1_000_000} {
 				if r.rate == 1 && burst > 1000 {
-					continue // more than 100 years to refill
+					continue // it takes more than 100 years to refill
 				}
 				c.micros.Store(epoch)
 				seed := rand.Uint64()
@@ -109,7 +109,7 @@ func runExact(t *testing.T, g *core.Gate, c *manualClock, limit core.TokenBucket
 	token := limit.Per.Microseconds()/limit.Rate + 1
 	for i := range polls {
 		if c.Now().Year() > 2050 {
-			break // TestLargestNumbers says why
+			break // see TestLargestNumbersAreExact
 		}
 		charge.Cost = 1
 		if rng.IntN(4) == 0 {
@@ -122,13 +122,13 @@ func runExact(t *testing.T, g *core.Gate, c *manualClock, limit core.TokenBucket
 			r.Allowed, r.Remaining, r.RetryAfter.Microseconds(), r.NextAfter.Microseconds(), r.ResetAfter.Microseconds(),
 		}
 		if got != want {
-			return fmt.Errorf("poll %d of %d at %d: %+v, exactly %+v", i, charge.Cost, c.now(), got, want)
+			return fmt.Errorf("decision %d of cost %d at %d: %+v, want %+v", i, charge.Cost, c.now(), got, want)
 		}
 		switch rng.IntN(8) {
-		case 0, 1: // at once
-		case 2, 3: // when it is told to
+		case 0, 1: // no wait
+		case 2, 3: // the announced wait
 			c.micros.Add(want.retry)
-		case 4: // too early by the least
+		case 4: // 1 µs too early
 			c.micros.Add(max(0, want.retry-1))
 		case 5:
 			c.micros.Add(rng.Int64N(3 * token))
@@ -142,22 +142,22 @@ func runExact(t *testing.T, g *core.Gate, c *manualClock, limit core.TokenBucket
 }
 
 // The largest numbers that a script can meet are exact: the longest capacity and the finest
-// fraction, given back until what is remembered of it is at its cap, at the end of the year 2050.
-func TestLargestNumbers(t *testing.T) {
+// fraction, refunded until the remembered refunds reach their cap, at the end of 2050.
+func TestLargestNumbersAreExact(t *testing.T) {
 	const (
 		exact   = 1 << 53
 		century = 36525 * 24 * 3600 * 1_000_000 // microseconds
 		now     = 2_556_143_999_000_000         // the end of 2050
-		back    = 2 * 3600 * 1_000_000          // the largest step back of the clock that these sums allow for
+		back    = 2 * 3600 * 1_000_000          // the largest step back of the clock
 		finest  = 1000 << 42                    // the largest denominator
 	)
 	for name, sum := range map[string]int64{
-		"receipt: arrival and what was returned":        now + century + century,
-		"backlog and cost":                              century + century,
-		"what was returned, and a backlog beyond reach": century + century + back,
-		"fractions before one is taken off":             2*finest - 1,
-		"AtMost's double of a sum that stays":           century + century,
-		"milliseconds to live":                          century/1000 + 86_400_000,
+		"receipt: arrival and refunds":        now + century + century,
+		"backlog and cost":                    century + century,
+		"refunds, and a backlog beyond reach": century + century + back,
+		"two fractions before the carry":      2*finest - 1,
+		"twice a sum that AtMost keeps":       century + century,
+		"TTL in milliseconds":                 century/1000 + 86_400_000,
 	} {
 		if sum >= exact {
 			t.Errorf("%s: %d is above 2^53 by %d", name, sum, sum-exact)
@@ -187,7 +187,7 @@ func TestLargestNumbers(t *testing.T) {
 			at, deny := l.rng.IntN(len(policies)), l.rng.IntN(4) > 0
 			cost := policies[at].Algorithm.(core.TokenBucket).Burst
 			switch {
-			case n < 3*len(policies): // all of it, again and again, while nothing is kept yet
+			case n < 3*len(policies): // the whole burst, repeatedly, while nothing is kept yet
 				at, deny = n%len(policies), true
 				cost = policies[at].Algorithm.(core.TokenBucket).Burst
 			case l.rng.IntN(2) == 0:
@@ -197,8 +197,8 @@ func TestLargestNumbers(t *testing.T) {
 			for i, g := range []*core.Gate{l.redis, l.memory} {
 				charges := []core.Charge{{Policy: own[i][at], Key: a, Cost: cost}}
 				if deny {
-					// A policy that has not denied yet goes last, so that what came before is given
-					// back.
+					// A policy that has not denied yet goes last, so that the earlier part is
+					// refunded.
 					charges = append(charges, core.Charge{Policy: limited(t, "shut", core.PerSecond(1)), Key: b, Cost: 2})
 				}
 				d, err := g.Decide(context.Background(), charges...)

@@ -17,38 +17,38 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 )
 
-// earConn counts what its client hears.
-type earConn struct {
+// countingConn counts the sharded messages that its client receives.
+type countingConn struct {
 	net.Conn
-	heard *atomic.Int64
+	received *atomic.Int64
 }
 
-func (c earConn) Read(b []byte) (int, error) {
+func (c countingConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
-	c.heard.Add(int64(bytes.Count(b[:n], []byte("\r\nsmessage\r\n"))))
+	c.received.Add(int64(bytes.Count(b[:n], []byte("\r\nsmessage\r\n"))))
 	return n, err
 }
 
-func listening(heard *atomic.Int64) func(*redis.ClusterOptions) {
+func countMessages(heard *atomic.Int64) func(*redis.ClusterOptions) {
 	return func(o *redis.ClusterOptions) {
 		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			conn, err := new(net.Dialer).DialContext(ctx, network, addr)
-			return earConn{conn, heard}, err
+			return countingConn{conn, heard}, err
 		}
 	}
 }
 
-// eventually waits until something holds.
+// eventually returns once a condition holds.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for giveUp := time.Now().Add(patient); !holds(); {
+	for giveUp := time.Now().Add(longTimeout); !holds(); {
 		if time.Now().After(giveUp) {
-			t.Fatalf("it never was so: %s", what)
+			t.Fatalf("gave up waiting: %s", what)
 		}
 	}
 }
 
-// shardChannels is how many sharded channels are subscribed at nodes.
+// shardChannels returns how many sharded channels have subscribers at these nodes.
 func shardChannels(t *testing.T, nodes ...*redistest.Server) (n int) {
 	t.Helper()
 	for _, node := range nodes {
@@ -71,8 +71,8 @@ func calls(t *testing.T, c *redistest.Cluster, command string) (n int64) {
 	return n
 }
 
-// ofNodes are keys, one on each node of a cluster.
-func ofNodes(t *testing.T, c *redistest.Cluster, client *redis.ClusterClient) (levels []core.Level) {
+// levelOnEachNode returns a level on each node of a cluster.
+func levelOnEachNode(t *testing.T, c *redistest.Cluster, client *redis.ClusterClient) (levels []core.Level) {
 	t.Helper()
 	for _, key := range onNodes(t, client, c.Nodes...) {
 		levels = append(levels, core.Level{Key: key, Limit: 1})
@@ -80,49 +80,49 @@ func ofNodes(t *testing.T, c *redistest.Cluster, client *redis.ClusterClient) (l
 	return levels
 }
 
-func closing(t *testing.T, g *core.Gate) {
+func closeGate(t *testing.T, g *core.Gate) {
 	t.Helper()
 	if err := g.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
 }
 
-// On a cluster who waits is told by the node of its key, and by no other.
-func TestShardedHandoff(t *testing.T) {
+// On a cluster the node of the key notifies the waiter, and no other node does.
+func TestNodeOfTheKeyNotifiesWaiter(t *testing.T) {
 	c := redistest.StartCluster(t, 3)
 	var heard atomic.Int64
-	client := c.Client(t, listening(&heard))
-	levels := ofNodes(t, c, client)
+	client := c.Client(t, countMessages(&heard))
+	levels := levelOnEachNode(t, c, client)
 	holders, waiters := redisGate(t, c.Client(t), core.Config{}), redisGate(t, client, core.Config{})
 	holds, waits := semaphore(t, holders, core.SemaphoreConfig{TTL: time.Hour}), semaphore(t, waiters, core.SemaphoreConfig{TTL: time.Hour})
 	var first []*core.Lease
 	var second []<-chan *core.Lease
 	for _, level := range levels {
-		first = append(first, take(t, holds, level))
-		second = append(second, queue(t, waits, level))
+		first = append(first, acquire(t, holds, level))
+		second = append(second, enqueue(t, waits, level))
 	}
 	for _, node := range c.Nodes {
 		eventually(t, "each node has its channel", func() bool { return shardChannels(t, node) == 1 })
 	}
-	free(t, first...)
+	release(t, first...)
 	for _, granted := range second {
-		free(t, <-granted)
+		release(t, <-granted)
 	}
-	eventually(t, "each is heard", func() bool { return heard.Load() == 3 })
+	eventually(t, "every message is received", func() bool { return heard.Load() == 3 })
 	for _, node := range c.Nodes {
 		if n := node.Calls(t, "spublish"); n != 1 {
 			t.Errorf("%d sharded messages at %s", n, node.Addr)
 		}
 		if n := node.Calls(t, "publish"); n != 0 {
-			t.Errorf("%d plain messages at %s", n, node.Addr)
+			t.Errorf("%d unsharded messages at %s", n, node.Addr)
 		}
 	}
-	closing(t, holders)
-	closing(t, waiters)
+	closeGate(t, holders)
+	closeGate(t, waiters)
 }
 
-// A scope that is busy stays subscribed, and a hand-off there costs two calls.
-func TestShardedTurns(t *testing.T) {
+// A busy scope stays subscribed, and a hand-off costs two calls.
+func TestShardedHandoffTakesTwoCalls(t *testing.T) {
 	c := redistest.StartCluster(t, 1)
 	h := contend(t, func() *core.Gate { return redisGate(t, c.Client(t), core.Config{}) })
 	const turns = 25
@@ -130,18 +130,18 @@ func TestShardedTurns(t *testing.T) {
 	if n := calls(t, c, "ssubscribe"); n == 0 || n >= turns*contenders/4 {
 		t.Errorf("%d subscriptions for %d turns", n, turns*contenders)
 	}
-	// Beside two for each turn, one that asks again for each subscription.
+	// Besides two calls for each turn, a subscription makes its waiters ask again.
 	if n, most := calls(t, c, "evalsha"), 2*turns*contenders+2*calls(t, c, "ssubscribe"); n > most {
-		t.Errorf("%d calls for %d turns, at most %d are fair", n, turns*contenders, most)
+		t.Errorf("%d calls for %d turns, want at most %d", n, turns*contenders, most)
 	}
 }
 
-// However many scopes are waited at, a process has one connection to each node, and none when
-// nobody waits.
-func TestShardedConnections(t *testing.T) {
+// A process has one connection to each node, however many scopes it waits at, and none when nobody
+// waits.
+func TestOneSubscriptionConnectionPerNode(t *testing.T) {
 	c := redistest.StartCluster(t, 3)
 	client := c.Client(t)
-	for _, node := range c.Nodes { // so that the test's own connections are there
+	for _, node := range c.Nodes { // opens the test's own connections
 		shardChannels(t, node)
 	}
 	before := goleak.IgnoreCurrent()
@@ -151,8 +151,8 @@ func TestShardedConnections(t *testing.T) {
 	use := func() (first []*core.Lease, second []<-chan *core.Lease) {
 		for i := range scopes {
 			level := core.Level{Key: newKey(t, fmt.Sprint("k", i)), Limit: 1}
-			first = append(first, take(t, sem, level))
-			second = append(second, queue(t, sem, level))
+			first = append(first, acquire(t, sem, level))
+			second = append(second, enqueue(t, sem, level))
 		}
 		eventually(t, "each scope has its channel", func() bool { return shardChannels(t, c.Nodes...) == scopes })
 		return first, second
@@ -164,20 +164,20 @@ func TestShardedConnections(t *testing.T) {
 			t.Errorf("%d connections to %s, %v:\n%s", n, node.Addr, err, list)
 		}
 	}
-	free(t, first...)
+	release(t, first...)
 	for _, granted := range second {
-		free(t, <-granted)
+		release(t, <-granted)
 	}
 	eventually(t, "nothing is subscribed when nobody waits", func() bool { return shardChannels(t, c.Nodes...) == 0 })
 	first, second = use()
-	free(t, first[1:]...)
+	release(t, first[1:]...)
 	for _, granted := range second[1:] {
-		free(t, <-granted)
+		release(t, <-granted)
 	}
 	eventually(t, "one channel is left", func() bool { return shardChannels(t, c.Nodes...) == 1 })
-	free(t, first[0])
-	free(t, <-second[0])
-	closing(t, g)
+	release(t, first[0])
+	release(t, <-second[0])
+	closeGate(t, g)
 	eventually(t, "nothing is subscribed after Close", func() bool { return shardChannels(t, c.Nodes...) == 0 })
 	if err := client.Close(); err != nil {
 		t.Error(err)
@@ -187,43 +187,43 @@ func TestShardedConnections(t *testing.T) {
 	}
 }
 
-// What goes wrong with a subscription costs an interval, and a new one is made.
-func TestShardedFaults(t *testing.T) {
+// A fault of a subscription costs a poll interval, and then the process subscribes again.
+func TestSubscriptionRecoversFromFaults(t *testing.T) {
 	for name, fault := range map[string]func(t *testing.T, c *redistest.Cluster, level core.Level){
 		"subscriber is killed": func(t *testing.T, c *redistest.Cluster, _ core.Level) {
 			do(t, c.Nodes[0].Client(t), "CLIENT", "KILL", "TYPE", "pubsub")
 		},
 		"slot is moved": func(t *testing.T, c *redistest.Cluster, level core.Level) {
-			move(t, c.Nodes[0], c.Nodes[1], level.Key.String())
+			moveSlot(t, c.Nodes[0], c.Nodes[1], level.Key.String())
 			if n := shardChannels(t, c.Nodes[0]); n != 0 {
-				t.Errorf("%d channels where the slot was", n)
+				t.Errorf("%d channels remain on the old node", n)
 			}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := redistest.StartCluster(t, 2)
 			client := c.Client(t)
-			level := ofNodes(t, c, client)[0]
+			level := levelOnEachNode(t, c, client)[0]
 			g := redisGate(t, client, core.Config{})
-			// So long that who waits does not ask while a slot moves.
+			// With so long a TTL waiters do not poll while a slot moves.
 			sem := semaphore(t, g, core.SemaphoreConfig{TTL: time.Hour, OnFailure: core.Closed})
-			first := take(t, sem, level)
-			second, third := queue(t, sem, level), queue(t, sem, level)
+			first := acquire(t, sem, level)
+			second, third := enqueue(t, sem, level), enqueue(t, sem, level)
 			eventually(t, "a channel is subscribed", func() bool { return shardChannels(t, c.Nodes[0]) == 1 })
 			before := calls(t, c, "ssubscribe")
 			fault(t, c, level)
-			free(t, first)
+			release(t, first)
 			l := <-second
-			eventually(t, "it is subscribed again", func() bool { return shardChannels(t, c.Nodes...) == 1 && calls(t, c, "ssubscribe") > before })
-			free(t, l)
-			free(t, <-third)
-			closing(t, g)
+			eventually(t, "the channel is subscribed again", func() bool { return shardChannels(t, c.Nodes...) == 1 && calls(t, c, "ssubscribe") > before })
+			release(t, l)
+			release(t, <-third)
+			closeGate(t, g)
 		})
 	}
 }
 
-// move moves the slot of a key, and what is in it.
-func move(t *testing.T, from, to *redistest.Server, key string) {
+// moveSlot moves the hash slot of a key, with its content.
+func moveSlot(t *testing.T, from, to *redistest.Server, key string) {
 	t.Helper()
 	ctx, source, target := t.Context(), from.Client(t), to.Client(t)
 	slot := source.ClusterKeySlot(ctx, key).Val()
@@ -244,18 +244,18 @@ func move(t *testing.T, from, to *redistest.Server, key string) {
 	do(t, source, "CLUSTER", "SETSLOT", slot, "NODE", ids[1])
 }
 
-// Where a cluster has no sharded messages, or does not allow them, who waits hears plain ones, or
-// asks by himself.
+// If a cluster does not know sharded messages, waiters get plain ones. If its ACL forbids them,
+// waiters poll.
 func TestWithoutShardedPubSub(t *testing.T) {
 	for _, test := range []struct {
-		name  string
-		args  []string
-		rules []any
-		plain bool
+		name      string
+		args      []string
+		rules     []any
+		unsharded bool
 	}{
-		{"unknown", []string{"--rename-command", "SSUBSCRIBE", "", "--rename-command", "SPUBLISH", ""}, []any{"&*", "+@all"}, true},
-		{"no such right", nil, []any{"&*", "+@all", "-ssubscribe", "-spublish", "-sunsubscribe"}, false},
-		{"no channel", nil, []any{"resetchannels", "+@all"}, false},
+		{"commands unknown", []string{"--rename-command", "SSUBSCRIBE", "", "--rename-command", "SPUBLISH", ""}, []any{"&*", "+@all"}, true},
+		{"commands not permitted", nil, []any{"&*", "+@all", "-ssubscribe", "-spublish", "-sunsubscribe"}, false},
+		{"channels not permitted", nil, []any{"resetchannels", "+@all"}, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			c := redistest.StartCluster(t, 2, test.args...)
@@ -267,22 +267,22 @@ func TestWithoutShardedPubSub(t *testing.T) {
 			client := c.Client(t, func(o *redis.ClusterOptions) { o.Username, o.Password = "deaf", "secret" })
 			g := redisGate(t, client, core.Config{})
 			sem := semaphore(t, g, core.SemaphoreConfig{TTL: time.Second})
-			for _, level := range ofNodes(t, c, client) {
-				first := take(t, sem, level)
-				second, third := queue(t, sem, level), queue(t, sem, level)
-				if test.plain {
-					eventually(t, "the process listens somewhere", func() bool {
+			for _, level := range levelOnEachNode(t, c, client) {
+				first := acquire(t, sem, level)
+				second, third := enqueue(t, sem, level), enqueue(t, sem, level)
+				if test.unsharded {
+					eventually(t, "the process is subscribed to one unsharded channel", func() bool {
 						return len(admins[0].PubSubChannels(t.Context(), "*").Val())+len(admins[1].PubSubChannels(t.Context(), "*").Val()) == 1
 					})
 				}
-				free(t, first)
-				free(t, <-second)
-				free(t, <-third)
+				release(t, first)
+				release(t, <-second)
+				release(t, <-third)
 			}
-			if n := calls(t, c, "publish"); test.plain != (n > 0) {
-				t.Errorf("%d plain messages", n)
+			if n := calls(t, c, "publish"); test.unsharded != (n > 0) {
+				t.Errorf("%d unsharded messages", n)
 			}
-			closing(t, g)
+			closeGate(t, g)
 		})
 	}
 }

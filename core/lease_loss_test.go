@@ -18,20 +18,21 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 )
 
-// lose does to a client's first script, once it has run, what makes its reply get lost.
-type lose struct {
+// lostReply is a hook that fails a client's first script, once the server has run it, so that its
+// reply is lost.
+type lostReply struct {
 	once *sync.Once
-	how  func() error
+	fail func() error
 }
 
-func (lose) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (lostReply) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-func (h lose) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+func (h lostReply) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		err := next(ctx, cmd)
 		if cmd.Name() == "eval" && err == nil {
 			h.once.Do(func() {
-				err = h.how()
+				err = h.fail()
 				cmd.SetErr(err)
 			})
 		}
@@ -39,39 +40,39 @@ func (h lose) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-func (lose) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (lostReply) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
 }
 
-// late is a context whose deadline may be over before it ends, as where its timer is late.
-type late struct {
+// lateContext is a context whose deadline may pass before it ends, as if its timer were late.
+type lateContext struct {
 	context.Context
-	at *atomic.Pointer[time.Time]
+	deadline *atomic.Pointer[time.Time]
 }
 
-func (c late) Deadline() (time.Time, bool) { return *c.at.Load(), true }
+func (c lateContext) Deadline() (time.Time, bool) { return *c.deadline.Load(), true }
 
-// A slot whose grant is lost on the way is given up, whatever went wrong.
-func TestLostGrant(t *testing.T) {
-	for name, how := range map[string]func(over func()) error{
-		"deadline without its timer": func(over func()) error { over(); return os.ErrDeadlineExceeded },
-		"broken reply":               func(func()) error { return redis.Nil },
+// A slot whose grant is lost on the way is released, whatever lost it.
+func TestLostGrantIsReleased(t *testing.T) {
+	for name, fail := range map[string]func(expire func()) error{
+		"deadline without its timer": func(expire func()) error { expire(); return os.ErrDeadlineExceeded },
+		"invalid reply":              func(func()) error { return redis.Nil },
 		"broken connection":          func(func()) error { return io.EOF },
-		"panic":                      func(func()) error { panic("mine") },
+		"panic":                      func(func()) error { panic("hook") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := redistest.Start(t)
 			client, at := s.Client(t), new(atomic.Pointer[time.Time])
-			hours := time.Now().Add(time.Hour)
-			at.Store(&hours)
-			client.AddHook(lose{new(sync.Once), func() error { return how(func() { at.Store(new(time.Time)) }) }})
+			inAnHour := time.Now().Add(time.Hour)
+			at.Store(&inAnHour)
+			client.AddHook(lostReply{new(sync.Once), func() error { return fail(func() { at.Store(new(time.Time)) }) }})
 			g := redisGate(t, client, core.Config{})
 			sem := semaphore(t, g, core.SemaphoreConfig{TTL: time.Hour, OnFailure: core.Closed})
 			level := core.Level{Key: newKey(t, "k"), Limit: 1}
 			p := newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: frozen(1), OnFailure: core.Closed})
 			func() {
 				defer func() { _ = recover() }()
-				l, _, err := sem.TryAdmit(late{t.Context(), at}, core.SlotRequest{Levels: []core.Level{level}}, core.Charge{Policy: p, Key: level.Key, Cost: 1})
+				l, _, err := sem.TryAdmit(lateContext{t.Context(), at}, core.SlotRequest{Levels: []core.Level{level}}, core.Charge{Policy: p, Key: level.Key, Cost: 1})
 				if l != nil {
 					t.Errorf("granted: %v", err)
 				}
@@ -79,62 +80,63 @@ func TestLostGrant(t *testing.T) {
 			if err := g.Close(t.Context()); err != nil {
 				t.Error(err)
 			}
-			free(t, take(t, semaphore(t, redisGate(t, s.Client(t), core.Config{}), core.SemaphoreConfig{}), level))
+			release(t, acquire(t, semaphore(t, redisGate(t, s.Client(t), core.Config{}), core.SemaphoreConfig{}), level))
 		})
 	}
 }
 
-// A call that its caller has left writes where nobody reads; the race detector watches.
-func TestLeaseCallLeftBehind(t *testing.T) {
+// A call that its caller has left writes only to memory that nobody reads. The race detector
+// watches.
+func TestAbandonedLeaseCallIsRaceFree(t *testing.T) {
 	s := redistest.Start(t)
 	client := s.Client(t, func(o *redis.Options) { o.ContextTimeoutEnabled = false })
-	g := redisGate(t, client, core.Config{Timeout: brief})
+	g := redisGate(t, client, core.Config{Timeout: shortTimeout})
 	sem := semaphore(t, g, core.SemaphoreConfig{OnFailure: core.Open})
 	do(t, client, "PING")
 	s.Stop()
-	l := take(t, sem, core.Level{Key: newKey(t, "k"), Limit: 1})
+	l := acquire(t, sem, core.Level{Key: newKey(t, "k"), Limit: 1})
 	s.Continue()
-	free(t, l)
+	release(t, l)
 	if err := g.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
 }
 
-// withhold keeps the replies to a client's scripts back.
-type withhold struct {
-	asked chan struct{}
-	until chan struct{}
+// replyGate is a hook that holds the replies to a client's scripts.
+type replyGate struct {
+	ran  chan struct{}
+	open chan struct{}
 }
 
-func (withhold) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (replyGate) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-func (w withhold) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+func (w replyGate) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		err := next(ctx, cmd)
 		if cmd.Name() == "evalsha" && err == nil {
 			select {
-			case w.asked <- struct{}{}:
+			case w.ran <- struct{}{}:
 			default:
 			}
-			<-w.until
+			<-w.open
 		}
 		return err
 	}
 }
 
-func (withhold) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (replyGate) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
 }
 
 // A lease that is granted after Close gave up is lost, and its slot is free.
-func TestGrantAfterClose(t *testing.T) {
+func TestGrantAfterCloseIsLost(t *testing.T) {
 	s := redistest.Start(t)
 	client := s.Client(t)
 	warm := redisGate(t, client, core.Config{})
 	level := core.Level{Key: newKey(t, "k"), Limit: 1}
-	free(t, take(t, semaphore(t, warm, core.SemaphoreConfig{}), level)) // the script is known then
+	release(t, acquire(t, semaphore(t, warm, core.SemaphoreConfig{}), level)) // loads the script
 	slow := s.Client(t)
-	hook := withhold{make(chan struct{}, 1), make(chan struct{})}
+	hook := replyGate{make(chan struct{}, 1), make(chan struct{})}
 	slow.AddHook(hook)
 	g := redisGate(t, slow, core.Config{})
 	sem := semaphore(t, g, core.SemaphoreConfig{})
@@ -146,30 +148,32 @@ func TestGrantAfterClose(t *testing.T) {
 		}
 		granted <- l
 	}()
-	<-hook.asked
+	<-hook.ran
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := g.Close(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("closed: %v", err)
 	}
-	close(hook.until)
+	close(hook.open)
 	l := <-granted
 	if cause := context.Cause(l.Context()); !errors.Is(cause, core.ErrClosed) {
 		t.Errorf("cause %v", cause)
 	}
-	next, err := semaphore(t, warm, core.SemaphoreConfig{}).Acquire(t.Context(), core.SlotRequest{Levels: []core.Level{level}, MaxWait: patient})
+	next, err := semaphore(t, warm, core.SemaphoreConfig{}).Acquire(t.Context(), core.SlotRequest{Levels: []core.Level{level}, MaxWait: longTimeout})
 	if err != nil {
 		t.Fatal(err)
 	}
-	free(t, next, l)
+	release(t, next, l)
 }
 
-// The longest hold ends a lease also where nobody counts, and is none the longer by adoption.
-func TestLongestHold(t *testing.T) {
+// MaxHold ends a lease even in the Open mode, where no store counts, and adoption does not extend
+// it.
+func TestMaxHoldEndsLease(t *testing.T) {
 	t.Run("open", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			client := redis.NewClient(&redis.Options{
-				Addr:          "127.0.0.1:1", // no name: what looks it up here would be of no use to the tests after this one
+				// Not a name: a resolver that starts in this bubble could not serve later tests.
+				Addr:          "127.0.0.1:1",
 				DialerRetries: 1, MaxRetries: -1, ContextTimeoutEnabled: true,
 				Dialer: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("down") },
 			})
@@ -177,12 +181,12 @@ func TestLongestHold(t *testing.T) {
 			g := redisGate(t, client, core.Config{})
 			s := semaphore(t, g, core.SemaphoreConfig{TTL: time.Second, MaxHold: time.Minute, OnFailure: core.Open, OnLoss: core.AdoptOnLoss})
 			start := time.Now()
-			l := take(t, s, core.Level{Key: newKey(t, "k"), Limit: 1})
+			l := acquire(t, s, core.Level{Key: newKey(t, "k"), Limit: 1})
 			<-l.Lost()
 			if took := time.Since(start); took != time.Minute || !errors.Is(context.Cause(l.Context()), core.ErrLeaseLost) || !errors.Is(l.Extend(t.Context()), core.ErrLeaseLost) {
 				t.Errorf("after %v: %v", took, context.Cause(l.Context()))
 			}
-			free(t, l)
+			release(t, l)
 			if err := g.Close(t.Context()); err != nil {
 				t.Error(err)
 			}
@@ -199,7 +203,7 @@ func TestLongestHold(t *testing.T) {
 			const longest = time.Minute
 			s := semaphore(t, g, core.SemaphoreConfig{TTL: 10 * time.Second, MaxHold: longest, OnLoss: core.AdoptOnLoss})
 			start, key := time.Now(), newKey(t, "k")
-			l := take(t, s, core.Level{Key: key, Limit: 1})
+			l := acquire(t, s, core.Level{Key: key, Limit: 1})
 			for range 4 {
 				time.Sleep(longest / 5)
 				holders, _, err := s.Holders(t.Context(), key)
@@ -217,7 +221,7 @@ func TestLongestHold(t *testing.T) {
 			if took := time.Since(start); adopted != 4 || took > longest || took < longest*4/5 {
 				t.Errorf("lost after %v, adopted %d times", took, adopted)
 			}
-			free(t, l)
+			release(t, l)
 			if err := g.Close(t.Context()); err != nil {
 				t.Error(err)
 			}
@@ -225,16 +229,15 @@ func TestLongestHold(t *testing.T) {
 	})
 }
 
-// A lease that is adopted is renewed from then on, also beside one that is to be renewed much
-// later.
-func TestAdoptedIsRenewed(t *testing.T) {
+// An adopted lease is renewed from then on, even beside one that is due much later.
+func TestAdoptedLeaseIsRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := memoryGate(t, core.Config{})
 		long := semaphore(t, g, core.SemaphoreConfig{Name: "long", TTL: time.Hour})
 		s := semaphore(t, g, core.SemaphoreConfig{TTL: 10 * time.Second, OnLoss: core.AdoptOnLoss})
 		level := core.Level{Key: newKey(t, "k"), Limit: 1}
-		other, l := take(t, long, level), take(t, s, level)
-		l.Overdue()
+		other, l := acquire(t, long, level), acquire(t, s, level)
+		l.Expire()
 		synctest.Wait()
 		for range 3 {
 			time.Sleep(time.Minute)
@@ -242,22 +245,22 @@ func TestAdoptedIsRenewed(t *testing.T) {
 				t.Fatal(holders, err)
 			}
 		}
-		free(t, l)
-		free(t, other)
+		release(t, l)
+		release(t, other)
 		if err := g.Close(t.Context()); err != nil {
 			t.Error(err)
 		}
 	})
 }
 
-// What could not be renewed in time, as in a process that stood still, is asked for once more where
-// it is to be adopted.
-func TestAdoptedAfterItsTime(t *testing.T) {
+// With AdoptOnLoss a lease that was not renewed in time, as in a stopped process, is acquired
+// again.
+func TestOverdueLeaseIsAdopted(t *testing.T) {
 	eachLeaseGate(t, func(t *testing.T, g *core.Gate) {
 		for name, taken := range map[string]bool{"free": false, "taken": true} {
 			s := semaphore(t, g, core.SemaphoreConfig{OnLoss: core.AdoptOnLoss})
 			level := core.Level{Key: newKey(t, "k"), Limit: 1}
-			l := take(t, s, level)
+			l := acquire(t, s, level)
 			token := l.Token()
 			holders, _, err := s.Holders(t.Context(), level.Key)
 			if err != nil || len(holders) != 1 {
@@ -268,9 +271,9 @@ func TestAdoptedAfterItsTime(t *testing.T) {
 			}
 			var other *core.Lease
 			if taken {
-				other = take(t, s, level)
+				other = acquire(t, s, level)
 			}
-			l.Overdue()
+			l.Expire()
 			for l.Token() == token && l.Context().Err() == nil {
 				if t.Context().Err() != nil {
 					t.Fatal(t.Context().Err())
@@ -279,7 +282,7 @@ func TestAdoptedAfterItsTime(t *testing.T) {
 			if lost := l.Context().Err() != nil; lost != taken {
 				t.Errorf("%s: lost %v, token %d after %d", name, lost, l.Token(), token)
 			}
-			free(t, l, other)
+			release(t, l, other)
 		}
 	})
 }

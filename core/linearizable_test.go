@@ -18,24 +18,24 @@ import (
 
 const linearLimit = 10
 
-// asked and told are what a history records of an operation.
+// asked and told are the input and output of an operation in a history.
 type (
-	asked struct {
+	opInput struct {
 		operation string // decide, peek, cancel or reset
 		cost      int64
 	}
-	told struct {
+	opOutput struct {
 		allowed bool
-		used    int64 // -1 where that is not known
+		used    int64 // -1 if unknown
 	}
 )
 
-// counter is what every limit is that time does not free: a number of units in use, that an
-// operation looks at and changes in one moment.
+// counter models every limit that time does not free: a number of units in use, which an operation
+// reads and changes atomically.
 var counter = porcupine.Model{
 	Init: func() any { return int64(0) },
 	Step: func(state, input, output any) (bool, any) {
-		used, in := state.(int64), input.(asked)
+		used, in := state.(int64), input.(opInput)
 		switch in.operation {
 		case "reset":
 			return true, int64(0)
@@ -47,22 +47,22 @@ var counter = porcupine.Model{
 		if in.operation == "decide" && fits {
 			after += in.cost
 		}
-		out := output.(told)
+		out := output.(opOutput)
 		if out.used < 0 {
 			out.used = after
 		}
-		return out == told{fits, after}, after
+		return out == opOutput{fits, after}, after
 	},
 }
 
-// recorder notes the operations of a history as its goroutines see them.
+// recorder records the operations of a history as its goroutines see them.
 type recorder struct {
 	start   time.Time
 	mu      sync.Mutex
 	history []porcupine.Operation
 }
 
-func (r *recorder) do(goroutine int, in asked, operation func() told) {
+func (r *recorder) do(goroutine int, in opInput, operation func() opOutput) {
 	call := time.Since(r.start)
 	out := operation()
 	done := time.Since(r.start)
@@ -73,7 +73,7 @@ func (r *recorder) do(goroutine int, in asked, operation func() told) {
 	})
 }
 
-// record runs f in as many goroutines, which start together, and returns the history.
+// record runs f in that many goroutines, which start together, and returns the history.
 func record(goroutines int, f func(goroutine int, r *recorder)) []porcupine.Operation {
 	r := &recorder{start: time.Now()}
 	var wg sync.WaitGroup
@@ -89,9 +89,8 @@ func record(goroutines int, f func(goroutine int, r *recorder)) []porcupine.Oper
 	return r.history
 }
 
-// judge says whether a history is linearizable. It fails the test where that takes too long to find
-// out.
-func judge(t *testing.T, history []porcupine.Operation) bool {
+// judge reports whether a history is linearizable. It fails the test if finding out takes too long.
+func linearizable(t *testing.T, history []porcupine.Operation) bool {
 	t.Helper()
 	result := porcupine.CheckOperationsTimeout(counter, history, time.Minute)
 	if result == porcupine.Unknown {
@@ -100,8 +99,8 @@ func judge(t *testing.T, history []porcupine.Operation) bool {
 	return result == porcupine.Ok
 }
 
-// Of these, time frees nothing, and so whatever was reserved can be given back.
-var linear = []struct {
+// linearLimits are limits of which time frees nothing, so that every reservation can be refunded.
+var linearLimits = []struct {
 	name      string
 	algorithm core.Algorithm
 }{
@@ -118,12 +117,13 @@ func TestOperationsAreLinearizable(t *testing.T) {
 	const histories, goroutines, each = 16, 6, 6
 	run := func(t *testing.T, g *core.Gate) {
 		seen := make(map[string]int)
-		for _, limit := range linear {
+		for _, limit := range linearLimits {
 			t.Run(limit.name, func(t *testing.T) {
 				p := limited(t, "p", limit.algorithm)
 				for i := range rounds(t, histories) {
 					key := newKey(t, t.Name(), strconv.Itoa(i))
-					// A reservation does not know that its key was reset, so none spans one.
+					// A reservation does not know that its key was reset, so no reservation spans a
+					// reset.
 					var reserved sync.RWMutex
 					history := record(goroutines, func(goroutine int, r *recorder) {
 						for range each {
@@ -133,68 +133,68 @@ func TestOperationsAreLinearizable(t *testing.T) {
 					if t.Failed() {
 						return
 					}
-					if !judge(t, history) {
+					if !linearizable(t, history) {
 						t.Fatalf("not linearizable: %v", history)
 					}
 					for _, o := range history {
-						seen[fmt.Sprint(o.Input.(asked).operation, " ", o.Output.(told).allowed)]++
+						seen[fmt.Sprint(o.Input.(opInput).operation, " ", o.Output.(opOutput).allowed)]++
 					}
 				}
 			})
 		}
 		for _, what := range []string{"decide true", "decide false", "peek true", "peek false", "cancel true", "reset true"} {
 			if seen[what] == 0 && !t.Failed() {
-				t.Errorf("no %s in %v", what, seen)
+				t.Errorf("no operation %q in %v", what, seen)
 			}
 		}
 	}
 	t.Run("memory", func(t *testing.T) { run(t, memoryGate(t, core.Config{})) })
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		for _, asks := range []bool{true, false} {
-			t.Run(map[bool]string{true: "asks each time", false: "knows denials"}[asks], func(t *testing.T) {
-				run(t, redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, DisableDenialCache: asks}))
+		for _, uncached := range []bool{true, false} {
+			t.Run(map[bool]string{true: "no denial cache", false: "denial cache"}[uncached], func(t *testing.T) {
+				run(t, redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, DisableDenialCache: uncached}))
 			})
 		}
 	})
 }
 
-// linearStep does one thing of several, or reserves, decides and cancels.
+// linearStep runs one random operation, or reserves, decides and cancels.
 func linearStep(t *testing.T, g *core.Gate, c core.Charge, goroutine int, r *recorder, reserved *sync.RWMutex) {
 	ctx := context.Background()
-	tell := func(d core.Decision, err error) told {
+	tell := func(d core.Decision, err error) opOutput {
 		if err != nil || d.Cause != nil {
 			t.Error(err, d.Cause)
-			return told{}
+			return opOutput{}
 		}
 		if !d.At(0).Known {
-			return told{d.Allowed, -1}
+			return opOutput{d.Allowed, -1}
 		}
-		return told{d.Allowed, d.At(0).Used}
+		return opOutput{d.Allowed, d.At(0).Used}
 	}
-	done := func(err error) told {
+	done := func(err error) opOutput {
 		if err != nil {
 			t.Error(err)
 		}
-		return told{allowed: true}
+		return opOutput{allowed: true}
 	}
 	spend := func() {
-		r.do(goroutine, asked{"decide", c.Cost}, func() told { return tell(g.Decide(ctx, c)) })
+		r.do(goroutine, opInput{"decide", c.Cost}, func() opOutput { return tell(g.Decide(ctx, c)) })
 	}
 	c.Cost = 1 + rand.Int64N(4)
 	switch n := rand.IntN(10); {
 	case n < 4:
 		spend()
 	case n < 6:
-		r.do(goroutine, asked{"peek", c.Cost}, func() told { return tell(g.Peek(ctx, c)) })
+		r.do(goroutine, opInput{"peek", c.Cost}, func() opOutput { return tell(g.Peek(ctx, c)) })
 	case n < 7:
 		reserved.Lock()
 		defer reserved.Unlock()
-		r.do(goroutine, asked{"reset", 0}, func() told { return done(g.Reset(ctx, c.Policy, c.Key)) })
+		r.do(goroutine, opInput{"reset", 0}, func() opOutput { return done(g.Reset(ctx, c.Policy, c.Key)) })
 	default:
 		reserved.RLock()
 		defer reserved.RUnlock()
 		var reservation *core.Reservation
-		r.do(goroutine, asked{"decide", c.Cost}, func() told {
+		r.do(goroutine, opInput{"decide", c.Cost}, func() opOutput {
 			var d core.Decision
 			var err error
 			reservation, d, err = g.Reserve(ctx, time.Hour, c)
@@ -202,13 +202,12 @@ func linearStep(t *testing.T, g *core.Gate, c core.Charge, goroutine int, r *rec
 		})
 		spend()
 		if reservation != nil {
-			r.do(goroutine, asked{"cancel", c.Cost}, func() told { return done(reservation.Cancel(ctx)) })
+			r.do(goroutine, opInput{"cancel", c.Cost}, func() opOutput { return done(reservation.Cancel(ctx)) })
 		}
 	}
 }
 
-// A limiter that reads, adds and writes in three steps is what the check above exists for: it must
-// not pass.
+// The check must catch a limiter that reads, adds and writes in three steps.
 func TestRacyCounterIsCaught(t *testing.T) {
 	const most, goroutines, each = 200, 8, 4
 	s := redistest.Real(t)
@@ -217,25 +216,25 @@ func TestRacyCounterIsCaught(t *testing.T) {
 		key := fmt.Sprint(s.Prefix, i)
 		history := record(goroutines, func(goroutine int, r *recorder) {
 			for range each {
-				r.do(goroutine, asked{"decide", 1}, func() told {
+				r.do(goroutine, opInput{"decide", 1}, func() opOutput {
 					used, err := client.Get(context.Background(), key).Int64()
 					if err != nil && err != redis.Nil {
 						t.Error(err)
 					}
 					if used+1 > linearLimit {
-						return told{false, used}
+						return opOutput{false, used}
 					}
 					if err := client.Set(context.Background(), key, used+1, time.Hour).Err(); err != nil {
 						t.Error(err)
 					}
-					return told{true, used + 1}
+					return opOutput{true, used + 1}
 				})
 			}
 		})
 		if t.Failed() {
 			return
 		}
-		if !judge(t, history) {
+		if !linearizable(t, history) {
 			t.Logf("caught in history %d", i)
 			return
 		}

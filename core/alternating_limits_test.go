@@ -11,10 +11,9 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// turns are limits of one policy that decide on a key by turns, as while a new deployment replaces
-// an old one, or plans are known here and not yet there. All of them together admit at most so many
-// in one instant.
-var turns = []struct {
+// alternatingLimits are limits of one policy that decide on a key in alternation, as while a new
+// deployment replaces an old one. Together they admit at most that many units in one instant.
+var alternatingLimits = []struct {
 	name   string
 	limits []core.Algorithm
 	most   int64
@@ -31,8 +30,9 @@ var turns = []struct {
 		core.TokenBucket{Rate: 7, Per: time.Hour, Burst: 100},
 	}, 100},
 	{"periods", []core.Algorithm{core.PerHour(100), core.PerMinute(100)}, 100},
-	{"periods in rising order", []core.Algorithm{core.PerMinute(100), core.PerHour(100)}, 200}, // a full minute is no full hour
-	{"rates below a microsecond", []core.Algorithm{
+	// A bucket of 100 a minute that is full is not full at 100 an hour.
+	{"periods in rising order", []core.Algorithm{core.PerMinute(100), core.PerHour(100)}, 200},
+	{"tokens below a microsecond", []core.Algorithm{
 		core.TokenBucket{Rate: 1_000_000_000, Per: time.Second, Burst: 1900}, core.TokenBucket{Rate: 1_000_000_000, Per: time.Second, Burst: 1100},
 	}, 1900},
 	{"leaky buckets", []core.Algorithm{
@@ -42,28 +42,28 @@ var turns = []struct {
 	{"fixed windows", []core.Algorithm{
 		core.FixedWindow{Limit: 100, Window: time.Hour}, core.FixedWindow{Limit: 10, Window: time.Hour},
 	}, 100},
-	{"widths", []core.Algorithm{
+	{"window widths", []core.Algorithm{
 		core.FixedWindow{Limit: 100, Window: time.Hour}, core.FixedWindow{Limit: 100, Window: time.Minute},
 	}, 200},
-	{"aligned and not", []core.Algorithm{
+	{"aligned and from first", []core.Algorithm{
 		core.FixedWindow{Limit: 100, Window: time.Hour}, core.FixedWindow{Limit: 100, Window: time.Minute, FromFirst: true},
 	}, 200},
 	{"two counters", []core.Algorithm{
 		core.SlidingWindow{Limit: 100, Window: time.Hour}, core.SlidingWindow{Limit: 10, Window: time.Hour},
 	}, 100},
-	{"small windows", []core.Algorithm{
+	{"windows of buckets", []core.Algorithm{
 		core.SlidingWindow{Limit: 100, Window: time.Hour, Buckets: 10}, core.SlidingWindow{Limit: 10, Window: time.Hour, Buckets: 60},
 	}, 100},
 	{"logs", []core.Algorithm{
 		core.SlidingLog{Windows: []core.Window{{Limit: 100, Width: time.Hour}}}, core.SlidingLog{Windows: []core.Window{{Limit: 10, Width: time.Minute}}},
 	}, 100},
-	// Each period's own start begins the count anew, once.
+	// The start of each zone's period restarts the count once.
 	{"zones", []core.Algorithm{
-		core.Calendar{Limit: 100, Every: core.Day, In: time.UTC}, core.Calendar{Limit: 100, Every: core.Day, In: zone("America/New_York")},
+		core.Calendar{Limit: 100, Every: core.Day, In: time.UTC}, core.Calendar{Limit: 100, Every: core.Day, In: loadZone("America/New_York")},
 	}, 200},
 	{"three zones", []core.Algorithm{
-		core.Calendar{Limit: 100, Every: core.Day, In: time.UTC}, core.Calendar{Limit: 100, Every: core.Day, In: zone("America/New_York")},
-		core.Calendar{Limit: 100, Every: core.Day, In: zone("America/Sao_Paulo")},
+		core.Calendar{Limit: 100, Every: core.Day, In: time.UTC}, core.Calendar{Limit: 100, Every: core.Day, In: loadZone("America/New_York")},
+		core.Calendar{Limit: 100, Every: core.Day, In: loadZone("America/Sao_Paulo")},
 	}, 300},
 	{"anchors", []core.Algorithm{
 		core.Calendar{Limit: 100, Every: core.Month, In: time.UTC},
@@ -71,19 +71,20 @@ var turns = []struct {
 	}, 200},
 }
 
-// Whatever is charged, cancelled and settled by limits that take turns, within microseconds of a
-// clock that goes back and forth: what was kept is no more than all of them together admit at once.
-func TestTurnsAtRandom(t *testing.T) {
+// Alternating limits charge, cancel and settle at random, within microseconds of a clock that steps
+// back and forth. The kept units never exceed what all limits together admit at once.
+func TestAlternatingLimitsAtRandom(t *testing.T) {
 	seed := rand.Uint64()
-	for _, v := range turns {
+	for _, v := range alternatingLimits {
 		most := v.most
 		switch v.name {
-		case "rates below a microsecond":
-			continue // which refill meanwhile
-		case "widths", "aligned and not":
-			continue // a charge under the shorter one, also one that is cancelled, starts the count anew
+		case "tokens below a microsecond":
+			continue // they refill in the meantime
+		case "window widths", "aligned and from first":
+			// Any charge under the shorter window restarts the count, even one that is cancelled.
+			continue
 		case "periods":
-			most = 200 // in another order
+			most = 200 // the order is random here
 		}
 		t.Run(v.name, func(t *testing.T) {
 			eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
@@ -117,7 +118,7 @@ func TestTurnsAtRandom(t *testing.T) {
 							held = append(held, kept{r, charge.Cost})
 						}
 						if sum > most {
-							t.Fatalf("seed %d, history %d: %d were kept, at most %d may be", seed, i, sum, most)
+							t.Fatalf("seed %d, history %d: %d units kept, want at most %d", seed, i, sum, most)
 						}
 					}
 				}
@@ -126,8 +127,8 @@ func TestTurnsAtRandom(t *testing.T) {
 	}
 }
 
-func TestLimitsTakingTurns(t *testing.T) {
-	for _, v := range turns {
+func TestAlternatingLimitsInOneInstant(t *testing.T) {
+	for _, v := range alternatingLimits {
 		t.Run(v.name, func(t *testing.T) {
 			eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
 				charge := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: v.limits[0], For: changing(v.limits...)}), Key: newKey(t, "k"), Cost: 2000}
@@ -140,18 +141,18 @@ func TestLimitsTakingTurns(t *testing.T) {
 					got += n
 				}
 				if got > v.most {
-					t.Errorf("%d admitted in one instant, at most %d may be", got, v.most)
+					t.Errorf("%d admitted in one instant, want at most %d", got, v.most)
 				}
 			})
 		})
 	}
 }
 
-// Two zones that take turns for days admit their limits in each of their periods, and no more.
-func TestZonesTakingTurns(t *testing.T) {
+// Two alternating zones admit their limits in each of their periods, and no more.
+func TestAlternatingZones(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
 		zones := []core.Algorithm{
-			core.Calendar{Limit: 10, Every: core.Day, In: time.UTC}, core.Calendar{Limit: 10, Every: core.Day, In: zone("America/New_York")},
+			core.Calendar{Limit: 10, Every: core.Day, In: time.UTC}, core.Calendar{Limit: 10, Every: core.Day, In: loadZone("America/New_York")},
 		}
 		charge := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: zones[0], For: changing(zones...)}), Key: newKey(t, "k"), Cost: 100}
 		c.micros.Store(noon.UnixMicro())
@@ -170,9 +171,9 @@ func TestZonesTakingTurns(t *testing.T) {
 	})
 }
 
-// After a wider limit was lowered, the narrower one waits until what was spent under it has drained
-// to its own capacity. Its waits are honest whatever the order, and the wider one goes on counting
-// what both charge.
+// After a limit was lowered, the narrower one denies until the units spent under the wider one have
+// drained to its own capacity. Its waits are exact in any order, and the wider limit counts the
+// charges of both.
 func TestNarrowerLimitDrains(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
 		wide := core.TokenBucket{Rate: 70, Per: time.Minute, Burst: 100}
@@ -191,16 +192,16 @@ func TestNarrowerLimitDrains(t *testing.T) {
 			if wait := d.At(0).RetryAfter; wait > 0 {
 				c.advance(wait - time.Microsecond)
 				if d, _ := g.Peek(ctx, charge); d.Allowed {
-					t.Fatalf("fits before %v", wait)
+					t.Fatalf("allowed before %v", wait)
 				}
 				c.advance(time.Microsecond)
 				if d, _ := g.Peek(ctx, charge); !d.Allowed {
-					t.Fatalf("does not fit after %v", wait)
+					t.Fatalf("denied after %v", wait)
 				}
 			}
 		}
-		// 84 s are left of an exhausted wide bucket when the narrow one has room, because that is
-		// 1.67 s deep.
+		// An exhausted wide bucket has 84 s to drain when the narrow one has room, because the
+		// narrow one is 1.67 s deep.
 		if err := g.Reset(t.Context(), policy, charge.Key); err != nil {
 			t.Fatal(err)
 		}
@@ -214,9 +215,9 @@ func TestNarrowerLimitDrains(t *testing.T) {
 	})
 }
 
-// A clock that goes ahead and comes back locks no key for longer than the widest of its limits
-// would, though they take turns.
-func TestTurnsAfterAStep(t *testing.T) {
+// A clock that steps forward and back locks no key for longer than the widest of its alternating
+// limits would.
+func TestAlternatingLimitsAfterClockStep(t *testing.T) {
 	limits := []core.Algorithm{
 		core.TokenBucket{Rate: 1, Per: time.Minute, Burst: 20}, core.TokenBucket{Rate: 1, Per: time.Minute, Burst: 10},
 		core.TokenBucket{Rate: 7, Per: time.Minute, Burst: 10},
@@ -248,8 +249,7 @@ func TestTurnsAfterAStep(t *testing.T) {
 	}
 }
 
-// What is given back under another limit than it was charged under is what was charged, and nobody
-// else's.
+// A refund under another limit gives back what was charged, and nothing of other charges.
 func TestCancelUnderAnotherLimit(t *testing.T) {
 	fixed := func(n int64) core.Algorithm { return core.FixedWindow{Limit: n, Window: time.Hour} }
 	sliding := func(n int64) core.Algorithm { return core.SlidingWindow{Limit: n, Window: time.Hour} }
@@ -262,26 +262,26 @@ func TestCancelUnderAnotherLimit(t *testing.T) {
 	tests := []struct {
 		name                string
 		from, to            core.Algorithm
-		before, cost, after int64 // charged in this order; that in the middle is cancelled
-		used, usedNow       int64 // of the limit before, and of that by now
+		before, cost, after int64 // charged in this order; the middle one is cancelled
+		used, usedNow       int64 // under the old limit, and under the new one
 	}{
 		{"fixed window", fixed(100), fixed(60), 0, 80, 20, 20, 20},
 		{"two counters", sliding(100), sliding(60), 0, 80, 20, 20, 20},
 		{"two counters, far above", sliding(100), sliding(10), 0, 50, 50, 50, 50},
-		{"small windows", buckets(100), buckets(60), 0, 80, 20, 20, 20},
+		{"windows of buckets", buckets(100), buckets(60), 0, 80, 20, 20, 20},
 		{"log", log(100), log(60), 0, 80, 20, 20, 20},
 		{"calendar", calendar(100), calendar(60), 0, 80, 20, 20, 20},
 		{"token bucket", tokens(100), tokens(60), 0, 80, 20, 20, 20},
-		{"token bucket, above the limit now", tokens(100), tokens(60), 0, 20, 80, 80, 80},
-		{"token bucket, in the middle", tokens(100), tokens(60), 30, 20, 50, 80, 80},
-		{"token bucket, the last", tokens(100), tokens(60), 70, 30, 0, 70, 70},
+		{"token bucket, above the new limit", tokens(100), tokens(60), 0, 20, 80, 80, 80},
+		{"token bucket, middle charge", tokens(100), tokens(60), 30, 20, 50, 80, 80},
+		{"token bucket, last charge", tokens(100), tokens(60), 70, 30, 0, 70, 70},
 		{"frozen", frozen(100), frozen(60), 0, 80, 20, 20, 20},
 		{"frozen, most is kept", frozen(100), frozen(60), 0, 20, 80, 80, 80},
 		{"slower", core.PerSecond(10), core.TokenBucket{Rate: 1, Per: time.Second, Burst: 10}, 9, 1, 0, 9, 1},
-		{"slower, not the last", core.PerSecond(10), core.TokenBucket{Rate: 1, Per: time.Second, Burst: 10}, 4, 5, 1, 5, 1},
+		{"slower, not the last charge", core.PerSecond(10), core.TokenBucket{Rate: 1, Per: time.Second, Burst: 10}, 4, 5, 1, 5, 1},
 		{"faster", core.TokenBucket{Rate: 1, Per: time.Second, Burst: 10}, core.PerSecond(10), 0, 5, 1, 1, 10},
-		// 1/7 s and 1/3 s have broken microseconds, and lose up to one.
-		{"broken microseconds", core.PerSecond(7), core.PerSecond(3), 1, 4, 1, 3, 1},
+		// 1/7 s and 1/3 s are fractional microseconds, and lose up to one unit.
+		{"fractional microseconds", core.PerSecond(7), core.PerSecond(3), 1, 4, 1, 3, 1},
 	}
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
 		for _, v := range tests {
@@ -302,19 +302,19 @@ func TestCancelUnderAnotherLimit(t *testing.T) {
 				}
 				charge.Cost = 0
 				if n := used(t, g, charge.Policy, charge.Key); n != v.used {
-					t.Errorf("%d used of the limit before, not %d", n, v.used)
+					t.Errorf("%d used under the old limit, want %d", n, v.used)
 				}
 				if d, _ = g.Peek(now, charge); d.At(0).Used != v.usedNow {
-					t.Errorf("%d used of the limit now, not %d", d.At(0).Used, v.usedNow)
+					t.Errorf("%d used under the new limit, want %d", d.At(0).Used, v.usedNow)
 				}
 			})
 		}
 	})
 }
 
-// A clock that goes back over the start of a period and on again, ever so often, admits the limit
-// once.
-func TestStepsOverThePeriodsStart(t *testing.T) {
+// A clock that steps back over the start of a period and forward again, several times, admits the
+// limit once.
+func TestClockStepsOverPeriodStart(t *testing.T) {
 	for _, every := range []core.Unit{core.Minute, core.Day, core.Month} {
 		eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
 			charge := core.Charge{Policy: limited(t, "p", core.Calendar{Limit: 10, Every: every, In: time.UTC}), Key: newKey(t, "k"), Cost: 100}
@@ -330,14 +330,14 @@ func TestStepsOverThePeriodsStart(t *testing.T) {
 				}
 			}
 			if got != 10 {
-				t.Errorf("%d of 10", got)
+				t.Errorf("%d admitted, want 10", got)
 			}
 		})
 	}
 }
 
-// A peek under another limit changes nothing for the decision that is sent with it.
-func TestPeekBesideADecision(t *testing.T) {
+// A peek under another limit does not affect the decision that shares its script.
+func TestPeekDoesNotAffectDecisionInSameScript(t *testing.T) {
 	log := func(n int64, width time.Duration) core.Algorithm {
 		return core.SlidingLog{Windows: []core.Window{{Limit: n, Width: width}}}
 	}
@@ -352,7 +352,7 @@ func TestPeekBesideADecision(t *testing.T) {
 		{"log", log(10, time.Hour), log(10, time.Minute), false},
 		{
 			"calendar", core.Calendar{Limit: 10, Every: core.Day, In: time.UTC},
-			core.Calendar{Limit: 10, Every: core.Day, In: zone("America/New_York")}, false,
+			core.Calendar{Limit: 10, Every: core.Day, In: loadZone("America/New_York")}, false,
 		},
 	}
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
@@ -367,9 +367,9 @@ func TestPeekBesideADecision(t *testing.T) {
 				}
 				charge.Cost = 1
 				for range 2 {
-					denied, err := g.Together(withPlan(t.Context(), 1), t.Context(), charge)
+					denied, err := g.PeekAndDecide(withPlan(t.Context(), 1), t.Context(), charge)
 					if err != nil || denied != [2]bool{v.peeked, true} {
-						t.Errorf("denied the peek and the decision: %v, %v", denied, err)
+						t.Errorf("peek and decision denied: %v, %v", denied, err)
 					}
 				}
 			})

@@ -13,8 +13,8 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 )
 
-// 256 callers with mixed keys, costs and deadlines, some of whom give up, while scripts are flushed
-// and connections die: never more is admitted than the limits allow, and every caller is answered.
+// 256 callers have mixed keys, costs and deadlines, and some give up, while scripts are flushed and
+// connections die. No limit is exceeded, and every caller gets an answer.
 func TestSharedRoundTripsUnderFaults(t *testing.T) {
 	t.Run("one script", func(t *testing.T) {
 		s := redistest.Start(t)
@@ -43,7 +43,7 @@ func commitStorm(t *testing.T, g *core.Gate, servers ...*redistest.Server) {
 	}
 	var keys []core.Key
 	for i := range 4 {
-		keys = append(keys, newKey(t, string(rune('a'+i)))) // in slots of their own
+		keys = append(keys, newKey(t, string(rune('a'+i)))) // each in its own hash slot
 	}
 	admitted := make([][4]atomic.Int64, len(limits))
 	over := make(chan struct{})

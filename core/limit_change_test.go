@@ -8,16 +8,16 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// What becomes of a key whose limit is another from now on is what its algorithm says.
-func TestLimitsChange(t *testing.T) {
+// A key whose limit changes keeps, loses or clips its state as the algorithm's documentation says.
+func TestLimitChangeVectors(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
-		for i, v := range changes {
+		for i, v := range limitChanges {
 			t.Run(v.name, func(t *testing.T) { v.play(t, g, c, newKey(t, fmt.Sprintf("v%d", i))) })
 		}
 	})
 }
 
-func zone(name string) *time.Location {
+func loadZone(name string) *time.Location {
 	in, err := time.LoadLocation(name)
 	if err != nil {
 		panic(err)
@@ -25,7 +25,7 @@ func zone(name string) *time.Location {
 	return in
 }
 
-var changes = []vector{
+var limitChanges = []vector{
 	{
 		name: "token bucket",
 		limits: []core.Algorithm{
@@ -37,10 +37,10 @@ var changes = []vector{
 		},
 		steps: []step{
 			{0, "decide 3", "3 used, 1 left, next 500ms, reset 1.5s"},
-			// It is as long until the bucket is full.
+			// The time until the bucket is full stays the same.
 			{0, "use 1", "3 used, 7 left, next 500ms, reset 1.5s"},
 			{0, "use 2", "2 used, 2 left, next 500ms, reset 1.5s"},
-			// A bucket that is full in less time waits until what is there has drained to its
+			// A bucket that fills in less time denies until the backlog has drained to its
 			// capacity.
 			{0, "use 3", "denied, 6 used, 0 left, retry 500ms, next 750ms, reset 1.5s"},
 			{0, "decide 1", "denied, 6 used, 0 left, retry 750ms, next 750ms, reset 1.5s"},
@@ -49,12 +49,12 @@ var changes = []vector{
 			{500 * time.Millisecond, "use 4", "denied, 3 used, 0 left, retry 333.334ms, next 666.667ms, reset 1s"},
 			{0, "use 3", "4 used, 0 left, next 250ms, reset 1s"},
 			{250 * time.Millisecond, "decide 1", "4 used, 0 left, next 250ms, reset 1s"},
-			// Each counts what was charged under the others.
+			// Each limit counts what was charged under the others.
 			{0, "use 0", "2 used, 2 left, next 500ms, reset 1s"},
 		},
 	},
 	{
-		name: "token bucket of broken microseconds",
+		name: "token bucket with fractional microseconds",
 		limits: []core.Algorithm{
 			core.TokenBucket{Rate: 2, Per: time.Second, Burst: 4},
 			core.TokenBucket{Rate: 6, Per: 2 * time.Second, Burst: 2},
@@ -62,7 +62,7 @@ var changes = []vector{
 		steps: []step{
 			{0, "use 1", "0 used, 2 left"},
 			{0, "decide 2", "2 used, 0 left, next 333.334ms, reset 666.667ms"},
-			// A broken microsecond is rounded up in a bucket that breaks them otherwise.
+			// A fractional microsecond is rounded up in a bucket with other fractions.
 			{0, "use 0", "2 used, 2 left, next 166.667ms, reset 666.667ms"},
 			{0, "decide 2", "4 used, 0 left, next 166.667ms, reset 1.666667s"},
 		},
@@ -74,7 +74,7 @@ var changes = []vector{
 			{0, "reserve 2", "2 used, 2 left, next 500ms, reset 1s"},
 			{0, "reserve 1 for 1s", "3 used, 1 left, next 500ms, reset 1.5s, delay 1s"},
 			{0, "use 1", "6 used, 6 left, next 250ms, reset 1.5s"},
-			// What was handed out leaves first: a second unit's leak ends at 1.5s.
+			// Earlier reservations leave first: the second unit has leaked at 1.5s.
 			{0, "reserve 2 for 10s", "8 used, 4 left, next 250ms, reset 2s, delay 1.5s"},
 			{2 * time.Second, "use 2", "0 used, 1 left"},
 			{0, "decide 1", "1 used, 0 left, next 500ms, reset 500ms"},
@@ -103,10 +103,10 @@ var changes = []vector{
 			{0, "use 0", "10 used, 0 left, next 40s, reset 40s"},
 			{0, "decide 1", "denied, 10 used, 0 left, retry 40s, next 40s, reset 40s"},
 			{0, "decide 1", "denied, 10 used, 0 left, retry 40s, next 40s, reset 40s"},
-			// What was denied was not counted.
+			// Denials were not counted.
 			{0, "use 4", "10 used, 1 left, next 40s, reset 40s"},
 			{0, "atmost 5", "got 1, 11 used, 0 left, next 40s, reset 40s"},
-			// A window that started at noon and is 10 s wide is over.
+			// A window of 10 s that started at noon is over.
 			{0, "use 5", "0 used, 10 left"},
 			{0, "use 6", "denied, 11 used, 0 left, retry 59m40s, next 59m40s, reset 59m40s"},
 		},
@@ -123,11 +123,11 @@ var changes = []vector{
 		steps: []step{
 			{0, "decide 8", "8 used, 2 left, next 1m7.5s, reset 2m0s"},
 			{0, "use 1", "8 used, 12 left, next 1m7.5s, reset 2m0s"},
-			// As the window before, it counts as twice the new limit at most.
+			// As the previous window, it counts as twice the new limit at most.
 			{0, "use 2", "denied, 8 used, 0 left, retry 1m30s, next 1m40s, reset 2m0s"},
 			{0, "decide 1", "denied, 8 used, 0 left, retry 1m40s, next 1m40s, reset 2m0s"},
 			{0, "use 0", "8 used, 2 left, next 1m7.5s, reset 2m0s"},
-			// A window of 10 s has followed, and half of that is over.
+			// A window of 10 s has followed, and half of it is over.
 			{15 * time.Second, "use 3", "0 used, 10 left"},
 			{0, "use 4", "0 used, 10 left"},
 			{0, "use 0", "8 used, 2 left, next 52.5s, reset 1m45s"},
@@ -173,7 +173,7 @@ var changes = []vector{
 			{0, "use 3", "8 used, 2 left, next 58m50s, reset 59m0s"},
 			{0, "decide 2", "10 used, 0 left, next 58m50s, reset 1h0m0s"},
 			{0, "use 4", "10 used, 0 left, next 1s, reset 1h0m0s"},
-			// What a shorter window no longer covers is forgotten when it is charged.
+			// A charge under a shorter window drops the entries outside that window.
 			{time.Second, "use 0", "2 used, 8 left, next 59s, reset 59s"},
 			{0, "decide 1", "3 used, 7 left, next 59s, reset 1m0s"},
 			{0, "use 3", "3 used, 7 left, next 59m59s, reset 1h0m0s"},
@@ -194,7 +194,7 @@ var changes = []vector{
 			{0, "use 2", "denied, 8 used, 0 left, retry 12h0m0s, next 12h0m0s, reset 12h0m0s"},
 			{0, "use 3", "0 used, 10 left"},
 			{0, "use 0", "8 used, 2 left, next 12h0m0s, reset 12h0m0s"},
-			// Another zone has another count.
+			// Each time zone has its own count.
 			{0, "use 4", "0 used, 10 left"},
 			{0, "use 0", "8 used, 2 left, next 12h0m0s, reset 12h0m0s"},
 		},
@@ -231,9 +231,9 @@ var changes = []vector{
 	},
 }
 
-// A reservation is corrected under the limit that its key has by then: what was charged under a
-// higher one in between stays charged.
-func TestCorrectionAfterRaise(t *testing.T) {
+// Settle corrects a reservation under the key's current limit. Charges made under a raised limit in
+// the meantime stay charged.
+func TestSettleAfterRaisedLimit(t *testing.T) {
 	raised := []struct {
 		name     string
 		from, to core.Algorithm
@@ -275,7 +275,7 @@ func TestCorrectionAfterRaise(t *testing.T) {
 				if err := held.Settle(raised, actual); err != nil {
 					t.Fatal(err)
 				}
-				// It may be too late to give back, but nobody else's charge is.
+				// The refund may come too late. It never takes back another caller's charge.
 				charge.Cost = 0
 				d, err := g.Peek(raised, charge)
 				if n := d.At(0).Used; err != nil || n < 950 || n > 954+max(0, actual-4) {

@@ -14,8 +14,9 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 )
 
-// expires is the time at which a key does, where the server tells it: from Redis 7 on.
-func expires(t *testing.T, client *redis.Client, name string) time.Duration {
+// expiryTime returns the time at which a key expires. It skips the test if the server is older than
+// Redis 7.
+func expiryTime(t *testing.T, client *redis.Client, name string) time.Duration {
 	t.Helper()
 	at, err := client.PExpireTime(t.Context(), name).Result()
 	if err != nil && strings.Contains(err.Error(), "unknown command") {
@@ -26,8 +27,8 @@ func expires(t *testing.T, client *redis.Client, name string) time.Duration {
 	return at
 }
 
-// A key outlives the state that it holds, by a second at least and not by much more than it was
-// moved without being told.
+// A key outlives its state by at least a second and at most 10 s. The script does not set the TTL
+// at each charge.
 func TestKeyOutlivesItsState(t *testing.T) {
 	ctx := t.Context()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
@@ -35,7 +36,7 @@ func TestKeyOutlivesItsState(t *testing.T) {
 		g := redisGate(t, client, core.Config{Prefix: s.Prefix})
 		p := limited(t, "p", core.TokenBucket{Rate: 1_000_000, Per: time.Second, Burst: 10_000_000_000})
 		charge := core.Charge{Policy: p, Key: newKey(t, "k")}
-		moved := 0
+		kept := 0
 		var before time.Duration
 		for range rounds(t, 400) {
 			charge.Cost = 1 + rand.Int64N(3_000_000)
@@ -45,23 +46,23 @@ func TestKeyOutlivesItsState(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			at := expires(t, client, name)
+			at := expiryTime(t, client, name)
 			if most := time.Duration(arrival) * time.Microsecond; at < most+999*time.Millisecond || at > most+10*time.Second {
-				t.Fatalf("holds %v, and lives until %v", most, at)
+				t.Fatalf("the state lasts until %v, the key until %v", most, at)
 			}
 			if at == before {
-				moved++
+				kept++
 			}
 			before = at
 		}
-		if s.Real && moved == 0 {
-			t.Error("is given another time to live each time")
+		if s.Real && kept == 0 {
+			t.Error("every charge changed the TTL")
 		}
 	})
 }
 
-// A number that Redis takes for none is written anew.
-func TestNumberOfOthersIsWrittenAnew(t *testing.T) {
+// A number in a form that Redis's INCRBY rejects is rewritten.
+func TestForeignNumberIsRewritten(t *testing.T) {
 	ctx := t.Context()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		client := s.Client(t)
@@ -80,17 +81,17 @@ func TestNumberOfOthersIsWrittenAnew(t *testing.T) {
 				t.Errorf("%q became %q", other, got)
 			}
 			if ttl := client.PTTL(ctx, name).Val(); ttl <= 0 {
-				t.Errorf("lives for %v", ttl)
+				t.Errorf("TTL %v", ttl)
 			}
 		}
 	})
 }
 
-// A log's key outlives what each of the limits that take turns on it counts, and is not always told
-// anew for how long.
+// The key of a log outlives the entries that each of its alternating limits counts, and the script
+// does not extend the TTL each time.
 func TestKeyOutlivesItsLog(t *testing.T) {
 	widths := []time.Duration{200 * time.Millisecond, 3 * time.Second, time.Minute}
-	for _, few := range []bool{true, false} { // few entries are written whole
+	for _, few := range []bool{true, false} { // small states are written whole
 		t.Run(fmt.Sprint(few), func(t *testing.T) {
 			redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 				client := s.Client(t)
@@ -104,7 +105,7 @@ func TestKeyOutlivesItsLog(t *testing.T) {
 					}
 				}
 				charge := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: core.DenyAll{}, For: changing(limits...)}), Key: newKey(t, "k"), Cost: 1}
-				moved, plan := 0, 0
+				kept, plan := 0, 0
 				var before time.Duration
 				for i := range rounds(t, 400) {
 					if i%20 == 0 {
@@ -120,18 +121,18 @@ func TestKeyOutlivesItsLog(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					at := expires(t, client, name)
+					at := expiryTime(t, client, name)
 					end := time.Duration(newest)*time.Microsecond + widths[plan]
 					if at < end+999*time.Millisecond || at > end+2*time.Minute {
-						t.Fatalf("counts until %v, and lives until %v", end, at)
+						t.Fatalf("the log counts until %v, the key lasts until %v", end, at)
 					}
 					if at == before {
-						moved++
+						kept++
 					}
 					before = at
 				}
-				if s.Real && moved == 0 {
-					t.Error("is given another time to live each time")
+				if s.Real && kept == 0 {
+					t.Error("every charge changed the TTL")
 				}
 			})
 		})

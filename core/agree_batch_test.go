@@ -1,0 +1,239 @@
+package core_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/redistest"
+)
+
+// batchLockstep sends requests that share a script. They have few policies and keys, so that one
+// request sees the effects of another.
+type batchLockstep struct {
+	*lockstep
+	policies   []int
+	keys       int
+	refundable [][2]*core.ScriptRequest // requests that can be refunded
+	requests   strings.Builder          // the requests of this script, for a failure message
+}
+
+// pick chooses the policies and keys of the next scripts.
+func (b *batchLockstep) pick() {
+	b.policies = b.rng.Perm(len(mixedPolicies))[:1+b.rng.IntN(3)]
+	if b.rng.IntN(2) == 0 { // a policy whose arguments have a compact form
+		plain := []string{"whole", "million", "month"}[b.rng.IntN(3)]
+		b.policies[0] = slices.IndexFunc(mixedPolicies, func(p core.PolicyConfig) bool { return p.Name == plain })
+	}
+	b.keys = 1 + b.rng.IntN(2)
+}
+
+// charges returns the same random charges for both Gates.
+func (b *batchLockstep) charges(most int) (both [2][]core.Charge) {
+	for range 1 + b.rng.IntN(most) {
+		at := b.policies[b.rng.IntN(len(b.policies))]
+		burst := int64(10)
+		if b, ok := mixedPolicies[at].Algorithm.(core.TokenBucket); ok {
+			burst = b.Burst
+		}
+		key, cost := b.lockstep.keys[b.rng.IntN(b.keys)], b.cost(burst)
+		for i := range both {
+			both[i] = append(both[i], core.Charge{Policy: b.lockstep.policies[i][at], Key: key, Cost: cost})
+		}
+	}
+	return both
+}
+
+// planContext returns a context that selects a limit for policies that change.
+func (b *batchLockstep) planContext() context.Context {
+	if b.alternate {
+		return withPlan(b.Context(), b.rng.IntN(12))
+	}
+	return b.Context()
+}
+
+// request returns a random request for both Gates, or nil if it would have no effect.
+func (b *batchLockstep) request() (both [2]*core.ScriptRequest) {
+	ctx := b.planContext()
+	if b.rng.IntN(4) == 0 && len(b.refundable) > 0 {
+		at := b.rng.IntN(len(b.refundable))
+		whole, units := b.rng.IntN(3) > 0, 1+b.rng.Int64N(3)
+		for i, a := range b.refundable[at] {
+			both[i] = a.Refund(ctx, whole, units)
+		}
+		b.refundable = append(b.refundable[:at], b.refundable[at+1:]...)
+		fmt.Fprintf(&b.requests, "  refund whole %v, units %d\n", whole, units)
+		return both
+	}
+	op, bound := "decide", int64(0)
+	switch b.rng.IntN(8) {
+	case 0:
+		op = "peek"
+	case 1, 2:
+		op, bound = "reserve", b.rng.Int64N(3_000_000)+b.rng.Int64N(2)*1_000_000
+	case 3:
+		op, bound = "atmost", 1+b.rng.Int64N(12)
+	case 4:
+		op = "force"
+	}
+	return b.newRequests(ctx, op, bound, b.charges(4))
+}
+
+func (b *batchLockstep) newRequests(ctx context.Context, op string, bound int64, charges [2][]core.Charge) (both [2]*core.ScriptRequest) {
+	for i, g := range []*core.Gate{b.redis, b.memory} {
+		for j := range charges[i] {
+			if op == "atmost" { // as in the helper atMost
+				charges[i][j].Cost = min(charges[i][j].Cost, 1)
+			}
+		}
+		a, err := g.NewRequest(ctx, op, bound, charges[i]...)
+		if err != nil {
+			b.Fatal(err)
+		}
+		both[i] = a
+	}
+	fmt.Fprintf(&b.requests, "  %s %d:", op, bound)
+	for _, x := range charges[0] {
+		fmt.Fprintf(&b.requests, " %s %s %d,", x.Policy.Name(), x.Key, x.Cost)
+	}
+	b.requests.WriteString("\n")
+	return both
+}
+
+// compare compares the answers of Redis and memory to one request.
+func (b *batchLockstep) compare(what string, i int, receipts bool, both [2]*core.ScriptRequest) {
+	b.Helper()
+	own, d := both[0].Reply(receipts)
+	model, e := both[1].Reply(receipts)
+	if own != model || show(d) != show(e) {
+		b.Fatalf("%s, request %d at %d\n%sredis:  %s %s\nmemory: %s %s", what, i, b.clock.now(), &b.requests, own, show(d), model, show(e))
+	}
+}
+
+// oneCaller decides up to 30 requests of one caller in one script.
+func (b *batchLockstep) oneCaller(n int) {
+	b.Helper()
+	var asked [2][]*core.ScriptRequest
+	var keeps, receipts []bool
+	for range 2 + b.rng.IntN(29) {
+		before := len(b.refundable)
+		both := b.request()
+		if both[0] == nil {
+			continue
+		}
+		keeps = append(keeps, len(b.refundable) == before)
+		receipts = append(receipts, b.rng.IntN(2) == 0)
+		for i := range both {
+			if !receipts[len(receipts)-1] {
+				both[i].WithoutReceipts()
+			}
+			asked[i] = append(asked[i], both[i])
+		}
+	}
+	if len(asked[0]) == 0 {
+		return
+	}
+	for i, g := range []*core.Gate{b.redis, b.memory} {
+		if err := g.DecideInOne(b.Context(), asked[i]); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for i := range asked[0] {
+		both := [2]*core.ScriptRequest{asked[0][i], asked[1][i]}
+		b.compare("script "+fmt.Sprint(n), i, receipts[i], both)
+		if keeps[i] && !both[0].Is("force") {
+			b.refundable = append(b.refundable, both)
+		}
+	}
+	b.refundable = b.refundable[max(0, len(b.refundable)-40):]
+}
+
+// manyCallers decides the requests of up to 30 callers in one script. Many of them are identical.
+// It returns how many were merged.
+func (b *batchLockstep) manyCallers(n int) (merged int) {
+	b.Helper()
+	var asked [2][]*core.ScriptRequest
+	alike := b.rng.IntN(2) == 0
+	first := b.charges(1)
+	for range 1 + b.rng.IntN(6) {
+		ctx, charges := b.planContext(), b.charges(3)
+		op, bound := "decide", int64(0)
+		// Requests that are alike differ only in their keys.
+		if key := b.lockstep.keys[b.rng.IntN(len(b.lockstep.keys))]; alike {
+			for i := range charges {
+				charges[i] = slices.Clone(first[i])
+				charges[i][0].Key = key
+			}
+		} else if n := b.rng.IntN(8); n == 0 {
+			op = "peek"
+		} else if n == 1 {
+			op, bound = "reserve", 1_000_000
+		}
+		for range 1 + b.rng.IntN(5) {
+			if both := b.newRequests(ctx, op, bound, charges); both[0] != nil {
+				for i := range both {
+					both[i].WithoutReceipts()
+					asked[i] = append(asked[i], both[i])
+				}
+			}
+		}
+	}
+	if len(asked[0]) == 0 {
+		return 0
+	}
+	b.rng.Shuffle(len(asked[0]), func(i, j int) {
+		for _, a := range asked {
+			a[i], a[j] = a[j], a[i]
+		}
+	})
+	order, merged, err := b.redis.DecideShared(b.Context(), asked[0])
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, i := range order {
+		if err := b.memory.DecideInOne(b.Context(), asked[1][i:i+1]); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for i := range asked[0] {
+		b.compare("callers "+fmt.Sprint(n), i, false, [2]*core.ScriptRequest{asked[0][i], asked[1][i]})
+	}
+	return merged
+}
+
+// Redis gives many requests in one script, and callers that share a script, the same answers and
+// leaves the same state as the model that decides them one after the other at the same time.
+func TestScriptAgreesWithModelOnBatches(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		seed := rand.Uint64()
+		t.Cleanup(func() {
+			if t.Failed() {
+				t.Logf("seed %d", seed)
+			}
+		})
+		b := &batchLockstep{lockstep: newLockstep(t, s, seed)}
+		merged := 0
+		for n := range operations(s) / 2 {
+			if n%10 == 0 {
+				b.pick()
+				b.alternate = b.rng.IntN(2) == 0
+			}
+			b.move()
+			b.requests.Reset()
+			if b.rng.IntN(3) == 0 {
+				merged += b.manyCallers(n)
+			} else {
+				b.oneCaller(n)
+			}
+			b.compareStates()
+		}
+		t.Logf("%d callers merged", merged)
+		if merged < operations(s)/20 {
+			t.Errorf("only %d callers merged", merged)
+		}
+	})
+}

@@ -1,0 +1,147 @@
+package core_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/redistest"
+)
+
+// onNodes returns keys whose hash slots lie on these nodes of a cluster.
+func onNodes(t *testing.T, client *redis.ClusterClient, nodes ...*redistest.Server) []core.Key {
+	t.Helper()
+	keys := make([]core.Key, len(nodes))
+	for i, n := range nodes {
+		for j := 0; ; j++ {
+			k := newKey(t, fmt.Sprintf("tenant%d", j))
+			m, err := client.MasterForKey(t.Context(), k.String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if m.Options().Addr == n.Addr {
+				keys[i] = k
+				break
+			}
+		}
+	}
+	return keys
+}
+
+func TestChargesAcrossClusterNodes(t *testing.T) {
+	cluster := redistest.StartCluster(t, 3)
+	for name, change := range map[string]func(o *redis.ClusterOptions){
+		// Left alone, these two clients wait for an answer for ever.
+		"default":               func(o *redis.ClusterOptions) { o.ReadTimeout = -1 },
+		"ContextTimeoutEnabled": func(o *redis.ClusterOptions) { o.ReadTimeout, o.ContextTimeoutEnabled = -1, true },
+		// Left alone, this client sends an unanswered command again, well within the decision's
+		// deadline.
+		"short-ReadTimeout": func(o *redis.ClusterOptions) { o.ReadTimeout = shortTimeout },
+	} {
+		t.Run(name, func(t *testing.T) {
+			client, prefix := cluster.Client(t, change), name
+			keys := onNodes(t, client, cluster.Nodes...)
+			var events []core.Event
+			var mu sync.Mutex
+			observe := func(_ context.Context, e core.Event) {
+				mu.Lock()
+				defer mu.Unlock()
+				if e.Kind == core.EventRefundFailed {
+					events = append(events, e)
+				}
+			}
+			g := redisGate(t, client, core.Config{Prefix: prefix, Observe: observe})
+			if err := g.Ping(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+
+			t.Run("refunds", func(t *testing.T) {
+				many := core.Charge{Policy: limited(t, "many", frozen(1000)), Key: keys[0], Cost: 3}
+				for i := range 20 {
+					// A policy that has not denied yet goes last.
+					few := core.Charge{Policy: limited(t, "few", frozen(5)), Key: keys[1], Cost: 1}
+					d := decide(t, g, many, few)
+					if d.Allowed != (i < 5) || d.Source != core.SourceRedis {
+						t.Errorf("%d: %s", i, show(d))
+					}
+				}
+				if d := peek(t, g, many); d.At(0).Used != 15 {
+					t.Errorf("%s", show(d))
+				}
+				half := core.Charge{Policy: limited(t, "half", frozen(7)), Key: keys[2], Cost: 100}
+				many.Cost = 100
+				n, d, err := atMost(g, t.Context(), many, half)
+				if n != 7 || err != nil || d.At(0).Used != 22 || d.At(1).Used != 7 {
+					t.Errorf("AtMost granted %d: %s, %v", n, show(d), err)
+				}
+				if d := peek(t, g, many); d.At(0).Used != 22 {
+					t.Errorf("the rest of AtMost was not refunded: %s", show(d))
+				}
+			})
+
+			for _, m := range modes {
+				t.Run("stopped master, "+m.name, func(t *testing.T) {
+					timeout := 2 * shortTimeout
+					if name == "short-ReadTimeout" {
+						timeout *= 10
+					}
+					g := redisGate(t, client, core.Config{Prefix: prefix, Observe: observe, Timeout: timeout, Replicas: 100})
+					first := core.Charge{Policy: limited(t, "first-"+m.name, frozen(100)), Key: keys[0], Cost: 1}
+					second := core.Charge{
+						Policy: newPolicy(t, core.PolicyConfig{Name: "second-" + m.name, Algorithm: frozen(100), OnFailure: m.mode}), Key: keys[1], Cost: 2,
+					}
+					viaRedis(t, g, first)
+					viaRedis(t, g, second)
+					if d := decide(t, g, first, second); !d.Allowed {
+						t.Fatal(show(d))
+					}
+					var wg sync.WaitGroup
+					for range 64 {
+						wg.Go(func() { peek(t, g, second) })
+					}
+					wg.Wait()
+					calls := cluster.Nodes[1].Calls(t, "evalsha", "eval")
+
+					cluster.Nodes[1].Stop()
+					d, err := whileStopped(t, cluster.Nodes[1], g, first, second)
+					// A local share of 1 denies the cost of 2.
+					allowed := m.mode == core.Open
+					if err != nil || d.Cause == nil || d.Source != m.source || d.Allowed != allowed {
+						t.Errorf("%s from %v: %v, %v", show(d), d.Source, d.Cause, err)
+					}
+					if !d.At(0).Known || d.At(1).Known != (m.mode == core.Local) {
+						t.Errorf("%s", show(d))
+					}
+					cluster.Nodes[1].Continue()
+					// The refund continues in the background, and Close waits for it.
+					if err := g.Close(t.Context()); err != nil {
+						t.Error(err)
+					}
+					if n := cluster.Nodes[1].Calls(t, "evalsha", "eval") - calls; n > 1 {
+						t.Errorf("the script was sent %d times", n)
+					}
+					again := redisGate(t, client, core.Config{Prefix: prefix})
+					want := int64(1)
+					if allowed {
+						want = 2
+					}
+					if d := peek(t, again, first); d.At(0).Used != want {
+						t.Errorf("the first part: %s", show(d))
+					}
+					if d := peek(t, again, second); d.At(0).Used > 4 {
+						t.Errorf("the second part was spent more than once: %s", show(d))
+					}
+				})
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			for _, e := range events {
+				t.Errorf("refund failed: %v", e.Err)
+			}
+		})
+	}
+}

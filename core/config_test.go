@@ -1,0 +1,152 @@
+package core_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/core"
+)
+
+// checkFaults checks that an error has one line for each of the words, and holds all of them.
+func checkFaults(t *testing.T, err error, words []string) {
+	t.Helper()
+	if (err != nil) != (len(words) > 0) {
+		t.Fatalf("error %v, want %q", err, words)
+	}
+	if err == nil {
+		return
+	}
+	if lines := strings.Split(err.Error(), "\n"); len(lines) != len(words) {
+		t.Errorf("%d faults, want %d: %v", len(lines), len(words), err)
+	}
+	for _, w := range words {
+		if !strings.Contains(err.Error(), w) {
+			t.Errorf("%q does not say %q", err, w)
+		}
+	}
+}
+
+func TestConfigFaults(t *testing.T) {
+	tests := []struct {
+		name  string
+		cfg   core.Config
+		words []string
+	}{
+		{"zero", core.Config{}, nil},
+		{"full", core.Config{Prefix: "My_app-1.x", Timeout: time.Minute, Replicas: 1_000_000, Topology: core.Cluster, MaxInFlight: 1, MaxKeys: 1}, nil},
+		{"long prefix", core.Config{Prefix: strings.Repeat("x", 33)}, []string{"Config.Prefix is 33 bytes"}},
+		{"prefix with a brace", core.Config{Prefix: "a{b}"}, []string{`Config.Prefix is "a{b}"`}},
+		{"short timeout", core.Config{Timeout: time.Microsecond}, []string{"Config.Timeout is 1µs"}},
+		{"long timeout", core.Config{Timeout: time.Hour}, []string{"Config.Timeout is 1h"}},
+		{
+			"everything",
+			core.Config{Prefix: "a b", Timeout: -1, Replicas: -1, Topology: 7, MaxInFlight: 2_000_000, MaxKeys: -3},
+			[]string{"Config.Prefix", "Config.Timeout", "Config.Replicas is -1", "Config.Topology is 7", "Config.MaxInFlight is 2000000", "Config.MaxKeys is -3"},
+		},
+	}
+	client := redis.NewClient(&redis.Options{})
+	t.Cleanup(func() { _ = client.Close() })
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			g, err := core.NewMemory(tt.cfg)
+			checkFaults(t, err, tt.words)
+			if (g == nil) != (err != nil) {
+				t.Errorf("gate %v with error %v", g, err)
+			}
+			_, err = core.NewRedis(client, tt.cfg)
+			checkFaults(t, err, tt.words)
+		})
+	}
+}
+
+func TestNilClient(t *testing.T) {
+	var (
+		single  *redis.Client
+		cluster *redis.ClusterClient
+		ring    *redis.Ring
+	)
+	for name, client := range map[string]redis.UniversalClient{"nil": nil, "single": single, "cluster": cluster, "ring": ring} {
+		g, err := core.NewRedis(client, core.Config{Replicas: -1})
+		checkFaults(t, err, []string{"client is nil", "Config.Replicas"})
+		if g != nil {
+			t.Errorf("%s: a gate", name)
+		}
+	}
+}
+
+func TestPolicyFaults(t *testing.T) {
+	good := core.PerSecond(1)
+	tests := []struct {
+		name  string
+		cfg   core.PolicyConfig
+		words []string
+	}{
+		{"good", core.PolicyConfig{Name: "a-B_9.", Algorithm: good, OnFailure: core.Closed, Shadow: true}, nil},
+		{"longest name", core.PolicyConfig{Name: strings.Repeat("x", 64), Algorithm: good}, nil},
+		{"zero", core.PolicyConfig{}, []string{"PolicyConfig.Name is empty", "PolicyConfig.Algorithm is nil"}},
+		{"name too long", core.PolicyConfig{Name: strings.Repeat("x", 65), Algorithm: good}, []string{"PolicyConfig.Name is 65 bytes"}},
+		{"name with a colon", core.PolicyConfig{Name: "a:b", Algorithm: good}, []string{`PolicyConfig.Name is "a:b"`}},
+		{"name beyond ASCII", core.PolicyConfig{Name: "ä", Algorithm: good}, []string{"PolicyConfig.Name"}},
+		{"zero bucket", core.PolicyConfig{Name: "p", Algorithm: core.TokenBucket{}}, []string{"PolicyConfig.Algorithm: TokenBucket.Burst is 0"}},
+		{
+			"everything", core.PolicyConfig{Name: "a{", Algorithm: core.TokenBucket{Rate: -1, Per: -1, Burst: -1}, OnFailure: 3},
+			[]string{"PolicyConfig.Name", "PolicyConfig.OnFailure is 3", "TokenBucket.Rate is -1", "TokenBucket.Per is -1ns", "TokenBucket.Burst is -1"},
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			p, err := core.NewPolicy(tt.cfg)
+			checkFaults(t, err, tt.words)
+			if (p == nil) != (err != nil) {
+				t.Errorf("policy %v with error %v", p, err)
+			}
+		})
+	}
+}
+
+func TestZeroValuesAreRejected(t *testing.T) {
+	for _, a := range []core.Algorithm{&core.DenyAll{}, (*core.TokenBucket)(nil), &core.TokenBucket{Burst: 1}} {
+		if _, err := core.NewPolicy(core.PolicyConfig{Name: "p", Algorithm: a}); err == nil {
+			t.Errorf("NewPolicy accepts %T", a)
+		}
+	}
+	key := newKey(t, "k")
+	if _, err := memoryGate(t, core.Config{}).Decide(t.Context(), core.Charge{Policy: new(core.Policy), Key: key, Cost: 1}); !errors.Is(err, core.ErrCharge) {
+		t.Errorf("zero Policy: %v", err)
+	}
+	var g core.Gate
+	if _, err := g.Decide(t.Context(), core.Charge{Policy: limited(t, "p", frozen(1)), Key: key, Cost: 1}); !errors.Is(err, core.ErrClosed) {
+		t.Errorf("zero Gate: %v", err)
+	}
+	if err := errors.Join(g.Ping(t.Context()), g.Reset(t.Context(), nil, key), g.Close(t.Context())); !errors.Is(err, core.ErrClosed) {
+		t.Errorf("zero Gate: %v", err)
+	}
+	if _, err := core.NewMemory(core.Config{Clock: core.NewManualClock(time.Time{})}); err == nil {
+		t.Error("NewMemory accepts a clock in the year 1")
+	}
+}
+
+func TestQuota(t *testing.T) {
+	for _, tt := range []struct {
+		algorithm core.Algorithm
+		limit     int64
+		window    time.Duration
+		ok        bool
+	}{
+		{core.PerMinute(100), 100, time.Minute, true},
+		{core.TokenBucket{Rate: 3, Per: time.Second, Burst: 1}, 1, 333_334 * time.Microsecond, true},
+		{frozen(5), 5, core.Never, true},
+		{core.Unlimited{}, 0, core.Never, false},
+		{core.DenyAll{}, 0, core.Never, true},
+	} {
+		p := limited(t, "p", tt.algorithm)
+		limit, window, ok := p.Quota()
+		if limit != tt.limit || window != tt.window || ok != tt.ok || p.Algorithm() != tt.algorithm || p.Name() != "p" || p.Shadow() {
+			t.Errorf("%#v: %d %v %v", tt.algorithm, limit, window, ok)
+		}
+	}
+}

@@ -1,0 +1,496 @@
+package core_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/redistest"
+)
+
+// pauseHook pauses the scripts of a client until the test lets them pass, one at a time.
+type pauseHook struct {
+	pass    chan struct{}
+	paused  atomic.Int64
+	passed  atomic.Int64
+	failing atomic.Bool // scripts that pass fail with errBroken
+}
+
+var errBroken = errors.New("broken")
+
+func (h *pauseHook) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h *pauseHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if err := h.pause(ctx, cmd); err != nil {
+			return err
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (h *pauseHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if err := h.pause(ctx, cmds[0]); err != nil {
+			return err
+		}
+		return next(ctx, cmds)
+	}
+}
+
+func (h *pauseHook) pause(ctx context.Context, cmd redis.Cmder) error {
+	if cmd.Name() != "evalsha" { // the greeting of a new connection
+		return nil
+	}
+	h.paused.Add(1)
+	defer h.paused.Add(-1)
+	defer h.passed.Add(1)
+	select {
+	case <-h.pass:
+	case <-ctx.Done():
+	}
+	if h.failing.Load() {
+		return errBroken
+	}
+	return nil
+}
+
+// busyGate is a Gate with two batches in flight, the maximum. The test pauses both.
+type busyGate struct {
+	*testing.T
+	*pauseHook
+	server  *redistest.Server
+	gate    *core.Gate
+	policy  *core.Policy
+	key     core.Key
+	callers sync.WaitGroup
+}
+
+func newBusyGate(t *testing.T, s *redistest.Server, cfg core.Config, split bool) *busyGate {
+	client := s.Client(t)
+	cfg.Prefix = s.Prefix
+	q := &busyGate{
+		T: t, server: s, pauseHook: &pauseHook{pass: make(chan struct{})}, gate: redisGate(t, client, cfg),
+		policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: frozen(10), OnFailure: core.Closed}), key: newKey(t, "hot"),
+	}
+	if split {
+		q.gate.SplitByOutermost()
+	}
+	decide(t, q.gate, core.Charge{Policy: q.policy, Key: newKey(t, "warm"), Cost: 1})
+	client.AddHook(q.pauseHook)
+	q.fill()
+	return q
+}
+
+// fill starts as many batches as may be in flight.
+func (q *busyGate) fill() {
+	for i := range 2 {
+		q.decideAsync(context.Background(), core.Charge{Policy: q.policy, Key: newKey(q, "first", string(rune('a'+i))), Cost: 1})
+		q.waitUntil(func() bool { return q.paused.Load() == int64(i+1) })
+	}
+}
+
+type answer struct {
+	core.Decision
+	err error
+}
+
+// decideAsync decides in the background.
+func (q *busyGate) decideAsync(ctx context.Context, c core.Charge) <-chan answer {
+	ch := make(chan answer, 1)
+	q.callers.Go(func() {
+		d, err := q.gate.Decide(ctx, c)
+		ch <- answer{d, err}
+	})
+	return ch
+}
+
+// enqueue charges 1 unit to the hot key in the background. It returns once the call is queued
+// behind that many others.
+func (q *busyGate) enqueue(ctx context.Context, behind int) <-chan answer {
+	ch := q.decideAsync(ctx, core.Charge{Policy: q.policy, Key: q.key, Cost: 1})
+	q.waitUntil(func() bool { return q.gate.Waiting() == behind+1 })
+	return ch
+}
+
+func (q *busyGate) waitUntil(is func() bool) {
+	for !is() {
+		time.Sleep(10 * time.Microsecond)
+	}
+}
+
+// passOne lets one paused batch pass, and returns once the next batch is paused.
+func (q *busyGate) passOne() {
+	n := q.gate.Waiting()
+	q.pass <- struct{}{}
+	q.waitUntil(func() bool { return q.gate.Waiting() < n && q.paused.Load() == 2 })
+}
+
+// passAll lets every batch pass until all callers have returned.
+func (q *busyGate) passAll() {
+	done := make(chan struct{})
+	go func() { q.callers.Wait(); close(done) }()
+	for {
+		select {
+		case q.pass <- struct{}{}:
+		case <-done:
+			return
+		}
+	}
+}
+
+// used lets every batch pass and returns how much of the hot key is spent.
+func (q *busyGate) used() int64 {
+	ch := make(chan int64, 1)
+	q.callers.Go(func() {
+		d, err := q.gate.Peek(context.Background(), core.Charge{Policy: q.policy, Key: q.key, Cost: 1})
+		if err != nil || d.Cause != nil {
+			q.Error(err, d.Cause)
+		}
+		ch <- d.At(0).Used
+	})
+	q.passAll()
+	if n := q.gate.Waiting(); n > 0 {
+		q.Errorf("%d callers still wait", n)
+	}
+	return <-ch
+}
+
+func eachBusyGate(t *testing.T, cfg core.Config, f func(q *busyGate)) {
+	for _, split := range []bool{false, true} {
+		t.Run(map[bool]string{false: "one script", true: "a script for each slot"}[split], func(t *testing.T) {
+			redistest.Each(t, func(t *testing.T, s *redistest.Server) { f(newBusyGate(t, s, cfg, split)) })
+		})
+	}
+}
+
+// Callers are served in the order of their arrival, within a batch and across batches.
+func TestSharedRoundTripKeepsOrder(t *testing.T) {
+	// All callers share one deadline. Otherwise the caller with the latest deadline would lead, and
+	// it may have arrived last.
+	eachBusyGate(t, core.Config{Timeout: 10 * time.Second}, func(q *busyGate) {
+		var answers []<-chan answer
+		p := limited(t, "q", frozen(135))
+		for i := range 140 { // more than one batch holds
+			answers = append(answers, q.decideAsync(t.Context(), core.Charge{Policy: p, Key: q.key, Cost: 1}))
+			q.waitUntil(func() bool { return q.gate.Waiting() == i+1 })
+		}
+		q.passOne()
+		q.passAll()
+		var before int64
+		// Two batches are in flight at a time, and the next batch may overtake one whose leader has
+		// been chosen but has not sent yet.
+		breaks, admitted := 0, 0
+		for i, ch := range answers {
+			a := <-ch
+			if a.err != nil || a.Cause != nil {
+				q.Errorf("caller %d: %v, %s", i, a.err, show(a.Decision))
+			}
+			if a.At(0).Remaining != max(0, before-1) {
+				breaks++
+			}
+			if a.Allowed {
+				admitted++
+			}
+			before = a.At(0).Remaining
+		}
+		if most := 3 * 6; breaks > most || admitted != 135 {
+			q.Errorf("%d callers out of order, %d admitted", breaks, admitted)
+		}
+	})
+}
+
+func TestQueuedCallerThatLeavesIsNotCharged(t *testing.T) {
+	eachBusyGate(t, core.Config{}, func(q *busyGate) {
+		ctx, cancel := context.WithCancel(t.Context())
+		leaver, stayer := q.enqueue(ctx, 0), q.enqueue(t.Context(), 1)
+		cancel()
+		if a := <-leaver; !errors.Is(a.err, context.Canceled) {
+			q.Errorf("%v", a.err)
+		}
+		q.passAll()
+		if a := <-stayer; !a.Allowed || a.Cause != nil {
+			q.Errorf("%+v", a)
+		}
+		if n := q.used(); n != 1 {
+			q.Errorf("%d used", n)
+		}
+	})
+}
+
+// enqueuePair enqueues two callers that share a paused batch. It returns their answers and the
+// functions that cancel their contexts.
+func (q *busyGate) enqueuePair() (answers [2]<-chan answer, leave [2]context.CancelFunc) {
+	for i := range 2 {
+		var ctx context.Context
+		ctx, leave[i] = context.WithCancel(q.Context())
+		answers[i] = q.enqueue(ctx, i)
+	}
+	q.passOne()
+	return answers, leave
+}
+
+// One of the two callers leads. Whichever of them leaves, the other gets its answer.
+func TestLeavingABatchAffectsNoOtherCaller(t *testing.T) {
+	for i := range 2 {
+		eachBusyGate(t, core.Config{}, func(q *busyGate) {
+			answers, leave := q.enqueuePair()
+			leave[i]()
+			q.passAll()
+			if a := <-answers[1-i]; !a.Allowed || a.Cause != nil {
+				q.Errorf("%+v", a)
+			}
+			if n := q.used(); n != 2 {
+				q.Errorf("%d used", n)
+			}
+			leave[1-i]()
+		})
+	}
+}
+
+// A caller that does not lead leaves its batch at once.
+func TestCallerLeavesABatchAtOnce(t *testing.T) {
+	eachBusyGate(t, core.Config{}, func(q *busyGate) {
+		answers, leave := q.enqueuePair()
+		leave[0]()
+		leave[1]()
+		select {
+		case a := <-answers[0]:
+			answers[0] = answers[1]
+			if !errors.Is(a.err, context.Canceled) {
+				q.Errorf("%+v", a)
+			}
+		case a := <-answers[1]:
+			if !errors.Is(a.err, context.Canceled) {
+				q.Errorf("%+v", a)
+			}
+		}
+		q.passAll()
+		<-answers[0]
+		if n := q.used(); n != 2 {
+			q.Errorf("%d used", n)
+		}
+	})
+}
+
+// The leader's deadline does not shorten that of callers with more time.
+func TestLeaderDeadlineEndsNoOtherCall(t *testing.T) {
+	eachBusyGate(t, core.Config{Timeout: longTimeout}, func(q *busyGate) {
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+		defer cancel()
+		short := q.enqueue(ctx, 0)
+		long := q.enqueue(t.Context(), 1)
+		q.passOne()
+		if a := <-short; a.Allowed {
+			q.Errorf("%+v", a)
+		}
+		q.passAll()
+		if a := <-long; !a.Allowed || a.Cause != nil {
+			q.Errorf("%+v", a)
+		}
+	})
+}
+
+// A caller that is in the batch of a leader with a later deadline still leaves at its own deadline.
+func TestCallerLeavesAtItsOwnDeadline(t *testing.T) {
+	const timeout = 800 * time.Millisecond
+	eachBusyGate(t, core.Config{Timeout: timeout}, func(q *busyGate) {
+		for range 5 { // on a stalled machine both deadlines pass at once
+			early := q.enqueue(t.Context(), 0)
+			time.Sleep(timeout / 4) // callers with nearer deadlines would share one
+			late := q.enqueue(t.Context(), 1)
+			q.passOne()
+			a := <-early
+			if a.err != nil || a.Allowed || !errors.Is(a.Cause, context.DeadlineExceeded) {
+				q.Fatalf("%+v", a)
+			}
+			ended := len(late) > 0
+			if q.passAll(); !ended {
+				return
+			}
+			q.fill()
+		}
+		q.Error("both callers left at once")
+	})
+}
+
+// Batches that get no answer end at their deadline and are no longer in flight. The policy of each
+// caller answers it.
+func TestUnansweredBatchesEndAtDeadline(t *testing.T) {
+	modes := map[core.FailureMode]core.Source{core.Open: core.SourceOpen, core.Closed: core.SourceClosed, core.Local: core.SourceLocal}
+	eachBusyGate(t, core.Config{Timeout: 50 * time.Millisecond}, func(q *busyGate) {
+		answers := make(map[core.FailureMode]<-chan answer)
+		for mode := range modes {
+			p := newPolicy(t, core.PolicyConfig{Name: "mode", Algorithm: frozen(10), OnFailure: mode})
+			answers[mode] = q.decideAsync(t.Context(), core.Charge{Policy: p, Key: q.key, Cost: 1})
+		}
+		for mode, ch := range answers {
+			a := <-ch
+			if a.err != nil || a.Cause == nil || a.Source != modes[mode] || a.Allowed != (mode != core.Closed) {
+				q.Errorf("%v: %+v", mode, a)
+			}
+		}
+		q.waitUntil(func() bool { // until the circuit has closed
+			again := q.decideAsync(t.Context(), core.Charge{Policy: q.policy, Key: newKey(t, "again"), Cost: 1})
+			q.passAll()
+			return (<-again).Cause == nil
+		})
+	})
+}
+
+// A connection that breaks counts as one failure, however many callers share it.
+func TestBrokenBatchIsOneFailure(t *testing.T) {
+	eachBusyGate(t, core.Config{}, func(q *busyGate) {
+		var answers []<-chan answer
+		for i := range 12 { // few enough for one batch
+			answers = append(answers, q.enqueue(t.Context(), i))
+		}
+		q.passOne()
+		q.failing.Store(true)
+		q.passAll()
+		for _, ch := range answers {
+			if a := <-ch; a.err != nil || a.Allowed || a.Cause == nil || a.Source != core.SourceClosed {
+				t.Errorf("%+v", a)
+			}
+		}
+		q.failing.Store(false)
+		if n := q.used(); n != 0 {
+			t.Errorf("%d used", n)
+		}
+	})
+}
+
+// Callers whose clock is behind or ahead of the server's by more than a period are decided together
+// in the server's period, once the process knows it.
+func TestPeriodStartsWhileCallersWait(t *testing.T) {
+	for name, off := range map[string]time.Duration{"clock behind": 400 * 24 * time.Hour, "clock ahead": -400 * 24 * time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			eachBusyGate(t, core.Config{}, func(q *busyGate) {
+				at := time.Now().Add(off).UnixMicro()
+				q.gate.InjectClock(func() int64 { return at })
+				ask := func(i int) <-chan answer {
+					p := limited(t, "calendar"+strconv.Itoa(i), core.Calendar{Limit: 1, Every: core.Minute, In: time.UTC})
+					return q.decideAsync(t.Context(), core.Charge{Policy: p, Key: q.key, Cost: 1})
+				}
+				first := ask(0)
+				q.waitUntil(func() bool { return q.gate.Waiting() == 1 })
+				q.passAll()
+				if a := <-first; !a.Allowed || a.Cause != nil {
+					t.Errorf("%+v", a)
+				}
+				q.fill()
+				var answers []<-chan answer
+				for i := range 12 {
+					answers = append(answers, ask(1+i))
+					q.waitUntil(func() bool { return q.gate.Waiting() == i+1 })
+				}
+				before := q.passed.Load()
+				q.passAll()
+				if n := q.passed.Load() - before; n > 4 { // one caller may lead a batch of its own
+					t.Errorf("%d calls", n)
+				}
+				for _, ch := range answers {
+					if a := <-ch; !a.Allowed || a.Cause != nil {
+						t.Errorf("%+v", a)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A key with a foreign value denies only its own caller. Callers that share the script are not
+// affected.
+func TestForeignValueDeniesOnlyItsCaller(t *testing.T) {
+	for _, value := range []string{
+		"a list", "", "text", "nan", "-inf", "inf", "1e300", "12345678901234567890123", "1.5", "-5", "1 2", "1 2 3 x",
+		"9999999999999999 3 7",
+		"12345678901234567890123 0 1", strings.Repeat("9", 400) + " 0 1",
+		"1800000000000000 0 1 0 0 12345678901234567890123 1800000000000000 0",
+		strings.Repeat("            1e30", 6), // resembles a log
+	} {
+		t.Run(value, func(t *testing.T) {
+			eachBusyGate(t, core.Config{}, func(q *busyGate) {
+				slow := core.TokenBucket{Rate: 1, Per: time.Hour, Burst: 10}
+				if strings.HasSuffix(value, " 3 7") { // the fraction of a state
+					slow.Rate = 7
+				}
+				q.policy = newPolicy(q, core.PolicyConfig{Name: "p", Algorithm: slow, OnFailure: core.Closed})
+				foreign := core.Charge{Policy: q.policy, Key: newKey(q, "foreign"), Cost: 1}
+				if len(value) == 96 {
+					log := core.SlidingLog{Windows: []core.Window{{Limit: 10, Width: time.Hour}}}
+					foreign.Policy = newPolicy(q, core.PolicyConfig{Name: "log", Algorithm: log, OnFailure: core.Closed})
+				}
+				first := q.decideAsync(q.Context(), foreign)
+				q.waitUntil(func() bool { return q.gate.Waiting() == 1 })
+				q.passAll()
+				<-first
+				q.fill()
+				admin := q.server.Client(q)
+				name := admin.Keys(q.Context(), q.server.Prefix+"*foreign*").Val()[0]
+				if do(q, admin, "SET", name, value); value == "a list" {
+					do(q, admin, "DEL", name)
+					do(q, admin, "LPUSH", name, "x")
+				}
+				before := q.enqueue(q.Context(), 0)
+				denied := q.decideAsync(q.Context(), foreign)
+				q.waitUntil(func() bool { return q.gate.Waiting() == 2 })
+				after := q.enqueue(q.Context(), 2)
+				q.passAll()
+				if a := <-denied; !errors.Is(a.err, core.ErrMisconfigured) || a.Allowed {
+					q.Errorf("%+v", a)
+				}
+				for _, ch := range []<-chan answer{before, after} {
+					if a := <-ch; a.err != nil || !a.Allowed || a.Cause != nil {
+						q.Errorf("%+v", a)
+					}
+				}
+				if n := q.used(); n != 2 {
+					q.Errorf("%d used", n)
+				}
+			})
+		})
+	}
+}
+
+// A decision ends at its deadline even if a cluster accepts connections and never answers.
+func TestDecisionEndsOnSilentCluster(t *testing.T) {
+	for _, inline := range []bool{false, true} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var mute sync.WaitGroup
+		mute.Go(func() {
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				defer c.Close()
+			}
+		})
+		client := redis.NewClusterClient(&redis.ClusterOptions{
+			Addrs: []string{l.Addr().String()}, ReadTimeout: -1, MaxRedirects: -1, ContextTimeoutEnabled: inline,
+			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+		})
+		g := redisGate(t, client, core.Config{Timeout: 20 * time.Millisecond})
+		d, err := g.Decide(t.Context(), core.Charge{Policy: limited(t, "p", frozen(1)), Key: newKey(t, "k"), Cost: 1})
+		if err != nil || d.Source != core.SourceLocal {
+			t.Errorf("%+v, %v", d, err)
+		}
+		_ = l.Close() // ends what the client still waits for
+		mute.Wait()
+		_ = client.Close()
+	}
+}
