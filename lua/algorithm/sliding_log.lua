@@ -27,7 +27,7 @@
 --
 -- first, entries, total, time, prefix, ahead  the head, time being that of the newest entry
 -- stamp, sum       time and total as text; sum is nil once the total has changed
--- value, blocks    the text as read: the head and 16 entries; further blocks of 16 entries
+-- value, blocks    the text as read: the head and 16 entries; further blocks of 8 entries
 -- low, added       entries from low on differ from the stored ones; their texts, without the newest
 -- base             the first entry to write, if all entries are written anew
 -- from, lead       first and ahead as look found them
@@ -47,11 +47,11 @@ if not number then
     elseif added and n >= 2 * state.low then
       return tonumber(added[n - 2 * state.low + 1])
     elseif n >= 32 then
-      local key, block = state.key, (n - n % 32) / 32
-      value, from = state.blocks and state.blocks[block], 1 + 16 * (n % 32)
+      local key, block = state.key, (n - n % 16) / 16
+      value, from = state.blocks and state.blocks[block], 1 + 16 * (n % 16)
       if not value then
         value = redis.call('GETRANGE', KEYS[key],
-          string.format('%d', 96 + 512 * block), string.format('%d', 607 + 512 * block))
+          string.format('%d', 96 + 256 * block), string.format('%d', 351 + 256 * block))
         state.blocks = state.blocks or {}
         state.blocks[block] = value
       end
