@@ -1,11 +1,12 @@
-// Package headgate is a toolkit for rate limits, quotas and concurrency caps of HTTP APIs, shared by all replicas
-// of a service through Redis.
+// Package headgate is a toolkit for rate limits, quotas and concurrency caps of HTTP APIs, shared
+// by all replicas of a service through Redis.
 //
-// This package holds the Lua scripts that decide in Redis, for those who load or audit them ahead of a deployment.
-// What an application imports lies in the folders below:
+// This package holds the Lua scripts, so that operators can load or audit them before a deployment.
+// Applications import the packages below:
 //
-//   - core decides: a Gate, its policies and limiters, on Redis or in memory. It knows nothing of HTTP.
-//   - keyfunc says whose request it is.
+//   - core decides: a Gate, its policies and limiters, on Redis or in memory. It does not depend on
+//     net/http.
+//   - keyfunc derives keys from requests: from the address, a header or the route.
 //   - adapters/nethttp applies a Gate to an *http.Request: keys, headers, refusals.
 package headgate
 
@@ -17,45 +18,48 @@ import (
 //go:embed lua
 var files embed.FS
 
-// DecideScript returns the script that decides requests on Redis's own clock. The comments at its parts' heads
-// are its contract: KEYS, ARGV, reply.
+// DecideScript returns the script that decides requests on Redis's own clock. The comments at
+// the heads of its files are its contract: KEYS, ARGV, reply.
 func DecideScript() string { return read(ownClock) + decision() }
 
-// DecideScriptInjected returns the same script on a clock that the caller passes as the last ARGV, in microseconds,
-// for tests that play histories on a real server. It is not for production: a caller's clock decides nothing there.
+// DecideScriptInjected returns the same script on a clock that the caller passes as the last ARGV,
+// in microseconds. It is for tests that replay histories on a real server. In production, replicas
+// with different clocks would disagree.
 func DecideScriptInjected() string { return read(injectedClock) + decision() }
 
-// LeaseScript returns the script that grants, renews and releases leases on Redis's own clock. The comment at its head is its
-// contract.
+// LeaseScript returns the script that grants, renews and releases leases on Redis's own clock. The
+// comment at its head is its contract.
 func LeaseScript() string { return read(ownClock) + leases() }
 
-// LeaseScriptInjected returns the same script on a clock that the caller passes as the last ARGV. See
-// DecideScriptInjected.
+// LeaseScriptInjected returns the same script on a clock that the caller passes as the last ARGV.
+// See DecideScriptInjected.
 func LeaseScriptInjected() string { return read(injectedClock) + leases() }
 
-// AdmitScript returns the script that decides a request and takes a slot of a semaphore, both or neither, on Redis's own
-// clock. The comment at the head of its last part is its contract.
+// AdmitScript returns the script that decides a request and takes a slot of a semaphore, both or
+// neither, on Redis's own clock. The comment at the head of lua/admit.lua is its contract.
 func AdmitScript() string { return read(ownClock) + admission() }
 
-// AdmitScriptInjected returns the same script on a clock that the caller passes as the last ARGV. See
-// DecideScriptInjected.
+// AdmitScriptInjected returns the same script on a clock that the caller passes as the last ARGV.
+// See DecideScriptInjected.
 func AdmitScriptInjected() string { return read(injectedClock) + admission() }
 
 const ownClock, injectedClock = "clock.lua", "clock_injected.lua"
 
-// admission makes functions of the two scripts that it joins.
+// admission wraps the decision and lease scripts in functions and appends admit.lua, which calls
+// them.
 func admission() string {
 	return "local function decide(KEYS, ARGV, now, margin)\n" + decision() + "end\n" +
 		"local function lease(KEYS, ARGV, now, margin)\n" + leases() + "end\n" + read("admit.lua")
 }
 
-// decision puts the algorithms' parts where the decision names them, and behind what decides without them.
+// decision returns plain.lua followed by decide.lua with each mark replaced by the algorithms'
+// parts of that name.
 func decision() string {
 	algorithms := make(map[string]map[string]string)
 	var names []string
 	entries, err := files.ReadDir("lua/algorithm")
 	if err != nil {
-		panic("headgate: " + err.Error()) // embedded: it is there or this does not compile
+		panic("headgate: " + err.Error()) // embedded at compile time
 	}
 	for _, e := range entries {
 		name := strings.TrimSuffix(e.Name(), ".lua")
@@ -76,12 +80,12 @@ func decision() string {
 	return read("plain.lua") + "return (function()\n" + all + "end)()\n"
 }
 
-// leases puts the steps where the script of the leases names them.
+// leases returns lease.lua with each mark replaced by the step of that name.
 func leases() string {
 	return expand(read("lease.lua"), func(step string) string { return read("lease/" + step + ".lua") })
 }
 
-// expand puts the part of that name in the place of each line that names one.
+// expand replaces each line that is a mark and a name by the part of that name.
 func expand(text string, part func(name string) string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
@@ -93,25 +97,24 @@ func expand(text string, part func(name string) string) string {
 	return b.String()
 }
 
-// mark begins a part in an algorithm's file, and the place for it in the decision's; in the leases' it
-// is the place for a file.
+// mark starts a part in an algorithm's file, and names a part in decide.lua or a file in lease.lua.
 const mark = "--: "
 
-// parts are what stands below each mark. What is above the first is the file's contract.
+// parts returns the text below each mark. The text above the first mark is the file's contract.
 func parts(text string) map[string]string {
 	sections := strings.Split(text, "\n"+mark)[1:]
-	parts := make(map[string]string, len(sections))
+	named := make(map[string]string, len(sections))
 	for _, s := range sections {
 		name, body, _ := strings.Cut(s, "\n")
-		parts[name] = strings.TrimSpace(body) + "\n"
+		named[name] = strings.TrimSpace(body) + "\n"
 	}
-	return parts
+	return named
 }
 
 func read(name string) string {
 	text, err := files.ReadFile("lua/" + name)
 	if err != nil {
-		panic("headgate: " + err.Error()) // a name misspelt above: the first test finds it
+		panic("headgate: " + err.Error()) // a misspelt name above, which every test reveals
 	}
 	return string(text)
 }

@@ -42,10 +42,10 @@ var (
 	luaString  = regexp.MustCompile(`'[^'\n]*'|"[^"\n]*"`)
 )
 
-// code returns a script without its comments, and with every string emptied.
+// code returns a script without its comments and with every string empty.
 func code(script string) string {
-	// No string of these scripts holds two dashes, or the rest of its line would be lost: see
-	// TestLuaStringsHoldNoDashes.
+	// No string contains two dashes, as TestLuaStringsContainNoDashes checks. Otherwise luaComment
+	// would remove the rest of its line.
 	return luaString.ReplaceAllString(luaComment.ReplaceAllString(script, ""), "''")
 }
 
@@ -56,32 +56,32 @@ func TestLuaFilesHaveContracts(t *testing.T) {
 			t.Errorf("%s opens with %q", name, lines[0])
 		}
 		if filepath.Ext(name) != ".lua" || strings.Contains(text, "\t") || !strings.HasSuffix(text, "\n") {
-			t.Errorf("%s is not a Lua file in the house format", name)
+			t.Errorf("%s must end in .lua and a newline, and contain no tab", name)
 		}
 	}
 	for name, script := range scripts {
-		// miniredis does not know a shebang, and for Redis it changes more than the language.
+		// miniredis rejects a shebang, and Redis changes more than the language for one.
 		if strings.HasPrefix(script, "#!") || strings.Contains(script, "--: ") {
 			t.Errorf("%s is not assembled", name)
 		}
 	}
 }
 
-func TestLuaStringsHoldNoDashes(t *testing.T) {
+func TestLuaStringsContainNoDashes(t *testing.T) {
 	for name, text := range luaFiles(t) {
 		for line := range strings.Lines(text) {
 			if i := strings.Index(line, "--"); i >= 0 && strings.Count(line[:i], "'")%2 == 1 {
-				t.Errorf("%s: two dashes in a string: %s", name, line)
+				t.Errorf("%s: a string contains two dashes: %s", name, line)
 			}
 		}
 		if strings.Contains(text, "[[") || strings.Contains(text, "--[") {
-			t.Errorf("%s: a long string or comment, which the other tests cannot parse", name)
+			t.Errorf("%s: long strings and comments are not supported by the other tests", name)
 		}
 	}
 }
 
-// On Redis, tostring and ".." print 14 digits of a number, and a time has 16. %d may print only 32
-// bits of it, so it is printed in two parts. miniredis hides both.
+// tostring and ".." print 14 digits of a number on Redis, and a time has 16. %d may print only 32
+// bits, so it prints a time in two pieces. miniredis prints all digits.
 func TestLuaPrintsNoNumbers(t *testing.T) {
 	for name, script := range scripts {
 		for line := range strings.Lines(code(script)) {
@@ -90,8 +90,7 @@ func TestLuaPrintsNoNumbers(t *testing.T) {
 			}
 		}
 		for _, format := range regexp.MustCompile(`\bformat\(('[^']*')`).FindAllStringSubmatch(luaComment.ReplaceAllString(script, ""), -1) {
-			// A number that a single %d prints must be small. The scripts ensure that, and the
-			// tests against the model check it.
+			// A number for one %d must be small. The tests against the model check that.
 			if strings.Contains(strings.NewReplacer("%09d%07d", "", "%d%07d", "", "%.0f", "", "%016d", "", "%d", "").Replace(format[1]), "%") {
 				t.Errorf("%s: format %s", name, format[1])
 			}
@@ -106,12 +105,12 @@ func TestLuaTouchesOnlyItsKeys(t *testing.T) {
 		text := luaComment.ReplaceAllString(script, "")
 		calls := call.FindAllStringSubmatch(text, -1)
 		if len(calls) != strings.Count(text, "redis.") || len(calls) < 3 && name == "DecideScript" {
-			t.Errorf("%s: parsed %d of %d calls", name, len(calls), strings.Count(text, "redis."))
+			t.Errorf("%s: the test understands %d calls of %d", name, len(calls), strings.Count(text, "redis."))
 		}
 		for _, c := range calls {
 			switch {
-			// If MGET fails, the script reads the keys one by one.
 			case c[1] == "pcall" && c[2] == "'MGET'" && c[3] == "unpack(KEYS":
+				// If the user may not use MGET, the script reads the keys one by one.
 			case c[1] == "pcall" && c[2] == "'INCRBY'" && c[3] == "KEYS[key]":
 			case c[1] != "call", c[2] == "":
 				t.Errorf("%s: %s", name, c[0])
@@ -135,7 +134,7 @@ func TestLuaWritesNoGlobals(t *testing.T) {
 	for script, text := range scripts {
 		text = code(text)
 		for table := regexp.MustCompile(`\{[^{}]*\}`); table.MatchString(text); {
-			text = table.ReplaceAllString(text, "0") // its fields are not variables
+			text = table.ReplaceAllString(text, "0") // the fields of a table are not variables
 		}
 		var locals []string
 		for _, r := range []*regexp.Regexp{local, loop, function} {
@@ -150,7 +149,7 @@ func TestLuaWritesNoGlobals(t *testing.T) {
 			for target := range strings.SplitSeq(regexp.MustCompile(`\[[^\]]*\]`).ReplaceAllString(m[1], ""), ",") {
 				found++
 				if n := name.FindString(strings.TrimSpace(target)); !slices.Contains(locals, n) {
-					t.Errorf("%s: assignment to the global %q: %s", script, n, m[0])
+					t.Errorf("%s: %q is written, and not local: %s", script, n, m[0])
 				}
 			}
 		}
@@ -160,7 +159,7 @@ func TestLuaWritesNoGlobals(t *testing.T) {
 	}
 }
 
-// The scripts work as their contract says, with ARGV written by hand.
+// The test writes ARGV by hand, as an operator would.
 func TestScriptsFollowTheirContract(t *testing.T) {
 	const now = int64(1_763_700_000_123_456)
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
@@ -177,7 +176,7 @@ func TestScriptsFollowTheirContract(t *testing.T) {
 				}
 				run := func(requests ...any) []int64 {
 					t.Helper()
-					// Both limits are 10 a second, with bursts of 10 and of 1.
+					// Both limits are 10 a second, with bursts of 10 and 1.
 					args := append([]any{19, 0, 0, 1, "token_bucket", 0, 1, 1_000_000, 0, 0, 30, "token_bucket", 0, 3, 100_000, 2, 0, 27}, requests...)
 					if name == "DecideScriptInjected" {
 						args = append(args, now)
@@ -192,7 +191,7 @@ func TestScriptsFollowTheirContract(t *testing.T) {
 				if len(first) != 7 || first[0] != 0 || first[1] != 0 || first[3] < now || first[6] < now {
 					t.Fatalf("first: %v", first)
 				}
-				// Two requests in one call: the second sees the effects of the first.
+				// A later request in a call sees the charges of an earlier one.
 				second := run(
 					"decide", 1, 2, 1, 1, 5, 400_000, 0, 2, 12, 100_000, 1,
 					"atmost", 1, 1, 1, 9, 1, 5, 100_000, 0,
@@ -210,7 +209,7 @@ func TestScriptsFollowTheirContract(t *testing.T) {
 						t.Errorf("second: %v, want %v", second, want)
 					}
 					if peeked := run("peek", 1, 1, 0, 1, 5, 0, 0); peeked[1] != 700_000 {
-						t.Errorf("after a refund: %v", peeked)
+						t.Errorf("after the refund: %v", peeked)
 					}
 				}
 				for _, k := range []string{key, other} {

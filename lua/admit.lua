@@ -1,10 +1,10 @@
 -- Decides a request and takes a slot of a semaphore, both or neither.
 --
--- KEYS   those of the charges; then the five of the semaphore, as of lua/lease.lua
--- ARGV   as of lua/decide.lua, of one request that is a "peek"; as of lua/lease.lua, of an "acquire" that does not wait; the
---        number of the latter
--- Reply  as of lua/decide.lua; then, unless a charge or the clock stands in the way, as of lua/lease.lua. Where there is
---        no slot, nothing is charged.
+-- KEYS   the keys of the charges; then the five keys of the semaphore, as in lua/lease.lua
+-- ARGV   as in lua/decide.lua, for one request, a "peek"; as in lua/lease.lua, for an "acquire"
+--        that does not wait; the number of arguments for lua/lease.lua
+-- Reply  as in lua/decide.lua; then, unless a charge was denied or the limits do not hold now, as
+--        in lua/lease.lua. Without a slot nothing is charged.
 
 local function slice(list, from, to)
   local part = {}

@@ -1,30 +1,28 @@
--- Reads all keys at once where that is wanted, and decides what lua/decide.lua is asked in short, where nothing but an arrival
--- time is kept of the keys: in few steps, and in a function of few variables, for all that it has are cleared when it is
--- called. Whatever else it is asked is decided there.
+-- Reads all keys with one command if asked, and decides the short form of the arguments where every
+-- key holds a plain arrival time. lua/decide.lua decides everything else. This is a part of its own
+-- because a call clears all variables of a function, so few variables make a fast call.
 --
--- KEYS, ARGV, reply  as there
--- Sets               values to what was read of all keys at once, if it was
+-- KEYS, ARGV, reply  as in lua/decide.lua
+-- Sets               values to all values, if it read them; short to whether ARGV has the short
+--                    form
 local KEYS, ARGV = KEYS, ARGV
-local grace = 4194304 -- 2^22 microseconds, for which a key may be kept beyond what it counts, to be moved without a time to live
+local grace = 4194304 -- 2^22 microseconds: keys outlive their state, so that few charges set a TTL
 local reach, values = -ARGV[1], nil
 local short = reach > 0
 if #KEYS > 1 and (short or ARGV[4] == '1') then
   values = redis.pcall('MGET', unpack(KEYS))
-  if values.err then -- the user may not, and reads them one by one
+  if values.err then -- the user may not use MGET; decide.lua reads the keys one by one
     values = {false}
   end
 end
 if short then
   local sub, capacity, cost, count = string.sub, ARGV[2] + 0, ARGV[3] + 0, #KEYS
-  local last, value, before, arrivals = now + capacity, nil, nil, values and {0} -- of one key no tables are made
+  local last, value, before, arrivals = now + capacity, nil, nil, values and {0}
   for key = 1, count do
     value = values and values[key] or redis.call('GET', KEYS[key])
     before = 0
     if value then
-      before = nil
-      if #value == 18 then
-        before = tonumber(sub(value, 3))
-      end
+      before = #value == 18 and tonumber(sub(value, 3))
     end
     if not before or before > last or before < 0 or before % 1 ~= 0 then
       last = false
@@ -66,7 +64,8 @@ if short then
         end
         if not value or move > arrival % grace
           or redis.pcall('INCRBY', KEYS[key], moving) ~= reach * 10000000000000000 + arrival then
-          -- It is new, or gets a new time to live or reach; or the user may not, or what was read as a number is none to Redis.
+          -- The key is new, needs a new TTL or has another reach. Or Redis rejected INCRBY: the
+          -- user may not use it, or the value is not a number to Redis.
           local ttl, low = arrival + grace - now, arrival % 10000000
           if ttl ~= lasts then
             lasts = ttl

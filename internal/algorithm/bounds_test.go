@@ -18,10 +18,11 @@ func must[L any](limit L, err error) L {
 
 func us(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
 
-// admitted are units and when they were.
+// admitted is a number of units and the time of their charge.
 type admitted struct{ at, units int64 }
 
-// densest is the largest number of units in any window of so many microseconds. What is as old as that is outside.
+// densest returns the largest number of units in any window of width microseconds. A charge exactly
+// that old is outside.
 func densest(all []admitted, width int64) (most int64) {
 	sum, first := int64(0), 0
 	for _, a := range all {
@@ -70,7 +71,7 @@ func clone(s State) State {
 	panic("no such state")
 }
 
-// relative is all that the future of a state depends on, the same at all times.
+// relative returns the state relative to now: equal texts have equal futures.
 func relative(s State, now int64) string {
 	if now >= s.Expires() {
 		return ""
@@ -94,14 +95,15 @@ func relative(s State, now int64) string {
 
 type spentAt struct{ units, receipt int64 }
 
-// worst is the largest number of units that any adversary gets into a window of so many microseconds, found by trying
-// all: at each microsecond any number of units is charged and, if giving, given back then or later. It ends because there
-// are only so many situations that differ by more than the time.
+// worst returns the largest number of units that any adversary gets into a window of width
+// microseconds. It tries all: at each microsecond any number of units is charged and, if giving is
+// true, refunded then or later. It ends because the situations differ in finitely many ways other
+// than the time.
 func worst(l Limit, width int64, giving bool) (most int64) {
 	type situation struct {
 		now   int64
 		state State
-		past  []spentAt // of the microseconds up to now, the last one first
+		past  []spentAt // one for each microsecond up to now, the latest first
 	}
 	remembered := width
 	if giving {
@@ -152,8 +154,8 @@ func worst(l Limit, width int64, giving bool) (most int64) {
 	return most
 }
 
-// The bound of a window is what no adversary exceeds and one reaches, of all there are.
-func TestWorstOfAllAdversaries(t *testing.T) {
+// No adversary exceeds the bound of a window, and one reaches it.
+func TestWorstAdversaryReachesTheBound(t *testing.T) {
 	once := func(limit, _ int64) int64 { return limit }
 	twice := func(limit, _ int64) int64 { return 2 * limit }
 	tests := []struct {
@@ -162,10 +164,11 @@ func TestWorstOfAllAdversaries(t *testing.T) {
 		plain, giving func(limit, width int64) int64
 	}{
 		{"aligned", func(limit, width int64) Limit { return must(NewFixedWindow(limit, us(width), false)) }, twice, twice},
-		// A window starts with a charge, which has left when the next starts, unless it was given back.
+		// A window starts with a charge, which has left when the next starts, unless it was refunded.
 		{"from first", func(limit, width int64) Limit { return must(NewFixedWindow(limit, us(width), true)) },
 			func(limit, _ int64) int64 { return 2*limit - 1 }, twice},
-		// The same is true of the window before, and two microseconds of it are still covered when the last comes.
+		// The same is true of the window before, and two microseconds of it are still covered when the
+		// last comes.
 		{"two counters", func(limit, width int64) Limit { return must(NewSlidingWindow(limit, us(width))) },
 			func(limit, width int64) int64 { return 2*limit - 1 - (2*(limit-1)+width-1)/width },
 			func(limit, width int64) int64 { return 2*limit - (2*limit+width-1)/width }},
@@ -186,7 +189,7 @@ func TestWorstOfAllAdversaries(t *testing.T) {
 						continue
 					}
 					if got, want := worst(tt.limit(limit, width), width, true), tt.giving(limit, width); got != want {
-						t.Errorf("with giving back %d in %d microseconds of a limit of %d, not %d", got, width, limit, want)
+						t.Errorf("with refunds %d in %d microseconds of a limit of %d, not %d", got, width, limit, want)
 					}
 				}
 			}
@@ -194,8 +197,8 @@ func TestWorstOfAllAdversaries(t *testing.T) {
 	}
 }
 
-// Limits too large to try all reach the same: each adversary spends all there is, and one unit more never fits.
-func TestWorstOfLargeLimits(t *testing.T) {
+// Large limits reach the same bounds: each adversary spends all units, and one more never fits.
+func TestLargeLimitsReachTheBound(t *testing.T) {
 	const second, day = int64(1_000_000), int64(86_400_000_000)
 	first := start - start%second
 	firstDay := start - start%(365*day)
@@ -235,8 +238,9 @@ func TestWorstOfLargeLimits(t *testing.T) {
 	}
 }
 
-// A bucket of which all is spent at once, and then each token as it comes, admits in any time the burst and what refills.
-func TestWorstOfBuckets(t *testing.T) {
+// A bucket admits in any time the burst and the refill, if all tokens are spent at once and then
+// each token as it refills.
+func TestBucketReachesTheBound(t *testing.T) {
 	for _, b := range []*TokenBucket{
 		mustBucket(t, 1, time.Microsecond, 10), mustBucket(t, 300_000, time.Second, 3), mustBucket(t, 7, 3*time.Microsecond, 20),
 		mustBucket(t, 3, 7*time.Microsecond, 2), mustBucket(t, 0, 0, 8), must(NewLeakyBucket(2, 5*time.Microsecond, 4)),
@@ -258,8 +262,8 @@ func TestWorstOfBuckets(t *testing.T) {
 	}
 }
 
-// anyLimit draws a limit, its bound for any window of a width, and that width: 0 for a calendar, whose bound is that of its
-// periods, and for a bucket, whose bound is of any window.
+// anyLimit draws a limit, its bound for any window of a width, and that width: 0 for a calendar,
+// whose bound is that of its periods, and for a bucket, whose bound is of any window.
 func anyLimit(t *rapid.T) (l Limit, width, bound int64) {
 	limit := rapid.OneOf(rapid.Int64Range(1, 6), rapid.Int64Range(1, 1000)).Draw(t, "limit")
 	width = rapid.OneOf(rapid.Int64Range(1, 40), rapid.Int64Range(1, 10_000_000)).Draw(t, "width")
@@ -289,13 +293,13 @@ func anyLimit(t *rapid.T) (l Limit, width, bound int64) {
 	return anyBucket(t), 0, 0
 }
 
-// someTime draws a time to let pass: none, moments, a part of a limit's width, exactly that or twice that.
+// someTime draws a time to pass: none, moments, a part of a limit's width, the width or twice that.
 func someTime(t *rapid.T, l Limit) int64 {
 	width := max(10, min(l.Window(), 366*24*time.Hour).Microseconds())
 	return rapid.OneOf(rapid.Int64Range(0, 2), rapid.Int64Range(0, width), rapid.SampledFrom([]int64{width - 1, width, 2*width - 1, 2 * width})).Draw(t, "microseconds")
 }
 
-// someUnits draws a number of units: few, many, or what there is.
+// someUnits draws a number of units: few, many, or all that remain.
 func someUnits(t *rapid.T, l Limit, s State, now int64) int64 {
 	l = current(l, now)
 	l.Find(s, now)
@@ -303,7 +307,7 @@ func someUnits(t *rapid.T, l Limit, s State, now int64) int64 {
 	return rapid.OneOf(rapid.Just(max(1, left)), rapid.Int64Range(1, max(1, min(3, left))), rapid.Int64Range(1, l.Capacity())).Draw(t, "n")
 }
 
-// keeps fails the test if more was admitted than the bound of l in any window, or in any period.
+// keeps fails the test if l admitted more than its bound in any window or period.
 func keeps(t *rapid.T, l Limit, width, bound int64, all []admitted) {
 	switch l := l.(type) {
 	case *TokenBucket:

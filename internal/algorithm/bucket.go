@@ -5,15 +5,15 @@ import (
 	"math/bits"
 )
 
-// bucket is the state of one key, and what Find found.
+// bucket is the state of one key, and the result of Find.
 type bucket struct {
-	arrival     int64 // when the bucket is full again
-	part        int64 // of a microsecond more, in denominators
+	arrival     int64 // microseconds; the bucket is full again then
+	part        int64 // the fraction of arrival
 	denominator int64
-	since       int64 // the first charge with a receipt since the bucket was full, or never
-	reach       int64 // 2^(reach-10) is more than the level ever was
+	since       int64 // time of the first charge with a receipt since the bucket was full, or never
+	reach       int64 // 2^(reach-10) exceeds every level
 
-	start    int64 // the time of Find, 0 where time refills nothing
+	start    int64 // the time of Find, 0 if nothing refills
 	level    Cost
 	capacity int64
 }
@@ -24,7 +24,7 @@ func (b *TokenBucket) NewState() State {
 	return &bucket{denominator: 1, since: never, reach: reachOf(0)}
 }
 
-// reachOf is the reach of a length.
+// reachOf returns the reach of a length.
 func reachOf(length int64) int64 { return 10 + int64(bits.Len64(uint64(length))) }
 
 func (s *bucket) Expires() int64 {
@@ -71,7 +71,8 @@ func (b *TokenBucket) Find(st State, now int64) (changed bool) {
 		s.level = Cost{s.level.Whole + 1, 0}
 	}
 	if !b.frozen && s.level.Whole > b.capacity.Whole && reachOf(s.level.Whole) > s.reach {
-		s.level = b.capacity // the clock went back; a narrower limit forgives at most half to a wider one
+		// The clock went back. A narrower limit leaves at least half of a wider one's level.
+		s.level = b.capacity
 		if least := int64(1) << max(0, s.reach-11); least > b.capacity.Whole+1 {
 			s.level = Cost{least, 0}
 		}
@@ -106,7 +107,7 @@ func (b *TokenBucket) Fits(st State, c Cost, t Terms) bool {
 func (b *TokenBucket) Commit(st State, c Cost, t Terms) int64 {
 	s := st.(*bucket)
 	if t.Operation == Force {
-		debt := Cost{b.capacity.Whole + min(b.capacity.Whole, furthest), b.capacity.Fraction}
+		debt := Cost{b.capacity.Whole + min(b.capacity.Whole, longestDebt), b.capacity.Fraction}
 		if room := debt.minus(s.level, b.denominator); room.Whole < 0 {
 			c = Cost{}
 		} else if c.compare(room) > 0 {
@@ -125,7 +126,7 @@ func (b *TokenBucket) Commit(st State, c Cost, t Terms) int64 {
 	return max(s.start, s.since) + 1
 }
 
-// Give refunds the whole cost, but not below an empty level, unless the bucket has been full since the charge.
+// Give refunds the whole cost, at most the level, unless the bucket has been full since the charge.
 func (b *TokenBucket) Give(st State, c Cost, receipt int64) bool {
 	s := st.(*bucket)
 	if s.level == (Cost{}) || s.since == never || receipt <= s.since {
@@ -139,7 +140,7 @@ func (b *TokenBucket) Give(st State, c Cost, receipt int64) bool {
 	return true
 }
 
-// keep writes the level at the time of Find.
+// keep stores the level at the time of Find.
 func (b *TokenBucket) keep(s *bucket, level Cost) {
 	s.arrival, s.part, s.denominator = s.start+level.Whole, level.Fraction, b.denominator
 }

@@ -23,21 +23,21 @@ const (
 	Year
 )
 
-// Calendar counts units in the periods of a calendar. It knows the period that was the last to be asked for: no process's
-// clock decides which one that is.
+// Calendar counts units in the periods of a calendar. It caches the period that was asked for last.
+// Redis's clock decides which period that is, not the clock of this process.
 type Calendar struct {
 	limit  int64
 	every  Unit
 	in     *time.Location
-	anchor time.Time // in that zone; zero for the calendar's own periods
+	anchor time.Time // in that zone; zero if periods start where the calendar's do
 	tag    string
 
 	current atomic.Pointer[Period]
 }
 
-// NewCalendar validates a limit for each period of a calendar in a time zone. Periods begin at the anchor and every unit after
-// and before it, or where the calendar's own do if it is zero. now is a first guess of the time. It returns
-// every fault at once.
+// NewCalendar validates a limit for each period of a calendar in a time zone. Periods begin at the
+// anchor and every unit after and before it. If anchor is zero, they begin where the calendar's do.
+// now is a first guess of the time. NewCalendar returns every fault at once.
 func NewCalendar(limit int64, every Unit, in *time.Location, anchor, now time.Time) (*Calendar, error) {
 	var errs []error
 	if every < Minute || every > Year {
@@ -66,17 +66,18 @@ func NewCalendar(limit int64, every Unit, in *time.Location, anchor, now time.Ti
 	return c, nil
 }
 
-// Current is the limit of the period that was last asked for.
+// Current returns the limit of the period that was asked for last.
 func (c *Calendar) Current() *Period { return c.current.Load() }
 
-// Share is the n-th part of the limit, but at least 1.
+// share returns a calendar with the n-th part of the limit, at least 1.
 func (c *Calendar) share(n int64) *Calendar {
 	s := &Calendar{limit: max(1, c.limit/n), every: c.every, in: c.in, anchor: c.anchor, tag: c.tag}
 	s.at(c.Current().start)
 	return s
 }
 
-// at makes the period of a time the current one. Whoever asks at the same time gets the same.
+// at returns the period at now and makes it the current one. Calls for the current period return
+// the same pointer.
 func (c *Calendar) at(now int64) *Period {
 	before := c.current.Load()
 	if before != nil && before.start <= now && now < before.finish {
@@ -93,47 +94,47 @@ func (c *Calendar) at(now int64) *Period {
 type Period struct {
 	FixedWindow
 	calendar             *Calendar
-	start, finish, after int64 // microseconds since 1970; after is the end of the period that follows
+	start, finish, after int64 // microseconds since 1970; after is the end of the next period
 }
 
 var _ Periodic = (*Period)(nil)
 
-// Tag differs from unit to unit, zone to zone and anchor to anchor, because the periods of one mean nothing in another.
+// Tag differs for each unit, zone and anchor, because their periods are unrelated.
 func (p *Period) Tag() string { return p.calendar.tag }
 
 // Period returns when the period starts and ends.
 func (p *Period) Period() (from, until int64) { return p.start, p.finish }
 
-// At is the limit of the period at now.
+// At returns the limit of the period at now.
 func (p *Period) At(now int64) Limit { return p.calendar.at(now) }
 
-// Share is the same period of a smaller limit.
+// Share returns the same period with a smaller limit.
 func (p *Period) Share(n int64) Limit { return p.calendar.share(n).at(p.start) }
 
-// Parameters appends those of the script.
+// Parameters implements Limit.
 func (p *Period) Parameters(args []int64) []int64 {
 	return append(args, 0, p.limit, 1, p.start, p.finish, p.after)
 }
 
-// Find brings the state to now.
+// Find implements Limit.
 func (p *Period) Find(st State, now int64) (changed bool) {
 	s := st.(*window)
 	s.found = s.kept
 	return s.enter(now, p.limit, p.start, p.finish, p.after)
 }
 
-// Read reads a charge's reply.
+// Read implements Limit.
 func (p *Period) Read(reply []int64, charged Cost, n int64) Reading {
 	return readWindow(reply, charged, n, p.limit, p.finish-p.start, p.after-p.finish)
 }
 
-// period is the one that holds at now, in microseconds since 1970.
+// period returns the period at now, in microseconds since 1970.
 func (c *Calendar) period(now int64) (start, finish int64) {
 	t := time.UnixMicro(now).In(c.in)
 	if c.every <= Hour {
-		return c.short(t)
+		return c.hourOrMinute(t)
 	}
-	// A first guess that is late by at most one; then back and forth to the right one.
+	// The first guess is at most one period late. The loops step to the right period.
 	k := c.count(t)
 	for c.begin(k) > now {
 		k--
@@ -144,9 +145,9 @@ func (c *Calendar) period(now int64) (start, finish int64) {
 	return c.begin(k), c.begin(k + 1)
 }
 
-// short is the period of an hour or a minute. Those without an anchor are the clock's: where its offset changes within
-// one, that ends early and another begins.
-func (c *Calendar) short(t time.Time) (start, finish int64) {
+// hourOrMinute returns the period at t of a calendar of hours or minutes. Without an anchor,
+// periods follow the zone's clocks: a change of the offset ends one and starts another.
+func (c *Calendar) hourOrMinute(t time.Time) (start, finish int64) {
 	length := time.Minute.Microseconds()
 	if c.every == Hour {
 		length = time.Hour.Microseconds()
@@ -166,9 +167,9 @@ func (c *Calendar) short(t time.Time) (start, finish int64) {
 	return change(c.in, now, start), change(c.in, now, finish-1) + 1
 }
 
-// change is how far a zone's offset at one instant reaches towards another, both in microseconds since 1970: the instant
-// before the offset changes, or the other instant itself. It assumes at most one change between them.
-// [time.Time.ZoneBounds] would say so too, except around the end of a leap year, where it is a day off.
+// change returns the last instant on the way between two instants at which the zone's offset is
+// still that of the first. All are microseconds since 1970. It assumes at most one change between
+// them. [time.Time.ZoneBounds] is a day off around the end of a leap year.
 func change(in *time.Location, from, to int64) int64 {
 	offset := func(at int64) int {
 		_, offset := time.UnixMicro(at).In(in).Zone()
@@ -182,7 +183,7 @@ func change(in *time.Location, from, to int64) int64 {
 	return from + direction*int64(n)
 }
 
-// count is about how many periods after the anchor, or after the calendar's first, t is.
+// count returns roughly the number of periods from the origin to t.
 func (c *Calendar) count(t time.Time) int {
 	anchor := c.origin()
 	switch c.every {
@@ -205,12 +206,12 @@ func floorDiv(a, b int) int {
 	return a / b
 }
 
-// midnight is the date of t in a zone of equal days.
+// midnight returns the date of t in UTC, where all days have the same length.
 func midnight(t time.Time) time.Time {
 	return time.Date(t.Year(), t.Month(), t.Day(), 0, 0, 0, 0, time.UTC)
 }
 
-// origin is the anchor, or a day that begins a year, a month and a week.
+// origin returns the anchor, or a day that begins a year, a month and a week.
 func (c *Calendar) origin() time.Time {
 	if c.anchor.IsZero() {
 		return time.Date(1900, time.January, 1, 0, 0, 0, 0, time.UTC) // a Monday
@@ -218,7 +219,8 @@ func (c *Calendar) origin() time.Time {
 	return c.anchor
 }
 
-// begin is the start of period k, in microseconds since 1970. A day that a month does not have is its last.
+// begin returns the start of period k, in microseconds since 1970. If the month lacks the day, the
+// period starts on the month's last day.
 func (c *Calendar) begin(k int) int64 {
 	a := c.origin()
 	year, month, day := a.Date()
@@ -241,8 +243,8 @@ func daysIn(year int, month time.Month) int {
 	return time.Date(year, month+1, 0, 0, 0, 0, 0, time.UTC).Day()
 }
 
-// instant is when a zone's clocks first show a date and the time of day of clock. Where they skip it, it is when they
-// do so.
+// instant returns when a zone's clocks first show a date and the time of day of clock. If they skip
+// it, it returns the instant of the skip.
 func instant(year int, month time.Month, day int, clock time.Time, in *time.Location) time.Time {
 	hour, minute, second := clock.Clock()
 	wall := time.Date(year, month, day, hour, minute, second, clock.Nanosecond(), time.UTC)

@@ -18,8 +18,8 @@ func zone(name string) *time.Location {
 	return in
 }
 
-// Zones of whole, half and quarter hours, of changes by half an hour and by a day, at midnight, just after it and twice in
-// a short time, and of the furthest offsets.
+// Zones of whole, half and quarter hours, of changes by half an hour and by a day, at midnight,
+// just after it and twice in a short time, and of the furthest offsets.
 var zones = sync.OnceValue(func() (all []*time.Location) {
 	for _, name := range []string{
 		"UTC", "America/New_York", "Europe/Berlin", "Australia/Lord_Howe", "America/Sao_Paulo", "America/Havana",
@@ -43,14 +43,14 @@ func utc(s string) time.Time {
 	panic(s)
 }
 
-// Instants and ends are in UTC, computed by hand from what the zones' clocks did.
-func TestPeriods(t *testing.T) {
+// Instants and ends are in UTC, computed by hand from the history of the zones.
+func TestPeriodsOfZones(t *testing.T) {
 	tests := []struct {
 		zone              string
 		every             Unit
 		at, start, finish string
 	}{
-		// Days of 23 and 25 hours, and of half an hour less and more.
+		// Days of 23, 23.5, 24.5 and 25 hours.
 		{"America/New_York", Day, "2025-03-09T12:00", "2025-03-09T05:00", "2025-03-10T04:00"},
 		{"America/New_York", Day, "2025-11-02T06:30", "2025-11-02T04:00", "2025-11-03T05:00"},
 		{"Europe/Berlin", Day, "2025-03-30T00:59", "2025-03-29T23:00", "2025-03-30T22:00"},
@@ -81,7 +81,7 @@ func TestPeriods(t *testing.T) {
 		{"Australia/Lord_Howe", Minute, "2025-10-04T15:29:30", "2025-10-04T15:29", "2025-10-04T15:30"},
 		// 44 minutes and 30 seconds behind.
 		{"Africa/Monrovia", Minute, "1971-06-01T00:00:10", "1971-05-31T23:59:30", "1971-06-01T00:00:30"},
-		// Midnights that do not exist, come twice, or come after an hour before midnight came twice.
+		// Midnights that are skipped, that occur twice, or that follow a repeated hour.
 		{"America/Sao_Paulo", Day, "2018-11-04T03:00", "2018-11-04T03:00", "2018-11-05T02:00"},
 		{"America/Sao_Paulo", Day, "2018-11-04T02:59:59", "2018-11-03T03:00", "2018-11-04T03:00"},
 		{"America/Sao_Paulo", Day, "2018-02-18T02:30", "2018-02-17T02:00", "2018-02-18T03:00"},
@@ -90,9 +90,10 @@ func TestPeriods(t *testing.T) {
 		{"Asia/Beirut", Day, "2025-03-29T22:00", "2025-03-29T22:00", "2025-03-30T21:00"},
 		{"Asia/Beirut", Day, "2025-10-25T21:30", "2025-10-24T21:00", "2025-10-25T22:00"},
 		{"America/Sao_Paulo", Month, "2018-11-04T03:00", "2018-11-01T03:00", "2018-12-01T02:00"},
-		// It was the 30th of October for a minute, then the 29th again for 59: a day starts when its midnight is first shown.
+		// It was the 30th of October for a minute, then the 29th again for 59: a day starts when its
+		// midnight is first shown.
 		{"America/St_Johns", Day, "2005-10-30T02:31", "2005-10-30T02:30", "2005-10-31T03:30"},
-		// Days that a zone skipped when it moved to the other side of the date line.
+		// Days that a zone skipped when it crossed the date line.
 		{"Pacific/Apia", Day, "2011-12-30T09:59:59", "2011-12-29T10:00", "2011-12-30T10:00"},
 		{"Pacific/Apia", Day, "2011-12-30T10:00", "2011-12-30T10:00", "2011-12-31T10:00"},
 		{"Pacific/Apia", Week, "2011-12-31T00:00", "2011-12-26T10:00", "2012-01-01T10:00"},
@@ -137,7 +138,7 @@ func checkPeriod(t *testing.T, c *Calendar, name, at, start, finish string) {
 	}
 }
 
-func TestAnniversaries(t *testing.T) {
+func TestAnchoredPeriods(t *testing.T) {
 	tests := []struct {
 		zone                      string
 		every                     Unit
@@ -154,15 +155,16 @@ func TestAnniversaries(t *testing.T) {
 		{"UTC", Year, "2024-02-29", "2028-02-29", "2028-02-29", "2029-02-28"},
 		{"UTC", Year, "2024-02-29", "2100-02-28", "2100-02-28", "2101-02-28"},
 		{"UTC", Year, "1996-02-29", "2000-02-28T12:00", "1999-02-28", "2000-02-29"},
-		// An anchor that is to come, and ones long past.
+		// An anchor in the future, and anchors long past.
 		{"UTC", Month, "2030-05-15T12:00", "2025-05-15T11:59", "2025-04-15T12:00", "2025-05-15T12:00"},
 		{"UTC", Month, "2199-12-31", "2025-02-28", "2025-02-28", "2025-03-31"},
 		{"UTC", Month, "1900-01-31", "2024-02-29T12:00", "2024-02-29", "2024-03-31"},
 		{"UTC", Week, "2199-01-02", "2025-11-21", "2025-11-19", "2025-11-26"},
 		{"UTC", Day, "1900-06-01T06:30", "2199-06-01T06:29", "2199-05-31T06:30", "2199-06-01T06:30"},
-		// The first of the month in Berlin, said in UTC.
+		// The first of the month in Berlin, given in UTC.
 		{"Europe/Berlin", Month, "2025-01-31T23:00", "2025-04-30T22:00", "2025-04-30T22:00", "2025-05-31T22:00"},
-		// The time of day stays when the offset changes: two o'clock comes after half past one came again.
+		// The time of day stays when the offset changes: two o'clock comes after half past one came
+		// again.
 		{"Europe/Berlin", Week, "2025-01-01T08:00", "2025-03-27", "2025-03-26T08:00", "2025-04-02T07:00"},
 		{"Australia/Lord_Howe", Month, "2025-01-05T15:00", "2025-04-06", "2025-04-05T15:30", "2025-05-05T15:30"},
 		// Half past two, which is skipped once, and half past one, which comes twice once.
@@ -170,7 +172,7 @@ func TestAnniversaries(t *testing.T) {
 		{"America/New_York", Day, "2025-01-01T07:30", "2025-03-09T07:00", "2025-03-09T07:00", "2025-03-10T06:30"},
 		{"America/New_York", Day, "2025-01-01T06:30", "2025-11-02T06:30", "2025-11-02T05:30", "2025-11-03T06:30"},
 		{"America/New_York", Month, "2025-01-09T07:30", "2025-03-09T07:10", "2025-03-09T07:00", "2025-04-09T06:30"},
-		// Hours and minutes are of one length.
+		// Anchored hours and minutes have a constant length.
 		{"Australia/Lord_Howe", Hour, "2025-01-01T00:20", "2025-04-05T15:00", "2025-04-05T14:20", "2025-04-05T15:20"},
 		{"Australia/Lord_Howe", Hour, "2150-01-01T00:20", "2025-04-05T15:20", "2025-04-05T15:20", "2025-04-05T16:20"},
 		{"UTC", Minute, "2025-01-01T00:00:30", "2025-01-02T00:00", "2025-01-01T23:59:30", "2025-01-02T00:00:30"},
@@ -182,8 +184,8 @@ func TestAnniversaries(t *testing.T) {
 	}
 }
 
-// first is the first instant at which a zone's clocks show at least the given date and time, found by walking over all
-// the times between two changes of them.
+// first is the first instant at which a zone's clocks show at least the given date and time, found
+// by walking over all the times between two changes of them.
 func first(wall time.Time, in *time.Location) time.Time {
 	t := wall.Add(-4 * 24 * time.Hour).In(in)
 	for {
@@ -208,7 +210,7 @@ func anyTime(t *rapid.T, in *time.Location) time.Time {
 	return at
 }
 
-func TestPeriodsTileTheLine(t *testing.T) {
+func TestPeriodsLeaveNoGap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := anyZone(t)
 		every := rapid.SampledFrom([]Unit{Minute, Hour, Day, Week, Month, Year}).Draw(t, "unit")
@@ -236,7 +238,7 @@ func TestPeriodsTileTheLine(t *testing.T) {
 	})
 }
 
-// Days, weeks, months and years start when the zone's clocks first show what they start with.
+// Days, weeks, months and years start when the zone's clocks first show their first instant.
 func TestPeriodsStartWhenFirstShown(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := anyZone(t)
@@ -251,7 +253,7 @@ func TestPeriodsStartWhenFirstShown(t *testing.T) {
 	})
 }
 
-// Every process finds the period of the time it is told, whatever it was told before.
+// At returns the period of the given time, whatever it was given before.
 func TestPeriodsFollowTheTime(t *testing.T) {
 	c := must(NewCalendar(5, Day, zone("Europe/Berlin"), time.Time{}, utc("2025-03-30")))
 	for _, at := range []string{"2025-03-30", "2024-02-29", "2100-01-01", "2025-03-29T22:59:59.999999", "2025-03-29T23:00"} {
@@ -266,7 +268,8 @@ func TestPeriodsFollowTheTime(t *testing.T) {
 	}
 }
 
-// withRule is a zone whose data ends in 1980, and whose rule tells what comes after, as in Go's own zone data.
+// withRule returns a zone whose data ends in 1980 and whose rule holds from then on, as in Go's own
+// zone data.
 func withRule(t *testing.T, rule string, offset int32) *time.Location {
 	t.Helper()
 	header := func(transitions uint32) []byte {
@@ -288,7 +291,8 @@ func withRule(t *testing.T, rule string, offset int32) *time.Location {
 	return in
 }
 
-// On the last day of a leap year, and around the New Year in zones that are ahead or behind, an hour is an hour.
+// On the last day of a leap year, and around the New Year in zones that are ahead or behind, an
+// hour is an hour.
 func TestHoursAtTheEndOfALeapYear(t *testing.T) {
 	for _, z := range []struct {
 		name string

@@ -1,22 +1,23 @@
 package algorithm
 
-// Operation is what a request asks for. The values are the script's words.
+// Operation is what a request asks for. Its values are the names in the script.
 type Operation string
 
 // The operations of a request.
 const (
-	// Decide charges all charges of the request, or none. Verdict: bit i is set for each violated charge i.
+	// Decide commits all charges of the request, or none. Verdict: bit i is set if charge i is
+	// violated.
 	Decide Operation = "decide"
 	// Peek answers as Decide does and charges nothing.
 	Peek Operation = "peek"
-	// Reserve is Decide, but charges may be for later, by at most the bound in microseconds.
+	// Reserve is Decide, but charges may take effect later, by at most the bound in microseconds.
 	Reserve Operation = "reserve"
 	// AtMost charges every cost n times, for the largest n up to the bound that fits. Verdict: n.
 	AtMost Operation = "atmost"
-	// Give gives back the cost of each charge by its receipt, as far as it still counts. Verdict: the number of charges
-	// something was given back of.
+	// Give refunds the cost of each charge by its receipt, as far as it still counts. Verdict: the
+	// number of charges that got a refund.
 	Give Operation = "give"
-	// Force charges all charges, fitting or not, as far as the debt that each algorithm allows. Verdict: 0.
+	// Force commits all charges, whether they fit or not, up to each algorithm's debt. Verdict: 0.
 	Force Operation = "force"
 )
 
@@ -28,15 +29,16 @@ type Charge struct {
 	State State
 	Limit Limit
 	Cost  Cost
-	// Shadow charges never stand in the way. They are charged if they fit and the request is admitted.
+	// Shadow charges never deny a request. They are committed if they fit and the request is
+	// admitted.
 	Shadow bool
-	// Receipt says which charge to give back.
+	// Receipt identifies the charge to refund.
 	Receipt int64
 }
 
-// Run decides one request at now and appends the reply: the verdict, then each charge's reply, but none for Give.
-// The charges have different states. In changed, bit i is set if charge i changed its state. AtMost leaves in the charges
-// what they cost altogether.
+// Run decides one request at now and appends the reply: the verdict, then each charge's reply,
+// except for Give. The charges have different states. Bit i of changed is set if charge i changed
+// its state. AtMost sets each charge's cost to what was charged.
 func Run(now int64, terms Terms, charges []Charge, reply []int64) (_ []int64, changed uint32) {
 	head := len(reply)
 	reply = append(reply, 0)
@@ -66,7 +68,7 @@ func Run(now int64, terms Terms, charges []Charge, reply []int64) (_ []int64, ch
 		}
 	}
 	if op == AtMost {
-		verdict = most(charges, terms.Bound)
+		verdict = largestMultiple(charges, terms.Bound)
 		for i := range charges {
 			if c := &charges[i]; c.Shadow && !c.Limit.Fits(c.State, c.Cost, terms) {
 				violated |= 1 << i
@@ -88,8 +90,8 @@ func Run(now int64, terms Terms, charges []Charge, reply []int64) (_ []int64, ch
 	return reply, changed
 }
 
-// Back is the cost of n units that were charged under one limit, to be given back under another. Where that breaks
-// microseconds otherwise, it is rounded down.
+// Back returns the cost of n units that were charged under the limit spent and are refunded under
+// the limit now. If their denominators differ, the cost is rounded down.
 func Back(spent, now Limit, n int64) Cost {
 	c := spent.Cost(n)
 	if spent.Denominator() != now.Denominator() {
@@ -98,10 +100,10 @@ func Back(spent, now Limit, n int64) Cost {
 	return c
 }
 
-// most finds the largest n up to bound for which n times every cost fits, and makes those the costs.
-// It adds ever smaller powers of two times the cost, so that it only ever adds and compares. A sum stays at the
-// longest length, which never fits: the bound is no bound on those of shadows.
-func most(charges []Charge, bound int64) (n int64) {
+// largestMultiple returns the largest n up to bound for which n times every cost fits, and sets the
+// costs to that. It adds powers of two times the cost, from the largest down, so it only adds and
+// compares. Sums stop at the longest length, which never fits, because shadows do not bound them.
+func largestMultiple(charges []Charge, bound int64) (n int64) {
 	var steps [MaxCharges][]Cost
 	step := int64(1)
 	for i := range charges {

@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// entries is the state of one key. The second part is what Find found.
+// entries is the state of one key, and the result of Find.
 type entries struct {
-	kept      int // the first of all that counted when it was written
+	kept      int // index in all: the first entry that counted when the state was stored
 	all       []entry
 	total     int64
 	keptAhead int64
 	expires   int64
 
-	first int // the first of all that counts
+	first int // index in all: the first entry that counts
 	ahead int64
 	time  int64
 	live  []int64
@@ -24,13 +24,13 @@ type entries struct {
 
 type entry struct{ time, before int64 }
 
-// totals go on modulo this.
-const totals = 1 << 52
+// modulus bounds the totals, which are never reset while a charge counts.
+const modulus = 1 << 52
 
-// rewritten is how many entries are rewritten at most to give one back.
-const rewritten = 1000
+// maxRewritten is the largest number of entries that a refund rewrites.
+const maxRewritten = 1000
 
-func between(from, to int64) int64 { return (to - from + totals) % totals }
+func between(from, to int64) int64 { return (to - from + modulus) % modulus }
 
 func (l *SlidingLog) NewState() State { return new(entries) }
 
@@ -62,7 +62,7 @@ func (s *entries) last() entry {
 	return s.all[len(s.all)-1]
 }
 
-// before is the total before entry i, or all of it after the last.
+// before returns the total before entry i, and the total of all entries if i is their number.
 func (s *entries) before(i int) int64 {
 	if i == len(s.all) {
 		return s.total
@@ -70,13 +70,13 @@ func (s *entries) before(i int) int64 {
 	return s.all[i].before
 }
 
-// after is the first entry from low on whose time is after the given one.
-func (s *entries) after(low int, time int64) int {
+// firstAfter returns the first entry from low on whose time is after the given one.
+func (s *entries) firstAfter(low int, time int64) int {
 	return low + sort.Search(len(s.all)-low, func(i int) bool { return s.all[low+i].time > time })
 }
 
-// holding is the time of the entry with which the entries from first hold so many units.
-func (s *entries) holding(first int, units int64) int64 {
+// timeOfUnit returns the time of the entry with which the entries from first hold so many units.
+func (s *entries) timeOfUnit(first int, units int64) int64 {
 	i := sort.Search(len(s.all)-1-first, func(i int) bool {
 		return between(s.before(first), s.before(first+i+1)) >= units
 	})
@@ -92,12 +92,13 @@ func (l *SlidingLog) Find(st State, now int64) (changed bool) {
 	}
 	s.live = s.live[:0]
 	first := s.kept
-	if s.ahead > 0 && now-now%l.tick > s.last().time && s.after(first, s.time-l.windows[0].keep) == len(s.all) {
-		first, s.ahead, s.time = len(s.all), 0, now // nothing counts that it could speak of, and no receipt does
+	if s.ahead > 0 && now-now%l.tick > s.last().time && s.firstAfter(first, s.time-l.windows[0].keep) == len(s.all) {
+		// No entry that counts and no receipt has a later time.
+		first, s.ahead, s.time = len(s.all), 0, now
 	}
 	s.spent = 0
 	for i, w := range l.windows {
-		first = s.after(first, s.time-w.keep)
+		first = s.firstAfter(first, s.time-w.keep)
 		if i == 0 {
 			s.first = first
 		}
@@ -115,15 +116,15 @@ func (l *SlidingLog) Reply(st State, c Cost, reply []int64) []int64 {
 	s := st.(*entries)
 	first := s.first
 	for i, w := range l.windows {
-		first = s.after(first, s.time-w.keep)
+		first = s.firstAfter(first, s.time-w.keep)
 		n, wait, more := s.live[i], int64(0), int64(0)
 		if n > 0 {
-			more = s.holding(first, max(1, n-w.limit+1)) + w.keep - s.time
+			more = s.timeOfUnit(first, max(1, n-w.limit+1)) + w.keep - s.time
 		}
 		if c.Whole > w.limit {
 			wait = -1
 		} else if n+c.Whole > w.limit {
-			wait = s.holding(first, n+c.Whole-w.limit) + w.keep - s.time
+			wait = s.timeOfUnit(first, n+c.Whole-w.limit) + w.keep - s.time
 		}
 		reply = append(reply, n, wait, more)
 	}
@@ -158,11 +159,11 @@ func (l *SlidingLog) Commit(st State, c Cost, t Terms) int64 {
 			s.first, s.all, s.total = 0, append(s.all[:0], entry{now, 0}), 0
 		case s.all[last].time >= now:
 		case int64(len(s.all)-s.first) >= l.most:
-			s.all[last].time = now // what is too much counts for longer than it would
+			s.all[last].time = now // too many: the newest entry takes the units and counts for longer
 		default:
 			s.all = append(s.all, entry{now, s.total})
 		}
-		s.total = (s.total + n) % totals
+		s.total = (s.total + n) % modulus
 		for i, w := range l.windows {
 			s.spent = max(s.spent, float64(s.live[i]+n)/float64(w.limit))
 		}
@@ -174,8 +175,8 @@ func (l *SlidingLog) Commit(st State, c Cost, t Terms) int64 {
 
 func (l *SlidingLog) Give(st State, c Cost, receipt int64) bool {
 	s := st.(*entries)
-	i := s.after(s.first, receipt-2)
-	if i >= len(s.all) || s.all[i].time != receipt-1 || len(s.all)-1-i > rewritten {
+	i := s.firstAfter(s.first, receipt-2)
+	if i >= len(s.all) || s.all[i].time != receipt-1 || len(s.all)-1-i > maxRewritten {
 		return false
 	}
 	n := min(c.Whole, between(s.before(i), s.before(i+1)))
@@ -194,13 +195,13 @@ func (l *SlidingLog) Give(st State, c Cost, receipt int64) bool {
 	return true
 }
 
-// few is how many entries that count are written anew with each change, which is cheaper than to change some.
-const few = 16
+// fewEntries is the number of entries up to which writing all costs less than changing some.
+const fewEntries = 16
 
-// store drops what no longer counts where all is written anew: after a gap, where little counts, and once what does not is
-// half of all.
+// store makes what Find found the stored state. It drops the entries that no longer count where the
+// script writes all entries anew: where few count, after a gap, and once half of them do not count.
 func (l *SlidingLog) store(s *entries, gap bool) {
-	if gap || len(s.all)-s.first <= few || s.first > 64 && 2*s.first >= len(s.all) {
+	if gap || len(s.all)-s.first <= fewEntries || s.first > 64 && 2*s.first >= len(s.all) {
 		s.all = append(s.all[:0], s.all[s.first:]...)
 		s.first = 0
 		if len(s.all) == 0 {
@@ -209,5 +210,5 @@ func (l *SlidingLog) store(s *entries, gap bool) {
 	}
 	s.kept, s.keptAhead = s.first, s.ahead
 	newest := s.last().time
-	s.expires = newest + max(l.windows[0].keep-s.ahead, l.tick) // receipts speak of the log's clock while that is ahead
+	s.expires = newest + max(l.windows[0].keep-s.ahead, l.tick) // receipts are on the log's clock
 }

@@ -7,7 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// honest fails the test unless n units fit after exactly the wait, and not a microsecond sooner.
+// honest fails the test unless n units fit after exactly the wait, and do not fit a microsecond
+// earlier.
 func honest(t interface {
 	Helper()
 	Fatalf(string, ...any)
@@ -33,8 +34,8 @@ func honest(t interface {
 	}
 }
 
-// Whatever was charged, forced and given back, what a reading says is what comes.
-func TestReadingsAreHonest(t *testing.T) {
+// The waits of a reading hold after any charges, forced charges and refunds.
+func TestReadingsAreExact(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l, _, _ := anyLimit(t)
 		s, now := l.NewState(), start
@@ -63,7 +64,7 @@ func TestReadingsAreHonest(t *testing.T) {
 	})
 }
 
-// What a reply says after its own charge is what the next one says.
+// The reading of an admitted charge equals the next reading.
 func TestReadingsCountTheirCharge(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l, _, _ := anyLimit(t)
@@ -80,7 +81,7 @@ func TestReadingsCountTheirCharge(t *testing.T) {
 			held.Commit(s, c, Terms{})
 			got, want := held.Read(reply, c, n), reading(l, s, now, 0)
 			if got.RetryAfter != 0 || got.Violated != 0 {
-				t.Fatalf("what fitted is denied: %+v", got)
+				t.Fatalf("a charge that fits is denied: %+v", got)
 			}
 			if got.Delay, want.Delay = 0, 0; got != want {
 				t.Fatalf("%+v of %+v after a charge of %d, then %+v", got, l, n, want)
@@ -89,9 +90,10 @@ func TestReadingsCountTheirCharge(t *testing.T) {
 	})
 }
 
-// Whatever is charged, forced and given back in whatever order, on a clock that does not go back: what was not given back
-// keeps to the bound. What was forced takes room, and never gives any. The bound of a bucket is TestRefundsKeepToTheBound.
-func TestWhatWasKeptKeepsToTheBound(t *testing.T) {
+// Units that are not refunded keep to the bound, for any order of charges, forced charges and
+// refunds, on a clock that does not go back. Forced units take room and never give any. The bound
+// of a bucket is tested by TestRefundsKeepToTheBound.
+func TestKeptUnitsKeepToTheBound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l, width, bound := anyLimit(t)
 		if _, ok := l.(*TokenBucket); ok {
@@ -102,7 +104,7 @@ func TestWhatWasKeptKeepsToTheBound(t *testing.T) {
 			admitted
 			receipt int64
 		}
-		const none = -1 // of a charge is given back once
+		const none = -1 // the charge has been refunded
 		var kept []held
 		for range rapid.IntRange(1, 60).Draw(t, "operations") {
 			if rapid.Bool().Draw(t, "later") {
@@ -137,8 +139,8 @@ func TestWhatWasKeptKeepsToTheBound(t *testing.T) {
 	})
 }
 
-// What is given back at once leaves the key as it was.
-func TestGivingBackAtOnceRestoresTheReading(t *testing.T) {
+// An immediate refund leaves the key as it was.
+func TestImmediateRefundRestoresTheReading(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l, _, _ := anyLimit(t)
 		s, now := l.NewState(), start
@@ -157,7 +159,7 @@ func TestGivingBackAtOnceRestoresTheReading(t *testing.T) {
 				continue
 			}
 			if !give(l, s, now, n, receipt) {
-				t.Fatal("nothing was given back")
+				t.Fatal("no refund")
 			}
 			if after := reading(l, s, now, n); after != before {
 				t.Fatalf("%+v became %+v", before, after)
@@ -166,7 +168,7 @@ func TestGivingBackAtOnceRestoresTheReading(t *testing.T) {
 	})
 }
 
-// By force a limit is spent twice at most, in every window of its width.
+// Force spends a limit at most twice in every window of its width.
 func TestForceIsBounded(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l, _, _ := anyLimit(t)
@@ -185,7 +187,7 @@ func TestForceIsBounded(t *testing.T) {
 	})
 }
 
-// Shares are limits, and sum to the whole at most where there is a unit for each.
+// Shares are valid limits. They sum to at most the whole if there is a unit for each.
 func TestSharesOfEveryLimit(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l, _, _ := anyLimit(t)
@@ -206,10 +208,10 @@ func TestSharesOfEveryLimit(t *testing.T) {
 		}
 		s := part.NewState()
 		if _, ok := try(part, s, start, part.Capacity()+1); ok {
-			t.Fatal("a share allows more than it has")
+			t.Fatal("a share admits more than its capacity")
 		}
 		if _, ok := try(part, s, start, part.Capacity()); !ok {
-			t.Fatal("a share does not allow what it has")
+			t.Fatal("a share does not admit its capacity")
 		}
 	})
 }

@@ -1,10 +1,10 @@
 package algorithm
 
-// Mergeable is a limit of which a reply tells all there is to know, so that equal charges can be decided as one: as many
-// of them as fit. A queue is none, because reservations leave one after the other.
+// Mergeable is a limit whose replies follow from the first one, so equal charges can be decided as
+// one AtMost. A queue is not Mergeable, because its reservations leave one after the other.
 type Mergeable interface {
 	Limit
-	// After is the reply to the same charge once c more was charged.
+	// After changes a reply to what the same charge gets once c more has been charged.
 	After(reply []int64, c Cost)
 }
 

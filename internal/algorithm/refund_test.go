@@ -8,11 +8,12 @@ import (
 	"pgregory.net/rapid"
 )
 
-// outstanding is a charge that may still be given back.
+// outstanding is a charge that may still be refunded.
 type outstanding struct{ at, units, receipt int64 }
 
-// The level is what was charged since the bucket was last full, without what was given back of that, less the time since.
-func TestLevelIsWhatWasKept(t *testing.T) {
+// The level is the units charged since the bucket was last full, less the refunds and the time
+// since.
+func TestLevelIsTheKeptUnits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := anyBucket(t)
 		s, now, level := b.NewState(), start, new(big.Rat)
@@ -27,7 +28,7 @@ func TestLevelIsWhatWasKept(t *testing.T) {
 			switch rapid.IntRange(0, 3).Draw(t, "operation") {
 			case 0:
 				b.Find(s, now)
-				if c := b.Cost(n); b.Fits(s, c, Terms{}) { // nobody gives it back
+				if c := b.Cost(n); b.Fits(s, c, Terms{}) { // never refunded
 					b.Commit(s, c, Terms{})
 					level.Add(level, rat(c, b.denominator))
 				}
@@ -38,7 +39,7 @@ func TestLevelIsWhatWasKept(t *testing.T) {
 				i := rapid.IntRange(0, len(open)-1).Draw(t, "i")
 				back := rapid.Int64Range(1, open[i].units).Draw(t, "back")
 				if !give(b, s, now, back, open[i].receipt) {
-					t.Fatalf("nothing was given back of a charge at %d of a bucket full at %d", open[i].at, full)
+					t.Fatalf("no refund of a charge at %d of a bucket full at %d", open[i].at, full)
 				}
 				open = append(open[:i], open[i+1:]...)
 				if level.Sub(level, rat(b.Cost(back), b.denominator)).Sign() <= 0 {
@@ -57,7 +58,8 @@ func TestLevelIsWhatWasKept(t *testing.T) {
 	})
 }
 
-// In any window, what was kept is at most the burst, the refill, and what was given back there of charges before the window.
+// In any window, the kept units are at most the burst, the refill, and the refunds in the window of
+// earlier charges.
 func TestRefundsKeepToTheBound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := anyBucket(t)
@@ -97,7 +99,7 @@ func TestRefundsKeepToTheBound(t *testing.T) {
 						bound.Add(bound, rat(b.Cost(c.refunded), b.denominator))
 					}
 				}
-				// What is given back after the window still took room in it.
+				// A charge that is refunded after the window took room in it.
 				if kept.Cmp(bound) > 0 {
 					t.Fatalf("kept %v from %d to %d, of at most %v: %+v", kept, first.at, last.at, bound, all)
 				}
@@ -106,8 +108,8 @@ func TestRefundsKeepToTheBound(t *testing.T) {
 	})
 }
 
-// An adversary reaches the bound but for the one token that keeps the bucket from being full: it lets charges drain, and
-// trades them for new ones in one instant.
+// An adversary reaches the bound except for the one token that keeps the bucket from being full. It
+// lets charges drain, and exchanges them for new ones in one instant.
 func TestAdversaryReachesTheRefundBound(t *testing.T) {
 	const burst, token = 10, 1000
 	b := mustBucket(t, 1, token*time.Microsecond, burst)
@@ -116,10 +118,10 @@ func TestAdversaryReachesTheRefundBound(t *testing.T) {
 	for range 5 * burst {
 		receipt, ok := try(b, s, now, 1)
 		if !ok {
-			t.Fatal("a charge as the tokens come is denied")
+			t.Fatal("a charge of a refilled token is denied")
 		}
 		old = append(old, receipt)
-		now += token - 1 // never quite drained
+		now += token - 1 // a microsecond before it drains
 	}
 	kept := 0
 	for _, receipt := range old {
@@ -130,7 +132,7 @@ func TestAdversaryReachesTheRefundBound(t *testing.T) {
 			kept++
 		}
 		if !give(b, s, now, 1, receipt) {
-			t.Fatal("nothing was given back")
+			t.Fatal("no refund")
 		}
 	}
 	for {

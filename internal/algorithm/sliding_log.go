@@ -8,26 +8,27 @@ import (
 	"time"
 )
 
-// MaxLogLimit is the largest limit of a sliding log, whose size grows with it.
+// MaxLogLimit is the largest limit of a sliding log. A log grows with its limit.
 const MaxLogLimit = 10_000
 
 // MaxWindows is the largest number of windows of a sliding log.
 const MaxWindows = 8
 
-// MaxBuckets is the largest number of small windows of a sliding window.
+// MaxBuckets is the largest number of buckets of a sliding window.
 const MaxBuckets = 1000
 
-// SlidingLog counts what every window that ends now holds, from when what was charged. Entries of one tick are one.
+// SlidingLog counts every window that ends now from the times of charges. The charges of one tick
+// share an entry.
 type SlidingLog struct {
 	windows []logWindow // longest first
 	tick    int64       // microseconds
-	most    int64       // entries
+	most    int64       // largest number of entries
 	tag     string
 }
 
 type logWindow struct {
 	limit, width, keep int64 // an entry counts for keep microseconds from its tick's start
-	at                 int   // its place among the caller's
+	at                 int   // index in the caller's list
 }
 
 // Window is a limit for every window of one width.
@@ -62,8 +63,9 @@ func NewSlidingLog(windows []Window) (*SlidingLog, error) {
 	return l, nil
 }
 
-// NewBuckets validates a limit for every window of the given width, counted in that many small windows. What was charged
-// counts until the whole of its small window is further back than the width. It returns every fault at once.
+// NewBuckets validates a limit for every window of the given width, counted in buckets. A charge
+// counts until its whole bucket is further back than the width. NewBuckets returns every fault at
+// once.
 func NewBuckets(limit int64, window time.Duration, buckets int) (*SlidingLog, error) {
 	errs := []error{checkLimit("Limit", limit, MaxCount), checkWindow("Window", window)}
 	if buckets < 1 || buckets > MaxBuckets {
@@ -86,12 +88,12 @@ func (l *SlidingLog) Denominator() int64    { return 1 }
 func (l *SlidingLog) Cost(n int64) Cost     { return counted(n, l.largest()) }
 func (l *SlidingLog) Window() time.Duration { return micros(l.windows[0].width) }
 
-// Longest is the limit of the longest window, and its width.
+// Longest returns the limit of the longest window, and its width.
 func (l *SlidingLog) Longest() (limit int64, width time.Duration) {
 	return l.windows[0].limit, micros(l.windows[0].width)
 }
 
-// Capacity is the smallest of the limits: more never fit at once.
+// Capacity returns the smallest limit. More units never fit at once.
 func (l *SlidingLog) Capacity() int64 {
 	least := l.windows[0].limit
 	for _, w := range l.windows {
@@ -115,7 +117,7 @@ func (l *SlidingLog) Parameters(args []int64) []int64 {
 	return args
 }
 
-// Share is the n-th part of each limit, but at least 1.
+// Share returns the n-th part of each limit, at least 1.
 func (l *SlidingLog) Share(n int64) Limit {
 	s := *l
 	s.windows = slices.Clone(l.windows)
@@ -128,7 +130,7 @@ func (l *SlidingLog) Share(n int64) Limit {
 func (l *SlidingLog) Read(reply []int64, charged Cost, n int64) Reading {
 	var (
 		r     Reading
-		all   bool // of a window remains, of which the least does
+		all   bool // the window with the fewest units remaining is unused
 		size  = len(l.windows)
 		age   = reply[3*size]
 		phase = reply[3*size+1]
@@ -156,18 +158,18 @@ func (l *SlidingLog) Read(reply []int64, charged Cost, n int64) Reading {
 		if i == 0 {
 			r.Used = used
 		}
-		// More remains when the windows of which the least is left have room.
+		// More units remain once every window with the fewest remaining has room.
 		if i == 0 || remaining < r.Remaining {
 			r.Remaining, r.NextAfter, all = remaining, next, used == 0
 		} else if remaining == r.Remaining {
 			r.NextAfter, all = max(r.NextAfter, next), all || used == 0
 		}
 	}
-	if all { // that window allows no more
+	if all { // an unused window has no more room to gain
 		r.NextAfter = 0
 	}
 	r.Delay = r.RetryAfter
-	// The longest window is the last to be whole.
+	// The longest window is the last to recover fully.
 	switch found := reply[0] > 0; {
 	case charged.Whole > 0 && found:
 		r.ResetAfter = micros(l.windows[0].keep - min(age, phase))

@@ -8,12 +8,12 @@ import (
 	"pgregory.net/rapid"
 )
 
-// events are the reference of a sliding log: all that ever happened, where nothing is merged or searched.
+// events is the reference of a sliding log: all charges, neither merged nor searched.
 type events struct {
 	l     *SlidingLog
-	all   []admitted // when by the log's clock, in ticks
+	all   []admitted // times on the log's clock, rounded down to ticks
 	ahead int64
-	over  bool // nothing counts that the log's clock could speak of
+	over  bool // no entry counts, so the log's clock is Redis's again
 }
 
 func (e *events) time(now int64) int64 {
@@ -29,7 +29,8 @@ func (e *events) time(now int64) int64 {
 	return now + e.ahead
 }
 
-// forget makes sure that what was over when the log was written stays so where the clock goes back.
+// forget removes the units that no longer counted when the log was written, so that they stay gone
+// if the clock goes back.
 func (e *events) forget(at int64) {
 	for i := range e.all {
 		if a := &e.all[i]; a.at+e.l.windows[0].keep <= at {
@@ -87,13 +88,13 @@ func (e *events) give(at, n, receipt int64) (gave bool) {
 		}
 	}
 	if gave && !slices.ContainsFunc(e.all, func(a admitted) bool { return a.at == receipt-1 && a.units > 0 }) {
-		// Of what is empty nothing is left, and nothing of what is over.
+		// The log drops empty entries and entries that no longer count.
 		e.all = slices.DeleteFunc(e.all, func(a admitted) bool { return a.units == 0 || a.at+e.l.windows[0].keep <= at })
 	}
 	return gave
 }
 
-// wait is when n fit, looked for at every time at which something leaves a window.
+// wait returns how long until n units fit, by trying every time at which an entry leaves a window.
 func (e *events) wait(w logWindow, at, n int64) time.Duration {
 	if n > w.limit {
 		return Never
@@ -123,17 +124,17 @@ func anyLog(t *rapid.T) *SlidingLog {
 	return must(NewSlidingLog([]Window{{limit, us(width)}, {limit + 25, us(4 * width)}, {limit - 30, us(width/2 + 100)}}))
 }
 
-func TestLogIsAllThatHappened(t *testing.T) {
+func TestLogAgreesWithReference(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := anyLog(t)
 		s, now := l.NewState().(*entries), start
 		ref := &events{l: l}
-		// Totals that go round while it is looked at.
-		s.all = []entry{{start - start%l.tick, totals - 5}}
-		s.total = totals - 5 + rapid.Int64Range(1, 4).Draw(t, "units")
+		// The totals wrap around during the test.
+		s.all = []entry{{start - start%l.tick, modulus - 5}}
+		s.total = modulus - 5 + rapid.Int64Range(1, 4).Draw(t, "units")
 		l.Find(s, now)
 		l.store(s, false)
-		ref.add(start, s.total-totals+5)
+		ref.add(start, s.total-modulus+5)
 		var receipts []admitted
 		for range rapid.IntRange(1, 80).Draw(t, "operations") {
 			now += rapid.OneOf(rapid.Just(int64(0)), rapid.Int64Range(0, 3), rapid.Int64Range(0, 150), rapid.Int64Range(-60, 0)).Draw(t, "microseconds")
@@ -141,13 +142,13 @@ func TestLogIsAllThatHappened(t *testing.T) {
 			at := ref.time(now)
 			steps := len(s.all) > 0 && now+s.keptAhead < s.last().time
 			if l.Find(s, now) != steps {
-				t.Fatalf("changed: %t", !steps)
+				t.Fatalf("Find changed the state: %t", !steps)
 			}
 			if steps {
 				ref.forget(at)
 			}
 			if s.time != at {
-				t.Fatalf("it is %d instead of %d", s.time, at)
+				t.Fatalf("time %d instead of %d", s.time, at)
 			}
 			switch rapid.IntRange(0, 5).Draw(t, "operation") {
 			case 0:
@@ -165,7 +166,7 @@ func TestLogIsAllThatHappened(t *testing.T) {
 				}
 				r := rapid.SampledFrom(receipts).Draw(t, "receipt")
 				if got, want := l.Give(s, l.Cost(n), r.at), ref.give(at, l.Cost(n).Whole, r.at); got != want {
-					t.Fatalf("gave back: %t instead of %t", got, want)
+					t.Fatalf("refunded: %t instead of %t", got, want)
 				} else if got {
 					ref.forget(at)
 				}
@@ -184,7 +185,7 @@ func TestLogIsAllThatHappened(t *testing.T) {
 				}
 			}
 			for i := range s.all {
-				if e := s.all[i]; e.before < 0 || e.before >= totals || s.total < 0 || s.total >= totals {
+				if e := s.all[i]; e.before < 0 || e.before >= modulus || s.total < 0 || s.total >= modulus {
 					t.Fatalf("a total is not below the modulus: %+v", s)
 				}
 			}
@@ -196,7 +197,7 @@ func TestLogIsAllThatHappened(t *testing.T) {
 	})
 }
 
-// same fails the test unless a log's reply is that of its reference.
+// same fails the test unless a log and its reference give the same reply.
 func same(t *rapid.T, l *SlidingLog, s *entries, ref *events, now int64) {
 	at := ref.time(now)
 	for _, n := range []int64{0, 1, 5, l.Capacity(), l.largest(), l.largest() + 1} {
@@ -223,7 +224,7 @@ func same(t *rapid.T, l *SlidingLog, s *entries, ref *events, now int64) {
 	}
 }
 
-func TestLogOfOneInstant(t *testing.T) {
+func TestChargesOfOneInstantShareAnEntry(t *testing.T) {
 	l := must(NewSlidingLog([]Window{{1000, time.Second}}))
 	s := l.NewState()
 	for i := range 1000 {
@@ -235,7 +236,7 @@ func TestLogOfOneInstant(t *testing.T) {
 	if n := len(s.(*entries).all); n != 1 {
 		t.Errorf("%d entries of one instant", n)
 	}
-	// What is as old as the window is not in it.
+	// An entry exactly as old as the window is outside.
 	wantUsed(t, l, s, start+999_999, 1000)
 	wantUsed(t, l, s, start+1_000_000, 0)
 	if s.Expires() != start+1_000_000 {
@@ -243,8 +244,8 @@ func TestLogOfOneInstant(t *testing.T) {
 	}
 }
 
-// The wait is for as many of the oldest as are in the way, not for the oldest one.
-func TestLogWaitsForTheOldest(t *testing.T) {
+// The wait lasts until enough of the oldest entries have left, not just the oldest one.
+func TestLogWaitsForEnoughEntries(t *testing.T) {
 	l := must(NewSlidingLog([]Window{{7, us(100)}}))
 	s := l.NewState()
 	try(l, s, start, 1)
@@ -260,7 +261,7 @@ func TestLogWaitsForTheOldest(t *testing.T) {
 	}
 }
 
-func TestLogNamesItsWindows(t *testing.T) {
+func TestLogReportsViolatedWindows(t *testing.T) {
 	l := must(NewSlidingLog([]Window{{3, us(10)}, {9, us(1000)}, {5, us(100)}}))
 	s := l.NewState()
 	try(l, s, start, 3)
@@ -275,7 +276,7 @@ func TestLogNamesItsWindows(t *testing.T) {
 		if r.RetryAfter != us(tt.wait) || r.Violated != tt.violated || r.Remaining != tt.remaining || r.NextAfter != us(tt.next) {
 			t.Errorf("%d at %d: %+v", tt.n, tt.at, r)
 		}
-		// What is told of the limit is the same at all times: a policy of one name has one quota.
+		// The reading always describes the same window, because a policy of one name has one quota.
 		if r.Limit != 9 || r.Window != us(1000) || r.Used != 3 {
 			t.Errorf("%d at %d tells %d of %d in %v", tt.n, tt.at, r.Used, r.Limit, r.Window)
 		}
@@ -288,7 +289,7 @@ func TestLogNamesItsWindows(t *testing.T) {
 	}
 }
 
-func TestLogGivesBackAmongThousand(t *testing.T) {
+func TestLogRefundsAmongThousandEntries(t *testing.T) {
 	for later, want := range map[int64]bool{1000: true, 1001: false} {
 		l := must(NewSlidingLog([]Window{{MaxLogLimit, time.Second}}))
 		s := l.NewState()
@@ -297,7 +298,7 @@ func TestLogGivesBackAmongThousand(t *testing.T) {
 			try(l, s, start+1+i, 1)
 		}
 		if got := give(l, s, start+later, 2, receipt); got != want {
-			t.Errorf("gave back of %d later ones: %t", later, got)
+			t.Errorf("a refund with %d later entries: %t", later, got)
 		}
 		used := later + 3
 		if want {
@@ -307,7 +308,7 @@ func TestLogGivesBackAmongThousand(t *testing.T) {
 	}
 }
 
-// Force fills a log with as many entries as it ever has, and no charge is lost when they are full.
+// Force fills a log with its largest number of entries, and a full log loses no charge.
 func TestLogFilledByForce(t *testing.T) {
 	for _, l := range []*SlidingLog{must(NewSlidingLog([]Window{{5, us(1000)}})), must(NewBuckets(5, us(8), 8))} {
 		s := l.NewState()
@@ -326,8 +327,8 @@ func TestLogFilledByForce(t *testing.T) {
 	}
 }
 
-// What was given back leaves no trace: the next charge can be given back too, however many are under way.
-func TestLogForgetsWhatWasGivenBack(t *testing.T) {
+// A refund removes the entry, so the next charge can be refunded too, however many are outstanding.
+func TestLogForgetsRefundedCharges(t *testing.T) {
 	l := must(NewSlidingLog([]Window{{5, time.Second}}))
 	s := l.NewState()
 	last, _ := try(l, s, start, 1)
@@ -337,14 +338,14 @@ func TestLogForgetsWhatWasGivenBack(t *testing.T) {
 			t.Fatalf("charge %d does not fit", i)
 		}
 		if !give(l, s, start+i+1, 1, last) {
-			t.Fatalf("charge %d was not given back", i)
+			t.Fatalf("charge %d was not refunded", i)
 		}
 		last = receipt
 	}
 	wantUsed(t, l, s, start+100, 1)
 }
 
-func TestLogDropsWhatIsOver(t *testing.T) {
+func TestLogDropsOldEntries(t *testing.T) {
 	l := must(NewSlidingLog([]Window{{1000, us(100)}}))
 	s := l.NewState().(*entries)
 	for i := range int64(5000) {
@@ -356,8 +357,8 @@ func TestLogDropsWhatIsOver(t *testing.T) {
 	wantUsed(t, l, s, start+4999, 100)
 }
 
-// After a step back the log's clock goes on ahead until Redis's has caught up, or it would show the same times again, and a
-// receipt would speak of a charge that is another's.
+// After a step back the log's clock leads until Redis's clock has caught up. Otherwise it would
+// show the same times again, and a receipt would match another charge.
 func TestLogClockShowsNoTimeTwice(t *testing.T) {
 	l := must(NewBuckets(10, us(10_000), 10))
 	at := start - start%10_000
@@ -370,10 +371,10 @@ func TestLogClockShowsNoTimeTwice(t *testing.T) {
 			t.Errorf("expires at %d, before %d", s.Expires(), at+20_000)
 		}
 		if _, ok := try(l, s, now, 10); !ok {
-			t.Fatal("nothing fits, and nothing counts")
+			t.Fatal("no unit fits an empty log")
 		}
 		if give(l, s, now, 9, old) {
-			t.Errorf("%d later gave back another's charge", caught)
+			t.Errorf("%d later a receipt refunded another charge", caught)
 		}
 	}
 }

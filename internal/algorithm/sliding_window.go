@@ -7,18 +7,19 @@ import (
 	"time"
 )
 
-// SlidingWindow estimates what a window that ends now holds from two counters: of the window that started with a
-// key's first charge or follows that, and of the one before, by the part of it that is still covered.
+// SlidingWindow estimates the units in a window that ends now from two counters. The previous
+// window counts by the part that is still covered. A key's windows start with its first charge.
 type SlidingWindow struct {
 	limit       int64
 	width       int64 // microseconds
 	ticks, tick int64 // ticks·tick >= width
 }
 
-// maxProduct bounds limit times ticks: five of them are below 2^53.
+// maxProduct bounds limit times ticks. Five such products are below 2^53.
 const maxProduct = 1 << 50
 
-// NewSlidingWindow validates a limit for every window of the given width. It returns every fault at once.
+// NewSlidingWindow validates a limit for every window of the given width. It returns every fault at
+// once.
 func NewSlidingWindow(limit int64, window time.Duration) (*SlidingWindow, error) {
 	if err := errors.Join(checkLimit("Limit", limit, MaxCount/1000), checkWindow("Window", window)); err != nil {
 		return nil, err
@@ -28,14 +29,14 @@ func NewSlidingWindow(limit int64, window time.Duration) (*SlidingWindow, error)
 	return s, nil
 }
 
-// measure finds the shortest tick with which limit times ticks can be counted.
+// measure sets the shortest tick for which limit times ticks is at most maxProduct.
 func (w *SlidingWindow) measure() {
 	most := maxProduct / w.limit
 	w.tick = (w.width + most - 1) / most
 	w.ticks = (w.width + w.tick - 1) / w.tick
 }
 
-// Tag differs from width to width, because the counters of one mean nothing in another.
+// Tag differs for each width, because their counters are unrelated.
 func (w *SlidingWindow) Tag() string           { return "sw2" + strconv.FormatInt(w.width, 36) }
 func (w *SlidingWindow) Script() string        { return "sliding_window" }
 func (w *SlidingWindow) Fields() int           { return 4 }
@@ -48,7 +49,7 @@ func (w *SlidingWindow) Parameters(args []int64) []int64 {
 	return append(args, 0, w.limit, w.ticks, w.tick, w.width)
 }
 
-// Share is the n-th part of the limit, but at least 1.
+// Share returns the n-th part of the limit, at least 1.
 func (w *SlidingWindow) Share(n int64) Limit {
 	s := *w
 	s.limit = max(1, w.limit/n)
@@ -56,7 +57,7 @@ func (w *SlidingWindow) Share(n int64) Limit {
 	return &s
 }
 
-// counters is the state of one key: what is kept, and what Find found.
+// counters is the state of one key as stored, and the result of Find.
 type counters struct {
 	kept  counterPair
 	found counterPair
@@ -114,13 +115,14 @@ func (w *SlidingWindow) Fits(st State, c Cost, _ Terms) bool {
 	return count <= w.limit && w.product(s.found.before)*w.weight(s.since)+count*w.ticks <= w.limit*w.ticks
 }
 
-// weight is how many ticks of the window before are covered.
+// weight returns how many ticks of the previous window are covered.
 func (w *SlidingWindow) weight(since int64) int64 { return w.ticks - since/w.tick }
 
-// product is a count of the window before as it is multiplied: after a lowered limit, no product may leave the integers.
+// product returns the count of the previous window, bounded so that its products stay below 2^53
+// under a lowered limit.
 func (w *SlidingWindow) product(before int64) int64 { return min(before, 2*w.limit) }
 
-// covered is what still counts of the window before, rounded up.
+// covered returns the units of the previous window that still count, rounded up.
 func (w *SlidingWindow) covered(before, since int64) int64 {
 	return (w.product(before)*w.weight(since) + w.ticks - 1) / w.ticks
 }
@@ -168,13 +170,14 @@ func (w *SlidingWindow) Read(reply []int64, charged Cost, n int64) Reading {
 	return r
 }
 
-// wait is how long until n units fit on top of the counters. Of the units of the window before, as many still count at
-// a tick as the ticks that are covered then, times them, divided by all ticks.
+// wait returns how long until n units fit. Of the units of the previous window, the share that
+// still counts is the number of covered ticks divided by all ticks.
 func (w *SlidingWindow) wait(before, count, since, n int64) time.Duration {
 	if n > w.limit {
 		return Never
 	}
-	// until is the time from a window's start until n fit, count being what it holds and before what the last did.
+	// until returns the time from a window's start until n units fit. The window holds count units,
+	// the previous one before.
 	until := func(before, count int64) int64 {
 		covered := w.ticks
 		if before > 0 {

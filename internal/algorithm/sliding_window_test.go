@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// twoCounters is a state of them, so long after a window's start.
+// twoCounters returns a state at since microseconds after a window's start.
 func twoCounters(w *SlidingWindow, before, count, since int64) *counters {
 	s := w.NewState().(*counters)
 	s.kept = counterPair{start - since, count, before}
 	return s
 }
 
-// closedForm is the wait in microseconds for n units, after a part of a window in which count were charged, and before
-// in the last one: until so much less of that one is covered that all fit.
+// closedForm returns the wait in microseconds until n units fit. The window started since
+// microseconds ago and holds count units; the previous one holds before.
 func closedForm(limit, width, before, count, since, n int64) int64 {
 	part := func(a, b int64) *big.Rat { return new(big.Rat).SetFrac64(a, b) }
 	one := part(1, 1)
@@ -60,7 +60,7 @@ func TestSlidingWaitIsTheClosedForm(t *testing.T) {
 	}
 }
 
-// Small windows, microsecond by microsecond.
+// It tries small windows microsecond by microsecond.
 func TestSlidingWaitIsTheFirstThatFits(t *testing.T) {
 	for limit := int64(1); limit <= 4; limit++ {
 		for width := int64(1); width <= 9; width += 2 {
@@ -83,7 +83,7 @@ func TestSlidingWaitIsTheFirstThatFits(t *testing.T) {
 	}
 }
 
-// Where a tick is longer than a microsecond, the wait is still true to the microsecond.
+// The wait is exact to the microsecond even if a tick is longer.
 func TestSlidingWaitOfLongTicks(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for _, w := range []*SlidingWindow{
@@ -118,12 +118,12 @@ func TestSlidingUsedIsRoundedUp(t *testing.T) {
 			t.Errorf("%+v: used %d, remaining %d", tt, r.Used, r.Remaining)
 		}
 		if fits := w.Fits(s, w.Cost(tt.remaining), Terms{}); fits != (tt.used <= 10) || w.Fits(s, w.Cost(tt.remaining+1), Terms{}) {
-			t.Errorf("%+v: the rest is not what fits", tt)
+			t.Errorf("%+v: Remaining is not what fits", tt)
 		}
 	}
 }
 
-func TestSlidingWindowsThatWereIdle(t *testing.T) {
+func TestIdleSlidingWindowStartsAnew(t *testing.T) {
 	w := must(NewSlidingWindow(10, us(10)))
 	for _, tt := range []struct{ idle, used, wait int64 }{{9, 10, 1 + 10}, {10, 10, 10}, {15, 5, 5}, {19, 1, 1}, {20, 0, 0}, {21, 0, 0}, {100, 0, 0}} {
 		s := w.NewState()
@@ -136,7 +136,7 @@ func TestSlidingWindowsThatWereIdle(t *testing.T) {
 			t.Errorf("expires %d after it started", s.Expires()-start)
 		}
 	}
-	// What starts after two idle windows starts with its own charge, not where they ended.
+	// After two idle windows, the next window starts with its first charge.
 	s := w.NewState()
 	try(w, s, start, 10)
 	try(w, s, start+27, 10)
@@ -144,7 +144,7 @@ func TestSlidingWindowsThatWereIdle(t *testing.T) {
 	wantUsed(t, w, s, start+38, 9)
 }
 
-func TestSlidingWindowsOfAnotherLimit(t *testing.T) {
+func TestSlidingWindowAfterLimitChanges(t *testing.T) {
 	w, lower := must(NewSlidingWindow(100, us(1000))), must(NewSlidingWindow(10, us(1000)))
 	s := w.NewState()
 	try(w, s, start, 100)
@@ -163,17 +163,17 @@ func TestSlidingWindowsOfAnotherLimit(t *testing.T) {
 	wantUsed(t, must(NewSlidingWindow(100, us(500))), clone(s), start+750, 50)
 }
 
-func TestSlidingWindowGivesBackOfTheWindowBefore(t *testing.T) {
+func TestSlidingWindowRefundsThePreviousWindow(t *testing.T) {
 	w := must(NewSlidingWindow(10, us(10)))
 	s := w.NewState()
 	receipt, _ := try(w, s, start, 6)
 	try(w, s, start+10, 2)
 	if !give(w, s, start+10, 4, receipt) {
-		t.Error("nothing was given back")
+		t.Error("no refund")
 	}
 	wantUsed(t, w, s, start+10, 4)
 	if give(w, s, start+20, 2, receipt) {
-		t.Error("gave back of a window that is over")
+		t.Error("refunded a charge of a window that no longer counts")
 	}
 }
 

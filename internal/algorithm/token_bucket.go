@@ -8,25 +8,26 @@ import (
 	"time"
 )
 
-// TokenBucket refills one token every Per/Rate and holds Burst of them at most. It is counted as the generic cell
-// rate algorithm (ITU-T I.371) does: a token is a length of time, and the state is the arrival time, the instant at
-// which the bucket is full again. The level, how far that lies ahead of now, is at most the burst's length.
+// TokenBucket refills one token every Per/Rate and holds at most Burst tokens. It uses the generic
+// cell rate algorithm (ITU-T I.371). A token is a length of time. The state is the arrival time, at
+// which the bucket is full again. The level is the time from now until then, at most the length of
+// the burst.
 type TokenBucket struct {
 	burst                  int64
-	numerator, denominator int64 // of a token's length in microseconds, in lowest terms
-	token, capacity        Cost  // the lengths of one token and of the burst
-	reach                  int64 // of the capacity
+	numerator, denominator int64 // a token's length in microseconds, in lowest terms
+	token, capacity        Cost  // lengths of one token and of the burst
+	reach                  int64 // reachOf the capacity
 	frozen, queue          bool
 }
 
-// furthest is the longest debt: 10 years.
-const furthest = longest / 10
+// longestDebt is 10 years.
+const longestDebt = longest / 10
 
 // maxRate keeps the sum of two fractions, each below 1000 times the rate, below 2^53.
 const maxRate = 1 << 42
 
-// NewTokenBucket validates a bucket of burst tokens, refilled at rate tokens in every period per. At rate 0
-// it never refills, and per is 0 too. It returns every fault at once.
+// NewTokenBucket validates a bucket of burst tokens that refills rate tokens in every period per.
+// At rate 0 it never refills, and per must be 0. NewTokenBucket returns every fault at once.
 func NewTokenBucket(rate int64, per time.Duration, burst int64) (*TokenBucket, error) {
 	most := int64(MaxUnits)
 	if rate == 0 {
@@ -36,9 +37,9 @@ func NewTokenBucket(rate int64, per time.Duration, burst int64) (*TokenBucket, e
 		"is 0 but Per is %v: a bucket that never refills has no period, and no tokens at all is DenyAll", per))
 }
 
-// NewLeakyBucket validates a bucket that leaks rate units in every period per and holds capacity units. It counts as
-// the token bucket of the same numbers does, but its reservations form a queue: each leaves when all before it have
-// leaked. It returns every fault at once.
+// NewLeakyBucket validates a bucket that leaks rate units in every period per and holds capacity
+// units. It counts as a token bucket does, but its reservations form a queue: each leaves when all
+// before it have leaked. NewLeakyBucket returns every fault at once.
 func NewLeakyBucket(rate int64, per time.Duration, capacity int64) (*TokenBucket, error) {
 	b, err := newBucket(rate, per, "Capacity", capacity, MaxUnits, check(rate == 0, "Rate", "is 0: it would never leak"))
 	if err == nil {
@@ -59,7 +60,7 @@ func newBucket(rate int64, per time.Duration, field string, burst, most int64, f
 		return nil, err
 	}
 	b := &TokenBucket{burst: burst, frozen: rate == 0}
-	token := big.NewRat(1, 1) // one unit of a clock that stands still
+	token := big.NewRat(1, 1) // nothing refills: a unit is a microsecond of a clock that stands still
 	if rate > 0 {
 		token.SetFrac64(int64(per), rate*int64(time.Microsecond))
 	}
@@ -69,7 +70,7 @@ func newBucket(rate int64, per time.Duration, field string, burst, most int64, f
 	return b, nil
 }
 
-// measure sets the lengths of a token and of the burst, and says whether they can be counted.
+// measure sets the lengths of a token and of the burst. It reports whether they are in range.
 func (b *TokenBucket) measure(token *big.Rat) bool {
 	if !token.Num().IsInt64() {
 		return false
@@ -85,8 +86,9 @@ func (b *TokenBucket) measure(token *big.Rat) bool {
 	return whole < uint64(longest)
 }
 
-// Share is the bucket for one of n processes that decide alone: the n-th part of its rate and burst, but at least
-// a burst of 1. A part that takes more than 100 years to refill does not refill.
+// Share returns the bucket for one of n processes that decide alone: the n-th part of the rate and
+// of the burst, a burst of at least 1. A part that takes more than 100 years to refill never
+// refills.
 func (b *TokenBucket) Share(n int64) Limit {
 	s := *b
 	s.burst = max(1, b.burst/n)
@@ -121,8 +123,8 @@ func (b *TokenBucket) Parameters(args []int64) []int64 {
 	return append(args, denominator, b.capacity.Whole, b.capacity.Fraction, queue, b.reach)
 }
 
-// Plain is the reach and capacity of a bucket that has nothing more to say to the script, where every length is of whole
-// microseconds.
+// Plain returns the reach and capacity of a bucket that the short form of lua/plain.lua can
+// describe: one that refills, is no queue and has tokens of whole microseconds.
 func (b *TokenBucket) Plain() (reach, capacity int64, ok bool) {
 	return b.reach, b.capacity.Whole, b.denominator == 1 && !b.frozen && !b.queue
 }
@@ -147,7 +149,7 @@ func (b *TokenBucket) Cost(n int64) Cost {
 	return Cost{int64(whole), int64(part)}
 }
 
-// units is how many tokens a level takes, rounded up.
+// units returns the number of tokens of a level, rounded up.
 func (b *TokenBucket) units(level Cost) int64 {
 	if b.denominator == 1 {
 		return (level.Whole + b.numerator - 1) / b.numerator
@@ -155,7 +157,7 @@ func (b *TokenBucket) units(level Cost) int64 {
 	hi, lo := bits.Mul64(uint64(level.Whole), uint64(b.denominator))
 	lo, carry := bits.Add64(lo, uint64(level.Fraction), 0)
 	if hi += carry; hi >= uint64(b.numerator) {
-		return math.MaxInt64 // under a limit of much longer tokens
+		return math.MaxInt64 // another limit with far longer tokens raised the level
 	}
 	n, rest := bits.Div64(hi, lo, uint64(b.numerator))
 	if rest > 0 {
@@ -184,12 +186,12 @@ func (b *TokenBucket) Read(reply []int64, charged Cost, n int64) (r Reading) {
 	return r
 }
 
-// room is how long until n units fit on top of a level.
+// room returns how long until n units fit on top of a level.
 func (b *TokenBucket) room(level Cost, n int64) time.Duration {
 	return b.until(level.plus(b.Cost(n), b.denominator).minus(b.capacity, b.denominator))
 }
 
-// RetryReserve is the wait until a reservation for at most bound later can be had.
+// RetryReserve returns the wait until a reservation with a delay of at most bound is admitted.
 func (b *TokenBucket) RetryReserve(r Reading, bound time.Duration) time.Duration {
 	switch {
 	case r.RetryAfter == Never:
@@ -200,7 +202,7 @@ func (b *TokenBucket) RetryReserve(r Reading, bound time.Duration) time.Duration
 	return r.RetryAfter - bound
 }
 
-// until is how long a level takes to drain.
+// until returns how long a level takes to drain.
 func (b *TokenBucket) until(level Cost) time.Duration {
 	left := level.ceil()
 	switch {

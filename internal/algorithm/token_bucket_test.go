@@ -20,7 +20,8 @@ func mustBucket(t interface{ Fatal(...any) }, rate int64, per time.Duration, bur
 	return b
 }
 
-// anyBucket draws buckets whose tokens are whole microseconds, broken ones, and less than one.
+// anyBucket draws buckets with tokens of whole microseconds, with fractions, and below a
+// microsecond.
 func anyBucket(t *rapid.T) *TokenBucket {
 	return rapid.SampledFrom([]*TokenBucket{
 		mustBucket(t, 1, time.Microsecond, 10),
@@ -43,7 +44,7 @@ func (b *TokenBucket) foundLevel(s State, now int64) *big.Rat {
 	return rat(s.(*bucket).level, b.denominator)
 }
 
-// drained is what is left of a level after some microseconds.
+// drained returns a level after some microseconds.
 func (b *TokenBucket) drained(level *big.Rat, microseconds int64) *big.Rat {
 	if b.frozen {
 		return level
@@ -55,7 +56,7 @@ func (b *TokenBucket) drained(level *big.Rat, microseconds int64) *big.Rat {
 	return level
 }
 
-// replay says whether charges fit a bucket that never saw others, in exact arithmetic. That they fit is the same as that no
+// replay reports whether charges fit a new bucket, in exact arithmetic. They fit if and only if no
 // window holds more of them than the burst and its refill.
 func (b *TokenBucket) replay(charges []admitted) (fit bool) {
 	level, capacity, at := new(big.Rat), rat(b.capacity, b.denominator), start
@@ -68,20 +69,20 @@ func (b *TokenBucket) replay(charges []admitted) (fit bool) {
 	return true
 }
 
-// A receipt is nothing once the bucket has been full, whatever happened since.
-func TestOldReceiptGivesNothing(t *testing.T) {
+// A receipt refunds nothing once the bucket has been full, whatever happened since.
+func TestOldReceiptRefundsNothing(t *testing.T) {
 	b := mustBucket(t, 10, time.Second, 5)
 	s := b.NewState()
 	receipt, _ := try(b, s, start, 5)
 	try(b, s, start+500_000, 5)
 	if give(b, s, start+500_000, 5, receipt) {
-		t.Error("gave back a later charge by the receipt of an earlier one")
+		t.Error("an earlier receipt refunded a later charge")
 	}
-	// A state made afresh, as after its key has expired, knows nothing of it either.
+	// The same holds for a new state, as after the key has expired.
 	s = b.NewState()
 	try(b, s, start+600_000, 5)
 	if give(b, s, start+600_000, 5, receipt) {
-		t.Error("gave back a later charge on a fresh state")
+		t.Error("an earlier receipt refunded a charge on a new state")
 	}
 }
 
@@ -147,7 +148,7 @@ func TestSharesSumToTheWhole(t *testing.T) {
 		}
 		if s.frozen {
 			if !b.frozen && burst >= n {
-				// Its capacity is at most the whole's, but a token's length may be beyond 64 bits.
+				// The capacity is at most that of the whole, but a token's length may exceed 64 bits.
 				if token := new(big.Int).Mul(big.NewInt(b.numerator), big.NewInt(n)); token.IsInt64() {
 					t.Fatalf("a share of %+v is frozen", b)
 				}
@@ -161,7 +162,7 @@ func TestSharesSumToTheWhole(t *testing.T) {
 		if s.capacity.Whole >= longest || s.denominator > 1000<<42 {
 			t.Fatalf("the share %+v is no valid limit", s)
 		}
-		// A share counts as any limit does.
+		// A share counts like any limit.
 		state := s.NewState()
 		s.Find(state, start)
 		if !s.Fits(state, s.Cost(s.burst), Terms{}) || s.Fits(state, s.Cost(s.burst+1), Terms{}) {
@@ -170,7 +171,7 @@ func TestSharesSumToTheWhole(t *testing.T) {
 	})
 }
 
-// A cost and its number of tokens are inverse, and never fits what is above the burst.
+// The cost of n tokens is n tokens, and a cost above the burst never fits.
 func TestCostsAreExact(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b, err := NewTokenBucket(rapid.Int64Range(1, 1<<42).Draw(t, "rate"),
@@ -195,8 +196,8 @@ func TestCostsAreExact(t *testing.T) {
 	})
 }
 
-// Limits take turns on one key. Each sees all that is there, admits what its own capacity has left, and no fraction of
-// another's denominator is misread.
+// Limits take turns on one key. Each sees the whole level, admits what its own capacity has left,
+// and never misreads a fraction of another denominator.
 func TestLimitChanges(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limits := []*TokenBucket{

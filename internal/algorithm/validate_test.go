@@ -9,7 +9,7 @@ import (
 
 const quarter = Longest / 4
 
-// names fails the test unless err says each of the faults, each on its own line, and nothing else.
+// names fails the test unless err consists of the faults, each on its own line.
 func names(t *testing.T, made bool, err error, faults []string) {
 	t.Helper()
 	if made != (err == nil) || (err != nil) != (faults != nil) {
@@ -30,7 +30,7 @@ func names(t *testing.T, made bool, err error, faults []string) {
 }
 
 func TestNewWindowsNameEveryFault(t *testing.T) {
-	// The limit is the largest of the fixed window's, of the sliding one's and of the buckets'.
+	// The columns are the largest limits of a fixed window, a sliding window and buckets.
 	tests := []struct {
 		name   string
 		limit  int64
@@ -55,7 +55,7 @@ func TestNewWindowsNameEveryFault(t *testing.T) {
 			names(t, s != nil, err, tt.faults)
 			b, err := NewBuckets(tt.limit, tt.window, 1)
 			if tt.window%time.Microsecond != 0 && tt.window > 0 {
-				return // which has two faults, below
+				return // a width with two faults is tested below
 			}
 			names(t, b != nil, err, tt.faults)
 		})
@@ -87,8 +87,8 @@ func TestLargestLimits(t *testing.T) {
 	}
 }
 
-// The product of limit and ticks is what scripts count with.
-func TestTicksAreAsShortAsTheyCanBe(t *testing.T) {
+// Scripts count with the product of limit and ticks, which bounds the number of ticks.
+func TestTicksAreShortest(t *testing.T) {
 	for _, limit := range []int64{1, 2, 3, 7, 1000, 1_000_003, 1_000_000_000_000} {
 		for _, window := range []time.Duration{time.Microsecond, 7 * time.Microsecond, time.Second, 24 * time.Hour, quarter - time.Microsecond, quarter} {
 			w := must(NewSlidingWindow(limit, window))

@@ -6,15 +6,16 @@ import (
 	"time"
 )
 
-// FixedWindow counts units in windows that follow each other.
+// FixedWindow counts units in consecutive windows.
 type FixedWindow struct {
 	limit     int64
 	width     int64 // microseconds
 	fromFirst bool
 }
 
-// NewFixedWindow validates a limit for each window of the given width. All windows start at multiples of the
-// width since 1970, or each with the first charge after the one before. It returns every fault at once.
+// NewFixedWindow validates a limit for each window of the given width. Windows start at multiples
+// of the width since 1970. If fromFirst is true, a window starts with the first charge after the
+// previous one. NewFixedWindow returns every fault at once.
 func NewFixedWindow(limit int64, window time.Duration, fromFirst bool) (*FixedWindow, error) {
 	if err := errors.Join(checkLimit("Limit", limit, MaxCount), checkWindow("Window", window)); err != nil {
 		return nil, err
@@ -57,14 +58,14 @@ func (f *FixedWindow) Parameters(args []int64) []int64 {
 	return append(args, 0, f.limit, 0, f.width, first)
 }
 
-// Share is the n-th part of the limit, but at least 1.
+// Share returns the n-th part of the limit, at least 1.
 func (f *FixedWindow) Share(n int64) Limit {
 	s := *f
 	s.limit = max(1, f.limit/n)
 	return &s
 }
 
-// window is the state of one key: what is kept, and what Find found.
+// window is the state of one key as stored, and the result of Find.
 type window struct {
 	kept  windowCount
 	found windowCount
@@ -100,7 +101,8 @@ func (s *window) Spent(now int64) float64 {
 	return float64(s.kept.count) / float64(s.limit)
 }
 
-// Find brings the state to now. A window that runs when its limit gets another width ends the new width after it started.
+// Find implements Limit. If the limit got another width, a running window ends the new width after
+// it started.
 func (f *FixedWindow) Find(st State, now int64) (changed bool) {
 	s := st.(*window)
 	start := now
@@ -109,13 +111,13 @@ func (f *FixedWindow) Find(st State, now int64) (changed bool) {
 	}
 	s.found = s.kept
 	if w := &s.found; w.finish > 0 {
-		next := f.width // how long the window lasts that the debt goes into
+		next := f.width // the length of the window that takes the debt
 		if w.start > now {
 			w.finish += now - w.start
-			w.start, changed = now, true // the clock went back, and the window would not end
+			w.start, changed = now, true // the clock went back
 		}
 		if now >= w.finish {
-			next = w.finish - w.start // as it was to be
+			next = w.finish - w.start // the old width
 		} else if w.finish != w.start+f.width {
 			w.finish = w.start + f.width
 			changed = changed || now < w.finish
@@ -137,17 +139,18 @@ func (f *FixedWindow) Find(st State, now int64) (changed bool) {
 	return changed
 }
 
-// enter brings the count to the window that holds at now, and says whether that is back in time. A count that began
-// within the window stays: one that was brought back before.
+// enter moves the count to the window at now. It reports whether the clock went back. A count that
+// began within the window stays.
 func (s *window) enter(now, limit, start, finish, after int64) (changed bool) {
 	w := &s.found
 	switch {
 	case w.start >= finish:
-		// Kept even if nothing is charged, or the window would not end. The one that it began in is yet to come.
+		// The window of the count is yet to come. This is kept even if nothing is charged. Otherwise
+		// the window would not end.
 		if w.start == finish {
 			w.debt = max(w.debt, w.count)
 		}
-		w.start, changed = max(now, start+1), true // no receipt of this window speaks of that count
+		w.start, changed = max(now, start+1), true // so its receipts differ from those of that count
 	case w.start < start:
 		if w.finish < start {
 			w.debt = 0
@@ -201,12 +204,13 @@ func (f *FixedWindow) Read(reply []int64, charged Cost, n int64) Reading {
 	return readWindow(reply, charged, n, f.limit, f.width, f.width)
 }
 
-// readWindow reads the reply of a window of the given width, before one of the next width.
+// readWindow interprets the reply of a window of the given width. The next window has the width
+// next.
 func readWindow(reply []int64, charged Cost, n, limit, width, next int64) Reading {
 	count, left, debt := reply[0], reply[1], reply[2]
 	r := Reading{Limit: limit, Used: count + charged.Whole, Window: micros(width)}
 	r.Remaining = max(0, limit-r.Used)
-	wait := func(n int64) time.Duration { // that do not fit into this window
+	wait := func(n int64) time.Duration { // n units do not fit into this window
 		if debt+n <= limit {
 			return micros(left)
 		}

@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// reading is what a peek for n units says.
+// reading returns the reading of a peek for n units.
 func reading(l Limit, s State, now, n int64) Reading {
 	l = current(l, now)
 	l.Find(s, now)
@@ -33,7 +33,7 @@ func wantUsed(t *testing.T, l Limit, s State, now, used int64) {
 	}
 }
 
-// windowed are the limits of one window after the other, each 10 microseconds long but for the days.
+// windowed returns limits with consecutive windows: days, and otherwise windows of 10 microseconds.
 func windowed() map[string]Limit {
 	return map[string]Limit{
 		"aligned":    must(NewFixedWindow(5, us(10), false)),
@@ -42,7 +42,7 @@ func windowed() map[string]Limit {
 	}
 }
 
-// span is the window that a charge at now falls into, and the end of the one after.
+// span returns the window at now and the end of the next one.
 func span(l Limit, now int64) (from, until, after int64) {
 	if p, ok := l.(Periodic); ok {
 		p = p.At(now).(Periodic)
@@ -75,14 +75,14 @@ func TestWindowsRollOver(t *testing.T) {
 			}
 			try(l, s, until, 4)
 			if give(l, s, until, 3, receipt) {
-				t.Error("gave back a charge of a window that is over")
+				t.Error("refunded a charge of an earlier window")
 			}
 			wantUsed(t, l, s, until, 4)
 		})
 	}
 }
 
-// A debt is paid in the window that follows, and in no later one.
+// A debt counts in the next window, and in no later one.
 func TestDebtIsCarriedOnce(t *testing.T) {
 	for name, l := range windowed() {
 		t.Run(name, func(t *testing.T) {
@@ -126,7 +126,7 @@ func TestDebtIsCarriedOnce(t *testing.T) {
 				t.Errorf("%+v", r)
 			}
 			if _, ok := try(l, s, until, 3); !ok {
-				t.Error("what the debt leaves does not fit")
+				t.Error("the units that the debt leaves do not fit")
 			}
 			wantUsed(t, l, s, until, 5)
 			wantUsed(t, l, s, after, 0)
@@ -134,8 +134,8 @@ func TestDebtIsCarriedOnce(t *testing.T) {
 	}
 }
 
-// What was charged in a period that is yet to come, because the clock went back over its start, counts now and then. What
-// was charged before it is over.
+// If the clock goes back over the start of a period, its charges count at once, and again when it
+// starts. Charges of the earlier period are forgotten.
 func TestPeriodIsEnteredTwice(t *testing.T) {
 	const second = 1_000_000
 	l := windowed()["calendar"]
@@ -145,7 +145,7 @@ func TestPeriodIsEnteredTwice(t *testing.T) {
 	receipt, _ := try(l, s, boundary, 2)
 	wantUsed(t, l, s, boundary-second, 2)
 	if give(l, s, boundary-second, 3, before) {
-		t.Error("gave back a charge of a count that is over")
+		t.Error("refunded a charge of an earlier count")
 	}
 	between, _ := try(l, s, boundary-second, 3)
 	if r := reading(l, s, boundary-second, 4); r.Used != 5 || r.RetryAfter != us(second+after-boundary) {
@@ -155,32 +155,32 @@ func TestPeriodIsEnteredTwice(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	if !give(l, s, boundary-1, 1, between) {
-		t.Error("gave back nothing")
+		t.Error("no refund")
 	}
 	wantUsed(t, l, s, boundary-1, 4)
 	wantUsed(t, l, s, boundary-2*second, 4)
 	wantUsed(t, l, s, boundary+1, 2)
 	try(l, s, boundary+1, 3)
 	if give(l, s, boundary+1, 2, between) || !give(l, s, boundary+1, 2, receipt) {
-		t.Error("gave back a charge of another period, or not that of this one")
+		t.Error("refunded a charge of another period, or not the charge of this one")
 	}
 	wantUsed(t, l, s, boundary+1, 3)
 	wantUsed(t, l, s, after, 0)
 
-	// Exactly to the start of the period before.
+	// A step back exactly to the start of the previous period.
 	from, _, _ := span(l, boundary-second)
 	s = l.NewState()
 	before, _ = try(l, s, from, 5)
 	try(l, s, boundary, 5)
 	if give(l, s, from, 5, before) {
-		t.Error("gave back a charge of a count that is over")
+		t.Error("refunded a charge of an earlier count")
 	}
 	wantUsed(t, l, s, from, 5)
 	wantUsed(t, l, s, boundary, 5)
 	wantUsed(t, l, s, after, 0)
 }
 
-// A debt that is above a lowered limit fills the next window, and is not carried further.
+// A debt above a lowered limit fills the next window, and no window after that.
 func TestDebtAboveALoweredLimit(t *testing.T) {
 	for name, l := range windowed() {
 		t.Run(name, func(t *testing.T) {
@@ -201,7 +201,7 @@ func TestDebtAboveALoweredLimit(t *testing.T) {
 	}
 }
 
-// A step back neither frees what was counted nor locks the key for longer than a window from then on.
+// A step back neither frees counted units nor locks the key for longer than a window from then on.
 func TestWindowsAfterAStepBack(t *testing.T) {
 	for name, l := range windowed() {
 		t.Run(name, func(t *testing.T) {
@@ -214,7 +214,7 @@ func TestWindowsAfterAStepBack(t *testing.T) {
 				from, until = back, back+f.width
 			}
 			if !current(l, back).Find(s, back) {
-				t.Error("what was beyond reach is not kept as it was found")
+				t.Error("the state is not stored as it was found")
 			}
 			if at := s.(*window).kept.start; at < from || at > back {
 				t.Errorf("starts at %d, not from %d to %d", at, from, back)
@@ -241,7 +241,7 @@ func TestWindowsOfAnotherWidth(t *testing.T) {
 		}
 		widened := clone(s)
 		if !longer.Find(widened, now+9) || longer.Find(widened, now+9) {
-			t.Error("the longer width is not kept once, when it is first seen")
+			t.Error("the longer width is not stored exactly once")
 		}
 		wantUsed(t, longer, widened, now+13, 5)
 		wantUsed(t, longer, widened, now+14, 0)
@@ -253,7 +253,7 @@ func TestWindowsOfAnotherWidth(t *testing.T) {
 	}
 }
 
-// Neither what is admitted nor what is denied makes a window longer.
+// Neither admitted nor denied charges make a window longer.
 func TestSteadyTrafficNeverExtendsAWindow(t *testing.T) {
 	for name, l := range windowed() {
 		t.Run(name, func(t *testing.T) {
@@ -280,8 +280,8 @@ func TestSteadyTrafficNeverExtendsAWindow(t *testing.T) {
 	}
 }
 
-// From when it expires on, a state is as good as none, to every limit that made it.
-func TestExpiredIsAsGoodAsNone(t *testing.T) {
+// An expired state equals a new one, under every limit that made it.
+func TestExpiredStateEqualsNewState(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l, _, _ := anyLimit(t)
 		s, now := l.NewState(), start

@@ -1,13 +1,14 @@
--- Sliding window of two counters: what was charged in the window before counts by the part of it that a window ending
+-- Sliding window of two counters. The previous window counts by the part of it that a window ending
 -- now still covers. A key's windows start with its first charge.
 --
--- Limit  0; the limit; ticks in a window, length of a tick; width of a window
+-- Limit  0; the limit; ticks in a window; length of a tick; width of a window
 -- Cost   units, 0
--- Reply  count of the window before, count of this one, time since this one started, receipt
--- Value  "start count before". Windows in which nothing is left have no value.
+-- Reply  count of the previous window, count of this one, time since this one started, receipt
+-- Value  "start count previous". A key whose windows are empty has no value.
 --
--- Time counts in whole ticks, so that limit times ticks stays below 2^50. A receipt is the start of the charge's window
--- plus 1. It gives back as long as that window counts.
+-- Time counts in whole ticks, so that limit times ticks stays below 2^50.
+--
+-- A receipt is the start of the charge's window plus 1. It refunds while that window counts.
 
 --: look
 local state = states[key]
@@ -18,14 +19,16 @@ if not state then
     local s, c, b = string.match(value, '^(%d+) (%d+) (%d+)$')
     start, held, previous = s + 0, c + 0, b + 0
   end
-  state = {start = start, count = held, before = previous, from = 0, used = 0, last = 0, weight = 0} -- kept, and as found
+  -- from, used, last and weight: as found now
+  state = {start = start, count = held, before = previous, from = 0, used = 0, last = 0, weight = 0}
   states[key] = state
 end
 local start, held, previous = state.start, state.count, state.before
 local width, tick = ARGV[limit + 6] + 0, ARGV[limit + 5] + 0
 ARGV[limit + 3], ARGV[limit + 4], ARGV[limit + 5], ARGV[limit + 6] = ARGV[limit + 3] + 0, ARGV[limit + 4] + 0, tick, width
 if start > now then
-  -- The clock went back. This is kept even if nothing is charged, or the window would not end.
+  -- The clock went back. This is kept even if nothing is charged. Otherwise the window would not
+  -- end.
   start, state.start, dirty[key] = now, now, limit
 elseif now - start >= width then
   if now - start < 2 * width then
@@ -46,7 +49,7 @@ n = n + 4
 
 --: fits
 local state, most, ticks = states[key], ARGV[limit + 3], ARGV[limit + 4]
--- After a lowered limit, no product may leave the integers.
+-- Below a lowered limit, min keeps the product below 2^53.
 fits = state.used + whole <= most
   and math.min(state.last, 2 * most) * state.weight + (state.used + whole) * ticks <= most * ticks
 

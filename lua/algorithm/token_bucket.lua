@@ -1,30 +1,37 @@
--- Token bucket, and leaky bucket: the generic cell rate algorithm. A token is a length of time, the period divided by the
--- rate. The state is the arrival time, the instant at which the bucket is full again. The level is how far the arrival time
--- lies ahead of now. A charge adds to it and must not raise it above the capacity, the length of the burst.
+-- Token bucket and leaky bucket, as the generic cell rate algorithm. A token is a length of time:
+-- the period divided by the rate. The state is the arrival time, at which the bucket is full again.
+-- The level is the time from now until then. A charge raises the level, at most to the capacity,
+-- which is the length of the burst.
 --
--- Limit  denominator, 0 if time refills nothing; capacity in whole microseconds, its part; 1 for a queue, else 0; reach
--- Cost   the tokens' length in whole microseconds, its part
--- Reply  level, its part, receipt
--- Value  "reach arrival" without the space: 2 and 16 digits; then " part denominator" unless both are of no use; then
---        " since", of 16 digits, if a receipt was given. A full bucket has no value.
+-- Limit  denominator, 0 if nothing refills; capacity in whole microseconds; its fraction; 1 for a
+--        queue, otherwise 0; reach
+-- Cost   the tokens' length in whole microseconds, its fraction
+-- Reply  level, its fraction, receipt
+-- Value  "reach arrival" without the space: 2 and 16 digits; then " part denominator" if there is a
+--        fraction or a since; then " since" of 16 digits if a receipt was given. A full bucket has
+--        no value.
 --
--- since     The first charge with a receipt since the bucket was last full. A receipt is the time of its charge plus 1, or
---           since plus 1 where that is later. A charge is refunded whole, but not below an empty level, unless the bucket
---           has been full since: then the charge has drained.
--- reach     2^(reach-10) is more than any charge has raised the level to. The level is more than that only where the clock
---           went back, and becomes the capacity. It never falls while the key lives.
+-- since     The time of the first charge with a receipt since the bucket was full. A receipt is the
+--           time of its charge plus 1, or since plus 1 if that is later. A refund lowers the level
+--           by the whole cost, at most to 0. If the bucket has been full since the charge, the
+--           charge has drained and gets no refund.
+-- reach     2^(reach-10) exceeds every level to which a charge raised the bucket. A higher level
+--           means that the clock went back, and becomes the capacity. The reach never falls while
+--           the key lives.
 -- capacity  Limits of different capacities see the same level, so each counts the charges of all.
+-- plain     The value read had neither a fraction nor a since, and arrival was before.
 --
--- A plain state is kept for 2^22 microseconds after the bucket is full, and so until their next multiple at least. A charge
--- that stays between two multiples moves it by INCRBY, which leaves the time to live alone and costs half.
+-- A plain key lives for 2^22 microseconds after the bucket is full, and so at least until the next
+-- multiple of 2^22. A charge that moves the arrival time between two multiples uses INCRBY, which
+-- leaves the TTL alone and costs half.
 
 --: look
 local start, capacity, denominator = now, ARGV[limit + 3] + 0, ARGV[limit + 2]
-if denominator == 0 then start, denominator = 0, 1 end -- the clock stands still
+if denominator == 0 then start, denominator = 0, 1 end -- nothing refills
 ARGV[limit + 3] = capacity
 local state = states[key]
 if not state then
-  state = {arrival = 0, part = 0, base = 1, since = false, reach = 10, before = 0, plain = false} -- before and plain: as read
+  state = {arrival = 0, part = 0, base = 1, since = false, reach = 10, before = 0, plain = false}
   local value = values[key] or redis.call('GET', KEYS[key])
   if value and #value == 18 then
     state.reach, state.arrival, state.plain = tonumber(string.sub(value, 1, 2)), tonumber(string.sub(value, 3)), true
@@ -33,7 +40,7 @@ if not state then
     state.reach, state.arrival = tonumber(reach), reach and #arrival == 16 and tonumber(arrival)
     state.part, state.base, state.since = tonumber(part), tonumber(base), since ~= '' and tonumber(since)
   end
-  if not (state.arrival and state.reach) or state.arrival % 1 ~= 0 then -- before anything is written
+  if not (state.arrival and state.reach) or state.arrival % 1 ~= 0 then -- nothing is written yet
     error('no state of a token bucket')
   end
   states[key], state.before = state, state.arrival
@@ -45,7 +52,8 @@ elseif rest > 0 and state.base ~= denominator then
   level, rest = level + 1, 0
 end
 if level > capacity and level >= 2 ^ (state.reach - 10) and ARGV[limit + 2] > 0 then
-  -- This is kept even if nothing is charged, or it would not drain. A narrower limit forgives at most half to a wider one.
+  -- The clock went back. This is kept even if nothing is charged. Otherwise the level would not
+  -- drain. A narrower limit leaves at least half of a wider one's level.
   level, rest = capacity, ARGV[limit + 4] + 0
   if 2 ^ (state.reach - 11) > capacity + 1 then level, rest = math.floor(2 ^ (state.reach - 11)), 0 end
   state.arrival, state.part, state.base, dirty[key] = start + level, rest, denominator, limit
@@ -73,7 +81,7 @@ fits = fits and (level < most or level == most and rest <= ARGV[limit + 4] + 0)
 local state, level, rest, start, denominator = states[key], reply[found - 2], reply[found - 1], now, ARGV[limit + 2]
 if denominator == 0 then start, denominator = 0, 1 end
 if operation == 'force' then
-  -- A debt is at most as much again as the capacity, and 10 years of it.
+  -- A debt is at most another capacity and at most 10 years.
   local room, left = ARGV[limit + 3] + math.min(ARGV[limit + 3], 315576000000000) - level, ARGV[limit + 4] - rest
   if left < 0 then room, left = room - 1, left + denominator end
   if room < 0 then room, left = 0, 0 end
@@ -120,7 +128,7 @@ elseif state.plain and rest == 0 and not since then
   if before >= arrival - arrival % grace and before < arrival
     and redis.pcall('INCRBY', KEYS[key], string.format('%d', arrival - before)) == reach * 10000000000000000 + arrival then
     ttl = nil
-  end -- otherwise the reach differs, or the user may not, or what it read as a number is none to Redis
+  end -- otherwise the reach changed or Redis rejected INCRBY
 end
 if ttl and ttl > 0 then
   local low, base = arrival % 10000000, rest > 0 and state.base or 1

@@ -1,16 +1,18 @@
--- Fixed window and calendar. Each window has a count of its own. What a debt leaves above the limit is the next
--- window's first count.
+-- Fixed window and calendar. Each window has its own count. The debt is the part of the count above
+-- the limit: it is the first count of the next window.
 --
--- Limit  0; the limit; then either 0, the width of a window, 1 if it starts with its first charge, 0 if all start at
---        multiples of the width since 1970; or 1, start, end, and end of the window after (of a calendar's period now)
+-- Limit  0; the limit; then either 0, the width of a window, 1 if a window starts with its first
+--        charge or 0 if windows start at multiples of the width since 1970; or 1 and the start and
+--        end of a calendar's period and the end of the next period
 -- Cost   units, 0
--- Reply  count, time until the window ends, debt (what of the count goes into the next window), receipt
--- Value  "start count length", and " debt" where there is a debt. A window in which nothing is left has no value.
+-- Reply  count, time until the window ends, debt, receipt
+-- Value  "start count length", then " debt" if there is a debt. An empty window has no value.
 --
--- A window that runs when its limit gets another width ends the new width after it started. This is kept even if nothing is
--- charged, or the key would expire when the window was to end.
+-- When the limit gets another width, a running window ends the new width after it started. This is
+-- kept even if nothing is charged. Otherwise the key would expire at the end of the old width.
 --
--- A receipt is when the count of the charge's window began, plus 1. Nothing is given back of another window.
+-- A receipt is the time from which the charge's window counts, plus 1. Charges of other windows are
+-- not refunded.
 
 --: look
 local state = states[key]
@@ -21,7 +23,7 @@ if not state then
     local s, c, l, d = string.match(value, '^(%d+) (%d+) (%d+) ?(%d*)$')
     start, held, finish, debt = s + 0, c + 0, s + l, (tonumber(d) or 0)
   end
-  state = {start = start, finish = finish, count = held, debt = debt, from = 0, after = 0} -- kept, and as found
+  state = {start = start, finish = finish, count = held, debt = debt, from = 0, after = 0}
   states[key] = state
 end
 ARGV[limit + 3] = ARGV[limit + 3] + 0
@@ -41,9 +43,9 @@ else
       ended = ended + now - from
       from, start, back = now, now, true -- the clock went back
     end
-    local following = width -- how long the window lasts that the debt goes into
+    local following = width -- the length of the window that takes the debt
     if now >= ended then
-      following = ended - from -- as it was to be
+      following = ended - from -- the old width
     elseif ended ~= from + width then
       ended = from + width
       back = back or now < ended
@@ -59,7 +61,8 @@ else
   finish, after = start + width, start + 2 * width
 end
 if from >= finish then
-  -- A calendar's clock went back. The period that the count began in is yet to come, and no receipt of this one speaks of it.
+  -- The clock went back out of a calendar's period, so the period of the count is yet to come. The
+  -- receipts of this period differ from those of the count.
   if from == finish then
     owed = math.max(owed, used)
   end
@@ -73,7 +76,7 @@ elseif from < start then
 end
 state.from, state.after = from, after
 if back then
-  -- This is kept even if nothing is charged, or the window would not end when it should.
+  -- This is kept even if nothing is charged. Otherwise the window would end at the wrong time.
   state.start, state.finish, state.count, state.debt, dirty[key] = from, finish, used, owed, limit
 end
 reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = used, finish - now, owed, 0
