@@ -48,11 +48,12 @@ if not number then
       return tonumber(added[n - 2 * state.low + 1])
     elseif n >= 32 then
       local key, block = state.key, (n - n % 16) / 16
-      value, from = state.blocks and state.blocks[block], 1 + 16 * (n % 16)
+      from = 1 + 16 * (n % 16)
+      state.blocks = state.blocks or {}
+      value = state.blocks[block]
       if not value then
         value = redis.call('GETRANGE', KEYS[key],
           string.format('%d', 96 + 256 * block), string.format('%d', 351 + 256 * block))
-        state.blocks = state.blocks or {}
         state.blocks[block] = value
       end
     end
@@ -67,9 +68,11 @@ if not number then
     while low < high do
       local one = base and (number(state, 2 * at + 1) - base) % 4503599627370496 or number(state, 2 * at)
       if one > bound then
-        high, found, galloping = at, one, galloping and backwards
+        high, found = at, one
+        galloping = galloping and backwards
       else
-        low, galloping = at + 1, galloping and not backwards
+        low = at + 1
+        galloping = galloping and not backwards
       end
       if not galloping then
         at = math.floor((low + high) / 2)
