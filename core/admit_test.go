@@ -20,7 +20,7 @@ func eachAdmission(t *testing.T, f func(t *testing.T, g *core.Gate, level core.L
 				key := newKey(t, outermost, t.Name())
 				f(t, g, core.Level{Key: newKey(t, "acme", "user"), Limit: 1}, func(p *core.Policy) core.Charge {
 					t.Cleanup(func() {
-						if err := g.Reset(context.Background(), p, key); err != nil {
+						if err := g.Reset(context.Background(), core.Charge{Policy: p, Key: key}); err != nil {
 							t.Error(err)
 						}
 					})
@@ -153,7 +153,7 @@ func TestAdmittedChargesCanBeSettled(t *testing.T) {
 			}
 			checkUsed(t, g, 7, c)
 			release(t, l)
-			if err := g.Reset(t.Context(), c.Policy, c.Key); err != nil {
+			if err := g.Reset(t.Context(), c); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -312,7 +312,7 @@ func TestChargeDecidesAndSettles(t *testing.T) {
 				if err := r.Settle(t.Context(), 4); err != nil {
 					t.Fatal(err)
 				}
-				checkUsed(t, g, 4, core.Charge{Policy: c.Policy, Key: c.Key})
+				checkUsed(t, g, 4, c)
 			})
 		}
 	})

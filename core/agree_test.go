@@ -255,7 +255,7 @@ func (l *lockstep) step(i int) {
 			granted, d, err := atMost(g, ctx, charges...)
 			what, seen[i] = "AtMost", fmt.Sprint(granted, show(d), err)
 		default:
-			what, seen[i] = "Reset", fmt.Sprint(g.Reset(ctx, charges[0].Policy, charges[0].Key))
+			what, seen[i] = "Reset", fmt.Sprint(g.Reset(ctx, core.Charge{Policy: charges[0].Policy, Key: charges[0].Key}))
 		}
 	}
 	if seen[0] != seen[1] {

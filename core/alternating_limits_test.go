@@ -202,7 +202,7 @@ func TestNarrowerLimitDrains(t *testing.T) {
 		}
 		// An exhausted wide bucket has 84 s to drain when the narrow one has room, because the
 		// narrow one is 1.67 s deep.
-		if err := g.Reset(t.Context(), policy, charge.Key); err != nil {
+		if err := g.Reset(t.Context(), core.Charge{Policy: policy, Key: charge.Key}); err != nil {
 			t.Fatal(err)
 		}
 		charge.Cost = 100

@@ -124,6 +124,21 @@ func TestWaitDeniesAtOnceBeyondDeadline(t *testing.T) {
 	}
 }
 
+// A full queue is no deadline that is too near.
+func TestWaitForAFullQueue(t *testing.T) {
+	g := memoryGate(t, core.Config{})
+	l := core.Must(g.Limiter(limited(t, "p", core.LeakyBucket{Rate: 1, Per: time.Second, Capacity: 1})))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+	defer cancel()
+	key := newKey(t, "k")
+	if _, err := l.Wait(ctx, key); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Wait(ctx, key); !errors.Is(err, core.ErrDenied) || errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("error %v", err)
+	}
+}
+
 func TestEnumerationsHaveNames(t *testing.T) {
 	for _, values := range [][]fmt.Stringer{
 		{core.Local, core.Open, core.Closed, core.FailureMode(9)},

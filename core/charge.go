@@ -134,7 +134,13 @@ func (p *plan) lay(ctx context.Context, op algorithm.Operation, asked []Charge) 
 			p.denied = p.denied || limit.denies && !a.Policy.shadow
 			continue
 		}
-		p.place[i] = p.add(a, current, limit)
+		at, err := p.add(a, current, limit)
+		if err != nil {
+			clear(p.asked)
+			p.asked = p.asked[:0]
+			return err
+		}
+		p.place[i] = at
 	}
 	for i := range p.wire {
 		c := &p.wire[i]
@@ -144,12 +150,18 @@ func (p *plan) lay(ctx context.Context, op algorithm.Operation, asked []Charge) 
 	return nil
 }
 
-func (p *plan) add(a *Charge, current algorithm.Limit, from *limit) int8 {
+// add adds a charge, or its cost to the charge on the same state. One state has one limit.
+func (p *plan) add(a *Charge, current algorithm.Limit, from *limit) (int8, error) {
 	for i := range p.wire {
-		if c := &p.wire[i]; c.policy == a.Policy && c.key == a.Key && c.from == from {
-			c.Add(a.Cost)
-			return int8(i)
+		c := &p.wire[i]
+		if c.policy != a.Policy || c.key != a.Key || c.from.suffix != from.suffix {
+			continue
 		}
+		if c.from != from && !sameLimit(c.own, a.Limit) {
+			return 0, fmt.Errorf("%w: two limits of %s for one key", ErrCharge, a.Policy.name)
+		}
+		c.Add(a.Cost)
+		return int8(i), nil
 	}
 	at := len(p.wire)
 	p.wire = append(p.wire, charge{})
@@ -157,7 +169,7 @@ func (p *plan) add(a *Charge, current algorithm.Limit, from *limit) int8 {
 	c.policy, c.key, c.own, c.from = a.Policy, a.Key, a.Limit, from
 	c.Limit, c.Shadow, c.Units = current, a.Policy.shadow, a.Cost
 	c.at(a.Key, from)
-	return int8(at)
+	return int8(at), nil
 }
 
 // at names the charge's state.

@@ -122,7 +122,7 @@ func TestZeroValuesAreRejected(t *testing.T) {
 	if _, err := g.Decide(t.Context(), core.Charge{Policy: limited(t, "p", frozen(1)), Key: key, Cost: 1}); !errors.Is(err, core.ErrClosed) {
 		t.Errorf("zero Gate: %v", err)
 	}
-	if err := errors.Join(g.Ping(t.Context()), g.Reset(t.Context(), nil, key), g.Close(t.Context())); !errors.Is(err, core.ErrClosed) {
+	if err := errors.Join(g.Ping(t.Context()), g.Reset(t.Context(), core.Charge{Policy: nil, Key: key}), g.Close(t.Context())); !errors.Is(err, core.ErrClosed) {
 		t.Errorf("zero Gate: %v", err)
 	}
 	if _, err := core.NewMemory(core.Config{Clock: core.NewManualClock(time.Time{})}); err == nil {

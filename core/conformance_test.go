@@ -85,7 +85,7 @@ func (v *vector) play(t *testing.T, g *core.Gate, c *manualClock, key core.Key) 
 				ctx = withPlan(t.Context(), int(number[0]))
 				charge.Cost = 0
 			case "reset":
-				err = g.Reset(ctx, policy, key)
+				err = g.Reset(ctx, core.Charge{Policy: policy, Key: key})
 			case "cancel":
 				err = held[number[0]].Cancel(ctx)
 			case "settle":

@@ -116,7 +116,7 @@ func (g *Gate) plan(
 	if op == algorithm.AtMost {
 		p.bound = min(bound, algorithm.MaxUnits)
 		for _, c := range p.charges {
-			if !c.Shadow {
+			if !c.Shadow && c.Units > 0 {
 				p.bound = min(p.bound, c.Limit.Capacity())
 			}
 		}

@@ -195,10 +195,12 @@ func (r *Result) read(c *charge, p *plan, cause error) {
 	}
 }
 
-// hopeless reports whether a limit denied that could have reserved for later.
+// hopeless reports whether a limit of Redis or of memory denied that could have reserved for later. The
+// share that this process has while Redis fails is worth another try.
 func (d *Decision) hopeless() bool {
 	for i := range d.n {
-		if r := d.at(i); !r.Allowed && r.defers && !r.Policy.shadow {
+		r := d.at(i)
+		if !r.Allowed && r.defers && !r.Policy.shadow && r.Source != SourceLocal {
 			return true
 		}
 	}

@@ -81,7 +81,7 @@ func (c *denialCache) keep(p *plan, d *Decision) {
 		return
 	}
 	k := &pastDenial{
-		charges:  slices.Clone(p.asked),
+		charges:  withoutParts(p.asked),
 		limits:   make([]heldTo, len(p.asked)),
 		asked:    p.began,
 		decision: *d,
@@ -106,6 +106,15 @@ func (c *denialCache) keep(p *plan, d *Decision) {
 		place = &set[1]
 	}
 	place.Store(k)
+}
+
+// withoutParts returns the charges without the parts of their keys, which have no bound.
+func withoutParts(charges []Charge) []Charge {
+	charges = slices.Clone(charges)
+	for i := range charges {
+		charges[i].Key.given = ""
+	}
+	return charges
 }
 
 // unchanged returns how long a denial and its waits stay true whatever others spend: as long as
@@ -222,7 +231,7 @@ func (c *denialCache) set(charges []Charge) *[2]atomic.Pointer[pastDenial] {
 // of reports whether the charges are those that were denied, whatever their limits are.
 func (k *pastDenial) of(charges []Charge) bool {
 	return slices.EqualFunc(k.charges, charges, func(a, b Charge) bool {
-		return a.Policy == b.Policy && a.Key == b.Key && a.Cost == b.Cost
+		return a.Policy == b.Policy && a.Key.path == b.Key.path && a.Cost == b.Cost
 	})
 }
 

@@ -46,7 +46,7 @@ func TestCachedDenialIsDropped(t *testing.T) {
 			return decide(t, gates.Gate, c)
 		}, true, core.SourceRedis},
 		{"Reset", func(t *testing.T, gates *cachedGate, c core.Charge, _ *core.Reservation) core.Decision {
-			if err := gates.Reset(t.Context(), c.Policy, c.Key); err != nil {
+			if err := gates.Reset(t.Context(), c); err != nil {
 				t.Error(err)
 			}
 			return decide(t, gates.Gate, c)
@@ -82,14 +82,14 @@ func TestCachedDenialIsDropped(t *testing.T) {
 			return decide(t, gates.Gate, c)
 		}, true, core.SourceRedis},
 		{"Reset by another process, at once", func(t *testing.T, gates *cachedGate, c core.Charge, _ *core.Reservation) core.Decision {
-			if err := gates.uncached.Reset(t.Context(), c.Policy, c.Key); err != nil {
+			if err := gates.uncached.Reset(t.Context(), c); err != nil {
 				t.Error(err)
 			}
 			gates.clock.advance(time.Second - time.Microsecond)
 			return decide(t, gates.Gate, c)
 		}, false, core.SourceCache},
 		{"Reset by another process, a second later", func(t *testing.T, gates *cachedGate, c core.Charge, _ *core.Reservation) core.Decision {
-			if err := gates.uncached.Reset(t.Context(), c.Policy, c.Key); err != nil {
+			if err := gates.uncached.Reset(t.Context(), c); err != nil {
 				t.Error(err)
 			}
 			gates.clock.advance(time.Second)
@@ -165,7 +165,7 @@ func TestConcurrentDenialAndReset(t *testing.T) {
 			client.AddHook(l)
 			done := make(chan core.Decision, 1)
 			reset := func() {
-				if err := g.Reset(context.Background(), c.Policy, c.Key); err != nil {
+				if err := g.Reset(context.Background(), c); err != nil {
 					t.Error(err)
 				}
 			}

@@ -427,7 +427,7 @@ func TestCachedDenialsAgreeWithRedis(t *testing.T) {
 					}
 				case "reset":
 					for _, c := range charges {
-						if err := gate.Reset(ctx, c.Policy, c.Key); err != nil {
+						if err := gate.Reset(ctx, c); err != nil {
 							rt.Fatal(err)
 						}
 					}

@@ -47,7 +47,8 @@ func nameOf(names []string, value int) string {
 // Event is what happened in a Gate.
 type Event struct {
 	Kind EventKind
-	// Policy is the policy of a Reset. The policies of a decision are in its Results.
+	// Policy is the policy of the first charge of a Reset. The policies of a decision are in its
+	// Results.
 	Policy *Policy
 	// Semaphore is that of a slot, nil for all else.
 	Semaphore *Semaphore

@@ -293,7 +293,7 @@ func TestFailureModesOnKilledServer(t *testing.T) {
 	if err != nil || p.Allowed || p.Source != core.SourceLocal {
 		t.Errorf("%s from %v, %v", show(p), p.Source, err)
 	}
-	if err := g.Reset(t.Context(), local.Policy, key); err == nil {
+	if err := g.Reset(t.Context(), core.Charge{Policy: local.Policy, Key: key}); err == nil {
 		t.Error("Reset without Redis returned no error")
 	}
 	failed(core.SourceLocal, true, local) // the local share was reset

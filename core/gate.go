@@ -79,31 +79,43 @@ func (g *Gate) keep(client redis.UniversalClient, clock func() int64, leases req
 	}
 }
 
-// Reset forgets what was spent on a key under a policy, in Redis and in this process. Do not cancel
-// older reservations after it, nor settle them for less: that would refund what others have spent
-// since. Limits of a single charge (Charge.Limit) of another algorithm than the policy's keep their
-// counts.
-func (g *Gate) Reset(ctx context.Context, p *Policy, key Key) error {
+// Reset forgets what was spent on the states of the charges, in Redis and in this process, whatever
+// their costs. A state belongs to a key, a policy and an algorithm. So set Charge.Limit if the charges
+// to forget had one, as nethttp.Guard.Charges does. Do not cancel older reservations after it, nor
+// settle them for less: that would refund what others have spent since. The errors are those of
+// Decide.
+func (g *Gate) Reset(ctx context.Context, charges ...Charge) error {
 	start := time.Now()
-	err := g.reset(ctx, p, key)
-	g.tell(ctx, Event{Kind: EventReset, Policy: p, Err: err, Took: time.Since(start)})
+	err := g.reset(ctx, charges)
+	e := Event{Kind: EventReset, Err: err, Took: time.Since(start)}
+	if len(charges) > 0 {
+		e.Policy = charges[0].Policy
+	}
+	g.tell(ctx, e)
 	return err
 }
 
-func (g *Gate) reset(ctx context.Context, p *Policy, key Key) error {
+func (g *Gate) reset(ctx context.Context, charges []Charge) error {
 	if g.store == nil || g.closed.Load() {
 		return ErrClosed
 	}
-	if err := check([]Charge{{Policy: p, Key: key}}); err != nil {
+	if err := check(charges); err != nil {
 		return err
 	}
-	limit, err := p.limitOf(ctx, key, nil)
-	if err != nil {
-		return err
+	var errs []error
+	for i := range charges {
+		a := &charges[i]
+		limit, err := a.Policy.limitOf(ctx, a.Key, a.Limit)
+		if err == nil && limit.suffix != "" {
+			err = g.forget(ctx, a.Key, limit)
+		}
+		errs = append(errs, err)
 	}
-	if limit.suffix == "" {
-		return nil
-	}
+	return errors.Join(errs...)
+}
+
+// forget forgets the state of a limit on a key.
+func (g *Gate) forget(ctx context.Context, key Key, limit *limit) error {
 	var c charge
 	c.at(key, limit)
 	defer g.cache.lifting(c.Hash)()

@@ -149,7 +149,7 @@ func TestPoliciesWithoutState(t *testing.T) {
 				t.Errorf("AtMost of %s: %d, %s, %v", name, n, show(d), err)
 			}
 		}
-		if err := g.Reset(t.Context(), unlimited, key); err != nil {
+		if err := g.Reset(t.Context(), core.Charge{Policy: unlimited, Key: key}); err != nil {
 			t.Error(err)
 		}
 	})
@@ -168,7 +168,7 @@ func TestShadowNeverDenies(t *testing.T) {
 			}
 		}
 		// A shadow is not charged if another policy denies.
-		if err := g.Reset(t.Context(), shadow.Policy, key); err != nil {
+		if err := g.Reset(t.Context(), core.Charge{Policy: shadow.Policy, Key: key}); err != nil {
 			t.Fatal(err)
 		}
 		if d := decide(t, g, shadow, p); d.Allowed || d.At(0).Used != 0 || !d.At(0).Allowed {
@@ -182,16 +182,16 @@ func TestReset(t *testing.T) {
 		c := core.Charge{Policy: limited(t, "p", frozen(1)), Key: newKey(t, "k"), Cost: 1}
 		other := core.Charge{Policy: limited(t, "q", frozen(1)), Key: c.Key, Cost: 1}
 		decide(t, g, c, other)
-		if err := g.Reset(t.Context(), c.Policy, c.Key); err != nil {
+		if err := g.Reset(t.Context(), c); err != nil {
 			t.Fatal(err)
 		}
 		if d := peek(t, g, c, other); !d.At(0).Allowed || d.At(1).Allowed || len(takeSnapshot(t)) != 1 {
 			t.Errorf("%s, %v", show(d), takeSnapshot(t))
 		}
-		if err := g.Reset(t.Context(), nil, c.Key); !errors.Is(err, core.ErrCharge) {
+		if err := g.Reset(t.Context(), core.Charge{Policy: nil, Key: c.Key}); !errors.Is(err, core.ErrCharge) {
 			t.Errorf("nil policy: %v", err)
 		}
-		if err := g.Reset(t.Context(), c.Policy, core.Key{}); !errors.Is(err, core.ErrKey) {
+		if err := g.Reset(t.Context(), core.Charge{Policy: c.Policy, Key: core.Key{}}); !errors.Is(err, core.ErrKey) {
 			t.Errorf("no key: %v", err)
 		}
 	})
@@ -210,7 +210,7 @@ func TestClosedGateRejectsCalls(t *testing.T) {
 		_, _, errAtMost := atMost(g, t.Context(), c)
 		_, errPeek := g.Peek(t.Context(), c)
 		for name, err := range map[string]error{
-			"Decide": err, "Peek": errPeek, "AtMost": errAtMost, "Reset": g.Reset(t.Context(), c.Policy, c.Key), "Ping": g.Ping(t.Context()),
+			"Decide": err, "Peek": errPeek, "AtMost": errAtMost, "Reset": g.Reset(t.Context(), c), "Ping": g.Ping(t.Context()),
 		} {
 			if !errors.Is(err, core.ErrClosed) || d.Allowed {
 				t.Errorf("%s: %v", name, err)
@@ -297,7 +297,7 @@ func TestObserve(t *testing.T) {
 		decide(t, g, c)
 		peek(t, g, c)
 		_, _, _ = atMost(g, ctx, c)
-		_ = g.Reset(ctx, c.Policy, c.Key)
+		_ = g.Reset(ctx, c)
 		_, _ = g.Decide(ctx)
 		want := []string{
 			"decide true 1 false", "decide false 1 false", "peek false 1 false", "at most false 1 false", "reset - false", "decide false 0 true",

@@ -82,7 +82,8 @@ func (l *Limiter) Wait(ctx context.Context, key Key) (Decision, error) {
 func (l *Limiter) WaitN(ctx context.Context, key Key, n int64) (Decision, error) {
 	for {
 		longest := maxReserve
-		if at, ok := ctx.Deadline(); ok {
+		at, bounded := ctx.Deadline()
+		if bounded {
 			longest = max(0, time.Until(at))
 		}
 		r, d, err := l.Reserve(ctx, longest, key, n)
@@ -99,16 +100,10 @@ func (l *Limiter) WaitN(ctx context.Context, key Key, n int64) (Decision, error)
 		switch wait := d.RetryAfter(); {
 		case wait == Never:
 			return d, fmt.Errorf("%w: waiting does not help", ErrDenied)
-		case d.hopeless() || wait > longest:
-			if _, ok := ctx.Deadline(); ok {
-				return d, fmt.Errorf(
-					"%w: %w: the wait is %v",
-					ErrDenied,
-					context.DeadlineExceeded,
-					wait,
-				)
-			}
-			return d, fmt.Errorf("%w: the wait is %v", ErrDenied, wait)
+		case bounded && wait > longest:
+			return d, fmt.Errorf("%w: %w: the wait is %v", ErrDenied, context.DeadlineExceeded, wait)
+		case wait > longest || d.hopeless():
+			return d, fmt.Errorf("%w: there is no room for %v", ErrDenied, wait)
 		default:
 			if err := sleep(ctx, wait); err != nil {
 				return Decision{}, err

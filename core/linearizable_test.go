@@ -189,7 +189,7 @@ func linearStep(t *testing.T, g *core.Gate, c core.Charge, goroutine int, r *rec
 	case n < 7:
 		reserved.Lock()
 		defer reserved.Unlock()
-		r.do(goroutine, opInput{"reset", 0}, func() opOutput { return done(g.Reset(ctx, c.Policy, c.Key)) })
+		r.do(goroutine, opInput{"reset", 0}, func() opOutput { return done(g.Reset(ctx, c)) })
 	default:
 		reserved.RLock()
 		defer reserved.RUnlock()

@@ -61,7 +61,7 @@ func TestObserveChangesNothing(t *testing.T) {
 				case "peek":
 					decisions[i], err = g.Peek(ctx, c)
 				default:
-					err = g.Reset(ctx, c.Policy, c.Key)
+					err = g.Reset(ctx, c)
 				}
 				faults[i] = fmt.Sprint(err)
 			}

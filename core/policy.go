@@ -154,24 +154,41 @@ func (p *Policy) limitOf(ctx context.Context, key Key, own Algorithm) (*limit, e
 	if err != nil {
 		return nil, prefixed("core: limit of a key under "+p.name+": ", err)
 	}
-	if p.remembered.Add(1) > maxLimits {
-		p.others.Clear()
-		p.remembered.Store(1)
+	if ok {
+		if p.remembered.Add(1) > maxLimits {
+			p.others.Clear()
+			p.remembered.Store(1)
+		}
+		p.others.Store(name, l)
 	}
-	p.others.Store(name, l)
 	return l, nil
 }
 
-// comparable returns a comparable value that is equal for equal algorithms. It returns false for a log
-// of too many windows, which does not compile.
+// windows are those of a log, comparable.
+type windows struct {
+	number int
+	all    [algorithm.MaxWindows]Window
+}
+
+// comparable returns a comparable value that is equal for equal algorithms, or false if there is none.
 func comparable(a Algorithm) (any, bool) {
 	log, ok := a.(SlidingLog)
 	if !ok {
-		return a, true
+		return a, reflect.TypeOf(a).Comparable()
 	}
-	var windows [algorithm.MaxWindows]Window
-	copy(windows[:], log.Windows)
-	return windows, len(log.Windows) <= algorithm.MaxWindows
+	w := windows{number: len(log.Windows)}
+	fits := copy(w.all[:], log.Windows) == w.number
+	return w, fits
+}
+
+// sameLimit reports whether two charges have the same limit of their own, or none.
+func sameLimit(a, b Algorithm) bool {
+	if a == nil || b == nil {
+		return a == nil && b == nil
+	}
+	x, ok := comparable(a)
+	y, also := comparable(b)
+	return ok && also && x == y
 }
 
 // Name returns the name of the policy.

@@ -30,12 +30,11 @@ func NewRedis(client redis.UniversalClient, cfg Config) (*Gate, error) {
 	g := newGate(cfg)
 	store := redisstore.New(redisstore.Config{
 		Client: client, Prefix: g.prefix, Cluster: !oneServer(client, cfg.Topology), Tasks: g.tasks,
-		ScriptMissing: func() { g.tell(context.Background(), Event{Kind: EventScriptMissing}) },
 	})
 	leases := redisstore.NewLeases(store)
 	deadlines := &deadline.Deadlines{Timeout: cfg.Timeout, Expire: store.Expire}
 	g.local = memstore.New(cfg.MaxKeys, cfg.clock())
-	guard := &guard{store: store, shares: g.local, deadlines: deadlines}
+	guard := &guard{store: store, shares: g.local, deadlines: deadlines, tell: g.tell}
 	guard.breaker = breaker.New(cfg.MaxInFlight, cfg.Timeout, g.tasks, guard.probe)
 	g.store, g.source, g.bound = guard, SourceRedis, deadlines.Bound
 	if !cfg.DisableDenialCache {
@@ -62,6 +61,7 @@ type guard struct {
 	shares    *memstore.Store // of Local policies
 	breaker   *breaker.Breaker
 	deadlines *deadline.Deadlines
+	tell      func(context.Context, Event)
 }
 
 // Decide implements request.Store.
@@ -127,6 +127,11 @@ func (g *guard) enter(ctx context.Context) (context.Context, context.CancelFunc,
 // leave ends a call: it tells the breaker what the call's error says about Redis, and replaces that
 // by an error for callers.
 func (g *guard) leave(ctx context.Context, err *error) {
+	defer func() { // after the call, because the observer may call the Gate
+		for range g.store.ScriptsMissing() {
+			g.tell(ctx, Event{Kind: EventScriptMissing})
+		}
+	}()
 	if *err == nil {
 		g.breaker.Succeed()
 		return

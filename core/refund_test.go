@@ -100,7 +100,7 @@ func TestUsedIsTheSumOfKeptUnits(t *testing.T) {
 			if n := used(t, gates[0], policy, key); n != sum {
 				t.Errorf("%s, seed %d: %d used, %d kept", l.name, seed, n, sum)
 			}
-			if err := gates[0].Reset(t.Context(), policy, key); err != nil {
+			if err := gates[0].Reset(t.Context(), core.Charge{Policy: policy, Key: key}); err != nil {
 				t.Fatal(err)
 			}
 
@@ -430,7 +430,7 @@ func TestValuesResemblingAState(t *testing.T) {
 			if err := client.Set(t.Context(), s.Prefix+":"+bad.String()+":p:tb2", value, time.Minute).Err(); err != nil {
 				t.Fatal(err)
 			}
-			if err := g.Reset(t.Context(), policy, good); err != nil {
+			if err := g.Reset(t.Context(), core.Charge{Policy: policy, Key: good}); err != nil {
 				t.Fatal(err)
 			}
 			var all sync.WaitGroup

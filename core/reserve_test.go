@@ -483,7 +483,7 @@ func TestReserveOnCluster(t *testing.T) {
 				if n := used(t, g, map[core.Key]*core.Policy{a: p, b: q}[other], other); n != 0 {
 					t.Errorf("%s: after a denial %d used", l.name, n)
 				}
-				if err := g.Reset(t.Context(), full.Policy, full.Key); err != nil {
+				if err := g.Reset(t.Context(), core.Charge{Policy: full.Policy, Key: full.Key}); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -185,7 +185,7 @@ func TestDenialSpendsNothingOfAnyAlgorithm(t *testing.T) {
 						return named(d) && r == nil && err == nil
 					})
 					for _, charge := range charges {
-						if err := g.Reset(ctx, charge.Policy, key); err != nil {
+						if err := g.Reset(ctx, core.Charge{Policy: charge.Policy, Key: key}); err != nil {
 							t.Fatal(err)
 						}
 					}

@@ -51,7 +51,7 @@ func costOfBody(r *http.Request, cost func(*http.Request) int64, most int64) (in
 	short := r.WithContext(r.Context())
 	short.Body = io.NopCloser(bytes.NewReader(head))
 	defer func() {
-		if short.MultipartForm != nil { // the server removes only the files of its own request
+		if short.MultipartForm != nil && short.MultipartForm != r.MultipartForm { // the server removes only the files of its own request
 			_ = short.MultipartForm.RemoveAll()
 		}
 	}()

@@ -45,7 +45,7 @@ func TestChargesFindTheKeys(t *testing.T) {
 			}
 		}
 		for _, c := range charges {
-			if err := gate.Reset(t.Context(), c.Policy, c.Key); err != nil {
+			if err := gate.Reset(t.Context(), c); err != nil {
 				t.Fatal(err)
 			}
 		}

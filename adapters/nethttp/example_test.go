@@ -240,12 +240,12 @@ func ExampleGuard_Charges() {
 		fmt.Println(err)
 		return
 	}
-	for i, result := range d.Results() {
+	for _, result := range d.Results() {
 		fmt.Println(result.Policy.Name(), "has", result.Remaining, "left")
-		if err := gate.Reset(context.Background(), charges[i].Policy, charges[i].Key); err != nil {
-			fmt.Println(err)
-			return
-		}
+	}
+	if err := gate.Reset(context.Background(), charges...); err != nil {
+		fmt.Println(err)
+		return
 	}
 	fmt.Println(request(h, "X-Api-Key", "ann's key").Header().Get("RateLimit"))
 	// Output:

@@ -23,7 +23,7 @@ func (l *Leases) run(ctx context.Context, scope, operation string, args ...any) 
 	if err := l.store.bounded(ctx, func() (err error) {
 		reply, err = l.send(ctx, "evalsha", l.store.leases.sha, scope, operation, args)
 		if redis.HasErrorPrefix(err, "NOSCRIPT") {
-			l.store.ScriptMissing()
+			l.store.missing.Add(1)
 			reply, err = l.send(ctx, "eval", l.store.leases.source, scope, operation, args)
 		}
 		return err

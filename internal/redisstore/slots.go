@@ -91,7 +91,7 @@ func (s *Store) sendSlots(ctx context.Context, q *queue, calls []*call) error {
 			}
 		}
 		if len(unknown) > 0 {
-			s.ScriptMissing()
+			s.missing.Add(int64(len(unknown)))
 			for i, cmd := range s.pipeline(ctx, unknown) {
 				cmds[at[i]] = cmd
 			}

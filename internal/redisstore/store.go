@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/redis/go-redis/v9"
@@ -26,8 +27,6 @@ type Config struct {
 	Cluster bool
 	// Tasks run the calls of a client that does not heed its contexts' deadlines.
 	Tasks *breaker.Tasks
-	// ScriptMissing is called when the server did not know a script.
-	ScriptMissing func()
 }
 
 // Store is a request.Store on Redis. Each method ends when its context does. It is safe for
@@ -41,6 +40,7 @@ type Store struct {
 	nodes  sync.Map // otherwise: address to *queue
 
 	decides, admits, leases script
+	missing                 atomic.Int64 // scripts that the server did not know
 	clock                   func() int64 // of a test, in microseconds; nil for Redis's own
 }
 
@@ -61,9 +61,6 @@ func New(cfg Config) *Store {
 		s.inline = c.Options().ContextTimeoutEnabled
 	case *redis.Ring:
 		s.inline = c.Options().ContextTimeoutEnabled
-	}
-	if s.ScriptMissing == nil {
-		s.ScriptMissing = func() {}
 	}
 	s.server.store = s
 	return s
@@ -165,7 +162,7 @@ func (s *Store) evalsha(ctx context.Context, b *batch) ([]int64, error) {
 	reply, err := s.process(ctx, b.args)
 	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
 		b.withSource() // nothing ran, so the second command counts once
-		s.ScriptMissing()
+		s.missing.Add(1)
 		return s.process(ctx, b.args)
 	}
 	return reply, err
@@ -214,6 +211,14 @@ func (s *Store) Reset(ctx context.Context, c *request.Charge) error {
 
 // Expire makes the callers leave that wait until a deadline that has passed.
 func (s *Store) Expire(d *deadline.Shared) { s.each(func(q *queue) { q.expire(d) }) }
+
+// ScriptsMissing returns how many scripts the server did not know since it was last asked.
+func (s *Store) ScriptsMissing() int64 {
+	if s.missing.Load() == 0 {
+		return 0
+	}
+	return s.missing.Swap(0)
+}
 
 // Waiting returns the number of calls that wait for the next round trip.
 func (s *Store) Waiting() (n int) {
