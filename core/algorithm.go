@@ -9,7 +9,8 @@ import (
 )
 
 // Never is the RetryAfter of a request that no wait can admit, such as one with a cost above the
-// burst.
+// burst. It is the largest Duration and prints as 2562047h47m16.854775807s, so compare a wait with
+// Never before you print it or add to it.
 const Never = algorithm.Never
 
 // Algorithm is a limit and the way in which it is counted: a [TokenBucket], [LeakyBucket],
@@ -36,9 +37,9 @@ func counted(name string, limit algorithm.Limit, err error) (compiled, error) {
 }
 
 // TokenBucket admits Burst tokens at once and refills Rate tokens in each period Per, evenly. In
-// any window of length w it admits at most Burst + Rate·w/Per, and what is refunded in the window
-// of charges made before it. So PerMinute(100) admits up to 199 requests in its first minute. It is
-// exact at any rate: no interval is rounded.
+// any window of length w it admits at most Burst + Rate·w/Per. So PerMinute(100) admits up to 199
+// requests in its first minute. Refunds add to that bound if the charge was made before the window
+// and is refunded in it. The bucket is exact at any rate: no interval is rounded.
 //
 // With Rate 0 and Per 0 the bucket never refills. Its keys live in Redis for 100 years, or until
 // they are reset.
@@ -74,8 +75,9 @@ func (b TokenBucket) compile() (compiled, error) {
 
 // LeakyBucket holds Capacity units and leaks Rate of them in each period Per, evenly. With Decide
 // it is a meter: it admits what fits into the bucket, as a TokenBucket of the same numbers does.
-// With Reserve and Wait it is a queue: each reservation may act when all before it have leaked, and
-// one that does not fit is denied. Reservations act no closer to each other than the rate allows.
+// With Gate.Reserve and Limiter.Wait it is a queue: each reservation may act when all before it
+// have leaked, and one that does not fit is denied. Reservations act no closer to each other than
+// the rate allows.
 // The exception is a cancelled reservation: the others keep their times, and a new one may get the
 // time of one of them. A changed rate or capacity has the effect that it has on a TokenBucket.
 type LeakyBucket struct {

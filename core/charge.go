@@ -12,13 +12,14 @@ import (
 // MaxCharges is the largest number of charges in one decision.
 const MaxCharges = algorithm.MaxCharges
 
-// Charge is a cost on one key under one policy. A cost of 0 spends nothing: only DenyAll denies it,
-// and a key of which more than the limit is used. A cost above the limit is always denied. A
-// negative cost is an error.
+// Charge is a cost on one key under one policy.
 type Charge struct {
 	Policy *Policy
 	Key    Key
-	Cost   int64
+	// Cost is how many units the charge spends. Zero spends nothing, so a Charge without a Cost
+	// limits nothing. DenyAll denies a cost of 0, and so does a key whose Used exceeds its Limit. A
+	// cost above the limit is always denied. A negative cost is an error.
+	Cost int64
 	// Limit replaces the policy's limit in this charge, such as by that of a customer's plan. It is
 	// the policy's if nil. Charges of one key count together whatever their limits, unless these
 	// are of different algorithms.

@@ -31,8 +31,7 @@ type Config struct {
 	// . and -. Empty means "hg".
 	Prefix string
 	// Timeout bounds one decision, whatever the timeouts of the client are. Zero means 100 ms.
-	// Decisions that begin within an eighth of it share a deadline, so some end up to an eighth
-	// earlier.
+	// Decisions share timers, so a decision may time out early, by up to an eighth of Timeout.
 	Timeout time.Duration
 	// Replicas is the number of processes that share the limits. While Redis fails, each admits
 	// that part of a Local policy's limit. Zero means 1.

@@ -48,8 +48,9 @@ type Result struct {
 	// the limit was lowered. For a SlidingLog, Limit, Window and Used describe its longest window,
 	// and Remaining is the least of all windows.
 	Limit, Used, Remaining int64
-	// Window is the window or period of Limit. For a bucket it is the time in which an exhausted
-	// one refills, Never if it does not refill.
+	// Window is the window of Limit. For a bucket it is the time in which an exhausted one refills,
+	// Never if it does not refill. For a Calendar it is the length of the present period, such as
+	// 28 to 31 days for a month.
 	Window time.Duration
 	// RetryAfter is the wait after which the same charge fits if nothing else is spent: 0 if it fits
 	// now, Never if waiting does not help. After a Reserve it is the wait after which the same Reserve
@@ -58,8 +59,8 @@ type Result struct {
 	// NextAfter is the wait until Remaining rises: 0 if Remaining is Limit, Never if it does not
 	// rise.
 	NextAfter time.Duration
-	// ResetAfter is the wait until Remaining is Limit, in every window of a SlidingLog. It is Never
-	// if that does not come.
+	// ResetAfter is the wait until Remaining is Limit, in every window of a SlidingLog. It is 0 for
+	// an untouched quota, and Never if that does not come.
 	ResetAfter time.Duration
 	// Delay is how long after a Reserve this charge may act. It is 0 for all other operations.
 	Delay time.Duration

@@ -15,7 +15,7 @@ const (
 	EventDecide        EventKind = iota + 1 // a Decide, Charge, Allow, or the charges of an Admit
 	EventPeek                               // a Peek
 	EventAtMost                             // an AtMost
-	EventReserve                            // a Reserve or Wait
+	EventReserve                            // a Reserve, or one attempt of a Limiter.Wait
 	EventSettle                             // a Settle
 	EventCancel                             // a Cancel
 	EventReset                              // a Reset
@@ -50,16 +50,19 @@ type Event struct {
 	// Policy is the policy of the first charge of a Reset. The policies of a decision are in its
 	// Results.
 	Policy *Policy
-	// Semaphore is that of a slot, nil for all else.
+	// Semaphore is set for EventAcquire, EventRelease, EventAdopted, EventLeaseLost and
+	// EventEvicted.
 	Semaphore *Semaphore
-	// Decision is the outcome of a decision, nil for all else. It must not be kept.
+	// Decision is set for EventDecide, EventPeek, EventAtMost and EventReserve. With an error it
+	// denies, and may have no results. It must not be kept.
 	Decision *Decision
-	// Full is why an Acquire found no room. That is no error.
+	// Full is why an EventAcquire found no room. That is no error.
 	Full *FullError
 	// Err is what went wrong: the error that the caller got, or why a failure mode decided. A
 	// denial is no error.
 	Err error
-	// Took is the time of the operation, 0 for those of the Gate itself.
+	// Took is the time of the operation. It is 0 for EventLeaseLost, EventEvicted,
+	// EventRefundFailed and EventScriptMissing.
 	Took time.Duration
 }
 

@@ -20,8 +20,9 @@ type FullError struct {
 	InUse, Limit int64
 	// Queue reports that the queue is full or MaxWait is over.
 	Queue bool
-	// NextExpiry is the time until the first lease below the outermost key ends unless it is
-	// renewed. It is 0 if there is none.
+	// NextExpiry is the time until the next lease ends if its holder does not renew it. It covers
+	// all holders below the outermost key. It is 0 if there are none, and for a waiter that was not
+	// the first in its queue.
 	NextExpiry time.Duration
 	// RetryAfter is an estimate of the time until there is room, from how long holders have held
 	// their slots, or from NextExpiry. It is between 1 s and 36 s.

@@ -24,7 +24,8 @@ type Holder struct {
 }
 
 // Holders returns the holders of slots below the outermost part of a key, in the order in which
-// their leases end, and the number of waiters.
+// their leases end, and the number of waiters. While Redis fails it returns the error of Redis. It
+// does not list slots that a process granted alone meanwhile.
 func (s *Semaphore) Holders(
 	ctx context.Context,
 	key Key,
@@ -107,7 +108,8 @@ func metadata(meta map[string]string) string {
 // Evict takes the slots of holders away, and returns how many of them it found. Their leases are
 // lost, even with AdoptOnLoss. A holder's process learns of it at once while it is subscribed, and
 // otherwise when it renews the lease. On one server it is subscribed from its first slot on. On a
-// cluster it is subscribed while it has waiters at the same outermost key.
+// cluster it is subscribed while it has waiters at the same outermost key. While Redis fails Evict
+// returns the error of Redis and evicts no one.
 func (s *Semaphore) Evict(ctx context.Context, key Key, ids ...string) (int, error) {
 	if key.outer == 0 {
 		return 0, fmt.Errorf("%w: there is none", ErrKey)

@@ -34,8 +34,9 @@ func (g *Gate) newLease(ctx context.Context, h *keeper.Holding) *Lease {
 }
 
 // Context returns a context that ends with the context of the Acquire, when the lease is released,
-// and with the cause ErrLeaseLost when it is lost. For a nil Lease it is context.Background, which
-// never ends.
+// and when it is lost. The cause of a loss is ErrLeaseLost; see context.Cause. If Gate.Close gave up
+// waiting for the holder, the cause is ErrClosed. With NotifyOnLoss the context outlives both. For
+// a nil Lease it is context.Background, which never ends.
 func (l *Lease) Context() context.Context {
 	if l == nil {
 		return context.Background()

@@ -27,6 +27,9 @@ type MutexConfig struct {
 // Mutex admits one holder at a time for each key. It is a Semaphore of one slot, and like that it
 // guarantees mutual exclusion only if the protected resource checks Lease.Token. While Redis does
 // not answer, nobody gets the lock. It is immutable and safe for concurrent use.
+//
+// A Mutex does not make a job run once per tick: replicas whose ticks differ run it one after the
+// other. Charge a FixedWindow with a Limit of 1 for that.
 type Mutex struct {
 	sem  *Semaphore
 	poll Backoff

@@ -24,6 +24,10 @@ type SemaphoreConfig struct {
 	Name string
 	// TTL is how long a slot stays taken after its holder has died. Living holders renew their
 	// leases at a third of it. It is between 1 s and 1 h. Zero means 10 s.
+	//
+	// A slot that is granted to a waiter starts with a lease of at most 5 s, whatever TTL is. The
+	// first renewal, within two seconds, extends it to TTL. If Redis stops before that renewal, the
+	// lease is lost within 4.5 s of the grant, and often after some 3.5 s.
 	TTL time.Duration
 	// OnLoss says what happens if a lease could not be renewed in time, or Redis has lost it. Zero
 	// means CancelOnLoss.
@@ -162,10 +166,14 @@ func (s *Semaphore) TryAcquire(ctx context.Context, ask SlotRequest) (*Lease, er
 	return s.acquire(ctx, ask, 0)
 }
 
-// Acquire takes a slot, and waits for one if there is none. Callers wait in a FIFO queue for each
-// innermost key, so a caller that waits at a user's cap delays no other user of the tenant. Acquire
-// returns a *FullError if the queue is full or SlotRequest.MaxWait is over, and wraps the error of
-// ctx if that ends. The Lease is nil on error.
+// Acquire takes a slot, and waits for one if there is none. It returns a *FullError if the queue is
+// full or SlotRequest.MaxWait is over, and wraps the error of ctx if that ends. The Lease is nil on
+// error.
+//
+// Callers wait in a FIFO queue for each innermost key, so a caller that waits at a user's cap delays
+// no other user of the tenant. Room at an outer key goes to the caller that has waited longest,
+// whichever innermost key it waits at, after those of a better Priority. A caller whose inner caps
+// are full is passed over.
 func (s *Semaphore) Acquire(ctx context.Context, ask SlotRequest) (*Lease, error) {
 	return s.acquire(ctx, ask, int64(s.cfg.MaxWaiters))
 }

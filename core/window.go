@@ -48,7 +48,8 @@ type SlidingWindow struct {
 // AnySecond returns a window that admits at most n in any second. It counts in steps of 1/60 of it.
 func AnySecond(n int64) SlidingWindow { return anyOf(n, time.Second) }
 
-// AnyMinute returns a window that admits at most n in any minute. It counts in steps of a second.
+// AnyMinute returns a window that admits at most n in any minute. It counts in steps of a second, so
+// a wait may be up to 61 s.
 func AnyMinute(n int64) SlidingWindow { return anyOf(n, time.Minute) }
 
 // AnyHour returns a window that admits at most n in any hour. It counts in steps of a minute.

@@ -60,6 +60,17 @@
 // [Join] combines several keys into one. [Or] takes the first key that the request has. [HMAC]
 // hides a personal key from readers of Redis.
 //
+// # Keys from the body
+//
+// A Func that reads the request's body leaves the handler none. Two ways keep the body's content:
+//
+//   - A form: read it with r.PostFormValue. The handler finds the parsed form in the request, and
+//     reads it with r.PostFormValue too. r.Body is empty then.
+//   - JSON: a middleware outside the guard reads the body, puts it back into r.Body, and stores the
+//     account in the request's context. [ContextValue] or [Name] reads it there.
+//
+// Bound the body first with http.MaxBytesReader or http.MaxBytesHandler.
+//
 // # Errors
 //
 // A constructor that can fail returns an error that names every fault in its arguments. [Must]

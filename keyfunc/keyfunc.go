@@ -8,7 +8,8 @@ import (
 
 // A Func derives a key from a request. It must be safe for concurrent use. If the request has no
 // key, it should return an error that wraps ErrNoKey; an empty key counts as one. Its error is for
-// logs and never appears in a response.
+// logs and never appears in a response. It must not read the body, except by r.PostFormValue: the
+// handler could not read the body again.
 //
 // Any func(*http.Request) (string, error) is a Func.
 type Func func(*http.Request) (string, error)

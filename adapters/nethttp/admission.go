@@ -79,7 +79,7 @@ func (a *Admission) denials() iter.Seq2[int, core.Result] {
 	}
 }
 
-// Full returns why the request found no slot, or nil if that did not refuse it.
+// Full describes the full cap that refused the request. It is nil if no cap refused it.
 func (a *Admission) Full() *core.FullError { return a.full }
 
 // Lease returns the slot of an admitted request, or nil if it needs none.

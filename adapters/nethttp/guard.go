@@ -88,9 +88,9 @@ func (g *Guard) valid() bool {
 //
 // A request that this Guard has admitted before is admitted again at no cost, because the guard may
 // be mounted twice or a router may dispatch a request again. It takes a new slot if the earlier one
-// has been released. Admit recognizes such a request by its context. Therefore other requests made
-// with that context, such as the parts of a batch, are admitted too, unless they are made with
-// WithoutAdmission.
+// has been released. Admit recognizes such a request by its context. A handler may make more
+// requests with that context, such as the parts of a batch. Admit takes them for the same request
+// and admits them at no cost. Make them with WithoutAdmission to have each of them decided.
 func (g *Guard) Admit(r *http.Request) *Admission {
 	if !g.valid() {
 		return &Admission{

@@ -12,14 +12,15 @@ import (
 type Rule struct {
 	// Policy names the limit. It is required.
 	Policy *core.Policy
-	// Key derives whose limit it is. It is required: no key is right for every program.
+	// Key derives whose limit it is. It is required: no key is right for every program. What Key
+	// reads of the body the handler cannot read again. Read a form with r.PostFormValue, which
+	// keeps the form for the handler; package keyfunc says what to do with JSON.
 	Key keyfunc.Func
 	// NoKey says what happens to a request without a key. The zero value refuses it.
 	NoKey NoKey
 	// Limit returns the limit of a request, such as that of its customer's plan. If Limit is nil or
 	// returns nil, the limit is that of the policy. A key keeps its count when its limit changes,
-	// unless the new limit is another algorithm; core.Gate.Reset finds only counts of the policy's
-	// own algorithm.
+	// unless the new limit is another algorithm.
 	//
 	// An error, and a limit that is not valid, refuse the request with 500.
 	Limit func(*http.Request) (core.Algorithm, error)
@@ -113,8 +114,9 @@ func ContentLength(unknown int64) func(*http.Request) int64 {
 }
 
 // CountOnly returns a Rule.Settle that counts only requests with one of these statuses, such as 401
-// and 403 for a limit on failed logins. Every request spends its cost until its handler returns, so
-// the limit must be higher than the number of requests of one key that run at a time.
+// and 403 for a limit on failed logins. Every request spends its cost until its handler returns. So
+// the limit also caps how many requests of one key run at a time: a limit of 10, after 4 failed
+// logins, lets 6 logins of that key run at a time.
 func CountOnly(statuses ...int) func(r *http.Request, status int, cost int64) int64 {
 	statuses = slices.Clone(statuses)
 	return func(_ *http.Request, status int, cost int64) int64 {
