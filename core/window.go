@@ -45,18 +45,19 @@ type SlidingWindow struct {
 	Buckets int           // small windows, 0 to 1000
 }
 
-// AnySecond returns a window that admits at most n in any second. It counts in steps of 1/60 of it.
-func AnySecond(n int64) SlidingWindow { return anyOf(n, time.Second) }
+// AnySecond returns a window that admits at most n in any second. It counts in steps of 20 ms.
+func AnySecond(n int64) SlidingWindow {
+	return SlidingWindow{Limit: n, Window: time.Second, Buckets: 50}
+}
 
-// AnyMinute returns a window that admits at most n in any minute. It counts in steps of a second, so
-// a wait may be up to 61 s.
-func AnyMinute(n int64) SlidingWindow { return anyOf(n, time.Minute) }
+// AnyMinute returns a window that admits at most n in any minute. It counts in steps of a second.
+func AnyMinute(n int64) SlidingWindow {
+	return SlidingWindow{Limit: n, Window: time.Minute, Buckets: 60}
+}
 
 // AnyHour returns a window that admits at most n in any hour. It counts in steps of a minute.
-func AnyHour(n int64) SlidingWindow { return anyOf(n, time.Hour) }
-
-func anyOf(n int64, width time.Duration) SlidingWindow {
-	return SlidingWindow{Limit: n, Window: width, Buckets: 60}
+func AnyHour(n int64) SlidingWindow {
+	return SlidingWindow{Limit: n, Window: time.Hour, Buckets: 60}
 }
 
 func (w SlidingWindow) compile() (compiled, error) {
