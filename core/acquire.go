@@ -66,9 +66,7 @@ func (s *Semaphore) fail(
 	g := s.gate
 	switch s.cfg.OnFailure {
 	case Open:
-		h := s.holding(q, "", nil)
-		g.keeper.Hold(h)
-		return g.newLease(ctx, h), nil
+		return s.hold(ctx, s.holding(q, "", nil)), nil
 	case Local:
 		q.ID, q.Levels = newID(), slices.Clone(q.Levels) // Redis may have granted the other
 		for i := range q.Levels {
@@ -189,8 +187,7 @@ func (s *Semaphore) ask(
 				if time.Until(h.Until()) > time.Duration(m.Left)*time.Microsecond/8 {
 					poll.Stop()
 					answered = true
-					g.keeper.Hold(h)
-					return g.newLease(ctx, h), nil
+					return s.hold(ctx, h), nil
 				}
 			}
 		case <-poll.C:
@@ -220,6 +217,11 @@ func (s *Semaphore) granted(
 ) *Lease {
 	h := s.holding(q, scope, store)
 	h.Granted(lease.Message{Token: g.Token, Left: g.Left, Used: g.Used[len(q.Levels)-1]}, sent)
+	return s.hold(ctx, h)
+}
+
+// hold lets the keeper look after a lease from now on.
+func (s *Semaphore) hold(ctx context.Context, h *keeper.Holding) *Lease {
 	s.gate.keeper.Hold(h)
 	return s.gate.newLease(ctx, h)
 }
@@ -246,8 +248,8 @@ func (s *Semaphore) holding(
 // and well before a grant's first lease ends.
 func (s *Semaphore) patience(g lease.Grant) time.Duration {
 	wait := keeper.Jitter(min(s.cfg.TTL/3, lease.Claim*time.Microsecond*3/5))
-	if next := time.Duration(g.Next) * time.Microsecond; g.Position == 0 && g.Next >= 0 &&
-		next < wait {
+	next := time.Duration(g.Next) * time.Microsecond
+	if g.Position == 0 && g.Next >= 0 && next < wait {
 		wait = next + time.Millisecond
 	}
 	return max(wait, 10*time.Millisecond)
@@ -256,7 +258,7 @@ func (s *Semaphore) patience(g lease.Grant) time.Duration {
 // abandon releases a slot that may have been granted, whatever became of the caller.
 func (s *Semaphore) abandon(ctx context.Context, store request.LeaseStore, scope, id string) {
 	detached := context.WithoutCancel(ctx)
-	s.gate.tasks.Go(
-		func() { _, _ = store.Release(detached, scope, []string{id}) },
-	) // on failure the lease ends
+	s.gate.tasks.Go(func() { // on failure the lease ends
+		_, _ = store.Release(detached, scope, []string{id})
+	})
 }

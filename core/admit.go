@@ -58,7 +58,7 @@ func (s *Semaphore) admit(
 		return nil, d, err
 	}
 	defer g.keeper.End()
-	p := plans.Get().(*plan)
+	p := newPlan(algorithm.Decide, 0)
 	defer p.release()
 	p.keeps = true
 	at := &request.Slot{Scope: s.scope(ask.Levels[0].Key), Request: q}
@@ -78,20 +78,15 @@ func (s *Semaphore) admit(
 			_ = g.reservation(p).Cancel(ctx) // on failure it stays spent
 		}
 	}()
-	err = g.run(ctx, p, &d, algorithm.Decide, 0, charges)
+	err = g.run(ctx, p, &d, charges)
 	switch {
 	case at.Refused():
 		decided = true
 		_, err = s.observe(ctx, nil, full(q, at.Grant), nil, start)
 		return nil, d, err
 	case at.Answered:
-		l, _ := s.observe(
-			ctx,
-			s.granted(ctx, g.leases, at.Scope, q, at.Grant, start),
-			nil,
-			nil,
-			start,
-		)
+		l := s.granted(ctx, g.leases, at.Scope, q, at.Grant, start)
+		l, _ = s.observe(ctx, l, nil, nil, start)
 		l.paid, decided = g.reservation(p), true
 		return l, d, nil
 	case at.Sent && (d.Cause != nil || err != nil):

@@ -19,10 +19,10 @@ const (
 	Year   = Unit(algorithm.Year)
 )
 
+var units = [...]string{"none", "minute", "hour", "day", "week", "month", "year"}
+
 // String returns the unit in one lower-case word.
-func (u Unit) String() string {
-	return nameOf([]string{"none", "minute", "hour", "day", "week", "month", "year"}, int(u))
-}
+func (u Unit) String() string { return nameOf(units[:], int(u)) }
 
 // Calendar admits Limit units in each period of a calendar, such as a day from midnight to midnight
 // in a time zone. A day on which clocks change has 23 or 25 hours, or whatever it has in that zone.

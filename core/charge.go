@@ -64,6 +64,12 @@ func (c *charge) answered() bool { return c.Reply != nil }
 
 var plans = sync.Pool{New: func() any { return new(plan) }}
 
+func newPlan(op algorithm.Operation, bound int64) *plan {
+	p := plans.Get().(*plan)
+	p.op, p.bound = op, bound
+	return p
+}
+
 // release lets the plan be used again. It keeps nothing but its arrays.
 func (p *plan) release() {
 	clear(p.asked)
@@ -78,30 +84,18 @@ func (p *plan) release() {
 // check says what is wrong with charges.
 func check(charges []Charge) error {
 	if len(charges) == 0 || len(charges) > MaxCharges {
-		return fmt.Errorf(
-			"%w: %d charges, at least 1 and at most %d are possible",
-			ErrCharge,
-			len(charges),
-			MaxCharges,
-		)
+		return fmt.Errorf("%w: %d charges, at least 1 and at most %d are possible",
+			ErrCharge, len(charges), MaxCharges)
 	}
 	for i := range charges {
 		a := &charges[i]
 		switch {
 		case a.Policy == nil || a.Policy.own == nil:
-			return fmt.Errorf(
-				"%w: the policy of charge %d is missing, or not made by NewPolicy",
-				ErrCharge,
-				i,
-			)
+			return fmt.Errorf("%w: the policy of charge %d is missing, or not made by NewPolicy",
+				ErrCharge, i)
 		case a.Cost < 0:
-			return fmt.Errorf(
-				"%w: the cost of charge %d (%s) is %d",
-				ErrCharge,
-				i,
-				a.Policy.name,
-				a.Cost,
-			)
+			return fmt.Errorf("%w: the cost of charge %d (%s) is %d",
+				ErrCharge, i, a.Policy.name, a.Cost)
 		case a.Key.outer == 0:
 			return fmt.Errorf("%w: charge %d (%s) has no key", ErrKey, i, a.Policy.name)
 		}
@@ -116,32 +110,17 @@ func check(charges []Charge) error {
 
 // lay checks the charges and lays them out for a store. Charges of the same policy and key become
 // one.
-func (p *plan) lay(ctx context.Context, op algorithm.Operation, asked []Charge) error {
+func (p *plan) lay(ctx context.Context, asked []Charge) error {
 	if err := check(asked); err != nil {
 		return err
 	}
-	p.op, p.asked = op, append(p.asked[:0], asked...)
+	p.asked = append(p.asked[:0], asked...)
 	for i := range p.asked {
-		a := &p.asked[i]
-		limit, err := a.Policy.limitOf(ctx, a.Key, a.Limit)
-		if err != nil {
+		if err := p.add(ctx, i); err != nil {
 			clear(p.asked)
 			p.asked = p.asked[:0] // there are no results
 			return err
 		}
-		current := limit.current()
-		if current == nil {
-			p.place[i], p.denies[i] = -1, limit.denies
-			p.denied = p.denied || limit.denies && !a.Policy.shadow
-			continue
-		}
-		at, err := p.add(a, current, limit)
-		if err != nil {
-			clear(p.asked)
-			p.asked = p.asked[:0]
-			return err
-		}
-		p.place[i] = at
 	}
 	for i := range p.wire {
 		c := &p.wire[i]
@@ -151,26 +130,38 @@ func (p *plan) lay(ctx context.Context, op algorithm.Operation, asked []Charge) 
 	return nil
 }
 
-// add adds a charge, or its cost to the charge on the same state. One state has one limit.
-func (p *plan) add(a *Charge, current algorithm.Limit, from *limit) (int8, error) {
-	for i := range p.wire {
-		c := &p.wire[i]
+// add adds an asked charge, or its cost to the charge on the same state. One state has one limit.
+func (p *plan) add(ctx context.Context, i int) error {
+	a := &p.asked[i]
+	from, err := a.Policy.limitOf(ctx, a.Key, a.Limit)
+	if err != nil {
+		return err
+	}
+	current := from.current()
+	if current == nil {
+		p.place[i], p.denies[i] = -1, from.denies
+		p.denied = p.denied || from.denies && !a.Policy.shadow
+		return nil
+	}
+	for at := range p.wire {
+		c := &p.wire[at]
 		if c.policy != a.Policy || c.key != a.Key || c.from.suffix != from.suffix {
 			continue
 		}
 		if c.from != from && !sameLimit(c.own, a.Limit) {
-			return 0, fmt.Errorf("%w: two limits of %s for one key", ErrCharge, a.Policy.name)
+			return fmt.Errorf("%w: two limits of %s for one key", ErrCharge, a.Policy.name)
 		}
 		c.Add(a.Cost)
-		return int8(i), nil
+		p.place[i] = int8(at)
+		return nil
 	}
-	at := len(p.wire)
+	p.place[i] = int8(len(p.wire))
 	p.wire = append(p.wire, charge{})
-	c := &p.wire[at] // is filled in here, because it is large
+	c := &p.wire[p.place[i]] // is filled in here, because it is large
 	c.policy, c.key, c.own, c.from = a.Policy, a.Key, a.Limit, from
 	c.Limit, c.Shadow, c.Units = current, a.Policy.shadow, a.Cost
 	c.at(a.Key, from)
-	return int8(at), nil
+	return nil
 }
 
 // at names the charge's state.

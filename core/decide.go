@@ -61,60 +61,45 @@ func (g *Gate) decide(
 	if op == algorithm.Decide && g.known(ctx, charges, d) {
 		return 0, nil
 	}
-	p := plans.Get().(*plan)
+	p := newPlan(op, bound)
 	defer p.release()
-	if err := g.run(ctx, p, d, op, bound, charges); err != nil || !d.Allowed {
+	if err := g.run(ctx, p, d, charges); err != nil || !d.Allowed {
 		return 0, err
 	}
 	return p.bound, nil
 }
 
 // run decides and observes. What the store made of each charge stays in the plan.
-func (g *Gate) run(
-	ctx context.Context,
-	p *plan,
-	d *Decision,
-	op algorithm.Operation,
-	bound int64,
-	charges []Charge,
-) error {
+func (g *Gate) run(ctx context.Context, p *plan, d *Decision, charges []Charge) error {
 	start := g.start()
 	p.began = g.cache.now()
-	err := g.plan(ctx, p, d, op, bound, charges)
+	err := g.plan(ctx, p, d, charges)
 	if err == nil || errors.Is(err, ErrMisconfigured) {
 		p.results(d)
 		g.cache.keep(p, d)
 	}
-	g.report(ctx, op, d, err, start)
+	g.report(ctx, p.op, d, err, start)
 	return err
 }
 
 // plan lays out the charges, asks the store, and leaves in d whether the request may go on.
-func (g *Gate) plan(
-	ctx context.Context,
-	p *plan,
-	d *Decision,
-	op algorithm.Operation,
-	bound int64,
-	charges []Charge,
-) error {
+func (g *Gate) plan(ctx context.Context, p *plan, d *Decision, charges []Charge) error {
 	if g.store == nil || g.closed.Load() {
 		return ErrClosed
 	}
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("core: %w", err)
 	}
-	if err := p.lay(ctx, op, charges); err != nil {
+	if err := p.lay(ctx, charges); err != nil {
 		return err
 	}
-	p.bound, p.source = bound, g.source
-	d.Source = p.source
+	p.source, d.Source = g.source, g.source
 	if len(p.wire) == 0 {
 		d.Allowed = !p.denied
 		return nil
 	}
-	if op == algorithm.AtMost {
-		p.bound = min(bound, algorithm.MaxUnits)
+	if p.op == algorithm.AtMost {
+		p.bound = min(p.bound, algorithm.MaxUnits)
 		for _, c := range p.charges {
 			if !c.Shadow && c.Units > 0 {
 				p.bound = min(p.bound, c.Limit.Capacity())
@@ -140,10 +125,9 @@ func (g *Gate) requests(p *plan) []request.Request {
 		}
 		return last
 	}
-	slices.SortStableFunc(
-		parts,
-		func(a, b []*request.Charge) int { return cmp.Compare(denied(b), denied(a)) },
-	)
+	slices.SortStableFunc(parts, func(a, b []*request.Charge) int {
+		return cmp.Compare(denied(b), denied(a))
+	})
 	requests := make([]request.Request, len(parts))
 	for i, part := range parts {
 		requests[i].Charges = part

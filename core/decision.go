@@ -22,10 +22,10 @@ const (
 	SourceCache                // this process remembered a denial of Redis that only time lifts
 )
 
+var sources = [...]string{"none", "redis", "memory", "open", "local", "closed", "cache"}
+
 // String returns the source in one lower-case word.
-func (s Source) String() string {
-	return nameOf([]string{"none", "redis", "memory", "open", "local", "closed", "cache"}, int(s))
-}
+func (s Source) String() string { return nameOf(sources[:], int(s)) }
 
 // Result is the outcome of one charge.
 type Result struct {

@@ -153,9 +153,6 @@ func (g *Gate) known(ctx context.Context, charges []Charge, d *Decision) bool {
 // answer fills in the decision on charges if a remembered denial holds, and returns whether one
 // does.
 func (c *denialCache) answer(ctx context.Context, charges []Charge, d *Decision) bool {
-	if c == nil {
-		return false
-	}
 	set := c.set(charges)
 	for i := range set {
 		k := set[i].Load()

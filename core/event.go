@@ -66,7 +66,7 @@ type Event struct {
 	Took time.Duration
 }
 
-// tell tells the observer of anything else.
+// tell tells the observer, if there is one.
 func (g *Gate) tell(ctx context.Context, e Event) {
 	if g.observe != nil {
 		g.observe(ctx, e)

@@ -135,7 +135,7 @@ func (g *Gate) PeekAndDecide(peek, decide context.Context, c Charge) (denied [2]
 	var requests []request.Request
 	for i, op := range []algorithm.Operation{algorithm.Peek, algorithm.Decide} {
 		p := new(plan)
-		if err := p.lay([]context.Context{peek, decide}[i], op, []Charge{c}); err != nil {
+		if err := p.lay([]context.Context{peek, decide}[i], []Charge{c}); err != nil {
 			return denied, err
 		}
 		requests = append(requests, request.Request{Op: op, Charges: p.charges})
@@ -152,11 +152,10 @@ type ScriptRequest struct {
 
 // NewRequest builds a request. It returns nil if no charge keeps state.
 func (g *Gate) NewRequest(ctx context.Context, op string, bound int64, charges ...Charge) (*ScriptRequest, error) {
-	p := new(plan)
-	if err := p.lay(ctx, algorithm.Operation(op), charges); err != nil || len(p.wire) == 0 {
+	p := &plan{op: algorithm.Operation(op), bound: bound}
+	if err := p.lay(ctx, charges); err != nil || len(p.wire) == 0 {
 		return nil, err
 	}
-	p.bound = bound
 	return &ScriptRequest{plan: p, request: request.Request{Op: p.op, Bound: bound, Charges: p.charges, Receipts: true}}, nil
 }
 

@@ -39,10 +39,10 @@ func (g *guard) try(ctx context.Context, limits map[string]Algorithm) error {
 		charges = append(charges, Charge{Policy: policy, Key: key, Cost: 1})
 	}
 	var p plan
-	if err := p.lay(ctx, algorithm.Decide, charges); err != nil {
+	if err := p.lay(ctx, charges); err != nil {
 		return err
 	}
-	return g.store.Decide(ctx, []request.Request{{Op: p.op, Charges: p.charges}})
+	return g.store.Decide(ctx, []request.Request{{Op: algorithm.Decide, Charges: p.charges}})
 }
 
 // Ping checks that the Gate can decide: that Redis answers, is new enough, permits the commands

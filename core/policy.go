@@ -79,13 +79,8 @@ func NewPolicy(cfg PolicyConfig) (*Policy, error) {
 		errs = append(errs, fmt.Errorf("core: PolicyConfig.Name %w", err))
 	}
 	if cfg.OnFailure > Closed {
-		errs = append(
-			errs,
-			fmt.Errorf(
-				"core: PolicyConfig.OnFailure is %d: it must be Local, Open or Closed",
-				cfg.OnFailure,
-			),
-		)
+		errs = append(errs, fmt.Errorf(
+			"core: PolicyConfig.OnFailure is %d: it must be Local, Open or Closed", cfg.OnFailure))
 	}
 	p := &Policy{
 		name:      cfg.Name,
@@ -96,12 +91,8 @@ func NewPolicy(cfg PolicyConfig) (*Policy, error) {
 		hash:      rand.Uint64(),
 	}
 	if cfg.Algorithm == nil {
-		errs = append(
-			errs,
-			errors.New(
-				"core: PolicyConfig.Algorithm is nil: it must be a limit, such as PerMinute(100)",
-			),
-		)
+		errs = append(errs, errors.New(
+			"core: PolicyConfig.Algorithm is nil: it must be a limit, such as PerMinute(100)"))
 	} else {
 		own, err := p.compile(cfg.Algorithm)
 		if err != nil {
@@ -177,8 +168,8 @@ func comparable(a Algorithm) (any, bool) {
 		return a, reflect.TypeOf(a).Comparable()
 	}
 	w := windows{number: len(log.Windows)}
-	fits := copy(w.all[:], log.Windows) == w.number
-	return w, fits
+	all := copy(w.all[:], log.Windows) == w.number // before w is copied
+	return w, all
 }
 
 // sameLimit reports whether two charges have the same limit of their own, or none.
@@ -237,7 +228,6 @@ func checkName(name string, longest int) error {
 }
 
 func plain(r rune) bool {
-	return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '_' ||
-		r == '.' ||
-		r == '-'
+	return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' ||
+		r == '_' || r == '.' || r == '-'
 }

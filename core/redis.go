@@ -31,9 +31,9 @@ func NewRedis(client redis.UniversalClient, cfg Config) (*Gate, error) {
 	store := redisstore.New(redisstore.Config{
 		Client: client, Prefix: g.prefix, Cluster: !oneServer(client, cfg.Topology), Tasks: g.tasks,
 	})
-	leases := redisstore.NewLeases(store)
+	clock := cfg.clock()
 	deadlines := &deadline.Deadlines{Timeout: cfg.Timeout, Expire: store.Expire}
-	g.local = memstore.New(cfg.MaxKeys, cfg.clock())
+	g.local = memstore.New(cfg.MaxKeys, clock)
 	guard := &guard{store: store, shares: g.local, deadlines: deadlines, tell: g.tell}
 	guard.breaker = breaker.New(cfg.MaxInFlight, cfg.Timeout, g.tasks, guard.probe)
 	g.store, g.source, g.bound = guard, SourceRedis, deadlines.Bound
@@ -42,7 +42,7 @@ func NewRedis(client redis.UniversalClient, cfg Config) (*Gate, error) {
 	}
 	g.ping = guard.ping
 	g.recovered = guard.breaker.Closed
-	g.keep(client, cfg.clock(), &guardedLeases{leases, guard})
+	g.keep(client, clock, &guardedLeases{redisstore.NewLeases(store), guard})
 	return g, nil
 }
 
@@ -65,16 +65,8 @@ type guard struct {
 }
 
 // Decide implements request.Store.
-func (g *guard) Decide(ctx context.Context, requests []request.Request) (err error) {
-	ctx, cancel, err := g.enter(ctx)
-	if err != nil {
-		return err
-	}
-	defer cancel()
-	err = redisstore.ErrPanicked
-	defer g.leave(ctx, &err)
-	err = g.store.Decide(ctx, requests)
-	return err
+func (g *guard) Decide(ctx context.Context, requests []request.Request) error {
+	return g.call(ctx, func(ctx context.Context) error { return g.store.Decide(ctx, requests) })
 }
 
 // Reset implements request.Store. It forgets this process's share too.
@@ -84,11 +76,7 @@ func (g *guard) Reset(ctx context.Context, c *request.Charge) error {
 }
 
 // Split implements request.Store.
-func (g *guard) Split(
-	charges []*request.Charge,
-) [][]*request.Charge {
-	return g.store.Split(charges)
-}
+func (g *guard) Split(charges []*request.Charge) [][]*request.Charge { return g.store.Split(charges) }
 
 // TakesSlot implements request.Store.
 func (g *guard) TakesSlot(charges []*request.Charge, outermost string) bool {

@@ -40,10 +40,10 @@ func (g *Gate) Reserve(
 	if maxWait < 0 {
 		return nil, Decision{}, fmt.Errorf("%w: Reserve for %v", ErrCharge, maxWait)
 	}
-	p := plans.Get().(*plan)
+	p := newPlan(algorithm.Reserve, min(maxWait, maxReserve).Microseconds())
 	defer p.release()
 	p.keeps = true
-	err = g.run(ctx, p, &d, algorithm.Reserve, min(maxWait, maxReserve).Microseconds(), charges)
+	err = g.run(ctx, p, &d, charges)
 	if err != nil || !d.Allowed {
 		return nil, d, err
 	}
@@ -61,10 +61,10 @@ func (g *Gate) Charge(
 	if g.known(ctx, charges, &d) {
 		return nil, d, nil
 	}
-	p := plans.Get().(*plan)
+	p := newPlan(algorithm.Decide, 0)
 	defer p.release()
 	p.keeps = true
-	err = g.run(ctx, p, &d, algorithm.Decide, 0, charges)
+	err = g.run(ctx, p, &d, charges)
 	if err != nil || !d.Allowed {
 		return nil, d, err
 	}

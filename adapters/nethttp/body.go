@@ -51,7 +51,8 @@ func costOfBody(r *http.Request, cost func(*http.Request) int64, most int64) (in
 	short := r.WithContext(r.Context())
 	short.Body = io.NopCloser(bytes.NewReader(head))
 	defer func() {
-		if short.MultipartForm != nil && short.MultipartForm != r.MultipartForm { // the server removes only the files of its own request
+		// The server removes the files of r's form only.
+		if short.MultipartForm != nil && short.MultipartForm != r.MultipartForm {
 			_ = short.MultipartForm.RemoveAll()
 		}
 	}()

@@ -16,10 +16,9 @@ func (s *Store) Split(charges []*request.Charge) [][]*request.Charge {
 	}
 	var parts [][]*request.Charge
 	for _, c := range charges {
-		i := slices.IndexFunc(
-			parts,
-			func(p []*request.Charge) bool { return p[0].Outermost() == c.Outermost() },
-		)
+		i := slices.IndexFunc(parts, func(p []*request.Charge) bool {
+			return p[0].Outermost() == c.Outermost()
+		})
 		if i < 0 {
 			i = len(parts)
 			parts = append(parts, nil)

@@ -69,11 +69,8 @@ func New(cfg Config) *Store {
 // InjectClock replaces the clock of Redis by one in microseconds. It is for tests.
 func (s *Store) InjectClock(now func() int64) {
 	s.clock = now
-	s.decides, s.admits = newScript(
-		headgate.DecideScriptInjected(),
-	), newScript(
-		headgate.AdmitScriptInjected(),
-	)
+	s.decides = newScript(headgate.DecideScriptInjected())
+	s.admits = newScript(headgate.AdmitScriptInjected())
 	s.leases = newScript(headgate.LeaseScriptInjected())
 }
 
@@ -145,7 +142,7 @@ func (s *Store) send(ctx context.Context, q *queue, calls []*call) error {
 
 // evaluate calls the batch's script, and ends when its context does.
 func (s *Store) evaluate(ctx context.Context, b *batch) ([]int64, error) {
-	if s.inline {
+	if s.inline { // as bounded does, without a closure and a reply on the heap
 		return s.evalsha(ctx, b)
 	}
 	var reply []int64 // a call that is left behind writes it at any time
