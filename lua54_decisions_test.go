@@ -23,6 +23,7 @@ import (
 type clockHook struct {
 	scripts map[string]int // index in injected, by the hash of the script that the Gate calls
 	hashes  []string       // of injected
+	plain   *redis.Client  // without the hook
 
 	mu    sync.Mutex
 	now   int64
@@ -48,8 +49,14 @@ func newClockHook() *clockHook {
 func (h *clockHook) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 func (h *clockHook) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(context.Context, []redis.Cmder) error {
-		return errors.New("a Gate on one server sends no pipeline")
+	one := h.ProcessHook(func(ctx context.Context, cmd redis.Cmder) error { return h.plain.Process(ctx, cmd) })
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		for _, cmd := range cmds {
+			if err := one(ctx, cmd); err != nil {
+				cmd.SetErr(err)
+			}
+		}
+		return nil
 	}
 }
 
@@ -172,8 +179,10 @@ type reserved struct {
 func newDecisions(t *testing.T) *decisions {
 	t.Helper()
 	h := newClockHook()
-	client := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
-	t.Cleanup(func() { _ = client.Close() })
+	addr := miniredis.RunT(t).Addr()
+	client, plain := redis.NewClient(&redis.Options{Addr: addr}), redis.NewClient(&redis.Options{Addr: addr})
+	t.Cleanup(func() { _, _ = client.Close(), plain.Close() })
+	h.plain = plain
 	for _, source := range injected {
 		if err := client.ScriptLoad(t.Context(), source).Err(); err != nil {
 			t.Fatal(err)

@@ -41,15 +41,16 @@ func (s *Semaphore) take(
 	cause error,
 ) (l *Lease, err error) {
 	for start := time.Now(); ; {
+		source := s.gate.source
 		if err = cause; err == nil {
 			l, err = s.ask(ctx, s.gate.leases, ask, q, start)
 		}
 		if err != nil && s.gate.leases != s.gate.localLeases && outage(ctx, err) {
 			cause = err
-			l, err = s.fail(ctx, ask, q, start, err)
+			l, source, err = s.fail(ctx, ask, q, start, err)
 		}
 		if !errors.Is(err, errBack) {
-			return s.observe(ctx, l, err, cause, start)
+			return s.observe(ctx, l, source, err, cause, start)
 		}
 		cause, q.ID = nil, newID() // Redis may have granted the other
 	}
@@ -62,21 +63,22 @@ func (s *Semaphore) fail(
 	q lease.Request,
 	start time.Time,
 	cause error,
-) (*Lease, error) {
+) (*Lease, Source, error) {
 	g := s.gate
-	switch s.cfg.OnFailure {
-	case Open:
-		return s.hold(ctx, s.holding(q, "", nil)), nil
-	case Local:
+	switch {
+	case s.cfg.OnFailure == Open:
+		return s.hold(ctx, s.holding(q, "", nil)), SourceOpen, nil
+	case s.cfg.OnFailure == Local && !errors.Is(cause, ErrOverloaded):
 		q.ID, q.Levels = newID(), slices.Clone(q.Levels) // Redis may have granted the other
 		for i := range q.Levels {
 			l := &q.Levels[i]
 			l.Limit = max(1, l.Limit/int64(g.replicas))
 			l.Weight = min(l.Weight, l.Limit)
 		}
-		return s.ask(ctx, g.localLeases, ask, q, start)
+		l, err := s.ask(ctx, g.localLeases, ask, q, start)
+		return l, SourceLocal, err
 	}
-	return nil, cause
+	return nil, denier(cause), cause
 }
 
 // outage reports whether an error is Redis's and not the caller's.
@@ -90,6 +92,7 @@ func outage(ctx context.Context, err error) bool {
 func (s *Semaphore) observe(
 	ctx context.Context,
 	l *Lease,
+	source Source,
 	err, cause error,
 	start time.Time,
 ) (*Lease, error) {
@@ -102,9 +105,12 @@ func (s *Semaphore) observe(
 			_ = l.Release(ctx) // on failure the lease ends
 		}
 	}()
-	e := Event{Kind: EventAcquire, Semaphore: s, Err: err, Took: time.Since(start)}
-	if errors.As(err, &e.Full) {
+	e := Event{Kind: EventAcquire, Semaphore: s, Source: source, Err: err, Took: time.Since(start)}
+	switch {
+	case errors.As(err, &e.Full):
 		e.Err = nil
+	case err != nil && source != SourceClosed && source != SourceOverload:
+		e.Source = SourceNone
 	}
 	if e.Err == nil {
 		e.Err = cause
@@ -141,7 +147,7 @@ func (s *Semaphore) ask(
 	answered := false
 	defer func() {
 		if !answered { // the slot may be granted, or the id waits; OnQueue may panic
-			s.abandon(ctx, store, scope, q.ID)
+			s.abandon(store, scope, q.ID)
 		}
 	}()
 	for position := int64(-1); ; {
@@ -191,7 +197,7 @@ func (s *Semaphore) ask(
 				}
 			}
 		case <-poll.C:
-			if fallback && g.recovered() {
+			if fallback && g.answers(ctx, outermost) {
 				err = errBack
 			}
 		case <-over:
@@ -256,9 +262,6 @@ func (s *Semaphore) patience(g lease.Grant) time.Duration {
 }
 
 // abandon releases a slot that may have been granted, whatever became of the caller.
-func (s *Semaphore) abandon(ctx context.Context, store request.LeaseStore, scope, id string) {
-	detached := context.WithoutCancel(ctx)
-	s.gate.tasks.Go(func() { // on failure the lease ends
-		_, _ = store.Release(detached, scope, []string{id})
-	})
+func (s *Semaphore) abandon(store request.LeaseStore, scope, id string) {
+	s.gate.keeper.Abandon(store, scope, id, s.cfg.TTL)
 }

@@ -72,7 +72,7 @@ func (s *Semaphore) admit(
 		}
 		// Observe or a hook of the client panics, so nobody gets what was taken.
 		if at.Sent {
-			s.abandon(ctx, g.leases, at.Scope, q.ID)
+			s.abandon(g.leases, at.Scope, q.ID)
 		}
 		if slices.ContainsFunc(p.wire, func(c charge) bool { return c.Spent > 0 }) {
 			_ = g.reservation(p).Cancel(ctx) // on failure it stays spent
@@ -82,15 +82,15 @@ func (s *Semaphore) admit(
 	switch {
 	case at.Refused():
 		decided = true
-		_, err = s.observe(ctx, nil, full(q, at.Grant), nil, start)
+		_, err = s.observe(ctx, nil, g.source, full(q, at.Grant), nil, start)
 		return nil, d, err
 	case at.Answered:
 		l := s.granted(ctx, g.leases, at.Scope, q, at.Grant, start)
-		l, _ = s.observe(ctx, l, nil, nil, start)
+		l, _ = s.observe(ctx, l, g.source, nil, nil, start)
 		l.paid, decided = g.reservation(p), true
 		return l, d, nil
 	case at.Sent && (d.Cause != nil || err != nil):
-		s.abandon(ctx, g.leases, at.Scope, q.ID) // it may have been granted
+		s.abandon(g.leases, at.Scope, q.ID) // it may have been granted
 	}
 	decided = true
 	if err != nil || !d.Allowed {

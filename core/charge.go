@@ -81,6 +81,54 @@ func (p *plan) release() {
 	plans.Put(p)
 }
 
+// limit is an algorithm that is compiled for one policy.
+type limit struct {
+	compiled
+	suffix string // of the names of states; empty if there is no state
+	hash   uint64 // of the suffix
+}
+
+// current returns the limit that holds now. It is nil without state.
+func (c *compiled) current() algorithm.Limit {
+	if c.calendar != nil {
+		return c.calendar.Current()
+	}
+	return c.limit
+}
+
+// limitOf returns the limit of a charge on a key: the charge's own, or that of the key, or the
+// policy's.
+func (p *Policy) limitOf(ctx context.Context, key Key, own Algorithm) (*limit, error) {
+	a := own
+	if a == nil && p.forKey != nil {
+		var err error
+		if a, err = p.forKey(ctx, key); err != nil {
+			return nil, fmt.Errorf("core: limit of a key under %s: %w", p.name, err)
+		}
+	}
+	if a == nil {
+		return p.own, nil
+	}
+	name, ok := comparable(a)
+	if ok {
+		if l, ok := p.others.Load(name); ok {
+			return l.(*limit), nil
+		}
+	}
+	l, err := p.compile(a)
+	if err != nil {
+		return nil, prefixed("core: limit of a key under "+p.name+": ", err)
+	}
+	if ok {
+		if p.remembered.Add(1) > maxLimits {
+			p.others.Clear()
+			p.remembered.Store(1)
+		}
+		p.others.Store(name, l)
+	}
+	return l, nil
+}
+
 // check says what is wrong with charges.
 func check(charges []Charge) error {
 	if len(charges) == 0 || len(charges) > MaxCharges {

@@ -31,16 +31,15 @@ type Config struct {
 	// . and -. Empty means "hg".
 	Prefix string
 	// Timeout bounds one decision, whatever the timeouts of the client are. Zero means 100 ms.
-	// Decisions share timers, so a decision may time out early, by up to an eighth of Timeout.
+	// Decisions share timers, so a decision may time out early, by up to an eighth of Timeout. In a
+	// process whose goroutines wait for the CPU it may take up to a second, or five times Timeout if
+	// that is longer: the answer may be there and unread.
 	Timeout time.Duration
 	// Replicas is the number of processes that share the limits. While Redis fails, each admits
 	// that part of a Local policy's limit. Zero means 1.
 	Replicas int
 	// Topology says what the client connects to, if its type does not. Zero means Auto.
 	Topology Topology
-	// MaxInFlight bounds the calls that wait for Redis at a time. Failure modes decide the others.
-	// Zero means 1024.
-	MaxInFlight int
 	// MaxKeys bounds the keys that a Gate keeps in memory, and that a Gate on Redis keeps for Local
 	// policies. It is rounded up to a multiple of 64. Zero means 100,000. Beyond it, the keys with
 	// the least spent of their limits are evicted first. A key takes some 200 bytes, and one of a
@@ -61,10 +60,9 @@ type Config struct {
 }
 
 const (
-	defaultPrefix      = "hg"
-	defaultTimeout     = 100 * time.Millisecond
-	defaultMaxInFlight = 1024
-	defaultMaxKeys     = 100_000
+	defaultPrefix  = "hg"
+	defaultTimeout = 100 * time.Millisecond
+	defaultMaxKeys = 100_000
 )
 
 // complete returns the configuration with defaults, or every fault.
@@ -105,7 +103,6 @@ func (cfg Config) complete() (Config, error) {
 		)
 	}
 	number("Replicas", &cfg.Replicas, 1, 1_000_000)
-	number("MaxInFlight", &cfg.MaxInFlight, defaultMaxInFlight, 1_000_000)
 	number("MaxKeys", &cfg.MaxKeys, defaultMaxKeys, 1_000_000_000)
 	return cfg, errors.Join(errs...)
 }

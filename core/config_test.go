@@ -37,15 +37,15 @@ func TestConfigFaults(t *testing.T) {
 		words []string
 	}{
 		{"zero", core.Config{}, nil},
-		{"full", core.Config{Prefix: "My_app-1.x", Timeout: time.Minute, Replicas: 1_000_000, Topology: core.Cluster, MaxInFlight: 1, MaxKeys: 1}, nil},
+		{"full", core.Config{Prefix: "My_app-1.x", Timeout: time.Minute, Replicas: 1_000_000, Topology: core.Cluster, MaxKeys: 1}, nil},
 		{"long prefix", core.Config{Prefix: strings.Repeat("x", 33)}, []string{"Config.Prefix is 33 bytes"}},
 		{"prefix with a brace", core.Config{Prefix: "a{b}"}, []string{`Config.Prefix is "a{b}"`}},
 		{"short timeout", core.Config{Timeout: time.Microsecond}, []string{"Config.Timeout is 1µs"}},
 		{"long timeout", core.Config{Timeout: time.Hour}, []string{"Config.Timeout is 1h"}},
 		{
 			"everything",
-			core.Config{Prefix: "a b", Timeout: -1, Replicas: -1, Topology: 7, MaxInFlight: 2_000_000, MaxKeys: -3},
-			[]string{"Config.Prefix", "Config.Timeout", "Config.Replicas is -1", "Config.Topology is 7", "Config.MaxInFlight is 2000000", "Config.MaxKeys is -3"},
+			core.Config{Prefix: "a b", Timeout: -1, Replicas: -1, Topology: 7, MaxKeys: -3},
+			[]string{"Config.Prefix", "Config.Timeout", "Config.Replicas is -1", "Config.Topology is 7", "Config.MaxKeys is -3"},
 		},
 	}
 	client := redis.NewClient(&redis.Options{})

@@ -106,9 +106,7 @@ func (g *Gate) plan(ctx context.Context, p *plan, d *Decision, charges []Charge)
 			}
 		}
 	}
-	bounded, cancel := g.bound(ctx)
-	defer cancel()
-	return g.ask(bounded, ctx, p, d)
+	return g.ask(ctx, p, d)
 }
 
 // requests returns the plan's requests: one, or one for each part that the store decides in a step.
@@ -137,8 +135,11 @@ func (g *Gate) requests(p *plan) []request.Request {
 
 // ask asks for the plan's requests in turn. After a denial it only peeks at the rest, so that the
 // decision names every policy that denies.
-func (g *Gate) ask(ctx, caller context.Context, p *plan, d *Decision) error {
-	requests := g.requests(p)
+func (g *Gate) ask(caller context.Context, p *plan, d *Decision) error {
+	requests, ctx := g.requests(p), caller
+	if len(requests) > 1 {
+		ctx = g.bound(caller) // all of them, where the store bounds each
+	}
 	admitted := !p.denied
 	var cause error
 	for i := range requests {
@@ -164,7 +165,7 @@ func (g *Gate) ask(ctx, caller context.Context, p *plan, d *Decision) error {
 				cause = err
 			}
 			for _, c := range r.Charges {
-				admitted = admitted && p.of(c).mode(errors.Is(err, ErrMisconfigured)) != Closed
+				admitted = admitted && p.of(c).mode(err) != Closed
 			}
 		}
 	}

@@ -1,7 +1,6 @@
 package core
 
 import (
-	"errors"
 	"iter"
 	"time"
 
@@ -13,16 +12,17 @@ type Source uint8
 
 // The sources of a Decision.
 const (
-	SourceNone   Source = iota // nobody decided: there was nothing to decide, or an error
-	SourceRedis                // Redis decided for all replicas
-	SourceMemory               // a Gate in memory decided
-	SourceOpen                 // Redis failed, and every undecided policy is Open
-	SourceLocal                // Redis failed, and this process decided alone for a Local policy
-	SourceClosed               // Redis failed, and an undecided policy is Closed
-	SourceCache                // this process remembered a denial of Redis that only time lifts
+	SourceNone     Source = iota // nobody decided: there was nothing to decide, or an error
+	SourceRedis                  // Redis decided for all replicas
+	SourceMemory                 // a Gate in memory decided
+	SourceOpen                   // Redis failed, and every undecided policy is Open
+	SourceLocal                  // Redis failed, and this process decided alone for a Local policy
+	SourceClosed                 // Redis failed, and an undecided policy is Closed
+	SourceCache                  // this process remembered a denial of Redis that only time lifts
+	SourceOverload               // this process could not ask Redis in time, and denied; see ErrOverloaded
 )
 
-var sources = [...]string{"none", "redis", "memory", "open", "local", "closed", "cache"}
+var sources = [...]string{"none", "redis", "memory", "open", "local", "closed", "cache", "overload"}
 
 // String returns the source in one lower-case word.
 func (s Source) String() string { return nameOf(sources[:], int(s)) }
@@ -168,9 +168,9 @@ func (r *Result) tell(limit algorithm.Limit, reading *algorithm.Reading, fits bo
 func (r *Result) read(c *charge, p *plan, cause error) {
 	if c.failed {
 		r.Limit, r.Window = quota(c.Limit)
-		r.Source, r.Allowed = SourceOpen, c.mode(errors.Is(cause, ErrMisconfigured)) == Open
+		r.Source, r.Allowed = SourceOpen, c.mode(cause) == Open
 		if !r.Allowed {
-			r.Source, r.RetryAfter = SourceClosed, closedRetry
+			r.Source, r.RetryAfter = denier(cause), closedRetry
 		}
 		return
 	}

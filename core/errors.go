@@ -22,9 +22,9 @@ var (
 	// ErrCircuitOpen is the Cause of a decision without Redis, because Redis failed just before.
 	ErrCircuitOpen = errors.New("core: redis failed just before and is not asked again yet")
 
-	// ErrTooManyInFlight is the Cause of a decision without Redis, because Config.MaxInFlight
-	// others wait for Redis.
-	ErrTooManyInFlight = errors.New("core: too many decisions wait for redis")
+	// ErrOverloaded is the Cause of a decision that this process could not ask Redis for in time, or
+	// whose answer it could not read in time, although Redis answers. It is an error of Acquire.
+	ErrOverloaded = errors.New("core: this process asks redis for more than it can send")
 
 	// ErrClosed is returned by a Gate that is closed.
 	ErrClosed = errors.New("core: the gate is closed")

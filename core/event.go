@@ -26,11 +26,15 @@ const (
 	EventLeaseLost                          // a lease was lost
 	EventEvicted                            // a lease was taken away by Evict
 	EventScriptMissing                      // Redis did not know a script, and was sent it
+	EventCircuitOpened                      // a server of Redis failed, and is not asked for a while
+	EventCircuitClosed                      // a server of Redis answers again
+	EventOverload                           // calls ended as ErrOverloaded; told at most once a second
 )
 
 var eventKinds = [...]string{
 	"none", "decide", "peek", "at most", "reserve", "settle", "cancel", "reset", "refund failed",
 	"acquire", "release", "adopted", "lease lost", "evicted", "script missing",
+	"circuit opened", "circuit closed", "overload",
 }
 
 // String returns the kind in lower-case words.
@@ -53,6 +57,11 @@ type Event struct {
 	// Semaphore is set for EventAcquire, EventRelease, EventAdopted, EventLeaseLost and
 	// EventEvicted.
 	Semaphore *Semaphore
+	// Node is the address of the server of EventCircuitOpened, EventCircuitClosed and
+	// EventOverload. It is empty if the client does not tell it.
+	Node string
+	// Source says who granted or denied the slot of an EventAcquire. It is SourceNone if nobody did.
+	Source Source
 	// Decision is set for EventDecide, EventPeek, EventAtMost and EventReserve. With an error it
 	// denies, and may have no results. It must not be kept.
 	Decision *Decision
@@ -61,8 +70,7 @@ type Event struct {
 	// Err is what went wrong: the error that the caller got, or why a failure mode decided. A
 	// denial is no error.
 	Err error
-	// Took is the time of the operation. It is 0 for EventLeaseLost, EventEvicted,
-	// EventRefundFailed and EventScriptMissing.
+	// Took is the time of the operation. It is 0 for what is no operation.
 	Took time.Duration
 }
 

@@ -9,7 +9,8 @@ import (
 	"github.com/headgate/headgate/internal/request"
 )
 
-// FailureMode says who decides on a policy while Redis does not answer.
+// FailureMode says who decides on a policy while Redis does not answer. If it is this process that
+// asks for more than it can send, Local denies too; see ErrOverloaded.
 type FailureMode uint8
 
 const (
@@ -35,7 +36,6 @@ const closedRetry = time.Second
 // request too. A request that was denied already spends nothing here either.
 func (g *Gate) fail(ctx context.Context, p *plan, d *Decision, cause error, admitted bool) bool {
 	d.Cause, d.Source = cause, SourceOpen
-	misconfigured := errors.Is(cause, ErrMisconfigured)
 	var shares [MaxCharges]charge
 	var at []int
 	local := request.Request{Op: p.op, Bound: p.bound, Receipts: p.keeps}
@@ -44,9 +44,9 @@ func (g *Gate) fail(ctx context.Context, p *plan, d *Decision, cause error, admi
 		if c.answered() {
 			continue
 		}
-		switch c.mode(misconfigured) {
+		switch c.mode(cause) {
 		case Closed:
-			d.Source, admitted = SourceClosed, false
+			d.Source, admitted = denier(cause), false
 		case Local: // between Open and Closed
 			d.Source = max(d.Source, SourceLocal)
 			own := &shares[len(at)]
@@ -82,14 +82,24 @@ func (g *Gate) fail(ctx context.Context, p *plan, d *Decision, cause error, admi
 	return true
 }
 
-// mode says who decides on a charge that Redis did not answer. A shadow never denies, and nothing
-// goes on without a Redis that is misconfigured.
-func (c *charge) mode(misconfigured bool) FailureMode {
+// mode says who decides on a charge that Redis did not answer. A shadow never denies. Nothing goes on
+// without a Redis that is misconfigured. No process decides alone while Redis counts for the others.
+func (c *charge) mode(cause error) FailureMode {
 	switch {
 	case c.Shadow:
 		return Open
-	case misconfigured:
+	case errors.Is(cause, ErrMisconfigured):
+		return Closed
+	case errors.Is(cause, ErrOverloaded) && c.policy.onFailure == Local:
 		return Closed
 	}
 	return c.policy.onFailure
+}
+
+// denier is the source of a denial without Redis.
+func denier(cause error) Source {
+	if errors.Is(cause, ErrOverloaded) {
+		return SourceOverload
+	}
+	return SourceClosed
 }

@@ -25,15 +25,16 @@ type Gate struct {
 	tasks    *breaker.Tasks
 
 	store  request.Store
-	source Source                                                      // of its decisions
-	bound  func(context.Context) (context.Context, context.CancelFunc) // to the end of a decision
+	source Source                                // of its decisions
+	bound  func(context.Context) context.Context // gives a decision its deadline
 	ping   func(context.Context) error
 	local  *memstore.Store // decides for Local policies while Redis fails
 	cache  *denialCache    // nil if denials are not remembered
 
 	leases, localLeases request.LeaseStore // these are the same in memory
 	keeper              *keeper.Keeper
-	recovered           func() bool // reports whether Redis is asked again after a failure
+	// answers reports whether the server of an outermost part is asked.
+	answers func(ctx context.Context, outermost string) bool
 
 	denials atomic.Int64
 	closed  atomic.Bool
@@ -52,13 +53,13 @@ func NewMemory(cfg Config) (*Gate, error) {
 	g.store, g.source = g.local, SourceMemory
 	g.bound = unbounded
 	g.ping = func(context.Context) error { return nil }
-	g.recovered = func() bool { return true }
+	g.answers = func(context.Context, string) bool { return true }
 	g.keep(nil, clock, nil)
 	return g, nil
 }
 
 // unbounded leaves a decision in memory without a deadline of its own.
-func unbounded(ctx context.Context) (context.Context, context.CancelFunc) { return ctx, func() {} }
+func unbounded(ctx context.Context) context.Context { return ctx }
 
 func newGate(cfg Config) *Gate {
 	return &Gate{

@@ -96,8 +96,9 @@ func (l *Lease) Extend(ctx context.Context) error {
 	return l.gate.keeper.Extend(ctx, l.holding)
 }
 
-// Release gives the slot back. It runs to its end even if ctx is cancelled, for at most
-// Config.Timeout. If it fails, the slot is free when the lease ends. Later calls do nothing.
+// Release gives the slot back. It runs to its end even if ctx is cancelled, for about
+// Config.Timeout. If it fails, it is sent again in the background until the lease would have ended.
+// Later calls do nothing.
 func (l *Lease) Release(ctx context.Context) error {
 	if l == nil || l.gone.Swap(true) {
 		return nil

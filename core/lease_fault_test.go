@@ -152,7 +152,7 @@ func TestLeasesSurviveFailover(t *testing.T) {
 	}
 	keys := client.Keys(t.Context(), "*").Val()
 	// The probe belongs to the circuit.
-	keys = slices.DeleteFunc(keys, func(key string) bool { return strings.Contains(key, "{ping}:probe") })
+	keys = slices.DeleteFunc(keys, func(key string) bool { return strings.HasSuffix(key, ":ping:probe") })
 	if len(keys) > 0 {
 		t.Errorf("keys remain: %v", keys)
 	}

@@ -11,17 +11,19 @@ import (
 	"github.com/headgate/headgate/internal/request"
 )
 
-// probe decides as callers do, on a key of its own: a Redis may answer a PING and still reject
-// writes. It returns nil if Redis is misconfigured, which is for every caller to hear.
-func (g *guard) probe(ctx context.Context) error {
-	err := g.try(
-		ctx,
-		map[string]Algorithm{"probe": TokenBucket{Rate: 1_000_000, Per: time.Second, Burst: 1}},
-	)
-	if err != nil && redisstore.Classify(err) == redisstore.Misconfigured {
-		return nil
+// probeRequest returns what asks whether a server decides: a request on the key "ping" below an
+// outermost part, under a policy that no other key has.
+func probeRequest() func(outermost string) request.Request {
+	limit, err := algorithm.NewTokenBucket(1_000_000, time.Second, 1)
+	return func(outermost string) request.Request {
+		if err != nil {
+			return request.Request{} // the limit is constant, so this does not happen
+		}
+		return request.Request{Op: algorithm.Decide, Charges: []*request.Charge{{
+			Key: outermost + ":ping", Outer: len(outermost), Suffix: ":probe",
+			Limit: limit, Units: 1, Cost: limit.Cost(1),
+		}}}
 	}
-	return err
 }
 
 // try decides on the key "ping" under policies of these names.
@@ -42,7 +44,7 @@ func (g *guard) try(ctx context.Context, limits map[string]Algorithm) error {
 	if err := p.lay(ctx, charges); err != nil {
 		return err
 	}
-	return g.store.Decide(ctx, []request.Request{{Op: algorithm.Decide, Charges: p.charges}})
+	return g.store.Insist(ctx, []request.Request{{Op: algorithm.Decide, Charges: p.charges}})
 }
 
 // Ping checks that the Gate can decide: that Redis answers, is new enough, permits the commands
@@ -59,7 +61,7 @@ func (g *Gate) Ping(ctx context.Context) error {
 func (g *guard) ping(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(
 		ctx,
-		max(g.deadlines.Timeout, time.Second),
+		max(g.timeout, time.Second),
 	) // a first connection takes longer than a decision
 	defer cancel()
 	err := g.store.Check(ctx)

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/headgate/headgate/internal/breaker"
 	"github.com/headgate/headgate/internal/deadline"
 	"github.com/headgate/headgate/internal/lease"
 	"github.com/headgate/headgate/internal/memstore"
@@ -28,21 +28,19 @@ func NewRedis(client redis.UniversalClient, cfg Config) (*Gate, error) {
 		return nil, err
 	}
 	g := newGate(cfg)
-	store := redisstore.New(redisstore.Config{
-		Client: client, Prefix: g.prefix, Cluster: !oneServer(client, cfg.Topology), Tasks: g.tasks,
-	})
 	clock := cfg.clock()
-	deadlines := &deadline.Deadlines{Timeout: cfg.Timeout, Expire: store.Expire}
 	g.local = memstore.New(cfg.MaxKeys, clock)
-	guard := &guard{store: store, shares: g.local, deadlines: deadlines, tell: g.tell}
-	guard.breaker = breaker.New(cfg.MaxInFlight, cfg.Timeout, g.tasks, guard.probe)
-	g.store, g.source, g.bound = guard, SourceRedis, deadlines.Bound
+	guard := &guard{shares: g.local, timeout: cfg.Timeout, tell: g.tell}
+	guard.store = redisstore.New(redisstore.Config{
+		Client: client, Prefix: g.prefix, Cluster: !oneServer(client, cfg.Topology),
+		Timeout: cfg.Timeout, Tasks: g.tasks, Probe: probeRequest(), Notify: guard.notice,
+	})
+	g.store, g.source, g.bound = guard, SourceRedis, guard.bound
 	if !cfg.DisableDenialCache {
 		g.cache = newDenialCache()
 	}
-	g.ping = guard.ping
-	g.recovered = guard.breaker.Closed
-	g.keep(client, clock, &guardedLeases{redisstore.NewLeases(store), guard})
+	g.ping, g.answers = guard.ping, guard.store.Answers
+	g.keep(client, clock, &guardedLeases{redisstore.NewLeases(guard.store), guard})
 	return g, nil
 }
 
@@ -54,25 +52,29 @@ func oneServer(client redis.UniversalClient, t Topology) bool {
 	return ok
 }
 
-// guard is the store on Redis behind its breaker and within its deadline. Its errors are those that
-// core's callers see.
+// guard is the store on Redis within its deadline. Its errors are those that core's callers see.
 type guard struct {
-	store     *redisstore.Store
-	shares    *memstore.Store // of Local policies
-	breaker   *breaker.Breaker
-	deadlines *deadline.Deadlines
-	tell      func(context.Context, Event)
+	store   *redisstore.Store
+	shares  *memstore.Store // of Local policies
+	timeout time.Duration
+	tell    func(context.Context, Event)
+}
+
+// bound gives a decision its deadline.
+func (g *guard) bound(ctx context.Context) context.Context {
+	return deadline.Until(ctx, time.Now().Add(g.timeout))
 }
 
 // Decide implements request.Store.
 func (g *guard) Decide(ctx context.Context, requests []request.Request) error {
-	return g.call(ctx, func(ctx context.Context) error { return g.store.Decide(ctx, requests) })
+	err := g.store.Decide(ctx, requests)
+	return g.explain(ctx, err)
 }
 
 // Reset implements request.Store. It forgets this process's share too.
 func (g *guard) Reset(ctx context.Context, c *request.Charge) error {
 	_ = g.shares.Reset(ctx, c) // memory does not fail
-	return g.call(ctx, func(ctx context.Context) error { return g.store.Reset(ctx, c) })
+	return g.explain(ctx, g.store.Reset(ctx, c))
 }
 
 // Split implements request.Store.
@@ -83,125 +85,76 @@ func (g *guard) TakesSlot(charges []*request.Charge, outermost string) bool {
 	return g.store.TakesSlot(charges, outermost)
 }
 
-// call calls f within the deadline, if the breaker lets it.
-func (g *guard) call(ctx context.Context, f func(context.Context) error) (err error) {
-	ctx, cancel, err := g.enter(ctx)
-	if err != nil {
-		return err
+// explain replaces the error of a call by one for callers.
+func (g *guard) explain(ctx context.Context, err error) error {
+	for range g.store.ScriptsMissing() {
+		g.tell(ctx, Event{Kind: EventScriptMissing})
 	}
-	defer cancel()
-	err = redisstore.ErrPanicked
-	defer g.leave(ctx, &err)
-	err = f(ctx)
-	return err
-}
-
-// enter begins a call, and bounds its context unless that was done before. Each nil is followed by
-// a leave.
-func (g *guard) enter(ctx context.Context) (context.Context, context.CancelFunc, error) {
-	switch err := g.breaker.Enter(); {
-	case errors.Is(err, breaker.ErrOpen):
-		return nil, nil, ErrCircuitOpen
-	case err != nil:
-		return nil, nil, ErrTooManyInFlight
+	if err == nil {
+		return nil
 	}
-	if _, ok := deadline.Caller(ctx); ok {
-		return ctx, func() {}, nil
-	}
-	bounded, cancel := g.deadlines.Bound(ctx)
-	return bounded, cancel, nil
-}
-
-// leave ends a call: it tells the breaker what the call's error says about Redis, and replaces that
-// by an error for callers.
-func (g *guard) leave(ctx context.Context, err *error) {
-	defer func() { // after the call, because the observer may call the Gate
-		for range g.store.ScriptsMissing() {
-			g.tell(ctx, Event{Kind: EventScriptMissing})
-		}
-	}()
-	if *err == nil {
-		g.breaker.Succeed()
-		return
-	}
-	caller, _ := deadline.Caller(ctx)
-	switch class := redisstore.Classify(*err); {
-	case class == redisstore.Panicked:
-		g.breaker.Abandon()
-		return
-	case class == redisstore.Answered:
-		g.breaker.Succeed()
-	case errors.Is(caller.Err(), context.Canceled):
-		g.breaker.Abandon()
-		*err = fmt.Errorf("core: %w", caller.Err())
-		return
+	switch class := redisstore.Classify(err); {
+	case errors.Is(ctx.Err(), context.Canceled):
+		return fmt.Errorf("core: %w", ctx.Err())
 	case class == redisstore.Misconfigured:
-		g.breaker.Succeed()
-		*err = fmt.Errorf("%w: %w", ErrMisconfigured, *err)
-		return
-	case class == redisstore.Shared:
-		g.breaker.Abandon()
-	case deadline.Patient(ctx):
-		g.breaker.Fail()
-	default:
-		g.breaker.Doubt()
+		return fmt.Errorf("%w: %w", ErrMisconfigured, err)
+	case class == redisstore.Overload:
+		return ErrOverloaded
+	case errors.Is(err, redisstore.ErrOpen):
+		return ErrCircuitOpen
+	case ctx.Err() != nil:
+		return fmt.Errorf("core: %w", ctx.Err())
 	}
-	if ended := deadline.Err(caller); ended != nil {
-		*err = fmt.Errorf("core: %w", ended)
-		return
-	}
-	*err = fmt.Errorf("core: redis: %w", *err)
+	return fmt.Errorf("core: redis: %w", err)
 }
 
-// guardedLeases are the leases on Redis behind the guard.
+// notice tells the observer what became of a server.
+func (g *guard) notice(n redisstore.Notice) {
+	e := Event{Node: n.Node, Err: n.Err}
+	switch n.Kind {
+	case redisstore.Opened:
+		e.Kind = EventCircuitOpened
+	case redisstore.Closed:
+		e.Kind = EventCircuitClosed
+	case redisstore.Overloaded:
+		e.Kind, e.Err = EventOverload, ErrOverloaded
+	}
+	g.tell(context.Background(), e)
+}
+
+// guardedLeases are the leases on Redis, with errors for callers.
 type guardedLeases struct {
 	leases *redisstore.Leases
 	guard  *guard
 }
 
-// guarded calls f behind the guard.
-func guarded[T any](ctx context.Context, g *guard, f func(context.Context) (T, error)) (v T, err error) {
-	err = g.call(ctx, func(ctx context.Context) (err error) {
-		v, err = f(ctx)
-		return err
-	})
-	return v, err
-}
-
 func (l *guardedLeases) Acquire(
 	ctx context.Context, scope string, q lease.Request,
 ) (lease.Grant, error) {
-	return guarded(ctx, l.guard, func(ctx context.Context) (lease.Grant, error) {
-		return l.leases.Acquire(ctx, scope, q)
-	})
+	grant, err := l.leases.Acquire(ctx, scope, q)
+	return grant, l.guard.explain(ctx, err)
 }
 
 func (l *guardedLeases) Renew(
 	ctx context.Context, scope string, micros int64, ids []string,
 ) ([]int64, error) {
-	return guarded(ctx, l.guard, func(ctx context.Context) ([]int64, error) {
-		return l.leases.Renew(ctx, scope, micros, ids)
-	})
+	left, err := l.leases.Renew(ctx, scope, micros, ids)
+	return left, l.guard.explain(ctx, err)
 }
 
 func (l *guardedLeases) Release(ctx context.Context, scope string, ids []string) ([]int64, error) {
-	return guarded(ctx, l.guard, func(ctx context.Context) ([]int64, error) {
-		return l.leases.Release(ctx, scope, ids)
-	})
+	was, err := l.leases.Release(ctx, scope, ids)
+	return was, l.guard.explain(ctx, err)
 }
 
 func (l *guardedLeases) Evict(ctx context.Context, scope string, ids []string) ([]int64, error) {
-	return guarded(ctx, l.guard, func(ctx context.Context) ([]int64, error) {
-		return l.leases.Evict(ctx, scope, ids)
-	})
+	was, err := l.leases.Evict(ctx, scope, ids)
+	return was, l.guard.explain(ctx, err)
 }
 
 func (l *guardedLeases) List(
 	ctx context.Context, scope string,
 ) (now int64, all []lease.Entry, err error) {
-	err = l.guard.call(ctx, func(ctx context.Context) (err error) {
-		now, all, err = l.leases.List(ctx, scope)
-		return err
-	})
-	return now, all, err
+	now, all, err = l.leases.List(ctx, scope)
+	return now, all, l.guard.explain(ctx, err)
 }

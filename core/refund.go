@@ -42,9 +42,7 @@ func (g *Gate) giveBack(ctx context.Context, p *plan, requests []request.Request
 func (g *Gate) give(ctx context.Context, requests []request.Request) {
 	detached := context.WithoutCancel(ctx)
 	send := func(end time.Time) {
-		bounded, cancel := deadline.At(detached, end)
-		defer cancel()
-		if err := g.send(bounded, requests); err != nil {
+		if err := g.send(deadline.Until(detached, end), requests); err != nil {
 			g.tell(detached, Event{Kind: EventRefundFailed, Err: err})
 		}
 	}

@@ -198,9 +198,7 @@ func (g *Gate) correct(ctx context.Context, held []charge, units []int64) error 
 	}
 	var errs []error
 	for _, charges := range parts {
-		bounded, cancel := g.bound(ctx)
-		errs = append(errs, g.send(bounded, corrections(charges)))
-		cancel()
+		errs = append(errs, g.send(ctx, corrections(charges)))
 	}
 	return errors.Join(errs...)
 }

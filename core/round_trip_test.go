@@ -176,8 +176,6 @@ func eachBusyGate(t *testing.T, cfg core.Config, f func(q *busyGate)) {
 
 // Callers are served in the order of their arrival, within a batch and across batches.
 func TestSharedRoundTripKeepsOrder(t *testing.T) {
-	// All callers share one deadline. Otherwise the caller with the latest deadline would lead, and
-	// it may have arrived last.
 	eachBusyGate(t, core.Config{Timeout: 10 * time.Second}, func(q *busyGate) {
 		var answers []<-chan answer
 		p := limited(t, "q", frozen(135))
@@ -188,8 +186,7 @@ func TestSharedRoundTripKeepsOrder(t *testing.T) {
 		q.passOne()
 		q.passAll()
 		var before int64
-		// Two batches are in flight at a time, and the next batch may overtake one whose leader has
-		// been chosen but has not sent yet.
+		// Two batches are in flight at a time, and the later one may overtake.
 		breaks, admitted := 0, 0
 		for i, ch := range answers {
 			a := <-ch
@@ -240,7 +237,7 @@ func (q *busyGate) enqueuePair() (answers [2]<-chan answer, leave [2]context.Can
 	return answers, leave
 }
 
-// One of the two callers leads. Whichever of them leaves, the other gets its answer.
+// Whichever of two callers leaves, the other gets its answer.
 func TestLeavingABatchAffectsNoOtherCaller(t *testing.T) {
 	for i := range 2 {
 		eachBusyGate(t, core.Config{}, func(q *busyGate) {
@@ -258,33 +255,23 @@ func TestLeavingABatchAffectsNoOtherCaller(t *testing.T) {
 	}
 }
 
-// A caller that does not lead leaves its batch at once.
+// Callers leave their batch at once. What was sent for them counts.
 func TestCallerLeavesABatchAtOnce(t *testing.T) {
 	eachBusyGate(t, core.Config{}, func(q *busyGate) {
 		answers, leave := q.enqueuePair()
-		leave[0]()
-		leave[1]()
-		select {
-		case a := <-answers[0]:
-			answers[0] = answers[1]
-			if !errors.Is(a.err, context.Canceled) {
-				q.Errorf("%+v", a)
-			}
-		case a := <-answers[1]:
-			if !errors.Is(a.err, context.Canceled) {
+		for i := range answers {
+			leave[i]()
+			if a := <-answers[i]; !errors.Is(a.err, context.Canceled) {
 				q.Errorf("%+v", a)
 			}
 		}
 		q.passAll()
-		<-answers[0]
-		if n := q.used(); n != 2 {
-			q.Errorf("%d used", n)
-		}
+		q.waitUntil(func() bool { return q.used() == 2 }) // nobody waits for the batch
 	})
 }
 
-// The leader's deadline does not shorten that of callers with more time.
-func TestLeaderDeadlineEndsNoOtherCall(t *testing.T) {
+// A caller's deadline does not shorten that of callers with more time.
+func TestDeadlineEndsNoOtherCall(t *testing.T) {
 	eachBusyGate(t, core.Config{Timeout: longTimeout}, func(q *busyGate) {
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
 		defer cancel()
@@ -301,7 +288,7 @@ func TestLeaderDeadlineEndsNoOtherCall(t *testing.T) {
 	})
 }
 
-// A caller that is in the batch of a leader with a later deadline still leaves at its own deadline.
+// A caller that shares a batch with one of a later deadline leaves at its own.
 func TestCallerLeavesAtItsOwnDeadline(t *testing.T) {
 	const timeout = 800 * time.Millisecond
 	eachBusyGate(t, core.Config{Timeout: timeout}, func(q *busyGate) {
@@ -311,7 +298,7 @@ func TestCallerLeavesAtItsOwnDeadline(t *testing.T) {
 			late := q.enqueue(t.Context(), 1)
 			q.passOne()
 			a := <-early
-			if a.err != nil || a.Allowed || !errors.Is(a.Cause, context.DeadlineExceeded) {
+			if a.err != nil || a.Allowed || a.Cause == nil {
 				q.Fatalf("%+v", a)
 			}
 			ended := len(late) > 0
@@ -324,10 +311,10 @@ func TestCallerLeavesAtItsOwnDeadline(t *testing.T) {
 	})
 }
 
-// Batches that get no answer end at their deadline and are no longer in flight. The policy of each
-// caller answers it.
+// Batches that the client holds up end at their deadline. The server answers, so no process decides
+// alone.
 func TestUnansweredBatchesEndAtDeadline(t *testing.T) {
-	modes := map[core.FailureMode]core.Source{core.Open: core.SourceOpen, core.Closed: core.SourceClosed, core.Local: core.SourceLocal}
+	modes := map[core.FailureMode]core.Source{core.Open: core.SourceOpen, core.Closed: core.SourceOverload, core.Local: core.SourceOverload}
 	eachBusyGate(t, core.Config{Timeout: 50 * time.Millisecond}, func(q *busyGate) {
 		answers := make(map[core.FailureMode]<-chan answer)
 		for mode := range modes {
@@ -336,11 +323,11 @@ func TestUnansweredBatchesEndAtDeadline(t *testing.T) {
 		}
 		for mode, ch := range answers {
 			a := <-ch
-			if a.err != nil || a.Cause == nil || a.Source != modes[mode] || a.Allowed != (mode != core.Closed) {
+			if a.err != nil || a.Cause == nil || a.Source != modes[mode] || a.Allowed != (mode == core.Open) {
 				q.Errorf("%v: %+v", mode, a)
 			}
 		}
-		q.waitUntil(func() bool { // until the circuit has closed
+		q.waitUntil(func() bool {
 			again := q.decideAsync(t.Context(), core.Charge{Policy: q.policy, Key: newKey(t, "again"), Cost: 1})
 			q.passAll()
 			return (<-again).Cause == nil

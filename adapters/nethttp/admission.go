@@ -149,7 +149,8 @@ func (a *Admission) statusOf(derived bool, err error) int {
 		return http.StatusBadRequest
 	case !derived, errors.Is(err, core.ErrCharge), errors.Is(err, core.ErrSlotRequest):
 		return http.StatusInternalServerError
-	case err != nil, a.decision.Source == core.SourceClosed:
+	case err != nil, a.decision.Source == core.SourceClosed,
+		a.decision.Source == core.SourceOverload:
 		return http.StatusServiceUnavailable
 	}
 	return http.StatusTooManyRequests

@@ -3,124 +3,78 @@ package breaker
 
 import (
 	"context"
-	"errors"
+	"sync"
 	"sync/atomic"
 	"time"
 )
 
-const (
-	threshold = 3 // failures in a row that open the breaker
-	// Pause is the time between two probes while the breaker is open.
-	Pause = 250 * time.Millisecond
-)
+// Pause is the time between two probes.
+const Pause = 250 * time.Millisecond
 
-var (
-	// ErrOpen is returned by Enter while the breaker is open.
-	ErrOpen = errors.New("breaker: open")
-	// ErrBusy is returned by Enter while the most calls possible are in flight.
-	ErrBusy = errors.New("breaker: too many calls in flight")
-)
+// Config configures a Breaker.
+type Config struct {
+	// Probe asks the server and returns its fault, or nil. It ends by itself.
+	Probe func(context.Context) error
+	// Probed is told of each probe's outcome, and whether that opened or closed the breaker.
+	Probed func(fault error, changed bool)
+	Tasks  *Tasks // run the probes
+}
 
-// Breaker is a circuit breaker in front of a server. While it is open, only its own probe asks the
-// server, and no caller waits for that. It is safe for concurrent use and must not be copied.
+// Breaker is a circuit breaker in front of a server. Only a probe opens and closes it: calls fail
+// for many reasons of their own. One probe runs at a time, and no caller waits for it. It is safe
+// for concurrent use and must not be copied.
 type Breaker struct {
-	probe   func(context.Context) error
-	timeout time.Duration // of a probe
-	most    int64         // calls in flight
-	tasks   *Tasks
+	Config
 
-	inFlight atomic.Int64
-	failures atomic.Int64 // in a row
-	probeAt  atomic.Int64 // while open: the time of the next probe, on the clock of elapsed
-	probing  atomic.Bool
-	start    time.Time
+	open atomic.Bool
+	mu   sync.Mutex
+	busy bool      // a probe runs
+	next time.Time // of the next probe
 }
 
-// New returns a closed breaker that admits that many calls at a time. A probe runs in one of tasks
-// and ends within the timeout.
-func New(
-	most int,
-	timeout time.Duration,
-	tasks *Tasks,
-	probe func(context.Context) error,
-) *Breaker {
-	return &Breaker{
-		probe:   probe,
-		timeout: timeout,
-		most:    int64(most),
-		tasks:   tasks,
-		start:   time.Now(),
-	}
-}
+// New returns a closed breaker.
+func New(cfg Config) *Breaker { return &Breaker{Config: cfg} }
 
-func (b *Breaker) elapsed() int64 { return int64(time.Since(b.start)) }
+// IsOpen reports whether the server is known to fail.
+func (b *Breaker) IsOpen() bool { return b.open.Load() }
 
-// Enter begins a call, or returns ErrOpen or ErrBusy. Each nil is followed by one of Succeed, Fail,
-// Abandon and Doubt.
-func (b *Breaker) Enter() error {
-	if b.failures.Load() >= threshold {
-		b.try()
-		return ErrOpen
-	}
-	if b.inFlight.Add(1) > b.most {
-		b.inFlight.Add(-1)
-		return ErrBusy
-	}
-	return nil
-}
-
-// Succeed ends a call that the server answered. A late answer does not close a breaker that has
-// opened meanwhile: only a probe does.
-func (b *Breaker) Succeed() {
-	b.inFlight.Add(-1)
-	if n := b.failures.Load(); n > 0 && n < threshold {
-		b.failures.CompareAndSwap(n, 0)
-	}
-}
-
-// Fail ends a call that the server failed.
-func (b *Breaker) Fail() {
-	b.inFlight.Add(-1)
-	if b.failures.Add(1) == threshold {
-		b.probeAt.Store(b.elapsed() + int64(Pause))
-	}
-}
-
-// Abandon ends a call that says nothing about the server.
-func (b *Breaker) Abandon() { b.inFlight.Add(-1) }
-
-// Doubt ends a call whose caller left too little time to tell a slow server from a dead one. It
-// starts a probe, which tells.
-func (b *Breaker) Doubt() {
-	b.inFlight.Add(-1)
-	b.try()
-}
-
-// Closed reports whether a call would be let through now. If not, it lets a probe run that is due.
-func (b *Breaker) Closed() bool {
-	if b.Enter() != nil {
+// Rejects reports whether a call is to be spared, because the server is known to fail. If so, it
+// starts a probe that is due.
+func (b *Breaker) Rejects() bool {
+	if !b.open.Load() {
 		return false
 	}
-	b.Abandon()
+	b.Doubt()
 	return true
 }
 
-// try starts a probe, unless one runs or has just ended.
-func (b *Breaker) try() {
-	if b.elapsed() >= b.probeAt.Load() && b.probing.CompareAndSwap(false, true) {
-		b.tasks.Go(b.run)
+// Doubt says that a call has had no answer. It starts a probe, unless one runs or has just ended.
+func (b *Breaker) Doubt() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.busy || time.Now().Before(b.next) {
+		return
+	}
+	b.busy = true
+	b.Tasks.Go(b.run)
+}
+
+func (b *Breaker) run() {
+	fault := b.Probe(context.Background())
+	b.set(fault)
+	b.mu.Lock()
+	b.busy, b.next = false, time.Now().Add(Pause)
+	b.mu.Unlock()
+}
+
+// Close says that the server has answered what it does not answer while it fails.
+func (b *Breaker) Close() {
+	if b.open.Load() {
+		b.set(nil)
 	}
 }
 
-// run closes the breaker if the probe succeeds. Otherwise the probe counts as a failed call.
-func (b *Breaker) run() {
-	ctx, cancel := context.WithTimeout(context.Background(), b.timeout)
-	defer cancel()
-	if b.probe(ctx) == nil {
-		b.failures.Store(0)
-	} else if b.failures.Load() < threshold {
-		b.failures.Add(1)
-	}
-	b.probeAt.Store(b.elapsed() + int64(Pause))
-	b.probing.Store(false)
+func (b *Breaker) set(fault error) {
+	changed := b.open.Swap(fault != nil) != (fault != nil)
+	b.Probed(fault, changed)
 }

@@ -1,4 +1,4 @@
-package breaker
+package breaker_test
 
 import (
 	"context"
@@ -7,194 +7,140 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/headgate/headgate/internal/breaker"
 )
 
-// prober is a probe whose answer the test decides.
-type prober struct {
+var errDown = errors.New("still down")
+
+// server is what a probe asks. The test decides its answer.
+type server struct {
 	running, most, total atomic.Int64
-	fail                 atomic.Bool
+	down                 atomic.Bool
 	hold                 chan struct{} // closed when probes may answer
+	changes              []error
 }
 
-func (p *prober) probe(ctx context.Context) error {
-	if n := p.running.Add(1); n > p.most.Load() {
-		p.most.Store(n)
+func (s *server) probe(context.Context) error {
+	if n := s.running.Add(1); n > s.most.Load() {
+		s.most.Store(n)
 	}
-	defer p.running.Add(-1)
-	p.total.Add(1)
-	if p.hold != nil {
-		select {
-		case <-p.hold:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+	defer s.running.Add(-1)
+	s.total.Add(1)
+	if s.hold != nil {
+		<-s.hold
 	}
-	if p.fail.Load() {
-		return errors.New("still down")
+	if s.down.Load() {
+		return errDown
 	}
 	return nil
 }
 
-func attempt(t *testing.T, c *Breaker, failed bool) {
-	t.Helper()
-	if err := c.Enter(); err != nil {
-		t.Fatalf("enter: %v", err)
-	}
-	if failed {
-		c.Fail()
-	} else {
-		c.Succeed()
+func (s *server) probed(fault error, changed bool) {
+	if changed {
+		s.changes = append(s.changes, fault)
 	}
 }
 
-func TestCircuitOpensAndCloses(t *testing.T) {
+func newBreaker(s *server) *breaker.Breaker {
+	return breaker.New(breaker.Config{Probe: s.probe, Probed: s.probed, Tasks: new(breaker.Tasks)})
+}
+
+// However many calls have no answer, a server that answers the probe is asked.
+func TestDoubtsAloneOpenNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := new(prober)
-		p.fail.Store(true)
-		c := New(10, time.Second, new(Tasks), p.probe)
-		// A success in between restarts the count of failures.
-		for range 5 {
-			attempt(t, c, true)
-			attempt(t, c, true)
-			attempt(t, c, false)
+		s := new(server)
+		b := newBreaker(s)
+		for range 1000 {
+			b.Doubt()
+			time.Sleep(time.Millisecond)
 		}
-		for range threshold {
-			attempt(t, c, true)
-		}
-		rejected := func() {
-			t.Helper()
-			if err := c.Enter(); !errors.Is(err, ErrOpen) {
-				t.Fatalf("enter: %v", err)
-			}
-		}
-		rejected()
-		time.Sleep(Pause - 1)
-		rejected()
 		synctest.Wait()
-		if n := p.total.Load(); n != 0 {
-			t.Errorf("%d probes before the pause was over", n)
+		if b.Rejects() || len(s.changes) > 0 {
+			t.Errorf("it opened: %v", s.changes)
 		}
-		// The first caller after the pause starts the probe, and does not wait for it.
+		if n, most := s.total.Load(), int64(time.Second/breaker.Pause); n > most {
+			t.Errorf("%d probes in a second, want at most %d", n, most)
+		}
+	})
+}
+
+func TestOpensAndCloses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := new(server)
+		s.down.Store(true)
+		b := newBreaker(s)
+		if b.Rejects() {
+			t.Error("it is open from the start")
+		}
+		b.Doubt()
+		synctest.Wait()
+		if !b.Rejects() || s.total.Load() != 1 {
+			t.Fatalf("one failed probe has not opened it, %d probes", s.total.Load())
+		}
+		time.Sleep(breaker.Pause - 1)
+		b.Rejects()
+		synctest.Wait()
+		if n := s.total.Load(); n != 1 {
+			t.Errorf("%d probes within the pause", n)
+		}
+		s.down.Store(false)
 		time.Sleep(time.Nanosecond)
-		for range 3 {
-			rejected()
+		if !b.Rejects() { // starts the probe and does not wait for it
+			t.Error("it closed by itself")
 		}
 		synctest.Wait()
-		if n := p.total.Load(); n != 1 {
-			t.Errorf("%d probes, want 1", n)
+		if b.Rejects() || len(s.changes) != 2 || !errors.Is(s.changes[0], errDown) || s.changes[1] != nil {
+			t.Errorf("changes %v", s.changes)
 		}
-		rejected()
-		synctest.Wait()
-		if n := p.total.Load(); n != 1 {
-			t.Errorf("%d probes within the pause after one that failed", n)
-		}
-		p.fail.Store(false)
-		time.Sleep(Pause)
-		rejected()
-		synctest.Wait()
-		attempt(t, c, false)
-		if n := c.inFlight.Load(); n != 0 {
-			t.Errorf("%d in flight", n)
-		}
-		// Opening again takes as many failures in a row.
-		attempt(t, c, true)
-		attempt(t, c, true)
-		attempt(t, c, false)
 	})
 }
 
-func TestCircuitProbesOneAtATime(t *testing.T) {
+func TestAnAnswerCloses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &prober{hold: make(chan struct{})}
-		c := New(1000, time.Second, new(Tasks), p.probe)
-		for range threshold {
-			attempt(t, c, true)
-		}
-		time.Sleep(Pause)
-		for range 100 {
-			go func() { _ = c.Enter() }()
-		}
+		s := new(server)
+		s.down.Store(true)
+		b := newBreaker(s)
+		b.Doubt()
 		synctest.Wait()
-		time.Sleep(Pause) // no second probe joins a slow one
-		for range 100 {
-			go func() { _ = c.Enter() }()
+		b.Close()
+		b.Close()
+		if b.IsOpen() || len(s.changes) != 2 {
+			t.Errorf("open %v, changes %v", b.IsOpen(), s.changes)
 		}
-		synctest.Wait()
-		if p.running.Load() != 1 || p.total.Load() != 1 {
-			t.Errorf("%d of %d probes are running", p.running.Load(), p.total.Load())
-		}
-		// A probe without an answer ends at its timeout, and the next one starts after a pause.
-		time.Sleep(time.Second)
-		synctest.Wait()
-		if p.running.Load() != 0 {
-			t.Error("the probe has no timeout")
-		}
-		time.Sleep(Pause)
-		_ = c.Enter()
-		close(p.hold)
-		synctest.Wait()
-		if p.total.Load() != 2 || p.most.Load() != 1 {
-			t.Errorf("%d probes, %d at a time", p.total.Load(), p.most.Load())
-		}
-		attempt(t, c, false)
 	})
 }
 
-func TestCircuitCountsCallsInFlight(t *testing.T) {
-	c := New(2, time.Second, new(Tasks), nil)
-	for range 3 {
-		for range 2 {
-			if err := c.Enter(); err != nil {
-				t.Fatal(err)
-			}
+func TestProbesOneAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{hold: make(chan struct{})}
+		b := newBreaker(s)
+		for range 100 {
+			go b.Doubt()
 		}
-		for range 3 { // rejected calls do not count
-			if err := c.Enter(); !errors.Is(err, ErrBusy) {
-				t.Fatalf("enter: %v", err)
-			}
+		synctest.Wait()
+		time.Sleep(2 * breaker.Pause) // no second probe joins a slow one
+		for range 100 {
+			go b.Doubt()
 		}
-		c.Abandon()
-		if err := c.Enter(); err != nil {
-			t.Fatal(err)
+		synctest.Wait()
+		if s.running.Load() != 1 || s.total.Load() != 1 {
+			t.Errorf("%d of %d probes are running", s.running.Load(), s.total.Load())
 		}
-		c.Fail()
-		c.Succeed()
-		if n := c.inFlight.Load(); n != 0 {
-			t.Fatalf("%d in flight", n)
+		close(s.hold)
+		synctest.Wait()
+		time.Sleep(breaker.Pause)
+		b.Doubt()
+		synctest.Wait()
+		if s.total.Load() != 2 || s.most.Load() != 1 {
+			t.Errorf("%d probes, %d at a time", s.total.Load(), s.most.Load())
 		}
-	}
-	// An abandoned call is neither a failure nor a success.
-	attempt(t, c, true)
-	attempt(t, c, true)
-	for range 5 {
-		if err := c.Enter(); err != nil {
-			t.Fatal(err)
-		}
-		c.Abandon()
-	}
-	if n := c.failures.Load(); n != 2 {
-		t.Errorf("%d failures in a row", n)
-	}
-}
-
-// A late success does not close a circuit that opened in the meantime.
-func TestLateSuccessLeavesCircuitOpen(t *testing.T) {
-	c := New(10, time.Second, new(Tasks), nil)
-	if err := c.Enter(); err != nil {
-		t.Fatal(err)
-	}
-	for range threshold {
-		attempt(t, c, true)
-	}
-	c.Succeed()
-	if err := c.Enter(); !errors.Is(err, ErrOpen) {
-		t.Errorf("enter: %v", err)
-	}
+	})
 }
 
 func TestTasksWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tasks := new(Tasks)
+		tasks := new(breaker.Tasks)
 		if err := tasks.Wait(t.Context()); err != nil {
 			t.Error(err)
 		}

@@ -1,8 +1,4 @@
-// Package deadline makes contexts that end within a timeout.
-//
-// A timer for each decision would cost as much as the rest of the decision, because setting one may
-// wake another thread. So decisions that begin within an eighth of the timeout share one deadline:
-// that of the first.
+// Package deadline gives contexts deadlines that cost no timer each.
 package deadline
 
 import (
@@ -11,110 +7,67 @@ import (
 	"time"
 )
 
-// Deadlines makes contexts that end within Timeout. It is safe for concurrent use and must not be
-// copied after its first use.
+// until is a context with a deadline and no timer.
+type until struct {
+	context.Context
+	at time.Time
+}
+
+func (u *until) Deadline() (time.Time, bool) { return u.at, true }
+
+// Until returns a context whose Deadline is at, or that of ctx if it is earlier. It ends with ctx
+// and not at that time: who waits with it looks at its Deadline.
+func Until(ctx context.Context, at time.Time) context.Context {
+	if own, ok := ctx.Deadline(); ok && own.Before(at) {
+		return ctx
+	}
+	return &until{ctx, at}
+}
+
+// Untimed returns the deadline that Until gave a context: no timer ends the context then.
+func Untimed(ctx context.Context) (at time.Time, ok bool) {
+	if u, ok := ctx.(*until); ok {
+		return u.at, true
+	}
+	return time.Time{}, false
+}
+
+// Deadlines makes contexts that end within Timeout. Those that begin within an eighth of it share
+// the deadline of the first. It is safe for concurrent use and must not be copied after its first
+// use.
 type Deadlines struct {
 	Timeout time.Duration
-	// Expire is called with each shared deadline that has passed. It may be nil.
-	Expire func(*Shared)
 
-	last atomic.Pointer[Shared]
+	last atomic.Pointer[shared]
 }
 
-// Shared is a deadline of several contexts.
-type Shared struct {
+// shared is a deadline of several contexts.
+type shared struct {
 	context.Context
-	until  time.Time // to be shared
-	passed atomic.Bool
+	until time.Time // to be shared
 }
 
-// Passed reports whether the deadline has passed. It is true before Expire is called.
-func (s *Shared) Passed() bool { return s.passed.Load() }
-
-// bounded has the values of the caller's context and ends at a deadline. It does not end when the
-// caller's context is cancelled: a command that was sent is waited for, so that its answer is
-// known.
-type bounded struct {
-	context.Context // the caller's
-	deadline        context.Context
-	patient         bool
+// detached has the values of another context and ends at a deadline.
+type detached struct {
+	context.Context // the values
+	deadline        *shared
 }
 
-func (b *bounded) Deadline() (time.Time, bool) { return b.deadline.Deadline() }
-func (b *bounded) Done() <-chan struct{}       { return b.deadline.Done() }
-func (b *bounded) Err() error                  { return b.deadline.Err() }
+func (d *detached) Deadline() (time.Time, bool) { return d.deadline.Deadline() }
+func (d *detached) Done() <-chan struct{}       { return d.deadline.Done() }
+func (d *detached) Err() error                  { return d.deadline.Err() }
 
-// Bound returns a context that ends within the timeout, and at the deadline of the caller's context
-// if that is earlier.
-func (d *Deadlines) Bound(caller context.Context) (context.Context, context.CancelFunc) {
+// Detach returns a context with the values of ctx that ends within the timeout, and not with ctx.
+func (d *Deadlines) Detach(ctx context.Context) context.Context {
 	now := time.Now()
-	if at, ok := caller.Deadline(); ok && at.Before(now.Add(d.Timeout)) {
-		ctx, cancel := context.WithDeadline(context.Background(), at)
-		return &bounded{caller, ctx, at.Sub(now) >= d.Timeout/2}, cancel
-	}
 	s := d.last.Load()
 	if s == nil || now.After(s.until) {
-		ctx, cancel := context.WithDeadline(context.Background(), now.Add(d.Timeout))
-		s = &Shared{Context: ctx, until: now.Add(d.Timeout / 8)}
-		context.AfterFunc(ctx, func() { // nothing but its deadline ends it
-			cancel()
-			s.passed.Store(true)
-			if d.Expire != nil {
-				d.Expire(s)
-			}
-		})
+		timed, cancel := context.WithDeadline(context.Background(), now.Add(d.Timeout))
+		context.AfterFunc(timed, cancel) // nothing but its deadline ends it
+		s = &shared{timed, now.Add(d.Timeout / 8)}
 		d.last.Store(s)
 	}
-	return &bounded{caller, s, true}, func() {}
-}
-
-// At returns a context with the values of the caller's that ends at a time, and not with the
-// caller's.
-func At(caller context.Context, end time.Time) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithDeadline(context.Background(), end)
-	return &bounded{caller, ctx, true}, cancel
-}
-
-// Caller returns the caller's context of a context made by Bound or At, and whether it is one.
-// Otherwise it returns ctx.
-func Caller(ctx context.Context) (caller context.Context, ok bool) {
-	if b, ok := ctx.(*bounded); ok {
-		return b.Context, true
-	}
-	return ctx, false
-}
-
-// SharedOf returns the deadline that a context made by Bound shares with others, or nil.
-func SharedOf(ctx context.Context) *Shared {
-	if b, ok := ctx.(*bounded); ok {
-		s, _ := b.deadline.(*Shared)
-		return s
-	}
-	return nil
-}
-
-// CallerDone returns the Done channel of the caller's context of a context made by Bound or At. It
-// is nil for others.
-func CallerDone(ctx context.Context) <-chan struct{} {
-	if b, ok := ctx.(*bounded); ok {
-		return b.Context.Done()
-	}
-	return nil
-}
-
-// Cause returns why a caller stops to wait: the error of ctx, or context.Canceled if the caller has
-// gone.
-func Cause(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	return context.Canceled
-}
-
-// Patient reports whether a context leaves Redis at least half of the timeout to answer.
-func Patient(ctx context.Context) bool {
-	b, ok := ctx.(*bounded)
-	return !ok || b.patient
+	return &detached{ctx, s}
 }
 
 // Err returns the error of a context that has ended. A deadline that has passed counts even if its

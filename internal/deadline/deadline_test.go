@@ -10,22 +10,15 @@ import (
 	"github.com/headgate/headgate/internal/deadline"
 )
 
-func TestBoundSharesDeadlines(t *testing.T) {
+func TestDetachedContextsShareDeadlines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		expired := make(chan *deadline.Shared, 2)
-		d := &deadline.Deadlines{Timeout: 80 * time.Millisecond, Expire: func(s *deadline.Shared) {
-			if !s.Passed() {
-				t.Error("a deadline was reported before it had passed")
-			}
-			expired <- s
-		}}
-		first, _ := d.Bound(t.Context())
+		d := &deadline.Deadlines{Timeout: 80 * time.Millisecond}
+		first := d.Detach(t.Context())
 		time.Sleep(10 * time.Millisecond)
-		second, _ := d.Bound(t.Context())
+		second := d.Detach(t.Context())
 		time.Sleep(time.Nanosecond)
-		third, _ := d.Bound(t.Context())
-		shared := deadline.SharedOf(first)
-		if shared == nil || deadline.SharedOf(second) != shared || deadline.SharedOf(third) == shared {
+		third := d.Detach(t.Context())
+		if first.Done() != second.Done() || first.Done() == third.Done() {
 			t.Error("contexts within an eighth of the timeout share a deadline, and no others do")
 		}
 		time.Sleep(70 * time.Millisecond)
@@ -33,62 +26,41 @@ func TestBoundSharesDeadlines(t *testing.T) {
 		if first.Err() == nil || second.Err() == nil || third.Err() != nil {
 			t.Errorf("after the first deadline: %v, %v, %v", first.Err(), second.Err(), third.Err())
 		}
-		if len(expired) != 1 || <-expired != shared {
-			t.Error("the deadline that has passed is reported, and no other")
-		}
 		<-third.Done()
 	})
 }
 
-func TestBoundKeepsAnEarlierDeadline(t *testing.T) {
+// A command that was sent is waited for, even if its caller has gone.
+func TestDetachKeepsTheValuesAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &deadline.Deadlines{Timeout: time.Second}
-		for _, tt := range []struct {
-			left    time.Duration
-			patient bool
-		}{{400 * time.Millisecond, false}, {600 * time.Millisecond, true}} {
-			caller, cancel := context.WithTimeout(t.Context(), tt.left)
-			ctx, release := d.Bound(caller)
-			if at, _ := ctx.Deadline(); time.Until(at) != tt.left || deadline.SharedOf(ctx) != nil {
-				t.Errorf("%v left: ends in %v", tt.left, time.Until(at))
-			}
-			if deadline.Patient(ctx) != tt.patient {
-				t.Errorf("%v left: patient %v", tt.left, deadline.Patient(ctx))
-			}
-			release()
-			cancel()
+		caller, cancel := context.WithTimeout(context.WithValue(t.Context(), d, "value"), time.Millisecond)
+		ctx := d.Detach(caller)
+		cancel()
+		at, ok := ctx.Deadline()
+		if ctx.Err() != nil || ctx.Value(d) != "value" || !ok || time.Until(at) != time.Second {
+			t.Errorf("error %v, value %v, ends in %v", ctx.Err(), ctx.Value(d), time.Until(at))
 		}
+		<-ctx.Done()
 	})
 }
 
-// A command that was sent is waited for, even if its caller has gone.
-func TestCallersCancelDoesNotEnd(t *testing.T) {
+func TestUntilTakesTheEarlierDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &deadline.Deadlines{Timeout: time.Second}
-		caller, cancel := context.WithCancel(context.WithValue(t.Context(), d, "value"))
-		bounded, _ := d.Bound(caller)
-		at, release := deadline.At(caller, time.Now().Add(time.Second))
-		defer release()
-		for _, ctx := range []context.Context{bounded, at} {
-			if got, ok := deadline.Caller(ctx); got != caller || !ok || ctx.Value(d) != "value" {
-				t.Error("the caller's context is lost")
+		now := time.Now()
+		caller, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		for at, want := range map[time.Duration]time.Duration{
+			time.Millisecond: time.Millisecond, time.Minute: time.Second,
+		} {
+			ctx := deadline.Until(caller, now.Add(at))
+			if got, ok := ctx.Deadline(); !ok || got.Sub(now) != want || ctx.Done() != caller.Done() {
+				t.Errorf("until %v: %v", at, got.Sub(now))
+			}
+			if _, ok := deadline.Untimed(ctx); ok != (at < time.Second) {
+				t.Errorf("until %v: untimed %v", at, ok)
 			}
 		}
-		cancel()
-		for _, ctx := range []context.Context{bounded, at} {
-			if ctx.Err() != nil || !errors.Is(deadline.Cause(ctx), context.Canceled) {
-				t.Errorf("ended: %v, cause %v", ctx.Err(), deadline.Cause(ctx))
-			}
-			select {
-			case <-deadline.CallerDone(ctx):
-			default:
-				t.Error("the caller's end is not seen")
-			}
-		}
-		if _, ok := deadline.Caller(caller); ok || deadline.CallerDone(caller) != nil {
-			t.Error("a context of another package has a caller")
-		}
-		<-bounded.Done()
 	})
 }
 

@@ -58,10 +58,10 @@ type Keeper struct {
 	over     bool          // Close has given up what was left
 	changed  chan struct{} // wakes the goroutine that renews
 	renewing bool
-	next     time.Time     // when that goroutine looks again
-	room     chan struct{} // for calls that renew
-	pubsub   *redis.PubSub // of the plain channel, once subscribed
-	shards   *shards       // nil if the server has no sharded channels
+	next     time.Time   // when that goroutine looks again
+	returns  []*giveBack // slots whose release failed
+	listens  bool        // to the plain channel
+	shards   *shards     // nil if the server has no sharded channels
 	done     context.Context
 	stop     context.CancelFunc
 }
@@ -70,10 +70,8 @@ type Keeper struct {
 func New(cfg Config) *Keeper {
 	k := &Keeper{
 		Config: cfg, channel: cfg.Prefix + "wake:" + cfg.ID,
-		held: make(
-			map[string]*Holding,
-		), waiting: make(map[string]*Waiter), changed: make(chan struct{}, 1),
-		room: make(chan struct{}, maxRenewals),
+		held: make(map[string]*Holding), waiting: make(map[string]*Waiter),
+		changed: make(chan struct{}, 1),
 	}
 	k.done, k.stop = context.WithCancel(context.Background())
 	if cluster, ok := cfg.Client.(*redis.ClusterClient); ok {
@@ -132,11 +130,16 @@ func (k *Keeper) Hold(h *Holding) {
 // keep adds a lease. The lock is held.
 func (k *Keeper) keep(h *Holding) {
 	k.held[h.ID] = h
+	k.attend(h.next())
+}
+
+// attend makes the goroutine that renews look at that time. The lock is held.
+func (k *Keeper) attend(at time.Time) {
 	switch {
 	case !k.renewing:
 		k.renewing, k.next = true, time.Time{}
 		k.Tasks.Go(k.renewals)
-	case h.next().Before(k.next): // to wake a sleeping goroutine costs more than the rest of this
+	case at.Before(k.next): // to wake a sleeping goroutine costs more than the rest of this
 		k.poke()
 	}
 }
@@ -151,7 +154,8 @@ func (k *Keeper) drop(h *Holding) bool {
 	return true
 }
 
-// Release gives up a lease, in whatever state it is.
+// Release gives up a lease, in whatever state it is. If that fails, it is tried again until the lease
+// has ended.
 func (k *Keeper) Release(ctx context.Context, h *Holding) error {
 	k.mu.Lock()
 	k.busy++
@@ -160,6 +164,7 @@ func (k *Keeper) Release(ctx context.Context, h *Holding) error {
 	k.mu.Unlock()
 	defer k.End()
 	if err := h.free(ctx); err != nil {
+		k.giveBack(&giveBack{store: h.Store, scope: h.Scope, id: h.ID, until: time.Now().Add(h.TTL)})
 		return fmt.Errorf("core: release: %w", err)
 	}
 	return nil
@@ -184,6 +189,8 @@ func (k *Keeper) Close(ctx context.Context) error {
 	}
 	k.mu.Lock()
 	k.over = true
+	returns := k.returns
+	k.returns = nil
 	rest := k.held
 	k.held = make(map[string]*Holding)
 	for _, h := range rest {
@@ -193,6 +200,9 @@ func (k *Keeper) Close(ctx context.Context) error {
 	for _, h := range rest {
 		h.lose(k.Closed)
 		err = errors.Join(err, h.free(context.WithoutCancel(ctx)))
+	}
+	for _, g := range returns { // once more
+		_, _ = g.store.Release(context.WithoutCancel(ctx), g.scope, []string{g.id})
 	}
 	k.stop()
 	return err

@@ -5,19 +5,18 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/headgate/headgate/internal/deadline"
 	"github.com/headgate/headgate/internal/lease"
 	"github.com/headgate/headgate/internal/request"
 )
 
-const (
-	maxRenewals = 16  // calls at a time
-	maxRenewed  = 256 // leases in one call
-)
+const maxRenewed = 256 // leases in one call
 
 // renewal is the leases that one call renews.
 type renewal struct {
 	group
 	leases []*Holding
+	until  time.Time // when the last of them ends
 }
 
 // group is what leases have in common that one call renews.
@@ -29,8 +28,8 @@ type group struct {
 
 func (h *Holding) group() group { return group{h.Store, h.Scope, h.TTL} }
 
-// renewals renews leases until none is held. It waits for no call, so that a lease that cannot be
-// renewed is lost in time.
+// renewals renews leases until none is held, and sends releases again that failed. It waits for no
+// call, so that a lease that cannot be renewed is lost in time.
 func (k *Keeper) renewals() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -45,23 +44,25 @@ func (k *Keeper) renewals() {
 		k.mu.Lock()
 		over := k.overdue(now)
 		renewals, next := k.due(now)
+		returns, again := k.dueReturns(now)
+		if again.Before(next) {
+			next = again
+		}
 		k.next = next
-		k.renewing = len(k.held) > 0
-		again := k.renewing
+		k.renewing = len(k.held) > 0 || len(k.returns) > 0
+		goes := k.renewing
 		k.mu.Unlock()
 		for _, h := range over {
 			k.Tasks.Go(func() { k.lost(h, false) })
 		}
-		if !again {
+		if !goes {
 			return
 		}
 		for _, r := range renewals {
-			k.Tasks.Go(func() {
-				k.room <- struct{}{}
-				k.renew(r)
-				<-k.room
-				k.poke()
-			})
+			k.Tasks.Go(func() { k.renew(r); k.poke() })
+		}
+		for _, r := range returns {
+			k.Tasks.Go(func() { k.sendBack(r); k.poke() })
 		}
 		timer.Reset(time.Until(next))
 	}
@@ -106,6 +107,9 @@ func (k *Keeper) due(now time.Time) (renewals []*renewal, next time.Time) {
 			len(r.leases) < maxRenewed {
 			h.renewing = true
 			r.leases = append(r.leases, h)
+			if h.until.After(r.until) {
+				r.until = h.until
+			}
 		}
 		if at := h.next(); at.Before(next) {
 			next = at
@@ -120,7 +124,8 @@ func (k *Keeper) renew(r *renewal) {
 		ids[i] = h.ID
 	}
 	sent := time.Now()
-	left, err := r.store.Renew(context.Background(), r.scope, r.ttl.Microseconds(), ids)
+	ctx := deadline.Until(context.Background(), r.until)
+	left, err := r.store.Renew(ctx, r.scope, r.ttl.Microseconds(), ids)
 	k.mu.Lock()
 	var lost []*Holding
 	var evicted []bool
@@ -209,7 +214,7 @@ func (k *Keeper) adopt(h *Holding) bool {
 	}
 	k.mu.Unlock()
 	if !wanted {
-		_ = h.free(context.Background()) // on failure the lease ends
+		k.Abandon(h.Store, h.Scope, h.ID, h.TTL)
 		return false
 	}
 	if anew {

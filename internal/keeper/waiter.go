@@ -115,40 +115,54 @@ func (k *Keeper) wakeAll() {
 
 // silence is how long a server says nothing before it is asked whether it is there. It has as long
 // to answer.
-const silence = 3 * time.Second
+const silence = 900 * time.Millisecond
 
 // subscribe begins to listen to the plain channel. The lock is held, so the goroutine does what
 // takes time.
 func (k *Keeper) subscribe() {
-	if k.Client != nil && k.pubsub == nil {
-		k.pubsub = k.Client.Subscribe(k.done)
-		pubsub := k.pubsub
-		k.Tasks.Go(func() { k.listen(pubsub) })
+	if k.Client != nil && !k.listens {
+		k.listens = true
+		k.Tasks.Go(k.listen)
 	}
 }
 
-// listen reads the plain channel. After each connection all waiters ask once, because earlier
-// messages are lost. It reads without the channels of go-redis, which pass each message through one
-// more goroutine.
-func (k *Keeper) listen(p *redis.PubSub) {
-	context.AfterFunc(k.done, func() { _ = p.Close() }) // which ends a read
-	_ = p.Subscribe(k.done, k.channel)                  // a failure is tried again below
-	for failed := false; k.done.Err() == nil; {
-		m, err := p.ReceiveTimeout(k.done, silence)
-		var network net.Error
-		switch {
-		case err == nil:
-			failed = false
-			k.hear(m)
-		case errors.As(err, &network) && network.Timeout():
-			_ = p.Ping(k.done) // it connects again if need be
-		case failed:
+// listen keeps a connection on which it hears the plain channel. After each one all waiters ask
+// once, because earlier messages are lost.
+func (k *Keeper) listen() {
+	for k.done.Err() == nil {
+		begun := time.Now()
+		k.hearOn(k.Client.Subscribe(k.done))
+		if time.Since(begun) < grace/10 {
 			select {
 			case <-time.After(grace / 10):
 			case <-k.done.Done():
 			}
-		default: // it has connected again, or the next read tries to
-			failed = true
+		}
+	}
+}
+
+// hearOn reads messages until the connection fails or is silent. It reads without the channels of
+// go-redis, which pass each message through one more goroutine.
+func (k *Keeper) hearOn(p *redis.PubSub) {
+	stop := context.AfterFunc(k.done, func() { _ = p.Close() }) // which ends a read
+	defer func() {
+		stop()
+		_ = p.Close()
+	}()
+	if p.Subscribe(k.done, k.channel) != nil {
+		return
+	}
+	for asked := false; k.done.Err() == nil; {
+		m, err := p.ReceiveTimeout(k.done, silence)
+		var network net.Error
+		switch {
+		case err == nil:
+			asked = false
+			k.hear(m)
+		case !asked && errors.As(err, &network) && network.Timeout() && p.Ping(k.done) == nil:
+			asked = true
+		default:
+			return
 		}
 	}
 }

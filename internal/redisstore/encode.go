@@ -57,9 +57,6 @@ func (s *Store) encode(calls []*call) *batch {
 	return b
 }
 
-// withSource makes the command EVAL, for a server that does not know the script.
-func (b *batch) withSource() { b.args[0], b.args[1] = "eval", &b.script.source }
-
 // keyNames writes the names of all keys, as parts of one string.
 func (b *batch) keyNames(prefix string) {
 	size := 0

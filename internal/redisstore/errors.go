@@ -21,11 +21,11 @@ var ErrReply = errors.New("redisstore: the script's reply has a wrong shape")
 type Class uint8
 
 const (
-	// Outage is an error that may pass: a timeout, a refused or broken connection, an exhausted
-	// pool, or a reply of a Redis that starts, fails over, is full or is busy.
+	// Outage is an error that may pass: silence, a refused or broken connection, or a reply of a
+	// Redis that starts, fails over, is full or is busy.
 	Outage Class = iota
-	// Shared is an error of a round trip that another caller led and reports.
-	Shared
+	// Overload is an error of this process: it has asked for more than it can send.
+	Overload
 	// Answered is an error that says nothing against the server.
 	Answered
 	// Misconfigured is an error that no waiting mends.
@@ -53,10 +53,22 @@ func Classify(err error) Class {
 		return Misconfigured
 	case errors.As(err, &reply) && !errors.Is(err, redis.TxFailedErr) && !passes(reply.Error()):
 		return Misconfigured
-	case errors.As(err, new(follower)):
-		return Shared
+	case errors.Is(err, ErrOverloaded), errors.Is(err, redis.ErrPoolTimeout):
+		return Overload
 	}
 	return Outage
+}
+
+// timedOut reports whether an error is that of a server that did not answer in time.
+func timedOut(err error) bool {
+	var network net.Error
+	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &network) && network.Timeout()
+}
+
+// moves reports whether a server says that another has the key.
+func moves(err error) bool {
+	return redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK") ||
+		redis.HasErrorPrefix(err, "TRYAGAIN")
 }
 
 func passes(reply string) bool {
@@ -110,7 +122,6 @@ var causes = []struct{ reply, words string }{
 // Explain says in words what an error of Redis means.
 func Explain(err error) string {
 	var reply redis.Error
-	var network net.Error
 	switch {
 	case errors.As(err, &reply):
 		for _, c := range causes {
@@ -121,7 +132,7 @@ func Explain(err error) string {
 		return "Redis rejects the command"
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "nothing listens at the address"
-	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &network) && network.Timeout():
+	case timedOut(err):
 		return "Redis does not answer in time"
 	case errors.Is(err, redis.ErrClosed):
 		return "the client is closed"

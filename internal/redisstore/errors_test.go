@@ -88,8 +88,8 @@ func TestMalformedRepliesAreErrors(t *testing.T) {
 	for n, r := range [][]int64{nil, {0}, {0, 1}, {0, 1, 2}, {0, 1, 2, 3}, {0, 1, 2, 3, 4}} {
 		limit := tokenBucket(t)
 		c := &request.Charge{Key: "k", Outer: 1, Limit: limit, Units: 1, Cost: limit.Cost(1)}
-		k := acquireCall(t.Context(), []request.Request{{Op: algorithm.Decide, Charges: []*request.Charge{c}}})
 		s := New(Config{})
+		k := s.acquireCall(t.Context(), []request.Request{{Op: algorithm.Decide, Charges: []*request.Charge{c}}})
 		b := s.encode([]*call{k})
 		if err := b.distribute(r); (err == nil) != (n == 4) {
 			t.Errorf("%v: %v", r, err)

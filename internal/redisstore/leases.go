@@ -2,9 +2,10 @@ package redisstore
 
 import (
 	"context"
+	"strings"
+	"time"
 
-	"github.com/redis/go-redis/v9"
-
+	"github.com/headgate/headgate/internal/deadline"
 	"github.com/headgate/headgate/internal/lease"
 	"github.com/headgate/headgate/internal/request"
 )
@@ -18,41 +19,41 @@ var _ request.LeaseStore = (*Leases)(nil)
 // NewLeases returns a store of leases beside a Store.
 func NewLeases(s *Store) *Leases { return &Leases{s} }
 
-func (l *Leases) run(ctx context.Context, scope, operation string, args ...any) ([]any, error) {
-	var reply []any // a call that is left behind writes it at any time
-	if err := l.store.bounded(ctx, func() (err error) {
-		reply, err = l.send(ctx, "evalsha", l.store.leases.sha, scope, operation, args)
-		if redis.HasErrorPrefix(err, "NOSCRIPT") {
-			l.store.missing.Add(1)
-			reply, err = l.send(ctx, "eval", l.store.leases.source, scope, operation, args)
+// run sends an operation to the server of a scope. If the server is silent, it waits until the
+// deadline of ctx, or for Config.Timeout; otherwise it waits for its turn as long as a round trip may
+// take, because a slot is worth the wait.
+func (l *Leases) run(
+	ctx context.Context, k *call, scope, operation string, args ...any,
+) ([]any, error) {
+	s := l.store
+	defer k.release()
+	k.outermost = scope[len(s.Prefix) : strings.IndexByte(scope, '}')+1]
+	k.weight = leaseWeight
+	now := time.Now()
+	k.turn, k.end = now.Add(s.patience), now.Add(s.Timeout)
+	if at, ok := deadline.Untimed(ctx); ok {
+		k.end = at
+		if k.turn.Before(at) {
+			k.end = k.turn
 		}
-		return err
-	}); err != nil {
+	}
+	k.args = make([]any, 0, 10+len(args))
+	k.args = appendLeaseKeys(append(k.args, "evalsha", &s.leases.sha, 5), scope)
+	k.args = append(append(k.args, operation), args...)
+	if s.clock != nil {
+		k.args = append(k.args, s.clock())
+	}
+	if err := s.ask(ctx, k); err != nil {
 		return nil, err
 	}
-	return reply, nil
-}
-
-func (l *Leases) send(
-	ctx context.Context,
-	command, script, scope, operation string,
-	args []any,
-) ([]any, error) {
-	all := make([]any, 0, 10+len(args))
-	all = appendLeaseKeys(append(all, command, script, 5), scope)
-	all = append(append(all, operation), args...)
-	if l.store.clock != nil {
-		all = append(all, l.store.clock())
-	}
-	cmd := redis.NewCmd(ctx, all...)
-	cmd.SetFirstKeyPos(3)
-	_ = l.store.Client.Process(ctx, onceAny{cmd}) // the command keeps its error
-	return cmd.Slice()
+	return k.values, nil
 }
 
 // Acquire implements request.LeaseStore.
 func (l *Leases) Acquire(ctx context.Context, scope string, q lease.Request) (lease.Grant, error) {
-	reply, err := l.run(ctx, scope, "acquire", appendAcquire(nil, q)...)
+	k := calls.Get().(*call)
+	k.acquires = q.ID
+	reply, err := l.run(ctx, k, scope, "acquire", appendAcquire(nil, q)...)
 	if err != nil {
 		return lease.Grant{}, err
 	}
@@ -65,15 +66,17 @@ func (l *Leases) Acquire(ctx context.Context, scope string, q lease.Request) (le
 
 // each runs an operation that answers one integer for each id.
 func (l *Leases) each(
-	ctx context.Context,
-	scope, operation string,
-	args []any,
-	ids []string,
+	ctx context.Context, scope, operation string, args []any, ids []string,
 ) ([]int64, error) {
 	for _, id := range ids {
 		args = append(args, id)
 	}
-	reply, err := l.run(ctx, scope, operation, args...)
+	k := calls.Get().(*call)
+	k.insists = true
+	if operation == "release" {
+		k.releases = ids
+	}
+	reply, err := l.run(ctx, k, scope, operation, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +112,7 @@ func (l *Leases) List(
 	ctx context.Context,
 	scope string,
 ) (now int64, entries []lease.Entry, err error) {
-	reply, err := l.run(ctx, scope, "list")
+	reply, err := l.run(ctx, calls.Get().(*call), scope, "list")
 	if err != nil {
 		return 0, nil, err
 	}

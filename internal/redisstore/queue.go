@@ -2,203 +2,228 @@ package redisstore
 
 import (
 	"context"
-	"errors"
 	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/headgate/headgate/internal/algorithm"
-	"github.com/headgate/headgate/internal/deadline"
-	"github.com/headgate/headgate/internal/request"
 )
 
 const (
-	maxInFlight    = 2   // batches
+	maxSenders     = 2   // round trips to one server at a time
 	maxBatchCalls  = 128 // the server does nothing else while it runs a batch
 	maxBatchWeight = 640 // the sum of weights, which grows with the work of the server
 	minHalf        = 16  // fewer calls are not parted into two batches
 )
 
-// queue joins calls that wait for a round trip to the same server. With fewer than two batches in
-// flight, a caller sends its batch immediately, on its own goroutine. Otherwise the call waits, and
-// the next leader sends every waiting call. Nothing waits for more calls to come, except that in a
-// crowd the goroutines that are ready run first. There is neither a timer nor a goroutine.
+// queue joins calls that wait for a round trip to the same server. With fewer than two round trips in
+// flight, a caller sends its call at once, on its own goroutine. Otherwise the call waits. A sender
+// is a goroutine that sends every waiting call in one batch, answers them, and goes on until no call
+// waits. Nothing waits for more calls to come, except that in a crowd the goroutines that are ready
+// run first.
 //
-// No call in a batch has a later deadline than its leader, and the round trip ends at the leader's.
-// The other callers leave when their own contexts end: uncharged if their calls still wait, with an
-// unknown outcome if they are in flight. The owner of a shared deadline calls expire when it
-// passes.
+// Callers leave when their own contexts end, or when their time is over: uncharged if their calls
+// still wait, with an unknown outcome if they were sent. See end.
 type queue struct {
-	store *Store
+	node *node
+	run  func() // the method send, bound once
 
-	mu       sync.Mutex
-	inFlight int
-	crowd    bool // the last batch had several calls
-	waiting  []*call
-	sent     [][]*call // batches in flight
-	free     [][]*call // to be used again
+	mu      sync.Mutex
+	senders int
+	crowd   bool // the last batch had several calls
+	waiting []*call
+	leases  int                 // of those: operations on leases
+	strays  map[string]struct{} // ids of slots that are asked for by calls whose callers have left
+	trips   []*trip             // without an answer yet
+	free    []*trip             // to be used again
+	heard   time.Time           // when the last call was sent of those that the server has answered
+	reopens chan struct{}
+
+	timer  *time.Timer // looks for calls whose time is over
+	timed  bool        // the timer runs
+	due    time.Time   // when it fires
+	lagged time.Time   // when this process last had too little time for its goroutines
+	told   time.Time   // when overload was last told
 
 	serverTime atomic.Int64 // when a calendar's period was last found to have passed
 }
 
-// follower is the error of a batch to the callers that did not lead it: it is one failure, not one
-// for each caller.
-type follower struct{ error }
-
-func (f follower) Unwrap() error { return f.error }
-
-// ErrPanicked is the error of a round trip that did not return, because a hook of the client
-// panicked.
-var ErrPanicked = errors.New("redisstore: the call panicked")
-
-// do returns the reply to a call. Nothing uses the call's requests after that.
-func (q *queue) do(ctx context.Context, k *call) ([]int64, error) {
-	q.mu.Lock()
-	if k.shared != nil && k.shared.Passed() {
-		q.mu.Unlock()
-		return nil, deadline.Cause(ctx)
-	}
-	k.state, k.reply, k.err = callWaits, nil, nil
-	q.waiting = append(q.waiting, k)
-	leads := q.inFlight < maxInFlight
-	if leads {
-		q.inFlight++
-		k.state = callLeads
-	} else {
-		q.mu.Unlock()
-		if err := q.wait(ctx, k); err != nil {
-			return nil, err
-		}
-		if leads = k.state == callLeads; leads {
-			q.mu.Lock()
-		}
-	}
-	if leads {
-		if q.crowd {
-			for n := 0; n < len(q.waiting) && len(q.waiting) < q.room(); {
-				n = len(q.waiting)
-				q.yield()
-			}
-		}
-		batch := q.take(k)
-		q.mu.Unlock()
-		q.lead(ctx, k, batch)
-	}
-	if now, passed := periodPassed(k.reply); passed {
-		q.serverTime.Store(now)
-	}
-	return k.reply, k.err
+func newQueue(n *node) *queue {
+	q := &queue{node: n, strays: make(map[string]struct{})}
+	q.run = q.send
+	return q
 }
 
-// pass lets the waiting call with the latest deadline lead, or frees the leader's place.
-func (q *queue) pass() {
-	var next *call
-	for _, w := range q.waiting {
-		if w.state == callWaits && (next == nil || next.deadline.Before(w.deadline)) {
-			next = w
+// do sends a call and returns its error. Nothing uses the call's requests after that.
+func (q *queue) do(ctx context.Context, k *call) error {
+	q.mu.Lock()
+	k.state, k.ctx, k.entered = callWaits, ctx, time.Now()
+	k.reply, k.values, k.err = nil, nil, nil
+	starts := q.senders < maxSenders
+	if starts {
+		q.senders++
+	}
+	if starts && len(q.waiting) == 0 && q.node.store.inline && !q.stray(k.releases) {
+		q.sendAlone(k)
+	} else {
+		q.waiting = append(q.waiting, k)
+		if k.args != nil {
+			q.leases++
+		}
+		if starts {
+			q.node.store.Tasks.Go(q.run)
+		}
+		q.watch()
+		q.mu.Unlock()
+		select {
+		case <-k.told:
+		case <-ctx.Done():
+			q.leave(k)
 		}
 	}
-	if next == nil {
-		q.inFlight--
+	switch {
+	case k.state == callLeft:
+		return k.why
+	case k.panicked != nil:
+		panic(k.panicked)
+	}
+	return k.err
+}
+
+// sendAlone sends a call on its caller's own goroutine, because nothing else waits. To hand it to
+// another would make a lone decision a fifth slower (BenchmarkDecide). The caller waits until the end
+// of its time, whatever becomes of its context. The lock is held, and is free afterwards.
+func (q *queue) sendAlone(k *call) {
+	t := q.newTrip()
+	t.calls, k.state = append(t.calls, k), callLeads
+	q.trips, q.crowd = append(q.trips, t), false
+	lags := time.Since(q.lagged) < lagMemory
+	q.watch()
+	q.mu.Unlock()
+	ctx, cancel := q.node.store.until(k, lags)
+	defer cancel()
+	err := q.node.travel(ctx, t)
+	q.mu.Lock()
+	if err != nil && timedOut(err) && q.heard.After(t.sent) { // others were answered
+		err = ErrOverloaded
+	}
+	q.answer(t, err)
+	if len(q.waiting) > 0 {
+		q.node.store.Tasks.Go(q.run)
+	} else {
+		q.senders--
+	}
+	q.mu.Unlock()
+}
+
+// until returns the context of a round trip that the caller of a call makes alone: until the call's
+// end, or for as long as any round trip in a process that lags.
+func (s *Store) until(k *call, lags bool) (context.Context, context.CancelFunc) {
+	end := k.end
+	if own, ok := k.ctx.Deadline(); ok && own.Before(end) {
+		end = own
+	}
+	switch {
+	case lags:
+		return s.trips.Detach(k.ctx), func() {}
+	case end.Before(k.entered.Add(s.Timeout * 7 / 8)): // those of others may be as early
+		return context.WithDeadline(context.WithoutCancel(k.ctx), end)
+	}
+	return s.alone.Detach(k.ctx), func() {}
+}
+
+// watch makes sure that the timer runs while there are calls.
+func (q *queue) watch() {
+	if q.timed || len(q.waiting) == 0 && len(q.trips) == 0 {
 		return
 	}
-	next.state = callLeads
-	next.turn <- struct{}{}
+	q.timed, q.due = true, time.Now().Add(q.step())
+	if q.timer == nil {
+		q.timer = time.AfterFunc(q.step(), q.tick)
+	} else {
+		q.timer.Reset(q.step())
+	}
 }
 
-// take removes the batch that k leads from the queue, in the order of arrival.
-func (q *queue) take(k *call) []*call {
-	var batch []*call
-	if n := len(q.free); n > 0 {
-		batch, q.free = q.free[n-1], q.free[:n-1]
-	}
-	room, left := q.room()-1, maxBatchWeight-k.weight
-	rest := q.waiting[:0]
-	for _, w := range q.waiting {
-		switch {
-		case w == k:
-			batch = append(batch, k)
-		case w.state == callWaits && room > 0 && w.weight <= left && !w.deadline.After(k.deadline):
-			w.state = callEncodes
-			batch = append(batch, w)
-			room, left = room-1, left-w.weight
-		default:
-			rest = append(rest, w)
+// send sends batches until no call waits.
+func (q *queue) send() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for len(q.waiting) > 0 {
+		for n := 0; q.crowd && n < len(q.waiting) && len(q.waiting) < q.room(); {
+			n = len(q.waiting)
+			q.yield()
+		}
+		t := q.take()
+		if len(t.calls) == 0 { // the other sender took them, or what waits is for it to answer
+			q.free = append(q.free, t)
+			break
+		}
+		q.trips = append(q.trips, t)
+		q.mu.Unlock()
+		err := q.node.travel(q.node.store.trips.Detach(t.calls[0].ctx), t)
+		q.mu.Lock()
+		q.answer(t, err)
+		if err != nil {
+			q.rest()
 		}
 	}
-	clear(q.waiting[len(rest):])
-	q.waiting, q.sent, q.crowd = rest, append(q.sent, batch), len(batch) > 1
-	if q.inFlight < maxInFlight && len(rest) > 0 {
-		q.inFlight++
-		q.pass()
+	q.senders--
+}
+
+func (q *queue) newTrip() (t *trip) {
+	if n := len(q.free); n > 0 {
+		t, q.free = q.free[n-1], q.free[:n-1]
+	} else {
+		t = new(trip)
 	}
-	return batch
+	t.sent = time.Now()
+	return t
 }
 
 // room is the most calls of a batch: half of all unanswered ones, so that the callers of one batch
 // get ready while the server decides the other.
 func (q *queue) room() int {
 	n := len(q.waiting)
-	for _, batch := range q.sent {
-		n += len(batch)
+	for _, t := range q.trips {
+		n += len(t.calls)
 	}
-	return min(maxBatchCalls, max(minHalf, (n+1)/maxInFlight))
+	return min(maxBatchCalls, max(minHalf, (n+1)/maxSenders))
 }
 
-// lead sends a batch and answers its calls.
-func (q *queue) lead(ctx context.Context, k *call, batch []*call) {
-	err := ErrPanicked
-	defer func() {
-		q.mu.Lock()
-		q.pass()
-		q.sent = slices.DeleteFunc(q.sent, func(b []*call) bool { return b[0] == batch[0] })
-		for _, w := range batch {
-			if w.state == callEncodes || w.state == callSent {
-				w.state = callAnswered
-				if w.err == nil {
-					w.err = err
-				}
-				if w.err != nil {
-					w.err = follower{w.err}
-				}
-			}
-		}
-		q.mu.Unlock()
-		for _, w := range batch {
-			if w != k && w.state == callAnswered {
-				w.turn <- struct{}{}
-			}
-		}
-		clear(batch)
-		q.mu.Lock()
-		q.free = append(q.free, batch[:0])
-		q.mu.Unlock()
-	}()
-	// One limit of a period that has passed would keep the whole batch from being decided.
-	if now := q.serverTime.Load(); now != 0 {
-		for _, w := range batch {
-			renewPeriods(w.requests, now)
-		}
-	}
-	if err = q.store.send(ctx, q, batch); err != nil {
-		k.err = err
-	}
-}
-
-// encoded says that the leader needs the requests of a batch no more.
-func (q *queue) encoded(batch []*call) {
-	if len(batch) == 1 {
-		return
-	}
+// encoded says that the batch needs the requests of its calls no more.
+func (q *queue) encoded(t *trip) {
 	q.mu.Lock()
-	for _, w := range batch {
-		if w.state == callEncodes {
-			w.state = callSent
+	for _, k := range t.calls {
+		if k.state == callEncodes {
+			k.state = callSent
 		}
 	}
 	q.mu.Unlock()
+}
+
+// answer ends a trip. An error that it has is that of all calls without one of their own.
+func (q *queue) answer(t *trip, err error) {
+	q.trips = slices.DeleteFunc(q.trips, func(o *trip) bool { return o == t })
+	if err == nil && t.sent.After(q.heard) {
+		q.heard = t.sent
+	}
+	for _, k := range t.calls {
+		if k.state == callLeft {
+			delete(q.strays, k.acquires)
+			continue
+		}
+		if k.err == nil {
+			k.err = err
+		}
+		k.panicked, t.panicked = t.panicked, nil // one caller is enough
+		waits := k.state != callLeads
+		if k.state = callAnswered; waits {
+			k.told <- struct{}{}
+		}
+	}
+	t.reset()
+	q.free = append(q.free, t)
 }
 
 // yield lets other goroutines run, without the lock.
@@ -206,82 +231,4 @@ func (q *queue) yield() {
 	q.mu.Unlock()
 	runtime.Gosched()
 	q.mu.Lock()
-}
-
-// call is the requests of one caller on their way.
-type call struct {
-	requests []request.Request
-	merges   bool // the one request merges with equal ones
-	words    int  // of the reply
-	weight   int  // words, and what the script does without telling
-	deadline time.Time
-	shared   *deadline.Shared // or nil
-
-	reply []int64 // until the caller has it
-	err   error
-	state callState     // the queue's lock guards it
-	turn  chan struct{} // is sent to when the call leads, or is answered
-}
-
-type callState uint8
-
-const (
-	callWaits   callState = iota
-	callLeads             // picked, or in flight as the leader
-	callEncodes           // the leader reads its requests
-	callSent
-	callAnswered
-	callLeft
-)
-
-var calls = sync.Pool{New: func() any { return &call{turn: make(chan struct{}, 1)} }}
-
-func acquireCall(ctx context.Context, requests []request.Request) *call {
-	k := calls.Get().(*call)
-	k.requests, k.words, k.weight = requests, 0, 0
-	k.merges = len(requests) == 1 && mergeable(&requests[0])
-	for i := range requests {
-		r := &requests[i]
-		k.words += r.Words()
-		k.weight += r.Words()
-		if r.Op == algorithm.Give {
-			k.weight += len(r.Charges)
-		}
-	}
-	var ok bool
-	if k.deadline, ok = ctx.Deadline(); !ok {
-		k.deadline = time.Now().Add(time.Hour) // later than any
-	}
-	k.shared = deadline.SharedOf(ctx)
-	return k
-}
-
-// release lets the call be used again, unless its caller has left: a leader may still hold it then.
-func (k *call) release() {
-	if k.state != callLeft {
-		k.requests, k.shared, k.reply, k.err, k.state = nil, nil, nil, nil, callWaits
-		calls.Put(k)
-	}
-}
-
-// brief reports whether the script may answer in one number.
-func (k *call) brief() bool { return k.merges && len(k.requests[0].Charges) == 1 }
-
-// maxMerged is the largest number of units of a charge that merges: sums of a batch stay exact.
-const maxMerged = 1 << 40
-
-// mergeable reports whether equal requests can be decided as one. Then each caller needs to know
-// nothing but its reply. It doubles the throughput of a hot key and saves three quarters of the
-// server's work (BenchmarkThroughput/hot).
-func mergeable(r *request.Request) bool {
-	if r.Op != algorithm.Decide || r.Slot != nil || r.Receipts {
-		return false
-	}
-	for _, c := range r.Charges {
-		if _, ok := c.Limit.(algorithm.Mergeable); !ok || c.Shadow || c.Units < 1 ||
-			c.Units > min(maxMerged, c.Limit.Capacity()) {
-			return false
-		}
-	}
-	return true
 }

@@ -17,7 +17,7 @@ func (s *Store) DecideShared(
 ) (order []int, merged int, err error) {
 	calls := make([]*call, len(requests))
 	for i := range requests {
-		calls[i] = acquireCall(ctx, requests[i:i+1])
+		calls[i] = s.acquireCall(ctx, requests[i:i+1])
 		order = append(order, i)
 	}
 	for range attempts {
@@ -27,7 +27,15 @@ func (s *Store) DecideShared(
 			func(i, j int) int { return cmp.Compare(b.entryOf[i], b.entryOf[j]) },
 		)
 		merged = len(calls) - len(b.entries)
-		if err := s.send(ctx, new(queue), calls); err != nil {
+		commands := []command{{script: b.script, batch: b, args: b.args}}
+		if err := s.exchange(ctx, s.Client, commands); err != nil {
+			return nil, 0, err
+		}
+		reply, err := commands[0].numbers.Result()
+		if err == nil {
+			err = b.distribute(reply)
+		}
+		if err != nil {
 			return nil, 0, err
 		}
 		now, passed := periodPassed(calls[0].reply)

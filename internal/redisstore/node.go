@@ -1,0 +1,115 @@
+package redisstore
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/internal/breaker"
+)
+
+// node is one server, with its queue and its circuit.
+type node struct {
+	store   *Store
+	addr    string
+	client  *redis.Client // of this server alone, or nil if there is none
+	queue   *queue
+	circuit *breaker.Breaker
+	suspect string      // the outermost part of a key whose call had no answer; the queue's lock guards it
+	sweeps  atomic.Bool // runs
+}
+
+func newNode(s *Store, addr string, client *redis.Client) *node {
+	n := &node{store: s, addr: addr, client: client, suspect: "{ping}"}
+	n.queue = newQueue(n)
+	n.circuit = breaker.New(breaker.Config{Probe: n.probe, Probed: n.probed, Tasks: s.Tasks})
+	return n
+}
+
+// Kind is the kind of a Notice.
+type Kind uint8
+
+// The kinds of a Notice.
+const (
+	Opened     Kind = iota // the server fails
+	Closed                 // the server answers again
+	Overloaded             // calls ended that this process could not send or read in time
+)
+
+// Notice says what became of a server.
+type Notice struct {
+	Kind Kind
+	Node string // its address
+	Err  error  // why it was opened
+}
+
+func (n *node) notify(kind Kind, err error) {
+	if n.store.Notify != nil {
+		n.store.Notify(Notice{kind, n.addr, err})
+	}
+}
+
+// doubt says that a call on a key of that outermost part had no answer.
+func (n *node) doubt(outermost string) {
+	n.queue.mu.Lock()
+	n.suspect = outermost
+	n.queue.mu.Unlock()
+	n.circuit.Doubt()
+}
+
+// probed hears of the outcome of each probe.
+func (n *node) probed(fault error, changed bool) {
+	switch {
+	case fault != nil && changed:
+		n.queue.opened()
+		n.notify(Opened, fault)
+	case changed:
+		n.queue.closed()
+		n.notify(Closed, nil)
+	}
+	if cluster, ok := n.store.Client.(*redis.ClusterClient); ok && fault != nil {
+		cluster.ReloadState(context.Background()) // a replica may have taken over
+	}
+	if fault == nil && n.sweeps.CompareAndSwap(false, true) {
+		n.store.Tasks.Go(n.sweep)
+	}
+}
+
+// sweep drops the connections of the pool that do not answer. Each ping has one of its own while
+// the others are asked.
+func (n *node) sweep() {
+	defer n.sweeps.Store(false)
+	client := n.store.Client
+	if n.client != nil {
+		client = n.client
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), n.store.quiet)
+	defer cancel()
+	var pings sync.WaitGroup
+	for range max(1, client.PoolStats().IdleConns) {
+		pings.Go(func() {
+			defer func() { _ = recover() }()                            // of a hook of the client
+			_ = client.Process(ctx, onceAny{redis.NewCmd(ctx, "ping")}) // a failure closes the connection
+		})
+	}
+	pings.Wait()
+}
+
+// heardSince reports whether the server has answered a call that was sent after that time.
+func (q *queue) heardSince(t time.Time) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.heard.After(t)
+}
+
+// hear says that the server has answered what was sent at that time.
+func (q *queue) hear(t time.Time) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if t.After(q.heard) {
+		q.heard = t
+	}
+}

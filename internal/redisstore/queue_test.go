@@ -1,0 +1,119 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/internal/algorithm"
+	"github.com/headgate/headgate/internal/breaker"
+	"github.com/headgate/headgate/internal/request"
+)
+
+func tokenBucket(t *testing.T) algorithm.Limit {
+	t.Helper()
+	limit, err := algorithm.NewTokenBucket(1, time.Second, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return limit
+}
+
+func requests(t *testing.T, key string) []request.Request {
+	limit := tokenBucket(t)
+	c := &request.Charge{Key: key, Outer: 1, Suffix: ":p", Limit: limit, Units: 1, Cost: limit.Cost(1)}
+	return []request.Request{{Op: algorithm.Decide, Charges: []*request.Charge{c}}}
+}
+
+// answering is a hook that answers the commands of a client.
+type answering func(ctx context.Context, cmd redis.Cmder) error
+
+func (h answering) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h answering) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error { return h(ctx, cmd) }
+}
+
+func (h answering) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		for _, cmd := range cmds {
+			cmd.SetErr(h(ctx, cmd))
+		}
+		return nil
+	}
+}
+
+// newTestStore returns a store whose scripts the test answers. Nothing listens for its probes.
+func newTestStore(t *testing.T, answer answering) *Store {
+	t.Helper()
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", ContextTimeoutEnabled: true})
+	tasks := new(breaker.Tasks)
+	t.Cleanup(func() {
+		if err := tasks.Wait(context.Background()); err != nil {
+			t.Error(err)
+		}
+		client.Close()
+	})
+	client.AddHook(answer)
+	probe := requests(t, "p")[0]
+	return New(Config{
+		Client: client, Timeout: 50 * time.Millisecond, Tasks: tasks,
+		Probe: func(string) request.Request { return probe },
+	})
+}
+
+// Callers leave a silent server within their time.
+func TestCallersLeaveASilentServer(t *testing.T) {
+	s := newTestStore(t, func(ctx context.Context, _ redis.Cmder) error {
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	var callers sync.WaitGroup
+	for range 5 { // the first two are sent, the others wait
+		callers.Go(func() {
+			if err := s.Decide(t.Context(), requests(t, "a")); !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, ErrOpen) {
+				t.Error(err)
+			}
+		})
+	}
+	callers.Wait()
+	if n := s.Waiting(); n > 0 {
+		t.Errorf("%d calls wait", n)
+	}
+}
+
+// A panic in a hook of the client reaches one caller, and the others get an error.
+func TestPanicReachesOneCaller(t *testing.T) {
+	s := newTestStore(t, func(context.Context, redis.Cmder) error { panic("hook") })
+	defer func() {
+		if got := recover(); got != "hook" {
+			t.Errorf("panic %v", got)
+		}
+	}()
+	_ = s.Decide(t.Context(), requests(t, "a"))
+}
+
+// A batch of refunds is bounded like any other, although each refund is answered by one number.
+func TestBatchOfRefundsIsBounded(t *testing.T) {
+	limit := tokenBucket(t)
+	var charges []*request.Charge
+	for range algorithm.MaxCharges {
+		charges = append(charges, &request.Charge{Key: "k", Outer: 1, Limit: limit, Reply: []int64{0, 0, 1}})
+	}
+	s := New(Config{})
+	q := s.server.queue
+	for range maxBatchCalls {
+		q.waiting = append(q.waiting, s.acquireCall(t.Context(), []request.Request{{Op: algorithm.Give, Charges: charges}}))
+	}
+	n := 0
+	for _, w := range q.take().calls {
+		n += len(w.requests[0].Charges)
+	}
+	if n == 0 || n > maxBatchWeight {
+		t.Errorf("a batch refunds %d charges", n)
+	}
+}
