@@ -64,7 +64,8 @@ func (s *Store) dial(client *redis.Client) *redis.Client {
 		}
 		return &probeConn{c}, nil
 	}
-	o.PoolSize, o.MinIdleConns, o.MaxIdleConns, o.MaxActiveConns = 1, 0, 0, 0
+	// It dials once, and after as many failures as PoolSize a pool would go on by itself.
+	o.PoolSize, o.MinIdleConns, o.MaxIdleConns, o.MaxActiveConns = 10, 0, 0, 0
 	o.MaxRetries, o.DialerRetries = -1, 1
 	o.ReadTimeout, o.WriteTimeout = s.quiet, s.quiet
 	o.ContextTimeoutEnabled, o.Limiter = true, nil
