@@ -144,24 +144,26 @@ func (s *Semaphore) ask(
 		w = g.keeper.Wait(q.ID, outermost)
 		defer g.keeper.Leave(q.ID)
 	}
-	answered := false
+	answered, sent := false, false
 	defer func() {
-		if !answered { // the slot may be granted, or the id waits; OnQueue may panic
+		if sent && !answered { // the slot may be granted, or the id waits; OnQueue may panic
 			s.abandon(store, scope, q.ID)
 		}
 	}()
 	for position := int64(-1); ; {
 		var hears bool
 		q.Channel, hears = g.keeper.Channel(outermost, w)
-		sent := time.Now()
+		at, before := time.Now(), sent
+		sent = true
 		grant, err := store.Acquire(ctx, scope, q)
 		if err != nil {
+			sent = before || !errors.As(err, new(unsent))
 			return nil, err
 		}
 		answered = grant.Status != lease.Waiting
 		switch grant.Status {
 		case lease.Held:
-			return s.granted(ctx, store, scope, q, grant, sent), nil
+			return s.granted(ctx, store, scope, q, grant, at), nil
 		case lease.Full, lease.QueueFull:
 			return nil, full(q, grant)
 		case lease.Evicted:
@@ -188,7 +190,7 @@ func (s *Semaphore) ask(
 				err = ErrClosed
 			} else if m.Token > grant.Token { // otherwise the grant is older than the question
 				h := s.holding(q, scope, store)
-				h.Granted(m, sent)
+				h.Granted(m, at)
 				// Near the end of the lease, the caller may as well ask.
 				if time.Until(h.Until()) > time.Duration(m.Left)*time.Microsecond/8 {
 					poll.Stop()

@@ -164,6 +164,9 @@ func (g *Gate) ask(caller context.Context, p *plan, d *Decision) error {
 			if cause == nil || errors.Is(err, ErrMisconfigured) {
 				cause = err
 			}
+			if r.Slot != nil && errors.As(err, new(unsent)) {
+				r.Slot.Sent = false
+			}
 			for _, c := range r.Charges {
 				admitted = admitted && p.of(c).mode(err) != Closed
 			}

@@ -93,6 +93,18 @@ func (g *guard) explain(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
+	if redisstore.Unsent(err) {
+		return unsent{g.reword(ctx, err)}
+	}
+	return g.reword(ctx, err)
+}
+
+// unsent is an error of a call that was never sent.
+type unsent struct{ error }
+
+func (u unsent) Unwrap() error { return u.error }
+
+func (g *guard) reword(ctx context.Context, err error) error {
 	switch class := redisstore.Classify(err); {
 	case errors.Is(ctx.Err(), context.Canceled):
 		return fmt.Errorf("core: %w", ctx.Err())
@@ -102,8 +114,9 @@ func (g *guard) explain(ctx context.Context, err error) error {
 		return ErrOverloaded
 	case errors.Is(err, redisstore.ErrOpen):
 		return ErrCircuitOpen
-	case ctx.Err() != nil:
-		return fmt.Errorf("core: %w", ctx.Err())
+	}
+	if _, untimed := deadline.Untimed(ctx); !untimed && deadline.Err(ctx) != nil {
+		return fmt.Errorf("core: %w", deadline.Err(ctx))
 	}
 	return fmt.Errorf("core: redis: %w", err)
 }

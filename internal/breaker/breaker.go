@@ -61,20 +61,9 @@ func (b *Breaker) Doubt() {
 
 func (b *Breaker) run() {
 	fault := b.Probe(context.Background())
-	b.set(fault)
+	changed := b.open.Swap(fault != nil) != (fault != nil)
+	b.Probed(fault, changed)
 	b.mu.Lock()
 	b.busy, b.next = false, time.Now().Add(Pause)
 	b.mu.Unlock()
-}
-
-// Close says that the server has answered what it does not answer while it fails.
-func (b *Breaker) Close() {
-	if b.open.Load() {
-		b.set(nil)
-	}
-}
-
-func (b *Breaker) set(fault error) {
-	changed := b.open.Swap(fault != nil) != (fault != nil)
-	b.Probed(fault, changed)
 }

@@ -96,21 +96,6 @@ func TestOpensAndCloses(t *testing.T) {
 	})
 }
 
-func TestAnAnswerCloses(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := new(server)
-		s.down.Store(true)
-		b := newBreaker(s)
-		b.Doubt()
-		synctest.Wait()
-		b.Close()
-		b.Close()
-		if b.IsOpen() || len(s.changes) != 2 {
-			t.Errorf("open %v, changes %v", b.IsOpen(), s.changes)
-		}
-	})
-}
-
 func TestProbesOneAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{hold: make(chan struct{})}

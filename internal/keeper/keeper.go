@@ -199,11 +199,19 @@ func (k *Keeper) Close(ctx context.Context) error {
 	k.mu.Unlock()
 	for _, h := range rest {
 		h.lose(k.Closed)
-		err = errors.Join(err, h.free(context.WithoutCancel(ctx)))
 	}
-	for _, g := range returns { // once more
-		_, _ = g.store.Release(context.WithoutCancel(ctx), g.scope, []string{g.id})
+	detached := context.WithoutCancel(ctx)
+	ids := make(map[place][]string)
+	for _, h := range rest {
+		if h.Store != nil {
+			p := place{h.Store, h.Scope}
+			ids[p] = append(ids[p], h.ID)
+		}
 	}
+	var again sync.WaitGroup
+	again.Go(func() { k.giveUp(detached, returns) })
+	err = errors.Join(err, release(detached, ids))
+	again.Wait()
 	k.stop()
 	return err
 }

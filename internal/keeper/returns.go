@@ -2,11 +2,17 @@ package keeper
 
 import (
 	"context"
+	"errors"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/headgate/headgate/internal/deadline"
 	"github.com/headgate/headgate/internal/request"
 )
+
+// maxReturns bounds the slots that are sent again.
+const maxReturns = 10_000
 
 // again is the time between two attempts to give back a slot.
 const again = 250 * time.Millisecond
@@ -19,6 +25,12 @@ type giveBack struct {
 	due   time.Time
 	until time.Time
 	sent  bool // and not answered
+}
+
+// place is where slots of one scope are.
+type place struct {
+	store request.LeaseStore
+	scope string
 }
 
 // Abandon releases a slot that may have been granted, in the background.
@@ -36,7 +48,7 @@ func (k *Keeper) giveBack(g *giveBack) {
 	g.sent, g.due = false, time.Now().Add(Jitter(again))
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.over {
+	if k.over || len(k.returns) >= maxReturns {
 		return // the lease ends
 	}
 	k.returns = append(k.returns, g)
@@ -46,10 +58,6 @@ func (k *Keeper) giveBack(g *giveBack) {
 // dueReturns returns the slots to give back now, those of a scope together, and when to look again.
 // It forgets those whose lease has ended.
 func (k *Keeper) dueReturns(now time.Time) (due [][]*giveBack, next time.Time) {
-	type place struct {
-		store request.LeaseStore
-		scope string
-	}
 	at := make(map[place]int)
 	next = now.Add(time.Hour)
 	rest := k.returns[:0]
@@ -97,4 +105,33 @@ func (k *Keeper) sendBack(all []*giveBack) {
 			g.until = time.Time{} // is forgotten
 		}
 	}
+}
+
+// giveUp sends releases that failed once more. If they fail again, the leases end.
+func (k *Keeper) giveUp(ctx context.Context, returns []*giveBack) {
+	ids := make(map[place][]string)
+	for _, g := range returns {
+		p := place{g.store, g.scope}
+		ids[p] = append(ids[p], g.id)
+	}
+	_ = release(ctx, ids)
+}
+
+// release releases slots, those of a scope together and all at the same time.
+func release(ctx context.Context, ids map[place][]string) error {
+	var mu sync.Mutex
+	var errs []error
+	var calls sync.WaitGroup
+	for p, ids := range ids {
+		for some := range slices.Chunk(ids, maxRenewed) {
+			calls.Go(func() {
+				_, err := p.store.Release(ctx, p.scope, some)
+				mu.Lock()
+				errs = append(errs, err)
+				mu.Unlock()
+			})
+		}
+	}
+	calls.Wait()
+	return errors.Join(errs...)
 }

@@ -131,7 +131,7 @@ func (k *Keeper) subscribe() {
 func (k *Keeper) listen() {
 	for k.done.Err() == nil {
 		begun := time.Now()
-		k.hearOn(k.Client.Subscribe(k.done))
+		k.hearOn()
 		if time.Since(begun) < grace/10 {
 			select {
 			case <-time.After(grace / 10):
@@ -143,15 +143,14 @@ func (k *Keeper) listen() {
 
 // hearOn reads messages until the connection fails or is silent. It reads without the channels of
 // go-redis, which pass each message through one more goroutine.
-func (k *Keeper) hearOn(p *redis.PubSub) {
+func (k *Keeper) hearOn() {
+	defer func() { _ = recover() }() // a redis.Ring panics if it has no server for the channel
+	p := k.Client.Subscribe(k.done, k.channel)
 	stop := context.AfterFunc(k.done, func() { _ = p.Close() }) // which ends a read
 	defer func() {
 		stop()
 		_ = p.Close()
 	}()
-	if p.Subscribe(k.done, k.channel) != nil {
-		return
-	}
 	for asked := false; k.done.Err() == nil; {
 		m, err := p.ReceiveTimeout(k.done, silence)
 		var network net.Error

@@ -3,7 +3,6 @@ package redisstore
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/headgate/headgate/internal/algorithm"
@@ -55,12 +54,10 @@ const (
 // leaseWeight is the weight of an operation on leases. It takes the server some 25 µs.
 const leaseWeight = 10
 
-var calls = sync.Pool{New: func() any { return &call{told: make(chan struct{}, 1)} }}
-
 // acquireCall returns the call of a decision. It waits for its turn half of its time, so that the
 // other half is left for the round trip.
 func (s *Store) acquireCall(ctx context.Context, requests []request.Request) *call {
-	k := calls.Get().(*call)
+	k := s.newCall()
 	k.requests, k.words, k.weight = requests, 0, 0
 	k.outermost = requests[0].Charges[0].Outermost()
 	k.alone = requests[0].Slot != nil
@@ -86,13 +83,21 @@ func (s *Store) acquireCall(ctx context.Context, requests []request.Request) *ca
 	return k
 }
 
-// release lets the call be used again, unless its caller has left: a sender may still hold it then.
-func (k *call) release() {
+// newCall returns an empty call, perhaps one that was released.
+func (s *Store) newCall() *call {
+	if k, ok := s.calls.Get().(*call); ok {
+		return k
+	}
+	return &call{told: make(chan struct{}, 1)}
+}
+
+// release lets a call be used again, unless its caller has left: a sender may still hold it then.
+func (s *Store) release(k *call) {
 	if k.state == callLeft {
 		return
 	}
 	*k = call{told: k.told}
-	calls.Put(k)
+	s.calls.Put(k)
 }
 
 // attempts is how often a request is sent if a calendar's period ends on the way.
@@ -101,7 +106,7 @@ const attempts = 3
 // Decide implements request.Store. Requests that take a slot share no script with others.
 func (s *Store) Decide(ctx context.Context, requests []request.Request) error {
 	k := s.acquireCall(ctx, requests)
-	defer k.release()
+	defer s.release(k)
 	return s.decide(ctx, k)
 }
 
@@ -109,7 +114,7 @@ func (s *Store) Decide(ctx context.Context, requests []request.Request) error {
 // begin.
 func (s *Store) Insist(ctx context.Context, requests []request.Request) error {
 	k := s.acquireCall(ctx, requests)
-	defer k.release()
+	defer s.release(k)
 	k.insists = true
 	k.turn = time.Now().Add(s.patience)
 	k.end = k.turn
@@ -117,9 +122,8 @@ func (s *Store) Insist(ctx context.Context, requests []request.Request) error {
 }
 
 func (s *Store) decide(ctx context.Context, k *call) error {
-	q := s.nodeOf(ctx, k.outermost).queue
 	for range attempts {
-		if now := q.serverTime.Load(); now != 0 {
+		if now := s.serverTime.Load(); now != 0 {
 			// One limit of a period that has passed would keep the whole batch from being decided.
 			renewPeriods(k.requests, now)
 		}
@@ -130,7 +134,7 @@ func (s *Store) decide(ctx context.Context, k *call) error {
 		if !passed {
 			return k.decode(k.reply)
 		}
-		q.serverTime.Store(now)
+		s.serverTime.Store(now)
 		renewPeriods(k.requests, now)
 	}
 	return ErrPeriod
@@ -142,7 +146,7 @@ func (s *Store) ask(ctx context.Context, k *call) error {
 	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
 		n := s.nodeOf(ctx, k.outermost)
 		if !k.insists && n.circuit.Rejects() {
-			return ErrOpen
+			return unsent{ErrOpen}
 		}
 		err := n.queue.do(ctx, k)
 		switch {
@@ -169,11 +173,18 @@ func (s *Store) nodeOf(ctx context.Context, outermost string) *node {
 	if !ok {
 		return s.server
 	}
-	find := s.find
-	if !s.routed.Load() {
-		find = s.firstFind
+	var master *redis.Client
+	var err error
+	switch {
+	case s.routed.Load():
+		master, err = client.MasterForKey(ctx, outermost)
+	case s.server.circuit.Rejects():
+		return s.server
+	default:
+		if master, err = s.firstFind(ctx, client, outermost); err != nil {
+			s.server.doubt(outermost)
+		}
 	}
-	master, err := find(ctx, client, outermost)
 	if err != nil {
 		return s.server
 	}
@@ -186,12 +197,7 @@ func (s *Store) nodeOf(ctx context.Context, outermost string) *node {
 	return n
 }
 
-// find asks the client, which knows.
-func (s *Store) find(ctx context.Context, client *redis.ClusterClient, outermost string) (*redis.Client, error) {
-	return client.MasterForKey(ctx, outermost)
-}
-
-// firstFind asks the client, which asks the cluster.
+// firstFind asks the client for the server of a key. The client asks the cluster.
 func (s *Store) firstFind(ctx context.Context, client *redis.ClusterClient, outermost string) (*redis.Client, error) {
 	var found *redis.Client // a call that is left behind writes it at any time
 	err := s.within(ctx, func(ctx context.Context) (err error) {

@@ -17,6 +17,14 @@ var ErrOverloaded = errors.New("redisstore: this process asks for more than it c
 // ErrOpen is the error of a call to a server that is known to fail.
 var ErrOpen = errors.New("redisstore: the server failed just before and is not asked again yet")
 
+// unsent is an error of a call that was never sent.
+type unsent struct{ error }
+
+func (u unsent) Unwrap() error { return u.error }
+
+// Unsent reports whether the error is of a call that was never sent.
+func Unsent(err error) bool { return errors.As(err, new(unsent)) }
+
 // errSilent is the error of a call to a server that does not answer.
 var errSilent = fmt.Errorf("no answer in time: %w", context.DeadlineExceeded)
 
@@ -54,7 +62,7 @@ func (q *queue) tick() {
 // lags reports whether goroutines that are ready wait for their turn in this process, or timers do.
 func (q *queue) lags() bool {
 	runtime.Gosched()
-	return time.Since(q.due) > q.step()/4
+	return time.Since(q.due) > max(q.step()/4, 3*time.Millisecond)
 }
 
 // over returns why a call's time is over, or nil. Since is when it was sent, or when it began to wait.
@@ -90,13 +98,12 @@ func (q *queue) over(k *call, since time.Time) error {
 // end ends the calls whose time is over.
 func (q *queue) end() {
 	q.mu.Lock()
-	shed := false
 	ends := func(k *call, since time.Time) bool {
 		why := q.over(k, since)
 		if why == nil {
 			return false
 		}
-		shed = shed || why == ErrOverloaded
+		q.shed = q.shed || why == ErrOverloaded
 		q.left(k, why)
 		k.told <- struct{}{}
 		return true
@@ -113,9 +120,9 @@ func (q *queue) end() {
 		}
 		return gone
 	})
-	shed = shed && time.Since(q.told) > time.Second
+	shed := q.shed && time.Since(q.told) > time.Second
 	if shed {
-		q.told = time.Now()
+		q.shed, q.told = false, time.Now()
 	}
 	q.mu.Unlock()
 	if shed {

@@ -26,9 +26,9 @@ func (l *Leases) run(
 	ctx context.Context, k *call, scope, operation string, args ...any,
 ) ([]any, error) {
 	s := l.store
-	defer k.release()
+	defer s.release(k)
 	k.outermost = scope[len(s.Prefix) : strings.IndexByte(scope, '}')+1]
-	k.weight = leaseWeight
+	k.weight = leaseWeight + 2*len(args)
 	now := time.Now()
 	k.turn, k.end = now.Add(s.patience), now.Add(s.Timeout)
 	if at, ok := deadline.Untimed(ctx); ok {
@@ -51,7 +51,7 @@ func (l *Leases) run(
 
 // Acquire implements request.LeaseStore.
 func (l *Leases) Acquire(ctx context.Context, scope string, q lease.Request) (lease.Grant, error) {
-	k := calls.Get().(*call)
+	k := l.store.newCall()
 	k.acquires = q.ID
 	reply, err := l.run(ctx, k, scope, "acquire", appendAcquire(nil, q)...)
 	if err != nil {
@@ -71,7 +71,7 @@ func (l *Leases) each(
 	for _, id := range ids {
 		args = append(args, id)
 	}
-	k := calls.Get().(*call)
+	k := l.store.newCall()
 	k.insists = true
 	if operation == "release" {
 		k.releases = ids
@@ -112,7 +112,7 @@ func (l *Leases) List(
 	ctx context.Context,
 	scope string,
 ) (now int64, entries []lease.Entry, err error) {
-	reply, err := l.run(ctx, calls.Get().(*call), scope, "list")
+	reply, err := l.run(ctx, l.store.newCall(), scope, "list")
 	if err != nil {
 		return 0, nil, err
 	}

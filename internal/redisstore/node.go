@@ -71,11 +71,26 @@ func (n *node) probed(fault error, changed bool) {
 		n.notify(Closed, nil)
 	}
 	if cluster, ok := n.store.Client.(*redis.ClusterClient); ok && fault != nil {
-		cluster.ReloadState(context.Background()) // a replica may have taken over
+		n.replaced(cluster)
 	}
 	if fault == nil && n.sweeps.CompareAndSwap(false, true) {
 		n.store.Tasks.Go(n.sweep)
 	}
+}
+
+// replaced forgets a server that fails if another has its keys, and looks for one.
+func (n *node) replaced(cluster *redis.ClusterClient) {
+	ctx := context.Background()
+	n.queue.mu.Lock()
+	suspect := n.suspect
+	n.queue.mu.Unlock()
+	if n.client != nil {
+		if master, err := cluster.MasterForKey(ctx, suspect); err == nil && master.Options().Addr != n.addr &&
+			n.store.nodes.CompareAndDelete(n.addr, n) {
+			n.notify(Closed, nil)
+		}
+	}
+	cluster.ReloadState(ctx)
 }
 
 // sweep drops the connections of the pool that do not answer. Each ping has one of its own while
@@ -84,7 +99,7 @@ func (n *node) sweep() {
 	defer n.sweeps.Store(false)
 	client := n.store.Client
 	if n.client != nil {
-		client = n.client
+		client = n.client.WithTimeout(n.store.quiet) // with the same pool
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), n.store.quiet)
 	defer cancel()

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"net"
 	"os"
+	"strings"
+	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -13,10 +15,10 @@ import (
 	"github.com/headgate/headgate/internal/request"
 )
 
-// probe asks the server to decide, as callers do, on a connection of its own: those of the pool may
-// be dead or busy, and a Redis may answer a PING and still reject writes. It returns nil if the
-// server answers anything but that it cannot decide now. A Redis that is misconfigured is for every
-// caller to hear.
+// probe asks the server to decide, as callers do: a Redis may answer a PING and still reject writes.
+// It asks on a connection of its own, because those of the pool may be dead or busy, and on one of
+// the pool, because the server may take no new ones. It returns nil if the server answers anything
+// but that it cannot decide now. A Redis that is misconfigured is for every caller to hear.
 func (n *node) probe(ctx context.Context) error {
 	begun := time.Now()
 	n.queue.mu.Lock()
@@ -25,29 +27,57 @@ func (n *node) probe(ctx context.Context) error {
 	s := n.store
 	ctx, cancel := context.WithTimeout(ctx, s.patience)
 	defer cancel()
+	pooled := make(chan error, 1)
+	s.Tasks.Go(func() {
+		ctx, cancel := context.WithTimeout(ctx, s.quiet)
+		defer cancel()
+		commands := s.probing(ctx, outermost)
+		pooled <- first(commands, s.bounded(ctx, func() error { return s.exchange(ctx, s.Client, commands) }))
+	})
+	var err error
+	if n.client != nil {
+		own := s.dial(n.client)
+		defer own.Close()
+		commands := s.probing(ctx, outermost)
+		err = first(commands, s.exchange(ctx, own, commands))
+	} else {
+		err = <-pooled
+		pooled <- err
+	}
+	silent := fails(err) && !errors.As(err, new(redis.Error)) && !errors.Is(err, syscall.ECONNREFUSED)
+	if silent || full(err) { // it may take no new connections
+		err = <-pooled
+	}
+	if fails(err) && (errors.As(err, new(redis.Error)) || !n.queue.heardSince(begun)) {
+		return err
+	}
+	n.queue.hear(begun)
+	return nil
+}
+
+// probing returns the command of a probe.
+func (s *Store) probing(ctx context.Context, outermost string) []command {
 	k := s.acquireCall(ctx, []request.Request{s.Probe(outermost)})
 	k.alone = true
 	t := &trip{calls: []*call{k}}
 	s.pack(t)
-	var err error
-	if n.client == nil {
-		err = s.bounded(ctx, func() error { return s.exchange(ctx, s.Client, t.commands) })
-	} else {
-		own := s.dial(n.client)
-		defer own.Close()
-		err = s.exchange(ctx, own, t.commands)
-	}
+	return t.commands
+}
+
+// first returns the error of the first command, or that of the whole exchange.
+func first(commands []command, err error) error {
 	if err == nil {
-		err = t.commands[0].err()
-	}
-	if err == nil || Classify(err) != Outage || moves(err) {
-		n.queue.hear(begun)
-		return nil
-	}
-	if n.queue.heardSince(begun) { // the server is there, though it takes no more connections
-		return nil
+		err = commands[0].err()
 	}
 	return err
+}
+
+// fails reports whether an error says that a server cannot decide now.
+func fails(err error) bool { return err != nil && Classify(err) == Outage && !moves(err) }
+
+// full reports whether a server takes no more connections.
+func full(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "max number of clients")
 }
 
 // dial returns a client with the options of another and connections of its own. It fails as soon as
@@ -56,7 +86,11 @@ func (s *Store) dial(client *redis.Client) *redis.Client {
 	o := *client.Options()
 	dialer := o.Dialer
 	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		ctx, cancel := context.WithTimeout(ctx, s.quiet)
+		quiet := s.quiet
+		if o.TLSConfig != nil { // whose handshake takes several round trips
+			quiet = s.patience
+		}
+		ctx, cancel := context.WithTimeout(ctx, quiet)
 		defer cancel()
 		c, err := dialer(ctx, network, addr)
 		if err != nil {

@@ -5,7 +5,6 @@ import (
 	"runtime"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -31,6 +30,7 @@ type queue struct {
 	mu      sync.Mutex
 	senders int
 	crowd   bool // the last batch had several calls
+	quick   bool // the last round trip was answered in less than a step
 	waiting []*call
 	leases  int                 // of those: operations on leases
 	strays  map[string]struct{} // ids of slots that are asked for by calls whose callers have left
@@ -43,9 +43,8 @@ type queue struct {
 	timed  bool        // the timer runs
 	due    time.Time   // when it fires
 	lagged time.Time   // when this process last had too little time for its goroutines
+	shed   bool        // calls ended as overload, which was not told yet
 	told   time.Time   // when overload was last told
-
-	serverTime atomic.Int64 // when a calendar's period was last found to have passed
 }
 
 func newQueue(n *node) *queue {
@@ -63,7 +62,8 @@ func (q *queue) do(ctx context.Context, k *call) error {
 	if starts {
 		q.senders++
 	}
-	if starts && len(q.waiting) == 0 && q.node.store.inline && !q.stray(k.releases) {
+	lags := time.Since(q.lagged) < lagMemory
+	if starts && len(q.waiting) == 0 && q.quick && !lags && !k.insists && q.node.store.inline {
 		q.sendAlone(k)
 	} else {
 		q.waiting = append(q.waiting, k)
@@ -84,27 +84,29 @@ func (q *queue) do(ctx context.Context, k *call) error {
 	switch {
 	case k.state == callLeft:
 		return k.why
-	case k.panicked != nil:
+	case k.panicked != nil && !k.insists: // otherwise it is no caller that sends it
 		panic(k.panicked)
 	}
 	return k.err
 }
 
 // sendAlone sends a call on its caller's own goroutine, because nothing else waits. To hand it to
-// another would make a lone decision a fifth slower (BenchmarkDecide). The caller waits until the end
-// of its time, whatever becomes of its context. The lock is held, and is free afterwards.
+// another would make a lone decision a fifth slower (BenchmarkDecide), which is felt only near to a
+// server. The caller waits until the end of its time, whatever becomes of its context, and ends the
+// client's call then. So a sender greets a server that is far, or new. The lock is held, and is free
+// afterwards.
 func (q *queue) sendAlone(k *call) {
 	t := q.newTrip()
 	t.calls, k.state = append(t.calls, k), callLeads
 	q.trips, q.crowd = append(q.trips, t), false
-	lags := time.Since(q.lagged) < lagMemory
 	q.watch()
 	q.mu.Unlock()
-	ctx, cancel := q.node.store.until(k, lags)
+	ctx, cancel := q.node.store.until(k)
 	defer cancel()
 	err := q.node.travel(ctx, t)
 	q.mu.Lock()
-	if err != nil && timedOut(err) && q.heard.After(t.sent) { // others were answered
+	lags := time.Since(q.lagged) < lagMemory
+	if err != nil && timedOut(err) && (lags || q.heard.After(t.sent)) { // others were answered
 		err = ErrOverloaded
 	}
 	q.answer(t, err)
@@ -116,17 +118,13 @@ func (q *queue) sendAlone(k *call) {
 	q.mu.Unlock()
 }
 
-// until returns the context of a round trip that the caller of a call makes alone: until the call's
-// end, or for as long as any round trip in a process that lags.
-func (s *Store) until(k *call, lags bool) (context.Context, context.CancelFunc) {
+// until returns the context of a round trip that the caller of a call makes alone.
+func (s *Store) until(k *call) (context.Context, context.CancelFunc) {
 	end := k.end
 	if own, ok := k.ctx.Deadline(); ok && own.Before(end) {
 		end = own
 	}
-	switch {
-	case lags:
-		return s.trips.Detach(k.ctx), func() {}
-	case end.Before(k.entered.Add(s.Timeout * 7 / 8)): // those of others may be as early
+	if end.Before(k.entered.Add(s.Timeout * 7 / 8)) { // those of others may be as early
 		return context.WithDeadline(context.WithoutCancel(k.ctx), end)
 	}
 	return s.alone.Detach(k.ctx), func() {}
@@ -205,6 +203,8 @@ func (q *queue) encoded(t *trip) {
 // answer ends a trip. An error that it has is that of all calls without one of their own.
 func (q *queue) answer(t *trip, err error) {
 	q.trips = slices.DeleteFunc(q.trips, func(o *trip) bool { return o == t })
+	q.quick = err == nil && time.Since(t.sent) < q.step()
+	q.shed = q.shed || err != nil && Classify(err) == Overload
 	if err == nil && t.sent.After(q.heard) {
 		q.heard = t.sent
 	}

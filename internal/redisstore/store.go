@@ -58,7 +58,9 @@ type Store struct {
 	alone           deadline.Deadlines // of those that a caller makes alone
 
 	decides, admits, leases script
+	calls                   sync.Pool    // to be used again
 	missing                 atomic.Int64 // scripts that the server did not know
+	serverTime              atomic.Int64 // when a calendar's period was last found to have passed
 	clock                   func() int64 // of a test, in microseconds; nil for Redis's own
 }
 
@@ -166,7 +168,14 @@ func (s *Store) bounded(ctx context.Context, call func() error) error {
 		return call()
 	}
 	done := make(chan error, 1)
-	s.Tasks.Go(func() { done <- call() })
+	s.Tasks.Go(func() {
+		defer func() {
+			if p := recover(); p != nil {
+				done <- &panicError{p}
+			}
+		}()
+		done <- call()
+	})
 	select {
 	case err := <-done:
 		return err

@@ -48,7 +48,10 @@ func (q *queue) stray(ids []string) bool {
 
 // left says that the caller of a call that may be sent has left.
 func (q *queue) left(k *call, why error) {
-	if k.state == callSent && k.acquires != "" {
+	switch {
+	case k.state == callWaits:
+		why = unsent{why}
+	case k.state == callSent && k.acquires != "":
 		q.strays[k.acquires] = struct{}{}
 	}
 	k.state, k.why = callLeft, why

@@ -125,12 +125,9 @@ func (c *command) deliver(n *node) {
 	c.batch.release()
 }
 
-// judge draws conclusions from the reply to a call, or from its absence.
+// judge doubts the server if a call had no answer, or that of a server which cannot decide now.
 func (n *node) judge(err error, outermost string) {
-	switch {
-	case err == nil:
-		n.circuit.Close()
-	case Classify(err) == Outage:
+	if err != nil && Classify(err) == Outage {
 		n.doubt(outermost)
 	}
 }

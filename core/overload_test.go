@@ -1,0 +1,385 @@
+package core_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/redistest"
+)
+
+// others asks now and then, as another user does, until the returned function is called. Nothing but
+// Redis decides for that user.
+func others(t *testing.T, g *core.Gate) (stop func()) {
+	t.Helper()
+	login := newPolicy(t, core.PolicyConfig{Name: "login", Algorithm: core.PerSecond(1_000_000), OnFailure: core.Closed})
+	over := make(chan struct{})
+	var asking sync.WaitGroup
+	asking.Go(func() {
+		for i := 0; ; i++ {
+			select {
+			case <-over:
+				return
+			case <-time.After(2 * time.Millisecond):
+			}
+			d, err := g.Decide(context.Background(), core.Charge{Policy: login, Key: newKey(t, fmt.Sprint("other", i%10)), Cost: 1})
+			if err != nil || !d.Allowed {
+				t.Errorf("another user is denied by %v: %v, %v", d.Source, d.Cause, err)
+			}
+		}
+	})
+	return func() { close(over); asking.Wait() }
+}
+
+// Thousands of callers at once are no outage: Redis decides for all of them, and nobody's share is
+// spent beside the limit.
+func TestCrowdIsNoOutage(t *testing.T) {
+	s := redistest.Start(t)
+	for _, callers := range []int{2000, 5000} {
+		g := redisGate(t, s.Client(t), core.Config{Timeout: 5 * shortTimeout})
+		if err := g.Ping(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		stop := others(t, g)
+		p := limited(t, fmt.Sprint("p", callers), frozen(100))
+		var admitted atomic.Int64
+		var wg sync.WaitGroup
+		for range callers {
+			wg.Go(func() {
+				for range 3 {
+					d, err := g.Decide(context.Background(), core.Charge{Policy: p, Key: newKey(t, "victim"), Cost: 1})
+					if err != nil || d.Source == core.SourceLocal {
+						t.Errorf("decided by %v: %v, %v", d.Source, d.Cause, err)
+					}
+					if d.Allowed {
+						admitted.Add(1)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		stop()
+		if n := admitted.Load(); n != 100 {
+			t.Errorf("%d callers: %d admitted, want 100", callers, n)
+		}
+		if err := g.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Thousands of acquires at once are no outage either. No process grants slots of its own.
+func TestCrowdOfAcquiresIsNoOutage(t *testing.T) {
+	s := redistest.Start(t)
+	g := redisGate(t, s.Client(t), core.Config{Timeout: 5 * shortTimeout})
+	if err := g.Ping(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	stop := others(t, g)
+	sem := semaphore(t, g, core.SemaphoreConfig{})
+	ask := core.SlotRequest{Levels: []core.Level{{Key: newKey(t, "k"), Limit: 50}}}
+	var held, most atomic.Int64
+	full := make(chan struct{})
+	var asked, wg sync.WaitGroup
+	for range 5000 {
+		asked.Add(1)
+		wg.Go(func() {
+			l, err := sem.TryAcquire(context.Background(), ask)
+			if err == nil {
+				for n := held.Add(1); ; {
+					m := most.Load()
+					if n <= m || most.CompareAndSwap(m, n) {
+						break
+					}
+				}
+			} else if !errors.Is(err, core.ErrFull) {
+				t.Error(err)
+			}
+			asked.Done()
+			if <-full; err == nil {
+				release(t, l)
+			}
+		})
+	}
+	asked.Wait()
+	close(full)
+	wg.Wait()
+	stop()
+	if n := most.Load(); n != 50 {
+		t.Errorf("%d slots were held, want 50", n)
+	}
+	if err := g.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// Acquires that are cancelled at random leave nothing behind.
+func TestCancelledAcquiresLeaveNothing(t *testing.T) {
+	s := redistest.Start(t)
+	g := redisGate(t, s.Client(t), core.Config{Timeout: shortTimeout})
+	sem := semaphore(t, g, core.SemaphoreConfig{TTL: time.Hour, OnFailure: core.Closed, MaxWaiters: 100_000})
+	tenant := newKey(t, "t")
+	ask := core.SlotRequest{Levels: []core.Level{{Key: tenant, Limit: 20}, {Key: newKey(t, "t", "u"), Limit: 3}}}
+	rounds := 2
+	if long() {
+		rounds = 20
+	}
+	for range rounds {
+		var wg sync.WaitGroup
+		for i := range 5000 {
+			wg.Go(func() {
+				ctx, cancel := context.WithTimeout(context.Background(), time.Duration(i%997)*300*time.Microsecond)
+				defer cancel()
+				if l, err := sem.Acquire(ctx, ask); err == nil {
+					release(t, l)
+				} else if !errors.Is(err, context.DeadlineExceeded) {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		waitEmpty(t, sem, tenant)
+	}
+	if err := g.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// waitEmpty waits until nobody holds or awaits a slot. Leases of an hour end no wait.
+func waitEmpty(t *testing.T, sem *core.Semaphore, key core.Key) {
+	t.Helper()
+	for ctx, cancel := context.WithTimeout(t.Context(), longTimeout); ; {
+		defer cancel()
+		holders, waiters, err := sem.Holders(ctx, key)
+		if err == nil && len(holders) == 0 && waiters == 0 {
+			return
+		}
+		if ctx.Err() != nil {
+			t.Fatalf("%d holders and %d waiters remain, %v", len(holders), waiters, err)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// A release that fails is sent again once Redis answers. The lease of an hour does not free the slot.
+func TestFailedReleaseIsSentAgain(t *testing.T) {
+	for name, stand := range map[string]func(s *redistest.Server){
+		"stopped": (*redistest.Server).Stop,
+		"killed":  (*redistest.Server).Kill,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
+			g := redisGate(t, s.Client(t), core.Config{Timeout: shortTimeout})
+			sem := semaphore(t, g, core.SemaphoreConfig{TTL: time.Hour, OnFailure: core.Closed})
+			level := core.Level{Key: newKey(t, "k"), Limit: 1}
+			l := acquire(t, sem, level)
+			stand(s)
+			if err := l.Release(t.Context()); err == nil {
+				t.Error("the release did not fail")
+			}
+			if name == "stopped" {
+				s.Continue()
+			} else {
+				s.Restart()
+			}
+			waitEmpty(t, sem, level.Key)
+			if err := g.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// When one primary of a cluster is gone, its keys alone are affected.
+func TestDeadShardCostsItsOwnKeys(t *testing.T) {
+	c := redistest.StartCluster(t, 3, "--cluster-require-full-coverage", "no")
+	client := c.Client(t)
+	var opened sync.Map
+	g := redisGate(t, client, core.Config{Timeout: shortTimeout, Observe: func(_ context.Context, e core.Event) {
+		if e.Kind == core.EventCircuitOpened {
+			opened.Store(e.Node, true)
+		}
+	}})
+	sem := semaphore(t, g, core.SemaphoreConfig{TTL: 2 * time.Second, OnFailure: core.Closed})
+	closed := newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: frozen(1_000_000), OnFailure: core.Closed})
+	dead := c.Nodes[1]
+	var healthy []*core.Lease
+	var keys [2][]core.Key // of healthy servers, and of the dead one
+	for i := range 60 {
+		key := newKey(t, fmt.Sprint("k", i))
+		node, err := client.MasterForKey(t.Context(), "{"+fmt.Sprint("k", i)+"}")
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := acquire(t, sem, core.Level{Key: key, Limit: 1})
+		decide(t, g, core.Charge{Policy: closed, Key: key, Cost: 1})
+		if node.Options().Addr == dead.Addr {
+			keys[1] = append(keys[1], key)
+			continue
+		}
+		keys[0], healthy = append(keys[0], key), append(healthy, l)
+	}
+	dead.Kill()
+	over := make(chan struct{})
+	var doomed sync.WaitGroup
+	for _, key := range keys[1] {
+		doomed.Go(func() {
+			for {
+				select {
+				case <-over:
+					return
+				case <-time.After(5 * time.Millisecond):
+				}
+				d, err := g.Decide(context.Background(), core.Charge{Policy: closed, Key: key, Cost: 1})
+				if err != nil || d.Allowed {
+					t.Errorf("of the dead server: allowed %v, %v", d.Allowed, err)
+				}
+			}
+		})
+	}
+	renewed := healthy[0].Until()
+	for round := 0; round < 2 || !healthy[0].Until().After(renewed.Add(2*time.Second)); round++ {
+		for _, key := range keys[0] {
+			d, err := g.Decide(t.Context(), core.Charge{Policy: closed, Key: key, Cost: 1})
+			if err != nil || !d.Allowed {
+				t.Errorf("of a healthy server: denied by %v, %v, %v", d.Source, d.Cause, err)
+			}
+		}
+	}
+	close(over)
+	doomed.Wait()
+	for _, l := range healthy {
+		select {
+		case <-l.Lost():
+			t.Error("a lease of a healthy server is lost")
+		default:
+		}
+		release(t, l)
+	}
+	opened.Range(func(node, _ any) bool {
+		if node != dead.Addr {
+			t.Errorf("the circuit of %v opened", node)
+		}
+		return true
+	})
+	if _, ok := opened.Load(dead.Addr); !ok {
+		t.Error("the circuit of the dead server did not open")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	_ = g.Close(ctx) // the dead server's leases cannot be released
+}
+
+// Connections that the network has forgotten are dropped together. Each used to cost a probe.
+func TestHalfOpenPoolHealsAtOnce(t *testing.T) {
+	s := redistest.Start(t)
+	link := redistest.StartLink(t, s.Addr)
+	client := s.Client(t, func(o *redis.Options) { o.Addr, o.PoolSize = link.Addr, 150 })
+	g := redisGate(t, client, core.Config{Timeout: shortTimeout})
+	c := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: frozen(1_000_000), OnFailure: core.Closed}), Key: newKey(t, "k"), Cost: 1}
+	decide(t, g, c)
+	var pool sync.WaitGroup
+	for range 149 {
+		pool.Go(func() { _ = client.BLPop(t.Context(), 50*time.Millisecond, "nothing").Err() })
+	}
+	pool.Wait()
+	if n := link.Freeze(); n < 100 {
+		t.Fatalf("%d connections", n)
+	}
+	denied := 0
+	for allowed := 0; allowed < 100; {
+		d, err := g.Decide(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d.Allowed {
+			allowed++
+		} else {
+			denied++ // each takes as long as Config.Timeout
+		}
+	}
+	if denied > 30 {
+		t.Errorf("%d decisions denied", denied)
+	}
+	if err := g.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// A slow link recovers after its connections were closed, although a new connection takes longer
+// than a decision.
+func TestSlowLinkRecovers(t *testing.T) {
+	for _, roundTrip := range []time.Duration{36, 60, 150, 300} {
+		roundTrip *= time.Millisecond
+		t.Run(roundTrip.String(), func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Start(t)
+			link := redistest.StartLink(t, s.Addr)
+			client := s.Client(t, func(o *redis.Options) { o.Addr = link.Addr })
+			g := redisGate(t, client, core.Config{Timeout: max(100*time.Millisecond, 5*roundTrip/2)})
+			c := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: frozen(1000), OnFailure: core.Closed}), Key: newKey(t, "k"), Cost: 1}
+			link.Delay(roundTrip)
+			for range 2 {
+				link.Cut()
+				viaRedis(t, g, c)
+			}
+			if err := g.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// A subscription that the network has forgotten is noticed, so that waiters are notified and do not
+// poll.
+func TestHalfOpenSubscriptionIsNoticed(t *testing.T) {
+	s := redistest.Start(t)
+	link := redistest.StartLink(t, s.Addr)
+	near := redisGate(t, s.Client(t), core.Config{Timeout: shortTimeout})
+	far := redisGate(t, s.Client(t, func(o *redis.Options) { o.Addr = link.Addr }), core.Config{Timeout: shortTimeout})
+	cfg := core.SemaphoreConfig{TTL: time.Hour, OnFailure: core.Closed}
+	holder, waiter := semaphore(t, near, cfg), semaphore(t, far, cfg)
+	level := core.Level{Key: newKey(t, "k"), Limit: 1}
+	handOff := func() {
+		t.Helper()
+		first := acquire(t, holder, level)
+		second := enqueue(t, waiter, level)
+		release(t, first)
+		release(t, <-second)
+	}
+	admin := s.Client(t)
+	newest := func() (id int) { // of the connections that are subscribed
+		text := admin.Do(t.Context(), "CLIENT", "LIST", "TYPE", "pubsub").String()
+		for _, found := range regexp.MustCompile(`id=(\d+)`).FindAllStringSubmatch(text, -1) {
+			n, err := strconv.Atoi(found[1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			id = max(id, n)
+		}
+		return id
+	}
+	handOff()
+	link.Freeze()
+	viaRedis(t, far, core.Charge{Policy: limited(t, "p", frozen(10)), Key: newKey(t, "x"), Cost: 1})
+	for last := newest(); newest() == last; time.Sleep(10 * time.Millisecond) {
+		if t.Context().Err() != nil {
+			t.Fatal(t.Context().Err())
+		}
+	}
+	handOff()
+	for _, g := range []*core.Gate{near, far} {
+		if err := g.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
