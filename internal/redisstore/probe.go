@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -28,24 +29,30 @@ func (n *node) probe(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.patience)
 	defer cancel()
 	pooled := make(chan error, 1)
-	s.Tasks.Go(func() {
-		ctx, cancel := context.WithTimeout(ctx, s.quiet)
-		defer cancel()
-		commands := s.probing(ctx, outermost)
-		pooled <- first(commands, s.bounded(ctx, func() error { return s.exchange(ctx, s.Client, commands) }))
+	ask := sync.OnceFunc(func() {
+		s.Tasks.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, s.quiet)
+			defer cancel()
+			commands := s.probing(ctx, outermost)
+			pooled <- first(commands, s.bounded(ctx, func() error { return s.exchange(ctx, s.Client, commands) }))
+		})
 	})
 	var err error
-	if n.client != nil {
+	if n.client == nil {
+		ask()
+		err = <-pooled
+		pooled <- err
+	} else {
+		// A pool that cannot dial often enough stops dialling for a second, so it is asked late.
+		defer time.AfterFunc(s.quiet/5, ask).Stop()
 		own := s.dial(n.client)
 		defer own.Close()
 		commands := s.probing(ctx, outermost)
 		err = first(commands, s.exchange(ctx, own, commands))
-	} else {
-		err = <-pooled
-		pooled <- err
 	}
 	silent := fails(err) && !errors.As(err, new(redis.Error)) && !errors.Is(err, syscall.ECONNREFUSED)
 	if silent || full(err) { // it may take no new connections
+		ask()
 		err = <-pooled
 	}
 	if fails(err) && (errors.As(err, new(redis.Error)) || !n.queue.heardSince(begun)) {
