@@ -383,3 +383,39 @@ func TestHalfOpenSubscriptionIsNoticed(t *testing.T) {
 		}
 	}
 }
+
+// While a slot is half migrated, Redis answers TRYAGAIN to scripts on keys of both halves. A lease
+// outlives that, and an acquire waits for its end.
+func TestHalfMigratedSlotIsAskedAgain(t *testing.T) {
+	c := redistest.StartCluster(t, 2)
+	client := c.Client(t)
+	g := redisGate(t, client, core.Config{})
+	sem := semaphore(t, g, core.SemaphoreConfig{TTL: time.Second, OnFailure: core.Closed})
+	level := core.Level{Key: newKey(t, "unlucky"), Limit: 2}
+	l := acquire(t, sem, level)
+	from, err := client.MasterForKey(t.Context(), "{unlucky}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := c.Nodes[0].Client(t)
+	if to.Options().Addr == from.Options().Addr {
+		to = c.Nodes[1].Client(t)
+	}
+	slot := client.ClusterKeySlot(t.Context(), "{unlucky}").Val()
+	do(t, to, "CLUSTER", "SETSLOT", slot, "IMPORTING", from.ClusterMyID(t.Context()).Val())
+	do(t, from, "CLUSTER", "SETSLOT", slot, "MIGRATING", to.ClusterMyID(t.Context()).Val())
+	var acquired sync.WaitGroup
+	acquired.Go(func() { release(t, acquire(t, sem, level)) })
+	time.Sleep(400 * time.Millisecond) // a renewal is due meanwhile
+	for _, node := range []*redis.Client{from, to} {
+		do(t, node, "CLUSTER", "SETSLOT", slot, "STABLE")
+	}
+	acquired.Wait()
+	if err := l.Context().Err(); err != nil {
+		t.Error(context.Cause(l.Context()))
+	}
+	release(t, l)
+	if err := g.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}

@@ -10,8 +10,8 @@ import (
 // request that the handler was given, when the handler has returned or panicked or the refusal is
 // written. The status of a handler that panics before it responds is 500. Later calls do nothing.
 //
-// Errors go to core.Config.Observe. If settling fails the cost stays spent, and if releasing fails
-// the slot is free when its lease ends.
+// Errors go to core.Config.Observe. If settling fails the cost stays spent. If releasing fails, the
+// release is sent again until the lease would have ended.
 //
 // Finish returns the request for the handlers around the guard, if the framework shows them the
 // inner one. Its context carries the admission and does not end with the lease.
