@@ -19,7 +19,8 @@ type node struct {
 	queue   *queue
 	circuit *breaker.Breaker
 	suspect string      // the outermost part of a key whose call had no answer; the queue's lock guards it
-	sweeps  atomic.Bool // runs
+	stale   atomic.Bool // a round trip timed out: its connection may be one of many dead ones
+	sweeps  atomic.Bool // a sweep runs
 }
 
 func newNode(s *Store, addr string, client *redis.Client) *node {
@@ -73,7 +74,7 @@ func (n *node) probed(fault error, changed bool) {
 	if cluster, ok := n.store.Client.(*redis.ClusterClient); ok && fault != nil {
 		n.replaced(cluster)
 	}
-	if fault == nil && n.sweeps.CompareAndSwap(false, true) {
+	if fault == nil && (n.stale.Swap(false) || changed) && n.sweeps.CompareAndSwap(false, true) {
 		n.store.Tasks.Go(n.sweep)
 	}
 }
@@ -104,7 +105,7 @@ func (n *node) sweep() {
 	ctx, cancel := context.WithTimeout(context.Background(), n.store.quiet)
 	defer cancel()
 	var pings sync.WaitGroup
-	for range max(1, client.PoolStats().IdleConns) {
+	for range client.PoolStats().IdleConns {
 		pings.Go(func() {
 			defer func() { _ = recover() }()                            // of a hook of the client
 			_ = client.Process(ctx, onceAny{redis.NewCmd(ctx, "ping")}) // a failure closes the connection

@@ -90,9 +90,12 @@ func (n *node) travel(ctx context.Context, t *trip) error {
 	if err != nil {
 		if p := (*panicError)(nil); errors.As(err, &p) {
 			t.panicked = p.value
-		} else {
-			n.judge(err, t.calls[0].outermost)
+			return err
 		}
+		if timedOut(err) {
+			n.stale.Store(true)
+		}
+		n.judge(err, t.calls[0].outermost)
 		return err
 	}
 	for i := range commands {
