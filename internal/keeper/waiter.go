@@ -141,11 +141,20 @@ func (k *Keeper) listen() {
 	}
 }
 
+// dial returns a connection that is subscribed once it is read. It returns nil if there is none: a
+// redis.Ring panics without a server for the channel.
+func (k *Keeper) dial() (p *redis.PubSub) {
+	defer func() { _ = recover() }()
+	return k.Client.Subscribe(k.done, k.channel)
+}
+
 // hearOn reads messages until the connection fails or is silent. It reads without the channels of
 // go-redis, which pass each message through one more goroutine.
 func (k *Keeper) hearOn() {
-	defer func() { _ = recover() }() // a redis.Ring panics if it has no server for the channel
-	p := k.Client.Subscribe(k.done, k.channel)
+	p := k.dial()
+	if p == nil {
+		return
+	}
 	stop := context.AfterFunc(k.done, func() { _ = p.Close() }) // which ends a read
 	defer func() {
 		stop()

@@ -28,7 +28,7 @@ func (l *Leases) run(
 	s := l.store
 	defer s.release(k)
 	k.outermost = scope[len(s.Prefix) : strings.IndexByte(scope, '}')+1]
-	k.weight = leaseWeight + 2*len(args)
+	k.weight = min(leaseWeight+2*len(args), maxBatchWeight/4) // what take spares for leases
 	now := time.Now()
 	k.turn, k.end = now.Add(s.patience), now.Add(s.Timeout)
 	if at, ok := deadline.Untimed(ctx); ok {

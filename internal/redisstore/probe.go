@@ -28,13 +28,17 @@ func (n *node) probe(ctx context.Context) error {
 	s := n.store
 	ctx, cancel := context.WithTimeout(ctx, s.patience)
 	defer cancel()
+	client, limit := s.Client, s.patience // no other connection is asked
+	if n.client != nil {
+		client, limit = n.client, s.quiet
+	}
 	pooled := make(chan error, 1)
 	ask := sync.OnceFunc(func() {
 		s.Tasks.Go(func() {
-			ctx, cancel := context.WithTimeout(ctx, s.quiet)
+			ctx, cancel := context.WithTimeout(ctx, limit)
 			defer cancel()
 			commands := s.probing(ctx, outermost)
-			pooled <- first(commands, s.bounded(ctx, func() error { return s.exchange(ctx, s.Client, commands) }))
+			pooled <- first(commands, s.bounded(ctx, func() error { return s.exchange(ctx, client, commands) }))
 		})
 	})
 	var err error
@@ -44,7 +48,12 @@ func (n *node) probe(ctx context.Context) error {
 		pooled <- err
 	} else {
 		// A pool that cannot dial often enough stops dialling for a second, so it is asked late.
-		defer time.AfterFunc(s.quiet/5, ask).Stop()
+		late := time.AfterFunc(s.quiet/5, ask)
+		defer func() {
+			if !late.Stop() {
+				ask() // has begun, so that Close waits for it
+			}
+		}()
 		own := s.dial(n.client)
 		defer own.Close()
 		commands := s.probing(ctx, outermost)
@@ -53,7 +62,9 @@ func (n *node) probe(ctx context.Context) error {
 	silent := fails(err) && !errors.As(err, new(redis.Error)) && !errors.Is(err, syscall.ECONNREFUSED)
 	if silent || full(err) { // it may take no new connections
 		ask()
-		err = <-pooled
+		if e := <-pooled; n.client != nil && (e == nil || errors.As(e, new(redis.Error))) {
+			err = e
+		}
 	}
 	if fails(err) && (errors.As(err, new(redis.Error)) || !n.queue.heardSince(begun)) {
 		return err

@@ -105,8 +105,7 @@ func (q *queue) sendAlone(k *call) {
 	defer cancel()
 	err := q.node.travel(ctx, t)
 	q.mu.Lock()
-	lags := time.Since(q.lagged) < lagMemory
-	if err != nil && timedOut(err) && (lags || q.heard.After(t.sent)) { // others were answered
+	if err != nil && timedOut(err) && q.heard.After(t.sent) { // others were answered
 		err = ErrOverloaded
 	}
 	q.answer(t, err)
