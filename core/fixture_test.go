@@ -70,6 +70,7 @@ func memoryGate(t testing.TB, cfg core.Config) *core.Gate {
 	if err != nil {
 		t.Fatal(err)
 	}
+	closeAfter(t, g)
 	return g
 }
 
@@ -82,7 +83,17 @@ func redisGate(t testing.TB, client redis.UniversalClient, cfg core.Config) *cor
 	if err != nil {
 		t.Fatal(err)
 	}
+	closeAfter(t, g)
 	return g
+}
+
+// closeAfter closes the Gate after the test, so that nothing of it runs beside later ones.
+func closeAfter(t testing.TB, g *core.Gate) {
+	t.Cleanup(func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		_ = g.Close(ctx) // the server may have stopped
+	})
 }
 
 // eachGate runs f on a Gate in memory and on one on every Redis, all on a clock of the test. They
