@@ -157,7 +157,7 @@ func (s *Semaphore) ask(
 		sent = true
 		grant, err := store.Acquire(ctx, scope, q)
 		if err != nil {
-			sent = before || !errors.As(err, new(unsent))
+			sent = before || !errors.As(err, new(request.Unsent))
 			return nil, err
 		}
 		answered = grant.Status != lease.Waiting

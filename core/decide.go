@@ -164,7 +164,7 @@ func (g *Gate) ask(caller context.Context, p *plan, d *Decision) error {
 			if cause == nil || errors.Is(err, ErrMisconfigured) {
 				cause = err
 			}
-			if r.Slot != nil && errors.As(err, new(unsent)) {
+			if r.Slot != nil && errors.As(err, new(request.Unsent)) {
 				r.Slot.Sent = false
 			}
 			for _, c := range r.Charges {

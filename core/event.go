@@ -70,7 +70,7 @@ type Event struct {
 	// Err is what went wrong: the error that the caller got, or why a failure mode decided. A
 	// denial is no error.
 	Err error
-	// Took is the time of the operation. It is 0 for what is no operation.
+	// Took is the time of the operation. It is 0 for events that are no operation.
 	Took time.Duration
 }
 

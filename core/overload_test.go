@@ -31,7 +31,8 @@ func others(t *testing.T, g *core.Gate) (stop func()) {
 				return
 			case <-time.After(2 * time.Millisecond):
 			}
-			d, err := g.Decide(context.Background(), core.Charge{Policy: login, Key: newKey(t, fmt.Sprint("other", i%10)), Cost: 1})
+			key := newKey(t, fmt.Sprint("other", i%10))
+			d, err := g.Decide(context.Background(), core.Charge{Policy: login, Key: key, Cost: 1})
 			if err != nil || !d.Allowed {
 				t.Errorf("another user is denied by %v: %v, %v", d.Source, d.Cause, err)
 			}
@@ -77,7 +78,7 @@ func TestCrowdIsNoOutage(t *testing.T) {
 	}
 }
 
-// Thousands of acquires at once are no outage either. No process grants slots of its own.
+// Thousands of acquires at once are no outage either. No process grants Local slots.
 func TestCrowdOfAcquiresIsNoOutage(t *testing.T) {
 	s := redistest.Start(t)
 	g := redisGate(t, s.Client(t), core.Config{Timeout: 5 * shortTimeout})
@@ -157,8 +158,9 @@ func TestCancelledAcquiresLeaveNothing(t *testing.T) {
 // waitEmpty waits until nobody holds or awaits a slot. Leases of an hour end no wait.
 func waitEmpty(t *testing.T, sem *core.Semaphore, key core.Key) {
 	t.Helper()
-	for ctx, cancel := context.WithTimeout(t.Context(), longTimeout); ; {
-		defer cancel()
+	ctx, cancel := context.WithTimeout(t.Context(), longTimeout)
+	defer cancel()
+	for {
 		holders, waiters, err := sem.Holders(ctx, key)
 		if err == nil && len(holders) == 0 && waiters == 0 {
 			return
@@ -285,7 +287,8 @@ func TestHalfOpenPoolHealsAtOnce(t *testing.T) {
 	link := redistest.StartLink(t, s.Addr)
 	client := s.Client(t, func(o *redis.Options) { o.Addr, o.PoolSize = link.Addr, 150 })
 	g := redisGate(t, client, core.Config{Timeout: shortTimeout})
-	c := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: frozen(1_000_000), OnFailure: core.Closed}), Key: newKey(t, "k"), Cost: 1}
+	closed := newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: frozen(1_000_000), OnFailure: core.Closed})
+	c := core.Charge{Policy: closed, Key: newKey(t, "k"), Cost: 1}
 	decide(t, g, c)
 	var pool sync.WaitGroup
 	for range 149 {
@@ -326,7 +329,8 @@ func TestSlowLinkRecovers(t *testing.T) {
 			link := redistest.StartLink(t, s.Addr)
 			client := s.Client(t, func(o *redis.Options) { o.Addr = link.Addr })
 			g := redisGate(t, client, core.Config{Timeout: max(100*time.Millisecond, 5*roundTrip/2)})
-			c := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: frozen(1000), OnFailure: core.Closed}), Key: newKey(t, "k"), Cost: 1}
+			closed := newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: frozen(1000), OnFailure: core.Closed})
+			c := core.Charge{Policy: closed, Key: newKey(t, "k"), Cost: 1}
 			link.Delay(roundTrip)
 			for range 2 {
 				link.Cut()
@@ -390,7 +394,8 @@ func TestHalfMigratedSlotIsAskedAgain(t *testing.T) {
 	c := redistest.StartCluster(t, 2)
 	client := c.Client(t)
 	g := redisGate(t, client, core.Config{})
-	sem := semaphore(t, g, core.SemaphoreConfig{TTL: time.Second, OnFailure: core.Closed})
+	const ttl = 2 * time.Second
+	sem := semaphore(t, g, core.SemaphoreConfig{TTL: ttl, OnFailure: core.Closed})
 	level := core.Level{Key: newKey(t, "unlucky"), Limit: 2}
 	l := acquire(t, sem, level)
 	from, err := client.MasterForKey(t.Context(), "{unlucky}")
@@ -406,7 +411,9 @@ func TestHalfMigratedSlotIsAskedAgain(t *testing.T) {
 	do(t, from, "CLUSTER", "SETSLOT", slot, "MIGRATING", to.ClusterMyID(t.Context()).Val())
 	var acquired sync.WaitGroup
 	acquired.Go(func() { release(t, acquire(t, sem, level)) })
-	time.Sleep(400 * time.Millisecond) // a renewal is due meanwhile
+	for time.Until(l.Until()) > ttl/2 { // a renewal was due at two thirds
+		time.Sleep(time.Millisecond)
+	}
 	for _, node := range []*redis.Client{from, to} {
 		do(t, node, "CLUSTER", "SETSLOT", slot, "STABLE")
 	}

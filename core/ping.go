@@ -13,17 +13,14 @@ import (
 
 // probeRequest returns what asks whether a server decides: a request on the key "ping" below an
 // outermost part, under a policy that no other key has.
-func probeRequest() func(outermost string) request.Request {
+func probeRequest() (func(outermost string) request.Request, error) {
 	limit, err := algorithm.NewTokenBucket(1_000_000, time.Second, 1)
 	return func(outermost string) request.Request {
-		if err != nil {
-			return request.Request{} // the limit is constant, so this does not happen
-		}
 		return request.Request{Op: algorithm.Decide, Charges: []*request.Charge{{
 			Key: outermost + ":ping", Outer: len(outermost), Suffix: ":probe",
 			Limit: limit, Units: 1, Cost: limit.Cost(1),
 		}}}
-	}
+	}, err
 }
 
 // try decides on the key "ping" under policies of these names.

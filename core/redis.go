@@ -24,7 +24,8 @@ func NewRedis(client redis.UniversalClient, cfg Config) (*Gate, error) {
 	if v := reflect.ValueOf(client); client == nil || v.Kind() == reflect.Pointer && v.IsNil() {
 		err = errors.Join(errors.New("core: the Redis client is nil"), err)
 	}
-	if err != nil {
+	probe, fault := probeRequest()
+	if err = errors.Join(err, fault); err != nil {
 		return nil, err
 	}
 	g := newGate(cfg)
@@ -33,7 +34,7 @@ func NewRedis(client redis.UniversalClient, cfg Config) (*Gate, error) {
 	guard := &guard{shares: g.local, timeout: cfg.Timeout, tell: g.tell}
 	guard.store = redisstore.New(redisstore.Config{
 		Client: client, Prefix: g.prefix, Cluster: !oneServer(client, cfg.Topology),
-		Timeout: cfg.Timeout, Tasks: g.tasks, Probe: probeRequest(), Notify: guard.notice,
+		Timeout: cfg.Timeout, Tasks: g.tasks, Probe: probe, Notify: guard.notice,
 	})
 	g.store, g.source, g.bound = guard, SourceRedis, guard.bound
 	if !cfg.DisableDenialCache {
@@ -93,18 +94,13 @@ func (g *guard) explain(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
-	if redisstore.Unsent(err) {
-		return unsent{g.reword(ctx, err)}
+	if errors.As(err, new(request.Unsent)) {
+		return request.Unsent{Err: reword(ctx, err)}
 	}
-	return g.reword(ctx, err)
+	return reword(ctx, err)
 }
 
-// unsent is an error of a call that was never sent.
-type unsent struct{ error }
-
-func (u unsent) Unwrap() error { return u.error }
-
-func (g *guard) reword(ctx context.Context, err error) error {
+func reword(ctx context.Context, err error) error {
 	switch class := redisstore.Classify(err); {
 	case errors.Is(ctx.Err(), context.Canceled):
 		return fmt.Errorf("core: %w", ctx.Err())

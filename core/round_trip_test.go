@@ -255,7 +255,7 @@ func TestLeavingABatchAffectsNoOtherCaller(t *testing.T) {
 	}
 }
 
-// Callers leave their batch at once. What was sent for them counts.
+// Callers leave their batch at once. Redis counts what it was sent for them.
 func TestCallerLeavesABatchAtOnce(t *testing.T) {
 	eachBusyGate(t, core.Config{}, func(q *busyGate) {
 		answers, leave := q.enqueuePair()
@@ -314,7 +314,9 @@ func TestCallerLeavesAtItsOwnDeadline(t *testing.T) {
 // Batches that the client holds up end at their deadline. The server answers, so no process decides
 // alone.
 func TestUnansweredBatchesEndAtDeadline(t *testing.T) {
-	modes := map[core.FailureMode]core.Source{core.Open: core.SourceOpen, core.Closed: core.SourceOverload, core.Local: core.SourceOverload}
+	modes := map[core.FailureMode]core.Source{
+		core.Open: core.SourceOpen, core.Closed: core.SourceOverload, core.Local: core.SourceOverload,
+	}
 	eachBusyGate(t, core.Config{Timeout: 50 * time.Millisecond}, func(q *busyGate) {
 		answers := make(map[core.FailureMode]<-chan answer)
 		for mode := range modes {

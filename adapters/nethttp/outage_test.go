@@ -87,7 +87,8 @@ func TestDeadlinesInAnOutage(t *testing.T) {
 		}
 		return statuses
 	}
-	if statuses := hurriedStatuses(20); statuses[503] == 0 || statuses[200]+statuses[503] != 20 { // on a slow machine it becomes known
+	// On a slow machine it becomes known meanwhile.
+	if statuses := hurriedStatuses(20); statuses[503] == 0 || statuses[200]+statuses[503] != 20 {
 		t.Errorf("before the outage is known: %v", statuses)
 	}
 	for range 4 {

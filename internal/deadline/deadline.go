@@ -16,7 +16,7 @@ type until struct {
 func (u *until) Deadline() (time.Time, bool) { return u.at, true }
 
 // Until returns a context whose Deadline is at, or that of ctx if it is earlier. It ends with ctx
-// and not at that time: who waits with it looks at its Deadline.
+// and not at that time: a caller that waits with it looks at its Deadline.
 func Until(ctx context.Context, at time.Time) context.Context {
 	if own, ok := ctx.Deadline(); ok && own.Before(at) {
 		return ctx

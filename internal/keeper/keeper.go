@@ -164,7 +164,7 @@ func (k *Keeper) Release(ctx context.Context, h *Holding) error {
 	k.mu.Unlock()
 	defer k.End()
 	if err := h.free(ctx); err != nil {
-		k.giveBack(&giveBack{store: h.Store, scope: h.Scope, id: h.ID, until: time.Now().Add(h.TTL)})
+		k.releaseLater(place{h.Store, h.Scope}, h.ID, h.TTL)
 		return fmt.Errorf("core: release: %w", err)
 	}
 	return nil
@@ -197,21 +197,21 @@ func (k *Keeper) Close(ctx context.Context) error {
 		h.released = true
 	}
 	k.mu.Unlock()
+	held, failed := make(slots), make(slots)
 	for _, h := range rest {
 		h.lose(k.Closed)
-	}
-	detached := context.WithoutCancel(ctx)
-	ids := make(map[place][]string)
-	for _, h := range rest {
 		if h.Store != nil {
-			p := place{h.Store, h.Scope}
-			ids[p] = append(ids[p], h.ID)
+			held.add(place{h.Store, h.Scope}, h.ID)
 		}
 	}
-	var again sync.WaitGroup
-	again.Go(func() { k.giveUp(detached, returns) })
-	err = errors.Join(err, release(detached, ids))
-	again.Wait()
+	for _, g := range returns {
+		failed.add(g.place, g.id)
+	}
+	detached := context.WithoutCancel(ctx)
+	var last sync.WaitGroup
+	last.Go(func() { _ = failed.release(detached) }) // on failure the leases end
+	err = errors.Join(err, held.release(detached))
+	last.Wait()
 	k.stop()
 	return err
 }

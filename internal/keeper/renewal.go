@@ -7,7 +7,6 @@ import (
 
 	"github.com/headgate/headgate/internal/deadline"
 	"github.com/headgate/headgate/internal/lease"
-	"github.com/headgate/headgate/internal/request"
 )
 
 const maxRenewed = 256 // leases in one call
@@ -21,12 +20,11 @@ type renewal struct {
 
 // group is what leases have in common that one call renews.
 type group struct {
-	store request.LeaseStore
-	scope string
-	ttl   time.Duration
+	place
+	ttl time.Duration
 }
 
-func (h *Holding) group() group { return group{h.Store, h.Scope, h.TTL} }
+func (h *Holding) group() group { return group{place{h.Store, h.Scope}, h.TTL} }
 
 // renewals renews leases until none is held, and sends releases again that failed. It waits for no
 // call, so that a lease that cannot be renewed is lost in time.

@@ -19,8 +19,7 @@ const again = 250 * time.Millisecond
 
 // giveBack is a slot whose release failed. It is sent again until the lease has ended.
 type giveBack struct {
-	store request.LeaseStore
-	scope string
+	place
 	id    string
 	due   time.Time
 	until time.Time
@@ -35,17 +34,17 @@ type place struct {
 
 // Abandon releases a slot that may have been granted, in the background.
 func (k *Keeper) Abandon(store request.LeaseStore, scope, id string, ttl time.Duration) {
-	g := &giveBack{store: store, scope: scope, id: id, until: time.Now().Add(ttl), sent: true}
 	k.Tasks.Go(func() {
 		if _, err := store.Release(context.Background(), scope, []string{id}); err != nil {
-			k.giveBack(g)
+			k.releaseLater(place{store, scope}, id, ttl)
 		}
 	})
 }
 
-// giveBack releases a slot later.
-func (k *Keeper) giveBack(g *giveBack) {
-	g.sent, g.due = false, time.Now().Add(Jitter(again))
+// releaseLater releases a slot whose release failed, until its lease has ended.
+func (k *Keeper) releaseLater(p place, id string, ttl time.Duration) {
+	now := time.Now()
+	g := &giveBack{place: p, id: id, due: now.Add(Jitter(again)), until: now.Add(ttl)}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.over || len(k.returns) >= maxReturns {
@@ -74,10 +73,9 @@ func (k *Keeper) dueReturns(now time.Time) (due [][]*giveBack, next time.Time) {
 			}
 		default:
 			g.sent = true
-			p := place{g.store, g.scope}
-			i, ok := at[p]
+			i, ok := at[g.place]
 			if !ok || len(due[i]) == maxRenewed {
-				i, at[p] = len(due), len(due)
+				i, at[g.place] = len(due), len(due)
 				due = append(due, nil)
 			}
 			due[i] = append(due[i], g)
@@ -91,11 +89,10 @@ func (k *Keeper) dueReturns(now time.Time) (due [][]*giveBack, next time.Time) {
 // sendBack releases slots of one scope.
 func (k *Keeper) sendBack(all []*giveBack) {
 	ids := make([]string, len(all))
-	until := all[0].until
 	for i, g := range all {
 		ids[i] = g.id
 	}
-	ctx := deadline.Until(context.Background(), until)
+	ctx := deadline.Until(context.Background(), all[0].until)
 	_, err := all[0].store.Release(ctx, all[0].scope, ids)
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -107,22 +104,17 @@ func (k *Keeper) sendBack(all []*giveBack) {
 	}
 }
 
-// giveUp sends releases that failed once more. If they fail again, the leases end.
-func (k *Keeper) giveUp(ctx context.Context, returns []*giveBack) {
-	ids := make(map[place][]string)
-	for _, g := range returns {
-		p := place{g.store, g.scope}
-		ids[p] = append(ids[p], g.id)
-	}
-	_ = release(ctx, ids)
-}
+// slots are ids of leases by the place where they are.
+type slots map[place][]string
 
-// release releases slots, those of a scope together and all at the same time.
-func release(ctx context.Context, ids map[place][]string) error {
+func (s slots) add(p place, id string) { s[p] = append(s[p], id) }
+
+// release releases all slots at the same time, those of a place together.
+func (s slots) release(ctx context.Context) error {
 	var mu sync.Mutex
 	var errs []error
 	var calls sync.WaitGroup
-	for p, ids := range ids {
+	for p, ids := range s {
 		for some := range slices.Chunk(ids, maxRenewed) {
 			calls.Go(func() {
 				_, err := p.store.Release(ctx, p.scope, some)

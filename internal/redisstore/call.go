@@ -5,10 +5,11 @@ import (
 	"errors"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/internal/algorithm"
 	"github.com/headgate/headgate/internal/deadline"
 	"github.com/headgate/headgate/internal/request"
-	"github.com/redis/go-redis/v9"
 )
 
 // call is what one caller asks of a server: requests, or one operation on leases.
@@ -58,7 +59,7 @@ const leaseWeight = 10
 // other half is left for the round trip.
 func (s *Store) acquireCall(ctx context.Context, requests []request.Request) *call {
 	k := s.newCall()
-	k.requests, k.words, k.weight = requests, 0, 0
+	k.requests = requests
 	k.outermost = requests[0].Charges[0].Outermost()
 	k.alone = requests[0].Slot != nil
 	k.merges = len(requests) == 1 && mergeable(&requests[0])
@@ -146,7 +147,7 @@ func (s *Store) ask(ctx context.Context, k *call) error {
 	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
 		n := s.nodeOf(ctx, k.outermost)
 		if !k.insists && n.circuit.Rejects() {
-			return unsent{ErrOpen}
+			return request.Unsent{Err: ErrOpen}
 		}
 		err := n.queue.do(ctx, k)
 		switch {
@@ -210,6 +211,9 @@ func (s *Store) firstFind(ctx context.Context, client *redis.ClusterClient, oute
 	s.routed.Store(true)
 	return found, nil
 }
+
+// isLease reports whether the call is an operation on leases.
+func (k *call) isLease() bool { return k.args != nil }
 
 // brief reports whether the script may answer in one number.
 func (k *call) brief() bool { return k.merges && len(k.requests[0].Charges) == 1 }

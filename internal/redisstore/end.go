@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-
 	"runtime"
 	"slices"
 	"time"
@@ -16,14 +15,6 @@ var ErrOverloaded = errors.New("redisstore: this process asks for more than it c
 
 // ErrOpen is the error of a call to a server that is known to fail.
 var ErrOpen = errors.New("redisstore: the server failed just before and is not asked again yet")
-
-// unsent is an error of a call that was never sent.
-type unsent struct{ error }
-
-func (u unsent) Unwrap() error { return u.error }
-
-// Unsent reports whether the error is of a call that was never sent.
-func Unsent(err error) bool { return errors.As(err, new(unsent)) }
 
 // errSilent is the error of a call to a server that does not answer.
 var errSilent = fmt.Errorf("no answer in time: %w", context.DeadlineExceeded)
@@ -113,13 +104,7 @@ func (q *queue) end() {
 			ends(k, t.sent)
 		}
 	}
-	q.waiting = slices.DeleteFunc(q.waiting, func(k *call) bool {
-		gone := ends(k, k.entered)
-		if gone && k.args != nil {
-			q.leases--
-		}
-		return gone
-	})
+	q.waiting = slices.DeleteFunc(q.waiting, func(k *call) bool { return ends(k, k.entered) })
 	shed := q.shed && time.Since(q.told) > time.Second
 	if shed {
 		q.shed, q.told = false, time.Now()

@@ -18,13 +18,14 @@ type node struct {
 	client  *redis.Client // of this server alone, or nil if there is none
 	queue   *queue
 	circuit *breaker.Breaker
-	suspect string      // the outermost part of a key whose call had no answer; the queue's lock guards it
-	stale   atomic.Bool // a round trip timed out: its connection may be one of many dead ones
-	sweeps  atomic.Bool // a sweep runs
+	suspect atomic.Value // string: the outermost part of a key whose call had no answer
+	stale   atomic.Bool  // a round trip timed out: its connection may be one of many dead ones
+	sweeps  atomic.Bool  // a sweep runs
 }
 
 func newNode(s *Store, addr string, client *redis.Client) *node {
-	n := &node{store: s, addr: addr, client: client, suspect: "{ping}"}
+	n := &node{store: s, addr: addr, client: client}
+	n.suspect.Store("{ping}")
 	n.queue = newQueue(n)
 	n.circuit = breaker.New(breaker.Config{Probe: n.probe, Probed: n.probed, Tasks: s.Tasks})
 	return n
@@ -53,11 +54,9 @@ func (n *node) notify(kind Kind, err error) {
 	}
 }
 
-// doubt says that a call on a key of that outermost part had no answer.
+// doubt starts a probe, because a call on a key of that outermost part had no answer.
 func (n *node) doubt(outermost string) {
-	n.queue.mu.Lock()
-	n.suspect = outermost
-	n.queue.mu.Unlock()
+	n.suspect.Store(outermost)
 	n.circuit.Doubt()
 }
 
@@ -81,10 +80,7 @@ func (n *node) probed(fault error, changed bool) {
 
 // replaced forgets a server that fails if another has its keys, and looks for one.
 func (n *node) replaced(cluster *redis.ClusterClient) {
-	ctx := context.Background()
-	n.queue.mu.Lock()
-	suspect := n.suspect
-	n.queue.mu.Unlock()
+	ctx, suspect := context.Background(), n.suspect.Load().(string)
 	if n.client != nil {
 		if master, err := cluster.MasterForKey(ctx, suspect); err == nil && master.Options().Addr != n.addr &&
 			n.store.nodes.CompareAndDelete(n.addr, n) {
@@ -94,8 +90,8 @@ func (n *node) replaced(cluster *redis.ClusterClient) {
 	cluster.ReloadState(ctx)
 }
 
-// sweep drops the connections of the pool that do not answer. Each ping has one of its own while
-// the others are asked.
+// sweep drops the connections of the pool that do not answer. Pings at the same time take different
+// ones.
 func (n *node) sweep() {
 	defer n.sweeps.Store(false)
 	client := n.store.Client

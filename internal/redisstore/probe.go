@@ -22,49 +22,13 @@ import (
 // but that it cannot decide now. A Redis that is misconfigured is for every caller to hear.
 func (n *node) probe(ctx context.Context) error {
 	begun := time.Now()
-	n.queue.mu.Lock()
-	outermost := n.suspect
-	n.queue.mu.Unlock()
-	s := n.store
-	ctx, cancel := context.WithTimeout(ctx, s.patience)
+	ctx, cancel := context.WithTimeout(ctx, n.store.patience)
 	defer cancel()
-	client, limit := s.Client, s.patience // no other connection is asked
-	if n.client != nil {
-		client, limit = n.client, s.quiet
-	}
-	pooled := make(chan error, 1)
-	ask := sync.OnceFunc(func() {
-		s.Tasks.Go(func() {
-			ctx, cancel := context.WithTimeout(ctx, limit)
-			defer cancel()
-			commands := s.probing(ctx, outermost)
-			pooled <- first(commands, s.bounded(ctx, func() error { return s.exchange(ctx, client, commands) }))
-		})
-	})
 	var err error
-	if n.client == nil {
-		ask()
-		err = <-pooled
-		pooled <- err
+	if n.client == nil { // there is no other connection to ask on
+		err = n.tryPool(ctx, n.store.Client)
 	} else {
-		// A pool that cannot dial often enough stops dialling for a second, so it is asked late.
-		late := time.AfterFunc(s.quiet/5, ask)
-		defer func() {
-			if !late.Stop() {
-				ask() // has begun, so that Close waits for it
-			}
-		}()
-		own := s.dial(n.client)
-		defer own.Close()
-		commands := s.probing(ctx, outermost)
-		err = first(commands, s.exchange(ctx, own, commands))
-	}
-	silent := fails(err) && !errors.As(err, new(redis.Error)) && !errors.Is(err, syscall.ECONNREFUSED)
-	if silent || full(err) { // it may take no new connections
-		ask()
-		if e := <-pooled; n.client != nil && (e == nil || errors.As(e, new(redis.Error))) {
-			err = e
-		}
+		err = n.tryOwn(ctx)
 	}
 	if fails(err) && (errors.As(err, new(redis.Error)) || !n.queue.heardSince(begun)) {
 		return err
@@ -73,12 +37,50 @@ func (n *node) probe(ctx context.Context) error {
 	return nil
 }
 
+// tryOwn asks on a new connection, and over the pool if that is slow or refused by a full server.
+func (n *node) tryOwn(ctx context.Context) error {
+	s := n.store
+	pooled := make(chan error, 1)
+	ask := sync.OnceFunc(func() {
+		s.Tasks.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, s.quiet)
+			defer cancel()
+			pooled <- n.tryPool(ctx, n.client)
+		})
+	})
+	// A pool that cannot dial often enough stops dialling for a second, so it is asked late.
+	late := time.AfterFunc(s.quiet/5, ask)
+	defer func() {
+		if !late.Stop() {
+			ask() // has begun, so that Close waits for it
+		}
+	}()
+	own := s.dial(n.client)
+	defer own.Close()
+	commands := n.probing(ctx)
+	err := first(commands, s.exchange(ctx, own, commands))
+	silent := fails(err) && !errors.As(err, new(redis.Error)) && !errors.Is(err, syscall.ECONNREFUSED)
+	if silent || full(err) {
+		ask()
+		if e := <-pooled; e == nil || errors.As(e, new(redis.Error)) {
+			return e
+		}
+	}
+	return err
+}
+
+// tryPool asks on a connection of the client's pool.
+func (n *node) tryPool(ctx context.Context, client redis.UniversalClient) error {
+	s, commands := n.store, n.probing(ctx)
+	return first(commands, s.bounded(ctx, func() error { return s.exchange(ctx, client, commands) }))
+}
+
 // probing returns the command of a probe.
-func (s *Store) probing(ctx context.Context, outermost string) []command {
-	k := s.acquireCall(ctx, []request.Request{s.Probe(outermost)})
+func (n *node) probing(ctx context.Context) []command {
+	k := n.store.acquireCall(ctx, []request.Request{n.store.Probe(n.suspect.Load().(string))})
 	k.alone = true
 	t := &trip{calls: []*call{k}}
-	s.pack(t)
+	n.store.pack(t)
 	return t.commands
 }
 

@@ -32,7 +32,6 @@ type queue struct {
 	crowd   bool // the last batch had several calls
 	quick   bool // the last round trip was answered in less than a step
 	waiting []*call
-	leases  int                 // of those: operations on leases
 	strays  map[string]struct{} // ids of slots that are asked for by calls whose callers have left
 	trips   []*trip             // without an answer yet
 	free    []*trip             // to be used again
@@ -67,9 +66,6 @@ func (q *queue) do(ctx context.Context, k *call) error {
 		q.sendAlone(k)
 	} else {
 		q.waiting = append(q.waiting, k)
-		if k.args != nil {
-			q.leases++
-		}
 		if starts {
 			q.node.store.Tasks.Go(q.run)
 		}

@@ -75,7 +75,8 @@ func TestCallersLeaveASilentServer(t *testing.T) {
 	var callers sync.WaitGroup
 	for range 5 { // the first two are sent, the others wait
 		callers.Go(func() {
-			if err := s.Decide(t.Context(), requests(t, "a")); !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, ErrOpen) {
+			err := s.Decide(t.Context(), requests(t, "a"))
+			if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, ErrOpen) {
 				t.Error(err)
 			}
 		})

@@ -29,7 +29,7 @@ type Config struct {
 	Tasks *breaker.Tasks
 	// Probe returns a request on a key of that outermost part that decides nothing for anybody.
 	Probe func(outermost string) request.Request
-	// Notify is told what becomes of servers. It may be nil.
+	// Notify is called when a server fails, answers again or is asked for too much. It may be nil.
 	Notify func(Notice)
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/breaker"
+	"github.com/headgate/headgate/internal/request"
 )
 
 // take removes the next batch from the queue: decisions first, then operations on leases, each in the
@@ -13,22 +14,21 @@ import (
 func (q *queue) take() *trip {
 	t := q.newTrip()
 	room, left := q.room(), maxBatchWeight
-	pick := func(leases bool, room, spare int) (picked int) {
+	pick := func(leases bool, room, spare int) {
 		for _, k := range q.waiting {
-			if room > 0 && k.state == callWaits && (k.args != nil) == leases &&
-				(k.weight <= left-spare || len(t.calls) == 0) && !q.stray(k.releases) {
+			if room > 0 && k.isLease() == leases && !q.stray(k.releases) &&
+				(k.weight <= left-spare || len(t.calls) == 0) {
 				k.state = callEncodes
 				t.calls = append(t.calls, k)
-				room, left, picked = room-1, left-k.weight, picked+1
+				room, left = room-1, left-k.weight
 			}
 		}
-		return picked
 	}
-	if q.leases == 0 {
-		pick(false, room, 0)
-	} else {
+	if slices.ContainsFunc(q.waiting, (*call).isLease) {
 		pick(false, max(1, room-room/4), maxBatchWeight/4)
-		q.leases -= pick(true, max(1, room-len(t.calls)), 0)
+		pick(true, max(1, room-len(t.calls)), 0)
+	} else {
+		pick(false, room, 0)
 	}
 	q.waiting = slices.DeleteFunc(q.waiting, func(k *call) bool { return k.state != callWaits })
 	q.crowd = len(t.calls) > 1
@@ -50,7 +50,7 @@ func (q *queue) stray(ids []string) bool {
 func (q *queue) left(k *call, why error) {
 	switch {
 	case k.state == callWaits:
-		why = unsent{why}
+		why = request.Unsent{Err: why}
 	case k.state == callSent && k.acquires != "":
 		q.strays[k.acquires] = struct{}{}
 	}
@@ -70,9 +70,6 @@ func (q *queue) leave(k *call) {
 	}
 	if i := slices.Index(q.waiting, k); i >= 0 {
 		q.waiting = slices.Delete(q.waiting, i, i+1)
-		if k.args != nil {
-			q.leases--
-		}
 	}
 	q.left(k, k.ctx.Err())
 }

@@ -47,7 +47,7 @@ func (t *trip) reset() {
 func (s *Store) pack(t *trip) {
 	for _, k := range t.calls {
 		switch {
-		case k.args != nil:
+		case k.isLease():
 			t.commands = append(t.commands, command{script: &s.leases, call: k, args: k.args})
 		case k.alone:
 			t.add(s.encode([]*call{k}))

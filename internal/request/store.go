@@ -20,6 +20,12 @@ type Store interface {
 	TakesSlot(charges []*Charge, outermost string) bool
 }
 
+// Unsent is an error of a call that was never sent: nothing was spent, and no slot was taken.
+type Unsent struct{ Err error }
+
+func (u Unsent) Error() string { return u.Err.Error() }
+func (u Unsent) Unwrap() error { return u.Err }
+
 // LeaseStore keeps the leases of scopes. A scope is a semaphore below one outermost part. Each
 // method returns one integer for each id, as the operations of package lease do. It is safe for
 // concurrent use.
