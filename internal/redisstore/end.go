@@ -56,6 +56,9 @@ func (q *queue) lags() bool {
 	return time.Since(q.due) > max(q.step()/4, 3*time.Millisecond)
 }
 
+// lagsStill reports whether this process lagged just before.
+func (q *queue) lagsStill() bool { return time.Since(q.lagged) < lagMemory }
+
 // over returns why a call's time is over, or nil. Since is when it was sent, or when it began to wait.
 func (q *queue) over(k *call, since time.Time) error {
 	sent := k.state == callSent
@@ -74,7 +77,7 @@ func (q *queue) over(k *call, since time.Time) error {
 		limit = since.Add(q.node.store.Timeout)
 	}
 	store := q.node.store
-	if last := k.entered.Add(store.patience); limit.Before(last) && time.Since(q.lagged) < lagMemory {
+	if last := k.entered.Add(store.patience); limit.Before(last) && q.lagsStill() {
 		limit = last
 	}
 	switch {

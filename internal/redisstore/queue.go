@@ -61,8 +61,7 @@ func (q *queue) do(ctx context.Context, k *call) error {
 	if starts {
 		q.senders++
 	}
-	lags := time.Since(q.lagged) < lagMemory
-	if starts && len(q.waiting) == 0 && q.quick && !lags && !k.insists && q.node.store.inline {
+	if starts && len(q.waiting) == 0 && q.quick && !q.lagsStill() && !k.insists && q.node.store.inline {
 		q.sendAlone(k)
 	} else {
 		q.waiting = append(q.waiting, k)
@@ -101,8 +100,8 @@ func (q *queue) sendAlone(k *call) {
 	defer cancel()
 	err := q.node.travel(ctx, t)
 	q.mu.Lock()
-	if err != nil && timedOut(err) && q.heard.After(t.sent) { // others were answered
-		err = ErrOverloaded
+	if err != nil && timedOut(err) && (q.heard.After(t.sent) || q.lagsStill()) {
+		err = ErrOverloaded // others were answered, or nobody had the time to read the answer
 	}
 	q.answer(t, err)
 	if len(q.waiting) > 0 {

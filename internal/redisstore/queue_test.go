@@ -87,6 +87,23 @@ func TestCallersLeaveASilentServer(t *testing.T) {
 	}
 }
 
+// A lone call that ends while the process lags is no evidence against the server.
+func TestLagIsOverload(t *testing.T) {
+	var q *queue
+	s := newTestStore(t, func(ctx context.Context, _ redis.Cmder) error {
+		<-ctx.Done()
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.lagged = time.Now()
+		return ctx.Err()
+	})
+	q = s.server.queue
+	q.quick = true // so that the caller sends its call
+	if err := s.Decide(t.Context(), requests(t, "a")); !errors.Is(err, ErrOverloaded) {
+		t.Errorf("%v, want %v", err, ErrOverloaded)
+	}
+}
+
 // A panic in a hook of the client reaches one caller, and the others get an error.
 func TestPanicReachesOneCaller(t *testing.T) {
 	s := newTestStore(t, func(context.Context, redis.Cmder) error { panic("hook") })
