@@ -106,20 +106,26 @@ func BenchmarkAdapters(b *testing.B) {
 	}
 }
 
-// A guarded request takes at most 12 allocations more than a bare one.
+// A guarded request takes at most 8 allocations more than a bare one, of which 3 are for headers. In
+// gin and echo it takes 2 more for the path values. echo v4 makes one more for each middleware.
 func TestAllocations(t *testing.T) {
+	f := newFixture(t)
+	policy := f.policy(core.PolicyConfig{Name: "p", Algorithm: core.PerHour(1 << 40)})
+	guard := f.guard(nethttp.Config{Rules: []nethttp.Rule{{Policy: policy, Key: keyfunc.RemoteIP()}}})
 	each(t, func(t *testing.T, fw framework) {
 		of := func(g *nethttp.Guard) float64 {
-			h := fw.bare(g, nothing)
-			w := httptest.NewRecorder()
+			h := fw.bare(g, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
 			least := math.Inf(1) // the race detector drops what pools keep, now and then
 			for range 100 {
-				n := testing.AllocsPerRun(1, func() { h.ServeHTTP(w, httptest.NewRequest("GET", "/users/1", nil)) })
+				n := testing.AllocsPerRun(1, func() {
+					h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/users/1", nil))
+				})
 				least = min(least, n)
 			}
 			return least
 		}
-		if n := of(unlimited(t)) - of(nil); n > 12 {
+		most := map[string]float64{"gin": 10, "echo": 11}[fw.name]
+		if n := of(guard) - of(nil); n > max(8, most) {
 			t.Errorf("%v allocations", n)
 		}
 	})

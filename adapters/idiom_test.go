@@ -174,7 +174,7 @@ func TestGinRefusesByConfig(t *testing.T) {
 	engine := gin.New()
 	engine.Use(func(c *gin.Context) {
 		c.Next()
-		seen = append(seen, c.MustGet(gingate.Key).(*nethttp.Admission).Status())
+		seen = append(seen, nethttp.AdmissionFromContext(c.Request.Context()).Status())
 		if _, ok := nethttp.FromContext(c.Request.Context()); !ok {
 			t.Error("no decision outside")
 		}
@@ -184,7 +184,7 @@ func TestGinRefusesByConfig(t *testing.T) {
 		c.JSON(a.Status(), gin.H{"error": a.Violated()})
 	}}), func(*gin.Context) { after++ })
 	engine.GET("/users/:id", func(c *gin.Context) {
-		own := c.MustGet(gingate.Key).(*nethttp.Admission).Decision()
+		own := nethttp.AdmissionFromContext(c.Request.Context()).Decision()
 		same, ok := nethttp.FromContext(c.Request.Context())
 		if !ok || !same.Allowed || own.At(0) != same.At(0) {
 			t.Errorf("decision %+v, %v, own %+v", same, ok, own)
@@ -219,7 +219,7 @@ func TestEchoReturnsRefusals(t *testing.T) {
 	})
 	e.Use(echogate.WithConfig(f.once(), echogate.Config{Skipper: func(c echov4.Context) bool { return c.Path() == "/health" }}))
 	e.GET("/users/:id", func(c echov4.Context) error {
-		if a := c.Get(echogate.Key).(*nethttp.Admission); !a.Allowed() {
+		if a := nethttp.AdmissionFromContext(c.Request().Context()); !a.Allowed() {
 			t.Error("no admission")
 		}
 		return c.NoContent(204)
@@ -257,7 +257,7 @@ func TestEchov5ReturnsRefusals(t *testing.T) {
 	})
 	e.Use(echov5gate.WithConfig(f.once(), echov5gate.Config{Skipper: func(c *echo.Context) bool { return c.Path() == "/health" }}))
 	e.GET("/users/:id", func(c *echo.Context) error {
-		if a := c.Get(echov5gate.Key).(*nethttp.Admission); !a.Allowed() {
+		if a := nethttp.AdmissionFromContext(c.Request().Context()); !a.Allowed() {
 			t.Error("no admission")
 		}
 		return c.NoContent(204)

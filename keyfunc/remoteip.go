@@ -34,22 +34,22 @@ func parseAddr(s string) (netip.Addr, bool) {
 	if len(s) > maxAddr {
 		return netip.Addr{}, false
 	}
-	addr, err := netip.ParseAddr(s)
-	if err != nil {
-		if inner, ok := strings.CutPrefix(s, "["); ok && strings.HasSuffix(inner, "]") {
-			addr, err = netip.ParseAddr(inner[:len(inner)-1])
-			if err != nil || !addr.Is6() {
-				return netip.Addr{}, false
-			}
-		} else {
-			withPort, err := netip.ParseAddrPort(s)
-			if err != nil {
-				return netip.Addr{}, false
-			}
-			addr = withPort.Addr()
+	var addr netip.Addr
+	var err error
+	inner, bracket := strings.CutPrefix(s, "[")
+	switch bare, whole := strings.CutSuffix(inner, "]"); {
+	case bracket && whole:
+		if addr, err = netip.ParseAddr(bare); !addr.Is6() {
+			return netip.Addr{}, false
 		}
+	case bracket || strings.Count(s, ":") == 1: // IPv6 has at least two
+		var withPort netip.AddrPort
+		withPort, err = netip.ParseAddrPort(s)
+		addr = withPort.Addr()
+	default:
+		addr, err = netip.ParseAddr(s)
 	}
-	return toIPv4(addr.WithZone("")), true
+	return toIPv4(addr.WithZone("")), err == nil
 }
 
 // translated holds the IPv4 clients of an IPv6 server (RFC 6052, section 2.1).

@@ -31,5 +31,5 @@
 //
 // echo knows the route in Use, in groups and at routes, so keyfunc.Route and keyfunc.PathValue work
 // there. They do not work in Pre. Handlers read the decision with
-// nethttp.FromContext(c.Request().Context()), or the whole admission with c.Get(echogate.Key).
+// nethttp.FromContext(c.Request().Context()).
 package echogate

@@ -9,10 +9,6 @@ import (
 	"github.com/headgate/headgate/adapters/nethttp"
 )
 
-// Key is the key under which echo's context has the *nethttp.Admission of the innermost Guard, also
-// for a refused request.
-const Key = "headgate"
-
 // Config configures the middleware. The zero value is that of Middleware.
 type Config struct {
 	// Skipper skips the guard for the requests for which it returns true. It is a
@@ -46,7 +42,6 @@ func WithConfig(g *nethttp.Guard, cfg Config) echo.MiddlewareFunc {
 			setPathValues(r, c)
 			a := g.Admit(r)
 			a.WriteHeaders(c.Response().Header())
-			c.Set(Key, a)
 			c.SetRequest(r.WithContext(a.WithContext(r.Context())))
 			var err error = echo.ErrInternalServerError // the status if a handler panics
 			defer func() {

@@ -35,5 +35,5 @@
 //
 // Requests without a route pass only through the middleware of the engine. Requests that gin
 // redirects pass through none. Handlers read the decision with
-// nethttp.FromContext(c.Request.Context()), or the whole admission with c.Get(gingate.Key).
+// nethttp.FromContext(c.Request.Context()).
 package gingate

@@ -8,10 +8,6 @@ import (
 	"github.com/headgate/headgate/adapters/nethttp"
 )
 
-// Key is the key under which gin's context has the *nethttp.Admission of the innermost Guard, also
-// for a refused request.
-const Key = "headgate"
-
 // Config configures the middleware. The zero value is that of Middleware.
 type Config struct {
 	// Refuse answers a request that is not admitted, in place of the Guard's Config.Refuse. The
@@ -39,7 +35,6 @@ func WithConfig(g *nethttp.Guard, cfg Config) gin.HandlerFunc {
 		}
 		a := g.Admit(c.Request)
 		a.WriteHeaders(c.Writer.Header())
-		c.Set(Key, a)
 		c.Request = c.Request.WithContext(a.WithContext(c.Request.Context()))
 		returned := false
 		defer func() {

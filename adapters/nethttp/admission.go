@@ -1,7 +1,6 @@
 package nethttp
 
 import (
-	"context"
 	"errors"
 	"iter"
 	"net/http"
@@ -26,9 +25,18 @@ type Admission struct {
 	full        *core.FullError
 	lease       *core.Lease
 	reservation *core.Reservation // nil if nothing can be settled
-	outerCtx    context.Context   // the request's before WithContext
+	ctx         admittedContext   // of the handlers around the guard, after it
+	seen        response          // what the handler has responded
 	finished    atomic.Bool
+
+	// Memory that most requests need. One allocation holds it all.
+	inlineCharges [inlineRules]core.Charge
+	inlineCharged [inlineRules]charged
+	inlineHeaders [2]string
 }
+
+// inlineRules is for how many rules an Admission has room.
+const inlineRules = 4
 
 // Allowed reports whether the request may go on.
 func (a *Admission) Allowed() bool { return a.status == 0 }
@@ -99,13 +107,12 @@ func (a *Admission) earlier() *Admission {
 // admit decides. A request that has been charged before only takes a slot.
 func (a *Admission) admit(r *http.Request, wasCharged bool) {
 	var (
-		inline  [4]core.Charge
 		charges []core.Charge
 		slot    core.SlotRequest
 		err     error
 	)
 	if !wasCharged {
-		charges, err = a.deriveCharges(r, inline[:0])
+		charges, err = a.deriveCharges(r, a.inlineCharges[:0])
 	}
 	if c := a.guard.cfg.Concurrency; err == nil && c != nil && (c.Skip == nil || !c.Skip(r)) {
 		slot, err = a.slotRequest(r)

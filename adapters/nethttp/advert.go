@@ -88,7 +88,11 @@ func perSecond(algorithm core.Algorithm, limit int64, window time.Duration) int6
 // maxInteger is the largest Integer of a structured field (RFC 9651, section 3.3.1).
 const maxInteger = 999_999_999_999_999
 
-func integer(n int64) string { return strconv.FormatInt(min(max(n, 0), maxInteger), 10) }
+func integer(n int64) string { return string(appendInteger(nil, n)) }
+
+func appendInteger(b []byte, n int64) []byte {
+	return strconv.AppendInt(b, min(max(n, 0), maxInteger), 10)
+}
 
 func seconds(d time.Duration) string { return integer(ceilSeconds(d)) }
 

@@ -36,6 +36,7 @@ func (g *Guard) Charges(r *http.Request) ([]core.Charge, error) {
 
 // deriveCharges appends what the request is charged under the rules that apply to it.
 func (a *Admission) deriveCharges(r *http.Request, charges []core.Charge) ([]core.Charge, error) {
+	a.charged = a.inlineCharged[:0]
 	for i := range a.guard.cfg.Rules {
 		rule := &a.guard.cfg.Rules[i]
 		if rule.Skip != nil && rule.Skip(r) {

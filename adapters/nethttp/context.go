@@ -8,23 +8,37 @@ import (
 
 type contextKey struct{}
 
-func admissionOf(ctx context.Context) *Admission {
-	a, _ := ctx.Value(contextKey{}).(*Admission)
-	return a
+// admittedContext is a context that carries an admission.
+type admittedContext struct {
+	context.Context
+	admission *Admission
+}
+
+func (c *admittedContext) Value(key any) any {
+	if key == (contextKey{}) {
+		return c.admission
+	}
+	return c.Context.Value(key)
 }
 
 // WithContext returns the context for the handler, derived from the context of the admitted
-// request. It carries the admission to FromContext, and it ends with the lease, if there is one. It
-// is for adapters.
+// request. It carries the admission, and it ends with the lease, if there is one. It is for
+// adapters.
 func (a *Admission) WithContext(ctx context.Context) context.Context {
 	if a.skipped {
 		return ctx
 	}
-	a.outerCtx = ctx
-	if a.lease != nil {
-		ctx = a.lease.Context()
+	first := a.ctx.Context == nil
+	if first {
+		a.ctx = admittedContext{ctx, a}
 	}
-	return context.WithValue(ctx, contextKey{}, a)
+	switch {
+	case a.lease != nil:
+		return &admittedContext{a.lease.Context(), a}
+	case !first:
+		return &admittedContext{ctx, a}
+	}
+	return &a.ctx
 }
 
 // WithoutAdmission returns a context without admissions, so that every Guard decides the requests
@@ -34,11 +48,18 @@ func WithoutAdmission(ctx context.Context) context.Context {
 	return context.WithValue(ctx, contextKey{}, (*Admission)(nil))
 }
 
+// AdmissionFromContext returns the admission of the innermost Guard that decided the request of
+// this context, or nil. It is refused if the request was: handlers around the guard see that.
+func AdmissionFromContext(ctx context.Context) *Admission {
+	a, _ := ctx.Value(contextKey{}).(*Admission)
+	return a
+}
+
 // FromContext returns the decision of the innermost Guard that decided the request of this context,
 // and whether there is one. It has no results if no rule applied: iterate over Results rather than
 // index it.
 func FromContext(ctx context.Context) (core.Decision, bool) {
-	a := admissionOf(ctx)
+	a := AdmissionFromContext(ctx)
 	if a == nil {
 		return core.Decision{}, false
 	}
@@ -49,7 +70,7 @@ func FromContext(ctx context.Context) (core.Decision, bool) {
 // a Concurrency, or nil. A handler whose work goes on after it returns keeps the slot by
 // Lease.Detach, and releases what that returns when the work is done.
 func LeaseFromContext(ctx context.Context) *core.Lease {
-	for a := admissionOf(ctx); a != nil; a = a.outer {
+	for a := AdmissionFromContext(ctx); a != nil; a = a.outer {
 		if a.lease != nil {
 			return a.lease
 		}

@@ -1,9 +1,6 @@
 package nethttp
 
-import (
-	"context"
-	"net/http"
-)
+import "net/http"
 
 // Finish settles the rules that depend on the response, which had this status, and releases the
 // slot unless the handler has detached it. An adapter calls it for every admission, with the
@@ -27,7 +24,7 @@ func (a *Admission) Finish(r *http.Request, status int) *http.Request {
 	if a.lease == nil {
 		return r
 	}
-	return r.WithContext(context.WithValue(a.outerCtx, contextKey{}, a))
+	return r.WithContext(&a.ctx)
 }
 
 // settles reports whether the cost of some charge depends on the response.

@@ -13,10 +13,11 @@ import (
 // Guard applies rules and caps to requests. NewGuard and Limit make one; the zero value refuses
 // every request with 500. A Guard is immutable and safe for concurrent use.
 type Guard struct {
-	cfg     Config
-	adverts []advert // one for each rule
-	caps    string   // the caps in RateLimit-Policy, if every request has the same
-	settles bool     // some rule has Settle
+	cfg      Config
+	adverts  []advert // one for each rule
+	caps     string   // the caps in RateLimit-Policy, if every request has the same
+	policies string   // RateLimit-Policy of most requests
+	settles  bool     // some rule has Settle
 }
 
 // NewGuard returns a Guard, or every fault of the configuration at once.
@@ -29,8 +30,13 @@ func NewGuard(cfg Config) (*Guard, error) {
 	}
 	cfg.Rules = slices.Clone(cfg.Rules)
 	g := &Guard{cfg: cfg}
+	var policies []byte
 	for _, r := range cfg.Rules {
-		g.adverts = append(g.adverts, advertise(r.Policy))
+		ad := advertise(r.Policy)
+		g.adverts = append(g.adverts, ad)
+		if ad.member != "" {
+			policies = append(separated(policies), ad.member...)
+		}
 		g.settles = g.settles || r.Settle != nil
 	}
 	if cfg.Concurrency != nil {
@@ -40,7 +46,11 @@ func NewGuard(cfg Config) (*Guard, error) {
 		if !slices.ContainsFunc(c.Caps, func(c Cap) bool { return c.LimitFor != nil }) {
 			g.caps = c.advertise(nil)
 		}
+		if g.caps != "" {
+			policies = append(separated(policies), g.caps...)
+		}
 	}
+	g.policies = string(policies)
 	return g, nil
 }
 
@@ -97,7 +107,7 @@ func (g *Guard) Admit(r *http.Request) *Admission {
 			guard: new(Guard), status: http.StatusInternalServerError, err: errInvalidGuard,
 		}
 	}
-	a := &Admission{guard: g, outer: admissionOf(r.Context())}
+	a := &Admission{guard: g, outer: AdmissionFromContext(r.Context())}
 	earlier := a.earlier()
 	if earlier != nil && (earlier.lease == nil || !earlier.finished.Load()) {
 		a.decision, a.charged, a.skipped = earlier.decision, earlier.charged, true

@@ -82,9 +82,10 @@ func (a *Admission) retryAfter() (int64, bool) {
 }
 
 func (a *Admission) writeStandard(h http.Header) {
-	var policies, limits []byte
-	for i, r := range a.decision.Results() {
-		c := a.charged[i]
+	var rooms [2][128]byte
+	policies, limits := rooms[0][:0], rooms[1][:0]
+	for i := range a.decision.Len() {
+		r, c := a.decision.At(i), &a.charged[i]
 		ad := &a.guard.adverts[c.rule]
 		policy := ad.memberFor(r, c.limit)
 		if policy == "" {
@@ -94,23 +95,36 @@ func (a *Admission) writeStandard(h http.Header) {
 		if !r.Known || r.Source == core.SourceLocal { // the share of one process is not the limit
 			continue
 		}
-		limits = append(separated(limits), ad.name...)
-		limits = append(limits, ";r="...)
-		limits = append(limits, integer(r.Remaining)...)
+		limits = append(append(separated(limits), ad.name...), ";r="...)
+		limits = appendInteger(limits, r.Remaining)
 		if r.NextAfter > 0 && r.NextAfter != core.Never {
-			limits = append(limits, ";t="...)
-			limits = append(limits, seconds(r.NextAfter)...)
+			limits = appendInteger(append(limits, ";t="...), ceilSeconds(r.NextAfter))
 		}
 	}
 	if caps := a.capMembers(); caps != "" {
 		policies = append(separated(policies), caps...)
 	}
-	if len(policies) > 0 {
-		h.Add("RateLimit-Policy", string(policies))
+	switch {
+	case len(policies) == 0:
+		return
+	case string(policies) == a.guard.policies: // is printed already
+		a.add(h, 0, "Ratelimit-Policy", a.guard.policies)
+	default:
+		a.add(h, 0, "Ratelimit-Policy", string(policies))
 	}
 	if len(limits) > 0 {
-		h.Add("RateLimit", string(limits))
+		a.add(h, 1, "Ratelimit", string(limits))
 	}
+}
+
+// add is h.Add for a canonical name. It keeps the only value of a name in slot i of the Admission.
+func (a *Admission) add(h http.Header, i int, name, value string) {
+	if others := h[name]; len(others) > 0 {
+		h[name] = append(others, value)
+		return
+	}
+	a.inlineHeaders[i] = value
+	h[name] = a.inlineHeaders[i : i+1 : i+1]
 }
 
 // capMembers returns the members of RateLimit-Policy for the caps.

@@ -15,12 +15,12 @@ func (g *Guard) Handler(next http.Handler) http.Handler {
 			return
 		}
 		inner := r.WithContext(a.WithContext(r.Context()))
-		w, seen := a.watch(w)
+		w = a.watch(w)
 		returned := false
 		defer func() {
 			// A mux sets the pattern of the request that it is given. Outer handlers read theirs.
 			r.Pattern = inner.Pattern
-			a.Finish(inner, seen.code(returned))
+			a.Finish(inner, a.seen.code(returned))
 		}()
 		next.ServeHTTP(w, inner)
 		returned = true

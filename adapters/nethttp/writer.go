@@ -32,11 +32,11 @@ func (r *response) sent(status int) {
 
 // watch returns the ResponseWriter for the handler. It is w itself unless a rule depends on the
 // response. Otherwise it has Unwrap and the optional interfaces of w.
-func (a *Admission) watch(w http.ResponseWriter) (http.ResponseWriter, *response) {
-	seen := new(response)
+func (a *Admission) watch(w http.ResponseWriter) http.ResponseWriter {
 	if !a.settles() {
-		return w, seen
+		return w
 	}
+	seen := &a.seen
 	return httpsnoop.Wrap(w, httpsnoop.Hooks{
 		WriteHeader: func(next httpsnoop.WriteHeaderFunc) httpsnoop.WriteHeaderFunc {
 			return func(status int) { seen.sent(status); next(status) }
@@ -71,5 +71,5 @@ func (a *Admission) watch(w http.ResponseWriter) (http.ResponseWriter, *response
 				return conn, rw, err
 			}
 		},
-	}), seen
+	})
 }
