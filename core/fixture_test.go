@@ -92,7 +92,10 @@ func closeAfter(t testing.TB, g *core.Gate) {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
-		_ = g.Close(ctx) // the server may have stopped
+		_ = g.Close(ctx) // releases what the test holds; the server may have stopped
+		ctx, cancel = context.WithTimeout(context.Background(), longTimeout)
+		defer cancel()
+		_ = g.Close(ctx) // waits, because go-redis cannot close a connection that is being read
 	})
 }
 

@@ -132,7 +132,9 @@ func (g *Gate) Close(ctx context.Context) error {
 	if g.store == nil {
 		return nil
 	}
-	if err := errors.Join(g.keeper.Close(ctx), g.tasks.Wait(ctx)); err != nil {
+	err := g.keeper.Close(ctx)
+	g.tasks.Stop()
+	if err = errors.Join(err, g.tasks.Wait(ctx)); err != nil {
 		return fmt.Errorf("core: close: %w", err)
 	}
 	return nil

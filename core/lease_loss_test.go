@@ -177,7 +177,10 @@ func TestMaxHoldEndsLease(t *testing.T) {
 				DialerRetries: 1, MaxRetries: -1, ContextTimeoutEnabled: true,
 				Dialer: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("down") },
 			})
-			defer client.Close()
+			defer func() {
+				client.Close()
+				time.Sleep(2 * time.Second) // until a pool that could not dial has noticed
+			}()
 			g := redisGate(t, client, core.Config{})
 			s := semaphore(t, g, core.SemaphoreConfig{TTL: time.Second, MaxHold: time.Minute, OnFailure: core.Open, OnLoss: core.AdoptOnLoss})
 			start := time.Now()

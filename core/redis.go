@@ -31,7 +31,7 @@ func NewRedis(client redis.UniversalClient, cfg Config) (*Gate, error) {
 	g := newGate(cfg)
 	clock := cfg.clock()
 	g.local = memstore.New(cfg.MaxKeys, clock)
-	guard := &guard{shares: g.local, timeout: cfg.Timeout, tell: g.tell}
+	guard := &guard{shares: g.local, timeout: cfg.Timeout, gate: g}
 	guard.store = redisstore.New(redisstore.Config{
 		Client: client, Prefix: g.prefix, Cluster: !oneServer(client, cfg.Topology),
 		Timeout: cfg.Timeout, Tasks: g.tasks, Probe: probe, Notify: guard.notice,
@@ -58,7 +58,7 @@ type guard struct {
 	store   *redisstore.Store
 	shares  *memstore.Store // of Local policies
 	timeout time.Duration
-	tell    func(context.Context, Event)
+	gate    *Gate
 }
 
 // bound gives a decision its deadline.
@@ -89,7 +89,7 @@ func (g *guard) TakesSlot(charges []*request.Charge, outermost string) bool {
 // explain replaces the error of a call by one for callers.
 func (g *guard) explain(ctx context.Context, err error) error {
 	for range g.store.ScriptsMissing() {
-		g.tell(ctx, Event{Kind: EventScriptMissing})
+		g.gate.tell(ctx, Event{Kind: EventScriptMissing})
 	}
 	if err == nil {
 		return nil
@@ -128,7 +128,10 @@ func (g *guard) notice(n redisstore.Notice) {
 	case redisstore.Overloaded:
 		e.Kind, e.Err = EventOverload, ErrOverloaded
 	}
-	g.tell(context.Background(), e)
+	g.gate.tell(context.Background(), e)
+	if n.Kind == redisstore.Opened {
+		g.gate.keeper.Wake() // the waiters' failure modes decide
+	}
 }
 
 // guardedLeases are the leases on Redis, with errors for callers.

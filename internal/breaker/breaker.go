@@ -15,21 +15,22 @@ const Pause = 250 * time.Millisecond
 type Config struct {
 	// Probe asks the server and returns its fault, or nil. It ends by itself.
 	Probe func(context.Context) error
-	// Probed is told of each probe's outcome, and whether that opened or closed the breaker.
-	Probed func(fault error, changed bool)
+	// Probed is told of each probe's outcome, and whether that opened or closed the breaker. It
+	// returns whether the server is still to be watched.
+	Probed func(fault error, changed bool) (watched bool)
 	Tasks  *Tasks // run the probes
 }
 
 // Breaker is a circuit breaker in front of a server. Only a probe opens and closes it: calls fail
-// for many reasons of their own. One probe runs at a time, and no caller waits for it. It is safe
-// for concurrent use and must not be copied.
+// for many reasons of their own. One probe runs at a time, and no caller waits for it. While the
+// breaker is open, one begins after each pause. It is safe for concurrent use and must not be copied.
 type Breaker struct {
 	Config
 
 	open atomic.Bool
 	mu   sync.Mutex
-	busy bool      // a probe runs
-	next time.Time // of the next probe
+	busy bool      // a probe runs or is due
+	next time.Time // of the next probe that a doubt may start
 }
 
 // New returns a closed breaker.
@@ -37,16 +38,6 @@ func New(cfg Config) *Breaker { return &Breaker{Config: cfg} }
 
 // IsOpen reports whether the server is known to fail.
 func (b *Breaker) IsOpen() bool { return b.open.Load() }
-
-// Rejects reports whether a call is to be spared, because the server is known to fail. If so, it
-// starts a probe that is due.
-func (b *Breaker) Rejects() bool {
-	if !b.open.Load() {
-		return false
-	}
-	b.Doubt()
-	return true
-}
 
 // Doubt says that a call has had no answer. It starts a probe, unless one runs or has just ended.
 func (b *Breaker) Doubt() {
@@ -60,10 +51,12 @@ func (b *Breaker) Doubt() {
 }
 
 func (b *Breaker) run() {
-	fault := b.Probe(context.Background())
-	changed := b.open.Swap(fault != nil) != (fault != nil)
-	b.Probed(fault, changed)
-	b.mu.Lock()
-	b.busy, b.next = false, time.Now().Add(Pause)
-	b.mu.Unlock()
+	for again := true; again; again = again && b.Tasks.Sleep(Pause) {
+		fault := b.Probe(context.Background())
+		changed := b.open.Swap(fault != nil) != (fault != nil)
+		again = b.Probed(fault, changed) && fault != nil
+		b.mu.Lock()
+		b.busy, b.next = again, time.Now().Add(Pause)
+		b.mu.Unlock()
+	}
 }

@@ -19,6 +19,7 @@ type server struct {
 	down                 atomic.Bool
 	hold                 chan struct{} // closed when probes may answer
 	changes              []error
+	forgotten            bool
 }
 
 func (s *server) probe(context.Context) error {
@@ -36,27 +37,31 @@ func (s *server) probe(context.Context) error {
 	return nil
 }
 
-func (s *server) probed(fault error, changed bool) {
+func (s *server) probed(fault error, changed bool) bool {
 	if changed {
 		s.changes = append(s.changes, fault)
 	}
+	return !s.forgotten
 }
 
-func newBreaker(s *server) *breaker.Breaker {
-	return breaker.New(breaker.Config{Probe: s.probe, Probed: s.probed, Tasks: new(breaker.Tasks)})
+// newBreaker returns a breaker, and its tasks, which the test stops.
+func newBreaker(t *testing.T, s *server) *breaker.Breaker {
+	tasks := new(breaker.Tasks)
+	t.Cleanup(tasks.Stop)
+	return breaker.New(breaker.Config{Probe: s.probe, Probed: s.probed, Tasks: tasks})
 }
 
 // However many calls have no answer, a server that answers the probe is asked.
 func TestDoubtsAloneOpenNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := new(server)
-		b := newBreaker(s)
+		b := newBreaker(t, s)
 		for range 1000 {
 			b.Doubt()
 			time.Sleep(time.Millisecond)
 		}
 		synctest.Wait()
-		if b.Rejects() || len(s.changes) > 0 {
+		if b.IsOpen() || len(s.changes) > 0 {
 			t.Errorf("it opened: %v", s.changes)
 		}
 		if n, most := s.total.Load(), int64(time.Second/breaker.Pause); n > most {
@@ -69,29 +74,53 @@ func TestOpensAndCloses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := new(server)
 		s.down.Store(true)
-		b := newBreaker(s)
-		if b.Rejects() {
+		b := newBreaker(t, s)
+		if b.IsOpen() {
 			t.Error("it is open from the start")
 		}
 		b.Doubt()
 		synctest.Wait()
-		if !b.Rejects() || s.total.Load() != 1 {
+		if !b.IsOpen() || s.total.Load() != 1 {
 			t.Fatalf("one failed probe has not opened it, %d probes", s.total.Load())
 		}
-		time.Sleep(breaker.Pause - 1)
-		b.Rejects()
+		time.Sleep(5 * breaker.Pause / 2)
+		b.Doubt() // a probe is due anyway
 		synctest.Wait()
-		if n := s.total.Load(); n != 1 {
-			t.Errorf("%d probes within the pause", n)
+		if n := s.total.Load(); n != 3 || len(s.changes) != 1 {
+			t.Errorf("%d probes after two pauses, changes %v", n, s.changes)
 		}
 		s.down.Store(false)
-		time.Sleep(time.Nanosecond)
-		if !b.Rejects() { // starts the probe and does not wait for it
-			t.Error("it closed by itself")
-		}
+		time.Sleep(breaker.Pause)
 		synctest.Wait()
-		if b.Rejects() || len(s.changes) != 2 || !errors.Is(s.changes[0], errDown) || s.changes[1] != nil {
+		if b.IsOpen() || len(s.changes) != 2 || !errors.Is(s.changes[0], errDown) || s.changes[1] != nil {
 			t.Errorf("changes %v", s.changes)
+		}
+	})
+}
+
+// Probing ends when another server takes the place of one that fails, and when the tasks are stopped.
+func TestProbingEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{forgotten: true}
+		s.down.Store(true)
+		forgotten := newBreaker(t, s)
+		forgotten.Doubt()
+		time.Sleep(10 * breaker.Pause)
+		if n := s.total.Load(); n != 1 {
+			t.Errorf("%d probes of a server that nobody asks", n)
+		}
+		s = new(server)
+		s.down.Store(true)
+		tasks := new(breaker.Tasks)
+		stopped := breaker.New(breaker.Config{Probe: s.probe, Probed: s.probed, Tasks: tasks})
+		stopped.Doubt()
+		time.Sleep(breaker.Pause / 2)
+		tasks.Stop()
+		if err := tasks.Wait(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if tasks.Sleep(time.Hour) {
+			t.Error("a stopped task slept")
 		}
 	})
 }
@@ -99,7 +128,7 @@ func TestOpensAndCloses(t *testing.T) {
 func TestProbesOneAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{hold: make(chan struct{})}
-		b := newBreaker(s)
+		b := newBreaker(t, s)
 		for range 100 {
 			go b.Doubt()
 		}

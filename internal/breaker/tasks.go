@@ -3,6 +3,7 @@ package breaker
 import (
 	"context"
 	"sync"
+	"time"
 )
 
 // Tasks are goroutines with one owner, which waits for them. Unlike with a sync.WaitGroup, the
@@ -12,6 +13,8 @@ type Tasks struct {
 	mu      sync.Mutex
 	running int
 	idle    chan struct{} // closed when none runs; nil unless somebody waits
+	stop    chan struct{} // closed by Stop; nil unless somebody sleeps
+	stopped bool
 }
 
 // Go calls f in a goroutine.
@@ -32,6 +35,37 @@ func (t *Tasks) end() {
 		close(t.idle)
 		t.idle = nil
 	}
+}
+
+// Sleep waits for that time, and reports false as soon as Stop was called.
+func (t *Tasks) Sleep(d time.Duration) bool {
+	t.mu.Lock()
+	if t.stop == nil {
+		t.stop = make(chan struct{})
+	}
+	stop, stopped := t.stop, t.stopped
+	t.mu.Unlock()
+	if stopped {
+		return false
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-stop:
+		return false
+	}
+}
+
+// Stop ends every Sleep. It may be called again.
+func (t *Tasks) Stop() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.stopped && t.stop != nil {
+		close(t.stop)
+	}
+	t.stopped = true
 }
 
 // Wait returns when no goroutine runs, or with the error of ctx when that ends first.

@@ -107,6 +107,13 @@ func (k *Keeper) Tell(message string) {
 	}
 }
 
+// Wake makes every waiter ask again.
+func (k *Keeper) Wake() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.wakeAll()
+}
+
 func (k *Keeper) wakeAll() {
 	for _, w := range k.waiting {
 		w.wake()
@@ -180,8 +187,6 @@ func (k *Keeper) hear(m any) {
 	case *redis.Message:
 		k.Tell(m.Payload)
 	case *redis.Subscription:
-		k.mu.Lock()
-		k.wakeAll()
-		k.mu.Unlock()
+		k.Wake()
 	}
 }

@@ -146,7 +146,7 @@ func (s *Store) decide(ctx context.Context, k *call) error {
 func (s *Store) ask(ctx context.Context, k *call) error {
 	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
 		n := s.nodeOf(ctx, k.outermost)
-		if !k.insists && n.circuit.Rejects() {
+		if !k.insists && n.circuit.IsOpen() {
 			return request.Unsent{Err: ErrOpen}
 		}
 		err := n.queue.do(ctx, k)
@@ -179,7 +179,7 @@ func (s *Store) nodeOf(ctx context.Context, outermost string) *node {
 	switch {
 	case s.routed.Load():
 		master, err = client.MasterForKey(ctx, outermost)
-	case s.server.circuit.Rejects():
+	case s.server.circuit.IsOpen():
 		return s.server
 	default:
 		if master, err = s.firstFind(ctx, client, outermost); err != nil {

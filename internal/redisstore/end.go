@@ -56,8 +56,11 @@ func (q *queue) lags() bool {
 	return time.Since(q.due) > max(q.step()/4, 3*time.Millisecond)
 }
 
-// lagsStill reports whether this process lagged just before.
-func (q *queue) lagsStill() bool { return time.Since(q.lagged) < lagMemory }
+// answers reports whether the server answers, although it has not answered a call of that time: it
+// has answered a later one, or another one just before.
+func (q *queue) answers(since time.Time) bool {
+	return q.heard.After(since) || time.Since(q.answered) < q.node.store.Timeout/2
+}
 
 // over returns why a call's time is over, or nil. Since is when it was sent, or when it began to wait.
 func (q *queue) over(k *call, since time.Time) error {
@@ -68,7 +71,7 @@ func (q *queue) over(k *call, since time.Time) error {
 	if !k.insists && q.node.circuit.IsOpen() {
 		return ErrOpen
 	}
-	answers := q.heard.After(since) // it has answered what was sent later
+	answers := q.answers(since)
 	limit := k.end
 	switch {
 	case answers && !sent:
@@ -77,7 +80,7 @@ func (q *queue) over(k *call, since time.Time) error {
 		limit = since.Add(q.node.store.Timeout)
 	}
 	store := q.node.store
-	if last := k.entered.Add(store.patience); limit.Before(last) && q.lagsStill() {
+	if last := k.entered.Add(store.patience); limit.Before(last) && time.Since(q.lagged) < lagMemory {
 		limit = last
 	}
 	switch {

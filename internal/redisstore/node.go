@@ -60,8 +60,9 @@ func (n *node) doubt(outermost string) {
 	n.circuit.Doubt()
 }
 
-// probed hears of the outcome of each probe.
-func (n *node) probed(fault error, changed bool) {
+// probed hears of the outcome of each probe. It returns false when another server has the keys of one
+// that fails.
+func (n *node) probed(fault error, changed bool) (watched bool) {
 	switch {
 	case fault != nil && changed:
 		n.queue.opened()
@@ -70,24 +71,27 @@ func (n *node) probed(fault error, changed bool) {
 		n.queue.closed()
 		n.notify(Closed, nil)
 	}
-	if cluster, ok := n.store.Client.(*redis.ClusterClient); ok && fault != nil {
-		n.replaced(cluster)
+	if cluster, ok := n.store.Client.(*redis.ClusterClient); ok && fault != nil && n.replaced(cluster) {
+		return false
 	}
 	if fault == nil && (n.stale.Swap(false) || changed) && n.sweeps.CompareAndSwap(false, true) {
 		n.store.Tasks.Go(n.sweep)
 	}
+	return true
 }
 
-// replaced forgets a server that fails if another has its keys, and looks for one.
-func (n *node) replaced(cluster *redis.ClusterClient) {
+// replaced forgets a server that fails if another has its keys, and otherwise looks for one.
+func (n *node) replaced(cluster *redis.ClusterClient) bool {
 	ctx, suspect := context.Background(), n.suspect.Load().(string)
 	if n.client != nil {
 		if master, err := cluster.MasterForKey(ctx, suspect); err == nil && master.Options().Addr != n.addr &&
 			n.store.nodes.CompareAndDelete(n.addr, n) {
 			n.notify(Closed, nil)
+			return true
 		}
 	}
 	cluster.ReloadState(ctx)
+	return false
 }
 
 // sweep drops the connections of the pool that do not answer. Pings at the same time take different
@@ -121,7 +125,12 @@ func (q *queue) heardSince(t time.Time) bool {
 func (q *queue) hear(t time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if t.After(q.heard) {
-		q.heard = t
+	q.hears(t)
+}
+
+func (q *queue) hears(sent time.Time) {
+	q.answered = time.Now()
+	if sent.After(q.heard) {
+		q.heard = sent
 	}
 }

@@ -35,8 +35,10 @@ type queue struct {
 	strays  map[string]struct{} // ids of slots that are asked for by calls whose callers have left
 	trips   []*trip             // without an answer yet
 	free    []*trip             // to be used again
-	heard   time.Time           // when the last call was sent of those that the server has answered
 	reopens chan struct{}
+
+	heard    time.Time // when the last call was sent of those that the server has answered
+	answered time.Time // when the server last answered
 
 	timer  *time.Timer // looks for calls whose time is over
 	timed  bool        // the timer runs
@@ -61,7 +63,8 @@ func (q *queue) do(ctx context.Context, k *call) error {
 	if starts {
 		q.senders++
 	}
-	if starts && len(q.waiting) == 0 && q.quick && !q.lagsStill() && !k.insists && q.node.store.inline {
+	lags := time.Since(q.lagged) < lagMemory
+	if starts && len(q.waiting) == 0 && q.quick && !lags && !k.insists && q.node.store.inline {
 		q.sendAlone(k)
 	} else {
 		q.waiting = append(q.waiting, k)
@@ -100,8 +103,8 @@ func (q *queue) sendAlone(k *call) {
 	defer cancel()
 	err := q.node.travel(ctx, t)
 	q.mu.Lock()
-	if err != nil && timedOut(err) && (q.heard.After(t.sent) || q.lagsStill()) {
-		err = ErrOverloaded // others were answered, or nobody had the time to read the answer
+	if err != nil && timedOut(err) && q.answers(t.sent) {
+		err = ErrOverloaded
 	}
 	q.answer(t, err)
 	if len(q.waiting) > 0 {
@@ -199,8 +202,8 @@ func (q *queue) answer(t *trip, err error) {
 	q.trips = slices.DeleteFunc(q.trips, func(o *trip) bool { return o == t })
 	q.quick = err == nil && time.Since(t.sent) < q.step()
 	q.shed = q.shed || err != nil && Classify(err) == Overload
-	if err == nil && t.sent.After(q.heard) {
-		q.heard = t.sent
+	if err == nil {
+		q.hears(t.sent)
 	}
 	for _, k := range t.calls {
 		if k.state == callLeft {

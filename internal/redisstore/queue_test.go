@@ -53,6 +53,7 @@ func newTestStore(t *testing.T, answer answering) *Store {
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", ContextTimeoutEnabled: true})
 	tasks := new(breaker.Tasks)
 	t.Cleanup(func() {
+		tasks.Stop()
 		if err := tasks.Wait(context.Background()); err != nil {
 			t.Error(err)
 		}
@@ -84,23 +85,6 @@ func TestCallersLeaveASilentServer(t *testing.T) {
 	callers.Wait()
 	if n := s.Waiting(); n > 0 {
 		t.Errorf("%d calls wait", n)
-	}
-}
-
-// A lone call that ends while the process lags is no evidence against the server.
-func TestLagIsOverload(t *testing.T) {
-	var q *queue
-	s := newTestStore(t, func(ctx context.Context, _ redis.Cmder) error {
-		<-ctx.Done()
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		q.lagged = time.Now()
-		return ctx.Err()
-	})
-	q = s.server.queue
-	q.quick = true // so that the caller sends its call
-	if err := s.Decide(t.Context(), requests(t, "a")); !errors.Is(err, ErrOverloaded) {
-		t.Errorf("%v, want %v", err, ErrOverloaded)
 	}
 }
 

@@ -125,7 +125,7 @@ func (s *Store) Reset(ctx context.Context, c *request.Charge) error {
 // Answers reports whether the server of an outermost part is asked. If not, a probe that is due
 // begins.
 func (s *Store) Answers(ctx context.Context, outermost string) bool {
-	return !s.nodeOf(ctx, outermost).circuit.Rejects()
+	return !s.nodeOf(ctx, outermost).circuit.IsOpen()
 }
 
 // ScriptsMissing returns how many scripts the server did not know since it was last asked.
