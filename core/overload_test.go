@@ -343,32 +343,6 @@ func TestSlowLinkRecovers(t *testing.T) {
 	}
 }
 
-// A burst that a slow link cannot carry in time is overload. The server answers, so no process
-// decides alone.
-func TestBurstOverASlowLinkIsNoOutage(t *testing.T) {
-	s := redistest.Start(t)
-	link := redistest.StartLink(t, s.Addr)
-	g := redisGate(t, s.Client(t, func(o *redis.Options) { o.Addr = link.Addr }), core.Config{Timeout: time.Second})
-	c := core.Charge{Policy: limited(t, "p", frozen(1_000_000)), Key: newKey(t, "k"), Cost: 1}
-	var callers sync.WaitGroup
-	for range 2 { // so that there are connections
-		callers.Go(func() { viaRedis(t, g, c) })
-	}
-	callers.Wait()
-	link.Delay(600 * time.Millisecond)
-	for range 2 {
-		for range 500 {
-			callers.Go(func() {
-				d, err := g.Decide(t.Context(), c)
-				if err != nil || d.Source != core.SourceRedis && d.Source != core.SourceOverload {
-					t.Errorf("decided by %v: %v, %v", d.Source, d.Cause, err)
-				}
-			})
-		}
-		callers.Wait()
-	}
-}
-
 // The circuit closes when the server answers again, also if nobody asks.
 func TestCircuitClosesWithoutCallers(t *testing.T) {
 	s := redistest.Start(t)

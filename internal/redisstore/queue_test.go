@@ -3,8 +3,11 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -47,10 +50,16 @@ func (h answering) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessP
 	}
 }
 
-// newTestStore returns a store whose scripts the test answers. Nothing listens for its probes.
+// newTestStore returns a store whose scripts the test answers. Its probes find no connection.
 func newTestStore(t *testing.T, answer answering) *Store {
 	t.Helper()
-	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", ContextTimeoutEnabled: true})
+	client := redis.NewClient(&redis.Options{
+		Addr: "127.0.0.1:1", ContextTimeoutEnabled: true,
+		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		},
+	})
 	tasks := new(breaker.Tasks)
 	t.Cleanup(func() {
 		tasks.Stop()
@@ -86,6 +95,31 @@ func TestCallersLeaveASilentServer(t *testing.T) {
 	if n := s.Waiting(); n > 0 {
 		t.Errorf("%d calls wait", n)
 	}
+}
+
+// A burst that a slow link cannot carry in time is overload: the server answers in between.
+func TestBurstOverASlowLinkIsOverload(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newTestStore(t, func(_ context.Context, cmd redis.Cmder) error {
+			time.Sleep(30 * time.Millisecond) // more than half of the store's Timeout
+			reply := make([]int64, *cmd.Args()[2].(*int64)) // for each key
+			for i := range reply {
+				reply[i] = 2 // allowed
+			}
+			cmd.(once).SetVal(reply)
+			return nil
+		})
+		var callers sync.WaitGroup
+		for i := range 1000 {
+			callers.Go(func() {
+				err := s.Decide(t.Context(), requests(t, fmt.Sprintf("{%d}", i)))
+				if err != nil && !errors.Is(err, ErrOverloaded) {
+					t.Error(err)
+				}
+			})
+		}
+		callers.Wait()
+	})
 }
 
 // A panic in a hook of the client reaches one caller, and the others get an error.
