@@ -103,9 +103,6 @@ func (q *queue) sendAlone(k *call) {
 	defer cancel()
 	err := q.node.travel(ctx, t)
 	q.mu.Lock()
-	if err != nil && timedOut(err) && q.answers(t.sent) {
-		err = ErrOverloaded
-	}
 	q.answer(t, err)
 	if len(q.waiting) > 0 {
 		q.node.store.Tasks.Go(q.run)
@@ -200,6 +197,9 @@ func (q *queue) encoded(t *trip) {
 // answer ends a trip. An error that it has is that of all calls without one of their own.
 func (q *queue) answer(t *trip, err error) {
 	q.trips = slices.DeleteFunc(q.trips, func(o *trip) bool { return o == t })
+	if err != nil && timedOut(err) && q.answers(t.sent) {
+		err = ErrOverloaded
+	}
 	q.quick = err == nil && time.Since(t.sent) < q.step()
 	q.shed = q.shed || err != nil && Classify(err) == Overload
 	if err == nil {
