@@ -56,10 +56,11 @@ func (q *queue) lags() bool {
 	return time.Since(q.due) > max(q.step()/4, 3*time.Millisecond)
 }
 
-// answers reports whether the server answers, although it has not answered a call of that time: it
-// has answered a later one, or another one just before.
-func (q *queue) answers(since time.Time) bool {
-	return q.heard.After(since) || time.Since(q.answered) < q.node.store.Timeout/2
+// answers reports whether the server answers, although not a call that was sent, or began to wait, at
+// that time: it has answered a later one, or another while this one waited, and not long ago.
+func (q *queue) answers(k *call, since time.Time) bool {
+	return q.heard.After(since) ||
+		q.answered.After(k.entered) && time.Since(q.answered) < q.node.store.Timeout/2
 }
 
 // over returns why a call's time is over, or nil. Since is when it was sent, or when it began to wait.
@@ -71,7 +72,7 @@ func (q *queue) over(k *call, since time.Time) error {
 	if !k.insists && q.node.circuit.IsOpen() {
 		return ErrOpen
 	}
-	answers := q.answers(since)
+	answers := q.answers(k, since)
 	limit := k.end
 	switch {
 	case answers && !sent:

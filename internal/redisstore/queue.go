@@ -197,11 +197,7 @@ func (q *queue) encoded(t *trip) {
 // answer ends a trip. An error that it has is that of all calls without one of their own.
 func (q *queue) answer(t *trip, err error) {
 	q.trips = slices.DeleteFunc(q.trips, func(o *trip) bool { return o == t })
-	if err != nil && timedOut(err) && q.answers(t.sent) {
-		err = ErrOverloaded
-	}
 	q.quick = err == nil && time.Since(t.sent) < q.step()
-	q.shed = q.shed || err != nil && Classify(err) == Overload
 	if err == nil {
 		q.hears(t.sent)
 	}
@@ -213,6 +209,10 @@ func (q *queue) answer(t *trip, err error) {
 		if k.err == nil {
 			k.err = err
 		}
+		if err != nil && timedOut(err) && q.answers(k, t.sent) {
+			k.err = ErrOverloaded
+		}
+		q.shed = q.shed || k.err != nil && Classify(k.err) == Overload
 		k.panicked, t.panicked = t.panicked, nil // one caller is enough
 		waits := k.state != callLeads
 		if k.state = callAnswered; waits {
