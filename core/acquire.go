@@ -165,7 +165,7 @@ func (s *Semaphore) ask(
 		case lease.Held:
 			return s.granted(ctx, store, scope, q, grant, at), nil
 		case lease.Full, lease.QueueFull:
-			return nil, full(q, grant)
+			return nil, s.full(q, grant)
 		case lease.Evicted:
 			return nil, ErrLeaseLost
 		}
@@ -203,7 +203,7 @@ func (s *Semaphore) ask(
 				err = errBack
 			}
 		case <-over:
-			err = full(q, grant)
+			err = s.full(q, grant)
 		case <-ctx.Done():
 			err = fmt.Errorf("core: %w", ctx.Err())
 		}

@@ -82,7 +82,7 @@ func (s *Semaphore) admit(
 	switch {
 	case at.Refused():
 		decided = true
-		_, err = s.observe(ctx, nil, g.source, full(q, at.Grant), nil, start)
+		_, err = s.observe(ctx, nil, g.source, s.full(q, at.Grant), nil, start)
 		return nil, d, err
 	case at.Answered:
 		l := s.granted(ctx, g.leases, at.Scope, q, at.Grant, start)

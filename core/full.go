@@ -24,8 +24,9 @@ type FullError struct {
 	// all holders below the outermost key. It is 0 if there are none, and for a waiter that was not
 	// the first in its queue.
 	NextExpiry time.Duration
-	// RetryAfter is an estimate of the time until there is room, from how long holders have held
-	// their slots, or from NextExpiry. It is between 1 s and 36 s.
+	// RetryAfter is an estimate of the time until there is room: from how long holders of this key
+	// have held their slots, or else those that this process has released, or else from NextExpiry.
+	// It is between 1 s and 36 s.
 	RetryAfter time.Duration
 }
 
@@ -41,7 +42,7 @@ func (e *FullError) Error() string {
 func (e *FullError) Unwrap() error { return ErrFull }
 
 // full returns the error of a grant without room.
-func full(q lease.Request, g lease.Grant) *FullError {
+func (s *Semaphore) full(q lease.Request, g lease.Grant) *FullError {
 	e := &FullError{Level: len(q.Levels) - 1, Queue: g.Status != lease.Full}
 	for i, l := range q.Levels {
 		if g.Used[i]+l.Weight > l.Limit {
@@ -50,19 +51,15 @@ func full(q lease.Request, g lease.Grant) *FullError {
 	}
 	e.InUse, e.Limit = g.Used[e.Level], q.Levels[e.Level].Limit
 	e.NextExpiry = time.Duration(max(0, g.Next)) * time.Microsecond
-	wait := time.Duration(
-		g.Hold,
-	) * time.Microsecond / time.Duration(
-		e.Limit,
-	) * time.Duration(
-		g.Position+1,
-	)
-	if g.Hold == 0 {
+	hold := time.Duration(g.Hold) * time.Microsecond
+	if hold == 0 { // Redis forgets it with the last holder
+		hold = time.Duration(s.meanHold.Load()) * time.Microsecond
+	}
+	wait := hold / time.Duration(e.Limit) * time.Duration(g.Position+1)
+	if hold == 0 {
 		wait = e.NextExpiry
 	}
 	wait = min(max(wait, time.Second), 30*time.Second)
-	e.RetryAfter = wait + time.Duration(
-		rand.Int64N(int64(wait)/5),
-	) // so that callers do not ask all at once
+	e.RetryAfter = wait + time.Duration(rand.Int64N(int64(wait)/5)) // so that not all ask at once
 	return e
 }

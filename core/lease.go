@@ -23,11 +23,12 @@ type Lease struct {
 	cancel  context.CancelCauseFunc
 	holding *keeper.Holding
 	paid    *Reservation
+	since   time.Time
 	gone    atomic.Bool // released or detached
 }
 
 func (g *Gate) newLease(ctx context.Context, h *keeper.Holding) *Lease {
-	l := &Lease{gate: g, holding: h}
+	l := &Lease{gate: g, holding: h, since: time.Now()}
 	l.ctx, l.cancel = context.WithCancelCause(ctx)
 	h.OnLoss(l.cancel)
 	return l
@@ -104,9 +105,10 @@ func (l *Lease) Release(ctx context.Context) error {
 		return nil
 	}
 	l.cancel(context.Canceled)
+	semaphore, _ := l.holding.Owner.(*Semaphore)
+	semaphore.held(time.Since(l.since))
 	start := l.gate.start()
 	err := l.gate.keeper.Release(context.WithoutCancel(ctx), l.holding)
-	semaphore, _ := l.holding.Owner.(*Semaphore)
 	l.gate.tell(
 		ctx,
 		Event{Kind: EventRelease, Semaphore: semaphore, Err: err, Took: time.Since(start)},
@@ -122,7 +124,7 @@ func (l *Lease) Detach() *Lease {
 		return nil
 	}
 	d := l.gate.newLease(context.WithoutCancel(l.ctx), l.holding)
-	d.paid = l.paid
+	d.paid, d.since = l.paid, l.since
 	return d
 }
 

@@ -94,6 +94,30 @@ func TestSemaphoreHoldsItsLimit(t *testing.T) {
 	})
 }
 
+// A refusal after a pause estimates the wait by earlier holds, although Redis has forgotten them.
+func TestRetryAfterOutlivesAPause(t *testing.T) {
+	eachLeaseGate(t, func(t *testing.T, g *core.Gate) {
+		s := semaphore(t, g, core.SemaphoreConfig{TTL: time.Hour})
+		level := core.Level{Key: newKey(t, "acme"), Limit: 1}
+		refused := func() time.Duration {
+			l := acquire(t, s, level)
+			defer release(t, l)
+			_, err := s.TryAcquire(t.Context(), core.SlotRequest{Levels: []core.Level{level}})
+			var full *core.FullError
+			if !errors.As(err, &full) {
+				t.Fatal(err)
+			}
+			return full.RetryAfter
+		}
+		if wait := refused(); wait < 30*time.Second {
+			t.Errorf("without a hold: %v", wait)
+		}
+		if wait := refused(); wait > 2*time.Second {
+			t.Errorf("after a short hold: %v", wait)
+		}
+	})
+}
+
 func TestSemaphoreLevels(t *testing.T) {
 	eachLeaseGate(t, func(t *testing.T, g *core.Gate) {
 		s := semaphore(t, g, core.SemaphoreConfig{})
