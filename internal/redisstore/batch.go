@@ -24,9 +24,7 @@ type batch struct {
 	limitOf []int
 
 	script *script
-	ints   []int64
-	names  []string
-	args   []any
+	arguments
 }
 
 // entry is one request in the script. Identical requests from several callers share an entry.

@@ -26,14 +26,15 @@ type call struct {
 	acquires string   // the id of the slot that it asks for
 	releases []string // the ids of the slots that it gives back
 	insists  bool     // is sent although the server is known to fail
+	mixed    bool     // the reply holds texts too
 
 	ctx     context.Context // of the caller
 	entered time.Time
 	turn    time.Time // until then it waits for its turn at a server that answers
 	end     time.Time // until then it waits for a server that does not
 
-	reply    []int64 // to requests, until the caller has it
-	values   []any   // to an operation
+	reply    []int64 // until the caller has it
+	values   []any   // the reply, if it is mixed
 	err      error
 	why      error // it has left
 	panicked any

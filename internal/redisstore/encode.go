@@ -33,7 +33,7 @@ func (s *Store) encode(calls []*call) *batch {
 	keys := b.next()
 	b.keyNames(s.Prefix)
 	if slot != nil {
-		b.args = appendLeaseKeys(b.args, slot.Scope)
+		b.leaseKeys(slot.Scope)
 	}
 	*keys = int64(len(b.args) - 3)
 	if reach, capacity, ok := b.short(); ok {
@@ -48,7 +48,8 @@ func (s *Store) encode(calls []*call) *batch {
 	clear(b.keys)
 	if slot != nil {
 		from := len(b.args)
-		b.args = appendAcquire(append(b.args, "acquire"), slot.Request)
+		b.name("acquire")
+		b.acquire(slot.Request)
 		b.int(int64(len(b.args) - from))
 	}
 	if s.clock != nil {
@@ -208,51 +209,31 @@ func (b *batch) entry(e *entry, n int) (times *int64) {
 	return times
 }
 
-// next appends an integer that is set later.
-func (b *batch) next() *int64 {
-	b.ints = append(b.ints, 0)
-	p := &b.ints[len(b.ints)-1]
-	b.args = append(b.args, p)
-	return p
-}
-
-func (b *batch) int(n int64) { *b.next() = n }
-
-func (b *batch) flag(set bool) {
-	n := int64(0)
-	if set {
-		n = 1
+// leaseKeys writes the KEYS of a scope, as lua/lease.lua reads them, as parts of one string.
+func (a *arguments) leaseKeys(scope string) {
+	n := len(scope) + len(":h")
+	all := scope + ":h" + scope + ":m" + scope + ":w" + scope + ":p" + scope + ":r"
+	a.args = append(a.args, all[:n])
+	for i := 1; i < leaseKeys; i++ {
+		a.name(all[i*n : (i+1)*n])
 	}
-	b.int(n)
 }
 
-func (b *batch) name(s string) {
-	b.names = append(b.names, s)
-	b.args = append(b.args, &b.names[len(b.names)-1])
-}
-
-// appendLeaseKeys appends the KEYS of a scope, as lua/lease.lua reads them.
-func appendLeaseKeys(args []any, scope string) []any {
-	return append(args, scope+":h", scope+":m", scope+":w", scope+":p", scope+":r")
-}
-
-// appendAcquire appends the ARGV of an acquire behind the operation.
-func appendAcquire(args []any, q lease.Request) []any {
-	args = append(
-		args,
-		q.ID,
-		q.Patience,
-		q.Waiters,
-		q.Priority,
-		q.Longest,
-		q.Lease,
-		q.Channel,
-		q.Metadata,
-	)
+// acquire writes the ARGV of an acquire behind the operation.
+func (a *arguments) acquire(q lease.Request) {
+	a.name(q.ID)
+	a.int(q.Patience)
+	a.int(q.Waiters)
+	a.int(int64(q.Priority))
+	a.int(q.Longest)
+	a.int(q.Lease)
+	a.name(q.Channel)
+	a.name(q.Metadata)
 	for _, l := range q.Levels {
-		args = append(args, l.Node, l.Weight, l.Limit)
+		a.name(l.Node)
+		a.int(l.Weight)
+		a.int(l.Limit)
 	}
-	return args
 }
 
 var _ request.Store = (*Store)(nil)

@@ -19,14 +19,22 @@ var _ request.LeaseStore = (*Leases)(nil)
 // NewLeases returns a store of leases beside a Store.
 func NewLeases(s *Store) *Leases { return &Leases{s} }
 
+// arguments begins the command of an operation with n arguments.
+func (l *Leases) arguments(scope, operation string, n int) arguments {
+	a := newArguments(3 + leaseKeys + 2 + n)
+	a.args = append(a.args, "evalsha", &l.store.leases.sha, leaseKeys)
+	a.leaseKeys(scope)
+	a.name(operation)
+	return a
+}
+
 // run sends an operation to the server of a scope. If the server is silent, it waits until the
 // deadline of ctx, or for Config.Timeout; otherwise it waits for its turn as long as a round trip may
 // take, because a slot is worth the wait.
 func (l *Leases) run(
-	ctx context.Context, k *call, scope, operation string, args ...any,
-) ([]any, error) {
+	ctx context.Context, k *call, scope string, args []any,
+) error {
 	s := l.store
-	defer s.release(k)
 	k.outermost = scope[len(s.Prefix) : strings.IndexByte(scope, '}')+1]
 	k.weight = min(leaseWeight+2*len(args), maxBatchWeight/4) // what take spares for leases
 	now := time.Now()
@@ -37,54 +45,42 @@ func (l *Leases) run(
 			k.end = k.turn
 		}
 	}
-	k.args = make([]any, 0, 10+len(args))
-	k.args = appendLeaseKeys(append(k.args, "evalsha", &s.leases.sha, 5), scope)
-	k.args = append(append(k.args, operation), args...)
+	k.args = args
 	if s.clock != nil {
 		k.args = append(k.args, s.clock())
 	}
-	if err := s.ask(ctx, k); err != nil {
-		return nil, err
-	}
-	return k.values, nil
+	return s.ask(ctx, k)
 }
 
 // Acquire implements request.LeaseStore.
 func (l *Leases) Acquire(ctx context.Context, scope string, q lease.Request) (lease.Grant, error) {
 	k := l.store.newCall()
+	defer l.store.release(k)
 	k.acquires = q.ID
-	reply, err := l.run(ctx, k, scope, "acquire", appendAcquire(nil, q)...)
-	if err != nil {
+	a := l.arguments(scope, "acquire", 8+3*len(q.Levels))
+	a.acquire(q)
+	if err := l.run(ctx, k, scope, a.args); err != nil {
 		return lease.Grant{}, err
 	}
-	n, err := integers(reply)
-	if err != nil {
-		return lease.Grant{}, err
-	}
-	return decodeGrant(n, len(q.Levels))
+	return decodeGrant(k.reply, len(q.Levels))
 }
 
 // each runs an operation that answers one integer for each id.
 func (l *Leases) each(
-	ctx context.Context, scope, operation string, args []any, ids []string,
+	ctx context.Context, k *call, scope string, a arguments, ids []string,
 ) ([]int64, error) {
+	defer l.store.release(k)
 	for _, id := range ids {
-		args = append(args, id)
+		a.name(id)
 	}
-	k := l.store.newCall()
 	k.insists = true
-	if operation == "release" {
-		k.releases = ids
-	}
-	reply, err := l.run(ctx, k, scope, operation, args...)
-	if err != nil {
+	if err := l.run(ctx, k, scope, a.args); err != nil {
 		return nil, err
 	}
-	n, err := integers(reply)
-	if err == nil && len(n) != len(ids) {
-		err = ErrReply
+	if len(k.reply) != len(ids) {
+		return nil, ErrReply
 	}
-	return n, err
+	return k.reply, nil
 }
 
 // Renew implements request.LeaseStore.
@@ -94,17 +90,21 @@ func (l *Leases) Renew(
 	micros int64,
 	ids []string,
 ) ([]int64, error) {
-	return l.each(ctx, scope, "renew", []any{micros}, ids)
+	a := l.arguments(scope, "renew", 1+len(ids))
+	a.int(micros)
+	return l.each(ctx, l.store.newCall(), scope, a, ids)
 }
 
 // Release implements request.LeaseStore.
 func (l *Leases) Release(ctx context.Context, scope string, ids []string) ([]int64, error) {
-	return l.each(ctx, scope, "release", nil, ids)
+	k := l.store.newCall()
+	k.releases = ids
+	return l.each(ctx, k, scope, l.arguments(scope, "release", len(ids)), ids)
 }
 
 // Evict implements request.LeaseStore.
 func (l *Leases) Evict(ctx context.Context, scope string, ids []string) ([]int64, error) {
-	return l.each(ctx, scope, "force", nil, ids)
+	return l.each(ctx, l.store.newCall(), scope, l.arguments(scope, "force", len(ids)), ids)
 }
 
 // List implements request.LeaseStore.
@@ -112,11 +112,13 @@ func (l *Leases) List(
 	ctx context.Context,
 	scope string,
 ) (now int64, entries []lease.Entry, err error) {
-	reply, err := l.run(ctx, l.store.newCall(), scope, "list")
-	if err != nil {
+	k := l.store.newCall()
+	defer l.store.release(k)
+	k.mixed = true
+	if err := l.run(ctx, k, scope, l.arguments(scope, "list", 0).args); err != nil {
 		return 0, nil, err
 	}
-	return decodeEntries(reply)
+	return decodeEntries(k.values)
 }
 
 func decodeSlot(s *request.Slot, reply []int64) error {
@@ -131,23 +133,9 @@ func decodeGrant(n []int64, levels int) (lease.Grant, error) {
 		return lease.Grant{}, ErrReply
 	}
 	return lease.Grant{
-		Status: lease.Status(
-			n[0],
-		), Token: n[1], Position: n[2], Next: n[3], Hold: n[4], Left: n[5], Used: n[6:],
+		Status: lease.Status(n[0]), Token: n[1], Position: n[2], Next: n[3],
+		Hold: n[4], Left: n[5], Used: n[6:],
 	}, nil
-}
-
-// integers returns the integers of a reply.
-func integers(reply []any) ([]int64, error) {
-	all := make([]int64, len(reply))
-	for i, r := range reply {
-		n, ok := r.(int64)
-		if !ok {
-			return nil, ErrReply
-		}
-		all[i] = n
-	}
-	return all, nil
 }
 
 // decodeEntries reads the reply to a list: the time, then three values for each entry.

@@ -27,8 +27,8 @@ type command struct {
 	call   *call
 	args   []any
 
-	numbers *redis.IntSliceCmd // of a batch
-	values  *redis.Cmd         // of an operation
+	numbers *redis.IntSliceCmd // or nil, if the reply is mixed
+	values  *redis.Cmd
 }
 
 // ErrPanicked is the error of a round trip that did not return, because a hook of the client
@@ -106,9 +106,13 @@ func (n *node) travel(ctx context.Context, t *trip) error {
 
 // deliver hands the server's reply to the calls of a command.
 func (c *command) deliver(n *node) {
-	if c.call != nil {
-		c.call.values, c.call.err = c.values.Slice()
-		n.judge(c.call.err, c.call.outermost)
+	if k := c.call; k != nil {
+		if k.mixed {
+			k.values, k.err = c.values.Slice()
+		} else {
+			k.reply, k.err = c.numbers.Result()
+		}
+		n.judge(k.err, k.outermost)
 		return
 	}
 	calls := c.batch.calls
@@ -186,7 +190,7 @@ func (c *command) err() error {
 
 // command returns the command as the client sends it.
 func (c *command) command(ctx context.Context) redis.Cmder {
-	if c.batch != nil {
+	if c.call == nil || !c.call.mixed {
 		c.numbers = redis.NewIntSliceCmd(ctx, c.args...)
 		c.numbers.SetFirstKeyPos(3)
 		return once{c.numbers}

@@ -1,0 +1,41 @@
+package redisstore
+
+// leaseKeys is the number of KEYS of a scope.
+const leaseKeys = 5
+
+// arguments are those of a command. An interface that holds a pointer needs no memory of its own, so
+// texts and integers lie in arrays. The first key of a command must be a string, because go-redis
+// picks the server by it.
+type arguments struct {
+	ints  []int64
+	names []string
+	args  []any
+}
+
+// newArguments has room for n arguments.
+func newArguments(n int) arguments {
+	return arguments{make([]int64, 0, n), make([]string, 0, n), make([]any, 0, n)}
+}
+
+// next appends an integer that is set later.
+func (a *arguments) next() *int64 {
+	a.ints = append(a.ints, 0)
+	p := &a.ints[len(a.ints)-1]
+	a.args = append(a.args, p)
+	return p
+}
+
+func (a *arguments) int(n int64) { *a.next() = n }
+
+func (a *arguments) flag(set bool) {
+	n := int64(0)
+	if set {
+		n = 1
+	}
+	a.int(n)
+}
+
+func (a *arguments) name(s string) {
+	a.names = append(a.names, s)
+	a.args = append(a.args, &a.names[len(a.names)-1])
+}
