@@ -41,32 +41,36 @@
 -- each level "node weight limit". A waiter's token is 0. Other fields of the hash:
 --   u:node  weight in use
 --   n:node  ticket with which the node is ready
---   scope   "now,ahead,token,ticket,hold,nodes,earliest_end,latest_end,evicted_until":
---           the scope's last time, which never steps back, and how far it runs ahead of Redis's
---           clock; the last token and ticket; the mean hold; the number of fields n:node; a time
---           before which no lease or place ends; a time after which none does, until which the hash
---           lives; a time after which no eviction mark counts
+--   scope   "now,ahead,token,hold,holders,earliest_end,latest_end": the scope's last time, which never
+--           steps back, and how far it runs ahead of Redis's clock; the last token; the mean hold; the
+--           number of holders; a time before which no lease or place ends; a time after which none
+--           does, until which the hash lives. While there are waiters or marks, a second line
+--           "ticket,nodes,places,evicted_until" follows: the last ticket; the number of fields n:node;
+--           the number of waiters and marks; a time after which no mark counts
 --
--- Printing numbers, parsing texts, commands and closures cost most of a run. So one field holds
--- what every operation needs, and the two steps of a busy queue run before the closures are made.
+-- Commands, closures, parsing texts and printing numbers cost most of a run. So the functions of the
+-- queue exist only while somebody waits, and what nobody asks for is neither read nor written.
 --
 -- A line of two dashes, a colon and a name stands for the file of that name in lua/lease.
 
 local call, operation = redis.call, ARGV[1]
 
--- fields caches the hash: each field is read once, false if missing, and written at the end.
-local fields, changed = {}, {}
+-- fields caches the hash: each field is read once, false if missing, and written at the end. It is
+-- created with room for some, as other tables are, because a table that grows costs a command.
+local fields = {scope = nil, a = nil, b = nil, c = nil}
+local changed = {a = nil, b = nil, c = nil, d = nil}
 
 do
-  local names = {'scope'}
+  local names = {'scope', nil, nil, nil}
   if operation == 'acquire' then
     names[2] = ARGV[2]
     for i = 10, #ARGV, 3 do
-      names[#names + 1] = 'u:' .. ARGV[i]
+      names[(i - 1) / 3] = 'u:' .. ARGV[i]
     end
   elseif operation ~= 'list' then
-    for i = operation == 'renew' and 3 or 2, math.min(#ARGV, 100) do
-      names[#names + 1] = ARGV[i]
+    local from = operation == 'renew' and 3 or 2
+    for i = from, math.min(#ARGV, 100) do
+      names[i - from + 2] = ARGV[i]
     end
   end
   local values = call('HMGET', KEYS[2], unpack(names))
@@ -75,71 +79,140 @@ do
   end
 end
 
-local last, ahead, token, ticket, hold, nodes, earliest_end, latest_end, evicted_until =
-  string.match(fields.scope or '0,0,0,0,0,0,0,0,0',
-    '(%d+),(%d+),(%d+),(%d+),(%d+),(%d+),(%d+),(%d+),(%d+)')
-
--- text prints any integer below 2^53: ".." rounds to 14 digits, and Redis 7.2 may print a large
--- number with an exponent, which Lua 5.4 reads back as a float.
+-- text prints a time, a token or a ticket. ".." rounds to 14 digits, and %.0f takes twice as long as
+-- %d, whose argument may have 32 bits.
 local function text(number)
-  return string.format('%.0f', number)
+  local low = number % 10000000
+  return string.format('%d%07d', (number - low) / 10000000, low)
 end
 
 -- The fields of scope stay text until they change, which saves printing them.
-if last - now > ahead + 0 then
-  ahead = text(last - now)
+local last, ahead, token, hold, holders, earliest_end, latest_end, queue =
+  string.match(fields.scope or '0,0,0,0,0,0,0', '(%d+),(%d+),(%d+),(%d+),(%d+),(%d+),(%d+)(.*)')
+local ticket, nodes, places, evicted_until = 0, 0, 0, 0
+if queue ~= '' then
+  ticket, nodes, places, evicted_until = string.match(queue, '(%d+),(%d+),(%d+),(%d+)')
+  nodes, places, evicted_until = nodes + 0, places + 0, evicted_until + 0
 end
-now = now + ahead
-hold = hold + 0
-nodes = nodes + 0
+if last - now > ahead + 0 then
+  ahead = string.format('%.0f', last - now)
+end
+now, hold, holders = now + ahead, hold + 0, holders + 0
 local at = text(now)
 
 -- Every key lives until a minute after latest_end. latest_end is set half a minute further than
--- needed, so that most runs set no TTL; touched marks the keys that may be new and need one. busy
--- tells that the scope surely has a holder or a waiter.
-local touched, busy = {}, false
+-- needed, so that most runs set no TTL; touched marks the keys that may be new and need one.
+local touched = {false, false, false, false, false}
 
-local function note_end(ends)
+-- put adds a member to the holders or to patience, or moves its end. It returns 1 if it is new.
+local function put(key, ends, member)
+  local printed = text(ends)
   if earliest_end == '0' or ends < earliest_end + 0 then
-    earliest_end = text(ends)
+    earliest_end = printed
   end
-end
-
-local function put(key, ends, id, known)
-  call('ZADD', KEYS[key], ends, id)
-  touched[key], busy = touched[key] or not known, true
-  note_end(ends)
   if ends > latest_end + 0 then
     latest_end, touched = text(ends + 30000000), {true, true, true, true, true}
   end
-end
-
-local function next_token()
-  token = now > token + 0 and at or text(token + 1)
-  return token
+  touched[key] = touched[key] or (key == 1 and holders or places) == 0
+  return call('ZADD', KEYS[key], printed, member)
 end
 
 -- The mean moves by an eighth of the distance to each hold.
-local function record_hold(granted)
+local function note_hold(granted)
   local held = now - granted
   hold = math.max(1, hold == 0 and held or hold + math.floor((held - hold) / 8))
 end
 
+local expired = fields.scope and earliest_end + 0 <= now
 local reply
---: handoff
---: enqueue
+--: contended
+
+local function get(field)
+  local value = fields[field]
+  if value == nil then
+    value = call('HGET', KEYS[2], field)
+    fields[field] = value
+  end
+  return value
+end
+
+-- Levels are a list of nodes, weights and limits, such as ARGV from 10 on. has_room tells whether
+-- they fit at one node, or at all if node is nil.
+local function has_room(levels, from, node)
+  for i = from, #levels, 3 do
+    if (not node or node == levels[i]) and
+      (get('u:' .. levels[i]) or 0) + levels[i + 1] > levels[i + 2] + 0 then
+      return false
+    end
+  end
+  return true
+end
+
+local function add_weight(levels, from, sign)
+  for i = from, #levels, 3 do
+    local field = 'u:' .. levels[i]
+    local n = (get(field) or 0) + sign * levels[i + 1]
+    fields[field], changed[field] = n ~= 0 and string.format('%.0f', n), true
+  end
+end
+
+local function grant(id, place, request, lease, levels, from)
+  token = now > token + 0 and at or text(token + 1)
+  put(1, now + lease, id)
+  holders = holders + 1
+  add_weight(levels, from, 1)
+  fields[id], changed[id] = place .. ' ' .. token .. ' ' .. at .. ' ' .. request, true
+end
+
+local waits = operation == 'acquire' and ARGV[4] ~= '0' and not has_room(ARGV, 10)
+
 if not reply then
---: scope
+  reply = {}
+  local load_record, extend, drop -- of record.lua
+  local head, refresh, promote, promote_dropped, enqueue, dequeue, publish, is_evicted -- of queue.lua
+  local dropped_roots = {} -- where drop left room
+  if operation ~= 'acquire' or fields[ARGV[2]] or places > 0 or expired or waits then
+--: record
+  end
+  if places > 0 or waits or operation == 'force' then
+--: queue
+  end
+  if not fields.scope then -- without its hash no holder or waiter can be served
+    call('DEL', KEYS[1], KEYS[3], KEYS[4], KEYS[5])
+  elseif expired then
+    for key = 1, 4, 3 do
+      for _, id in ipairs(call('ZRANGEBYSCORE', KEYS[key], '-inf', at, 'LIMIT', '0', '32')) do
+        if drop(id) == 0 and call('ZREM', KEYS[key], id) == 1 and key == 4 then
+          places = places - 1
+        end
+      end
+    end
+    earliest_end = '0'
+    for key = 1, 4, 3 do
+      local first = tonumber(call('ZRANGE', KEYS[key], '0', '0', 'WITHSCORES')[2])
+      if first and (earliest_end == '0' or first < earliest_end + 0) then
+        earliest_end = text(first)
+      end
+    end
+    if places > 0 then
+      promote_dropped()
+    end
+  end
 --: operations
 end
 
-if not busy and call('ZCARD', KEYS[1]) == 0 and call('ZCARD', KEYS[4]) == 0 then
-  call('DEL', KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5])
+if holders + places == 0 then
+  if fields.scope then
+    call('DEL', KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5])
+  end
   return reply
 end
-local kept, gone = {'HSET', KEYS[2], 'scope'}, {'HDEL', KEYS[2]}
-kept[4] = string.format('%s,%s,%s,%s,%.0f,%.0f,%s,%s,%s',
-  at, ahead, token, ticket, hold, nodes, earliest_end, latest_end, evicted_until)
+local scope = string.format('%s,%s,%s,%.0f,%d,%s,%s',
+  at, ahead, token, hold, holders, earliest_end, latest_end)
+if places > 0 then
+  scope = scope .. string.format('\n%s,%d,%d,%.0f', ticket, nodes, places, evicted_until)
+end
+local kept, gone = {'HSET', KEYS[2], 'scope', scope, nil, nil, nil, nil}, {'HDEL', KEYS[2], nil, nil}
 for field in pairs(changed) do
   local value = fields[field]
   if value then
@@ -163,9 +236,10 @@ end
 if #gone > 2 then
   call(unpack(gone))
 end
-local ttl = text(math.floor((latest_end - now) / 1000) + 60000 + margin)
+local ttl
 for key, new in pairs(touched) do
-  if new then
+  if new and (key == 2 or (key == 1 and holders or key == 5 and nodes or places) > 0) then
+    ttl = ttl or string.format('%.0f', math.floor((latest_end - now) / 1000) + 60000 + margin)
     call('PEXPIRE', KEYS[key], ttl)
   end
 end

@@ -83,8 +83,11 @@ func (s *Scope) state() string {
 		lines = append(lines, fmt.Sprint("m n:", node, " ", ticket))
 	}
 	if !s.Idle() {
-		lines = append(lines, fmt.Sprintf("m scope %d,%d,%d,%d,%d,%d",
-			s.last, s.ahead, s.token, s.ticket, s.hold, len(s.readyTicket)))
+		scope := fmt.Sprintf("m scope %d,%d,%d,%d,%d", s.last, s.ahead, s.token, s.hold, s.holders.len())
+		if n := s.patience.len(); n > 0 {
+			scope += fmt.Sprintf(" and %d,%d,%d", s.ticket, len(s.readyTicket), n)
+		}
+		lines = append(lines, scope)
 	}
 	slices.Sort(lines)
 	return strings.Join(lines, "\n")
@@ -102,8 +105,12 @@ func (x *script) state(t *testing.T) string {
 		}
 	}
 	for field, value := range x.client.HGetAll(ctx, x.keys[1]).Val() {
-		if field == "scope" { // the three bounds at its end only save the script lookups
-			value = strings.Join(strings.Split(value, ",")[:6], ",")
+		if field == "scope" { // the bounds at the ends of its lines only save the script lookups
+			scope, queue, waits := strings.Cut(value, "\n")
+			value = strings.Join(strings.Split(scope, ",")[:5], ",")
+			if waits {
+				value += " and " + strings.Join(strings.Split(queue, ",")[:3], ",")
+			}
 		}
 		lines = append(lines, "m "+field+" "+value)
 	}

@@ -187,3 +187,22 @@ func TestManyExpiredLeases(t *testing.T) {
 		p.compare(p.run(t, p.now, "list"), fmt.Sprint(entries))
 	})
 }
+
+// Redis may lose the holders alone, as to an eviction. Renewals put them back, with a time to live,
+// and the last release leaves nothing.
+func TestLostHoldersComeBack(t *testing.T) {
+	eachScope(t, func(t *testing.T, p *pair) {
+		level := Level{Node: "{a}", Limit: 5, Weight: 1}
+		for _, id := range []string{"x", "y"} {
+			p.acquire(id, 0, level)
+		}
+		if err := p.client.Del(t.Context(), p.keys[0]).Err(); err != nil {
+			t.Fatal(err)
+		}
+		p.each("renew", func(now int64, ids []string) []int64 { return p.model.Renew(now, 1_000_000, ids) }, "x", "y")
+		p.each("release", p.model.Release, "x", "y")
+		if n := p.client.Exists(t.Context(), p.keys...).Val(); n != 0 {
+			t.Errorf("%d keys remain", n)
+		}
+	})
+}

@@ -31,7 +31,7 @@ type Scope struct {
 	readyTicket map[string]string  // by node: its ticket in its parent's queue
 	used        map[string]int64   // by node: weight in use
 	token       int64              // the last one granted
-	ticket      int64              // the last one given
+	ticket      int64              // the last one given while somebody waits
 	hold        int64              // mean, in microseconds
 	last        int64              // time of the last operation
 	ahead       int64              // how far the scope's clock runs ahead of the caller's
@@ -169,6 +169,9 @@ func (s *Scope) promoteAll(roots map[string]bool) {
 // finish resets an idle scope, as the script deletes its keys.
 func (s *Scope) finish() {
 	s.last = s.now
+	if s.patience.len() == 0 {
+		s.ticket = 0
+	}
 	if s.Idle() {
 		*s = Scope{Tell: s.Tell}
 	}

@@ -1,0 +1,105 @@
+-- The functions of the queue: places, the first waiter, grants to waiters. lease.lua declares their
+-- names, and defines them only while somebody waits.
+local function insert(key, member)
+  call('ZADD', KEYS[key], '0', member)
+  touched[key] = true
+end
+
+local function place(id, ticket, levels)
+  return levels[#levels - 2] .. ' ' .. ticket .. ' ' .. id
+end
+
+enqueue = function(id, ticket, request, levels, from, patience)
+  fields[id], changed[id] = ticket .. ' 0 0 ' .. request, true
+  insert(3, place(id, ticket, levels))
+  places = places + put(4, now + patience, id)
+  refresh(levels, from)
+end
+
+dequeue = function(id, r)
+  call('ZREM', KEYS[3], place(id, r.place, r.levels))
+  places = places - call('ZREM', KEYS[4], id)
+end
+
+-- head returns the ticket and the id of the first waiter at a node or at a ready node below it.
+head = function(node)
+  local from, to, after = '[' .. node .. ' ', '(' .. node .. '!', #node + 2
+  local here = call('ZRANGEBYLEX', KEYS[3], from, to, 'LIMIT', '0', '1')[1]
+  local below = nodes > 0 and call('ZRANGEBYLEX', KEYS[5], from, to, 'LIMIT', '0', '1')[1]
+  if below and (not here or
+    string.sub(below, after, after + 16) < string.sub(here, after, after + 16)) then
+    return head(string.sub(below, after + 18))
+  elseif here then
+    return string.sub(here, after, after + 16), string.sub(here, after + 18)
+  end
+end
+
+-- refresh queues the inner nodes of the levels at their parents, or removes them.
+refresh = function(levels, from)
+  for i = #levels - 2, from + 3, -3 do
+    local node, parent = levels[i], levels[i - 3]
+    local first, id = head(node)
+    if id and not has_room(load_record(id).levels, 1, node) then
+      first = nil
+    end
+    local before = get('n:' .. node)
+    if before and before ~= first then
+      call('ZREM', KEYS[5], parent .. ' ' .. before .. ' ' .. node)
+      fields['n:' .. node], changed['n:' .. node] = false, true
+      nodes = nodes - 1
+    end
+    if first and before ~= first then
+      insert(5, parent .. ' ' .. first .. ' ' .. node)
+      fields['n:' .. node], changed['n:' .. node] = first, true
+      nodes = nodes + 1
+    end
+  end
+end
+
+-- An ACL may forbid the channel. The waiter then finds its grant when it next acquires.
+publish = function(channel, message)
+  redis.pcall(string.find(channel, '{', 1, true) and 'SPUBLISH' or 'PUBLISH', channel, message)
+end
+
+-- promote grants leases to waiters in FIFO order while there is room, at most 64. It checks every
+-- level, because requests may place a node below different parents. own is the id that acquires:
+-- its reply tells it of the grant.
+promote = function(node, own)
+  for i = 0, 64 do
+    local _, id = head(node)
+    local r = id and load_record(id)
+    if not r or not has_room(r.levels, 1) then
+      return
+    end
+    if i == 64 then
+      publish(r.channel, id .. ' 0 0 0')
+      return
+    end
+    local lease = id == own and r.lease or math.min(r.lease, 5000000)
+    dequeue(id, r)
+    grant(id, r.place, r.request, lease, r.levels, 1)
+    refresh(r.levels, 1)
+    if id ~= own then
+      local used = get('u:' .. r.levels[#r.levels - 2]) + 0
+      publish(r.channel, string.format('%s %s %.0f %.0f', id, token, lease, used))
+    end
+  end
+end
+
+-- promote_dropped grants what the dropped ids left, root by root in the order of their names.
+promote_dropped = function()
+  local order = {}
+  for node in pairs(dropped_roots) do
+    order[#order + 1] = node
+  end
+  table.sort(order)
+  dropped_roots = {}
+  for i = 1, #order do
+    promote(order[i])
+  end
+end
+
+-- is_evicted tells whether an id that neither holds nor waits has an eviction mark.
+is_evicted = function(id)
+  return evicted_until > now and (call('ZSCORE', KEYS[4], '!' .. id) or 0) + 0 > now
+end
