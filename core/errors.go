@@ -24,7 +24,7 @@ var (
 
 	// ErrOverloaded is the Cause of a decision that this process could not ask Redis for in time, or
 	// whose answer it could not read in time, although Redis answers. It is an error of Acquire.
-	ErrOverloaded = errors.New("core: this process asks redis for more than it can send")
+	ErrOverloaded = errors.New("core: redis answers, but not what this process asks in time")
 
 	// ErrClosed is returned by a Gate that is closed.
 	ErrClosed = errors.New("core: the gate is closed")

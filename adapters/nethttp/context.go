@@ -49,7 +49,8 @@ func WithoutAdmission(ctx context.Context) context.Context {
 }
 
 // AdmissionFromContext returns the admission of the innermost Guard that decided the request of
-// this context, or nil. It is refused if the request was: handlers around the guard see that.
+// this context. It is nil if there is none, such as for a request that the Guard skips. In gin and
+// echo the handlers around the Guard have it too, also for a refused request.
 func AdmissionFromContext(ctx context.Context) *Admission {
 	a, _ := ctx.Value(contextKey{}).(*Admission)
 	return a

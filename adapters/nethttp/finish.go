@@ -21,7 +21,7 @@ func (a *Admission) Finish(r *http.Request, status int) *http.Request {
 	if a.settles() {
 		a.settle(r, status)
 	}
-	if a.lease == nil {
+	if a.lease == nil || a.ctx.Context == nil {
 		return r
 	}
 	return r.WithContext(&a.ctx)

@@ -117,10 +117,11 @@ func (a *Admission) writeStandard(h http.Header) {
 	}
 }
 
-// add is h.Add for a canonical name. It keeps the only value of a name in slot i of the Admission.
+// add is h.Add for a canonical name. It keeps the only value of a name in slot i of the Admission, if
+// that is free.
 func (a *Admission) add(h http.Header, i int, name, value string) {
-	if others := h[name]; len(others) > 0 {
-		h[name] = append(others, value)
+	if len(h[name]) > 0 || a.inlineHeaders[i] != "" {
+		h[name] = append(h[name], value)
 		return
 	}
 	a.inlineHeaders[i] = value

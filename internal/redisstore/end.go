@@ -11,7 +11,7 @@ import (
 
 // ErrOverloaded is the error of a call that this process could not send in time, or whose answer it
 // could not read in time, although the server answers.
-var ErrOverloaded = errors.New("redisstore: this process asks for more than it can send")
+var ErrOverloaded = errors.New("redisstore: the server answers, and not this call in time")
 
 // ErrOpen is the error of a call to a server that is known to fail.
 var ErrOpen = errors.New("redisstore: the server failed just before and is not asked again yet")

@@ -84,6 +84,9 @@ func (n *node) probed(fault error, changed bool) (watched bool) {
 func (n *node) replaced(cluster *redis.ClusterClient) bool {
 	ctx, suspect := context.Background(), n.suspect.Load().(string)
 	if n.client != nil {
+		if known, ok := n.store.nodes.Load(n.addr); !ok || known != n {
+			return true // earlier; its last calls doubt it still
+		}
 		if master, err := cluster.MasterForKey(ctx, suspect); err == nil && master.Options().Addr != n.addr &&
 			n.store.nodes.CompareAndDelete(n.addr, n) {
 			n.notify(Closed, nil)

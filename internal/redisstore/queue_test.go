@@ -122,6 +122,31 @@ func TestBurstOverASlowLinkIsOverload(t *testing.T) {
 	})
 }
 
+// A server that another has replaced is not watched, although a call that was under way doubts it.
+func TestReplacedServerIsNotWatched(t *testing.T) {
+	client := redis.NewClusterClient(&redis.ClusterOptions{
+		ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
+			return []redis.ClusterSlot{{End: 16383, Nodes: []redis.ClusterNode{{Addr: "127.0.0.1:1"}}}}, nil
+		},
+		Dialer: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("down") },
+	})
+	defer client.Close()
+	tasks := new(breaker.Tasks)
+	defer tasks.Stop()
+	s := New(Config{
+		Client: client, Cluster: true, Timeout: 50 * time.Millisecond, Tasks: tasks,
+		Probe: func(string) request.Request { return requests(t, "p")[0] },
+	})
+	n := s.nodeOf(t.Context(), "{k}")
+	s.nodes.Delete(n.addr)
+	n.doubt("{k}")
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := tasks.Wait(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
 // A panic in a hook of the client reaches one caller, and the others get an error.
 func TestPanicReachesOneCaller(t *testing.T) {
 	s := newTestStore(t, func(context.Context, redis.Cmder) error { panic("hook") })

@@ -122,8 +122,7 @@ func (s *Store) Reset(ctx context.Context, c *request.Charge) error {
 	return s.within(ctx, func(ctx context.Context) error { return s.Client.Del(ctx, name).Err() })
 }
 
-// Answers reports whether the server of an outermost part is asked. If not, a probe that is due
-// begins.
+// Answers reports whether the server of an outermost part is asked.
 func (s *Store) Answers(ctx context.Context, outermost string) bool {
 	return !s.nodeOf(ctx, outermost).circuit.IsOpen()
 }
