@@ -1,8 +1,5 @@
 package redisstore
 
-// leaseKeys is the number of KEYS of a scope.
-const leaseKeys = 5
-
 // arguments are those of a command. An interface that holds a pointer needs no memory of its own, so
 // texts and integers lie in arrays. The first key of a command must be a string, because go-redis
 // picks the server by it.

@@ -19,24 +19,22 @@ var _ request.LeaseStore = (*Leases)(nil)
 // NewLeases returns a store of leases beside a Store.
 func NewLeases(s *Store) *Leases { return &Leases{s} }
 
-// arguments begins the command of an operation with n arguments.
-func (l *Leases) arguments(scope, operation string, n int) arguments {
-	a := newArguments(3 + leaseKeys + 2 + n)
-	a.args = append(a.args, "evalsha", &l.store.leases.sha, leaseKeys)
+// begin makes k the call of an operation with n arguments, and begins its command.
+func (l *Leases) begin(k *call, scope, operation string, n int) arguments {
+	k.outermost = scope[len(l.store.Prefix) : strings.IndexByte(scope, '}')+1]
+	k.weight = min(leaseWeight+2*n, maxBatchWeight/4) // what take spares for leases
+	a := newArguments(3 + scopeKeys + 2 + n)
+	a.args = append(a.args, "evalsha", &l.store.leases.sha, scopeKeys)
 	a.leaseKeys(scope)
 	a.name(operation)
 	return a
 }
 
-// run sends an operation to the server of a scope. If the server is silent, it waits until the
+// run sends an operation to the server of its scope. If the server is silent, it waits until the
 // deadline of ctx, or for Config.Timeout; otherwise it waits for its turn as long as a round trip may
 // take, because a slot is worth the wait.
-func (l *Leases) run(
-	ctx context.Context, k *call, scope string, args []any,
-) error {
+func (l *Leases) run(ctx context.Context, k *call, args []any) error {
 	s := l.store
-	k.outermost = scope[len(s.Prefix) : strings.IndexByte(scope, '}')+1]
-	k.weight = min(leaseWeight+2*len(args), maxBatchWeight/4) // what take spares for leases
 	now := time.Now()
 	k.turn, k.end = now.Add(s.patience), now.Add(s.Timeout)
 	if at, ok := deadline.Untimed(ctx); ok {
@@ -57,9 +55,9 @@ func (l *Leases) Acquire(ctx context.Context, scope string, q lease.Request) (le
 	k := l.store.newCall()
 	defer l.store.release(k)
 	k.acquires = q.ID
-	a := l.arguments(scope, "acquire", 8+3*len(q.Levels))
+	a := l.begin(k, scope, "acquire", 8+3*len(q.Levels))
 	a.acquire(q)
-	if err := l.run(ctx, k, scope, a.args); err != nil {
+	if err := l.run(ctx, k, a.args); err != nil {
 		return lease.Grant{}, err
 	}
 	return decodeGrant(k.reply, len(q.Levels))
@@ -67,14 +65,14 @@ func (l *Leases) Acquire(ctx context.Context, scope string, q lease.Request) (le
 
 // each runs an operation that answers one integer for each id.
 func (l *Leases) each(
-	ctx context.Context, k *call, scope string, a arguments, ids []string,
+	ctx context.Context, k *call, a arguments, ids []string,
 ) ([]int64, error) {
 	defer l.store.release(k)
 	for _, id := range ids {
 		a.name(id)
 	}
 	k.insists = true
-	if err := l.run(ctx, k, scope, a.args); err != nil {
+	if err := l.run(ctx, k, a.args); err != nil {
 		return nil, err
 	}
 	if len(k.reply) != len(ids) {
@@ -90,21 +88,23 @@ func (l *Leases) Renew(
 	micros int64,
 	ids []string,
 ) ([]int64, error) {
-	a := l.arguments(scope, "renew", 1+len(ids))
+	k := l.store.newCall()
+	a := l.begin(k, scope, "renew", 1+len(ids))
 	a.int(micros)
-	return l.each(ctx, l.store.newCall(), scope, a, ids)
+	return l.each(ctx, k, a, ids)
 }
 
 // Release implements request.LeaseStore.
 func (l *Leases) Release(ctx context.Context, scope string, ids []string) ([]int64, error) {
 	k := l.store.newCall()
 	k.releases = ids
-	return l.each(ctx, k, scope, l.arguments(scope, "release", len(ids)), ids)
+	return l.each(ctx, k, l.begin(k, scope, "release", len(ids)), ids)
 }
 
 // Evict implements request.LeaseStore.
 func (l *Leases) Evict(ctx context.Context, scope string, ids []string) ([]int64, error) {
-	return l.each(ctx, l.store.newCall(), scope, l.arguments(scope, "force", len(ids)), ids)
+	k := l.store.newCall()
+	return l.each(ctx, k, l.begin(k, scope, "force", len(ids)), ids)
 }
 
 // List implements request.LeaseStore.
@@ -115,7 +115,7 @@ func (l *Leases) List(
 	k := l.store.newCall()
 	defer l.store.release(k)
 	k.mixed = true
-	if err := l.run(ctx, k, scope, l.arguments(scope, "list", 0).args); err != nil {
+	if err := l.run(ctx, k, l.begin(k, scope, "list", 0).args); err != nil {
 		return 0, nil, err
 	}
 	return decodeEntries(k.values)
