@@ -58,7 +58,7 @@ func (g *Gate) Ping(ctx context.Context) error {
 func (g *guard) ping(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(
 		ctx,
-		max(g.timeout, time.Second),
+		max(g.gate.timeout, time.Second),
 	) // a first connection takes longer than a decision
 	defer cancel()
 	err := g.store.Check(ctx)

@@ -31,7 +31,7 @@ func NewRedis(client redis.UniversalClient, cfg Config) (*Gate, error) {
 	g := newGate(cfg)
 	clock := cfg.clock()
 	g.local = memstore.New(cfg.MaxKeys, clock)
-	guard := &guard{shares: g.local, timeout: cfg.Timeout, gate: g}
+	guard := &guard{gate: g}
 	guard.store = redisstore.New(redisstore.Config{
 		Client: client, Prefix: g.prefix, Cluster: !oneServer(client, cfg.Topology),
 		Timeout: cfg.Timeout, Tasks: g.tasks, Probe: probe, Notify: guard.notice,
@@ -55,15 +55,13 @@ func oneServer(client redis.UniversalClient, t Topology) bool {
 
 // guard is the store on Redis within its deadline. Its errors are those that core's callers see.
 type guard struct {
-	store   *redisstore.Store
-	shares  *memstore.Store // of Local policies
-	timeout time.Duration
-	gate    *Gate
+	store *redisstore.Store
+	gate  *Gate
 }
 
 // bound gives a decision its deadline.
 func (g *guard) bound(ctx context.Context) context.Context {
-	return deadline.Until(ctx, time.Now().Add(g.timeout))
+	return deadline.Until(ctx, time.Now().Add(g.gate.timeout))
 }
 
 // Decide implements request.Store.
@@ -74,7 +72,7 @@ func (g *guard) Decide(ctx context.Context, requests []request.Request) error {
 
 // Reset implements request.Store. It forgets this process's share too.
 func (g *guard) Reset(ctx context.Context, c *request.Charge) error {
-	_ = g.shares.Reset(ctx, c) // memory does not fail
+	_ = g.gate.local.Reset(ctx, c) // memory does not fail
 	return g.explain(ctx, g.store.Reset(ctx, c))
 }
 

@@ -130,13 +130,9 @@ func NewSemaphore(g *Gate, cfg SemaphoreConfig) (*Semaphore, error) {
 	return &Semaphore{gate: g, cfg: cfg}, nil
 }
 
-// held notes for how long a slot was held. The mean moves by an eighth of the distance to each hold.
+// held notes for how long a slot was held. A hold may be missed, which does no harm.
 func (s *Semaphore) held(d time.Duration) {
-	now, mean := d.Microseconds(), s.meanHold.Load()
-	if mean == 0 {
-		mean = now
-	}
-	s.meanHold.Store(max(1, mean+(now-mean)/8)) // a hold may be missed, which does no harm
+	s.meanHold.Store(lease.MeanHold(s.meanHold.Load(), d.Microseconds()))
 }
 
 // Gate returns the Gate of the semaphore.

@@ -25,7 +25,7 @@ type Admission struct {
 	full        *core.FullError
 	lease       *core.Lease
 	reservation *core.Reservation // nil if nothing can be settled
-	ctx         admittedContext   // of the handlers around the guard, after it
+	ctx         admittedContext   // of the handler; with a lease, only of those around the guard
 	seen        response          // what the handler has responded
 	finished    atomic.Bool
 

@@ -34,9 +34,7 @@ func NewGuard(cfg Config) (*Guard, error) {
 	for _, r := range cfg.Rules {
 		ad := advertise(r.Policy)
 		g.adverts = append(g.adverts, ad)
-		if ad.member != "" {
-			policies = append(separated(policies), ad.member...)
-		}
+		policies = appendMember(policies, ad.member)
 		g.settles = g.settles || r.Settle != nil
 	}
 	if cfg.Concurrency != nil {
@@ -46,11 +44,8 @@ func NewGuard(cfg Config) (*Guard, error) {
 		if !slices.ContainsFunc(c.Caps, func(c Cap) bool { return c.LimitFor != nil }) {
 			g.caps = c.advertise(nil)
 		}
-		if g.caps != "" {
-			policies = append(separated(policies), g.caps...)
-		}
 	}
-	g.policies = string(policies)
+	g.policies = string(appendMember(policies, g.caps))
 	return g, nil
 }
 

@@ -91,27 +91,25 @@ func (a *Admission) writeStandard(h http.Header) {
 		if policy == "" {
 			continue
 		}
-		policies = append(separated(policies), policy...)
+		policies = appendMember(policies, policy)
 		if !r.Known || r.Source == core.SourceLocal { // the share of one process is not the limit
 			continue
 		}
-		limits = append(append(separated(limits), ad.name...), ";r="...)
+		limits = append(appendMember(limits, ad.name), ";r="...)
 		limits = appendInteger(limits, r.Remaining)
 		if r.NextAfter > 0 && r.NextAfter != core.Never {
 			limits = appendInteger(append(limits, ";t="...), ceilSeconds(r.NextAfter))
 		}
 	}
-	if caps := a.capMembers(); caps != "" {
-		policies = append(separated(policies), caps...)
-	}
-	switch {
-	case len(policies) == 0:
+	policies = appendMember(policies, a.capMembers())
+	if len(policies) == 0 {
 		return
-	case string(policies) == a.guard.policies: // is printed already
-		a.add(h, 0, "Ratelimit-Policy", a.guard.policies)
-	default:
-		a.add(h, 0, "Ratelimit-Policy", string(policies))
 	}
+	all := a.guard.policies
+	if string(policies) != all {
+		all = string(policies)
+	}
+	a.add(h, 0, "Ratelimit-Policy", all)
 	if len(limits) > 0 {
 		a.add(h, 1, "Ratelimit", string(limits))
 	}
@@ -139,12 +137,12 @@ func (a *Admission) capMembers() string {
 	return a.guard.cfg.Concurrency.advertise(a.levels)
 }
 
-// separated appends the separator of a list that has members.
-func separated(list []byte) []byte {
-	if len(list) > 0 {
+// appendMember appends a member, or several, to a list. It appends nothing for "".
+func appendMember(list []byte, member string) []byte {
+	if len(list) > 0 && member != "" {
 		list = append(list, ", "...)
 	}
-	return list
+	return append(list, member...)
 }
 
 func (a *Admission) writeLegacy(h http.Header) {

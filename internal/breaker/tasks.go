@@ -13,8 +13,7 @@ type Tasks struct {
 	mu      sync.Mutex
 	running int
 	idle    chan struct{} // closed when none runs; nil unless somebody waits
-	stop    chan struct{} // closed by Stop; nil unless somebody sleeps
-	stopped bool
+	stop    chan struct{} // closed by Stop; see stopping
 }
 
 // Go calls f in a goroutine.
@@ -40,14 +39,8 @@ func (t *Tasks) end() {
 // Sleep waits for that time, and reports false as soon as Stop was called.
 func (t *Tasks) Sleep(d time.Duration) bool {
 	t.mu.Lock()
-	if t.stop == nil {
-		t.stop = make(chan struct{})
-	}
-	stop, stopped := t.stop, t.stopped
+	stop := t.stopping()
 	t.mu.Unlock()
-	if stopped {
-		return false
-	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -62,10 +55,20 @@ func (t *Tasks) Sleep(d time.Duration) bool {
 func (t *Tasks) Stop() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.stopped && t.stop != nil {
-		close(t.stop)
+	stop := t.stopping()
+	select {
+	case <-stop:
+	default:
+		close(stop)
 	}
-	t.stopped = true
+}
+
+// stopping returns the channel that Stop closes. The lock is held.
+func (t *Tasks) stopping() chan struct{} {
+	if t.stop == nil {
+		t.stop = make(chan struct{})
+	}
+	return t.stop
 }
 
 // Wait returns when no goroutine runs, or with the error of ctx when that ends first.

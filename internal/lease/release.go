@@ -28,7 +28,7 @@ func (s *Scope) dropAll(now int64, ids []string, force bool) []int64 {
 		}
 		switch {
 		case was == 1 && !force:
-			s.recordHold(s.now - r.granted)
+			s.hold = MeanHold(s.hold, s.now-r.granted)
 		case was > 0 && force:
 			s.patience.put("!"+id, ends+r.Lease)
 			s.publish(r.Channel, "!"+id)
@@ -40,14 +40,12 @@ func (s *Scope) dropAll(now int64, ids []string, force bool) []int64 {
 	return dropped
 }
 
-// recordHold moves the mean hold by an eighth of the distance to a new one.
-func (s *Scope) recordHold(held int64) {
-	if s.hold == 0 {
-		s.hold = held
-	} else {
-		s.hold += int64(math.Floor(float64(held-s.hold) / 8))
+// MeanHold moves a mean hold by an eighth of the distance to a new one. Zero is no mean yet.
+func MeanHold(mean, held int64) int64 {
+	if mean == 0 {
+		mean = held
 	}
-	s.hold = max(1, s.hold)
+	return max(1, mean+int64(math.Floor(float64(held-mean)/8)))
 }
 
 // evicted reports whether an id that neither holds nor waits has an eviction mark.

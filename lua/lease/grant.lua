@@ -11,7 +11,7 @@ local function get(field)
 end
 
 -- Levels are a list of nodes, weights and limits, such as ARGV from 10 on. has_room tells whether
--- they fit at one node, or at all if node is nil.
+-- they fit at one node, or at every node if node is nil.
 local function has_room(levels, from, node)
   for i = from, #levels, 3 do
     if (not node or node == levels[i]) and
