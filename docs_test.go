@@ -94,6 +94,7 @@ var (
 	reports                            http.HandlerFunc
 	work                               func(context.Context) error
 	planOf                             func(string) core.Algorithm
+	page                               string
 )
 type userKey struct{}
 `

@@ -24,6 +24,7 @@ var floors = []struct {
 	{"keyfunc", 0, nil},
 	{"internal/algorithm", 0, nil},
 	{"internal/lease", 0, nil},
+	{"internal/bloom", 0, []string{"github.com/twmb/murmur3"}},
 	{"internal/breaker", 0, nil},
 	{"internal/deadline", 0, nil},
 	{"internal/request", 1, nil},
@@ -102,7 +103,8 @@ func TestNethttpDependencies(t *testing.T) {
 	slices.Sort(modules)
 	modules = slices.Compact(modules)
 	want := []string{
-		"github.com/cespare/xxhash/v2", "github.com/felixge/httpsnoop", module, "github.com/redis/go-redis/v9", "go.uber.org/atomic",
+		"github.com/cespare/xxhash/v2", "github.com/felixge/httpsnoop", module, "github.com/redis/go-redis/v9", "github.com/twmb/murmur3",
+		"go.uber.org/atomic",
 	}
 	if !slices.Equal(modules, want) {
 		t.Errorf("adapters/nethttp links %v, want %v", modules, want)

@@ -25,9 +25,10 @@ type scriptCall struct {
 // injected are the scripts that lua54.lua runs.
 var injected = []string{
 	headgate.LeaseScriptInjected(), headgate.DecideScriptInjected(), headgate.AdmitScriptInjected(),
+	headgate.FilterScriptInjected(),
 }
 
-const leaseScript, decideScript, admitScript = 0, 1, 2
+const leaseScript, decideScript, admitScript, filterScript = 0, 1, 2, 3
 
 // replayUnderLua54 runs calls in order under Lua 5.4. It fails the test for every call that gets
 // another reply than under Lua 5.1, and for every float in a reply, in a value or in an argument of
@@ -222,4 +223,63 @@ func TestLeaseScriptUnderLua54(t *testing.T) {
 		}
 	}
 	replayUnderLua54(t, l.calls)
+}
+
+// TestFilterScriptUnderLua54 covers every operation, with and without a window.
+func TestFilterScriptUnderLua54(t *testing.T) {
+	needLua54(t)
+	rng := seededRand(t)
+	client := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
+	t.Cleanup(func() { _ = client.Close() })
+	script := redis.NewScript(injected[filterScript])
+	now := int64(1_763_700_000_000_000)
+	var calls []scriptCall
+	ran := make(map[string]int)
+	run := func(operation string, shape string, parts []int, args ...any) {
+		t.Helper()
+		keys := []string{"{f}:bf1"}
+		argv := []any{operation, shape, len(parts)}
+		for _, p := range parts {
+			keys = append(keys, fmt.Sprint("{f}:bf1:e", p), fmt.Sprint("{f}:bf1:o", p))
+			argv = append(argv, p)
+		}
+		argv = append(append(argv, args...), now)
+		reply, err := script.Run(t.Context(), client, keys, argv...).Slice()
+		if err != nil {
+			t.Fatalf("%v: %v", argv, err)
+		}
+		calls = append(calls, scriptCall{filterScript, keys, toTexts(argv), showReply(reply)})
+		ran[fmt.Sprint(operation, " ", reply[0])]++
+	}
+	shapes := []string{"50 3 2 0", "50 3 2 1000000"}
+	run("reset", shapes[0], nil)
+	for i := range 3000 {
+		shape := shapes[i/1000%2]
+		if i%1000 == 0 {
+			run("ask", shapes[0], []int{0}, "a", 1, 3, 4)
+			run("count", shapes[1], []int{0})
+		}
+		switch now += rng.Int64N(100_000); rng.IntN(40) {
+		case 0:
+			run("count", shape, []int{rng.IntN(3)})
+		case 1:
+			run("reset", shape, nil)
+			run("sweep", shape, []int{0, 1})
+		case 2:
+			now -= 500_000
+		default:
+			parts := [][]int{{0}, {2}, {0, 1, 2}}[rng.IntN(3)]
+			var args []any
+			for range 1 + rng.IntN(3) {
+				args = append(args, []string{"a", "t"}[rng.IntN(2)], 1+rng.IntN(len(parts)), rng.IntN(50), rng.IntN(50))
+			}
+			run("ask", shape, parts, args...)
+		}
+	}
+	for _, want := range []string{"ask 0", "ask 1", "ask -1", "count -1", "reset 0", "reset 3", "sweep 0"} {
+		if ran[want] == 0 {
+			t.Errorf("%s did not come: %v", want, ran)
+		}
+	}
+	replayUnderLua54(t, calls)
 }

@@ -43,6 +43,14 @@ func AdmitScript() string { return read(ownClock) + admission() }
 // See DecideScriptInjected.
 func AdmitScriptInjected() string { return read(injectedClock) + admission() }
 
+// FilterScript returns the script of Bloom filters on Redis's own clock. The comment at its head is its
+// contract.
+func FilterScript() string { return read(ownClock) + read("filter.lua") }
+
+// FilterScriptInjected returns the same script on a clock that the caller passes as the last ARGV.
+// See DecideScriptInjected.
+func FilterScriptInjected() string { return read(injectedClock) + read("filter.lua") }
+
 const ownClock, injectedClock = "clock.lua", "clock_injected.lua"
 
 // admission wraps the decision and lease scripts in functions and appends admit.lua, which calls

@@ -13,8 +13,8 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 )
 
-// The permissions in docs/redis.md are enough for every operation of a Semaphore and a Gate, and each
-// one is needed.
+// The permissions in docs/redis.md are enough for every operation of a Gate, a Semaphore and a Filter,
+// and each one is needed.
 func TestDocumentedPermissions(t *testing.T) {
 	page, err := os.ReadFile("../docs/redis.md")
 	if err != nil {
@@ -71,6 +71,19 @@ func TestDocumentedPermissions(t *testing.T) {
 	three := []core.Charge{{Policy: limited(t, "p", frozen(9)), Key: user.Key, Cost: 1}, {Policy: limited(t, "q", frozen(9)), Key: user.Key, Cost: 1}, {Policy: moved, Key: user.Key, Cost: 1}}
 	decide(t, g, three...)
 	before := decide(t, g, three...)
+	f := newFilter(t, g, core.FilterConfig{Name: "f", Items: 10, FalsePositives: 0.01, Window: time.Hour})
+	if err := f.Add(t.Context(), "a"); err != nil {
+		t.Error(err)
+	}
+	if found, err := f.Test(t.Context(), "a"); !found || err != nil {
+		t.Error(err)
+	}
+	if _, err := f.Stats(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := f.Reset(t.Context()); err != nil {
+		t.Error(err)
+	}
 	if err := g.Close(t.Context()); err != nil {
 		t.Error(err)
 	}

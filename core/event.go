@@ -29,12 +29,13 @@ const (
 	EventCircuitOpened                      // a server of Redis failed, and is not asked for a while
 	EventCircuitClosed                      // a server of Redis answers again
 	EventOverload                           // calls ended as ErrOverloaded; told at most once a second
+	EventFilter                             // a method of a Filter
 )
 
 var eventKinds = [...]string{
 	"none", "decide", "peek", "at most", "reserve", "settle", "cancel", "reset", "refund failed",
 	"acquire", "release", "adopted", "lease lost", "evicted", "script missing",
-	"circuit opened", "circuit closed", "overload",
+	"circuit opened", "circuit closed", "overload", "filter",
 }
 
 // String returns the kind in lower-case words.
@@ -57,6 +58,8 @@ type Event struct {
 	// Semaphore is set for EventAcquire, EventRelease, EventAdopted, EventLeaseLost and
 	// EventEvicted.
 	Semaphore *Semaphore
+	// Filter is set for EventFilter.
+	Filter *Filter
 	// Node is the address of the server of EventCircuitOpened, EventCircuitClosed and
 	// EventOverload. It is empty if the client does not tell it.
 	Node string

@@ -31,6 +31,7 @@ type Gate struct {
 	local  *memstore.Store // decides for Local policies while Redis fails
 	cache  *denialCache    // nil if denials are not remembered
 
+	filters             request.FilterStore
 	leases, localLeases request.LeaseStore // these are the same in memory
 	keeper              *keeper.Keeper
 	// answers reports whether the server of an outermost part is asked.
@@ -54,6 +55,7 @@ func NewMemory(cfg Config) (*Gate, error) {
 	g.bound = unbounded
 	g.ping = func(context.Context) error { return nil }
 	g.answers = func(context.Context, string) bool { return true }
+	g.filters = memstore.NewFilters(clock)
 	g.keep(nil, clock, nil)
 	return g, nil
 }

@@ -136,11 +136,11 @@ func (p *process) answer() (int64, error) {
 	}
 }
 
-// TestDecidingProcess is the body of each process of TestProcessesAdmitTheLimitTogether.
+// TestDecidingProcess is the body of each process that startProcess starts.
 func TestDecidingProcess(t *testing.T) {
 	addr := os.Getenv("CORE_TEST_ADDR")
 	if addr == "" {
-		t.Skip("runs only as a process of TestProcessesAdmitTheLimitTogether")
+		t.Skip("runs only as a process of other tests")
 	}
 	client := redis.NewClient(&redis.Options{
 		Addr: addr, ContextTimeoutEnabled: true,
@@ -149,6 +149,10 @@ func TestDecidingProcess(t *testing.T) {
 	defer func() { _ = client.Close() }()
 	g := redisGate(t, client, core.Config{Prefix: os.Getenv("CORE_TEST_PREFIX")})
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		if lines.Text() == "filter" {
+			fmt.Println("admitted", addToFilter(t, g))
+			continue
+		}
 		i, err := strconv.Atoi(lines.Text())
 		if err != nil {
 			t.Fatal(err)

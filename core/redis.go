@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/headgate/headgate/internal/bloom"
 	"github.com/headgate/headgate/internal/deadline"
 	"github.com/headgate/headgate/internal/lease"
 	"github.com/headgate/headgate/internal/memstore"
@@ -41,6 +42,7 @@ func NewRedis(client redis.UniversalClient, cfg Config) (*Gate, error) {
 		g.cache = newDenialCache()
 	}
 	g.ping, g.answers = guard.ping, guard.store.Answers
+	g.filters = &guardedFilters{redisstore.NewFilters(guard.store), guard}
 	g.keep(client, clock, &guardedLeases{redisstore.NewLeases(guard.store), guard})
 	return g, nil
 }
@@ -167,4 +169,36 @@ func (l *guardedLeases) List(
 ) (now int64, all []lease.Entry, err error) {
 	now, all, err = l.leases.List(ctx, scope)
 	return now, all, l.guard.explain(ctx, err)
+}
+
+// guardedFilters are the filters on Redis, with errors for callers.
+type guardedFilters struct {
+	filters *redisstore.Filters
+	guard   *guard
+}
+
+func (f *guardedFilters) Ask(
+	ctx context.Context, filter string, s bloom.Shape, items []bloom.Item,
+) ([]int64, error) {
+	replies, err := f.filters.Ask(ctx, filter, s, items)
+	return replies, f.explain(ctx, err)
+}
+
+func (f *guardedFilters) Count(
+	ctx context.Context, filter string, s bloom.Shape, part int64,
+) ([2]int64, error) {
+	set, err := f.filters.Count(ctx, filter, s, part)
+	return set, f.explain(ctx, err)
+}
+
+func (f *guardedFilters) Reset(ctx context.Context, filter string, s bloom.Shape) error {
+	return f.explain(ctx, f.filters.Reset(ctx, filter, s))
+}
+
+// explain leaves the error of another shape, which is no failure of Redis.
+func (f *guardedFilters) explain(ctx context.Context, err error) error {
+	if errors.As(err, new(request.OtherShape)) {
+		return err
+	}
+	return f.guard.explain(ctx, err)
 }

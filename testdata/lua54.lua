@@ -141,6 +141,26 @@ function commands.SETRANGE(key, from, text)
   return #db[key].text
 end
 
+function commands.GETBIT(key, at)
+  return (entry(key, 'bits').set or {})[at] or 0
+end
+
+function commands.SETBIT(key, at, bit)
+  local e, old = entry(key, 'bits', true), commands.GETBIT(key, at)
+  assert(bit == '1')
+  e.set = e.set or {}
+  e.set[at] = 1
+  return old
+end
+
+function commands.BITCOUNT(key)
+  local n = 0
+  for _ in pairs(entry(key, 'bits').set or {}) do
+    n = n + 1
+  end
+  return n
+end
+
 function commands.PEXPIRE(key, ttl)
   if not ttl:find('^%d+$') then
     error({err = 'ERR value is not an integer or out of range'})

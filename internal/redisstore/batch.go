@@ -140,6 +140,8 @@ func (b *batch) limitIndex(c *request.Charge) int {
 	return len(b.limits) - 1
 }
 
+func (b *batch) members() []*call { return b.calls }
+
 // release forgets the calls and lets the batch be used again.
 func (b *batch) release() {
 	b.calls = nil

@@ -12,7 +12,8 @@ import (
 	"github.com/headgate/headgate/internal/request"
 )
 
-// call is what one caller asks of a server: requests, or one operation on leases.
+// call is what one caller asks of a server: requests, items of a filter, or one operation with a
+// command of its own, such as those on leases.
 type call struct {
 	outermost string // part of its keys, which picks the hash slot
 
@@ -22,7 +23,10 @@ type call struct {
 	words    int  // of the reply
 	weight   int  // words, and what the script does without telling
 
-	args     []any    // of an operation on leases: the command
+	filter filterCall // if it asks a filter
+
+	args     []any    // of an operation of its own script: the command
+	script   *script  // the script
 	acquires string   // the id of the slot that it asks for
 	releases []string // the ids of the slots that it gives back
 	insists  bool     // is sent although the server is known to fail
@@ -56,8 +60,7 @@ const (
 // leaseWeight is the weight of an operation on leases. It takes the server some 25 µs.
 const leaseWeight = 10
 
-// acquireCall returns the call of a decision. It waits for its turn half of its time, so that the
-// other half is left for the round trip.
+// acquireCall returns the call of a decision.
 func (s *Store) acquireCall(ctx context.Context, requests []request.Request) *call {
 	k := s.newCall()
 	k.requests = requests
@@ -76,13 +79,19 @@ func (s *Store) acquireCall(ctx context.Context, requests []request.Request) *ca
 		k.weight += leaseWeight
 		k.acquires = requests[0].Slot.Request.ID
 	}
+	k.bound(ctx, s.Timeout)
+	return k
+}
+
+// bound gives the call its time: half of it to wait for its turn, so that the other half is left for
+// the round trip.
+func (k *call) bound(ctx context.Context, timeout time.Duration) {
 	now := time.Now()
-	k.end = now.Add(s.Timeout)
+	k.end = now.Add(timeout)
 	if at, ok := deadline.Untimed(ctx); ok && at.Before(k.end) {
 		k.end = at
 	}
 	k.turn = now.Add(k.end.Sub(now) / 2)
-	return k
 }
 
 // newCall returns an empty call, perhaps one that was released.
@@ -213,8 +222,8 @@ func (s *Store) firstFind(ctx context.Context, client *redis.ClusterClient, oute
 	return found, nil
 }
 
-// isLease reports whether the call is an operation on leases.
-func (k *call) isLease() bool { return k.args != nil }
+// isOwn reports whether the call has a command of its own.
+func (k *call) isOwn() bool { return k.args != nil }
 
 // brief reports whether the script may answer in one number.
 func (k *call) brief() bool { return k.merges && len(k.requests[0].Charges) == 1 }

@@ -99,7 +99,8 @@ func split(err error, calls []*call) error {
 }
 
 const permissions = "the user lacks a permission: a Gate needs " +
-	"+ping +eval +evalsha +time +get +mget +set +incrby +del +getrange +setrange +pexpire on its keys"
+	"+ping +eval +evalsha +time +get +mget +set +incrby +del +getrange +setrange +pexpire on its keys, " +
+	"and more for semaphores and filters"
 
 // causes explains the replies of Redis by what is in them.
 var causes = []struct{ reply, words string }{

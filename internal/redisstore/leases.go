@@ -22,9 +22,10 @@ func NewLeases(s *Store) *Leases { return &Leases{s} }
 // begin makes k the call of an operation with n arguments, and begins its command.
 func (l *Leases) begin(k *call, scope, operation string, n int) arguments {
 	k.outermost = scope[len(l.store.Prefix) : strings.IndexByte(scope, '}')+1]
+	k.script = &l.store.leases
 	k.weight = min(leaseWeight+2*n, maxBatchWeight/4) // what take spares for leases
 	a := newArguments(3 + scopeKeys + 2 + n)
-	a.args = append(a.args, "evalsha", &l.store.leases.sha, scopeKeys)
+	a.args = append(a.args, "evalsha", &k.script.sha, scopeKeys)
 	a.leaseKeys(scope)
 	a.name(operation)
 	return a

@@ -57,23 +57,24 @@ type Store struct {
 	trips           deadline.Deadlines // of round trips
 	alone           deadline.Deadlines // of those that a caller makes alone
 
-	decides, admits, leases script
-	calls                   sync.Pool    // to be used again
-	missing                 atomic.Int64 // scripts that the server did not know
-	serverTime              atomic.Int64 // when a calendar's period was last found to have passed
-	clock                   func() int64 // of a test, in microseconds; nil for Redis's own
+	decides, admits, leases, filters script
+	calls                            sync.Pool    // to be used again
+	missing                          atomic.Int64 // scripts that the server did not know
+	serverTime                       atomic.Int64 // when a calendar's period was last found to have passed
+	clock                            func() int64 // of a test, in microseconds; nil for Redis's own
 }
 
 var (
 	decideScript = newScript(headgate.DecideScript())
 	admitScript  = newScript(headgate.AdmitScript())
 	leaseScript  = newScript(headgate.LeaseScript())
+	filterScript = newScript(headgate.FilterScript())
 )
 
 // New returns a Store. It sends nothing.
 func New(cfg Config) *Store {
 	s := &Store{
-		Config: cfg, decides: decideScript, admits: admitScript, leases: leaseScript,
+		Config: cfg, decides: decideScript, admits: admitScript, leases: leaseScript, filters: filterScript,
 		quiet: max(quiet, cfg.Timeout), patience: max(patience, 5*cfg.Timeout),
 	}
 	s.trips.Timeout, s.alone.Timeout = s.patience, cfg.Timeout
@@ -101,6 +102,7 @@ func (s *Store) InjectClock(now func() int64) {
 	s.decides = newScript(headgate.DecideScriptInjected())
 	s.admits = newScript(headgate.AdmitScriptInjected())
 	s.leases = newScript(headgate.LeaseScriptInjected())
+	s.filters = newScript(headgate.FilterScriptInjected())
 }
 
 // renewPeriods replaces the limits whose period does not hold now.

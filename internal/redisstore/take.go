@@ -8,7 +8,7 @@ import (
 	"github.com/headgate/headgate/internal/request"
 )
 
-// take removes the next batch from the queue: decisions first, then operations on leases, each in the
+// take removes the next batch from the queue: decisions first, then operations with a command, each in the
 // order of their arrival. If both wait, a quarter of the batch is for leases, so that neither waits
 // for all of the other. A release does not overtake the acquire of its slot.
 func (q *queue) take() *trip {
@@ -16,7 +16,7 @@ func (q *queue) take() *trip {
 	room, left := q.room(), maxBatchWeight
 	pick := func(leases bool, room, spare int) {
 		for _, k := range q.waiting {
-			if room > 0 && k.isLease() == leases && !q.stray(k.releases) &&
+			if room > 0 && k.isOwn() == leases && !q.stray(k.releases) &&
 				(k.weight <= left-spare || len(t.calls) == 0) {
 				k.state = callEncodes
 				t.calls = append(t.calls, k)
@@ -24,7 +24,7 @@ func (q *queue) take() *trip {
 			}
 		}
 	}
-	if slices.ContainsFunc(q.waiting, (*call).isLease) {
+	if slices.ContainsFunc(q.waiting, (*call).isOwn) {
 		pick(false, max(1, room-room/4), maxBatchWeight/4)
 		pick(true, max(1, room-len(t.calls)), 0)
 	} else {

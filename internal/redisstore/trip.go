@@ -20,15 +20,23 @@ type trip struct {
 	panicked any // the value of a panic in a hook of the client
 }
 
-// command is a script for calls of one hash slot: a batch of decisions, or one operation on leases.
+// command is a script for calls of one hash slot that share it, or for one operation of its own.
 type command struct {
 	script *script
-	batch  *batch
+	shared shared
 	call   *call
 	args   []any
 
 	numbers *redis.IntSliceCmd // or nil, if the reply is mixed
 	values  *redis.Cmd
+}
+
+// shared is calls that share a script.
+type shared interface {
+	members() []*call
+	// distribute gives each of several calls its part of the script's reply.
+	distribute(reply []int64) error
+	release()
 }
 
 // ErrPanicked is the error of a round trip that did not return, because a hook of the client
@@ -45,16 +53,20 @@ func (t *trip) reset() {
 
 // pack writes the commands.
 func (s *Store) pack(t *trip) {
+	var filters []*call
 	for _, k := range t.calls {
 		switch {
-		case k.isLease():
-			t.commands = append(t.commands, command{script: &s.leases, call: k, args: k.args})
+		case k.isOwn():
+			t.commands = append(t.commands, command{script: k.script, call: k, args: k.args})
+		case k.filter.items != nil:
+			filters = append(filters, k)
 		case k.alone:
 			t.add(s.encode([]*call{k}))
 		default:
 			t.shared = append(t.shared, k)
 		}
 	}
+	s.packFilters(t, filters)
 	switch {
 	case len(t.shared) == 0:
 	case !s.Cluster || len(t.shared) == 1:
@@ -71,7 +83,7 @@ func (s *Store) pack(t *trip) {
 }
 
 func (t *trip) add(b *batch) {
-	t.commands = append(t.commands, command{script: b.script, batch: b, args: b.args})
+	t.commands = append(t.commands, command{script: b.script, shared: b, args: b.args})
 }
 
 // travel sends a batch and leaves in each call its part of the answer, or its error. An error that
@@ -115,21 +127,21 @@ func (c *command) deliver(n *node) {
 		n.judge(k.err, k.outermost)
 		return
 	}
-	calls := c.batch.calls
+	calls := c.shared.members()
 	reply, err := c.numbers.Result()
 	n.judge(err, calls[0].outermost)
 	switch {
 	case err == nil && len(calls) == 1: // which may have taken a slot too
 		calls[0].reply = reply
 	case err == nil:
-		err = c.batch.distribute(reply)
+		err = c.shared.distribute(reply)
 	}
 	if err != nil {
 		for _, k := range calls {
 			k.err = split(err, calls)
 		}
 	}
-	c.batch.release()
+	c.shared.release()
 }
 
 // judge doubts the server if a call had no answer, or that of a server which cannot decide now.

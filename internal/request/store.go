@@ -3,6 +3,7 @@ package request
 import (
 	"context"
 
+	"github.com/headgate/headgate/internal/bloom"
 	"github.com/headgate/headgate/internal/lease"
 )
 
@@ -38,3 +39,19 @@ type LeaseStore interface {
 	Evict(ctx context.Context, scope string, ids []string) (was []int64, err error)
 	List(ctx context.Context, scope string) (now int64, entries []lease.Entry, err error)
 }
+
+// FilterStore keeps Bloom filters. It is safe for concurrent use.
+type FilterStore interface {
+	// Ask answers for each item as bloom.Filter.Ask does. It runs in one step.
+	Ask(ctx context.Context, filter string, s bloom.Shape, items []bloom.Item) ([]int64, error)
+	// Count returns the bits that are set in a part, in the current generation and in the one before,
+	// or -1 if the store has lost the part.
+	Count(ctx context.Context, filter string, s bloom.Shape, part int64) (set [2]int64, err error)
+	// Reset empties a filter, which may have any shape.
+	Reset(ctx context.Context, filter string, s bloom.Shape) error
+}
+
+// OtherShape is the error of a filter that has another shape than it is asked with.
+type OtherShape struct{ Shape bloom.Shape }
+
+func (o OtherShape) Error() string { return "the filter has the shape " + o.Shape.String() }

@@ -1,0 +1,34 @@
+package core_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+
+	"github.com/headgate/headgate/core"
+)
+
+func ExampleFilter() {
+	ctx := context.Background()
+	gate, err := core.NewMemory(core.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	seen, err := core.NewFilter(gate, core.FilterConfig{Name: "pages", Items: 1_000_000, FalsePositives: 0.001})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, page := range []string{"/a", "/b", "/a"} {
+		isNew, err := seen.TestAndAdd(ctx, page)
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(page, isNew)
+	}
+	fmt.Println(seen.Bytes(), "bytes,", seen.Hashes(), "bits of an item")
+	// Output:
+	// /a true
+	// /b true
+	// /a false
+	// 1797200 bytes, 10 bits of an item
+}

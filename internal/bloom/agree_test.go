@@ -1,0 +1,117 @@
+package bloom_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/bloom"
+	"github.com/headgate/headgate/internal/redistest"
+)
+
+// script is a filter in Redis on an injected clock.
+type script struct {
+	*redis.Script
+	t      *testing.T
+	client *redis.Client
+	name   string
+}
+
+func (x *script) run(now int64, operation string, s bloom.Shape, parts []int64, args ...any) string {
+	x.t.Helper()
+	keys, argv := []string{x.name}, []any{operation, s.String(), len(parts)}
+	for _, p := range parts {
+		keys = append(keys, fmt.Sprint(x.name, ":e", p), fmt.Sprint(x.name, ":o", p))
+		argv = append(argv, p)
+	}
+	argv = append(append(argv, args...), now)
+	reply, err := x.Run(x.t.Context(), x.client, keys, argv...).Int64Slice()
+	if err != nil {
+		x.t.Fatalf("%v: %v", argv, err)
+	}
+	return fmt.Sprint(reply)
+}
+
+func TestScriptAgreesWithFilter(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
+		seed := rand.Uint64()
+		t.Cleanup(func() {
+			if t.Failed() {
+				t.Logf("seed %d", seed)
+			}
+		})
+		rng := rand.New(rand.NewPCG(seed, 0))
+		x := &script{
+			redis.NewScript(headgate.FilterScriptInjected()), t, srv.Client(t), srv.Prefix + ":{f}:bf1",
+		}
+		now := int64(1_763_700_000_123_456)
+		model := new(bloom.Filter)
+		shapes := []bloom.Shape{
+			{Bits: 40, Parts: 3, Hashes: 2}, {Bits: 60, Parts: 2, Hashes: 3, Window: 2_000_000}, {Bits: 7, Parts: 1, Hashes: 1},
+		}
+		s := shapes[0]
+		for i := range 3000 {
+			switch rng.IntN(30) {
+			case 0:
+				now += rng.Int64N(3_000_000)
+			case 1:
+				now -= rng.Int64N(1_000_000)
+			case 2:
+				now += 100_000_000
+			default:
+				now += rng.Int64N(100_000)
+			}
+			var got, want string
+			switch n := rng.IntN(60); {
+			case n == 0:
+				parts := []int64{0, 1, 2}
+				got = x.run(now, "reset", s, nil) + x.run(now, "sweep", s, parts)
+				old, _ := model.Fits(s)
+				want = fmt.Sprintf("[%d][0]", old.Parts)
+				if n := x.client.Exists(t.Context(), x.name, x.name+":e0", x.name+":o0", x.name+":e2").Val(); n != 0 {
+					t.Fatalf("%d keys are left", n)
+				}
+				model = new(bloom.Filter)
+			case n < 3:
+				s = shapes[rng.IntN(len(shapes))]
+				continue
+			case n < 8:
+				part := rng.Int64N(s.Parts)
+				got = x.run(now, "count", s, []int64{part})
+				if other, ok := model.Fits(s); !ok {
+					want = fmt.Sprintf("[-1 %v]", other)
+				} else {
+					current, before := model.Count(now, s, part)
+					want = fmt.Sprint([]int64{current, before})
+				}
+			default:
+				var items []bloom.Item
+				var parts []int64
+				var args []any
+				for p := range s.Parts {
+					parts = append(parts, p)
+				}
+				for range 1 + rng.IntN(4) {
+					it := s.Item(fmt.Sprint(rng.IntN(40)), rng.IntN(2) == 0)
+					items = append(items, it)
+					args = append(args, map[bool]string{true: "a", false: "t"}[it.Add], it.Part+1)
+					for _, p := range s.Positions(nil, it) {
+						args = append(args, p)
+					}
+				}
+				got = x.run(now, "ask", s, parts, args...)
+				if other, ok := model.Fits(s); !ok {
+					want = fmt.Sprintf("[-1 %v]", other)
+				} else {
+					want = fmt.Sprint(model.Ask(now, s, items))
+				}
+			}
+			if got != want {
+				t.Fatalf("step %d at %d, %v: redis %s, the model %s", i, now, s, got, want)
+			}
+		}
+	})
+}

@@ -1,0 +1,126 @@
+package bloom
+
+import "math/bits"
+
+// The replies about an item.
+const (
+	Absent  = 0
+	Present = 1 // or seems to be
+	Lost    = 2 // Redis has lost the part, and nothing was added
+)
+
+// Filter is a filter in memory. The zero value is empty.
+type Filter struct {
+	shape      Shape              // of the zero value, or of what was added
+	generation int64              // in which the last part was added
+	parts      map[int64]*[2]part // of an even generation and of an odd one
+}
+
+type part struct {
+	generation int64
+	words      []uint64 // nil if there is none
+}
+
+// current returns the generation of a time. When the clock steps back into the generation before the
+// last, the last goes on.
+func (f *Filter) current(s Shape, now int64) int64 {
+	if s.Window == 0 {
+		return 0
+	}
+	g := now / s.Window
+	if f.shape == s && f.generation == g+1 {
+		return g + 1
+	}
+	return g
+}
+
+// Fits reports whether items of that shape can be asked for. Otherwise the filter has another.
+func (f *Filter) Fits(s Shape) (other Shape, ok bool) {
+	return f.shape, f.shape == s || f.shape == Shape{}
+}
+
+// Ask answers for each item, in order, whether it was in the filter, and adds those that say so.
+func (f *Filter) Ask(now int64, s Shape, items []Item) []int64 {
+	g := f.current(s, now)
+	replies := make([]int64, len(items))
+	var positions []int64
+	for i, it := range items {
+		positions = s.Positions(positions[:0], it)
+		found := f.get(it.Part, g).has(positions) || s.Window > 0 && f.get(it.Part, g-1).has(positions)
+		if found {
+			replies[i] = Present
+		}
+		if it.Add {
+			f.make(s, it.Part, g).add(positions)
+		}
+	}
+	return replies
+}
+
+// get returns a part of a generation, or nil.
+func (f *Filter) get(n, generation int64) *part {
+	if both := f.parts[n]; both != nil {
+		if p := &both[generation&1]; p.words != nil && p.generation == generation {
+			return p
+		}
+	}
+	return nil
+}
+
+// make returns a part of a generation, and adds it if need be.
+func (f *Filter) make(s Shape, n, generation int64) *part {
+	if p := f.get(n, generation); p != nil {
+		return p
+	}
+	f.shape, f.generation = s, generation
+	if f.parts == nil {
+		f.parts = make(map[int64]*[2]part)
+	}
+	both := f.parts[n]
+	if both == nil {
+		both = new([2]part)
+		f.parts[n] = both
+	}
+	p := &both[generation&1]
+	p.generation = generation
+	p.words = make([]uint64, (s.Bits+63)/64)
+	return p
+}
+
+func (p *part) has(positions []int64) bool {
+	if p == nil {
+		return false
+	}
+	for _, at := range positions {
+		if p.words[at/64]&(1<<(at%64)) == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func (p *part) add(positions []int64) {
+	for _, at := range positions {
+		p.words[at/64] |= 1 << (at % 64)
+	}
+}
+
+// Count returns the bits that are set in a part, in the current generation and in the one before.
+func (f *Filter) Count(now int64, s Shape, n int64) (current, before int64) {
+	g := f.current(s, now)
+	current = f.get(n, g).count()
+	if s.Window > 0 {
+		before = f.get(n, g-1).count()
+	}
+	return current, before
+}
+
+func (p *part) count() (n int64) {
+	if p == nil {
+		return 0
+	}
+	for _, w := range p.words {
+		n += int64(bits.OnesCount64(w))
+	}
+	return n
+}

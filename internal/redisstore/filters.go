@@ -1,0 +1,222 @@
+package redisstore
+
+import (
+	"context"
+	"slices"
+	"strconv"
+
+	"github.com/headgate/headgate/internal/bloom"
+	"github.com/headgate/headgate/internal/request"
+)
+
+// Filters is a request.FilterStore on Redis. Each method ends when its context does. It is safe for
+// concurrent use.
+type Filters struct{ store *Store }
+
+var _ request.FilterStore = (*Filters)(nil)
+
+// NewFilters returns a store of filters beside a Store.
+func NewFilters(s *Store) *Filters { return &Filters{s} }
+
+// filterCall is what a call asks of a filter.
+type filterCall struct {
+	name  string // without the prefix; its braces pick the hash slot
+	shape bloom.Shape
+	items []bloom.Item
+}
+
+// Ask implements request.FilterStore. Calls that wait for a round trip share a script.
+func (f *Filters) Ask(
+	ctx context.Context, filter string, s bloom.Shape, items []bloom.Item,
+) ([]int64, error) {
+	k := f.store.newCall()
+	defer f.store.release(k)
+	k.filter = filterCall{filter, s, items}
+	k.outermost = filter
+	k.weight = len(items) * (1 + s.Hashes/2)
+	k.bound(ctx, f.store.Timeout)
+	if err := f.store.ask(ctx, k); err != nil {
+		return nil, err
+	}
+	return checkFilterReply(k.reply, len(items))
+}
+
+// checkFilterReply returns a reply of n integers.
+func checkFilterReply(reply []int64, n int) ([]int64, error) {
+	switch {
+	case len(reply) == 5 && reply[0] == -1:
+		return nil, request.OtherShape{Shape: bloom.Shape{
+			Bits: reply[1], Parts: reply[2], Hashes: int(reply[3]), Window: reply[4],
+		}}
+	case len(reply) != n:
+		return nil, ErrReply
+	}
+	return reply, nil
+}
+
+// run sends an operation on some parts.
+func (f *Filters) run(
+	ctx context.Context, operation, filter string, s bloom.Shape, parts ...int64,
+) ([]int64, error) {
+	k := f.store.newCall()
+	defer f.store.release(k)
+	k.outermost, k.script = filter, &f.store.filters
+	k.weight = leaseWeight
+	k.bound(ctx, f.store.Timeout)
+	a := newArguments(8 + 3*len(parts))
+	a.begin(k.script, f.store.Prefix+filter, operation, s, parts)
+	k.args = a.args
+	if f.store.clock != nil {
+		k.args = append(k.args, f.store.clock())
+	}
+	if err := f.store.ask(ctx, k); err != nil {
+		return nil, err
+	}
+	return k.reply, nil
+}
+
+// Count implements request.FilterStore.
+func (f *Filters) Count(
+	ctx context.Context, filter string, s bloom.Shape, part int64,
+) (set [2]int64, err error) {
+	reply, err := f.run(ctx, "count", filter, s, part)
+	if err == nil {
+		reply, err = checkFilterReply(reply, len(set))
+	}
+	if err != nil {
+		return set, err
+	}
+	return [2]int64(reply), nil
+}
+
+// sweepParts is the number of parts that a script deletes.
+const sweepParts = 4
+
+// Reset implements request.FilterStore. The filter is empty after the first script. What others add
+// while the next ones free its memory stays.
+func (f *Filters) Reset(ctx context.Context, filter string, s bloom.Shape) error {
+	reply, err := f.run(ctx, "reset", filter, s)
+	if err == nil && len(reply) != 1 {
+		err = ErrReply
+	}
+	if err != nil {
+		return err
+	}
+	var all []int64
+	for part := range max(s.Parts, reply[0]) {
+		all = append(all, part)
+	}
+	for parts := range slices.Chunk(all, sweepParts) {
+		if _, err := f.run(ctx, "sweep", filter, s, parts...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// begin writes the head of a command as lua/filter.lua reads it.
+func (a *arguments) begin(
+	c *script, name, operation string, s bloom.Shape, parts []int64,
+) {
+	name += ":bf1"
+	a.args = append(a.args, "evalsha", &c.sha)
+	a.int(int64(1 + 2*len(parts)))
+	a.args = append(a.args, name)
+	for _, p := range parts {
+		number := strconv.FormatInt(p, 10)
+		a.name(name + ":e" + number)
+		a.name(name + ":o" + number)
+	}
+	a.name(operation)
+	a.name(s.String())
+	a.int(int64(len(parts)))
+	for _, p := range parts {
+		a.int(p)
+	}
+}
+
+// filterBatch is calls that ask one filter in one script.
+type filterBatch struct {
+	calls []*call
+	arguments
+}
+
+// packFilters writes the commands of calls that ask filters.
+func (s *Store) packFilters(t *trip, calls []*call) {
+	for len(calls) > 0 {
+		first := calls[0]
+		same := func(k *call) bool {
+			return k.filter.name == first.filter.name && k.filter.shape == first.filter.shape && !k.alone
+		}
+		b := &filterBatch{calls: []*call{first}}
+		var others []*call
+		for _, k := range calls[1:] {
+			if same(k) && !first.alone {
+				b.calls = append(b.calls, k)
+			} else {
+				others = append(others, k)
+			}
+		}
+		s.encodeFilter(b)
+		t.commands = append(t.commands, command{script: &s.filters, shared: b, args: b.args})
+		calls = others
+	}
+}
+
+func (s *Store) encodeFilter(b *filterBatch) {
+	shape := b.calls[0].filter.shape
+	var parts []int64
+	items := 0
+	for _, k := range b.calls {
+		items += len(k.filter.items)
+		for _, it := range k.filter.items {
+			parts = append(parts, it.Part)
+		}
+	}
+	slices.Sort(parts)
+	parts = slices.Compact(parts)
+	b.arguments = newArguments(9 + 3*len(parts) + items*(2+shape.Hashes))
+	b.begin(&s.filters, s.Prefix+b.calls[0].filter.name, "ask", shape, parts)
+	positions := make([]int64, 0, shape.Hashes)
+	for _, k := range b.calls {
+		for _, it := range k.filter.items {
+			if it.Add {
+				b.name("a")
+			} else {
+				b.name("t")
+			}
+			at, _ := slices.BinarySearch(parts, it.Part)
+			b.int(int64(at) + 1)
+			for _, p := range shape.Positions(positions[:0], it) {
+				b.int(p)
+			}
+		}
+	}
+	if s.clock != nil {
+		b.args = append(b.args, s.clock())
+	}
+}
+
+func (b *filterBatch) members() []*call { return b.calls }
+
+func (b *filterBatch) distribute(reply []int64) error {
+	if _, err := checkFilterReply(reply, len(reply)); err != nil {
+		for _, k := range b.calls {
+			k.reply = reply
+		}
+		return nil
+	}
+	for _, k := range b.calls {
+		n := len(k.filter.items)
+		if n > len(reply) {
+			return ErrReply
+		}
+		k.reply, reply = reply[:n:n], reply[n:]
+	}
+	if len(reply) > 0 {
+		return ErrReply
+	}
+	return nil
+}
+
+func (b *filterBatch) release() {}

@@ -1,0 +1,139 @@
+-- Adds items to a Bloom filter, and tests for them.
+--
+-- KEYS   filter  hash, see below
+--        then for each part that is asked for: its bits of even generations, its bits of odd ones
+-- ARGV   operation; shape, as "bits parts hashes window": the bits of a part, the number of parts,
+--        the bits of an item, and microseconds or 0; number of the parts asked for; their numbers;
+--        then the operation's arguments
+--        ask    for each item: a to add it or t to test for it, which of the parts asked for holds
+--               it, from 1, and its positions there
+--        count  nothing; of one part
+--        reset  nothing; of no part
+--        sweep  nothing; deletes what a reset left of the parts
+-- Reply  -1 and four integers: nothing was done, because the filter has that shape; not of reset
+--        ask    for each item: 1 if it was there or seems to have been, 0 if not, 2 if the bits are
+--               lost: nothing was added
+--        count  bits set in the current generation, and in the one before; -1: lost
+--        reset  number of the parts that the filter had
+--        sweep  0
+--
+-- A filter with a window has generations: the time divided by the window. Items are added to the
+-- current one, and found in it and in the one before. Otherwise all is generation 0. When the clock
+-- steps back into the generation before, the last goes on.
+--
+-- The fields of the hash are shape, generation, the last in which something was added, and for each
+-- part and parity "e<part>" or "o<part>", the generation of the bits. A part has one bit behind its
+-- last, which is set. So bits that Redis evicted are told from those that never were.
+-- With a window every key has a TTL. Otherwise none has: only a reset forgets items.
+
+local call, operation, shape = redis.call, ARGV[1], ARGV[2]
+local behind, hashes, window = string.match(shape, '^(%d+) %d+ (%d+) (%d+)$')
+local asked = ARGV[3] + 0
+local names = {'shape', 'generation'}
+for i = 1, asked do
+  names[2 * i + 1], names[2 * i + 2] = 'e' .. ARGV[3 + i], 'o' .. ARGV[3 + i]
+end
+local marks = call('HMGET', KEYS[1], unpack(names))
+
+if operation == 'reset' then
+  call('DEL', KEYS[1])
+  return {tonumber(marks[1] and string.match(marks[1], '^%d+ (%d+)') or 0)}
+elseif operation == 'sweep' then
+  for i = 1, asked do
+    if not marks[2 * i + 1] and not marks[2 * i + 2] then
+      call('DEL', KEYS[2 * i], KEYS[2 * i + 1])
+    end
+  end
+  return {0}
+elseif marks[1] and marks[1] ~= shape then
+  local bits, parts, bits_of_item, micros = string.match(marks[1], '^(%d+) (%d+) (%d+) (%d+)$')
+  return {-1, tonumber(bits), tonumber(parts), tonumber(bits_of_item), tonumber(micros)}
+end
+
+hashes, window = hashes + 0, window + 0
+local generation = 0
+if window > 0 then
+  generation = math.floor((now - now % window) / window)
+  if marks[2] and marks[2] + 0 == generation + 1 then
+    generation = generation + 1
+  end
+end
+local mark, mark_before = string.format('%.0f', generation), string.format('%.0f', generation - 1)
+local odd = generation % 2
+
+-- Of each part: the key of the bits that items are added to, or nil; that of the generation before,
+-- or nil; whether one that must be there is not.
+local current, before, lost = {}, {}, {}
+for i = 1, asked do
+  if marks[2 * i + 1 + odd] == mark then
+    current[i] = KEYS[2 * i + odd]
+    lost[i] = call('GETBIT', current[i], behind) == 0
+  end
+  if window > 0 and marks[2 * i + 2 - odd] == mark_before then
+    before[i] = KEYS[2 * i + 1 - odd]
+    lost[i] = lost[i] or call('GETBIT', before[i], behind) == 0
+  end
+end
+
+if operation == 'count' then
+  local reply = {}
+  for i, key in ipairs({current[1] or '', before[1] or ''}) do
+    reply[i] = lost[1] and -1 or key == '' and 0 or call('BITCOUNT', key) - 1
+  end
+  return reply
+end
+
+local ttl = window > 0 and
+  string.format('%.0f', math.ceil(((generation + 2) * window - now) / 1000) + margin)
+local changed = {'HSET', KEYS[1], 'shape', shape, 'generation', mark}
+local reply = {}
+for a = 4 + asked, #ARGV, 2 + hashes do
+  local part = ARGV[a + 1] + 0
+  if lost[part] then
+    reply[#reply + 1] = 2
+  else
+    local found = current[part] ~= nil
+    if ARGV[a] == 'a' then
+      local key = current[part]
+      if not key then
+        key = KEYS[2 * part + odd]
+        call('DEL', key)
+        call('SETBIT', key, behind, '1') -- the last one first, so that Redis gets the memory once
+        if ttl then
+          call('PEXPIRE', key, ttl)
+        end
+        current[part] = key
+        changed[#changed + 1], changed[#changed + 2] = names[2 * part + 1 + odd], mark
+      end
+      for i = a + 2, a + 1 + hashes do
+        if call('SETBIT', key, ARGV[i], '1') == 0 then
+          found = false
+        end
+      end
+    elseif found then
+      for i = a + 2, a + 1 + hashes do
+        if call('GETBIT', current[part], ARGV[i]) == 0 then
+          found = false
+          break
+        end
+      end
+    end
+    if not found and before[part] then
+      found = true
+      for i = a + 2, a + 1 + hashes do
+        if call('GETBIT', before[part], ARGV[i]) == 0 then
+          found = false
+          break
+        end
+      end
+    end
+    reply[#reply + 1] = found and 1 or 0
+  end
+end
+if #changed > 6 then
+  call(unpack(changed))
+  if ttl then
+    call('PEXPIRE', KEYS[1], ttl)
+  end
+end
+return reply
