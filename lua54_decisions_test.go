@@ -212,6 +212,7 @@ func newDecisions(t *testing.T) *decisions {
 		core.SlidingLog{Windows: []core.Window{
 			{Limit: 4, Width: time.Second}, {Limit: 10, Width: time.Minute},
 		}},
+		core.Block{Strikes: 4, Within: time.Minute, For: time.Second, Most: time.Hour, Forgive: time.Minute},
 	} {
 		for _, shadow := range []bool{false, true} {
 			d.policies = append(d.policies, d.policy(core.PolicyConfig{

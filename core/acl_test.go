@@ -84,6 +84,9 @@ func TestDocumentedPermissions(t *testing.T) {
 	if err := f.Reset(t.Context()); err != nil {
 		t.Error(err)
 	}
+	for _, err := range g.BlockedKeys(t.Context(), limited(t, "block", core.Block{Strikes: 1, Within: time.Hour, For: time.Hour})) {
+		t.Error(err)
+	}
 	if err := g.Close(t.Context()); err != nil {
 		t.Error(err)
 	}

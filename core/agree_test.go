@@ -77,6 +77,13 @@ var mixedPolicies = []core.PolicyConfig{
 		core.Calendar{Limit: 9, Every: core.Day, In: time.UTC, Anchor: noon})},
 	{Name: "changing-anchors", For: changing(
 		core.Calendar{Limit: 9, Every: core.Minute, In: time.UTC}, core.Calendar{Limit: 7, Every: core.Minute, In: time.UTC, Anchor: noon.Add(20 * time.Second)})},
+	{Name: "block", Algorithm: core.Block{Strikes: 5, Within: 10 * time.Second, For: time.Second, Most: time.Minute, Forgive: time.Hour}},
+	{Name: "block-once", Algorithm: core.Block{Strikes: 1, Within: time.Millisecond, For: 3 * time.Millisecond}},
+	{Name: "block-many", Algorithm: core.Block{Strikes: 100, Within: 24 * time.Hour, For: time.Second, Most: 24 * 365 * time.Hour}},
+	{Name: "shadow-block", Algorithm: core.Block{Strikes: 3, Within: time.Second, For: time.Minute}, Shadow: true},
+	{Name: "changing-block", For: changing(
+		core.Block{Strikes: 5, Within: 10 * time.Second, For: time.Second, Most: time.Minute, Forgive: time.Hour},
+		core.Block{Strikes: 2, Within: time.Hour, For: time.Minute, Most: time.Hour, Forgive: time.Second})},
 	{Name: "unlimited", Algorithm: core.Unlimited{}},
 	{Name: "none", Algorithm: core.DenyAll{}},
 }

@@ -14,8 +14,8 @@ import (
 const Never = algorithm.Never
 
 // Algorithm is a limit and the way in which it is counted: a [TokenBucket], [LeakyBucket],
-// [FixedWindow], [SlidingWindow], [SlidingLog], [Calendar], [Unlimited] or [DenyAll]. All are plain
-// data and used by value, not by pointer.
+// [FixedWindow], [SlidingWindow], [SlidingLog], [Calendar], [Block], [Unlimited] or [DenyAll]. All are
+// plain data and used by value, not by pointer.
 type Algorithm interface {
 	// compile validates the limit.
 	compile() (compiled, error)

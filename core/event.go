@@ -30,12 +30,15 @@ const (
 	EventCircuitClosed                      // a server of Redis answers again
 	EventOverload                           // calls ended as ErrOverloaded; told at most once a second
 	EventFilter                             // a method of a Filter
+	EventBlockKey                           // a BlockKey
+	EventForgetStrikes                      // a ForgetStrikes
 )
 
 var eventKinds = [...]string{
 	"none", "decide", "peek", "at most", "reserve", "settle", "cancel", "reset", "refund failed",
 	"acquire", "release", "adopted", "lease lost", "evicted", "script missing",
 	"circuit opened", "circuit closed", "overload", "filter",
+	"block key", "forget strikes",
 }
 
 // String returns the kind in lower-case words.
@@ -52,7 +55,7 @@ func nameOf(names []string, value int) string {
 // Event is what happened in a Gate.
 type Event struct {
 	Kind EventKind
-	// Policy is the policy of the first charge of a Reset. The policies of a decision are in its
+	// Policy is that of an EventBlockKey or EventForgetStrikes, and that of the first charge of a Reset. The policies of a decision are in its
 	// Results.
 	Policy *Policy
 	// Semaphore is set for EventAcquire, EventRelease, EventAdopted, EventLeaseLost and

@@ -71,6 +71,11 @@ func NewKey(outermost string, inner ...string) (Key, error) {
 	return k, nil
 }
 
+// keyAt returns the key of a path. Its Parts are not known if the path holds a hash.
+func keyAt(path string) Key {
+	return Key{path: path, outer: strings.IndexByte(path, '}') + 1, sum: maphash.String(hashes, path)}
+}
+
 // Parts returns the parts of the key as NewKey was given them, outermost first. It is nil for the
 // zero Key.
 func (k Key) Parts() (parts []string) {

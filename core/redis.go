@@ -78,6 +78,13 @@ func (g *guard) Reset(ctx context.Context, c *request.Charge) error {
 	return g.explain(ctx, g.store.Reset(ctx, c))
 }
 
+// Scan implements request.Store.
+func (g *guard) Scan(
+	ctx context.Context, suffix string, f func(key, value string, now int64) bool,
+) error {
+	return g.explain(ctx, g.store.Scan(ctx, suffix, f))
+}
+
 // Split implements request.Store.
 func (g *guard) Split(charges []*request.Charge) [][]*request.Charge { return g.store.Split(charges) }
 

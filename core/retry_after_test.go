@@ -47,6 +47,7 @@ var waitLimits = []struct {
 		limit: 4, span: 20 * time.Second,
 	},
 	{algorithm: core.Calendar{Limit: 10, Every: core.Minute, In: time.UTC}, limit: 10, span: 45 * time.Second},
+	{algorithm: core.Block{Strikes: 10, Within: time.Minute, For: time.Minute, Most: time.Hour}, limit: 10, span: 45 * time.Second},
 	{
 		algorithm: core.Calendar{Limit: 10, Every: core.Hour, In: lordHowe}, limit: 10, span: 20 * time.Minute,
 		// An hour before the clocks go back by half an hour.

@@ -60,6 +60,9 @@
 // [Join] combines several keys into one. [Or] takes the first key that the request has. [HMAC]
 // hides a personal key from readers of Redis.
 //
+// [InNetworks] and [OneOf] are no keys. They pick requests to allow or to deny by their address or
+// key.
+//
 // # Keys from the body
 //
 // A Func that reads the request's body leaves the handler none. Two ways keep the body's content:

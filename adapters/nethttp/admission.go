@@ -18,6 +18,7 @@ type Admission struct {
 	capped      bool       // the Concurrency applies
 	scope       string     // of the request, once it is derived
 	charged     []charged  // one for each result of the decision
+	blockKeys   []core.Key // of the first of them, which are of BlockRules
 	levels      []core.Level
 	decision    core.Decision
 	status      int
@@ -49,8 +50,9 @@ func (a *Admission) Decision() *core.Decision { return &a.decision }
 // Status returns the status of the refusal, or 0 if the request may go on:
 //
 //   - 400 for a missing or ambiguous key and for a body that breaks off
+//   - 403 for a request that Config.Deny or a BlockRule.Trap refuses
 //   - 413 for a body that http.MaxBytesReader rejects
-//   - 429 for what the client itself has spent, and for the slots it holds
+//   - 429 for what the client itself has spent, for the slots it holds, and for a blocked client
 //   - 500 for a Key, Limit, Cost or Priority that fails
 //   - 503 while Redis is down and a policy is Closed, while Redis is misconfigured, while a Cap
 //     with Global is full, while the Gate is closed, and for a request whose context has ended
@@ -119,20 +121,25 @@ func (a *Admission) admit(r *http.Request, wasCharged bool) {
 		a.capped = err == nil
 	}
 	derived := err == nil
-	if derived && a.mayWait(charges) {
+	caught := false
+	if derived && len(a.blockKeys) > 0 {
+		caught, err = a.trap(r, charges)
+	}
+	if derived && !caught && a.mayWait(charges) {
 		err = bufferBody(r, a.guard.cfg.BufferBody)
 	}
-	if err == nil {
+	if err == nil && !caught {
 		err = a.decide(r.Context(), charges, slot)
 		if err != nil && !a.decision.Allowed {
 			err = a.explain(charges, err)
 		}
 	}
-	if !a.decision.Allowed {
+	if !a.decision.Allowed && a.status == 0 {
 		if errors.As(err, &a.full) {
 			err = nil
 		}
 		a.status = a.statusOf(derived, err)
+		a.strikeDenied(r, charges)
 	}
 	if a.err = err; err == nil {
 		a.err = a.decision.Cause

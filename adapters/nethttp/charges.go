@@ -11,7 +11,7 @@ import (
 
 // charged is what one rule charges a request.
 type charged struct {
-	rule  int // index in Config.Rules
+	rule  int // index in Config.Rules; -1 - index of a BlockRule in Config.Blocks
 	cost  int64
 	limit core.Algorithm // from Rule.Limit, or nil
 }
@@ -19,8 +19,8 @@ type charged struct {
 // errLimit is wrapped by the errors of a Rule.Limit or Cap.LimitFor that fails.
 var errLimit = errors.New("nethttp: limit")
 
-// Charges returns the charges that Admit would decide for a request: one for each rule that
-// applies, in the order of the rules, with its key, cost and limit. It spends nothing. Use it with
+// Charges returns the charges that Admit would decide for a request: one for each BlockRule and each
+// rule that applies, in their order, with its key, cost and limit. It spends nothing. Use it with
 // core.Gate.Peek and core.Gate.Reset. The request may be one that an operator's program makes up,
 // as long as it has what the rules' Key, Skip, Limit and Cost read.
 //
@@ -37,18 +37,29 @@ func (g *Guard) Charges(r *http.Request) ([]core.Charge, error) {
 // deriveCharges appends what the request is charged under the rules that apply to it.
 func (a *Admission) deriveCharges(r *http.Request, charges []core.Charge) ([]core.Charge, error) {
 	a.charged = a.inlineCharged[:0]
+	for i := range a.guard.cfg.Blocks {
+		b := &a.guard.cfg.Blocks[i]
+		key, ok, err := a.ruleKey(b.Policy, b.Key, b.NoKey, r)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			charges = append(charges, core.Charge{Policy: b.Policy, Key: key})
+			a.charged = append(a.charged, charged{rule: -1 - i})
+			a.blockKeys = append(a.blockKeys, key)
+		}
+	}
 	for i := range a.guard.cfg.Rules {
 		rule := &a.guard.cfg.Rules[i]
 		if rule.Skip != nil && rule.Skip(r) {
 			continue
 		}
-		key, err := a.ruleKey(rule, r)
-		if rule.NoKey == NoKeySkip && errors.Is(err, errRuleKey) &&
-			errors.Is(err, keyfunc.ErrNoKey) && !errors.Is(err, keyfunc.ErrAmbiguous) {
-			continue
-		}
+		key, ok, err := a.ruleKey(rule.Policy, rule.Key, rule.NoKey, r)
 		if err != nil {
 			return nil, err
+		}
+		if !ok {
+			continue
 		}
 		limit, err := rule.limit(r)
 		if err != nil {
@@ -66,28 +77,29 @@ func (a *Admission) deriveCharges(r *http.Request, charges []core.Charge) ([]cor
 	return charges, nil
 }
 
-// errRuleKey is wrapped by the errors of a Rule.Key, as opposed to those of Config.Scope.
-var errRuleKey = errors.New("nethttp: key")
-
-// ruleKey derives the key of a rule below the scope.
-func (a *Admission) ruleKey(rule *Rule, r *http.Request) (core.Key, error) {
+// ruleKey derives the key of a rule below the scope. It reports false if the request has none and the
+// rule does not apply then.
+func (a *Admission) ruleKey(
+	policy *core.Policy, f keyfunc.Func, noKey NoKey, r *http.Request,
+) (key core.Key, ok bool, err error) {
 	if err := a.deriveScope(r); err != nil {
-		return core.Key{}, err
+		return core.Key{}, false, err
 	}
-	part, err := derive(rule.Key, r)
-	if err != nil {
-		return core.Key{}, fmt.Errorf("%w of %s: %w", errRuleKey, rule.Policy.Name(), err)
-	}
-	var key core.Key
-	if a.scope != "" {
+	part, err := derive(f, r)
+	switch {
+	case err != nil && noKey == NoKeySkip &&
+		errors.Is(err, keyfunc.ErrNoKey) && !errors.Is(err, keyfunc.ErrAmbiguous):
+		return core.Key{}, false, nil
+	case err != nil:
+	case a.scope != "":
 		key, err = core.NewKey(a.scope, part)
-	} else {
+	default:
 		key, err = core.NewKey(part)
 	}
 	if err != nil {
-		return core.Key{}, fmt.Errorf("%w of %s: %w", errRuleKey, rule.Policy.Name(), err)
+		return core.Key{}, false, fmt.Errorf("nethttp: key of %s: %w", policy.Name(), err)
 	}
-	return key, nil
+	return key, true, nil
 }
 
 // deriveScope sets the scope once, if the Guard has one.

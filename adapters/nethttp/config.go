@@ -14,9 +14,16 @@ import (
 type Config struct {
 	// Gate decides. It is required if there are Rules.
 	Gate *core.Gate
-	// Rules are the limits, at most 16, each under a policy of another name. At least one is
-	// required unless Concurrency is set.
+	// Rules are the limits, each under a policy of another name. At least one is required unless there
+	// are Blocks or Concurrency is set. Rules and Blocks are at most 16.
 	Rules []Rule
+	// Allow returns true for requests that go on without any limit, block or cap, such as those of a
+	// monitor; see keyfunc.InNetworks. Deny returns true for requests that are refused with 403 and
+	// count against nothing. Nil is none. The order is Disabled, SkipPreflights, Allow, Deny, Blocks,
+	// then Rules and Concurrency.
+	Allow, Deny func(*http.Request) bool
+	// Blocks keep clients that misbehave away for a while.
+	Blocks []BlockRule
 	// Concurrency caps how many requests run at a time. Nil caps nothing.
 	Concurrency *Concurrency
 	// Scope derives the outermost part of the keys of all rules and caps, such as the tenant. On a
@@ -72,11 +79,15 @@ func (cfg *Config) check() error {
 	fault := func(format string, args ...any) {
 		errs = append(errs, fmt.Errorf("nethttp: Config."+format, args...))
 	}
-	if cfg.Gate == nil && (len(cfg.Rules) > 0 || cfg.Concurrency == nil) {
+	limits := len(cfg.Rules) + len(cfg.Blocks)
+	if cfg.Gate == nil && (limits > 0 || cfg.Concurrency == nil) {
 		fault("Gate is nil")
 	}
-	if n := len(cfg.Rules); n == 0 && cfg.Concurrency == nil || n > core.MaxCharges {
-		fault("Rules has %d entries: it must have between 1 and %d", n, core.MaxCharges)
+	if limits == 0 && cfg.Concurrency == nil {
+		fault("Rules is empty, and there are no Blocks and no Concurrency")
+	}
+	if limits > core.MaxCharges {
+		fault("Rules and Blocks have %d entries: they must have at most %d", limits, core.MaxCharges)
 	}
 	if cfg.MaxDelay < 0 {
 		fault("MaxDelay is %v: it must not be negative", cfg.MaxDelay)
@@ -87,6 +98,9 @@ func (cfg *Config) check() error {
 	names := make(map[string]bool)
 	for i := range cfg.Rules {
 		cfg.Rules[i].check(i, names, fault)
+	}
+	for i := range cfg.Blocks {
+		cfg.Blocks[i].check(i, names, fault)
 	}
 	if cfg.Concurrency != nil {
 		cfg.Concurrency.check(cfg.Gate, names, fault)

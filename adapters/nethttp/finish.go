@@ -34,9 +34,16 @@ func (a *Admission) settle(r *http.Request, status int) {
 	actual := make([]int64, len(a.charged))
 	for i, c := range a.charged {
 		actual[i] = c.cost
+		if b := a.blockOf(i); b != nil {
+			if b.Strikes != nil {
+				actual[i] = max(0, b.Strikes(r, status))
+			}
+			continue
+		}
 		if settle := a.guard.cfg.Rules[c.rule].Settle; settle != nil {
 			actual[i] = max(0, settle(r, status, c.cost))
 		}
 	}
 	_ = a.reservation.Settle(r.Context(), actual...)
+	a.forget(r, status)
 }

@@ -17,7 +17,7 @@ type Guard struct {
 	adverts  []advert // one for each rule
 	caps     string   // the caps in RateLimit-Policy, if every request has the same
 	policies string   // RateLimit-Policy of most requests
-	settles  bool     // some rule has Settle
+	settles  bool     // something depends on the response
 }
 
 // NewGuard returns a Guard, or every fault of the configuration at once.
@@ -36,6 +36,10 @@ func NewGuard(cfg Config) (*Guard, error) {
 		g.adverts = append(g.adverts, ad)
 		policies = appendMember(policies, ad.member)
 		g.settles = g.settles || r.Settle != nil
+	}
+	g.cfg.Blocks = slices.Clone(cfg.Blocks)
+	for _, b := range cfg.Blocks {
+		g.settles = g.settles || b.Strikes != nil || b.Forget != nil
 	}
 	if cfg.Concurrency != nil {
 		c := *cfg.Concurrency
@@ -83,7 +87,7 @@ var errInvalidGuard = errors.New(
 	"nethttp: the Guard is nil or zero: NewGuard or Limit must make it")
 
 func (g *Guard) valid() bool {
-	return g != nil && (len(g.cfg.Rules) > 0 || g.cfg.Concurrency != nil)
+	return g != nil && (len(g.cfg.Rules)+len(g.cfg.Blocks) > 0 || g.cfg.Concurrency != nil)
 }
 
 // Admit decides on a request, spends the costs of its rules and takes its slot. It writes nothing.
@@ -112,7 +116,9 @@ func (g *Guard) Admit(r *http.Request) *Admission {
 		a.decision.Allowed, a.skipped = true, true
 		return a
 	}
-	a.admit(r, earlier != nil)
+	if !a.listed(r) {
+		a.admit(r, earlier != nil)
+	}
 	if g.cfg.Observe != nil {
 		a.observe(r)
 	}

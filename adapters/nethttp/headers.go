@@ -71,6 +71,8 @@ func (a *Admission) retryAfter() (int64, bool) {
 	switch {
 	case a.status != http.StatusTooManyRequests && a.status != http.StatusServiceUnavailable:
 		return 0, false
+	case a.hidesBlock():
+		return 0, false
 	case a.full != nil:
 		return max(1, ceilSeconds(a.full.RetryAfter)), true
 	case a.decision.Len() == 0,
@@ -86,6 +88,9 @@ func (a *Admission) writeStandard(h http.Header) {
 	policies, limits := rooms[0][:0], rooms[1][:0]
 	for i := range a.decision.Len() {
 		r, c := a.decision.At(i), &a.charged[i]
+		if c.rule < 0 {
+			continue // clients need not know how many strikes block
+		}
 		ad := &a.guard.adverts[c.rule]
 		policy := ad.memberFor(r, c.limit)
 		if policy == "" {
@@ -184,7 +189,7 @@ func (a *Admission) tightest() (at int, ok bool) {
 	var best core.Result
 	for i, r := range a.decision.Results() {
 		if !r.Known || r.Limit == 0 || r.Source == core.SourceLocal || r.Policy.Shadow() ||
-			r.Allowed != a.decision.Allowed {
+			r.Allowed != a.decision.Allowed || a.charged[i].rule < 0 {
 			continue
 		}
 		closer := r.RetryAfter > best.RetryAfter

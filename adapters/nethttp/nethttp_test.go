@@ -428,7 +428,7 @@ func TestNewGuardFaults(t *testing.T) {
 			t.Errorf("%q is not in\n%v", want, err)
 		}
 	}
-	if _, err := nethttp.NewGuard(nethttp.Config{Gate: memory(t, newClock())}); err == nil || !strings.Contains(err.Error(), "Config.Rules has 0 entries") {
+	if _, err := nethttp.NewGuard(nethttp.Config{Gate: memory(t, newClock())}); err == nil || !strings.Contains(err.Error(), "Config.Rules is empty") {
 		t.Errorf("no rules: %v", err)
 	}
 	if _, err := nethttp.Limit(memory(t, newClock()), "hello", core.TokenBucket{}, keyfunc.RemoteIP()); err == nil || !strings.Contains(err.Error(), "TokenBucket.Burst is 0") {

@@ -49,11 +49,14 @@ func problemOf(a *Admission) problem {
 		Type: AboutBlank, Title: http.StatusText(a.status), Status: a.status, Detail: a.detail(),
 	}
 	name, title := "", ""
-	switch a.status {
-	case http.StatusTooManyRequests:
+	switch {
+	case a.blocked() != nil && a.status == http.StatusTooManyRequests:
+		name, title = "abnormal-usage-detected", "Abnormal Usage Detected"
+		p.Violated = a.Violated()
+	case a.status == http.StatusTooManyRequests:
 		name, title = "quota-exceeded", "Quota Exceeded"
 		p.Violated = a.Violated()
-	case http.StatusServiceUnavailable:
+	case a.status == http.StatusServiceUnavailable:
 		name, title = "temporary-reduced-capacity", "Temporary Reduced Capacity"
 		p.Violated = a.Violated()
 	}
@@ -68,6 +71,8 @@ func (a *Admission) detail() string {
 	switch {
 	case a.full != nil:
 		return a.fullDetail()
+	case a.status == http.StatusTooManyRequests && a.blocked() != nil:
+		return "The client is blocked for a while because of its earlier requests."
 	case a.status == http.StatusTooManyRequests:
 		return a.denialDetail()
 	case errors.Is(a.err, keyfunc.ErrAmbiguous):

@@ -107,6 +107,30 @@ func (s *Store) decide(r *request.Request) {
 	r.Settle(reply)
 }
 
+// Scan implements request.Store.
+func (s *Store) Scan(_ context.Context, suffix string, f func(key, value string, now int64) bool) error {
+	type state struct{ key, value string }
+	for i := range s.shards {
+		var found []state
+		in := &s.shards[i]
+		in.Lock()
+		for _, first := range in.keys {
+			for e := &first; e != nil; e = e.next {
+				if e.suffix == suffix {
+					found = append(found, state{e.key, e.state.Value()})
+				}
+			}
+		}
+		in.Unlock()
+		for _, e := range found {
+			if !f(e.key, e.value, s.clock()) {
+				return nil
+			}
+		}
+	}
+	return nil
+}
+
 // Values returns the states as Redis would hold them, by key and suffix. It is for tests.
 func (s *Store) Values() map[string]string {
 	values := make(map[string]string)

@@ -13,6 +13,9 @@ type Store interface {
 	Decide(ctx context.Context, requests []Request) error
 	// Reset forgets the state of a charge.
 	Reset(ctx context.Context, c *Charge) error
+	// Scan calls f with the key and the value of each state of that suffix, and with the time in
+	// microseconds, until f returns false.
+	Scan(ctx context.Context, suffix string, f func(key, value string, now int64) bool) error
 	// Split parts charges that one step cannot decide, or returns nil if one step can decide them
 	// all.
 	Split(charges []*Charge) [][]*Charge

@@ -1,0 +1,169 @@
+package nethttp
+
+import (
+	"context"
+	"net/http"
+	"slices"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/keyfunc"
+)
+
+// BlockRule keeps clients that misbehave away for a while. Before the rules spend anything, the Guard
+// looks in the same round trip whether the key is blocked. If it is, the Guard refuses the request
+// with 429, the problem type abnormal-usage-detected, and in Retry-After the rest of the block.
+//
+// What counts as a strike is up to Trap, Denied and Strikes. Requests that run when the block begins
+// go on, and so do those that were admitted before their like had failed: limit how many logins run at
+// a time by a Rule beside it.
+type BlockRule struct {
+	// Policy is one whose algorithm is a core.Block. It is required.
+	Policy *core.Policy
+	// Key derives whom to block, such as keyfunc.RemoteIP or the name of the login. It is required.
+	Key keyfunc.Func
+	// NoKey says what happens to a request without a key. The zero value refuses it.
+	NoKey NoKey
+	// Trap returns true for a request that no honest client makes, such as one for /wp-login.php. Such
+	// a request is a strike and is refused with 403. It spends nothing under the rules. Nil traps none.
+	Trap func(*http.Request) bool
+	// Denied makes each request that a rule of this Guard denies a strike. So a client that does not
+	// heed its limit is blocked. With Strikes of 1 the first denial blocks.
+	Denied bool
+	// Strikes returns how many strikes a response is worth, given its status, as StrikeOn does. Nil is
+	// none.
+	Strikes func(r *http.Request, status int) int64
+	// Forget returns true for a response that shows that the client is honest, such as a login that
+	// succeeded: its strikes are forgotten. A block is not lifted. Nil forgets none.
+	Forget func(r *http.Request, status int) bool
+	// HideRetryAfter omits Retry-After for a blocked client, who would learn when to come back.
+	HideRetryAfter bool
+}
+
+// StrikeOn is a BlockRule.Strikes of one strike for each response with one of these statuses, such as
+// 401 and 403.
+func StrikeOn(statuses ...int) func(r *http.Request, status int) int64 {
+	on := statusIn(statuses)
+	return func(r *http.Request, status int) int64 {
+		if on(r, status) {
+			return 1
+		}
+		return 0
+	}
+}
+
+// ForgetOn is a BlockRule.Forget for responses with one of these statuses, such as 200.
+func ForgetOn(statuses ...int) func(r *http.Request, status int) bool { return statusIn(statuses) }
+
+func statusIn(statuses []int) func(*http.Request, int) bool {
+	statuses = slices.Clone(statuses)
+	return func(_ *http.Request, status int) bool { return slices.Contains(statuses, status) }
+}
+
+func (b *BlockRule) check(i int, names map[string]bool, fault faultFunc) {
+	if b.Policy == nil || b.Policy.Name() == "" {
+		fault("Blocks[%d].Policy is missing: core.NewPolicy must make it", i)
+	} else {
+		if name := b.Policy.Name(); names[name] {
+			fault("Blocks[%d].Policy is named %q, like that of another rule", i, name)
+		} else {
+			names[name] = true
+		}
+		if _, ok := b.Policy.Algorithm().(core.Block); !ok {
+			fault("Blocks[%d].Policy has the algorithm %T: it must be a core.Block", i, b.Policy.Algorithm())
+		}
+	}
+	if b.Key == nil {
+		fault("Blocks[%d].Key is nil: say whom to block, such as keyfunc.RemoteIP()", i)
+	}
+	if b.NoKey > NoKeySkip {
+		fault("Blocks[%d].NoKey is %d: it must be NoKeyRefuse or NoKeySkip", i, b.NoKey)
+	}
+	if b.Trap == nil && !b.Denied && b.Strikes == nil && b.Forget != nil {
+		fault("Blocks[%d] forgets strikes, and nothing is a strike", i)
+	}
+}
+
+// listed decides by Config.Allow and Config.Deny, and reports whether one of them did.
+func (a *Admission) listed(r *http.Request) bool {
+	switch cfg := &a.guard.cfg; {
+	case cfg.Allow != nil && cfg.Allow(r):
+		a.decision.Allowed, a.skipped = true, true
+	case cfg.Deny != nil && cfg.Deny(r):
+		a.status = http.StatusForbidden
+	default:
+		return false
+	}
+	return true
+}
+
+// blockOf returns the BlockRule of a result, or nil.
+func (a *Admission) blockOf(result int) *BlockRule {
+	if c := &a.charged[result]; c.rule < 0 {
+		return &a.guard.cfg.Blocks[-1-c.rule]
+	}
+	return nil
+}
+
+// blocked returns the BlockRule that refuses the request, or nil.
+func (a *Admission) blocked() *BlockRule {
+	if len(a.guard.cfg.Blocks) > 0 {
+		for i := range a.denials() {
+			if b := a.blockOf(i); b != nil {
+				return b
+			}
+		}
+	}
+	return nil
+}
+
+func (a *Admission) hidesBlock() bool {
+	b := a.blocked()
+	return b != nil && b.HideRetryAfter
+}
+
+// trap decides on a request that some Trap catches, and reports whether one does.
+func (a *Admission) trap(r *http.Request, charges []core.Charge) (caught bool, err error) {
+	for i := range charges {
+		b := a.blockOf(i)
+		if b == nil {
+			break
+		}
+		if b.Trap == nil || !b.Trap(r) {
+			continue
+		}
+		charges[i].Cost = 1
+		a.charged = a.charged[i : i+1]
+		a.decision, err = a.guard.cfg.Gate.Decide(r.Context(), charges[i])
+		if a.decision.Allowed {
+			a.decision.Allowed, a.status = false, http.StatusForbidden
+		}
+		return true, err
+	}
+	return false, nil
+}
+
+// strikeDenied strikes the keys of a request that a rule denies.
+func (a *Admission) strikeDenied(r *http.Request, charges []core.Charge) {
+	if a.status != http.StatusTooManyRequests || a.full != nil || a.blocked() != nil {
+		return
+	}
+	for i := range charges {
+		if b := a.blockOf(i); b != nil && b.Denied {
+			strike := charges[i]
+			strike.Cost = 1
+			_, _ = a.guard.cfg.Gate.Decide(r.Context(), strike) // core.Config.Observe tells of errors
+		}
+	}
+}
+
+// forget forgets the strikes of a client whose response shows that it is honest.
+func (a *Admission) forget(r *http.Request, status int) {
+	for i, key := range a.blockKeys {
+		b := a.blockOf(i)
+		if b.Forget == nil || a.decision.At(i).Used == 0 || !b.Forget(r, status) {
+			continue
+		}
+		// core.Config.Observe tells of errors.
+		_ = a.guard.cfg.Gate.ForgetStrikes(context.WithoutCancel(r.Context()), b.Policy, key)
+	}
+}

@@ -1,0 +1,297 @@
+package core_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/redistest"
+)
+
+// guardian drives one key under a Block.
+type guardian struct {
+	*testing.T
+	gate   *core.Gate
+	clock  *manualClock
+	policy *core.Policy
+	key    core.Key
+}
+
+func newGuardian(t *testing.T, g *core.Gate, c *manualClock, b core.Block) *guardian {
+	return &guardian{t, g, c, limited(t, "logins", b), newKey(t, "user")}
+}
+
+func (g *guardian) strike(n int64) core.Decision {
+	g.Helper()
+	return decide(g, g.gate, core.Charge{Policy: g.policy, Key: g.key, Cost: n})
+}
+
+// rest returns how long the key is still blocked.
+func (g *guardian) rest() time.Duration {
+	g.Helper()
+	d := decide(g, g.gate, core.Charge{Policy: g.policy, Key: g.key})
+	if p := peek(g, g.gate, core.Charge{Policy: g.policy, Key: g.key, Cost: 1}); p.Allowed != d.Allowed || p.RetryAfter() != d.RetryAfter() {
+		g.Errorf("a Peek tells %s, a Decide %s", show(p), show(d))
+	}
+	return d.RetryAfter()
+}
+
+func (g *guardian) want(rest time.Duration) {
+	g.Helper()
+	if got := g.rest(); got != rest {
+		g.Errorf("blocked for %v, want %v", got, rest)
+	}
+}
+
+// Five failures in ten minutes block for an hour.
+func TestBlock(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+		k := newGuardian(t, g, c, core.Block{Strikes: 5, Within: 10 * time.Minute, For: time.Hour})
+		for i := range int64(4) {
+			if d := k.strike(1); !d.Allowed || d.At(0).Used != i+1 || d.At(0).Remaining != 4-i {
+				t.Errorf("strike %d: %s", i+1, show(d))
+			}
+			c.advance(2 * time.Minute)
+		}
+		c.advance(2 * time.Minute) // the first is 10 minutes old and counts no more
+		if d := k.strike(1); !d.Allowed || d.At(0).Used != 4 {
+			t.Errorf("a strike after the first was forgotten: %s", show(d))
+		}
+		k.want(0)
+		d := k.strike(1)
+		if r := d.At(0); !d.Allowed || r.Remaining != 0 || r.NextAfter != time.Hour || r.ResetAfter != time.Hour {
+			t.Errorf("the strike that blocks: %s", show(d))
+		}
+		k.want(time.Hour)
+		c.advance(20 * time.Minute)
+		if d := k.strike(3); d.Allowed || d.RetryAfter() != 40*time.Minute {
+			t.Errorf("a strike of a blocked key: %s", show(d))
+		}
+		c.advance(40*time.Minute - time.Microsecond)
+		k.want(time.Microsecond)
+		c.advance(time.Microsecond)
+		k.want(0)
+		if d := k.strike(1); d.At(0).Used != 1 {
+			t.Errorf("strikes before the block count: %s", show(d))
+		}
+		k.strike(1000)
+		k.want(time.Hour) // no longer: Most is For
+	})
+}
+
+func TestBlockEscalatesAndForgives(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+		k := newGuardian(t, g, c, core.Block{
+			Strikes: 1, Within: time.Minute, For: time.Minute, Most: 5 * time.Minute, Forgive: time.Hour,
+		})
+		for _, want := range []time.Duration{1, 2, 4, 5, 5} {
+			k.strike(1)
+			k.want(want * time.Minute)
+			c.advance(want*time.Minute + time.Hour - time.Microsecond)
+		}
+		c.advance(time.Microsecond) // an hour of quiet
+		k.strike(1)
+		k.want(time.Minute)
+		c.advance(time.Minute)
+		k.strike(1)
+		k.want(2 * time.Minute)
+		if err := g.Reset(t.Context(), core.Charge{Policy: k.policy, Key: k.key}); err != nil {
+			t.Fatal(err)
+		}
+		k.want(0)
+		k.strike(1)
+		k.want(time.Minute)
+	})
+}
+
+func TestForgetStrikes(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+		k := newGuardian(t, g, c, core.Block{Strikes: 3, Within: time.Hour, For: time.Minute, Most: time.Hour})
+		forget := func() {
+			t.Helper()
+			if err := g.ForgetStrikes(t.Context(), k.policy, k.key); err != nil {
+				t.Fatal(err)
+			}
+		}
+		forget()
+		k.strike(2)
+		forget()
+		k.strike(2)
+		k.want(0)
+		k.strike(1)
+		k.want(time.Minute)
+		forget()
+		k.want(time.Minute) // a success under way lifts no block
+		c.advance(time.Minute)
+		k.strike(3)
+		k.want(2 * time.Minute) // nor does it forgive one
+	})
+}
+
+func TestRefundedStrike(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+		k := newGuardian(t, g, c, core.Block{Strikes: 2, Within: time.Hour, For: time.Minute})
+		charge := core.Charge{Policy: k.policy, Key: k.key, Cost: 1}
+		r, _, err := g.Charge(t.Context(), charge)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Cancel(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		k.strike(1)
+		k.want(0)
+		charge.Cost = 0
+		if r, _, err = g.Charge(t.Context(), charge); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Settle(t.Context(), 1); err != nil {
+			t.Fatal(err)
+		}
+		k.want(time.Minute)
+	})
+}
+
+func TestBlockKey(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+		ctx := t.Context()
+		k := newGuardian(t, g, c, core.Block{Strikes: 2, Within: time.Hour, For: time.Minute})
+		block := func(d time.Duration) {
+			t.Helper()
+			if err := g.BlockKey(ctx, k.policy, k.key, d); err != nil {
+				t.Fatal(err)
+			}
+		}
+		block(24 * time.Hour)
+		k.want(24 * time.Hour)
+		block(time.Hour)
+		k.want(24 * time.Hour)
+		block(48 * time.Hour)
+		k.want(48 * time.Hour)
+		other := newKey(t, "tenant {1}", "a user", strings.Repeat("x", 100))
+		if err := g.BlockKey(ctx, k.policy, other, time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		decide(t, g, core.Charge{Policy: k.policy, Key: newKey(t, "third"), Cost: 1})
+		list := func() map[string]time.Duration {
+			all := make(map[string]time.Duration)
+			for b, err := range g.BlockedKeys(ctx, k.policy) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				all[b.Key.String()] = b.Rest
+			}
+			return all
+		}
+		want := map[string]time.Duration{k.key.String(): 48 * time.Hour, other.String(): time.Hour}
+		if got := list(); !maps.Equal(got, want) {
+			t.Errorf("blocked are %v, want %v", got, want)
+		}
+		for b := range g.BlockedKeys(ctx, k.policy) {
+			if err := g.Reset(ctx, core.Charge{Policy: k.policy, Key: b.Key}); err != nil {
+				t.Fatal(err)
+			}
+			break
+		}
+		if got := list(); len(got) != 1 {
+			t.Errorf("after one was unblocked: %v", got)
+		}
+		c.advance(48 * time.Hour)
+		if got := list(); len(got) != 0 {
+			t.Errorf("after the blocks: %v", got)
+		}
+	})
+}
+
+func TestBlockFaults(t *testing.T) {
+	valid := core.Block{Strikes: 5, Within: time.Minute, For: time.Minute, Most: time.Hour, Forgive: time.Hour}
+	for _, tt := range []struct {
+		change func(*core.Block)
+		words  string
+	}{
+		{func(b *core.Block) { b.Strikes = 0 }, "Block.Strikes is 0"},
+		{func(b *core.Block) { b.Strikes = 101 }, "Block.Strikes is 101"},
+		{func(b *core.Block) { b.Within = 0 }, "Block.Within is 0s"},
+		{func(b *core.Block) { b.For = -time.Second }, "Block.For is -1s"},
+		{func(b *core.Block) { b.Most = time.Second }, "Block.Most is 1s"},
+		{func(b *core.Block) { b.Most = 30 * 365 * 24 * time.Hour }, "Block.Most is 262800h"},
+		{func(b *core.Block) { b.Forgive = time.Nanosecond }, "Block.Forgive is 1ns"},
+	} {
+		b := valid
+		tt.change(&b)
+		if _, err := core.NewPolicy(core.PolicyConfig{Name: "p", Algorithm: b}); err == nil || !strings.Contains(err.Error(), tt.words) {
+			t.Errorf("%+v: error %v, want %q", b, err, tt.words)
+		}
+	}
+	g, ctx, key := memoryGate(t, core.Config{}), t.Context(), newKey(t, "k")
+	block, bucket := limited(t, "block", valid), limited(t, "bucket", core.PerSecond(1))
+	for _, err := range []error{
+		g.BlockKey(ctx, block, key, 0), g.BlockKey(ctx, block, key, -time.Hour),
+		g.BlockKey(ctx, block, key, 26*365*24*time.Hour), g.BlockKey(ctx, bucket, key, time.Hour),
+		g.BlockKey(ctx, nil, key, time.Hour), g.ForgetStrikes(ctx, bucket, key),
+	} {
+		if !errors.Is(err, core.ErrCharge) {
+			t.Errorf("error %v", err)
+		}
+	}
+	if err := g.BlockKey(ctx, block, core.Key{}, time.Hour); !errors.Is(err, core.ErrKey) {
+		t.Errorf("no key: %v", err)
+	}
+	for _, err := range g.BlockedKeys(ctx, nil) {
+		if !errors.Is(err, core.ErrCharge) {
+			t.Errorf("no policy: %v", err)
+		}
+	}
+}
+
+// While Redis does not answer, a Local process blocks keys alone.
+func TestBlockDuringOutage(t *testing.T) {
+	ctx := t.Context()
+	s := redistest.Start(t)
+	g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, Timeout: shortTimeout})
+	key := newKey(t, "k")
+	algorithm := core.Block{Strikes: 2, Within: time.Hour, For: time.Hour}
+	local := limited(t, "local", algorithm)
+	closed := newPolicy(t, core.PolicyConfig{Name: "closed", Algorithm: algorithm, OnFailure: core.Closed})
+	s.Stop()
+	defer s.Continue()
+	if err := g.BlockKey(ctx, local, key, time.Hour); err != nil {
+		t.Errorf("a Local policy: %v", err)
+	}
+	if d, err := g.Decide(ctx, core.Charge{Policy: local, Key: key}); d.Allowed || d.Source != core.SourceLocal || err != nil {
+		t.Errorf("%s, %v", show(d), err)
+	}
+	if err := g.BlockKey(ctx, closed, key, time.Hour); err == nil {
+		t.Error("a Closed policy blocks without Redis")
+	}
+}
+
+func TestBlockedKeysOnCluster(t *testing.T) {
+	ctx := t.Context()
+	cluster := redistest.StartCluster(t, 3)
+	g := redisGate(t, cluster.Client(t), core.Config{})
+	p := limited(t, "p", core.Block{Strikes: 1, Within: time.Hour, For: time.Hour})
+	var want, got []string
+	for i := range 30 {
+		k := newKey(t, fmt.Sprint("k", i))
+		decide(t, g, core.Charge{Policy: p, Key: k, Cost: 1})
+		want = append(want, k.String())
+	}
+	for b, err := range g.BlockedKeys(context.WithoutCancel(ctx), p) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, b.Key.String())
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	if !slices.Equal(slices.Compact(got), want) {
+		t.Errorf("blocked are %q", got)
+	}
+}

@@ -1,0 +1,247 @@
+package algorithm
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// MaxStrikes is the largest number of strikes of a Block.
+const MaxStrikes = 100
+
+// Block admits everything until a key has had a number of strikes within a time, and then nothing
+// for a while. Its units are strikes. A cost of 0 asks whether the key is blocked. The fraction of a
+// cost is no fraction but a block by hand, in microseconds.
+type Block struct {
+	strikes int64
+	within  int64 // microseconds, as all below
+	first   int64
+	most    int64
+	forgive int64
+}
+
+// NewBlock validates a block: after that many strikes within a time a key is blocked for the length
+// first, and for twice the last one if it was blocked before, up to most. A key whose last block has
+// ended for as long as forgive starts again with first. NewBlock returns every fault at once.
+func NewBlock(strikes int64, within, first, most, forgive time.Duration) (*Block, error) {
+	err := errors.Join(
+		check(strikes < 1 || strikes > MaxStrikes, "Strikes", "is %d: it must be between 1 and %d", strikes, MaxStrikes),
+		checkWindow("Within", within), checkWindow("For", first), checkWindow("Most", most),
+		check(most < first, "Most", "is %v: it must be at least For, which is %v", most, first),
+		checkWindow("Forgive", forgive),
+	)
+	if err != nil {
+		return nil, err
+	}
+	return &Block{
+		strikes, within.Microseconds(), first.Microseconds(), most.Microseconds(), forgive.Microseconds(),
+	}, nil
+}
+
+func (b *Block) Tag() string           { return "bl1" }
+func (b *Block) Script() string        { return "block" }
+func (b *Block) Fields() int           { return 6 }
+func (b *Block) Denominator() int64    { return MaxUnits }
+func (b *Block) Cost(n int64) Cost     { return Cost{min(n, b.strikes), 0} }
+func (b *Block) Capacity() int64       { return b.strikes }
+func (b *Block) Window() time.Duration { return micros(b.first) }
+
+func (b *Block) Parameters(args []int64) []int64 {
+	return append(args, 0, b.strikes, b.within, b.first, b.most, b.forgive)
+}
+
+// Share returns the block itself: a process that decides alone sees only its own strikes.
+func (b *Block) Share(int64) Limit { return b }
+
+// ByHand is the cost that blocks a key for a time, whatever its strikes are.
+func (b *Block) ByHand(d time.Duration) Cost { return Cost{0, d.Microseconds()} }
+
+// AllStrikes is the receipt by which Give forgets every strike. It lifts no block.
+const AllStrikes = 1
+
+// block is the state of one key as stored, and the result of Find.
+type block struct {
+	kept, found blocked
+
+	now, expires int64
+	limit        int64
+}
+
+// blocked is a block, over or not, and the strikes after it.
+type blocked struct {
+	until   int64 // when the last block ends; 0 if there was none, or it is forgiven
+	length  int64 // of that block
+	level   int64 // how often the length has doubled for the next one
+	strikes []int64
+}
+
+func (b *Block) NewState() State { return new(block) }
+
+func (s *block) Expires() int64 { return s.expires }
+func (s *block) Empty() bool    { return s.kept.until == 0 && len(s.kept.strikes) == 0 }
+
+func (s *block) Value() string {
+	var text strings.Builder
+	fmt.Fprint(&text, s.kept.until, s.kept.length, s.kept.level)
+	for _, at := range s.kept.strikes {
+		fmt.Fprint(&text, " ", at)
+	}
+	return text.String()
+}
+
+// BlockedUntil returns when the block of a stored value ends, in microseconds.
+func BlockedUntil(value string) (until int64, ok bool) {
+	first, _, _ := strings.Cut(value, " ")
+	until, err := strconv.ParseInt(first, 10, 64)
+	return until, err == nil
+}
+
+func (s *block) Spent(now int64) float64 {
+	switch {
+	case now >= s.expires:
+		return 0
+	case s.kept.until > now:
+		return 1
+	}
+	return float64(len(s.kept.strikes)) / float64(s.limit)
+}
+
+// Find implements Limit. What lies in the future, because the clock stepped back, is moved to now:
+// strikes, and the beginning of a block.
+func (b *Block) Find(st State, now int64) (changed bool) {
+	s := st.(*block)
+	f := &s.found
+	*f = blocked{s.kept.until, s.kept.length, s.kept.level, f.strikes[:0]}
+	s.now, s.limit = now, b.strikes
+	if f.until > now+f.length {
+		f.until, changed = now+f.length, true
+	}
+	if f.until > 0 && now-f.until >= b.forgive {
+		f.until, f.length, f.level = 0, 0, 0
+	}
+	for _, at := range s.kept.strikes {
+		if at > now {
+			at, changed = now, true
+		}
+		if at > now-b.within {
+			f.strikes = append(f.strikes, at)
+		}
+	}
+	if changed {
+		b.keep(s)
+	}
+	return changed
+}
+
+// keep stores what was found.
+func (b *Block) keep(s *block) {
+	s.kept = s.found
+	s.kept.strikes = slices.Clone(s.found.strikes)
+	s.expires = 0
+	if s.kept.until > 0 {
+		s.expires = s.kept.until + b.forgive
+	}
+	if n := len(s.kept.strikes); n > 0 {
+		s.expires = max(s.expires, s.kept.strikes[n-1]+b.within)
+	}
+}
+
+// next returns how long the next block lasts.
+func (b *Block) next(s *block) int64 {
+	length := b.first
+	for range s.found.level {
+		length = min(2*length, b.most)
+	}
+	return length
+}
+
+// Reply implements Limit: strikes, time until the block ends, time until the oldest strike is too
+// old, time until the youngest is, length of the next block, receipt.
+func (b *Block) Reply(st State, _ Cost, reply []int64) []int64 {
+	s := st.(*block)
+	oldest, youngest := int64(0), int64(0)
+	if n := len(s.found.strikes); n > 0 {
+		oldest, youngest = s.found.strikes[0]+b.within-s.now, s.found.strikes[n-1]+b.within-s.now
+	}
+	return append(
+		reply, int64(len(s.found.strikes)), max(0, s.found.until-s.now), oldest, youngest, b.next(s), 0)
+}
+
+// Fits implements Limit. A strike fits unless the key is blocked: it is the one after it that does
+// not.
+func (b *Block) Fits(st State, _ Cost, _ Terms) bool {
+	s := st.(*block)
+	return s.found.until <= s.now
+}
+
+// Commit implements Limit. Strikes of a blocked key do not count: its requests under way would make
+// the next block longer.
+func (b *Block) Commit(st State, c Cost, _ Terms) (receipt int64) {
+	s := st.(*block)
+	f := &s.found
+	switch {
+	case c.Fraction > 0:
+		length := max(c.Fraction, f.until-s.now)
+		f.until, f.length, f.strikes = s.now+length, length, f.strikes[:0]
+		receipt = s.now + 1
+	case f.until <= s.now:
+		for range min(c.Whole, b.strikes) {
+			f.strikes = append(f.strikes, s.now)
+		}
+		if int64(len(f.strikes)) >= b.strikes {
+			length := b.next(s)
+			f.until, f.length, f.strikes = s.now+length, length, f.strikes[:0]
+			if length < b.most {
+				f.level++
+			}
+		}
+		receipt = s.now + 1
+	}
+	b.keep(s)
+	return receipt
+}
+
+// Give implements Limit. It forgets strikes and lifts no block.
+func (b *Block) Give(st State, c Cost, receipt int64) bool {
+	s := st.(*block)
+	f := &s.found
+	before, left := len(f.strikes), c.Whole
+	f.strikes = slices.DeleteFunc(f.strikes, func(at int64) bool {
+		if left == 0 || receipt != AllStrikes && at != receipt-1 {
+			return false
+		}
+		left--
+		return true
+	})
+	if len(f.strikes) == before {
+		return false
+	}
+	b.keep(s)
+	return true
+}
+
+// Read implements Limit.
+func (b *Block) Read(reply []int64, charged Cost, _ int64) Reading {
+	count, rest, next, last := reply[0], reply[1], reply[2], reply[3]
+	if charged.Whole > 0 && rest == 0 {
+		if count == 0 {
+			next = b.within
+		}
+		last, count = b.within, count+min(charged.Whole, b.strikes)
+		if count >= b.strikes {
+			rest = reply[4]
+		}
+	}
+	r := Reading{
+		Limit: b.strikes, Used: count, Remaining: max(0, b.strikes-count), Window: micros(b.first),
+		NextAfter: micros(next), ResetAfter: micros(last),
+	}
+	if rest = max(rest, charged.Fraction); rest > 0 {
+		r.Used, r.Remaining, r.Violated = b.strikes, 0, 1
+		r.RetryAfter, r.NextAfter, r.ResetAfter = micros(rest), micros(rest), micros(rest)
+	}
+	return r
+}

@@ -1,0 +1,67 @@
+package keyfunc
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"slices"
+)
+
+// InNetworks returns a func that reports whether the client's address lies in one of the networks, for
+// nethttp.Config.Allow and Deny. Key is an address key, such as RemoteIP. A request without an address
+// lies in none.
+//
+// An IPv6 address is known by its /64 here too, or by the prefix of IPv6Prefix. A network that is
+// narrower than the key's prefix holds no client: use IPv6Prefix(128) for single hosts. A CIDR that
+// cannot be parsed is an error.
+func InNetworks(key Func, cidrs ...string) (func(*http.Request) bool, error) {
+	networks, err := parseCIDRs("InNetworks", cidrs)
+	if key == nil {
+		err = errors.Join(errors.New("keyfunc: InNetworks: the key is nil"), err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return func(r *http.Request) bool {
+		k, err := key(r)
+		if err != nil {
+			return false
+		}
+		client, err := netip.ParsePrefix(k)
+		if err != nil {
+			addr, err := netip.ParseAddr(k)
+			if err != nil {
+				return false
+			}
+			client = netip.PrefixFrom(addr, addr.BitLen())
+		}
+		return slices.ContainsFunc(networks, func(n netip.Prefix) bool {
+			return n.Bits() <= client.Bits() && n.Contains(client.Addr())
+		})
+	}, nil
+}
+
+// OneOf returns a func that reports whether the key of a request is one of these, for
+// nethttp.Config.Allow and Deny. A request without a key is none of them. The keys are as the Func
+// derives them: Header, Cookie, Query, BearerToken and Name hash theirs. No keys, and an empty one, are
+// errors.
+func OneOf(key Func, keys ...string) (func(*http.Request) bool, error) {
+	switch {
+	case key == nil:
+		return nil, errors.New("keyfunc: OneOf: the key is nil")
+	case len(keys) == 0:
+		return nil, errors.New("keyfunc: OneOf: no key is given")
+	case slices.Contains(keys, ""):
+		return nil, fmt.Errorf("keyfunc: OneOf: key %d is empty", slices.Index(keys, ""))
+	}
+	set := make(map[string]struct{}, len(keys))
+	for _, k := range keys {
+		set[k] = struct{}{}
+	}
+	return func(r *http.Request) bool {
+		k, err := key(r)
+		_, found := set[k]
+		return err == nil && found
+	}, nil
+}

@@ -1,0 +1,114 @@
+-- Block. It admits everything until a key has had a number of strikes within a time, and then
+-- nothing for a while, which doubles from block to block.
+--
+-- Limit  0; strikes that block; the time within which they count; length of the first block; of the
+--        longest; the time after the end of a block that forgives it
+-- Cost   strikes, 0; or 0 and the length of a block by hand
+-- Reply  strikes, time until the block ends or 0, time until the oldest strike is too old, time until
+--        the youngest is, length of the next block, receipt
+-- Value  "end length level", of the last block and 0 if there was none or it is forgiven, the level
+--        being how often the length of the next one has doubled; then the times of the strikes,
+--        oldest first, at most 100, each behind a space
+--
+-- A strike fits unless the key is blocked, and a block begins with the strike that completes it.
+-- Strikes of a blocked key do not count. What lies in the future, because the clock stepped back, is
+-- moved to now: strikes, and the beginning of a block.
+--
+-- A receipt is the time of the strikes, plus 1. The receipt 1 gives back all of them. A block stays.
+
+--: look
+local state = states[key]
+if not state then
+  local value = values[key] or redis.call('GET', KEYS[key])
+  state = {ends = 0, length = 0, level = 0, times = {}}
+  if value then
+    local ends, length, level, times = string.match(value, '^(%d+) (%d+) (%d+)(.*)$')
+    state.ends, state.length, state.level = ends + 0, length + 0, level + 0
+    for time in string.gmatch(times, '%d+') do
+      table.insert(state.times, time + 0)
+    end
+  end
+  states[key] = state
+end
+for i = limit + 3, limit + 7 do
+  ARGV[i] = ARGV[i] + 0
+end
+if state.ends > now + state.length then
+  state.ends, dirty[key] = now + state.length, limit
+end
+if state.ends > 0 and now - state.ends >= ARGV[limit + 7] then
+  state.ends, state.length, state.level = 0, 0, 0
+end
+local times = {}
+for _, time in ipairs(state.times) do
+  if time > now then
+    time, dirty[key] = now, limit
+  end
+  if time > now - ARGV[limit + 4] then
+    table.insert(times, time)
+  end
+end
+state.times = times
+local length = ARGV[limit + 5]
+for _ = 1, state.level do
+  length = math.min(2 * length, ARGV[limit + 6])
+end
+local fresh = ARGV[limit + 4] - now
+reply[n + 1], reply[n + 2] = #times, math.max(0, state.ends - now)
+reply[n + 3], reply[n + 4] = times[1] and times[1] + fresh or 0, times[1] and times[#times] + fresh or 0
+reply[n + 5], reply[n + 6] = length, 0
+n = n + 6
+
+--: fits
+fits = reply[found - 4] == 0
+
+--: commit
+local state, length = states[key], reply[found - 1]
+if part > 0 then
+  length = math.max(part, state.ends - now)
+  state.ends, state.length, state.times = now + length, length, {}
+  receipt = now + 1
+elseif state.ends <= now then
+  for _ = 1, math.min(whole, ARGV[limit + 3]) do
+    table.insert(state.times, now)
+  end
+  if #state.times >= ARGV[limit + 3] then
+    state.ends, state.length, state.times = now + length, length, {}
+    if length < ARGV[limit + 6] then
+      state.level = state.level + 1
+    end
+  end
+  receipt = now + 1
+else
+  receipt = 0
+end
+
+--: give
+local state, times, left = states[key], {}, whole
+for _, time in ipairs(state.times) do
+  if left > 0 and (receipt == 1 or time == receipt - 1) then
+    left = left - 1
+  else
+    table.insert(times, time)
+  end
+end
+given, state.times = left < whole, times
+
+--: store
+local state = states[key]
+local times, texts = state.times, {}
+if state.ends > 0 then
+  ttl = state.ends + ARGV[limit + 7] - now
+end
+if #times > 0 then
+  ttl = math.max(ttl or 0, times[#times] + ARGV[limit + 4] - now)
+end
+if ttl then
+  texts[1], texts[2], texts[3] = string.format('%.0f', state.ends), string.format('%.0f', state.length), state.level
+  for _, time in ipairs(times) do
+    table.insert(texts, string.format('%.0f', time))
+  end
+  value = table.concat(texts, ' ')
+else
+  ttl = 0
+end
