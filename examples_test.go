@@ -89,6 +89,13 @@ func TestEveryExampleBuilds(t *testing.T) {
 	}
 }
 
+// "./..." skips the tests of examples too.
+func TestExamplesPassTheirTests(t *testing.T) {
+	if out, err := exec.Command("go", "test", "./_examples/webhooks").CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
 // The same API in each framework answers the same.
 func TestFrameworks(t *testing.T) {
 	for _, name := range []string{"nethttp", "chi", "gin", "echo", "echov5"} {

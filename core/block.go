@@ -49,7 +49,7 @@ func (g *Gate) BlockKey(ctx context.Context, p *Policy, key Key, d time.Duration
 		return fmt.Errorf("%w: a block of %v", ErrCharge, d)
 	}
 	start := time.Now()
-	err := g.strike(ctx, p, key, func(r *request.Request, b *algorithm.Block) {
+	err := g.strikeOpen(ctx, p, key, func(r *request.Request, b *algorithm.Block) {
 		r.Op, r.Charges[0].Cost = algorithm.Force, b.ByHand(d)
 	})
 	g.tell(ctx, Event{Kind: EventBlockKey, Policy: p, Err: err, Took: time.Since(start)})
@@ -60,7 +60,7 @@ func (g *Gate) BlockKey(ctx context.Context, p *Policy, key Key, d time.Duration
 // the next one is as long as it would have been. The errors are those of BlockKey.
 func (g *Gate) ForgetStrikes(ctx context.Context, p *Policy, key Key) error {
 	start := time.Now()
-	err := g.strike(ctx, p, key, func(r *request.Request, b *algorithm.Block) {
+	err := g.strikeOpen(ctx, p, key, func(r *request.Request, b *algorithm.Block) {
 		c := r.Charges[0]
 		r.Op, c.Cost, c.Reply = algorithm.Give, b.Cost(algorithm.MaxStrikes), []int64{algorithm.AllStrikes}
 	})
@@ -68,13 +68,20 @@ func (g *Gate) ForgetStrikes(ctx context.Context, p *Policy, key Key) error {
 	return err
 }
 
-// strike sends one charge under a Block.
-func (g *Gate) strike(
+// strikeOpen is strike, unless the Gate is closed.
+func (g *Gate) strikeOpen(
 	ctx context.Context, p *Policy, key Key, ask func(*request.Request, *algorithm.Block),
 ) error {
 	if g.store == nil || g.closed.Load() {
 		return ErrClosed
 	}
+	return g.strike(ctx, p, key, ask)
+}
+
+// strike sends one charge under a Block.
+func (g *Gate) strike(
+	ctx context.Context, p *Policy, key Key, ask func(*request.Request, *algorithm.Block),
+) error {
 	charges := []Charge{{Policy: p, Key: key}}
 	if err := check(charges); err != nil {
 		return err

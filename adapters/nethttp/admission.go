@@ -5,6 +5,7 @@ import (
 	"iter"
 	"net/http"
 	"sync/atomic"
+	"time"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/keyfunc"
@@ -26,6 +27,9 @@ type Admission struct {
 	full        *core.FullError
 	lease       *core.Lease
 	reservation *core.Reservation // nil if nothing can be settled
+	attempt     *core.Attempt     // at the request's id, or nil
+	handled     bool              // the request's id was handled before
+	busy        time.Duration     // another request with the id runs, perhaps for so long
 	ctx         admittedContext   // of the handler; with a lease, only of those around the guard
 	seen        response          // what the handler has responded
 	finished    atomic.Bool
@@ -51,6 +55,8 @@ func (a *Admission) Decision() *core.Decision { return &a.decision }
 //
 //   - 400 for a missing or ambiguous key and for a body that breaks off
 //   - 403 for a request that Config.Deny or a BlockRule.Trap refuses
+//   - 409 for a request whose id another one has, which runs; Replay.HandledStatus for one whose id
+//     was handled
 //   - 413 for a body that http.MaxBytesReader rejects
 //   - 429 for what the client itself has spent, for the slots it holds, and for a blocked client
 //   - 500 for a Key, Limit, Cost or Priority that fails
@@ -133,6 +139,9 @@ func (a *Admission) admit(r *http.Request, wasCharged bool) {
 		if err != nil && !a.decision.Allowed {
 			err = a.explain(charges, err)
 		}
+	}
+	if a.decision.Allowed && a.guard.cfg.Replay != nil && !wasCharged {
+		err = a.begin(r)
 	}
 	if !a.decision.Allowed && a.status == 0 {
 		if errors.As(err, &a.full) {

@@ -39,7 +39,7 @@ func (a *Admission) deriveCharges(r *http.Request, charges []core.Charge) ([]cor
 	a.charged = a.inlineCharged[:0]
 	for i := range a.guard.cfg.Blocks {
 		b := &a.guard.cfg.Blocks[i]
-		key, ok, err := a.ruleKey(b.Policy, b.Key, b.NoKey, r)
+		key, ok, err := a.ruleKey(b.Policy.Name(), b.Key, b.NoKey, r)
 		if err != nil {
 			return nil, err
 		}
@@ -54,7 +54,7 @@ func (a *Admission) deriveCharges(r *http.Request, charges []core.Charge) ([]cor
 		if rule.Skip != nil && rule.Skip(r) {
 			continue
 		}
-		key, ok, err := a.ruleKey(rule.Policy, rule.Key, rule.NoKey, r)
+		key, ok, err := a.ruleKey(rule.Policy.Name(), rule.Key, rule.NoKey, r)
 		if err != nil {
 			return nil, err
 		}
@@ -80,7 +80,7 @@ func (a *Admission) deriveCharges(r *http.Request, charges []core.Charge) ([]cor
 // ruleKey derives the key of a rule below the scope. It reports false if the request has none and the
 // rule does not apply then.
 func (a *Admission) ruleKey(
-	policy *core.Policy, f keyfunc.Func, noKey NoKey, r *http.Request,
+	of string, f keyfunc.Func, noKey NoKey, r *http.Request,
 ) (key core.Key, ok bool, err error) {
 	if err := a.deriveScope(r); err != nil {
 		return core.Key{}, false, err
@@ -97,7 +97,7 @@ func (a *Admission) ruleKey(
 		key, err = core.NewKey(part)
 	}
 	if err != nil {
-		return core.Key{}, false, fmt.Errorf("nethttp: key of %s: %w", policy.Name(), err)
+		return core.Key{}, false, fmt.Errorf("nethttp: key of %s: %w", of, err)
 	}
 	return key, true, nil
 }

@@ -15,17 +15,19 @@ type Config struct {
 	// Gate decides. It is required if there are Rules.
 	Gate *core.Gate
 	// Rules are the limits, each under a policy of another name. At least one is required unless there
-	// are Blocks or Concurrency is set. Rules and Blocks are at most 16.
+	// are Blocks or Concurrency or Replay is set. Rules and Blocks are at most 16.
 	Rules []Rule
 	// Allow returns true for requests that go on without any limit, block or cap, such as those of a
 	// monitor; see keyfunc.InNetworks. Deny returns true for requests that are refused with 403 and
 	// count against nothing. Nil is none. The order is Disabled, SkipPreflights, Allow, Deny, Blocks,
-	// then Rules and Concurrency.
+	// then Rules and Concurrency, and at last Replay.
 	Allow, Deny func(*http.Request) bool
 	// Blocks keep clients that misbehave away for a while.
 	Blocks []BlockRule
 	// Concurrency caps how many requests run at a time. Nil caps nothing.
 	Concurrency *Concurrency
+	// Replay handles each id of a request once. Nil looks at no ids.
+	Replay *Replay
 	// Scope derives the outermost part of the keys of all rules and caps, such as the tenant. On a
 	// Redis Cluster one script decides all rules of a scope. Nil adds no part.
 	//
@@ -80,11 +82,12 @@ func (cfg *Config) check() error {
 		errs = append(errs, fmt.Errorf("nethttp: Config."+format, args...))
 	}
 	limits := len(cfg.Rules) + len(cfg.Blocks)
-	if cfg.Gate == nil && (limits > 0 || cfg.Concurrency == nil) {
+	others := cfg.Concurrency != nil || cfg.Replay != nil
+	if cfg.Gate == nil && (limits > 0 || !others) {
 		fault("Gate is nil")
 	}
-	if limits == 0 && cfg.Concurrency == nil {
-		fault("Rules is empty, and there are no Blocks and no Concurrency")
+	if limits == 0 && !others {
+		fault("Rules is empty, and there are no Blocks, no Concurrency and no Replay")
 	}
 	if limits > core.MaxCharges {
 		fault("Rules and Blocks have %d entries: they must have at most %d", limits, core.MaxCharges)
@@ -104,6 +107,9 @@ func (cfg *Config) check() error {
 	}
 	if cfg.Concurrency != nil {
 		cfg.Concurrency.check(cfg.Gate, names, fault)
+	}
+	if cfg.Replay != nil {
+		cfg.Replay.check(fault)
 	}
 	if cfg.Refusal > OpenAIError {
 		fault("Refusal is %d: it must be Problem, PlainText or OpenAIError", cfg.Refusal)

@@ -22,8 +22,8 @@ func (c *admittedContext) Value(key any) any {
 }
 
 // WithContext returns the context for the handler, derived from the context of the admitted
-// request. It carries the admission, and it ends with the lease, if there is one. It is for
-// adapters.
+// request. It carries the admission, and it ends with the lease of a slot or of the request's id, if
+// there is one. It is for adapters.
 func (a *Admission) WithContext(ctx context.Context) context.Context {
 	if a.skipped {
 		return ctx
@@ -33,6 +33,8 @@ func (a *Admission) WithContext(ctx context.Context) context.Context {
 		a.ctx = admittedContext{ctx, a}
 	}
 	switch {
+	case a.attempt != nil: // whose context ends with the lease too
+		return &admittedContext{a.attempt.Context(), a}
 	case a.lease != nil:
 		return &admittedContext{a.lease.Context(), a}
 	case !first:

@@ -13,15 +13,17 @@ import "net/http"
 // Finish returns the request for the handlers around the guard, if the framework shows them the
 // inner one. Its context carries the admission and does not end with the lease.
 func (a *Admission) Finish(r *http.Request, status int) *http.Request {
-	if a.skipped || a.finished.Swap(true) || a.reservation == nil && a.lease == nil {
+	if a.skipped || a.finished.Swap(true) ||
+		a.reservation == nil && a.lease == nil && a.attempt == nil {
 		return r
 	}
 	ctx := r.Context()
 	defer func() { _ = a.lease.Release(ctx) }() // also if a Settle panics
+	defer a.end(r, status)
 	if a.settles() {
 		a.settle(r, status)
 	}
-	if a.lease == nil || a.ctx.Context == nil {
+	if a.lease == nil && a.attempt == nil || a.ctx.Context == nil {
 		return r
 	}
 	return r.WithContext(&a.ctx)

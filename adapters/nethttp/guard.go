@@ -49,6 +49,10 @@ func NewGuard(cfg Config) (*Guard, error) {
 			g.caps = c.advertise(nil)
 		}
 	}
+	if cfg.Replay != nil {
+		p := *cfg.Replay
+		g.cfg.Replay = &p
+	}
 	g.policies = string(appendMember(policies, g.caps))
 	return g, nil
 }
@@ -87,7 +91,8 @@ var errInvalidGuard = errors.New(
 	"nethttp: the Guard is nil or zero: NewGuard or Limit must make it")
 
 func (g *Guard) valid() bool {
-	return g != nil && (len(g.cfg.Rules)+len(g.cfg.Blocks) > 0 || g.cfg.Concurrency != nil)
+	return g != nil && (len(g.cfg.Rules)+len(g.cfg.Blocks) > 0 ||
+		g.cfg.Concurrency != nil || g.cfg.Replay != nil)
 }
 
 // Admit decides on a request, spends the costs of its rules and takes its slot. It writes nothing.
@@ -129,6 +134,7 @@ func (a *Admission) observe(r *http.Request) {
 	returned := false
 	defer func() {
 		if !returned { // Observe panics, so the adapter cannot call Finish
+			_ = a.attempt.Fail(r.Context())       // as below
 			_ = a.lease.Release(r.Context())      // on failure the slot is free when its lease ends
 			_ = a.reservation.Cancel(r.Context()) // on failure the cost stays spent
 		}

@@ -69,6 +69,8 @@ func (a *Admission) WriteHeaders(h http.Header) {
 // retryAfter returns the seconds for Retry-After, and whether to set it.
 func (a *Admission) retryAfter() (int64, bool) {
 	switch {
+	case a.busy > 0:
+		return max(1, ceilSeconds(a.busy)), true
 	case a.status != http.StatusTooManyRequests && a.status != http.StatusServiceUnavailable:
 		return 0, false
 	case a.hidesBlock():

@@ -71,6 +71,10 @@ func (a *Admission) detail() string {
 	switch {
 	case a.full != nil:
 		return a.fullDetail()
+	case a.handled:
+		return "A request with this id was handled before."
+	case a.busy > 0:
+		return "Another request with this id is being handled."
 	case a.status == http.StatusTooManyRequests && a.blocked() != nil:
 		return "The client is blocked for a while because of its earlier requests."
 	case a.status == http.StatusTooManyRequests:
@@ -142,7 +146,7 @@ func openAIErrorOf(a *Admission) (e openAIError) {
 	case http.StatusTooManyRequests:
 		code := "rate_limit_exceeded"
 		e.Error.Type, e.Error.Code = "requests", &code
-	case http.StatusBadRequest, http.StatusRequestEntityTooLarge:
+	case http.StatusBadRequest, http.StatusConflict, http.StatusRequestEntityTooLarge:
 		e.Error.Type = "invalid_request_error"
 	default:
 		e.Error.Type = "server_error"
@@ -152,6 +156,10 @@ func openAIErrorOf(a *Admission) (e openAIError) {
 
 func writeRefusal(w http.ResponseWriter, r *http.Request, a *Admission) {
 	h := w.Header()
+	if a.status < 300 { // Replay.HandledStatus
+		w.WriteHeader(a.status)
+		return
+	}
 	var body []byte
 	switch a.guard.cfg.Refusal {
 	case PlainText:

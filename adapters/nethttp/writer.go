@@ -33,7 +33,7 @@ func (r *response) sent(status int) {
 // watch returns the ResponseWriter for the handler. It is w itself unless a rule depends on the
 // response. Otherwise it has Unwrap and the optional interfaces of w.
 func (a *Admission) watch(w http.ResponseWriter) http.ResponseWriter {
-	if !a.settles() {
+	if !a.settles() && a.attempt == nil {
 		return w
 	}
 	seen := &a.seen

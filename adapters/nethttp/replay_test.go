@@ -1,0 +1,220 @@
+package nethttp_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/adapters/nethttp"
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/keyfunc"
+)
+
+func once(t *testing.T, g *core.Gate) *core.Once {
+	t.Helper()
+	o, err := core.NewOnce(g, core.OnceConfig{Name: "ids", Window: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+func withID(id string) func(*http.Request) {
+	return func(r *http.Request) { r.Header.Set("Idempotency-Key", id) }
+}
+
+var byID = keyfunc.Must(keyfunc.Header("Idempotency-Key"))
+
+func TestReplay(t *testing.T) {
+	c := newClock()
+	gate := memory(t, c)
+	status, calls := http.StatusInternalServerError, 0
+	h := guard(t, nethttp.Config{
+		Replay: &nethttp.Replay{Once: once(t, gate), ID: byID},
+		Gate:   gate,
+		Rules: []nethttp.Rule{{
+			Policy: policy(t, core.PolicyConfig{Name: "all", Algorithm: core.FixedWindow{Limit: 6, Window: 24 * time.Hour}}), Key: keyfunc.RemoteIP(),
+		}},
+	}).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		calls++
+		if r.Header.Get("Panic") != "" {
+			panic(http.ErrAbortHandler)
+		}
+		w.WriteHeader(status)
+	}))
+	try := func(want int, change ...func(*http.Request)) *http.Response {
+		t.Helper()
+		r := get(h, change...)
+		if r.StatusCode != want {
+			t.Errorf("status %d, want %d", r.StatusCode, want)
+		}
+		return r
+	}
+	try(500, withID("a"))
+	func() {
+		defer func() { _ = recover() }()
+		get(h, withID("a"), func(r *http.Request) { r.Header.Set("Panic", "1") })
+	}()
+	status = http.StatusCreated
+	try(201, withID("a"))
+	r := try(409, withID("a"))
+	if text := body(t, r); !strings.Contains(text, "was handled before") || r.Header.Get("Retry-After") != "" || r.Header.Get("Cache-Control") != "no-store" {
+		t.Errorf("%v: %s", r.Header, text)
+	}
+	try(201, withID("b"))
+	try(400) // no id
+	try(429, withID("c"))
+	if calls != 4 {
+		t.Errorf("the handler ran %d times", calls)
+	}
+}
+
+func TestReplayOptions(t *testing.T) {
+	gate := memory(t, newClock())
+	running, leave := make(chan struct{}), make(chan int)
+	h := guard(t, nethttp.Config{Replay: &nethttp.Replay{
+		Once: once(t, gate), ID: byID, NoID: nethttp.NoKeySkip, MaxWait: time.Minute, HandledStatus: http.StatusOK,
+		Succeeded: func(_ *http.Request, status int) bool { return status == http.StatusTeapot },
+	}}).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Idempotency-Key") != "" {
+			running <- struct{}{}
+			w.WriteHeader(<-leave)
+		}
+	}))
+	for range 2 {
+		if r := get(h); r.StatusCode != http.StatusOK {
+			t.Errorf("without an id: %d", r.StatusCode)
+		}
+	}
+	answers := make(chan *http.Response)
+	for range 2 {
+		go func() { answers <- get(h, withID("a")) }()
+	}
+	<-running
+	leave <- http.StatusOK // which is a failure here, so that the other goes on
+	if r := <-answers; r.StatusCode != http.StatusOK {
+		t.Errorf("the first: %d", r.StatusCode)
+	}
+	<-running
+	leave <- http.StatusTeapot
+	if r := <-answers; r.StatusCode != http.StatusTeapot {
+		t.Errorf("the second: %d", r.StatusCode)
+	}
+	if r := get(h, withID("a")); r.StatusCode != http.StatusOK || body(t, r) != "" {
+		t.Errorf("the third: %d", r.StatusCode)
+	}
+}
+
+func TestReplayOfRunningRequest(t *testing.T) {
+	gate := memory(t, newClock())
+	var h http.Handler
+	h = guard(t, nethttp.Config{Replay: &nethttp.Replay{Once: once(t, gate), ID: byID}}).
+		Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if nethttp.AdmissionFromContext(r.Context()) == nil {
+				t.Error("the handler has no admission")
+			}
+			other := get(h, withID("a")) // of another client
+			if text := body(t, other); other.StatusCode != http.StatusConflict || other.Header.Get("Retry-After") == "" || !strings.Contains(text, "is being handled") {
+				t.Errorf("%d %v: %s", other.StatusCode, other.Header, text)
+			}
+		}))
+	if r := get(h, withID("a")); r.StatusCode != http.StatusOK {
+		t.Error(r.StatusCode)
+	}
+}
+
+func TestReplayFaults(t *testing.T) {
+	_, err := nethttp.NewGuard(nethttp.Config{Replay: &nethttp.Replay{NoID: 7, MaxWait: -1, HandledStatus: 42}})
+	for _, want := range []string{"Replay.Once is missing", "Replay.ID is nil", "Replay.NoID is 7", "Replay.MaxWait is -1ns", "Replay.HandledStatus is 42"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is not in\n%v", want, err)
+		}
+	}
+	gate := dead(t)
+	o, err := core.NewOnce(gate, core.OnceConfig{Name: "ids", Window: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := guard(t, nethttp.Config{Replay: &nethttp.Replay{Once: o, ID: byID}}).Handler(http.HandlerFunc(ok))
+	if r := get(h, withID("a")); r.StatusCode != http.StatusServiceUnavailable || r.Header.Get("Retry-After") != "1" {
+		t.Errorf("without Redis: %d, %v", r.StatusCode, r.Header)
+	}
+}
+
+// Two replicas get each id ten times at once. Each id is handled once, although one in ten fails at
+// first.
+func TestReplayOverReplicas(t *testing.T) {
+	s := redistest.Start(t)
+	const ids = 1000
+	var handled, tried [ids]atomic.Int64
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var i int
+		if _, err := fmt.Sscan(r.Header.Get("Idempotency-Key"), &i); err != nil {
+			t.Error(err)
+		}
+		if tried[i].Add(1) == 1 && i%10 == 0 {
+			w.WriteHeader(http.StatusBadGateway)
+			return
+		}
+		handled[i].Add(1)
+	})
+	var replicas []*httptest.Server
+	for range 2 {
+		gate, err := core.NewRedis(s.Client(t), core.Config{Prefix: s.Prefix, Timeout: 5 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = gate.Close(t.Context()) })
+		server := httptest.NewServer(guard(t, nethttp.Config{Replay: &nethttp.Replay{
+			Once: once(t, gate), ID: byID, MaxWait: time.Minute,
+		}}).Handler(handler))
+		t.Cleanup(server.Close)
+		replicas = append(replicas, server)
+	}
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 50}}
+	t.Cleanup(client.CloseIdleConnections)
+	statuses := make(map[int]int)
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, 50)
+	for i := range ids {
+		for n := range 10 {
+			slots <- struct{}{}
+			wg.Go(func() {
+				defer func() { <-slots }()
+				r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, replicas[n%2].URL, nil)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				r.Header.Set("Idempotency-Key", fmt.Sprint(i))
+				answer, err := client.Do(r)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				_, _ = io.Copy(io.Discard, answer.Body)
+				_ = answer.Body.Close()
+				mu.Lock()
+				statuses[answer.StatusCode]++
+				mu.Unlock()
+			})
+		}
+	}
+	wg.Wait()
+	for i := range ids {
+		if n := handled[i].Load(); n != 1 {
+			t.Errorf("id %d was handled %d times", i, n)
+		}
+	}
+	if statuses[200] != ids || statuses[502] != ids/10 || statuses[409] != 9*ids-ids/10 {
+		t.Errorf("statuses %v", statuses)
+	}
+}

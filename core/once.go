@@ -1,0 +1,197 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/headgate/headgate/internal/algorithm"
+	"github.com/headgate/headgate/internal/breaker"
+	"github.com/headgate/headgate/internal/request"
+)
+
+// ErrDone is the error of a Once whose key is done.
+var ErrDone = errors.New("core: this is done already")
+
+// OnceConfig configures a Once.
+type OnceConfig struct {
+	// Name identifies the Once among those on the same keys. It has 1 to 64 of the characters A-Z a-z
+	// 0-9 _ . and -. A Once shares its name with no policy and no semaphore.
+	Name string
+	// Window is how long a key that is done is remembered, at most 25 years. It is required.
+	Window time.Duration
+	// TTL is how long a key stays taken after the process that works on it has died. See
+	// SemaphoreConfig.
+	TTL time.Duration
+}
+
+// Once lets work be done once for each key, over all processes: an idempotency key, the id of a
+// webhook. One caller works on a key at a time. If its work succeeds, the key is remembered for
+// OnceConfig.Window, and otherwise the next caller may try. If its process dies, the next caller may try
+// when OnceConfig.TTL is over.
+//
+// Like every lease, that of a Once guarantees mutual exclusion only as long as its holder heeds the
+// Attempt's context: see Semaphore. While Redis does not answer, nobody works. If Redis loses its data,
+// what was done is forgotten. A Once is immutable and safe for concurrent use.
+type Once struct {
+	running *Semaphore
+	done    *Policy
+}
+
+// NewOnce returns a Once, or every fault of the configuration at once.
+func NewOnce(g *Gate, cfg OnceConfig) (*Once, error) {
+	running, err := NewSemaphore(g, SemaphoreConfig{Name: cfg.Name, TTL: cfg.TTL, OnFailure: Closed})
+	if err != nil {
+		err = prefixed("core: once: ", err)
+	}
+	done, fault := NewPolicy(PolicyConfig{
+		Name: cfg.Name, OnFailure: Closed,
+		Algorithm: Block{Strikes: 1, Within: time.Microsecond, For: cfg.Window, Forgive: time.Microsecond},
+	})
+	if fault != nil {
+		fault = fmt.Errorf("core: OnceConfig.Window is %v, or the Name is at fault: %w", cfg.Window, fault)
+	}
+	if err = errors.Join(err, fault); err != nil {
+		return nil, err
+	}
+	return &Once{running, done}, nil
+}
+
+// Gate returns the Gate of the Once.
+func (o *Once) Gate() *Gate { return o.running.gate }
+
+// Begin begins to work on a key. If the key is done, the error is ErrDone. If another caller works on
+// it, Begin waits for that for at most maxWait, and then returns a *FullError; zero waits for nothing.
+// Other errors are those of Semaphore.Acquire. On success the caller must call Succeed or Fail.
+func (o *Once) Begin(ctx context.Context, key Key, maxWait time.Duration) (*Attempt, error) {
+	asked := Charge{Policy: o.done, Key: key}
+	slot := one(key)
+	slot.MaxWait = maxWait
+	var l *Lease
+	var d Decision
+	var err error = ErrFull
+	if o.running.inOneStep(slot, []Charge{asked}) {
+		l, d, err = o.running.TryAdmit(ctx, slot, asked)
+	} else if maxWait == 0 {
+		l, d, err = o.look(ctx, asked, slot, o.running.TryAcquire)
+	}
+	if maxWait > 0 && errors.Is(err, ErrFull) {
+		l, d, err = o.look(ctx, asked, slot, o.running.Acquire)
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case d.Allowed:
+		return &Attempt{once: o, key: key, lease: l}, nil
+	case d.Cause != nil:
+		return nil, fmt.Errorf("core: once: %w", d.Cause)
+	}
+	return nil, ErrDone
+}
+
+// look takes the slot first: what another caller has done is remembered before it gives the slot back.
+func (o *Once) look(
+	ctx context.Context, asked Charge, slot SlotRequest,
+	acquire func(context.Context, SlotRequest) (*Lease, error),
+) (l *Lease, d Decision, err error) {
+	if l, err = acquire(ctx, slot); err != nil {
+		return nil, d, err
+	}
+	defer func() {
+		if err != nil || !d.Allowed {
+			_ = l.Release(ctx) // on failure it ends
+		}
+	}()
+	d, err = o.running.gate.Decide(ctx, asked)
+	return l, d, err
+}
+
+// Do calls f unless the key is done, and remembers the key if f returns nil. Otherwise it returns the
+// error of f. Its other errors are those of Begin, and those of Succeed.
+func (o *Once) Do(
+	ctx context.Context, key Key, maxWait time.Duration, f func(context.Context) error,
+) error {
+	a, err := o.Begin(ctx, key, maxWait)
+	if err != nil {
+		return err
+	}
+	succeeded := false
+	defer func() {
+		if !succeeded { // f may panic
+			_ = a.Fail(ctx) // on failure the lease ends
+		}
+	}()
+	if err := f(a.Context()); err != nil {
+		return err
+	}
+	succeeded = true
+	return a.Succeed(ctx)
+}
+
+// Forget forgets that a key is done. Other processes remember it for up to a second. The errors are
+// those of Gate.Reset.
+func (o *Once) Forget(ctx context.Context, key Key) error {
+	return o.running.gate.Reset(ctx, Charge{Policy: o.done, Key: key})
+}
+
+// Attempt is work on a key of a Once. Its methods are safe for concurrent use, and may be called on nil.
+// Only the first call of Succeed or Fail counts.
+type Attempt struct {
+	once  *Once
+	key   Key
+	lease *Lease
+}
+
+// Context returns the context for the work. It ends when the Attempt does, and when another caller may
+// begin, with the cause ErrLeaseLost.
+func (a *Attempt) Context() context.Context {
+	if a == nil {
+		return context.Background()
+	}
+	return a.lease.Context()
+}
+
+// Succeed remembers that the key is done. It runs to its end even if ctx is cancelled, for about
+// Config.Timeout. If Redis does not answer, Succeed returns its error, and the key stays taken while it
+// is sent again in the background: until Redis has it, the lease is lost, or the Gate is closed.
+func (a *Attempt) Succeed(ctx context.Context) error {
+	if a == nil || a.lease.gone.Load() {
+		return nil
+	}
+	ctx = context.WithoutCancel(ctx)
+	err := a.remember(ctx)
+	if err == nil || errors.Is(err, ErrMisconfigured) {
+		return errors.Join(err, a.lease.Release(ctx))
+	}
+	l := a.lease.Detach()
+	if l == nil {
+		return err
+	}
+	tasks := a.once.running.gate.tasks
+	tasks.Go(func() {
+		for tasks.Sleep(breaker.Pause) && l.Context().Err() == nil {
+			if again := a.remember(ctx); again == nil || errors.Is(again, ErrMisconfigured) {
+				break
+			}
+		}
+		_ = l.Release(ctx) // on failure it ends
+	})
+	return fmt.Errorf("core: once: is sent again: %w", err)
+}
+
+// remember works on a closed Gate too, whose holders finish.
+func (a *Attempt) remember(ctx context.Context) error {
+	g := a.once.running.gate
+	return g.strike(ctx, a.once.done, a.key, func(r *request.Request, b *algorithm.Block) {
+		r.Op, r.Charges[0].Cost = algorithm.Force, b.Cost(1)
+	})
+}
+
+// Fail lets the next caller try. Release says how a failure of its own ends.
+func (a *Attempt) Fail(ctx context.Context) error {
+	if a == nil {
+		return nil
+	}
+	return a.lease.Release(ctx)
+}

@@ -1,0 +1,291 @@
+package core_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/redistest"
+)
+
+func newOnce(t testing.TB, g *core.Gate, cfg core.OnceConfig) *core.Once {
+	t.Helper()
+	if cfg.Name == "" {
+		cfg.Name = "events"
+	}
+	if cfg.Window == 0 {
+		cfg.Window = time.Hour
+	}
+	o, err := core.NewOnce(g, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+func TestOnce(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+		ctx := t.Context()
+		o, key := newOnce(t, g, core.OnceConfig{}), newKey(t, "evt_1")
+		calls := 0
+		do := func(result error) error {
+			return o.Do(ctx, key, 0, func(ctx context.Context) error {
+				calls++
+				if _, err := o.Begin(ctx, key, 0); !errors.Is(err, core.ErrFull) {
+					t.Errorf("a second attempt beside the first: %v", err)
+				}
+				return result
+			})
+		}
+		failure := errors.New("failed")
+		if err := do(failure); !errors.Is(err, failure) {
+			t.Errorf("work that fails: %v", err)
+		}
+		if err := do(nil); err != nil {
+			t.Errorf("after a failure: %v", err)
+		}
+		if err := do(nil); !errors.Is(err, core.ErrDone) || calls != 2 {
+			t.Errorf("after a success: %v, %d calls", err, calls)
+		}
+		if _, err := o.Begin(ctx, key, time.Minute); !errors.Is(err, core.ErrDone) {
+			t.Errorf("waiting after a success: %v", err)
+		}
+		c.advance(time.Hour - time.Microsecond)
+		if err := do(nil); !errors.Is(err, core.ErrDone) {
+			t.Errorf("at the end of the window: %v", err)
+		}
+		c.advance(time.Microsecond)
+		if err := do(nil); err != nil {
+			t.Errorf("after the window: %v", err)
+		}
+		if err := o.Forget(ctx, key); err != nil {
+			t.Fatal(err)
+		}
+		if err := do(nil); err != nil {
+			t.Errorf("after Forget: %v", err)
+		}
+		if a := (*core.Attempt)(nil); a.Fail(ctx) != nil || a.Succeed(ctx) != nil || a.Context() == nil {
+			t.Error("a nil Attempt")
+		}
+	})
+}
+
+func TestOnceFaults(t *testing.T) {
+	_, err := core.NewOnce(nil, core.OnceConfig{Name: "a b", TTL: time.Millisecond})
+	for _, want := range []string{"Gate is missing", `"a b"`, "TTL is 1ms", "Window is 0s"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is not in\n%v", want, err)
+		}
+	}
+	if _, err := newOnce(t, memoryGate(t, core.Config{}), core.OnceConfig{}).Begin(t.Context(), core.Key{}, 0); !errors.Is(err, core.ErrKey) {
+		t.Errorf("no key: %v", err)
+	}
+}
+
+// Callers that wait go on if the first one fails, and hear that it is done if it succeeds.
+func TestOnceWaits(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		ctx := t.Context()
+		o := newOnce(t, redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix}), core.OnceConfig{})
+		for i, end := range []func(*core.Attempt) error{
+			func(a *core.Attempt) error { return a.Fail(ctx) },
+			func(a *core.Attempt) error { return a.Succeed(ctx) },
+		} {
+			key := newKey(t, fmt.Sprint("k", i))
+			first, err := o.Begin(ctx, key, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := o.Begin(ctx, key, time.Millisecond); !errors.Is(err, core.ErrFull) {
+				t.Errorf("a wait that is too short: %v", err)
+			}
+			type outcome struct {
+				a   *core.Attempt
+				err error
+			}
+			second := make(chan outcome)
+			go func() {
+				a, err := o.Begin(ctx, key, time.Minute)
+				second <- outcome{a, err}
+			}()
+			waitSubscribed(t, s)
+			if err := end(first); err != nil {
+				t.Fatal(err)
+			}
+			got := <-second
+			if i == 0 && got.err != nil || i == 1 && !errors.Is(got.err, core.ErrDone) {
+				t.Errorf("end %d: %v", i, got.err)
+			}
+			if err := got.a.Fail(ctx); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// Each of 1,000 ids comes 10 times at once to two replicas, and is handled once. One in ten fails at
+// first.
+func TestOnceOverReplicas(t *testing.T) {
+	s := redistest.Start(t)
+	var replicas []*core.Once
+	for range 2 {
+		g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix})
+		replicas = append(replicas, newOnce(t, g, core.OnceConfig{}))
+	}
+	ctx := t.Context()
+	const ids = 1000
+	var handled, tried [ids]atomic.Int64
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, 100)
+	for i := range ids {
+		key := newKey(t, fmt.Sprint("evt_", i))
+		for n := range 10 {
+			slots <- struct{}{}
+			wg.Go(func() {
+				defer func() { <-slots }()
+				err := replicas[n%2].Do(ctx, key, time.Minute, func(context.Context) error {
+					if tried[i].Add(1) == 1 && i%10 == 0 {
+						return errors.New("failed")
+					}
+					handled[i].Add(1)
+					return nil
+				})
+				if err != nil && !errors.Is(err, core.ErrDone) && err.Error() != "failed" {
+					t.Error(err)
+				}
+			})
+		}
+	}
+	wg.Wait()
+	for i := range ids {
+		if n := handled[i].Load(); n != 1 {
+			t.Errorf("id %d was handled %d times", i, n)
+		}
+	}
+}
+
+// What succeeded during an outage is remembered when Redis is back, and stays taken until then.
+func TestOnceSurvivesOutage(t *testing.T) {
+	ctx := t.Context()
+	s := redistest.Start(t)
+	o := newOnce(t, redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, Timeout: shortTimeout}), core.OnceConfig{TTL: time.Minute})
+	key := newKey(t, "k")
+	a, err := o.Begin(ctx, key, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Stop()
+	if err := a.Succeed(ctx); err == nil {
+		t.Error("a stopped Redis has remembered")
+	}
+	if _, err := o.Begin(ctx, newKey(t, "other"), 0); err == nil || errors.Is(err, core.ErrDone) || errors.Is(err, core.ErrFull) {
+		t.Errorf("another key during the outage: %v", err)
+	}
+	s.Continue()
+	for {
+		_, err := o.Begin(ctx, key, 0)
+		if err == nil {
+			t.Fatal("the key could be taken again")
+		}
+		if errors.Is(err, core.ErrDone) {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// A holder that finishes while its Gate closes is remembered.
+func TestOnceDuringClose(t *testing.T) {
+	ctx := t.Context()
+	s := redistest.Start(t)
+	g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix})
+	o, key := newOnce(t, g, core.OnceConfig{}), newKey(t, "k")
+	a, err := o.Begin(ctx, key, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := make(chan error)
+	go func() { closed <- g.Close(ctx) }()
+	for {
+		if _, err := o.Begin(ctx, key, 0); errors.Is(err, core.ErrClosed) {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if err := a.Succeed(ctx); err != nil {
+		t.Error(err)
+	}
+	if err := <-closed; err != nil {
+		t.Error(err)
+	}
+	next := newOnce(t, redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix}), core.OnceConfig{})
+	if _, err := next.Begin(ctx, key, 0); !errors.Is(err, core.ErrDone) {
+		t.Errorf("after the Gate was closed: %v", err)
+	}
+}
+
+// The key of a process that is killed is free when its lease has ended.
+func TestOnceAfterKill(t *testing.T) {
+	s := redistest.Start(t)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self, "-test.run=^TestOnceWorker$")
+	cmd.Env = append(os.Environ(), "CORE_TEST_ONCE="+s.Addr, "CORE_TEST_PREFIX="+s.Prefix)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	killed := sync.OnceFunc(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	t.Cleanup(killed)
+	for lines := bufio.NewScanner(out); lines.Scan() && lines.Text() != "begun"; {
+	}
+	o, key := newOnce(t, redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix}), core.OnceConfig{TTL: time.Second}), newKey(t, "k")
+	if _, err := o.Begin(t.Context(), key, 0); !errors.Is(err, core.ErrFull) {
+		t.Fatalf("while the process works: %v", err)
+	}
+	killed()
+	a, err := o.Begin(t.Context(), key, time.Minute)
+	if err != nil {
+		t.Fatalf("after it was killed: %v", err)
+	}
+	if err := a.Succeed(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestOnceWorker is the body of the process of TestOnceAfterKill.
+func TestOnceWorker(t *testing.T) {
+	addr := os.Getenv("CORE_TEST_ONCE")
+	if addr == "" {
+		t.Skip("runs only as a process of TestOnceAfterKill")
+	}
+	client := redis.NewClient(&redis.Options{
+		Addr: addr, MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	})
+	g := redisGate(t, client, core.Config{Prefix: os.Getenv("CORE_TEST_PREFIX")})
+	if _, err := newOnce(t, g, core.OnceConfig{TTL: time.Second}).Begin(context.Background(), newKey(t, "k"), 0); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Println("begun")
+	select {}
+}
