@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/headgate/headgate/bench/internal/decisions"
+	"github.com/headgate/headgate/bench/internal/filters"
 	"github.com/headgate/headgate/bench/internal/locks"
 	"github.com/headgate/headgate/bench/internal/measure"
 	"github.com/headgate/headgate/bench/internal/memory"
@@ -43,6 +44,15 @@ var parts = []part{
 		}
 		defer s.Stop()
 		tables, err := locks.Run(ctx, plan, s)
+		return tables, nil, err
+	}},
+	{"filters", "Bloom filters", func(ctx context.Context, plan measure.Plan) ([]report.Table, []report.Panel, error) {
+		s, err := server.Start(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		defer s.Stop()
+		tables, err := filters.Run(ctx, plan, s)
 		return tables, nil, err
 	}},
 	{"middleware", "Middleware", func(ctx context.Context, plan measure.Plan) ([]report.Table, []report.Panel, error) {

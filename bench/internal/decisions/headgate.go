@@ -32,6 +32,11 @@ func headgate() []entry {
 	asking := entry{name: "TokenBucket, no denial known", kind: measure.Ours, deniedOnly: true, make: func(b *bed, q quota) (decide, error) {
 		return b.policies(b.asking, "z", core.TokenBucket{Rate: q.limit, Per: q.slow(), Burst: q.limit})
 	}}
+	// The first strike blocks, and all after it are denied.
+	blocked := one("Block, a blocked client", func(q quota) core.Algorithm {
+		return core.Block{Strikes: 1, Within: q.per, For: q.per}
+	})
+	blocked.deniedOnly = true
 	several := func(n int) entry {
 		return entry{
 			name: fmt.Sprintf("%d policies, TokenBucket", n), kind: measure.Ours, cluster: true,
@@ -64,7 +69,7 @@ func headgate() []entry {
 		one("Calendar", func(q quota) core.Algorithm {
 			return core.Calendar{Limit: q.limit, Every: core.Month, In: time.UTC}
 		}),
-		several(2), several(4), asking,
+		several(2), several(4), asking, blocked,
 	}
 }
 
