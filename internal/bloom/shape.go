@@ -3,9 +3,9 @@
 package bloom
 
 import (
-	"fmt"
 	"math"
 	"math/bits"
+	"strconv"
 
 	"github.com/twmb/murmur3"
 )
@@ -56,7 +56,11 @@ func (s Shape) Bytes() int64 {
 
 // String is the shape as Redis keeps it.
 func (s Shape) String() string {
-	return fmt.Sprintf("%d %d %d %d", s.Bits, s.Parts, s.Hashes, s.Window)
+	text := strconv.AppendInt(make([]byte, 0, 40), s.Bits, 10)
+	for _, n := range [...]int64{s.Parts, int64(s.Hashes), s.Window} {
+		text = strconv.AppendInt(append(text, ' '), n, 10)
+	}
+	return string(text)
 }
 
 // Item is what is asked about an item.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strconv"
+	"sync"
 
 	"github.com/headgate/headgate/internal/bloom"
 	"github.com/headgate/headgate/internal/request"
@@ -137,9 +138,13 @@ func (a *arguments) begin(
 
 // filterBatch is calls that ask one filter in one script.
 type filterBatch struct {
-	calls []*call
+	calls     []*call
+	parts     []int64 // that they ask for, in order
+	positions []int64 // of one item
 	arguments
 }
+
+var filterBatches = sync.Pool{New: func() any { return new(filterBatch) }}
 
 // packFilters writes the commands of calls that ask filters.
 func (s *Store) packFilters(t *trip, calls []*call) {
@@ -148,7 +153,8 @@ func (s *Store) packFilters(t *trip, calls []*call) {
 		same := func(k *call) bool {
 			return k.filter.name == first.filter.name && k.filter.shape == first.filter.shape && !k.alone
 		}
-		b := &filterBatch{calls: []*call{first}}
+		b := filterBatches.Get().(*filterBatch)
+		b.calls = append(b.calls, first)
 		var others []*call
 		for _, k := range calls[1:] {
 			if same(k) && !first.alone {
@@ -165,19 +171,18 @@ func (s *Store) packFilters(t *trip, calls []*call) {
 
 func (s *Store) encodeFilter(b *filterBatch) {
 	shape := b.calls[0].filter.shape
-	var parts []int64
 	items := 0
 	for _, k := range b.calls {
 		items += len(k.filter.items)
 		for _, it := range k.filter.items {
-			parts = append(parts, it.Part)
+			b.parts = append(b.parts, it.Part)
 		}
 	}
-	slices.Sort(parts)
-	parts = slices.Compact(parts)
-	b.arguments = newArguments(9 + 3*len(parts) + items*(2+shape.Hashes))
-	b.begin(&s.filters, s.Prefix+b.calls[0].filter.name, "ask", shape, parts)
-	positions := make([]int64, 0, shape.Hashes)
+	slices.Sort(b.parts)
+	b.parts = slices.Compact(b.parts)
+	b.ints = slices.Grow(b.ints, 2+len(b.parts)+items*(1+shape.Hashes))
+	b.names = slices.Grow(b.names, 2+2*len(b.parts)+items)
+	b.begin(&s.filters, s.Prefix+b.calls[0].filter.name, "ask", shape, b.parts)
 	for _, k := range b.calls {
 		for _, it := range k.filter.items {
 			if it.Add {
@@ -185,9 +190,10 @@ func (s *Store) encodeFilter(b *filterBatch) {
 			} else {
 				b.name("t")
 			}
-			at, _ := slices.BinarySearch(parts, it.Part)
+			at, _ := slices.BinarySearch(b.parts, it.Part)
 			b.int(int64(at) + 1)
-			for _, p := range shape.Positions(positions[:0], it) {
+			b.positions = shape.Positions(b.positions[:0], it)
+			for _, p := range b.positions {
 				b.int(p)
 			}
 		}
@@ -219,4 +225,11 @@ func (b *filterBatch) distribute(reply []int64) error {
 	return nil
 }
 
-func (b *filterBatch) release() {}
+func (b *filterBatch) release() {
+	clear(b.calls)
+	clear(b.args)
+	clear(b.names)
+	b.calls, b.parts, b.args = b.calls[:0], b.parts[:0], b.args[:0]
+	b.ints, b.names = b.ints[:0], b.names[:0]
+	filterBatches.Put(b)
+}
