@@ -48,6 +48,19 @@ func (b *batchLockstep) charges(most int) (both [2][]core.Charge) {
 	return both
 }
 
+// compactCharges returns charges under several policies whose arguments have a compact form.
+func (b *batchLockstep) compactCharges() (both [2][]core.Charge) {
+	for _, at := range b.rng.Perm(3)[:2+b.rng.IntN(2)] {
+		name := []string{"whole", "million", "month"}[at]
+		at = slices.IndexFunc(mixedPolicies, func(p core.PolicyConfig) bool { return p.Name == name })
+		cost := 1 + b.rng.Int64N(2)
+		for i := range both {
+			both[i] = append(both[i], core.Charge{Policy: b.lockstep.policies[i][at], Key: b.lockstep.keys[0], Cost: cost})
+		}
+	}
+	return both
+}
+
 // planContext returns a context that selects a limit for policies that change.
 func (b *batchLockstep) planContext() context.Context {
 	if b.alternate {
@@ -159,6 +172,9 @@ func (b *batchLockstep) manyCallers(n int) (merged int) {
 	var asked [2][]*core.ScriptRequest
 	alike := b.rng.IntN(2) == 0
 	first := b.charges(1)
+	if b.rng.IntN(2) == 0 {
+		first = b.compactCharges()
+	}
 	for range 1 + b.rng.IntN(6) {
 		ctx, charges := b.planContext(), b.charges(3)
 		op, bound := "decide", int64(0)
@@ -166,7 +182,9 @@ func (b *batchLockstep) manyCallers(n int) (merged int) {
 		if key := b.lockstep.keys[b.rng.IntN(len(b.lockstep.keys))]; alike {
 			for i := range charges {
 				charges[i] = slices.Clone(first[i])
-				charges[i][0].Key = key
+				for j := range charges[i] {
+					charges[i][j].Key = key
+				}
 			}
 		} else if n := b.rng.IntN(8); n == 0 {
 			op = "peek"

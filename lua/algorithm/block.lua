@@ -20,12 +20,13 @@
 local state = states[key]
 if not state then
   local value = values[key] or redis.call('GET', KEYS[key])
-  state = {ends = 0, length = 0, level = 0, times = {}}
+  state = {kept = {ends = 0, length = 0, level = 0, times = {}}, found = false}
   if value then
     local ends, length, level, times = string.match(value, '^(%d+) (%d+) (%d+)(.*)$')
-    state.ends, state.length, state.level = ends + 0, length + 0, level + 0
+    local kept = state.kept
+    kept.ends, kept.length, kept.level = ends + 0, length + 0, level + 0
     for time in string.gmatch(times, '%d+') do
-      table.insert(state.times, time + 0)
+      table.insert(kept.times, time + 0)
     end
   end
   states[key] = state
@@ -33,37 +34,43 @@ end
 for i = limit + 3, limit + 7 do
   ARGV[i] = ARGV[i] + 0
 end
-if state.ends > now + state.length then
-  state.ends, dirty[key] = now + state.length, limit
+-- What is found under one limit is kept if it is committed: another limit may find more.
+local kept, changed = state.kept, false
+local ends, length, level, times = kept.ends, kept.length, kept.level, {}
+if ends > now + length then
+  ends, changed = now + length, true
 end
-if state.ends > 0 and now - state.ends >= ARGV[limit + 7] then
-  state.ends, state.length, state.level = 0, 0, 0
+if ends > 0 and now - ends >= ARGV[limit + 7] then
+  ends, length, level = 0, 0, 0
 end
-local times = {}
-for _, time in ipairs(state.times) do
+for _, time in ipairs(kept.times) do
   if time > now then
-    time, dirty[key] = now, limit
+    time, changed = now, true
   end
   if time > now - ARGV[limit + 4] then
     table.insert(times, time)
   end
 end
-state.times = times
-local length = ARGV[limit + 5]
-for _ = 1, state.level do
-  length = math.min(2 * length, ARGV[limit + 6])
+state.found = {ends = ends, length = length, level = level, times = times}
+if changed then
+  state.kept, dirty[key] = state.found, limit
+end
+local following = ARGV[limit + 5]
+for _ = 1, level do
+  following = math.min(2 * following, ARGV[limit + 6])
 end
 local fresh = ARGV[limit + 4] - now
-reply[n + 1], reply[n + 2] = #times, math.max(0, state.ends - now)
+reply[n + 1], reply[n + 2] = #times, math.max(0, ends - now)
 reply[n + 3], reply[n + 4] = times[1] and times[1] + fresh or 0, times[1] and times[#times] + fresh or 0
-reply[n + 5], reply[n + 6] = length, 0
+reply[n + 5], reply[n + 6] = following, 0
 n = n + 6
 
 --: fits
 fits = reply[found - 4] == 0
 
 --: commit
-local state, length = states[key], reply[found - 1]
+local state, length = states[key].found, reply[found - 1]
+states[key].kept = state
 if part > 0 then
   length = math.max(part, state.ends - now)
   state.ends, state.length, state.times = now + length, length, {}
@@ -84,7 +91,7 @@ else
 end
 
 --: give
-local state, times, left = states[key], {}, whole
+local state, times, left = states[key].found, {}, whole
 for _, time in ipairs(state.times) do
   if left > 0 and (receipt == 1 or time == receipt - 1) then
     left = left - 1
@@ -92,11 +99,14 @@ for _, time in ipairs(state.times) do
     table.insert(times, time)
   end
 end
-given, state.times = left < whole, times
+given = left < whole
+if given then
+  state.times, states[key].kept = times, state
+end
 
 --: store
-local state = states[key]
-local times, texts = state.times, {}
+local state, texts = states[key].kept, {}
+local times = state.times
 if state.ends > 0 then
   ttl = state.ends + ARGV[limit + 7] - now
 end
