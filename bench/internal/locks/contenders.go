@@ -37,7 +37,8 @@ func entries() []entry {
 	return []entry{
 		{"Mutex, in the queue", measure.Ours, mutex(nil)},
 		{"Mutex, asks every 1 ms", measure.Ours, mutex(core.ConstantBackoff(time.Millisecond, 0))},
-		{"Semaphore of limit 1", measure.Ours, semaphore},
+		{"Semaphore of limit 1", measure.Ours, semaphore(1)},
+		{"Semaphore of 2 levels", measure.Ours, semaphore(2)},
 		{"redislock, asks every 1 ms", measure.Peer, bsm(time.Millisecond)},
 		{"redislock, asks every 10 ms", measure.Peer, bsm(10 * time.Millisecond)},
 		{"redsync v4, its defaults", measure.Peer, redsyncLock()},
@@ -83,21 +84,33 @@ func mutex(poll core.Backoff) func(*server.Server) (acquire, func(), error) {
 	}
 }
 
-func semaphore(s *server.Server) (acquire, func(), error) {
-	return gated(s, func(gate *core.Gate) (acquire, error) {
-		sem, err := core.NewSemaphore(gate, core.SemaphoreConfig{Name: "slots", TTL: validity, OnFailure: core.Closed})
-		if err != nil {
-			return nil, fmt.Errorf("make the semaphore: %w", err)
-		}
-		return func(ctx context.Context, name string) (func(context.Context) error, error) {
-			key, err := core.NewKey(name)
+// semaphore takes slots of one level, or of two: a user's below that of a tenant, which has room.
+func semaphore(levels int) func(*server.Server) (acquire, func(), error) {
+	return func(s *server.Server) (acquire, func(), error) {
+		return gated(s, func(gate *core.Gate) (acquire, error) {
+			name := fmt.Sprint("slots-", levels)
+			sem, err := core.NewSemaphore(gate, core.SemaphoreConfig{Name: name, TTL: validity, OnFailure: core.Closed})
 			if err != nil {
-				return nil, fmt.Errorf("make the key: %w", err)
+				return nil, fmt.Errorf("make the semaphore: %w", err)
 			}
-			lease, err := sem.Acquire(ctx, core.SlotRequest{Levels: []core.Level{{Key: key, Limit: 1}}})
-			return lease.Release, err
-		}, nil
-	})
+			return func(ctx context.Context, name string) (func(context.Context) error, error) {
+				outer, err := core.NewKey(name)
+				if err != nil {
+					return nil, fmt.Errorf("make the key: %w", err)
+				}
+				ask := core.SlotRequest{Levels: []core.Level{{Key: outer, Limit: 1}}}
+				if levels > 1 {
+					inner, err := core.NewKey(name, "user")
+					if err != nil {
+						return nil, fmt.Errorf("make the key: %w", err)
+					}
+					ask.Levels = []core.Level{{Key: outer, Limit: 100}, {Key: inner, Limit: 1}}
+				}
+				lease, err := sem.Acquire(ctx, ask)
+				return lease.Release, err
+			}, nil
+		})
+	}
 }
 
 func bsm(every time.Duration) func(*server.Server) (acquire, func(), error) {

@@ -12,9 +12,6 @@ import (
 	"github.com/headgate/headgate/bench/internal/server"
 )
 
-// callers is how many take locks of their own at a time.
-const callers = 16
-
 // Run measures locks that nobody else wants, and one that all want. The error also tells where two had this project's lock
 // at once; the tables are there then all the same.
 func Run(ctx context.Context, plan measure.Plan, s *server.Server) ([]report.Table, error) {
@@ -81,27 +78,38 @@ func Run(ctx context.Context, plan measure.Plan, s *server.Server) ([]report.Tab
 func uncontended(
 	ctx context.Context, plan measure.Plan, driver *measure.Driver, ping measure.Do, contenders []measure.Contender,
 ) (report.Table, error) {
+	many := plan.Workers[1:]
 	t := report.Table{
 		Title: "Locks that nobody else wants",
 		Note: "Pairs of an acquisition and a release, in microseconds, over one PING. The rate is that of pairs over that of PINGs. " +
 			"CPU is that of redis-server, in microseconds per pair of a lone caller.",
-		Columns: []string{
-			"", "p50", "p50 / PING", "p99", "allocs", "CPU", "reads", fmt.Sprintf("x PING rate @%d", callers), "faults",
-		},
+		Columns: []string{"", "p50", "p50 / PING", "p99", "allocs", "CPU", "reads"},
 	}
+	for _, callers := range many {
+		t.Columns = append(t.Columns, fmt.Sprintf("x PING rate @%d", callers))
+	}
+	t.Columns = append(t.Columns, "faults")
 	alone, err := driver.Rounds(ctx, plan.Rounds, measure.Load{Workers: 1, Keys: 1, Slice: plan.Slice}, ping, contenders)
 	if err != nil {
 		return t, err
 	}
-	busy, err := driver.Rounds(ctx, plan.Rounds, measure.Load{Workers: callers, Keys: 1, Slice: plan.Slice}, ping, contenders)
-	if err != nil {
-		return t, err
+	busy := make([][]measure.Result, len(many))
+	for i, callers := range many {
+		load := measure.Load{Workers: callers, Keys: 1, Slice: plan.Slice}
+		if busy[i], err = driver.Rounds(ctx, plan.Rounds, load, ping, contenders); err != nil {
+			return t, err
+		}
 	}
 	for i, c := range alone {
-		t.Add(c.Label(), report.Number(c.Own(measure.P50)), report.Number(c.ToPing(measure.P50)),
+		row := []string{
+			c.Label(), report.Number(c.Own(measure.P50)), report.Number(c.ToPing(measure.P50)),
 			report.Number(c.Own(measure.P99)), report.Number(c.Own(measure.Mallocs)), report.Number(c.Own(measure.CPU)),
-			report.Number(c.Own(measure.Reads)), report.Number(busy[i].ToPing(measure.Rate)),
-			report.Percent(busy[i].Own(measure.Faults)))
+			report.Number(c.Own(measure.Reads)),
+		}
+		for _, of := range busy {
+			row = append(row, report.Number(of[i].ToPing(measure.Rate)))
+		}
+		t.Add(append(row, report.Percent(busy[0][i].Own(measure.Faults)))...)
 	}
 	return t, nil
 }
