@@ -265,6 +265,9 @@ func TestFilterScriptUnderLua54(t *testing.T) {
 		case 1:
 			run("reset", shape, nil)
 			run("sweep", shape, []int{0, 1})
+			if rng.IntN(2) == 0 {
+				run("swept", shape, nil)
+			}
 		case 2:
 			now -= 500_000
 		default:

@@ -43,8 +43,8 @@ func AdmitScript() string { return read(ownClock) + admission() }
 // See DecideScriptInjected.
 func AdmitScriptInjected() string { return read(injectedClock) + admission() }
 
-// FilterScript returns the script of Bloom filters on Redis's own clock. The comment at its head is its
-// contract.
+// FilterScript returns the script of Bloom filters on Redis's own clock. The comment at its head is
+// its contract.
 func FilterScript() string { return read(ownClock) + read("filter.lua") }
 
 // FilterScriptInjected returns the same script on a clock that the caller passes as the last ARGV.

@@ -224,7 +224,7 @@ func (l *lockstep) step(i int) {
 	if l.alternate || l.rng.IntN(50) == 0 {
 		l.plan = l.rng.IntN(12)
 	}
-	op, wait, pick := l.rng.IntN(24), time.Duration(l.rng.Int64N(3_000_000)+l.rng.Int64N(2)*1000)*time.Microsecond, l.rng.IntN(1+len(l.held))
+	op, wait, pick := l.rng.IntN(26), time.Duration(l.rng.Int64N(3_000_000)+l.rng.Int64N(2)*1000)*time.Microsecond, l.rng.IntN(1+len(l.held))
 	var (
 		reserved [2]*core.Reservation
 		actual   []int64
@@ -235,6 +235,15 @@ func (l *lockstep) step(i int) {
 	for i, g := range []*core.Gate{l.redis, l.memory} {
 		ctx, charges := context.WithValue(l.Context(), planKey{}, l.plan), both[i]
 		switch {
+		case op >= 24:
+			at := slices.IndexFunc(mixedPolicies, func(p core.PolicyConfig) bool { return p.Name == "block" }) + pick%4
+			policy, key := l.policies[i][at], charges[0].Key
+			if what = "ForgetStrikes"; op == 24 {
+				seen[i] = fmt.Sprint(g.ForgetStrikes(ctx, policy, key))
+				break
+			}
+			what = "BlockKey"
+			seen[i] = fmt.Sprint(g.BlockKey(ctx, policy, key, wait+time.Microsecond))
 		case op >= 22 && pick < len(l.held):
 			r := l.held[pick][i]
 			if what = "Cancel"; op == 22 {
@@ -275,7 +284,7 @@ func (l *lockstep) step(i int) {
 	if reserved[0] != nil {
 		l.held = append(l.held, reserved)
 	}
-	if op >= 22 && pick < len(l.held) && reserved[0] == nil {
+	if op >= 22 && op < 24 && pick < len(l.held) && reserved[0] == nil {
 		l.held = slices.Delete(l.held, pick, pick+1)
 	}
 	if len(l.held) > 20 {

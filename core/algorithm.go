@@ -14,8 +14,8 @@ import (
 const Never = algorithm.Never
 
 // Algorithm is a limit and the way in which it is counted: a [TokenBucket], [LeakyBucket],
-// [FixedWindow], [SlidingWindow], [SlidingLog], [Calendar], [Block], [Unlimited] or [DenyAll]. All are
-// plain data and used by value, not by pointer.
+// [FixedWindow], [SlidingWindow], [SlidingLog], [Calendar], [Block], [Unlimited] or [DenyAll]. All
+// are plain data and used by value, not by pointer.
 type Algorithm interface {
 	// compile validates the limit.
 	compile() (compiled, error)
@@ -51,8 +51,8 @@ func counted(name string, limit algorithm.Limit, err error) (compiled, error) {
 type TokenBucket struct {
 	Rate int64         // tokens in each period; at most 2^42
 	Per  time.Duration // the period of Rate
-	// Burst is the number of tokens of a full bucket, at most 2^53 - 1, or 10^15 with Rate 0. They take
-	// at most 100 years to refill.
+	// Burst is the number of tokens of a full bucket, at most 2^53 - 1, or 10^15 with Rate 0. They
+	// take at most 100 years to refill.
 	Burst int64
 }
 
@@ -83,8 +83,8 @@ func (b TokenBucket) compile() (compiled, error) {
 type LeakyBucket struct {
 	Rate int64         // units that leak in each period; at most 2^42
 	Per  time.Duration // the period of Rate
-	// Capacity is the number of units of a full bucket, at most 2^53 - 1. They take at most 100 years to
-	// leak.
+	// Capacity is the number of units of a full bucket, at most 2^53 - 1. They take at most 100 years
+	// to leak.
 	Capacity int64
 }
 

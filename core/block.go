@@ -14,14 +14,15 @@ import (
 
 // Block admits everything to a key until it has had Strikes strikes in any time of length Within,
 // and then nothing until the block has ended. Each unit that is spent is a strike. A charge with a
-// Cost of 0 asks whether the key is blocked, and one above that fits if it is not, whatever its Cost.
+// Cost of 0 asks whether the key is blocked, and one above that fits if it is not, whatever its
+// Cost.
 //
-// Each block lasts twice as long as the one before, up to Most. If the last one has ended for as long
-// as Forgive, the next lasts For again. Strikes of a blocked key do not count. A refund forgets strikes
-// and lifts no block; Gate.Reset lifts it and forgives.
+// Each block lasts twice as long as the one before, up to Most. If the last one has ended for as
+// long as Forgive, the next lasts For again. Strikes of a blocked key do not count. A refund
+// forgets strikes and lifts no block; Gate.Reset lifts it and forgives.
 //
-// Gate.BlockKey blocks a key by hand, Gate.ForgetStrikes forgets the strikes of one that has done well,
-// and Gate.BlockedKeys lists those that are blocked.
+// Gate.BlockKey blocks a key by hand, Gate.ForgetStrikes forgets the strikes of one that has done
+// well, and Gate.BlockedKeys lists those that are blocked.
 //
 // In a Result, Limit is Strikes, Used the strikes that count, and RetryAfter the rest of the block.
 // While Redis does not answer, a Local process blocks only for the strikes that it sees itself. A
@@ -40,10 +41,10 @@ func (b Block) compile() (compiled, error) {
 	return counted("Block", limit, err)
 }
 
-// BlockKey blocks a key by hand for a time, at most 25 years, or for the rest of its block if that is
-// longer. The algorithm of the policy must be a [Block]. A Local policy blocks the key in this process
-// if Redis does not answer, and the error is nil. Otherwise the errors are those of Decide, and those
-// of Redis. Reset unblocks a key: other processes remember the block for up to a second.
+// BlockKey blocks a key by hand for a time, at most 25 years, or for the rest of its block if that
+// is longer. The algorithm of the policy must be a [Block]. A Local policy blocks the key in this
+// process if Redis does not answer, and the error is nil. Otherwise the errors are those of Decide,
+// and those of Redis. Reset unblocks a key: other processes remember the block for up to a second.
 func (g *Gate) BlockKey(ctx context.Context, p *Policy, key Key, d time.Duration) error {
 	if d < time.Microsecond || d > algorithm.Longest/4 {
 		return fmt.Errorf("%w: a block of %v", ErrCharge, d)
@@ -56,13 +57,14 @@ func (g *Gate) BlockKey(ctx context.Context, p *Policy, key Key, d time.Duration
 	return err
 }
 
-// ForgetStrikes forgets the strikes of a key, as after a login that succeeded. It lifts no block, and
-// the next one is as long as it would have been. The errors are those of BlockKey.
+// ForgetStrikes forgets the strikes of a key, as after a login that succeeded. It lifts no block,
+// and the next one is as long as it would have been. The errors are those of BlockKey.
 func (g *Gate) ForgetStrikes(ctx context.Context, p *Policy, key Key) error {
 	start := time.Now()
-	err := g.strikeOpen(ctx, p, key, func(r *request.Request, b *algorithm.Block) {
+	err := g.strikeOpen(ctx, p, key, func(r *request.Request, _ *algorithm.Block) {
 		c := r.Charges[0]
-		r.Op, c.Cost, c.Reply = algorithm.Give, b.Cost(algorithm.MaxStrikes), []int64{algorithm.AllStrikes}
+		r.Op, c.Reply = algorithm.Give, []int64{algorithm.AllStrikes}
+		c.Cost = algorithm.Cost{Whole: algorithm.MaxStrikes} // the limit may have been higher
 	})
 	g.tell(ctx, Event{Kind: EventForgetStrikes, Policy: p, Err: err, Took: time.Since(start)})
 	return err
@@ -112,10 +114,10 @@ type BlockedKey struct {
 	Rest time.Duration // until the block ends
 }
 
-// BlockedKeys iterates over the keys that are blocked under a policy whose algorithm is a [Block]. It
-// is for operators: it looks at every key in Redis, in steps of some 1,000, and needs the permission
-// SCAN. A key may come twice, and one that is blocked meanwhile may be missing. An error ends it. For
-// keys with limits of their own it lists the Blocks among them.
+// BlockedKeys iterates over the keys that are blocked under a policy whose algorithm is a [Block].
+// It is for operators: it looks at every key in Redis, in steps of some 1,000, and needs the
+// permission SCAN. A key may come twice, and one that is blocked meanwhile may be missing. An error
+// ends it. For keys with limits of their own it lists the Blocks among them.
 func (g *Gate) BlockedKeys(ctx context.Context, p *Policy) iter.Seq2[BlockedKey, error] {
 	return func(yield func(BlockedKey, error) bool) {
 		if g.store == nil || g.closed.Load() {
@@ -139,4 +141,29 @@ func (g *Gate) BlockedKeys(ctx context.Context, p *Policy) iter.Seq2[BlockedKey,
 			yield(BlockedKey{}, err)
 		}
 	}
+}
+
+// blocks fills in the decision on charges if one is on a key that is known to be blocked, and
+// returns whether one is.
+func (c *denialCache) blocks(ctx context.Context, charges []Charge, d *Decision) bool {
+	for i := range charges {
+		p := charges[i].Policy
+		if p == nil || !p.blocks {
+			continue
+		}
+		alone := [1]Charge{charges[i]}
+		alone[0].Cost = 0
+		var one Decision
+		if check(charges) != nil || !c.answer(ctx, alone[:], &one) {
+			continue
+		}
+		d.Source = SourceCache
+		d.resize(len(charges))
+		for j := range charges {
+			*d.at(j) = Result{Policy: charges[j].Policy, Source: SourceCache, Allowed: true}
+		}
+		*d.at(i) = *one.at(0)
+		return true
+	}
+	return false
 }

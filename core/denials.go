@@ -70,30 +70,42 @@ type heldTo struct {
 	denies bool
 }
 
-// keep remembers the decision on a plan if it is a denial that only time lifts.
+// keep remembers the decision on a plan if it is a denial that only time lifts, and the blocks of
+// its keys, which deny whatever else is charged with them.
 func (c *denialCache) keep(p *plan, d *Decision) {
-	if c == nil || p.op != algorithm.Decide || d.Allowed || d.Source != SourceRedis ||
-		len(p.wire) == 0 {
+	if c == nil || d.Allowed || d.Source != SourceRedis || len(p.wire) == 0 {
 		return
 	}
+	for i := range p.asked {
+		if r := d.at(i); p.asked[i].Policy.blocks && !r.Allowed && !r.Policy.shadow {
+			one := Decision{Source: d.Source, n: 1, inline: [inlineResults]Result{*r}}
+			c.put(p, i, i+1, 0, &one)
+		}
+	}
+	if p.op == algorithm.Decide {
+		c.put(p, 0, len(p.asked), p.asked[0].Cost, d)
+	}
+}
+
+// put remembers a denial of some of the charges of a plan. The first had that cost.
+func (c *denialCache) put(p *plan, from, to int, cost int64, d *Decision) {
 	wait := d.unchanged()
 	if wait == 0 { // a slot is missing, or something is left that others may spend
 		return
 	}
 	k := &pastDenial{
-		charges:  withoutParts(p.asked),
-		limits:   make([]heldTo, len(p.asked)),
+		charges:  withoutParts(p.asked[from:to]),
+		limits:   make([]heldTo, to-from),
 		asked:    p.began,
 		decision: *d,
 	}
-	for i, a := range p.asked {
-		k.limits[i] = heldTo{varies: a.Limit != nil || a.Policy.forKey != nil, denies: p.denies[i]}
-		if at := p.place[i]; at >= 0 {
+	k.charges[0].Cost = cost
+	for i, a := range p.asked[from:to] {
+		k.limits[i] = heldTo{varies: a.Limit != nil || a.Policy.forKey != nil, denies: p.denies[from+i]}
+		if at := p.place[from+i]; at >= 0 {
 			k.limits[i].limit = p.wire[at].Limit
+			k.keys = append(k.keys, p.wire[at].Hash)
 		}
-	}
-	for i := range p.wire {
-		k.keys = append(k.keys, p.wire[i].Hash)
 	}
 	// Redis decided between began and told. The denial ends counted from began, and its waits count
 	// from told, so that it neither denies a request that has room nor names a wait that is too
@@ -143,7 +155,7 @@ func (g *Gate) known(ctx context.Context, charges []Charge, d *Decision) bool {
 		return false
 	}
 	start := g.start()
-	if !g.cache.answer(ctx, charges, d) {
+	if !g.cache.answer(ctx, charges, d) && !g.cache.blocks(ctx, charges, d) {
 		return false
 	}
 	g.report(ctx, algorithm.Decide, d, nil, start)

@@ -55,8 +55,8 @@ func nameOf(names []string, value int) string {
 // Event is what happened in a Gate.
 type Event struct {
 	Kind EventKind
-	// Policy is that of an EventBlockKey or EventForgetStrikes, and that of the first charge of a Reset. The policies of a decision are in its
-	// Results.
+	// Policy is that of an EventBlockKey or EventForgetStrikes, and that of the first charge of a
+	// Reset. The policies of a decision are in its Results.
 	Policy *Policy
 	// Semaphore is set for EventAcquire, EventRelease, EventAdopted, EventLeaseLost and
 	// EventEvicted.

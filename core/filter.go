@@ -19,9 +19,9 @@ var (
 	// size or window. Reset erases the one that exists.
 	ErrFilterExists = errors.New("core: a filter of this name and another configuration exists")
 
-	// ErrFilterLost is wrapped by the errors of a Filter of which Redis has lost a part, because it
-	// evicted it or somebody deleted it. What was in that part would seem never to have been added.
-	// It ends with Reset, or two windows later.
+	// ErrFilterLost is wrapped by the errors of a Filter of which Redis has lost a key: it evicted it,
+	// or an operator deleted it. Items in that part would seem never to have been added. The error
+	// ends with Reset, or two windows later.
 	ErrFilterLost = errors.New("core: redis has lost a part of the filter")
 )
 
@@ -35,7 +35,7 @@ type FilterConfig struct {
 	// Items is how many different items the filter is made for, at least 1. With a Window it is how
 	// many come in one window. A filter that holds more has more false positives.
 	Items int64
-	// FalsePositives is the rate of items that seem to be in a filter of so many Items and are not.
+	// FalsePositives is the rate of items that seem to be in a filter that holds Items, and are not.
 	// It is between 1e-9 and 0.5.
 	FalsePositives float64
 	// Window, if it is not zero, lets items age out: an item is found for at least a window after it
@@ -43,25 +43,27 @@ type FilterConfig struct {
 	Window time.Duration
 }
 
-// Filter is a set of items that takes few bits for each, and is sometimes wrong in one direction: an
-// item that was added is always found, and an item that was not is found at the rate of
+// Filter is a set of items that takes few bits for each, and is sometimes wrong in one direction:
+// an item that was added is always found, and an item that was not is found at the rate of
 // FilterConfig.FalsePositives. It is safe for concurrent use and must not be copied.
 //
-// All replicas share a filter in Redis. It lies in one hash slot, and takes its memory when items are
-// added. A filter without a Window stays until Reset: its keys have no TTL. If Redis loses all its
-// data, the filter is empty. A filter has no failure mode: while Redis does not answer, its methods
-// return an error.
+// All replicas share a filter in Redis. It lies in one hash slot, and takes its memory when items
+// are added. A filter without a Window stays until Reset: its keys have no TTL. If Redis loses all
+// its data, the filter is empty. A filter has no failure mode: while Redis does not answer, its
+// methods return an error.
 type Filter struct {
 	gate  *Gate
 	name  string // the key, without prefix
 	shape bloom.Shape
 }
 
-// NewFilter returns a Filter, or every fault of the configuration at once. It sends nothing. A filter
-// of that name that exists keeps its items.
+// NewFilter returns a Filter, or every fault of the configuration at once. It sends nothing. A
+// filter of that name that exists keeps its items.
 func NewFilter(g *Gate, cfg FilterConfig) (*Filter, error) {
 	var errs []error
-	fault := func(format string, args ...any) { errs = append(errs, fmt.Errorf("core: "+format, args...)) }
+	fault := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("core: "+format, args...))
+	}
 	if g == nil || g.filters == nil {
 		fault("the filter's Gate is missing")
 	}
@@ -109,9 +111,9 @@ func (f *Filter) Test(ctx context.Context, item string) (bool, error) {
 	return err == nil && found[0], err
 }
 
-// TestAndAdd adds an item and reports whether it was new, in one step: if several callers add a new item,
-// in any processes, at most one of them is told that it is new, and exactly one if the item is no false
-// positive. The errors are those of Add.
+// TestAndAdd adds an item and reports whether it was new, in one step: if several callers add a new
+// item, in any processes, at most one of them is told that it is new, and exactly one if the item
+// is no false positive. The errors are those of Add.
 func (f *Filter) TestAndAdd(ctx context.Context, item string) (isNew bool, err error) {
 	found, err := f.ask(ctx, []string{item}, true)
 	return err == nil && !found[0], err
@@ -130,8 +132,8 @@ func (f *Filter) TestAll(ctx context.Context, items []string) (found []bool, err
 	return f.ask(ctx, items, false)
 }
 
-// TestAndAddAll is TestAndAdd for each item, in the steps of AddAll. It returns a result for each item,
-// or for those before an error. An item that stands in items twice is new once.
+// TestAndAddAll is TestAndAdd for each item, in the steps of AddAll. It returns a result for each
+// item, or for those before an error. An item that stands in items twice is new once.
 func (f *Filter) TestAndAddAll(ctx context.Context, items []string) (isNew []bool, err error) {
 	isNew, err = f.ask(ctx, items, true)
 	for i := range isNew {
@@ -140,7 +142,8 @@ func (f *Filter) TestAndAddAll(ctx context.Context, items []string) (isNew []boo
 	return isNew, err
 }
 
-// stepBits is the number of bits that one script looks at, so that it takes less than a millisecond.
+// stepBits is the number of bits that one script looks at, so that it takes less than a
+// millisecond.
 const stepBits = 1024
 
 func (f *Filter) ask(ctx context.Context, items []string, add bool) (found []bool, err error) {
@@ -153,7 +156,8 @@ func (f *Filter) ask(ctx context.Context, items []string, add bool) (found []boo
 			return nil, fmt.Errorf("%w: it is empty", ErrItem)
 		}
 		if len(item) > MaxItem {
-			return nil, fmt.Errorf("%w: it has %d bytes, at most %d are possible", ErrItem, len(item), MaxItem)
+			return nil, fmt.Errorf(
+				"%w: it has %d bytes, at most %d are possible", ErrItem, len(item), MaxItem)
 		}
 	}
 	found = make([]bool, 0, len(items))
@@ -195,9 +199,9 @@ func (f *Filter) tell(ctx context.Context, start time.Time, err *error) {
 	f.gate.tell(ctx, Event{Kind: EventFilter, Filter: f, Err: *err, Took: time.Since(start)})
 }
 
-// Reset empties the filter, whatever its size and window are. It is empty at once for all processes;
-// then Reset frees the memory in short steps, and leaves what others add meanwhile. After an error
-// another Reset frees the rest.
+// Reset empties the filter, whatever its size and window are. It is empty at once for all
+// processes; then Reset frees the memory in short steps, and leaves what others add meanwhile.
+// After an error another Reset frees the rest.
 func (f *Filter) Reset(ctx context.Context) (err error) {
 	defer f.tell(ctx, time.Now(), &err)
 	if f.gate.closed.Load() {
@@ -221,8 +225,8 @@ type FilterStats struct {
 	FalsePositives float64
 }
 
-// Stats counts the bits of the filter, in steps of at most 1 MiB. What is added meanwhile is counted or
-// not. The errors are those of Add.
+// Stats counts the bits of the filter, in steps of at most 1 MiB. What is added meanwhile is
+// counted or not. The errors are those of Add.
 func (f *Filter) Stats(ctx context.Context) (stats FilterStats, err error) {
 	defer f.tell(ctx, time.Now(), &err)
 	if f.gate.closed.Load() {

@@ -230,7 +230,7 @@ func TestFilterKeys(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		client := s.Client(t)
 		g := redisGate(t, client, core.Config{Prefix: s.Prefix})
-		items := numbered("in", 1000)
+		items := numbered("in", 50)
 		kept := newFilter(t, g, core.FilterConfig{Name: "kept", Items: 2_000_000, FalsePositives: 0.01})
 		aging := newFilter(t, g, core.FilterConfig{Name: "aging", Items: 2_000_000, FalsePositives: 0.01, Window: time.Hour})
 		for _, f := range []*core.Filter{kept, aging} {
@@ -281,26 +281,115 @@ func TestFilterLosesPart(t *testing.T) {
 		if err := f.AddAll(ctx, items); err != nil {
 			t.Fatal(err)
 		}
-		if n := client.Del(ctx, s.Prefix+":{f}:bf1:e1").Val(); n != 1 {
-			t.Fatalf("%q", client.Keys(ctx, s.Prefix+"*").Val())
-		}
-		found, testErr := f.TestAll(ctx, items)
-		if count(found) != len(found) || len(found) == len(items) {
-			t.Errorf("found %v", found)
-		}
-		_, statsErr := f.Stats(ctx)
-		for _, err := range []error{testErr, statsErr, f.AddAll(ctx, items)} {
-			if !errors.Is(err, core.ErrFilterLost) {
-				t.Errorf("a lost part: %v", err)
+		for _, lost := range []string{":{f}:bf1:e1", ":{f}:bf1"} {
+			if n := client.Del(ctx, s.Prefix+lost).Val(); n != 1 {
+				t.Fatalf("%q", client.Keys(ctx, s.Prefix+"*").Val())
+			}
+			found, testErr := f.TestAll(ctx, items)
+			if count(found) != len(found) || len(found) == len(items) {
+				t.Errorf("found %v", found)
+			}
+			_, statsErr := f.Stats(ctx)
+			for _, err := range []error{testErr, statsErr, f.AddAll(ctx, items)} {
+				if !errors.Is(err, core.ErrFilterLost) {
+					t.Errorf("without %s: %v", lost, err)
+				}
+			}
+			if err := f.Reset(ctx); err != nil {
+				t.Fatal(err)
+			}
+			if isNew, err := f.TestAndAddAll(ctx, items); count(isNew) != len(items) || err != nil {
+				t.Errorf("%d are new after Reset: %v", count(isNew), err)
 			}
 		}
-		if err := f.Reset(ctx); err != nil {
+	})
+}
+
+// A filter of many parts gets them a few at a time, and a Reset that failed frees them all later.
+func TestFilterOfManyParts(t *testing.T) {
+	ctx := t.Context()
+	s := redistest.Start(t)
+	client := s.Client(t)
+	g := redisGate(t, client, core.Config{Prefix: s.Prefix})
+	f := newFilter(t, g, core.FilterConfig{Name: "f", Items: 30_000_000, FalsePositives: 0.01})
+	items := numbered("in", 1000)
+	if isNew, err := f.TestAndAddAll(ctx, items); count(isNew) != len(items) || err != nil {
+		t.Fatalf("%d are new: %v", count(isNew), err)
+	}
+	if found, err := f.TestAll(ctx, items); count(found) != len(items) || err != nil {
+		t.Errorf("%d are found: %v", count(found), err)
+	}
+	parts := len(client.Keys(ctx, s.Prefix+":{f}:bf1:*").Val())
+	if parts < 30 {
+		t.Fatalf("%d parts", parts)
+	}
+	// A Reset that ends after its first step leaves the hash so.
+	client.Del(ctx, s.Prefix+":{f}:bf1")
+	client.HSet(ctx, s.Prefix+":{f}:bf1", "sweep", parts)
+	small := newFilter(t, g, core.FilterConfig{Name: "f", Items: 10, FalsePositives: 0.01})
+	if isNew, err := small.TestAndAdd(ctx, "a"); !isNew || err != nil {
+		t.Errorf("after an interrupted Reset: %v, %v", isNew, err)
+	}
+	if err := small.Reset(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if keys := client.Keys(ctx, s.Prefix+"*").Val(); len(keys) != 0 {
+		t.Errorf("Reset left %q", keys)
+	}
+}
+
+// A million items at 1 %, and a million others.
+func TestFilterOfMillionItems(t *testing.T) {
+	if !long() {
+		t.Skip("needs HEADGATE_TEST_LONG")
+	}
+	ctx := t.Context()
+	s := redistest.Start(t)
+	client := s.Client(t)
+	g := redisGate(t, client, core.Config{Prefix: s.Prefix})
+	f := newFilter(t, g, core.FilterConfig{Name: "f", Items: 1_000_000, FalsePositives: 0.01})
+	do(t, client, "CONFIG", "SET", "slowlog-log-slower-than", "5000")
+	do(t, client, "SLOWLOG", "RESET")
+	items := numbered("in", 1_000_000)
+	for some := range slices.Chunk(items, 10_000) {
+		if err := f.AddAll(ctx, some); err != nil {
 			t.Fatal(err)
 		}
-		if isNew, err := f.TestAndAddAll(ctx, items); count(isNew) != len(items) || err != nil {
-			t.Errorf("%d are new after Reset: %v", count(isNew), err)
+	}
+	found, wrong := 0, 0
+	for some := range slices.Chunk(items, 10_000) {
+		here, err := f.TestAll(ctx, some)
+		if err != nil {
+			t.Fatal(err)
 		}
-	})
+		found += count(here)
+	}
+	for some := range slices.Chunk(numbered("out", 1_000_000), 10_000) {
+		there, err := f.TestAll(ctx, some)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wrong += count(there)
+	}
+	stats, err := f.Stats(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	size := int64(0)
+	for _, key := range client.Keys(ctx, s.Prefix+"*").Val() {
+		if client.Type(ctx, key).Val() == "string" {
+			size += client.StrLen(ctx, key).Val() // of the memory, Redis's allocator rounds up
+		}
+	}
+	slow := client.SlowLogGet(ctx, 100).Val()
+	t.Logf("%d false positives, %d bytes for %d, %d commands above 5 ms, %+v", wrong, size, f.Bytes(), len(slow), stats)
+	if found != len(items) || wrong > 11_000 {
+		t.Errorf("%d of %d items are found, and %d of as many others", found, len(items), wrong)
+	}
+	const theory = 1_000_000 * 9.585 / 8
+	if float64(size) > 1.05*theory || stats.Items < 990_000 || stats.Items > 1_010_000 {
+		t.Errorf("%d bytes, in theory %.0f; %+v", size, theory, stats)
+	}
 }
 
 func TestFilterErrors(t *testing.T) {

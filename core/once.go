@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/headgate/headgate/internal/algorithm"
@@ -28,12 +29,12 @@ type OnceConfig struct {
 
 // Once lets work be done once for each key, over all processes: an idempotency key, the id of a
 // webhook. One caller works on a key at a time. If its work succeeds, the key is remembered for
-// OnceConfig.Window, and otherwise the next caller may try. If its process dies, the next caller may try
-// when OnceConfig.TTL is over.
+// OnceConfig.Window, and otherwise the next caller may try. If its process dies, the next caller
+// may try when OnceConfig.TTL is over.
 //
 // Like every lease, that of a Once guarantees mutual exclusion only as long as its holder heeds the
-// Attempt's context: see Semaphore. While Redis does not answer, nobody works. If Redis loses its data,
-// what was done is forgotten. A Once is immutable and safe for concurrent use.
+// Attempt's context: see Semaphore. While Redis does not answer, nobody works. If Redis loses its
+// data, what was done is forgotten. A Once is immutable and safe for concurrent use.
 type Once struct {
 	running *Semaphore
 	done    *Policy
@@ -47,10 +48,13 @@ func NewOnce(g *Gate, cfg OnceConfig) (*Once, error) {
 	}
 	done, fault := NewPolicy(PolicyConfig{
 		Name: cfg.Name, OnFailure: Closed,
-		Algorithm: Block{Strikes: 1, Within: time.Microsecond, For: cfg.Window, Forgive: time.Microsecond},
+		Algorithm: Block{
+			Strikes: 1, Within: time.Microsecond, For: cfg.Window, Forgive: time.Microsecond,
+		},
 	})
 	if fault != nil {
-		fault = fmt.Errorf("core: OnceConfig.Window is %v, or the Name is at fault: %w", cfg.Window, fault)
+		fault = fmt.Errorf(
+			"core: OnceConfig.Window is %v, or the Name is at fault: %w", cfg.Window, fault)
 	}
 	if err = errors.Join(err, fault); err != nil {
 		return nil, err
@@ -58,22 +62,28 @@ func NewOnce(g *Gate, cfg OnceConfig) (*Once, error) {
 	return &Once{running, done}, nil
 }
 
-// Gate returns the Gate of the Once.
-func (o *Once) Gate() *Gate { return o.running.gate }
+// Gate returns the Gate of the Once, or nil for the zero value.
+func (o *Once) Gate() *Gate {
+	if o.running == nil {
+		return nil
+	}
+	return o.running.gate
+}
 
-// Begin begins to work on a key. If the key is done, the error is ErrDone. If another caller works on
-// it, Begin waits for that for at most maxWait, and then returns a *FullError; zero waits for nothing.
-// Other errors are those of Semaphore.Acquire. On success the caller must call Succeed or Fail.
+// Begin begins to work on a key. If the key is done, the error is ErrDone. If another caller works
+// on it, Begin waits for that for at most maxWait, and then returns a *FullError; zero waits for
+// nothing. Other errors are those of Semaphore.Acquire. On success the caller must call Succeed or
+// Fail.
 func (o *Once) Begin(ctx context.Context, key Key, maxWait time.Duration) (*Attempt, error) {
 	asked := Charge{Policy: o.done, Key: key}
 	slot := one(key)
-	slot.MaxWait = maxWait
+	slot.MaxWait = max(0, maxWait)
 	var l *Lease
 	var d Decision
 	var err error = ErrFull
 	if o.running.inOneStep(slot, []Charge{asked}) {
 		l, d, err = o.running.TryAdmit(ctx, slot, asked)
-	} else if maxWait == 0 {
+	} else if maxWait <= 0 {
 		l, d, err = o.look(ctx, asked, slot, o.running.TryAcquire)
 	}
 	if maxWait > 0 && errors.Is(err, ErrFull) {
@@ -90,7 +100,8 @@ func (o *Once) Begin(ctx context.Context, key Key, maxWait time.Duration) (*Atte
 	return nil, ErrDone
 }
 
-// look takes the slot first: what another caller has done is remembered before it gives the slot back.
+// look takes the slot first: what another caller has done is remembered before it gives the slot
+// back.
 func (o *Once) look(
 	ctx context.Context, asked Charge, slot SlotRequest,
 	acquire func(context.Context, SlotRequest) (*Lease, error),
@@ -107,8 +118,8 @@ func (o *Once) look(
 	return l, d, err
 }
 
-// Do calls f unless the key is done, and remembers the key if f returns nil. Otherwise it returns the
-// error of f. Its other errors are those of Begin, and those of Succeed.
+// Do calls f unless the key is done, and remembers the key if f returns nil. Otherwise it returns
+// the error of f. Its other errors are those of Begin, and those of Succeed.
 func (o *Once) Do(
 	ctx context.Context, key Key, maxWait time.Duration, f func(context.Context) error,
 ) error {
@@ -135,16 +146,17 @@ func (o *Once) Forget(ctx context.Context, key Key) error {
 	return o.running.gate.Reset(ctx, Charge{Policy: o.done, Key: key})
 }
 
-// Attempt is work on a key of a Once. Its methods are safe for concurrent use, and may be called on nil.
-// Only the first call of Succeed or Fail counts.
+// Attempt is work on a key of a Once. Its methods are safe for concurrent use, and may be called on
+// nil. Only the first call of Succeed or Fail counts.
 type Attempt struct {
 	once  *Once
 	key   Key
 	lease *Lease
+	ended atomic.Bool
 }
 
-// Context returns the context for the work. It ends when the Attempt does, and when another caller may
-// begin, with the cause ErrLeaseLost.
+// Context returns the context for the work. It ends when the Attempt does, and when another caller
+// may begin, with the cause ErrLeaseLost.
 func (a *Attempt) Context() context.Context {
 	if a == nil {
 		return context.Background()
@@ -153,10 +165,11 @@ func (a *Attempt) Context() context.Context {
 }
 
 // Succeed remembers that the key is done. It runs to its end even if ctx is cancelled, for about
-// Config.Timeout. If Redis does not answer, Succeed returns its error, and the key stays taken while it
-// is sent again in the background: until Redis has it, the lease is lost, or the Gate is closed.
+// Config.Timeout. If Redis does not answer, Succeed returns its error and sends it again in the
+// background, until Redis has it or the Gate is closed. The key stays taken meanwhile, as long as
+// its lease can be renewed.
 func (a *Attempt) Succeed(ctx context.Context) error {
-	if a == nil || a.lease.gone.Load() {
+	if a == nil || a.ended.Swap(true) {
 		return nil
 	}
 	ctx = context.WithoutCancel(ctx)
@@ -165,15 +178,12 @@ func (a *Attempt) Succeed(ctx context.Context) error {
 		return errors.Join(err, a.lease.Release(ctx))
 	}
 	l := a.lease.Detach()
-	if l == nil {
-		return err
-	}
 	tasks := a.once.running.gate.tasks
 	tasks.Go(func() {
-		for tasks.Sleep(breaker.Pause) && l.Context().Err() == nil {
-			if again := a.remember(ctx); again == nil || errors.Is(again, ErrMisconfigured) {
-				break
-			}
+		// What is done is done, also if the lease is lost.
+		for again := true; again && tasks.Sleep(breaker.Pause); {
+			err := a.remember(ctx)
+			again = err != nil && !errors.Is(err, ErrMisconfigured)
 		}
 		_ = l.Release(ctx) // on failure it ends
 	})
@@ -188,9 +198,9 @@ func (a *Attempt) remember(ctx context.Context) error {
 	})
 }
 
-// Fail lets the next caller try. Release says how a failure of its own ends.
+// Fail lets the next caller try. If Redis does not answer, that is as after Lease.Release.
 func (a *Attempt) Fail(ctx context.Context) error {
-	if a == nil {
+	if a == nil || a.ended.Swap(true) {
 		return nil
 	}
 	return a.lease.Release(ctx)

@@ -46,6 +46,7 @@ type Policy struct {
 	forKey    func(context.Context, Key) (Algorithm, error)
 	onFailure FailureMode
 	shadow    bool
+	blocks    bool   // the algorithm is a Block
 	hash      uint64 // random, to find cached denials by
 
 	others     sync.Map // comparable to *limit, of charges and keys with limits of their own
@@ -84,6 +85,7 @@ func NewPolicy(cfg PolicyConfig) (*Policy, error) {
 			errs = append(errs, prefixed("core: PolicyConfig.Algorithm: ", err))
 		}
 		p.own = own
+		_, p.blocks = cfg.Algorithm.(Block)
 	}
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
@@ -113,7 +115,8 @@ type windows struct {
 	all    [algorithm.MaxWindows]Window
 }
 
-// comparable returns a comparable value that is equal for equal algorithms, or false if there is none.
+// comparable returns a comparable value that is equal for equal algorithms, or false if there is
+// none.
 func comparable(a Algorithm) (any, bool) {
 	log, ok := a.(SlidingLog)
 	if !ok {

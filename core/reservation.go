@@ -40,6 +40,10 @@ func (g *Gate) Reserve(
 	if maxWait < 0 {
 		return nil, Decision{}, fmt.Errorf("%w: Reserve for %v", ErrCharge, maxWait)
 	}
+	if g.cache != nil && !g.closed.Load() && ctx.Err() == nil && g.cache.blocks(ctx, charges, &d) {
+		g.report(ctx, algorithm.Reserve, &d, nil, g.start())
+		return nil, d, nil
+	}
 	p := newPlan(algorithm.Reserve, min(maxWait, maxReserve).Microseconds())
 	defer p.release()
 	p.keeps = true

@@ -8,9 +8,9 @@ import (
 	"slices"
 )
 
-// InNetworks returns a func that reports whether the client's address lies in one of the networks, for
-// nethttp.Config.Allow and Deny. Key is an address key, such as RemoteIP. A request without an address
-// lies in none.
+// InNetworks returns a func that reports whether the client's address lies in one of the networks,
+// for nethttp.Config.Allow and Deny. Key is an address key, such as RemoteIP. A request without an
+// address lies in none.
 //
 // An IPv6 address is known by its /64 here too, or by the prefix of IPv6Prefix. A network that is
 // narrower than the key's prefix holds no client: use IPv6Prefix(128) for single hosts. A CIDR that
@@ -44,8 +44,8 @@ func InNetworks(key Func, cidrs ...string) (func(*http.Request) bool, error) {
 
 // OneOf returns a func that reports whether the key of a request is one of these, for
 // nethttp.Config.Allow and Deny. A request without a key is none of them. The keys are as the Func
-// derives them: Header, Cookie, Query, BearerToken and Name hash theirs. No keys, and an empty one, are
-// errors.
+// derives them: Header, Cookie, Query, BearerToken and Name hash theirs. No keys, and an empty one,
+// are errors.
 func OneOf(key Func, keys ...string) (func(*http.Request) bool, error) {
 	switch {
 	case key == nil:

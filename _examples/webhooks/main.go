@@ -1,9 +1,10 @@
-// Webhooks is a receiver of signed webhooks (https://www.standardwebhooks.com) that handles each event
-// once, and blocks senders whose signatures are wrong.
+// Webhooks is a receiver of signed webhooks (https://www.standardwebhooks.com) that handles each
+// event once, and blocks senders whose signatures are wrong.
 //
 //	WEBHOOK_SECRET=whsec_c2VjcmV0LXNlY3JldC1zZWNyZXQ= go run ./_examples/webhooks
 //
-// It keeps what it remembers in Redis at REDIS_URL, or in memory if that is not set. It serves on ADDR.
+// It keeps what it remembers in Redis at REDIS_URL, or in memory if that is not set. It serves on
+// ADDR.
 package main
 
 import (
@@ -80,8 +81,8 @@ func newGate() (*core.Gate, error) {
 	return core.NewRedis(redis.NewClient(options), core.Config{})
 }
 
-// newReceiver returns the handler of webhooks. handle is called once for each event id, and again only
-// if it failed.
+// newReceiver returns the handler of webhooks. handle is called once for each event id, and again
+// only if it failed.
 func newReceiver(
 	gate *core.Gate, secret []byte, handle func(ctx context.Context, event []byte) error,
 ) (http.Handler, error) {

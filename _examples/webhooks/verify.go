@@ -57,8 +57,8 @@ func verified(secret []byte, now func() time.Time, next http.Handler) http.Handl
 	})
 }
 
-// signedBy reports whether one of the signatures in a header is the right one. A sender that changes
-// its secret sends several.
+// signedBy reports whether one of the signatures in a header is the right one. A sender that
+// changes its secret sends several.
 func signedBy(header, right string) bool {
 	for given := range strings.SplitSeq(header, " ") {
 		if hmac.Equal([]byte(given), []byte(right)) {

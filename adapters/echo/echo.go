@@ -44,13 +44,22 @@ func WithConfig(g *nethttp.Guard, cfg Config) echo.MiddlewareFunc {
 			a.WriteHeaders(c.Response().Header())
 			c.SetRequest(r.WithContext(a.WithContext(r.Context())))
 			var err error = echo.ErrInternalServerError // the status if a handler panics
-			defer func() { c.SetRequest(a.Finish(c.Request(), statusOf(c.Response(), err))) }()
+			defer func() {
+				w := c.Response()
+				if err == echo.ErrInternalServerError || !w.Committed && c.Request().Context().Err() != nil {
+					a.Fail()
+				}
+				c.SetRequest(a.Finish(c.Request(), statusOf(w, err)))
+			}()
 			switch {
 			case a.Allowed():
 				err = next(c)
 				return err
 			case cfg.Refuse != nil:
 				return cfg.Refuse(c, a)
+			case a.Status() < http.StatusMultipleChoices: // nethttp.Replay.HandledStatus
+				err = c.NoContent(a.Status())
+				return err
 			}
 			return &echo.HTTPError{
 				Code: a.Status(), Message: http.StatusText(a.Status()), Internal: a.Err(),

@@ -45,7 +45,11 @@ func WithConfig(g *nethttp.Guard, cfg Config) echo.MiddlewareFunc {
 			c.SetRequest(r.WithContext(a.WithContext(r.Context())))
 			var err error = echo.ErrInternalServerError // the status if a handler panics
 			defer func() {
-				_, status := echo.ResolveResponseStatus(c.Response(), err)
+				w, status := echo.ResolveResponseStatus(c.Response(), err)
+				unwritten := w == nil || !w.Committed
+				if err == echo.ErrInternalServerError || unwritten && c.Request().Context().Err() != nil {
+					a.Fail()
+				}
 				c.SetRequest(a.Finish(c.Request(), status))
 			}()
 			switch {
@@ -54,6 +58,9 @@ func WithConfig(g *nethttp.Guard, cfg Config) echo.MiddlewareFunc {
 				return err
 			case cfg.Refuse != nil:
 				return cfg.Refuse(c, a)
+			case a.Status() < http.StatusMultipleChoices: // nethttp.Replay.HandledStatus
+				err = c.NoContent(a.Status())
+				return err
 			}
 			refusal := echo.NewHTTPError(a.Status(), http.StatusText(a.Status()))
 			if err := a.Err(); err != nil {

@@ -42,6 +42,9 @@ func WithConfig(g *nethttp.Guard, cfg Config) gin.HandlerFunc {
 			if !returned && !c.Writer.Written() { // a handler panics
 				status = http.StatusInternalServerError
 			}
+			if !returned || !c.Writer.Written() && c.Request.Context().Err() != nil {
+				a.Fail()
+			}
 			c.Request = a.Finish(c.Request, status)
 		}()
 		switch {

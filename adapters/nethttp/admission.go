@@ -29,7 +29,8 @@ type Admission struct {
 	reservation *core.Reservation // nil if nothing can be settled
 	attempt     *core.Attempt     // at the request's id, or nil
 	handled     bool              // the request's id was handled before
-	busy        time.Duration     // another request with the id runs, perhaps for so long
+	busy        time.Duration     // another request with the id runs, and may for that time
+	failed      atomic.Bool       // the handler has, whatever its status is
 	ctx         admittedContext   // of the handler; with a lease, only of those around the guard
 	seen        response          // what the handler has responded
 	finished    atomic.Bool
@@ -112,25 +113,28 @@ func (a *Admission) earlier() *Admission {
 	return nil
 }
 
-// admit decides. A request that has been charged before only takes a slot.
-func (a *Admission) admit(r *http.Request, wasCharged bool) {
+// admit decides. A request that has been charged before only takes a slot. An exempt one is charged
+// nothing and takes none.
+func (a *Admission) admit(r *http.Request, exempt, wasCharged bool) {
 	var (
 		charges []core.Charge
 		slot    core.SlotRequest
 		err     error
+		caught  bool
 	)
-	if !wasCharged {
-		charges, err = a.deriveCharges(r, a.inlineCharges[:0])
+	if !exempt && !wasCharged {
+		charges, caught, err = a.deriveAll(r)
 	}
-	if c := a.guard.cfg.Concurrency; err == nil && c != nil && (c.Skip == nil || !c.Skip(r)) {
+	if c := a.guard.cfg.Concurrency; err == nil && !caught && !exempt &&
+		c != nil && (c.Skip == nil || !c.Skip(r)) {
 		slot, err = a.slotRequest(r)
 		a.capped = err == nil
 	}
-	derived := err == nil
-	caught := false
-	if derived && len(a.blockKeys) > 0 {
-		caught, err = a.trap(r, charges)
+	var id replayID
+	if a.guard.cfg.Replay != nil && err == nil && !caught && !wasCharged {
+		id, err = a.deriveID(r)
 	}
+	derived := err == nil
 	if derived && !caught && a.mayWait(charges) {
 		err = bufferBody(r, a.guard.cfg.BufferBody)
 	}
@@ -140,8 +144,8 @@ func (a *Admission) admit(r *http.Request, wasCharged bool) {
 			err = a.explain(charges, err)
 		}
 	}
-	if a.decision.Allowed && a.guard.cfg.Replay != nil && !wasCharged {
-		err = a.begin(r)
+	if a.decision.Allowed && id.known {
+		err = a.begin(r, id)
 	}
 	if !a.decision.Allowed && a.status == 0 {
 		if errors.As(err, &a.full) {

@@ -9,13 +9,14 @@ import (
 	"github.com/headgate/headgate/keyfunc"
 )
 
-// BlockRule keeps clients that misbehave away for a while. Before the rules spend anything, the Guard
-// looks in the same round trip whether the key is blocked. If it is, the Guard refuses the request
-// with 429, the problem type abnormal-usage-detected, and in Retry-After the rest of the block.
+// BlockRule keeps clients that misbehave away for a while. Before the rules spend anything, the
+// Guard looks in the same round trip whether the key is blocked. If it is, the Guard refuses the
+// request with 429, the problem type abnormal-usage-detected, and in Retry-After the rest of the
+// block.
 //
-// What counts as a strike is up to Trap, Denied and Strikes. Requests that run when the block begins
-// go on, and so do those that were admitted before their like had failed: limit how many logins run at
-// a time by a Rule beside it.
+// What counts as a strike is up to Trap, Denied and Strikes. Requests that run when the block
+// begins go on, and so do those that were admitted before their like had failed: limit how many
+// logins run at a time by a Rule beside it.
 type BlockRule struct {
 	// Policy is one whose algorithm is a core.Block. It is required.
 	Policy *core.Policy
@@ -24,7 +25,8 @@ type BlockRule struct {
 	// NoKey says what happens to a request without a key. The zero value refuses it.
 	NoKey NoKey
 	// Trap returns true for a request that no honest client makes, such as one for /wp-login.php. Such
-	// a request is a strike and is refused with 403. It spends nothing under the rules. Nil traps none.
+	// a request is a strike and is refused with 403. It spends nothing under the rules. Nil traps
+	// none.
 	Trap func(*http.Request) bool
 	// Denied makes each request that a rule of this Guard denies a strike. So a client that does not
 	// heed its limit is blocked. With Strikes of 1 the first denial blocks.
@@ -35,12 +37,12 @@ type BlockRule struct {
 	// Forget returns true for a response that shows that the client is honest, such as a login that
 	// succeeded: its strikes are forgotten. A block is not lifted. Nil forgets none.
 	Forget func(r *http.Request, status int) bool
-	// HideRetryAfter omits Retry-After for a blocked client, who would learn when to come back.
+	// HideRetryAfter omits Retry-After for a blocked client, which would learn when to come back.
 	HideRetryAfter bool
 }
 
-// StrikeOn is a BlockRule.Strikes of one strike for each response with one of these statuses, such as
-// 401 and 403.
+// StrikeOn is a BlockRule.Strikes of one strike for each response with one of these statuses, such
+// as 401 and 403.
 func StrikeOn(statuses ...int) func(r *http.Request, status int) int64 {
 	on := statusIn(statuses)
 	return func(r *http.Request, status int) int64 {
@@ -83,19 +85,6 @@ func (b *BlockRule) check(i int, names map[string]bool, fault faultFunc) {
 	}
 }
 
-// listed decides by Config.Allow and Config.Deny, and reports whether one of them did.
-func (a *Admission) listed(r *http.Request) bool {
-	switch cfg := &a.guard.cfg; {
-	case cfg.Allow != nil && cfg.Allow(r):
-		a.decision.Allowed, a.skipped = true, true
-	case cfg.Deny != nil && cfg.Deny(r):
-		a.status = http.StatusForbidden
-	default:
-		return false
-	}
-	return true
-}
-
 // blockOf returns the BlockRule of a result, or nil.
 func (a *Admission) blockOf(result int) *BlockRule {
 	if c := &a.charged[result]; c.rule < 0 {
@@ -116,27 +105,38 @@ func (a *Admission) blocked() *BlockRule {
 	return nil
 }
 
+// hidesBlock reports whether a blocked client is not told for how long.
 func (a *Admission) hidesBlock() bool {
-	b := a.blocked()
-	return b != nil && b.HideRetryAfter
+	if len(a.guard.cfg.Blocks) == 0 || a.status != http.StatusTooManyRequests {
+		return false
+	}
+	for i := range a.denials() {
+		if b := a.blockOf(i); b != nil && b.HideRetryAfter {
+			return true
+		}
+	}
+	return false
 }
 
 // trap decides on a request that some Trap catches, and reports whether one does.
-func (a *Admission) trap(r *http.Request, charges []core.Charge) (caught bool, err error) {
-	for i := range charges {
-		b := a.blockOf(i)
-		if b == nil {
-			break
-		}
+func (a *Admission) trap(r *http.Request, blocks []core.Charge) (caught bool, err error) {
+	for rule := range a.guard.cfg.Blocks {
+		b := &a.guard.cfg.Blocks[rule]
 		if b.Trap == nil || !b.Trap(r) {
 			continue
 		}
-		charges[i].Cost = 1
-		a.charged = a.charged[i : i+1]
-		a.decision, err = a.guard.cfg.Gate.Decide(r.Context(), charges[i])
-		if a.decision.Allowed {
-			a.decision.Allowed, a.status = false, http.StatusForbidden
+		a.status = http.StatusForbidden
+		i := slices.IndexFunc(a.charged, func(c charged) bool { return c.rule == -1-rule })
+		if i < 0 {
+			return true, nil // it has no key
 		}
+		blocks[i].Cost = 1
+		a.charged = a.charged[i : i+1]
+		a.decision, err = a.guard.cfg.Gate.Decide(r.Context(), blocks[i])
+		if !a.decision.Allowed {
+			a.status = 0 // it is blocked, or nobody can tell
+		}
+		a.decision.Allowed = false
 		return true, err
 	}
 	return false, nil
@@ -147,7 +147,7 @@ func (a *Admission) strikeDenied(r *http.Request, charges []core.Charge) {
 	if a.status != http.StatusTooManyRequests || a.full != nil || a.blocked() != nil {
 		return
 	}
-	for i := range charges {
+	for i := range a.blockKeys {
 		if b := a.blockOf(i); b != nil && b.Denied {
 			strike := charges[i]
 			strike.Cost = 1

@@ -3,6 +3,7 @@ package nethttp_test
 import (
 	"encoding/json"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -145,6 +146,29 @@ func TestTrap(t *testing.T) {
 	}
 }
 
+// A trap, and a block, come before a rule that finds no key.
+func TestBlockBeforeRuleWithoutKey(t *testing.T) {
+	h := guard(t, nethttp.Config{
+		Gate: memory(t, newClock()),
+		Blocks: []nethttp.BlockRule{{
+			Policy: bans(t, core.Block{Strikes: 1, Within: time.Minute, For: time.Hour}), Key: keyfunc.RemoteIP(), NoKey: nethttp.NoKeySkip,
+			Trap: func(r *http.Request) bool { return r.URL.Path == "/trap" },
+		}},
+		Rules: []nethttp.Rule{{
+			Policy: policy(t, core.PolicyConfig{Name: "all", Algorithm: core.PerSecond(100)}), Key: keyfunc.Must(keyfunc.Header("User")),
+		}},
+	}).Handler(http.HandlerFunc(ok))
+	for _, try := range []struct {
+		path, addr string
+		status     int
+	}{{"/", "192.0.2.1:1", 400}, {"/trap", "192.0.2.1:1", 403}, {"/", "192.0.2.1:1", 429}, {"/trap", "@", 403}, {"/", "@", 400}} {
+		r := get(h, asking(try.path), func(r *http.Request) { r.RemoteAddr = try.addr })
+		if r.StatusCode != try.status {
+			t.Errorf("%s of %s: %d, want %d", try.path, try.addr, r.StatusCode, try.status)
+		}
+	}
+}
+
 // Allow, deny, block, limits: in this order.
 func TestAllowAndDeny(t *testing.T) {
 	c := newClock()
@@ -223,7 +247,7 @@ func TestBlockedClientCostsNoRoundTrip(t *testing.T) {
 		Gate:   gate,
 		Blocks: []nethttp.BlockRule{{Policy: ban, Key: keyfunc.RemoteIP()}},
 		Rules: []nethttp.Rule{{
-			Policy: policy(t, core.PolicyConfig{Name: "all", Algorithm: core.PerSecond(100)}), Key: keyfunc.RemoteIP(),
+			Policy: policy(t, core.PolicyConfig{Name: "all", Algorithm: core.PerSecond(100)}), Key: keyfunc.Must(keyfunc.Header("User")),
 		}},
 	})
 	key, err := core.NewKey("192.0.2.1")
@@ -234,11 +258,16 @@ func TestBlockedClientCostsNoRoundTrip(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := g.Handler(http.HandlerFunc(ok))
+	user := 0
+	other := func(r *http.Request) { // what else a request is charged does not matter
+		user++
+		r.Header.Set("User", strconv.Itoa(user))
+	}
 	before := s.Calls(t, "evalsha", "eval")
 	remembered := int64(0)
 	for range 100 {
-		if r := get(h); r.StatusCode != http.StatusTooManyRequests {
-			t.Fatalf("status %d", r.StatusCode)
+		if r := get(h, other); r.StatusCode != http.StatusTooManyRequests || r.Header.Get("Retry-After") == "" {
+			t.Fatalf("status %d, %v", r.StatusCode, r.Header)
 		}
 		remembered++
 	}

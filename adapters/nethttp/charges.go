@@ -19,10 +19,10 @@ type charged struct {
 // errLimit is wrapped by the errors of a Rule.Limit or Cap.LimitFor that fails.
 var errLimit = errors.New("nethttp: limit")
 
-// Charges returns the charges that Admit would decide for a request: one for each BlockRule and each
-// rule that applies, in their order, with its key, cost and limit. It spends nothing. Use it with
-// core.Gate.Peek and core.Gate.Reset. The request may be one that an operator's program makes up,
-// as long as it has what the rules' Key, Skip, Limit and Cost read.
+// Charges returns the charges that Admit would decide for a request: one for each BlockRule and
+// each rule that applies, in their order, with its key, cost and limit. It spends nothing. Use it
+// with core.Gate.Peek and core.Gate.Reset. The request may be one that an operator's program makes
+// up, as long as it has what the rules' Key, Skip, Limit and Cost read.
 //
 // Charges ignores Config.Disabled, preflights and earlier admissions. It reads up to Rule.CostBody
 // bytes of the body and puts them back. There are no charges if no rule applies.
@@ -31,11 +31,38 @@ func (g *Guard) Charges(r *http.Request) ([]core.Charge, error) {
 		return nil, errInvalidGuard
 	}
 	a := &Admission{guard: g}
-	return a.deriveCharges(r, nil)
+	blocks, err := a.deriveBlocks(r, nil)
+	if err != nil {
+		return nil, err
+	}
+	return a.deriveRules(r, blocks)
 }
 
-// deriveCharges appends what the request is charged under the rules that apply to it.
-func (a *Admission) deriveCharges(r *http.Request, charges []core.Charge) ([]core.Charge, error) {
+// deriveAll returns what the request is charged. If a trap catches the request, or if a client is
+// blocked whose charges under the rules cannot be derived, it decides.
+func (a *Admission) deriveAll(r *http.Request) (charges []core.Charge, decided bool, err error) {
+	blocks, err := a.deriveBlocks(r, a.inlineCharges[:0])
+	if err != nil {
+		return nil, false, err
+	}
+	if len(a.guard.cfg.Blocks) > 0 {
+		if decided, err = a.trap(r, blocks); decided || err != nil {
+			return blocks, decided, err
+		}
+	}
+	charges, err = a.deriveRules(r, blocks)
+	if err != nil && len(blocks) > 0 {
+		a.charged = a.charged[:len(blocks)]
+		if d, fault := a.guard.cfg.Gate.Decide(r.Context(), blocks...); fault == nil && !d.Allowed {
+			a.decision = d
+			return blocks, true, nil
+		}
+	}
+	return charges, false, err
+}
+
+// deriveBlocks appends charges that ask whether the request's keys are blocked.
+func (a *Admission) deriveBlocks(r *http.Request, charges []core.Charge) ([]core.Charge, error) {
 	a.charged = a.inlineCharged[:0]
 	for i := range a.guard.cfg.Blocks {
 		b := &a.guard.cfg.Blocks[i]
@@ -49,6 +76,11 @@ func (a *Admission) deriveCharges(r *http.Request, charges []core.Charge) ([]cor
 			a.blockKeys = append(a.blockKeys, key)
 		}
 	}
+	return charges, nil
+}
+
+// deriveRules appends what the request is charged under the rules that apply to it.
+func (a *Admission) deriveRules(r *http.Request, charges []core.Charge) ([]core.Charge, error) {
 	for i := range a.guard.cfg.Rules {
 		rule := &a.guard.cfg.Rules[i]
 		if rule.Skip != nil && rule.Skip(r) {
@@ -77,8 +109,8 @@ func (a *Admission) deriveCharges(r *http.Request, charges []core.Charge) ([]cor
 	return charges, nil
 }
 
-// ruleKey derives the key of a rule below the scope. It reports false if the request has none and the
-// rule does not apply then.
+// ruleKey derives the key of a rule below the scope. It reports false if the request has none and
+// the rule does not apply then.
 func (a *Admission) ruleKey(
 	of string, f keyfunc.Func, noKey NoKey, r *http.Request,
 ) (key core.Key, ok bool, err error) {

@@ -12,15 +12,15 @@ import (
 
 // Config configures a Guard.
 type Config struct {
-	// Gate decides. It is required if there are Rules.
+	// Gate decides. It is required if there are Rules or Blocks.
 	Gate *core.Gate
 	// Rules are the limits, each under a policy of another name. At least one is required unless there
 	// are Blocks or Concurrency or Replay is set. Rules and Blocks are at most 16.
 	Rules []Rule
-	// Allow returns true for requests that go on without any limit, block or cap, such as those of a
-	// monitor; see keyfunc.InNetworks. Deny returns true for requests that are refused with 403 and
+	// Allow returns true for requests that go on without a block, a limit and a cap, such as those of
+	// a monitor; see keyfunc.InNetworks. Deny returns true for requests that are refused with 403 and
 	// count against nothing. Nil is none. The order is Disabled, SkipPreflights, Allow, Deny, Blocks,
-	// then Rules and Concurrency, and at last Replay.
+	// then Rules and Concurrency, and at last Replay, which looks at allowed requests too.
 	Allow, Deny func(*http.Request) bool
 	// Blocks keep clients that misbehave away for a while.
 	Blocks []BlockRule

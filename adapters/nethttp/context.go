@@ -22,8 +22,8 @@ func (c *admittedContext) Value(key any) any {
 }
 
 // WithContext returns the context for the handler, derived from the context of the admitted
-// request. It carries the admission, and it ends with the lease of a slot or of the request's id, if
-// there is one. It is for adapters.
+// request. It carries the admission, and it ends with the lease of a slot or of the request's id,
+// if there is one. It is for adapters.
 func (a *Admission) WithContext(ctx context.Context) context.Context {
 	if a.skipped {
 		return ctx

@@ -20,7 +20,7 @@ func (a *Admission) Finish(r *http.Request, status int) *http.Request {
 	ctx := r.Context()
 	defer func() { _ = a.lease.Release(ctx) }() // also if a Settle panics
 	defer a.end(r, status)
-	if a.settles() {
+	if a.Allowed() && a.settles() { // what a refused request has spent stays spent
 		a.settle(r, status)
 	}
 	if a.lease == nil && a.attempt == nil || a.ctx.Context == nil {

@@ -121,8 +121,15 @@ func (g *Guard) Admit(r *http.Request) *Admission {
 		a.decision.Allowed, a.skipped = true, true
 		return a
 	}
-	if !a.listed(r) {
-		a.admit(r, earlier != nil)
+	allow := g.cfg.Allow != nil && g.cfg.Allow(r)
+	switch {
+	case allow && g.cfg.Replay == nil:
+		a.decision.Allowed, a.skipped = true, true
+		return a
+	case !allow && g.cfg.Deny != nil && g.cfg.Deny(r):
+		a.status = http.StatusForbidden
+	default:
+		a.admit(r, allow, earlier != nil)
 	}
 	if g.cfg.Observe != nil {
 		a.observe(r)

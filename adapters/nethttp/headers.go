@@ -71,6 +71,8 @@ func (a *Admission) retryAfter() (int64, bool) {
 	switch {
 	case a.busy > 0:
 		return max(1, ceilSeconds(a.busy)), true
+	case a.handled:
+		return 0, false
 	case a.status != http.StatusTooManyRequests && a.status != http.StatusServiceUnavailable:
 		return 0, false
 	case a.hidesBlock():
@@ -122,8 +124,8 @@ func (a *Admission) writeStandard(h http.Header) {
 	}
 }
 
-// add is h.Add for a canonical name. It keeps the only value of a name in slot i of the Admission, if
-// that is free.
+// add is h.Add for a canonical name. It keeps the only value of a name in slot i of the Admission,
+// if that is free.
 func (a *Admission) add(h http.Header, i int, name, value string) {
 	if len(h[name]) > 0 || a.inlineHeaders[i] != "" {
 		h[name] = append(h[name], value)

@@ -20,6 +20,9 @@ func (g *Guard) Handler(next http.Handler) http.Handler {
 		defer func() {
 			// A mux sets the pattern of the request that it is given. Outer handlers read theirs.
 			r.Pattern = inner.Pattern
+			if !returned || a.seen.status == 0 && inner.Context().Err() != nil {
+				a.Fail()
+			}
 			a.Finish(inner, a.seen.code(returned))
 		}()
 		next.ServeHTTP(w, inner)

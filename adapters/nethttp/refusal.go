@@ -81,6 +81,8 @@ func (a *Admission) detail() string {
 		return a.denialDetail()
 	case errors.Is(a.err, keyfunc.ErrAmbiguous):
 		return "The request is ambiguous about the key of its rate limit."
+	case a.status == http.StatusBadRequest && errors.Is(a.err, errID):
+		return "The request lacks its id."
 	case a.status == http.StatusBadRequest && !errors.Is(a.err, errBody):
 		return "The request lacks the key of its rate limit."
 	}
@@ -146,10 +148,11 @@ func openAIErrorOf(a *Admission) (e openAIError) {
 	case http.StatusTooManyRequests:
 		code := "rate_limit_exceeded"
 		e.Error.Type, e.Error.Code = "requests", &code
-	case http.StatusBadRequest, http.StatusConflict, http.StatusRequestEntityTooLarge:
-		e.Error.Type = "invalid_request_error"
 	default:
 		e.Error.Type = "server_error"
+		if a.status < http.StatusInternalServerError {
+			e.Error.Type = "invalid_request_error"
+		}
 	}
 	return e
 }

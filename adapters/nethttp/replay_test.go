@@ -1,6 +1,7 @@
 package nethttp_test
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -40,7 +41,7 @@ func TestReplay(t *testing.T) {
 		Replay: &nethttp.Replay{Once: once(t, gate), ID: byID},
 		Gate:   gate,
 		Rules: []nethttp.Rule{{
-			Policy: policy(t, core.PolicyConfig{Name: "all", Algorithm: core.FixedWindow{Limit: 6, Window: 24 * time.Hour}}), Key: keyfunc.RemoteIP(),
+			Policy: policy(t, core.PolicyConfig{Name: "all", Algorithm: core.FixedWindow{Limit: 5, Window: 24 * time.Hour}}), Key: keyfunc.RemoteIP(),
 		}},
 	}).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		calls++
@@ -69,7 +70,7 @@ func TestReplay(t *testing.T) {
 		t.Errorf("%v: %s", r.Header, text)
 	}
 	try(201, withID("b"))
-	try(400) // no id
+	try(400) // no id, which spends nothing
 	try(429, withID("c"))
 	if calls != 4 {
 		t.Errorf("the handler ran %d times", calls)
@@ -127,6 +128,83 @@ func TestReplayOfRunningRequest(t *testing.T) {
 		}))
 	if r := get(h, withID("a")); r.StatusCode != http.StatusOK {
 		t.Error(r.StatusCode)
+	}
+}
+
+// A handler that panics after its response, one that leaves because its context has ended, and one that
+// says so, have failed. A refused request keeps what it has spent.
+func TestReplayOfFailedHandler(t *testing.T) {
+	gate := memory(t, newClock())
+	calls, leave := 0, func() {}
+	h := guard(t, nethttp.Config{
+		Gate: gate, Replay: &nethttp.Replay{Once: once(t, gate), ID: byID},
+		Rules: []nethttp.Rule{{
+			Policy: policy(t, core.PolicyConfig{Name: "all", Algorithm: core.FixedWindow{Limit: 10, Window: 24 * time.Hour}}), Key: keyfunc.RemoteIP(),
+			Settle: nethttp.CountOnly(http.StatusOK),
+		}},
+	}).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch calls++; calls {
+		case 1:
+			w.WriteHeader(http.StatusOK)
+			panic(http.ErrAbortHandler)
+		case 2: // its client leaves
+			leave()
+		case 3:
+			w.WriteHeader(http.StatusOK)
+			nethttp.AdmissionFromContext(r.Context()).Fail()
+		}
+	}))
+	func() {
+		defer func() { _ = recover() }()
+		get(h, withID("a"))
+	}()
+	get(h, withID("a"), func(r *http.Request) {
+		ctx, cancel := context.WithCancel(r.Context())
+		leave = cancel
+		*r = *r.WithContext(ctx)
+	})
+	for i, want := range []int{200, 200, 409, 409} {
+		r := get(h, withID("a"))
+		if r.StatusCode != want {
+			t.Errorf("request %d: %d, want %d", i, r.StatusCode, want)
+		}
+	}
+	if r := get(h, withID("b")); calls != 5 || !strings.HasPrefix(r.Header.Get("RateLimit"), `"all";r=3;`) {
+		t.Errorf("the handler ran %d times, %s", calls, r.Header.Get("RateLimit"))
+	}
+}
+
+// A Key of a Replay that panics leaves no slot taken, and Allow does not let an id come twice.
+func TestReplayBesideOthers(t *testing.T) {
+	gate := memory(t, newClock())
+	slots, err := core.NewSemaphore(gate, core.SemaphoreConfig{Name: "slots"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := guard(t, nethttp.Config{
+		Allow:       func(r *http.Request) bool { return r.Header.Get("Friend") != "" },
+		Concurrency: &nethttp.Concurrency{Semaphore: slots, Caps: []nethttp.Cap{{Key: keyfunc.RemoteIP(), Limit: 1}}},
+		Replay: &nethttp.Replay{Once: once(t, gate), ID: func(r *http.Request) (string, error) {
+			if r.Header.Get("Idempotency-Key") == "" {
+				panic(http.ErrAbortHandler)
+			}
+			return byID(r)
+		}},
+	}).Handler(http.HandlerFunc(ok))
+	func() {
+		defer func() { _ = recover() }()
+		get(h)
+	}()
+	friend := func(r *http.Request) { r.Header.Set("Friend", "1") }
+	for i, want := range []int{200, 409} {
+		if r := get(h, withID("a"), friend); r.StatusCode != want {
+			t.Errorf("a friend's request %d: %d, want %d", i, r.StatusCode, want)
+		}
+	}
+	for i, want := range []int{200, 409, 409} {
+		if r := get(h, withID("b")); r.StatusCode != want {
+			t.Errorf("request %d: %d, want %d", i, r.StatusCode, want)
+		}
 	}
 }
 

@@ -13,8 +13,8 @@ import (
 const MaxStrikes = 100
 
 // Block admits everything until a key has had a number of strikes within a time, and then nothing
-// for a while. Its units are strikes. A cost of 0 asks whether the key is blocked. The fraction of a
-// cost is no fraction but a block by hand, in microseconds.
+// for a while. Its units are strikes. A cost of 0 asks whether the key is blocked. The fraction of
+// a cost is no fraction but a block by hand, in microseconds.
 type Block struct {
 	strikes int64
 	within  int64 // microseconds, as all below
@@ -24,11 +24,12 @@ type Block struct {
 }
 
 // NewBlock validates a block: after that many strikes within a time a key is blocked for the length
-// first, and for twice the last one if it was blocked before, up to most. A key whose last block has
-// ended for as long as forgive starts again with first. NewBlock returns every fault at once.
+// first, and for twice the last one if it was blocked before, up to most. A key whose last block
+// has ended for as long as forgive starts again with first. NewBlock returns every fault at once.
 func NewBlock(strikes int64, within, first, most, forgive time.Duration) (*Block, error) {
 	err := errors.Join(
-		check(strikes < 1 || strikes > MaxStrikes, "Strikes", "is %d: it must be between 1 and %d", strikes, MaxStrikes),
+		check(strikes < 1 || strikes > MaxStrikes, "Strikes",
+			"is %d: it must be between 1 and %d", strikes, MaxStrikes),
 		checkWindow("Within", within), checkWindow("For", first), checkWindow("Most", most),
 		check(most < first, "Most", "is %v: it must be at least For, which is %v", most, first),
 		checkWindow("Forgive", forgive),

@@ -68,9 +68,9 @@ func TestScriptAgreesWithFilter(t *testing.T) {
 			switch n := rng.IntN(60); {
 			case n == 0:
 				parts := []int64{0, 1, 2}
-				got = x.run(now, "reset", s, nil) + x.run(now, "sweep", s, parts)
+				got = x.run(now, "reset", s, nil) + x.run(now, "sweep", s, parts) + x.run(now, "swept", s, nil)
 				old, _ := model.Fits(s)
-				want = fmt.Sprintf("[%d][0]", old.Parts)
+				want = fmt.Sprintf("[%d][0][0]", old.Parts)
 				if n := x.client.Exists(t.Context(), x.name, x.name+":e0", x.name+":o0", x.name+":e2").Val(); n != 0 {
 					t.Fatalf("%d keys are left", n)
 				}

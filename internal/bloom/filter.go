@@ -7,6 +7,7 @@ const (
 	Absent  = 0
 	Present = 1 // or seems to be
 	Lost    = 2 // Redis has lost the part, and nothing was added
+	Again   = 3 // one script makes few parts: nothing was added, and the item is to be asked again
 )
 
 // Filter is a filter in memory. The zero value is empty.
@@ -21,8 +22,8 @@ type part struct {
 	words      []uint64 // nil if there is none
 }
 
-// current returns the generation of a time. When the clock steps back into the generation before the
-// last, the last goes on.
+// current returns the generation of a time. When the clock steps back into the generation before
+// the last, the last goes on.
 func (f *Filter) current(s Shape, now int64) int64 {
 	if s.Window == 0 {
 		return 0

@@ -13,8 +13,9 @@ import (
 // MaxBytes is the most memory of a filter, all generations together.
 const MaxBytes = 512 << 20
 
-// maxPartBits is the most bits of a part. Redis clears, counts and frees one in a millisecond.
-const maxPartBits = 1<<23 - 1
+// maxPartBits is the most bits of a part. With what Redis keeps beside them they take up to a MiB,
+// which it clears, counts and frees in a millisecond.
+const maxPartBits = 8*(1<<20-16) - 1
 
 // Shape is the size of a filter. The bits of an item lie in one of the parts.
 type Shape struct {
@@ -51,7 +52,7 @@ func (s Shape) Bytes() int64 {
 	if s.Window > 0 {
 		generations = 2
 	}
-	return s.Parts * (s.Bits/8 + 1) * generations // the bit behind the last says that Redis has the part
+	return s.Parts * (s.Bits/8 + 1) * generations // each with the bit behind its last
 }
 
 // String is the shape as Redis keeps it.

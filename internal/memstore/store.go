@@ -108,7 +108,9 @@ func (s *Store) decide(r *request.Request) {
 }
 
 // Scan implements request.Store.
-func (s *Store) Scan(_ context.Context, suffix string, f func(key, value string, now int64) bool) error {
+func (s *Store) Scan(
+	_ context.Context, suffix string, f func(key, value string, now int64) bool,
+) error {
 	type state struct{ key, value string }
 	for i := range s.shards {
 		var found []state

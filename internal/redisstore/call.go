@@ -83,8 +83,8 @@ func (s *Store) acquireCall(ctx context.Context, requests []request.Request) *ca
 	return k
 }
 
-// bound gives the call its time: half of it to wait for its turn, so that the other half is left for
-// the round trip.
+// bound gives the call its time: half of it to wait for its turn, so that the other half is left
+// for the round trip.
 func (k *call) bound(ctx context.Context, timeout time.Duration) {
 	now := time.Now()
 	k.end = now.Add(timeout)

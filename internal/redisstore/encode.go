@@ -75,9 +75,9 @@ func (b *batch) keyNames(prefix string) {
 	}
 }
 
-// short reports whether the short form of lua/plain.lua can ask for the batch: each entry charges the
-// same costs of the same buckets, and all charges are on different keys. It returns the number of
-// charges of an entry.
+// short reports whether the short form of lua/plain.lua can ask for the batch: each entry charges
+// the same costs of the same buckets, and all charges are on different keys. It returns the number
+// of charges of an entry.
 func (b *batch) short() (count int, ok bool) {
 	count = len(b.entries[0].request.Charges)
 	if len(b.keys) < len(b.keyOf) || len(b.keyOf) != count*len(b.entries) {

@@ -30,6 +30,30 @@ type filterCall struct {
 func (f *Filters) Ask(
 	ctx context.Context, filter string, s bloom.Shape, items []bloom.Item,
 ) ([]int64, error) {
+	replies, err := f.ask(ctx, filter, s, items)
+	for err == nil && slices.Contains(replies, bloom.Again) {
+		var rest []bloom.Item
+		for i, r := range replies {
+			if r == bloom.Again {
+				rest = append(rest, items[i])
+			}
+		}
+		var later []int64
+		if later, err = f.ask(ctx, filter, s, rest); err != nil {
+			break
+		}
+		for i, r := range replies {
+			if r == bloom.Again {
+				replies[i], later = later[0], later[1:]
+			}
+		}
+	}
+	return replies, err
+}
+
+func (f *Filters) ask(
+	ctx context.Context, filter string, s bloom.Shape, items []bloom.Item,
+) ([]int64, error) {
 	k := f.store.newCall()
 	defer f.store.release(k)
 	k.filter = filterCall{filter, s, items}
@@ -112,7 +136,8 @@ func (f *Filters) Reset(ctx context.Context, filter string, s bloom.Shape) error
 			return err
 		}
 	}
-	return nil
+	_, err = f.run(ctx, "swept", filter, s)
+	return err
 }
 
 // begin writes the head of a command as lua/filter.lua reads it.

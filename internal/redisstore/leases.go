@@ -32,8 +32,8 @@ func (l *Leases) begin(k *call, scope, operation string, n int) arguments {
 }
 
 // run sends an operation to the server of its scope. If the server is silent, it waits until the
-// deadline of ctx, or for Config.Timeout; otherwise it waits for its turn as long as a round trip may
-// take, because a slot is worth the wait.
+// deadline of ctx, or for Config.Timeout; otherwise it waits for its turn as long as a round trip
+// may take, because a slot is worth the wait.
 func (l *Leases) run(ctx context.Context, k *call, args []any) error {
 	s := l.store
 	now := time.Now()

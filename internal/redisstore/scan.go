@@ -13,30 +13,49 @@ const scanned = 1000
 
 // Scan implements request.Store. It looks at every key of every server, in steps that each end
 // within Config.Timeout.
-func (s *Store) Scan(ctx context.Context, suffix string, f func(key, value string, now int64) bool) error {
-	var mu sync.Mutex // the servers of a cluster are scanned side by side
+func (s *Store) Scan(
+	ctx context.Context, suffix string, f func(key, value string, now int64) bool,
+) error {
+	servers, err := s.servers(ctx)
+	if err != nil {
+		return err
+	}
 	ended := false
-	each := func(key, value string, now int64) bool {
+	for _, server := range servers {
+		err := s.scan(ctx, server, suffix, func(key, value string, now int64) bool {
+			ended = !f(key, value, now)
+			return !ended
+		})
+		if err != nil || ended {
+			return err
+		}
+	}
+	return nil
+}
+
+// servers returns the servers that hold keys.
+func (s *Store) servers(ctx context.Context) (all []redis.Cmdable, err error) {
+	var mu sync.Mutex // the client visits its servers side by side
+	add := func(_ context.Context, server *redis.Client) error {
 		mu.Lock()
 		defer mu.Unlock()
-		ended = ended || !f(key, value, now)
-		return !ended
-	}
-	scan := func(ctx context.Context, server *redis.Client) error {
-		return s.scan(ctx, server, suffix, each)
+		all = append(all, server)
+		return nil
 	}
 	switch c := s.Client.(type) {
 	case *redis.ClusterClient:
-		return c.ForEachMaster(ctx, scan)
+		err = c.ForEachMaster(ctx, add)
 	case *redis.Ring:
-		return c.ForEachShard(ctx, scan)
+		err = c.ForEachShard(ctx, add)
 	default:
-		return s.scan(ctx, c, suffix, each)
+		all = append(all, c)
 	}
+	return all, err
 }
 
 func (s *Store) scan(
-	ctx context.Context, server redis.Cmdable, suffix string, f func(key, value string, now int64) bool,
+	ctx context.Context, server redis.Cmdable, suffix string,
+	f func(key, value string, now int64) bool,
 ) error {
 	for cursor := uint64(0); ; {
 		var names []string

@@ -58,10 +58,11 @@ type Store struct {
 	alone           deadline.Deadlines // of those that a caller makes alone
 
 	decides, admits, leases, filters script
-	calls                            sync.Pool    // to be used again
-	missing                          atomic.Int64 // scripts that the server did not know
-	serverTime                       atomic.Int64 // when a calendar's period was last found to have passed
-	clock                            func() int64 // of a test, in microseconds; nil for Redis's own
+
+	calls      sync.Pool    // to be used again
+	missing    atomic.Int64 // scripts that the server did not know
+	serverTime atomic.Int64 // when a calendar's period was last found to have passed
+	clock      func() int64 // of a test, in microseconds; nil for Redis's own
 }
 
 var (
@@ -74,8 +75,9 @@ var (
 // New returns a Store. It sends nothing.
 func New(cfg Config) *Store {
 	s := &Store{
-		Config: cfg, decides: decideScript, admits: admitScript, leases: leaseScript, filters: filterScript,
-		quiet: max(quiet, cfg.Timeout), patience: max(patience, 5*cfg.Timeout),
+		Config: cfg, decides: decideScript, admits: admitScript, leases: leaseScript,
+		filters: filterScript,
+		quiet:   max(quiet, cfg.Timeout), patience: max(patience, 5*cfg.Timeout),
 	}
 	s.trips.Timeout, s.alone.Timeout = s.patience, cfg.Timeout
 	// No option makes a client heed its contexts' deadlines later and keeps its hooks.

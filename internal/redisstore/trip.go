@@ -157,7 +157,8 @@ type panicError struct{ value any }
 func (p *panicError) Error() string { return fmt.Sprint("the client panicked: ", p.value) }
 func (p *panicError) Unwrap() error { return ErrPanicked }
 
-// exchange sends commands once each and reads the replies. Its error says that there is no first one.
+// exchange sends commands once each and reads the replies. Its error says that there is no first
+// one.
 func (s *Store) exchange(
 	ctx context.Context, client redis.UniversalClient, commands []command,
 ) (err error) {
