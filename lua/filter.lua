@@ -110,8 +110,12 @@ for a = 4 + asked, #ARGV, 2 + hashes do
   elseif ARGV[a] == 'a' and not current[part] and made == most_made then
     reply[#reply + 1] = 3
   else
-    local found = current[part] ~= nil
-    if ARGV[a] == 'a' then
+    local i, last = a + 2, a + 1 + hashes
+    while current[part] and i <= last and call('GETBIT', current[part], ARGV[i]) == 1 do
+      i = i + 1
+    end
+    local found = i > last
+    if ARGV[a] == 'a' and not found then
       local key = current[part]
       if not key then
         key, made = KEYS[2 * part + odd], made + 1
@@ -127,17 +131,8 @@ for a = 4 + asked, #ARGV, 2 + hashes do
         current[part] = key
         changed[#changed + 1], changed[#changed + 2] = names[2 * part + 2 + odd], mark
       end
-      for i = a + 2, a + 1 + hashes do
-        if call('SETBIT', key, ARGV[i], '1') == 0 then
-          found = false
-        end
-      end
-    elseif found then
-      for i = a + 2, a + 1 + hashes do
-        if call('GETBIT', current[part], ARGV[i]) == 0 then
-          found = false
-          break
-        end
+      for missing = i, last do
+        call('SETBIT', key, ARGV[missing], '1')
       end
     end
     if not found and before[part] then
