@@ -217,7 +217,7 @@ func (f *Filter) Reset(ctx context.Context) (err error) {
 type FilterStats struct {
 	Bits int64   // of the filter; with a Window, of both generations
 	Set  int64   // how many of them are set
-	Fill float64 // Set / Bits; a filter of as many Items as it is made for has 0.5
+	Fill float64 // Set / Bits
 	// Items estimates the number of different items. With a Window, an item that was added in both
 	// generations counts twice.
 	Items int64

@@ -25,23 +25,29 @@ type Shape struct {
 	Window int64 // microseconds for which an item is found at least; 0: for ever
 }
 
-// NewShape returns the smallest shape for a number of items, at most that rate of false positives
-// being wanted when all are in it, and reports false if it takes more than MaxBytes. Both
+// NewShape returns a shape with that rate of false positives when that number of items is in it. It
+// reports false if the shape takes more than MaxBytes. Both
 // generations of a filter with a window hold that number, and share the rate.
 func NewShape(items int64, rate float64, window int64) (Shape, bool) {
 	if window > 0 {
 		rate /= 2
 	}
 	n := float64(items)
-	// Bloom, "Space/time trade-offs in hash coding with allowable errors" (1970).
-	all := math.Ceil(-n * math.Log(rate) / (math.Ln2 * math.Ln2))
-	if all > 8*MaxBytes {
+	// Bloom, "Space/time trade-offs in hash coding with allowable errors" (1970). A quarter fewer bits
+	// of an item than the optimum take some 3 % more memory, and Redis a quarter less time.
+	optimum := -n * math.Log(rate) / (math.Ln2 * math.Ln2)
+	all, hashes := math.Inf(1), 0
+	for all > 1.04*optimum {
+		hashes++
+		k := float64(hashes)
+		all = -k * n / math.Log1p(-math.Pow(rate, 1/k))
+	}
+	if all = math.Ceil(all); all > 8*MaxBytes {
 		return Shape{}, false
 	}
 	parts := math.Ceil(all / maxPartBits)
 	s := Shape{
-		Bits: int64(math.Ceil(all / parts)), Parts: int64(parts), Window: window,
-		Hashes: int(max(1, math.Round(all/n*math.Ln2))),
+		Bits: int64(math.Ceil(all / parts)), Parts: int64(parts), Hashes: hashes, Window: window,
 	}
 	return s, s.Bytes() <= MaxBytes
 }
