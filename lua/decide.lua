@@ -12,10 +12,9 @@
 --        of its limit in ARGV, cost, the cost's fraction, for "give" the receipt. The next request
 --        has the next keys: add the number of charges to each index.
 --        The charges of one request have different keys, and a key has one algorithm.
---        The short form is for requests that charge the same costs under the same token buckets
---        without fractions, all on different keys: minus the number of charges of a request; for each
---        charge the reach, the capacity and the cost; then, unless every request is made once, how
---        often to make each one at most. A number above 1 stands for "atmost".
+--        The short form is for a cost under one token bucket without fractions, on a different key
+--        in each request: minus the reach; capacity; cost; then, unless each key is charged once,
+--        how often to charge each key at most. A number above 1 stands for "atmost".
 -- Reply  for each request: verdict; for each charge, except of "give", its algorithm's reply.
 --        If the limits do not hold now: -1, now. The script then does nothing.
 --
@@ -54,24 +53,12 @@
 -- created with all their fields, and a number in ARGV is converted in place at first use.
 local KEYS, ARGV, now, margin, grace = KEYS, ARGV, now, margin, grace -- set by lua/plain.lua
 if short then
-  local asked, count = ARGV, -ARGV[1]
-  ARGV = {5 + 7 * count, '0', '0', '0'}
-  local function add(words)
-    for _, word in ipairs(words) do
-      ARGV[#ARGV + 1] = word
-    end
-  end
-  for i = 1, count do
-    add({'token_bucket', '0', 1, asked[3 * i], '0', '0', asked[3 * i - 1]})
-  end
-  for first = 0, #KEYS - 1, count do
-    local most = (asked[3 * count + 2 + first / count] or 1) + 0
-    add({most > 1 and 'atmost' or 'decide', 1, count, 0})
-    if most > 1 then
-      add({most})
-    end
-    for i = 1, count do
-      add({first + i, 7 * i - 2, asked[3 * i + 1], '0'})
+  local asked = ARGV
+  ARGV = {12, '0', '0', '0', 'token_bucket', '0', 1, asked[2], '0', '0', reach}
+  for key = 1, #KEYS do
+    local most = (asked[key + 3] or 1) + 0
+    for i, word in ipairs({most > 1 and 'atmost' or 'decide', 1, 1, 0, most, key, 5, asked[3], '0'}) do
+      if i ~= 5 or most > 1 then ARGV[#ARGV + 1] = word end
     end
   end
 end

@@ -36,8 +36,8 @@ func (s *Store) encode(calls []*call) *batch {
 		b.leaseKeys(slot.Scope)
 	}
 	*keys = int64(len(b.args) - 3)
-	if count, ok := b.short(); ok {
-		b.shortForm(count)
+	if reach, capacity, ok := b.short(); ok {
+		b.shortForm(reach, capacity)
 	} else {
 		b.limitList()
 		b.runs()
@@ -76,44 +76,26 @@ func (b *batch) keyNames(prefix string) {
 }
 
 // short reports whether the short form of lua/plain.lua can ask for the batch: each entry charges
-// the same costs of the same buckets, and all charges are on different keys. It returns the number
-// of charges of an entry.
-func (b *batch) short() (count int, ok bool) {
-	count = len(b.entries[0].request.Charges)
-	if len(b.keys) < len(b.keyOf) || len(b.keyOf) != count*len(b.entries) {
-		return 0, false
+// the same cost of one bucket, and each on a key of its own. It returns the bucket's reach and
+// capacity.
+func (b *batch) short() (reach, capacity int64, ok bool) {
+	bucket, ok := b.limits[0].Limit.(*algorithm.TokenBucket)
+	if !ok || len(b.limits) > 1 || len(b.keys) < len(b.entries) {
+		return 0, 0, false
 	}
 	for i := range b.entries {
-		if e := &b.entries[i]; !e.merges || len(e.request.Charges) != count {
-			return 0, false
+		if e := &b.entries[i]; !e.merges || len(e.request.Charges) > 1 ||
+			e.request.Charges[0].Cost != b.limits[0].Cost {
+			return 0, 0, false
 		}
 	}
-	for n, limit := range b.limitOf {
-		c := b.entries[n/count].request.Charges[n%count]
-		if limit != b.limitOf[n%count] || c.Cost != b.entries[0].request.Charges[n%count].Cost {
-			return 0, false
-		}
-	}
-	for _, c := range b.entries[0].request.Charges {
-		bucket, ok := c.Limit.(*algorithm.TokenBucket)
-		if !ok {
-			return 0, false
-		}
-		if _, _, ok := bucket.Plain(); !ok {
-			return 0, false
-		}
-	}
-	return count, true
+	return bucket.Plain()
 }
 
-func (b *batch) shortForm(count int) {
-	b.int(-int64(count))
-	for _, c := range b.entries[0].request.Charges {
-		reach, capacity, _ := c.Limit.(*algorithm.TokenBucket).Plain()
-		b.int(reach)
-		b.int(capacity)
-		b.int(c.Cost.Whole)
-	}
+func (b *batch) shortForm(reach, capacity int64) {
+	b.int(-reach)
+	b.int(capacity)
+	b.int(b.limits[0].Cost.Whole)
 	if len(b.entries) < len(b.calls) { // some entries have several callers
 		for i := range b.entries {
 			b.int(int64(b.entries[i].callers))
