@@ -256,7 +256,7 @@ func TestFilterScriptUnderLua54(t *testing.T) {
 	for i := range 3000 {
 		shape := shapes[i/1000%2]
 		if i%1000 == 0 {
-			run("ask", shapes[0], []int{0}, "a", 1, 3, 4)
+			run("ask", shapes[0], []int{0}, "a", 3, 4)
 			run("count", shapes[1], []int{0})
 		}
 		switch now += rng.Int64N(100_000); rng.IntN(40) {
@@ -273,8 +273,16 @@ func TestFilterScriptUnderLua54(t *testing.T) {
 		default:
 			parts := [][]int{{0}, {2}, {0, 1, 2}}[rng.IntN(3)]
 			var args []any
+			all := []string{"a", "t", "m"}[rng.IntN(3)]
+			args = append(args, all)
 			for range 1 + rng.IntN(3) {
-				args = append(args, []string{"a", "t"}[rng.IntN(2)], 1+rng.IntN(len(parts)), rng.IntN(50), rng.IntN(50))
+				if all == "m" {
+					args = append(args, []string{"a", "t"}[rng.IntN(2)])
+				}
+				if len(parts) > 1 {
+					args = append(args, 1+rng.IntN(len(parts)))
+				}
+				args = append(args, rng.IntN(50), rng.IntN(50))
 			}
 			run("ask", shape, parts, args...)
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/headgate/headgate/internal/bloom"
@@ -163,11 +162,13 @@ func (f *Filter) ask(ctx context.Context, items []string, add bool) (found []boo
 	found = make([]bool, 0, len(items))
 	step := max(1, stepBits/f.shape.Hashes)
 	asked := make([]bloom.Item, 0, min(step, len(items)))
-	for some := range slices.Chunk(items, step) {
+	for len(items) > 0 {
+		n := min(step, len(items))
 		asked = asked[:0]
-		for _, item := range some {
+		for _, item := range items[:n] {
 			asked = append(asked, f.shape.Item(item, add))
 		}
+		items = items[n:]
 		replies, err := f.gate.filters.Ask(f.gate.bound(ctx), f.name, f.shape, asked)
 		if err != nil {
 			return found, f.explain(err)

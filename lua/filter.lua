@@ -5,8 +5,8 @@
 -- ARGV   operation; shape, as "bits parts hashes window": the bits of a part, the number of parts,
 --        the bits of an item, and microseconds or 0; number of the parts asked for; their numbers;
 --        then the operation's arguments
---        ask    for each item: a to add it or t to test for it, which of the parts asked for holds
---               it, from 1, and its positions there
+--        ask    a to add every item, t to test for every item, or m; for each item: behind m, a or t;
+--               if there are several parts, which of them holds it, from 1; its positions there
 --        count  nothing; of one part
 --        reset  nothing; of no part
 --        sweep  nothing; deletes what a reset left of the parts asked for
@@ -103,20 +103,28 @@ local ttl = window > 0 and
   string.format('%.0f', math.ceil(((generation + 2) * window - now) / 1000) + margin)
 local changed = {'HSET', KEYS[1], 'shape', shape, 'generation', mark}
 local reply, made = {}, 0
-for a = 4 + asked, #ARGV, 2 + hashes do
-  local part = ARGV[a + 1] + 0
+local all, at = ARGV[4 + asked], 5 + asked
+while at <= #ARGV do
+  local does, part = all, 1
+  if all == 'm' then
+    does, at = ARGV[at], at + 1
+  end
+  if asked > 1 then
+    part, at = ARGV[at] + 0, at + 1
+  end
+  local first, last = at, at + hashes - 1
+  at = at + hashes
   if lost[part] then
     reply[#reply + 1] = 2
-  elseif ARGV[a] == 'a' and not current[part] and made == most_made then
+  elseif does == 'a' and not current[part] and made == most_made then
     reply[#reply + 1] = 3
   else
-    local i, last = a + 2, a + 1 + hashes
-    while current[part] and i <= last and call('GETBIT', current[part], ARGV[i]) == 1 do
+    local key, i = current[part], first
+    while key and i <= last and call('GETBIT', key, ARGV[i]) == 1 do
       i = i + 1
     end
     local found = i > last
-    if ARGV[a] == 'a' and not found then
-      local key = current[part]
+    if does == 'a' and not found then
       if not key then
         key, made = KEYS[2 * part + odd], made + 1
         -- The first command that writes must be one that Redis rejects when its memory is full. The
@@ -137,8 +145,8 @@ for a = 4 + asked, #ARGV, 2 + hashes do
     end
     if not found and before[part] then
       found = true
-      for i = a + 2, a + 1 + hashes do
-        if call('GETBIT', before[part], ARGV[i]) == 0 then
+      for j = first, last do
+        if call('GETBIT', before[part], ARGV[j]) == 0 then
           found = false
           break
         end

@@ -94,10 +94,17 @@ func TestScriptAgreesWithFilter(t *testing.T) {
 				for p := range s.Parts {
 					parts = append(parts, p)
 				}
+				all := []string{"a", "t", "m"}[rng.IntN(3)]
+				args = append(args, all)
 				for range 1 + rng.IntN(4) {
-					it := s.Item(fmt.Sprint(rng.IntN(40)), rng.IntN(2) == 0)
+					it := s.Item(fmt.Sprint(rng.IntN(40)), all == "a" || all == "m" && rng.IntN(2) == 0)
 					items = append(items, it)
-					args = append(args, map[bool]string{true: "a", false: "t"}[it.Add], it.Part+1)
+					if all == "m" {
+						args = append(args, it.Operation())
+					}
+					if len(parts) > 1 {
+						args = append(args, it.Part+1)
+					}
 					for _, p := range s.Positions(nil, it) {
 						args = append(args, p)
 					}

@@ -78,6 +78,14 @@ type Item struct {
 	first, step uint64
 }
 
+// Operation is what the script is asked to do with the item.
+func (it Item) Operation() string {
+	if it.Add {
+		return "a"
+	}
+	return "t"
+}
+
 // Item returns the place of an item.
 func (s Shape) Item(item string, add bool) Item {
 	h, g := murmur3.StringSum128(item)

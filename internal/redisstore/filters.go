@@ -196,27 +196,36 @@ func (s *Store) packFilters(t *trip, calls []*call) {
 
 func (s *Store) encodeFilter(b *filterBatch) {
 	shape := b.calls[0].filter.shape
-	items := 0
+	items, adds := 0, 0
 	for _, k := range b.calls {
 		items += len(k.filter.items)
 		for _, it := range k.filter.items {
 			b.parts = append(b.parts, it.Part)
+			if it.Add {
+				adds++
+			}
 		}
 	}
 	slices.Sort(b.parts)
 	b.parts = slices.Compact(b.parts)
 	b.ints = slices.Grow(b.ints, 2+len(b.parts)+items*(1+shape.Hashes))
-	b.names = slices.Grow(b.names, 2+2*len(b.parts)+items)
+	b.names = slices.Grow(b.names, 3+2*len(b.parts)+items)
 	b.begin(&s.filters, s.Prefix+b.calls[0].filter.name, "ask", shape, b.parts)
+	mixed := adds > 0 && adds < items
+	if mixed {
+		b.name("m")
+	} else {
+		b.name(b.calls[0].filter.items[0].Operation())
+	}
 	for _, k := range b.calls {
 		for _, it := range k.filter.items {
-			if it.Add {
-				b.name("a")
-			} else {
-				b.name("t")
+			if mixed {
+				b.name(it.Operation())
 			}
-			at, _ := slices.BinarySearch(b.parts, it.Part)
-			b.int(int64(at) + 1)
+			if len(b.parts) > 1 {
+				at, _ := slices.BinarySearch(b.parts, it.Part)
+				b.int(int64(at) + 1)
+			}
 			b.positions = shape.Positions(b.positions[:0], it)
 			for _, p := range b.positions {
 				b.int(p)
