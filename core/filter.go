@@ -94,7 +94,7 @@ func NewFilter(g *Gate, cfg FilterConfig) (*Filter, error) {
 // generations.
 func (f *Filter) Bytes() int64 { return f.shape.Bytes() }
 
-// Hashes returns the number of bits of an item.
+// Hashes returns the number of bits that an item sets.
 func (f *Filter) Hashes() int { return f.shape.Hashes }
 
 // Add adds an item. The error wraps ErrItem, ErrFilterExists, ErrFilterLost or ErrMisconfigured, or
@@ -132,7 +132,8 @@ func (f *Filter) TestAll(ctx context.Context, items []string) (found []bool, err
 }
 
 // TestAndAddAll is TestAndAdd for each item, in the steps of AddAll. It returns a result for each
-// item, or for those before an error. An item that stands in items twice is new once.
+// item, or for those before an error. If items holds an item twice, only the first can be
+// new.
 func (f *Filter) TestAndAddAll(ctx context.Context, items []string) (isNew []bool, err error) {
 	isNew, err = f.ask(ctx, items, true)
 	for i := range isNew {
@@ -190,10 +191,10 @@ func (f *Filter) explain(err error) error {
 	var other request.OtherShape
 	if errors.As(err, &other) {
 		o := other.Shape
-		err = fmt.Errorf("%w: it has %d bits, %d of an item, and a window of %v",
-			ErrFilterExists, o.Bits*o.Parts, o.Hashes, time.Duration(o.Window)*time.Microsecond)
+		return fmt.Errorf("%w: %s has %d bits, %d of an item, and a window of %v", ErrFilterExists,
+			f.name, o.Bits*o.Parts, o.Hashes, time.Duration(o.Window)*time.Microsecond)
 	}
-	return fmt.Errorf("core: filter %s: %w", f.name, err)
+	return fmt.Errorf("%w (filter %s)", err, f.name)
 }
 
 func (f *Filter) tell(ctx context.Context, start time.Time, err *error) {

@@ -12,18 +12,25 @@ import (
 	"github.com/headgate/headgate/internal/request"
 )
 
-// ErrDone is the error of a Once whose key is done.
-var ErrDone = errors.New("core: this is done already")
+var (
+	// ErrDone is the error of a Once whose key is done.
+	ErrDone = errors.New("core: this is done already")
+
+	// ErrNotRecorded is wrapped by the errors of work on a Once that is done, while Redis does not
+	// know that yet. It is sent again in the background.
+	ErrNotRecorded = errors.New("core: the work is done, and not recorded yet")
+)
 
 // OnceConfig configures a Once.
 type OnceConfig struct {
-	// Name identifies the Once among those on the same keys. It has 1 to 64 of the characters A-Z a-z
-	// 0-9 _ . and -. A Once shares its name with no policy and no semaphore.
+	// Name identifies the Once among those on the same keys. It has 1 to 56 of the characters A-Z a-z
+	// 0-9 _ . and -.
 	Name string
-	// Window is how long a key that is done is remembered, at most 25 years. It is required.
+	// Window is how long a key that is done is remembered. It is required, of whole microseconds, and
+	// at most 25 years.
 	Window time.Duration
-	// TTL is how long a key stays taken after the process that works on it has died. See
-	// SemaphoreConfig.
+	// TTL is how long a key stays taken after the process that works on it has died. It is between 1 s
+	// and 1 h. Zero means 10 s.
 	TTL time.Duration
 }
 
@@ -42,21 +49,34 @@ type Once struct {
 
 // NewOnce returns a Once, or every fault of the configuration at once.
 func NewOnce(g *Gate, cfg OnceConfig) (*Once, error) {
-	running, err := NewSemaphore(g, SemaphoreConfig{Name: cfg.Name, TTL: cfg.TTL, OnFailure: Closed})
+	var errs []error
+	if g == nil || g.store == nil {
+		errs = append(errs, errors.New("core: the Gate of the Once is missing"))
+	}
+	if err := checkName(cfg.Name, 56); err != nil {
+		errs = append(errs, fmt.Errorf("core: OnceConfig.Name %w", err))
+	}
+	if cfg.TTL != 0 && (cfg.TTL < time.Second || cfg.TTL > time.Hour) {
+		errs = append(errs,
+			fmt.Errorf("core: OnceConfig.TTL is %v: it must be between 1s and 1h", cfg.TTL))
+	}
+	remembers := Block{
+		Strikes: 1, Within: time.Microsecond, For: cfg.Window, Forgive: time.Microsecond,
+	}
+	if _, err := remembers.compile(); err != nil {
+		errs = append(errs, fmt.Errorf("core: OnceConfig.Window is %v: "+
+			"it must be positive, of whole microseconds, and at most 25 years", cfg.Window))
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	name := cfg.Name + ".once" // beside semaphores and policies of the name
+	running, err := NewSemaphore(g, SemaphoreConfig{Name: name, TTL: cfg.TTL, OnFailure: Closed})
 	if err != nil {
-		err = prefixed("core: once: ", err)
+		return nil, err
 	}
-	done, fault := NewPolicy(PolicyConfig{
-		Name: cfg.Name, OnFailure: Closed,
-		Algorithm: Block{
-			Strikes: 1, Within: time.Microsecond, For: cfg.Window, Forgive: time.Microsecond,
-		},
-	})
-	if fault != nil {
-		fault = fmt.Errorf(
-			"core: OnceConfig.Window is %v, or the Name is at fault: %w", cfg.Window, fault)
-	}
-	if err = errors.Join(err, fault); err != nil {
+	done, err := NewPolicy(PolicyConfig{Name: name, OnFailure: Closed, Algorithm: remembers})
+	if err != nil {
 		return nil, err
 	}
 	return &Once{running, done}, nil
@@ -71,9 +91,10 @@ func (o *Once) Gate() *Gate {
 }
 
 // Begin begins to work on a key. If the key is done, the error is ErrDone. If another caller works
-// on it, Begin waits for that for at most maxWait, and then returns a *FullError; zero waits for
-// nothing. Other errors are those of Semaphore.Acquire. On success the caller must call Succeed or
-// Fail.
+// on it, Begin waits for at most maxWait, as one of at most 100 in the order of their arrival, and
+// then returns a *FullError; zero does not wait. While Redis does not answer, and for a Gate that
+// is closed, the errors are those of Semaphore.Acquire. On success the caller must call Succeed or
+// Fail; defer Fail, which does nothing after Succeed.
 func (o *Once) Begin(ctx context.Context, key Key, maxWait time.Duration) (*Attempt, error) {
 	asked := Charge{Policy: o.done, Key: key}
 	slot := one(key)
@@ -118,8 +139,10 @@ func (o *Once) look(
 	return l, d, err
 }
 
-// Do calls f unless the key is done, and remembers the key if f returns nil. Otherwise it returns
-// the error of f. Its other errors are those of Begin, and those of Succeed.
+// Do calls f unless the key is done, and remembers the key if f returns nil. If f returns an error
+// or panics, the key is free again, and Do returns the error or panics. The errors of Begin mean
+// that f was not called. After f has returned nil, the error wraps ErrNotRecorded or ErrLeaseLost;
+// see Succeed.
 func (o *Once) Do(
 	ctx context.Context, key Key, maxWait time.Duration, f func(context.Context) error,
 ) error {
@@ -140,14 +163,14 @@ func (o *Once) Do(
 	return a.Succeed(ctx)
 }
 
-// Forget forgets that a key is done. Other processes remember it for up to a second. The errors are
-// those of Gate.Reset.
+// Forget forgets that a key is done. It does not end work on the key. Other processes remember the
+// key for up to a second. The errors are those of Gate.Reset.
 func (o *Once) Forget(ctx context.Context, key Key) error {
 	return o.running.gate.Reset(ctx, Charge{Policy: o.done, Key: key})
 }
 
 // Attempt is work on a key of a Once. Its methods are safe for concurrent use, and may be called on
-// nil. Only the first call of Succeed or Fail counts.
+// nil. Only the first call of Succeed or Fail counts; later calls do nothing and return nil.
 type Attempt struct {
 	once  *Once
 	key   Key
@@ -165,17 +188,23 @@ func (a *Attempt) Context() context.Context {
 }
 
 // Succeed remembers that the key is done. It runs to its end even if ctx is cancelled, for about
-// Config.Timeout. If Redis does not answer, Succeed returns its error and sends it again in the
-// background, until Redis has it or the Gate is closed. The key stays taken meanwhile, as long as
-// its lease can be renewed.
+// Config.Timeout. If Redis does not answer, the error wraps ErrNotRecorded, and Succeed sends it
+// again in the background, until Redis has it or the Gate is closed. The key stays taken meanwhile,
+// as long as its lease can be renewed. If the lease was lost before, the error wraps ErrLeaseLost:
+// the key is remembered, and another caller may have worked on it too.
 func (a *Attempt) Succeed(ctx context.Context) error {
 	if a == nil || a.ended.Swap(true) {
 		return nil
 	}
+	lost := context.Cause(a.lease.Context())
 	ctx = context.WithoutCancel(ctx)
 	err := a.remember(ctx)
-	if err == nil || errors.Is(err, ErrMisconfigured) {
-		return errors.Join(err, a.lease.Release(ctx))
+	if err == nil && errors.Is(lost, ErrLeaseLost) {
+		err = fmt.Errorf("core: once: %w", lost)
+	}
+	if err == nil || errors.Is(err, ErrLeaseLost) || errors.Is(err, ErrMisconfigured) {
+		_ = a.lease.Release(ctx) // on failure it ends
+		return err
 	}
 	l := a.lease.Detach()
 	tasks := a.once.running.gate.tasks
@@ -187,7 +216,7 @@ func (a *Attempt) Succeed(ctx context.Context) error {
 		}
 		_ = l.Release(ctx) // on failure it ends
 	})
-	return fmt.Errorf("core: once: is sent again: %w", err)
+	return fmt.Errorf("%w: %w", ErrNotRecorded, err)
 }
 
 // remember works on a closed Gate too, whose holders finish.
@@ -198,7 +227,8 @@ func (a *Attempt) remember(ctx context.Context) error {
 	})
 }
 
-// Fail lets the next caller try. If Redis does not answer, that is as after Lease.Release.
+// Fail lets the next caller try. If it fails, it is sent again in the background until the lease
+// would have ended.
 func (a *Attempt) Fail(ctx context.Context) error {
 	if a == nil || a.ended.Swap(true) {
 		return nil

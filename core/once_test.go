@@ -84,7 +84,7 @@ func TestOnce(t *testing.T) {
 
 func TestOnceFaults(t *testing.T) {
 	_, err := core.NewOnce(nil, core.OnceConfig{Name: "a b", TTL: time.Millisecond})
-	for _, want := range []string{"Gate is missing", `"a b"`, "TTL is 1ms", "Window is 0s"} {
+	for _, want := range []string{"Gate of the Once is missing", `"a b"`, "OnceConfig.TTL is 1ms", "OnceConfig.Window is 0s"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in\n%v", want, err)
 		}
@@ -187,8 +187,8 @@ func TestOnceSurvivesOutage(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Stop()
-	if err := a.Succeed(ctx); err == nil {
-		t.Error("a stopped Redis has remembered")
+	if err := a.Succeed(ctx); !errors.Is(err, core.ErrNotRecorded) {
+		t.Errorf("a stopped Redis has remembered: %v", err)
 	}
 	if _, err := o.Begin(ctx, newKey(t, "other"), 0); err == nil || errors.Is(err, core.ErrDone) || errors.Is(err, core.ErrFull) {
 		t.Errorf("another key during the outage: %v", err)
@@ -204,6 +204,47 @@ func TestOnceSurvivesOutage(t *testing.T) {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
+}
+
+// A caller whose lease is lost while it works hears of it, and the key is remembered.
+func TestOnceLosesLease(t *testing.T) {
+	ctx := t.Context()
+	s := redistest.Start(t)
+	client := s.Client(t)
+	o, key := newOnce(t, redisGate(t, client, core.Config{Prefix: s.Prefix}), core.OnceConfig{TTL: time.Second}), newKey(t, "k")
+	err := o.Do(ctx, key, 0, func(ctx context.Context) error {
+		if err := client.FlushAll(context.WithoutCancel(ctx)).Err(); err != nil {
+			t.Error(err)
+		}
+		<-ctx.Done()
+		return nil
+	})
+	if !errors.Is(err, core.ErrLeaseLost) {
+		t.Errorf("Do: %v", err)
+	}
+	if _, err := o.Begin(ctx, key, 0); !errors.Is(err, core.ErrDone) {
+		t.Errorf("afterwards: %v", err)
+	}
+}
+
+// A Once is beside a semaphore and a Block of its name.
+func TestOnceSharesNoName(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
+		ctx, key := t.Context(), newKey(t, "k")
+		sem := semaphore(t, g, core.SemaphoreConfig{Name: "events"})
+		release(t, acquire(t, sem, core.Level{Key: key, Limit: 1}))
+		held := acquire(t, sem, core.Level{Key: key, Limit: 1})
+		defer release(t, held)
+		block := newPolicy(t, core.PolicyConfig{Name: "events", Algorithm: core.Block{Strikes: 1, Within: time.Hour, For: time.Hour}})
+		decide(t, g, core.Charge{Policy: block, Key: key, Cost: 1})
+		a, err := newOnce(t, g, core.OnceConfig{Name: "events"}).Begin(ctx, key, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := a.Fail(ctx); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // A holder that finishes while its Gate closes is remembered.

@@ -13,8 +13,8 @@ import (
 // address lies in none.
 //
 // An IPv6 address is known by its /64 here too, or by the prefix of IPv6Prefix. A network that is
-// narrower than the key's prefix holds no client: use IPv6Prefix(128) for single hosts. A CIDR that
-// cannot be parsed is an error.
+// narrower than the key's prefix holds no client: use IPv6Prefix(128) for single hosts. A string
+// that is neither a CIDR nor an address is an error.
 func InNetworks(key Func, cidrs ...string) (func(*http.Request) bool, error) {
 	networks, err := parseCIDRs("InNetworks", cidrs)
 	if key == nil {

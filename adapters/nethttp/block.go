@@ -35,7 +35,10 @@ type BlockRule struct {
 	// none.
 	Strikes func(r *http.Request, status int) int64
 	// Forget returns true for a response that shows that the client is honest, such as a login that
-	// succeeded: its strikes are forgotten. A block is not lifted. Nil forgets none.
+	// succeeded: its strikes are forgotten. A block is not lifted, and the next one is as long as it
+	// would have been. Forget sees every response of the Guard, so look at the request too, or guard
+	// the route of the login alone: otherwise a client clears its strikes by asking for a page. Nil
+	// forgets none.
 	Forget func(r *http.Request, status int) bool
 	// HideRetryAfter omits Retry-After for a blocked client, which would learn when to come back.
 	HideRetryAfter bool
@@ -53,7 +56,8 @@ func StrikeOn(statuses ...int) func(r *http.Request, status int) int64 {
 	}
 }
 
-// ForgetOn is a BlockRule.Forget for responses with one of these statuses, such as 200.
+// ForgetOn is a BlockRule.Forget for responses with one of these statuses, such as 200. It is for a
+// Guard of one route, such as POST /login.
 func ForgetOn(statuses ...int) func(r *http.Request, status int) bool { return statusIn(statuses) }
 
 func statusIn(statuses []int) func(*http.Request, int) bool {
