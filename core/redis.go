@@ -204,7 +204,7 @@ func (f *guardedFilters) Reset(ctx context.Context, filter string, s bloom.Shape
 
 // explain leaves the error of another shape, which is no failure of Redis.
 func (f *guardedFilters) explain(ctx context.Context, err error) error {
-	if errors.As(err, new(request.OtherShape)) {
+	if err != nil && errors.As(err, new(request.OtherShape)) {
 		return err
 	}
 	return f.guard.explain(ctx, err)
