@@ -19,6 +19,21 @@ type part struct {
 	run         func(context.Context, measure.Plan) ([]report.Table, []report.Panel, error)
 }
 
+// onServer starts a server for a part without panels.
+func onServer(
+	run func(context.Context, measure.Plan, *server.Server) ([]report.Table, error),
+) func(context.Context, measure.Plan) ([]report.Table, []report.Panel, error) {
+	return func(ctx context.Context, plan measure.Plan) ([]report.Table, []report.Panel, error) {
+		s, err := server.Start(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		defer s.Stop()
+		tables, err := run(ctx, plan, s)
+		return tables, nil, err
+	}
+}
+
 var parts = []part{
 	{"decisions", "Decisions on Redis", func(ctx context.Context, plan measure.Plan) ([]report.Table, []report.Panel, error) {
 		s, err := server.Start(ctx)
@@ -37,24 +52,8 @@ var parts = []part{
 		tables, err := decisions.RunCluster(ctx, plan, c)
 		return tables, nil, err
 	}},
-	{"locks", "Semaphores and locks", func(ctx context.Context, plan measure.Plan) ([]report.Table, []report.Panel, error) {
-		s, err := server.Start(ctx)
-		if err != nil {
-			return nil, nil, err
-		}
-		defer s.Stop()
-		tables, err := locks.Run(ctx, plan, s)
-		return tables, nil, err
-	}},
-	{"filters", "Bloom filters", func(ctx context.Context, plan measure.Plan) ([]report.Table, []report.Panel, error) {
-		s, err := server.Start(ctx)
-		if err != nil {
-			return nil, nil, err
-		}
-		defer s.Stop()
-		tables, err := filters.Run(ctx, plan, s)
-		return tables, nil, err
-	}},
+	{"locks", "Semaphores and locks", onServer(locks.Run)},
+	{"filters", "Bloom filters", onServer(filters.Run)},
 	{"middleware", "Middleware", func(ctx context.Context, plan measure.Plan) ([]report.Table, []report.Panel, error) {
 		tables, err := middleware.Run(ctx, plan)
 		return tables, nil, err

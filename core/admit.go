@@ -51,7 +51,7 @@ func (s *Semaphore) admit(
 		return nil, d, err
 	}
 	g, start := s.gate, time.Now()
-	if g.known(ctx, charges, &d) {
+	if g.known(ctx, algorithm.Decide, charges, &d) {
 		return nil, d, nil
 	}
 	if err := g.keeper.Begin(); err != nil {

@@ -49,35 +49,33 @@ func (g *Gate) BlockKey(ctx context.Context, p *Policy, key Key, d time.Duration
 	if d < time.Microsecond || d > algorithm.Longest/4 {
 		return fmt.Errorf("%w: a block of %v", ErrCharge, d)
 	}
-	start := time.Now()
-	err := g.strikeOpen(ctx, p, key, func(r *request.Request, b *algorithm.Block) {
+	return g.strikeByHand(ctx, EventBlockKey, p, key, func(r *request.Request, b *algorithm.Block) {
 		r.Op, r.Charges[0].Cost = algorithm.Force, b.ByHand(d)
 	})
-	g.tell(ctx, Event{Kind: EventBlockKey, Policy: p, Err: err, Took: time.Since(start)})
-	return err
 }
 
 // ForgetStrikes forgets the strikes of a key, as after a login that succeeded. It lifts no block,
 // and the next one is as long as it would have been. The errors are those of BlockKey.
 func (g *Gate) ForgetStrikes(ctx context.Context, p *Policy, key Key) error {
-	start := time.Now()
-	err := g.strikeOpen(ctx, p, key, func(r *request.Request, _ *algorithm.Block) {
+	forget := func(r *request.Request, _ *algorithm.Block) {
 		c := r.Charges[0]
 		r.Op, c.Reply = algorithm.Give, []int64{algorithm.AllStrikes}
 		c.Cost = algorithm.Cost{Whole: algorithm.MaxStrikes} // the limit may have been higher
-	})
-	g.tell(ctx, Event{Kind: EventForgetStrikes, Policy: p, Err: err, Took: time.Since(start)})
-	return err
+	}
+	return g.strikeByHand(ctx, EventForgetStrikes, p, key, forget)
 }
 
-// strikeOpen is strike, unless the Gate is closed.
-func (g *Gate) strikeOpen(
-	ctx context.Context, p *Policy, key Key, ask func(*request.Request, *algorithm.Block),
+// strikeByHand is strike, unless the Gate is closed, and tells the observer.
+func (g *Gate) strikeByHand(
+	ctx context.Context, kind EventKind, p *Policy, key Key,
+	ask func(*request.Request, *algorithm.Block),
 ) error {
-	if g.store == nil || g.closed.Load() {
-		return ErrClosed
+	start, err := time.Now(), ErrClosed
+	if !g.isClosed() {
+		err = g.strike(ctx, p, key, ask)
 	}
-	return g.strike(ctx, p, key, ask)
+	g.tell(ctx, Event{Kind: kind, Policy: p, Err: err, Took: time.Since(start)})
+	return err
 }
 
 // strike sends one charge under a Block.
@@ -120,7 +118,7 @@ type BlockedKey struct {
 // ends it. For keys with limits of their own it lists the Blocks among them.
 func (g *Gate) BlockedKeys(ctx context.Context, p *Policy) iter.Seq2[BlockedKey, error] {
 	return func(yield func(BlockedKey, error) bool) {
-		if g.store == nil || g.closed.Load() {
+		if g.isClosed() {
 			yield(BlockedKey{}, ErrClosed)
 			return
 		}

@@ -58,7 +58,7 @@ func (g *Gate) decide(
 	bound int64,
 	charges []Charge,
 ) (granted int64, err error) {
-	if op == algorithm.Decide && g.known(ctx, charges, d) {
+	if op == algorithm.Decide && g.known(ctx, op, charges, d) {
 		return 0, nil
 	}
 	p := newPlan(op, bound)
@@ -84,7 +84,7 @@ func (g *Gate) run(ctx context.Context, p *plan, d *Decision, charges []Charge) 
 
 // plan lays out the charges, asks the store, and leaves in d whether the request may go on.
 func (g *Gate) plan(ctx context.Context, p *plan, d *Decision, charges []Charge) error {
-	if g.store == nil || g.closed.Load() {
+	if g.isClosed() {
 		return ErrClosed
 	}
 	if err := ctx.Err(); err != nil {

@@ -149,16 +149,19 @@ func (d *Decision) unchanged() time.Duration {
 }
 
 // known fills in and reports the decision on charges if a remembered denial holds, and returns
-// whether one does.
-func (g *Gate) known(ctx context.Context, charges []Charge, d *Decision) bool {
+// whether one does. Of a Reserve only blocks are known: it may be for later.
+func (g *Gate) known(
+	ctx context.Context, op algorithm.Operation, charges []Charge, d *Decision,
+) bool {
 	if g.cache == nil || g.closed.Load() || ctx.Err() != nil {
 		return false
 	}
 	start := g.start()
-	if !g.cache.answer(ctx, charges, d) && !g.cache.blocks(ctx, charges, d) {
+	denied := op == algorithm.Decide && g.cache.answer(ctx, charges, d)
+	if !denied && !g.cache.blocks(ctx, charges, d) {
 		return false
 	}
-	g.report(ctx, algorithm.Decide, d, nil, start)
+	g.report(ctx, op, d, nil, start)
 	return true
 }
 

@@ -132,8 +132,7 @@ func (f *Filter) TestAll(ctx context.Context, items []string) (found []bool, err
 }
 
 // TestAndAddAll is TestAndAdd for each item, in the steps of AddAll. It returns a result for each
-// item, or for those before an error. If items holds an item twice, only the first can be
-// new.
+// item, or for those before an error. If items holds an item twice, only the first can be new.
 func (f *Filter) TestAndAddAll(ctx context.Context, items []string) (isNew []bool, err error) {
 	isNew, err = f.ask(ctx, items, true)
 	for i := range isNew {
@@ -148,7 +147,7 @@ const stepBits = 1024
 
 func (f *Filter) ask(ctx context.Context, items []string, add bool) (found []bool, err error) {
 	defer f.tell(ctx, time.Now(), &err)
-	if f.gate.closed.Load() {
+	if f.gate.isClosed() {
 		return nil, ErrClosed
 	}
 	for _, item := range items {
@@ -202,11 +201,11 @@ func (f *Filter) tell(ctx context.Context, start time.Time, err *error) {
 }
 
 // Reset empties the filter, whatever its size and window are. It is empty at once for all
-// processes; then Reset frees the memory in short steps, and leaves what others add meanwhile.
+// processes. Then Reset frees the memory in short steps, and keeps items that others add meanwhile.
 // After an error another Reset frees the rest.
 func (f *Filter) Reset(ctx context.Context) (err error) {
 	defer f.tell(ctx, time.Now(), &err)
-	if f.gate.closed.Load() {
+	if f.gate.isClosed() {
 		return ErrClosed
 	}
 	if err := f.gate.filters.Reset(ctx, f.name, f.shape); err != nil {
@@ -227,11 +226,11 @@ type FilterStats struct {
 	FalsePositives float64
 }
 
-// Stats counts the bits of the filter, in steps of at most 1 MiB. What is added meanwhile is
-// counted or not. The errors are those of Add.
+// Stats counts the bits of the filter, in steps of at most 1 MiB. It may miss items that are added
+// meanwhile. The errors are those of Add.
 func (f *Filter) Stats(ctx context.Context) (stats FilterStats, err error) {
 	defer f.tell(ctx, time.Now(), &err)
-	if f.gate.closed.Load() {
+	if f.gate.isClosed() {
 		return stats, ErrClosed
 	}
 	items, rates := 0.0, 0.0

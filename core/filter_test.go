@@ -277,7 +277,7 @@ func TestFilterLosesPart(t *testing.T) {
 		client := s.Client(t)
 		g := redisGate(t, client, core.Config{Prefix: s.Prefix})
 		f := newFilter(t, g, core.FilterConfig{Name: "f", Items: 2_000_000, FalsePositives: 0.01})
-		items := numbered("in", 100) // which lie in both parts, but for one in 2^100 cases
+		items := numbered("in", 100) // some in each part, except in one of 2^99 cases
 		if err := f.AddAll(ctx, items); err != nil {
 			t.Fatal(err)
 		}
@@ -474,27 +474,7 @@ func addToFilter(t *testing.T, g *core.Gate) (total int64) {
 }
 
 func TestFilterItemIsNewOnce(t *testing.T) {
-	s := redistest.Start(t)
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-	t.Cleanup(cancel)
-	var children []*process
-	for range processes {
-		children = append(children, startProcess(ctx, t, s))
-	}
-	for _, c := range children {
-		if _, err := fmt.Fprintln(c.in, "filter"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	sum := int64(0)
-	for _, c := range children {
-		n, err := c.answer()
-		if err != nil {
-			t.Fatal(err)
-		}
-		sum += n
-	}
-	if sum != 200 {
+	if sum := sumOf(t, startProcesses(t, redistest.Start(t)), "filter"); sum != 200 {
 		t.Errorf("%d of 200 items were new", sum)
 	}
 }

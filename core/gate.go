@@ -63,6 +63,9 @@ func NewMemory(cfg Config) (*Gate, error) {
 // unbounded leaves a decision in memory without a deadline of its own.
 func unbounded(ctx context.Context) context.Context { return ctx }
 
+// isClosed reports whether the Gate decides nothing any more. The zero value does not either.
+func (g *Gate) isClosed() bool { return g.store == nil || g.closed.Load() }
+
 func newGate(cfg Config) *Gate {
 	return &Gate{
 		prefix: cfg.Prefix + ":", observe: cfg.Observe, replicas: cfg.Replicas,
@@ -99,7 +102,7 @@ func (g *Gate) Reset(ctx context.Context, charges ...Charge) error {
 }
 
 func (g *Gate) reset(ctx context.Context, charges []Charge) error {
-	if g.store == nil || g.closed.Load() {
+	if g.isClosed() {
 		return ErrClosed
 	}
 	if err := check(charges); err != nil {

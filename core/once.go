@@ -37,7 +37,7 @@ type OnceConfig struct {
 // Once lets work be done once for each key, over all processes: an idempotency key, the id of a
 // webhook. One caller works on a key at a time. If its work succeeds, the key is remembered for
 // OnceConfig.Window, and otherwise the next caller may try. If its process dies, the next caller
-// may try when OnceConfig.TTL is over.
+// may try after OnceConfig.TTL.
 //
 // Like every lease, that of a Once guarantees mutual exclusion only as long as its holder heeds the
 // Attempt's context: see Semaphore. While Redis does not answer, nobody works. If Redis loses its
@@ -56,9 +56,8 @@ func NewOnce(g *Gate, cfg OnceConfig) (*Once, error) {
 	if err := checkName(cfg.Name, 56); err != nil {
 		errs = append(errs, fmt.Errorf("core: OnceConfig.Name %w", err))
 	}
-	if cfg.TTL != 0 && (cfg.TTL < time.Second || cfg.TTL > time.Hour) {
-		errs = append(errs,
-			fmt.Errorf("core: OnceConfig.TTL is %v: it must be between 1s and 1h", cfg.TTL))
+	if err := checkTTL(cfg.TTL); err != nil {
+		errs = append(errs, fmt.Errorf("core: OnceConfig.TTL %w", err))
 	}
 	remembers := Block{
 		Strikes: 1, Within: time.Microsecond, For: cfg.Window, Forgive: time.Microsecond,

@@ -49,7 +49,7 @@ func (g *guard) try(ctx context.Context, limits map[string]Algorithm) error {
 // words what is wrong, and wraps ErrMisconfigured if waiting will not help. Ping writes two keys
 // that live for ten seconds at most. In memory there is nothing to check.
 func (g *Gate) Ping(ctx context.Context) error {
-	if g.store == nil || g.closed.Load() {
+	if g.isClosed() {
 		return ErrClosed
 	}
 	return g.ping(ctx)

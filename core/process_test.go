@@ -50,31 +50,11 @@ var unfreeable = []struct {
 
 func TestProcessesAdmitTheLimitTogether(t *testing.T) {
 	s := redistest.Start(t)
-	// t.Context ends before the cleanup tells the processes to end.
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-	t.Cleanup(cancel)
-	var children []*process
-	for range processes {
-		children = append(children, startProcess(ctx, t, s))
-	}
+	children := startProcesses(t, s)
 	g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix})
 	for i, limit := range unfreeable {
 		t.Run(limit.name, func(t *testing.T) {
-			// All processes are told before any is asked, so that none waits for another.
-			for _, c := range children {
-				if _, err := fmt.Fprintln(c.in, i); err != nil {
-					t.Fatal(err)
-				}
-			}
-			sum := int64(0)
-			for _, c := range children {
-				n, err := c.answer()
-				if err != nil {
-					t.Fatal(err)
-				}
-				sum += n
-			}
-			if sum != processMax {
+			if sum := sumOf(t, children, strconv.Itoa(i)); sum != processMax {
 				t.Errorf("%d admitted, the limit is %d", sum, processMax)
 			}
 			charge := core.Charge{Policy: limited(t, "p", limit.algorithm), Key: newKey(t, strconv.Itoa(i)), Cost: 1}
@@ -89,6 +69,37 @@ func TestProcessesAdmitTheLimitTogether(t *testing.T) {
 type process struct {
 	in  io.Writer
 	out *bufio.Reader
+}
+
+// startProcesses starts processes that end with the test.
+func startProcesses(t *testing.T, s *redistest.Server) (children []*process) {
+	t.Helper()
+	// t.Context ends before the cleanup tells the processes to end.
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	t.Cleanup(cancel)
+	for range processes {
+		children = append(children, startProcess(ctx, t, s))
+	}
+	return children
+}
+
+// sumOf tells all processes to do something at the same time, and returns the sum of their answers.
+func sumOf(t *testing.T, children []*process, what string) (sum int64) {
+	t.Helper()
+	// All processes are told before any is asked, so that none waits for another.
+	for _, c := range children {
+		if _, err := fmt.Fprintln(c.in, what); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range children {
+		n, err := c.answer()
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum += n
+	}
+	return sum
 }
 
 func startProcess(ctx context.Context, t *testing.T, s *redistest.Server) *process {

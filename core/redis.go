@@ -109,6 +109,8 @@ func (g *guard) explain(ctx context.Context, err error) error {
 
 func reword(ctx context.Context, err error) error {
 	switch class := redisstore.Classify(err); {
+	case errors.As(err, new(request.OtherShape)): // no failure of Redis
+		return err
 	case errors.Is(ctx.Err(), context.Canceled):
 		return fmt.Errorf("core: %w", ctx.Err())
 	case class == redisstore.Misconfigured:
@@ -188,24 +190,16 @@ func (f *guardedFilters) Ask(
 	ctx context.Context, filter string, s bloom.Shape, items []bloom.Item,
 ) ([]int64, error) {
 	replies, err := f.filters.Ask(ctx, filter, s, items)
-	return replies, f.explain(ctx, err)
+	return replies, f.guard.explain(ctx, err)
 }
 
 func (f *guardedFilters) Count(
 	ctx context.Context, filter string, s bloom.Shape, part int64,
 ) ([2]int64, error) {
 	set, err := f.filters.Count(ctx, filter, s, part)
-	return set, f.explain(ctx, err)
+	return set, f.guard.explain(ctx, err)
 }
 
 func (f *guardedFilters) Reset(ctx context.Context, filter string, s bloom.Shape) error {
-	return f.explain(ctx, f.filters.Reset(ctx, filter, s))
-}
-
-// explain leaves the error of another shape, which is no failure of Redis.
-func (f *guardedFilters) explain(ctx context.Context, err error) error {
-	if err != nil && errors.As(err, new(request.OtherShape)) {
-		return err
-	}
-	return f.guard.explain(ctx, err)
+	return f.guard.explain(ctx, f.filters.Reset(ctx, filter, s))
 }

@@ -40,8 +40,7 @@ func (g *Gate) Reserve(
 	if maxWait < 0 {
 		return nil, Decision{}, fmt.Errorf("%w: Reserve for %v", ErrCharge, maxWait)
 	}
-	if g.cache != nil && !g.closed.Load() && ctx.Err() == nil && g.cache.blocks(ctx, charges, &d) {
-		g.report(ctx, algorithm.Reserve, &d, nil, g.start())
+	if g.known(ctx, algorithm.Reserve, charges, &d) {
 		return nil, d, nil
 	}
 	p := newPlan(algorithm.Reserve, min(maxWait, maxReserve).Microseconds())
@@ -62,7 +61,7 @@ func (g *Gate) Charge(
 	ctx context.Context,
 	charges ...Charge,
 ) (r *Reservation, d Decision, err error) {
-	if g.known(ctx, charges, &d) {
+	if g.known(ctx, algorithm.Decide, charges, &d) {
 		return nil, d, nil
 	}
 	p := newPlan(algorithm.Decide, 0)

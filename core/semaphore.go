@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -85,12 +86,10 @@ func NewSemaphore(g *Gate, cfg SemaphoreConfig) (*Semaphore, error) {
 	if err := checkName(cfg.Name, 64); err != nil {
 		errs = append(errs, fmt.Errorf("core: SemaphoreConfig.Name %w", err))
 	}
-	if cfg.TTL == 0 {
-		cfg.TTL = defaultLease
-	} else if cfg.TTL < time.Second || cfg.TTL > time.Hour {
-		errs = append(errs,
-			fmt.Errorf("core: SemaphoreConfig.TTL is %v: it must be between 1s and 1h", cfg.TTL))
+	if err := checkTTL(cfg.TTL); err != nil {
+		errs = append(errs, fmt.Errorf("core: SemaphoreConfig.TTL %w", err))
 	}
+	cfg.TTL = cmp.Or(cfg.TTL, defaultLease)
 	if cfg.OnLoss > NotifyOnLoss {
 		errs = append(
 			errs,
@@ -128,6 +127,13 @@ func NewSemaphore(g *Gate, cfg SemaphoreConfig) (*Semaphore, error) {
 		return nil, errors.Join(errs...)
 	}
 	return &Semaphore{gate: g, cfg: cfg}, nil
+}
+
+func checkTTL(ttl time.Duration) error {
+	if ttl != 0 && (ttl < time.Second || ttl > time.Hour) {
+		return fmt.Errorf("is %v: it must be between 1s and 1h", ttl)
+	}
+	return nil
 }
 
 // held notes for how long a slot was held. A hold may be missed, which does no harm.

@@ -23,7 +23,7 @@ type Guards struct{ PerAddress, PerTenant, Streams *nethttp.Guard }
 
 // NewGuards returns guards with their state in Redis at REDIS_URL, or in memory if that is not set.
 func NewGuards() (g Guards, err error) {
-	gate, err := newGate()
+	gate, err := NewGate()
 	if err != nil {
 		return g, err
 	}
@@ -51,7 +51,8 @@ func NewGuards() (g Guards, err error) {
 	return g, err
 }
 
-func newGate() (*core.Gate, error) {
+// NewGate returns a Gate on Redis at REDIS_URL, or in memory if that is not set.
+func NewGate() (*core.Gate, error) {
 	url := os.Getenv("REDIS_URL")
 	if url == "" {
 		return core.NewMemory(core.Config{})

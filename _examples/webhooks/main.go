@@ -20,8 +20,7 @@ import (
 	"os/signal"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
+	"github.com/headgate/headgate/_examples/demo"
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/keyfunc"
@@ -40,7 +39,7 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	gate, err := newGate()
+	gate, err := demo.NewGate()
 	if err != nil {
 		return err
 	}
@@ -64,21 +63,6 @@ func run() error {
 	}
 	// The Gate is closed when no handler runs, so every event that was handled is remembered.
 	return errors.Join(<-shut, gate.Close(context.Background()))
-}
-
-func newGate() (*core.Gate, error) {
-	url := os.Getenv("REDIS_URL")
-	if url == "" {
-		log.Print("remembering in memory: REDIS_URL is not set")
-		return core.NewMemory(core.Config{})
-	}
-	options, err := redis.ParseURL(url)
-	if err != nil {
-		return nil, err
-	}
-	options.ContextTimeoutEnabled = true
-	options.DialerRetries = 1
-	return core.NewRedis(redis.NewClient(options), core.Config{})
 }
 
 // newReceiver returns the handler of webhooks. handle is called once for each event id, and again

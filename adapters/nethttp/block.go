@@ -2,6 +2,8 @@ package nethttp
 
 import (
 	"context"
+	"fmt"
+	"iter"
 	"net/http"
 	"slices"
 
@@ -60,32 +62,25 @@ func StrikeOn(statuses ...int) func(r *http.Request, status int) int64 {
 // Guard of one route, such as POST /login.
 func ForgetOn(statuses ...int) func(r *http.Request, status int) bool { return statusIn(statuses) }
 
+// statusIn reports whether a response has one of the statuses.
 func statusIn(statuses []int) func(*http.Request, int) bool {
 	statuses = slices.Clone(statuses)
 	return func(_ *http.Request, status int) bool { return slices.Contains(statuses, status) }
 }
 
 func (b *BlockRule) check(i int, names map[string]bool, fault faultFunc) {
-	if b.Policy == nil || b.Policy.Name() == "" {
-		fault("Blocks[%d].Policy is missing: core.NewPolicy must make it", i)
-	} else {
-		if name := b.Policy.Name(); names[name] {
-			fault("Blocks[%d].Policy is named %q, like that of another rule", i, name)
-		} else {
-			names[name] = true
-		}
+	at := fmt.Sprintf("Blocks[%d]", i)
+	if checkPolicy(at, b.Policy, names, fault) {
 		if _, ok := b.Policy.Algorithm().(core.Block); !ok {
-			fault("Blocks[%d].Policy has the algorithm %T: it must be a core.Block", i, b.Policy.Algorithm())
+			fault("%s.Policy has the algorithm %T: it must be a core.Block", at, b.Policy.Algorithm())
 		}
 	}
 	if b.Key == nil {
-		fault("Blocks[%d].Key is nil: say whom to block, such as keyfunc.RemoteIP()", i)
+		fault("%s.Key is nil: say whom to block, such as keyfunc.RemoteIP()", at)
 	}
-	if b.NoKey > NoKeySkip {
-		fault("Blocks[%d].NoKey is %d: it must be NoKeyRefuse or NoKeySkip", i, b.NoKey)
-	}
+	b.NoKey.check(at+".NoKey", fault)
 	if b.Trap == nil && !b.Denied && b.Strikes == nil && b.Forget != nil {
-		fault("Blocks[%d] forgets strikes, and nothing is a strike", i)
+		fault("%s forgets strikes, and nothing is a strike", at)
 	}
 }
 
@@ -97,25 +92,31 @@ func (a *Admission) blockOf(result int) *BlockRule {
 	return nil
 }
 
-// blocked returns the BlockRule that refuses the request, or nil.
-func (a *Admission) blocked() *BlockRule {
-	if len(a.guard.cfg.Blocks) > 0 {
+// blocks iterates over the BlockRules that refuse the request as one of a blocked client.
+func (a *Admission) blocks() iter.Seq[*BlockRule] {
+	return func(yield func(*BlockRule) bool) {
+		if len(a.guard.cfg.Blocks) == 0 || a.status != http.StatusTooManyRequests {
+			return
+		}
 		for i := range a.denials() {
-			if b := a.blockOf(i); b != nil {
-				return b
+			if b := a.blockOf(i); b != nil && !yield(b) {
+				return
 			}
 		}
 	}
-	return nil
+}
+
+func (a *Admission) blocked() bool {
+	for range a.blocks() {
+		return true
+	}
+	return false
 }
 
 // hidesBlock reports whether a blocked client is not told for how long.
 func (a *Admission) hidesBlock() bool {
-	if len(a.guard.cfg.Blocks) == 0 || a.status != http.StatusTooManyRequests {
-		return false
-	}
-	for i := range a.denials() {
-		if b := a.blockOf(i); b != nil && b.HideRetryAfter {
+	for b := range a.blocks() {
+		if b.HideRetryAfter {
 			return true
 		}
 	}
@@ -148,7 +149,7 @@ func (a *Admission) trap(r *http.Request, blocks []core.Charge) (caught bool, er
 
 // strikeDenied strikes the keys of a request that a rule denies.
 func (a *Admission) strikeDenied(r *http.Request, charges []core.Charge) {
-	if a.status != http.StatusTooManyRequests || a.full != nil || a.blocked() != nil {
+	if a.status != http.StatusTooManyRequests || a.full != nil || a.blocked() {
 		return
 	}
 	for i := range a.blockKeys {

@@ -141,13 +141,18 @@ func (a *Admission) observe(r *http.Request) {
 	returned := false
 	defer func() {
 		if !returned { // Observe panics, so the adapter cannot call Finish
-			_ = a.attempt.Fail(r.Context())       // as below
-			_ = a.lease.Release(r.Context())      // on failure the slot is free when its lease ends
-			_ = a.reservation.Cancel(r.Context()) // on failure the cost stays spent
+			a.undo(r)
 		}
 	}()
 	a.guard.cfg.Observe(r, a)
 	returned = true
+}
+
+// undo gives back what the admission has taken.
+func (a *Admission) undo(r *http.Request) {
+	_ = a.attempt.Fail(r.Context())       // on failure the id is free when its lease ends
+	_ = a.lease.Release(r.Context())      // on failure the slot is free when its lease ends
+	_ = a.reservation.Cancel(r.Context()) // on failure the cost stays spent
 }
 
 // preflight reports whether a request is a CORS preflight (Fetch standard, section 3.3.2).

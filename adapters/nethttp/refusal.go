@@ -50,7 +50,7 @@ func problemOf(a *Admission) problem {
 	}
 	name, title := "", ""
 	switch {
-	case a.blocked() != nil && a.status == http.StatusTooManyRequests:
+	case a.blocked():
 		name, title = "abnormal-usage-detected", "Abnormal Usage Detected"
 		p.Violated = a.Violated()
 	case a.status == http.StatusTooManyRequests:
@@ -75,7 +75,7 @@ func (a *Admission) detail() string {
 		return "A request with this id was handled before."
 	case a.busy > 0:
 		return "Another request with this id is being handled."
-	case a.status == http.StatusTooManyRequests && a.blocked() != nil:
+	case a.blocked():
 		return "The client is blocked for a while because of its earlier requests."
 	case a.status == http.StatusTooManyRequests:
 		return a.denialDetail()

@@ -47,9 +47,7 @@ func (p *Replay) check(fault faultFunc) {
 	if p.ID == nil {
 		fault("Replay.ID is nil: say what the id of a request is")
 	}
-	if p.NoID > NoKeySkip {
-		fault("Replay.NoID is %d: it must be NoKeyRefuse or NoKeySkip", p.NoID)
-	}
+	p.NoID.check("Replay.NoID", fault)
 	if p.MaxWait < 0 {
 		fault("Replay.MaxWait is %v: it must not be negative", p.MaxWait)
 	}
@@ -86,8 +84,7 @@ func (a *Admission) begin(r *http.Request, id replayID) (err error) {
 	returned := false
 	defer func() {
 		if !returned { // a hook of the client panics, so the adapter cannot call Finish
-			_ = a.lease.Release(r.Context())      // on failure the slot is free when its lease ends
-			_ = a.reservation.Cancel(r.Context()) // on failure the cost stays spent
+			a.undo(r)
 		}
 	}()
 	a.attempt, err = p.Once.Begin(ctx, id.key, p.MaxWait)

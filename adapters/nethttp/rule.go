@@ -1,8 +1,8 @@
 package nethttp
 
 import (
+	"fmt"
 	"net/http"
-	"slices"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/keyfunc"
@@ -53,25 +53,31 @@ type Rule struct {
 }
 
 func (r *Rule) check(i int, names map[string]bool, fault faultFunc) {
-	if r.Policy == nil || r.Policy.Name() == "" {
-		fault("Rules[%d].Policy is missing: core.NewPolicy must make it", i)
-	} else if name := r.Policy.Name(); names[name] {
-		fault("Rules[%d].Policy is named %q, like that of another rule", i, name)
-	} else {
-		names[name] = true
-	}
+	at := fmt.Sprintf("Rules[%d]", i)
+	checkPolicy(at, r.Policy, names, fault)
 	if r.Key == nil {
-		fault("Rules[%d].Key is nil: say whose limit it is, such as keyfunc.RemoteIP()", i)
+		fault("%s.Key is nil: say whose limit it is, such as keyfunc.RemoteIP()", at)
 	}
-	if r.NoKey > NoKeySkip {
-		fault("Rules[%d].NoKey is %d: it must be NoKeyRefuse or NoKeySkip", i, r.NoKey)
-	}
+	r.NoKey.check(at+".NoKey", fault)
 	if r.CostBody < 0 {
-		fault("Rules[%d].CostBody is %d: it must not be negative", i, r.CostBody)
+		fault("%s.CostBody is %d: it must not be negative", at, r.CostBody)
 	}
 	if r.CostBody > 0 && r.Cost == nil {
-		fault("Rules[%d].CostBody is %d, and Cost is nil", i, r.CostBody)
+		fault("%s.CostBody is %d, and Cost is nil", at, r.CostBody)
 	}
+}
+
+// checkPolicy records the faults of a rule's policy, and reports whether there is one.
+func checkPolicy(at string, p *core.Policy, names map[string]bool, fault faultFunc) bool {
+	if p == nil || p.Name() == "" {
+		fault("%s.Policy is missing: core.NewPolicy must make it", at)
+		return false
+	}
+	if names[p.Name()] {
+		fault("%s.Policy is named %q, like that of another rule", at, p.Name())
+	}
+	names[p.Name()] = true
+	return true
 }
 
 // NoKey says what happens to a request from which a rule derives no key. Such requests never share
@@ -87,6 +93,12 @@ const (
 	// NoKeySkip skips the rule.
 	NoKeySkip
 )
+
+func (n NoKey) check(field string, fault faultFunc) {
+	if n > NoKeySkip {
+		fault("%s is %d: it must be NoKeyRefuse or NoKeySkip", field, n)
+	}
+}
 
 // String returns "refuse" or "skip".
 func (n NoKey) String() string { return nameOf([]string{"refuse", "skip"}, int(n)) }
@@ -118,9 +130,9 @@ func ContentLength(unknown int64) func(*http.Request) int64 {
 // the limit also caps how many requests of one key run at a time: a limit of 10, after 4 failed
 // logins, lets 6 logins of that key run at a time.
 func CountOnly(statuses ...int) func(r *http.Request, status int, cost int64) int64 {
-	statuses = slices.Clone(statuses)
-	return func(_ *http.Request, status int, cost int64) int64 {
-		if slices.Contains(statuses, status) {
+	counts := statusIn(statuses)
+	return func(r *http.Request, status int, cost int64) int64 {
+		if counts(r, status) {
 			return cost
 		}
 		return 0

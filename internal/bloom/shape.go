@@ -26,8 +26,8 @@ type Shape struct {
 }
 
 // NewShape returns a shape with that rate of false positives when that number of items is in it. It
-// reports false if the shape takes more than MaxBytes. Both
-// generations of a filter with a window hold that number, and share the rate.
+// reports false if the shape takes more than MaxBytes. Both generations of a filter with a window
+// hold that number, and share the rate.
 func NewShape(items int64, rate float64, window int64) (Shape, bool) {
 	if window > 0 {
 		rate /= 2
@@ -70,7 +70,7 @@ func (s Shape) String() string {
 	return string(text)
 }
 
-// Item is what is asked about an item.
+// Item is a question about an item: whether it is in the filter, and perhaps to add it.
 type Item struct {
 	Part int64 // where its bits lie
 	Add  bool

@@ -42,6 +42,17 @@ func (s *shard) find(hash uint64, key, suffix string) (algorithm.State, bool) {
 	return e.state, true
 }
 
+// each calls f with each entry, under the lock.
+func (s *shard) each(f func(*entry)) {
+	s.Lock()
+	defer s.Unlock()
+	for _, first := range s.keys {
+		for e := &first; e != nil; e = e.next {
+			f(e)
+		}
+	}
+}
+
 // add keeps the state of a new key, and makes room for it.
 func (s *shard) add(hash uint64, key, suffix string, state algorithm.State, now int64) {
 	if len(s.keys) >= s.most {

@@ -113,17 +113,12 @@ func (s *Store) Scan(
 ) error {
 	type state struct{ key, value string }
 	for i := range s.shards {
-		var found []state
-		in := &s.shards[i]
-		in.Lock()
-		for _, first := range in.keys {
-			for e := &first; e != nil; e = e.next {
-				if e.suffix == suffix {
-					found = append(found, state{e.key, e.state.Value()})
-				}
+		var found []state // f may use the store
+		s.shards[i].each(func(e *entry) {
+			if e.suffix == suffix {
+				found = append(found, state{e.key, e.state.Value()})
 			}
-		}
-		in.Unlock()
+		})
 		for _, e := range found {
 			if !f(e.key, e.value, s.clock()) {
 				return nil
@@ -137,14 +132,7 @@ func (s *Store) Scan(
 func (s *Store) Values() map[string]string {
 	values := make(map[string]string)
 	for i := range s.shards {
-		in := &s.shards[i]
-		in.Lock()
-		for _, first := range in.keys {
-			for e := &first; e != nil; e = e.next {
-				values[e.key+e.suffix] = e.state.Value()
-			}
-		}
-		in.Unlock()
+		s.shards[i].each(func(e *entry) { values[e.key+e.suffix] = e.state.Value() })
 	}
 	return values
 }

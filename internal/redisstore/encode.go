@@ -52,9 +52,7 @@ func (s *Store) encode(calls []*call) *batch {
 		b.acquire(slot.Request)
 		b.int(int64(len(b.args) - from))
 	}
-	if s.clock != nil {
-		b.args = append(b.args, s.clock())
-	}
+	b.args = s.clocked(b.args)
 	return b
 }
 

@@ -89,11 +89,8 @@ func (f *Filters) run(
 	k.weight = leaseWeight
 	k.bound(ctx, f.store.Timeout)
 	a := newArguments(8 + 3*len(parts))
-	a.begin(k.script, f.store.Prefix+filter, operation, s, parts)
-	k.args = a.args
-	if f.store.clock != nil {
-		k.args = append(k.args, f.store.clock())
-	}
+	a.filterHead(k.script, f.store.Prefix+filter, operation, s, parts)
+	k.args = f.store.clocked(a.args)
 	if err := f.store.ask(ctx, k); err != nil {
 		return nil, err
 	}
@@ -117,8 +114,8 @@ func (f *Filters) Count(
 // sweepParts is the number of parts that a script deletes.
 const sweepParts = 4
 
-// Reset implements request.FilterStore. The filter is empty after the first script. What others add
-// while the next ones free its memory stays.
+// Reset implements request.FilterStore. The first script empties the filter. The next ones free its
+// memory, and keep items that others add meanwhile.
 func (f *Filters) Reset(ctx context.Context, filter string, s bloom.Shape) error {
 	reply, err := f.run(ctx, "reset", filter, s)
 	if err == nil && len(reply) != 1 {
@@ -140,8 +137,8 @@ func (f *Filters) Reset(ctx context.Context, filter string, s bloom.Shape) error
 	return err
 }
 
-// begin writes the head of a command as lua/filter.lua reads it.
-func (a *arguments) begin(
+// filterHead writes the head of a command as lua/filter.lua reads it.
+func (a *arguments) filterHead(
 	c *script, name, operation string, s bloom.Shape, parts []int64,
 ) {
 	name += ":bf1"
@@ -189,7 +186,7 @@ func (s *Store) packFilters(t *trip, calls []*call) {
 			}
 		}
 		s.encodeFilter(b)
-		t.commands = append(t.commands, command{script: &s.filters, shared: b, args: b.args})
+		t.commands = append(t.commands, command{script: &s.filters, parcel: b, args: b.args})
 		calls = others
 	}
 }
@@ -210,7 +207,7 @@ func (s *Store) encodeFilter(b *filterBatch) {
 	b.parts = slices.Compact(b.parts)
 	b.ints = slices.Grow(b.ints, 2+len(b.parts)+items*(1+shape.Hashes))
 	b.names = slices.Grow(b.names, 3+2*len(b.parts)+items)
-	b.begin(&s.filters, s.Prefix+b.calls[0].filter.name, "ask", shape, b.parts)
+	b.filterHead(&s.filters, s.Prefix+b.calls[0].filter.name, "ask", shape, b.parts)
 	mixed := adds > 0 && adds < items
 	if mixed {
 		b.name("m")
@@ -232,9 +229,7 @@ func (s *Store) encodeFilter(b *filterBatch) {
 			}
 		}
 	}
-	if s.clock != nil {
-		b.args = append(b.args, s.clock())
-	}
+	b.args = s.clocked(b.args)
 }
 
 func (b *filterBatch) members() []*call { return b.calls }

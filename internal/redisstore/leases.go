@@ -44,10 +44,7 @@ func (l *Leases) run(ctx context.Context, k *call, args []any) error {
 			k.end = k.turn
 		}
 	}
-	k.args = args
-	if s.clock != nil {
-		k.args = append(k.args, s.clock())
-	}
+	k.args = s.clocked(args)
 	return s.ask(ctx, k)
 }
 

@@ -27,7 +27,7 @@ func (s *Store) DecideShared(
 			func(i, j int) int { return cmp.Compare(b.entryOf[i], b.entryOf[j]) },
 		)
 		merged = len(calls) - len(b.entries)
-		commands := []command{{script: b.script, shared: b, args: b.args}}
+		commands := []command{{script: b.script, parcel: b, args: b.args}}
 		if err := s.exchange(ctx, s.Client, commands); err != nil {
 			return nil, 0, err
 		}

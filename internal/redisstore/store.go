@@ -107,6 +107,14 @@ func (s *Store) InjectClock(now func() int64) {
 	s.filters = newScript(headgate.FilterScriptInjected())
 }
 
+// clocked appends the time to the arguments of a script on an injected clock.
+func (s *Store) clocked(args []any) []any {
+	if s.clock != nil {
+		args = append(args, s.clock())
+	}
+	return args
+}
+
 // renewPeriods replaces the limits whose period does not hold now.
 func renewPeriods(requests []request.Request, now int64) {
 	for i := range requests {

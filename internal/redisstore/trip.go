@@ -23,7 +23,7 @@ type trip struct {
 // command is a script for calls of one hash slot that share it, or for one operation of its own.
 type command struct {
 	script *script
-	shared shared
+	parcel parcel
 	call   *call
 	args   []any
 
@@ -31,8 +31,8 @@ type command struct {
 	values  *redis.Cmd
 }
 
-// shared is calls that share a script.
-type shared interface {
+// parcel is calls that share a script.
+type parcel interface {
 	members() []*call
 	// distribute gives each of several calls its part of the script's reply.
 	distribute(reply []int64) error
@@ -83,7 +83,7 @@ func (s *Store) pack(t *trip) {
 }
 
 func (t *trip) add(b *batch) {
-	t.commands = append(t.commands, command{script: b.script, shared: b, args: b.args})
+	t.commands = append(t.commands, command{script: b.script, parcel: b, args: b.args})
 }
 
 // travel sends a batch and leaves in each call its part of the answer, or its error. An error that
@@ -127,21 +127,21 @@ func (c *command) deliver(n *node) {
 		n.judge(k.err, k.outermost)
 		return
 	}
-	calls := c.shared.members()
+	calls := c.parcel.members()
 	reply, err := c.numbers.Result()
 	n.judge(err, calls[0].outermost)
 	switch {
 	case err == nil && len(calls) == 1: // which may have taken a slot too
 		calls[0].reply = reply
 	case err == nil:
-		err = c.shared.distribute(reply)
+		err = c.parcel.distribute(reply)
 	}
 	if err != nil {
 		for _, k := range calls {
 			k.err = split(err, calls)
 		}
 	}
-	c.shared.release()
+	c.parcel.release()
 }
 
 // judge doubts the server if a call had no answer, or that of a server which cannot decide now.
