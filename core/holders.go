@@ -105,24 +105,29 @@ func metadata(meta map[string]string) string {
 	return b.String()
 }
 
+// maxEvicted bounds the ids of one script, which writes them all at once.
+const maxEvicted = 256
+
 // Evict takes the slots of holders away, and returns how many of them it found. Their leases are
 // lost, even with AdoptOnLoss. A holder's process learns of it at once while it is subscribed, and
 // otherwise when it renews the lease. On one server it is subscribed from its first slot on. On a
 // cluster it is subscribed while it has waiters at the same outermost key. While Redis fails Evict
-// returns the error of Redis and evicts no one.
+// returns the error of Redis and evicts no more of them.
 func (s *Semaphore) Evict(ctx context.Context, key Key, ids ...string) (int, error) {
 	if key.outer == 0 {
 		return 0, fmt.Errorf("%w: there is none", ErrKey)
 	}
-	if len(ids) == 0 {
-		return 0, nil
-	}
-	found, err := s.gate.leases.Evict(ctx, s.scope(key), ids)
 	n := 0
-	for _, was := range found {
-		if was > 0 {
-			n++
+	for some := range slices.Chunk(ids, maxEvicted) {
+		found, err := s.gate.leases.Evict(ctx, s.scope(key), some)
+		for _, was := range found {
+			if was > 0 {
+				n++
+			}
+		}
+		if err != nil {
+			return n, err
 		}
 	}
-	return n, err
+	return n, nil
 }

@@ -43,41 +43,32 @@
 --   n:node  ticket with which the node is ready
 --   scope   "now,ahead,token,hold,holders,earliest_end,latest_end": the scope's last time, which never
 --           steps back, and how far it runs ahead of Redis's clock; the last token; the mean hold; the
---           number of holders; a time before which no lease or place ends; a time after which none
---           does, until which the hash lives. While there are waiters or marks, a second line
---           "ticket,nodes,places,evicted_until" follows: the last ticket; the number of fields n:node;
---           the number of waiters and marks; a time after which no mark counts
+--           number of holders; in milliseconds, a time before which no lease or place ends, 0 if none
+--           does, and a time after which none ends, until which the hash lives. While there are waiters
+--           or marks, a second line "ticket,nodes,places,evicted_until" follows: the last ticket; the
+--           number of fields n:node; the number of waiters and marks; a time after which no mark counts
 --
--- Commands, closures, parsing texts and printing numbers cost most of a run. So the functions of the
--- queue exist only while somebody waits, and what nobody asks for is neither read nor written.
+-- Commands, strings, tables and captured variables cost most of a run. So the commonest steps return
+-- before the functions of the others exist, and what nobody asks for is neither read nor written.
 --
 -- A line of two dashes, a colon and a name stands for the file of that name in lua/lease.
 
-local call, operation = redis.call, ARGV[1]
+local call, operation, id = redis.call, ARGV[1], ARGV[2]
 
--- fields caches the hash: each field is read once, false if missing, and written at the end. It is
--- created with room for some, as other tables are, because a table that grows costs a command.
-local fields = {scope = nil, a = nil, b = nil, c = nil}
-local changed = {a = nil, b = nil, c = nil, d = nil}
-
-do
-  local names = {'scope', nil, nil, nil}
-  if operation == 'acquire' then
-    names[2] = ARGV[2]
-    for i = 10, #ARGV, 3 do
-      names[(i - 1) / 3] = 'u:' .. ARGV[i]
-    end
-  elseif operation ~= 'list' then
-    local from = operation == 'renew' and 3 or 2
-    for i = from, math.min(#ARGV, 100) do
-      names[i - from + 2] = ARGV[i]
-    end
+-- names are the fields that the operation reads in any case.
+local names = {'scope', nil, nil, nil}
+if operation == 'acquire' then
+  names[2] = id
+  for i = 10, #ARGV, 3 do
+    names[(i - 1) / 3] = 'u:' .. ARGV[i]
   end
-  local values = call('HMGET', KEYS[2], unpack(names))
-  for i = 1, #names do
-    fields[names[i]] = values[i]
+elseif operation ~= 'list' then
+  local from = operation == 'renew' and 3 or 2
+  for i = from, math.min(#ARGV, 100) do
+    names[i - from + 2] = ARGV[i]
   end
 end
+local values = call('HMGET', KEYS[2], unpack(names))
 
 -- text prints a time, a token or a ticket. ".." rounds to 14 digits, and %.0f takes twice as long as
 -- %d, whose argument may have 32 bits.
@@ -86,19 +77,38 @@ local function text(number)
   return string.format('%d%07d', (number - low) / 10000000, low)
 end
 
--- The fields of scope stay text until they change, which saves printing them.
-local last, ahead, token, hold, holders, earliest_end, latest_end, queue =
-  string.match(fields.scope or '0,0,0,0,0,0,0', '(%d+),(%d+),(%d+),(%d+),(%d+),(%d+),(%d+)(.*)')
+local function scope_text(at, ahead, token, hold, holders, earliest_end, latest_end)
+  return at .. ',' .. ahead .. ',' .. token .. ',' .. hold .. ',' .. holders .. ',' .. earliest_end ..
+    ',' .. latest_end
+end
+
+-- Long numbers stay text until they change, which saves printing them.
+local scope, expired = values[1], false
+local last, ahead, token, hold, holders = '0', '0', '0', '0', 0
+local earliest_end, latest_end, queue = 0, 0, ''
+if scope then
+  last, ahead, token, hold, holders, earliest_end, latest_end, queue =
+    string.match(scope, '^(%d+),(%d+),(%d+),(%d+),(%d+),(%d+),(%d+)(.*)')
+  if last - now > ahead + 0 then
+    ahead = string.format('%.0f', last - now)
+  end
+  now, holders = now + ahead, holders + 0
+  earliest_end, latest_end = earliest_end + 0, latest_end + 0
+  expired = earliest_end * 1000 <= now
+end
+--: idle
+
+local at = text(now)
+-- fields caches the hash, false for a missing field. It is written at the end.
+local fields, changed = {}, {}
+for i = 1, #names do
+  fields[names[i]] = values[i]
+end
 local ticket, nodes, places, evicted_until = 0, 0, 0, 0
 if queue ~= '' then
   ticket, nodes, places, evicted_until = string.match(queue, '(%d+),(%d+),(%d+),(%d+)')
   nodes, places, evicted_until = nodes + 0, places + 0, evicted_until + 0
 end
-if last - now > ahead + 0 then
-  ahead = string.format('%.0f', last - now)
-end
-now, hold, holders = now + ahead, hold + 0, holders + 0
-local at = text(now)
 
 -- Every key lives until a minute after latest_end. latest_end is set half a minute further than
 -- needed, so that most runs set no TTL; touched marks the keys that may be new and need one.
@@ -106,71 +116,38 @@ local touched = {false, false, false, false, false}
 
 -- put adds a member to the holders or to patience, or moves its end. It returns 1 if it is new.
 local function put(key, ends, member)
-  local printed = text(ends)
-  if earliest_end == '0' or ends < earliest_end + 0 then
-    earliest_end = printed
+  local milliseconds = math.floor(ends / 1000)
+  if earliest_end == 0 or milliseconds < earliest_end then
+    earliest_end = milliseconds
   end
-  if ends > latest_end + 0 then
-    latest_end, touched = text(ends + 30000000), {true, true, true, true, true}
+  if milliseconds >= latest_end then
+    latest_end, touched = milliseconds + 30000, {true, true, true, true, true}
   end
   touched[key] = touched[key] or (key == 1 and holders or places) == 0
-  return call('ZADD', KEYS[key], printed, member)
+  return call('ZADD', KEYS[key], text(ends), member)
 end
 
--- The mean moves by an eighth of the distance to each hold.
-local function note_hold(granted)
-  local held = now - granted
-  hold = math.max(1, hold == 0 and held or hold + math.floor((held - hold) / 8))
-end
-
-local expired = fields.scope and earliest_end + 0 <= now
 local reply
---: contended
+--: handoff
 if not reply then
   reply = {}
---: grant
-  local waits = operation == 'acquire' and ARGV[4] ~= '0' and not has_room(ARGV, 10)
-  local load_record, extend, drop -- of record.lua
-  local head, refresh, promote, promote_dropped, enqueue, dequeue, publish, is_evicted -- of queue.lua
-  local dropped_roots = {} -- where drop left room
-  if operation ~= 'acquire' or fields[ARGV[2]] or places > 0 or expired or waits then
 --: record
-  end
-  if places > 0 or waits or operation == 'force' then
+  if idle and operation == 'renew' then
+    renew()
+  else
+--: grant
 --: queue
-  end
-  if not fields.scope then -- without its hash no holder or waiter can be served
-    call('DEL', KEYS[1], KEYS[3], KEYS[4], KEYS[5])
-  elseif expired then
-    for key = 1, 4, 3 do
-      for _, id in ipairs(call('ZRANGEBYSCORE', KEYS[key], '-inf', at, 'LIMIT', '0', '32')) do
-        if drop(id) == 0 and call('ZREM', KEYS[key], id) == 1 and key == 4 then
-          places = places - 1
-        end
-      end
-    end
-    earliest_end = '0'
-    for key = 1, 4, 3 do
-      local first = tonumber(call('ZRANGE', KEYS[key], '0', '0', 'WITHSCORES')[2])
-      if first and (earliest_end == '0' or first < earliest_end + 0) then
-        earliest_end = text(first)
-      end
-    end
-    if places > 0 then
-      promote_dropped()
-    end
-  end
 --: operations
+  end
 end
 
 if holders + places == 0 then
-  if fields.scope then
+  if scope then
     call('DEL', KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5])
   end
   return reply
 end
-local scope = string.format('%s,%s,%s,%.0f,%d,%s,%s',
-  at, ahead, token, hold, holders, earliest_end, latest_end)
+scope = scope_text(at, ahead, token, hold, holders, earliest_end, latest_end)
 if places > 0 then
   scope = scope .. string.format('\n%s,%d,%d,%.0f', ticket, nodes, places, evicted_until)
 end
@@ -182,27 +159,14 @@ for field in pairs(changed) do
   else
     gone[#gone + 1] = field
   end
-  -- unpack fails above some thousands of values.
-  if #kept > 1000 then
-    call(unpack(kept))
-    kept = {'HSET', KEYS[2]}
-  end
-  if #gone > 1000 then
-    call(unpack(gone))
-    gone = {'HDEL', KEYS[2]}
-  end
 end
-if #kept > 2 then
-  call(unpack(kept))
-end
+call(unpack(kept))
 if #gone > 2 then
   call(unpack(gone))
 end
-local ttl
 for key, new in pairs(touched) do
   if new and (key == 2 or (key == 1 and holders or key == 5 and nodes or places) > 0) then
-    ttl = ttl or string.format('%.0f', math.floor((latest_end - now) / 1000) + 60000 + margin)
-    call('PEXPIRE', KEYS[key], ttl)
+    call('PEXPIRE', KEYS[key], latest_end - math.floor(now / 1000) + 60000 + margin)
   end
 end
 return reply

@@ -1,14 +1,5 @@
--- The functions of grants: fields of the hash, weights in use, new holders. The two steps of
--- contended.lua do without them.
-
-local function get(field)
-  local value = fields[field]
-  if value == nil then
-    value = call('HGET', KEYS[2], field)
-    fields[field] = value
-  end
-  return value
-end
+-- The functions of grants: weights in use at the nodes, new holders. Only steps that may grant define
+-- them.
 
 -- Levels are a list of nodes, weights and limits, such as ARGV from 10 on. has_room tells whether
 -- they fit at one node, or at every node if node is nil.

@@ -1,7 +1,28 @@
--- The operations. Each sets reply and marks what it wrote in changed and touched; lease.lua writes it
--- at the end.
+-- What has expired goes first. Each operation sets reply and marks what it wrote in changed and
+-- touched; lease.lua writes it at the end.
+if not scope then -- without its hash no holder or waiter can be served
+  call('DEL', KEYS[1], KEYS[3], KEYS[4], KEYS[5])
+elseif expired then
+  for key = 1, 4, 3 do
+    for _, id in ipairs(call('ZRANGEBYSCORE', KEYS[key], '-inf', at, 'LIMIT', '0', '32')) do
+      if drop(id) == 0 and call('ZREM', KEYS[key], id) == 1 and key == 4 then
+        places = places - 1
+      end
+    end
+  end
+  earliest_end = 0
+  for key = 1, 4, 3 do
+    local first = call('ZRANGE', KEYS[key], '0', '0', 'WITHSCORES')[2]
+    first = first and math.floor(first / 1000)
+    if first and (earliest_end == 0 or first < earliest_end) then
+      earliest_end = first
+    end
+  end
+  promote_dropped()
+end
+
 if operation == 'acquire' then
-  local id, patience, max_waiters, lease = ARGV[2], ARGV[3] + 0, ARGV[4] + 0, ARGV[7] + 0
+  local patience, max_waiters, lease = ARGV[3] + 0, ARGV[4] + 0, ARGV[7] + 0
   local root, leaf, request = ARGV[10], ARGV[#ARGV - 2], table.concat(ARGV, ' ', 6)
   local status, left, place, own_token = 0, 0, nil, nil
   local r = fields[id] and load_record(id)
@@ -56,20 +77,12 @@ if operation == 'acquire' then
   local first = status ~= 1 and position == 0 and
     call('ZRANGE', KEYS[1], '0', '0', 'WITHSCORES')[2]
   local wait = first and math.max(0, first - now) or -1
-  reply = {status, (own_token or token) + 0, position, wait, hold, left, nil, nil}
+  reply = {status, (own_token or token) + 0, position, wait, hold + 0, left, nil, nil}
   for i = 10, #ARGV, 3 do
     reply[(i + 11) / 3] = (fields['u:' .. ARGV[i]] or 0) + 0
   end
 elseif operation == 'renew' then
-  for i = 3, #ARGV do
-    local id = ARGV[i]
-    local r = load_record(id)
-    if r and r.token ~= '0' then
-      reply[i - 2] = math.max(1, extend(id, r, ARGV[2]) - now)
-    else
-      reply[i - 2] = not r and places > 0 and is_evicted(id) and -1 or 0
-    end
-  end
+  renew()
 elseif operation == 'release' or operation == 'force' then
   for i = 2, #ARGV do
     local id = ARGV[i]
@@ -78,7 +91,7 @@ elseif operation == 'release' or operation == 'force' then
     local was, r = drop(id)
     reply[i - 1] = was
     if was == 1 and operation == 'release' then
-      note_hold(r.granted)
+      hold = mean_hold(hold, now - r.granted)
     elseif was > 0 and operation == 'force' then
       -- The mark outlives the lease by its length, for a holder that could not renew meanwhile.
       ends = ends + r.lease
@@ -89,9 +102,7 @@ elseif operation == 'release' or operation == 'force' then
       places = places - call('ZREM', KEYS[4], '!' .. id)
     end
   end
-  if places > 0 then
-    promote_dropped()
-  end
+  promote_dropped()
 elseif operation == 'list' then
   reply[1] = now
   local held = call('ZRANGE', KEYS[1], '0', '-1', 'WITHSCORES')

@@ -1,5 +1,5 @@
--- The functions of the queue: places, the first waiter, grants to waiters. lease.lua declares their
--- names, and defines them only while somebody waits.
+-- The functions of the queue: places, the first waiter, grants to waiters, and what a caller that
+-- leaves makes room for.
 local function insert(key, member)
   call('ZADD', KEYS[key], '0', member)
   touched[key] = true
@@ -9,20 +9,13 @@ local function place(id, ticket, levels)
   return levels[#levels - 2] .. ' ' .. ticket .. ' ' .. id
 end
 
-enqueue = function(id, ticket, request, levels, from, patience)
-  fields[id], changed[id] = ticket .. ' 0 0 ' .. request, true
-  insert(3, place(id, ticket, levels))
-  places = places + put(4, now + patience, id)
-  refresh(levels, from)
-end
-
-dequeue = function(id, r)
+local function dequeue(id, r)
   call('ZREM', KEYS[3], place(id, r.place, r.levels))
   places = places - call('ZREM', KEYS[4], id)
 end
 
 -- head returns the ticket and the id of the first waiter at a node or at a ready node below it.
-head = function(node)
+local function head(node)
   local from, to, after = '[' .. node .. ' ', '(' .. node .. '!', #node + 2
   local here = call('ZRANGEBYLEX', KEYS[3], from, to, 'LIMIT', '0', '1')[1]
   local below = nodes > 0 and call('ZRANGEBYLEX', KEYS[5], from, to, 'LIMIT', '0', '1')[1]
@@ -35,7 +28,7 @@ head = function(node)
 end
 
 -- refresh queues the inner nodes of the levels at their parents, or removes them.
-refresh = function(levels, from)
+local function refresh(levels, from)
   for i = #levels - 2, from + 3, -3 do
     local node, parent = levels[i], levels[i - 3]
     local first, id = head(node)
@@ -56,15 +49,22 @@ refresh = function(levels, from)
   end
 end
 
+local function enqueue(id, ticket, request, levels, from, patience)
+  fields[id], changed[id] = ticket .. ' 0 0 ' .. request, true
+  insert(3, place(id, ticket, levels))
+  places = places + put(4, now + patience, id)
+  refresh(levels, from)
+end
+
 -- An ACL may forbid the channel. The waiter then finds its grant when it next acquires.
-publish = function(channel, message)
+local function publish(channel, message)
   redis.pcall(string.find(channel, '{', 1, true) and 'SPUBLISH' or 'PUBLISH', channel, message)
 end
 
 -- promote grants leases to waiters in FIFO order while there is room, at most 64. It checks every
 -- level, because requests may place a node below different parents. own is the id that acquires:
 -- its reply tells it of the grant.
-promote = function(node, own)
+local function promote(node, own)
   for i = 0, 64 do
     local _, id = head(node)
     local r = id and load_record(id)
@@ -86,8 +86,32 @@ promote = function(node, own)
   end
 end
 
+local dropped_roots = {} -- where drop left room
+
+-- drop deletes a holder or a waiter. It returns 1 for a holder, 2 for a waiter or 0 for an unknown
+-- id, and the record.
+local function drop(id)
+  local r, was, waited = load_record(id), 0, places > 0
+  if r then
+    if r.token ~= '0' then
+      was, holders = 1, holders - 1
+      call('ZREM', KEYS[1], id)
+      add_weight(r.levels, 1, -1)
+    else
+      was = 2
+      dequeue(id, r)
+    end
+    fields[id], changed[id] = false, true
+    if waited then
+      refresh(r.levels, 1)
+      dropped_roots[r.levels[1]] = true
+    end
+  end
+  return was, r
+end
+
 -- promote_dropped grants what the dropped ids left, root by root in the order of their names.
-promote_dropped = function()
+local function promote_dropped()
   local order = {}
   for node in pairs(dropped_roots) do
     order[#order + 1] = node
@@ -97,9 +121,4 @@ promote_dropped = function()
   for i = 1, #order do
     promote(order[i])
   end
-end
-
--- is_evicted tells whether an id that neither holds nor waits has an eviction mark.
-is_evicted = function(id)
-  return evicted_until > now and (call('ZSCORE', KEYS[4], '!' .. id) or 0) + 0 > now
 end

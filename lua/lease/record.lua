@@ -1,8 +1,16 @@
--- The functions of ids that hold or wait. lease.lua declares their names, and defines them only if the
--- operation may find such an id. Redis may have lost the holders, so that put makes the key anew.
+-- The functions of ids that hold or wait. Redis may have lost the holders, so that put makes the key
+-- anew.
+local function get(field)
+  local value = fields[field]
+  if value == nil then
+    value = call('HGET', KEYS[2], field)
+    fields[field] = value
+  end
+  return value
+end
 
 -- load_record returns nil for an unknown id.
-load_record = function(id)
+local function load_record(id)
   local record = get(id)
   local place, number, granted, request, longest, lease, channel, node, weight, limit, inner =
     string.match(record or '',
@@ -21,7 +29,7 @@ load_record = function(id)
 end
 
 -- extend moves the end of a lease, never back, and returns it, at least now.
-extend = function(id, r, lease)
+local function extend(id, r, lease)
   local known = call('ZSCORE', KEYS[1], id)
   local ends, wanted = (known or 0) + 0, now + lease
   if r.longest > 0 then
@@ -34,24 +42,19 @@ extend = function(id, r, lease)
   return math.max(wanted, ends, now)
 end
 
--- drop deletes a holder or a waiter. It returns 1 for a holder, 2 for a waiter or 0 for an unknown
--- id, and the record.
-drop = function(id)
-  local r, was, waited = load_record(id), 0, places > 0
-  if r then
-    if r.token ~= '0' then
-      was, holders = 1, holders - 1
-      call('ZREM', KEYS[1], id)
-      add_weight(r.levels, 1, -1)
+-- is_evicted tells whether an id that neither holds nor waits has an eviction mark.
+local function is_evicted(id)
+  return evicted_until > now and (call('ZSCORE', KEYS[4], '!' .. id) or 0) + 0 > now
+end
+
+local function renew()
+  for i = 3, #ARGV do
+    local id = ARGV[i]
+    local r = load_record(id)
+    if r and r.token ~= '0' then
+      reply[i - 2] = math.max(1, extend(id, r, ARGV[2]) - now)
     else
-      was = 2
-      dequeue(id, r)
-    end
-    fields[id], changed[id] = false, true
-    if waited then
-      refresh(r.levels, 1)
-      dropped_roots[r.levels[1]] = true
+      reply[i - 2] = not r and places > 0 and is_evicted(id) and -1 or 0
     end
   end
-  return was, r
 end

@@ -1,0 +1,74 @@
+-- The steps of a scope where nobody waits, which most calls are: a caller finds room at every level
+-- or is refused, holders renew, one holder leaves. They return before any function captures a variable,
+-- which costs as much as a command. The operations have the same outcome.
+local idle = queue == '' and not expired
+if idle and operation == 'acquire' and not values[2] then
+  local fits = true
+  for i = 10, #ARGV, 3 do
+    fits = fits and (values[(i - 1) / 3] or 0) + ARGV[i + 1] <= ARGV[i + 2] + 0
+  end
+  if fits then
+    local at, lease = text(now), ARGV[7] + 0
+    local ends = math.floor((now + lease) / 1000)
+    token = now > token + 0 and at or text(token + 1)
+    if earliest_end == 0 or ends < earliest_end then
+      earliest_end = ends
+    end
+    local longer = ends >= latest_end
+    if longer then
+      latest_end = ends + 30000
+    end
+    if not scope then
+      call('DEL', KEYS[1], KEYS[3], KEYS[4], KEYS[5])
+    end
+    call('ZADD', KEYS[1], now + lease, id)
+    call('HSET', KEYS[2], 'scope',
+      scope_text(at, ahead, token, hold, holders + 1, earliest_end, latest_end),
+      id, '- ' .. token .. ' ' .. at .. ' ' .. table.concat(ARGV, ' ', 6))
+    local reply = {1, token + 0, 0, -1, hold + 0, lease, nil}
+    for i = 10, #ARGV, 3 do
+      reply[(i + 11) / 3] = call('HINCRBY', KEYS[2], names[(i - 1) / 3], ARGV[i + 1])
+    end
+    if longer then
+      local ttl = latest_end - math.floor(now / 1000) + 60000 + margin
+      call('PEXPIRE', KEYS[1], ttl)
+      call('PEXPIRE', KEYS[2], ttl)
+    end
+    return reply
+  elseif scope and ARGV[4] == '0' then
+    local first = call('ZRANGE', KEYS[1], '0', '0', 'WITHSCORES')[2]
+    local reply = {-1, token + 0, 0, first and math.max(0, first - now) or -1, hold + 0, 0, nil}
+    for i = 10, #ARGV, 3 do
+      reply[(i + 11) / 3] = (values[(i - 1) / 3] or 0) + 0
+    end
+    call('HSET', KEYS[2], 'scope',
+      scope_text(text(now), ahead, token, hold, holders, earliest_end, latest_end))
+    return reply
+  end
+end
+
+-- The mean moves by an eighth of the distance to each hold.
+local function mean_hold(mean, held)
+  mean = mean + 0
+  return string.format('%.0f',
+    math.max(1, mean == 0 and held or mean + math.floor((held - mean) / 8)))
+end
+
+-- The record of an id alone holds a space. The other fields, which an id may name, do not.
+if idle and operation == 'release' and #ARGV == 2 and string.find(values[2] or '', ' ', 1, true) then
+  if holders == 1 then
+    call('DEL', KEYS[1], KEYS[2])
+  else
+    local granted, levels = string.match(values[2], '^%S+ %S+ (%S+) %S+ %S+ %S+ %S+( .*)$')
+    call('ZREM', KEYS[1], id)
+    call('HDEL', KEYS[2], id)
+    for node, weight in string.gmatch(levels, ' (%S+) (%S+) %S+') do
+      if call('HINCRBY', KEYS[2], 'u:' .. node, '-' .. weight) == 0 then
+        call('HDEL', KEYS[2], 'u:' .. node)
+      end
+    end
+    call('HSET', KEYS[2], 'scope', scope_text(text(now), ahead, token,
+      mean_hold(hold, now - granted), holders - 1, earliest_end, latest_end))
+  end
+  return {1}
+end
