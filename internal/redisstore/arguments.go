@@ -1,5 +1,7 @@
 package redisstore
 
+import "slices"
+
 // arguments are those of a command. An interface that holds a pointer needs no memory of its own, so
 // texts and integers lie in arrays. The first key of a command must be a string, because go-redis
 // picks the server by it.
@@ -9,9 +11,13 @@ type arguments struct {
 	args  []any
 }
 
-// newArguments has room for n arguments.
-func newArguments(n int) arguments {
-	return arguments{make([]int64, 0, n), make([]string, 0, n), make([]any, 0, n)}
+// clear drops the arguments and makes room for n others.
+func (a *arguments) clear(n int) {
+	clear(a.names)
+	clear(a.args)
+	a.ints = slices.Grow(a.ints[:0], n)
+	a.names = slices.Grow(a.names[:0], n)
+	a.args = slices.Grow(a.args[:0], n)
 }
 
 // next appends an integer that is set later.

@@ -25,12 +25,12 @@ type call struct {
 
 	filter filterCall // if it asks a filter
 
-	args     []any    // of an operation of its own script: the command
-	script   *script  // the script
-	acquires string   // the id of the slot that it asks for
-	releases []string // the ids of the slots that it gives back
-	insists  bool     // is sent although the server is known to fail
-	mixed    bool     // the reply holds texts too
+	arguments          // of an operation of its own script: the command
+	script    *script  // the script
+	acquires  string   // the id of the slot that it asks for
+	releases  []string // the ids of the slots that it gives back
+	insists   bool     // is sent although the server is known to fail
+	mixed     bool     // the reply holds texts too
 
 	ctx     context.Context // of the caller
 	entered time.Time
@@ -107,7 +107,8 @@ func (s *Store) release(k *call) {
 	if k.state == callLeft {
 		return
 	}
-	*k = call{told: k.told}
+	k.clear(0)
+	*k = call{told: k.told, arguments: k.arguments}
 	s.calls.Put(k)
 }
 
@@ -223,7 +224,7 @@ func (s *Store) firstFind(ctx context.Context, client *redis.ClusterClient, oute
 }
 
 // isOwn reports whether the call has a command of its own.
-func (k *call) isOwn() bool { return k.args != nil }
+func (k *call) isOwn() bool { return k.script != nil }
 
 // brief reports whether the script may answer in one number.
 func (k *call) brief() bool { return k.merges && len(k.requests[0].Charges) == 1 }

@@ -88,9 +88,9 @@ func (f *Filters) run(
 	k.outermost, k.script = filter, &f.store.filters
 	k.weight = leaseWeight
 	k.bound(ctx, f.store.Timeout)
-	a := newArguments(8 + 3*len(parts))
-	a.filterHead(k.script, f.store.Prefix+filter, operation, s, parts)
-	k.args = f.store.clocked(a.args)
+	k.clear(8 + 3*len(parts))
+	k.filterHead(k.script, f.store.Prefix+filter, operation, s, parts)
+	k.args = f.store.clocked(k.args)
 	if err := f.store.ask(ctx, k); err != nil {
 		return nil, err
 	}
@@ -256,9 +256,7 @@ func (b *filterBatch) distribute(reply []int64) error {
 
 func (b *filterBatch) release() {
 	clear(b.calls)
-	clear(b.args)
-	clear(b.names)
-	b.calls, b.parts, b.args = b.calls[:0], b.parts[:0], b.args[:0]
-	b.ints, b.names = b.ints[:0], b.names[:0]
+	b.calls, b.parts = b.calls[:0], b.parts[:0]
+	b.clear(0)
 	filterBatches.Put(b)
 }

@@ -20,21 +20,20 @@ var _ request.LeaseStore = (*Leases)(nil)
 func NewLeases(s *Store) *Leases { return &Leases{s} }
 
 // begin makes k the call of an operation with n arguments, and begins its command.
-func (l *Leases) begin(k *call, scope, operation string, n int) arguments {
+func (l *Leases) begin(k *call, scope, operation string, n int) {
 	k.outermost = scope[len(l.store.Prefix) : strings.IndexByte(scope, '}')+1]
 	k.script = &l.store.leases
 	k.weight = min(leaseWeight+2*n, maxBatchWeight/4) // what take spares for leases
-	a := newArguments(3 + scopeKeys + 2 + n)
-	a.args = append(a.args, "evalsha", &k.script.sha, scopeKeys)
-	a.leaseKeys(scope)
-	a.name(operation)
-	return a
+	k.clear(3 + scopeKeys + 2 + n)
+	k.args = append(k.args, "evalsha", &k.script.sha, scopeKeys)
+	k.leaseKeys(scope)
+	k.name(operation)
 }
 
 // run sends an operation to the server of its scope. If the server is silent, it waits until the
 // deadline of ctx, or for Config.Timeout; otherwise it waits for its turn as long as a round trip
 // may take, because a slot is worth the wait.
-func (l *Leases) run(ctx context.Context, k *call, args []any) error {
+func (l *Leases) run(ctx context.Context, k *call) error {
 	s := l.store
 	now := time.Now()
 	k.turn, k.end = now.Add(s.patience), now.Add(s.Timeout)
@@ -44,7 +43,7 @@ func (l *Leases) run(ctx context.Context, k *call, args []any) error {
 			k.end = k.turn
 		}
 	}
-	k.args = s.clocked(args)
+	k.args = s.clocked(k.args)
 	return s.ask(ctx, k)
 }
 
@@ -53,24 +52,22 @@ func (l *Leases) Acquire(ctx context.Context, scope string, q lease.Request) (le
 	k := l.store.newCall()
 	defer l.store.release(k)
 	k.acquires = q.ID
-	a := l.begin(k, scope, "acquire", 8+3*len(q.Levels))
-	a.acquire(q)
-	if err := l.run(ctx, k, a.args); err != nil {
+	l.begin(k, scope, "acquire", 8+3*len(q.Levels))
+	k.acquire(q)
+	if err := l.run(ctx, k); err != nil {
 		return lease.Grant{}, err
 	}
 	return decodeGrant(k.reply, len(q.Levels))
 }
 
 // each runs an operation that answers one integer for each id.
-func (l *Leases) each(
-	ctx context.Context, k *call, a arguments, ids []string,
-) ([]int64, error) {
+func (l *Leases) each(ctx context.Context, k *call, ids []string) ([]int64, error) {
 	defer l.store.release(k)
 	for _, id := range ids {
-		a.name(id)
+		k.name(id)
 	}
 	k.insists = true
-	if err := l.run(ctx, k, a.args); err != nil {
+	if err := l.run(ctx, k); err != nil {
 		return nil, err
 	}
 	if len(k.reply) != len(ids) {
@@ -87,22 +84,24 @@ func (l *Leases) Renew(
 	ids []string,
 ) ([]int64, error) {
 	k := l.store.newCall()
-	a := l.begin(k, scope, "renew", 1+len(ids))
-	a.int(micros)
-	return l.each(ctx, k, a, ids)
+	l.begin(k, scope, "renew", 1+len(ids))
+	k.int(micros)
+	return l.each(ctx, k, ids)
 }
 
 // Release implements request.LeaseStore.
 func (l *Leases) Release(ctx context.Context, scope string, ids []string) ([]int64, error) {
 	k := l.store.newCall()
 	k.releases = ids
-	return l.each(ctx, k, l.begin(k, scope, "release", len(ids)), ids)
+	l.begin(k, scope, "release", len(ids))
+	return l.each(ctx, k, ids)
 }
 
 // Evict implements request.LeaseStore.
 func (l *Leases) Evict(ctx context.Context, scope string, ids []string) ([]int64, error) {
 	k := l.store.newCall()
-	return l.each(ctx, k, l.begin(k, scope, "force", len(ids)), ids)
+	l.begin(k, scope, "force", len(ids))
+	return l.each(ctx, k, ids)
 }
 
 // List implements request.LeaseStore.
@@ -113,7 +112,8 @@ func (l *Leases) List(
 	k := l.store.newCall()
 	defer l.store.release(k)
 	k.mixed = true
-	if err := l.run(ctx, k, l.begin(k, scope, "list", 0).args); err != nil {
+	l.begin(k, scope, "list", 0)
+	if err := l.run(ctx, k); err != nil {
 		return 0, nil, err
 	}
 	return decodeEntries(k.values)
