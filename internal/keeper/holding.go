@@ -83,9 +83,9 @@ func (h *Holding) Until() time.Time {
 // Expire ends the lease now, as if it could not be renewed. It is for tests.
 func (h *Holding) Expire() {
 	h.keeper.mu.Lock()
+	defer h.keeper.mu.Unlock()
 	h.until = time.Now()
-	h.keeper.mu.Unlock()
-	h.keeper.poke()
+	h.keeper.attend(h.until)
 }
 
 // OnLoss makes hear the function that is told of a loss, at once if the lease is lost already.

@@ -49,21 +49,21 @@ type Keeper struct {
 	Config
 	channel string // of this process, where a server has no sharded channels
 
-	mu       sync.Mutex
-	held     map[string]*Holding
-	waiting  map[string]*Waiter
-	busy     int           // calls that acquire or release
-	idle     chan struct{} // closed when nothing is held or busy; nil unless Close waits
-	closing  bool
-	over     bool          // Close has given up what was left
-	changed  chan struct{} // wakes the goroutine that renews
-	renewing bool
-	next     time.Time   // when that goroutine looks again
-	returns  []*giveBack // slots whose release failed
-	listens  bool        // to the plain channel
-	shards   *shards     // nil if the server has no sharded channels
-	done     context.Context
-	stop     context.CancelFunc
+	mu      sync.Mutex
+	held    map[string]*Holding
+	waiting map[string]*Waiter
+	busy    int           // calls that acquire or release
+	idle    chan struct{} // closed when nothing is held or busy; nil unless Close waits
+	closing bool
+	over    bool        // Close has given up what was left
+	timer   *time.Timer // calls look
+	timed   bool        // the timer runs
+	next    time.Time   // when it fires
+	returns []*giveBack // slots whose release failed
+	listens bool        // to the plain channel
+	shards  *shards     // nil if the server has no sharded channels
+	done    context.Context
+	stop    context.CancelFunc
 }
 
 // New returns a Keeper that holds nothing. It starts nothing yet.
@@ -71,7 +71,6 @@ func New(cfg Config) *Keeper {
 	k := &Keeper{
 		Config: cfg, channel: cfg.Prefix + "wake:" + cfg.ID,
 		held: make(map[string]*Holding), waiting: make(map[string]*Waiter),
-		changed: make(chan struct{}, 1),
 	}
 	k.done, k.stop = context.WithCancel(context.Background())
 	if cluster, ok := cfg.Client.(*redis.ClusterClient); ok {
@@ -133,14 +132,16 @@ func (k *Keeper) keep(h *Holding) {
 	k.attend(h.next())
 }
 
-// attend makes the goroutine that renews look at that time. The lock is held.
+// attend calls look at that time, or earlier. The zero time is never. The lock is held.
 func (k *Keeper) attend(at time.Time) {
-	switch {
-	case !k.renewing:
-		k.renewing, k.next = true, time.Time{}
-		k.Tasks.Go(k.renewals)
-	case at.Before(k.next): // to wake a sleeping goroutine costs more than the rest of this
-		k.poke()
+	if k.over || at.IsZero() || k.timed && !at.Before(k.next) {
+		return
+	}
+	k.timed, k.next = true, at
+	if k.timer == nil {
+		k.timer = time.AfterFunc(time.Until(at), k.look)
+	} else {
+		k.timer.Reset(time.Until(at))
 	}
 }
 
@@ -189,6 +190,9 @@ func (k *Keeper) Close(ctx context.Context) error {
 	}
 	k.mu.Lock()
 	k.over = true
+	if k.timer != nil {
+		k.timer.Stop()
+	}
 	returns := k.returns
 	k.returns = nil
 	rest := k.held

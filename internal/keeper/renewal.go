@@ -26,51 +26,27 @@ type group struct {
 
 func (h *Holding) group() group { return group{place{h.Store, h.Scope}, h.TTL} }
 
-// renewals renews leases until none is held, and sends releases again that failed. It waits for no
-// call, so that a lease that cannot be renewed is lost in time.
-func (k *Keeper) renewals() {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		select {
-		case <-timer.C:
-		case <-k.changed:
-		case <-k.done.Done():
-			return
-		}
-		now := time.Now()
-		k.mu.Lock()
-		over := k.overdue(now)
-		renewals, next := k.due(now)
-		returns, again := k.dueReturns(now)
-		if again.Before(next) {
-			next = again
-		}
-		k.next = next
-		k.renewing = len(k.held) > 0 || len(k.returns) > 0
-		goes := k.renewing
-		k.mu.Unlock()
-		for _, h := range over {
-			k.Tasks.Go(func() { k.lost(h, false) })
-		}
-		if !goes {
-			return
-		}
-		for _, r := range renewals {
-			k.Tasks.Go(func() { k.renew(r); k.poke() })
-		}
-		for _, r := range returns {
-			k.Tasks.Go(func() { k.sendBack(r); k.poke() })
-		}
-		timer.Reset(time.Until(next))
+// look renews the leases that are due, gives up those that are overdue, and sends releases again that
+// failed. It waits for no call, so that a lease that cannot be renewed is lost in time.
+func (k *Keeper) look() {
+	now := time.Now()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.timed = false
+	for _, h := range k.overdue(now) {
+		k.Tasks.Go(func() { k.lost(h, false) })
 	}
-}
-
-// poke wakes the goroutine that renews.
-func (k *Keeper) poke() {
-	select {
-	case k.changed <- struct{}{}:
-	default:
+	renewals, next := k.due(now)
+	for _, r := range renewals {
+		k.Tasks.Go(func() { k.renew(r) })
+	}
+	returns, again := k.dueReturns(now)
+	for _, r := range returns {
+		k.Tasks.Go(func() { k.sendBack(r) })
+	}
+	if len(k.held) > 0 || len(k.returns) > 0 {
+		k.attend(next)
+		k.attend(again)
 	}
 }
 
@@ -136,7 +112,9 @@ func (k *Keeper) renew(r *renewal) {
 			h.renewed(sent, time.Duration(left[i])*time.Microsecond)
 		case k.drop(h): // otherwise it was released meanwhile
 			lost, evicted = append(lost, h), append(evicted, left[i] < 0)
+			continue
 		}
+		k.attend(h.next())
 	}
 	k.mu.Unlock()
 	for i, h := range lost {

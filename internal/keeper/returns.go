@@ -102,6 +102,7 @@ func (k *Keeper) sendBack(all []*giveBack) {
 			g.until = time.Time{} // is forgotten
 		}
 	}
+	k.attend(time.Now())
 }
 
 // slots are ids of leases by the place where they are.
