@@ -9,7 +9,7 @@
 -- ARGV   operation, then its arguments. Times are in microseconds. No text holds a space.
 --        acquire   id, patience, most waiters (0: do not wait), priority 0 to 9, longest hold or 0,
 --                  lease, channel, metadata; then for each level, outermost first: node, weight,
---                  limit. An id that acquires again keeps its nodes and weights.
+--                  limit. No node stands twice. An id that acquires again keeps its nodes and weights.
 --        renew     lease, ids
 --        release   ids
 --        force     ids
@@ -43,10 +43,11 @@
 --   n:node  ticket with which the node is ready
 --   scope   "now,ahead,token,hold,holders,earliest_end,latest_end": the scope's last time, which never
 --           steps back, and how far it runs ahead of Redis's clock; the last token; the mean hold; the
---           number of holders; in milliseconds, a time before which no lease or place ends, 0 if none
---           does, and a time after which none ends, until which the hash lives. While there are waiters
---           or marks, a second line "ticket,nodes,places,evicted_until" follows: the last ticket; the
---           number of fields n:node; the number of waiters and marks; a time after which no mark counts
+--           number of holders; a time before which no lease or place ends, 0 if there is none; a time
+--           after which none ends, and until which the hash lives. The last two are in milliseconds.
+--           While there are waiters or marks, a second line "ticket,nodes,places,evicted_until" follows:
+--           the last ticket; the number of fields n:node; the number of waiters and marks; a time after
+--           which no mark counts
 --
 -- Commands, strings, tables and captured variables cost most of a run. So the commonest steps return
 -- before the functions of the others exist, and what nobody asks for is neither read nor written.
@@ -132,7 +133,7 @@ local reply
 if not reply then
   reply = {}
 --: record
-  if idle and operation == 'renew' then
+  if idle and scope and operation == 'renew' then
     renew()
   else
 --: grant

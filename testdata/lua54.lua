@@ -190,12 +190,6 @@ function commands.HSET(key, ...)
   return n
 end
 
-function commands.HINCRBY(key, field, increment)
-  local n = math.tointeger(tonumber(commands.HGET(key, field) or '0') + tonumber(increment))
-  commands.HSET(key, field, tostring(n))
-  return n
-end
-
 -- remove deletes names from a table of an entry, and the key with the last one.
 local function remove(key, kind, part, ...)
   local list, n = entry(key, kind)[part] or {}, 0

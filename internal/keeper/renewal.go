@@ -137,6 +137,7 @@ func (k *Keeper) Extend(ctx context.Context, h *Holding) error {
 	k.mu.Lock()
 	if left[0] > 0 {
 		h.renewed(sent, time.Duration(left[0])*time.Microsecond)
+		k.attend(h.next())
 	}
 	lost := left[0] <= 0 && k.drop(h)
 	k.mu.Unlock()

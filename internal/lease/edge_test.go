@@ -132,6 +132,40 @@ func TestNodeWithTwoParents(t *testing.T) {
 	})
 }
 
+// Requests that place two nodes below one another end no search for a waiter.
+func TestNodesInCircle(t *testing.T) {
+	eachScope(t, func(t *testing.T, p *pair) {
+		a, u, v := Level{"{a}", 1, 1}, Level{"{a}:u", 5, 1}, Level{"{a}:v", 5, 1}
+		p.acquire("h", 0, a)
+		p.acquire("w1", 9, a, u, v)
+		p.acquire("w2", 9, a, v, u)
+		p.acquire("w3", 9, a, u, v)
+		p.acquire("w4", 9, a, v, u)
+		for _, id := range []string{"w1", "h", "w2", "w3", "w4"} {
+			p.now++
+			p.release(id)
+		}
+	})
+}
+
+// Redis may lose the holders alone. They can be evicted all the same.
+func TestEvictionWithoutHolders(t *testing.T) {
+	eachScope(t, func(t *testing.T, p *pair) {
+		one := Level{"{a}", 5, 1}
+		p.acquire("x", 0, one)
+		p.acquire("y", 0, one)
+		if err := p.client.Del(t.Context(), p.keys[0]).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if got := p.run(t, p.now, "force", "x", "unknown"); got[0] != int64(1) || got[1] != int64(0) {
+			t.Error(got)
+		}
+		if got := p.run(t, p.now, "renew", 1_000_000, "x", "y"); got[0] != int64(-1) || got[1] == int64(0) {
+			t.Error(got)
+		}
+	})
+}
+
 // One script grants at most 64 leases. The next waiter is told to acquire again, and its acquire
 // grants the following ones.
 func TestGrantsAreBounded(t *testing.T) {

@@ -13,7 +13,12 @@ func (p place) compare(q place) int {
 }
 
 // head returns the first waiter at a node or at a ready node below it, or empty texts.
-func (s *Scope) head(node string) (ticket, id string) {
+func (s *Scope) head(node string) (ticket, id string) { return s.headBelow(node, 0) }
+
+// maxDepth ends the search for a head where requests have placed nodes below one another in a circle.
+const maxDepth = 16
+
+func (s *Scope) headBelow(node string, depth int) (ticket, id string) {
 	var here, below place
 	if w := s.waiters[node]; len(w) > 0 {
 		here = w[0]
@@ -21,8 +26,8 @@ func (s *Scope) head(node string) (ticket, id string) {
 	if r := s.ready[node]; len(r) > 0 {
 		below = r[0]
 	}
-	if below.id != "" && (here.id == "" || below.ticket < here.ticket) {
-		return s.head(below.id)
+	if below.id != "" && depth < maxDepth && (here.id == "" || below.ticket < here.ticket) {
+		return s.headBelow(below.id, depth+1)
 	}
 	return here.ticket, here.id
 }

@@ -102,13 +102,18 @@ func (s *Store) newCall() *call {
 	return &call{told: make(chan struct{}, 1)}
 }
 
-// release lets a call be used again, unless its caller has left: a sender may still hold it then.
+// release lets a call be used again, unless its caller has left: a sender may still hold it then. A
+// client whose calls may be left behind may still hold the arguments.
 func (s *Store) release(k *call) {
 	if k.state == callLeft {
 		return
 	}
-	k.clear(0)
-	*k = call{told: k.told, arguments: k.arguments}
+	var own arguments
+	if s.inline {
+		k.clear(0)
+		own = k.arguments
+	}
+	*k = call{told: k.told, arguments: own}
 	s.calls.Put(k)
 }
 

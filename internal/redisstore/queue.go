@@ -63,9 +63,8 @@ func (q *queue) do(ctx context.Context, k *call) error {
 	if starts {
 		q.senders++
 	}
-	quick := q.quick && time.Since(q.lagged) >= lagMemory
-	patient := k.insists && !k.isOwn() // a give-back waits for longer than sendAlone
-	if starts && len(q.waiting) == 0 && quick && !patient && q.node.store.inline {
+	lags := time.Since(q.lagged) < lagMemory
+	if starts && len(q.waiting) == 0 && q.quick && !lags && !k.insists && q.node.store.inline {
 		q.sendAlone(k)
 	} else {
 		q.waiting = append(q.waiting, k)

@@ -1,6 +1,6 @@
 -- The steps of a scope where nobody waits, which most calls are: a caller finds room at every level
--- or is refused, holders renew, one holder leaves. They return before any function captures a variable,
--- which costs as much as a command. The operations have the same outcome.
+-- or is refused, or one holder leaves. They return before any function captures a variable, which
+-- costs as much as a command. The operations have the same outcome.
 local idle = queue == '' and not expired
 if idle and operation == 'acquire' and not values[2] then
   local fits = true
@@ -21,14 +21,16 @@ if idle and operation == 'acquire' and not values[2] then
     if not scope then
       call('DEL', KEYS[1], KEYS[3], KEYS[4], KEYS[5])
     end
-    call('ZADD', KEYS[1], now + lease, id)
-    call('HSET', KEYS[2], 'scope',
-      scope_text(at, ahead, token, hold, holders + 1, earliest_end, latest_end),
-      id, '- ' .. token .. ' ' .. at .. ' ' .. table.concat(ARGV, ' ', 6))
+    local set = {'HSET', KEYS[2], 'scope', nil, id, nil, nil, nil}
+    set[4] = scope_text(at, ahead, token, hold, holders + 1, earliest_end, latest_end)
+    set[6] = '- ' .. token .. ' ' .. at .. ' ' .. table.concat(ARGV, ' ', 6)
     local reply = {1, token + 0, 0, -1, hold + 0, lease, nil}
-    for i = 10, #ARGV, 3 do
-      reply[(i + 11) / 3] = call('HINCRBY', KEYS[2], names[(i - 1) / 3], ARGV[i + 1])
+    for i = 3, #names do
+      local used = (values[i] or 0) + ARGV[3 * i + 2]
+      set[2 * i + 1], set[2 * i + 2], reply[i + 4] = names[i], used .. '', used
     end
+    call('ZADD', KEYS[1], now + lease, id)
+    call(unpack(set))
     if longer then
       local ttl = latest_end - math.floor(now / 1000) + 60000 + margin
       call('PEXPIRE', KEYS[1], ttl)
@@ -57,18 +59,27 @@ end
 -- The record of an id alone holds a space. The other fields, which an id may name, do not.
 if idle and operation == 'release' and #ARGV == 2 and string.find(values[2] or '', ' ', 1, true) then
   if holders == 1 then
-    call('DEL', KEYS[1], KEYS[2])
+    call('DEL', KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5])
   else
     local granted, levels = string.match(values[2], '^%S+ %S+ (%S+) %S+ %S+ %S+ %S+( .*)$')
-    call('ZREM', KEYS[1], id)
-    call('HDEL', KEYS[2], id)
+    local nodes, weights = {nil, nil}, {nil, nil}
     for node, weight in string.gmatch(levels, ' (%S+) (%S+) %S+') do
-      if call('HINCRBY', KEYS[2], 'u:' .. node, '-' .. weight) == 0 then
-        call('HDEL', KEYS[2], 'u:' .. node)
+      nodes[#nodes + 1], weights[#weights + 1] = 'u:' .. node, weight
+    end
+    local set, gone = {'HSET', KEYS[2], 'scope', nil, nil, nil}, {'HDEL', KEYS[2], id, nil}
+    set[4] = scope_text(text(now), ahead, token, mean_hold(hold, now - granted), holders - 1,
+      earliest_end, latest_end)
+    for i, used in ipairs(call('HMGET', KEYS[2], unpack(nodes))) do
+      local left = (used or 0) - weights[i]
+      if left ~= 0 then
+        set[#set + 1], set[#set + 2] = nodes[i], left .. ''
+      else
+        gone[#gone + 1] = nodes[i]
       end
     end
-    call('HSET', KEYS[2], 'scope', scope_text(text(now), ahead, token,
-      mean_hold(hold, now - granted), holders - 1, earliest_end, latest_end))
+    call('ZREM', KEYS[1], id)
+    call(unpack(set))
+    call(unpack(gone))
   end
   return {1}
 end

@@ -86,8 +86,8 @@ elseif operation == 'renew' then
 elseif operation == 'release' or operation == 'force' then
   for i = 2, #ARGV do
     local id = ARGV[i]
-    local ends = operation == 'force' and
-      tonumber(call('ZSCORE', KEYS[1], id) or call('ZSCORE', KEYS[4], id))
+    local ends = operation == 'force' and -- Redis may have lost the holders
+      (call('ZSCORE', KEYS[1], id) or call('ZSCORE', KEYS[4], id) or now) + 0
     local was, r = drop(id)
     reply[i - 1] = was
     if was == 1 and operation == 'release' then

@@ -14,14 +14,16 @@ local function dequeue(id, r)
   places = places - call('ZREM', KEYS[4], id)
 end
 
--- head returns the ticket and the id of the first waiter at a node or at a ready node below it.
-local function head(node)
+-- head returns the ticket and the id of the first waiter at a node or at a ready node below it. Depth
+-- ends the search where requests have placed nodes below one another in a circle.
+local function head(node, depth)
+  depth = depth or 0
   local from, to, after = '[' .. node .. ' ', '(' .. node .. '!', #node + 2
   local here = call('ZRANGEBYLEX', KEYS[3], from, to, 'LIMIT', '0', '1')[1]
   local below = nodes > 0 and call('ZRANGEBYLEX', KEYS[5], from, to, 'LIMIT', '0', '1')[1]
-  if below and (not here or
+  if below and depth < 16 and (not here or
     string.sub(below, after, after + 16) < string.sub(here, after, after + 16)) then
-    return head(string.sub(below, after + 18))
+    return head(string.sub(below, after + 18), depth + 1)
   elseif here then
     return string.sub(here, after, after + 16), string.sub(here, after + 18)
   end
