@@ -84,7 +84,9 @@ func TestOnce(t *testing.T) {
 
 func TestOnceFaults(t *testing.T) {
 	_, err := core.NewOnce(nil, core.OnceConfig{Name: "a b", TTL: time.Millisecond})
-	for _, want := range []string{"Gate of the Once is missing", `"a b"`, "OnceConfig.TTL is 1ms", "OnceConfig.Window is 0s"} {
+	for _, want := range []string{
+		"Gate of the Once is missing", `"a b"`, "OnceConfig.TTL is 1ms", "OnceConfig.Window is 0s",
+	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in\n%v", want, err)
 		}
@@ -210,7 +212,8 @@ func TestOnceLosesLease(t *testing.T) {
 	ctx := t.Context()
 	s := redistest.Start(t)
 	client := s.Client(t)
-	o, key := newOnce(t, redisGate(t, client, core.Config{Prefix: s.Prefix}), core.OnceConfig{TTL: time.Second}), newKey(t, "k")
+	g := redisGate(t, client, core.Config{Prefix: s.Prefix})
+	o, key := newOnce(t, g, core.OnceConfig{TTL: time.Second}), newKey(t, "k")
 	err := o.Do(ctx, key, 0, func(ctx context.Context) error {
 		if err := client.FlushAll(context.WithoutCancel(ctx)).Err(); err != nil {
 			t.Error(err)
@@ -234,7 +237,8 @@ func TestOnceSharesNoName(t *testing.T) {
 		release(t, acquire(t, sem, core.Level{Key: key, Limit: 1}))
 		held := acquire(t, sem, core.Level{Key: key, Limit: 1})
 		defer release(t, held)
-		block := newPolicy(t, core.PolicyConfig{Name: "events", Algorithm: core.Block{Strikes: 1, Within: time.Hour, For: time.Hour}})
+		once := core.Block{Strikes: 1, Within: time.Hour, For: time.Hour}
+		block := newPolicy(t, core.PolicyConfig{Name: "events", Algorithm: once})
 		decide(t, g, core.Charge{Policy: block, Key: key, Cost: 1})
 		a, err := newOnce(t, g, core.OnceConfig{Name: "events"}).Begin(ctx, key, 0)
 		if err != nil {

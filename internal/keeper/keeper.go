@@ -55,7 +55,7 @@ type Keeper struct {
 	busy    int           // calls that acquire or release
 	idle    chan struct{} // closed when nothing is held or busy; nil unless Close waits
 	closing bool
-	over    bool        // Close has given up what was left
+	over    bool        // Close has given up the leases that were left
 	timer   *time.Timer // calls look
 	timed   bool        // the timer runs
 	next    time.Time   // when it fires

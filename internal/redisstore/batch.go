@@ -147,7 +147,7 @@ func (b *batch) release() {
 	b.calls = nil
 	clear(b.entries)
 	clear(b.limits)
-	clear(b.args)
+	b.clear(0)
 	batches.Put(b)
 }
 

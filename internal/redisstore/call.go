@@ -25,7 +25,7 @@ type call struct {
 
 	filter filterCall // if it asks a filter
 
-	arguments          // of an operation of its own script: the command
+	arguments          // the command of an operation that has a script of its own
 	script    *script  // the script
 	acquires  string   // the id of the slot that it asks for
 	releases  []string // the ids of the slots that it gives back

@@ -4,8 +4,8 @@
 local idle = queue == '' and not expired
 if idle and operation == 'acquire' and not values[2] then
   local fits = true
-  for i = 10, #ARGV, 3 do
-    fits = fits and (values[(i - 1) / 3] or 0) + ARGV[i + 1] <= ARGV[i + 2] + 0
+  for i = 3, #names do
+    fits = fits and (values[i] or 0) + ARGV[3 * i + 2] <= ARGV[3 * i + 3] + 0
   end
   if fits then
     local at, lease = text(now), ARGV[7] + 0
@@ -40,8 +40,8 @@ if idle and operation == 'acquire' and not values[2] then
   elseif scope and ARGV[4] == '0' then
     local first = call('ZRANGE', KEYS[1], '0', '0', 'WITHSCORES')[2]
     local reply = {-1, token + 0, 0, first and math.max(0, first - now) or -1, hold + 0, 0, nil}
-    for i = 10, #ARGV, 3 do
-      reply[(i + 11) / 3] = (values[(i - 1) / 3] or 0) + 0
+    for i = 3, #names do
+      reply[i + 4] = (values[i] or 0) + 0
     end
     call('HSET', KEYS[2], 'scope',
       scope_text(text(now), ahead, token, hold, holders, earliest_end, latest_end))

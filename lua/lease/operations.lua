@@ -34,7 +34,7 @@ if operation == 'acquire' then
     put(4, now + patience, id)
     refresh(ARGV, 10)
     promote(root, id)
-  elseif places > 0 and is_evicted(id) then
+  elseif is_evicted(id) then
     status = -3
   else
     local fits = has_room(ARGV, 10)
@@ -98,7 +98,7 @@ elseif operation == 'release' or operation == 'force' then
       places = places + put(4, ends, '!' .. id)
       evicted_until = math.max(ends, evicted_until)
       publish(r.channel, '!' .. id)
-    elseif was == 0 and operation == 'release' and places > 0 and is_evicted(id) then
+    elseif was == 0 and operation == 'release' and is_evicted(id) then
       places = places - call('ZREM', KEYS[4], '!' .. id)
     end
   end

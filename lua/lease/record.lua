@@ -54,7 +54,7 @@ local function renew()
     if r and r.token ~= '0' then
       reply[i - 2] = math.max(1, extend(id, r, ARGV[2]) - now)
     else
-      reply[i - 2] = not r and places > 0 and is_evicted(id) and -1 or 0
+      reply[i - 2] = not r and is_evicted(id) and -1 or 0
     end
   end
 end

@@ -39,7 +39,7 @@ func RunCluster(ctx context.Context, plan measure.Plan, c *server.Cluster) ([]re
 	}
 	t := report.Table{
 		Title: fmt.Sprintf("A cluster of %d masters, %s keys, allowed", len(c.Nodes), report.Count(float64(plan.Spread()))),
-		Note: fmt.Sprintf("Each key has a slot of its own, and several policies share their key's. Rates are over those of PINGs sent "+
+		Note: fmt.Sprintf("Each key has a slot of its own, which all its policies share. Rates are over those of PINGs sent "+
 			"to nodes at random by as many callers. CPU is that of all nodes, in microseconds per decision, with %d callers.",
 			plan.Busy()) + r.rates(all, workers),
 		Columns: []string{"", "p50 / PING @1", "p99 / PING @1"},
