@@ -130,7 +130,12 @@ func operations(c scriptCall) (names []string) {
 		return []string{"short token_bucket"}
 	case c.script == admitScript:
 		slot, _ := strconv.Atoi(argv[len(argv)-1])
-		argv = argv[:len(argv)-1-slot]
+		holds, _ := strconv.Atoi(argv[len(argv)-2])
+		argv = argv[:len(argv)-2-slot]
+		if holds > 0 {
+			names = append(names, argv[len(argv)-holds])
+		}
+		argv = argv[:len(argv)-holds]
 	}
 	number := func(i int) int {
 		n, err := strconv.Atoi(argv[i])
@@ -141,15 +146,15 @@ func operations(c scriptCall) (names []string) {
 	}
 	for at := number(0) - 1; at < len(argv); {
 		operation, charges, width := argv[at], number(at+2), 4
-		if c.script == admitScript {
-			operation = "admit"
-		}
 		at += 4
 		switch operation {
 		case "atmost", "reserve":
 			at++
 		case "give":
 			width = 5
+		}
+		if c.script == admitScript {
+			operation = "admit"
 		}
 		for range charges {
 			names = append(names, operation+" "+argv[number(at+1)-1])
@@ -217,6 +222,11 @@ func newDecisions(t *testing.T) *decisions {
 		for _, shadow := range []bool{false, true} {
 			d.policies = append(d.policies, d.policy(core.PolicyConfig{
 				Name: fmt.Sprint("p", i, "-", shadow), Algorithm: algorithm, Shadow: shadow,
+			}))
+		}
+		if _, ok := algorithm.(core.Block); !ok {
+			d.policies = append(d.policies, d.policy(core.PolicyConfig{
+				Name: fmt.Sprint("p", i, "-held"), Algorithm: algorithm, Hold: time.Second,
 			}))
 		}
 	}
@@ -292,6 +302,12 @@ func (d *decisions) step(i int) {
 			return
 		}
 		r := d.held[0]
+		if rng.IntN(4) == 0 {
+			if err := r.Renew(ctx); !errors.Is(err, core.ErrHoldExpired) {
+				d.must(err)
+			}
+			return
+		}
 		d.held = d.held[1:]
 		if rng.IntN(3) == 0 {
 			d.must(r.Cancel(ctx))
@@ -338,6 +354,11 @@ func TestDecisionScriptUnderLua54(t *testing.T) {
 			if name := operation + " " + algorithm; d.ran[name] == 0 {
 				t.Errorf("%s did not run: %v", name, d.ran)
 			}
+		}
+	}
+	for _, operation := range []string{"hold", "settle", "renew"} {
+		if d.ran[operation] == 0 {
+			t.Errorf("%s did not run: %v", operation, d.ran)
 		}
 	}
 	if d.ran["short token_bucket"] == 0 {

@@ -67,6 +67,11 @@ func TestDocumentedPermissions(t *testing.T) {
 		t.Fatal(err)
 	}
 	release(t, paid)
+	held := charge(t, g, core.Charge{Policy: heldFor(t, time.Minute), Key: user.Key, Cost: 1})
+	if err := held.Renew(t.Context()); err != nil {
+		t.Error(err)
+	}
+	settle(t, held, 2)
 	moved := limited(t, "moved", core.TokenBucket{Rate: 1000, Per: time.Second, Burst: 1000})
 	three := []core.Charge{{Policy: limited(t, "p", frozen(9)), Key: user.Key, Cost: 1}, {Policy: limited(t, "q", frozen(9)), Key: user.Key, Cost: 1}, {Policy: moved, Key: user.Key, Cost: 1}}
 	decide(t, g, three...)

@@ -88,6 +88,7 @@ func (s *Semaphore) admit(
 		l := s.granted(ctx, g.leases, at.Scope, q, at.Grant, start)
 		l, _ = s.observe(ctx, l, g.source, nil, nil, start)
 		l.paid, decided = g.reservation(p), true
+		l.paid.Keep()
 		return l, d, nil
 	case at.Sent && (d.Cause != nil || err != nil):
 		s.abandon(g.leases, at.Scope, q.ID) // it may have been granted
@@ -116,6 +117,7 @@ func (s *Semaphore) admit(
 	}
 	if l, err = s.take(ctx, ask, q, cause); l != nil {
 		l.paid = paid
+		paid.Keep()
 	}
 	return l, d, err
 }

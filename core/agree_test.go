@@ -88,6 +88,21 @@ var mixedPolicies = []core.PolicyConfig{
 	{Name: "none", Algorithm: core.DenyAll{}},
 }
 
+// heldPolicies are policies whose reservations expire.
+var heldPolicies = []core.PolicyConfig{
+	{Name: "held-bucket", Algorithm: core.PerSecond(10), Hold: 300 * time.Millisecond},
+	{Name: "held-thirds", Algorithm: core.TokenBucket{Rate: 3, Per: 7 * time.Second, Burst: 40}, Hold: 10 * time.Second},
+	{Name: "held-frozen", Algorithm: core.TokenBucket{Burst: 40}, Hold: 2 * time.Second},
+	{Name: "held-leaky", Algorithm: core.LeakyBucket{Rate: 3, Per: time.Second, Capacity: 20}, Hold: time.Second},
+	{Name: "held-fixed", Algorithm: core.FixedWindow{Limit: 20, Window: 3 * time.Second}, Hold: time.Second},
+	{Name: "held-sliding", Algorithm: core.SlidingWindow{Limit: 10, Window: 5 * time.Second}, Hold: 3 * time.Second},
+	{Name: "held-log", Algorithm: core.SlidingLog{Windows: []core.Window{{Limit: 30, Width: 10 * time.Second}}}, Hold: 4 * time.Second},
+	{Name: "held-months", Algorithm: core.Calendar{Limit: 50, Every: core.Month, In: time.UTC}, Hold: time.Hour},
+	{Name: "held-shadow", Algorithm: core.TokenBucket{Burst: 6}, Shadow: true, Hold: time.Second},
+	{Name: "held-changing", For: changing(
+		core.TokenBucket{Rate: 7, Per: 3 * time.Second, Burst: 30}, core.TokenBucket{Rate: 1, Per: 7 * time.Second, Burst: 20}, core.PerMinute(60)), Hold: 2 * time.Second},
+}
+
 // lordHowe is a time zone whose daylight saving time shifts the clock by half an hour.
 var lordHowe = func() *time.Location {
 	zone, err := time.LoadLocation("Australia/Lord_Howe")
@@ -114,6 +129,7 @@ type lockstep struct {
 	rng           *rand.Rand
 	clock         *manualClock
 	redis, memory *core.Gate
+	configs       []core.PolicyConfig
 	policies      [2][]*core.Policy
 	keys          []core.Key
 	client        *redis.Client
@@ -130,7 +146,10 @@ func newLockstep(t *testing.T, s *redistest.Server, seed uint64) *lockstep {
 	l.redis = redisGate(t, l.client, core.Config{Prefix: l.prefix, DisableDenialCache: true})
 	l.redis.InjectClock(l.clock.now)
 	l.memory = memoryGate(t, core.Config{Clock: l.clock})
-	for _, cfg := range mixedPolicies {
+	l.redis.NumberHolds()
+	l.memory.NumberHolds()
+	l.configs = slices.Concat(mixedPolicies, heldPolicies)
+	for _, cfg := range l.configs {
 		for i := range l.policies {
 			if cfg.Algorithm == nil {
 				cfg.Algorithm = core.DenyAll{}
@@ -192,13 +211,16 @@ func (l *lockstep) charges() (both [2][]core.Charge) {
 		n = core.MaxCharges
 	}
 	for range n {
-		at := l.rng.IntN(len(mixedPolicies))
-		if mixedPolicies[at].Name == "none" && l.rng.IntN(4) > 0 {
+		at := l.rng.IntN(len(l.configs))
+		if l.rng.IntN(4) == 0 {
+			at = len(mixedPolicies) + l.rng.IntN(len(heldPolicies))
+		}
+		if l.configs[at].Name == "none" && l.rng.IntN(4) > 0 {
 			at = 0
 		}
 		key := l.keys[l.rng.IntN(len(l.keys))]
 		burst := int64(10)
-		if b, ok := mixedPolicies[at].Algorithm.(core.TokenBucket); ok {
+		if b, ok := l.configs[at].Algorithm.(core.TokenBucket); ok {
 			burst = b.Burst
 		}
 		cost := l.cost(burst)
@@ -224,7 +246,7 @@ func (l *lockstep) step(i int) {
 	if l.alternate || l.rng.IntN(50) == 0 {
 		l.plan = l.rng.IntN(12)
 	}
-	op, wait, pick := l.rng.IntN(26), time.Duration(l.rng.Int64N(3_000_000)+l.rng.Int64N(2)*1000)*time.Microsecond, l.rng.IntN(1+len(l.held))
+	op, wait, pick := l.rng.IntN(29), time.Duration(l.rng.Int64N(3_000_000)+l.rng.Int64N(2)*1000)*time.Microsecond, l.rng.IntN(1+len(l.held))
 	var (
 		reserved [2]*core.Reservation
 		actual   []int64
@@ -235,6 +257,11 @@ func (l *lockstep) step(i int) {
 	for i, g := range []*core.Gate{l.redis, l.memory} {
 		ctx, charges := context.WithValue(l.Context(), planKey{}, l.plan), both[i]
 		switch {
+		case op >= 27 && pick < len(l.held):
+			what, seen[i] = "Renew", fmt.Sprint(l.held[pick][i].Renew(ctx))
+		case op >= 26:
+			r, d, err := g.Charge(ctx, charges...)
+			what, seen[i], reserved[i] = "Charge", fmt.Sprint(r != nil, show(d), err), r
 		case op >= 24:
 			at := slices.IndexFunc(mixedPolicies, func(p core.PolicyConfig) bool { return p.Name == "block" }) + pick%4
 			policy, key := l.policies[i][at], charges[0].Key
@@ -325,6 +352,9 @@ func (l *lockstep) compareStates() {
 	}
 	for i, name := range names {
 		short := strings.TrimPrefix(name, l.prefix+":")
+		if strings.HasSuffix(name, core.HoldsSuffix) {
+			values[i] = l.holds(name)
+		}
 		if values[i] != model[short] {
 			l.Fatalf("%s holds %q in Redis and %q in the model", name, values[i], model[short])
 		}
@@ -333,6 +363,20 @@ func (l *lockstep) compareStates() {
 	if len(model) > 0 {
 		l.Fatalf("only in the model: %v", model)
 	}
+}
+
+// holds returns what a key of holds has, as the model tells it.
+func (l *lockstep) holds(name string) string {
+	l.Helper()
+	all, err := l.client.ZRangeWithScores(l.Context(), name, 0, -1).Result()
+	if err != nil {
+		l.Fatal(err)
+	}
+	var text strings.Builder
+	for _, z := range all {
+		fmt.Fprintln(&text, z.Member, int64(z.Score))
+	}
+	return text.String()
 }
 
 func (l *lockstep) checkTTLs(names []string) {

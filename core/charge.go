@@ -41,6 +41,7 @@ type plan struct {
 	source  Source
 	slot    *request.Slot // to be taken in the same step, or nil
 	keeps   bool          // keeps receipts, for a Reservation
+	hold    string        // the id under which charges are held, or empty
 	began   moment        // before the store was asked
 
 	whole [1]request.Request // all charges as one request
@@ -76,7 +77,8 @@ func (p *plan) release() {
 	clear(p.wire)
 	clear(p.charges)
 	p.asked, p.wire, p.charges = p.asked[:0], p.wire[:0], p.charges[:0]
-	p.denies, p.denied, p.slot, p.keeps = [MaxCharges]bool{}, false, nil, false
+	p.denies, p.denied, p.slot = [MaxCharges]bool{}, false, nil
+	p.keeps, p.hold = false, ""
 	p.whole[0] = request.Request{Buffer: p.whole[0].Buffer}
 	plans.Put(p)
 }
@@ -209,6 +211,7 @@ func (p *plan) add(ctx context.Context, i int) error {
 	c.policy, c.key, c.own, c.from = a.Policy, a.Key, a.Limit, from
 	c.Limit, c.Shadow, c.Units = current, a.Policy.shadow, a.Cost
 	c.at(a.Key, from)
+	c.HoldFor = a.Policy.hold.Microseconds()
 	return nil
 }
 

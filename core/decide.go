@@ -98,6 +98,9 @@ func (g *Gate) plan(ctx context.Context, p *plan, d *Decision, charges []Charge)
 		d.Allowed = !p.denied
 		return nil
 	}
+	if p.keeps && slices.ContainsFunc(p.charges, held) {
+		p.hold = g.holdID()
+	}
 	if p.op == algorithm.AtMost {
 		p.bound = min(p.bound, algorithm.MaxUnits)
 		for _, c := range p.charges {
@@ -145,6 +148,7 @@ func (g *Gate) ask(caller context.Context, p *plan, d *Decision) error {
 	for i := range requests {
 		r := &requests[i]
 		r.Op, r.Bound, r.Receipts = p.op, p.bound, p.keeps || len(requests) > 1
+		r.Hold = p.hold
 		if !admitted {
 			r.Op = algorithm.Peek
 		} else if r.Slot = p.slot; p.slot != nil {

@@ -209,7 +209,7 @@ func (c *denialCache) lifting(keys ...uint64) (lifted func()) {
 func lifts(requests []request.Request) (keys []uint64) {
 	for i := range requests {
 		r := &requests[i]
-		if r.Op == algorithm.Give || r.Op == algorithm.Force ||
+		if r.Op == algorithm.Give || r.Op == algorithm.Force || r.Op == algorithm.Settle ||
 			r.Op == algorithm.Reserve && r.Bound > 0 {
 			for _, c := range r.Charges {
 				keys = append(keys, c.Hash)

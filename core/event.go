@@ -32,13 +32,14 @@ const (
 	EventFilter                             // a method of a Filter
 	EventBlockKey                           // a BlockKey
 	EventForgetStrikes                      // a ForgetStrikes
+	EventHoldExpired                        // a Settle or Renew came after PolicyConfig.Hold
 )
 
 var eventKinds = [...]string{
 	"none", "decide", "peek", "at most", "reserve", "settle", "cancel", "reset", "refund failed",
 	"acquire", "release", "adopted", "lease lost", "evicted", "script missing",
 	"circuit opened", "circuit closed", "overload", "filter",
-	"block key", "forget strikes",
+	"block key", "forget strikes", "hold expired",
 }
 
 // String returns the kind in lower-case words.

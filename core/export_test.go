@@ -25,6 +25,15 @@ func (g *Gate) InjectServerClock(now func() int64) {
 	g.store.(*guard).store.InjectClock(now)
 }
 
+// HoldsSuffix ends the names of holds.
+const HoldsSuffix = request.HoldsSuffix
+
+// NumberHolds makes the Gate count the ids of its holds, so that two Gates have the same.
+func (g *Gate) NumberHolds() {
+	var n atomic.Int64
+	g.holdID = func() string { return fmt.Sprint("h", n.Add(1)) }
+}
+
 // KnownDenials returns how many denials the cache holds.
 func (g *Gate) KnownDenials() (n int) {
 	for i := range g.cache.sets {

@@ -51,7 +51,7 @@ func (g *Gate) fail(ctx context.Context, p *plan, d *Decision, cause error, admi
 			d.Source = max(d.Source, SourceLocal)
 			own := &shares[len(at)]
 			*own = *c
-			own.local, own.whole = true, c.Limit.Capacity()
+			own.local, own.whole, own.HoldFor = true, c.Limit.Capacity(), 0
 			if g.replicas > 1 {
 				own.Limit = c.Limit.Share(int64(g.replicas))
 			}

@@ -37,6 +37,7 @@ type Gate struct {
 	// answers reports whether the server of an outermost part is asked.
 	answers func(ctx context.Context, outermost string) bool
 
+	holdID  func() string
 	denials atomic.Int64
 	closed  atomic.Bool
 }
@@ -69,7 +70,7 @@ func (g *Gate) isClosed() bool { return g.store == nil || g.closed.Load() }
 func newGate(cfg Config) *Gate {
 	return &Gate{
 		prefix: cfg.Prefix + ":", observe: cfg.Observe, replicas: cfg.Replicas,
-		timeout: cfg.Timeout, tasks: new(breaker.Tasks),
+		timeout: cfg.Timeout, tasks: new(breaker.Tasks), holdID: newID,
 	}
 }
 

@@ -34,6 +34,14 @@ type PolicyConfig struct {
 	// Shadow makes a policy that counts and never denies. It is charged if it has room and the
 	// request is admitted.
 	Shadow bool
+	// Hold is how long a Reservation keeps what it spent under the policy, unless it is settled or
+	// renewed before: after that the charge has gone back, as Reservation.Cancel gives it back. So a
+	// process that dies strands nothing of a budget. Decide, Allow and AtMost hold nothing. Zero
+	// keeps it until it is settled. It is at least a millisecond and at most 10 years, and all
+	// processes must agree on whether it is zero.
+	//
+	// A hold may end before the wait of a denial is over, so that there is room earlier.
+	Hold time.Duration
 }
 
 // Policy is a named limit. Make it once, at start-up, with NewPolicy: a decision on the zero value
@@ -46,6 +54,7 @@ type Policy struct {
 	forKey    func(context.Context, Key) (Algorithm, error)
 	onFailure FailureMode
 	shadow    bool
+	hold      time.Duration
 	blocks    bool   // the algorithm is a Block
 	hash      uint64 // random, to find cached denials by
 
@@ -74,6 +83,7 @@ func NewPolicy(cfg PolicyConfig) (*Policy, error) {
 		forKey:    cfg.For,
 		onFailure: cfg.OnFailure,
 		shadow:    cfg.Shadow,
+		hold:      cfg.Hold,
 		hash:      rand.Uint64(),
 	}
 	if cfg.Algorithm == nil {
@@ -86,6 +96,9 @@ func NewPolicy(cfg PolicyConfig) (*Policy, error) {
 		}
 		p.own = own
 		_, p.blocks = cfg.Algorithm.(Block)
+	}
+	if err := checkHold(cfg); err != nil {
+		errs = append(errs, err)
 	}
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
@@ -168,6 +181,9 @@ func quota(l algorithm.Limit) (limit int64, window time.Duration) {
 
 // Shadow reports whether the policy counts and never denies.
 func (p *Policy) Shadow() bool { return p.shadow }
+
+// Hold returns how long a Reservation keeps what it spent under the policy; see PolicyConfig.Hold.
+func (p *Policy) Hold() time.Duration { return p.hold }
 
 func checkName(name string, longest int) error {
 	if name == "" {

@@ -15,6 +15,7 @@ import (
 func (g *Gate) giveBack(ctx context.Context, p *plan, requests []request.Request, admitted bool) {
 	for i := len(requests) - 1; i >= 0; i-- {
 		give := request.Request{Op: algorithm.Give}
+		ends := request.Request{Op: algorithm.Settle, Hold: p.hold}
 		for _, c := range requests[i].Charges {
 			keep := int64(0)
 			if admitted {
@@ -28,11 +29,21 @@ func (g *Gate) giveBack(ctx context.Context, p *plan, requests []request.Request
 			}
 			back := *c
 			back.Cost = c.Limit.Cost(c.Spent - keep)
-			give.Charges = append(give.Charges, &back)
+			if p.hold != "" && held(c) {
+				back.Correction = &algorithm.Correction{
+					Held: true, Spent: c.Limit.Cost(c.Spent), Denominator: c.Limit.Denominator(),
+					Refund: true, By: [2]algorithm.Cost{back.Cost},
+				}
+				ends.Charges = append(ends.Charges, &back)
+			} else {
+				give.Charges = append(give.Charges, &back)
+			}
 			c.Spent = keep
 		}
-		if len(give.Charges) > 0 {
-			g.give(ctx, []request.Request{give})
+		for _, r := range []request.Request{give, ends} {
+			if len(r.Charges) > 0 {
+				g.give(ctx, []request.Request{r})
+			}
 		}
 	}
 }

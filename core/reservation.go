@@ -2,7 +2,6 @@ package core
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -10,19 +9,21 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/algorithm"
-	"github.com/headgate/headgate/internal/request"
 )
 
 // maxReserve is the longest wait of a reservation: 10 years.
 const maxReserve = algorithm.Longest / 10
 
 // Reservation is spent charges that can be settled or cancelled. Reserve, Charge and Admit return
-// it. It is safe for concurrent use. The zero value and nil have nothing to settle.
+// it. Charges under a policy with a PolicyConfig.Hold go back after that time, unless the
+// Reservation is settled or renewed before. It is safe for concurrent use. The zero value and nil
+// have nothing to settle.
 type Reservation struct {
 	gate  *Gate
 	acts  time.Time // when the request may go on
-	held  []charge
-	place []int8 // of each charge: its index in held, or -1
+	spent []charge
+	place []int8 // of each charge: its index in spent, or -1
+	hold  hold
 
 	once sync.Once
 	err  error
@@ -79,8 +80,9 @@ func (g *Gate) reservation(p *plan) *Reservation {
 	p.whole[0].Buffer = nil // the reservation keeps parts of it
 	return &Reservation{
 		gate:  g,
-		held:  slices.Clone(p.wire),
+		spent: slices.Clone(p.wire),
 		place: slices.Clone(p.place[:len(p.asked)]),
+		hold:  hold{id: p.hold},
 	}
 }
 
@@ -112,7 +114,8 @@ func (r *Reservation) Cancel(ctx context.Context) error {
 // Settle for less gives back the rest, as Cancel does. Settle for more charges the difference even
 // if it does not fit, until twice the limit is used; the rest is dropped. That debt is paid before
 // anything else is admitted, in the next window too, and reaches at most 10 years ahead. A limit
-// without state settles nothing.
+// without state settles nothing. A charge that was held for too long has gone back, so Settle
+// charges all that was spent, in the same way as a debt.
 //
 // See Cancel for repeated calls, contexts and failures. Other errors wrap ErrCharge, and settle
 // nothing.
@@ -137,91 +140,20 @@ func (r *Reservation) settle(ctx context.Context, kind EventKind, actual []int64
 			return
 		}
 		start := time.Now()
-		detached := context.WithoutCancel(ctx)
-		r.err = r.gate.correct(detached, r.held, r.totals(actual))
+		r.hold.end()
+		r.err = r.correct(context.WithoutCancel(ctx), r.totals(actual))
 		r.gate.tell(ctx, Event{Kind: kind, Err: r.err, Took: time.Since(start)})
 	})
 	return r.err
 }
 
-// totals returns the actual units of each held charge.
+// totals returns the actual units of each spent charge.
 func (r *Reservation) totals(actual []int64) []int64 {
-	totals := make([]int64, len(r.held))
+	totals := make([]int64, len(r.spent))
 	for i, at := range r.place {
 		if at >= 0 {
 			totals[at] = min(totals[at], math.MaxInt64-actual[i]) + actual[i]
 		}
 	}
 	return totals
-}
-
-// correct makes the held charges ones of that many units, in one round trip for each hash slot.
-func (g *Gate) correct(ctx context.Context, held []charge, units []int64) error {
-	var here, there []*request.Charge
-	keep := func(c charge) {
-		if c.local {
-			here = append(here, &c.Charge)
-		} else {
-			there = append(there, &c.Charge)
-		}
-	}
-	for i, c := range held {
-		if c.Spent == units[i] || c.failed || !c.Fits {
-			continue // nobody counted it, or it is a shadow without room
-		}
-		spent := c.Limit
-		// The limit may have changed since, and only the present one can read the state.
-		if l, err := c.policy.limitOf(ctx, c.key, c.own); err == nil && !c.local &&
-			c.from.suffix == l.suffix {
-			c.Limit = l.current()
-		}
-		if c.Fits = c.Spent > units[i]; c.Fits { // is refunded
-			c.Cost = algorithm.Back(spent, c.Limit, c.Spent-units[i])
-		} else {
-			// A cost is at most the limit, and a debt may be once more.
-			capacity := c.Limit.Capacity()
-			more := min(units[i]-c.Spent, 2*capacity)
-			if c.Fits = false; more > capacity {
-				c.Cost = c.Limit.Cost(more - capacity)
-				keep(c)
-			}
-			c.Cost = c.Limit.Cost(min(more, capacity))
-		}
-		keep(c)
-	}
-	if len(here) > 0 {
-		_ = g.local.Decide(ctx, corrections(here)) // memory does not fail
-	}
-	if len(there) == 0 {
-		return nil
-	}
-	parts := g.store.Split(there)
-	if parts == nil {
-		parts = [][]*request.Charge{there}
-	}
-	var errs []error
-	for _, charges := range parts {
-		errs = append(errs, g.send(ctx, corrections(charges)))
-	}
-	return errors.Join(errs...)
-}
-
-// corrections refunds the charges that fit and forces the others. Two charges of one state are in
-// two requests.
-func corrections(charges []*request.Charge) []request.Request {
-	requests := []request.Request{
-		{Op: algorithm.Give},
-		{Op: algorithm.Force},
-		{Op: algorithm.Force},
-	}
-	for i, c := range charges {
-		at := 1
-		if c.Fits {
-			at = 0
-		} else if i > 0 && charges[i-1].SameState(c) {
-			at = 2
-		}
-		requests[at].Charges = append(requests[at].Charges, c)
-	}
-	return slices.DeleteFunc(requests, func(r request.Request) bool { return len(r.Charges) == 0 })
 }

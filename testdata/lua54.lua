@@ -168,6 +168,9 @@ function commands.PEXPIRE(key, ttl)
   return db[key] and 1 or 0
 end
 
+-- PTTL is that of a key that was just set, because nothing here expires.
+function commands.PTTL(key) return db[key] and 1000 or -2 end
+
 function commands.HGET(key, field)
   return (entry(key, 'hash').fields or {})[field] or false
 end

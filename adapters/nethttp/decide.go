@@ -34,6 +34,7 @@ func (a *Admission) decide(
 		a.decision.Allowed = true // no rule applies
 	case a.guard.settles:
 		a.reservation, a.decision, err = cfg.Gate.Charge(ctx, charges...)
+		a.reservation.Keep()
 	default:
 		a.decision, err = cfg.Gate.Decide(ctx, charges...)
 	}
@@ -70,6 +71,7 @@ func (a *Admission) delay(ctx context.Context, charges []core.Charge, slot core.
 	}
 	if err == nil {
 		a.reservation, a.decision.Allowed = reservation, true
+		a.reservation.Keep()
 		return nil
 	}
 	_ = reservation.Cancel(ctx)

@@ -17,7 +17,7 @@ type Guard struct {
 	adverts  []advert // one for each rule
 	caps     string   // the caps in RateLimit-Policy, if every request has the same
 	policies string   // RateLimit-Policy of most requests
-	settles  bool     // something depends on the response
+	settles  bool     // something depends on the response, or is held until there is one
 }
 
 // NewGuard returns a Guard, or every fault of the configuration at once.
@@ -35,7 +35,7 @@ func NewGuard(cfg Config) (*Guard, error) {
 		ad := advertise(r.Policy)
 		g.adverts = append(g.adverts, ad)
 		policies = appendMember(policies, ad.member)
-		g.settles = g.settles || r.Settle != nil
+		g.settles = g.settles || r.Settle != nil || r.Policy.Hold() > 0
 	}
 	g.cfg.Blocks = slices.Clone(cfg.Blocks)
 	for _, b := range cfg.Blocks {

@@ -87,6 +87,8 @@ type Terms struct {
 	Operation Operation
 	Bound     int64 // AtMost: how often; Reserve: microseconds
 	Receipts  bool  // the charges may be refunded
+	// Hold is the id under which charges are held. It is empty if they are not.
+	Hold string
 }
 
 // Periodic is a limit that holds for one period. Its other methods are valid in that period.

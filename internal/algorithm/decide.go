@@ -19,7 +19,15 @@ const (
 	Give Operation = "give"
 	// Force commits all charges, whether they fit or not, up to each algorithm's debt. Verdict: 0.
 	Force Operation = "force"
+	// Settle ends the holds of the charges and makes each what its Correction says. Verdict: bit i
+	// is set if the hold of charge i had ended before.
+	Settle Operation = "settle"
+	// Renew prolongs the holds of the charges. Verdict: as of Settle.
+	Renew Operation = "renew"
 )
+
+// Corrects reports whether the reply to the operation is the verdict alone.
+func (o Operation) Corrects() bool { return o == Give || o == Settle || o == Renew }
 
 // MaxCharges is the largest number of charges in one request.
 const MaxCharges = 16
@@ -34,14 +42,36 @@ type Charge struct {
 	Shadow bool
 	// Receipt identifies the charge to refund.
 	Receipt int64
+	// Holds are those of the state. They are nil if charges of the limit are not held.
+	Holds *Holds
+	// HoldFor is how long units of the charge are held, in microseconds.
+	HoldFor    int64
+	Correction *Correction // of Settle and Renew
+	// Gone reports that nothing counts any more since holds have ended. The State is a new one then.
+	Gone bool
 }
 
 // Run decides one request at now and appends the reply: the verdict, then each charge's reply,
-// except for Give. The charges have different states. Bit i of changed is set if charge i changed
-// its state. AtMost sets each charge's cost to what was charged.
+// except for Give, Settle and Renew. The charges have different states. Bit i of changed is set if
+// charge i changed its State. AtMost sets each charge's cost to what was charged. At first Run gives
+// back what is held no longer.
 func Run(now int64, terms Terms, charges []Charge, reply []int64) (_ []int64, changed uint32) {
+	for i := range charges {
+		if c := &charges[i]; c.Holds != nil && c.expire(now) {
+			changed |= 1 << i
+		}
+	}
 	head := len(reply)
 	reply = append(reply, 0)
+	switch terms.Operation {
+	case Settle:
+		verdict, settled := settle(now, terms, charges)
+		reply[head] = verdict
+		return reply, changed | settled
+	case Renew:
+		reply[head] = renew(now, terms, charges)
+		return reply, changed
+	}
 	var (
 		verdict  int64
 		violated uint32
@@ -81,7 +111,12 @@ func Run(now int64, terms Terms, charges []Charge, reply []int64) (_ []int64, ch
 			c := &charges[i]
 			at += c.Limit.Fields()
 			if violated&(1<<i) == 0 && c.Cost != (Cost{}) {
-				reply[at] = c.Limit.Commit(c.State, c.Cost, terms)
+				receipt := c.Limit.Commit(c.State, c.Cost, terms)
+				c.Gone = false
+				if c.Holds != nil && terms.Hold != "" && receipt != 0 {
+					c.Holds.add(Hold{now + c.HoldFor, terms.Hold, c.Cost, c.Limit.Denominator(), receipt})
+				}
+				reply[at] = receipt
 				changed |= 1 << i
 			}
 		}

@@ -63,6 +63,18 @@ func (t *Tasks) Stop() {
 	}
 }
 
+// Stopped reports whether Stop was called.
+func (t *Tasks) Stopped() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	select {
+	case <-t.stopping():
+		return true
+	default:
+		return false
+	}
+}
+
 // stopping returns the channel that Stop closes. The lock is held.
 func (t *Tasks) stopping() chan struct{} {
 	if t.stop == nil {

@@ -24,22 +24,40 @@ type shard struct {
 // entry is the state of one key and suffix. Entries of equal hashes form a list.
 type entry struct {
 	key, suffix string
-	state       algorithm.State
+	state       algorithm.State  // or nil, if there are only holds
+	holds       *algorithm.Holds // or nil
 	next        *entry
 }
 
-func (s *shard) find(hash uint64, key, suffix string) (algorithm.State, bool) {
+// expires returns when nothing of the entry counts any more.
+func (e *entry) expires() int64 {
+	if e.state == nil {
+		return e.holds.Expires()
+	}
+	return max(e.state.Expires(), e.holds.Expires())
+}
+
+// spent returns the used part of the limit.
+func (e *entry) spent(now int64) float64 {
+	if e.state == nil {
+		return 0
+	}
+	return e.state.Spent(now)
+}
+
+// find returns the state and the holds of a key, or nil.
+func (s *shard) find(hash uint64, key, suffix string) (algorithm.State, *algorithm.Holds) {
 	e, ok := s.keys[hash]
 	if !ok {
-		return nil, false
+		return nil, nil
 	}
 	for e.key != key || e.suffix != suffix {
 		if e.next == nil {
-			return nil, false
+			return nil, nil
 		}
 		e = *e.next
 	}
-	return e.state, true
+	return e.state, e.holds
 }
 
 // each calls f with each entry, under the lock.
@@ -53,12 +71,11 @@ func (s *shard) each(f func(*entry)) {
 	}
 }
 
-// add keeps the state of a new key, and makes room for it.
-func (s *shard) add(hash uint64, key, suffix string, state algorithm.State, now int64) {
+// add keeps the entry of a new key, and makes room for it.
+func (s *shard) add(hash uint64, e entry, now int64) {
 	if len(s.keys) >= s.most {
 		s.evict(now)
 	}
-	e := entry{key: key, suffix: suffix, state: state}
 	if other, ok := s.keys[hash]; ok {
 		e.next = &other
 	}
@@ -75,10 +92,10 @@ func (s *shard) evict(now int64) {
 		seen    int
 	)
 	for hash, e := range s.keys { // a map is walked from a random place
-		if e.state.Expires() <= now {
+		if e.expires() <= now {
 			s.remove(hash, e.key, e.suffix)
 			expired = true
-		} else if spent := e.state.Spent(now); spent <= least {
+		} else if spent := e.spent(now); spent <= least {
 			first, least = hash, spent
 		}
 		if seen++; seen == evictionSample {

@@ -3,6 +3,7 @@ package memstore
 
 import (
 	"context"
+	"fmt"
 	"math/bits"
 
 	"github.com/headgate/headgate/internal/algorithm"
@@ -61,7 +62,7 @@ func (s *Store) decide(r *request.Request) {
 		charges [algorithm.MaxCharges]algorithm.Charge
 		in      [algorithm.MaxCharges]*shard
 		locked  uint64 // a bit for each shard
-		fresh   uint32 // a bit for each charge
+		fresh   uint32 // a bit for each charge without a state
 	)
 	for i, c := range r.Charges {
 		n := s.shard(c)
@@ -81,26 +82,47 @@ func (s *Store) decide(r *request.Request) {
 		if p, ok := c.Limit.(algorithm.Periodic); ok {
 			c.Limit = p.At(now)
 		}
-		state, known := in[i].find(c.Hash, c.Key, c.Suffix)
-		if !known {
-			state = c.Limit.NewState()
+		at := &charges[i]
+		at.State, at.Holds = in[i].find(c.Hash, c.Key, c.Suffix)
+		if at.State == nil {
+			at.State = c.Limit.NewState()
 			fresh |= 1 << i
 		}
-		at := &charges[i]
-		at.State, at.Limit, at.Cost, at.Shadow = state, c.Limit, c.Cost, c.Shadow
-		if r.Op == algorithm.Give {
+		if c.HoldFor > 0 && at.Holds == nil {
+			at.Holds = new(algorithm.Holds)
+		}
+		at.Limit, at.Cost, at.Shadow = c.Limit, c.Cost, c.Shadow
+		at.HoldFor, at.Correction = c.HoldFor, c.Correction
+		if r.Op.Corrects() {
 			at.Receipt = c.Receipt()
 		}
 	}
-	terms := algorithm.Terms{Operation: r.Op, Bound: r.Bound, Receipts: r.Receipts}
+	terms := algorithm.Terms{
+		Operation: r.Op, Bound: r.Bound, Receipts: r.Receipts, Hold: r.Hold,
+	}
 	reply, changed := algorithm.Run(now, terms, charges[:len(r.Charges)], r.Buffer[:0])
+	for i, c := range r.Charges {
+		bit := uint32(1) << i
+		if c.HoldFor == 0 {
+			continue
+		}
+		e := entry{key: c.Key, suffix: c.Suffix, state: charges[i].State, holds: charges[i].Holds}
+		if charges[i].Gone || changed&bit != 0 && e.state.Empty() || fresh&^changed&bit != 0 {
+			e.state = nil
+		}
+		in[i].remove(c.Hash, c.Key, c.Suffix)
+		if e.state != nil || !e.holds.Empty() {
+			in[i].add(c.Hash, e, now)
+		}
+		changed &^= bit
+	}
 	for ; changed != 0; changed &= changed - 1 {
 		i := bits.TrailingZeros32(changed)
 		switch c := r.Charges[i]; {
 		case charges[i].State.Empty():
 			in[i].remove(c.Hash, c.Key, c.Suffix)
 		case fresh&(1<<i) != 0:
-			in[i].add(c.Hash, c.Key, c.Suffix, charges[i].State, now)
+			in[i].add(c.Hash, entry{key: c.Key, suffix: c.Suffix, state: charges[i].State}, now)
 		}
 	}
 	r.Buffer = reply
@@ -115,7 +137,7 @@ func (s *Store) Scan(
 	for i := range s.shards {
 		var found []state // f may use the store
 		s.shards[i].each(func(e *entry) {
-			if e.suffix == suffix {
+			if e.suffix == suffix && e.state != nil {
 				found = append(found, state{e.key, e.state.Value()})
 			}
 		})
@@ -128,11 +150,19 @@ func (s *Store) Scan(
 	return nil
 }
 
-// Values returns the states as Redis would hold them, by key and suffix. It is for tests.
+// Values returns the states as Redis would hold them, by key and suffix, and their holds in lines of
+// text and time. It is for tests.
 func (s *Store) Values() map[string]string {
 	values := make(map[string]string)
 	for i := range s.shards {
-		s.shards[i].each(func(e *entry) { values[e.key+e.suffix] = e.state.Value() })
+		s.shards[i].each(func(e *entry) {
+			if e.state != nil {
+				values[e.key+e.suffix] = e.state.Value()
+			}
+			e.holds.Each(func(h algorithm.Hold) {
+				values[e.key+e.suffix+request.HoldsSuffix] += fmt.Sprintln(h.Text(), h.Until)
+			})
+		})
 	}
 	return values
 }

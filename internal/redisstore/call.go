@@ -65,7 +65,8 @@ func (s *Store) acquireCall(ctx context.Context, requests []request.Request) *ca
 	k := s.newCall()
 	k.requests = requests
 	k.outermost = requests[0].Charges[0].Outermost()
-	k.alone = requests[0].Slot != nil
+	slot, holds := requests[0].Slot, requests[0].Holds()
+	k.alone = slot != nil || holds
 	k.merges = len(requests) == 1 && mergeable(&requests[0])
 	for i := range requests {
 		r := &requests[i]
@@ -75,9 +76,12 @@ func (s *Store) acquireCall(ctx context.Context, requests []request.Request) *ca
 			k.weight += len(r.Charges)
 		}
 	}
-	if k.alone {
+	if holds {
 		k.weight += leaseWeight
-		k.acquires = requests[0].Slot.Request.ID
+	}
+	if slot != nil {
+		k.weight += leaseWeight
+		k.acquires = slot.Request.ID
 	}
 	k.bound(ctx, s.Timeout)
 	return k
@@ -245,7 +249,7 @@ func mergeable(r *request.Request) bool {
 		return false
 	}
 	for _, c := range r.Charges {
-		if _, ok := c.Limit.(algorithm.Mergeable); !ok || c.Shadow || c.Units < 1 ||
+		if _, ok := c.Limit.(algorithm.Mergeable); !ok || c.Shadow || c.HoldFor > 0 || c.Units < 1 ||
 			c.Units > min(maxMerged, c.Limit.Capacity()) {
 			return false
 		}

@@ -16,14 +16,17 @@ import (
 func (s *Store) encode(calls []*call) *batch {
 	b := batches.Get().(*batch)
 	b.calls, b.script = calls, &s.decides
-	slot := calls[0].requests[0].Slot
-	if slot != nil {
+	first := &calls[0].requests[0]
+	if first.Slot != nil || first.Holds() {
 		b.script = &s.admits
 	}
 	b.collect()
 	room := 7 + 24*len(b.limits)
 	for i := range b.entries {
 		room += 5 + 5*len(b.entries[i].request.Charges)
+	}
+	if b.script == &s.admits {
+		room += 3 + 14*len(first.Charges)
 	}
 	b.ints = slices.Grow(b.ints[:0], room)
 	b.limitAt = slices.Grow(b.limitAt[:0], len(b.limits))[:len(b.limits)]
@@ -32,8 +35,8 @@ func (s *Store) encode(calls []*call) *batch {
 	b.args = append(b.args[:0], "evalsha", &b.script.sha)
 	keys := b.next()
 	b.keyNames(s.Prefix)
-	if slot != nil {
-		b.leaseKeys(slot.Scope)
+	if first.Slot != nil {
+		b.leaseKeys(first.Slot.Scope)
 	}
 	*keys = int64(len(b.args) - 3)
 	if reach, capacity, ok := b.short(); ok {
@@ -42,16 +45,13 @@ func (s *Store) encode(calls []*call) *batch {
 		b.limitList()
 		b.runs()
 	}
+	if b.script == &s.admits {
+		b.admission(first)
+	}
 	for i := range b.entries {
 		b.entries[i].request = nil
 	}
 	clear(b.keys)
-	if slot != nil {
-		from := len(b.args)
-		b.name("acquire")
-		b.acquire(slot.Request)
-		b.int(int64(len(b.args) - from))
-	}
 	b.args = s.clocked(b.args)
 	return b
 }
@@ -70,6 +70,11 @@ func (b *batch) keyNames(prefix string) {
 		all.WriteString(c.Key)
 		all.WriteString(c.Suffix)
 		b.args = append(b.args, all.String()[from:])
+	}
+	for _, c := range b.keys {
+		if c.HoldFor > 0 {
+			b.args = append(b.args, prefix+c.Key+c.Suffix+request.HoldsSuffix)
+		}
 	}
 }
 
@@ -140,7 +145,11 @@ func (b *batch) runs() {
 	var first, n int
 	var times *int64
 	for i := range b.entries {
-		count := len(b.entries[i].request.Charges)
+		r := b.entries[i].request
+		count := len(r.Charges)
+		if r.Op == algorithm.Settle || r.Op == algorithm.Renew {
+			continue // alone in its batch, and no request of lua/decide.lua
+		}
 		if i > 0 && b.continues(first, i, n) {
 			*times++
 		} else {

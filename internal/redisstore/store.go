@@ -131,7 +131,9 @@ func renewPeriods(requests []request.Request, now int64) {
 // Reset implements request.Store.
 func (s *Store) Reset(ctx context.Context, c *request.Charge) error {
 	name := s.Prefix + c.Key + c.Suffix
-	return s.within(ctx, func(ctx context.Context) error { return s.Client.Del(ctx, name).Err() })
+	return s.within(ctx, func(ctx context.Context) error {
+		return s.Client.Del(ctx, name, name+request.HoldsSuffix).Err()
+	})
 }
 
 // Answers reports whether the server of an outermost part is asked.

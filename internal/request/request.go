@@ -9,6 +9,9 @@ import (
 	"github.com/headgate/headgate/internal/lease"
 )
 
+// HoldsSuffix follows the name of a state in the name of its holds.
+const HoldsSuffix = ":h1"
+
 // Charge is a cost on one state, and what a store made of it.
 type Charge struct {
 	Key     string // the key's path, its outermost part first
@@ -20,6 +23,9 @@ type Charge struct {
 	Shadow  bool // counts, and never denies
 	Units   int64
 	Cost    algorithm.Cost // of the units, under the limit
+	// HoldFor is how long units under the policy are held, in microseconds. It is 0 if they are not.
+	HoldFor    int64
+	Correction *algorithm.Correction // of Settle and Renew
 
 	// The store fills in these. The last integer of the reply is the receipt.
 	Reply []int64
@@ -44,7 +50,10 @@ type Request struct {
 	Op       algorithm.Operation
 	Bound    int64 // of AtMost: units; of Reserve: microseconds
 	Receipts bool  // the charges may be given back
-	Charges  []*Charge
+	// Hold is the id under which the charges with a HoldFor are held, settled or renewed. If it is
+	// empty they are not held.
+	Hold    string
+	Charges []*Charge
 	// Slot is taken if the charges are admitted. If it is not free, nothing is spent. It may be nil.
 	Slot *Slot
 
@@ -75,10 +84,20 @@ func (r *Request) Admitted() bool {
 	return true
 }
 
+// Holds reports whether some charge is on a state that may have holds.
+func (r *Request) Holds() bool {
+	for _, c := range r.Charges {
+		if c.HoldFor > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // Words is the number of integers in the reply to the request.
 func (r *Request) Words() int {
 	n := 1
-	if r.Op != algorithm.Give {
+	if !r.Op.Corrects() {
 		for _, c := range r.Charges {
 			n += c.Limit.Fields()
 		}
@@ -93,7 +112,7 @@ func (r *Request) Settle(reply []int64) bool {
 		return false
 	}
 	r.Verdict, reply = reply[0], reply[1:]
-	if r.Op == algorithm.Give {
+	if r.Op.Corrects() {
 		return true
 	}
 	for i, c := range r.Charges {

@@ -1,0 +1,107 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/headgate/headgate/internal/algorithm"
+	"github.com/headgate/headgate/internal/request"
+)
+
+// correct makes the spent charges ones of that many units, in one round trip for each hash slot.
+func (r *Reservation) correct(ctx context.Context, units []int64) error {
+	g := r.gate
+	var here, there []*request.Charge
+	for i := range r.spent {
+		c := r.spent[i]
+		holds := r.holds(&c)
+		if c.failed || !c.Fits || c.Spent == units[i] && !holds {
+			continue // nobody counted it, or it is a shadow without room
+		}
+		c.correct(ctx, units[i])
+		c.Correction.Held = holds
+		if c.local {
+			here = append(here, &c.Charge)
+		} else {
+			there = append(there, &c.Charge)
+		}
+	}
+	_ = g.local.Decide(ctx, corrections(here)) // memory does not fail
+	var errs []error
+	for _, charges := range g.parts(there) {
+		if !slices.ContainsFunc(charges, held) {
+			if requests := corrections(charges); len(requests) > 0 {
+				errs = append(errs, g.send(ctx, requests))
+			}
+			continue
+		}
+		ended, err := r.atHolds(ctx, algorithm.Settle, charges)
+		errs = append(errs, err)
+		if ended {
+			g.tell(ctx, Event{Kind: EventHoldExpired})
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// parts returns the charges that one step corrects.
+func (g *Gate) parts(charges []*request.Charge) [][]*request.Charge {
+	if len(charges) == 0 {
+		return nil
+	}
+	if parts := g.store.Split(charges); parts != nil {
+		return parts
+	}
+	return [][]*request.Charge{charges}
+}
+
+// correct says what becomes of a charge that is to have that many units.
+func (c *charge) correct(ctx context.Context, units int64) {
+	spent := c.Limit
+	// The limit may have changed since, and only the present one can read the state.
+	if l, err := c.policy.limitOf(ctx, c.key, c.own); err == nil && !c.local &&
+		c.from.suffix == l.suffix {
+		c.Limit = l.current()
+	}
+	k := &algorithm.Correction{
+		Spent: spent.Cost(c.Spent), Denominator: spent.Denominator(), Whole: debt(c.Limit, units),
+	}
+	if k.Refund = c.Spent > units; k.Refund {
+		k.By[0] = algorithm.Back(spent, c.Limit, c.Spent-units)
+	} else {
+		k.By = debt(c.Limit, units-c.Spent)
+	}
+	c.Correction = k
+}
+
+// debt returns the costs of up to twice the limit. Each is at most the limit, as a cost must be.
+func debt(l algorithm.Limit, units int64) [2]algorithm.Cost {
+	capacity := l.Capacity()
+	units = min(units, 2*capacity)
+	return [2]algorithm.Cost{l.Cost(min(units, capacity)), l.Cost(max(0, units-capacity))}
+}
+
+// corrections refunds or forces each charge. Two charges of one state are in two requests. There is
+// no request for a refund that is rounded down to nothing.
+func corrections(charges []*request.Charge) []request.Request {
+	requests := []request.Request{
+		{Op: algorithm.Give},
+		{Op: algorithm.Force},
+		{Op: algorithm.Force},
+	}
+	for _, c := range charges {
+		first := 1
+		if c.Correction.Refund {
+			first = 0
+		}
+		for i, cost := range c.Correction.By {
+			if cost != (algorithm.Cost{}) {
+				part := *c
+				part.Cost = cost
+				requests[first+i].Charges = append(requests[first+i].Charges, &part)
+			}
+		}
+	}
+	return slices.DeleteFunc(requests, func(r request.Request) bool { return len(r.Charges) == 0 })
+}

@@ -1,0 +1,166 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/headgate/headgate/internal/algorithm"
+	"github.com/headgate/headgate/internal/request"
+)
+
+// ErrHoldExpired is the error of a Reservation.Renew that came too late: what the reservation spent
+// under some policy has gone back after PolicyConfig.Hold.
+var ErrHoldExpired = errors.New("core: the hold has expired")
+
+// longestHold bounds PolicyConfig.Hold.
+const longestHold = maxReserve
+
+// hold is what keeps charges spent for a while.
+type hold struct {
+	id string // empty if nothing is held
+
+	mu    sync.Mutex
+	timer *time.Timer // of Keep
+	ended bool
+}
+
+// held reports whether units of a charge may be held.
+func held(c *request.Charge) bool { return c.HoldFor > 0 }
+
+// holds reports whether the reservation holds a charge. A charge of this process alone, or of
+// nobody, is not held.
+func (r *Reservation) holds(c *charge) bool {
+	return r.hold.id != "" && held(&c.Charge) && !c.local && !c.failed && c.Spent > 0
+}
+
+// Renew prolongs what the reservation holds: each charge under a policy with a PolicyConfig.Hold
+// counts for that time from now. After Settle and Cancel it does nothing. The error is
+// ErrHoldExpired if a charge has gone back; the others are renewed. Other errors are those of
+// Decide, and leave unknown whether the reservation was renewed.
+func (r *Reservation) Renew(ctx context.Context) error {
+	if r == nil || r.hold.id == "" {
+		return nil
+	}
+	var charges []*request.Charge
+	for i := range r.spent {
+		c := r.spent[i]
+		if r.holds(&c) {
+			c.correct(ctx, c.Spent)
+			c.Correction.Held = true
+			charges = append(charges, &c.Charge)
+		}
+	}
+	var errs []error
+	for _, part := range r.gate.parts(charges) {
+		ended, err := r.atHolds(ctx, algorithm.Renew, part)
+		if err == nil && ended {
+			err = ErrHoldExpired
+		}
+		errs = append(errs, err)
+	}
+	err := errors.Join(errs...)
+	if r.hold.over() {
+		return nil
+	}
+	if errors.Is(err, ErrHoldExpired) {
+		r.gate.tell(ctx, Event{Kind: EventHoldExpired, Err: err})
+	}
+	return err
+}
+
+// Keep renews the reservation in the background until it is settled or cancelled, has expired, or
+// the Gate is closed. Semaphore.Admit keeps what it spent as long as its slot is held. Keep does
+// nothing if nothing is held. It may be called again.
+func (r *Reservation) Keep() {
+	if r == nil || r.hold.id == "" {
+		return
+	}
+	shortest := time.Duration(0)
+	for i := range r.spent {
+		if c := &r.spent[i]; r.holds(c) && (shortest == 0 || c.policy.hold < shortest) {
+			shortest = c.policy.hold
+		}
+	}
+	r.hold.mu.Lock()
+	defer r.hold.mu.Unlock()
+	if shortest > 0 && r.hold.timer == nil && !r.hold.ended {
+		r.hold.timer = time.AfterFunc(renewIn(shortest), func() { r.renewAgain(shortest) })
+	}
+}
+
+// renewIn returns a third of a hold, with jitter.
+func renewIn(hold time.Duration) time.Duration {
+	third := hold / 3
+	return third - time.Duration(rand.Int64N(int64(third)/5+1))
+}
+
+func (r *Reservation) renewAgain(hold time.Duration) {
+	if r.gate.tasks.Stopped() {
+		return
+	}
+	r.gate.tasks.Go(func() {
+		if errors.Is(r.Renew(context.Background()), ErrHoldExpired) {
+			return // a failure is tried again
+		}
+		r.hold.mu.Lock()
+		defer r.hold.mu.Unlock()
+		if r.hold.timer != nil {
+			r.hold.timer.Reset(renewIn(hold))
+		}
+	})
+}
+
+// end ends Keep for good.
+func (h *hold) end() {
+	h.rest()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ended = true
+}
+
+// rest ends Keep until it is called again.
+func (h *hold) rest() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.timer != nil {
+		h.timer.Stop()
+		h.timer = nil
+	}
+}
+
+// over reports whether the reservation is settled.
+func (h *hold) over() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.ended
+}
+
+// atHolds settles or renews holds in one step. It reports whether one of them had ended.
+func (r *Reservation) atHolds(
+	ctx context.Context, op algorithm.Operation, charges []*request.Charge,
+) (ended bool, err error) {
+	requests := []request.Request{{Op: op, Hold: r.hold.id, Charges: charges}}
+	if err := r.gate.send(ctx, requests); err != nil {
+		return false, err
+	}
+	return requests[0].Verdict != 0, nil
+}
+
+// checkHold returns the fault of a PolicyConfig.Hold.
+func checkHold(cfg PolicyConfig) error {
+	_, blocks := cfg.Algorithm.(Block)
+	switch {
+	case cfg.Hold < 0 || cfg.Hold > longestHold:
+		return fmt.Errorf("core: PolicyConfig.Hold is %v: it must be between 0 and %v",
+			cfg.Hold, longestHold)
+	case cfg.Hold > 0 && cfg.Hold < time.Millisecond:
+		return fmt.Errorf("core: PolicyConfig.Hold is %v: it must be at least a millisecond", cfg.Hold)
+	case cfg.Hold > 0 && blocks:
+		return errors.New("core: PolicyConfig.Hold is set, and the strikes of a Block are not held")
+	}
+	return nil
+}

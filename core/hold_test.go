@@ -1,0 +1,282 @@
+package core_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/redistest"
+)
+
+// heldFor returns a policy of 10 units that never come back by themselves, held for a minute.
+func heldFor(t testing.TB, hold time.Duration) *core.Policy {
+	t.Helper()
+	return newPolicy(t, core.PolicyConfig{Name: "budget", Algorithm: frozen(10), Hold: hold})
+}
+
+func charge(t testing.TB, g *core.Gate, charges ...core.Charge) *core.Reservation {
+	t.Helper()
+	r, d, err := g.Charge(t.Context(), charges...)
+	if r == nil || err != nil {
+		t.Fatalf("%s, %v", show(d), err)
+	}
+	return r
+}
+
+func TestHoldExpires(t *testing.T) {
+	tests := []struct {
+		name    string
+		do      func(t *testing.T, r *core.Reservation, c *manualClock)
+		used    int64
+		expired bool
+	}{
+		{"nothing is settled", func(_ *testing.T, _ *core.Reservation, c *manualClock) { c.advance(time.Minute) }, 0, false},
+		{"the hold lasts", func(_ *testing.T, _ *core.Reservation, c *manualClock) { c.advance(time.Minute - time.Microsecond) }, 4, false},
+		{"settled before", func(t *testing.T, r *core.Reservation, c *manualClock) {
+			c.advance(30 * time.Second)
+			settle(t, r, 3)
+			c.advance(time.Hour)
+		}, 3, false},
+		{"settled for what was spent", func(t *testing.T, r *core.Reservation, c *manualClock) {
+			settle(t, r, 4)
+			c.advance(time.Hour)
+		}, 4, false},
+		{"settled before for more", func(t *testing.T, r *core.Reservation, c *manualClock) {
+			settle(t, r, 15)
+			c.advance(time.Hour)
+		}, 15, false},
+		{"settled after", func(t *testing.T, r *core.Reservation, c *manualClock) {
+			c.advance(time.Hour)
+			settle(t, r, 3)
+		}, 3, true},
+		{"settled after for more", func(t *testing.T, r *core.Reservation, c *manualClock) {
+			c.advance(time.Hour)
+			settle(t, r, 15)
+		}, 15, true},
+		{"cancelled before", func(t *testing.T, r *core.Reservation, c *manualClock) {
+			cancel(t, r)
+			c.advance(time.Hour)
+		}, 0, false},
+		{"cancelled after", func(t *testing.T, r *core.Reservation, c *manualClock) {
+			c.advance(time.Hour)
+			cancel(t, r)
+		}, 0, true},
+		{"renewed", func(t *testing.T, r *core.Reservation, c *manualClock) {
+			for range 3 {
+				c.advance(59 * time.Second)
+				if err := r.Renew(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+			c.advance(59 * time.Second)
+		}, 4, false},
+		{"renewed, and then left", func(t *testing.T, r *core.Reservation, c *manualClock) {
+			c.advance(59 * time.Second)
+			if err := r.Renew(t.Context()); err != nil {
+				t.Error(err)
+			}
+			c.advance(time.Minute)
+		}, 0, false},
+		{"renewed too late", func(t *testing.T, r *core.Reservation, c *manualClock) {
+			c.advance(time.Minute)
+			if err := r.Renew(t.Context()); !errors.Is(err, core.ErrHoldExpired) {
+				t.Error(err)
+			}
+		}, 0, true},
+		{"renewed after it is settled", func(t *testing.T, r *core.Reservation, c *manualClock) {
+			settle(t, r, 1)
+			if err := r.Renew(t.Context()); err != nil {
+				t.Error(err)
+			}
+			c.advance(time.Hour)
+		}, 1, false},
+		{"the clock steps back before a renewal", func(t *testing.T, r *core.Reservation, c *manualClock) {
+			c.advance(-time.Minute)
+			if err := r.Renew(t.Context()); err != nil {
+				t.Error(err)
+			}
+			c.advance(time.Minute + 59*time.Second)
+		}, 4, false},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			eachGateObserved(t, func(t *testing.T, g *core.Gate, c *manualClock, expired *atomic.Int64) {
+				p, key := heldFor(t, time.Minute), newKey(t, "k")
+				r := charge(t, g, core.Charge{Policy: p, Key: key, Cost: 4})
+				test.do(t, r, c)
+				if n := used(t, g, p, key); n != test.used {
+					t.Errorf("%d units are in use, want %d", n, test.used)
+				}
+				if told := expired.Load() > 0; told != test.expired {
+					t.Errorf("told of an expired hold: %t", told)
+				}
+			})
+		})
+	}
+}
+
+// eachGateObserved is eachGate, and counts the events of expired holds.
+func eachGateObserved(t *testing.T, f func(t *testing.T, g *core.Gate, c *manualClock, expired *atomic.Int64)) {
+	t.Helper()
+	observed := func(n *atomic.Int64) core.Config {
+		return core.Config{Observe: func(_ context.Context, e core.Event) {
+			if e.Kind == core.EventHoldExpired {
+				n.Add(1)
+			}
+		}}
+	}
+	t.Run("memory", func(t *testing.T) {
+		var n atomic.Int64
+		c, cfg := newClock(), observed(&n)
+		cfg.Clock = c
+		f(t, memoryGate(t, cfg), c, &n)
+	})
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		var n atomic.Int64
+		c, cfg := newClock(), observed(&n)
+		cfg.Prefix, cfg.DisableDenialCache = s.Prefix, true
+		g := redisGate(t, s.Client(t), cfg)
+		g.InjectClock(c.now)
+		f(t, g, c, &n)
+	})
+}
+
+// Of several charges only those under a policy with a Hold expire.
+func TestOnlyHeldChargesExpire(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+		budget, key := heldFor(t, time.Minute), newKey(t, "k")
+		requests := newPolicy(t, core.PolicyConfig{Name: "requests", Algorithm: frozen(10)})
+		r := charge(t, g,
+			core.Charge{Policy: requests, Key: key, Cost: 1}, core.Charge{Policy: budget, Key: key, Cost: 4})
+		decide(t, g, core.Charge{Policy: budget, Key: key, Cost: 2}) // which nothing holds
+		c.advance(time.Hour)
+		if a, b := used(t, g, requests, key), used(t, g, budget, key); a != 1 || b != 2 {
+			t.Errorf("%d requests and %d units are in use, want 1 and 2", a, b)
+		}
+		settle(t, r, 0, 5)
+		if a, b := used(t, g, requests, key), used(t, g, budget, key); a != 0 || b != 7 {
+			t.Errorf("%d requests and %d units are in use, want 0 and 7", a, b)
+		}
+	})
+}
+
+// A hold lives in Redis at least as long as the units that it gives back, although nobody asks for
+// the key in the meantime.
+func TestHoldOutlivesWhatItGivesBack(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		g, client := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix}), s.Client(t)
+		p, key := heldFor(t, time.Minute), newKey(t, "k")
+		charge(t, g, core.Charge{Policy: p, Key: key, Cost: 4})
+		var state, holds time.Duration
+		for _, name := range client.Keys(t.Context(), s.Prefix+"*").Val() {
+			if ttl := client.PTTL(t.Context(), name).Val(); strings.HasSuffix(name, core.HoldsSuffix) {
+				holds = ttl
+			} else if strings.Contains(name, "budget") {
+				state = ttl
+			}
+		}
+		if state < 99*365*24*time.Hour || holds < state-time.Second {
+			t.Errorf("the state lives for %v, its holds for %v", state, holds)
+		}
+	})
+}
+
+// What a slot denies is not held: a request whose later slot denies leaves no hold behind.
+func TestDeniedRequestHoldsNothing(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		g, client := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix}), s.Client(t)
+		g.SplitByOutermost()
+		p := heldFor(t, time.Minute)
+		full, other := newKey(t, "full"), newKey(t, "other")
+		decide(t, g, core.Charge{Policy: p, Key: full, Cost: 10})
+		r, d, err := g.Charge(t.Context(),
+			core.Charge{Policy: p, Key: other, Cost: 4}, core.Charge{Policy: p, Key: full, Cost: 1})
+		if r != nil || d.Allowed || err != nil {
+			t.Fatal(show(d), err)
+		}
+		if n := used(t, g, p, other); n != 0 {
+			t.Errorf("%d units are in use", n)
+		}
+		for _, name := range client.Keys(t.Context(), s.Prefix+"*"+core.HoldsSuffix).Val() {
+			t.Errorf("%s is left", name)
+		}
+	})
+}
+
+func TestKeepRenewsUntilSettled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := memoryGate(t, core.Config{})
+		p, key := heldFor(t, 3*time.Second), newKey(t, "k")
+		r := charge(t, g, core.Charge{Policy: p, Key: key, Cost: 4})
+		r.Keep()
+		r.Keep()
+		time.Sleep(time.Hour)
+		if n := used(t, g, p, key); n != 4 {
+			t.Errorf("%d units are in use after an hour, want 4", n)
+		}
+		settle(t, r, 1)
+		time.Sleep(time.Hour)
+		if n := used(t, g, p, key); n != 1 {
+			t.Errorf("%d units are in use after Settle, want 1", n)
+		}
+	})
+}
+
+// A slot keeps what was spent with it; after its release the hold runs out.
+func TestSlotKeepsItsReservation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := memoryGate(t, core.Config{})
+		p, key := heldFor(t, 3*time.Second), newKey(t, "k")
+		s := semaphore(t, g, core.SemaphoreConfig{TTL: 10 * time.Second})
+		ask := core.SlotRequest{Levels: []core.Level{{Key: key, Limit: 1}}}
+		l, d, err := s.TryAdmit(t.Context(), ask, core.Charge{Policy: p, Key: key, Cost: 4})
+		if l == nil {
+			t.Fatal(show(d), err)
+		}
+		time.Sleep(time.Hour)
+		if n := used(t, g, p, key); n != 4 {
+			t.Errorf("%d units are in use while the slot is held, want 4", n)
+		}
+		release(t, l)
+		time.Sleep(2 * time.Second)
+		if n := used(t, g, p, key); n != 4 {
+			t.Errorf("%d units are in use after the release, want 4", n)
+		}
+		time.Sleep(2 * time.Second)
+		if n := used(t, g, p, key); n != 0 {
+			t.Errorf("%d units are in use after the hold, want 0", n)
+		}
+	})
+}
+
+func TestHoldIsValidated(t *testing.T) {
+	for _, test := range []struct {
+		name      string
+		hold      time.Duration
+		algorithm core.Algorithm
+		valid     bool
+	}{
+		{"none", 0, frozen(1), true},
+		{"a millisecond", time.Millisecond, frozen(1), true},
+		{"ten years", 87_660 * time.Hour, frozen(1), true},
+		{"negative", -1, frozen(1), false},
+		{"below a millisecond", time.Microsecond, frozen(1), false},
+		{"above ten years", 87_661 * time.Hour, frozen(1), false},
+		{"of a block", time.Second, core.Block{Strikes: 1, Within: time.Second, For: time.Second}, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			_, err := core.NewPolicy(core.PolicyConfig{Name: "p", Algorithm: test.algorithm, Hold: test.hold})
+			if valid := err == nil; valid != test.valid {
+				t.Error(err)
+			}
+			if err != nil && !strings.Contains(err.Error(), "PolicyConfig.Hold") {
+				t.Errorf("the error names no field: %v", err)
+			}
+		})
+	}
+}

@@ -1,0 +1,79 @@
+package redisstore
+
+import (
+	"strconv"
+
+	"github.com/headgate/headgate/internal/algorithm"
+	"github.com/headgate/headgate/internal/request"
+)
+
+// admission writes what lua/admit.lua reads behind the request: the arguments of the holds, and
+// those of the slot.
+func (b *batch) admission(r *request.Request) {
+	from := len(b.args)
+	if r.Holds() {
+		b.holds(r)
+	}
+	holds := int64(len(b.args) - from)
+	from = len(b.args)
+	if r.Slot != nil {
+		b.name("acquire")
+		b.acquire(r.Slot.Request)
+	}
+	slot := int64(len(b.args) - from)
+	b.int(holds)
+	b.int(slot)
+}
+
+func (b *batch) holds(r *request.Request) {
+	switch r.Op {
+	case algorithm.Settle, algorithm.Renew:
+		b.args = append(b.args, string(r.Op))
+	default:
+		b.args = append(b.args, "hold")
+	}
+	b.args = append(b.args, r.Hold)
+	b.int(int64(len(b.keys)))
+	set, receipt := int64(len(b.keys)), int64(1)
+	for i, c := range r.Charges {
+		receipt += int64(c.Limit.Fields())
+		at := int64(0)
+		if c.HoldFor > 0 {
+			set++
+			at = set
+		} else if r.Op != algorithm.Settle {
+			continue
+		}
+		b.int(int64(b.keyOf[i]) + 1)
+		b.int(b.limitAt[b.limitOf[i]])
+		b.int(at)
+		k := c.Correction
+		if k == nil {
+			b.int(c.HoldFor)
+			b.args = append(b.args, spent(c.Cost, c.Limit.Denominator()))
+			b.int(receipt)
+			continue
+		}
+		if k.Held {
+			b.int(c.HoldFor)
+		} else {
+			b.int(0)
+		}
+		b.args = append(b.args, spent(k.Spent, k.Denominator))
+		b.int(c.Receipt())
+		if r.Op == algorithm.Settle {
+			b.flag(k.Refund)
+			for _, cost := range [...]algorithm.Cost{k.By[0], k.By[1], k.Whole[0], k.Whole[1]} {
+				b.int(cost.Whole)
+				b.int(cost.Fraction)
+			}
+		}
+	}
+}
+
+// spent is the text of a cost in the holds of lua/admit.lua.
+func spent(c algorithm.Cost, denominator int64) string {
+	text := strconv.AppendInt(nil, denominator, 10)
+	text = strconv.AppendInt(append(text, ' '), c.Whole, 10)
+	return string(strconv.AppendInt(append(text, ' '), c.Fraction, 10))
+}
