@@ -65,7 +65,8 @@ type Config struct {
 	// for all of a Retry-After of weeks, or retries in vain. A request whose id was handled and a
 	// client whose block is hidden are told so too. Retry-After keeps the true wait.
 	//
-	// In these dialects a wait below a second is also stated in milliseconds, in retry-after-ms.
+	// In these dialects a wait below a second is also stated in milliseconds, in retry-after-ms. In
+	// every dialect RetryWithin tells OpenAIError an exhausted budget from a rate.
 	RetryWithin time.Duration
 	// Refusal is the format of a refusal's body. The zero value is Problem.
 	Refusal Refusal
