@@ -1,6 +1,7 @@
 package adapters_test
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -425,6 +426,11 @@ var behavior = []row{
 	{name: "exposed headers", root: func(_ *fixture, cfg *nethttp.Config) { cfg.ExposeHeaders = true }, request: "GET /users/1", status: 200, limits: left(99, 2)},
 	{name: "plain refusal", root: func(_ *fixture, cfg *nethttp.Config) { cfg.Refusal = nethttp.PlainText }, before: slices.Repeat([]string{"GET /users/1"}, 3), request: "GET /users/1", status: 429, limits: refused(97)},
 	{name: "OpenAI refusal", root: func(_ *fixture, cfg *nethttp.Config) { cfg.Refusal = nethttp.OpenAIError }, before: slices.Repeat([]string{"GET /users/1"}, 3), request: "GET /users/1", status: 429, limits: refused(97)},
+	{name: "OpenAI headers", root: func(_ *fixture, cfg *nethttp.Config) {
+		cfg.Headers, cfg.RetryWithin = nethttp.OpenAIHeaders, time.Second
+	}, before: slices.Repeat([]string{"GET /users/1"}, 3), request: "GET /users/1", status: 429, limits: map[string]string{"Retry-After": "20"}},
+	{name: "Anthropic refusal", root: func(_ *fixture, cfg *nethttp.Config) { cfg.Refusal = nethttp.AnthropicError }, before: slices.Repeat([]string{"GET /users/1"}, 3), request: "GET /users/1", status: 429, limits: refused(97)},
+	{name: "Anthropic overload", root: func(f *fixture, cfg *nethttp.Config) { down(core.Closed)(f, cfg); cfg.Refusal = nethttp.AnthropicError }, request: "GET /users/1", status: nethttp.StatusOverloaded, limits: map[string]string{"Ratelimit-Policy": `"p";q=2;w=60`, "Retry-After": "1"}},
 	{name: "MaxDelay is too short", root: func(f *fixture, cfg *nethttp.Config) { cfg.MaxDelay = time.Second }, before: slices.Repeat([]string{"GET /users/1"}, 3), request: "GET /users/1", status: 429, limits: map[string]string{
 		"Ratelimit": `"address";r=97;t=1, "route";r=0;t=20`, "Ratelimit-Policy": quotas, "Retry-After": "19"}},
 }
@@ -480,7 +486,7 @@ func (c row) check(t *testing.T, fw framework, want answer, http2 bool) {
 			t.Errorf("limits\n%v, net/http has\n%v", got.limits(), want.limits())
 		}
 	case c.refusedByGuard() && fw.json:
-		body := fmt.Sprintf("{\"message\":%q}\n", http.StatusText(status))
+		body := fmt.Sprintf("{\"message\":%q}\n", cmp.Or(http.StatusText(status), "Overloaded"))
 		if strings.HasPrefix(c.request, "HEAD") {
 			body = ""
 		}

@@ -315,7 +315,7 @@ func TestCancelUnderAnotherLimit(t *testing.T) {
 // A clock that steps back over the start of a period and forward again, several times, admits the
 // limit once.
 func TestClockStepsOverPeriodStart(t *testing.T) {
-	for _, every := range []core.Unit{core.Minute, core.Day, core.Month} {
+	for _, every := range []core.Period{core.Minute, core.Day, core.Month} {
 		eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
 			charge := core.Charge{Policy: limited(t, "p", core.Calendar{Limit: 10, Every: every, In: time.UTC}), Key: newKey(t, "k"), Cost: 100}
 			boundary, got := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC).UnixMicro(), int64(0)

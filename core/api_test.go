@@ -144,7 +144,8 @@ func TestEnumerationsHaveNames(t *testing.T) {
 		{core.Local, core.Open, core.Closed, core.FailureMode(9)},
 		{core.CancelOnLoss, core.AdoptOnLoss, core.NotifyOnLoss, core.LossPolicy(9)},
 		{core.Auto, core.OneServer, core.Cluster, core.Topology(9)},
-		{core.Minute, core.Hour, core.Day, core.Week, core.Month, core.Year, core.Unit(9)},
+		{core.Minute, core.Hour, core.Day, core.Week, core.Month, core.Year, core.Period(9)},
+		{core.UnitRequests, core.UnitTokens, core.UnitInputTokens, core.UnitOutputTokens, core.UnitMicroDollars, core.Unit(9)},
 		{core.SourceNone, core.SourceRedis, core.SourceMemory, core.SourceOpen, core.SourceLocal, core.SourceClosed, core.SourceCache},
 		{core.EventDecide, core.EventScriptMissing, core.EventKind(99)},
 	} {

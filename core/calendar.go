@@ -6,33 +6,33 @@ import (
 	"github.com/headgate/headgate/internal/algorithm"
 )
 
-// Unit is the length of a Calendar's periods.
-type Unit uint8
+// Period is the length of a Calendar's periods.
+type Period uint8
 
-// The units of a Calendar. The zero value is none of them.
+// The periods of a Calendar. The zero value is none of them.
 const (
-	Minute = Unit(algorithm.Minute)
-	Hour   = Unit(algorithm.Hour)
-	Day    = Unit(algorithm.Day)
-	Week   = Unit(algorithm.Week) // from Monday
-	Month  = Unit(algorithm.Month)
-	Year   = Unit(algorithm.Year)
+	Minute = Period(algorithm.Minute)
+	Hour   = Period(algorithm.Hour)
+	Day    = Period(algorithm.Day)
+	Week   = Period(algorithm.Week) // from Monday
+	Month  = Period(algorithm.Month)
+	Year   = Period(algorithm.Year)
 )
 
-var units = [...]string{"none", "minute", "hour", "day", "week", "month", "year"}
+var periods = [...]string{"none", "minute", "hour", "day", "week", "month", "year"}
 
-// String returns the unit in one lower-case word.
-func (u Unit) String() string { return nameOf(units[:], int(u)) }
+// String returns the period in one lower-case word.
+func (p Period) String() string { return nameOf(periods[:], int(p)) }
 
 // Calendar admits Limit units in each period of a calendar, such as a day from midnight to midnight
 // in a time zone. A day on which clocks change has 23 or 25 hours, or whatever it has in that zone.
 // Redis's clock decides which period it is.
 //
-// A changed limit holds at once, and the count of the period stays. Another unit, zone or Anchor
+// A changed limit holds at once, and the count of the period stays. Another Every, zone or Anchor
 // has a count of its own.
 type Calendar struct {
 	Limit int64          // units in each period, at most 10^15
-	Every Unit           // the length of a period; required
+	Every Period         // the length of a period; required
 	In    *time.Location // the time zone, such as time.UTC; required
 	// Anchor, if not zero, is when a period starts, such as the first day of a subscription. The
 	// other periods start at the same time of the day, day of the week, day of the month or day of

@@ -85,7 +85,7 @@ func TestPolicyFaults(t *testing.T) {
 		cfg   core.PolicyConfig
 		words []string
 	}{
-		{"good", core.PolicyConfig{Name: "a-B_9.", Algorithm: good, OnFailure: core.Closed, Shadow: true}, nil},
+		{"good", core.PolicyConfig{Name: "a-B_9.", Algorithm: good, Unit: core.UnitMicroDollars, OnFailure: core.Closed, Shadow: true}, nil},
 		{"longest name", core.PolicyConfig{Name: strings.Repeat("x", 64), Algorithm: good}, nil},
 		{"zero", core.PolicyConfig{}, []string{"PolicyConfig.Name is empty", "PolicyConfig.Algorithm is nil"}},
 		{"name too long", core.PolicyConfig{Name: strings.Repeat("x", 65), Algorithm: good}, []string{"PolicyConfig.Name is 65 bytes"}},
@@ -93,8 +93,8 @@ func TestPolicyFaults(t *testing.T) {
 		{"name beyond ASCII", core.PolicyConfig{Name: "ä", Algorithm: good}, []string{"PolicyConfig.Name"}},
 		{"zero bucket", core.PolicyConfig{Name: "p", Algorithm: core.TokenBucket{}}, []string{"PolicyConfig.Algorithm: TokenBucket.Burst is 0"}},
 		{
-			"everything", core.PolicyConfig{Name: "a{", Algorithm: core.TokenBucket{Rate: -1, Per: -1, Burst: -1}, OnFailure: 3},
-			[]string{"PolicyConfig.Name", "PolicyConfig.OnFailure is 3", "TokenBucket.Rate is -1", "TokenBucket.Per is -1ns", "TokenBucket.Burst is -1"},
+			"everything", core.PolicyConfig{Name: "a{", Algorithm: core.TokenBucket{Rate: -1, Per: -1, Burst: -1}, Unit: 5, OnFailure: 3},
+			[]string{"PolicyConfig.Name", "PolicyConfig.Unit is 5", "PolicyConfig.OnFailure is 3", "TokenBucket.Rate is -1", "TokenBucket.Per is -1ns", "TokenBucket.Burst is -1"},
 		},
 	}
 	for _, tt := range tests {

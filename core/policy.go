@@ -29,6 +29,9 @@ type PolicyConfig struct {
 	// error is returned by the decision, which denies. Each algorithm says what becomes of spent
 	// units when its limit changes; a limit of another algorithm starts anew.
 	For func(ctx context.Context, key Key) (Algorithm, error)
+	// Unit is the unit of the policy's costs. It decides which headers state the policy; see Unit.
+	// Zero means UnitRequests.
+	Unit Unit
 	// OnFailure says who decides while Redis does not answer. Zero means Local.
 	OnFailure FailureMode
 	// Shadow makes a policy that counts and never denies. It is charged if it has room and the
@@ -52,6 +55,7 @@ type Policy struct {
 	algorithm Algorithm
 	own       *limit // the compiled algorithm
 	forKey    func(context.Context, Key) (Algorithm, error)
+	unit      Unit
 	onFailure FailureMode
 	shadow    bool
 	hold      time.Duration
@@ -73,6 +77,10 @@ func NewPolicy(cfg PolicyConfig) (*Policy, error) {
 	if err := checkName(cfg.Name, 64); err != nil {
 		errs = append(errs, fmt.Errorf("core: PolicyConfig.Name %w", err))
 	}
+	if cfg.Unit > UnitMicroDollars {
+		errs = append(errs, fmt.Errorf("core: PolicyConfig.Unit is %d: it must be UnitRequests, "+
+			"UnitTokens, UnitInputTokens, UnitOutputTokens or UnitMicroDollars", cfg.Unit))
+	}
 	if cfg.OnFailure > Closed {
 		errs = append(errs, fmt.Errorf(
 			"core: PolicyConfig.OnFailure is %d: it must be Local, Open or Closed", cfg.OnFailure))
@@ -81,6 +89,7 @@ func NewPolicy(cfg PolicyConfig) (*Policy, error) {
 		name:      cfg.Name,
 		algorithm: cfg.Algorithm,
 		forKey:    cfg.For,
+		unit:      cfg.Unit,
 		onFailure: cfg.OnFailure,
 		shadow:    cfg.Shadow,
 		hold:      cfg.Hold,
@@ -178,6 +187,9 @@ func quota(l algorithm.Limit) (limit int64, window time.Duration) {
 	}
 	return l.Capacity(), l.Window()
 }
+
+// Unit returns the unit of the policy's costs.
+func (p *Policy) Unit() Unit { return p.unit }
 
 // Shadow reports whether the policy counts and never denies.
 func (p *Policy) Shadow() bool { return p.shadow }

@@ -62,7 +62,7 @@ func WithConfig(g *nethttp.Guard, cfg Config) echo.MiddlewareFunc {
 				return err
 			}
 			return &echo.HTTPError{
-				Code: a.Status(), Message: http.StatusText(a.Status()), Internal: a.Err(),
+				Code: a.Status(), Message: a.StatusText(), Internal: a.Err(),
 			}
 		}
 	}

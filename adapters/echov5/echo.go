@@ -62,7 +62,7 @@ func WithConfig(g *nethttp.Guard, cfg Config) echo.MiddlewareFunc {
 				err = c.NoContent(a.Status())
 				return err
 			}
-			refusal := echo.NewHTTPError(a.Status(), http.StatusText(a.Status()))
+			refusal := echo.NewHTTPError(a.Status(), a.StatusText())
 			if err := a.Err(); err != nil {
 				return refusal.Wrap(err)
 			}

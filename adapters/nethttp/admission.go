@@ -62,8 +62,17 @@ func (a *Admission) Decision() *core.Decision { return &a.decision }
 //   - 429 for what the client itself has spent, for the slots it holds, and for a blocked client
 //   - 500 for a Key, Limit, Cost or Priority that fails
 //   - 503 while Redis is down and a policy is Closed, while Redis is misconfigured, while a Cap
-//     with Global is full, while the Gate is closed, and for a request whose context has ended
+//     with Global is full, while the Gate is closed, and for a request whose context has ended; in
+//     the format AnthropicError it is StatusOverloaded
 func (a *Admission) Status() int { return a.status }
+
+// StatusText returns the Status in words, such as Too Many Requests, or "" if the request may go on.
+func (a *Admission) StatusText() string {
+	if a.status == StatusOverloaded {
+		return "Overloaded"
+	}
+	return http.StatusText(a.status)
+}
 
 // Err returns what went wrong, or nil. It is set for a refusal that is not a denial, and for a
 // request that a failure mode decided. It is for logs and must not appear in a response.
@@ -164,7 +173,7 @@ func (a *Admission) admit(r *http.Request, exempt, wasCharged bool) {
 func (a *Admission) statusOf(derived bool, err error) int {
 	switch {
 	case a.full != nil && a.fullCap().Global:
-		return http.StatusServiceUnavailable
+		return a.guard.cfg.Refusal.overloaded()
 	case a.full != nil:
 		return http.StatusTooManyRequests
 	case errors.Is(err, errLimit):
@@ -178,7 +187,7 @@ func (a *Admission) statusOf(derived bool, err error) int {
 		return http.StatusInternalServerError
 	case err != nil, a.decision.Source == core.SourceClosed,
 		a.decision.Source == core.SourceOverload:
-		return http.StatusServiceUnavailable
+		return a.guard.cfg.Refusal.overloaded()
 	}
 	return http.StatusTooManyRequests
 }

@@ -11,6 +11,7 @@ import (
 // advert is what responses state about a policy.
 type advert struct {
 	name   string // quoted; empty for a shadow policy, which clients do not see
+	unit   string // the parameter qu, or empty for requests
 	limit  int64
 	window time.Duration
 	member string // the policy's member of RateLimit-Policy, or empty
@@ -21,9 +22,12 @@ func advertise(p *core.Policy) advert {
 		return advert{}
 	}
 	a := advert{name: `"` + p.Name() + `"`}
+	if u := p.Unit(); u != core.UnitRequests {
+		a.unit = `;qu="` + u.String() + `"`
+	}
 	if limit, window, ok := p.Quota(); ok {
 		a.limit, a.window = limit, window
-		a.member = member(a.name, p.Algorithm(), limit, window)
+		a.member = a.format(p.Algorithm(), limit, window)
 	}
 	return a
 }
@@ -40,7 +44,7 @@ func (a *advert) memberFor(r core.Result, own core.Algorithm) string {
 	case own == nil && (local || r.Limit == a.limit && r.Window == a.window):
 		return a.member
 	}
-	return member(a.name, own, r.Limit, r.Window)
+	return a.format(own, r.Limit, r.Window)
 }
 
 // memberOf returns the member of RateLimit-Policy for a limit.
@@ -53,19 +57,19 @@ func (a *advert) memberOf(own core.Algorithm) string {
 	if !ok {
 		return ""
 	}
-	return member(a.name, own, limit, window)
+	return a.format(own, limit, window)
 }
 
-// member formats one member of RateLimit-Policy. A window is told in whole seconds, so that of a
-// shorter one is a second.
-func member(name string, algorithm core.Algorithm, limit int64, window time.Duration) string {
+// format returns the member of RateLimit-Policy for a limit of this algorithm. A window is told in
+// whole seconds, so that of a shorter one is a second.
+func (a *advert) format(algorithm core.Algorithm, limit int64, window time.Duration) string {
 	if window == core.Never {
-		return name + ";q=" + integer(limit)
+		return a.name + ";q=" + integer(limit) + a.unit
 	}
 	if window < time.Second {
 		limit, window = perSecond(algorithm, limit, window), time.Second
 	}
-	return name + ";q=" + integer(limit) + ";w=" + seconds(window)
+	return a.name + ";q=" + integer(limit) + a.unit + ";w=" + seconds(window)
 }
 
 // perSecond returns what one second allows: the rate of an algorithm that has one, and otherwise
@@ -96,9 +100,12 @@ func appendInteger(b []byte, n int64) []byte {
 
 func seconds(d time.Duration) string { return integer(ceilSeconds(d)) }
 
-func ceilSeconds(d time.Duration) int64 {
-	n := int64(d / time.Second)
-	if d%time.Second > 0 {
+func ceilSeconds(d time.Duration) int64 { return ceil(d, time.Second) }
+
+// ceil returns d in units, rounded up.
+func ceil(d, unit time.Duration) int64 {
+	n := int64(d / unit)
+	if d%unit > 0 {
 		n++
 	}
 	return n

@@ -59,6 +59,15 @@ type Config struct {
 	// Headers is the dialect in which responses state the limits. The zero value is
 	// StandardHeaders.
 	Headers Headers
+	// RetryWithin is the longest wait that a client should sit out. Zero means a minute. A refusal
+	// with a longer wait, or with one that never ends, tells SDKs of model APIs to give up, by
+	// x-should-retry: false, if Headers is OpenAIHeaders or AnthropicHeaders. Otherwise an SDK sleeps
+	// for all of a Retry-After of weeks, or retries in vain. A request whose id was handled and a
+	// client whose block is hidden are told so too. Retry-After keeps the true wait.
+	//
+	// In these dialects a wait below a second is also stated in milliseconds, in retry-after-ms. In
+	// every dialect RetryWithin tells OpenAIError an exhausted budget from a rate.
+	RetryWithin time.Duration
 	// Refusal is the format of a refusal's body. The zero value is Problem.
 	Refusal Refusal
 	// ProblemBase is the prefix of the type of a refusal's problem details; the type's name in the
@@ -98,6 +107,9 @@ func (cfg *Config) check() error {
 	if cfg.BufferBody < 0 {
 		fault("BufferBody is %d: it must not be negative", cfg.BufferBody)
 	}
+	if cfg.RetryWithin < 0 {
+		fault("RetryWithin is %v: it must not be negative", cfg.RetryWithin)
+	}
 	names := make(map[string]bool)
 	for i := range cfg.Rules {
 		cfg.Rules[i].check(i, names, fault)
@@ -111,12 +123,13 @@ func (cfg *Config) check() error {
 	if cfg.Replay != nil {
 		cfg.Replay.check(fault)
 	}
-	if cfg.Refusal > OpenAIError {
-		fault("Refusal is %d: it must be Problem, PlainText or OpenAIError", cfg.Refusal)
+	if cfg.Refusal > AnthropicError {
+		fault("Refusal is %d: it must be Problem, PlainText, OpenAIError or AnthropicError",
+			cfg.Refusal)
 	}
 	if cfg.Headers > NoHeaders {
-		fault("Headers is %d: it must be StandardHeaders, LegacyEpoch, LegacyDelta or NoHeaders",
-			cfg.Headers)
+		fault("Headers is %d: it must be StandardHeaders, LegacyEpoch, LegacyDelta, OpenAIHeaders, "+
+			"AnthropicHeaders or NoHeaders", cfg.Headers)
 	}
 	return errors.Join(errs...)
 }

@@ -1,10 +1,12 @@
 package nethttp
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/keyfunc"
@@ -17,6 +19,7 @@ type Guard struct {
 	adverts  []advert // one for each rule
 	caps     string   // the caps in RateLimit-Policy, if every request has the same
 	policies string   // RateLimit-Policy of most requests
+	exposed  string   // Access-Control-Expose-Headers
 	settles  bool     // something depends on the response, or is held until there is one
 }
 
@@ -28,8 +31,9 @@ func NewGuard(cfg Config) (*Guard, error) {
 	if cfg.ProblemBase == "" {
 		cfg.ProblemBase = draftProblemBase
 	}
+	cfg.RetryWithin = cmp.Or(cfg.RetryWithin, time.Minute)
 	cfg.Rules = slices.Clone(cfg.Rules)
-	g := &Guard{cfg: cfg}
+	g := &Guard{cfg: cfg, exposed: cfg.Headers.names()}
 	var policies []byte
 	for _, r := range cfg.Rules {
 		ad := advertise(r.Policy)

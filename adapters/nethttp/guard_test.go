@@ -96,7 +96,9 @@ func TestEnumerationsHaveNames(t *testing.T) {
 		"legacy delta": nethttp.LegacyDelta.String(), "none": nethttp.NoHeaders.String(),
 		"problem": nethttp.Problem.String(), "plain text": nethttp.PlainText.String(),
 		"openai error": nethttp.OpenAIError.String(), "refuse": nethttp.NoKeyRefuse.String(),
-		"skip": nethttp.NoKeySkip.String(), "unknown": nethttp.Headers(200).String(),
+		"openai": nethttp.OpenAIHeaders.String(), "anthropic": nethttp.AnthropicHeaders.String(),
+		"anthropic error": nethttp.AnthropicError.String(),
+		"skip":            nethttp.NoKeySkip.String(), "unknown": nethttp.Headers(200).String(),
 	} {
 		if got != want {
 			t.Errorf("got %q, want %q", got, want)

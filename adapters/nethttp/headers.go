@@ -2,8 +2,6 @@ package nethttp
 
 import (
 	"net/http"
-	"strconv"
-	"time"
 
 	"github.com/headgate/headgate/core"
 )
@@ -16,9 +14,9 @@ type Headers uint8
 const (
 	// StandardHeaders sets RateLimit and RateLimit-Policy as specified in
 	// draft-ietf-httpapi-ratelimit-headers-10; drafts 08 to 11 are the same on the wire. Both are
-	// lists with a member for each policy. q is the limit and w the seconds that it is for; the w
-	// of a bucket is the time in which an empty one refills. r is what remains and t the
-	// seconds until more does.
+	// lists with a member for each policy. q is the limit, qu its unit unless it counts requests,
+	// and w the seconds that it is for; the w of a bucket is the time in which an empty one refills.
+	// r is what remains and t the seconds until more does.
 	StandardHeaders Headers = iota
 	// LegacyEpoch sets X-RateLimit-Limit, X-RateLimit-Remaining and X-RateLimit-Reset of one
 	// policy: the one that denies for longest, or, if none denies, the one with the smallest part
@@ -27,13 +25,35 @@ const (
 	LegacyEpoch
 	// LegacyDelta is LegacyEpoch with the number of seconds until that time in Reset.
 	LegacyDelta
+	// OpenAIHeaders sets the headers of the OpenAI API: x-ratelimit-limit-requests,
+	// x-ratelimit-remaining-requests and x-ratelimit-reset-requests, and the same three for tokens.
+	// Each three state one policy: of those that count requests, and of those that count tokens, be
+	// it input, output or both. It is the one that denies for longest, or, if none of them denies,
+	// the one with the smallest part of its limit left. Reset is the wait until the whole limit is
+	// available, such as 6m0s or 12ms, rounded up to milliseconds; it is absent if that does not
+	// come. A policy that counts money fills no header.
+	//
+	// Refusals tell the SDKs of that API how long to wait and when not to retry; see
+	// Config.RetryWithin.
+	OpenAIHeaders
+	// AnthropicHeaders sets the headers of the Anthropic API: anthropic-ratelimit-requests-limit,
+	// anthropic-ratelimit-requests-remaining and anthropic-ratelimit-requests-reset, and the same
+	// three for tokens, input-tokens and output-tokens. Each three state one policy of that unit,
+	// chosen as OpenAIHeaders does. Reset is a time in UTC as RFC 3339 has it, by this server's
+	// clock, rounded up to seconds; it is absent if the whole limit does not become available.
+	// Remaining is exact, while the Anthropic API itself rounds tokens to thousands.
+	//
+	// Refusals are those of OpenAIHeaders.
+	AnthropicHeaders
 	// NoHeaders sets Retry-After only.
 	NoHeaders
 )
 
 // String returns the dialect in lower-case words.
 func (h Headers) String() string {
-	return nameOf([]string{"standard", "legacy epoch", "legacy delta", "none"}, int(h))
+	return nameOf([]string{
+		"standard", "legacy epoch", "legacy delta", "openai", "anthropic", "none",
+	}, int(h))
 }
 
 // WriteHeaders sets the headers that state the limits, and on a refusal Retry-After and
@@ -42,49 +62,19 @@ func (a *Admission) WriteHeaders(h http.Header) {
 	if a.skipped {
 		return
 	}
-	names := ""
-	switch a.guard.cfg.Headers {
-	case StandardHeaders:
+	if a.guard.cfg.Headers == StandardHeaders {
 		a.writeStandard(h)
-		names = "RateLimit, RateLimit-Policy, "
-	case LegacyEpoch, LegacyDelta:
-		a.writeLegacy(h)
-		names = "X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, "
+	} else {
+		a.writeDialect(h)
 	}
 	if a.guard.cfg.ExposeHeaders {
-		h.Add("Access-Control-Expose-Headers", names+"Retry-After")
+		h.Add("Access-Control-Expose-Headers", a.guard.exposed)
 	}
 	if a.Allowed() {
 		return
 	}
 	h.Set("Cache-Control", "no-store") // RFC 6585, section 4: a cache must not store a 429
-	if wait, ok := a.retryAfter(); ok {
-		outer, err := strconv.ParseInt(h.Get("Retry-After"), 10, 64)
-		if err != nil || outer < wait {
-			h.Set("Retry-After", strconv.FormatInt(wait, 10))
-		}
-	}
-}
-
-// retryAfter returns the seconds for Retry-After, and whether to set it.
-func (a *Admission) retryAfter() (int64, bool) {
-	switch {
-	case a.busy > 0:
-		return max(1, ceilSeconds(a.busy)), true
-	case a.handled:
-		return 0, false
-	case a.status != http.StatusTooManyRequests && a.status != http.StatusServiceUnavailable:
-		return 0, false
-	case a.hidesBlock():
-		return 0, false
-	case a.full != nil:
-		return max(1, ceilSeconds(a.full.RetryAfter)), true
-	case a.decision.Len() == 0,
-		a.status == http.StatusServiceUnavailable && a.decision.Source != core.SourceClosed:
-		return 1, true
-	}
-	wait := a.decision.RetryAfter()
-	return max(1, ceilSeconds(wait)), wait != core.Never
+	a.writeRetry(h)
 }
 
 func (a *Admission) writeStandard(h http.Header) {
@@ -152,57 +142,4 @@ func appendMember(list []byte, member string) []byte {
 		list = append(list, ", "...)
 	}
 	return append(list, member...)
-}
-
-func (a *Admission) writeLegacy(h http.Header) {
-	i, ok := a.tightest()
-	if !ok {
-		return
-	}
-	r := a.decision.At(i)
-	if a.Allowed() && tighter(h, r) { // an outer Guard's
-		return
-	}
-	h.Set("X-RateLimit-Limit", integer(r.Limit))
-	h.Set("X-RateLimit-Remaining", integer(r.Remaining))
-	switch {
-	case r.ResetAfter == core.Never:
-		h.Del("X-RateLimit-Reset")
-	case a.guard.cfg.Headers == LegacyDelta:
-		h.Set("X-RateLimit-Reset", seconds(r.ResetAfter))
-	default:
-		reset := time.Now().Add(r.ResetAfter)
-		h.Set("X-RateLimit-Reset", seconds(time.Duration(reset.UnixNano())))
-	}
-}
-
-// tighter reports whether h states a limit of which a smaller part is left.
-func tighter(h http.Header, r core.Result) bool {
-	limit, err := strconv.ParseInt(h.Get("X-RateLimit-Limit"), 10, 64)
-	remaining, err2 := strconv.ParseInt(h.Get("X-RateLimit-Remaining"), 10, 64)
-	return err == nil && err2 == nil && limit > 0 &&
-		float64(remaining)/float64(limit) < partLeft(r)
-}
-
-// partLeft returns the part of a limit that is left.
-func partLeft(r core.Result) float64 { return float64(r.Remaining) / float64(r.Limit) }
-
-// tightest returns the index of the result that denies for longest, or, if the request is admitted,
-// of the one with the smallest part of its limit left.
-func (a *Admission) tightest() (at int, ok bool) {
-	var best core.Result
-	for i, r := range a.decision.Results() {
-		if !r.Known || r.Limit == 0 || r.Source == core.SourceLocal || r.Policy.Shadow() ||
-			r.Allowed != a.decision.Allowed || a.charged[i].rule < 0 {
-			continue
-		}
-		closer := r.RetryAfter > best.RetryAfter
-		if r.Allowed {
-			closer = partLeft(r) < partLeft(best)
-		}
-		if !ok || closer {
-			at, best, ok = i, r, true
-		}
-	}
-	return at, ok
 }

@@ -83,7 +83,14 @@ func TestExposeHeaders(t *testing.T) {
 	for headers, want := range map[nethttp.Headers]string{
 		nethttp.StandardHeaders: "X-Mine | RateLimit, RateLimit-Policy, Retry-After",
 		nethttp.LegacyDelta:     "X-Mine | X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, Retry-After",
-		nethttp.NoHeaders:       "X-Mine | Retry-After",
+		nethttp.OpenAIHeaders: "X-Mine | X-Ratelimit-Limit-Requests, X-Ratelimit-Remaining-Requests, X-Ratelimit-Reset-Requests, " +
+			"X-Ratelimit-Limit-Tokens, X-Ratelimit-Remaining-Tokens, X-Ratelimit-Reset-Tokens, Retry-After, Retry-After-Ms, X-Should-Retry",
+		nethttp.AnthropicHeaders: "X-Mine | Anthropic-Ratelimit-Requests-Limit, Anthropic-Ratelimit-Requests-Remaining, Anthropic-Ratelimit-Requests-Reset, " +
+			"Anthropic-Ratelimit-Tokens-Limit, Anthropic-Ratelimit-Tokens-Remaining, Anthropic-Ratelimit-Tokens-Reset, " +
+			"Anthropic-Ratelimit-Input-Tokens-Limit, Anthropic-Ratelimit-Input-Tokens-Remaining, Anthropic-Ratelimit-Input-Tokens-Reset, " +
+			"Anthropic-Ratelimit-Output-Tokens-Limit, Anthropic-Ratelimit-Output-Tokens-Remaining, Anthropic-Ratelimit-Output-Tokens-Reset, " +
+			"Retry-After, Retry-After-Ms, X-Should-Retry",
+		nethttp.NoHeaders: "X-Mine | Retry-After",
 	} {
 		g := counted(t, func(cfg *nethttp.Config) { cfg.ExposeHeaders, cfg.Headers = true, headers })
 		h := nethttp.Middleware(g)(http.HandlerFunc(ok))

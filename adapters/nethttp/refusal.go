@@ -21,13 +21,33 @@ const (
 	Problem Refusal = iota
 	// PlainText is one line of text.
 	PlainText
-	// OpenAIError is an error object of the OpenAI API, which clients of that API understand.
+	// OpenAIError is an error object of the OpenAI API, which clients of that API understand. A 429
+	// has the code rate_limit_exceeded and the type requests or tokens, by the unit of the policy
+	// that denies for longest; a policy that counts money has the type tokens. If that policy is an
+	// exhausted budget, type and code are insufficient_quota, which clients treat as final. A budget
+	// is a policy of tokens or money whose window is longer than Config.RetryWithin. It is exhausted
+	// when the wait is longer too, unless its limit is too small for the request anyway.
 	OpenAIError
+	// AnthropicError is an error object of the Anthropic API, which clients of that API understand.
+	// Its statuses are that API's too: in place of 503 the status is StatusOverloaded.
+	AnthropicError
 )
+
+// StatusOverloaded is the status of the Anthropic API for an excess that is not the client's own;
+// see AnthropicError. It is not a registered status.
+const StatusOverloaded = 529
 
 // String returns the format in lower-case words.
 func (f Refusal) String() string {
-	return nameOf([]string{"problem", "plain text", "openai error"}, int(f))
+	return nameOf([]string{"problem", "plain text", "openai error", "anthropic error"}, int(f))
+}
+
+// overloaded returns the status of a refusal for an excess that is not the client's own.
+func (f Refusal) overloaded() int {
+	if f == AnthropicError {
+		return StatusOverloaded
+	}
+	return http.StatusServiceUnavailable
 }
 
 // AboutBlank is the ProblemBase of problem details without a type of their own (RFC 9457,
@@ -46,7 +66,7 @@ type problem struct {
 
 func problemOf(a *Admission) problem {
 	p := problem{
-		Type: AboutBlank, Title: http.StatusText(a.status), Status: a.status, Detail: a.detail(),
+		Type: AboutBlank, Title: a.StatusText(), Status: a.status, Detail: a.detail(),
 	}
 	name, title := "", ""
 	switch {
@@ -129,33 +149,7 @@ func tooLarge(r core.Result, cost int64) bool {
 }
 
 // message returns the detail, or the status in words.
-func (a *Admission) message() string { return cmp.Or(a.detail(), http.StatusText(a.status)) }
-
-// openAIError is the error object of the OpenAI API. Its clients look at the code, and at the
-// status to decide whether to retry.
-type openAIError struct {
-	Error struct {
-		Message string  `json:"message"`
-		Type    string  `json:"type"`
-		Param   *string `json:"param"`
-		Code    *string `json:"code"`
-	} `json:"error"`
-}
-
-func openAIErrorOf(a *Admission) (e openAIError) {
-	e.Error.Message = a.message()
-	switch a.status {
-	case http.StatusTooManyRequests:
-		code := "rate_limit_exceeded"
-		e.Error.Type, e.Error.Code = "requests", &code
-	default:
-		e.Error.Type = "server_error"
-		if a.status < http.StatusInternalServerError {
-			e.Error.Type = "invalid_request_error"
-		}
-	}
-	return e
-}
+func (a *Admission) message() string { return cmp.Or(a.detail(), a.StatusText()) }
 
 func writeRefusal(w http.ResponseWriter, r *http.Request, a *Admission) {
 	h := w.Header()
@@ -171,6 +165,9 @@ func writeRefusal(w http.ResponseWriter, r *http.Request, a *Admission) {
 	case OpenAIError:
 		h.Set("Content-Type", "application/json")
 		body = marshal(openAIErrorOf(a))
+	case AnthropicError:
+		h.Set("Content-Type", "application/json")
+		body = marshal(anthropicErrorOf(a))
 	default:
 		h.Set("Content-Type", "application/problem+json")
 		body = marshal(problemOf(a))

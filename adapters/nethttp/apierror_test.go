@@ -1,0 +1,227 @@
+package nethttp_test
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/adapters/nethttp"
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/keyfunc"
+)
+
+// apiError is what the clients of both APIs read of a refusal.
+type apiError struct {
+	Type  string
+	Error struct {
+		Message, Type, Code string
+	}
+}
+
+func readAPIError(t *testing.T, r *http.Response) apiError {
+	t.Helper()
+	var e apiError
+	if err := json.Unmarshal([]byte(body(t, r)), &e); err != nil || e.Error.Message == "" {
+		t.Errorf("%+v: %v", e, err)
+	}
+	if kind := r.Header.Get("Content-Type"); kind != "application/json" {
+		t.Errorf("Content-Type %q", kind)
+	}
+	return e
+}
+
+// The type and the code of a 429 say whether requests, tokens or a budget are spent.
+func TestOpenAIErrorByUnit(t *testing.T) {
+	type policies []core.PolicyConfig
+	monthly := core.Calendar{Limit: 100, Every: core.Month, In: time.UTC}
+	perDay := core.FixedWindow{Limit: 100, Window: 24 * time.Hour}
+	const requests, tokens = "requests/rate_limit_exceeded", "tokens/rate_limit_exceeded"
+	const budget = "insufficient_quota/insufficient_quota"
+	for _, tt := range []struct {
+		name     string
+		policies policies
+		cost     int64
+		within   time.Duration
+		want     string
+	}{
+		{"requests a minute", policies{{Name: "p", Algorithm: core.PerMinute(100)}}, 60, 0, requests},
+		{"requests a day", policies{{Name: "p", Algorithm: perDay}}, 60, 0, requests},
+		{"requests a month", policies{{Name: "p", Algorithm: monthly}}, 60, 0, requests},
+		{"tokens a minute", policies{{Name: "p", Algorithm: core.PerMinute(100), Unit: core.UnitTokens}}, 60, 0, tokens},
+		{"input tokens a minute", policies{{Name: "p", Algorithm: core.PerMinute(100), Unit: core.UnitInputTokens}}, 60, 0, tokens},
+		{"output tokens a minute", policies{{Name: "p", Algorithm: core.PerMinute(100), Unit: core.UnitOutputTokens}}, 60, 0, tokens},
+		{"money a minute", policies{{Name: "p", Algorithm: core.PerMinute(100), Unit: core.UnitMicroDollars}}, 60, 0, tokens},
+		{"tokens in any minute", policies{{Name: "p", Algorithm: core.AnyMinute(100), Unit: core.UnitTokens}}, 100, 0, tokens},
+		{"tokens a day", policies{{Name: "p", Algorithm: perDay, Unit: core.UnitTokens}}, 60, 0, budget},
+		{"tokens a day, and patience", policies{{Name: "p", Algorithm: perDay, Unit: core.UnitTokens}}, 60, 24 * time.Hour, tokens},
+		{"an hour's tokens, soon back", policies{{Name: "p", Algorithm: core.PerHour(100), Unit: core.UnitTokens}}, 51, 2 * time.Minute, tokens},
+		{"tokens a month", policies{{Name: "p", Algorithm: monthly, Unit: core.UnitTokens}}, 60, 0, budget},
+		{"money a month", policies{{Name: "p", Algorithm: monthly, Unit: core.UnitMicroDollars}}, 60, 0, budget},
+		{"credit", policies{{Name: "p", Algorithm: core.TokenBucket{Burst: 100}, Unit: core.UnitMicroDollars}}, 60, 0, budget},
+		{"no tokens", policies{{Name: "p", Algorithm: core.DenyAll{}, Unit: core.UnitTokens}}, 60, 0, budget},
+		{"more tokens than a minute has", policies{{Name: "p", Algorithm: core.PerMinute(100), Unit: core.UnitTokens}}, 101, 0, tokens},
+		{"more tokens than a month has", policies{{Name: "p", Algorithm: monthly, Unit: core.UnitTokens}}, 101, 0, tokens},
+		{"the longest denial is a budget", policies{
+			{Name: "rpm", Algorithm: core.PerMinute(100)}, {Name: "tpm", Algorithm: core.PerMinute(100), Unit: core.UnitTokens},
+			{Name: "budget", Algorithm: monthly, Unit: core.UnitTokens},
+		}, 60, 0, budget},
+		{"the longest denial is of requests", policies{
+			{Name: "tpm", Algorithm: core.PerMinute(100), Unit: core.UnitTokens}, {Name: "rpd", Algorithm: perDay},
+		}, 60, 0, requests},
+		{"a shadow does not deny", policies{
+			{Name: "new", Algorithm: monthly, Unit: core.UnitTokens, Shadow: true}, {Name: "rpm", Algorithm: core.PerMinute(100)},
+		}, 60, 0, requests},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			cfg := nethttp.Config{Gate: memory(t, newClock()), Refusal: nethttp.OpenAIError, RetryWithin: tt.within}
+			for _, p := range tt.policies {
+				cfg.Rules = append(cfg.Rules, spends(t, tt.cost, p))
+			}
+			h := guard(t, cfg).Handler(http.HandlerFunc(ok))
+			get(h)
+			r := get(h)
+			e := readAPIError(t, r)
+			if got := e.Error.Type + "/" + e.Error.Code; r.StatusCode != 429 || got != tt.want {
+				t.Errorf("%d, %s, want %s", r.StatusCode, got, tt.want)
+			}
+		})
+	}
+}
+
+// A denial that this process remembers has the error of the one that Redis decided.
+func TestOpenAIErrorOfCachedDenial(t *testing.T) {
+	eachGate(t, func(t *testing.T, gate *core.Gate) {
+		h := guard(t, nethttp.Config{Gate: gate, Refusal: nethttp.OpenAIError, Headers: nethttp.OpenAIHeaders, Rules: []nethttp.Rule{
+			spends(t, 60, core.PolicyConfig{Name: "tpm", Algorithm: core.PerMinute(100), Unit: core.UnitTokens}),
+			spends(t, 60, core.PolicyConfig{Name: "budget", Algorithm: core.Calendar{Limit: 60, Every: core.Year, In: time.UTC}, Unit: core.UnitMicroDollars}),
+		}}).Handler(http.HandlerFunc(ok))
+		get(h)
+		for range 3 {
+			r := get(h)
+			if e := readAPIError(t, r); e.Error.Code != "insufficient_quota" || r.Header.Get("X-Should-Retry") != "false" {
+				t.Errorf("%+v, %v", e, r.Header)
+			}
+		}
+	})
+}
+
+func TestAPIErrorByStatus(t *testing.T) {
+	limit := core.PolicyConfig{Name: "p", Algorithm: core.PerHour(1), Unit: core.UnitTokens}
+	of := func(key keyfunc.Func) []nethttp.Rule {
+		return []nethttp.Rule{{Policy: policy(t, limit), Key: key}}
+	}
+	fails := func(err error) []nethttp.Rule {
+		return of(func(*http.Request) (string, error) { return "", err })
+	}
+	limit.OnFailure = core.Closed
+	for _, tt := range []struct {
+		name      string
+		cfg       nethttp.Config
+		before    int
+		openAI    int
+		errorType string
+		anthropic int
+		kind      string
+	}{
+		{"no key", nethttp.Config{Gate: memory(t, newClock()), Rules: fails(keyfunc.ErrNoKey)}, 0,
+			400, "invalid_request_error", 400, "invalid_request_error"},
+		{"denied", nethttp.Config{Gate: memory(t, newClock()), Rules: of(keyfunc.RemoteIP()), Deny: func(*http.Request) bool { return true }}, 0,
+			403, "invalid_request_error", 403, "permission_error"},
+		{"handled", nethttp.Config{Replay: &nethttp.Replay{Once: once(t, memory(t, newClock())), ID: keyfunc.Must(keyfunc.Static("id"))}}, 1,
+			409, "invalid_request_error", 409, "invalid_request_error"},
+		{"a body that is too long", nethttp.Config{Gate: memory(t, newClock()), Rules: of(keyfunc.RemoteIP()), MaxDelay: time.Second, BufferBody: 100}, 0,
+			413, "invalid_request_error", 413, "request_too_large"},
+		{"exhausted", nethttp.Config{Gate: memory(t, newClock()), Rules: of(keyfunc.RemoteIP()), RetryWithin: time.Hour}, 2,
+			429, "tokens", 429, "rate_limit_error"},
+		{"a failing key", nethttp.Config{Gate: memory(t, newClock()), Rules: fails(io.ErrUnexpectedEOF)}, 0,
+			500, "server_error", 500, "api_error"},
+		{"Redis down", nethttp.Config{Gate: dead(t), Rules: of(keyfunc.RemoteIP())}, 0,
+			503, "server_error", 529, "overloaded_error"},
+	} {
+		for format, want := range map[nethttp.Refusal]struct {
+			status    int
+			outer, in string
+		}{
+			nethttp.OpenAIError: {tt.openAI, "", tt.errorType}, nethttp.AnthropicError: {tt.anthropic, "error", tt.kind},
+		} {
+			t.Run(tt.name+", "+format.String(), func(t *testing.T) {
+				cfg, seen := tt.cfg, 0
+				cfg.Refusal = format
+				cfg.Observe = func(_ *http.Request, a *nethttp.Admission) { seen = a.Status() }
+				h := guard(t, cfg).Handler(http.HandlerFunc(ok))
+				post := func(r *http.Request) {
+					if tt.openAI == http.StatusRequestEntityTooLarge {
+						r.Method, r.ContentLength = http.MethodPost, 20
+						r.Body = http.MaxBytesReader(nil, io.NopCloser(strings.NewReader(strings.Repeat("x", 20))), 10)
+					}
+				}
+				for range tt.before {
+					get(h, post)
+				}
+				r := get(h, post)
+				e := readAPIError(t, r)
+				if r.StatusCode != want.status || seen != want.status || e.Type != want.outer || e.Error.Type != want.in {
+					t.Errorf("%d, observed %d, %+v", r.StatusCode, seen, e)
+				}
+				if wait := r.Header.Get("Retry-After"); tt.openAI == 503 && wait != "1" {
+					t.Errorf("Retry-After %q", wait)
+				}
+			})
+		}
+	}
+}
+
+// A full cap of the caller is a limit on its requests. A Global one is an overload.
+func TestAPIErrorOfFullCap(t *testing.T) {
+	for _, tt := range []struct {
+		format nethttp.Refusal
+		user   string
+		status int
+		body   string
+	}{
+		{nethttp.OpenAIError, "ann", 429, `{"error":{"message":"All 2 concurrent requests of policy \"streams\" are in use.",` +
+			`"type":"requests","param":null,"code":"rate_limit_exceeded"}}`},
+		{nethttp.OpenAIError, "carl", 503, `{"error":{"message":"All 3 concurrent requests of policy \"tenant\" are in use.",` +
+			`"type":"server_error","param":null,"code":null}}`},
+		{nethttp.AnthropicError, "ann", 429, `{"type":"error","error":{"type":"rate_limit_error",` +
+			`"message":"All 2 concurrent requests of policy \"streams\" are in use."}}`},
+		{nethttp.AnthropicError, "carl", 529, `{"type":"error","error":{"type":"overloaded_error",` +
+			`"message":"All 3 concurrent requests of policy \"tenant\" are in use."}}`},
+	} {
+		t.Run(tt.format.String()+", "+tt.user, func(t *testing.T) {
+			g, _ := chat(t, memory(t, newClock()), func(cfg *nethttp.Config) { cfg.Refusal = tt.format })
+			o := newRunning(t, g)
+			users := []string{"ann", "ann"}
+			if tt.user != "ann" {
+				users = append(users, "bob")
+			}
+			for _, user := range users {
+				o.enter(as("acme", user))
+			}
+			r := o.refused(as("acme", tt.user))
+			if got := body(t, r); r.StatusCode != tt.status || got != tt.body+"\n" || r.Header.Get("Retry-After") == "" {
+				t.Errorf("%d, %v, %s", r.StatusCode, r.Header, got)
+			}
+			for range users {
+				o.leave()
+			}
+		})
+	}
+}
+
+// An overload has a message and a status text although its status is not registered.
+func TestStatusOverloadedHasWords(t *testing.T) {
+	text := ""
+	h := guard(t, nethttp.Config{
+		Gate: dead(t), Refusal: nethttp.AnthropicError,
+		Rules:   rules(t, core.PolicyConfig{Name: "p", Algorithm: core.PerHour(1), OnFailure: core.Closed}),
+		Observe: func(_ *http.Request, a *nethttp.Admission) { text = a.StatusText() },
+	}).Handler(http.HandlerFunc(ok))
+	const want = `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}` + "\n"
+	if got := body(t, get(h)); got != want || text != "Overloaded" {
+		t.Errorf("%q, %s", text, got)
+	}
+}
