@@ -81,6 +81,9 @@ func (c *counts) merge(o *counts) {
 	}
 }
 
+// whole reports whether both sides of the usage are stated.
+func (c *counts) whole() bool { return c.hasInput && c.hasOutput }
+
 // usage converts to a Usage. OpenAI counts cached tokens in the input too, Anthropic beside it.
 func (c *counts) usage(f Format) Usage {
 	u := Usage{Input: c.input, CacheRead: c.read, CacheWrite: c.write, Output: c.output}
