@@ -16,7 +16,9 @@ func errorEvent(f Format, kind, message string) []byte {
 func appendErrorEvent(f Format, kind, message string, sequence int64) []byte {
 	switch f {
 	case OpenAIResponses:
-		return eventOf("error", responsesError{Type: "error", Code: kind, Message: message, Sequence: sequence})
+		return eventOf("error", responsesError{
+			Type: "error", Code: kind, Message: message, Sequence: sequence,
+		})
 	case AnthropicMessages:
 		if !strings.HasSuffix(kind, "_error") {
 			kind = "rate_limit_error"

@@ -14,8 +14,8 @@ var optionsPaths = &node{role: askBody, watch: true, kids: []*node{
 		kids: []*node{object("include_usage", askUsage)}},
 }}
 
-// injectUsage returns the body of a chat stream with stream_options.include_usage set to true. Every
-// other byte stays as it is. It returns body itself if that is not one JSON object.
+// injectUsage returns the body of a chat stream with stream_options.include_usage set to true.
+// Every other byte stays as it is. It returns body itself if that is not one JSON object.
 func injectUsage(body []byte) []byte {
 	var f optionsFinder
 	s := scanner{visit: &f, root: optionsPaths}

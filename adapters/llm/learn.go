@@ -20,10 +20,26 @@ func (o *observer) begin(_ *scanner, n *node, kind byte) {
 	}
 }
 
-func (o *observer) end(*scanner, *node) {}
+func (o *observer) end(s *scanner, _ *node) {
+	if s.depth == 1 {
+		o.endDocument()
+	}
+}
+
+// endDocument ends a response that is one JSON document. Bytes behind it break it, but do not undo
+// what it said.
+func (o *observer) endDocument() {
+	if !o.stream {
+		o.found.Complete = true
+		o.commit(true)
+	}
+}
 
 func (o *observer) scalar(s *scanner, n *node, kind byte) {
 	e := &o.event
+	if s.depth == 0 {
+		o.endDocument()
+	}
 	switch n.role {
 	case tellText:
 		if kind == '"' {

@@ -1,6 +1,7 @@
 package llm
 
-// role tells a visitor what a value at a path means. Requests and responses have roles of their own.
+// role tells a visitor what a value at a path means. Requests and responses each have their own
+// roles.
 type role uint8
 
 // node is one place in a JSON document that a visitor wants to know about. The nodes of a table are

@@ -121,12 +121,7 @@ func (o *observer) readEvent(p []byte) (n int, ended, lone bool) {
 
 // document reads a piece of a response that is one JSON document.
 func (o *observer) document(p []byte) {
-	o.event.size += int64(len(p))
 	o.json.scan(p)
-	if o.json.state == ended && !o.found.Complete {
-		o.found.Complete = true
-		o.commit(true)
-	}
 	o.found.Broken = o.found.Broken || o.json.state == broken
 }
 
@@ -138,9 +133,7 @@ func (o *observer) close() {
 	switch {
 	case o.stream:
 		o.split.close()
-	case o.json.finish():
-		o.document(nil)
-	default:
+	case !o.json.finish():
 		o.commit(false)
 		o.event = event{}
 		o.json.reset()

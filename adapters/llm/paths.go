@@ -61,7 +61,8 @@ func responsesPaths() *node {
 		object("input_tokens_details", 0, object("cached_tokens", tellRead)),
 	}
 	part := object("", 0, text("text"), text("refusal"))
-	item := object("", 0, array("content", part), array("summary", part), text("arguments"), text("input"))
+	item := object("", 0,
+		array("content", part), array("summary", part), text("arguments"), text("input"))
 	return object("", 0,
 		object("type", tellType), object("sequence_number", tellSequence), text("delta"),
 		object("response", 0, object("usage", tellPart, numbers...)),

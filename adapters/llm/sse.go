@@ -154,8 +154,8 @@ func (s *splitter) endEvent() {
 	s.filled, s.named = false, false
 }
 
-// close ends the stream. An event without its blank line ends too: a browser would drop it, but most
-// clients read it.
+// close ends the stream. An event without its blank line ends too: a browser would drop it, but
+// most clients read it.
 func (s *splitter) close() {
 	if s.state == inField || s.state == afterColon {
 		s.enter()

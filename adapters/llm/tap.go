@@ -10,8 +10,8 @@ import (
 const maxHeld = 64 << 10
 
 // tap reads what a server responds and finds out what it used. Write the whole body through it and
-// close it: an encoded response has a goroutine until then. One goroutine writes at a time; any may
-// ask for result, seenOutput and between.
+// close it: an encoded response has a goroutine until then. One goroutine at a time writes, closes
+// and asks between. Any goroutine may ask for result, seenOutput and errorEvent.
 type tap struct {
 	observer observer
 	coding   coding
@@ -152,7 +152,8 @@ func (t *tap) seenOutput() int64 {
 	return max(r.Events, (r.TextBytes+3)/4, r.Usage.Output)
 }
 
-// between reports whether what was passed on ends between two events, so that errorEvent may follow.
+// between reports whether what was passed on ends between two events. Only there may errorEvent
+// follow.
 func (t *tap) between() bool {
 	if !t.observer.stream || t.coding != codingNone {
 		return false

@@ -336,6 +336,57 @@ func allocated() uint64 {
 	return m.TotalAlloc
 }
 
+func TestInflatedMemoryIsBounded(t *testing.T) {
+	zipped := gzipped(t, append([]byte("data: {\"x\":\""), bytes.Repeat([]byte("x"), 20<<20)...))
+	before := allocated()
+	tap := newTap(OpenAIChat, "text/event-stream", "gzip", false)
+	if err := tap.write(zipped, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := tap.close(nil); err != nil {
+		t.Fatal(err)
+	}
+	if grown := allocated() - before; grown > 128<<10 {
+		t.Errorf("%d bytes allocated for %d", grown, len(zipped))
+	}
+}
+
+// The race detector judges this test.
+func TestResultWhileWriting(t *testing.T) {
+	for _, encoding := range []string{"", "gzip"} {
+		for _, hide := range []bool{false, true} {
+			tap := newTap(OpenAIChat, "text/event-stream", encoding, hide)
+			body := []byte(strings.Repeat(deltaEvent, 50) + usageEvent)
+			if encoding != "" {
+				body = gzipped(t, body)
+			}
+			stop, done := make(chan struct{}), make(chan struct{})
+			go func() {
+				defer close(done)
+				for last := int64(0); ; {
+					seen := tap.seenOutput()
+					if seen < last {
+						t.Errorf("%d tokens after %d", seen, last)
+					}
+					last = seen
+					_ = tap.errorEvent("x", "y")
+					select {
+					case <-stop:
+						return
+					default:
+					}
+				}
+			}()
+			send(t, tap, bytewise(body))
+			close(stop)
+			<-done
+			if got := tap.result(); !got.Known || got.Events != 50 {
+				t.Errorf("encoding %q, hide %v: %+v", encoding, hide, got)
+			}
+		}
+	}
+}
+
 func TestOrdinaryEventAllocatesNothing(t *testing.T) {
 	for _, c := range transcripts {
 		if c.contentType() == "application/json" {

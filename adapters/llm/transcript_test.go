@@ -214,6 +214,7 @@ func FuzzTap(f *testing.F) {
 	for i, c := range transcripts {
 		f.Add(c.read(f), uint8(c.format), uint16(i*7), c.contentType() != "application/json")
 	}
+	f.Add([]byte(`{"usage":{}} {`), uint8(0), uint16(1), false)
 	f.Add([]byte("\ufeffdata\r\rdata: {\"choices\":[],\ndata:\"usage\":{}}\r\n\r\n:x\n\n"), uint8(0), uint16(3), true)
 	f.Fuzz(func(t *testing.T, body []byte, format uint8, step uint16, stream bool) {
 		c := transcript{file: "x.json"}
