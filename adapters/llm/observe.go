@@ -140,10 +140,14 @@ func (o *observer) close() {
 	}
 }
 
-// corrupt says that the response could not be decoded. What it stated before does not count.
+// corrupt says that the response could not be decoded. What it stated before does not count, and
+// neither does an event that has begun.
 func (o *observer) corrupt() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.commit(false)
+	o.event = event{}
+	o.json.reset()
 	o.found.Broken, o.found.Known = true, false
 }
 

@@ -173,6 +173,8 @@ func TestEncodedResponses(t *testing.T) {
 	zipped := gzipped(t, body)
 	damaged := bytes.Clone(zipped)
 	damaged[len(damaged)-6] ^= 1 // in its checksum
+	spoilt := gzipped(t, []byte(deltaEvent+strings.TrimSpace(usageEvent)))
+	spoilt[len(spoilt)-6] ^= 1
 	known := Observed{Usage: Usage{Input: 5, Output: 2}, Known: true, InputKnown: true, Events: 1, TextBytes: 6, Complete: true}
 	for _, c := range []struct {
 		name, encoding string
@@ -184,6 +186,7 @@ func TestEncodedResponses(t *testing.T) {
 		{"two members", "x-gzip", append(gzipped(t, body[:100]), gzipped(t, body[100:])...), func(o Observed) bool { return o == known }},
 		{"bytes behind gzip", "gzip", append(bytes.Clone(zipped), "0123456789"...), func(o Observed) bool { return o == known }},
 		{"wrong checksum", "gzip", damaged, func(o Observed) bool { return !o.Known && o.Broken }},
+		{"wrong checksum behind an unfinished event", "gzip", spoilt, func(o Observed) bool { return !o.Known && o.Broken && o.Events == 1 }},
 		{"no gzip", "gzip", body, func(o Observed) bool { return !o.Known && o.Broken }},
 		{"gzip cut off", "gzip", zipped[:len(zipped)/2], func(o Observed) bool { return !o.Known && !o.Broken && !o.Complete }},
 		{"empty gzip", "gzip", nil, func(o Observed) bool { return o == Observed{} }},
