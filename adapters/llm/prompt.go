@@ -1,0 +1,78 @@
+package llm
+
+// fileBytes is what an image, an audio clip or a file counts as: 1,500 tokens of four bytes, which
+// is what providers charge for a large image.
+const fileBytes = 6000
+
+// Roles in a request.
+const (
+	_       role = iota
+	askBody      // the whole body
+	askModel
+	askStream
+	askOptions // stream_options
+	askUsage   // stream_options.include_usage
+	askMaxTokens
+	askMaxCompletionTokens
+	askMaxOutputTokens
+	askChoices
+	readText // strings count
+	readRaw  // the JSON counts as it is spelt
+	readFile // a string counts as fileBytes
+	readSource
+	readSourceType
+	readSourceData
+)
+
+// requestPaths is the table of a request body in any format. A string counts as a file only where a
+// format has files: elsewhere the model reads it as text, whatever its key is.
+var requestPaths = func() *node {
+	text := &node{role: readText}
+	text.each, text.rest = text, text
+	file := func(key string) *node { return object(key, readFile) }
+	within := func(n *node) *node { // strings under n count
+		n.role, n.rest = readText, text
+		return n
+	}
+	// A chat has an object here, and responses have the URL itself.
+	image := &node{key: "image_url", role: readFile, kids: []*node{file("url")}, rest: text}
+	block := within(&node{})
+	block.kids = []*node{
+		within(array("content", block)), // of a tool_result
+		{key: "source", role: readSource, rest: text, kids: []*node{
+			object("type", readSourceType), object("data", readSourceData),
+			file("url"), file("file_id"), within(array("content", block)),
+		}},
+		image,
+		within(object("input_audio", readText, file("data"))),
+		within(object("file", readText, file("file_data"), file("file_id"))),
+		file("file_data"), file("file_url"), file("file_id"),
+		object("input", readRaw), // of a tool_use
+	}
+	message := within(&node{})
+	output := within(array("output", block)) // of a function call or of a screenshot
+	output.kids = []*node{image, file("file_id")}
+	message.kids = []*node{within(array("content", block)), output, file("result")}
+
+	return &node{role: askBody, watch: true, kids: []*node{
+		object("model", askModel),
+		object("stream", askStream),
+		{key: "stream_options", role: askOptions, watch: true,
+			kids: []*node{object("include_usage", askUsage)}},
+		object("max_tokens", askMaxTokens),
+		object("max_completion_tokens", askMaxCompletionTokens),
+		object("max_output_tokens", askMaxOutputTokens),
+		object("n", askChoices),
+		within(array("messages", message)),
+		within(array("input", message)),
+		within(array("instructions", message)),
+		within(object("system", readText)),
+		within(object("prompt", readText)),
+		object("tools", readRaw),
+		object("functions", readRaw),
+		object("response_format", readRaw),
+		object("text", readRaw),
+		object("output_format", readRaw),
+		object("output_config", readRaw),
+	}}
+}()

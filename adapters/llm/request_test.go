@@ -1,0 +1,211 @@
+package llm
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+func TestRequestFields(t *testing.T) {
+	deep := strings.Repeat("[", 600) + strings.Repeat("]", 600)
+	for _, c := range []struct {
+		name, body string
+		format     Format
+		want       Request
+		fault      string
+	}{
+		{name: "chat", body: `{"model":"gpt-4o","messages":[{"role":"user","content":"Hello"}],"max_tokens":7,"n":2,"stream":true}`,
+			want: Request{Model: "gpt-4o", Stream: true, MaxOutput: 7, Choices: 2, PromptBytes: 9}},
+		{name: "max_completion_tokens wins", body: `{"max_completion_tokens":9,"model":"m","max_tokens":7}`,
+			want: Request{Model: "m", MaxOutput: 9, Choices: 1}},
+		{name: "responses", format: OpenAIResponses, body: `{"model":"m","input":"Hello","instructions":"Be","max_output_tokens":5,"max_tokens":1,"n":3}`,
+			want: Request{Format: OpenAIResponses, Model: "m", MaxOutput: 5, Choices: 1, PromptBytes: 7}},
+		{name: "messages", format: AnthropicMessages, body: `{"model":"m","max_tokens":5,"system":[{"type":"text","text":"abc"}],"messages":[]}`,
+			want: Request{Format: AnthropicMessages, Model: "m", MaxOutput: 5, Choices: 1, PromptBytes: 7}},
+		{name: "null is absent", body: `{"model":"m","stream":null,"n":null,"max_tokens":null,"stream_options":null}`,
+			want: Request{Model: "m", Choices: 1}},
+		{name: "escaped key and value", body: `{"mod\u0065l":"\u006d\ud83d\ude00"}`, want: Request{Model: "m😀", Choices: 1}},
+		{name: "asks for usage", body: `{"model":"m","stream":true,"stream_options":{"include_usage":true}}`,
+			want: Request{Model: "m", Stream: true, Choices: 1, asksUsage: true}},
+		{name: "model of 256 bytes", body: `{"model":"` + strings.Repeat("x", 256) + `"}`,
+			want: Request{Model: strings.Repeat("x", 256), Choices: 1}},
+		{name: "n of 0", body: `{"model":"m","n":0}`, want: Request{Model: "m", Choices: 1}},
+
+		{name: "empty body", fault: "not one JSON document"},
+		{name: "malformed", body: `{"model":"m",}`, fault: "not one JSON document"},
+		{name: "cut off", body: `{"model":"m"`, fault: "not one JSON document"},
+		{name: "trailing data", body: `{"model":"m"}{}`, fault: "not one JSON document"},
+		{name: "too deep", body: `{"model":"m","x":` + deep + `}`, fault: "nests too deeply"},
+		{name: "array", body: `[]`, fault: "no object"},
+		{name: "number", body: `12`, fault: "no object"},
+		{name: "no model", body: `{}`, fault: "model is missing"},
+		{name: "model in another case only", body: `{"Model":"m"}`, fault: "another case"},
+		{name: "empty model", body: `{"model":""}`, fault: "model is empty"},
+		{name: "null model", body: `{"model":null}`, fault: "model is no string"},
+		{name: "object as model", body: `{"model":{}}`, fault: "wrong type"},
+		{name: "long model", body: `{"model":"` + strings.Repeat("x", 257) + `"}`, fault: "longer than 256"},
+		{name: "half a surrogate pair in model", body: `{"model":"m\ud83d"}`, fault: "UTF-8"},
+		{name: "model twice", body: `{"model":"m","model":"m"}`, fault: "model comes twice"},
+		{name: "model twice, once escaped", body: `{"model":"m","\u006dodel":"m"}`, fault: "model comes twice"},
+		{name: "stream twice", body: `{"stream":true,"stream":true,"model":"m"}`, fault: "stream comes twice"},
+		{name: "stream under a long s", body: `{"model":"m","ſtream":true}`, fault: "another case"},
+		{name: "max_tokens in another case", body: `{"model":"m","MAX_TOKENS":1}`, fault: "another case"},
+		{name: "n twice", body: `{"model":"m","n":1,"n":2}`, fault: "n comes twice"},
+		{name: "messages twice", body: `{"model":"m","messages":[],"messages":[]}`, fault: "messages comes twice"},
+		{name: "stream_options twice", body: `{"model":"m","stream_options":{},"stream_options":{}}`, fault: "comes twice"},
+		{name: "include_usage twice", body: `{"model":"m","stream_options":{"include_usage":true,"include_usage":false}}`, fault: "comes twice"},
+		{name: "text as stream", body: `{"model":"m","stream":"true"}`, fault: "no boolean"},
+		{name: "text as stream_options", body: `{"model":"m","stream_options":"x"}`, fault: "no object"},
+		{name: "number as include_usage", body: `{"model":"m","stream_options":{"include_usage":1}}`, fault: "no boolean"},
+		{name: "negative max_tokens", body: `{"model":"m","max_tokens":-1}`, fault: "no integer"},
+		{name: "fractional max_tokens", body: `{"model":"m","max_tokens":1.5}`, fault: "no integer"},
+		{name: "text as max_tokens", body: `{"model":"m","max_tokens":"5"}`, fault: "no number"},
+		{name: "absurd max_tokens", body: `{"model":"m","max_tokens":1000000001}`, fault: "more than"},
+		{name: "endless max_tokens", body: `{"model":"m","max_tokens":` + strings.Repeat("9", 1000) + `}`, fault: "more than"},
+		{name: "n of 129", body: `{"model":"m","n":129}`, fault: "more than 128"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, err := parseRequest(c.format, []byte(c.body))
+			if c.fault != "" {
+				if !errors.Is(err, ErrRequest) || !strings.Contains(err.Error(), c.fault) {
+					t.Fatalf("error %v, want one with %q", err, c.fault)
+				}
+				if !strings.HasPrefix(err.Error(), "llm: ") {
+					t.Errorf("error %v does not name the package", err)
+				}
+				return
+			}
+			if err != nil || got != c.want {
+				t.Errorf("%+v, %v, want %+v", got, err, c.want)
+			}
+		})
+	}
+}
+
+func TestPromptBytes(t *testing.T) {
+	image := strings.Repeat("iVBORw0KGgo", 100_000)
+	for _, c := range []struct {
+		name, member string
+		want         int64
+	}{
+		{"escapes count decoded", `"input":"a\n\u00e9\ud83d\ude00"`, 1 + 1 + 2 + 4},
+		{"half a pair counts as U+FFFD", `"input":"\ud83dx\ude00"`, 3 + 1 + 3},
+		{"every string of a message", `"messages":[{"role":"user","content":[{"type":"text","text":"Hello"}]}]`, 4 + 4 + 5},
+		{"deep text", `"system":` + strings.Repeat(`[{"k":`, 40) + `"abc"` + strings.Repeat(`}]`, 40), 3},
+		{"tools by their JSON", `"tools": [ {"name" : "f"} ]`, 18},
+		{"image of a chat", `"messages":[{"content":[{"image_url":{"url":"data:image/png;base64,` + image + `","detail":"low"}}]}]`, fileBytes + 3},
+		{"image of responses", `"input":[{"content":[{"image_url":"data:image/png;base64,` + image + `"}]}]`, fileBytes},
+		{"audio", `"messages":[{"content":[{"input_audio":{"data":"` + image + `","format":"wav"}}]}]`, fileBytes + 3},
+		{"file of a chat", `"messages":[{"content":[{"file":{"file_data":"` + image + `"}}]}]`, fileBytes},
+		{"file of responses", `"input":[{"content":[{"file_data":"` + image + `"}]}]`, fileBytes},
+		{"screenshot", `"input":[{"output":{"image_url":"` + image + `"}}]`, fileBytes},
+		{"generated image", `"input":[{"result":"` + image + `"}]`, fileBytes},
+		{"image of messages", `"messages":[{"content":[{"source":{"data":"` + image + `","type":"base64","media_type":"x"}}]}]`, fileBytes + 1},
+		{"image in a tool result", `"messages":[{"content":[{"content":[{"source":{"type":"base64","data":"` + image + `"}}]}]}]`, fileBytes},
+		{"text as a document", `"messages":[{"content":[{"source":{"type":"text","data":"Hello"}}]}]`, 5},
+		{"document with a doubtful type", `"messages":[{"content":[{"source":{"type":"base64","type":"text","data":"Hello"}}]}]`, 5},
+		{"document of blocks", `"messages":[{"content":[{"source":{"content":[{"text":"Hello"}]}}]}]`, 5},
+		{"arguments of a tool_use", `"messages":[{"content":[{"input":{"file_data": "x"}}]}]`, 18},
+		{"text that looks like an image", `"messages":[{"content":"data:image/png;base64,AAAA"}]`, 26},
+		{"file_data where no file is", `"messages":[{"file_data":"Hello"}]`, 5},
+		{"metadata", `"metadata":{"text":"Hello"},"user":"x"`, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r, err := parseRequest(OpenAIChat, []byte(`{"model":"m",`+c.member+`}`))
+			if err != nil || r.PromptBytes != c.want {
+				t.Errorf("%d bytes, %v, want %d", r.PromptBytes, err, c.want)
+			}
+		})
+	}
+}
+
+func TestInjectUsageSplices(t *testing.T) {
+	for _, c := range []struct{ name, body, want string }{
+		{"absent", `{ "model":"m"}`, `{"stream_options":{"include_usage":true}, "model":"m"}`},
+		{"empty body", ` { } `, ` {"stream_options":{"include_usage":true} } `},
+		{"null", `{"stream_options": null ,"a":1}`, `{"stream_options": {"include_usage":true} ,"a":1}`},
+		{"number", `{"stream_options":12}`, `{"stream_options":{"include_usage":true}}`},
+		{"array", `{"stream_options":[1, 2],"a":1}`, `{"stream_options":{"include_usage":true},"a":1}`},
+		{"empty options", `{"stream_options":{ }}`, `{"stream_options":{"include_usage":true }}`},
+		{"other options", `{"stream_options":{"x":1}}`, `{"stream_options":{"include_usage":true,"x":1}}`},
+		{"false", `{"stream_options":{"x":1,"include_usage": false}}`, `{"stream_options":{"x":1,"include_usage": true}}`},
+		{"number as flag", `{"stream_options":{"include_usage":10 }}`, `{"stream_options":{"include_usage":true }}`},
+		{"object as flag", `{"stream_options":{"include_usage":{"a":[]}}}`, `{"stream_options":{"include_usage":true}}`},
+		{"true", `{"stream_options":{"include_usage":true}}`, `{"stream_options":{"include_usage":true}}`},
+		{"nested namesake", `{"x":{"stream_options":{}},"y":"\"stream_options\""}`,
+			`{"stream_options":{"include_usage":true},"x":{"stream_options":{}},"y":"\"stream_options\""}`},
+		{"malformed", `{"a"`, `{"a"`},
+		{"array as body", `[]`, `[]`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			body := []byte(c.body)
+			if got := injectUsage(body); string(got) != c.want {
+				t.Errorf("%s, want %s", got, c.want)
+			}
+			if string(body) != c.body {
+				t.Errorf("the body itself changed to %s", body)
+			}
+		})
+	}
+}
+
+func FuzzParseRequest(f *testing.F) {
+	for _, s := range []string{
+		`{"model":"m","messages":[{"role":"user","content":"Hello"}],"stream":true,"n":1,"max_tokens":5}`,
+		`{"model":"m","stream_options":{"include_usage":false,"x":-1.5e+3},"tools":[{"a":{}}]}`,
+		`{"model":"m","input":[{"content":[{"source":{"type":"base64","data":"AA"}}]}],"x":"\ud83d\ude00\u0000"}`,
+		`{"model":"m","stream_options":null}`, `{"model":"m","stream_options":{ }}`, `[0,-0,1.0,true,false,null]`,
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		r, err := parseRequest(OpenAIChat, body)
+		if err != nil {
+			if !errors.Is(err, ErrRequest) {
+				t.Fatalf("error %v is no ErrRequest", err)
+			}
+			return
+		}
+		if !json.Valid(body) {
+			t.Fatal("an invalid document was accepted")
+		}
+		if r.Model == "" || r.Choices < 1 || r.MaxOutput < 0 || r.PromptBytes < 0 {
+			t.Fatalf("%+v", r)
+		}
+		want, got := decodeBody(t, body), decodeBody(t, injectUsage(body))
+		options, ok := want["stream_options"].(map[string]any)
+		if !ok {
+			options = map[string]any{}
+			want["stream_options"] = options
+		}
+		options["include_usage"] = true
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%v, want %v", got, want)
+		}
+	})
+}
+
+func decodeBody(t *testing.T, body []byte) map[string]any {
+	t.Helper()
+	var v map[string]any
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.UseNumber()
+	if err := d.Decode(&v); err != nil {
+		t.Fatalf("%s: %v", body, err)
+	}
+	return v
+}
+
+func BenchmarkParseRequest(b *testing.B) {
+	body := []byte(`{"model":"m","messages":[{"role":"user","content":"` + strings.Repeat("Hello, world. ", 1000) + `"}]}`)
+	b.SetBytes(int64(len(body)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := parseRequest(OpenAIChat, body); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
