@@ -24,6 +24,9 @@ type Charge struct {
 	// the policy's if nil. Charges of one key count together whatever their limits, unless these
 	// are of different algorithms.
 	Limit Algorithm
+	// Clamp lowers a Cost above the limit to the limit, so that an untouched key admits it. It is for
+	// estimates: Reservation.Settle charges the rest as a debt.
+	Clamp bool
 }
 
 // plan is one decision on its way: the charges that the caller asked for, and those that a store
@@ -55,6 +58,7 @@ type charge struct {
 	own    Algorithm // of this charge, or nil
 	from   *limit
 
+	clamps bool  // Charge.Clamp
 	local  bool  // this process alone decided
 	whole  int64 // of a local charge: the capacity of the limit that this process has a share of
 	failed bool  // nobody decided, and the failure mode abstains or denies
@@ -202,6 +206,7 @@ func (p *plan) add(ctx context.Context, i int) error {
 			return fmt.Errorf("%w: two limits of %s for one key", ErrCharge, a.Policy.name)
 		}
 		c.Add(a.Cost)
+		c.clamp(a.Clamp)
 		p.place[i] = int8(at)
 		return nil
 	}
@@ -212,7 +217,15 @@ func (p *plan) add(ctx context.Context, i int) error {
 	c.Limit, c.Shadow, c.Units = current, a.Policy.shadow, a.Cost
 	c.at(a.Key, from)
 	c.HoldFor = a.Policy.hold.Microseconds()
+	c.clamp(a.Clamp)
 	return nil
+}
+
+// clamp lowers the units to the limit, if asked.
+func (c *charge) clamp(asked bool) {
+	if c.clamps = c.clamps || asked; c.clamps {
+		c.Units = min(c.Units, c.Limit.Capacity())
+	}
 }
 
 // at names the charge's state.

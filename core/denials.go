@@ -243,7 +243,8 @@ func (c *denialCache) set(charges []Charge) *[2]atomic.Pointer[pastDenial] {
 // of reports whether the charges are those that were denied, whatever their limits are.
 func (k *pastDenial) of(charges []Charge) bool {
 	return slices.EqualFunc(k.charges, charges, func(a, b Charge) bool {
-		return a.Policy == b.Policy && a.Key.path == b.Key.path && a.Cost == b.Cost
+		return a.Policy == b.Policy && a.Key.path == b.Key.path && a.Cost == b.Cost &&
+			a.Clamp == b.Clamp
 	})
 }
 

@@ -55,7 +55,8 @@ func (g *Gate) fail(ctx context.Context, p *plan, d *Decision, cause error, admi
 			if g.replicas > 1 {
 				own.Limit = c.Limit.Share(int64(g.replicas))
 			}
-			own.Cost = own.Limit.Cost(c.Units)
+			own.clamp(false)
+			own.Cost = own.Limit.Cost(own.Units)
 			local.Charges = append(local.Charges, &own.Charge)
 			at = append(at, i)
 			continue

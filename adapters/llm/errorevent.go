@@ -2,18 +2,37 @@ package llm
 
 import (
 	"encoding/json"
+	"net/http"
 	"strings"
 )
 
-// errorEvent returns the bytes that end a stream with the provider's own error. They are valid only
-// between two events. kind is OpenAI's code, such as rate_limit_exceeded or insufficient_quota.
-// Anthropic's type is kind if that ends in _error, and otherwise rate_limit_error.
-func errorEvent(f Format, kind, message string) []byte {
-	return appendErrorEvent(f, kind, message, 0)
+// errorBody returns the body of a refusal.
+func errorBody(f Format, e *fault) []byte {
+	var v any = chatError{chatFault{Message: e.message, Type: e.kind[0], Code: e.kind[1]}}
+	if f == AnthropicMessages {
+		kind := "invalid_request_error"
+		switch {
+		case e.status >= http.StatusInternalServerError:
+			kind = "api_error"
+		case e.status == http.StatusNotFound:
+			kind = "not_found_error"
+		case e.status == http.StatusRequestEntityTooLarge:
+			kind = "request_too_large"
+		}
+		v = messagesError{Type: "error", Error: messagesFault{kind, e.message}}
+	}
+	body, err := json.Marshal(v)
+	if err != nil {
+		return nil // structs of strings always marshal
+	}
+	return append(body, '\n')
 }
 
-// appendErrorEvent is errorEvent with the sequence_number that the event of a response has.
-func appendErrorEvent(f Format, kind, message string, sequence int64) []byte {
+// appendErrorEvent returns the bytes that end a stream with the server's own error. They are valid
+// only between two events. kind is OpenAI's code, such as rate_limit_exceeded or insufficient_quota.
+// Anthropic's type is kind if that ends in _error, and otherwise rate_limit_error. The event of a
+// response has the sequence number.
+func errorEvent(f Format, kind, message string, sequence int64) []byte {
 	switch f {
 	case OpenAIResponses:
 		return eventOf("error", responsesError{

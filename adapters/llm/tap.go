@@ -11,7 +11,7 @@ const maxHeld = 64 << 10
 
 // tap reads what a server responds and finds out what it used. Write the whole body through it and
 // close it: an encoded response has a goroutine until then. One goroutine at a time writes, closes
-// and asks between. Any goroutine may ask for result, seenOutput and errorEvent.
+// and asks between. Any goroutine may ask for result and errorEvent.
 type tap struct {
 	observer observer
 	coding   coding
@@ -148,8 +148,8 @@ func (t *tap) result() Observed { return t.observer.result() }
 // seenOutput returns how many tokens of output have been seen so far: one for each event with text,
 // one for four bytes of text, or what the response stated, whichever is most.
 func (t *tap) seenOutput() int64 {
-	r := t.observer.result()
-	return max(r.Events, (r.TextBytes+3)/4, r.Usage.Output)
+	o := t.result()
+	return max(o.Usage.Output, raw(o))
 }
 
 // between reports whether what was passed on ends between two events. Only there may errorEvent
@@ -168,5 +168,5 @@ func (t *tap) between() bool {
 func (t *tap) errorEvent(kind, message string) []byte {
 	t.observer.mu.Lock()
 	defer t.observer.mu.Unlock()
-	return appendErrorEvent(t.observer.format, kind, message, t.observer.next)
+	return errorEvent(t.observer.format, kind, message, t.observer.next)
 }

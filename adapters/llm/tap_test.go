@@ -264,7 +264,7 @@ func TestErrorEventEndsAStream(t *testing.T) {
 		if string(end) != c.want {
 			t.Errorf("%v: %s, want %s", c.format, end, c.want)
 		}
-		if c.format != OpenAIResponses && !bytes.Equal(end, errorEvent(c.format, c.kind, "No \"more\"\n")) {
+		if c.format != OpenAIResponses && !bytes.Equal(end, errorEvent(c.format, c.kind, "No \"more\"\n", 0)) {
 			t.Errorf("%v: errorEvent differs", c.format)
 		}
 		if err := tap.write(end, nil); err != nil {
@@ -274,7 +274,7 @@ func TestErrorEventEndsAStream(t *testing.T) {
 			t.Errorf("%v: read back as %+v", c.format, got)
 		}
 	}
-	if b := errorEvent(OpenAIResponses, "x", "y"); !strings.Contains(string(b), `"sequence_number":0}`) {
+	if b := errorEvent(OpenAIResponses, "x", "y", 0); !strings.Contains(string(b), `"sequence_number":0}`) {
 		t.Errorf("%s", b)
 	}
 }
@@ -415,7 +415,7 @@ func TestOrdinaryEventAllocatesNothing(t *testing.T) {
 func TestErrorEventIsValidForAnyMessage(t *testing.T) {
 	for _, f := range []Format{OpenAIChat, OpenAIResponses, AnthropicMessages} {
 		for _, message := range []string{"", "\r\n\n", "\xff\u2028</script>", strings.Repeat("x", 100_000)} {
-			b := errorEvent(f, message, message)
+			b := errorEvent(f, message, message, 0)
 			data := string(b[bytes.Index(b, []byte("data: "))+6:])
 			line, _, _ := strings.Cut(data, "\n")
 			if !json.Valid([]byte(line)) || strings.Contains(line, "\r") {

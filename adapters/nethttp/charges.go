@@ -102,7 +102,7 @@ func (a *Admission) deriveRules(r *http.Request, charges []core.Charge) ([]core.
 			return nil, err
 		}
 		charges = append(charges, core.Charge{
-			Policy: rule.Policy, Key: key, Cost: cost, Limit: limit,
+			Policy: rule.Policy, Key: key, Cost: cost, Limit: limit, Clamp: rule.Clamp,
 		})
 		a.charged = append(a.charged, charged{i, cost, limit})
 	}

@@ -37,6 +37,9 @@ type Rule struct {
 	// breaks off is refused with 400, one that http.MaxBytesReader rejects with 413. Neither spends
 	// anything.
 	CostBody int64
+	// Clamp lowers a cost above the limit to the limit, so that a request whose cost is an estimate
+	// can pass. It requires Settle, which charges the rest as a debt.
+	Clamp bool
 	// Settle returns the actual cost of a request, given the status of its response, as CountOnly
 	// and RefundServerErrors do. A cost below the one that was spent is refunded, and a higher one
 	// is charged even if it does not fit; see core.Reservation.Settle. Nil keeps the cost.
@@ -61,6 +64,9 @@ func (r *Rule) check(i int, names map[string]bool, fault faultFunc) {
 	r.NoKey.check(at+".NoKey", fault)
 	if r.CostBody < 0 {
 		fault("%s.CostBody is %d: it must not be negative", at, r.CostBody)
+	}
+	if r.Clamp && r.Settle == nil {
+		fault("%s.Clamp is set, and Settle is nil: nothing would charge the rest of a cost", at)
 	}
 	if r.CostBody > 0 && r.Cost == nil {
 		fault("%s.CostBody is %d, and Cost is nil", at, r.CostBody)

@@ -1,0 +1,130 @@
+package llm
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+)
+
+// fault is why a request is refused before its budgets are asked.
+type fault struct {
+	status  int
+	kind    [2]string // the error's type and code at OpenAI; the type at Anthropic comes from status
+	message string
+}
+
+var invalid = [2]string{"invalid_request_error", "invalid_request"}
+
+// begin reads a request, and returns it with its estimate.
+func (m *Meter) begin(r *http.Request, f Format) (*exchange, *fault) {
+	if e := r.Header.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
+		return nil, &fault{http.StatusUnsupportedMediaType, invalid, "The body must have no Content-Encoding."}
+	}
+	body, err := m.read(r)
+	if err != nil {
+		return nil, err
+	}
+	q, wrong := parseRequest(f, body)
+	if wrong != nil {
+		return nil, malformed(wrong)
+	}
+	x := &exchange{meter: m, request: q, body: body}
+	model, known := m.cfg.Models[q.Model]
+	switch {
+	case known || len(m.cfg.Models) == 0:
+		x.models = []Model{model}
+	case m.cfg.UnknownModel == DearestUnknownModel:
+		x.models = m.all
+	default:
+		return nil, &fault{http.StatusNotFound, [2]string{invalid[0], "model_not_found"}, "The model is not known here."}
+	}
+	x.guess = m.guess(&q, &model)
+	if x.estimate, wrong = m.estimate(r, x, body); wrong != nil {
+		return nil, malformed(wrong)
+	}
+	x.reserved = x.estimate.Output
+	if f == OpenAIChat && q.Stream && !q.asksUsage && !m.cfg.KeepBody {
+		x.body, x.hides = injectUsage(body), true
+	}
+	return x, nil
+}
+
+// malformed returns the fault of a body, or of an estimate that failed.
+func malformed(err error) *fault {
+	if errors.Is(err, ErrRequest) {
+		message := strings.TrimPrefix(err.Error(), "llm: ")
+		return &fault{http.StatusBadRequest, invalid, strings.ToUpper(message[:1]) + message[1:] + "."}
+	}
+	return &fault{http.StatusInternalServerError, [2]string{"server_error", "server_error"}, "The request could not be estimated."}
+}
+
+// read reads the whole body, if it is not too long.
+func (m *Meter) read(r *http.Request) ([]byte, *fault) {
+	long := &fault{http.StatusRequestEntityTooLarge, [2]string{invalid[0], "request_too_large"}, "The body is too long."}
+	if r.ContentLength > m.cfg.MaxBody {
+		return nil, long
+	}
+	var body bytes.Buffer
+	if r.ContentLength > 0 {
+		body.Grow(int(r.ContentLength) + bytes.MinRead)
+	}
+	_, err := body.ReadFrom(io.LimitReader(r.Body, m.cfg.MaxBody+1))
+	switch {
+	case errors.As(err, new(*http.MaxBytesError)) || int64(body.Len()) > m.cfg.MaxBody:
+		return nil, long
+	case err != nil:
+		return nil, &fault{http.StatusBadRequest, invalid, "The body breaks off."}
+	}
+	return body.Bytes(), nil
+}
+
+// write answers with an error of the format. A client need not retry it.
+func (e *fault) write(w http.ResponseWriter, f Format) {
+	body := errorBody(f, e)
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Cache-Control", "no-store")
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(e.status)
+	_, _ = w.Write(body) // the client may be gone
+}
+
+// replaceBody gives a request the body for the server. The body is dropped when it has been read,
+// because the response may take minutes.
+func (x *exchange) replaceBody(r *http.Request) {
+	r.Body = &onceBody{rest: x.body}
+	if int64(len(x.body)) != r.ContentLength || x.hides {
+		r.ContentLength = int64(len(x.body))
+		r.Header = r.Header.Clone()
+		r.Header.Set("Content-Length", strconv.Itoa(len(x.body)))
+		r.TransferEncoding = nil
+	}
+	if x.hides || x.meter.cfg.Encoded == RefuseEncoded {
+		r.Header = r.Header.Clone()
+		r.Header.Set("Accept-Encoding", "identity")
+	}
+	x.body = nil
+}
+
+// onceBody is a body that is forgotten as it is read.
+type onceBody struct{ rest []byte }
+
+func (b *onceBody) Read(p []byte) (int, error) {
+	if len(b.rest) == 0 {
+		b.rest = nil
+		return 0, io.EOF
+	}
+	n := copy(p, b.rest)
+	if b.rest = b.rest[n:]; len(b.rest) == 0 {
+		b.rest = nil
+	}
+	return n, nil
+}
+
+func (b *onceBody) Close() error {
+	b.rest = nil
+	return nil
+}

@@ -1,0 +1,215 @@
+package llm
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/headgate/headgate/adapters/nethttp"
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/keyfunc"
+)
+
+// Config configures a Meter.
+type Config struct {
+	// Guard is the guard of every request. Its Rules are limits besides the budgets, such as requests
+	// a minute, and its Concurrency caps streams. Guard.Gate is required. Rules, Blocks and Budgets
+	// are at most 16 together.
+	//
+	// A guard with the Headers StandardHeaders and the Refusal Problem speaks as the server does
+	// that the client expects: OpenAI's headers and errors for OpenAI's formats, Anthropic's for
+	// Anthropic's. Other values hold for every request.
+	Guard nethttp.Config
+	// Budgets are the limits on tokens and on money. At least one is required.
+	Budgets []Budget
+	// Models tells what tokens of each model count, by the name in the request. It is required for a
+	// budget of money. If it is empty, any model is known, and each of its tokens is one unit.
+	Models map[string]Model
+	// UnknownModel says what becomes of a request for a model that is not in Models. The zero value
+	// refuses it.
+	UnknownModel UnknownModel
+	// MaxBody is the longest body of a request in bytes. A longer one is refused with 413. Zero means
+	// 8 MiB. The body is held in memory until it has been sent on.
+	MaxBody int64
+	// MaxOutput is the largest number of output tokens that the estimate of one answer reserves,
+	// whatever the request asks for. Zero means 4,096. Model.MaxOutput replaces it.
+	MaxOutput int64
+	// Estimate returns the estimate of a request in place of the built-in one, such as by a
+	// tokenizer. It must be safe for concurrent use and must not keep or change the body. An error
+	// refuses the request with 400 if it is an ErrRequest, and otherwise with 500. Nil estimates by
+	// the number of bytes; see Meter.
+	Estimate func(r *http.Request, q Request, body []byte) (Usage, error)
+	// ChargeEvery is after how many tokens of output beyond its estimate a stream is charged for as
+	// many again while it runs. Zero charges them at the end.
+	ChargeEvery int64
+	// Overrun says what becomes of a stream whose running charge a budget denies. The zero value lets
+	// it go on.
+	Overrun Overrun
+	// Abort says what becomes of a response whose client has left. The zero value stops it.
+	Abort Abort
+	// DrainFor is the longest time for which AbortDrain reads on. Zero means 5 minutes.
+	DrainFor time.Duration
+	// Encoded says what becomes of a response with a Content-Encoding. The zero value passes it on.
+	Encoded Encoded
+	// KeepBody passes every request body on unchanged. Otherwise the Meter sets
+	// stream_options.include_usage in a streamed chat that does not, and hides from the client the
+	// chunk that the server adds for it.
+	KeepBody bool
+	// Other handles requests of no known format, such as a list of models. They pass neither the
+	// guard nor the budgets. Nil answers 404.
+	Other http.Handler
+	// Observe is called with what became of every admitted request, after its budgets are settled.
+	// It must be fast and safe for concurrent use. Nil observes nothing.
+	Observe func(*http.Request, Report)
+}
+
+// Budget is a limit on what requests use.
+type Budget struct {
+	// Policy names the limit. It is required. Its Unit says what counts: UnitTokens, UnitInputTokens,
+	// UnitOutputTokens or UnitMicroDollars. Its Hold is required, because without it a process that
+	// dies would leave the estimates of its streams spent. It is renewed while a request runs, so 30
+	// seconds suit most.
+	Policy *core.Policy
+	// Key derives whose budget it is. It is required.
+	Key keyfunc.Func
+	// NoKey says what happens to a request without a key. The zero value refuses it.
+	NoKey nethttp.NoKey
+	// Limit returns the limit of a request; see nethttp.Rule.Limit. Nil is that of the policy.
+	Limit func(*http.Request) (core.Algorithm, error)
+	// Skip skips the budget for the requests for which it returns true. Nil skips none.
+	Skip func(*http.Request) bool
+}
+
+// UnknownModel says what becomes of a request for a model that is not in Config.Models.
+type UnknownModel uint8
+
+const (
+	// RefuseUnknownModel refuses it with 404.
+	RefuseUnknownModel UnknownModel = iota
+	// DearestUnknownModel counts under each budget what the dearest model would.
+	DearestUnknownModel
+)
+
+// String returns "refuse" or "dearest".
+func (u UnknownModel) String() string { return nameOf([]string{"refuse", "dearest"}, int(u)) }
+
+// Overrun says what becomes of a stream that outgrows its budget.
+type Overrun uint8
+
+const (
+	// OverrunDebt lets it go on. What it uses beyond the budget is a debt, which later requests wait
+	// for.
+	OverrunDebt Overrun = iota
+	// OverrunEnd ends it between two events, with an error of the server's own format.
+	OverrunEnd
+)
+
+// String returns "debt" or "end".
+func (o Overrun) String() string { return nameOf([]string{"debt", "end"}, int(o)) }
+
+// Abort says what becomes of a response whose client has left.
+type Abort uint8
+
+const (
+	// AbortStop stops it. It pays its input and the output that was seen.
+	AbortStop Abort = iota
+	// AbortDrain reads on to its end, which tells the usage, and passes nothing on.
+	AbortDrain
+)
+
+// String returns "stop" or "drain".
+func (a Abort) String() string { return nameOf([]string{"stop", "drain"}, int(a)) }
+
+// Encoded says what becomes of a response with a Content-Encoding.
+type Encoded uint8
+
+const (
+	// PassEncoded passes it on unchanged. Of gzip the usage is read aside; any other encoding keeps
+	// the estimate.
+	PassEncoded Encoded = iota
+	// RefuseEncoded asks the server for none, and replaces a response that has one by 502.
+	RefuseEncoded
+)
+
+// String returns "pass" or "refuse".
+func (e Encoded) String() string { return nameOf([]string{"pass", "refuse"}, int(e)) }
+
+// nameOf returns the name of a value of an enumeration.
+func nameOf(names []string, value int) string {
+	if value < len(names) {
+		return names[value]
+	}
+	return "unknown"
+}
+
+// complete checks the configuration and fills in the defaults. It returns every fault at once.
+func (cfg Config) complete() (Config, error) {
+	var errs []error
+	fault := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("llm: Config."+format, args...))
+	}
+	if cfg.Guard.Gate == nil {
+		fault("Guard.Gate is nil")
+	}
+	if len(cfg.Budgets) == 0 {
+		fault("Budgets is empty")
+	}
+	for i, b := range cfg.Budgets {
+		b.check(fmt.Sprintf("Budgets[%d]", i), len(cfg.Models) > 0, fault)
+	}
+	for name, m := range cfg.Models {
+		m.check(fmt.Sprintf("Models[%q]", name), fault)
+	}
+	for _, n := range []struct {
+		name  string
+		value *int64
+		zero  int64
+	}{
+		{"MaxBody", &cfg.MaxBody, 8 << 20}, {"MaxOutput", &cfg.MaxOutput, 4096},
+		{"ChargeEvery", &cfg.ChargeEvery, 0}, {"DrainFor", (*int64)(&cfg.DrainFor), int64(5 * time.Minute)},
+	} {
+		if *n.value < 0 {
+			fault("%s is %d: it must not be negative", n.name, *n.value)
+		}
+		if *n.value == 0 {
+			*n.value = n.zero
+		}
+	}
+	enum := func(name string, value, last uint8) {
+		if value > last {
+			fault("%s is %d: it must be at most %d", name, value, last)
+		}
+	}
+	enum("UnknownModel", uint8(cfg.UnknownModel), uint8(DearestUnknownModel))
+	enum("Overrun", uint8(cfg.Overrun), uint8(OverrunEnd))
+	enum("Abort", uint8(cfg.Abort), uint8(AbortDrain))
+	enum("Encoded", uint8(cfg.Encoded), uint8(RefuseEncoded))
+	if cfg.Overrun == OverrunEnd && cfg.ChargeEvery == 0 {
+		fault("Overrun is OverrunEnd, and ChargeEvery is 0: no stream would be charged while it runs")
+	}
+	cfg.Budgets = slices.Clone(cfg.Budgets)
+	return cfg, errors.Join(errs...)
+}
+
+func (b *Budget) check(at string, models bool, fault func(string, ...any)) {
+	if b.Key == nil {
+		fault("%s.Key is nil: say whose budget it is", at)
+	}
+	if b.Policy == nil || b.Policy.Name() == "" {
+		fault("%s.Policy is missing: core.NewPolicy must make it", at)
+		return
+	}
+	if b.Policy.Hold() == 0 {
+		fault("%s.Policy has no Hold: a process that dies would leave its estimates spent", at)
+	}
+	switch b.Policy.Unit() {
+	case core.UnitRequests:
+		fault("%s.Policy counts requests: make it one of Guard.Rules, or set its Unit", at)
+	case core.UnitMicroDollars:
+		if !models {
+			fault("%s.Policy counts money, and Models, which has the prices, is empty", at)
+		}
+	}
+}

@@ -1,0 +1,87 @@
+package llm
+
+import (
+	"math"
+	"math/big"
+
+	"github.com/headgate/headgate/core"
+)
+
+// Weights are integers for one token of each kind.
+type Weights struct{ Input, CacheRead, CacheWrite, Output int64 }
+
+// Model tells what the tokens of a model count.
+type Model struct {
+	// Weights are the units of one token under the budgets of tokens, such as an Output of 4 for
+	// output that counts four times. The zero value is 1 for each kind.
+	Weights Weights
+	// Price is the price of a million tokens in micro-dollars, the millionth part of a dollar, under
+	// the budgets of money: 3 dollars are 3,000,000. The cost of a request is rounded up once.
+	Price Weights
+	// MaxOutput replaces Config.MaxOutput. Zero leaves that.
+	MaxOutput int64
+}
+
+// dollar is how many tokens a price is for.
+const dollar = 1_000_000
+
+func (m *Model) check(at string, fault func(string, ...any)) {
+	for _, w := range []struct {
+		name    string
+		weights Weights
+	}{{"Weights", m.Weights}, {"Price", m.Price}} {
+		least := min(w.weights.Input, w.weights.CacheRead, w.weights.CacheWrite, w.weights.Output)
+		if least < 0 {
+			fault("%s.%s has %d: it must not be negative", at, w.name, least)
+		}
+	}
+	if m.MaxOutput < 0 {
+		fault("%s.MaxOutput is %d: it must not be negative", at, m.MaxOutput)
+	}
+}
+
+// of returns the weighted sum of a usage. It does not overflow.
+func (w Weights) of(u Usage) *big.Int {
+	sum := new(big.Int)
+	for _, n := range [...][2]int64{
+		{w.Input, u.Input}, {w.CacheRead, u.CacheRead}, {w.CacheWrite, u.CacheWrite}, {w.Output, u.Output},
+	} {
+		product := big.NewInt(max(0, n[1]))
+		sum.Add(sum, product.Mul(product, big.NewInt(n[0])))
+	}
+	return sum
+}
+
+// cost returns the units of a usage.
+func (m *Model) cost(unit core.Unit, u Usage) int64 {
+	weights := m.Weights
+	if weights == (Weights{}) {
+		weights = Weights{1, 1, 1, 1}
+	}
+	switch unit {
+	case core.UnitInputTokens:
+		u.Output = 0
+	case core.UnitOutputTokens:
+		u = Usage{Output: u.Output}
+	case core.UnitMicroDollars:
+		sum := m.Price.of(u)
+		sum.Add(sum, big.NewInt(dollar-1))
+		return whole(sum.Div(sum, big.NewInt(dollar)))
+	}
+	return whole(weights.of(u))
+}
+
+func whole(n *big.Int) int64 {
+	if !n.IsInt64() {
+		return math.MaxInt64
+	}
+	return n.Int64()
+}
+
+// cost returns the units of a usage by some model of those that a request may be for.
+func cost(models []Model, unit core.Unit, u Usage) (most int64) {
+	for i := range models {
+		most = max(most, models[i].cost(unit, u))
+	}
+	return most
+}

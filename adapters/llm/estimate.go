@@ -1,0 +1,89 @@
+package llm
+
+import (
+	"math"
+	"net/http"
+	"sync"
+)
+
+// bytesPerToken is the number of bytes of English text in a token, as a first guess.
+const bytesPerToken = 4
+
+// guess is what a request would use if its model's ratios were 1.
+type guess struct{ input, output int64 }
+
+// guess returns what is known before anything is learnt: the bytes of the prompt, and the cap on
+// the output.
+func (m *Meter) guess(q *Request, model *Model) guess {
+	limit := m.cfg.MaxOutput
+	if model.MaxOutput > 0 {
+		limit = model.MaxOutput
+	}
+	if q.MaxOutput > 0 {
+		limit = min(limit, q.MaxOutput)
+	}
+	return guess{input: (q.PromptBytes + bytesPerToken - 1) / bytesPerToken, output: limit * q.Choices}
+}
+
+// estimate returns what a request is expected to use.
+func (m *Meter) estimate(r *http.Request, x *exchange, body []byte) (Usage, error) {
+	if m.cfg.Estimate != nil {
+		return m.cfg.Estimate(r, x.request, body)
+	}
+	l := m.learnt(x.request.Model)
+	return Usage{Input: l.input.of(x.guess.input), Output: min(x.guess.output, l.output.of(x.guess.output))}, nil
+}
+
+// lessons are the ratios of a model. They are learnt by this process alone.
+type lessons struct {
+	input  ratio // of the tokens of the prompt to the guess
+	output ratio // of the tokens of the output to the cap
+	text   ratio // of the tokens of the output to what was seen of a stream
+}
+
+// learnt returns the lessons of a model. Models that are not in Config.Models share theirs, so that
+// clients cannot make up any number of them.
+func (m *Meter) learnt(model string) *lessons {
+	if l, ok := m.lessons[model]; ok {
+		return l
+	}
+	return m.lessons[""]
+}
+
+// ratio is what is learnt of actual tokens for one that was guessed. The zero value is 1. It is safe
+// for concurrent use.
+type ratio struct {
+	mu              sync.Mutex
+	actual, guessed float64
+}
+
+const (
+	// forget is the weight of what was learnt before, for each request that follows.
+	forget = 15.0 / 16
+	// most bounds a ratio, and its inverse.
+	most = 16.0
+)
+
+func (r *ratio) learn(actual, guessed int64) {
+	if actual <= 0 || guessed <= 0 {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.actual = r.actual*forget + float64(actual)
+	r.guessed = r.guessed*forget + float64(guessed)
+}
+
+// of returns the tokens to expect where n were guessed, at least 1 for a guess of at least 1.
+func (r *ratio) of(n int64) int64 {
+	if n <= 0 {
+		return 0
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.guessed == 0 {
+		return n
+	}
+	by := min(max(r.actual/r.guessed, 1/most), most)
+	return int64(math.Ceil(float64(n) * by))
+}

@@ -1,0 +1,110 @@
+package llm
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate/headgate/core"
+)
+
+type exchangeKey struct{}
+
+// exchangeOf returns the exchange of a request that a Meter has read, or nil.
+func exchangeOf(ctx context.Context) *exchange {
+	x, _ := ctx.Value(exchangeKey{}).(*exchange)
+	return x
+}
+
+// exchange is one request and its response. One goroutine uses it, except left.
+type exchange struct {
+	meter    *Meter
+	request  Request
+	models   []Model // that the request may be for
+	guess    guess
+	estimate Usage
+	body     []byte // for the server, until it is replaced
+	hides    bool   // the client did not ask for the usage
+
+	tap      *tap // of a response of 2xx
+	status   int  // of the response, 0 before it
+	panicked bool // the handler has
+	late     bool // the client had left before there was a response
+	ended    bool // the Meter has ended the response
+	left     atomic.Bool
+	stop     context.CancelCauseFunc // of the handler's context
+
+	reserved int64 // tokens of output that are charged
+	extra    []runningCharge
+	indebted bool // a running charge was denied
+	ending   *ending
+
+	report  Report
+	settled []int64 // the units of each budget that its first charge keeps
+}
+
+// runningCharge is what a stream was charged beyond its estimate.
+type runningCharge struct {
+	charges     []core.Charge
+	reservation *core.Reservation
+}
+
+// errEnded is the cause of the end of a handler's context when the Meter ends its response.
+var errEnded = errors.New("llm: the response was ended")
+
+// errDrained is that cause when a client has left and the response takes too long.
+var errDrained = errors.New("llm: the response was read on for too long")
+
+// serve lets the handler respond, and finds out what the response used.
+func (x *exchange) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	ctx, release := x.context(r.Context())
+	defer release()
+	inner := r.WithContext(ctx)
+	out := newWriter(w, inner, x)
+	returned := false
+	defer func() {
+		r.Pattern = inner.Pattern
+		x.panicked = !returned
+		out.close(returned)
+		x.finish(r.Context())
+		if x.ended && !returned {
+			// A reverse proxy aborts a response whose server it cannot read. This one is whole.
+			if p := recover(); p != nil && p != http.ErrAbortHandler {
+				panic(p)
+			}
+		}
+	}()
+	next.ServeHTTP(out, inner)
+	returned = true
+}
+
+// context returns the handler's context. With AbortDrain it goes on after the client has left.
+func (x *exchange) context(parent context.Context) (context.Context, func()) {
+	if x.meter.cfg.Abort != AbortDrain {
+		ctx, cancel := context.WithCancelCause(parent)
+		x.stop = cancel
+		return ctx, func() { cancel(nil) }
+	}
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(parent))
+	x.stop = cancel
+	unwatch := context.AfterFunc(parent, func() {
+		if cause := context.Cause(parent); errors.Is(cause, core.ErrLeaseLost) || errors.Is(cause, core.ErrClosed) {
+			cancel(cause)
+			return
+		}
+		x.left.Store(true)
+		timer := time.NewTimer(x.meter.cfg.DrainFor)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			cancel(errDrained)
+		case <-ctx.Done():
+		}
+	})
+	return ctx, func() {
+		unwatch()
+		cancel(nil)
+	}
+}

@@ -1,0 +1,150 @@
+package llm_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/adapters/llm"
+	"github.com/headgate/headgate/adapters/nethttp"
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/keyfunc"
+)
+
+var tenant = keyfunc.Must(keyfunc.Header("X-Tenant"))
+
+// rig is a Meter in front of an upstream that a test chooses.
+type rig struct {
+	*testing.T
+	gate    *core.Gate
+	meter   *llm.Meter
+	budget  *core.Policy
+	url     string
+	reports chan llm.Report
+	status  int    // of the upstream
+	kind    string // its Content-Type
+	answer  func(w http.ResponseWriter, r *http.Request)
+	asked   []string // bodies that the upstream has read
+}
+
+func newRig(t *testing.T, unit core.Unit, limit int64, change func(*llm.Config)) *rig {
+	t.Helper()
+	r := &rig{T: t, reports: make(chan llm.Report, 100)}
+	r.gate = core.Must(core.NewMemory(core.Config{}))
+	r.budget = core.Must(core.NewPolicy(core.PolicyConfig{
+		Name: "budget", Unit: unit, Hold: time.Minute,
+		Algorithm: core.Calendar{Limit: limit, Every: core.Year, In: time.UTC},
+	}))
+	cfg := llm.Config{
+		Guard:   nethttp.Config{Gate: r.gate},
+		Budgets: []llm.Budget{{Policy: r.budget, Key: tenant}},
+		Observe: func(_ *http.Request, report llm.Report) { r.reports <- report },
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	var err error
+	if r.meter, err = llm.New(cfg); err != nil {
+		t.Fatal(err)
+	}
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		body, _ := io.ReadAll(q.Body)
+		r.asked = append(r.asked, string(body))
+		r.answer(w, q)
+	}))
+	at, err := url.Parse(upstream.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gateway := httptest.NewServer(r.meter.Handler(httputil.NewSingleHostReverseProxy(at)))
+	r.url = gateway.URL
+	t.Cleanup(func() {
+		gateway.Close()
+		upstream.Close()
+		if err := r.gate.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+func (r *rig) post(path, body string) *http.Response {
+	r.Helper()
+	q, err := http.NewRequestWithContext(r.Context(), http.MethodPost, r.url+path, strings.NewReader(body))
+	if err != nil {
+		r.Fatal(err)
+	}
+	q.Header.Set("X-Tenant", "acme")
+	response, err := http.DefaultClient.Do(q)
+	if err != nil {
+		r.Fatal(err)
+	}
+	return response
+}
+
+func (r *rig) used() int64 {
+	r.Helper()
+	q := httptest.NewRequest(http.MethodPost, "/v1/chat/completions", nil)
+	q.Header.Set("X-Tenant", "acme")
+	charges, err := r.meter.Guard(llm.OpenAIChat).Charges(q)
+	if err != nil {
+		r.Fatal(err)
+	}
+	d, err := r.gate.Peek(r.Context(), charges...)
+	if err != nil {
+		r.Fatal(err)
+	}
+	return d.At(0).Used
+}
+
+func read(t *testing.T, response *http.Response) string {
+	t.Helper()
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Error(err)
+	}
+	return string(body)
+}
+
+// chat streams that many tokens, and the usage if the request asks for it.
+func chat(prompt, tokens int) func(http.ResponseWriter, *http.Request) {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		for range tokens {
+			fmt.Fprint(w, "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"word\"}}],\"usage\":null}\n\n")
+			w.(http.Flusher).Flush()
+		}
+		fmt.Fprintf(w, "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":%d,\"completion_tokens\":%d}}\n\n", prompt, tokens)
+		fmt.Fprint(w, "data: [DONE]\n\n")
+	}
+}
+
+const streamed = `{"model":"m","stream":true,"max_tokens":50,"messages":[{"role":"user","content":"12345678"}]}`
+
+func TestStreamIsSettledToTheToken(t *testing.T) {
+	r := newRig(t, core.UnitTokens, 1000, nil)
+	r.answer = chat(7, 11)
+	response := r.post("/v1/chat/completions", streamed)
+	body := read(t, response)
+	report := <-r.reports
+	if n := r.used(); n != 18 || report.Outcome != llm.OutcomeReported || report.Estimate != (llm.Usage{Input: 3, Output: 50}) {
+		t.Errorf("%d tokens are used, %+v", n, report)
+	}
+	if !strings.Contains(r.asked[0], `"include_usage":true`) {
+		t.Errorf("the upstream was asked %s", r.asked[0])
+	}
+	if strings.Contains(body, "prompt_tokens") || !strings.HasSuffix(body, "data: [DONE]\n\n") || strings.Count(body, "word") != 11 {
+		t.Errorf("the client was sent %s", body)
+	}
+	if got := response.Header.Get("X-Ratelimit-Remaining-Tokens"); got != "947" {
+		t.Errorf("%s tokens remain", got)
+	}
+}

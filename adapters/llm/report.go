@@ -1,0 +1,34 @@
+package llm
+
+// Outcome says how the usage of a request was found.
+type Outcome uint8
+
+const (
+	// OutcomeReported: the response told its usage, which was charged to the token.
+	OutcomeReported Outcome = iota
+	// OutcomeFailed: the server failed before it sent anything of an answer. Nothing was charged.
+	OutcomeFailed
+	// OutcomeCut: the response broke off, since the client left, the server failed, or a budget ended the
+	// stream. Its input and the output that was seen were charged.
+	OutcomeCut
+	// OutcomeUnreported: the response was whole and did not tell its usage, or could not be read. The
+	// estimate was charged, or the input and the output that was seen if they are more.
+	OutcomeUnreported
+)
+
+// String returns the outcome in one lower-case word.
+func (o Outcome) String() string {
+	return nameOf([]string{"reported", "failed", "cut", "unreported"}, int(o))
+}
+
+// Report is what became of an admitted request.
+type Report struct {
+	Request  Request
+	Outcome  Outcome
+	Estimate Usage
+	Usage    Usage // that was charged
+	// Indebted says that a budget denied a running charge.
+	Indebted bool
+	// Drained says that the client left and the response was read on.
+	Drained bool
+}

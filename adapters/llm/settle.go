@@ -1,0 +1,65 @@
+package llm
+
+import (
+	"context"
+	"net/http"
+)
+
+// finish finds out what the exchange used, learns from it, and settles the running charges. The
+// guard settles the first charge.
+func (x *exchange) finish(ctx context.Context) {
+	outcome, used := x.outcome()
+	x.report = Report{
+		Request: x.request, Outcome: outcome, Estimate: x.estimate, Usage: used,
+		Indebted: x.indebted, Drained: x.left.Load() && x.meter.cfg.Abort == AbortDrain,
+	}
+	if outcome == OutcomeReported {
+		x.learn(used)
+	}
+	x.settleExtra(ctx)
+}
+
+func (x *exchange) outcome() (Outcome, Usage) {
+	if x.tap == nil {
+		switch {
+		case x.late || x.status == 0 && x.panicked && x.left.Load():
+			return OutcomeCut, Usage{Input: x.estimate.Input} // the server may have read the prompt
+		case x.status != 0 || x.panicked:
+			return OutcomeFailed, Usage{}
+		}
+		return OutcomeUnreported, x.estimate // an empty response
+	}
+	o := x.tap.result()
+	if o.Known {
+		return OutcomeReported, o.Usage
+	}
+	seen := Usage{Input: x.estimate.Input, Output: x.seen()}
+	if o.InputKnown {
+		seen.Input, seen.CacheRead, seen.CacheWrite = o.Usage.Input, o.Usage.CacheRead, o.Usage.CacheWrite
+	}
+	if whole := !x.panicked && !x.ended && !o.Failed && (o.Complete || o.Broken || x.tap.coding != codingNone); !whole {
+		return OutcomeCut, seen
+	}
+	if !o.InputKnown {
+		seen.Input = max(seen.Input, x.estimate.Input)
+	}
+	seen.Output = max(seen.Output, x.estimate.Output)
+	return OutcomeUnreported, seen
+}
+
+// learn corrects the ratios of the model.
+func (x *exchange) learn(used Usage) {
+	l := x.meter.learnt(x.request.Model)
+	l.input.learn(Usage{Input: used.Input, CacheRead: used.CacheRead, CacheWrite: used.CacheWrite}.Total(), x.guess.input)
+	l.output.learn(used.Output, x.guess.output)
+	if o := x.tap.result(); x.request.Stream {
+		l.text.learn(used.Output, raw(o))
+	}
+}
+
+// observe reports the exchange of an admitted request.
+func (x *exchange) observe(r *http.Request) {
+	if x.settled != nil && x.meter.cfg.Observe != nil {
+		x.meter.cfg.Observe(r, x.report)
+	}
+}

@@ -1,0 +1,134 @@
+package llm
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// writer taps a response.
+type writer struct {
+	http.ResponseWriter
+	request *http.Request // of the handler
+	x       *exchange
+	limits  http.Header // that the guard has set
+	gone    bool        // the client cannot be written to
+}
+
+func newWriter(w http.ResponseWriter, r *http.Request, x *exchange) *writer {
+	return &writer{ResponseWriter: w, request: r, x: x, limits: w.Header().Clone()}
+}
+
+// Unwrap is for http.ResponseController.
+func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// WriteHeader implements http.ResponseWriter.
+func (w *writer) WriteHeader(status int) {
+	x := w.x
+	if x.status != 0 {
+		return
+	}
+	if status < 200 && status != http.StatusSwitchingProtocols {
+		w.ResponseWriter.WriteHeader(status)
+		return
+	}
+	x.status, x.late = status, w.request.Context().Err() != nil || x.left.Load()
+	h := w.Header()
+	// A reverse proxy adds the headers of its server, which may state limits of its own.
+	for name, values := range w.limits {
+		h[name] = slices.Clone(values)
+	}
+	if status/100 == 2 {
+		encoding := strings.ToLower(strings.TrimSpace(h.Get("Content-Encoding")))
+		if x.meter.cfg.Encoded == RefuseEncoded && encoding != "" && encoding != "identity" {
+			w.refuse()
+			return
+		}
+		x.tap = newTap(x.request.Format, h.Get("Content-Type"), encoding, x.hides)
+		if x.tap.hide {
+			h.Del("Content-Length")
+		}
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// refuse replaces an encoded response.
+func (w *writer) refuse() {
+	h := w.Header()
+	for _, name := range []string{"Content-Encoding", "Etag", "Trailer"} {
+		h.Del(name)
+	}
+	w.x.status = http.StatusBadGateway
+	w.end(nil)
+	f := fault{http.StatusBadGateway, [2]string{"server_error", "server_error"}, "The server sent an encoded response."}
+	f.write(w.ResponseWriter, w.x.request.Format)
+}
+
+// Write implements http.ResponseWriter.
+func (w *writer) Write(p []byte) (int, error) {
+	x := w.x
+	if x.status == 0 {
+		w.WriteHeader(http.StatusOK)
+	}
+	switch {
+	case x.ended:
+		return len(p), nil
+	case x.tap == nil:
+		return w.ResponseWriter.Write(p)
+	}
+	if err := x.tap.write(p, w.out()); err != nil {
+		if x.meter.cfg.Abort != AbortDrain {
+			return 0, err
+		}
+		w.gone = true
+		x.left.Store(true)
+	}
+	x.chargeRunning(w.request)
+	if x.ending != nil && x.tap.between() {
+		w.end(x.tap.errorEvent(x.ending.kind, x.ending.message))
+	}
+	return len(p), nil
+}
+
+// out returns what passes bytes on to the client, or nil.
+func (w *writer) out() func([]byte) error {
+	if w.gone {
+		return nil
+	}
+	return func(p []byte) error {
+		_, err := w.ResponseWriter.Write(p)
+		return err
+	}
+}
+
+// end ends the response with these bytes, and stops the handler.
+func (w *writer) end(last []byte) {
+	w.x.ended = true
+	if out := w.out(); out != nil && len(last) > 0 && out(last) == nil {
+		w.Flush()
+	}
+	w.x.stop(errEnded)
+}
+
+// Flush implements http.Flusher.
+func (w *writer) Flush() {
+	if w.x.status == 0 {
+		w.WriteHeader(http.StatusOK)
+	}
+	if !w.gone {
+		_ = http.NewResponseController(w.ResponseWriter).Flush() // a later Write tells
+	}
+}
+
+// close ends the tap. What it holds back is passed on if the handler has returned.
+func (w *writer) close(returned bool) {
+	t := w.x.tap
+	if t == nil {
+		return
+	}
+	var out func([]byte) error
+	if returned && !w.x.ended {
+		out = w.out()
+	}
+	_ = t.close(out) // the client may be gone
+}
