@@ -28,8 +28,6 @@ type rig struct {
 	budget  *core.Policy
 	url     string
 	reports chan llm.Report
-	status  int    // of the upstream
-	kind    string // its Content-Type
 	answer  func(w http.ResponseWriter, r *http.Request)
 	asked   []string // bodies that the upstream has read
 }
