@@ -1,11 +1,10 @@
-module github.com/headgate/headgate/_examples/llmchat
+module github.com/headgate/headgate/_examples/llmgateway
 
 go 1.25.0
 
 require (
 	github.com/chromedp/chromedp v0.23.0
 	github.com/headgate/headgate v0.0.0
-	github.com/openai/openai-go/v3 v3.70.0
 	github.com/redis/go-redis/v9 v9.19.0
 )
 
@@ -13,13 +12,8 @@ require (
 	github.com/alicebob/miniredis/v2 v2.40.0 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/chromedp/cdproto v0.159.0 // indirect
-	github.com/coder/websocket v1.8.15 // indirect
 	github.com/felixge/httpsnoop v1.1.0 // indirect
 	github.com/go-json-experiment/json v0.0.0-20260213210345-44df1a37e875 // indirect
-	github.com/tidwall/gjson v1.19.0 // indirect
-	github.com/tidwall/match v1.1.1 // indirect
-	github.com/tidwall/pretty v1.2.1 // indirect
-	github.com/tidwall/sjson v1.2.5 // indirect
 	github.com/twmb/murmur3 v1.1.8 // indirect
 	github.com/yuin/gopher-lua v1.1.1 // indirect
 	go.uber.org/atomic v1.11.0 // indirect
