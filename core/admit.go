@@ -99,6 +99,7 @@ func (s *Semaphore) admit(
 	}
 
 	paid := g.reservation(p)
+	paid.Keep() // while it waits too
 	var l *Lease
 	defer func() {
 		if l != nil {
@@ -117,7 +118,6 @@ func (s *Semaphore) admit(
 	}
 	if l, err = s.take(ctx, ask, q, cause); l != nil {
 		l.paid = paid
-		paid.Keep()
 	}
 	return l, d, err
 }

@@ -254,6 +254,39 @@ func TestSlotKeepsItsReservation(t *testing.T) {
 	})
 }
 
+// A request that waits for a slot keeps what it spent, however long that takes.
+func TestWaiterKeepsItsReservation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := memoryGate(t, core.Config{})
+		p, key := heldFor(t, 3*time.Second), newKey(t, "k")
+		s := semaphore(t, g, core.SemaphoreConfig{TTL: 10 * time.Second})
+		ask := core.SlotRequest{Levels: []core.Level{{Key: key, Limit: 1}}}
+		first, err := s.Acquire(t.Context(), ask)
+		if err != nil {
+			t.Fatal(err)
+		}
+		granted := make(chan *core.Lease)
+		go func() {
+			l, d, err := s.Admit(t.Context(), ask, core.Charge{Policy: p, Key: key, Cost: 4})
+			if l == nil {
+				t.Error(show(d), err)
+			}
+			granted <- l
+		}()
+		time.Sleep(time.Hour)
+		if n := used(t, g, p, key); n != 4 {
+			t.Errorf("%d units are in use while the request waits, want 4", n)
+		}
+		release(t, first)
+		second := <-granted
+		time.Sleep(time.Hour)
+		if n := used(t, g, p, key); n != 4 {
+			t.Errorf("%d units are in use while the slot is held, want 4", n)
+		}
+		release(t, second)
+	})
+}
+
 func TestHoldIsValidated(t *testing.T) {
 	for _, test := range []struct {
 		name      string
