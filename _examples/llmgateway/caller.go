@@ -43,22 +43,25 @@ func userOf(r *http.Request) (string, error) {
 
 // authenticate finds the caller by its API key.
 func (g *gateway) authenticate(next http.Handler) http.Handler {
-	return identify(next, func(r *http.Request) *user {
+	find := func(r *http.Request) *user {
 		if key := apiKey(r); key != "" {
 			return g.plans.userOf(key)
 		}
 		return nil
-	}, "The API key is missing or unknown.")
+	}
+	return identify(next, find, "The API key is missing or unknown.")
 }
 
 // actAs lets the operator send requests of any user, without its API key.
 func (g *gateway) actAs(next http.Handler) http.Handler {
-	return identify(next, func(r *http.Request) *user {
+	find := func(r *http.Request) *user {
 		tenant, name, _ := strings.Cut(r.Header.Get("X-Act-As"), "/")
 		return g.plans.named(tenant, name)
-	}, "X-Act-As names no tenant/user of the plans.")
+	}
+	return identify(next, find, "X-Act-As names no tenant/user of the plans.")
 }
 
+// identify passes requests of known users on, with their caller in the context.
 func identify(next http.Handler, find func(*http.Request) *user, message string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		u := find(r)

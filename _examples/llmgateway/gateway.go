@@ -30,7 +30,7 @@ type gateway struct {
 	board *board
 }
 
-// tier applies one plan. Its tenants share nothing except the learnt ratios of its Meter.
+// tier applies one plan.
 type tier struct {
 	handler http.Handler
 	streams *core.Semaphore
@@ -41,47 +41,36 @@ func newGateway(gate *core.Gate, p *plans, cfg config, name string) (*gateway, e
 	g := &gateway{name: name, gate: gate, plans: p, tiers: make(map[string]*tier)}
 	g.board = newBoard(g.status)
 	upstream := newProxy(cfg)
-	for name, limits := range p.plans {
+	for plan, limits := range p.plans {
 		t, err := g.newTier(limits, cfg.lease, upstream)
 		if err != nil {
-			return nil, fmt.Errorf("plans.%s: %w", name, err)
+			return nil, fmt.Errorf("plans.%s: %w", plan, err)
 		}
-		g.tiers[name] = t
+		g.tiers[plan] = t
 	}
 	return g, nil
 }
 
+// newTier returns the tier of a plan. Policies of one name share their counts across tiers, so a
+// tenant that changes its plan keeps what it has spent.
 func (g *gateway) newTier(limits *plan, lease time.Duration, upstream http.Handler) (*tier, error) {
-	policies := []core.PolicyConfig{
-		{Name: "spend", Unit: core.UnitMicroDollars, OnFailure: core.Closed,
-			Algorithm: core.Calendar{Limit: limits.MicroDollarsPerMonth, Every: core.Month, In: time.UTC}},
-		{Name: "tokens", Unit: core.UnitTokens, Algorithm: core.PerMinute(limits.TokensPerMinute)},
-	}
-	if n := limits.OutputTokensPerMinute; n > 0 {
-		policies = append(policies, core.PolicyConfig{
-			Name: "output-tokens", Unit: core.UnitOutputTokens, Algorithm: core.PerMinute(n)})
+	requests, err := core.NewPolicy(core.PolicyConfig{
+		Name: "requests", Algorithm: core.PerMinute(limits.RequestsPerMinute),
+	})
+	if err != nil {
+		return nil, err
 	}
 	t := &tier{}
-	var budgets []llm.Budget
-	for _, cfg := range policies {
-		cfg.Hold = hold
-		policy, err := core.NewPolicy(cfg)
-		if err != nil {
-			return nil, err
-		}
-		t.budgets = append(t.budgets, policy)
-		budgets = append(budgets, llm.Budget{Policy: policy, Key: tenantOf})
-	}
-	requests, err := core.NewPolicy(core.PolicyConfig{Name: "requests", Algorithm: core.PerMinute(limits.RequestsPerMinute)})
-	if err != nil {
+	if t.budgets, err = budgetsOf(limits); err != nil {
 		return nil, err
 	}
 	t.streams, err = core.NewSemaphore(g.gate, core.SemaphoreConfig{
-		Name: "streams", TTL: lease, MaxWaiters: int(limits.Queue)})
+		Name: "streams", TTL: lease, MaxWaiters: int(limits.Queue),
+	})
 	if err != nil {
 		return nil, err
 	}
-	meter, err := llm.New(llm.Config{
+	cfg := llm.Config{
 		Guard: nethttp.Config{
 			Gate:  g.gate,
 			Rules: []nethttp.Rule{{Policy: requests, Key: tenantOf}},
@@ -97,18 +86,46 @@ func (g *gateway) newTier(limits *plan, lease time.Duration, upstream http.Handl
 			},
 			Observe: g.observe,
 		},
-		Budgets:     budgets,
 		Models:      g.plans.models,
 		ChargeEvery: chargeEvery,
 		Overrun:     llm.OverrunEnd,
 		Other:       upstream, // the list of models
 		Observe:     g.report,
-	})
+	}
+	for _, policy := range t.budgets {
+		cfg.Budgets = append(cfg.Budgets, llm.Budget{Policy: policy, Key: tenantOf})
+	}
+	meter, err := llm.New(cfg)
 	if err != nil {
 		return nil, err
 	}
 	t.handler = meter.Handler(upstream)
 	return t, nil
+}
+
+// budgetsOf returns a policy for each budget of a plan. While Redis does not answer, spend refuses
+// every request, so that no money is spent uncounted.
+func budgetsOf(limits *plan) ([]*core.Policy, error) {
+	month := core.Calendar{Limit: limits.MicroDollarsPerMonth, Every: core.Month, In: time.UTC}
+	configs := []core.PolicyConfig{
+		{Name: "spend", Unit: core.UnitMicroDollars, Algorithm: month, OnFailure: core.Closed},
+		{Name: "tokens", Unit: core.UnitTokens, Algorithm: core.PerMinute(limits.TokensPerMinute)},
+	}
+	if n := limits.OutputTokensPerMinute; n > 0 {
+		configs = append(configs, core.PolicyConfig{
+			Name: "output-tokens", Unit: core.UnitOutputTokens, Algorithm: core.PerMinute(n),
+		})
+	}
+	var all []*core.Policy
+	for _, cfg := range configs {
+		cfg.Hold = hold
+		policy, err := core.NewPolicy(cfg)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, policy)
+	}
+	return all, nil
 }
 
 // api is what tenants reach.
@@ -159,6 +176,7 @@ func (g *gateway) observe(r *http.Request, a *nethttp.Admission) {
 func (g *gateway) report(r *http.Request, report llm.Report) {
 	g.board.change()
 	if report.Outcome == llm.OutcomeUnreported {
-		log.Printf("%s: the upstream reported no usage of %s", callerOf(r).tenant.name, report.Request.Model)
+		tenant := callerOf(r).tenant.name
+		log.Printf("%s: the upstream reported no usage of %s", tenant, report.Request.Model)
 	}
 }

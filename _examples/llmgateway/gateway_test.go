@@ -420,6 +420,25 @@ func TestLostSlotEndsItsStream(t *testing.T) {
 	s.empty()
 }
 
+// Without Redis no money is spent: requests are refused with 503, and the page says why.
+func TestRedisDown(t *testing.T) {
+	server := redistest.Start(t)
+	r := start(t, withPlan(t, generous), "REDIS_URL=redis://"+server.Addr)
+	if response := r.mustSend(t, ann); response.StatusCode != http.StatusOK {
+		t.Fatalf("status %d", response.StatusCode)
+	}
+	server.Kill()
+	eventually(t, "the feed says so", func() bool {
+		return r.feed(t).Notice == "The limits cannot be read: Redis does not answer."
+	})
+	response := r.mustSend(t, ann)
+	if response.StatusCode != http.StatusServiceUnavailable || response.Header.Get("Retry-After") == "" {
+		t.Errorf("status %d, %v", response.StatusCode, response.Header)
+	}
+	server.Restart()
+	eventually(t, "requests pass again", func() bool { return r.mustSend(t, ann).StatusCode == http.StatusOK })
+}
+
 // A replica that stops lets running streams go on, and refuses queued and new requests.
 func TestShutdown(t *testing.T) {
 	server := redistest.Start(t)

@@ -171,8 +171,18 @@ func readAll(t *testing.T, response *http.Response) string {
 	return string(text)
 }
 
-// snapshot reads the first event of the feed.
-func (r *replica) snapshot(t *testing.T) (s snapshot) {
+// snapshot reads the feed, which must be without a notice.
+func (r *replica) snapshot(t *testing.T) snapshot {
+	t.Helper()
+	s := r.feed(t)
+	if s.Notice != "" {
+		t.Fatal(s.Notice)
+	}
+	return s
+}
+
+// feed reads the first event of the feed.
+func (r *replica) feed(t *testing.T) (s snapshot) {
 	t.Helper()
 	response, err := http.Get(r.operator + "/feed")
 	if err != nil {
@@ -183,7 +193,7 @@ func (r *replica) snapshot(t *testing.T) (s snapshot) {
 	if err == nil {
 		err = json.Unmarshal(bytes.TrimPrefix(line, []byte("data: ")), &s)
 	}
-	if err != nil || s.Notice != "" {
+	if err != nil {
 		t.Fatalf("feed: %s, %v", line, err)
 	}
 	return s

@@ -1,11 +1,12 @@
-// Llmgateway is a gateway in front of any server that speaks OpenAI's or Anthropic's API. The tenants
-// in plans.json have budgets of tokens and money, caps on concurrent streams, and a queue. A page for
-// the operator shows them live.
+// Llmgateway is a gateway in front of any server that speaks OpenAI's or Anthropic's API. Tenants
+// have budgets of tokens and money, caps on concurrent streams, and a queue, as plans.json says. A
+// page for the operator shows them live.
 //
 //	cd _examples/llmgateway && go run .
 //
 // Without UPSTREAM it answers from recorded transcripts, and needs neither a network nor a key.
 // Replicas with the same REDIS_URL share the limits. Without one a replica keeps them in memory.
+// The type config lists the other settings, which come from the environment.
 package main
 
 import (
@@ -71,7 +72,8 @@ func run() error {
 	if cfg.upstream == nil {
 		log.Print("answering from recorded transcripts: UPSTREAM is not set")
 	}
-	fmt.Printf("API on http://%s, the operator's page on http://%s\n", listener.Addr(), operatorListener.Addr())
+	fmt.Printf("API on http://%s, the operator's page on http://%s\n",
+		listener.Addr(), operatorListener.Addr())
 	select {
 	case err := <-failed:
 		return err
@@ -82,7 +84,9 @@ func run() error {
 }
 
 func newServer(handler http.Handler) *http.Server {
-	return &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute}
+	return &http.Server{
+		Handler: handler, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute,
+	}
 }
 
 // drain refuses new and queued requests, so that they go to another replica, and lets running
@@ -91,7 +95,8 @@ func drain(gate *core.Gate, patience time.Duration, servers ...*http.Server) err
 	log.Print("draining")
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	errs := []error{gate.Close(ctx)} // renews the leases of running streams, and cancels them at the deadline
+	// Close renews the leases of running streams, and cancels them at the deadline.
+	errs := []error{gate.Close(ctx)}
 	ctx, cancel = context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	for _, s := range servers {
@@ -111,12 +116,14 @@ func newGate(ctx context.Context, cfg config) (*core.Gate, error) {
 	}
 	options.ContextTimeoutEnabled = true // a decision ends at its deadline
 	options.DialerRetries = 1            // the gate has its own circuit breaker
-	gate, err := core.NewRedis(redis.NewClient(options), core.Config{Replicas: cfg.replicas, Timeout: cfg.timeout})
+	gate, err := core.NewRedis(redis.NewClient(options), core.Config{
+		Replicas: cfg.replicas, Timeout: cfg.timeout,
+	})
 	if err != nil {
 		return nil, err
 	}
 	if err := gate.Ping(ctx); err != nil {
-		log.Print(err) // until Redis answers, spend is refused and the other limits are this replica's share
+		log.Print(err) // until Redis answers every request is refused: spend is Closed
 	}
 	return gate, nil
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/headgate/headgate/adapters/llm"
@@ -47,11 +46,11 @@ type user struct {
 // The shapes of the entries in the file.
 type (
 	modelEntry struct {
-		Price     llmWeights `json:"price"`   // of a million tokens, in micro-dollars
-		Weights   llmWeights `json:"weights"` // of a token; 1 each if omitted
-		MaxOutput int64      `json:"max_output"`
+		Price     weightsEntry `json:"price"`   // of a million tokens, in micro-dollars
+		Weights   weightsEntry `json:"weights"` // of a token; 1 each if omitted
+		MaxOutput int64        `json:"max_output"`
 	}
-	llmWeights struct {
+	weightsEntry struct {
 		Input      int64 `json:"input"`
 		CacheRead  int64 `json:"cache_read"`
 		CacheWrite int64 `json:"cache_write"`
@@ -117,9 +116,7 @@ func parsePlans(text []byte) (*plans, error) {
 }
 
 func (m modelEntry) model(f *faults, at string) llm.Model {
-	if m.MaxOutput < 0 || m.MaxOutput > maxCount {
-		f.add(at+".max_output", "is %d: it must be between 0 and %d", m.MaxOutput, int64(maxCount))
-	}
+	f.between(at+".max_output", m.MaxOutput, 0, maxCount)
 	return llm.Model{
 		Price:     m.Price.weights(f, at+".price"),
 		Weights:   m.Weights.weights(f, at+".weights"),
@@ -127,7 +124,7 @@ func (m modelEntry) model(f *faults, at string) llm.Model {
 	}
 }
 
-func (w llmWeights) weights(f *faults, at string) llm.Weights {
+func (w weightsEntry) weights(f *faults, at string) llm.Weights {
 	f.between(at+".input", w.Input, 0, maxCount)
 	f.between(at+".cache_read", w.CacheRead, 0, maxCount)
 	f.between(at+".cache_write", w.CacheWrite, 0, maxCount)
@@ -164,11 +161,12 @@ func (p *plans) addTenant(f *faults, at, name string, entry tenantEntry) {
 	for at, m := range entry.Keys.entries(f, at+".keys") {
 		f.checkName(at, m.name)
 		digest, ok := decode[string](f, at, m.value)
-		sum, err := hex.DecodeString(strings.TrimSpace(digest))
-		if ok && (err != nil || len(sum) != sha256.Size) {
-			f.add(at, "is no SHA-256: it must be 64 hexadecimal digits")
+		if !ok {
+			continue
 		}
-		if !ok || err != nil || len(sum) != sha256.Size {
+		sum, err := hex.DecodeString(digest)
+		if err != nil || len(sum) != sha256.Size {
+			f.add(at, "is no SHA-256: it must be 64 hexadecimal digits")
 			continue
 		}
 		u := &user{m.name, t}

@@ -83,7 +83,9 @@ func (g *gateway) tenantStatus(ctx context.Context, t *tenant) (tenantStatus, er
 	holders, waiting, err := tier.streams.Holders(ctx, key)
 	s.Waiting = waiting
 	for _, h := range holders {
-		s.Running = append(s.Running, stream{User: h.Meta["user"], Request: h.Meta["request"], Replica: h.Meta["replica"]})
+		s.Running = append(s.Running, stream{
+			User: h.Meta["user"], Request: h.Meta["request"], Replica: h.Meta["replica"],
+		})
 	}
 	return s, err
 }
@@ -99,8 +101,11 @@ func (g *gateway) budgets(ctx context.Context, t *tier, key core.Key) ([]budgetS
 		return all, err
 	}
 	for _, r := range d.Results() {
-		b := budgetStatus{Name: r.Policy.Name(), Unit: r.Policy.Unit().String(), Limit: r.Limit, Left: r.Limit - r.Used}
-		if r.Policy.Unit() == core.UnitMicroDollars && r.ResetAfter > 0 {
+		unit := r.Policy.Unit()
+		b := budgetStatus{
+			Name: r.Policy.Name(), Unit: unit.String(), Limit: r.Limit, Left: r.Limit - r.Used,
+		}
+		if unit == core.UnitMicroDollars && r.ResetAfter > 0 {
 			resets := time.Now().Add(r.ResetAfter).Round(time.Hour).UTC()
 			b.Resets = &resets
 		}

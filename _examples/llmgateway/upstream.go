@@ -50,6 +50,11 @@ var requestSecrets = []string{
 	"Openai-Organization", "Openai-Project", "Connection", "Upgrade",
 }
 
+// responseSecrets name the gateway's account at the upstream.
+var responseSecrets = []string{
+	"Set-Cookie", "Openai-Organization", "Openai-Project", "Anthropic-Organization-Id",
+}
+
 // cleanResponse removes what concerns the gateway's account at the upstream.
 func cleanResponse(r *http.Response) error {
 	if r.StatusCode == http.StatusUnauthorized || r.StatusCode == http.StatusForbidden {
@@ -62,7 +67,7 @@ func cleanResponse(r *http.Response) error {
 			r.Header.Del(name)
 		}
 	}
-	for _, name := range []string{"Set-Cookie", "Openai-Organization", "Openai-Project", "Anthropic-Organization-Id"} {
+	for _, name := range responseSecrets {
 		r.Header.Del(name)
 	}
 	return nil
