@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/headgate/headgate/internal/algorithm"
 	"github.com/headgate/headgate/internal/request"
@@ -45,7 +46,9 @@ type plan struct {
 	slot    *request.Slot // to be taken in the same step, or nil
 	keeps   bool          // keeps receipts, for a Reservation
 	hold    string        // the id under which charges are held, or empty
-	began   moment        // before the store was asked
+	// heldSince is a time before which nothing was held.
+	heldSince time.Time
+	began     moment // before the store was asked
 
 	whole [1]request.Request // all charges as one request
 }

@@ -99,7 +99,7 @@ func (g *Gate) plan(ctx context.Context, p *plan, d *Decision, charges []Charge)
 		return nil
 	}
 	if p.keeps && slices.ContainsFunc(p.charges, held) {
-		p.hold = g.holdID()
+		p.hold, p.heldSince = g.holdID(), time.Now()
 	}
 	if p.op == algorithm.AtMost {
 		p.bound = min(p.bound, algorithm.MaxUnits)
