@@ -285,7 +285,7 @@ func TestHoldIsValidated(t *testing.T) {
 func TestHoldExpiresUnderAnotherLimit(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
 		p := newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: core.Unlimited{}, Hold: time.Second, For: changing(
-			core.TokenBucket{Rate: 7, Per: time.Hour, Burst: 30}, core.TokenBucket{Rate: 11, Per: time.Hour, Burst: 30},
+			core.TokenBucket{Rate: 1009, Per: time.Hour, Burst: 30}, core.TokenBucket{Rate: 7, Per: time.Hour, Burst: 30},
 		)})
 		key := newKey(t, "k")
 		for i := range 20 {
@@ -295,7 +295,7 @@ func TestHoldExpiresUnderAnotherLimit(t *testing.T) {
 				t.Fatal(show(d), err)
 			}
 			c.advance(900 * time.Millisecond)
-			late, d, err := g.Charge(withPlan(t.Context(), i%3), core.Charge{Policy: p, Key: key, Cost: 1})
+			late, d, err := g.Charge(ctx, core.Charge{Policy: p, Key: key, Cost: 1})
 			if late == nil {
 				t.Fatal(show(d), err)
 			}
