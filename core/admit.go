@@ -60,7 +60,7 @@ func (s *Semaphore) admit(
 	defer g.keeper.End()
 	p := newPlan(algorithm.Decide, 0)
 	defer p.release()
-	p.keeps = true
+	p.keeps, p.holds = true, true
 	at := &request.Slot{Scope: s.scope(ask.Levels[0].Key), Request: q}
 	if waiters == 0 && s.inOneStep(ask, charges) {
 		p.slot = at
@@ -99,6 +99,7 @@ func (s *Semaphore) admit(
 	}
 
 	paid := g.reservation(p)
+	paid.Keep() // also while it waits
 	var l *Lease
 	defer func() {
 		if l != nil {
@@ -117,7 +118,6 @@ func (s *Semaphore) admit(
 	}
 	if l, err = s.take(ctx, ask, q, cause); l != nil {
 		l.paid = paid
-		paid.Keep()
 	}
 	return l, d, err
 }

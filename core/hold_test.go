@@ -311,3 +311,49 @@ func TestHoldExpiresUnderAnotherLimit(t *testing.T) {
 		}
 	})
 }
+
+// What Wait spends is spent for good, because nobody can settle it.
+func TestWaitHoldsNothing(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+		p, key := heldFor(t, time.Minute), newKey(t, "k")
+		l, err := g.Limiter(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.WaitN(t.Context(), key, 4); err != nil {
+			t.Fatal(err)
+		}
+		c.advance(time.Hour)
+		if n := used(t, g, p, key); n != 4 {
+			t.Errorf("%d units are in use, want 4", n)
+		}
+	})
+}
+
+// A request keeps what it holds while it waits for a slot.
+func TestWaiterKeepsItsReservation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := memoryGate(t, core.Config{})
+		p, key := heldFor(t, 3*time.Second), newKey(t, "k")
+		s := semaphore(t, g, core.SemaphoreConfig{TTL: 10 * time.Second, MaxWaiters: 1})
+		ask := core.SlotRequest{Levels: []core.Level{{Key: key, Limit: 1}}, MaxWait: time.Hour}
+		first := acquire(t, s, ask.Levels...)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			l, d, err := s.Admit(t.Context(), ask, core.Charge{Policy: p, Key: key, Cost: 4})
+			if l == nil {
+				t.Error(show(d), err)
+				return
+			}
+			settle(t, l.Reservation(), 4)
+			_ = l.Release(t.Context()) // memory does not fail
+		}()
+		time.Sleep(time.Minute)
+		if n := used(t, g, p, key); n != 4 {
+			t.Errorf("%d units are in use while the request waits, want 4", n)
+		}
+		release(t, first)
+		<-done
+	})
+}

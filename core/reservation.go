@@ -38,15 +38,22 @@ func (g *Gate) Reserve(
 	maxWait time.Duration,
 	charges ...Charge,
 ) (r *Reservation, d Decision, err error) {
+	return g.reserve(ctx, maxWait, true, charges)
+}
+
+// reserve is Reserve. It holds charges only if asked.
+func (g *Gate) reserve(
+	ctx context.Context, maxWait time.Duration, holds bool, charges []Charge,
+) (r *Reservation, d Decision, err error) {
 	if maxWait < 0 {
-		return nil, Decision{}, fmt.Errorf("%w: Reserve for %v", ErrCharge, maxWait)
+		return nil, d, fmt.Errorf("%w: Reserve for %v", ErrCharge, maxWait)
 	}
 	if g.known(ctx, algorithm.Reserve, charges, &d) {
 		return nil, d, nil
 	}
 	p := newPlan(algorithm.Reserve, min(maxWait, maxReserve).Microseconds())
 	defer p.release()
-	p.keeps = true
+	p.keeps, p.holds = true, holds
 	err = g.run(ctx, p, &d, charges)
 	if err != nil || !d.Allowed {
 		return nil, d, err
@@ -67,7 +74,7 @@ func (g *Gate) Charge(
 	}
 	p := newPlan(algorithm.Decide, 0)
 	defer p.release()
-	p.keeps = true
+	p.keeps, p.holds = true, true
 	err = g.run(ctx, p, &d, charges)
 	if err != nil || !d.Allowed {
 		return nil, d, err
