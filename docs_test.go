@@ -58,12 +58,14 @@ func blocks(t *testing.T, page string) (all []block) {
 // imported are the packages that a block may name without importing them.
 var imported = []struct{ name, path string }{
 	{"", "bytes"}, {"", "context"}, {"", "encoding/json"}, {"", "errors"}, {"", "fmt"}, {"", "io"}, {"", "log"},
-	{"", "math"}, {"", "net/http"}, {"", "net/http/httptest"}, {"", "os"}, {"", "strconv"}, {"", "sync/atomic"},
+	{"", "math"}, {"", "net/http"}, {"", "net/http/httptest"}, {"", "net/http/httputil"}, {"", "net/url"},
+	{"", "os"}, {"", "strconv"}, {"", "sync/atomic"},
 	{"", "testing"}, {"", "time"},
 	{"", "github.com/gin-gonic/gin"}, {"", "github.com/go-chi/chi/v5"}, {"", "github.com/go-chi/chi/v5/middleware"},
 	{"", "github.com/labstack/echo/v4"}, {"", "github.com/redis/go-redis/v9"},
 	{"", "github.com/redis/go-redis/v9/maintnotifications"},
-	{"", module + "/core"}, {"", module + "/keyfunc"}, {"", module + "/adapters/nethttp"}, {"", module + "/_examples/demo"},
+	{"", module + "/core"}, {"", module + "/keyfunc"}, {"", module + "/adapters/nethttp"}, {"", module + "/adapters/llm"},
+	{"", module + "/_examples/demo"},
 	{"chigate", module + "/adapters/chi"}, {"gingate", module + "/adapters/gin"}, {"echogate", module + "/adapters/echo"},
 	{"echov5gate", module + "/adapters/echov5"},
 }
@@ -78,6 +80,7 @@ var (
 	guards                             demo.Guards
 	rules                              []nethttp.Rule
 	api, plan, requests, tokens        *core.Policy
+	inputs, outputs                    *core.Policy
 	acme, key, tenant, user            core.Key
 	streams                            *core.Semaphore
 	mutex                              *core.Mutex
@@ -87,6 +90,7 @@ var (
 	next                               http.Handler
 	mux                                *http.ServeMux
 	server                             *http.Server
+	upstream                           *url.URL
 	w                                  http.ResponseWriter
 	addr                               string
 	addrs                              []string

@@ -60,7 +60,7 @@ func (s *Semaphore) admit(
 	defer g.keeper.End()
 	p := newPlan(algorithm.Decide, 0)
 	defer p.release()
-	p.keeps = true
+	p.keeps, p.holds = true, true
 	at := &request.Slot{Scope: s.scope(ask.Levels[0].Key), Request: q}
 	if waiters == 0 && s.inOneStep(ask, charges) {
 		p.slot = at
@@ -99,7 +99,7 @@ func (s *Semaphore) admit(
 	}
 
 	paid := g.reservation(p)
-	paid.Keep() // while it waits too
+	paid.Keep() // also while it waits
 	var l *Lease
 	defer func() {
 		if l != nil {

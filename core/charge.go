@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/headgate/headgate/internal/algorithm"
 	"github.com/headgate/headgate/internal/request"
@@ -44,8 +45,11 @@ type plan struct {
 	source  Source
 	slot    *request.Slot // to be taken in the same step, or nil
 	keeps   bool          // keeps receipts, for a Reservation
+	holds   bool          // holds the charges of policies with a Hold
 	hold    string        // the id under which charges are held, or empty
-	began   moment        // before the store was asked
+	// heldSince is a time before which nothing was held.
+	heldSince time.Time
+	began     moment // before the store was asked
 
 	whole [1]request.Request // all charges as one request
 }
@@ -82,7 +86,7 @@ func (p *plan) release() {
 	clear(p.charges)
 	p.asked, p.wire, p.charges = p.asked[:0], p.wire[:0], p.charges[:0]
 	p.denies, p.denied, p.slot = [MaxCharges]bool{}, false, nil
-	p.keeps, p.hold = false, ""
+	p.keeps, p.holds, p.hold = false, false, ""
 	p.whole[0] = request.Request{Buffer: p.whole[0].Buffer}
 	plans.Put(p)
 }

@@ -9,8 +9,9 @@ import (
 	"github.com/headgate/headgate/internal/request"
 )
 
-// correct makes the spent charges ones of that many units, in one round trip for each hash slot.
-func (r *Reservation) correct(ctx context.Context, units []int64) error {
+// correct makes the spent charges ones of that many units, in one round trip for each hash slot. It
+// returns the held charges that it could not settle.
+func (r *Reservation) correct(ctx context.Context, units []int64) (open []*unsettled, err error) {
 	g := r.gate
 	var here, there []*request.Charge
 	for i := range r.spent {
@@ -30,19 +31,16 @@ func (r *Reservation) correct(ctx context.Context, units []int64) error {
 	_ = g.local.Decide(ctx, corrections(here)) // memory does not fail
 	var errs []error
 	for _, charges := range g.parts(there) {
-		if !slices.ContainsFunc(charges, held) {
-			if requests := corrections(charges); len(requests) > 0 {
-				errs = append(errs, g.send(ctx, requests))
+		if slices.ContainsFunc(charges, held) {
+			part := &unsettled{charges: charges}
+			if errs = append(errs, r.end(ctx, part)); errs[len(errs)-1] != nil {
+				open = append(open, part)
 			}
-			continue
-		}
-		ended, err := r.atHolds(ctx, algorithm.Settle, charges)
-		errs = append(errs, err)
-		if ended {
-			g.tell(ctx, Event{Kind: EventHoldExpired})
+		} else if requests := corrections(charges); len(requests) > 0 {
+			errs = append(errs, g.send(ctx, requests))
 		}
 	}
-	return errors.Join(errs...)
+	return open, errors.Join(errs...)
 }
 
 // parts returns the charges that one step corrects.

@@ -98,8 +98,8 @@ func (g *Gate) plan(ctx context.Context, p *plan, d *Decision, charges []Charge)
 		d.Allowed = !p.denied
 		return nil
 	}
-	if p.keeps && slices.ContainsFunc(p.charges, held) {
-		p.hold = g.holdID()
+	if p.holds && slices.ContainsFunc(p.charges, held) {
+		p.hold, p.heldSince = g.holdID(), time.Now()
 	}
 	if p.op == algorithm.AtMost {
 		p.bound = min(p.bound, algorithm.MaxUnits)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -24,6 +25,7 @@ type hold struct {
 	id string // empty if nothing is held
 
 	mu    sync.Mutex
+	since time.Time   // when it was last renewed, or before
 	timer *time.Timer // of Keep
 	ended bool
 }
@@ -54,6 +56,7 @@ func (r *Reservation) Renew(ctx context.Context) error {
 			charges = append(charges, &c.Charge)
 		}
 	}
+	start := time.Now()
 	var errs []error
 	for _, part := range r.gate.parts(charges) {
 		ended, err := r.atHolds(ctx, algorithm.Renew, part)
@@ -65,6 +68,9 @@ func (r *Reservation) Renew(ctx context.Context) error {
 	err := errors.Join(errs...)
 	if r.hold.over() {
 		return nil
+	}
+	if err == nil {
+		r.hold.renewed(start)
 	}
 	if errors.Is(err, ErrHoldExpired) {
 		r.gate.tell(ctx, Event{Kind: EventHoldExpired, Err: err})
@@ -79,17 +85,22 @@ func (r *Reservation) Keep() {
 	if r == nil || r.hold.id == "" {
 		return
 	}
-	shortest := time.Duration(0)
-	for i := range r.spent {
-		if c := &r.spent[i]; r.holds(c) && (shortest == 0 || c.policy.hold < shortest) {
-			shortest = c.policy.hold
-		}
-	}
+	shortest := r.shortest()
 	r.hold.mu.Lock()
 	defer r.hold.mu.Unlock()
 	if shortest > 0 && r.hold.timer == nil && !r.hold.ended {
 		r.hold.timer = time.AfterFunc(renewIn(shortest), func() { r.renewAgain(shortest) })
 	}
+}
+
+// shortest returns the shortest hold of its charges, or 0.
+func (r *Reservation) shortest() (shortest time.Duration) {
+	for i := range r.spent {
+		if c := &r.spent[i]; r.holds(c) && (shortest == 0 || c.policy.hold < shortest) {
+			shortest = c.policy.hold
+		}
+	}
+	return shortest
 }
 
 // renewIn returns a third of a hold, with jitter.
@@ -132,6 +143,13 @@ func (h *hold) rest() {
 	}
 }
 
+// renewed says that the hold was renewed after that time.
+func (h *hold) renewed(at time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.since = at
+}
+
 // over reports whether the reservation is settled.
 func (h *hold) over() bool {
 	h.mu.Lock()
@@ -148,6 +166,48 @@ func (r *Reservation) atHolds(
 		return false, err
 	}
 	return requests[0].Verdict != 0, nil
+}
+
+// unsettled is charges of one hash slot that are to be settled.
+type unsettled struct {
+	charges []*request.Charge
+	// doubtful says that they may have been settled.
+	doubtful bool
+}
+
+// end settles the charges, and ends their holds.
+func (r *Reservation) end(ctx context.Context, part *unsettled) error {
+	ended, err := r.atHolds(ctx, algorithm.Settle, part.charges)
+	switch {
+	case err != nil && !part.doubtful && !errors.As(err, new(request.Unsent)):
+		part.doubtful = true
+		for _, c := range part.charges {
+			// A hold that is gone was settled, because it has not ended yet.
+			c.Correction.Whole = [2]algorithm.Cost{}
+		}
+	case ended && !part.doubtful:
+		r.gate.tell(ctx, Event{Kind: EventHoldExpired})
+	}
+	return err
+}
+
+// settleAgain settles what could not be settled, until the holds may have ended or the Gate is
+// closed.
+func (r *Reservation) settleAgain(open []*unsettled) {
+	g := r.gate
+	ends := r.hold.since.Add(r.shortest())
+	for pause := g.timeout; len(open) > 0; pause = min(2*pause, time.Second) {
+		if time.Until(ends) < pause+g.timeout || !g.tasks.Sleep(pause) {
+			return
+		}
+		start := time.Now()
+		open = slices.DeleteFunc(open, func(part *unsettled) bool {
+			return r.end(context.Background(), part) == nil
+		})
+		if len(open) == 0 {
+			g.tell(context.Background(), Event{Kind: EventSettle, Took: time.Since(start)})
+		}
+	}
 }
 
 // checkHold returns the fault of a PolicyConfig.Hold.

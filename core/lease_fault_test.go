@@ -37,7 +37,13 @@ func (c lossyConn) Read(b []byte) (int, error) {
 // waitSubscribed returns once a client is subscribed.
 func waitSubscribed(t *testing.T, s *redistest.Server) {
 	t.Helper()
-	for client := s.Client(t); len(client.PubSubChannels(t.Context(), "*").Val()) == 0; {
+	waitSubscriptions(t, s, true)
+}
+
+// waitSubscriptions returns once there are subscriptions, or none.
+func waitSubscriptions(t *testing.T, s *redistest.Server, some bool) {
+	t.Helper()
+	for client := s.Client(t); len(client.PubSubChannels(t.Context(), "*").Val()) > 0 != some; {
 		if t.Context().Err() != nil {
 			t.Fatal(t.Context().Err())
 		}
@@ -77,6 +83,7 @@ func TestWaiterPollsAfterLostMessage(t *testing.T) {
 			if err := g.Close(t.Context()); err != nil {
 				t.Error(err)
 			}
+			waitSubscriptions(t, s, false) // the server may learn of the end later
 		})
 	}
 }

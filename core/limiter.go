@@ -86,7 +86,7 @@ func (l *Limiter) WaitN(ctx context.Context, key Key, n int64) (Decision, error)
 		if bounded {
 			longest = max(0, time.Until(at))
 		}
-		r, d, err := l.Reserve(ctx, longest, key, n)
+		r, d, err := l.gate.reserve(ctx, longest, false, l.charges(nil, key, n))
 		if err != nil {
 			return d, err
 		}

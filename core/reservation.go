@@ -38,15 +38,22 @@ func (g *Gate) Reserve(
 	maxWait time.Duration,
 	charges ...Charge,
 ) (r *Reservation, d Decision, err error) {
+	return g.reserve(ctx, maxWait, true, charges)
+}
+
+// reserve is Reserve. It holds charges only if asked.
+func (g *Gate) reserve(
+	ctx context.Context, maxWait time.Duration, holds bool, charges []Charge,
+) (r *Reservation, d Decision, err error) {
 	if maxWait < 0 {
-		return nil, Decision{}, fmt.Errorf("%w: Reserve for %v", ErrCharge, maxWait)
+		return nil, d, fmt.Errorf("%w: Reserve for %v", ErrCharge, maxWait)
 	}
 	if g.known(ctx, algorithm.Reserve, charges, &d) {
 		return nil, d, nil
 	}
 	p := newPlan(algorithm.Reserve, min(maxWait, maxReserve).Microseconds())
 	defer p.release()
-	p.keeps = true
+	p.keeps, p.holds = true, holds
 	err = g.run(ctx, p, &d, charges)
 	if err != nil || !d.Allowed {
 		return nil, d, err
@@ -67,7 +74,7 @@ func (g *Gate) Charge(
 	}
 	p := newPlan(algorithm.Decide, 0)
 	defer p.release()
-	p.keeps = true
+	p.keeps, p.holds = true, true
 	err = g.run(ctx, p, &d, charges)
 	if err != nil || !d.Allowed {
 		return nil, d, err
@@ -82,7 +89,7 @@ func (g *Gate) reservation(p *plan) *Reservation {
 		gate:  g,
 		spent: slices.Clone(p.wire),
 		place: slices.Clone(p.place[:len(p.asked)]),
-		hold:  hold{id: p.hold},
+		hold:  hold{id: p.hold, since: p.heldSince},
 	}
 }
 
@@ -117,8 +124,9 @@ func (r *Reservation) Cancel(ctx context.Context) error {
 // without state settles nothing. A charge that was held for too long has gone back, so Settle
 // charges all that was spent, in the same way as a debt.
 //
-// See Cancel for repeated calls, contexts and failures. Other errors wrap ErrCharge, and settle
-// nothing.
+// See Cancel for repeated calls and contexts. If Settle fails, it is sent again in the background
+// for charges that are held, as long as their hold lasts: otherwise all that they spent would go
+// back. Other charges stay as they are. Errors that wrap ErrCharge settle nothing.
 func (r *Reservation) Settle(ctx context.Context, actual ...int64) error {
 	if r == nil {
 		return nil
@@ -141,8 +149,12 @@ func (r *Reservation) settle(ctx context.Context, kind EventKind, actual []int64
 		}
 		start := time.Now()
 		r.hold.end()
-		r.err = r.correct(context.WithoutCancel(ctx), r.totals(actual))
+		open, err := r.correct(context.WithoutCancel(ctx), r.totals(actual))
+		r.err = err
 		r.gate.tell(ctx, Event{Kind: kind, Err: r.err, Took: time.Since(start)})
+		if kind == EventSettle && len(open) > 0 { // what is not cancelled goes back anyway
+			r.gate.tasks.Go(func() { r.settleAgain(open) })
+		}
 	})
 	return r.err
 }

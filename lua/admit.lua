@@ -68,8 +68,8 @@ local function sweep()
       local members = call('ZRANGEBYSCORE', set, '-inf', text(now), 'LIMIT', 0, 1000)
       for _, member in ipairs(members) do
         local denominator, whole, part, receipt = string.match(member, ' (%d+) (%d+) (%d+) (%d+)$')
-        if denominator ~= string.match(holds[at + 4], '%d+') then
-          part = '0'
+        if denominator + 0 ~= argv[holds[at + 1] + 2] + 0 then
+          part = '0' -- it was charged under another limit
         end
         gives[#gives + 1] = {'give', 1, 1, '0', holds[at], holds[at + 1], whole, part, receipt}
       end

@@ -28,7 +28,7 @@ func errorBody(f Format, e *fault) []byte {
 	return append(body, '\n')
 }
 
-// appendErrorEvent returns the bytes that end a stream with the server's own error. They are valid
+// errorEvent returns the bytes that end a stream with the server's own error. They are valid
 // only between two events. kind is OpenAI's code, such as rate_limit_exceeded or insufficient_quota.
 // Anthropic's type is kind if that ends in _error, and otherwise rate_limit_error. The event of a
 // response has the sequence number.
@@ -37,6 +37,7 @@ func errorEvent(f Format, kind, message string, sequence int64) []byte {
 	case OpenAIResponses:
 		return eventOf("error", responsesError{
 			Type: "error", Code: kind, Message: message, Sequence: sequence,
+			Error: faultOf(kind, message),
 		})
 	case AnthropicMessages:
 		if !strings.HasSuffix(kind, "_error") {
@@ -44,11 +45,16 @@ func errorEvent(f Format, kind, message string, sequence int64) []byte {
 		}
 		return eventOf("error", messagesError{Type: "error", Error: messagesFault{kind, message}})
 	}
-	fault := chatFault{Message: message, Type: kind, Code: kind}
-	if kind == "rate_limit_exceeded" {
-		fault.Type = "tokens" // OpenAI's type says which unit has run out
+	return append(eventOf("", chatError{faultOf(kind, message)}), "data: [DONE]\n\n"...)
+}
+
+// faultOf returns the error object of OpenAI for a code.
+func faultOf(code, message string) chatFault {
+	kind := code
+	if code == "rate_limit_exceeded" {
+		kind = "tokens" // OpenAI's type says which unit has run out
 	}
-	return append(eventOf("", chatError{fault}), "data: [DONE]\n\n"...)
+	return chatFault{Message: message, Type: kind, Code: code}
 }
 
 type chatError struct {
@@ -62,12 +68,15 @@ type chatFault struct {
 	Code    string  `json:"code"`
 }
 
+// responsesError is the error event of a response. OpenAI documents the code and the message beside
+// the type and sends them in an error object. SDKs fail a stream only by that object.
 type responsesError struct {
-	Type     string  `json:"type"`
-	Code     string  `json:"code"`
-	Message  string  `json:"message"`
-	Param    *string `json:"param"`
-	Sequence int64   `json:"sequence_number"`
+	Type     string    `json:"type"`
+	Code     string    `json:"code"`
+	Message  string    `json:"message"`
+	Param    *string   `json:"param"`
+	Error    chatFault `json:"error"`
+	Sequence int64     `json:"sequence_number"`
 }
 
 type messagesError struct {

@@ -8,6 +8,8 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -144,5 +146,42 @@ func TestStreamIsSettledToTheToken(t *testing.T) {
 	}
 	if got := response.Header.Get("X-Ratelimit-Remaining-Tokens"); got != "947" {
 		t.Errorf("%s tokens remain", got)
+	}
+}
+
+// A stream whose server has sent all of the answer is not ended, whatever it has used.
+func TestWholeAnswerIsNotEnded(t *testing.T) {
+	for _, c := range []struct{ path, transcript string }{
+		{"/v1/chat/completions", "chat-text.sse"},
+		{"/v1/responses", "responses-text.sse"},
+		{"/v1/messages", "messages-text.sse"},
+	} {
+		body, err := os.ReadFile(filepath.Join("testdata", c.transcript))
+		if err != nil {
+			t.Fatal(err)
+		}
+		whole := string(body)
+		for _, halves := range []bool{false, true} {
+			r := newRig(t, core.UnitOutputTokens, 1, func(cfg *llm.Config) {
+				cfg.MaxOutput, cfg.ChargeEvery, cfg.Overrun = 1, 1, llm.OverrunEnd
+			})
+			r.answer = func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "text/event-stream")
+				if halves { // the budget denies within the last event
+					fmt.Fprint(w, whole[:len(whole)-1])
+					w.(http.Flusher).Flush()
+					fmt.Fprint(w, whole[len(whole)-1:])
+					return
+				}
+				fmt.Fprint(w, whole)
+			}
+			got := read(t, r.post(c.path, `{"model":"m","stream":true,"stream_options":{"include_usage":true}}`))
+			if got != whole {
+				t.Errorf("%s: the client was sent %s", c.transcript, got)
+			}
+			if report := <-r.reports; report.Outcome != llm.OutcomeReported || report.Usage.Output < 2 {
+				t.Errorf("%s: %+v", c.transcript, report)
+			}
+		}
 	}
 }

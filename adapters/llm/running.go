@@ -18,7 +18,7 @@ func (x *exchange) chargeRunning(r *http.Request) {
 		return
 	}
 	seen := x.seen()
-	if seen <= x.reserved {
+	if seen <= x.reserved || x.answered() {
 		return
 	}
 	more := (seen - x.reserved + every - 1) / every * every
@@ -51,6 +51,13 @@ func (m *Meter) endingFor(wait time.Duration) *ending {
 		return &ending{"insufficient_quota", "The budget is spent, and the stream ends here."}
 	}
 	return &ending{"rate_limit_exceeded", "The rate limit is reached, and the stream ends here."}
+}
+
+// answered reports whether the stream has told its usage or come to its end. What follows has no
+// output, and the settlement charges the rest.
+func (x *exchange) answered() bool {
+	o := x.tap.result()
+	return o.Known || o.Complete
 }
 
 // seen returns the output of the response so far.

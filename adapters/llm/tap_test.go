@@ -250,7 +250,8 @@ func TestErrorEventEndsAStream(t *testing.T) {
 		{OpenAIChat, "rate_limit_exceeded", "", `data: {"error":{"message":"No \"more\"\n","type":"tokens","param":null,"code":"rate_limit_exceeded"}}` +
 			"\n\ndata: [DONE]\n\n", true},
 		{OpenAIResponses, "rate_limit_exceeded", `data: {"type":"response.created","sequence_number":6}` + "\n\n",
-			"event: error\n" + `data: {"type":"error","code":"rate_limit_exceeded","message":"No \"more\"\n","param":null,"sequence_number":7}` + "\n\n", false},
+			"event: error\n" + `data: {"type":"error","code":"rate_limit_exceeded","message":"No \"more\"\n","param":null,` +
+				`"error":{"message":"No \"more\"\n","type":"tokens","param":null,"code":"rate_limit_exceeded"},"sequence_number":7}` + "\n\n", false},
 		{AnthropicMessages, "rate_limit_exceeded", "event: ping\ndata: {\"type\":\"ping\"}\n\n",
 			"event: error\n" + `data: {"type":"error","error":{"type":"rate_limit_error","message":"No \"more\"\n"}}` + "\n\n", false},
 		{AnthropicMessages, "overloaded_error", "",

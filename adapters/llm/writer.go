@@ -84,7 +84,7 @@ func (w *writer) Write(p []byte) (int, error) {
 		x.left.Store(true)
 	}
 	x.chargeRunning(w.request)
-	if x.ending != nil && x.tap.between() {
+	if x.ending != nil && x.tap.between() && !x.answered() {
 		w.end(x.tap.errorEvent(x.ending.kind, x.ending.message))
 	}
 	return len(p), nil

@@ -49,6 +49,7 @@ func (a *Admission) delay(ctx context.Context, charges []core.Charge, slot core.
 	if reservation == nil {
 		return err
 	}
+	reservation.Keep()
 	a.decision.Allowed = false
 	defer func() {
 		if !a.decision.Allowed { // also if Concurrency.OnQueue panics
@@ -71,7 +72,6 @@ func (a *Admission) delay(ctx context.Context, charges []core.Charge, slot core.
 	}
 	if err == nil {
 		a.reservation, a.decision.Allowed = reservation, true
-		a.reservation.Keep()
 		return nil
 	}
 	_ = reservation.Cancel(ctx)

@@ -1,0 +1,226 @@
+package main_test
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/anthropics/anthropic-sdk-go"
+	anthropicoption "github.com/anthropics/anthropic-sdk-go/option"
+	"github.com/openai/openai-go/v3"
+	openaioption "github.com/openai/openai-go/v3/option"
+	"github.com/openai/openai-go/v3/packages/ssestream"
+	"github.com/openai/openai-go/v3/responses"
+
+	"github.com/headgate/headgate/adapters/llm"
+)
+
+const (
+	apiKey = "sk-acme"
+	prompt = "Tell me of the gate."
+)
+
+// result is what an SDK made of a stream: what the stream said, and how it failed.
+type result struct {
+	Text          string            `json:"text"`
+	Input, Output int64             // tokens; 0 if the SDK was sent no usage
+	Headers       map[string]string `json:"headers"`
+	Error         *failure          `json:"error"`
+}
+
+// failure is the error of an SDK. A field that the SDK's error does not have is empty.
+type failure struct {
+	Class   string `json:"class"`
+	Status  int    `json:"status"`
+	Type    string `json:"type"`
+	Code    string `json:"code"`
+	Message string `json:"message"`
+}
+
+func (r *result) header(name string) string {
+	for n, value := range r.Headers {
+		if strings.EqualFold(n, name) {
+			return value
+		}
+	}
+	return ""
+}
+
+func (r *result) keep(response *http.Response) {
+	if response == nil {
+		return
+	}
+	r.Headers = make(map[string]string)
+	for name := range response.Header {
+		r.Headers[name] = response.Header.Get(name)
+	}
+}
+
+// sdk is an official SDK with one of the formats that it speaks. Its settings are the defaults,
+// which retry twice.
+type sdk struct {
+	name   string
+	format llm.Format
+	// stream streams one answer through the gateway at url. usage says whether a chat asks for its
+	// usage.
+	stream func(t *testing.T, url string, usage bool) result
+	// The errors of a refusal with 429, of a stream that ends with an error, and of a refusal with
+	// 503 or 529. Their status, type and code follow from the format.
+	limited, ended, overloaded string
+	endedStatus                int
+}
+
+var sdks = []sdk{
+	{"openai-go/chat", llm.OpenAIChat, openAIChat, "Error", "StreamError", "Error", 0},
+	{"openai-go/responses", llm.OpenAIResponses, openAIResponses, "Error", "StreamError", "Error", 0},
+	{"anthropic-sdk-go", llm.AnthropicMessages, anthropicMessages, "Error", "Error", "Error", 200},
+	{"openai-node/chat", llm.OpenAIChat, node("openai-chat"), "RateLimitError", "APIError", "InternalServerError", 0},
+	{"openai-node/responses", llm.OpenAIResponses, node("openai-responses"), "RateLimitError", "APIError", "InternalServerError", 0},
+	{"anthropic-sdk-typescript", llm.AnthropicMessages, node("anthropic-messages"), "RateLimitError", "APIError", "OverloadedError", 0},
+}
+
+func openAIClient(url string) openai.Client {
+	return openai.NewClient(openaioption.WithBaseURL(url+"/v1"), openaioption.WithAPIKey(apiKey),
+		openaioption.WithUnsafeAllowHTTP()) // otherwise it sends no key without TLS
+}
+
+func openAIChat(t *testing.T, url string, usage bool) (r result) {
+	client := openAIClient(url)
+	params := openai.ChatCompletionNewParams{
+		Model: "model-1", Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage(prompt)},
+	}
+	if usage {
+		params.StreamOptions.IncludeUsage = openai.Bool(true)
+	}
+	var response *http.Response
+	stream := client.Chat.Completions.NewStreaming(t.Context(), params, openaioption.WithResponseInto(&response))
+	defer stream.Close()
+	all := openai.ChatCompletionAccumulator{}
+	for stream.Next() {
+		if !all.AddChunk(stream.Current()) {
+			t.Error("the chunk does not follow the earlier ones")
+		}
+	}
+	if len(all.Choices) > 0 {
+		r.Text = all.Choices[0].Message.Content
+	}
+	r.Input, r.Output = all.Usage.PromptTokens, all.Usage.CompletionTokens
+	r.keep(response)
+	r.Error = openAIFailure(t, stream.Err())
+	return r
+}
+
+func openAIResponses(t *testing.T, url string, _ bool) (r result) {
+	client := openAIClient(url)
+	var response *http.Response
+	stream := client.Responses.NewStreaming(t.Context(), responses.ResponseNewParams{
+		Model: "model-1", Input: responses.ResponseNewParamsInputUnion{OfString: openai.String(prompt)},
+	}, openaioption.WithResponseInto(&response))
+	defer stream.Close()
+	for stream.Next() {
+		switch event := stream.Current().AsAny().(type) {
+		case responses.ResponseTextDeltaEvent:
+			r.Text += event.Delta
+		case responses.ResponseCompletedEvent:
+			r.Input, r.Output = event.Response.Usage.InputTokens, event.Response.Usage.OutputTokens
+		}
+	}
+	r.keep(response)
+	r.Error = openAIFailure(t, stream.Err())
+	return r
+}
+
+func openAIFailure(t *testing.T, err error) *failure {
+	var refused *openai.Error
+	var ended *ssestream.StreamError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &refused):
+		return &failure{"Error", refused.StatusCode, refused.Type, refused.Code, refused.Message}
+	case errors.As(err, &ended):
+		var event struct{ Error failure }
+		if err := json.Unmarshal(ended.Event.Data, &event); err != nil {
+			t.Errorf("event %s: %v", ended.Event.Data, err)
+		}
+		event.Error.Class = "StreamError"
+		return &event.Error
+	}
+	return &failure{Class: "other", Message: err.Error()}
+}
+
+func anthropicMessages(t *testing.T, url string, _ bool) (r result) {
+	client := anthropic.NewClient(anthropicoption.WithBaseURL(url), anthropicoption.WithAPIKey(apiKey))
+	var response *http.Response
+	stream := client.Messages.NewStreaming(t.Context(), anthropic.MessageNewParams{
+		Model: "model-1", MaxTokens: 100,
+		Messages: []anthropic.MessageParam{anthropic.NewUserMessage(anthropic.NewTextBlock(prompt))},
+	}, anthropicoption.WithResponseInto(&response))
+	defer stream.Close()
+	all := anthropic.Message{}
+	for stream.Next() {
+		if err := all.Accumulate(stream.Current()); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, block := range all.Content {
+		r.Text += block.Text
+	}
+	r.Input, r.Output = all.Usage.InputTokens, all.Usage.OutputTokens
+	r.keep(response)
+	if err := stream.Err(); err != nil {
+		r.Error = &failure{Class: "other", Message: err.Error()}
+		var failed *anthropic.Error
+		if errors.As(err, &failed) {
+			r.Error = &failure{"Error", failed.StatusCode, string(failed.Type()), "", failed.RawJSON()}
+		}
+	}
+	return r
+}
+
+// node returns a client that runs an SDK of Node.js in a process of its own.
+func node(format string) func(*testing.T, string, bool) result {
+	return func(t *testing.T, url string, usage bool) (r result) {
+		args := []string{filepath.Join("sdk", "call.mjs"), format, url, apiKey}
+		if usage {
+			args = append(args, "usage")
+		}
+		cmd := exec.CommandContext(t.Context(), "node", args...)
+		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()} // neither keys nor proxies
+		cmd.Stderr = t.Output()
+		out, err := cmd.Output()
+		if err == nil {
+			err = json.Unmarshal(out, &r)
+		}
+		if err != nil {
+			t.Fatalf("node: %v, %s", err, out)
+		}
+		return r
+	}
+}
+
+// each runs f in parallel for every SDK. It skips those of Node.js where they are not installed, or
+// fails if HEADGATE_TEST_REDIS is require.
+func each(t *testing.T, f func(t *testing.T, s sdk)) {
+	_, missing := exec.LookPath("node")
+	if missing == nil {
+		_, missing = os.Stat(filepath.Join("sdk", "node_modules"))
+	}
+	for _, s := range sdks {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			if missing != nil && !strings.Contains(s.name, "-go") {
+				if os.Getenv("HEADGATE_TEST_REDIS") == "require" {
+					t.Fatalf("%v: install Node.js and run npm ci in sdk", missing)
+				}
+				t.Skipf("%v: install Node.js and run npm ci in sdk", missing)
+			}
+			f(t, s)
+		})
+	}
+}

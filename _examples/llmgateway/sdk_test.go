@@ -1,0 +1,218 @@
+package main_test
+
+import (
+	"net/http"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/adapters/llm"
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/redistest"
+)
+
+// answers are the transcripts as the SDKs understand them, and what the Meter settles.
+var answers = [...]struct {
+	text          string
+	input, output int64
+	used          llm.Usage
+}{
+	llm.OpenAIChat:        {`Hello — "usage":{"prompt_tokens":1}😀`, 2006, 300, llm.Usage{Input: 86, CacheRead: 1920, Output: 300}},
+	llm.OpenAIResponses:   {"Hi there!", 37, 11, llm.Usage{Input: 5, CacheRead: 32, Output: 11}},
+	llm.AnthropicMessages: {"Hello!", 25, 15, llm.Usage{Input: 25, CacheRead: 1800, CacheWrite: 2051, Output: 15}},
+}
+
+// noon is in the middle of a month, so that the month ends in more than a minute.
+var noon = time.Date(2027, 6, 15, 12, 0, 0, 0, time.UTC)
+
+func monthly(limit int64) core.PolicyConfig {
+	return core.PolicyConfig{
+		Name: "month", Unit: core.UnitTokens,
+		Algorithm: core.Calendar{Limit: limit, Every: core.Month, In: time.UTC},
+	}
+}
+
+func inMemory(clock core.Clock) *core.Gate {
+	return core.Must(core.NewMemory(core.Config{Clock: clock}))
+}
+
+// refusal returns the error of a refusal or of a stream that was ended.
+func refusal(f llm.Format, class string, status int) failure {
+	switch {
+	case f == llm.AnthropicMessages && status == 529:
+		return failure{Class: class, Status: status, Type: "overloaded_error"}
+	case f == llm.AnthropicMessages:
+		return failure{Class: class, Status: status, Type: "rate_limit_error"}
+	case status == http.StatusServiceUnavailable:
+		return failure{Class: class, Status: status, Type: "server_error"}
+	}
+	return failure{Class: class, Status: status, Type: "insufficient_quota", Code: "insufficient_quota"}
+}
+
+func (g *gateway) expect(statuses ...int) {
+	g.t.Helper()
+	if got := g.answered(); !slices.Equal(got, statuses) {
+		g.t.Errorf("the gateway answered %v, want %v", got, statuses)
+	}
+}
+
+func (r *result) expect(t *testing.T, want failure) {
+	t.Helper()
+	if r.Error == nil {
+		t.Fatalf("no error: %+v", r)
+	}
+	got := *r.Error
+	if got.Message == "" {
+		t.Error("the error has no message")
+	}
+	if got.Message = ""; got != want {
+		t.Errorf("the error is %+v, want %+v", *r.Error, want)
+	}
+}
+
+// complete checks a whole answer.
+func (r *result) complete(t *testing.T, f llm.Format, usage bool) {
+	t.Helper()
+	want := answers[f]
+	if !usage {
+		want.input, want.output = 0, 0
+	}
+	if r.Error != nil || r.Text != want.text || r.Input != want.input || r.Output != want.output {
+		t.Errorf("%q, %d and %d tokens, %+v; want %q, %d and %d",
+			r.Text, r.Input, r.Output, r.Error, want.text, want.input, want.output)
+	}
+}
+
+// limits checks the headers of the limits on tokens and requests.
+func (r *result) limits(t *testing.T, f llm.Format, remaining int64) {
+	t.Helper()
+	for _, unit := range []string{"tokens", "requests"} {
+		name := func(what string) string {
+			if f == llm.AnthropicMessages {
+				return "anthropic-ratelimit-" + unit + "-" + what
+			}
+			return "x-ratelimit-" + what + "-" + unit
+		}
+		for _, what := range []string{"limit", "remaining"} {
+			n, err := strconv.ParseInt(r.header(name(what)), 10, 64)
+			if err != nil || unit == "tokens" && what == "remaining" && n != remaining {
+				t.Errorf("%s: %q, want %d, %v", name(what), r.header(name(what)), remaining, err)
+			}
+		}
+		var err error
+		if reset := r.header(name("reset")); f == llm.AnthropicMessages {
+			_, err = time.Parse(time.RFC3339, reset)
+		} else {
+			_, err = time.ParseDuration(reset)
+		}
+		if err != nil {
+			t.Errorf("%s: %v", name("reset"), err)
+		}
+	}
+}
+
+func TestSDKStreamsToTheEnd(t *testing.T) {
+	each(t, func(t *testing.T, s sdk) {
+		for _, asked := range []bool{true, false} {
+			if !asked && s.format != llm.OpenAIChat {
+				continue // these always send it
+			}
+			g := newGateway(t, inMemory(nil), monthly(1_000_000), replay(t, s.format))
+			r := s.stream(t, g.url, asked)
+			r.complete(t, s.format, asked)
+			g.expect(http.StatusOK)
+			report := <-g.reports
+			if report.Outcome != llm.OutcomeReported || report.Usage != answers[s.format].used {
+				t.Errorf("settled as %+v", report)
+			}
+			r.limits(t, s.format, 1_000_000-report.Estimate.Total())
+		}
+	})
+}
+
+func TestSDKDoesNotRetryAnExhaustedBudget(t *testing.T) {
+	each(t, func(t *testing.T, s sdk) {
+		g := newGateway(t, inMemory(core.NewManualClock(noon)), monthly(1000), replay(t, s.format))
+		g.beforeEach(func(r *http.Request, number int) {
+			if number == 1 {
+				g.exhaust(r, 1000)
+			}
+		})
+		r := s.stream(t, g.url, false)
+		r.expect(t, refusal(s.format, s.limited, http.StatusTooManyRequests))
+		r.limits(t, s.format, 0)
+		g.expect(http.StatusTooManyRequests)
+		if wait := r.header("Retry-After"); r.header("X-Should-Retry") != "false" || wait != strconv.Itoa(int(15.5*24*3600)) {
+			t.Errorf("x-should-retry: %s, Retry-After: %s", r.header("X-Should-Retry"), wait)
+		}
+	})
+}
+
+// The clock of the gate moves only by the time that the SDK really waits.
+func TestSDKRetriesOnceAfterTheWait(t *testing.T) {
+	for _, wait := range []time.Duration{2 * time.Second, 100 * time.Millisecond} {
+		t.Run(wait.String(), func(t *testing.T) {
+			t.Parallel()
+			each(t, func(t *testing.T, s sdk) {
+				clock := core.NewManualClock(noon)
+				g := newGateway(t, inMemory(clock), core.PolicyConfig{
+					Name: "rate", Unit: core.UnitTokens,
+					Algorithm: core.TokenBucket{Rate: 4, Per: wait, Burst: 4}, // below any estimate
+				}, replay(t, s.format))
+				var last time.Time
+				g.beforeEach(func(r *http.Request, number int) {
+					now := time.Now()
+					if number == 1 {
+						g.exhaust(r, 4)
+					} else {
+						clock.Advance(now.Sub(last))
+					}
+					last = now
+				})
+				r := s.stream(t, g.url, true)
+				r.complete(t, s.format, true)
+				g.expect(http.StatusTooManyRequests, http.StatusOK)
+			})
+		})
+	}
+}
+
+func TestSDKFailsWithTheErrorThatEndsAStream(t *testing.T) {
+	each(t, func(t *testing.T, s sdk) {
+		budget := monthly(1) // the estimate of the output
+		budget.Unit = core.UnitOutputTokens
+		g := newGateway(t, inMemory(core.NewManualClock(noon)), budget, stall(t, s.format))
+		r := s.stream(t, g.url, true)
+		r.expect(t, refusal(s.format, s.ended, s.endedStatus))
+		if r.Text == "" {
+			t.Error("the text before the end is lost")
+		}
+		g.expect(http.StatusOK)
+		if report := <-g.reports; report.Outcome != llm.OutcomeCut || !report.Indebted || report.Usage.Output < 2 {
+			t.Errorf("settled as %+v", report)
+		}
+	})
+}
+
+func TestSDKWithoutRedis(t *testing.T) {
+	each(t, func(t *testing.T, s sdk) {
+		server := redistest.Start(t)
+		gate := core.Must(core.NewRedis(server.Client(t), core.Config{Timeout: 30 * time.Second}))
+		g := newGateway(t, gate, monthly(1_000_000), replay(t, s.format))
+		r := s.stream(t, g.url, true)
+		r.complete(t, s.format, true)
+		<-g.reports // settled
+		server.Kill()
+		r = s.stream(t, g.url, true)
+		status := http.StatusServiceUnavailable
+		if s.format == llm.AnthropicMessages {
+			status = 529
+		}
+		r.expect(t, refusal(s.format, s.overloaded, status))
+		g.expect(http.StatusOK, status, status, status)
+		if wait := r.header("Retry-After"); wait != "1" {
+			t.Errorf("Retry-After: %s", wait)
+		}
+	})
+}

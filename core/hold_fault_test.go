@@ -1,0 +1,98 @@
+package core_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/redistest"
+)
+
+// settles tells a test of each attempt to settle, and counts them.
+func settles(told chan error) core.Config {
+	return core.Config{Timeout: shortTimeout, Observe: func(_ context.Context, e core.Event) {
+		if e.Kind == core.EventSettle {
+			told <- e.Err
+		}
+	}}
+}
+
+// A Settle that Redis did not answer is sent again. It counts once, although the first one runs
+// when the server goes on.
+func TestSettleIsSentAgain(t *testing.T) {
+	s := redistest.Start(t)
+	told := make(chan error, 100)
+	g := redisGate(t, s.Client(t), settles(told))
+	p, key := heldFor(t, time.Hour), newKey(t, "k")
+	r := charge(t, g, core.Charge{Policy: p, Key: key, Cost: 4})
+	s.Stop()
+	if err := r.Settle(t.Context(), 7); err == nil {
+		t.Error("Settle succeeded while the server was stopped")
+	}
+	if err := <-told; err == nil {
+		t.Error("the failure was not told")
+	}
+	s.Continue()
+	if err := <-told; err != nil {
+		t.Error(err)
+	}
+	if n := used(t, g, p, key); n != 7 {
+		t.Errorf("%d units are in use, want 7", n)
+	}
+}
+
+// A Settle whose reply is lost has counted. It is sent again and finds nothing to do.
+func TestSettleWithoutReplyCountsOnce(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		told := make(chan error, 100)
+		client := s.Client(t)
+		hook := &losesReply{}
+		client.AddHook(hook)
+		cfg := settles(told)
+		cfg.Prefix = s.Prefix
+		g := redisGate(t, client, cfg)
+		p, key := heldFor(t, time.Hour), newKey(t, "k")
+		r := charge(t, g, core.Charge{Policy: p, Key: key, Cost: 4})
+		hook.loses.Store(true)
+		if err := r.Settle(t.Context(), 3); !errors.Is(err, errReplyLost) {
+			t.Error(err)
+		}
+		if err := <-told; err == nil {
+			t.Error("the failure was not told")
+		}
+		if err := <-told; err != nil {
+			t.Error(err)
+		}
+		if n := used(t, g, p, key); n != 3 {
+			t.Errorf("%d units are in use, want 3", n)
+		}
+	})
+}
+
+var errReplyLost = errors.New("the reply was lost")
+
+// losesReply loses the reply to the next script.
+type losesReply struct{ loses atomic.Bool }
+
+func (h *losesReply) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h *losesReply) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if strings.HasPrefix(cmd.Name(), "eval") && err == nil && h.loses.Swap(false) {
+			cmd.SetErr(errReplyLost)
+			return errReplyLost
+		}
+		return err
+	}
+}
+
+func (h *losesReply) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
