@@ -28,7 +28,7 @@ func errorBody(f Format, e *fault) []byte {
 	return append(body, '\n')
 }
 
-// appendErrorEvent returns the bytes that end a stream with the server's own error. They are valid
+// errorEvent returns the bytes that end a stream with the server's own error. They are valid
 // only between two events. kind is OpenAI's code, such as rate_limit_exceeded or insufficient_quota.
 // Anthropic's type is kind if that ends in _error, and otherwise rate_limit_error. The event of a
 // response has the sequence number.

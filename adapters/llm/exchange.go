@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
 )
 
@@ -25,18 +26,21 @@ type exchange struct {
 	models   []Model // that the request may be for
 	guess    guess
 	estimate Usage
-	body     []byte // for the server, until it is replaced
-	hides    bool   // the client did not ask for the usage
+	body     []byte             // for the server, until it is replaced
+	hides    bool               // the client did not ask for the usage
+	outer    *nethttp.Admission // at a guard around the Meter, or nil
 
 	tap      *tap // of a response of 2xx
 	status   int  // of the response, 0 before it
 	panicked bool // the handler has
-	late     bool // the client had left before there was a response
+	late     bool // the handler was stopped before it responded or sent a body
+	empty    bool // the response has no body so far
 	ended    bool // the Meter has ended the response
 	left     atomic.Bool
 	stop     context.CancelCauseFunc // of the handler's context
 
-	reserved int64 // tokens of output that are charged
+	paid     []int64 // the units of each budget that the guard has charged
+	reserved int64   // tokens of output that are charged
 	extra    []runningCharge
 	indebted bool // a running charge was denied
 	ending   *ending
@@ -63,10 +67,12 @@ func (x *exchange) serve(w http.ResponseWriter, r *http.Request, next http.Handl
 	defer release()
 	inner := r.WithContext(ctx)
 	out := newWriter(w, inner, x)
+	x.pay(r)
 	returned := false
 	defer func() {
 		r.Pattern = inner.Pattern
 		x.panicked = !returned
+		x.late = x.late || (x.status == 0 || x.empty) && ctx.Err() != nil
 		out.close(returned)
 		x.finish(r.Context())
 		if x.ended && !returned {
