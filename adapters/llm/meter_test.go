@@ -25,12 +25,13 @@ var tenant = keyfunc.Must(keyfunc.Header("X-Tenant"))
 // rig is a Meter in front of an upstream that a test chooses.
 type rig struct {
 	*testing.T
-	gate    *core.Gate
-	meter   *llm.Meter
-	budget  *core.Policy
-	url     string
-	reports chan llm.Report
-	answer  func(w http.ResponseWriter, r *http.Request)
+	gate     *core.Gate
+	meter    *llm.Meter
+	budget   *core.Policy
+	url      string
+	upstream string
+	reports  chan llm.Report
+	answer   func(w http.ResponseWriter, r *http.Request)
 
 	mu    sync.Mutex
 	asked []string // bodies that the upstream has read
@@ -65,15 +66,21 @@ func newRig(t *testing.T, unit core.Unit, limit int64, change func(*llm.Config))
 		r.mu.Unlock()
 		r.answer(w, q)
 	}))
-	at, err := url.Parse(upstream.URL)
+	r.upstream = upstream.URL
+	r.serve(r.meter.Handler(proxyTo(t, r.upstream)))
+	t.Cleanup(upstream.Close) // before the gateway, whose requests it ends
+	return r
+}
+
+func proxyTo(t *testing.T, server string) http.Handler {
+	t.Helper()
+	at, err := url.Parse(server)
 	if err != nil {
 		t.Fatal(err)
 	}
 	proxy := httputil.NewSingleHostReverseProxy(at)
 	proxy.ErrorLog = log.New(io.Discard, "", 0)
-	r.serve(r.meter.Handler(proxy))
-	t.Cleanup(upstream.Close) // before the gateway, whose requests it ends
-	return r
+	return proxy
 }
 
 // serve makes h the gateway.
