@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"sync/atomic"
 	"time"
 
 	"github.com/headgate/headgate/adapters/nethttp"
@@ -19,7 +18,7 @@ func exchangeOf(ctx context.Context) *exchange {
 	return x
 }
 
-// exchange is one request and its response. One goroutine uses it, except left.
+// exchange is one request and its response. One goroutine uses it.
 type exchange struct {
 	meter    *Meter
 	request  Request
@@ -30,13 +29,13 @@ type exchange struct {
 	hides    bool               // the client did not ask for the usage
 	outer    *nethttp.Admission // at a guard around the Meter, or nil
 
-	tap      *tap // of a response of 2xx
-	status   int  // of the response, 0 before it
-	panicked bool // the handler has
-	late     bool // the handler was stopped before it responded or sent a body
-	empty    bool // the response has no body so far
-	ended    bool // the Meter has ended the response
-	left     atomic.Bool
+	tap      *tap                    // of a response of 2xx
+	status   int                     // of the response, 0 before it
+	panicked bool                    // the handler has
+	late     bool                    // the handler was stopped before it responded or sent a body
+	empty    bool                    // the response has no body so far
+	ended    bool                    // the Meter has ended the response
+	gone     bool                    // the client cannot be written to
 	stop     context.CancelCauseFunc // of the handler's context
 
 	paid     []int64 // the units of each budget that the guard has charged
@@ -96,11 +95,10 @@ func (x *exchange) context(parent context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(parent))
 	x.stop = cancel
 	unwatch := context.AfterFunc(parent, func() {
-		if cause := context.Cause(parent); errors.Is(cause, core.ErrLeaseLost) || errors.Is(cause, core.ErrClosed) {
-			cancel(cause)
+		if !left(parent) {
+			cancel(context.Cause(parent))
 			return
 		}
-		x.left.Store(true)
 		timer := time.NewTimer(x.meter.cfg.DrainFor)
 		defer timer.Stop()
 		select {
@@ -113,4 +111,11 @@ func (x *exchange) context(parent context.Context) (context.Context, func()) {
 		unwatch()
 		cancel(nil)
 	}
+}
+
+// left reports whether a request's context has ended because its client has left, not because its
+// slot is lost.
+func left(ctx context.Context) bool {
+	cause := context.Cause(ctx)
+	return cause != nil && !errors.Is(cause, core.ErrLeaseLost) && !errors.Is(cause, core.ErrClosed)
 }

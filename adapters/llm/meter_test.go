@@ -40,7 +40,8 @@ type rig struct {
 func newRig(t *testing.T, unit core.Unit, limit int64, change func(*llm.Config)) *rig {
 	t.Helper()
 	r := &rig{T: t, reports: make(chan llm.Report, 100)}
-	r.gate = core.Must(core.NewMemory(core.Config{}))
+	memory := core.Must(core.NewMemory(core.Config{}))
+	r.gate = memory
 	r.budget = policy("budget", unit, limit)
 	cfg := llm.Config{
 		Guard:   nethttp.Config{Gate: r.gate},
@@ -48,13 +49,16 @@ func newRig(t *testing.T, unit core.Unit, limit int64, change func(*llm.Config))
 		Observe: func(_ *http.Request, report llm.Report) { r.reports <- report },
 	}
 	r.Cleanup(func() { // after the servers are closed
-		if err := r.gate.Close(context.Background()); err != nil {
-			t.Error(err)
+		for _, gate := range []*core.Gate{memory, r.gate} {
+			if err := gate.Close(context.Background()); err != nil {
+				t.Error(err)
+			}
 		}
 	})
 	if change != nil {
 		change(&cfg)
 	}
+	r.gate, r.budget = cfg.Guard.Gate, cfg.Budgets[0].Policy
 	var err error
 	if r.meter, err = llm.New(cfg); err != nil {
 		t.Fatal(err)

@@ -11,7 +11,7 @@ func (x *exchange) finish(ctx context.Context) {
 	outcome, used := x.outcome()
 	x.report = Report{
 		Request: x.request, Outcome: outcome, Estimate: x.estimate, Usage: used,
-		Indebted: x.indebted, Drained: x.left.Load() && x.meter.cfg.Abort == AbortDrain,
+		Indebted: x.indebted, Drained: x.meter.cfg.Abort == AbortDrain && (x.gone || left(ctx)),
 	}
 	if outcome == OutcomeReported {
 		x.learn(used)

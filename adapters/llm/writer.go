@@ -14,7 +14,6 @@ type writer struct {
 	x       *exchange
 	before  http.Header // that the guard and the handlers around it have set
 	told    bool        // there was an informational response
-	gone    bool        // the client cannot be written to
 }
 
 func newWriter(w http.ResponseWriter, r *http.Request, x *exchange) *writer {
@@ -102,8 +101,7 @@ func (w *writer) Write(p []byte) (int, error) {
 		if x.meter.cfg.Abort != AbortDrain {
 			return 0, err
 		}
-		w.gone = true
-		x.left.Store(true)
+		x.gone = true
 	}
 	x.chargeRunning(w.request)
 	if x.ending != nil && x.tap.between() {
@@ -114,7 +112,7 @@ func (w *writer) Write(p []byte) (int, error) {
 
 // out returns what passes bytes on to the client, or nil.
 func (w *writer) out() func([]byte) error {
-	if w.gone {
+	if w.x.gone {
 		return nil
 	}
 	return func(p []byte) error {
@@ -137,7 +135,7 @@ func (w *writer) Flush() {
 	if w.x.status == 0 {
 		w.WriteHeader(http.StatusOK)
 	}
-	if !w.gone {
+	if !w.x.gone {
 		_ = http.NewResponseController(w.ResponseWriter).Flush() // a later Write tells
 	}
 }
