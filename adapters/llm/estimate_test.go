@@ -69,6 +69,7 @@ func TestEstimateConverges(t *testing.T) {
 	}
 	means["another"] = means["other"]
 	for model, mean := range means {
+		*u = mean
 		got := next(model)
 		near(t, model, got.Input, mean.input)
 		near(t, model, got.Output, mean.output)
