@@ -32,8 +32,8 @@ type Config struct {
 	// UnknownModel says what becomes of a request for a model that is not in Models. The zero value
 	// refuses it.
 	UnknownModel UnknownModel
-	// MaxBody is the longest body of a request in bytes, at most 1e9. A longer one is refused with 413.
-	// Zero means 8 MiB. The body is held in memory until it has been sent on.
+	// MaxBody is the longest body of a request in bytes, at most 1e9. A longer one is refused with
+	// 413. Zero means 8 MiB. The body is held in memory until it has been sent on.
 	MaxBody int64
 	// MaxOutput is the largest number of output tokens that the estimate of one answer reserves,
 	// whatever the request asks for. It is at most 1e9. Zero means 4,096. Model.MaxOutput replaces it.
@@ -168,7 +168,8 @@ func (cfg Config) complete() (Config, error) {
 		value *int64
 		zero  int64
 	}{
-		{"MaxBody", &cfg.MaxBody, 8 << 20}, {"MaxOutput", &cfg.MaxOutput, 4096}, {"ChargeEvery", &cfg.ChargeEvery, 0},
+		{"MaxBody", &cfg.MaxBody, 8 << 20}, {"MaxOutput", &cfg.MaxOutput, 4096},
+		{"ChargeEvery", &cfg.ChargeEvery, 0},
 	} {
 		if *n.value < 0 || *n.value > maxCount {
 			fault("%s is %d: it must be between 0 and %d", n.name, *n.value, maxCount)

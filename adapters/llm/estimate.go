@@ -72,8 +72,9 @@ func (r *ratio) learn(actual, guessed int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	// One response that states a wrong number must not outweigh those that follow.
-	r.actual = r.actual*forget + min(max(float64(actual), float64(guessed)/most), float64(guessed)*most)
-	r.guessed = r.guessed*forget + float64(guessed)
+	a, g := float64(actual), float64(guessed)
+	r.actual = r.actual*forget + min(max(a, g/most), g*most)
+	r.guessed = r.guessed*forget + g
 }
 
 // of returns the tokens to expect where n were guessed, at least 1 for a guess of at least 1.

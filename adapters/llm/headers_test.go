@@ -95,7 +95,7 @@ func TestRefusalOfTheServerPasses(t *testing.T) {
 	r.answer = func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Retry-After", "7")
 		w.Header().Set("X-Should-Retry", "true")
-		http.Error(w, "busy", 429)
+		http.Error(w, "busy", http.StatusTooManyRequests)
 	}
 	response := r.post(chatPath, streamed)
 	if body := read(t, response); body != "busy\n" || response.Header.Get("Retry-After") != "7" || response.Header.Get("X-Should-Retry") != "true" {

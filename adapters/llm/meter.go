@@ -18,9 +18,9 @@ const formats = int(AnthropicMessages) + 1
 //
 // It estimates the input of a request as a token for four bytes of its prompt, and the output as
 // the request's own cap, at most Config.MaxOutput for each answer. Both are corrected by the ratio
-// of actual to estimated tokens that it has learnt of the model's last requests; models that are not
-// in Config.Models share one. A budget counts an estimate above its limit as the limit, so that a
-// large request can pass.
+// of actual to estimated tokens that it has learnt of the model's last requests. Models that are
+// not in Config.Models share one ratio. A budget counts an estimate above its limit as the limit,
+// so that a large request can pass.
 //
 // When the response has ended, the budgets count what it used instead:
 //

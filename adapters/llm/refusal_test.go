@@ -82,9 +82,9 @@ func TestRefusalsSpendNothing(t *testing.T) {
 			cfg.Other = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				body, _ := io.ReadAll(r.Body)
 				if string(body) != `{"model":"m"}` {
-					http.Error(w, string(body), 500)
+					http.Error(w, string(body), http.StatusInternalServerError)
 				}
-				http.Error(w, "short and stout", 418)
+				http.Error(w, "short and stout", http.StatusTeapot)
 			})
 		}},
 	} {

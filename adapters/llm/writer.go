@@ -52,7 +52,7 @@ func (w *writer) WriteHeader(status int) {
 }
 
 // restore makes the response state the limits of the guard. A reverse proxy adds the headers of its
-// server, which may state limits of its own, and deletes all others after an informational response.
+// server, which may state limits of its own. After an informational response it deletes all others.
 func (w *writer) restore() {
 	h := w.Header()
 	maps.DeleteFunc(h, func(name string, _ []string) bool { return limits(name) })
