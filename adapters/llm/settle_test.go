@@ -150,6 +150,14 @@ func TestHandlerIsSettled(t *testing.T) {
 			}
 			chat(7, 2)(w, r)
 		}, "data: [DONE]\n\n", llm.OutcomeReported, llm.Usage{Input: 7, Output: 2}},
+		{"hijacks", func(w http.ResponseWriter, _ *http.Request) {
+			conn, _, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			conn.Close()
+		}, "", llm.OutcomeUnreported, llm.Usage{Input: 3, Output: 50}},
 		{"sends two statuses", func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(500)
 			w.WriteHeader(200)
@@ -352,4 +360,36 @@ func TestInformationalResponse(t *testing.T) {
 		t.Errorf("%d informational responses, then %v", informed, h)
 	}
 	r.want(llm.OutcomeReported, llm.Usage{Input: 7, Output: 11}, 18)
+}
+
+// A stream whose slot is lost is stopped, whether its client would be drained or not.
+func TestLostSlotStopsTheStream(t *testing.T) {
+	for _, mode := range []llm.Abort{llm.AbortStop, llm.AbortDrain} {
+		var semaphore *core.Semaphore
+		r := newRig(t, core.UnitTokens, 1000, func(cfg *llm.Config) {
+			cfg.Abort = mode
+			semaphore = core.Must(core.NewSemaphore(cfg.Guard.Gate, core.SemaphoreConfig{Name: "streams"}))
+			cfg.Guard.Concurrency = &nethttp.Concurrency{Semaphore: semaphore, Caps: []nethttp.Cap{{Key: tenant, Limit: 1}}}
+		})
+		r.answer = events(4, func(_ http.ResponseWriter, q *http.Request) { <-q.Context().Done() })
+		response := r.post(chatPath, streamed)
+		if _, err := io.ReadFull(response.Body, make([]byte, 4*len(word))); err != nil {
+			t.Error(err)
+		}
+		key := r.charge().Key
+		holders, _, err := semaphore.Holders(t.Context(), key)
+		if err != nil || len(holders) != 1 {
+			t.Fatalf("%d hold a slot, %v", len(holders), err)
+		}
+		if n, err := semaphore.Evict(t.Context(), key, holders[0].ID); n != 1 || err != nil {
+			t.Errorf("%d were evicted, %v", n, err)
+		}
+		if _, err := io.ReadAll(response.Body); err == nil {
+			t.Error("the stream ends as if it were whole")
+		}
+		response.Body.Close()
+		if report := r.want(llm.OutcomeCut, llm.Usage{Input: 3, Output: 4}, 7); report.Drained {
+			t.Error("it was drained")
+		}
+	}
 }
