@@ -119,7 +119,8 @@ type Abort uint8
 const (
 	// AbortStop stops it. It pays its input and the output that was seen.
 	AbortStop Abort = iota
-	// AbortDrain reads on to its end, which tells the usage, and passes nothing on.
+	// AbortDrain reads on to its end, which tells the usage, and passes nothing on. It keeps its slot
+	// until then, and stops if that is lost.
 	AbortDrain
 )
 

@@ -104,6 +104,8 @@ func (x *exchange) context(parent context.Context) (context.Context, func()) {
 		select {
 		case <-timer.C:
 			cancel(errDrained)
+		case <-nethttp.LeaseFromContext(parent).Lost():
+			cancel(core.ErrLeaseLost)
 		case <-ctx.Done():
 		}
 	})

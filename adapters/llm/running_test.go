@@ -1,6 +1,7 @@
 package llm_test
 
 import (
+	"compress/gzip"
 	"context"
 	"fmt"
 	"io"
@@ -216,6 +217,33 @@ func TestOverrunEndOfKnownLength(t *testing.T) {
 	if report := <-r.reports; report.Outcome != llm.OutcomeCut {
 		t.Errorf("%+v", report)
 	}
+}
+
+// An encoded stream cannot be ended between two events. It goes on and becomes a debt.
+func TestOverrunOfAnEncodedStream(t *testing.T) {
+	r := newRig(t, core.UnitTokens, 10, func(cfg *llm.Config) { cfg.ChargeEvery, cfg.Overrun = 1, llm.OverrunEnd })
+	r.answer = func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		w.Header().Set("Content-Encoding", "gzip")
+		z := gzip.NewWriter(w)
+		for range 12 {
+			fmt.Fprint(z, word)
+			_ = z.Flush()
+			_ = http.NewResponseController(w).Flush()
+		}
+		fmt.Fprint(z, "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":12}}\n\ndata: [DONE]\n\n")
+		_ = z.Close()
+	}
+	response := r.post(chatPath, small)
+	z, err := gzip.NewReader(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if body, err := io.ReadAll(z); err != nil || strings.Count(string(body), "word") != 12 {
+		t.Errorf("%v, the client was sent %s", err, body)
+	}
+	response.Body.Close()
+	r.want(llm.OutcomeReported, llm.Usage{Input: 3, Output: 12}, 15)
 }
 
 // A stream whose estimate was lowered to the limit is charged beyond the limit, not beyond its

@@ -364,17 +364,30 @@ func TestInformationalResponse(t *testing.T) {
 
 // A stream whose slot is lost is stopped, whether its client would be drained or not.
 func TestLostSlotStopsTheStream(t *testing.T) {
-	for _, mode := range []llm.Abort{llm.AbortStop, llm.AbortDrain} {
+	for _, c := range []struct {
+		mode  llm.Abort
+		leave bool // the client has left before
+	}{{llm.AbortStop, false}, {llm.AbortDrain, false}, {llm.AbortDrain, true}} {
 		var semaphore *core.Semaphore
 		r := newRig(t, core.UnitTokens, 1000, func(cfg *llm.Config) {
-			cfg.Abort = mode
+			cfg.Abort = c.mode
 			semaphore = core.Must(core.NewSemaphore(cfg.Guard.Gate, core.SemaphoreConfig{Name: "streams"}))
 			cfg.Guard.Concurrency = &nethttp.Concurrency{Semaphore: semaphore, Caps: []nethttp.Cap{{Key: tenant, Limit: 1}}}
 		})
 		r.answer = events(4, func(_ http.ResponseWriter, q *http.Request) { <-q.Context().Done() })
+		left := make(chan struct{})
+		meter := r.meter.Handler(proxyTo(t, r.upstream))
+		r.serve(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+			context.AfterFunc(q.Context(), func() { close(left) })
+			meter.ServeHTTP(w, q)
+		}))
 		response := r.post(chatPath, streamed)
 		if _, err := io.ReadFull(response.Body, make([]byte, 4*len(word))); err != nil {
 			t.Error(err)
+		}
+		if c.leave {
+			response.Body.Close()
+			<-left
 		}
 		key := r.charge().Key
 		holders, _, err := semaphore.Holders(t.Context(), key)
@@ -385,11 +398,11 @@ func TestLostSlotStopsTheStream(t *testing.T) {
 			t.Errorf("%d were evicted, %v", n, err)
 		}
 		if _, err := io.ReadAll(response.Body); err == nil {
-			t.Error("the stream ends as if it were whole")
+			t.Errorf("%+v: the stream ends as if it were whole", c)
 		}
 		response.Body.Close()
-		if report := r.want(llm.OutcomeCut, llm.Usage{Input: 3, Output: 4}, 7); report.Drained {
-			t.Error("it was drained")
+		if report := r.want(llm.OutcomeCut, llm.Usage{Input: 3, Output: 4}, 7); report.Drained != c.leave {
+			t.Errorf("%+v: %+v", c, report)
 		}
 	}
 }
