@@ -7,6 +7,9 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
+
+	"github.com/headgate/headgate/adapters/nethttp"
 )
 
 // fault is why a request is refused before its budgets are asked.
@@ -31,7 +34,7 @@ func (m *Meter) begin(r *http.Request, f Format) (*exchange, *fault) {
 	if wrong != nil {
 		return nil, malformed(wrong)
 	}
-	x := &exchange{meter: m, request: q, body: body}
+	x := &exchange{meter: m, request: q, body: body, outer: nethttp.AdmissionFromContext(r.Context())}
 	model, known := m.cfg.Models[q.Model]
 	switch {
 	case known || len(m.cfg.Models) == 0:
@@ -45,7 +48,6 @@ func (m *Meter) begin(r *http.Request, f Format) (*exchange, *fault) {
 	if x.estimate, wrong = m.estimate(r, x, body); wrong != nil {
 		return nil, malformed(wrong)
 	}
-	x.reserved = x.estimate.Output
 	if f == OpenAIChat && q.Stream && !q.asksUsage && !m.cfg.KeepBody {
 		x.body, x.hides = injectUsage(body), true
 	}
@@ -67,9 +69,12 @@ func (m *Meter) read(r *http.Request) ([]byte, *fault) {
 	if r.ContentLength > m.cfg.MaxBody {
 		return nil, long
 	}
+	if r.Body == nil {
+		return nil, nil
+	}
 	var body bytes.Buffer
-	if r.ContentLength > 0 {
-		body.Grow(int(r.ContentLength) + bytes.MinRead)
+	if r.ContentLength > 0 { // which the client need not send
+		body.Grow(int(min(r.ContentLength, 1<<20)) + bytes.MinRead)
 	}
 	_, err := body.ReadFrom(io.LimitReader(r.Body, m.cfg.MaxBody+1))
 	switch {
@@ -109,10 +114,16 @@ func (x *exchange) replaceBody(r *http.Request) {
 	x.body = nil
 }
 
-// onceBody is a body that is forgotten as it is read.
-type onceBody struct{ rest []byte }
+// onceBody is a body that is forgotten as it is read. A client may close it in another goroutine
+// while it reads.
+type onceBody struct {
+	mu   sync.Mutex
+	rest []byte
+}
 
 func (b *onceBody) Read(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	if len(b.rest) == 0 {
 		b.rest = nil
 		return 0, io.EOF
@@ -125,6 +136,8 @@ func (b *onceBody) Read(p []byte) (int, error) {
 }
 
 func (b *onceBody) Close() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	b.rest = nil
 	return nil
 }

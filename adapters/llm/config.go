@@ -1,8 +1,10 @@
 package llm
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"time"
@@ -30,19 +32,20 @@ type Config struct {
 	// UnknownModel says what becomes of a request for a model that is not in Models. The zero value
 	// refuses it.
 	UnknownModel UnknownModel
-	// MaxBody is the longest body of a request in bytes. A longer one is refused with 413. Zero means
-	// 8 MiB. The body is held in memory until it has been sent on.
+	// MaxBody is the longest body of a request in bytes, at most 1e9. A longer one is refused with
+	// 413. Zero means 8 MiB. The body is held in memory until it has been sent on.
 	MaxBody int64
 	// MaxOutput is the largest number of output tokens that the estimate of one answer reserves,
-	// whatever the request asks for. Zero means 4,096. Model.MaxOutput replaces it.
+	// whatever the request asks for. It is at most 1e9. Zero means 4,096. Model.MaxOutput replaces it.
 	MaxOutput int64
 	// Estimate returns the estimate of a request in place of the built-in one, such as by a
 	// tokenizer. It must be safe for concurrent use and must not keep or change the body. An error
 	// refuses the request with 400 if it is an ErrRequest, and otherwise with 500. Nil estimates by
 	// the number of bytes; see Meter.
 	Estimate func(r *http.Request, q Request, body []byte) (Usage, error)
-	// ChargeEvery is after how many tokens of output beyond its estimate a stream is charged for as
-	// many again while it runs. Zero charges them at the end.
+	// ChargeEvery is how many more tokens of output a stream is charged for while it runs, whenever it
+	// has used up those that it has paid for: at first its estimate, or the part of it that the
+	// budgets have room for at their limits. It is at most 1e9. Zero charges them at the end.
 	ChargeEvery int64
 	// Overrun says what becomes of a stream whose running charge a budget denies. The zero value lets
 	// it go on.
@@ -102,7 +105,8 @@ const (
 	// OverrunDebt lets it go on. What it uses beyond the budget is a debt, which later requests wait
 	// for.
 	OverrunDebt Overrun = iota
-	// OverrunEnd ends it between two events, with an error of the server's own format.
+	// OverrunEnd ends it between two events, with an error of the server's own format. A stream with a
+	// Content-Encoding goes on as with OverrunDebt.
 	OverrunEnd
 )
 
@@ -115,7 +119,8 @@ type Abort uint8
 const (
 	// AbortStop stops it. It pays its input and the output that was seen.
 	AbortStop Abort = iota
-	// AbortDrain reads on to its end, which tells the usage, and passes nothing on.
+	// AbortDrain reads on to its end, which tells the usage, and passes nothing on. It keeps its slot
+	// until then, and stops if that is lost.
 	AbortDrain
 )
 
@@ -150,14 +155,11 @@ func (cfg Config) complete() (Config, error) {
 	fault := func(format string, args ...any) {
 		errs = append(errs, fmt.Errorf("llm: Config."+format, args...))
 	}
-	if cfg.Guard.Gate == nil {
-		fault("Guard.Gate is nil")
-	}
 	if len(cfg.Budgets) == 0 {
 		fault("Budgets is empty")
 	}
-	for i, b := range cfg.Budgets {
-		b.check(fmt.Sprintf("Budgets[%d]", i), len(cfg.Models) > 0, fault)
+	if err := cfg.checkGuard(fault); err != nil {
+		errs = append(errs, err)
 	}
 	for name, m := range cfg.Models {
 		m.check(fmt.Sprintf("Models[%q]", name), fault)
@@ -168,15 +170,17 @@ func (cfg Config) complete() (Config, error) {
 		zero  int64
 	}{
 		{"MaxBody", &cfg.MaxBody, 8 << 20}, {"MaxOutput", &cfg.MaxOutput, 4096},
-		{"ChargeEvery", &cfg.ChargeEvery, 0}, {"DrainFor", (*int64)(&cfg.DrainFor), int64(5 * time.Minute)},
+		{"ChargeEvery", &cfg.ChargeEvery, 0},
 	} {
-		if *n.value < 0 {
-			fault("%s is %d: it must not be negative", n.name, *n.value)
+		if *n.value < 0 || *n.value > maxCount {
+			fault("%s is %d: it must be between 0 and %d", n.name, *n.value, maxCount)
 		}
-		if *n.value == 0 {
-			*n.value = n.zero
-		}
+		*n.value = cmp.Or(*n.value, n.zero)
 	}
+	if cfg.DrainFor < 0 {
+		fault("DrainFor is %v: it must not be negative", cfg.DrainFor)
+	}
+	cfg.DrainFor = cmp.Or(cfg.DrainFor, 5*time.Minute)
 	enum := func(name string, value, last uint8) {
 		if value > last {
 			fault("%s is %d: it must be at most %d", name, value, last)
@@ -190,10 +194,49 @@ func (cfg Config) complete() (Config, error) {
 		fault("Overrun is OverrunEnd, and ChargeEvery is 0: no stream would be charged while it runs")
 	}
 	cfg.Budgets = slices.Clone(cfg.Budgets)
+	cfg.Models = maps.Clone(cfg.Models)
 	return cfg, errors.Join(errs...)
 }
 
+// checkGuard checks the budgets, and the guard with the rules that they become.
+func (cfg *Config) checkGuard(fault func(string, ...any)) error {
+	names := make(map[string]bool)
+	for _, r := range cfg.Guard.Rules {
+		if r.Policy != nil {
+			names[r.Policy.Name()] = true
+		}
+	}
+	guard := cfg.Guard
+	guard.Rules = slices.Clone(guard.Rules)
+	for i, b := range cfg.Budgets {
+		at := fmt.Sprintf("Budgets[%d]", i)
+		b.check(at, len(cfg.Models) > 0, fault)
+		switch {
+		case b.Policy == nil || b.Policy.Name() == "":
+			continue
+		case names[b.Policy.Name()]:
+			fault("%s.Policy is named %q, like that of another budget or rule", at, b.Policy.Name())
+			continue
+		}
+		names[b.Policy.Name()] = true
+		guard.Rules = append(guard.Rules, nethttp.Rule{Policy: b.Policy, Key: keyfunc.RemoteIP()})
+	}
+	if len(guard.Rules) == 0 {
+		if guard.Gate == nil {
+			fault("Guard.Gate is nil")
+		}
+		return nil
+	}
+	if _, err := nethttp.NewGuard(guard); err != nil {
+		return fmt.Errorf("llm: Config.Guard: %w", err)
+	}
+	return nil
+}
+
 func (b *Budget) check(at string, models bool, fault func(string, ...any)) {
+	if b.NoKey > nethttp.NoKeySkip {
+		fault("%s.NoKey is %d: it must be NoKeyRefuse or NoKeySkip", at, b.NoKey)
+	}
 	if b.Key == nil {
 		fault("%s.Key is nil: say whose budget it is", at)
 	}

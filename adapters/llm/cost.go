@@ -18,7 +18,7 @@ type Model struct {
 	// Price is the price of a million tokens in micro-dollars, the millionth part of a dollar, under
 	// the budgets of money: 3 dollars are 3,000,000. The cost of a request is rounded up once.
 	Price Weights
-	// MaxOutput replaces Config.MaxOutput. Zero leaves that.
+	// MaxOutput replaces Config.MaxOutput. It is at most 1e9. Zero leaves that.
 	MaxOutput int64
 }
 
@@ -35,8 +35,8 @@ func (m *Model) check(at string, fault func(string, ...any)) {
 			fault("%s.%s has %d: it must not be negative", at, w.name, least)
 		}
 	}
-	if m.MaxOutput < 0 {
-		fault("%s.MaxOutput is %d: it must not be negative", at, m.MaxOutput)
+	if m.MaxOutput < 0 || m.MaxOutput > maxCount {
+		fault("%s.MaxOutput is %d: it must be between 0 and %d", at, m.MaxOutput, maxCount)
 	}
 }
 

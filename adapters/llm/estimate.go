@@ -28,7 +28,8 @@ func (m *Meter) guess(q *Request, model *Model) guess {
 // estimate returns what a request is expected to use.
 func (m *Meter) estimate(r *http.Request, x *exchange, body []byte) (Usage, error) {
 	if m.cfg.Estimate != nil {
-		return m.cfg.Estimate(r, x.request, body)
+		u, err := m.cfg.Estimate(r, x.request, body)
+		return Usage{max(0, u.Input), max(0, u.CacheRead), max(0, u.CacheWrite), max(0, u.Output)}, err
 	}
 	l := m.learnt(x.request.Model)
 	return Usage{Input: l.input.of(x.guess.input), Output: min(x.guess.output, l.output.of(x.guess.output))}, nil
@@ -60,7 +61,7 @@ type ratio struct {
 const (
 	// forget is the weight of what was learnt before, for each request that follows.
 	forget = 15.0 / 16
-	// most bounds a ratio, and its inverse.
+	// most bounds the ratio of one request, and its inverse.
 	most = 16.0
 )
 
@@ -70,8 +71,10 @@ func (r *ratio) learn(actual, guessed int64) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.actual = r.actual*forget + float64(actual)
-	r.guessed = r.guessed*forget + float64(guessed)
+	// One response that states a wrong number must not outweigh those that follow.
+	a, g := float64(actual), float64(guessed)
+	r.actual = r.actual*forget + min(max(a, g/most), g*most)
+	r.guessed = r.guessed*forget + g
 }
 
 // of returns the tokens to expect where n were guessed, at least 1 for a guess of at least 1.
@@ -84,6 +87,5 @@ func (r *ratio) of(n int64) int64 {
 	if r.guessed == 0 {
 		return n
 	}
-	by := min(max(r.actual/r.guessed, 1/most), most)
-	return int64(math.Ceil(float64(n) * by))
+	return int64(math.Ceil(float64(n) * r.actual / r.guessed))
 }

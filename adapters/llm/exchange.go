@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"sync/atomic"
 	"time"
 
+	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
 )
 
@@ -18,25 +18,28 @@ func exchangeOf(ctx context.Context) *exchange {
 	return x
 }
 
-// exchange is one request and its response. One goroutine uses it, except left.
+// exchange is one request and its response. One goroutine uses it.
 type exchange struct {
 	meter    *Meter
 	request  Request
 	models   []Model // that the request may be for
 	guess    guess
 	estimate Usage
-	body     []byte // for the server, until it is replaced
-	hides    bool   // the client did not ask for the usage
+	body     []byte             // for the server, until it is replaced
+	hides    bool               // the client did not ask for the usage
+	outer    *nethttp.Admission // at a guard around the Meter, or nil
 
-	tap      *tap // of a response of 2xx
-	status   int  // of the response, 0 before it
-	panicked bool // the handler has
-	late     bool // the client had left before there was a response
-	ended    bool // the Meter has ended the response
-	left     atomic.Bool
+	tap      *tap                    // of a response of 2xx
+	status   int                     // of the response, 0 before it
+	panicked bool                    // the handler has
+	late     bool                    // the handler was stopped before it responded or sent a body
+	empty    bool                    // the response has no body so far
+	ended    bool                    // the Meter has ended the response
+	gone     bool                    // the client cannot be written to
 	stop     context.CancelCauseFunc // of the handler's context
 
-	reserved int64 // tokens of output that are charged
+	paid     []int64 // the units of each budget that the guard has charged
+	reserved int64   // tokens of output that are charged
 	extra    []runningCharge
 	indebted bool // a running charge was denied
 	ending   *ending
@@ -63,10 +66,12 @@ func (x *exchange) serve(w http.ResponseWriter, r *http.Request, next http.Handl
 	defer release()
 	inner := r.WithContext(ctx)
 	out := newWriter(w, inner, x)
+	x.pay(r)
 	returned := false
 	defer func() {
 		r.Pattern = inner.Pattern
 		x.panicked = !returned
+		x.late = x.late || (x.status == 0 || x.empty) && ctx.Err() != nil
 		out.close(returned)
 		x.finish(r.Context())
 		if x.ended && !returned {
@@ -90,16 +95,17 @@ func (x *exchange) context(parent context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(parent))
 	x.stop = cancel
 	unwatch := context.AfterFunc(parent, func() {
-		if cause := context.Cause(parent); errors.Is(cause, core.ErrLeaseLost) || errors.Is(cause, core.ErrClosed) {
-			cancel(cause)
+		if !left(parent) {
+			cancel(context.Cause(parent))
 			return
 		}
-		x.left.Store(true)
 		timer := time.NewTimer(x.meter.cfg.DrainFor)
 		defer timer.Stop()
 		select {
 		case <-timer.C:
 			cancel(errDrained)
+		case <-nethttp.LeaseFromContext(parent).Lost():
+			cancel(core.ErrLeaseLost)
 		case <-ctx.Done():
 		}
 	})
@@ -107,4 +113,11 @@ func (x *exchange) context(parent context.Context) (context.Context, func()) {
 		unwatch()
 		cancel(nil)
 	}
+}
+
+// left reports whether a request's context has ended because its client has left, not because its
+// slot is lost.
+func left(ctx context.Context) bool {
+	cause := context.Cause(ctx)
+	return cause != nil && !errors.Is(cause, core.ErrLeaseLost) && !errors.Is(cause, core.ErrClosed)
 }

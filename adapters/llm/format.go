@@ -32,12 +32,13 @@ func (f Format) String() string {
 }
 
 // FormatOf derives the format of a POST from the end of its path: /chat/completions, /responses or
-// /messages. It reports false for any other request.
+// /messages. Case and slashes behind it do not matter, since some servers ignore them. It reports
+// false for any other request.
 func FormatOf(r *http.Request) (Format, bool) {
 	if r.Method != http.MethodPost || r.URL == nil {
 		return 0, false
 	}
-	switch path := r.URL.Path; {
+	switch path := strings.TrimRight(strings.ToLower(r.URL.Path), "/"); {
 	case strings.HasSuffix(path, "/chat/completions"):
 		return OpenAIChat, true
 	case strings.HasSuffix(path, "/responses"):

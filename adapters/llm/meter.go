@@ -18,14 +18,16 @@ const formats = int(AnthropicMessages) + 1
 //
 // It estimates the input of a request as a token for four bytes of its prompt, and the output as
 // the request's own cap, at most Config.MaxOutput for each answer. Both are corrected by the ratio
-// of actual to estimated tokens that it has learnt of the model's last requests. A budget counts an
-// estimate above its limit as the limit, so that a large request can pass.
+// of actual to estimated tokens that it has learnt of the model's last requests. Models that are
+// not in Config.Models share one ratio. A budget counts an estimate above its limit as the limit,
+// so that a large request can pass.
 //
 // When the response has ended, the budgets count what it used instead:
 //
 //   - a response that tells its usage: that
-//   - a response that breaks off, because the client has left or the server fails: its input and the
-//     output that was seen, at least one token for each event with text
+//   - a response that breaks off, because the client has left or the server fails, and a request
+//     whose client leaves before there is a response: its input and the output that was seen, at
+//     least one token for each event with text
 //   - a response with another status than 2xx: nothing
 //   - a whole response that tells no usage: the estimate, or its input and the output that was seen
 //     if they are more
@@ -109,7 +111,11 @@ func (m *Meter) rules() []nethttp.Rule {
 func (m *Meter) Guard(f Format) *nethttp.Guard { return m.guards[f] }
 
 // Handler returns a handler that applies the budgets and passes admitted requests to next. A panic
-// of next goes through.
+// of next goes through. A request that this Meter has admitted before passes at no cost, as it does
+// a Guard; see nethttp.Guard.Admit.
+//
+// A response states the limits of the Meter's guard. Other x-ratelimit-* and anthropic-ratelimit-*
+// headers of next are dropped: a server states the limits of the gateway's account there.
 func (m *Meter) Handler(next http.Handler) http.Handler {
 	var guarded [formats]http.Handler
 	for f, g := range m.guards {
@@ -121,6 +127,11 @@ func (m *Meter) Handler(next http.Handler) http.Handler {
 		f, ok := FormatOf(r)
 		if !ok {
 			m.other(w, r)
+			return
+		}
+		if x := exchangeOf(r.Context()); x != nil && x.meter == m &&
+			nethttp.AdmissionFromContext(r.Context()) != nil {
+			next.ServeHTTP(w, r)
 			return
 		}
 		x, fault := m.begin(r, f)

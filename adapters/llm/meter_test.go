@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -25,74 +27,155 @@ var tenant = keyfunc.Must(keyfunc.Header("X-Tenant"))
 // rig is a Meter in front of an upstream that a test chooses.
 type rig struct {
 	*testing.T
-	gate    *core.Gate
-	meter   *llm.Meter
-	budget  *core.Policy
-	url     string
-	reports chan llm.Report
-	answer  func(w http.ResponseWriter, r *http.Request)
-	asked   []string // bodies that the upstream has read
+	gate     *core.Gate
+	meter    *llm.Meter
+	budget   *core.Policy
+	url      string
+	upstream string
+	reports  chan llm.Report
+	answer   func(w http.ResponseWriter, r *http.Request)
+
+	mu    sync.Mutex
+	asked []string // bodies that the upstream has read
 }
 
 func newRig(t *testing.T, unit core.Unit, limit int64, change func(*llm.Config)) *rig {
 	t.Helper()
 	r := &rig{T: t, reports: make(chan llm.Report, 100)}
-	r.gate = core.Must(core.NewMemory(core.Config{}))
-	r.budget = core.Must(core.NewPolicy(core.PolicyConfig{
-		Name: "budget", Unit: unit, Hold: time.Minute,
-		Algorithm: core.Calendar{Limit: limit, Every: core.Year, In: time.UTC},
-	}))
+	memory := core.Must(core.NewMemory(core.Config{}))
+	r.gate = memory
+	r.budget = policy("budget", unit, limit)
 	cfg := llm.Config{
 		Guard:   nethttp.Config{Gate: r.gate},
 		Budgets: []llm.Budget{{Policy: r.budget, Key: tenant}},
 		Observe: func(_ *http.Request, report llm.Report) { r.reports <- report },
 	}
+	r.Cleanup(func() { // after the servers are closed
+		for _, gate := range []*core.Gate{memory, r.gate} {
+			if err := gate.Close(context.Background()); err != nil {
+				t.Error(err)
+			}
+		}
+	})
 	if change != nil {
 		change(&cfg)
 	}
+	r.gate, r.budget = cfg.Guard.Gate, cfg.Budgets[0].Policy
 	var err error
 	if r.meter, err = llm.New(cfg); err != nil {
 		t.Fatal(err)
 	}
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		body, _ := io.ReadAll(q.Body)
+		r.mu.Lock()
 		r.asked = append(r.asked, string(body))
+		r.mu.Unlock()
 		r.answer(w, q)
 	}))
-	at, err := url.Parse(upstream.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	gateway := httptest.NewServer(r.meter.Handler(httputil.NewSingleHostReverseProxy(at)))
-	r.url = gateway.URL
-	t.Cleanup(func() {
-		gateway.Close()
-		upstream.Close()
-		if err := r.gate.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
+	r.upstream = upstream.URL
+	r.serve(r.meter.Handler(proxyTo(t, r.upstream)))
+	t.Cleanup(upstream.Close) // before the gateway, whose requests it ends
 	return r
 }
 
-func (r *rig) post(path, body string) *http.Response {
+func proxyTo(t *testing.T, server string) http.Handler {
+	t.Helper()
+	at, err := url.Parse(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httputil.NewSingleHostReverseProxy(at)
+	proxy.ErrorLog = log.New(io.Discard, "", 0)
+	return proxy
+}
+
+// serve makes h the gateway.
+func (r *rig) serve(h http.Handler) {
+	gateway := httptest.NewUnstartedServer(h)
+	gateway.Config.ErrorLog = log.New(io.Discard, "", 0)
+	gateway.Start()
+	r.url = gateway.URL
+	r.Cleanup(gateway.Close)
+}
+
+// handle makes h the handler behind the Meter.
+func (r *rig) handle(h http.HandlerFunc) { r.serve(r.meter.Handler(h)) }
+
+// request returns a POST of acme, with pairs of a header and its value.
+func (r *rig) request(path, body string, header ...string) *http.Request {
 	r.Helper()
 	q, err := http.NewRequestWithContext(r.Context(), http.MethodPost, r.url+path, strings.NewReader(body))
 	if err != nil {
 		r.Fatal(err)
 	}
 	q.Header.Set("X-Tenant", "acme")
-	response, err := http.DefaultClient.Do(q)
+	for i := 0; i < len(header); i += 2 {
+		q.Header.Set(header[i], header[i+1])
+	}
+	return q
+}
+
+func (r *rig) post(path, body string, header ...string) *http.Response {
+	r.Helper()
+	response, err := plainClient.Do(r.request(path, body, header...))
 	if err != nil {
 		r.Fatal(err)
 	}
 	return response
 }
 
+// plainClient asks for no encoding and follows no redirect.
+var plainClient = &http.Client{Transport: &http.Transport{DisableCompression: true}}
+
+// want checks what the next request that ended has used, and what the budget counts.
+func (r *rig) want(outcome llm.Outcome, usage llm.Usage, used int64) llm.Report {
+	r.Helper()
+	report := <-r.reports
+	if report.Outcome != outcome || report.Usage != usage {
+		r.Errorf("%v with %+v, want %v with %+v", report.Outcome, report.Usage, outcome, usage)
+	}
+	if n := r.used(); n != used {
+		r.Errorf("%d units are used, want %d", n, used)
+	}
+	return report
+}
+
+// unasked checks that the upstream was not asked and that nothing is spent.
+func (r *rig) unasked() {
+	r.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.asked) > 0 || len(r.reports) > 0 {
+		r.Errorf("the upstream was asked %q, %d reports", r.asked, len(r.reports))
+	}
+	if n := r.used(); n != 0 {
+		r.Errorf("%d units are used", n)
+	}
+}
+
+// used returns what acme has used of the budget.
 func (r *rig) used() int64 {
+	r.Helper()
+	return r.usedOf(r.budget)
+}
+
+func (r *rig) usedOf(p *core.Policy) int64 {
+	r.Helper()
+	for _, result := range r.peek() {
+		if result.Policy == p {
+			return result.Used
+		}
+	}
+	r.Fatalf("%s is no rule", p.Name())
+	return 0
+}
+
+// peek returns the limits of acme.
+func (r *rig) peek() []core.Result {
 	r.Helper()
 	q := httptest.NewRequest(http.MethodPost, "/v1/chat/completions", nil)
 	q.Header.Set("X-Tenant", "acme")
+	q.Header.Set("X-User", "ann")
 	charges, err := r.meter.Guard(llm.OpenAIChat).Charges(q)
 	if err != nil {
 		r.Fatal(err)
@@ -101,7 +184,19 @@ func (r *rig) used() int64 {
 	if err != nil {
 		r.Fatal(err)
 	}
-	return d.At(0).Used
+	var all []core.Result
+	for _, result := range d.Results() {
+		all = append(all, result)
+	}
+	return all
+}
+
+// policy returns a limit on a year.
+func policy(name string, unit core.Unit, limit int64) *core.Policy {
+	return core.Must(core.NewPolicy(core.PolicyConfig{
+		Name: name, Unit: unit, Hold: time.Minute,
+		Algorithm: core.Calendar{Limit: limit, Every: core.Year, In: time.UTC},
+	}))
 }
 
 func read(t *testing.T, response *http.Response) string {
@@ -119,7 +214,7 @@ func chat(prompt, tokens int) func(http.ResponseWriter, *http.Request) {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		for range tokens {
-			fmt.Fprint(w, "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"word\"}}],\"usage\":null}\n\n")
+			fmt.Fprint(w, word)
 			w.(http.Flusher).Flush()
 		}
 		fmt.Fprintf(w, "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":%d,\"completion_tokens\":%d}}\n\n", prompt, tokens)

@@ -26,7 +26,8 @@ type Report struct {
 	Request  Request
 	Outcome  Outcome
 	Estimate Usage
-	Usage    Usage // that was charged
+	// Usage is what the budgets that apply to the request were charged for.
+	Usage Usage
 	// Indebted says that a budget denied a running charge.
 	Indebted bool
 	// Drained says that the client left and the response was read on.

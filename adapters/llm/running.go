@@ -3,25 +3,66 @@ package llm
 import (
 	"context"
 	"net/http"
+	"sort"
 	"time"
 
+	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
 )
 
 // ending is why a stream is to end early.
 type ending struct{ kind, message string }
 
+// pay notes what the guard has charged, and how much output that pays for: less than the estimate
+// if a budget has lowered it to its limit.
+func (x *exchange) pay(r *http.Request) {
+	a := nethttp.AdmissionFromContext(r.Context())
+	if a == nil || a == x.outer { // the guard was skipped
+		return
+	}
+	limits := make(map[*core.Policy]int64)
+	for _, result := range a.Decision().Results() {
+		limits[result.Policy] = result.Limit
+	}
+	budgets := x.meter.cfg.Budgets
+	x.paid = make([]int64, len(budgets))
+	lowered := false
+	for i, b := range budgets {
+		x.paid[i] = cost(x.models, b.Policy.Unit(), x.estimate)
+		if limit := limits[b.Policy]; limit > 0 && limit < x.paid[i] {
+			x.paid[i], lowered = limit, true
+		}
+	}
+	if !lowered {
+		x.reserved = x.estimate.Output
+		return
+	}
+	u := x.estimate
+	x.reserved = int64(sort.Search(int(min(x.estimate.Output, maxTokens)), func(n int) bool {
+		u.Output = int64(n) + 1
+		for i, b := range budgets {
+			if unit := b.Policy.Unit(); unit != core.UnitInputTokens && cost(x.models, unit, u) > x.paid[i] {
+				return true
+			}
+		}
+		return false
+	}))
+}
+
 // chargeRunning charges a stream for the output that is beyond what it has paid for.
 func (x *exchange) chargeRunning(r *http.Request) {
 	every := x.meter.cfg.ChargeEvery
-	if every == 0 || x.indebted || !x.request.Stream {
+	if every == 0 || x.indebted || !x.request.Stream || x.paid == nil {
 		return
+	}
+	if o := x.tap.result(); o.Known || o.Complete {
+		return // nothing more follows
 	}
 	seen := x.seen()
 	if seen <= x.reserved || x.answered() {
 		return
 	}
-	more := (seen - x.reserved + every - 1) / every * every
+	more := max(every, seen-x.reserved)
 	charges, err := x.meter.running(r, x, more)
 	x.reserved += more
 	if err != nil || len(charges) == 0 {
@@ -76,25 +117,23 @@ func raw(o Observed) int64 { return max(o.Events, (o.TextBytes+bytesPerToken-1)/
 func (x *exchange) settleExtra(ctx context.Context) {
 	budgets := x.meter.cfg.Budgets
 	x.settled = make([]int64, len(budgets))
-	rest := make(map[*core.Policy]int64, len(budgets))
+	beyond := make(map[*core.Policy]int64, len(budgets)) // what the first charge has paid for
 	for i, b := range budgets {
-		unit := b.Policy.Unit()
-		actual := cost(x.models, unit, x.report.Usage)
-		x.settled[i] = actual
-		if len(x.extra) > 0 {
-			x.settled[i] = min(actual, cost(x.models, unit, x.estimate))
-			rest[b.Policy] = actual - x.settled[i]
+		x.settled[i] = cost(x.models, b.Policy.Unit(), x.report.Usage)
+		if x.paid != nil {
+			beyond[b.Policy] = max(0, x.settled[i]-x.paid[i])
 		}
 	}
-	for i, e := range x.extra {
+	kept := make(map[*core.Policy]int64, len(budgets))
+	for _, e := range x.extra {
 		actual := make([]int64, len(e.charges))
 		for j, c := range e.charges {
-			actual[j] = min(c.Cost, rest[c.Policy])
-			if i == len(x.extra)-1 {
-				actual[j] = rest[c.Policy]
-			}
-			rest[c.Policy] -= actual[j]
+			actual[j] = min(c.Cost, beyond[c.Policy]-kept[c.Policy])
+			kept[c.Policy] += actual[j]
 		}
 		_ = e.reservation.Settle(ctx, actual...) // core.Config.Observe is told of a failure
+	}
+	for i, b := range budgets {
+		x.settled[i] -= kept[b.Policy]
 	}
 }

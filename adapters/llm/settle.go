@@ -11,7 +11,7 @@ func (x *exchange) finish(ctx context.Context) {
 	outcome, used := x.outcome()
 	x.report = Report{
 		Request: x.request, Outcome: outcome, Estimate: x.estimate, Usage: used,
-		Indebted: x.indebted, Drained: x.left.Load() && x.meter.cfg.Abort == AbortDrain,
+		Indebted: x.indebted, Drained: x.meter.cfg.Abort == AbortDrain && (x.gone || left(ctx)),
 	}
 	if outcome == OutcomeReported {
 		x.learn(used)
@@ -20,10 +20,12 @@ func (x *exchange) finish(ctx context.Context) {
 }
 
 func (x *exchange) outcome() (Outcome, Usage) {
+	seen := x.estimate
+	seen.Output = x.seen()
 	if x.tap == nil {
 		switch {
-		case x.late || x.status == 0 && x.panicked && x.left.Load():
-			return OutcomeCut, Usage{Input: x.estimate.Input} // the server may have read the prompt
+		case x.late:
+			return OutcomeCut, seen // the server may have read the prompt
 		case x.status != 0 || x.panicked:
 			return OutcomeFailed, Usage{}
 		}
@@ -33,18 +35,19 @@ func (x *exchange) outcome() (Outcome, Usage) {
 	if o.Known {
 		return OutcomeReported, o.Usage
 	}
-	seen := Usage{Input: x.estimate.Input, Output: x.seen()}
 	if o.InputKnown {
 		seen.Input, seen.CacheRead, seen.CacheWrite = o.Usage.Input, o.Usage.CacheRead, o.Usage.CacheWrite
 	}
-	if whole := !x.panicked && !x.ended && !o.Failed && (o.Complete || o.Broken || x.tap.coding != codingNone); !whole {
+	if x.panicked || x.ended || o.Failed || !x.read(o) {
 		return OutcomeCut, seen
-	}
-	if !o.InputKnown {
-		seen.Input = max(seen.Input, x.estimate.Input)
 	}
 	seen.Output = max(seen.Output, x.estimate.Output)
 	return OutcomeUnreported, seen
+}
+
+// read reports whether a response without usage was read to its end, or could not be read.
+func (x *exchange) read(o Observed) bool {
+	return o.Complete || o.Broken || x.empty && !x.late || x.tap.coding != codingNone
 }
 
 // learn corrects the ratios of the model.

@@ -164,6 +164,31 @@ func (t *tap) between() bool {
 	return t.observer.between()
 }
 
+// rest returns how many bytes of p belong to the event that has begun: all of p if it does not end
+// there.
+func (t *tap) rest(p []byte) int {
+	o := &t.observer
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.stream || t.coding != codingNone {
+		return len(p)
+	}
+	s := o.split
+	s.sink = nowhere{}
+	n, ended := s.next(p)
+	if ended && s.tail(p[n:]) {
+		n++
+	}
+	return n
+}
+
+// nowhere is the sink of a splitter that only counts.
+type nowhere struct{}
+
+func (nowhere) eventData([]byte) {}
+func (nowhere) eventName([]byte) {}
+func (nowhere) eventEnd(bool)    {}
+
 // errorEvent returns the event that ends this stream with an error.
 func (t *tap) errorEvent(kind, message string) []byte {
 	t.observer.mu.Lock()

@@ -90,7 +90,8 @@ func TestFormatOf(t *testing.T) {
 		{"GET", "/v1/responses", 0, false},
 		{"POST", "/v1/messages/count_tokens", 0, false},
 		{"POST", "/v1/completions", 0, false},
-		{"POST", "/v1/responses/", 0, false},
+		{"POST", "/v1/responses/", OpenAIResponses, true},
+		{"POST", "/v1/Chat/Completions//", OpenAIChat, true},
 		{"POST", "/v1/xmessages", 0, false},
 	} {
 		got, ok := FormatOf(httptest.NewRequest(c.method, c.path, http.NoBody))

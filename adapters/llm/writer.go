@@ -1,6 +1,7 @@
 package llm
 
 import (
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -11,12 +12,12 @@ type writer struct {
 	http.ResponseWriter
 	request *http.Request // of the handler
 	x       *exchange
-	limits  http.Header // that the guard has set
-	gone    bool        // the client cannot be written to
+	before  http.Header // that the guard and the handlers around it have set
+	told    bool        // there was an informational response
 }
 
 func newWriter(w http.ResponseWriter, r *http.Request, x *exchange) *writer {
-	return &writer{ResponseWriter: w, request: r, x: x, limits: w.Header().Clone()}
+	return &writer{ResponseWriter: w, request: r, x: x, before: w.Header().Clone()}
 }
 
 // Unwrap is for http.ResponseController.
@@ -29,27 +30,42 @@ func (w *writer) WriteHeader(status int) {
 		return
 	}
 	if status < 200 && status != http.StatusSwitchingProtocols {
+		w.told = true
 		w.ResponseWriter.WriteHeader(status)
 		return
 	}
-	x.status, x.late = status, w.request.Context().Err() != nil || x.left.Load()
+	x.status, x.late = status, w.request.Context().Err() != nil
+	w.restore()
 	h := w.Header()
-	// A reverse proxy adds the headers of its server, which may state limits of its own.
-	for name, values := range w.limits {
-		h[name] = slices.Clone(values)
-	}
 	if status/100 == 2 {
 		encoding := strings.ToLower(strings.TrimSpace(h.Get("Content-Encoding")))
 		if x.meter.cfg.Encoded == RefuseEncoded && encoding != "" && encoding != "identity" {
 			w.refuse()
 			return
 		}
-		x.tap = newTap(x.request.Format, h.Get("Content-Type"), encoding, x.hides)
-		if x.tap.hide {
+		x.tap, x.empty = newTap(x.request.Format, h.Get("Content-Type"), encoding, x.hides), true
+		if x.tap.hide || x.tap.observer.stream && x.meter.cfg.Overrun == OverrunEnd {
 			h.Del("Content-Length")
 		}
 	}
 	w.ResponseWriter.WriteHeader(status)
+}
+
+// restore makes the response state the limits of the guard. A reverse proxy adds the headers of its
+// server, which may state limits of its own. After an informational response it deletes all others.
+func (w *writer) restore() {
+	h := w.Header()
+	maps.DeleteFunc(h, func(name string, _ []string) bool { return limits(name) })
+	for name, values := range w.before {
+		if limits(name) || w.told && h[name] == nil {
+			h[name] = slices.Clone(values)
+		}
+	}
+}
+
+// limits reports whether a header states limits in the dialect of a model's server.
+func limits(name string) bool {
+	return strings.HasPrefix(name, "X-Ratelimit-") || strings.HasPrefix(name, "Anthropic-Ratelimit-")
 }
 
 // refuse replaces an encoded response.
@@ -76,12 +92,16 @@ func (w *writer) Write(p []byte) (int, error) {
 	case x.tap == nil:
 		return w.ResponseWriter.Write(p)
 	}
-	if err := x.tap.write(p, w.out()); err != nil {
+	passed := p
+	if x.ending != nil {
+		passed = p[:x.tap.rest(p)]
+	}
+	x.empty = x.empty && len(p) == 0
+	if err := x.tap.write(passed, w.out()); err != nil {
 		if x.meter.cfg.Abort != AbortDrain {
 			return 0, err
 		}
-		w.gone = true
-		x.left.Store(true)
+		x.gone = true
 	}
 	x.chargeRunning(w.request)
 	if x.ending != nil && x.tap.between() && !x.answered() {
@@ -92,7 +112,7 @@ func (w *writer) Write(p []byte) (int, error) {
 
 // out returns what passes bytes on to the client, or nil.
 func (w *writer) out() func([]byte) error {
-	if w.gone {
+	if w.x.gone {
 		return nil
 	}
 	return func(p []byte) error {
@@ -115,7 +135,7 @@ func (w *writer) Flush() {
 	if w.x.status == 0 {
 		w.WriteHeader(http.StatusOK)
 	}
-	if !w.gone {
+	if !w.x.gone {
 		_ = http.NewResponseController(w.ResponseWriter).Flush() // a later Write tells
 	}
 }

@@ -1,0 +1,131 @@
+package llm_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/headgate/headgate/adapters/llm"
+	"github.com/headgate/headgate/adapters/nethttp"
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/keyfunc"
+)
+
+// New reports every fault at once, each with the name of its field.
+func TestNewReportsEveryFault(t *testing.T) {
+	unheld := core.Must(core.NewPolicy(core.PolicyConfig{Name: "unheld", Unit: core.UnitTokens, Algorithm: core.PerMinute(1)}))
+	cfg := llm.Config{
+		Guard: nethttp.Config{
+			Rules:    []nethttp.Rule{{Policy: policy("rule", core.UnitRequests, 1)}},
+			MaxDelay: -1, Headers: 99,
+		},
+		Budgets: []llm.Budget{
+			{Policy: unheld},
+			{Policy: policy("calls", core.UnitRequests, 1), Key: tenant},
+			{Key: tenant, NoKey: 9},
+			{Policy: policy("rule", core.UnitTokens, 1), Key: tenant},
+			{Policy: policy("calls", core.UnitTokens, 1), Key: tenant},
+		},
+		Models: map[string]llm.Model{
+			"m": {Weights: llm.Weights{Output: -1}, Price: llm.Weights{CacheRead: -2}, MaxOutput: -3},
+			"n": {MaxOutput: 1 << 40},
+		},
+		UnknownModel: 2, Overrun: 2, Abort: 2, Encoded: 2,
+		MaxBody: -1, MaxOutput: -1, ChargeEvery: 1 << 62, DrainFor: -1,
+	}
+	_, err := llm.New(cfg)
+	if err == nil {
+		t.Fatal("no fault")
+	}
+	for _, want := range []string{
+		"Guard: nethttp: Config.Gate is nil", "nethttp: Config.Rules[0].Key is nil", "Config.MaxDelay is", "Config.Headers is 99",
+		"Budgets[0].Key is nil", "Budgets[0].Policy has no Hold", "Budgets[1].Policy counts requests",
+		"Budgets[2].Policy is missing", "Budgets[2].NoKey is 9",
+		`Budgets[3].Policy is named "rule"`, `Budgets[4].Policy is named "calls"`,
+		`Models["m"].Weights has -1`, `Models["m"].Price has -2`, `Models["m"].MaxOutput is -3`, `Models["n"].MaxOutput is`,
+		"UnknownModel is 2", "Overrun is 2", "Abort is 2", "Encoded is 2",
+		"MaxBody is -1", "MaxOutput is -1", "ChargeEvery is 4611686018427387904", "DrainFor is -1ns",
+	} {
+		if strings.Count(err.Error(), want) != 1 {
+			t.Errorf("%q is not reported once", want)
+		}
+	}
+	if t.Failed() {
+		t.Log(err)
+	}
+}
+
+func TestNewRefuses(t *testing.T) {
+	gate := core.Must(core.NewMemory(core.Config{}))
+	defer func() { _ = gate.Close(t.Context()) }()
+	var rules []nethttp.Rule
+	for _, name := range strings.Split("abcdefghijklmnop", "") {
+		rules = append(rules, nethttp.Rule{Policy: policy(name, core.UnitRequests, 1), Key: tenant})
+	}
+	budget := []llm.Budget{{Policy: policy("tokens", core.UnitTokens, 1), Key: tenant}}
+	for name, c := range map[string]struct {
+		cfg  llm.Config
+		want string
+	}{
+		"nothing":              {llm.Config{}, "Config.Guard.Gate is nil"},
+		"no budget":            {llm.Config{Guard: nethttp.Config{Gate: gate}}, "Config.Budgets is empty"},
+		"no gate":              {llm.Config{Budgets: budget}, "Gate is nil"},
+		"17 limits":            {llm.Config{Guard: nethttp.Config{Gate: gate, Rules: rules}, Budgets: budget}, "at most 16"},
+		"a price is missing":   {llm.Config{Guard: nethttp.Config{Gate: gate}, Budgets: []llm.Budget{{Policy: policy("usd", core.UnitMicroDollars, 1), Key: tenant}}}, "Budgets[0].Policy counts money, and Models"},
+		"end without charges":  {llm.Config{Guard: nethttp.Config{Gate: gate}, Budgets: budget, Overrun: llm.OverrunEnd}, "Overrun is OverrunEnd, and ChargeEvery is 0"},
+		"zero value of Policy": {llm.Config{Guard: nethttp.Config{Gate: gate}, Budgets: []llm.Budget{{Policy: new(core.Policy), Key: tenant}}}, "Budgets[0].Policy is missing"},
+		"unnamed cap": {llm.Config{Guard: nethttp.Config{Gate: gate, Concurrency: &nethttp.Concurrency{}}, Budgets: budget},
+			"Concurrency.Semaphore is nil"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, err := llm.New(c.cfg)
+			if m != nil || err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+func TestEnumerationsHaveNames(t *testing.T) {
+	for _, c := range []struct {
+		got  []string
+		want string
+	}{
+		{[]string{llm.RefuseUnknownModel.String(), llm.DearestUnknownModel.String(), llm.UnknownModel(9).String()}, "refuse dearest unknown"},
+		{[]string{llm.OverrunDebt.String(), llm.OverrunEnd.String(), llm.Overrun(9).String()}, "debt end unknown"},
+		{[]string{llm.AbortStop.String(), llm.AbortDrain.String(), llm.Abort(9).String()}, "stop drain unknown"},
+		{[]string{llm.PassEncoded.String(), llm.RefuseEncoded.String(), llm.Encoded(9).String()}, "pass refuse unknown"},
+		{[]string{llm.OutcomeReported.String(), llm.OutcomeFailed.String(), llm.OutcomeCut.String(), llm.OutcomeUnreported.String(), llm.Outcome(9).String()},
+			"reported failed cut unreported unknown"},
+	} {
+		if got := strings.Join(c.got, " "); got != c.want {
+			t.Errorf("%s, want %s", got, c.want)
+		}
+	}
+}
+
+// The maps and slices of a Config may change after New.
+func TestNewCopiesItsConfiguration(t *testing.T) {
+	models := map[string]llm.Model{"m": {}}
+	var budgets []llm.Budget
+	r := newRig(t, core.UnitTokens, 1000, func(cfg *llm.Config) {
+		cfg.Models, budgets = models, cfg.Budgets
+	})
+	delete(models, "m")
+	budgets[0] = llm.Budget{Policy: policy("other", core.UnitTokens, 1), Key: keyfunc.RemoteIP()}
+	r.answer = chat(7, 11)
+	read(t, r.post("/v1/chat/completions", streamed))
+	r.want(llm.OutcomeReported, llm.Usage{Input: 7, Output: 11}, 18)
+}
+
+// The estimate of a request that sets no cap is the default cap, and a default body is at most 8 MiB.
+func TestDefaults(t *testing.T) {
+	r := newRig(t, core.UnitTokens, 10_000, nil)
+	r.answer = chat(1, 1)
+	read(t, r.post("/v1/chat/completions", `{"model":"m","n":2}`))
+	if report := r.want(llm.OutcomeReported, llm.Usage{Input: 1, Output: 1}, 2); report.Estimate != (llm.Usage{Output: 8192}) {
+		t.Errorf("estimate %+v", report.Estimate)
+	}
+	if response := r.post("/v1/chat/completions", strings.Repeat(" ", 8<<20+1)); response.StatusCode != 413 {
+		t.Errorf("status %d", response.StatusCode)
+	}
+}

@@ -1,0 +1,68 @@
+package llm_test
+
+import (
+	"io"
+	"net/http"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/headgate/headgate/adapters/llm"
+	"github.com/headgate/headgate/core"
+)
+
+// A running stream keeps neither its prompt nor more than 64 KiB beside what a reverse proxy without
+// a Meter takes. Both sides of every connection are in this process.
+func TestMemoryOfAStream(t *testing.T) {
+	const streams, prompt, most = 100, 1 << 20, 64 << 10
+	r := newRig(t, core.UnitTokens, 1<<40, func(cfg *llm.Config) { cfg.ChargeEvery = 1000 })
+	client := &http.Client{Transport: &http.Transport{DisableCompression: true}}
+	// live returns the heap that the streams of one gateway take.
+	live := func(h http.Handler) int64 {
+		goOn := make(chan struct{})
+		r.answer = events(3, func(w http.ResponseWriter, q *http.Request) {
+			<-goOn
+			chat(7, 11)(w, q)
+		})
+		r.serve(h)
+		body := `{"model":"m","stream":true,"prompt":"` + strings.Repeat("a", prompt) + `"}`
+		before := heap()
+		var open []io.ReadCloser
+		for range streams {
+			response, err := client.Do(r.request(chatPath, body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.ReadFull(response.Body, make([]byte, 3*len(word))); err != nil {
+				t.Fatal(err)
+			}
+			open = append(open, response.Body)
+		}
+		r.mu.Lock()
+		r.asked = nil // the bodies that the upstream has read
+		r.mu.Unlock()
+		taken := heap() - before
+		close(goOn)
+		for _, b := range open {
+			_, _ = io.Copy(io.Discard, b)
+			b.Close()
+		}
+		return taken / streams
+	}
+	proxy := proxyTo(t, r.upstream)
+	live(proxy) // fills the pools
+	bare, metered := live(proxy), live(r.meter.Handler(proxy))
+	t.Logf("%d bytes a stream without a Meter, %d with one", bare, metered)
+	if metered-bare > most {
+		t.Errorf("a stream takes %d bytes more with a Meter, at most %d are allowed", metered-bare, most)
+	}
+}
+
+// heap returns the live heap.
+func heap() int64 {
+	runtime.GC()
+	runtime.GC() // what pools dropped in the first
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
