@@ -28,8 +28,8 @@ func (u *usages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, "%sdata: %s\n\ndata: [DONE]\n\n", word, usage)
 }
 
-// ask sends a chat of a model, with a prompt of 4,000 bytes and room for 1,000 tokens.
-func ask(h http.Handler, model string) {
+// estimateOf sends a chat of a model, with a prompt of 4,000 bytes and room for 1,000 tokens.
+func estimateOf(h http.Handler, model string) {
 	q := httptest.NewRequest(http.MethodPost, chatPath, strings.NewReader(
 		fmt.Sprintf(`{"model":%q,"max_tokens":1000,"prompt":%q}`, model, strings.Repeat("a", 4000))))
 	q.Header.Set("X-Tenant", "acme")
@@ -57,7 +57,7 @@ func TestEstimateConverges(t *testing.T) {
 	u := new(usages)
 	h := r.meter.Handler(u)
 	next := func(model string) llm.Usage {
-		ask(h, model)
+		estimateOf(h, model)
 		return (<-r.reports).Estimate
 	}
 	means := map[string]usages{"terse": {700, 100}, "verbose": {3000, 900}, "other": {250, 500}}
@@ -90,7 +90,7 @@ func TestHostileUsage(t *testing.T) {
 			if err := r.gate.Reset(t.Context(), r.charge()); err != nil {
 				t.Fatal(err)
 			}
-			ask(h, "m")
+			estimateOf(h, "m")
 			return (<-r.reports).Estimate
 		}
 		*u = hostile

@@ -55,9 +55,6 @@ func (x *exchange) chargeRunning(r *http.Request) {
 	if every == 0 || x.indebted || !x.request.Stream || x.paid == nil {
 		return
 	}
-	if o := x.tap.result(); o.Known || o.Complete {
-		return // nothing more follows
-	}
 	seen := x.seen()
 	if seen <= x.reserved || x.answered() {
 		return
@@ -106,7 +103,12 @@ func (x *exchange) seen() int64 {
 	if x.tap == nil {
 		return 0
 	}
-	return max(x.tap.seenOutput(), x.meter.learnt(x.request.Model).text.of(raw(x.tap.result())))
+	o := x.tap.result()
+	seen := max(raw(o), x.meter.learnt(x.request.Model).text.of(raw(o)))
+	if most := x.request.MaxOutput * x.request.Choices; most > 0 {
+		seen = min(seen, most) // the server heeds the request's own cap
+	}
+	return max(seen, o.Events, o.Usage.Output)
 }
 
 // raw returns the output of a response as a first guess.

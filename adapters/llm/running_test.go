@@ -141,7 +141,9 @@ func TestOverrunEnd(t *testing.T) {
 		{name: "chat with usage", path: chatPath, options: `"stream_options":{"include_usage":true},`, event: word},
 		{name: "chat with KeepBody", path: chatPath, event: word, keep: true},
 		{name: "responses", path: responsesPath, event: item,
-			last: "event: error\ndata: {\"type\":\"error\",\"code\":\"insufficient_quota\",\"message\":\"The budget is spent, and the stream ends here.\",\"param\":null,\"sequence_number\":7}\n\n"},
+			last: "event: error\ndata: {\"type\":\"error\",\"code\":\"insufficient_quota\",\"message\":\"The budget is spent, and the stream ends here.\",\"param\":null," +
+				"\"error\":{\"message\":\"The budget is spent, and the stream ends here.\",\"type\":\"insufficient_quota\",\"param\":null," +
+				"\"code\":\"insufficient_quota\"},\"sequence_number\":7}\n\n"},
 		{name: "messages", path: messagesPath, event: delta,
 			last: "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"rate_limit_error\",\"message\":\"The budget is spent, and the stream ends here.\"}}\n\n"},
 	} {

@@ -145,13 +145,6 @@ func (t *tap) close(out func([]byte) error) error {
 // result returns what has been found out so far.
 func (t *tap) result() Observed { return t.observer.result() }
 
-// seenOutput returns how many tokens of output have been seen so far: one for each event with text,
-// one for four bytes of text, or what the response stated, whichever is most.
-func (t *tap) seenOutput() int64 {
-	o := t.result()
-	return max(o.Usage.Output, raw(o))
-}
-
 // between reports whether what was passed on ends between two events. Only there may errorEvent
 // follow.
 func (t *tap) between() bool {

@@ -162,7 +162,8 @@ func TestSeenOutputCountsUnfinishedText(t *testing.T) {
 		if err := tap.write([]byte(c.write), nil); err != nil {
 			t.Fatal(err)
 		}
-		if got := tap.seenOutput(); got != c.want {
+		if o := tap.result(); max(raw(o), o.Usage.Output) != c.want {
+			got := max(raw(o), o.Usage.Output)
 			t.Errorf("after %q: %d, want %d", c.write, got, c.want)
 		}
 	}
@@ -368,7 +369,7 @@ func TestResultWhileWriting(t *testing.T) {
 			go func() {
 				defer close(done)
 				for last := int64(0); ; {
-					seen := tap.seenOutput()
+					seen := raw(tap.result())
 					if seen < last {
 						t.Errorf("%d tokens after %d", seen, last)
 					}
