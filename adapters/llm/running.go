@@ -53,12 +53,17 @@ func (m *Meter) endingFor(wait time.Duration) *ending {
 	return &ending{"rate_limit_exceeded", "The rate limit is reached, and the stream ends here."}
 }
 
-// seen returns the output of the response so far.
+// seen returns the output of the response so far. The learnt ratio does not take it beyond the
+// client's cap, which the server keeps.
 func (x *exchange) seen() int64 {
 	if x.tap == nil {
 		return 0
 	}
-	return max(x.tap.seenOutput(), x.meter.learnt(x.request.Model).text.of(raw(x.tap.result())))
+	likely := x.meter.learnt(x.request.Model).text.of(raw(x.tap.result()))
+	if x.request.MaxOutput > 0 {
+		likely = min(likely, x.request.MaxOutput*x.request.Choices)
+	}
+	return max(x.tap.seenOutput(), likely)
 }
 
 // raw returns the output of a response as a first guess.
