@@ -64,6 +64,7 @@ type ending struct {
 // In a storm, clients stream through four gateways. Some leave, some upstream responses fail, and
 // some gateways are killed and replaced. Afterwards every budget has spent what its streams used.
 func TestStorm(t *testing.T) {
+	t.Parallel()
 	n, kills, clients := 400, 2, 32
 	if os.Getenv("HEADGATE_TEST_LONG") != "" {
 		n, kills, clients = 10_000, 25, 48
