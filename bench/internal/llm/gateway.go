@@ -189,7 +189,7 @@ func (r *rig) close() {
 // Words of a stream, and the pause between them if the request asks for one.
 const (
 	words     = 10
-	wordPause = 5 * time.Millisecond
+	wordPause = 10 * time.Millisecond
 )
 
 const (

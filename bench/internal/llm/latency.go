@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math/rand/v2"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -18,6 +20,10 @@ import (
 // sliceFactor is how many slices of the plan one slice here lasts, because a stream takes much longer than a decision.
 const sliceFactor = 15
 
+// heapMiB is the size at which garbage is collected. A gateway with 1,000 open streams has more. leastHeapMiB is what the
+// runtime has for it at 100 percent.
+const heapMiB, leastHeapMiB = 40, 4
+
 // latency measures the time to the first byte through each proxy.
 func latency(ctx context.Context, plan measure.Plan, client *redis.Client, gate *core.Gate) (report.Table, error) {
 	t := report.Table{
@@ -26,10 +32,13 @@ func latency(ctx context.Context, plan measure.Plan, client *redis.Client, gate 
 			"keeps its connections and has read the body of the request. The Meter has a budget of tokens a minute and one of "+
 			"money a month, a limit on requests a minute and a cap on streams, on Redis. What it adds includes a round trip, as "+
 			"the PING does. Client, proxy and upstream share the process. A lone caller asks by turns and is answered at once "+
-			"with %d words. %d callers ask one proxy for a slice of %v; their answers have a word every %v. Added is the "+
-			"difference of the medians.", words, plan.Workers[1], sliceFactor*plan.Slice, wordPause),
+			"with %d words. %d callers ask one proxy for a slice of %v; their answers have a word every %v, and they pause at random. Added is the "+
+			"difference of the medians. The garbage collector runs as in a process with a heap of %d MiB: in one of a few MiB it "+
+			"runs so often that p99 is the time of a collection.",
+			words, plan.Workers[1], sliceFactor*plan.Slice, wordPause, heapMiB),
 		Columns: []string{"callers", "", "p50", "added", "p99", "added"},
 	}
+	defer debug.SetGCPercent(debug.SetGCPercent(heapMiB / leastHeapMiB * 100))
 	r, err := newRig(client, gate)
 	defer r.close()
 	if err != nil {
@@ -118,6 +127,7 @@ func (r *rig) together(
 		for range callers {
 			running.Go(func() {
 				for {
+					time.Sleep(rand.N(words * wordPause)) // otherwise all callers ask at once
 					took, fault := r.timed(ctx, to, "words")
 					mu.Lock()
 					times[i] = append(times[i], took)
