@@ -5,6 +5,7 @@ import (
 
 	"github.com/headgate/headgate/bench/internal/decisions"
 	"github.com/headgate/headgate/bench/internal/filters"
+	"github.com/headgate/headgate/bench/internal/llm"
 	"github.com/headgate/headgate/bench/internal/locks"
 	"github.com/headgate/headgate/bench/internal/measure"
 	"github.com/headgate/headgate/bench/internal/memory"
@@ -58,6 +59,7 @@ var parts = []part{
 		tables, err := middleware.Run(ctx, plan)
 		return tables, nil, err
 	}},
+	{"llm", "Language models", onServer(llm.Run)},
 	{"memory", "In the process", func(ctx context.Context, plan measure.Plan) ([]report.Table, []report.Panel, error) {
 		tables, err := memory.Run(ctx, plan)
 		return tables, nil, err

@@ -27,7 +27,8 @@ const formats = int(AnthropicMessages) + 1
 //   - a response that tells its usage: that
 //   - a response that breaks off, because the client has left or the server fails, and a request
 //     whose client leaves before there is a response: its input and the output that was seen, at
-//     least one token for each event with text
+//     least one token for each event with text; the ratio that was learnt corrects it up to the
+//     request's own cap
 //   - a response with another status than 2xx: nothing
 //   - a whole response that tells no usage: the estimate, or its input and the output that was seen
 //     if they are more

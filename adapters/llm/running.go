@@ -98,7 +98,8 @@ func (x *exchange) answered() bool {
 	return o.Known || o.Complete
 }
 
-// seen returns the output of the response so far.
+// seen returns the output of the response so far. Neither the bytes of the text nor the learnt ratio
+// take it beyond the request's own cap, which the server heeds.
 func (x *exchange) seen() int64 {
 	if x.tap == nil {
 		return 0
@@ -106,7 +107,7 @@ func (x *exchange) seen() int64 {
 	o := x.tap.result()
 	seen := max(raw(o), x.meter.learnt(x.request.Model).text.of(raw(o)))
 	if most := x.request.MaxOutput * x.request.Choices; most > 0 {
-		seen = min(seen, most) // the server heeds the request's own cap
+		seen = min(seen, most)
 	}
 	return max(seen, o.Events, o.Usage.Output)
 }
