@@ -198,8 +198,8 @@ func TestRefusalNamesTheReason(t *testing.T) {
 		{"above a log's shorter window", log, 0, 5, `The cost of the request exceeds the limit of policy "p".`},
 		{"more than is left", core.PerMinute(10), 9, 2, `The request costs more than is left of policy "p".`},
 		{"more than is left for ever", core.TokenBucket{Burst: 10}, 9, 2, `The request costs more than is left of policy "p".`},
-		{"nothing left", core.PerMinute(10), 10, 2, `Request quota for policy "p" is exhausted.`},
-		{"nothing left for ever", core.TokenBucket{Burst: 10}, 10, 2, `Request quota for policy "p" is exhausted.`},
+		{"nothing left", core.PerMinute(10), 10, 2, `The quota of policy "p" is exhausted.`},
+		{"nothing left for ever", core.TokenBucket{Burst: 10}, 10, 2, `The quota of policy "p" is exhausted.`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cost := c.before

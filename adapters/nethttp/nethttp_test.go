@@ -132,7 +132,7 @@ func TestLimit(t *testing.T) {
 		t.Errorf("Content-Type %q", got)
 	}
 	const want = `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota Exceeded",` +
-		`"status":429,"detail":"Request quota for policy \"hello\" is exhausted.","violated-policies":["hello"]}` + "\n"
+		`"status":429,"detail":"The quota of policy \"hello\" is exhausted.","violated-policies":["hello"]}` + "\n"
 	if got := body(t, denied); got != want {
 		t.Errorf("body %s", got)
 	}

@@ -141,11 +141,11 @@ func TestRefusalForms(t *testing.T) {
 		body    string
 	}{
 		{"plain", nethttp.PlainText, core.DenyAll{}, keyfunc.RemoteIP(), 429, "text/plain; charset=utf-8",
-			"Request quota for policy \"p\" is exhausted.\n"},
+			"The quota of policy \"p\" is exhausted.\n"},
 		{"plain, no key", nethttp.PlainText, core.DenyAll{}, noKey, 400, "text/plain; charset=utf-8",
 			"The request lacks the key of its rate limit.\n"},
 		{"OpenAI", nethttp.OpenAIError, core.DenyAll{}, keyfunc.RemoteIP(), 429, "application/json",
-			`{"error":{"message":"Request quota for policy \"p\" is exhausted.","type":"requests","param":null,"code":"rate_limit_exceeded"}}` + "\n"},
+			`{"error":{"message":"The quota of policy \"p\" is exhausted.","type":"requests","param":null,"code":"rate_limit_exceeded"}}` + "\n"},
 		{"OpenAI, no key", nethttp.OpenAIError, core.DenyAll{}, noKey, 400, "application/json",
 			`{"error":{"message":"The request lacks the key of its rate limit.","type":"invalid_request_error","param":null,"code":null}}` + "\n"},
 		{"OpenAI, a failing key", nethttp.OpenAIError, core.DenyAll{}, func(*http.Request) (string, error) { return "", io.ErrUnexpectedEOF }, 500, "application/json",

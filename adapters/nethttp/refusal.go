@@ -136,7 +136,7 @@ func (a *Admission) denialDetail() string {
 	}
 	add("The cost of the request exceeds the limit of ", over, ".")
 	add("The request costs more than is left of ", short, ".")
-	add("Request quota for ", exhausted, " is exhausted.")
+	add("The quota of ", exhausted, " is exhausted.")
 	return strings.Join(sentences, " ")
 }
 
