@@ -26,6 +26,7 @@ type hold struct {
 
 	mu    sync.Mutex
 	since time.Time   // when it was last renewed, or before
+	gone  uint32      // a bit for each spent charge whose hold has ended
 	timer *time.Timer // of Keep
 	ended bool
 }
@@ -47,23 +48,17 @@ func (r *Reservation) Renew(ctx context.Context) error {
 	if r == nil || r.hold.id == "" {
 		return nil
 	}
-	var charges []*request.Charge
-	for i := range r.spent {
-		c := r.spent[i]
-		if r.holds(&c) {
-			c.correct(ctx, c.Spent)
-			c.Correction.Held = true
-			charges = append(charges, &c.Charge)
-		}
-	}
-	start := time.Now()
+	charges := r.alive()
+	start, before := time.Now(), r.hold.lost()
 	var errs []error
 	for _, part := range r.gate.parts(charges) {
-		ended, err := r.atHolds(ctx, algorithm.Renew, part)
-		if err == nil && ended {
-			err = ErrHoldExpired
-		}
+		verdict, err := r.atHolds(ctx, algorithm.Renew, part)
 		errs = append(errs, err)
+		for i, c := range part {
+			if verdict&(1<<i) != 0 {
+				r.hold.lose(slices.IndexFunc(r.spent, func(o charge) bool { return o.SameState(c) }))
+			}
+		}
 	}
 	err := errors.Join(errs...)
 	if r.hold.over() {
@@ -72,10 +67,29 @@ func (r *Reservation) Renew(ctx context.Context) error {
 	if err == nil {
 		r.hold.renewed(start)
 	}
-	if errors.Is(err, ErrHoldExpired) {
-		r.gate.tell(ctx, Event{Kind: EventHoldExpired, Err: err})
+	if now := r.hold.lost(); now != 0 {
+		err = errors.Join(err, ErrHoldExpired)
+		if now != before {
+			r.gate.tell(ctx, Event{Kind: EventHoldExpired, Err: ErrHoldExpired})
+		}
 	}
 	return err
+}
+
+// alive returns the charges whose holds may be renewed. The limit that they were charged under reads
+// their state well enough for that.
+func (r *Reservation) alive() (charges []*request.Charge) {
+	gone := r.hold.lost()
+	for i := range r.spent {
+		c := r.spent[i]
+		if r.holds(&c) && gone&(1<<i) == 0 {
+			c.Correction = &algorithm.Correction{
+				Held: true, Spent: c.Limit.Cost(c.Spent), Denominator: c.Limit.Denominator(),
+			}
+			charges = append(charges, &c.Charge)
+		}
+	}
+	return charges
 }
 
 // Keep renews the reservation in the background until it is settled or cancelled, has expired, or
@@ -110,12 +124,14 @@ func renewIn(hold time.Duration) time.Duration {
 }
 
 func (r *Reservation) renewAgain(hold time.Duration) {
-	if r.gate.tasks.Stopped() {
+	g := r.gate
+	if g.tasks.Stopped() {
 		return
 	}
-	r.gate.tasks.Go(func() {
-		if errors.Is(r.Renew(context.Background()), ErrHoldExpired) {
-			return // a failure is tried again
+	g.tasks.Go(func() {
+		_ = safely(func() error { return r.Renew(context.Background()) }) // a failure is tried again
+		if len(r.alive()) == 0 {
+			return
 		}
 		r.hold.mu.Lock()
 		defer r.hold.mu.Unlock()
@@ -123,6 +139,16 @@ func (r *Reservation) renewAgain(hold time.Duration) {
 			r.hold.timer.Reset(renewIn(hold))
 		}
 	})
+}
+
+// safely calls f. A panic, as in a hook of the client, is an error.
+func safely(f func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("core: panic: %v", p)
+		}
+	}()
+	return f()
 }
 
 // end ends Keep for good.
@@ -150,6 +176,27 @@ func (h *hold) renewed(at time.Time) {
 	h.since = at
 }
 
+// lose says that the hold of a spent charge has ended.
+func (h *hold) lose(i int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.gone |= 1 << i
+}
+
+// lost returns a bit for each spent charge whose hold has ended.
+func (h *hold) lost() uint32 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.gone
+}
+
+// lastRenewed returns when it was last renewed, or before.
+func (h *hold) lastRenewed() time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.since
+}
+
 // over reports whether the reservation is settled.
 func (h *hold) over() bool {
 	h.mu.Lock()
@@ -157,15 +204,13 @@ func (h *hold) over() bool {
 	return h.ended
 }
 
-// atHolds settles or renews holds in one step. It reports whether one of them had ended.
+// atHolds settles or renews holds in one step. It returns a bit for each charge whose hold had ended.
 func (r *Reservation) atHolds(
 	ctx context.Context, op algorithm.Operation, charges []*request.Charge,
-) (ended bool, err error) {
+) (ended int64, err error) {
 	requests := []request.Request{{Op: op, Hold: r.hold.id, Charges: charges}}
-	if err := r.gate.send(ctx, requests); err != nil {
-		return false, err
-	}
-	return requests[0].Verdict != 0, nil
+	err = r.gate.send(ctx, requests)
+	return requests[0].Verdict, err
 }
 
 // unsettled is charges of one hash slot that are to be settled.
@@ -177,15 +222,22 @@ type unsettled struct {
 
 // end settles the charges, and ends their holds.
 func (r *Reservation) end(ctx context.Context, part *unsettled) error {
+	if len(part.charges) == 0 {
+		return nil
+	}
 	ended, err := r.atHolds(ctx, algorithm.Settle, part.charges)
 	switch {
 	case err != nil && !part.doubtful && !errors.As(err, new(request.Unsent)):
 		part.doubtful = true
+		// Nothing tells whether a charge that is not held was settled.
+		part.charges = slices.DeleteFunc(part.charges, func(c *request.Charge) bool {
+			return !c.Correction.Held
+		})
 		for _, c := range part.charges {
 			// A hold that is gone was settled, because it has not ended yet.
 			c.Correction.Whole = [2]algorithm.Cost{}
 		}
-	case ended && !part.doubtful:
+	case ended != 0 && !part.doubtful:
 		r.gate.tell(ctx, Event{Kind: EventHoldExpired})
 	}
 	return err
@@ -195,14 +247,14 @@ func (r *Reservation) end(ctx context.Context, part *unsettled) error {
 // closed.
 func (r *Reservation) settleAgain(open []*unsettled) {
 	g := r.gate
-	ends := r.hold.since.Add(r.shortest())
+	ends := r.hold.lastRenewed().Add(r.shortest())
 	for pause := g.timeout; len(open) > 0; pause = min(2*pause, time.Second) {
 		if time.Until(ends) < pause+g.timeout || !g.tasks.Sleep(pause) {
 			return
 		}
 		start := time.Now()
 		open = slices.DeleteFunc(open, func(part *unsettled) bool {
-			return r.end(context.Background(), part) == nil
+			return safely(func() error { return r.end(context.Background(), part) }) == nil
 		})
 		if len(open) == 0 {
 			g.tell(context.Background(), Event{Kind: EventSettle, Took: time.Since(start)})

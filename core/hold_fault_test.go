@@ -75,6 +75,79 @@ func TestSettleWithoutReplyCountsOnce(t *testing.T) {
 	})
 }
 
+// What is not held is not settled again, because nothing tells whether it was.
+func TestUnheldChargesAreSettledOnce(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		told := make(chan error, 100)
+		client := s.Client(t)
+		hook := &losesReply{}
+		client.AddHook(hook)
+		cfg := settles(told)
+		cfg.Prefix = s.Prefix
+		g := redisGate(t, client, cfg)
+		held, key := heldFor(t, time.Hour), newKey(t, "k")
+		refunded, raised := limited(t, "refunded", frozen(10)), limited(t, "raised", frozen(10))
+		postpaid := newPolicy(t, core.PolicyConfig{Name: "postpaid", Algorithm: frozen(10), Hold: time.Hour})
+		decide(t, g, core.Charge{Policy: refunded, Key: key, Cost: 4}) // somebody else's
+		r := charge(t, g, core.Charge{Policy: held, Key: key, Cost: 4}, core.Charge{Policy: refunded, Key: key, Cost: 2},
+			core.Charge{Policy: raised, Key: key, Cost: 1}, core.Charge{Policy: postpaid, Key: key})
+		hook.loses.Store(true)
+		if err := r.Settle(t.Context(), 3, 0, 4, 3); !errors.Is(err, errReplyLost) {
+			t.Error(err)
+		}
+		<-told
+		if err := <-told; err != nil {
+			t.Error(err)
+		}
+		for p, want := range map[*core.Policy]int64{held: 3, refunded: 4, raised: 4, postpaid: 3} {
+			if n := used(t, g, p, key); n != want {
+				t.Errorf("%s: %d units are in use, want %d", p.Name(), n, want)
+			}
+		}
+	})
+}
+
+// A panic in a hook of the client is a failure of a renewal, which is tried again.
+func TestKeepSurvivesPanics(t *testing.T) {
+	s := redistest.Start(t)
+	client := s.Client(t)
+	h := &panics{hit: make(chan struct{}, 100)}
+	client.AddHook(h)
+	g := redisGate(t, client, core.Config{Timeout: shortTimeout})
+	p, key := heldFor(t, 3*time.Second), newKey(t, "k")
+	r := charge(t, g, core.Charge{Policy: p, Key: key, Cost: 4})
+	h.on.Store(true)
+	r.Keep()
+	<-h.hit
+	h.on.Store(false)
+	settle(t, r, 3)
+	if n := used(t, g, p, key); n != 3 {
+		t.Errorf("%d units are in use, want 3", n)
+	}
+}
+
+// panics panics while it is on.
+type panics struct {
+	on  atomic.Bool
+	hit chan struct{}
+}
+
+func (h *panics) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h *panics) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if h.on.Load() && strings.HasPrefix(cmd.Name(), "eval") {
+			h.hit <- struct{}{}
+			panic("hook")
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (h *panics) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
 var errReplyLost = errors.New("the reply was lost")
 
 // losesReply loses the reply to the next script.

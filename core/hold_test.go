@@ -357,3 +357,28 @@ func TestWaiterKeepsItsReservation(t *testing.T) {
 		<-done
 	})
 }
+
+// A charge whose hold is gone, such as after a Reset, does not end that of the others.
+func TestKeepGoesOnForTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := memoryGate(t, core.Config{})
+		user, tenant := newKey(t, "u"), newKey(t, "t")
+		p := heldFor(t, 3*time.Second)
+		r := charge(t, g, core.Charge{Policy: p, Key: user, Cost: 4}, core.Charge{Policy: p, Key: tenant, Cost: 9})
+		r.Keep()
+		if err := g.Reset(t.Context(), core.Charge{Policy: p, Key: user}); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Hour)
+		if n := used(t, g, p, tenant); n != 9 {
+			t.Errorf("%d units are in use, want 9", n)
+		}
+		if err := r.Renew(t.Context()); !errors.Is(err, core.ErrHoldExpired) {
+			t.Error(err)
+		}
+		settle(t, r, 1, 2)
+		if a, b := used(t, g, p, user), used(t, g, p, tenant); a != 1 || b != 2 {
+			t.Errorf("%d and %d units are in use, want 1 and 2", a, b)
+		}
+	})
+}

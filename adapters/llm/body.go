@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"mime"
 	"net/http"
 	"strconv"
 	"strings"
@@ -23,8 +24,8 @@ var invalid = [2]string{"invalid_request_error", "invalid_request"}
 
 // begin reads a request, and returns it with its estimate.
 func (m *Meter) begin(r *http.Request, f Format) (*exchange, *fault) {
-	if e := r.Header.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
-		return nil, &fault{http.StatusUnsupportedMediaType, invalid, "The body must have no Content-Encoding."}
+	if !plain(r.Header) {
+		return nil, &fault{http.StatusUnsupportedMediaType, invalid, "The body must be UTF-8 without a Content-Encoding."}
 	}
 	body, err := m.read(r)
 	if err != nil {
@@ -52,6 +53,22 @@ func (m *Meter) begin(r *http.Request, f Format) (*exchange, *fault) {
 		x.body, x.hides = injectUsage(body), true
 	}
 	return x, nil
+}
+
+// plain reports whether a server reads the bytes of a body as they are.
+func plain(h http.Header) bool {
+	for _, e := range h.Values("Content-Encoding") {
+		if e != "" && !strings.EqualFold(strings.TrimSpace(e), "identity") {
+			return false
+		}
+	}
+	for _, t := range h.Values("Content-Type") {
+		_, parameters, _ := mime.ParseMediaType(t) // the server judges the rest
+		if c := parameters["charset"]; c != "" && !strings.EqualFold(c, "utf-8") && !strings.EqualFold(c, "us-ascii") {
+			return false
+		}
+	}
+	return true
 }
 
 // malformed returns the fault of a body, or of an estimate that failed.
@@ -100,18 +117,31 @@ func (e *fault) write(w http.ResponseWriter, f Format) {
 // replaceBody gives a request the body for the server. The body is dropped when it has been read,
 // because the response may take minutes.
 func (x *exchange) replaceBody(r *http.Request) {
-	r.Body = &onceBody{rest: x.body}
+	r.Body, r.Header = &onceBody{rest: x.body}, r.Header.Clone()
 	if int64(len(x.body)) != r.ContentLength || x.hides {
 		r.ContentLength = int64(len(x.body))
-		r.Header = r.Header.Clone()
 		r.Header.Set("Content-Length", strconv.Itoa(len(x.body)))
 		r.TransferEncoding = nil
 	}
-	if x.hides || x.meter.cfg.Encoded == RefuseEncoded {
-		r.Header = r.Header.Clone()
-		r.Header.Set("Accept-Encoding", "identity")
+	accept := "identity"
+	if !x.hides && x.meter.cfg.Encoded == PassEncoded && acceptsGzip(r.Header) {
+		accept = "gzip" // the one encoding that the tap reads
 	}
+	r.Header.Set("Accept-Encoding", accept)
 	x.body = nil
+}
+
+// acceptsGzip reports whether a client accepts gzip (RFC 9110, section 12.5.3).
+func acceptsGzip(h http.Header) bool {
+	for part := range strings.SplitSeq(strings.Join(h.Values("Accept-Encoding"), ","), ",") {
+		name, weight, _ := strings.Cut(part, ";")
+		if strings.EqualFold(strings.TrimSpace(name), "gzip") {
+			_, q, _ := strings.Cut(weight, "=")
+			n, err := strconv.ParseFloat(strings.TrimSpace(q), 64)
+			return weight == "" || err == nil && n > 0
+		}
+	}
+	return false
 }
 
 // onceBody is a body that is forgotten as it is read. A client may close it in another goroutine

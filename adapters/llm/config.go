@@ -131,8 +131,8 @@ func (a Abort) String() string { return nameOf([]string{"stop", "drain"}, int(a)
 type Encoded uint8
 
 const (
-	// PassEncoded passes it on unchanged. Of gzip the usage is read aside; any other encoding keeps
-	// the estimate.
+	// PassEncoded asks the server for gzip at most, and passes its response on unchanged. Of gzip the
+	// usage is read aside. Any other encoding counts as the estimate, and its output as the cap.
 	PassEncoded Encoded = iota
 	// RefuseEncoded asks the server for none, and replaces a response that has one by 502.
 	RefuseEncoded

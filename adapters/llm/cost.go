@@ -3,6 +3,7 @@ package llm
 import (
 	"math"
 	"math/big"
+	"slices"
 
 	"github.com/headgate/headgate/core"
 )
@@ -54,10 +55,6 @@ func (w Weights) of(u Usage) *big.Int {
 
 // cost returns the units of a usage.
 func (m *Model) cost(unit core.Unit, u Usage) int64 {
-	weights := m.Weights
-	if weights == (Weights{}) {
-		weights = Weights{1, 1, 1, 1}
-	}
 	switch unit {
 	case core.UnitInputTokens:
 		u.Output = 0
@@ -68,7 +65,7 @@ func (m *Model) cost(unit core.Unit, u Usage) int64 {
 		sum.Add(sum, big.NewInt(dollar-1))
 		return whole(sum.Div(sum, big.NewInt(dollar)))
 	}
-	return whole(weights.of(u))
+	return whole(m.weights().of(u))
 }
 
 func whole(n *big.Int) int64 {
@@ -76,6 +73,31 @@ func whole(n *big.Int) int64 {
 		return math.MaxInt64
 	}
 	return n.Int64()
+}
+
+// dearer reports whether no usage costs less by m than by o.
+func (m *Model) dearer(o *Model) bool {
+	above := func(a, b Weights) bool {
+		return a.Input >= b.Input && a.CacheRead >= b.CacheRead && a.CacheWrite >= b.CacheWrite &&
+			a.Output >= b.Output
+	}
+	return above(m.Price, o.Price) && above(m.weights(), o.weights())
+}
+
+// keepDearest adds a model to those of which one may be the dearest.
+func keepDearest(models []Model, m Model) []Model {
+	if slices.ContainsFunc(models, func(o Model) bool { return o.dearer(&m) }) {
+		return models
+	}
+	return append(slices.DeleteFunc(models, func(o Model) bool { return m.dearer(&o) }), m)
+}
+
+// weights returns the units of one token of each kind.
+func (m *Model) weights() Weights {
+	if m.Weights == (Weights{}) {
+		return Weights{1, 1, 1, 1}
+	}
+	return m.Weights
 }
 
 // cost returns the units of a usage by some model of those that a request may be for.

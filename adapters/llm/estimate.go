@@ -61,11 +61,12 @@ type ratio struct {
 const (
 	// forget is the weight of what was learnt before, for each request that follows.
 	forget = 15.0 / 16
-	// most bounds the ratio of one request, and its inverse.
-	most = 16.0
+	// most bounds the ratio of one request's output, and its inverse. mostInput bounds that of its
+	// input, which is known more closely. So no client teaches others an absurd estimate.
+	most, mostInput = 16.0, 4.0
 )
 
-func (r *ratio) learn(actual, guessed int64) {
+func (r *ratio) learn(actual, guessed int64, most float64) {
 	if actual <= 0 || guessed <= 0 {
 		return
 	}

@@ -40,6 +40,7 @@ type exchange struct {
 
 	paid     []int64 // the units of each budget that the guard has charged
 	reserved int64   // tokens of output that are charged
+	beyond   int64   // of these, by running charges
 	extra    []runningCharge
 	indebted bool // a running charge was denied
 	ending   *ending

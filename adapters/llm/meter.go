@@ -27,8 +27,7 @@ const formats = int(AnthropicMessages) + 1
 //   - a response that tells its usage: that
 //   - a response that breaks off, because the client has left or the server fails, and a request
 //     whose client leaves before there is a response: its input and the output that was seen, at
-//     least one token for each event with text; the ratio that was learnt corrects it up to the
-//     request's own cap
+//     least one token for each event with text
 //   - a response with another status than 2xx: nothing
 //   - a whole response that tells no usage: the estimate, or its input and the output that was seen
 //     if they are more
@@ -36,7 +35,7 @@ type Meter struct {
 	cfg     Config
 	guards  [formats]*nethttp.Guard
 	budgets [formats]*nethttp.Guard // without the other rules, for running charges
-	all     []Model                 // of Config.Models
+	all     []Model                 // of Config.Models, without those that are never the dearest
 	lessons map[string]*lessons
 }
 
@@ -48,7 +47,7 @@ func New(cfg Config) (*Meter, error) {
 	}
 	m := &Meter{cfg: cfg, lessons: map[string]*lessons{"": new(lessons)}}
 	for name, model := range cfg.Models {
-		m.all = append(m.all, model)
+		m.all = keepDearest(m.all, model)
 		m.lessons[name] = new(lessons)
 	}
 	rules := m.rules()

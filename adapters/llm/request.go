@@ -36,6 +36,7 @@ type Request struct {
 	PromptBytes int64
 
 	asksUsage bool // stream_options.include_usage is true
+	files     bool // some of PromptBytes stands for files
 }
 
 // parseRequest reads a body in one pass. Every error is an ErrRequest.
@@ -142,7 +143,7 @@ func (p *requestParser) end(s *scanner, n *node) {
 	case readSource:
 		switch at := p.sources[s.depth]; {
 		case at.data > 0 && at.base64 && !at.other:
-			p.request.PromptBytes += fileBytes
+			p.file()
 		default:
 			p.request.PromptBytes += at.data
 		}
@@ -178,6 +179,12 @@ func (p *requestParser) scalar(s *scanner, n *node, kind byte) {
 	}
 }
 
+// file counts a file that the model reads.
+func (p *requestParser) file() {
+	p.request.PromptBytes += fileBytes
+	p.request.files = true
+}
+
 // prompt counts a string that the model reads.
 func (p *requestParser) prompt(s *scanner, n *node) {
 	switch n.role {
@@ -185,7 +192,7 @@ func (p *requestParser) prompt(s *scanner, n *node) {
 		p.request.PromptBytes += s.size
 	case readFile:
 		if s.size > 0 {
-			p.request.PromptBytes += fileBytes
+			p.file()
 		}
 	case readSourceType:
 		at := &p.sources[s.depth]

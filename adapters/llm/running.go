@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"sort"
+	"sync"
 	"time"
 
 	"github.com/headgate/headgate/adapters/nethttp"
@@ -59,23 +60,30 @@ func (x *exchange) chargeRunning(r *http.Request) {
 	if seen <= x.reserved || x.answered() {
 		return
 	}
-	more := max(every, seen-x.reserved)
-	charges, err := x.meter.running(r, x, more)
-	x.reserved += more
-	if err != nil || len(charges) == 0 {
-		return // it is a debt at the end
-	}
-	// The charge ends within the Gate's timeout whether the client is there or not.
-	reservation, d, err := x.meter.cfg.Guard.Gate.Charge(context.WithoutCancel(r.Context()), charges...)
-	switch {
-	case reservation != nil:
-		reservation.Keep()
-		x.extra = append(x.extra, runningCharge{charges, reservation})
-	case err == nil && d.Cause == nil:
-		x.indebted = true
-		if x.meter.cfg.Overrun == OverrunEnd {
-			x.ending = x.meter.endingFor(d.RetryAfter())
+	// Charges that grow keep a long stream's number small.
+	least := max(every, seen-x.reserved)
+	for more := max(least, x.beyond/2); ; more = least {
+		charges, err := x.meter.running(r, x, more)
+		if err != nil || len(charges) == 0 {
+			x.reserved += more
+			return // it is a debt at the end
 		}
+		// The charge ends within the Gate's timeout whether the client is there or not.
+		reservation, d, err := x.meter.cfg.Guard.Gate.Charge(context.WithoutCancel(r.Context()), charges...)
+		if reservation != nil {
+			reservation.Keep()
+			x.extra = append(x.extra, runningCharge{charges, reservation})
+		} else if err == nil && d.Cause == nil {
+			if more > least {
+				continue
+			}
+			x.indebted = true
+			if x.meter.cfg.Overrun == OverrunEnd {
+				x.ending = x.meter.endingFor(d.RetryAfter())
+			}
+		}
+		x.reserved, x.beyond = x.reserved+more, x.beyond+more
+		return
 	}
 }
 
@@ -98,18 +106,29 @@ func (x *exchange) answered() bool {
 	return o.Known || o.Complete
 }
 
-// seen returns the output of the response so far. Neither the bytes of the text nor the learnt ratio
-// take it beyond the request's own cap, which the server heeds.
+// seen returns the output of the response so far, by the ratio that was learnt. It is for running
+// charges: other tenants' requests have taught the ratio, so nothing is settled by it.
 func (x *exchange) seen() int64 {
+	o := x.tap.result()
+	return x.capped(o, max(raw(o), x.meter.learnt(x.request.Model).text.of(raw(o))))
+}
+
+// shown returns the output that the response has shown.
+func (x *exchange) shown() int64 {
 	if x.tap == nil {
 		return 0
 	}
 	o := x.tap.result()
-	seen := max(raw(o), x.meter.learnt(x.request.Model).text.of(raw(o)))
+	return x.capped(o, raw(o))
+}
+
+// capped lowers a number of tokens to the request's own cap, which the server heeds. It is at least
+// a token for each event with text, and what the response has stated.
+func (x *exchange) capped(o Observed, tokens int64) int64 {
 	if most := x.request.MaxOutput * x.request.Choices; most > 0 {
-		seen = min(seen, most)
+		tokens = min(tokens, most)
 	}
-	return max(seen, o.Events, o.Usage.Output)
+	return max(tokens, o.Events, o.Usage.Output)
 }
 
 // raw returns the output of a response as a first guess.
@@ -128,14 +147,18 @@ func (x *exchange) settleExtra(ctx context.Context) {
 		}
 	}
 	kept := make(map[*core.Policy]int64, len(budgets))
+	var all sync.WaitGroup
 	for _, e := range x.extra {
 		actual := make([]int64, len(e.charges))
 		for j, c := range e.charges {
 			actual[j] = min(c.Cost, beyond[c.Policy]-kept[c.Policy])
 			kept[c.Policy] += actual[j]
 		}
-		_ = e.reservation.Settle(ctx, actual...) // core.Config.Observe is told of a failure
+		all.Go(func() {
+			_ = e.reservation.Settle(ctx, actual...) // core.Config.Observe is told of a failure
+		})
 	}
+	all.Wait()
 	for i, b := range budgets {
 		x.settled[i] -= kept[b.Policy]
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-func TestLearntRatioStaysBelowTheCap(t *testing.T) {
+func TestUnreportedStreamKeepsItsEstimate(t *testing.T) {
 	r := newRig(t, core.UnitTokens, 1000, nil)
 	words, usage := 10, `{"prompt_tokens":3,"completion_tokens":40}`
 	r.answer = func(w http.ResponseWriter, _ *http.Request) {
@@ -20,9 +20,9 @@ func TestLearntRatioStaysBelowTheCap(t *testing.T) {
 	}
 	read(t, r.post("/v1/chat/completions", streamed))
 	<-r.reports
-	words, usage = 30, "null" // 120 tokens by the ratio, and max_tokens is 50
+	words, usage = 30, "null" // 120 tokens by the ratio
 	read(t, r.post("/v1/chat/completions", streamed))
-	if report := <-r.reports; report.Usage.Output != 50 {
-		t.Errorf("a stream of at most 50 tokens is charged %+v", report)
+	if report := <-r.reports; report.Usage.Output != 40 || report.Estimate.Output != 40 {
+		t.Errorf("%+v", report)
 	}
 }

@@ -21,7 +21,7 @@ func (x *exchange) finish(ctx context.Context) {
 
 func (x *exchange) outcome() (Outcome, Usage) {
 	seen := x.estimate
-	seen.Output = x.seen()
+	seen.Output = x.shown()
 	if x.tap == nil {
 		switch {
 		case x.late:
@@ -42,6 +42,9 @@ func (x *exchange) outcome() (Outcome, Usage) {
 		return OutcomeCut, seen
 	}
 	seen.Output = max(seen.Output, x.estimate.Output)
+	if x.tap.coding == codingOther { // nothing was seen of it, so it counts as its cap
+		seen.Output = max(seen.Output, x.guess.output)
+	}
 	return OutcomeUnreported, seen
 }
 
@@ -53,10 +56,12 @@ func (x *exchange) read(o Observed) bool {
 // learn corrects the ratios of the model.
 func (x *exchange) learn(used Usage) {
 	l := x.meter.learnt(x.request.Model)
-	l.input.learn(Usage{Input: used.Input, CacheRead: used.CacheRead, CacheWrite: used.CacheWrite}.Total(), x.guess.input)
-	l.output.learn(used.Output, x.guess.output)
+	if !x.request.files { // their tokens are not in the bytes
+		l.input.learn(Usage{Input: used.Input, CacheRead: used.CacheRead, CacheWrite: used.CacheWrite}.Total(), x.guess.input, mostInput)
+	}
+	l.output.learn(used.Output, x.guess.output, most)
 	if o := x.tap.result(); x.request.Stream {
-		l.text.learn(used.Output, raw(o))
+		l.text.learn(used.Output, raw(o), most)
 	}
 }
 

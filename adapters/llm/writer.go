@@ -104,8 +104,24 @@ func (w *writer) Write(p []byte) (int, error) {
 		x.gone = true
 	}
 	x.chargeRunning(w.request)
-	if x.ending != nil && x.tap.between() && !x.answered() {
+	switch {
+	case x.ending == nil:
+	case x.answered(): // a whole answer goes on to its end
+		x.ending = nil
+		return w.pass(p, len(passed))
+	case x.tap.between():
 		w.end(x.tap.errorEvent(x.ending.kind, x.ending.message))
+	}
+	return len(p), nil
+}
+
+// pass passes on the end of a write. It returns what Write does.
+func (w *writer) pass(p []byte, from int) (int, error) {
+	if from == len(p) {
+		return from, nil
+	}
+	if n, err := w.Write(p[from:]); err != nil {
+		return from + n, err
 	}
 	return len(p), nil
 }

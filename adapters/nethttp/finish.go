@@ -20,8 +20,12 @@ func (a *Admission) Finish(r *http.Request, status int) *http.Request {
 	ctx := r.Context()
 	defer func() { _ = a.lease.Release(ctx) }() // also if a Settle panics
 	defer a.end(r, status)
-	if a.Allowed() && a.settles() { // what a refused request has spent stays spent
+	switch {
+	case !a.settles():
+	case a.Allowed():
 		a.settle(r, status)
+	default:
+		a.keepSpent(r)
 	}
 	if a.lease == nil && a.attempt == nil || a.ctx.Context == nil {
 		return r
@@ -48,4 +52,16 @@ func (a *Admission) settle(r *http.Request, status int) {
 	}
 	_ = a.reservation.Settle(r.Context(), actual...)
 	a.forget(r, status)
+}
+
+// keepSpent settles a request that was refused although it was charged: what it has spent stays
+// spent, except estimates, which go back.
+func (a *Admission) keepSpent(r *http.Request) {
+	actual := make([]int64, len(a.charged))
+	for i, c := range a.charged {
+		if c.rule >= 0 && a.guard.cfg.Rules[c.rule].Policy.Hold() == 0 {
+			actual[i] = c.cost
+		}
+	}
+	_ = a.reservation.Settle(r.Context(), actual...)
 }

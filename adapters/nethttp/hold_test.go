@@ -61,3 +61,34 @@ func TestRequestKeepsItsHold(t *testing.T) {
 		})
 	}
 }
+
+// A request that is refused after it was charged, because its id was handled, holds nothing.
+func TestRefusedRequestHoldsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gate := core.Must(core.NewMemory(core.Config{}))
+		defer func() { _ = gate.Close(t.Context()) }()
+		held := core.Must(core.NewPolicy(core.PolicyConfig{
+			Name: "budget", Algorithm: core.TokenBucket{Burst: 100}, Hold: time.Second,
+		}))
+		spent := core.Must(core.NewPolicy(core.PolicyConfig{Name: "requests", Algorithm: core.TokenBucket{Burst: 100}}))
+		key := keyfunc.Must(keyfunc.Static("k"))
+		guard := nethttp.Must(nethttp.NewGuard(nethttp.Config{
+			Gate: gate, Replay: &nethttp.Replay{Once: once(t, gate), ID: keyfunc.Must(keyfunc.Static("id"))},
+			Rules: []nethttp.Rule{
+				{Policy: held, Key: key, Cost: func(*http.Request) int64 { return 10 }},
+				{Policy: spent, Key: key},
+			},
+		}))
+		h := guard.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		for range 5 {
+			h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/", nil))
+		}
+		time.Sleep(time.Hour)
+		for policy, want := range map[*core.Policy]int64{held: 10, spent: 5} {
+			d, err := gate.Peek(t.Context(), core.Charge{Policy: policy, Key: core.Must(core.NewKey("k"))})
+			if err != nil || d.At(0).Used != want {
+				t.Errorf("%s: %d units are in use, want %d, %v", policy.Name(), d.At(0).Used, want, err)
+			}
+		}
+	})
+}
