@@ -161,8 +161,17 @@ func (cfg Config) complete() (Config, error) {
 	if err := cfg.checkGuard(fault); err != nil {
 		errs = append(errs, err)
 	}
+	money := slices.ContainsFunc(cfg.Budgets, func(b Budget) bool {
+		return b.Policy != nil && b.Policy.Unit() == core.UnitMicroDollars
+	})
+	for i, r := range cfg.Guard.Rules {
+		if r.Policy != nil && r.Policy.Unit() != core.UnitRequests && r.Cost == nil {
+			fault("Guard.Rules[%d].Policy counts %v, and Cost is nil: make it one of Budgets",
+				i, r.Policy.Unit())
+		}
+	}
 	for name, m := range cfg.Models {
-		m.check(fmt.Sprintf("Models[%q]", name), fault)
+		m.check(fmt.Sprintf("Models[%q]", name), money, fault)
 	}
 	for _, n := range []struct {
 		name  string
@@ -179,6 +188,9 @@ func (cfg Config) complete() (Config, error) {
 	}
 	if cfg.DrainFor < 0 {
 		fault("DrainFor is %v: it must not be negative", cfg.DrainFor)
+	}
+	if cfg.DrainFor > 0 && cfg.Abort != AbortDrain {
+		fault("DrainFor is %v, and Abort is not AbortDrain", cfg.DrainFor)
 	}
 	cfg.DrainFor = cmp.Or(cfg.DrainFor, 5*time.Minute)
 	enum := func(name string, value, last uint8) {

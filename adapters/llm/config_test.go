@@ -3,6 +3,7 @@ package llm_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/headgate/headgate/adapters/llm"
 	"github.com/headgate/headgate/adapters/nethttp"
@@ -127,5 +128,39 @@ func TestDefaults(t *testing.T) {
 	}
 	if response := r.post("/v1/chat/completions", strings.Repeat(" ", 8<<20+1)); response.StatusCode != 413 {
 		t.Errorf("status %d", response.StatusCode)
+	}
+}
+
+// Configurations that would meter nothing, or next to nothing, are faults.
+func TestUnmeteredConfigurationsAreFaults(t *testing.T) {
+	money, tokens := policy("money", core.UnitMicroDollars, 1000), policy("tokens", core.UnitTokens, 1000)
+	for want, change := range map[string]func(*llm.Config){
+		`Models["m"] has no Price`: func(cfg *llm.Config) { cfg.Models = map[string]llm.Model{"m": {}} },
+		`Models["m"].Weights is`: func(cfg *llm.Config) {
+			cfg.Models = map[string]llm.Model{"m": {Free: true, Weights: llm.Weights{Output: 4}}}
+		},
+		`Models["m"].Price is`: func(cfg *llm.Config) {
+			cfg.Models = map[string]llm.Model{"m": {Price: llm.Weights{CacheRead: 4}}}
+		},
+		`Models["m"] is Free, and has a Price`: func(cfg *llm.Config) {
+			cfg.Models = map[string]llm.Model{"m": {Free: true, Price: llm.Weights{Input: 1, Output: 1}}}
+		},
+		`Guard.Rules[0].Policy counts tokens`: func(cfg *llm.Config) {
+			cfg.Models = map[string]llm.Model{"m": {Free: true}}
+			cfg.Guard.Rules = []nethttp.Rule{{Policy: tokens, Key: tenant}}
+		},
+		"DrainFor is 1s": func(cfg *llm.Config) {
+			cfg.Models = map[string]llm.Model{"m": {Free: true}}
+			cfg.DrainFor = time.Second
+		},
+	} {
+		cfg := llm.Config{
+			Guard:   nethttp.Config{Gate: core.Must(core.NewMemory(core.Config{}))},
+			Budgets: []llm.Budget{{Policy: money, Key: tenant}},
+		}
+		change(&cfg)
+		if _, err := llm.New(cfg); err == nil || !strings.Contains(err.Error(), want) || strings.Count(err.Error(), "\n") > 0 {
+			t.Errorf("want %s, got %v", want, err)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package llm
 
 import (
+	"cmp"
 	"math"
 	"math/big"
 	"slices"
@@ -8,7 +9,8 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// Weights are integers for one token of each kind.
+// Weights are integers for one token of each kind. Input and Output are both set, or neither. A
+// CacheRead or CacheWrite of 0 is that of Input.
 type Weights struct{ Input, CacheRead, CacheWrite, Output int64 }
 
 // Model tells what the tokens of a model count.
@@ -17,8 +19,11 @@ type Model struct {
 	// output that counts four times. The zero value is 1 for each kind.
 	Weights Weights
 	// Price is the price of a million tokens in micro-dollars, the millionth part of a dollar, under
-	// the budgets of money: 3 dollars are 3,000,000. The cost of a request is rounded up once.
+	// the budgets of money: 3 dollars are 3,000,000. The cost of a request is rounded up once. It is
+	// required for a budget of money, unless Free is set.
 	Price Weights
+	// Free says that the tokens of the model cost no money.
+	Free bool
 	// MaxOutput replaces Config.MaxOutput. It is at most 1e9. Zero leaves that.
 	MaxOutput int64
 }
@@ -26,7 +31,7 @@ type Model struct {
 // dollar is how many tokens a price is for.
 const dollar = 1_000_000
 
-func (m *Model) check(at string, fault func(string, ...any)) {
+func (m *Model) check(at string, money bool, fault func(string, ...any)) {
 	for _, w := range []struct {
 		name    string
 		weights Weights
@@ -35,6 +40,16 @@ func (m *Model) check(at string, fault func(string, ...any)) {
 		if least < 0 {
 			fault("%s.%s has %d: it must not be negative", at, w.name, least)
 		}
+		if (w.weights.Input == 0) != (w.weights.Output == 0) ||
+			w.weights.Input == 0 && w.weights.CacheRead+w.weights.CacheWrite > 0 {
+			fault("%s.%s is %+v: set both Input and Output, or nothing", at, w.name, w.weights)
+		}
+	}
+	switch {
+	case m.Free && m.Price != (Weights{}):
+		fault("%s is Free, and has a Price", at)
+	case money && !m.Free && m.Price == (Weights{}):
+		fault("%s has no Price, and a budget counts money: set it, or Free", at)
 	}
 	if m.MaxOutput < 0 || m.MaxOutput > maxCount {
 		fault("%s.MaxOutput is %d: it must be between 0 and %d", at, m.MaxOutput, maxCount)
@@ -43,6 +58,7 @@ func (m *Model) check(at string, fault func(string, ...any)) {
 
 // of returns the weighted sum of a usage. It does not overflow.
 func (w Weights) of(u Usage) *big.Int {
+	w = w.complete()
 	sum := new(big.Int)
 	for _, n := range [...][2]int64{
 		{w.Input, u.Input}, {w.CacheRead, u.CacheRead}, {w.CacheWrite, u.CacheWrite}, {w.Output, u.Output},
@@ -75,9 +91,16 @@ func whole(n *big.Int) int64 {
 	return n.Int64()
 }
 
+// complete returns the weights with those of the caches.
+func (w Weights) complete() Weights {
+	w.CacheRead, w.CacheWrite = cmp.Or(w.CacheRead, w.Input), cmp.Or(w.CacheWrite, w.Input)
+	return w
+}
+
 // dearer reports whether no usage costs less by m than by o.
 func (m *Model) dearer(o *Model) bool {
 	above := func(a, b Weights) bool {
+		a, b = a.complete(), b.complete()
 		return a.Input >= b.Input && a.CacheRead >= b.CacheRead && a.CacheWrite >= b.CacheWrite &&
 			a.Output >= b.Output
 	}

@@ -242,7 +242,7 @@ func TestDearestModel(t *testing.T) {
 	r := newRig(t, core.UnitOutputTokens, 1000, func(cfg *llm.Config) {
 		cfg.UnknownModel = llm.DearestUnknownModel
 		cfg.Models = map[string]llm.Model{
-			"heavy": {Weights: llm.Weights{Input: 2, Output: 3}, Price: llm.Weights{Output: 1_000_000}},
+			"heavy": {Weights: llm.Weights{Input: 2, Output: 3}, Price: llm.Weights{Input: 1, Output: 1_000_000}},
 			"dear":  {Price: llm.Weights{Input: 5_000_000, Output: 5_000_000}},
 		}
 		cfg.Budgets = append(cfg.Budgets, llm.Budget{Policy: tokens, Key: tenant}, llm.Budget{Policy: money, Key: tenant})

@@ -38,13 +38,14 @@ func TestUnits(t *testing.T) {
 		{"weighted tokens", core.UnitTokens, llm.Model{Weights: llm.Weights{Input: 10, CacheRead: 1, Output: 40}}, 2640},
 		{"weighted input tokens", core.UnitInputTokens, llm.Model{Weights: llm.Weights{Input: 10, CacheRead: 1, Output: 40}}, 640},
 		{"weighted output tokens", core.UnitOutputTokens, llm.Model{Weights: llm.Weights{Input: 10, CacheRead: 1, Output: 40}}, 2000},
-		{"weight of one kind", core.UnitTokens, llm.Model{Weights: llm.Weights{Output: 1}}, 50},
+		{"weight of the cache is that of the input", core.UnitTokens, llm.Model{Weights: llm.Weights{Input: 2, Output: 1}}, 250},
+		{"price of the cache is that of the input", core.UnitMicroDollars, llm.Model{Price: llm.Weights{Input: 1_000_000, Output: 1_000_000}}, 150},
 		{"money", core.UnitMicroDollars, llm.Model{Price: llm.Weights{Input: 3_000_000, CacheRead: 300_000, Output: 15_000_000}}, 942},
 		{"money is rounded up once", core.UnitMicroDollars, llm.Model{Price: llm.Weights{Input: 1, CacheRead: 1, Output: 1}}, 1},
 		{"exact money is not rounded", core.UnitMicroDollars, llm.Model{Price: llm.Weights{Input: 10_000, CacheRead: 10_000, Output: 20_000}}, 2},
-		{"weights do not change money", core.UnitMicroDollars, llm.Model{Weights: llm.Weights{Output: 9}, Price: llm.Weights{Output: 1_000_000}}, 50},
-		{"free model", core.UnitMicroDollars, llm.Model{}, 0},
-		{"absurd price is at most twice the limit", core.UnitMicroDollars, llm.Model{Price: llm.Weights{Output: 1 << 62}}, 20_000},
+		{"weights do not change money", core.UnitMicroDollars, llm.Model{Weights: llm.Weights{Input: 9, Output: 9}, Price: llm.Weights{Input: 1_000_000, Output: 2_000_000}}, 200},
+		{"free model", core.UnitMicroDollars, llm.Model{Free: true}, 0},
+		{"absurd price is at most twice the limit", core.UnitMicroDollars, llm.Model{Price: llm.Weights{Input: 1, Output: 1 << 62}}, 20_000},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t, c.unit, 10_000, func(cfg *llm.Config) { cfg.Models = map[string]llm.Model{"m": c.model} })
