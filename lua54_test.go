@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/bloom"
 )
 
 // scriptCall is a script call with an injected clock, and the reply of miniredis, which runs Lua
@@ -235,12 +236,12 @@ func TestFilterScriptUnderLua54(t *testing.T) {
 	now := int64(1_763_700_000_000_000)
 	var calls []scriptCall
 	ran := make(map[string]int)
-	run := func(operation string, shape string, parts []int, args ...any) {
+	run := func(operation string, shape bloom.Shape, parts []int, args ...any) {
 		t.Helper()
-		keys := []string{"{f}:bf1"}
-		argv := []any{operation, shape, len(parts)}
+		keys := []string{"{f}:bf2"}
+		argv := []any{operation, shape.String(), len(parts)}
 		for _, p := range parts {
-			keys = append(keys, fmt.Sprint("{f}:bf1:e", p), fmt.Sprint("{f}:bf1:o", p))
+			keys = append(keys, fmt.Sprint("{f}:bf2:e", p), fmt.Sprint("{f}:bf2:o", p))
 			argv = append(argv, p)
 		}
 		argv = append(append(argv, args...), now)
@@ -251,12 +252,26 @@ func TestFilterScriptUnderLua54(t *testing.T) {
 		calls = append(calls, scriptCall{filterScript, keys, toTexts(argv), showReply(reply)})
 		ran[fmt.Sprint(operation, " ", reply[0])]++
 	}
-	shapes := []string{"50 3 2 0", "50 3 2 1000000"}
+	ask := func(shape bloom.Shape, parts []int, items ...bloom.Item) {
+		t.Helper()
+		var places []byte
+		args := []any{nil}
+		for _, it := range items {
+			places = shape.AppendPlaces(places, 1+rng.IntN(len(parts)), it)
+			args = append(args, it.Block*shape.Bits/8, (it.Block+1)*shape.Bits/8-1)
+		}
+		args[0] = string(places)
+		run("ask", shape, parts, args...)
+	}
+	shapes := []bloom.Shape{
+		{Bits: 64, Blocks: 2, Parts: 3, Hashes: 4},
+		{Bits: 64, Blocks: 2, Parts: 3, Hashes: 4, Window: 1_000_000},
+	}
 	run("reset", shapes[0], nil)
 	for i := range 3000 {
 		shape := shapes[i/1000%2]
 		if i%1000 == 0 {
-			run("ask", shapes[0], []int{0}, "a", 3, 4)
+			ask(shapes[0], []int{0}, shapes[0].Item("a", true))
 			run("count", shapes[1], []int{0})
 		}
 		switch now += rng.Int64N(100_000); rng.IntN(40) {
@@ -272,19 +287,11 @@ func TestFilterScriptUnderLua54(t *testing.T) {
 			now -= 500_000
 		default:
 			parts := [][]int{{0}, {2}, {0, 1, 2}}[rng.IntN(3)]
-			var args []any
-			all := []string{"a", "t", "m"}[rng.IntN(3)]
-			args = append(args, all)
+			var items []bloom.Item
 			for range 1 + rng.IntN(3) {
-				if all == "m" {
-					args = append(args, []string{"a", "t"}[rng.IntN(2)])
-				}
-				if len(parts) > 1 {
-					args = append(args, 1+rng.IntN(len(parts)))
-				}
-				args = append(args, rng.IntN(50), rng.IntN(50))
+				items = append(items, shape.Item(fmt.Sprint(rng.IntN(20)), rng.IntN(2) == 0))
 			}
-			run("ask", shape, parts, args...)
+			ask(shape, parts, items...)
 		}
 	}
 	for _, want := range []string{"ask 0", "ask 1", "ask -1", "count -1", "reset 0", "reset 3", "sweep 0"} {

@@ -45,11 +45,16 @@ func AdmitScriptInjected() string { return read(injectedClock) + admission() }
 
 // FilterScript returns the script of Bloom filters on Redis's own clock. The comment at its head is
 // its contract.
-func FilterScript() string { return read(ownClock) + read("filter.lua") }
+func FilterScript() string { return filter(ownClock) }
 
 // FilterScriptInjected returns the same script on a clock that the caller passes as the last ARGV.
 // See DecideScriptInjected.
-func FilterScriptInjected() string { return read(injectedClock) + read("filter.lua") }
+func FilterScriptInjected() string { return filter(injectedClock) }
+
+// filter wraps the clock in a function, because filters without a window need no time.
+func filter(clock string) string {
+	return "local function clock()\n" + read(clock) + "return now, margin\nend\n" + read("filter.lua")
+}
 
 const ownClock, injectedClock = "clock.lua", "clock_injected.lua"
 

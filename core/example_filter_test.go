@@ -30,5 +30,5 @@ func ExampleFilter() {
 	// /a true
 	// /b true
 	// /a false
-	// 1825964 bytes, 8 bits of an item
+	// 1869314 bytes, 10 bits of an item
 }

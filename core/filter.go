@@ -106,16 +106,15 @@ func (f *Filter) Add(ctx context.Context, item string) error {
 
 // Test reports whether an item was added, or seems to have been. The errors are those of Add.
 func (f *Filter) Test(ctx context.Context, item string) (bool, error) {
-	found, err := f.ask(ctx, []string{item}, false)
-	return err == nil && found[0], err
+	return f.askOne(ctx, item, false)
 }
 
 // TestAndAdd adds an item and reports whether it was new, in one step: if several callers add a new
 // item, in any processes, at most one of them is told that it is new, and exactly one if the item
 // is no false positive. The errors are those of Add.
 func (f *Filter) TestAndAdd(ctx context.Context, item string) (isNew bool, err error) {
-	found, err := f.ask(ctx, []string{item}, true)
-	return err == nil && !found[0], err
+	found, err := f.askOne(ctx, item, true)
+	return err == nil && !found, err
 }
 
 // AddAll adds items, in steps of some 1,000 bits. It stops at the first error of a step; the items
@@ -145,18 +144,28 @@ func (f *Filter) TestAndAddAll(ctx context.Context, items []string) (isNew []boo
 // millisecond.
 const stepBits = 1024
 
+// askOne is ask for one item. A call that shares its round trip makes 1 allocation, not 3.
+func (f *Filter) askOne(ctx context.Context, item string, add bool) (found bool, err error) {
+	defer f.tell(ctx, time.Now(), &err)
+	if f.gate.isClosed() {
+		return false, ErrClosed
+	}
+	if err := checkItem(item); err != nil {
+		return false, err
+	}
+	var answer [1]bool
+	_, err = f.send(ctx, answer[:0], []bloom.Item{f.shape.Item(item, add)})
+	return answer[0], err
+}
+
 func (f *Filter) ask(ctx context.Context, items []string, add bool) (found []bool, err error) {
 	defer f.tell(ctx, time.Now(), &err)
 	if f.gate.isClosed() {
 		return nil, ErrClosed
 	}
 	for _, item := range items {
-		if item == "" {
-			return nil, fmt.Errorf("%w: it is empty", ErrItem)
-		}
-		if len(item) > MaxItem {
-			return nil, fmt.Errorf(
-				"%w: it has %d bytes, at most %d are possible", ErrItem, len(item), MaxItem)
+		if err := checkItem(item); err != nil {
+			return nil, err
 		}
 	}
 	found = make([]bool, 0, len(items))
@@ -169,16 +178,35 @@ func (f *Filter) ask(ctx context.Context, items []string, add bool) (found []boo
 			asked = append(asked, f.shape.Item(item, add))
 		}
 		items = items[n:]
-		replies, err := f.gate.filters.Ask(f.gate.bound(ctx), f.name, f.shape, asked)
-		if err != nil {
-			return found, f.explain(err)
+		if found, err = f.send(ctx, found, asked); err != nil {
+			return found, err
 		}
-		for _, r := range replies {
-			if r == bloom.Lost {
-				return found, f.explain(errLost)
-			}
-			found = append(found, r == bloom.Present)
+	}
+	return found, nil
+}
+
+func checkItem(item string) error {
+	if item == "" {
+		return fmt.Errorf("%w: it is empty", ErrItem)
+	}
+	if len(item) > MaxItem {
+		return fmt.Errorf(
+			"%w: it has %d bytes, at most %d are possible", ErrItem, len(item), MaxItem)
+	}
+	return nil
+}
+
+// send asks the store for items of one step and appends whether each was found, up to an error.
+func (f *Filter) send(ctx context.Context, found []bool, asked []bloom.Item) ([]bool, error) {
+	replies, err := f.gate.filters.Ask(ctx, f.name, f.shape, asked)
+	if err != nil {
+		return found, f.explain(err)
+	}
+	for _, r := range replies {
+		if r == bloom.Lost {
+			return found, f.explain(errLost)
 		}
+		found = append(found, r == bloom.Present)
 	}
 	return found, nil
 }
@@ -191,7 +219,7 @@ func (f *Filter) explain(err error) error {
 	if errors.As(err, &other) {
 		o := other.Shape
 		return fmt.Errorf("%w: %s has %d bits, %d of an item, and a window of %v", ErrFilterExists,
-			f.name, o.Bits*o.Parts, o.Hashes, time.Duration(o.Window)*time.Microsecond)
+			f.name, o.PartBits()*o.Parts, o.Hashes, time.Duration(o.Window)*time.Microsecond)
 	}
 	return fmt.Errorf("%w (filter %s)", err, f.name)
 }
@@ -235,8 +263,8 @@ func (f *Filter) Stats(ctx context.Context) (stats FilterStats, err error) {
 	}
 	items, rates := 0.0, 0.0
 	for part := range f.shape.Parts {
-		set, err := f.gate.filters.Count(f.gate.bound(ctx), f.name, f.shape, part)
-		if err == nil && set[0] < 0 {
+		set, err := f.gate.filters.Count(ctx, f.name, f.shape, part)
+		if err == nil && min(set[0], set[1]) < 0 {
 			err = errLost
 		}
 		if err != nil {
@@ -246,7 +274,7 @@ func (f *Filter) Stats(ctx context.Context) (stats FilterStats, err error) {
 		items += f.shape.Items(set[0]) + f.shape.Items(set[1])
 		rates += 1 - (1-f.shape.Rate(set[0]))*(1-f.shape.Rate(set[1]))
 	}
-	stats.Bits = f.shape.Bits * f.shape.Parts
+	stats.Bits = f.shape.PartBits() * f.shape.Parts
 	if f.shape.Window > 0 {
 		stats.Bits *= 2
 	}

@@ -135,8 +135,8 @@ func TestFilterConfigFaults(t *testing.T) {
 			t.Errorf("%s is not among the faults: %v", word, err)
 		}
 	}
-	largest := newFilter(t, g, core.FilterConfig{Name: "f", Items: 436_000_000, FalsePositives: 0.01})
-	if n := largest.Bytes(); n < 530_000_000 || n > 512<<20 || largest.Hashes() != 5 {
+	largest := newFilter(t, g, core.FilterConfig{Name: "f", Items: 430_000_000, FalsePositives: 0.01})
+	if n := largest.Bytes(); n < 530_000_000 || n > 512<<20 || largest.Hashes() != 6 {
 		t.Errorf("%d bytes, %d hashes", n, largest.Hashes())
 	}
 }
@@ -174,7 +174,7 @@ func TestFilterOfAnotherConfiguration(t *testing.T) {
 		_, statsErr := other.Stats(ctx)
 		for _, err := range []error{testErr, statsErr, other.Add(ctx, "b")} {
 			if !errors.Is(err, core.ErrFilterExists) || errors.Is(err, core.ErrMisconfigured) ||
-				!strings.Contains(err.Error(), "5 of an item") {
+				!strings.Contains(err.Error(), "6 of an item") {
 				t.Errorf("another configuration: %v", err)
 			}
 		}
@@ -197,7 +197,7 @@ func TestFilterOfAnotherConfiguration(t *testing.T) {
 func TestFilterForgets(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
 		ctx := t.Context()
-		f := newFilter(t, g, core.FilterConfig{Name: "f", Items: 1000, FalsePositives: 1e-6, Window: time.Minute})
+		f := newFilter(t, g, core.FilterConfig{Name: "f", Items: 100_000, FalsePositives: 1e-9, Window: time.Minute})
 		has := func(item string, want bool) {
 			t.Helper()
 			if found, err := f.Test(ctx, item); found != want || err != nil {
@@ -281,7 +281,7 @@ func TestFilterLosesPart(t *testing.T) {
 		if err := f.AddAll(ctx, items); err != nil {
 			t.Fatal(err)
 		}
-		for _, lost := range []string{":{f}:bf1:e1", ":{f}:bf1"} {
+		for _, lost := range []string{":{f}:bf2:e1", ":{f}:bf2"} {
 			if n := client.Del(ctx, s.Prefix+lost).Val(); n != 1 {
 				t.Fatalf("%q", client.Keys(ctx, s.Prefix+"*").Val())
 			}
@@ -319,13 +319,13 @@ func TestFilterOfManyParts(t *testing.T) {
 	if found, err := f.TestAll(ctx, items); count(found) != len(items) || err != nil {
 		t.Errorf("%d are found: %v", count(found), err)
 	}
-	parts := len(client.Keys(ctx, s.Prefix+":{f}:bf1:*").Val())
+	parts := len(client.Keys(ctx, s.Prefix+":{f}:bf2:*").Val())
 	if parts < 30 {
 		t.Fatalf("%d parts", parts)
 	}
 	// A Reset that ends after its first step leaves the hash so.
-	client.Del(ctx, s.Prefix+":{f}:bf1")
-	client.HSet(ctx, s.Prefix+":{f}:bf1", "sweep", parts)
+	client.Del(ctx, s.Prefix+":{f}:bf2")
+	client.HSet(ctx, s.Prefix+":{f}:bf2", "sweep", parts)
 	small := newFilter(t, g, core.FilterConfig{Name: "f", Items: 10, FalsePositives: 0.01})
 	if isNew, err := small.TestAndAdd(ctx, "a"); !isNew || err != nil {
 		t.Errorf("after an interrupted Reset: %v, %v", isNew, err)
@@ -406,13 +406,13 @@ func TestFilterErrors(t *testing.T) {
 		}
 	}})
 	f := newFilter(t, g, core.FilterConfig{Name: "f", Items: 1000, FalsePositives: 0.01})
-	if err := client.Set(ctx, s.Prefix+":{f}:bf1", "text", 0).Err(); err != nil {
+	if err := client.Set(ctx, s.Prefix+":{f}:bf2", "text", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
 	if err := f.Add(ctx, "a"); !errors.Is(err, core.ErrMisconfigured) {
 		t.Errorf("a key that holds something else: %v", err)
 	}
-	client.Del(ctx, s.Prefix+":{f}:bf1")
+	client.Del(ctx, s.Prefix+":{f}:bf2")
 	cancelled, cancel := context.WithCancel(ctx)
 	cancel()
 	if err := f.Add(cancelled, "a"); err != nil && !errors.Is(err, context.Canceled) {

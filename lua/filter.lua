@@ -2,16 +2,18 @@
 --
 -- KEYS   filter  hash, see below
 --        then for each part that is asked for: its bits of even generations, its bits of odd ones
--- ARGV   operation; shape, as "bits parts hashes window": the bits of a part, the number of parts,
---        the bits of an item, and microseconds or 0; number of the parts asked for; their numbers;
---        then the operation's arguments
---        ask    a to add every item, t to test for every item, or m; for each item: behind m, a or t;
---               if there are several parts, which of them holds it, from 1; its positions there
+-- ARGV   operation; shape, as "bits blocks parts hashes window": the bits of a block, the blocks of a
+--        part, the number of parts, the bits of an item, and microseconds or 0; number of the parts
+--        asked for; their numbers; then the operation's arguments
+--        ask    places; for each item: first and last byte of its block. The places of an item are
+--               bytes: 1 to add it, or 0; which of the parts holds it, from 1, in two bytes; for each
+--               of its bits which byte of the block holds it, from 1, in two bytes, and its value
+--               there; the last bit is repeated up to a whole step
 --        count  nothing; of one part
 --        reset  nothing; of no part
 --        sweep  nothing; deletes what a reset left of the parts asked for
 --        swept  nothing; of no part; all are swept
--- Reply  -1 and four integers: nothing was done, because the filter has that shape; not of reset
+-- Reply  -1 and five integers: nothing was done, because the filter has that shape; not of reset
 --        ask    for each item: 1 if it was there or seems to have been, 0 if not, 2 if the bits are
 --               lost, 3 to ask again, because one script makes few parts; after 2 and 3 nothing was
 --               added
@@ -25,13 +27,15 @@
 --
 -- The fields of the hash are shape; generation, the last in which a part was made; for each part and
 -- parity "e<part>" or "o<part>", the generation of its bits; and sweep, how many parts a reset has to
--- sweep. A part has one bit behind its last, which is set. So bits, or a hash, that Redis evicted are
--- told from those that never were.
+-- sweep. A part has one bit behind its last, which is set, so that all its blocks are there. So bits,
+-- or a hash, that Redis evicted are told from those that never were.
 -- With a window every key has a TTL. Otherwise none has: only a reset forgets items.
 
+local step = 3 -- bits of an item that are looked at together
 local most_made = 8 -- parts of a script: Redis clears a MiB for each
 local call, operation, shape = redis.call, ARGV[1], ARGV[2]
-local behind, hashes, window = string.match(shape, '^(%d+) %d+ (%d+) (%d+)$')
+local bits, blocks, hashes, window = string.match(shape, '^(%d+) (%d+) %d+ (%d+) (%d+)$')
+local behind = bits * blocks
 local asked = ARGV[3] + 0
 local names = {'shape', 'generation', 'sweep'}
 for i = 1, asked do
@@ -40,7 +44,7 @@ end
 local marks = call('HMGET', KEYS[1], unpack(names))
 
 if operation == 'reset' then
-  local _, parts = string.match(marks[1] or '0 0', '^(%d+) (%d+)')
+  local parts = string.match(marks[1] or '0 0 0', '^%d+ %d+ (%d+)')
   parts = math.max(tonumber(parts), tonumber(marks[3] or 0))
   call('DEL', KEYS[1])
   if parts > 0 then
@@ -58,23 +62,28 @@ elseif operation == 'swept' then
   call('HDEL', KEYS[1], 'sweep')
   return {0}
 elseif marks[1] and marks[1] ~= shape then
-  local bits, parts, bits_of_item, micros = string.match(marks[1], '^(%d+) (%d+) (%d+) (%d+)$')
-  return {-1, tonumber(bits), tonumber(parts), tonumber(bits_of_item), tonumber(micros)}
+  local other = {-1}
+  for number in string.gmatch(marks[1], '%d+') do
+    other[#other + 1] = tonumber(number)
+  end
+  return other
 end
 
 hashes, window = hashes + 0, window + 0
-local generation = 0
+local now, margin
+local generation, mark, mark_before = 0, '0', nil
 if window > 0 then
+  now, margin = clock()
   generation = math.floor((now - now % window) / window)
   if marks[2] and marks[2] + 0 == generation + 1 then
     generation = generation + 1
   end
+  mark, mark_before = string.format('%.0f', generation), string.format('%.0f', generation - 1)
 end
-local mark, mark_before = string.format('%.0f', generation), string.format('%.0f', generation - 1)
 local odd = generation % 2
 
 -- Of each part: the key of the bits that items are added to, or nil; that of the generation before,
--- or nil; whether one that must be there is not, or one is there without the hash.
+-- or nil; whether there are bits without the hash.
 local current, before, lost = {}, {}, {}
 for i = 1, asked do
   local now_key, before_key = KEYS[2 * i + odd], KEYS[2 * i + 1 - odd]
@@ -83,11 +92,9 @@ for i = 1, asked do
   end
   if marks[2 * i + 2 + odd] == mark then
     current[i] = now_key
-    lost[i] = call('GETBIT', now_key, behind) == 0
   end
   if window > 0 and marks[2 * i + 3 - odd] == mark_before then
     before[i] = before_key
-    lost[i] = lost[i] or call('GETBIT', before_key, behind) == 0
   end
 end
 
@@ -102,29 +109,51 @@ end
 local ttl = window > 0 and
   string.format('%.0f', math.ceil(((generation + 2) * window - now) / 1000) + margin)
 local changed = {'HSET', KEYS[1], 'shape', shape, 'generation', mark}
-local reply, made = {}, 0
-local all, at = ARGV[4 + asked], 5 + asked
-while at <= #ARGV do
-  local does, part = all, 1
-  if all == 'm' then
-    does, at = ARGV[at], at + 1
-  end
-  if asked > 1 then
-    part, at = ARGV[at] + 0, at + 1
-  end
-  local first, last = at, at + hashes - 1
-  at = at + hashes
-  if lost[part] then
-    reply[#reply + 1] = 2
-  elseif does == 'a' and not current[part] and made == most_made then
-    reply[#reply + 1] = 3
-  else
-    local key, i = current[part], first
-    while key and i <= last and call('GETBIT', key, ARGV[i]) == 1 do
-      i = i + 1
+local reply, made, n = {}, 0, 0
+local byte, char, args = string.byte, string.char, ARGV
+local places, first = args[4 + asked], 3 + asked
+local size = 3 * (hashes + -hashes % step)
+
+-- missing returns the places of some of the item's bits that are not all set in a block, or nil.
+local function missing(block, from, to)
+  local byte, places = byte, places
+  for at = from, to, 9 do
+    local h1, l1, v1, h2, l2, v2, h3, l3, v3 = byte(places, at, at + 8)
+    if byte(block, 256 * h1 + l1) % (v1 + v1) < v1 or byte(block, 256 * h2 + l2) % (v2 + v2) < v2
+      or byte(block, 256 * h3 + l3) % (v3 + v3) < v3 then
+      return at
     end
-    local found = i > last
-    if does == 'a' and not found then
+  end
+end
+
+for from = 4, #places, 3 + size do
+  n, first = n + 1, first + 2
+  local to = from + size - 1
+  local add, high, low = byte(places, from - 3, from - 1)
+  local part = 256 * high + low
+  local key, older, gone = current[part], before[part], lost[part]
+  local block, at = nil, from
+  if key then
+    block = call('GETRANGE', key, args[first], args[first + 1])
+    if block == '' then
+      gone = true
+    else
+      at = missing(block, from, to)
+    end
+  end
+  local found = not at
+  if at and older and not gone then
+    local block_before = call('GETRANGE', older, args[first], args[first + 1])
+    gone = block_before == ''
+    found = not gone and not missing(block_before, from, to)
+  end
+  if gone then
+    reply[n] = 2
+  elseif add == 1 and not key and made == most_made then
+    reply[n] = 3
+  else
+    reply[n] = found and 1 or 0
+    if add == 1 and at then
       if not key then
         key, made = KEYS[2 * part + odd], made + 1
         -- The first command that writes must be one that Redis rejects when its memory is full. The
@@ -138,21 +167,19 @@ while at <= #ARGV do
         end
         current[part] = key
         changed[#changed + 1], changed[#changed + 2] = names[2 * part + 2 + odd], mark
+        block = call('GETRANGE', key, args[first], args[first + 1])
       end
-      for missing = i, last do
-        call('SETBIT', key, ARGV[missing], '1')
-      end
-    end
-    if not found and before[part] then
-      found = true
-      for j = first, last do
-        if call('GETBIT', before[part], ARGV[j]) == 0 then
-          found = false
-          break
+      local all = {byte(block, 1, -1)}
+      for place = at, to, 3 do
+        local value
+        high, low, value = byte(places, place, place + 2)
+        local i = 256 * high + low
+        if all[i] % (2 * value) < value then
+          all[i] = all[i] + value
         end
       end
+      call('SETRANGE', key, args[first], char(unpack(all)))
     end
-    reply[#reply + 1] = found and 1 or 0
   end
 end
 if #changed > 6 then

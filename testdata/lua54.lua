@@ -30,6 +30,9 @@ local function to_text(command, i, arg)
     fault('%s gets %s as argument %d', command, arg, i)
     return tostring(arg)
   end
+  if arg:find('[^\32-\126]') then -- the bits of a filter
+    return arg
+  end
   for word in arg:gmatch('[^%s,]+') do
     if looks_like_float(word) then
       fault('%s gets %q as argument %d', command, arg, i)
@@ -142,21 +145,22 @@ function commands.SETRANGE(key, from, text)
 end
 
 function commands.GETBIT(key, at)
-  return (entry(key, 'bits').set or {})[at] or 0
+  local byte = (get(key) or ''):byte(at // 8 + 1) or 0
+  return byte >> (7 - at % 8) & 1
 end
 
 function commands.SETBIT(key, at, bit)
-  local e, old = entry(key, 'bits', true), commands.GETBIT(key, at)
   assert(bit == '1')
-  e.set = e.set or {}
-  e.set[at] = 1
+  local old, n = commands.GETBIT(key, at), at // 8
+  local byte = commands.GETRANGE(key, n, n):byte() or 0
+  commands.SETRANGE(key, n, string.char(byte | 1 << (7 - at % 8)))
   return old
 end
 
 function commands.BITCOUNT(key)
   local n = 0
-  for _ in pairs(entry(key, 'bits').set or {}) do
-    n = n + 1
+  for at = 0, 8 * #(get(key) or '') - 1 do
+    n = n + commands.GETBIT(key, at)
   end
   return n
 end

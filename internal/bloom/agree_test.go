@@ -45,12 +45,14 @@ func TestScriptAgreesWithFilter(t *testing.T) {
 		})
 		rng := rand.New(rand.NewPCG(seed, 0))
 		x := &script{
-			redis.NewScript(headgate.FilterScriptInjected()), t, srv.Client(t), srv.Prefix + ":{f}:bf1",
+			redis.NewScript(headgate.FilterScriptInjected()), t, srv.Client(t), srv.Prefix + ":{f}:bf2",
 		}
 		now := int64(1_763_700_000_123_456)
 		model := new(bloom.Filter)
 		shapes := []bloom.Shape{
-			{Bits: 40, Parts: 3, Hashes: 2}, {Bits: 60, Parts: 2, Hashes: 3, Window: 2_000_000}, {Bits: 7, Parts: 1, Hashes: 1},
+			{Bits: 16, Blocks: 3, Parts: 3, Hashes: 2},
+			{Bits: 64, Blocks: 1, Parts: 2, Hashes: 3, Window: 2_000_000},
+			{Bits: 8, Blocks: 1, Parts: 1, Hashes: 1},
 		}
 		s := shapes[0]
 		for i := range 3000 {
@@ -94,21 +96,15 @@ func TestScriptAgreesWithFilter(t *testing.T) {
 				for p := range s.Parts {
 					parts = append(parts, p)
 				}
-				all := []string{"a", "t", "m"}[rng.IntN(3)]
-				args = append(args, all)
+				adds := rng.IntN(3)
+				places := []byte(nil)
 				for range 1 + rng.IntN(4) {
-					it := s.Item(fmt.Sprint(rng.IntN(40)), all == "a" || all == "m" && rng.IntN(2) == 0)
+					it := s.Item(fmt.Sprint(rng.IntN(40)), adds == 0 || adds == 1 && rng.IntN(2) == 0)
 					items = append(items, it)
-					if all == "m" {
-						args = append(args, it.Operation())
-					}
-					if len(parts) > 1 {
-						args = append(args, it.Part+1)
-					}
-					for _, p := range s.Positions(nil, it) {
-						args = append(args, p)
-					}
+					places = s.AppendPlaces(places, int(it.Part)+1, it)
+					args = append(args, it.Block*s.Bits/8, (it.Block+1)*s.Bits/8-1)
 				}
+				args = append([]any{places}, args...)
 				got = x.run(now, "ask", s, parts, args...)
 				if other, ok := model.Fits(s); !ok {
 					want = fmt.Sprintf("[-1 %v]", other)

@@ -47,6 +47,9 @@ func (f *Filter) Ask(now int64, s Shape, items []Item) []int64 {
 	var positions []int64
 	for i, it := range items {
 		positions = s.Positions(positions[:0], it)
+		for j := range positions {
+			positions[j] += it.Block * s.Bits
+		}
 		found := f.get(it.Part, g).has(positions) || s.Window > 0 && f.get(it.Part, g-1).has(positions)
 		if found {
 			replies[i] = Present
@@ -84,7 +87,7 @@ func (f *Filter) make(s Shape, n, generation int64) *part {
 	}
 	p := &both[generation&1]
 	p.generation = generation
-	p.words = make([]uint64, (s.Bits+63)/64)
+	p.words = make([]uint64, (s.PartBits()+63)/64)
 	return p
 }
 

@@ -58,7 +58,7 @@ func (f *Filters) ask(
 	defer f.store.release(k)
 	k.filter = filterCall{filter, s, items}
 	k.outermost = filter
-	k.weight = len(items) * (1 + s.Hashes/2)
+	k.weight = len(items) * (1 + s.Hashes/8 + int(s.Bits/2048)) // a small block takes some 2 µs
 	k.bound(ctx, f.store.Timeout)
 	if err := f.store.ask(ctx, k); err != nil {
 		return nil, err
@@ -69,9 +69,9 @@ func (f *Filters) ask(
 // checkFilterReply returns a reply of n integers.
 func checkFilterReply(reply []int64, n int) ([]int64, error) {
 	switch {
-	case len(reply) == 5 && reply[0] == -1:
+	case len(reply) == 6 && reply[0] == -1:
 		return nil, request.OtherShape{Shape: bloom.Shape{
-			Bits: reply[1], Parts: reply[2], Hashes: int(reply[3]), Window: reply[4],
+			Bits: reply[1], Blocks: reply[2], Parts: reply[3], Hashes: int(reply[4]), Window: reply[5],
 		}}
 	case len(reply) != n:
 		return nil, ErrReply
@@ -89,7 +89,7 @@ func (f *Filters) run(
 	k.weight = leaseWeight
 	k.bound(ctx, f.store.Timeout)
 	k.clear(8 + 3*len(parts))
-	k.filterHead(k.script, f.store.Prefix+filter, operation, s, parts)
+	k.filterHead(k.script, f.store.Prefix, filter, operation, s, parts)
 	k.args = f.store.clocked(k.args)
 	if err := f.store.ask(ctx, k); err != nil {
 		return nil, err
@@ -139,9 +139,9 @@ func (f *Filters) Reset(ctx context.Context, filter string, s bloom.Shape) error
 
 // filterHead writes the head of a command as lua/filter.lua reads it.
 func (a *arguments) filterHead(
-	c *script, name, operation string, s bloom.Shape, parts []int64,
+	c *script, prefix, filter, operation string, s bloom.Shape, parts []int64,
 ) {
-	name += ":bf1"
+	name := prefix + filter + ":bf2"
 	a.args = append(a.args, "evalsha", &c.sha)
 	a.int(int64(1 + 2*len(parts)))
 	a.args = append(a.args, name)
@@ -160,9 +160,9 @@ func (a *arguments) filterHead(
 
 // filterBatch is calls that ask one filter in one script.
 type filterBatch struct {
-	calls     []*call
-	parts     []int64 // that they ask for, in order
-	positions []int64 // of one item
+	calls  []*call
+	parts  []int64 // that they ask for, in order
+	places []byte  // of the items' bits
 	arguments
 }
 
@@ -193,40 +193,30 @@ func (s *Store) packFilters(t *trip, calls []*call) {
 
 func (s *Store) encodeFilter(b *filterBatch) {
 	shape := b.calls[0].filter.shape
-	items, adds := 0, 0
+	items := 0
 	for _, k := range b.calls {
 		items += len(k.filter.items)
 		for _, it := range k.filter.items {
 			b.parts = append(b.parts, it.Part)
-			if it.Add {
-				adds++
-			}
 		}
 	}
 	slices.Sort(b.parts)
 	b.parts = slices.Compact(b.parts)
-	b.ints = slices.Grow(b.ints, 2+len(b.parts)+items*(1+shape.Hashes))
-	b.names = slices.Grow(b.names, 3+2*len(b.parts)+items)
-	b.filterHead(&s.filters, s.Prefix+b.calls[0].filter.name, "ask", shape, b.parts)
-	mixed := adds > 0 && adds < items
-	if mixed {
-		b.name("m")
-	} else {
-		b.name(b.calls[0].filter.items[0].Operation())
-	}
+	b.ints = slices.Grow(b.ints, 2+len(b.parts)+2*items)
+	b.names = slices.Grow(b.names, 3+2*len(b.parts))
+	b.filterHead(&s.filters, s.Prefix, b.calls[0].filter.name, "ask", shape, b.parts)
 	for _, k := range b.calls {
 		for _, it := range k.filter.items {
-			if mixed {
-				b.name(it.Operation())
-			}
-			if len(b.parts) > 1 {
-				at, _ := slices.BinarySearch(b.parts, it.Part)
-				b.int(int64(at) + 1)
-			}
-			b.positions = shape.Positions(b.positions[:0], it)
-			for _, p := range b.positions {
-				b.int(p)
-			}
+			part, _ := slices.BinarySearch(b.parts, it.Part)
+			b.places = shape.AppendPlaces(b.places, part+1, it)
+		}
+	}
+	b.args = append(b.args, b.places)
+	size := shape.Bits / 8
+	for _, k := range b.calls {
+		for _, it := range k.filter.items {
+			b.int(it.Block * size)
+			b.int(it.Block*size + size - 1)
 		}
 	}
 	b.args = s.clocked(b.args)
@@ -256,7 +246,7 @@ func (b *filterBatch) distribute(reply []int64) error {
 
 func (b *filterBatch) release() {
 	clear(b.calls)
-	b.calls, b.parts = b.calls[:0], b.parts[:0]
+	b.calls, b.parts, b.places = b.calls[:0], b.parts[:0], b.places[:0]
 	b.clear(0)
 	filterBatches.Put(b)
 }
