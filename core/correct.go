@@ -56,21 +56,25 @@ func (g *Gate) parts(charges []*request.Charge) [][]*request.Charge {
 
 // correct says what becomes of a charge that is to have that many units.
 func (c *charge) correct(ctx context.Context, units int64) {
-	spent := c.Limit
+	spent, k := c.Limit, correctionOf(&c.Charge)
 	// The limit may have changed since, and only the present one can read the state.
 	if l, err := c.policy.limitOf(ctx, c.key, c.own); err == nil && !c.local &&
 		c.from.suffix == l.suffix {
 		c.Limit = l.current()
 	}
-	k := &algorithm.Correction{
-		Spent: spent.Cost(c.Spent), Denominator: spent.Denominator(), Whole: debt(c.Limit, units),
-	}
+	k.Whole = debt(c.Limit, units)
 	if k.Refund = c.Spent > units; k.Refund {
 		k.By[0] = algorithm.Back(spent, c.Limit, c.Spent-units)
 	} else {
 		k.By = debt(c.Limit, units-c.Spent)
 	}
 	c.Correction = k
+}
+
+// correctionOf returns the correction of a charge, as far as it follows from what was spent under the
+// charge's limit.
+func correctionOf(c *request.Charge) *algorithm.Correction {
+	return &algorithm.Correction{Spent: c.Limit.Cost(c.Spent), Denominator: c.Limit.Denominator()}
 }
 
 // debt returns the costs of up to twice the limit. Each is at most the limit, as a cost must be.

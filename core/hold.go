@@ -83,9 +83,8 @@ func (r *Reservation) alive() (charges []*request.Charge) {
 	for i := range r.spent {
 		c := r.spent[i]
 		if r.holds(&c) && gone&(1<<i) == 0 {
-			c.Correction = &algorithm.Correction{
-				Held: true, Spent: c.Limit.Cost(c.Spent), Denominator: c.Limit.Denominator(),
-			}
+			c.Correction = correctionOf(&c.Charge)
+			c.Correction.Held = true
 			charges = append(charges, &c.Charge)
 		}
 	}

@@ -50,13 +50,7 @@ func TestSettleIsSentAgain(t *testing.T) {
 // A Settle whose reply is lost has counted. It is sent again and finds nothing to do.
 func TestSettleWithoutReplyCountsOnce(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		told := make(chan error, 100)
-		client := s.Client(t)
-		hook := &losesReply{}
-		client.AddHook(hook)
-		cfg := settles(told)
-		cfg.Prefix = s.Prefix
-		g := redisGate(t, client, cfg)
+		g, hook, told := losingGate(t, s)
 		p, key := heldFor(t, time.Hour), newKey(t, "k")
 		r := charge(t, g, core.Charge{Policy: p, Key: key, Cost: 4})
 		hook.loses.Store(true)
@@ -78,13 +72,7 @@ func TestSettleWithoutReplyCountsOnce(t *testing.T) {
 // What is not held is not settled again, because nothing tells whether it was.
 func TestUnheldChargesAreSettledOnce(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		told := make(chan error, 100)
-		client := s.Client(t)
-		hook := &losesReply{}
-		client.AddHook(hook)
-		cfg := settles(told)
-		cfg.Prefix = s.Prefix
-		g := redisGate(t, client, cfg)
+		g, hook, told := losingGate(t, s)
 		held, key := heldFor(t, time.Hour), newKey(t, "k")
 		refunded, raised := limited(t, "refunded", frozen(10)), limited(t, "raised", frozen(10))
 		postpaid := newPolicy(t, core.PolicyConfig{Name: "postpaid", Algorithm: frozen(10), Hold: time.Hour})
@@ -146,6 +134,19 @@ func (h *panics) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 
 func (h *panics) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
+}
+
+// losingGate returns a Gate whose client loses replies when the hook says so. The Gate tells of each
+// attempt to settle.
+func losingGate(t *testing.T, s *redistest.Server) (*core.Gate, *losesReply, chan error) {
+	t.Helper()
+	told := make(chan error, 100)
+	client := s.Client(t)
+	hook := &losesReply{}
+	client.AddHook(hook)
+	cfg := settles(told)
+	cfg.Prefix = s.Prefix
+	return redisGate(t, client, cfg), hook, told
 }
 
 var errReplyLost = errors.New("the reply was lost")

@@ -30,10 +30,9 @@ func (g *Gate) giveBack(ctx context.Context, p *plan, requests []request.Request
 			back := *c
 			back.Cost = c.Limit.Cost(c.Spent - keep)
 			if p.hold != "" && held(c) {
-				back.Correction = &algorithm.Correction{
-					Held: true, Spent: c.Limit.Cost(c.Spent), Denominator: c.Limit.Denominator(),
-					Refund: true, By: [2]algorithm.Cost{back.Cost},
-				}
+				k := correctionOf(c)
+				k.Held, k.Refund, k.By[0] = true, true, back.Cost
+				back.Correction = k
 				ends.Charges = append(ends.Charges, &back)
 			} else {
 				give.Charges = append(give.Charges, &back)

@@ -152,7 +152,7 @@ func (r *Reservation) settle(ctx context.Context, kind EventKind, actual []int64
 		open, err := r.correct(context.WithoutCancel(ctx), r.totals(actual))
 		r.err = err
 		r.gate.tell(ctx, Event{Kind: kind, Err: r.err, Took: time.Since(start)})
-		if kind == EventSettle && len(open) > 0 { // what is not cancelled goes back anyway
+		if kind == EventSettle && len(open) > 0 { // a hold that is not cancelled ends anyway
 			r.gate.tasks.Go(func() { r.settleAgain(open) })
 		}
 	})

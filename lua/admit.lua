@@ -13,11 +13,11 @@
 --        Holds: "hold", "settle" or "renew"; the id, empty if nothing is held; the number of keys of
 --        charges; for "hold" and "renew" each charge that may have holds, for "settle" each charge:
 --        index of its key in KEYS; index of its limit in ARGV; index of its holds in KEYS, 0 if it
---        has none; microseconds to hold it, for "settle" 0 if it is not held; "denominator whole part" of what was charged; the index
---        of its receipt in the reply, for "settle" and "renew" the receipt; for "settle" also 1 if
---        something is given back, otherwise 0; what is given back, or charged as "force" does, as
---        whole and part, two times; what is charged if the hold has ended, as whole and part, two
---        times.
+--        has none; microseconds to hold it, for "settle" 0 if it is not held; what was charged, as
+--        "denominator whole part"; the index of its receipt in the reply, for "settle" and "renew"
+--        the receipt; for "settle" also 1 if something is given back, otherwise 0; what is given
+--        back, or charged as "force" does, as whole and part, two times; what is charged if the hold
+--        has ended, as whole and part, two times.
 -- Reply  as in lua/decide.lua; then, if a slot is asked for, unless a charge was denied or the
 --        limits do not hold now, as in lua/lease.lua. Without a slot nothing is charged.
 --        "settle" and "renew": the sum of 2^(i-1) over the charges i whose hold had ended. Renewing
@@ -44,8 +44,8 @@ local operation, id, states = holds[1], holds[2], (holds[3] or #KEYS - 5) + 0
 local keys = slice(KEYS, 1, states)
 local from, stride = 4, operation == 'settle' and 15 or 6
 
--- run decides requests that keep nobody waiting for a verdict. It returns a reply if the limits do
--- not hold now.
+-- run decides requests whose verdicts nobody needs. It returns a reply if the limits do not hold
+-- now.
 local function run(requests)
   if #requests > 0 then
     local asked = slice(argv, 1, argv[1] - 1)

@@ -12,7 +12,7 @@ import (
 	"github.com/headgate/headgate/keyfunc"
 )
 
-// caller is who sends a request.
+// caller is the tenant and the user of a request.
 type caller struct {
 	*user
 	request string // names the request on the operator's page

@@ -58,7 +58,7 @@ func (m *Meter) begin(r *http.Request, f Format) (*exchange, *fault) {
 // plain reports whether a server reads the bytes of a body as they are.
 func plain(h http.Header) bool {
 	for _, e := range h.Values("Content-Encoding") {
-		if e != "" && !strings.EqualFold(strings.TrimSpace(e), "identity") {
+		if codingOf(e) != codingNone {
 			return false
 		}
 	}
@@ -77,7 +77,8 @@ func malformed(err error) *fault {
 		message := strings.TrimPrefix(err.Error(), "llm: ")
 		return &fault{http.StatusBadRequest, invalid, strings.ToUpper(message[:1]) + message[1:] + "."}
 	}
-	return &fault{http.StatusInternalServerError, [2]string{"server_error", "server_error"}, "The request could not be estimated."}
+	return &fault{http.StatusInternalServerError, [2]string{"server_error", "server_error"},
+		"The request could not be estimated."}
 }
 
 // read reads the whole body, if it is not too long.

@@ -164,12 +164,6 @@ func (cfg Config) complete() (Config, error) {
 	money := slices.ContainsFunc(cfg.Budgets, func(b Budget) bool {
 		return b.Policy != nil && b.Policy.Unit() == core.UnitMicroDollars
 	})
-	for i, r := range cfg.Guard.Rules {
-		if r.Policy != nil && r.Policy.Unit() != core.UnitRequests && r.Cost == nil {
-			fault("Guard.Rules[%d].Policy counts %v, and Cost is nil: make it one of Budgets",
-				i, r.Policy.Unit())
-		}
-	}
 	for name, m := range cfg.Models {
 		m.check(fmt.Sprintf("Models[%q]", name), money, fault)
 	}
@@ -213,9 +207,14 @@ func (cfg Config) complete() (Config, error) {
 // checkGuard checks the budgets, and the guard with the rules that they become.
 func (cfg *Config) checkGuard(fault func(string, ...any)) error {
 	names := make(map[string]bool)
-	for _, r := range cfg.Guard.Rules {
-		if r.Policy != nil {
-			names[r.Policy.Name()] = true
+	for i, r := range cfg.Guard.Rules {
+		if r.Policy == nil {
+			continue
+		}
+		names[r.Policy.Name()] = true
+		if r.Policy.Unit() != core.UnitRequests && r.Cost == nil {
+			fault("Guard.Rules[%d].Policy counts %v, and Cost is nil: make it one of Budgets",
+				i, r.Policy.Unit())
 		}
 	}
 	guard := cfg.Guard

@@ -61,9 +61,9 @@ type ratio struct {
 const (
 	// forget is the weight of what was learnt before, for each request that follows.
 	forget = 15.0 / 16
-	// most bounds the ratio of one request's output, and its inverse. mostInput bounds that of its
+	// mostOutput bounds the ratio of one request's output, and its inverse. mostInput bounds that of its
 	// input, which is known more closely. So no client teaches others an absurd estimate.
-	most, mostInput = 16.0, 4.0
+	mostOutput, mostInput = 16.0, 4.0
 )
 
 func (r *ratio) learn(actual, guessed int64, most float64) {

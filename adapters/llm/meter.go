@@ -149,9 +149,6 @@ func (m *Meter) Handler(next http.Handler) http.Handler {
 	})
 }
 
-// Middleware returns m.Handler as a middleware.
-func Middleware(m *Meter) func(http.Handler) http.Handler { return m.Handler }
-
 func (m *Meter) other(w http.ResponseWriter, r *http.Request) {
 	if m.cfg.Other != nil {
 		m.cfg.Other.ServeHTTP(w, r)

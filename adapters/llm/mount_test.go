@@ -22,7 +22,7 @@ func TestFrameworks(t *testing.T) {
 	for name, mount := range map[string]func(m *llm.Meter, next http.Handler) http.Handler{
 		"chi": func(m *llm.Meter, next http.Handler) http.Handler {
 			h := chi.NewRouter()
-			h.Use(llm.Middleware(m))
+			h.Use(m.Handler)
 			h.Post("/v1/*", next.ServeHTTP)
 			return h
 		},

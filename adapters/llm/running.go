@@ -56,8 +56,9 @@ func (x *exchange) chargeRunning(r *http.Request) {
 	if every == 0 || x.indebted || !x.request.Stream || x.paid == nil {
 		return
 	}
-	seen := x.seen()
-	if seen <= x.reserved || x.answered() {
+	o := x.tap.result()
+	seen := x.seen(o)
+	if seen <= x.reserved || o.answered() {
 		return
 	}
 	// Charges that grow keep a long stream's number small.
@@ -101,15 +102,11 @@ func (m *Meter) endingFor(wait time.Duration) *ending {
 
 // answered reports whether the stream has told its usage or come to its end. What follows has no
 // output, and the settlement charges the rest.
-func (x *exchange) answered() bool {
-	o := x.tap.result()
-	return o.Known || o.Complete
-}
+func (o Observed) answered() bool { return o.Known || o.Complete }
 
 // seen returns the output of the response so far, by the ratio that was learnt. It is for running
 // charges: other tenants' requests have taught the ratio, so nothing is settled by it.
-func (x *exchange) seen() int64 {
-	o := x.tap.result()
+func (x *exchange) seen(o Observed) int64 {
 	return x.capped(o, max(raw(o), x.meter.learnt(x.request.Model).text.of(raw(o))))
 }
 

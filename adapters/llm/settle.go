@@ -57,11 +57,13 @@ func (x *exchange) read(o Observed) bool {
 func (x *exchange) learn(used Usage) {
 	l := x.meter.learnt(x.request.Model)
 	if !x.request.files { // their tokens are not in the bytes
-		l.input.learn(Usage{Input: used.Input, CacheRead: used.CacheRead, CacheWrite: used.CacheWrite}.Total(), x.guess.input, mostInput)
+		prompt := used
+		prompt.Output = 0
+		l.input.learn(prompt.Total(), x.guess.input, mostInput)
 	}
-	l.output.learn(used.Output, x.guess.output, most)
+	l.output.learn(used.Output, x.guess.output, mostOutput)
 	if o := x.tap.result(); x.request.Stream {
-		l.text.learn(used.Output, raw(o), most)
+		l.text.learn(used.Output, raw(o), mostOutput)
 	}
 }
 

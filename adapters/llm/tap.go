@@ -33,18 +33,22 @@ const (
 	codingOther        // passed on unread
 )
 
+// codingOf reads a Content-Encoding.
+func codingOf(encoding string) coding {
+	switch strings.ToLower(strings.TrimSpace(encoding)) {
+	case "", "identity":
+		return codingNone
+	case "gzip", "x-gzip":
+		return codingGzip
+	}
+	return codingOther
+}
+
 // newTap returns a tap for a response with a Content-Type and a Content-Encoding. With hide it
 // leaves out a chat's chunk that holds only the usage, for a client that did not ask for it. It
 // cannot hide the chunk of an encoded response, so request an unencoded one.
 func newTap(f Format, contentType, encoding string, hide bool) *tap {
-	t := &tap{}
-	switch strings.ToLower(strings.TrimSpace(encoding)) {
-	case "", "identity":
-	case "gzip", "x-gzip":
-		t.coding = codingGzip
-	default:
-		t.coding = codingOther
-	}
+	t := &tap{coding: codingOf(encoding)}
 	media, _, _ := mime.ParseMediaType(contentType) // empty if it is invalid
 	stream := media == "text/event-stream"
 	t.observer.init(f, stream)

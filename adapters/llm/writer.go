@@ -38,8 +38,8 @@ func (w *writer) WriteHeader(status int) {
 	w.restore()
 	h := w.Header()
 	if status/100 == 2 {
-		encoding := strings.ToLower(strings.TrimSpace(h.Get("Content-Encoding")))
-		if x.meter.cfg.Encoded == RefuseEncoded && encoding != "" && encoding != "identity" {
+		encoding := h.Get("Content-Encoding")
+		if x.meter.cfg.Encoded == RefuseEncoded && codingOf(encoding) != codingNone {
 			w.refuse()
 			return
 		}
@@ -106,7 +106,7 @@ func (w *writer) Write(p []byte) (int, error) {
 	x.chargeRunning(w.request)
 	switch {
 	case x.ending == nil:
-	case x.answered(): // a whole answer goes on to its end
+	case x.tap.result().answered(): // a whole answer goes on to its end
 		x.ending = nil
 		return w.pass(p, len(passed))
 	case x.tap.between():

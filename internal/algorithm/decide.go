@@ -53,8 +53,8 @@ type Charge struct {
 
 // Run decides one request at now and appends the reply: the verdict, then each charge's reply,
 // except for Give, Settle and Renew. The charges have different states. Bit i of changed is set if
-// charge i changed its State. AtMost sets each charge's cost to what was charged. At first Run gives
-// back what is held no longer.
+// charge i changed its State. AtMost sets each charge's cost to what was charged. At first Run refunds
+// the holds that have ended.
 func Run(now int64, terms Terms, charges []Charge, reply []int64) (_ []int64, changed uint32) {
 	for i := range charges {
 		if c := &charges[i]; c.Holds != nil && c.expire(now) {
