@@ -25,8 +25,11 @@ func (g *Gate) InjectServerClock(now func() int64) {
 	g.store.(*guard).store.InjectClock(now)
 }
 
-// HoldsSuffix ends the names of holds.
-const HoldsSuffix = request.HoldsSuffix
+// What ends the names of holds and of adjustments.
+const (
+	HoldsSuffix       = request.HoldsSuffix
+	AdjustmentsSuffix = request.AdjustmentsSuffix
+)
 
 // NumberHolds makes the Gate count the ids of its holds, so that two Gates have the same.
 func (g *Gate) NumberHolds() {

@@ -37,6 +37,7 @@ type Gate struct {
 	// answers reports whether the server of an outermost part is asked.
 	answers func(ctx context.Context, outermost string) bool
 
+	ledgers *ledgers
 	holdID  func() string
 	denials atomic.Int64
 	closed  atomic.Bool
@@ -70,7 +71,8 @@ func (g *Gate) isClosed() bool { return g.store == nil || g.closed.Load() }
 func newGate(cfg Config) *Gate {
 	return &Gate{
 		prefix: cfg.Prefix + ":", observe: cfg.Observe, replicas: cfg.Replicas,
-		timeout: cfg.Timeout, tasks: new(breaker.Tasks), holdID: newID,
+		timeout: cfg.Timeout, tasks: new(breaker.Tasks), ledgers: newLedgers(),
+		holdID: newID,
 	}
 }
 
@@ -87,7 +89,7 @@ func (g *Gate) keep(client redis.UniversalClient, clock func() int64, leases req
 }
 
 // Reset forgets what was spent on the states of the charges, in Redis and in this process, whatever
-// their costs. A state belongs to a key, a policy and an algorithm. So set Charge.Limit if the
+// their costs. What Adjust has raised stays. A state belongs to a key, a policy and an algorithm. So set Charge.Limit if the
 // charges to forget had one, as nethttp.Guard.Charges does. Do not cancel older reservations after
 // it, nor settle them for less: that would refund what others have spent since. The errors are
 // those of Decide.

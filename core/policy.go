@@ -45,6 +45,20 @@ type PolicyConfig struct {
 	//
 	// A hold may end before the wait of a denial is over, so that there is room earlier.
 	Hold time.Duration
+	// Raisable lets Gate.Adjust raise the limit of single keys for a time. A decision then reads a
+	// second key of Redis, in a script of its own. The Algorithm must be a quota; see Adjustment.
+	Raisable bool
+	// Ledger, if not nil, returns what a key has used in a period as the user's own database knows it,
+	// for a quota that must survive a Redis that loses its data. It is asked before the first decision
+	// on a key in each period of Redis's clock, and again when Redis has lost the key: by one caller
+	// at a time over all processes. What is used is raised to its figure, as by Gate.AtLeast. See
+	// Adjustment for what a quota is, and Raisable for the price.
+	//
+	// It is called in a goroutine of the Gate, for at most 5 s, with the values of a caller's context,
+	// and 32 times at once in a process. The decision waits for it, for at most Config.Timeout. Without
+	// a figure OnFailure decides, with a Cause that wraps ErrLedger. A call that fails is repeated
+	// after a second at the earliest.
+	Ledger func(ctx context.Context, key Key, period Span) (used int64, err error)
 }
 
 // Policy is a named limit. Make it once, at start-up, with NewPolicy: a decision on the zero value
@@ -59,6 +73,8 @@ type Policy struct {
 	onFailure FailureMode
 	shadow    bool
 	hold      time.Duration
+	raisable  bool
+	ledger    func(context.Context, Key, Span) (int64, error)
 	blocks    bool   // the algorithm is a Block
 	hash      uint64 // random, to find cached denials by
 
@@ -93,6 +109,8 @@ func NewPolicy(cfg PolicyConfig) (*Policy, error) {
 		onFailure: cfg.OnFailure,
 		shadow:    cfg.Shadow,
 		hold:      cfg.Hold,
+		raisable:  cfg.Raisable,
+		ledger:    cfg.Ledger,
 		hash:      rand.Uint64(),
 	}
 	if cfg.Algorithm == nil {
@@ -109,8 +127,14 @@ func NewPolicy(cfg PolicyConfig) (*Policy, error) {
 	if err := checkHold(cfg); err != nil {
 		errs = append(errs, err)
 	}
-	if len(errs) > 0 {
-		return nil, errors.Join(errs...)
+	if cfg.Raisable {
+		errs = append(errs, p.checkQuota("Raisable"))
+	}
+	if cfg.Ledger != nil {
+		errs = append(errs, p.checkQuota("Ledger"))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
 	}
 	return p, nil
 }
