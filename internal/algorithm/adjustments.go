@@ -217,6 +217,8 @@ func (c *Charge) adjust(now int64, op Operation) (verdict int64, changed bool) {
 		if a.ids[k.ID] = now + k.Keep; k.Raise > 0 {
 			a.ids[k.ID] = max(a.ids[k.ID], k.Ends)
 			a.raises[k.Ends] += k.Raise
+			q = QuotaOf(q.Raised(k.Raise))
+			c.Limit = q
 		}
 		a.sum()
 		if k.Units < 0 {

@@ -85,6 +85,8 @@ local function adjust()
   if more > 0 then
     known = math.max(known, ends)
     call('HINCRBY', hash, 'to:' .. text(ends), text(more))
+    local limit = adjustments[3] + 3
+    argv[limit] = argv[limit] + more
   end
   call('HSET', hash, field, text(known))
   prune(hash)

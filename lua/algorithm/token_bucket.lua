@@ -98,8 +98,8 @@ if more then
 elseif rest > 0 or since then
   states[key] = {rest, denominator, since}
 end
-local reach = ARGV[limit + 6] + 0
-while level > ARGV[limit + 3] and level >= 2 ^ (reach - 10) do reach = reach + 1 end
+local reach, raisable = ARGV[limit + 6] + 0, ARGV[limit + 2] == 0 -- the reach is not that of a raised capacity
+while (raisable or level > ARGV[limit + 3]) and level >= 2 ^ (reach - 10) do reach = reach + 1 end
 if reach > (reaches[key] or 0) then reaches[key] = reach end
 
 --: give
