@@ -77,6 +77,7 @@ func (g *Gate) run(ctx context.Context, p *plan, d *Decision, charges []Charge) 
 	if err == nil || errors.Is(err, ErrMisconfigured) {
 		p.results(d)
 		g.cache.keep(p, d)
+		g.thresholds.look(p, d, start)
 	}
 	g.report(ctx, p.op, d, err, start)
 	return err

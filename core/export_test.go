@@ -18,6 +18,16 @@ func (g *Gate) InjectClock(now func() int64) {
 	if g.cache != nil {
 		g.cache.clock = func() time.Duration { return time.Duration(now()) * time.Microsecond }
 	}
+	if g.thresholds != nil {
+		g.thresholds.clock = now
+	}
+}
+
+// Claiming reports whether the Gate claims thresholds.
+func (g *Gate) Claiming() bool {
+	g.thresholds.mu.Lock()
+	defer g.thresholds.mu.Unlock()
+	return g.thresholds.working
 }
 
 // InjectServerClock is InjectClock, except that the denial cache keeps its own clock.

@@ -30,6 +30,8 @@ type Gate struct {
 	ping   func(context.Context) error
 	local  *memstore.Store // decides for Local policies while Redis fails
 	cache  *denialCache    // nil if denials are not remembered
+	// thresholds is nil if nobody observes.
+	thresholds *thresholds
 
 	filters             request.FilterStore
 	leases, localLeases request.LeaseStore // these are the same in memory
@@ -69,11 +71,15 @@ func unbounded(ctx context.Context) context.Context { return ctx }
 func (g *Gate) isClosed() bool { return g.store == nil || g.closed.Load() }
 
 func newGate(cfg Config) *Gate {
-	return &Gate{
+	g := &Gate{
 		prefix: cfg.Prefix + ":", observe: cfg.Observe, replicas: cfg.Replicas,
 		timeout: cfg.Timeout, tasks: new(breaker.Tasks), ledgers: newLedgers(),
 		holdID: newID,
 	}
+	if cfg.Observe != nil {
+		g.thresholds = newThresholds(g, cfg.clock())
+	}
+	return g
 }
 
 // keep sets up the leases: in a store, or in memory if that is nil.

@@ -7,6 +7,7 @@ import (
 	"hash/maphash"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -59,6 +60,16 @@ type PolicyConfig struct {
 	// a figure OnFailure decides, with a Cause that wraps ErrLedger. A call that fails is repeated
 	// after a second at the earliest.
 	Ledger func(ctx context.Context, key Key, period Span) (used int64, err error)
+	// Thresholds are percentages of the limit, such as 80, 90 and 100: at most 8, between 1 and 100,
+	// in ascending order. When a key has used as much, Config.Observe is told an EventThreshold,
+	// once for each key, threshold and period over all processes. A process that dies in between
+	// may leave it to be told again. A decision on the key finds it, admitted or denied, so a Settle
+	// for more is told with the next one. Decisions take no further round trips for it.
+	//
+	// Algorithm must be a Calendar, a FixedWindow of at least a minute without FromFirst, or a
+	// TokenBucket with Rate 0, which is one period. Nothing is told while a key has a limit of
+	// another kind, and while Redis does not answer; later decisions make up for that.
+	Thresholds []int
 }
 
 // Policy is a named limit. Make it once, at start-up, with NewPolicy: a decision on the zero value
@@ -77,6 +88,8 @@ type Policy struct {
 	ledger    func(context.Context, Key, Span) (int64, error)
 	blocks    bool   // the algorithm is a Block
 	hash      uint64 // random, to find cached denials by
+
+	thresholds []int // percent, ascending
 
 	others     sync.Map // comparable to *limit, of charges and keys with limits of their own
 	remembered atomic.Int64
@@ -133,6 +146,8 @@ func NewPolicy(cfg PolicyConfig) (*Policy, error) {
 	if cfg.Ledger != nil {
 		errs = append(errs, p.checkQuota("Ledger"))
 	}
+	p.thresholds = slices.Clone(cfg.Thresholds)
+	errs = append(errs, checkThresholds(p.thresholds, p.own))
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
