@@ -57,7 +57,7 @@ func blocks(t *testing.T, page string) (all []block) {
 
 // imported are the packages that a block may name without importing them.
 var imported = []struct{ name, path string }{
-	{"", "bytes"}, {"", "context"}, {"", "encoding/json"}, {"", "errors"}, {"", "fmt"}, {"", "io"}, {"", "log"},
+	{"", "bytes"}, {"", "context"}, {"", "database/sql"}, {"", "encoding/json"}, {"", "errors"}, {"", "fmt"}, {"", "io"}, {"", "log"},
 	{"", "math"}, {"", "net/http"}, {"", "net/http/httptest"}, {"", "net/http/httputil"}, {"", "net/url"},
 	{"", "os"}, {"", "strconv"}, {"", "sync/atomic"},
 	{"", "testing"}, {"", "time"},
@@ -80,7 +80,10 @@ var (
 	guards                             demo.Guards
 	rules                              []nethttp.Rule
 	api, plan, requests, tokens        *core.Policy
-	inputs, outputs                    *core.Policy
+	inputs, outputs, month             *core.Policy
+	db                                 *sql.DB
+	used                               int64
+	readAt                             time.Time
 	acme, key, tenant, user            core.Key
 	streams                            *core.Semaphore
 	mutex                              *core.Mutex
