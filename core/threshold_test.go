@@ -285,6 +285,45 @@ func TestFailedClaimIsMadeAgain(t *testing.T) {
 	})
 }
 
+// A mark that Redis does not answer is sent again, so that no other process tells the threshold.
+func TestFailedMarkIsSentAgain(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		l, client := new(told), s.Client(t)
+		marks, sent := 0, make(chan struct{})
+		client.AddHook(&claimHook{func(args string) error {
+			if strings.Contains(args, ":claim") {
+				return nil
+			}
+			switch marks++; marks {
+			case 1:
+				return errors.New("the first mark fails")
+			case 2:
+				close(sent)
+			}
+			return nil
+		}})
+		g := redisGate(t, client, core.Config{Prefix: s.Prefix, Timeout: time.Second, Observe: l.observe})
+		c := core.Charge{Policy: watched(t, frozen(10)), Key: newKey(t, "k"), Cost: 8}
+		decide(t, g, c)
+		l.want(t, g, "p k 80%: 8 of 10")
+		<-sent
+		if err := g.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		other := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, Observe: l.observe})
+		c.Cost = 0
+		decide(t, other, c)
+		l.want(t, other)
+		marked := false
+		for _, name := range s.Client(t).Keys(t.Context(), s.Prefix+"*:t80-*").Val() {
+			marked = marked || !strings.HasSuffix(name, ":claim")
+		}
+		if !marked {
+			t.Error("there is no mark")
+		}
+	})
+}
+
 // A claim that arrives in the next period counts for its own.
 func TestLateClaimTellsItsOwnPeriod(t *testing.T) {
 	for name, limit := range map[string]core.Algorithm{
