@@ -214,12 +214,12 @@ func TestThresholdsOfSeveralPolicies(t *testing.T) {
 			return newPolicy(t, core.PolicyConfig{
 				Name: name, Algorithm: frozen(10), Thresholds: []int{percent}, Shadow: shadow,
 				For: func(_ context.Context, k core.Key) (core.Algorithm, error) {
-					return map[string]core.Algorithm{"other": core.AnyHour(10), "less": frozen(5), "none": core.Unlimited{}}[k.Parts()[0]], nil
+					return map[string]core.Algorithm{"other": core.AnyHour(10), "short": core.FixedWindow{Limit: 5, Window: time.Second}, "less": frozen(5), "none": core.Unlimited{}}[k.Parts()[0]], nil
 				},
 			})
 		}
 		half, most := of("half", 50, false), of("most", 90, true)
-		for _, key := range []string{"a", "b", "other", "less", "none"} {
+		for _, key := range []string{"a", "b", "other", "short", "less", "none"} {
 			k := newKey(t, key)
 			decide(t, g, core.Charge{Policy: half, Key: k, Cost: 5}, core.Charge{Policy: most, Key: k, Cost: 5})
 		}
