@@ -91,6 +91,7 @@ var (
 	reservation                        *core.Reservation
 	limiter                            *core.Limiter
 	next                               http.Handler
+	authenticate                       func(http.Handler) http.Handler
 	mux                                *http.ServeMux
 	server                             *http.Server
 	upstream                           *url.URL

@@ -135,7 +135,7 @@ func (c *claim) send(g *Gate, requests []request.Request) error {
 // sendAgain marks what was told until the claim has ended. Then other processes tell it again.
 func (c *claim) sendAgain(g *Gate, told []request.Request) {
 	start := time.Now()
-	for pause := g.timeout; g.tasks.Sleep(pause); pause = min(2*pause, time.Second) {
+	for pause := min(g.timeout, time.Second); g.tasks.Sleep(pause); pause = min(2*pause, time.Second) {
 		if time.Since(start) > claimLasts || c.send(g, told) == nil {
 			return
 		}

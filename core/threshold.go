@@ -42,7 +42,7 @@ func checkThresholds(percents []int, own *limit) error {
 	}
 	current := own.current()
 	counts := false
-	if current != nil && current.Window() >= time.Minute {
+	if current != nil {
 		_, counts = algorithm.SpanOf(current, make([]int64, current.Fields()))
 	}
 	if !counts {

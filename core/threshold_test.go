@@ -214,12 +214,12 @@ func TestThresholdsOfSeveralPolicies(t *testing.T) {
 			return newPolicy(t, core.PolicyConfig{
 				Name: name, Algorithm: frozen(10), Thresholds: []int{percent}, Shadow: shadow,
 				For: func(_ context.Context, k core.Key) (core.Algorithm, error) {
-					return map[string]core.Algorithm{"other": core.AnyHour(10), "less": frozen(5), "none": core.Unlimited{}}[k.Parts()[0]], nil
+					return map[string]core.Algorithm{"other": core.AnyHour(10), "short": core.FixedWindow{Limit: 5, Window: time.Second}, "less": frozen(5), "none": core.Unlimited{}}[k.Parts()[0]], nil
 				},
 			})
 		}
 		half, most := of("half", 50, false), of("most", 90, true)
-		for _, key := range []string{"a", "b", "other", "less", "none"} {
+		for _, key := range []string{"a", "b", "other", "short", "less", "none"} {
 			k := newKey(t, key)
 			decide(t, g, core.Charge{Policy: half, Key: k, Cost: 5}, core.Charge{Policy: most, Key: k, Cost: 5})
 		}
@@ -282,6 +282,45 @@ func TestFailedClaimIsMadeAgain(t *testing.T) {
 		l.want(t, other, "p k 80%: 8 of 10")
 		decide(t, g, c)
 		l.want(t, g)
+	})
+}
+
+// A mark that Redis does not answer is sent again, so that no other process tells the threshold.
+func TestFailedMarkIsSentAgain(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		l, client := new(told), s.Client(t)
+		marks, sent := 0, make(chan struct{})
+		client.AddHook(&claimHook{func(args string) error {
+			if strings.Contains(args, ":claim") {
+				return nil
+			}
+			switch marks++; marks {
+			case 1:
+				return errors.New("the first mark fails")
+			case 2:
+				close(sent)
+			}
+			return nil
+		}})
+		g := redisGate(t, client, core.Config{Prefix: s.Prefix, Timeout: time.Second, Observe: l.observe})
+		c := core.Charge{Policy: watched(t, frozen(10)), Key: newKey(t, "k"), Cost: 8}
+		decide(t, g, c)
+		l.want(t, g, "p k 80%: 8 of 10")
+		<-sent
+		if err := g.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		other := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, Observe: l.observe})
+		c.Cost = 0
+		decide(t, other, c)
+		l.want(t, other)
+		marked := false
+		for _, name := range s.Client(t).Keys(t.Context(), s.Prefix+"*:t80-*").Val() {
+			marked = marked || !strings.HasSuffix(name, ":claim")
+		}
+		if !marked {
+			t.Error("there is no mark")
+		}
 	})
 }
 
