@@ -78,7 +78,7 @@ func (g *Gate) run(ctx context.Context, p *plan, d *Decision, charges []Charge) 
 		p.results(d)
 		g.cache.keep(p, d)
 	}
-	g.report(ctx, p.op, d, err, start)
+	g.report(ctx, p.op, d, p.asked, err, start)
 	return err
 }
 
@@ -222,11 +222,12 @@ func (g *Gate) start() (t time.Time) {
 	return t
 }
 
-// report tells the observer of a decision.
+// report tells the observer of a decision on charges.
 func (g *Gate) report(
 	ctx context.Context,
 	op algorithm.Operation,
 	d *Decision,
+	charges []Charge,
 	err error,
 	start time.Time,
 ) {
@@ -237,5 +238,7 @@ func (g *Gate) report(
 	if err == nil {
 		err = d.Cause
 	}
-	g.observe(ctx, Event{Kind: eventOf[op], Decision: &seen, Err: err, Took: time.Since(start)})
+	g.observe(ctx, Event{
+		Kind: eventOf[op], Decision: &seen, Charges: charges, Err: err, Took: time.Since(start),
+	})
 }
