@@ -1,0 +1,155 @@
+package plans
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// flight is one attempt to learn about a tenant. Callers that need it share it.
+type flight struct {
+	done   chan struct{}
+	result *known // once done is closed
+}
+
+// know returns what is known of a tenant, and learns it if it is not fresh.
+func (p *Plans) know(ctx context.Context, id identity) (*known, error) {
+	s := p.tenants.shard(id.name)
+	if t := s.find(id.name); t != nil {
+		if k := t.known.Load(); p.fresh(t, k) {
+			return k, nil
+		}
+	}
+	return p.learn(ctx, s, id)
+}
+
+func (p *Plans) fresh(t *tenant, k *known) bool {
+	return k != nil && p.unchanged(t, k) && p.now() < k.until
+}
+
+// unchanged reports whether nothing is said to have changed since.
+func (p *Plans) unchanged(t *tenant, k *known) bool {
+	return k.epoch == p.epoch.Load() && k.change == t.change.Load()
+}
+
+// learn waits until something fresh is known of a tenant. After a failure nobody waits for the next
+// attempts, as long as nothing is said to have changed.
+func (p *Plans) learn(ctx context.Context, s *shard, id identity) (*known, error) {
+	s.mu.Lock()
+	t := s.take(id.name)
+	k := t.known.Load()
+	if p.fresh(t, k) {
+		s.mu.Unlock()
+		return k, nil
+	}
+	retry := k != nil && k.failed && p.unchanged(t, k)
+	f := t.flight
+	if f == nil {
+		next := &flight{done: make(chan struct{})}
+		if p.run(retry, func() { p.fly(ctx, s, t, next, id) }) {
+			t.flight, f = next, next
+		}
+	}
+	s.mu.Unlock()
+	switch {
+	case k != nil && (retry || f == nil):
+		return k, nil
+	case f == nil:
+		return nil, ErrClosed
+	}
+	late := time.NewTimer(2 * p.cfg.Timeout)
+	defer late.Stop()
+	select {
+	case <-f.done:
+		return f.result, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("plans: %w", ctx.Err())
+	case <-late.C: // Resolve does not heed its context
+		switch {
+		case k != nil:
+			return k, nil
+		case p.cfg.OnFailure == Refuse:
+			return nil, fmt.Errorf("plans: resolve: %w", context.DeadlineExceeded)
+		}
+		return new(known), nil
+	}
+}
+
+// fly learns about a tenant.
+func (p *Plans) fly(ctx context.Context, s *shard, t *tenant, f *flight, id identity) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // several callers wait for it
+	defer cancel()
+	defer context.AfterFunc(p.ctx, cancel)()
+	k := &known{epoch: p.epoch.Load(), change: t.change.Load()}
+	p.fill(ctx, k, t.known.Load(), id)
+	s.mu.Lock()
+	t.known.Store(k)
+	t.flight = nil
+	s.mu.Unlock()
+	f.result = k
+	close(f.done)
+}
+
+// fill learns about a tenant, of which last is what was known, or nil.
+func (p *Plans) fill(ctx context.Context, k, last *known, id identity) {
+	if last == nil {
+		last = new(known)
+	}
+	k.plan, k.resolved = last.plan, last.resolved
+	tenant := id.tenant()
+	ttl := p.cfg.TTL - rand.N(p.cfg.TTL/10+1)
+
+	override, err := p.readOverride(ctx, id.name, last.override)
+	if err != nil {
+		k.failed, k.override = true, last.override
+		if p.store.healthy() { // otherwise the feed tells of it
+			p.tell(Event{Kind: EventOverrideFailed, Tenant: tenant, Err: err})
+		}
+	} else {
+		k.override = override
+		p.tellOfOverride(tenant, last.override, override)
+	}
+	if k.override != nil && k.override.until > 0 {
+		ttl = min(ttl, max(0, k.override.until-p.now()))
+	}
+	set := p.current.Load()
+	if o := k.override; p.cfg.Resolve != nil && (!o.holds(p.now()) || set.plans[o.Plan] == nil) {
+		if name, err := p.resolve(ctx, set, tenant); err == nil {
+			k.plan, k.resolved = name, true
+		} else {
+			k.failed = true
+			if !k.resolved && p.cfg.OnFailure == Refuse {
+				k.err = err
+			}
+			p.tell(Event{Kind: EventResolveFailed, Tenant: tenant, Err: err})
+		}
+	}
+	if k.failed {
+		ttl = min(ttl, retryAfter)
+	}
+	k.until = p.now() + ttl
+}
+
+// resolve calls Resolve, whose result it checks.
+func (p *Plans) resolve(ctx context.Context, set *Set, tenant string) (name string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
+	defer cancel()
+	defer func() {
+		if v := recover(); v != nil { // nobody else could recover it in this goroutine
+			err = fmt.Errorf("plans: resolve: panic: %v", v)
+		}
+	}()
+	name, err = p.cfg.Resolve(ctx, tenant)
+	if err != nil {
+		return "", fmt.Errorf("plans: resolve: %w", err)
+	}
+	if name == "" {
+		return "", nil
+	}
+	plan := set.plans[name]
+	if plan == nil {
+		return "", fmt.Errorf("%w: Resolve returned %.80q", ErrUnknownPlan, name)
+	}
+	return plan.name, nil // is the same string for all tenants
+}
