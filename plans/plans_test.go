@@ -10,13 +10,21 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/plans"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	redis.SetLogger(silent{}) // tests stop servers
+	goleak.VerifyTestMain(m)
+}
+
+type silent struct{}
+
+func (silent) Printf(context.Context, string, ...any) {}
 
 // twoPlans has limits that tell the plans apart.
 const twoPlans = `
