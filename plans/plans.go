@@ -26,7 +26,8 @@ type Config struct {
 	// Resolve returns the name of a tenant's plan, such as from a database, or "" for the Set's
 	// default. It is called when a tenant is not known, and again when TTL has passed. Callers for
 	// one tenant share a call. It must be safe for concurrent use. If Resolve is nil, every tenant
-	// has the default plan, unless it has an Override.
+	// has the default plan, unless it has an Override. It must return when its context ends, after
+	// Timeout: otherwise decisions wait a second longer, and so does Close.
 	Resolve func(ctx context.Context, tenant string) (plan string, err error)
 	// OnFailure says what holds for a tenant if Resolve fails and has never succeeded for it.
 	// Otherwise the last known plan holds. Zero means UseDefault.

@@ -13,6 +13,10 @@ type flight struct {
 	result *known // once done is closed
 }
 
+// grace is how much longer than its Timeouts an attempt may take, in a process that is short of CPU. A
+// Resolve that takes longer does not heed its context.
+const grace = time.Second
+
 // know returns what is known of a tenant, and learns it if it is not fresh.
 func (p *Plans) know(ctx context.Context, id identity) (*known, error) {
 	s := p.tenants.shard(id.name)
@@ -58,14 +62,14 @@ func (p *Plans) learn(ctx context.Context, s *shard, id identity) (*known, error
 	case f == nil:
 		return nil, ErrClosed
 	}
-	late := time.NewTimer(2 * p.cfg.Timeout)
+	late := time.NewTimer(2*p.cfg.Timeout + grace)
 	defer late.Stop()
 	select {
 	case <-f.done:
 		return f.result, nil
 	case <-ctx.Done():
 		return nil, fmt.Errorf("plans: %w", ctx.Err())
-	case <-late.C: // Resolve does not heed its context
+	case <-late.C:
 		switch {
 		case k != nil:
 			return k, nil
