@@ -172,10 +172,10 @@ func (p *plan) lay(ctx context.Context, asked []Charge) error {
 	if err := check(asked); err != nil {
 		return err
 	}
-	if varying(asked) {
-		snapshot, end := WithSnapshot(ctx)
-		defer end()
-		ctx = snapshot
+	if varying(asked) && ctx.Value(snapshotKey{}) == nil {
+		s := &snapshot{Context: ctx}
+		defer s.end()
+		ctx = s
 	}
 	p.asked = append(p.asked[:0], asked...)
 	for i := range p.asked {

@@ -3,6 +3,7 @@ package core
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 )
 
 // Snapshot returns the value of key in the snapshot of ctx: what load returned when Snapshot was
@@ -51,30 +52,26 @@ type snapshotKey struct{}
 // snapshot is a context with values that are loaded once.
 type snapshot struct {
 	context.Context
+	ended atomic.Bool
 	mu    sync.Mutex
-	ended bool
 	all   []loaded
-	first [4]loaded // memory of all
+	first [2]loaded // memory of all
 }
 
 type loaded struct{ key, value any }
 
 func (s *snapshot) Value(key any) any {
-	if key != (snapshotKey{}) {
-		return s.Context.Value(key)
+	if key == (snapshotKey{}) && !s.ended.Load() {
+		return s
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ended {
-		return s.Context.Value(key)
-	}
-	return s
+	return s.Context.Value(key)
 }
 
 func (s *snapshot) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.ended, s.all, s.first = true, nil, [len(s.first)]loaded{}
+	s.ended.Store(true)
+	s.all, s.first = nil, [len(s.first)]loaded{}
 }
 
 func (s *snapshot) find(key any) (value any, ok bool) {
@@ -103,7 +100,7 @@ func (s *snapshot) keep(key, value any) any {
 	if s.all == nil {
 		s.all = s.first[:0]
 	}
-	if !s.ended {
+	if !s.ended.Load() {
 		s.all = append(s.all, loaded{key, value})
 	}
 	return value

@@ -9,8 +9,10 @@ import (
 
 // flight is one attempt to learn about a tenant. Callers that need it share it.
 type flight struct {
-	done   chan struct{}
-	result *known // once done is closed
+	done          chan struct{}
+	last          known  // before
+	epoch, change uint64 // as it began
+	result        known  // once done is closed
 }
 
 // grace is how much longer than its Timeouts an attempt may take, in a process that is short of CPU. A
@@ -18,49 +20,39 @@ type flight struct {
 const grace = time.Second
 
 // know returns what is known of a tenant, and learns it if it is not fresh.
-func (p *Plans) know(ctx context.Context, id identity) (*known, error) {
-	s := p.tenants.shard(id.name)
-	if t := s.find(id.name); t != nil {
-		if k := t.known.Load(); p.fresh(t, k) {
-			return k, nil
-		}
+func (p *Plans) know(ctx context.Context, id identity) (known, error) {
+	d := p.tenants.digest(id.name)
+	s := p.tenants.shard(d)
+	if k, unchanged := s.find(d, p.epoch.Load()); unchanged && p.now() < k.until {
+		return k, nil
 	}
-	return p.learn(ctx, s, id)
-}
-
-func (p *Plans) fresh(t *tenant, k *known) bool {
-	return k != nil && p.unchanged(t, k) && p.now() < k.until
-}
-
-// unchanged reports whether nothing is said to have changed since.
-func (p *Plans) unchanged(t *tenant, k *known) bool {
-	return k.epoch == p.epoch.Load() && k.change == t.change.Load()
+	return p.learn(ctx, s, d, id)
 }
 
 // learn waits until something fresh is known of a tenant. After a failure nobody waits for the next
 // attempts, as long as nothing is said to have changed.
-func (p *Plans) learn(ctx context.Context, s *shard, id identity) (*known, error) {
+func (p *Plans) learn(ctx context.Context, s *shard, d digest, id identity) (known, error) {
 	s.mu.Lock()
-	t := s.take(id.name)
-	k := t.known.Load()
-	if p.fresh(t, k) {
+	t := s.take(d)
+	k, unchanged := t.known, t.unchanged(p.epoch.Load())
+	if unchanged && p.now() < k.until {
 		s.mu.Unlock()
 		return k, nil
 	}
-	retry := k != nil && k.failed && p.unchanged(t, k)
+	retry := unchanged && k.failed
 	f := t.flight
 	if f == nil {
-		next := &flight{done: make(chan struct{})}
+		next := &flight{done: make(chan struct{}), last: k, epoch: p.epoch.Load(), change: t.change}
 		if p.run(retry, func() { p.fly(ctx, s, t, next, id) }) {
 			t.flight, f = next, next
 		}
 	}
 	s.mu.Unlock()
 	switch {
-	case k != nil && (retry || f == nil):
+	case k.until > 0 && (retry || f == nil):
 		return k, nil
 	case f == nil:
-		return nil, ErrClosed
+		return known{}, ErrClosed
 	}
 	late := time.NewTimer(2*p.cfg.Timeout + grace)
 	defer late.Stop()
@@ -68,15 +60,12 @@ func (p *Plans) learn(ctx context.Context, s *shard, id identity) (*known, error
 	case <-f.done:
 		return f.result, nil
 	case <-ctx.Done():
-		return nil, fmt.Errorf("plans: %w", ctx.Err())
+		return known{}, fmt.Errorf("plans: %w", ctx.Err())
 	case <-late.C:
-		switch {
-		case k != nil:
-			return k, nil
-		case p.cfg.OnFailure == Refuse:
-			return nil, fmt.Errorf("plans: resolve: %w", context.DeadlineExceeded)
+		if k.until == 0 && p.cfg.OnFailure == Refuse {
+			return known{}, fmt.Errorf("plans: resolve: %w", context.DeadlineExceeded)
 		}
-		return new(known), nil
+		return k, nil // the last known plan, or the default plan
 	}
 }
 
@@ -85,21 +74,16 @@ func (p *Plans) fly(ctx context.Context, s *shard, t *tenant, f *flight, id iden
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // several callers wait for it
 	defer cancel()
 	defer context.AfterFunc(p.ctx, cancel)()
-	k := &known{epoch: p.epoch.Load(), change: t.change.Load()}
-	p.fill(ctx, k, t.known.Load(), id)
+	f.result = known{epoch: f.epoch, change: f.change}
+	p.fill(ctx, &f.result, &f.last, id)
 	s.mu.Lock()
-	t.known.Store(k)
-	t.flight = nil
+	t.known, t.flight = f.result, nil
 	s.mu.Unlock()
-	f.result = k
 	close(f.done)
 }
 
-// fill learns about a tenant, of which last is what was known, or nil.
+// fill learns about a tenant, of which last is what was known.
 func (p *Plans) fill(ctx context.Context, k, last *known, id identity) {
-	if last == nil {
-		last = new(known)
-	}
 	k.plan, k.resolved = last.plan, last.resolved
 	tenant := id.tenant()
 	ttl := p.cfg.TTL - rand.N(p.cfg.TTL/10+1)
@@ -132,7 +116,7 @@ func (p *Plans) fill(ctx context.Context, k, last *known, id identity) {
 	if k.failed {
 		ttl = min(ttl, retryAfter)
 	}
-	k.until = p.now() + ttl
+	k.until = max(1, p.now()+ttl) // not 0, which says that nothing is known
 }
 
 // resolve calls Resolve, whose result it checks.

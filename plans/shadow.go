@@ -89,11 +89,10 @@ func (p *Plans) disagree(ctx context.Context, charge core.Charge, allowed bool) 
 	e := Event{
 		Kind: EventDisagreement, Tenant: id.tenant(), Policy: charge.Policy, Allowed: allowed,
 	}
-	if t := p.tenants.shard(id.name).find(id.name); t != nil {
-		if k := t.known.Load(); k != nil {
-			if plan := p.viewOf(p.current.Load(), k).plan; plan.shadow != nil {
-				e.Plan, e.Shadow = plan.name, plan.shadow.name
-			}
+	digest := p.tenants.digest(id.name)
+	if k, _ := p.tenants.shard(digest).find(digest, 0); k.until > 0 {
+		if plan := p.viewOf(p.current.Load(), &k).plan; plan.shadow != nil {
+			e.Plan, e.Shadow = plan.name, plan.shadow.name
 		}
 	}
 	p.tell(e)
