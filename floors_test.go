@@ -32,6 +32,7 @@ var floors = []struct {
 	{"internal/redisstore", 2, []string{"github.com/redis/go-redis/v9"}},
 	{"internal/keeper", 2, []string{"github.com/redis/go-redis/v9"}},
 	{"core", 3, []string{"github.com/redis/go-redis/v9"}},
+	{"plans", 4, []string{"github.com/redis/go-redis/v9", "github.com/goccy/go-yaml"}},
 	{"adapters/nethttp", 4, []string{"github.com/felixge/httpsnoop"}},
 	{"adapters/chi", 5, []string{"github.com/go-chi/chi/v5"}},
 	{"adapters/gin", 5, []string{"github.com/gin-gonic/gin"}},

@@ -7,6 +7,7 @@
 //   - core decides: a Gate, its policies and limiters, on Redis or in memory. It does not depend on
 //     net/http.
 //   - keyfunc derives keys from requests: from the address, a header or the route.
+//   - plans holds named sets of limits, which change while the program runs.
 //   - adapters/nethttp applies a Gate to an *http.Request: keys, headers, refusals.
 package headgate
 
@@ -50,6 +51,10 @@ func FilterScript() string { return filter(ownClock) }
 // FilterScriptInjected returns the same script on a clock that the caller passes as the last ARGV.
 // See DecideScriptInjected.
 func FilterScriptInjected() string { return filter(injectedClock) }
+
+// OverrideScript returns the script that changes the override of a tenant's plan; see package plans.
+// The comment at its head is its contract.
+func OverrideScript() string { return read("override.lua") }
 
 // filter wraps the clock in a function, because filters without a window need no time.
 func filter(clock string) string {

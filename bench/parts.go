@@ -10,6 +10,7 @@ import (
 	"github.com/headgate/headgate/bench/internal/measure"
 	"github.com/headgate/headgate/bench/internal/memory"
 	"github.com/headgate/headgate/bench/internal/middleware"
+	"github.com/headgate/headgate/bench/internal/plans"
 	"github.com/headgate/headgate/bench/internal/report"
 	"github.com/headgate/headgate/bench/internal/server"
 )
@@ -55,6 +56,7 @@ var parts = []part{
 	}},
 	{"locks", "Semaphores and locks", onServer(locks.Run)},
 	{"filters", "Bloom filters", onServer(filters.Run)},
+	{"plans", "Plans", onServer(plans.Run)},
 	{"middleware", "Middleware", func(ctx context.Context, plan measure.Plan) ([]report.Table, []report.Panel, error) {
 		tables, err := middleware.Run(ctx, plan)
 		return tables, nil, err

@@ -104,6 +104,9 @@ func TestDocumentedPermissions(t *testing.T) {
 	}
 	for _, c := range commands {
 		cluster := c == "spublish" || c == "ssubscribe" || c == "sunsubscribe"
+		if c == "lpush" || c == "ltrim" || c == "lindex" || c == "lrange" {
+			continue // package plans uses them, and tests that it does
+		}
 		// Only logs use SETRANGE.
 		if !strings.Contains(stats, "cmdstat_"+c+":") && !cluster && c != "setrange" {
 			t.Errorf("%s is not used", c)

@@ -172,6 +172,11 @@ func (p *plan) lay(ctx context.Context, asked []Charge) error {
 	if err := check(asked); err != nil {
 		return err
 	}
+	if varying(asked) && ctx.Value(snapshotKey{}) == nil {
+		s := &snapshot{Context: ctx}
+		defer s.end()
+		ctx = s
+	}
 	p.asked = append(p.asked[:0], asked...)
 	for i := range p.asked {
 		if err := p.add(ctx, i); err != nil {

@@ -79,7 +79,7 @@ func (g *Gate) run(ctx context.Context, p *plan, d *Decision, charges []Charge) 
 		g.cache.keep(p, d)
 		g.thresholds.look(p, d, start)
 	}
-	g.report(ctx, p.op, d, err, start)
+	g.report(ctx, p.op, d, p.asked, err, start)
 	return err
 }
 
@@ -223,11 +223,12 @@ func (g *Gate) start() (t time.Time) {
 	return t
 }
 
-// report tells the observer of a decision.
+// report tells the observer of a decision on charges.
 func (g *Gate) report(
 	ctx context.Context,
 	op algorithm.Operation,
 	d *Decision,
+	charges []Charge,
 	err error,
 	start time.Time,
 ) {
@@ -238,5 +239,7 @@ func (g *Gate) report(
 	if err == nil {
 		err = d.Cause
 	}
-	g.observe(ctx, Event{Kind: eventOf[op], Decision: &seen, Err: err, Took: time.Since(start)})
+	g.observe(ctx, Event{
+		Kind: eventOf[op], Decision: &seen, Charges: charges, Err: err, Took: time.Since(start),
+	})
 }

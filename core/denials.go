@@ -161,7 +161,10 @@ func (g *Gate) known(
 	if !denied && !g.cache.blocks(ctx, charges, d) {
 		return false
 	}
-	g.report(ctx, op, d, nil, start)
+	if g.observe != nil {
+		// The observer gets a copy, so that the caller's charges need not be on the heap.
+		g.report(ctx, op, d, slices.Clone(charges), nil, start)
+	}
 	return true
 }
 

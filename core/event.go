@@ -80,6 +80,8 @@ type Event struct {
 	// Decision is set for EventDecide, EventPeek, EventAtMost and EventReserve. With an error it
 	// denies, and may have no results. It must not be kept.
 	Decision *Decision
+	// Charges are what the Decision decided on, one for each of its results. They must not be kept.
+	Charges []Charge
 	// Full is why an EventAcquire found no room. That is no error.
 	Full *FullError
 	// Err is what went wrong: the error that the caller got, or why a failure mode decided. A

@@ -1,6 +1,7 @@
 package nethttp
 
 import (
+	"context"
 	"errors"
 	"iter"
 	"net/http"
@@ -34,6 +35,7 @@ type Admission struct {
 	ctx         admittedContext   // of the handler; with a lease, only of those around the guard
 	seen        response          // what the handler has responded
 	finished    atomic.Bool
+	deciding    context.Context // with a snapshot; nil if the guard needs none
 
 	// Memory that most requests need. One allocation holds it all.
 	inlineCharges [inlineRules]core.Charge
@@ -131,6 +133,7 @@ func (a *Admission) admit(r *http.Request, exempt, wasCharged bool) {
 		err     error
 		caught  bool
 	)
+	defer a.snapshot(r)()
 	if !exempt && !wasCharged {
 		charges, caught, err = a.deriveAll(r)
 	}
@@ -148,7 +151,7 @@ func (a *Admission) admit(r *http.Request, exempt, wasCharged bool) {
 		err = bufferBody(r, a.guard.cfg.BufferBody)
 	}
 	if err == nil && !caught {
-		err = a.decide(r.Context(), charges, slot)
+		err = a.decide(a.context(r), charges, slot)
 		if err != nil && !a.decision.Allowed {
 			err = a.explain(charges, err)
 		}

@@ -31,6 +31,7 @@ func (g *Guard) Charges(r *http.Request) ([]core.Charge, error) {
 		return nil, errInvalidGuard
 	}
 	a := &Admission{guard: g}
+	defer a.snapshot(r)()
 	blocks, err := a.deriveBlocks(r, nil)
 	if err != nil {
 		return nil, err
@@ -93,7 +94,7 @@ func (a *Admission) deriveRules(r *http.Request, charges []core.Charge) ([]core.
 		if !ok {
 			continue
 		}
-		limit, err := rule.limit(r)
+		limit, err := rule.limit(a, r)
 		if err != nil {
 			return nil, err
 		}
@@ -154,11 +155,11 @@ func derive(f keyfunc.Func, r *http.Request) (string, error) {
 }
 
 // limit returns the limit of this request, or nil for that of the policy.
-func (rule *Rule) limit(r *http.Request) (core.Algorithm, error) {
+func (rule *Rule) limit(a *Admission, r *http.Request) (core.Algorithm, error) {
 	if rule.Limit == nil {
 		return nil, nil
 	}
-	limit, err := rule.Limit(r)
+	limit, err := inSnapshot(a, r, rule.Limit)
 	if err != nil {
 		return nil, fmt.Errorf("%w of %s: %w", errLimit, rule.Policy.Name(), err)
 	}

@@ -52,8 +52,8 @@ type Cap struct {
 	// Limit is the number of requests of one key that may run at a time, at least 1.
 	Limit int64
 	// LimitFor returns the limit of a request, such as that of its customer's plan. If LimitFor is
-	// nil or returns 0, Limit applies. A lower limit ends no request that runs. An error, and a
-	// limit that is not valid, refuse the request with 500.
+	// nil or returns 0, Limit applies. A lower limit ends no request that runs. The context is that
+	// of Rule.Limit. An error, and a limit that is not valid, refuse the request with 500.
 	LimitFor func(*http.Request) (int64, error)
 	// Global makes the refusal 503 and not 429 when the cap is full: the excess is not the
 	// client's own.

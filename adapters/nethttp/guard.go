@@ -21,6 +21,7 @@ type Guard struct {
 	policies string   // RateLimit-Policy of most requests
 	exposed  string   // Access-Control-Expose-Headers
 	settles  bool     // something depends on the response, or is held until there is one
+	varies   bool     // limits depend on the request, so that they need one snapshot
 }
 
 // NewGuard returns a Guard, or every fault of the configuration at once.
@@ -40,6 +41,8 @@ func NewGuard(cfg Config) (*Guard, error) {
 		g.adverts = append(g.adverts, ad)
 		policies = appendMember(policies, ad.member)
 		g.settles = g.settles || r.Settle != nil || r.Policy.Hold() > 0
+		// Of policies with limits per key the Gate takes a snapshot, in each of its decisions.
+		g.varies = g.varies || r.Limit != nil || cfg.MaxDelay > 0 && r.Policy.PerKey()
 	}
 	g.cfg.Blocks = slices.Clone(cfg.Blocks)
 	for _, b := range cfg.Blocks {
@@ -49,7 +52,9 @@ func NewGuard(cfg Config) (*Guard, error) {
 		c := *cfg.Concurrency
 		c.Caps = slices.Clone(c.Caps)
 		g.cfg.Concurrency = &c
-		if !slices.ContainsFunc(c.Caps, func(c Cap) bool { return c.LimitFor != nil }) {
+		if slices.ContainsFunc(c.Caps, func(c Cap) bool { return c.LimitFor != nil }) {
+			g.varies = true
+		} else {
 			g.caps = c.advertise(nil)
 		}
 	}

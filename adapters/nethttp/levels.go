@@ -22,6 +22,7 @@ func (g *Guard) Levels(r *http.Request) ([]core.Level, error) {
 		return nil, nil
 	}
 	a := &Admission{guard: g}
+	defer a.snapshot(r)()
 	err := a.deriveLevels(r)
 	return a.levels, err
 }
@@ -46,7 +47,7 @@ func (a *Admission) deriveLevels(r *http.Request) error {
 		if err != nil {
 			return fmt.Errorf("nethttp: key of cap %d: %w", i, err)
 		}
-		n, err := level.limit(r)
+		n, err := level.limit(a, r)
 		if err != nil {
 			return fmt.Errorf("%w of cap %d: %w", errLimit, i, err)
 		}
@@ -57,11 +58,11 @@ func (a *Admission) deriveLevels(r *http.Request) error {
 }
 
 // limit returns the limit of a request.
-func (c *Cap) limit(r *http.Request) (int64, error) {
+func (c *Cap) limit(a *Admission, r *http.Request) (int64, error) {
 	if c.LimitFor == nil {
 		return c.Limit, nil
 	}
-	n, err := c.LimitFor(r)
+	n, err := inSnapshot(a, r, c.LimitFor)
 	switch {
 	case err != nil:
 		return 0, err

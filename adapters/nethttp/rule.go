@@ -20,7 +20,8 @@ type Rule struct {
 	NoKey NoKey
 	// Limit returns the limit of a request, such as that of its customer's plan. If Limit is nil or
 	// returns nil, the limit is that of the policy. A key keeps its count when its limit changes,
-	// unless the new limit is another algorithm.
+	// unless the new limit is another algorithm. Its request's context has a snapshot for all rules
+	// and caps of the request; see core.Snapshot.
 	//
 	// An error, and a limit that is not valid, refuse the request with 500.
 	Limit func(*http.Request) (core.Algorithm, error)

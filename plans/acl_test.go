@@ -1,0 +1,65 @@
+package plans_test
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/plans"
+)
+
+// The permissions in docs/redis.md are enough for overrides, and each one is needed.
+func TestDocumentedPermissions(t *testing.T) {
+	page, err := os.ReadFile("../docs/redis.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := regexp.MustCompile(`(?m)^ACL SETUSER app (.*\+lpush.*)$`).FindStringSubmatch(string(page))
+	if line == nil {
+		t.Fatal("docs/redis.md has no line for plans")
+	}
+	rules := []any{"ACL", "SETUSER", "app", "on", ">secret", "resetchannels", "~hg:*"}
+	for rule := range strings.FieldsSeq(line[1]) {
+		rules = append(rules, rule)
+	}
+	s := redistest.Start(t)
+	admin := s.Client(t)
+	if err := admin.Do(t.Context(), rules...).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := admin.ConfigResetStat(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	var events seen
+	user := func(o *redis.Options) { o.Username, o.Password = "app", "secret" }
+	a := redisPlans(t, s.Client(t, user), &events, plans.Config{})
+	b := redisPlans(t, s.Client(t, user), &events, plans.Config{})
+	expect(t, b, "acme", free)
+	setOverride(t, a, "acme", plans.Override{Plan: "pro", Until: time.Now().Add(time.Hour)})
+	await(t, "another plan", func() bool { return limit(t, b, "acme") == core.Algorithm(pro) })
+	if was, err := a.DeleteOverride(t.Context(), "acme"); !was || err != nil {
+		t.Error(was, err)
+	}
+	await(t, "the plan again, of which b hears from the changes", func() bool { return limit(t, b, "acme") == core.Algorithm(free) })
+	if err := a.Refresh(t.Context(), "acme"); err != nil {
+		t.Error(err)
+	}
+	if e := events.take(plans.EventFeedFailed, plans.EventOverrideFailed); len(e) > 0 {
+		t.Errorf("events %v", e)
+	}
+	stats, err := admin.Info(t.Context(), "commandstats").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for command := range strings.FieldsSeq(line[1]) {
+		if !strings.Contains(stats, "cmdstat_"+command[1:]+":") {
+			t.Errorf("%s is not used", command)
+		}
+	}
+}

@@ -1,0 +1,169 @@
+package plans
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate"
+)
+
+const (
+	pollInterval = 400 * time.Millisecond
+	maxChanges   = 1000           // that Redis keeps
+	changesTTL   = 24 * time.Hour // after the last change
+)
+
+// feed keeps overrides in Redis, and follows the list of changes there. All keys share a hash tag,
+// so that one script may touch them on a cluster. Tenants are escaped in them.
+type feed struct {
+	plans   *Plans
+	client  redis.UniversalClient
+	prefix  string // of the names of keys, with the hash tag
+	changes string // the name of the list
+	failing atomic.Bool
+
+	// Of the poll, which one goroutine calls.
+	follows bool   // it has succeeded before
+	last    string // the newest change that is known; empty if there was none
+}
+
+func newFeed(p *Plans) *feed {
+	prefix := p.cfg.Prefix + ":{plans}:"
+	return &feed{plans: p, client: p.cfg.Client, prefix: prefix, changes: prefix + "ov1"}
+}
+
+// key is the name of an override. The other keys with this hash tag end in the tag of an algorithm or
+// a lease.
+func (f *feed) key(tenant string) string { return f.prefix + tenant + ":ov1" }
+
+func (f *feed) healthy() bool { return !f.failing.Load() }
+
+func (f *feed) get(ctx context.Context, tenant string) (string, time.Duration, error) {
+	var text *redis.StringCmd
+	var left *redis.DurationCmd
+	_, err := f.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+		text, left = pipe.Get(ctx, f.key(tenant)), pipe.PTTL(ctx, f.key(tenant))
+		return nil
+	})
+	switch {
+	case errors.Is(err, redis.Nil):
+		return "", 0, nil
+	case err != nil:
+		return "", 0, err
+	case left.Val() == -1: // no end
+		return text.Val(), 0, nil
+	case left.Val() <= 0: // has ended since the GET
+		return "", 0, nil
+	}
+	return text.Val(), left.Val(), nil
+}
+
+func (f *feed) set(ctx context.Context, tenant, text string, until time.Time) error {
+	end := "0"
+	if !until.IsZero() {
+		end = strconv.FormatInt(until.UnixMilli(), 10)
+	}
+	_, err := f.change(ctx, tenant, "set", text, end)
+	return err
+}
+
+func (f *feed) remove(ctx context.Context, tenant string) (bool, error) {
+	return f.change(ctx, tenant, "delete")
+}
+
+func (f *feed) touch(ctx context.Context, tenant string) error {
+	_, err := f.change(ctx, tenant, "touch")
+	return err
+}
+
+// once is a command that go-redis sends once. A repeated change could be one that other processes
+// take for known.
+type once struct{ *redis.Cmd }
+
+// NoRetry is asked by go-redis.
+func (once) NoRetry() bool { return true }
+
+// change runs the script. A change is a random word and the tenant.
+func (f *feed) change(
+	ctx context.Context, tenant, operation string, more ...any,
+) (was bool, err error) {
+	args := append([]any{
+		"eval", headgate.OverrideScript(), 2, f.key(tenant), f.changes,
+		operation, rand.Text() + " " + tenant, maxChanges, changesTTL.Milliseconds(),
+	}, more...)
+	cmd := once{redis.NewCmd(ctx, args...)}
+	cmd.SetFirstKeyPos(3)
+	if err := f.client.Process(ctx, cmd); err != nil {
+		return false, err
+	}
+	n, err := cmd.Int64()
+	return n == 1, err
+}
+
+// poll asks for changes.
+func (f *feed) poll() {
+	ctx, cancel := context.WithTimeout(f.plans.ctx, f.plans.cfg.Timeout)
+	defer cancel()
+	err := f.read(ctx)
+	if f.plans.ctx.Err() != nil {
+		return
+	}
+	switch was := f.failing.Swap(err != nil); {
+	case err != nil && !was:
+		f.plans.tell(Event{Kind: EventFeedFailed, Err: prefixed("plans: read changes: ", err)})
+	case err == nil && was:
+		f.plans.tell(Event{Kind: EventFeedRestored})
+	}
+}
+
+// read reads the newest change, and all changes since the last one that is known.
+func (f *feed) read(ctx context.Context) error {
+	newest, err := f.client.LIndex(ctx, f.changes, 0).Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return err
+	}
+	if f.follows && newest == f.last {
+		return nil
+	}
+	var all []string
+	if newest != "" {
+		if all, err = f.client.LRange(ctx, f.changes, 0, -1).Result(); err != nil {
+			return err
+		}
+	}
+	f.apply(all)
+	return nil
+}
+
+// apply makes what has changed no longer fresh: the tenants of changes since the last one that is
+// known, or all tenants if that one is lost.
+func (f *feed) apply(changes []string) {
+	complete := f.follows && f.last == "" && len(changes) > 0 && len(changes) < maxChanges
+	var tenants []string
+	for _, c := range changes {
+		if f.follows && c == f.last {
+			complete = true
+			break
+		}
+		_, tenant, _ := strings.Cut(c, " ")
+		tenants = append(tenants, tenant)
+	}
+	f.follows, f.last = true, ""
+	if len(changes) > 0 {
+		f.last = changes[0]
+	}
+	if !complete {
+		f.plans.epoch.Add(1)
+		return
+	}
+	for _, tenant := range tenants {
+		f.plans.tenants.changed(tenant)
+	}
+}

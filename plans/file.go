@@ -1,0 +1,134 @@
+package plans
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+)
+
+const (
+	lookInterval = 250 * time.Millisecond
+	// settled is the age from which a file with an unchanged time of modification is not read again.
+	// A file that is younger may be written twice in one tick of its file system's clock.
+	settled = 2 * time.Second
+)
+
+// watcher sees changes of a file.
+type watcher struct {
+	info    os.FileInfo // when it was last read
+	judged  [32]byte    // hash of the content that was last parsed
+	pending [32]byte    // hash of another content that was seen once
+	trouble string      // error that was last reported
+}
+
+// read reads and parses the file.
+func (w *watcher) read(path string) (*Set, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("plans: %w", err)
+	}
+	text, err := readFile(path)
+	if err != nil {
+		return nil, err
+	}
+	w.info, w.judged, w.pending = info, sha256.Sum256(text), [32]byte{}
+	return parseSet(path+": ", text)
+}
+
+// unchanged reports whether the file need not be read.
+func (w *watcher) unchanged(info os.FileInfo) bool {
+	return w.info != nil && w.pending == [32]byte{} && os.SameFile(info, w.info) &&
+		info.ModTime().Equal(w.info.ModTime()) && info.Size() == w.info.Size() &&
+		time.Since(info.ModTime()) > settled
+}
+
+// stands reports whether the file has another content than that which was last parsed, and two looks
+// have seen the same. Between them, a program that writes it in parts goes on.
+func (w *watcher) stands(path string) (bool, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return false, fmt.Errorf("plans: %w", err)
+	}
+	if w.unchanged(info) {
+		return false, nil
+	}
+	text, err := readFile(path)
+	if err != nil {
+		return false, err
+	}
+	switch sum := sha256.Sum256(text); sum {
+	case w.judged:
+		w.info, w.pending = info, [32]byte{}
+		return false, nil
+	case w.pending:
+		return true, nil
+	default:
+		w.pending = sum
+		return false, nil
+	}
+}
+
+// look reads the file again if it has changed.
+func (p *Plans) look() {
+	p.loading.Lock()
+	defer p.loading.Unlock()
+	changed, err := p.file.stands(p.cfg.File)
+	switch {
+	case err != nil && err.Error() != p.file.trouble:
+		p.file.trouble = err.Error()
+		p.tell(Event{Kind: EventReloadFailed, Err: err})
+	case err == nil:
+		p.file.trouble = ""
+	}
+	if changed {
+		_ = p.reload() // the event tells
+	}
+}
+
+// Reload reads Config.File now. If the file is bad, the Set that holds stays, and the error is every
+// fault of the file. By itself Plans reads the file when it has changed and two looks, 250 ms apart,
+// have seen the same content.
+func (p *Plans) Reload() error {
+	if p.cfg.File == "" {
+		return errors.New("plans: Reload: Config.File is empty")
+	}
+	p.loading.Lock()
+	defer p.loading.Unlock()
+	return p.reload()
+}
+
+// reload is Reload for a caller that holds loading.
+func (p *Plans) reload() error {
+	set, err := p.file.read(p.cfg.File)
+	if err == nil {
+		err = p.checkNames(set)
+	}
+	if err != nil {
+		p.tell(Event{Kind: EventReloadFailed, Err: err})
+		return err
+	}
+	p.swap(set)
+	return nil
+}
+
+// Replace makes another Set hold, for all decisions and requests that begin from now on. If there is
+// a Config.File, its next change replaces the Set again.
+func (p *Plans) Replace(set *Set) error {
+	if set == nil || set.standard == nil {
+		return errors.New("plans: Replace: the Set is nil or zero: NewSet, ParseSet or ReadSet must make it")
+	}
+	if err := p.checkNames(set); err != nil {
+		return err
+	}
+	p.loading.Lock()
+	defer p.loading.Unlock()
+	p.swap(set)
+	return nil
+}
+
+func (p *Plans) swap(set *Set) {
+	p.current.Store(set)
+	p.tell(Event{Kind: EventReloaded})
+}

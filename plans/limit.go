@@ -1,0 +1,248 @@
+package plans
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/goccy/go-yaml/ast"
+
+	"github.com/headgate/headgate/core"
+)
+
+// kinds are the fields that say which algorithm a limit is, with all fields of that one.
+var kinds = []struct {
+	name   string
+	fields []string
+	read   func(*reader, limitFields) core.Algorithm
+}{
+	{"rate", []string{"rate", "per", "burst"}, (*reader).tokenBucket},
+	{"leak", []string{"leak", "per", "capacity"}, (*reader).leakyBucket},
+	{"fixed_window", []string{"limit", "fixed_window", "from_first"}, (*reader).fixedWindow},
+	{"sliding_window", []string{"limit", "sliding_window", "buckets"}, (*reader).slidingWindow},
+	{"sliding_log", []string{"limit", "sliding_log"}, (*reader).slidingLog},
+	{"calendar", []string{"limit", "calendar", "in", "anchor"}, (*reader).calendar},
+}
+
+// limitFields are the fields of a limit.
+type limitFields struct {
+	path string
+	all  map[string]ast.Node
+}
+
+// limit reads a limit. It returns nil if it has added a fault.
+func (r *reader) limit(path string, n ast.Node) core.Algorithm {
+	if s, ok := n.(*ast.StringNode); ok {
+		switch s.Value {
+		case "unlimited":
+			return core.Unlimited{}
+		case "deny":
+			return core.DenyAll{}
+		}
+	}
+	if _, ok := n.(ast.MapNode); !ok {
+		r.fault(path, "is %s: it must be unlimited, deny or a mapping such as {rate: 100, per: 1m}",
+			describe(n))
+		return nil
+	}
+	before := len(r.faults)
+	f := limitFields{path + ".", make(map[string]ast.Node)}
+	r.entries(path, n, func(name, _ string, n ast.Node) { f.all[name] = n })
+	var chosen, names []string
+	kind := -1
+	for i, k := range kinds {
+		names = append(names, k.name)
+		if f.all[k.name] != nil {
+			chosen, kind = append(chosen, k.name), i
+		}
+	}
+	if len(chosen) != 1 {
+		if chosen == nil {
+			r.fault(path, "says no algorithm: one of the fields %s is required", list(names))
+		} else {
+			r.fault(path, "says %d algorithms: %s", len(chosen), list(chosen))
+		}
+		return nil
+	}
+	for name := range f.all {
+		if known := kinds[kind].fields; !slices.Contains(known, name) {
+			r.fault(f.path+name, "is no field of a limit with %s: there are %s", chosen[0], list(known))
+		}
+	}
+	limit := kinds[kind].read(r, f)
+	if len(r.faults) > before {
+		return nil
+	}
+	return limit
+}
+
+// integer reads a field that may be absent.
+func (r *reader) fieldInteger(f limitFields, name string, otherwise int64) int64 {
+	if n, ok := f.all[name]; ok {
+		v, _ := r.integer(f.path+name, n)
+		return v
+	}
+	return otherwise
+}
+
+// fieldDuration reads a field that may be absent.
+func (r *reader) fieldDuration(f limitFields, name string) time.Duration {
+	if n, ok := f.all[name]; ok {
+		return r.duration(f.path+name, n)
+	}
+	return 0
+}
+
+func (r *reader) tokenBucket(f limitFields) core.Algorithm {
+	rate := r.fieldInteger(f, "rate", 0)
+	return core.TokenBucket{
+		Rate: rate, Per: r.fieldDuration(f, "per"), Burst: r.fieldInteger(f, "burst", rate),
+	}
+}
+
+func (r *reader) leakyBucket(f limitFields) core.Algorithm {
+	rate := r.fieldInteger(f, "leak", 0)
+	return core.LeakyBucket{
+		Rate: rate, Per: r.fieldDuration(f, "per"), Capacity: r.fieldInteger(f, "capacity", rate),
+	}
+}
+
+func (r *reader) fixedWindow(f limitFields) core.Algorithm {
+	w := core.FixedWindow{
+		Limit: r.fieldInteger(f, "limit", 0), Window: r.fieldDuration(f, "fixed_window"),
+	}
+	if n, ok := f.all["from_first"]; ok {
+		w.FromFirst = r.boolean(f.path+"from_first", n)
+	}
+	return w
+}
+
+func (r *reader) slidingWindow(f limitFields) core.Algorithm {
+	return core.SlidingWindow{
+		Limit: r.fieldInteger(f, "limit", 0), Window: r.fieldDuration(f, "sliding_window"),
+		Buckets: int(r.fieldInteger(f, "buckets", 0)),
+	}
+}
+
+func (r *reader) slidingLog(f limitFields) core.Algorithm {
+	list, ok := f.all["sliding_log"].(*ast.SequenceNode)
+	if !ok {
+		return core.SlidingLog{Windows: []core.Window{{
+			Limit: r.fieldInteger(f, "limit", 0), Width: r.fieldDuration(f, "sliding_log"),
+		}}}
+	}
+	if _, ok := f.all["limit"]; ok {
+		r.fault(f.path+"limit", "stands beside a list, whose windows have limits of their own")
+	}
+	var log core.SlidingLog
+	for i, n := range list.Values {
+		var w core.Window
+		r.mapping(fmt.Sprintf("%ssliding_log[%d]", f.path, i), n, map[string]readFunc{
+			"limit":  func(path string, n ast.Node) { w.Limit, _ = r.integer(path, n) },
+			"window": func(path string, n ast.Node) { w.Width = r.duration(path, n) },
+		})
+		log.Windows = append(log.Windows, w)
+	}
+	return log
+}
+
+var periods = map[string]core.Period{
+	"minute": core.Minute, "hour": core.Hour, "day": core.Day,
+	"week": core.Week, "month": core.Month, "year": core.Year,
+}
+
+func (r *reader) calendar(f limitFields) core.Algorithm {
+	c := core.Calendar{Limit: r.fieldInteger(f, "limit", 0)}
+	name := r.text(f.path+"calendar", f.all["calendar"])
+	if c.Every = periods[name]; c.Every == 0 && name != "" {
+		r.fault(f.path+"calendar", "is %.80q: it must be minute, hour, day, week, month or year", name)
+	}
+	if n, ok := f.all["in"]; ok {
+		if name := r.text(f.path+"in", n); name != "" {
+			zone, err := loadZone(name)
+			if err != nil {
+				r.fault(f.path+"in", "is %.80q: there is no such time zone", name)
+			}
+			c.In = zone
+		}
+	}
+	if n, ok := f.all["anchor"]; ok && c.In != nil {
+		text := r.text(f.path+"anchor", n)
+		anchor, err := time.Parse(time.RFC3339Nano, text)
+		if err != nil {
+			anchor, err = time.ParseInLocation(time.DateOnly, text, c.In)
+		}
+		if err != nil && text != "" {
+			r.fault(f.path+"anchor", "is %.80q: it must be a date such as 2026-01-31, or a time such as "+
+				"2026-01-31T09:00:00Z", text)
+		}
+		c.Anchor = anchor.In(c.In)
+	}
+	return c
+}
+
+// zones are the time zones that were loaded, by name. time.LoadLocation returns another pointer each
+// time, and two Calendars are the same limit only if they have the same pointer.
+var zones sync.Map
+
+func loadZone(name string) (*time.Location, error) {
+	if zone, ok := zones.Load(name); ok {
+		return zone.(*time.Location), nil
+	}
+	if name == "Local" {
+		return nil, fmt.Errorf("the zone %s differs between processes", name)
+	}
+	zone, err := time.LoadLocation(name)
+	if err != nil {
+		return nil, err
+	}
+	kept, _ := zones.LoadOrStore(strings.Clone(name), zone)
+	return kept.(*time.Location), nil
+}
+
+// formOf returns a limit in the form of a file, for JSON.
+func formOf(limit core.Algorithm) (any, error) {
+	type fields map[string]any
+	switch l := limit.(type) {
+	case core.Unlimited:
+		return "unlimited", nil
+	case core.DenyAll:
+		return "deny", nil
+	case core.TokenBucket:
+		f := fields{"rate": l.Rate, "burst": l.Burst}
+		if l.Per != 0 {
+			f["per"] = l.Per.String()
+		}
+		return f, nil
+	case core.LeakyBucket:
+		return fields{"leak": l.Rate, "per": l.Per.String(), "capacity": l.Capacity}, nil
+	case core.FixedWindow:
+		return fields{
+			"limit": l.Limit, "fixed_window": l.Window.String(), "from_first": l.FromFirst,
+		}, nil
+	case core.SlidingWindow:
+		return fields{
+			"limit": l.Limit, "sliding_window": l.Window.String(), "buckets": l.Buckets,
+		}, nil
+	case core.SlidingLog:
+		var windows []fields
+		for _, w := range l.Windows {
+			windows = append(windows, fields{"limit": w.Limit, "window": w.Width.String()})
+		}
+		return fields{"sliding_log": windows}, nil
+	case core.Calendar:
+		f := fields{"limit": l.Limit, "calendar": l.Every.String(), "in": l.In.String()}
+		if !l.Anchor.IsZero() {
+			f["anchor"] = l.Anchor.Format(time.RFC3339Nano)
+		}
+		if _, err := loadZone(l.In.String()); err != nil {
+			return nil, fmt.Errorf("in is %s: it must be the name of a time zone",
+				strconv.Quote(l.In.String()))
+		}
+		return f, nil
+	}
+	return nil, fmt.Errorf("is a %T, which cannot be stored", limit)
+}

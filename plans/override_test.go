@@ -1,0 +1,366 @@
+package plans_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"pgregory.net/rapid"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/plans"
+)
+
+// patience bounds waits for what must happen. It is long, so that a busy machine fails no test.
+const patience = 20 * time.Second
+
+// await waits until ready returns true.
+func await(t testing.TB, what string, ready func() bool) {
+	t.Helper()
+	for until := time.Now().Add(patience); !ready(); time.Sleep(time.Millisecond) {
+		if time.Now().After(until) {
+			t.Fatalf("still not: %s", what)
+		}
+	}
+}
+
+// eachStore runs f with two processes' Plans on each server, which follow its changes, and with one
+// in memory twice.
+func eachStore(t *testing.T, f func(t *testing.T, a, b *plans.Plans)) {
+	t.Run("memory", func(t *testing.T) {
+		p := newPlans(t, plans.Config{})
+		f(t, p, p)
+	})
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		make := func() *plans.Plans {
+			return newPlans(t, plans.Config{Client: s.Client(t), Prefix: s.Prefix})
+		}
+		f(t, make(), make())
+	})
+}
+
+func setOverride(t testing.TB, p *plans.Plans, tenant string, o plans.Override) {
+	t.Helper()
+	if err := p.SetOverride(t.Context(), tenant, o); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestOverride(t *testing.T) {
+	t.Parallel()
+	eachStore(t, func(t *testing.T, a, b *plans.Plans) {
+		const tenant = "tenant {with} braces: and more"
+		expect(t, b, tenant, free)
+		setOverride(t, a, tenant, plans.Override{Plan: "pro"})
+		expect(t, a, tenant, pro) // at once
+		await(t, "another plan", func() bool { return limit(t, b, tenant) == core.Algorithm(pro) })
+
+		own := core.PerHour(7)
+		setOverride(t, a, tenant, plans.Override{Limits: map[string]core.Algorithm{"api": own}, Caps: map[string]int64{"streams": 3}})
+		await(t, "a limit of its own", func() bool { return limit(t, b, tenant) == core.Algorithm(own) })
+		if n, err := b.Cap(t.Context(), newKey(t, tenant), "streams"); n != 3 || err != nil {
+			t.Errorf("cap %d, %v", n, err)
+		}
+		o, ok, err := b.Override(t.Context(), tenant)
+		if !ok || err != nil || o.Plan != "" || o.Limits["api"] != own || o.Caps["streams"] != 3 || !o.Until.IsZero() {
+			t.Errorf("%v, %t, %v", o, ok, err)
+		}
+		for _, want := range []bool{true, false} {
+			if was, err := a.DeleteOverride(t.Context(), tenant); was != want || err != nil {
+				t.Errorf("deleted: %t, %v", was, err)
+			}
+		}
+		expect(t, a, tenant, free)
+		await(t, "the plan again", func() bool { return limit(t, b, tenant) == core.Algorithm(free) })
+		if _, ok, err := b.Override(t.Context(), tenant); ok || err != nil {
+			t.Error(ok, err)
+		}
+	})
+}
+
+func TestOverrideEnds(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t) // the clock of miniredis stands still
+	a, b := redisPlans(t, s.Client(t), new(seen), plans.Config{}), redisPlans(t, s.Client(t), new(seen), plans.Config{})
+	until := time.Now().Add(1500 * time.Millisecond)
+	setOverride(t, a, "acme", plans.Override{Plan: "pro", Until: until})
+	expect(t, a, "acme", pro)
+	await(t, "another plan", func() bool { return limit(t, b, "acme") == core.Algorithm(pro) })
+	if o, ok, err := b.Override(t.Context(), "acme"); !ok || err != nil || !o.Until.Equal(until) {
+		t.Error(o, ok, err)
+	}
+	for _, p := range []*plans.Plans{a, b} {
+		await(t, "its end", func() bool { return limit(t, p, "acme") == core.Algorithm(free) })
+	}
+	if early := time.Until(until); early > 50*time.Millisecond { // Redis counts milliseconds of its own
+		t.Errorf("it ended %v early", early)
+	}
+	if _, ok, err := b.Override(t.Context(), "acme"); ok || err != nil {
+		t.Error(ok, err)
+	}
+}
+
+// An override ends at its time even if it was just read, and even if the store does not answer then.
+func TestOverrideEndsInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s seen
+		p := newPlans(t, plans.Config{Observe: s.observe})
+		setOverride(t, p, "acme", plans.Override{Plan: "pro", Until: time.Now().Add(10 * time.Second)})
+		expect(t, p, "acme", pro)
+		time.Sleep(10*time.Second - 1)
+		expect(t, p, "acme", pro)
+		time.Sleep(1)
+		expect(t, p, "acme", free)
+		if e := s.take(plans.EventOverrideApplied, plans.EventOverrideEnded); len(e) != 2 || e[0].Override.Plan != "pro" || e[1].Kind != plans.EventOverrideEnded {
+			t.Errorf("events %v", e)
+		}
+	})
+}
+
+// A bad override is an error that names its fields, and nothing changes.
+func TestOverrideFaults(t *testing.T) {
+	p := newPlans(t, plans.Config{Policies: []string{"api", "tokens", "beta"}, Semaphores: []string{"streams"}})
+	limits := func(a core.Algorithm) plans.Override {
+		return plans.Override{Limits: map[string]core.Algorithm{"api": a}}
+	}
+	here := time.FixedZone("here", 3600)
+	for name, c := range map[string]struct {
+		o    plans.Override
+		want []string
+	}{
+		"empty":        {plans.Override{Until: time.Now().Add(time.Hour)}, []string{"override is empty"}},
+		"unknown plan": {plans.Override{Plan: "gold"}, []string{`override.plan is "gold"`}},
+		"over":         {plans.Override{Plan: "pro", Until: time.Now().Add(-time.Hour)}, []string{"override.until is over"}},
+		"limit":        {limits(core.PerMinute(-5)), []string{"override.limits.api.rate is -5", "override.limits.api.burst is -5"}},
+		"nil":          {limits(nil), []string{"override.limits.api is nil"}},
+		"zone":         {limits(core.Calendar{Limit: 1, Every: core.Day, In: here}), []string{`override.limits.api in is "here": it must be the name of a time zone`}},
+		"block":        {limits(core.Block{Strikes: 1, Within: time.Hour, For: time.Hour}), []string{"override.limits.api is a core.Block, which cannot be stored"}},
+		"cap":          {plans.Override{Caps: map[string]int64{"streams": 0}}, []string{"override.caps.streams is 0"}},
+		"names":        {plans.Override{Limits: map[string]core.Algorithm{"apii": free}, Caps: map[string]int64{"s": 1}}, []string{"override.limits.apii is not in Config.Policies", "override.caps.s is not in Config.Semaphores"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := p.SetOverride(t.Context(), "acme", c.o)
+			if err == nil || len(strings.Split(err.Error(), "\n")) != len(c.want) {
+				t.Fatalf("%v", err)
+			}
+			for _, w := range c.want {
+				if !strings.Contains(err.Error(), w) {
+					t.Errorf("%v\ndoes not say %q", err, w)
+				}
+			}
+			if (name == "unknown plan") != errors.Is(err, plans.ErrUnknownPlan) {
+				t.Errorf("%v wraps the wrong error", err)
+			}
+			if _, ok, err := p.Override(t.Context(), "acme"); ok || err != nil {
+				t.Error("it was stored", err)
+			}
+			expect(t, p, "acme", free)
+		})
+	}
+	if err := p.SetOverride(t.Context(), "", plans.Override{Plan: "pro"}); !errors.Is(err, plans.ErrTenant) {
+		t.Error(err)
+	}
+}
+
+// Every limit comes back as it was stored.
+func TestOverrideKeepsLimits(t *testing.T) {
+	p := newPlans(t, plans.Config{})
+	rapid.Check(t, func(rt *rapid.T) {
+		n := func(name string) int64 { return rapid.Int64Range(1, 10_000).Draw(rt, name) }
+		d := func(name string) time.Duration {
+			return time.Duration(rapid.Int64Range(1, 1<<38).Draw(rt, name)) * time.Microsecond
+		}
+		var limit core.Algorithm
+		switch rapid.IntRange(0, 7).Draw(rt, "algorithm") {
+		case 0:
+			limit = core.TokenBucket{Rate: n("rate"), Per: d("per"), Burst: n("burst")}
+		case 1:
+			limit = core.TokenBucket{Burst: n("burst")}
+		case 2:
+			limit = core.LeakyBucket{Rate: n("rate"), Per: d("per"), Capacity: n("capacity")}
+		case 3:
+			limit = core.FixedWindow{Limit: n("limit"), Window: d("window"), FromFirst: rapid.Bool().Draw(rt, "from first")}
+		case 4:
+			limit = core.SlidingWindow{Limit: n("limit"), Window: time.Hour, Buckets: rapid.SampledFrom([]int{0, 1, 60, 1000}).Draw(rt, "buckets")}
+		case 5:
+			limit = core.SlidingLog{Windows: []core.Window{{Limit: n("limit"), Width: time.Minute}, {Limit: n("limit"), Width: time.Hour}}}
+		case 6:
+			zone, err := time.LoadLocation(rapid.SampledFrom([]string{"UTC", "Europe/Berlin", "Asia/Kathmandu"}).Draw(rt, "zone"))
+			if err != nil {
+				rt.Fatal(err)
+			}
+			limit = core.Calendar{
+				Limit: n("limit"), Every: core.Period(rapid.IntRange(int(core.Minute), int(core.Year)).Draw(rt, "every")), In: zone,
+				Anchor: time.Unix(rapid.Int64Range(0, 1<<31).Draw(rt, "anchor"), 0),
+			}
+		default:
+			limit = core.DenyAll{}
+		}
+		setOverride(t, p, "acme", plans.Override{Limits: map[string]core.Algorithm{"api": limit}})
+		o, ok, err := p.Override(t.Context(), "acme")
+		if !ok || err != nil {
+			rt.Fatal(ok, err)
+		}
+		got := o.Limits["api"]
+		if c, ok := limit.(core.Calendar); ok {
+			back, _ := got.(core.Calendar)
+			if back.Limit != c.Limit || back.Every != c.Every || back.In.String() != c.In.String() || !back.Anchor.Equal(c.Anchor) {
+				rt.Fatalf("%v is %v", c, got)
+			}
+		} else if !reflect.DeepEqual(got, limit) {
+			rt.Fatalf("%v is %v", limit, got)
+		}
+	})
+}
+
+// redisPlans returns Plans that follow the changes of a server.
+func redisPlans(t *testing.T, client redis.UniversalClient, s *seen, cfg plans.Config) *plans.Plans {
+	t.Helper()
+	cfg.Client, cfg.Observe = client, s.observe
+	return newPlans(t, cfg)
+}
+
+// A process that has missed more changes than Redis keeps, or that finds them lost, reads all again.
+func TestChangesThatAreLost(t *testing.T) {
+	t.Parallel()
+	for name, lose := range map[string]func(t *testing.T, client *redis.Client, changes string){
+		"too many": func(t *testing.T, client *redis.Client, changes string) {
+			var many []any
+			for i := range 2000 {
+				many = append(many, fmt.Sprintf("%d other%d", i, i))
+			}
+			if err := errors.Join(client.LPush(t.Context(), changes, many...).Err(), client.LTrim(t.Context(), changes, 0, 999).Err()); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"deleted": func(t *testing.T, client *redis.Client, changes string) {
+			if err := client.Del(t.Context(), changes).Err(); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"a failover lost the last": func(t *testing.T, client *redis.Client, changes string) {
+			if err := errors.Join(client.LPop(t.Context(), changes).Err(), client.LPush(t.Context(), changes, "1 other").Err()); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+				client := s.Client(t)
+				var events seen
+				p := redisPlans(t, client, &events, plans.Config{Prefix: s.Prefix, TTL: time.Hour})
+				expect(t, p, "acme", free)
+				other := redisPlans(t, client, new(seen), plans.Config{Prefix: s.Prefix})
+				for _, want := range []core.Algorithm{core.PerHour(7), pro} { // it may learn of the first as it starts
+					setOverride(t, other, "acme", plans.Override{Limits: map[string]core.Algorithm{"api": want}})
+					await(t, "it follows", func() bool { return limit(t, p, "acme") == want })
+				}
+				// Nothing tells of this but the list that is lost.
+				if err := client.Del(t.Context(), s.Prefix+":{plans}:acme:ov1").Err(); err != nil {
+					t.Fatal(err)
+				}
+				lose(t, client, s.Prefix+":{plans}:ov1")
+				await(t, "it reads all again", func() bool { return limit(t, p, "acme") == core.Algorithm(free) })
+			})
+		})
+	}
+}
+
+// While Redis is down the last known override holds. When it is back, overrides are obeyed again.
+func TestOverrideWhileRedisIsDown(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	var events seen
+	p := redisPlans(t, s.Client(t, func(o *redis.Options) { o.DialerRetries = 1 }), &events, plans.Config{TTL: time.Second})
+	setOverride(t, p, "acme", plans.Override{Plan: "pro"})
+	expect(t, p, "acme", pro)
+	s.Kill()
+	await(t, "an event", func() bool { return len(events.take(plans.EventFeedFailed)) > 0 })
+	for range 20 {
+		expect(t, p, "acme", pro)
+		expect(t, p, "stranger", free)
+		time.Sleep(100 * time.Millisecond) // beyond the TTL
+	}
+	if e := events.take(plans.EventFeedFailed, plans.EventResolveFailed); len(e) > 0 {
+		t.Errorf("an outage is told again: %v", e)
+	}
+	began := time.Now()
+	if err := p.SetOverride(t.Context(), "stranger", plans.Override{Plan: "pro"}); err == nil {
+		t.Error("an override was set")
+	}
+	if took := time.Since(began); took > patience {
+		t.Errorf("the error took %v", took)
+	}
+	s.Restart()
+	await(t, "it is back", func() bool { return len(events.take(plans.EventFeedRestored)) > 0 })
+	await(t, "the override is lost with Redis's memory", func() bool { return limit(t, p, "acme") == core.Algorithm(free) })
+	setOverride(t, p, "stranger", plans.Override{Plan: "pro"})
+	await(t, "an override is obeyed", func() bool { return limit(t, p, "stranger") == core.Algorithm(pro) })
+}
+
+func TestOverrideOnACluster(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t, 3)
+	a := redisPlans(t, c.Client(t), new(seen), plans.Config{})
+	b := redisPlans(t, c.Client(t), new(seen), plans.Config{})
+	for i := range 5 {
+		tenant := fmt.Sprint("tenant", i)
+		expect(t, b, tenant, free)
+		setOverride(t, a, tenant, plans.Override{Plan: "pro"})
+		await(t, "another plan", func() bool { return limit(t, b, tenant) == core.Algorithm(pro) })
+		if was, err := b.DeleteOverride(t.Context(), tenant); !was || err != nil {
+			t.Error(was, err)
+		}
+		await(t, "the plan again", func() bool { return limit(t, a, tenant) == core.Algorithm(free) })
+	}
+}
+
+// Only overrides without an end have no TTL, and nothing stays of one that has ended.
+func TestKeysOfOverrides(t *testing.T) {
+	s := redistest.Start(t)
+	client := s.Client(t)
+	p := redisPlans(t, client, new(seen), plans.Config{})
+	setOverride(t, p, "for ever", plans.Override{Plan: "pro"})
+	setOverride(t, p, "for a while", plans.Override{Plan: "pro", Until: time.Now().Add(time.Hour)})
+	if err := p.Refresh(t.Context(), "refreshed"); err != nil {
+		t.Fatal(err)
+	}
+	keys, err := client.Keys(t.Context(), "*").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ttl := make(map[string]time.Duration)
+	for _, key := range keys {
+		ttl[key] = client.PTTL(t.Context(), key).Val()
+	}
+	if len(ttl) != 3 || ttl["hg:{plans}:for%20ever:ov1"] != -1 || ttl["hg:{plans}:for%20a%20while:ov1"] <= 0 || ttl["hg:{plans}:ov1"] <= 0 {
+		t.Errorf("keys and TTLs: %v", ttl)
+	}
+}
+
+// A text in Redis that is no override is reported, and the last known override holds.
+func TestOverrideThatIsGarbage(t *testing.T) {
+	s := redistest.Start(t)
+	client := s.Client(t)
+	var events seen
+	p := redisPlans(t, client, &events, plans.Config{})
+	if err := client.Set(context.Background(), "hg:{plans}:acme:ov1", `{"plan": 5}`, 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, p, "acme", free)
+	e := events.take(plans.EventOverrideFailed)
+	if len(e) == 0 || e[0].Tenant != "acme" || !strings.Contains(e[0].Err.Error(), "plan is 5: it must be a text") {
+		t.Errorf("events %v", e)
+	}
+	if _, _, err := p.Override(t.Context(), "acme"); err == nil {
+		t.Error("it is an override")
+	}
+}

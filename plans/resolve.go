@@ -1,0 +1,143 @@
+package plans
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// flight is one attempt to learn about a tenant. Callers that need it share it.
+type flight struct {
+	done          chan struct{}
+	last          known  // before
+	epoch, change uint64 // as it began
+	result        known  // once done is closed
+}
+
+// grace is how much longer than its Timeouts an attempt may take, in a process that is short of CPU. A
+// Resolve that takes longer does not heed its context.
+const grace = time.Second
+
+// know returns what is known of a tenant, and learns it if it is not fresh.
+func (p *Plans) know(ctx context.Context, id identity) (known, error) {
+	d := p.tenants.digest(id.name)
+	s := p.tenants.shard(d)
+	if k, unchanged := s.find(d, p.epoch.Load()); unchanged && p.now() < k.until {
+		return k, nil
+	}
+	return p.learn(ctx, s, d, id)
+}
+
+// learn waits until something fresh is known of a tenant. After a failure nobody waits for the next
+// attempts, as long as nothing is said to have changed.
+func (p *Plans) learn(ctx context.Context, s *shard, d digest, id identity) (known, error) {
+	s.mu.Lock()
+	t := s.take(d)
+	k, unchanged := t.known, t.unchanged(p.epoch.Load())
+	if unchanged && p.now() < k.until {
+		s.mu.Unlock()
+		return k, nil
+	}
+	retry := unchanged && k.failed
+	f := t.flight
+	if f == nil {
+		next := &flight{done: make(chan struct{}), last: k, epoch: p.epoch.Load(), change: t.change}
+		if p.run(retry, func() { p.fly(ctx, s, t, next, id) }) {
+			t.flight, f = next, next
+		}
+	}
+	s.mu.Unlock()
+	switch {
+	case k.until > 0 && (retry || f == nil):
+		return k, nil
+	case f == nil:
+		return known{}, ErrClosed
+	}
+	late := time.NewTimer(2*p.cfg.Timeout + grace)
+	defer late.Stop()
+	select {
+	case <-f.done:
+		return f.result, nil
+	case <-ctx.Done():
+		return known{}, fmt.Errorf("plans: %w", ctx.Err())
+	case <-late.C:
+		if k.until == 0 && p.cfg.OnFailure == Refuse {
+			return known{}, fmt.Errorf("plans: resolve: %w", context.DeadlineExceeded)
+		}
+		return k, nil // the last known plan, or the default plan
+	}
+}
+
+// fly learns about a tenant.
+func (p *Plans) fly(ctx context.Context, s *shard, t *tenant, f *flight, id identity) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // several callers wait for it
+	defer cancel()
+	defer context.AfterFunc(p.ctx, cancel)()
+	f.result = known{epoch: f.epoch, change: f.change}
+	p.fill(ctx, &f.result, &f.last, id)
+	s.mu.Lock()
+	t.known, t.flight = f.result, nil
+	s.mu.Unlock()
+	close(f.done)
+}
+
+// fill learns about a tenant, of which last is what was known.
+func (p *Plans) fill(ctx context.Context, k, last *known, id identity) {
+	k.plan, k.resolved = last.plan, last.resolved
+	tenant := id.tenant()
+	ttl := p.cfg.TTL - rand.N(p.cfg.TTL/10+1)
+
+	override, err := p.readOverride(ctx, id.name, last.override)
+	if err != nil {
+		k.failed, k.override = true, last.override
+		if p.store.healthy() { // otherwise the feed tells of it
+			p.tell(Event{Kind: EventOverrideFailed, Tenant: tenant, Err: err})
+		}
+	} else {
+		k.override = override
+		p.tellOfOverride(tenant, last.override, override)
+	}
+	if k.override != nil && k.override.until > 0 {
+		ttl = min(ttl, max(0, k.override.until-p.now()))
+	}
+	set := p.current.Load()
+	if o := k.override; p.cfg.Resolve != nil && (!o.holds(p.now()) || set.plans[o.Plan] == nil) {
+		if name, err := p.resolve(ctx, set, tenant); err == nil {
+			k.plan, k.resolved = name, true
+		} else {
+			k.failed = true
+			if !k.resolved && p.cfg.OnFailure == Refuse {
+				k.err = err
+			}
+			p.tell(Event{Kind: EventResolveFailed, Tenant: tenant, Err: err})
+		}
+	}
+	if k.failed {
+		ttl = min(ttl, retryAfter)
+	}
+	k.until = max(1, p.now()+ttl) // not 0, which says that nothing is known
+}
+
+// resolve calls Resolve, whose result it checks.
+func (p *Plans) resolve(ctx context.Context, set *Set, tenant string) (name string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
+	defer cancel()
+	defer func() {
+		if v := recover(); v != nil { // nobody else could recover it in this goroutine
+			err = fmt.Errorf("plans: resolve: panic: %v", v)
+		}
+	}()
+	name, err = p.cfg.Resolve(ctx, tenant)
+	if err != nil {
+		return "", fmt.Errorf("plans: resolve: %w", err)
+	}
+	if name == "" {
+		return "", nil
+	}
+	plan := set.plans[name]
+	if plan == nil {
+		return "", fmt.Errorf("%w: Resolve returned %.80q", ErrUnknownPlan, name)
+	}
+	return plan.name, nil // is the same string for all tenants
+}

@@ -1,0 +1,261 @@
+package plans_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/plans"
+)
+
+const everything = `
+# Comments are fine.
+default: free
+plans:
+  free:
+    limits:
+      api: {rate: 100, per: 1m, burst: 20}
+      short: {rate: 100, per: 1m}
+      gift: {rate: 0, burst: 1_000}
+      export: {leak: 10, per: 1s, capacity: 50}
+      import: {leak: 10, per: 1s}
+      login: {limit: 5, fixed_window: 1m, from_first: true}
+      search:
+        limit: 100
+        sliding_window: 1h30m
+        buckets: 60
+      orders: {limit: 10, sliding_log: 1m}
+      both:
+        sliding_log:
+          - {limit: 10, window: 1s}
+          - {limit: 100, window: 1d12h}
+      tokens: {limit: 1000000, calendar: month, in: Europe/Berlin, anchor: 2026-01-31}
+      hours: {limit: 5, calendar: hour, in: UTC, anchor: "2026-01-31T00:30:00+02:00"}
+      beta: deny
+      health: unlimited
+    caps: {streams: 2}
+    shadow: free-2027
+  free-2027: {}
+`
+
+func TestParseSet(t *testing.T) {
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := parse(t, everything)
+	p, ok := set.Plan("free")
+	if !ok || set.Default() != "free" || !slices.Equal(set.Names(), []string{"free", "free-2027"}) {
+		t.Fatalf("plans %v, default %s", set.Names(), set.Default())
+	}
+	want := map[string]core.Algorithm{
+		"api":    core.TokenBucket{Rate: 100, Per: time.Minute, Burst: 20},
+		"short":  core.PerMinute(100),
+		"gift":   core.TokenBucket{Burst: 1000},
+		"export": core.LeakyBucket{Rate: 10, Per: time.Second, Capacity: 50},
+		"import": core.LeakyBucket{Rate: 10, Per: time.Second, Capacity: 10},
+		"login":  core.FixedWindow{Limit: 5, Window: time.Minute, FromFirst: true},
+		"search": core.SlidingWindow{Limit: 100, Window: 90 * time.Minute, Buckets: 60},
+		"orders": core.SlidingLog{Windows: []core.Window{{Limit: 10, Width: time.Minute}}},
+		"both":   core.SlidingLog{Windows: []core.Window{{Limit: 10, Width: time.Second}, {Limit: 100, Width: 36 * time.Hour}}},
+		"beta":   core.DenyAll{}, "health": core.Unlimited{},
+	}
+	for name, limit := range want {
+		if !reflect.DeepEqual(p.Limits[name], limit) {
+			t.Errorf("%s is %#v, want %#v", name, p.Limits[name], limit)
+		}
+	}
+	tokens, _ := p.Limits["tokens"].(core.Calendar)
+	if tokens.Limit != 1_000_000 || tokens.Every != core.Month || tokens.In.String() != "Europe/Berlin" ||
+		!tokens.Anchor.Equal(time.Date(2026, 1, 31, 0, 0, 0, 0, berlin)) {
+		t.Errorf("tokens is %v", tokens)
+	}
+	hours, _ := p.Limits["hours"].(core.Calendar)
+	if hours.Every != core.Hour || !hours.Anchor.Equal(time.Date(2026, 1, 30, 22, 30, 0, 0, time.UTC)) {
+		t.Errorf("hours is %v", hours)
+	}
+	if len(p.Limits) != len(want)+2 || p.Caps["streams"] != 2 || p.Shadow != "free-2027" {
+		t.Errorf("%d limits, caps %v, shadow %s", len(p.Limits), p.Caps, p.Shadow)
+	}
+	again, _ := parse(t, everything).Plan("free")
+	if again.Limits["tokens"] != p.Limits["tokens"] || again.Limits["hours"] != p.Limits["hours"] {
+		t.Error("a file that is read twice has two different calendars")
+	}
+	p.Limits["api"] = core.DenyAll{}
+	if p, _ := set.Plan("free"); p.Limits["api"] == (core.DenyAll{}) {
+		t.Error("a Set can be changed")
+	}
+	if _, ok := set.Plan("gold"); ok {
+		t.Error("there is a plan gold")
+	}
+}
+
+func TestJSONIsYAML(t *testing.T) {
+	var compact strings.Builder
+	text := `{"default": "free", "plans": {"free": {"limits": {"api": {"rate": 100, "per": "1m"}, "off": "deny"}, "caps": {"streams": 2}}}}`
+	var v any
+	if err := json.Unmarshal([]byte(text), &v); err != nil {
+		t.Fatal(err)
+	}
+	indented := json.NewEncoder(&compact)
+	indented.SetIndent("", "\t") // YAML forbids tabs in front of a line, except in brackets
+	if err := indented.Encode(v); err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{text, compact.String()} {
+		p, _ := parse(t, text).Plan("free")
+		if p.Limits["api"] != core.PerMinute(100) || p.Limits["off"] != (core.DenyAll{}) || p.Caps["streams"] != 2 {
+			t.Errorf("%v", p)
+		}
+	}
+}
+
+// Every fault is reported at once, with its line and its field.
+func TestParseSetFaults(t *testing.T) {
+	plan := func(text string) string { return "default: a\nplans:\n  a:\n    limits:\n      x: " + text + "\n" }
+	const x = "line 5: plans.a.limits.x"
+	for name, c := range map[string]struct {
+		text string
+		want []string
+	}{
+		"empty":             {"", []string{"is empty"}},
+		"comment":           {"# nothing", []string{"is empty"}},
+		"text":              {"hello", []string{`is "hello": it must be a mapping`, "plans is empty", "default is missing"}},
+		"two documents":     {"a: 1\n---\nb: 2", []string{"has 2 documents"}},
+		"syntax":            {"default: free\nplans: [1, 2", []string{"line 2: sequence end token ']' not found"}},
+		"brackets":          {strings.Repeat("[", 1000), []string{"is nested more than 100 levels deep"}},
+		"marks":             {strings.Repeat("- ", 1000), []string{"is nested more than 100 levels deep"}},
+		"large":             {"# " + strings.Repeat("x", 1<<20), []string{"has more than 1048576 bytes"}},
+		"unknown field":     {"default: a\nplan: {}\nplans: {a: {}}", []string{"line 2: plan is no field here: there are default and plans"}},
+		"two plans":         {"default: a\nplans:\n  a: {}\n  b: {}\n  a: {}", []string{"line 3: plans.a is there twice: in line 3 and in line 5"}},
+		"unknown default":   {"default: b\nplans: {a: {}}", []string{`line 1: default is "b": there is no such plan`}},
+		"no default":        {"plans: {a: {}}", []string{"default is missing"}},
+		"no plans":          {"default: a", []string{"plans is empty"}},
+		"unknown shadow":    {"default: a\nplans: {a: {shadow: b}}", []string{`line 2: plans.a.shadow is "b": there is no such plan`}},
+		"own shadow":        {"default: a\nplans: {a: {shadow: a}}", []string{"plans.a.shadow is the plan itself"}},
+		"plan is a list":    {"default: a\nplans: {a: [1]}", []string{"line 2: plans.a is a list: it must be a mapping"}},
+		"plan is nothing":   {"default: a\nplans:\n  a:\n", []string{"line 3: plans.a is empty: it must be a mapping"}},
+		"name of a plan":    {"default: a\nplans: {a: {}, a b: {}}", []string{`line 2: plans holds the name "a b", which is "a b": it may hold only`}},
+		"name of a policy":  {"default: a\nplans: {a: {limits: {x y: deny}}}", []string{`plans.a.limits holds the name "x y"`}},
+		"caps":              {"default: a\nplans: {a: {caps: {s: 0, t: -1, u: many, v: 1.5}}}", []string{"plans.a.caps.s is 0: it must be between 1 and", "caps.t is -1", `caps.u is "many": it must be a whole number`, "caps.v is 1.5"}},
+		"anchor":            {"default: a\nplans:\n  a: &x {}\n  b: *x\n  c: {<<: *x}", []string{"line 3: plans.a is an anchor", "line 4: plans.b is an anchor", "plans.c.<< is a merge key"}},
+		"tag":               {"default: !!str a\nplans: {a: {}}", []string{"default is an anchor, an alias or a tag"}},
+		"no algorithm":      {plan("{burst: 5}"), []string{x + " says no algorithm: one of the fields rate, leak, fixed_window, sliding_window, sliding_log and calendar is required"}},
+		"two algorithms":    {plan("{rate: 5, per: 1m, calendar: month}"), []string{x + " says 2 algorithms: rate and calendar"}},
+		"another's field":   {plan("{rate: 5, per: 1m, window: 1m}"), []string{x + ".window is no field of a limit with rate: there are rate, per and burst"}},
+		"unknown word":      {plan("none"), []string{x + ` is "none": it must be unlimited, deny or a mapping`}},
+		"number":            {plan("5"), []string{x + " is 5: it must be unlimited, deny or a mapping"}},
+		"negative":          {plan("{rate: -1, per: -1m, burst: -5}"), []string{x + ".rate is -1: it must not be negative", x + ".per is -1m0s: it must not be negative", x + ".burst is -5: it must not be negative"}},
+		"zero":              {plan("{rate: 0, per: 1m}"), []string{x + ".burst is 0: nothing would ever be allowed (deny is a limit of its own)", x + ".rate is 0 but per is 1m0s"}},
+		"no period":         {plan("{rate: 5}"), []string{x + ".per"}},
+		"fraction":          {plan("{rate: 1.5, per: 1m}"), []string{x + ".rate is 1.5: it must be a whole number such as 1000"}},
+		"octal":             {plan("{rate: 010, per: 1m}"), []string{x + ".rate is 010: it must be a whole number"}},
+		"large number":      {plan("{rate: 99999999999999999999, per: 1m}"), []string{x + `.rate is "99999999999999999999": it must be a whole number`}},
+		"duration":          {plan("{rate: 5, per: minute}"), []string{x + `.per is "minute": it must be a duration such as`}},
+		"duration no unit":  {plan("{rate: 5, per: 60}"), []string{x + ".per is 60: it must be a duration"}},
+		"days":              {plan("{rate: 5, per: 1.5d}"), []string{x + `.per is "1.5d": it must be a duration`}},
+		"many days":         {plan("{rate: 5, per: 60000d}"), []string{x + `.per is "60000d": it must be a duration`}},
+		"days and less":     {plan("{rate: 5, per: 1d-1h}"), []string{x + `.per is "1d-1h": it must be a duration`}},
+		"leak":              {plan("{leak: 0, per: 1s, capacity: 0}"), []string{x + ".leak is 0: it would never leak", x + ".capacity is 0"}},
+		"fixed window":      {plan("{limit: 0, fixed_window: 0s, from_first: 1}"), []string{x + ".from_first is 1: it must be true or false"}},
+		"fixed window zero": {plan("{limit: 0, fixed_window: 0s}"), []string{x + ".limit is 0", x + ".fixed_window is 0s: it must be positive"}},
+		"sliding window":    {plan("{limit: 1, sliding_window: 1m, buckets: 2000}"), []string{x + ".buckets is 2000: it must be between 1 and 1000"}},
+		"log":               {plan("{sliding_log: [{limit: 0, window: 1s}, {limit: 5, window: 1s}]}"), []string{x + ".sliding_log[0].limit is 0", x + ".sliding_log[1].window is 1s, as sliding_log[0].window is"}},
+		"log's field":       {plan("{sliding_log: [{limit: 1, per: 1s}]}"), []string{x + ".sliding_log[0].per is no field here: there are limit and window"}},
+		"log and limit":     {plan("{limit: 1, sliding_log: [{limit: 1, window: 1s}]}"), []string{x + ".limit stands beside a list"}},
+		"calendar":          {plan("{limit: 1, calendar: fortnight, in: Atlantis/Capital}"), []string{x + `.calendar is "fortnight": it must be minute, hour`, x + `.in is "Atlantis/Capital": there is no such time zone`}},
+		"calendar no zone":  {plan("{limit: 0, calendar: month}"), []string{x + ".in is missing: it must be a time zone, such as UTC", x + ".limit is 0"}},
+		"calendar Local":    {plan("{limit: 1, calendar: month, in: Local}"), []string{x + `.in is "Local": there is no such time zone`}},
+		"calendar anchor":   {plan("{limit: 1, calendar: month, in: UTC, anchor: January}"), []string{x + `.anchor is "January": it must be a date such as 2026-01-31`}},
+		"several": {
+			"default: c\nplans:\n  a: {limits: {x: {rate: 0}}, caps: {s: 0}}\n  b: {limit: 5}",
+			[]string{"line 4: plans.b.limit is no field here: there are caps, limits and shadow", `line 1: default is "c"`, "line 3: plans.a.limits.x.burst is 0", "line 3: plans.a.caps.s is 0"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			set, err := plans.ParseSet([]byte(c.text))
+			if err == nil || set != nil {
+				t.Fatalf("%v, %v", set, err)
+			}
+			lines := strings.Split(err.Error(), "\n")
+			if len(lines) != len(c.want) {
+				t.Errorf("%d faults, want %d:\n%v", len(lines), len(c.want), err)
+			}
+			for _, w := range c.want {
+				if !slices.ContainsFunc(lines, func(line string) bool {
+					return strings.HasPrefix(line, "plans: ") && strings.Contains(line, w)
+				}) {
+					t.Errorf("%v\ndoes not say %q", err, w)
+				}
+			}
+		})
+	}
+}
+
+func TestReadSetNamesItsFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "plans.yaml")
+	if err := os.WriteFile(path, []byte("default: a\nplans: {a: {caps: {s: 0}}}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := plans.ReadSet(path); err == nil || !strings.HasPrefix(err.Error(), "plans: "+path+": line 2: plans.a.caps.s is 0") {
+		t.Error(err)
+	}
+}
+
+func TestNewSetFaults(t *testing.T) {
+	_, err := plans.NewSet(plans.SetConfig{Default: "a", Plans: map[string]plans.Plan{"a": {
+		Limits: map[string]core.Algorithm{"x": nil, "y": core.PerHour(-1), "z": &core.TokenBucket{}, "": core.DenyAll{}},
+	}}})
+	for _, w := range []string{
+		"plans.a.limits.x is nil: it must be a limit", "plans.a.limits.y.rate is -1",
+		"plans.a.limits.z is not valid: *core.TokenBucket must be a value", "plans.a.limits holds an empty name",
+	} {
+		if err == nil || !strings.Contains(err.Error(), w) {
+			t.Errorf("%v\ndoes not say %q", err, w)
+		}
+	}
+	set, err := plans.NewSet(plans.SetConfig{Default: "a", Plans: map[string]plans.Plan{"a": {
+		Limits: map[string]core.Algorithm{"x": core.Block{Strikes: 1, Within: time.Hour, For: time.Hour}},
+	}}})
+	if err != nil || set.Default() != "a" {
+		t.Error(err)
+	}
+}
+
+// A text is a Set or an error, and every limit of a Set is one that a policy accepts.
+func FuzzParseSet(f *testing.F) {
+	f.Add(everything)
+	f.Add(twoPlans)
+	f.Add(`{"default": "a", "plans": {"a": {"limits": {"x": {"rate": 5, "per": "1m"}}}}}`)
+	f.Add("default: a\nplans:\n  a: &x {}\n  b: *x\n  ? c\n  : {<<: *x}")
+	f.Add("default: a\nplans: {a: {limits: {x: {sliding_log: [{limit: 1, window: 1s}]}}}}")
+	f.Fuzz(func(t *testing.T, text string) {
+		if len(text) > 4096 {
+			return // the parser takes more than linear time
+		}
+		set, err := plans.ParseSet([]byte(text))
+		if (err == nil) == (set == nil) {
+			t.Fatalf("%v, %v", set, err)
+		}
+		if err != nil {
+			return
+		}
+		for _, name := range set.Names() {
+			p, _ := set.Plan(name)
+			for policy, limit := range p.Limits {
+				if _, err := core.NewPolicy(core.PolicyConfig{Name: policy, Algorithm: limit}); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		if _, err := plans.New(plans.Config{Set: set}); err != nil {
+			t.Error(err)
+		}
+	})
+}
