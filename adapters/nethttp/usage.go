@@ -99,6 +99,7 @@ func (g *Guard) serveUsage(w http.ResponseWriter, r *http.Request) {
 // usage reads what the request's keys have used, or sets the status and the error of a refusal.
 func (a *Admission) usage(r *http.Request) usage {
 	u := usage{Policies: []policyUsage{}, Streams: []streamUsage{}}
+	defer a.snapshot(r)()
 	charges, err := a.deriveKeys(r)
 	if err == nil && a.guard.cfg.Concurrency != nil {
 		err = a.deriveLevels(r)
@@ -130,7 +131,7 @@ func (a *Admission) deriveKeys(r *http.Request) (charges []core.Charge, err erro
 		if !ok {
 			continue
 		}
-		limit, err := rule.limit(r)
+		limit, err := rule.limit(a, r)
 		if err != nil {
 			return nil, err
 		}
@@ -140,7 +141,7 @@ func (a *Admission) deriveKeys(r *http.Request) (charges []core.Charge, err erro
 }
 
 func (a *Admission) policyUsages(r *http.Request, charges []core.Charge) ([]policyUsage, error) {
-	d, err := a.guard.cfg.Gate.Peek(r.Context(), charges...)
+	d, err := a.guard.cfg.Gate.Peek(a.context(r), charges...)
 	if err != nil {
 		return nil, a.explain(charges, err)
 	}
