@@ -98,9 +98,10 @@ func (g *Gate) apply(ctx context.Context, a Adjustment) (verdict int64, err erro
 
 // AtLeast raises what is used of a quota to at least c.Cost, and returns how many units it added. Of
 // several calls, in any number of processes, the largest Cost decides, so that a ledger's figure may
-// be sent again and again: as when Redis has lost its data. What is above twice the limit is dropped,
-// as by Reservation.Settle. PolicyConfig.Ledger calls it where it is needed. See [Adjustment] for
-// what a quota is.
+// be sent again and again: as when Redis has lost its data. It is charged whether it fits or not, and
+// the next period owes nothing for it. A Cost above 10^15 counts as 10^15. PolicyConfig.Ledger calls
+// it where it is needed, and a call by hand seeds a key as that does: the ledger is not asked for it
+// again in the period. See [Adjustment] for what a quota is.
 //
 // If at is not zero, it is the time for which the figure was read: in another period of the quota the
 // error wraps ErrPeriod. Other errors are those of Adjust.

@@ -59,7 +59,7 @@ func TestAtLeastRaisesByMaximum(t *testing.T) {
 	eachQuota(t, func(t *testing.T, g *core.Gate, c *manualClock, p *core.Policy, next time.Duration) {
 		key := newKey(t, "k", t.Name())
 		for _, step := range []struct{ atLeast, added, used int64 }{
-			{0, 0, 0}, {3, 3, 3}, {3, 0, 3}, {2, 0, 3}, {7, 4, 7}, {12, 5, 12}, {500, 488, 20}, {15, 0, 20},
+			{0, 0, 0}, {3, 3, 3}, {3, 0, 3}, {2, 0, 3}, {7, 4, 7}, {12, 5, 12}, {500, 488, 500}, {15, 0, 500},
 		} {
 			if added := atLeast(t, g, core.Charge{Policy: p, Key: key, Cost: step.atLeast}); added != step.added {
 				t.Errorf("AtLeast %d added %d, want %d", step.atLeast, added, step.added)
@@ -69,9 +69,27 @@ func TestAtLeastRaisesByMaximum(t *testing.T) {
 			}
 		}
 		if next > 0 {
-			c.advance(2 * next)
+			c.advance(next)
 			if n := used(t, g, p, key); n != 0 {
-				t.Errorf("%d units are in use in a later period", n)
+				t.Errorf("%d units are in use in the next period", n)
+			}
+		}
+	})
+}
+
+// A figure above twice the limit counts as a whole: the raise that it was spent under may be lost with
+// the data, and come after it.
+func TestAtLeastBeforeItsRaise(t *testing.T) {
+	eachQuota(t, func(t *testing.T, g *core.Gate, c *manualClock, p *core.Policy, _ time.Duration) {
+		key := newKey(t, "k", t.Name())
+		atLeast(t, g, core.Charge{Policy: p, Key: key, Cost: 30})
+		adjust(t, g, core.Adjustment{ID: "a", Policy: p, Key: key, Raise: 25, Until: c.Now().Add(time.Hour)})
+		for _, step := range []struct {
+			cost    int64
+			allowed bool
+		}{{6, false}, {5, true}, {1, false}} {
+			if d := decide(t, g, core.Charge{Policy: p, Key: key, Cost: step.cost}); d.Allowed != step.allowed {
+				t.Error(show(d))
 			}
 		}
 	})

@@ -197,6 +197,7 @@ func (c *Charge) adjust(now int64, op Operation) (verdict int64, changed bool) {
 	case AtLeast:
 		changed = q.Find(c.State, now)
 		before := q.Read(q.Reply(c.State, Cost{}, nil), Cost{}, 0).Used
+		q = QuotaOf(q.Raised(max(0, k.Units-q.Capacity()))) // nothing is dropped or owed
 		charge(k.Units - before)
 		if k.Seeds {
 			a.seeded, a.asked = q.periodEnds(c.State, now), 0

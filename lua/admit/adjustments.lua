@@ -97,8 +97,9 @@ end
 
 local function at_least()
   local hash, asked = target()
-  local reply = decide(keys, argv, now, margin)
+  local reply, limit = decide(keys, argv, now, margin), argv[argv[1] + 5] + 3
   local missing = math.max(0, asked[1] - reply[2])
+  argv[limit] = math.max(argv[limit] + 0, asked[1] + 0) -- nothing is dropped or owed
   change(missing)
   if asked[2] == '1' then
     local window = argv[argv[argv[1] + 5] + 0] == 'window'
