@@ -105,6 +105,14 @@ func TestAtLeastIsForItsPeriod(t *testing.T) {
 		if next == 0 {
 			return
 		}
+		for _, at := range []time.Time{
+			time.Date(1, 1, 1, 0, 0, 0, 0, time.FixedZone("", 3600)), time.Date(1969, 12, 31, 23, 0, 0, 0, time.UTC),
+			time.Unix(0, 0), time.Unix(math.MaxInt64/2, 0),
+		} {
+			if _, err := g.AtLeast(t.Context(), charge, at); !errors.Is(err, core.ErrPeriod) {
+				t.Errorf("%v: %v", at, err)
+			}
+		}
 		for _, away := range []time.Duration{next, -2 * next} {
 			c.micros.Store(read.Add(away).UnixMicro())
 			charge.Key = newKey(t, "k", t.Name(), away.String())
