@@ -140,11 +140,18 @@ func (g *Gate) askLedger(ctx context.Context, c Charge) error {
 func (g *Gate) useLedger(ctx context.Context, c Charge, now time.Time) error {
 	start := time.Now()
 	err := g.seedFrom(ctx, &c, now)
+	passed := errors.Is(err, ErrPeriod) && !errors.Is(err, ErrLedger) // the decision asks again, for the present period
 	if err != nil {
 		turn := algorithm.Adjustment{Lease: ledgerPause.Microseconds(), Defers: true}
+		if passed {
+			turn.Lease = 0
+		}
 		_, _ = g.adjust(ctx, algorithm.Ask, c, time.Time{}, turn) // otherwise its turn ends later
 	}
 	g.tell(ctx, Event{Kind: EventLedger, Policy: c.Policy, Err: err, Took: time.Since(start)})
+	if passed {
+		return nil
+	}
 	return err
 }
 
@@ -169,7 +176,11 @@ func (g *Gate) seedFrom(ctx context.Context, c *Charge, now time.Time) error {
 	if _, from, until := algorithm.PeriodOf(quota, now.UnixMicro()); until > 0 {
 		period = Span{time.UnixMicro(from), time.UnixMicro(until)}
 	}
-	used, err := c.Policy.ledger(called, c.Key, period)
+	var used int64
+	err = safely(func() (err error) {
+		used, err = c.Policy.ledger(called, c.Key, period)
+		return err
+	})
 	if err == nil && used < 0 {
 		err = fmt.Errorf("it says that %d units are used", used)
 	}

@@ -183,6 +183,27 @@ func TestSlowLedgerIsNotWaitedFor(t *testing.T) {
 	})
 }
 
+// When a period ends while the ledger is asked, the decision asks it again for the new one.
+func TestPeriodEndsDuringLedger(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+		calls := int64(0)
+		p := newPolicy(t, core.PolicyConfig{
+			Name: "budget", Algorithm: core.Calendar{Limit: 10, Every: core.Month, In: time.UTC}, OnFailure: core.Closed,
+			Ledger: func(context.Context, core.Key, core.Span) (int64, error) {
+				if calls++; calls == 1 {
+					c.advance(31 * 24 * time.Hour)
+					return 9, nil
+				}
+				return 1, nil
+			},
+		})
+		d := decide(t, g, core.Charge{Policy: p, Key: newKey(t, "k"), Cost: 5})
+		if !d.Allowed || d.At(0).Used != 6 || calls != 2 {
+			t.Errorf("%d calls: %s", calls, show(d))
+		}
+	})
+}
+
 // The panic of a ledger is an error, and ends no process.
 func TestLedgerPanics(t *testing.T) {
 	p := newPolicy(t, core.PolicyConfig{
@@ -191,7 +212,7 @@ func TestLedgerPanics(t *testing.T) {
 	})
 	g := memoryGate(t, core.Config{})
 	d, err := g.Decide(t.Context(), core.Charge{Policy: p, Key: newKey(t, "k"), Cost: 1})
-	if err != nil || d.Allowed || !strings.Contains(d.Cause.Error(), "no ledger") {
+	if err != nil || d.Allowed || !errors.Is(d.Cause, core.ErrLedger) || !strings.Contains(d.Cause.Error(), "no ledger") {
 		t.Error(show(d), err)
 	}
 }
