@@ -16,17 +16,21 @@ import (
 var ErrLedger = errors.New("core: the ledger does not answer")
 
 const (
-	ledgerTime  = 5 * time.Second // bounds a call of PolicyConfig.Ledger
-	ledgerPause = time.Second     // between calls for a key that fail
-	ledgerCalls = 32              // at a time
-	ledgerTries = 3               // of a decision
+	ledgerTime  = 5 * time.Second        // bounds a call of PolicyConfig.Ledger
+	ledgerPause = time.Second            // between calls for a key that fail
+	ledgerCalls = 32                     // at a time, of a process
+	ledgerPoll  = 500 * time.Millisecond // at most, between looks whether another process has asked
+	ledgerTries = 3                      // of a decision
 )
 
 // ledgers are the keys whose ledgers this process asks.
 type ledgers struct {
 	mu   sync.Mutex
 	open map[string]*seeding
-	busy chan struct{} // holds an element for each call of a ledger
+	busy chan struct{} // holds an element for each key that asks Redis or its ledger
+
+	closed context.Context // ends when the Gate is closed
+	close  context.CancelFunc
 }
 
 // seeding is the way of one key to its ledger and back.
@@ -36,7 +40,9 @@ type seeding struct {
 }
 
 func newLedgers() *ledgers {
-	return &ledgers{open: make(map[string]*seeding), busy: make(chan struct{}, ledgerCalls)}
+	l := &ledgers{open: make(map[string]*seeding), busy: make(chan struct{}, ledgerCalls)}
+	l.closed, l.close = context.WithCancel(context.Background())
+	return l
 }
 
 // adjusts reports whether decisions heed the adjustments of a key.
@@ -115,24 +121,46 @@ func (g *Gate) openSeeding(ctx context.Context, c *charge) *seeding {
 	return s
 }
 
-// askLedger asks the ledger of a key, or waits until another process has.
+// askLedger asks the ledger of a key, or waits until another process has. The pauses grow, because
+// decisions wait only at first, and many keys may wait at once.
 func (g *Gate) askLedger(ctx context.Context, c Charge) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*ledgerTime)
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	for pause := 2 * time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
-		turn := algorithm.Adjustment{Lease: (ledgerTime + g.timeout).Microseconds()}
-		verdict, err := g.adjust(ctx, algorithm.Ask, c, time.Time{}, turn)
-		switch {
-		case err != nil || verdict == 0:
+	defer context.AfterFunc(g.ledgers.closed, cancel)()
+	end := time.NewTimer(2 * ledgerTime)
+	defer end.Stop()
+	for pause := 2 * time.Millisecond; ; pause = min(2*pause, ledgerPoll) {
+		left, err := g.takeTurn(ctx, c, end.C)
+		if err != nil || left == 0 {
 			return err
-		case verdict < 0:
-			return g.useLedger(ctx, c, time.UnixMicro(-verdict))
-		case !g.tasks.Sleep(min(pause, time.Duration(verdict)*time.Microsecond)):
-			return ErrClosed
-		case ctx.Err() != nil:
+		}
+		select {
+		case <-time.After(min(pause, left)):
+		case <-end.C:
 			return ErrLedger
+		case <-ctx.Done():
+			return ErrClosed
 		}
 	}
+}
+
+// takeTurn asks the ledger of a key if nobody does. Otherwise it returns for how long another caller
+// may. It waits for its place before it takes the turn, so that the ledger has all of its time.
+func (g *Gate) takeTurn(ctx context.Context, c Charge, end <-chan time.Time) (left time.Duration, err error) {
+	select {
+	case g.ledgers.busy <- struct{}{}:
+	case <-end:
+		return 0, fmt.Errorf("%w: %d keys ask", ErrLedger, ledgerCalls)
+	case <-ctx.Done():
+		return 0, ErrClosed
+	}
+	defer func() { <-g.ledgers.busy }()
+	turn := algorithm.Adjustment{Lease: (ledgerTime + g.timeout).Microseconds()}
+	verdict, err := g.adjust(ctx, algorithm.Ask, c, time.Time{}, turn)
+	if err == nil && verdict < 0 {
+		return 0, g.useLedger(ctx, c, time.UnixMicro(-verdict))
+	}
+	return time.Duration(verdict) * time.Microsecond, err
 }
 
 // useLedger asks the ledger of a key for the period of that time, and seeds the key. If the ledger
@@ -166,12 +194,6 @@ func (g *Gate) seedFrom(ctx context.Context, c *Charge, now time.Time) error {
 	}
 	called, cancel := context.WithTimeout(ctx, ledgerTime)
 	defer cancel()
-	select {
-	case g.ledgers.busy <- struct{}{}:
-	case <-called.Done():
-		return fmt.Errorf("%w: %d keys ask", ErrLedger, ledgerCalls)
-	}
-	defer func() { <-g.ledgers.busy }()
 	var period Span
 	if _, from, until := algorithm.PeriodOf(quota, now.UnixMicro()); until > 0 {
 		period = Span{time.UnixMicro(from), time.UnixMicro(until)}

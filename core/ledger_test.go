@@ -3,6 +3,7 @@ package core_test
 import (
 	"context"
 	"errors"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -201,6 +202,60 @@ func TestPeriodEndsDuringLedger(t *testing.T) {
 		if !d.Allowed || d.At(0).Used != 6 || calls != 2 {
 			t.Errorf("%d calls: %s", calls, show(d))
 		}
+	})
+}
+
+// Close ends the calls of ledgers.
+func TestCloseEndsLedgers(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		l := &ledger{gate: make(chan struct{})}
+		p := l.policy(t, frozen(10), core.Closed)
+		g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, Timeout: shortTimeout})
+		var wg sync.WaitGroup
+		for i := range 40 { // more than ask at once
+			wg.Go(func() {
+				d, err := g.Decide(t.Context(), core.Charge{Policy: p, Key: newKey(t, "k", strconv.Itoa(i)), Cost: 1})
+				if err != nil || d.Allowed {
+					t.Error(show(d), err)
+				}
+			})
+		}
+		wg.Wait()
+		start := time.Now()
+		if err := g.Close(t.Context()); err != nil || time.Since(start) > 2*time.Second {
+			t.Error(err, time.Since(start))
+		}
+	})
+}
+
+// A process waits for a place before it takes the turn of a key from others, and a ledger has all of
+// its time however many keys wait.
+func TestLedgersTakeTurnsOneByOne(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		stuck := &ledger{gate: make(chan struct{})}
+		stuck.used.Store(1)
+		quick := new(ledger)
+		quick.used.Store(1)
+		var gates [2]*core.Gate
+		for i := range gates {
+			gates[i] = redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, Timeout: shortTimeout})
+		}
+		one, other := stuck.policy(t, frozen(10), core.Closed), quick.policy(t, frozen(10), core.Closed)
+		var wg sync.WaitGroup
+		for i := range 32 {
+			wg.Go(func() {
+				_, _ = gates[0].Decide(t.Context(), core.Charge{Policy: one, Key: newKey(t, "k", strconv.Itoa(i)), Cost: 1})
+			})
+		}
+		wg.Wait()
+		last := newKey(t, "k", "last")
+		if d, err := gates[0].Decide(t.Context(), core.Charge{Policy: one, Key: last, Cost: 1}); d.Cause == nil {
+			t.Error(show(d), err)
+		}
+		if d := decide(t, gates[1], core.Charge{Policy: other, Key: last, Cost: 1}); !d.Allowed || quick.calls.Load() != 1 {
+			t.Error(show(d))
+		}
+		close(stuck.gate)
 	})
 }
 
