@@ -291,6 +291,25 @@ func TestAdjustIsAppliedOnceByMany(t *testing.T) {
 	})
 }
 
+// An adjustment reads none of the ids that are known, of which a key may have thousands.
+func TestAdjustReadsNoOtherIDs(t *testing.T) {
+	s := redistest.Real(t)
+	g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix})
+	a := core.Adjustment{Policy: newPolicy(t, core.PolicyConfig{Name: "quota", Algorithm: frozen(10), Raisable: true}), Key: newKey(t, "k")}
+	do(t, s.Client(t), "CONFIG", "RESETSTAT")
+	for _, a.ID = range []string{"a", "b", "c"} {
+		a.Raise, a.Until = 1, time.Now().Add(time.Hour)
+		adjust(t, g, a)
+	}
+	stats, err := s.Client(t).Info(t.Context(), "commandstats").Result()
+	if err != nil || strings.Contains(stats, "cmdstat_hgetall:") {
+		t.Error(stats, err)
+	}
+	if d := peek(t, g, core.Charge{Policy: a.Policy, Key: a.Key}); d.At(0).Raised != 3 {
+		t.Error(show(d))
+	}
+}
+
 func TestAdjustmentIsValidated(t *testing.T) {
 	raisable := newPolicy(t, core.PolicyConfig{Name: "quota", Algorithm: frozen(10), Raisable: true})
 	hour := time.Now().Add(time.Hour)

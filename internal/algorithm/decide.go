@@ -79,10 +79,12 @@ type Charge struct {
 // the limits, and refunds the holds that have ended. If a key is to be seeded before, the reply is
 // Unseeded and nothing changes.
 func Run(now int64, terms Terms, charges []Charge, reply []int64) (_ []int64, changed uint32) {
+	unseeded := false
 	for i := range charges {
-		if charges[i].raise(now) && !terms.Operation.Corrects() {
-			return append(reply, Unseeded), 0
-		}
+		unseeded = charges[i].raise(now) || unseeded
+	}
+	if unseeded && !terms.Operation.Corrects() {
+		return append(reply, Unseeded), 0
 	}
 	for i := range charges {
 		if c := &charges[i]; c.HoldFor > 0 && c.expire(now) {

@@ -82,14 +82,17 @@ local function adjust()
     return {-3}
   end
   local known = now + asked[2]
+  local next = known
   if more > 0 then
     known = math.max(known, ends)
+    next = ends
     call('HINCRBY', hash, 'to:' .. text(ends), text(more))
     local limit = adjustments[3] + 3
     argv[limit] = argv[limit] + more
   end
-  call('HSET', hash, field, text(known))
-  prune(hash)
+  local before = string.match(call('HGET', hash, 'raised') or '', '^(%d+) ')
+  next = math.min(next, before and before + 0 or known)
+  call('HSET', hash, field, text(known), 'raised', text(next) .. ' ' .. text(raised[1] + more))
   outlive(hash, known)
   change(units)
   return {1}
