@@ -74,6 +74,28 @@ func (g *Gate) sendSeeded(
 	return request.Unsent{Err: ErrLedger}
 }
 
+// dropLedgers leaves to the failure modes the charges of a request whose ledgers do not answer, and
+// reports whether one is Closed. The others stay in the request; it reports whether there are some. The
+// slot is asked for afterwards.
+func (p *plan) dropLedgers(r *request.Request, cause error) (closed, others bool) {
+	var rest []*request.Charge
+	for _, c := range r.Charges {
+		if c.Seeds {
+			closed = closed || p.of(c).mode(cause) == Closed
+		} else {
+			rest = append(rest, c)
+		}
+	}
+	if len(rest) == 0 {
+		return closed, false
+	}
+	r.Charges, r.Receipts = rest, true
+	if r.Slot != nil {
+		r.Slot, p.slot.Sent = nil, false
+	}
+	return closed, true
+}
+
 // seed waits until the keys of a request are seeded.
 func (g *Gate) seed(ctx context.Context, p *plan, r *request.Request) error {
 	timer := time.NewTimer(g.timeout)

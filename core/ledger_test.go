@@ -154,6 +154,74 @@ func TestLedgerFails(t *testing.T) {
 	})
 }
 
+// Without a figure, the failure mode decides on the policy that needs it, and the store on all else.
+func TestLedgerFailsAlone(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+		for _, test := range []struct {
+			name   string
+			mode   core.FailureMode
+			shadow bool
+			cost   int64
+			allows int64 // calls
+		}{
+			{"open", core.Open, false, 1, 2},
+			{"closed", core.Closed, false, 1, 0},
+			{"closed shadow", core.Closed, true, 1, 2},
+			{"local", core.Local, false, 1, 2},
+			{"local, above the share", core.Local, false, 11, 0},
+		} {
+			for _, hold := range []time.Duration{0, time.Hour} {
+				t.Run(test.name+hold.String(), func(t *testing.T) {
+					l, key := new(ledger), newKey(t, "k", t.Name())
+					l.fails.Store(&errGone)
+					p := newPolicy(t, core.PolicyConfig{Name: "budget", Algorithm: frozen(10), Ledger: l.ask, OnFailure: test.mode, Shadow: test.shadow})
+					other := newPolicy(t, core.PolicyConfig{Name: "other", Algorithm: frozen(2), OnFailure: core.Closed, Hold: hold})
+					both := []core.Charge{{Policy: p, Key: key, Cost: test.cost}, {Policy: other, Key: key, Cost: 1}}
+					allowed := int64(0)
+					for range 3 {
+						c.advance(time.Second)
+						_, d, err := g.Charge(t.Context(), both...)
+						if err != nil || !errors.Is(d.Cause, core.ErrLedger) || d.At(1).Source != peek(t, g, both[1]).Source {
+							t.Error(show(d), err)
+						}
+						if d.Allowed {
+							allowed++
+						}
+					}
+					if n := used(t, g, other, key); n != test.allows || allowed != n {
+						t.Errorf("%d allowed and %d in use, want %d", allowed, n, test.allows)
+					}
+				})
+			}
+		}
+	})
+}
+
+// Without a figure, the semaphore of an Admit takes its slot from Redis all the same.
+func TestLedgerFailsAndSlotsAreCounted(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		l, key, granted := new(ledger), newKey(t, "k"), 0
+		l.fails.Store(&errGone)
+		for i := range 6 {
+			g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, Timeout: shortTimeout})
+			charges := []core.Charge{
+				{Policy: l.policy(t, frozen(10), core.Open), Key: key, Cost: 1},
+				{Policy: limited(t, "other", frozen(10)), Key: key, Cost: 1},
+			}
+			lease, d, err := semaphore(t, g, core.SemaphoreConfig{TTL: time.Hour}).TryAdmit(
+				t.Context(), core.SlotRequest{Levels: []core.Level{{Key: key, Limit: 1}}}, charges[:1+i%2]...)
+			if lease != nil {
+				granted++
+			} else if !errors.Is(err, core.ErrFull) {
+				t.Error(show(d), err)
+			}
+		}
+		if n := used(t, redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix}), limited(t, "other", frozen(10)), key); granted != 1 || n != 0 {
+			t.Errorf("%d slots of 1 were granted, and %d units are in use", granted, n)
+		}
+	})
+}
+
 // A decision does not wait for a slow ledger for longer than its deadline. The figure counts when it
 // comes.
 func TestSlowLedgerIsNotWaitedFor(t *testing.T) {
