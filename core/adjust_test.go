@@ -259,6 +259,18 @@ func TestRaiseLiftsRememberedDenials(t *testing.T) {
 	})
 }
 
+// A process that decides alone knows no raise, so it does not say that waiting is in vain.
+func TestRaiseIsUnknownToLocal(t *testing.T) {
+	s := redistest.Start(t)
+	g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, Timeout: shortTimeout})
+	s.Kill()
+	p := newPolicy(t, core.PolicyConfig{Name: "quota", Algorithm: frozen(10), Raisable: true})
+	d, err := g.Decide(t.Context(), core.Charge{Policy: p, Key: newKey(t, "k"), Cost: 11})
+	if err != nil || d.Source != core.SourceLocal || d.Allowed || d.RetryAfter() != time.Second {
+		t.Error(show(d), err)
+	}
+}
+
 // The same adjustments from many goroutines of two processes are applied once each.
 func TestAdjustIsAppliedOnceByMany(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
