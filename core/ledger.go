@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -57,8 +58,8 @@ func (p *Policy) checkQuota(field string) error {
 		"Calendar, a FixedWindow that is not FromFirst, or a TokenBucket with Rate 0", field)
 }
 
-// sendSeeded asks the store. If keys are to be seeded first, it waits for their ledgers, for at most
-// Config.Timeout, and asks again.
+// sendSeeded asks the store. If keys are to be seeded first, it waits for their ledgers and asks
+// again. All of a decision's waits end within Config.Timeout.
 func (g *Gate) sendSeeded(
 	ctx, caller context.Context, p *plan, requests []request.Request,
 ) error {
@@ -96,14 +97,22 @@ func (p *plan) dropLedgers(r *request.Request, cause error) (closed, others bool
 	return closed, true
 }
 
-// seed waits until the keys of a request are seeded.
+// seed waits until the keys of a request are seeded. It begins to seed those of the plan's other
+// requests too, because the decision has one deadline for all ledgers.
 func (g *Gate) seed(ctx context.Context, p *plan, r *request.Request) error {
-	timer := time.NewTimer(g.timeout)
+	if p.seedBy.IsZero() {
+		p.seedBy = time.Now().Add(g.timeout)
+	}
+	timer := time.NewTimer(time.Until(p.seedBy))
 	defer timer.Stop()
 	var open []*seeding
-	for _, c := range r.Charges {
-		if c.Seeds {
-			open = append(open, g.openSeeding(ctx, p.of(c)))
+	for i := range p.wire {
+		c := &p.wire[i]
+		if !c.Seeds || c.answered() {
+			continue
+		}
+		if s := g.openSeeding(ctx, c); slices.Contains(r.Charges, &c.Charge) {
+			open = append(open, s)
 		}
 	}
 	for _, s := range open {

@@ -154,6 +154,37 @@ func TestLedgerFails(t *testing.T) {
 	})
 }
 
+// A decision on several hash slots asks their ledgers side by side, and waits for all of them for one
+// Config.Timeout.
+func TestLedgersOfOneDecisionShareItsDeadline(t *testing.T) {
+	const calls = 4
+	both := make(chan struct{})
+	var asked atomic.Int64
+	var charges []core.Charge
+	for i := range calls {
+		p := newPolicy(t, core.PolicyConfig{
+			Name: "budget" + strconv.Itoa(i), Algorithm: frozen(10), OnFailure: core.Closed,
+			Ledger: func(ctx context.Context, _ core.Key, _ core.Span) (int64, error) {
+				if asked.Add(1) == calls {
+					close(both)
+				}
+				select {
+				case <-both:
+					return 1, nil
+				case <-ctx.Done():
+					return 0, ctx.Err()
+				}
+			},
+		})
+		charges = append(charges, core.Charge{Policy: p, Key: newKey(t, "k"+strconv.Itoa(i)), Cost: 1})
+	}
+	g := memoryGate(t, core.Config{Timeout: longTimeout})
+	g.SplitByOutermost()
+	if d := decide(t, g, charges...); !d.Allowed {
+		t.Error(show(d))
+	}
+}
+
 // Without a figure, the failure mode decides on the policy that needs it, and the store on all else.
 func TestLedgerFailsAlone(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
