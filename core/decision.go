@@ -194,8 +194,8 @@ func (r *Result) read(c *charge, p *plan, cause error) {
 	if fits && p.op == algorithm.Reserve && c.Spent > 0 {
 		r.Delay = reading.Delay
 	}
-	if c.local && r.RetryAfter == Never && c.Units <= c.whole {
-		r.RetryAfter = closedRetry // only the share of this process is too small
+	if c.local && r.RetryAfter == Never && (c.Units <= c.whole || c.policy.raisable) {
+		r.RetryAfter = closedRetry // only the share of this process is too small, or it knows no raise
 	}
 }
 

@@ -55,6 +55,11 @@ type Charge struct {
 	// Shadow charges never deny a request. They are committed if they fit and the request is
 	// admitted.
 	Shadow bool
+	// The next three lie beside Shadow, because a store clears 16 charges for each decision.
+	Adjusts bool // Adjustments count
+	Seeds   bool // the key is to be seeded before it is charged
+	// Gone reports that nothing counts any more since holds have ended. The State is a new one then.
+	Gone bool
 	// Receipt identifies the charge to refund.
 	Receipt int64
 	// Holds are those of the state. They count if HoldFor is set.
@@ -62,15 +67,11 @@ type Charge struct {
 	// HoldFor is how long units of the charge are held, in microseconds.
 	HoldFor    int64
 	Correction *Correction // of Settle and Renew
-	// Adjustments are those of the state. They count if Adjusts is set.
+	// Adjustments are those of the state.
 	Adjustments *Adjustments
-	Adjusts     bool
-	Seeds       bool        // the key is to be seeded before it is charged
 	Adjustment  *Adjustment // of Adjust, AtLeast and Ask
 	// Raised is by how much the adjustments raise the limit. Run sets it, and raises Limit.
 	Raised int64
-	// Gone reports that nothing counts any more since holds have ended. The State is a new one then.
-	Gone bool
 }
 
 // Run decides one request at now and appends the reply: the verdict, then each charge's reply,
@@ -79,10 +80,14 @@ type Charge struct {
 // the limits, and refunds the holds that have ended. If a key is to be seeded before, the reply is
 // Unseeded and nothing changes.
 func Run(now int64, terms Terms, charges []Charge, reply []int64) (_ []int64, changed uint32) {
+	unseeded := false
 	for i := range charges {
-		if charges[i].raise(now) && !terms.Operation.Corrects() {
-			return append(reply, Unseeded), 0
+		if c := &charges[i]; c.Adjusts {
+			unseeded = c.raise(now) || unseeded
 		}
+	}
+	if unseeded && !terms.Operation.Corrects() {
+		return append(reply, Unseeded), 0
 	}
 	for i := range charges {
 		if c := &charges[i]; c.HoldFor > 0 && c.expire(now) {

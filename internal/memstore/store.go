@@ -84,7 +84,7 @@ func (s *Store) decide(r *request.Request) error {
 			s.shards[bits.TrailingZeros64(rest)].Unlock()
 		}
 	}()
-	now := s.clock()
+	now, refunds := s.clock(), r.Op.Corrects() && !r.Op.Adjusts()
 	for i, c := range r.Charges {
 		if k := c.Adjustment; k != nil && k.Until > 0 && (now < k.From || now >= k.Until) {
 			return request.ErrPeriod
@@ -108,7 +108,7 @@ func (s *Store) decide(r *request.Request) error {
 		if c.Adjusts && at.Adjustments == nil {
 			at.Adjustments = new(algorithm.Adjustments)
 		}
-		if r.Op.Corrects() && !r.Op.Adjusts() {
+		if refunds {
 			at.Receipt = c.Receipt()
 		}
 	}

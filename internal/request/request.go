@@ -57,11 +57,10 @@ func (c *Charge) Receipt() int64 { return c.Reply[len(c.Reply)-1] }
 
 // Read interprets the reply, after charged was charged.
 func (c *Charge) Read(charged algorithm.Cost) algorithm.Reading {
-	l := c.Limit
-	if q := algorithm.QuotaOf(l); q != nil && c.Raised > 0 {
-		l = q.Raised(c.Raised)
+	if c.Raised == 0 {
+		return c.Limit.Read(c.Reply, charged, c.Units)
 	}
-	return l.Read(c.Reply, charged, c.Units)
+	return algorithm.QuotaOf(c.Limit).Raised(c.Raised).Read(c.Reply, charged, c.Units)
 }
 
 // Alone reports whether the charge shares its script with no other request.
