@@ -179,7 +179,7 @@ func (r *Result) read(c *charge, p *plan, cause error) {
 	if c.local {
 		r.Source = SourceLocal
 	}
-	reading := c.Read(c.Limit.Cost(c.Spent))
+	reading := c.RaisedLimit().Read(c.Reply, c.Limit.Cost(c.Spent), c.Units)
 	r.Raised = c.Raised
 	fits := c.Fits
 	if bucket, ok := c.Limit.(*algorithm.TokenBucket); ok && p.op == algorithm.Reserve {

@@ -161,8 +161,8 @@ func (a *Adjustments) sum() {
 	}
 }
 
-// raise raises the limit of a charge by what its adjustments say, which count. It reports whether the key is to
-// be seeded first.
+// raise raises the limit of a charge by what its adjustments say. It reports whether the key is to be
+// seeded first.
 func (c *Charge) raise(now int64) (unseeded bool) {
 	q := QuotaOf(c.Limit)
 	c.Raised = c.Adjustments.find(now)
