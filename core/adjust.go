@@ -98,20 +98,21 @@ func (g *Gate) apply(ctx context.Context, a Adjustment) (verdict int64, err erro
 
 // AtLeast raises what is used of a quota to at least c.Cost, and returns how many units it added. Of
 // several calls, in any number of processes, the largest Cost decides, so that a ledger's figure may
-// be sent again and again: as when Redis has lost its data. It is charged whether it fits or not, and
-// the next period owes nothing for it. A Cost above 10^15 counts as 10^15. PolicyConfig.Ledger calls
-// it where it is needed, and a call by hand seeds a key as that does: the ledger is not asked for it
-// again in the period. See [Adjustment] for what a quota is.
+// be sent again and again, such as after Redis has lost its data. It is charged whether it fits or
+// not, and the next period owes nothing for it. A Cost above 10^15 is an error. The figures of a
+// PolicyConfig.Ledger are charged in this way, and AtLeast seeds a key as that does: the ledger is
+// not asked for it again in the period. See [Adjustment] for what a quota is.
 //
 // If at is not zero, it is the time for which the figure was read: in another period of the quota the
 // error wraps ErrPeriod. Other errors are those of Adjust.
 func (g *Gate) AtLeast(ctx context.Context, c Charge, at time.Time) (added int64, err error) {
 	start := time.Now()
-	if c.Cost < 0 {
-		err = fmt.Errorf("%w: Charge.Cost of AtLeast is %d", ErrCharge, c.Cost)
+	if c.Cost < 0 || c.Cost > algorithm.MaxCount {
+		err = fmt.Errorf("%w: Charge.Cost of AtLeast is %d: it must be between 0 and 10^15",
+			ErrCharge, c.Cost)
 	} else {
 		k := algorithm.Adjustment{
-			Units: min(c.Cost, algorithm.MaxCount), Seeds: c.Policy != nil && c.Policy.ledger != nil,
+			Units: c.Cost, Seeds: c.Policy != nil && c.Policy.ledger != nil,
 		}
 		added, err = g.adjust(ctx, algorithm.AtLeast, c, at, k)
 	}

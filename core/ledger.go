@@ -22,6 +22,7 @@ const (
 	ledgerCalls = 32                     // at a time, of a process
 	ledgerPoll  = 500 * time.Millisecond // at most, between looks whether another process has asked
 	ledgerTries = 3                      // of a decision
+	ledgerKeys  = 16_384                 // that a process asks for at a time
 )
 
 // ledgers are the keys whose ledgers this process asks.
@@ -34,7 +35,7 @@ type ledgers struct {
 	close  context.CancelFunc
 }
 
-// seeding is the way of one key to its ledger and back.
+// seeding is one key whose ledger is asked.
 type seeding struct {
 	done chan struct{} // closed when err is set
 	err  error
@@ -140,6 +141,11 @@ func (g *Gate) openSeeding(ctx context.Context, c *charge) *seeding {
 		return s
 	}
 	s := &seeding{done: make(chan struct{})}
+	if len(l.open) >= ledgerKeys {
+		s.err = fmt.Errorf("%w: %d keys wait for theirs", ErrLedger, ledgerKeys)
+		close(s.done)
+		return s
+	}
 	l.open[name] = s
 	ctx, asked := context.WithoutCancel(ctx), Charge{Policy: c.policy, Key: c.key, Limit: c.own}
 	g.tasks.Go(func() {
@@ -188,10 +194,15 @@ func (g *Gate) takeTurn(ctx context.Context, c Charge, end <-chan time.Time) (le
 	defer func() { <-g.ledgers.busy }()
 	turn := algorithm.Adjustment{Lease: (ledgerTime + g.timeout).Microseconds()}
 	verdict, err := g.adjust(ctx, algorithm.Ask, c, time.Time{}, turn)
-	if err == nil && verdict < 0 {
+	switch {
+	case err != nil:
+		return 0, err
+	case verdict == algorithm.LedgerFailed:
+		return 0, fmt.Errorf("%w: it has failed less than %v ago", ErrLedger, ledgerPause)
+	case verdict < 0:
 		return 0, g.useLedger(ctx, c, time.UnixMicro(-verdict))
 	}
-	return time.Duration(verdict) * time.Microsecond, err
+	return time.Duration(verdict) * time.Microsecond, nil
 }
 
 // useLedger asks the ledger of a key for the period of that time, and seeds the key. If the ledger
@@ -199,9 +210,10 @@ func (g *Gate) takeTurn(ctx context.Context, c Charge, end <-chan time.Time) (le
 func (g *Gate) useLedger(ctx context.Context, c Charge, now time.Time) error {
 	start := time.Now()
 	err := g.seedFrom(ctx, &c, now)
-	passed := errors.Is(err, ErrPeriod) && !errors.Is(err, ErrLedger) // the decision asks again, for the present period
+	// If its period has ended, the decision asks again, for the present one.
+	passed := errors.Is(err, ErrPeriod) && !errors.Is(err, ErrLedger)
 	if err != nil {
-		turn := algorithm.Adjustment{Lease: ledgerPause.Microseconds(), Defers: true}
+		turn := algorithm.Adjustment{Lease: ledgerPause.Microseconds(), Failed: true}
 		if passed {
 			turn.Lease = 0
 		}

@@ -143,6 +143,10 @@ func TestLedgerFails(t *testing.T) {
 				if err != nil || !errors.Is(d.Cause, core.ErrLedger) || d.Source != test.source || d.Allowed != test.allowed {
 					t.Error(show(d), err)
 				}
+				// Until the pause is over no decision waits for the ledger.
+				if d, err := g.Decide(t.Context(), charge); err != nil || !errors.Is(d.Cause, core.ErrLedger) || l.calls.Load() != 1 {
+					t.Error(l.calls.Load(), show(d), err)
+				}
 				l.fails.Store(nil)
 				l.used.Store(4)
 				c.advance(time.Second)

@@ -15,6 +15,7 @@
 --        raised      "next units": the first end of these, and by how much the limit is raised
 --        seeded      until when the key is seeded
 --        asked       until when a caller is to find out what was used
+--        failed      until when nobody is, because one has failed to
 --        then, for a slot, the five keys of the semaphore, as in lua/lease.lua
 -- ARGV   as in lua/decide.lua, not in the short form, for one request, a "peek" if there is a slot
 --        or it adjusts, and for none to settle or renew; arguments of the holds, or nothing; of the
@@ -31,21 +32,23 @@
 --        times.
 --        Adjustments: the operation, or an empty text to decide; the number of charges that may have
 --        some; for each of these: index of its limit in ARGV, index of its adjustments in KEYS, 1 if
---        it is to be seeded before it is charged. No two of them have one limit. Then of the operation:
+--        it is to be seeded before it is charged. No two of them have one limit. Then of the
+--        operation:
 --        adjust    the id; microseconds for which it is known; units to charge, or to give back if
 --                  below 0; units by which the limit is raised; until when
 --        atleast   units, which are charged whether they fit or not; 1 if the key is seeded with them
---        ask       microseconds for which nobody else asks; 1 to start these and ask nobody
+--        ask       microseconds for which nobody else asks; 1 if the caller has failed to find out
+--                  what was used, otherwise 0
 -- Reply  -1, now if the limits do not hold now; nothing is done then. Otherwise as in
---        lua/decide.lua; then, for each charge that may have adjustments, by how much its limit
---        is raised; then, if a slot is asked for, unless a charge was denied, as in lua/lease.lua. Without a slot nothing is charged. -2 if a key is to be seeded
---        before; nothing is done then.
+--        lua/decide.lua; then, for each charge that may have adjustments, by how much its limit is
+--        raised; then, if a slot is asked for, unless a charge was denied, as in lua/lease.lua.
+--        Without a slot nothing is charged. -2 if a key is to be seeded before; nothing is done then.
 --        "settle" and "renew": the sum of 2^(i-1) over the charges i whose hold had ended. Renewing
 --        never shortens a hold.
---        "adjust": 1; or what keeps it from it: 0 a known id, -2 a raise that has ended, -3 raises of
---        more than 10^15 units. "atleast": the units that were missing. "ask": 0 if the key is seeded;
---        the microseconds for which another caller is to find out what was used; or minus the time if
---        this caller is.
+--        "adjust": 1; or why nothing has changed: 0 for a known id, -2 for a raise that has ended, -3
+--        for raises of more than 10^15 units. "atleast": the units that were missing. "ask": 0 if the
+--        key is seeded; the microseconds for which another caller is to find out what was used; -1 if
+--        one has failed just before; or minus the time if this caller is.
 --
 -- A line of two dashes, a colon and a name stands for the file of that name in lua/admit.
 

@@ -56,6 +56,13 @@ const AnyReceipt = -1
 // Unseeded is the reply to a request with a key that is to be seeded first.
 const Unseeded = -2
 
+// LedgerFailed is the verdict of Ask if another caller has failed to find out what is used just before.
+const LedgerFailed = -1
+
+// idsEnd is the time, in microseconds, of which ids are known until a multiple: so they end together,
+// and few decisions drop some.
+const idsEnd = 86_400_000_000
+
 // The verdicts of Adjust that change nothing.
 const (
 	AdjustedBefore = 0  // the id is known
@@ -71,18 +78,21 @@ type Adjustment struct {
 	Keep        int64  // how long the id is known
 	// Units are charged by Adjust, or given back if they are negative. AtLeast raises what is used to
 	// them.
-	Units  int64
-	Raise  int64 // units by which Adjust raises the limit
-	Ends   int64 // when the raise ends
-	Seeds  bool  // AtLeast makes the key a seeded one
-	Lease  int64 // how long nobody else may Ask
-	Defers bool  // Ask asks nobody and only starts the lease
+	Units int64
+	Raise int64 // units by which Adjust raises the limit
+	Ends  int64 // when the raise ends
+	Seeds bool  // AtLeast makes the key a seeded one
+	// Lease is how long nobody else may Ask. If Failed is set, the caller gives its turn back, and
+	// nobody may ask for that long.
+	Lease  int64
+	Failed bool
 }
 
 // Adjustments are what is kept beside the state of a Quota. The zero value is none.
 type Adjustments struct {
 	seeded int64            // until then the key is seeded
 	asked  int64            // until then a caller asks for the key's seed
+	failed int64            // until then nobody does
 	raises map[int64]int64  // units by their end
 	ids    map[string]int64 // until when they are known
 	next   int64            // the first end of a raise or an id, 0 if there is none
@@ -91,7 +101,7 @@ type Adjustments struct {
 
 // Empty reports whether there are none.
 func (a *Adjustments) Empty() bool {
-	return a == nil || a.seeded == 0 && a.asked == 0 && len(a.raises)+len(a.ids) == 0
+	return a == nil || a.seeded == 0 && a.asked == 0 && a.failed == 0 && len(a.raises)+len(a.ids) == 0
 }
 
 // Expires returns when none counts any more.
@@ -99,7 +109,7 @@ func (a *Adjustments) Expires() int64 {
 	if a.Empty() {
 		return 0
 	}
-	last := max(a.seeded, a.asked)
+	last := max(a.seeded, a.asked, a.failed)
 	for ends := range a.raises {
 		last = max(last, ends)
 	}
@@ -124,6 +134,9 @@ func (a *Adjustments) Value() string {
 	}
 	if a.asked > 0 {
 		add("asked %d", a.asked)
+	}
+	if a.failed > 0 {
+		add("failed %d", a.failed)
 	}
 	if a.seeded > 0 {
 		add("seeded %d", a.seeded)
@@ -186,7 +199,12 @@ func (c *Charge) adjust(now int64, op Operation) (verdict int64, changed bool) {
 		switch {
 		case a.seeded > now:
 			return 0, false
-		case a.asked > now && !k.Defers:
+		case k.Failed:
+			a.asked, a.failed = 0, now+k.Lease
+			return LedgerFailed, false
+		case a.failed > now:
+			return LedgerFailed, false
+		case a.asked > now:
 			return a.asked - now, false
 		}
 		a.asked = now + k.Lease
@@ -197,7 +215,7 @@ func (c *Charge) adjust(now int64, op Operation) (verdict int64, changed bool) {
 		q = QuotaOf(q.Raised(max(0, k.Units-q.Capacity()))) // nothing is dropped or owed
 		charge(k.Units - before)
 		if k.Seeds {
-			a.seeded, a.asked = q.periodEnds(c.State, now), 0
+			a.seeded, a.asked, a.failed = q.periodEnds(c.State, now), 0, 0
 		}
 		return max(0, k.Units-before), changed
 	default:
@@ -212,12 +230,14 @@ func (c *Charge) adjust(now int64, op Operation) (verdict int64, changed bool) {
 		if a.ids == nil {
 			a.ids, a.raises = make(map[string]int64), make(map[int64]int64)
 		}
-		if a.ids[k.ID] = now + k.Keep; k.Raise > 0 {
-			a.ids[k.ID] = max(a.ids[k.ID], k.Ends)
+		known := now + k.Keep
+		if k.Raise > 0 {
+			known = max(known, k.Ends)
 			a.raises[k.Ends] += k.Raise
 			q = QuotaOf(q.Raised(k.Raise))
 			c.Limit = q
 		}
+		a.ids[k.ID] = known - known%idsEnd + idsEnd
 		a.sum()
 		if k.Units < 0 {
 			changed = c.give(now, q.Cost(-k.Units), AnyReceipt)

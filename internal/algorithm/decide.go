@@ -31,8 +31,8 @@ const (
 	// that were missing.
 	AtLeast Operation = "atleast"
 	// Ask asks whether the caller shall find out what is used of a Quota. Verdict: 0 if the key is
-	// seeded; the microseconds for which another caller is to do it; or minus the present time if this
-	// one is.
+	// seeded; the microseconds for which another caller is to do it; LedgerFailed; or minus the present
+	// time if this one is.
 	Ask Operation = "ask"
 )
 

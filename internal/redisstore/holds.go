@@ -111,7 +111,7 @@ func (b *batch) adjustments(r *request.Request) {
 		b.flag(k.Seeds)
 	case algorithm.Ask:
 		b.int(k.Lease)
-		b.flag(k.Defers)
+		b.flag(k.Failed)
 	}
 }
 

@@ -81,17 +81,16 @@ local function adjust()
   elseif raised[1] + more > 1000000000000000 then
     return {-3}
   end
-  local known = now + asked[2]
-  local next = known
+  local known, next = now + asked[2], nil
   if more > 0 then
-    known = math.max(known, ends)
-    next = ends
+    known, next = math.max(known, ends), ends
     call('HINCRBY', hash, 'to:' .. text(ends), text(more))
     local limit = adjustments[3] + 3
     argv[limit] = argv[limit] + more
   end
+  known = known - known % 86400000000 + 86400000000 -- so that ids end together
   local before = string.match(call('HGET', hash, 'raised') or '', '^(%d+) ')
-  next = math.min(next, before and before + 0 or known)
+  next = math.min(next or known, before and before + 0 or known)
   call('HSET', hash, field, text(known), 'raised', text(next) .. ' ' .. text(raised[1] + more))
   outlive(hash, known)
   change(units)
@@ -108,7 +107,7 @@ local function at_least()
     local window = argv[argv[argv[1] + 5] + 0] == 'window'
     local ends = now + (window and reply[3] or 3155760000000000)
     call('HSET', hash, 'seeded', text(ends))
-    call('HDEL', hash, 'asked')
+    call('HDEL', hash, 'asked', 'failed')
     outlive(hash, ends)
   end
   return {missing}
@@ -116,14 +115,21 @@ end
 
 local function ask()
   local hash, asked = target()
-  local values = call('HMGET', hash, 'seeded', 'asked')
+  local values, ends = call('HMGET', hash, 'seeded', 'asked', 'failed'), now + asked[1]
   local left = (values[2] or 0) - now
   if (values[1] or 0) + 0 > now then
     return {0}
-  elseif left > 0 and asked[2] == '0' then
+  elseif asked[2] == '1' then
+    call('HDEL', hash, 'asked')
+    call('HSET', hash, 'failed', text(ends))
+    outlive(hash, ends)
+    return {-1}
+  elseif (values[3] or 0) + 0 > now then
+    return {-1}
+  elseif left > 0 then
     return {left}
   end
-  call('HSET', hash, 'asked', text(now + asked[1]))
-  outlive(hash, now + asked[1])
+  call('HSET', hash, 'asked', text(ends))
+  outlive(hash, ends)
   return {-now}
 end
