@@ -79,7 +79,7 @@ func (r *reader) limit(path string, n ast.Node) core.Algorithm {
 	return limit
 }
 
-// integer reads a field that may be absent.
+// fieldInteger reads a field that may be absent.
 func (r *reader) fieldInteger(f limitFields, name string, otherwise int64) int64 {
 	if n, ok := f.all[name]; ok {
 		v, _ := r.integer(f.path+name, n)
@@ -96,17 +96,25 @@ func (r *reader) fieldDuration(f limitFields, name string) time.Duration {
 	return 0
 }
 
+// capacityOf returns the capacity of a bucket that states none. A negative rate is one fault, not two.
+func capacityOf(rate int64) int64 {
+	if rate < 0 {
+		return 1
+	}
+	return rate
+}
+
 func (r *reader) tokenBucket(f limitFields) core.Algorithm {
 	rate := r.fieldInteger(f, "rate", 0)
 	return core.TokenBucket{
-		Rate: rate, Per: r.fieldDuration(f, "per"), Burst: r.fieldInteger(f, "burst", rate),
+		Rate: rate, Per: r.fieldDuration(f, "per"), Burst: r.fieldInteger(f, "burst", capacityOf(rate)),
 	}
 }
 
 func (r *reader) leakyBucket(f limitFields) core.Algorithm {
 	rate := r.fieldInteger(f, "leak", 0)
 	return core.LeakyBucket{
-		Rate: rate, Per: r.fieldDuration(f, "per"), Capacity: r.fieldInteger(f, "capacity", rate),
+		Rate: rate, Per: r.fieldDuration(f, "per"), Capacity: r.fieldInteger(f, "capacity", capacityOf(rate)),
 	}
 }
 

@@ -37,7 +37,7 @@ type Config struct {
 	Tenant func(ctx context.Context, key core.Key) string
 	// MaxTenants bounds the tenants that are kept in memory. It is rounded up to a multiple of 64
 	// from 64 on. Zero means 100,000. Beyond it, tenants that have not been asked for lately are
-	// evicted. A tenant takes at most 400 bytes, and the lengths of its name and of its Override.
+	// evicted. A tenant takes at most 400 bytes, besides its Override.
 	MaxTenants int
 	// TTL is how long the plan of a tenant is known. Zero means a minute. Each tenant's is up to a
 	// tenth shorter, so that they do not all end at once. Plans.Refresh ends it.
