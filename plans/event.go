@@ -18,7 +18,7 @@ const (
 	EventResolveFailed                        // Resolve failed, or named a plan that the Set does not have
 	EventFeedFailed                           // Redis does not tell of changes; told once for each outage
 	EventFeedRestored                         // Redis tells of changes again
-	EventOverrideFailed                       // the override of a tenant could not be read
+	EventOverrideFailed                       // the override of a tenant could not be read, or names an unknown plan
 	EventOverrideApplied                      // this process obeys an override that it did not know
 	EventOverrideEnded                        // this process obeys an override no longer
 	EventDisagreement                         // a plan and its shadow decide differently

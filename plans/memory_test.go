@@ -17,7 +17,7 @@ const mostBytes = 400
 // Tenants stay within the memory that Config.MaxTenants states, however many there are. With
 // HEADGATE_TEST_LONG a million of them are kept.
 func TestMemoryOfTenants(t *testing.T) {
-	tenants, kept := 60_000, 20_000
+	tenants, kept := 30_000, 10_000
 	if os.Getenv("HEADGATE_TEST_LONG") != "" {
 		tenants, kept = 2_000_000, 1_000_000
 	}

@@ -102,6 +102,10 @@ func (p *Plans) fill(ctx context.Context, k, last *known, id identity) {
 		ttl = min(ttl, max(0, k.override.until-p.now()))
 	}
 	set := p.current.Load()
+	if o := k.override; o.holds(p.now()) && o.Plan != "" && set.plans[o.Plan] == nil {
+		err := fmt.Errorf("%w: the override names %.80q", ErrUnknownPlan, o.Plan)
+		p.tell(Event{Kind: EventOverrideFailed, Tenant: tenant, Err: err})
+	}
 	if o := k.override; p.cfg.Resolve != nil && (!o.holds(p.now()) || set.plans[o.Plan] == nil) {
 		if name, err := p.resolve(ctx, set, tenant); err == nil {
 			k.plan, k.resolved = name, true
