@@ -15,8 +15,8 @@ type cache struct {
 	shards []shard
 }
 
-// digest is a hash of 128 bits by which a tenant is kept, under seeds that nobody knows. So a tenant
-// that is looked up among many costs fewer reads of memory than by its name.
+// digest is a hash of 128 bits by which a tenant is kept, under seeds that nobody knows. So a
+// tenant that is looked up among many costs fewer reads of memory than by its name.
 type digest struct{ a, b uint64 }
 
 // shard keeps a bounded number of tenants. The ring is that of the CLOCK algorithm: the hand passes
@@ -56,7 +56,9 @@ func newCache(most int) cache {
 	if most < shards {
 		n = 1
 	}
-	c := cache{seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}, shards: make([]shard, n)}
+	c := cache{
+		seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}, shards: make([]shard, n),
+	}
 	for i := range c.shards {
 		c.shards[i].most = (most + n - 1) / n
 		c.shards[i].tenants = make(map[digest]*tenant)

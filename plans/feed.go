@@ -41,8 +41,8 @@ func newFeed(p *Plans) *feed {
 	return &feed{plans: p, client: p.cfg.Client, prefix: prefix, changes: prefix + "ov1"}
 }
 
-// key is the name of an override. The other keys with this hash tag end in the tag of an algorithm or
-// a lease.
+// key is the name of an override. The other keys with this hash tag end in the tag of an algorithm
+// or a lease.
 func (f *feed) key(tenant string) string { return f.prefix + tenant + ":ov1" }
 
 func (f *feed) healthy() bool { return !f.failing.Load() }

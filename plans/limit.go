@@ -96,7 +96,8 @@ func (r *reader) fieldDuration(f limitFields, name string) time.Duration {
 	return 0
 }
 
-// capacityOf returns the capacity of a bucket that states none. A negative rate is one fault, not two.
+// capacityOf returns the capacity of a bucket that states none. A negative rate is one fault, not
+// two.
 func capacityOf(rate int64) int64 {
 	if rate < 0 {
 		return 1
@@ -114,7 +115,8 @@ func (r *reader) tokenBucket(f limitFields) core.Algorithm {
 func (r *reader) leakyBucket(f limitFields) core.Algorithm {
 	rate := r.fieldInteger(f, "leak", 0)
 	return core.LeakyBucket{
-		Rate: rate, Per: r.fieldDuration(f, "per"), Capacity: r.fieldInteger(f, "capacity", capacityOf(rate)),
+		Rate: rate, Per: r.fieldDuration(f, "per"),
+		Capacity: r.fieldInteger(f, "capacity", capacityOf(rate)),
 	}
 }
 
@@ -192,8 +194,8 @@ func (r *reader) calendar(f limitFields) core.Algorithm {
 	return c
 }
 
-// zones are the time zones that were loaded, by name. time.LoadLocation returns another pointer each
-// time, and two Calendars are the same limit only if they have the same pointer.
+// zones are the time zones that were loaded, by name. time.LoadLocation returns another pointer
+// each time, and two Calendars are the same limit only if they have the same pointer.
 var zones sync.Map
 
 func loadZone(name string) (*time.Location, error) {

@@ -15,8 +15,8 @@ type flight struct {
 	result        known  // once done is closed
 }
 
-// grace is how much longer than its Timeouts an attempt may take, in a process that is short of CPU. A
-// Resolve that takes longer does not heed its context.
+// grace is how much longer than its Timeouts an attempt may take, in a process that is short of
+// CPU. A Resolve that takes longer does not heed its context.
 const grace = time.Second
 
 // know returns what is known of a tenant, and learns it if it is not fresh.

@@ -43,8 +43,8 @@ func (p *Plans) Shadow(policy *core.Policy) (*core.Policy, error) {
 }
 
 // Observe returns a function for core.Config.Observe that reports disagreements: an
-// EventDisagreement for each charge that a plan allows and its shadow would deny, or the reverse. It
-// calls next too, unless that is nil.
+// EventDisagreement for each charge that a plan allows and its shadow would deny, or the reverse.
+// It calls next too, unless that is nil.
 func (p *Plans) Observe(next func(context.Context, core.Event)) func(context.Context, core.Event) {
 	return func(ctx context.Context, e core.Event) {
 		switch e.Kind {
