@@ -57,7 +57,7 @@ func blocks(t *testing.T, page string) (all []block) {
 
 // imported are the packages that a block may name without importing them.
 var imported = []struct{ name, path string }{
-	{"", "bytes"}, {"", "context"}, {"", "encoding/json"}, {"", "errors"}, {"", "fmt"}, {"", "io"}, {"", "log"},
+	{"", "bytes"}, {"", "context"}, {"", "database/sql"}, {"", "encoding/json"}, {"", "errors"}, {"", "fmt"}, {"", "io"}, {"", "log"},
 	{"", "math"}, {"", "net/http"}, {"", "net/http/httptest"}, {"", "net/http/httputil"}, {"", "net/url"},
 	{"", "os"}, {"", "strconv"}, {"", "sync/atomic"},
 	{"", "testing"}, {"", "time"},
@@ -81,7 +81,10 @@ var (
 	guards                             demo.Guards
 	rules                              []nethttp.Rule
 	api, plan, requests, tokens        *core.Policy
-	inputs, outputs                    *core.Policy
+	inputs, outputs, month             *core.Policy
+	db                                 *sql.DB
+	used                               int64
+	readAt                             time.Time
 	acme, key, tenant, user            core.Key
 	streams                            *core.Semaphore
 	mutex                              *core.Mutex
@@ -89,6 +92,7 @@ var (
 	reservation                        *core.Reservation
 	limiter                            *core.Limiter
 	next                               http.Handler
+	authenticate                       func(http.Handler) http.Handler
 	mux                                *http.ServeMux
 	server                             *http.Server
 	upstream                           *url.URL

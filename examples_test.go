@@ -91,7 +91,7 @@ func TestEveryExampleBuilds(t *testing.T) {
 
 // "./..." skips the tests of examples too.
 func TestExamplesPassTheirTests(t *testing.T) {
-	if out, err := exec.Command("go", "test", "./_examples/webhooks").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "test", "./_examples/webhooks", "./_examples/quotas").CombinedOutput(); err != nil {
 		t.Errorf("%v: %s", err, out)
 	}
 }

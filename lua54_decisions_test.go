@@ -129,13 +129,15 @@ func operations(c scriptCall) (names []string) {
 	case strings.HasPrefix(argv[0], "-"):
 		return []string{"short token_bucket"}
 	case c.script == admitScript:
-		slot, _ := strconv.Atoi(argv[len(argv)-1])
-		holds, _ := strconv.Atoi(argv[len(argv)-2])
-		argv = argv[:len(argv)-2-slot]
-		if holds > 0 {
-			names = append(names, argv[len(argv)-holds])
+		tail := argv[len(argv)-4:] // keys, arguments of holds, of adjustments and of a slot
+		argv = argv[:len(argv)-4]
+		for i, own := range []int{3, 2, 1} {
+			n, _ := strconv.Atoi(tail[own])
+			if part := argv[len(argv)-n:]; i > 0 && n > 0 && part[0] != "" {
+				names = append(names, part[0])
+			}
+			argv = argv[:len(argv)-n]
 		}
-		argv = argv[:len(argv)-holds]
 	}
 	number := func(i int) int {
 		n, err := strconv.Atoi(argv[i])
@@ -172,6 +174,7 @@ type decisions struct {
 	gate      *core.Gate
 	semaphore *core.Semaphore
 	policies  []*core.Policy
+	quotas    []*core.Policy // some of the policies
 	burst     *core.Policy // for requests that share a round trip
 	held      []reserved
 }
@@ -230,6 +233,17 @@ func newDecisions(t *testing.T) *decisions {
 			}))
 		}
 	}
+	for i, algorithm := range []core.Algorithm{
+		core.TokenBucket{Burst: 50}, core.FixedWindow{Limit: 9, Window: 3 * time.Second},
+		core.Calendar{Limit: 30, Every: core.Minute, In: time.UTC},
+	} {
+		cfg := core.PolicyConfig{Name: fmt.Sprint("q", i), Algorithm: algorithm, Raisable: true}
+		d.quotas = append(d.quotas, d.policy(cfg))
+		cfg.Name, cfg.Hold = cfg.Name+"-ledger", time.Second
+		cfg.Ledger = func(context.Context, core.Key, core.Span) (int64, error) { return 3, nil }
+		d.quotas = append(d.quotas, d.policy(cfg))
+	}
+	d.policies = append(d.policies, d.quotas...)
 	d.burst = d.policy(core.PolicyConfig{Name: "burst", Algorithm: core.PerSecond(5)})
 	return d
 }
@@ -281,7 +295,7 @@ func (d *decisions) step(i int) {
 		charges[j] = core.Charge{Policy: policies[j], Key: key, Cost: 1 + rng.Int64N(4)}
 		actual[j] = rng.Int64N(9)
 	}
-	switch n := rng.IntN(12); {
+	switch n := rng.IntN(14); {
 	case n < 3:
 		_, err := d.gate.Decide(ctx, charges...)
 		d.must(err)
@@ -322,6 +336,8 @@ func (d *decisions) step(i int) {
 		} else if l == nil && !errors.Is(err, core.ErrFull) {
 			d.must(err)
 		}
+	case n < 12:
+		d.adjust()
 	default:
 		var wg sync.WaitGroup
 		for j := range 8 {
@@ -333,6 +349,24 @@ func (d *decisions) step(i int) {
 			})
 		}
 		wg.Wait()
+	}
+}
+
+// adjust runs a random operation on a quota.
+func (d *decisions) adjust() {
+	d.Helper()
+	p, key := d.quotas[d.rng.IntN(len(d.quotas))], d.key([]string{"x", "y"}[d.rng.IntN(2)])
+	if d.rng.IntN(3) == 0 {
+		_, err := d.gate.AtLeast(d.Context(), core.Charge{Policy: p, Key: key, Cost: d.rng.Int64N(20)}, time.Time{})
+		d.must(err)
+		return
+	}
+	a := core.Adjustment{
+		ID: fmt.Sprint(d.rng.IntN(100)), Policy: p, Key: key, Units: d.rng.Int64N(9) - 4, Raise: 1 + d.rng.Int64N(9),
+	}
+	a.Until = time.UnixMicro(d.now + d.rng.Int64N(5_000_000))
+	if _, err := d.gate.Adjust(d.Context(), a); !errors.Is(err, core.ErrPeriod) {
+		d.must(err)
 	}
 }
 
@@ -356,7 +390,7 @@ func TestDecisionScriptUnderLua54(t *testing.T) {
 			}
 		}
 	}
-	for _, operation := range []string{"hold", "settle", "renew"} {
+	for _, operation := range []string{"hold", "settle", "renew", "adjust", "atleast", "ask"} {
 		if d.ran[operation] == 0 {
 			t.Errorf("%s did not run: %v", operation, d.ran)
 		}

@@ -37,7 +37,7 @@ func LeaseScript() string { return read(ownClock) + leases() }
 func LeaseScriptInjected() string { return read(injectedClock) + leases() }
 
 // AdmitScript returns the script that decides a request and takes a slot of a semaphore, both or
-// neither, on Redis's own clock. The comment at the head of lua/admit.lua is its contract.
+// neither, and that keeps the holds and adjustments of charges, on Redis's own clock. The comment at the head of lua/admit.lua is its contract.
 func AdmitScript() string { return read(ownClock) + admission() }
 
 // AdmitScriptInjected returns the same script on a clock that the caller passes as the last ARGV.
@@ -67,7 +67,8 @@ const ownClock, injectedClock = "clock.lua", "clock_injected.lua"
 // them.
 func admission() string {
 	return "local function decide(KEYS, ARGV, now, margin)\n" + decision() + "end\n" +
-		"local function lease(KEYS, ARGV, now, margin)\n" + leases() + "end\n" + read("admit.lua")
+		"local function lease(KEYS, ARGV, now, margin)\n" + leases() + "end\n" +
+		expand(read("admit.lua"), func(step string) string { return read("admit/" + step + ".lua") })
 }
 
 // decision returns plain.lua followed by decide.lua with each mark replaced by the algorithms'
@@ -115,7 +116,8 @@ func expand(text string, part func(name string) string) string {
 	return b.String()
 }
 
-// mark starts a part in an algorithm's file, and names a part in decide.lua or a file in lease.lua.
+// mark starts a part in an algorithm's file, and names a part in decide.lua or a file in lease.lua and
+// admit.lua.
 const mark = "--: "
 
 // parts returns the text below each mark. The text above the first mark is the file's contract.

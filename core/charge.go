@@ -226,8 +226,15 @@ func (p *plan) add(ctx context.Context, i int) error {
 	c.Limit, c.Shadow, c.Units = current, a.Policy.shadow, a.Cost
 	c.at(a.Key, from)
 	c.HoldFor = a.Policy.hold.Microseconds()
+	c.adjust()
 	c.clamp(a.Clamp)
 	return nil
+}
+
+// adjust sets whether the adjustments of the charge's state count.
+func (c *charge) adjust() {
+	c.Adjusts = c.policy.adjusts() && algorithm.QuotaOf(c.Limit) != nil
+	c.Seeds = c.Adjusts && c.policy.ledger != nil
 }
 
 // clamp lowers the units to the limit, if asked.

@@ -31,7 +31,7 @@ func (r *Reservation) correct(ctx context.Context, units []int64) (open []*unset
 	_ = g.local.Decide(ctx, corrections(here)) // memory does not fail
 	var errs []error
 	for _, charges := range g.parts(there) {
-		if slices.ContainsFunc(charges, held) {
+		if slices.ContainsFunc(charges, (*request.Charge).Alone) {
 			part := &unsettled{charges: charges}
 			if errs = append(errs, r.end(ctx, part)); errs[len(errs)-1] != nil {
 				open = append(open, part)
@@ -61,6 +61,7 @@ func (c *charge) correct(ctx context.Context, units int64) {
 	if l, err := c.policy.limitOf(ctx, c.key, c.own); err == nil && !c.local &&
 		c.from.suffix == l.suffix {
 		c.Limit = l.current()
+		c.adjust()
 	}
 	k.Whole = debt(c.Limit, units)
 	if k.Refund = c.Spent > units; k.Refund {
@@ -77,8 +78,12 @@ func correctionOf(c *request.Charge) *algorithm.Correction {
 	return &algorithm.Correction{Spent: c.Limit.Cost(c.Spent), Denominator: c.Limit.Denominator()}
 }
 
-// debt returns the costs of up to twice the limit. Each is at most the limit, as a cost must be.
+// debt returns the costs of up to twice the limit. Each is at most the limit, as a cost must be,
+// except that of a quota, which may be raised.
 func debt(l algorithm.Limit, units int64) [2]algorithm.Cost {
+	if algorithm.QuotaOf(l) != nil {
+		return [2]algorithm.Cost{l.Cost(units)}
+	}
 	capacity := l.Capacity()
 	units = min(units, 2*capacity)
 	return [2]algorithm.Cost{l.Cost(min(units, capacity)), l.Cost(max(0, units-capacity))}

@@ -77,6 +77,7 @@ func (g *Gate) run(ctx context.Context, p *plan, d *Decision, charges []Charge) 
 	if err == nil || errors.Is(err, ErrMisconfigured) {
 		p.results(d)
 		g.cache.keep(p, d)
+		g.thresholds.look(p, d, start)
 	}
 	g.report(ctx, p.op, d, p.asked, err, start)
 	return err
@@ -104,7 +105,7 @@ func (g *Gate) plan(ctx context.Context, p *plan, d *Decision, charges []Charge)
 	if p.op == algorithm.AtMost {
 		p.bound = min(p.bound, algorithm.MaxUnits)
 		for _, c := range p.charges {
-			if !c.Shadow && c.Units > 0 {
+			if !c.Shadow && c.Units > 0 && !c.Adjusts {
 				p.bound = min(p.bound, c.Limit.Capacity())
 			}
 		}
@@ -154,7 +155,7 @@ func (g *Gate) ask(caller context.Context, p *plan, d *Decision) error {
 		} else if r.Slot = p.slot; p.slot != nil {
 			p.slot.Sent = true
 		}
-		switch err := g.send(ctx, requests[i:i+1]); {
+		switch err := g.sendSeeded(ctx, caller, p, requests[i:i+1]); {
 		case err == nil:
 			admitted = admitted && r.Admitted()
 			if admitted && p.op == algorithm.AtMost {

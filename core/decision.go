@@ -48,6 +48,8 @@ type Result struct {
 	// the limit was lowered. For a SlidingLog, Limit, Window and Used describe its longest window,
 	// and Remaining is the least of all windows.
 	Limit, Used, Remaining int64
+	// Raised is the part of Limit by which Gate.Adjust has raised it.
+	Raised int64
 	// Window is the window of Limit. For a bucket it is the time in which an exhausted one refills,
 	// Never if it does not refill. For a Calendar it is the length of the present period, such as
 	// 28 to 31 days for a month.
@@ -177,7 +179,8 @@ func (r *Result) read(c *charge, p *plan, cause error) {
 	if c.local {
 		r.Source = SourceLocal
 	}
-	reading := c.Limit.Read(c.Reply, c.Limit.Cost(c.Spent), c.Units)
+	reading := c.Read(c.Limit.Cost(c.Spent))
+	r.Raised = c.Raised
 	fits := c.Fits
 	if bucket, ok := c.Limit.(*algorithm.TokenBucket); ok && p.op == algorithm.Reserve {
 		// If another request denied before, this charge was peeked at, which knows no bound.

@@ -33,13 +33,18 @@ const (
 	EventBlockKey                           // a BlockKey
 	EventForgetStrikes                      // a ForgetStrikes
 	EventHoldExpired                        // a Settle or Renew came after PolicyConfig.Hold
+	EventAdjust                             // an Adjust
+	EventAtLeast                            // an AtLeast
+	EventLedger                             // a PolicyConfig.Ledger was asked for a key
+	EventThreshold                          // a key has reached one of PolicyConfig.Thresholds
 )
 
 var eventKinds = [...]string{
 	"none", "decide", "peek", "at most", "reserve", "settle", "cancel", "reset", "refund failed",
 	"acquire", "release", "adopted", "lease lost", "evicted", "script missing",
 	"circuit opened", "circuit closed", "overload", "filter",
-	"block key", "forget strikes", "hold expired",
+	"block key", "forget strikes", "hold expired", "adjust", "at least", "ledger",
+	"threshold",
 }
 
 // String returns the kind in lower-case words.
@@ -56,14 +61,17 @@ func nameOf(names []string, value int) string {
 // Event is what happened in a Gate.
 type Event struct {
 	Kind EventKind
-	// Policy is that of an EventBlockKey or EventForgetStrikes, and that of the first charge of a
-	// Reset. The policies of a decision are in its Results.
+	// Policy is that of an EventBlockKey, EventForgetStrikes, EventAdjust, EventAtLeast, EventLedger
+	// or EventThreshold, and that of the first charge of a Reset. The policies of a decision are in
+	// its Results.
 	Policy *Policy
 	// Semaphore is set for EventAcquire, EventRelease, EventAdopted, EventLeaseLost and
 	// EventEvicted.
 	Semaphore *Semaphore
 	// Filter is set for EventFilter.
 	Filter *Filter
+	// Threshold is set for EventThreshold.
+	Threshold *Threshold
 	// Node is the address of the server of EventCircuitOpened, EventCircuitClosed and
 	// EventOverload. It is empty if the client does not tell it.
 	Node string

@@ -18,6 +18,16 @@ func (g *Gate) InjectClock(now func() int64) {
 	if g.cache != nil {
 		g.cache.clock = func() time.Duration { return time.Duration(now()) * time.Microsecond }
 	}
+	if g.thresholds != nil {
+		g.thresholds.clock = now
+	}
+}
+
+// Claiming reports whether the Gate claims thresholds.
+func (g *Gate) Claiming() bool {
+	g.thresholds.mu.Lock()
+	defer g.thresholds.mu.Unlock()
+	return g.thresholds.working
 }
 
 // InjectServerClock is InjectClock, except that the denial cache keeps its own clock.
@@ -25,8 +35,11 @@ func (g *Gate) InjectServerClock(now func() int64) {
 	g.store.(*guard).store.InjectClock(now)
 }
 
-// HoldsSuffix ends the names of holds.
-const HoldsSuffix = request.HoldsSuffix
+// What ends the names of holds and of adjustments.
+const (
+	HoldsSuffix       = request.HoldsSuffix
+	AdjustmentsSuffix = request.AdjustmentsSuffix
+)
 
 // NumberHolds makes the Gate count the ids of its holds, so that two Gates have the same.
 func (g *Gate) NumberHolds() {

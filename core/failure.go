@@ -52,6 +52,7 @@ func (g *Gate) fail(ctx context.Context, p *plan, d *Decision, cause error, admi
 			own := &shares[len(at)]
 			*own = *c
 			own.local, own.whole, own.HoldFor = true, c.Limit.Capacity(), 0
+			own.Adjusts, own.Seeds = false, false
 			if g.replicas > 1 {
 				own.Limit = c.Limit.Share(int64(g.replicas))
 			}

@@ -149,8 +149,8 @@ func show(d core.Decision) string {
 	fmt.Fprintf(&b, "allowed %v, cause %v, wait %d", d.Allowed, d.Cause, d.RetryAfter())
 	for i := range d.Len() {
 		r := d.At(i)
-		fmt.Fprintf(&b, "\n  %s: allowed %v, known %v, %d of %d in %d used, %d remain; retry %d, next %d, reset %d, delay %d, violates %v",
-			r.Policy.Name(), r.Allowed, r.Known, r.Used, r.Limit, r.Window, r.Remaining,
+		fmt.Fprintf(&b, "\n  %s: allowed %v, known %v, %d of %d in %d used, %d remain, %d raised; retry %d, next %d, reset %d, delay %d, violates %v",
+			r.Policy.Name(), r.Allowed, r.Known, r.Used, r.Limit, r.Window, r.Remaining, r.Raised,
 			r.RetryAfter, r.NextAfter, r.ResetAfter, r.Delay, []bool{r.Violates(0), r.Violates(1), r.Violates(2)})
 	}
 	return b.String()

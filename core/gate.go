@@ -30,6 +30,8 @@ type Gate struct {
 	ping   func(context.Context) error
 	local  *memstore.Store // decides for Local policies while Redis fails
 	cache  *denialCache    // nil if denials are not remembered
+	// thresholds is nil if nobody observes.
+	thresholds *thresholds
 
 	filters             request.FilterStore
 	leases, localLeases request.LeaseStore // these are the same in memory
@@ -37,6 +39,7 @@ type Gate struct {
 	// answers reports whether the server of an outermost part is asked.
 	answers func(ctx context.Context, outermost string) bool
 
+	ledgers *ledgers
 	holdID  func() string
 	denials atomic.Int64
 	closed  atomic.Bool
@@ -68,10 +71,15 @@ func unbounded(ctx context.Context) context.Context { return ctx }
 func (g *Gate) isClosed() bool { return g.store == nil || g.closed.Load() }
 
 func newGate(cfg Config) *Gate {
-	return &Gate{
+	g := &Gate{
 		prefix: cfg.Prefix + ":", observe: cfg.Observe, replicas: cfg.Replicas,
-		timeout: cfg.Timeout, tasks: new(breaker.Tasks), holdID: newID,
+		timeout: cfg.Timeout, tasks: new(breaker.Tasks), ledgers: newLedgers(),
+		holdID: newID,
 	}
+	if cfg.Observe != nil {
+		g.thresholds = newThresholds(g, cfg.clock())
+	}
+	return g
 }
 
 // keep sets up the leases: in a store, or in memory if that is nil.
@@ -87,7 +95,7 @@ func (g *Gate) keep(client redis.UniversalClient, clock func() int64, leases req
 }
 
 // Reset forgets what was spent on the states of the charges, in Redis and in this process, whatever
-// their costs. A state belongs to a key, a policy and an algorithm. So set Charge.Limit if the
+// their costs. What Adjust has raised stays. A state belongs to a key, a policy and an algorithm. So set Charge.Limit if the
 // charges to forget had one, as nethttp.Guard.Charges does. Do not cancel older reservations after
 // it, nor settle them for less: that would refund what others have spent since. The errors are
 // those of Decide.

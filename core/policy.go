@@ -7,6 +7,7 @@ import (
 	"hash/maphash"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -45,6 +46,30 @@ type PolicyConfig struct {
 	//
 	// A hold may end before the wait of a denial is over, so that there is room earlier.
 	Hold time.Duration
+	// Raisable lets Gate.Adjust raise the limit of single keys for a time. A decision then reads a
+	// second key of Redis, in a script of its own. The Algorithm must be a quota; see Adjustment.
+	Raisable bool
+	// Ledger, if not nil, returns what a key has used in a period as the user's own database knows it,
+	// for a quota that must survive a Redis that loses its data. It is asked before the first decision
+	// on a key in each period of Redis's clock, and again when Redis has lost the key: by one caller
+	// at a time over all processes. What is used is raised to its figure, as by Gate.AtLeast. See
+	// Adjustment for what a quota is, and Raisable for the price.
+	//
+	// It is called in a goroutine of the Gate, for at most 5 s, with the values of a caller's context,
+	// and 32 times at once in a process. The decision waits for it, for at most Config.Timeout. Without
+	// a figure OnFailure decides, with a Cause that wraps ErrLedger. A call that fails is repeated
+	// after a second at the earliest.
+	Ledger func(ctx context.Context, key Key, period Span) (used int64, err error)
+	// Thresholds are percentages of the limit, such as 80, 90 and 100: at most 8, between 1 and 100,
+	// in ascending order. When a key has used as much, Config.Observe is told an EventThreshold,
+	// once for each key, threshold and period over all processes. A process that dies in between
+	// may leave it to be told again. A decision on the key finds it, admitted or denied, so a Settle
+	// for more is told with the next one. Decisions take no further round trips for it.
+	//
+	// Algorithm must be a Calendar, a FixedWindow of at least a minute without FromFirst, or a
+	// TokenBucket with Rate 0, which is one period. Nothing is told while a key has a limit of
+	// another kind, and while Redis does not answer; later decisions make up for that.
+	Thresholds []int
 }
 
 // Policy is a named limit. Make it once, at start-up, with NewPolicy: a decision on the zero value
@@ -59,8 +84,12 @@ type Policy struct {
 	onFailure FailureMode
 	shadow    bool
 	hold      time.Duration
+	raisable  bool
+	ledger    func(context.Context, Key, Span) (int64, error)
 	blocks    bool   // the algorithm is a Block
 	hash      uint64 // random, to find cached denials by
+
+	thresholds []int // percent, ascending
 
 	others     sync.Map // comparable to *limit, of charges and keys with limits of their own
 	remembered atomic.Int64
@@ -93,6 +122,8 @@ func NewPolicy(cfg PolicyConfig) (*Policy, error) {
 		onFailure: cfg.OnFailure,
 		shadow:    cfg.Shadow,
 		hold:      cfg.Hold,
+		raisable:  cfg.Raisable,
+		ledger:    cfg.Ledger,
 		hash:      rand.Uint64(),
 	}
 	if cfg.Algorithm == nil {
@@ -109,8 +140,16 @@ func NewPolicy(cfg PolicyConfig) (*Policy, error) {
 	if err := checkHold(cfg); err != nil {
 		errs = append(errs, err)
 	}
-	if len(errs) > 0 {
-		return nil, errors.Join(errs...)
+	if cfg.Raisable {
+		errs = append(errs, p.checkQuota("Raisable"))
+	}
+	if cfg.Ledger != nil {
+		errs = append(errs, p.checkQuota("Ledger"))
+	}
+	p.thresholds = slices.Clone(cfg.Thresholds)
+	errs = append(errs, checkThresholds(p.thresholds, p.own))
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
 	}
 	return p, nil
 }

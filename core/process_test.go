@@ -164,6 +164,10 @@ func TestDecidingProcess(t *testing.T) {
 			fmt.Println("admitted", addToFilter(t, g))
 			continue
 		}
+		if lines.Text() == "seed" {
+			fmt.Println("admitted", seedAndSpend(t, g))
+			continue
+		}
 		i, err := strconv.Atoi(lines.Text())
 		if err != nil {
 			t.Fatal(err)

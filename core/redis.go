@@ -109,7 +109,7 @@ func (g *guard) explain(ctx context.Context, err error) error {
 
 func reword(ctx context.Context, err error) error {
 	switch class := redisstore.Classify(err); {
-	case errors.As(err, new(request.OtherShape)): // no failure of Redis
+	case errors.As(err, new(request.OtherShape)), errors.Is(err, request.ErrPeriod): // no failure of Redis
 		return err
 	case errors.Is(ctx.Err(), context.Canceled):
 		return fmt.Errorf("core: %w", ctx.Err())

@@ -106,8 +106,8 @@ func (m *Meter) rules() []nethttp.Rule {
 	return rules
 }
 
-// Guard returns the guard of the requests of a format. Its Charges and Levels tell the keys of a
-// request, to peek at its budgets or to reset them.
+// Guard returns the guard of the requests of a format. Its Usage tells a client its budgets. Its
+// Charges and Levels tell the keys of a request, to peek at its budgets or to reset them.
 func (m *Meter) Guard(f Format) *nethttp.Guard { return m.guards[f] }
 
 // Handler returns a handler that applies the budgets and passes admitted requests to next. A panic

@@ -129,7 +129,8 @@ func (b *TokenBucket) Commit(st State, c Cost, t Terms) int64 {
 // Give refunds the whole cost, at most the level, unless the bucket has been full since the charge.
 func (b *TokenBucket) Give(st State, c Cost, receipt int64) bool {
 	s := st.(*bucket)
-	if s.level == (Cost{}) || s.since == never || receipt <= s.since {
+	counts := s.since != never && receipt > s.since || receipt == AnyReceipt
+	if s.level == (Cost{}) || !counts {
 		return false
 	}
 	if level := s.level.minus(c, b.denominator); level.Whole >= 0 {

@@ -83,11 +83,16 @@ func (c *Calendar) at(now int64) *Period {
 	if before != nil && before.start <= now && now < before.finish {
 		return before
 	}
-	start, finish := c.period(now)
-	_, after := c.period(finish)
-	p := &Period{FixedWindow{limit: c.limit, width: finish - start}, c, start, finish, after}
+	p := c.make(now)
 	c.current.CompareAndSwap(before, p)
 	return p
+}
+
+// make returns the period at now.
+func (c *Calendar) make(now int64) *Period {
+	start, finish := c.period(now)
+	_, after := c.period(finish)
+	return &Period{FixedWindow{limit: c.limit, width: finish - start}, c, start, finish, after}
 }
 
 // Period is a calendar's limit in one of its periods.

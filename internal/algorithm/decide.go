@@ -24,10 +24,25 @@ const (
 	Settle Operation = "settle"
 	// Renew prolongs the holds of the charges. Verdict: as of Settle.
 	Renew Operation = "renew"
+	// Adjust corrects what is used of a Quota, and raises its limit for a time, once for each id.
+	// Verdict: 1, or why nothing changed.
+	Adjust Operation = "adjust"
+	// AtLeast charges what is missing until that many units of a Quota are used. Verdict: the units
+	// that were missing.
+	AtLeast Operation = "atleast"
+	// Ask asks whether the caller shall find out what is used of a Quota. Verdict: 0 if the key is
+	// seeded; the microseconds for which another caller is to do it; or minus the present time if this
+	// one is.
+	Ask Operation = "ask"
 )
 
 // Corrects reports whether the reply to the operation is the verdict alone.
-func (o Operation) Corrects() bool { return o == Give || o == Settle || o == Renew }
+func (o Operation) Corrects() bool {
+	return o == Give || o == Settle || o == Renew || o.Adjusts()
+}
+
+// Adjusts reports whether the operation is for the one charge on a Quota.
+func (o Operation) Adjusts() bool { return o == Adjust || o == AtLeast || o == Ask }
 
 // MaxCharges is the largest number of charges in one request.
 const MaxCharges = 16
@@ -42,22 +57,35 @@ type Charge struct {
 	Shadow bool
 	// Receipt identifies the charge to refund.
 	Receipt int64
-	// Holds are those of the state. They are nil if charges of the limit are not held.
+	// Holds are those of the state. They count if HoldFor is set.
 	Holds *Holds
 	// HoldFor is how long units of the charge are held, in microseconds.
 	HoldFor    int64
 	Correction *Correction // of Settle and Renew
+	// Adjustments are those of the state. They count if Adjusts is set.
+	Adjustments *Adjustments
+	Adjusts     bool
+	Seeds       bool        // the key is to be seeded before it is charged
+	Adjustment  *Adjustment // of Adjust, AtLeast and Ask
+	// Raised is by how much the adjustments raise the limit. Run sets it, and raises Limit.
+	Raised int64
 	// Gone reports that nothing counts any more since holds have ended. The State is a new one then.
 	Gone bool
 }
 
 // Run decides one request at now and appends the reply: the verdict, then each charge's reply,
 // except for Give, Settle and Renew. The charges have different states. Bit i of changed is set if
-// charge i changed its State. AtMost sets each charge's cost to what was charged. At first Run refunds
-// the holds that have ended.
+// charge i changed its State. AtMost sets each charge's cost to what was charged. At first Run raises
+// the limits, and refunds the holds that have ended. If a key is to be seeded before, the reply is
+// Unseeded and nothing changes.
 func Run(now int64, terms Terms, charges []Charge, reply []int64) (_ []int64, changed uint32) {
 	for i := range charges {
-		if c := &charges[i]; c.Holds != nil && c.expire(now) {
+		if charges[i].raise(now) && !terms.Operation.Corrects() {
+			return append(reply, Unseeded), 0
+		}
+	}
+	for i := range charges {
+		if c := &charges[i]; c.HoldFor > 0 && c.expire(now) {
 			changed |= 1 << i
 		}
 	}
@@ -70,6 +98,12 @@ func Run(now int64, terms Terms, charges []Charge, reply []int64) (_ []int64, ch
 		return reply, changed | settled
 	case Renew:
 		reply[head] = renew(now, terms, charges)
+		return reply, changed
+	case Adjust, AtLeast, Ask:
+		verdict, adjusted := charges[0].adjust(now, terms.Operation)
+		if reply[head] = verdict; adjusted {
+			changed |= 1
+		}
 		return reply, changed
 	}
 	var (
@@ -113,7 +147,7 @@ func Run(now int64, terms Terms, charges []Charge, reply []int64) (_ []int64, ch
 			if violated&(1<<i) == 0 && c.Cost != (Cost{}) {
 				receipt := c.Limit.Commit(c.State, c.Cost, terms)
 				c.Gone = false
-				if c.Holds != nil && terms.Hold != "" && receipt != 0 {
+				if c.HoldFor > 0 && terms.Hold != "" && receipt != 0 {
 					c.Holds.add(Hold{now + c.HoldFor, terms.Hold, c.Cost, c.Limit.Denominator(), receipt})
 				}
 				reply[at] = receipt
@@ -122,6 +156,13 @@ func Run(now int64, terms Terms, charges []Charge, reply []int64) (_ []int64, ch
 		}
 	}
 	reply[head] = verdict
+	if op != Give {
+		for i := range charges {
+			if charges[i].Adjusts {
+				reply = append(reply, charges[i].Raised)
+			}
+		}
+	}
 	return reply, changed
 }
 

@@ -139,6 +139,8 @@ func (b *TokenBucket) Cost(n int64) Cost {
 	switch {
 	case n == 1:
 		return b.token
+	case b.frozen:
+		return counted(n, mostUnits)
 	case n > b.burst:
 		return Cost{b.capacity.Whole + 1, 0}
 	case b.denominator == 1:

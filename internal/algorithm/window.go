@@ -46,7 +46,7 @@ func (f *FixedWindow) Tag() string           { return "fw2" }
 func (f *FixedWindow) Script() string        { return "window" }
 func (f *FixedWindow) Fields() int           { return 4 }
 func (f *FixedWindow) Denominator() int64    { return 1 }
-func (f *FixedWindow) Cost(n int64) Cost     { return counted(n, f.limit) }
+func (f *FixedWindow) Cost(n int64) Cost     { return counted(n, mostUnits) }
 func (f *FixedWindow) Capacity() int64       { return f.limit }
 func (f *FixedWindow) Window() time.Duration { return micros(f.width) }
 
@@ -190,7 +190,7 @@ func (f *FixedWindow) Commit(st State, c Cost, t Terms) int64 {
 func (f *FixedWindow) Give(st State, c Cost, receipt int64) bool {
 	s := st.(*window)
 	w := &s.found
-	if receipt != w.start+1 || w.count == 0 {
+	if receipt != w.start+1 && receipt != AnyReceipt || w.count == 0 {
 		return false
 	}
 	count := max(0, w.count-c.Whole)

@@ -24,40 +24,45 @@ type shard struct {
 // entry is the state of one key and suffix. Entries of equal hashes form a list.
 type entry struct {
 	key, suffix string
-	state       algorithm.State  // or nil, if there are only holds
-	holds       *algorithm.Holds // or nil
+	state       algorithm.State        // or nil, if there are only holds or adjustments
+	holds       *algorithm.Holds       // or nil
+	adjustments *algorithm.Adjustments // or nil
 	next        *entry
 }
 
 // expires returns when nothing of the entry counts any more.
 func (e *entry) expires() int64 {
+	last := max(e.holds.Expires(), e.adjustments.Expires())
 	if e.state == nil {
-		return e.holds.Expires()
+		return last
 	}
-	return max(e.state.Expires(), e.holds.Expires())
+	return max(e.state.Expires(), last)
 }
 
-// spent returns the used part of the limit.
+// spent returns the used part of the limit. What a caller has adjusted is lost last.
 func (e *entry) spent(now int64) float64 {
+	if !e.adjustments.Empty() {
+		return 1
+	}
 	if e.state == nil {
 		return 0
 	}
 	return e.state.Spent(now)
 }
 
-// find returns the state and the holds of a key, or nil.
-func (s *shard) find(hash uint64, key, suffix string) (algorithm.State, *algorithm.Holds) {
+// find returns the entry of a key, or an empty one.
+func (s *shard) find(hash uint64, key, suffix string) entry {
 	e, ok := s.keys[hash]
 	if !ok {
-		return nil, nil
+		return entry{}
 	}
 	for e.key != key || e.suffix != suffix {
 		if e.next == nil {
-			return nil, nil
+			return entry{}
 		}
 		e = *e.next
 	}
-	return e.state, e.holds
+	return e
 }
 
 // each calls f with each entry, under the lock.

@@ -45,19 +45,26 @@ func (s *Store) Reset(_ context.Context, c *request.Charge) error {
 	in := &s.shards[s.shard(c)]
 	in.Lock()
 	defer in.Unlock()
+	e := in.find(c.Hash, c.Key, c.Suffix)
 	in.remove(c.Hash, c.Key, c.Suffix)
+	if !e.adjustments.Empty() {
+		in.add(c.Hash, entry{key: c.Key, suffix: c.Suffix, adjustments: e.adjustments}, s.clock())
+	}
 	return nil
 }
 
 // Decide implements request.Store.
 func (s *Store) Decide(_ context.Context, requests []request.Request) error {
 	for i := range requests {
-		s.decide(&requests[i])
+		if err := s.decide(&requests[i]); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-func (s *Store) decide(r *request.Request) {
+// decide decides a request. It fails only if an adjustment is meant for another period.
+func (s *Store) decide(r *request.Request) error {
 	var (
 		charges [algorithm.MaxCharges]algorithm.Charge
 		in      [algorithm.MaxCharges]*shard
@@ -79,11 +86,15 @@ func (s *Store) decide(r *request.Request) {
 	}()
 	now := s.clock()
 	for i, c := range r.Charges {
+		if k := c.Adjustment; k != nil && k.Until > 0 && (now < k.From || now >= k.Until) {
+			return request.ErrPeriod
+		}
 		if p, ok := c.Limit.(algorithm.Periodic); ok {
 			c.Limit = p.At(now)
 		}
 		at := &charges[i]
-		at.State, at.Holds = in[i].find(c.Hash, c.Key, c.Suffix)
+		e := in[i].find(c.Hash, c.Key, c.Suffix)
+		at.State, at.Holds, at.Adjustments = e.state, e.holds, e.adjustments
 		if at.State == nil {
 			at.State = c.Limit.NewState()
 			fresh |= 1 << i
@@ -93,7 +104,11 @@ func (s *Store) decide(r *request.Request) {
 		}
 		at.Limit, at.Cost, at.Shadow = c.Limit, c.Cost, c.Shadow
 		at.HoldFor, at.Correction = c.HoldFor, c.Correction
-		if r.Op.Corrects() {
+		at.Adjusts, at.Seeds, at.Adjustment = c.Adjusts, c.Seeds, c.Adjustment
+		if c.Adjusts && at.Adjustments == nil {
+			at.Adjustments = new(algorithm.Adjustments)
+		}
+		if r.Op.Corrects() && !r.Op.Adjusts() {
 			at.Receipt = c.Receipt()
 		}
 	}
@@ -103,15 +118,18 @@ func (s *Store) decide(r *request.Request) {
 	reply, changed := algorithm.Run(now, terms, charges[:len(r.Charges)], r.Buffer[:0])
 	for i, c := range r.Charges {
 		bit := uint32(1) << i
-		if c.HoldFor == 0 {
+		if charges[i].Holds == nil && charges[i].Adjustments == nil {
 			continue
 		}
-		e := entry{key: c.Key, suffix: c.Suffix, state: charges[i].State, holds: charges[i].Holds}
+		e := entry{
+			key: c.Key, suffix: c.Suffix,
+			state: charges[i].State, holds: charges[i].Holds, adjustments: charges[i].Adjustments,
+		}
 		if charges[i].Gone || changed&bit != 0 && e.state.Empty() || fresh&^changed&bit != 0 {
 			e.state = nil
 		}
 		in[i].remove(c.Hash, c.Key, c.Suffix)
-		if e.state != nil || !e.holds.Empty() {
+		if e.state != nil || !e.holds.Empty() || !e.adjustments.Empty() {
 			in[i].add(c.Hash, e, now)
 		}
 		changed &^= bit
@@ -127,6 +145,7 @@ func (s *Store) decide(r *request.Request) {
 	}
 	r.Buffer = reply
 	r.Settle(reply)
+	return nil
 }
 
 // Scan implements request.Store.
@@ -150,14 +169,17 @@ func (s *Store) Scan(
 	return nil
 }
 
-// Values returns the states as Redis would hold them, by key and suffix, and their holds in lines of
-// text and time. It is for tests.
+// Values returns the states as Redis would hold them, by key and suffix, their holds in lines of
+// text and time, and their adjustments in lines of field and value. It is for tests.
 func (s *Store) Values() map[string]string {
 	values := make(map[string]string)
 	for i := range s.shards {
 		s.shards[i].each(func(e *entry) {
 			if e.state != nil {
 				values[e.key+e.suffix] = e.state.Value()
+			}
+			if !e.adjustments.Empty() {
+				values[e.key+e.suffix+request.AdjustmentsSuffix] = e.adjustments.Value()
 			}
 			e.holds.Each(func(h algorithm.Hold) {
 				values[e.key+e.suffix+request.HoldsSuffix] += fmt.Sprintln(h.Text(), h.Until)

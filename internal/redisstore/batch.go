@@ -129,10 +129,11 @@ func (b *batch) keyIndex(c *request.Charge) int {
 	return len(b.keys) - 1
 }
 
-// limitIndex returns the index of a charge's limit, and adds the limit if need be.
+// limitIndex returns the index of a charge's limit, and adds the limit if need be. One that may be
+// raised for a key is listed for each key.
 func (b *batch) limitIndex(c *request.Charge) int {
 	for i, l := range b.limits {
-		if l.Limit == c.Limit && l.Shadow == c.Shadow {
+		if l.Limit == c.Limit && l.Shadow == c.Shadow && !c.Adjusts && !l.Adjusts {
 			return i
 		}
 	}
@@ -221,6 +222,9 @@ func (k *call) decode(reply []int64) error {
 	for i := range k.requests {
 		r := &k.requests[i]
 		n := r.Words()
+		if r.IsUnseeded(reply) {
+			n = 1
+		}
 		if len(reply) < n {
 			return ErrReply
 		}

@@ -65,8 +65,8 @@ func (s *Store) acquireCall(ctx context.Context, requests []request.Request) *ca
 	k := s.newCall()
 	k.requests = requests
 	k.outermost = requests[0].Charges[0].Outermost()
-	slot, holds := requests[0].Slot, requests[0].Holds()
-	k.alone = slot != nil || holds
+	slot := requests[0].Slot
+	k.alone = requests[0].Alone()
 	k.merges = len(requests) == 1 && mergeable(&requests[0])
 	for i := range requests {
 		r := &requests[i]
@@ -76,7 +76,7 @@ func (s *Store) acquireCall(ctx context.Context, requests []request.Request) *ca
 			k.weight += len(r.Charges)
 		}
 	}
-	if holds {
+	if k.alone {
 		k.weight += leaseWeight
 	}
 	if slot != nil {
@@ -156,6 +156,9 @@ func (s *Store) decide(ctx context.Context, k *call) error {
 			return k.decode(k.reply)
 		}
 		s.serverTime.Store(now)
+		if k.requests[0].IsBound() {
+			return request.ErrPeriod
+		}
 		renewPeriods(k.requests, now)
 	}
 	return ErrPeriod
@@ -249,7 +252,7 @@ func mergeable(r *request.Request) bool {
 		return false
 	}
 	for _, c := range r.Charges {
-		if _, ok := c.Limit.(algorithm.Mergeable); !ok || c.Shadow || c.HoldFor > 0 || c.Units < 1 ||
+		if _, ok := c.Limit.(algorithm.Mergeable); !ok || c.Shadow || c.HoldFor > 0 || c.Adjusts || c.Units < 1 ||
 			c.Units > min(maxMerged, c.Limit.Capacity()) {
 			return false
 		}

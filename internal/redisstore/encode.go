@@ -17,7 +17,7 @@ func (s *Store) encode(calls []*call) *batch {
 	b := batches.Get().(*batch)
 	b.calls, b.script = calls, &s.decides
 	first := &calls[0].requests[0]
-	if first.Slot != nil || first.Holds() {
+	if first.Alone() {
 		b.script = &s.admits
 	}
 	b.collect()
@@ -26,7 +26,7 @@ func (s *Store) encode(calls []*call) *batch {
 		room += 5 + 5*len(b.entries[i].request.Charges)
 	}
 	if b.script == &s.admits {
-		room += 3 + 14*len(first.Charges)
+		room += 12 + 17*len(first.Charges)
 	}
 	b.ints = slices.Grow(b.ints[:0], room)
 	b.limitAt = slices.Grow(b.limitAt[:0], len(b.limits))[:len(b.limits)]
@@ -76,6 +76,11 @@ func (b *batch) keyNames(prefix string) {
 			b.args = append(b.args, prefix+c.Key+c.Suffix+request.HoldsSuffix)
 		}
 	}
+	for _, c := range b.keys {
+		if c.Adjusts {
+			b.args = append(b.args, prefix+c.Key+c.Suffix+request.AdjustmentsSuffix)
+		}
+	}
 }
 
 // short reports whether the short form of lua/plain.lua can ask for the batch: each entry charges
@@ -123,6 +128,9 @@ func (b *batch) limitList() {
 		if _, ok := c.Limit.(*algorithm.SlidingLog); ok {
 			atOnce = 0 // its values may be long
 		}
+	}
+	if k := b.limits[0].Adjustment; k != nil && k.Until > 0 {
+		from, until = k.From, k.Until
 	}
 	b.int(from)
 	b.int(until)
@@ -183,8 +191,8 @@ func (b *batch) continues(first, i, n int) bool {
 // asks returns the entry's operation and bound in the script.
 func (e *entry) asks() (algorithm.Operation, int64) {
 	switch {
-	case e.request.Slot != nil:
-		return algorithm.Peek, 0 // lua/admit.lua decides if there is a slot
+	case e.request.Slot != nil, e.request.Op.Adjusts():
+		return algorithm.Peek, 0 // lua/admit.lua decides if there is a slot, and adjusts
 	case e.callers > 1:
 		return algorithm.AtMost, int64(e.callers)
 	}

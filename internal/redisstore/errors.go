@@ -8,6 +8,8 @@ import (
 	"syscall"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/internal/request"
 )
 
 // ErrPeriod is the error of a server whose clock went to another period of a calendar each time it
@@ -47,7 +49,7 @@ func Classify(err error) Class {
 	switch {
 	case errors.Is(err, ErrPanicked):
 		return Panicked
-	case errors.Is(err, ErrPeriod):
+	case errors.Is(err, ErrPeriod), errors.Is(err, request.ErrPeriod):
 		return Answered
 	case errors.Is(err, ErrReply):
 		return Misconfigured

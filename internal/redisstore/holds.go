@@ -7,21 +7,30 @@ import (
 	"github.com/headgate/headgate/internal/request"
 )
 
-// admission writes what lua/admit.lua reads behind the request: the arguments of the holds, and
-// those of the slot.
+// admission writes what lua/admit.lua reads behind the request: the arguments of the holds, of the
+// adjustments and of the slot.
 func (b *batch) admission(r *request.Request) {
 	from := len(b.args)
-	if r.Holds() {
+	length := func() (n int64) {
+		n, from = int64(len(b.args)-from), len(b.args)
+		return n
+	}
+	if r.Holds() || r.Op == algorithm.Settle {
 		b.holds(r)
 	}
-	holds := int64(len(b.args) - from)
-	from = len(b.args)
+	holds := length()
+	if r.Adjusts() || r.Op.Adjusts() {
+		b.adjustments(r)
+	}
+	adjustments := length()
 	if r.Slot != nil {
 		b.name("acquire")
 		b.acquire(r.Slot.Request)
 	}
-	slot := int64(len(b.args) - from)
+	slot := length()
+	b.int(int64(len(b.keys)))
 	b.int(holds)
+	b.int(adjustments)
 	b.int(slot)
 }
 
@@ -33,7 +42,6 @@ func (b *batch) holds(r *request.Request) {
 		b.args = append(b.args, "hold")
 	}
 	b.args = append(b.args, r.Hold)
-	b.int(int64(len(b.keys)))
 	set, receipt := int64(len(b.keys)), int64(1)
 	for i, c := range r.Charges {
 		receipt += int64(c.Limit.Fields())
@@ -68,6 +76,42 @@ func (b *batch) holds(r *request.Request) {
 				b.int(cost.Fraction)
 			}
 		}
+	}
+}
+
+func (b *batch) adjustments(r *request.Request) {
+	operation := ""
+	if r.Op.Adjusts() {
+		operation = string(r.Op)
+	}
+	b.args = append(b.args, operation)
+	number := b.next()
+	hash := int64(len(b.keys))
+	for _, c := range r.Charges {
+		if c.HoldFor > 0 {
+			hash++
+		}
+	}
+	for i, c := range r.Charges {
+		if c.Adjusts {
+			*number++
+			b.int(b.limitAt[b.limitOf[i]])
+			b.int(hash + *number)
+			b.flag(c.Seeds && !r.Op.Corrects())
+		}
+	}
+	switch k := r.Charges[0].Adjustment; r.Op {
+	case algorithm.Adjust:
+		b.args = append(b.args, k.ID)
+		for _, n := range [...]int64{k.Keep, k.Units, k.Raise, k.Ends} {
+			b.int(n)
+		}
+	case algorithm.AtLeast:
+		b.int(k.Units)
+		b.flag(k.Seeds)
+	case algorithm.Ask:
+		b.int(k.Lease)
+		b.flag(k.Defers)
 	}
 }
 

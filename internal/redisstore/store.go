@@ -115,9 +115,13 @@ func (s *Store) clocked(args []any) []any {
 	return args
 }
 
-// renewPeriods replaces the limits whose period does not hold now.
+// renewPeriods replaces the limits whose period does not hold now, except in a request that is meant
+// for that period.
 func renewPeriods(requests []request.Request, now int64) {
 	for i := range requests {
+		if requests[i].IsBound() {
+			continue
+		}
 		for _, c := range requests[i].Charges {
 			if p, ok := c.Limit.(algorithm.Periodic); ok {
 				if from, until := p.Period(); now < from || until <= now {

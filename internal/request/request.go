@@ -3,14 +3,22 @@
 package request
 
 import (
+	"errors"
 	"math"
+	"slices"
 
 	"github.com/headgate/headgate/internal/algorithm"
 	"github.com/headgate/headgate/internal/lease"
 )
 
-// HoldsSuffix follows the name of a state in the name of its holds.
-const HoldsSuffix = ":h1"
+// What follows the name of a state in the names of its holds and of its adjustments.
+const (
+	HoldsSuffix       = ":h1"
+	AdjustmentsSuffix = ":a1"
+)
+
+// ErrPeriod is the error of an adjustment that is meant for another period than the present one.
+var ErrPeriod = errors.New("request: the period has passed or has not begun")
 
 // Charge is a cost on one state, and what a store made of it.
 type Charge struct {
@@ -26,11 +34,16 @@ type Charge struct {
 	// HoldFor is how long units under the policy are held, in microseconds. It is 0 if they are not.
 	HoldFor    int64
 	Correction *algorithm.Correction // of Settle and Renew
+	// Adjusts says that the adjustments of the state count. They are those of a Quota.
+	Adjusts    bool
+	Seeds      bool                  // the key is to be seeded before it is charged
+	Adjustment *algorithm.Adjustment // of Adjust, AtLeast and Ask
 
 	// The store fills in these. The last integer of the reply is the receipt.
-	Reply []int64
-	Fits  bool
-	Spent int64 // units
+	Reply  []int64
+	Raised int64 // by how much the adjustments raise the limit
+	Fits   bool
+	Spent  int64 // units
 }
 
 // Outermost is the part of the key that picks a hash slot.
@@ -41,6 +54,18 @@ func (c *Charge) SameState(o *Charge) bool { return c.Key == o.Key && c.Suffix =
 
 // Receipt is what gives the charge back. It is 0 if nothing was charged.
 func (c *Charge) Receipt() int64 { return c.Reply[len(c.Reply)-1] }
+
+// Read interprets the reply, after charged was charged.
+func (c *Charge) Read(charged algorithm.Cost) algorithm.Reading {
+	l := c.Limit
+	if q := algorithm.QuotaOf(l); q != nil && c.Raised > 0 {
+		l = q.Raised(c.Raised)
+	}
+	return l.Read(c.Reply, charged, c.Units)
+}
+
+// Alone reports whether the charge shares its script with no other request.
+func (c *Charge) Alone() bool { return c.HoldFor > 0 || c.Adjusts }
 
 // Add raises the units of the charge, and stops at the largest number.
 func (c *Charge) Add(units int64) { c.Units = min(c.Units, math.MaxInt64-units) + units }
@@ -57,8 +82,10 @@ type Request struct {
 	// Slot is taken if the charges are admitted. If it is not free, nothing is spent. It may be nil.
 	Slot *Slot
 
-	Verdict int64   // the store fills it in; see algorithm.Operation
-	Buffer  []int64 // of replies in memory: replies of the next use of the request overwrite it
+	Verdict int64 // the store fills it in; see algorithm.Operation
+	// Unseeded says that nothing was decided, because a key is to be seeded first.
+	Unseeded bool
+	Buffer   []int64 // of replies in memory: replies of the next use of the request overwrite it
 }
 
 // Slot is one slot of a semaphore.
@@ -94,20 +121,47 @@ func (r *Request) Holds() bool {
 	return false
 }
 
+// Adjusts reports whether the adjustments of some charge count.
+func (r *Request) Adjusts() bool {
+	return slices.ContainsFunc(r.Charges, func(c *Charge) bool { return c.Adjusts })
+}
+
+// Alone reports whether the request shares its script with no other.
+func (r *Request) Alone() bool {
+	return r.Slot != nil || r.Op.Adjusts() || slices.ContainsFunc(r.Charges, (*Charge).Alone)
+}
+
+// IsBound reports whether the request is meant for one period.
+func (r *Request) IsBound() bool {
+	k := r.Charges[0].Adjustment
+	return k != nil && k.Until > 0
+}
+
 // Words is the number of integers in the reply to the request.
 func (r *Request) Words() int {
 	n := 1
 	if !r.Op.Corrects() {
 		for _, c := range r.Charges {
 			n += c.Limit.Fields()
+			if c.Adjusts {
+				n++
+			}
 		}
 	}
 	return n
 }
 
-// Settle reads the reply to the request, which is verdict and each charge's reply, and reports
-// whether it was as long as that.
+// IsUnseeded reports whether the reply to the request says that a key is to be seeded first.
+func (r *Request) IsUnseeded(reply []int64) bool {
+	return len(reply) == 1 && reply[0] == algorithm.Unseeded && !r.Op.Corrects() && r.Adjusts()
+}
+
+// Settle reads the reply to the request, which is verdict, each charge's reply, and by how much each
+// limit with adjustments is raised. It reports whether the reply was as long as that.
 func (r *Request) Settle(reply []int64) bool {
+	if r.Unseeded = r.IsUnseeded(reply); r.Unseeded {
+		return true
+	}
 	if len(reply) != r.Words() {
 		return false
 	}
@@ -115,12 +169,17 @@ func (r *Request) Settle(reply []int64) bool {
 	if r.Op.Corrects() {
 		return true
 	}
-	for i, c := range r.Charges {
+	for _, c := range r.Charges {
 		n := c.Limit.Fields()
 		c.Reply, reply = reply[:n:n], reply[n:]
+	}
+	for i, c := range r.Charges {
+		if c.Adjusts {
+			c.Raised, reply = reply[0], reply[1:]
+		}
 		c.Fits, c.Spent = r.Verdict&(1<<i) == 0, 0
 		if r.Op == algorithm.AtMost { // its verdict does not say which charges have no room
-			c.Fits = c.Limit.Read(c.Reply, algorithm.Cost{}, c.Units).RetryAfter == 0
+			c.Fits = c.Read(algorithm.Cost{}).RetryAfter == 0
 		}
 		if c.Receipt() != 0 {
 			c.Spent = c.Units

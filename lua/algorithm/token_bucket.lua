@@ -98,18 +98,19 @@ if more then
 elseif rest > 0 or since then
   states[key] = {rest, denominator, since}
 end
-local reach = ARGV[limit + 6] + 0
-while level > ARGV[limit + 3] and level >= 2 ^ (reach - 10) do reach = reach + 1 end
+local reach, raisable = ARGV[limit + 6] + 0, ARGV[limit + 2] == 0 -- the reach is not that of a raised capacity
+while (raisable or level > ARGV[limit + 3]) and level >= 2 ^ (reach - 10) do reach = reach + 1 end
 if reach > (reaches[key] or 0) then reaches[key] = reach end
 
 --: give
 local level, rest, start, denominator, more = reply[n + 1], reply[n + 2], now, ARGV[limit + 2], states[key]
 if denominator == 0 then start, denominator = 0, 1 end
-given = (level > 0 or rest > 0) and more and more[3] and receipt > more[3]
+given = (level > 0 or rest > 0) and (receipt == -1 or more and more[3] and receipt > more[3])
 if given then
   level, rest = level - whole, rest - part
   if rest < 0 then level, rest = level - 1, rest + denominator end
-  numbers[key], states[key] = start + level, {rest, denominator, more[3]}
+  numbers[key] = start + level
+  if more then states[key] = {rest, denominator, more[3]} end
   if level < 0 or level == 0 and rest == 0 then
     numbers[key], states[key], reaches[key], values[key] = start, nil, nil, nil -- as if untouched
   end

@@ -1,0 +1,184 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/adapters/nethttp"
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/keyfunc"
+	"github.com/headgate/headgate/plans"
+)
+
+// service is the API.
+type service struct {
+	gate   *core.Gate
+	plans  *plans.Plans
+	month  *core.Policy
+	guard  *nethttp.Guard
+	ledger *ledger
+}
+
+// newService returns the API on Redis, or in memory if the client is nil.
+func newService(client redis.UniversalClient, file string, l *ledger) (s *service, err error) {
+	s = &service{ledger: l}
+	cfg := core.Config{Observe: s.observe}
+	if client == nil {
+		s.gate, err = core.NewMemory(cfg)
+	} else {
+		s.gate, err = core.NewRedis(client, cfg)
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.plans, err = plans.New(plans.Config{
+		File: file, Client: client,
+		Policies: []string{"requests", "month"}, Semaphores: []string{"running"},
+		Observe: func(e plans.Event) { log.Println(e.Kind, e.Tenant, e.Err) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	if s.guard, err = s.newGuard(); err != nil {
+		s.plans.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// newGuard returns the limits of the API. Each is that of the tenant's plan.
+func (s *service) newGuard() (*nethttp.Guard, error) {
+	requests, err := core.NewPolicy(core.PolicyConfig{
+		Name: "requests", Algorithm: core.PerMinute(10), For: s.plans.For("requests"),
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.month, err = core.NewPolicy(core.PolicyConfig{
+		Name: "month", For: s.plans.For("month"), OnFailure: core.Closed,
+		Algorithm:  core.Calendar{Limit: 1, Every: core.Month, In: time.UTC}, // of a plan without one
+		Ledger:     s.ledger.used,
+		Raisable:   true,
+		Thresholds: []int{80, 90, 100},
+	})
+	if err != nil {
+		return nil, err
+	}
+	running, err := core.NewSemaphore(s.gate, core.SemaphoreConfig{Name: "running"})
+	if err != nil {
+		return nil, err
+	}
+	tenant := keyfunc.Must(keyfunc.ContextValue(tenantKey{}))
+	return nethttp.NewGuard(nethttp.Config{
+		Gate: s.gate,
+		Rules: []nethttp.Rule{
+			{Policy: requests, Key: tenant},
+			{Policy: s.month, Key: tenant, Settle: nethttp.RefundServerErrors},
+		},
+		Concurrency: &nethttp.Concurrency{Semaphore: running, Caps: []nethttp.Cap{{
+			Name: "running", Key: tenant, Limit: 1, LimitFor: s.plans.CapLimit("running", tenant),
+		}}},
+	})
+}
+
+// observe logs what an operator wants to know.
+func (s *service) observe(_ context.Context, e core.Event) {
+	switch {
+	case e.Threshold != nil:
+		log.Printf("%s has used %d of %d: %d %%",
+			e.Threshold.Key, e.Threshold.Used, e.Threshold.Limit, e.Threshold.Percent)
+	case e.Kind == core.EventLedger && e.Err != nil:
+		log.Print(e.Err)
+	}
+}
+
+func (s *service) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /answer", asTenant(s.guard.Handler(http.HandlerFunc(s.answer))))
+	mux.Handle("GET /usage", asTenant(s.guard.Usage()))
+	mux.Handle("PUT /tenants/{tenant}/plan/{plan}", asOperator(s.changePlan))
+	mux.Handle("PUT /tenants/{tenant}/topups/{id}", asOperator(s.topUp))
+	return mux
+}
+
+func (s *service) answer(w http.ResponseWriter, r *http.Request) {
+	s.ledger.add(r.Context().Value(tenantKey{}).(string), 1)
+	fmt.Fprintln(w, "42")
+}
+
+// changePlan gives a tenant another plan. Every process obeys it within a second.
+func (s *service) changePlan(w http.ResponseWriter, r *http.Request) {
+	tenant, plan := r.PathValue("tenant"), r.PathValue("plan")
+	err := s.plans.SetOverride(r.Context(), tenant, plans.Override{Plan: plan})
+	if errors.Is(err, plans.ErrUnknownPlan) {
+		http.Error(w, "there is no such plan", http.StatusNotFound)
+		return
+	}
+	respond(w, err)
+}
+
+// topUp raises a tenant's quota for two weeks, once for each id.
+func (s *service) topUp(w http.ResponseWriter, r *http.Request) {
+	units, err := strconv.ParseInt(r.FormValue("units"), 10, 64)
+	if err != nil || units < 1 {
+		http.Error(w, "units must be a positive number", http.StatusBadRequest)
+		return
+	}
+	key, err := core.NewKey(r.PathValue("tenant"))
+	if err != nil {
+		http.Error(w, "the tenant is not valid", http.StatusBadRequest)
+		return
+	}
+	_, err = s.gate.Adjust(r.Context(), core.Adjustment{
+		ID: r.PathValue("id"), Policy: s.month, Key: key,
+		Raise: units, Until: time.Now().AddDate(0, 0, 14),
+	})
+	respond(w, err)
+}
+
+func respond(w http.ResponseWriter, err error) {
+	if err != nil {
+		log.Print(err)
+		http.Error(w, "try again later", http.StatusServiceUnavailable)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// tenantKey is the context key of the tenant that has authenticated.
+type tenantKey struct{}
+
+// apiKeys are the keys of tenants. A real API looks them up.
+var apiKeys = map[string]string{"acme-key": "acme", "initech-key": "initech"}
+
+const operatorKey = "operator-key"
+
+// asTenant lets requests of tenants through.
+func asTenant(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		tenant, ok := apiKeys[r.Header.Get("X-Api-Key")]
+		if !ok {
+			http.Error(w, "the API key is not valid", http.StatusUnauthorized)
+			return
+		}
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), tenantKey{}, tenant)))
+	})
+}
+
+// asOperator lets requests of the operator through.
+func asOperator(next http.HandlerFunc) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("X-Api-Key") != operatorKey {
+			http.Error(w, "this is for operators", http.StatusUnauthorized)
+			return
+		}
+		next(w, r)
+	})
+}

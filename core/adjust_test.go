@@ -1,0 +1,346 @@
+package core_test
+
+import (
+	"errors"
+	"math"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/redistest"
+)
+
+// quotasOfTen are limits of every algorithm that is a quota. None frees a unit within minutes.
+var quotasOfTen = []struct {
+	name      string
+	algorithm core.Algorithm
+	next      time.Duration // until the next period has begun, 0 if there is none
+}{
+	{"fixed window", core.FixedWindow{Limit: 10, Window: 24 * time.Hour}, 24 * time.Hour},
+	{"frozen", frozen(10), 0},
+	{"calendar", core.Calendar{Limit: 10, Every: core.Month, In: time.UTC}, 31 * 24 * time.Hour},
+}
+
+// eachQuota runs f with a Raisable policy of each algorithm on every Gate.
+func eachQuota(t *testing.T, f func(t *testing.T, g *core.Gate, c *manualClock, p *core.Policy, next time.Duration)) {
+	t.Helper()
+	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+		for _, q := range quotasOfTen {
+			t.Run(q.name, func(t *testing.T) {
+				c.micros.Store(epoch)
+				f(t, g, c, newPolicy(t, core.PolicyConfig{Name: "quota", Algorithm: q.algorithm, Raisable: true}), q.next)
+			})
+		}
+	})
+}
+
+func atLeast(t testing.TB, g *core.Gate, c core.Charge) int64 {
+	t.Helper()
+	added, err := g.AtLeast(t.Context(), c, time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return added
+}
+
+func adjust(t testing.TB, g *core.Gate, a core.Adjustment) bool {
+	t.Helper()
+	done, err := g.Adjust(t.Context(), a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return done
+}
+
+func TestAtLeastRaisesByMaximum(t *testing.T) {
+	eachQuota(t, func(t *testing.T, g *core.Gate, c *manualClock, p *core.Policy, next time.Duration) {
+		key := newKey(t, "k", t.Name())
+		for _, step := range []struct{ atLeast, added, used int64 }{
+			{0, 0, 0}, {3, 3, 3}, {3, 0, 3}, {2, 0, 3}, {7, 4, 7}, {12, 5, 12}, {500, 488, 20}, {15, 0, 20},
+		} {
+			if added := atLeast(t, g, core.Charge{Policy: p, Key: key, Cost: step.atLeast}); added != step.added {
+				t.Errorf("AtLeast %d added %d, want %d", step.atLeast, added, step.added)
+			}
+			if n := used(t, g, p, key); n != step.used {
+				t.Errorf("%d units are in use after AtLeast %d, want %d", n, step.atLeast, step.used)
+			}
+		}
+		if next > 0 {
+			c.advance(2 * next)
+			if n := used(t, g, p, key); n != 0 {
+				t.Errorf("%d units are in use in a later period", n)
+			}
+		}
+	})
+}
+
+func TestAtLeastIsForItsPeriod(t *testing.T) {
+	eachQuota(t, func(t *testing.T, g *core.Gate, c *manualClock, p *core.Policy, next time.Duration) {
+		key, read := newKey(t, "k", t.Name()), c.Now()
+		charge := core.Charge{Policy: p, Key: key, Cost: 4}
+		if _, err := g.AtLeast(t.Context(), charge, read); err != nil {
+			t.Error(err)
+		}
+		if next == 0 {
+			return
+		}
+		for _, away := range []time.Duration{next, -2 * next} {
+			c.micros.Store(read.Add(away).UnixMicro())
+			charge.Key = newKey(t, "k", t.Name(), away.String())
+			key = charge.Key
+			if _, err := g.AtLeast(t.Context(), charge, read); !errors.Is(err, core.ErrPeriod) {
+				t.Errorf("%v away: %v", away, err)
+			}
+			if _, err := g.Adjust(t.Context(), core.Adjustment{
+				ID: "a", Policy: p, Key: key, Units: 4, At: read,
+			}); !errors.Is(err, core.ErrPeriod) {
+				t.Errorf("%v away: %v", away, err)
+			}
+			if n := used(t, g, p, key); n != 0 {
+				t.Errorf("%v away: %d units are in use", away, n)
+			}
+		}
+		if added := atLeast(t, g, charge); added != 4 {
+			t.Errorf("%d units were added in the present period", added)
+		}
+	})
+}
+
+func TestAdjustCorrectsOnce(t *testing.T) {
+	eachQuota(t, func(t *testing.T, g *core.Gate, c *manualClock, p *core.Policy, _ time.Duration) {
+		key := newKey(t, "k", t.Name())
+		decide(t, g, core.Charge{Policy: p, Key: key, Cost: 4})
+		for _, step := range []struct {
+			id    string
+			units int64
+			done  bool
+			used  int64
+		}{
+			{"a", 3, true, 7}, {"a", 3, false, 7}, {"a", -5, false, 7}, {"b", -5, true, 2}, {"c", -5, true, 0},
+			{"c", -5, false, 0}, {"d", 25, true, 20}, {"e", -19, true, 1},
+		} {
+			done := adjust(t, g, core.Adjustment{ID: step.id, Policy: p, Key: key, Units: step.units})
+			if n := used(t, g, p, key); done != step.done || n != step.used {
+				t.Errorf("%s by %d: applied %t, %d units in use, want %d", step.id, step.units, done, n, step.used)
+			}
+		}
+		other := newKey(t, "other", t.Name())
+		if !adjust(t, g, core.Adjustment{ID: "a", Policy: p, Key: other, Units: 1}) {
+			t.Error("the id of another key was known")
+		}
+	})
+}
+
+func TestRaiseEnds(t *testing.T) {
+	eachQuota(t, func(t *testing.T, g *core.Gate, c *manualClock, p *core.Policy, _ time.Duration) {
+		key := newKey(t, "k", t.Name())
+		charge := core.Charge{Policy: p, Key: key, Cost: 18}
+		if d := decide(t, g, charge); d.Allowed {
+			t.Fatal(show(d))
+		}
+		until := func(d time.Duration) time.Time { return c.Now().Add(d) }
+		adjust(t, g, core.Adjustment{ID: "a", Policy: p, Key: key, Raise: 5, Until: until(time.Minute)})
+		adjust(t, g, core.Adjustment{ID: "b", Policy: p, Key: key, Raise: 3, Until: until(time.Hour)})
+		adjust(t, g, core.Adjustment{ID: "b", Policy: p, Key: key, Raise: 3, Until: until(time.Hour)})
+		d := decide(t, g, charge)
+		if r := d.At(0); !d.Allowed || r.Limit != 18 || r.Raised != 8 || r.Used != 18 || r.Remaining != 0 {
+			t.Error(show(d))
+		}
+		for _, step := range []struct {
+			after  time.Duration
+			raised int64
+		}{{time.Minute - time.Microsecond, 8}, {time.Microsecond, 3}, {time.Hour - time.Minute, 0}} {
+			c.advance(step.after)
+			d := peek(t, g, core.Charge{Policy: p, Key: key, Cost: 1})
+			if r := d.At(0); d.Allowed || r.Raised != step.raised || r.Limit != 10+step.raised || r.Used != 18 || r.Remaining != 0 {
+				t.Errorf("%s\nwant %d raised", show(d), step.raised)
+			}
+		}
+		done, err := g.Adjust(t.Context(), core.Adjustment{ID: "c", Policy: p, Key: key, Raise: 3, Until: c.Now()})
+		if done || !errors.Is(err, core.ErrPeriod) {
+			t.Errorf("a raise that has ended: %t, %v", done, err)
+		}
+	})
+}
+
+// A raise holds in each period until it ends, and a Reset leaves it.
+func TestRaiseOutlivesPeriods(t *testing.T) {
+	eachQuota(t, func(t *testing.T, g *core.Gate, c *manualClock, p *core.Policy, next time.Duration) {
+		key := newKey(t, "k", t.Name())
+		charge := core.Charge{Policy: p, Key: key, Cost: 15}
+		adjust(t, g, core.Adjustment{ID: "a", Policy: p, Key: key, Raise: 5, Until: c.Now().Add(5 * 365 * 24 * time.Hour)})
+		for range 3 {
+			if d := decide(t, g, charge); !d.Allowed {
+				t.Error(show(d))
+			}
+			c.advance(2 * next)
+			if err := g.Reset(t.Context(), charge); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// All that asks for units of a raised quota may have them: AtMost, a Reservation, its Settle.
+func TestRaisedUnitsAreSpent(t *testing.T) {
+	eachQuota(t, func(t *testing.T, g *core.Gate, c *manualClock, p *core.Policy, _ time.Duration) {
+		key := newKey(t, "k", t.Name())
+		adjust(t, g, core.Adjustment{ID: "a", Policy: p, Key: key, Raise: 90, Until: c.Now().Add(time.Minute)})
+		if n, d, err := g.AtMost(t.Context(), 1000, core.Charge{Policy: p, Key: key, Cost: 1}); n != 100 || err != nil {
+			t.Errorf("granted %d: %s, %v", n, show(d), err)
+		}
+		adjust(t, g, core.Adjustment{ID: "b", Policy: p, Key: key, Units: -1000})
+		r := charge(t, g, core.Charge{Policy: p, Key: key, Cost: 50})
+		settle(t, r, 70)
+		if n := used(t, g, p, key); n != 70 {
+			t.Errorf("%d units are in use, want 70", n)
+		}
+		cancel(t, charge(t, g, core.Charge{Policy: p, Key: key, Cost: 30}))
+		if n := used(t, g, p, key); n != 70 {
+			t.Errorf("%d units are in use, want 70", n)
+		}
+	})
+}
+
+// A process obeys its own raise at once, and that of another within a second.
+func TestRaiseLiftsRememberedDenials(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		c := newClock()
+		var gates [2]*core.Gate
+		for i := range gates {
+			gates[i] = redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix})
+			gates[i].InjectClock(c.now)
+		}
+		p := newPolicy(t, core.PolicyConfig{Name: "quota", Algorithm: frozen(1), Raisable: true})
+		charge := core.Charge{Policy: p, Key: newKey(t, "k"), Cost: 1}
+		decide(t, gates[0], charge)
+		for _, g := range gates {
+			if d := decide(t, g, charge); d.Allowed {
+				t.Fatal(show(d))
+			}
+		}
+		adjust(t, gates[0], core.Adjustment{ID: "a", Policy: p, Key: charge.Key, Raise: 2, Until: c.Now().Add(time.Hour)})
+		if d := decide(t, gates[0], charge); !d.Allowed {
+			t.Error(show(d))
+		}
+		c.advance(time.Second)
+		if d := decide(t, gates[1], charge); !d.Allowed {
+			t.Error(show(d))
+		}
+	})
+}
+
+// The same adjustments from many goroutines of two processes are applied once each.
+func TestAdjustIsAppliedOnceByMany(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		var wg sync.WaitGroup
+		var applied atomic.Int64
+		p := newPolicy(t, core.PolicyConfig{Name: "quota", Algorithm: frozen(100)})
+		key, ids := newKey(t, "k"), []string{"1", "2", "3", "4", "5"}
+		var gates []*core.Gate
+		for range 2 {
+			g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix})
+			gates = append(gates, g)
+			for range 8 {
+				wg.Go(func() {
+					for _, id := range ids {
+						done, err := g.Adjust(t.Context(), core.Adjustment{ID: id, Policy: p, Key: key, Units: 7})
+						if err != nil {
+							t.Error(err)
+						}
+						if done {
+							applied.Add(1)
+						}
+					}
+				})
+			}
+		}
+		wg.Wait()
+		if n := used(t, gates[0], p, key); n != 35 || applied.Load() != 5 {
+			t.Errorf("%d units in use after %d adjustments, want 35 after 5", n, applied.Load())
+		}
+	})
+}
+
+func TestAdjustmentIsValidated(t *testing.T) {
+	raisable := newPolicy(t, core.PolicyConfig{Name: "quota", Algorithm: frozen(10), Raisable: true})
+	hour := time.Now().Add(time.Hour)
+	tests := []struct {
+		name   string
+		change func(a *core.Adjustment)
+		names  string
+	}{
+		{"no id", func(a *core.Adjustment) { a.ID = "" }, "Adjustment.ID"},
+		{"a long id", func(a *core.Adjustment) { a.ID = strings.Repeat("x", 129) }, "Adjustment.ID"},
+		{"nothing", func(a *core.Adjustment) { a.Units = 0 }, "Adjustment.Units and Raise"},
+		{"too many units", func(a *core.Adjustment) { a.Units = math.MinInt64 }, "Adjustment.Units"},
+		{"a negative raise", func(a *core.Adjustment) { a.Raise = -1 }, "Adjustment.Raise"},
+		{"too large a raise", func(a *core.Adjustment) { a.Raise, a.Until = math.MaxInt64, hour }, "Adjustment.Raise"},
+		{"a raise without an end", func(a *core.Adjustment) { a.Raise = 1 }, "Adjustment.Until"},
+		{"an end too far away", func(a *core.Adjustment) {
+			a.Raise, a.Until = 1, time.Now().Add(101*366*24*time.Hour)
+		}, "Adjustment.Until"},
+		{"an end without a raise", func(a *core.Adjustment) { a.Until = hour }, "Adjustment.Until"},
+		{"a raise of a policy that is not raisable", func(a *core.Adjustment) {
+			a.Raise, a.Until, a.Policy = 1, hour, newPolicy(t, core.PolicyConfig{Name: "quota", Algorithm: frozen(10)})
+		}, "Raisable"},
+		{"no policy", func(a *core.Adjustment) { a.Policy = nil }, "policy"},
+		{"no key", func(a *core.Adjustment) { a.Key = core.Key{} }, "key"},
+		{"a rate", func(a *core.Adjustment) { a.Policy = limited(t, "rate", core.PerSecond(1)) }, "is no quota"},
+		{"a window from the first charge", func(a *core.Adjustment) {
+			a.Limit = core.FixedWindow{Limit: 1, Window: time.Hour, FromFirst: true}
+		}, "is no quota"},
+		{"no limit", func(a *core.Adjustment) { a.Limit = core.Unlimited{} }, "is no quota"},
+	}
+	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
+		for _, test := range tests {
+			t.Run(test.name, func(t *testing.T) {
+				a := core.Adjustment{ID: "a", Policy: raisable, Key: newKey(t, "k"), Units: 1}
+				test.change(&a)
+				done, err := g.Adjust(t.Context(), a)
+				if done || !errors.Is(err, core.ErrCharge) && !errors.Is(err, core.ErrKey) || !strings.Contains(err.Error(), test.names) {
+					t.Errorf("%t, %v", done, err)
+				}
+			})
+		}
+		t.Run("AtLeast", func(t *testing.T) {
+			_, err := g.AtLeast(t.Context(), core.Charge{Policy: raisable, Key: newKey(t, "k"), Cost: -1}, time.Time{})
+			if !errors.Is(err, core.ErrCharge) {
+				t.Error(err)
+			}
+		})
+		if n := used(t, g, raisable, newKey(t, "k")); n != 0 {
+			t.Errorf("%d units are in use", n)
+		}
+	})
+}
+
+func TestRaisesStayBelowTheLargestNumber(t *testing.T) {
+	eachQuota(t, func(t *testing.T, g *core.Gate, c *manualClock, p *core.Policy, _ time.Duration) {
+		const most = 1_000_000_000_000_000
+		a := core.Adjustment{
+			ID: "a", Policy: p, Key: newKey(t, "k", t.Name()), Units: most, Raise: most, Until: c.Now().Add(time.Hour),
+		}
+		adjust(t, g, a)
+		a.ID = "b"
+		if _, err := g.Adjust(t.Context(), a); !errors.Is(err, core.ErrCharge) {
+			t.Error(err)
+		}
+		d := decide(t, g, core.Charge{Policy: p, Key: a.Key, Cost: 10})
+		if r := d.At(0); !d.Allowed || r.Used != most+10 || r.Limit != most+10 {
+			t.Error(show(d))
+		}
+		if d := decide(t, g, core.Charge{Policy: p, Key: a.Key, Cost: math.MaxInt64}); d.Allowed {
+			t.Error(show(d))
+		}
+		for _, p := range quotasOfTen { // a policy without Raisable heeds no raise
+			plain := limited(t, "quota", p.algorithm)
+			if d := peek(t, g, core.Charge{Policy: plain, Key: a.Key}); d.At(0).Limit != 10 {
+				t.Error(show(d))
+			}
+		}
+	})
+}

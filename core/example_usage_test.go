@@ -1,0 +1,67 @@
+package core_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/headgate/headgate/core"
+)
+
+func ExampleGate_Usage() {
+	ctx := context.Background()
+	gate, err := core.NewMemory(core.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	requests := core.Must(core.NewPolicy(core.PolicyConfig{Name: "requests", Algorithm: core.AnyHour(100)}))
+	tokens := core.Must(core.NewPolicy(core.PolicyConfig{
+		Name: "tokens", Algorithm: core.Calendar{Limit: 10_000, Every: core.Year, In: time.UTC},
+	}))
+	tenant, err := core.NewKey("acme")
+	if err != nil {
+		log.Fatal(err)
+	}
+	_, err = gate.Decide(ctx,
+		core.Charge{Policy: requests, Key: tenant, Cost: 1},
+		core.Charge{Policy: tokens, Key: tenant, Cost: 350})
+	if err != nil {
+		log.Fatal(err)
+	}
+	d, err := gate.Usage(ctx, tenant, requests, tokens)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, r := range d.Results() {
+		fmt.Println(r.Policy.Name(), r.Used, "of", r.Limit)
+	}
+	// Output:
+	// requests 1 of 100
+	// tokens 350 of 10000
+}
+
+func ExampleSemaphore_Usage() {
+	ctx := context.Background()
+	gate, err := core.NewMemory(core.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	streams, err := core.NewSemaphore(gate, core.SemaphoreConfig{Name: "streams"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	user, err := core.NewKey("acme", "ann")
+	if err != nil {
+		log.Fatal(err)
+	}
+	err = streams.Do(ctx, user, 3, func(context.Context) error {
+		used, err := streams.Usage(ctx, user)
+		fmt.Println(used[0], "of 3")
+		return err
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	// Output: 1 of 3
+}

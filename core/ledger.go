@@ -1,0 +1,185 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/headgate/headgate/internal/algorithm"
+	"github.com/headgate/headgate/internal/request"
+)
+
+// ErrLedger is wrapped by the Cause of a decision that needed the figure of a PolicyConfig.Ledger and
+// did not get it in time.
+var ErrLedger = errors.New("core: the ledger does not answer")
+
+const (
+	ledgerTime  = 5 * time.Second // bounds a call of PolicyConfig.Ledger
+	ledgerPause = time.Second     // between calls for a key that fail
+	ledgerCalls = 32              // at a time
+	ledgerTries = 3               // of a decision
+)
+
+// ledgers are the keys whose ledgers this process asks.
+type ledgers struct {
+	mu   sync.Mutex
+	open map[string]*seeding
+	busy chan struct{} // holds an element for each call of a ledger
+}
+
+// seeding is the way of one key to its ledger and back.
+type seeding struct {
+	done chan struct{} // closed when err is set
+	err  error
+}
+
+func newLedgers() *ledgers {
+	return &ledgers{open: make(map[string]*seeding), busy: make(chan struct{}, ledgerCalls)}
+}
+
+// adjusts reports whether decisions heed the adjustments of a key.
+func (p *Policy) adjusts() bool { return p.raisable || p.ledger != nil }
+
+// checkQuota returns the fault of a field that needs a quota, or a limit without state.
+func (p *Policy) checkQuota(field string) error {
+	if p.own == nil || p.own.current() == nil || algorithm.QuotaOf(p.own.current()) != nil {
+		return nil
+	}
+	return fmt.Errorf("core: PolicyConfig.%s is set, and the Algorithm is no quota: it must be a "+
+		"Calendar, a FixedWindow that is not FromFirst, or a TokenBucket with Rate 0", field)
+}
+
+// sendSeeded asks the store. If keys are to be seeded first, it waits for their ledgers, for at most
+// Config.Timeout, and asks again.
+func (g *Gate) sendSeeded(
+	ctx, caller context.Context, p *plan, requests []request.Request,
+) error {
+	r := &requests[0]
+	for range ledgerTries {
+		if err := g.send(ctx, requests); err != nil || !r.Unseeded {
+			return err
+		}
+		if err := g.seed(caller, p, r); err != nil {
+			return request.Unsent{Err: err}
+		}
+	}
+	return request.Unsent{Err: ErrLedger}
+}
+
+// seed waits until the keys of a request are seeded.
+func (g *Gate) seed(ctx context.Context, p *plan, r *request.Request) error {
+	timer := time.NewTimer(g.timeout)
+	defer timer.Stop()
+	var open []*seeding
+	for _, c := range r.Charges {
+		if c.Seeds {
+			open = append(open, g.openSeeding(ctx, p.of(c)))
+		}
+	}
+	for _, s := range open {
+		select {
+		case <-s.done:
+			if s.err != nil {
+				return s.err
+			}
+		case <-timer.C:
+			return fmt.Errorf("%w in %v", ErrLedger, g.timeout)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// openSeeding begins to seed a key, unless this process does so already.
+func (g *Gate) openSeeding(ctx context.Context, c *charge) *seeding {
+	l := g.ledgers
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	name := c.Charge.Key + c.Suffix
+	if s := l.open[name]; s != nil {
+		return s
+	}
+	s := &seeding{done: make(chan struct{})}
+	l.open[name] = s
+	ctx, asked := context.WithoutCancel(ctx), Charge{Policy: c.policy, Key: c.key, Limit: c.own}
+	g.tasks.Go(func() {
+		s.err = safely(func() error { return g.askLedger(ctx, asked) })
+		l.mu.Lock()
+		delete(l.open, name)
+		l.mu.Unlock()
+		close(s.done)
+	})
+	return s
+}
+
+// askLedger asks the ledger of a key, or waits until another process has.
+func (g *Gate) askLedger(ctx context.Context, c Charge) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*ledgerTime)
+	defer cancel()
+	for pause := 2 * time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
+		turn := algorithm.Adjustment{Lease: (ledgerTime + g.timeout).Microseconds()}
+		verdict, err := g.adjust(ctx, algorithm.Ask, c, time.Time{}, turn)
+		switch {
+		case err != nil || verdict == 0:
+			return err
+		case verdict < 0:
+			return g.useLedger(ctx, c, time.UnixMicro(-verdict))
+		case !g.tasks.Sleep(min(pause, time.Duration(verdict)*time.Microsecond)):
+			return ErrClosed
+		case ctx.Err() != nil:
+			return ErrLedger
+		}
+	}
+}
+
+// useLedger asks the ledger of a key for the period of that time, and seeds the key. If the ledger
+// fails, no process asks it again for a while.
+func (g *Gate) useLedger(ctx context.Context, c Charge, now time.Time) error {
+	start := time.Now()
+	err := g.seedFrom(ctx, &c, now)
+	if err != nil {
+		turn := algorithm.Adjustment{Lease: ledgerPause.Microseconds(), Defers: true}
+		_, _ = g.adjust(ctx, algorithm.Ask, c, time.Time{}, turn) // otherwise its turn ends later
+	}
+	g.tell(ctx, Event{Kind: EventLedger, Policy: c.Policy, Err: err, Took: time.Since(start)})
+	return err
+}
+
+func (g *Gate) seedFrom(ctx context.Context, c *Charge, now time.Time) error {
+	limit, err := c.Policy.limitOf(ctx, c.Key, c.Limit)
+	if err != nil {
+		return err
+	}
+	quota := algorithm.QuotaOf(limit.current())
+	if quota == nil {
+		return nil // its limit has changed
+	}
+	called, cancel := context.WithTimeout(ctx, ledgerTime)
+	defer cancel()
+	select {
+	case g.ledgers.busy <- struct{}{}:
+	case <-called.Done():
+		return fmt.Errorf("%w: %d keys ask", ErrLedger, ledgerCalls)
+	}
+	defer func() { <-g.ledgers.busy }()
+	var period Span
+	if _, from, until := algorithm.PeriodOf(quota, now.UnixMicro()); until > 0 {
+		period = Span{time.UnixMicro(from), time.UnixMicro(until)}
+	}
+	used, err := c.Policy.ledger(called, c.Key, period)
+	if err == nil && used < 0 {
+		err = fmt.Errorf("it says that %d units are used", used)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrLedger, err)
+	}
+	k := algorithm.Adjustment{Units: min(used, algorithm.MaxCount), Seeds: true}
+	_, err = g.adjust(ctx, algorithm.AtLeast, *c, now, k)
+	return err
+}
+
+// Span is a length of time. Until is not part of it. Both are zero for a quota without periods.
+type Span struct{ From, Until time.Time }

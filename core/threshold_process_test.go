@@ -1,0 +1,311 @@
+package core_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/redistest"
+)
+
+const (
+	crossedKeys   = 1000 // of the calendar between processes; a fifth of them otherwise
+	crossedLimit  = 20
+	crossedRounds = 2 // of each of 16 goroutines: 32 units of each key are asked for
+)
+
+// crossedLimits are limits whose period lasts as long as the test, whenever it runs.
+var crossedLimits = map[string]core.Algorithm{
+	"calendar":     core.Calendar{Limit: crossedLimit, Every: core.Year, In: time.UTC, Anchor: time.Date(2020, 6, 1, 0, 0, 0, 0, time.UTC)},
+	"fixed window": core.FixedWindow{Limit: crossedLimit, Window: 9000 * 24 * time.Hour},
+	"frozen":       frozen(crossedLimit),
+}
+
+// cross spends all units of n keys in several goroutines.
+func cross(t *testing.T, g *core.Gate, p *core.Policy, n, goroutines int) {
+	keys := make([]core.Key, n)
+	for i := range keys {
+		keys[i] = newKey(t, fmt.Sprint("k", i))
+	}
+	var wg sync.WaitGroup
+	for range goroutines {
+		wg.Go(func() {
+			for range crossedRounds {
+				for _, i := range rand.Perm(n) {
+					d, err := g.Decide(context.Background(), core.Charge{Policy: p, Key: keys[i], Cost: 1})
+					if err != nil || d.Cause != nil {
+						t.Error(err, d.Cause)
+						return
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// crossings counts the events of thresholds by key and percent.
+type crossings struct {
+	mu  sync.Mutex
+	all map[string]int
+}
+
+func (c *crossings) add(event string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.all == nil {
+		c.all = make(map[string]int)
+	}
+	c.all[event]++
+}
+
+func (c *crossings) observe(_ context.Context, e core.Event) {
+	if e.Kind == core.EventThreshold {
+		c.add(fmt.Sprint(e.Threshold.Key, " ", e.Threshold.Percent))
+	}
+}
+
+// check reports each event of n keys that was not told exactly once.
+func (c *crossings) check(t *testing.T, n int) {
+	t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := range n {
+		for _, percent := range []int{80, 90, 100} {
+			event := fmt.Sprintf("{k%d} %d", i, percent)
+			if times := c.all[event]; times != 1 {
+				t.Errorf("%s %% was told %d times", event, times)
+			}
+			delete(c.all, event)
+		}
+	}
+	if len(c.all) > 0 {
+		t.Errorf("told beside them: %v", c.all)
+	}
+}
+
+// keysOf returns how many keys the processes spend under a limit.
+func keysOf(name string) int {
+	if name == "calendar" {
+		return crossedKeys
+	}
+	return crossedKeys / 5
+}
+
+// Four processes with four goroutines each tell each threshold of 1,000 keys once.
+func TestProcessesTellThresholdsOnce(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	for name := range crossedLimits {
+		t.Run(name, func(t *testing.T) {
+			var c crossings
+			var wg sync.WaitGroup
+			var workers []*thresholdWorker
+			for range processes {
+				w := startThresholdWorker(t, s, strings.ReplaceAll(name, " ", "-"), name)
+				w.wait("ready")
+				workers = append(workers, w)
+			}
+			for _, w := range workers {
+				_ = w.in.Close() // starts its work
+				wg.Go(func() {
+					for w.lines.Scan() {
+						if event, ok := strings.CutPrefix(w.lines.Text(), "told "); ok {
+							c.add(event)
+						}
+					}
+				})
+			}
+			wg.Wait()
+			c.check(t, keysOf(name))
+		})
+	}
+}
+
+// Gates of one process that share a cluster, and goroutines that share a Gate in memory, do so too.
+func TestGatesTellThresholdsOnce(t *testing.T) {
+	t.Parallel()
+	t.Run("memory", func(t *testing.T) {
+		for name, limit := range crossedLimits {
+			t.Run(name, func(t *testing.T) {
+				var c crossings
+				g := memoryGate(t, core.Config{Observe: c.observe})
+				cross(t, g, watched(t, limit), crossedKeys/5, 16)
+				if err := g.Close(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				c.check(t, crossedKeys/5)
+			})
+		}
+	})
+	t.Run("cluster", func(t *testing.T) {
+		cluster := redistest.StartCluster(t, 3)
+		for name, limit := range crossedLimits {
+			t.Run(name, func(t *testing.T) {
+				var c crossings
+				var wg sync.WaitGroup
+				for range processes {
+					g := redisGate(t, cluster.Client(t), core.Config{Prefix: strings.ReplaceAll(name, " ", "-"), Observe: c.observe})
+					p := watched(t, limit)
+					wg.Go(func() {
+						cross(t, g, p, crossedKeys/5, 4)
+						if err := g.Close(t.Context()); err != nil {
+							t.Error(err)
+						}
+					})
+				}
+				wg.Wait()
+				c.check(t, crossedKeys/5)
+			})
+		}
+	})
+}
+
+// Below its thresholds a policy sends what it sends without them.
+func TestThresholdsTakeNoRoundTrip(t *testing.T) {
+	s := redistest.Start(t)
+	l := new(told)
+	g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, Observe: l.observe})
+	c := core.Charge{Policy: watched(t, core.Calendar{Limit: 1000, Every: core.Year, In: time.UTC}), Key: newKey(t, "k"), Cost: 1}
+	decide(t, g, c) // the server learns the script
+	scripts := func() int64 { return s.Calls(t, "evalsha", "eval") }
+	before := scripts()
+	for range 798 {
+		decide(t, g, c)
+	}
+	l.want(t, g)
+	if n := scripts() - before; n != 798 {
+		t.Errorf("798 decisions below the thresholds ran %d scripts", n)
+	}
+	before = scripts()
+	for range 100 {
+		decide(t, g, c)
+	}
+	l.want(t, g, "p k 80%: 800 of 1000")
+	if n := scripts() - before; n != 102 { // a claim, a mark
+		t.Errorf("100 decisions that reach one threshold ran %d scripts", n)
+	}
+}
+
+// What a process claimed that died before it had told it is told by another when the claim ends.
+func TestThresholdOfDeadProcessIsTold(t *testing.T) {
+	s := redistest.Start(t)
+	l, c := new(told), newClock()
+	dead := startThresholdWorker(t, s, s.Prefix, "dies")
+	_ = dead.in.Close()
+	dead.wait("tells")
+	dead.kill()
+	gate := func() *core.Gate {
+		g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, Observe: l.observe})
+		g.InjectClock(c.now)
+		return g
+	}
+	first, second := gate(), gate()
+	charge := core.Charge{Policy: watched(t, frozen(10)), Key: newKey(t, "k")}
+	decide(t, first, charge)
+	l.want(t, first)
+	c.advance(10*time.Second - time.Microsecond)
+	decide(t, second, charge)
+	l.want(t, second)
+	c.advance(time.Microsecond)
+	decide(t, first, charge)
+	l.want(t, first, "p k 80%: 8 of 10")
+	c.advance(10 * time.Second)
+	decide(t, second, charge)
+	l.want(t, second)
+}
+
+// thresholdWorker is this test binary, running TestThresholdWorker. It begins when in is closed.
+type thresholdWorker struct {
+	in    io.WriteCloser
+	lines *bufio.Scanner
+	kill  func()
+}
+
+// wait waits until the process says something.
+func (w *thresholdWorker) wait(line string) {
+	for w.lines.Scan() && w.lines.Text() != line {
+	}
+}
+
+func startThresholdWorker(t *testing.T, s *redistest.Server, prefix, work string) *thresholdWorker {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self, "-test.run=^TestThresholdWorker$")
+	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0",
+		"CORE_TEST_ADDR_THRESHOLDS="+s.Addr, "CORE_TEST_PREFIX="+prefix, "CORE_TEST_WORK="+work)
+	cmd.Stderr = t.Output()
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	kill := sync.OnceFunc(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	t.Cleanup(kill)
+	return &thresholdWorker{in, bufio.NewScanner(out), kill}
+}
+
+// TestThresholdWorker is the body of each process that startThresholdWorker starts.
+func TestThresholdWorker(t *testing.T) {
+	addr := os.Getenv("CORE_TEST_ADDR_THRESHOLDS")
+	if addr == "" {
+		t.Skip("runs only as a process of other tests")
+	}
+	client := redis.NewClient(&redis.Options{
+		Addr: addr, ContextTimeoutEnabled: true,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	})
+	defer func() { _ = client.Close() }()
+	work := os.Getenv("CORE_TEST_WORK")
+	var c crossings
+	observe := c.observe
+	if work == "dies" {
+		observe = func(_ context.Context, e core.Event) {
+			if e.Kind == core.EventThreshold {
+				fmt.Println("tells")
+				select {} // until it is killed
+			}
+		}
+	}
+	g := redisGate(t, client, core.Config{Prefix: os.Getenv("CORE_TEST_PREFIX"), Observe: observe})
+	fmt.Println("ready")
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	if work == "dies" {
+		g.InjectClock(newClock().now)
+		decide(t, g, core.Charge{Policy: watched(t, frozen(10)), Key: newKey(t, "k"), Cost: 8})
+		select {}
+	}
+	cross(t, g, watched(t, crossedLimits[work]), keysOf(work), 4)
+	if err := g.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	for event, n := range c.all {
+		for range n {
+			fmt.Println("told", event)
+		}
+	}
+}

@@ -1,0 +1,415 @@
+package core_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/redistest"
+)
+
+func TestThresholdFaults(t *testing.T) {
+	month := core.Calendar{Limit: 100, Every: core.Month, In: time.UTC}
+	for name, tt := range map[string]struct {
+		algorithm core.Algorithm
+		percents  []int
+		want      string
+	}{
+		"zero":                {month, []int{0}, "core: PolicyConfig.Thresholds[0] is 0: it must be between 1 and 100"},
+		"negative":            {month, []int{-1}, "core: PolicyConfig.Thresholds[0] is -1: it must be between 1 and 100"},
+		"above the limit":     {month, []int{80, 200}, "core: PolicyConfig.Thresholds[1] is 200: it must be between 1 and 100"},
+		"descending":          {month, []int{90, 80}, "core: PolicyConfig.Thresholds[1] is 80, after 90: they must ascend"},
+		"twice":               {month, []int{80, 80}, "core: PolicyConfig.Thresholds[1] is 80, after 80: they must ascend"},
+		"too many":            {month, []int{1, 2, 3, 4, 5, 6, 7, 8, 9}, "core: PolicyConfig.Thresholds has 9 entries: it must have at most 8"},
+		"token bucket":        {core.PerMinute(9), []int{80}, "core: PolicyConfig.Thresholds is set: PolicyConfig.Algorithm must be a Calendar"},
+		"leaky bucket":        {core.LeakyBucket{Rate: 1, Per: time.Minute, Capacity: 9}, []int{80}, "core: PolicyConfig.Thresholds is set"},
+		"window from first":   {core.FixedWindow{Limit: 9, Window: time.Hour, FromFirst: true}, []int{80}, "core: PolicyConfig.Thresholds is set"},
+		"short window":        {core.FixedWindow{Limit: 9, Window: time.Second}, []int{80}, "core: PolicyConfig.Thresholds is set"},
+		"sliding window":      {core.AnyHour(9), []int{80}, "core: PolicyConfig.Thresholds is set"},
+		"block":               {core.Block{Strikes: 1, Within: time.Hour, For: time.Hour}, []int{80}, "core: PolicyConfig.Thresholds is set"},
+		"unlimited":           {core.Unlimited{}, []int{80}, "core: PolicyConfig.Thresholds is set"},
+		"no algorithm":        {nil, []int{0}, "core: PolicyConfig.Thresholds[0] is 0"},
+		"calendar":            {month, []int{1, 100}, ""},
+		"window":              {core.FixedWindow{Limit: 9, Window: time.Minute}, []int{80}, ""},
+		"bucket of one grant": {frozen(9), []int{80, 90, 100}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, err := core.NewPolicy(core.PolicyConfig{Name: "p", Algorithm: tt.algorithm, Thresholds: tt.percents})
+			if tt.want == "" && err != nil || tt.want != "" && (p != nil || err == nil || !strings.Contains(err.Error(), tt.want)) {
+				t.Errorf("%v, want %q", err, tt.want)
+			}
+		})
+	}
+}
+
+// told collects the thresholds that a Gate tells.
+type told struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (l *told) observe(_ context.Context, e core.Event) {
+	if e.Kind != core.EventThreshold {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	at := e.Threshold
+	l.all = append(l.all, fmt.Sprintf("%s %s %d%%: %d of %d", e.Policy.Name(), strings.Join(at.Key.Parts(), "/"), at.Percent, at.Used, at.Limit))
+}
+
+// want waits until the Gate has made its claims, and checks what it has told since the last call.
+func (l *told) want(t *testing.T, g *core.Gate, want ...string) {
+	t.Helper()
+	for g.Claiming() && t.Context().Err() == nil {
+		runtime.Gosched()
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !slices.Equal(l.all, want) {
+		t.Errorf("told %q, want %q", l.all, want)
+	}
+	l.all = nil
+}
+
+// eachGateTold is eachGate with an observer.
+func eachGateTold(t *testing.T, f func(t *testing.T, g *core.Gate, c *manualClock, l *told)) {
+	t.Helper()
+	t.Run("memory", func(t *testing.T) {
+		c, l := newClock(), new(told)
+		f(t, memoryGate(t, core.Config{Clock: c, Observe: l.observe}), c, l)
+	})
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		c, l := newClock(), new(told)
+		g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, DisableDenialCache: true, Observe: l.observe})
+		g.InjectClock(c.now)
+		f(t, g, c, l)
+	})
+}
+
+// watched is a policy with thresholds at 80, 90 and 100 %.
+func watched(t testing.TB, a core.Algorithm) *core.Policy {
+	t.Helper()
+	return newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: a, Thresholds: []int{80, 90, 100}})
+}
+
+// Each threshold of a key is told once in a period, and again in the next one.
+func TestThresholdsAreToldOncePerPeriod(t *testing.T) {
+	for name, tt := range map[string]struct {
+		algorithm core.Algorithm
+		period    time.Duration // zero: there is one
+	}{
+		"calendar":     {core.Calendar{Limit: 10, Every: core.Day, In: time.UTC}, 24 * time.Hour},
+		"fixed window": {core.FixedWindow{Limit: 10, Window: time.Hour}, time.Hour},
+		"frozen":       {frozen(10), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachGateTold(t, func(t *testing.T, g *core.Gate, c *manualClock, l *told) {
+				p, key := watched(t, tt.algorithm), newKey(t, "a", "b")
+				spend := func(cost int64) { decide(t, g, core.Charge{Policy: p, Key: key, Cost: cost}) }
+				for range 2 {
+					spend(7)
+					l.want(t, g)
+					spend(1)
+					l.want(t, g, "p a/b 80%: 8 of 10")
+					spend(0)
+					spend(9) // is denied
+					l.want(t, g)
+					spend(2)
+					l.want(t, g, "p a/b 90%: 10 of 10", "p a/b 100%: 10 of 10")
+					spend(1)
+					l.want(t, g)
+					if tt.period == 0 {
+						return
+					}
+					c.advance(tt.period)
+				}
+			})
+		})
+	}
+}
+
+// Every way to spend finds a threshold, and reading does not.
+func TestEveryDecisionFindsThresholds(t *testing.T) {
+	day := core.Calendar{Limit: 10, Every: core.Day, In: time.UTC}
+	for name, spend := range map[string]func(g *core.Gate, c core.Charge) error{
+		"Decide": func(g *core.Gate, c core.Charge) error { _, err := g.Decide(t.Context(), c); return err },
+		"Charge": func(g *core.Gate, c core.Charge) error { _, _, err := g.Charge(t.Context(), c); return err },
+		"Reserve": func(g *core.Gate, c core.Charge) error {
+			_, _, err := g.Reserve(t.Context(), 0, c)
+			return err
+		},
+		"AtMost": func(g *core.Gate, c core.Charge) error {
+			c.Cost = 1
+			_, _, err := g.AtMost(t.Context(), 8, c)
+			return err
+		},
+		"Admit": func(g *core.Gate, c core.Charge) error {
+			s, err := core.NewSemaphore(g, core.SemaphoreConfig{Name: "s"})
+			if err != nil {
+				return err
+			}
+			l, _, err := s.TryAdmit(t.Context(), core.SlotRequest{Levels: []core.Level{{Key: c.Key, Limit: 1}}}, c)
+			return errors.Join(err, l.Release(t.Context()))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachGateTold(t, func(t *testing.T, g *core.Gate, _ *manualClock, l *told) {
+				c := core.Charge{Policy: watched(t, day), Key: newKey(t, "k"), Cost: 8}
+				if err := spend(g, c); err != nil {
+					t.Fatal(err)
+				}
+				l.want(t, g, "p k 80%: 8 of 10")
+			})
+		})
+	}
+	t.Run("Peek", func(t *testing.T) {
+		eachGateTold(t, func(t *testing.T, g *core.Gate, _ *manualClock, l *told) {
+			key := newKey(t, "k")
+			decide(t, g, core.Charge{Policy: limited(t, "p", day), Key: key, Cost: 8})
+			c := core.Charge{Policy: watched(t, day), Key: key}
+			peek(t, g, c)
+			l.want(t, g)
+			decide(t, g, c)
+			l.want(t, g, "p k 80%: 8 of 10")
+		})
+	})
+}
+
+// A Settle for more is told with the next decision, although that is denied.
+func TestSettleForMoreIsToldWithTheNextDecision(t *testing.T) {
+	for name, limit := range map[string]core.Algorithm{
+		"calendar":     core.Calendar{Limit: 10, Every: core.Month, In: time.UTC},
+		"fixed window": core.FixedWindow{Limit: 10, Window: 24 * time.Hour},
+		"frozen":       frozen(10),
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachGateTold(t, func(t *testing.T, g *core.Gate, _ *manualClock, l *told) {
+				c := core.Charge{Policy: watched(t, limit), Key: newKey(t, "k"), Cost: 1}
+				r := charge(t, g, c)
+				if err := r.Settle(t.Context(), 12); err != nil {
+					t.Fatal(err)
+				}
+				l.want(t, g)
+				decide(t, g, c)
+				l.want(t, g, "p k 80%: 12 of 10", "p k 90%: 12 of 10", "p k 100%: 12 of 10")
+			})
+		})
+	}
+}
+
+// Policies, keys and limits of keys count apart, and a shadow counts too.
+func TestThresholdsOfSeveralPolicies(t *testing.T) {
+	eachGateTold(t, func(t *testing.T, g *core.Gate, _ *manualClock, l *told) {
+		of := func(name string, percent int, shadow bool) *core.Policy {
+			return newPolicy(t, core.PolicyConfig{
+				Name: name, Algorithm: frozen(10), Thresholds: []int{percent}, Shadow: shadow,
+				For: func(_ context.Context, k core.Key) (core.Algorithm, error) {
+					return map[string]core.Algorithm{"other": core.AnyHour(10), "short": core.FixedWindow{Limit: 5, Window: time.Second}, "less": frozen(5), "none": core.Unlimited{}}[k.Parts()[0]], nil
+				},
+			})
+		}
+		half, most := of("half", 50, false), of("most", 90, true)
+		for _, key := range []string{"a", "b", "other", "short", "less", "none"} {
+			k := newKey(t, key)
+			decide(t, g, core.Charge{Policy: half, Key: k, Cost: 5}, core.Charge{Policy: most, Key: k, Cost: 5})
+		}
+		l.want(t, g, "half a 50%: 5 of 10", "half b 50%: 5 of 10", "half less 50%: 5 of 5", "most less 90%: 5 of 5")
+	})
+}
+
+// Limits near the largest are compared exactly.
+func TestThresholdOfLargeLimitIsExact(t *testing.T) {
+	l := new(told)
+	g := memoryGate(t, core.Config{Observe: l.observe})
+	p := newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: frozen(999_999_999_999_999), Thresholds: []int{33}})
+	c := core.Charge{Policy: p, Key: newKey(t, "k"), Cost: 329_999_999_999_999}
+	decide(t, g, c)
+	l.want(t, g)
+	c.Cost = 1
+	decide(t, g, c)
+	l.want(t, g, "p k 33%: 330000000000000 of 999999999999999")
+}
+
+// claimHook does something before the client sends the command of a claim.
+type claimHook struct{ before func(args string) error }
+
+func (h *claimHook) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h *claimHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if args := fmt.Sprint(cmd.Args()...); strings.Contains(args, ":claim") || strings.Contains(args, ":t80-") {
+			if err := h.before(args); err != nil {
+				cmd.SetErr(err)
+				return err
+			}
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (h *claimHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// A claim that Redis does not answer is made by a later decision.
+func TestFailedClaimIsMadeAgain(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		l, client, fault := new(told), s.Client(t), errors.New("claims fail")
+		var failed []string
+		client.AddHook(&claimHook{func(args string) error { failed = append(failed, args); return fault }})
+		g := redisGate(t, client, core.Config{Prefix: s.Prefix, Observe: l.observe})
+		c := core.Charge{Policy: watched(t, frozen(10)), Key: newKey(t, "k"), Cost: 8}
+		decide(t, g, c)
+		l.want(t, g)
+		c.Cost = 0
+		decide(t, g, c)
+		l.want(t, g)
+		if len(failed) != 2 {
+			t.Errorf("%d claims failed: %q", len(failed), failed)
+		}
+		other := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, Observe: l.observe})
+		decide(t, other, c)
+		l.want(t, other, "p k 80%: 8 of 10")
+		decide(t, g, c)
+		l.want(t, g)
+	})
+}
+
+// A mark that Redis does not answer is sent again, so that no other process tells the threshold.
+func TestFailedMarkIsSentAgain(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		l, client := new(told), s.Client(t)
+		marks, sent := 0, make(chan struct{})
+		client.AddHook(&claimHook{func(args string) error {
+			if strings.Contains(args, ":claim") {
+				return nil
+			}
+			switch marks++; marks {
+			case 1:
+				return errors.New("the first mark fails")
+			case 2:
+				close(sent)
+			}
+			return nil
+		}})
+		g := redisGate(t, client, core.Config{Prefix: s.Prefix, Timeout: time.Second, Observe: l.observe})
+		c := core.Charge{Policy: watched(t, frozen(10)), Key: newKey(t, "k"), Cost: 8}
+		decide(t, g, c)
+		l.want(t, g, "p k 80%: 8 of 10")
+		<-sent
+		if err := g.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		other := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, Observe: l.observe})
+		c.Cost = 0
+		decide(t, other, c)
+		l.want(t, other)
+		marked := false
+		for _, name := range s.Client(t).Keys(t.Context(), s.Prefix+"*:t80-*").Val() {
+			marked = marked || !strings.HasSuffix(name, ":claim")
+		}
+		if !marked {
+			t.Error("there is no mark")
+		}
+	})
+}
+
+// A claim that arrives in the next period counts for its own.
+func TestLateClaimTellsItsOwnPeriod(t *testing.T) {
+	for name, limit := range map[string]core.Algorithm{
+		"calendar":     core.Calendar{Limit: 10, Every: core.Hour, In: time.UTC},
+		"fixed window": core.FixedWindow{Limit: 10, Window: time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+				l, client, c := new(told), s.Client(t), newClock()
+				late, claims := make(chan struct{}), make(chan struct{}, 100)
+				client.AddHook(&claimHook{func(string) error {
+					claims <- struct{}{}
+					<-late
+					return nil
+				}})
+				g := redisGate(t, client, core.Config{Prefix: s.Prefix, Observe: l.observe})
+				g.InjectClock(c.now)
+				charge := core.Charge{Policy: watched(t, limit), Key: newKey(t, "k"), Cost: 8}
+				decide(t, g, charge)
+				<-claims
+				c.advance(time.Hour)
+				close(late)
+				l.want(t, g, "p k 80%: 8 of 10")
+				decide(t, g, charge)
+				l.want(t, g, "p k 80%: 8 of 10")
+			})
+		})
+	}
+}
+
+// A Gate that is closed makes the claims of its last decisions first.
+func TestCloseMakesClaims(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		l := new(told)
+		g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, Observe: l.observe})
+		p := watched(t, frozen(10))
+		var want []string
+		for i := range 100 {
+			key := fmt.Sprint(i)
+			decide(t, g, core.Charge{Policy: p, Key: newKey(t, key), Cost: 8})
+			want = append(want, "p "+key+" 80%: 8 of 10")
+		}
+		if err := g.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		l.want(t, g, want...)
+	})
+}
+
+// While Redis is down nothing is told, and nothing is lost.
+func TestThresholdsDuringOutage(t *testing.T) {
+	s := redistest.Start(t)
+	l := new(told)
+	g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, Timeout: time.Second, Observe: l.observe})
+	p, key := watched(t, frozen(10)), newKey(t, "k")
+	decide(t, g, core.Charge{Policy: p, Key: key, Cost: 7})
+	s.Stop()
+	d, err := g.Decide(t.Context(), core.Charge{Policy: p, Key: key, Cost: 8})
+	if err != nil || d.Source != core.SourceLocal || !d.Allowed {
+		t.Errorf("while Redis is down: %v, %s", err, show(d))
+	}
+	l.want(t, g)
+	s.Continue()
+	for {
+		d, err := g.Decide(t.Context(), core.Charge{Policy: p, Key: key, Cost: 0})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d.Source == core.SourceRedis {
+			break
+		}
+	}
+	l.want(t, g)
+	decide(t, g, core.Charge{Policy: p, Key: key, Cost: 1})
+	l.want(t, g, "p k 80%: 8 of 10")
+}
+
+// A decision below the thresholds allocates nothing for them.
+func TestThresholdsAllocateNothing(t *testing.T) {
+	g := memoryGate(t, core.Config{Observe: func(context.Context, core.Event) {}})
+	count := func(percents ...int) float64 {
+		p := newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: frozen(1_000_000_000), Thresholds: percents})
+		c := core.Charge{Policy: p, Key: newKey(t, "k"), Cost: 1}
+		return testing.AllocsPerRun(1000, func() { decide(t, g, c) })
+	}
+	if without, with := count(), count(80, 90, 100); with > without {
+		t.Errorf("%v allocations, and %v without thresholds", with, without)
+	}
+}

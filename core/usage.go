@@ -1,0 +1,71 @@
+package core
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/headgate/headgate/internal/lease"
+)
+
+// Usage returns how a key stands under policies: one result for each, in their order, with Limit,
+// Used, Remaining and the waits until there is more. It spends nothing and takes one round trip,
+// whether the key is exhausted or not. Results are those of a cost of 0. A policy that is Unlimited
+// for the key has a result that is not Known, and DenyAll has one with a Limit of 0.
+//
+// While Redis does not answer, nobody knows what is used, so Usage returns an error whatever the
+// failure modes are. Other errors are those of Decide. With an error the Decision has no results.
+// At most 16 policies are possible. For charges with limits of their own use Peek.
+func (g *Gate) Usage(ctx context.Context, key Key, policies ...*Policy) (Decision, error) {
+	charges := make([]Charge, len(policies))
+	for i, p := range policies {
+		charges[i] = Charge{Policy: p, Key: key}
+	}
+	d, err := g.Peek(ctx, charges...)
+	if err == nil {
+		err = d.Cause
+	}
+	if err != nil {
+		return Decision{}, err
+	}
+	return d, nil
+}
+
+// Usage returns how much of the limit at each key is taken by holders, as their weights add up. The
+// keys share the outermost part, as those of SlotRequest.Levels. It reads all holders below that
+// part, in one round trip. While Redis fails it returns the error of Redis. It does not count slots
+// that a process granted alone meanwhile.
+func (s *Semaphore) Usage(ctx context.Context, keys ...Key) (used []int64, err error) {
+	for i, k := range keys {
+		switch {
+		case k.outer == 0:
+			return nil, fmt.Errorf("%w: key %d is missing", ErrKey, i)
+		case k.outermost() != keys[0].outermost():
+			return nil, fmt.Errorf("%w: key %d has another outermost part", ErrKey, i)
+		}
+	}
+	used = make([]int64, len(keys))
+	if len(keys) == 0 {
+		return used, nil
+	}
+	_, entries, err := s.gate.leases.List(ctx, s.scope(keys[0]))
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		if e.Left <= 0 { // a waiter, or a holder whose lease has ended
+			continue
+		}
+		r, err := lease.Parse(e.Record)
+		if err != nil {
+			return nil, fmt.Errorf("core: holders: %w", err)
+		}
+		for i, k := range keys {
+			for _, level := range r.Levels {
+				if level.Node == k.path {
+					used[i] += level.Weight
+				}
+			}
+		}
+	}
+	return used, nil
+}

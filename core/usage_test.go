@@ -1,0 +1,141 @@
+package core_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/redistest"
+)
+
+func TestUsage(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
+		key := newKey(t, "acme")
+		api, free, none := limited(t, "api", frozen(10)), limited(t, "free", core.Unlimited{}), limited(t, "none", core.DenyAll{})
+		plan := newPolicy(t, core.PolicyConfig{
+			Name: "plan", Algorithm: core.PerHour(1),
+			For: func(context.Context, core.Key) (core.Algorithm, error) { return frozen(3), nil },
+		})
+		decide(t, g, core.Charge{Policy: api, Key: key, Cost: 4}, core.Charge{Policy: plan, Key: key, Cost: 3})
+		decide(t, g, core.Charge{Policy: plan, Key: key, Cost: 1}) // is denied
+		for range 2 {
+			d, err := g.Usage(t.Context(), key, api, free, none, plan)
+			if err != nil || d.Len() != 4 {
+				t.Fatalf("%v, %s", err, show(d))
+			}
+			for i, want := range []struct {
+				known                  bool
+				limit, used, remaining int64
+			}{{true, 10, 4, 6}, {false, 0, 0, 0}, {true, 0, 0, 0}, {true, 3, 3, 0}} {
+				if r := d.At(i); r.Known != want.known || r.Limit != want.limit || r.Used != want.used || r.Remaining != want.remaining {
+					t.Errorf("result %d, want %v: %s", i, want, show(d))
+				}
+			}
+		}
+		if d, err := g.Usage(t.Context(), newKey(t, "other"), api); err != nil || d.At(0).Used != 0 {
+			t.Errorf("another key: %v, %s", err, show(d))
+		}
+		for name, ask := range map[string]func() (core.Decision, error){
+			"no policies": func() (core.Decision, error) { return g.Usage(t.Context(), key) },
+			"no policy":   func() (core.Decision, error) { return g.Usage(t.Context(), key, nil) },
+			"17 policies": func() (core.Decision, error) {
+				return g.Usage(t.Context(), key, slices.Repeat([]*core.Policy{api}, 17)...)
+			},
+			"no key": func() (core.Decision, error) { return g.Usage(t.Context(), core.Key{}, api) },
+		} {
+			if d, err := ask(); !errors.Is(err, core.ErrCharge) && !errors.Is(err, core.ErrKey) || d.Len() != 0 {
+				t.Errorf("%s: %v, %s", name, err, show(d))
+			}
+		}
+	})
+}
+
+// Usage takes one round trip, and an exhausted key is asked for too.
+func TestUsageTakesOneRoundTrip(t *testing.T) {
+	s := redistest.Start(t)
+	g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix})
+	key := newKey(t, "acme")
+	api, day := limited(t, "api", frozen(1)), limited(t, "day", core.Calendar{Limit: 1, Every: core.Year, In: time.UTC})
+	decide(t, g, core.Charge{Policy: api, Key: key, Cost: 1}, core.Charge{Policy: day, Key: key, Cost: 1})
+	if _, err := g.Usage(t.Context(), key, api, day); err != nil { // the server learns the script
+		t.Fatal(err)
+	}
+	before := s.Calls(t, "evalsha", "eval")
+	for range 10 {
+		if d, err := g.Usage(t.Context(), key, api, day); err != nil || d.At(0).Used != 1 || d.At(1).Used != 1 {
+			t.Fatalf("%v, %s", err, show(d))
+		}
+	}
+	if n := s.Calls(t, "evalsha", "eval") - before; n != 10 {
+		t.Errorf("10 calls ran %d scripts", n)
+	}
+}
+
+// While Redis is down Usage is an error, whatever the failure mode is.
+func TestUsageDuringOutage(t *testing.T) {
+	s := redistest.Start(t)
+	g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, Timeout: shortTimeout})
+	sem := semaphore(t, g, core.SemaphoreConfig{})
+	key := newKey(t, "acme")
+	s.Stop()
+	for _, mode := range []core.FailureMode{core.Local, core.Open, core.Closed} {
+		p := newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: frozen(9), OnFailure: mode})
+		if d, err := g.Usage(t.Context(), key, p); err == nil || d.Len() != 0 {
+			t.Errorf("%v: %v, %s", mode, err, show(d))
+		}
+	}
+	if used, err := sem.Usage(t.Context(), key); err == nil || used != nil {
+		t.Errorf("slots: %v, %v", err, used)
+	}
+}
+
+// Holders count at each of their levels by their weight. Waiters and holders whose lease has ended
+// do not count.
+func TestSemaphoreUsage(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+		s := semaphore(t, g, core.SemaphoreConfig{TTL: time.Hour})
+		tenant, ann, bob := newKey(t, "acme"), newKey(t, "acme", "ann"), newKey(t, "acme", "bob")
+		levels := func(user core.Key, weight int64) core.SlotRequest {
+			return core.SlotRequest{Levels: []core.Level{{Key: tenant, Limit: 5, Weight: 1}, {Key: user, Limit: 4, Weight: weight}}}
+		}
+		check := func(want ...int64) {
+			t.Helper()
+			if used, err := s.Usage(t.Context(), ann, tenant, bob); err != nil || !slices.Equal(used, want) {
+				t.Errorf("%v, %v, want %v", used, err, want)
+			}
+		}
+		check(0, 0, 0)
+		for _, weight := range []int64{1, 3} {
+			l, err := s.TryAcquire(t.Context(), levels(ann, weight))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer release(t, l)
+		}
+		l, err := s.TryAcquire(t.Context(), levels(bob, 2))
+		if err != nil {
+			t.Fatal(err)
+		}
+		check(4, 3, 2)
+		if _, err := s.Enqueue(t.Context(), levels(ann, 1)); err != nil {
+			t.Fatal(err)
+		}
+		check(4, 3, 2)
+		release(t, l)
+		check(4, 2, 0)
+		c.advance(2 * time.Hour)
+		check(0, 0, 0)
+
+		if used, err := s.Usage(t.Context()); err != nil || len(used) != 0 {
+			t.Errorf("no keys: %v, %v", used, err)
+		}
+		for name, keys := range map[string][]core.Key{"zero": {{}}, "second is zero": {tenant, {}}, "two tenants": {tenant, newKey(t, "globex")}} {
+			if used, err := s.Usage(t.Context(), keys...); !errors.Is(err, core.ErrKey) || used != nil {
+				t.Errorf("%s: %v, %v", name, used, err)
+			}
+		}
+	})
+}

@@ -1,0 +1,113 @@
+-- The holds of charges: sweep gives back those that have ended, and each operation on holds has a
+-- function. The contract is that of lua/admit.lua.
+
+-- sweep gives back what holds have ended.
+local function sweep()
+  local gives, ended = {}, {}
+  for at = from, count, stride do
+    if holds[at + 2] ~= '0' then
+      local set = KEYS[holds[at + 2] + 0]
+      local members = call('ZRANGEBYSCORE', set, '-inf', text(now), 'LIMIT', 0, 1000)
+      for _, member in ipairs(members) do
+        local denominator, whole, part, receipt = string.match(member, ' (%d+) (%d+) (%d+) (%d+)$')
+        if denominator + 0 ~= argv[holds[at + 1] + 2] + 0 then
+          part = '0' -- it was charged under another limit
+        end
+        gives[#gives + 1] = {'give', 1, 1, '0', holds[at], holds[at + 1], whole, part, receipt}
+      end
+      if #members > 0 then
+        ended[#ended + 1] = {set, members}
+      end
+    end
+  end
+  run(gives)
+  for _, one in ipairs(ended) do
+    call('ZREM', one[1], unpack(one[2]))
+  end
+end
+
+-- keep lets the holds of a charge outlive its state, and one that ends in that many microseconds.
+local function keep(at, micros)
+  local set = KEYS[holds[at + 2] + 0]
+  local left = call('PTTL', set)
+  if left ~= -2 then
+    local least = math.max(call('PTTL', KEYS[holds[at] + 0]), micros > 0 and math.ceil(micros / 1000) + margin or 0)
+    if left < least then
+      call('PEXPIRE', set, text(least))
+    end
+  end
+end
+
+local function hold()
+  local reply = admit()
+  for at = from, count, stride do
+    local receipt, micros = reply[holds[at + 5] + 0], 0
+    if id ~= '' and receipt ~= 0 then
+      local member = id .. ' ' .. holds[at + 4] .. ' ' .. text(receipt)
+      micros = holds[at + 3] + 0
+      call('ZADD', KEYS[holds[at + 2] + 0], text(now + micros), member)
+    end
+    keep(at, micros)
+  end
+  return reply
+end
+
+-- look returns the hold of a charge, and when it ends if it has not.
+local function look(at)
+  local member = id .. ' ' .. holds[at + 4] .. ' ' .. holds[at + 5]
+  local score = call('ZSCORE', KEYS[holds[at + 2] + 0], member)
+  score = score and tonumber(score)
+  return member, score and score > now and score
+end
+
+local function settle()
+  local verdict, bit, requests, ended = 0, 1, {}, {}
+  for at = from, count, stride do
+    local part = at + 7
+    local member, live
+    if holds[at + 3] ~= '0' then
+      member, live = look(at)
+      if live then
+        ended[#ended + 1] = {KEYS[holds[at + 2] + 0], {member}}
+      else
+        verdict, part = verdict + bit, at + 11
+      end
+    end
+    if holds[at + 6] == '1' and part == at + 7 then
+      requests[#requests + 1] = {'give', 1, 1, '0', holds[at], holds[at + 1], holds[part], holds[part + 1], holds[at + 5]}
+    else
+      for p = part, part + 2, 2 do
+        if holds[p] ~= '0' or holds[p + 1] ~= '0' then
+          requests[#requests + 1] = {'force', 1, 1, '0', holds[at], holds[at + 1], holds[p], holds[p + 1]}
+        end
+      end
+    end
+    bit = bit * 2
+  end
+  run(requests)
+  for _, one in ipairs(ended) do
+    call('ZREM', one[1], unpack(one[2]))
+  end
+  for at = from, count, stride do
+    if holds[at + 2] ~= '0' then
+      keep(at, 0)
+    end
+  end
+  return {verdict}
+end
+
+local function renew()
+  local verdict, bit = 0, 1
+  for at = from, count, stride do
+    local member, live = look(at)
+    local ends = now + holds[at + 3]
+    if not live then
+      verdict = verdict + bit
+    elseif ends > live then
+      call('ZADD', KEYS[holds[at + 2] + 0], text(ends), member)
+      keep(at, holds[at + 3] + 0)
+    end
+    bit = bit * 2
+  end
+  return {verdict}
+end
