@@ -99,7 +99,7 @@ func (p *Plans) view(ctx context.Context, id identity) view {
 		if err != nil {
 			return view{err: err}
 		}
-		return p.viewOf(set, &k)
+		return p.viewOf(set, k)
 	})
 }
 

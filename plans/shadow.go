@@ -90,8 +90,8 @@ func (p *Plans) disagree(ctx context.Context, charge core.Charge, allowed bool) 
 		Kind: EventDisagreement, Tenant: id.tenant(), Policy: charge.Policy, Allowed: allowed,
 	}
 	digest := p.tenants.digest(id.name)
-	if k, _ := p.tenants.shard(digest).find(digest, 0); k.until > 0 {
-		if plan := p.viewOf(p.current.Load(), &k).plan; plan.shadow != nil {
+	if t := p.tenants.shard(digest).find(digest); t != nil {
+		if plan := p.viewOf(p.current.Load(), &t.known).plan; plan.shadow != nil {
 			e.Plan, e.Shadow = plan.name, plan.shadow.name
 		}
 	}
