@@ -79,8 +79,8 @@ func (c *cache) shard(d digest) *shard { return &c.shards[d.a%uint64(len(c.shard
 
 func (s *shard) list(d digest) *atomic.Pointer[tenant] { return &s.table[d.b%uint64(len(s.table))] }
 
-// find returns a tenant, or nil if it is not kept. A caller without the lock may miss a tenant while
-// another one of its list is written.
+// find returns a tenant, or nil if it is not kept. A caller without the lock may miss a tenant
+// while another one of its list is written.
 func (s *shard) find(d digest) *tenant {
 	t := s.list(d).Load()
 	for t != nil && t.digest != d {
