@@ -98,16 +98,17 @@ func (g *Gate) apply(ctx context.Context, a Adjustment) (verdict int64, err erro
 
 // AtLeast raises what is used of a quota to at least c.Cost, and returns how many units it added. Of
 // several calls, in any number of processes, the largest Cost decides, so that a ledger's figure may
-// be sent again and again: as when Redis has lost its data. What is above twice the limit is dropped,
-// as by Reservation.Settle. PolicyConfig.Ledger calls it where it is needed. See [Adjustment] for
-// what a quota is.
+// be sent again and again: as when Redis has lost its data. It is charged whether it fits or not, and
+// the next period owes nothing for it. A Cost above 10^15 counts as 10^15. PolicyConfig.Ledger calls
+// it where it is needed, and a call by hand seeds a key as that does: the ledger is not asked for it
+// again in the period. See [Adjustment] for what a quota is.
 //
 // If at is not zero, it is the time for which the figure was read: in another period of the quota the
 // error wraps ErrPeriod. Other errors are those of Adjust.
 func (g *Gate) AtLeast(ctx context.Context, c Charge, at time.Time) (added int64, err error) {
 	start := time.Now()
 	if c.Cost < 0 {
-		err = fmt.Errorf("%w: the units of AtLeast are %d", ErrCharge, c.Cost)
+		err = fmt.Errorf("%w: Charge.Cost of AtLeast is %d", ErrCharge, c.Cost)
 	} else {
 		k := algorithm.Adjustment{
 			Units: min(c.Cost, algorithm.MaxCount), Seeds: c.Policy != nil && c.Policy.ledger != nil,
@@ -138,7 +139,17 @@ func (g *Gate) adjust(
 		return 0, fmt.Errorf("%w: the limit of %s is no quota: it must be a Calendar, a FixedWindow "+
 			"that is not FromFirst, or a TokenBucket with Rate 0", ErrCharge, p.name)
 	}
-	if !at.IsZero() {
+	outside := func() error {
+		field := "Adjustment.At"
+		if op == algorithm.AtLeast {
+			field = "the time of AtLeast"
+		}
+		return fmt.Errorf("%w: %s is %v", ErrPeriod, field, at)
+	}
+	if !at.IsZero() && quota.Window() != Never {
+		if at.Unix() < 0 || at.Year() > 9999 { // such as a zero time of another zone
+			return 0, outside()
+		}
 		quota, k.From, k.Until = algorithm.PeriodOf(quota, at.UnixMicro())
 	}
 	k.Keep = max(k.Keep, quota.Window().Microseconds())
@@ -153,7 +164,7 @@ func (g *Gate) adjust(
 	requests := []request.Request{{Op: op, Charges: []*request.Charge{&c.Charge}}}
 	err = g.send(g.bound(ctx), requests)
 	if errors.Is(err, request.ErrPeriod) {
-		err = fmt.Errorf("%w: %v is not in it", ErrPeriod, at)
+		err = outside()
 	}
 	return requests[0].Verdict, err
 }

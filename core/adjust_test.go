@@ -59,7 +59,7 @@ func TestAtLeastRaisesByMaximum(t *testing.T) {
 	eachQuota(t, func(t *testing.T, g *core.Gate, c *manualClock, p *core.Policy, next time.Duration) {
 		key := newKey(t, "k", t.Name())
 		for _, step := range []struct{ atLeast, added, used int64 }{
-			{0, 0, 0}, {3, 3, 3}, {3, 0, 3}, {2, 0, 3}, {7, 4, 7}, {12, 5, 12}, {500, 488, 20}, {15, 0, 20},
+			{0, 0, 0}, {3, 3, 3}, {3, 0, 3}, {2, 0, 3}, {7, 4, 7}, {12, 5, 12}, {500, 488, 500}, {15, 0, 500},
 		} {
 			if added := atLeast(t, g, core.Charge{Policy: p, Key: key, Cost: step.atLeast}); added != step.added {
 				t.Errorf("AtLeast %d added %d, want %d", step.atLeast, added, step.added)
@@ -69,9 +69,27 @@ func TestAtLeastRaisesByMaximum(t *testing.T) {
 			}
 		}
 		if next > 0 {
-			c.advance(2 * next)
+			c.advance(next)
 			if n := used(t, g, p, key); n != 0 {
-				t.Errorf("%d units are in use in a later period", n)
+				t.Errorf("%d units are in use in the next period", n)
+			}
+		}
+	})
+}
+
+// A figure above twice the limit counts as a whole: the raise that it was spent under may be lost with
+// the data, and come after it.
+func TestAtLeastBeforeItsRaise(t *testing.T) {
+	eachQuota(t, func(t *testing.T, g *core.Gate, c *manualClock, p *core.Policy, _ time.Duration) {
+		key := newKey(t, "k", t.Name())
+		atLeast(t, g, core.Charge{Policy: p, Key: key, Cost: 30})
+		adjust(t, g, core.Adjustment{ID: "a", Policy: p, Key: key, Raise: 25, Until: c.Now().Add(time.Hour)})
+		for _, step := range []struct {
+			cost    int64
+			allowed bool
+		}{{6, false}, {5, true}, {1, false}} {
+			if d := decide(t, g, core.Charge{Policy: p, Key: key, Cost: step.cost}); d.Allowed != step.allowed {
+				t.Error(show(d))
 			}
 		}
 	})
@@ -86,6 +104,14 @@ func TestAtLeastIsForItsPeriod(t *testing.T) {
 		}
 		if next == 0 {
 			return
+		}
+		for _, at := range []time.Time{
+			time.Date(1, 1, 1, 0, 0, 0, 0, time.FixedZone("", 3600)), time.Date(1969, 12, 31, 23, 0, 0, 0, time.UTC),
+			time.Unix(0, 0), time.Unix(math.MaxInt64/2, 0),
+		} {
+			if _, err := g.AtLeast(t.Context(), charge, at); !errors.Is(err, core.ErrPeriod) {
+				t.Errorf("%v: %v", at, err)
+			}
 		}
 		for _, away := range []time.Duration{next, -2 * next} {
 			c.micros.Store(read.Add(away).UnixMicro())
@@ -233,6 +259,18 @@ func TestRaiseLiftsRememberedDenials(t *testing.T) {
 	})
 }
 
+// A process that decides alone knows no raise, so it does not say that waiting is in vain.
+func TestRaiseIsUnknownToLocal(t *testing.T) {
+	s := redistest.Start(t)
+	g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, Timeout: shortTimeout})
+	s.Kill()
+	p := newPolicy(t, core.PolicyConfig{Name: "quota", Algorithm: frozen(10), Raisable: true})
+	d, err := g.Decide(t.Context(), core.Charge{Policy: p, Key: newKey(t, "k"), Cost: 11})
+	if err != nil || d.Source != core.SourceLocal || d.Allowed || d.RetryAfter() != time.Second {
+		t.Error(show(d), err)
+	}
+}
+
 // The same adjustments from many goroutines of two processes are applied once each.
 func TestAdjustIsAppliedOnceByMany(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
@@ -263,6 +301,25 @@ func TestAdjustIsAppliedOnceByMany(t *testing.T) {
 			t.Errorf("%d units in use after %d adjustments, want 35 after 5", n, applied.Load())
 		}
 	})
+}
+
+// An adjustment reads none of the ids that are known, of which a key may have thousands.
+func TestAdjustReadsNoOtherIDs(t *testing.T) {
+	s := redistest.Real(t)
+	g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix})
+	a := core.Adjustment{Policy: newPolicy(t, core.PolicyConfig{Name: "quota", Algorithm: frozen(10), Raisable: true}), Key: newKey(t, "k")}
+	do(t, s.Client(t), "CONFIG", "RESETSTAT")
+	for _, a.ID = range []string{"a", "b", "c"} {
+		a.Raise, a.Until = 1, time.Now().Add(time.Hour)
+		adjust(t, g, a)
+	}
+	stats, err := s.Client(t).Info(t.Context(), "commandstats").Result()
+	if err != nil || strings.Contains(stats, "cmdstat_hgetall:") {
+		t.Error(stats, err)
+	}
+	if d := peek(t, g, core.Charge{Policy: a.Policy, Key: a.Key}); d.At(0).Raised != 3 {
+		t.Error(show(d))
+	}
 }
 
 func TestAdjustmentIsValidated(t *testing.T) {

@@ -2,6 +2,7 @@ package core
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -113,7 +114,7 @@ func (s *Semaphore) admit(
 		d.Allowed = false
 	}()
 	var cause error
-	if p.slot != nil { // Redis was asked for it too
+	if p.slot != nil && !errors.Is(d.Cause, ErrLedger) { // Redis was asked for it too
 		cause = d.Cause
 	}
 	if l, err = s.take(ctx, ask, q, cause); l != nil {

@@ -50,6 +50,8 @@ type plan struct {
 	// heldSince is a time before which nothing was held.
 	heldSince time.Time
 	began     moment // before the store was asked
+	// seedBy is until when the decision waits for ledgers. It is zero until it needs one.
+	seedBy time.Time
 
 	whole [1]request.Request // all charges as one request
 }
@@ -87,6 +89,7 @@ func (p *plan) release() {
 	p.asked, p.wire, p.charges = p.asked[:0], p.wire[:0], p.charges[:0]
 	p.denies, p.denied, p.slot = [MaxCharges]bool{}, false, nil
 	p.keeps, p.holds, p.hold = false, false, ""
+	p.seedBy = time.Time{}
 	p.whole[0] = request.Request{Buffer: p.whole[0].Buffer}
 	plans.Put(p)
 }

@@ -144,7 +144,7 @@ func (g *Gate) ask(caller context.Context, p *plan, d *Decision) error {
 	if len(requests) > 1 {
 		ctx = g.bound(caller) // all of them, where the store bounds each
 	}
-	admitted := !p.denied
+	admitted, parted := !p.denied, len(requests) > 1
 	var cause error
 	for i := range requests {
 		r := &requests[i]
@@ -155,7 +155,17 @@ func (g *Gate) ask(caller context.Context, p *plan, d *Decision) error {
 		} else if r.Slot = p.slot; p.slot != nil {
 			p.slot.Sent = true
 		}
-		switch err := g.sendSeeded(ctx, caller, p, requests[i:i+1]); {
+		err := g.sendSeeded(ctx, caller, p, requests[i:i+1])
+		if errors.Is(err, ErrLedger) {
+			if closed, others := p.dropLedgers(r, err); others {
+				parted, cause = true, cmp.Or(cause, err)
+				if admitted = admitted && !closed; !admitted {
+					r.Op = algorithm.Peek
+				}
+				err = g.send(ctx, requests[i:i+1])
+			}
+		}
+		switch {
 		case err == nil:
 			admitted = admitted && r.Admitted()
 			if admitted && p.op == algorithm.AtMost {
@@ -166,7 +176,7 @@ func (g *Gate) ask(caller context.Context, p *plan, d *Decision) error {
 			d.Source = SourceNone
 			return fmt.Errorf("core: %w", deadline.Err(caller))
 		default:
-			if cause == nil || errors.Is(err, ErrMisconfigured) {
+			if cause == nil || errors.Is(err, ErrMisconfigured) || errors.Is(cause, ErrLedger) {
 				cause = err
 			}
 			if r.Slot != nil && errors.As(err, new(request.Unsent)) {
@@ -180,7 +190,7 @@ func (g *Gate) ask(caller context.Context, p *plan, d *Decision) error {
 	if cause != nil {
 		admitted = g.fail(ctx, p, d, cause, admitted)
 	}
-	if len(requests) > 1 {
+	if parted {
 		g.giveBack(ctx, p, requests, admitted)
 		if !admitted && p.op != algorithm.Peek {
 			g.rememberDenial(p)

@@ -179,7 +179,7 @@ func (r *Result) read(c *charge, p *plan, cause error) {
 	if c.local {
 		r.Source = SourceLocal
 	}
-	reading := c.Read(c.Limit.Cost(c.Spent))
+	reading := c.RaisedLimit().Read(c.Reply, c.Limit.Cost(c.Spent), c.Units)
 	r.Raised = c.Raised
 	fits := c.Fits
 	if bucket, ok := c.Limit.(*algorithm.TokenBucket); ok && p.op == algorithm.Reserve {
@@ -194,8 +194,8 @@ func (r *Result) read(c *charge, p *plan, cause error) {
 	if fits && p.op == algorithm.Reserve && c.Spent > 0 {
 		r.Delay = reading.Delay
 	}
-	if c.local && r.RetryAfter == Never && c.Units <= c.whole {
-		r.RetryAfter = closedRetry // only the share of this process is too small
+	if c.local && r.RetryAfter == Never && (c.Units <= c.whole || c.policy.raisable) {
+		r.RetryAfter = closedRetry // only the share of this process is too small, or it knows no raise
 	}
 }
 

@@ -146,6 +146,7 @@ func (g *Gate) Close(ctx context.Context) error {
 	if g.store == nil {
 		return nil
 	}
+	g.ledgers.close() // their figures could not be written any more
 	err := g.keeper.Close(ctx)
 	g.tasks.Stop()
 	if err = errors.Join(err, g.tasks.Wait(ctx)); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,17 +17,21 @@ import (
 var ErrLedger = errors.New("core: the ledger does not answer")
 
 const (
-	ledgerTime  = 5 * time.Second // bounds a call of PolicyConfig.Ledger
-	ledgerPause = time.Second     // between calls for a key that fail
-	ledgerCalls = 32              // at a time
-	ledgerTries = 3               // of a decision
+	ledgerTime  = 5 * time.Second        // bounds a call of PolicyConfig.Ledger
+	ledgerPause = time.Second            // between calls for a key that fail
+	ledgerCalls = 32                     // at a time, of a process
+	ledgerPoll  = 500 * time.Millisecond // at most, between looks whether another process has asked
+	ledgerTries = 3                      // of a decision
 )
 
 // ledgers are the keys whose ledgers this process asks.
 type ledgers struct {
 	mu   sync.Mutex
 	open map[string]*seeding
-	busy chan struct{} // holds an element for each call of a ledger
+	busy chan struct{} // holds an element for each key that asks Redis or its ledger
+
+	closed context.Context // ends when the Gate is closed
+	close  context.CancelFunc
 }
 
 // seeding is the way of one key to its ledger and back.
@@ -36,7 +41,9 @@ type seeding struct {
 }
 
 func newLedgers() *ledgers {
-	return &ledgers{open: make(map[string]*seeding), busy: make(chan struct{}, ledgerCalls)}
+	l := &ledgers{open: make(map[string]*seeding), busy: make(chan struct{}, ledgerCalls)}
+	l.closed, l.close = context.WithCancel(context.Background())
+	return l
 }
 
 // adjusts reports whether decisions heed the adjustments of a key.
@@ -51,8 +58,8 @@ func (p *Policy) checkQuota(field string) error {
 		"Calendar, a FixedWindow that is not FromFirst, or a TokenBucket with Rate 0", field)
 }
 
-// sendSeeded asks the store. If keys are to be seeded first, it waits for their ledgers, for at most
-// Config.Timeout, and asks again.
+// sendSeeded asks the store. If keys are to be seeded first, it waits for their ledgers and asks
+// again. All of a decision's waits end within Config.Timeout.
 func (g *Gate) sendSeeded(
 	ctx, caller context.Context, p *plan, requests []request.Request,
 ) error {
@@ -68,14 +75,44 @@ func (g *Gate) sendSeeded(
 	return request.Unsent{Err: ErrLedger}
 }
 
-// seed waits until the keys of a request are seeded.
-func (g *Gate) seed(ctx context.Context, p *plan, r *request.Request) error {
-	timer := time.NewTimer(g.timeout)
-	defer timer.Stop()
-	var open []*seeding
+// dropLedgers leaves to the failure modes the charges of a request whose ledgers do not answer, and
+// reports whether one is Closed. The others stay in the request; it reports whether there are some. The
+// slot is asked for afterwards.
+func (p *plan) dropLedgers(r *request.Request, cause error) (closed, others bool) {
+	var rest []*request.Charge
 	for _, c := range r.Charges {
 		if c.Seeds {
-			open = append(open, g.openSeeding(ctx, p.of(c)))
+			closed = closed || p.of(c).mode(cause) == Closed
+		} else {
+			rest = append(rest, c)
+		}
+	}
+	if len(rest) == 0 {
+		return closed, false
+	}
+	r.Charges, r.Receipts = rest, true
+	if r.Slot != nil {
+		r.Slot, p.slot.Sent = nil, false
+	}
+	return closed, true
+}
+
+// seed waits until the keys of a request are seeded. It begins to seed those of the plan's other
+// requests too, because the decision has one deadline for all ledgers.
+func (g *Gate) seed(ctx context.Context, p *plan, r *request.Request) error {
+	if p.seedBy.IsZero() {
+		p.seedBy = time.Now().Add(g.timeout)
+	}
+	timer := time.NewTimer(time.Until(p.seedBy))
+	defer timer.Stop()
+	var open []*seeding
+	for i := range p.wire {
+		c := &p.wire[i]
+		if !c.Seeds || c.answered() {
+			continue
+		}
+		if s := g.openSeeding(ctx, c); slices.Contains(r.Charges, &c.Charge) {
+			open = append(open, s)
 		}
 	}
 	for _, s := range open {
@@ -115,24 +152,46 @@ func (g *Gate) openSeeding(ctx context.Context, c *charge) *seeding {
 	return s
 }
 
-// askLedger asks the ledger of a key, or waits until another process has.
+// askLedger asks the ledger of a key, or waits until another process has. The pauses grow, because
+// decisions wait only at first, and many keys may wait at once.
 func (g *Gate) askLedger(ctx context.Context, c Charge) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*ledgerTime)
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	for pause := 2 * time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
-		turn := algorithm.Adjustment{Lease: (ledgerTime + g.timeout).Microseconds()}
-		verdict, err := g.adjust(ctx, algorithm.Ask, c, time.Time{}, turn)
-		switch {
-		case err != nil || verdict == 0:
+	defer context.AfterFunc(g.ledgers.closed, cancel)()
+	end := time.NewTimer(2 * ledgerTime)
+	defer end.Stop()
+	for pause := 2 * time.Millisecond; ; pause = min(2*pause, ledgerPoll) {
+		left, err := g.takeTurn(ctx, c, end.C)
+		if err != nil || left == 0 {
 			return err
-		case verdict < 0:
-			return g.useLedger(ctx, c, time.UnixMicro(-verdict))
-		case !g.tasks.Sleep(min(pause, time.Duration(verdict)*time.Microsecond)):
-			return ErrClosed
-		case ctx.Err() != nil:
+		}
+		select {
+		case <-time.After(min(pause, left)):
+		case <-end.C:
 			return ErrLedger
+		case <-ctx.Done():
+			return ErrClosed
 		}
 	}
+}
+
+// takeTurn asks the ledger of a key if nobody does. Otherwise it returns for how long another caller
+// may. It waits for its place before it takes the turn, so that the ledger has all of its time.
+func (g *Gate) takeTurn(ctx context.Context, c Charge, end <-chan time.Time) (left time.Duration, err error) {
+	select {
+	case g.ledgers.busy <- struct{}{}:
+	case <-end:
+		return 0, fmt.Errorf("%w: %d keys ask", ErrLedger, ledgerCalls)
+	case <-ctx.Done():
+		return 0, ErrClosed
+	}
+	defer func() { <-g.ledgers.busy }()
+	turn := algorithm.Adjustment{Lease: (ledgerTime + g.timeout).Microseconds()}
+	verdict, err := g.adjust(ctx, algorithm.Ask, c, time.Time{}, turn)
+	if err == nil && verdict < 0 {
+		return 0, g.useLedger(ctx, c, time.UnixMicro(-verdict))
+	}
+	return time.Duration(verdict) * time.Microsecond, err
 }
 
 // useLedger asks the ledger of a key for the period of that time, and seeds the key. If the ledger
@@ -140,11 +199,18 @@ func (g *Gate) askLedger(ctx context.Context, c Charge) error {
 func (g *Gate) useLedger(ctx context.Context, c Charge, now time.Time) error {
 	start := time.Now()
 	err := g.seedFrom(ctx, &c, now)
+	passed := errors.Is(err, ErrPeriod) && !errors.Is(err, ErrLedger) // the decision asks again, for the present period
 	if err != nil {
 		turn := algorithm.Adjustment{Lease: ledgerPause.Microseconds(), Defers: true}
+		if passed {
+			turn.Lease = 0
+		}
 		_, _ = g.adjust(ctx, algorithm.Ask, c, time.Time{}, turn) // otherwise its turn ends later
 	}
 	g.tell(ctx, Event{Kind: EventLedger, Policy: c.Policy, Err: err, Took: time.Since(start)})
+	if passed {
+		return nil
+	}
 	return err
 }
 
@@ -159,17 +225,15 @@ func (g *Gate) seedFrom(ctx context.Context, c *Charge, now time.Time) error {
 	}
 	called, cancel := context.WithTimeout(ctx, ledgerTime)
 	defer cancel()
-	select {
-	case g.ledgers.busy <- struct{}{}:
-	case <-called.Done():
-		return fmt.Errorf("%w: %d keys ask", ErrLedger, ledgerCalls)
-	}
-	defer func() { <-g.ledgers.busy }()
 	var period Span
 	if _, from, until := algorithm.PeriodOf(quota, now.UnixMicro()); until > 0 {
 		period = Span{time.UnixMicro(from), time.UnixMicro(until)}
 	}
-	used, err := c.Policy.ledger(called, c.Key, period)
+	var used int64
+	err = safely(func() (err error) {
+		used, err = c.Policy.ledger(called, c.Key, period)
+		return err
+	})
 	if err == nil && used < 0 {
 		err = fmt.Errorf("it says that %d units are used", used)
 	}

@@ -3,6 +3,7 @@ package core_test
 import (
 	"context"
 	"errors"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -153,6 +154,105 @@ func TestLedgerFails(t *testing.T) {
 	})
 }
 
+// A decision on several hash slots asks their ledgers side by side, and waits for all of them for one
+// Config.Timeout.
+func TestLedgersOfOneDecisionShareItsDeadline(t *testing.T) {
+	const calls = 4
+	both := make(chan struct{})
+	var asked atomic.Int64
+	var charges []core.Charge
+	for i := range calls {
+		p := newPolicy(t, core.PolicyConfig{
+			Name: "budget" + strconv.Itoa(i), Algorithm: frozen(10), OnFailure: core.Closed,
+			Ledger: func(ctx context.Context, _ core.Key, _ core.Span) (int64, error) {
+				if asked.Add(1) == calls {
+					close(both)
+				}
+				select {
+				case <-both:
+					return 1, nil
+				case <-ctx.Done():
+					return 0, ctx.Err()
+				}
+			},
+		})
+		charges = append(charges, core.Charge{Policy: p, Key: newKey(t, "k"+strconv.Itoa(i)), Cost: 1})
+	}
+	g := memoryGate(t, core.Config{Timeout: longTimeout})
+	g.SplitByOutermost()
+	if d := decide(t, g, charges...); !d.Allowed {
+		t.Error(show(d))
+	}
+}
+
+// Without a figure, the failure mode decides on the policy that needs it, and the store on all else.
+func TestLedgerFailsAlone(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+		for _, test := range []struct {
+			name   string
+			mode   core.FailureMode
+			shadow bool
+			cost   int64
+			allows int64 // calls
+		}{
+			{"open", core.Open, false, 1, 2},
+			{"closed", core.Closed, false, 1, 0},
+			{"closed shadow", core.Closed, true, 1, 2},
+			{"local", core.Local, false, 1, 2},
+			{"local, above the share", core.Local, false, 11, 0},
+		} {
+			for _, hold := range []time.Duration{0, time.Hour} {
+				t.Run(test.name+hold.String(), func(t *testing.T) {
+					l, key := new(ledger), newKey(t, "k", t.Name())
+					l.fails.Store(&errGone)
+					p := newPolicy(t, core.PolicyConfig{Name: "budget", Algorithm: frozen(10), Ledger: l.ask, OnFailure: test.mode, Shadow: test.shadow})
+					other := newPolicy(t, core.PolicyConfig{Name: "other", Algorithm: frozen(2), OnFailure: core.Closed, Hold: hold})
+					both := []core.Charge{{Policy: p, Key: key, Cost: test.cost}, {Policy: other, Key: key, Cost: 1}}
+					allowed := int64(0)
+					for range 3 {
+						c.advance(time.Second)
+						_, d, err := g.Charge(t.Context(), both...)
+						if err != nil || !errors.Is(d.Cause, core.ErrLedger) || d.At(1).Source != peek(t, g, both[1]).Source {
+							t.Error(show(d), err)
+						}
+						if d.Allowed {
+							allowed++
+						}
+					}
+					if n := used(t, g, other, key); n != test.allows || allowed != n {
+						t.Errorf("%d allowed and %d in use, want %d", allowed, n, test.allows)
+					}
+				})
+			}
+		}
+	})
+}
+
+// Without a figure, the semaphore of an Admit takes its slot from Redis all the same.
+func TestLedgerFailsAndSlotsAreCounted(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		l, key, granted := new(ledger), newKey(t, "k"), 0
+		l.fails.Store(&errGone)
+		for i := range 6 {
+			g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, Timeout: shortTimeout})
+			charges := []core.Charge{
+				{Policy: l.policy(t, frozen(10), core.Open), Key: key, Cost: 1},
+				{Policy: limited(t, "other", frozen(10)), Key: key, Cost: 1},
+			}
+			lease, d, err := semaphore(t, g, core.SemaphoreConfig{TTL: time.Hour}).TryAdmit(
+				t.Context(), core.SlotRequest{Levels: []core.Level{{Key: key, Limit: 1}}}, charges[:1+i%2]...)
+			if lease != nil {
+				granted++
+			} else if !errors.Is(err, core.ErrFull) {
+				t.Error(show(d), err)
+			}
+		}
+		if n := used(t, redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix}), limited(t, "other", frozen(10)), key); granted != 1 || n != 0 {
+			t.Errorf("%d slots of 1 were granted, and %d units are in use", granted, n)
+		}
+	})
+}
+
 // A decision does not wait for a slow ledger for longer than its deadline. The figure counts when it
 // comes.
 func TestSlowLedgerIsNotWaitedFor(t *testing.T) {
@@ -183,6 +283,81 @@ func TestSlowLedgerIsNotWaitedFor(t *testing.T) {
 	})
 }
 
+// When a period ends while the ledger is asked, the decision asks it again for the new one.
+func TestPeriodEndsDuringLedger(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+		calls := int64(0)
+		p := newPolicy(t, core.PolicyConfig{
+			Name: "budget", Algorithm: core.Calendar{Limit: 10, Every: core.Month, In: time.UTC}, OnFailure: core.Closed,
+			Ledger: func(context.Context, core.Key, core.Span) (int64, error) {
+				if calls++; calls == 1 {
+					c.advance(31 * 24 * time.Hour)
+					return 9, nil
+				}
+				return 1, nil
+			},
+		})
+		d := decide(t, g, core.Charge{Policy: p, Key: newKey(t, "k"), Cost: 5})
+		if !d.Allowed || d.At(0).Used != 6 || calls != 2 {
+			t.Errorf("%d calls: %s", calls, show(d))
+		}
+	})
+}
+
+// Close ends the calls of ledgers.
+func TestCloseEndsLedgers(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		l := &ledger{gate: make(chan struct{})}
+		p := l.policy(t, frozen(10), core.Closed)
+		g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, Timeout: shortTimeout})
+		var wg sync.WaitGroup
+		for i := range 40 { // more than ask at once
+			wg.Go(func() {
+				d, err := g.Decide(t.Context(), core.Charge{Policy: p, Key: newKey(t, "k", strconv.Itoa(i)), Cost: 1})
+				if err != nil || d.Allowed {
+					t.Error(show(d), err)
+				}
+			})
+		}
+		wg.Wait()
+		start := time.Now()
+		if err := g.Close(t.Context()); err != nil || time.Since(start) > 2*time.Second {
+			t.Error(err, time.Since(start))
+		}
+	})
+}
+
+// A process waits for a place before it takes the turn of a key from others, and a ledger has all of
+// its time however many keys wait.
+func TestLedgersTakeTurnsOneByOne(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		stuck := &ledger{gate: make(chan struct{})}
+		stuck.used.Store(1)
+		quick := new(ledger)
+		quick.used.Store(1)
+		var gates [2]*core.Gate
+		for i := range gates {
+			gates[i] = redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, Timeout: shortTimeout})
+		}
+		one, other := stuck.policy(t, frozen(10), core.Closed), quick.policy(t, frozen(10), core.Closed)
+		var wg sync.WaitGroup
+		for i := range 32 {
+			wg.Go(func() {
+				_, _ = gates[0].Decide(t.Context(), core.Charge{Policy: one, Key: newKey(t, "k", strconv.Itoa(i)), Cost: 1})
+			})
+		}
+		wg.Wait()
+		last := newKey(t, "k", "last")
+		if d, err := gates[0].Decide(t.Context(), core.Charge{Policy: one, Key: last, Cost: 1}); d.Cause == nil {
+			t.Error(show(d), err)
+		}
+		if d := decide(t, gates[1], core.Charge{Policy: other, Key: last, Cost: 1}); !d.Allowed || quick.calls.Load() != 1 {
+			t.Error(show(d))
+		}
+		close(stuck.gate)
+	})
+}
+
 // The panic of a ledger is an error, and ends no process.
 func TestLedgerPanics(t *testing.T) {
 	p := newPolicy(t, core.PolicyConfig{
@@ -191,7 +366,7 @@ func TestLedgerPanics(t *testing.T) {
 	})
 	g := memoryGate(t, core.Config{})
 	d, err := g.Decide(t.Context(), core.Charge{Policy: p, Key: newKey(t, "k"), Cost: 1})
-	if err != nil || d.Allowed || !strings.Contains(d.Cause.Error(), "no ledger") {
+	if err != nil || d.Allowed || !errors.Is(d.Cause, core.ErrLedger) || !strings.Contains(d.Cause.Error(), "no ledger") {
 		t.Error(show(d), err)
 	}
 }

@@ -57,8 +57,9 @@ type PolicyConfig struct {
 	//
 	// It is called in a goroutine of the Gate, for at most 5 s, with the values of a caller's context,
 	// and 32 times at once in a process. The decision waits for it, for at most Config.Timeout. Without
-	// a figure OnFailure decides, with a Cause that wraps ErrLedger. A call that fails is repeated
-	// after a second at the earliest.
+	// a figure OnFailure decides on this policy, with a Cause that wraps ErrLedger. A call that fails
+	// is repeated after a second at the earliest. It must end with its context: Gate.Close ends that,
+	// and waits for the call.
 	Ledger func(ctx context.Context, key Key, period Span) (used int64, err error)
 	// Thresholds are percentages of the limit, such as 80, 90 and 100: at most 8, between 1 and 100,
 	// in ascending order. When a key has used as much, Config.Observe is told an EventThreshold,

@@ -34,7 +34,7 @@
 --        it is to be seeded before it is charged. No two of them have one limit. Then of the operation:
 --        adjust    the id; microseconds for which it is known; units to charge, or to give back if
 --                  below 0; units by which the limit is raised; until when
---        atleast   units; 1 if the key is seeded with them
+--        atleast   units, which are charged whether they fit or not; 1 if the key is seeded with them
 --        ask       microseconds for which nobody else asks; 1 to start these and ask nobody
 -- Reply  -1, now if the limits do not hold now; nothing is done then. Otherwise as in
 --        lua/decide.lua; then, for each charge that may have adjustments, by how much its limit

@@ -161,12 +161,9 @@ func (a *Adjustments) sum() {
 	}
 }
 
-// raise raises the limit of a charge by what its adjustments say. It reports whether the key is to
-// be seeded first.
+// raise raises the limit of a charge by what its adjustments say. It reports whether the key is to be
+// seeded first.
 func (c *Charge) raise(now int64) (unseeded bool) {
-	if !c.Adjusts {
-		return false
-	}
 	q := QuotaOf(c.Limit)
 	c.Raised = c.Adjustments.find(now)
 	c.Limit = q.Raised(c.Raised)
@@ -197,6 +194,7 @@ func (c *Charge) adjust(now int64, op Operation) (verdict int64, changed bool) {
 	case AtLeast:
 		changed = q.Find(c.State, now)
 		before := q.Read(q.Reply(c.State, Cost{}, nil), Cost{}, 0).Used
+		q = QuotaOf(q.Raised(max(0, k.Units-q.Capacity()))) // nothing is dropped or owed
 		charge(k.Units - before)
 		if k.Seeds {
 			a.seeded, a.asked = q.periodEnds(c.State, now), 0

@@ -38,11 +38,21 @@ const (
 
 // Corrects reports whether the reply to the operation is the verdict alone.
 func (o Operation) Corrects() bool {
-	return o == Give || o == Settle || o == Renew || o.Adjusts()
+	switch o {
+	case Give, Settle, Renew, Adjust, AtLeast, Ask:
+		return true
+	}
+	return false
 }
 
 // Adjusts reports whether the operation is for the one charge on a Quota.
-func (o Operation) Adjusts() bool { return o == Adjust || o == AtLeast || o == Ask }
+func (o Operation) Adjusts() bool {
+	switch o {
+	case Adjust, AtLeast, Ask:
+		return true
+	}
+	return false
+}
 
 // MaxCharges is the largest number of charges in one request.
 const MaxCharges = 16
@@ -57,6 +67,13 @@ type Charge struct {
 	Shadow bool
 	// Receipt identifies the charge to refund.
 	Receipt int64
+	// Kept is nil if there is nothing beside the state, as of most charges: a store clears 16 of them
+	// for each decision.
+	*Kept
+}
+
+// Kept is what is kept beside the state of a charge, and what a request does with that.
+type Kept struct {
 	// Holds are those of the state. They count if HoldFor is set.
 	Holds *Holds
 	// HoldFor is how long units of the charge are held, in microseconds.
@@ -73,19 +90,37 @@ type Charge struct {
 	Gone bool
 }
 
+// IsAdjusted reports whether there are adjustments.
+func (k *Kept) IsAdjusted() bool { return k != nil && !k.Adjustments.Empty() }
+
+// Empty reports whether nothing is kept.
+func (k *Kept) Empty() bool { return k == nil || k.Holds.Empty() && k.Adjustments.Empty() }
+
+// Expires returns when nothing of it counts any more.
+func (k *Kept) Expires() int64 {
+	if k == nil {
+		return 0
+	}
+	return max(k.Holds.Expires(), k.Adjustments.Expires())
+}
+
 // Run decides one request at now and appends the reply: the verdict, then each charge's reply,
 // except for Give, Settle and Renew. The charges have different states. Bit i of changed is set if
 // charge i changed its State. AtMost sets each charge's cost to what was charged. At first Run raises
 // the limits, and refunds the holds that have ended. If a key is to be seeded before, the reply is
 // Unseeded and nothing changes.
 func Run(now int64, terms Terms, charges []Charge, reply []int64) (_ []int64, changed uint32) {
+	unseeded := false
 	for i := range charges {
-		if charges[i].raise(now) && !terms.Operation.Corrects() {
-			return append(reply, Unseeded), 0
+		if c := &charges[i]; c.Kept != nil && c.Adjusts {
+			unseeded = c.raise(now) || unseeded
 		}
 	}
+	if unseeded && !terms.Operation.Corrects() {
+		return append(reply, Unseeded), 0
+	}
 	for i := range charges {
-		if c := &charges[i]; c.HoldFor > 0 && c.expire(now) {
+		if c := &charges[i]; c.Kept != nil && c.HoldFor > 0 && c.expire(now) {
 			changed |= 1 << i
 		}
 	}
@@ -146,9 +181,8 @@ func Run(now int64, terms Terms, charges []Charge, reply []int64) (_ []int64, ch
 			at += c.Limit.Fields()
 			if violated&(1<<i) == 0 && c.Cost != (Cost{}) {
 				receipt := c.Limit.Commit(c.State, c.Cost, terms)
-				c.Gone = false
-				if c.HoldFor > 0 && terms.Hold != "" && receipt != 0 {
-					c.Holds.add(Hold{now + c.HoldFor, terms.Hold, c.Cost, c.Limit.Denominator(), receipt})
+				if c.Kept != nil {
+					c.keep(now, terms.Hold, receipt)
 				}
 				reply[at] = receipt
 				changed |= 1 << i
@@ -158,7 +192,7 @@ func Run(now int64, terms Terms, charges []Charge, reply []int64) (_ []int64, ch
 	reply[head] = verdict
 	if op != Give {
 		for i := range charges {
-			if charges[i].Adjusts {
+			if c := &charges[i]; c.Kept != nil && c.Adjusts {
 				reply = append(reply, charges[i].Raised)
 			}
 		}

@@ -108,6 +108,14 @@ func (c *Charge) give(now int64, cost Cost, receipt int64) (changed bool) {
 	return c.Limit.Give(c.State, cost, receipt) || changed
 }
 
+// keep holds what was charged, if that is asked for.
+func (c *Charge) keep(now int64, id string, receipt int64) {
+	c.Gone = false
+	if c.HoldFor > 0 && id != "" && receipt != 0 {
+		c.Holds.add(Hold{now + c.HoldFor, id, c.Cost, c.Limit.Denominator(), receipt})
+	}
+}
+
 // settle ends the holds of the charges and corrects what was spent. Of a hold that had ended before,
 // nothing is spent, so the whole cost is charged.
 func settle(now int64, terms Terms, charges []Charge) (verdict int64, changed uint32) {

@@ -24,15 +24,14 @@ type shard struct {
 // entry is the state of one key and suffix. Entries of equal hashes form a list.
 type entry struct {
 	key, suffix string
-	state       algorithm.State        // or nil, if there are only holds or adjustments
-	holds       *algorithm.Holds       // or nil
-	adjustments *algorithm.Adjustments // or nil
+	state       algorithm.State // or nil, if there is only what is kept beside it
+	kept        *algorithm.Kept // or nil
 	next        *entry
 }
 
 // expires returns when nothing of the entry counts any more.
 func (e *entry) expires() int64 {
-	last := max(e.holds.Expires(), e.adjustments.Expires())
+	last := e.kept.Expires()
 	if e.state == nil {
 		return last
 	}
@@ -41,7 +40,7 @@ func (e *entry) expires() int64 {
 
 // spent returns the used part of the limit. What a caller has adjusted is lost last.
 func (e *entry) spent(now int64) float64 {
-	if !e.adjustments.Empty() {
+	if e.kept.IsAdjusted() {
 		return 1
 	}
 	if e.state == nil {
@@ -50,19 +49,19 @@ func (e *entry) spent(now int64) float64 {
 	return e.state.Spent(now)
 }
 
-// find returns the entry of a key, or an empty one.
-func (s *shard) find(hash uint64, key, suffix string) entry {
+// find returns the state of a key and what is kept beside it, or nil.
+func (s *shard) find(hash uint64, key, suffix string) (algorithm.State, *algorithm.Kept) {
 	e, ok := s.keys[hash]
 	if !ok {
-		return entry{}
+		return nil, nil
 	}
 	for e.key != key || e.suffix != suffix {
 		if e.next == nil {
-			return entry{}
+			return nil, nil
 		}
 		e = *e.next
 	}
-	return e
+	return e.state, e.kept
 }
 
 // each calls f with each entry, under the lock.

@@ -45,10 +45,11 @@ func (s *Store) Reset(_ context.Context, c *request.Charge) error {
 	in := &s.shards[s.shard(c)]
 	in.Lock()
 	defer in.Unlock()
-	e := in.find(c.Hash, c.Key, c.Suffix)
+	_, kept := in.find(c.Hash, c.Key, c.Suffix)
 	in.remove(c.Hash, c.Key, c.Suffix)
-	if !e.adjustments.Empty() {
-		in.add(c.Hash, entry{key: c.Key, suffix: c.Suffix, adjustments: e.adjustments}, s.clock())
+	if kept.IsAdjusted() {
+		kept.Holds = nil
+		in.add(c.Hash, entry{key: c.Key, suffix: c.Suffix, kept: kept}, s.clock())
 	}
 	return nil
 }
@@ -84,7 +85,7 @@ func (s *Store) decide(r *request.Request) error {
 			s.shards[bits.TrailingZeros64(rest)].Unlock()
 		}
 	}()
-	now := s.clock()
+	now, corrects, adjusts := s.clock(), r.Op.Corrects(), r.Op.Adjusts()
 	for i, c := range r.Charges {
 		if k := c.Adjustment; k != nil && k.Until > 0 && (now < k.From || now >= k.Until) {
 			return request.ErrPeriod
@@ -93,22 +94,16 @@ func (s *Store) decide(r *request.Request) error {
 			c.Limit = p.At(now)
 		}
 		at := &charges[i]
-		e := in[i].find(c.Hash, c.Key, c.Suffix)
-		at.State, at.Holds, at.Adjustments = e.state, e.holds, e.adjustments
+		at.State, at.Kept = in[i].find(c.Hash, c.Key, c.Suffix)
 		if at.State == nil {
 			at.State = c.Limit.NewState()
 			fresh |= 1 << i
 		}
-		if c.HoldFor > 0 && at.Holds == nil {
-			at.Holds = new(algorithm.Holds)
-		}
 		at.Limit, at.Cost, at.Shadow = c.Limit, c.Cost, c.Shadow
-		at.HoldFor, at.Correction = c.HoldFor, c.Correction
-		at.Adjusts, at.Seeds, at.Adjustment = c.Adjusts, c.Seeds, c.Adjustment
-		if c.Adjusts && at.Adjustments == nil {
-			at.Adjustments = new(algorithm.Adjustments)
+		if at.Kept != nil || c.Alone() || corrects {
+			at.Kept = keep(c, at.Kept)
 		}
-		if r.Op.Corrects() && !r.Op.Adjusts() {
+		if corrects && !adjusts {
 			at.Receipt = c.Receipt()
 		}
 	}
@@ -118,18 +113,16 @@ func (s *Store) decide(r *request.Request) error {
 	reply, changed := algorithm.Run(now, terms, charges[:len(r.Charges)], r.Buffer[:0])
 	for i, c := range r.Charges {
 		bit := uint32(1) << i
-		if charges[i].Holds == nil && charges[i].Adjustments == nil {
+		k := charges[i].Kept
+		if k == nil || k.Holds == nil && k.Adjustments == nil {
 			continue
 		}
-		e := entry{
-			key: c.Key, suffix: c.Suffix,
-			state: charges[i].State, holds: charges[i].Holds, adjustments: charges[i].Adjustments,
-		}
-		if charges[i].Gone || changed&bit != 0 && e.state.Empty() || fresh&^changed&bit != 0 {
+		e := entry{key: c.Key, suffix: c.Suffix, state: charges[i].State, kept: k}
+		if k.Gone || changed&bit != 0 && e.state.Empty() || fresh&^changed&bit != 0 {
 			e.state = nil
 		}
 		in[i].remove(c.Hash, c.Key, c.Suffix)
-		if e.state != nil || !e.holds.Empty() || !e.adjustments.Empty() {
+		if e.state != nil || !k.Empty() {
 			in[i].add(c.Hash, e, now)
 		}
 		changed &^= bit
@@ -146,6 +139,22 @@ func (s *Store) decide(r *request.Request) error {
 	r.Buffer = reply
 	r.Settle(reply)
 	return nil
+}
+
+// keep prepares what is kept beside the state of a charge, which may be nil, for a request.
+func keep(c *request.Charge, k *algorithm.Kept) *algorithm.Kept {
+	if k == nil {
+		k = new(algorithm.Kept)
+	}
+	if c.HoldFor > 0 && k.Holds == nil {
+		k.Holds = new(algorithm.Holds)
+	}
+	if c.Adjusts && k.Adjustments == nil {
+		k.Adjustments = new(algorithm.Adjustments)
+	}
+	k.HoldFor, k.Correction, k.Gone = c.HoldFor, c.Correction, false
+	k.Adjusts, k.Seeds, k.Adjustment, k.Raised = c.Adjusts, c.Seeds, c.Adjustment, 0
+	return k
 }
 
 // Scan implements request.Store.
@@ -178,10 +187,13 @@ func (s *Store) Values() map[string]string {
 			if e.state != nil {
 				values[e.key+e.suffix] = e.state.Value()
 			}
-			if !e.adjustments.Empty() {
-				values[e.key+e.suffix+request.AdjustmentsSuffix] = e.adjustments.Value()
+			if e.kept == nil {
+				return
 			}
-			e.holds.Each(func(h algorithm.Hold) {
+			if e.kept.IsAdjusted() {
+				values[e.key+e.suffix+request.AdjustmentsSuffix] = e.kept.Adjustments.Value()
+			}
+			e.kept.Holds.Each(func(h algorithm.Hold) {
 				values[e.key+e.suffix+request.HoldsSuffix] += fmt.Sprintln(h.Text(), h.Until)
 			})
 		})

@@ -102,7 +102,7 @@ func split(err error, calls []*call) error {
 
 const permissions = "the user lacks a permission: a Gate needs " +
 	"+ping +eval +evalsha +time +get +mget +set +incrby +del +getrange +setrange +pexpire on its keys, " +
-	"and more for semaphores and filters"
+	"and more for semaphores, filters, holds and quotas"
 
 // causes explains the replies of Redis by what is in them.
 var causes = []struct{ reply, words string }{

@@ -55,13 +55,12 @@ func (c *Charge) SameState(o *Charge) bool { return c.Key == o.Key && c.Suffix =
 // Receipt is what gives the charge back. It is 0 if nothing was charged.
 func (c *Charge) Receipt() int64 { return c.Reply[len(c.Reply)-1] }
 
-// Read interprets the reply, after charged was charged.
-func (c *Charge) Read(charged algorithm.Cost) algorithm.Reading {
-	l := c.Limit
-	if q := algorithm.QuotaOf(l); q != nil && c.Raised > 0 {
-		l = q.Raised(c.Raised)
+// RaisedLimit returns the limit as the adjustments of the state have raised it.
+func (c *Charge) RaisedLimit() algorithm.Limit {
+	if c.Raised == 0 {
+		return c.Limit
 	}
-	return l.Read(c.Reply, charged, c.Units)
+	return algorithm.QuotaOf(c.Limit).Raised(c.Raised)
 }
 
 // Alone reports whether the charge shares its script with no other request.
@@ -179,7 +178,7 @@ func (r *Request) Settle(reply []int64) bool {
 		}
 		c.Fits, c.Spent = r.Verdict&(1<<i) == 0, 0
 		if r.Op == algorithm.AtMost { // its verdict does not say which charges have no room
-			c.Fits = c.Read(algorithm.Cost{}).RetryAfter == 0
+			c.Fits = c.RaisedLimit().Read(c.Reply, algorithm.Cost{}, c.Units).RetryAfter == 0
 		}
 		if c.Receipt() != 0 {
 			c.Spent = c.Units

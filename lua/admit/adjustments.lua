@@ -82,14 +82,17 @@ local function adjust()
     return {-3}
   end
   local known = now + asked[2]
+  local next = known
   if more > 0 then
     known = math.max(known, ends)
+    next = ends
     call('HINCRBY', hash, 'to:' .. text(ends), text(more))
     local limit = adjustments[3] + 3
     argv[limit] = argv[limit] + more
   end
-  call('HSET', hash, field, text(known))
-  prune(hash)
+  local before = string.match(call('HGET', hash, 'raised') or '', '^(%d+) ')
+  next = math.min(next, before and before + 0 or known)
+  call('HSET', hash, field, text(known), 'raised', text(next) .. ' ' .. text(raised[1] + more))
   outlive(hash, known)
   change(units)
   return {1}
@@ -97,8 +100,9 @@ end
 
 local function at_least()
   local hash, asked = target()
-  local reply = decide(keys, argv, now, margin)
+  local reply, limit = decide(keys, argv, now, margin), argv[argv[1] + 5] + 3
   local missing = math.max(0, asked[1] - reply[2])
+  argv[limit] = math.max(argv[limit] + 0, asked[1] + 0) -- nothing is dropped or owed
   change(missing)
   if asked[2] == '1' then
     local window = argv[argv[argv[1] + 5] + 0] == 'window'
