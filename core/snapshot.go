@@ -13,12 +13,12 @@ import (
 //
 //	config := core.Snapshot(ctx, &current, current.Load) // current is an atomic.Pointer
 //
-// A Gate takes a snapshot for a decision if several of its charges have a limit of PolicyConfig.For,
-// and a nethttp.Guard takes one for a request if its rules or caps have limits of their own. Without
-// a snapshot, Snapshot calls load each time. It allocates nothing then.
+// A Gate takes a snapshot for a decision if several of its charges have a limit of
+// PolicyConfig.For, and a nethttp.Guard takes one for a request if its rules or caps have limits of
+// their own. Without a snapshot, Snapshot calls load each time. It allocates nothing then.
 //
-// The key must be comparable, and is compared with its type. A pointer to the data is a good one. If
-// several goroutines call load at once, the value of the first to return counts.
+// The key must be comparable, and is compared with its type. A pointer to the data is a good one.
+// If several goroutines call load at once, the value of the first to return counts.
 func Snapshot[K, V any](ctx context.Context, key K, load func() V) V {
 	s, _ := ctx.Value(snapshotKey{}).(*snapshot)
 	if s == nil {

@@ -9,34 +9,39 @@ import (
 
 const shards = 64
 
-// cache keeps what is known of tenants. Shards have locks of their own.
+// cache keeps what is known of tenants. Shards have locks of their own, which no reader takes: on a
+// busy process, readers of one tenant would wait for each other at a lock.
 type cache struct {
 	seeds  [2]maphash.Seed
 	shards []shard
 }
 
-// digest is a hash of 128 bits by which a tenant is kept, under seeds that nobody knows. So a tenant
-// that is looked up among many costs fewer reads of memory than by its name.
+// digest is a hash of 128 bits by which a tenant is kept, under seeds that nobody knows. So a
+// tenant that is looked up among many costs fewer reads of memory than by its name.
 type digest struct{ a, b uint64 }
 
-// shard keeps a bounded number of tenants. The ring is that of the CLOCK algorithm: the hand passes
-// over a tenant that was asked for since it last passed, and evicts the next.
+// shard keeps a bounded number of tenants in a hash table of lists. The ring is that of the CLOCK
+// algorithm: the hand passes over a tenant that was asked for since it last passed, and evicts the
+// next.
 type shard struct {
-	mu      sync.RWMutex
-	tenants map[digest]*tenant
-	ring    []*tenant
-	hand    int
-	most    int
-	_       [64]byte // so that two shards share no cache line
+	table []atomic.Pointer[tenant]
+	mu    sync.Mutex // held to write
+	ring  []*tenant
+	hand  int
+	most  int
+	_     [64]byte // so that two shards share no cache line
 }
 
-// tenant is one that is kept in memory. The lock of its shard guards it.
+// tenant is one that is kept in memory. What is not atomic is immutable, or guarded by the lock of
+// its shard.
 type tenant struct {
 	digest digest
-	change uint64      // counts the changes: what is known of an earlier one is not fresh
-	used   atomic.Bool // since the hand last passed
-	flight *flight     // the attempt that is under way, or nil
-	known  known       // the zero value at first
+	next   atomic.Pointer[tenant] // in the list
+	change atomic.Uint64          // counts the changes: what is known of an earlier one is not fresh
+	known  known                  // immutable; the zero value at first
+	used   atomic.Bool            // since the hand last passed
+	place  int                    // guarded: in the ring
+	flight *flight                // guarded: the attempt that is under way, or nil
 }
 
 // known is what is known of a tenant.
@@ -56,10 +61,12 @@ func newCache(most int) cache {
 	if most < shards {
 		n = 1
 	}
-	c := cache{seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}, shards: make([]shard, n)}
+	c := cache{
+		seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}, shards: make([]shard, n),
+	}
 	for i := range c.shards {
 		c.shards[i].most = (most + n - 1) / n
-		c.shards[i].tenants = make(map[digest]*tenant)
+		c.shards[i].table = make([]atomic.Pointer[tenant], c.shards[i].most)
 	}
 	return c
 }
@@ -70,42 +77,79 @@ func (c *cache) digest(name string) digest {
 
 func (c *cache) shard(d digest) *shard { return &c.shards[d.a%uint64(len(c.shards))] }
 
-// find returns what is known of a tenant, and whether nothing is said to have changed since.
-func (s *shard) find(d digest, epoch uint64) (k known, unchanged bool) {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	t := s.tenants[d]
-	if t == nil {
-		return known{}, false
+func (s *shard) list(d digest) *atomic.Pointer[tenant] { return &s.table[d.b%uint64(len(s.table))] }
+
+// find returns a tenant, or nil if it is not kept. A caller without the lock may miss a tenant
+// while another one of its list is written.
+func (s *shard) find(d digest) *tenant {
+	t := s.list(d).Load()
+	for t != nil && t.digest != d {
+		t = t.next.Load()
 	}
-	if !t.used.Load() {
-		t.used.Store(true)
-	}
-	return t.known, t.unchanged(epoch)
+	return t
 }
 
+// use is find, and keeps the tenant from being evicted soon.
+func (s *shard) use(d digest) *tenant {
+	t := s.find(d)
+	if t != nil && !t.used.Load() {
+		t.used.Store(true)
+	}
+	return t
+}
+
+// unchanged reports whether something is known, and nothing is said to have changed since.
 func (t *tenant) unchanged(epoch uint64) bool {
-	return t.known.until > 0 && t.known.epoch == epoch && t.known.change == t.change
+	return t.known.until > 0 && t.known.epoch == epoch && t.known.change == t.change.Load()
 }
 
 // take returns a tenant that is kept from now on. The caller holds mu.
 func (s *shard) take(d digest) *tenant {
-	if t := s.tenants[d]; t != nil {
+	if t := s.find(d); t != nil {
 		return t
 	}
-	t := &tenant{digest: d}
+	t := &tenant{digest: d, place: s.hand}
 	if len(s.ring) < s.most {
+		t.place = len(s.ring)
 		s.ring = append(s.ring, t)
 	} else {
 		for s.ring[s.hand].used.Swap(false) {
 			s.hand = (s.hand + 1) % len(s.ring)
 		}
-		delete(s.tenants, s.ring[s.hand].digest)
+		s.unlink(s.ring[s.hand])
+		t.place = s.hand
 		s.ring[s.hand] = t
 		s.hand = (s.hand + 1) % len(s.ring)
 	}
-	s.tenants[d] = t
+	s.link(t)
 	return t
+}
+
+// learned replaces a tenant by one of which k is known, unless it was evicted. The caller holds mu.
+func (s *shard) learned(t *tenant, k known) {
+	if s.find(t.digest) != t {
+		return
+	}
+	next := &tenant{digest: t.digest, known: k, place: t.place}
+	next.change.Store(t.change.Load())
+	next.used.Store(t.used.Load())
+	s.link(next) // before the other one, so that readers find one of them
+	s.unlink(t)
+	s.ring[t.place] = next
+}
+
+func (s *shard) link(t *tenant) {
+	list := s.list(t.digest)
+	t.next.Store(list.Load())
+	list.Store(t)
+}
+
+func (s *shard) unlink(t *tenant) {
+	at := s.list(t.digest)
+	for at.Load() != t {
+		at = &at.Load().next
+	}
+	at.Store(t.next.Load()) // a reader at t goes on from there
 }
 
 // changed makes what is known of a tenant no longer fresh.
@@ -114,7 +158,7 @@ func (c *cache) changed(name string) {
 	s := c.shard(d)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if t := s.tenants[d]; t != nil {
-		t.change++
+	if t := s.find(d); t != nil {
+		t.change.Add(1)
 	}
 }

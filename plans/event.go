@@ -15,10 +15,10 @@ type EventKind uint8
 const (
 	EventReloaded        EventKind = iota + 1 // another Set holds
 	EventReloadFailed                         // the file is bad, and the Set before still holds
-	EventResolveFailed                        // Resolve failed, or named a plan that the Set does not have
-	EventFeedFailed                           // Redis does not tell of changes; told once for each outage
+	EventResolveFailed                        // Resolve failed, or named an unknown plan
+	EventFeedFailed                           // Redis does not tell of changes; told once per outage
 	EventFeedRestored                         // Redis tells of changes again
-	EventOverrideFailed                       // the override of a tenant could not be read
+	EventOverrideFailed                       // an override cannot be read, or names an unknown plan
 	EventOverrideApplied                      // this process obeys an override that it did not know
 	EventOverrideEnded                        // this process obeys an override no longer
 	EventDisagreement                         // a plan and its shadow decide differently

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -17,6 +18,7 @@ import (
 const (
 	pollInterval = 400 * time.Millisecond
 	maxChanges   = 1000           // that Redis keeps
+	fewChanges   = 50             // that are read at first
 	changesTTL   = 24 * time.Hour // after the last change
 )
 
@@ -39,8 +41,8 @@ func newFeed(p *Plans) *feed {
 	return &feed{plans: p, client: p.cfg.Client, prefix: prefix, changes: prefix + "ov1"}
 }
 
-// key is the name of an override. The other keys with this hash tag end in the tag of an algorithm or
-// a lease.
+// key is the name of an override. The other keys with this hash tag end in the tag of an algorithm
+// or a lease.
 func (f *feed) key(tenant string) string { return f.prefix + tenant + ":ov1" }
 
 func (f *feed) healthy() bool { return !f.failing.Load() }
@@ -132,13 +134,19 @@ func (f *feed) read(ctx context.Context) error {
 	if f.follows && newest == f.last {
 		return nil
 	}
-	var all []string
-	if newest != "" {
-		if all, err = f.client.LRange(ctx, f.changes, 0, -1).Result(); err != nil {
+	var changes []string
+	for _, last := range []int64{fewChanges - 1, -1} {
+		if newest == "" {
+			break
+		}
+		if changes, err = f.client.LRange(ctx, f.changes, 0, last).Result(); err != nil {
 			return err
 		}
+		if len(changes) < fewChanges || f.follows && slices.Contains(changes, f.last) {
+			break
+		}
 	}
-	f.apply(all)
+	f.apply(changes)
 	return nil
 }
 

@@ -44,8 +44,8 @@ func (w *watcher) unchanged(info os.FileInfo) bool {
 		time.Since(info.ModTime()) > settled
 }
 
-// stands reports whether the file has another content than that which was last parsed, and two looks
-// have seen the same. Between them, a program that writes it in parts goes on.
+// stands reports whether the file has another content than that which was last parsed, and two
+// looks have seen the same. Between them, a program that writes it in parts goes on.
 func (w *watcher) stands(path string) (bool, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -87,9 +87,9 @@ func (p *Plans) look() {
 	}
 }
 
-// Reload reads Config.File now. If the file is bad, the Set that holds stays, and the error is every
-// fault of the file. By itself Plans reads the file when it has changed and two looks, 250 ms apart,
-// have seen the same content.
+// Reload reads Config.File now. If the file is bad, the Set that holds stays, and the error is
+// every fault of the file. By itself Plans reads the file when it has changed and two looks, 250 ms
+// apart, have seen the same content.
 func (p *Plans) Reload() error {
 	if p.cfg.File == "" {
 		return errors.New("plans: Reload: Config.File is empty")
@@ -113,11 +113,12 @@ func (p *Plans) reload() error {
 	return nil
 }
 
-// Replace makes another Set hold, for all decisions and requests that begin from now on. If there is
-// a Config.File, its next change replaces the Set again.
+// Replace makes another Set hold, for all decisions and requests that begin from now on. If there
+// is a Config.File, its next change replaces the Set again.
 func (p *Plans) Replace(set *Set) error {
 	if set == nil || set.standard == nil {
-		return errors.New("plans: Replace: the Set is nil or zero: NewSet, ParseSet or ReadSet must make it")
+		return errors.New(
+			"plans: Replace: the Set is nil or zero: NewSet, ParseSet or ReadSet must make it")
 	}
 	if err := p.checkNames(set); err != nil {
 		return err

@@ -1,6 +1,7 @@
 package plans_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -183,7 +184,8 @@ func TestReplace(t *testing.T) {
 func TestPlanThatIsRemoved(t *testing.T) {
 	d := &directory{plans: map[string]string{"acme": "pro"}}
 	for _, f := range []plans.OnFailure{plans.UseDefault, plans.Refuse} {
-		p := newPlans(t, plans.Config{Resolve: d.resolve, OnFailure: f})
+		var s seen
+		p := newPlans(t, plans.Config{Resolve: d.resolve, OnFailure: f, Observe: s.observe})
 		expect(t, p, "acme", pro)
 		setOverride(t, p, "other", plans.Override{Plan: "pro"})
 		expect(t, p, "other", pro)
@@ -191,6 +193,14 @@ func TestPlanThatIsRemoved(t *testing.T) {
 			t.Fatal(err)
 		}
 		expect(t, p, "other", core.PerMinute(5)) // an override for a plan that is not there is none
+		s.take()
+		if err := p.Refresh(t.Context(), "other"); err != nil {
+			t.Fatal(err)
+		}
+		expect(t, p, "other", core.PerMinute(5))
+		if e := s.take(plans.EventOverrideFailed); len(e) != 1 || !errors.Is(e[0].Err, plans.ErrUnknownPlan) {
+			t.Errorf("events %v", e)
+		}
 		l, err := p.For("api")(t.Context(), newKey(t, "acme"))
 		if f == plans.UseDefault && (err != nil || l != core.PerMinute(5)) || f == plans.Refuse && err == nil {
 			t.Errorf("%v: %v, %v", f, l, err)

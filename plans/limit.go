@@ -79,7 +79,7 @@ func (r *reader) limit(path string, n ast.Node) core.Algorithm {
 	return limit
 }
 
-// integer reads a field that may be absent.
+// fieldInteger reads a field that may be absent.
 func (r *reader) fieldInteger(f limitFields, name string, otherwise int64) int64 {
 	if n, ok := f.all[name]; ok {
 		v, _ := r.integer(f.path+name, n)
@@ -96,17 +96,27 @@ func (r *reader) fieldDuration(f limitFields, name string) time.Duration {
 	return 0
 }
 
+// capacityOf returns the capacity of a bucket that states none. A negative rate is one fault, not
+// two.
+func capacityOf(rate int64) int64 {
+	if rate < 0 {
+		return 1
+	}
+	return rate
+}
+
 func (r *reader) tokenBucket(f limitFields) core.Algorithm {
 	rate := r.fieldInteger(f, "rate", 0)
 	return core.TokenBucket{
-		Rate: rate, Per: r.fieldDuration(f, "per"), Burst: r.fieldInteger(f, "burst", rate),
+		Rate: rate, Per: r.fieldDuration(f, "per"), Burst: r.fieldInteger(f, "burst", capacityOf(rate)),
 	}
 }
 
 func (r *reader) leakyBucket(f limitFields) core.Algorithm {
 	rate := r.fieldInteger(f, "leak", 0)
 	return core.LeakyBucket{
-		Rate: rate, Per: r.fieldDuration(f, "per"), Capacity: r.fieldInteger(f, "capacity", rate),
+		Rate: rate, Per: r.fieldDuration(f, "per"),
+		Capacity: r.fieldInteger(f, "capacity", capacityOf(rate)),
 	}
 }
 
@@ -184,8 +194,8 @@ func (r *reader) calendar(f limitFields) core.Algorithm {
 	return c
 }
 
-// zones are the time zones that were loaded, by name. time.LoadLocation returns another pointer each
-// time, and two Calendars are the same limit only if they have the same pointer.
+// zones are the time zones that were loaded, by name. time.LoadLocation returns another pointer
+// each time, and two Calendars are the same limit only if they have the same pointer.
 var zones sync.Map
 
 func loadZone(name string) (*time.Location, error) {

@@ -90,8 +90,8 @@ type viewKey struct {
 	tenant string
 }
 
-// view returns what holds for a tenant in the snapshot of ctx, or now if it has none. All tenants of
-// a snapshot are seen by one Set.
+// view returns what holds for a tenant in the snapshot of ctx, or now if it has none. All tenants
+// of a snapshot are seen by one Set.
 func (p *Plans) view(ctx context.Context, id identity) view {
 	return core.Snapshot(ctx, viewKey{p, id.name}, func() view {
 		set := core.Snapshot(ctx, p, p.current.Load)
@@ -99,7 +99,7 @@ func (p *Plans) view(ctx context.Context, id identity) view {
 		if err != nil {
 			return view{err: err}
 		}
-		return p.viewOf(set, &k)
+		return p.viewOf(set, k)
 	})
 }
 
@@ -127,8 +127,8 @@ func (p *Plans) viewOf(set *Set, k *known) (v view) {
 }
 
 // For returns a function for core.PolicyConfig.For: the limit that the plan of the key's tenant has
-// under a policy of this name. It is nil if the plan says nothing about it, so that the policy's own
-// Algorithm holds.
+// under a policy of this name. It is nil if the plan says nothing about it, so that the policy's
+// own Algorithm holds.
 func (p *Plans) For(policy string) func(context.Context, core.Key) (core.Algorithm, error) {
 	return func(ctx context.Context, key core.Key) (core.Algorithm, error) {
 		id, err := p.whose(ctx, key)
@@ -143,8 +143,8 @@ func (p *Plans) For(policy string) func(context.Context, core.Key) (core.Algorit
 	}
 }
 
-// Cap returns the limit that the plan of the key's tenant has for a semaphore, for core.Level.Limit.
-// The error wraps ErrNoCap if the plan says nothing about it.
+// Cap returns the limit that the plan of the key's tenant has for a semaphore, for
+// core.Level.Limit. The error wraps ErrNoCap if the plan says nothing about it.
 func (p *Plans) Cap(ctx context.Context, key core.Key, semaphore string) (int64, error) {
 	id, err := p.whose(ctx, key)
 	if err != nil {
@@ -162,8 +162,8 @@ func (p *Plans) Cap(ctx context.Context, key core.Key, semaphore string) (int64,
 
 // RuleLimit returns a function for nethttp.Rule.Limit: the limit that the plan of the request's
 // tenant has under a policy of this name, or nil for the policy's own. The function tenant, such as
-// a keyfunc.Func, derives the tenant from the request. RuleLimit serves rules whose keys do not begin
-// with the tenant. For the others, For is simpler.
+// a keyfunc.Func, derives the tenant from the request. RuleLimit serves rules whose keys do not
+// begin with the tenant. For the others, For is simpler.
 func (p *Plans) RuleLimit(
 	policy string, tenant func(*http.Request) (string, error),
 ) func(*http.Request) (core.Algorithm, error) {
@@ -177,8 +177,8 @@ func (p *Plans) RuleLimit(
 }
 
 // CapLimit returns a function for nethttp.Cap.LimitFor: the limit that the plan of the request's
-// tenant has for a semaphore of this name, or 0 for Cap.Limit. The function tenant derives the tenant
-// from the request.
+// tenant has for a semaphore of this name, or 0 for Cap.Limit. The function tenant derives the
+// tenant from the request.
 func (p *Plans) CapLimit(
 	semaphore string, tenant func(*http.Request) (string, error),
 ) func(*http.Request) (int64, error) {

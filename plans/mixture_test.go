@@ -53,7 +53,7 @@ func TestNoDecisionByAMixture(t *testing.T) {
 	}
 
 	var decided, distinct atomic.Int64
-	done := make(chan struct{})
+	done, one := make(chan struct{}), make(chan struct{}, 1) // one has been decided
 	var last atomic.Int64
 	check := func(what string, d *core.Decision, caps ...int64) {
 		first := d.At(0).Limit
@@ -71,6 +71,10 @@ func TestNoDecisionByAMixture(t *testing.T) {
 			distinct.Add(1)
 		}
 		decided.Add(1)
+		select {
+		case one <- struct{}{}:
+		default:
+		}
 	}
 	var running sync.WaitGroup
 	loop := func(f func(i int)) {
@@ -81,6 +85,7 @@ func TestNoDecisionByAMixture(t *testing.T) {
 					return
 				default:
 					f(i)
+					runtime.Gosched()
 				}
 			}
 		})
@@ -135,7 +140,7 @@ func TestNoDecisionByAMixture(t *testing.T) {
 		}
 	})
 	// The tenant's plan and override change too.
-	loop(func(i int) {
+	change := func(i int) {
 		var err error
 		switch i % 4 {
 		case 0:
@@ -155,15 +160,15 @@ func TestNoDecisionByAMixture(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-		runtime.Gosched()
-	})
+	}
 	for i := range 10_000 {
 		if err := p.Replace(sets[i%len(sets)]); err != nil {
 			t.Fatal(err)
 		}
-		for before := decided.Load(); decided.Load() == before; {
-			runtime.Gosched()
+		if i%4 == 0 {
+			change(i / 4)
 		}
+		<-one
 	}
 	close(done)
 	running.Wait()

@@ -26,7 +26,7 @@ type Override struct {
 	// error.
 	Limits map[string]core.Algorithm
 	Caps   map[string]int64
-	// Until ends the override. The zero time is never.
+	// Until ends the override, by Redis's clock. The zero time is never.
 	Until time.Time
 }
 

@@ -116,7 +116,7 @@ func TestOverrideEndsInTime(t *testing.T) {
 		expect(t, p, "acme", pro)
 		time.Sleep(10*time.Second - 1)
 		expect(t, p, "acme", pro)
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		expect(t, p, "acme", free)
 		if e := s.take(plans.EventOverrideApplied, plans.EventOverrideEnded); len(e) != 2 || e[0].Override.Plan != "pro" || e[1].Kind != plans.EventOverrideEnded {
 			t.Errorf("events %v", e)

@@ -37,7 +37,7 @@ type Config struct {
 	Tenant func(ctx context.Context, key core.Key) string
 	// MaxTenants bounds the tenants that are kept in memory. It is rounded up to a multiple of 64
 	// from 64 on. Zero means 100,000. Beyond it, tenants that have not been asked for lately are
-	// evicted. A tenant takes at most 400 bytes, and the lengths of its name and of its Override.
+	// evicted. A tenant takes at most 400 bytes, 8 of them from the start, besides its Override.
 	MaxTenants int
 	// TTL is how long the plan of a tenant is known. Zero means a minute. Each tenant's is up to a
 	// tenth shorter, so that they do not all end at once. Plans.Refresh ends it.
@@ -73,6 +73,7 @@ func (f OnFailure) String() string { return nameOf([]string{"use default", "refu
 
 const (
 	defaultTenants = 100_000
+	maxTenants     = 100_000_000
 	defaultTTL     = time.Minute
 	defaultTimeout = 300 * time.Millisecond
 	maxTimeout     = 500 * time.Millisecond // a poll and a timeout are below a second
@@ -167,8 +168,8 @@ func (cfg *Config) complete() (errs []error) {
 	if cfg.OnFailure > Refuse {
 		fault("OnFailure is %d: it must be UseDefault or Refuse", cfg.OnFailure)
 	}
-	if cfg.MaxTenants < 0 || cfg.MaxTenants > 1_000_000_000 {
-		fault("MaxTenants is %d: it must be between 1 and 1000000000", cfg.MaxTenants)
+	if cfg.MaxTenants < 0 || cfg.MaxTenants > maxTenants {
+		fault("MaxTenants is %d: it must be between 1 and %d", cfg.MaxTenants, maxTenants)
 		cfg.MaxTenants = 1
 	}
 	if cfg.TTL != 0 && (cfg.TTL < time.Second || cfg.TTL > 24*time.Hour) {

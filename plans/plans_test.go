@@ -220,7 +220,6 @@ func TestLastKnownPlanHoldsWhileResolveFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s seen
 		d := &directory{plans: map[string]string{"acme": "pro"}}
-		down := make(chan struct{})
 		p := newPlans(t, plans.Config{TTL: 10 * time.Second, OnFailure: plans.Refuse, Observe: s.observe, Resolve: func(ctx context.Context, tenant string) (string, error) {
 			name, err := d.resolve(ctx, tenant)
 			if err != nil {
@@ -229,7 +228,6 @@ func TestLastKnownPlanHoldsWhileResolveFails(t *testing.T) {
 			return name, err
 		}})
 		defer p.Close()
-		defer close(down)
 		expect(t, p, "acme", pro)
 		d.set("", "", errDown)
 		time.Sleep(10 * time.Second)

@@ -9,32 +9,31 @@ import (
 
 // flight is one attempt to learn about a tenant. Callers that need it share it.
 type flight struct {
-	done          chan struct{}
-	last          known  // before
-	epoch, change uint64 // as it began
-	result        known  // once done is closed
+	done   chan struct{}
+	last   *known // before
+	result known  // with the epoch and the change as it began; the rest once done is closed
 }
 
-// grace is how much longer than its Timeouts an attempt may take, in a process that is short of CPU. A
-// Resolve that takes longer does not heed its context.
+// grace is how much longer than its Timeouts an attempt may take, in a process that is short of
+// CPU. A Resolve that takes longer does not heed its context.
 const grace = time.Second
 
 // know returns what is known of a tenant, and learns it if it is not fresh.
-func (p *Plans) know(ctx context.Context, id identity) (known, error) {
+func (p *Plans) know(ctx context.Context, id identity) (*known, error) {
 	d := p.tenants.digest(id.name)
 	s := p.tenants.shard(d)
-	if k, unchanged := s.find(d, p.epoch.Load()); unchanged && p.now() < k.until {
-		return k, nil
+	if t := s.use(d); t != nil && t.unchanged(p.epoch.Load()) && p.now() < t.known.until {
+		return &t.known, nil
 	}
 	return p.learn(ctx, s, d, id)
 }
 
 // learn waits until something fresh is known of a tenant. After a failure nobody waits for the next
 // attempts, as long as nothing is said to have changed.
-func (p *Plans) learn(ctx context.Context, s *shard, d digest, id identity) (known, error) {
+func (p *Plans) learn(ctx context.Context, s *shard, d digest, id identity) (*known, error) {
 	s.mu.Lock()
 	t := s.take(d)
-	k, unchanged := t.known, t.unchanged(p.epoch.Load())
+	k, unchanged := &t.known, t.unchanged(p.epoch.Load())
 	if unchanged && p.now() < k.until {
 		s.mu.Unlock()
 		return k, nil
@@ -42,7 +41,8 @@ func (p *Plans) learn(ctx context.Context, s *shard, d digest, id identity) (kno
 	retry := unchanged && k.failed
 	f := t.flight
 	if f == nil {
-		next := &flight{done: make(chan struct{}), last: k, epoch: p.epoch.Load(), change: t.change}
+		next := &flight{done: make(chan struct{}), last: k}
+		next.result = known{epoch: p.epoch.Load(), change: t.change.Load()}
 		if p.run(retry, func() { p.fly(ctx, s, t, next, id) }) {
 			t.flight, f = next, next
 		}
@@ -52,18 +52,18 @@ func (p *Plans) learn(ctx context.Context, s *shard, d digest, id identity) (kno
 	case k.until > 0 && (retry || f == nil):
 		return k, nil
 	case f == nil:
-		return known{}, ErrClosed
+		return nil, ErrClosed
 	}
 	late := time.NewTimer(2*p.cfg.Timeout + grace)
 	defer late.Stop()
 	select {
 	case <-f.done:
-		return f.result, nil
+		return &f.result, nil
 	case <-ctx.Done():
-		return known{}, fmt.Errorf("plans: %w", ctx.Err())
+		return nil, fmt.Errorf("plans: %w", ctx.Err())
 	case <-late.C:
 		if k.until == 0 && p.cfg.OnFailure == Refuse {
-			return known{}, fmt.Errorf("plans: resolve: %w", context.DeadlineExceeded)
+			return nil, fmt.Errorf("plans: resolve: %w", context.DeadlineExceeded)
 		}
 		return k, nil // the last known plan, or the default plan
 	}
@@ -74,10 +74,9 @@ func (p *Plans) fly(ctx context.Context, s *shard, t *tenant, f *flight, id iden
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // several callers wait for it
 	defer cancel()
 	defer context.AfterFunc(p.ctx, cancel)()
-	f.result = known{epoch: f.epoch, change: f.change}
-	p.fill(ctx, &f.result, &f.last, id)
+	p.fill(ctx, &f.result, f.last, id)
 	s.mu.Lock()
-	t.known, t.flight = f.result, nil
+	s.learned(t, f.result)
 	s.mu.Unlock()
 	close(f.done)
 }
@@ -102,6 +101,10 @@ func (p *Plans) fill(ctx context.Context, k, last *known, id identity) {
 		ttl = min(ttl, max(0, k.override.until-p.now()))
 	}
 	set := p.current.Load()
+	if o := k.override; o.holds(p.now()) && o.Plan != "" && set.plans[o.Plan] == nil {
+		err := fmt.Errorf("%w: the override names %.80q", ErrUnknownPlan, o.Plan)
+		p.tell(Event{Kind: EventOverrideFailed, Tenant: tenant, Err: err})
+	}
 	if o := k.override; p.cfg.Resolve != nil && (!o.holds(p.now()) || set.plans[o.Plan] == nil) {
 		if name, err := p.resolve(ctx, set, tenant); err == nil {
 			k.plan, k.resolved = name, true

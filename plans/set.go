@@ -1,6 +1,7 @@
 package plans
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -70,16 +71,24 @@ func (s *Set) Plan(name string) (Plan, bool) {
 // fault is one fault of a configuration.
 type fault struct{ path, text string }
 
-// joined returns an error for each fault, or nil. A file's faults follow its name and stand beside
-// their lines.
+// joined returns an error for each fault, in the order of their lines, or nil. The faults of a file
+// follow its name.
 func joined(file string, faults []fault, lines map[string]int) error {
+	line := func(f fault) int {
+		for path := f.path; path != ""; path = path[:max(0, strings.LastIndexAny(path, ".["))] {
+			if n := lines[path]; n > 0 {
+				return n
+			}
+		}
+		return 0
+	}
+	faults = slices.Clone(faults)
+	slices.SortStableFunc(faults, func(a, b fault) int { return cmp.Compare(line(a), line(b)) })
 	errs := make([]error, len(faults))
 	for i, f := range faults {
-		at, path := "", f.path
-		for ; at == "" && path != ""; path = path[:max(0, strings.LastIndexAny(path, ".["))] {
-			if n := lines[path]; n > 0 {
-				at = fmt.Sprintf("line %d: ", n)
-			}
+		at := ""
+		if n := line(f); n > 0 {
+			at = fmt.Sprintf("line %d: ", n)
 		}
 		errs[i] = errors.New("plans: " + file + at + strings.TrimSpace(f.path+" "+f.text))
 	}

@@ -43,8 +43,8 @@ func (p *Plans) Shadow(policy *core.Policy) (*core.Policy, error) {
 }
 
 // Observe returns a function for core.Config.Observe that reports disagreements: an
-// EventDisagreement for each charge that a plan allows and its shadow would deny, or the reverse. It
-// calls next too, unless that is nil.
+// EventDisagreement for each charge that a plan allows and its shadow would deny, or the reverse.
+// It calls next too, unless that is nil.
 func (p *Plans) Observe(next func(context.Context, core.Event)) func(context.Context, core.Event) {
 	return func(ctx context.Context, e core.Event) {
 		switch e.Kind {
@@ -90,8 +90,8 @@ func (p *Plans) disagree(ctx context.Context, charge core.Charge, allowed bool) 
 		Kind: EventDisagreement, Tenant: id.tenant(), Policy: charge.Policy, Allowed: allowed,
 	}
 	digest := p.tenants.digest(id.name)
-	if k, _ := p.tenants.shard(digest).find(digest, 0); k.until > 0 {
-		if plan := p.viewOf(p.current.Load(), &k).plan; plan.shadow != nil {
+	if t := p.tenants.shard(digest).find(digest); t != nil {
+		if plan := p.viewOf(p.current.Load(), &t.known).plan; plan.shadow != nil {
 			e.Plan, e.Shadow = plan.name, plan.shadow.name
 		}
 	}

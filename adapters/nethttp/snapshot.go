@@ -25,8 +25,8 @@ func (a *Admission) context(r *http.Request) context.Context {
 	return r.Context()
 }
 
-// inSnapshot calls f with the request in the context in which it is decided. What f parses and reads
-// of the request counts as if f had been given r.
+// inSnapshot calls f with the request in the context in which it is decided. What f parses and
+// reads of the request counts as if f had been given r.
 func inSnapshot[V any](a *Admission, r *http.Request, f func(*http.Request) (V, error)) (V, error) {
 	if a.deciding == nil {
 		return f(r)
