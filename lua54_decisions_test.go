@@ -175,7 +175,7 @@ type decisions struct {
 	semaphore *core.Semaphore
 	policies  []*core.Policy
 	quotas    []*core.Policy // some of the policies
-	burst     *core.Policy // for requests that share a round trip
+	burst     *core.Policy   // for requests that share a round trip
 	held      []reserved
 }
 

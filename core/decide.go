@@ -155,7 +155,10 @@ func (g *Gate) ask(caller context.Context, p *plan, d *Decision) error {
 		} else if r.Slot = p.slot; p.slot != nil {
 			p.slot.Sent = true
 		}
-		err := g.sendSeeded(ctx, caller, p, requests[i:i+1])
+		err := g.send(ctx, requests[i:i+1])
+		if err == nil && r.Unseeded {
+			err = g.sendSeeded(ctx, caller, p, requests[i:i+1])
+		}
 		if errors.Is(err, ErrLedger) {
 			if closed, others := p.dropLedgers(r, err); others {
 				parted, cause = true, cmp.Or(cause, err)

@@ -21,7 +21,7 @@ const (
 	ledgerPause = time.Second            // between calls for a key that fail
 	ledgerCalls = 32                     // at a time, of a process
 	ledgerPoll  = 500 * time.Millisecond // at most, between looks whether another process has asked
-	ledgerTries = 3                      // of a decision
+	ledgerTries = 2                      // of a decision
 	ledgerKeys  = 16_384                 // that a process asks for at a time
 )
 
@@ -59,18 +59,18 @@ func (p *Policy) checkQuota(field string) error {
 		"Calendar, a FixedWindow that is not FromFirst, or a TokenBucket with Rate 0", field)
 }
 
-// sendSeeded asks the store. If keys are to be seeded first, it waits for their ledgers and asks
-// again. All of a decision's waits end within Config.Timeout.
+// sendSeeded waits for the ledgers of a request with keys that are to be seeded first, and asks the
+// store again. All of a decision's waits end within Config.Timeout.
 func (g *Gate) sendSeeded(
 	ctx, caller context.Context, p *plan, requests []request.Request,
 ) error {
 	r := &requests[0]
 	for range ledgerTries {
-		if err := g.send(ctx, requests); err != nil || !r.Unseeded {
-			return err
-		}
 		if err := g.seed(caller, p, r); err != nil {
 			return request.Unsent{Err: err}
+		}
+		if err := g.send(ctx, requests); err != nil || !r.Unseeded {
+			return err
 		}
 	}
 	return request.Unsent{Err: ErrLedger}
