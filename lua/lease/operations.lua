@@ -50,9 +50,9 @@ if operation == 'acquire' then
       call('ZLEXCOUNT', KEYS[3], '[' .. leaf .. ' ', '(' .. leaf .. '!') >= max_waiters then
       status = -2
     else
-      -- The caller queues first: granting then goes by tickets alone, whether or not it may wait.
+      -- The caller queues first: granting then goes by the queues alone, whether or not it may wait.
       ticket = string.format('%016.0f', math.max(ticket + 1, now))
-      place = ARGV[5] .. ticket
+      place = string.format('%016.0f', ticket + 10000000 * ARGV[5]) .. ARGV[5]
       enqueue(id, place, request, ARGV, 10, patience)
       if fits or #ARGV > 12 then -- at one full level the new waiter makes no other ready
         promote(root, id)
