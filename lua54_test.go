@@ -130,7 +130,7 @@ type leaseCalls struct {
 
 func (l *leaseCalls) run(operation string, args ...any) []any {
 	l.t.Helper()
-	keys := []string{"{a}:h", "{a}:m", "{a}:w", "{a}:p", "{a}:r", "{a}:s"}
+	keys := []string{"{a}:h", "{a}:m", "{a}:w", "{a}:p", "{a}:s"}
 	argv := append(append([]any{operation}, args...), l.now)
 	reply, err := l.script.Run(l.t.Context(), l.client, keys, argv...).Slice()
 	if err != nil {

@@ -4,7 +4,7 @@
 -- else, at most 1000 of a state.
 --
 -- KEYS   the keys of the charges; then the holds of those that may have some, each a sorted set:
---        "id denominator whole part receipt", the time at which they end; then, for a slot, the six
+--        "id denominator whole part receipt", the time at which they end; then, for a slot, the five
 --        keys of the semaphore, as in lua/lease.lua
 -- ARGV   as in lua/decide.lua, not in the short form, for one request, a "peek" if there is a slot,
 --        and for none to settle or renew; arguments of the holds, or nothing; as in lua/lease.lua,
@@ -40,7 +40,7 @@ end
 local count, slots = ARGV[#ARGV - 1] + 0, ARGV[#ARGV] + 0
 local split = #ARGV - 2 - count - slots
 local argv, holds = slice(ARGV, 1, split), slice(ARGV, split + 1, split + count)
-local operation, id, states = holds[1], holds[2], (holds[3] or #KEYS - 6) + 0
+local operation, id, states = holds[1], holds[2], (holds[3] or #KEYS - 5) + 0
 local keys = slice(KEYS, 1, states)
 local from, stride = 4, operation == 'settle' and 15 or 6
 
@@ -109,7 +109,7 @@ local function admit()
       return reply
     end
   end
-  local slot = lease(slice(KEYS, #KEYS - 5, #KEYS), slice(ARGV, split + count + 1, #ARGV - 2), now, margin)
+  local slot = lease(slice(KEYS, #KEYS - 4, #KEYS), slice(ARGV, split + count + 1, #ARGV - 2), now, margin)
   if slot[1] == 1 then
     argv[at] = 'decide'
     reply = decide(keys, argv, now, margin)

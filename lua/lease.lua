@@ -3,9 +3,9 @@
 --
 -- KEYS   holders   sorted set: id, end of its lease
 --        records   hash, see below
---        waiters   sorted set, by text: "node ticket id"
+--        waiters   sorted set, by text: "node ticket id"; "~node rank child" for a ready child;
+--                  "~node  account child" for a debt
 --        patience  sorted set: id, end of the waiter's place; "!id", end of an eviction mark
---        ready     sorted set, by text: "node rank child"; "node  account child" for a debt
 --        accounts  hash, while somebody waits: a:node, c:node, see below
 -- ARGV   operation, then its arguments. Times are in microseconds. No text holds a space.
 --        acquire   id, patience, most waiters (0: do not wait), priority 0 to 9, longest hold or 0,
@@ -125,7 +125,7 @@ end
 
 -- Every key lives until a minute after latest_end. latest_end is set half a minute further than
 -- needed, so that most runs set no TTL; touched marks the keys that may be new and need one.
-local touched = {false, false, false, false, false, false}
+local touched = {false, false, false, false, false}
 
 -- put adds a member to the holders or to patience, or moves its end. It returns 1 if it is new.
 local function put(key, ends, member)
@@ -134,7 +134,7 @@ local function put(key, ends, member)
     earliest_end = milliseconds
   end
   if milliseconds >= latest_end then
-    latest_end, touched = milliseconds + 30000, {true, true, true, true, true, true}
+    latest_end, touched = milliseconds + 30000, {true, true, true, true, true}
   end
   touched[key] = touched[key] or (key == 1 and holders or places) == 0
   return call('ZADD', KEYS[key], text(ends), member)
@@ -153,7 +153,7 @@ if not reply then
 --: queue
 --: operations
     if places > 0 and next(moved) then
-      local kept, gone = {'HSET', KEYS[6]}, {'HDEL', KEYS[6]}
+      local kept, gone = {'HSET', KEYS[5]}, {'HDEL', KEYS[5]}
       for field in pairs(moved) do
         if accounts[field] then
           kept[#kept + 1], kept[#kept + 2] = field, string.format('%.0f', accounts[field])
@@ -171,7 +171,7 @@ if not reply then
 end
 
 if places == 0 and since > 0 then
-  call('DEL', KEYS[5], KEYS[6])
+  call('DEL', KEYS[3], KEYS[5])
 end
 if holders + places == 0 then
   if scope then

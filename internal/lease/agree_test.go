@@ -24,7 +24,7 @@ type script struct {
 
 func newScript(s *redistest.Server, t *testing.T) *script {
 	x := &script{Script: redis.NewScript(headgate.LeaseScriptInjected()), client: s.Client(t)}
-	for _, part := range []string{"h", "m", "w", "p", "r", "s"} {
+	for _, part := range []string{"h", "m", "w", "p", "s"} {
 		x.keys = append(x.keys, s.Prefix+":{a}:sem:"+part)
 	}
 	return x
@@ -66,10 +66,10 @@ func (s *Scope) state() string {
 	for _, e := range s.patience.order {
 		lines = append(lines, fmt.Sprint("p ", e.id, " ", e.at))
 	}
-	for part, queues := range map[string]map[string][]place{"w": s.waiters, "r": s.ready} {
+	for part, queues := range map[string]map[string][]place{"w ": s.waiters, "w ~": s.ready} {
 		for node, q := range queues {
 			for _, p := range q {
-				lines = append(lines, fmt.Sprint(part, " ", node, " ", p.rank, " ", p.id, " 0"))
+				lines = append(lines, fmt.Sprint(part, node, " ", p.rank, " ", p.id, " 0"))
 			}
 		}
 	}
@@ -84,7 +84,7 @@ func (s *Scope) state() string {
 	}
 	for parent, debts := range s.debts {
 		for _, p := range debts {
-			lines = append(lines, fmt.Sprint("r ", parent, "  ", p.rank, " ", p.id, " 0"))
+			lines = append(lines, fmt.Sprint("w ~", parent, "  ", p.rank, " ", p.id, " 0"))
 		}
 	}
 	if s.since > 0 {
@@ -110,10 +110,10 @@ func (s *Scope) state() string {
 func (x *script) state(t *testing.T) string {
 	ctx := t.Context()
 	var lines []string
-	for field, value := range x.client.HGetAll(ctx, x.keys[5]).Val() {
+	for field, value := range x.client.HGetAll(ctx, x.keys[4]).Val() {
 		lines = append(lines, "s "+field+" "+value)
 	}
-	for i, part := range []string{"h", "", "w", "p", "r"} {
+	for i, part := range []string{"h", "", "w", "p"} {
 		if part == "" {
 			continue
 		}

@@ -232,9 +232,12 @@ func (s *Scope) Acquire(now int64, q Request) Grant {
 			s.records[id] = r
 			enqueue(s.waiters, leaf, place{r.ticket, id})
 			s.patience.put(id, s.now+q.Patience)
-			s.refresh(r.Levels)
-			// At one full level the new waiter makes no other ready.
-			if fits || len(r.Levels) > 1 {
+			_, first := s.head(leaf)
+			if first == id {
+				s.refresh(r.Levels)
+			}
+			// Otherwise the new waiter makes no other ready.
+			if fits || first == id && len(r.Levels) > 1 {
 				s.promote(root, id)
 			}
 			if _, held := s.holders.at(id); q.Waiters == 0 && !held {

@@ -47,7 +47,7 @@ func TestSlotTimeFollowsShares(t *testing.T) {
 		})
 	})
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
-		slots, holds, lasts := slots, holds, int64(150 * second)
+		slots, holds, lasts := slots, holds, int64(150*second)
 		if !srv.Real {
 			return // miniredis delivers messages later
 		}

@@ -53,8 +53,12 @@ if operation == 'acquire' then
       -- The caller queues first: granting then goes by the queues alone, whether or not it may wait.
       ticket = string.format('%016.0f', math.max(ticket + 1, now))
       place = string.format('%016.0f', ticket + 10000000 * ARGV[5]) .. ARGV[5]
-      enqueue(id, place, request, ARGV, 10, patience)
-      if fits or #ARGV > 12 then -- at one full level the new waiter makes no other ready
+      enqueue(id, place, request, ARGV, patience)
+      local _, first = head(leaf)
+      if first == id then
+        refresh(ARGV, 10)
+      end
+      if fits or first == id and #ARGV > 12 then -- otherwise the new waiter makes no other ready
         promote(root, id)
       end
     end
@@ -111,7 +115,7 @@ elseif operation == 'list' then
     reply[#reply + 1] = math.max(0, held[i + 1] - now)
     reply[#reply + 1] = get(held[i]) or ''
   end
-  for _, member in ipairs(call('ZRANGE', KEYS[3], '0', '-1')) do
+  for _, member in ipairs(call('ZRANGEBYLEX', KEYS[3], '-', '(~')) do
     local id = string.match(member, '^.* (%S+)$')
     reply[#reply + 1] = id
     reply[#reply + 1] = -1

@@ -1,8 +1,8 @@
 -- The functions of the queue: places, the first waiter, grants to waiters, and what a caller that
 -- leaves makes room for.
-local function insert(key, member)
-  call('ZADD', KEYS[key], '0', member)
-  touched[key] = true
+local function insert(member)
+  call('ZADD', KEYS[3], '0', member)
+  touched[3] = true
 end
 
 local function place(id, ticket, levels)
@@ -19,12 +19,13 @@ end
 -- Depth ends the search where requests have placed nodes below one another in a circle.
 local function head(node, depth)
   depth = depth or 0
-  local from, to, after = '[' .. node .. ' 0', '(' .. node .. '!', #node + 2
-  local here = call('ZRANGEBYLEX', KEYS[3], from, to, 'LIMIT', '0', '1')[1]
-  local below = nodes > 0 and call('ZRANGEBYLEX', KEYS[5], from, to, 'LIMIT', '0', '1')[1]
+  local from, to, after = node .. ' 0', node .. '!', #node + 2
+  local here = call('ZRANGEBYLEX', KEYS[3], '[' .. from, '(' .. to, 'LIMIT', '0', '1')[1]
+  local below = nodes > 0 and
+    call('ZRANGEBYLEX', KEYS[3], '[~' .. from, '(~' .. to, 'LIMIT', '0', '1')[1]
   if below and depth < 16 and (not here or
-    string.sub(below, after + 17, after + 33) < string.sub(here, after, after + 16)) then
-    return head(string.sub(below, after + 35), depth + 1)
+    string.sub(below, after + 18, after + 34) < string.sub(here, after, after + 16)) then
+    return head(string.sub(below, after + 36), depth + 1)
   elseif here then
     return string.sub(here, after, after + 16), string.sub(here, after + 18)
   end
@@ -40,29 +41,28 @@ local function refresh(levels, from)
       rank = parent .. ' ' .. rank_at(node, r, parent, levels[i - 1] + 0)
     end
     if before and before ~= rank then
-      call('ZREM', KEYS[5], before .. ' ' .. node)
+      call('ZREM', KEYS[3], '~' .. before .. ' ' .. node)
       fields['n:' .. node], changed['n:' .. node] = false, true
       nodes = nodes - 1
     end
     if rank and before ~= rank then
-      insert(5, rank .. ' ' .. node)
+      insert('~' .. rank .. ' ' .. node)
       fields['n:' .. node], changed['n:' .. node] = rank, true
       nodes = nodes + 1
     end
     local own = not id and not get('u:' .. node) and account('a:' .. node)
     if own and own > (account('c:' .. parent) or 0) then
-      insert(5, string.format('%s  %016.0f %s', parent, own, node))
+      insert(string.format('~%s  %016.0f %s', parent, own, node))
     elseif own then
       set_account('a:' .. node, false)
     end
   end
 end
 
-local function enqueue(id, ticket, request, levels, from, patience)
+local function enqueue(id, ticket, request, levels, patience)
   fields[id], changed[id] = ticket .. ' 0 0 ' .. request, true
-  insert(3, place(id, ticket, levels))
+  insert(place(id, ticket, levels))
   places = places + put(4, now + patience, id)
-  refresh(levels, from)
 end
 
 -- An ACL may forbid the channel. The waiter then finds its grant when it next acquires.

@@ -7,7 +7,7 @@ local accounts, moved = {}, {}
 
 local function account(field)
   if accounts[field] == nil then
-    local value = since > 0 and call('HGET', KEYS[6], field)
+    local value = since > 0 and call('HGET', KEYS[5], field)
     accounts[field] = value and value + 0
   end
   return accounts[field]
@@ -15,11 +15,14 @@ end
 
 local function set_account(field, value)
   if since == 0 then
-    since, touched[6] = now, true
-    call('DEL', KEYS[6]) -- Redis may have lost the scope alone
+    since, touched[5] = now, true
+    call('DEL', KEYS[5]) -- Redis may have lost the scope alone
     accounts.since, moved.since = now, true -- keeps the key, and so its time to live
   end
-  accounts[field], moved[field] = value and math.min(value, 8000000000000000), true
+  value = value and math.min(value, 8000000000000000)
+  if account(field) ~= value then
+    accounts[field], moved[field] = value, true
+  end
 end
 
 -- A lease may last for years. The quotient comes first, so that no integer overflows in Lua 5.4.
@@ -76,10 +79,10 @@ local function advance(r)
     local ranked = string.find(get('n:' .. node) or '', ' 1', 1, true) -- and not below its floor
     if ranked and clock > (account('c:' .. parent) or 0) then
       set_account('c:' .. parent, clock)
-      local from, to = '[' .. parent .. '  ', string.format('(%s  %016.0f!', parent, clock)
-      for _, debt in ipairs(call('ZRANGEBYLEX', KEYS[5], from, to, 'LIMIT', '0', '2')) do
-        call('ZREM', KEYS[5], debt)
-        local child = string.sub(debt, #parent + 20)
+      local from, to = '[~' .. parent .. '  ', string.format('(~%s  %016.0f!', parent, clock)
+      for _, debt in ipairs(call('ZRANGEBYLEX', KEYS[3], from, to, 'LIMIT', '0', '2')) do
+        call('ZREM', KEYS[3], debt)
+        local child = string.sub(debt, #parent + 21)
         local own = account('a:' .. child)
         if own and own <= clock and not get('u:' .. child) and not get('n:' .. child) then
           set_account('a:' .. child, false)
