@@ -162,6 +162,10 @@ func TestLeaseScriptUnderLua54(t *testing.T) {
 			id, 2_000_000, waiters, rng.IntN(2), longest, 1 + rng.Int64N(8_000_000),
 			[]string{"c", "{a}c"}[rng.IntN(2)], "-",
 		}
+		if rng.IntN(2) == 0 {
+			terms := strings.Repeat(fmt.Sprintf(",%d,%d", 1+rng.IntN(1000), unit), len(nodes))
+			args[7] = "-;" + terms[1:]
+		}
 		if levels[id] == nil {
 			for _, node := range nodes {
 				levels[id] = append(levels[id], node, unit*(1+rng.Int64N(2)), unit*4)

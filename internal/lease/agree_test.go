@@ -193,12 +193,11 @@ func (s *Scope) check(t *testing.T) {
 		t.Fatalf("%d wait in queues, %d have a place, %d are evicted", waiting, s.patience.len(), evicted)
 	}
 	// A first waiter with room would have lost its wake-up.
-	if _, id := s.head("{a}"); id != "" && s.hasRoomAt(s.records[id], "{a}") {
+	if id := s.head("{a}"); id != "" && s.hasRoomAt(s.records[id], "{a}") {
 		t.Fatalf("%s waits and has room", id)
 	}
 	for node, q := range s.waiters {
-		_, id := s.head(node)
-		r := s.records[id]
+		r := s.records[s.head(node)]
 		if node == "{a}" || len(q) == 0 {
 			continue
 		}

@@ -13,15 +13,15 @@ func (p place) compare(q place) int {
 	return cmp.Or(cmp.Compare(p.rank, q.rank), cmp.Compare(p.id, q.id))
 }
 
-// head returns the first waiter at a node or at a ready node below it, or empty texts. Of the ready
-// nodes, the one with the lowest rank is first. The node's own waiters and that node's take turns by
-// their tickets.
-func (s *Scope) head(node string) (ticket, id string) { return s.headBelow(node, 0) }
+// head returns the first waiter at a node or at a ready node below it, or an empty text. Of the
+// ready nodes, the one with the lowest rank is first. The node's own waiters and that node's take
+// turns by their tickets.
+func (s *Scope) head(node string) string { return s.headBelow(node, 0) }
 
 // maxDepth ends the search for a head where requests have placed nodes below one another in a circle.
 const maxDepth = 16
 
-func (s *Scope) headBelow(node string, depth int) (ticket, id string) {
+func (s *Scope) headBelow(node string, depth int) string {
 	var here, below place
 	if w := s.waiters[node]; len(w) > 0 {
 		here = w[0]
@@ -32,7 +32,7 @@ func (s *Scope) headBelow(node string, depth int) (ticket, id string) {
 	if below.id != "" && depth < maxDepth && (here.id == "" || ticketOf(below.rank) < here.rank) {
 		return s.headBelow(below.id, depth+1)
 	}
-	return here.rank, here.id
+	return here.id
 }
 
 func enqueue(queues map[string][]place, node string, p place) {

@@ -86,7 +86,7 @@ func (s *Scope) leaveQueue(id string, r *record) {
 // below different parents. own is the id that acquires: its reply tells it of the grant.
 func (s *Scope) promote(node, own string) {
 	for i := range maxPromoted + 1 {
-		_, id := s.head(node)
+		id := s.head(node)
 		r := s.records[id]
 		if r == nil || !s.hasRoom(r) {
 			return
@@ -155,6 +155,9 @@ func (s *Scope) begin(now int64) {
 		s.ahead = s.last - now
 	}
 	s.now = now + s.ahead
+	if s.open = 0; s.since > 0 {
+		s.open = 1 + len(s.account) + len(s.clock)
+	}
 	roots := make(map[string]bool)
 	for _, d := range []*deadlines{&s.holders, &s.patience} {
 		for _, id := range d.expired(s.now, maxExpired) {
@@ -211,9 +214,8 @@ func (s *Scope) Acquire(now int64, q Request) Grant {
 		r = &record{ticket: "-", Request: q}
 		fits, first := true, true
 		for _, l := range q.Levels {
-			_, before := s.head(l.Node)
 			fits = fits && s.hasRoomAt(r, l.Node)
-			first = first && before == ""
+			first = first && s.head(l.Node) == ""
 		}
 		switch {
 		case fits && first:
@@ -232,16 +234,17 @@ func (s *Scope) Acquire(now int64, q Request) Grant {
 			s.records[id] = r
 			enqueue(s.waiters, leaf, place{r.ticket, id})
 			s.patience.put(id, s.now+q.Patience)
-			_, first := s.head(leaf)
-			if first == id {
+			isFirst := s.head(leaf) == id
+			if isFirst {
 				s.refresh(r.Levels)
 			}
 			// Otherwise the new waiter makes no other ready.
-			if fits || first == id && len(r.Levels) > 1 {
+			if fits || isFirst && len(r.Levels) > 1 {
 				s.promote(root, id)
 			}
 			if _, held := s.holders.at(id); q.Waiters == 0 && !held {
 				s.drop(id)
+				s.promote(root, "") // the ranks are new
 				status = Full
 			}
 		}

@@ -18,6 +18,7 @@ const (
 	maxCost    = 1_000_000_000_000_000
 	maxCredit  = 2 // mean holds
 	maxCleared = 2 // debts in one grant
+	minOpen    = 64
 )
 
 // accounts are kept while somebody waits. A child has one while it waits or holds, and after that
@@ -27,6 +28,7 @@ type accounts struct {
 	clock   map[string]int64   // by parent: a child that comes from idle starts there
 	debts   map[string][]place // by parent: idle children whose accounts are ahead of its clock
 	since   int64              // when the first account was opened, 0 if there is none
+	open    int                // accounts and clocks before the operation
 }
 
 func newAccounts() accounts {
@@ -50,8 +52,8 @@ func (s *Scope) setAccount(node string, n int64) {
 }
 
 // rankAt returns the rank of a ready child whose head is r, and keeps its account within bounds: a
-// new account starts at the clock, an old one may be some mean holds behind, and that of a child
-// below its floor has no debt.
+// new account starts at the clock; an old one is at most maxCredit such leases behind, and what the
+// head's priority holds it back; that of a child below its floor is not ahead.
 //
 // A rank is '1', the account after a lease for the head, to which each step of its priority adds
 // Step, and the head's ticket. Children below their floors have '0' and no account. So they come
@@ -69,13 +71,14 @@ func (s *Scope) rankAt(child string, r *record, parent Level) string {
 	if !known {
 		account = clock
 	}
-	account = max(account, clock-maxCredit*held)
+	late := Step * int64(r.ticket[16]-'0')
+	account = max(account, clock-maxCredit*held-late)
 	if used < l.Floor {
 		s.setAccount(child, min(account, clock))
 		return "0" + digits(0) + r.ticket
 	}
 	s.setAccount(child, account)
-	return "1" + digits(s.account[child]+held+Step*int64(r.ticket[16]-'0')) + r.ticket
+	return "1" + digits(s.account[child]+held+late) + r.ticket
 }
 
 // position is where a node is ready: its parent, and its rank among its siblings.
@@ -91,7 +94,7 @@ func (s *Scope) refresh(levels []Level) {
 		node, parent := levels[i].Node, levels[i-1]
 		before, isReady := s.readyAt[node]
 		var at position
-		_, id := s.head(node)
+		id := s.head(node)
 		if r := s.records[id]; r != nil && s.hasRoomAt(r, node) {
 			at = position{parent.Node, s.rankAt(node, r, parent)}
 		}
@@ -104,7 +107,7 @@ func (s *Scope) refresh(levels []Level) {
 			s.readyAt[node] = at
 		}
 		if account, known := s.account[node]; known && id == "" && s.used[node] == 0 {
-			if account > s.clock[parent.Node] {
+			if account > s.clock[parent.Node] && s.open < minOpen+2*(s.holders.len()+s.patience.len()) {
 				enqueue(s.debts, parent.Node, place{digits(account), node})
 			} else {
 				delete(s.account, node)

@@ -54,7 +54,7 @@ if operation == 'acquire' then
       ticket = string.format('%016.0f', math.max(ticket + 1, now))
       place = string.format('%016.0f', ticket + 10000000 * ARGV[5]) .. ARGV[5]
       enqueue(id, place, request, ARGV, patience)
-      local _, first = head(leaf)
+      local first = head(leaf)
       if first == id then
         refresh(ARGV, 10)
       end
@@ -69,6 +69,7 @@ if operation == 'acquire' then
       left, own_token = lease, number
     elseif max_waiters == 0 and not r then
       drop(id)
+      promote_dropped() -- the ranks are new
       status = -1
     end
   end

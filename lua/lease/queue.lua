@@ -14,7 +14,7 @@ local function dequeue(id, r)
   places = places - call('ZREM', KEYS[4], id)
 end
 
--- head returns the ticket and the id of the first waiter at a node or at a ready node below it. The
+-- head returns the id of the first waiter at a node or at a ready node below it. The
 -- node's own waiters and those of the ready node with the lowest rank take turns by their tickets.
 -- Depth ends the search where requests have placed nodes below one another in a circle.
 local function head(node, depth)
@@ -27,7 +27,7 @@ local function head(node, depth)
     string.sub(below, after + 18, after + 34) < string.sub(here, after, after + 16)) then
     return head(string.sub(below, after + 36), depth + 1)
   elseif here then
-    return string.sub(here, after, after + 16), string.sub(here, after + 18)
+    return string.sub(here, after + 18)
   end
 end
 
@@ -35,7 +35,7 @@ end
 local function refresh(levels, from)
   for i = #levels - 2, from + 3, -3 do
     local node, parent = levels[i], levels[i - 3]
-    local before, rank, _, id = get('n:' .. node), nil, head(node)
+    local id, before, rank = head(node), get('n:' .. node), nil
     local r = id and load_record(id)
     if r and has_room(r.levels, 1, node) then
       rank = parent .. ' ' .. rank_at(node, r, parent, levels[i - 1] + 0)
@@ -51,7 +51,8 @@ local function refresh(levels, from)
       nodes = nodes + 1
     end
     local own = not id and not get('u:' .. node) and account('a:' .. node)
-    if own and own > (account('c:' .. parent) or 0) then
+    if own and own > (account('c:' .. parent) or 0) and
+      call('HLEN', KEYS[5]) < 64 + 2 * (holders + places) then
       insert(string.format('~%s  %016.0f %s', parent, own, node))
     elseif own then
       set_account('a:' .. node, false)
@@ -75,7 +76,7 @@ end
 -- tells it of the grant.
 local function promote(node, own)
   for i = 0, 64 do
-    local _, id = head(node)
+    local id = head(node)
     local r = id and load_record(id)
     if not r or not has_room(r.levels, 1) then
       return

@@ -43,19 +43,20 @@ local function terms(r, node)
   return 1, 1, 0
 end
 
--- rank_at returns the rank of a ready child whose head is r. A new account starts at the clock, an
--- old one is at most two such leases behind it, and that of a child below its floor is not ahead.
+-- rank_at returns the rank of a ready child whose head is r. A new account starts at the clock. An old
+-- one is at most two such leases behind it, and what the head's priority holds it back. That of a
+-- child below its floor is not ahead.
 local function rank_at(child, r, parent, limit)
   local weight, share, floor = terms(r, child)
   local used, clock = (get('u:' .. child) or 0) + 0, account('c:' .. parent) or 0
-  local held = cost(hold, used + weight, limit, share)
-  local own = math.max(account('a:' .. child) or clock, clock - 2 * held)
+  local held, late = cost(hold, used + weight, limit, share), 10000000 * string.sub(r.place, 17)
+  local own = math.max(account('a:' .. child) or clock, clock - 2 * held - late)
   if used < floor then
     set_account('a:' .. child, math.min(own, clock))
     return string.rep('0', 17) .. r.place
   end
   set_account('a:' .. child, own)
-  return string.format('1%016.0f', own + held + 10000000 * string.sub(r.place, 17)) .. r.place
+  return string.format('1%016.0f', own + held + late) .. r.place
 end
 
 -- charge adds a lease that has ended to the accounts of its nodes.
