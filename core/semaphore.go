@@ -174,9 +174,9 @@ type SlotRequest struct {
 	Levels []Level
 	// MaxWait bounds the wait of Acquire and Admit, beside the context. Zero means no bound.
 	MaxWait time.Duration
-	// Priority is between 0, which is served first, and 9. A waiter of priority p is served as if it
-	// had arrived p times 10 s later, so none waits for ever. Among the keys of one level, it is
-	// served as if its key had used p times 10 s more of a slot.
+	// Priority is between 0, which is served first, and 9. A waiter of priority p is served as if
+	// it had arrived p times 10 s later, so none waits for ever. Among the keys of one level, it is
+	// served as if its key had used p times 10 s more of a slot, divided by its Share.
 	Priority int
 	// Meta is what Holders tells about this holder. If it takes more than 1 KiB, encoded as a URL's
 	// query, values are cut, and keys without room are dropped.
@@ -195,10 +195,10 @@ func (s *Semaphore) TryAcquire(ctx context.Context, ask SlotRequest) (*Lease, er
 // full or SlotRequest.MaxWait is over, and wraps the error of ctx if that ends. The Lease is nil on
 // error.
 //
-// Callers wait in a FIFO queue for each innermost key, so a caller that waits at a user's cap delays
-// no other user of the tenant. Room at an outer key goes to the key below it that has used the
-// fewest slot-seconds, divided by its Share; see Level. A caller whose inner caps are full is passed
-// over.
+// Callers wait in a FIFO queue for each innermost key, so a caller that waits at a user's cap
+// delays no other user of the tenant. Room at an outer key goes to the key below it that has used
+// the fewest slot-seconds, divided by its Share; see Level. A caller whose inner caps are full is
+// passed over.
 func (s *Semaphore) Acquire(ctx context.Context, ask SlotRequest) (*Lease, error) {
 	return s.acquire(ctx, ask, int64(s.cfg.MaxWaiters))
 }

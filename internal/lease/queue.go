@@ -18,7 +18,8 @@ func (p place) compare(q place) int {
 // turns by their tickets.
 func (s *Scope) head(node string) string { return s.headBelow(node, 0) }
 
-// maxDepth ends the search for a head where requests have placed nodes below one another in a circle.
+// maxDepth ends the search for a head where requests have placed nodes below one another in a
+// circle.
 const maxDepth = 16
 
 func (s *Scope) headBelow(node string, depth int) string {

@@ -33,7 +33,7 @@ type Request struct {
 	Levels      []Level // outermost first
 }
 
-// Step is how much later than one of priority p a waiter of priority p+1 is served, in microseconds.
+// Step is how much later each step of its priority makes a waiter's turn, in microseconds.
 const Step = 10_000_000
 
 // Terms returns the metadata, followed by a semicolon and the share and floor of each level unless

@@ -3,22 +3,23 @@ package lease
 import (
 	"fmt"
 	"math"
+	"slices"
 )
 
-// The room at a node goes to its ready children by fair queueing. The account of a child is the slot
-// time that it has used, divided by its share: for each of its leases that has ended, the weight
-// multiplied by the time for which it was held. Leases that are held count with the mean hold. The
-// next lease goes to the child whose account is then the lowest.
+// The room at a node goes to its ready children by fair queueing. The account of a child is the
+// slot time that it has used, divided by its share: for each of its leases that has ended, the
+// weight multiplied by the time for which it was held. Leases that are held count with the mean
+// hold. The next lease goes to the child whose account would then be the lowest.
 //
-// Accounts are in microseconds, or in hundredths of the parent's limit multiplied by microseconds if
-// the limit is above 100.
+// Accounts are in microseconds of a weight of 1, or of a hundredth of the parent's limit if that is
+// above 100.
 const (
-	unit       = 100
-	maxAccount = 8_000_000_000_000_000 // below 2^53; the limit times 2.8 years and more
+	parts      = 100                   // of a limit
+	maxAccount = 8_000_000_000_000_000 // below 2^53; all slots for 2.5 years without an idle moment
 	maxCost    = 1_000_000_000_000_000
-	maxCredit  = 2 // mean holds
-	maxCleared = 2 // debts in one grant
-	minOpen    = 64
+	maxCredit  = 2  // mean holds that an account may be behind
+	maxCleared = 2  // debts that one grant clears
+	minOpen    = 64 // accounts and clocks that are kept with any number of holders and waiters
 )
 
 // accounts are kept while somebody waits. A child has one while it waits or holds, and after that
@@ -37,8 +38,9 @@ func newAccounts() accounts {
 	}
 }
 
+// cost returns what a hold adds to the account of a child.
 func cost(hold, weight, limit, share int64) int64 {
-	rate := float64(weight*unit) / float64(max(1, share)*max(limit, unit))
+	rate := float64(weight*parts) / float64(max(1, share)*max(limit, parts))
 	return int64(min(math.Ceil(float64(hold)*rate), maxCost))
 }
 
@@ -130,9 +132,10 @@ func (s *Scope) charge(r *record) {
 	}
 }
 
-// advance moves the clocks at the parents of a waiter's nodes to half a mean hold after the accounts
-// of the nodes, never back, and closes idle accounts that they pass. So new children cannot overtake
-// an old one for ever. A lease below a floor moves no clock, because the account may be far ahead.
+// advance moves the clocks at the parents of a waiter's nodes to half a mean hold after the
+// accounts of the nodes, never back, and closes idle accounts that they pass. So new children
+// cannot overtake an old one for ever. A lease below a floor moves no clock, because the account
+// may be far ahead.
 func (s *Scope) advance(r *record) {
 	for i := 1; i < len(r.Levels); i++ {
 		l, parent := r.Levels[i], r.Levels[i-1]
@@ -142,8 +145,8 @@ func (s *Scope) advance(r *record) {
 			continue
 		}
 		s.clock[parent.Node] = min(clock, maxAccount)
-		for range min(maxCleared, len(s.debts[parent.Node])) {
-			debt := s.debts[parent.Node][0]
+		debts := s.debts[parent.Node]
+		for _, debt := range slices.Clone(debts[:min(maxCleared, len(debts))]) {
 			if debt.rank > digits(clock) {
 				break
 			}

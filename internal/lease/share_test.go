@@ -62,8 +62,8 @@ func TestSlotTimeFollowsShares(t *testing.T) {
 	})
 }
 
-// ask is a request with one slot at each node, outermost first, and the share, floor and priority of
-// the innermost.
+// ask is a request with one slot at each node, outermost first, and the share, floor and priority
+// of the innermost.
 func ask(id string, slots, share, floor int64, priority int, nodes ...string) Request {
 	q := Request{
 		ID: id, Channel: "c", Lease: 1e12, Patience: 1e12, Waiters: 1e6, Priority: priority, Metadata: "-",
@@ -193,7 +193,8 @@ func TestIdleTimeIsNoCredit(t *testing.T) {
 	})
 }
 
-// A key with one caller, which holds ten times as long as the others, is behind them while it is idle.
+// A key with one caller, which holds ten times as long as the others, owes for that while it is
+// idle.
 func TestDebtOutlivesWaiters(t *testing.T) {
 	s := &simulation{slots: 1, tenants: []*tenant{
 		{name: "long", hold: 10 * second, workers: 1},

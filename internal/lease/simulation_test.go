@@ -12,8 +12,8 @@ import (
 
 const second = 1_000_000
 
-// tenant is a child of the node that a simulation shares. Each of its workers acquires a slot, holds
-// it, releases it and acquires the next.
+// tenant is a child of the node that a simulation shares. Each of its workers acquires a slot,
+// holds it, releases it and acquires the next.
 type tenant struct {
 	name         string
 	share, floor int64

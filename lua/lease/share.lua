@@ -1,6 +1,6 @@
 -- The functions of fair queueing: accounts of children, clocks of parents, ranks of ready nodes. Each
--- account is in microseconds of a slot, divided by the share of the child; of a hundredth of the
--- parent's limit if that is above 100. So no number reaches 2^53 within 2.8 years of contention.
+-- account is in microseconds of a weight of 1, or of a hundredth of the parent's limit if that is
+-- above 100. So no account reaches its bound within 2.5 years without an idle moment.
 
 -- accounts caches the key, false for a missing field. It is written at the end.
 local accounts, moved = {}, {}
