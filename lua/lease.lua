@@ -39,8 +39,9 @@
 -- which the first account was opened. The rank is 1, the account that the node would have after a
 -- mean hold of all that it holds and of its head, 10 s for each step of the head's priority, and the
 -- head's ticket. Below its floor it is 0 and the ticket: such a node comes first. A node that neither
--- waits nor holds has an account only while that is ahead of the parent's clock, which a grant moves
--- to half a mean hold after the account of the node that got it. A new account starts at the clock.
+-- waits nor holds has an account only while that is ahead of the parent's clock: a debt. A grant moves
+-- the clock to half a mean hold after the account of the node that got it. A new account starts at the
+-- clock. A parent keeps at most 64 more debts than the scope has holders and waiters.
 --
 -- An operation that frees room grants it to the heads of the outermost nodes and publishes to their
 -- channels "id token lease used", used being the weight in use at the innermost level. The granted

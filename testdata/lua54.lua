@@ -209,14 +209,6 @@ local function remove(key, kind, part, ...)
   return n
 end
 
-function commands.HLEN(key)
-  local n = 0
-  for _ in pairs(entry(key, 'hash').fields or {}) do
-    n = n + 1
-  end
-  return n
-end
-
 function commands.HDEL(key, ...) return remove(key, 'hash', 'fields', ...) end
 
 function commands.ZADD(key, score, member)

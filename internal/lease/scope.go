@@ -155,9 +155,6 @@ func (s *Scope) begin(now int64) {
 		s.ahead = s.last - now
 	}
 	s.now = now + s.ahead
-	if s.open = 0; s.since > 0 {
-		s.open = 1 + len(s.account) + len(s.clock)
-	}
 	roots := make(map[string]bool)
 	for _, d := range []*deadlines{&s.holders, &s.patience} {
 		for _, id := range d.expired(s.now, maxExpired) {

@@ -19,7 +19,7 @@ const (
 	maxCost    = 1_000_000_000_000_000
 	maxCredit  = 2  // mean holds that an account may be behind
 	maxCleared = 2  // debts that one grant clears
-	minOpen    = 64 // accounts and clocks that are kept with any number of holders and waiters
+	minDebts   = 64 // at a parent, kept with any number of holders and waiters
 )
 
 // accounts are kept while somebody waits. A child has one while it waits or holds, and after that
@@ -29,7 +29,6 @@ type accounts struct {
 	clock   map[string]int64   // by parent: a child that comes from idle starts there
 	debts   map[string][]place // by parent: idle children whose accounts are ahead of its clock
 	since   int64              // when the first account was opened, 0 if there is none
-	open    int                // accounts and clocks before the operation
 }
 
 func newAccounts() accounts {
@@ -109,7 +108,8 @@ func (s *Scope) refresh(levels []Level) {
 			s.readyAt[node] = at
 		}
 		if account, known := s.account[node]; known && id == "" && s.used[node] == 0 {
-			if account > s.clock[parent.Node] && s.open < minOpen+2*(s.holders.len()+s.patience.len()) {
+			bound := minDebts + s.holders.len() + s.patience.len()
+			if account > s.clock[parent.Node] && len(s.debts[parent.Node]) < bound {
 				enqueue(s.debts, parent.Node, place{digits(account), node})
 			} else {
 				delete(s.account, node)

@@ -239,7 +239,7 @@ func TestAccountsAreBounded(t *testing.T) {
 		for waiting := keys - 2; waiting > 0; waiting-- {
 			holder = p.next(holder, 500_000)
 			n := p.client.HLen(t.Context(), p.keys[4]).Val()
-			if n > max(before, int64(minOpen+2+2*(1+waiting))) {
+			if n > max(before, int64(minDebts+4+2*(1+waiting))) {
 				t.Fatalf("%d accounts and clocks, and %d keys wait", n, waiting)
 			}
 			before = n

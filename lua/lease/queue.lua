@@ -51,8 +51,8 @@ local function refresh(levels, from)
       nodes = nodes + 1
     end
     local own = not id and not get('u:' .. node) and account('a:' .. node)
-    if own and own > (account('c:' .. parent) or 0) and
-      call('HLEN', KEYS[5]) < 64 + 2 * (holders + places) then
+    if own and own > (account('c:' .. parent) or 0) and call('ZLEXCOUNT', KEYS[3],
+      '[~' .. parent .. '  ', '(~' .. parent .. ' 0') < 64 + holders + places then
       insert(string.format('~%s  %016.0f %s', parent, own, node))
     elseif own then
       set_account('a:' .. node, false)
