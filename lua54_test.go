@@ -130,7 +130,7 @@ type leaseCalls struct {
 
 func (l *leaseCalls) run(operation string, args ...any) []any {
 	l.t.Helper()
-	keys := []string{"{a}:h", "{a}:m", "{a}:w", "{a}:p", "{a}:r"}
+	keys := []string{"{a}:h", "{a}:m", "{a}:w", "{a}:p", "{a}:s"}
 	argv := append(append([]any{operation}, args...), l.now)
 	reply, err := l.script.Run(l.t.Context(), l.client, keys, argv...).Slice()
 	if err != nil {
@@ -161,6 +161,10 @@ func TestLeaseScriptUnderLua54(t *testing.T) {
 		args := []any{
 			id, 2_000_000, waiters, rng.IntN(2), longest, 1 + rng.Int64N(8_000_000),
 			[]string{"c", "{a}c"}[rng.IntN(2)], "-",
+		}
+		if rng.IntN(2) == 0 {
+			terms := strings.Repeat(fmt.Sprintf(",%d,%d", 1+rng.IntN(1000), unit), len(nodes))
+			args[7] = "-;" + terms[1:]
 		}
 		if levels[id] == nil {
 			for _, node := range nodes {

@@ -73,7 +73,7 @@ func (s *Semaphore) fail(
 		for i := range q.Levels {
 			l := &q.Levels[i]
 			l.Limit = max(1, l.Limit/int64(g.replicas))
-			l.Weight = min(l.Weight, l.Limit)
+			l.Weight, l.Floor = min(l.Weight, l.Limit), l.Floor/int64(g.replicas)
 		}
 		l, err := s.ask(ctx, g.localLeases, ask, q, start)
 		return l, SourceLocal, err

@@ -2,6 +2,7 @@ package core_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -196,11 +197,24 @@ func BenchmarkWaiters(b *testing.B) {
 	user := func(name string) core.Level { return core.Level{Key: newKey(b, "acme", name), Limit: 1} }
 	for _, bm := range []struct {
 		name string
-		wait []core.Level // where the many wait
+		wait func(i int) []core.Level // where the many wait
 		ask  []core.Level
 	}{
-		{"in the queue", []core.Level{{Key: tenant.Key, Limit: 1}}, []core.Level{{Key: tenant.Key, Limit: 1}}},
-		{"of another", []core.Level{tenant, user("a")}, []core.Level{tenant, user("b")}},
+		{
+			"in the queue",
+			func(int) []core.Level { return []core.Level{{Key: tenant.Key, Limit: 1}} },
+			[]core.Level{{Key: tenant.Key, Limit: 1}},
+		},
+		{
+			"of another",
+			func(int) []core.Level { return []core.Level{tenant, user("a")} },
+			[]core.Level{tenant, user("b")},
+		},
+		{
+			"in many queues",
+			func(i int) []core.Level { return []core.Level{{Key: tenant.Key, Limit: 1}, user(fmt.Sprint(i))} },
+			[]core.Level{{Key: tenant.Key, Limit: 1}, user("b")},
+		},
 	} {
 		b.Run(bm.name, func(b *testing.B) {
 			server := redistest.Real(b)
@@ -221,8 +235,8 @@ func BenchmarkWaiters(b *testing.B) {
 			}
 			full := semaphore(b, g, core.SemaphoreConfig{Name: "full", TTL: time.Hour, MaxWaiters: 1_000_000})
 			var ids []string
-			for range waiters + 1 {
-				id, err := full.Enqueue(ctx, core.SlotRequest{Levels: bm.wait})
+			for i := range waiters + 1 {
+				id, err := full.Enqueue(ctx, core.SlotRequest{Levels: bm.wait(i)})
 				if err != nil {
 					b.Fatal(err)
 				}

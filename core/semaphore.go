@@ -147,12 +147,23 @@ func (s *Semaphore) Gate() *Gate { return s.gate }
 // MaxLimit is the largest limit of a Level.
 const MaxLimit = lease.MaxLimit
 
+// MaxShare is the largest Share of a Level.
+const MaxShare = lease.MaxShare
+
 // Level is one of the caps that a holder counts against.
 type Level struct {
 	Key   Key
 	Limit int64 // the most weight that all holders take; a lowered limit ends no lease
 	// Weight is how much of the limit the holder takes. Zero means 1.
 	Weight int64
+	// Share is the key's share of the room at the level above, relative to the other keys that wait
+	// there: a key with a share of 3 gets three times the slot-seconds of a key with 1. It is
+	// between 1 and MaxShare. Zero means 1. The outermost level has none.
+	Share int64
+	// Floor comes before every share: while the holders of the key take less weight than Floor, its
+	// waiters come before those of keys that hold their floors. So the next release at the level
+	// above goes to them. It is at most Limit. The outermost level has none.
+	Floor int64
 }
 
 // SlotRequest says what a holder wants.
@@ -163,8 +174,9 @@ type SlotRequest struct {
 	Levels []Level
 	// MaxWait bounds the wait of Acquire and Admit, beside the context. Zero means no bound.
 	MaxWait time.Duration
-	// Priority is between 0, which is served first, and 9. Waiters of one priority are served in
-	// the order of their arrival.
+	// Priority is between 0, which is served first, and 9. A waiter of priority p is served as if
+	// it had arrived p times 10 s later, so none waits for ever. Among the keys of one level, it is
+	// served as if its key had used p times 10 s more of a slot, divided by its Share.
 	Priority int
 	// Meta is what Holders tells about this holder. If it takes more than 1 KiB, encoded as a URL's
 	// query, values are cut, and keys without room are dropped.
@@ -183,10 +195,10 @@ func (s *Semaphore) TryAcquire(ctx context.Context, ask SlotRequest) (*Lease, er
 // full or SlotRequest.MaxWait is over, and wraps the error of ctx if that ends. The Lease is nil on
 // error.
 //
-// Callers wait in a FIFO queue for each innermost key, so a caller that waits at a user's cap delays
-// no other user of the tenant. Room at an outer key goes to the caller that has waited longest,
-// whichever innermost key it waits at, after those of a better Priority. A caller whose inner caps
-// are full is passed over.
+// Callers wait in a FIFO queue for each innermost key, so a caller that waits at a user's cap
+// delays no other user of the tenant. Room at an outer key goes to the key below it that has used
+// the fewest slot-seconds, divided by its Share; see Level. A caller whose inner caps are full is
+// passed over.
 func (s *Semaphore) Acquire(ctx context.Context, ask SlotRequest) (*Lease, error) {
 	return s.acquire(ctx, ask, int64(s.cfg.MaxWaiters))
 }
@@ -242,10 +254,21 @@ func (s *Semaphore) request(ask SlotRequest, waiters int64) (lease.Request, erro
 				l.Limit,
 				l.Weight,
 			)
+		case l.Share < 0 || l.Share > MaxShare:
+			return q, fmt.Errorf("%w: level %d has Share %d, 0 to %d are possible",
+				ErrSlotRequest, i, l.Share, MaxShare)
+		case l.Floor < 0 || l.Floor > l.Limit:
+			return q, fmt.Errorf("%w: level %d has Floor %d, 0 to its limit %d are possible",
+				ErrSlotRequest, i, l.Floor, l.Limit)
+		case i == 0 && (l.Share > 0 || l.Floor > 0):
+			return q, fmt.Errorf("%w: level 0 has Share %d and Floor %d, but no level above it",
+				ErrSlotRequest, l.Share, l.Floor)
 		case slices.ContainsFunc(ask.Levels[:i], func(o Level) bool { return o.Key == l.Key }):
 			return q, fmt.Errorf("%w: level %d has the key of another", ErrKey, i)
 		}
-		q.Levels = append(q.Levels, lease.Level{Node: l.Key.path, Limit: l.Limit, Weight: l.Weight})
+		q.Levels = append(q.Levels, lease.Level{
+			Node: l.Key.path, Limit: l.Limit, Weight: l.Weight, Share: l.Share, Floor: l.Floor,
+		})
 	}
 	q.Channel, _ = s.gate.keeper.Channel(ask.Levels[0].Key.outermost(), nil)
 	if len(ask.Meta) > 0 {
@@ -255,5 +278,5 @@ func (s *Semaphore) request(ask SlotRequest, waiters int64) (lease.Request, erro
 }
 
 func (s *Semaphore) scope(key Key) string {
-	return s.gate.prefix + key.outermost() + ":" + s.cfg.Name + ":se2"
+	return s.gate.prefix + key.outermost() + ":" + s.cfg.Name + ":se3"
 }

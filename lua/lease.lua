@@ -3,13 +3,16 @@
 --
 -- KEYS   holders   sorted set: id, end of its lease
 --        records   hash, see below
---        waiters   sorted set, by text: "node ticket id"
+--        waiters   sorted set, by text: "node ticket id"; "~node rank child" for a ready child;
+--                  "~node  account child" for a debt
 --        patience  sorted set: id, end of the waiter's place; "!id", end of an eviction mark
---        ready     sorted set, by text: "node ticket child"
+--        accounts  hash, while somebody waits: a:node, c:node, see below
 -- ARGV   operation, then its arguments. Times are in microseconds. No text holds a space.
 --        acquire   id, patience, most waiters (0: do not wait), priority 0 to 9, longest hold or 0,
 --                  lease, channel, metadata; then for each level, outermost first: node, weight,
 --                  limit. No node stands twice. An id that acquires again keeps its nodes and weights.
+--                  Unless all shares are 1 and all floors 0, the metadata ends with a semicolon and
+--                  "share,floor" for each level, with commas between.
 --        renew     lease, ids
 --        release   ids
 --        force     ids
@@ -26,10 +29,19 @@
 --        list      now; for each holder: id, time until its lease ends, record;
 --                  for each waiter: id, -1, record
 --
--- A waiter queues at the node of its innermost level. The head of a node is the first waiter at the
--- node or at a ready node below it. A node is ready while its head has room at it; a ready node
--- queues at its parent with its head's ticket. So a full node delays no other node, and every step
--- is logarithmic in the number of waiters.
+-- A waiter queues at the node of its innermost level, with a ticket: its arrival, and 10 s for each
+-- step of its priority. The head of a node is the first waiter at the node or at a ready node below
+-- it. A node is ready while its head has room at it; a ready node queues at its parent by its rank.
+-- So a full node delays no other node, and every step is logarithmic in the number of waiters.
+--
+-- Ready nodes share the room at their parent by fair queueing. The account of a node is the time for
+-- which it has held slots, divided by its share. A lease is charged when it ends, from the time at
+-- which the first account was opened. The rank is 1, the account that the node would have after a
+-- mean hold of all that it holds and of its head, 10 s for each step of the head's priority, and the
+-- head's ticket. Below its floor it is 0 and the ticket: such a node comes first. A node that neither
+-- waits nor holds has an account only while that is ahead of the parent's clock: a debt. A grant moves
+-- the clock to half a mean hold after the account of the node that got it. A new account starts at the
+-- clock. A parent keeps at most 64 more debts than the scope has holders and waiters.
 --
 -- An operation that frees room grants it to the heads of the outermost nodes and publishes to their
 -- channels "id token lease used", used being the weight in use at the innermost level. The granted
@@ -40,14 +52,15 @@
 -- A record is "ticket token granted", then "longest lease channel metadata" as requested, then for
 -- each level "node weight limit". A waiter's token is 0. Other fields of the hash:
 --   u:node  weight in use
---   n:node  ticket with which the node is ready
+--   n:node  "parent rank", where and with which rank the node is ready
 --   scope   "now,ahead,token,hold,holders,earliest_end,latest_end": the scope's last time, which never
 --           steps back, and how far it runs ahead of Redis's clock; the last token; the mean hold; the
 --           number of holders; a time before which no lease or place ends, 0 if there is none; a time
 --           after which none ends, and until which the hash lives. The last two are in milliseconds.
---           While there are waiters or marks, a second line "ticket,nodes,places,evicted_until" follows:
---           the last ticket; the number of fields n:node; the number of waiters and marks; a time after
---           which no mark counts
+--           While there are waiters or marks, a second line "ticket,nodes,places,evicted_until,since"
+--           follows: the last arrival; the number of fields n:node; the number of waiters and marks; a
+--           time after which no mark counts; when the first account was opened, or 0
+-- Fields of the accounts: a:node the account of a node, c:node the clock of a parent, since.
 --
 -- Commands, strings, tables and captured variables cost most of a run. So the commonest steps return
 -- before the functions of the others exist, and what nobody asks for is neither read nor written.
@@ -105,10 +118,10 @@ local fields, changed = {}, {}
 for i = 1, #names do
   fields[names[i]] = values[i]
 end
-local ticket, nodes, places, evicted_until = 0, 0, 0, 0
+local ticket, nodes, places, evicted_until, since = 0, 0, 0, 0, 0
 if queue ~= '' then
-  ticket, nodes, places, evicted_until = string.match(queue, '(%d+),(%d+),(%d+),(%d+)')
-  nodes, places, evicted_until = nodes + 0, places + 0, evicted_until + 0
+  ticket, nodes, places, evicted_until, since = string.match(queue, '(%d+),(%d+),(%d+),(%d+),(%d+)')
+  nodes, places, evicted_until, since = nodes + 0, places + 0, evicted_until + 0, since + 0
 end
 
 -- Every key lives until a minute after latest_end. latest_end is set half a minute further than
@@ -137,11 +150,30 @@ if not reply then
     renew()
   else
 --: grant
+--: share
 --: queue
 --: operations
+    if places > 0 and next(moved) then
+      local kept, gone = {'HSET', KEYS[5]}, {'HDEL', KEYS[5]}
+      for field in pairs(moved) do
+        if accounts[field] then
+          kept[#kept + 1], kept[#kept + 2] = field, string.format('%.0f', accounts[field])
+        else
+          gone[#gone + 1] = field
+        end
+      end
+      for _, command in ipairs({kept, gone}) do
+        if #command > 2 then
+          call(unpack(command))
+        end
+      end
+    end
   end
 end
 
+if places == 0 and since > 0 then
+  call('DEL', KEYS[3], KEYS[5])
+end
 if holders + places == 0 then
   if scope then
     call('DEL', KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5])
@@ -150,7 +182,8 @@ if holders + places == 0 then
 end
 scope = scope_text(at, ahead, token, hold, holders, earliest_end, latest_end)
 if places > 0 then
-  scope = scope .. string.format('\n%s,%d,%d,%.0f', ticket, nodes, places, evicted_until)
+  scope = scope ..
+    string.format('\n%s,%d,%d,%.0f,%.0f', ticket, nodes, places, evicted_until, since)
 end
 local kept, gone = {'HSET', KEYS[2], 'scope', scope, nil, nil, nil, nil}, {'HDEL', KEYS[2], nil, nil}
 for field in pairs(changed) do
@@ -166,7 +199,7 @@ if #gone > 2 then
   call(unpack(gone))
 end
 for key, new in pairs(touched) do
-  if new and (key == 2 or (key == 1 and holders or key == 5 and nodes or places) > 0) then
+  if new and (key == 2 or (key == 1 and holders or places) > 0) then
     call('PEXPIRE', KEYS[key], latest_end - math.floor(now / 1000) + 60000 + margin)
   end
 end

@@ -16,7 +16,7 @@ type charged struct {
 	limit core.Algorithm // from Rule.Limit, or nil
 }
 
-// errLimit is wrapped by the errors of a Rule.Limit or Cap.LimitFor that fails.
+// errLimit is wrapped by the errors of a Rule.Limit, Cap.LimitFor or Cap.ShareFor that fails.
 var errLimit = errors.New("nethttp: limit")
 
 // Charges returns the charges that Admit would decide for a request: one for each BlockRule and

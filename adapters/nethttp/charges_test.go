@@ -83,6 +83,37 @@ func TestLevelsFindTheHolders(t *testing.T) {
 	})
 }
 
+func TestLevelsHaveShares(t *testing.T) {
+	broken := errors.New("broken")
+	g, _ := chat(t, memory(t, newClock()), func(cfg *nethttp.Config) {
+		users := &cfg.Concurrency.Caps[1]
+		users.Share, users.Floor = 2, 5 // above the limit of 2 that some requests have
+		users.LimitFor = func(r *http.Request) (int64, error) { return int64(len(r.Header.Get("X-User"))), nil }
+		users.ShareFor = func(r *http.Request) (share, floor int64, err error) {
+			switch r.Header.Get("X-User") {
+			case "paying":
+				return 30, 3, nil
+			case "broken":
+				return 1, 1, broken
+			case "negative":
+				return 1, -1, nil
+			}
+			return 0, 0, nil // the defaults
+		}
+	})
+	for user, want := range map[string][2]int64{"paying": {30, 3}, "me": {2, 2}, "somebody": {2, 5}} {
+		levels, err := g.Levels(forged(as("acme", user)))
+		if err != nil || [2]int64{levels[1].Share, levels[1].Floor} != want {
+			t.Errorf("%s: %+v, %v", user, levels, err)
+		}
+	}
+	for _, user := range []string{"broken", "negative"} {
+		if r := get(g.Handler(http.HandlerFunc(ok)), as("acme", user)); r.StatusCode != 500 {
+			t.Errorf("%s: status %d, want 500", user, r.StatusCode)
+		}
+	}
+}
+
 func TestChargesReportMissingKeys(t *testing.T) {
 	g, _ := chat(t, memory(t, newClock()))
 	r := forged()

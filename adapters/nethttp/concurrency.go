@@ -55,6 +55,14 @@ type Cap struct {
 	// nil or returns 0, Limit applies. A lower limit ends no request that runs. The context is that
 	// of Rule.Limit. An error, and a limit that is not valid, refuse the request with 500.
 	LimitFor func(*http.Request) (int64, error)
+	// Share and Floor divide the room of the cap before this one among the keys that wait there;
+	// see core.Level. A Floor above the limit of a request counts as that limit. The first cap has
+	// neither.
+	Share, Floor int64
+	// ShareFor returns the share and the floor of a request's key, such as those of its customer's
+	// plan. If ShareFor is nil or returns 0, Share or Floor applies. An error, and numbers that are
+	// not valid, refuse the request with 500.
+	ShareFor func(*http.Request) (share, floor int64, err error)
 	// Global makes the refusal 503 and not 429 when the cap is full: the excess is not the
 	// client's own.
 	Global bool
@@ -84,6 +92,7 @@ func (c *Concurrency) check(gate *core.Gate, names map[string]bool, fault faultF
 			fault("Concurrency.Caps[%d].Limit is %d: it must be between 1 and %d",
 				i, level.Limit, int64(core.MaxLimit))
 		}
+		level.checkShare(i, fault)
 		if level.Name == "" {
 			continue
 		}
@@ -96,6 +105,18 @@ func (c *Concurrency) check(gate *core.Gate, names map[string]bool, fault faultF
 				i, level.Name)
 		}
 		names[level.Name] = true
+	}
+}
+
+func (c *Cap) checkShare(i int, fault faultFunc) {
+	if c.Share < 0 || c.Share > core.MaxShare {
+		fault("Concurrency.Caps[%d].Share is %d: it must be between 0 and %d", i, c.Share, core.MaxShare)
+	}
+	if c.Floor < 0 || c.Floor > c.Limit && c.LimitFor == nil {
+		fault("Concurrency.Caps[%d].Floor is %d: it must be between 0 and the limit", i, c.Floor)
+	}
+	if i == 0 && (c.Share != 0 || c.Floor != 0 || c.ShareFor != nil) {
+		fault("Concurrency.Caps[0] has a Share, a Floor or a ShareFor, but no cap is before it")
 	}
 }
 

@@ -414,7 +414,9 @@ func TestConcurrencyFaults(t *testing.T) {
 	p := policy(t, core.PolicyConfig{Name: "p", Algorithm: core.PerMinute(1)})
 	rules := []nethttp.Rule{{Policy: p, Key: keyfunc.RemoteIP()}}
 	_, err := nethttp.NewGuard(nethttp.Config{Gate: gate, Rules: rules, MaxDelay: -1, RetryWithin: -1, Refusal: 9, Concurrency: &nethttp.Concurrency{
-		MaxWait: -1, Caps: []nethttp.Cap{{Name: "p", Key: keyfunc.RemoteIP(), Limit: 1}, {Name: "a b"}},
+		MaxWait: -1, Caps: []nethttp.Cap{
+			{Name: "p", Key: keyfunc.RemoteIP(), Limit: 1, Floor: 1}, {Name: "a b", Share: 1001, Floor: -1},
+		},
 	}})
 	if err == nil {
 		t.Fatal("no error")
@@ -423,6 +425,8 @@ func TestConcurrencyFaults(t *testing.T) {
 		"Config.MaxDelay is -1ns", "Config.RetryWithin is -1ns", "Config.Refusal is 9", "Config.Concurrency.Semaphore is nil", "Config.Concurrency.MaxWait is -1ns",
 		`Config.Concurrency.Caps[0].Name is "p", like that of a rule`, "Config.Concurrency.Caps[1].Key is nil",
 		"Config.Concurrency.Caps[1].Limit is 0", `Config.Concurrency.Caps[1].Name is "a b"`,
+		"Config.Concurrency.Caps[1].Share is 1001", "Config.Concurrency.Caps[1].Floor is -1",
+		"Config.Concurrency.Caps[0] has a Share, a Floor or a ShareFor",
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in\n%v", want, err)

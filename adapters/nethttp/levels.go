@@ -1,6 +1,7 @@
 package nethttp
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -51,7 +52,11 @@ func (a *Admission) deriveLevels(r *http.Request) error {
 		if err != nil {
 			return fmt.Errorf("%w of cap %d: %w", errLimit, i, err)
 		}
-		levels = append(levels, core.Level{Key: key, Limit: n})
+		share, floor, err := level.share(r)
+		if err != nil {
+			return fmt.Errorf("%w of cap %d: %w", errLimit, i, err)
+		}
+		levels = append(levels, core.Level{Key: key, Limit: n, Share: share, Floor: min(floor, n)})
 	}
 	a.levels = levels
 	return nil
@@ -72,6 +77,18 @@ func (c *Cap) limit(a *Admission, r *http.Request) (int64, error) {
 		return 0, fmt.Errorf("it is %d: it must be between 1 and %d", n, int64(core.MaxLimit))
 	}
 	return n, nil
+}
+
+// share returns the share and the floor of a request's key.
+func (c *Cap) share(r *http.Request) (share, floor int64, err error) {
+	if c.ShareFor != nil {
+		share, floor, err = c.ShareFor(r)
+	}
+	if err == nil && (share < 0 || share > core.MaxShare || floor < 0) {
+		err = fmt.Errorf("its share is %d and its floor is %d: they must be between 0 and %d, and the limit",
+			share, floor, core.MaxShare)
+	}
+	return cmp.Or(share, c.Share), cmp.Or(floor, c.Floor), err
 }
 
 // slotRequest derives what the request asks the semaphore for.

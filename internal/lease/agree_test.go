@@ -24,7 +24,7 @@ type script struct {
 
 func newScript(s *redistest.Server, t *testing.T) *script {
 	x := &script{Script: redis.NewScript(headgate.LeaseScriptInjected()), client: s.Client(t)}
-	for _, part := range []string{"h", "m", "w", "p", "r"} {
+	for _, part := range []string{"h", "m", "w", "p", "s"} {
 		x.keys = append(x.keys, s.Prefix+":{a}:sem:"+part)
 	}
 	return x
@@ -41,7 +41,7 @@ func (x *script) run(t *testing.T, now int64, args ...any) []any {
 
 func acquireArgs(q Request) []any {
 	args := []any{
-		"acquire", q.ID, q.Patience, q.Waiters, q.Priority, q.Longest, q.Lease, q.Channel, q.Metadata,
+		"acquire", q.ID, q.Patience, q.Waiters, q.Priority, q.Longest, q.Lease, q.Channel, q.Terms(),
 	}
 	for _, l := range q.Levels {
 		args = append(args, l.Node, l.Weight, l.Limit)
@@ -66,10 +66,10 @@ func (s *Scope) state() string {
 	for _, e := range s.patience.order {
 		lines = append(lines, fmt.Sprint("p ", e.id, " ", e.at))
 	}
-	for part, queues := range map[string]map[string][]place{"w": s.waiters, "r": s.ready} {
+	for part, queues := range map[string]map[string][]place{"w ": s.waiters, "w ~": s.ready} {
 		for node, q := range queues {
 			for _, p := range q {
-				lines = append(lines, fmt.Sprint(part, " ", node, " ", p.ticket, " ", p.id, " 0"))
+				lines = append(lines, fmt.Sprint(part, node, " ", p.rank, " ", p.id, " 0"))
 			}
 		}
 	}
@@ -79,13 +79,27 @@ func (s *Scope) state() string {
 	for node, n := range s.used {
 		lines = append(lines, fmt.Sprint("m u:", node, " ", n))
 	}
-	for node, ticket := range s.readyTicket {
-		lines = append(lines, fmt.Sprint("m n:", node, " ", ticket))
+	for node, at := range s.readyAt {
+		lines = append(lines, fmt.Sprint("m n:", node, " ", at.parent, " ", at.rank))
+	}
+	for parent, debts := range s.debts {
+		for _, p := range debts {
+			lines = append(lines, fmt.Sprint("w ~", parent, "  ", p.rank, " ", p.id, " 0"))
+		}
+	}
+	if s.since > 0 {
+		lines = append(lines, fmt.Sprint("s since ", s.since))
+	}
+	for node, n := range s.account {
+		lines = append(lines, fmt.Sprint("s a:", node, " ", n))
+	}
+	for node, n := range s.clock {
+		lines = append(lines, fmt.Sprint("s c:", node, " ", n))
 	}
 	if !s.Idle() {
 		scope := fmt.Sprintf("m scope %d,%d,%d,%d,%d", s.last, s.ahead, s.token, s.hold, s.holders.len())
 		if n := s.patience.len(); n > 0 {
-			scope += fmt.Sprintf(" and %d,%d,%d", s.ticket, len(s.readyTicket), n)
+			scope += fmt.Sprintf(" and %d,%d,%d,%d", s.ticket, len(s.readyAt), n, s.since)
 		}
 		lines = append(lines, scope)
 	}
@@ -96,7 +110,10 @@ func (s *Scope) state() string {
 func (x *script) state(t *testing.T) string {
 	ctx := t.Context()
 	var lines []string
-	for i, part := range []string{"h", "", "w", "p", "r"} {
+	for field, value := range x.client.HGetAll(ctx, x.keys[4]).Val() {
+		lines = append(lines, "s "+field+" "+value)
+	}
+	for i, part := range []string{"h", "", "w", "p"} {
 		if part == "" {
 			continue
 		}
@@ -109,7 +126,8 @@ func (x *script) state(t *testing.T) string {
 			scope, queue, waits := strings.Cut(value, "\n")
 			value = strings.Join(strings.Split(scope, ",")[:5], ",")
 			if waits {
-				value += " and " + strings.Join(strings.Split(queue, ",")[:3], ",")
+				parts := strings.Split(queue, ",")
+				value += " and " + strings.Join(append(parts[:3], parts[4]), ",")
 			}
 		}
 		lines = append(lines, "m "+field+" "+value)
@@ -175,17 +193,16 @@ func (s *Scope) check(t *testing.T) {
 		t.Fatalf("%d wait in queues, %d have a place, %d are evicted", waiting, s.patience.len(), evicted)
 	}
 	// A first waiter with room would have lost its wake-up.
-	if _, id := s.head("{a}"); id != "" && s.hasRoomAt(s.records[id], "{a}") {
+	if id := s.head("{a}"); id != "" && s.hasRoomAt(s.records[id], "{a}") {
 		t.Fatalf("%s waits and has room", id)
 	}
 	for node, q := range s.waiters {
-		_, id := s.head(node)
-		r := s.records[id]
+		r := s.records[s.head(node)]
 		if node == "{a}" || len(q) == 0 {
 			continue
 		}
-		if want := s.hasRoomAt(r, node); want != (s.readyTicket[node] != "") {
-			t.Fatalf("%s is ready: %v, want %v", node, s.readyTicket[node], want)
+		if at, isReady := s.readyAt[node]; isReady != s.hasRoomAt(r, node) {
+			t.Fatalf("%s is ready: %v, want %v", node, at, !isReady)
 		}
 	}
 }
@@ -242,7 +259,7 @@ func TestScriptAgreesWithScope(t *testing.T) {
 				if len(ids) > 0 && rng.IntN(10) > 0 {
 					some = append(some, ids[rng.IntN(len(ids))])
 				} else { // unknown ids, most of them names of other fields or members
-					unknown := []string{"unknown", "scope", "u:{a}", "n:{a}:u", "!unknown", ""}
+					unknown := []string{"unknown", "scope", "u:{a}", "n:{a}:u", "c:{a}", "!unknown", ""}
 					some = append(some, unknown[rng.IntN(len(unknown))])
 				}
 			}
@@ -275,7 +292,7 @@ func TestScriptAgreesWithScope(t *testing.T) {
 				q := Request{
 					ID: fmt.Sprintf("id%d", i), Channel: channels[rng.IntN(len(channels))],
 					Lease: 1 + rng.Int64N(4_000_000), Patience: 1 + rng.Int64N(3_000_000),
-					Waiters: rng.Int64N(8), Priority: rng.IntN(2), Metadata: "-",
+					Waiters: rng.Int64N(8), Priority: []int{0, 0, 1, 9}[rng.IntN(4)], Metadata: []string{"-", "user=a%3Bb"}[rng.IntN(2)],
 				}
 				if rng.IntN(3) == 0 && len(ids) > 0 {
 					q.ID = ids[rng.IntN(len(ids))]
@@ -291,8 +308,15 @@ func TestScriptAgreesWithScope(t *testing.T) {
 				for _, node := range chain {
 					if limits[node] == 0 || rng.IntN(50) == 0 {
 						limits[node] = 1 + rng.Int64N(6)
+						if rng.IntN(20) == 0 { // for accounts in hundredths of the limit
+							limits[node] = 1000
+						}
 					}
-					q.Levels = append(q.Levels, Level{node, limits[node], 1 + rng.Int64N(2)})
+					l := Level{Node: node, Limit: limits[node], Weight: 1 + rng.Int64N(2)}
+					if rng.IntN(3) == 0 {
+						l.Share, l.Floor = 1+rng.Int64N(MaxShare), rng.Int64N(1+l.Limit/2)
+					}
+					q.Levels = append(q.Levels, l)
 				}
 				if r := model.records[q.ID]; r != nil { // a second request keeps its levels
 					q.Levels = slices.Clone(r.Levels)

@@ -81,7 +81,7 @@ func (p *pair) force(ids ...string) []int64 {
 // released.
 func TestForceRefusesID(t *testing.T) {
 	eachScope(t, func(t *testing.T, p *pair) {
-		one := Level{"{a}", 1, 1}
+		one := Level{Node: "{a}", Limit: 1, Weight: 1}
 		p.acquire("held", 0, one)
 		p.acquire("waits", 9, one)
 		got := p.force("held", "waits", "held", "scope", "u:{a}", "!held", "")
@@ -117,7 +117,7 @@ func TestForceRefusesID(t *testing.T) {
 // A request that places a node below another parent than others did cannot exceed any cap.
 func TestNodeWithTwoParents(t *testing.T) {
 	eachScope(t, func(t *testing.T, p *pair) {
-		root, tenant, user := Level{"{a}", 9, 1}, Level{"{a}:t", 1, 1}, Level{"{a}:u", 1, 1}
+		root, tenant, user := Level{Node: "{a}", Limit: 9, Weight: 1}, Level{Node: "{a}:t", Limit: 1, Weight: 1}, Level{Node: "{a}:u", Limit: 1, Weight: 1}
 		p.acquire("tenant", 0, root, tenant)
 		p.acquire("user", 0, root, user)
 		p.acquire("waits", 9, root, tenant, user)
@@ -135,7 +135,7 @@ func TestNodeWithTwoParents(t *testing.T) {
 // Requests that place two nodes below one another end no search for a waiter.
 func TestNodesInCircle(t *testing.T) {
 	eachScope(t, func(t *testing.T, p *pair) {
-		a, u, v := Level{"{a}", 1, 1}, Level{"{a}:u", 5, 1}, Level{"{a}:v", 5, 1}
+		a, u, v := Level{Node: "{a}", Limit: 1, Weight: 1}, Level{Node: "{a}:u", Limit: 5, Weight: 1}, Level{Node: "{a}:v", Limit: 5, Weight: 1}
 		p.acquire("h", 0, a)
 		p.acquire("w1", 9, a, u, v)
 		p.acquire("w2", 9, a, v, u)
@@ -151,7 +151,7 @@ func TestNodesInCircle(t *testing.T) {
 // Redis may lose the holders alone. They can be evicted all the same.
 func TestEvictionWithoutHolders(t *testing.T) {
 	eachScope(t, func(t *testing.T, p *pair) {
-		one := Level{"{a}", 5, 1}
+		one := Level{Node: "{a}", Limit: 5, Weight: 1}
 		p.acquire("x", 0, one)
 		p.acquire("y", 0, one)
 		if err := p.client.Del(t.Context(), p.keys[0]).Err(); err != nil {
@@ -170,8 +170,8 @@ func TestEvictionWithoutHolders(t *testing.T) {
 // grants the following ones.
 func TestGrantsAreBounded(t *testing.T) {
 	eachScope(t, func(t *testing.T, p *pair) {
-		one := Level{"{a}", 150, 1}
-		p.acquire("all", 0, Level{"{a}", 150, 150})
+		one := Level{Node: "{a}", Limit: 150, Weight: 1}
+		p.acquire("all", 0, Level{Node: "{a}", Limit: 150, Weight: 150})
 		for i := range 150 {
 			p.acquire(fmt.Sprint("w", i), 1000, one)
 		}
@@ -202,12 +202,12 @@ func TestGrantsAreBounded(t *testing.T) {
 // One script drops at most 32 expired leases. The others have 0 left, never less.
 func TestManyExpiredLeases(t *testing.T) {
 	eachScope(t, func(t *testing.T, p *pair) {
-		one := Level{"{a}", 100, 1}
+		one := Level{Node: "{a}", Limit: 100, Weight: 1}
 		for i := range 80 {
 			p.acquire(fmt.Sprint("h", i), 0, one)
 		}
 		p.now += 5_000_000
-		if g := p.acquire("newest", 0, Level{"{a}", 10, 1}); g.Next != 0 {
+		if g := p.acquire("newest", 0, Level{Node: "{a}", Limit: 10, Weight: 1}); g.Next != 0 {
 			t.Errorf("%+v", g)
 		}
 		at, all := p.model.List(p.now)

@@ -33,7 +33,7 @@ func (s *Scope) List(now int64) (at int64, entries []Entry) {
 	var lines []string
 	for node, queue := range s.waiters {
 		for _, p := range queue {
-			lines = append(lines, node+" "+p.ticket+" "+p.id)
+			lines = append(lines, node+" "+p.rank+" "+p.id)
 		}
 	}
 	slices.Sort(lines)
@@ -57,8 +57,9 @@ func Parse(text string) (Record, error) {
 	if len(words) < 10 || len(words)%3 != 1 {
 		return Record{}, fmt.Errorf("lease: malformed record %q", text)
 	}
-	r := Record{Metadata: words[6]}
+	var r Record
 	var err error
+	r.Metadata, _, _ = strings.Cut(words[6], ";")
 	number := func(word string) (n int64) {
 		var e error
 		n, e = strconv.ParseInt(word, 10, 64)
@@ -77,7 +78,7 @@ func Parse(text string) (Record, error) {
 func (r *record) String() string {
 	var b strings.Builder
 	fmt.Fprint(&b, r.ticket, " ", r.token, " ", r.granted)
-	fmt.Fprint(&b, " ", r.Longest, " ", r.Lease, " ", r.Channel, " ", r.Metadata)
+	fmt.Fprint(&b, " ", r.Longest, " ", r.Lease, " ", r.Channel, " ", r.Terms())
 	for _, l := range r.Levels {
 		fmt.Fprint(&b, " ", l.Node, " ", l.Weight, " ", l.Limit)
 	}

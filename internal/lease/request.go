@@ -1,12 +1,23 @@
 package lease
 
+import (
+	"strconv"
+	"strings"
+)
+
 // MaxLimit is the largest limit of a level.
 const MaxLimit = 1_000_000_000_000
+
+// MaxShare is the largest share of a level.
+const MaxShare = 1000
 
 // Level is one of the caps that a lease counts against. Limit and Weight are at least 1.
 type Level struct {
 	Node          string
 	Limit, Weight int64
+	// Share is the node's share of the room at its parent, relative to its siblings; 0 means 1.
+	// While the weight in use at the node is below Floor, its waiters come before its siblings'.
+	Share, Floor int64
 }
 
 // Request asks for a lease. Times are in microseconds. No text is empty or holds a space. A second
@@ -17,9 +28,33 @@ type Request struct {
 	Patience    int64 // lifetime of a waiter's place in the queue without another acquire
 	Longest     int64 // longest hold over all renewals; 0 means no bound
 	Waiters     int64 // most waiters at the innermost node; 0 means the caller does not wait
-	Priority    int   // 0 to 9, lower numbers first
+	Priority    int   // 0 to 9; a waiter is served as if it had come Priority times Step later
 	Metadata    string
 	Levels      []Level // outermost first
+}
+
+// Step is how much later each step of its priority makes a waiter's turn, in microseconds.
+const Step = 10_000_000
+
+// Terms returns the metadata, followed by a semicolon and the share and floor of each level unless
+// all levels have the defaults.
+func (q *Request) Terms() string {
+	plain := true
+	for _, l := range q.Levels {
+		plain = plain && l.Share <= 1 && l.Floor == 0
+	}
+	if plain {
+		return q.Metadata
+	}
+	var b strings.Builder
+	b.WriteString(q.Metadata)
+	separator := ";"
+	for _, l := range q.Levels {
+		b.WriteString(separator + strconv.FormatInt(max(1, l.Share), 10))
+		b.WriteString("," + strconv.FormatInt(l.Floor, 10))
+		separator = ","
+	}
+	return b.String()
 }
 
 // Status is the outcome of an acquire.

@@ -23,18 +23,19 @@ const (
 // Scope is the state of all nodes that share an outermost key. The zero value is idle. It is not
 // safe for concurrent use.
 type Scope struct {
-	holders     deadlines // of leases
-	patience    deadlines // of waiters' places; "!id": of eviction marks
-	records     map[string]*record
-	waiters     map[string][]place // by node, in FIFO order
-	ready       map[string][]place // by node: its ready children
-	readyTicket map[string]string  // by node: its ticket in its parent's queue
-	used        map[string]int64   // by node: weight in use
-	token       int64              // the last one granted
-	ticket      int64              // the last one given while somebody waits
-	hold        int64              // mean, in microseconds
-	last        int64              // time of the last operation
-	ahead       int64              // how far the scope's clock runs ahead of the caller's
+	holders  deadlines // of leases
+	patience deadlines // of waiters' places; "!id": of eviction marks
+	records  map[string]*record
+	waiters  map[string][]place  // by node, in FIFO order
+	ready    map[string][]place  // by node: its ready children
+	readyAt  map[string]position // by ready node
+	used     map[string]int64    // by node: weight in use
+	accounts
+	token  int64 // the last one granted
+	ticket int64 // the last one given while somebody waits
+	hold   int64 // mean, in microseconds
+	last   int64 // time of the last operation
+	ahead  int64 // how far the scope's clock runs ahead of the caller's
 
 	now int64
 
@@ -80,12 +81,12 @@ func (s *Scope) leaveQueue(id string, r *record) {
 	s.patience.remove(id)
 }
 
-// promote grants leases to waiters in FIFO order while there is room, at most maxPromoted, and then
+// promote grants leases to the first waiters while there is room, at most maxPromoted, and then
 // tells the next waiter to acquire again. It checks every level, because requests may place a node
 // below different parents. own is the id that acquires: its reply tells it of the grant.
 func (s *Scope) promote(node, own string) {
 	for i := range maxPromoted + 1 {
-		_, id := s.head(node)
+		id := s.head(node)
 		r := s.records[id]
 		if r == nil || !s.hasRoom(r) {
 			return
@@ -95,6 +96,7 @@ func (s *Scope) promote(node, own string) {
 			return
 		}
 		s.leaveQueue(id, r)
+		s.advance(r)
 		lease := min(r.Lease, Claim)
 		if id == own {
 			lease = r.Lease
@@ -120,15 +122,21 @@ func (s *Scope) drop(id string) (was int64, r *record) {
 	if r = s.records[id]; r == nil {
 		return 0, nil
 	}
+	waited := s.patience.len() > 0
 	if s.holders.remove(id) {
 		was = 1
 		s.addWeight(r, -1)
+		if waited {
+			s.charge(r)
+		}
 	} else {
 		was = 2
 		s.leaveQueue(id, r)
 	}
 	delete(s.records, id)
-	s.refresh(r.Levels)
+	if waited {
+		s.refresh(r.Levels)
+	}
 	return was, r
 }
 
@@ -139,8 +147,8 @@ func (s *Scope) begin(now int64) {
 		*s = Scope{
 			holders: newDeadlines(), patience: newDeadlines(),
 			records: make(map[string]*record), waiters: make(map[string][]place),
-			ready: make(map[string][]place), readyTicket: make(map[string]string),
-			used: make(map[string]int64), Tell: s.Tell,
+			ready: make(map[string][]place), readyAt: make(map[string]position),
+			used: make(map[string]int64), accounts: newAccounts(), Tell: s.Tell,
 		}
 	}
 	if now+s.ahead < s.last {
@@ -170,7 +178,7 @@ func (s *Scope) promoteAll(roots map[string]bool) {
 func (s *Scope) finish() {
 	s.last = s.now
 	if s.patience.len() == 0 {
-		s.ticket = 0
+		s.ticket, s.accounts = 0, newAccounts()
 	}
 	if s.Idle() {
 		*s = Scope{Tell: s.Tell}
@@ -203,9 +211,8 @@ func (s *Scope) Acquire(now int64, q Request) Grant {
 		r = &record{ticket: "-", Request: q}
 		fits, first := true, true
 		for _, l := range q.Levels {
-			_, before := s.head(l.Node)
 			fits = fits && s.hasRoomAt(r, l.Node)
-			first = first && before == ""
+			first = first && s.head(l.Node) == ""
 		}
 		switch {
 		case fits && first:
@@ -217,20 +224,24 @@ func (s *Scope) Acquire(now int64, q Request) Grant {
 		case q.Waiters > 0 && int64(len(s.waiters[leaf])) >= q.Waiters:
 			status = QueueFull
 		default:
-			// The caller queues first: granting then goes by tickets alone, whether or not it may
-			// wait.
+			// The caller queues first: granting then goes by the queues alone, whether or not it
+			// may wait.
 			s.ticket = max(s.ticket+1, s.now)
-			r.ticket = fmt.Sprintf("%d%016d", q.Priority, s.ticket)
+			r.ticket = fmt.Sprintf("%016d%d", s.ticket+Step*int64(q.Priority), q.Priority)
 			s.records[id] = r
 			enqueue(s.waiters, leaf, place{r.ticket, id})
 			s.patience.put(id, s.now+q.Patience)
-			s.refresh(r.Levels)
-			// At one full level the new waiter makes no other ready.
-			if fits || len(r.Levels) > 1 {
+			isFirst := s.head(leaf) == id
+			if isFirst {
+				s.refresh(r.Levels)
+			}
+			// Otherwise the new waiter makes no other ready.
+			if fits || isFirst && len(r.Levels) > 1 {
 				s.promote(root, id)
 			}
 			if _, held := s.holders.at(id); q.Waiters == 0 && !held {
 				s.drop(id)
+				s.promote(root, "") // the ranks are new
 				status = Full
 			}
 		}

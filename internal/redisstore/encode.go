@@ -230,7 +230,7 @@ const scopeKeys = 5
 // leaseKeys writes the KEYS of a scope, as lua/lease.lua reads them, as parts of one string.
 func (a *arguments) leaseKeys(scope string) {
 	n := len(scope) + len(":h")
-	all := scope + ":h" + scope + ":m" + scope + ":w" + scope + ":p" + scope + ":r"
+	all := scope + ":h" + scope + ":m" + scope + ":w" + scope + ":p" + scope + ":s"
 	a.args = append(a.args, all[:n])
 	for i := 1; i < scopeKeys; i++ {
 		a.name(all[i*n : (i+1)*n])
@@ -246,7 +246,7 @@ func (a *arguments) acquire(q lease.Request) {
 	a.int(q.Longest)
 	a.int(q.Lease)
 	a.name(q.Channel)
-	a.name(q.Metadata)
+	a.name(q.Terms())
 	for _, l := range q.Levels {
 		a.name(l.Node)
 		a.int(l.Weight)

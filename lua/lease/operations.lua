@@ -50,11 +50,15 @@ if operation == 'acquire' then
       call('ZLEXCOUNT', KEYS[3], '[' .. leaf .. ' ', '(' .. leaf .. '!') >= max_waiters then
       status = -2
     else
-      -- The caller queues first: granting then goes by tickets alone, whether or not it may wait.
+      -- The caller queues first: granting then goes by the queues alone, whether or not it may wait.
       ticket = string.format('%016.0f', math.max(ticket + 1, now))
-      place = ARGV[5] .. ticket
-      enqueue(id, place, request, ARGV, 10, patience)
-      if fits or #ARGV > 12 then -- at one full level the new waiter makes no other ready
+      place = string.format('%016.0f', ticket + 10000000 * ARGV[5]) .. ARGV[5]
+      enqueue(id, place, request, ARGV, patience)
+      local first = head(leaf)
+      if first == id then
+        refresh(ARGV, 10)
+      end
+      if fits or first == id and #ARGV > 12 then -- otherwise the new waiter makes no other ready
         promote(root, id)
       end
     end
@@ -65,6 +69,7 @@ if operation == 'acquire' then
       left, own_token = lease, number
     elseif max_waiters == 0 and not r then
       drop(id)
+      promote_dropped() -- the ranks are new
       status = -1
     end
   end
@@ -111,7 +116,7 @@ elseif operation == 'list' then
     reply[#reply + 1] = math.max(0, held[i + 1] - now)
     reply[#reply + 1] = get(held[i]) or ''
   end
-  for _, member in ipairs(call('ZRANGE', KEYS[3], '0', '-1')) do
+  for _, member in ipairs(call('ZRANGEBYLEX', KEYS[3], '-', '(~')) do
     local id = string.match(member, '^.* (%S+)$')
     reply[#reply + 1] = id
     reply[#reply + 1] = -1

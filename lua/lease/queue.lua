@@ -1,8 +1,8 @@
 -- The functions of the queue: places, the first waiter, grants to waiters, and what a caller that
 -- leaves makes room for.
-local function insert(key, member)
-  call('ZADD', KEYS[key], '0', member)
-  touched[key] = true
+local function insert(member)
+  call('ZADD', KEYS[3], '0', member)
+  touched[3] = true
 end
 
 local function place(id, ticket, levels)
@@ -14,18 +14,20 @@ local function dequeue(id, r)
   places = places - call('ZREM', KEYS[4], id)
 end
 
--- head returns the ticket and the id of the first waiter at a node or at a ready node below it. Depth
--- ends the search where requests have placed nodes below one another in a circle.
+-- head returns the id of the first waiter at a node or at a ready node below it. The
+-- node's own waiters and those of the ready node with the lowest rank take turns by their tickets.
+-- Depth ends the search where requests have placed nodes below one another in a circle.
 local function head(node, depth)
   depth = depth or 0
-  local from, to, after = '[' .. node .. ' ', '(' .. node .. '!', #node + 2
-  local here = call('ZRANGEBYLEX', KEYS[3], from, to, 'LIMIT', '0', '1')[1]
-  local below = nodes > 0 and call('ZRANGEBYLEX', KEYS[5], from, to, 'LIMIT', '0', '1')[1]
+  local from, to, after = node .. ' 0', node .. '!', #node + 2
+  local here = call('ZRANGEBYLEX', KEYS[3], '[' .. from, '(' .. to, 'LIMIT', '0', '1')[1]
+  local below = nodes > 0 and
+    call('ZRANGEBYLEX', KEYS[3], '[~' .. from, '(~' .. to, 'LIMIT', '0', '1')[1]
   if below and depth < 16 and (not here or
-    string.sub(below, after, after + 16) < string.sub(here, after, after + 16)) then
-    return head(string.sub(below, after + 18), depth + 1)
+    string.sub(below, after + 18, after + 34) < string.sub(here, after, after + 16)) then
+    return head(string.sub(below, after + 36), depth + 1)
   elseif here then
-    return string.sub(here, after, after + 16), string.sub(here, after + 18)
+    return string.sub(here, after + 18)
   end
 end
 
@@ -33,29 +35,35 @@ end
 local function refresh(levels, from)
   for i = #levels - 2, from + 3, -3 do
     local node, parent = levels[i], levels[i - 3]
-    local first, id = head(node)
-    if id and not has_room(load_record(id).levels, 1, node) then
-      first = nil
+    local id, before, rank = head(node), get('n:' .. node), nil
+    local r = id and load_record(id)
+    if r and has_room(r.levels, 1, node) then
+      rank = parent .. ' ' .. rank_at(node, r, parent, levels[i - 1] + 0)
     end
-    local before = get('n:' .. node)
-    if before and before ~= first then
-      call('ZREM', KEYS[5], parent .. ' ' .. before .. ' ' .. node)
+    if before and before ~= rank then
+      call('ZREM', KEYS[3], '~' .. before .. ' ' .. node)
       fields['n:' .. node], changed['n:' .. node] = false, true
       nodes = nodes - 1
     end
-    if first and before ~= first then
-      insert(5, parent .. ' ' .. first .. ' ' .. node)
-      fields['n:' .. node], changed['n:' .. node] = first, true
+    if rank and before ~= rank then
+      insert('~' .. rank .. ' ' .. node)
+      fields['n:' .. node], changed['n:' .. node] = rank, true
       nodes = nodes + 1
+    end
+    local own = not id and not get('u:' .. node) and account('a:' .. node)
+    if own and own > (account('c:' .. parent) or 0) and call('ZLEXCOUNT', KEYS[3],
+      '[~' .. parent .. '  ', '(~' .. parent .. ' 0') < 64 + holders + places then
+      insert(string.format('~%s  %016.0f %s', parent, own, node))
+    elseif own then
+      set_account('a:' .. node, false)
     end
   end
 end
 
-local function enqueue(id, ticket, request, levels, from, patience)
+local function enqueue(id, ticket, request, levels, patience)
   fields[id], changed[id] = ticket .. ' 0 0 ' .. request, true
-  insert(3, place(id, ticket, levels))
+  insert(place(id, ticket, levels))
   places = places + put(4, now + patience, id)
-  refresh(levels, from)
 end
 
 -- An ACL may forbid the channel. The waiter then finds its grant when it next acquires.
@@ -63,12 +71,12 @@ local function publish(channel, message)
   redis.pcall(string.find(channel, '{', 1, true) and 'SPUBLISH' or 'PUBLISH', channel, message)
 end
 
--- promote grants leases to waiters in FIFO order while there is room, at most 64. It checks every
--- level, because requests may place a node below different parents. own is the id that acquires:
--- its reply tells it of the grant.
+-- promote grants leases to the first waiters while there is room, at most 64. It checks every level,
+-- because requests may place a node below different parents. own is the id that acquires: its reply
+-- tells it of the grant.
 local function promote(node, own)
   for i = 0, 64 do
-    local _, id = head(node)
+    local id = head(node)
     local r = id and load_record(id)
     if not r or not has_room(r.levels, 1) then
       return
@@ -79,6 +87,7 @@ local function promote(node, own)
     end
     local lease = id == own and r.lease or math.min(r.lease, 5000000)
     dequeue(id, r)
+    advance(r)
     grant(id, r.place, r.request, lease, r.levels, 1)
     refresh(r.levels, 1)
     if id ~= own then
@@ -99,6 +108,9 @@ local function drop(id)
       was, holders = 1, holders - 1
       call('ZREM', KEYS[1], id)
       add_weight(r.levels, 1, -1)
+      if waited then
+        charge(r)
+      end
     else
       was = 2
       dequeue(id, r)

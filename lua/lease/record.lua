@@ -12,9 +12,9 @@ end
 -- load_record returns nil for an unknown id.
 local function load_record(id)
   local record = get(id)
-  local place, number, granted, request, longest, lease, channel, node, weight, limit, inner =
+  local place, number, granted, request, longest, lease, channel, terms, node, weight, limit, inner =
     string.match(record or '',
-      '^(%S+) (%S+) (%S+) ((%S+) (%S+) (%S+) %S+ (%S+) (%S+) (%S+)(.*))$')
+      '^(%S+) (%S+) (%S+) ((%S+) (%S+) (%S+) [^ ;]*;?(%S*) (%S+) (%S+) (%S+)(.*))$')
   if not place then -- an id may name another field
     return nil
   end
@@ -24,7 +24,7 @@ local function load_record(id)
   end
   return {
     place = place, token = number, granted = granted, request = request, longest = longest + 0,
-    lease = lease + 0, channel = channel, levels = levels,
+    lease = lease + 0, channel = channel, terms = terms, levels = levels,
   }
 end
 

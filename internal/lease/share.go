@@ -1,0 +1,160 @@
+package lease
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+// The room at a node goes to its ready children by fair queueing. The account of a child is the
+// slot time that it has used, divided by its share: for each of its leases that has ended, the
+// weight multiplied by the time for which it was held. Leases that are held count with the mean
+// hold. The next lease goes to the child whose account would then be the lowest.
+//
+// Accounts are in microseconds of a weight of 1, or of a hundredth of the parent's limit if that is
+// above 100.
+const (
+	parts      = 100                   // of a limit
+	maxAccount = 8_000_000_000_000_000 // below 2^53; all slots for 2.5 years without an idle moment
+	maxCost    = 1_000_000_000_000_000
+	maxCredit  = 2  // mean holds that an account may be behind
+	maxCleared = 2  // debts that one grant clears
+	minDebts   = 64 // at a parent, kept with any number of holders and waiters
+)
+
+// accounts are kept while somebody waits. A child has one while it waits or holds, and after that
+// until its parent's clock passes it.
+type accounts struct {
+	account map[string]int64
+	clock   map[string]int64   // by parent: a child that comes from idle starts there
+	debts   map[string][]place // by parent: idle children whose accounts are ahead of its clock
+	since   int64              // when the first account was opened, 0 if there is none
+}
+
+func newAccounts() accounts {
+	return accounts{
+		account: make(map[string]int64), clock: make(map[string]int64), debts: make(map[string][]place),
+	}
+}
+
+// cost returns what a hold adds to the account of a child.
+func cost(hold, weight, limit, share int64) int64 {
+	rate := float64(weight*parts) / float64(max(1, share)*max(limit, parts))
+	return int64(min(math.Ceil(float64(hold)*rate), maxCost))
+}
+
+func digits(n int64) string { return fmt.Sprintf("%016d", n) }
+
+func (s *Scope) setAccount(node string, n int64) {
+	s.account[node] = min(n, maxAccount)
+	if s.since == 0 {
+		s.since = s.now
+	}
+}
+
+// rankAt returns the rank of a ready child whose head is r, and keeps its account within bounds: a
+// new account starts at the clock; an old one is at most maxCredit such leases behind, and what the
+// head's priority holds it back; that of a child below its floor is not ahead.
+//
+// A rank is '1', the account after a lease for the head, to which each step of its priority adds
+// Step, and the head's ticket. Children below their floors have '0' and no account. So they come
+// first, in the order of their tickets.
+func (s *Scope) rankAt(child string, r *record, parent Level) string {
+	l := Level{Weight: 1}
+	for _, own := range r.Levels {
+		if own.Node == child {
+			l = own
+		}
+	}
+	used, clock := s.used[child], s.clock[parent.Node]
+	held := cost(s.hold, used+l.Weight, parent.Limit, l.Share)
+	account, known := s.account[child]
+	if !known {
+		account = clock
+	}
+	late := Step * int64(r.ticket[16]-'0')
+	account = max(account, clock-maxCredit*held-late)
+	if used < l.Floor {
+		s.setAccount(child, min(account, clock))
+		return "0" + digits(0) + r.ticket
+	}
+	s.setAccount(child, account)
+	return "1" + digits(s.account[child]+held+late) + r.ticket
+}
+
+// position is where a node is ready: its parent, and its rank among its siblings.
+type position struct{ parent, rank string }
+
+// ticketOf returns the ticket in a rank.
+func ticketOf(rank string) string { return rank[17:] }
+
+// refresh queues the inner nodes of the levels at their parents, or removes them. A node is ready
+// while its head has room at it.
+func (s *Scope) refresh(levels []Level) {
+	for i := len(levels) - 1; i > 0; i-- {
+		node, parent := levels[i].Node, levels[i-1]
+		before, isReady := s.readyAt[node]
+		var at position
+		id := s.head(node)
+		if r := s.records[id]; r != nil && s.hasRoomAt(r, node) {
+			at = position{parent.Node, s.rankAt(node, r, parent)}
+		}
+		if isReady && before != at {
+			dequeue(s.ready, before.parent, place{before.rank, node})
+			delete(s.readyAt, node)
+		}
+		if at.rank != "" && before != at {
+			enqueue(s.ready, at.parent, place{at.rank, node})
+			s.readyAt[node] = at
+		}
+		if account, known := s.account[node]; known && id == "" && s.used[node] == 0 {
+			bound := minDebts + s.holders.len() + s.patience.len()
+			if account > s.clock[parent.Node] && len(s.debts[parent.Node]) < bound {
+				enqueue(s.debts, parent.Node, place{digits(account), node})
+			} else {
+				delete(s.account, node)
+			}
+		}
+	}
+}
+
+// charge adds a lease that has ended to the accounts of its nodes, from the time at which the first
+// account was opened.
+func (s *Scope) charge(r *record) {
+	for i := 1; i < len(r.Levels) && s.since > 0; i++ {
+		l, parent := r.Levels[i], r.Levels[i-1]
+		account, known := s.account[l.Node]
+		if !known {
+			account = s.clock[parent.Node]
+		}
+		held := s.now - max(r.granted, s.since)
+		s.setAccount(l.Node, account+cost(held, l.Weight, parent.Limit, l.Share))
+	}
+}
+
+// advance moves the clocks at the parents of a waiter's nodes to half a mean hold after the
+// accounts of the nodes, never back, and closes idle accounts that they pass. So new children
+// cannot overtake an old one for ever. A lease below a floor moves no clock, because the account
+// may be far ahead.
+func (s *Scope) advance(r *record) {
+	for i := 1; i < len(r.Levels); i++ {
+		l, parent := r.Levels[i], r.Levels[i-1]
+		clock := s.account[l.Node] + cost(s.hold, l.Weight, parent.Limit, l.Share)/2
+		at, isReady := s.readyAt[l.Node]
+		if !isReady || at.rank[0] == '0' || clock <= s.clock[parent.Node] {
+			continue
+		}
+		s.clock[parent.Node] = min(clock, maxAccount)
+		debts := s.debts[parent.Node]
+		for _, debt := range slices.Clone(debts[:min(maxCleared, len(debts))]) {
+			if debt.rank > digits(clock) {
+				break
+			}
+			dequeue(s.debts, parent.Node, debt)
+			_, isReady := s.readyAt[debt.id]
+			if s.account[debt.id] <= clock && s.used[debt.id] == 0 && !isReady {
+				delete(s.account, debt.id)
+			}
+		}
+	}
+}

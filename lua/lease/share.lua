@@ -1,0 +1,94 @@
+-- The functions of fair queueing: accounts of children, clocks of parents, ranks of ready nodes. Each
+-- account is in microseconds of a weight of 1, or of a hundredth of the parent's limit if that is
+-- above 100. So no account reaches its bound within 2.5 years without an idle moment.
+
+-- accounts caches the key, false for a missing field. It is written at the end.
+local accounts, moved = {}, {}
+
+local function account(field)
+  if accounts[field] == nil then
+    local value = since > 0 and call('HGET', KEYS[5], field)
+    accounts[field] = value and value + 0
+  end
+  return accounts[field]
+end
+
+local function set_account(field, value)
+  if since == 0 then
+    since, touched[5] = now, true
+    call('DEL', KEYS[5]) -- Redis may have lost the scope alone
+    accounts.since, moved.since = now, true -- keeps the key, and so its time to live
+  end
+  value = value and math.min(value, 8000000000000000)
+  if account(field) ~= value then
+    accounts[field], moved[field] = value, true
+  end
+end
+
+-- A lease may last for years. The quotient comes first, so that no integer overflows in Lua 5.4.
+local function cost(held, weight, limit, share)
+  return math.min(1000000000000000,
+    math.ceil(held * (weight * 100 / (share * math.max(limit, 100)))))
+end
+
+-- terms returns the weight, share and floor of a record at a node.
+local function terms(r, node)
+  for i = 1, #r.levels, 3 do
+    if r.levels[i] == node then
+      local share, floor = string.match(r.terms,
+        '^' .. string.rep('%d+,%d+,', (i - 1) / 3) .. '(%d+),(%d+)')
+      return r.levels[i + 1] + 0, (share or 1) + 0, (floor or 0) + 0
+    end
+  end
+  return 1, 1, 0
+end
+
+-- rank_at returns the rank of a ready child whose head is r. A new account starts at the clock. An old
+-- one is at most two such leases behind it, and what the head's priority holds it back. That of a
+-- child below its floor is not ahead.
+local function rank_at(child, r, parent, limit)
+  local weight, share, floor = terms(r, child)
+  local used, clock = (get('u:' .. child) or 0) + 0, account('c:' .. parent) or 0
+  local held, late = cost(hold, used + weight, limit, share), 10000000 * string.sub(r.place, 17)
+  local own = math.max(account('a:' .. child) or clock, clock - 2 * held - late)
+  if used < floor then
+    set_account('a:' .. child, math.min(own, clock))
+    return string.rep('0', 17) .. r.place
+  end
+  set_account('a:' .. child, own)
+  return string.format('1%016.0f', own + held + late) .. r.place
+end
+
+-- charge adds a lease that has ended to the accounts of its nodes.
+local function charge(r)
+  for i = 4, since > 0 and #r.levels or 0, 3 do
+    local field, weight, share = 'a:' .. r.levels[i], terms(r, r.levels[i])
+    local own = account(field) or account('c:' .. r.levels[i - 3]) or 0
+    local held = now - math.max(r.granted + 0, since)
+    set_account(field, own + cost(held, weight, r.levels[i - 1] + 0, share))
+  end
+end
+
+-- advance moves the clocks at the parents of a waiter's nodes, before it is granted a lease, and
+-- closes idle accounts that they pass.
+local function advance(r)
+  for i = 4, #r.levels, 3 do
+    local node, parent = r.levels[i], r.levels[i - 3]
+    local weight, share = terms(r, node)
+    local clock = (account('a:' .. node) or 0) +
+      math.floor(cost(hold, weight, r.levels[i - 1] + 0, share) / 2)
+    local ranked = string.find(get('n:' .. node) or '', ' 1', 1, true) -- and not below its floor
+    if ranked and clock > (account('c:' .. parent) or 0) then
+      set_account('c:' .. parent, clock)
+      local from, to = '[~' .. parent .. '  ', string.format('(~%s  %016.0f!', parent, clock)
+      for _, debt in ipairs(call('ZRANGEBYLEX', KEYS[3], from, to, 'LIMIT', '0', '2')) do
+        call('ZREM', KEYS[3], debt)
+        local child = string.sub(debt, #parent + 21)
+        local own = account('a:' .. child)
+        if own and own <= clock and not get('u:' .. child) and not get('n:' .. child) then
+          set_account('a:' .. child, false)
+        end
+      end
+    end
+  end
+end
