@@ -20,14 +20,14 @@ var ErrPeriod = errors.New("core: the period has passed or has not begun")
 type Adjustment struct {
 	// ID identifies the adjustment among those of the key under the policy, such as the number of an
 	// invoice. It has 1 to 128 bytes. An adjustment is applied once however often it is sent, in all
-	// processes. An id is remembered for 366 days, or as long as the quota's period or the raise lasts
+	// processes, whatever else it says. An id is remembered for 366 days, or as long as the quota's period or the raise lasts
 	// if that is longer. Set At, so that what is sent again after that is an error.
 	ID string
 	// Policy, Key and Limit are those of a Charge.
 	Policy *Policy
 	Key    Key
 	Limit  Algorithm
-	// Units is added to what is used. If it is negative, units are given back, at most those that are
+	// Units is added to what is used, as a PolicyConfig.Ledger knows it. If it is negative, units are given back, at most those that are
 	// used. If it is positive, it is charged whether it fits or not, until twice the limit is used, as
 	// Reservation.Settle charges a debt. It is between -10^15 and 10^15.
 	Units int64
@@ -56,7 +56,9 @@ const (
 func (g *Gate) Adjust(ctx context.Context, a Adjustment) (applied bool, err error) {
 	start := time.Now()
 	verdict, err := g.apply(ctx, a)
-	g.tell(ctx, Event{Kind: EventAdjust, Policy: a.Policy, Err: err, Took: time.Since(start)})
+	g.tell(ctx, Event{
+		Kind: EventAdjust, Policy: a.Policy, Key: a.Key, Err: err, Took: time.Since(start),
+	})
 	return err == nil && verdict != algorithm.AdjustedBefore, err
 }
 
@@ -67,6 +69,10 @@ func (g *Gate) apply(ctx context.Context, a Adjustment) (verdict int64, err erro
 	}
 	ends := a.Until.UnixMicro()
 	switch {
+	case a.Policy == nil || a.Policy.own == nil:
+		return bad("Policy is missing, or not made by NewPolicy")
+	case a.Key.outer == 0:
+		return bad("Key is missing")
 	case a.ID == "" || len(a.ID) > maxAdjustmentID:
 		return bad("ID has %d bytes: it must have 1 to %d", len(a.ID), maxAdjustmentID)
 	case a.Units < -most || a.Units > most:
@@ -75,7 +81,7 @@ func (g *Gate) apply(ctx context.Context, a Adjustment) (verdict int64, err erro
 		return bad("Raise is %d: it must be between 0 and 10^15", a.Raise)
 	case a.Units == 0 && a.Raise == 0:
 		return bad("Units and Raise are 0: nothing would change")
-	case a.Raise > 0 && a.Policy != nil && !a.Policy.raisable:
+	case a.Raise > 0 && !a.Policy.raisable:
 		return bad("Raise is %d, and the policy %s is not Raisable", a.Raise, a.Policy.name)
 	case a.Raise > 0 && (a.Until.IsZero() || time.Until(a.Until) > algorithm.Longest):
 		return bad("Until is %v: it must be set with Raise, and within 100 years", a.Until)
@@ -86,8 +92,16 @@ func (g *Gate) apply(ctx context.Context, a Adjustment) (verdict int64, err erro
 		ID: a.ID, Keep: adjustmentKept.Microseconds(), Units: a.Units, Raise: a.Raise, Ends: ends,
 	}
 	c := Charge{Policy: a.Policy, Key: a.Key, Limit: a.Limit}
-	verdict, err = g.adjust(ctx, algorithm.Adjust, c, a.At, k)
+	for range ledgerTries {
+		verdict, err = g.adjust(ctx, algorithm.Adjust, c, a.At, k)
+		if err != nil || verdict != algorithm.Unseeded {
+			break
+		}
+		err = g.seedKey(ctx, c)
+	}
 	switch {
+	case err == nil && verdict == algorithm.Unseeded:
+		err = ErrLedger
 	case err == nil && verdict == algorithm.RaiseEnded:
 		err = fmt.Errorf("%w: Adjustment.Until is %v", ErrPeriod, a.Until)
 	case err == nil && verdict == algorithm.RaisedTooFar:
@@ -116,7 +130,9 @@ func (g *Gate) AtLeast(ctx context.Context, c Charge, at time.Time) (added int64
 		}
 		added, err = g.adjust(ctx, algorithm.AtLeast, c, at, k)
 	}
-	g.tell(ctx, Event{Kind: EventAtLeast, Policy: c.Policy, Err: err, Took: time.Since(start)})
+	g.tell(ctx, Event{
+		Kind: EventAtLeast, Policy: c.Policy, Key: c.Key, Err: err, Took: time.Since(start),
+	})
 	return added, err
 }
 
@@ -137,8 +153,8 @@ func (g *Gate) adjust(
 	}
 	quota := algorithm.QuotaOf(from.current())
 	if quota == nil {
-		return 0, fmt.Errorf("%w: the limit of %s is no quota: it must be a Calendar, a FixedWindow "+
-			"that is not FromFirst, or a TokenBucket with Rate 0", ErrCharge, p.name)
+		return 0, fmt.Errorf("%w: the limit of %s under %s is no quota: it must be a Calendar, a "+
+			"FixedWindow that is not FromFirst, or a TokenBucket with Rate 0", ErrCharge, asked.Key, p.name)
 	}
 	outside := func() error {
 		field := "Adjustment.At"
@@ -162,6 +178,7 @@ func (g *Gate) adjust(
 	c.Limit, c.policy, c.Adjustment = quota, p, &k
 	c.HoldFor = p.hold.Microseconds()
 	c.Adjusts = op != algorithm.AtLeast || p.adjusts()
+	c.Seeds = op == algorithm.Adjust && k.Units != 0 && p.ledger != nil
 	requests := []request.Request{{Op: op, Charges: []*request.Charge{&c.Charge}}}
 	err = g.send(g.bound(ctx), requests)
 	if errors.Is(err, request.ErrPeriod) {

@@ -344,8 +344,8 @@ func TestAdjustmentIsValidated(t *testing.T) {
 		{"a raise of a policy that is not raisable", func(a *core.Adjustment) {
 			a.Raise, a.Until, a.Policy = 1, hour, newPolicy(t, core.PolicyConfig{Name: "quota", Algorithm: frozen(10)})
 		}, "Raisable"},
-		{"no policy", func(a *core.Adjustment) { a.Policy = nil }, "policy"},
-		{"no key", func(a *core.Adjustment) { a.Key = core.Key{} }, "key"},
+		{"no policy", func(a *core.Adjustment) { a.Policy = nil }, "Adjustment.Policy"},
+		{"no key", func(a *core.Adjustment) { a.Key = core.Key{} }, "Adjustment.Key"},
 		{"a rate", func(a *core.Adjustment) { a.Policy = limited(t, "rate", core.PerSecond(1)) }, "is no quota"},
 		{"a window from the first charge", func(a *core.Adjustment) {
 			a.Limit = core.FixedWindow{Limit: 1, Window: time.Hour, FromFirst: true}
@@ -400,4 +400,15 @@ func TestRaisesStayBelowTheLargestNumber(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestCalendarPeriod(t *testing.T) {
+	month := core.Calendar{Limit: 1, Every: core.Month, In: lordHowe, Anchor: time.Date(2025, 1, 31, 12, 0, 0, 0, lordHowe)}
+	p, err := month.Period(time.Date(2026, 2, 1, 0, 0, 0, 0, time.UTC))
+	if want := time.Date(2026, 2, 28, 12, 0, 0, 0, lordHowe); err != nil || !p.Until.Equal(want) || p.From.Day() != 31 {
+		t.Errorf("%v, %v", p, err)
+	}
+	if _, err := (core.Calendar{Limit: 1, Every: core.Month}).Period(time.Now()); err == nil || !strings.Contains(err.Error(), "Calendar.In") {
+		t.Error(err)
+	}
 }

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/headgate/headgate/internal/algorithm"
@@ -54,4 +55,15 @@ func (c Calendar) compile() (compiled, error) {
 		return compiled{}, prefixed("Calendar.", err)
 	}
 	return compiled{calendar: calendar}, nil
+}
+
+// Period returns the period at a time, such as the month whose end ends a raise. The error is that of
+// a Calendar that is not valid.
+func (c Calendar) Period(at time.Time) (Span, error) {
+	compiled, err := c.compile()
+	if err != nil {
+		return Span{}, fmt.Errorf("core: %w", err)
+	}
+	_, from, until := algorithm.PeriodOf(compiled.calendar.Current(), at.UnixMicro())
+	return Span{time.UnixMicro(from).In(c.In), time.UnixMicro(until).In(c.In)}, nil
 }

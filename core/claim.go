@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"hash/maphash"
-	"strconv"
 	"time"
 
 	"github.com/headgate/headgate/internal/algorithm"
@@ -23,8 +22,8 @@ const (
 
 // claim is thresholds that one decision has found one state at. Two states of the period stand for
 // each: a window that begins with the claim, so that one process tells the threshold, and a mark
-// that it was told. Both have the start of the period in their names, because a claim may come
-// after the period has ended.
+// that it was told. Both have the limit and the start of the period in their names, because the limit may be
+// raised, and a claim may come after the period has ended.
 type claim struct {
 	id          uint64
 	policy      *Policy
@@ -49,7 +48,7 @@ func (c *claim) tell(g *Gate) (contested bool, err error) {
 	var requests []request.Request
 	for i, percent := range c.policy.thresholds {
 		if c.bits&(1<<i) != 0 {
-			name := c.suffix + ":t" + strconv.Itoa(percent) + "-" + strconv.FormatInt(c.span.Start, 10)
+			name := fmt.Sprintf("%s:t%d-%d-%d", c.suffix, percent, c.limit, c.span.Start)
 			// The claim comes first, so that the mark tells what earlier claims have led to.
 			requests = append(requests, c.ask(algorithm.Decide, name+":claim", claims),
 				c.ask(algorithm.Peek, name, marks))

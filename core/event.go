@@ -65,6 +65,8 @@ type Event struct {
 	// or EventThreshold, and that of the first charge of a Reset. The policies of a decision are in
 	// its Results.
 	Policy *Policy
+	// Key is that of an EventLedger, EventAdjust or EventAtLeast.
+	Key Key
 	// Semaphore is set for EventAcquire, EventRelease, EventAdopted, EventLeaseLost and
 	// EventEvicted.
 	Semaphore *Semaphore

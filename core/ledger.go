@@ -14,7 +14,7 @@ import (
 
 // ErrLedger is wrapped by the Cause of a decision that needed the figure of a PolicyConfig.Ledger and
 // did not get it in time.
-var ErrLedger = errors.New("core: the ledger does not answer")
+var ErrLedger = errors.New("core: no figure from the ledger")
 
 const (
 	ledgerTime  = 5 * time.Second        // bounds a call of PolicyConfig.Ledger
@@ -131,6 +131,16 @@ func (g *Gate) seed(ctx context.Context, p *plan, r *request.Request) error {
 	return nil
 }
 
+// seedKey waits until a key is seeded, for at most Config.Timeout.
+func (g *Gate) seedKey(ctx context.Context, c Charge) error {
+	p := newPlan(algorithm.Peek, 0)
+	defer p.release()
+	if err := p.lay(ctx, []Charge{c}); err != nil {
+		return err
+	}
+	return g.seed(ctx, p, &request.Request{Charges: p.charges})
+}
+
 // openSeeding begins to seed a key, unless this process does so already.
 func (g *Gate) openSeeding(ctx context.Context, c *charge) *seeding {
 	l := g.ledgers
@@ -219,7 +229,9 @@ func (g *Gate) useLedger(ctx context.Context, c Charge, now time.Time) error {
 		}
 		_, _ = g.adjust(ctx, algorithm.Ask, c, time.Time{}, turn) // otherwise its turn ends later
 	}
-	g.tell(ctx, Event{Kind: EventLedger, Policy: c.Policy, Err: err, Took: time.Since(start)})
+	g.tell(ctx, Event{
+		Kind: EventLedger, Policy: c.Policy, Key: c.Key, Err: err, Took: time.Since(start),
+	})
 	if passed {
 		return nil
 	}

@@ -118,6 +118,47 @@ func TestLedgerIsAskedByOneCaller(t *testing.T) {
 	})
 }
 
+// A correction of a key that Redis does not know is one of the ledger's figure.
+func TestAdjustAsksLedgerFirst(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+		for _, q := range quotasOfTen {
+			t.Run(q.name, func(t *testing.T) {
+				c.micros.Store(epoch)
+				l := new(ledger)
+				l.used.Store(7)
+				p, key := l.policy(t, q.algorithm, core.Closed), newKey(t, "k", t.Name())
+				adjust(t, g, core.Adjustment{ID: "a", Policy: p, Key: key, Units: -3})
+				if n := used(t, g, p, key); n != 4 || l.calls.Load() != 1 {
+					t.Errorf("%d units in use after %d calls, want 4 after 1", n, l.calls.Load())
+				}
+				l.fails.Store(&errGone)
+				a := core.Adjustment{ID: "a", Policy: p, Key: newKey(t, "other", t.Name()), Units: -3}
+				if done, err := g.Adjust(t.Context(), a); done || !errors.Is(err, core.ErrLedger) {
+					t.Error(done, err)
+				}
+			})
+		}
+	})
+}
+
+// A ledger may apply the raises of the key again.
+func TestLedgerRaises(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+		var p *core.Policy
+		p = newPolicy(t, core.PolicyConfig{
+			Name: "budget", Algorithm: frozen(10), Raisable: true, OnFailure: core.Closed,
+			Ledger: func(ctx context.Context, key core.Key, _ core.Span) (int64, error) {
+				_, err := g.Adjust(ctx, core.Adjustment{ID: "a", Policy: p, Key: key, Raise: 20, Until: c.Now().Add(time.Hour)})
+				return 12, err
+			},
+		})
+		d := decide(t, g, core.Charge{Policy: p, Key: newKey(t, "k"), Cost: 18})
+		if r := d.At(0); !d.Allowed || r.Limit != 30 || r.Used != 30 {
+			t.Error(show(d))
+		}
+	})
+}
+
 // While a ledger fails, the failure mode decides and no process asks it more than once a second.
 func TestLedgerFails(t *testing.T) {
 	tests := []struct {

@@ -148,7 +148,7 @@ func NewPolicy(cfg PolicyConfig) (*Policy, error) {
 		errs = append(errs, p.checkQuota("Ledger"))
 	}
 	p.thresholds = slices.Clone(cfg.Thresholds)
-	errs = append(errs, checkThresholds(p.thresholds, p.own))
+	errs = append(errs, checkThresholds(p.thresholds, p.own, cfg.For != nil))
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}

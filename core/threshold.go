@@ -21,8 +21,8 @@ type Threshold struct {
 const maxThresholds = 8
 
 // checkThresholds returns the fault of PolicyConfig.Thresholds. own is the limit of the policy, or
-// nil.
-func checkThresholds(percents []int, own *limit) error {
+// nil. If keys have limits of their own, that may be one without state.
+func checkThresholds(percents []int, own *limit, perKey bool) error {
 	const field = "core: PolicyConfig.Thresholds"
 	if len(percents) > maxThresholds {
 		return fmt.Errorf("%s has %d entries: it must have at most %d",
@@ -41,7 +41,7 @@ func checkThresholds(percents []int, own *limit) error {
 		return nil
 	}
 	current := own.current()
-	counts := false
+	counts := current == nil && perKey
 	if current != nil {
 		_, counts = algorithm.SpanOf(current, make([]int64, current.Fields()))
 	}
@@ -83,6 +83,7 @@ const (
 // knownThresholds are the thresholds of a state that have been told in a period, or are to be.
 type knownThresholds struct {
 	bits  uint8
+	limit int64
 	start int64 // of the period; -1 if that is not known
 	until int64 // by the clock, or 0: until another period is found
 }
@@ -123,8 +124,8 @@ func (t *thresholds) add(
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	known, found := t.known[id]
-	if known.start != span.Start || known.until != 0 && t.clock() >= known.until {
-		known = knownThresholds{start: span.Start}
+	if known.limit != r.Limit || known.start != span.Start || known.until != 0 && t.clock() >= known.until {
+		known = knownThresholds{limit: r.Limit, start: span.Start}
 	}
 	bits &^= known.bits
 	if bits == 0 || len(t.pending) >= maxClaims {

@@ -37,6 +37,7 @@ func TestThresholdFaults(t *testing.T) {
 		"sliding window":      {core.AnyHour(9), []int{80}, "core: PolicyConfig.Thresholds is set"},
 		"block":               {core.Block{Strikes: 1, Within: time.Hour, For: time.Hour}, []int{80}, "core: PolicyConfig.Thresholds is set"},
 		"unlimited":           {core.Unlimited{}, []int{80}, "core: PolicyConfig.Thresholds is set"},
+		"for each key":        {core.DenyAll{}, []int{80}, "core: PolicyConfig.Thresholds is set"},
 		"no algorithm":        {nil, []int{0}, "core: PolicyConfig.Thresholds[0] is 0"},
 		"calendar":            {month, []int{1, 100}, ""},
 		"window":              {core.FixedWindow{Limit: 9, Window: time.Minute}, []int{80}, ""},
@@ -136,6 +137,29 @@ func TestThresholdsAreToldOncePerPeriod(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A key whose limit is raised tells the thresholds of the new limit.
+func TestRaisedLimitHasItsOwnThresholds(t *testing.T) {
+	eachGateTold(t, func(t *testing.T, g *core.Gate, c *manualClock, l *told) {
+		p := newPolicy(t, core.PolicyConfig{
+			Name: "p", Algorithm: frozen(10), Raisable: true, Thresholds: []int{80, 100},
+		})
+		key := newKey(t, "k")
+		spend := func(cost int64) { decide(t, g, core.Charge{Policy: p, Key: key, Cost: cost}) }
+		spend(10)
+		l.want(t, g, "p k 80%: 10 of 10", "p k 100%: 10 of 10")
+		adjust(t, g, core.Adjustment{ID: "a", Policy: p, Key: key, Raise: 10, Until: c.Now().Add(time.Hour)})
+		spend(5)
+		l.want(t, g)
+		spend(1)
+		l.want(t, g, "p k 80%: 16 of 20")
+		spend(1)
+		l.want(t, g)
+		c.advance(time.Hour)
+		spend(0)
+		l.want(t, g)
+	})
 }
 
 // Every way to spend finds a threshold, and reading does not.

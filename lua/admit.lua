@@ -45,8 +45,8 @@
 --        Without a slot nothing is charged. -2 if a key is to be seeded before; nothing is done then.
 --        "settle" and "renew": the sum of 2^(i-1) over the charges i whose hold had ended. Renewing
 --        never shortens a hold.
---        "adjust": 1; or why nothing has changed: 0 for a known id, -2 for a raise that has ended, -3
---        for raises of more than 10^15 units. "atleast": the units that were missing. "ask": 0 if the
+--        "adjust": 1; or why nothing has changed: 0 for a known id, -3 for raises of more than
+--        10^15 units, -4 for a raise that has ended. "atleast": the units that were missing. "ask": 0 if the
 --        key is seeded; the microseconds for which another caller is to find out what was used; -1 if
 --        one has failed just before; or minus the time if this caller is.
 --

@@ -53,7 +53,7 @@ func PeriodOf(q Quota, at int64) (then Quota, from, until int64) {
 // AnyReceipt is the receipt by which Give takes units from a Quota whoever spent them.
 const AnyReceipt = -1
 
-// Unseeded is the reply to a request with a key that is to be seeded first.
+// Unseeded is the reply to a request with a key that is to be seeded first, and a verdict of Adjust.
 const Unseeded = -2
 
 // LedgerFailed is the verdict of Ask if another caller has failed to find out what is used just before.
@@ -66,8 +66,8 @@ const idsEnd = 86_400_000_000
 // The verdicts of Adjust that change nothing.
 const (
 	AdjustedBefore = 0  // the id is known
-	RaiseEnded     = -2 // the end of the raise has passed
 	RaisedTooFar   = -3 // all raises exceed MaxCount
+	RaiseEnded     = -4 // the end of the raise has passed
 )
 
 // Adjustment is what Adjust, AtLeast and Ask change. Times are in microseconds.

@@ -45,6 +45,9 @@ func (o Operation) Corrects() bool {
 	return false
 }
 
+// Seeds reports whether the operation waits for keys that are to be seeded first.
+func (o Operation) Seeds() bool { return !o.Corrects() || o == Adjust }
+
 // Adjusts reports whether the operation is for the one charge on a Quota.
 func (o Operation) Adjusts() bool {
 	switch o {
@@ -116,7 +119,7 @@ func Run(now int64, terms Terms, charges []Charge, reply []int64) (_ []int64, ch
 			unseeded = c.raise(now) || unseeded
 		}
 	}
-	if unseeded && !terms.Operation.Corrects() {
+	if unseeded && terms.Operation.Seeds() {
 		return append(reply, Unseeded), 0
 	}
 	for i := range charges {

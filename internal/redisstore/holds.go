@@ -97,7 +97,7 @@ func (b *batch) adjustments(r *request.Request) {
 			*number++
 			b.int(b.limitAt[b.limitOf[i]])
 			b.int(hash + *number)
-			b.flag(c.Seeds && !r.Op.Corrects())
+			b.flag(c.Seeds && r.Op.Seeds())
 		}
 	}
 	switch k := r.Charges[0].Adjustment; r.Op {

@@ -77,7 +77,7 @@ local function adjust()
   if (call('HGET', hash, field) or 0) + 0 > now then
     return {0}
   elseif more > 0 and ends <= now then
-    return {-2}
+    return {-4}
   elseif raised[1] + more > 1000000000000000 then
     return {-3}
   end
