@@ -84,7 +84,8 @@ var (
 	inputs, outputs, month             *core.Policy
 	db                                 *sql.DB
 	used                               int64
-	readAt                             time.Time
+	readAt, paidAt                     time.Time
+	boughtBy, spentBy                  func(ctx context.Context, tenant string) (int64, error)
 	acme, key, tenant, user            core.Key
 	streams                            *core.Semaphore
 	mutex                              *core.Mutex

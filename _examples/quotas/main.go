@@ -34,7 +34,7 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	s, err := newService(client, cmp.Or(os.Getenv("PLANS"), "_examples/quotas/plans.yaml"), newLedger())
+	s, err := newService(client, cmp.Or(os.Getenv("PLANS"), "_examples/quotas/plans.yaml"), newDatabase())
 	if err != nil {
 		return err
 	}

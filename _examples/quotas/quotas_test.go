@@ -22,14 +22,14 @@ type api struct {
 
 func newAPI(t *testing.T, s *redistest.Server, file string) *api {
 	t.Helper()
-	a, l := &api{T: t}, newLedger()
+	a, db := &api{T: t}, newDatabase()
 	for range 2 {
 		var service *service
 		var err error
 		if s == nil {
-			service, err = newService(nil, file, l)
+			service, err = newService(nil, file, db)
 		} else {
-			service, err = newService(s.Client(t), file, l)
+			service, err = newService(s.Client(t), file, db)
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -162,18 +162,21 @@ func TestUpgradeWhileTrafficRuns(t *testing.T) {
 	})
 }
 
-// The ledger tells Redis what was used after it has lost its data.
+// The database tells Redis what was used and bought after it has lost its data.
 func TestQuotaSurvivesLostData(t *testing.T) {
 	s := redistest.Start(t)
 	a := newAPI(t, s, "plans.yaml")
 	for i := range 7 {
 		a.do(i, "GET", "/answer", "acme-key")
 	}
+	a.do(0, "PUT", "/tenants/acme/plan/pro", "operator-key")
+	a.do(0, "PUT", "/tenants/acme/topups/invoice-1?units=500", "operator-key")
+	a.reaches("acme-key", 1500)
 	if err := s.Client(t).FlushAll(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}
-	if limit, used := a.quota(0, "acme-key"); limit != 20 || used != 7 {
-		t.Errorf("%d of %d used, want 7 of 20", used, limit)
+	if limit, used := a.quota(0, "acme-key"); limit != 1500 || used != 7 {
+		t.Errorf("%d of %d used, want 7 of 1500", used, limit)
 	}
 }
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log"
 	"net/http"
@@ -19,16 +18,16 @@ import (
 
 // service is the API.
 type service struct {
-	gate   *core.Gate
-	plans  *plans.Plans
-	month  *core.Policy
-	guard  *nethttp.Guard
-	ledger *ledger
+	gate  *core.Gate
+	plans *plans.Plans
+	month *core.Policy
+	guard *nethttp.Guard
+	db    *database
 }
 
 // newService returns the API on Redis, or in memory if the client is nil.
-func newService(client redis.UniversalClient, file string, l *ledger) (s *service, err error) {
-	s = &service{ledger: l}
+func newService(client redis.UniversalClient, file string, db *database) (s *service, err error) {
+	s = &service{db: db}
 	cfg := core.Config{Observe: s.observe}
 	if client == nil {
 		s.gate, err = core.NewMemory(cfg)
@@ -39,9 +38,13 @@ func newService(client redis.UniversalClient, file string, l *ledger) (s *servic
 		return nil, err
 	}
 	s.plans, err = plans.New(plans.Config{
-		File: file, Client: client,
+		File: file, Client: client, Resolve: db.planOf,
 		Policies: []string{"requests", "month"}, Semaphores: []string{"running"},
-		Observe: func(e plans.Event) { log.Println(e.Kind, e.Tenant, e.Err) },
+		Observe: func(e plans.Event) {
+			if e.Err != nil {
+				log.Print(e.Kind, ": ", e.Err)
+			}
+		},
 	})
 	if err != nil {
 		return nil, err
@@ -63,8 +66,8 @@ func (s *service) newGuard() (*nethttp.Guard, error) {
 	}
 	s.month, err = core.NewPolicy(core.PolicyConfig{
 		Name: "month", For: s.plans.For("month"), OnFailure: core.Closed,
-		Algorithm:  core.Calendar{Limit: 1, Every: core.Month, In: time.UTC}, // of a plan without one
-		Ledger:     s.ledger.used,
+		Algorithm:  core.DenyAll{}, // of a plan without one
+		Ledger:     s.usedBefore,
 		Raisable:   true,
 		Thresholds: []int{80, 90, 100},
 	})
@@ -88,6 +91,24 @@ func (s *service) newGuard() (*nethttp.Guard, error) {
 	})
 }
 
+// usedBefore tells Redis what a tenant has used and bought, when Redis does not know it.
+func (s *service) usedBefore(ctx context.Context, key core.Key, period core.Span) (int64, error) {
+	tenant := key.Parts()[0]
+	for _, t := range s.db.topUps(tenant) {
+		if err := s.raise(ctx, key, t); err != nil {
+			return 0, err
+		}
+	}
+	return s.db.usedIn(tenant, period), nil
+}
+
+func (s *service) raise(ctx context.Context, key core.Key, t topUp) error {
+	_, err := s.gate.Adjust(ctx, core.Adjustment{
+		ID: t.id, Policy: s.month, Key: key, Raise: t.units, Until: t.until,
+	})
+	return err
+}
+
 // observe logs what an operator wants to know.
 func (s *service) observe(_ context.Context, e core.Event) {
 	switch {
@@ -109,19 +130,19 @@ func (s *service) handler() http.Handler {
 }
 
 func (s *service) answer(w http.ResponseWriter, r *http.Request) {
-	s.ledger.add(r.Context().Value(tenantKey{}).(string), 1)
+	s.db.addUse(r.Context().Value(tenantKey{}).(string), 1)
 	fmt.Fprintln(w, "42")
 }
 
 // changePlan gives a tenant another plan. Every process obeys it within a second.
 func (s *service) changePlan(w http.ResponseWriter, r *http.Request) {
 	tenant, plan := r.PathValue("tenant"), r.PathValue("plan")
-	err := s.plans.SetOverride(r.Context(), tenant, plans.Override{Plan: plan})
-	if errors.Is(err, plans.ErrUnknownPlan) {
+	if _, ok := s.plans.Set().Plan(plan); !ok {
 		http.Error(w, "there is no such plan", http.StatusNotFound)
 		return
 	}
-	respond(w, err)
+	s.db.setPlan(tenant, plan)
+	respond(w, s.plans.Refresh(r.Context(), tenant))
 }
 
 // topUp raises a tenant's quota for two weeks, once for each id.
@@ -136,11 +157,9 @@ func (s *service) topUp(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the tenant is not valid", http.StatusBadRequest)
 		return
 	}
-	_, err = s.gate.Adjust(r.Context(), core.Adjustment{
-		ID: r.PathValue("id"), Policy: s.month, Key: key,
-		Raise: units, Until: time.Now().AddDate(0, 0, 14),
-	})
-	respond(w, err)
+	until := time.Now().AddDate(0, 0, 14)
+	t := s.db.buy(r.PathValue("tenant"), topUp{r.PathValue("id"), units, until})
+	respond(w, s.raise(r.Context(), key, t))
 }
 
 func respond(w http.ResponseWriter, err error) {
