@@ -116,6 +116,23 @@ func TestJSONIsYAML(t *testing.T) {
 	}
 }
 
+// Names have dots, so that the path of one field may be that of another.
+func TestNamesWithDots(t *testing.T) {
+	set := parse(t, "default: a\nplans:\n  a: {limits: {api: {rate: 1, per: 1m}, api.rate: deny}}\n  a.limits: {}\n  a.limits.api: {}\n")
+	if p, _ := set.Plan("a"); p.Limits["api"] != core.PerMinute(1) || p.Limits["api.rate"] != (core.DenyAll{}) {
+		t.Errorf("%v", p)
+	}
+	if _, err := plans.ParseSet([]byte("default: a\nplans:\n  a: {limits: {}}\n  a.limits: {}\n  a.limits: {}\n")); err == nil ||
+		!strings.Contains(err.Error(), "plans.a.limits is there twice: in line 4 and in line 5") {
+		t.Error(err)
+	}
+}
+
+// Some editors write a byte order mark, and line ends of Windows.
+func TestByteOrderMark(t *testing.T) {
+	parse(t, "\ufeffdefault: a\r\nplans:\r\n  a: {}\r\n")
+}
+
 // Every fault is reported at once, with its line and its field.
 func TestParseSetFaults(t *testing.T) {
 	plan := func(text string) string { return "default: a\nplans:\n  a:\n    limits:\n      x: " + text + "\n" }
