@@ -16,6 +16,8 @@ import (
 // maxOverride is the largest override in bytes.
 const maxOverride = 64 << 10
 
+const maxYear = 9999 // of RFC 3339
+
 // Override is what holds for one tenant instead of its plan, such as a contract of its own, or a
 // higher limit for a day.
 type Override struct {
@@ -54,8 +56,13 @@ func (p *Plans) SetOverride(ctx context.Context, tenant string, o Override) erro
 	if err != nil {
 		return err
 	}
-	if err := p.store.set(ctx, id.name, text, o.Until); err != nil {
+	set, err := p.store.set(ctx, id.name, text, o.Until)
+	switch {
+	case err != nil:
 		return fmt.Errorf("plans: set override: %w", err)
+	case !set:
+		return fmt.Errorf("plans: override.until is over by the clock of Redis: %s",
+			o.Until.Format(time.RFC3339Nano))
 	}
 	p.tenants.changed(id.name)
 	return nil
@@ -136,9 +143,12 @@ func (p *Plans) encode(o Override) (string, error) {
 		form["caps"] = o.Caps
 	}
 	if !o.Until.IsZero() {
-		form["until"] = o.Until.Format(time.RFC3339Nano)
+		form["until"] = o.Until.UTC().Format(time.RFC3339Nano) // a zone may have seconds
 		if !o.Until.After(time.Now()) {
 			faults = append(faults, fault{"override.until", "is over: " + form["until"].(string)})
+		} else if year := o.Until.UTC().Year(); year > maxYear {
+			faults = append(faults, fault{"override.until",
+				fmt.Sprintf("is in the year %d: it must be at most %d", year, maxYear)})
 		}
 	}
 	err := joined("", faults, nil)
