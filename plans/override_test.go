@@ -124,6 +124,39 @@ func TestOverrideEndsInTime(t *testing.T) {
 	})
 }
 
+// The process that sets an override obeys it at once, even if it was just reading the one before.
+func TestOverrideWhileResolveRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPlans(t, plans.Config{Resolve: func(context.Context, string) (string, error) {
+			time.Sleep(100 * time.Millisecond)
+			return "", nil
+		}})
+		defer p.Close()
+		go func() { _, _ = p.Plan(t.Context(), "acme") }()
+		time.Sleep(50 * time.Millisecond)
+		setOverride(t, p, "acme", plans.Override{Plan: "pro"})
+		expect(t, p, "acme", pro)
+	})
+}
+
+// A tenant whose override names a plan that a new Set does not have gets the plan that it would have
+// without the override.
+func TestPlanOfAnOverrideIsRemoved(t *testing.T) {
+	p := newPlans(t, plans.Config{
+		Set:     parse(t, "default: free\nplans: {free: {}, pro: {}, big: {}}"),
+		Resolve: func(context.Context, string) (string, error) { return "pro", nil },
+	})
+	setOverride(t, p, "acme", plans.Override{Plan: "big"})
+	for _, want := range []string{"big", "pro"} {
+		if got, err := p.Plan(t.Context(), "acme"); got != want || err != nil {
+			t.Errorf("plan %s, %v; want %s", got, err, want)
+		}
+		if err := p.Replace(parse(t, "default: free\nplans: {free: {}, pro: {}}")); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // A bad override is an error that names its fields, and nothing changes.
 func TestOverrideFaults(t *testing.T) {
 	p := newPlans(t, plans.Config{Policies: []string{"api", "tokens", "beta"}, Semaphores: []string{"streams"}})
