@@ -33,9 +33,12 @@ func (r *reader) fault(path, format string, args ...any) {
 
 // add adds faults of fields that have none yet.
 func (r *reader) add(faults []fault) {
-	known := slices.Clone(r.faults)
+	known := make(map[string]bool, len(r.faults))
+	for _, f := range r.faults {
+		known[f.path] = true
+	}
 	for _, f := range faults {
-		if !slices.ContainsFunc(known, func(k fault) bool { return k.path == f.path }) {
+		if !known[f.path] {
 			r.faults = append(r.faults, f)
 		}
 	}
@@ -45,6 +48,10 @@ func (r *reader) add(faults []fault) {
 func (r *reader) parse(text []byte) ast.Node {
 	if len(text) > maxFile {
 		r.fault("", "has more than %d bytes", maxFile)
+		return nil
+	}
+	if max(bytes.Count(text, []byte{'\n'}), bytes.Count(text, []byte{'\r'})) > maxLines {
+		r.fault("", "has more than %d lines", maxLines)
 		return nil
 	}
 	if nesting(string(text)) > maxNesting {

@@ -149,6 +149,7 @@ func TestParseSetFaults(t *testing.T) {
 		"brackets":          {strings.Repeat("[", 1000), []string{"is nested more than 100 levels deep"}},
 		"marks":             {strings.Repeat("- ", 1000), []string{"is nested more than 100 levels deep"}},
 		"large":             {"# " + strings.Repeat("x", 1<<20), []string{"has more than 1048576 bytes"}},
+		"lines":             {strings.Repeat("\n", 20_001), []string{"has more than 20000 lines"}},
 		"unknown field":     {"default: a\nplan: {}\nplans: {a: {}}", []string{"line 2: plan is no field here: there are default and plans"}},
 		"two plans":         {"default: a\nplans:\n  a: {}\n  b: {}\n  a: {}", []string{"line 3: plans.a is there twice: in line 3 and in line 5"}},
 		"unknown default":   {"default: b\nplans: {a: {}}", []string{`line 1: default is "b": there is no such plan`}},
