@@ -109,7 +109,7 @@ func (p *Plans) view(ctx context.Context, id identity) view {
 
 // overridden returns the plan of a Set that an override gives a tenant, or nil.
 func (p *Plans) overridden(set *Set, k *known) *plan {
-	if !k.override.holds(p.now()) {
+	if !k.override.holds(p) {
 		return nil
 	}
 	return set.plans[k.override.Plan]
@@ -118,7 +118,7 @@ func (p *Plans) overridden(set *Set, k *known) *plan {
 // viewOf returns what holds for a tenant by a Set.
 func (p *Plans) viewOf(set *Set, k *known) (v view) {
 	v.plan = set.standard
-	if k.override.holds(p.now()) {
+	if k.override.holds(p) {
 		v.override = &k.override.Override
 		if plan := set.plans[v.override.Plan]; plan != nil {
 			v.plan = plan

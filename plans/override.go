@@ -39,9 +39,10 @@ type stored struct {
 	until time.Duration // when it ends, by Plans.now; 0 is never
 }
 
-// holds reports whether there is an override that has not ended.
-func (s *stored) holds(now time.Duration) bool {
-	return s != nil && (s.until == 0 || now < s.until)
+// holds reports whether there is an override that has not ended. It reads the clock only if there
+// is one with an end.
+func (s *stored) holds(p *Plans) bool {
+	return s != nil && (s.until == 0 || p.now() < s.until)
 }
 
 // SetOverride replaces the override of a tenant. This process obeys it at once, and every other one

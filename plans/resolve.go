@@ -115,13 +115,13 @@ func (p *Plans) fill(ctx context.Context, k, last *known, id identity) {
 		ttl = min(ttl, max(0, k.override.until-p.now()))
 	}
 	set := p.current.Load()
-	if o := k.override; o.holds(p.now()) && o.Plan != "" && set.plans[o.Plan] == nil {
+	if o := k.override; o.holds(p) && o.Plan != "" && set.plans[o.Plan] == nil {
 		err := fmt.Errorf("%w: the override names %.80q", ErrUnknownPlan, o.Plan)
 		p.tell(Event{Kind: EventOverrideFailed, Tenant: tenant, Err: err})
 	}
 	switch o := k.override; {
 	case p.cfg.Resolve == nil:
-	case o.holds(p.now()) && set.plans[o.Plan] != nil:
+	case o.holds(p) && set.plans[o.Plan] != nil:
 		k.unasked = true
 	default:
 		name, err := p.resolve(ctx, set, tenant)
