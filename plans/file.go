@@ -50,8 +50,8 @@ func (w *watcher) unchanged(info os.FileInfo) bool {
 }
 
 // stands returns the content of the file if it is another one than that which was last parsed, and
-// two looks have seen the same; otherwise nil. Between them, a program that writes the file in parts
-// goes on. The content is what the looks have seen: what is read later may be a part again.
+// two looks have seen the same; otherwise nil. Between them, a program that writes the file in
+// parts goes on. The content is what the looks have seen: what is read later may be a part again.
 func (w *watcher) stands(path string) (os.FileInfo, []byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {

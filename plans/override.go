@@ -220,7 +220,7 @@ func (p *Plans) tellOfOverride(tenant string, last, next *stored) {
 	switch {
 	case next != nil && (last == nil || last.text != next.text):
 		o := next.Override
-		o.Limits, o.Caps = maps.Clone(o.Limits), maps.Clone(o.Caps)
+		o.Limits, o.Caps = cloned(o.Limits), maps.Clone(o.Caps)
 		p.tell(Event{Kind: EventOverrideApplied, Tenant: tenant, Plan: o.Plan, Override: &o})
 	case next == nil && last != nil:
 		p.tell(Event{Kind: EventOverrideEnded, Tenant: tenant})

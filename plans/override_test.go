@@ -139,8 +139,8 @@ func TestOverrideWhileResolveRuns(t *testing.T) {
 	})
 }
 
-// A tenant whose override names a plan that a new Set does not have gets the plan that it would have
-// without the override.
+// A tenant whose override names a plan that a new Set does not have gets the plan that it would
+// have without the override.
 func TestPlanOfAnOverrideIsRemoved(t *testing.T) {
 	p := newPlans(t, plans.Config{
 		Set:     parse(t, "default: free\nplans: {free: {}, pro: {}, big: {}}"),

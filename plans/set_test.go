@@ -226,6 +226,24 @@ func TestReadSetNamesItsFile(t *testing.T) {
 	}
 }
 
+// A Set shares no memory with what it was made of, or with what it returns.
+func TestSetIsImmutable(t *testing.T) {
+	log := core.SlidingLog{Windows: []core.Window{{Limit: 1, Width: time.Minute}}}
+	set, err := plans.NewSet(plans.SetConfig{Default: "a", Plans: map[string]plans.Plan{"a": {Limits: map[string]core.Algorithm{"x": log}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	log.Windows[0].Limit = -1
+	for range 2 {
+		p, _ := set.Plan("a")
+		windows := p.Limits["x"].(core.SlidingLog).Windows
+		if windows[0].Limit != 1 {
+			t.Errorf("limit %d", windows[0].Limit)
+		}
+		windows[0].Limit = -1
+	}
+}
+
 func TestNewSetFaults(t *testing.T) {
 	_, err := plans.NewSet(plans.SetConfig{Default: "a", Plans: map[string]plans.Plan{"a": {
 		Limits: map[string]core.Algorithm{"x": nil, "y": core.PerHour(-1), "z": &core.TokenBucket{}, "": core.DenyAll{}},
