@@ -17,16 +17,18 @@ import (
 // PolicyConfig.For, and a nethttp.Guard takes one for a request if its rules or caps have limits of
 // their own. Without a snapshot, Snapshot calls load each time. It allocates nothing then.
 //
-// The key must be comparable, and is compared with its type. A pointer to the data is a good one.
+// The key must be comparable, and is compared with its type and V. A pointer to the data is a good
+// one.
 // If several goroutines call load at once, the value of the first to return counts.
 func Snapshot[K, V any](ctx context.Context, key K, load func() V) V {
 	s, _ := ctx.Value(snapshotKey{}).(*snapshot)
 	if s == nil {
 		return load()
 	}
-	value, ok := s.find(key)
+	typed := typedKey[K, V]{key}
+	value, ok := s.find(typed)
 	if !ok {
-		value = s.keep(key, load())
+		value = s.keep(typed, load())
 	}
 	v, _ := value.(V) // the zero V is a nil interface
 	return v
@@ -48,6 +50,9 @@ func WithSnapshot(ctx context.Context) (_ context.Context, end func()) {
 func (p *Policy) PerKey() bool { return p.forKey != nil }
 
 type snapshotKey struct{}
+
+// typedKey is a key of values of one type. A pointer in it takes no memory of its own.
+type typedKey[K, V any] struct{ key K }
 
 // snapshot is a context with values that are loaded once.
 type snapshot struct {

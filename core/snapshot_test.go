@@ -29,6 +29,9 @@ func TestSnapshotLoadsOnce(t *testing.T) {
 	if other := core.Snapshot(ctx, "a", load); other != 4 {
 		t.Errorf("a key of another type: %d", other)
 	}
+	if other := core.Snapshot(ctx, key("a"), func() string { return "text" }); other != "text" {
+		t.Errorf("a value of another type: %q", other)
+	}
 	inner, endInner := core.WithSnapshot(ctx)
 	endInner()
 	if got := core.Snapshot(inner, key("a"), load); got != 3 {

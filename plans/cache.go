@@ -51,6 +51,7 @@ type known struct {
 	change   uint64
 	resolved bool   // Resolve has succeeded, now or before
 	failed   bool   // the last attempt failed, in part at least
+	unasked  bool   // Resolve was not called, because the plan is that of the override
 	plan     string // as Resolve said; empty is the default
 	override *stored
 	err      error // why the plan is not known, if it was never resolved

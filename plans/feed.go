@@ -67,13 +67,12 @@ func (f *feed) get(ctx context.Context, tenant string) (string, time.Duration, e
 	return text.Val(), left.Val(), nil
 }
 
-func (f *feed) set(ctx context.Context, tenant, text string, until time.Time) error {
+func (f *feed) set(ctx context.Context, tenant, text string, until time.Time) (bool, error) {
 	end := "0"
 	if !until.IsZero() {
 		end = strconv.FormatInt(until.UnixMilli(), 10)
 	}
-	_, err := f.change(ctx, tenant, "set", text, end)
-	return err
+	return f.change(ctx, tenant, "set", text, end)
 }
 
 func (f *feed) remove(ctx context.Context, tenant string) (bool, error) {
@@ -95,7 +94,7 @@ func (once) NoRetry() bool { return true }
 // change runs the script. A change is a random word and the tenant.
 func (f *feed) change(
 	ctx context.Context, tenant, operation string, more ...any,
-) (was bool, err error) {
+) (done bool, err error) {
 	args := append([]any{
 		"eval", headgate.OverrideScript(), 2, f.key(tenant), f.changes,
 		operation, rand.Text() + " " + tenant, maxChanges, changesTTL.Milliseconds(),

@@ -33,6 +33,11 @@ func (w *watcher) read(path string) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
+	return w.parse(path, info, text)
+}
+
+// parse parses what was read.
+func (w *watcher) parse(path string, info os.FileInfo, text []byte) (*Set, error) {
 	w.info, w.judged, w.pending = info, sha256.Sum256(text), [32]byte{}
 	return parseSet(path+": ", text)
 }
@@ -44,29 +49,30 @@ func (w *watcher) unchanged(info os.FileInfo) bool {
 		time.Since(info.ModTime()) > settled
 }
 
-// stands reports whether the file has another content than that which was last parsed, and two
-// looks have seen the same. Between them, a program that writes it in parts goes on.
-func (w *watcher) stands(path string) (bool, error) {
+// stands returns the content of the file if it is another one than that which was last parsed, and
+// two looks have seen the same; otherwise nil. Between them, a program that writes the file in
+// parts goes on. The content is what the looks have seen: what is read later may be a part again.
+func (w *watcher) stands(path string) (os.FileInfo, []byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return false, fmt.Errorf("plans: %w", err)
+		return nil, nil, fmt.Errorf("plans: %w", err)
 	}
 	if w.unchanged(info) {
-		return false, nil
+		return nil, nil, nil
 	}
 	text, err := readFile(path)
 	if err != nil {
-		return false, err
+		return nil, nil, err
 	}
 	switch sum := sha256.Sum256(text); sum {
 	case w.judged:
 		w.info, w.pending = info, [32]byte{}
-		return false, nil
+		return nil, nil, nil
 	case w.pending:
-		return true, nil
+		return info, text, nil
 	default:
 		w.pending = sum
-		return false, nil
+		return nil, nil, nil
 	}
 }
 
@@ -74,7 +80,7 @@ func (w *watcher) stands(path string) (bool, error) {
 func (p *Plans) look() {
 	p.loading.Lock()
 	defer p.loading.Unlock()
-	changed, err := p.file.stands(p.cfg.File)
+	info, text, err := p.file.stands(p.cfg.File)
 	switch {
 	case err != nil && err.Error() != p.file.trouble:
 		p.file.trouble = err.Error()
@@ -82,8 +88,9 @@ func (p *Plans) look() {
 	case err == nil:
 		p.file.trouble = ""
 	}
-	if changed {
-		_ = p.reload() // the event tells
+	if info != nil {
+		set, err := p.file.parse(p.cfg.File, info, text)
+		_ = p.reload(set, err) // the event tells
 	}
 }
 
@@ -96,12 +103,11 @@ func (p *Plans) Reload() error {
 	}
 	p.loading.Lock()
 	defer p.loading.Unlock()
-	return p.reload()
+	return p.reload(p.file.read(p.cfg.File))
 }
 
-// reload is Reload for a caller that holds loading.
-func (p *Plans) reload() error {
-	set, err := p.file.read(p.cfg.File)
+// reload makes a Set that was read hold, unless it is bad. The caller holds loading.
+func (p *Plans) reload(set *Set, err error) error {
 	if err == nil {
 		err = p.checkNames(set)
 	}

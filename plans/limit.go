@@ -213,6 +213,22 @@ func loadZone(name string) (*time.Location, error) {
 	return kept.(*time.Location), nil
 }
 
+// hasName reports whether a zone is that of its name: one of time.FixedZone may have any name.
+func hasName(zone *time.Location) bool {
+	same, err := loadZone(zone.String())
+	if err != nil || zone.String() == "" {
+		return false
+	}
+	const halfMonth = 365 * 24 * time.Hour / 24
+	for at, n := time.Now(), 0; n < 24; at, n = at.Add(halfMonth), n+1 {
+		_, offset := at.In(zone).Zone()
+		if _, want := at.In(same).Zone(); offset != want {
+			return false
+		}
+	}
+	return true
+}
+
 // formOf returns a limit in the form of a file, for JSON.
 func formOf(limit core.Algorithm) (any, error) {
 	type fields map[string]any
@@ -248,9 +264,9 @@ func formOf(limit core.Algorithm) (any, error) {
 		if !l.Anchor.IsZero() {
 			f["anchor"] = l.Anchor.Format(time.RFC3339Nano)
 		}
-		if _, err := loadZone(l.In.String()); err != nil {
-			return nil, fmt.Errorf("in is %s: it must be the name of a time zone",
-				strconv.Quote(l.In.String()))
+		if !hasName(l.In) {
+			return nil, fmt.Errorf("in is %s: it must be a time zone that has a name, such as "+
+				"time.UTC or one of time.LoadLocation", strconv.Quote(l.In.String()))
 		}
 		return f, nil
 	}

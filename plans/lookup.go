@@ -96,6 +96,10 @@ func (p *Plans) view(ctx context.Context, id identity) view {
 	return core.Snapshot(ctx, viewKey{p, id.name}, func() view {
 		set := core.Snapshot(ctx, p, p.current.Load)
 		k, err := p.know(ctx, id)
+		if err == nil && k.unasked && p.overridden(set, k) == nil {
+			p.tenants.changed(id.name) // Resolve must be asked: the plan of the override is gone
+			k, err = p.know(ctx, id)
+		}
 		if err != nil {
 			return view{err: err}
 		}
@@ -103,10 +107,18 @@ func (p *Plans) view(ctx context.Context, id identity) view {
 	})
 }
 
+// overridden returns the plan of a Set that an override gives a tenant, or nil.
+func (p *Plans) overridden(set *Set, k *known) *plan {
+	if !k.override.holds(p) {
+		return nil
+	}
+	return set.plans[k.override.Plan]
+}
+
 // viewOf returns what holds for a tenant by a Set.
 func (p *Plans) viewOf(set *Set, k *known) (v view) {
 	v.plan = set.standard
-	if k.override.holds(p.now()) {
+	if k.override.holds(p) {
 		v.override = &k.override.Override
 		if plan := set.plans[v.override.Plan]; plan != nil {
 			v.plan = plan

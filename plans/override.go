@@ -16,6 +16,8 @@ import (
 // maxOverride is the largest override in bytes.
 const maxOverride = 64 << 10
 
+const maxYear = 9999 // of RFC 3339
+
 // Override is what holds for one tenant instead of its plan, such as a contract of its own, or a
 // higher limit for a day.
 type Override struct {
@@ -37,9 +39,10 @@ type stored struct {
 	until time.Duration // when it ends, by Plans.now; 0 is never
 }
 
-// holds reports whether there is an override that has not ended.
-func (s *stored) holds(now time.Duration) bool {
-	return s != nil && (s.until == 0 || now < s.until)
+// holds reports whether there is an override that has not ended. It reads the clock only if there
+// is one with an end.
+func (s *stored) holds(p *Plans) bool {
+	return s != nil && (s.until == 0 || p.now() < s.until)
 }
 
 // SetOverride replaces the override of a tenant. This process obeys it at once, and every other one
@@ -54,8 +57,13 @@ func (p *Plans) SetOverride(ctx context.Context, tenant string, o Override) erro
 	if err != nil {
 		return err
 	}
-	if err := p.store.set(ctx, id.name, text, o.Until); err != nil {
+	set, err := p.store.set(ctx, id.name, text, o.Until)
+	switch {
+	case err != nil:
 		return fmt.Errorf("plans: set override: %w", err)
+	case !set:
+		return fmt.Errorf("plans: override.until is over by the clock of Redis: %s",
+			o.Until.Format(time.RFC3339Nano))
 	}
 	p.tenants.changed(id.name)
 	return nil
@@ -136,9 +144,12 @@ func (p *Plans) encode(o Override) (string, error) {
 		form["caps"] = o.Caps
 	}
 	if !o.Until.IsZero() {
-		form["until"] = o.Until.Format(time.RFC3339Nano)
+		form["until"] = o.Until.UTC().Format(time.RFC3339Nano) // a zone may have seconds
 		if !o.Until.After(time.Now()) {
 			faults = append(faults, fault{"override.until", "is over: " + form["until"].(string)})
+		} else if year := o.Until.UTC().Year(); year > maxYear {
+			faults = append(faults, fault{"override.until",
+				fmt.Sprintf("is in the year %d: it must be at most %d", year, maxYear)})
 		}
 	}
 	err := joined("", faults, nil)
@@ -209,7 +220,7 @@ func (p *Plans) tellOfOverride(tenant string, last, next *stored) {
 	switch {
 	case next != nil && (last == nil || last.text != next.text):
 		o := next.Override
-		o.Limits, o.Caps = maps.Clone(o.Limits), maps.Clone(o.Caps)
+		o.Limits, o.Caps = cloned(o.Limits), maps.Clone(o.Caps)
 		p.tell(Event{Kind: EventOverrideApplied, Tenant: tenant, Plan: o.Plan, Override: &o})
 	case next == nil && last != nil:
 		p.tell(Event{Kind: EventOverrideEnded, Tenant: tenant})

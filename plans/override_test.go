@@ -124,6 +124,39 @@ func TestOverrideEndsInTime(t *testing.T) {
 	})
 }
 
+// The process that sets an override obeys it at once, even if it was just reading the one before.
+func TestOverrideWhileResolveRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPlans(t, plans.Config{Resolve: func(context.Context, string) (string, error) {
+			time.Sleep(100 * time.Millisecond)
+			return "", nil
+		}})
+		defer p.Close()
+		go func() { _, _ = p.Plan(t.Context(), "acme") }()
+		time.Sleep(50 * time.Millisecond)
+		setOverride(t, p, "acme", plans.Override{Plan: "pro"})
+		expect(t, p, "acme", pro)
+	})
+}
+
+// A tenant whose override names a plan that a new Set does not have gets the plan that it would
+// have without the override.
+func TestPlanOfAnOverrideIsRemoved(t *testing.T) {
+	p := newPlans(t, plans.Config{
+		Set:     parse(t, "default: free\nplans: {free: {}, pro: {}, big: {}}"),
+		Resolve: func(context.Context, string) (string, error) { return "pro", nil },
+	})
+	setOverride(t, p, "acme", plans.Override{Plan: "big"})
+	for _, want := range []string{"big", "pro"} {
+		if got, err := p.Plan(t.Context(), "acme"); got != want || err != nil {
+			t.Errorf("plan %s, %v; want %s", got, err, want)
+		}
+		if err := p.Replace(parse(t, "default: free\nplans: {free: {}, pro: {}}")); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // A bad override is an error that names its fields, and nothing changes.
 func TestOverrideFaults(t *testing.T) {
 	p := newPlans(t, plans.Config{Policies: []string{"api", "tokens", "beta"}, Semaphores: []string{"streams"}})
@@ -140,7 +173,10 @@ func TestOverrideFaults(t *testing.T) {
 		"over":         {plans.Override{Plan: "pro", Until: time.Now().Add(-time.Hour)}, []string{"override.until is over"}},
 		"limit":        {limits(core.PerMinute(-5)), []string{"override.limits.api.rate is -5", "override.limits.api.burst is -5"}},
 		"nil":          {limits(nil), []string{"override.limits.api is nil"}},
-		"zone":         {limits(core.Calendar{Limit: 1, Every: core.Day, In: here}), []string{`override.limits.api in is "here": it must be the name of a time zone`}},
+		"zone":         {limits(core.Calendar{Limit: 1, Every: core.Day, In: here}), []string{`override.limits.api in is "here": it must be a time zone that has a name`}},
+		"no zone":      {limits(core.Calendar{Limit: 1, Every: core.Day, In: time.FixedZone("", 3600)}), []string{`override.limits.api in is ""`}},
+		"false zone":   {limits(core.Calendar{Limit: 1, Every: core.Day, In: time.FixedZone("UTC", 3600)}), []string{`override.limits.api in is "UTC"`}},
+		"far":          {plans.Override{Plan: "pro", Until: time.Date(12000, 1, 1, 0, 0, 0, 0, time.UTC)}, []string{"override.until is in the year 12000: it must be at most 9999"}},
 		"block":        {limits(core.Block{Strikes: 1, Within: time.Hour, For: time.Hour}), []string{"override.limits.api is a core.Block, which cannot be stored"}},
 		"cap":          {plans.Override{Caps: map[string]int64{"streams": 0}}, []string{"override.caps.streams is 0"}},
 		"names":        {plans.Override{Limits: map[string]core.Algorithm{"apii": free}, Caps: map[string]int64{"s": 1}}, []string{"override.limits.apii is not in Config.Policies", "override.caps.s is not in Config.Semaphores"}},
@@ -166,6 +202,43 @@ func TestOverrideFaults(t *testing.T) {
 	}
 	if err := p.SetOverride(t.Context(), "", plans.Override{Plan: "pro"}); !errors.Is(err, plans.ErrTenant) {
 		t.Error(err)
+	}
+}
+
+// slow delays every EVAL.
+type slow time.Duration
+
+func (slow) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (slow) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (d slow) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() == "eval" {
+			time.Sleep(time.Duration(d))
+		}
+		return next(ctx, cmd)
+	}
+}
+
+// An override that is over by Redis's clock is an error, and the one before stays.
+func TestOverrideIsOverByTheClockOfRedis(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t) // the clock of miniredis stands still
+	client := s.Client(t)
+	client.AddHook(slow(20 * time.Millisecond)) // so that Redis's clock is ahead
+	p := redisPlans(t, client, new(seen), plans.Config{})
+	setOverride(t, p, "acme", plans.Override{Plan: "pro"})
+	err := p.SetOverride(t.Context(), "acme", plans.Override{
+		Caps: map[string]int64{"streams": 9}, Until: time.Now().Add(10 * time.Millisecond),
+	})
+	if err == nil || !strings.Contains(err.Error(), "override.until is over by the clock of Redis") {
+		t.Error(err)
+	}
+	if o, ok, err := p.Override(t.Context(), "acme"); !ok || err != nil || o.Plan != "pro" {
+		t.Error(o, ok, err)
 	}
 }
 

@@ -11,7 +11,8 @@ type overrides interface {
 	// get returns an override as it is stored, empty if there is none, and how long it still holds:
 	// 0 if it has no end.
 	get(ctx context.Context, tenant string) (text string, left time.Duration, err error)
-	set(ctx context.Context, tenant, text string, until time.Time) error
+	// set reports false, and changes nothing, if until is over by the clock of the store.
+	set(ctx context.Context, tenant, text string, until time.Time) (bool, error)
 	remove(ctx context.Context, tenant string) (was bool, err error)
 	// touch tells all processes that something else about a tenant has changed.
 	touch(ctx context.Context, tenant string) error
@@ -48,11 +49,11 @@ func (m *memory) get(_ context.Context, tenant string) (string, time.Duration, e
 	return o.text, left, nil
 }
 
-func (m *memory) set(_ context.Context, tenant, text string, until time.Time) error {
+func (m *memory) set(_ context.Context, tenant, text string, until time.Time) (bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.kept[tenant] = keptOverride{text, until}
-	return nil
+	return true, nil
 }
 
 func (m *memory) remove(_ context.Context, tenant string) (bool, error) {

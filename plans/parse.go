@@ -10,12 +10,17 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// maxFile is the largest file in bytes. The parser takes more than linear time.
-const maxFile = 1 << 20
+const (
+	maxFile = 1 << 20 // bytes
+	// maxLines bounds the time of the parser, which is quadratic in the entries of a mapping that
+	// have lines of their own: 20,000 take a second, and 120,000 take most of a minute.
+	maxLines = 20_000
+)
 
 // ParseSet returns the Set of a file in YAML or JSON, or every fault of the file at once, each with
 // its line and the path of its field. A field that is unknown or there twice is a fault. Anchors,
-// aliases and tags are not supported. A file has at most 1 MiB. This one has everything:
+// aliases and tags are not supported. A file has at most 1 MiB and 20,000 lines. This one has
+// everything:
 //
 //	default: free
 //	plans:

@@ -27,7 +27,8 @@ type Config struct {
 	// default. It is called when a tenant is not known, and again when TTL has passed. Callers for
 	// one tenant share a call. It must be safe for concurrent use. If Resolve is nil, every tenant
 	// has the default plan, unless it has an Override. It must return when its context ends, after
-	// Timeout: otherwise decisions wait a second longer, and so does Close.
+	// Timeout: otherwise each decision on the tenant waits a second longer until it returns, and
+	// Close waits for it.
 	Resolve func(ctx context.Context, tenant string) (plan string, err error)
 	// OnFailure says what holds for a tenant if Resolve fails and has never succeeded for it.
 	// Otherwise the last known plan holds. Zero means UseDefault.
@@ -53,8 +54,8 @@ type Config struct {
 	// Policies and Semaphores are the names that limits and caps may have: all others are faults of a
 	// Set and of an Override, such as a name that is misspelt. Nil permits all names.
 	Policies, Semaphores []string
-	// Observe is called with every Event. It must be fast and safe for concurrent use. Nil observes
-	// nothing.
+	// Observe is called with every Event. It must be fast and safe for concurrent use, and must not
+	// call Reload, Replace or Close, which may wait for it. Nil observes nothing.
 	Observe func(Event)
 }
 

@@ -3,6 +3,7 @@ package plans_test
 import (
 	"context"
 	"errors"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -345,6 +346,33 @@ func TestRefreshWhileResolveRuns(t *testing.T) {
 		time.Sleep(time.Second)
 		expect(t, p, "acme", pro)
 	})
+}
+
+// A tenant that nobody has asked for since a failure long ago is asked about again, and waited for.
+func TestOldFailureIsForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &directory{plans: map[string]string{}}
+		d.set("acme", "", errors.New("down"))
+		p := newPlans(t, plans.Config{Resolve: d.resolve})
+		defer p.Close()
+		expect(t, p, "acme", free)
+		d.set("acme", "pro", nil)
+		time.Sleep(time.Hour)
+		expect(t, p, "acme", pro)
+	})
+}
+
+// After Close, tenants that are not known evict none that is.
+func TestCloseKeepsTenants(t *testing.T) {
+	p := newPlans(t, plans.Config{MaxTenants: 2})
+	expect(t, p, "acme", free)
+	p.Close()
+	for i := range 10 {
+		if _, err := p.Plan(t.Context(), strconv.Itoa(i)); !errors.Is(err, plans.ErrClosed) {
+			t.Error(err)
+		}
+	}
+	expect(t, p, "acme", free)
 }
 
 // More tenants than MaxTenants are served, and those that are asked for often stay.

@@ -1,6 +1,7 @@
 package plans
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"maps"
@@ -32,9 +33,12 @@ func (r *reader) fault(path, format string, args ...any) {
 
 // add adds faults of fields that have none yet.
 func (r *reader) add(faults []fault) {
-	known := slices.Clone(r.faults)
+	known := make(map[string]bool, len(r.faults))
+	for _, f := range r.faults {
+		known[f.path] = true
+	}
 	for _, f := range faults {
-		if !slices.ContainsFunc(known, func(k fault) bool { return k.path == f.path }) {
+		if !known[f.path] {
 			r.faults = append(r.faults, f)
 		}
 	}
@@ -46,10 +50,15 @@ func (r *reader) parse(text []byte) ast.Node {
 		r.fault("", "has more than %d bytes", maxFile)
 		return nil
 	}
+	if max(bytes.Count(text, []byte{'\n'}), bytes.Count(text, []byte{'\r'})) > maxLines {
+		r.fault("", "has more than %d lines", maxLines)
+		return nil
+	}
 	if nesting(string(text)) > maxNesting {
 		r.fault("", "is nested more than %d levels deep", maxNesting)
 		return nil
 	}
+	text = bytes.TrimPrefix(text, []byte("\ufeff")) // the parser takes it for a part of the first name
 	file, err := parser.ParseBytes(text, 0, parser.AllowDuplicateMapKey())
 	if err != nil {
 		var at interface {
@@ -109,6 +118,7 @@ func (r *reader) entries(path string, n ast.Node, each func(name, path string, v
 	if path != "" {
 		path += "."
 	}
+	first := make(map[string]int) // lines by name: a path may be that of two fields, as names have dots
 	for it := m.MapRange(); it.Next(); {
 		key := it.Key()
 		if key.IsMergeKey() {
@@ -117,11 +127,12 @@ func (r *reader) entries(path string, n ast.Node, each func(name, path string, v
 		}
 		at := key.GetToken()
 		name, line := at.Value, at.Position.Line
-		switch first := r.lines[path+name]; {
-		case first > 0:
-			r.fault(path+name, "is there twice: in line %d and in line %d", first, line)
+		if n := first[name]; n > 0 {
+			r.fault(path+name, "is there twice: in line %d and in line %d", n, line)
 			continue
-		default:
+		}
+		first[name] = line
+		if r.lines[path+name] == 0 {
 			r.lines[path+name] = line
 		}
 		each(name, path+name, it.Value())

@@ -29,43 +29,57 @@ func (p *Plans) know(ctx context.Context, id identity) (*known, error) {
 }
 
 // learn waits until something fresh is known of a tenant. After a failure nobody waits for the next
-// attempts, as long as nothing is said to have changed.
+// attempts, as long as nothing is said to have changed and the failure is younger than TTL.
 func (p *Plans) learn(ctx context.Context, s *shard, d digest, id identity) (*known, error) {
-	s.mu.Lock()
-	t := s.take(d)
-	k, unchanged := &t.known, t.unchanged(p.epoch.Load())
-	if unchanged && p.now() < k.until {
-		s.mu.Unlock()
-		return k, nil
-	}
-	retry := unchanged && k.failed
-	f := t.flight
-	if f == nil {
-		next := &flight{done: make(chan struct{}), last: k}
-		next.result = known{epoch: p.epoch.Load(), change: t.change.Load()}
-		if p.run(retry, func() { p.fly(ctx, s, t, next, id) }) {
-			t.flight, f = next, next
-		}
-	}
-	s.mu.Unlock()
-	switch {
-	case k.until > 0 && (retry || f == nil):
-		return k, nil
-	case f == nil:
-		return nil, ErrClosed
-	}
 	late := time.NewTimer(2*p.cfg.Timeout + grace)
 	defer late.Stop()
-	select {
-	case <-f.done:
-		return &f.result, nil
-	case <-ctx.Done():
-		return nil, fmt.Errorf("plans: %w", ctx.Err())
-	case <-late.C:
-		if k.until == 0 && p.cfg.OnFailure == Refuse {
-			return nil, fmt.Errorf("plans: resolve: %w", context.DeadlineExceeded)
+	for first := true; ; first = false {
+		s.mu.Lock()
+		t := s.find(d)
+		if t == nil {
+			if p.ctx.Err() != nil {
+				s.mu.Unlock()
+				return nil, ErrClosed
+			}
+			t = s.take(d)
 		}
-		return k, nil // the last known plan, or the default plan
+		epoch, change := p.epoch.Load(), t.change.Load()
+		k, unchanged := &t.known, t.unchanged(epoch)
+		if unchanged && p.now() < k.until {
+			s.mu.Unlock()
+			return k, nil
+		}
+		retry := unchanged && k.failed && p.now() < k.until+p.cfg.TTL
+		f := t.flight
+		if f == nil {
+			next := &flight{done: make(chan struct{}), last: k}
+			next.result = known{epoch: epoch, change: change}
+			if p.run(retry, func() { p.fly(ctx, s, t, next, id) }) {
+				t.flight, f = next, next
+			}
+		}
+		s.mu.Unlock()
+		switch {
+		case k.until > 0 && (retry || f == nil):
+			return k, nil
+		case f == nil:
+			return nil, ErrClosed
+		}
+		select {
+		case <-f.done:
+			// An attempt that began before a change may have read the state before it. The next one
+			// begins after this call.
+			if !first || f.result.epoch == epoch && f.result.change == change {
+				return &f.result, nil
+			}
+		case <-ctx.Done():
+			return nil, fmt.Errorf("plans: %w", ctx.Err())
+		case <-late.C:
+			if k.until == 0 && p.cfg.OnFailure == Refuse {
+				return nil, fmt.Errorf("plans: resolve: %w", context.DeadlineExceeded)
+			}
+			return k, nil // the last known plan, or the default plan
+		}
 	}
 }
 
@@ -101,20 +115,25 @@ func (p *Plans) fill(ctx context.Context, k, last *known, id identity) {
 		ttl = min(ttl, max(0, k.override.until-p.now()))
 	}
 	set := p.current.Load()
-	if o := k.override; o.holds(p.now()) && o.Plan != "" && set.plans[o.Plan] == nil {
+	if o := k.override; o.holds(p) && o.Plan != "" && set.plans[o.Plan] == nil {
 		err := fmt.Errorf("%w: the override names %.80q", ErrUnknownPlan, o.Plan)
 		p.tell(Event{Kind: EventOverrideFailed, Tenant: tenant, Err: err})
 	}
-	if o := k.override; p.cfg.Resolve != nil && (!o.holds(p.now()) || set.plans[o.Plan] == nil) {
-		if name, err := p.resolve(ctx, set, tenant); err == nil {
+	switch o := k.override; {
+	case p.cfg.Resolve == nil:
+	case o.holds(p) && set.plans[o.Plan] != nil:
+		k.unasked = true
+	default:
+		name, err := p.resolve(ctx, set, tenant)
+		if err == nil {
 			k.plan, k.resolved = name, true
-		} else {
-			k.failed = true
-			if !k.resolved && p.cfg.OnFailure == Refuse {
-				k.err = err
-			}
-			p.tell(Event{Kind: EventResolveFailed, Tenant: tenant, Err: err})
+			break
 		}
+		k.failed = true
+		if !k.resolved && p.cfg.OnFailure == Refuse {
+			k.err = err
+		}
+		p.tell(Event{Kind: EventResolveFailed, Tenant: tenant, Err: err})
 	}
 	if k.failed {
 		ttl = min(ttl, retryAfter)

@@ -65,7 +65,18 @@ func (s *Set) Plan(name string) (Plan, bool) {
 	if !ok {
 		return Plan{}, false
 	}
-	return Plan{maps.Clone(p.Limits), maps.Clone(p.Caps), p.Plan.Shadow}, true
+	return Plan{cloned(p.Limits), maps.Clone(p.Caps), p.Plan.Shadow}, true
+}
+
+// cloned returns a copy of limits that shares nothing with them.
+func cloned(limits map[string]core.Algorithm) map[string]core.Algorithm {
+	limits = maps.Clone(limits)
+	for name, limit := range limits {
+		if log, ok := limit.(core.SlidingLog); ok {
+			limits[name] = core.SlidingLog{Windows: slices.Clone(log.Windows)}
+		}
+	}
+	return limits
 }
 
 // fault is one fault of a configuration.
@@ -108,7 +119,7 @@ func compile(cfg SetConfig) (*Set, []fault) {
 		faults = append(faults, checkName("plans", name)...)
 		faults = append(faults, checkLimits("plans."+name+".", p.Limits, p.Caps)...)
 		set.plans[name] = &plan{
-			Plan: Plan{maps.Clone(p.Limits), maps.Clone(p.Caps), p.Shadow}, name: name,
+			Plan: Plan{cloned(p.Limits), maps.Clone(p.Caps), p.Shadow}, name: name,
 		}
 	}
 	for _, name := range set.Names() {

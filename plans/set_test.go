@@ -116,6 +116,23 @@ func TestJSONIsYAML(t *testing.T) {
 	}
 }
 
+// Names have dots, so that the path of one field may be that of another.
+func TestNamesWithDots(t *testing.T) {
+	set := parse(t, "default: a\nplans:\n  a: {limits: {api: {rate: 1, per: 1m}, api.rate: deny}}\n  a.limits: {}\n  a.limits.api: {}\n")
+	if p, _ := set.Plan("a"); p.Limits["api"] != core.PerMinute(1) || p.Limits["api.rate"] != (core.DenyAll{}) {
+		t.Errorf("%v", p)
+	}
+	if _, err := plans.ParseSet([]byte("default: a\nplans:\n  a: {limits: {}}\n  a.limits: {}\n  a.limits: {}\n")); err == nil ||
+		!strings.Contains(err.Error(), "plans.a.limits is there twice: in line 4 and in line 5") {
+		t.Error(err)
+	}
+}
+
+// Some editors write a byte order mark, and line ends of Windows.
+func TestByteOrderMark(t *testing.T) {
+	parse(t, "\ufeffdefault: a\r\nplans:\r\n  a: {}\r\n")
+}
+
 // Every fault is reported at once, with its line and its field.
 func TestParseSetFaults(t *testing.T) {
 	plan := func(text string) string { return "default: a\nplans:\n  a:\n    limits:\n      x: " + text + "\n" }
@@ -132,6 +149,7 @@ func TestParseSetFaults(t *testing.T) {
 		"brackets":          {strings.Repeat("[", 1000), []string{"is nested more than 100 levels deep"}},
 		"marks":             {strings.Repeat("- ", 1000), []string{"is nested more than 100 levels deep"}},
 		"large":             {"# " + strings.Repeat("x", 1<<20), []string{"has more than 1048576 bytes"}},
+		"lines":             {strings.Repeat("\n", 20_001), []string{"has more than 20000 lines"}},
 		"unknown field":     {"default: a\nplan: {}\nplans: {a: {}}", []string{"line 2: plan is no field here: there are default and plans"}},
 		"two plans":         {"default: a\nplans:\n  a: {}\n  b: {}\n  a: {}", []string{"line 3: plans.a is there twice: in line 3 and in line 5"}},
 		"unknown default":   {"default: b\nplans: {a: {}}", []string{`line 1: default is "b": there is no such plan`}},
@@ -205,6 +223,24 @@ func TestReadSetNamesItsFile(t *testing.T) {
 	}
 	if _, err := plans.ReadSet(path); err == nil || !strings.HasPrefix(err.Error(), "plans: "+path+": line 2: plans.a.caps.s is 0") {
 		t.Error(err)
+	}
+}
+
+// A Set shares no memory with what it was made of, or with what it returns.
+func TestSetIsImmutable(t *testing.T) {
+	log := core.SlidingLog{Windows: []core.Window{{Limit: 1, Width: time.Minute}}}
+	set, err := plans.NewSet(plans.SetConfig{Default: "a", Plans: map[string]plans.Plan{"a": {Limits: map[string]core.Algorithm{"x": log}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	log.Windows[0].Limit = -1
+	for range 2 {
+		p, _ := set.Plan("a")
+		windows := p.Limits["x"].(core.SlidingLog).Windows
+		if windows[0].Limit != 1 {
+			t.Errorf("limit %d", windows[0].Limit)
+		}
+		windows[0].Limit = -1
 	}
 }
 

@@ -65,10 +65,10 @@ func (p *Plans) compare(ctx context.Context, d *core.Decision, charges []core.Ch
 			continue
 		}
 		of, ok := p.shadows.Load(charges[i].Policy)
-		shadow := d.At(i)
-		if !ok || shadow.Allowed && shadow.Window == 0 { // it is unlimited: there is no shadow plan
+		if !ok {
 			continue
 		}
+		shadow := d.At(i)
 		for j := range min(d.Len(), len(charges)) {
 			if charges[j].Policy != of || charges[j].Key != charges[i].Key {
 				continue
@@ -90,10 +90,14 @@ func (p *Plans) disagree(ctx context.Context, charge core.Charge, allowed bool) 
 		Kind: EventDisagreement, Tenant: id.tenant(), Policy: charge.Policy, Allowed: allowed,
 	}
 	digest := p.tenants.digest(id.name)
-	if t := p.tenants.shard(digest).find(digest); t != nil {
-		if plan := p.viewOf(p.current.Load(), &t.known).plan; plan.shadow != nil {
-			e.Plan, e.Shadow = plan.name, plan.shadow.name
-		}
+	t := p.tenants.shard(digest).find(digest)
+	if t == nil {
+		return // evicted since
 	}
+	plan := p.viewOf(p.current.Load(), &t.known).plan
+	if plan.shadow == nil {
+		return // the shadow policy decides nothing, and allows everything
+	}
+	e.Plan, e.Shadow = plan.name, plan.shadow.name
 	p.tell(e)
 }

@@ -20,6 +20,8 @@ plans:
   plain: {limits: {api: {rate: 0, burst: 1}}}
   silent: {limits: {api: {rate: 0, burst: 1}}, shadow: empty}
   empty: {}
+  open: {limits: {api: {rate: 0, burst: 1}}, shadow: unlimited}
+  unlimited: {limits: {api: unlimited}}
 `
 
 // A shadow plan denies nothing, and each charge that it decides differently is reported.
@@ -63,6 +65,7 @@ func TestShadowPlan(t *testing.T) {
 			"old":      {3, "new", []int{3}},     // the shadow would deny the third
 			"generous": {1, "more", []int{2, 3}}, // the shadow would allow it: it is denied, so it never spends its own
 			"plain":    {1, "", nil},
+			"open":     {1, "unlimited", []int{2, 3}},
 			"silent":   {1, "empty", []int{2, 3}}, // the shadow plan has the policy's own limit
 		} {
 			t.Run(tenant, func(t *testing.T) {
