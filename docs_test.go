@@ -107,6 +107,7 @@ var (
 	page                               string
 )
 type userKey struct{}
+type tenantKey struct{}
 `
 
 // file makes a Go file of a block: a program as it is, declarations below the imports, and statements in a function that

@@ -49,10 +49,11 @@ type known struct {
 	until    time.Duration // it is fresh, by Plans.now; 0 if nothing is known
 	epoch    uint64
 	change   uint64
-	resolved bool   // Resolve has succeeded, now or before
-	failed   bool   // the last attempt failed, in part at least
-	unasked  bool   // Resolve was not called, because the plan is that of the override
-	plan     string // as Resolve said; empty is the default
+	resolved bool          // Resolve has succeeded, now or before
+	failed   bool          // the last attempt failed, in part at least
+	unasked  bool          // Resolve was not called, because the plan is that of the override
+	answered time.Duration // until then the answer of Resolve is fresh, whatever else has failed
+	plan     string        // as Resolve said; empty is the default
 	override *stored
 	err      error // why the plan is not known, if it was never resolved
 }

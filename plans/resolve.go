@@ -123,10 +123,12 @@ func (p *Plans) fill(ctx context.Context, k, last *known, id identity) {
 	case p.cfg.Resolve == nil:
 	case o.holds(p) && set.plans[o.Plan] != nil:
 		k.unasked = true
+	case last.answered > p.now() && last.epoch == k.epoch && last.change == k.change:
+		k.answered = last.answered // only the override is not known
 	default:
 		name, err := p.resolve(ctx, set, tenant)
 		if err == nil {
-			k.plan, k.resolved = name, true
+			k.plan, k.resolved, k.answered = name, true, p.now()+ttl
 			break
 		}
 		k.failed = true

@@ -11,10 +11,14 @@ import (
 // Shadow returns a policy to charge beside a policy, with the same key and cost. It counts by the
 // shadow plan of the key's tenant, and never denies. Its name is that of the policy and "-shadow".
 // A tenant whose plan has no shadow is not counted, and under a policy that the shadow plan says
-// nothing about it has the policy's own Algorithm. Observe reports disagreements between the two.
+// nothing about it has the policy's own Algorithm, as it will when the plan holds. Observe reports disagreements between the two.
 func (p *Plans) Shadow(policy *core.Policy) (*core.Policy, error) {
-	if policy == nil || policy.Name() == "" {
+	switch {
+	case policy == nil || policy.Name() == "":
 		return nil, errors.New("plans: Shadow: the policy is missing: core.NewPolicy must make it")
+	case policy.Shadow() || !policy.PerKey():
+		return nil, fmt.Errorf("plans: Shadow: the policy %s must have a For, and be no shadow itself",
+			policy.Name())
 	}
 	shadow, err := core.NewPolicy(core.PolicyConfig{
 		Name: policy.Name() + "-shadow", Algorithm: core.Unlimited{}, Shadow: true,
