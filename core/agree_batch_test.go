@@ -158,7 +158,8 @@ func (b *batchLockstep) oneCaller(n int) {
 	for i := range asked[0] {
 		both := [2]*core.ScriptRequest{asked[0][i], asked[1][i]}
 		b.compare("script "+fmt.Sprint(n), i, receipts[i], both)
-		if keeps[i] && !both[0].Is("force") {
+		// Nobody refunds a charge without a receipt: the script may name none, and the model does.
+		if keeps[i] && receipts[i] && !both[0].Is("force") {
 			b.refundable = append(b.refundable, both)
 		}
 	}
