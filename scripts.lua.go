@@ -37,7 +37,8 @@ func LeaseScript() string { return read(ownClock) + leases() }
 func LeaseScriptInjected() string { return read(injectedClock) + leases() }
 
 // AdmitScript returns the script that decides a request and takes a slot of a semaphore, both or
-// neither, and that keeps the holds and adjustments of charges, on Redis's own clock. The comment at the head of lua/admit.lua is its contract.
+// neither, and that keeps the holds and adjustments of charges, on Redis's own clock. The comment
+// at the head of lua/admit.lua is its contract.
 func AdmitScript() string { return read(ownClock) + admission() }
 
 // AdmitScriptInjected returns the same script on a clock that the caller passes as the last ARGV.
@@ -52,8 +53,8 @@ func FilterScript() string { return filter(ownClock) }
 // See DecideScriptInjected.
 func FilterScriptInjected() string { return filter(injectedClock) }
 
-// OverrideScript returns the script that changes the override of a tenant's plan; see package plans.
-// The comment at its head is its contract.
+// OverrideScript returns the script that changes the override of a tenant's plan; see package
+// plans. The comment at its head is its contract.
 func OverrideScript() string { return read("override.lua") }
 
 // filter wraps the clock in a function, because filters without a window need no time.
@@ -116,8 +117,8 @@ func expand(text string, part func(name string) string) string {
 	return b.String()
 }
 
-// mark starts a part in an algorithm's file, and names a part in decide.lua or a file in lease.lua and
-// admit.lua.
+// mark starts a part in an algorithm's file, and names a part in decide.lua or a file in lease.lua
+// and admit.lua.
 const mark = "--: "
 
 // parts returns the text below each mark. The text above the first mark is the file's contract.

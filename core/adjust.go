@@ -18,22 +18,24 @@ var ErrPeriod = errors.New("core: the period has passed or has not begun")
 // limit that counts units: a [Calendar], a [FixedWindow] that is not FromFirst, or a [TokenBucket]
 // with Rate 0.
 type Adjustment struct {
-	// ID identifies the adjustment among those of the key under the policy, such as the number of an
-	// invoice. It has 1 to 128 bytes. An adjustment is applied once however often it is sent, in all
-	// processes, whatever else it says. An id is remembered for 366 days, or as long as the quota's period or the raise lasts
-	// if that is longer. Set At, so that what is sent again after that is an error.
+	// ID identifies the adjustment among those of the key under the policy, such as the number of
+	// an invoice. It has 1 to 128 bytes. An adjustment is applied once however often it is sent, in
+	// all processes, whatever else it says. An id is remembered for 366 days, or as long as the
+	// quota's period or the raise lasts if that is longer. Set At, so that what is sent again after
+	// that is an error.
 	ID string
 	// Policy, Key and Limit are those of a Charge.
 	Policy *Policy
 	Key    Key
 	Limit  Algorithm
-	// Units is added to what is used, as a PolicyConfig.Ledger knows it. If it is negative, units are given back, at most those that are
-	// used. If it is positive, it is charged whether it fits or not, until twice the limit is used, as
-	// Reservation.Settle charges a debt. It is between -10^15 and 10^15.
+	// Units is added to what is used, as a PolicyConfig.Ledger knows it. If it is negative, units
+	// are given back, at most those that are used. If it is positive, it is charged whether it fits
+	// or not, until twice the limit is used, as Reservation.Settle charges a debt. It is between
+	// -10^15 and 10^15.
 	Units int64
-	// Raise is by how many units the limit is raised until that time, in each period: a top-up, or an
-	// increase for a busy month. It is at most 10^15 together with all raises of the key. It needs
-	// PolicyConfig.Raisable.
+	// Raise is by how many units the limit is raised until that time, in each period: a top-up, or
+	// an increase for a busy month. It is at most 10^15 together with all raises of the key. It
+	// needs PolicyConfig.Raisable.
 	Raise int64
 	Until time.Time
 	// At, if not zero, is a time in the period that the adjustment is for. In another one the error
@@ -50,9 +52,9 @@ const (
 // been applied before. The next decisions and Peeks show it: Result.Used has the correction, and
 // Result.Limit the raise. Other processes may answer a denial from memory for up to a second.
 //
-// The error wraps ErrCharge if the adjustment is not usable, and ErrPeriod; then nothing has changed.
-// Other errors are those of a Redis that does not answer, whatever the failure mode: then it may have
-// been applied, so send it again.
+// The error wraps ErrCharge if the adjustment is not usable, and ErrPeriod; then nothing has
+// changed. Other errors are those of a Redis that does not answer, whatever the failure mode: then
+// it may have been applied, so send it again.
 func (g *Gate) Adjust(ctx context.Context, a Adjustment) (applied bool, err error) {
 	start := time.Now()
 	verdict, err := g.apply(ctx, a)
@@ -110,15 +112,15 @@ func (g *Gate) apply(ctx context.Context, a Adjustment) (verdict int64, err erro
 	return verdict, err
 }
 
-// AtLeast raises what is used of a quota to at least c.Cost, and returns how many units it added. Of
-// several calls, in any number of processes, the largest Cost decides, so that a ledger's figure may
-// be sent again and again, such as after Redis has lost its data. It is charged whether it fits or
-// not, and the next period owes nothing for it. A Cost above 10^15 is an error. The figures of a
+// AtLeast raises what is used of a quota to at least c.Cost, and returns how many units it added.
+// Of several calls, in any number of processes, the largest Cost decides, so that a ledger's figure
+// may be sent again and again, such as after Redis has lost its data. It is charged whether it fits
+// or not, and the next period owes nothing for it. A Cost above 10^15 is an error. The figures of a
 // PolicyConfig.Ledger are charged in this way, and AtLeast seeds a key as that does: the ledger is
 // not asked for it again in the period. See [Adjustment] for what a quota is.
 //
-// If at is not zero, it is the time for which the figure was read: in another period of the quota the
-// error wraps ErrPeriod. Other errors are those of Adjust.
+// If at is not zero, it is the time for which the figure was read: in another period of the quota
+// the error wraps ErrPeriod. Other errors are those of Adjust.
 func (g *Gate) AtLeast(ctx context.Context, c Charge, at time.Time) (added int64, err error) {
 	start := time.Now()
 	if c.Cost < 0 || c.Cost > algorithm.MaxCount {

@@ -57,8 +57,8 @@ func (c Calendar) compile() (compiled, error) {
 	return compiled{calendar: calendar}, nil
 }
 
-// Period returns the period at a time, such as the month whose end ends a raise. The error is that of
-// a Calendar that is not valid.
+// Period returns the period at a time, such as the month whose end ends a raise. The error is that
+// of a Calendar that is not valid.
 func (c Calendar) Period(at time.Time) (Span, error) {
 	compiled, err := c.compile()
 	if err != nil {

@@ -25,8 +25,8 @@ type Charge struct {
 	// the policy's if nil. Charges of one key count together whatever their limits, unless these
 	// are of different algorithms.
 	Limit Algorithm
-	// Clamp lowers a Cost above the limit to the limit, so that an untouched key admits it. It is for
-	// estimates: Reservation.Settle charges the rest as a debt.
+	// Clamp lowers a Cost above the limit to the limit, so that an untouched key admits it. It is
+	// for estimates: Reservation.Settle charges the rest as a debt.
 	Clamp bool
 }
 

@@ -22,8 +22,8 @@ const (
 
 // claim is thresholds that one decision has found one state at. Two states of the period stand for
 // each: a window that begins with the claim, so that one process tells the threshold, and a mark
-// that it was told. Both have the limit and the start of the period in their names, because the limit may be
-// raised, and a claim may come after the period has ended.
+// that it was told. Both have the limit and the start of the period in their names, because the
+// limit may be raised, and a claim may come after the period has ended.
 type claim struct {
 	id          uint64
 	policy      *Policy

@@ -72,8 +72,8 @@ func (c *charge) correct(ctx context.Context, units int64) {
 	c.Correction = k
 }
 
-// correctionOf returns the correction of a charge, as far as it follows from what was spent under the
-// charge's limit.
+// correctionOf returns the correction of a charge, as far as it follows from what was spent under
+// the charge's limit.
 func correctionOf(c *request.Charge) *algorithm.Correction {
 	return &algorithm.Correction{Spent: c.Limit.Cost(c.Spent), Denominator: c.Limit.Denominator()}
 }

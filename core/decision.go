@@ -54,9 +54,9 @@ type Result struct {
 	// Never if it does not refill. For a Calendar it is the length of the present period, such as
 	// 28 to 31 days for a month.
 	Window time.Duration
-	// RetryAfter is the wait after which the same charge fits if nothing else is spent: 0 if it fits
-	// now, Never if waiting does not help. After a Reserve it is the wait after which the same Reserve
-	// succeeds. It is a whole number of microseconds, rounded up.
+	// RetryAfter is the wait after which the same charge fits if nothing else is spent: 0 if it
+	// fits now, Never if waiting does not help. After a Reserve it is the wait after which the same
+	// Reserve succeeds. It is a whole number of microseconds, rounded up.
 	RetryAfter time.Duration
 	// NextAfter is the wait until Remaining rises: 0 if Remaining is Limit, Never if it does not
 	// rise.
@@ -199,8 +199,8 @@ func (r *Result) read(c *charge, p *plan, cause error) {
 	}
 }
 
-// hopeless reports whether a limit of Redis or of memory denied that could have reserved for later. The
-// share that this process has while Redis fails is worth another try.
+// hopeless reports whether a limit of Redis or of memory denied that could have reserved for later.
+// The share that this process has while Redis fails is worth another try.
 func (d *Decision) hopeless() bool {
 	for i := range d.n {
 		r := d.at(i)

@@ -207,8 +207,8 @@ func (c *denialCache) lifting(keys ...uint64) (lifted func()) {
 	}
 }
 
-// lifts returns the hashes of the keys that requests refund, settle, adjust or reserve for later. These
-// change the waits of denials.
+// lifts returns the hashes of the keys that requests refund, settle, adjust or reserve for later.
+// These change the waits of denials.
 func lifts(requests []request.Request) (keys []uint64) {
 	for i := range requests {
 		r := &requests[i]

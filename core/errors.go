@@ -22,8 +22,8 @@ var (
 	// ErrCircuitOpen is the Cause of a decision without Redis, because Redis failed just before.
 	ErrCircuitOpen = errors.New("core: redis failed just before and is not asked again yet")
 
-	// ErrOverloaded is the Cause of a decision that this process could not ask Redis for in time, or
-	// whose answer it could not read in time, although Redis answers. It is an error of Acquire.
+	// ErrOverloaded is the Cause of a decision that this process could not ask Redis for in time,
+	// or whose answer it could not read in time, although Redis answers. It is an error of Acquire.
 	ErrOverloaded = errors.New("core: redis answers, but not what this process asks in time")
 
 	// ErrClosed is returned by a Gate that is closed.

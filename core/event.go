@@ -61,9 +61,9 @@ func nameOf(names []string, value int) string {
 // Event is what happened in a Gate.
 type Event struct {
 	Kind EventKind
-	// Policy is that of an EventBlockKey, EventForgetStrikes, EventAdjust, EventAtLeast, EventLedger
-	// or EventThreshold, and that of the first charge of a Reset. The policies of a decision are in
-	// its Results.
+	// Policy is that of an EventBlockKey, EventForgetStrikes, EventAdjust, EventAtLeast,
+	// EventLedger or EventThreshold, and that of the first charge of a Reset. The policies of a
+	// decision are in its Results.
 	Policy *Policy
 	// Key is that of an EventLedger, EventAdjust or EventAtLeast.
 	Key Key
@@ -77,7 +77,8 @@ type Event struct {
 	// Node is the address of the server of EventCircuitOpened, EventCircuitClosed and
 	// EventOverload. It is empty if the client does not tell it.
 	Node string
-	// Source says who granted or denied the slot of an EventAcquire. It is SourceNone if nobody did.
+	// Source says who granted or denied the slot of an EventAcquire. It is SourceNone if nobody
+	// did.
 	Source Source
 	// Decision is set for EventDecide, EventPeek, EventAtMost and EventReserve. With an error it
 	// denies, and may have no results. It must not be kept.

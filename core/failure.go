@@ -84,8 +84,9 @@ func (g *Gate) fail(ctx context.Context, p *plan, d *Decision, cause error, admi
 	return true
 }
 
-// mode says who decides on a charge that Redis did not answer. A shadow never denies. Nothing goes on
-// without a Redis that is misconfigured. No process decides alone while Redis counts for the others.
+// mode says who decides on a charge that Redis did not answer. A shadow never denies. Nothing goes
+// on without a Redis that is misconfigured. No process decides alone while Redis counts for the
+// others.
 func (c *charge) mode(cause error) FailureMode {
 	switch {
 	case c.Shadow:

@@ -95,10 +95,10 @@ func (g *Gate) keep(client redis.UniversalClient, clock func() int64, leases req
 }
 
 // Reset forgets what was spent on the states of the charges, in Redis and in this process, whatever
-// their costs. What Adjust has raised stays. A state belongs to a key, a policy and an algorithm. So set Charge.Limit if the
-// charges to forget had one, as nethttp.Guard.Charges does. Do not cancel older reservations after
-// it, nor settle them for less: that would refund what others have spent since. The errors are
-// those of Decide.
+// their costs. What Adjust has raised stays. A state belongs to a key, a policy and an algorithm.
+// So set Charge.Limit if the charges to forget had one, as nethttp.Guard.Charges does. Do not
+// cancel older reservations after it, nor settle them for less: that would refund what others have
+// spent since. The errors are those of Decide.
 func (g *Gate) Reset(ctx context.Context, charges ...Charge) error {
 	start := time.Now()
 	err := g.reset(ctx, charges)

@@ -12,8 +12,8 @@ import (
 	"github.com/headgate/headgate/internal/request"
 )
 
-// ErrLedger is wrapped by the Cause of a decision that needed the figure of a PolicyConfig.Ledger and
-// did not get it in time.
+// ErrLedger is wrapped by the Cause of a decision that needed the figure of a PolicyConfig.Ledger
+// and did not get it in time.
 var ErrLedger = errors.New("core: no figure from the ledger")
 
 const (
@@ -77,8 +77,8 @@ func (g *Gate) sendSeeded(
 }
 
 // dropLedgers leaves to the failure modes the charges of a request whose ledgers do not answer, and
-// reports whether one is Closed. The others stay in the request; it reports whether there are some. The
-// slot is asked for afterwards.
+// reports whether one is Closed. The others stay in the request; it reports whether there are some.
+// The slot is asked for afterwards.
 func (p *plan) dropLedgers(r *request.Request, cause error) (closed, others bool) {
 	var rest []*request.Charge
 	for _, c := range r.Charges {
@@ -191,8 +191,9 @@ func (g *Gate) askLedger(ctx context.Context, c Charge) error {
 	}
 }
 
-// takeTurn asks the ledger of a key if nobody does. Otherwise it returns for how long another caller
-// may. It waits for its place before it takes the turn, so that the ledger has all of its time.
+// takeTurn asks the ledger of a key if nobody does. Otherwise it returns for how long another
+// caller may. It waits for its place before it takes the turn, so that the ledger has all of its
+// time.
 func (g *Gate) takeTurn(ctx context.Context, c Charge, end <-chan time.Time) (left time.Duration, err error) {
 	select {
 	case g.ledgers.busy <- struct{}{}:

@@ -39,33 +39,35 @@ type PolicyConfig struct {
 	// request is admitted.
 	Shadow bool
 	// Hold is how long a Reservation keeps what it spent under the policy, unless it is settled or
-	// renewed before: after that the charge has gone back, as Reservation.Cancel gives it back. So a
-	// process that dies strands nothing of a budget. Decide, Allow, Wait and AtMost spend for good.
-	// Zero keeps it until it is settled. It is at least a millisecond and at most 10 years, and all
-	// processes must agree on whether it is zero.
+	// renewed before: after that the charge has gone back, as Reservation.Cancel gives it back. So
+	// a process that dies strands nothing of a budget. Decide, Allow, Wait and AtMost spend for
+	// good. Zero keeps it until it is settled. It is at least a millisecond and at most 10 years,
+	// and all processes must agree on whether it is zero.
 	//
 	// A hold may end before the wait of a denial is over, so that there is room earlier.
 	Hold time.Duration
 	// Raisable lets Gate.Adjust raise the limit of single keys for a time. A decision then reads a
 	// second key of Redis, in a script of its own. The Algorithm must be a quota; see Adjustment.
 	Raisable bool
-	// Ledger, if not nil, returns what a key has used in a period as the user's own database knows it,
-	// for a quota that must survive a Redis that loses its data. It is asked before the first decision
-	// on a key in each period of Redis's clock, and again when Redis has lost the key: by one caller
-	// at a time over all processes. What is used is raised to its figure, as by Gate.AtLeast. See
-	// Adjustment for what a quota is, and Raisable for the price.
+	// Ledger, if not nil, returns what a key has used in a period as the user's own database knows
+	// it, for a quota that must survive a Redis that loses its data. It is asked before the first
+	// decision on a key in each period of Redis's clock, and again when Redis has lost the key: by
+	// one caller at a time over all processes. What is used is raised to its figure, as by
+	// Gate.AtLeast. See Adjustment for what a quota is, and Raisable for the price.
 	//
-	// It is called in a goroutine of the Gate, for at most 5 s, with the values of a caller's context,
-	// and 32 times at once in a process. The decision waits for it, for at most Config.Timeout. Without
-	// a figure OnFailure decides on this policy, with a Cause that wraps ErrLedger. A call that fails
-	// is repeated after a second at the earliest. It must end with its context: Gate.Close ends that,
-	// and waits for the call.
+	// It is called in a goroutine of the Gate, for at most 5 s, with the values of a caller's
+	// context, and 32 times at once in a process. The decision waits for it, for at most
+	// Config.Timeout. Without a figure OnFailure decides on this policy, with a Cause that wraps
+	// ErrLedger. A call that fails is repeated after a second at the earliest. It must end with its
+	// context: Gate.Close ends that, and waits for the call. It may call Gate.Adjust with raises of
+	// the key, which Redis has lost too.
 	Ledger func(ctx context.Context, key Key, period Span) (used int64, err error)
-	// Thresholds are percentages of the limit, such as 80, 90 and 100: at most 8, between 1 and 100,
-	// in ascending order. When a key has used as much, Config.Observe is told an EventThreshold,
-	// once for each key, threshold and period over all processes. A process that dies in between
-	// may leave it to be told again. A decision on the key finds it, admitted or denied, so a Settle
-	// for more is told with the next one. Decisions take no further round trips for it.
+	// Thresholds are percentages of the limit, such as 80, 90 and 100: at most 8, between 1 and
+	// 100, in ascending order. When a key has used as much, Config.Observe is told an
+	// EventThreshold, once for each key, threshold and period over all processes. A process that
+	// dies in between may leave it to be told again. A decision on the key finds it, admitted or
+	// denied, so a Settle for more is told with the next one. Decisions take no further round trips
+	// for it.
 	//
 	// Algorithm must be a Calendar, a FixedWindow of at least a minute without FromFirst, or a
 	// TokenBucket with Rate 0, which is one period. Nothing is told while a key has a limit of

@@ -39,8 +39,8 @@ type Event struct {
 	Tenant string
 	// Plan and Shadow are the names of the plans that disagree.
 	Plan, Shadow string
-	// Policy is the policy under which they do, and Allowed is what Plan decided: if it is true, the
-	// policy allows the charge and the shadow would not.
+	// Policy is the policy under which they do, and Allowed is what Plan decided: if it is true,
+	// the policy allows the charge and the shadow would not.
 	Policy  *core.Policy
 	Allowed bool
 	// Override is what an EventOverrideApplied is about. It must not be changed.

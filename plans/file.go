@@ -10,8 +10,8 @@ import (
 
 const (
 	lookInterval = 250 * time.Millisecond
-	// settled is the age from which a file with an unchanged time of modification is not read again.
-	// A file that is younger may be written twice in one tick of its file system's clock.
+	// settled is the age from which a file with an unchanged time of modification is not read
+	// again. A file that is younger may be written twice in one tick of its file system's clock.
 	settled = 2 * time.Second
 )
 

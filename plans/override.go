@@ -23,9 +23,9 @@ const maxYear = 9999 // of RFC 3339
 type Override struct {
 	// Plan names another plan. Empty leaves the tenant the plan that it has.
 	Plan string
-	// Limits replace single limits of the plan, by the names of policies, and Caps single caps. They
-	// hold beside a shadow plan too. A limit that cannot stand in a file, such as a core.Block, is an
-	// error.
+	// Limits replace single limits of the plan, by the names of policies, and Caps single caps.
+	// They hold beside a shadow plan too. A limit that cannot stand in a file, such as a
+	// core.Block, is an error.
 	Limits map[string]core.Algorithm
 	Caps   map[string]int64
 	// Until ends the override, by Redis's clock. The zero time is never.

@@ -33,8 +33,8 @@ type Config struct {
 	// OnFailure says what holds for a tenant if Resolve fails and has never succeeded for it.
 	// Otherwise the last known plan holds. Zero means UseDefault.
 	OnFailure OnFailure
-	// Tenant returns whose key it is. Nil means the outermost part of the key. An empty tenant is an
-	// error. It is called in the goroutine of the decision.
+	// Tenant returns whose key it is. Nil means the outermost part of the key. An empty tenant is
+	// an error. It is called in the goroutine of the decision.
 	Tenant func(ctx context.Context, key core.Key) string
 	// MaxTenants bounds the tenants that are kept in memory. It is rounded up to a multiple of 64
 	// from 64 on. Zero means 100,000. Beyond it, tenants that have not been asked for lately are
@@ -46,13 +46,14 @@ type Config struct {
 	// Timeout bounds one call of Resolve, and one read of Redis. A decision on a tenant that is not
 	// known waits for both, one after the other. Zero means 300 ms, and it is at most 500 ms.
 	Timeout time.Duration
-	// Client is the Redis that keeps the overrides and tells all processes of changes. Every process
-	// asks it for the last change every 400 ms. If Client is nil, this process keeps them in memory.
+	// Client is the Redis that keeps the overrides and tells all processes of changes. Every
+	// process asks it for the last change every 400 ms. If Client is nil, this process keeps them
+	// in memory.
 	Client redis.UniversalClient
 	// Prefix begins the names of the keys in Redis. Empty means "hg".
 	Prefix string
-	// Policies and Semaphores are the names that limits and caps may have: all others are faults of a
-	// Set and of an Override, such as a name that is misspelt. Nil permits all names.
+	// Policies and Semaphores are the names that limits and caps may have: all others are faults of
+	// a Set and of an Override, such as a name that is misspelt. Nil permits all names.
 	Policies, Semaphores []string
 	// Observe is called with every Event. It must be fast and safe for concurrent use, and must not
 	// call Reload, Replace or Close, which may wait for it. Nil observes nothing.

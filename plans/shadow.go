@@ -11,7 +11,8 @@ import (
 // Shadow returns a policy to charge beside a policy, with the same key and cost. It counts by the
 // shadow plan of the key's tenant, and never denies. Its name is that of the policy and "-shadow".
 // A tenant whose plan has no shadow is not counted, and under a policy that the shadow plan says
-// nothing about it has the policy's own Algorithm, as it will when the plan holds. Observe reports disagreements between the two.
+// nothing about it has the policy's own Algorithm, as it will when the plan holds. Observe reports
+// disagreements between the two.
 func (p *Plans) Shadow(policy *core.Policy) (*core.Policy, error) {
 	switch {
 	case policy == nil || policy.Name() == "":

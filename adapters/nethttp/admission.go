@@ -68,7 +68,8 @@ func (a *Admission) Decision() *core.Decision { return &a.decision }
 //     the format AnthropicError it is StatusOverloaded
 func (a *Admission) Status() int { return a.status }
 
-// StatusText returns the Status in words, such as Too Many Requests, or "" if the request may go on.
+// StatusText returns the Status in words, such as Too Many Requests, or "" if the request may go
+// on.
 func (a *Admission) StatusText() string {
 	if a.status == StatusOverloaded {
 		return "Overloaded"

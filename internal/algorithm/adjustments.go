@@ -34,8 +34,8 @@ func QuotaOf(l Limit) Quota {
 	return nil
 }
 
-// PeriodOf returns the quota as it holds at a time, and the period then, in microseconds. The period is
-// 0 and 0 if the quota has none.
+// PeriodOf returns the quota as it holds at a time, and the period then, in microseconds. The
+// period is 0 and 0 if the quota has none.
 func PeriodOf(q Quota, at int64) (then Quota, from, until int64) {
 	switch q := q.(type) {
 	case *Period:
@@ -53,14 +53,16 @@ func PeriodOf(q Quota, at int64) (then Quota, from, until int64) {
 // AnyReceipt is the receipt by which Give takes units from a Quota whoever spent them.
 const AnyReceipt = -1
 
-// Unseeded is the reply to a request with a key that is to be seeded first, and a verdict of Adjust.
+// Unseeded is the reply to a request with a key that is to be seeded first, and a verdict of
+// Adjust.
 const Unseeded = -2
 
-// LedgerFailed is the verdict of Ask if another caller has failed to find out what is used just before.
+// LedgerFailed is the verdict of Ask if another caller has failed to find out what is used just
+// before.
 const LedgerFailed = -1
 
-// idsEnd is the time, in microseconds, of which ids are known until a multiple: so they end together,
-// and few decisions drop some.
+// idsEnd is the time, in microseconds, of which ids are known until a multiple: so they end
+// together, and few decisions drop some.
 const idsEnd = 86_400_000_000
 
 // The verdicts of Adjust that change nothing.
@@ -76,8 +78,8 @@ type Adjustment struct {
 	From, Until int64
 	ID          string // of Adjust
 	Keep        int64  // how long the id is known
-	// Units are charged by Adjust, or given back if they are negative. AtLeast raises what is used to
-	// them.
+	// Units are charged by Adjust, or given back if they are negative. AtLeast raises what is used
+	// to them.
 	Units int64
 	Raise int64 // units by which Adjust raises the limit
 	Ends  int64 // when the raise ends
@@ -174,8 +176,8 @@ func (a *Adjustments) sum() {
 	}
 }
 
-// raise raises the limit of a charge by what its adjustments say. It reports whether the key is to be
-// seeded first.
+// raise raises the limit of a charge by what its adjustments say. It reports whether the key is to
+// be seeded first.
 func (c *Charge) raise(now int64) (unseeded bool) {
 	q := QuotaOf(c.Limit)
 	c.Raised = c.Adjustments.find(now)

@@ -31,8 +31,8 @@ const (
 	// that were missing.
 	AtLeast Operation = "atleast"
 	// Ask asks whether the caller shall find out what is used of a Quota. Verdict: 0 if the key is
-	// seeded; the microseconds for which another caller is to do it; LedgerFailed; or minus the present
-	// time if this one is.
+	// seeded; the microseconds for which another caller is to do it; LedgerFailed; or minus the
+	// present time if this one is.
 	Ask Operation = "ask"
 )
 
@@ -70,8 +70,8 @@ type Charge struct {
 	Shadow bool
 	// Receipt identifies the charge to refund.
 	Receipt int64
-	// Kept is nil if there is nothing beside the state, as of most charges: a store clears 16 of them
-	// for each decision.
+	// Kept is nil if there is nothing beside the state, as of most charges: a store clears 16 of
+	// them for each decision.
 	*Kept
 }
 
@@ -89,7 +89,8 @@ type Kept struct {
 	Adjustment  *Adjustment // of Adjust, AtLeast and Ask
 	// Raised is by how much the adjustments raise the limit. Run sets it, and raises Limit.
 	Raised int64
-	// Gone reports that nothing counts any more since holds have ended. The State is a new one then.
+	// Gone reports that nothing counts any more since holds have ended. The State is a new one
+	// then.
 	Gone bool
 }
 
@@ -109,9 +110,9 @@ func (k *Kept) Expires() int64 {
 
 // Run decides one request at now and appends the reply: the verdict, then each charge's reply,
 // except for Give, Settle and Renew. The charges have different states. Bit i of changed is set if
-// charge i changed its State. AtMost sets each charge's cost to what was charged. At first Run raises
-// the limits, and refunds the holds that have ended. If a key is to be seeded before, the reply is
-// Unseeded and nothing changes.
+// charge i changed its State. AtMost sets each charge's cost to what was charged. At first Run
+// raises the limits, and refunds the holds that have ended. If a key is to be seeded before, the
+// reply is Unseeded and nothing changes.
 func Run(now int64, terms Terms, charges []Charge, reply []int64) (_ []int64, changed uint32) {
 	unseeded := false
 	for i := range charges {

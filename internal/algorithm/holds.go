@@ -116,8 +116,8 @@ func (c *Charge) keep(now int64, id string, receipt int64) {
 	}
 }
 
-// settle ends the holds of the charges and corrects what was spent. Of a hold that had ended before,
-// nothing is spent, so the whole cost is charged.
+// settle ends the holds of the charges and corrects what was spent. Of a hold that had ended
+// before, nothing is spent, so the whole cost is charged.
 func settle(now int64, terms Terms, charges []Charge) (verdict int64, changed uint32) {
 	for i := range charges {
 		c := &charges[i]

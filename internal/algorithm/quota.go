@@ -12,8 +12,8 @@ type Span struct {
 	Left int64
 }
 
-// SpanOf returns the period of the reply to a charge under a limit. It reports false if the limit is
-// no Quota, or a window of less than a minute.
+// SpanOf returns the period of the reply to a charge under a limit. It reports false if the limit
+// is no Quota, or a window of less than a minute.
 func SpanOf(l Limit, reply []int64) (s Span, ok bool) {
 	switch q := QuotaOf(l).(type) {
 	case *Period:

@@ -145,8 +145,8 @@ func (s *window) enter(now, limit, start, finish, after int64) (changed bool) {
 	w := &s.found
 	switch {
 	case w.start >= finish:
-		// The window of the count is yet to come. This is kept even if nothing is charged. Otherwise
-		// the window would not end.
+		// The window of the count is yet to come. This is kept even if nothing is charged.
+		// Otherwise the window would not end.
 		if w.start == finish {
 			w.debt = max(w.debt, w.count)
 		}

@@ -34,11 +34,11 @@ type Config struct {
 }
 
 const (
-	// quiet is how long a server says nothing before it counts as gone, or Config.Timeout if that is
-	// longer.
+	// quiet is how long a server says nothing before it counts as gone, or Config.Timeout if that
+	// is longer.
 	quiet = 250 * time.Millisecond
-	// patience bounds a round trip, the client's handshake included, or five times Config.Timeout if
-	// that is longer.
+	// patience bounds a round trip, the client's handshake included, or five times Config.Timeout
+	// if that is longer.
 	patience = time.Second
 )
 
@@ -115,8 +115,8 @@ func (s *Store) clocked(args []any) []any {
 	return args
 }
 
-// renewPeriods replaces the limits whose period does not hold now, except in a request that is meant
-// for that period.
+// renewPeriods replaces the limits whose period does not hold now, except in a request that is
+// meant for that period.
 func renewPeriods(requests []request.Request, now int64) {
 	for i := range requests {
 		if requests[i].IsBound() {

@@ -31,7 +31,8 @@ type Charge struct {
 	Shadow  bool // counts, and never denies
 	Units   int64
 	Cost    algorithm.Cost // of the units, under the limit
-	// HoldFor is how long units under the policy are held, in microseconds. It is 0 if they are not.
+	// HoldFor is how long units under the policy are held, in microseconds. It is 0 if they are
+	// not.
 	HoldFor    int64
 	Correction *algorithm.Correction // of Settle and Renew
 	// Adjusts says that the adjustments of the state count. They are those of a Quota.
@@ -78,7 +79,8 @@ type Request struct {
 	// empty they are not held.
 	Hold    string
 	Charges []*Charge
-	// Slot is taken if the charges are admitted. If it is not free, nothing is spent. It may be nil.
+	// Slot is taken if the charges are admitted. If it is not free, nothing is spent. It may be
+	// nil.
 	Slot *Slot
 
 	Verdict int64 // the store fills it in; see algorithm.Operation
@@ -155,8 +157,8 @@ func (r *Request) IsUnseeded(reply []int64) bool {
 	return len(reply) == 1 && reply[0] == algorithm.Unseeded && !r.Op.Corrects() && r.Adjusts()
 }
 
-// Settle reads the reply to the request, which is verdict, each charge's reply, and by how much each
-// limit with adjustments is raised. It reports whether the reply was as long as that.
+// Settle reads the reply to the request, which is verdict, each charge's reply, and by how much
+// each limit with adjustments is raised. It reports whether the reply was as long as that.
 func (r *Request) Settle(reply []int64) bool {
 	if r.Unseeded = r.IsUnseeded(reply); r.Unseeded {
 		return true
