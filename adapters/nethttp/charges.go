@@ -87,27 +87,31 @@ func (a *Admission) deriveRules(r *http.Request, charges []core.Charge) ([]core.
 		if rule.Skip != nil && rule.Skip(r) {
 			continue
 		}
-		key, ok, err := a.ruleKey(rule.Policy.Name(), rule.Key, rule.NoKey, r)
+		c, ok, err := a.chargeWithoutCost(rule, r)
 		if err != nil {
 			return nil, err
 		}
 		if !ok {
 			continue
 		}
-		limit, err := rule.limit(a, r)
-		if err != nil {
+		if c.Cost, err = rule.cost(r); err != nil {
 			return nil, err
 		}
-		cost, err := rule.cost(r)
-		if err != nil {
-			return nil, err
-		}
-		charges = append(charges, core.Charge{
-			Policy: rule.Policy, Key: key, Cost: cost, Limit: limit, Clamp: rule.Clamp,
-		})
-		a.charged = append(a.charged, charged{i, cost, limit})
+		charges = append(charges, c)
+		a.charged = append(a.charged, charged{i, c.Cost, c.Limit})
 	}
 	return charges, nil
+}
+
+// chargeWithoutCost returns what a rule charges the request, except for the cost. It reports false
+// if the rule skips a request without a key.
+func (a *Admission) chargeWithoutCost(rule *Rule, r *http.Request) (c core.Charge, ok bool, err error) {
+	key, ok, err := a.ruleKey(rule.Policy.Name(), rule.Key, rule.NoKey, r)
+	if err != nil || !ok {
+		return c, false, err
+	}
+	limit, err := rule.limit(a, r)
+	return core.Charge{Policy: rule.Policy, Key: key, Limit: limit, Clamp: rule.Clamp}, true, err
 }
 
 // ruleKey derives the key of a rule below the scope. It reports false if the request has none and

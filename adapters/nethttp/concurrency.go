@@ -60,7 +60,8 @@ type Cap struct {
 	// neither.
 	Share, Floor int64
 	// ShareFor returns the share and the floor of a request's key, such as those of its customer's
-	// plan. If ShareFor is nil or returns 0, Share or Floor applies. An error, and numbers that are
+	// plan. If ShareFor is nil or returns 0, Share or Floor applies. The context is that of
+	// Rule.Limit. An error, and numbers that are
 	// not valid, refuse the request with 500.
 	ShareFor func(*http.Request) (share, floor int64, err error)
 	// Global makes the refusal 503 and not 429 when the cap is full: the excess is not the

@@ -52,9 +52,10 @@ func NewGuard(cfg Config) (*Guard, error) {
 		c := *cfg.Concurrency
 		c.Caps = slices.Clone(c.Caps)
 		g.cfg.Concurrency = &c
-		if slices.ContainsFunc(c.Caps, func(c Cap) bool { return c.LimitFor != nil }) {
-			g.varies = true
-		} else {
+		for _, level := range c.Caps {
+			g.varies = g.varies || level.LimitFor != nil || level.ShareFor != nil
+		}
+		if !slices.ContainsFunc(c.Caps, func(c Cap) bool { return c.LimitFor != nil }) {
 			g.caps = c.advertise(nil)
 		}
 	}

@@ -52,11 +52,11 @@ func (a *Admission) deriveLevels(r *http.Request) error {
 		if err != nil {
 			return fmt.Errorf("%w of cap %d: %w", errLimit, i, err)
 		}
-		share, floor, err := level.share(r)
+		own, err := level.share(a, r)
 		if err != nil {
 			return fmt.Errorf("%w of cap %d: %w", errLimit, i, err)
 		}
-		levels = append(levels, core.Level{Key: key, Limit: n, Share: share, Floor: min(floor, n)})
+		levels = append(levels, core.Level{Key: key, Limit: n, Share: own.share, Floor: min(own.floor, n)})
 	}
 	a.levels = levels
 	return nil
@@ -79,16 +79,22 @@ func (c *Cap) limit(a *Admission, r *http.Request) (int64, error) {
 	return n, nil
 }
 
-// share returns the share and the floor of a request's key.
-func (c *Cap) share(r *http.Request) (share, floor int64, err error) {
+// portion is what a key gets of the room of the cap before its own.
+type portion struct{ share, floor int64 }
+
+// share returns the portion of a request's key.
+func (c *Cap) share(a *Admission, r *http.Request) (own portion, err error) {
 	if c.ShareFor != nil {
-		share, floor, err = c.ShareFor(r)
+		own, err = inSnapshot(a, r, func(r *http.Request) (p portion, err error) {
+			p.share, p.floor, err = c.ShareFor(r)
+			return p, err
+		})
 	}
-	if err == nil && (share < 0 || share > core.MaxShare || floor < 0) {
+	if err == nil && (own.share < 0 || own.share > core.MaxShare || own.floor < 0) {
 		err = fmt.Errorf("its share is %d and its floor is %d: they must be between 0 and %d, and the limit",
-			share, floor, core.MaxShare)
+			own.share, own.floor, core.MaxShare)
 	}
-	return cmp.Or(share, c.Share), cmp.Or(floor, c.Floor), err
+	return portion{cmp.Or(own.share, c.Share), cmp.Or(own.floor, c.Floor)}, err
 }
 
 // slotRequest derives what the request asks the semaphore for.

@@ -40,13 +40,19 @@ func TestRequestIsDecidedByOneSnapshot(t *testing.T) {
 			Name: "c", Algorithm: core.PerHour(1),
 			For: func(ctx context.Context, _ core.Key) (core.Algorithm, error) { return limit(ctx) },
 		})}
-		var capped int64
+		var capped, shared int64
 		g := guard(t, nethttp.Config{
 			Gate: gate, Rules: []nethttp.Rule{first, second, perKey}, MaxDelay: maxDelay,
 			Concurrency: &nethttp.Concurrency{Semaphore: semaphore, Caps: []nethttp.Cap{{
 				Key: keyfunc.RemoteIP(), Limit: 1, LimitFor: func(r *http.Request) (int64, error) {
 					capped = now(r.Context())
 					return capped, nil
+				},
+			}, {
+				Key: keyfunc.Must(keyfunc.Static("all")), Limit: 1,
+				ShareFor: func(r *http.Request) (share, floor int64, err error) {
+					shared = now(r.Context())
+					return shared, 0, nil
 				},
 			}}},
 		})
@@ -56,6 +62,9 @@ func TestRequestIsDecidedByOneSnapshot(t *testing.T) {
 				if got := d.At(i).Limit; got != 10+capped {
 					t.Errorf("result %d has limit %d, and the cap %d", i, got, capped)
 				}
+			}
+			if shared != capped {
+				t.Errorf("the share is %d, and the cap %d", shared, capped)
 			}
 			if a, b := now(r.Context()), now(r.Context()); a == b || a <= capped {
 				t.Errorf("the handler is in the snapshot: %d, %d", a, b)

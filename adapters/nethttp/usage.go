@@ -124,18 +124,13 @@ func (a *Admission) deriveKeys(r *http.Request) (charges []core.Charge, err erro
 		if rule.Policy.Shadow() {
 			continue
 		}
-		key, ok, err := a.ruleKey(rule.Policy.Name(), rule.Key, rule.NoKey, r)
+		c, ok, err := a.chargeWithoutCost(rule, r)
 		if err != nil {
 			return nil, err
 		}
-		if !ok {
-			continue
+		if ok {
+			charges = append(charges, c)
 		}
-		limit, err := rule.limit(a, r)
-		if err != nil {
-			return nil, err
-		}
-		charges = append(charges, core.Charge{Policy: rule.Policy, Key: key, Limit: limit})
 	}
 	return charges, nil
 }
