@@ -43,6 +43,10 @@ type Adjustment struct {
 	At time.Time
 }
 
+// whatQuotas says in errors what a quota is.
+const whatQuotas = "it must be a Calendar, a FixedWindow that is not FromFirst, or a TokenBucket " +
+	"with Rate 0"
+
 const (
 	maxAdjustmentID = 128
 	adjustmentKept  = 366 * 24 * time.Hour // or longer than any period
@@ -94,12 +98,14 @@ func (g *Gate) apply(ctx context.Context, a Adjustment) (verdict int64, err erro
 		ID: a.ID, Keep: adjustmentKept.Microseconds(), Units: a.Units, Raise: a.Raise, Ends: ends,
 	}
 	c := Charge{Policy: a.Policy, Key: a.Key, Limit: a.Limit}
+	verdict, err = g.adjust(ctx, algorithm.Adjust, c, a.At, k)
 	for range ledgerTries {
-		verdict, err = g.adjust(ctx, algorithm.Adjust, c, a.At, k)
 		if err != nil || verdict != algorithm.Unseeded {
 			break
 		}
-		err = g.seedKey(ctx, c)
+		if err = g.seedKey(ctx, c); err == nil {
+			verdict, err = g.adjust(ctx, algorithm.Adjust, c, a.At, k)
+		}
 	}
 	switch {
 	case err == nil && verdict == algorithm.Unseeded:
@@ -155,8 +161,8 @@ func (g *Gate) adjust(
 	}
 	quota := algorithm.QuotaOf(from.current())
 	if quota == nil {
-		return 0, fmt.Errorf("%w: the limit of %s under %s is no quota: it must be a Calendar, a "+
-			"FixedWindow that is not FromFirst, or a TokenBucket with Rate 0", ErrCharge, asked.Key, p.name)
+		return 0, fmt.Errorf("%w: the limit of %s under %s is no quota: %s",
+			ErrCharge, asked.Key, p.name, whatQuotas)
 	}
 	outside := func() error {
 		field := "Adjustment.At"

@@ -55,8 +55,7 @@ func (p *Policy) checkQuota(field string) error {
 	if p.own == nil || p.own.current() == nil || algorithm.QuotaOf(p.own.current()) != nil {
 		return nil
 	}
-	return fmt.Errorf("core: PolicyConfig.%s is set, and the Algorithm is no quota: it must be a "+
-		"Calendar, a FixedWindow that is not FromFirst, or a TokenBucket with Rate 0", field)
+	return fmt.Errorf("core: PolicyConfig.%s is set, and the Algorithm is no quota: %s", field, whatQuotas)
 }
 
 // sendSeeded waits for the ledgers of a request with keys that are to be seeded first, and asks the

@@ -7,9 +7,9 @@ import (
 )
 
 // Snapshot returns the value of key in the snapshot of ctx: what load returned when Snapshot was
-// first called with that key. So PolicyConfig.For, nethttp.Rule.Limit and nethttp.Cap.LimitFor see
-// one state of data that changes meanwhile, such as a configuration that is replaced, for all
-// charges of a decision and all rules of a request:
+// first called with that key. So PolicyConfig.For, and the functions of a nethttp.Rule and a
+// nethttp.Cap that return limits and shares, see one state of data that changes meanwhile, such as
+// a configuration that is replaced, for all charges of a decision and all rules of a request:
 //
 //	config := core.Snapshot(ctx, &current, current.Load) // current is an atomic.Pointer
 //
@@ -18,8 +18,7 @@ import (
 // their own. Without a snapshot, Snapshot calls load each time. It allocates nothing then.
 //
 // The key must be comparable, and is compared with its type and V. A pointer to the data is a good
-// one.
-// If several goroutines call load at once, the value of the first to return counts.
+// one. If several goroutines call load at once, the value of the first to return counts.
 func Snapshot[K, V any](ctx context.Context, key K, load func() V) V {
 	s, _ := ctx.Value(snapshotKey{}).(*snapshot)
 	if s == nil {

@@ -55,7 +55,7 @@ func checkThresholds(percents []int, own *limit, perKey bool) error {
 // reached returns a bit for each threshold of the policy that so much of a limit reaches.
 func (p *Policy) reached(used, limit int64) (bits uint8) {
 	for i, percent := range p.thresholds {
-		if used < limit && used*100 < int64(percent)*limit { // such a limit is at most 10^15
+		if used < limit && used*100 < int64(percent)*limit { // such a limit is at most 2·10^15
 			break
 		}
 		bits |= 1 << i
