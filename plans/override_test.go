@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"reflect"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 	"pgregory.net/rapid"
 
 	"github.com/headgate/headgate/core"
@@ -377,6 +380,60 @@ func TestOverrideWhileRedisIsDown(t *testing.T) {
 	await(t, "the override is lost with Redis's memory", func() bool { return limit(t, p, "acme") == core.Algorithm(free) })
 	setOverride(t, p, "stranger", plans.Override{Plan: "pro"})
 	await(t, "an override is obeyed", func() bool { return limit(t, p, "stranger") == core.Algorithm(pro) })
+}
+
+// down is a Redis that does not answer.
+type down struct{}
+
+func (down) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (down) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+	return func(_ context.Context, cmd redis.Cmder) error {
+		cmd.SetErr(io.EOF)
+		return io.EOF
+	}
+}
+
+func (down) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(_ context.Context, cmds []redis.Cmder) error {
+		for _, cmd := range cmds {
+			cmd.SetErr(io.EOF)
+		}
+		return io.EOF
+	}
+}
+
+// While Redis is down, overrides are asked for every second, and Resolve as seldom as before.
+func TestRedisThatIsDownAsksNoResolve(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := redis.NewClient(&redis.Options{
+			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+		})
+		client.AddHook(down{})
+		t.Cleanup(func() { _ = client.Close() })
+		var calls atomic.Int64
+		p := newPlans(t, plans.Config{Client: client, TTL: time.Minute, Resolve: func(context.Context, string) (string, error) {
+			calls.Add(1)
+			return "pro", nil
+		}})
+		for range 30 {
+			expect(t, p, "acme", pro)
+			time.Sleep(1100 * time.Millisecond)
+			synctest.Wait()
+		}
+		if n := calls.Load(); n != 1 {
+			t.Errorf("Resolve was called %d times in half a minute", n)
+		}
+		time.Sleep(time.Minute)
+		for range 3 {
+			expect(t, p, "acme", pro)
+			time.Sleep(1100 * time.Millisecond)
+			synctest.Wait()
+		}
+		if n := calls.Load(); n != 2 {
+			t.Errorf("Resolve was called %d times in a minute and a half", n)
+		}
+	})
 }
 
 func TestOverrideOnACluster(t *testing.T) {
