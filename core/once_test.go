@@ -1,12 +1,10 @@
 package core_test
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -282,25 +280,8 @@ func TestOnceDuringClose(t *testing.T) {
 // The key of a process that is killed is free when its lease has ended.
 func TestOnceAfterKill(t *testing.T) {
 	s := redistest.Start(t)
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(self, "-test.run=^TestOnceWorker$")
-	cmd.Env = append(os.Environ(), "CORE_TEST_ONCE="+s.Addr, "CORE_TEST_PREFIX="+s.Prefix)
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	killed := sync.OnceFunc(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	t.Cleanup(killed)
-	for lines := bufio.NewScanner(out); lines.Scan() && lines.Text() != "begun"; {
+	_, lines, killed := startKillable(t, "TestOnceWorker", "CORE_TEST_ONCE="+s.Addr, "CORE_TEST_PREFIX="+s.Prefix)
+	for lines.Scan() && lines.Text() != "begun" {
 	}
 	o, key := newOnce(t, redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix}), core.OnceConfig{TTL: time.Second}), newKey(t, "k")
 	if _, err := o.Begin(t.Context(), key, 0); !errors.Is(err, core.ErrFull) {

@@ -7,7 +7,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"strings"
 	"sync"
 	"testing"
@@ -242,31 +241,9 @@ func (w *thresholdWorker) wait(line string) {
 
 func startThresholdWorker(t *testing.T, s *redistest.Server, prefix, work string) *thresholdWorker {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(self, "-test.run=^TestThresholdWorker$")
-	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0",
+	in, lines, kill := startKillable(t, "TestThresholdWorker",
 		"CORE_TEST_ADDR_THRESHOLDS="+s.Addr, "CORE_TEST_PREFIX="+prefix, "CORE_TEST_WORK="+work)
-	cmd.Stderr = t.Output()
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	kill := sync.OnceFunc(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	t.Cleanup(kill)
-	return &thresholdWorker{in, bufio.NewScanner(out), kill}
+	return &thresholdWorker{in, lines, kill}
 }
 
 // TestThresholdWorker is the body of each process that startThresholdWorker starts.
