@@ -51,7 +51,8 @@ func PeriodOf(q Quota, at int64) (then Quota, from, until int64) {
 }
 
 // AnyReceipt is the receipt by which Give takes units from a Quota whoever spent them.
-const AnyReceipt = -1
+// It is not -1, which is no receipt.
+const AnyReceipt = -2
 
 // Unseeded is the reply to a request with a key that is to be seeded first, and a verdict of
 // Adjust.

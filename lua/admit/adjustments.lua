@@ -59,7 +59,7 @@ local function change(units)
   if units > 0 then
     run({{'force', 1, 1, '0', key, limit, text(units), '0'}})
   elseif units < 0 then
-    run({{'give', 1, 1, '0', key, limit, text(-units), '0', '-1'}})
+    run({{'give', 1, 1, '0', key, limit, text(-units), '0', '-2'}})
   end
   if count > 0 then
     keep(from, 0)

@@ -105,7 +105,7 @@ if reach > (reaches[key] or 0) then reaches[key] = reach end
 --: give
 local level, rest, start, denominator, more = reply[n + 1], reply[n + 2], now, ARGV[limit + 2], states[key]
 if denominator == 0 then start, denominator = 0, 1 end
-given = (level > 0 or rest > 0) and (receipt == -1 or more and more[3] and receipt > more[3])
+given = (level > 0 or rest > 0) and (receipt == -2 or more and more[3] and receipt > more[3])
 if given then
   level, rest = level - whole, rest - part
   if rest < 0 then level, rest = level - 1, rest + denominator end

@@ -98,7 +98,7 @@ receipt = state.from + 1
 --: give
 local state, most = states[key], ARGV[limit + 3]
 local used, left, owed = reply[n + 1], reply[n + 2], reply[n + 3]
-given = (receipt == -1 or receipt == state.from + 1) and used > 0
+given = (receipt == -2 or receipt == state.from + 1) and used > 0
 if given then
   local held = math.max(0, used - whole)
   local less = math.max(0, used - most) - math.max(0, held - most)
