@@ -275,8 +275,12 @@ func TestDrain(t *testing.T) {
 			}
 			meter := r.meter.Handler(proxyTo(t, r.upstream))
 			r.serve(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-				context.AfterFunc(q.Context(), func() { close(left) })
-				meter.ServeHTTP(w, q)
+				seen, cancel := context.WithCancel(context.WithoutCancel(q.Context()))
+				context.AfterFunc(q.Context(), func() {
+					cancel() // returns when the Meter's context has ended too
+					close(left)
+				})
+				meter.ServeHTTP(w, q.WithContext(seen))
 			}))
 			response, err := plainClient.Do(r.request(chatPath, streamed).WithContext(ctx))
 			if err == nil {
