@@ -49,7 +49,7 @@
 -- the next waiter gets "id 0 0 0" and acquires again. An evicted id gets "!id". A channel with a
 -- brace lies in the scope's hash slot and gets a sharded message.
 --
--- A record is "ticket token granted", then "longest lease channel metadata" as requested, then for
+-- A record is "ticket token granted request"; a request is "longest lease channel metadata" and for
 -- each level "node weight limit". A waiter's token is 0. Other fields of the hash:
 --   u:node  weight in use
 --   n:node  "parent rank", where and with which rank the node is ready
@@ -59,7 +59,9 @@
 --           after which none ends, and until which the hash lives. The last two are in milliseconds.
 --           While there are waiters or marks, a second line "ticket,nodes,places,evicted_until,since"
 --           follows: the last arrival; the number of fields n:node; the number of waiters and marks; a
---           time after which no mark counts; when the first account was opened, or 0
+--           time after which no mark counts; when the first account was opened, or 0. The first
+--           holder of a scope that holds and queues nobody is alone in it, until anybody but its
+--           release comes: scope is " id granted request" then, and nothing else is kept
 -- Fields of the accounts: a:node the account of a node, c:node the clock of a parent, since.
 --
 -- Commands, strings, tables and captured variables cost most of a run. So the commonest steps return
@@ -91,13 +93,15 @@ local function text(number)
   return string.format('%d%07d', (number - low) / 10000000, low)
 end
 
+local scope, expired = values[1], false
+--: lone
+
 local function scope_text(at, ahead, token, hold, holders, earliest_end, latest_end)
   return at .. ',' .. ahead .. ',' .. token .. ',' .. hold .. ',' .. holders .. ',' .. earliest_end ..
     ',' .. latest_end
 end
 
 -- Long numbers stay text until they change, which saves printing them.
-local scope, expired = values[1], false
 local last, ahead, token, hold, holders = '0', '0', '0', '0', 0
 local earliest_end, latest_end, queue = 0, 0, ''
 if scope then

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -121,7 +122,11 @@ func (x *script) state(t *testing.T) string {
 			lines = append(lines, fmt.Sprintf("%s %s %.0f", part, z.Member, z.Score))
 		}
 	}
-	for field, value := range x.client.HGetAll(ctx, x.keys[1]).Val() {
+	records := x.client.HGetAll(ctx, x.keys[1]).Val()
+	if lone, isLone := strings.CutPrefix(records["scope"], " "); isLone {
+		return unfold(t, strings.Fields(lone))
+	}
+	for field, value := range records {
 		if field == "scope" { // the bounds at the ends of its lines only save the script lookups
 			scope, queue, waits := strings.Cut(value, "\n")
 			value = strings.Join(strings.Split(scope, ",")[:5], ",")
@@ -136,6 +141,29 @@ func (x *script) state(t *testing.T) string {
 		if ttl := x.client.PTTL(ctx, key).Val(); ttl != -2 && ttl <= 0 {
 			t.Fatalf("%s has PTTL %d", key, ttl)
 		}
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
+
+// unfold returns the state of a scope with a lone holder: its id, when it was granted, its request.
+func unfold(t *testing.T, lone []string) string {
+	t.Helper()
+	granted, err := strconv.ParseInt(lone[1], 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lease, err := strconv.ParseInt(lone[3], 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := []string{
+		fmt.Sprint("h ", lone[0], " ", granted+lease),
+		fmt.Sprintf("m %s - %d %d %s", lone[0], granted, granted, strings.Join(lone[2:], " ")),
+		fmt.Sprintf("m scope %d,0,%d,0,1", granted, granted),
+	}
+	for levels := lone[6:]; len(levels) > 0; levels = levels[3:] {
+		lines = append(lines, "m u:"+levels[0]+" "+levels[1])
 	}
 	slices.Sort(lines)
 	return strings.Join(lines, "\n")

@@ -2,7 +2,7 @@
 -- or is refused, or one holder leaves. They return before any function captures a variable, which
 -- costs as much as a command. The operations have the same outcome.
 local idle = queue == '' and not expired
-if idle and operation == 'acquire' and not values[2] then
+if idle and scope and operation == 'acquire' and not values[2] then
   local fits = true
   for i = 3, #names do
     fits = fits and (values[i] or 0) + ARGV[3 * i + 2] <= ARGV[3 * i + 3] + 0
@@ -17,9 +17,6 @@ if idle and operation == 'acquire' and not values[2] then
     local longer = ends >= latest_end
     if longer then
       latest_end = ends + 30000
-    end
-    if not scope then
-      call('DEL', KEYS[1], KEYS[3], KEYS[4], KEYS[5])
     end
     local set = {'HSET', KEYS[2], 'scope', nil, id, nil, nil, nil}
     set[4] = scope_text(at, ahead, token, hold, holders + 1, earliest_end, latest_end)
@@ -37,7 +34,7 @@ if idle and operation == 'acquire' and not values[2] then
       call('PEXPIRE', KEYS[2], ttl)
     end
     return reply
-  elseif scope and ARGV[4] == '0' then
+  elseif ARGV[4] == '0' then
     local first = call('ZRANGE', KEYS[1], '0', '0', 'WITHSCORES')[2]
     local reply = {-1, token + 0, 0, first and math.max(0, first - now) or -1, hold + 0, 0, nil}
     for i = 3, #names do
