@@ -2,6 +2,7 @@ package middleware
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -21,15 +22,13 @@ func entries() []entry {
 	return all
 }
 
-// Run measures requests that are allowed, and asks each for a refusal. The error also tells where this project answered
-// wrongly; the tables are there then all the same.
+// Run measures requests that are allowed, alone and behind a server, and asks each for a refusal. The error also tells
+// where this project answered wrongly; the tables are there then all the same.
 func Run(ctx context.Context, plan measure.Plan) ([]report.Table, error) {
-	cost, err := overhead(ctx, plan)
-	if err != nil {
-		return nil, err
-	}
-	refused, err := refusals()
-	return []report.Table{cost, refused}, err
+	cost, wrongAlone := overhead(ctx, plan)
+	served, wrongServed := loopback(ctx, plan)
+	refused, wrongRefused := refusals()
+	return []report.Table{cost, served, refused}, errors.Join(wrongAlone, wrongServed, wrongRefused)
 }
 
 // request is a fresh one each time, for middleware and routers write into it.
