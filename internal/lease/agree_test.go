@@ -110,6 +110,18 @@ func (s *Scope) state() string {
 
 func (x *script) state(t *testing.T) string {
 	ctx := t.Context()
+	for _, key := range x.keys {
+		if ttl := x.client.PTTL(ctx, key).Val(); ttl != -2 && ttl <= 0 {
+			t.Fatalf("%s has PTTL %d", key, ttl)
+		}
+	}
+	records := x.client.HGetAll(ctx, x.keys[1]).Val()
+	if lone, isLone := strings.CutPrefix(records["scope"], " "); isLone {
+		if n := x.client.Exists(ctx, x.keys...).Val(); n != 1 || len(records) != 1 {
+			t.Fatalf("%d keys, %v", n, records)
+		}
+		return unfold(t, strings.Fields(lone))
+	}
 	var lines []string
 	for field, value := range x.client.HGetAll(ctx, x.keys[4]).Val() {
 		lines = append(lines, "s "+field+" "+value)
@@ -122,10 +134,6 @@ func (x *script) state(t *testing.T) string {
 			lines = append(lines, fmt.Sprintf("%s %s %.0f", part, z.Member, z.Score))
 		}
 	}
-	records := x.client.HGetAll(ctx, x.keys[1]).Val()
-	if lone, isLone := strings.CutPrefix(records["scope"], " "); isLone {
-		return unfold(t, strings.Fields(lone))
-	}
 	for field, value := range records {
 		if field == "scope" { // the bounds at the ends of its lines only save the script lookups
 			scope, queue, waits := strings.Cut(value, "\n")
@@ -136,11 +144,6 @@ func (x *script) state(t *testing.T) string {
 			}
 		}
 		lines = append(lines, "m "+field+" "+value)
-	}
-	for _, key := range x.keys {
-		if ttl := x.client.PTTL(ctx, key).Val(); ttl != -2 && ttl <= 0 {
-			t.Fatalf("%s has PTTL %d", key, ttl)
-		}
 	}
 	slices.Sort(lines)
 	return strings.Join(lines, "\n")

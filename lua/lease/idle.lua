@@ -1,6 +1,6 @@
--- The steps of a scope where nobody waits, which most calls are: a caller finds room at every level
--- or is refused, or one holder leaves. They return before any function captures a variable, which
--- costs as much as a command. The operations have the same outcome.
+-- The steps of a scope where nobody waits: a caller finds room at every level or is refused, or one
+-- holder leaves. They return before any function captures a variable, which costs as much as a
+-- command. The operations have the same outcome.
 local idle = queue == '' and not expired
 if idle and scope and operation == 'acquire' and not values[2] then
   local fits = true

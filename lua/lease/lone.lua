@@ -25,9 +25,9 @@ if lone then
   for node, weight in string.gmatch(levels, ' (%S+) (%S+) %S+') do
     set[#set + 1], set[#set + 2] = 'u:' .. node, weight
   end
+  call(unpack(set)) -- first, because Redis rejects it when its memory is full
   call('DEL', KEYS[1], KEYS[3], KEYS[4], KEYS[5]) -- Redis may have lost the hash of an earlier scope
   call('ZADD', KEYS[1], text(ends), lone)
-  call(unpack(set))
   for key = 1, 2 do
     call('PEXPIRE', KEYS[key], math.floor(math.max(0, ends - now) / 1000) + 90000 + margin)
   end

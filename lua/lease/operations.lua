@@ -101,6 +101,7 @@ elseif operation == 'release' or operation == 'force' then
       -- The mark outlives the lease by its length, for a holder that could not renew meanwhile.
       ends = ends + r.lease
       places = places + put(4, ends, '!' .. id)
+      touched[4] = true -- Redis may have lost the key
       evicted_until = math.max(ends, evicted_until)
       publish(r.channel, '!' .. id)
     elseif was == 0 and operation == 'release' and is_evicted(id) then
