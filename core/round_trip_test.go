@@ -385,7 +385,7 @@ func TestPeriodStartsWhileCallersWait(t *testing.T) {
 				}
 				before := q.passed.Load()
 				q.passAll()
-				if n := q.passed.Load() - before; n > 8 { // and not two for each caller
+				if n := q.passed.Load() - before; n > 6 { // two batches, asked twice; two callers may lead batches of their own
 					t.Errorf("%d calls", n)
 				}
 				for _, ch := range answers {

@@ -1,5 +1,6 @@
 -- The lone holder, which most callers are: the scope held and queued nobody, and all that is known of
--- it is one field. Its release deletes that. Whatever else happens unfolds it first.
+-- it is one field. Its release deletes that. Whatever else happens unfolds it first. Its keys live as
+-- if latest_end were set by its grant.
 if operation == 'acquire' and not scope then
   local fits, reply = true, {1, now, 0, -1, 0, ARGV[7] + 0, nil, nil}
   for i = 10, #ARGV, 3 do
@@ -28,9 +29,7 @@ if lone then
   call(unpack(set)) -- first, because Redis rejects it when its memory is full
   call('DEL', KEYS[1], KEYS[3], KEYS[4], KEYS[5]) -- Redis may have lost the hash of an earlier scope
   call('ZADD', KEYS[1], text(ends), lone)
-  for key = 1, 2 do
-    call('PEXPIRE', KEYS[key], math.floor(math.max(0, ends - now) / 1000) + 90000 + margin)
-  end
+  call('PEXPIRE', KEYS[1], math.floor(math.max(0, ends - now) / 1000) + 90000 + margin)
   values = call('HMGET', KEYS[2], unpack(names))
   scope = values[1]
 end

@@ -15,11 +15,11 @@ import (
 const loopbackCallers = 16
 
 // loopback drives the same handlers behind servers, with connections that are kept.
-func loopback(ctx context.Context, plan measure.Plan) (report.Table, error) {
-	t := report.Table{
+func loopback(ctx context.Context, plan measure.Plan) (t report.Table, wrong, err error) {
+	t = report.Table{
 		Title: "Middleware behind a server on the loopback",
-		Note: fmt.Sprintf("Requests a second of %d clients in the same process, which keep their connections, and that rate over "+
-			"the one of the framework's bare handler just before and after. Otherwise as above.", loopbackCallers),
+		Note: fmt.Sprintf("Requests a second of %d clients in the same process, which keep their connections, and that rate "+
+			"over the one of the framework's bare handler just before and after. Otherwise as above.", loopbackCallers),
 		Columns: []string{"framework", "", "requests/s", "over bare"},
 	}
 	transport := &http.Transport{MaxIdleConnsPerHost: loopbackCallers, DisableCompression: true}
@@ -27,11 +27,10 @@ func loopback(ctx context.Context, plan measure.Plan) (report.Table, error) {
 	client := &http.Client{Transport: transport}
 	var driver measure.Driver
 	var bare measure.Do
-	var wrong error
 	for _, e := range entries() {
 		h, err := e.build(outOfReach)
 		if err != nil {
-			return t, fmt.Errorf("make %s of %s: %w", e.name, e.framework, err)
+			return t, nil, fmt.Errorf("make %s of %s: %w", e.name, e.framework, err)
 		}
 		s := httptest.NewServer(h)
 		defer s.Close()
@@ -52,9 +51,10 @@ func loopback(ctx context.Context, plan measure.Plan) (report.Table, error) {
 			bare = do // entries begins each framework with it
 		}
 		load := measure.Load{Workers: loopbackCallers, Keys: 1, Slice: plan.Slice, Untimed: true}
-		results, err := driver.Rounds(ctx, plan.Rounds, load, bare, []measure.Contender{{Name: e.name, Kind: e.kind, Do: do}})
+		results, err := driver.Rounds(ctx, plan.Rounds, load, bare,
+			[]measure.Contender{{Name: e.name, Kind: e.kind, Do: do}})
 		if err != nil {
-			return t, err
+			return t, nil, err
 		}
 		r := &results[0]
 		if _, refused, failed := r.Answered(); refused+failed > 0 && e.kind == measure.Ours {
@@ -66,5 +66,5 @@ func loopback(ctx context.Context, plan measure.Plan) (report.Table, error) {
 		}
 		t.Add(e.framework, r.Label(), report.Count(r.Own(measure.Rate)), over)
 	}
-	return t, wrong
+	return t, wrong, nil
 }

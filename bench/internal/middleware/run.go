@@ -25,8 +25,14 @@ func entries() []entry {
 // Run measures requests that are allowed, alone and behind a server, and asks each for a refusal. The error also tells
 // where this project answered wrongly; the tables are there then all the same.
 func Run(ctx context.Context, plan measure.Plan) ([]report.Table, error) {
-	cost, wrongAlone := overhead(ctx, plan)
-	served, wrongServed := loopback(ctx, plan)
+	cost, wrongAlone, err := overhead(ctx, plan)
+	if err != nil {
+		return nil, err
+	}
+	served, wrongServed, err := loopback(ctx, plan)
+	if err != nil {
+		return nil, err
+	}
 	refused, wrongRefused := refusals()
 	return []report.Table{cost, served, refused}, errors.Join(wrongAlone, wrongServed, wrongRefused)
 }
@@ -39,8 +45,8 @@ func request() *http.Request {
 }
 
 // overhead drives all handlers alike, in turns with the bare ones of their frameworks.
-func overhead(ctx context.Context, plan measure.Plan) (report.Table, error) {
-	t := report.Table{
+func overhead(ctx context.Context, plan measure.Plan) (t report.Table, wrong, err error) {
+	t = report.Table{
 		Title: "Middleware, one request that is allowed",
 		Note: "Nanoseconds and allocations of a request by one caller, without a network, and what they are above those of the " +
 			"framework's bare handler just before and after. Making the request and its recorder is in both. All count in memory, by " +
@@ -53,7 +59,7 @@ func overhead(ctx context.Context, plan measure.Plan) (report.Table, error) {
 	for _, e := range all {
 		h, err := e.build(outOfReach)
 		if err != nil {
-			return t, fmt.Errorf("make %s of %s: %w", e.name, e.framework, err)
+			return t, nil, fmt.Errorf("make %s of %s: %w", e.name, e.framework, err)
 		}
 		do := func(context.Context, int, int) (bool, error) {
 			w := httptest.NewRecorder()
@@ -66,13 +72,12 @@ func overhead(ctx context.Context, plan measure.Plan) (report.Table, error) {
 		contenders = append(contenders, measure.Contender{Name: e.name, Kind: e.kind, Do: do})
 	}
 	var driver measure.Driver
-	var wrong error
 	for i, e := range all {
 		// The reference is the bare handler, so that both slices of a difference are neighbours.
 		load := measure.Load{Workers: 1, Keys: 1, Slice: plan.Slice / 2, Untimed: true}
 		results, err := driver.Rounds(ctx, plan.Rounds, load, bare[e.framework], contenders[i:i+1])
 		if err != nil {
-			return t, err
+			return t, nil, err
 		}
 		r := &results[0]
 		above := func(figure func(*measure.Sample) float64) string {
@@ -89,7 +94,7 @@ func overhead(ctx context.Context, plan measure.Plan) (report.Table, error) {
 		t.Add(e.framework, r.Label(), report.Count(r.Own(measure.Each)), above(measure.Each),
 			report.Number(r.Own(measure.Mallocs)), above(measure.Mallocs), above(measure.Bytes))
 	}
-	return t, wrong
+	return t, wrong, nil
 }
 
 // refusals is what each answers to the second of two requests where one is allowed.
