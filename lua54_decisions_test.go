@@ -125,7 +125,15 @@ func operations(c scriptCall) (names []string) {
 	argv := c.argv
 	switch {
 	case c.script == leaseScript:
-		return []string{argv[0]}
+		for at := 0; at < len(argv); {
+			n, err := strconv.Atoi(argv[at])
+			if err != nil {
+				panic(fmt.Sprintf("ARGV[%d] of %q: %v", at+1, argv, err))
+			}
+			names = append(names, argv[at+1])
+			at += 1 + n
+		}
+		return names
 	case strings.HasPrefix(argv[0], "-"):
 		return []string{"short token_bucket"}
 	case c.script == admitScript:

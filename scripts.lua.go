@@ -29,12 +29,12 @@ func DecideScript() string { return read(ownClock) + decision() }
 func DecideScriptInjected() string { return read(injectedClock) + decision() }
 
 // LeaseScript returns the script that grants, renews and releases leases on Redis's own clock. The
-// comment at its head is its contract.
-func LeaseScript() string { return read(ownClock) + leases() }
+// comments at the heads of its files are its contract.
+func LeaseScript() string { return read(ownClock) + leases() + read("leases.lua") }
 
 // LeaseScriptInjected returns the same script on a clock that the caller passes as the last ARGV.
 // See DecideScriptInjected.
-func LeaseScriptInjected() string { return read(injectedClock) + leases() }
+func LeaseScriptInjected() string { return read(injectedClock) + leases() + read("leases.lua") }
 
 // AdmitScript returns the script that decides a request and takes a slot of a semaphore, both or
 // neither, and that keeps the holds and adjustments of charges, on Redis's own clock. The comment
@@ -64,11 +64,11 @@ func filter(clock string) string {
 
 const ownClock, injectedClock = "clock.lua", "clock_injected.lua"
 
-// admission wraps the decision and lease scripts in functions and appends admit.lua, which calls
-// them.
+// admission wraps the decision script in a function, and appends those of leases and admit.lua, which
+// calls them.
 func admission() string {
 	return "local function decide(KEYS, ARGV, now, margin)\n" + decision() + "end\n" +
-		"local function lease(KEYS, ARGV, now, margin)\n" + leases() + "end\n" +
+		leases() +
 		expand(read("admit.lua"), func(step string) string { return read("admit/" + step + ".lua") })
 }
 
@@ -100,9 +100,11 @@ func decision() string {
 	return read("plain.lua") + "return (function()\n" + all + "end)()\n"
 }
 
-// leases returns lease.lua with each mark replaced by the step of that name.
+// leases returns the functions lone and lease. The latter is lease.lua with each mark replaced by the
+// step of that name.
 func leases() string {
-	return expand(read("lease.lua"), func(step string) string { return read("lease/" + step + ".lua") })
+	steps := expand(read("lease.lua"), func(step string) string { return read("lease/" + step + ".lua") })
+	return read("lone.lua") + "local function lease(KEYS, ARGV, now, margin)\n" + steps + "end\n"
 }
 
 // expand replaces each line that is a mark and a name by the part of that name.

@@ -3,7 +3,9 @@ package core_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -446,6 +448,51 @@ func TestForeignValueDeniesOnlyItsCaller(t *testing.T) {
 				}
 				if n := q.used(); n != 2 {
 					q.Errorf("%d used", n)
+				}
+			})
+		})
+	}
+}
+
+// A key with a foreign value fails only the acquire that asks for it. The others in its script get
+// their slots, beside other holders and alone, and give them back in one script.
+func TestForeignValueRefusesOnlyItsCaller(t *testing.T) {
+	for _, foreign := range [][]any{{"LPUSH"}, {"SADD"}, {"SET"}} {
+		t.Run(fmt.Sprint(foreign), func(t *testing.T) {
+			eachBusyGate(t, core.Config{}, func(q *busyGate) {
+				s := semaphore(t, q.gate, core.SemaphoreConfig{Name: "s", OnFailure: core.Closed})
+				var mu sync.Mutex
+				errs, tokens := make(map[string]error), make(map[string][]int64)
+				run := func(name string) {
+					n := q.gate.Waiting()
+					q.callers.Go(func() {
+						l, err := s.TryAcquire(t.Context(), core.SlotRequest{
+							Levels: []core.Level{{Key: newKey(t, name), Limit: 2}},
+						})
+						mu.Lock()
+						defer mu.Unlock()
+						if errs[name] = err; err == nil {
+							tokens[name] = append(tokens[name], l.Token())
+							q.callers.Go(func() { _ = l.Release(t.Context()) })
+						}
+					})
+					q.waitUntil(func() bool { return q.gate.Waiting() > n })
+				}
+				admin, name := q.server.Client(t), q.server.Prefix+":{foreign}:s:se5:m"
+				do(q, admin, append(slices.Clip(foreign), name, "x 1 2 3 4")...)
+				for _, name := range []string{"lone", "foreign", "shared", "shared"} {
+					run(name)
+				}
+				q.passAll()
+				close(q.pass) // what failed is released in the background
+				if len(errs) != 3 || errs["lone"] != nil || errs["shared"] != nil || !errors.Is(errs["foreign"], core.ErrMisconfigured) {
+					t.Error(errs)
+				}
+				if len(tokens["shared"]) != 2 || tokens["shared"][0] == tokens["shared"][1] {
+					t.Error(tokens)
+				}
+				if left := admin.Keys(t.Context(), q.server.Prefix+":{*:se5*").Val(); !slices.Equal(left, []string{name}) {
+					t.Error(left)
 				}
 			})
 		})

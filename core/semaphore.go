@@ -278,5 +278,5 @@ func (s *Semaphore) request(ask SlotRequest, waiters int64) (lease.Request, erro
 }
 
 func (s *Semaphore) scope(key Key) string {
-	return s.gate.prefix + key.outermost() + ":" + s.cfg.Name + ":se4"
+	return s.gate.prefix + key.outermost() + ":" + s.cfg.Name + ":se5"
 }

@@ -41,7 +41,7 @@
 --                  what was used, otherwise 0
 -- Reply  -1, now if the limits do not hold now; nothing is done then. Otherwise as in
 --        lua/decide.lua; then, for each charge that may have adjustments, by how much its limit is
---        raised; then, if a slot is asked for, unless a charge was denied, as in lua/lease.lua.
+--        raised; then, if a slot is asked for, unless a charge was denied, as in lua/leases.lua.
 --        Without a slot nothing is charged. -2 if a key is to be seeded before; nothing is done then.
 --        "settle" and "renew": the sum of 2^(i-1) over the charges i whose hold had ended. Renewing
 --        never shortens a hold.
@@ -114,8 +114,10 @@ local function admit()
       return reply
     end
   end
-  local slot = lease(slice(KEYS, #KEYS - 4, #KEYS), slice(ARGV, tail - slots, tail - 1), now, margin)
-  if slot[1] == 1 then
+  local token = lone(KEYS, #KEYS - 4, ARGV, tail - slots, tail - 1, now, margin)
+  local slot = token and {token} or
+    lease(slice(KEYS, #KEYS - 4, #KEYS), slice(ARGV, tail - slots, tail - 1), now, margin)
+  if token or slot[1] == 1 then
     argv[at] = 'decide'
     reply = append(decide(keys, argv, now, margin), raised)
   end

@@ -8,11 +8,12 @@
 --        patience  sorted set: id, end of the waiter's place; "!id", end of an eviction mark
 --        accounts  hash, while somebody waits: a:node, c:node, see below
 -- ARGV   operation, then its arguments. Times are in microseconds. No text holds a space.
---        acquire   id, patience, most waiters (0: do not wait), priority 0 to 9, longest hold or 0,
---                  lease, channel, metadata; then for each level, outermost first: node, weight,
---                  limit. No node stands twice. An id that acquires again keeps its nodes and weights.
---                  Unless all shares are 1 and all floors 0, the metadata ends with a semicolon and
---                  "share,floor" for each level, with commas between.
+--        acquire   id, patience, most waiters (0: do not wait), priority 0 to 9, lease, "longest
+--                  lease channel metadata", the longest hold being 0 if it has no bound; then for
+--                  each level, outermost first: node, weight, limit. No node stands twice. An id that
+--                  acquires again keeps its nodes and weights. Unless all shares are 1 and all floors
+--                  0, the metadata ends with a semicolon and "share,floor" for each level, with commas
+--                  between.
 --        renew     lease, ids
 --        release   ids
 --        force     ids
@@ -75,8 +76,8 @@ local call, operation, id = redis.call, ARGV[1], ARGV[2]
 local names = {'scope', nil, nil, nil}
 if operation == 'acquire' then
   names[2] = id
-  for i = 10, #ARGV, 3 do
-    names[(i - 1) / 3] = 'u:' .. ARGV[i]
+  for i = 8, #ARGV, 3 do
+    names[(i + 1) / 3] = 'u:' .. ARGV[i]
   end
 elseif operation ~= 'list' then
   local from = operation == 'renew' and 3 or 2
@@ -86,15 +87,7 @@ elseif operation ~= 'list' then
 end
 local values = call('HMGET', KEYS[2], unpack(names))
 
--- text prints a time, a token or a ticket. ".." rounds to 14 digits, and %.0f takes twice as long as
--- %d, whose argument may have 32 bits.
-local function text(number)
-  local low = number % 10000000
-  return string.format('%d%07d', (number - low) / 10000000, low)
-end
-
 local scope, expired = values[1], false
---: lone
 
 local function scope_text(at, ahead, token, hold, holders, earliest_end, latest_end)
   return at .. ',' .. ahead .. ',' .. token .. ',' .. hold .. ',' .. holders .. ',' .. earliest_end ..

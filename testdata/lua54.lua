@@ -110,7 +110,10 @@ function commands.MGET(...)
   return values
 end
 
-function commands.SET(key, value)
+function commands.SET(key, value, condition)
+  if condition == 'NX' and db[key] then
+    return false
+  end
   put(key, value)
   return {ok = 'OK'}
 end

@@ -33,17 +33,41 @@ func newScript(s *redistest.Server, t *testing.T) *script {
 
 func (x *script) run(t *testing.T, now int64, args ...any) []any {
 	t.Helper()
-	reply, err := x.Run(context.Background(), x.client, x.keys, append(args, now)...).Slice()
+	return x.runAll(t, now, args)[0]
+}
+
+// runAll runs operations in one script, and returns their replies as if each had run alone.
+func (x *script) runAll(t *testing.T, now int64, operations ...[]any) (replies [][]any) {
+	t.Helper()
+	var keys []string
+	var args []any
+	for _, o := range operations {
+		keys = append(keys, x.keys...)
+		args = append(append(args, len(o)), o...)
+	}
+	reply, err := x.Run(context.Background(), x.client, keys, append(args, now)...).Slice()
 	if err != nil {
 		t.Fatalf("%v: %v", args, err)
 	}
-	return reply
+	for _, o := range operations {
+		n := reply[0].(int64)
+		own := reply[1 : 1+n]
+		if reply = reply[1+n:]; o[0] == "acquire" && n == 1 { // a lone holder
+			own = []any{int64(Held), own[0], int64(0), int64(-1), int64(0), o[5]}
+			for i := 8; i < len(o); i += 3 {
+				own = append(own, o[i])
+			}
+		}
+		replies = append(replies, own)
+	}
+	if len(reply) > 0 {
+		t.Fatalf("%v behind the replies", reply)
+	}
+	return replies
 }
 
 func acquireArgs(q Request) []any {
-	args := []any{
-		"acquire", q.ID, q.Patience, q.Waiters, q.Priority, q.Longest, q.Lease, q.Channel, q.Terms(),
-	}
+	args := []any{"acquire", q.ID, q.Patience, q.Waiters, q.Priority, q.Lease, q.Head()}
 	for _, l := range q.Levels {
 		args = append(args, l.Node, l.Weight, l.Limit)
 	}
@@ -115,13 +139,13 @@ func (x *script) state(t *testing.T) string {
 			t.Fatalf("%s has PTTL %d", key, ttl)
 		}
 	}
-	records := x.client.HGetAll(ctx, x.keys[1]).Val()
-	if lone, isLone := strings.CutPrefix(records["scope"], " "); isLone {
-		if n := x.client.Exists(ctx, x.keys...).Val(); n != 1 || len(records) != 1 {
-			t.Fatalf("%d keys, %v", n, records)
+	if lone := x.client.MGet(ctx, x.keys[1]).Val()[0]; lone != nil {
+		if n := x.client.Exists(ctx, x.keys...).Val(); n != 1 {
+			t.Fatalf("%d keys beside %v", n-1, lone)
 		}
-		return unfold(t, strings.Fields(lone))
+		return unfold(t, lone.(string))
 	}
+	records := x.client.HGetAll(ctx, x.keys[1]).Val()
 	var lines []string
 	for field, value := range x.client.HGetAll(ctx, x.keys[4]).Val() {
 		lines = append(lines, "s "+field+" "+value)
@@ -149,23 +173,24 @@ func (x *script) state(t *testing.T) string {
 	return strings.Join(lines, "\n")
 }
 
-// unfold returns the state of a scope with a lone holder: its id, when it was granted, its request.
-func unfold(t *testing.T, lone []string) string {
+// unfold returns the state of a scope with a lone holder.
+func unfold(t *testing.T, lone string) string {
 	t.Helper()
-	granted, err := strconv.ParseInt(lone[1], 10, 64)
-	if err != nil {
-		t.Fatal(err)
+	words := strings.Fields(lone)
+	var times [3]int64 // seen, left, granted
+	for i := range times {
+		var err error
+		if times[i], err = strconv.ParseInt(words[i], 10, 64); err != nil {
+			t.Fatal(err)
+		}
 	}
-	lease, err := strconv.ParseInt(lone[3], 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	id, request := words[3], words[4:]
 	lines := []string{
-		fmt.Sprint("h ", lone[0], " ", granted+lease),
-		fmt.Sprintf("m %s - %d %d %s", lone[0], granted, granted, strings.Join(lone[2:], " ")),
-		fmt.Sprintf("m scope %d,0,%d,0,1", granted, granted),
+		fmt.Sprint("h ", id, " ", times[0]+times[1]),
+		fmt.Sprintf("m %s - %d %d %s", id, times[2], times[2], strings.Join(request, " ")),
+		fmt.Sprintf("m scope %d,0,%d,0,1", times[0], times[2]),
 	}
-	for levels := lone[6:]; len(levels) > 0; levels = levels[3:] {
+	for levels := request[4:]; len(levels) > 0; levels = levels[3:] {
 		lines = append(lines, "m u:"+levels[0]+" "+levels[1])
 	}
 	slices.Sort(lines)
@@ -303,9 +328,12 @@ func TestScriptAgreesWithScope(t *testing.T) {
 			}
 			return args
 		}
+		var operations [][]any // of the next script
+		var wants []string
 		for i := range steps {
 			fast = i/200%2 == 1
 			switch n := rng.IntN(12); {
+			case len(operations) > 0:
 			case n == 0 && (!fast || rng.IntN(2) == 0):
 				now += rng.Int64N(3_000_000)
 			case n == 1:
@@ -313,7 +341,7 @@ func TestScriptAgreesWithScope(t *testing.T) {
 			default:
 				now += rng.Int64N(1000)
 			}
-			if rng.IntN(100) == 0 {
+			if len(operations) == 0 && rng.IntN(100) == 0 {
 				now += 60_000_000
 			}
 			var args []any
@@ -380,10 +408,17 @@ func TestScriptAgreesWithScope(t *testing.T) {
 				}
 				args, want = []any{"list"}, fmt.Sprint(all)
 			}
-			if got := fmt.Sprint(x.run(t, now, args...)); got != want {
-				t.Fatalf("step %d at %d: %v\nredis: %s\nmodel: %s", i, now, args, got, want)
-			}
 			model.check(t)
+			operations, wants = append(operations, args), append(wants, want)
+			if i%10 != 0 && len(operations) < 4 && rng.IntN(3) == 0 {
+				continue
+			}
+			for j, reply := range x.runAll(t, now, operations...) {
+				if got := fmt.Sprint(reply); got != wants[j] {
+					t.Fatalf("step %d at %d: %v of %v\nredis: %s\nmodel: %s", i, now, j, operations, got, wants[j])
+				}
+			}
+			operations, wants = nil, nil
 			if i%10 == 0 {
 				if got, want := x.state(t), model.state(); got != want {
 					t.Fatalf("step %d at %d: %v\nredis:\n%s\nmodel:\n%s", i, now, args, got, want)

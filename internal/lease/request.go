@@ -36,6 +36,15 @@ type Request struct {
 // Step is how much later each step of its priority makes a waiter's turn, in microseconds.
 const Step = 10_000_000
 
+// Head returns what a record says of the request before its levels: Longest, Lease, Channel and Terms.
+func (q *Request) Head() string {
+	b := strconv.AppendInt(make([]byte, 0, 96), q.Longest, 10)
+	b = strconv.AppendInt(append(b, ' '), q.Lease, 10)
+	b = append(append(b, ' '), q.Channel...)
+	b = append(append(b, ' '), q.Terms()...)
+	return string(b)
+}
+
 // Terms returns the metadata, followed by a semicolon and the share and floor of each level unless
 // all levels have the defaults.
 func (q *Request) Terms() string {

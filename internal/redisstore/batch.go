@@ -173,9 +173,10 @@ func unfold(reply []int64, n int64) []int64 {
 	return append(reply, 0, n-2, 0, 1)
 }
 
-// distribute gives each call its part of the script's reply, or all of it if nothing ran.
+// distribute gives each call its part of the script's reply, or all of it if nothing ran or if it has
+// the script for itself and may have taken a slot too.
 func (b *batch) distribute(reply []int64) error {
-	if _, passed := periodPassed(reply); passed {
+	if _, passed := periodPassed(reply); passed || b.calls[0].alone {
 		for _, k := range b.calls {
 			k.reply = reply
 		}

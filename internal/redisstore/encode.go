@@ -237,16 +237,17 @@ func (a *arguments) leaseKeys(scope string) {
 	}
 }
 
+// acquireWords is the number of ARGV of an acquire between the operation and the levels.
+const acquireWords = 6
+
 // acquire writes the ARGV of an acquire behind the operation.
-func (a *arguments) acquire(q lease.Request) {
+func (a *arguments) acquire(q *lease.Request) {
 	a.name(q.ID)
 	a.int(q.Patience)
 	a.int(q.Waiters)
 	a.int(int64(q.Priority))
-	a.int(q.Longest)
 	a.int(q.Lease)
-	a.name(q.Channel)
-	a.name(q.Terms())
+	a.name(q.Head())
 	for _, l := range q.Levels {
 		a.name(l.Node)
 		a.int(l.Weight)

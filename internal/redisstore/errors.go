@@ -87,6 +87,9 @@ func passes(reply string) bool {
 // call asked for a key that holds something else, or for one of another node while its slot moves.
 type errSplit struct{ error }
 
+// errFailed is the error of one operation of several.
+var errFailed = errors.New("redisstore: the operation failed beside others")
+
 func split(err error, calls []*call) error {
 	if len(calls) == 1 {
 		return err

@@ -25,7 +25,7 @@ func (b *batch) admission(r *request.Request) {
 	adjustments := length()
 	if r.Slot != nil {
 		b.name("acquire")
-		b.acquire(r.Slot.Request)
+		b.acquire(&r.Slot.Request)
 	}
 	slot := length()
 	b.int(int64(len(b.keys)))

@@ -2,7 +2,9 @@ package redisstore
 
 import (
 	"context"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/headgate/headgate/internal/deadline"
@@ -19,14 +21,15 @@ var _ request.LeaseStore = (*Leases)(nil)
 // NewLeases returns a store of leases beside a Store.
 func NewLeases(s *Store) *Leases { return &Leases{s} }
 
-// begin makes k the call of an operation with n arguments, and begins its command.
-func (l *Leases) begin(k *call, scope, operation string, n int) {
+// begin makes k the call of an operation with n arguments for so many ids or levels. It writes the
+// KEYS of the operation, and the first of its ARGV.
+func (l *Leases) begin(k *call, scope, operation string, n, ids int) {
 	k.outermost = scope[len(l.store.Prefix) : strings.IndexByte(scope, '}')+1]
 	k.script = &l.store.leases
-	k.weight = min(leaseWeight+2*n, maxBatchWeight/4) // what take spares for leases
-	k.clear(3 + scopeKeys + 2 + n)
-	k.args = append(k.args, "evalsha", &k.script.sha, scopeKeys)
+	k.weight = min(leaseWeight+2*ids, maxBatchWeight/4) // what take spares for leases
+	k.clear(scopeKeys + 2 + n)
 	k.leaseKeys(scope)
+	k.int(int64(1 + n))
 	k.name(operation)
 }
 
@@ -43,7 +46,6 @@ func (l *Leases) run(ctx context.Context, k *call) error {
 			k.end = k.turn
 		}
 	}
-	k.args = s.clocked(k.args)
 	return s.ask(ctx, k)
 }
 
@@ -52,12 +54,12 @@ func (l *Leases) Acquire(ctx context.Context, scope string, q lease.Request) (le
 	k := l.store.newCall()
 	defer l.store.release(k)
 	k.acquires = q.ID
-	l.begin(k, scope, "acquire", 8+3*len(q.Levels))
-	k.acquire(q)
+	l.begin(k, scope, "acquire", acquireWords+3*len(q.Levels), len(q.Levels))
+	k.acquire(&q)
 	if err := l.run(ctx, k); err != nil {
 		return lease.Grant{}, err
 	}
-	return decodeGrant(k.reply, len(q.Levels))
+	return decodeGrant(k.reply, &q)
 }
 
 // each runs an operation that answers one integer for each id.
@@ -84,7 +86,7 @@ func (l *Leases) Renew(
 	ids []string,
 ) ([]int64, error) {
 	k := l.store.newCall()
-	l.begin(k, scope, "renew", 1+len(ids))
+	l.begin(k, scope, "renew", 1+len(ids), len(ids))
 	k.int(micros)
 	return l.each(ctx, k, ids)
 }
@@ -93,14 +95,14 @@ func (l *Leases) Renew(
 func (l *Leases) Release(ctx context.Context, scope string, ids []string) ([]int64, error) {
 	k := l.store.newCall()
 	k.releases = ids
-	l.begin(k, scope, "release", len(ids))
+	l.begin(k, scope, "release", len(ids), len(ids))
 	return l.each(ctx, k, ids)
 }
 
 // Evict implements request.LeaseStore.
 func (l *Leases) Evict(ctx context.Context, scope string, ids []string) ([]int64, error) {
 	k := l.store.newCall()
-	l.begin(k, scope, "force", len(ids))
+	l.begin(k, scope, "force", len(ids), len(ids))
 	return l.each(ctx, k, ids)
 }
 
@@ -112,23 +114,35 @@ func (l *Leases) List(
 	k := l.store.newCall()
 	defer l.store.release(k)
 	k.mixed = true
-	l.begin(k, scope, "list", 0)
+	l.begin(k, scope, "list", 0, 0)
+	k.args = l.store.clocked(slices.Concat([]any{"evalsha", &k.script.sha, scopeKeys}, k.args))
 	if err := l.run(ctx, k); err != nil {
 		return 0, nil, err
 	}
-	return decodeEntries(k.values)
+	if len(k.values) < 2 {
+		return 0, nil, ErrReply
+	}
+	return decodeEntries(k.values[1:]) // behind their number
 }
 
 func decodeSlot(s *request.Slot, reply []int64) error {
-	grant, err := decodeGrant(reply, len(s.Request.Levels))
+	grant, err := decodeGrant(reply, &s.Request)
 	s.Grant, s.Answered = grant, err == nil
 	return err
 }
 
-// decodeGrant reads the reply to an acquire of that many levels.
-func decodeGrant(n []int64, levels int) (lease.Grant, error) {
-	if len(n) != 6+levels {
+// decodeGrant reads the reply to an acquire.
+func decodeGrant(n []int64, q *lease.Request) (lease.Grant, error) {
+	switch len(n) {
+	case 1: // the lone holder's token
+		used := make([]int64, len(q.Levels))
+		for i, l := range q.Levels {
+			used[i] = l.Weight
+		}
+		return lease.Grant{Status: lease.Held, Token: n[0], Next: -1, Left: q.Lease, Used: used}, nil
+	default:
 		return lease.Grant{}, ErrReply
+	case 6 + len(q.Levels):
 	}
 	return lease.Grant{
 		Status: lease.Status(n[0]), Token: n[1], Position: n[2], Next: n[3],
@@ -154,4 +168,75 @@ func decodeEntries(reply []any) (now int64, entries []lease.Entry, err error) {
 		entries = append(entries, e)
 	}
 	return now, entries, nil
+}
+
+// leaseBatch is operations on leases in one script.
+type leaseBatch struct {
+	calls []*call
+	arguments
+}
+
+var leaseBatches = sync.Pool{New: func() any { return new(leaseBatch) }}
+
+// packLeases writes the commands of operations on leases. On a cluster those of one hash slot share
+// a script.
+func (s *Store) packLeases(t *trip, calls []*call) {
+	for len(calls) > 0 {
+		first := calls[0]
+		b := leaseBatches.Get().(*leaseBatch)
+		b.calls = append(b.calls, first)
+		var others []*call
+		for _, k := range calls[1:] {
+			if !first.alone && !k.alone && (!s.Cluster || k.outermost == first.outermost) {
+				b.calls = append(b.calls, k)
+			} else {
+				others = append(others, k)
+			}
+		}
+		b.encode(s)
+		t.commands = append(t.commands, command{script: &s.leases, parcel: b, args: b.args})
+		calls = others
+	}
+}
+
+func (b *leaseBatch) encode(s *Store) {
+	b.ints = slices.Grow(b.ints, 1)
+	b.args = append(b.args, "evalsha", &s.leases.sha)
+	b.int(int64(scopeKeys * len(b.calls)))
+	for _, k := range b.calls {
+		b.args = append(b.args, k.args[:scopeKeys]...)
+	}
+	for _, k := range b.calls {
+		b.args = append(b.args, k.args[scopeKeys:]...)
+	}
+	b.args = s.clocked(b.args)
+}
+
+func (b *leaseBatch) members() []*call { return b.calls }
+
+// distribute gives each call its part of the reply. One that failed goes again alone, to learn why.
+func (b *leaseBatch) distribute(reply []int64) error {
+	for _, k := range b.calls {
+		if len(reply) == 0 || reply[0] > int64(len(reply)-1) {
+			return ErrReply
+		}
+		n := reply[0]
+		reply = reply[1:]
+		if n < 0 {
+			k.err = errSplit{errFailed}
+			continue
+		}
+		k.reply, reply = reply[:n:n], reply[n:]
+	}
+	if len(reply) > 0 {
+		return ErrReply
+	}
+	return nil
+}
+
+func (b *leaseBatch) release() {
+	clear(b.calls)
+	b.calls = b.calls[:0]
+	b.clear(0)
+	leaseBatches.Put(b)
 }

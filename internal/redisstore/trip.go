@@ -14,7 +14,8 @@ import (
 // trip is a batch of calls on their way, and the commands that carry them.
 type trip struct {
 	calls    []*call
-	shared   []*call // those that share scripts
+	shared   []*call // decisions that share scripts
+	leases   []*call // operations on leases that do
 	commands []command
 	sent     time.Time
 	panicked any // the value of a panic in a hook of the client
@@ -34,7 +35,7 @@ type command struct {
 // parcel is calls that share a script.
 type parcel interface {
 	members() []*call
-	// distribute gives each of several calls its part of the script's reply.
+	// distribute gives each call its part of the script's reply.
 	distribute(reply []int64) error
 	release()
 }
@@ -47,8 +48,10 @@ var ErrPanicked = errors.New("redisstore: the call panicked")
 func (t *trip) reset() {
 	clear(t.calls)
 	clear(t.shared)
+	clear(t.leases)
 	clear(t.commands)
-	t.calls, t.shared, t.commands, t.panicked = t.calls[:0], t.shared[:0], t.commands[:0], nil
+	t.calls, t.shared, t.leases = t.calls[:0], t.shared[:0], t.leases[:0]
+	t.commands, t.panicked = t.commands[:0], nil
 }
 
 // pack writes the commands.
@@ -56,6 +59,8 @@ func (s *Store) pack(t *trip) {
 	var filters []*call
 	for _, k := range t.calls {
 		switch {
+		case k.script == &s.leases && !k.mixed:
+			t.leases = append(t.leases, k)
 		case k.isOwn():
 			t.commands = append(t.commands, command{script: k.script, call: k, args: k.args})
 		case k.filter.items != nil:
@@ -67,6 +72,7 @@ func (s *Store) pack(t *trip) {
 		}
 	}
 	s.packFilters(t, filters)
+	s.packLeases(t, t.leases)
 	switch {
 	case len(t.shared) == 0:
 	case !s.Cluster || len(t.shared) == 1:
@@ -130,10 +136,7 @@ func (c *command) deliver(n *node) {
 	calls := c.parcel.members()
 	reply, err := c.numbers.Result()
 	n.judge(err, calls[0].outermost)
-	switch {
-	case err == nil && len(calls) == 1: // which may have taken a slot too
-		calls[0].reply = reply
-	case err == nil:
+	if err == nil {
 		err = c.parcel.distribute(reply)
 	}
 	if err != nil {

@@ -1,7 +1,7 @@
 -- The functions of grants: weights in use at the nodes, new holders. Only steps that may grant define
 -- them.
 
--- Levels are a list of nodes, weights and limits, such as ARGV from 10 on. has_room tells whether
+-- Levels are a list of nodes, weights and limits, such as ARGV from 8 on. has_room tells whether
 -- they fit at one node, or at every node if node is nil.
 local function has_room(levels, from, node)
   for i = from, #levels, 3 do

@@ -5,10 +5,10 @@ local idle = queue == '' and not expired
 if idle and scope and operation == 'acquire' and not values[2] then
   local fits = true
   for i = 3, #names do
-    fits = fits and (values[i] or 0) + ARGV[3 * i + 2] <= ARGV[3 * i + 3] + 0
+    fits = fits and (values[i] or 0) + ARGV[3 * i] <= ARGV[3 * i + 1] + 0
   end
   if fits then
-    local at, lease = text(now), ARGV[7] + 0
+    local at, lease = text(now), ARGV[6] + 0
     local ends = math.floor((now + lease) / 1000)
     token = now > token + 0 and at or text(token + 1)
     if earliest_end == 0 or ends < earliest_end then
@@ -20,10 +20,10 @@ if idle and scope and operation == 'acquire' and not values[2] then
     end
     local set = {'HSET', KEYS[2], 'scope', nil, id, nil, nil, nil}
     set[4] = scope_text(at, ahead, token, hold, holders + 1, earliest_end, latest_end)
-    set[6] = '- ' .. token .. ' ' .. at .. ' ' .. table.concat(ARGV, ' ', 6)
+    set[6] = '- ' .. token .. ' ' .. at .. ' ' .. table.concat(ARGV, ' ', 7)
     local reply = {1, token + 0, 0, -1, hold + 0, lease, nil}
     for i = 3, #names do
-      local used = (values[i] or 0) + ARGV[3 * i + 2]
+      local used = (values[i] or 0) + ARGV[3 * i]
       set[2 * i + 1], set[2 * i + 2], reply[i + 4] = names[i], used .. '', used
     end
     call('ZADD', KEYS[1], now + lease, id)

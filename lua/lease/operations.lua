@@ -22,8 +22,8 @@ elseif expired then
 end
 
 if operation == 'acquire' then
-  local patience, max_waiters, lease = ARGV[3] + 0, ARGV[4] + 0, ARGV[7] + 0
-  local root, leaf, request = ARGV[10], ARGV[#ARGV - 2], table.concat(ARGV, ' ', 6)
+  local patience, max_waiters, lease = ARGV[3] + 0, ARGV[4] + 0, ARGV[6] + 0
+  local root, leaf, request = ARGV[8], ARGV[#ARGV - 2], table.concat(ARGV, ' ', 7)
   local status, left, place, own_token = 0, 0, nil, nil
   local r = fields[id] and load_record(id)
   if r and r.token ~= '0' then
@@ -32,18 +32,18 @@ if operation == 'acquire' then
     place = r.place
     fields[id], changed[id] = place .. ' 0 0 ' .. request, true
     put(4, now + patience, id)
-    refresh(ARGV, 10)
+    refresh(ARGV, 8)
     promote(root, id)
   elseif is_evicted(id) then
     status = -3
   else
-    local fits = has_room(ARGV, 10)
+    local fits = has_room(ARGV, 8)
     local first = fits
-    for i = 10, fits and places > 0 and #ARGV or 0, 3 do
+    for i = 8, fits and places > 0 and #ARGV or 0, 3 do
       first = first and not head(ARGV[i])
     end
     if first then
-      grant(id, '-', request, lease, ARGV, 10)
+      grant(id, '-', request, lease, ARGV, 8)
     elseif max_waiters == 0 and not fits then
       status = -1
     elseif max_waiters > 0 and places > 0 and
@@ -56,9 +56,9 @@ if operation == 'acquire' then
       enqueue(id, place, request, ARGV, patience)
       local first = head(leaf)
       if first == id then
-        refresh(ARGV, 10)
+        refresh(ARGV, 8)
       end
-      if fits or first == id and #ARGV > 12 then -- otherwise the new waiter makes no other ready
+      if fits or first == id and #ARGV > 10 then -- otherwise the new waiter makes no other ready
         promote(root, id)
       end
     end
@@ -83,8 +83,8 @@ if operation == 'acquire' then
     call('ZRANGE', KEYS[1], '0', '0', 'WITHSCORES')[2]
   local wait = first and math.max(0, first - now) or -1
   reply = {status, (own_token or token) + 0, position, wait, hold + 0, left, nil, nil}
-  for i = 10, #ARGV, 3 do
-    reply[(i + 11) / 3] = (fields['u:' .. ARGV[i]] or 0) + 0
+  for i = 8, #ARGV, 3 do
+    reply[(i + 13) / 3] = (fields['u:' .. ARGV[i]] or 0) + 0
   end
 elseif operation == 'renew' then
   renew()

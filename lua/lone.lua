@@ -1,0 +1,66 @@
+-- The lone holder, which most callers are: the scope held and queued nobody, and all that is known of
+-- it is one text at the key of the records, "at left granted id request": when it was last renewed,
+-- how long the lease lasts from then on, and as in lua/lease.lua when it was granted and what it
+-- asked for. Whatever is not its own renewal or release unfolds it into the keys of lua/lease.lua.
+--
+-- KEYS, ARGV  as in lua/lease.lua, from key and from at to last
+-- Returns     the reply of lua/lease.lua; the fencing token of an acquire. nil if lua/lease.lua
+--             decides
+
+-- text prints a time, a token or a ticket. ".." rounds to 14 digits, and %.0f takes twice as long as
+-- %d, whose argument may have 32 bits.
+local function text(number)
+  local low = number % 10000000
+  return string.format('%d%07d', (number - low) / 10000000, low)
+end
+
+local function lone(KEYS, key, ARGV, at, last, now, margin)
+  local call, operation, records = redis.call, ARGV[at], KEYS[key + 1]
+  if operation == 'acquire' then
+    local fits = true
+    for i = at + 7, last, 3 do
+      fits = fits and ARGV[i + 1] - ARGV[i + 2] <= 0
+    end
+    local granted, lease = text(now), ARGV[at + 5]
+    if fits and call('SET', records, granted .. ' ' .. lease .. ' ' .. granted .. ' ' .. ARGV[at + 1] ..
+      ' ' .. table.concat(ARGV, ' ', at + 6, last), 'NX',
+      'PX', math.floor(lease / 1000) + 90000 + margin) then
+      return now
+    end
+  end
+  local value = call('MGET', records)[1] -- unlike GET, it finds nothing in a hash and does not fail
+  local seen, left, granted, id, request =
+    string.match(value or '', '^(%d+) (%d+) (%d+) (%S+) (.*)$')
+  if not seen then
+    return nil
+  end
+  local ends = seen + left
+  local expired = now < seen + 0 or ends <= now -- or its clock has stepped back
+  if operation == 'release' and last == at + 1 and id == ARGV[last] and not expired then
+    call('DEL', records)
+    return 1
+  elseif operation == 'renew' and last == at + 2 and id == ARGV[last] and not expired then
+    local longest, wanted = string.match(request, '^%S+') + 0, now + ARGV[at + 1]
+    if longest > 0 then
+      wanted = math.min(wanted, granted + longest)
+    end
+    left = math.max(wanted, ends) - now
+    call('SET', records, string.format('%s %.0f %s %s %s', text(now), left, granted, id, request),
+      'PX', math.floor(left / 1000) + 90000 + margin)
+    return left
+  end
+  local milliseconds = math.floor(ends / 1000)
+  local set = {'HSET', records, 'scope', nil, id, '- ' .. granted .. ' ' .. granted .. ' ' .. request}
+  set[4] = seen .. ',0,' .. granted .. ',0,1,' .. milliseconds .. ',' .. milliseconds + 30000
+  local levels = string.match(request, '^%S+ %S+ %S+ %S+( .*)$')
+  for node, weight in string.gmatch(levels, ' (%S+) (%S+) %S+') do
+    set[#set + 1], set[#set + 2] = 'u:' .. node, weight
+  end
+  local ttl = math.max(0, milliseconds - math.floor(now / 1000)) + 90000 + margin
+  call('DEL', KEYS[key], KEYS[key + 2], KEYS[key + 3], KEYS[key + 4]) -- Redis may have lost a hash
+  call('ZADD', KEYS[key], text(ends), id)
+  call('PEXPIRE', KEYS[key], ttl)
+  call('DEL', records)
+  call(unpack(set))
+  call('PEXPIRE', records, ttl)
+end
