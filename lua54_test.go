@@ -173,7 +173,7 @@ func TestLeaseScriptUnderLua54(t *testing.T) {
 		t: t, client: client, script: redis.NewScript(injected[leaseScript]),
 		now: 1_763_700_000_000_000, ran: make(map[string]int),
 	}
-	levels := make(map[string][]any) // by id: a second request keeps them
+	levels := make(map[string]string) // by id: a second request keeps them
 	acquire := func(id string, waiters, unit int64, nodes []string) {
 		longest, lease := []int64{0, 9_000_000}[rng.IntN(2)], 1+rng.Int64N(8_000_000)
 		head := fmt.Sprint(longest, " ", lease, " ", []string{"c", "{a}c"}[rng.IntN(2)], " -")
@@ -181,16 +181,15 @@ func TestLeaseScriptUnderLua54(t *testing.T) {
 			terms := strings.Repeat(fmt.Sprintf(",%d,%d", 1+rng.IntN(1000), unit), len(nodes))
 			head += ";" + terms[1:]
 		}
-		args := []any{id, 2_000_000, waiters, rng.IntN(2), lease, head}
-		if levels[id] == nil {
+		if levels[id] == "" {
 			for _, node := range nodes {
-				levels[id] = append(levels[id], node, unit*(1+rng.Int64N(2)), unit*4)
+				levels[id] += fmt.Sprint(" ", node, " ", unit*(1+rng.Int64N(2)), " ", unit*4)
 			}
 		}
-		l.run("acquire", append(args, levels[id]...)...)
+		l.run("acquire", id, 2_000_000, waiters, rng.IntN(2), lease, head+levels[id])
 	}
 	one := func(id string, waiters, weight int64) {
-		l.run("acquire", id, 2_000_000, waiters, 0, 3_000_000, "0 3000000 c -", "{a}", weight, 150)
+		l.run("acquire", id, 2_000_000, waiters, 0, 3_000_000, fmt.Sprint("0 3000000 c - {a} ", weight, " 150"))
 	}
 	one("all", 0, 150)
 	for i := range 100 {

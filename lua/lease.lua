@@ -8,12 +8,7 @@
 --        patience  sorted set: id, end of the waiter's place; "!id", end of an eviction mark
 --        accounts  hash, while somebody waits: a:node, c:node, see below
 -- ARGV   operation, then its arguments. Times are in microseconds. No text holds a space.
---        acquire   id, patience, most waiters (0: do not wait), priority 0 to 9, lease, "longest
---                  lease channel metadata", the longest hold being 0 if it has no bound; then for
---                  each level, outermost first: node, weight, limit. No node stands twice. An id that
---                  acquires again keeps its nodes and weights. Unless all shares are 1 and all floors
---                  0, the metadata ends with a semicolon and "share,floor" for each level, with commas
---                  between.
+--        acquire   id, patience, most waiters (0: do not wait), priority 0 to 9, lease, request
 --        renew     lease, ids
 --        release   ids
 --        force     ids
@@ -50,8 +45,12 @@
 -- the next waiter gets "id 0 0 0" and acquires again. An evicted id gets "!id". A channel with a
 -- brace lies in the scope's hash slot and gets a sharded message.
 --
--- A record is "ticket token granted request"; a request is "longest lease channel metadata" and for
--- each level "node weight limit". A waiter's token is 0. Other fields of the hash:
+-- A request is "longest lease channel metadata" and for each level, outermost first, "node weight
+-- limit". The longest hold is 0 if it has no bound. Unless all shares are 1 and all floors 0, the
+-- metadata ends with a semicolon and "share,floor" for each level, with commas between. No node
+-- stands twice, and no weight is above its limit. An id that acquires again keeps its nodes and
+-- weights. A record is "ticket token granted request". A waiter's token is 0. Other fields of the
+-- hash:
 --   u:node  weight in use
 --   n:node  "parent rank", where and with which rank the node is ready
 --   scope   "now,ahead,token,hold,holders,earliest_end,latest_end": the scope's last time, which never
@@ -72,12 +71,16 @@
 
 local call, operation, id = redis.call, ARGV[1], ARGV[2]
 
--- names are the fields that the operation reads in any case.
-local names = {'scope', nil, nil, nil}
+-- names are the fields that the operation reads in any case. levels is what an acquire asks for: a
+-- list of nodes, weights and limits.
+local names, levels = {'scope', nil, nil, nil}, nil
 if operation == 'acquire' then
-  names[2] = id
-  for i = 8, #ARGV, 3 do
-    names[(i + 1) / 3] = 'u:' .. ARGV[i]
+  names[2], levels = id, {nil, nil, nil}
+  for word in string.gmatch(string.match(ARGV[7], '^%S+ %S+ %S+ %S+ (.*)$'), '%S+') do
+    levels[#levels + 1] = word
+  end
+  for i = 1, #levels, 3 do
+    names[(i + 8) / 3] = 'u:' .. levels[i]
   end
 elseif operation ~= 'list' then
   local from = operation == 'renew' and 3 or 2

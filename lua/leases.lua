@@ -6,18 +6,18 @@
 --        acquire at a scope that nobody else uses has one value, the fencing token. -1 in place of
 --        both if one of several operations failed: alone, it tells its error
 
-local function run(key, at, last)
-  return lone(KEYS, key, ARGV, at, last, now, margin) or
-    lease({unpack(KEYS, key, key + 4)}, {unpack(ARGV, at, last)}, now, margin)
-end
-
-local reply, n, at = {}, 0, 1
+local reply, n, at, made = {}, 0, 1, {}
 for key = 1, #KEYS, 5 do
   local from, last, ok, own = at + 1, at + ARGV[at], true, nil
   if #KEYS == 5 then
-    own = run(key, from, last)
+    own = lone(KEYS, 1, ARGV, 2, last, now, margin, made)
+      or lease(KEYS, {unpack(ARGV, 2, last)}, now, margin)
   else
-    ok, own = pcall(run, key, from, last)
+    ok, own = pcall(lone, KEYS, key, ARGV, from, last, now, margin, made)
+    if not own then
+      local keys, argv = {unpack(KEYS, key, key + 4)}, {unpack(ARGV, from, last)}
+      ok, own = pcall(lease, keys, argv, now, margin)
+    end
   end
   if not ok then
     n = n + 1

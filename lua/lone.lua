@@ -4,6 +4,7 @@
 -- asked for. Whatever is not its own renewal or release unfolds it into the keys of lua/lease.lua.
 --
 -- KEYS, ARGV  as in lua/lease.lua, from key and from at to last
+-- made        texts that the next operations of the same script need too
 -- Returns     the reply of lua/lease.lua; the fencing token of an acquire. nil if lua/lease.lua
 --             decides
 
@@ -14,23 +15,22 @@ local function text(number)
   return string.format('%d%07d', (number - low) / 10000000, low)
 end
 
-local function lone(KEYS, key, ARGV, at, last, now, margin)
+local function lone(KEYS, key, ARGV, at, last, now, margin, made)
   local call, operation, records = redis.call, ARGV[at], KEYS[key + 1]
   if operation == 'acquire' then
-    local fits = true
-    for i = at + 7, last, 3 do
-      fits = fits and ARGV[i + 1] - ARGV[i + 2] <= 0
+    local lease = ARGV[at + 5]
+    local stamp, lifetime = made.stamp or text(now), made[lease]
+    if not lifetime then
+      lifetime = string.format('%.0f', math.floor(lease / 1000) + 90000 + margin)
+      made.stamp, made[lease] = stamp, lifetime
     end
-    local granted, lease = text(now), ARGV[at + 5]
-    if fits and call('SET', records, granted .. ' ' .. lease .. ' ' .. granted .. ' ' .. ARGV[at + 1] ..
-      ' ' .. table.concat(ARGV, ' ', at + 6, last), 'NX',
-      'PX', math.floor(lease / 1000) + 90000 + margin) then
+    local all = stamp .. ' ' .. lease .. ' ' .. stamp .. ' ' .. ARGV[at + 1] .. ' ' .. ARGV[last]
+    if call('SET', records, all, 'NX', 'PX', lifetime) then
       return now
     end
   end
   local value = call('MGET', records)[1] -- unlike GET, it finds nothing in a hash and does not fail
-  local seen, left, granted, id, request =
-    string.match(value or '', '^(%d+) (%d+) (%d+) (%S+) (.*)$')
+  local seen, left, id = string.match(value or '', '^(%d+) (%d+) %d+ (%S+) ')
   if not seen then
     return nil
   end
@@ -39,14 +39,16 @@ local function lone(KEYS, key, ARGV, at, last, now, margin)
   if operation == 'release' and last == at + 1 and id == ARGV[last] and not expired then
     call('DEL', records)
     return 1
-  elseif operation == 'renew' and last == at + 2 and id == ARGV[last] and not expired then
+  end
+  local granted, request = string.match(value, '^%d+ %d+ (%d+) %S+ (.*)$')
+  if operation == 'renew' and last == at + 2 and id == ARGV[last] and not expired then
     local longest, wanted = string.match(request, '^%S+') + 0, now + ARGV[at + 1]
     if longest > 0 then
       wanted = math.min(wanted, granted + longest)
     end
     left = math.max(wanted, ends) - now
-    call('SET', records, string.format('%s %.0f %s %s %s', text(now), left, granted, id, request),
-      'PX', math.floor(left / 1000) + 90000 + margin)
+    call('SET', records, string.format('%s %.0f %s %s %s', text(now), left, granted, id, request), 'PX',
+      math.floor(left / 1000) + 90000 + margin)
     return left
   end
   local milliseconds = math.floor(ends / 1000)

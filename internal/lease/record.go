@@ -76,11 +76,5 @@ func Parse(text string) (Record, error) {
 
 // String returns the record as Redis stores it.
 func (r *record) String() string {
-	var b strings.Builder
-	fmt.Fprint(&b, r.ticket, " ", r.token, " ", r.granted)
-	fmt.Fprint(&b, " ", r.Longest, " ", r.Lease, " ", r.Channel, " ", r.Terms())
-	for _, l := range r.Levels {
-		fmt.Fprint(&b, " ", l.Node, " ", l.Weight, " ", l.Limit)
-	}
-	return b.String()
+	return fmt.Sprint(r.ticket, " ", r.token, " ", r.granted, " ", r.Request.String())
 }

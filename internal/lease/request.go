@@ -11,7 +11,7 @@ const MaxLimit = 1_000_000_000_000
 // MaxShare is the largest share of a level.
 const MaxShare = 1000
 
-// Level is one of the caps that a lease counts against. Limit and Weight are at least 1.
+// Level is one of the caps that a lease counts against. Weight is at least 1 and at most Limit.
 type Level struct {
 	Node          string
 	Limit, Weight int64
@@ -36,18 +36,23 @@ type Request struct {
 // Step is how much later each step of its priority makes a waiter's turn, in microseconds.
 const Step = 10_000_000
 
-// Head returns what a record says of the request before its levels: Longest, Lease, Channel and Terms.
-func (q *Request) Head() string {
-	b := strconv.AppendInt(make([]byte, 0, 96), q.Longest, 10)
+// String returns the request as Redis stores it.
+func (q *Request) String() string {
+	b := strconv.AppendInt(make([]byte, 0, 128), q.Longest, 10)
 	b = strconv.AppendInt(append(b, ' '), q.Lease, 10)
 	b = append(append(b, ' '), q.Channel...)
-	b = append(append(b, ' '), q.Terms()...)
+	b = append(append(b, ' '), q.terms()...)
+	for _, l := range q.Levels {
+		b = append(append(b, ' '), l.Node...)
+		b = strconv.AppendInt(append(b, ' '), l.Weight, 10)
+		b = strconv.AppendInt(append(b, ' '), l.Limit, 10)
+	}
 	return string(b)
 }
 
-// Terms returns the metadata, followed by a semicolon and the share and floor of each level unless
+// terms returns the metadata, followed by a semicolon and the share and floor of each level unless
 // all levels have the defaults.
-func (q *Request) Terms() string {
+func (q *Request) terms() string {
 	plain := true
 	for _, l := range q.Levels {
 		plain = plain && l.Share <= 1 && l.Floor == 0

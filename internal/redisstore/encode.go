@@ -237,7 +237,7 @@ func (a *arguments) leaseKeys(scope string) {
 	}
 }
 
-// acquireWords is the number of ARGV of an acquire between the operation and the levels.
+// acquireWords is the number of ARGV of an acquire behind the operation.
 const acquireWords = 6
 
 // acquire writes the ARGV of an acquire behind the operation.
@@ -247,12 +247,7 @@ func (a *arguments) acquire(q *lease.Request) {
 	a.int(q.Waiters)
 	a.int(int64(q.Priority))
 	a.int(q.Lease)
-	a.name(q.Head())
-	for _, l := range q.Levels {
-		a.name(l.Node)
-		a.int(l.Weight)
-		a.int(l.Limit)
-	}
+	a.name(q.String())
 }
 
 var _ request.Store = (*Store)(nil)

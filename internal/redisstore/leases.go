@@ -54,7 +54,7 @@ func (l *Leases) Acquire(ctx context.Context, scope string, q lease.Request) (le
 	k := l.store.newCall()
 	defer l.store.release(k)
 	k.acquires = q.ID
-	l.begin(k, scope, "acquire", acquireWords+3*len(q.Levels), len(q.Levels))
+	l.begin(k, scope, "acquire", acquireWords, len(q.Levels))
 	k.acquire(&q)
 	if err := l.run(ctx, k); err != nil {
 		return lease.Grant{}, err

@@ -1,10 +1,9 @@
 -- The functions of grants: weights in use at the nodes, new holders. Only steps that may grant define
 -- them.
 
--- Levels are a list of nodes, weights and limits, such as ARGV from 8 on. has_room tells whether
--- they fit at one node, or at every node if node is nil.
-local function has_room(levels, from, node)
-  for i = from, #levels, 3 do
+-- has_room tells whether levels fit at one node, or at every node if node is nil.
+local function has_room(levels, node)
+  for i = 1, #levels, 3 do
     if (not node or node == levels[i]) and
       (get('u:' .. levels[i]) or 0) + levels[i + 1] > levels[i + 2] + 0 then
       return false
@@ -13,18 +12,18 @@ local function has_room(levels, from, node)
   return true
 end
 
-local function add_weight(levels, from, sign)
-  for i = from, #levels, 3 do
+local function add_weight(levels, sign)
+  for i = 1, #levels, 3 do
     local field = 'u:' .. levels[i]
     local n = (get(field) or 0) + sign * levels[i + 1]
     fields[field], changed[field] = n ~= 0 and string.format('%.0f', n), true
   end
 end
 
-local function grant(id, place, request, lease, levels, from)
+local function grant(id, place, request, lease, levels)
   token = now > token + 0 and at or text(token + 1)
   put(1, now + lease, id)
   holders = holders + 1
-  add_weight(levels, from, 1)
+  add_weight(levels, 1)
   fields[id], changed[id] = place .. ' ' .. token .. ' ' .. at .. ' ' .. request, true
 end

@@ -5,7 +5,7 @@ local idle = queue == '' and not expired
 if idle and scope and operation == 'acquire' and not values[2] then
   local fits = true
   for i = 3, #names do
-    fits = fits and (values[i] or 0) + ARGV[3 * i] <= ARGV[3 * i + 1] + 0
+    fits = fits and (values[i] or 0) + levels[3 * i - 7] <= levels[3 * i - 6] + 0
   end
   if fits then
     local at, lease = text(now), ARGV[6] + 0
@@ -20,10 +20,10 @@ if idle and scope and operation == 'acquire' and not values[2] then
     end
     local set = {'HSET', KEYS[2], 'scope', nil, id, nil, nil, nil}
     set[4] = scope_text(at, ahead, token, hold, holders + 1, earliest_end, latest_end)
-    set[6] = '- ' .. token .. ' ' .. at .. ' ' .. table.concat(ARGV, ' ', 7)
+    set[6] = '- ' .. token .. ' ' .. at .. ' ' .. ARGV[7]
     local reply = {1, token + 0, 0, -1, hold + 0, lease, nil}
     for i = 3, #names do
-      local used = (values[i] or 0) + ARGV[3 * i]
+      local used = (values[i] or 0) + levels[3 * i - 7]
       set[2 * i + 1], set[2 * i + 2], reply[i + 4] = names[i], used .. '', used
     end
     call('ZADD', KEYS[1], now + lease, id)

@@ -23,7 +23,7 @@ end
 
 if operation == 'acquire' then
   local patience, max_waiters, lease = ARGV[3] + 0, ARGV[4] + 0, ARGV[6] + 0
-  local root, leaf, request = ARGV[8], ARGV[#ARGV - 2], table.concat(ARGV, ' ', 7)
+  local root, leaf, request = levels[1], levels[#levels - 2], ARGV[7]
   local status, left, place, own_token = 0, 0, nil, nil
   local r = fields[id] and load_record(id)
   if r and r.token ~= '0' then
@@ -32,18 +32,18 @@ if operation == 'acquire' then
     place = r.place
     fields[id], changed[id] = place .. ' 0 0 ' .. request, true
     put(4, now + patience, id)
-    refresh(ARGV, 8)
+    refresh(levels)
     promote(root, id)
   elseif is_evicted(id) then
     status = -3
   else
-    local fits = has_room(ARGV, 8)
+    local fits = has_room(levels)
     local first = fits
-    for i = 8, fits and places > 0 and #ARGV or 0, 3 do
-      first = first and not head(ARGV[i])
+    for i = 1, fits and places > 0 and #levels or 0, 3 do
+      first = first and not head(levels[i])
     end
     if first then
-      grant(id, '-', request, lease, ARGV, 8)
+      grant(id, '-', request, lease, levels)
     elseif max_waiters == 0 and not fits then
       status = -1
     elseif max_waiters > 0 and places > 0 and
@@ -53,12 +53,12 @@ if operation == 'acquire' then
       -- The caller queues first: granting then goes by the queues alone, whether or not it may wait.
       ticket = string.format('%016.0f', math.max(ticket + 1, now))
       place = string.format('%016.0f', ticket + 10000000 * ARGV[5]) .. ARGV[5]
-      enqueue(id, place, request, ARGV, patience)
+      enqueue(id, place, request, levels, patience)
       local first = head(leaf)
       if first == id then
-        refresh(ARGV, 8)
+        refresh(levels)
       end
-      if fits or first == id and #ARGV > 10 then -- otherwise the new waiter makes no other ready
+      if fits or first == id and #levels > 3 then -- otherwise the new waiter makes no other ready
         promote(root, id)
       end
     end
@@ -83,8 +83,8 @@ if operation == 'acquire' then
     call('ZRANGE', KEYS[1], '0', '0', 'WITHSCORES')[2]
   local wait = first and math.max(0, first - now) or -1
   reply = {status, (own_token or token) + 0, position, wait, hold + 0, left, nil, nil}
-  for i = 8, #ARGV, 3 do
-    reply[(i + 13) / 3] = (fields['u:' .. ARGV[i]] or 0) + 0
+  for i = 1, #levels, 3 do
+    reply[(i + 20) / 3] = (fields['u:' .. levels[i]] or 0) + 0
   end
 elseif operation == 'renew' then
   renew()

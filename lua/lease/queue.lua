@@ -32,12 +32,12 @@ local function head(node, depth)
 end
 
 -- refresh queues the inner nodes of the levels at their parents, or removes them.
-local function refresh(levels, from)
-  for i = #levels - 2, from + 3, -3 do
+local function refresh(levels)
+  for i = #levels - 2, 4, -3 do
     local node, parent = levels[i], levels[i - 3]
     local id, before, rank = head(node), get('n:' .. node), nil
     local r = id and load_record(id)
-    if r and has_room(r.levels, 1, node) then
+    if r and has_room(r.levels, node) then
       rank = parent .. ' ' .. rank_at(node, r, parent, levels[i - 1] + 0)
     end
     if before and before ~= rank then
@@ -78,7 +78,7 @@ local function promote(node, own)
   for i = 0, 64 do
     local id = head(node)
     local r = id and load_record(id)
-    if not r or not has_room(r.levels, 1) then
+    if not r or not has_room(r.levels) then
       return
     end
     if i == 64 then
@@ -88,8 +88,8 @@ local function promote(node, own)
     local lease = id == own and r.lease or math.min(r.lease, 5000000)
     dequeue(id, r)
     advance(r)
-    grant(id, r.place, r.request, lease, r.levels, 1)
-    refresh(r.levels, 1)
+    grant(id, r.place, r.request, lease, r.levels)
+    refresh(r.levels)
     if id ~= own then
       local used = get('u:' .. r.levels[#r.levels - 2]) + 0
       publish(r.channel, string.format('%s %s %.0f %.0f', id, token, lease, used))
@@ -107,7 +107,7 @@ local function drop(id)
     if r.token ~= '0' then
       was, holders = 1, holders - 1
       call('ZREM', KEYS[1], id)
-      add_weight(r.levels, 1, -1)
+      add_weight(r.levels, -1)
       if waited then
         charge(r)
       end
@@ -117,7 +117,7 @@ local function drop(id)
     end
     fields[id], changed[id] = false, true
     if waited then
-      refresh(r.levels, 1)
+      refresh(r.levels)
       dropped_roots[r.levels[1]] = true
     end
   end
