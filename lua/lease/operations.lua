@@ -24,7 +24,7 @@ end
 if operation == 'acquire' then
   local patience, max_waiters, lease = ARGV[3] + 0, ARGV[4] + 0, ARGV[6] + 0
   local root, leaf, request = levels[1], levels[#levels - 2], ARGV[7]
-  local status, left, place, own_token = 0, 0, nil, nil
+  local status, left, position, place, own_token = 0, 0, nil, nil, nil
   local r = fields[id] and load_record(id)
   if r and r.token ~= '0' then
     left, own_token = extend(id, r, r.lease) - now, r.token
@@ -46,7 +46,7 @@ if operation == 'acquire' then
       grant(id, '-', request, lease, levels)
     elseif max_waiters == 0 and not fits then
       status = -1
-    elseif max_waiters > 0 and places > 0 and
+    elseif max_waiters > 0 and places >= max_waiters and
       call('ZLEXCOUNT', KEYS[3], '[' .. leaf .. ' ', '(' .. leaf .. '!') >= max_waiters then
       status = -2
     else
@@ -54,12 +54,15 @@ if operation == 'acquire' then
       ticket = string.format('%016.0f', math.max(ticket + 1, now))
       place = string.format('%016.0f', ticket + 10000000 * ARGV[5]) .. ARGV[5]
       enqueue(id, place, request, levels, patience)
-      local first = head(leaf)
-      if first == id then
+      position = waiters_before(leaf, place)
+      touched[3] = touched[3] or position == 0 -- the key may be new
+      local first = position == 0 and head(leaf) == id
+      if first then
         refresh(levels)
       end
-      if fits or first == id and #levels > 3 then -- otherwise the new waiter makes no other ready
+      if fits or first and #levels > 3 then -- otherwise the new waiter makes no other ready
         promote(root, id)
+        position = nil
       end
     end
   end
@@ -73,11 +76,13 @@ if operation == 'acquire' then
       status = -1
     end
   end
-  local position = 0
   if own_token then
     status = 1
-  elseif status == 0 then
-    position = call('ZLEXCOUNT', KEYS[3], '[' .. leaf .. ' ', '(' .. leaf .. ' ' .. place .. ' ' .. id)
+  end
+  if status ~= 0 then
+    position = 0
+  elseif not position then
+    position = waiters_before(leaf, place)
   end
   local first = status ~= 1 and position == 0 and
     call('ZRANGE', KEYS[1], '0', '0', 'WITHSCORES')[2]

@@ -2,7 +2,6 @@
 -- leaves makes room for.
 local function insert(member)
   call('ZADD', KEYS[3], '0', member)
-  touched[3] = true
 end
 
 local function place(id, ticket, levels)
@@ -12,6 +11,10 @@ end
 local function dequeue(id, r)
   call('ZREM', KEYS[3], place(id, r.place, r.levels))
   places = places - call('ZREM', KEYS[4], id)
+end
+
+local function waiters_before(node, place)
+  return call('ZLEXCOUNT', KEYS[3], '[' .. node .. ' ', '(' .. node .. ' ' .. place)
 end
 
 -- head returns the id of the first waiter at a node or at a ready node below it. The
@@ -54,6 +57,7 @@ local function refresh(levels)
     if own and own > (account('c:' .. parent) or 0) and call('ZLEXCOUNT', KEYS[3],
       '[~' .. parent .. '  ', '(~' .. parent .. ' 0') < 64 + holders + places then
       insert(string.format('~%s  %016.0f %s', parent, own, node))
+      touched[3] = true -- the key may be new
     elseif own then
       set_account('a:' .. node, false)
     end
