@@ -44,7 +44,7 @@ type Admission struct {
 }
 
 // inlineRules is for how many rules an Admission has room.
-const inlineRules = 4
+const inlineRules = 2
 
 // Allowed reports whether the request may go on.
 func (a *Admission) Allowed() bool { return a.status == 0 }
