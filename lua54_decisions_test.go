@@ -125,6 +125,9 @@ func operations(c scriptCall) (names []string) {
 	argv := c.argv
 	switch {
 	case c.script == leaseScript:
+		if len(c.keys) == 5 {
+			return []string{argv[0]}
+		}
 		for at := 0; at < len(argv); {
 			n, err := strconv.Atoi(argv[at])
 			if err != nil {

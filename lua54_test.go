@@ -126,7 +126,7 @@ type leaseCalls struct {
 	script *redis.Script
 	now    int64
 	names  []string // of the operations of the next script
-	argv   []any    // of the next script
+	argv   [][]any  // of the operations of the next script
 	calls  []scriptCall
 	ran    map[string]int // by operation and status
 }
@@ -134,30 +134,38 @@ type leaseCalls struct {
 func (l *leaseCalls) run(operation string, args ...any) {
 	l.t.Helper()
 	l.names = append(l.names, operation)
-	l.argv = append(append(l.argv, 1+len(args), operation), args...)
+	l.argv = append(l.argv, append([]any{operation}, args...))
 	if n := len(l.names); n < 3 && l.now%3 < int64(n) {
 		return
 	}
 	var keys []string
-	for range l.names {
+	var argv []any
+	for _, own := range l.argv {
 		keys = append(keys, "{a}:h", "{a}:m", "{a}:w", "{a}:p", "{a}:s")
+		if len(l.argv) > 1 {
+			argv = append(argv, len(own))
+		}
+		argv = append(argv, own...)
 	}
-	argv := append(l.argv, l.now)
+	argv = append(argv, l.now)
 	reply, err := l.script.Run(l.t.Context(), l.client, keys, argv...).Slice()
 	if err != nil {
 		l.t.Fatalf("%v: %v", argv, err)
 	}
 	l.calls = append(l.calls, scriptCall{leaseScript, keys, toTexts(argv), showReply(reply)})
 	for _, name := range l.names {
-		n := reply[0].(int64)
-		if n > 0 && name == "acquire" {
-			name += fmt.Sprint(" ", reply[1])
+		own := reply
+		if len(l.names) > 1 {
+			n := reply[0].(int64)
+			own, reply = reply[1:1+n], reply[1+n:]
 		}
-		if n == 1 && strings.HasPrefix(name, "acquire") {
+		switch {
+		case name == "acquire" && len(own) == 1:
 			name = "acquire alone"
+		case name == "acquire":
+			name += fmt.Sprint(" ", own[0])
 		}
 		l.ran[name]++
-		reply = reply[1+n:]
 	}
 	l.names, l.argv = nil, nil
 }
@@ -186,10 +194,11 @@ func TestLeaseScriptUnderLua54(t *testing.T) {
 				levels[id] += fmt.Sprint(" ", node, " ", unit*(1+rng.Int64N(2)), " ", unit*4)
 			}
 		}
-		l.run("acquire", id, 2_000_000, waiters, rng.IntN(2), lease, head+levels[id])
+		rest := fmt.Sprint(" 0 ", lease, " ", id, " ", head, levels[id])
+		l.run("acquire", id, 2_000_000, waiters, rng.IntN(2), lease/1000+91_000, rest)
 	}
 	one := func(id string, waiters, weight int64) {
-		l.run("acquire", id, 2_000_000, waiters, 0, 3_000_000, fmt.Sprint("0 3000000 c - {a} ", weight, " 150"))
+		l.run("acquire", id, 2_000_000, waiters, 0, 94_000, fmt.Sprint(" 0 3000000 ", id, " 0 3000000 c - {a} ", weight, " 150"))
 	}
 	one("all", 0, 150)
 	for i := range 100 {

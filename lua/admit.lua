@@ -114,7 +114,7 @@ local function admit()
       return reply
     end
   end
-  local token = lone(KEYS, #KEYS - 4, ARGV, tail - slots, tail - 1, now, margin, {})
+  local token = lone(KEYS, #KEYS - 4, ARGV, tail - slots, tail - 1, now, margin)
   local slot = token and {token} or
     lease(slice(KEYS, #KEYS - 4, #KEYS), slice(ARGV, tail - slots, tail - 1), now, margin)
   if token or slot[1] == 1 then

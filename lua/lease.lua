@@ -8,7 +8,8 @@
 --        patience  sorted set: id, end of the waiter's place; "!id", end of an eviction mark
 --        accounts  hash, while somebody waits: a:node, c:node, see below
 -- ARGV   operation, then its arguments. Times are in microseconds. No text holds a space.
---        acquire   id, patience, most waiters (0: do not wait), priority 0 to 9, lease, request
+--        acquire   id, patience, most waiters (0: do not wait), priority 0 to 9, milliseconds for which
+--                  lua/lone.lua keeps the lease, " 0 lease id request"
 --        renew     lease, ids
 --        release   ids
 --        force     ids
@@ -73,14 +74,18 @@ local call, operation, id = redis.call, ARGV[1], ARGV[2]
 
 -- names are the fields that the operation reads in any case. levels is what an acquire asks for: a
 -- list of nodes, weights and limits.
-local names, levels = {'scope', nil, nil, nil}, nil
+local names, lease_time, request, levels = {'scope', nil, nil, nil}, nil, nil, nil
 if operation == 'acquire' then
-  names[2], levels = id, {nil, nil, nil}
-  for word in string.gmatch(string.match(ARGV[7], '^%S+ %S+ %S+ %S+ (.*)$'), '%S+') do
-    levels[#levels + 1] = word
-  end
-  for i = 1, #levels, 3 do
-    names[(i + 8) / 3] = 'u:' .. levels[i]
+  local time, all, node, weight, limit, inner = string.match(ARGV[7],
+    '^ 0 (%S+) %S+ (%S+ %S+ %S+ %S+ (%S+) (%S+) (%S+)(.*))$')
+  lease_time, request, levels = time + 0, all, {node, weight, limit}
+  names[2], names[3] = id, 'u:' .. node
+  if inner ~= '' then
+    for node, weight, limit in string.gmatch(inner, '(%S+) (%S+) (%S+)') do
+      local n = #levels
+      levels[n + 1], levels[n + 2], levels[n + 3] = node, weight, limit
+      names[#names + 1] = 'u:' .. node
+    end
   end
 elseif operation ~= 'list' then
   local from = operation == 'renew' and 3 or 2

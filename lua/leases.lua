@@ -1,23 +1,23 @@
 -- Runs operations on leases, one after the other.
 --
 -- KEYS   for each operation: the keys of its scope, as in lua/lease.lua
--- ARGV   for each operation: the number of its arguments, its arguments as in lua/lease.lua
--- Reply  for each operation: the number of values of its reply, its reply as in lua/lease.lua; an
---        acquire at a scope that nobody else uses has one value, the fencing token. -1 in place of
---        both if one of several operations failed: alone, it tells its error
+-- ARGV   as in lua/lease.lua; of several operations: the number of arguments of each before them
+-- Reply  as in lua/lease.lua, but an acquire at a scope that nobody else uses has one value, the
+--        fencing token; of several operations: the number of values of each before them, or only -1
+--        for one that failed: alone, it tells its error
 
-local reply, n, at, made = {}, 0, 1, {}
+if #KEYS == 5 then
+  local token = lone(KEYS, 1, ARGV, 1, #ARGV, now, margin)
+  return token and {token} or lease(KEYS, ARGV, now, margin)
+end
+
+local reply, n, at, stamp = {}, 0, 0, text(now)
 for key = 1, #KEYS, 5 do
-  local from, last, ok, own = at + 1, at + ARGV[at], true, nil
-  if #KEYS == 5 then
-    own = lone(KEYS, 1, ARGV, 2, last, now, margin, made)
-      or lease(KEYS, {unpack(ARGV, 2, last)}, now, margin)
-  else
-    ok, own = pcall(lone, KEYS, key, ARGV, from, last, now, margin, made)
-    if not own then
-      local keys, argv = {unpack(KEYS, key, key + 4)}, {unpack(ARGV, from, last)}
-      ok, own = pcall(lease, keys, argv, now, margin)
-    end
+  local from, last = at + 2, at + 1 + ARGV[at + 1]
+  local ok, own = pcall(lone, KEYS, key, ARGV, from, last, now, margin, stamp)
+  if not own then
+    local keys, argv = {unpack(KEYS, key, key + 4)}, {unpack(ARGV, from, last)}
+    ok, own = pcall(lease, keys, argv, now, margin)
   end
   if not ok then
     n = n + 1
@@ -32,6 +32,6 @@ for key = 1, #KEYS, 5 do
     end
     n = n + #own
   end
-  at = last + 1
+  at = last
 end
 return reply

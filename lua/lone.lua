@@ -1,10 +1,10 @@
 -- The lone holder, which most callers are: the scope held and queued nobody, and all that is known of
--- it is one text at the key of the records, "at left granted id request": when it was last renewed,
--- how long the lease lasts from then on, and as in lua/lease.lua when it was granted and what it
--- asked for. Whatever is not its own renewal or release unfolds it into the keys of lua/lease.lua.
+-- it is one text at the key of the records, "granted after left id request": when it was granted, how
+-- long after that it was renewed, for how long from then on, and what it asked for. Whatever is not
+-- its own renewal or release unfolds it into the keys of lua/lease.lua.
 --
 -- KEYS, ARGV  as in lua/lease.lua, from key and from at to last
--- made        texts that the next operations of the same script need too
+-- stamp       the text of now, or nil
 -- Returns     the reply of lua/lease.lua; the fencing token of an acquire. nil if lua/lease.lua
 --             decides
 
@@ -15,45 +15,39 @@ local function text(number)
   return string.format('%d%07d', (number - low) / 10000000, low)
 end
 
-local function lone(KEYS, key, ARGV, at, last, now, margin, made)
+local function lone(KEYS, key, ARGV, at, last, now, margin, stamp)
   local call, operation, records = redis.call, ARGV[at], KEYS[key + 1]
-  if operation == 'acquire' then
-    local lease = ARGV[at + 5]
-    local stamp, lifetime = made.stamp or text(now), made[lease]
-    if not lifetime then
-      lifetime = string.format('%.0f', math.floor(lease / 1000) + 90000 + margin)
-      made.stamp, made[lease] = stamp, lifetime
-    end
-    local all = stamp .. ' ' .. lease .. ' ' .. stamp .. ' ' .. ARGV[at + 1] .. ' ' .. ARGV[last]
-    if call('SET', records, all, 'NX', 'PX', lifetime) then
-      return now
-    end
+  if operation == 'acquire' and
+    call('SET', records, (stamp or text(now)) .. ARGV[last], 'NX', 'PX', ARGV[at + 5]) then
+    return now
   end
   local value = call('MGET', records)[1] -- unlike GET, it finds nothing in a hash and does not fail
-  local seen, left, id = string.match(value or '', '^(%d+) (%d+) %d+ (%S+) ')
-  if not seen then
+  local granted, after, left, id = string.match(value or '', '^(%d+) (%d+) (%d+) (%S+) ')
+  if not granted then
     return nil
   end
+  local seen = granted + after
   local ends = seen + left
-  local expired = now < seen + 0 or ends <= now -- or its clock has stepped back
+  local expired = now < seen or ends <= now -- or its clock has stepped back
   if operation == 'release' and last == at + 1 and id == ARGV[last] and not expired then
     call('DEL', records)
     return 1
   end
-  local granted, request = string.match(value, '^%d+ %d+ (%d+) %S+ (.*)$')
+  local request = string.match(value, '^%d+ %d+ %d+ %S+ (.*)$')
   if operation == 'renew' and last == at + 2 and id == ARGV[last] and not expired then
     local longest, wanted = string.match(request, '^%S+') + 0, now + ARGV[at + 1]
     if longest > 0 then
       wanted = math.min(wanted, granted + longest)
     end
     left = math.max(wanted, ends) - now
-    call('SET', records, string.format('%s %.0f %s %s %s', text(now), left, granted, id, request), 'PX',
+    call('SET', records,
+      string.format('%s %.0f %.0f %s %s', granted, now - granted, left, id, request), 'PX',
       math.floor(left / 1000) + 90000 + margin)
     return left
   end
   local milliseconds = math.floor(ends / 1000)
   local set = {'HSET', records, 'scope', nil, id, '- ' .. granted .. ' ' .. granted .. ' ' .. request}
-  set[4] = seen .. ',0,' .. granted .. ',0,1,' .. milliseconds .. ',' .. milliseconds + 30000
+  set[4] = text(seen) .. ',0,' .. granted .. ',0,1,' .. milliseconds .. ',' .. milliseconds + 30000
   local levels = string.match(request, '^%S+ %S+ %S+ %S+( .*)$')
   for node, weight in string.gmatch(levels, ' (%S+) (%S+) %S+') do
     set[#set + 1], set[#set + 2] = 'u:' .. node, weight

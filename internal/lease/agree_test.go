@@ -43,18 +43,26 @@ func (x *script) runAll(t *testing.T, now int64, operations ...[]any) (replies [
 	var args []any
 	for _, o := range operations {
 		keys = append(keys, x.keys...)
-		args = append(append(args, len(o)), o...)
+		if len(operations) > 1 {
+			args = append(args, len(o))
+		}
+		args = append(args, o...)
 	}
 	reply, err := x.Run(context.Background(), x.client, keys, append(args, now)...).Slice()
 	if err != nil {
 		t.Fatalf("%v: %v", args, err)
 	}
 	for _, o := range operations {
-		n := reply[0].(int64)
-		own := reply[1 : 1+n]
-		if reply = reply[1+n:]; o[0] == "acquire" && n == 1 { // a lone holder
-			own = []any{int64(Held), own[0], int64(0), int64(-1), int64(0), o[5]}
-			for words := strings.Fields(o[6].(string))[4:]; len(words) > 0; words = words[3:] {
+		own := reply
+		if reply = nil; len(operations) > 1 {
+			n := own[0].(int64)
+			own, reply = own[1:1+n], own[1+n:]
+		}
+		if o[0] == "acquire" && len(own) == 1 { // a lone holder
+			own = []any{int64(Held), own[0], int64(0), int64(-1), int64(0)}
+			words := strings.Fields(o[6].(string))
+			own = append(own, words[1])
+			for words = words[7:]; len(words) > 0; words = words[3:] {
 				own = append(own, words[1])
 			}
 		}
@@ -67,7 +75,7 @@ func (x *script) runAll(t *testing.T, now int64, operations ...[]any) (replies [
 }
 
 func acquireArgs(q Request) []any {
-	return []any{"acquire", q.ID, q.Patience, q.Waiters, q.Priority, q.Lease, q.String()}
+	return []any{"acquire", q.ID, q.Patience, q.Waiters, q.Priority, q.Lease/1000 + 91_000, q.Lone()}
 }
 
 func (g Grant) reply() string {
@@ -173,18 +181,18 @@ func (x *script) state(t *testing.T) string {
 func unfold(t *testing.T, lone string) string {
 	t.Helper()
 	words := strings.Fields(lone)
-	var times [3]int64 // seen, left, granted
+	var times [3]int64 // granted, after, left
 	for i := range times {
 		var err error
 		if times[i], err = strconv.ParseInt(words[i], 10, 64); err != nil {
 			t.Fatal(err)
 		}
 	}
-	id, request := words[3], words[4:]
+	granted, seen, id, request := times[0], times[0]+times[1], words[3], words[4:]
 	lines := []string{
-		fmt.Sprint("h ", id, " ", times[0]+times[1]),
-		fmt.Sprintf("m %s - %d %d %s", id, times[2], times[2], strings.Join(request, " ")),
-		fmt.Sprintf("m scope %d,0,%d,0,1", times[0], times[2]),
+		fmt.Sprint("h ", id, " ", seen+times[2]),
+		fmt.Sprintf("m %s - %d %d %s", id, granted, granted, strings.Join(request, " ")),
+		fmt.Sprintf("m scope %d,0,%d,0,1", seen, granted),
 	}
 	for levels := request[4:]; len(levels) > 0; levels = levels[3:] {
 		lines = append(lines, "m u:"+levels[0]+" "+levels[1])

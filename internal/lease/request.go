@@ -37,8 +37,17 @@ type Request struct {
 const Step = 10_000_000
 
 // String returns the request as Redis stores it.
-func (q *Request) String() string {
-	b := strconv.AppendInt(make([]byte, 0, 128), q.Longest, 10)
+func (q *Request) String() string { return string(q.append(make([]byte, 0, 128))) }
+
+// Lone returns what Redis stores behind the time of the grant for a lone holder.
+func (q *Request) Lone() string {
+	b := strconv.AppendInt(append(make([]byte, 0, 160), " 0 "...), q.Lease, 10)
+	b = append(append(b, ' '), q.ID...)
+	return string(q.append(append(b, ' ')))
+}
+
+func (q *Request) append(b []byte) []byte {
+	b = strconv.AppendInt(b, q.Longest, 10)
 	b = strconv.AppendInt(append(b, ' '), q.Lease, 10)
 	b = append(append(b, ' '), q.Channel...)
 	b = append(append(b, ' '), q.terms()...)
@@ -47,7 +56,7 @@ func (q *Request) String() string {
 		b = strconv.AppendInt(append(b, ' '), l.Weight, 10)
 		b = strconv.AppendInt(append(b, ' '), l.Limit, 10)
 	}
-	return string(b)
+	return b
 }
 
 // terms returns the metadata, followed by a semicolon and the share and floor of each level unless

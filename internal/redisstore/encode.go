@@ -237,8 +237,11 @@ func (a *arguments) leaseKeys(scope string) {
 	}
 }
 
-// acquireWords is the number of ARGV of an acquire behind the operation.
-const acquireWords = 6
+const (
+	acquireWords = 6 // the number of ARGV of an acquire behind the operation
+	// loneMargin is for how many milliseconds longer than its lease Redis keeps a lone holder.
+	loneMargin = 91_000
+)
 
 // acquire writes the ARGV of an acquire behind the operation.
 func (a *arguments) acquire(q *lease.Request) {
@@ -246,8 +249,8 @@ func (a *arguments) acquire(q *lease.Request) {
 	a.int(q.Patience)
 	a.int(q.Waiters)
 	a.int(int64(q.Priority))
-	a.int(q.Lease)
-	a.name(q.String())
+	a.int(q.Lease/1000 + loneMargin)
+	a.name(q.Lone())
 }
 
 var _ request.Store = (*Store)(nil)

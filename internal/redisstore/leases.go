@@ -22,7 +22,7 @@ var _ request.LeaseStore = (*Leases)(nil)
 func NewLeases(s *Store) *Leases { return &Leases{s} }
 
 // begin makes k the call of an operation with n arguments for so many ids or levels. It writes the
-// KEYS of the operation, and the first of its ARGV.
+// KEYS of the operation, the number of its ARGV, and the first of these.
 func (l *Leases) begin(k *call, scope, operation string, n, ids int) {
 	k.outermost = scope[len(l.store.Prefix) : strings.IndexByte(scope, '}')+1]
 	k.script = &l.store.leases
@@ -115,14 +115,12 @@ func (l *Leases) List(
 	defer l.store.release(k)
 	k.mixed = true
 	l.begin(k, scope, "list", 0, 0)
-	k.args = l.store.clocked(slices.Concat([]any{"evalsha", &k.script.sha, scopeKeys}, k.args))
+	own := append([]any{"evalsha", &k.script.sha, scopeKeys}, k.args[:scopeKeys]...)
+	k.args = l.store.clocked(append(own, k.args[scopeKeys+1:]...))
 	if err := l.run(ctx, k); err != nil {
 		return 0, nil, err
 	}
-	if len(k.values) < 2 {
-		return 0, nil, ErrReply
-	}
-	return decodeEntries(k.values[1:]) // behind their number
+	return decodeEntries(k.values)
 }
 
 func decodeSlot(s *request.Slot, reply []int64) error {
@@ -207,7 +205,11 @@ func (b *leaseBatch) encode(s *Store) {
 		b.args = append(b.args, k.args[:scopeKeys]...)
 	}
 	for _, k := range b.calls {
-		b.args = append(b.args, k.args[scopeKeys:]...)
+		argv := k.args[scopeKeys:]
+		if len(b.calls) == 1 {
+			argv = argv[1:] // without their number
+		}
+		b.args = append(b.args, argv...)
 	}
 	b.args = s.clocked(b.args)
 }
@@ -216,6 +218,10 @@ func (b *leaseBatch) members() []*call { return b.calls }
 
 // distribute gives each call its part of the reply. One that failed goes again alone, to learn why.
 func (b *leaseBatch) distribute(reply []int64) error {
+	if len(b.calls) == 1 {
+		b.calls[0].reply = reply
+		return nil
+	}
 	for _, k := range b.calls {
 		if len(reply) == 0 || reply[0] > int64(len(reply)-1) {
 			return ErrReply

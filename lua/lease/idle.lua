@@ -8,8 +8,8 @@ if idle and scope and operation == 'acquire' and not values[2] then
     fits = fits and (values[i] or 0) + levels[3 * i - 7] <= levels[3 * i - 6] + 0
   end
   if fits then
-    local at, lease = text(now), ARGV[6] + 0
-    local ends = math.floor((now + lease) / 1000)
+    local at = text(now)
+    local ends = math.floor((now + lease_time) / 1000)
     token = now > token + 0 and at or text(token + 1)
     if earliest_end == 0 or ends < earliest_end then
       earliest_end = ends
@@ -20,13 +20,13 @@ if idle and scope and operation == 'acquire' and not values[2] then
     end
     local set = {'HSET', KEYS[2], 'scope', nil, id, nil, nil, nil}
     set[4] = scope_text(at, ahead, token, hold, holders + 1, earliest_end, latest_end)
-    set[6] = '- ' .. token .. ' ' .. at .. ' ' .. ARGV[7]
-    local reply = {1, token + 0, 0, -1, hold + 0, lease, nil}
+    set[6] = '- ' .. token .. ' ' .. at .. ' ' .. request
+    local reply = {1, token + 0, 0, -1, hold + 0, lease_time, nil}
     for i = 3, #names do
       local used = (values[i] or 0) + levels[3 * i - 7]
       set[2 * i + 1], set[2 * i + 2], reply[i + 4] = names[i], used .. '', used
     end
-    call('ZADD', KEYS[1], now + lease, id)
+    call('ZADD', KEYS[1], now + lease_time, id)
     call(unpack(set))
     if longer then
       local ttl = latest_end - math.floor(now / 1000) + 60000 + margin

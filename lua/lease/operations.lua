@@ -22,8 +22,8 @@ elseif expired then
 end
 
 if operation == 'acquire' then
-  local patience, max_waiters, lease = ARGV[3] + 0, ARGV[4] + 0, ARGV[6] + 0
-  local root, leaf, request = levels[1], levels[#levels - 2], ARGV[7]
+  local patience, max_waiters = ARGV[3] + 0, ARGV[4] + 0
+  local root, leaf = levels[1], levels[#levels - 2]
   local status, left, position, place, own_token = 0, 0, nil, nil, nil
   local r = fields[id] and load_record(id)
   if r and r.token ~= '0' then
@@ -43,7 +43,7 @@ if operation == 'acquire' then
       first = first and not head(levels[i])
     end
     if first then
-      grant(id, '-', request, lease, levels)
+      grant(id, '-', request, lease_time, levels)
     elseif max_waiters == 0 and not fits then
       status = -1
     elseif max_waiters > 0 and places >= max_waiters and
@@ -69,7 +69,7 @@ if operation == 'acquire' then
   if status == 0 and not own_token then
     local number = string.match(fields[id], '^%S+ (%S+)')
     if number ~= '0' then
-      left, own_token = lease, number
+      left, own_token = lease_time, number
     elseif max_waiters == 0 and not r then
       drop(id)
       promote_dropped() -- the ranks are new
