@@ -12,10 +12,15 @@ if #KEYS == 5 then
 end
 
 local reply, n, at, stamp = {}, 0, 0, text(now)
+local unfolded = {} -- the scopes that have no lone holder any more
 for key = 1, #KEYS, 5 do
   local from, last = at + 2, at + 1 + ARGV[at + 1]
-  local ok, own = pcall(lone, KEYS, key, ARGV, from, last, now, margin, stamp)
+  local ok, own = true, nil
+  if not unfolded[KEYS[key]] then
+    ok, own = pcall(lone, KEYS, key, ARGV, from, last, now, margin, stamp)
+  end
   if not own then
+    unfolded[KEYS[key]] = true
     local keys, argv = {unpack(KEYS, key, key + 4)}, {unpack(ARGV, from, last)}
     ok, own = pcall(lease, keys, argv, now, margin)
   end
