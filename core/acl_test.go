@@ -1,6 +1,7 @@
 package core_test
 
 import (
+	"errors"
 	"os"
 	"regexp"
 	"strings"
@@ -123,5 +124,34 @@ func TestDocumentedPermissions(t *testing.T) {
 	g = redisGate(t, s.Client(t, func(o *redis.Options) { o.Username, o.Password = "app", "secret" }), core.Config{})
 	if d := decide(t, g, three...); !d.Allowed || d.At(0).Used != before.At(0).Used+1 || d.At(1).Used != before.At(1).Used+1 {
 		t.Errorf("%s\nwith all permissions: %s", show(d), show(before))
+	}
+}
+
+// A user that may not use a command of the semaphores' scripts is refused, and the slot that it got
+// without that command stays taken.
+func TestForbiddenCommandKeepsSlot(t *testing.T) {
+	s := redistest.Start(t)
+	admin := s.Client(t)
+	for _, command := range []string{"hset", "zadd", "pexpire"} {
+		t.Run(command, func(t *testing.T) {
+			do(t, admin, "ACL", "SETUSER", command, "on", ">secret", "~*", "&*", "+@all", "-"+command)
+			client := s.Client(t, func(o *redis.Options) { o.Username, o.Password = command, "secret" })
+			g := redisGate(t, client, core.Config{})
+			sem := semaphore(t, g, core.SemaphoreConfig{Name: command, TTL: time.Hour, OnFailure: core.Closed})
+			ask := core.SlotRequest{Levels: []core.Level{{Key: newKey(t, "k"), Limit: 1}}}
+			l, err := sem.TryAcquire(t.Context(), ask)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range 3 {
+				if _, err := sem.TryAcquire(t.Context(), ask); !errors.Is(err, core.ErrMisconfigured) {
+					t.Error(err)
+				}
+			}
+			if err := l.Extend(t.Context()); err != nil {
+				t.Error(err)
+			}
+			release(t, l)
+		})
 	}
 }

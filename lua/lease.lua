@@ -2,7 +2,7 @@
 -- all nodes that share an outermost key; a node is the key of one level.
 --
 -- KEYS   holders   sorted set: id, end of its lease
---        records   hash, see below
+--        records   hash, see below; a text while it is that of lua/lone.lua, which runs before
 --        waiters   sorted set, by text: "node ticket id"; "~node rank child" for a ready child;
 --                  "~node  account child" for a debt
 --        patience  sorted set: id, end of the waiter's place; "!id", end of an eviction mark
@@ -60,9 +60,7 @@
 --           after which none ends, and until which the hash lives. The last two are in milliseconds.
 --           While there are waiters or marks, a second line "ticket,nodes,places,evicted_until,since"
 --           follows: the last arrival; the number of fields n:node; the number of waiters and marks; a
---           time after which no mark counts; when the first account was opened, or 0. The first
---           holder of a scope that holds and queues nobody is alone in it, until anybody but its
---           release comes: scope is " id granted request" then, and nothing else is kept
+--           time after which no mark counts; when the first account was opened, or 0
 -- Fields of the accounts: a:node the account of a node, c:node the clock of a parent, since.
 --
 -- Commands, strings, tables and captured variables cost most of a run. So the commonest steps return

@@ -5,8 +5,8 @@
 --
 -- KEYS, ARGV  as in lua/lease.lua, from key and from at to last
 -- stamp       the text of now, or nil
--- Returns     the reply of lua/lease.lua; the fencing token of an acquire. nil if lua/lease.lua
---             decides
+-- Returns     the one value of the reply of a renewal or release; the fencing token of an acquire. nil
+--             if lua/lease.lua decides
 
 -- text prints a time, a token or a ticket. ".." rounds to 14 digits, and %.0f takes twice as long as
 -- %d, whose argument may have 32 bits.
@@ -53,6 +53,7 @@ local function lone(KEYS, key, ARGV, at, last, now, margin, stamp)
     set[#set + 1], set[#set + 2] = 'u:' .. node, weight
   end
   local ttl = math.max(0, milliseconds - math.floor(now / 1000)) + 90000 + margin
+  call('HSET', KEYS[key + 4], 'since', '') -- what Redis rejects, it rejects before the holder is lost
   call('DEL', KEYS[key], KEYS[key + 2], KEYS[key + 3], KEYS[key + 4]) -- Redis may have lost a hash
   call('ZADD', KEYS[key], text(ends), id)
   call('PEXPIRE', KEYS[key], ttl)

@@ -12,8 +12,8 @@ import (
 	"github.com/headgate/headgate/internal/request"
 )
 
-// call is what one caller asks of a server: requests, items of a filter, or one operation with a
-// command of its own, such as those on leases.
+// call is what one caller asks of a server: requests, items of a filter, or one operation whose
+// arguments the caller has written, such as those on leases.
 type call struct {
 	outermost string // part of its keys, which picks the hash slot
 
@@ -25,8 +25,8 @@ type call struct {
 
 	filter filterCall // if it asks a filter
 
-	arguments          // the command of an operation that has a script of its own
-	script    *script  // the script
+	arguments          // KEYS and ARGV of an operation on leases; the command of another operation
+	script    *script  // of the operation
 	acquires  string   // the id of the slot that it asks for
 	releases  []string // the ids of the slots that it gives back
 	insists   bool     // is sent although the server is known to fail
@@ -57,7 +57,8 @@ const (
 	callLeft
 )
 
-// leaseWeight is the weight of an operation on leases. It takes the server some 25 µs.
+// leaseWeight is the weight of an operation on leases. It takes the server 5 µs at a key that nobody
+// else uses, 15 µs beside other holders, and 30 µs in a queue.
 const leaseWeight = 10
 
 // acquireCall returns the call of a decision.
@@ -235,7 +236,7 @@ func (s *Store) firstFind(ctx context.Context, client *redis.ClusterClient, oute
 	return found, nil
 }
 
-// isOwn reports whether the call has a command of its own.
+// isOwn reports whether the call is an operation whose arguments are written.
 func (k *call) isOwn() bool { return k.script != nil }
 
 // brief reports whether the script may answer in one number.

@@ -83,8 +83,9 @@ func passes(reply string) bool {
 	return false
 }
 
-// errSplit is the error of a shared script that wrote nothing and may run for each call alone: one
-// call asked for a key that holds something else, or for one of another node while its slot moves.
+// errSplit is the error of a call that may run alone: its script wrote nothing because one call asked
+// for a key that holds something else, or for one of another node while its slot moves; or it is an
+// operation on leases, which has the same outcome a second time.
 type errSplit struct{ error }
 
 // errFailed is the error of one operation of several.

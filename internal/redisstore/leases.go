@@ -21,17 +21,20 @@ var _ request.LeaseStore = (*Leases)(nil)
 // NewLeases returns a store of leases beside a Store.
 func NewLeases(s *Store) *Leases { return &Leases{s} }
 
-// begin makes k the call of an operation with n arguments for so many ids or levels. It writes the
-// KEYS of the operation, the number of its ARGV, and the first of these.
-func (l *Leases) begin(k *call, scope, operation string, n, ids int) {
+// begin makes k the call of an operation with n arguments. It writes the KEYS of the operation, the
+// number of its ARGV, and the first of these.
+func (l *Leases) begin(k *call, scope, operation string, n, weight int) {
 	k.outermost = scope[len(l.store.Prefix) : strings.IndexByte(scope, '}')+1]
 	k.script = &l.store.leases
-	k.weight = min(leaseWeight+2*ids, maxBatchWeight/4) // what take spares for leases
+	k.weight = min(weight, maxBatchWeight/4) // what take spares for leases
 	k.clear(scopeKeys + 2 + n)
 	k.leaseKeys(scope)
 	k.int(int64(1 + n))
 	k.name(operation)
 }
+
+// weightOf returns the weight of an operation on ids.
+func weightOf(ids []string) int { return leaseWeight + 2*(len(ids)-1) }
 
 // run sends an operation to the server of its scope. If the server is silent, it waits until the
 // deadline of ctx, or for Config.Timeout; otherwise it waits for its turn as long as a round trip
@@ -54,7 +57,7 @@ func (l *Leases) Acquire(ctx context.Context, scope string, q lease.Request) (le
 	k := l.store.newCall()
 	defer l.store.release(k)
 	k.acquires = q.ID
-	l.begin(k, scope, "acquire", acquireWords, len(q.Levels))
+	l.begin(k, scope, "acquire", acquireWords, leaseWeight*len(q.Levels))
 	k.acquire(&q)
 	if err := l.run(ctx, k); err != nil {
 		return lease.Grant{}, err
@@ -86,7 +89,7 @@ func (l *Leases) Renew(
 	ids []string,
 ) ([]int64, error) {
 	k := l.store.newCall()
-	l.begin(k, scope, "renew", 1+len(ids), len(ids))
+	l.begin(k, scope, "renew", 1+len(ids), weightOf(ids))
 	k.int(micros)
 	return l.each(ctx, k, ids)
 }
@@ -95,14 +98,14 @@ func (l *Leases) Renew(
 func (l *Leases) Release(ctx context.Context, scope string, ids []string) ([]int64, error) {
 	k := l.store.newCall()
 	k.releases = ids
-	l.begin(k, scope, "release", len(ids), len(ids))
+	l.begin(k, scope, "release", len(ids), weightOf(ids))
 	return l.each(ctx, k, ids)
 }
 
 // Evict implements request.LeaseStore.
 func (l *Leases) Evict(ctx context.Context, scope string, ids []string) ([]int64, error) {
 	k := l.store.newCall()
-	l.begin(k, scope, "force", len(ids), len(ids))
+	l.begin(k, scope, "force", len(ids), weightOf(ids))
 	return l.each(ctx, k, ids)
 }
 
@@ -114,7 +117,7 @@ func (l *Leases) List(
 	k := l.store.newCall()
 	defer l.store.release(k)
 	k.mixed = true
-	l.begin(k, scope, "list", 0, 0)
+	l.begin(k, scope, "list", 0, leaseWeight)
 	own := append([]any{"evalsha", &k.script.sha, scopeKeys}, k.args[:scopeKeys]...)
 	k.args = l.store.clocked(append(own, k.args[scopeKeys+1:]...))
 	if err := l.run(ctx, k); err != nil {

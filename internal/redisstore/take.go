@@ -8,8 +8,8 @@ import (
 	"github.com/headgate/headgate/internal/request"
 )
 
-// take removes the next batch from the queue: decisions first, then operations with a command, each
-// in the order of their arrival. If both wait, a quarter of the batch is for leases, so that
+// take removes the next batch from the queue: decisions first, then operations on leases, each in
+// the order of their arrival. If both wait, a quarter of the batch is for leases, so that
 // neither waits for all of the other. A release does not overtake the acquire of its slot.
 func (q *queue) take() *trip {
 	t := q.newTrip()

@@ -21,7 +21,8 @@ type trip struct {
 	panicked any // the value of a panic in a hook of the client
 }
 
-// command is a script for calls of one hash slot that share it, or for one operation of its own.
+// command is a script for calls that share it, on a cluster those of one hash slot, or for one
+// operation.
 type command struct {
 	script *script
 	parcel parcel
