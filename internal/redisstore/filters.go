@@ -171,23 +171,13 @@ var filterBatches = sync.Pool{New: func() any { return new(filterBatch) }}
 // packFilters writes the commands of calls that ask filters.
 func (s *Store) packFilters(t *trip, calls []*call) {
 	for len(calls) > 0 {
-		first := calls[0]
-		same := func(k *call) bool {
-			return k.filter.name == first.filter.name && k.filter.shape == first.filter.shape && !k.alone
-		}
+		first := calls[0].filter
 		b := filterBatches.Get().(*filterBatch)
-		b.calls = append(b.calls, first)
-		var others []*call
-		for _, k := range calls[1:] {
-			if same(k) && !first.alone {
-				b.calls = append(b.calls, k)
-			} else {
-				others = append(others, k)
-			}
-		}
+		b.calls, calls = shareWithFirst(b.calls, calls, func(k *call) bool {
+			return k.filter.name == first.name && k.filter.shape == first.shape
+		})
 		s.encodeFilter(b)
 		t.commands = append(t.commands, command{script: &s.filters, parcel: b, args: b.args})
-		calls = others
 	}
 }
 

@@ -2,9 +2,7 @@ package redisstore
 
 import (
 	"context"
-	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/headgate/headgate/internal/deadline"
@@ -134,16 +132,15 @@ func decodeSlot(s *request.Slot, reply []int64) error {
 
 // decodeGrant reads the reply to an acquire.
 func decodeGrant(n []int64, q *lease.Request) (lease.Grant, error) {
-	switch len(n) {
-	case 1: // the lone holder's token
+	if len(n) == 1 { // the token of a lone holder
 		used := make([]int64, len(q.Levels))
 		for i, l := range q.Levels {
 			used[i] = l.Weight
 		}
 		return lease.Grant{Status: lease.Held, Token: n[0], Next: -1, Left: q.Lease, Used: used}, nil
-	default:
+	}
+	if len(n) != 6+len(q.Levels) {
 		return lease.Grant{}, ErrReply
-	case 6 + len(q.Levels):
 	}
 	return lease.Grant{
 		Status: lease.Status(n[0]), Token: n[1], Position: n[2], Next: n[3],
@@ -169,83 +166,4 @@ func decodeEntries(reply []any) (now int64, entries []lease.Entry, err error) {
 		entries = append(entries, e)
 	}
 	return now, entries, nil
-}
-
-// leaseBatch is operations on leases in one script.
-type leaseBatch struct {
-	calls []*call
-	arguments
-}
-
-var leaseBatches = sync.Pool{New: func() any { return new(leaseBatch) }}
-
-// packLeases writes the commands of operations on leases. On a cluster those of one hash slot share
-// a script.
-func (s *Store) packLeases(t *trip, calls []*call) {
-	for len(calls) > 0 {
-		first := calls[0]
-		b := leaseBatches.Get().(*leaseBatch)
-		b.calls = append(b.calls, first)
-		var others []*call
-		for _, k := range calls[1:] {
-			if !first.alone && !k.alone && (!s.Cluster || k.outermost == first.outermost) {
-				b.calls = append(b.calls, k)
-			} else {
-				others = append(others, k)
-			}
-		}
-		b.encode(s)
-		t.commands = append(t.commands, command{script: &s.leases, parcel: b, args: b.args})
-		calls = others
-	}
-}
-
-func (b *leaseBatch) encode(s *Store) {
-	b.ints = slices.Grow(b.ints, 1)
-	b.args = append(b.args, "evalsha", &s.leases.sha)
-	b.int(int64(scopeKeys * len(b.calls)))
-	for _, k := range b.calls {
-		b.args = append(b.args, k.args[:scopeKeys]...)
-	}
-	for _, k := range b.calls {
-		argv := k.args[scopeKeys:]
-		if len(b.calls) == 1 {
-			argv = argv[1:] // without their number
-		}
-		b.args = append(b.args, argv...)
-	}
-	b.args = s.clocked(b.args)
-}
-
-func (b *leaseBatch) members() []*call { return b.calls }
-
-// distribute gives each call its part of the reply. One that failed goes again alone, to learn why.
-func (b *leaseBatch) distribute(reply []int64) error {
-	if len(b.calls) == 1 {
-		b.calls[0].reply = reply
-		return nil
-	}
-	for _, k := range b.calls {
-		if len(reply) == 0 || reply[0] > int64(len(reply)-1) {
-			return ErrReply
-		}
-		n := reply[0]
-		reply = reply[1:]
-		if n < 0 {
-			k.err = errSplit{errFailed}
-			continue
-		}
-		k.reply, reply = reply[:n:n], reply[n:]
-	}
-	if len(reply) > 0 {
-		return ErrReply
-	}
-	return nil
-}
-
-func (b *leaseBatch) release() {
-	clear(b.calls)
-	b.calls = b.calls[:0]
-	b.clear(0)
-	leaseBatches.Put(b)
 }

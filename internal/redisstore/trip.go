@@ -89,6 +89,21 @@ func (s *Store) pack(t *trip) {
 	}
 }
 
+// shareWithFirst appends to some the first of calls and those that may share its script, and returns
+// these and the others.
+func shareWithFirst(some, calls []*call, may func(*call) bool) (_, others []*call) {
+	first := calls[0]
+	some = append(some, first)
+	for _, k := range calls[1:] {
+		if !first.alone && !k.alone && may(k) {
+			some = append(some, k)
+		} else {
+			others = append(others, k)
+		}
+	}
+	return some, others
+}
+
 func (t *trip) add(b *batch) {
 	t.commands = append(t.commands, command{script: b.script, parcel: b, args: b.args})
 }
