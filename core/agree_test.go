@@ -332,6 +332,9 @@ func (l *lockstep) step(i int) {
 			what, seen[i] = "Reset", fmt.Sprint(g.Reset(ctx, core.Charge{Policy: charges[0].Policy, Key: charges[0].Key}))
 		}
 	}
+	for l.redis.Seeding() || l.memory.Seeding() { // by the clock of this step
+		time.Sleep(10 * time.Microsecond)
+	}
 	if seen[0] != seen[1] {
 		var asked strings.Builder
 		for _, c := range both[0] {

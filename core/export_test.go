@@ -30,6 +30,13 @@ func (g *Gate) Claiming() bool {
 	return g.thresholds.working
 }
 
+// Seeding reports whether the Gate asks a ledger, which a decision may leave to the background.
+func (g *Gate) Seeding() bool {
+	g.ledgers.mu.Lock()
+	defer g.ledgers.mu.Unlock()
+	return len(g.ledgers.open) > 0
+}
+
 // InjectServerClock is InjectClock, except that the denial cache keeps its own clock.
 func (g *Gate) InjectServerClock(now func() int64) {
 	g.store.(*guard).store.InjectClock(now)
