@@ -332,9 +332,8 @@ func (l *lockstep) step(i int) {
 			what, seen[i] = "Reset", fmt.Sprint(g.Reset(ctx, core.Charge{Policy: charges[0].Policy, Key: charges[0].Key}))
 		}
 	}
-	for l.redis.Seeding() || l.memory.Seeding() { // by the clock of this step
-		time.Sleep(10 * time.Microsecond)
-	}
+	l.redis.AwaitLedgers() // which read the clock of this step
+	l.memory.AwaitLedgers()
 	if seen[0] != seen[1] {
 		var asked strings.Builder
 		for _, c := range both[0] {

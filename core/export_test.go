@@ -3,6 +3,7 @@ package core
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -30,11 +31,15 @@ func (g *Gate) Claiming() bool {
 	return g.thresholds.working
 }
 
-// Seeding reports whether the Gate asks a ledger, which a decision may leave to the background.
-func (g *Gate) Seeding() bool {
+// AwaitLedgers returns when the ledgers that the Gate asks now have answered. A decision may leave some
+// to the background.
+func (g *Gate) AwaitLedgers() {
 	g.ledgers.mu.Lock()
-	defer g.ledgers.mu.Unlock()
-	return len(g.ledgers.open) > 0
+	open := slices.Collect(maps.Values(g.ledgers.open))
+	g.ledgers.mu.Unlock()
+	for _, s := range open {
+		<-s.done
+	}
 }
 
 // InjectServerClock is InjectClock, except that the denial cache keeps its own clock.

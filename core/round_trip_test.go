@@ -3,7 +3,6 @@ package core_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"slices"
 	"strconv"
@@ -387,7 +386,8 @@ func TestPeriodStartsWhileCallersWait(t *testing.T) {
 				}
 				before := q.passed.Load()
 				q.passAll()
-				if n := q.passed.Load() - before; n > 6 { // two batches, asked twice; two callers may lead batches of their own
+				// Two batches, asked twice; two callers may lead batches of their own.
+				if n := q.passed.Load() - before; n > 6 {
 					t.Errorf("%d calls", n)
 				}
 				for _, ch := range answers {
@@ -457,8 +457,8 @@ func TestForeignValueDeniesOnlyItsCaller(t *testing.T) {
 // A key with a foreign value fails only the acquire that asks for it. The others in its script get
 // their slots, beside other holders and alone, and give them back in one script.
 func TestForeignValueRefusesOnlyItsCaller(t *testing.T) {
-	for _, foreign := range [][]any{{"LPUSH"}, {"SADD"}, {"SET"}} {
-		t.Run(fmt.Sprint(foreign), func(t *testing.T) {
+	for _, foreign := range []string{"LPUSH", "SADD", "SET"} {
+		t.Run(foreign, func(t *testing.T) {
 			eachBusyGate(t, core.Config{}, func(q *busyGate) {
 				s := semaphore(t, q.gate, core.SemaphoreConfig{Name: "s", OnFailure: core.Closed})
 				var mu sync.Mutex
@@ -479,13 +479,14 @@ func TestForeignValueRefusesOnlyItsCaller(t *testing.T) {
 					q.waitUntil(func() bool { return q.gate.Waiting() > n })
 				}
 				admin, name := q.server.Client(t), q.server.Prefix+":{foreign}:s:se5:m"
-				do(q, admin, append(slices.Clip(foreign), name, "x 1 2 3 4")...)
+				do(q, admin, foreign, name, "x 1 2 3 4")
 				for _, name := range []string{"lone", "foreign", "shared", "shared"} {
 					run(name)
 				}
 				q.passAll()
 				close(q.pass) // what failed is released in the background
-				if len(errs) != 3 || errs["lone"] != nil || errs["shared"] != nil || !errors.Is(errs["foreign"], core.ErrMisconfigured) {
+				if len(errs) != 3 || errs["lone"] != nil || errs["shared"] != nil ||
+					!errors.Is(errs["foreign"], core.ErrMisconfigured) {
 					t.Error(errs)
 				}
 				if len(tokens["shared"]) != 2 || tokens["shared"][0] == tokens["shared"][1] {

@@ -12,7 +12,7 @@ const (
 	maxSenders     = 2   // round trips to one server at a time
 	maxBatchCalls  = 128 // the server does nothing else while it runs a batch
 	maxBatchWeight = 640 // the sum of weights, which grows with the work of the server
-	minHalf        = 4   // up to so many calls are not parted into two batches
+	minHalf        = 4   // the most calls that always share a batch
 )
 
 // queue joins calls that wait for a round trip to the same server. With fewer than two round trips in

@@ -79,11 +79,7 @@ if operation == 'acquire' then
   if own_token then
     status = 1
   end
-  if status ~= 0 then
-    position = 0
-  elseif not position then
-    position = waiters_before(leaf, place)
-  end
+  position = status == 0 and (position or waiters_before(leaf, place)) or 0
   local first = status ~= 1 and position == 0 and
     call('ZRANGE', KEYS[1], '0', '0', 'WITHSCORES')[2]
   local wait = first and math.max(0, first - now) or -1
