@@ -137,8 +137,10 @@ func operations(c scriptCall) (names []string) {
 			at += 1 + n
 		}
 		return names
+	case argv[0] == "-1":
+		return []string{"short"}
 	case strings.HasPrefix(argv[0], "-"):
-		return []string{"short token_bucket"}
+		return []string{"short of several"}
 	case c.script == admitScript:
 		tail := argv[len(argv)-4:] // keys, arguments of holds, of adjustments and of a slot
 		argv = argv[:len(argv)-4]
@@ -185,6 +187,7 @@ type decisions struct {
 	gate      *core.Gate
 	semaphore *core.Semaphore
 	policies  []*core.Policy
+	plain     []*core.Policy // with whole tokens
 	quotas    []*core.Policy // some of the policies
 	burst     *core.Policy   // for requests that share a round trip
 	held      []reserved
@@ -219,6 +222,9 @@ func newDecisions(t *testing.T) *decisions {
 		t.Fatal(err)
 	}
 	d := &decisions{T: t, clockHook: h, rng: seededRand(t), gate: gate, semaphore: semaphore}
+	for i, algorithm := range []core.Algorithm{core.PerSecond(10), core.PerMinute(60)} {
+		d.plain = append(d.plain, d.policy(core.PolicyConfig{Name: fmt.Sprint("plain", i), Algorithm: algorithm}))
+	}
 	for i, algorithm := range []core.Algorithm{
 		core.PerSecond(10), core.TokenBucket{Rate: 7, Per: time.Second, Burst: 9},
 		core.TokenBucket{Burst: 1_000_000}, core.LeakyBucket{Rate: 3, Per: time.Second, Capacity: 20},
@@ -306,7 +312,7 @@ func (d *decisions) step(i int) {
 		charges[j] = core.Charge{Policy: policies[j], Key: key, Cost: 1 + rng.Int64N(4)}
 		actual[j] = rng.Int64N(9)
 	}
-	switch n := rng.IntN(14); {
+	switch n := rng.IntN(15); {
 	case n < 3:
 		_, err := d.gate.Decide(ctx, charges...)
 		d.must(err)
@@ -339,6 +345,13 @@ func (d *decisions) step(i int) {
 			return
 		}
 		d.must(r.Settle(ctx, actual[:r.charges]...))
+	case n == 14: // policies whose arguments have a short form
+		charges = charges[:0]
+		for _, p := range d.plain {
+			charges = append(charges, core.Charge{Policy: p, Key: d.key("x"), Cost: 1 + rng.Int64N(4)})
+		}
+		_, err := d.gate.Decide(ctx, charges...)
+		d.must(err)
 	case n < 11:
 		ask := core.SlotRequest{Levels: []core.Level{{Key: d.key("s"), Limit: 2}}}
 		l, _, err := d.semaphore.TryAdmit(ctx, ask, charges...)
@@ -401,13 +414,12 @@ func TestDecisionScriptUnderLua54(t *testing.T) {
 			}
 		}
 	}
-	for _, operation := range []string{"hold", "settle", "renew", "adjust", "atleast", "ask"} {
+	for _, operation := range []string{
+		"short", "short of several", "hold", "settle", "renew", "adjust", "atleast", "ask",
+	} {
 		if d.ran[operation] == 0 {
 			t.Errorf("%s did not run: %v", operation, d.ran)
 		}
-	}
-	if d.ran["short token_bucket"] == 0 {
-		t.Errorf("no call used the short arguments: %v", d.ran)
 	}
 	replayUnderLua54(t, d.calls)
 }

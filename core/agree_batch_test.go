@@ -48,9 +48,9 @@ func (b *batchLockstep) charges(most int) (both [2][]core.Charge) {
 	return both
 }
 
-// compactCharges returns charges under several policies whose arguments have a compact form.
+// compactCharges returns charges under policies whose arguments have a compact form.
 func (b *batchLockstep) compactCharges() (both [2][]core.Charge) {
-	for _, at := range b.rng.Perm(3)[:2+b.rng.IntN(2)] {
+	for _, at := range b.rng.Perm(3)[:1+b.rng.IntN(3)] {
 		name := []string{"whole", "million", "month"}[at]
 		at = slices.IndexFunc(mixedPolicies, func(p core.PolicyConfig) bool { return p.Name == name })
 		cost := 1 + b.rng.Int64N(2)
@@ -172,17 +172,15 @@ func (b *batchLockstep) manyCallers(n int) (merged int) {
 	b.Helper()
 	var asked [2][]*core.ScriptRequest
 	alike := b.rng.IntN(2) == 0
-	first := b.charges(1)
-	if b.rng.IntN(2) == 0 {
-		first = b.compactCharges()
-	}
+	likes := [][2][]core.Charge{b.charges(1), b.compactCharges(), b.compactCharges()}[b.rng.IntN(3):]
 	for range 1 + b.rng.IntN(6) {
 		ctx, charges := b.planContext(), b.charges(3)
 		op, bound := "decide", int64(0)
-		// Requests that are alike differ only in their keys.
+		// Requests that are alike differ only in their keys, if they have as many charges.
 		if key := b.lockstep.keys[b.rng.IntN(len(b.lockstep.keys))]; alike {
+			like := likes[b.rng.IntN(min(2, len(likes)))]
 			for i := range charges {
-				charges[i] = slices.Clone(first[i])
+				charges[i] = slices.Clone(like[i])
 				for j := range charges[i] {
 					charges[i][j].Key = key
 				}
@@ -192,7 +190,7 @@ func (b *batchLockstep) manyCallers(n int) (merged int) {
 		} else if n == 1 {
 			op, bound = "reserve", 1_000_000
 		}
-		for range 1 + b.rng.IntN(5) {
+		for range 1 + b.rng.IntN(5)*b.rng.IntN(2) {
 			if both := b.newRequests(ctx, op, bound, charges); both[0] != nil {
 				for i := range both {
 					both[i].WithoutReceipts()

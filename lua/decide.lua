@@ -12,10 +12,15 @@
 --        of its limit in ARGV, cost, the cost's fraction, for "give" the receipt. The next request
 --        has the next keys: add the number of charges to each index.
 --        The charges of one request have different keys, and a key has one algorithm.
---        The short form is for a cost under one token bucket without fractions, on a different key
---        in each request: minus the reach; capacity; cost; then, unless each key is charged once,
---        how often to charge each key at most. A number above 1 stands for "atmost".
--- Reply  for each request: verdict; for each charge, except of "give", its algorithm's reply.
+--        The short form is for requests that charge token buckets without fractions and have no key
+--        in common. It is runs of requests that differ only in their keys: minus the number of
+--        charges; for each charge of the first request: reach, capacity, cost; number of requests;
+--        how often to charge each at most, of which a number above 1 stands for "atmost". The last
+--        two may lack in the last run, whose requests are all others, to be charged once. The keys
+--        are those of the charges in turn.
+-- Reply  for each request: verdict; for each charge, except of "give", its algorithm's reply. Or for
+--        each charge of a request in the short form that asks once: -2 - 2 * its level if it fits,
+--        otherwise -3 - 2 * its level.
 --        If the limits do not hold now: -1, now. The script then does nothing.
 --
 -- decide   Charges all or nothing. Verdict: the sum of 2^(i-1) over the violated charges i.
@@ -54,14 +59,24 @@
 -- created with all their fields, and a number in ARGV is converted in place at first use.
 local KEYS, ARGV, now, margin, grace = KEYS, ARGV, now, margin, grace -- set by lua/plain.lua
 if short then
-  local asked = ARGV
-  ARGV = {12, '0', '0', '0', 'token_bucket', '0', 1, asked[2], '0', '0', reach}
-  for key = 1, #KEYS do
-    local most = (asked[key + 3] or 1) + 0
-    for i, word in ipairs({most > 1 and 'atmost' or 'decide', 1, 1, 0, most, key, 5, asked[3], '0'}) do
-      if i ~= 5 or most > 1 then ARGV[#ARGV + 1] = word end
+  local asked, runs, at, key = ARGV, {}, 1, 0
+  ARGV = {0, '0', '0', '0'}
+  while key < #KEYS do
+    local count = -asked[at]
+    local last = at + 3 * count
+    local times, most = asked[last + 1] or (#KEYS - key) / count, (asked[last + 2] or 1) + 0
+    for i, word in ipairs({most > 1 and 'atmost' or 'decide', times, count, 0, most}) do
+      if i < 5 or most > 1 then runs[#runs + 1] = word end
     end
+    for i = 1, count do
+      at = at + 3
+      for _, word in ipairs({key + i, #ARGV + 1, asked[at], '0'}) do runs[#runs + 1] = word end
+      for _, word in ipairs({'token_bucket', '0', 1, asked[at - 1], '0', '0', asked[at - 2]}) do ARGV[#ARGV + 1] = word end
+    end
+    at, key = last + 3, key + times * count
   end
+  ARGV[1] = #ARGV + 1
+  for _, word in ipairs(runs) do ARGV[#ARGV + 1] = word end
 end
 local states, dirty = {false, false, false, false}, {false, false, false, false}
 -- Of each bucket: arrival time, that as read, reach. A table for each would cost a batch a fifth more.

@@ -7,8 +7,9 @@
 --                    form
 local KEYS, ARGV = KEYS, ARGV
 local grace = 4194304 -- 2^22 microseconds: keys outlive their state, so that few charges set a TTL
-local reach, values = -ARGV[1], nil
-local short = reach > 0
+local values = nil
+ARGV[1] = ARGV[1] + 0
+local short = ARGV[1] < 0
 if #KEYS > 1 and (short or ARGV[4] == '1') then
   values = redis.pcall('MGET', unpack(KEYS))
   if values.err then -- the user may not use MGET; decide.lua reads the keys one by one
@@ -16,68 +17,100 @@ if #KEYS > 1 and (short or ARGV[4] == '1') then
   end
 end
 if short then
-  local sub, capacity, cost, count = string.sub, ARGV[2] + 0, ARGV[3] + 0, #KEYS
-  local last, value, before, arrivals = now + capacity, nil, nil, values and {0}
-  for key = 1, count do
-    value = values and values[key] or redis.call('GET', KEYS[key])
-    before = 0
-    if value then
-      before = #value == 18 and tonumber(sub(value, 3))
+  local sub, plain, key, at, arrivals = string.sub, true, 0, 1, {0}
+  values = values or {false}
+  while key < #KEYS do
+    local count, limit = -ARGV[at], at + 1
+    local last = at + 3 * count
+    for i = at, last do
+      ARGV[i] = ARGV[i] + 0
     end
-    if not before or before > last or before < 0 or before % 1 ~= 0 then
-      last = false
-      break
+    for i = key + 1, ARGV[last + 1] and key + ARGV[last + 1] * count or #KEYS do
+      local value, before = values[i] or redis.call('GET', KEYS[i]), 0
+      if value then
+        before = #value == 18 and sub(value, 3) + 0 -- tonumber would parse it twice
+      end
+      if not before or before > now + ARGV[limit + 1] or before < 0 or before % 1 ~= 0 then
+        plain = false
+      end
+      values[i], arrivals[i], key = value, before, i
+      limit = limit + 3
+      if limit > last then
+        limit = at + 1
+      end
     end
-    if arrivals then
-      values[key], arrivals[key] = value, before
-    end
+    at = last + 3
   end
-  if last then
-    local reply, n, lasts, lasting, moves, moving = {0}, 0, nil, nil, nil, nil
-    for key = 1, count do
-      if arrivals then
-        value, before = values[key], arrivals[key]
+  local reply, n, lasts, lasting, moves, moving = {0}, 0, nil, nil, nil, nil
+  key, at = 0, 1
+  while plain and key < #KEYS do
+    local count, limit = -ARGV[at], at + 1
+    local last = at + 3 * count
+    local most, head = (ARGV[last + 2] or 1) + 0, nil
+    local fit = most
+    for i = key + 1, ARGV[last + 1] and key + ARGV[last + 1] * count or #KEYS do
+      local level, cost, fits = arrivals[i] - now, ARGV[limit + 2], most
+      if level < 0 then
+        level = 0
       end
-      local arrival, most = before, (ARGV[key + 3] or 1) + 0
-      if arrival < now then
-        arrival = now
-      end
-      local backlog, fit = arrival - now, most
-      if arrival + most * cost > last then
-        fit = math.floor((last - arrival) / cost)
-        if arrival + fit * cost > last then -- the quotient was rounded up
-          fit = fit - 1
+      local room = ARGV[limit + 1] - level
+      if most * cost > room then
+        fits = math.floor(room / cost)
+        if fits * cost > room then -- the quotient was rounded up
+          fits = fits - 1
+        end
+        if fits < fit then
+          fit = fits
         end
       end
-      arrival = arrival + fit * cost
       if most == 1 then
         n = n + 1
-        reply[n] = fit == 1 and 2 + backlog or -2 - backlog
+        reply[n] = fits - 2 * level - 3
       else
-        reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = fit, backlog, 0, fit > 0 and arrival or 0
-        n = n + 4
+        if not head then
+          n = n + 1
+          head = n
+        end
+        reply[n + 1], reply[n + 2], reply[n + 3] = level, 0, 0
+        n = n + 3
       end
-      if fit > 0 then
-        local move = arrival - before
-        if move ~= moves and value then
-          moves, moving = move, string.format('%d', move)
+      key, limit = i, limit + 3
+      if limit > last then -- the last charge of a request
+        if head then
+          reply[head], head = fit, nil
         end
-        if not value or move > arrival % grace
-          or redis.pcall('INCRBY', KEYS[key], moving) ~= reach * 10000000000000000 + arrival then
-          -- The key is new, needs a new TTL or has another reach. Or Redis rejected INCRBY: the
-          -- user may not use it, or the value is not a number to Redis.
-          local ttl, low = arrival + grace - now, arrival % 10000000
-          if ttl ~= lasts then
-            lasts = ttl
-            ttl = (ttl - ttl % 1000) / 1000 + 1 + margin
-            lasting = string.format(ttl < 2147483648 and '%d' or '%.0f', ttl)
+        limit = at + 1
+        for charge = i - count + 1, fit > 0 and i or 0 do
+          local value, before, reach = values[charge], arrivals[charge], ARGV[limit]
+          local arrival = (before > now and before or now) + fit * ARGV[limit + 2]
+          local move = arrival - before
+          if move ~= moves and value then
+            moves, moving = move, string.format('%d', move)
           end
-          local furthest = value and math.max(reach, tonumber(sub(value, 1, 2)) or 10) or reach
-          value = string.format('%d%09d%07d', furthest, (arrival - low) / 10000000, low)
-          redis.call('SET', KEYS[key], value, 'PX', lasting)
+          if not value or move > arrival % grace
+            or redis.pcall('INCRBY', KEYS[charge], moving) ~= reach * 10000000000000000 + arrival then
+            -- The key is new, needs a new TTL or has another reach. Or Redis rejected INCRBY: the
+            -- user may not use it, or the value is not a number to Redis.
+            local ttl, low = arrival + grace - now, arrival % 10000000
+            if ttl ~= lasts then
+              lasts = ttl
+              ttl = (ttl - ttl % 1000) / 1000 + 1 + margin
+              lasting = string.format(ttl < 2147483648 and '%d' or '%.0f', ttl)
+            end
+            if value then
+              reach = math.max(reach, tonumber(sub(value, 1, 2)) or 10)
+            end
+            value = string.format('%d%09d%07d', reach, (arrival - low) / 10000000, low)
+            redis.call('SET', KEYS[charge], value, 'PX', lasting)
+          end
+          limit = limit + 3
         end
+        fit, limit = most, at + 1
       end
     end
+    at = last + 3
+  end
+  if plain then
     return reply
   end
 end

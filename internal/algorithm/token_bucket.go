@@ -123,11 +123,12 @@ func (b *TokenBucket) Parameters(args []int64) []int64 {
 	return append(args, denominator, b.capacity.Whole, b.capacity.Fraction, queue, b.reach)
 }
 
-// Plain returns the reach and capacity of a bucket that the short form of lua/plain.lua can
-// describe: one that refills, is no queue and has tokens of whole microseconds.
-func (b *TokenBucket) Plain() (reach, capacity int64, ok bool) {
-	return b.reach, b.capacity.Whole, b.denominator == 1 && !b.frozen && !b.queue
-}
+// IsPlain reports whether the short form of lua/decide.lua can describe the bucket: it refills, is no
+// queue and has tokens of whole microseconds.
+func (b *TokenBucket) IsPlain() bool { return b.denominator == 1 && !b.frozen && !b.queue }
+
+// Plain returns the reach and capacity of a bucket that IsPlain.
+func (b *TokenBucket) Plain() (reach, capacity int64) { return b.reach, b.capacity.Whole }
 
 func (b *TokenBucket) Fields() int        { return 3 }
 func (b *TokenBucket) Denominator() int64 { return b.denominator }

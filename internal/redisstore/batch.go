@@ -31,8 +31,8 @@ type batch struct {
 type entry struct {
 	request *request.Request // until the batch is encoded
 	merges  bool
-	brief   bool // may be answered in one number
-	words   int  // of its reply
+	brief   int // the number of words of a brief reply, or 0 if it may have none
+	words   int // of its reply
 
 	callers int
 	told    int     // callers that have their reply
@@ -55,7 +55,7 @@ func (b *batch) collect() {
 		if len(b.calls) > 1 && k.merges {
 			if i := b.equal(&k.requests[0]); i >= 0 {
 				b.entries[i].callers++
-				b.entries[i].brief = false
+				b.entries[i].brief = 0
 				b.entryOf = append(b.entryOf, i)
 				continue
 			}
@@ -161,16 +161,27 @@ func periodPassed(reply []int64) (now int64, passed bool) {
 	return 0, false
 }
 
-// A brief reply is one number: 2 + the level that was found if the charge was spent, and otherwise
-// -2 - the level. Neither is a verdict on one charge, nor the -1 of a period that has passed.
-func isBrief(n int64) bool { return n < -1 || n > 1 }
+// A brief reply has one number for each charge: -2 - 2 * the level that was found if the charge fits,
+// otherwise -3 - 2 * the level. No verdict is as low, nor is the -1 of a period that has passed.
+func isBrief(n int64) bool { return n < -1 }
 
 // unfold appends the reply that a brief one stands for.
-func unfold(reply []int64, n int64) []int64 {
-	if n < 0 {
-		return append(reply, 1, -2-n, 0, 0)
+func unfold(reply, brief []int64) []int64 {
+	verdict := int64(0)
+	for i, n := range brief {
+		if n%2 != 0 {
+			verdict |= 1 << i
+		}
 	}
-	return append(reply, 0, n-2, 0, 1)
+	reply = append(reply, verdict)
+	for _, n := range brief {
+		receipt := int64(0)
+		if verdict == 0 {
+			receipt = 1
+		}
+		reply = append(reply, (-2-n)/2, 0, receipt)
+	}
+	return reply
 }
 
 // distribute gives each call its part of the script's reply, or all of it if nothing ran or if it has
@@ -185,8 +196,8 @@ func (b *batch) distribute(reply []int64) error {
 	n := 0
 	for i := range b.entries {
 		e := &b.entries[i]
-		if e.at = n; e.brief && n < len(reply) && isBrief(reply[n]) {
-			e.words = 1
+		if e.at = n; e.brief > 0 && n < len(reply) && isBrief(reply[n]) {
+			e.words = e.brief
 		}
 		n += e.words
 	}
@@ -205,7 +216,7 @@ func (b *batch) distribute(reply []int64) error {
 			continue
 		}
 		words := k.words
-		if e.brief {
+		if e.brief > 0 {
 			words = e.words
 		}
 		k.reply = reply[e.at : e.at+words : e.at+words]
@@ -215,9 +226,9 @@ func (b *batch) distribute(reply []int64) error {
 
 // decode hands a reply to the call's requests.
 func (k *call) decode(reply []int64) error {
-	if k.brief() && len(reply) == 1 && isBrief(reply[0]) {
+	if len(reply) > 0 && len(reply) == k.brief() && isBrief(reply[0]) {
 		r := &k.requests[0]
-		r.Buffer = unfold(r.Buffer[:0], reply[0])
+		r.Buffer = unfold(r.Buffer[:0], reply)
 		reply = r.Buffer
 	}
 	for i := range k.requests {

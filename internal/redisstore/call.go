@@ -239,8 +239,13 @@ func (s *Store) firstFind(ctx context.Context, client *redis.ClusterClient, oute
 // isOwn reports whether the call is an operation whose arguments are written.
 func (k *call) isOwn() bool { return k.script != nil }
 
-// brief reports whether the script may answer in one number.
-func (k *call) brief() bool { return k.merges && len(k.requests[0].Charges) == 1 }
+// brief returns the number of words of a brief reply, or 0 if the script may give none.
+func (k *call) brief() int {
+	if !k.merges {
+		return 0
+	}
+	return len(k.requests[0].Charges)
+}
 
 // maxMerged is the largest number of units of a charge that merges: sums of a batch stay exact.
 const maxMerged = 1 << 40

@@ -39,11 +39,14 @@ func (s *Store) encode(calls []*call) *batch {
 		b.leaseKeys(first.Slot.Scope)
 	}
 	*keys = int64(len(b.args) - 3)
-	if reach, capacity, ok := b.short(); ok {
-		b.shortForm(reach, capacity)
+	if b.short() {
+		b.runs(b.shortEntry)
+		if b.entries[len(b.entries)-1].callers == 1 {
+			b.args = b.args[:len(b.args)-2]
+		}
 	} else {
 		b.limitList()
-		b.runs()
+		b.runs(b.entry)
 	}
 	if b.script == &s.admits {
 		b.admission(first)
@@ -83,32 +86,34 @@ func (b *batch) keyNames(prefix string) {
 	}
 }
 
-// short reports whether the short form of lua/plain.lua can ask for the batch: each entry charges
-// the same cost of one bucket, and each on a key of its own. It returns the bucket's reach and
-// capacity.
-func (b *batch) short() (reach, capacity int64, ok bool) {
-	bucket, ok := b.limits[0].Limit.(*algorithm.TokenBucket)
-	if !ok || len(b.limits) > 1 || len(b.keys) < len(b.entries) {
-		return 0, 0, false
+// short reports whether the short form of lua/decide.lua can ask for the batch.
+func (b *batch) short() bool {
+	for _, l := range b.limits {
+		if bucket, ok := l.Limit.(*algorithm.TokenBucket); !ok || !bucket.IsPlain() {
+			return false
+		}
 	}
 	for i := range b.entries {
-		if e := &b.entries[i]; !e.merges || len(e.request.Charges) > 1 ||
-			e.request.Charges[0].Cost != b.limits[0].Cost {
-			return 0, 0, false
+		if !b.entries[i].merges {
+			return false
 		}
 	}
-	return bucket.Plain()
+	return len(b.keys) == len(b.keyOf)
 }
 
-func (b *batch) shortForm(reach, capacity int64) {
-	b.int(-reach)
-	b.int(capacity)
-	b.int(b.limits[0].Cost.Whole)
-	if len(b.entries) < len(b.calls) { // some entries have several callers
-		for i := range b.entries {
-			b.int(int64(b.entries[i].callers))
-		}
+// shortEntry is entry in the short form.
+func (b *batch) shortEntry(e *entry, _ int) (times *int64) {
+	b.int(-int64(len(e.request.Charges)))
+	for _, c := range e.request.Charges {
+		reach, capacity := c.Limit.(*algorithm.TokenBucket).Plain()
+		b.int(reach)
+		b.int(capacity)
+		b.int(c.Cost.Whole)
 	}
+	times = b.next()
+	*times = 1
+	b.int(int64(e.callers))
+	return times
 }
 
 func (b *batch) limitList() {
@@ -148,8 +153,9 @@ func (b *batch) limitList() {
 	*requestsAt = int64(len(b.args) - argv + 1)
 }
 
-// runs writes the entries as runs of those that differ in their keys alone.
-func (b *batch) runs() {
+// runs writes the entries as runs of those that differ in their keys alone. write writes the first of
+// a run, whose first charge is the n-th, and returns where the length of the run is kept.
+func (b *batch) runs(write func(e *entry, n int) (times *int64)) {
 	var first, n int
 	var times *int64
 	for i := range b.entries {
@@ -161,7 +167,7 @@ func (b *batch) runs() {
 		if i > 0 && b.continues(first, i, n) {
 			*times++
 		} else {
-			first, times = i, b.entry(&b.entries[i], n)
+			first, times = i, write(&b.entries[i], n)
 		}
 		n += count
 	}
@@ -199,8 +205,7 @@ func (e *entry) asks() (algorithm.Operation, int64) {
 	return e.request.Op, e.request.Bound
 }
 
-// entry writes a request whose first charge is the n-th, and returns where the length of its run is
-// kept.
+// entry writes the first request of a run.
 func (b *batch) entry(e *entry, n int) (times *int64) {
 	r := e.request
 	op, bound := e.asks()

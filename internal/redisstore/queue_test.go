@@ -104,7 +104,7 @@ func TestBurstOverASlowLinkIsOverload(t *testing.T) {
 			time.Sleep(30 * time.Millisecond)               // more than half of the store's Timeout
 			reply := make([]int64, *cmd.Args()[2].(*int64)) // for each key
 			for i := range reply {
-				reply[i] = 2 // allowed
+				reply[i] = -2 // allowed
 			}
 			cmd.(once).SetVal(reply)
 			return nil
