@@ -38,7 +38,6 @@ type Admission struct {
 	deciding    context.Context // with a snapshot; nil if the guard needs none
 
 	// Memory that most requests need. One allocation holds it all.
-	inlineCharges [inlineRules]core.Charge
 	inlineCharged [inlineRules]charged
 	inlineHeaders [2]string
 }
@@ -133,10 +132,11 @@ func (a *Admission) admit(r *http.Request, exempt, wasCharged bool) {
 		slot    core.SlotRequest
 		err     error
 		caught  bool
+		room    [inlineRules]core.Charge
 	)
 	defer a.snapshot(r)()
 	if !exempt && !wasCharged {
-		charges, caught, err = a.deriveAll(r)
+		charges, caught, err = a.deriveAll(r, room[:0])
 	}
 	if c := a.guard.cfg.Concurrency; err == nil && !caught && !exempt &&
 		c != nil && (c.Skip == nil || !c.Skip(r)) {

@@ -39,10 +39,12 @@ func (g *Guard) Charges(r *http.Request) ([]core.Charge, error) {
 	return a.deriveRules(r, blocks)
 }
 
-// deriveAll returns what the request is charged. If a trap catches the request, or if a client is
+// deriveAll appends what the request is charged. If a trap catches the request, or if a client is
 // blocked whose charges under the rules cannot be derived, it decides.
-func (a *Admission) deriveAll(r *http.Request) (charges []core.Charge, decided bool, err error) {
-	blocks, err := a.deriveBlocks(r, a.inlineCharges[:0])
+func (a *Admission) deriveAll(
+	r *http.Request, charges []core.Charge,
+) (_ []core.Charge, decided bool, err error) {
+	blocks, err := a.deriveBlocks(r, charges)
 	if err != nil {
 		return nil, false, err
 	}

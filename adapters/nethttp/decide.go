@@ -24,11 +24,11 @@ func (a *Admission) decide(
 	case cfg.MaxDelay > 0 && len(charges) > 0:
 		err = a.delay(ctx, charges, slot)
 	case a.capped:
-		admit := cfg.Concurrency.Semaphore.TryAdmit
-		if cfg.Concurrency.MaxWait > 0 {
-			admit = cfg.Concurrency.Semaphore.Admit
+		if s := cfg.Concurrency.Semaphore; cfg.Concurrency.MaxWait > 0 {
+			a.lease, a.decision, err = s.Admit(ctx, slot, charges...)
+		} else {
+			a.lease, a.decision, err = s.TryAdmit(ctx, slot, charges...)
 		}
-		a.lease, a.decision, err = admit(ctx, slot, charges...)
 		a.reservation = a.lease.Reservation()
 	case len(charges) == 0:
 		a.decision.Allowed = true // no rule applies
