@@ -15,13 +15,13 @@
 --        The short form is for requests that charge token buckets without fractions and have no key
 --        in common. It is runs of requests that differ only in their keys: minus the number of
 --        charges; for each charge of the first request: reach, capacity, cost; number of requests;
---        how often to charge each at most, of which a number above 1 stands for "atmost". The last
---        two may lack in the last run, whose requests are all others, to be charged once. The keys
---        are those of the charges in turn.
--- Reply  for each request: verdict; for each charge, except of "give", its algorithm's reply. Or for
---        each charge of a request in the short form that asks once: -2 - 2 * its level if it fits,
---        otherwise -3 - 2 * its level.
---        If the limits do not hold now: -1, now. The script then does nothing.
+--        how often each is charged at most, as by "atmost" if that is above 1. Without the last two,
+--        the run has all keys that are left, and each of its requests is charged once. The keys are
+--        those of the charges in turn.
+-- Reply  for each request: verdict; for each charge, except of "give", its algorithm's reply. In the
+--        short form the receipt is any number; or a request that is charged once has one number for
+--        each charge: -2 - 2 * its level if it fits, otherwise -3 - 2 * its level. If the limits do
+--        not hold now: -1, now. The script then does nothing.
 --
 -- decide   Charges all or nothing. Verdict: the sum of 2^(i-1) over the violated charges i.
 -- peek     Answers as decide does and charges nothing.

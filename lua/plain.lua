@@ -1,6 +1,7 @@
 -- Reads all keys with one command if asked, and decides the short form of the arguments where every
--- key holds a plain arrival time. lua/decide.lua decides everything else. This is a part of its own
--- because a call clears all variables of a function, so few variables make a fast call.
+-- key is missing or holds a plain arrival time that is not beyond the capacity. lua/decide.lua decides
+-- everything else. This is a part of its own because a call clears all variables of a function, so few
+-- variables make a fast call.
 --
 -- KEYS, ARGV, reply  as in lua/decide.lua
 -- Sets               values to all values, if it read them; short to whether ARGV has the short
@@ -28,7 +29,7 @@ if short then
     for i = key + 1, ARGV[last + 1] and key + ARGV[last + 1] * count or #KEYS do
       local value, before = values[i] or redis.call('GET', KEYS[i]), 0
       if value then
-        before = #value == 18 and sub(value, 3) + 0 -- tonumber would parse it twice
+        before = #value == 18 and sub(value, 3) + 0 -- tonumber parses it twice, and fails for no text
       end
       if not before or before > now + ARGV[limit + 1] or before < 0 or before % 1 ~= 0 then
         plain = false
@@ -46,7 +47,7 @@ if short then
   while plain and key < #KEYS do
     local count, limit = -ARGV[at], at + 1
     local last = at + 3 * count
-    local most, head = (ARGV[last + 2] or 1) + 0, nil
+    local most = (ARGV[last + 2] or 1) + 0
     local fit = most
     for i = key + 1, ARGV[last + 1] and key + ARGV[last + 1] * count or #KEYS do
       local level, cost, fits = arrivals[i] - now, ARGV[limit + 2], most
@@ -67,17 +68,14 @@ if short then
         n = n + 1
         reply[n] = fits - 2 * level - 3
       else
-        if not head then
-          n = n + 1
-          head = n
-        end
-        reply[n + 1], reply[n + 2], reply[n + 3] = level, 0, 0
+        reply[n + 2], reply[n + 3], reply[n + 4] = level, 0, 0 -- behind the verdict
         n = n + 3
       end
       key, limit = i, limit + 3
       if limit > last then -- the last charge of a request
-        if head then
-          reply[head], head = fit, nil
+        if most > 1 then
+          n = n + 1
+          reply[n - 3 * count] = fit
         end
         limit = at + 1
         for charge = i - count + 1, fit > 0 and i or 0 do

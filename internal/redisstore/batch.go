@@ -163,7 +163,9 @@ func periodPassed(reply []int64) (now int64, passed bool) {
 
 // A brief reply has one number for each charge: -2 - 2 * the level that was found if the charge fits,
 // otherwise -3 - 2 * the level. No verdict is as low, nor is the -1 of a period that has passed.
-func isBrief(n int64) bool { return n < -1 }
+func isBrief(reply []int64) bool {
+	return !slices.ContainsFunc(reply, func(n int64) bool { return n >= -1 })
+}
 
 // unfold appends the reply that a brief one stands for.
 func unfold(reply, brief []int64) []int64 {
@@ -196,7 +198,7 @@ func (b *batch) distribute(reply []int64) error {
 	n := 0
 	for i := range b.entries {
 		e := &b.entries[i]
-		if e.at = n; e.brief > 0 && n < len(reply) && isBrief(reply[n]) {
+		if e.at = n; e.brief > 0 && n+e.brief <= len(reply) && isBrief(reply[n:n+e.brief]) {
 			e.words = e.brief
 		}
 		n += e.words
@@ -226,7 +228,7 @@ func (b *batch) distribute(reply []int64) error {
 
 // decode hands a reply to the call's requests.
 func (k *call) decode(reply []int64) error {
-	if len(reply) > 0 && len(reply) == k.brief() && isBrief(reply[0]) {
+	if len(reply) > 0 && len(reply) == k.brief() && isBrief(reply) {
 		r := &k.requests[0]
 		r.Buffer = unfold(r.Buffer[:0], reply)
 		reply = r.Buffer

@@ -1,0 +1,54 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/internal/request"
+)
+
+// What a store makes of the script's reply to one request with two charges.
+func TestReplyToTwoCharges(t *testing.T) {
+	tests := map[string]struct {
+		reply []int64
+		fits  [2]bool
+		err   error
+	}{
+		"brief, admitted":       {reply: []int64{-2, -12}, fits: [2]bool{true, true}},
+		"brief, one denies":     {reply: []int64{-2, -13}, fits: [2]bool{true, false}},
+		"full, admitted":        {reply: []int64{0, 0, 0, 1, 5, 0, 1}, fits: [2]bool{true, true}},
+		"full, both deny":       {reply: []int64{3, 1, 0, 0, 5, 0, 0}},
+		"brief, then a verdict": {reply: []int64{-2, 0}, err: ErrReply},
+		"brief, then -1":        {reply: []int64{-2, -1}, err: ErrReply},
+		"brief, one missing":    {reply: []int64{-2}, err: ErrReply},
+		"brief, one too many":   {reply: []int64{-2, -2, -2}, err: ErrReply},
+		"full, one missing":     {reply: []int64{0, 0, 0, 1, 5, 0}, err: ErrReply},
+		"empty":                 {reply: []int64{}, err: ErrReply},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := newTestStore(t, func(_ context.Context, cmd redis.Cmder) error {
+				cmd.(once).SetVal(tt.reply)
+				return nil
+			})
+			asked := requests(t, "a")
+			other := requests(t, "b")[0].Charges[0]
+			asked[0].Charges = []*request.Charge{asked[0].Charges[0], other}
+			if err := s.Decide(t.Context(), asked); !errors.Is(err, tt.err) {
+				t.Fatalf("error %v, want %v", err, tt.err)
+			}
+			if tt.err != nil {
+				return
+			}
+			if got := [2]bool{asked[0].Charges[0].Fits, other.Fits}; got != tt.fits {
+				t.Errorf("fits %v, want %v", got, tt.fits)
+			}
+			if asked[0].Admitted() != (tt.fits == [2]bool{true, true}) {
+				t.Errorf("admitted is %v", asked[0].Admitted())
+			}
+		})
+	}
+}
