@@ -29,7 +29,8 @@ if short then
     for i = key + 1, ARGV[last + 1] and key + ARGV[last + 1] * count or #KEYS do
       local value, before = values[i] or redis.call('GET', KEYS[i]), 0
       if value then
-        before = #value == 18 and sub(value, 3) + 0 -- tonumber parses it twice, and fails for no text
+        -- An error if it is no number; tonumber would parse it twice.
+        before = #value == 18 and sub(value, 3) + 0
       end
       if not before or before > now + ARGV[limit + 1] or before < 0 or before % 1 ~= 0 then
         plain = false
