@@ -187,9 +187,8 @@ type decisions struct {
 	gate      *core.Gate
 	semaphore *core.Semaphore
 	policies  []*core.Policy
-	plain     []*core.Policy // with whole tokens
 	quotas    []*core.Policy // some of the policies
-	burst     *core.Policy   // for requests that share a round trip
+	bursts    []*core.Policy // for requests that share a round trip
 	held      []reserved
 }
 
@@ -222,9 +221,6 @@ func newDecisions(t *testing.T) *decisions {
 		t.Fatal(err)
 	}
 	d := &decisions{T: t, clockHook: h, rng: seededRand(t), gate: gate, semaphore: semaphore}
-	for i, algorithm := range []core.Algorithm{core.PerSecond(10), core.PerMinute(60)} {
-		d.plain = append(d.plain, d.policy(core.PolicyConfig{Name: fmt.Sprint("plain", i), Algorithm: algorithm}))
-	}
 	for i, algorithm := range []core.Algorithm{
 		core.PerSecond(10), core.TokenBucket{Rate: 7, Per: time.Second, Burst: 9},
 		core.TokenBucket{Burst: 1_000_000}, core.LeakyBucket{Rate: 3, Per: time.Second, Capacity: 20},
@@ -261,7 +257,9 @@ func newDecisions(t *testing.T) *decisions {
 		d.quotas = append(d.quotas, d.policy(cfg))
 	}
 	d.policies = append(d.policies, d.quotas...)
-	d.burst = d.policy(core.PolicyConfig{Name: "burst", Algorithm: core.PerSecond(5)})
+	for i, algorithm := range []core.Algorithm{core.PerSecond(5), core.PerMinute(60)} {
+		d.bursts = append(d.bursts, d.policy(core.PolicyConfig{Name: fmt.Sprint("burst", i), Algorithm: algorithm}))
+	}
 	return d
 }
 
@@ -312,7 +310,7 @@ func (d *decisions) step(i int) {
 		charges[j] = core.Charge{Policy: policies[j], Key: key, Cost: 1 + rng.Int64N(4)}
 		actual[j] = rng.Int64N(9)
 	}
-	switch n := rng.IntN(15); {
+	switch n := rng.IntN(14); {
 	case n < 3:
 		_, err := d.gate.Decide(ctx, charges...)
 		d.must(err)
@@ -345,13 +343,6 @@ func (d *decisions) step(i int) {
 			return
 		}
 		d.must(r.Settle(ctx, actual[:r.charges]...))
-	case n == 14: // policies whose arguments have a short form
-		charges = charges[:0]
-		for _, p := range d.plain {
-			charges = append(charges, core.Charge{Policy: p, Key: d.key("x"), Cost: 1 + rng.Int64N(4)})
-		}
-		_, err := d.gate.Decide(ctx, charges...)
-		d.must(err)
 	case n < 11:
 		ask := core.SlotRequest{Levels: []core.Level{{Key: d.key("s"), Limit: 2}}}
 		l, _, err := d.semaphore.TryAdmit(ctx, ask, charges...)
@@ -365,9 +356,12 @@ func (d *decisions) step(i int) {
 	default:
 		var wg sync.WaitGroup
 		for j := range 8 {
-			c := core.Charge{Policy: d.burst, Key: d.key(fmt.Sprint("k", (i+j)%5)), Cost: 1}
+			var charges []core.Charge
+			for _, p := range d.bursts[:1+j%2] {
+				charges = append(charges, core.Charge{Policy: p, Key: d.key(fmt.Sprint("k", (i+j)%5)), Cost: 1})
+			}
 			wg.Go(func() {
-				if _, err := d.gate.Decide(ctx, c); err != nil {
+				if _, err := d.gate.Decide(ctx, charges...); err != nil {
 					d.Error(err)
 				}
 			})

@@ -172,13 +172,15 @@ func (b *batchLockstep) manyCallers(n int) (merged int) {
 	b.Helper()
 	var asked [2][]*core.ScriptRequest
 	alike := b.rng.IntN(2) == 0
-	likes := [][2][]core.Charge{b.charges(1), b.compactCharges(), b.compactCharges()}[b.rng.IntN(3):]
+	likes := [][2][]core.Charge{b.charges(1), b.compactCharges(), b.compactCharges()}
+	from := b.rng.IntN(len(likes))
+	likes = likes[from:min(from+1+b.rng.IntN(2), len(likes))]
 	for range 1 + b.rng.IntN(6) {
 		ctx, charges := b.planContext(), b.charges(3)
 		op, bound := "decide", int64(0)
-		// Requests that are alike differ only in their keys, if they have as many charges.
+		// Requests that are alike are of one or two kinds, and those of a kind differ only in their keys.
 		if key := b.lockstep.keys[b.rng.IntN(len(b.lockstep.keys))]; alike {
-			like := likes[b.rng.IntN(min(2, len(likes)))]
+			like := likes[b.rng.IntN(len(likes))]
 			for i := range charges {
 				charges[i] = slices.Clone(like[i])
 				for j := range charges[i] {

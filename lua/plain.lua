@@ -1,7 +1,6 @@
 -- Reads all keys with one command if asked, and decides the short form of the arguments where every
 -- key is missing or holds a plain arrival time that is not beyond the capacity. lua/decide.lua decides
--- everything else. This is a part of its own because a call clears all variables of a function, so few
--- variables make a fast call.
+-- everything else. A call clears all variables of a function, so this part has few and stands apart.
 --
 -- KEYS, ARGV, reply  as in lua/decide.lua
 -- Sets               values to all values, if it read them; short to whether ARGV has the short
@@ -26,7 +25,8 @@ if short then
     for i = at, last do
       ARGV[i] = ARGV[i] + 0
     end
-    for i = key + 1, ARGV[last + 1] and key + ARGV[last + 1] * count or #KEYS do
+    local stop = ARGV[last + 1] and key + ARGV[last + 1] * count or #KEYS
+    for i = key + 1, stop do
       local value, before = values[i] or redis.call('GET', KEYS[i]), 0
       if value then
         -- An error if it is no number; tonumber would parse it twice.
@@ -35,13 +35,13 @@ if short then
       if not before or before > now + ARGV[limit + 1] or before < 0 or before % 1 ~= 0 then
         plain = false
       end
-      values[i], arrivals[i], key = value, before, i
+      values[i], arrivals[i] = value, before
       limit = limit + 3
       if limit > last then
         limit = at + 1
       end
     end
-    at = last + 3
+    key, at = stop, last + 3
   end
   local reply, n, lasts, lasting, moves, moving = {0}, 0, nil, nil, nil, nil
   key, at = 0, 1
@@ -50,7 +50,8 @@ if short then
     local last = at + 3 * count
     local most = (ARGV[last + 2] or 1) + 0
     local fit = most
-    for i = key + 1, ARGV[last + 1] and key + ARGV[last + 1] * count or #KEYS do
+    local stop = ARGV[last + 1] and key + ARGV[last + 1] * count or #KEYS
+    for i = key + 1, stop do
       local level, cost, fits = arrivals[i] - now, ARGV[limit + 2], most
       if level < 0 then
         level = 0
@@ -72,7 +73,7 @@ if short then
         reply[n + 2], reply[n + 3], reply[n + 4] = level, 0, 0 -- behind the verdict
         n = n + 3
       end
-      key, limit = i, limit + 3
+      limit = limit + 3
       if limit > last then -- the last charge of a request
         if most > 1 then
           n = n + 1
@@ -107,7 +108,7 @@ if short then
         fit, limit = most, at + 1
       end
     end
-    at = last + 3
+    key, at = stop, last + 3
   end
   if plain then
     return reply

@@ -23,7 +23,7 @@ func (a *Admission) decide(
 	switch {
 	case cfg.MaxDelay > 0 && len(charges) > 0:
 		err = a.delay(ctx, charges, slot)
-	case a.capped:
+	case a.capped: // by method values the charges would escape to the heap
 		if s := cfg.Concurrency.Semaphore; cfg.Concurrency.MaxWait > 0 {
 			a.lease, a.decision, err = s.Admit(ctx, slot, charges...)
 		} else {

@@ -41,7 +41,7 @@ func (s *Store) encode(calls []*call) *batch {
 	*keys = int64(len(b.args) - 3)
 	if b.short() {
 		b.runs(b.shortEntry)
-		if b.entries[len(b.entries)-1].callers == 1 {
+		if b.entries[len(b.entries)-1].callers == 1 { // the script knows how many keys are left
 			b.args = b.args[:len(b.args)-2]
 		}
 	} else {

@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate/internal/request"
 )
 
-// What a store makes of the script's reply to one request with two charges.
+// A store takes a brief or a full reply to a request with two charges, and no reply of another shape.
 func TestReplyToTwoCharges(t *testing.T) {
 	tests := map[string]struct {
 		reply []int64
