@@ -141,6 +141,8 @@ func operations(c scriptCall) (names []string) {
 		return []string{"short"}
 	case strings.HasPrefix(argv[0], "-"):
 		return []string{"short of several"}
+	case argv[0] == "0":
+		return []string{"short with one key twice"}
 	case c.script == admitScript:
 		tail := argv[len(argv)-4:] // keys, arguments of holds, of adjustments and of a slot
 		argv = argv[:len(argv)-4]
@@ -409,7 +411,7 @@ func TestDecisionScriptUnderLua54(t *testing.T) {
 		}
 	}
 	for _, operation := range []string{
-		"short", "short of several", "hold", "settle", "renew", "adjust", "atleast", "ask",
+		"short", "short of several", "short with one key twice", "hold", "settle", "renew", "adjust", "atleast", "ask",
 	} {
 		if d.ran[operation] == 0 {
 			t.Errorf("%s did not run: %v", operation, d.ran)

@@ -22,12 +22,19 @@ type batchLockstep struct {
 	requests   strings.Builder          // the requests of this script, for a failure message
 }
 
+// compact is policies whose arguments have a compact form.
+var compact = []string{"whole", "million", "month", "changing-whole"}
+
+// indexOf returns the index of a policy in mixedPolicies.
+func indexOf(name string) int {
+	return slices.IndexFunc(mixedPolicies, func(p core.PolicyConfig) bool { return p.Name == name })
+}
+
 // pick chooses the policies and keys of the next scripts.
 func (b *batchLockstep) pick() {
 	b.policies = b.rng.Perm(len(mixedPolicies))[:1+b.rng.IntN(3)]
 	if b.rng.IntN(2) == 0 { // a policy whose arguments have a compact form
-		plain := []string{"whole", "million", "month"}[b.rng.IntN(3)]
-		b.policies[0] = slices.IndexFunc(mixedPolicies, func(p core.PolicyConfig) bool { return p.Name == plain })
+		b.policies[0] = indexOf(compact[b.rng.IntN(len(compact))])
 	}
 	b.keys = 1 + b.rng.IntN(2)
 }
@@ -50,9 +57,8 @@ func (b *batchLockstep) charges(most int) (both [2][]core.Charge) {
 
 // compactCharges returns charges under policies whose arguments have a compact form.
 func (b *batchLockstep) compactCharges() (both [2][]core.Charge) {
-	for _, at := range b.rng.Perm(3)[:1+b.rng.IntN(3)] {
-		name := []string{"whole", "million", "month"}[at]
-		at = slices.IndexFunc(mixedPolicies, func(p core.PolicyConfig) bool { return p.Name == name })
+	for _, at := range b.rng.Perm(len(compact))[:1+b.rng.IntN(3)] {
+		at = indexOf(compact[at])
 		cost := 1 + b.rng.Int64N(2)
 		for i := range both {
 			both[i] = append(both[i], core.Charge{Policy: b.lockstep.policies[i][at], Key: b.lockstep.keys[0], Cost: cost})
@@ -171,20 +177,23 @@ func (b *batchLockstep) oneCaller(n int) {
 func (b *batchLockstep) manyCallers(n int) (merged int) {
 	b.Helper()
 	var asked [2][]*core.ScriptRequest
-	alike := b.rng.IntN(2) == 0
+	alike, shared := b.rng.IntN(2) == 0, b.rng.IntN(2) == 0
 	likes := [][2][]core.Charge{b.charges(1), b.compactCharges(), b.compactCharges()}
 	from := b.rng.IntN(len(likes))
 	likes = likes[from:min(from+1+b.rng.IntN(2), len(likes))]
 	for range 1 + b.rng.IntN(6) {
 		ctx, charges := b.planContext(), b.charges(3)
 		op, bound := "decide", int64(0)
-		// Requests that are alike are of one or two kinds, and those of a kind differ only in their keys.
+		// Requests that are alike are of one or two kinds, and those of a kind differ only in their keys,
+		// or in the first of them.
 		if key := b.lockstep.keys[b.rng.IntN(len(b.lockstep.keys))]; alike {
 			like := likes[b.rng.IntN(len(likes))]
 			for i := range charges {
 				charges[i] = slices.Clone(like[i])
 				for j := range charges[i] {
-					charges[i][j].Key = key
+					if j == 0 || !shared {
+						charges[i][j].Key = key
+					}
 				}
 			}
 		} else if n := b.rng.IntN(8); n == 0 {

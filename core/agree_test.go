@@ -54,6 +54,7 @@ var mixedPolicies = []core.PolicyConfig{
 	{Name: "shadow-log", Algorithm: core.SlidingLog{Windows: []core.Window{{Limit: 3, Width: time.Minute}}}, Shadow: true},
 	{Name: "shadow-days", Algorithm: core.Calendar{Limit: 3, Every: core.Hour, In: time.UTC}, Shadow: true},
 	{Name: "changing-bucket", For: changing(core.PerSecond(10), core.PerSecond(3), core.PerMinute(100), core.TokenBucket{Rate: 7, Per: time.Second, Burst: 3})},
+	{Name: "changing-whole", For: changing(core.PerSecond(10), core.PerSecond(5), core.PerMinute(60), core.PerHour(60))},
 	{Name: "wide-or-narrow-bucket", For: changing(
 		core.PerHour(100), core.PerMinute(100), core.TokenBucket{Rate: 100, Per: time.Hour, Burst: 10}, core.TokenBucket{Rate: 7, Per: time.Hour, Burst: 30})},
 	{Name: "wide-or-narrow-leaky", For: changing(

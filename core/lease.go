@@ -99,7 +99,7 @@ func (l *Lease) Extend(ctx context.Context) error {
 
 // Release gives the slot back. It runs to its end even if ctx is cancelled, for about
 // Config.Timeout, in overload for up to a second. If it fails, it is sent again in the background
-// until the lease would have ended. Later calls do nothing.
+// until Redis answers, for eight TTLs at most. Later calls do nothing.
 func (l *Lease) Release(ctx context.Context) error {
 	if l == nil || l.gone.Swap(true) {
 		return nil

@@ -226,8 +226,8 @@ func (a *Attempt) remember(ctx context.Context) error {
 	})
 }
 
-// Fail lets the next caller try. If it fails, it is sent again in the background until the lease
-// would have ended.
+// Fail lets the next caller try. If it fails, it is sent again in the background until Redis
+// answers, as by Lease.Release.
 func (a *Attempt) Fail(ctx context.Context) error {
 	if a == nil || a.ended.Swap(true) {
 		return nil

@@ -1,6 +1,6 @@
--- Decides requests in order, each all or nothing. It reads every key once and writes it at most once.
+-- Decides requests in order, each all or nothing.
 --
--- KEYS   the keys of all charges, each once
+-- KEYS   the keys of all charges, each once; in the short form, the key of each charge of each request
 -- ARGV   the index at which the runs begin; the start and the end of the time for which the limits
 --        hold, in microseconds, or 0 and 0 if they always hold; 1 to read all keys with one command
 --        (for several keys with short values), otherwise 0; limits; runs.
@@ -12,12 +12,12 @@
 --        of its limit in ARGV, cost, the cost's fraction, for "give" the receipt. The next request
 --        has the next keys: add the number of charges to each index.
 --        The charges of one request have different keys, and a key has one algorithm.
---        The short form is for requests that charge token buckets without fractions and have no key
---        in common. It is runs of requests that differ only in their keys: minus the number of
---        charges; for each charge of the first request: reach, capacity, cost; number of requests;
---        how often each is charged at most, as by "atmost" if that is above 1. Without the last two,
---        the run has all keys that are left, and each of its requests is charged once. The keys are
---        those of the charges in turn.
+--        The short form is for requests that charge token buckets without fractions, a key always
+--        under the same limit: first 0 if a key stands twice in KEYS; then runs of requests that
+--        differ only in their keys: minus the number of charges; for each charge of the first
+--        request: reach, capacity, cost; number of requests; how often each is charged at most, as by
+--        "atmost" if that is above 1. Without the last two, the run has all keys that are left, and
+--        each of its requests is charged once.
 -- Reply  for each request: verdict; for each charge, except of "give", its algorithm's reply. In the
 --        short form the receipt is any number; or a request that is charged once has one number for
 --        each charge: -2 - 2 * its level if it fits, otherwise -3 - 2 * its level. If the limits do
@@ -59,19 +59,25 @@
 -- created with all their fields, and a number in ARGV is converted in place at first use.
 local KEYS, ARGV, now, margin, grace = KEYS, ARGV, now, margin, grace -- set by lua/plain.lua
 if short then
-  local asked, runs, at, key = ARGV, {}, 1, 0
+  local asked, runs, at, key = ARGV, {}, places and 2 or 1, 0
   ARGV = {0, '0', '0', '0'}
   while key < #KEYS do
     local count = -asked[at]
     local last = at + 3 * count
     local times, most = asked[last + 1] or (#KEYS - key) / count, (asked[last + 2] or 1) + 0
-    for i, word in ipairs({most > 1 and 'atmost' or 'decide', times, count, 0, most}) do
-      if i < 5 or most > 1 then runs[#runs + 1] = word end
+    local limits = #ARGV
+    for i = at + 1, last, 3 do
+      for _, word in ipairs({'token_bucket', '0', 1, asked[i + 1], '0', '0', asked[i]}) do ARGV[#ARGV + 1] = word end
     end
-    for i = 1, count do
-      at = at + 3
-      for _, word in ipairs({key + i, #ARGV + 1, asked[at], '0'}) do runs[#runs + 1] = word end
-      for _, word in ipairs({'token_bucket', '0', 1, asked[at - 1], '0', '0', asked[at - 2]}) do ARGV[#ARGV + 1] = word end
+    for before = key, key + (times - 1) * count, count do
+      for i, word in ipairs({most > 1 and 'atmost' or 'decide', 1, count, 0, most}) do
+        if i < 5 or most > 1 then runs[#runs + 1] = word end
+      end
+      for i = 1, count do
+        local place = places and places[KEYS[before + i]] or before + i
+        local charge = {place, limits + 7 * i - 6, asked[at + 3 * i], '0'}
+        for _, word in ipairs(charge) do runs[#runs + 1] = word end
+      end
     end
     at, key = last + 3, key + times * count
   end

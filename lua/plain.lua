@@ -4,12 +4,12 @@
 --
 -- KEYS, ARGV, reply  as in lua/decide.lua
 -- Sets               values to all values, if it read them; short to whether ARGV has the short
---                    form
+--                    form; places to where each key stands last, if one stands twice
 local KEYS, ARGV = KEYS, ARGV
 local grace = 4194304 -- 2^22 microseconds: keys outlive their state, so that few charges set a TTL
-local values = nil
+local values, places = nil, nil
 ARGV[1] = ARGV[1] + 0
-local short = ARGV[1] < 0
+local short = ARGV[1] <= 0
 if #KEYS > 1 and (short or ARGV[4] == '1') then
   values = redis.pcall('MGET', unpack(KEYS))
   if values.err then -- the user may not use MGET; decide.lua reads the keys one by one
@@ -17,8 +17,12 @@ if #KEYS > 1 and (short or ARGV[4] == '1') then
   end
 end
 if short then
-  local sub, plain, key, at, arrivals = string.sub, true, 0, 1, {0}
+  local sub, plain, key, first, arrivals = string.sub, true, 0, 1, {0}
   values = values or {false}
+  if ARGV[1] == 0 then
+    places, first = {}, 2
+  end
+  local at = first
   while key < #KEYS do
     local count, limit = -ARGV[at], at + 1
     local last = at + 3 * count
@@ -36,6 +40,9 @@ if short then
         plain = false
       end
       values[i], arrivals[i] = value, before
+      if places then
+        places[KEYS[i]] = i
+      end
       limit = limit + 3
       if limit > last then
         limit = at + 1
@@ -44,7 +51,7 @@ if short then
     key, at = stop, last + 3
   end
   local reply, n, lasts, lasting, moves, moving = {0}, 0, nil, nil, nil, nil
-  key, at = 0, 1
+  key, at = 0, first
   while plain and key < #KEYS do
     local count, limit = -ARGV[at], at + 1
     local last = at + 3 * count
@@ -52,7 +59,7 @@ if short then
     local fit = most
     local stop = ARGV[last + 1] and key + ARGV[last + 1] * count or #KEYS
     for i = key + 1, stop do
-      local level, cost, fits = arrivals[i] - now, ARGV[limit + 2], most
+      local level, cost, fits = arrivals[places and places[KEYS[i]] or i] - now, ARGV[limit + 2], most
       if level < 0 then
         level = 0
       end
@@ -81,7 +88,8 @@ if short then
         end
         limit = at + 1
         for charge = i - count + 1, fit > 0 and i or 0 do
-          local value, before, reach = values[charge], arrivals[charge], ARGV[limit]
+          local place, reach = places and places[KEYS[charge]] or charge, ARGV[limit]
+          local value, before = values[charge], arrivals[place]
           local arrival = (before > now and before or now) + fit * ARGV[limit + 2]
           local move = arrival - before
           if move ~= moves and value then
@@ -103,6 +111,7 @@ if short then
             value = string.format('%d%09d%07d', reach, (arrival - low) / 10000000, low)
             redis.call('SET', KEYS[charge], value, 'PX', lasting)
           end
+          arrivals[place] = arrival
           limit = limit + 3
         end
         fit, limit = most, at + 1

@@ -52,9 +52,11 @@ func run() error {
 		return err
 	}
 	server := &http.Server{Handler: api, ReadHeaderTimeout: 5 * time.Second}
+	shut := make(chan error, 1)
 	go func() {
 		<-ctx.Done()
-		_ = server.Shutdown(context.Background())
+		stop() // a second interrupt ends the program at once
+		shut <- server.Shutdown(context.Background())
 	}()
 	fmt.Printf(`Serving on http://%[1]s. Try:
 
@@ -65,7 +67,8 @@ func run() error {
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
-	return gate.Close(context.Background())
+	// Shutdown returns when no handler runs, which would still use the Gate.
+	return errors.Join(<-shut, gate.Close(context.Background()))
 }
 
 // newGate returns a Gate on Redis at REDIS_URL, or in memory if that is not set.

@@ -44,9 +44,11 @@ func run() error {
 		return err
 	}
 	server := &http.Server{Handler: s.handler(), ReadHeaderTimeout: 5 * time.Second}
+	shut := make(chan error, 1)
 	go func() {
 		<-ctx.Done()
-		_ = server.Shutdown(context.Background())
+		stop() // a second interrupt ends the program at once
+		shut <- server.Shutdown(context.Background())
 	}()
 	fmt.Printf(`Serving on http://%[1]s. Try:
 
@@ -60,7 +62,8 @@ func run() error {
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
-	return s.gate.Close(context.Background())
+	// Shutdown returns when no handler runs, which would still use the Gate.
+	return errors.Join(<-shut, s.gate.Close(context.Background()))
 }
 
 // connect returns a client, or nil for an empty URL.

@@ -55,6 +55,7 @@ func run() error {
 	shut := make(chan error, 1)
 	go func() {
 		<-ctx.Done()
+		stop() // a second interrupt ends the program at once
 		shut <- server.Shutdown(context.Background())
 	}()
 	fmt.Printf("Receiving webhooks on http://%s/webhooks\n", listener.Addr())

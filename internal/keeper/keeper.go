@@ -6,7 +6,6 @@ package keeper
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -155,8 +154,7 @@ func (k *Keeper) drop(h *Holding) bool {
 	return true
 }
 
-// Release gives up a lease, in whatever state it is. If that fails, it is tried again until the lease
-// has ended.
+// Release gives up a lease, in whatever state it is. If that fails, it is sent again later.
 func (k *Keeper) Release(ctx context.Context, h *Holding) error {
 	k.mu.Lock()
 	k.busy++
@@ -166,7 +164,7 @@ func (k *Keeper) Release(ctx context.Context, h *Holding) error {
 	defer k.End()
 	if err := h.free(ctx); err != nil {
 		k.releaseLater(place{h.Store, h.Scope}, h.ID, h.TTL)
-		return fmt.Errorf("core: release: %w", err)
+		return err
 	}
 	return nil
 }

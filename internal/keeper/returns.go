@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/internal/deadline"
 	"github.com/headgate/headgate/internal/request"
 )
@@ -14,16 +16,21 @@ import (
 // maxReturns bounds the slots that are sent again.
 const maxReturns = 10_000
 
-// again is the time between two attempts to give back a slot.
+// again is the first pause between two attempts to give back a slot.
 const again = 250 * time.Millisecond
 
-// giveBack is a slot whose release failed. It is sent again until the lease has ended.
+// giveBack is a slot whose release failed. It is sent again for longer than the lease would last,
+// because a server that stands still may have the acquire to run when it goes on: the lease begins
+// then. After the first, each pause is an eighth of the time since the first failure, and the last is as long as the
+// lease.
 type giveBack struct {
 	place
-	id    string
-	due   time.Time
-	until time.Time
-	sent  bool // and not answered
+	id     string
+	ttl    time.Duration
+	failed time.Time // first
+	due    time.Time
+	until  time.Time // is forgotten then
+	sent   bool      // and not answered
 }
 
 // place is where slots of one scope are.
@@ -41,21 +48,26 @@ func (k *Keeper) Abandon(store request.LeaseStore, scope, id string, ttl time.Du
 	})
 }
 
-// releaseLater releases a slot whose release failed, until its lease has ended.
+// releaseLater releases a slot whose release failed.
 func (k *Keeper) releaseLater(p place, id string, ttl time.Duration) {
 	now := time.Now()
-	g := &giveBack{place: p, id: id, due: now.Add(Jitter(again)), until: now.Add(ttl)}
+	g := &giveBack{
+		place: p, id: id, ttl: ttl, failed: now, due: now.Add(Jitter(again)), until: now.Add(8 * ttl),
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.over || len(k.returns) >= maxReturns {
+	if k.over {
 		return // the lease ends
+	}
+	if len(k.returns) >= maxReturns {
+		k.returns = slices.Delete(k.returns, 0, 1) // the oldest, whose lease ends first
 	}
 	k.returns = append(k.returns, g)
 	k.attend(g.due)
 }
 
 // dueReturns returns the slots to give back now, those of a scope together, and when to look again.
-// It forgets those whose lease has ended.
+// It forgets those that are over.
 func (k *Keeper) dueReturns(now time.Time) (due [][]*giveBack, next time.Time) {
 	at := make(map[place]int)
 	next = now.Add(time.Hour)
@@ -67,7 +79,7 @@ func (k *Keeper) dueReturns(now time.Time) (due [][]*giveBack, next time.Time) {
 		rest = append(rest, g)
 		switch {
 		case g.sent:
-		case now.Before(g.due):
+		case now.Add(again / 2).Before(g.due): // those that are almost due go together
 			if g.due.Before(next) {
 				next = g.due
 			}
@@ -94,15 +106,20 @@ func (k *Keeper) sendBack(all []*giveBack) {
 	}
 	ctx := deadline.Until(context.Background(), all[0].until)
 	_, err := all[0].store.Release(ctx, all[0].scope, ids)
+	now := time.Now()
+	due := now.Add(Jitter(max(again, now.Sub(all[0].failed)/8)))
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, g := range all {
-		g.sent, g.due = false, time.Now().Add(Jitter(again))
-		if err == nil {
-			g.until = time.Time{} // is forgotten
+		g.sent, g.due = false, due
+		switch {
+		case err == nil:
+			g.due, g.until = now, time.Time{}
+		case errors.As(err, new(redis.Error)): // the server does not stand still
+			g.until = g.failed.Add(g.ttl)
 		}
 	}
-	k.attend(time.Now())
+	k.attend(all[0].due)
 }
 
 // slots are ids of leases by the place where they are.

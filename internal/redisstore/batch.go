@@ -15,7 +15,7 @@ type batch struct {
 	entries []entry
 	entryOf []int // of each call: its first entry
 
-	keys    []*request.Charge // the first charge of each key; until the batch is encoded
+	keys    []*request.Charge // the first charge of each of KEYS; until the batch is encoded
 	places  map[uint64]int    // of keys, by hash, if there are many
 	firstOf []int             // of each key: 1 + the last entry whose first charge is on it
 	limits  []*request.Charge // one charge of each distinct limit

@@ -33,13 +33,19 @@ func (s *Store) encode(calls []*call) *batch {
 	b.names = slices.Grow(b.names[:0], len(b.limits)+len(b.entries))
 
 	b.args = append(b.args[:0], "evalsha", &b.script.sha)
-	keys := b.next()
+	keys, short, repeats := b.next(), b.short(), len(b.keys) < len(b.keyOf)
+	if short && repeats {
+		b.repeatKeys()
+	}
 	b.keyNames(s.Prefix)
 	if first.Slot != nil {
 		b.leaseKeys(first.Slot.Scope)
 	}
 	*keys = int64(len(b.args) - 3)
-	if b.short() {
+	if short {
+		if repeats {
+			b.int(0)
+		}
 		b.runs(b.shortEntry)
 		if b.entries[len(b.entries)-1].callers == 1 { // the script knows how many keys are left
 			b.args = b.args[:len(b.args)-2]
@@ -93,12 +99,32 @@ func (b *batch) short() bool {
 			return false
 		}
 	}
+	n := 0
 	for i := range b.entries {
-		if !b.entries[i].merges {
+		e := &b.entries[i]
+		if !e.merges {
 			return false
 		}
+		for _, c := range e.request.Charges {
+			if b.keys[b.keyOf[n]].Limit != c.Limit {
+				return false
+			}
+			n++
+		}
 	}
-	return len(b.keys) == len(b.keyOf)
+	return true
+}
+
+// repeatKeys gives each charge a place of its own in KEYS. A key that several requests charge stands
+// there several times.
+func (b *batch) repeatKeys() {
+	b.keys = b.keys[:0]
+	for i := range b.entries {
+		b.keys = append(b.keys, b.entries[i].request.Charges...)
+	}
+	for i := range b.keyOf {
+		b.keyOf[i] = i
+	}
 }
 
 // shortEntry is entry in the short form.

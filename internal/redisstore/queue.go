@@ -63,8 +63,7 @@ func (q *queue) do(ctx context.Context, k *call) error {
 	if starts {
 		q.senders++
 	}
-	lags := time.Since(q.lagged) < lagMemory
-	if starts && len(q.waiting) == 0 && q.quick && !lags && !k.insists && q.node.store.inline {
+	if starts && q.leads(k) {
 		q.sendAlone(k)
 	} else {
 		q.waiting = append(q.waiting, k)
@@ -82,16 +81,26 @@ func (q *queue) do(ctx context.Context, k *call) error {
 	switch {
 	case k.state == callLeft:
 		return k.why
-	case k.panicked != nil && !k.insists: // otherwise it is no caller that sends it
+	case k.panicked != nil && !k.insists: // what insists has an error, and is sent again
 		panic(k.panicked)
 	}
 	return k.err
 }
 
-// sendAlone sends a call on its caller's own goroutine, because nothing else waits. To hand it to
-// another would make a lone decision a fifth slower (BenchmarkDecide), which is felt only near to a
-// server. The caller waits until the end of its time, whatever becomes of its context, and ends the
-// client's call then. So a sender greets a server that is far, or new. The lock is held, and is free
+// leads reports whether a call's own caller sends it, because nothing else waits. To hand it to
+// another goroutine would make a lone decision a fifth slower (BenchmarkDecide), which is felt only
+// near to a server. So a sender greets a server that is far, or new. Of the calls that insist, only a
+// release does, unless it may wait for longer than sendAlone or the acquire of its slot is on its way.
+func (q *queue) leads(k *call) bool {
+	if len(q.waiting) > 0 || !q.quick || !q.node.store.inline || time.Since(q.lagged) < lagMemory {
+		return false
+	}
+	return !k.insists ||
+		k.releases != nil && k.end.Sub(k.entered) <= q.node.store.Timeout && !q.stray(k.releases)
+}
+
+// sendAlone sends a call on its caller's own goroutine. The caller waits until the end of its time,
+// whatever becomes of its context, and ends the client's call then. The lock is held, and is free
 // afterwards.
 func (q *queue) sendAlone(k *call) {
 	t := q.newTrip()

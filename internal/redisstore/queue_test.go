@@ -14,6 +14,8 @@ import (
 
 	"github.com/headgate/headgate/internal/algorithm"
 	"github.com/headgate/headgate/internal/breaker"
+	"github.com/headgate/headgate/internal/deadline"
+	"github.com/headgate/headgate/internal/lease"
 	"github.com/headgate/headgate/internal/request"
 )
 
@@ -156,6 +158,102 @@ func TestPanicReachesOneCaller(t *testing.T) {
 		}
 	}()
 	_ = s.Decide(t.Context(), requests(t, "a"))
+}
+
+// A release does not overtake the acquire of its slot, whose caller has left.
+func TestReleaseFollowsItsAcquire(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sent := make(chan string, 10)
+		answers := map[string]chan struct{}{
+			"second": make(chan struct{}), "third": make(chan struct{}), "fourth": make(chan struct{}),
+		}
+		s := newTestStore(t, func(_ context.Context, cmd redis.Cmder) error {
+			argv := cmd.Args()[3+scopeKeys:]
+			operation, id := *argv[0].(*string), *argv[1].(*string)
+			sent <- operation + " " + id
+			if held := answers[id]; held != nil {
+				<-held
+			}
+			cmd.(once).SetVal([]int64{1})
+			return nil
+		})
+		leases := NewLeases(s)
+		acquire := func(ctx context.Context, id string) {
+			q := lease.Request{ID: id, Lease: 1e6, Channel: "c", Levels: []lease.Level{{Node: "n", Limit: 1, Weight: 1}}}
+			_, err := leases.Acquire(ctx, "{"+id+"}", q)
+			if err != nil && ctx.Err() == nil {
+				t.Error(err)
+			}
+		}
+		release := func(id string) {
+			if _, err := leases.Release(t.Context(), "{"+id+"}", []string{id}); err != nil {
+				t.Error(err)
+			}
+		}
+		acquire(t.Context(), "first") // from then on the server is known to be quick
+		release("first")
+		go acquire(t.Context(), "second")
+		go acquire(t.Context(), "third")
+		synctest.Wait()
+		ctx, leave := context.WithCancel(t.Context())
+		go acquire(ctx, "fourth")
+		synctest.Wait()
+		close(answers["second"])
+		synctest.Wait()
+		close(answers["third"])
+		synctest.Wait()
+		leave() // nothing but the fourth is under way
+		synctest.Wait()
+		go release("fourth")
+		synctest.Wait()
+		if n := len(sent); n != 5 {
+			t.Errorf("%d operations were sent before the server had answered the acquire", n)
+		}
+		close(answers["fourth"])
+		synctest.Wait()
+		close(sent)
+		var last string
+		for last = range sent {
+		}
+		if last != "release fourth" {
+			t.Errorf("%s was sent last", last)
+		}
+	})
+}
+
+// Operations that look after a lease in the background wait for longer than Config.Timeout.
+func TestKeeperOutwaitsTimeout(t *testing.T) {
+	for _, operation := range []string{"renew", "release"} {
+		t.Run(operation, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				stall := time.Duration(0)
+				s := newTestStore(t, func(ctx context.Context, cmd redis.Cmder) error {
+					select {
+					case <-time.After(stall):
+					case <-ctx.Done():
+						return ctx.Err()
+					}
+					cmd.(once).SetVal([]int64{1})
+					return nil
+				})
+				leases := NewLeases(s)
+				send := func() error {
+					ctx := deadline.Until(t.Context(), time.Now().Add(time.Minute))
+					if operation == "renew" {
+						_, err := leases.Renew(ctx, "{k}", 1e6, []string{"id"})
+						return err
+					}
+					_, err := leases.Release(ctx, "{k}", []string{"id"})
+					return err
+				}
+				for _, stall = range []time.Duration{0, 4 * s.Timeout} {
+					if err := send(); err != nil {
+						t.Errorf("a server that answers after %v: %v", stall, err)
+					}
+				}
+			})
+		})
+	}
 }
 
 // A batch of refunds is bounded like any other, although each refund is answered by one number.
