@@ -21,8 +21,8 @@ const again = 250 * time.Millisecond
 
 // giveBack is a slot whose release failed. It is sent again for longer than the lease would last,
 // because a server that stands still may have the acquire to run when it goes on: the lease begins
-// then. After the first, each pause is an eighth of the time since the first failure, and the last is as long as the
-// lease.
+// then. After the first, each pause is an eighth of the time since the first failure, and the last
+// is as long as the lease.
 type giveBack struct {
 	place
 	id     string
