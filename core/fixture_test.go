@@ -25,6 +25,16 @@ const longTimeout = 30 * time.Second
 // manualClock stands still until a test moves it.
 type manualClock struct{ micros atomic.Int64 }
 
+// eventually returns once a condition holds.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for giveUp := time.Now().Add(longTimeout); !holds(); time.Sleep(time.Millisecond) {
+		if time.Now().After(giveUp) {
+			t.Fatalf("gave up waiting: %s", what)
+		}
+	}
+}
+
 // long reports whether to run the long forms of the tests.
 func long() bool { return os.Getenv("HEADGATE_TEST_LONG") != "" }
 

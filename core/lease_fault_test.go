@@ -43,11 +43,10 @@ func waitSubscribed(t *testing.T, s *redistest.Server) {
 // waitSubscriptions returns once there are subscriptions, or none.
 func waitSubscriptions(t *testing.T, s *redistest.Server, some bool) {
 	t.Helper()
-	for client := s.Client(t); len(client.PubSubChannels(t.Context(), "*").Val()) > 0 != some; {
-		if t.Context().Err() != nil {
-			t.Fatal(t.Context().Err())
-		}
-	}
+	client := s.Client(t)
+	eventually(t, "subscriptions begin or end", func() bool {
+		return len(client.PubSubChannels(t.Context(), "*").Val()) > 0 == some
+	})
 }
 
 // A lost message costs the time until the waiter polls.
@@ -76,9 +75,8 @@ func TestWaiterPollsAfterLostMessage(t *testing.T) {
 			dropping.Store(true)
 			release(t, first)
 			l := <-second
-			if dropped.Load() == 0 {
-				t.Error("no message was lost")
-			}
+			// It may have asked for another reason, before the message came.
+			eventually(t, "a message is lost", func() bool { return dropped.Load() > 0 })
 			release(t, l)
 			if err := g.Close(t.Context()); err != nil {
 				t.Error(err)

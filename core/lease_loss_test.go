@@ -277,11 +277,7 @@ func TestOverdueLeaseIsAdopted(t *testing.T) {
 				other = acquire(t, s, level)
 			}
 			l.Expire()
-			for l.Token() == token && l.Context().Err() == nil {
-				if t.Context().Err() != nil {
-					t.Fatal(t.Context().Err())
-				}
-			}
+			eventually(t, name, func() bool { return l.Token() != token || l.Context().Err() != nil })
 			if lost := l.Context().Err() != nil; lost != taken {
 				t.Errorf("%s: lost %v, token %d after %d", name, lost, l.Token(), token)
 			}

@@ -405,11 +405,8 @@ func TestHalfOpenSubscriptionIsNoticed(t *testing.T) {
 	handOff()
 	link.Freeze()
 	viaRedis(t, far, core.Charge{Policy: limited(t, "p", frozen(10)), Key: newKey(t, "x"), Cost: 1})
-	for last := newest(); newest() == last; time.Sleep(10 * time.Millisecond) {
-		if t.Context().Err() != nil {
-			t.Fatal(t.Context().Err())
-		}
-	}
+	last := newest()
+	eventually(t, "it listens by another connection", func() bool { return newest() != last })
 	handOff()
 	for _, g := range []*core.Gate{near, far} {
 		if err := g.Close(t.Context()); err != nil {

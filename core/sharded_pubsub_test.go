@@ -38,16 +38,6 @@ func countMessages(heard *atomic.Int64) func(*redis.ClusterOptions) {
 	}
 }
 
-// eventually returns once a condition holds.
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for giveUp := time.Now().Add(longTimeout); !holds(); {
-		if time.Now().After(giveUp) {
-			t.Fatalf("gave up waiting: %s", what)
-		}
-	}
-}
-
 // shardChannels returns how many sharded channels have subscribers at these nodes.
 func shardChannels(t *testing.T, nodes ...*redistest.Server) (n int) {
 	t.Helper()
