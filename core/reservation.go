@@ -143,19 +143,22 @@ func (r *Reservation) Settle(ctx context.Context, actual ...int64) error {
 }
 
 func (r *Reservation) settle(ctx context.Context, kind EventKind, actual []int64) error {
+	if r.gate == nil {
+		return nil
+	}
+	first, start := false, time.Now()
 	r.once.Do(func() {
-		if r.gate == nil {
-			return
-		}
-		start := time.Now()
+		first = true
 		r.hold.end()
 		open, err := r.correct(context.WithoutCancel(ctx), r.totals(actual))
 		r.err = err
-		r.gate.tell(ctx, Event{Kind: kind, Err: r.err, Took: time.Since(start)})
 		if kind == EventSettle && len(open) > 0 { // a hold that is not cancelled ends anyway
 			r.gate.tasks.Go(func() { r.settleAgain(open) })
 		}
 	})
+	if first { // Observe may settle it too
+		r.gate.tell(ctx, Event{Kind: kind, Err: r.err, Took: time.Since(start)})
+	}
 	return r.err
 }
 

@@ -208,6 +208,24 @@ func TestReservationIsSettledOnce(t *testing.T) {
 	})
 }
 
+// Config.Observe may settle the reservation that it is told of.
+func TestObserveSettlesReservation(t *testing.T) {
+	var r *core.Reservation
+	told := 0
+	g := memoryGate(t, core.Config{Observe: func(ctx context.Context, e core.Event) {
+		if e.Kind == core.EventSettle {
+			told++
+			cancel(t, r)
+		}
+	}})
+	policy, key := limited(t, "p", frozen(10)), newKey(t, "k")
+	r, _ = reserve(t, g, 0, core.Charge{Policy: policy, Key: key, Cost: 4})
+	settle(t, r, 3)
+	if n := used(t, g, policy, key); n != 3 || told != 1 {
+		t.Errorf("%d used, told %d times", n, told)
+	}
+}
+
 // A debt above the limit is carried into the next window and paid there, and then it is over.
 func TestDebtIsPaid(t *testing.T) {
 	limits := []core.Algorithm{
