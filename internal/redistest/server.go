@@ -108,7 +108,8 @@ func (s *Server) Calls(t testing.TB, commands ...string) int64 {
 }
 
 func (s *Server) options() *redis.Options {
-	opt := redis.Options{Addr: s.Addr, ContextTimeoutEnabled: true}
+	// The client gives up after 3 s by default, which miniredis exceeds on a busy machine.
+	opt := redis.Options{Addr: s.Addr, ContextTimeoutEnabled: true, ReadTimeout: answerTimeout}
 	if s.outside != nil {
 		opt = *s.outside
 	}
