@@ -76,6 +76,9 @@ func frozen(burst int64) core.TokenBucket { return core.TokenBucket{Burst: burst
 
 func memoryGate(t testing.TB, cfg core.Config) *core.Gate {
 	t.Helper()
+	if cfg.Timeout == 0 {
+		cfg.Timeout = longTimeout
+	}
 	g, err := core.NewMemory(cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -380,23 +380,21 @@ func TestLedgersTakeTurnsOneByOne(t *testing.T) {
 		stuck.used.Store(1)
 		quick := new(ledger)
 		quick.used.Store(1)
-		var gates [2]*core.Gate
-		for i := range gates {
-			gates[i] = redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, Timeout: shortTimeout})
-		}
+		hasty := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, Timeout: shortTimeout})
+		patient := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix})
 		one, other := stuck.policy(t, frozen(10), core.Closed), quick.policy(t, frozen(10), core.Closed)
 		var wg sync.WaitGroup
 		for i := range 32 {
 			wg.Go(func() {
-				_, _ = gates[0].Decide(t.Context(), core.Charge{Policy: one, Key: newKey(t, "k", strconv.Itoa(i)), Cost: 1})
+				_, _ = hasty.Decide(t.Context(), core.Charge{Policy: one, Key: newKey(t, "k", strconv.Itoa(i)), Cost: 1})
 			})
 		}
 		wg.Wait()
 		last := newKey(t, "k", "last")
-		if d, err := gates[0].Decide(t.Context(), core.Charge{Policy: one, Key: last, Cost: 1}); d.Cause == nil {
+		if d, err := hasty.Decide(t.Context(), core.Charge{Policy: one, Key: last, Cost: 1}); d.Cause == nil {
 			t.Error(show(d), err)
 		}
-		if d := decide(t, gates[1], core.Charge{Policy: other, Key: last, Cost: 1}); !d.Allowed || quick.calls.Load() != 1 {
+		if d := decide(t, patient, core.Charge{Policy: other, Key: last, Cost: 1}); !d.Allowed || quick.calls.Load() != 1 {
 			t.Error(show(d))
 		}
 		close(stuck.gate)

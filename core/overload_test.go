@@ -129,7 +129,7 @@ func TestCrowdOfAcquiresIsNoOutage(t *testing.T) {
 // Acquires that are cancelled at random leave nothing behind.
 func TestCancelledAcquiresLeaveNothing(t *testing.T) {
 	s := redistest.Start(t)
-	g := redisGate(t, s.Client(t), core.Config{Timeout: crowdTimeout})
+	g := redisGate(t, s.Client(t), core.Config{})
 	sem := semaphore(t, g, core.SemaphoreConfig{TTL: time.Hour, OnFailure: core.Closed, MaxWaiters: 100_000})
 	tenant := newKey(t, "t")
 	ask := core.SlotRequest{Levels: []core.Level{{Key: tenant, Limit: 20}, {Key: newKey(t, "t", "u"), Limit: 3}}}
