@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -255,5 +257,48 @@ func TestHangingSubscriptionBlocksNothing(t *testing.T) {
 		case <-time.After(longTimeout):
 			t.Fatal(what.name)
 		}
+	}
+}
+
+// mute is a hook that lets the first command for a user not pass before its context ends. Meanwhile
+// it calls others.
+type mute struct {
+	user   string
+	once   *sync.Once
+	others func()
+}
+
+func (mute) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (m mute) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if strings.Contains(fmt.Sprint(cmd.Args()...), m.user) {
+			m.once.Do(func() {
+				m.others()
+				<-ctx.Done()
+			})
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (mute) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// A caller learns that its own time is over, and not of overload, although the server answers others.
+func TestAcquireEndsWithItsOwnDeadline(t *testing.T) {
+	s := redistest.Start(t)
+	client := s.Client(t)
+	g := redisGate(t, client, core.Config{})
+	sem := semaphore(t, g, core.SemaphoreConfig{OnFailure: core.Closed})
+	answered := func() { release(t, acquire(t, sem, core.Level{Key: newKey(t, "other"), Limit: 1})) }
+	answered()
+	client.AddHook(mute{"muted", new(sync.Once), answered})
+	ctx, cancel := context.WithTimeout(t.Context(), shortTimeout)
+	defer cancel()
+	_, err := sem.TryAcquire(ctx, core.SlotRequest{Levels: []core.Level{{Key: newKey(t, "muted"), Limit: 1}}})
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
 	}
 }

@@ -108,20 +108,21 @@ func (g *guard) explain(ctx context.Context, err error) error {
 }
 
 func reword(ctx context.Context, err error) error {
+	ended := ctx.Err()
+	if _, untimed := deadline.Untimed(ctx); !untimed {
+		ended = deadline.Err(ctx)
+	}
 	switch class := redisstore.Classify(err); {
 	case errors.As(err, new(request.OtherShape)), errors.Is(err, request.ErrPeriod): // no failure of Redis
 		return err
-	case errors.Is(ctx.Err(), context.Canceled):
-		return fmt.Errorf("core: %w", ctx.Err())
+	case ended != nil:
+		return fmt.Errorf("core: %w", ended)
 	case class == redisstore.Misconfigured:
 		return fmt.Errorf("%w: %w", ErrMisconfigured, err)
 	case class == redisstore.Overload:
 		return ErrOverloaded
 	case errors.Is(err, redisstore.ErrOpen):
 		return ErrCircuitOpen
-	}
-	if _, untimed := deadline.Untimed(ctx); !untimed && deadline.Err(ctx) != nil {
-		return fmt.Errorf("core: %w", deadline.Err(ctx))
 	}
 	return fmt.Errorf("core: redis: %w", err)
 }
