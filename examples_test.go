@@ -189,32 +189,35 @@ func TestQuickstart(t *testing.T) {
 		redis := "REDIS_URL=redis://" + redistest.Start(t).Addr
 		a, b := serve(t, program, redis), serve(t, program, redis)
 		start := time.Now()
-		admitted := 0
-		for range 15 {
-			for _, url := range []string{a, b} {
-				switch r := status(t, url+"/reports", "X-Api-Key: k", "X-Tenant: acme"); r.StatusCode {
-				case 200:
-					admitted++
-				case 429:
-					if r.Header.Get("Retry-After") == "" {
-						t.Error("no Retry-After")
-					}
-				default:
-					t.Fatalf("status %d", r.StatusCode)
+		admitted, late := 0, 0
+		for i := range 30 {
+			r := status(t, []string{a, b}[i%2]+"/reports", "X-Api-Key: k", "X-Tenant: acme")
+			switch r.StatusCode {
+			case 200:
+				admitted++
+			case 429:
+				if r.Header.Get("Retry-After") == "" {
+					t.Error("no Retry-After")
 				}
+			case 503: // Redis's answer came late, and its charge may count
+				late++
+			default:
+				t.Fatalf("status %d", r.StatusCode)
 			}
 		}
 		// A burst of 10, and 10 a minute.
-		if most := 10 + int(time.Since(start)/(6*time.Second)); admitted < 10 || admitted > most {
-			t.Errorf("%d admitted, want from 10 to %d", admitted, most)
+		if most := 10 + int(time.Since(start)/(6*time.Second)); admitted+late < 10 || admitted > most {
+			t.Errorf("%d admitted, want from 10 to %d; %d answers of Redis came late", admitted, most, late)
 		}
 	})
 	t.Run("Redis dies and comes back", func(t *testing.T) {
 		server := redistest.Start(t)
 		url := serve(t, program, "REDIS_URL=redis://"+server.Addr)
 		ask := func() int { return status(t, url+"/reports", "X-Api-Key: k", "X-Tenant: acme").StatusCode }
-		if s := ask(); s != 200 {
-			t.Fatalf("before: status %d", s)
+		for until := time.Now().Add(time.Minute); ask() != 200; {
+			if time.Now().After(until) {
+				t.Fatal("no answer through Redis")
+			}
 		}
 		for name, fault := range map[string]func(){"killed": server.Kill, "stopped": server.Stop} {
 			fault()

@@ -76,10 +76,10 @@ func TestDocumentedPermissions(t *testing.T) {
 	raised := newPolicy(t, core.PolicyConfig{Name: "raised", Algorithm: frozen(1), Raisable: true, Ledger: spentIn})
 	decide(t, g, core.Charge{Policy: raised, Key: user.Key, Cost: 1})
 	adjust(t, g, core.Adjustment{ID: "a", Policy: raised, Key: user.Key, Raise: 1, Until: time.Now().Add(shortTimeout)})
-	for ended := false; !ended; {
+	eventually(t, "the raise has ended", func() bool {
 		d := peek(t, g, core.Charge{Policy: raised, Key: user.Key})
-		ended = d.At(0).Raised == 0
-	}
+		return d.At(0).Raised == 0
+	})
 	moved := limited(t, "moved", core.TokenBucket{Rate: 1000, Per: time.Second, Burst: 1000})
 	three := []core.Charge{{Policy: limited(t, "p", frozen(9)), Key: user.Key, Cost: 1}, {Policy: limited(t, "q", frozen(9)), Key: user.Key, Cost: 1}, {Policy: moved, Key: user.Key, Cost: 1}}
 	decide(t, g, three...)

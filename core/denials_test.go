@@ -315,6 +315,7 @@ func TestCachedDenialIsObserved(t *testing.T) {
 		e.Decision = &d
 		seen = append(seen, e)
 	}})
+	g.InjectClock(newClock().now)
 	c := core.Charge{Policy: limited(t, "p", frozen(1)), Key: newKey(t, "k"), Cost: 2}
 	for range 2 {
 		decide(t, g, c)

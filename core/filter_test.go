@@ -400,7 +400,7 @@ func TestFilterErrors(t *testing.T) {
 	s := redistest.Start(t)
 	client := s.Client(t)
 	var events []core.Event
-	g := redisGate(t, client, core.Config{Prefix: s.Prefix, Timeout: shortTimeout, Observe: func(_ context.Context, e core.Event) {
+	g := redisGate(t, client, core.Config{Prefix: s.Prefix, Timeout: busyTimeout, Observe: func(_ context.Context, e core.Event) {
 		if e.Kind == core.EventFilter {
 			events = append(events, e)
 		}

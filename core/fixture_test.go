@@ -22,13 +22,16 @@ const epoch = int64(1_763_700_000_123_457)
 // longTimeout is a Config.Timeout that no test exceeds, even on a loaded machine.
 const longTimeout = 30 * time.Second
 
+// busyTimeout is a Config.Timeout that a busy machine keeps, and that a test can wait for.
+const busyTimeout = time.Second
+
 // manualClock stands still until a test moves it.
 type manualClock struct{ micros atomic.Int64 }
 
 // eventually returns once a condition holds.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for giveUp := time.Now().Add(longTimeout); !holds(); time.Sleep(time.Millisecond) {
+	for giveUp := time.Now().Add(longTimeout); !holds(); time.Sleep(100 * time.Microsecond) {
 		if time.Now().After(giveUp) {
 			t.Fatalf("gave up waiting: %s", what)
 		}

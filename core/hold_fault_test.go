@@ -16,7 +16,7 @@ import (
 
 // settles tells a test of each attempt to settle, and counts them.
 func settles(told chan error) core.Config {
-	return core.Config{Timeout: shortTimeout, Observe: func(_ context.Context, e core.Event) {
+	return core.Config{Timeout: busyTimeout, Observe: func(_ context.Context, e core.Event) {
 		if e.Kind == core.EventSettle {
 			told <- e.Err
 		}
@@ -101,7 +101,7 @@ func TestKeepSurvivesPanics(t *testing.T) {
 	client := s.Client(t)
 	h := &panics{hit: make(chan struct{}, 100)}
 	client.AddHook(h)
-	g := redisGate(t, client, core.Config{Timeout: shortTimeout})
+	g := redisGate(t, client, core.Config{})
 	p, key := heldFor(t, 3*time.Second), newKey(t, "k")
 	r := charge(t, g, core.Charge{Policy: p, Key: key, Cost: 4})
 	h.on.Store(true)

@@ -63,7 +63,6 @@ func TestEvictedHolderLosesItsLease(t *testing.T) {
 // A holder that did not wait for its slot learns of its eviction at once, not at the next renewal.
 func TestEvictedHolderIsNotifiedAtOnce(t *testing.T) {
 	server := redistest.Start(t)
-	admin := server.Client(t)
 	s := semaphore(t, redisGate(t, server.Client(t), core.Config{}), core.SemaphoreConfig{TTL: time.Hour})
 	other := semaphore(t, redisGate(t, server.Client(t), core.Config{}), core.SemaphoreConfig{TTL: time.Hour})
 	level := core.Level{Key: newKey(t, "k"), Limit: 1}
@@ -71,9 +70,7 @@ func TestEvictedHolderIsNotifiedAtOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for len(admin.PubSubChannels(t.Context(), "*").Val()) == 0 {
-		time.Sleep(time.Millisecond)
-	}
+	waitSubscribed(t, server)
 	holders, _, err := other.Holders(t.Context(), level.Key)
 	if err != nil {
 		t.Fatal(err)

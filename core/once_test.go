@@ -180,7 +180,7 @@ func TestOnceOverReplicas(t *testing.T) {
 func TestOnceSurvivesOutage(t *testing.T) {
 	ctx := t.Context()
 	s := redistest.Start(t)
-	o := newOnce(t, redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, Timeout: shortTimeout}), core.OnceConfig{TTL: time.Minute})
+	o := newOnce(t, redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, Timeout: busyTimeout}), core.OnceConfig{TTL: time.Minute})
 	key := newKey(t, "k")
 	a, err := o.Begin(ctx, key, 0)
 	if err != nil {
@@ -194,15 +194,13 @@ func TestOnceSurvivesOutage(t *testing.T) {
 		t.Errorf("another key during the outage: %v", err)
 	}
 	s.Continue()
-	for {
+	eventually(t, "the success is remembered", func() bool {
 		_, err := o.Begin(ctx, key, 0)
 		if err == nil {
 			t.Fatal("the key could be taken again")
 		}
-		if errors.Is(err, core.ErrDone) {
-			break
-		}
-	}
+		return errors.Is(err, core.ErrDone)
+	})
 }
 
 // A caller whose lease is lost while it works hears of it, and the key is remembered.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -16,9 +17,6 @@ import (
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/redistest"
 )
-
-// crowdTimeout is long enough for a busy machine to serve a crowd. Its speed is not what is tested.
-const crowdTimeout = 20 * shortTimeout
 
 // others asks now and then, as another user does, until the returned function is called. Nothing but
 // Redis decides for that user.
@@ -49,7 +47,7 @@ func others(t *testing.T, g *core.Gate) (stop func()) {
 func TestCrowdIsNoOutage(t *testing.T) {
 	s := redistest.Start(t)
 	for _, callers := range []int{2000, 5000} {
-		g := redisGate(t, s.Client(t), core.Config{Timeout: crowdTimeout})
+		g := redisGate(t, s.Client(t), core.Config{Timeout: 2 * busyTimeout})
 		if err := g.Ping(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -84,7 +82,7 @@ func TestCrowdIsNoOutage(t *testing.T) {
 // Thousands of acquires at once are no outage either. No process grants Local slots.
 func TestCrowdOfAcquiresIsNoOutage(t *testing.T) {
 	s := redistest.Start(t)
-	g := redisGate(t, s.Client(t), core.Config{Timeout: crowdTimeout})
+	g := redisGate(t, s.Client(t), core.Config{Timeout: 2 * busyTimeout})
 	if err := g.Ping(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -183,7 +181,7 @@ func TestFailedReleaseIsSentAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
-			g := redisGate(t, s.Client(t), core.Config{Timeout: shortTimeout})
+			g := redisGate(t, s.Client(t), core.Config{Timeout: busyTimeout})
 			sem := semaphore(t, g, core.SemaphoreConfig{TTL: time.Hour, OnFailure: core.Closed})
 			level := core.Level{Key: newKey(t, "k"), Limit: 1}
 			l := acquire(t, sem, level)
@@ -209,7 +207,7 @@ func TestDeadShardCostsItsOwnKeys(t *testing.T) {
 	c := redistest.StartCluster(t, 3, "--cluster-require-full-coverage", "no")
 	client := c.Client(t)
 	var opened sync.Map
-	g := redisGate(t, client, core.Config{Timeout: shortTimeout, Observe: func(_ context.Context, e core.Event) {
+	g := redisGate(t, client, core.Config{Timeout: busyTimeout, Observe: func(_ context.Context, e core.Event) {
 		if e.Kind == core.EventCircuitOpened {
 			opened.Store(e.Node, true)
 		}
@@ -292,7 +290,7 @@ func TestHalfOpenPoolHealsAtOnce(t *testing.T) {
 	g := redisGate(t, client, core.Config{Timeout: shortTimeout})
 	closed := newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: frozen(1_000_000), OnFailure: core.Closed})
 	c := core.Charge{Policy: closed, Key: newKey(t, "k"), Cost: 1}
-	decide(t, g, c)
+	viaRedis(t, g, c)
 	var pool sync.WaitGroup
 	for range 149 {
 		pool.Go(func() { _ = client.BLPop(t.Context(), 50*time.Millisecond, "nothing").Err() })
@@ -378,7 +376,7 @@ func TestCircuitClosesWithoutCallers(t *testing.T) {
 func TestHalfOpenSubscriptionIsNoticed(t *testing.T) {
 	s := redistest.Start(t)
 	link := redistest.StartLink(t, s.Addr)
-	near := redisGate(t, s.Client(t), core.Config{Timeout: shortTimeout})
+	near := redisGate(t, s.Client(t), core.Config{})
 	far := redisGate(t, s.Client(t, func(o *redis.Options) { o.Addr = link.Addr }), core.Config{Timeout: shortTimeout})
 	cfg := core.SemaphoreConfig{TTL: time.Hour, OnFailure: core.Closed}
 	holder, waiter := semaphore(t, near, cfg), semaphore(t, far, cfg)
@@ -391,21 +389,25 @@ func TestHalfOpenSubscriptionIsNoticed(t *testing.T) {
 		release(t, <-second)
 	}
 	admin := s.Client(t)
-	newest := func() (id int) { // of the connections that are subscribed
+	subscribed := func() (ids []int) {
 		text := admin.Do(t.Context(), "CLIENT", "LIST", "TYPE", "pubsub").String()
 		for _, found := range regexp.MustCompile(`id=(\d+)`).FindAllStringSubmatch(text, -1) {
 			n, err := strconv.Atoi(found[1])
 			if err != nil {
 				t.Fatal(err)
 			}
-			id = max(id, n)
+			ids = append(ids, n)
 		}
-		return id
+		return ids
 	}
+	newest := func() int { return slices.Max(subscribed()) }
+	charge := core.Charge{Policy: limited(t, "p", frozen(10)), Key: newKey(t, "x"), Cost: 1}
+	viaRedis(t, far, charge)
 	handOff()
-	link.Freeze()
-	viaRedis(t, far, core.Charge{Policy: limited(t, "p", frozen(10)), Key: newKey(t, "x"), Cost: 1})
+	eventually(t, "both listen", func() bool { return len(subscribed()) == 2 })
 	last := newest()
+	link.Freeze()
+	viaRedis(t, far, charge)
 	eventually(t, "it listens by another connection", func() bool { return newest() != last })
 	handOff()
 	for _, g := range []*core.Gate{near, far} {
@@ -421,7 +423,7 @@ func TestHalfMigratedSlotIsAskedAgain(t *testing.T) {
 	c := redistest.StartCluster(t, 2)
 	client := c.Client(t)
 	g := redisGate(t, client, core.Config{})
-	const ttl = 2 * time.Second
+	const ttl = 6 * time.Second
 	sem := semaphore(t, g, core.SemaphoreConfig{TTL: ttl, OnFailure: core.Closed})
 	level := core.Level{Key: newKey(t, "unlucky"), Limit: 2}
 	l := acquire(t, sem, level)

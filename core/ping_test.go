@@ -125,8 +125,7 @@ func TestPing(t *testing.T) {
 		}
 		g := redisGate(t, client, core.Config{})
 		// It may be loading until the first synchronisation.
-		for strings.Contains(fmt.Sprint(g.Ping(ctx)), "loading") {
-		}
+		eventually(t, "it has loaded", func() bool { return !strings.Contains(fmt.Sprint(g.Ping(ctx)), "loading") })
 		fails(t, g, "connect to the primary", false)
 	})
 	t.Run("cluster", func(t *testing.T) {

@@ -125,9 +125,8 @@ func (q *busyGate) enqueue(ctx context.Context, behind int) <-chan answer {
 }
 
 func (q *busyGate) waitUntil(is func() bool) {
-	for !is() {
-		time.Sleep(10 * time.Microsecond)
-	}
+	q.Helper()
+	eventually(q.T, "the queue is as it should be", is)
 }
 
 // passOne lets one paused batch pass, and returns once the next batch is paused.
@@ -274,7 +273,7 @@ func TestCallerLeavesABatchAtOnce(t *testing.T) {
 // A caller's deadline does not shorten that of callers with more time.
 func TestDeadlineEndsNoOtherCall(t *testing.T) {
 	eachBusyGate(t, core.Config{Timeout: longTimeout}, func(q *busyGate) {
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		defer cancel()
 		short := q.enqueue(ctx, 0)
 		long := q.enqueue(t.Context(), 1)
@@ -296,8 +295,11 @@ func TestCallerLeavesAtItsOwnDeadline(t *testing.T) {
 		for range 5 { // on a stalled machine both deadlines pass at once
 			early := q.enqueue(t.Context(), 0)
 			time.Sleep(timeout / 4) // callers with nearer deadlines would share one
-			late := q.enqueue(t.Context(), 1)
-			q.passOne()
+			late := q.decideAsync(t.Context(), core.Charge{Policy: q.policy, Key: q.key, Cost: 1})
+			q.waitUntil(func() bool { return q.gate.Waiting() == 2 || len(early) > 0 })
+			if len(early) == 0 {
+				q.passOne()
+			}
 			a := <-early
 			if a.err != nil || a.Allowed || a.Cause == nil {
 				q.Fatalf("%+v", a)
@@ -318,7 +320,7 @@ func TestUnansweredBatchesEndAtDeadline(t *testing.T) {
 	modes := map[core.FailureMode]core.Source{
 		core.Open: core.SourceOpen, core.Closed: core.SourceOverload, core.Local: core.SourceOverload,
 	}
-	eachBusyGate(t, core.Config{Timeout: 50 * time.Millisecond}, func(q *busyGate) {
+	eachBusyGate(t, core.Config{Timeout: 500 * time.Millisecond}, func(q *busyGate) {
 		answers := make(map[core.FailureMode]<-chan answer)
 		for mode := range modes {
 			p := newPolicy(t, core.PolicyConfig{Name: "mode", Algorithm: frozen(10), OnFailure: mode})

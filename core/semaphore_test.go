@@ -112,7 +112,7 @@ func TestRetryAfterOutlivesAPause(t *testing.T) {
 		if wait := refused(); wait < 30*time.Second {
 			t.Errorf("without a hold: %v", wait)
 		}
-		if wait := refused(); wait > 2*time.Second {
+		if wait := refused(); wait > 20*time.Second {
 			t.Errorf("after a short hold: %v", wait)
 		}
 	})
@@ -219,20 +219,20 @@ func TestSemaphoreWaitEndsWithContextAndMaxWait(t *testing.T) {
 		if _, err := s.Acquire(t.Context(), ask); !errors.Is(err, core.ErrFull) {
 			t.Errorf("MaxWait is over: %v", err)
 		}
-		for { // callers that gave up leave in the background
-			if _, waiting, err := s.Holders(t.Context(), level.Key); err != nil {
+		eventually(t, "callers that gave up have left", func() bool {
+			_, waiting, err := s.Holders(t.Context(), level.Key)
+			if err != nil {
 				t.Fatal(err)
-			} else if waiting == 0 {
-				break
 			}
-		}
+			return waiting == 0
+		})
 		release(t, first)
 	})
 }
 
 func TestSemaphoreEvict(t *testing.T) {
 	eachLeaseGate(t, func(t *testing.T, g *core.Gate) {
-		s := semaphore(t, g, core.SemaphoreConfig{TTL: time.Second})
+		s := semaphore(t, g, core.SemaphoreConfig{TTL: 3 * time.Second})
 		level := core.Level{Key: newKey(t, "k"), Limit: 1}
 		l, err := s.TryAcquire(t.Context(), core.SlotRequest{Levels: []core.Level{level}, Meta: map[string]string{"route": "/chat?a=b c", "host": "h"}})
 		if err != nil {

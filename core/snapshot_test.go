@@ -120,6 +120,7 @@ func TestEventTellsTheCharges(t *testing.T) {
 				seen, sources = append(seen, slices.Clone(e.Charges)), append(sources, e.Decision.Source)
 			}
 		}})
+		g.InjectClock(newClock().now)
 		charge := core.Charge{Policy: limited(t, "p", frozen(1)), Key: newKey(t, "k"), Cost: 1}
 		for range 3 {
 			decide(t, g, charge)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -71,9 +70,7 @@ func (l *told) observe(_ context.Context, e core.Event) {
 // want waits until the Gate has made its claims, and checks what it has told since the last call.
 func (l *told) want(t *testing.T, g *core.Gate, want ...string) {
 	t.Helper()
-	for g.Claiming() && t.Context().Err() == nil {
-		runtime.Gosched()
-	}
+	eventually(t, "the claims are made", func() bool { return !g.Claiming() })
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !slices.Equal(l.all, want) {

@@ -1,6 +1,7 @@
 package plans_test
 
 import (
+	"errors"
 	"os"
 	"regexp"
 	"strings"
@@ -50,8 +51,10 @@ func TestDocumentedPermissions(t *testing.T) {
 	if err := a.Refresh(t.Context(), "acme"); err != nil {
 		t.Error(err)
 	}
-	if e := events.take(plans.EventFeedFailed, plans.EventOverrideFailed); len(e) > 0 {
-		t.Errorf("events %v", e)
+	for _, e := range events.take(plans.EventFeedFailed, plans.EventOverrideFailed) {
+		if errors.As(e.Err, new(redis.Error)) { // and not a machine that is slow
+			t.Errorf("event %v", e)
+		}
 	}
 	stats, err := admin.Info(t.Context(), "commandstats").Result()
 	if err != nil {

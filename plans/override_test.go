@@ -92,7 +92,7 @@ func TestOverrideEnds(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t) // the clock of miniredis stands still
 	a, b := redisPlans(t, s.Client(t), new(seen), plans.Config{}), redisPlans(t, s.Client(t), new(seen), plans.Config{})
-	until := time.Now().Add(1500 * time.Millisecond)
+	until := time.Now().Add(3 * time.Second)
 	setOverride(t, a, "acme", plans.Override{Plan: "pro", Until: until})
 	expect(t, a, "acme", pro)
 	await(t, "another plan", func() bool { return limit(t, b, "acme") == core.Algorithm(pro) })
@@ -231,11 +231,11 @@ func TestOverrideIsOverByTheClockOfRedis(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t) // the clock of miniredis stands still
 	client := s.Client(t)
-	client.AddHook(slow(20 * time.Millisecond)) // so that Redis's clock is ahead
+	client.AddHook(slow(600 * time.Millisecond)) // so that Redis's clock is ahead
 	p := redisPlans(t, client, new(seen), plans.Config{})
 	setOverride(t, p, "acme", plans.Override{Plan: "pro"})
 	err := p.SetOverride(t.Context(), "acme", plans.Override{
-		Caps: map[string]int64{"streams": 9}, Until: time.Now().Add(10 * time.Millisecond),
+		Caps: map[string]int64{"streams": 9}, Until: time.Now().Add(500 * time.Millisecond),
 	})
 	if err == nil || !strings.Contains(err.Error(), "override.until is over by the clock of Redis") {
 		t.Error(err)

@@ -303,7 +303,7 @@ func TestRedisFailsWhileAStreamRuns(t *testing.T) {
 		var down atomic.Bool
 		client := s.Client(t)
 		client.AddHook(failing{&down})
-		gate := core.Must(core.NewRedis(client, core.Config{Prefix: s.Prefix[:30]}))
+		gate := core.Must(core.NewRedis(client, core.Config{Prefix: s.Prefix[:30], Timeout: 30 * time.Second}))
 		p := core.Must(core.NewPolicy(core.PolicyConfig{
 			Name: "budget", Unit: core.UnitTokens, Hold: time.Minute, OnFailure: core.Closed,
 			Algorithm: core.Calendar{Limit: 1000, Every: core.Year, In: time.UTC},

@@ -48,7 +48,7 @@ func TestEachServerAnswers(t *testing.T) {
 func TestFaults(t *testing.T) {
 	s := redistest.Start(t)
 	client := s.Client(t, func(o *redis.Options) {
-		o.ReadTimeout, o.MaxRetries, o.DialerRetries = 50*time.Millisecond, -1, 1
+		o.ReadTimeout, o.MaxRetries, o.DialerRetries = 500*time.Millisecond, -1, 1
 	})
 	ping := func() error { return client.Ping(t.Context()).Err() }
 	if err := client.Set(t.Context(), "key", "value", 0).Err(); err != nil {
