@@ -84,7 +84,7 @@ func (s *Semaphore) fail(
 // outage reports whether an error is Redis's and not the caller's.
 func outage(ctx context.Context, err error) bool {
 	return !errors.Is(err, ErrFull) && !errors.Is(err, ErrClosed) &&
-		!errors.Is(err, ErrMisconfigured) &&
+		!errors.Is(err, ErrMisconfigured) && !errors.Is(err, ErrLeaseLost) &&
 		deadline.Err(ctx) == nil
 }
 

@@ -275,3 +275,6 @@ func (g *Gate) Waiting() int { return g.store.(*guard).store.Waiting() }
 
 // Is reports whether the request is for this operation.
 func (r *ScriptRequest) Is(op string) bool { return r.request.Op == algorithm.Operation(op) }
+
+// Lost returns a channel that is closed when the lease of the Attempt is lost.
+func (a *Attempt) Lost() <-chan struct{} { return a.lease.Lost() }

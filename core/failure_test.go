@@ -343,3 +343,32 @@ func TestCloseDuringOutage(t *testing.T) {
 	}
 	wg.Wait()
 }
+
+// An operation whose context was cancelled before asks Redis nothing.
+func TestCancelledContextAsksNothing(t *testing.T) {
+	s := redistest.Start(t)
+	g := redisGate(t, s.Client(t), core.Config{})
+	key := newKey(t, "k")
+	f := newFilter(t, g, core.FilterConfig{Name: "f", Items: 10, FalsePositives: 0.01})
+	sem := semaphore(t, g, core.SemaphoreConfig{})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, ask := range map[string]func() error{
+		"Filter.Add": func() error { return f.Add(ctx, "a") },
+		"Holders": func() error {
+			_, _, err := sem.Holders(ctx, key)
+			return err
+		},
+		"Adjust": func() error {
+			_, err := g.Adjust(ctx, core.Adjustment{ID: "a", Policy: limited(t, "p", frozen(10)), Key: key, Units: 1})
+			return err
+		},
+	} {
+		if err := ask(); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if n := s.Calls(t, "evalsha", "eval"); n > 0 {
+		t.Errorf("%d scripts were sent", n)
+	}
+}

@@ -291,15 +291,57 @@ func (mute) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPip
 func TestAcquireEndsWithItsOwnDeadline(t *testing.T) {
 	s := redistest.Start(t)
 	client := s.Client(t)
-	g := redisGate(t, client, core.Config{})
+	var answered func()
+	client.AddHook(mute{"muted", new(sync.Once), func() { answered() }})
+	var overloads atomic.Int64
+	g := redisGate(t, client, core.Config{Timeout: busyTimeout, Observe: func(_ context.Context, e core.Event) {
+		if e.Kind == core.EventOverload {
+			overloads.Add(1)
+		}
+	}})
 	sem := semaphore(t, g, core.SemaphoreConfig{OnFailure: core.Closed})
-	answered := func() { release(t, acquire(t, sem, core.Level{Key: newKey(t, "other"), Limit: 1})) }
+	answered = func() { release(t, acquire(t, sem, core.Level{Key: newKey(t, "other"), Limit: 1})) }
 	answered()
-	client.AddHook(mute{"muted", new(sync.Once), answered})
 	ctx, cancel := context.WithTimeout(t.Context(), shortTimeout)
 	defer cancel()
 	_, err := sem.TryAcquire(ctx, core.SlotRequest{Levels: []core.Level{{Key: newKey(t, "muted"), Limit: 1}}})
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Error(err)
+	}
+	time.Sleep(busyTimeout / 2) // overload is told a moment later
+	if n := overloads.Load(); n > 0 {
+		t.Errorf("%d events of overload", n)
+	}
+}
+
+// A waiter that was granted its slot and lost it to Evict before it heard takes no slot of another
+// source.
+func TestEvictedWaiterTakesNoLocalSlot(t *testing.T) {
+	for _, mode := range []core.FailureMode{core.Local, core.Open} {
+		s := redistest.Start(t)
+		do(t, s.Client(t), "ACL", "SETUSER", "deaf", "on", ">secret", "~*", "resetchannels", "+@all", "-@pubsub")
+		client := s.Client(t, func(o *redis.Options) { o.Username, o.Password = "deaf", "secret" })
+		sem := semaphore(t, redisGate(t, client, core.Config{}), core.SemaphoreConfig{TTL: time.Second, OnFailure: mode})
+		level := core.Level{Key: newKey(t, "k"), Limit: 1}
+		first := acquire(t, sem, level)
+		queued, ended := make(chan bool, 1), make(chan error)
+		go func() {
+			_, err := sem.Acquire(t.Context(), core.SlotRequest{
+				Levels: []core.Level{level}, OnQueue: func(int) { queued <- true },
+			})
+			ended <- err
+		}()
+		<-queued
+		release(t, first)
+		holders, _, err := sem.Holders(t.Context(), level.Key)
+		if err != nil || len(holders) != 1 {
+			t.Fatal(holders, err)
+		}
+		if n, err := sem.Evict(t.Context(), level.Key, holders[0].ID); n != 1 || err != nil {
+			t.Fatal(n, err)
+		}
+		if err := <-ended; !errors.Is(err, core.ErrLeaseLost) {
+			t.Errorf("%v: %v", mode, err)
+		}
 	}
 }

@@ -195,11 +195,16 @@ func (a *Attempt) Succeed(ctx context.Context) error {
 	if a == nil || a.ended.Swap(true) {
 		return nil
 	}
-	lost := context.Cause(a.lease.Context())
+	lost := false
+	select {
+	case <-a.lease.Lost():
+		lost = true
+	default:
+	}
 	ctx = context.WithoutCancel(ctx)
 	err := a.remember(ctx)
-	if err == nil && errors.Is(lost, ErrLeaseLost) {
-		err = fmt.Errorf("core: once: %w", lost)
+	if err == nil && lost {
+		err = fmt.Errorf("core: once: %w", ErrLeaseLost)
 	}
 	if err == nil || errors.Is(err, ErrLeaseLost) || errors.Is(err, ErrMisconfigured) {
 		_ = a.lease.Release(ctx) // on failure it ends

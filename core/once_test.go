@@ -275,6 +275,27 @@ func TestOnceDuringClose(t *testing.T) {
 	}
 }
 
+// A caller whose context has ended before learns all the same that its lease was lost.
+func TestOnceLosesLeaseAfterItsContext(t *testing.T) {
+	s := redistest.Start(t)
+	client := s.Client(t)
+	o, key := newOnce(t, redisGate(t, client, core.Config{}), core.OnceConfig{TTL: time.Second}), newKey(t, "k")
+	ctx, cancel := context.WithCancel(t.Context())
+	a, err := o.Begin(ctx, key, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	<-a.Context().Done()
+	if err := client.FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	<-a.Lost()
+	if err := a.Succeed(t.Context()); !errors.Is(err, core.ErrLeaseLost) {
+		t.Error(err)
+	}
+}
+
 // The key of a process that is killed is free when its lease has ended.
 func TestOnceAfterKill(t *testing.T) {
 	s := redistest.Start(t)

@@ -108,10 +108,7 @@ func (g *guard) explain(ctx context.Context, err error) error {
 }
 
 func reword(ctx context.Context, err error) error {
-	ended := ctx.Err()
-	if _, untimed := deadline.Untimed(ctx); !untimed {
-		ended = deadline.Err(ctx)
-	}
+	ended := deadline.Err(ctx)
 	switch class := redisstore.Classify(err); {
 	case errors.As(err, new(request.OtherShape)), errors.Is(err, request.ErrPeriod): // no failure of Redis
 		return err

@@ -71,10 +71,14 @@ func (d *Deadlines) Detach(ctx context.Context) context.Context {
 }
 
 // Err returns the error of a context that has ended. A deadline that has passed counts even if its
-// timer is late: the timer of a socket at the same instant may fire first.
+// timer is late: the timer of a socket at the same instant may fire first. One that Until set ends no
+// context.
 func Err(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
+	}
+	if _, untimed := Untimed(ctx); untimed {
+		return nil
 	}
 	if at, ok := ctx.Deadline(); ok && !time.Now().Before(at) {
 		return context.DeadlineExceeded

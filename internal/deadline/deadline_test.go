@@ -70,7 +70,12 @@ func TestErrSeesALateTimer(t *testing.T) {
 	if err := deadline.Err(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("error %v", err)
 	}
-	if err := deadline.Err(context.Background()); err != nil {
-		t.Errorf("error %v without a deadline", err)
+	for name, ctx := range map[string]context.Context{
+		"without a deadline": context.Background(),
+		"with one of Until":  deadline.Until(context.Background(), time.Now().Add(-time.Second)),
+	} {
+		if err := deadline.Err(ctx); err != nil {
+			t.Errorf("error %v %s", err, name)
+		}
 	}
 }

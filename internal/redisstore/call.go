@@ -168,6 +168,9 @@ func (s *Store) decide(ctx context.Context, k *call) error {
 // ask sends a call until it is answered. A call that a batch cannot hold goes alone, and one whose
 // slot moves from server to server goes again.
 func (s *Store) ask(ctx context.Context, k *call) error {
+	if err := ctx.Err(); err != nil {
+		return request.Unsent{Err: err}
+	}
 	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
 		n := s.nodeOf(ctx, k.outermost)
 		if !k.insists && n.circuit.IsOpen() {

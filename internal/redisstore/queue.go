@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/headgate/headgate/internal/deadline"
 )
 
 const (
@@ -124,10 +126,11 @@ func (q *queue) sendAlone(k *call) {
 // until returns the context of a round trip that the caller of a call makes alone.
 func (s *Store) until(k *call) (context.Context, context.CancelFunc) {
 	end := k.end
-	if own, ok := k.ctx.Deadline(); ok && own.Before(end) {
+	own, ok := k.ctx.Deadline()
+	if ok = ok && own.Before(end); ok {
 		end = own
 	}
-	if end.Before(k.entered.Add(s.Timeout * 7 / 8)) { // those of others may be as early
+	if ok || end.Before(k.entered.Add(s.Timeout*7/8)) { // those of others may be as early
 		return context.WithDeadline(context.WithoutCancel(k.ctx), end)
 	}
 	return s.alone.Detach(k.ctx), func() {}
@@ -218,7 +221,7 @@ func (q *queue) answer(t *trip, err error) {
 		if k.err == nil {
 			k.err = err
 		}
-		if err != nil && timedOut(err) && q.answers(k, t.sent) {
+		if err != nil && timedOut(err) && q.answers(k, t.sent) && deadline.Err(k.ctx) == nil {
 			k.err = ErrOverloaded
 		}
 		q.shed = q.shed || k.err != nil && Classify(k.err) == Overload
