@@ -36,6 +36,7 @@ func newClockHook() *clockHook {
 		now: 1_763_700_000_123_456, ran: make(map[string]int),
 		scripts: map[string]int{
 			redis.NewScript(headgate.LeaseScript()).Hash():  leaseScript,
+			redis.NewScript(headgate.SlotScript()).Hash():   slotScript,
 			redis.NewScript(headgate.DecideScript()).Hash(): decideScript,
 			redis.NewScript(headgate.AdmitScript()).Hash():  admitScript,
 		},

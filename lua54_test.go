@@ -26,10 +26,10 @@ type scriptCall struct {
 // injected are the scripts that lua54.lua runs.
 var injected = []string{
 	headgate.LeaseScriptInjected(), headgate.DecideScriptInjected(), headgate.AdmitScriptInjected(),
-	headgate.FilterScriptInjected(),
+	headgate.FilterScriptInjected(), headgate.SlotScriptInjected(),
 }
 
-const leaseScript, decideScript, admitScript, filterScript = 0, 1, 2, 3
+const leaseScript, decideScript, admitScript, filterScript, slotScript = 0, 1, 2, 3, 4
 
 // replayUnderLua54 runs calls in order under Lua 5.4. It fails the test for every call that gets
 // another reply than under Lua 5.1, and for every float in a reply, in a value or in an argument of
@@ -123,7 +123,6 @@ func seededRand(t *testing.T) *rand.Rand {
 type leaseCalls struct {
 	t      *testing.T
 	client *redis.Client
-	script *redis.Script
 	now    int64
 	names  []string // of the operations of the next script
 	argv   [][]any  // of the operations of the next script
@@ -147,12 +146,10 @@ func (l *leaseCalls) run(operation string, args ...any) {
 		}
 		argv = append(argv, own...)
 	}
-	argv = append(argv, l.now)
-	reply, err := l.script.Run(l.t.Context(), l.client, keys, argv...).Slice()
-	if err != nil {
-		l.t.Fatalf("%v: %v", argv, err)
+	if len(l.names) == 1 && l.runShort() {
+		return
 	}
-	l.calls = append(l.calls, scriptCall{leaseScript, keys, toTexts(argv), showReply(reply)})
+	reply := l.call(leaseScript, keys, argv...)
 	for _, name := range l.names {
 		own := reply
 		if len(l.names) > 1 {
@@ -170,6 +167,40 @@ func (l *leaseCalls) run(operation string, args ...any) {
 	l.names, l.argv = nil, nil
 }
 
+// runShort runs an operation that has a short form in that, and reports whether it was decided.
+func (l *leaseCalls) runShort() bool {
+	l.t.Helper()
+	name, own := l.names[0], l.argv[0]
+	var argv []any
+	switch {
+	case name == "acquire":
+		argv = []any{1, own[5], own[6]}
+	case name == "release" && len(own) == 2:
+		argv = []any{0, own[1]}
+	default:
+		return false
+	}
+	reply := l.call(slotScript, []string{"{a}:m"}, argv...)
+	if reply[1] == int64(0) {
+		return false
+	}
+	l.ran["short "+name]++
+	l.names, l.argv = nil, nil
+	return true
+}
+
+// call runs a script and records that.
+func (l *leaseCalls) call(script int, keys []string, argv ...any) []any {
+	l.t.Helper()
+	argv = append(argv, l.now)
+	reply, err := redis.NewScript(injected[script]).Run(l.t.Context(), l.client, keys, argv...).Slice()
+	if err != nil {
+		l.t.Fatalf("%v: %v", argv, err)
+	}
+	l.calls = append(l.calls, scriptCall{script, keys, toTexts(argv), showReply(reply)})
+	return reply
+}
+
 // TestLeaseScriptUnderLua54 covers the operations with one level and with several, with weights
 // that Redis may print with an exponent, and with the most grants of one script.
 func TestLeaseScriptUnderLua54(t *testing.T) {
@@ -178,7 +209,7 @@ func TestLeaseScriptUnderLua54(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
 	t.Cleanup(func() { _ = client.Close() })
 	l := &leaseCalls{
-		t: t, client: client, script: redis.NewScript(injected[leaseScript]),
+		t: t, client: client,
 		now: 1_763_700_000_000_000, ran: make(map[string]int),
 	}
 	levels := make(map[string]string) // by id: a second request keeps them
@@ -199,6 +230,11 @@ func TestLeaseScriptUnderLua54(t *testing.T) {
 	}
 	one := func(id string, waiters, weight int64) {
 		l.run("acquire", id, 2_000_000, waiters, 0, 94_000, fmt.Sprint(" 0 3000000 ", id, " 0 3000000 c - {a} ", weight, " 150"))
+	}
+	for i := range 40 {
+		one(fmt.Sprint("x", i), 0, 1)
+		l.now += 7
+		l.run("release", fmt.Sprint("x", i))
 	}
 	one("all", 0, 150)
 	for i := range 100 {
@@ -245,7 +281,7 @@ func TestLeaseScriptUnderLua54(t *testing.T) {
 	}
 	for _, want := range []string{
 		"acquire alone", "acquire 1", "acquire 0", "acquire -1", "acquire -2", "acquire -3",
-		"renew", "release", "force", "list",
+		"renew", "release", "force", "list", "short acquire", "short release",
 	} {
 		if l.ran[want] == 0 {
 			t.Errorf("%s did not run: %v", want, l.ran)

@@ -36,6 +36,14 @@ func LeaseScript() string { return read(ownClock) + leases() + read("leases.lua"
 // See DecideScriptInjected.
 func LeaseScriptInjected() string { return read(injectedClock) + leases() + read("leases.lua") }
 
+// SlotScript returns the script that takes and gives back slots where nobody else holds or waits, on
+// Redis's own clock. The comment at the head of lua/slots.lua is its contract.
+func SlotScript() string { return read(ownClock) + read("text.lua") + read("slots.lua") }
+
+// SlotScriptInjected returns the same script on a clock that the caller passes as the last ARGV. See
+// DecideScriptInjected.
+func SlotScriptInjected() string { return read(injectedClock) + read("text.lua") + read("slots.lua") }
+
 // AdmitScript returns the script that decides a request and takes a slot of a semaphore, both or
 // neither, and that keeps the holds and adjustments of charges, on Redis's own clock. The comment
 // at the head of lua/admit.lua is its contract.
@@ -100,11 +108,12 @@ func decision() string {
 	return read("plain.lua") + "return (function()\n" + all + "end)()\n"
 }
 
-// leases returns the functions lone and lease. The latter is lease.lua with each mark replaced by the
+// leases returns the functions text, lone and lease. The last is lease.lua with each mark replaced by the
 // step of that name.
 func leases() string {
 	steps := expand(read("lease.lua"), func(step string) string { return read("lease/" + step + ".lua") })
-	return read("lone.lua") + "local function lease(KEYS, ARGV, now, margin)\n" + steps + "end\n"
+	return read("text.lua") + read("lone.lua") +
+		"local function lease(KEYS, ARGV, now, margin)\n" + steps + "end\n"
 }
 
 // expand replaces each line that is a mark and a name by the part of that name.

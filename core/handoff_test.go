@@ -2,6 +2,7 @@ package core_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/redistest"
 )
@@ -81,7 +83,7 @@ func contend(t testing.TB, newGate func() *core.Gate) (h handoff) {
 }
 
 // A contended slot costs two calls: one acquires and one releases. A waiter is notified of its
-// turn.
+// turn. A holder who was alone at first makes a call more.
 func TestHandoffTakesTwoCalls(t *testing.T) {
 	server := redistest.Start(t)
 	h := semaphores(t, server)
@@ -89,8 +91,48 @@ func TestHandoffTakesTwoCalls(t *testing.T) {
 	const turns = 50
 	before := server.Calls(t, "evalsha", "eval")
 	h.run(turns)
-	if n := server.Calls(t, "evalsha", "eval") - before; n > 2*turns*contenders {
+	if n := server.Calls(t, "evalsha", "eval") - before; n > (2*turns+1)*contenders {
 		t.Errorf("%d calls for %d turns", n, turns*contenders)
+	}
+}
+
+// An acquire or a release costs a call. Only the first one that finds other callers where there were
+// none costs two.
+func TestOperationTakesOneCall(t *testing.T) {
+	server, ctx := redistest.Start(t), t.Context()
+	h := semaphores(t, server)[:2]
+	pair := func(i int) { h[i].lock(); h[i].unlock() }
+	for i := range h {
+		pair(i) // so that every Gate is subscribed
+	}
+	if err := server.Client(t).ScriptLoad(ctx, headgate.LeaseScript()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	s := semaphore(t, redisGate(t, server.Client(t), core.Config{Prefix: server.Prefix}),
+		core.SemaphoreConfig{TTL: time.Minute, OnFailure: core.Closed})
+	try := func() {
+		ask := core.SlotRequest{Levels: []core.Level{{Key: newKey(t, "k"), Limit: 1}}}
+		if _, err := s.TryAcquire(ctx, ask); !errors.Is(err, core.ErrFull) {
+			t.Error(err)
+		}
+	}
+	for _, step := range []struct {
+		name string
+		do   func()
+		most int64
+	}{
+		{"alone", func() { pair(0); pair(1) }, 4},
+		{"held", h[0].lock, 1},
+		{"refused for the first time", try, 2},
+		{"refused again", func() { try(); try() }, 2},
+		{"others came", h[0].unlock, 2},
+		{"given up", func() { pair(0); pair(0); pair(1) }, 6},
+	} {
+		before := server.Calls(t, "evalsha", "eval")
+		step.do()
+		if n := server.Calls(t, "evalsha", "eval") - before; n > step.most {
+			t.Errorf("%s: %d calls", step.name, n)
+		}
 	}
 }
 

@@ -1,19 +1,12 @@
 -- The lone holder, which most callers are: the scope held and queued nobody, and all that is known of
 -- it is one text at the key of the records, "granted after left id request": when it was granted, how
 -- long after that it was renewed, for how long from then on, and what it asked for. Whatever is not
--- its own renewal or release unfolds it into the keys of lua/lease.lua.
+-- its own renewal, or its release by lua/slots.lua, unfolds it into the keys of lua/lease.lua.
 --
 -- KEYS, ARGV  as in lua/lease.lua, from key and from at to last
 -- stamp       the text of now, or nil
--- Returns     the one value of the reply of a renewal or release; the fencing token of an acquire. nil
---             if lua/lease.lua decides
-
--- text prints a time, a token or a ticket. ".." rounds to 14 digits, and %.0f takes twice as long as
--- %d, whose argument may have 32 bits.
-local function text(number)
-  local low = number % 10000000
-  return string.format('%d%07d', (number - low) / 10000000, low)
-end
+-- Returns     the one value of the reply of a renewal; the fencing token of an acquire. nil if
+--             lua/lease.lua decides
 
 local function lone(KEYS, key, ARGV, at, last, now, margin, stamp)
   local call, operation, records = redis.call, ARGV[at], KEYS[key + 1]
@@ -29,10 +22,6 @@ local function lone(KEYS, key, ARGV, at, last, now, margin, stamp)
   local seen = granted + after
   local ends = seen + left
   local expired = now < seen or ends <= now -- or its clock has stepped back
-  if operation == 'release' and last == at + 1 and id == ARGV[last] and not expired then
-    call('DEL', records)
-    return 1
-  end
   local request = string.match(value, '^%d+ %d+ %d+ %S+ (.*)$')
   if operation == 'renew' and last == at + 2 and id == ARGV[last] and not expired then
     local longest, wanted = string.match(request, '^%S+') + 0, now + ARGV[at + 1]

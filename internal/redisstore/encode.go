@@ -258,10 +258,13 @@ func (b *batch) entry(e *entry, n int) (times *int64) {
 // scopeKeys is the number of KEYS of a scope.
 const scopeKeys = 5
 
+// recordsSuffix ends the name of a scope's records, where the short form keeps its lone holder.
+const recordsSuffix = ":m"
+
 // leaseKeys writes the KEYS of a scope, as lua/lease.lua reads them, as parts of one string.
 func (a *arguments) leaseKeys(scope string) {
 	n := len(scope) + len(":h")
-	all := scope + ":h" + scope + ":m" + scope + ":w" + scope + ":p" + scope + ":s"
+	all := scope + ":h" + scope + recordsSuffix + scope + ":w" + scope + ":p" + scope + ":s"
 	a.args = append(a.args, all[:n])
 	for i := 1; i < scopeKeys; i++ {
 		a.name(all[i*n : (i+1)*n])

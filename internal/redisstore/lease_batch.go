@@ -8,6 +8,7 @@ import (
 // leaseBatch is operations on leases in one script.
 type leaseBatch struct {
 	calls []*call
+	short bool // in the short form, acquires first
 	arguments
 }
 
@@ -20,16 +21,22 @@ func (s *Store) packLeases(t *trip, calls []*call) {
 		first := calls[0]
 		b := leaseBatches.Get().(*leaseBatch)
 		b.calls, calls = shareWithFirst(b.calls, calls, func(k *call) bool {
-			return !s.Cluster || k.outermost == first.outermost
+			return k.script == first.script && (!s.Cluster || k.outermost == first.outermost)
 		})
-		b.encode(s)
-		t.commands = append(t.commands, command{script: &s.leases, parcel: b, args: b.args})
+		b.ints = slices.Grow(b.ints, 2)
+		b.args = append(b.args, "evalsha", &first.script.sha)
+		if b.short = first.script == &s.slots; b.short {
+			b.encodeShort()
+		} else {
+			b.encode()
+		}
+		b.args = s.clocked(b.args)
+		t.commands = append(t.commands, command{script: first.script, parcel: b, args: b.args})
 	}
 }
 
-func (b *leaseBatch) encode(s *Store) {
-	b.ints = slices.Grow(b.ints, 1)
-	b.args = append(b.args, "evalsha", &s.leases.sha)
+// encode writes KEYS and ARGV as lua/leases.lua reads them.
+func (b *leaseBatch) encode() {
 	b.int(int64(scopeKeys * len(b.calls)))
 	for _, k := range b.calls {
 		b.args = append(b.args, k.args[:scopeKeys]...)
@@ -41,13 +48,31 @@ func (b *leaseBatch) encode(s *Store) {
 		}
 		b.args = append(b.args, argv...)
 	}
-	b.args = s.clocked(b.args)
+}
+
+// encodeShort writes KEYS and ARGV as lua/slots.lua reads them.
+func (b *leaseBatch) encodeShort() {
+	slices.SortStableFunc(b.calls, func(k, o *call) int { return len(k.releases) - len(o.releases) })
+	b.int(int64(len(b.calls)))
+	for _, k := range b.calls {
+		b.args = append(b.args, k.args[0])
+	}
+	acquires := b.next()
+	for _, k := range b.calls {
+		if k.releases == nil {
+			*acquires++
+		}
+		b.args = append(b.args, k.args[1:]...)
+	}
 }
 
 func (b *leaseBatch) members() []*call { return b.calls }
 
 // distribute gives each call its part of the reply. One that failed goes again alone, to learn why.
 func (b *leaseBatch) distribute(reply []int64) error {
+	if b.short {
+		return b.distributeShort(reply)
+	}
 	if len(b.calls) == 1 {
 		b.calls[0].reply = reply
 		return nil
@@ -66,6 +91,20 @@ func (b *leaseBatch) distribute(reply []int64) error {
 	}
 	if len(reply) > 0 {
 		return ErrReply
+	}
+	return nil
+}
+
+// distributeShort gives each call its part of the reply: the token of its slot, 1 for a release, or 0.
+func (b *leaseBatch) distributeShort(reply []int64) error {
+	if len(reply) != 1+len(b.calls) {
+		return ErrReply
+	}
+	for i, k := range b.calls {
+		k.reply = reply[1+i : 2+i]
+		if k.releases == nil && !k.undecided() {
+			k.reply = reply[:1]
+		}
 	}
 	return nil
 }

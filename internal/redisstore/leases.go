@@ -22,8 +22,7 @@ func NewLeases(s *Store) *Leases { return &Leases{s} }
 // begin makes k the call of an operation with n arguments. It writes the KEYS of the operation, the
 // number of its ARGV, and the first of these.
 func (l *Leases) begin(k *call, scope, operation string, n, weight int) {
-	k.outermost = scope[len(l.store.Prefix) : strings.IndexByte(scope, '}')+1]
-	k.script = &l.store.leases
+	l.address(k, &l.store.leases, scope)
 	k.weight = min(weight, maxBatchWeight/4) // what take spares for leases
 	k.clear(scopeKeys + 2 + n)
 	k.leaseKeys(scope)
@@ -31,15 +30,27 @@ func (l *Leases) begin(k *call, scope, operation string, n, weight int) {
 	k.name(operation)
 }
 
+// beginShort makes k the call of an operation in its short form. It writes the one key.
+func (l *Leases) beginShort(k *call, scope string) {
+	l.address(k, &l.store.slots, scope)
+	k.weight = shortWeight
+	k.clear(3)
+	k.args = append(k.args, scope+recordsSuffix)
+}
+
+func (l *Leases) address(k *call, c *script, scope string) {
+	k.script, k.outermost = c, scope[len(l.store.Prefix):strings.IndexByte(scope, '}')+1]
+}
+
 // weightOf returns the weight of an operation on ids.
 func weightOf(ids []string) int { return leaseWeight + 2*(len(ids)-1) }
 
-// run sends an operation to the server of its scope. If the server is silent, it waits until the
-// deadline of ctx, or for Config.Timeout; otherwise it waits for its turn as long as a round trip
+// newCall returns an empty call with the time that ctx leaves. If the server is silent, it waits until
+// the deadline of ctx, or for Config.Timeout; otherwise it waits for its turn as long as a round trip
 // may take, because a slot is worth the wait.
-func (l *Leases) run(ctx context.Context, k *call) error {
-	s := l.store
-	now := time.Now()
+func (l *Leases) newCall(ctx context.Context) *call {
+	s, now := l.store, time.Now()
+	k := s.newCall()
 	k.turn, k.end = now.Add(s.patience), now.Add(s.Timeout)
 	if at, ok := deadline.Untimed(ctx); ok {
 		k.end = at
@@ -47,30 +58,45 @@ func (l *Leases) run(ctx context.Context, k *call) error {
 			k.end = k.turn
 		}
 	}
-	return s.ask(ctx, k)
+	return k
 }
 
-// Acquire implements request.LeaseStore.
+// Acquire implements request.LeaseStore. It takes the short form first where it found nobody before.
 func (l *Leases) Acquire(ctx context.Context, scope string, q lease.Request) (lease.Grant, error) {
-	k := l.store.newCall()
+	k := l.newCall(ctx)
 	defer l.store.release(k)
 	k.acquires = q.ID
-	l.begin(k, scope, "acquire", acquireWords, leaseWeight*len(q.Levels))
-	k.acquire(&q)
-	if err := l.run(ctx, k); err != nil {
-		return lease.Grant{}, err
+	if !l.store.crowds.has(scope) {
+		l.beginShort(k, scope)
+		k.int(q.Lease/1000 + loneMargin)
+		k.name(q.Lone())
+		if err := l.store.ask(ctx, k); err != nil {
+			return lease.Grant{}, err
+		}
 	}
-	return decodeGrant(k.reply, &q)
+	if k.undecided() {
+		l.begin(k, scope, "acquire", acquireWords, leaseWeight*len(q.Levels))
+		k.acquire(&q)
+		if err := l.store.ask(ctx, k); err != nil {
+			return lease.Grant{}, err
+		}
+	}
+	grant, err := decodeGrant(k.reply, &q)
+	if err == nil {
+		l.store.crowds.note(scope, !grant.Lone)
+	}
+	return grant, err
 }
+
+// undecided reports whether the short form has not decided the operation, or was not asked.
+func (k *call) undecided() bool { return k.reply == nil || k.reply[0] == 0 }
 
 // each runs an operation that answers one integer for each id.
 func (l *Leases) each(ctx context.Context, k *call, ids []string) ([]int64, error) {
-	defer l.store.release(k)
 	for _, id := range ids {
 		k.name(id)
 	}
-	k.insists = true
-	if err := l.run(ctx, k); err != nil {
+	if err := l.store.ask(ctx, k); err != nil {
 		return nil, err
 	}
 	if len(k.reply) != len(ids) {
@@ -86,23 +112,35 @@ func (l *Leases) Renew(
 	micros int64,
 	ids []string,
 ) ([]int64, error) {
-	k := l.store.newCall()
+	k := l.newCall(ctx)
+	defer l.store.release(k)
+	k.insists = true
 	l.begin(k, scope, "renew", 1+len(ids), weightOf(ids))
 	k.int(micros)
 	return l.each(ctx, k, ids)
 }
 
-// Release implements request.LeaseStore.
+// Release implements request.LeaseStore. It takes the short form first, as Acquire does.
 func (l *Leases) Release(ctx context.Context, scope string, ids []string) ([]int64, error) {
-	k := l.store.newCall()
-	k.releases = ids
+	k := l.newCall(ctx)
+	defer l.store.release(k)
+	k.insists, k.releases = true, ids
+	if len(ids) == 1 && !l.store.crowds.has(scope) {
+		l.beginShort(k, scope)
+		if own, err := l.each(ctx, k, ids); err != nil || !k.undecided() {
+			return own, err
+		}
+		l.store.crowds.note(scope, true)
+	}
 	l.begin(k, scope, "release", len(ids), weightOf(ids))
 	return l.each(ctx, k, ids)
 }
 
 // Evict implements request.LeaseStore.
 func (l *Leases) Evict(ctx context.Context, scope string, ids []string) ([]int64, error) {
-	k := l.store.newCall()
+	k := l.newCall(ctx)
+	defer l.store.release(k)
+	k.insists = true
 	l.begin(k, scope, "force", len(ids), weightOf(ids))
 	return l.each(ctx, k, ids)
 }
@@ -112,13 +150,13 @@ func (l *Leases) List(
 	ctx context.Context,
 	scope string,
 ) (now int64, entries []lease.Entry, err error) {
-	k := l.store.newCall()
+	k := l.newCall(ctx)
 	defer l.store.release(k)
 	k.mixed = true
 	l.begin(k, scope, "list", 0, leaseWeight)
 	own := append([]any{"evalsha", &k.script.sha, scopeKeys}, k.args[:scopeKeys]...)
 	k.args = l.store.clocked(append(own, k.args[scopeKeys+1:]...))
-	if err := l.run(ctx, k); err != nil {
+	if err := l.store.ask(ctx, k); err != nil {
 		return 0, nil, err
 	}
 	return decodeEntries(k.values)
@@ -137,7 +175,9 @@ func decodeGrant(n []int64, q *lease.Request) (lease.Grant, error) {
 		for i, l := range q.Levels {
 			used[i] = l.Weight
 		}
-		return lease.Grant{Status: lease.Held, Token: n[0], Next: -1, Left: q.Lease, Used: used}, nil
+		return lease.Grant{
+			Status: lease.Held, Token: n[0], Next: -1, Left: q.Lease, Used: used, Lone: true,
+		}, nil
 	}
 	if len(n) != 6+len(q.Levels) {
 		return lease.Grant{}, ErrReply

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -168,13 +169,18 @@ func TestReleaseFollowsItsAcquire(t *testing.T) {
 			"second": make(chan struct{}), "third": make(chan struct{}), "fourth": make(chan struct{}),
 		}
 		s := newTestStore(t, func(_ context.Context, cmd redis.Cmder) error {
-			argv := cmd.Args()[3+scopeKeys:]
-			operation, id := *argv[0].(*string), *argv[1].(*string)
+			argv := cmd.Args()[4:] // of a short form with one key
+			operation, text := "acquire", argv[len(argv)-1]
+			if *argv[0].(*int64) == 0 {
+				operation = "release"
+			}
+			words := strings.Fields(*text.(*string))
+			id := words[min(2, len(words)-1)]
 			sent <- operation + " " + id
 			if held := answers[id]; held != nil {
 				<-held
 			}
-			cmd.(once).SetVal([]int64{1})
+			cmd.(once).SetVal([]int64{1, 1})
 			return nil
 		})
 		leases := NewLeases(s)
@@ -223,7 +229,7 @@ func TestReleaseFollowsItsAcquire(t *testing.T) {
 
 // Operations that look after a lease in the background wait for longer than Config.Timeout.
 func TestKeeperOutwaitsTimeout(t *testing.T) {
-	for _, operation := range []string{"renew", "release"} {
+	for operation, replies := range map[string]int{"renew": 1, "release": 2} {
 		t.Run(operation, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				stall := time.Duration(0)
@@ -233,7 +239,7 @@ func TestKeeperOutwaitsTimeout(t *testing.T) {
 					case <-ctx.Done():
 						return ctx.Err()
 					}
-					cmd.(once).SetVal([]int64{1})
+					cmd.(once).SetVal([]int64{1, 1}[:replies])
 					return nil
 				})
 				leases := NewLeases(s)

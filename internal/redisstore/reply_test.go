@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/headgate/headgate/internal/lease"
 	"github.com/headgate/headgate/internal/request"
 )
 
@@ -48,6 +49,39 @@ func TestReplyToTwoCharges(t *testing.T) {
 			}
 			if asked[0].Admitted() != (tt.fits == [2]bool{true, true}) {
 				t.Errorf("admitted is %v", asked[0].Admitted())
+			}
+		})
+	}
+}
+
+// An acquire takes a reply of its short form of one shape only. Asked once more, it takes that of the
+// other form.
+func TestReplyToShortForm(t *testing.T) {
+	tests := map[string]struct {
+		replies [][]int64
+		token   int64
+		err     error
+	}{
+		"taken":        {replies: [][]int64{{7, 1}}, token: 7},
+		"taken later":  {replies: [][]int64{{7, 0}, {8}}, token: 8},
+		"refused":      {replies: [][]int64{{7, 0}, {-1, 6, 0, 9, 0, 0, 1}}, token: 6},
+		"empty":        {replies: [][]int64{{}}, err: ErrReply},
+		"one missing":  {replies: [][]int64{{7}}, err: ErrReply},
+		"one too many": {replies: [][]int64{{7, 1, 1}}, err: ErrReply},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := newTestStore(t, func(_ context.Context, cmd redis.Cmder) error {
+				cmd.(once).SetVal(tt.replies[0])
+				tt.replies = tt.replies[1:]
+				return nil
+			})
+			q := lease.Request{
+				ID: "id", Lease: 1e6, Channel: "c", Metadata: "-", Levels: []lease.Level{{Node: "{a}", Limit: 1, Weight: 1}},
+			}
+			grant, err := NewLeases(s).Acquire(t.Context(), "{a}:s", q)
+			if !errors.Is(err, tt.err) || grant.Token != tt.token || len(tt.replies) > 0 {
+				t.Errorf("%+v, %v, and %d replies are left", grant, err, len(tt.replies))
 			}
 		})
 	}

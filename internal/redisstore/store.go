@@ -57,8 +57,9 @@ type Store struct {
 	trips           deadline.Deadlines // of round trips
 	alone           deadline.Deadlines // of those that a caller makes alone
 
-	decides, admits, leases, filters script
+	decides, admits, leases, slots, filters script
 
+	crowds     crowds
 	calls      sync.Pool    // to be used again
 	missing    atomic.Int64 // scripts that the server did not know
 	serverTime atomic.Int64 // when a calendar's period was last found to have passed
@@ -69,6 +70,7 @@ var (
 	decideScript = newScript(headgate.DecideScript())
 	admitScript  = newScript(headgate.AdmitScript())
 	leaseScript  = newScript(headgate.LeaseScript())
+	slotScript   = newScript(headgate.SlotScript())
 	filterScript = newScript(headgate.FilterScript())
 )
 
@@ -76,8 +78,8 @@ var (
 func New(cfg Config) *Store {
 	s := &Store{
 		Config: cfg, decides: decideScript, admits: admitScript, leases: leaseScript,
-		filters: filterScript,
-		quiet:   max(quiet, cfg.Timeout), patience: max(patience, 5*cfg.Timeout),
+		slots: slotScript, filters: filterScript,
+		quiet: max(quiet, cfg.Timeout), patience: max(patience, 5*cfg.Timeout),
 	}
 	s.trips.Timeout, s.alone.Timeout = s.patience, cfg.Timeout
 	// No option makes a client heed its contexts' deadlines later and keeps its hooks.
@@ -104,6 +106,7 @@ func (s *Store) InjectClock(now func() int64) {
 	s.decides = newScript(headgate.DecideScriptInjected())
 	s.admits = newScript(headgate.AdmitScriptInjected())
 	s.leases = newScript(headgate.LeaseScriptInjected())
+	s.slots = newScript(headgate.SlotScriptInjected())
 	s.filters = newScript(headgate.FilterScriptInjected())
 }
 

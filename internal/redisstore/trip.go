@@ -60,7 +60,7 @@ func (s *Store) pack(t *trip) {
 	var filters []*call
 	for _, k := range t.calls {
 		switch {
-		case k.script == &s.leases && !k.mixed:
+		case (k.script == &s.leases || k.script == &s.slots) && !k.mixed:
 			t.leases = append(t.leases, k)
 		case k.isOwn():
 			t.commands = append(t.commands, command{script: k.script, call: k, args: k.args})
