@@ -3,8 +3,9 @@
 -- KEYS   for each operation: the keys of its scope, as in lua/lease.lua
 -- ARGV   as in lua/lease.lua; of several operations: the number of arguments of each before them
 -- Reply  as in lua/lease.lua, but an acquire at a scope that nobody else uses has one value, the
---        fencing token; of several operations: the number of values of each before them, or only -1
---        for one that failed: alone, it tells its error
+--        fencing token, and the release of an id that nobody came to has 3; of several operations: the
+--        number of values of each before them, or only -1 for one that failed: alone, it tells its
+--        error
 
 if #KEYS == 5 then
   local token = lone(KEYS, 1, ARGV, 1, #ARGV, now, margin)

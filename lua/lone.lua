@@ -1,12 +1,12 @@
 -- The lone holder, which most callers are: the scope held and queued nobody, and all that is known of
 -- it is one text at the key of the records, "granted after left id request": when it was granted, how
 -- long after that it was renewed, for how long from then on, and what it asked for. Whatever is not
--- its own renewal, or its release by lua/slots.lua, unfolds it into the keys of lua/lease.lua.
+-- its own renewal or release unfolds it into the keys of lua/lease.lua.
 --
 -- KEYS, ARGV  as in lua/lease.lua, from key and from at to last
 -- stamp       the text of now, or nil
--- Returns     the one value of the reply of a renewal; the fencing token of an acquire. nil if
---             lua/lease.lua decides
+-- Returns     the one value of the reply of a renewal; 3 for a release; the fencing token of an
+--             acquire. nil if lua/lease.lua decides
 
 local function lone(KEYS, key, ARGV, at, last, now, margin, stamp)
   local call, operation, records = redis.call, ARGV[at], KEYS[key + 1]
@@ -22,6 +22,10 @@ local function lone(KEYS, key, ARGV, at, last, now, margin, stamp)
   local seen = granted + after
   local ends = seen + left
   local expired = now < seen or ends <= now -- or its clock has stepped back
+  if operation == 'release' and last == at + 1 and id == ARGV[last] and not expired then
+    call('DEL', records)
+    return 3
+  end
   local request = string.match(value, '^%d+ %d+ %d+ %S+ (.*)$')
   if operation == 'renew' and last == at + 2 and id == ARGV[last] and not expired then
     local longest, wanted = string.match(request, '^%S+') + 0, now + ARGV[at + 1]

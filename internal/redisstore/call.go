@@ -158,8 +158,8 @@ func (s *Store) decide(ctx context.Context, k *call) error {
 		now, passed := periodPassed(k.reply)
 		if !passed {
 			err := k.decode(k.reply)
-			if slot := k.requests[0].Slot; err == nil && slot != nil && slot.Answered {
-				s.crowds.note(slot.Scope, !slot.Grant.Lone)
+			if slot := k.requests[0].Slot; err == nil && slot != nil && slot.Answered && !slot.Grant.Lone {
+				s.crowds.note(slot.Scope, true)
 			}
 			return err
 		}

@@ -82,8 +82,8 @@ func (l *Leases) Acquire(ctx context.Context, scope string, q lease.Request) (le
 		}
 	}
 	grant, err := decodeGrant(k.reply, &q)
-	if err == nil {
-		l.store.crowds.note(scope, !grant.Lone)
+	if err == nil && !grant.Lone {
+		l.store.crowds.note(scope, true)
 	}
 	return grant, err
 }
@@ -133,8 +133,16 @@ func (l *Leases) Release(ctx context.Context, scope string, ids []string) ([]int
 		l.store.crowds.note(scope, true)
 	}
 	l.begin(k, scope, "release", len(ids), weightOf(ids))
-	return l.each(ctx, k, ids)
+	own, err := l.each(ctx, k, ids)
+	if err == nil && len(own) == 1 && own[0] == releasedLone {
+		own[0] = 1
+		l.store.crowds.note(scope, false)
+	}
+	return own, err
 }
+
+// releasedLone is the reply to the release of an id that nobody came to.
+const releasedLone = 3
 
 // Evict implements request.LeaseStore.
 func (l *Leases) Evict(ctx context.Context, scope string, ids []string) ([]int64, error) {
