@@ -165,8 +165,9 @@ func TestPanicReachesOneCaller(t *testing.T) {
 func TestReleaseFollowsItsAcquire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sent := make(chan string, 10)
-		answers := map[string]chan struct{}{
-			"second": make(chan struct{}), "third": make(chan struct{}), "fourth": make(chan struct{}),
+		answers := make(map[string]chan struct{})
+		for _, id := range []string{"second", "third", "fourth", "fifth"} {
+			answers[id] = make(chan struct{})
 		}
 		s := newTestStore(t, func(_ context.Context, cmd redis.Cmder) error {
 			argv := cmd.Args()[4:] // of a short form with one key
@@ -198,32 +199,81 @@ func TestReleaseFollowsItsAcquire(t *testing.T) {
 		}
 		acquire(t.Context(), "first") // from then on the server is known to be quick
 		release("first")
-		go acquire(t.Context(), "second")
-		go acquire(t.Context(), "third")
+		for _, id := range []string{"second", "third", "fourth"} {
+			go acquire(t.Context(), id)
+		}
 		synctest.Wait()
 		ctx, leave := context.WithCancel(t.Context())
-		go acquire(ctx, "fourth")
+		go acquire(ctx, "fifth")
 		synctest.Wait()
-		close(answers["second"])
+		for _, id := range []string{"second", "third", "fourth"} {
+			close(answers[id])
+			synctest.Wait()
+		}
+		leave() // nothing but the fifth is under way
 		synctest.Wait()
-		close(answers["third"])
+		go release("fifth")
 		synctest.Wait()
-		leave() // nothing but the fourth is under way
-		synctest.Wait()
-		go release("fourth")
-		synctest.Wait()
-		if n := len(sent); n != 5 {
+		if n := len(sent); n != 6 {
 			t.Errorf("%d operations were sent before the server had answered the acquire", n)
 		}
-		close(answers["fourth"])
+		close(answers["fifth"])
 		synctest.Wait()
 		close(sent)
 		var last string
 		for last = range sent {
 		}
-		if last != "release fourth" {
+		if last != "release fifth" {
 			t.Errorf("%s was sent last", last)
 		}
+	})
+}
+
+// Two round trips are in flight at a time, and a third only for operations on leases.
+func TestThirdRoundTripIsForLeases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sent := make(chan chan []int64, 10)
+		s := newTestStore(t, func(_ context.Context, cmd redis.Cmder) error {
+			reply := make(chan []int64)
+			sent <- reply
+			cmd.(once).SetVal(<-reply)
+			return nil
+		})
+		decide := func(key string) {
+			if err := s.Decide(t.Context(), requests(t, key)); err != nil {
+				t.Error(err)
+			}
+		}
+		sends := func(want int) (next chan []int64) {
+			t.Helper()
+			synctest.Wait()
+			if n := len(sent); n != want {
+				t.Errorf("%d round trips began, want %d", n, want)
+			}
+			for range want {
+				next = <-sent
+			}
+			return next
+		}
+		go decide("a")
+		first := sends(1)
+		go decide("b")
+		second := sends(1)
+		go func() {
+			if _, err := NewLeases(s).Release(t.Context(), "{k}", []string{"id"}); err != nil {
+				t.Error(err)
+			}
+		}()
+		third := sends(1)
+		go decide("c")
+		sends(0)
+		third <- []int64{1, 1}
+		sends(0) // what waits is a decision
+		first <- []int64{0, 0, 0, 1}
+		fourth := sends(1)
+		second <- []int64{0, 0, 0, 1}
+		fourth <- []int64{0, 0, 0, 1}
+		synctest.Wait()
 	})
 }
 
