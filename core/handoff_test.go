@@ -127,6 +127,13 @@ func TestOperationTakesOneCall(t *testing.T) {
 		{"refused again", func() { try(); try() }, 2},
 		{"others came", h[0].unlock, 2},
 		{"given up", func() { pair(0); pair(0); pair(1) }, 6},
+		{"held and refused again and again", func() {
+			for range 5 {
+				h[0].lock()
+				try()
+				h[0].unlock()
+			}
+		}, 5*3 + 1},
 	} {
 		before := server.Calls(t, "evalsha", "eval")
 		step.do()

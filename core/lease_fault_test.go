@@ -345,3 +345,29 @@ func TestEvictedWaiterTakesNoLocalSlot(t *testing.T) {
 		}
 	}
 }
+
+// A full Redis takes slots back, also those whose releases share a script with acquires.
+func TestFullRedisTakesReleases(t *testing.T) {
+	server := redistest.Start(t)
+	g := redisGate(t, server.Client(t), core.Config{Prefix: server.Prefix, Timeout: longTimeout})
+	s := semaphore(t, g, core.SemaphoreConfig{TTL: time.Hour, OnFailure: core.Closed})
+	level := func(name string, i int) core.Level {
+		return core.Level{Key: newKey(t, fmt.Sprint(name, i)), Limit: 1}
+	}
+	var held []*core.Lease
+	for i := range 100 {
+		held = append(held, acquire(t, s, level("held", i)))
+	}
+	do(t, server.Client(t), "CONFIG", "SET", "maxmemory", "1")
+	var wg sync.WaitGroup
+	for i, l := range held {
+		wg.Go(func() {
+			if err := l.Release(context.Background()); err != nil {
+				t.Error(err)
+			}
+		})
+		ask := core.SlotRequest{Levels: []core.Level{level("new", i)}}
+		wg.Go(func() { _, _ = s.TryAcquire(t.Context(), ask) }) // beside the releases of a script it may fit
+	}
+	wg.Wait()
+}

@@ -5,10 +5,10 @@ import (
 	"sync/atomic"
 )
 
-// crowds remembers the scopes at which an operation last found other callers, where the short form
-// would only cost a round trip. Scopes of one place displace each other. The zero value remembers
-// none. It is safe for concurrent use.
-type crowds [1024]atomic.Uint64
+// crowds remembers the scopes where the short form would probably decide nothing: an operation found
+// other callers there, and no release since has found none. Scopes of one place displace each other.
+// The zero value remembers none. It is safe for concurrent use.
+type crowds [8192]atomic.Uint64
 
 var scopeSeed = maphash.MakeSeed()
 
@@ -22,7 +22,7 @@ func (c *crowds) has(scope string) bool {
 	return at.Load() == hash
 }
 
-// note says whether there were other callers.
+// note notes that there were other callers, or that there were none.
 func (c *crowds) note(scope string, others bool) {
 	at, hash := c.place(scope)
 	switch {

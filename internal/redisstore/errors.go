@@ -85,7 +85,7 @@ func passes(reply string) bool {
 
 // errSplit is the error of a call that may run alone: its script wrote nothing because one call asked
 // for a key that holds something else, or for one of another node while its slot moves; or it is an
-// operation on leases, which has the same outcome a second time.
+// operation on leases, which may run a second time.
 type errSplit struct{ error }
 
 // errFailed is the error of one operation of several.
@@ -97,8 +97,9 @@ func split(err error, calls []*call) error {
 	}
 	text := err.Error()
 	unreadable := strings.HasPrefix(text, "ERR ") && strings.Contains(text, "script")
+	refused := calls[0].isOwn() && (Classify(err) == Misconfigured || strings.Contains(text, "OOM "))
 	if redis.HasErrorPrefix(err, "WRONGTYPE") || redis.HasErrorPrefix(err, "TRYAGAIN") ||
-		unreadable {
+		unreadable || refused {
 		return errSplit{err}
 	}
 	return err

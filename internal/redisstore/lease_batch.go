@@ -101,8 +101,7 @@ func (b *leaseBatch) distributeShort(reply []int64) error {
 		return ErrReply
 	}
 	for i, k := range b.calls {
-		k.reply = reply[1+i : 2+i]
-		if k.releases == nil && !k.undecided() {
+		if k.reply = reply[1+i : 2+i]; k.releases == nil && reply[1+i] != 0 {
 			k.reply = reply[:1]
 		}
 	}

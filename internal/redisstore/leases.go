@@ -39,18 +39,33 @@ func (l *Leases) beginShort(k *call, scope string) {
 }
 
 func (l *Leases) address(k *call, c *script, scope string) {
-	k.script, k.outermost = c, scope[len(l.store.Prefix):strings.IndexByte(scope, '}')+1]
+	k.script, k.outermost = c, l.outermost(scope)
+}
+
+func (l *Leases) outermost(scope string) string {
+	return scope[len(l.store.Prefix) : strings.IndexByte(scope, '}')+1]
 }
 
 // weightOf returns the weight of an operation on ids.
 func weightOf(ids []string) int { return leaseWeight + 2*(len(ids)-1) }
 
-// newCall returns an empty call with the time that ctx leaves. If the server is silent, it waits until
-// the deadline of ctx, or for Config.Timeout; otherwise it waits for its turn as long as a round trip
-// may take, because a slot is worth the wait.
-func (l *Leases) newCall(ctx context.Context) *call {
+// takesShort reports whether to ask in the short form first: where nobody else was found before, and
+// only near to a server, because beside others it costs a round trip.
+func (l *Leases) takesShort(ctx context.Context, scope string) bool {
+	if l.store.crowds.has(scope) {
+		return false
+	}
+	q := l.store.nodeOf(ctx, l.outermost(scope)).queue
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.quick
+}
+
+// run sends an operation. If the server is silent, it waits until the deadline of ctx, or for
+// Config.Timeout; otherwise it waits for its turn as long as a round trip may take, because a slot is
+// worth the wait.
+func (l *Leases) run(ctx context.Context, k *call) error {
 	s, now := l.store, time.Now()
-	k := s.newCall()
 	k.turn, k.end = now.Add(s.patience), now.Add(s.Timeout)
 	if at, ok := deadline.Untimed(ctx); ok {
 		k.end = at
@@ -58,26 +73,28 @@ func (l *Leases) newCall(ctx context.Context) *call {
 			k.end = k.turn
 		}
 	}
-	return k
+	return s.ask(ctx, k)
 }
 
-// Acquire implements request.LeaseStore. It takes the short form first where it found nobody before.
+// Acquire implements request.LeaseStore.
 func (l *Leases) Acquire(ctx context.Context, scope string, q lease.Request) (lease.Grant, error) {
-	k := l.newCall(ctx)
+	k := l.store.newCall()
 	defer l.store.release(k)
 	k.acquires = q.ID
-	if !l.store.crowds.has(scope) {
+	decided := false
+	if l.takesShort(ctx, scope) {
 		l.beginShort(k, scope)
 		k.int(q.Lease/1000 + loneMargin)
 		k.name(q.Lone())
-		if err := l.store.ask(ctx, k); err != nil {
+		if err := l.run(ctx, k); err != nil {
 			return lease.Grant{}, err
 		}
+		decided = k.reply[0] != 0
 	}
-	if k.undecided() {
+	if !decided {
 		l.begin(k, scope, "acquire", acquireWords, leaseWeight*len(q.Levels))
 		k.acquire(&q)
-		if err := l.store.ask(ctx, k); err != nil {
+		if err := l.run(ctx, k); err != nil {
 			return lease.Grant{}, err
 		}
 	}
@@ -88,15 +105,12 @@ func (l *Leases) Acquire(ctx context.Context, scope string, q lease.Request) (le
 	return grant, err
 }
 
-// undecided reports whether the short form has not decided the operation, or was not asked.
-func (k *call) undecided() bool { return k.reply == nil || k.reply[0] == 0 }
-
 // each runs an operation that answers one integer for each id.
 func (l *Leases) each(ctx context.Context, k *call, ids []string) ([]int64, error) {
 	for _, id := range ids {
 		k.name(id)
 	}
-	if err := l.store.ask(ctx, k); err != nil {
+	if err := l.run(ctx, k); err != nil {
 		return nil, err
 	}
 	if len(k.reply) != len(ids) {
@@ -112,7 +126,7 @@ func (l *Leases) Renew(
 	micros int64,
 	ids []string,
 ) ([]int64, error) {
-	k := l.newCall(ctx)
+	k := l.store.newCall()
 	defer l.store.release(k)
 	k.insists = true
 	l.begin(k, scope, "renew", 1+len(ids), weightOf(ids))
@@ -120,14 +134,14 @@ func (l *Leases) Renew(
 	return l.each(ctx, k, ids)
 }
 
-// Release implements request.LeaseStore. It takes the short form first, as Acquire does.
+// Release implements request.LeaseStore.
 func (l *Leases) Release(ctx context.Context, scope string, ids []string) ([]int64, error) {
-	k := l.newCall(ctx)
+	k := l.store.newCall()
 	defer l.store.release(k)
 	k.insists, k.releases = true, ids
-	if len(ids) == 1 && !l.store.crowds.has(scope) {
+	if len(ids) == 1 && l.takesShort(ctx, scope) {
 		l.beginShort(k, scope)
-		if own, err := l.each(ctx, k, ids); err != nil || !k.undecided() {
+		if own, err := l.each(ctx, k, ids); err != nil || own[0] != 0 {
 			return own, err
 		}
 		l.store.crowds.note(scope, true)
@@ -146,7 +160,7 @@ const releasedLone = 3
 
 // Evict implements request.LeaseStore.
 func (l *Leases) Evict(ctx context.Context, scope string, ids []string) ([]int64, error) {
-	k := l.newCall(ctx)
+	k := l.store.newCall()
 	defer l.store.release(k)
 	k.insists = true
 	l.begin(k, scope, "force", len(ids), weightOf(ids))
@@ -158,13 +172,13 @@ func (l *Leases) List(
 	ctx context.Context,
 	scope string,
 ) (now int64, entries []lease.Entry, err error) {
-	k := l.newCall(ctx)
+	k := l.store.newCall()
 	defer l.store.release(k)
 	k.mixed = true
 	l.begin(k, scope, "list", 0, leaseWeight)
 	own := append([]any{"evalsha", &k.script.sha, scopeKeys}, k.args[:scopeKeys]...)
 	k.args = l.store.clocked(append(own, k.args[scopeKeys+1:]...))
-	if err := l.store.ask(ctx, k); err != nil {
+	if err := l.run(ctx, k); err != nil {
 		return 0, nil, err
 	}
 	return decodeEntries(k.values)

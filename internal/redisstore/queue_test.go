@@ -161,6 +161,30 @@ func TestPanicReachesOneCaller(t *testing.T) {
 	_ = s.Decide(t.Context(), requests(t, "a"))
 }
 
+// leaseOperation returns the one operation on a lease that a command is, and its id.
+func leaseOperation(cmd redis.Cmder) (operation, id string) {
+	argv := cmd.Args()[3+*cmd.Args()[2].(*int64):]
+	if !isShort(cmd) {
+		return *argv[0].(*string), *argv[1].(*string)
+	}
+	if *argv[0].(*int64) == 1 {
+		return "acquire", strings.Fields(*argv[2].(*string))[2]
+	}
+	return "release", *argv[1].(*string)
+}
+
+// isShort reports whether an operation on a lease is in the short form.
+func isShort(cmd redis.Cmder) bool { return *cmd.Args()[2].(*int64) == 1 }
+
+// answerLease lets an operation on a lease succeed.
+func answerLease(cmd redis.Cmder) {
+	reply := []int64{1, 1}
+	if !isShort(cmd) {
+		reply = reply[:1]
+	}
+	cmd.(once).SetVal(reply)
+}
+
 // A release does not overtake the acquire of its slot, whose caller has left.
 func TestReleaseFollowsItsAcquire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -170,18 +194,12 @@ func TestReleaseFollowsItsAcquire(t *testing.T) {
 			answers[id] = make(chan struct{})
 		}
 		s := newTestStore(t, func(_ context.Context, cmd redis.Cmder) error {
-			argv := cmd.Args()[4:] // of a short form with one key
-			operation, text := "acquire", argv[len(argv)-1]
-			if *argv[0].(*int64) == 0 {
-				operation = "release"
-			}
-			words := strings.Fields(*text.(*string))
-			id := words[min(2, len(words)-1)]
+			operation, id := leaseOperation(cmd)
 			sent <- operation + " " + id
 			if held := answers[id]; held != nil {
 				<-held
 			}
-			cmd.(once).SetVal([]int64{1, 1})
+			answerLease(cmd)
 			return nil
 		})
 		leases := NewLeases(s)
@@ -267,7 +285,7 @@ func TestThirdRoundTripIsForLeases(t *testing.T) {
 		third := sends(1)
 		go decide("c")
 		sends(0)
-		third <- []int64{1, 1}
+		third <- []int64{1}
 		sends(0) // what waits is a decision
 		first <- []int64{0, 0, 0, 1}
 		fourth := sends(1)
@@ -279,7 +297,7 @@ func TestThirdRoundTripIsForLeases(t *testing.T) {
 
 // Operations that look after a lease in the background wait for longer than Config.Timeout.
 func TestKeeperOutwaitsTimeout(t *testing.T) {
-	for operation, replies := range map[string]int{"renew": 1, "release": 2} {
+	for _, operation := range []string{"renew", "release"} {
 		t.Run(operation, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				stall := time.Duration(0)
@@ -289,7 +307,7 @@ func TestKeeperOutwaitsTimeout(t *testing.T) {
 					case <-ctx.Done():
 						return ctx.Err()
 					}
-					cmd.(once).SetVal([]int64{1, 1}[:replies])
+					answerLease(cmd)
 					return nil
 				})
 				leases := NewLeases(s)

@@ -79,6 +79,7 @@ func TestReplyToShortForm(t *testing.T) {
 			q := lease.Request{
 				ID: "id", Lease: 1e6, Channel: "c", Metadata: "-", Levels: []lease.Level{{Node: "{a}", Limit: 1, Weight: 1}},
 			}
+			s.server.queue.quick = true
 			grant, err := NewLeases(s).Acquire(t.Context(), "{a}:s", q)
 			if !errors.Is(err, tt.err) || grant.Token != tt.token || len(tt.replies) > 0 {
 				t.Errorf("%+v, %v, and %d replies are left", grant, err, len(tt.replies))
