@@ -66,7 +66,7 @@ func (h *pauseHook) pause(ctx context.Context, cmd redis.Cmder) error {
 	return nil
 }
 
-// busyGate is a Gate with two batches in flight, the maximum. The test pauses both.
+// busyGate is a Gate with two batches in flight, the maximum for decisions. The test pauses both.
 type busyGate struct {
 	*testing.T
 	*pauseHook
@@ -465,8 +465,7 @@ func TestForeignValueRefusesOnlyItsCaller(t *testing.T) {
 				s := semaphore(t, q.gate, core.SemaphoreConfig{Name: "s", OnFailure: core.Closed})
 				var mu sync.Mutex
 				errs, tokens := make(map[string]error), make(map[string][]int64)
-				run := func(name string) {
-					n := q.gate.Waiting()
+				run := func(name string, until func() bool) {
 					q.callers.Go(func() {
 						l, err := s.TryAcquire(t.Context(), core.SlotRequest{
 							Levels: []core.Level{{Key: newKey(t, name), Limit: 2}},
@@ -478,16 +477,17 @@ func TestForeignValueRefusesOnlyItsCaller(t *testing.T) {
 							q.callers.Go(func() { _ = l.Release(t.Context()) })
 						}
 					})
-					q.waitUntil(func() bool { return q.gate.Waiting() > n })
+					q.waitUntil(until)
 				}
 				admin, name := q.server.Client(t), q.server.Prefix+":{foreign}:s:se5:m"
 				do(q, admin, foreign, name, "x 1 2 3 4")
-				for _, name := range []string{"lone", "foreign", "shared", "shared"} {
-					run(name)
+				run("early", func() bool { return q.paused.Load() == 3 }) // the third batch
+				for i, name := range []string{"lone", "foreign", "shared", "shared"} {
+					run(name, func() bool { return q.gate.Waiting() == i+1 })
 				}
 				q.passAll()
 				close(q.pass) // what failed is released in the background
-				if len(errs) != 3 || errs["lone"] != nil || errs["shared"] != nil ||
+				if len(errs) != 4 || errs["early"] != nil || errs["lone"] != nil || errs["shared"] != nil ||
 					!errors.Is(errs["foreign"], core.ErrMisconfigured) {
 					t.Error(errs)
 				}
