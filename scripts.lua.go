@@ -108,8 +108,8 @@ func decision() string {
 	return read("plain.lua") + "return (function()\n" + all + "end)()\n"
 }
 
-// leases returns the functions text, lone and lease. The last is lease.lua with each mark replaced by the
-// step of that name.
+// leases returns the functions text, lone and lease. The last is lease.lua with each mark replaced by
+// the step of that name.
 func leases() string {
 	steps := expand(read("lease.lua"), func(step string) string { return read("lease/" + step + ".lua") })
 	return read("text.lua") + read("lone.lua") +

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/internal/deadline"
 	"github.com/headgate/headgate/internal/lease"
 	"github.com/headgate/headgate/internal/request"
@@ -38,8 +40,9 @@ func (l *Leases) beginShort(k *call, scope string) {
 	k.args = append(k.args, scope+recordsSuffix)
 }
 
+// address makes k a call of a script on a scope, also if it was one of another before.
 func (l *Leases) address(k *call, c *script, scope string) {
-	k.script, k.outermost = c, l.outermost(scope)
+	k.script, k.outermost, k.alone = c, l.outermost(scope), false
 }
 
 func (l *Leases) outermost(scope string) string {
@@ -50,12 +53,15 @@ func (l *Leases) outermost(scope string) string {
 func weightOf(ids []string) int { return leaseWeight + 2*(len(ids)-1) }
 
 // takesShort reports whether to ask in the short form first: where nobody else was found before, and
-// only near to a server, because beside others it costs a round trip.
+// only if the server was quick to answer last, because beside others it costs a round trip. A cluster
+// that is not known yet is not.
 func (l *Leases) takesShort(ctx context.Context, scope string) bool {
-	if l.store.crowds.has(scope) {
+	s := l.store
+	_, cluster := s.Client.(*redis.ClusterClient)
+	if s.crowds.has(scope) || cluster && !s.routed.Load() {
 		return false
 	}
-	q := l.store.nodeOf(ctx, l.outermost(scope)).queue
+	q := s.nodeOf(ctx, l.outermost(scope)).queue
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.quick

@@ -21,8 +21,8 @@ const (
 // flight, a caller sends its call at once, on its own goroutine. Otherwise the call waits. A sender
 // is a goroutine that sends every waiting call in one batch, answers them, and goes on until no call
 // waits. Nothing waits for more calls to come, except that in a crowd the goroutines that are ready
-// run first. A third round trip begins only for an operation on leases: decisions on a hot key merge,
-// and two large batches of them cost the server less than three small ones.
+// run first. A third round trip begins only while nothing but operations on leases waits: decisions on
+// a hot key merge, and two large batches of them cost the server less than three small ones.
 //
 // Callers leave when their own contexts end, or when their time is over: uncharged if their calls
 // still wait, with an unknown outcome if they were sent. See end.
@@ -62,7 +62,7 @@ func (q *queue) do(ctx context.Context, k *call) error {
 	q.mu.Lock()
 	k.state, k.ctx, k.entered = callWaits, ctx, time.Now()
 	k.reply, k.values, k.err = nil, nil, nil
-	starts := q.senders < maxSenders || q.senders == maxSenders && k.isOwn()
+	starts := q.senders < maxSenders || q.senders == maxSenders && k.isOwn() && q.onlyLeases()
 	if starts {
 		q.senders++
 	}
@@ -159,7 +159,7 @@ func (q *queue) send() {
 			n = len(q.waiting)
 			q.yield()
 		}
-		if q.senders > maxSenders && !slices.ContainsFunc(q.waiting, (*call).isOwn) {
+		if q.senders > maxSenders && !q.onlyLeases() {
 			break
 		}
 		t := q.take()
@@ -189,14 +189,23 @@ func (q *queue) newTrip() (t *trip) {
 	return t
 }
 
+// onlyLeases reports whether no decision waits.
+func (q *queue) onlyLeases() bool {
+	return !slices.ContainsFunc(q.waiting, func(k *call) bool { return !k.isOwn() })
+}
+
 // room is the most calls of a batch: each sender's part of all unanswered ones, so that the callers of
-// one batch get ready while the server decides another.
+// one batch get ready while the server decides another. While decisions wait there are two parts.
 func (q *queue) room() int {
 	n := len(q.waiting)
 	for _, t := range q.trips {
 		n += len(t.calls)
 	}
-	return min(maxBatchCalls, max(minHalf, (n+1)/max(maxSenders, q.senders)))
+	parts := maxSenders
+	if q.onlyLeases() {
+		parts = max(parts, q.senders)
+	}
+	return min(maxBatchCalls, max(minHalf, (n+1)/parts))
 }
 
 // encoded says that the batch needs the requests of its calls no more.

@@ -247,7 +247,7 @@ func TestReleaseFollowsItsAcquire(t *testing.T) {
 	})
 }
 
-// Two round trips are in flight at a time, and a third only for operations on leases.
+// Two round trips are in flight at a time, and a third only while no decision waits.
 func TestThirdRoundTripIsForLeases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sent := make(chan chan []int64, 10)
@@ -277,20 +277,25 @@ func TestThirdRoundTripIsForLeases(t *testing.T) {
 		first := sends(1)
 		go decide("b")
 		second := sends(1)
-		go func() {
+		release := func() {
 			if _, err := NewLeases(s).Release(t.Context(), "{k}", []string{"id"}); err != nil {
 				t.Error(err)
 			}
-		}()
+		}
+		go release()
 		third := sends(1)
 		go decide("c")
 		sends(0)
 		third <- []int64{1}
-		sends(0) // what waits is a decision
+		sends(0)
+		go release()
+		sends(0)
 		first <- []int64{0, 0, 0, 1}
-		fourth := sends(1)
+		released := sends(1)
+		released <- []int64{1, 1}
+		decided := sends(1) // in the same pipeline
+		decided <- []int64{0, 0, 0, 1}
 		second <- []int64{0, 0, 0, 1}
-		fourth <- []int64{0, 0, 0, 1}
 		synctest.Wait()
 	})
 }
