@@ -208,10 +208,7 @@ func TestLeaseScriptUnderLua54(t *testing.T) {
 	rng := seededRand(t)
 	client := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
 	t.Cleanup(func() { _ = client.Close() })
-	l := &leaseCalls{
-		t: t, client: client,
-		now: 1_763_700_000_000_000, ran: make(map[string]int),
-	}
+	l := &leaseCalls{t: t, client: client, now: 1_763_700_000_000_000, ran: make(map[string]int)}
 	levels := make(map[string]string) // by id: a second request keeps them
 	acquire := func(id string, waiters, unit int64, nodes []string) {
 		longest, lease := []int64{0, 9_000_000}[rng.IntN(2)], 1+rng.Int64N(8_000_000)

@@ -83,7 +83,7 @@ func contend(t testing.TB, newGate func() *core.Gate) (h handoff) {
 }
 
 // A contended slot costs two calls: one acquires and one releases. A waiter is notified of its
-// turn. A holder who was alone at first makes a call more.
+// turn. A holder that was alone at first makes one call more.
 func TestHandoffTakesTwoCalls(t *testing.T) {
 	server := redistest.Start(t)
 	h := semaphores(t, server)

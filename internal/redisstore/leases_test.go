@@ -45,11 +45,7 @@ func TestSecondRoundTripHasItsTime(t *testing.T) {
 				var wg sync.WaitGroup
 				for i := range tt.callers {
 					wg.Go(func() {
-						q := lease.Request{
-							ID: fmt.Sprint("id", i), Lease: 1e6, Channel: "c", Metadata: "-",
-							Levels: []lease.Level{{Node: "{a}", Limit: 1, Weight: 1}},
-						}
-						grant, err := leases.Acquire(t.Context(), fmt.Sprintf("{a%d}:s", i), q)
+						grant, err := leases.Acquire(t.Context(), fmt.Sprintf("{a%d}:s", i), slotRequest(fmt.Sprint("id", i)))
 						if err != nil || grant.Status != lease.Full {
 							t.Errorf("%+v, %v", grant, err)
 						}

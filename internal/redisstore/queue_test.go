@@ -161,6 +161,13 @@ func TestPanicReachesOneCaller(t *testing.T) {
 	_ = s.Decide(t.Context(), requests(t, "a"))
 }
 
+// slotRequest asks for the only slot of a scope.
+func slotRequest(id string) lease.Request {
+	return lease.Request{
+		ID: id, Lease: 1e6, Channel: "c", Metadata: "-", Levels: []lease.Level{{Node: "{a}", Limit: 1, Weight: 1}},
+	}
+}
+
 // leaseOperation returns the one operation on a lease that a command is, and its id.
 func leaseOperation(cmd redis.Cmder) (operation, id string) {
 	argv := cmd.Args()[3+*cmd.Args()[2].(*int64):]
@@ -204,8 +211,7 @@ func TestReleaseFollowsItsAcquire(t *testing.T) {
 		})
 		leases := NewLeases(s)
 		acquire := func(ctx context.Context, id string) {
-			q := lease.Request{ID: id, Lease: 1e6, Channel: "c", Levels: []lease.Level{{Node: "n", Limit: 1, Weight: 1}}}
-			_, err := leases.Acquire(ctx, "{"+id+"}", q)
+			_, err := leases.Acquire(ctx, "{"+id+"}", slotRequest(id))
 			if err != nil && ctx.Err() == nil {
 				t.Error(err)
 			}

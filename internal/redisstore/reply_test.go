@@ -7,7 +7,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/headgate/headgate/internal/lease"
 	"github.com/headgate/headgate/internal/request"
 )
 
@@ -76,11 +75,8 @@ func TestReplyToShortForm(t *testing.T) {
 				tt.replies = tt.replies[1:]
 				return nil
 			})
-			q := lease.Request{
-				ID: "id", Lease: 1e6, Channel: "c", Metadata: "-", Levels: []lease.Level{{Node: "{a}", Limit: 1, Weight: 1}},
-			}
 			s.server.queue.quick = true
-			grant, err := NewLeases(s).Acquire(t.Context(), "{a}:s", q)
+			grant, err := NewLeases(s).Acquire(t.Context(), "{a}:s", slotRequest("id"))
 			if !errors.Is(err, tt.err) || grant.Token != tt.token || len(tt.replies) > 0 {
 				t.Errorf("%+v, %v, and %d replies are left", grant, err, len(tt.replies))
 			}
