@@ -61,6 +61,16 @@ func FilterScript() string { return filter(ownClock) }
 // See DecideScriptInjected.
 func FilterScriptInjected() string { return filter(injectedClock) }
 
+// ResetScript returns the script that forgets one token bucket, on Redis's own clock. The comment at
+// the head of lua/reset.lua is its contract.
+func ResetScript() string { return read(ownClock) + read("bundle.lua") + read("reset.lua") }
+
+// ResetScriptInjected returns the same script on a clock that the caller passes as the last ARGV. See
+// DecideScriptInjected.
+func ResetScriptInjected() string {
+	return read(injectedClock) + read("bundle.lua") + read("reset.lua")
+}
+
 // OverrideScript returns the script that changes the override of a tenant's plan; see package
 // plans. The comment at its head is its contract.
 func OverrideScript() string { return read("override.lua") }
@@ -80,8 +90,8 @@ func admission() string {
 		expand(read("admit.lua"), func(step string) string { return read("admit/" + step + ".lua") })
 }
 
-// decision returns plain.lua followed by decide.lua with each mark replaced by the algorithms'
-// parts of that name.
+// decision returns bundle.lua and plain.lua followed by decide.lua with each mark replaced by the
+// algorithms' parts of that name.
 func decision() string {
 	algorithms := make(map[string]map[string]string)
 	var names []string
@@ -105,7 +115,7 @@ func decision() string {
 		}
 		return b.String() + "end\n"
 	})
-	return read("plain.lua") + "return (function()\n" + all + "end)()\n"
+	return read("bundle.lua") + read("plain.lua") + "return (function()\n" + all + "end)()\n"
 }
 
 // leases returns the functions text, lone and lease. The last is lease.lua with each mark replaced by

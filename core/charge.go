@@ -99,6 +99,7 @@ type limit struct {
 	compiled
 	suffix string // of the names of states; empty if there is no state
 	hash   uint64 // of the suffix
+	label  string // of token buckets; otherwise empty
 }
 
 // current returns the limit that holds now. It is nil without state.
@@ -249,7 +250,7 @@ func (c *charge) clamp(asked bool) {
 
 // at names the charge's state.
 func (c *charge) at(key Key, from *limit) {
-	c.Key, c.Outer, c.Suffix = key.path, key.outer, from.suffix
+	c.Key, c.Outer, c.Suffix, c.Label = key.path, key.outer, from.suffix, from.label
 	c.KeyHash = key.sum
 	c.Hash = c.KeyHash ^ from.hash
 }

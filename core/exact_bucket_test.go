@@ -178,6 +178,7 @@ func TestLargestNumbersAreExact(t *testing.T) {
 		l.clock.micros.Store(now - century/50)
 		var own [2][]*core.Policy
 		for _, cfg := range policies {
+			l.knows(cfg.Name)
 			for i := range own {
 				own[i] = append(own[i], newPolicy(t, cfg))
 			}

@@ -51,7 +51,11 @@ func (g *Gate) InjectServerClock(now func() int64) {
 const (
 	HoldsSuffix       = request.HoldsSuffix
 	AdjustmentsSuffix = request.AdjustmentsSuffix
+	BundleSuffix      = request.BundleSuffix
 )
+
+// LabelOf returns the label of a policy's token buckets in the bundles of their keys.
+func LabelOf(suffix string) string { return request.LabelOf(suffix) }
 
 // NumberHolds makes the Gate count the ids of its holds, so that two Gates have the same.
 func (g *Gate) NumberHolds() {

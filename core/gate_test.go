@@ -345,7 +345,7 @@ func TestForeignValueIsMisconfiguration(t *testing.T) {
 			for i, mode := range []core.FailureMode{core.Local, core.Open, core.Closed} {
 				key := newKey(t, name, fmt.Sprint(i))
 				p := newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: core.PerSecond(1), OnFailure: mode})
-				if err := write(s.Prefix + ":" + key.String() + ":p:tb2"); err != nil {
+				if err := write(s.Prefix + ":" + key.String() + core.BundleSuffix); err != nil {
 					t.Fatal(err)
 				}
 				for range 5 { // the circuit never opens

@@ -176,7 +176,7 @@ func TestHoldOutlivesWhatItGivesBack(t *testing.T) {
 		for _, name := range client.Keys(t.Context(), s.Prefix+"*").Val() {
 			if ttl := client.PTTL(t.Context(), name).Val(); strings.HasSuffix(name, core.HoldsSuffix) {
 				holds = ttl
-			} else if strings.Contains(name, "budget") {
+			} else if strings.HasSuffix(name, core.BundleSuffix) {
 				state = ttl
 			}
 		}

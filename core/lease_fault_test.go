@@ -159,7 +159,7 @@ func TestLeasesSurviveFailover(t *testing.T) {
 	}
 	keys := client.Keys(t.Context(), "*").Val()
 	// The probe belongs to the circuit.
-	keys = slices.DeleteFunc(keys, func(key string) bool { return strings.HasSuffix(key, ":ping:probe") })
+	keys = slices.DeleteFunc(keys, func(key string) bool { return strings.HasSuffix(key, ":ping"+core.BundleSuffix) })
 	if len(keys) > 0 {
 		t.Errorf("keys remain: %v", keys)
 	}

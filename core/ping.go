@@ -14,10 +14,12 @@ import (
 // probeRequest returns what asks whether a server decides: a request on the key "ping" below an
 // outermost part, under a policy that no other key has.
 func probeRequest() (func(outermost string) request.Request, error) {
+	const suffix = ":probe"
+	label := request.LabelOf(suffix)
 	limit, err := algorithm.NewTokenBucket(1_000_000, time.Second, 1)
 	return func(outermost string) request.Request {
 		return request.Request{Op: algorithm.Decide, Charges: []*request.Charge{{
-			Key: outermost + ":ping", Outer: len(outermost), Suffix: ":probe",
+			Key: outermost + ":ping", Outer: len(outermost), Suffix: suffix, Label: label,
 			Limit: limit, Units: 1, Cost: limit.Cost(1),
 		}}}
 	}, err

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/algorithm"
+	"github.com/headgate/headgate/internal/request"
 )
 
 // PolicyConfig configures a Policy.
@@ -171,6 +172,9 @@ func (p *Policy) compile(a Algorithm) (*limit, error) {
 	if current := c.current(); current != nil {
 		l.suffix = ":" + p.name + ":" + current.Tag()
 		l.hash = maphash.String(hashes, l.suffix)
+		if _, ok := current.(*algorithm.TokenBucket); ok {
+			l.label = request.LabelOf(l.suffix)
+		}
 	}
 	return l, nil
 }

@@ -1,123 +1,168 @@
 -- Reads all keys with one command if asked, and decides the short form of the arguments where every
--- key is missing or holds a plain arrival time that is not beyond the capacity. lua/decide.lua decides
+-- bucket is full or has a plain arrival time that is not beyond the capacity. lua/decide.lua decides
 -- everything else. A call clears all variables of a function, so this part has few and stands apart.
 --
 -- KEYS, ARGV, reply  as in lua/decide.lua
--- Sets               values to all values, if it read them; short to whether ARGV has the short
---                    form; places to where each key stands last, if one stands twice
+-- Sets               values to the values that it has read, 0 for none; short to whether ARGV has the
+--                    short form
 local KEYS, ARGV = KEYS, ARGV
 local grace = 4194304 -- 2^22 microseconds: keys outlive their state, so that few charges set a TTL
-local values, places = nil, nil
 ARGV[1] = ARGV[1] + 0
-local short = ARGV[1] <= 0
+local short, values = ARGV[1] <= 0, nil
 if #KEYS > 1 and (short or ARGV[4] == '1') then
   values = redis.pcall('MGET', unpack(KEYS))
-  if values.err then -- the user may not use MGET; decide.lua reads the keys one by one
+  if values.err then -- the user may not use MGET; the keys are read one by one
     values = {false}
   end
 end
 if short then
-  local sub, plain, key, first, arrivals = string.sub, true, 0, 1, {0}
+  local sub, byte, char, concat, plain = string.sub, string.byte, string.char, table.concat, true
+  local reply, size, key, at, known = {0}, 0, 0, 1, nil
+  -- Of each key: the bundle to be written; behind it, when its last bucket is full, 0 if the TTL stays,
+  -- or false if that is not known.
+  local writes = {false, false}
+  -- Of each charge of a request: where its entry is expected; where it is, or 0; arrival time; reach less
+  -- 10.
+  local found, pieces = {0, 0, 0, 0}, {'', ''}
   values = values or {false}
-  if ARGV[1] == 0 then
-    places, first = {}, 2
-  end
-  local at = first
-  while key < #KEYS do
-    local count, limit = -ARGV[at], at + 1
-    local last = at + 3 * count
-    for i = at, last do
-      ARGV[i] = ARGV[i] + 0
+  if ARGV[1] == 0 then -- a key stands twice: each is kept where it stands first
+    at, known = 2, {}
+    for k = 1, #KEYS do
+      known[KEYS[k]] = known[KEYS[k]] or k
     end
-    local stop = ARGV[last + 1] and key + ARGV[last + 1] * count or #KEYS
-    for i = key + 1, stop do
-      local value, before = values[i] or redis.call('GET', KEYS[i]), 0
-      if value then
-        -- An error if it is no number; tonumber would parse it twice.
-        before = #value == 18 and sub(value, 3) + 0
-      end
-      if not before or before > now + ARGV[limit + 1] or before < 0 or before % 1 ~= 0 then
-        plain = false
-      end
-      values[i], arrivals[i] = value, before
-      if places then
-        places[KEYS[i]] = i
-      end
-      limit = limit + 3
-      if limit > last then
-        limit = at + 1
-      end
-    end
-    key, at = stop, last + 3
   end
-  local reply, n, lasts, lasting, moves, moving = {0}, 0, nil, nil, nil, nil
-  key, at = 0, first
   while plain and key < #KEYS do
-    local count, limit = -ARGV[at], at + 1
-    local last = at + 3 * count
-    local most = (ARGV[last + 2] or 1) + 0
-    local fit = most
-    local stop = ARGV[last + 1] and key + ARGV[last + 1] * count or #KEYS
-    for i = key + 1, stop do
-      local level, cost, fits = arrivals[places and places[KEYS[i]] or i] - now, ARGV[limit + 2], most
-      if level < 0 then
-        level = 0
-      end
-      local room = ARGV[limit + 1] - level
-      if most * cost > room then
-        fits = math.floor(room / cost)
-        if fits * cost > room then -- the quotient was rounded up
-          fits = fits - 1
-        end
-        if fits < fit then
-          fit = fits
+    local count, width, first = -ARGV[at], ARGV[at + 1] + 0, at + 2
+    local last = first + 5 * count - 1
+    local stop, most = ARGV[last + 1] and key + ARGV[last + 1] * width or #KEYS, (ARGV[last + 2] or 1) + 0
+    for i = 1, count do
+      local c = first + 5 * i - 5
+      local own, place = ARGV[c] + 0, 1
+      for before = first, c - 5, 5 do
+        if ARGV[before] == own then
+          place = place + 14
         end
       end
-      if most == 1 then
-        n = n + 1
-        reply[n] = fits - 2 * level - 3
-      else
-        reply[n + 2], reply[n + 3], reply[n + 4] = level, 0, 0 -- behind the verdict
-        n = n + 3
+      ARGV[c], found[4 * i - 3] = own, place
+      ARGV[c + 2], ARGV[c + 3], ARGV[c + 4] = ARGV[c + 2] + 0, ARGV[c + 3] + 0, ARGV[c + 4] + 0
+    end
+    for base = key, stop - width, width do
+      local fit, head = most, size + 1
+      if most > 1 then
+        size = head -- of the verdict
       end
-      limit = limit + 3
-      if limit > last then -- the last charge of a request
-        if most > 1 then
-          n = n + 1
-          reply[n - 3 * count] = fit
+      for i = 1, count do
+        local c, o = first + 5 * i - 5, 4 * i
+        local k, label, place = base + ARGV[c], ARGV[c + 1], found[o - 3]
+        if known then
+          k = known[KEYS[k]]
         end
-        limit = at + 1
-        for charge = i - count + 1, fit > 0 and i or 0 do
-          local place, reach = places and places[KEYS[charge]] or charge, ARGV[limit]
-          local value, before = values[charge], arrivals[place]
-          local arrival = (before > now and before or now) + fit * ARGV[limit + 2]
-          local move = arrival - before
-          if move ~= moves and value then
-            moves, moving = move, string.format('%d', move)
+        local bundle, level, arrival, reach = writes[2 * k - 1] or values[k], 0, 0, ARGV[c + 2] - 10
+        if not bundle then
+          bundle = redis.call('GET', KEYS[k]) or 0
+          values[k] = bundle
+        end
+        if bundle == 0 then
+          place = 0
+        elseif sub(bundle, place, place + 5) ~= label then
+          place = find(bundle, label) or 0
+          if place > 0 then
+            found[o - 3] = place -- the next request most likely has it there, too
           end
-          if not value or move > arrival % grace
-            or redis.pcall('INCRBY', KEYS[charge], moving) ~= reach * 10000000000000000 + arrival then
-            -- The key is new, needs a new TTL or has another reach. Or Redis rejected INCRBY: the
-            -- user may not use it, or the value is not a number to Redis.
-            local ttl, low = arrival + grace - now, arrival % 10000000
-            if ttl ~= lasts then
-              lasts = ttl
-              ttl = (ttl - ttl % 1000) / 1000 + 1 + margin
-              lasting = string.format(ttl < 2147483648 and '%d' or '%.0f', ttl)
-            end
-            if value then
-              reach = math.max(reach, tonumber(sub(value, 1, 2)) or 10)
-            end
-            value = string.format('%d%09d%07d', reach, (arrival - low) / 10000000, low)
-            redis.call('SET', KEYS[charge], value, 'PX', lasting)
-          end
-          arrivals[place] = arrival
-          limit = limit + 3
         end
-        fit, limit = most, at + 1
+        if place > 0 then
+          local old, a, b, d, e, f, g, h = byte(bundle, place + 6, place + 13)
+          arrival = a + b * 256 + d * 65536 + e * 16777216 + f * 4294967296 + g * 1099511627776 + h * 281474976710656
+          if arrival > now then
+            level = arrival - now
+            if old > reach then
+              reach = old
+            end
+          end
+          plain = plain and old < 64 and level <= ARGV[c + 3]
+        end
+        found[o - 2], found[o - 1], found[o] = place, arrival, reach
+        local cost, room, fits = ARGV[c + 4], ARGV[c + 3] - level, most
+        if most * cost > room then
+          fits = math.floor(room / cost)
+          if fits * cost > room then -- the quotient was rounded up
+            fits = fits - 1
+          end
+          if fits < fit then
+            fit = fits
+          end
+        end
+        if most == 1 then
+          size = size + 1
+          reply[size] = fits - 2 * level - 3
+        else
+          reply[size + 1], reply[size + 2], reply[size + 3] = level, 0, 0
+          size = size + 3
+        end
+      end
+      if most > 1 then
+        reply[head] = fit
+      end
+      for own = 1, plain and fit > 0 and width or 0 do
+        local k = base + own
+        if known then
+          k = known[KEYS[k]]
+        end
+        local bundle = writes[2 * k - 1] or values[k]
+        local n, start, joined, last, stays = 0, 0, true, 0, writes[2 * k] == 0 or not writes[2 * k - 1]
+        for i = 1, count do
+          local c, o = first + 5 * i - 5, 4 * i
+          if ARGV[c] == own then
+            local place, before = found[o - 2], found[o - 1]
+            local arrival = (before > now and before or now) + fit * ARGV[c + 4]
+            if n == 0 then
+              start = place
+            elseif place ~= start + 7 * n then
+              joined = false
+            end
+            if arrival % grace < arrival - before then -- the TTL may end before
+              stays = false
+            end
+            if arrival > last then
+              last = arrival
+            end
+            local low = arrival % 16777216
+            local high = (arrival - low) / 16777216
+            local a, b, d, e, f = low % 256, low % 65536, high % 256, high % 65536, high % 16777216
+            n = n + 2
+            pieces[n - 1], pieces[n] = ARGV[c + 1], char(found[o], a, (b - a) / 256, (low - b) / 65536, d,
+              (e - d) / 256, (f - e) / 65536, (high - f) / 16777216)
+          end
+        end
+        if bundle == 0 or joined and start > 0 then
+          local entries = concat(pieces, '', 1, n)
+          if bundle ~= 0 and #bundle > 7 * n then
+            entries, last = concat({sub(bundle, 1, start - 1), entries, sub(bundle, start + 7 * n)}), false
+          end
+          bundle = entries
+        else
+          last = false
+          for p = 1, n, 2 do
+            local place = find(bundle, pieces[p]) or #bundle + 1
+            bundle = concat({sub(bundle, 1, place - 1), pieces[p], pieces[p + 1], sub(bundle, place + 14)})
+          end
+        end
+        writes[2 * k - 1], writes[2 * k] = bundle, stays and 0 or last
       end
     end
     key, at = stop, last + 3
+  end
+  for k = 1, plain and #KEYS or 0 do
+    local bundle, last = writes[2 * k - 1], writes[2 * k]
+    if last == 0 then
+      redis.call('SETRANGE', KEYS[k], '0', bundle)
+    elseif last then
+      local ttl = last + grace - now
+      ttl = (ttl - ttl % 1000) / 1000 + 1 + margin
+      redis.call('SET', KEYS[k], bundle, 'PX', string.format(ttl < 2147483648 and '%d' or '%.0f', ttl))
+    elseif bundle then
+      save(KEYS, k, bundle, now, margin)
+    end
   end
   if plain then
     return reply

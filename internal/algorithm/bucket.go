@@ -11,7 +11,7 @@ type bucket struct {
 	part        int64 // the fraction of arrival
 	denominator int64
 	since       int64 // time of the first charge with a receipt since the bucket was full, or never
-	reach       int64 // 2^(reach-10) exceeds every level
+	reach       int64 // 2^(reach-10) exceeds every level since the bucket was full
 
 	start    int64 // the time of Find, 0 if nothing refills
 	level    Cost
@@ -114,8 +114,8 @@ func (b *TokenBucket) Commit(st State, c Cost, t Terms) int64 {
 			c = room
 		}
 	}
-	if s.level == (Cost{}) {
-		s.since = never // the bucket was full
+	if s.level == (Cost{}) { // the bucket was full
+		s.since, s.reach = never, reachOf(0)
 	}
 	if t.Receipts && s.since == never {
 		s.since = s.start

@@ -33,6 +33,7 @@ type entry struct {
 	merges  bool
 	brief   int // the number of words of a brief reply, or 0 if it may have none
 	words   int // of its reply
+	bundles int // in the short form: how many bundles its charges have
 
 	callers int
 	told    int     // callers that have their reply
@@ -133,7 +134,7 @@ func (b *batch) keyIndex(c *request.Charge) int {
 // raised for a key is listed for each key.
 func (b *batch) limitIndex(c *request.Charge) int {
 	for i, l := range b.limits {
-		if l.Limit == c.Limit && l.Shadow == c.Shadow && !c.Adjusts && !l.Adjusts {
+		if l.Limit == c.Limit && l.Shadow == c.Shadow && l.Label == c.Label && !c.Adjusts && !l.Adjusts {
 			return i
 		}
 	}

@@ -30,12 +30,12 @@ func (s *Store) encode(calls []*call) *batch {
 	}
 	b.ints = slices.Grow(b.ints[:0], room)
 	b.limitAt = slices.Grow(b.limitAt[:0], len(b.limits))[:len(b.limits)]
-	b.names = slices.Grow(b.names[:0], len(b.limits)+len(b.entries))
+	b.names = slices.Grow(b.names[:0], 2*len(b.limits)+len(b.entries)+len(b.keyOf))
 
 	b.args = append(b.args[:0], "evalsha", &b.script.sha)
-	keys, short, repeats := b.next(), b.short(), len(b.keys) < len(b.keyOf)
-	if short && repeats {
-		b.repeatKeys()
+	keys, short, repeats := b.next(), b.short(), false
+	if short {
+		repeats = b.bundleKeys()
 	}
 	b.keyNames(s.Prefix)
 	if first.Slot != nil {
@@ -69,7 +69,7 @@ func (s *Store) encode(calls []*call) *batch {
 func (b *batch) keyNames(prefix string) {
 	size := 0
 	for _, c := range b.keys {
-		size += len(prefix) + len(c.Key) + len(c.Suffix)
+		size += len(prefix) + len(c.Key) + len(c.Stored())
 	}
 	var all strings.Builder
 	all.Grow(size)
@@ -77,7 +77,7 @@ func (b *batch) keyNames(prefix string) {
 		from := all.Len()
 		all.WriteString(prefix)
 		all.WriteString(c.Key)
-		all.WriteString(c.Suffix)
+		all.WriteString(c.Stored())
 		b.args = append(b.args, all.String()[from:])
 	}
 	for _, c := range b.keys {
@@ -115,23 +115,49 @@ func (b *batch) short() bool {
 	return true
 }
 
-// repeatKeys gives each charge a place of its own in KEYS. A key that several requests charge stands
-// there several times.
-func (b *batch) repeatKeys() {
+// bundleKeys lists the bundles of each entry in KEYS, and gives each charge the place of its bundle
+// among those of its entry. It reports whether a key may stand twice in KEYS.
+func (b *batch) bundleKeys() (repeats bool) {
 	b.keys = b.keys[:0]
+	clear(b.places)
+	n := 0
 	for i := range b.entries {
-		b.keys = append(b.keys, b.entries[i].request.Charges...)
+		own := len(b.keys)
+		for _, c := range b.entries[i].request.Charges {
+			at := slices.IndexFunc(b.keys[own:], func(k *request.Charge) bool { return k.Key == c.Key })
+			if at < 0 {
+				at, b.keys = len(b.keys)-own, append(b.keys, c)
+				repeats = repeats || b.repeats(c)
+			}
+			b.keyOf[n] = at
+			n++
+		}
+		b.entries[i].bundles = len(b.keys) - own
 	}
-	for i := range b.keyOf {
-		b.keyOf[i] = i
+	return repeats
+}
+
+// repeats reports whether the bundle of the last of the keys may stand before it.
+func (b *batch) repeats(last *request.Charge) bool {
+	if len(b.entries) == 1 {
+		return false
 	}
+	if b.places == nil {
+		b.places = make(map[uint64]int)
+	}
+	_, known := b.places[last.KeyHash]
+	b.places[last.KeyHash] = 0
+	return known
 }
 
 // shortEntry is entry in the short form.
-func (b *batch) shortEntry(e *entry, _ int) (times *int64) {
+func (b *batch) shortEntry(e *entry, n int) (times *int64) {
 	b.int(-int64(len(e.request.Charges)))
-	for _, c := range e.request.Charges {
+	b.int(int64(e.bundles))
+	for i, c := range e.request.Charges {
 		reach, capacity := c.Limit.(*algorithm.TokenBucket).Plain()
+		b.int(int64(b.keyOf[n+i]) + 1)
+		b.name(c.Label)
 		b.int(reach)
 		b.int(capacity)
 		b.int(c.Cost.Whole)
@@ -175,6 +201,9 @@ func (b *batch) limitList() {
 		for i := range b.ints[from:] {
 			b.args = append(b.args, &b.ints[from+i])
 		}
+		if c.Label != "" {
+			b.name(c.Label)
+		}
 	}
 	*requestsAt = int64(len(b.args) - argv + 1)
 }
@@ -211,8 +240,12 @@ func (b *batch) continues(first, i, n int) bool {
 		e.request.Receipts != f.request.Receipts {
 		return false
 	}
+	next := count
+	if e.bundles > 0 {
+		next = 0
+	}
 	for j := range count {
-		if b.keyOf[n+j] != b.keyOf[n+j-count]+count || b.limitOf[n+j] != b.limitOf[n+j-count] ||
+		if b.keyOf[n+j] != b.keyOf[n+j-count]+next || b.limitOf[n+j] != b.limitOf[n+j-count] ||
 			e.request.Charges[j].Cost != f.request.Charges[j].Cost {
 			return false
 		}

@@ -106,7 +106,7 @@ func split(err error, calls []*call) error {
 }
 
 const permissions = "the user lacks a permission: a Gate needs " +
-	"+ping +eval +evalsha +time +get +mget +set +incrby +del +getrange +setrange +pexpire on its keys, " +
+	"+ping +eval +evalsha +time +get +mget +set +del +getrange +setrange +pexpire on its keys, " +
 	"and more for semaphores, filters, holds and quotas"
 
 // causes explains the replies of Redis by what is in them.

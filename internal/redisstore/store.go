@@ -58,6 +58,7 @@ type Store struct {
 	alone           deadline.Deadlines // of those that a caller makes alone
 
 	decides, admits, leases, slots, filters script
+	resets                                  *redis.Script
 
 	crowds     crowds
 	calls      sync.Pool    // to be used again
@@ -72,13 +73,14 @@ var (
 	leaseScript  = newScript(headgate.LeaseScript())
 	slotScript   = newScript(headgate.SlotScript())
 	filterScript = newScript(headgate.FilterScript())
+	resetScript  = redis.NewScript(headgate.ResetScript())
 )
 
 // New returns a Store. It sends nothing.
 func New(cfg Config) *Store {
 	s := &Store{
 		Config: cfg, decides: decideScript, admits: admitScript, leases: leaseScript,
-		slots: slotScript, filters: filterScript,
+		slots: slotScript, filters: filterScript, resets: resetScript,
 		quiet: max(quiet, cfg.Timeout), patience: max(patience, 5*cfg.Timeout),
 	}
 	s.trips.Timeout, s.alone.Timeout = s.patience, cfg.Timeout
@@ -108,6 +110,7 @@ func (s *Store) InjectClock(now func() int64) {
 	s.leases = newScript(headgate.LeaseScriptInjected())
 	s.slots = newScript(headgate.SlotScriptInjected())
 	s.filters = newScript(headgate.FilterScriptInjected())
+	s.resets = redis.NewScript(headgate.ResetScriptInjected())
 }
 
 // clocked appends the time to the arguments of a script on an injected clock.
@@ -137,9 +140,12 @@ func renewPeriods(requests []request.Request, now int64) {
 
 // Reset implements request.Store.
 func (s *Store) Reset(ctx context.Context, c *request.Charge) error {
-	name := s.Prefix + c.Key + c.Suffix
+	name, holds := s.Prefix+c.Key+c.Stored(), s.Prefix+c.Key+c.Suffix+request.HoldsSuffix
 	return s.within(ctx, func(ctx context.Context) error {
-		return s.Client.Del(ctx, name, name+request.HoldsSuffix).Err()
+		if c.Label == "" {
+			return s.Client.Del(ctx, name, holds).Err()
+		}
+		return s.resets.Run(ctx, s.Client, []string{name, holds}, s.clocked([]any{c.Label})...).Err()
 	})
 }
 

@@ -3,6 +3,7 @@
 package request
 
 import (
+	"crypto/sha256"
 	"errors"
 	"math"
 	"slices"
@@ -11,10 +12,12 @@ import (
 	"github.com/headgate/headgate/internal/lease"
 )
 
-// What follows the name of a state in the names of its holds and of its adjustments.
+// What follows the name of a state in the names of its holds and of its adjustments, and what follows
+// a key in the name of its bundle.
 const (
 	HoldsSuffix       = ":h1"
 	AdjustmentsSuffix = ":a1"
+	BundleSuffix      = ":tb3"
 )
 
 // ErrPeriod is the error of an adjustment that is meant for another period than the present one.
@@ -27,10 +30,13 @@ type Charge struct {
 	KeyHash uint64 // of Key
 	Suffix  string // of the state's name, after the key: policy, algorithm and version
 	Hash    uint64 // of Key and Suffix
-	Limit   algorithm.Limit
-	Shadow  bool // counts, and never denies
-	Units   int64
-	Cost    algorithm.Cost // of the units, under the limit
+	// Label tells the state from the others in the bundle of the key, where token buckets lie in
+	// Redis. It has 6 bytes; see LabelOf. It is empty if the state has a name of its own.
+	Label  string
+	Limit  algorithm.Limit
+	Shadow bool // counts, and never denies
+	Units  int64
+	Cost   algorithm.Cost // of the units, under the limit
 	// HoldFor is how long units under the policy are held, in microseconds. It is 0 if they are
 	// not.
 	HoldFor    int64
@@ -49,6 +55,20 @@ type Charge struct {
 
 // Outermost is the part of the key that picks a hash slot.
 func (c *Charge) Outermost() string { return c.Key[:c.Outer] }
+
+// Stored returns what follows the key in the name under which Redis has the state.
+func (c *Charge) Stored() string {
+	if c.Label != "" {
+		return BundleSuffix
+	}
+	return c.Suffix
+}
+
+// LabelOf returns the label of the states whose names end in suffix.
+func LabelOf(suffix string) string {
+	sum := sha256.Sum256([]byte(suffix))
+	return string(sum[:6])
+}
 
 // SameState reports whether two charges are on one state.
 func (c *Charge) SameState(o *Charge) bool { return c.Key == o.Key && c.Suffix == o.Suffix }

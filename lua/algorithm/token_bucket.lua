@@ -4,25 +4,21 @@
 -- which is the length of the burst.
 --
 -- Limit  denominator, 0 if nothing refills; capacity in whole microseconds; its fraction; 1 for a
---        queue, otherwise 0; reach
+--        queue, otherwise 0; reach; label
 -- Cost   the tokens' length in whole microseconds, its fraction
 -- Reply  level, its fraction, receipt
--- Value  "reach arrival" without the space: 2 and 16 digits; then " part denominator" if there is a
---        fraction or a since; then " since" of 16 digits if a receipt was given. A full bucket has
---        no value.
+-- Value  a bundle, as lua/bundle.lua describes it, in which the bucket is the entry with the label. There
+--        are a part and a denominator if there is a fraction or a since, and a since if a receipt was
+--        given. A full bucket has no entry.
 --
 -- since     The time of the first charge with a receipt since the bucket was full. A receipt is the
 --           time of its charge plus 1, or since plus 1 if that is later. A refund lowers the level
 --           by the whole cost, at most to 0. If the bucket has been full since the charge, the
 --           charge has drained and gets no refund.
--- reach     2^(reach-10) exceeds every level to which a charge raised the bucket. A higher level
---           means that the clock went back, and becomes the capacity. The reach never falls.
+-- reach     2^(reach-10) exceeds every level to which a charge raised the bucket since it was full. A
+--           higher level means that the clock went back, and becomes the capacity.
 -- capacity  Limits of different capacities see the same level, so each counts the charges of all.
 -- states    The fraction, its denominator and since, or nothing without these.
---
--- A plain key lives for 2^22 microseconds after the bucket is full, and so at least until the next
--- multiple of 2^22. A charge that moves the arrival time between two multiples uses INCRBY, which
--- leaves the TTL alone and costs half.
 
 --: look
 local start, capacity, denominator = now, ARGV[limit + 3] + 0, ARGV[limit + 2]
@@ -30,27 +26,26 @@ if denominator == 0 then start, denominator = 0, 1 end -- the clock stands still
 ARGV[limit + 3] = capacity
 local arrival, more = numbers[key], states[key] -- more: part, denominator and since
 if not arrival then
-  local value = values[key] or redis.call('GET', KEYS[key])
+  local bundle = values[key] or redis.call('GET', KEYS[key])
+  local spot = bundle and find(bundle, ARGV[limit + 7])
   arrival = 0
-  if value then
-    values[key] = value
-    if #value == 18 then
-      arrival = tonumber(string.sub(value, 3))
-    else
-      local reach, a, part, base, since = string.match(value, '^(%d%d)(%d+) (%d+) (%d+) ?(%d*)$')
-      arrival = reach and #a == 16 and tonumber(a)
-      more = {tonumber(part), tonumber(base), since ~= '' and tonumber(since)}
-      states[key], reaches[key] = more, tonumber(reach)
+  if bundle then values[key] = bundle end
+  if spot then
+    local head = string.byte(bundle, spot + 6)
+    arrival, reaches[key] = integer(bundle, spot + 7), head % 64 + 10
+    if head > 127 then
+      local since = integer(bundle, spot + 28)
+      more = {integer(bundle, spot + 14), integer(bundle, spot + 21), since > 0 and since - 1}
+      states[key] = more
     end
-    if not arrival or arrival % 1 ~= 0 then error('no state of a token bucket') end -- before anything is written
   end
-  numbers[key], befores[key] = arrival, arrival
+  numbers[key] = arrival
 end
 local level, rest = arrival - start, more and more[1] or 0
 if level < 0 then level, rest = 0, 0 end
 if rest > 0 and more[2] ~= denominator then level, rest = level + 1, 0 end
 if level > capacity and ARGV[limit + 2] > 0 then
-  local reach = math.max(reaches[key] or 10, tonumber(string.sub(values[key] or '10', 1, 2)) or 10)
+  local reach = reaches[key] or 10
   if level >= 2 ^ (reach - 10) then
     -- Kept even if nothing is charged, or it would not drain. A narrower limit leaves half to a wider one.
     level, rest = capacity, ARGV[limit + 4] + 0
@@ -87,6 +82,7 @@ if operation == 'force' then
   if whole > room or whole == room and part > left then whole, part = room, left end
 end
 local since = more and (level > 0 or rest > 0) and more[3]
+if level == 0 and rest == 0 then reaches[key] = nil end -- the bucket was full
 level, rest = level + whole, rest + part
 if rest >= denominator then level, rest = level + 1, rest - denominator end
 receipt = start + 1
@@ -112,36 +108,27 @@ if given then
   numbers[key] = start + level
   if more then states[key] = {rest, denominator, more[3]} end
   if level < 0 or level == 0 and rest == 0 then
-    numbers[key], states[key], reaches[key], values[key] = start, nil, nil, nil -- as if untouched
+    numbers[key], states[key], reaches[key] = start, nil, nil -- as if untouched
   end
 end
 
 --: store
-local arrival, more, reach, old = numbers[key], states[key], reaches[key] or 10, values[key]
-local rest, since = more and more[1] or 0, more and more[3]
-ttl = arrival + grace - now
-if ARGV[limit + 2] == 0 then
-  ttl = arrival > 0 and 3155760000000000 or 0 -- 100 years
-elseif arrival == now and rest == 0 then
-  ttl = 0
-elseif old and #old == 18 and rest == 0 and not since then
-  local before = befores[key]
-  if before >= arrival - arrival % grace and before < arrival
-    and redis.pcall('INCRBY', KEYS[key], string.format('%d', arrival - before)) == reach * 10000000000000000 + arrival then
-    ttl = nil
-  end -- otherwise the reach differs, the user lacks +incrby, or the text is no number to Redis
-end
-if ttl and ttl > 0 then
-  if old and #old == 18 then reach = math.max(reach, tonumber(string.sub(old, 1, 2)) or 10) end
-  local low, base = arrival % 10000000, rest > 0 and more[2] or 1
-  local high, small = (arrival - low) / 10000000, base < 2147483648
-  if since then
-    local after = since % 10000000
-    value = string.format(small and '%d%09d%07d %d %d %09d%07d' or '%d%09d%07d %.0f %.0f %09d%07d',
-      reach, high, low, rest, base, (since - after) / 10000000, after)
-  elseif rest > 0 then
-    value = string.format(small and '%d%09d%07d %d %d' or '%d%09d%07d %.0f %.0f', reach, high, low, rest, base)
-  else
-    value = string.format('%d%09d%07d', reach, high, low)
+local arrival, more, name, entry, label = numbers[key], states[key], KEYS[key], '', ARGV[limit + 7]
+local rest, since, frozen = more and more[1] or 0, more and more[3], ARGV[limit + 2] == 0
+local bundle = bundles[name] or values[key] or ''
+if rest > 0 or arrival ~= (frozen and 0 or now) then
+  local head = (reaches[key] or 10) - 10 + (frozen and 64 or 0)
+  local char, more = string.char, rest > 0 or since
+  entry = char(head + (more and 128 or 0), bytes(arrival))
+  if more then
+    entry = table.concat({entry, char(bytes(rest)), char(bytes(rest > 0 and states[key][2] or 1)),
+      char(bytes(since and since + 1 or 0))})
   end
+  entry = table.concat({label, entry})
 end
+local spot, length = #bundle + 1, 0
+if bundle ~= '' then
+  local at, size = find(bundle, label)
+  spot, length = at or spot, size or 0
+end
+bundles[name] = table.concat({string.sub(bundle, 1, spot - 1), entry, string.sub(bundle, spot + length)})

@@ -1,0 +1,136 @@
+package core_test
+
+import (
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/redistest"
+)
+
+// bundleOf returns the buckets of the only key that the server has, and its time to live.
+func bundleOf(t *testing.T, client *redis.Client, prefix string) (map[string]string, time.Duration) {
+	t.Helper()
+	names := client.Keys(t.Context(), prefix+"*").Val()
+	if len(names) != 1 {
+		t.Fatalf("keys: %v", names)
+	}
+	return unbundle(t, client.Get(t.Context(), names[0]).Val()), client.PTTL(t.Context(), names[0]).Val()
+}
+
+// The buckets of a key are one key of Redis. It lives as long as the slowest of them, and Reset forgets
+// one of them alone.
+func TestBucketsOfAKeyShareABundle(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		client := s.Client(t)
+		g := redisGate(t, client, core.Config{Prefix: s.Prefix, DisableDenialCache: true})
+		key := newKey(t, "tenant", "user")
+		charges := []core.Charge{
+			{Policy: limited(t, "hour", core.PerHour(60)), Key: key, Cost: 60},
+			{Policy: limited(t, "second", core.PerSecond(1000)), Key: key, Cost: 1},
+			{Policy: limited(t, "leaky", core.LeakyBucket{Rate: 7, Per: time.Second, Capacity: 100}), Key: key, Cost: 1},
+			{Policy: limited(t, "third", core.TokenBucket{Rate: 3, Per: 7 * time.Second, Burst: 9}), Key: key, Cost: 2},
+		}
+		decide(t, g, charges...)
+		for range 3 { // which moves the others, and not the first
+			for _, some := range [][]core.Charge{charges[1:2], charges[1:3], charges[3:]} {
+				decide(t, g, some...)
+			}
+			states, ttl := bundleOf(t, client, s.Prefix)
+			if len(states) != 4 || ttl < 59*time.Minute {
+				t.Errorf("%d buckets, which live for %v", len(states), ttl)
+			}
+		}
+		if err := g.Reset(t.Context(), charges[1]); err != nil {
+			t.Fatal(err)
+		}
+		states, ttl := bundleOf(t, client, s.Prefix)
+		if len(states) != 3 || ttl < 59*time.Minute {
+			t.Errorf("%d buckets after a reset, which live for %v", len(states), ttl)
+		}
+		if n := used(t, g, charges[0].Policy, key); n != 60 {
+			t.Errorf("%d of the hour used", n)
+		}
+		for _, c := range charges {
+			if err := g.Reset(t.Context(), c); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if names := client.Keys(t.Context(), s.Prefix+"*").Val(); len(names) > 0 {
+			t.Errorf("keys after all resets: %v", names)
+		}
+	})
+}
+
+// A bundle that stays in use forgets the buckets of policies that nobody charges any more.
+func TestBundleForgetsFullBuckets(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		client, clock := s.Client(t), newClock()
+		g := redisGate(t, client, core.Config{Prefix: s.Prefix})
+		g.InjectClock(clock.now)
+		key := newKey(t, "k")
+		old, used := limited(t, "old", core.PerSecond(1)), limited(t, "used", core.PerSecond(1))
+		decide(t, g, core.Charge{Policy: old, Key: key, Cost: 1}, core.Charge{Policy: used, Key: key, Cost: 1})
+		for _, after := range []struct {
+			passed time.Duration
+			kept   int
+		}{{time.Hour, 2}, {11 * 24 * time.Hour, 1}} {
+			clock.advance(after.passed)
+			decide(t, g, core.Charge{Policy: used, Key: key, Cost: 1})
+			if states, _ := bundleOf(t, client, s.Prefix); len(states) != after.kept {
+				t.Errorf("%d buckets after %v, want %d", len(states), after.passed, after.kept)
+			}
+		}
+	})
+}
+
+// unbundle returns the states of a bundle, as lua/bundle.lua describes it, by their labels and as the
+// model has them.
+func unbundle(t *testing.T, value any) map[string]string {
+	t.Helper()
+	states := make(map[string]string)
+	bundle, _ := value.(string)
+	for rest := bundle; rest != ""; {
+		size := 14
+		if len(rest) > 6 && rest[6] > 127 {
+			size = 35
+		}
+		if len(rest) < size {
+			t.Fatalf("%q is no bundle", bundle)
+		}
+		entry := rest[:size]
+		rest = rest[size:]
+		text := fmt.Sprintf("%d%016d", 10+int(entry[6]%64), bundled(entry[7:]))
+		if size > 14 {
+			text += fmt.Sprintf(" %d %d", bundled(entry[14:]), bundled(entry[21:]))
+			if since := bundled(entry[28:]); since > 0 {
+				text += fmt.Sprintf(" %016d", since-1)
+			}
+		}
+		states[entry[:6]] = text
+	}
+	return states
+}
+
+// bundled reads a number of a bundle.
+func bundled(text string) (n int64) {
+	for i := range 7 {
+		n |= int64(text[i]) << (8 * i)
+	}
+	return n
+}
+
+// isDrained reports whether a bucket of the model, as its value has it, has been full for so long that
+// Redis may have dropped its entry. On an injected clock that is ten days, and the clock may have gone back
+// by days since.
+func isDrained(value string, now int64) bool {
+	if len(value) < 18 {
+		return false
+	}
+	arrival, err := strconv.ParseInt(value[2:18], 10, 64)
+	return err == nil && arrival > epoch/2 && time.Duration(now-arrival)*time.Microsecond > 5*24*time.Hour
+}
