@@ -2,7 +2,10 @@ package core_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"strconv"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -66,6 +69,84 @@ func TestBucketsOfAKeyShareABundle(t *testing.T) {
 	})
 }
 
+// A bundle lives as long as each of its buckets, whichever of them were charged last, alone or in one
+// script.
+func TestBundleOutlivesItsBuckets(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		client := s.Client(t)
+		g := redisGate(t, client, core.Config{Prefix: s.Prefix})
+		var policies []*core.Policy
+		for i := range 3 {
+			policies = append(policies,
+				limited(t, fmt.Sprint("fast", i), core.TokenBucket{Rate: 1_000_000, Per: time.Second, Burst: 10_000_000_000}),
+				limited(t, fmt.Sprint("slow", i), core.PerHour(3_600)))
+		}
+		policies = append(policies, limited(t, "leaky", core.LeakyBucket{Rate: 7, Per: time.Minute, Capacity: 1000}), limited(t, "frozen", frozen(1_000_000)))
+		for i := range rounds(t, 100) {
+			key := newKey(t, "k", fmt.Sprint(i/10))
+			var callers sync.WaitGroup
+			for range 1 + i%10 {
+				var charges []core.Charge
+				for _, p := range policies {
+					if cost := 1 + rand.Int64N(20); rand.IntN(4) == 0 {
+						if strings.HasPrefix(p.Name(), "fast") {
+							cost = rand.Int64N(3_000_000) + 1
+						}
+						charges = append(charges, core.Charge{Policy: p, Key: key, Cost: cost})
+					}
+				}
+				if len(charges) > 0 {
+					callers.Go(func() {
+						if d, err := g.Decide(t.Context(), charges...); err != nil || d.Cause != nil {
+							t.Error(show(d), err)
+						}
+					})
+				}
+			}
+			callers.Wait()
+			name := s.Prefix + ":" + key.String() + core.BundleSuffix
+			now, bundle, ttl := client.Time(t.Context()).Val(), client.Get(t.Context(), name).Val(), client.PTTL(t.Context(), name).Val()
+			for _, e := range entries(t, bundle) {
+				least := time.Duration(bundled(e[7:])-now.UnixMicro()) * time.Microsecond
+				if e[6]&64 != 0 { // it never refills
+					least = 99 * 365 * 24 * time.Hour
+				}
+				if ttl < least {
+					t.Fatalf("a bundle lives for %v, and one of its buckets for %v", ttl, least)
+				}
+			}
+		}
+	})
+}
+
+// The last bucket of a bundle that is not full may go, by a refund or a reset. Those that are left
+// expire.
+func TestFullBucketsExpire(t *testing.T) {
+	for _, reset := range []bool{false, true} {
+		redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+			client, clock := s.Client(t), newClock()
+			g := redisGate(t, client, core.Config{Prefix: s.Prefix})
+			g.InjectClock(clock.now)
+			key := newKey(t, "k")
+			month := core.TokenBucket{Rate: 1, Per: 30 * 24 * time.Hour, Burst: 1}
+			slow := core.Charge{Policy: limited(t, "slow", month), Key: key, Cost: 1}
+			decide(t, g, core.Charge{Policy: limited(t, "fast", core.PerSecond(1)), Key: key, Cost: 1})
+			r := charge(t, g, slow)
+			clock.advance(5 * 24 * time.Hour) // more than a TTL allows for, and less than it takes to be forgotten
+			if reset {
+				if err := g.Reset(t.Context(), slow); err != nil {
+					t.Error(err)
+				}
+			} else if err := r.Cancel(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if states, ttl := bundleOf(t, client, s.Prefix); len(states) != 1 || ttl <= 0 {
+				t.Errorf("%d buckets, which live for %v", len(states), ttl)
+			}
+		})
+	}
+}
+
 // A bundle that stays in use forgets the buckets of policies that nobody charges any more.
 func TestBundleForgetsFullBuckets(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
@@ -88,11 +169,26 @@ func TestBundleForgetsFullBuckets(t *testing.T) {
 	})
 }
 
-// unbundle returns the states of a bundle, as lua/bundle.lua describes it, by their labels and as the
-// model has them.
+// unbundle returns the states of a bundle by their labels and as the model has them.
 func unbundle(t *testing.T, value any) map[string]string {
 	t.Helper()
 	states := make(map[string]string)
+	for _, e := range entries(t, value) {
+		text := fmt.Sprintf("%d%016d", 10+int(e[6]%64), bundled(e[7:]))
+		if len(e) > 14 {
+			text += fmt.Sprintf(" %d %d", bundled(e[14:]), bundled(e[21:]))
+			if since := bundled(e[28:]); since > 0 {
+				text += fmt.Sprintf(" %016d", since-1)
+			}
+		}
+		states[e[:6]] = text
+	}
+	return states
+}
+
+// entries returns the entries of a bundle, as lua/bundle.lua describes it.
+func entries(t *testing.T, value any) (all []string) {
+	t.Helper()
 	bundle, _ := value.(string)
 	for rest := bundle; rest != ""; {
 		size := 14
@@ -102,18 +198,9 @@ func unbundle(t *testing.T, value any) map[string]string {
 		if len(rest) < size {
 			t.Fatalf("%q is no bundle", bundle)
 		}
-		entry := rest[:size]
-		rest = rest[size:]
-		text := fmt.Sprintf("%d%016d", 10+int(entry[6]%64), bundled(entry[7:]))
-		if size > 14 {
-			text += fmt.Sprintf(" %d %d", bundled(entry[14:]), bundled(entry[21:]))
-			if since := bundled(entry[28:]); since > 0 {
-				text += fmt.Sprintf(" %016d", since-1)
-			}
-		}
-		states[entry[:6]] = text
+		all, rest = append(all, rest[:size]), rest[size:]
 	}
-	return states
+	return all
 }
 
 // bundled reads a number of a bundle.

@@ -19,8 +19,9 @@ local function find(bundle, label)
   if last == 0 then error('no bundle of token buckets') end
   local found, length
   while at <= last do
-    local head = string.byte(bundle, at + 6) or 255
+    local head, top = string.byte(bundle, at + 6) or 255, string.byte(bundle, at + 13) or 255
     local size = head > 127 and 35 or 14
+    if top > 31 then break end -- the time is 2^53 or more
     if string.sub(bundle, at, at + 5) == label then
       found, length = at, size
     end
@@ -30,10 +31,10 @@ local function find(bundle, label)
   return found, length
 end
 
--- save writes a bundle with a TTL, without the buckets that have been full for some seconds: ten times
--- the margin.
+-- save writes a bundle with a TTL, without the buckets that have been full for longer than ten times the
+-- margin.
 local function save(KEYS, key, bundle, now, margin)
-  local at, last, frozen, grace = 1, 0, false, 4194304
+  local at, last, frozen, grace = 1, now, false, 4194304 -- a full bucket may be the last that is left
   while at <= #bundle do
     local head, a, b, c, d, e, f, g = string.byte(bundle, at + 6, at + 13)
     local arrival = a + b * 256 + c * 65536 + d * 16777216 + e * 4294967296 + f * 1099511627776 + g * 281474976710656

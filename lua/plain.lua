@@ -18,8 +18,7 @@ end
 if short then
   local sub, byte, char, concat, plain = string.sub, string.byte, string.char, table.concat, true
   local reply, size, key, at, known = {0}, 0, 0, 1, nil
-  -- Of each key: the bundle to be written; behind it, when its last bucket is full, 0 if the TTL stays,
-  -- or false if that is not known.
+  -- Of each key: the bundle to be written, and whether the key keeps its TTL.
   local writes = {false, false}
   -- Of each charge of a request: where its entry is expected; where it is, or 0; arrival time; reach less
   -- 10.
@@ -109,7 +108,7 @@ if short then
           k = known[KEYS[k]]
         end
         local bundle = writes[2 * k - 1] or values[k]
-        local n, start, joined, last, stays = 0, 0, true, 0, writes[2 * k] == 0 or not writes[2 * k - 1]
+        local n, start, joined, stays = 0, 0, true, bundle ~= 0 and writes[2 * k] ~= 0
         for i = 1, count do
           local c, o = first + 5 * i - 5, 4 * i
           if ARGV[c] == own then
@@ -123,9 +122,6 @@ if short then
             if arrival % grace < arrival - before then -- the TTL may end before
               stays = false
             end
-            if arrival > last then
-              last = arrival
-            end
             local low = arrival % 16777216
             local high = (arrival - low) / 16777216
             local a, b, d, e, f = low % 256, low % 65536, high % 256, high % 65536, high % 16777216
@@ -137,30 +133,24 @@ if short then
         if bundle == 0 or joined and start > 0 then
           local entries = concat(pieces, '', 1, n)
           if bundle ~= 0 and #bundle > 7 * n then
-            entries, last = concat({sub(bundle, 1, start - 1), entries, sub(bundle, start + 7 * n)}), false
+            entries = concat({sub(bundle, 1, start - 1), entries, sub(bundle, start + 7 * n)})
           end
           bundle = entries
         else
-          last = false
           for p = 1, n, 2 do
             local place = find(bundle, pieces[p]) or #bundle + 1
             bundle = concat({sub(bundle, 1, place - 1), pieces[p], pieces[p + 1], sub(bundle, place + 14)})
           end
         end
-        writes[2 * k - 1], writes[2 * k] = bundle, stays and 0 or last
+        writes[2 * k - 1], writes[2 * k] = bundle, stays and 1 or 0
       end
     end
     key, at = stop, last + 3
   end
   for k = 1, plain and #KEYS or 0 do
-    local bundle, last = writes[2 * k - 1], writes[2 * k]
-    if last == 0 then
-      redis.call('SETRANGE', KEYS[k], '0', bundle)
-    elseif last then
-      local ttl = last + grace - now
-      ttl = (ttl - ttl % 1000) / 1000 + 1 + margin
-      redis.call('SET', KEYS[k], bundle, 'PX', string.format(ttl < 2147483648 and '%d' or '%.0f', ttl))
-    elseif bundle then
+    local bundle = writes[2 * k - 1]
+    -- The user may not use SETRANGE.
+    if bundle and (writes[2 * k] == 0 or type(redis.pcall('SETRANGE', KEYS[k], '0', bundle)) ~= 'number') then
       save(KEYS, k, bundle, now, margin)
     end
   end

@@ -118,6 +118,7 @@ func (b *batch) short() bool {
 // bundleKeys lists the bundles of each entry in KEYS, and gives each charge the place of its bundle
 // among those of its entry. It reports whether a key may stand twice in KEYS.
 func (b *batch) bundleKeys() (repeats bool) {
+	clear(b.keys)
 	b.keys = b.keys[:0]
 	clear(b.places)
 	n := 0
