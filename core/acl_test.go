@@ -124,6 +124,9 @@ func TestDocumentedPermissions(t *testing.T) {
 	if d := decide(t, g, three...); !d.Allowed || d.At(0).Used != before.At(0).Used+1 || d.At(1).Used != before.At(1).Used+1 {
 		t.Errorf("%s\nwith all permissions: %s", show(d), show(before))
 	}
+	for range 3 {
+		decide(t, g, three[2])
+	}
 }
 
 // A user that may not use a command of the semaphores' scripts is refused, and the slot that it got
