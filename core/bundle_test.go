@@ -80,7 +80,9 @@ func TestBundleOutlivesItsBuckets(t *testing.T) {
 				limited(t, fmt.Sprint("fast", i), core.TokenBucket{Rate: 1_000_000, Per: time.Second, Burst: 10_000_000_000}),
 				limited(t, fmt.Sprint("slow", i), core.PerHour(3_600)))
 		}
-		policies = append(policies, limited(t, "leaky", core.LeakyBucket{Rate: 7, Per: time.Minute, Capacity: 1000}), limited(t, "frozen", frozen(1_000_000)))
+		policies = append(policies,
+			limited(t, "leaky", core.LeakyBucket{Rate: 7, Per: time.Minute, Capacity: 1000}),
+			limited(t, "frozen", frozen(1_000_000)))
 		for i := range rounds(t, 100) {
 			key := newKey(t, "k", fmt.Sprint(i/10))
 			some := policies
@@ -115,7 +117,8 @@ func TestBundleOutlivesItsBuckets(t *testing.T) {
 				t.Fatal(err)
 			}
 			name := s.Prefix + ":" + key.String() + core.BundleSuffix
-			now, bundle, ttl := client.Time(t.Context()).Val(), client.Get(t.Context(), name).Val(), client.PTTL(t.Context(), name).Val()
+			now, bundle := client.Time(t.Context()).Val(), client.Get(t.Context(), name).Val()
+			ttl := client.PTTL(t.Context(), name).Val()
 			for _, e := range entries(t, bundle) {
 				least := time.Duration(bundled(e[7:])-now.UnixMicro()) * time.Microsecond
 				if e[6]&64 != 0 { // it never refills

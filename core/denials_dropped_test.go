@@ -156,7 +156,8 @@ func TestConcurrentDenialAndReset(t *testing.T) {
 		t.Run(slow, func(t *testing.T) {
 			client := s.Client(t)
 			g := redisGate(t, client, core.Config{Prefix: s.Prefix + slow[:1]})
-			c := core.Charge{Policy: limited(t, "p", core.FixedWindow{Limit: 1, Window: 24 * time.Hour, FromFirst: true}), Key: newKey(t, "k"), Cost: 1}
+			one := core.FixedWindow{Limit: 1, Window: 24 * time.Hour, FromFirst: true}
+			c := core.Charge{Policy: limited(t, "p", one), Key: newKey(t, "k"), Cost: 1}
 			decide(t, g, c)
 			if slow == "del" {
 				decide(t, g, c)

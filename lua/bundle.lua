@@ -9,7 +9,7 @@
 -- A bundle lives for 2^22 microseconds after its last bucket is full, and so at least until the next
 -- multiple of 2^22. A charge that moves an arrival time between two multiples leaves the TTL alone.
 -- SETRANGE then costs less than SET with a TTL.
-
+--
 -- The functions capture no variables, because that costs more than parameters.
 
 -- find returns where the entry of a label begins in a bundle, and its length. It returns nil if there is

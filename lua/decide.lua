@@ -48,8 +48,8 @@
 -- commit  charges the cost whole, part, for "force" as far as possible; sets receipt
 -- give    refunds the cost whole, part of the charge with this receipt, as far as it still counts;
 --         sets given to whether that is more than nothing
--- store   sets value to the text of KEYS[key], or writes it itself; sets ttl to the time to live in
---         microseconds, 0 if nothing is left, nil to leave it as it is
+-- store   sets value to the text of KEYS[key], or writes it itself, or leaves it in bundles; sets ttl to
+--         the time to live in microseconds, 0 if nothing is left, nil to leave it as it is
 --
 -- The parts share operation, bound, receipts, key, limit (an index in ARGV), reply, its length n,
 -- now and grace. look also uses the cost: a whole number and a fraction of the limit's denominator,
