@@ -394,7 +394,8 @@ func (l *lockstep) checkChargedKeys(charges []core.Charge) {
 	var names []string
 	for _, c := range charges {
 		if tag := c.Policy.Suffix(context.WithValue(l.Context(), planKey{}, l.plan), c.Key); tag != "" {
-			names = append(names, l.prefix+":"+c.Key.String()+tag, l.prefix+":"+c.Key.String()+core.BundleSuffix)
+			key := l.prefix + ":" + c.Key.String()
+			names = append(names, key+tag, key+core.BundleSuffix)
 		}
 	}
 	l.checkTTLs(names)

@@ -77,7 +77,9 @@ func TestBundleOutlivesItsBuckets(t *testing.T) {
 		var policies []*core.Policy
 		for i := range 3 {
 			policies = append(policies,
-				limited(t, fmt.Sprint("fast", i), core.TokenBucket{Rate: 1_000_000, Per: time.Second, Burst: 10_000_000_000}),
+				limited(t, fmt.Sprint("fast", i), core.TokenBucket{
+					Rate: 1_000_000, Per: time.Second, Burst: 10_000_000_000,
+				}),
 				limited(t, fmt.Sprint("slow", i), core.PerHour(3_600)))
 		}
 		policies = append(policies,
