@@ -59,7 +59,7 @@ func (s *Semaphore) admit(
 		return nil, d, err
 	}
 	defer g.keeper.End()
-	p := newPlan(algorithm.Decide, 0)
+	p := newInquiry(algorithm.Decide, 0)
 	defer p.release()
 	p.keeps, p.holds = true, true
 	at := &request.Slot{Scope: s.scope(ask.Levels[0].Key), Request: q}

@@ -30,9 +30,9 @@ type Charge struct {
 	Clamp bool
 }
 
-// plan is one decision on its way: the charges that the caller asked for, and those that a store
+// inquiry is one decision on its way: the charges that the caller asked for, and those that a store
 // decides.
-type plan struct {
+type inquiry struct {
 	op    algorithm.Operation
 	bound int64 // of AtMost: units; of Reserve: microseconds
 	asked []Charge
@@ -73,16 +73,16 @@ type charge struct {
 // answered reports whether a store has decided the charge.
 func (c *charge) answered() bool { return c.Reply != nil }
 
-var plans = sync.Pool{New: func() any { return new(plan) }}
+var inquiries = sync.Pool{New: func() any { return new(inquiry) }}
 
-func newPlan(op algorithm.Operation, bound int64) *plan {
-	p := plans.Get().(*plan)
+func newInquiry(op algorithm.Operation, bound int64) *inquiry {
+	p := inquiries.Get().(*inquiry)
 	p.op, p.bound = op, bound
 	return p
 }
 
-// release lets the plan be used again. It keeps nothing but its arrays.
-func (p *plan) release() {
+// release lets the inquiry be used again. It keeps nothing but its arrays.
+func (p *inquiry) release() {
 	clear(p.asked)
 	clear(p.wire)
 	clear(p.charges)
@@ -91,7 +91,7 @@ func (p *plan) release() {
 	p.keeps, p.holds, p.hold = false, false, ""
 	p.seedBy = time.Time{}
 	p.whole[0] = request.Request{Buffer: p.whole[0].Buffer}
-	plans.Put(p)
+	inquiries.Put(p)
 }
 
 // limit is an algorithm that is compiled for one policy.
@@ -172,7 +172,7 @@ func check(charges []Charge) error {
 
 // lay checks the charges and lays them out for a store. Charges of the same policy and key become
 // one.
-func (p *plan) lay(ctx context.Context, asked []Charge) error {
+func (p *inquiry) lay(ctx context.Context, asked []Charge) error {
 	if err := check(asked); err != nil {
 		return err
 	}
@@ -198,7 +198,7 @@ func (p *plan) lay(ctx context.Context, asked []Charge) error {
 }
 
 // add adds an asked charge, or its cost to the charge on the same state. One state has one limit.
-func (p *plan) add(ctx context.Context, i int) error {
+func (p *inquiry) add(ctx context.Context, i int) error {
 	a := &p.asked[i]
 	from, err := a.Policy.limitOf(ctx, a.Key, a.Limit)
 	if err != nil {
@@ -256,7 +256,7 @@ func (c *charge) at(key Key, from *limit) {
 }
 
 // of returns the charge that a request holds.
-func (p *plan) of(c *request.Charge) *charge {
+func (p *inquiry) of(c *request.Charge) *charge {
 	for i := range p.wire {
 		if &p.wire[i].Charge == c {
 			return &p.wire[i]
@@ -266,7 +266,7 @@ func (p *plan) of(c *request.Charge) *charge {
 }
 
 // results fills in the decision's results.
-func (p *plan) results(d *Decision) {
+func (p *inquiry) results(d *Decision) {
 	d.resize(len(p.asked))
 	for i := range p.asked {
 		r := d.at(i)

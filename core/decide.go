@@ -61,7 +61,7 @@ func (g *Gate) decide(
 	if op == algorithm.Decide && g.known(ctx, op, charges, d) {
 		return 0, nil
 	}
-	p := newPlan(op, bound)
+	p := newInquiry(op, bound)
 	defer p.release()
 	if err := g.run(ctx, p, d, charges); err != nil || !d.Allowed {
 		return 0, err
@@ -69,11 +69,11 @@ func (g *Gate) decide(
 	return p.bound, nil
 }
 
-// run decides and observes. What the store made of each charge stays in the plan.
-func (g *Gate) run(ctx context.Context, p *plan, d *Decision, charges []Charge) error {
+// run decides and observes. What the store made of each charge stays in the inquiry.
+func (g *Gate) run(ctx context.Context, p *inquiry, d *Decision, charges []Charge) error {
 	start := g.start()
 	p.began = g.cache.now()
-	err := g.plan(ctx, p, d, charges)
+	err := g.resolve(ctx, p, d, charges)
 	if err == nil || errors.Is(err, ErrMisconfigured) {
 		p.results(d)
 		g.cache.keep(p, d)
@@ -83,8 +83,8 @@ func (g *Gate) run(ctx context.Context, p *plan, d *Decision, charges []Charge) 
 	return err
 }
 
-// plan lays out the charges, asks the store, and leaves in d whether the request may go on.
-func (g *Gate) plan(ctx context.Context, p *plan, d *Decision, charges []Charge) error {
+// resolve lays out the charges, asks the store, and leaves in d whether the request may go on.
+func (g *Gate) resolve(ctx context.Context, p *inquiry, d *Decision, charges []Charge) error {
 	if g.isClosed() {
 		return ErrClosed
 	}
@@ -113,9 +113,9 @@ func (g *Gate) plan(ctx context.Context, p *plan, d *Decision, charges []Charge)
 	return g.ask(ctx, p, d)
 }
 
-// requests returns the plan's requests: one, or one for each part that the store decides in a step.
-// Parts whose policies denied last come first, because they are the most likely to deny.
-func (g *Gate) requests(p *plan) []request.Request {
+// requests returns the inquiry's requests: one, or one for each part that the store decides in a
+// step. Parts whose policies denied last come first, because they are the most likely to deny.
+func (g *Gate) requests(p *inquiry) []request.Request {
 	parts := g.store.Split(p.charges)
 	if parts == nil {
 		p.whole[0].Charges = p.charges
@@ -137,9 +137,9 @@ func (g *Gate) requests(p *plan) []request.Request {
 	return requests
 }
 
-// ask asks for the plan's requests in turn. After a denial it only peeks at the rest, so that the
-// decision names every policy that denies.
-func (g *Gate) ask(caller context.Context, p *plan, d *Decision) error {
+// ask asks for the inquiry's requests in turn. After a denial it only peeks at the rest, so that
+// the decision names every policy that denies.
+func (g *Gate) ask(caller context.Context, p *inquiry, d *Decision) error {
 	requests, ctx := g.requests(p), caller
 	if len(requests) > 1 {
 		ctx = g.bound(caller) // all of them, where the store bounds each
@@ -206,7 +206,7 @@ func (g *Gate) ask(caller context.Context, p *plan, d *Decision) error {
 	return nil
 }
 
-func (g *Gate) rememberDenial(p *plan) {
+func (g *Gate) rememberDenial(p *inquiry) {
 	for i := range p.wire {
 		if c := &p.wire[i]; c.answered() && !c.Fits {
 			c.policy.lastDenial.Store(g.denials.Add(1))

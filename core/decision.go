@@ -167,7 +167,7 @@ func (r *Result) tell(limit algorithm.Limit, reading *algorithm.Reading, fits bo
 }
 
 // read fills in the outcome of a charge. A cause is why Redis did not decide.
-func (r *Result) read(c *charge, p *plan, cause error) {
+func (r *Result) read(c *charge, p *inquiry, cause error) {
 	if c.failed {
 		r.Limit, r.Window = quota(c.Limit)
 		r.Source, r.Allowed = SourceOpen, c.mode(cause) == Open

@@ -70,9 +70,9 @@ type heldTo struct {
 	denies bool
 }
 
-// keep remembers the decision on a plan if it is a denial that only time lifts, and the blocks of
-// its keys, which deny whatever else is charged with them.
-func (c *denialCache) keep(p *plan, d *Decision) {
+// keep remembers the decision on an inquiry if it is a denial that only time lifts, and the blocks
+// of its keys, which deny whatever else is charged with them.
+func (c *denialCache) keep(p *inquiry, d *Decision) {
 	if c == nil || d.Allowed || d.Source != SourceRedis || len(p.wire) == 0 {
 		return
 	}
@@ -87,8 +87,8 @@ func (c *denialCache) keep(p *plan, d *Decision) {
 	}
 }
 
-// put remembers a denial of some of the charges of a plan. The first had that cost.
-func (c *denialCache) put(p *plan, from, to int, cost int64, d *Decision) {
+// put remembers a denial of some of the charges of an inquiry. The first had that cost.
+func (c *denialCache) put(p *inquiry, from, to int, cost int64, d *Decision) {
 	wait := d.unchanged()
 	if wait == 0 { // a slot is missing, or something is left that others may spend
 		return

@@ -172,7 +172,7 @@ func Drop(g *Gate, s *Semaphore, key Key, id string) (int, error) {
 func (g *Gate) PeekAndDecide(peek, decide context.Context, c Charge) (denied [2]bool, err error) {
 	var requests []request.Request
 	for i, op := range []algorithm.Operation{algorithm.Peek, algorithm.Decide} {
-		p := new(plan)
+		p := new(inquiry)
 		if err := p.lay([]context.Context{peek, decide}[i], []Charge{c}); err != nil {
 			return denied, err
 		}
@@ -184,17 +184,17 @@ func (g *Gate) PeekAndDecide(peek, decide context.Context, c Charge) (denied [2]
 
 // ScriptRequest is a request that a test puts in a script.
 type ScriptRequest struct {
-	plan    *plan // nil for a refund
+	inquiry *inquiry // nil for a refund
 	request request.Request
 }
 
 // NewRequest builds a request. It returns nil if no charge keeps state.
 func (g *Gate) NewRequest(ctx context.Context, op string, bound int64, charges ...Charge) (*ScriptRequest, error) {
-	p := &plan{op: algorithm.Operation(op), bound: bound}
+	p := &inquiry{op: algorithm.Operation(op), bound: bound}
 	if err := p.lay(ctx, charges); err != nil || len(p.wire) == 0 {
 		return nil, err
 	}
-	return &ScriptRequest{plan: p, request: request.Request{Op: p.op, Bound: bound, Charges: p.charges, Receipts: true}}, nil
+	return &ScriptRequest{inquiry: p, request: request.Request{Op: p.op, Bound: bound, Charges: p.charges, Receipts: true}}, nil
 }
 
 // WithoutReceipts marks the request's charges as never refunded.
@@ -204,8 +204,8 @@ func (r *ScriptRequest) WithoutReceipts() { r.request.Receipts = false }
 // does. It returns nil if nothing was spent.
 func (r *ScriptRequest) Refund(ctx context.Context, whole bool, units int64) *ScriptRequest {
 	give := request.Request{Op: algorithm.Give}
-	for i := range r.plan.wire {
-		c := r.plan.wire[i]
+	for i := range r.inquiry.wire {
+		c := r.inquiry.wire[i]
 		n := c.Spent
 		if !whole {
 			n = min(n, units)
@@ -230,7 +230,7 @@ func (r *ScriptRequest) Refund(ctx context.Context, whole bool, units int64) *Sc
 // receipts, a reply only says whether something was charged.
 func (r *ScriptRequest) Reply(receipts bool) (string, Decision) {
 	var d Decision
-	if r.plan == nil {
+	if r.inquiry == nil {
 		return fmt.Sprint(r.request.Verdict), d
 	}
 	var replies [][]int64
@@ -242,7 +242,7 @@ func (r *ScriptRequest) Reply(receipts bool) (string, Decision) {
 		replies = append(replies, reply)
 	}
 	d.Allowed = r.request.Admitted()
-	r.plan.results(&d)
+	r.inquiry.results(&d)
 	return fmt.Sprint(r.request.Verdict, replies), d
 }
 

@@ -34,7 +34,7 @@ const closedRetry = time.Second
 
 // fail lets the failure modes of the unanswered charges decide, and reports whether they admit the
 // request too. A request that was denied already spends nothing here either.
-func (g *Gate) fail(ctx context.Context, p *plan, d *Decision, cause error, admitted bool) bool {
+func (g *Gate) fail(ctx context.Context, p *inquiry, d *Decision, cause error, admitted bool) bool {
 	d.Cause, d.Source = cause, SourceOpen
 	var shares [MaxCharges]charge
 	var at []int

@@ -61,7 +61,7 @@ func (p *Policy) checkQuota(field string) error {
 // sendSeeded waits for the ledgers of a request with keys that are to be seeded first, and asks the
 // store again. All of a decision's waits end within Config.Timeout.
 func (g *Gate) sendSeeded(
-	ctx, caller context.Context, p *plan, requests []request.Request,
+	ctx, caller context.Context, p *inquiry, requests []request.Request,
 ) error {
 	r := &requests[0]
 	for range ledgerTries {
@@ -78,7 +78,7 @@ func (g *Gate) sendSeeded(
 // dropLedgers leaves to the failure modes the charges of a request whose ledgers do not answer, and
 // reports whether one is Closed. The others stay in the request; it reports whether there are some.
 // The slot is asked for afterwards.
-func (p *plan) dropLedgers(r *request.Request, cause error) (closed, others bool) {
+func (p *inquiry) dropLedgers(r *request.Request, cause error) (closed, others bool) {
 	var rest []*request.Charge
 	for _, c := range r.Charges {
 		if c.Seeds {
@@ -97,9 +97,9 @@ func (p *plan) dropLedgers(r *request.Request, cause error) (closed, others bool
 	return closed, true
 }
 
-// seed waits until the keys of a request are seeded. It begins to seed those of the plan's other
+// seed waits until the keys of a request are seeded. It begins to seed those of the inquiry's other
 // requests too, because the decision has one deadline for all ledgers.
-func (g *Gate) seed(ctx context.Context, p *plan, r *request.Request) error {
+func (g *Gate) seed(ctx context.Context, p *inquiry, r *request.Request) error {
 	if p.seedBy.IsZero() {
 		p.seedBy = time.Now().Add(g.timeout)
 	}
@@ -132,7 +132,7 @@ func (g *Gate) seed(ctx context.Context, p *plan, r *request.Request) error {
 
 // seedKey waits until a key is seeded, for at most Config.Timeout.
 func (g *Gate) seedKey(ctx context.Context, c Charge) error {
-	p := newPlan(algorithm.Peek, 0)
+	p := newInquiry(algorithm.Peek, 0)
 	defer p.release()
 	if err := p.lay(ctx, []Charge{c}); err != nil {
 		return err

@@ -39,7 +39,7 @@ func (g *guard) try(ctx context.Context, limits map[string]Algorithm) error {
 		}
 		charges = append(charges, Charge{Policy: policy, Key: key, Cost: 1})
 	}
-	var p plan
+	var p inquiry
 	if err := p.lay(ctx, charges); err != nil {
 		return err
 	}

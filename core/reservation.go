@@ -51,7 +51,7 @@ func (g *Gate) reserve(
 	if g.known(ctx, algorithm.Reserve, charges, &d) {
 		return nil, d, nil
 	}
-	p := newPlan(algorithm.Reserve, min(maxWait, maxReserve).Microseconds())
+	p := newInquiry(algorithm.Reserve, min(maxWait, maxReserve).Microseconds())
 	defer p.release()
 	p.keeps, p.holds = true, holds
 	err = g.run(ctx, p, &d, charges)
@@ -72,7 +72,7 @@ func (g *Gate) Charge(
 	if g.known(ctx, algorithm.Decide, charges, &d) {
 		return nil, d, nil
 	}
-	p := newPlan(algorithm.Decide, 0)
+	p := newInquiry(algorithm.Decide, 0)
 	defer p.release()
 	p.keeps, p.holds = true, true
 	err = g.run(ctx, p, &d, charges)
@@ -82,8 +82,8 @@ func (g *Gate) Charge(
 	return g.reservation(p), d, nil
 }
 
-// reservation returns what an admitted plan has spent.
-func (g *Gate) reservation(p *plan) *Reservation {
+// reservation returns what an admitted inquiry has spent.
+func (g *Gate) reservation(p *inquiry) *Reservation {
 	p.whole[0].Buffer = nil // the reservation keeps parts of it
 	return &Reservation{
 		gate:  g,

@@ -94,7 +94,7 @@ func newThresholds(g *Gate, clock func() int64) *thresholds {
 
 // look claims the thresholds that a decision has found its keys at. The store was asked after
 // start.
-func (t *thresholds) look(p *plan, d *Decision, start time.Time) {
+func (t *thresholds) look(p *inquiry, d *Decision, start time.Time) {
 	if t == nil || p.op == algorithm.Peek {
 		return
 	}
