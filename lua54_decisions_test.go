@@ -230,7 +230,7 @@ func newDecisions(t *testing.T) *decisions {
 		core.TokenBucket{Rate: 1, Per: 30 * 24 * time.Hour, Burst: 20},
 		core.FixedWindow{Limit: 9, Window: 3 * time.Second},
 		core.FixedWindow{Limit: 9, Window: time.Second, FromFirst: true},
-		core.Calendar{Limit: 30, Every: core.Minute, In: time.UTC},
+		core.Calendar{Limit: 30, Every: core.PeriodMinute, In: time.UTC},
 		core.SlidingWindow{Limit: 10, Window: 5 * time.Second},
 		core.SlidingWindow{Limit: 30, Window: time.Second, Buckets: 20},
 		core.SlidingLog{Windows: []core.Window{
@@ -251,7 +251,7 @@ func newDecisions(t *testing.T) *decisions {
 	}
 	for i, algorithm := range []core.Algorithm{
 		core.TokenBucket{Burst: 50}, core.FixedWindow{Limit: 9, Window: 3 * time.Second},
-		core.Calendar{Limit: 30, Every: core.Minute, In: time.UTC},
+		core.Calendar{Limit: 30, Every: core.PeriodMinute, In: time.UTC},
 	} {
 		cfg := core.PolicyConfig{Name: fmt.Sprint("q", i), Algorithm: algorithm, Raisable: true}
 		d.quotas = append(d.quotas, d.policy(cfg))
@@ -321,7 +321,7 @@ func (d *decisions) step(i int) {
 		_, err := d.gate.Peek(ctx, charges...)
 		d.must(err)
 	case n < 6:
-		_, _, err := d.gate.AtMost(ctx, 1+rng.Int64N(20), charges...)
+		_, _, err := d.gate.SpendUpTo(ctx, 1+rng.Int64N(20), charges...)
 		d.must(err)
 	case n < 8:
 		wait := time.Duration(rng.Int64N(3_000_000)) * time.Microsecond
@@ -378,7 +378,7 @@ func (d *decisions) adjust() {
 	d.Helper()
 	p, key := d.quotas[d.rng.IntN(len(d.quotas))], d.key([]string{"x", "y"}[d.rng.IntN(2)])
 	if d.rng.IntN(3) == 0 {
-		_, err := d.gate.AtLeast(d.Context(), core.Charge{Policy: p, Key: key, Cost: d.rng.Int64N(20)}, time.Time{})
+		_, err := d.gate.RaiseUsed(d.Context(), core.Charge{Policy: p, Key: key, Cost: d.rng.Int64N(20)}, time.Time{})
 		d.must(err)
 		return
 	}

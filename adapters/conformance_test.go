@@ -366,9 +366,9 @@ var rows = []row{
 	{name: "cost above what is left", root: only(core.PolicyConfig{Algorithm: core.PerMinute(10)}, func(r *nethttp.Rule) { r.Cost = func(*http.Request) int64 { return 7 } }), before: []string{"GET /users/1"}, request: "GET /users/1", status: 429},
 	{name: "scope", root: func(_ *fixture, cfg *nethttp.Config) { cfg.Scope = keyfunc.Must(keyfunc.Header("X-Tenant")) }, request: "GET /users/1", headers: []string{"X-Tenant: acme"}, status: 200, limits: left(99, 2)},
 	{name: "no scope", root: func(_ *fixture, cfg *nethttp.Config) { cfg.Scope = keyfunc.Must(keyfunc.Header("X-Tenant")) }, request: "GET /users/1", status: 400, limits: map[string]string{}},
-	{name: "Redis down, local", root: down(core.Local), before: []string{"GET /users/1", "GET /users/1"}, request: "GET /users/1", status: 429},
-	{name: "Redis down, open", root: down(core.Open), before: []string{"GET /users/1", "GET /users/1"}, request: "GET /users/1", status: 200},
-	{name: "Redis down, closed", root: down(core.Closed), request: "GET /users/1", status: 503, limits: map[string]string{"Ratelimit-Policy": `"p";q=2;w=60`, "Retry-After": "1"}},
+	{name: "Redis down, local", root: down(core.FailLocal), before: []string{"GET /users/1", "GET /users/1"}, request: "GET /users/1", status: 429},
+	{name: "Redis down, open", root: down(core.FailOpen), before: []string{"GET /users/1", "GET /users/1"}, request: "GET /users/1", status: 200},
+	{name: "Redis down, closed", root: down(core.FailClosed), request: "GET /users/1", status: 503, limits: map[string]string{"Ratelimit-Policy": `"p";q=2;w=60`, "Retry-After": "1"}},
 	{name: "problem without a type", root: func(_ *fixture, cfg *nethttp.Config) { cfg.ProblemBase = nethttp.AboutBlank }, before: slices.Repeat([]string{"GET /users/1"}, 3), request: "GET /users/1", status: 429},
 }
 
@@ -430,7 +430,10 @@ var behavior = []row{
 		cfg.Headers, cfg.RetryWithin = nethttp.OpenAIHeaders, time.Second
 	}, before: slices.Repeat([]string{"GET /users/1"}, 3), request: "GET /users/1", status: 429, limits: map[string]string{"Retry-After": "20"}},
 	{name: "Anthropic refusal", root: func(_ *fixture, cfg *nethttp.Config) { cfg.Refusal = nethttp.AnthropicError }, before: slices.Repeat([]string{"GET /users/1"}, 3), request: "GET /users/1", status: 429, limits: refused(97)},
-	{name: "Anthropic overload", root: func(f *fixture, cfg *nethttp.Config) { down(core.Closed)(f, cfg); cfg.Refusal = nethttp.AnthropicError }, request: "GET /users/1", status: nethttp.StatusOverloaded, limits: map[string]string{"Ratelimit-Policy": `"p";q=2;w=60`, "Retry-After": "1"}},
+	{name: "Anthropic overload", root: func(f *fixture, cfg *nethttp.Config) {
+		down(core.FailClosed)(f, cfg)
+		cfg.Refusal = nethttp.AnthropicError
+	}, request: "GET /users/1", status: nethttp.StatusOverloaded, limits: map[string]string{"Ratelimit-Policy": `"p";q=2;w=60`, "Retry-After": "1"}},
 	{name: "MaxDelay is too short", root: func(f *fixture, cfg *nethttp.Config) { cfg.MaxDelay = time.Second }, before: slices.Repeat([]string{"GET /users/1"}, 3), request: "GET /users/1", status: 429, limits: map[string]string{
 		"Ratelimit": `"address";r=97;t=1, "route";r=0;t=20`, "Ratelimit-Policy": quotas, "Retry-After": "19"}},
 }

@@ -30,7 +30,7 @@ func TestUnmatchedPathsShareAKey(t *testing.T) {
 		}
 		cfg := f.perRoute()
 		for i := range cfg.Rules { // wide limits, so that every request reaches Redis
-			cfg.Rules[i].Policy = f.policy(core.PolicyConfig{Name: fmt.Sprint("rule", i), Algorithm: core.TokenBucket{Burst: 1_000_000}, OnFailure: core.Closed})
+			cfg.Rules[i].Policy = f.policy(core.PolicyConfig{Name: fmt.Sprint("rule", i), Algorithm: core.TokenBucket{Burst: 1_000_000}, OnFailure: core.FailClosed})
 		}
 		h := fw.build(&app{root: f.guard(cfg), routes: routes, log: &f.logs})
 		paths := make(chan string)

@@ -139,7 +139,7 @@ func TestForbiddenCommandKeepsSlot(t *testing.T) {
 			do(t, admin, "ACL", "SETUSER", command, "on", ">secret", "~*", "&*", "+@all", "-"+command)
 			client := s.Client(t, func(o *redis.Options) { o.Username, o.Password = command, "secret" })
 			g := redisGate(t, client, core.Config{})
-			sem := semaphore(t, g, core.SemaphoreConfig{Name: command, TTL: time.Hour, OnFailure: core.Closed})
+			sem := semaphore(t, g, core.SemaphoreConfig{Name: command, TTL: time.Hour, OnFailure: core.FailClosed})
 			ask := core.SlotRequest{Levels: []core.Level{{Key: newKey(t, "k"), Limit: 1}}}
 			l, err := sem.TryAcquire(t.Context(), ask)
 			if err != nil {

@@ -66,9 +66,9 @@ func (s *Semaphore) fail(
 ) (*Lease, Source, error) {
 	g := s.gate
 	switch {
-	case s.cfg.OnFailure == Open:
+	case s.cfg.OnFailure == FailOpen:
 		return s.hold(ctx, s.holding(q, "", nil)), SourceOpen, nil
-	case s.cfg.OnFailure == Local && !errors.Is(cause, ErrOverloaded):
+	case s.cfg.OnFailure == FailLocal && !errors.Is(cause, ErrOverloaded):
 		q.ID, q.Levels = newID(), slices.Clone(q.Levels) // Redis may have granted the other
 		for i := range q.Levels {
 			l := &q.Levels[i]

@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate/internal/request"
 )
 
-// ErrPeriod is wrapped by the errors of AtLeast and Adjust that are meant for another period than
+// ErrPeriod is wrapped by the errors of RaiseUsed and Adjust that are meant for another period than
 // the present one, or for a raise that has ended. Nothing has changed then.
 var ErrPeriod = errors.New("core: the period has passed or has not begun")
 
@@ -118,19 +118,19 @@ func (g *Gate) apply(ctx context.Context, a Adjustment) (verdict int64, err erro
 	return verdict, err
 }
 
-// AtLeast raises what is used of a quota to at least c.Cost, and returns how many units it added.
+// RaiseUsed raises what is used of a quota to at least c.Cost, and returns how many units it added.
 // Of several calls, in any number of processes, the largest Cost decides, so that a ledger's figure
 // may be sent again and again, such as after Redis has lost its data. It is charged whether it fits
 // or not, and the next period owes nothing for it. A Cost above 10^15 is an error. The figures of a
-// PolicyConfig.Ledger are charged in this way, and AtLeast seeds a key as that does: the ledger is
+// PolicyConfig.Ledger are charged in this way, and RaiseUsed seeds a key as that does: the ledger is
 // not asked for it again in the period. See [Adjustment] for what a quota is.
 //
 // If at is not zero, it is the time for which the figure was read: in another period of the quota
 // the error wraps ErrPeriod. Other errors are those of Adjust.
-func (g *Gate) AtLeast(ctx context.Context, c Charge, at time.Time) (added int64, err error) {
+func (g *Gate) RaiseUsed(ctx context.Context, c Charge, at time.Time) (added int64, err error) {
 	start := time.Now()
 	if c.Cost < 0 || c.Cost > algorithm.MaxCount {
-		err = fmt.Errorf("%w: Charge.Cost of AtLeast is %d: it must be between 0 and 10^15",
+		err = fmt.Errorf("%w: Charge.Cost of RaiseUsed is %d: it must be between 0 and 10^15",
 			ErrCharge, c.Cost)
 	} else {
 		k := algorithm.Adjustment{
@@ -139,7 +139,7 @@ func (g *Gate) AtLeast(ctx context.Context, c Charge, at time.Time) (added int64
 		added, err = g.adjust(ctx, algorithm.AtLeast, c, at, k)
 	}
 	g.tell(ctx, Event{
-		Kind: EventAtLeast, Policy: c.Policy, Key: c.Key, Err: err, Took: time.Since(start),
+		Kind: EventRaiseUsed, Policy: c.Policy, Key: c.Key, Err: err, Took: time.Since(start),
 	})
 	return added, err
 }
@@ -167,7 +167,7 @@ func (g *Gate) adjust(
 	outside := func() error {
 		field := "Adjustment.At"
 		if op == algorithm.AtLeast {
-			field = "the time of AtLeast"
+			field = "the time of RaiseUsed"
 		}
 		return fmt.Errorf("%w: %s is %v", ErrPeriod, field, at)
 	}

@@ -21,7 +21,7 @@ var quotasOfTen = []struct {
 }{
 	{"fixed window", core.FixedWindow{Limit: 10, Window: 24 * time.Hour}, 24 * time.Hour},
 	{"frozen", frozen(10), 0},
-	{"calendar", core.Calendar{Limit: 10, Every: core.Month, In: time.UTC}, 31 * 24 * time.Hour},
+	{"calendar", core.Calendar{Limit: 10, Every: core.PeriodMonth, In: time.UTC}, 31 * 24 * time.Hour},
 }
 
 // eachQuota runs f with a Raisable policy of each algorithm on every Gate.
@@ -39,7 +39,7 @@ func eachQuota(t *testing.T, f func(t *testing.T, g *core.Gate, c *manualClock, 
 
 func atLeast(t testing.TB, g *core.Gate, c core.Charge) int64 {
 	t.Helper()
-	added, err := g.AtLeast(t.Context(), c, time.Time{})
+	added, err := g.RaiseUsed(t.Context(), c, time.Time{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,17 +55,17 @@ func adjust(t testing.TB, g *core.Gate, a core.Adjustment) bool {
 	return done
 }
 
-func TestAtLeastRaisesByMaximum(t *testing.T) {
+func TestRaiseUsedRaisesByMaximum(t *testing.T) {
 	eachQuota(t, func(t *testing.T, g *core.Gate, c *manualClock, p *core.Policy, next time.Duration) {
 		key := newKey(t, "k", t.Name())
 		for _, step := range []struct{ atLeast, added, used int64 }{
 			{0, 0, 0}, {3, 3, 3}, {3, 0, 3}, {2, 0, 3}, {7, 4, 7}, {12, 5, 12}, {500, 488, 500}, {15, 0, 500},
 		} {
 			if added := atLeast(t, g, core.Charge{Policy: p, Key: key, Cost: step.atLeast}); added != step.added {
-				t.Errorf("AtLeast %d added %d, want %d", step.atLeast, added, step.added)
+				t.Errorf("RaiseUsed %d added %d, want %d", step.atLeast, added, step.added)
 			}
 			if n := used(t, g, p, key); n != step.used {
-				t.Errorf("%d units are in use after AtLeast %d, want %d", n, step.atLeast, step.used)
+				t.Errorf("%d units are in use after RaiseUsed %d, want %d", n, step.atLeast, step.used)
 			}
 		}
 		if next > 0 {
@@ -79,7 +79,7 @@ func TestAtLeastRaisesByMaximum(t *testing.T) {
 
 // A figure above twice the limit counts as a whole: the raise that it was spent under may be lost with
 // the data, and come after it.
-func TestAtLeastBeforeItsRaise(t *testing.T) {
+func TestRaiseUsedBeforeItsRaise(t *testing.T) {
 	eachQuota(t, func(t *testing.T, g *core.Gate, c *manualClock, p *core.Policy, _ time.Duration) {
 		key := newKey(t, "k", t.Name())
 		atLeast(t, g, core.Charge{Policy: p, Key: key, Cost: 30})
@@ -95,11 +95,11 @@ func TestAtLeastBeforeItsRaise(t *testing.T) {
 	})
 }
 
-func TestAtLeastIsForItsPeriod(t *testing.T) {
+func TestRaiseUsedIsForItsPeriod(t *testing.T) {
 	eachQuota(t, func(t *testing.T, g *core.Gate, c *manualClock, p *core.Policy, next time.Duration) {
 		key, read := newKey(t, "k", t.Name()), c.Now()
 		charge := core.Charge{Policy: p, Key: key, Cost: 4}
-		if _, err := g.AtLeast(t.Context(), charge, read); err != nil {
+		if _, err := g.RaiseUsed(t.Context(), charge, read); err != nil {
 			t.Error(err)
 		}
 		if next == 0 {
@@ -109,7 +109,7 @@ func TestAtLeastIsForItsPeriod(t *testing.T) {
 			time.Date(1, 1, 1, 0, 0, 0, 0, time.FixedZone("", 3600)), time.Date(1969, 12, 31, 23, 0, 0, 0, time.UTC),
 			time.Unix(0, 0), time.Unix(math.MaxInt64/2, 0),
 		} {
-			if _, err := g.AtLeast(t.Context(), charge, at); !errors.Is(err, core.ErrPeriod) {
+			if _, err := g.RaiseUsed(t.Context(), charge, at); !errors.Is(err, core.ErrPeriod) {
 				t.Errorf("%v: %v", at, err)
 			}
 		}
@@ -117,7 +117,7 @@ func TestAtLeastIsForItsPeriod(t *testing.T) {
 			c.micros.Store(read.Add(away).UnixMicro())
 			charge.Key = newKey(t, "k", t.Name(), away.String())
 			key = charge.Key
-			if _, err := g.AtLeast(t.Context(), charge, read); !errors.Is(err, core.ErrPeriod) {
+			if _, err := g.RaiseUsed(t.Context(), charge, read); !errors.Is(err, core.ErrPeriod) {
 				t.Errorf("%v away: %v", away, err)
 			}
 			if _, err := g.Adjust(t.Context(), core.Adjustment{
@@ -210,12 +210,12 @@ func TestRaiseOutlivesPeriods(t *testing.T) {
 	})
 }
 
-// All that asks for units of a raised quota may have them: AtMost, a Reservation, its Settle.
+// All that asks for units of a raised quota may have them: SpendUpTo, a Reservation, its Settle.
 func TestRaisedUnitsAreSpent(t *testing.T) {
 	eachQuota(t, func(t *testing.T, g *core.Gate, c *manualClock, p *core.Policy, _ time.Duration) {
 		key := newKey(t, "k", t.Name())
 		adjust(t, g, core.Adjustment{ID: "a", Policy: p, Key: key, Raise: 90, Until: c.Now().Add(time.Minute)})
-		if n, d, err := g.AtMost(t.Context(), 1000, core.Charge{Policy: p, Key: key, Cost: 1}); n != 100 || err != nil {
+		if n, d, err := g.SpendUpTo(t.Context(), 1000, core.Charge{Policy: p, Key: key, Cost: 1}); n != 100 || err != nil {
 			t.Errorf("granted %d: %s, %v", n, show(d), err)
 		}
 		adjust(t, g, core.Adjustment{ID: "b", Policy: p, Key: key, Units: -1000})
@@ -363,8 +363,8 @@ func TestAdjustmentIsValidated(t *testing.T) {
 				}
 			})
 		}
-		t.Run("AtLeast", func(t *testing.T) {
-			_, err := g.AtLeast(t.Context(), core.Charge{Policy: raisable, Key: newKey(t, "k"), Cost: -1}, time.Time{})
+		t.Run("RaiseUsed", func(t *testing.T) {
+			_, err := g.RaiseUsed(t.Context(), core.Charge{Policy: raisable, Key: newKey(t, "k"), Cost: -1}, time.Time{})
 			if !errors.Is(err, core.ErrCharge) {
 				t.Error(err)
 			}
@@ -403,12 +403,12 @@ func TestRaisesStayBelowTheLargestNumber(t *testing.T) {
 }
 
 func TestCalendarPeriod(t *testing.T) {
-	month := core.Calendar{Limit: 1, Every: core.Month, In: lordHowe, Anchor: time.Date(2025, 1, 31, 12, 0, 0, 0, lordHowe)}
+	month := core.Calendar{Limit: 1, Every: core.PeriodMonth, In: lordHowe, Anchor: time.Date(2025, 1, 31, 12, 0, 0, 0, lordHowe)}
 	p, err := month.Period(time.Date(2026, 2, 1, 0, 0, 0, 0, time.UTC))
 	if want := time.Date(2026, 2, 28, 12, 0, 0, 0, lordHowe); err != nil || !p.Until.Equal(want) || p.From.Day() != 31 {
 		t.Errorf("%v, %v", p, err)
 	}
-	if _, err := (core.Calendar{Limit: 1, Every: core.Month}).Period(time.Now()); err == nil || !strings.Contains(err.Error(), "Calendar.In") {
+	if _, err := (core.Calendar{Limit: 1, Every: core.PeriodMonth}).Period(time.Now()); err == nil || !strings.Contains(err.Error(), "Calendar.In") {
 		t.Error(err)
 	}
 }

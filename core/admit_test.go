@@ -239,7 +239,7 @@ func TestAdmissionTakesOneScript(t *testing.T) {
 		level := core.Level{Key: newKey(t, "acme", "user"), Limit: 2}
 		charges := []core.Charge{
 			{Policy: limited(t, "tenant", core.PerHour(100)), Key: newKey(t, "acme"), Cost: 1},
-			{Policy: limited(t, "month", core.Calendar{Limit: 100, Every: core.Month, In: time.UTC}), Key: newKey(t, "acme", "user"), Cost: 1},
+			{Policy: limited(t, "month", core.Calendar{Limit: 100, Every: core.PeriodMonth, In: time.UTC}), Key: newKey(t, "acme", "user"), Cost: 1},
 		}
 		ask := core.SlotRequest{Levels: []core.Level{level}}
 		release(t, func() *core.Lease { // loads the scripts
@@ -287,7 +287,7 @@ func TestAdmitDuringOutage(t *testing.T) {
 						t.Fatalf("%s, %v", show(d), err)
 					}
 					again, d, err := sem.TryAdmit(t.Context(), ask, c)
-					if n.mode == core.Local && (again != nil || !errors.Is(err, core.ErrFull) || m.mode == core.Local && d.At(0).Used != 1) {
+					if n.mode == core.FailLocal && (again != nil || !errors.Is(err, core.ErrFull) || m.mode == core.FailLocal && d.At(0).Used != 1) {
 						t.Errorf("%s, %v", show(d), err)
 					}
 				}

@@ -49,11 +49,11 @@ var mixedPolicies = []core.PolicyConfig{
 	{Name: "log-three", Algorithm: core.SlidingLog{Windows: []core.Window{
 		{Limit: 4, Width: time.Second}, {Limit: 10, Width: time.Minute}, {Limit: 300, Width: time.Hour},
 	}}},
-	{Name: "minutes", Algorithm: core.Calendar{Limit: 9, Every: core.Minute, In: time.UTC}},
-	{Name: "days", Algorithm: core.Calendar{Limit: 30, Every: core.Day, In: lordHowe}},
-	{Name: "months", Algorithm: core.Calendar{Limit: 50, Every: core.Month, In: lordHowe, Anchor: time.Date(2025, 1, 31, 12, 0, 0, 0, lordHowe)}},
+	{Name: "minutes", Algorithm: core.Calendar{Limit: 9, Every: core.PeriodMinute, In: time.UTC}},
+	{Name: "days", Algorithm: core.Calendar{Limit: 30, Every: core.PeriodDay, In: lordHowe}},
+	{Name: "months", Algorithm: core.Calendar{Limit: 50, Every: core.PeriodMonth, In: lordHowe, Anchor: time.Date(2025, 1, 31, 12, 0, 0, 0, lordHowe)}},
 	{Name: "shadow-log", Algorithm: core.SlidingLog{Windows: []core.Window{{Limit: 3, Width: time.Minute}}}, Shadow: true},
-	{Name: "shadow-days", Algorithm: core.Calendar{Limit: 3, Every: core.Hour, In: time.UTC}, Shadow: true},
+	{Name: "shadow-days", Algorithm: core.Calendar{Limit: 3, Every: core.PeriodHour, In: time.UTC}, Shadow: true},
 	{Name: "changing-bucket", For: changing(core.PerSecond(10), core.PerSecond(3), core.PerMinute(100), core.TokenBucket{Rate: 7, Per: time.Second, Burst: 3})},
 	{Name: "changing-whole", For: changing(core.PerSecond(10), core.PerSecond(5), core.PerMinute(60), core.PerHour(60))},
 	{Name: "wide-or-narrow-bucket", For: changing(
@@ -73,12 +73,12 @@ var mixedPolicies = []core.PolicyConfig{
 		core.SlidingLog{Windows: []core.Window{{Limit: 300, Width: time.Minute}, {Limit: 30, Width: time.Second}}})},
 	{Name: "changing-buckets", For: changing(
 		core.SlidingWindow{Limit: 10, Window: time.Second, Buckets: 10}, core.SlidingWindow{Limit: 100, Window: time.Minute, Buckets: 1000})},
-	{Name: "changing-days", For: changing(core.Calendar{Limit: 9, Every: core.Day, In: time.UTC}, core.Calendar{Limit: 4, Every: core.Day, In: lordHowe})},
+	{Name: "changing-days", For: changing(core.Calendar{Limit: 9, Every: core.PeriodDay, In: time.UTC}, core.Calendar{Limit: 4, Every: core.PeriodDay, In: lordHowe})},
 	{Name: "changing-zones", For: changing(
-		core.Calendar{Limit: 9, Every: core.Day, In: time.UTC}, core.Calendar{Limit: 7, Every: core.Day, In: loadZone("America/New_York")},
-		core.Calendar{Limit: 9, Every: core.Day, In: time.UTC, Anchor: noon})},
+		core.Calendar{Limit: 9, Every: core.PeriodDay, In: time.UTC}, core.Calendar{Limit: 7, Every: core.PeriodDay, In: loadZone("America/New_York")},
+		core.Calendar{Limit: 9, Every: core.PeriodDay, In: time.UTC, Anchor: noon})},
 	{Name: "changing-anchors", For: changing(
-		core.Calendar{Limit: 9, Every: core.Minute, In: time.UTC}, core.Calendar{Limit: 7, Every: core.Minute, In: time.UTC, Anchor: noon.Add(20 * time.Second)})},
+		core.Calendar{Limit: 9, Every: core.PeriodMinute, In: time.UTC}, core.Calendar{Limit: 7, Every: core.PeriodMinute, In: time.UTC, Anchor: noon.Add(20 * time.Second)})},
 	{Name: "block", Algorithm: core.Block{Strikes: 5, Within: 10 * time.Second, For: time.Second, Most: time.Minute, Forgive: time.Hour}},
 	{Name: "block-once", Algorithm: core.Block{Strikes: 1, Within: time.Millisecond, For: 3 * time.Millisecond}},
 	{Name: "block-many", Algorithm: core.Block{Strikes: 100, Within: 24 * time.Hour, For: time.Second, Most: 24 * 365 * time.Hour}},
@@ -99,7 +99,7 @@ var heldPolicies = []core.PolicyConfig{
 	{Name: "held-fixed", Algorithm: core.FixedWindow{Limit: 20, Window: 3 * time.Second}, Hold: time.Second},
 	{Name: "held-sliding", Algorithm: core.SlidingWindow{Limit: 10, Window: 5 * time.Second}, Hold: 3 * time.Second},
 	{Name: "held-log", Algorithm: core.SlidingLog{Windows: []core.Window{{Limit: 30, Width: 10 * time.Second}}}, Hold: 4 * time.Second},
-	{Name: "held-months", Algorithm: core.Calendar{Limit: 50, Every: core.Month, In: time.UTC}, Hold: time.Hour},
+	{Name: "held-months", Algorithm: core.Calendar{Limit: 50, Every: core.PeriodMonth, In: time.UTC}, Hold: time.Hour},
 	{Name: "held-shadow", Algorithm: core.TokenBucket{Burst: 6}, Shadow: true, Hold: time.Second},
 	{Name: "held-changing", For: changing(
 		core.TokenBucket{Rate: 7, Per: 3 * time.Second, Burst: 30}, core.TokenBucket{Rate: 1, Per: 7 * time.Second, Burst: 20}, core.PerMinute(60)), Hold: 2 * time.Second},
@@ -109,12 +109,12 @@ var heldPolicies = []core.PolicyConfig{
 var quotas = []core.PolicyConfig{
 	{Name: "raisable-fixed", Algorithm: core.FixedWindow{Limit: 20, Window: 3 * time.Second}, Raisable: true},
 	{Name: "raisable-frozen", Algorithm: core.TokenBucket{Burst: 40}, Raisable: true, Hold: 2 * time.Second},
-	{Name: "raisable-months", Algorithm: core.Calendar{Limit: 50, Every: core.Month, In: lordHowe}, Raisable: true, Hold: time.Hour},
-	{Name: "raisable-shadow", Algorithm: core.Calendar{Limit: 9, Every: core.Minute, In: time.UTC}, Raisable: true, Shadow: true},
+	{Name: "raisable-months", Algorithm: core.Calendar{Limit: 50, Every: core.PeriodMonth, In: lordHowe}, Raisable: true, Hold: time.Hour},
+	{Name: "raisable-shadow", Algorithm: core.Calendar{Limit: 9, Every: core.PeriodMinute, In: time.UTC}, Raisable: true, Shadow: true},
 	{Name: "raisable-changing", For: changing(
 		core.FixedWindow{Limit: 10, Window: time.Minute}, core.FixedWindow{Limit: 30, Window: time.Hour},
 		core.PerSecond(10), core.FixedWindow{Limit: 3, Window: time.Minute, FromFirst: true}), Raisable: true},
-	{Name: "ledger-days", Algorithm: core.Calendar{Limit: 30, Every: core.Day, In: time.UTC}, Ledger: spentIn, Raisable: true},
+	{Name: "ledger-days", Algorithm: core.Calendar{Limit: 30, Every: core.PeriodDay, In: time.UTC}, Ledger: spentIn, Raisable: true},
 	{Name: "ledger-fixed", Algorithm: core.FixedWindow{Limit: 25, Window: 10 * time.Second}, Ledger: spentIn, Hold: time.Second},
 	{Name: "ledger-frozen", Algorithm: core.TokenBucket{Burst: 100}, Ledger: spentIn},
 }
@@ -318,8 +318,8 @@ func (l *lockstep) step(i int) {
 			what, seen[i] = "Adjust", fmt.Sprint(done, err)
 		case op >= 29:
 			c := core.Charge{Policy: l.policies[i][quota], Key: change.Key, Cost: 5 * change.Raise}
-			added, err := g.AtLeast(ctx, c, change.At)
-			what, seen[i] = "AtLeast", fmt.Sprint(added, err)
+			added, err := g.RaiseUsed(ctx, c, change.At)
+			what, seen[i] = "RaiseUsed", fmt.Sprint(added, err)
 		case op >= 27 && pick < len(l.held):
 			what, seen[i] = "Renew", fmt.Sprint(l.held[pick][i].Renew(ctx))
 		case op >= 26:
@@ -359,7 +359,7 @@ func (l *lockstep) step(i int) {
 				charges[i].Cost = charges[0].Cost
 			}
 			granted, d, err := atMost(g, ctx, charges...)
-			what, seen[i] = "AtMost", fmt.Sprint(granted, show(d), err)
+			what, seen[i] = "SpendUpTo", fmt.Sprint(granted, show(d), err)
 		default:
 			what, seen[i] = "Reset", fmt.Sprint(g.Reset(ctx, core.Charge{Policy: charges[0].Policy, Key: charges[0].Key}))
 		}

@@ -59,15 +59,15 @@ var alternatingLimits = []struct {
 	}, 100},
 	// The start of each zone's period restarts the count once.
 	{"zones", []core.Algorithm{
-		core.Calendar{Limit: 100, Every: core.Day, In: time.UTC}, core.Calendar{Limit: 100, Every: core.Day, In: loadZone("America/New_York")},
+		core.Calendar{Limit: 100, Every: core.PeriodDay, In: time.UTC}, core.Calendar{Limit: 100, Every: core.PeriodDay, In: loadZone("America/New_York")},
 	}, 200},
 	{"three zones", []core.Algorithm{
-		core.Calendar{Limit: 100, Every: core.Day, In: time.UTC}, core.Calendar{Limit: 100, Every: core.Day, In: loadZone("America/New_York")},
-		core.Calendar{Limit: 100, Every: core.Day, In: loadZone("America/Sao_Paulo")},
+		core.Calendar{Limit: 100, Every: core.PeriodDay, In: time.UTC}, core.Calendar{Limit: 100, Every: core.PeriodDay, In: loadZone("America/New_York")},
+		core.Calendar{Limit: 100, Every: core.PeriodDay, In: loadZone("America/Sao_Paulo")},
 	}, 300},
 	{"anchors", []core.Algorithm{
-		core.Calendar{Limit: 100, Every: core.Month, In: time.UTC},
-		core.Calendar{Limit: 100, Every: core.Month, In: time.UTC, Anchor: time.Date(2025, 1, 5, 0, 0, 0, 0, time.UTC)},
+		core.Calendar{Limit: 100, Every: core.PeriodMonth, In: time.UTC},
+		core.Calendar{Limit: 100, Every: core.PeriodMonth, In: time.UTC, Anchor: time.Date(2025, 1, 5, 0, 0, 0, 0, time.UTC)},
 	}, 200},
 }
 
@@ -152,7 +152,7 @@ func TestAlternatingLimitsInOneInstant(t *testing.T) {
 func TestAlternatingZones(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
 		zones := []core.Algorithm{
-			core.Calendar{Limit: 10, Every: core.Day, In: time.UTC}, core.Calendar{Limit: 10, Every: core.Day, In: loadZone("America/New_York")},
+			core.Calendar{Limit: 10, Every: core.PeriodDay, In: time.UTC}, core.Calendar{Limit: 10, Every: core.PeriodDay, In: loadZone("America/New_York")},
 		}
 		charge := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: zones[0], For: changing(zones...)}), Key: newKey(t, "k"), Cost: 100}
 		c.micros.Store(noon.UnixMicro())
@@ -257,7 +257,7 @@ func TestCancelUnderAnotherLimit(t *testing.T) {
 	log := func(n int64) core.Algorithm {
 		return core.SlidingLog{Windows: []core.Window{{Limit: n, Width: time.Hour}}}
 	}
-	calendar := func(n int64) core.Algorithm { return core.Calendar{Limit: n, Every: core.Day, In: time.UTC} }
+	calendar := func(n int64) core.Algorithm { return core.Calendar{Limit: n, Every: core.PeriodDay, In: time.UTC} }
 	tokens := func(n int64) core.Algorithm { return core.TokenBucket{Rate: 1, Per: time.Hour, Burst: n} }
 	tests := []struct {
 		name                string
@@ -315,7 +315,7 @@ func TestCancelUnderAnotherLimit(t *testing.T) {
 // A clock that steps back over the start of a period and forward again, several times, admits the
 // limit once.
 func TestClockStepsOverPeriodStart(t *testing.T) {
-	for _, every := range []core.Period{core.Minute, core.Day, core.Month} {
+	for _, every := range []core.Period{core.PeriodMinute, core.PeriodDay, core.PeriodMonth} {
 		eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
 			charge := core.Charge{Policy: limited(t, "p", core.Calendar{Limit: 10, Every: every, In: time.UTC}), Key: newKey(t, "k"), Cost: 100}
 			boundary, got := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC).UnixMicro(), int64(0)
@@ -351,8 +351,8 @@ func TestPeekDoesNotAffectDecisionInSameScript(t *testing.T) {
 		{"two counters", core.SlidingWindow{Limit: 10, Window: time.Hour}, core.SlidingWindow{Limit: 10, Window: time.Minute}, false},
 		{"log", log(10, time.Hour), log(10, time.Minute), false},
 		{
-			"calendar", core.Calendar{Limit: 10, Every: core.Day, In: time.UTC},
-			core.Calendar{Limit: 10, Every: core.Day, In: loadZone("America/New_York")}, false,
+			"calendar", core.Calendar{Limit: 10, Every: core.PeriodDay, In: time.UTC},
+			core.Calendar{Limit: 10, Every: core.PeriodDay, In: loadZone("America/New_York")}, false,
 		},
 	}
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {

@@ -66,16 +66,16 @@ func TestCachedDenialHeedsTheChargesLimit(t *testing.T) {
 	})
 }
 
-func TestAtMostSpendsCostsSeveralTimes(t *testing.T) {
+func TestSpendUpToSpendsCostsSeveralTimes(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
 		key := newKey(t, "k")
 		requests := core.Charge{Policy: limited(t, "requests", frozen(10)), Key: key, Cost: 1}
 		tokens := core.Charge{Policy: limited(t, "tokens", frozen(70)), Key: key, Cost: 20}
-		n, d, err := g.AtMost(t.Context(), 8, requests, tokens)
+		n, d, err := g.SpendUpTo(t.Context(), 8, requests, tokens)
 		if n != 3 || err != nil || !d.Allowed || d.At(0).Used != 3 || d.At(1).Used != 60 {
 			t.Errorf("granted %d: %s, %v", n, show(d), err)
 		}
-		if n, d, err := g.AtMost(t.Context(), 0, requests); n != 0 || err != nil || !d.Allowed {
+		if n, d, err := g.SpendUpTo(t.Context(), 0, requests); n != 0 || err != nil || !d.Allowed {
 			t.Errorf("0 times: granted %d: %s, %v", n, show(d), err)
 		}
 	})
@@ -142,10 +142,10 @@ func TestWaitForAFullQueue(t *testing.T) {
 
 func TestEnumerationsHaveNames(t *testing.T) {
 	for _, values := range [][]fmt.Stringer{
-		{core.Local, core.Open, core.Closed, core.FailureMode(9)},
+		{core.FailLocal, core.FailOpen, core.FailClosed, core.FailureMode(9)},
 		{core.CancelOnLoss, core.AdoptOnLoss, core.NotifyOnLoss, core.LossPolicy(9)},
-		{core.Auto, core.OneServer, core.Cluster, core.Topology(9)},
-		{core.Minute, core.Hour, core.Day, core.Week, core.Month, core.Year, core.Period(9)},
+		{core.TopologyAuto, core.TopologyOneServer, core.TopologyCluster, core.Topology(9)},
+		{core.PeriodMinute, core.PeriodHour, core.PeriodDay, core.PeriodWeek, core.PeriodMonth, core.PeriodYear, core.Period(9)},
 		{core.UnitRequests, core.UnitTokens, core.UnitInputTokens, core.UnitOutputTokens, core.UnitMicroDollars, core.Unit(9)},
 		{core.SourceNone, core.SourceRedis, core.SourceMemory, core.SourceOpen, core.SourceLocal, core.SourceClosed, core.SourceCache},
 		{core.EventDecide, core.EventScriptMissing, core.EventKind(99)},

@@ -100,7 +100,7 @@ func (g *Gate) strike(
 	requests := []request.Request{{Charges: []*request.Charge{&c.Charge}}}
 	ask(&requests[0], block)
 	err = g.send(g.bound(ctx), requests)
-	if err == nil || deadline.Err(ctx) != nil || c.mode(err) != Local {
+	if err == nil || deadline.Err(ctx) != nil || c.mode(err) != FailLocal {
 		return err
 	}
 	return g.local.Decide(ctx, requests)

@@ -258,7 +258,7 @@ func TestBlockDuringOutage(t *testing.T) {
 	key := newKey(t, "k")
 	algorithm := core.Block{Strikes: 2, Within: time.Hour, For: time.Hour}
 	local := limited(t, "local", algorithm)
-	closed := newPolicy(t, core.PolicyConfig{Name: "closed", Algorithm: algorithm, OnFailure: core.Closed})
+	closed := newPolicy(t, core.PolicyConfig{Name: "closed", Algorithm: algorithm, OnFailure: core.FailClosed})
 	s.Stop()
 	defer s.Continue()
 	if err := g.BlockKey(ctx, local, key, time.Hour); err != nil {

@@ -12,12 +12,12 @@ type Period uint8
 
 // The periods of a Calendar. The zero value is none of them.
 const (
-	Minute = Period(algorithm.Minute)
-	Hour   = Period(algorithm.Hour)
-	Day    = Period(algorithm.Day)
-	Week   = Period(algorithm.Week) // from Monday
-	Month  = Period(algorithm.Month)
-	Year   = Period(algorithm.Year)
+	PeriodMinute = Period(algorithm.Minute)
+	PeriodHour   = Period(algorithm.Hour)
+	PeriodDay    = Period(algorithm.Day)
+	PeriodWeek   = Period(algorithm.Week) // from Monday
+	PeriodMonth  = Period(algorithm.Month)
+	PeriodYear   = Period(algorithm.Year)
 )
 
 var periods = [...]string{"none", "minute", "hour", "day", "week", "month", "year"}

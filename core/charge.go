@@ -34,7 +34,7 @@ type Charge struct {
 // decides.
 type inquiry struct {
 	op    algorithm.Operation
-	bound int64 // of AtMost: units; of Reserve: microseconds
+	bound int64 // of SpendUpTo: units; of Reserve: microseconds
 	asked []Charge
 
 	denies  [MaxCharges]bool // of each asked charge: it is denied by a limit that keeps no state

@@ -86,11 +86,11 @@ func TestInvalidLogAfterAValidOne(t *testing.T) {
 }
 
 // A cost of 0 fits any number of times.
-func TestAtMostWithoutCost(t *testing.T) {
+func TestSpendUpToWithoutCost(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
 		free := core.Charge{Policy: limited(t, "free", core.PerHour(10)), Key: newKey(t, "k")}
 		one := core.Charge{Policy: limited(t, "one", frozen(1000)), Key: newKey(t, "k"), Cost: 1}
-		if n, d, err := g.AtMost(t.Context(), 100, free, one); n != 100 || err != nil {
+		if n, d, err := g.SpendUpTo(t.Context(), 100, free, one); n != 100 || err != nil {
 			t.Errorf("granted %d: %s, %v", n, show(d), err)
 		}
 	})
@@ -99,10 +99,10 @@ func TestAtMostWithoutCost(t *testing.T) {
 // Reset forgets the states of the charges' own limits.
 func TestResetHeedsTheChargesLimit(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
-		p := limited(t, "p", core.Calendar{Limit: 1, Every: core.Month, In: time.UTC})
+		p := limited(t, "p", core.Calendar{Limit: 1, Every: core.PeriodMonth, In: time.UTC})
 		anchor := time.Date(2025, 1, 17, 9, 0, 0, 0, time.UTC)
 		charges := []core.Charge{
-			{Policy: p, Key: newKey(t, "a"), Cost: 1, Limit: core.Calendar{Limit: 1, Every: core.Month, In: time.UTC, Anchor: anchor}},
+			{Policy: p, Key: newKey(t, "a"), Cost: 1, Limit: core.Calendar{Limit: 1, Every: core.PeriodMonth, In: time.UTC, Anchor: anchor}},
 			{Policy: p, Key: newKey(t, "b"), Cost: 1},
 		}
 		decide(t, g, charges...)

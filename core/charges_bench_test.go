@@ -198,7 +198,7 @@ func BenchmarkAlgorithms(b *testing.B) {
 		{"log of 1000, three windows", core.SlidingLog{Windows: []core.Window{
 			{Limit: 1000, Width: time.Second / 100}, {Limit: 5000, Width: time.Second / 10}, {Limit: 10_000, Width: time.Second},
 		}}, time.Second / 1000, 2000},
-		{"calendar", core.Calendar{Limit: 1e15, Every: core.Month, In: time.UTC}, time.Millisecond, 1},
+		{"calendar", core.Calendar{Limit: 1e15, Every: core.PeriodMonth, In: time.UTC}, time.Millisecond, 1},
 	}
 	s := redistest.Start(b)
 	client := s.Client(b)

@@ -76,10 +76,10 @@ func TestChargesAcrossClusterNodes(t *testing.T) {
 				many.Cost = 100
 				n, d, err := atMost(g, t.Context(), many, half)
 				if n != 7 || err != nil || d.At(0).Used != 22 || d.At(1).Used != 7 {
-					t.Errorf("AtMost granted %d: %s, %v", n, show(d), err)
+					t.Errorf("SpendUpTo granted %d: %s, %v", n, show(d), err)
 				}
 				if d := peek(t, g, many); d.At(0).Used != 22 {
-					t.Errorf("the rest of AtMost was not refunded: %s", show(d))
+					t.Errorf("the rest of SpendUpTo was not refunded: %s", show(d))
 				}
 			})
 
@@ -110,11 +110,11 @@ func TestChargesAcrossClusterNodes(t *testing.T) {
 					cluster.Nodes[1].Stop()
 					d, err := whileStopped(t, cluster.Nodes[1], g, first, second)
 					// A local share of 1 denies the cost of 2.
-					allowed := m.mode == core.Open
+					allowed := m.mode == core.FailOpen
 					if err != nil || d.Cause == nil || d.Source != m.source || d.Allowed != allowed {
 						t.Errorf("%s from %v: %v, %v", show(d), d.Source, d.Cause, err)
 					}
-					if !d.At(0).Known || d.At(1).Known != (m.mode == core.Local) {
+					if !d.At(0).Known || d.At(1).Known != (m.mode == core.FailLocal) {
 						t.Errorf("%s", show(d))
 					}
 					cluster.Nodes[1].Continue()

@@ -16,13 +16,13 @@ func (t Topology) String() string { return nameOf(topologies[:], int(t)) }
 type Topology uint8
 
 const (
-	// Auto takes a *redis.Client as one server, also behind Sentinel, and any other client as a
+	// TopologyAuto takes a *redis.Client as one server, also behind Sentinel, and any other client as a
 	// cluster.
-	Auto Topology = iota
-	// OneServer decides charges on any keys in one script.
-	OneServer
-	// Cluster decides charges in one script only if their keys share the outermost part.
-	Cluster
+	TopologyAuto Topology = iota
+	// TopologyOneServer decides charges on any keys in one script.
+	TopologyOneServer
+	// TopologyCluster decides charges in one script only if their keys share the outermost part.
+	TopologyCluster
 )
 
 // Config configures a Gate. The zero value is right for one process.
@@ -38,7 +38,7 @@ type Config struct {
 	// Replicas is the number of processes that share the limits. While Redis fails, each admits
 	// that part of a Local policy's limit. Zero means 1.
 	Replicas int
-	// Topology says what the client connects to, if its type does not. Zero means Auto.
+	// Topology says what the client connects to, if its type does not. Zero means TopologyAuto.
 	Topology Topology
 	// MaxKeys bounds the keys that a Gate keeps in memory, and that a Gate on Redis keeps for Local
 	// policies. It is rounded up to a multiple of 64. Zero means 100,000. Beyond it, the keys with
@@ -79,11 +79,11 @@ func (cfg Config) complete() (Config, error) {
 		errs = append(errs,
 			fmt.Errorf("core: Config.Timeout is %v: it must be between 1ms and 1m", cfg.Timeout))
 	}
-	if cfg.Topology > Cluster {
+	if cfg.Topology > TopologyCluster {
 		errs = append(
 			errs,
 			fmt.Errorf(
-				"core: Config.Topology is %d: it must be Auto, OneServer or Cluster",
+				"core: Config.Topology is %d: it must be one of the Topology constants",
 				cfg.Topology,
 			),
 		)

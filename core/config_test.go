@@ -37,7 +37,7 @@ func TestConfigFaults(t *testing.T) {
 		words []string
 	}{
 		{"zero", core.Config{}, nil},
-		{"full", core.Config{Prefix: "My_app-1.x", Timeout: time.Minute, Replicas: 1_000_000, Topology: core.Cluster, MaxKeys: 1}, nil},
+		{"full", core.Config{Prefix: "My_app-1.x", Timeout: time.Minute, Replicas: 1_000_000, Topology: core.TopologyCluster, MaxKeys: 1}, nil},
 		{"long prefix", core.Config{Prefix: strings.Repeat("x", 33)}, []string{"Config.Prefix is 33 bytes"}},
 		{"prefix with a brace", core.Config{Prefix: "a{b}"}, []string{`Config.Prefix is "a{b}"`}},
 		{"short timeout", core.Config{Timeout: time.Microsecond}, []string{"Config.Timeout is 1µs"}},
@@ -85,7 +85,7 @@ func TestPolicyFaults(t *testing.T) {
 		cfg   core.PolicyConfig
 		words []string
 	}{
-		{"good", core.PolicyConfig{Name: "a-B_9.", Algorithm: good, Unit: core.UnitMicroDollars, OnFailure: core.Closed, Shadow: true}, nil},
+		{"good", core.PolicyConfig{Name: "a-B_9.", Algorithm: good, Unit: core.UnitMicroDollars, OnFailure: core.FailClosed, Shadow: true}, nil},
 		{"longest name", core.PolicyConfig{Name: strings.Repeat("x", 64), Algorithm: good}, nil},
 		{"zero", core.PolicyConfig{}, []string{"PolicyConfig.Name is empty", "PolicyConfig.Algorithm is nil"}},
 		{"name too long", core.PolicyConfig{Name: strings.Repeat("x", 65), Algorithm: good}, []string{"PolicyConfig.Name is 65 bytes"}},

@@ -343,7 +343,7 @@ var vectors = []vector{
 	},
 	{
 		name:   "day on Lord Howe",
-		limits: []core.Algorithm{core.Calendar{Limit: 10, Every: core.Day, In: lordHowe}},
+		limits: []core.Algorithm{core.Calendar{Limit: 10, Every: core.PeriodDay, In: lordHowe}},
 		steps: []step{
 			{0, "decide 4", "4 used, 6 left, next 1h0m0s, reset 1h0m0s"},
 			{0, "decide 7", "denied, 4 used, 6 left, retry 1h0m0s, next 1h0m0s, reset 1h0m0s"},
@@ -356,7 +356,7 @@ var vectors = []vector{
 	},
 	{
 		name:   "day of 23 hours and a half",
-		limits: []core.Algorithm{core.Calendar{Limit: 10, Every: core.Day, In: lordHowe}},
+		limits: []core.Algorithm{core.Calendar{Limit: 10, Every: core.PeriodDay, In: lordHowe}},
 		at:     time.Date(2026, 10, 3, 13, 30, 0, 0, time.UTC),
 		steps: []step{
 			{0, "atmost 20", "got 10, 10 used, 0 left, next 23h30m0s, reset 23h30m0s"},
@@ -365,7 +365,7 @@ var vectors = []vector{
 	},
 	{
 		name:   "billing month from the 31st",
-		limits: []core.Algorithm{core.Calendar{Limit: 10, Every: core.Month, In: time.UTC, Anchor: time.Date(2025, 1, 31, 12, 0, 0, 0, time.UTC)}},
+		limits: []core.Algorithm{core.Calendar{Limit: 10, Every: core.PeriodMonth, In: time.UTC, Anchor: time.Date(2025, 1, 31, 12, 0, 0, 0, time.UTC)}},
 		at:     time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC),
 		steps: []step{
 			{0, "decide 10", "10 used, 0 left, next 672h0m0s, reset 672h0m0s"},
@@ -375,12 +375,12 @@ var vectors = []vector{
 	},
 	{
 		name:   "minute",
-		limits: []core.Algorithm{core.Calendar{Limit: 2, Every: core.Minute, In: lordHowe}},
+		limits: []core.Algorithm{core.Calendar{Limit: 2, Every: core.PeriodMinute, In: lordHowe}},
 		steps:  []step{{time.Second, "decide 1", "1 used, 1 left, next 59s, reset 59s"}},
 	},
 	{
 		name:   "hour in which the clocks go back by half an hour",
-		limits: []core.Algorithm{core.Calendar{Limit: 2, Every: core.Hour, In: lordHowe}},
+		limits: []core.Algorithm{core.Calendar{Limit: 2, Every: core.PeriodHour, In: lordHowe}},
 		at:     time.Date(2026, 4, 4, 14, 30, 0, 0, time.UTC),
 		steps: []step{
 			{0, "decide 2", "2 used, 0 left, next 30m0s, reset 30m0s"},
@@ -389,12 +389,12 @@ var vectors = []vector{
 	},
 	{
 		name:   "week",
-		limits: []core.Algorithm{core.Calendar{Limit: 2, Every: core.Week, In: time.UTC}},
+		limits: []core.Algorithm{core.Calendar{Limit: 2, Every: core.PeriodWeek, In: time.UTC}},
 		steps:  []step{{0, "decide 1", "1 used, 1 left, next 60h0m0s, reset 60h0m0s"}},
 	},
 	{
 		name:   "year",
-		limits: []core.Algorithm{core.Calendar{Limit: 2, Every: core.Year, In: time.UTC}},
+		limits: []core.Algorithm{core.Calendar{Limit: 2, Every: core.PeriodYear, In: time.UTC}},
 		steps:  []step{{0, "decide 1", "1 used, 1 left, next 972h0m0s, reset 972h0m0s"}},
 	},
 	{

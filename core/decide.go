@@ -34,16 +34,16 @@ func (g *Gate) Peek(ctx context.Context, charges ...Charge) (d Decision, err err
 	return d, err
 }
 
-// AtMost spends every charge up to n times, as often as all of them fit, and returns how often that
+// SpendUpTo spends every charge up to n times, as often as all of them fit, and returns how often that
 // was. The Decision is allowed if that is above 0, or n is 0. Its waits are those for one time.
 // With a Cost of 1 it takes n units, or as many as there are.
-func (g *Gate) AtMost(
+func (g *Gate) SpendUpTo(
 	ctx context.Context,
 	n int64,
 	charges ...Charge,
 ) (granted int64, d Decision, err error) {
 	if n < 0 {
-		return 0, d, fmt.Errorf("%w: AtMost %d times", ErrCharge, n)
+		return 0, d, fmt.Errorf("%w: SpendUpTo %d times", ErrCharge, n)
 	}
 	granted, err = g.decide(ctx, &d, algorithm.AtMost, n, charges)
 	return granted, d, err
@@ -186,7 +186,7 @@ func (g *Gate) ask(caller context.Context, p *inquiry, d *Decision) error {
 				r.Slot.Sent = false
 			}
 			for _, c := range r.Charges {
-				admitted = admitted && p.of(c).mode(err) != Closed
+				admitted = admitted && p.of(c).mode(err) != FailClosed
 			}
 		}
 	}
@@ -224,7 +224,7 @@ func (g *Gate) send(ctx context.Context, requests []request.Request) error {
 }
 
 var eventOf = map[algorithm.Operation]EventKind{
-	algorithm.Decide: EventDecide, algorithm.Peek: EventPeek, algorithm.AtMost: EventAtMost,
+	algorithm.Decide: EventDecide, algorithm.Peek: EventPeek, algorithm.AtMost: EventSpendUpTo,
 	algorithm.Reserve: EventReserve,
 }
 

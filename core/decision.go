@@ -170,7 +170,7 @@ func (r *Result) tell(limit algorithm.Limit, reading *algorithm.Reading, fits bo
 func (r *Result) read(c *charge, p *inquiry, cause error) {
 	if c.failed {
 		r.Limit, r.Window = quota(c.Limit)
-		r.Source, r.Allowed = SourceOpen, c.mode(cause) == Open
+		r.Source, r.Allowed = SourceOpen, c.mode(cause) == FailOpen
 		if !r.Allowed {
 			r.Source, r.RetryAfter = denier(cause), closedRetry
 		}

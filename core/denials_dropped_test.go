@@ -30,7 +30,7 @@ func TestCachedDenialIsDropped(t *testing.T) {
 		{"Peek", func(t *testing.T, gates *cachedGate, c core.Charge, _ *core.Reservation) core.Decision {
 			return peek(t, gates.Gate, c)
 		}, false, core.SourceRedis},
-		{"AtMost", func(t *testing.T, gates *cachedGate, c core.Charge, _ *core.Reservation) core.Decision {
+		{"SpendUpTo", func(t *testing.T, gates *cachedGate, c core.Charge, _ *core.Reservation) core.Decision {
 			_, d, err := atMost(gates.Gate, t.Context(), c)
 			if err != nil {
 				t.Error(err)

@@ -283,7 +283,7 @@ func TestCachedDenialWhileRedisIsDown(t *testing.T) {
 	g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix})
 	clock := newClock()
 	g.InjectClock(clock.now)
-	c := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: frozen(1), OnFailure: core.Open}), Key: newKey(t, "k"), Cost: 1}
+	c := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: frozen(1), OnFailure: core.FailOpen}), Key: newKey(t, "k"), Cost: 1}
 	decide(t, g, c)
 	decide(t, g, c)
 	s.Kill()

@@ -14,7 +14,7 @@ type EventKind uint8
 const (
 	EventDecide        EventKind = iota + 1 // a Decide, Charge, Allow, or the charges of an Admit
 	EventPeek                               // a Peek
-	EventAtMost                             // an AtMost
+	EventSpendUpTo                          // a SpendUpTo
 	EventReserve                            // a Reserve, or one attempt of a Limiter.Wait
 	EventSettle                             // a Settle
 	EventCancel                             // a Cancel
@@ -34,7 +34,7 @@ const (
 	EventForgetStrikes                      // a ForgetStrikes
 	EventHoldExpired                        // a Settle or Renew came after PolicyConfig.Hold
 	EventAdjust                             // an Adjust
-	EventAtLeast                            // an AtLeast
+	EventRaiseUsed                          // a RaiseUsed
 	EventLedger                             // a PolicyConfig.Ledger was asked for a key
 	EventThreshold                          // a key has reached one of PolicyConfig.Thresholds
 )
@@ -61,11 +61,11 @@ func nameOf(names []string, value int) string {
 // Event is what happened in a Gate.
 type Event struct {
 	Kind EventKind
-	// Policy is that of an EventBlockKey, EventForgetStrikes, EventAdjust, EventAtLeast,
+	// Policy is that of an EventBlockKey, EventForgetStrikes, EventAdjust, EventRaiseUsed,
 	// EventLedger or EventThreshold, and that of the first charge of a Reset. The policies of a
 	// decision are in its Results.
 	Policy *Policy
-	// Key is that of an EventLedger, EventAdjust or EventAtLeast.
+	// Key is that of an EventLedger, EventAdjust or EventRaiseUsed.
 	Key Key
 	// Semaphore is set for EventAcquire, EventRelease, EventAdopted, EventLeaseLost and
 	// EventEvicted.
@@ -80,7 +80,7 @@ type Event struct {
 	// Source says who granted or denied the slot of an EventAcquire. It is SourceNone if nobody
 	// did.
 	Source Source
-	// Decision is set for EventDecide, EventPeek, EventAtMost and EventReserve. With an error it
+	// Decision is set for EventDecide, EventPeek, EventSpendUpTo and EventReserve. With an error it
 	// denies, and may have no results. It must not be kept.
 	Decision *Decision
 	// Charges are what the Decision decided on, one for each of its results. They must not be kept.

@@ -156,7 +156,7 @@ func TestLargestNumbersAreExact(t *testing.T) {
 		"backlog and cost":                    century + century,
 		"refunds, and a backlog beyond reach": century + century + back,
 		"two fractions before the carry":      2*finest - 1,
-		"twice a sum that AtMost keeps":       century + century,
+		"twice a sum that SpendUpTo keeps":    century + century,
 		"TTL in milliseconds":                 century/1000 + 86_400_000,
 	} {
 		if sum >= exact {

@@ -82,7 +82,7 @@ func ExampleCalendar() {
 		log.Fatal(err)
 	}
 	plan, err := core.NewPolicy(core.PolicyConfig{Name: "plan", Algorithm: core.Calendar{
-		Limit: 10_000, Every: core.Month, In: time.UTC,
+		Limit: 10_000, Every: core.PeriodMonth, In: time.UTC,
 		Anchor: time.Date(2026, 1, 31, 0, 0, 0, 0, time.UTC),
 	}})
 	if err != nil {
@@ -101,8 +101,8 @@ func ExampleCalendar() {
 	// Output: the period ends on 2026-11-30
 }
 
-// AtMost takes n units, or as many as there are.
-func ExampleGate_AtMost() {
+// SpendUpTo takes n units, or as many as there are.
+func ExampleGate_SpendUpTo() {
 	gate, err := core.NewMemory(core.Config{Clock: new(core.ManualClock)})
 	if err != nil {
 		log.Fatal(err)
@@ -117,7 +117,7 @@ func ExampleGate_AtMost() {
 	}
 	charge := core.Charge{Policy: mails, Key: tenant, Cost: 1}
 	for range 3 {
-		granted, d, err := gate.AtMost(context.Background(), 60, charge)
+		granted, d, err := gate.SpendUpTo(context.Background(), 60, charge)
 		if err != nil {
 			log.Fatal(err)
 		}

@@ -11,7 +11,7 @@ import (
 // A customer buys more of this month's quota. The notice of it may come twice.
 func ExampleGate_Adjust() {
 	gate := core.Must(core.NewMemory(core.Config{}))
-	month := core.Calendar{Limit: 1000, Every: core.Month, In: time.UTC}
+	month := core.Calendar{Limit: 1000, Every: core.PeriodMonth, In: time.UTC}
 	tokens := core.Must(core.NewPolicy(core.PolicyConfig{
 		Name: "tokens", Algorithm: month, Raisable: true,
 	}))
@@ -44,8 +44,8 @@ func ExampleGate_Adjust() {
 func ExamplePolicyConfig_ledger() {
 	gate := core.Must(core.NewMemory(core.Config{}))
 	tokens := core.Must(core.NewPolicy(core.PolicyConfig{
-		Name: "tokens", Algorithm: core.Calendar{Limit: 1000, Every: core.Month, In: time.UTC},
-		OnFailure: core.Closed,
+		Name: "tokens", Algorithm: core.Calendar{Limit: 1000, Every: core.PeriodMonth, In: time.UTC},
+		OnFailure: core.FailClosed,
 		Ledger: func(ctx context.Context, key core.Key, period core.Span) (used int64, err error) {
 			return 900, nil // SELECT sum(tokens) ... WHERE at >= period.From AND at < period.Until
 		},

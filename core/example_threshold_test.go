@@ -23,7 +23,7 @@ func ExampleThreshold() {
 	}
 	day, err := core.NewPolicy(core.PolicyConfig{
 		Name:       "day",
-		Algorithm:  core.Calendar{Limit: 1000, Every: core.Day, In: time.UTC},
+		Algorithm:  core.Calendar{Limit: 1000, Every: core.PeriodDay, In: time.UTC},
 		Thresholds: []int{80, 100},
 	})
 	if err != nil {

@@ -17,7 +17,7 @@ func ExampleGate_Usage() {
 	}
 	requests := core.Must(core.NewPolicy(core.PolicyConfig{Name: "requests", Algorithm: core.AnyHour(100)}))
 	tokens := core.Must(core.NewPolicy(core.PolicyConfig{
-		Name: "tokens", Algorithm: core.Calendar{Limit: 10_000, Every: core.Year, In: time.UTC},
+		Name: "tokens", Algorithm: core.Calendar{Limit: 10_000, Every: core.PeriodYear, In: time.UTC},
 	}))
 	tenant, err := core.NewKey("acme")
 	if err != nil {

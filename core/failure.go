@@ -14,14 +14,14 @@ import (
 type FailureMode uint8
 
 const (
-	// Local lets this process decide alone, with its share of the limit: the limit divided by
+	// FailLocal lets this process decide alone, with its share of the limit: the limit divided by
 	// Config.Replicas. It starts with an unspent share, and what it spends is not carried to Redis
 	// afterwards. A cost above the share is denied, with a wait of a second.
-	Local FailureMode = iota
-	// Open abstains: the policy allows everything.
-	Open
-	// Closed denies everything, for operations that must never run uncounted.
-	Closed
+	FailLocal FailureMode = iota
+	// FailOpen abstains: the policy allows everything.
+	FailOpen
+	// FailClosed denies everything, for operations that must never run uncounted.
+	FailClosed
 )
 
 var failureModes = [...]string{"local", "open", "closed"}
@@ -45,9 +45,9 @@ func (g *Gate) fail(ctx context.Context, p *inquiry, d *Decision, cause error, a
 			continue
 		}
 		switch c.mode(cause) {
-		case Closed:
+		case FailClosed:
 			d.Source, admitted = denier(cause), false
-		case Local: // between Open and Closed
+		case FailLocal: // between Open and Closed
 			d.Source = max(d.Source, SourceLocal)
 			own := &shares[len(at)]
 			*own = *c
@@ -90,11 +90,11 @@ func (g *Gate) fail(ctx context.Context, p *inquiry, d *Decision, cause error, a
 func (c *charge) mode(cause error) FailureMode {
 	switch {
 	case c.Shadow:
-		return Open
+		return FailOpen
 	case errors.Is(cause, ErrMisconfigured):
-		return Closed
-	case errors.Is(cause, ErrOverloaded) && c.policy.onFailure == Local:
-		return Closed
+		return FailClosed
+	case errors.Is(cause, ErrOverloaded) && c.policy.onFailure == FailLocal:
+		return FailClosed
 	}
 	return c.policy.onFailure
 }

@@ -22,9 +22,9 @@ var modes = []struct {
 	source  core.Source
 	allowed bool
 }{
-	{"local", core.Local, core.SourceLocal, true},
-	{"open", core.Open, core.SourceOpen, true},
-	{"closed", core.Closed, core.SourceClosed, false},
+	{"local", core.FailLocal, core.SourceLocal, true},
+	{"open", core.FailOpen, core.SourceOpen, true},
+	{"closed", core.FailClosed, core.SourceClosed, false},
 }
 
 // warm fills the client's pool with connections. With an empty pool a repeated command would die
@@ -111,7 +111,7 @@ func TestFailureModesOnStoppedServer(t *testing.T) {
 					if err != nil || d.Cause == nil || d.Source != m.source || d.Allowed != m.allowed {
 						t.Errorf("%s from %v: %v, %v", show(d), d.Source, d.Cause, err)
 					}
-					if r := d.At(0); r.Known != (m.mode == core.Local) || r.Limit != 10 {
+					if r := d.At(0); r.Known != (m.mode == core.FailLocal) || r.Limit != 10 {
 						t.Errorf("%+v", r)
 					}
 					if wait := d.RetryAfter(); wait == core.Never || (wait > 0) == m.allowed {
@@ -138,7 +138,7 @@ func TestDecisionEndsAtCallersDeadline(t *testing.T) {
 	s := redistest.Start(t)
 	client := s.Client(t)
 	g := redisGate(t, client, core.Config{})
-	c := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: frozen(100), OnFailure: core.Open}), Key: newKey(t, "k"), Cost: 1}
+	c := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: frozen(100), OnFailure: core.FailOpen}), Key: newKey(t, "k"), Cost: 1}
 	decide(t, g, c)
 	warm(t, client)
 	s.Stop()
@@ -162,7 +162,7 @@ func TestCallersDeadlinesOpenTheCircuit(t *testing.T) {
 	s := redistest.Start(t)
 	client := s.Client(t)
 	g := redisGate(t, client, core.Config{Timeout: 2 * shortTimeout})
-	c := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: frozen(100), OnFailure: core.Open}), Key: newKey(t, "k"), Cost: 1}
+	c := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: frozen(100), OnFailure: core.FailOpen}), Key: newKey(t, "k"), Cost: 1}
 	viaRedis(t, g, c)
 	warm(t, client)
 	s.Stop()
@@ -186,7 +186,7 @@ func TestShortDeadlinesDetectTheOutage(t *testing.T) {
 	s := redistest.Start(t)
 	client := s.Client(t)
 	g := redisGate(t, client, core.Config{Timeout: shortTimeout})
-	c := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: frozen(100), OnFailure: core.Open}), Key: newKey(t, "k"), Cost: 1}
+	c := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: frozen(100), OnFailure: core.FailOpen}), Key: newKey(t, "k"), Cost: 1}
 	viaRedis(t, g, c)
 	warm(t, client)
 	s.Stop()
@@ -210,7 +210,7 @@ func TestPausedWritesAreAnOutage(t *testing.T) {
 	s := redistest.Start(t)
 	client, admin := s.Client(t), s.Client(t)
 	g := redisGate(t, client, core.Config{Timeout: shortTimeout})
-	c := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: frozen(100), OnFailure: core.Open}), Key: newKey(t, "k"), Cost: 1}
+	c := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: frozen(100), OnFailure: core.FailOpen}), Key: newKey(t, "k"), Cost: 1}
 	viaRedis(t, g, c)
 	if err := admin.Do(t.Context(), "CLIENT", "PAUSE", 600_000, "WRITE").Err(); err != nil {
 		t.Fatal(err)
@@ -240,9 +240,9 @@ func TestFailureModesOnKilledServer(t *testing.T) {
 	g := redisGate(t, client, core.Config{Timeout: time.Second, Replicas: 4})
 	key := newKey(t, "k")
 	local := core.Charge{Policy: limited(t, "local", frozen(10)), Key: key, Cost: 1}
-	open := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "open", Algorithm: frozen(10), OnFailure: core.Open}), Key: key, Cost: 1}
-	closed := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "closed", Algorithm: frozen(10), OnFailure: core.Closed}), Key: key, Cost: 1}
-	shadow := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "shadow", Algorithm: frozen(10), OnFailure: core.Closed, Shadow: true}), Key: key, Cost: 1}
+	open := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "open", Algorithm: frozen(10), OnFailure: core.FailOpen}), Key: key, Cost: 1}
+	closed := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "closed", Algorithm: frozen(10), OnFailure: core.FailClosed}), Key: key, Cost: 1}
+	shadow := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "shadow", Algorithm: frozen(10), OnFailure: core.FailClosed, Shadow: true}), Key: key, Cost: 1}
 	full := core.Charge{Policy: limited(t, "full", frozen(1)), Key: key, Cost: 1}
 	decide(t, g, full)
 
@@ -288,7 +288,7 @@ func TestFailureModesOnKilledServer(t *testing.T) {
 	other.Cost = 9
 	n, d, err := atMost(g, t.Context(), other)
 	if n != 2 || err != nil || !d.Allowed || d.Source != core.SourceLocal {
-		t.Errorf("AtMost granted %d: %s, %v", n, show(d), err)
+		t.Errorf("SpendUpTo granted %d: %s, %v", n, show(d), err)
 	}
 	p, err := g.Peek(t.Context(), local)
 	if err != nil || p.Allowed || p.Source != core.SourceLocal {

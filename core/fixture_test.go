@@ -137,7 +137,7 @@ func atMost(g *core.Gate, ctx context.Context, charges ...core.Charge) (int64, c
 	for i := range units {
 		units[i].Cost = min(1, units[i].Cost)
 	}
-	return g.AtMost(ctx, charges[0].Cost, units...)
+	return g.SpendUpTo(ctx, charges[0].Cost, units...)
 }
 
 func decide(t testing.TB, g *core.Gate, charges ...core.Charge) core.Decision {
@@ -200,5 +200,5 @@ var limitsOfTen = []struct {
 	{"buckets", core.SlidingWindow{Limit: 10, Window: 24 * time.Hour, Buckets: 10}},
 	{"log", core.SlidingLog{Windows: []core.Window{{Limit: 10, Width: 24 * time.Hour}}}},
 	{"log of two windows", core.SlidingLog{Windows: []core.Window{{Limit: 10, Width: time.Hour}, {Limit: 11, Width: 24 * time.Hour}}}},
-	{"calendar", core.Calendar{Limit: 10, Every: core.Day, In: time.UTC}},
+	{"calendar", core.Calendar{Limit: 10, Every: core.PeriodDay, In: time.UTC}},
 }

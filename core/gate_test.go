@@ -42,12 +42,12 @@ func TestInvalidCharges(t *testing.T) {
 			if d, err = g.Peek(t.Context(), tt.charges...); !errors.Is(err, tt.want) || d.Allowed {
 				t.Errorf("%s: Peek: %v", tt.name, err)
 			}
-			if n, d, err := g.AtMost(t.Context(), 1, tt.charges...); !errors.Is(err, core.ErrCharge) && !errors.Is(err, core.ErrKey) || d.Allowed || n != 0 {
-				t.Errorf("%s: AtMost: %v", tt.name, err)
+			if n, d, err := g.SpendUpTo(t.Context(), 1, tt.charges...); !errors.Is(err, core.ErrCharge) && !errors.Is(err, core.ErrKey) || d.Allowed || n != 0 {
+				t.Errorf("%s: SpendUpTo: %v", tt.name, err)
 			}
 		}
-		if _, _, err := g.AtMost(t.Context(), -1, good); !errors.Is(err, core.ErrCharge) {
-			t.Errorf("AtMost -1 times: %v", err)
+		if _, _, err := g.SpendUpTo(t.Context(), -1, good); !errors.Is(err, core.ErrCharge) {
+			t.Errorf("SpendUpTo -1 times: %v", err)
 		}
 		if d := peek(t, g, good); !d.Allowed {
 			t.Error("something was spent")
@@ -105,7 +105,7 @@ func TestChargesOfOneKeyAreSummed(t *testing.T) {
 		}
 		c.Key = newKey(t, "l")
 		if n, d, err := atMost(g, t.Context(), c, c); n != 2 || err != nil || d.At(0).Used != 4 {
-			t.Errorf("AtMost granted %d: %s, %v", n, show(d), err)
+			t.Errorf("SpendUpTo granted %d: %s, %v", n, show(d), err)
 		}
 	})
 }
@@ -146,7 +146,7 @@ func TestPoliciesWithoutState(t *testing.T) {
 				charges = append(charges, core.Charge{Policy: p, Key: key, Cost: 100})
 			}
 			if n, d, err := atMost(g, t.Context(), charges...); n != tt.want || d.Allowed != (n > 0) || err != nil {
-				t.Errorf("AtMost of %s: %d, %s, %v", name, n, show(d), err)
+				t.Errorf("SpendUpTo of %s: %d, %s, %v", name, n, show(d), err)
 			}
 		}
 		if err := g.Reset(t.Context(), core.Charge{Policy: unlimited, Key: key}); err != nil {
@@ -210,7 +210,7 @@ func TestClosedGateRejectsCalls(t *testing.T) {
 		_, _, errAtMost := atMost(g, t.Context(), c)
 		_, errPeek := g.Peek(t.Context(), c)
 		for name, err := range map[string]error{
-			"Decide": err, "Peek": errPeek, "AtMost": errAtMost, "Reset": g.Reset(t.Context(), c), "Ping": g.Ping(t.Context()),
+			"Decide": err, "Peek": errPeek, "SpendUpTo": errAtMost, "Reset": g.Reset(t.Context(), c), "Ping": g.Ping(t.Context()),
 		} {
 			if !errors.Is(err, core.ErrClosed) || d.Allowed {
 				t.Errorf("%s: %v", name, err)
@@ -342,7 +342,7 @@ func TestForeignValueIsMisconfiguration(t *testing.T) {
 			"list": func(key string) error { return client.LPush(ctx, key, "x").Err() },
 			"text": func(key string) error { return client.Set(ctx, key, "hello", time.Hour).Err() },
 		} {
-			for i, mode := range []core.FailureMode{core.Local, core.Open, core.Closed} {
+			for i, mode := range []core.FailureMode{core.FailLocal, core.FailOpen, core.FailClosed} {
 				key := newKey(t, name, fmt.Sprint(i))
 				p := newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: core.PerSecond(1), OnFailure: mode})
 				if err := write(s.Prefix + ":" + key.String() + core.BundleSuffix); err != nil {

@@ -63,7 +63,7 @@ func contend(t testing.TB, newGate func() *core.Gate) (h handoff) {
 	for range contenders {
 		g := newGate()
 		t.Cleanup(func() { _ = g.Close(context.Background()) })
-		s := semaphore(t, g, core.SemaphoreConfig{TTL: time.Minute, OnFailure: core.Closed})
+		s := semaphore(t, g, core.SemaphoreConfig{TTL: time.Minute, OnFailure: core.FailClosed})
 		var l *core.Lease
 		h = append(h, struct{ lock, unlock func() }{
 			lock: func() {
@@ -109,7 +109,7 @@ func TestOperationTakesOneCall(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := semaphore(t, redisGate(t, server.Client(t), core.Config{Prefix: server.Prefix}),
-		core.SemaphoreConfig{TTL: time.Minute, OnFailure: core.Closed})
+		core.SemaphoreConfig{TTL: time.Minute, OnFailure: core.FailClosed})
 	try := func() {
 		ask := core.SlotRequest{Levels: []core.Level{{Key: newKey(t, "k"), Limit: 1}}}
 		if _, err := s.TryAcquire(ctx, ask); !errors.Is(err, core.ErrFull) {

@@ -135,7 +135,7 @@ func TestLeasesSurviveFailover(t *testing.T) {
 	f := redistest.StartFailover(t, 1)
 	client := f.Client(t, func(o *redis.FailoverOptions) { o.DialerRetries = 1 })
 	g := redisGate(t, client, core.Config{Timeout: time.Second})
-	sem := semaphore(t, g, core.SemaphoreConfig{TTL: 20 * time.Second, OnFailure: core.Closed})
+	sem := semaphore(t, g, core.SemaphoreConfig{TTL: 20 * time.Second, OnFailure: core.FailClosed})
 	level := core.Level{Key: newKey(t, "k"), Limit: 1}
 	first := acquire(t, sem, level)
 	f.Replicated(t)
@@ -228,7 +228,7 @@ func TestHangingSubscriptionBlocksNothing(t *testing.T) {
 		o.DialTimeout, o.ReadTimeout, o.WriteTimeout = time.Hour, time.Hour, time.Hour
 	})
 	g := redisGate(t, client, core.Config{Timeout: busyTimeout})
-	sem := semaphore(t, g, core.SemaphoreConfig{TTL: time.Second, OnFailure: core.Closed})
+	sem := semaphore(t, g, core.SemaphoreConfig{TTL: time.Second, OnFailure: core.FailClosed})
 	l := acquire(t, sem, core.Level{Key: newKey(t, "k"), Limit: 1})
 	s.Stop()
 	defer s.Continue()
@@ -299,7 +299,7 @@ func TestAcquireEndsWithItsOwnDeadline(t *testing.T) {
 			overloads.Add(1)
 		}
 	}})
-	sem := semaphore(t, g, core.SemaphoreConfig{OnFailure: core.Closed})
+	sem := semaphore(t, g, core.SemaphoreConfig{OnFailure: core.FailClosed})
 	answered = func() { release(t, acquire(t, sem, core.Level{Key: newKey(t, "other"), Limit: 1})) }
 	answered()
 	ctx, cancel := context.WithTimeout(t.Context(), shortTimeout)
@@ -317,7 +317,7 @@ func TestAcquireEndsWithItsOwnDeadline(t *testing.T) {
 // A waiter that was granted its slot and lost it to Evict before it heard takes no slot of another
 // source.
 func TestEvictedWaiterTakesNoLocalSlot(t *testing.T) {
-	for _, mode := range []core.FailureMode{core.Local, core.Open} {
+	for _, mode := range []core.FailureMode{core.FailLocal, core.FailOpen} {
 		s := redistest.Start(t)
 		do(t, s.Client(t), "ACL", "SETUSER", "deaf", "on", ">secret", "~*", "resetchannels", "+@all", "-@pubsub")
 		client := s.Client(t, func(o *redis.Options) { o.Username, o.Password = "deaf", "secret" })
@@ -350,7 +350,7 @@ func TestEvictedWaiterTakesNoLocalSlot(t *testing.T) {
 func TestFullRedisTakesReleases(t *testing.T) {
 	server := redistest.Start(t)
 	g := redisGate(t, server.Client(t), core.Config{Prefix: server.Prefix, Timeout: longTimeout})
-	s := semaphore(t, g, core.SemaphoreConfig{TTL: time.Hour, OnFailure: core.Closed})
+	s := semaphore(t, g, core.SemaphoreConfig{TTL: time.Hour, OnFailure: core.FailClosed})
 	level := func(name string, i int) core.Level {
 		return core.Level{Key: newKey(t, fmt.Sprint(name, i)), Limit: 1}
 	}

@@ -67,9 +67,9 @@ func TestLostGrantIsReleased(t *testing.T) {
 			at.Store(&inAnHour)
 			client.AddHook(lostReply{new(sync.Once), func() error { return fail(func() { at.Store(new(time.Time)) }) }})
 			g := redisGate(t, client, core.Config{})
-			sem := semaphore(t, g, core.SemaphoreConfig{TTL: time.Hour, OnFailure: core.Closed})
+			sem := semaphore(t, g, core.SemaphoreConfig{TTL: time.Hour, OnFailure: core.FailClosed})
 			level := core.Level{Key: newKey(t, "k"), Limit: 1}
-			p := newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: frozen(1), OnFailure: core.Closed})
+			p := newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: frozen(1), OnFailure: core.FailClosed})
 			func() {
 				defer func() { _ = recover() }()
 				l, _, err := sem.TryAdmit(lateContext{t.Context(), at}, core.SlotRequest{Levels: []core.Level{level}}, core.Charge{Policy: p, Key: level.Key, Cost: 1})
@@ -91,7 +91,7 @@ func TestAbandonedLeaseCallIsRaceFree(t *testing.T) {
 	s := redistest.Start(t)
 	client := s.Client(t, func(o *redis.Options) { o.ContextTimeoutEnabled = false })
 	g := redisGate(t, client, core.Config{Timeout: shortTimeout})
-	sem := semaphore(t, g, core.SemaphoreConfig{OnFailure: core.Open})
+	sem := semaphore(t, g, core.SemaphoreConfig{OnFailure: core.FailOpen})
 	do(t, client, "PING")
 	s.Stop()
 	l := acquire(t, sem, core.Level{Key: newKey(t, "k"), Limit: 1})
@@ -182,7 +182,7 @@ func TestMaxHoldEndsLease(t *testing.T) {
 				time.Sleep(2 * time.Second) // until a pool that could not dial has noticed
 			}()
 			g := redisGate(t, client, core.Config{})
-			s := semaphore(t, g, core.SemaphoreConfig{TTL: time.Second, MaxHold: time.Minute, OnFailure: core.Open, OnLoss: core.AdoptOnLoss})
+			s := semaphore(t, g, core.SemaphoreConfig{TTL: time.Second, MaxHold: time.Minute, OnFailure: core.FailOpen, OnLoss: core.AdoptOnLoss})
 			start := time.Now()
 			l := acquire(t, s, core.Level{Key: newKey(t, "k"), Limit: 1})
 			<-l.Lost()

@@ -82,7 +82,7 @@ func (p *inquiry) dropLedgers(r *request.Request, cause error) (closed, others b
 	var rest []*request.Charge
 	for _, c := range r.Charges {
 		if c.Seeds {
-			closed = closed || p.of(c).mode(cause) == Closed
+			closed = closed || p.of(c).mode(cause) == FailClosed
 		} else {
 			rest = append(rest, c)
 		}

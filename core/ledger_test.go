@@ -53,7 +53,7 @@ func TestLedgerSeedsEachPeriodOnce(t *testing.T) {
 				c.micros.Store(epoch)
 				l := new(ledger)
 				l.used.Store(7)
-				p, key := l.policy(t, q.algorithm, core.Closed), newKey(t, "k", t.Name())
+				p, key := l.policy(t, q.algorithm, core.FailClosed), newKey(t, "k", t.Name())
 				charge := core.Charge{Policy: p, Key: key, Cost: 2}
 				for _, want := range []int64{9, 9} { // the second is denied
 					decide(t, g, charge)
@@ -86,7 +86,7 @@ func TestLedgerIsAskedByOneCaller(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		l := new(ledger)
 		l.used.Store(90)
-		p := l.policy(t, core.Calendar{Limit: 100, Every: core.Year, In: time.UTC}, core.Closed)
+		p := l.policy(t, core.Calendar{Limit: 100, Every: core.PeriodYear, In: time.UTC}, core.FailClosed)
 		var gates []*core.Gate
 		for range 2 {
 			gates = append(gates, redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, DisableDenialCache: true}))
@@ -126,7 +126,7 @@ func TestAdjustAsksLedgerFirst(t *testing.T) {
 				c.micros.Store(epoch)
 				l := new(ledger)
 				l.used.Store(7)
-				p, key := l.policy(t, q.algorithm, core.Closed), newKey(t, "k", t.Name())
+				p, key := l.policy(t, q.algorithm, core.FailClosed), newKey(t, "k", t.Name())
 				adjust(t, g, core.Adjustment{ID: "a", Policy: p, Key: key, Units: -3})
 				if n := used(t, g, p, key); n != 4 || l.calls.Load() != 1 {
 					t.Errorf("%d units in use after %d calls, want 4 after 1", n, l.calls.Load())
@@ -146,7 +146,7 @@ func TestLedgerRaises(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
 		var p *core.Policy
 		p = newPolicy(t, core.PolicyConfig{
-			Name: "budget", Algorithm: frozen(10), Raisable: true, OnFailure: core.Closed,
+			Name: "budget", Algorithm: frozen(10), Raisable: true, OnFailure: core.FailClosed,
 			Ledger: func(ctx context.Context, key core.Key, _ core.Span) (int64, error) {
 				_, err := g.Adjust(ctx, core.Adjustment{ID: "a", Policy: p, Key: key, Raise: 20, Until: c.Now().Add(time.Hour)})
 				return 12, err
@@ -168,10 +168,10 @@ func TestLedgerFails(t *testing.T) {
 		source  core.Source
 		allowed bool
 	}{
-		{"closed", func(l *ledger) { l.fails.Store(&errGone) }, core.Closed, core.SourceClosed, false},
-		{"open", func(l *ledger) { l.fails.Store(&errGone) }, core.Open, core.SourceOpen, true},
-		{"local", func(l *ledger) { l.fails.Store(&errGone) }, core.Local, core.SourceLocal, true},
-		{"a negative figure", func(l *ledger) { l.used.Store(-1) }, core.Closed, core.SourceClosed, false},
+		{"closed", func(l *ledger) { l.fails.Store(&errGone) }, core.FailClosed, core.SourceClosed, false},
+		{"open", func(l *ledger) { l.fails.Store(&errGone) }, core.FailOpen, core.SourceOpen, true},
+		{"local", func(l *ledger) { l.fails.Store(&errGone) }, core.FailLocal, core.SourceLocal, true},
+		{"a negative figure", func(l *ledger) { l.used.Store(-1) }, core.FailClosed, core.SourceClosed, false},
 	}
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
 		for _, test := range tests {
@@ -208,7 +208,7 @@ func TestLedgersOfOneDecisionShareItsDeadline(t *testing.T) {
 	var charges []core.Charge
 	for i := range calls {
 		p := newPolicy(t, core.PolicyConfig{
-			Name: "budget" + strconv.Itoa(i), Algorithm: frozen(10), OnFailure: core.Closed,
+			Name: "budget" + strconv.Itoa(i), Algorithm: frozen(10), OnFailure: core.FailClosed,
 			Ledger: func(ctx context.Context, _ core.Key, _ core.Span) (int64, error) {
 				if asked.Add(1) == calls {
 					close(both)
@@ -240,18 +240,18 @@ func TestLedgerFailsAlone(t *testing.T) {
 			cost   int64
 			allows int64 // calls
 		}{
-			{"open", core.Open, false, 1, 2},
-			{"closed", core.Closed, false, 1, 0},
-			{"closed shadow", core.Closed, true, 1, 2},
-			{"local", core.Local, false, 1, 2},
-			{"local, above the share", core.Local, false, 11, 0},
+			{"open", core.FailOpen, false, 1, 2},
+			{"closed", core.FailClosed, false, 1, 0},
+			{"closed shadow", core.FailClosed, true, 1, 2},
+			{"local", core.FailLocal, false, 1, 2},
+			{"local, above the share", core.FailLocal, false, 11, 0},
 		} {
 			for _, hold := range []time.Duration{0, time.Hour} {
 				t.Run(test.name+hold.String(), func(t *testing.T) {
 					l, key := new(ledger), newKey(t, "k", t.Name())
 					l.fails.Store(&errGone)
 					p := newPolicy(t, core.PolicyConfig{Name: "budget", Algorithm: frozen(10), Ledger: l.ask, OnFailure: test.mode, Shadow: test.shadow})
-					other := newPolicy(t, core.PolicyConfig{Name: "other", Algorithm: frozen(2), OnFailure: core.Closed, Hold: hold})
+					other := newPolicy(t, core.PolicyConfig{Name: "other", Algorithm: frozen(2), OnFailure: core.FailClosed, Hold: hold})
 					both := []core.Charge{{Policy: p, Key: key, Cost: test.cost}, {Policy: other, Key: key, Cost: 1}}
 					allowed := int64(0)
 					for range 3 {
@@ -281,7 +281,7 @@ func TestLedgerFailsAndSlotsAreCounted(t *testing.T) {
 		for i := range 6 {
 			g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix})
 			charges := []core.Charge{
-				{Policy: l.policy(t, frozen(10), core.Open), Key: key, Cost: 1},
+				{Policy: l.policy(t, frozen(10), core.FailOpen), Key: key, Cost: 1},
 				{Policy: limited(t, "other", frozen(10)), Key: key, Cost: 1},
 			}
 			lease, d, err := semaphore(t, g, core.SemaphoreConfig{TTL: time.Hour}).TryAdmit(
@@ -310,7 +310,7 @@ func TestSlowLedgerIsNotWaitedFor(t *testing.T) {
 		}})
 		l := &ledger{gate: make(chan struct{})}
 		l.used.Store(3)
-		p, key := l.policy(t, frozen(10), core.Closed), newKey(t, "k")
+		p, key := l.policy(t, frozen(10), core.FailClosed), newKey(t, "k")
 		charge := core.Charge{Policy: p, Key: key, Cost: 1}
 		for range 2 {
 			d, err := g.Decide(t.Context(), charge)
@@ -333,7 +333,7 @@ func TestPeriodEndsDuringLedger(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
 		calls := int64(0)
 		p := newPolicy(t, core.PolicyConfig{
-			Name: "budget", Algorithm: core.Calendar{Limit: 10, Every: core.Month, In: time.UTC}, OnFailure: core.Closed,
+			Name: "budget", Algorithm: core.Calendar{Limit: 10, Every: core.PeriodMonth, In: time.UTC}, OnFailure: core.FailClosed,
 			Ledger: func(context.Context, core.Key, core.Span) (int64, error) {
 				if calls++; calls == 1 {
 					c.advance(31 * 24 * time.Hour)
@@ -353,7 +353,7 @@ func TestPeriodEndsDuringLedger(t *testing.T) {
 func TestCloseEndsLedgers(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		l := &ledger{gate: make(chan struct{})}
-		p := l.policy(t, frozen(10), core.Closed)
+		p := l.policy(t, frozen(10), core.FailClosed)
 		g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, Timeout: shortTimeout})
 		var wg sync.WaitGroup
 		for i := range 40 { // more than ask at once
@@ -383,7 +383,7 @@ func TestLedgersTakeTurnsOneByOne(t *testing.T) {
 		quick.used.Store(1)
 		hasty := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, Timeout: shortTimeout})
 		patient := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix})
-		one, other := stuck.policy(t, frozen(10), core.Closed), quick.policy(t, frozen(10), core.Closed)
+		one, other := stuck.policy(t, frozen(10), core.FailClosed), quick.policy(t, frozen(10), core.FailClosed)
 		var wg sync.WaitGroup
 		for i := range 32 {
 			wg.Go(func() {
@@ -405,7 +405,7 @@ func TestLedgersTakeTurnsOneByOne(t *testing.T) {
 // The panic of a ledger is an error, and ends no process.
 func TestLedgerPanics(t *testing.T) {
 	p := newPolicy(t, core.PolicyConfig{
-		Name: "budget", Algorithm: frozen(10), OnFailure: core.Closed,
+		Name: "budget", Algorithm: frozen(10), OnFailure: core.FailClosed,
 		Ledger: func(context.Context, core.Key, core.Span) (int64, error) { panic("no ledger") },
 	})
 	g := memoryGate(t, core.Config{})

@@ -182,11 +182,11 @@ var limitChanges = []vector{
 	{
 		name: "calendar",
 		limits: []core.Algorithm{
-			core.Calendar{Limit: 10, Every: core.Day, In: time.UTC},
-			core.Calendar{Limit: 20, Every: core.Day, In: time.UTC},
-			core.Calendar{Limit: 3, Every: core.Day, In: time.UTC},
-			core.Calendar{Limit: 10, Every: core.Month, In: time.UTC},
-			core.Calendar{Limit: 10, Every: core.Day, In: lordHowe},
+			core.Calendar{Limit: 10, Every: core.PeriodDay, In: time.UTC},
+			core.Calendar{Limit: 20, Every: core.PeriodDay, In: time.UTC},
+			core.Calendar{Limit: 3, Every: core.PeriodDay, In: time.UTC},
+			core.Calendar{Limit: 10, Every: core.PeriodMonth, In: time.UTC},
+			core.Calendar{Limit: 10, Every: core.PeriodDay, In: lordHowe},
 		},
 		steps: []step{
 			{0, "decide 8", "8 used, 2 left, next 12h0m0s, reset 12h0m0s"},
@@ -204,7 +204,7 @@ var limitChanges = []vector{
 		limits: []core.Algorithm{
 			core.PerMinute(10), core.LeakyBucket{Rate: 10, Per: time.Minute, Capacity: 10}, core.FixedWindow{Limit: 10, Window: time.Minute},
 			core.SlidingWindow{Limit: 10, Window: time.Minute}, core.SlidingWindow{Limit: 10, Window: time.Minute, Buckets: 6},
-			core.SlidingLog{Windows: []core.Window{{Limit: 10, Width: time.Minute}}}, core.Calendar{Limit: 10, Every: core.Minute, In: time.UTC},
+			core.SlidingLog{Windows: []core.Window{{Limit: 10, Width: time.Minute}}}, core.Calendar{Limit: 10, Every: core.PeriodMinute, In: time.UTC},
 			core.Unlimited{}, core.DenyAll{}, frozen(10),
 		},
 		steps: []step{
@@ -251,7 +251,7 @@ func TestSettleAfterRaisedLimit(t *testing.T) {
 			core.SlidingLog{Windows: []core.Window{{Limit: 10, Width: time.Minute}}},
 			core.SlidingLog{Windows: []core.Window{{Limit: 1000, Width: 24 * time.Hour}}},
 		},
-		{"calendar", core.Calendar{Limit: 10, Every: core.Day, In: time.UTC}, core.Calendar{Limit: 1000, Every: core.Day, In: time.UTC}},
+		{"calendar", core.Calendar{Limit: 10, Every: core.PeriodDay, In: time.UTC}, core.Calendar{Limit: 1000, Every: core.PeriodDay, In: time.UTC}},
 	}
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
 		for _, r := range raised {

@@ -110,7 +110,7 @@ var linearLimits = []struct {
 	{"two counters", core.SlidingWindow{Limit: linearLimit, Window: 24 * time.Hour}},
 	{"buckets", core.SlidingWindow{Limit: linearLimit, Window: 24 * time.Hour, Buckets: 10}},
 	{"log", core.SlidingLog{Windows: []core.Window{{Limit: linearLimit, Width: 24 * time.Hour}}}},
-	{"calendar", core.Calendar{Limit: linearLimit, Every: core.Year, In: time.UTC}},
+	{"calendar", core.Calendar{Limit: linearLimit, Every: core.PeriodYear, In: time.UTC}},
 }
 
 func TestOperationsAreLinearizable(t *testing.T) {

@@ -39,7 +39,7 @@ type Mutex struct {
 func NewMutex(g *Gate, cfg MutexConfig) (*Mutex, error) {
 	s, err := NewSemaphore(g, SemaphoreConfig{
 		Name: cfg.Name, TTL: cfg.TTL, MaxHold: cfg.MaxHold, MaxWaiters: cfg.MaxWaiters,
-		OnFailure: Closed,
+		OnFailure: FailClosed,
 	})
 	if err != nil {
 		return nil, prefixed("core: mutex: ", err)

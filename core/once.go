@@ -70,11 +70,11 @@ func NewOnce(g *Gate, cfg OnceConfig) (*Once, error) {
 		return nil, errors.Join(errs...)
 	}
 	name := cfg.Name + ".once" // beside semaphores and policies of the name
-	running, err := NewSemaphore(g, SemaphoreConfig{Name: name, TTL: cfg.TTL, OnFailure: Closed})
+	running, err := NewSemaphore(g, SemaphoreConfig{Name: name, TTL: cfg.TTL, OnFailure: FailClosed})
 	if err != nil {
 		return nil, err
 	}
-	done, err := NewPolicy(PolicyConfig{Name: name, OnFailure: Closed, Algorithm: remembers})
+	done, err := NewPolicy(PolicyConfig{Name: name, OnFailure: FailClosed, Algorithm: remembers})
 	if err != nil {
 		return nil, err
 	}

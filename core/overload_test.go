@@ -22,7 +22,7 @@ import (
 // Redis decides for that user.
 func others(t *testing.T, g *core.Gate) (stop func()) {
 	t.Helper()
-	login := newPolicy(t, core.PolicyConfig{Name: "login", Algorithm: core.PerSecond(1_000_000), OnFailure: core.Closed})
+	login := newPolicy(t, core.PolicyConfig{Name: "login", Algorithm: core.PerSecond(1_000_000), OnFailure: core.FailClosed})
 	over := make(chan struct{})
 	var asking sync.WaitGroup
 	asking.Go(func() {
@@ -128,7 +128,7 @@ func TestCrowdOfAcquiresIsNoOutage(t *testing.T) {
 func TestCancelledAcquiresLeaveNothing(t *testing.T) {
 	s := redistest.Start(t)
 	g := redisGate(t, s.Client(t), core.Config{})
-	sem := semaphore(t, g, core.SemaphoreConfig{TTL: time.Hour, OnFailure: core.Closed, MaxWaiters: 100_000})
+	sem := semaphore(t, g, core.SemaphoreConfig{TTL: time.Hour, OnFailure: core.FailClosed, MaxWaiters: 100_000})
 	tenant := newKey(t, "t")
 	ask := core.SlotRequest{Levels: []core.Level{{Key: tenant, Limit: 20}, {Key: newKey(t, "t", "u"), Limit: 3}}}
 	rounds := 2
@@ -182,7 +182,7 @@ func TestFailedReleaseIsSentAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
 			g := redisGate(t, s.Client(t), core.Config{Timeout: busyTimeout})
-			sem := semaphore(t, g, core.SemaphoreConfig{TTL: time.Hour, OnFailure: core.Closed})
+			sem := semaphore(t, g, core.SemaphoreConfig{TTL: time.Hour, OnFailure: core.FailClosed})
 			level := core.Level{Key: newKey(t, "k"), Limit: 1}
 			l := acquire(t, sem, level)
 			stand(s)
@@ -212,8 +212,8 @@ func TestDeadShardCostsItsOwnKeys(t *testing.T) {
 			opened.Store(e.Node, true)
 		}
 	}})
-	sem := semaphore(t, g, core.SemaphoreConfig{TTL: 2 * time.Second, OnFailure: core.Closed})
-	closed := newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: frozen(1_000_000), OnFailure: core.Closed})
+	sem := semaphore(t, g, core.SemaphoreConfig{TTL: 2 * time.Second, OnFailure: core.FailClosed})
+	closed := newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: frozen(1_000_000), OnFailure: core.FailClosed})
 	dead := c.Nodes[1]
 	var healthy []*core.Lease
 	var keys [2][]core.Key // of healthy servers, and of the dead one
@@ -288,7 +288,7 @@ func TestHalfOpenPoolHealsAtOnce(t *testing.T) {
 	link := redistest.StartLink(t, s.Addr)
 	client := s.Client(t, func(o *redis.Options) { o.Addr, o.PoolSize = link.Addr, 150 })
 	g := redisGate(t, client, core.Config{Timeout: shortTimeout})
-	closed := newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: frozen(1_000_000), OnFailure: core.Closed})
+	closed := newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: frozen(1_000_000), OnFailure: core.FailClosed})
 	c := core.Charge{Policy: closed, Key: newKey(t, "k"), Cost: 1}
 	viaRedis(t, g, c)
 	var pool sync.WaitGroup
@@ -330,7 +330,7 @@ func TestSlowLinkRecovers(t *testing.T) {
 			link := redistest.StartLink(t, s.Addr)
 			client := s.Client(t, func(o *redis.Options) { o.Addr = link.Addr })
 			g := redisGate(t, client, core.Config{Timeout: max(100*time.Millisecond, 5*roundTrip/2)})
-			closed := newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: frozen(1000), OnFailure: core.Closed})
+			closed := newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: frozen(1000), OnFailure: core.FailClosed})
 			c := core.Charge{Policy: closed, Key: newKey(t, "k"), Cost: 1}
 			link.Delay(roundTrip)
 			for range 2 {
@@ -378,7 +378,7 @@ func TestHalfOpenSubscriptionIsNoticed(t *testing.T) {
 	link := redistest.StartLink(t, s.Addr)
 	near := redisGate(t, s.Client(t), core.Config{})
 	far := redisGate(t, s.Client(t, func(o *redis.Options) { o.Addr = link.Addr }), core.Config{Timeout: shortTimeout})
-	cfg := core.SemaphoreConfig{TTL: time.Hour, OnFailure: core.Closed}
+	cfg := core.SemaphoreConfig{TTL: time.Hour, OnFailure: core.FailClosed}
 	holder, waiter := semaphore(t, near, cfg), semaphore(t, far, cfg)
 	level := core.Level{Key: newKey(t, "k"), Limit: 1}
 	handOff := func() {
@@ -424,7 +424,7 @@ func TestHalfMigratedSlotIsAskedAgain(t *testing.T) {
 	client := c.Client(t)
 	g := redisGate(t, client, core.Config{})
 	const ttl = 6 * time.Second
-	sem := semaphore(t, g, core.SemaphoreConfig{TTL: ttl, OnFailure: core.Closed})
+	sem := semaphore(t, g, core.SemaphoreConfig{TTL: ttl, OnFailure: core.FailClosed})
 	level := core.Level{Key: newKey(t, "unlucky"), Limit: 2}
 	l := acquire(t, sem, level)
 	from, err := client.MasterForKey(t.Context(), "{unlucky}")

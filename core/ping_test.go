@@ -32,7 +32,7 @@ func TestRejectedCommandsAreMisconfiguration(t *testing.T) {
 	}
 	app := as("app", "secret")
 	g := redisGate(t, app, core.Config{Prefix: "hg"})
-	c := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: frozen(10), OnFailure: core.Open}), Key: newKey(t, "k"), Cost: 1}
+	c := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: frozen(10), OnFailure: core.FailOpen}), Key: newKey(t, "k"), Cost: 1}
 	if d := decide(t, g, c); d.Source != core.SourceRedis || !d.Allowed {
 		t.Fatalf("%s", show(d))
 	}
@@ -131,7 +131,7 @@ func TestPing(t *testing.T) {
 	t.Run("cluster", func(t *testing.T) {
 		cluster := redistest.StartCluster(t, 1)
 		fails(t, redisGate(t, cluster.Nodes[0].Client(t), core.Config{}), "redis.NewClusterClient", true)
-		g := redisGate(t, cluster.Client(t), core.Config{Topology: core.OneServer})
+		g := redisGate(t, cluster.Client(t), core.Config{Topology: core.TopologyOneServer})
 		if err := g.Ping(ctx); !errors.Is(err, core.ErrMisconfigured) {
 			t.Errorf("OneServer on a cluster: %v", err)
 		}

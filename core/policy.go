@@ -34,14 +34,14 @@ type PolicyConfig struct {
 	// Unit is the unit of the policy's costs. It decides which headers state the policy; see Unit.
 	// Zero means UnitRequests.
 	Unit Unit
-	// OnFailure says who decides while Redis does not answer. Zero means Local.
+	// OnFailure says who decides while Redis does not answer. Zero means FailLocal.
 	OnFailure FailureMode
 	// Shadow makes a policy that counts and never denies. It is charged if it has room and the
 	// request is admitted.
 	Shadow bool
 	// Hold is how long a Reservation keeps what it spent under the policy, unless it is settled or
 	// renewed before: after that the charge has gone back, as Reservation.Cancel gives it back. So
-	// a process that dies strands nothing of a budget. Decide, Allow, Wait and AtMost spend for
+	// a process that dies strands nothing of a budget. Decide, Allow, Wait and SpendUpTo spend for
 	// good. Zero keeps it until it is settled. It is at least a millisecond and at most 10 years,
 	// and all processes must agree on whether it is zero.
 	//
@@ -54,7 +54,7 @@ type PolicyConfig struct {
 	// it, for a quota that must survive a Redis that loses its data. It is asked before the first
 	// decision on a key in each period of Redis's clock, and again when Redis has lost the key: by
 	// one caller at a time over all processes. What is used is raised to its figure, as by
-	// Gate.AtLeast. See Adjustment for what a quota is, and Raisable for the price.
+	// Gate.RaiseUsed. See Adjustment for what a quota is, and Raisable for the price.
 	//
 	// It is called in a goroutine of the Gate, for at most 5 s, with the values of a caller's
 	// context, and 32 times at once in a process. The decision waits for it, for at most
@@ -116,9 +116,9 @@ func NewPolicy(cfg PolicyConfig) (*Policy, error) {
 		errs = append(errs, fmt.Errorf("core: PolicyConfig.Unit is %d: it must be UnitRequests, "+
 			"UnitTokens, UnitInputTokens, UnitOutputTokens or UnitMicroDollars", cfg.Unit))
 	}
-	if cfg.OnFailure > Closed {
+	if cfg.OnFailure > FailClosed {
 		errs = append(errs, fmt.Errorf(
-			"core: PolicyConfig.OnFailure is %d: it must be Local, Open or Closed", cfg.OnFailure))
+			"core: PolicyConfig.OnFailure is %d: it must be FailLocal, FailOpen or FailClosed", cfg.OnFailure))
 	}
 	p := &Policy{
 		name:      cfg.Name,

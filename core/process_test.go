@@ -46,7 +46,7 @@ var unfreeable = []struct {
 	{"1000 buckets", core.SlidingWindow{Limit: processMax, Window: 24 * time.Hour, Buckets: 1000}},
 	{"log", core.SlidingLog{Windows: []core.Window{{Limit: processMax, Width: 24 * time.Hour}}}},
 	{"log of two windows", core.SlidingLog{Windows: []core.Window{{Limit: processMax, Width: time.Hour}, {Limit: processMax + 1, Width: 24 * time.Hour}}}},
-	{"calendar", core.Calendar{Limit: processMax, Every: core.Year, In: time.UTC}},
+	{"calendar", core.Calendar{Limit: processMax, Every: core.PeriodYear, In: time.UTC}},
 }
 
 func TestProcessesAdmitTheLimitTogether(t *testing.T) {

@@ -48,8 +48,8 @@ func NewRedis(client redis.UniversalClient, cfg Config) (*Gate, error) {
 }
 
 func oneServer(client redis.UniversalClient, t Topology) bool {
-	if t != Auto {
-		return t == OneServer
+	if t != TopologyAuto {
+		return t == TopologyOneServer
 	}
 	_, ok := client.(*redis.Client)
 	return ok

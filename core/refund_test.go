@@ -29,7 +29,7 @@ var limitsOf10000 = []struct {
 	{"two counters", core.SlidingWindow{Limit: 10_000, Window: time.Hour}},
 	{"buckets", core.SlidingWindow{Limit: 10_000, Window: time.Hour, Buckets: 10}},
 	{"log", core.SlidingLog{Windows: []core.Window{{Limit: 10_000, Width: time.Hour}}}},
-	{"calendar", core.Calendar{Limit: 10_000, Every: core.Day, In: time.UTC}},
+	{"calendar", core.Calendar{Limit: 10_000, Every: core.PeriodDay, In: time.UTC}},
 }
 
 // eachProcesses runs f with n Gates that share their state: on every Redis, and one Gate in memory
@@ -268,8 +268,8 @@ func TestSettleOfALongStream(t *testing.T) {
 func TestAlternatingAnchorsCountSeparately(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
 		days := []core.Algorithm{
-			core.Calendar{Limit: 5, Every: core.Day, In: time.UTC, Anchor: noon.Add(-6 * time.Hour)},
-			core.Calendar{Limit: 5, Every: core.Day, In: time.UTC, Anchor: noon.Add(6 * time.Hour)},
+			core.Calendar{Limit: 5, Every: core.PeriodDay, In: time.UTC, Anchor: noon.Add(-6 * time.Hour)},
+			core.Calendar{Limit: 5, Every: core.PeriodDay, In: time.UTC, Anchor: noon.Add(6 * time.Hour)},
 		}
 		charge := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: days[0], For: changing(days...)}), Key: newKey(t, "k"), Cost: 5}
 		c.micros.Store(noon.Add(-6 * time.Hour).UnixMicro())

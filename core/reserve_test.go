@@ -231,7 +231,7 @@ func TestDebtIsPaid(t *testing.T) {
 	limits := []core.Algorithm{
 		core.TokenBucket{Rate: 10, Per: time.Minute, Burst: 10}, core.LeakyBucket{Rate: 10, Per: time.Minute, Capacity: 10},
 		core.FixedWindow{Limit: 10, Window: time.Minute}, core.FixedWindow{Limit: 10, Window: time.Minute, FromFirst: true},
-		core.Calendar{Limit: 10, Every: core.Minute, In: lordHowe},
+		core.Calendar{Limit: 10, Every: core.PeriodMinute, In: lordHowe},
 	}
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
 		for i, limit := range limits {
@@ -340,7 +340,7 @@ func TestZeroReservation(t *testing.T) {
 func TestSettleAfterOutage(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
 	defer client.Close()
-	for _, mode := range []core.FailureMode{core.Open, core.Local} {
+	for _, mode := range []core.FailureMode{core.FailOpen, core.FailLocal} {
 		g := redisGate(t, client, core.Config{Timeout: 100 * time.Millisecond})
 		p := newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: frozen(10), OnFailure: mode})
 		shadow := newPolicy(t, core.PolicyConfig{Name: "s", Algorithm: frozen(10), Shadow: true})
@@ -353,7 +353,7 @@ func TestSettleAfterOutage(t *testing.T) {
 			t.Error(err)
 		}
 		d, err = g.Peek(t.Context(), core.Charge{Policy: p, Key: key})
-		if want := map[core.FailureMode]int64{core.Local: 5}[mode]; err != nil || d.At(0).Used != want {
+		if want := map[core.FailureMode]int64{core.FailLocal: 5}[mode]; err != nil || d.At(0).Used != want {
 			t.Errorf("settled as 5: %s, %v", show(d), err)
 		}
 	}
@@ -380,7 +380,7 @@ var boundedLimits = []struct {
 		core.SlidingLog{Windows: []core.Window{{Limit: 3, Width: 300 * time.Millisecond}, {Limit: 5, Width: time.Second}}},
 		func(from, to int64) int64 { return min(3*((to-from)/300_000+1), 5*((to-from)/1_000_000+1)) },
 	},
-	{core.Calendar{Limit: 5, Every: core.Minute, In: time.UTC}, func(from, to int64) int64 { return 5 * (to/60_000_000 - from/60_000_000 + 1) }},
+	{core.Calendar{Limit: 5, Every: core.PeriodMinute, In: time.UTC}, func(from, to int64) int64 { return 5 * (to/60_000_000 - from/60_000_000 + 1) }},
 }
 
 // However reservations are settled and cancelled, the units that were admitted and kept never

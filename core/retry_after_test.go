@@ -46,23 +46,23 @@ var waitLimits = []struct {
 		}},
 		limit: 4, span: 20 * time.Second,
 	},
-	{algorithm: core.Calendar{Limit: 10, Every: core.Minute, In: time.UTC}, limit: 10, span: 45 * time.Second},
+	{algorithm: core.Calendar{Limit: 10, Every: core.PeriodMinute, In: time.UTC}, limit: 10, span: 45 * time.Second},
 	{algorithm: core.Block{Strikes: 10, Within: time.Minute, For: time.Minute, Most: time.Hour}, limit: 10, span: 45 * time.Second},
 	{
-		algorithm: core.Calendar{Limit: 10, Every: core.Hour, In: lordHowe}, limit: 10, span: 20 * time.Minute,
+		algorithm: core.Calendar{Limit: 10, Every: core.PeriodHour, In: lordHowe}, limit: 10, span: 20 * time.Minute,
 		// An hour before the clocks go back by half an hour.
 		from: time.Date(2026, 4, 4, 13, 50, 0, 0, time.UTC),
 	},
 	{
-		algorithm: core.Calendar{Limit: 10, Every: core.Day, In: lordHowe}, limit: 10, span: 12 * time.Hour,
+		algorithm: core.Calendar{Limit: 10, Every: core.PeriodDay, In: lordHowe}, limit: 10, span: 12 * time.Hour,
 		from: time.Date(2026, 10, 3, 2, 0, 0, 0, time.UTC), // a day before they go forward
 	},
-	{algorithm: core.Calendar{Limit: 10, Every: core.Week, In: lordHowe}, limit: 10, span: 3 * 24 * time.Hour},
+	{algorithm: core.Calendar{Limit: 10, Every: core.PeriodWeek, In: lordHowe}, limit: 10, span: 3 * 24 * time.Hour},
 	{
-		algorithm: core.Calendar{Limit: 10, Every: core.Month, In: time.UTC, Anchor: time.Date(2024, 1, 31, 7, 0, 0, 0, time.UTC)},
+		algorithm: core.Calendar{Limit: 10, Every: core.PeriodMonth, In: time.UTC, Anchor: time.Date(2024, 1, 31, 7, 0, 0, 0, time.UTC)},
 		limit:     10, span: 15 * 24 * time.Hour,
 	},
-	{algorithm: core.Calendar{Limit: 10, Every: core.Year, In: lordHowe}, limit: 10, span: 60 * 24 * time.Hour},
+	{algorithm: core.Calendar{Limit: 10, Every: core.PeriodYear, In: lordHowe}, limit: 10, span: 60 * 24 * time.Hour},
 }
 
 // eachWaitLimit runs a random history on every limit and checks the waits after each step.

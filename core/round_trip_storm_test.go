@@ -35,11 +35,11 @@ func TestSharedRoundTripsUnderFaults(t *testing.T) {
 func commitStorm(t *testing.T, g *core.Gate, servers ...*redistest.Server) {
 	limits := []core.Algorithm{
 		frozen(100), core.FixedWindow{Limit: 100, Window: 24 * time.Hour, FromFirst: true}, core.SlidingWindow{Limit: 100, Window: 24 * time.Hour, Buckets: 10},
-		core.SlidingLog{Windows: []core.Window{{Limit: 100, Width: 24 * time.Hour}}}, core.Calendar{Limit: 100, Every: core.Year, In: time.UTC},
+		core.SlidingLog{Windows: []core.Window{{Limit: 100, Width: 24 * time.Hour}}}, core.Calendar{Limit: 100, Every: core.PeriodYear, In: time.UTC},
 	}
 	var policies []*core.Policy
 	for i, limit := range limits {
-		policies = append(policies, newPolicy(t, core.PolicyConfig{Name: string(rune('p' + i)), Algorithm: limit, OnFailure: core.Closed}))
+		policies = append(policies, newPolicy(t, core.PolicyConfig{Name: string(rune('p' + i)), Algorithm: limit, OnFailure: core.FailClosed}))
 	}
 	var keys []core.Key
 	for i := range 4 {

@@ -82,7 +82,7 @@ func newBusyGate(t *testing.T, s *redistest.Server, cfg core.Config, split bool)
 	cfg.Prefix = s.Prefix
 	q := &busyGate{
 		T: t, server: s, pauseHook: &pauseHook{pass: make(chan struct{})}, gate: redisGate(t, client, cfg),
-		policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: frozen(10), OnFailure: core.Closed}), key: newKey(t, "hot"),
+		policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: frozen(10), OnFailure: core.FailClosed}), key: newKey(t, "hot"),
 	}
 	if split {
 		q.gate.SplitByOutermost()
@@ -318,7 +318,7 @@ func TestCallerLeavesAtItsOwnDeadline(t *testing.T) {
 // alone.
 func TestUnansweredBatchesEndAtDeadline(t *testing.T) {
 	modes := map[core.FailureMode]core.Source{
-		core.Open: core.SourceOpen, core.Closed: core.SourceOverload, core.Local: core.SourceOverload,
+		core.FailOpen: core.SourceOpen, core.FailClosed: core.SourceOverload, core.FailLocal: core.SourceOverload,
 	}
 	eachBusyGate(t, core.Config{Timeout: 500 * time.Millisecond}, func(q *busyGate) {
 		answers := make(map[core.FailureMode]<-chan answer)
@@ -328,7 +328,7 @@ func TestUnansweredBatchesEndAtDeadline(t *testing.T) {
 		}
 		for mode, ch := range answers {
 			a := <-ch
-			if a.err != nil || a.Cause == nil || a.Source != modes[mode] || a.Allowed != (mode == core.Open) {
+			if a.err != nil || a.Cause == nil || a.Source != modes[mode] || a.Allowed != (mode == core.FailOpen) {
 				q.Errorf("%v: %+v", mode, a)
 			}
 		}
@@ -371,7 +371,7 @@ func TestPeriodStartsWhileCallersWait(t *testing.T) {
 				at := time.Now().Add(off).UnixMicro()
 				q.gate.InjectClock(func() int64 { return at })
 				ask := func(i int) <-chan answer {
-					p := limited(t, "calendar"+strconv.Itoa(i), core.Calendar{Limit: 1, Every: core.Minute, In: time.UTC})
+					p := limited(t, "calendar"+strconv.Itoa(i), core.Calendar{Limit: 1, Every: core.PeriodMinute, In: time.UTC})
 					return q.decideAsync(t.Context(), core.Charge{Policy: p, Key: q.key, Cost: 1})
 				}
 				first := ask(0)
@@ -418,11 +418,11 @@ func TestForeignValueDeniesOnlyItsCaller(t *testing.T) {
 				if strings.HasSuffix(value, " 3 7") { // the fraction of a state
 					slow.Rate = 7
 				}
-				q.policy = newPolicy(q, core.PolicyConfig{Name: "p", Algorithm: slow, OnFailure: core.Closed})
+				q.policy = newPolicy(q, core.PolicyConfig{Name: "p", Algorithm: slow, OnFailure: core.FailClosed})
 				foreign := core.Charge{Policy: q.policy, Key: newKey(q, "foreign"), Cost: 1}
 				if len(value) == 96 {
 					log := core.SlidingLog{Windows: []core.Window{{Limit: 10, Width: time.Hour}}}
-					foreign.Policy = newPolicy(q, core.PolicyConfig{Name: "log", Algorithm: log, OnFailure: core.Closed})
+					foreign.Policy = newPolicy(q, core.PolicyConfig{Name: "log", Algorithm: log, OnFailure: core.FailClosed})
 				}
 				first := q.decideAsync(q.Context(), foreign)
 				q.waitUntil(func() bool { return q.gate.Waiting() == 1 })
@@ -462,7 +462,7 @@ func TestForeignValueRefusesOnlyItsCaller(t *testing.T) {
 	for _, foreign := range []string{"LPUSH", "SADD", "SET"} {
 		t.Run(foreign, func(t *testing.T) {
 			eachBusyGate(t, core.Config{}, func(q *busyGate) {
-				s := semaphore(t, q.gate, core.SemaphoreConfig{Name: "s", OnFailure: core.Closed})
+				s := semaphore(t, q.gate, core.SemaphoreConfig{Name: "s", OnFailure: core.FailClosed})
 				var mu sync.Mutex
 				errs, tokens := make(map[string]error), make(map[string][]int64)
 				run := func(name string, until func() bool) {

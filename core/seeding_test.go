@@ -24,11 +24,11 @@ func budgets() int {
 // spentBefore is the ledger's figure of a budget.
 func spentBefore(i int) int64 { return 100 + int64(i%50) }
 
-// seeded returns a budget that processes seed with AtLeast, and one with a ledger.
+// seeded returns a budget that processes seed with RaiseUsed, and one with a ledger.
 func seeded(t testing.TB) (byHand, byLedger *core.Policy) {
-	year := core.Calendar{Limit: 1_000_000, Every: core.Year, In: time.UTC}
+	year := core.Calendar{Limit: 1_000_000, Every: core.PeriodYear, In: time.UTC}
 	return limited(t, "by-hand", year), newPolicy(t, core.PolicyConfig{
-		Name: "by-ledger", Algorithm: year, OnFailure: core.Closed,
+		Name: "by-ledger", Algorithm: year, OnFailure: core.FailClosed,
 		Ledger: func(_ context.Context, key core.Key, _ core.Span) (int64, error) {
 			i, err := strconv.Atoi(key.String()[1 : len(key.String())-1])
 			return spentBefore(i), err
@@ -49,7 +49,7 @@ func seedAndSpend(t *testing.T, g *core.Gate) int64 {
 				i, ctx := order[at]/2, context.Background()
 				key := newKey(t, strconv.Itoa(i))
 				if order[at]%2 == 0 {
-					if _, err := g.AtLeast(ctx, core.Charge{Policy: byHand, Key: key, Cost: spentBefore(i)}, time.Now()); err != nil {
+					if _, err := g.RaiseUsed(ctx, core.Charge{Policy: byHand, Key: key, Cost: spentBefore(i)}, time.Now()); err != nil {
 						t.Error(err)
 					}
 					continue

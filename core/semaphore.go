@@ -114,11 +114,11 @@ func NewSemaphore(g *Gate, cfg SemaphoreConfig) (*Semaphore, error) {
 		errs = append(errs, fmt.Errorf(
 			"core: SemaphoreConfig.MaxWaiters is %d: it must be between 1 and 1000000", cfg.MaxWaiters))
 	}
-	if cfg.OnFailure > Closed {
+	if cfg.OnFailure > FailClosed {
 		errs = append(
 			errs,
 			fmt.Errorf(
-				"core: SemaphoreConfig.OnFailure is %d: it must be Local, Open or Closed",
+				"core: SemaphoreConfig.OnFailure is %d: it must be FailLocal, FailOpen or FailClosed",
 				cfg.OnFailure,
 			),
 		)

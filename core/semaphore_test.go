@@ -386,10 +386,10 @@ func TestSemaphoreFailureModes(t *testing.T) {
 	if _, err := local.TryAcquire(t.Context(), core.SlotRequest{Levels: []core.Level{level}}); !errors.Is(err, core.ErrFull) || a.Token() != 0 {
 		t.Errorf("beyond the local share: %v, token %d", err, a.Token())
 	}
-	open := semaphore(t, g, core.SemaphoreConfig{Name: "open", OnFailure: core.Open})
+	open := semaphore(t, g, core.SemaphoreConfig{Name: "open", OnFailure: core.FailOpen})
 	c := acquire(t, open, core.Level{Key: level.Key, Limit: 1})
 	d := acquire(t, open, core.Level{Key: level.Key, Limit: 1})
-	closed := semaphore(t, g, core.SemaphoreConfig{Name: "closed", OnFailure: core.Closed})
+	closed := semaphore(t, g, core.SemaphoreConfig{Name: "closed", OnFailure: core.FailClosed})
 	if _, err := closed.TryAcquire(t.Context(), core.SlotRequest{Levels: []core.Level{level}}); err == nil || errors.Is(err, core.ErrFull) {
 		t.Errorf("closed: %v", err)
 	}

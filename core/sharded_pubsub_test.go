@@ -197,7 +197,7 @@ func TestSubscriptionRecoversFromFaults(t *testing.T) {
 			level := levelOnEachNode(t, c, client)[0]
 			g := redisGate(t, client, core.Config{})
 			// With so long a TTL waiters do not poll while a slot moves.
-			sem := semaphore(t, g, core.SemaphoreConfig{TTL: time.Hour, OnFailure: core.Closed})
+			sem := semaphore(t, g, core.SemaphoreConfig{TTL: time.Hour, OnFailure: core.FailClosed})
 			first := acquire(t, sem, level)
 			second, third := enqueue(t, sem, level), enqueue(t, sem, level)
 			eventually(t, "a channel is subscribed", func() bool { return shardChannels(t, c.Nodes[0]) == 1 })

@@ -101,7 +101,7 @@ func TestDenialSpendsNothing(t *testing.T) {
 						return !d.Allowed
 					})
 					spendsNothing(t, takeSnapshot, "Peek", func() bool { return !peek(t, g, charges...).Allowed })
-					spendsNothing(t, takeSnapshot, "AtMost", func() bool {
+					spendsNothing(t, takeSnapshot, "SpendUpTo", func() bool {
 						many := append([]core.Charge(nil), charges...)
 						for i := range many {
 							many[i].Cost = 5
@@ -112,7 +112,7 @@ func TestDenialSpendsNothing(t *testing.T) {
 						}
 						for i := range many {
 							if r := d.At(i); r.Allowed != (i != at) || (r.RetryAfter > 0) != (i == at) {
-								t.Errorf("AtMost's result %d: %+v", i, r)
+								t.Errorf("SpendUpTo's result %d: %+v", i, r)
 							}
 						}
 						return !d.Allowed && granted == 0
@@ -174,7 +174,7 @@ func TestDenialSpendsNothingOfAnyAlgorithm(t *testing.T) {
 					}
 					spendsNothing(t, takeSnapshot, "Decide, "+what, func() bool { return named(decide(t, g, charges...)) })
 					spendsNothing(t, takeSnapshot, "Peek, "+what, func() bool { return named(peek(t, g, charges...)) })
-					spendsNothing(t, takeSnapshot, "AtMost, "+what, func() bool {
+					spendsNothing(t, takeSnapshot, "SpendUpTo, "+what, func() bool {
 						granted, d, err := atMost(g, ctx, charges...)
 						return named(d) && granted == 0 && err == nil
 					})

@@ -159,7 +159,7 @@ func stormSemaphore(t *testing.T, client *redis.Client) *core.Semaphore {
 			t.Error(err)
 		}
 	})
-	return semaphore(t, g, core.SemaphoreConfig{TTL: stormLease, OnFailure: core.Closed})
+	return semaphore(t, g, core.SemaphoreConfig{TTL: stormLease, OnFailure: core.FailClosed})
 }
 
 // TestStormProcess is the body of each process of TestStorm.

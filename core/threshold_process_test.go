@@ -27,7 +27,7 @@ const (
 
 // crossedLimits are limits whose period lasts as long as the test, whenever it runs.
 var crossedLimits = map[string]core.Algorithm{
-	"calendar":     core.Calendar{Limit: crossedLimit, Every: core.Year, In: time.UTC, Anchor: time.Date(2020, 6, 1, 0, 0, 0, 0, time.UTC)},
+	"calendar":     core.Calendar{Limit: crossedLimit, Every: core.PeriodYear, In: time.UTC, Anchor: time.Date(2020, 6, 1, 0, 0, 0, 0, time.UTC)},
 	"fixed window": core.FixedWindow{Limit: crossedLimit, Window: 9000 * 24 * time.Hour},
 	"frozen":       frozen(crossedLimit),
 }
@@ -177,7 +177,7 @@ func TestThresholdsTakeNoRoundTrip(t *testing.T) {
 	s := redistest.Start(t)
 	l := new(told)
 	g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, Observe: l.observe})
-	c := core.Charge{Policy: watched(t, core.Calendar{Limit: 1000, Every: core.Year, In: time.UTC}), Key: newKey(t, "k"), Cost: 1}
+	c := core.Charge{Policy: watched(t, core.Calendar{Limit: 1000, Every: core.PeriodYear, In: time.UTC}), Key: newKey(t, "k"), Cost: 1}
 	decide(t, g, c) // the server learns the script
 	scripts := func() int64 { return s.Calls(t, "evalsha", "eval") }
 	before := scripts()

@@ -17,7 +17,7 @@ import (
 )
 
 func TestThresholdFaults(t *testing.T) {
-	month := core.Calendar{Limit: 100, Every: core.Month, In: time.UTC}
+	month := core.Calendar{Limit: 100, Every: core.PeriodMonth, In: time.UTC}
 	for name, tt := range map[string]struct {
 		algorithm core.Algorithm
 		percents  []int
@@ -106,7 +106,7 @@ func TestThresholdsAreToldOncePerPeriod(t *testing.T) {
 		algorithm core.Algorithm
 		period    time.Duration // zero: there is one
 	}{
-		"calendar":     {core.Calendar{Limit: 10, Every: core.Day, In: time.UTC}, 24 * time.Hour},
+		"calendar":     {core.Calendar{Limit: 10, Every: core.PeriodDay, In: time.UTC}, 24 * time.Hour},
 		"fixed window": {core.FixedWindow{Limit: 10, Window: time.Hour}, time.Hour},
 		"frozen":       {frozen(10), 0},
 	} {
@@ -161,7 +161,7 @@ func TestRaisedLimitHasItsOwnThresholds(t *testing.T) {
 
 // Every way to spend finds a threshold, and reading does not.
 func TestEveryDecisionFindsThresholds(t *testing.T) {
-	day := core.Calendar{Limit: 10, Every: core.Day, In: time.UTC}
+	day := core.Calendar{Limit: 10, Every: core.PeriodDay, In: time.UTC}
 	for name, spend := range map[string]func(g *core.Gate, c core.Charge) error{
 		"Decide": func(g *core.Gate, c core.Charge) error { _, err := g.Decide(t.Context(), c); return err },
 		"Charge": func(g *core.Gate, c core.Charge) error { _, _, err := g.Charge(t.Context(), c); return err },
@@ -169,9 +169,9 @@ func TestEveryDecisionFindsThresholds(t *testing.T) {
 			_, _, err := g.Reserve(t.Context(), 0, c)
 			return err
 		},
-		"AtMost": func(g *core.Gate, c core.Charge) error {
+		"SpendUpTo": func(g *core.Gate, c core.Charge) error {
 			c.Cost = 1
-			_, _, err := g.AtMost(t.Context(), 8, c)
+			_, _, err := g.SpendUpTo(t.Context(), 8, c)
 			return err
 		},
 		"Admit": func(g *core.Gate, c core.Charge) error {
@@ -209,7 +209,7 @@ func TestEveryDecisionFindsThresholds(t *testing.T) {
 // A Settle for more is told with the next decision, although that is denied.
 func TestSettleForMoreIsToldWithTheNextDecision(t *testing.T) {
 	for name, limit := range map[string]core.Algorithm{
-		"calendar":     core.Calendar{Limit: 10, Every: core.Month, In: time.UTC},
+		"calendar":     core.Calendar{Limit: 10, Every: core.PeriodMonth, In: time.UTC},
 		"fixed window": core.FixedWindow{Limit: 10, Window: 24 * time.Hour},
 		"frozen":       frozen(10),
 	} {
@@ -348,7 +348,7 @@ func TestFailedMarkIsSentAgain(t *testing.T) {
 // A claim that arrives in the next period counts for its own.
 func TestLateClaimTellsItsOwnPeriod(t *testing.T) {
 	for name, limit := range map[string]core.Algorithm{
-		"calendar":     core.Calendar{Limit: 10, Every: core.Hour, In: time.UTC},
+		"calendar":     core.Calendar{Limit: 10, Every: core.PeriodHour, In: time.UTC},
 		"fixed window": core.FixedWindow{Limit: 10, Window: time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -58,7 +58,7 @@ func TestUsageTakesOneRoundTrip(t *testing.T) {
 	s := redistest.Start(t)
 	g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix})
 	key := newKey(t, "acme")
-	api, day := limited(t, "api", frozen(1)), limited(t, "day", core.Calendar{Limit: 1, Every: core.Year, In: time.UTC})
+	api, day := limited(t, "api", frozen(1)), limited(t, "day", core.Calendar{Limit: 1, Every: core.PeriodYear, In: time.UTC})
 	decide(t, g, core.Charge{Policy: api, Key: key, Cost: 1}, core.Charge{Policy: day, Key: key, Cost: 1})
 	if _, err := g.Usage(t.Context(), key, api, day); err != nil { // the server learns the script
 		t.Fatal(err)
@@ -81,7 +81,7 @@ func TestUsageDuringOutage(t *testing.T) {
 	sem := semaphore(t, g, core.SemaphoreConfig{})
 	key := newKey(t, "acme")
 	s.Stop()
-	for _, mode := range []core.FailureMode{core.Local, core.Open, core.Closed} {
+	for _, mode := range []core.FailureMode{core.FailLocal, core.FailOpen, core.FailClosed} {
 		p := newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: frozen(9), OnFailure: mode})
 		if d, err := g.Usage(t.Context(), key, p); err == nil || d.Len() != 0 {
 			t.Errorf("%v: %v, %s", mode, err, show(d))

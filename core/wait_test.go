@@ -117,8 +117,8 @@ func TestWaitsAsLongAsNeeded(t *testing.T) {
 		{"two counters", core.SlidingWindow{Limit: 10, Window: time.Minute}, 1, 66 * time.Second},
 		{"two counters, more", core.SlidingWindow{Limit: 10, Window: time.Minute}, 10, 2 * time.Minute},
 		{"buckets", core.SlidingWindow{Limit: 10, Window: time.Minute, Buckets: 6}, 1, 70 * time.Second},
-		{"calendar hour", core.Calendar{Limit: 10, Every: core.Hour, In: time.UTC}, 1, time.Hour},
-		{"calendar year", core.Calendar{Limit: 10, Every: core.Year, In: time.UTC}, 1, 366 * 24 * time.Hour},
+		{"calendar hour", core.Calendar{Limit: 10, Every: core.PeriodHour, In: time.UTC}, 1, time.Hour},
+		{"calendar year", core.Calendar{Limit: 10, Every: core.PeriodYear, In: time.UTC}, 1, 366 * 24 * time.Hour},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -302,7 +302,7 @@ func TestWaitersForWindows(t *testing.T) {
 		{"fixed window", core.FixedWindow{Limit: 3, Window: time.Minute}},
 		{"window from first", core.FixedWindow{Limit: 3, Window: time.Minute, FromFirst: true}},
 		{"log", core.SlidingLog{Windows: []core.Window{{Limit: 3, Width: time.Minute}}}},
-		{"calendar", core.Calendar{Limit: 3, Every: core.Minute, In: time.UTC}},
+		{"calendar", core.Calendar{Limit: 3, Every: core.PeriodMinute, In: time.UTC}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

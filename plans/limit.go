@@ -160,8 +160,8 @@ func (r *reader) slidingLog(f limitFields) core.Algorithm {
 }
 
 var periods = map[string]core.Period{
-	"minute": core.Minute, "hour": core.Hour, "day": core.Day,
-	"week": core.Week, "month": core.Month, "year": core.Year,
+	"minute": core.PeriodMinute, "hour": core.PeriodHour, "day": core.PeriodDay,
+	"week": core.PeriodWeek, "month": core.PeriodMonth, "year": core.PeriodYear,
 }
 
 func (r *reader) calendar(f limitFields) core.Algorithm {

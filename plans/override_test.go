@@ -176,9 +176,9 @@ func TestOverrideFaults(t *testing.T) {
 		"over":         {plans.Override{Plan: "pro", Until: time.Now().Add(-time.Hour)}, []string{"override.until is over"}},
 		"limit":        {limits(core.PerMinute(-5)), []string{"override.limits.api.rate is -5", "override.limits.api.burst is -5"}},
 		"nil":          {limits(nil), []string{"override.limits.api is nil"}},
-		"zone":         {limits(core.Calendar{Limit: 1, Every: core.Day, In: here}), []string{`override.limits.api in is "here": it must be a time zone that has a name`}},
-		"no zone":      {limits(core.Calendar{Limit: 1, Every: core.Day, In: time.FixedZone("", 3600)}), []string{`override.limits.api in is ""`}},
-		"false zone":   {limits(core.Calendar{Limit: 1, Every: core.Day, In: time.FixedZone("UTC", 3600)}), []string{`override.limits.api in is "UTC"`}},
+		"zone":         {limits(core.Calendar{Limit: 1, Every: core.PeriodDay, In: here}), []string{`override.limits.api in is "here": it must be a time zone that has a name`}},
+		"no zone":      {limits(core.Calendar{Limit: 1, Every: core.PeriodDay, In: time.FixedZone("", 3600)}), []string{`override.limits.api in is ""`}},
+		"false zone":   {limits(core.Calendar{Limit: 1, Every: core.PeriodDay, In: time.FixedZone("UTC", 3600)}), []string{`override.limits.api in is "UTC"`}},
 		"far":          {plans.Override{Plan: "pro", Until: time.Date(12000, 1, 1, 0, 0, 0, 0, time.UTC)}, []string{"override.until is in the year 12000: it must be at most 9999"}},
 		"block":        {limits(core.Block{Strikes: 1, Within: time.Hour, For: time.Hour}), []string{"override.limits.api is a core.Block, which cannot be stored"}},
 		"cap":          {plans.Override{Caps: map[string]int64{"streams": 0}}, []string{"override.caps.streams is 0"}},
@@ -273,7 +273,7 @@ func TestOverrideKeepsLimits(t *testing.T) {
 				rt.Fatal(err)
 			}
 			limit = core.Calendar{
-				Limit: n("limit"), Every: core.Period(rapid.IntRange(int(core.Minute), int(core.Year)).Draw(rt, "every")), In: zone,
+				Limit: n("limit"), Every: core.Period(rapid.IntRange(int(core.PeriodMinute), int(core.PeriodYear)).Draw(rt, "every")), In: zone,
 				Anchor: time.Unix(rapid.Int64Range(0, 1<<31).Draw(rt, "anchor"), 0),
 			}
 		default:

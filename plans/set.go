@@ -195,7 +195,8 @@ var (
 	field = regexp.MustCompile(`^(\w+\.\w+)(\S*) `)
 	words = strings.NewReplacer(
 		"Windows[", "sliding_log[", "].Width", "].window", "].Limit", "].limit",
-		"(DenyAll is", "(deny is", "Minute, Hour, Day, Week, Month or Year",
+		"(DenyAll is", "(deny is",
+		"PeriodMinute, PeriodHour, PeriodDay, PeriodWeek, PeriodMonth or PeriodYear",
 		"minute, hour, day, week, month or year", ", such as time.UTC", ", such as UTC",
 		"is nil:", "is missing:", "but Per is", "but per is", "at all is DenyAll", "at all is deny",
 	)

@@ -72,12 +72,12 @@ func TestParseSet(t *testing.T) {
 		}
 	}
 	tokens, _ := p.Limits["tokens"].(core.Calendar)
-	if tokens.Limit != 1_000_000 || tokens.Every != core.Month || tokens.In.String() != "Europe/Berlin" ||
+	if tokens.Limit != 1_000_000 || tokens.Every != core.PeriodMonth || tokens.In.String() != "Europe/Berlin" ||
 		!tokens.Anchor.Equal(time.Date(2026, 1, 31, 0, 0, 0, 0, berlin)) {
 		t.Errorf("tokens is %v", tokens)
 	}
 	hours, _ := p.Limits["hours"].(core.Calendar)
-	if hours.Every != core.Hour || !hours.Anchor.Equal(time.Date(2026, 1, 30, 22, 30, 0, 0, time.UTC)) {
+	if hours.Every != core.PeriodHour || !hours.Anchor.Equal(time.Date(2026, 1, 30, 22, 30, 0, 0, time.UTC)) {
 		t.Errorf("hours is %v", hours)
 	}
 	if len(p.Limits) != len(want)+2 || p.Caps["streams"] != 2 || p.Shadow != "free-2027" {

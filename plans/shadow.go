@@ -53,7 +53,7 @@ func (p *Plans) Shadow(policy *core.Policy) (*core.Policy, error) {
 func (p *Plans) Observe(next func(context.Context, core.Event)) func(context.Context, core.Event) {
 	return func(ctx context.Context, e core.Event) {
 		switch e.Kind {
-		case core.EventDecide, core.EventAtMost, core.EventReserve:
+		case core.EventDecide, core.EventSpendUpTo, core.EventReserve:
 			if e.Decision != nil && e.Decision.Cause == nil {
 				p.compare(ctx, e.Decision, e.Charges)
 			}

@@ -106,9 +106,9 @@ func (g *gateway) newTier(limits *plan, lease time.Duration, upstream http.Handl
 // budgetsOf returns a policy for each budget of a plan. While Redis does not answer, spend refuses
 // every request, so that no money is spent uncounted.
 func budgetsOf(limits *plan) ([]*core.Policy, error) {
-	month := core.Calendar{Limit: limits.MicroDollarsPerMonth, Every: core.Month, In: time.UTC}
+	month := core.Calendar{Limit: limits.MicroDollarsPerMonth, Every: core.PeriodMonth, In: time.UTC}
 	configs := []core.PolicyConfig{
-		{Name: "spend", Unit: core.UnitMicroDollars, Algorithm: month, OnFailure: core.Closed},
+		{Name: "spend", Unit: core.UnitMicroDollars, Algorithm: month, OnFailure: core.FailClosed},
 		{Name: "tokens", Unit: core.UnitTokens, Algorithm: core.PerMinute(limits.TokensPerMinute)},
 	}
 	if n := limits.OutputTokensPerMinute; n > 0 {

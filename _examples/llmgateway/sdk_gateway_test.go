@@ -108,7 +108,7 @@ type gateway struct {
 func newGateway(t *testing.T, gate *core.Gate, budget core.PolicyConfig, upstream http.Handler) *gateway {
 	t.Helper()
 	g := &gateway{t: t, gate: gate, reports: make(chan llm.Report, 10)}
-	budget.Hold, budget.OnFailure = time.Minute, core.Closed
+	budget.Hold, budget.OnFailure = time.Minute, core.FailClosed
 	g.budget = core.Must(core.NewPolicy(budget))
 	tenant := keyfunc.Must(keyfunc.Or(keyfunc.BearerToken(), keyfunc.Must(keyfunc.Header("X-Api-Key"))))
 	requests := core.Must(core.NewPolicy(core.PolicyConfig{Name: "requests", Algorithm: core.PerMinute(1000)}))

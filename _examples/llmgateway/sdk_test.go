@@ -29,7 +29,7 @@ var noon = time.Date(2027, 6, 15, 12, 0, 0, 0, time.UTC)
 func monthly(limit int64) core.PolicyConfig {
 	return core.PolicyConfig{
 		Name: "month", Unit: core.UnitTokens,
-		Algorithm: core.Calendar{Limit: limit, Every: core.Month, In: time.UTC},
+		Algorithm: core.Calendar{Limit: limit, Every: core.PeriodMonth, In: time.UTC},
 	}
 }
 

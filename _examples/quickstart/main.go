@@ -109,7 +109,7 @@ func newAPI(gate *core.Gate) (http.Handler, error) {
 		return nil, err
 	}
 	perTenant, err := core.NewPolicy(core.PolicyConfig{
-		Name: "tenant", Algorithm: core.PerHour(100), OnFailure: core.Closed,
+		Name: "tenant", Algorithm: core.PerHour(100), OnFailure: core.FailClosed,
 	})
 	if err != nil {
 		return nil, err

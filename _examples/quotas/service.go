@@ -65,7 +65,7 @@ func (s *service) newGuard() (*nethttp.Guard, error) {
 		return nil, err
 	}
 	s.month, err = core.NewPolicy(core.PolicyConfig{
-		Name: "month", For: s.plans.For("month"), OnFailure: core.Closed,
+		Name: "month", For: s.plans.For("month"), OnFailure: core.FailClosed,
 		Algorithm:  core.DenyAll{}, // of a plan without one
 		Ledger:     s.usedBefore,
 		Raisable:   true,

@@ -25,8 +25,8 @@ func newGate() *core.Gate {
 func aMonth(unit core.Unit, limit int64) llm.Budget {
 	return llm.Budget{
 		Policy: core.Must(core.NewPolicy(core.PolicyConfig{
-			Name: "month", Unit: unit, OnFailure: core.Closed, Hold: 30 * time.Second,
-			Algorithm: core.Calendar{Limit: limit, Every: core.Month, In: time.UTC},
+			Name: "month", Unit: unit, OnFailure: core.FailClosed, Hold: 30 * time.Second,
+			Algorithm: core.Calendar{Limit: limit, Every: core.PeriodMonth, In: time.UTC},
 		})),
 		Key: keyfunc.BearerToken(),
 	}

@@ -106,7 +106,7 @@ func TestRefusalOfTheServerPasses(t *testing.T) {
 
 // A client is told in its own format whether to retry and when.
 func TestRefusalsOfBudgets(t *testing.T) {
-	month := core.Calendar{Limit: 60, Every: core.Month, In: time.UTC}
+	month := core.Calendar{Limit: 60, Every: core.PeriodMonth, In: time.UTC}
 	spent := `{"usage":{"prompt_tokens":31,"completion_tokens":31,"input_tokens":31,"output_tokens":31}}` // a debt of 2 s
 	for _, c := range []struct {
 		name, path string

@@ -195,7 +195,7 @@ func (r *rig) peek() []core.Result {
 func policy(name string, unit core.Unit, limit int64) *core.Policy {
 	return core.Must(core.NewPolicy(core.PolicyConfig{
 		Name: name, Unit: unit, Hold: time.Minute,
-		Algorithm: core.Calendar{Limit: limit, Every: core.Year, In: time.UTC},
+		Algorithm: core.Calendar{Limit: limit, Every: core.PeriodYear, In: time.UTC},
 	}))
 }
 

@@ -305,8 +305,8 @@ func TestRedisFailsWhileAStreamRuns(t *testing.T) {
 		client.AddHook(failing{&down})
 		gate := core.Must(core.NewRedis(client, core.Config{Prefix: s.Prefix[:30], Timeout: 30 * time.Second}))
 		p := core.Must(core.NewPolicy(core.PolicyConfig{
-			Name: "budget", Unit: core.UnitTokens, Hold: time.Minute, OnFailure: core.Closed,
-			Algorithm: core.Calendar{Limit: 1000, Every: core.Year, In: time.UTC},
+			Name: "budget", Unit: core.UnitTokens, Hold: time.Minute, OnFailure: core.FailClosed,
+			Algorithm: core.Calendar{Limit: 1000, Every: core.PeriodYear, In: time.UTC},
 		}))
 		r := newRig(t, core.UnitTokens, 1000, func(cfg *llm.Config) {
 			cfg.Guard.Gate, cfg.Budgets[0].Policy = gate, p

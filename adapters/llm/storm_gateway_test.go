@@ -66,11 +66,11 @@ func (c stormConfig) meter(
 	const plenty = 1_000_000_000_000
 	policy := func(name string, unit core.Unit, a core.Algorithm) *core.Policy {
 		return core.Must(core.NewPolicy(core.PolicyConfig{
-			Name: name, Unit: unit, Algorithm: a, Hold: stormHold, OnFailure: core.Closed,
+			Name: name, Unit: unit, Algorithm: a, Hold: stormHold, OnFailure: core.FailClosed,
 		}))
 	}
 	slots, err := core.NewSemaphore(gate, core.SemaphoreConfig{
-		Name: "streams", OnFailure: core.Closed,
+		Name: "streams", OnFailure: core.FailClosed,
 	})
 	if err != nil {
 		return nil, err
@@ -92,7 +92,7 @@ func (c stormConfig) meter(
 			},
 			budgetOfMoney: {
 				Policy: policy("money", core.UnitMicroDollars,
-					core.Calendar{Limit: plenty, Every: core.Year, In: time.UTC}),
+					core.Calendar{Limit: plenty, Every: core.PeriodYear, In: time.UTC}),
 				Key: tenant,
 			},
 			budgetOfCapped: {

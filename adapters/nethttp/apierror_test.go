@@ -36,7 +36,7 @@ func readAPIError(t *testing.T, r *http.Response) apiError {
 // The type and the code of a 429 say whether requests, tokens or a budget are spent.
 func TestOpenAIErrorByUnit(t *testing.T) {
 	type policies []core.PolicyConfig
-	monthly := core.Calendar{Limit: 100, Every: core.Month, In: time.UTC}
+	monthly := core.Calendar{Limit: 100, Every: core.PeriodMonth, In: time.UTC}
 	perDay := core.FixedWindow{Limit: 100, Window: 24 * time.Hour}
 	const requests, tokens = "requests/rate_limit_exceeded", "tokens/rate_limit_exceeded"
 	const budget = "insufficient_quota/insufficient_quota"
@@ -96,7 +96,7 @@ func TestOpenAIErrorOfCachedDenial(t *testing.T) {
 	eachGate(t, func(t *testing.T, gate *core.Gate) {
 		h := guard(t, nethttp.Config{Gate: gate, Refusal: nethttp.OpenAIError, Headers: nethttp.OpenAIHeaders, Rules: []nethttp.Rule{
 			spends(t, 60, core.PolicyConfig{Name: "tpm", Algorithm: core.PerMinute(100), Unit: core.UnitTokens}),
-			spends(t, 60, core.PolicyConfig{Name: "budget", Algorithm: core.Calendar{Limit: 60, Every: core.Year, In: time.UTC}, Unit: core.UnitMicroDollars}),
+			spends(t, 60, core.PolicyConfig{Name: "budget", Algorithm: core.Calendar{Limit: 60, Every: core.PeriodYear, In: time.UTC}, Unit: core.UnitMicroDollars}),
 		}}).Handler(http.HandlerFunc(ok))
 		get(h)
 		for range 3 {
@@ -116,7 +116,7 @@ func TestAPIErrorByStatus(t *testing.T) {
 	fails := func(err error) []nethttp.Rule {
 		return of(func(*http.Request) (string, error) { return "", err })
 	}
-	limit.OnFailure = core.Closed
+	limit.OnFailure = core.FailClosed
 	for _, tt := range []struct {
 		name      string
 		cfg       nethttp.Config
@@ -217,7 +217,7 @@ func TestStatusOverloadedHasWords(t *testing.T) {
 	text := ""
 	h := guard(t, nethttp.Config{
 		Gate: dead(t), Refusal: nethttp.AnthropicError,
-		Rules:   rules(t, core.PolicyConfig{Name: "p", Algorithm: core.PerHour(1), OnFailure: core.Closed}),
+		Rules:   rules(t, core.PolicyConfig{Name: "p", Algorithm: core.PerHour(1), OnFailure: core.FailClosed}),
 		Observe: func(_ *http.Request, a *nethttp.Admission) { text = a.StatusText() },
 	}).Handler(http.HandlerFunc(ok))
 	const want = `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}` + "\n"

@@ -379,7 +379,7 @@ func TestConcurrencySkips(t *testing.T) {
 
 func TestConcurrencyDuringOutage(t *testing.T) {
 	for mode, want := range map[core.FailureMode][]int{
-		core.Local: {200, 200, 429}, core.Open: {200, 200, 200}, core.Closed: {503, 503, 503},
+		core.FailLocal: {200, 200, 429}, core.FailOpen: {200, 200, 200}, core.FailClosed: {503, 503, 503},
 	} {
 		gate := dead(t)
 		g := guard(t, nethttp.Config{Concurrency: &nethttp.Concurrency{

@@ -14,7 +14,7 @@ import (
 func ExampleGuard_Usage() {
 	gate := newGate()
 	api, err := nethttp.NewGuard(nethttp.Config{Gate: gate, Rules: []nethttp.Rule{{
-		Policy: newPolicy("day", core.Calendar{Limit: 1000, Every: core.Day, In: time.UTC}),
+		Policy: newPolicy("day", core.Calendar{Limit: 1000, Every: core.PeriodDay, In: time.UTC}),
 		Key:    keyfunc.BearerToken(), // which an earlier middleware has checked
 	}}})
 	if err != nil {

@@ -77,7 +77,7 @@ func TestFieldsAreTrue(t *testing.T) {
 		"sliding":  core.SlidingWindow{Limit: 10, Window: 20 * time.Second},
 		"precise":  core.SlidingWindow{Limit: 10, Window: 20 * time.Second, Buckets: 8},
 		"log":      core.SlidingLog{Windows: []core.Window{{Limit: 4, Width: time.Second}, {Limit: 20, Width: time.Minute}}},
-		"calendar": core.Calendar{Limit: 15, Every: core.Minute, In: time.UTC},
+		"calendar": core.Calendar{Limit: 15, Every: core.PeriodMinute, In: time.UTC},
 		"gift":     core.TokenBucket{Burst: 30},
 	}
 	// The approximations are whole up to a window or a small window later. A log states its

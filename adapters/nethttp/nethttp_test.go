@@ -282,10 +282,10 @@ func TestRedisDown(t *testing.T) {
 		statuses []int
 		want     map[string]string
 	}{
-		{"local", core.Local, []int{200, 200, 429}, map[string]string{
+		{"local", core.FailLocal, []int{200, 200, 429}, map[string]string{
 			"RateLimit-Policy": `"p";q=2;w=120`, "Retry-After": "60", "Cache-Control": "no-store"}},
-		{"open", core.Open, []int{200, 200, 200}, map[string]string{"RateLimit-Policy": `"p";q=2;w=120`}},
-		{"closed", core.Closed, []int{503, 503, 503}, map[string]string{
+		{"open", core.FailOpen, []int{200, 200, 200}, map[string]string{"RateLimit-Policy": `"p";q=2;w=120`}},
+		{"closed", core.FailClosed, []int{503, 503, 503}, map[string]string{
 			"RateLimit-Policy": `"p";q=2;w=120`, "Retry-After": "1", "Cache-Control": "no-store"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -28,7 +28,7 @@ func rules(t *testing.T, policies ...core.PolicyConfig) []nethttp.Rule {
 // of one process is not stated as a limit.
 func TestHeadersInAnOutage(t *testing.T) {
 	hourly := core.PolicyConfig{Name: "hourly", Algorithm: core.PerHour(1)}
-	closed := core.PolicyConfig{Name: "closed", Algorithm: core.PerHour(1), OnFailure: core.Closed}
+	closed := core.PolicyConfig{Name: "closed", Algorithm: core.PerHour(1), OnFailure: core.FailClosed}
 	none := core.PolicyConfig{Name: "none", Algorithm: core.DenyAll{}}
 	tests := []struct {
 		name     string
@@ -72,7 +72,7 @@ func TestDeadlinesInAnOutage(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := nethttp.Middleware(guard(t, nethttp.Config{Gate: gate, Rules: rules(t,
-		core.PolicyConfig{Name: "p", Algorithm: core.PerHour(1), OnFailure: core.Open})}))(http.HandlerFunc(ok))
+		core.PolicyConfig{Name: "p", Algorithm: core.PerHour(1), OnFailure: core.FailOpen})}))(http.HandlerFunc(ok))
 	s.Stop()
 	defer s.Continue()
 	hurriedStatuses := func(n int) map[int]int {

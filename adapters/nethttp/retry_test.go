@@ -144,7 +144,7 @@ func TestRetriesOfOtherRefusals(t *testing.T) {
 		return func(*http.Request) (string, error) { return "", err }
 	}
 	limit := core.PolicyConfig{Name: "p", Algorithm: core.PerHour(100)}
-	closed := core.PolicyConfig{Name: "p", Algorithm: core.PerHour(100), OnFailure: core.Closed}
+	closed := core.PolicyConfig{Name: "p", Algorithm: core.PerHour(100), OnFailure: core.FailClosed}
 	block := func(hide bool) []nethttp.BlockRule {
 		return []nethttp.BlockRule{{
 			Policy: policy(t, core.PolicyConfig{Name: "bans", Algorithm: core.Block{Strikes: 1, Within: time.Second, For: 5 * time.Second}}),

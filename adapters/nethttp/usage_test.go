@@ -42,7 +42,7 @@ func usageOf(t *testing.T, r *http.Response) string {
 
 // Every kind of policy is told in the terms of RateLimit. A shadow and a block are not told.
 func TestUsageTellsPolicies(t *testing.T) {
-	day := core.Calendar{Limit: 1000, Every: core.Day, In: time.UTC}
+	day := core.Calendar{Limit: 1000, Every: core.PeriodDay, In: time.UTC}
 	for name, tt := range map[string]struct {
 		cfg  core.PolicyConfig
 		cost int64
@@ -234,7 +234,7 @@ func TestUsageRefusals(t *testing.T) {
 		}, "acme", 500, nil},
 		"Redis is down": {dead(t), nil, "acme", 503, map[string]string{"Retry-After": "1"}},
 		"Redis is down, and the policy is Open": {dead(t), func(c *nethttp.Config) {
-			c.Rules[0].Policy = policy(t, core.PolicyConfig{Name: "p", Algorithm: core.PerHour(9), OnFailure: core.Open})
+			c.Rules[0].Policy = policy(t, core.PolicyConfig{Name: "p", Algorithm: core.PerHour(9), OnFailure: core.FailOpen})
 		}, "acme", 503, map[string]string{"Retry-After": "1"}},
 		"Redis is down, and only caps need it": {dead(t), func(c *nethttp.Config) {
 			c.Rules = nil

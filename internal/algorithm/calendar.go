@@ -41,7 +41,8 @@ type Calendar struct {
 func NewCalendar(limit int64, every Unit, in *time.Location, anchor, now time.Time) (*Calendar, error) {
 	var errs []error
 	if every < Minute || every > Year {
-		errs = append(errs, &Fault{"Every", fmt.Sprintf("is %d: it must be Minute, Hour, Day, Week, Month or Year", every)})
+		errs = append(errs, &Fault{"Every", fmt.Sprintf("is %d: it must be "+
+			"PeriodMinute, PeriodHour, PeriodDay, PeriodWeek, PeriodMonth or PeriodYear", every)})
 	}
 	if in == nil {
 		errs = append(errs, &Fault{"In", "is nil: it must be a time zone, such as time.UTC"})

@@ -67,7 +67,7 @@ func headgate() []entry {
 			return core.SlidingLog{Windows: []core.Window{{Limit: min(q.limit, 10_000), Width: q.window(5 * time.Millisecond)}}}
 		}),
 		one("Calendar", func(q quota) core.Algorithm {
-			return core.Calendar{Limit: q.limit, Every: core.Month, In: time.UTC}
+			return core.Calendar{Limit: q.limit, Every: core.PeriodMonth, In: time.UTC}
 		}),
 		several(2), several(4), asking, blocked,
 	}

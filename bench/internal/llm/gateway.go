@@ -58,7 +58,7 @@ func newMeter(gate *core.Gate) (*llm.Meter, error) {
 			})},
 			{Key: tenant, Policy: policy(core.PolicyConfig{
 				Name: "spend", Unit: core.UnitMicroDollars, Hold: hold,
-				Algorithm: core.Calendar{Limit: outOfReach, Every: core.Month, In: time.UTC},
+				Algorithm: core.Calendar{Limit: outOfReach, Every: core.PeriodMonth, In: time.UTC},
 			})},
 		},
 		Models: map[string]llm.Model{"small": {Price: llm.Weights{Input: 3_000_000, CacheRead: 300_000, Output: 15_000_000}}},

@@ -89,7 +89,7 @@ func semaphore(levels int) func(*server.Server) (acquire, func(), error) {
 	return func(s *server.Server) (acquire, func(), error) {
 		return gated(s, func(gate *core.Gate) (acquire, error) {
 			name := fmt.Sprint("slots-", levels)
-			sem, err := core.NewSemaphore(gate, core.SemaphoreConfig{Name: name, TTL: validity, OnFailure: core.Closed})
+			sem, err := core.NewSemaphore(gate, core.SemaphoreConfig{Name: name, TTL: validity, OnFailure: core.FailClosed})
 			if err != nil {
 				return nil, fmt.Errorf("make the semaphore: %w", err)
 			}
