@@ -44,7 +44,7 @@ func (g *Gate) AwaitLedgers() {
 
 // InjectServerClock is InjectClock, except that the denial cache keeps its own clock.
 func (g *Gate) InjectServerClock(now func() int64) {
-	g.store.(*guard).store.InjectClock(now)
+	g.store.(*redisstore.Store).InjectClock(now)
 }
 
 // What ends the names of holds and of adjustments.
@@ -78,8 +78,8 @@ func (g *Gate) KnownDenials() (n int) {
 // SplitByOutermost makes a Gate decide as on a cluster.
 func (g *Gate) SplitByOutermost() {
 	switch s := g.store.(type) {
-	case *guard:
-		s.store.Cluster = true
+	case *redisstore.Store:
+		s.Cluster = true
 	default:
 		g.store = &splitter{s, redisstore.New(redisstore.Config{Cluster: true})}
 	}
@@ -267,7 +267,7 @@ func (g *Gate) DecideShared(ctx context.Context, asked []*ScriptRequest) (order 
 	for i, r := range asked {
 		requests[i] = r.request
 	}
-	order, merged, err = g.store.(*guard).store.DecideShared(ctx, requests)
+	order, merged, err = g.store.(*redisstore.Store).DecideShared(ctx, requests)
 	for i, r := range asked {
 		r.request = requests[i]
 	}
@@ -275,7 +275,7 @@ func (g *Gate) DecideShared(ctx context.Context, asked []*ScriptRequest) (order 
 }
 
 // Waiting returns how many calls wait for the next round trip.
-func (g *Gate) Waiting() int { return g.store.(*guard).store.Waiting() }
+func (g *Gate) Waiting() int { return g.store.(*redisstore.Store).Waiting() }
 
 // Is reports whether the request is for this operation.
 func (r *ScriptRequest) Is(op string) bool { return r.request.Op == algorithm.Operation(op) }

@@ -134,6 +134,7 @@ func (g *Gate) forget(ctx context.Context, key Key, limit *limit) error {
 	var c charge
 	c.at(key, limit)
 	defer g.cache.lifting(c.Hash)()
+	_ = g.local.Reset(ctx, &c.Charge) // this process's share; memory does not fail
 	return g.store.Reset(ctx, &c.Charge)
 }
 

@@ -25,8 +25,8 @@ func probeRequest() (func(outermost string) request.Request, error) {
 	}, err
 }
 
-// try decides on the key "ping" under policies of these names.
-func (g *guard) try(ctx context.Context, limits map[string]Algorithm) error {
+// tryPing decides on the key "ping" under policies of these names.
+func tryPing(ctx context.Context, store *redisstore.Store, limits map[string]Algorithm) error {
 	key, err := NewKey("ping")
 	if err != nil {
 		return err
@@ -43,7 +43,7 @@ func (g *guard) try(ctx context.Context, limits map[string]Algorithm) error {
 	if err := p.lay(ctx, charges); err != nil {
 		return err
 	}
-	return g.store.Insist(ctx, []request.Request{{Op: algorithm.Decide, Charges: p.charges}})
+	return store.Insist(ctx, []request.Request{{Op: algorithm.Decide, Charges: p.charges}})
 }
 
 // Ping checks that the Gate can decide: that Redis answers, is new enough, permits the commands
@@ -57,13 +57,12 @@ func (g *Gate) Ping(ctx context.Context) error {
 	return g.ping(ctx)
 }
 
-func (g *guard) ping(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(
-		ctx,
-		max(g.gate.timeout, time.Second),
-	) // a first connection takes longer than a decision
+// pingRedis is Ping of a Gate on Redis.
+func pingRedis(ctx context.Context, store *redisstore.Store, timeout time.Duration) error {
+	// A first connection takes longer than a decision.
+	ctx, cancel := context.WithTimeout(ctx, max(timeout, time.Second))
 	defer cancel()
-	err := g.store.Check(ctx)
+	err := store.Check(ctx)
 	if errors.Is(err, redisstore.ErrServer) {
 		return fmt.Errorf("%w: %w", ErrMisconfigured, err)
 	}
@@ -72,7 +71,7 @@ func (g *guard) ping(ctx context.Context) error {
 			break
 		}
 		// These use every command that a decision needs.
-		err = g.try(ctx, map[string]Algorithm{
+		err = tryPing(ctx, store, map[string]Algorithm{
 			"ping":     TokenBucket{Rate: 1_000_000, Per: time.Second, Burst: 1},
 			"ping-log": SlidingLog{[]Window{{Limit: 1000, Width: 500 * time.Millisecond}}},
 		})

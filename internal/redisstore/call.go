@@ -132,7 +132,7 @@ const attempts = 3
 func (s *Store) Decide(ctx context.Context, requests []request.Request) error {
 	k := s.acquireCall(ctx, requests)
 	defer s.release(k)
-	return s.decide(ctx, k)
+	return s.outcome(ctx, s.decide(ctx, k))
 }
 
 // Insist is Decide for a server that is known to fail, and for one whose connections are slow to

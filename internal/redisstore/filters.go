@@ -48,7 +48,7 @@ func (f *Filters) Ask(
 			}
 		}
 	}
-	return replies, err
+	return replies, f.store.outcome(ctx, err)
 }
 
 func (f *Filters) ask(
@@ -105,7 +105,7 @@ func (f *Filters) Count(
 	if err == nil {
 		reply, err = checkFilterReply(reply, len(set))
 	}
-	if err != nil {
+	if err = f.store.outcome(ctx, err); err != nil {
 		return set, err
 	}
 	return [2]int64(reply), nil
@@ -117,6 +117,10 @@ const sweepParts = 4
 // Reset implements request.FilterStore. The first script empties the filter. The next ones free its
 // memory, and keep items that others add meanwhile.
 func (f *Filters) Reset(ctx context.Context, filter string, s bloom.Shape) error {
+	return f.store.outcome(ctx, f.reset(ctx, filter, s))
+}
+
+func (f *Filters) reset(ctx context.Context, filter string, s bloom.Shape) error {
 	reply, err := f.run(ctx, "reset", filter, s)
 	if err == nil && len(reply) != 1 {
 		err = ErrReply

@@ -84,6 +84,11 @@ func (l *Leases) run(ctx context.Context, k *call) error {
 
 // Acquire implements request.LeaseStore.
 func (l *Leases) Acquire(ctx context.Context, scope string, q lease.Request) (lease.Grant, error) {
+	grant, err := l.acquire(ctx, scope, &q)
+	return grant, l.store.outcome(ctx, err)
+}
+
+func (l *Leases) acquire(ctx context.Context, scope string, q *lease.Request) (lease.Grant, error) {
 	k := l.store.newCall()
 	defer l.store.release(k)
 	k.acquires = q.ID
@@ -99,12 +104,12 @@ func (l *Leases) Acquire(ctx context.Context, scope string, q lease.Request) (le
 	}
 	if !decided {
 		l.begin(k, scope, "acquire", acquireWords, leaseWeight*len(q.Levels))
-		k.acquire(&q)
+		k.acquire(q)
 		if err := l.run(ctx, k); err != nil {
 			return lease.Grant{}, err
 		}
 	}
-	grant, err := decodeGrant(k.reply, &q)
+	grant, err := decodeGrant(k.reply, q)
 	if err == nil && !grant.Lone {
 		l.store.crowds.note(scope, true)
 	}
@@ -116,11 +121,12 @@ func (l *Leases) each(ctx context.Context, k *call, ids []string) ([]int64, erro
 	for _, id := range ids {
 		k.name(id)
 	}
-	if err := l.run(ctx, k); err != nil {
-		return nil, err
+	err := l.run(ctx, k)
+	if err == nil && len(k.reply) != len(ids) {
+		err = ErrReply
 	}
-	if len(k.reply) != len(ids) {
-		return nil, ErrReply
+	if err = l.store.outcome(ctx, err); err != nil {
+		return nil, err
 	}
 	return k.reply, nil
 }
@@ -184,10 +190,10 @@ func (l *Leases) List(
 	l.begin(k, scope, "list", 0, leaseWeight)
 	own := append([]any{"evalsha", &k.script.sha, scopeKeys}, k.args[:scopeKeys]...)
 	k.args = l.store.clocked(append(own, k.args[scopeKeys+1:]...))
-	if err := l.run(ctx, k); err != nil {
-		return 0, nil, err
+	if err = l.run(ctx, k); err == nil {
+		now, entries, err = decodeEntries(k.values)
 	}
-	return decodeEntries(k.values)
+	return now, entries, l.store.outcome(ctx, err)
 }
 
 func decodeSlot(s *request.Slot, reply []int64) error {

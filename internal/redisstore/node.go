@@ -36,21 +36,22 @@ type Kind uint8
 
 // The kinds of a Notice.
 const (
-	Opened     Kind = iota // the server fails
-	Closed                 // the server answers again
-	Overloaded             // calls ended that this process could not send or read in time
+	Opened        Kind = iota // the server fails
+	Closed                    // the server answers again
+	Overloaded                // calls ended that this process could not send or read in time
+	ScriptMissing             // a server did not know a script, and has it now
 )
 
 // Notice says what became of a server.
 type Notice struct {
 	Kind Kind
-	Node string // its address
+	Node string // its address, unless a script was missing
 	Err  error  // why it was opened
 }
 
 func (n *node) notify(kind Kind, err error) {
 	if n.store.Notify != nil {
-		n.store.Notify(Notice{kind, n.addr, err})
+		n.store.Notify(context.Background(), Notice{kind, n.addr, err})
 	}
 }
 

@@ -16,6 +16,12 @@ const scanned = 1000
 func (s *Store) Scan(
 	ctx context.Context, suffix string, f func(key, value string, now int64) bool,
 ) error {
+	return s.outcome(ctx, s.scanAll(ctx, suffix, f))
+}
+
+func (s *Store) scanAll(
+	ctx context.Context, suffix string, f func(key, value string, now int64) bool,
+) error {
 	servers, err := s.servers(ctx)
 	if err != nil {
 		return err

@@ -4,6 +4,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,8 +30,12 @@ type Config struct {
 	Tasks *breaker.Tasks
 	// Probe returns a request on a key of that outermost part that decides nothing for anybody.
 	Probe func(outermost string) request.Request
-	// Notify is called when a server fails, answers again or is asked for too much. It may be nil.
-	Notify func(Notice)
+	// Reword returns the error that callers see in place of one of a Store, of its Leases or of its
+	// Filters. Its context is the caller's. A nil Reword leaves errors as they are, and so do Insist
+	// and Check.
+	Reword func(ctx context.Context, err error) error
+	// Notify receives what becomes of a server. It may be nil.
+	Notify func(context.Context, Notice)
 }
 
 const (
@@ -141,12 +146,12 @@ func renewPeriods(requests []request.Request, now int64) {
 // Reset implements request.Store.
 func (s *Store) Reset(ctx context.Context, c *request.Charge) error {
 	name, holds := s.Prefix+c.Key+c.Stored(), s.Prefix+c.Key+c.Suffix+request.HoldsSuffix
-	return s.within(ctx, func(ctx context.Context) error {
+	return s.outcome(ctx, s.within(ctx, func(ctx context.Context) error {
 		if c.Label == "" {
 			return s.Client.Del(ctx, name, holds).Err()
 		}
 		return s.resets.Run(ctx, s.Client, []string{name, holds}, s.clocked([]any{c.Label})...).Err()
-	})
+	}))
 }
 
 // Answers reports whether the server of an outermost part is asked.
@@ -154,12 +159,21 @@ func (s *Store) Answers(ctx context.Context, outermost string) bool {
 	return !s.nodeOf(ctx, outermost).circuit.IsOpen()
 }
 
-// ScriptsMissing returns how many scripts the server did not know since it was last asked.
-func (s *Store) ScriptsMissing() int64 {
-	if s.missing.Load() == 0 {
-		return 0
+// outcome returns the error that the caller of an operation sees. It notifies of the scripts that the
+// server did not know since the last outcome.
+func (s *Store) outcome(ctx context.Context, err error) error {
+	if s.missing.Load() > 0 && s.Notify != nil {
+		for range s.missing.Swap(0) {
+			s.Notify(ctx, Notice{Kind: ScriptMissing})
+		}
 	}
-	return s.missing.Swap(0)
+	switch {
+	case err == nil || s.Reword == nil:
+		return err
+	case errors.As(err, new(request.Unsent)):
+		return request.Unsent{Err: s.Reword(ctx, err)}
+	}
+	return s.Reword(ctx, err)
 }
 
 // Waiting returns the number of calls that wait for the next round trip.
