@@ -38,6 +38,8 @@ var floors = []struct {
 	{"adapters/gin", 5, []string{"github.com/gin-gonic/gin"}},
 	{"adapters/echo", 5, []string{"github.com/labstack/echo/v4"}},
 	{"adapters/echov5", 5, []string{"github.com/labstack/echo/v5"}},
+	{"adapters/llm/internal/jsonscan", 0, nil},
+	{"adapters/llm/internal/sse", 0, nil},
 	{"adapters/llm", 5, nil},
 	{"adapters", 6, nil}, // tests of all adapters
 }

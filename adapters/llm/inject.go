@@ -1,6 +1,10 @@
 package llm
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/headgate/headgate/adapters/llm/internal/jsonscan"
+)
 
 const (
 	usageMember   = `"include_usage":true`
@@ -9,19 +13,18 @@ const (
 )
 
 // optionsPaths is the table for where stream_options stands.
-var optionsPaths = &node{role: askBody, watch: true, kids: []*node{
-	{key: "stream_options", role: askOptions, watch: true,
-		kids: []*node{object("include_usage", askUsage)}},
+var optionsPaths = &node{Role: askBody, Watch: true, Kids: []*node{
+	{Key: "stream_options", Role: askOptions, Watch: true,
+		Kids: []*node{object("include_usage", askUsage)}},
 }}
 
 // injectUsage returns the body of a chat stream with stream_options.include_usage set to true.
 // Every other byte stays as it is. It returns body itself if that is not one JSON object.
 func injectUsage(body []byte) []byte {
 	var f optionsFinder
-	s := scanner{visit: &f, root: optionsPaths}
-	s.reset()
-	s.scan(body)
-	if !s.finish() || !f.body.object {
+	s := jsonscan.New(optionsPaths, &f)
+	s.Scan(body)
+	if !s.Finish() || !f.body.object {
 		return body
 	}
 	switch {
@@ -63,7 +66,7 @@ type optionsFinder struct {
 }
 
 func (f *optionsFinder) at(n *node) *place {
-	switch n.role {
+	switch n.Role {
 	case askBody:
 		return &f.body
 	case askOptions:
@@ -72,24 +75,24 @@ func (f *optionsFinder) at(n *node) *place {
 	return &f.usage
 }
 
-func (f *optionsFinder) key(_ *scanner, n *node) { f.at(n).filled = true }
+func (f *optionsFinder) Key(_ *jsonscan.Scanner, n *node) { f.at(n).filled = true }
 
-func (f *optionsFinder) begin(s *scanner, n *node, kind byte) {
-	if n.role == askOptions {
+func (f *optionsFinder) Begin(s *jsonscan.Scanner, n *node, kind byte) {
+	if n.Role == askOptions {
 		f.usage = place{}
 	}
-	*f.at(n) = place{from: s.offset, found: true, object: kind == '{'}
+	*f.at(n) = place{from: s.Offset(), found: true, object: kind == '{'}
 }
 
-func (f *optionsFinder) end(s *scanner, n *node) { f.at(n).to = s.offset + 1 }
+func (f *optionsFinder) End(s *jsonscan.Scanner, n *node) { f.at(n).to = s.Offset() + 1 }
 
-func (f *optionsFinder) scalar(s *scanner, n *node, kind byte) {
-	if n.role == askOptions {
+func (f *optionsFinder) Scalar(s *jsonscan.Scanner, n *node, kind byte) {
+	if n.Role == askOptions {
 		f.usage = place{}
 	}
-	to := s.offset + 1
+	to := s.Offset() + 1
 	if kind == '0' {
-		to = s.offset // the byte behind it has ended the number
+		to = s.Offset() // the byte behind it has ended the number
 	}
-	*f.at(n) = place{from: s.start, to: to, found: true}
+	*f.at(n) = place{from: s.Start(), to: to, found: true}
 }

@@ -1,15 +1,17 @@
 package llm
 
+import "github.com/headgate/headgate/adapters/llm/internal/jsonscan"
+
 // An observer is the visitor of its scanner.
 
-func (o *observer) key(*scanner, *node) {}
+func (o *observer) Key(*jsonscan.Scanner, *node) {}
 
-func (o *observer) begin(_ *scanner, n *node, kind byte) {
+func (o *observer) Begin(_ *jsonscan.Scanner, n *node, kind byte) {
 	e := &o.event
-	switch n.role {
+	switch n.Role {
 	case tellUsage, tellPart:
 		if kind == '{' {
-			e.usage, e.part, e.counts = true, n.role == tellPart, counts{}
+			e.usage, e.part, e.counts = true, n.Role == tellPart, counts{}
 		}
 	case tellChoices:
 		e.choices = kind == '['
@@ -20,8 +22,8 @@ func (o *observer) begin(_ *scanner, n *node, kind byte) {
 	}
 }
 
-func (o *observer) end(s *scanner, _ *node) {
-	if s.depth == 1 {
+func (o *observer) End(s *jsonscan.Scanner, _ *node) {
+	if s.Depth() == 1 {
 		o.endDocument()
 	}
 }
@@ -35,19 +37,19 @@ func (o *observer) endDocument() {
 	}
 }
 
-func (o *observer) scalar(s *scanner, n *node, kind byte) {
+func (o *observer) Scalar(s *jsonscan.Scanner, n *node, kind byte) {
 	e := &o.event
-	if s.depth == 0 {
+	if s.Depth() == 0 {
 		o.endDocument()
 	}
-	switch n.role {
+	switch n.Role {
 	case tellText:
 		if kind == '"' {
-			e.text += s.size
+			e.text += s.Size()
 		}
 	case tellType:
-		if kind == '"' && s.whole() {
-			e.kind = kindOf(s.text())
+		if kind == '"' && s.Whole() {
+			e.kind = kindOf(s.Text())
 		}
 	case tellError:
 		e.fault = e.fault || kind != 'n'
@@ -56,7 +58,7 @@ func (o *observer) scalar(s *scanner, n *node, kind byte) {
 	case tellFinish:
 		e.finish = e.finish || kind == '"'
 	case tellSequence:
-		if v, ok := tokens(s.text()); ok && kind == '0' {
+		if v, ok := tokens(s.Text()); ok && kind == '0' {
 			o.next = v + 1
 		}
 	case tellInput:
@@ -71,8 +73,8 @@ func (o *observer) scalar(s *scanner, n *node, kind byte) {
 }
 
 // learn takes over a number of tokens if it is one.
-func learn(s *scanner, kind byte, n *int64, has *bool) {
-	if v, ok := tokens(s.text()); ok && kind == '0' {
+func learn(s *jsonscan.Scanner, kind byte, n *int64, has *bool) {
+	if v, ok := tokens(s.Text()); ok && kind == '0' {
 		*n, *has = v, true
 	}
 }

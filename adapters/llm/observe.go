@@ -3,6 +3,9 @@ package llm
 import (
 	"bytes"
 	"sync"
+
+	"github.com/headgate/headgate/adapters/llm/internal/jsonscan"
+	"github.com/headgate/headgate/adapters/llm/internal/sse"
 )
 
 // Observed is what a response said about its use, as far as it was read.
@@ -33,8 +36,8 @@ type observer struct {
 	stream bool
 
 	mu     sync.Mutex
-	json   scanner
-	split  splitter
+	json   jsonscan.Scanner
+	split  sse.Splitter
 	found  Observed
 	counts counts
 	next   int64 // the sequence_number that the next event would have
@@ -89,11 +92,7 @@ func kindOf(name []byte) eventKind {
 
 func (o *observer) init(f Format, stream bool) {
 	o.format, o.stream = f, stream
-	o.json.visit, o.split.sink = o, o
-	if int(f) < len(responsePaths) {
-		o.json.root = responsePaths[f]
-	}
-	o.json.reset()
+	o.json, o.split = jsonscan.New(responsePaths[f], o), sse.New(o)
 }
 
 // read reads the next piece of the response.
@@ -105,7 +104,7 @@ func (o *observer) read(p []byte) {
 		return
 	}
 	for len(p) > 0 {
-		n, _ := o.split.next(p)
+		n, _ := o.split.Next(p)
 		p = p[n:]
 	}
 }
@@ -115,14 +114,14 @@ func (o *observer) read(p []byte) {
 func (o *observer) readEvent(p []byte) (n int, ended, lone bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	n, ended = o.split.next(p)
+	n, ended = o.split.Next(p)
 	return n, ended, ended && o.lone
 }
 
 // document reads a piece of a response that is one JSON document.
 func (o *observer) document(p []byte) {
-	o.json.scan(p)
-	o.found.Broken = o.found.Broken || o.json.state == broken
+	o.json.Scan(p)
+	o.found.Broken = o.found.Broken || o.json.Broken()
 }
 
 // close ends the response, wherever it stands.
@@ -132,11 +131,11 @@ func (o *observer) close() {
 	o.lone = false
 	switch {
 	case o.stream:
-		o.split.close()
-	case !o.json.finish():
+		o.split.Close()
+	case !o.json.Finish():
 		o.commit(false)
 		o.event = event{}
-		o.json.reset()
+		o.json.Reset()
 	}
 }
 
@@ -147,11 +146,11 @@ func (o *observer) corrupt() {
 	defer o.mu.Unlock()
 	o.commit(false)
 	o.event = event{}
-	o.json.reset()
+	o.json.Reset()
 	o.found.Broken, o.found.Known = true, false
 }
 
-func (o *observer) eventName(p []byte) {
+func (o *observer) EventName(p []byte) {
 	e := &o.event
 	if e.named < len(e.name) {
 		copy(e.name[e.named:], p)
@@ -159,22 +158,22 @@ func (o *observer) eventName(p []byte) {
 	e.named = min(e.named+len(p), len(e.name)+1)
 }
 
-func (o *observer) eventData(p []byte) {
+func (o *observer) EventData(p []byte) {
 	e := &o.event
 	if e.size < int64(len(e.head)) {
 		copy(e.head[e.size:], p)
 	}
 	e.size += int64(len(p))
-	o.json.scan(p)
+	o.json.Scan(p)
 }
 
-func (o *observer) eventEnd(filled bool) {
+func (o *observer) EventEnd(filled bool) {
 	o.lone = false
 	if filled {
 		o.endEvent()
 	}
 	o.event = event{}
-	o.json.reset()
+	o.json.Reset()
 }
 
 func (o *observer) endEvent() {
@@ -188,8 +187,8 @@ func (o *observer) endEvent() {
 		o.found.Known = o.found.Known || o.format == OpenAIChat && o.counts.whole()
 		return
 	}
-	valid := o.json.finish()
-	o.found.Broken = o.found.Broken || o.json.state == broken
+	valid := o.json.Finish()
+	o.found.Broken = o.found.Broken || o.json.Broken()
 	if e.kind == otherEvent && e.named <= len(e.name) {
 		e.kind = kindOf(e.name[:e.named])
 	}
@@ -200,7 +199,7 @@ func (o *observer) endEvent() {
 // commit adds what the event said. The usage of one that is not valid does not count.
 func (o *observer) commit(valid bool) {
 	e, f := &o.event, &o.found
-	e.text += o.json.within(tellText)
+	e.text += o.json.Within(tellText)
 	if e.kind == audioEvent {
 		e.text = 0
 	}
@@ -248,7 +247,7 @@ func (o *observer) result() Observed {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	f := o.found
-	text := o.event.text + o.json.within(tellText)
+	text := o.event.text + o.json.Within(tellText)
 	if text > 0 && o.event.kind != audioEvent {
 		f.Events++
 		f.TextBytes += text
@@ -260,5 +259,5 @@ func (o *observer) result() Observed {
 func (o *observer) between() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.split.between()
+	return o.split.Between()
 }

@@ -1,12 +1,14 @@
 package llm
 
+import "github.com/headgate/headgate/adapters/llm/internal/jsonscan"
+
 // Roles in a response.
 const (
-	_         role = iota
-	tellText       // strings are text that the model wrote
-	tellUsage      // an object with the numbers of the whole response
-	tellPart       // one that may be preliminary: of message_start or in response
-	tellInput      // numbers of a usage object
+	_         jsonscan.Role = iota
+	tellText                // strings are text that the model wrote
+	tellUsage               // an object with the numbers of the whole response
+	tellPart                // one that may be preliminary: of message_start or in response
+	tellInput               // numbers of a usage object
 	tellRead
 	tellWrite
 	tellOutput
@@ -31,15 +33,15 @@ func text(key string) *node { return object(key, tellText) }
 // anyText returns a node under which every string is text.
 func anyText(key string) *node {
 	n := text(key)
-	n.rest = text("")
-	n.rest.rest = n.rest
+	n.Rest = text("")
+	n.Rest.Rest = n.Rest
 	return n
 }
 
 func chatPaths() *node {
 	call := object("function", 0, text("arguments"))
 	content := array("content", object("", 0, text("text")))
-	content.role = tellText
+	content.Role = tellText
 	said := []*node{
 		content, text("reasoning_content"), text("reasoning"), text("refusal"),
 		array("tool_calls", object("", 0, call)),
@@ -47,7 +49,7 @@ func chatPaths() *node {
 	}
 	choices := array("choices", object("", tellChoice,
 		object("delta", 0, said...), object("message", 0, said...), object("finish_reason", tellFinish)))
-	choices.role = tellChoices
+	choices.Role = tellChoices
 	return object("", 0, choices, object("error", tellError), object("usage", tellUsage,
 		object("prompt_tokens", tellInput),
 		object("completion_tokens", tellOutput),

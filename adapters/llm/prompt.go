@@ -1,13 +1,20 @@
 package llm
 
+import "github.com/headgate/headgate/adapters/llm/internal/jsonscan"
+
+// The tables leave out the name of the package.
+type node = jsonscan.Node
+
+var object, array = jsonscan.Object, jsonscan.Array
+
 // fileBytes is what an image, an audio clip or a file counts as: 1,500 tokens of four bytes, which
 // is what providers charge for a large image.
 const fileBytes = 6000
 
 // Roles in a request.
 const (
-	_       role = iota
-	askBody      // the whole body
+	_       jsonscan.Role = iota
+	askBody               // the whole body
 	askModel
 	askStream
 	askOptions // stream_options
@@ -27,19 +34,19 @@ const (
 // requestPaths is the table of a request body in any format. A string counts as a file only where a
 // format has files: elsewhere the model reads it as text, whatever its key is.
 var requestPaths = func() *node {
-	text := &node{role: readText}
-	text.each, text.rest = text, text
+	text := &node{Role: readText}
+	text.Each, text.Rest = text, text
 	file := func(key string) *node { return object(key, readFile) }
 	within := func(n *node) *node { // strings under n count
-		n.role, n.rest = readText, text
+		n.Role, n.Rest = readText, text
 		return n
 	}
 	// A chat has an object here, and responses have the URL itself.
-	image := &node{key: "image_url", role: readFile, kids: []*node{file("url")}, rest: text}
+	image := &node{Key: "image_url", Role: readFile, Kids: []*node{file("url")}, Rest: text}
 	block := within(&node{})
-	block.kids = []*node{
+	block.Kids = []*node{
 		within(array("content", block)), // of a tool_result
-		{key: "source", role: readSource, rest: text, kids: []*node{
+		{Key: "source", Role: readSource, Rest: text, Kids: []*node{
 			object("type", readSourceType), object("data", readSourceData),
 			file("url"), file("file_id"), within(array("content", block)),
 		}},
@@ -51,14 +58,14 @@ var requestPaths = func() *node {
 	}
 	message := within(&node{})
 	output := within(array("output", block)) // of a function call or of a screenshot
-	output.kids = []*node{image, file("file_id")}
-	message.kids = []*node{within(array("content", block)), output, file("result")}
+	output.Kids = []*node{image, file("file_id")}
+	message.Kids = []*node{within(array("content", block)), output, file("result")}
 
-	return &node{role: askBody, watch: true, kids: []*node{
+	return &node{Role: askBody, Watch: true, Kids: []*node{
 		object("model", askModel),
 		object("stream", askStream),
-		{key: "stream_options", role: askOptions, watch: true,
-			kids: []*node{object("include_usage", askUsage)}},
+		{Key: "stream_options", Role: askOptions, Watch: true,
+			Kids: []*node{object("include_usage", askUsage)}},
 		object("max_tokens", askMaxTokens),
 		object("max_completion_tokens", askMaxCompletionTokens),
 		object("max_output_tokens", askMaxOutputTokens),

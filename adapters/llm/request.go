@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/headgate/headgate/adapters/llm/internal/jsonscan"
 )
 
 // ErrRequest is the error of a request body that is malformed, or that two servers could read in
@@ -42,10 +44,9 @@ type Request struct {
 // parseRequest reads a body in one pass. Every error is an ErrRequest.
 func parseRequest(format Format, body []byte) (Request, error) {
 	p := requestParser{}
-	s := scanner{visit: &p, root: requestPaths}
-	s.reset()
-	s.scan(body)
-	switch complete := s.finish(); {
+	s := jsonscan.New(requestPaths, &p)
+	s.Scan(body)
+	switch complete := s.Finish(); {
 	case p.err != nil:
 		return Request{}, p.err
 	case !complete:
@@ -80,7 +81,7 @@ type requestParser struct {
 	maxTokens, maxCompletionTokens, maxOutputTokens, choices int64
 
 	rawStart int
-	sources  [maxKeys + 1]source // by depth
+	sources  [jsonscan.MaxLevels + 1]source // by depth
 }
 
 // source is an object that holds a file: in base64, or as plain text if it says so.
@@ -90,58 +91,58 @@ type source struct {
 	other  bool // it says another type
 }
 
-func (p *requestParser) fail(s *scanner, format string, args ...any) {
+func (p *requestParser) fail(s *jsonscan.Scanner, format string, args ...any) {
 	p.err = fmt.Errorf("%w: "+format, append([]any{ErrRequest}, args...)...)
-	s.state = broken
+	s.Stop()
 }
 
 // key refuses a member that comes twice, since servers disagree on which one counts, and one in
 // another case, since only some servers ignore it.
-func (p *requestParser) key(s *scanner, n *node) {
+func (p *requestParser) Key(s *jsonscan.Scanner, n *node) {
 	seen := &p.seen
-	if n.role == askOptions {
+	if n.Role == askOptions {
 		seen = &p.options
 	}
-	key := string(s.text())
-	for i, k := range n.kids {
+	key := string(s.Text())
+	for i, k := range n.Kids {
 		switch {
-		case k.key == key && *seen&(1<<i) != 0:
-			p.fail(s, "%s comes twice", k.key)
-		case k.key == key:
+		case k.Key == key && *seen&(1<<i) != 0:
+			p.fail(s, "%s comes twice", k.Key)
+		case k.Key == key:
 			*seen |= 1 << i
 			return
-		case strings.EqualFold(k.key, key):
-			p.fail(s, "%s is spelt in another case", k.key)
+		case strings.EqualFold(k.Key, key):
+			p.fail(s, "%s is spelt in another case", k.Key)
 		}
 	}
 }
 
-func (p *requestParser) begin(s *scanner, n *node, kind byte) {
-	switch n.role {
+func (p *requestParser) Begin(s *jsonscan.Scanner, n *node, kind byte) {
+	switch n.Role {
 	case askBody:
 		if kind != '{' {
 			p.fail(s, "it is no object")
 		}
 	case askOptions:
 		if kind != '{' {
-			p.fail(s, "%s is no object", n.key)
+			p.fail(s, "%s is no object", n.Key)
 		}
 	case askModel, askStream, askUsage, askMaxTokens, askMaxCompletionTokens,
 		askMaxOutputTokens, askChoices:
-		p.fail(s, "%s has the wrong type", n.key)
+		p.fail(s, "%s has the wrong type", n.Key)
 	case readRaw:
-		p.rawStart = s.offset
+		p.rawStart = s.Offset()
 	case readSource:
-		p.sources[s.depth] = source{}
+		p.sources[s.Depth()] = source{}
 	}
 }
 
-func (p *requestParser) end(s *scanner, n *node) {
-	switch n.role {
+func (p *requestParser) End(s *jsonscan.Scanner, n *node) {
+	switch n.Role {
 	case readRaw:
-		p.request.PromptBytes += int64(s.offset + 1 - p.rawStart)
+		p.request.PromptBytes += int64(s.Offset() + 1 - p.rawStart)
 	case readSource:
-		switch at := p.sources[s.depth]; {
+		switch at := p.sources[s.Depth()]; {
 		case at.data > 0 && at.base64 && !at.other:
 			p.file()
 		default:
@@ -150,8 +151,8 @@ func (p *requestParser) end(s *scanner, n *node) {
 	}
 }
 
-func (p *requestParser) scalar(s *scanner, n *node, kind byte) {
-	switch n.role {
+func (p *requestParser) Scalar(s *jsonscan.Scanner, n *node, kind byte) {
+	switch n.Role {
 	case askBody:
 		p.fail(s, "it is no object")
 	case askModel:
@@ -162,7 +163,7 @@ func (p *requestParser) scalar(s *scanner, n *node, kind byte) {
 		p.request.asksUsage = p.flag(s, n, kind)
 	case askOptions:
 		if kind != 'n' {
-			p.fail(s, "%s is no object", n.key)
+			p.fail(s, "%s is no object", n.Key)
 		}
 	case askMaxTokens:
 		p.maxTokens = p.count(s, n, kind, maxCount)
@@ -186,35 +187,35 @@ func (p *requestParser) file() {
 }
 
 // prompt counts a string that the model reads.
-func (p *requestParser) prompt(s *scanner, n *node) {
-	switch n.role {
+func (p *requestParser) prompt(s *jsonscan.Scanner, n *node) {
+	switch n.Role {
 	case readText, readRaw:
-		p.request.PromptBytes += s.size
+		p.request.PromptBytes += s.Size()
 	case readFile:
-		if s.size > 0 {
+		if s.Size() > 0 {
 			p.file()
 		}
 	case readSourceType:
-		at := &p.sources[s.depth]
-		if string(s.text()) == "base64" {
+		at := &p.sources[s.Depth()]
+		if string(s.Text()) == "base64" {
 			at.base64 = true
 		} else {
 			at.other = true
 		}
 	case readSourceData:
-		p.sources[s.depth].data += s.size
+		p.sources[s.Depth()].data += s.Size()
 	}
 }
 
 // model refuses a name with U+FFFD: it stands for bytes that each server decodes in its own way.
-func (p *requestParser) model(s *scanner, kind byte) {
-	name := string(s.text())
+func (p *requestParser) model(s *jsonscan.Scanner, kind byte) {
+	name := string(s.Text())
 	switch {
 	case kind != '"':
 		p.fail(s, "model is no string")
 	case name == "":
 		p.fail(s, "model is empty")
-	case s.size > maxModel:
+	case s.Size() > maxModel:
 		p.fail(s, "model is longer than %d bytes", maxModel)
 	case strings.ContainsRune(name, utf8.RuneError):
 		p.fail(s, "model is not valid UTF-8")
@@ -223,30 +224,30 @@ func (p *requestParser) model(s *scanner, kind byte) {
 }
 
 // flag reads a boolean. Null stands for a member that is absent, as in every number.
-func (p *requestParser) flag(s *scanner, n *node, kind byte) bool {
+func (p *requestParser) flag(s *jsonscan.Scanner, n *node, kind byte) bool {
 	if kind != 't' && kind != 'f' && kind != 'n' {
-		p.fail(s, "%s is no boolean", n.key)
+		p.fail(s, "%s is no boolean", n.Key)
 	}
 	return kind == 't'
 }
 
 // count reads an integer between 0 and most. Some servers take 1e3 or 5.0 and others do not.
-func (p *requestParser) count(s *scanner, n *node, kind byte, most int64) int64 {
+func (p *requestParser) count(s *jsonscan.Scanner, n *node, kind byte, most int64) int64 {
 	if kind == 'n' {
 		return 0
 	}
 	if kind != '0' {
-		p.fail(s, "%s is no number", n.key)
+		p.fail(s, "%s is no number", n.Key)
 		return 0
 	}
 	var v int64
-	for _, c := range s.text() {
+	for _, c := range s.Text() {
 		if c < '0' || c > '9' {
-			p.fail(s, "%s is no integer of at least 0", n.key)
+			p.fail(s, "%s is no integer of at least 0", n.Key)
 			return 0
 		}
 		if v = v*10 + int64(c-'0'); v > most {
-			p.fail(s, "%s is more than %d", n.key, most)
+			p.fail(s, "%s is more than %d", n.Key, most)
 			return 0
 		}
 	}

@@ -82,7 +82,7 @@ func (t *tap) write(p []byte, out func([]byte) error) error {
 func (t *tap) writeEvents(p []byte, out func([]byte) error) error {
 	var err error
 	from, at := 0, 0 // p[from:at] can be passed on; the event that is read has begun at p[at:]
-	if t.observer.split.tail(p) {
+	if t.observer.split.Tail(p) {
 		t.observer.readEvent(p[:1])
 		if at = 1; t.lone {
 			from = 1
@@ -95,7 +95,7 @@ func (t *tap) writeEvents(p []byte, out func([]byte) error) error {
 			break
 		}
 		t.lone = lone && !t.long && len(t.held)+i-at <= maxHeld
-		if t.observer.split.tail(p[i:]) {
+		if t.observer.split.Tail(p[i:]) {
 			t.observer.readEvent(p[i : i+1])
 			i++
 		}
@@ -170,21 +170,8 @@ func (t *tap) rest(p []byte) int {
 	if !o.stream || t.coding != codingNone {
 		return len(p)
 	}
-	s := o.split
-	s.sink = nowhere{}
-	n, ended := s.next(p)
-	if ended && s.tail(p[n:]) {
-		n++
-	}
-	return n
+	return o.split.Rest(p)
 }
-
-// nowhere is the sink of a splitter that only counts.
-type nowhere struct{}
-
-func (nowhere) eventData([]byte) {}
-func (nowhere) eventName([]byte) {}
-func (nowhere) eventEnd(bool)    {}
 
 // errorEvent returns the event that ends this stream with an error.
 func (t *tap) errorEvent(kind, message string) []byte {

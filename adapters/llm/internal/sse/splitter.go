@@ -1,10 +1,11 @@
-package llm
+// Package sse cuts a stream of server-sent events into events.
+package sse
 
-// lineState is where in a line of an event stream a splitter stands.
+// lineState says which part of a line a Splitter reads.
 type lineState uint8
 
 const (
-	atLine  lineState = iota // at its beginning
+	atLine  lineState = iota // before its first byte
 	inField                  // in the name of its field
 	afterColon
 	inData
@@ -12,22 +13,22 @@ const (
 	inOther // in a comment or in the value of a field that does not matter
 )
 
-// eventSink is told what a splitter finds.
-type eventSink interface {
-	// eventData gets the next piece of the event's data. A LF stands between two data lines.
-	eventData(p []byte)
-	// eventName gets the next piece of the event's name.
-	eventName(p []byte)
-	// eventEnd is called when the event ends. filled says that it had a data line.
-	eventEnd(filled bool)
+// Sink receives what a Splitter finds.
+type Sink interface {
+	// EventData gets the next piece of the event's data. A LF stands between two data lines.
+	EventData(p []byte)
+	// EventName gets the next piece of the event's name.
+	EventName(p []byte)
+	// EventEnd is called when the event ends. filled says that it had a data line.
+	EventEnd(filled bool)
 }
 
-// splitter cuts a stream of server-sent events into events by the rules that the HTML standard has
-// for event streams. The stream arrives in pieces of any length, of which the splitter keeps none.
-type splitter struct {
-	sink   eventSink
+// Splitter cuts an event stream into events, by the rules of the HTML standard. The stream arrives
+// in pieces of any length. A Splitter keeps none of them.
+type Splitter struct {
+	sink   Sink
 	state  lineState
-	mark   uint8 // bytes of the byte order mark that have come; all of them if none can follow
+	mark   uint8 // bytes of the byte order mark read so far; all of them if none can follow
 	cr     bool  // the last byte is a CR: a LF behind it belongs to the same line end
 	crlf   bool  // the stream has ended a line by CR and LF
 	blank  bool  // the last line that ended was blank
@@ -39,9 +40,12 @@ type splitter struct {
 
 const byteOrderMark = "\ufeff"
 
-// next reads p to the end of an event, blank line included, or to the end of p. It returns how many
-// bytes that are, and whether the event has ended.
-func (s *splitter) next(p []byte) (n int, ended bool) {
+// New returns a Splitter of one stream.
+func New(sink Sink) Splitter { return Splitter{sink: sink} }
+
+// Next reads p to the end of an event, including its blank line, or to the end of p. It returns the
+// number of bytes read, and whether the event has ended.
+func (s *Splitter) Next(p []byte) (n int, ended bool) {
 	for i := 0; i < len(p); {
 		c := p[i]
 		if s.cr && c == '\n' {
@@ -74,8 +78,8 @@ func (s *splitter) next(p []byte) (n int, ended bool) {
 	return len(p), false
 }
 
-// line reads p from i to the end of the line or of p, or to where the line's state changes.
-func (s *splitter) line(p []byte, i int) int {
+// line reads p from i until the line or p ends or the state of the line changes.
+func (s *Splitter) line(p []byte, i int) int {
 	c := p[i]
 	switch s.state {
 	case atLine, inField:
@@ -107,15 +111,15 @@ func (s *splitter) line(p []byte, i int) int {
 	}
 	switch s.state {
 	case inData:
-		s.sink.eventData(p[i:j])
+		s.sink.EventData(p[i:j])
 	case inName:
-		s.sink.eventName(p[i:j])
+		s.sink.EventName(p[i:j])
 	}
 	return j
 }
 
 // enter begins the value of the field.
-func (s *splitter) enter() {
+func (s *Splitter) enter() {
 	s.state = inOther
 	if s.length > len(s.field) {
 		return
@@ -124,7 +128,7 @@ func (s *splitter) enter() {
 	case "data":
 		s.state = inData
 		if s.filled {
-			s.sink.eventData(lineFeed)
+			s.sink.EventData(lineFeed)
 		}
 		s.filled = true
 	case "event":
@@ -136,7 +140,7 @@ func (s *splitter) enter() {
 var lineFeed = []byte("\n")
 
 // endLine ends the line, and the event if the line is blank.
-func (s *splitter) endLine() (ended bool) {
+func (s *Splitter) endLine() (ended bool) {
 	s.blank = s.state == atLine
 	switch s.state {
 	case inField, afterColon: // a field without a value
@@ -149,14 +153,14 @@ func (s *splitter) endLine() (ended bool) {
 	return false
 }
 
-func (s *splitter) endEvent() {
-	s.sink.eventEnd(s.filled)
+func (s *Splitter) endEvent() {
+	s.sink.EventEnd(s.filled)
 	s.filled, s.named = false, false
 }
 
-// close ends the stream. An event without its blank line ends too: a browser would drop it, but
-// most clients read it.
-func (s *splitter) close() {
+// Close ends the stream. It ends an event without its blank line too: a browser drops it, but most
+// clients read it.
+func (s *Splitter) Close() {
 	if s.state == inField || s.state == afterColon {
 		s.enter()
 	}
@@ -166,13 +170,32 @@ func (s *splitter) close() {
 	s.state = atLine
 }
 
-// tail reports whether p begins with the LF of the CR LF that ended the last event.
-func (s *splitter) tail(p []byte) bool {
+// Tail reports whether p begins with the LF of the CR LF that ended the last event.
+func (s *Splitter) Tail(p []byte) bool {
 	return s.cr && s.blank && len(p) > 0 && p[0] == '\n'
 }
 
-// between reports whether a further event could begin here.
-func (s *splitter) between() bool {
+// Between reports whether another event could begin here.
+func (s *Splitter) Between() bool {
 	inMark := s.mark > 0 && int(s.mark) < len(byteOrderMark)
 	return s.state == atLine && !s.filled && !s.named && !inMark && !(s.cr && s.crlf)
 }
+
+// Rest returns the number of bytes of p that belong to the event that has begun: all of p if the
+// event does not end in it. It reads nothing.
+func (s *Splitter) Rest(p []byte) int {
+	ahead := *s
+	ahead.sink = nowhere{}
+	n, ended := ahead.Next(p)
+	if ended && ahead.Tail(p[n:]) {
+		n++
+	}
+	return n
+}
+
+// nowhere is the sink of a Splitter that only counts.
+type nowhere struct{}
+
+func (nowhere) EventData([]byte) {}
+func (nowhere) EventName([]byte) {}
+func (nowhere) EventEnd(bool)    {}

@@ -1,20 +1,22 @@
-package llm
+package sse_test
 
 import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/headgate/headgate/adapters/llm/internal/sse"
 )
 
-// events collects what a splitter finds: name=data, with ! for an event without data.
+// events collects what a Splitter finds: name=data, with ! for an event without data.
 type events struct {
 	found      []string
 	name, text strings.Builder
 }
 
-func (e *events) eventData(p []byte) { e.text.Write(p) }
-func (e *events) eventName(p []byte) { e.name.Write(p) }
-func (e *events) eventEnd(filled bool) {
+func (e *events) EventData(p []byte) { e.text.Write(p) }
+func (e *events) EventName(p []byte) { e.name.Write(p) }
+func (e *events) EventEnd(filled bool) {
 	note := e.name.String() + "=" + e.text.String()
 	if !filled {
 		note += "!"
@@ -50,14 +52,14 @@ func TestSplitterFollowsTheStandard(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			for i := range len(c.stream) + 1 {
 				var e events
-				s := splitter{sink: &e}
+				s := sse.New(&e)
 				for _, p := range []string{c.stream[:i], c.stream[i:]} {
 					for rest := []byte(p); len(rest) > 0; {
-						n, _ := s.next(rest)
+						n, _ := s.Next(rest)
 						rest = rest[n:]
 					}
 				}
-				s.close()
+				s.Close()
 				if !reflect.DeepEqual(e.found, c.want) {
 					t.Errorf("cut at %d: %q, want %q", i, e.found, c.want)
 				}
@@ -71,15 +73,17 @@ func TestBetween(t *testing.T) {
 		stream string
 		want   bool
 	}{
-		{"", true}, {"data: a\n\n", true}, {"data: a\r\r", true}, {"data: a\r\n\r\n", true}, {": ping\n", true}, {"id: 1\n", true},
-		{"d", false}, {"data: a", false}, {"data: a\n", false}, {"event: a\n", false}, {": ping", false}, {"data: a\r", false},
-		{"data: a\r\n\r", false}, {"\xef", false},
+		{"", true}, {"data: a\n\n", true}, {"data: a\r\r", true}, {"data: a\r\n\r\n", true},
+		{": ping\n", true}, {"id: 1\n", true},
+		{"d", false}, {"data: a", false}, {"data: a\n", false}, {"event: a\n", false},
+		{": ping", false}, {"data: a\r", false}, {"data: a\r\n\r", false}, {"\xef", false},
 	} {
-		tap := newTap(OpenAIChat, "text/event-stream", "", false)
-		if err := tap.write([]byte(c.stream), nil); err != nil {
-			t.Fatal(err)
+		s := sse.New(new(events))
+		for rest := []byte(c.stream); len(rest) > 0; {
+			n, _ := s.Next(rest)
+			rest = rest[n:]
 		}
-		if got := tap.between(); got != c.want {
+		if got := s.Between(); got != c.want {
 			t.Errorf("%q: %v, want %v", c.stream, got, c.want)
 		}
 	}

@@ -1,4 +1,4 @@
-package llm
+package jsonscan_test
 
 import (
 	"encoding/json"
@@ -9,47 +9,55 @@ import (
 	"unicode/utf8"
 
 	"pgregory.net/rapid"
+
+	"github.com/headgate/headgate/adapters/llm/internal/jsonscan"
 )
 
-// recorder notes what a scanner tells a visitor.
+// recorder notes the calls that a visitor gets.
 type recorder struct{ notes []string }
 
 func (r *recorder) note(format string, args ...any) {
 	r.notes = append(r.notes, fmt.Sprintf(format, args...))
 }
 
-func (r *recorder) key(s *scanner, n *node)              { r.note("key %s", s.text()) }
-func (r *recorder) begin(s *scanner, n *node, kind byte) { r.note("begin %s %c", n.key, kind) }
-func (r *recorder) end(s *scanner, n *node)              { r.note("end %s", n.key) }
-func (r *recorder) scalar(s *scanner, n *node, kind byte) {
-	r.note("scalar %s %c %s %d", n.key, kind, s.text(), s.size)
+func (r *recorder) Key(s *jsonscan.Scanner, _ *jsonscan.Node) { r.note("key %s", s.Text()) }
+
+func (r *recorder) Begin(_ *jsonscan.Scanner, n *jsonscan.Node, kind byte) {
+	r.note("begin %s %c", n.Key, kind)
+}
+
+func (r *recorder) End(_ *jsonscan.Scanner, n *jsonscan.Node) { r.note("end %s", n.Key) }
+
+func (r *recorder) Scalar(s *jsonscan.Scanner, n *jsonscan.Node, kind byte) {
+	r.note("scalar %s %c %s %d", n.Key, kind, s.Text(), s.Size())
 }
 
 // record scans the pieces and returns the notes and whether the document is complete.
-func record(root *node, pieces ...[]byte) ([]string, bool) {
+func record(root *jsonscan.Node, pieces ...[]byte) ([]string, bool) {
 	var r recorder
-	s := scanner{visit: &r, root: root}
-	s.reset()
+	s := jsonscan.New(root, &r)
 	for _, p := range pieces {
-		s.scan(p)
+		s.Scan(p)
 	}
-	return r.notes, s.finish()
+	return r.notes, s.Finish()
 }
 
 // everything is a table in which every value has a node.
-func everything() *node {
-	n := &node{key: "*"}
-	n.each, n.rest = n, n
+func everything() *jsonscan.Node {
+	n := jsonscan.Object("*", 0)
+	n.Each, n.Rest = n, n
 	return n
 }
 
 // drawJSON draws a document, most often a valid one.
 func drawJSON(r *rapid.T) []byte {
 	var value func(depth int) string
-	space := func() string { return rapid.SampledFrom([]string{"", "", " ", "\n\t", "\r"}).Draw(r, "space") }
+	spaces := rapid.SampledFrom([]string{"", "", " ", "\n\t", "\r"})
+	space := func() string { return spaces.Draw(r, "space") }
 	text := func() string {
 		return `"` + strings.Join(rapid.SliceOfN(rapid.SampledFrom([]string{
-			"a", "usage", "é", "😀", `\n`, `\"`, `\\`, `\/`, `\u0041`, `\u00e9`, `\uD83D`, `\ude00`, `\ud83d\ude00`, strings.Repeat("x", 100),
+			"a", "usage", "é", "😀", `\n`, `\"`, `\\`, `\/`,
+			`\u0041`, `\u00e9`, `\uD83D`, `\ude00`, `\ud83d\ude00`, strings.Repeat("x", 100),
 		}), 0, 6).Draw(r, "text"), "") + `"`
 	}
 	value = func(depth int) string {
@@ -61,9 +69,12 @@ func drawJSON(r *rapid.T) []byte {
 		case 0, 1:
 			return space() + text() + space()
 		case 2:
-			return space() + rapid.SampledFrom([]string{"0", "-0", "12", "1.5", "-1e+5", "1E5", "0.25e-3", "123456789012345678901234567890"}).Draw(r, "number") + space()
+			return space() + rapid.SampledFrom([]string{
+				"0", "-0", "12", "1.5", "-1e+5", "1E5", "0.25e-3", "123456789012345678901234567890",
+			}).Draw(r, "number") + space()
 		case 3:
-			return space() + rapid.SampledFrom([]string{"true", "false", "null"}).Draw(r, "literal") + space()
+			literals := rapid.SampledFrom([]string{"true", "false", "null"})
+			return space() + literals.Draw(r, "literal") + space()
 		}
 		var parts []string
 		for range rapid.IntRange(0, 3).Draw(r, "members") {
@@ -87,7 +98,8 @@ func drawJSON(r *rapid.T) []byte {
 		at := rapid.IntRange(0, len(doc)-1).Draw(r, "at")
 		switch rapid.IntRange(0, 2).Draw(r, "how") {
 		case 0:
-			doc[at] = rapid.SampledFrom([]byte("{}[],:\"\\-+.eE019tfn ux\x00\x1f\xff")).Draw(r, "byte")
+			damage := rapid.SampledFrom([]byte("{}[],:\"\\-+.eE019tfn ux\x00\x1f\xff"))
+			doc[at] = damage.Draw(r, "byte")
 		case 1:
 			doc = append(doc[:at], doc[at+1:]...)
 		default:
@@ -128,7 +140,7 @@ func TestScannerDecodesStrings(t *testing.T) {
 		if strings.TrimSpace(string(doc)) == "null" {
 			return
 		}
-		shown := want[:min(len(want), maxText)]
+		shown := want[:min(len(want), jsonscan.MaxText)]
 		notes, _ := record(everything(), draw(r, doc)...)
 		if note := fmt.Sprintf("scalar * \" %s %d", shown, len(want)); len(notes) != 1 || notes[0] != note {
 			r.Fatalf("%q, want %q", notes, note)
@@ -137,16 +149,22 @@ func TestScannerDecodesStrings(t *testing.T) {
 }
 
 func TestScannerFollowsPaths(t *testing.T) {
-	root := object("", 0, object("a", 0, object("b", 0)), array("list", object("item", 0, object("c", 0))))
+	root := jsonscan.Object("", 0,
+		jsonscan.Object("a", 0, jsonscan.Object("b", 0)),
+		jsonscan.Array("list", jsonscan.Object("item", 0, jsonscan.Object("c", 0))))
 	for _, c := range []struct {
 		doc  string
 		want []string
 	}{
-		{`{"a":{"b":1,"x":{"b":2}},"b":3}`, []string{"begin  {", "begin a {", "scalar b 0 1 1", "end a", "end "}},
-		{`{"\u0061":{"\u0062":1}}`, []string{"begin  {", "begin a {", "scalar b 0 1 1", "end a", "end "}},
-		{`{"list":[{"c":true},[{"c":1}],null]}`, []string{"begin  {", "begin list [", "begin item {", "scalar c t  0", "end item",
-			"begin item [", "end item", "scalar item n  0", "end list", "end "}},
-		{`{"x":{"a":{"b":1}},"y":[{"a":{"b":1}}],"z":"{\"a\":{\"b\":1}}"}`, []string{"begin  {", "end "}},
+		{`{"a":{"b":1,"x":{"b":2}},"b":3}`,
+			[]string{"begin  {", "begin a {", "scalar b 0 1 1", "end a", "end "}},
+		{`{"\u0061":{"\u0062":1}}`,
+			[]string{"begin  {", "begin a {", "scalar b 0 1 1", "end a", "end "}},
+		{`{"list":[{"c":true},[{"c":1}],null]}`,
+			[]string{"begin  {", "begin list [", "begin item {", "scalar c t  0", "end item",
+				"begin item [", "end item", "scalar item n  0", "end list", "end "}},
+		{`{"x":{"a":{"b":1}},"y":[{"a":{"b":1}}],"z":"{\"a\":{\"b\":1}}"}`,
+			[]string{"begin  {", "end "}},
 		{`{"` + strings.Repeat("a", 300) + `":1}`, []string{"begin  {", "end "}},
 	} {
 		got, ok := record(root, []byte(c.doc))
@@ -157,11 +175,25 @@ func TestScannerFollowsPaths(t *testing.T) {
 }
 
 func TestScannerBoundsDepth(t *testing.T) {
-	nested := func(n int) []byte { return []byte(strings.Repeat("[", n) + strings.Repeat("]", n)) }
-	if _, ok := record(everything(), nested(maxDepth)); !ok {
-		t.Errorf("depth %d was refused", maxDepth)
+	nested := func(n int) []byte {
+		return []byte(strings.Repeat("[", n) + strings.Repeat("]", n))
 	}
-	if _, ok := record(everything(), nested(maxDepth+1)); ok {
-		t.Errorf("depth %d was accepted", maxDepth+1)
+	if _, ok := record(everything(), nested(jsonscan.MaxDepth)); !ok {
+		t.Errorf("depth %d was refused", jsonscan.MaxDepth)
 	}
+	if _, ok := record(everything(), nested(jsonscan.MaxDepth+1)); ok {
+		t.Errorf("depth %d was accepted", jsonscan.MaxDepth+1)
+	}
+}
+
+// draw cuts b into pieces of random lengths.
+func draw(r *rapid.T, b []byte) [][]byte {
+	var pieces [][]byte
+	for len(b) > 0 {
+		most := rapid.SampledFrom([]int{3, 60, 5000}).Draw(r, "most")
+		n := rapid.IntRange(1, min(len(b), most)).Draw(r, "length")
+		pieces = append(pieces, b[:n])
+		b = b[n:]
+	}
+	return pieces
 }

@@ -1,11 +1,11 @@
-package llm
+package jsonscan
 
 import (
 	"unicode/utf16"
 	"unicode/utf8"
 )
 
-// state is what a scanner expects or reads.
+// state is what a Scanner expects or reads.
 type state uint8
 
 const (
@@ -33,7 +33,7 @@ const (
 
 // step reads one byte outside the ordinary bytes of a string. It reports false if the byte ended a
 // number and must be read again.
-func (s *scanner) step(c byte) bool {
+func (s *Scanner) step(c byte) bool {
 	if s.state <= ended {
 		if c != ' ' && c != '\n' && c != '\r' && c != '\t' {
 			s.structure(c)
@@ -58,14 +58,12 @@ func (s *scanner) step(c byte) bool {
 }
 
 // structure reads a byte between values.
-func (s *scanner) structure(c byte) {
+func (s *Scanner) structure(c byte) {
 	switch {
-	case s.state == wantValue, s.state == wantElement && c != ']':
-		s.value(c)
-	case s.state == wantElement, s.state == wantMember && c == '}',
-		s.state == wantComma && c == ']' && s.inArray(),
-		s.state == wantComma && c == '}' && !s.inArray():
+	case s.closes(c):
 		s.close()
+	case s.state == wantValue, s.state == wantElement:
+		s.value(c)
 	case c == '"' && (s.state == wantMember || s.state == wantKey):
 		s.isKey, s.state = true, inString
 		s.size, s.kept, s.high = 0, 0, 0
@@ -80,8 +78,24 @@ func (s *scanner) structure(c byte) {
 	}
 }
 
+// closes reports whether c ends the innermost object or array here.
+func (s *Scanner) closes(c byte) bool {
+	switch s.state {
+	case wantElement:
+		return c == ']'
+	case wantMember:
+		return c == '}'
+	case wantComma:
+		if s.inArray() {
+			return c == ']'
+		}
+		return c == '}'
+	}
+	return false
+}
+
 // value reads the first byte of a value.
-func (s *scanner) value(c byte) {
+func (s *Scanner) value(c byte) {
 	s.isKey, s.start, s.kind = false, s.offset, c
 	s.size, s.kept, s.high = 0, 0, 0
 	switch c {
@@ -112,7 +126,7 @@ func (s *scanner) value(c byte) {
 	}
 }
 
-func (s *scanner) escape(c byte) {
+func (s *Scanner) escape(c byte) {
 	s.state = inString
 	switch c {
 	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
@@ -129,7 +143,7 @@ var unescaped = [256]byte{
 	'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t',
 }
 
-func (s *scanner) hex(c byte) {
+func (s *Scanner) hex(c byte) {
 	switch {
 	case '0' <= c && c <= '9':
 		c -= '0'
@@ -157,59 +171,78 @@ func (s *scanner) hex(c byte) {
 		return
 	}
 	s.high = 0
-	if s.whole() {
+	if s.Whole() {
 		s.kept -= 3
 	}
 	s.size -= 3
 	s.add(r)
 }
 
-// number reads a byte of a number, or the one behind it.
-func (s *scanner) number(c byte) bool {
-	next := broken
-	isDigit := '0' <= c && c <= '9'
-	switch s.state {
-	case inMinus:
-		if c == '0' {
-			next = inZero
-		} else if isDigit {
-			next = inInteger
-		}
-	case inZero, inInteger, inFraction, inPower:
-		switch {
-		case isDigit && s.state != inZero:
-			next = s.state
-		case c == '.' && (s.state == inZero || s.state == inInteger):
-			next = inPoint
-		case (c == 'e' || c == 'E') && s.state != inPower:
-			next = inExponent
-		default:
-			s.endScalar()
-			return false
-		}
-	case inPoint:
-		if isDigit {
-			next = inFraction
-		}
-	case inExponent:
-		if c == '+' || c == '-' {
-			next = inSign
-		} else if isDigit {
-			next = inPower
-		}
-	case inSign:
-		if isDigit {
-			next = inPower
-		}
+// number reads a byte of a number. It reports false if c ended the number.
+func (s *Scanner) number(c byte) bool {
+	next := numberStates[s.state-inMinus][numberClass(c)]
+	switch {
+	case next != 0:
+		s.state = next
+	case s.state.endsNumber():
+		s.endScalar()
+		return false
+	default:
+		s.state = broken
 	}
-	s.state = next
 	s.digit(c)
 	return true
 }
 
-func (s *scanner) digit(c byte) {
+// numberStates is the state after a byte of a number, by the state before and the class of the
+// byte. Without an entry, no number goes on so.
+var numberStates = [...][numberClasses]state{
+	inMinus - inMinus:    {zero: inZero, digit: inInteger},
+	inZero - inMinus:     {point: inPoint, exponent: inExponent},
+	inInteger - inMinus:  {zero: inInteger, digit: inInteger, point: inPoint, exponent: inExponent},
+	inPoint - inMinus:    {zero: inFraction, digit: inFraction},
+	inFraction - inMinus: {zero: inFraction, digit: inFraction, exponent: inExponent},
+	inExponent - inMinus: {zero: inPower, digit: inPower, sign: inSign},
+	inSign - inMinus:     {zero: inPower, digit: inPower},
+	inPower - inMinus:    {zero: inPower, digit: inPower},
+}
+
+// endsNumber reports whether a number may end in state s.
+func (s state) endsNumber() bool {
+	return s == inZero || s == inInteger || s == inFraction || s == inPower
+}
+
+// Classes of the bytes of a number.
+const (
+	other = iota
+	zero
+	digit
+	point
+	exponent
+	sign
+	numberClasses
+)
+
+func numberClass(c byte) int {
+	switch {
+	case c == '0':
+		return zero
+	case '1' <= c && c <= '9':
+		return digit
+	case c == '.':
+		return point
+	case c == 'e', c == 'E':
+		return exponent
+	case c == '+', c == '-':
+		return sign
+	}
+	return other
+}
+
+// digit keeps a byte of a number.
+func (s *Scanner) digit(c byte) {
 	s.size++
-	if s.kept < maxText {
+	if s.kept < MaxText {
 		s.buf[s.kept] = c
 		s.kept++
 	}

@@ -1,0 +1,41 @@
+package jsonscan
+
+// Role tells a visitor what the value at a path means. Each table has its own roles.
+type Role uint8
+
+// Node is one place in a JSON document that a visitor wants to know about. A table of nodes is
+// built once and never changes.
+type Node struct {
+	Key   string
+	Role  Role
+	Watch bool    // Visitor.Key is called for each key of the object
+	Kids  []*Node // the values under their keys
+	Each  *Node   // the elements of an array; nil: Rest
+	Rest  *Node   // the values under other keys; nil: no visitor asks. It is its own Rest.
+}
+
+// Object returns a node with children by key.
+func Object(key string, r Role, kids ...*Node) *Node {
+	return &Node{Key: key, Role: r, Kids: kids}
+}
+
+// Array returns a node whose elements are each. It has the role of each.
+func Array(key string, each *Node) *Node { return &Node{Key: key, Role: each.Role, Each: each} }
+
+// at returns the child for a key, or nil.
+func (n *Node) at(key []byte) *Node {
+	for _, k := range n.Kids {
+		if k.Key == string(key) {
+			return k
+		}
+	}
+	return n.Rest
+}
+
+// element returns the child for the elements of an array, or nil.
+func (n *Node) element() *Node {
+	if n.Each != nil {
+		return n.Each
+	}
+	return n.Rest
+}
