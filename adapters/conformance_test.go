@@ -17,6 +17,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/headgate/headgate/adapters/llm"
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/keyfunc"
@@ -255,8 +256,8 @@ func refused(address int) map[string]string {
 	}
 }
 
-func header(h nethttp.Headers) func(*fixture, *nethttp.Config) {
-	return func(_ *fixture, cfg *nethttp.Config) { cfg.Headers = h }
+func speaks(d nethttp.Dialect) func(*fixture, *nethttp.Config) {
+	return func(_ *fixture, cfg *nethttp.Config) { cfg.Dialect = d }
 }
 
 // only replaces the rules with one by the client's address.
@@ -343,12 +344,12 @@ var rows = []row{
 	{name: "another item", inner: true, before: slices.Repeat([]string{"GET /api/items/7"}, 2), request: "GET /api/items/8", status: 200},
 	{name: "outside the mount", inner: true, request: "GET /users/1", status: 200, limits: left(99, 2)},
 
-	{name: "legacy headers", root: header(nethttp.LegacyDelta), request: "GET /users/1", status: 200, limits: map[string]string{
+	{name: "legacy headers", root: speaks(nethttp.Legacy{}), request: "GET /users/1", status: 200, limits: map[string]string{
 		"X-Ratelimit-Limit": "3", "X-Ratelimit-Remaining": "2", "X-Ratelimit-Reset": "20"}},
-	{name: "legacy headers, refused", root: header(nethttp.LegacyDelta), before: slices.Repeat([]string{"GET /users/1"}, 3), request: "GET /users/1", status: 429,
+	{name: "legacy headers, refused", root: speaks(nethttp.Legacy{}), before: slices.Repeat([]string{"GET /users/1"}, 3), request: "GET /users/1", status: 429,
 		limits: map[string]string{"X-Ratelimit-Limit": "3", "X-Ratelimit-Remaining": "0", "X-Ratelimit-Reset": "60", "Retry-After": "20"}},
-	{name: "no headers", root: header(nethttp.NoHeaders), request: "GET /users/1", status: 200, limits: map[string]string{}},
-	{name: "no headers, refused", root: header(nethttp.NoHeaders), before: slices.Repeat([]string{"GET /users/1"}, 3), request: "GET /users/1", status: 429, limits: map[string]string{"Retry-After": "20"}},
+	{name: "no headers", root: speaks(nethttp.None{}), request: "GET /users/1", status: 200, limits: map[string]string{}},
+	{name: "no headers, refused", root: speaks(nethttp.None{}), before: slices.Repeat([]string{"GET /users/1"}, 3), request: "GET /users/1", status: 429, limits: map[string]string{"Retry-After": "20"}},
 	{name: "no wait helps", root: only(core.PolicyConfig{Algorithm: core.DenyAll{}}), request: "GET /users/1", status: 429,
 		limits: map[string]string{"Ratelimit": `"p";r=0`, "Ratelimit-Policy": `"p";q=0`}},
 	{name: "unlimited", root: only(core.PolicyConfig{Algorithm: core.Unlimited{}}), request: "GET /users/1", status: 200, limits: map[string]string{}},
@@ -369,7 +370,9 @@ var rows = []row{
 	{name: "Redis down, local", root: down(core.FailLocal), before: []string{"GET /users/1", "GET /users/1"}, request: "GET /users/1", status: 429},
 	{name: "Redis down, open", root: down(core.FailOpen), before: []string{"GET /users/1", "GET /users/1"}, request: "GET /users/1", status: 200},
 	{name: "Redis down, closed", root: down(core.FailClosed), request: "GET /users/1", status: 503, limits: map[string]string{"Ratelimit-Policy": `"p";q=2;w=60`, "Retry-After": "1"}},
-	{name: "problem without a type", root: func(_ *fixture, cfg *nethttp.Config) { cfg.ProblemBase = nethttp.AboutBlank }, before: slices.Repeat([]string{"GET /users/1"}, 3), request: "GET /users/1", status: 429},
+	{name: "problem without a type", root: func(_ *fixture, cfg *nethttp.Config) {
+		cfg.Dialect = nethttp.Draft11{Refusal: nethttp.Refusal{ProblemBase: nethttp.AboutBlank}}
+	}, before: slices.Repeat([]string{"GET /users/1"}, 3), request: "GET /users/1", status: 429},
 }
 
 func (c row) play(t *testing.T, build func(*app) http.Handler, http2 bool) (answer, []string) {
@@ -423,17 +426,12 @@ var behavior = []row{
 		before: slices.Repeat([]string{"GET /users/1"}, 9), request: "GET /nope", status: 404, own: true, limits: map[string]string{}},
 	{name: "preflight", root: func(_ *fixture, cfg *nethttp.Config) { cfg.SkipPreflights = true }, request: "OPTIONS /users/1",
 		headers: []string{"Origin: https://example.com", "Access-Control-Request-Method: GET"}, status: 405, differs: map[string]int{"echo": 204, "echov5": 204}, own: true, limits: map[string]string{}},
-	{name: "exposed headers", root: func(_ *fixture, cfg *nethttp.Config) { cfg.ExposeHeaders = true }, request: "GET /users/1", status: 200, limits: left(99, 2)},
-	{name: "plain refusal", root: func(_ *fixture, cfg *nethttp.Config) { cfg.Refusal = nethttp.PlainText }, before: slices.Repeat([]string{"GET /users/1"}, 3), request: "GET /users/1", status: 429, limits: refused(97)},
-	{name: "OpenAI refusal", root: func(_ *fixture, cfg *nethttp.Config) { cfg.Refusal = nethttp.OpenAIError }, before: slices.Repeat([]string{"GET /users/1"}, 3), request: "GET /users/1", status: 429, limits: refused(97)},
-	{name: "OpenAI headers", root: func(_ *fixture, cfg *nethttp.Config) {
-		cfg.Headers, cfg.RetryWithin = nethttp.OpenAIHeaders, time.Second
-	}, before: slices.Repeat([]string{"GET /users/1"}, 3), request: "GET /users/1", status: 429, limits: map[string]string{"Retry-After": "20"}},
-	{name: "Anthropic refusal", root: func(_ *fixture, cfg *nethttp.Config) { cfg.Refusal = nethttp.AnthropicError }, before: slices.Repeat([]string{"GET /users/1"}, 3), request: "GET /users/1", status: 429, limits: refused(97)},
-	{name: "Anthropic overload", root: func(f *fixture, cfg *nethttp.Config) {
-		down(core.FailClosed)(f, cfg)
-		cfg.Refusal = nethttp.AnthropicError
-	}, request: "GET /users/1", status: nethttp.StatusOverloaded, limits: map[string]string{"Ratelimit-Policy": `"p";q=2;w=60`, "Retry-After": "1"}},
+	{name: "plain refusal", root: func(_ *fixture, cfg *nethttp.Config) {
+		cfg.Dialect = nethttp.Draft11{Refusal: nethttp.Refusal{PlainText: true}}
+	}, before: slices.Repeat([]string{"GET /users/1"}, 3), request: "GET /users/1", status: 429, limits: refused(97)},
+	{name: "OpenAI refusal", root: func(_ *fixture, cfg *nethttp.Config) { cfg.Dialect = llm.OpenAI{RetryWithin: time.Second} }, before: slices.Repeat([]string{"GET /users/1"}, 3), request: "GET /users/1", status: 429, limits: map[string]string{"Retry-After": "20"}},
+	{name: "Anthropic refusal", root: func(_ *fixture, cfg *nethttp.Config) { cfg.Dialect = llm.Anthropic{} }, before: slices.Repeat([]string{"GET /users/1"}, 3), request: "GET /users/1", status: 429, limits: map[string]string{"Retry-After": "20"}},
+	{name: "Anthropic overload", root: func(f *fixture, cfg *nethttp.Config) { down(core.FailClosed)(f, cfg); cfg.Dialect = llm.Anthropic{} }, request: "GET /users/1", status: llm.StatusOverloaded, limits: map[string]string{"Retry-After": "1"}},
 	{name: "MaxDelay is too short", root: func(f *fixture, cfg *nethttp.Config) { cfg.MaxDelay = time.Second }, before: slices.Repeat([]string{"GET /users/1"}, 3), request: "GET /users/1", status: 429, limits: map[string]string{
 		"Ratelimit": `"address";r=97;t=1, "route";r=0;t=20`, "Ratelimit-Policy": quotas, "Retry-After": "19"}},
 }

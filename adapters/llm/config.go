@@ -20,10 +20,14 @@ type Config struct {
 	// a minute, and its Concurrency caps streams. Guard.Gate is required. Rules, Blocks and Budgets
 	// are at most 16 together.
 	//
-	// A guard with the Headers StandardHeaders and the Refusal Problem speaks as the server does
-	// that the client expects: OpenAI's headers and errors for OpenAI's formats, Anthropic's for
-	// Anthropic's. Other values hold for every request.
+	// Guard.Dialect nil speaks as the server does that the client expects: OpenAI for OpenAI's
+	// formats, Anthropic for Anthropic's. Any other Dialect holds for every request, also
+	// nethttp.Draft11.
 	Guard nethttp.Config
+	// RetryWithin is the longest wait that a client should sit out; see OpenAI.RetryWithin. Zero means
+	// a minute. It also tells a stream that ends early whether its budget is spent. A Guard.Dialect
+	// has its own.
+	RetryWithin time.Duration
 	// Budgets are the limits on tokens and on money. At least one is required.
 	Budgets []Budget
 	// Models tells what tokens of each model count, by the name in the request. It is required for a
@@ -179,6 +183,9 @@ func (cfg Config) complete() (Config, error) {
 			fault("%s is %d: it must be between 0 and %d", n.name, *n.value, maxCount)
 		}
 		*n.value = cmp.Or(*n.value, n.zero)
+	}
+	if cfg.RetryWithin < 0 {
+		fault("RetryWithin is %v: it must not be negative", cfg.RetryWithin)
 	}
 	if cfg.DrainFor < 0 {
 		fault("DrainFor is %v: it must not be negative", cfg.DrainFor)

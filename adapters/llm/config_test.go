@@ -17,7 +17,7 @@ func TestNewReportsEveryFault(t *testing.T) {
 	cfg := llm.Config{
 		Guard: nethttp.Config{
 			Rules:    []nethttp.Rule{{Policy: policy("rule", core.UnitRequests, 1)}},
-			MaxDelay: -1, Headers: 99,
+			MaxDelay: -1,
 		},
 		Budgets: []llm.Budget{
 			{Policy: unheld},
@@ -31,20 +31,20 @@ func TestNewReportsEveryFault(t *testing.T) {
 			"n": {MaxOutput: 1 << 40},
 		},
 		UnknownModel: 2, Overrun: 2, Abort: 2, Encoded: 2,
-		MaxBody: -1, MaxOutput: -1, ChargeEvery: 1 << 62, DrainFor: -1,
+		MaxBody: -1, MaxOutput: -1, ChargeEvery: 1 << 62, DrainFor: -1, RetryWithin: -1,
 	}
 	_, err := llm.New(cfg)
 	if err == nil {
 		t.Fatal("no fault")
 	}
 	for _, want := range []string{
-		"Guard: nethttp: Config.Gate is nil", "nethttp: Config.Rules[0].Key is nil", "Config.MaxDelay is", "Config.Headers is 99",
+		"Guard: nethttp: Config.Gate is nil", "nethttp: Config.Rules[0].Key is nil", "Config.MaxDelay is",
 		"Budgets[0].Key is nil", "Budgets[0].Policy has no Hold", "Budgets[1].Policy counts requests",
 		"Budgets[2].Policy is missing", "Budgets[2].NoKey is 9",
 		`Budgets[3].Policy is named "rule"`, `Budgets[4].Policy is named "calls"`,
 		`Models["m"].Weights has -1`, `Models["m"].Price has -2`, `Models["m"].MaxOutput is -3`, `Models["n"].MaxOutput is`,
 		"UnknownModel is 2", "Overrun is 2", "Abort is 2", "Encoded is 2",
-		"MaxBody is -1", "MaxOutput is -1", "ChargeEvery is 4611686018427387904", "DrainFor is -1ns",
+		"MaxBody is -1", "MaxOutput is -1", "ChargeEvery is 4611686018427387904", "DrainFor is -1ns", "RetryWithin is -1ns",
 	} {
 		if strings.Count(err.Error(), want) != 1 {
 			t.Errorf("%q is not reported once", want)

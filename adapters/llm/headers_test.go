@@ -17,18 +17,19 @@ import (
 func TestHeadersOfTheLimits(t *testing.T) {
 	for _, c := range []struct {
 		name, path string
-		headers    nethttp.Headers
+		dialect    nethttp.Dialect
 		want       string
 	}{
-		{"chat", chatPath, nethttp.StandardHeaders, "X-Ratelimit-Limit-Requests X-Ratelimit-Limit-Tokens X-Ratelimit-Remaining-Requests X-Ratelimit-Remaining-Tokens X-Ratelimit-Reset-Requests X-Ratelimit-Reset-Tokens"},
-		{"responses", responsesPath, nethttp.StandardHeaders, "X-Ratelimit-Limit-Requests X-Ratelimit-Limit-Tokens X-Ratelimit-Remaining-Requests X-Ratelimit-Remaining-Tokens X-Ratelimit-Reset-Requests X-Ratelimit-Reset-Tokens"},
-		{"messages", messagesPath, nethttp.StandardHeaders, "Anthropic-Ratelimit-Requests-Limit Anthropic-Ratelimit-Requests-Remaining Anthropic-Ratelimit-Requests-Reset Anthropic-Ratelimit-Tokens-Limit Anthropic-Ratelimit-Tokens-Remaining Anthropic-Ratelimit-Tokens-Reset"},
-		{"OpenAI's for messages", messagesPath, nethttp.OpenAIHeaders, "X-Ratelimit-Limit-Requests X-Ratelimit-Limit-Tokens X-Ratelimit-Remaining-Requests X-Ratelimit-Remaining-Tokens X-Ratelimit-Reset-Requests X-Ratelimit-Reset-Tokens"},
-		{"none", chatPath, nethttp.NoHeaders, ""},
+		{"chat", chatPath, nil, "X-Ratelimit-Limit-Requests X-Ratelimit-Limit-Tokens X-Ratelimit-Remaining-Requests X-Ratelimit-Remaining-Tokens X-Ratelimit-Reset-Requests X-Ratelimit-Reset-Tokens"},
+		{"responses", responsesPath, nil, "X-Ratelimit-Limit-Requests X-Ratelimit-Limit-Tokens X-Ratelimit-Remaining-Requests X-Ratelimit-Remaining-Tokens X-Ratelimit-Reset-Requests X-Ratelimit-Reset-Tokens"},
+		{"messages", messagesPath, nil, "Anthropic-Ratelimit-Requests-Limit Anthropic-Ratelimit-Requests-Remaining Anthropic-Ratelimit-Requests-Reset Anthropic-Ratelimit-Tokens-Limit Anthropic-Ratelimit-Tokens-Remaining Anthropic-Ratelimit-Tokens-Reset"},
+		{"OpenAI's for messages", messagesPath, llm.OpenAI{}, "X-Ratelimit-Limit-Requests X-Ratelimit-Limit-Tokens X-Ratelimit-Remaining-Requests X-Ratelimit-Remaining-Tokens X-Ratelimit-Reset-Requests X-Ratelimit-Reset-Tokens"},
+		{"the standard headers", chatPath, nethttp.Draft11{}, "Ratelimit Ratelimit-Policy"},
+		{"none", chatPath, nethttp.None{}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t, core.UnitTokens, 1000, func(cfg *llm.Config) {
-				cfg.Guard.Headers = c.headers
+				cfg.Guard.Dialect = c.dialect
 				cfg.Guard.Rules = []nethttp.Rule{{Policy: policy("requests", core.UnitRequests, 9), Key: tenant}}
 			})
 			r.answer = func(w http.ResponseWriter, _ *http.Request) {
@@ -163,7 +164,7 @@ func TestRefusalsOfBudgets(t *testing.T) {
 
 // While Redis fails and a budget is closed, the refusal is that of a server that has too much to do.
 func TestRefusalOfAClosedGate(t *testing.T) {
-	for path, want := range map[string]int{chatPath: 503, messagesPath: nethttp.StatusOverloaded} {
+	for path, want := range map[string]int{chatPath: 503, messagesPath: llm.StatusOverloaded} {
 		r := newRig(t, core.UnitTokens, 1000, nil)
 		if err := r.gate.Close(t.Context()); err != nil {
 			t.Fatal(err)

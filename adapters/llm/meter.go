@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
@@ -53,7 +54,9 @@ func New(cfg Config) (*Meter, error) {
 	rules := m.rules()
 	for f := range m.guards {
 		guard := cfg.Guard
-		guard.Headers, guard.Refusal = dialectOf(Format(f), guard)
+		if guard.Dialect == nil {
+			guard.Dialect = dialectOf(Format(f), cfg.RetryWithin)
+		}
 		guard.Rules = slices.Concat(guard.Rules, rules)
 		if m.guards[f], err = nethttp.NewGuard(guard); err != nil {
 			return nil, fmt.Errorf("llm: Config.Guard: %w", err)
@@ -66,19 +69,12 @@ func New(cfg Config) (*Meter, error) {
 	return m, nil
 }
 
-// dialectOf returns how a guard speaks to the clients of a format.
-func dialectOf(f Format, guard nethttp.Config) (nethttp.Headers, nethttp.Refusal) {
-	headers, refusal := nethttp.OpenAIHeaders, nethttp.OpenAIError
+// dialectOf returns how the server of a format speaks to its clients.
+func dialectOf(f Format, within time.Duration) nethttp.Dialect {
 	if f == AnthropicMessages {
-		headers, refusal = nethttp.AnthropicHeaders, nethttp.AnthropicError
+		return Anthropic{RetryWithin: within}
 	}
-	if guard.Headers != nethttp.StandardHeaders {
-		headers = guard.Headers
-	}
-	if guard.Refusal != nethttp.Problem {
-		refusal = guard.Refusal
-	}
-	return headers, refusal
+	return OpenAI{RetryWithin: within}
 }
 
 // rules returns a rule for each budget.

@@ -90,11 +90,7 @@ func (x *exchange) chargeRunning(r *http.Request) {
 
 // endingFor returns what ends a stream whose next charge had to wait for so long.
 func (m *Meter) endingFor(wait time.Duration) *ending {
-	within := m.cfg.Guard.RetryWithin
-	if within == 0 {
-		within = time.Minute
-	}
-	if wait > within {
+	if wait > patience(m.cfg.RetryWithin) {
 		return &ending{"insufficient_quota", "The budget is spent, and the stream ends here."}
 	}
 	return &ending{"rate_limit_exceeded", "The rate limit is reached, and the stream ends here."}

@@ -3,7 +3,6 @@ package nethttp
 import (
 	"context"
 	"errors"
-	"iter"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -18,6 +17,7 @@ type Admission struct {
 	outer       *Admission // at the Guard around this one, or nil
 	skipped     bool       // the Guard decided nothing
 	capped      bool       // the Concurrency applies
+	overloaded  bool       // the refusal is for an excess of the server and not of the client
 	scope       string     // of the request, once it is derived
 	charged     []charged  // one for each result of the decision
 	blockKeys   []core.Key // of the first of them, which are of BlockRules
@@ -63,17 +63,18 @@ func (a *Admission) Decision() *core.Decision { return &a.decision }
 //   - 429 for what the client itself has spent, for the slots it holds, and for a blocked client
 //   - 500 for a Key, Limit, Cost or Priority that fails
 //   - 503 while Redis is down and a policy is Closed, while Redis is misconfigured, while a Cap
-//     with Global is full, while the Gate is closed, and for a request whose context has ended; in
-//     the format AnthropicError it is StatusOverloaded
+//     with Global is full, while the Gate is closed, and for a request whose context has ended
+//
+// Config.Dialect may have another status in place of one of these.
 func (a *Admission) Status() int { return a.status }
 
 // StatusText returns the Status in words, such as Too Many Requests, or "" if the request may go
 // on.
 func (a *Admission) StatusText() string {
-	if a.status == StatusOverloaded {
-		return "Overloaded"
+	if text := http.StatusText(a.status); text != "" || !a.overloaded {
+		return text
 	}
-	return http.StatusText(a.status)
+	return "Overloaded" // a Dialect's own status in place of 503
 }
 
 // Err returns what went wrong, or nil. It is set for a refusal that is not a denial, and for a
@@ -90,21 +91,10 @@ func (a *Admission) Violated() []string {
 		return nil
 	}
 	var names []string
-	for _, r := range a.denials() {
-		names = append(names, r.Policy.Name())
+	for d := range a.Denials() {
+		names = append(names, d.Policy.Name())
 	}
 	return names
-}
-
-// denials iterates over the indexes and results of the rules that deny the request.
-func (a *Admission) denials() iter.Seq2[int, core.Result] {
-	return func(yield func(int, core.Result) bool) {
-		for i, r := range a.decision.Results() {
-			if !r.Allowed && !r.Policy.Shadow() && !yield(i, r) {
-				return
-			}
-		}
-	}
 }
 
 // Full describes the full cap that refused the request. It is nil if no cap refused it.
@@ -164,7 +154,7 @@ func (a *Admission) admit(r *http.Request, exempt, wasCharged bool) {
 		if errors.As(err, &a.full) {
 			err = nil
 		}
-		a.status = a.statusOf(derived, err)
+		a.refuse(a.statusOf(derived, err))
 		a.strikeDenied(r, charges)
 	}
 	if a.err = err; err == nil {
@@ -172,12 +162,18 @@ func (a *Admission) admit(r *http.Request, exempt, wasCharged bool) {
 	}
 }
 
+// refuse refuses the request with a status, or the one that the dialect has in its place.
+func (a *Admission) refuse(status int) {
+	a.overloaded = status == http.StatusServiceUnavailable
+	a.status = a.guard.dialect().Status(status)
+}
+
 // statusOf returns the status of a refusal. derived says that the charges and the slot could be
 // derived from the request.
 func (a *Admission) statusOf(derived bool, err error) int {
 	switch {
 	case a.full != nil && a.fullCap().Global:
-		return a.guard.cfg.Refusal.overloaded()
+		return http.StatusServiceUnavailable
 	case a.full != nil:
 		return http.StatusTooManyRequests
 	case errors.Is(err, errLimit):
@@ -191,7 +187,7 @@ func (a *Admission) statusOf(derived bool, err error) int {
 		return http.StatusInternalServerError
 	case err != nil, a.decision.Source == core.SourceClosed,
 		a.decision.Source == core.SourceOverload:
-		return a.guard.cfg.Refusal.overloaded()
+		return http.StatusServiceUnavailable
 	}
 	return http.StatusTooManyRequests
 }

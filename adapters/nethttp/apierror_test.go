@@ -2,12 +2,14 @@ package nethttp_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/headgate/headgate/adapters/llm"
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/keyfunc"
@@ -76,7 +78,7 @@ func TestOpenAIErrorByUnit(t *testing.T) {
 		}, 60, 0, requests},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			cfg := nethttp.Config{Gate: memory(t, newClock()), Refusal: nethttp.OpenAIError, RetryWithin: tt.within}
+			cfg := nethttp.Config{Gate: memory(t, newClock()), Dialect: llm.OpenAI{RetryWithin: tt.within}}
 			for _, p := range tt.policies {
 				cfg.Rules = append(cfg.Rules, spends(t, tt.cost, p))
 			}
@@ -94,7 +96,7 @@ func TestOpenAIErrorByUnit(t *testing.T) {
 // A denial that this process remembers has the error of the one that Redis decided.
 func TestOpenAIErrorOfCachedDenial(t *testing.T) {
 	eachGate(t, func(t *testing.T, gate *core.Gate) {
-		h := guard(t, nethttp.Config{Gate: gate, Refusal: nethttp.OpenAIError, Headers: nethttp.OpenAIHeaders, Rules: []nethttp.Rule{
+		h := guard(t, nethttp.Config{Gate: gate, Dialect: llm.OpenAI{}, Rules: []nethttp.Rule{
 			spends(t, 60, core.PolicyConfig{Name: "tpm", Algorithm: core.PerMinute(100), Unit: core.UnitTokens}),
 			spends(t, 60, core.PolicyConfig{Name: "budget", Algorithm: core.Calendar{Limit: 60, Every: core.PeriodYear, In: time.UTC}, Unit: core.UnitMicroDollars}),
 		}}).Handler(http.HandlerFunc(ok))
@@ -134,22 +136,22 @@ func TestAPIErrorByStatus(t *testing.T) {
 			409, "invalid_request_error", 409, "invalid_request_error"},
 		{"a body that is too long", nethttp.Config{Gate: memory(t, newClock()), Rules: of(keyfunc.RemoteIP()), MaxDelay: time.Second, BufferBody: 100}, 0,
 			413, "invalid_request_error", 413, "request_too_large"},
-		{"exhausted", nethttp.Config{Gate: memory(t, newClock()), Rules: of(keyfunc.RemoteIP()), RetryWithin: time.Hour}, 2,
+		{"exhausted", nethttp.Config{Gate: memory(t, newClock()), Rules: of(keyfunc.RemoteIP())}, 2,
 			429, "tokens", 429, "rate_limit_error"},
 		{"a failing key", nethttp.Config{Gate: memory(t, newClock()), Rules: fails(io.ErrUnexpectedEOF)}, 0,
 			500, "server_error", 500, "api_error"},
 		{"Redis down", nethttp.Config{Gate: dead(t), Rules: of(keyfunc.RemoteIP())}, 0,
 			503, "server_error", 529, "overloaded_error"},
 	} {
-		for format, want := range map[nethttp.Refusal]struct {
+		for dialect, want := range map[nethttp.Dialect]struct {
 			status    int
 			outer, in string
 		}{
-			nethttp.OpenAIError: {tt.openAI, "", tt.errorType}, nethttp.AnthropicError: {tt.anthropic, "error", tt.kind},
+			llm.OpenAI{RetryWithin: time.Hour}: {tt.openAI, "", tt.errorType}, llm.Anthropic{}: {tt.anthropic, "error", tt.kind},
 		} {
-			t.Run(tt.name+", "+format.String(), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s, %T", tt.name, dialect), func(t *testing.T) {
 				cfg, seen := tt.cfg, 0
-				cfg.Refusal = format
+				cfg.Dialect = dialect
 				cfg.Observe = func(_ *http.Request, a *nethttp.Admission) { seen = a.Status() }
 				h := guard(t, cfg).Handler(http.HandlerFunc(ok))
 				post := func(r *http.Request) {
@@ -177,22 +179,22 @@ func TestAPIErrorByStatus(t *testing.T) {
 // A full cap of the caller is a limit on its requests. A Global one is an overload.
 func TestAPIErrorOfFullCap(t *testing.T) {
 	for _, tt := range []struct {
-		format nethttp.Refusal
-		user   string
-		status int
-		body   string
+		dialect nethttp.Dialect
+		user    string
+		status  int
+		body    string
 	}{
-		{nethttp.OpenAIError, "ann", 429, `{"error":{"message":"All 2 concurrent requests of policy \"streams\" are in use.",` +
+		{llm.OpenAI{}, "ann", 429, `{"error":{"message":"All 2 concurrent requests of policy \"streams\" are in use.",` +
 			`"type":"requests","param":null,"code":"rate_limit_exceeded"}}`},
-		{nethttp.OpenAIError, "carl", 503, `{"error":{"message":"All 3 concurrent requests of policy \"tenant\" are in use.",` +
+		{llm.OpenAI{}, "carl", 503, `{"error":{"message":"All 3 concurrent requests of policy \"tenant\" are in use.",` +
 			`"type":"server_error","param":null,"code":null}}`},
-		{nethttp.AnthropicError, "ann", 429, `{"type":"error","error":{"type":"rate_limit_error",` +
+		{llm.Anthropic{}, "ann", 429, `{"type":"error","error":{"type":"rate_limit_error",` +
 			`"message":"All 2 concurrent requests of policy \"streams\" are in use."}}`},
-		{nethttp.AnthropicError, "carl", 529, `{"type":"error","error":{"type":"overloaded_error",` +
+		{llm.Anthropic{}, "carl", 529, `{"type":"error","error":{"type":"overloaded_error",` +
 			`"message":"All 3 concurrent requests of policy \"tenant\" are in use."}}`},
 	} {
-		t.Run(tt.format.String()+", "+tt.user, func(t *testing.T) {
-			g, _ := chat(t, memory(t, newClock()), func(cfg *nethttp.Config) { cfg.Refusal = tt.format })
+		t.Run(fmt.Sprintf("%T, %s", tt.dialect, tt.user), func(t *testing.T) {
+			g, _ := chat(t, memory(t, newClock()), func(cfg *nethttp.Config) { cfg.Dialect = tt.dialect })
 			o := newRunning(t, g)
 			users := []string{"ann", "ann"}
 			if tt.user != "ann" {
@@ -216,7 +218,7 @@ func TestAPIErrorOfFullCap(t *testing.T) {
 func TestStatusOverloadedHasWords(t *testing.T) {
 	text := ""
 	h := guard(t, nethttp.Config{
-		Gate: dead(t), Refusal: nethttp.AnthropicError,
+		Gate: dead(t), Dialect: llm.Anthropic{},
 		Rules:   rules(t, core.PolicyConfig{Name: "p", Algorithm: core.PerHour(1), OnFailure: core.FailClosed}),
 		Observe: func(_ *http.Request, a *nethttp.Admission) { text = a.StatusText() },
 	}).Handler(http.HandlerFunc(ok))

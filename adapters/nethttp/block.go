@@ -130,7 +130,7 @@ func (a *Admission) trap(r *http.Request, blocks []core.Charge) (caught bool, er
 		if b.Trap == nil || !b.Trap(r) {
 			continue
 		}
-		a.status = http.StatusForbidden
+		a.refuse(http.StatusForbidden)
 		i := slices.IndexFunc(a.charged, func(c charged) bool { return c.rule == -1-rule })
 		if i < 0 {
 			return true, nil // it has no key

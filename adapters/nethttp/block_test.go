@@ -94,7 +94,7 @@ func TestBlockOfDeniedRequests(t *testing.T) {
 		Rules: []nethttp.Rule{{
 			Policy: policy(t, core.PolicyConfig{Name: "all", Algorithm: core.FixedWindow{Limit: 2, Window: time.Second}}), Key: keyfunc.RemoteIP(),
 		}},
-		Headers: nethttp.LegacyDelta,
+		Dialect: nethttp.Legacy{},
 	}).Handler(http.HandlerFunc(ok))
 	for _, want := range []struct{ status, wait string }{{"200", ""}, {"200", ""}, {"429", "1"}, {"429", "1"}, {"429", ""}, {"429", ""}} {
 		r := get(h)

@@ -413,7 +413,7 @@ func TestConcurrencyFaults(t *testing.T) {
 	gate := memory(t, newClock())
 	p := policy(t, core.PolicyConfig{Name: "p", Algorithm: core.PerMinute(1)})
 	rules := []nethttp.Rule{{Policy: p, Key: keyfunc.RemoteIP()}}
-	_, err := nethttp.NewGuard(nethttp.Config{Gate: gate, Rules: rules, MaxDelay: -1, RetryWithin: -1, Refusal: 9, Concurrency: &nethttp.Concurrency{
+	_, err := nethttp.NewGuard(nethttp.Config{Gate: gate, Rules: rules, MaxDelay: -1, Concurrency: &nethttp.Concurrency{
 		MaxWait: -1, Caps: []nethttp.Cap{
 			{Name: "p", Key: keyfunc.RemoteIP(), Limit: 1, Floor: 1}, {Name: "a b", Share: 1001, Floor: -1},
 		},
@@ -422,7 +422,7 @@ func TestConcurrencyFaults(t *testing.T) {
 		t.Fatal("no error")
 	}
 	for _, want := range []string{
-		"Config.MaxDelay is -1ns", "Config.RetryWithin is -1ns", "Config.Refusal is 9", "Config.Concurrency.Semaphore is nil", "Config.Concurrency.MaxWait is -1ns",
+		"Config.MaxDelay is -1ns", "Config.Concurrency.Semaphore is nil", "Config.Concurrency.MaxWait is -1ns",
 		`Config.Concurrency.Caps[0].Name is "p", like that of a rule`, "Config.Concurrency.Caps[1].Key is nil",
 		"Config.Concurrency.Caps[1].Limit is 0", `Config.Concurrency.Caps[1].Name is "a b"`,
 		"Config.Concurrency.Caps[1].Share is 1001", "Config.Concurrency.Caps[1].Floor is -1",

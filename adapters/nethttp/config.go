@@ -53,28 +53,10 @@ type Config struct {
 	// inside the guard or passes preflights on. Any client can send preflights, so the handler that
 	// answers them must be cheap.
 	SkipPreflights bool
-	// ExposeHeaders lists the headers of this guard in Access-Control-Expose-Headers, so that
-	// scripts from other origins can read them.
-	ExposeHeaders bool
-	// Headers is the dialect in which responses state the limits. The zero value is
-	// StandardHeaders.
-	Headers Headers
-	// RetryWithin is the longest wait that a client should sit out. Zero means a minute. A refusal
-	// with a longer wait, or with one that never ends, tells SDKs of model APIs to give up, by
-	// x-should-retry: false, if Headers is OpenAIHeaders or AnthropicHeaders. Otherwise an SDK sleeps
-	// for all of a Retry-After of weeks, or retries in vain. A request whose id was handled and a
-	// client whose block is hidden are told so too. Retry-After keeps the true wait.
-	//
-	// In these dialects a wait below a second is also stated in milliseconds, in retry-after-ms. In
-	// every dialect RetryWithin tells OpenAIError an exhausted budget from a rate.
-	RetryWithin time.Duration
-	// Refusal is the format of a refusal's body. The zero value is Problem.
-	Refusal Refusal
-	// ProblemBase is the prefix of the type of a refusal's problem details; the type's name in the
-	// draft follows it. It is the draft's own prefix if empty. AboutBlank omits the type.
-	ProblemBase string
-	// Refuse answers a request that is not admitted, in place of Refusal. The headers are set
-	// before, and Refuse may change them. Nil answers in the format of Refusal.
+	// Dialect is how responses state the limits and refusals. Nil is Draft11.
+	Dialect Dialect
+	// Refuse answers a request that is not admitted, in place of the Dialect's WriteRefusal. The
+	// headers are set before, and Refuse may change them. Nil answers as the Dialect does.
 	Refuse func(http.ResponseWriter, *http.Request, *Admission)
 	// Observe is called with every admission before the guard acts on it. It must be fast and safe
 	// for concurrent use. Nil observes nothing.
@@ -107,9 +89,6 @@ func (cfg *Config) check() error {
 	if cfg.BufferBody < 0 {
 		fault("BufferBody is %d: it must not be negative", cfg.BufferBody)
 	}
-	if cfg.RetryWithin < 0 {
-		fault("RetryWithin is %v: it must not be negative", cfg.RetryWithin)
-	}
 	names := make(map[string]bool)
 	for i := range cfg.Rules {
 		cfg.Rules[i].check(i, names, fault)
@@ -122,14 +101,6 @@ func (cfg *Config) check() error {
 	}
 	if cfg.Replay != nil {
 		cfg.Replay.check(fault)
-	}
-	if cfg.Refusal > AnthropicError {
-		fault("Refusal is %d: it must be Problem, PlainText, OpenAIError or AnthropicError",
-			cfg.Refusal)
-	}
-	if cfg.Headers > NoHeaders {
-		fault("Headers is %d: it must be StandardHeaders, LegacyEpoch, LegacyDelta, OpenAIHeaders, "+
-			"AnthropicHeaders or NoHeaders", cfg.Headers)
 	}
 	return errors.Join(errs...)
 }

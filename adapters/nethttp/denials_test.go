@@ -21,17 +21,17 @@ func TestCachedDenial(t *testing.T) {
 		hour := core.TokenBucket{Rate: 1, Per: time.Hour, Burst: 1}
 		for _, c := range []struct {
 			name         string
-			headers      nethttp.Headers
+			dialect      nethttp.Dialect
 			header       string
 			asked, known string
 		}{
-			{"draft", nethttp.StandardHeaders, "RateLimit", `"p";r=0;t=3600, "q";r=9;t=6`, `"p";r=0;t=3600`},
-			{"legacy", nethttp.LegacyDelta, "X-RateLimit-Reset", "3600", "3600"},
+			{"draft", nethttp.Draft11{}, "RateLimit", `"p";r=0;t=3600, "q";r=9;t=6`, `"p";r=0;t=3600`},
+			{"legacy", nethttp.Legacy{}, "X-RateLimit-Reset", "3600", "3600"},
 		} {
 			t.Run(c.name, func(t *testing.T) {
 				var known bool
 				observe := func(_ *http.Request, a *nethttp.Admission) { known = a.Decision().Source == core.SourceCache }
-				g := guard(t, nethttp.Config{Gate: gate, Headers: c.headers, Observe: observe, Rules: []nethttp.Rule{
+				g := guard(t, nethttp.Config{Gate: gate, Dialect: c.dialect, Observe: observe, Rules: []nethttp.Rule{
 					{Policy: policy(t, core.PolicyConfig{Name: "p", Algorithm: hour}), Key: keyfunc.Must(keyfunc.Header("User"))},
 					{Policy: policy(t, core.PolicyConfig{Name: "q", Algorithm: core.PerMinute(10)}), Key: keyfunc.RemoteIP()},
 				}})
@@ -48,7 +48,7 @@ func TestCachedDenial(t *testing.T) {
 					if r.StatusCode != 429 || r.Header.Get("Retry-After") != "3600" || r.Header.Get(c.header) != want {
 						t.Errorf("known %v: %d, %v", known, r.StatusCode, r.Header)
 					}
-					if c.headers == nethttp.StandardHeaders && r.Header.Get("RateLimit-Policy") != `"p";q=1;w=3600, "q";q=10;w=60` {
+					if c.name == "draft" && r.Header.Get("RateLimit-Policy") != `"p";q=1;w=3600, "q";q=10;w=60` {
 						t.Errorf("known %v: %v", known, r.Header)
 					}
 				}

@@ -1,6 +1,7 @@
 package nethttp_test
 
 import (
+	"fmt"
 	"maps"
 	"net/http"
 	"strconv"
@@ -9,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/headgate/headgate/adapters/llm"
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/keyfunc"
@@ -140,12 +142,12 @@ func TestModelHeaders(t *testing.T) {
 				"output-tokens-limit": "200", "output-tokens-remaining": "50", "output-tokens-reset": "2000-01-01T00:00:45Z",
 			}},
 	} {
-		for dialect, want := range map[nethttp.Headers]limits{
-			nethttp.OpenAIHeaders: tt.openAI, nethttp.AnthropicHeaders: tt.anthropic,
+		for dialect, want := range map[nethttp.Dialect]limits{
+			llm.OpenAI{}: tt.openAI, llm.Anthropic{}: tt.anthropic,
 		} {
-			t.Run(tt.name+", "+dialect.String(), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s, %T", tt.name, dialect), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					cfg := nethttp.Config{Gate: memory(t, newClock()), Headers: dialect}
+					cfg := nethttp.Config{Gate: memory(t, newClock()), Dialect: dialect}
 					for _, p := range tt.policies {
 						cost := int64(150)
 						if p.Unit == core.UnitRequests {
@@ -172,7 +174,7 @@ func TestResetTimeIsNotEarly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(300 * time.Millisecond)
 		h := guard(t, nethttp.Config{
-			Gate: memory(t, newClock()), Headers: nethttp.AnthropicHeaders, Rules: []nethttp.Rule{
+			Gate: memory(t, newClock()), Dialect: llm.Anthropic{}, Rules: []nethttp.Rule{
 				spends(t, 1, core.PolicyConfig{Name: "p", Algorithm: core.TokenBucket{Rate: 1, Per: 700 * time.Millisecond, Burst: 9}}),
 				spends(t, 1, core.PolicyConfig{Name: "q", Algorithm: core.TokenBucket{Rate: 1, Per: 701 * time.Millisecond, Burst: 9}, Unit: core.UnitTokens}),
 			},
@@ -187,7 +189,7 @@ func TestResetTimeIsNotEarly(t *testing.T) {
 // The headers agree with what Redis decides.
 func TestModelHeadersOnEachGate(t *testing.T) {
 	eachGate(t, func(t *testing.T, gate *core.Gate) {
-		h := guard(t, nethttp.Config{Gate: gate, Headers: nethttp.OpenAIHeaders, Rules: []nethttp.Rule{
+		h := guard(t, nethttp.Config{Gate: gate, Dialect: llm.OpenAI{}, Rules: []nethttp.Rule{
 			spends(t, 1, core.PolicyConfig{Name: "rpd", Algorithm: core.FixedWindow{Limit: 10, Window: 24 * time.Hour, FromFirst: true}}),
 			spends(t, 40, core.PolicyConfig{Name: "gift", Algorithm: core.TokenBucket{Burst: 100}, Unit: core.UnitInputTokens}),
 		}}).Handler(http.HandlerFunc(ok))
@@ -217,15 +219,15 @@ func TestModelHeadersOnEachGate(t *testing.T) {
 func TestModelHeadersOfUnknownLimits(t *testing.T) {
 	share := core.PolicyConfig{Name: "share", Algorithm: core.PerHour(1)}
 	tokens := core.PolicyConfig{Name: "tpm", Algorithm: core.PerMinute(1000), Unit: core.UnitTokens}
-	for _, dialect := range []nethttp.Headers{nethttp.OpenAIHeaders, nethttp.AnthropicHeaders} {
-		h := guard(t, nethttp.Config{Gate: dead(t), Rules: rules(t, share, tokens), Headers: dialect}).Handler(http.HandlerFunc(ok))
+	for _, dialect := range modelDialects(0) {
+		h := guard(t, nethttp.Config{Gate: dead(t), Rules: rules(t, share, tokens), Dialect: dialect}).Handler(http.HandlerFunc(ok))
 		for _, status := range []int{200, 429} {
 			if r := get(h); r.StatusCode != status || len(modelLimits(t, r)) > 0 {
 				t.Errorf("%v: %d, %v", dialect, r.StatusCode, r.Header)
 			}
 		}
 		h = guard(t, nethttp.Config{
-			Gate: memory(t, newClock()), Headers: dialect, Rules: rules(t, tokens),
+			Gate: memory(t, newClock()), Dialect: dialect, Rules: rules(t, tokens),
 			Blocks: []nethttp.BlockRule{{
 				Policy: bans(t, core.Block{Strikes: 1, Within: time.Minute, For: time.Hour}), Key: keyfunc.RemoteIP(),
 				Strikes: nethttp.StrikeOn(http.StatusOK),
@@ -245,7 +247,7 @@ func TestModelHeadersOfUnknownLimits(t *testing.T) {
 func TestStackedGuardsWithModelHeaders(t *testing.T) {
 	gate := memory(t, newClock())
 	of := func(all ...nethttp.Rule) func(http.Handler) http.Handler {
-		return nethttp.Middleware(guard(t, nethttp.Config{Gate: gate, Headers: nethttp.OpenAIHeaders, Rules: all}))
+		return nethttp.Middleware(guard(t, nethttp.Config{Gate: gate, Dialect: llm.OpenAI{}, Rules: all}))
 	}
 	first := of(
 		spends(t, 1, core.PolicyConfig{Name: "few", Algorithm: core.PerMinute(5)}),

@@ -1,12 +1,10 @@
 package nethttp
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
 	"slices"
-	"time"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/keyfunc"
@@ -19,7 +17,6 @@ type Guard struct {
 	adverts  []advert // one for each rule
 	caps     string   // the caps in RateLimit-Policy, if every request has the same
 	policies string   // RateLimit-Policy of most requests
-	exposed  string   // Access-Control-Expose-Headers
 	settles  bool     // something depends on the response, or is held until there is one
 	varies   bool     // limits depend on the request, so that they need one snapshot
 }
@@ -29,12 +26,11 @@ func NewGuard(cfg Config) (*Guard, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	if cfg.ProblemBase == "" {
-		cfg.ProblemBase = draftProblemBase
+	if cfg.Dialect == nil {
+		cfg.Dialect = Draft11{}
 	}
-	cfg.RetryWithin = cmp.Or(cfg.RetryWithin, time.Minute)
 	cfg.Rules = slices.Clone(cfg.Rules)
-	g := &Guard{cfg: cfg, exposed: cfg.Headers.names()}
+	g := &Guard{cfg: cfg}
 	var policies []byte
 	for _, r := range cfg.Rules {
 		ad := advertise(r.Policy)
@@ -137,7 +133,7 @@ func (g *Guard) Admit(r *http.Request) *Admission {
 		a.decision.Allowed, a.skipped = true, true
 		return a
 	case !allow && g.cfg.Deny != nil && g.cfg.Deny(r):
-		a.status = http.StatusForbidden
+		a.refuse(http.StatusForbidden)
 	default:
 		a.admit(r, allow, earlier != nil)
 	}
@@ -171,12 +167,22 @@ func preflight(r *http.Request) bool {
 		r.Header.Get("Access-Control-Request-Method") != ""
 }
 
-// Refuse answers a request that was not admitted, by Config.Refuse or in the format of
-// Config.Refusal.
-func (g *Guard) Refuse(w http.ResponseWriter, r *http.Request, a *Admission) {
-	if g != nil && g.cfg.Refuse != nil {
-		g.cfg.Refuse(w, r, a)
-		return
+// dialect returns that of the configuration. The zero Guard has the default one.
+func (g *Guard) dialect() Dialect {
+	if g.cfg.Dialect == nil {
+		return Draft11{}
 	}
-	writeRefusal(w, r, a)
+	return g.cfg.Dialect
+}
+
+// Refuse answers a request that was not admitted, by Config.Refuse or in Config.Dialect.
+func (g *Guard) Refuse(w http.ResponseWriter, r *http.Request, a *Admission) {
+	switch {
+	case g != nil && g.cfg.Refuse != nil:
+		g.cfg.Refuse(w, r, a)
+	case a.status < http.StatusMultipleChoices: // Replay.HandledStatus
+		w.WriteHeader(a.status)
+	default:
+		a.guard.dialect().WriteRefusal(w, r, a)
+	}
 }

@@ -92,13 +92,7 @@ func TestHandlerAndMiddlewareAreTheSame(t *testing.T) {
 
 func TestEnumerationsHaveNames(t *testing.T) {
 	for want, got := range map[string]string{
-		"standard": nethttp.StandardHeaders.String(), "legacy epoch": nethttp.LegacyEpoch.String(),
-		"legacy delta": nethttp.LegacyDelta.String(), "none": nethttp.NoHeaders.String(),
-		"problem": nethttp.Problem.String(), "plain text": nethttp.PlainText.String(),
-		"openai error": nethttp.OpenAIError.String(), "refuse": nethttp.NoKeyRefuse.String(),
-		"openai": nethttp.OpenAIHeaders.String(), "anthropic": nethttp.AnthropicHeaders.String(),
-		"anthropic error": nethttp.AnthropicError.String(),
-		"skip":            nethttp.NoKeySkip.String(), "unknown": nethttp.Headers(200).String(),
+		"refuse": nethttp.NoKeyRefuse.String(), "skip": nethttp.NoKeySkip.String(), "unknown": nethttp.NoKey(200).String(),
 	} {
 		if got != want {
 			t.Errorf("got %q, want %q", got, want)

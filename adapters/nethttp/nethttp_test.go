@@ -152,37 +152,37 @@ func TestHeaders(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name     string
-		headers  nethttp.Headers
+		dialect  nethttp.Dialect
 		policies []core.PolicyConfig
 		spend    int // requests before the one that is checked
 		status   int
 		want     map[string]string
 	}{
-		{"two policies", nethttp.StandardHeaders, two, 2, 200, map[string]string{
+		{"two policies", nethttp.Draft11{}, two, 2, 200, map[string]string{
 			"RateLimit-Policy": `"burst";q=20;w=2, "daily";q=1000;w=86400`,
 			"RateLimit":        `"burst";r=17;t=1, "daily";r=997;t=87`,
 		}},
-		{"less than a second", nethttp.StandardHeaders, []core.PolicyConfig{{Name: "fast", Algorithm: core.TokenBucket{Rate: 100, Per: time.Second, Burst: 10}}}, 0, 200,
+		{"less than a second", nethttp.Draft11{}, []core.PolicyConfig{{Name: "fast", Algorithm: core.TokenBucket{Rate: 100, Per: time.Second, Burst: 10}}}, 0, 200,
 			map[string]string{"RateLimit-Policy": `"fast";q=100;w=1`, "RateLimit": `"fast";r=9;t=1`}},
-		{"never refills, allowed", nethttp.StandardHeaders, []core.PolicyConfig{{Name: "gift", Algorithm: never}}, 0, 200,
+		{"never refills, allowed", nethttp.Draft11{}, []core.PolicyConfig{{Name: "gift", Algorithm: never}}, 0, 200,
 			map[string]string{"RateLimit-Policy": `"gift";q=2`, "RateLimit": `"gift";r=1`}},
-		{"never refills, denied", nethttp.StandardHeaders, []core.PolicyConfig{{Name: "gift", Algorithm: never}}, 2, 429,
+		{"never refills, denied", nethttp.Draft11{}, []core.PolicyConfig{{Name: "gift", Algorithm: never}}, 2, 429,
 			map[string]string{"RateLimit-Policy": `"gift";q=2`, "RateLimit": `"gift";r=0`, "Cache-Control": "no-store"}},
-		{"unlimited", nethttp.StandardHeaders, []core.PolicyConfig{{Name: "free", Algorithm: core.Unlimited{}}}, 0, 200, nil},
-		{"deny all", nethttp.StandardHeaders, []core.PolicyConfig{{Name: "shut", Algorithm: core.DenyAll{}}}, 0, 429,
+		{"unlimited", nethttp.Draft11{}, []core.PolicyConfig{{Name: "free", Algorithm: core.Unlimited{}}}, 0, 200, nil},
+		{"deny all", nethttp.Draft11{}, []core.PolicyConfig{{Name: "shut", Algorithm: core.DenyAll{}}}, 0, 429,
 			map[string]string{"RateLimit-Policy": `"shut";q=0`, "RateLimit": `"shut";r=0`, "Cache-Control": "no-store"}},
-		{"shadow is not stated", nethttp.StandardHeaders, []core.PolicyConfig{{Name: "new", Algorithm: core.TokenBucket{Burst: 1}, Shadow: true}}, 2, 200, nil},
-		{"legacy delta, allowed: the smallest part left", nethttp.LegacyDelta, two, 2, 200, map[string]string{
+		{"shadow is not stated", nethttp.Draft11{}, []core.PolicyConfig{{Name: "new", Algorithm: core.TokenBucket{Burst: 1}, Shadow: true}}, 2, 200, nil},
+		{"legacy delta, allowed: the smallest part left", nethttp.Legacy{}, two, 2, 200, map[string]string{
 			"X-RateLimit-Limit": "20", "X-RateLimit-Remaining": "17", "X-RateLimit-Reset": "1"}},
-		{"legacy delta, denied", nethttp.LegacyDelta, []core.PolicyConfig{{Name: "few", Algorithm: core.TokenBucket{Rate: 1, Per: time.Minute, Burst: 2}}}, 2, 429,
+		{"legacy delta, denied", nethttp.Legacy{}, []core.PolicyConfig{{Name: "few", Algorithm: core.TokenBucket{Rate: 1, Per: time.Minute, Burst: 2}}}, 2, 429,
 			map[string]string{"X-RateLimit-Limit": "2", "X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "120", "Retry-After": "60", "Cache-Control": "no-store"}},
-		{"legacy, never refills", nethttp.LegacyEpoch, []core.PolicyConfig{{Name: "gift", Algorithm: never}}, 0, 200,
+		{"legacy, never refills", nethttp.Legacy{Epoch: true}, []core.PolicyConfig{{Name: "gift", Algorithm: never}}, 0, 200,
 			map[string]string{"X-RateLimit-Limit": "2", "X-RateLimit-Remaining": "1"}},
-		{"no headers, denied", nethttp.NoHeaders, []core.PolicyConfig{{Name: "few", Algorithm: core.TokenBucket{Rate: 1, Per: time.Minute, Burst: 2}}}, 2, 429,
+		{"no headers, denied", nethttp.None{}, []core.PolicyConfig{{Name: "few", Algorithm: core.TokenBucket{Rate: 1, Per: time.Minute, Burst: 2}}}, 2, 429,
 			map[string]string{"Retry-After": "60", "Cache-Control": "no-store"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			cfg := nethttp.Config{Gate: memory(t, newClock()), Headers: c.headers}
+			cfg := nethttp.Config{Gate: memory(t, newClock()), Dialect: c.dialect}
 			for _, p := range c.policies {
 				cfg.Rules = append(cfg.Rules, nethttp.Rule{Policy: policy(t, p), Key: keyfunc.RemoteIP()})
 			}
@@ -194,7 +194,7 @@ func TestHeaders(t *testing.T) {
 		})
 	}
 	t.Run("legacy epoch", func(t *testing.T) {
-		cfg := nethttp.Config{Gate: memory(t, newClock()), Headers: nethttp.LegacyEpoch, Rules: []nethttp.Rule{
+		cfg := nethttp.Config{Gate: memory(t, newClock()), Dialect: nethttp.Legacy{Epoch: true}, Rules: []nethttp.Rule{
 			{Policy: policy(t, core.PolicyConfig{Name: "hourly", Algorithm: core.PerHour(1)}), Key: keyfunc.RemoteIP()}}}
 		before := time.Now().Add(time.Hour).Unix()
 		r := get(nethttp.Middleware(guard(t, cfg))(http.HandlerFunc(ok)))
@@ -322,7 +322,7 @@ func TestRefuse(t *testing.T) {
 	if r := get(own); r.StatusCode != 418 || body(t, r) != "p" || r.Header.Get("RateLimit") != "mine" {
 		t.Errorf("own refusal: %d %v", r.StatusCode, r.Header)
 	}
-	blank := nethttp.Middleware(guard(t, nethttp.Config{Gate: memory(t, newClock()), Rules: rules, ProblemBase: nethttp.AboutBlank}))(http.HandlerFunc(ok))
+	blank := nethttp.Middleware(guard(t, nethttp.Config{Gate: memory(t, newClock()), Rules: rules, Dialect: nethttp.Draft11{Refusal: nethttp.Refusal{ProblemBase: nethttp.AboutBlank}}}))(http.HandlerFunc(ok))
 	if s := body(t, get(blank)); !strings.HasPrefix(s, `{"type":"about:blank","title":"Too Many Requests"`) {
 		t.Errorf("about:blank: %s", s)
 	}
@@ -371,7 +371,7 @@ func TestStackedGuards(t *testing.T) {
 func TestStackedGuardsWithLegacyHeaders(t *testing.T) {
 	gate := memory(t, newClock())
 	of := func(name string, limit core.Algorithm) func(http.Handler) http.Handler {
-		return nethttp.Middleware(guard(t, nethttp.Config{Gate: gate, Headers: nethttp.LegacyDelta, Rules: []nethttp.Rule{
+		return nethttp.Middleware(guard(t, nethttp.Config{Gate: gate, Dialect: nethttp.Legacy{}, Rules: []nethttp.Rule{
 			{Policy: policy(t, core.PolicyConfig{Name: name, Algorithm: limit}), Key: keyfunc.RemoteIP()}}}))
 	}
 	few, many := of("few", core.PerMinute(2)), of("many", core.PerMinute(100))
@@ -414,7 +414,7 @@ func TestPatternAndWriterPassThrough(t *testing.T) {
 
 func TestNewGuardFaults(t *testing.T) {
 	p := policy(t, core.PolicyConfig{Name: "p", Algorithm: core.PerMinute(1)})
-	_, err := nethttp.NewGuard(nethttp.Config{Headers: 9, Rules: []nethttp.Rule{
+	_, err := nethttp.NewGuard(nethttp.Config{Rules: []nethttp.Rule{
 		{Policy: p, Key: keyfunc.RemoteIP()}, {Policy: p, NoKey: 7}, {Key: keyfunc.RemoteIP()},
 	}})
 	if err == nil {
@@ -422,7 +422,7 @@ func TestNewGuardFaults(t *testing.T) {
 	}
 	for _, want := range []string{
 		"nethttp: Config.Gate is nil", `Config.Rules[1].Policy is named "p", like that of another rule`, "Config.Rules[1].Key is nil",
-		"Config.Rules[1].NoKey is 7", "Config.Rules[2].Policy is missing", "Config.Headers is 9",
+		"Config.Rules[1].NoKey is 7", "Config.Rules[2].Policy is missing",
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in\n%v", want, err)

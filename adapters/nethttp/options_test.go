@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/headgate/headgate/adapters/llm"
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/keyfunc"
@@ -79,36 +80,6 @@ func TestPreflights(t *testing.T) {
 	}
 }
 
-func TestExposeHeaders(t *testing.T) {
-	for headers, want := range map[nethttp.Headers]string{
-		nethttp.StandardHeaders: "X-Mine | RateLimit, RateLimit-Policy, Retry-After",
-		nethttp.LegacyDelta:     "X-Mine | X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, Retry-After",
-		nethttp.OpenAIHeaders: "X-Mine | X-Ratelimit-Limit-Requests, X-Ratelimit-Remaining-Requests, X-Ratelimit-Reset-Requests, " +
-			"X-Ratelimit-Limit-Tokens, X-Ratelimit-Remaining-Tokens, X-Ratelimit-Reset-Tokens, Retry-After, Retry-After-Ms, X-Should-Retry",
-		nethttp.AnthropicHeaders: "X-Mine | Anthropic-Ratelimit-Requests-Limit, Anthropic-Ratelimit-Requests-Remaining, Anthropic-Ratelimit-Requests-Reset, " +
-			"Anthropic-Ratelimit-Tokens-Limit, Anthropic-Ratelimit-Tokens-Remaining, Anthropic-Ratelimit-Tokens-Reset, " +
-			"Anthropic-Ratelimit-Input-Tokens-Limit, Anthropic-Ratelimit-Input-Tokens-Remaining, Anthropic-Ratelimit-Input-Tokens-Reset, " +
-			"Anthropic-Ratelimit-Output-Tokens-Limit, Anthropic-Ratelimit-Output-Tokens-Remaining, Anthropic-Ratelimit-Output-Tokens-Reset, " +
-			"Retry-After, Retry-After-Ms, X-Should-Retry",
-		nethttp.NoHeaders: "X-Mine | Retry-After",
-	} {
-		g := counted(t, func(cfg *nethttp.Config) { cfg.ExposeHeaders, cfg.Headers = true, headers })
-		h := nethttp.Middleware(g)(http.HandlerFunc(ok))
-		cors := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Access-Control-Expose-Headers", "X-Mine")
-			h.ServeHTTP(w, r)
-		})
-		for range 11 {
-			if got := strings.Join(get(cors).Header.Values("Access-Control-Expose-Headers"), " | "); got != want {
-				t.Errorf("%q, want %q", got, want)
-			}
-		}
-	}
-	if r := get(nethttp.Middleware(counted(t))(http.HandlerFunc(ok))); r.Header.Get("Access-Control-Expose-Headers") != "" {
-		t.Error("exposed without ExposeHeaders")
-	}
-}
-
 // A guard that is mounted twice, with another between, charges once and takes one slot.
 func TestMountedTwice(t *testing.T) {
 	gate := memory(t, newClock())
@@ -133,27 +104,27 @@ func TestRefusalForms(t *testing.T) {
 	noKey := func(*http.Request) (string, error) { return "", keyfunc.ErrNoKey }
 	for _, c := range []struct {
 		name    string
-		refusal nethttp.Refusal
+		dialect nethttp.Dialect
 		limit   core.Algorithm
 		key     keyfunc.Func
 		status  int
 		kind    string
 		body    string
 	}{
-		{"plain", nethttp.PlainText, core.DenyAll{}, keyfunc.RemoteIP(), 429, "text/plain; charset=utf-8",
+		{"plain", nethttp.Draft11{Refusal: nethttp.Refusal{PlainText: true}}, core.DenyAll{}, keyfunc.RemoteIP(), 429, "text/plain; charset=utf-8",
 			"The quota of policy \"p\" is exhausted.\n"},
-		{"plain, no key", nethttp.PlainText, core.DenyAll{}, noKey, 400, "text/plain; charset=utf-8",
+		{"plain, no key", nethttp.Draft11{Refusal: nethttp.Refusal{PlainText: true}}, core.DenyAll{}, noKey, 400, "text/plain; charset=utf-8",
 			"The request lacks the key of its rate limit.\n"},
-		{"OpenAI", nethttp.OpenAIError, core.DenyAll{}, keyfunc.RemoteIP(), 429, "application/json",
+		{"OpenAI", llm.OpenAI{}, core.DenyAll{}, keyfunc.RemoteIP(), 429, "application/json",
 			`{"error":{"message":"The quota of policy \"p\" is exhausted.","type":"requests","param":null,"code":"rate_limit_exceeded"}}` + "\n"},
-		{"OpenAI, no key", nethttp.OpenAIError, core.DenyAll{}, noKey, 400, "application/json",
+		{"OpenAI, no key", llm.OpenAI{}, core.DenyAll{}, noKey, 400, "application/json",
 			`{"error":{"message":"The request lacks the key of its rate limit.","type":"invalid_request_error","param":null,"code":null}}` + "\n"},
-		{"OpenAI, a failing key", nethttp.OpenAIError, core.DenyAll{}, func(*http.Request) (string, error) { return "", io.ErrUnexpectedEOF }, 500, "application/json",
+		{"OpenAI, a failing key", llm.OpenAI{}, core.DenyAll{}, func(*http.Request) (string, error) { return "", io.ErrUnexpectedEOF }, 500, "application/json",
 			`{"error":{"message":"Internal Server Error","type":"server_error","param":null,"code":null}}` + "\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			g := counted(t, func(cfg *nethttp.Config) {
-				cfg.Refusal = c.refusal
+				cfg.Dialect = c.dialect
 				cfg.Rules[0].Policy = policy(t, core.PolicyConfig{Name: "p", Algorithm: c.limit})
 				cfg.Rules[0].Key = c.key
 			})

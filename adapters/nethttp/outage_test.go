@@ -33,20 +33,20 @@ func TestHeadersInAnOutage(t *testing.T) {
 	tests := []struct {
 		name     string
 		policies []core.PolicyConfig
-		dialect  nethttp.Headers
+		dialect  nethttp.Dialect
 		status   int
 		headers  map[string]string
 	}{
-		{"closed", []core.PolicyConfig{closed}, nethttp.StandardHeaders, 503, map[string]string{
+		{"closed", []core.PolicyConfig{closed}, nethttp.Draft11{}, 503, map[string]string{
 			"Retry-After": "1", "RateLimit-Policy": `"closed";q=1;w=3600`, "Cache-Control": "no-store",
 		}},
-		{"closed, and an exhausted share", []core.PolicyConfig{hourly, closed}, nethttp.StandardHeaders, 503, map[string]string{
+		{"closed, and an exhausted share", []core.PolicyConfig{hourly, closed}, nethttp.Draft11{}, 503, map[string]string{
 			"Retry-After": "3600", "RateLimit-Policy": `"hourly";q=1;w=3600, "closed";q=1;w=3600`, "Cache-Control": "no-store",
 		}},
-		{"closed, and what never helps", []core.PolicyConfig{none, closed}, nethttp.StandardHeaders, 503, map[string]string{
+		{"closed, and what never helps", []core.PolicyConfig{none, closed}, nethttp.Draft11{}, 503, map[string]string{
 			"RateLimit-Policy": `"none";q=0, "closed";q=1;w=3600`, "RateLimit": `"none";r=0`, "Cache-Control": "no-store",
 		}},
-		{"an exhausted share", []core.PolicyConfig{hourly}, nethttp.LegacyDelta, 429, map[string]string{
+		{"an exhausted share", []core.PolicyConfig{hourly}, nethttp.Legacy{}, 429, map[string]string{
 			"Retry-After": "3600", "Cache-Control": "no-store",
 		}},
 	}
@@ -54,7 +54,7 @@ func TestHeadersInAnOutage(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			g := dead(t)
 			get(nethttp.Middleware(guard(t, nethttp.Config{Gate: g, Rules: rules(t, hourly)}))(http.HandlerFunc(ok)))
-			h := nethttp.Middleware(guard(t, nethttp.Config{Gate: g, Rules: rules(t, tt.policies...), Headers: tt.dialect}))(http.HandlerFunc(ok))
+			h := nethttp.Middleware(guard(t, nethttp.Config{Gate: g, Rules: rules(t, tt.policies...), Dialect: tt.dialect}))(http.HandlerFunc(ok))
 			expect(t, get(h), tt.status, tt.headers)
 		})
 	}

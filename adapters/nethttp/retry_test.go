@@ -1,12 +1,14 @@
 package nethttp_test
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/headgate/headgate/adapters/llm"
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/keyfunc"
@@ -21,7 +23,10 @@ func retryHeaders(h http.Header) string {
 	return strings.Join(values, ", ")
 }
 
-var modelDialects = []nethttp.Headers{nethttp.OpenAIHeaders, nethttp.AnthropicHeaders}
+// modelDialects returns the dialects of model APIs.
+func modelDialects(within time.Duration) []nethttp.Dialect {
+	return []nethttp.Dialect{llm.OpenAI{RetryWithin: within}, llm.Anthropic{RetryWithin: within}}
+}
 
 // oneEvery allows one request, and the next after wait.
 func oneEvery(wait time.Duration) core.Algorithm {
@@ -54,10 +59,10 @@ func TestRetryWithin(t *testing.T) {
 		{"never", 0, core.Never, ", , false"},
 		{"never, with a long limit", core.Never - 1, core.Never, ", , false"},
 	} {
-		for _, dialect := range modelDialects {
-			t.Run(tt.name+", "+dialect.String(), func(t *testing.T) {
+		for _, dialect := range modelDialects(tt.within) {
+			t.Run(fmt.Sprintf("%s, %T", tt.name, dialect), func(t *testing.T) {
 				h := guard(t, nethttp.Config{
-					Gate: memory(t, newClock()), Headers: dialect, RetryWithin: tt.within,
+					Gate: memory(t, newClock()), Dialect: dialect,
 					Rules: rules(t, core.PolicyConfig{Name: "p", Algorithm: oneEvery(tt.wait)}),
 				}).Handler(http.HandlerFunc(ok))
 				if r := get(h); r.StatusCode != 200 || retryHeaders(r.Header) != ", , " {
@@ -73,12 +78,12 @@ func TestRetryWithin(t *testing.T) {
 
 // No other dialect steers the retries of a client.
 func TestOtherDialectsSteerNoRetries(t *testing.T) {
-	for _, dialect := range []nethttp.Headers{nethttp.StandardHeaders, nethttp.LegacyEpoch, nethttp.LegacyDelta, nethttp.NoHeaders} {
+	for _, dialect := range []nethttp.Dialect{nil, nethttp.Legacy{Epoch: true}, nethttp.Legacy{}, nethttp.None{}} {
 		for wait, want := range map[time.Duration]string{
 			250 * time.Millisecond: "1, , ", time.Hour: "3600, , ", core.Never: ", , ",
 		} {
 			h := guard(t, nethttp.Config{
-				Gate: memory(t, newClock()), Headers: dialect, Rules: rules(t, core.PolicyConfig{Name: "p", Algorithm: oneEvery(wait)}),
+				Gate: memory(t, newClock()), Dialect: dialect, Rules: rules(t, core.PolicyConfig{Name: "p", Algorithm: oneEvery(wait)}),
 			}).Handler(http.HandlerFunc(ok))
 			get(h)
 			if got := retryHeaders(get(h).Header); got != want {
@@ -102,7 +107,7 @@ func TestStricterRetryStays(t *testing.T) {
 		{"a second, and milliseconds", []string{"1", "", ""}, 250 * time.Millisecond, "1, , "},
 		{"more milliseconds", []string{"1", "800", ""}, 250 * time.Millisecond, "1, 800, "},
 		{"fewer milliseconds", []string{"1", "100", ""}, 250 * time.Millisecond, "1, 250, "},
-		{"milliseconds alone", []string{"", "800", ""}, 250 * time.Millisecond, ", 800, "},
+		{"milliseconds alone", []string{"", "800", ""}, 250 * time.Millisecond, "1, 800, "},
 		{"milliseconds, and a longer wait", []string{"1", "800", ""}, 2 * time.Second, "2, , "},
 		{"milliseconds that contradict the seconds", []string{"5", "300", ""}, 250 * time.Millisecond, "5, , "},
 		{"milliseconds that refine the seconds", []string{"5", "4500", ""}, 2 * time.Second, "5, 4500, "},
@@ -114,10 +119,10 @@ func TestStricterRetryStays(t *testing.T) {
 		{"a huge number", []string{"9223372036854775807", "", ""}, 2 * time.Second, "9223372036854775807, , false"},
 		{"a negative number", []string{"-5", "-5", ""}, 250 * time.Millisecond, "1, 250, "},
 	} {
-		for _, dialect := range modelDialects {
-			t.Run(tt.name+", "+dialect.String(), func(t *testing.T) {
+		for _, dialect := range modelDialects(0) {
+			t.Run(fmt.Sprintf("%s, %T", tt.name, dialect), func(t *testing.T) {
 				h := guard(t, nethttp.Config{
-					Gate: memory(t, newClock()), Headers: dialect, Rules: rules(t, core.PolicyConfig{Name: "p", Algorithm: oneEvery(tt.wait)}),
+					Gate: memory(t, newClock()), Dialect: dialect, Rules: rules(t, core.PolicyConfig{Name: "p", Algorithm: oneEvery(tt.wait)}),
 				}).Handler(http.HandlerFunc(ok))
 				get(h)
 				r := get(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -167,16 +172,16 @@ func TestRetriesOfOtherRefusals(t *testing.T) {
 		{"handled", nethttp.Config{Replay: &nethttp.Replay{Once: once(t, memory(t, c)), ID: keyfunc.RemoteIP()}}, 1, 409, ", , false"},
 		{"handled, which is well", nethttp.Config{Replay: &nethttp.Replay{Once: once(t, memory(t, c)), ID: keyfunc.RemoteIP(), HandledStatus: 204}}, 1, 204, ", , "},
 	} {
-		for i, dialect := range modelDialects {
-			t.Run(tt.name+", "+dialect.String(), func(t *testing.T) {
+		for i, dialect := range modelDialects(0) {
+			t.Run(fmt.Sprintf("%s, %T", tt.name, dialect), func(t *testing.T) {
 				cfg := tt.cfg
-				cfg.Headers = dialect
+				cfg.Dialect = dialect
 				h := guard(t, cfg).Handler(http.HandlerFunc(ok))
 				from := func(r *http.Request) { r.RemoteAddr = []string{"192.0.2.1:1", "192.0.2.2:1"}[i] }
 				for range tt.before {
 					get(h, from)
 				}
-				if r := get(h, from); r.StatusCode != tt.status || retryHeaders(r.Header) != tt.want {
+				if r := get(h, from); r.StatusCode != dialect.Status(tt.status) || retryHeaders(r.Header) != tt.want {
 					t.Errorf("%d, %s, want %d, %s", r.StatusCode, retryHeaders(r.Header), tt.status, tt.want)
 				}
 			})
@@ -187,7 +192,7 @@ func TestRetriesOfOtherRefusals(t *testing.T) {
 // A full queue asks for a retry, because slots end soon.
 func TestRetryOfFullCap(t *testing.T) {
 	g, _ := chat(t, memory(t, newClock()), func(cfg *nethttp.Config) {
-		cfg.Headers = nethttp.OpenAIHeaders
+		cfg.Dialect = llm.OpenAI{}
 		cfg.Concurrency.MaxWait = time.Nanosecond
 	})
 	o := newRunning(t, g)

@@ -112,7 +112,8 @@ func (a *Admission) usage(r *http.Request) usage {
 		u.Streams, err = a.streamUsages(r)
 	}
 	if err != nil {
-		a.status, a.err = a.statusOf(derived, err), err
+		a.refuse(a.statusOf(derived, err))
+		a.err = err
 	}
 	return u
 }

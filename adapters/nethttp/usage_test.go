@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate/headgate/adapters/llm"
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/keyfunc"
@@ -240,7 +241,7 @@ func TestUsageRefusals(t *testing.T) {
 			c.Rules = nil
 			c.Concurrency = &nethttp.Concurrency{Semaphore: semaphore(t, c.Gate, core.SemaphoreConfig{}), Caps: []nethttp.Cap{{Name: "c", Key: byTenant, Limit: 1}}}
 		}, "acme", 503, map[string]string{"Retry-After": "1"}},
-		"Redis is down, for Anthropic's clients": {dead(t), func(c *nethttp.Config) { c.Refusal = nethttp.AnthropicError }, "acme", nethttp.StatusOverloaded, map[string]string{"Retry-After": "1"}},
+		"Redis is down, for Anthropic's clients": {dead(t), func(c *nethttp.Config) { c.Dialect = llm.Anthropic{} }, "acme", llm.StatusOverloaded, map[string]string{"Retry-After": "1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := nethttp.Config{Gate: tt.gate, Rules: []nethttp.Rule{{Policy: policy(t, hourly), Key: byTenant}}}

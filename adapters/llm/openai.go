@@ -1,0 +1,110 @@
+package llm
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/headgate/headgate/adapters/nethttp"
+	"github.com/headgate/headgate/core"
+)
+
+// OpenAI is the nethttp.Dialect of the OpenAI API. It sets x-ratelimit-limit-requests,
+// x-ratelimit-remaining-requests and x-ratelimit-reset-requests, and the same three for tokens. Each
+// three state one policy: of those that count requests, and of those that count tokens, be it input,
+// output or both; see nethttp.LimitHeaders. Reset is the wait until the whole limit is available,
+// such as 6m0s or 12ms, rounded up to milliseconds. A policy that counts money fills no header.
+//
+// A refusal is an error object. A 429 has the code rate_limit_exceeded and the type requests or
+// tokens, by the unit of the policy that denies for longest; a policy that counts money has the type
+// tokens. If that policy is an exhausted budget, type and code are insufficient_quota, which clients
+// treat as final. A budget is a policy of tokens or money whose window is longer than RetryWithin.
+// It is exhausted when the wait is longer too, unless its limit is too small for the request anyway.
+//
+// Refusals tell the SDKs of the API how long to wait and when not to retry; see RetryWithin.
+type OpenAI struct {
+	// RetryWithin is the longest wait that a client should sit out. Zero means a minute. A refusal
+	// with a longer wait, or with one that never ends, tells SDKs to give up, by x-should-retry:
+	// false. Otherwise an SDK sleeps for all of a Retry-After of weeks, or retries in vain. A request
+	// whose id was handled and a client whose block is hidden are told so too. Retry-After keeps the
+	// true wait. A wait below a second is also stated in milliseconds, in retry-after-ms.
+	RetryWithin time.Duration
+}
+
+var openAIHeaders = [...]nethttp.LimitHeaders{
+	{
+		Units:     []core.Unit{core.UnitRequests},
+		Limit:     "X-Ratelimit-Limit-Requests",
+		Remaining: "X-Ratelimit-Remaining-Requests",
+		Reset:     "X-Ratelimit-Reset-Requests",
+	},
+	{
+		Units:     []core.Unit{core.UnitTokens, core.UnitInputTokens, core.UnitOutputTokens},
+		Limit:     "X-Ratelimit-Limit-Tokens",
+		Remaining: "X-Ratelimit-Remaining-Tokens",
+		Reset:     "X-Ratelimit-Reset-Tokens",
+	},
+}
+
+// Status returns the same status.
+func (OpenAI) Status(status int) int { return status }
+
+// WriteHeaders states a policy that counts requests and one that counts tokens, and steers the
+// retries of SDKs.
+func (o OpenAI) WriteHeaders(h http.Header, a *nethttp.Admission) {
+	for i := range openAIHeaders {
+		openAIHeaders[i].Write(h, a, func(wait time.Duration) string {
+			return (time.Duration(milliseconds(wait)) * time.Millisecond).String()
+		})
+	}
+	steerRetries(h, a, o.RetryWithin)
+}
+
+// openAIError is the error object of the API. Its clients look at the code, and at the status to
+// decide whether to retry.
+type openAIError struct {
+	Error struct {
+		Message string  `json:"message"`
+		Type    string  `json:"type"`
+		Param   *string `json:"param"`
+		Code    *string `json:"code"`
+	} `json:"error"`
+}
+
+// WriteRefusal answers with an error object.
+func (o OpenAI) WriteRefusal(w http.ResponseWriter, r *http.Request, a *nethttp.Admission) {
+	var e openAIError
+	e.Error.Message = messageOf(a)
+	switch {
+	case a.Status() == http.StatusTooManyRequests:
+		kind, code := o.excess(a)
+		e.Error.Type, e.Error.Code = kind, &code
+	case a.Status() >= http.StatusInternalServerError:
+		e.Error.Type = "server_error"
+	default:
+		e.Error.Type = "invalid_request_error"
+	}
+	writeError(w, r, a.Status(), e)
+}
+
+// excess returns the type and the code for a 429.
+func (o OpenAI) excess(a *nethttp.Admission) (kind, code string) {
+	const quota = "insufficient_quota"
+	kind, code = "requests", "rate_limit_exceeded"
+	if a.Full() != nil {
+		return kind, code
+	}
+	var longest nethttp.Denial
+	for d := range a.Denials() {
+		if longest.Policy == nil || d.RetryAfter > longest.RetryAfter {
+			longest = d
+		}
+	}
+	switch {
+	case longest.Policy == nil || longest.Policy.Unit() == core.UnitRequests:
+		return kind, code
+	case min(longest.RetryAfter, longest.Window) > patience(o.RetryWithin) && !longest.TooLarge:
+		// The wait alone does not tell a budget: a sliding window of a minute may deny for longer.
+		return quota, quota
+	}
+	return "tokens", code
+}

@@ -1,0 +1,44 @@
+package nethttp
+
+import (
+	"iter"
+
+	"github.com/headgate/headgate/core"
+)
+
+// Denial is a policy that denies a request.
+type Denial struct {
+	core.Result
+	// TooLarge reports whether the cost is above what the limit ever allows.
+	TooLarge bool
+}
+
+// Denials iterates over the policies that deny the request.
+func (a *Admission) Denials() iter.Seq[Denial] {
+	return func(yield func(Denial) bool) {
+		for i, r := range a.denials() {
+			if !yield(Denial{r, tooLarge(r, a.charged[i].cost)}) {
+				return
+			}
+		}
+	}
+}
+
+// denials iterates over the indexes and results of the policies that deny the request.
+func (a *Admission) denials() iter.Seq2[int, core.Result] {
+	return func(yield func(int, core.Result) bool) {
+		for i, r := range a.decision.Results() {
+			if !r.Allowed && !r.Policy.Shadow() && !yield(i, r) {
+				return
+			}
+		}
+	}
+}
+
+// tooLarge reports whether the cost is above what the limit ever allows. A SlidingLog tells its
+// longest window in Limit, and a shorter one may allow less: then more becomes available but never
+// enough.
+func tooLarge(r core.Result, cost int64) bool {
+	return r.RetryAfter == core.Never && r.Limit > 0 &&
+		(cost > r.Limit || r.NextAfter != core.Never)
+}

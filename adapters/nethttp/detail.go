@@ -1,0 +1,64 @@
+package nethttp
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/headgate/headgate/keyfunc"
+)
+
+// Detail returns sentences that tell the client why its request is refused, or "" if the status
+// tells enough. They are fit for a response.
+func (a *Admission) Detail() string {
+	switch {
+	case a.full != nil:
+		return a.fullDetail()
+	case a.handled:
+		return "A request with this id was handled before."
+	case a.busy > 0:
+		return "Another request with this id is being handled."
+	case a.blocked():
+		return "The client is blocked for a while because of its earlier requests."
+	case a.status == http.StatusTooManyRequests:
+		return a.denialDetail()
+	case errors.Is(a.err, keyfunc.ErrAmbiguous):
+		return "The request is ambiguous about the key of its rate limit."
+	case a.status == http.StatusBadRequest && errors.Is(a.err, errID):
+		return "The request lacks its id."
+	case a.status == http.StatusBadRequest && !errors.Is(a.err, errBody):
+		return "The request lacks the key of its rate limit."
+	}
+	return ""
+}
+
+// denialDetail tells the client which policies deny the request, and why.
+func (a *Admission) denialDetail() string {
+	var over, short, exhausted []string
+	for d := range a.Denials() {
+		name := `"` + d.Policy.Name() + `"`
+		switch {
+		case d.TooLarge:
+			over = append(over, name)
+		case d.Known && d.Remaining > 0:
+			short = append(short, name)
+		default:
+			exhausted = append(exhausted, name)
+		}
+	}
+	var sentences []string
+	add := func(before string, names []string, after string) {
+		if len(names) == 0 {
+			return
+		}
+		word := "policy "
+		if len(names) > 1 {
+			word = "policies "
+		}
+		sentences = append(sentences, before+word+strings.Join(names, ", ")+after)
+	}
+	add("The cost of the request exceeds the limit of ", over, ".")
+	add("The request costs more than is left of ", short, ".")
+	add("The quota of ", exhausted, " is exhausted.")
+	return strings.Join(sentences, " ")
+}

@@ -1,0 +1,38 @@
+package nethttp
+
+import (
+	"net/http"
+	"time"
+)
+
+// Legacy is the Dialect that sets X-RateLimit-Limit, X-RateLimit-Remaining and X-RateLimit-Reset of
+// one policy: the one that denies for longest, or, if none denies, the one with the smallest part of
+// its limit left. Reset is the number of seconds until the whole limit is available again.
+type Legacy struct {
+	// Epoch states in Reset the time at which the whole limit is available again, in seconds since
+	// 1970 by this server's clock.
+	Epoch bool
+	// Refusal is the body of a refusal. The zero value is problem details.
+	Refusal Refusal
+}
+
+var legacyHeaders = LimitHeaders{
+	Limit: "X-RateLimit-Limit", Remaining: "X-RateLimit-Remaining", Reset: "X-RateLimit-Reset",
+}
+
+// Status returns the same status.
+func (Legacy) Status(status int) int { return status }
+
+// WriteHeaders states one policy.
+func (l Legacy) WriteHeaders(h http.Header, a *Admission) {
+	reset := seconds
+	if l.Epoch {
+		reset = func(wait time.Duration) string { return integer(At(wait).Unix()) }
+	}
+	legacyHeaders.Write(h, a, reset)
+}
+
+// WriteRefusal answers with problem details or a line of text.
+func (l Legacy) WriteRefusal(w http.ResponseWriter, r *http.Request, a *Admission) {
+	l.Refusal.write(w, r, a)
+}

@@ -1,0 +1,100 @@
+package nethttp
+
+import (
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/headgate/headgate/core"
+)
+
+// LimitHeaders are three headers that state one policy: its limit, what remains of it, and when the
+// whole limit is available again. It is for a Dialect.
+type LimitHeaders struct {
+	// Units are the units of the policies that the headers may state. Nil is every unit.
+	Units []core.Unit
+	// Limit, Remaining and Reset are the names of the headers.
+	Limit, Remaining, Reset string
+}
+
+// Write states the policy of these units that denies for longest, or, if none of them denies, the
+// one with the smallest part of its limit left. It sets nothing if there is none, or if an outer
+// Guard has stated a policy of which a smaller part is left.
+//
+// reset formats the wait until the whole limit is available. The header is absent if that wait never
+// ends.
+func (l *LimitHeaders) Write(h http.Header, a *Admission, reset func(wait time.Duration) string) {
+	r, ok := l.tightest(a)
+	if !ok || r.Allowed && l.tighter(h, r) {
+		return
+	}
+	h.Set(l.Limit, integer(r.Limit))
+	h.Set(l.Remaining, integer(r.Remaining))
+	if r.ResetAfter == core.Never {
+		h.Del(l.Reset)
+	} else {
+		h.Set(l.Reset, reset(r.ResetAfter))
+	}
+}
+
+// At returns the time at which a wait that begins now has ended, rounded up to seconds. It is for a
+// Dialect that states times.
+func At(wait time.Duration) time.Time {
+	at := time.Now().Add(wait)
+	if whole := at.Truncate(time.Second); whole.Before(at) {
+		return whole.Add(time.Second)
+	}
+	return at
+}
+
+// tighter reports whether h states a limit of which a smaller part is left.
+func (l *LimitHeaders) tighter(h http.Header, r core.Result) bool {
+	limit, err := strconv.ParseInt(h.Get(l.Limit), 10, 64)
+	remaining, err2 := strconv.ParseInt(h.Get(l.Remaining), 10, 64)
+	return err == nil && err2 == nil && limit > 0 &&
+		float64(remaining)/float64(limit) < partLeft(r)
+}
+
+// partLeft returns the part of a limit that is left.
+func partLeft(r core.Result) float64 { return float64(r.Remaining) / float64(r.Limit) }
+
+// tightest returns the result that the headers state, if there is one.
+func (l *LimitHeaders) tightest(a *Admission) (best core.Result, ok bool) {
+	denied := l.denied(a)
+	for i, r := range a.decision.Results() {
+		if !l.covers(a, i, r) || r.Allowed == denied ||
+			!r.Known || r.Limit == 0 || r.Source == core.SourceLocal {
+			continue
+		}
+		closer := r.RetryAfter > best.RetryAfter
+		if r.Allowed {
+			closer = partLeft(r) < partLeft(best)
+		}
+		if !ok || closer {
+			best, ok = r, true
+		}
+	}
+	return best, ok
+}
+
+// denied reports whether a policy of these units denies. Headers of every unit have no others beside
+// them that could state what denies, so they say nothing of the policies that admit a request that
+// is refused.
+func (l *LimitHeaders) denied(a *Admission) bool {
+	if l.Units == nil {
+		return !a.decision.Allowed
+	}
+	for i, r := range a.decision.Results() {
+		if l.covers(a, i, r) && !r.Allowed {
+			return true
+		}
+	}
+	return false
+}
+
+// covers reports whether the headers may state result i.
+func (l *LimitHeaders) covers(a *Admission, i int, r core.Result) bool {
+	return a.charged[i].rule >= 0 && !r.Policy.Shadow() &&
+		(l.Units == nil || slices.Contains(l.Units, r.Policy.Unit()))
+}
