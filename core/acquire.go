@@ -105,7 +105,7 @@ func (s *Semaphore) observe(
 			_ = l.Release(ctx) // on failure the lease ends
 		}
 	}()
-	e := Event{Kind: EventAcquire, Semaphore: s, Source: source, Err: err, Took: time.Since(start)}
+	e := AcquireEvent{Semaphore: s, Source: source, Err: err, Took: time.Since(start)}
 	switch {
 	case errors.As(err, &e.Full):
 		e.Err = nil
@@ -115,7 +115,7 @@ func (s *Semaphore) observe(
 	if e.Err == nil {
 		e.Err = cause
 	}
-	s.gate.observe(ctx, e)
+	s.tell(ctx, e)
 	over = true
 	return l, err
 }

@@ -62,9 +62,7 @@ const (
 func (g *Gate) Adjust(ctx context.Context, a Adjustment) (applied bool, err error) {
 	start := time.Now()
 	verdict, err := g.apply(ctx, a)
-	g.tell(ctx, Event{
-		Kind: EventAdjust, Policy: a.Policy, Key: a.Key, Err: err, Took: time.Since(start),
-	})
+	g.tellQuota(ctx, OpAdjust, Charge{Policy: a.Policy, Key: a.Key}, err, start)
 	return err == nil && verdict != algorithm.AdjustedBefore, err
 }
 
@@ -138,9 +136,7 @@ func (g *Gate) RaiseUsed(ctx context.Context, c Charge, at time.Time) (added int
 		}
 		added, err = g.adjust(ctx, algorithm.AtLeast, c, at, k)
 	}
-	g.tell(ctx, Event{
-		Kind: EventRaiseUsed, Policy: c.Policy, Key: c.Key, Err: err, Took: time.Since(start),
-	})
+	g.tellQuota(ctx, OpRaiseUsed, c, err, start)
 	return added, err
 }
 

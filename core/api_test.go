@@ -148,7 +148,8 @@ func TestEnumerationsHaveNames(t *testing.T) {
 		{core.PeriodMinute, core.PeriodHour, core.PeriodDay, core.PeriodWeek, core.PeriodMonth, core.PeriodYear, core.Period(9)},
 		{core.UnitRequests, core.UnitTokens, core.UnitInputTokens, core.UnitOutputTokens, core.UnitMicroDollars, core.Unit(9)},
 		{core.SourceNone, core.SourceRedis, core.SourceMemory, core.SourceOpen, core.SourceLocal, core.SourceClosed, core.SourceCache},
-		{core.EventDecide, core.EventScriptMissing, core.EventKind(99)},
+		{core.OpDecide, core.OpScriptMissing, core.Op(99)},
+		{core.LeaseReleased, core.LeaseLost, core.LeaseAdopted, core.LeaseEvicted, core.LeaseChange(9)},
 	} {
 		seen := make(map[string]bool)
 		for _, v := range values {
@@ -170,17 +171,34 @@ type events struct {
 func (e *events) observe(_ context.Context, event core.Event) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.all = append(e.all, event)
+	e.all = append(e.all, kept(event))
 }
 
-// wait returns the first event of the kind, as soon as there is one.
-func (e *events) wait(t *testing.T, kind core.EventKind) core.Event {
+// kept returns a copy of an event of slots or decisions, which are used again.
+func kept(e core.Event) core.Event {
+	switch e := e.(type) {
+	case *core.DecisionEvent:
+		c := *e
+		c.Charges = slices.Clone(e.Charges)
+		return &c
+	case *core.AcquireEvent:
+		c := *e
+		return &c
+	case *core.LeaseEvent:
+		c := *e
+		return &c
+	}
+	return e
+}
+
+// wait returns the first event of the name, as soon as there is one.
+func (e *events) wait(t *testing.T, name fmt.Stringer) core.Event {
 	t.Helper()
 	i := -1
-	eventually(t, fmt.Sprintf("an event of kind %v", kind), func() bool {
+	eventually(t, fmt.Sprintf("the event %v", name), func() bool {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		i = slices.IndexFunc(e.all, func(e core.Event) bool { return e.Kind == kind })
+		i = slices.IndexFunc(e.all, func(e core.Event) bool { return e.EventName() == name.String() })
 		return i >= 0
 	})
 	e.mu.Lock()
@@ -199,21 +217,24 @@ func TestEventsOfSlots(t *testing.T) {
 			t.Fatal(err)
 		}
 		e.mu.Lock()
-		told := slices.DeleteFunc(slices.Clone(e.all), func(e core.Event) bool {
-			return e.Kind == core.EventScriptMissing // a new server lacks the scripts
-		})
+		var told []*core.AcquireEvent
+		for _, e := range e.all {
+			if e, ok := e.(*core.AcquireEvent); ok {
+				told = append(told, e)
+			}
+		}
 		e.mu.Unlock()
-		first, second := told[len(told)-2], told[len(told)-1]
-		if first.Kind != core.EventAcquire || first.Semaphore != s || first.Err != nil || first.Full != nil {
+		first, second := told[0], told[1]
+		if first.Semaphore != s || first.Err != nil || first.Full != nil {
 			t.Errorf("acquired: %+v", first)
 		}
-		if second.Kind != core.EventAcquire || second.Err != nil || second.Full == nil {
+		if second.Err != nil || second.Full == nil {
 			t.Errorf("full: %+v", second)
 		}
 		if err := l.Release(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if released := e.wait(t, core.EventRelease); released.Semaphore != s || released.Err != nil {
+		if released := e.wait(t, core.LeaseReleased).(*core.LeaseEvent); released.Semaphore != s || released.Err != nil {
 			t.Errorf("released: %+v", released)
 		}
 		acquire(t, s, level)
@@ -224,12 +245,12 @@ func TestEventsOfSlots(t *testing.T) {
 		if n, err := s.Evict(t.Context(), level.Key, holders[0].ID); n != 1 || err != nil {
 			t.Fatal(n, err)
 		}
-		if evicted := e.wait(t, core.EventEvicted); evicted.Semaphore != s || !errors.Is(evicted.Err, core.ErrLeaseLost) {
+		if evicted := e.wait(t, core.LeaseEvicted).(*core.LeaseEvent); evicted.Semaphore != s || !errors.Is(evicted.Err, core.ErrLeaseLost) {
 			t.Errorf("evicted: %+v", evicted)
 		}
 		l = acquire(t, s, level)
 		l.Expire()
-		if lost := e.wait(t, core.EventLeaseLost); lost.Semaphore != s || !errors.Is(lost.Err, core.ErrLeaseLost) {
+		if lost := e.wait(t, core.LeaseLost).(*core.LeaseEvent); lost.Semaphore != s || !errors.Is(lost.Err, core.ErrLeaseLost) {
 			t.Errorf("lost: %+v", lost)
 		}
 	}
@@ -254,7 +275,7 @@ func TestEventsOfFailures(t *testing.T) {
 	if d, err := g.Decide(t.Context(), c); err != nil || !d.Allowed {
 		t.Fatal(err, show(d))
 	}
-	e.wait(t, core.EventScriptMissing)
+	e.wait(t, core.OpScriptMissing)
 	s.Stop()
 	if d, err := g.Decide(t.Context(), c); err != nil || d.Source != core.SourceLocal {
 		t.Fatal(err, show(d))
@@ -263,7 +284,7 @@ func TestEventsOfFailures(t *testing.T) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, event := range slices.Backward(e.all) { // the circuit may open before it or after it
-		if event.Kind == core.EventDecide {
+		if event, ok := event.(*core.DecisionEvent); ok {
 			if event.Err == nil || event.Decision.Source != core.SourceLocal {
 				t.Errorf("event of an outage: %+v", event)
 			}

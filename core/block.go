@@ -49,7 +49,7 @@ func (g *Gate) BlockKey(ctx context.Context, p *Policy, key Key, d time.Duration
 	if d < time.Microsecond || d > algorithm.Longest/4 {
 		return fmt.Errorf("%w: a block of %v", ErrCharge, d)
 	}
-	return g.strikeByHand(ctx, EventBlockKey, p, key, func(r *request.Request, b *algorithm.Block) {
+	return g.strikeByHand(ctx, OpBlockKey, p, key, func(r *request.Request, b *algorithm.Block) {
 		r.Op, r.Charges[0].Cost = algorithm.Force, b.ByHand(d)
 	})
 }
@@ -62,19 +62,21 @@ func (g *Gate) ForgetStrikes(ctx context.Context, p *Policy, key Key) error {
 		r.Op, c.Reply = algorithm.Give, []int64{algorithm.AllStrikes}
 		c.Cost = algorithm.Cost{Whole: algorithm.MaxStrikes} // the limit may have been higher
 	}
-	return g.strikeByHand(ctx, EventForgetStrikes, p, key, forget)
+	return g.strikeByHand(ctx, OpForgetStrikes, p, key, forget)
 }
 
 // strikeByHand is strike, unless the Gate is closed, and tells the observer.
 func (g *Gate) strikeByHand(
-	ctx context.Context, kind EventKind, p *Policy, key Key,
+	ctx context.Context, op Op, p *Policy, key Key,
 	ask func(*request.Request, *algorithm.Block),
 ) error {
 	start, err := time.Now(), ErrClosed
 	if !g.isClosed() {
 		err = g.strike(ctx, p, key, ask)
 	}
-	g.tell(ctx, Event{Kind: kind, Policy: p, Err: err, Took: time.Since(start)})
+	if g.observe != nil {
+		g.tell(ctx, &BlockEvent{Op: op, Policy: p, Key: key, Err: err, Took: time.Since(start)})
+	}
 	return err
 }
 

@@ -126,7 +126,7 @@ func TestObserverCallsTheGate(t *testing.T) {
 	c := core.Charge{Policy: limited(t, "p", frozen(10)), Key: newKey(t, "k"), Cost: 1}
 	scripts := 0
 	g = redisGate(t, client, core.Config{Observe: func(ctx context.Context, e core.Event) {
-		if e.Kind != core.EventScriptMissing {
+		if !isOp(e, core.OpScriptMissing) {
 			return
 		}
 		scripts++

@@ -66,9 +66,8 @@ func (c *claim) tell(g *Gate) (contested bool, err error) {
 		mark := requests[1]
 		requests = requests[2:]
 		if claimed && unmarked {
-			at := &Threshold{Key: c.key, Percent: percent, Used: c.used, Limit: c.limit}
-			g.tell(context.Background(), Event{
-				Kind: EventThreshold, Policy: c.policy, Threshold: at,
+			g.tell(context.Background(), &ThresholdEvent{
+				Policy: c.policy, Key: c.key, Percent: percent, Used: c.used, Limit: c.limit,
 			})
 			mark.Op = algorithm.Decide
 			told = append(told, mark)

@@ -45,13 +45,13 @@ func TestChargesAcrossClusterNodes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			client, prefix := cluster.Client(t, change), name
 			keys := onNodes(t, client, cluster.Nodes...)
-			var events []core.Event
+			var events []core.ReservationEvent
 			var mu sync.Mutex
 			observe := func(_ context.Context, e core.Event) {
 				mu.Lock()
 				defer mu.Unlock()
-				if e.Kind == core.EventRefundFailed {
-					events = append(events, e)
+				if isOp(e, core.OpRefundFailed) {
+					events = append(events, *e.(*core.ReservationEvent))
 				}
 			}
 			g := redisGate(t, client, core.Config{Prefix: prefix, Observe: observe})

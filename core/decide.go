@@ -79,7 +79,7 @@ func (g *Gate) run(ctx context.Context, p *inquiry, d *Decision, charges []Charg
 		g.cache.keep(p, d)
 		g.thresholds.look(p, d, start)
 	}
-	g.report(ctx, p.op, d, p.asked, err, start)
+	g.tellDecision(ctx, p.op, d, p.asked, err, start)
 	return err
 }
 
@@ -223,36 +223,10 @@ func (g *Gate) send(ctx context.Context, requests []request.Request) error {
 	return g.store.Decide(ctx, requests)
 }
 
-var eventOf = map[algorithm.Operation]EventKind{
-	algorithm.Decide: EventDecide, algorithm.Peek: EventPeek, algorithm.AtMost: EventSpendUpTo,
-	algorithm.Reserve: EventReserve,
-}
-
 // start returns the time if somebody observes.
 func (g *Gate) start() (t time.Time) {
 	if g.observe != nil {
 		t = time.Now()
 	}
 	return t
-}
-
-// report tells the observer of a decision on charges.
-func (g *Gate) report(
-	ctx context.Context,
-	op algorithm.Operation,
-	d *Decision,
-	charges []Charge,
-	err error,
-	start time.Time,
-) {
-	if g.observe == nil {
-		return
-	}
-	seen := *d // keeps d off the heap
-	if err == nil {
-		err = d.Cause
-	}
-	g.observe(ctx, Event{
-		Kind: eventOf[op], Decision: &seen, Charges: charges, Err: err, Took: time.Since(start),
-	})
 }

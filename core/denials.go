@@ -161,10 +161,7 @@ func (g *Gate) known(
 	if !denied && !g.cache.blocks(ctx, charges, d) {
 		return false
 	}
-	if g.observe != nil {
-		// The observer gets a copy, so that the caller's charges need not be on the heap.
-		g.report(ctx, op, d, slices.Clone(charges), nil, start)
-	}
+	g.tellDecision(ctx, op, d, charges, nil, start)
 	return true
 }
 

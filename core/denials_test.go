@@ -306,21 +306,18 @@ func TestCachedDenialWhileRedisIsDown(t *testing.T) {
 
 func TestCachedDenialIsObserved(t *testing.T) {
 	s := redistest.Start(t)
-	var seen []core.Event
+	var seen []core.DecisionEvent
 	g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, Observe: func(_ context.Context, e core.Event) {
-		if e.Kind == core.EventScriptMissing { // a new server lacks the script
-			return
+		if e, ok := e.(*core.DecisionEvent); ok {
+			seen = append(seen, *e)
 		}
-		d := *e.Decision
-		e.Decision = &d
-		seen = append(seen, e)
 	}})
 	g.InjectClock(newClock().now)
 	c := core.Charge{Policy: limited(t, "p", frozen(1)), Key: newKey(t, "k"), Cost: 2}
 	for range 2 {
 		decide(t, g, c)
 	}
-	if e := seen[1]; len(seen) != 2 || e.Kind != core.EventDecide || e.Err != nil || e.Decision.Allowed || e.Decision.Source != core.SourceCache {
+	if e := seen[1]; len(seen) != 2 || e.Op != core.OpDecide || e.Err != nil || e.Decision.Allowed || e.Decision.Source != core.SourceCache {
 		t.Errorf("%+v", seen)
 	}
 	if core.SourceCache.String() != "cache" {

@@ -2,53 +2,76 @@ package core
 
 import (
 	"context"
+	"sync"
 	"time"
 
-	"github.com/headgate/headgate/internal/keeper"
+	"github.com/headgate/headgate/internal/algorithm"
 )
 
-// EventKind says what an Event reports.
-type EventKind uint8
-
-// The kinds of an Event.
-const (
-	EventDecide        EventKind = iota + 1 // a Decide, Charge, Allow, or the charges of an Admit
-	EventPeek                               // a Peek
-	EventSpendUpTo                          // a SpendUpTo
-	EventReserve                            // a Reserve, or one attempt of a Limiter.Wait
-	EventSettle                             // a Settle
-	EventCancel                             // a Cancel
-	EventReset                              // a Reset
-	EventRefundFailed                       // charges of a denied request could not be refunded
-	EventAcquire                            // an Acquire, TryAcquire, or the slot of an Admit
-	EventRelease                            // a Release
-	EventAdopted                            // a lost slot was taken again; see AdoptOnLoss
-	EventLeaseLost                          // a lease was lost
-	EventEvicted                            // a lease was taken away by Evict
-	EventScriptMissing                      // Redis did not know a script, and was sent it
-	EventCircuitOpened                      // a server of Redis failed, and is not asked for a while
-	EventCircuitClosed                      // a server of Redis answers again
-	EventOverload                           // calls ended as ErrOverloaded; told at most once a second
-	EventFilter                             // a method of a Filter
-	EventBlockKey                           // a BlockKey
-	EventForgetStrikes                      // a ForgetStrikes
-	EventHoldExpired                        // a Settle or Renew came after PolicyConfig.Hold
-	EventAdjust                             // an Adjust
-	EventRaiseUsed                          // a RaiseUsed
-	EventLedger                             // a PolicyConfig.Ledger was asked for a key
-	EventThreshold                          // a key has reached one of PolicyConfig.Thresholds
-)
-
-var eventKinds = [...]string{
-	"none", "decide", "peek", "at most", "reserve", "settle", "cancel", "reset", "refund failed",
-	"acquire", "release", "adopted", "lease lost", "evicted", "script missing",
-	"circuit opened", "circuit closed", "overload", "filter",
-	"block key", "forget strikes", "hold expired", "adjust", "at least", "ledger",
-	"threshold",
+// Event is what happened in a Gate, or in a package that uses one. Each family of events is a
+// struct of the package that it belongs to. Config.Observe receives a pointer to it:
+//
+//	switch e := e.(type) {
+//	case *core.DecisionEvent:
+//		log.Println(e.Op, e.Decision.Allowed, e.Err)
+//	case *core.ServerEvent:
+//		log.Println(e.Op, e.Node, e.Err)
+//	}
+//
+// An Event, its Decision and its slices are valid until Observe returns, because frequent events
+// are used again. Copy what is to be kept.
+type Event interface {
+	// EventName returns what happened in lower-case words, such as "decide". There are few names,
+	// so they can be labels of a metric.
+	EventName() string
 }
 
-// String returns the kind in lower-case words.
-func (k EventKind) String() string { return nameOf(eventKinds[:], int(k)) }
+// Op is what an event of this package reports: an operation of a caller, or of the Gate.
+type Op uint8
+
+// The operations.
+const (
+	// OpDecide, OpPeek, OpSpendUpTo and OpReserve are those of a DecisionEvent. OpDecide is a
+	// Decide, Charge or Allow, or the charges of an Admit. OpReserve is a Reserve, or one attempt
+	// of Limiter.Wait.
+	OpDecide Op = iota + 1
+	OpPeek
+	OpSpendUpTo
+	OpReserve
+	// OpSettle, OpCancel, OpHoldExpired and OpRefundFailed are those of a ReservationEvent. A hold
+	// has expired when a Settle or a Renew comes after PolicyConfig.Hold: what was spent did not
+	// count from then until Settle. A refund fails when charges of a denied request cannot be given
+	// back.
+	OpSettle
+	OpCancel
+	OpHoldExpired
+	OpRefundFailed
+	// OpAdjust, OpRaiseUsed and OpLedger are those of a QuotaEvent. OpLedger is a call of
+	// PolicyConfig.Ledger.
+	OpAdjust
+	OpRaiseUsed
+	OpLedger
+	// OpBlockKey and OpForgetStrikes are those of a BlockEvent.
+	OpBlockKey
+	OpForgetStrikes
+	// OpScriptMissing, OpCircuitOpened, OpCircuitClosed and OpOverload are those of a ServerEvent.
+	// Redis did not know a script, and was sent it; a server failed, and is not asked for a while;
+	// it answers again; calls ended as ErrOverloaded, which is reported at most once a second.
+	OpScriptMissing
+	OpCircuitOpened
+	OpCircuitClosed
+	OpOverload
+)
+
+var ops = [...]string{
+	"none", "decide", "peek", "spend up to", "reserve",
+	"settle", "cancel", "hold expired", "refund failed", "adjust", "raise used", "ledger",
+	"block key", "forget strikes",
+	"script missing", "circuit opened", "circuit closed", "overload",
+}
+
+// String returns the operation in lower-case words.
+func (o Op) String() string { return nameOf(ops[:], int(o)) }
 
 // nameOf returns the name of a value of an enumeration.
 func nameOf(names []string, value int) string {
@@ -58,58 +81,150 @@ func nameOf(names []string, value int) string {
 	return "unknown"
 }
 
-// Event is what happened in a Gate.
-type Event struct {
-	Kind EventKind
-	// Policy is that of an EventBlockKey, EventForgetStrikes, EventAdjust, EventRaiseUsed,
-	// EventLedger or EventThreshold, and that of the first charge of a Reset. The policies of a
-	// decision are in its Results.
-	Policy *Policy
-	// Key is that of an EventLedger, EventAdjust or EventRaiseUsed.
-	Key Key
-	// Semaphore is set for EventAcquire, EventRelease, EventAdopted, EventLeaseLost and
-	// EventEvicted.
-	Semaphore *Semaphore
-	// Filter is set for EventFilter.
-	Filter *Filter
-	// Threshold is set for EventThreshold.
-	Threshold *Threshold
-	// Node is the address of the server of EventCircuitOpened, EventCircuitClosed and
-	// EventOverload. It is empty if the client does not tell it.
-	Node string
-	// Source says who granted or denied the slot of an EventAcquire. It is SourceNone if nobody
-	// did.
-	Source Source
-	// Decision is set for EventDecide, EventPeek, EventSpendUpTo and EventReserve. With an error it
-	// denies, and may have no results. It must not be kept.
-	Decision *Decision
-	// Charges are what the Decision decided on, one for each of its results. They must not be kept.
+// DecisionEvent is the decision on the charges of one request.
+type DecisionEvent struct {
+	Op Op
+	// Decision denies if there is an error, and may have no results then.
+	Decision Decision
+	// Charges are what was decided on, one for each result of the Decision.
 	Charges []Charge
-	// Full is why an EventAcquire found no room. That is no error.
-	Full *FullError
-	// Err is what went wrong: the error that the caller got, or why a failure mode decided. A
-	// denial is no error.
-	Err error
-	// Took is the time of the operation. It is 0 for events that are no operation.
+	// Err is the error that the caller received, or why a failure mode decided. A denial is no
+	// error.
+	Err  error
 	Took time.Duration
 }
 
-// tell tells the observer, if there is one.
+// EventName returns the name of the operation.
+func (e *DecisionEvent) EventName() string { return e.Op.String() }
+
+// ReservationEvent is a Settle or Cancel of a Reservation, or what became of one.
+type ReservationEvent struct {
+	Op Op
+	// Err says that the units may stay spent, or is the ErrHoldExpired that a Renew returned.
+	Err  error
+	Took time.Duration // 0 if the event is no call
+}
+
+// EventName returns the name of the operation.
+func (e *ReservationEvent) EventName() string { return e.Op.String() }
+
+// QuotaEvent is a correction of what is used of a quota.
+type QuotaEvent struct {
+	Op     Op
+	Policy *Policy
+	Key    Key
+	// Err says that nothing has changed, or that it is unknown, or that a ledger has no figure.
+	Err  error
+	Took time.Duration
+}
+
+// EventName returns the name of the operation.
+func (e *QuotaEvent) EventName() string { return e.Op.String() }
+
+// ThresholdEvent reports that a key has reached one of PolicyConfig.Thresholds.
+type ThresholdEvent struct {
+	Policy  *Policy
+	Key     Key
+	Percent int // one of PolicyConfig.Thresholds
+	// Used and Limit are those of the decision that found the key at the threshold. Used includes
+	// what running requests have reserved.
+	Used, Limit int64
+}
+
+// EventName returns "threshold".
+func (e *ThresholdEvent) EventName() string { return "threshold" }
+
+// BlockEvent is a block or its strikes that are changed by hand.
+type BlockEvent struct {
+	Op     Op
+	Policy *Policy
+	Key    Key
+	Err    error
+	Took   time.Duration
+}
+
+// EventName returns the name of the operation.
+func (e *BlockEvent) EventName() string { return e.Op.String() }
+
+// ResetEvent is a Gate.Reset.
+type ResetEvent struct {
+	Charges []Charge
+	Err     error // the units may stay spent
+	Took    time.Duration
+}
+
+// EventName returns "reset".
+func (e *ResetEvent) EventName() string { return "reset" }
+
+// ServerEvent is what a Gate has learned about a server of Redis.
+type ServerEvent struct {
+	Op Op
+	// Node is the server's address. It is empty if the client does not tell it.
+	Node string
+	Err  error
+}
+
+// EventName returns the name of the operation.
+func (e *ServerEvent) EventName() string { return e.Op.String() }
+
+// The pools make events that nobody keeps free of allocations.
+var (
+	decisionEvents    = sync.Pool{New: func() any { return new(DecisionEvent) }}
+	reservationEvents = sync.Pool{New: func() any { return new(ReservationEvent) }}
+)
+
+var opOf = map[algorithm.Operation]Op{
+	algorithm.Decide: OpDecide, algorithm.Peek: OpPeek, algorithm.AtMost: OpSpendUpTo,
+	algorithm.Reserve: OpReserve,
+}
+
+// tellDecision tells the observer of a decision on charges. It copies both, so that neither is on
+// the heap.
+func (g *Gate) tellDecision(
+	ctx context.Context, op algorithm.Operation, d *Decision, charges []Charge, err error,
+	start time.Time,
+) {
+	if g.observe == nil {
+		return
+	}
+	if err == nil {
+		err = d.Cause
+	}
+	e := decisionEvents.Get().(*DecisionEvent)
+	*e = DecisionEvent{
+		Op: opOf[op], Decision: *d, Charges: append(e.Charges, charges...), Err: err,
+		Took: time.Since(start),
+	}
+	g.observe(ctx, e)
+	clear(e.Charges)
+	*e = DecisionEvent{Charges: e.Charges[:0]}
+	decisionEvents.Put(e)
+}
+
+// tellReservation tells the observer of a reservation.
+func (g *Gate) tellReservation(ctx context.Context, op Op, err error, took time.Duration) {
+	if g.observe == nil {
+		return
+	}
+	e := reservationEvents.Get().(*ReservationEvent)
+	*e = ReservationEvent{Op: op, Err: err, Took: took}
+	g.observe(ctx, e)
+	*e = ReservationEvent{}
+	reservationEvents.Put(e)
+}
+
+// tellQuota tells the observer of a correction of a quota.
+func (g *Gate) tellQuota(ctx context.Context, op Op, c Charge, err error, start time.Time) {
+	if g.observe != nil {
+		g.observe(ctx, &QuotaEvent{
+			Op: op, Policy: c.Policy, Key: c.Key, Err: err, Took: time.Since(start),
+		})
+	}
+}
+
+// tell tells the observer of a rare event. Callers make the event only if the Gate has an observer.
 func (g *Gate) tell(ctx context.Context, e Event) {
 	if g.observe != nil {
 		g.observe(ctx, e)
 	}
-}
-
-// notice tells the observer what became of a lease.
-func (g *Gate) notice(n keeper.Notice) {
-	e := Event{Kind: EventLeaseLost, Err: ErrLeaseLost}
-	switch n.Kind {
-	case keeper.Adopted:
-		e = Event{Kind: EventAdopted, Took: n.Took}
-	case keeper.Evicted:
-		e.Kind = EventEvicted
-	}
-	e.Semaphore, _ = n.Holding.Owner.(*Semaphore)
-	g.tell(context.Background(), e)
 }

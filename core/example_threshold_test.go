@@ -10,11 +10,11 @@ import (
 )
 
 // An event tells that a tenant has used 80 % of its day.
-func ExampleThreshold() {
+func ExampleThresholdEvent() {
 	ctx := context.Background()
 	events := make(chan string, 10)
 	gate, err := core.NewMemory(core.Config{Observe: func(_ context.Context, e core.Event) {
-		if at := e.Threshold; at != nil {
+		if at, ok := e.(*core.ThresholdEvent); ok {
 			events <- fmt.Sprintf("%s: %d of %d, %d %%", at.Key, at.Used, at.Limit, at.Percent)
 		}
 	}})

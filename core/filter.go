@@ -225,8 +225,20 @@ func (f *Filter) explain(err error) error {
 }
 
 func (f *Filter) tell(ctx context.Context, start time.Time, err *error) {
-	f.gate.tell(ctx, Event{Kind: EventFilter, Filter: f, Err: *err, Took: time.Since(start)})
+	if f.gate.observe != nil {
+		f.gate.tell(ctx, &FilterEvent{Filter: f, Err: *err, Took: time.Since(start)})
+	}
 }
+
+// FilterEvent is a call of a method of a Filter.
+type FilterEvent struct {
+	Filter *Filter
+	Err    error
+	Took   time.Duration
+}
+
+// EventName returns "filter".
+func (e *FilterEvent) EventName() string { return "filter" }
 
 // Reset empties the filter, whatever its size and window are. It is empty at once for all
 // processes. Then Reset frees the memory in short steps, and keeps items that others add meanwhile.

@@ -399,10 +399,10 @@ func TestFilterErrors(t *testing.T) {
 	ctx := t.Context()
 	s := redistest.Start(t)
 	client := s.Client(t)
-	var events []core.Event
+	var events []core.FilterEvent
 	g := redisGate(t, client, core.Config{Prefix: s.Prefix, Timeout: busyTimeout, Observe: func(_ context.Context, e core.Event) {
-		if e.Kind == core.EventFilter {
-			events = append(events, e)
+		if e, ok := e.(*core.FilterEvent); ok {
+			events = append(events, *e)
 		}
 	}})
 	f := newFilter(t, g, core.FilterConfig{Name: "f", Items: 1000, FalsePositives: 0.01})

@@ -202,3 +202,6 @@ var limitsOfTen = []struct {
 	{"log of two windows", core.SlidingLog{Windows: []core.Window{{Limit: 10, Width: time.Hour}, {Limit: 11, Width: 24 * time.Hour}}}},
 	{"calendar", core.Calendar{Limit: 10, Every: core.PeriodDay, In: time.UTC}},
 }
+
+// isOp reports whether an event is of an operation.
+func isOp(e core.Event, op core.Op) bool { return e.EventName() == op.String() }

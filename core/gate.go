@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -86,7 +87,7 @@ func newGate(cfg Config) *Gate {
 func (g *Gate) keep(client redis.UniversalClient, clock func() int64, leases request.LeaseStore) {
 	g.keeper = keeper.New(keeper.Config{
 		Client: client, Prefix: g.prefix, ID: newID(), Tasks: g.tasks,
-		Lost: ErrLeaseLost, Closed: ErrClosed, Notify: g.notice,
+		Lost: ErrLeaseLost, Closed: ErrClosed, Notify: notice,
 	})
 	g.localLeases = memstore.NewLeases(clock, g.keeper.Tell)
 	if g.leases = leases; leases == nil {
@@ -102,11 +103,9 @@ func (g *Gate) keep(client redis.UniversalClient, clock func() int64, leases req
 func (g *Gate) Reset(ctx context.Context, charges ...Charge) error {
 	start := time.Now()
 	err := g.reset(ctx, charges)
-	e := Event{Kind: EventReset, Err: err, Took: time.Since(start)}
-	if len(charges) > 0 {
-		e.Policy = charges[0].Policy
+	if g.observe != nil {
+		g.tell(ctx, &ResetEvent{Charges: slices.Clone(charges), Err: err, Took: time.Since(start)})
 	}
-	g.tell(ctx, e)
 	return err
 }
 

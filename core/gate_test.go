@@ -277,16 +277,18 @@ func TestConcurrentDecisionsAdmitTheBurst(t *testing.T) {
 func TestObserve(t *testing.T) {
 	var seen []string
 	observe := func(_ context.Context, e core.Event) {
-		if e.Kind == core.EventScriptMissing { // a new server lacks the script
-			return
-		}
-		allowed := "-"
-		if e.Decision != nil {
-			allowed = fmt.Sprint(e.Decision.Allowed, e.Decision.Len())
-		}
-		seen = append(seen, fmt.Sprint(e.Kind, " ", allowed, " ", e.Err != nil))
-		if e.Took < 0 {
-			t.Errorf("%s took %v", e.Kind, e.Took)
+		switch e := e.(type) {
+		case *core.DecisionEvent:
+			seen = append(seen, fmt.Sprint(
+				e.Op, " ", e.Decision.Allowed, " ", e.Decision.Len(), " ", e.Err != nil))
+			if e.Took < 0 {
+				t.Errorf("%s took %v", e.Op, e.Took)
+			}
+		case *core.ResetEvent:
+			seen = append(seen, fmt.Sprint(e.EventName(), " ", len(e.Charges), " ", e.Err != nil))
+		case *core.ServerEvent: // a new server lacks the script
+		default:
+			t.Errorf("%T", e)
 		}
 	}
 	check := func(t *testing.T, g *core.Gate) {
@@ -300,7 +302,7 @@ func TestObserve(t *testing.T) {
 		_ = g.Reset(ctx, c)
 		_, _ = g.Decide(ctx)
 		want := []string{
-			"decide true 1 false", "decide false 1 false", "peek false 1 false", "at most false 1 false", "reset - false", "decide false 0 true",
+			"decide true 1 false", "decide false 1 false", "peek false 1 false", "spend up to false 1 false", "reset 1 false", "decide false 0 true",
 		}
 		if strings.Join(seen, "; ") != strings.Join(want, "; ") {
 			t.Errorf("got %q\nwant %q", seen, want)

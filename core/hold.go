@@ -70,7 +70,7 @@ func (r *Reservation) Renew(ctx context.Context) error {
 	if now := r.hold.lost(); now != 0 {
 		err = errors.Join(err, ErrHoldExpired)
 		if now != before {
-			r.gate.tell(ctx, Event{Kind: EventHoldExpired, Err: ErrHoldExpired})
+			r.gate.tellReservation(ctx, OpHoldExpired, ErrHoldExpired, 0)
 		}
 	}
 	return err
@@ -237,7 +237,7 @@ func (r *Reservation) end(ctx context.Context, part *unsettled) error {
 			c.Correction.Whole = [2]algorithm.Cost{}
 		}
 	case ended != 0 && !part.doubtful:
-		r.gate.tell(ctx, Event{Kind: EventHoldExpired})
+		r.gate.tellReservation(ctx, OpHoldExpired, nil, 0)
 	}
 	return err
 }
@@ -256,7 +256,7 @@ func (r *Reservation) settleAgain(open []*unsettled) {
 			return safely(func() error { return r.end(context.Background(), part) }) == nil
 		})
 		if len(open) == 0 {
-			g.tell(context.Background(), Event{Kind: EventSettle, Took: time.Since(start)})
+			g.tellReservation(context.Background(), OpSettle, nil, time.Since(start))
 		}
 	}
 }

@@ -17,8 +17,8 @@ import (
 // settles tells a test of each attempt to settle, and counts them.
 func settles(told chan error) core.Config {
 	return core.Config{Timeout: busyTimeout, Observe: func(_ context.Context, e core.Event) {
-		if e.Kind == core.EventSettle {
-			told <- e.Err
+		if isOp(e, core.OpSettle) {
+			told <- e.(*core.ReservationEvent).Err
 		}
 	}}
 }

@@ -125,7 +125,7 @@ func eachGateObserved(t *testing.T, f func(t *testing.T, g *core.Gate, c *manual
 	t.Helper()
 	observed := func(n *atomic.Int64) core.Config {
 		return core.Config{Observe: func(_ context.Context, e core.Event) {
-			if e.Kind == core.EventHoldExpired {
+			if isOp(e, core.OpHoldExpired) {
 				n.Add(1)
 			}
 		}}

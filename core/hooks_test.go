@@ -32,24 +32,24 @@ func TestPanicInObserveTakesNothing(t *testing.T) {
 	}
 	policy := limited(t, "p", frozen(1))
 	for name, tt := range map[string]struct {
-		kind core.EventKind
+		name string
 		take func(t *testing.T, s *core.Semaphore) (*core.Lease, error)
 	}{
-		"TryAcquire": {core.EventAcquire, func(t *testing.T, s *core.Semaphore) (*core.Lease, error) { return s.TryAcquire(t.Context(), ask(t)) }},
-		"Acquire":    {core.EventAcquire, func(t *testing.T, s *core.Semaphore) (*core.Lease, error) { return s.Acquire(t.Context(), ask(t)) }},
-		"TryAdmit, event of the slot": {core.EventAcquire, func(t *testing.T, s *core.Semaphore) (*core.Lease, error) {
+		"TryAcquire": {"acquire", func(t *testing.T, s *core.Semaphore) (*core.Lease, error) { return s.TryAcquire(t.Context(), ask(t)) }},
+		"Acquire":    {"acquire", func(t *testing.T, s *core.Semaphore) (*core.Lease, error) { return s.Acquire(t.Context(), ask(t)) }},
+		"TryAdmit, event of the slot": {"acquire", func(t *testing.T, s *core.Semaphore) (*core.Lease, error) {
 			l, _, err := s.TryAdmit(t.Context(), ask(t), core.Charge{Policy: policy, Key: newKey(t, "k"), Cost: 1})
 			return l, err
 		}},
-		"TryAdmit, event of the charges": {core.EventDecide, func(t *testing.T, s *core.Semaphore) (*core.Lease, error) {
+		"TryAdmit, event of the charges": {"decide", func(t *testing.T, s *core.Semaphore) (*core.Lease, error) {
 			l, _, err := s.TryAdmit(t.Context(), ask(t), core.Charge{Policy: policy, Key: newKey(t, "k"), Cost: 1})
 			return l, err
 		}},
-		"Admit, event of the slot": {core.EventAcquire, func(t *testing.T, s *core.Semaphore) (*core.Lease, error) {
+		"Admit, event of the slot": {"acquire", func(t *testing.T, s *core.Semaphore) (*core.Lease, error) {
 			l, _, err := s.Admit(t.Context(), ask(t), core.Charge{Policy: policy, Key: newKey(t, "k"), Cost: 1})
 			return l, err
 		}},
-		"Admit, event of the charges": {core.EventDecide, func(t *testing.T, s *core.Semaphore) (*core.Lease, error) {
+		"Admit, event of the charges": {"decide", func(t *testing.T, s *core.Semaphore) (*core.Lease, error) {
 			l, _, err := s.Admit(t.Context(), ask(t), core.Charge{Policy: policy, Key: newKey(t, "k"), Cost: 1})
 			return l, err
 		}},
@@ -58,7 +58,7 @@ func TestPanicInObserveTakesNothing(t *testing.T) {
 			check := func(t *testing.T, newGate func(core.Config) *core.Gate) {
 				armed := true
 				g := newGate(core.Config{Observe: func(_ context.Context, e core.Event) {
-					if armed && e.Kind == tt.kind {
+					if armed && e.EventName() == tt.name {
 						armed = false
 						panic("observer")
 					}

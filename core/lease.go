@@ -112,10 +112,7 @@ func (l *Lease) Release(ctx context.Context) error {
 	semaphore.held(time.Since(l.since))
 	start := l.gate.start()
 	err := l.gate.keeper.Release(context.WithoutCancel(ctx), l.holding)
-	l.gate.tell(
-		ctx,
-		Event{Kind: EventRelease, Semaphore: semaphore, Err: err, Took: time.Since(start)},
-	)
+	semaphore.tellLease(ctx, LeaseEvent{Kind: LeaseReleased, Err: err, Took: time.Since(start)})
 	return err
 }
 

@@ -295,7 +295,7 @@ func TestAcquireEndsWithItsOwnDeadline(t *testing.T) {
 	client.AddHook(mute{"muted", new(sync.Once), func() { answered() }})
 	var overloads atomic.Int64
 	g := redisGate(t, client, core.Config{Timeout: busyTimeout, Observe: func(_ context.Context, e core.Event) {
-		if e.Kind == core.EventOverload {
+		if isOp(e, core.OpOverload) {
 			overloads.Add(1)
 		}
 	}})

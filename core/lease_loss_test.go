@@ -199,7 +199,7 @@ func TestMaxHoldEndsLease(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			adopted := 0
 			g := memoryGate(t, core.Config{Observe: func(_ context.Context, e core.Event) {
-				if e.Kind == core.EventAdopted {
+				if e, ok := e.(*core.LeaseEvent); ok && e.Kind == core.LeaseAdopted {
 					adopted++
 				}
 			}})

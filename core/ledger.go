@@ -229,9 +229,7 @@ func (g *Gate) useLedger(ctx context.Context, c Charge, now time.Time) error {
 		}
 		_, _ = g.adjust(ctx, algorithm.Ask, c, time.Time{}, turn) // otherwise its turn ends later
 	}
-	g.tell(ctx, Event{
-		Kind: EventLedger, Policy: c.Policy, Key: c.Key, Err: err, Took: time.Since(start),
-	})
+	g.tellQuota(ctx, OpLedger, c, err, start)
 	if passed {
 		return nil
 	}

@@ -302,10 +302,10 @@ func TestLedgerFailsAndSlotsAreCounted(t *testing.T) {
 // comes.
 func TestSlowLedgerIsNotWaitedFor(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		told := make(chan core.Event, 10)
+		told := make(chan core.QuotaEvent, 10)
 		g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, Timeout: busyTimeout, Observe: func(_ context.Context, e core.Event) {
-			if e.Kind == core.EventLedger {
-				told <- e
+			if isOp(e, core.OpLedger) {
+				told <- *e.(*core.QuotaEvent)
 			}
 		}})
 		l := &ledger{gate: make(chan struct{})}

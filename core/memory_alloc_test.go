@@ -59,3 +59,47 @@ func TestMemoryAllocatesNothing(t *testing.T) {
 		t.Errorf("with the system's clock: %v allocations", n)
 	}
 }
+
+// An observer that keeps nothing costs no allocation.
+func TestObserverAllocatesNothing(t *testing.T) {
+	ctx := context.Background()
+	allowed, settled := 0, 0
+	g := memoryGate(t, core.Config{Clock: newClock(), Observe: func(_ context.Context, e core.Event) {
+		switch e := e.(type) {
+		case *core.DecisionEvent:
+			for _, r := range e.Decision.Results() {
+				if r.Allowed && len(e.Charges) > 0 {
+					allowed++
+				}
+			}
+		case *core.ReservationEvent:
+			settled++
+		}
+	}})
+	unobserved := memoryGate(t, core.Config{Clock: newClock()})
+	k := newKey(t, "k")
+	c := core.Charge{Policy: limited(t, "p", frozen(1_000_000)), Key: k, Cost: 1}
+	calls := map[string]func(*core.Gate){
+		"Decide":  func(g *core.Gate) { _, _ = g.Decide(ctx, c) },
+		"Peek":    func(g *core.Gate) { _, _ = g.Peek(ctx, c) },
+		"two":     func(g *core.Gate) { _, _ = g.Decide(ctx, c, core.Charge{Policy: denyAll, Key: k}) },
+		"invalid": func(g *core.Gate) { _, _ = g.Peek(ctx, core.Charge{Key: k}) },
+		"Settle": func(g *core.Gate) {
+			r, _, _ := g.Charge(ctx, c)
+			_ = r.Settle(ctx, 2)
+		},
+	}
+	for name, call := range calls {
+		call(g)
+		call(unobserved)
+		n := testing.AllocsPerRun(1000, func() { call(g) })
+		if without := testing.AllocsPerRun(1000, func() { call(unobserved) }); n > without {
+			t.Errorf("%s: %v allocations, and %v without an observer", name, n, without)
+		}
+	}
+	if allowed == 0 || settled == 0 {
+		t.Errorf("the observer saw %d results and %d settlements", allowed, settled)
+	}
+}
+
+var denyAll = core.Must(core.NewPolicy(core.PolicyConfig{Name: "all", Algorithm: core.DenyAll{}}))

@@ -208,8 +208,8 @@ func TestDeadShardCostsItsOwnKeys(t *testing.T) {
 	client := c.Client(t)
 	var opened sync.Map
 	g := redisGate(t, client, core.Config{Timeout: busyTimeout, Observe: func(_ context.Context, e core.Event) {
-		if e.Kind == core.EventCircuitOpened {
-			opened.Store(e.Node, true)
+		if isOp(e, core.OpCircuitOpened) {
+			opened.Store(e.(*core.ServerEvent).Node, true)
 		}
 	}})
 	sem := semaphore(t, g, core.SemaphoreConfig{TTL: 2 * time.Second, OnFailure: core.FailClosed})
@@ -347,10 +347,10 @@ func TestSlowLinkRecovers(t *testing.T) {
 // The circuit closes when the server answers again, also if nobody asks.
 func TestCircuitClosesWithoutCallers(t *testing.T) {
 	s := redistest.Start(t)
-	changes := make(chan core.EventKind, 10)
+	changes := make(chan core.Op, 10)
 	g := redisGate(t, s.Client(t), core.Config{Timeout: shortTimeout, Observe: func(_ context.Context, e core.Event) {
-		if e.Kind == core.EventCircuitOpened || e.Kind == core.EventCircuitClosed {
-			changes <- e.Kind
+		if isOp(e, core.OpCircuitOpened) || isOp(e, core.OpCircuitClosed) {
+			changes <- e.(*core.ServerEvent).Op
 		}
 	}})
 	c := core.Charge{Policy: limited(t, "p", frozen(10)), Key: newKey(t, "k"), Cost: 1}
@@ -359,11 +359,11 @@ func TestCircuitClosesWithoutCallers(t *testing.T) {
 	if _, err := g.Decide(t.Context(), c); err != nil {
 		t.Error(err)
 	}
-	if kind := <-changes; kind != core.EventCircuitOpened {
+	if kind := <-changes; kind != core.OpCircuitOpened {
 		t.Errorf("first %v", kind)
 	}
 	s.Continue()
-	if kind := <-changes; kind != core.EventCircuitClosed {
+	if kind := <-changes; kind != core.OpCircuitClosed {
 		t.Errorf("then %v", kind)
 	}
 	if d := decide(t, g, c); d.Source != core.SourceRedis {

@@ -64,12 +64,11 @@ type PolicyConfig struct {
 	// the key, which Redis has lost too.
 	Ledger func(ctx context.Context, key Key, period Span) (used int64, err error)
 	// Thresholds are percentages of the limit, such as 80, 90 and 100: at most 8, between 1 and
-	// 100, in ascending order. When a key has used as much, Config.Observe is told an
-	// EventThreshold, once for each key, threshold and period over all processes, and anew if the
-	// key's limit has changed. A process that
-	// dies in between may leave it to be told again. A decision on the key finds it, admitted or
-	// denied, so a Settle for more is told with the next one. Decisions take no further round trips
-	// for it.
+	// 100, in ascending order. When a key reaches one, Config.Observe receives a ThresholdEvent,
+	// once for each key, threshold and period over all processes, and again after the key's limit
+	// changes. A process that dies in between may leave it to be told again. A decision on the key
+	// finds it, admitted or denied, so a Settle for more is told with the next one. Decisions take
+	// no further round trips for it.
 	//
 	// Algorithm must be a Calendar, a FixedWindow of at least a minute without FromFirst, or a
 	// TokenBucket with Rate 0, which is one period; with For it may be without state. Nothing is

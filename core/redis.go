@@ -78,16 +78,16 @@ func reword(ctx context.Context, err error) error {
 
 // serverNotice tells the observer what became of a server.
 func (g *Gate) serverNotice(ctx context.Context, n redisstore.Notice) {
-	e := Event{Node: n.Node, Err: n.Err}
+	e := &ServerEvent{Node: n.Node, Err: n.Err}
 	switch n.Kind {
 	case redisstore.Opened:
-		e.Kind = EventCircuitOpened
+		e.Op = OpCircuitOpened
 	case redisstore.Closed:
-		e.Kind = EventCircuitClosed
+		e.Op = OpCircuitClosed
 	case redisstore.Overloaded:
-		e.Kind, e.Err = EventOverload, ErrOverloaded
+		e.Op, e.Err = OpOverload, ErrOverloaded
 	case redisstore.ScriptMissing:
-		e.Kind = EventScriptMissing
+		e.Op = OpScriptMissing
 	}
 	g.tell(ctx, e)
 	if n.Kind == redisstore.Opened {

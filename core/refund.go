@@ -53,7 +53,7 @@ func (g *Gate) give(ctx context.Context, requests []request.Request) {
 	detached := context.WithoutCancel(ctx)
 	send := func(end time.Time) {
 		if err := g.send(deadline.Until(detached, end), requests); err != nil {
-			g.tell(detached, Event{Kind: EventRefundFailed, Err: err})
+			g.tellReservation(detached, OpRefundFailed, err, 0)
 		}
 	}
 	end, ok := ctx.Deadline()

@@ -114,7 +114,7 @@ func (r *Reservation) Cancel(ctx context.Context) error {
 	if r == nil {
 		return nil
 	}
-	return r.settle(ctx, EventCancel, make([]int64, len(r.place)))
+	return r.settle(ctx, OpCancel, make([]int64, len(r.place)))
 }
 
 // Settle sets what was spent: one number for each charge, in the order in which they were reserved.
@@ -139,10 +139,10 @@ func (r *Reservation) Settle(ctx context.Context, actual ...int64) error {
 			return fmt.Errorf("%w: charge %d settled as %d", ErrCharge, i, n)
 		}
 	}
-	return r.settle(ctx, EventSettle, actual)
+	return r.settle(ctx, OpSettle, actual)
 }
 
-func (r *Reservation) settle(ctx context.Context, kind EventKind, actual []int64) error {
+func (r *Reservation) settle(ctx context.Context, op Op, actual []int64) error {
 	if r.gate == nil {
 		return nil
 	}
@@ -152,12 +152,12 @@ func (r *Reservation) settle(ctx context.Context, kind EventKind, actual []int64
 		r.hold.end()
 		open, err := r.correct(context.WithoutCancel(ctx), r.totals(actual))
 		r.err = err
-		if kind == EventSettle && len(open) > 0 { // a hold that is not cancelled ends anyway
+		if op == OpSettle && len(open) > 0 { // a hold that is not cancelled ends anyway
 			r.gate.tasks.Go(func() { r.settleAgain(open) })
 		}
 	})
 	if first { // Observe may settle it too
-		r.gate.tell(ctx, Event{Kind: kind, Err: r.err, Took: time.Since(start)})
+		r.gate.tellReservation(ctx, op, r.err, time.Since(start))
 	}
 	return r.err
 }

@@ -213,7 +213,7 @@ func TestObserveSettlesReservation(t *testing.T) {
 	var r *core.Reservation
 	told := 0
 	g := memoryGate(t, core.Config{Observe: func(ctx context.Context, e core.Event) {
-		if e.Kind == core.EventSettle {
+		if isOp(e, core.OpSettle) {
 			told++
 			cancel(t, r)
 		}

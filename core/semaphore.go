@@ -51,7 +51,7 @@ const (
 	// CancelOnLoss cancels the lease's context with ErrLeaseLost, so that the work stops.
 	CancelOnLoss LossPolicy = iota
 	// AdoptOnLoss asks for the slot once more, and goes on with a new Token if there is room. In
-	// between another holder may have had the slot, so EventAdopted reports it. It cancels if there
+	// between another holder may have had the slot, so LeaseAdopted reports it. It cancels if there
 	// is no room, if the holder was evicted, and if Redis does not answer. The work goes on while
 	// it asks, for at most Config.Timeout.
 	AdoptOnLoss

@@ -116,7 +116,7 @@ func TestEventTellsTheCharges(t *testing.T) {
 		var seen [][]core.Charge
 		var sources []core.Source
 		g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, Observe: func(_ context.Context, e core.Event) {
-			if e.Decision != nil {
+			if e, ok := e.(*core.DecisionEvent); ok {
 				seen, sources = append(seen, slices.Clone(e.Charges)), append(sources, e.Decision.Source)
 			}
 		}})

@@ -8,15 +8,6 @@ import (
 	"github.com/headgate/headgate/internal/algorithm"
 )
 
-// Threshold is a share of its limit that a key has used, as of an EventThreshold.
-type Threshold struct {
-	Key     Key
-	Percent int // one of PolicyConfig.Thresholds
-	// Used and Limit are those of the decision that found the key at the threshold. Used includes
-	// what running requests have reserved.
-	Used, Limit int64
-}
-
 // maxThresholds bounds PolicyConfig.Thresholds.
 const maxThresholds = 8
 

@@ -71,8 +71,8 @@ func (c *crossings) add(event string) {
 }
 
 func (c *crossings) observe(_ context.Context, e core.Event) {
-	if e.Kind == core.EventThreshold {
-		c.add(fmt.Sprint(e.Threshold.Key, " ", e.Threshold.Percent))
+	if at, ok := e.(*core.ThresholdEvent); ok {
+		c.add(fmt.Sprint(at.Key, " ", at.Percent))
 	}
 }
 
@@ -262,7 +262,7 @@ func TestThresholdWorker(t *testing.T) {
 	observe := c.observe
 	if work == "dies" {
 		observe = func(_ context.Context, e core.Event) {
-			if e.Kind == core.EventThreshold {
+			if _, ok := e.(*core.ThresholdEvent); ok {
 				fmt.Println("tells")
 				select {} // until it is killed
 			}

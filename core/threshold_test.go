@@ -58,13 +58,13 @@ type told struct {
 }
 
 func (l *told) observe(_ context.Context, e core.Event) {
-	if e.Kind != core.EventThreshold {
+	at, ok := e.(*core.ThresholdEvent)
+	if !ok {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	at := e.Threshold
-	l.all = append(l.all, fmt.Sprintf("%s %s %d%%: %d of %d", e.Policy.Name(), strings.Join(at.Key.Parts(), "/"), at.Percent, at.Used, at.Limit))
+	l.all = append(l.all, fmt.Sprintf("%s %s %d%%: %d of %d", at.Policy.Name(), strings.Join(at.Key.Parts(), "/"), at.Percent, at.Used, at.Limit))
 }
 
 // want waits until the Gate has made its claims, and checks what it has told since the last call.

@@ -52,11 +52,8 @@ func (p *Plans) Shadow(policy *core.Policy) (*core.Policy, error) {
 // It calls next too, unless that is nil.
 func (p *Plans) Observe(next func(context.Context, core.Event)) func(context.Context, core.Event) {
 	return func(ctx context.Context, e core.Event) {
-		switch e.Kind {
-		case core.EventDecide, core.EventSpendUpTo, core.EventReserve:
-			if e.Decision != nil && e.Decision.Cause == nil {
-				p.compare(ctx, e.Decision, e.Charges)
-			}
+		if d, ok := e.(*core.DecisionEvent); ok && d.Op != core.OpPeek && d.Decision.Cause == nil {
+			p.compare(ctx, &d.Decision, d.Charges)
 		}
 		if next != nil {
 			next(ctx, e)

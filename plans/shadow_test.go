@@ -38,7 +38,7 @@ func TestShadowPlan(t *testing.T) {
 		gate, err := core.NewRedis(s.Client(t), core.Config{
 			Prefix: s.Prefix, Timeout: time.Minute,
 			Observe: p.Observe(func(_ context.Context, e core.Event) {
-				if e.Kind == core.EventDecide {
+				if e, ok := e.(*core.DecisionEvent); ok && e.Op == core.OpDecide {
 					decisions++
 				}
 			}),

@@ -111,12 +111,13 @@ func (s *service) raise(ctx context.Context, key core.Key, t topUp) error {
 
 // observe logs what an operator wants to know.
 func (s *service) observe(_ context.Context, e core.Event) {
-	switch {
-	case e.Threshold != nil:
-		log.Printf("%s has used %d of %d: %d %%",
-			e.Threshold.Key, e.Threshold.Used, e.Threshold.Limit, e.Threshold.Percent)
-	case e.Kind == core.EventLedger && e.Err != nil:
-		log.Print(e.Err)
+	switch e := e.(type) {
+	case *core.ThresholdEvent:
+		log.Printf("%s has used %d of %d: %d %%", e.Key, e.Used, e.Limit, e.Percent)
+	case *core.QuotaEvent:
+		if e.Err != nil {
+			log.Printf("%v: %v", e.Op, e.Err)
+		}
 	}
 }
 

@@ -132,11 +132,24 @@ func TestStormGateway(t *testing.T) {
 	})
 	t.Cleanup(func() { _ = client.Close() })
 	gate := c.gate(t, client, func(e core.Event) {
-		switch {
-		case e.Kind == core.EventHoldExpired:
-			fmt.Println("expired")
-		case e.Err != nil && e.Kind != core.EventScriptMissing && !errors.Is(e.Err, context.Canceled):
-			fmt.Println("fault", e.Kind, e.Err)
+		var fault error
+		switch e := e.(type) {
+		case *core.DecisionEvent:
+			fault = e.Err
+		case *core.ReservationEvent:
+			if fault = e.Err; e.Op == core.OpHoldExpired {
+				fmt.Println("expired")
+				return
+			}
+		case *core.AcquireEvent:
+			fault = e.Err
+		case *core.LeaseEvent:
+			fault = e.Err
+		case *core.ServerEvent:
+			fault = e.Err
+		}
+		if fault != nil && !errors.Is(fault, context.Canceled) {
+			fmt.Println("fault", e.EventName(), fault)
 		}
 	})
 	meter, err := c.meter(gate, func(r *http.Request, report llm.Report) {
