@@ -1,0 +1,128 @@
+package headgate_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// room is a type-checked package of this module, without its tests.
+type room struct {
+	path  string // below the module, "." for the root
+	types *types.Package
+	info  *types.Info
+	files []roomFile
+}
+
+type roomFile struct {
+	name  string // without its folder
+	lines int
+	ast   *ast.File
+}
+
+func loadRooms(t *testing.T) []room {
+	t.Helper()
+	rooms, err := rooms()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rooms
+}
+
+// rooms type-checks the packages of the module, once for all tests.
+var rooms = sync.OnceValues(func() ([]room, error) {
+	packages, err := listPackages()
+	if err != nil {
+		return nil, err
+	}
+	// The compiler's export data stands for imports, so that no import is checked from its source.
+	export := make(map[string]string)
+	for _, p := range packages {
+		export[p.ImportPath] = p.Export
+	}
+	fset := token.NewFileSet()
+	imports := importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) {
+		return os.Open(export[path])
+	})
+	var rooms []room
+	for _, p := range packages {
+		ours := p.ImportPath == module || strings.HasPrefix(p.ImportPath, module+"/")
+		if !ours || len(p.GoFiles) == 0 {
+			continue
+		}
+		r, err := p.check(fset, imports)
+		if err != nil {
+			return nil, err
+		}
+		rooms = append(rooms, r)
+	}
+	return rooms, nil
+})
+
+// listedPackage is what go list tells about a package.
+type listedPackage struct {
+	ImportPath, Dir string
+	Export          string // file of the compiler's export data
+	GoFiles         []string
+}
+
+// listPackages lists the packages of the module and all that they import.
+func listPackages() ([]listedPackage, error) {
+	cmd := exec.Command("go", "list", "-deps", "-export",
+		"-json=ImportPath,Export,Dir,GoFiles", "./...")
+	var complaint bytes.Buffer
+	cmd.Stderr = &complaint
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s", err, &complaint)
+	}
+	var packages []listedPackage
+	for list := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p listedPackage
+		if err := list.Decode(&p); errors.Is(err, io.EOF) {
+			return packages, nil
+		} else if err != nil {
+			return nil, err
+		}
+		packages = append(packages, p)
+	}
+}
+
+func (p listedPackage) check(fset *token.FileSet, imports types.Importer) (room, error) {
+	path := strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, module), "/")
+	r := room{path: path, info: &types.Info{
+		Defs: make(map[*ast.Ident]types.Object),
+		Uses: make(map[*ast.Ident]types.Object),
+	}}
+	if path == "" {
+		r.path = "."
+	}
+	var parsed []*ast.File
+	for _, name := range p.GoFiles {
+		path := filepath.Join(p.Dir, name)
+		f, err := parser.ParseFile(fset, path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return room{}, err
+		}
+		parsed = append(parsed, f)
+		lines := fset.File(f.Pos()).LineCount()
+		r.files = append(r.files, roomFile{name: name, lines: lines, ast: f})
+	}
+	var err error
+	config := types.Config{Importer: imports}
+	r.types, err = config.Check(p.ImportPath, fset, parsed, r.info)
+	return r, err
+}
