@@ -35,10 +35,10 @@ func newClockHook() *clockHook {
 	h := &clockHook{
 		now: 1_763_700_000_123_456, ran: make(map[string]int),
 		scripts: map[string]int{
-			redis.NewScript(headgate.LeaseScript()).Hash():  leaseScript,
-			redis.NewScript(headgate.SlotScript()).Hash():   slotScript,
-			redis.NewScript(headgate.DecideScript()).Hash(): decideScript,
-			redis.NewScript(headgate.AdmitScript()).Hash():  admitScript,
+			redis.NewScript(headgate.Script("lease")).Hash():  leaseScript,
+			redis.NewScript(headgate.Script("slot")).Hash():   slotScript,
+			redis.NewScript(headgate.Script("decide")).Hash(): decideScript,
+			redis.NewScript(headgate.Script("admit")).Hash():  admitScript,
 		},
 	}
 	for _, source := range injected {
@@ -120,8 +120,8 @@ func deref(args []any) []string {
 }
 
 // operations returns "operation algorithm" for every charge of a call of the decision script, and
-// the operation for a call of the lease script. The contract at the head of lua/decide.lua defines
-// the arguments. ARGV has no clock yet.
+// the operation for a call of the lease script. The contract at the head of lua/decide/decide.lua
+// defines the arguments. ARGV has no clock yet.
 func operations(c scriptCall) (names []string) {
 	argv := c.argv
 	switch {

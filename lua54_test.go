@@ -11,8 +11,8 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/bloom"
+	"github.com/headgate/headgate/internal/redistest"
 )
 
 // scriptCall is a script call with an injected clock, and the reply of miniredis, which runs Lua
@@ -24,10 +24,12 @@ type scriptCall struct {
 }
 
 // injected are the scripts that lua54.lua runs.
-var injected = []string{
-	headgate.LeaseScriptInjected(), headgate.DecideScriptInjected(), headgate.AdmitScriptInjected(),
-	headgate.FilterScriptInjected(), headgate.SlotScriptInjected(),
-}
+var injected = func() (all []string) {
+	for _, name := range []string{"lease", "decide", "admit", "filter", "slot"} {
+		all = append(all, redistest.Script(name))
+	}
+	return all
+}()
 
 const leaseScript, decideScript, admitScript, filterScript, slotScript = 0, 1, 2, 3, 4
 

@@ -13,144 +13,123 @@ package headgate
 
 import (
 	"embed"
+	"iter"
+	"maps"
+	"slices"
 	"strings"
 )
 
 //go:embed lua
 var files embed.FS
 
-// DecideScript returns the script that decides requests on Redis's own clock. The comments at
-// the heads of its files are its contract: KEYS, ARGV, reply.
-func DecideScript() string { return read(ownClock) + decision() }
-
-// DecideScriptInjected returns the same script on a clock that the caller passes as the last ARGV,
-// in microseconds. It is for tests that replay histories on a real server. In production, replicas
-// with different clocks would disagree.
-func DecideScriptInjected() string { return read(injectedClock) + decision() }
-
-// LeaseScript returns the script that grants, renews and releases leases on Redis's own clock. The
-// comments at the heads of its files are its contract.
-func LeaseScript() string { return read(ownClock) + leases() + read("leases.lua") }
-
-// LeaseScriptInjected returns the same script on a clock that the caller passes as the last ARGV.
-// See DecideScriptInjected.
-func LeaseScriptInjected() string { return read(injectedClock) + leases() + read("leases.lua") }
-
-// SlotScript returns the script that takes and gives back slots where nobody else holds or waits, on
-// Redis's own clock. The comment at the head of lua/slots.lua is its contract.
-func SlotScript() string { return read(ownClock) + read("text.lua") + read("slots.lua") }
-
-// SlotScriptInjected returns the same script on a clock that the caller passes as the last ARGV. See
-// DecideScriptInjected.
-func SlotScriptInjected() string { return read(injectedClock) + read("text.lua") + read("slots.lua") }
-
-// AdmitScript returns the script that decides a request and takes a slot of a semaphore, both or
-// neither, and that keeps the holds and adjustments of charges, on Redis's own clock. The comment
-// at the head of lua/admit.lua is its contract.
-func AdmitScript() string { return read(ownClock) + admission() }
-
-// AdmitScriptInjected returns the same script on a clock that the caller passes as the last ARGV.
-// See DecideScriptInjected.
-func AdmitScriptInjected() string { return read(injectedClock) + admission() }
-
-// FilterScript returns the script of Bloom filters on Redis's own clock. The comment at its head is
-// its contract.
-func FilterScript() string { return filter(ownClock) }
-
-// FilterScriptInjected returns the same script on a clock that the caller passes as the last ARGV.
-// See DecideScriptInjected.
-func FilterScriptInjected() string { return filter(injectedClock) }
-
-// ResetScript returns the script that forgets one token bucket, on Redis's own clock. The comment at
-// the head of lua/reset.lua is its contract.
-func ResetScript() string { return read(ownClock) + read("bundle.lua") + read("reset.lua") }
-
-// ResetScriptInjected returns the same script on a clock that the caller passes as the last ARGV. See
-// DecideScriptInjected.
-func ResetScriptInjected() string {
-	return read(injectedClock) + read("bundle.lua") + read("reset.lua")
+// scripts states what each script is made of, in order: files of lua/, and the lines between them.
+var scripts = map[string][]string{
+	"decide": slices.Concat(clock, decision),
+	"admit": slices.Concat(clock,
+		function("decide(KEYS, ARGV, now, margin)", decision), lease, []string{"admit/admit.lua"}),
+	"lease": slices.Concat(clock, lease, []string{"lease/batch.lua"}),
+	"slot":  slices.Concat(clock, []string{"lease/text.lua", "lease/short.lua"}),
+	"filter": slices.Concat(
+		function("clock()", slices.Concat(clock, []string{"return now, margin"})), // most need no time
+		[]string{"filter/filter.lua"}),
+	"reset":    slices.Concat(clock, []string{"bundle/bundle.lua", "bundle/reset.lua"}),
+	"override": {"plan/override.lua"},
 }
 
-// OverrideScript returns the script that changes the override of a tenant's plan; see package
-// plans. The comment at its head is its contract.
-func OverrideScript() string { return read("override.lua") }
-
-// filter wraps the clock in a function, because filters without a window need no time.
-func filter(clock string) string {
-	return "local function clock()\n" + read(clock) + "return now, margin\nend\n" + read("filter.lua")
-}
-
-const ownClock, injectedClock = "clock.lua", "clock_injected.lua"
-
-// admission wraps the decision script in a function, and appends those of leases and admit.lua, which
-// calls them.
-func admission() string {
-	return "local function decide(KEYS, ARGV, now, margin)\n" + decision() + "end\n" +
-		leases() +
-		expand(read("admit.lua"), func(step string) string { return read("admit/" + step + ".lua") })
-}
-
-// decision returns bundle.lua and plain.lua followed by decide.lua with each mark replaced by the
-// algorithms' parts of that name.
-func decision() string {
-	algorithms := make(map[string]map[string]string)
-	var names []string
-	entries, err := files.ReadDir("lua/algorithm")
-	if err != nil {
-		panic("headgate: " + err.Error()) // embedded at compile time
+// The parts of more than one script.
+var (
+	clock    = []string{"clock/clock.lua"}
+	decision = []string{
+		"bundle/bundle.lua", "decide/short.lua", "return (function()", "decide/decide.lua", "end)()",
 	}
-	for _, e := range entries {
-		name := strings.TrimSuffix(e.Name(), ".lua")
-		names = append(names, name)
-		algorithms[name] = parts(read("algorithm/" + e.Name()))
-	}
-	all := expand(read("decide.lua"), func(part string) string {
-		var b strings.Builder
-		word := "if"
-		for _, name := range names {
-			if text, ok := algorithms[name][part]; ok {
-				b.WriteString(word + " algorithm == '" + name + "' then\n" + text)
-				word = "elseif"
+	lease = slices.Concat([]string{"lease/text.lua", "lease/lone.lua"},
+		function("lease(KEYS, ARGV, now, margin)", []string{"lease/lease.lua"}))
+)
+
+// inserts states which files a file with marks is made of. A mark stands for the file of that name,
+// or for the parts of that name of all files.
+var inserts = map[string][]string{
+	"decide/decide.lua": {
+		"algorithm/block.lua", "algorithm/sliding_log.lua", "algorithm/sliding_window.lua",
+		"algorithm/token_bucket.lua", "algorithm/window.lua",
+	},
+	"admit/admit.lua": {"admit/holds.lua", "admit/adjustments.lua"},
+	"lease/lease.lua": {
+		"lease/idle.lua", "lease/handoff.lua", "lease/record.lua", "lease/grant.lua",
+		"lease/share.lua", "lease/queue.lua", "lease/operations.lua",
+	},
+}
+
+// mark starts a part of an algorithm's file. In a file of inserts it is where they stand.
+const mark = "--: "
+
+// Scripts returns the scripts by name. A script's files say in comments what it does with which KEYS
+// and ARGV, and what it replies.
+//
+//   - decide decides requests.
+//   - admit decides a request and takes a slot of a semaphore, both or neither. It keeps the holds
+//     and the adjustments of charges.
+//   - lease grants, renews and releases the leases of a semaphore, and slot those of a key that
+//     nobody else uses.
+//   - filter asks a Bloom filter.
+//   - reset forgets a token bucket.
+//   - override changes the override of a tenant's plan; see package plans.
+func Scripts() iter.Seq2[string, string] {
+	return func(yield func(name, script string) bool) {
+		for _, name := range slices.Sorted(maps.Keys(scripts)) {
+			if !yield(name, Script(name)) {
+				return
 			}
 		}
-		return b.String() + "end\n"
-	})
-	return read("bundle.lua") + read("plain.lua") + "return (function()\n" + all + "end)()\n"
+	}
 }
 
-// leases returns the functions text, lone and lease. The last is lease.lua with each mark replaced by
-// the step of that name.
-func leases() string {
-	steps := expand(read("lease.lua"), func(step string) string { return read("lease/" + step + ".lua") })
-	return read("text.lua") + read("lone.lua") +
-		"local function lease(KEYS, ARGV, now, margin)\n" + steps + "end\n"
-}
-
-// expand replaces each line that is a mark and a name by the part of that name.
-func expand(text string, part func(name string) string) string {
+// Script returns one of Scripts. It is empty if there is none of that name.
+func Script(name string) string {
 	var b strings.Builder
-	for line := range strings.Lines(text) {
-		if name, ok := strings.CutPrefix(strings.TrimSpace(line), mark); ok {
-			line = part(name)
+	for _, part := range scripts[name] {
+		if !strings.HasSuffix(part, ".lua") {
+			b.WriteString(part + "\n")
+			continue
 		}
-		b.WriteString(line)
+		for line := range strings.Lines(read(part)) {
+			if at, ok := strings.CutPrefix(strings.TrimSpace(line), mark); ok {
+				line = insert(inserts[part], at)
+			}
+			b.WriteString(line)
+		}
 	}
 	return b.String()
 }
 
-// mark starts a part in an algorithm's file, and names a part in decide.lua or a file in lease.lua
-// and admit.lua.
-const mark = "--: "
+// function wraps parts in a local Lua function, given its name and parameters.
+func function(head string, parts []string) []string {
+	return slices.Concat([]string{"local function " + head}, parts, []string{"end"})
+}
 
-// parts returns the text below each mark. The text above the first mark is the file's contract.
-func parts(text string) map[string]string {
-	sections := strings.Split(text, "\n"+mark)[1:]
-	named := make(map[string]string, len(sections))
-	for _, s := range sections {
-		name, body, _ := strings.Cut(s, "\n")
-		named[name] = strings.TrimSpace(body) + "\n"
+// insert returns the text for a mark: the file of that name, or the part of that name of the
+// algorithm at hand.
+func insert(names []string, at string) string {
+	var b strings.Builder
+	word := "if"
+	for _, name := range names {
+		algorithm, text := base(name), read(name)
+		if algorithm == at {
+			return text
+		}
+		for _, part := range strings.Split(text, "\n"+mark)[1:] { // what is above is the contract
+			if head, body, _ := strings.Cut(part, "\n"); head == at {
+				b.WriteString(word + " algorithm == '" + algorithm + "' then\n" + strings.TrimSpace(body) + "\n")
+				word = "elseif"
+			}
+		}
 	}
-	return named
+	return b.String() + "end\n"
+}
+
+// base returns the name of a file without its folder and its suffix.
+func base(name string) string {
+	return strings.TrimSuffix(name[strings.IndexByte(name, '/')+1:], ".lua")
 }
 
 func read(name string) string {

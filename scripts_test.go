@@ -33,9 +33,12 @@ func luaFiles(t *testing.T) map[string]string {
 	return files
 }
 
+// scripts are those that decide requests. The tests below know their commands.
 var scripts = map[string]string{
-	"DecideScript": headgate.DecideScript(), "DecideScriptInjected": headgate.DecideScriptInjected(),
+	"decide": headgate.Script("decide"), injectedDecide: redistest.Script("decide"),
 }
+
+const injectedDecide = "decide on a test's clock"
 
 var (
 	luaComment = regexp.MustCompile(`--[^\n]*`)
@@ -58,11 +61,44 @@ func TestLuaFilesHaveContracts(t *testing.T) {
 		if filepath.Ext(name) != ".lua" || strings.Contains(text, "\t") || !strings.HasSuffix(text, "\n") {
 			t.Errorf("%s must end in .lua and a newline, and contain no tab", name)
 		}
+		if strings.Count(name, string(filepath.Separator)) != 2 {
+			t.Errorf("%s is not in a folder of its matter", name)
+		}
 	}
-	for name, script := range scripts {
+	for name, script := range headgate.Scripts() {
 		// miniredis rejects a shebang, and Redis changes more than the language for one.
 		if strings.HasPrefix(script, "#!") || strings.Contains(script, "--: ") {
 			t.Errorf("%s is not assembled", name)
+		}
+	}
+}
+
+func TestScriptsAreMadeOfAllFiles(t *testing.T) {
+	var all strings.Builder
+	for name, script := range headgate.Scripts() {
+		if script == "" || script != headgate.Script(name) {
+			t.Errorf("script %s has %d bytes", name, len(script))
+		}
+		all.WriteString(script)
+	}
+	for name, text := range luaFiles(t) {
+		lines := slices.DeleteFunc(strings.Split(strings.TrimSpace(text), "\n"), func(line string) bool {
+			return len(line) < 20 || strings.HasPrefix(line, "--")
+		})
+		if last := lines[len(lines)-1]; !strings.Contains(all.String(), last) {
+			t.Errorf("no script has the line %q of %s", last, name)
+		}
+	}
+	if got := headgate.Script("none"); got != "" {
+		t.Errorf("an unknown script is %q", got)
+	}
+}
+
+func TestInjectedClockReplacesRedis(t *testing.T) {
+	for name, script := range headgate.Scripts() {
+		injected := redistest.Script(name)
+		if name != "override" && (strings.Contains(injected, "'TIME'") || injected == script) {
+			t.Errorf("script %s keeps the clock of Redis", name)
 		}
 	}
 }
@@ -105,7 +141,7 @@ func TestLuaTouchesOnlyItsKeys(t *testing.T) {
 	for name, script := range scripts {
 		text := luaComment.ReplaceAllString(script, "")
 		calls := call.FindAllStringSubmatch(text, -1)
-		if len(calls) != strings.Count(text, "redis.") || len(calls) < 3 && name == "DecideScript" {
+		if len(calls) != strings.Count(text, "redis.") || len(calls) < 3 && name == "decide" {
 			t.Errorf("%s: the test understands %d calls of %d", name, len(calls), strings.Count(text, "redis."))
 		}
 		for _, c := range calls {
@@ -120,7 +156,7 @@ func TestLuaTouchesOnlyItsKeys(t *testing.T) {
 				t.Errorf("%s: %s", name, c[0])
 			}
 		}
-		if n := strings.Count(text, "'TIME'"); n != map[string]int{"DecideScript": 1, "DecideScriptInjected": 0}[name] {
+		if n := strings.Count(text, "'TIME'"); n != map[string]int{"decide": 1, injectedDecide: 0}[name] {
 			t.Errorf("%s reads the clock %d times", name, n)
 		}
 	}
@@ -182,7 +218,7 @@ func TestScriptsFollowTheirContract(t *testing.T) {
 						21, 0, 0, 1, "token_bucket", 0, 1, 1_000_000, 0, 0, 30, "label1",
 						"token_bucket", 0, 3, 100_000, 2, 0, 27, "label2",
 					}, requests...)
-					if name == "DecideScriptInjected" {
+					if name == injectedDecide {
 						args = append(args, now)
 					}
 					reply, err := client.EvalSha(ctx, sha, []string{key, other}, args...).Int64Slice()
@@ -207,7 +243,7 @@ func TestScriptsFollowTheirContract(t *testing.T) {
 				if given := run("give", 1, 1, 0, 1, 5, 300_000, 0, second[10]); len(given) != 1 || given[0] != 1 {
 					t.Errorf("give: %v", given)
 				}
-				if name == "DecideScriptInjected" {
+				if name == injectedDecide {
 					want := []int64{2, 400_000, 0, 0, 100_000, 1, 0, 6, 400_000, 0, now + 1}
 					if !slices.Equal(second[:11], want) {
 						t.Errorf("second: %v, want %v", second, want)

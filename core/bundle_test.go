@@ -201,7 +201,7 @@ func unbundle(t *testing.T, value any) map[string]string {
 	return states
 }
 
-// entries returns the entries of a bundle, as lua/bundle.lua describes it.
+// entries returns the entries of a bundle, as lua/bundle/bundle.lua describes it.
 func entries(t *testing.T, value any) (all []string) {
 	t.Helper()
 	bundle, _ := value.(string)

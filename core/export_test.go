@@ -10,6 +10,7 @@ import (
 
 	"github.com/headgate/headgate/internal/algorithm"
 	"github.com/headgate/headgate/internal/redisstore"
+	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/internal/request"
 )
 
@@ -44,7 +45,7 @@ func (g *Gate) AwaitLedgers() {
 
 // InjectServerClock is InjectClock, except that the denial cache keeps its own clock.
 func (g *Gate) InjectServerClock(now func() int64) {
-	g.store.(*redisstore.Store).InjectClock(now)
+	g.store.(*redisstore.Store).InjectClock(now, redistest.Script)
 }
 
 // What ends the names of holds and of adjustments.

@@ -105,7 +105,7 @@ func TestOperationTakesOneCall(t *testing.T) {
 	for i := range h {
 		pair(i) // so that every Gate is subscribed
 	}
-	if err := server.Client(t).ScriptLoad(ctx, headgate.LeaseScript()).Err(); err != nil {
+	if err := server.Client(t).ScriptLoad(ctx, headgate.Script("lease")).Err(); err != nil {
 		t.Fatal(err)
 	}
 	s := semaphore(t, redisGate(t, server.Client(t), core.Config{Prefix: server.Prefix}),

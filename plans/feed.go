@@ -96,7 +96,7 @@ func (f *feed) change(
 	ctx context.Context, tenant, operation string, more ...any,
 ) (done bool, err error) {
 	args := append([]any{
-		"eval", headgate.OverrideScript(), 2, f.key(tenant), f.changes,
+		"eval", headgate.Script("override"), 2, f.key(tenant), f.changes,
 		operation, rand.Text() + " " + tenant, maxChanges, changesTTL.Milliseconds(),
 	}, more...)
 	cmd := once{redis.NewCmd(ctx, args...)}

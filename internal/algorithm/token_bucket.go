@@ -123,8 +123,8 @@ func (b *TokenBucket) Parameters(args []int64) []int64 {
 	return append(args, denominator, b.capacity.Whole, b.capacity.Fraction, queue, b.reach)
 }
 
-// IsPlain reports whether the short form of lua/decide.lua can describe the bucket: it refills, is no
-// queue and has tokens of whole microseconds.
+// IsPlain reports whether the short form of lua/decide/decide.lua can describe the bucket: it
+// refills, is no queue and has tokens of whole microseconds.
 func (b *TokenBucket) IsPlain() bool { return b.denominator == 1 && !b.frozen && !b.queue }
 
 // Plain returns the reach and capacity of a bucket that IsPlain.

@@ -7,7 +7,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/bloom"
 	"github.com/headgate/headgate/internal/redistest"
 )
@@ -45,7 +44,7 @@ func TestScriptAgreesWithFilter(t *testing.T) {
 		})
 		rng := rand.New(rand.NewPCG(seed, 0))
 		x := &script{
-			redis.NewScript(headgate.FilterScriptInjected()), t, srv.Client(t), srv.Prefix + ":{f}:bf2",
+			redis.NewScript(redistest.Script("filter")), t, srv.Client(t), srv.Prefix + ":{f}:bf2",
 		}
 		now := int64(1_763_700_000_123_456)
 		model := new(bloom.Filter)

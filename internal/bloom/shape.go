@@ -1,5 +1,5 @@
 // Package bloom is Bloom filters in plain Go: their sizes, the bits of an item, and filters in
-// memory, which lua/filter.lua is tested against.
+// memory, which lua/filter/filter.lua is tested against.
 package bloom
 
 import (

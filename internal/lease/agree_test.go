@@ -12,7 +12,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -26,8 +25,8 @@ type script struct {
 
 func newScript(s *redistest.Server, t *testing.T) *script {
 	x := &script{
-		Script: redis.NewScript(headgate.LeaseScriptInjected()),
-		short:  redis.NewScript(headgate.SlotScriptInjected()), client: s.Client(t),
+		Script: redis.NewScript(redistest.Script("lease")),
+		short:  redis.NewScript(redistest.Script("slot")), client: s.Client(t),
 	}
 	for _, part := range []string{"h", "m", "w", "p", "s"} {
 		x.keys = append(x.keys, s.Prefix+":{a}:sem:"+part)

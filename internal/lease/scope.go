@@ -1,7 +1,7 @@
 // Package lease grants, renews and releases the leases of a semaphore in plain Go. It is the memory
-// store's implementation, and the model that lua/lease.lua is tested against: for equal operations
-// at equal times both give equal replies and keep equal states. The contract at the head of
-// lua/lease.lua defines the queues and the messages.
+// store's implementation, and the model that lua/lease/lease.lua is tested against: for equal
+// operations at equal times both give equal replies and keep equal states. The contract at the head
+// of lua/lease/lease.lua defines the queues and the messages.
 package lease
 
 import (

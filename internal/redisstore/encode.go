@@ -9,7 +9,7 @@ import (
 	"github.com/headgate/headgate/internal/request"
 )
 
-// encode writes the arguments of EVALSHA as lua/decide.lua reads them. Values that are not constant
+// encode writes the arguments of EVALSHA as lua/decide/decide.lua reads them. Values not constant
 // go by pointers into ints and names, because a pointer in an interface costs no allocation. So
 // these must not grow after the first. Keys go by value: go-redis reads the first one to find its
 // slot, and hooks of the client may show all.
@@ -141,7 +141,7 @@ func (b *batch) runs(write func(e *entry, n int) (times *int64)) {
 		r := b.entries[i].request
 		count := len(r.Charges)
 		if r.Op == algorithm.Settle || r.Op == algorithm.Renew {
-			continue // alone in its batch, and no request of lua/decide.lua
+			continue // alone in its batch, and no request of lua/decide/decide.lua
 		}
 		if i > 0 && b.continues(first, i, n) {
 			*times++
@@ -181,7 +181,7 @@ func (b *batch) continues(first, i, n int) bool {
 func (e *entry) asks() (algorithm.Operation, int64) {
 	switch {
 	case e.request.Slot != nil, e.request.Op.Adjusts():
-		return algorithm.Peek, 0 // lua/admit.lua decides if there is a slot, and adjusts
+		return algorithm.Peek, 0 // lua/admit/admit.lua decides if there is a slot, and adjusts
 	case e.callers > 1:
 		return algorithm.AtMost, int64(e.callers)
 	}
@@ -218,7 +218,7 @@ const scopeKeys = 5
 // recordsSuffix ends the name of a scope's records, where the short form keeps its lone holder.
 const recordsSuffix = ":m"
 
-// leaseKeys writes the KEYS of a scope, as lua/lease.lua reads them, as parts of one string.
+// leaseKeys writes the KEYS of a scope, as lua/lease/lease.lua reads them, as parts of one string.
 func (a *arguments) leaseKeys(scope string) {
 	n := len(scope) + len(":h")
 	all := scope + ":h" + scope + recordsSuffix + scope + ":w" + scope + ":p" + scope + ":s"

@@ -7,7 +7,7 @@ import (
 	"github.com/headgate/headgate/internal/request"
 )
 
-// short reports whether the short form of lua/decide.lua can ask for the batch.
+// short reports whether the short form of lua/decide/decide.lua can ask for the batch.
 func (b *batch) short() bool {
 	for _, l := range b.limits {
 		if bucket, ok := l.Limit.(*algorithm.TokenBucket); !ok || !bucket.IsPlain() {

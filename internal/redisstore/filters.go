@@ -141,7 +141,7 @@ func (f *Filters) reset(ctx context.Context, filter string, s bloom.Shape) error
 	return err
 }
 
-// filterHead writes the head of a command as lua/filter.lua reads it.
+// filterHead writes the head of a command as lua/filter/filter.lua reads it.
 func (a *arguments) filterHead(
 	c *script, prefix, filter, operation string, s bloom.Shape, parts []int64,
 ) {

@@ -7,8 +7,8 @@ import (
 	"github.com/headgate/headgate/internal/request"
 )
 
-// admission writes what lua/admit.lua reads behind the request: the arguments of the holds, of the
-// adjustments and of the slot.
+// admission writes what lua/admit/admit.lua reads behind the request: the arguments of the holds, of
+// the adjustments and of the slot.
 func (b *batch) admission(r *request.Request) {
 	from := len(b.args)
 	length := func() (n int64) {
@@ -115,7 +115,7 @@ func (b *batch) adjustments(r *request.Request) {
 	}
 }
 
-// spent is the text of a cost in the holds of lua/admit.lua.
+// spent is the text of a cost in the holds of lua/admit/admit.lua.
 func spent(c algorithm.Cost, denominator int64) string {
 	text := strconv.AppendInt(nil, denominator, 10)
 	text = strconv.AppendInt(append(text, ' '), c.Whole, 10)

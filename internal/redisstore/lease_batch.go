@@ -35,7 +35,7 @@ func (s *Store) packLeases(t *trip, calls []*call) {
 	}
 }
 
-// encode writes KEYS and ARGV as lua/leases.lua reads them.
+// encode writes KEYS and ARGV as lua/lease/batch.lua reads them.
 func (b *leaseBatch) encode() {
 	b.int(int64(scopeKeys * len(b.calls)))
 	for _, k := range b.calls {
@@ -50,7 +50,7 @@ func (b *leaseBatch) encode() {
 	}
 }
 
-// encodeShort writes KEYS and ARGV as lua/slots.lua reads them.
+// encodeShort writes KEYS and ARGV as lua/lease/short.lua reads them.
 func (b *leaseBatch) encodeShort() {
 	slices.SortStableFunc(b.calls, func(k, o *call) int { return len(k.releases) - len(o.releases) })
 	b.int(int64(len(b.calls)))

@@ -73,12 +73,12 @@ type Store struct {
 }
 
 var (
-	decideScript = newScript(headgate.DecideScript())
-	admitScript  = newScript(headgate.AdmitScript())
-	leaseScript  = newScript(headgate.LeaseScript())
-	slotScript   = newScript(headgate.SlotScript())
-	filterScript = newScript(headgate.FilterScript())
-	resetScript  = redis.NewScript(headgate.ResetScript())
+	decideScript = newScript(headgate.Script("decide"))
+	admitScript  = newScript(headgate.Script("admit"))
+	leaseScript  = newScript(headgate.Script("lease"))
+	slotScript   = newScript(headgate.Script("slot"))
+	filterScript = newScript(headgate.Script("filter"))
+	resetScript  = redis.NewScript(headgate.Script("reset"))
 )
 
 // New returns a Store. It sends nothing.
@@ -107,15 +107,16 @@ func New(cfg Config) *Store {
 	return s
 }
 
-// InjectClock replaces the clock of Redis by one in microseconds. It is for tests.
-func (s *Store) InjectClock(now func() int64) {
+// InjectClock replaces the clock of Redis by one in microseconds, and the scripts by those on such a
+// clock. It is for tests.
+func (s *Store) InjectClock(now func() int64, script func(name string) string) {
 	s.clock = now
-	s.decides = newScript(headgate.DecideScriptInjected())
-	s.admits = newScript(headgate.AdmitScriptInjected())
-	s.leases = newScript(headgate.LeaseScriptInjected())
-	s.slots = newScript(headgate.SlotScriptInjected())
-	s.filters = newScript(headgate.FilterScriptInjected())
-	s.resets = redis.NewScript(headgate.ResetScriptInjected())
+	s.decides = newScript(script("decide"))
+	s.admits = newScript(script("admit"))
+	s.leases = newScript(script("lease"))
+	s.slots = newScript(script("slot"))
+	s.filters = newScript(script("filter"))
+	s.resets = redis.NewScript(script("reset"))
 }
 
 // clocked appends the time to the arguments of a script on an injected clock.

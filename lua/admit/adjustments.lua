@@ -1,5 +1,5 @@
 -- The adjustments of quotas: raise applies them to the limits, and each operation on them has a
--- function. The contract is that of lua/admit.lua.
+-- function. The contract is that of lua/admit/admit.lua.
 
 -- prune drops what has ended from a hash of adjustments, and returns by how much the limit is raised.
 local function prune(hash)

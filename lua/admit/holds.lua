@@ -1,5 +1,5 @@
 -- The holds of charges: sweep gives back those that have ended, and each operation on holds has a
--- function. The contract is that of lua/admit.lua.
+-- function. The contract is that of lua/admit/admit.lua.
 
 -- sweep gives back what holds have ended.
 local function sweep()

@@ -7,9 +7,9 @@
 --        queue, otherwise 0; reach; label
 -- Cost   the tokens' length in whole microseconds, its fraction
 -- Reply  level, its fraction, receipt
--- Value  a bundle, as lua/bundle.lua describes it, in which the bucket is the entry with the label. There
---        are a part and a denominator if there is a fraction or a since, and a since if a receipt was
---        given. A full bucket has no entry.
+-- Value  a bundle, as lua/bundle/bundle.lua describes it, in which the bucket is the entry with the
+--        label. There are a part and a denominator if there is a fraction or a since, and a since if
+--        a receipt was given. A full bucket has no entry.
 --
 -- since     The time of the first charge with a receipt since the bucket was full. A receipt is the
 --           time of its charge plus 1, or since plus 1 if that is later. A refund lowers the level

@@ -1,6 +1,6 @@
 -- Forgets one bucket of a bundle and its holds. It fails if the key holds no bundle.
 --
--- KEYS   the bundle, as in lua/bundle.lua; the holds
+-- KEYS   the bundle, as in lua/bundle/bundle.lua; the holds
 -- ARGV   the label of the bucket
 -- Reply  1
 

@@ -1,8 +1,8 @@
 -- Reads all keys with one command if asked, and decides the short form of the arguments where every
--- bucket is full or has a plain arrival time that is not beyond the capacity. lua/decide.lua decides
+-- bucket is full or has a plain arrival time that is not beyond the capacity. decide.lua decides
 -- everything else. A call clears all variables of a function, so this part has few and stands apart.
 --
--- KEYS, ARGV, reply  as in lua/decide.lua
+-- KEYS, ARGV, reply  as in decide.lua
 -- Sets               values to the values that it has read, 0 for none; short to whether ARGV has the
 --                    short form
 local KEYS, ARGV = KEYS, ARGV

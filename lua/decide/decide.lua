@@ -93,8 +93,8 @@ if short then
   KEYS, values, ARGV[1] = names, found, #ARGV + 1
   for _, word in ipairs(runs) do ARGV[#ARGV + 1] = word end
 end
-local KEYS, ARGV, now, margin, grace = KEYS, ARGV, now, margin, grace -- set by lua/plain.lua
--- integer reads a number of a bundle; see lua/bundle.lua.
+local KEYS, ARGV, now, margin, grace = KEYS, ARGV, now, margin, grace -- set by lua/decide/short.lua
+-- integer reads a number of a bundle; see lua/bundle/bundle.lua.
 local function integer(bundle, at)
   local a, b, c, d, e, f, g = string.byte(bundle, at, at + 6)
   if g > 31 then error('no bundle of token buckets') end -- it is 2^53 or more

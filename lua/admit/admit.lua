@@ -16,12 +16,12 @@
 --        seeded      until when the key is seeded
 --        asked       until when a caller is to find out what was used
 --        failed      until when nobody is, because one has failed to
---        then, for a slot, the five keys of the semaphore, as in lua/lease.lua
--- ARGV   as in lua/decide.lua, not in the short form, for one request, a "peek" if there is a slot
---        or it adjusts, and for none to settle or renew; arguments of the holds, or nothing; of the
---        adjustments, or nothing; as in lua/lease.lua, for an "acquire" that does not wait, or
+--        then, for a slot, the five keys of the semaphore, as in lua/lease/lease.lua
+-- ARGV   as in lua/decide/decide.lua, not in the short form, for one request, a "peek" if there
+--        is a slot or it adjusts, and for none to settle or renew; arguments of the holds, or nothing; of the
+--        adjustments, or nothing; as in lua/lease/lease.lua, for an "acquire" that does not wait, or
 --        nothing; the number of keys of charges; the numbers of arguments of the holds, of the
---        adjustments and of lua/lease.lua.
+--        adjustments and of lua/lease/lease.lua.
 --        Holds: "hold", "settle" or "renew"; the id, empty if nothing is held; for "hold" and "renew"
 --        each charge that may have holds, for "settle" each charge: index of its key in KEYS; index
 --        of its limit in ARGV; index of its holds in KEYS, 0 if it has none; microseconds to hold it,
@@ -40,8 +40,8 @@
 --        ask       microseconds for which nobody else asks; 1 if the caller has failed to find out
 --                  what was used, otherwise 0
 -- Reply  -1, now if the limits do not hold now; nothing is done then. Otherwise as in
---        lua/decide.lua; then, for each charge that may have adjustments, by how much its limit is
---        raised; then, if a slot is asked for, unless a charge was denied, as in lua/leases.lua.
+--        lua/decide/decide.lua; then, for each charge that may have adjustments, by how much its
+--        limit is raised; then, if a slot is asked for, unless a charge was denied, as in lua/lease/batch.lua.
 --        Without a slot nothing is charged. -2 if a key is to be seeded before; nothing is done then.
 --        "settle" and "renew": the sum of 2^(i-1) over the charges i whose hold had ended. Renewing
 --        never shortens a hold.

@@ -1,8 +1,8 @@
 -- Runs operations on leases, one after the other.
 --
--- KEYS   for each operation: the keys of its scope, as in lua/lease.lua
--- ARGV   as in lua/lease.lua; of several operations: the number of arguments of each before them
--- Reply  as in lua/lease.lua, but an acquire at a scope that nobody else uses has one value, the
+-- KEYS   for each operation: the keys of its scope, as in lease.lua
+-- ARGV   as in lease.lua; of several operations: the number of arguments of each before them
+-- Reply  as in lease.lua, but an acquire at a scope that nobody else uses has one value, the
 --        fencing token, and the release of an id that nobody came to has 3; of several operations: the
 --        number of values of each before them, or only -1 for one that failed: alone, it tells its
 --        error

@@ -1,11 +1,11 @@
 -- The short form of an acquire and of a release, for scopes with a lone holder or none. It takes one
--- key where lua/leases.lua takes five.
+-- key where lua/lease/batch.lua takes five.
 --
--- KEYS   for each acquire, then for each release: the records of its scope, as in lua/lone.lua
+-- KEYS   for each acquire, then for each release: the records of its scope, as in lua/lease/lone.lua
 -- ARGV   the number of acquires; for each of them the milliseconds for which Redis keeps the lease, and
 --        " 0 lease id request"; for each release the id
 -- Reply  the fencing token of the slots that are taken; for each acquire and each release 1, or 0 if
---        lua/leases.lua is to decide
+--        lua/lease/batch.lua is to decide
 
 local call, acquires, stamp = redis.call, ARGV[1] + 0, text(now)
 local reply = {now}

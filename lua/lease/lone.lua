@@ -1,12 +1,12 @@
 -- The lone holder, which most callers are: the scope held and queued nobody, and all that is known of
 -- it is one text at the key of the records, "granted after left id request": when it was granted, how
 -- long after that it was renewed, for how long from then on, and what it asked for. Whatever is not
--- its own renewal or release unfolds it into the keys of lua/lease.lua.
+-- its own renewal or release unfolds it into the keys of lua/lease/lease.lua.
 --
--- KEYS, ARGV  as in lua/lease.lua, from key and from at to last
+-- KEYS, ARGV  as in lua/lease/lease.lua, from key and from at to last
 -- stamp       the text of now, or nil
 -- Returns     the one value of the reply of a renewal; 3 for a release; the fencing token of an
---             acquire. nil if lua/lease.lua decides
+--             acquire. nil if lua/lease/lease.lua decides
 
 local function lone(KEYS, key, ARGV, at, last, now, margin, stamp)
   local call, operation, records = redis.call, ARGV[at], KEYS[key + 1]

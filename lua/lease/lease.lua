@@ -2,14 +2,14 @@
 -- all nodes that share an outermost key; a node is the key of one level.
 --
 -- KEYS   holders   sorted set: id, end of its lease
---        records   hash, see below; a text while it is that of lua/lone.lua, which runs before
+--        records   hash, see below; a text while it is that of lua/lease/lone.lua, which runs before
 --        waiters   sorted set, by text: "node ticket id"; "~node rank child" for a ready child;
 --                  "~node  account child" for a debt
 --        patience  sorted set: id, end of the waiter's place; "!id", end of an eviction mark
 --        accounts  hash, while somebody waits: a:node, c:node, see below
 -- ARGV   operation, then its arguments. Times are in microseconds. No text holds a space.
 --        acquire   id, patience, most waiters (0: do not wait), priority 0 to 9, milliseconds for which
---                  lua/lone.lua keeps the lease, " 0 lease id request"
+--                  lua/lease/lone.lua keeps the lease, " 0 lease id request"
 --        renew     lease, ids
 --        release   ids
 --        force     ids
