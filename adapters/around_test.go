@@ -21,6 +21,7 @@ import (
 	echov5gate "github.com/headgate/headgate/adapters/echov5"
 	gingate "github.com/headgate/headgate/adapters/gin"
 	"github.com/headgate/headgate/adapters/nethttp"
+	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/keyfunc"
 )
 
@@ -61,9 +62,8 @@ func TestContextAroundSlots(t *testing.T) {
 	})
 }
 
-// A request that is dispatched again after its handler has returned is not charged again, but takes
-// a new slot.
-func TestRedispatchedRequestIsNotChargedAgain(t *testing.T) {
+// A request that is dispatched again is decided again.
+func TestRedispatchedRequestCountsAgain(t *testing.T) {
 	f := newFixture(t)
 	cfg := f.perRoute()
 	streams(f, &cfg)
@@ -83,7 +83,8 @@ func TestRedispatchedRequestIsNotChargedAgain(t *testing.T) {
 		}
 		c.String(200, "index")
 	})
-	if w := send(engine, "GET", "/nope"); w.Code != 200 || w.Header().Get("RateLimit") != `"address";r=99;t=1, "route";r=2;t=20` {
+	w := send(engine, "GET", "/nope")
+	if last := w.Header().Values("RateLimit"); w.Code != 200 || last[len(last)-1] != `"address";r=98;t=1, "route";r=2;t=20` {
 		t.Errorf("status %d, %v", w.Code, w.Header())
 	}
 }
@@ -117,52 +118,29 @@ func TestRefusalIsRepeated(t *testing.T) {
 		served := 0
 		e.GET("/", func(echov4.Context) error { served++; return nil })
 		send(e, "GET", "/")
-		if served != 2 { // the first admission covers both calls
-			t.Errorf("served %d times", served)
-		}
-		if send(e, "GET", "/"); served != 2 {
+		if served != 1 { // the second call counts too
 			t.Errorf("served %d times", served)
 		}
 	})
 }
 
-// The answer to a refusal may itself be dispatched, such as an error page.
-func TestRefusalMayDispatchAnErrorPage(t *testing.T) {
-	engine := gin.New()
-	engine.Use(gingate.WithConfig(newFixture(t).once(), gingate.Config{Refuse: func(c *gin.Context, _ *nethttp.Admission) {
-		c.Request.URL.Path = "/slow-down"
-		engine.HandleContext(c)
-	}}))
-	engine.GET("/", gin.WrapF(ok))
-	engine.GET("/slow-down", func(c *gin.Context) { c.String(429, "later") })
-	send(engine, "GET", "/")
-	if w := send(engine, "GET", "/"); w.Code != 429 || w.Body.String() != "later" {
-		t.Errorf("%d, %s", w.Code, w.Body)
-	}
-}
-
-// A handler makes several requests out of one. WithoutAdmission makes the guard decide each.
-func TestWithoutAdmission(t *testing.T) {
-	f := newFixture(t)
-	admit := nethttp.Middleware(f.once())
-	for _, without := range []bool{false, true} {
+// Requests that a handler makes with its own context, such as the parts of a batch, count each.
+func TestRequestsOfAHandlerCount(t *testing.T) {
+	each(t, func(t *testing.T, fw framework) {
+		f := newFixture(t)
+		policy := f.policy(core.PolicyConfig{Name: "p", Algorithm: core.TokenBucket{Burst: 3}})
+		g := f.guard(nethttp.Config{Rules: []nethttp.Rule{{Policy: policy, Key: keyfunc.RemoteIP()}}})
 		served := 0
-		each := admit(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served++ }))
-		batch := admit(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		part := fw.bare(g, func(http.ResponseWriter, *http.Request) { served++ })
+		send(fw.bare(g, func(_ http.ResponseWriter, r *http.Request) {
 			for range 5 {
-				ctx := r.Context()
-				if without {
-					ctx = nethttp.WithoutAdmission(ctx)
-				}
-				each.ServeHTTP(httptest.NewRecorder(), r.WithContext(ctx))
+				part.ServeHTTP(httptest.NewRecorder(), r.Clone(r.Context()))
 			}
-		}))
-		send(batch, "GET", "/")
-		if want := map[bool]int{false: 5, true: 0}[without]; served != want {
-			t.Errorf("without admission %v: %d served", without, served)
+		}), "GET", "/users/1")
+		if served != 2 {
+			t.Errorf("%d parts are served", served)
 		}
-		f.clock.Advance(1 << 40)
-	}
+	})
 }
 
 // A handler that panics after it has sent a status is settled by that status.

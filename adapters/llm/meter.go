@@ -107,8 +107,8 @@ func (m *Meter) rules() []nethttp.Rule {
 func (m *Meter) Guard(f Format) *nethttp.Guard { return m.guards[f] }
 
 // Handler returns a handler that applies the budgets and passes admitted requests to next. A panic
-// of next goes through. A request that this Meter has admitted before passes at no cost, as it does
-// a Guard; see nethttp.Guard.Admit.
+// of next goes through. A Meter that is mounted twice counts a request twice; see
+// nethttp.Guard.Admit.
 //
 // A response states the limits of the Meter's guard. Other x-ratelimit-* and anthropic-ratelimit-*
 // headers of next are dropped: a server states the limits of the gateway's account there.
@@ -123,11 +123,6 @@ func (m *Meter) Handler(next http.Handler) http.Handler {
 		f, ok := FormatOf(r)
 		if !ok {
 			m.other(w, r)
-			return
-		}
-		if x := exchangeOf(r.Context()); x != nil && x.meter == m &&
-			nethttp.AdmissionFromContext(r.Context()) != nil {
-			next.ServeHTTP(w, r)
 			return
 		}
 		x, fault := m.begin(r, f)

@@ -103,20 +103,8 @@ func (a *Admission) Full() *core.FullError { return a.full }
 // Lease returns the slot of an admitted request, or nil if it needs none.
 func (a *Admission) Lease() *core.Lease { return a.lease }
 
-// earlier returns this Guard's earlier admission of the request, or nil. A refusal counts until it
-// is answered, so that its answer may be dispatched like a request.
-func (a *Admission) earlier() *Admission {
-	for o := a.outer; o != nil; o = o.outer {
-		if o.guard == a.guard && (o.Allowed() || !o.finished.Load()) {
-			return o
-		}
-	}
-	return nil
-}
-
-// admit decides. A request that has been charged before only takes a slot. An exempt one is charged
-// nothing and takes none.
-func (a *Admission) admit(r *http.Request, exempt, wasCharged bool) {
+// admit decides. An exempt request is charged nothing and takes no slot.
+func (a *Admission) admit(r *http.Request, exempt bool) {
 	var (
 		charges []core.Charge
 		slot    core.SlotRequest
@@ -125,7 +113,7 @@ func (a *Admission) admit(r *http.Request, exempt, wasCharged bool) {
 		room    [inlineRules]core.Charge
 	)
 	defer a.snapshot(r)()
-	if !exempt && !wasCharged {
+	if !exempt {
 		charges, caught, err = a.deriveAll(r, room[:0])
 	}
 	if c := a.guard.cfg.Concurrency; err == nil && !caught && !exempt &&
@@ -134,7 +122,7 @@ func (a *Admission) admit(r *http.Request, exempt, wasCharged bool) {
 		a.capped = err == nil
 	}
 	var id replayID
-	if a.guard.cfg.Replay != nil && err == nil && !caught && !wasCharged {
+	if a.guard.cfg.Replay != nil && err == nil && !caught {
 		id, err = a.deriveID(r)
 	}
 	derived := err == nil

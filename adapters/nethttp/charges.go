@@ -24,7 +24,7 @@ var errLimit = errors.New("nethttp: limit")
 // with core.Gate.Peek and core.Gate.Reset. The request may be one that an operator's program makes
 // up, as long as it has what the rules' Key, Skip, Limit and Cost read.
 //
-// Charges ignores Config.Disabled, preflights and earlier admissions. It reads up to Rule.CostBody
+// Charges ignores Config.Disabled and preflights. It reads up to Rule.CostBody
 // bytes of the body and puts them back. There are no charges if no rule applies.
 func (g *Guard) Charges(r *http.Request) ([]core.Charge, error) {
 	if !g.valid() {

@@ -43,13 +43,6 @@ func (a *Admission) WithContext(ctx context.Context) context.Context {
 	return &a.ctx
 }
 
-// WithoutAdmission returns a context without admissions, so that every Guard decides the requests
-// that are made with it. A handler needs it to make several requests out of one, as for a batch:
-// otherwise they are all admitted with the first.
-func WithoutAdmission(ctx context.Context) context.Context {
-	return context.WithValue(ctx, contextKey{}, (*Admission)(nil))
-}
-
 // AdmissionFromContext returns the admission of the innermost Guard that decided the request of
 // this context. It is nil if there is none, such as for a request that the Guard skips. In gin and
 // echo the handlers around the Guard have it too, also for a refused request.

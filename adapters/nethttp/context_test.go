@@ -39,7 +39,4 @@ func TestWithContext(t *testing.T) {
 	if first.Err() == nil || second.Err() == nil {
 		t.Error("a context outlives its parent")
 	}
-	if nethttp.AdmissionFromContext(nethttp.WithoutAdmission(second)) != nil {
-		t.Error("an admission remains")
-	}
 }

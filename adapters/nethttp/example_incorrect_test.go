@@ -92,39 +92,3 @@ func ExampleGuard_Admit_incorrect() {
 	// 200
 	// 429
 }
-
-// Do not make several requests with the context of one. The guard takes them for that one, so the
-// whole batch costs a single request.
-func ExampleWithoutAdmission_incorrect() {
-	api := nethttp.Must(nethttp.Limit(newGate(), "api", core.PerHour(2), keyfunc.RemoteIP()))
-	single := api.Handler(hello)
-	batch := api.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		for range 3 {
-			w := httptest.NewRecorder()
-			single.ServeHTTP(w, r.Clone(r.Context())) // wrong: see WithoutAdmission
-			fmt.Println(w.Code)
-		}
-	}))
-	request(batch)
-	// Output:
-	// 200
-	// 200
-	// 200
-}
-
-func ExampleWithoutAdmission() {
-	api := nethttp.Must(nethttp.Limit(newGate(), "api", core.PerHour(2), keyfunc.RemoteIP()))
-	single := api.Handler(hello)
-	batch := api.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		for range 3 {
-			w := httptest.NewRecorder()
-			single.ServeHTTP(w, r.Clone(nethttp.WithoutAdmission(r.Context())))
-			fmt.Println(w.Code)
-		}
-	}))
-	request(batch) // is the first of the two requests that the limit allows
-	// Output:
-	// 200
-	// 429
-	// 429
-}

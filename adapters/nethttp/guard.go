@@ -106,11 +106,9 @@ func (g *Guard) valid() bool {
 // when the handler has returned. Without Finish nothing is settled, and the slot stays taken as
 // long as the process runs.
 //
-// A request that this Guard has admitted before is admitted again at no cost, because the guard may
-// be mounted twice or a router may dispatch a request again. It takes a new slot if the earlier one
-// has been released. Admit recognizes such a request by its context. A handler may make more
-// requests with that context, such as the parts of a batch. Admit takes them for the same request
-// and admits them at no cost. Make them with WithoutAdmission to have each of them decided.
+// Admit decides every request that it is given. A Guard that is mounted twice counts a request twice,
+// and so does a router that dispatches it again. Requests that a handler makes out of its own, such
+// as the parts of a batch, count each.
 func (g *Guard) Admit(r *http.Request) *Admission {
 	if !g.valid() {
 		return &Admission{
@@ -118,11 +116,6 @@ func (g *Guard) Admit(r *http.Request) *Admission {
 		}
 	}
 	a := &Admission{guard: g, outer: AdmissionFromContext(r.Context())}
-	earlier := a.earlier()
-	if earlier != nil && (earlier.lease == nil || !earlier.finished.Load()) {
-		a.decision, a.charged, a.skipped = earlier.decision, earlier.charged, true
-		return a
-	}
 	if g.cfg.Disabled != nil && g.cfg.Disabled() || g.cfg.SkipPreflights && preflight(r) {
 		a.decision.Allowed, a.skipped = true, true
 		return a
@@ -135,7 +128,7 @@ func (g *Guard) Admit(r *http.Request) *Admission {
 	case !allow && g.cfg.Deny != nil && g.cfg.Deny(r):
 		a.refuse(http.StatusForbidden)
 	default:
-		a.admit(r, allow, earlier != nil)
+		a.admit(r, allow)
 	}
 	if g.cfg.Observe != nil {
 		a.observe(r)

@@ -13,7 +13,7 @@ import (
 // Levels returns the levels that Admit would take a slot of for a request: one for each cap,
 // outermost first, with its key and limit. It takes no slot. Use the key of the first level with
 // core.Semaphore.Holders and core.Semaphore.Evict. There are no levels if Config.Concurrency is nil
-// or skips the request. Like Charges it ignores Config.Disabled, preflights and earlier admissions.
+// or skips the request. Like Charges it ignores Config.Disabled and preflights.
 func (g *Guard) Levels(r *http.Request) ([]core.Level, error) {
 	if !g.valid() {
 		return nil, errInvalidGuard

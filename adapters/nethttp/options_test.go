@@ -80,18 +80,19 @@ func TestPreflights(t *testing.T) {
 	}
 }
 
-// A guard that is mounted twice, with another between, charges once and takes one slot.
+// A Guard decides every request that it is given. Mounted twice, with another between, it charges
+// twice and takes two slots.
 func TestMountedTwice(t *testing.T) {
 	gate := memory(t, newClock())
 	g, s := chat(t, gate)
 	other := counted(t)
 	h := nethttp.Middleware(g)(nethttp.Middleware(other)(nethttp.Middleware(g)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		holders(t, s, "acme", 1)
-		if d, ok := nethttp.FromContext(r.Context()); !ok || d.At(0).Policy.Name() != "p" {
+		holders(t, s, "acme", 2)
+		if d, ok := nethttp.FromContext(r.Context()); !ok || d.At(0).Policy.Name() != "requests" {
 			t.Errorf("the decision is %+v", d)
 		}
 	}))))
-	for _, want := range []string{`"requests";r=9 | "p";r=9`, `"requests";r=8 | "p";r=8`} {
+	for _, want := range []string{`"requests";r=9 | "p";r=9 | "requests";r=8`, `"requests";r=7 | "p";r=8 | "requests";r=6`} {
 		r := get(h, as("acme", "ann"))
 		if got := strings.Join(r.Header.Values("RateLimit"), " | "); got != want {
 			t.Errorf("RateLimit %s, want %s", got, want)
