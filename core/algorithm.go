@@ -77,9 +77,9 @@ func (b TokenBucket) compile() (compiled, error) {
 // it is a meter: it admits what fits into the bucket, as a TokenBucket of the same numbers does.
 // With Gate.Reserve and Limiter.Wait it is a queue: each reservation may act when all before it
 // have leaked, and one that does not fit is denied. Reservations act no closer to each other than
-// the rate allows.
-// The exception is a cancelled reservation: the others keep their times, and a new one may get the
-// time of one of them. A changed rate or capacity has the effect that it has on a TokenBucket.
+// the rate allows. The exception is a cancelled reservation: the others keep their times, and a new
+// one may get the time of one of them. A changed rate or capacity has the effect that it has on a
+// TokenBucket.
 type LeakyBucket struct {
 	Rate int64         // units that leak in each period; at most 2^42
 	Per  time.Duration // the period of Rate

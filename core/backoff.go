@@ -25,10 +25,8 @@ func ExponentialBackoff(first, longest time.Duration, maxTries int) Backoff {
 			wait *= 2
 		}
 		wait = min(wait, longest)
-		return wait - time.Duration(
-				rand.Int64N(int64(max(wait, 1))/2+1),
-			), maxTries == 0 ||
-				tries < maxTries
+		jitter := time.Duration(rand.Int64N(int64(max(wait, 1))/2 + 1))
+		return wait - jitter, maxTries == 0 || tries < maxTries
 	}
 }
 

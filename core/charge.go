@@ -123,7 +123,7 @@ func (p *Policy) limitOf(ctx context.Context, key Key, own Algorithm) (*limit, e
 	if a == nil {
 		return p.own, nil
 	}
-	name, ok := comparable(a)
+	name, ok := identity(a)
 	if ok {
 		if l, ok := p.others.Load(name); ok {
 			return l.(*limit), nil

@@ -80,13 +80,8 @@ func (cfg Config) complete() (Config, error) {
 			fmt.Errorf("core: Config.Timeout is %v: it must be between 1ms and 1m", cfg.Timeout))
 	}
 	if cfg.Topology > TopologyCluster {
-		errs = append(
-			errs,
-			fmt.Errorf(
-				"core: Config.Topology is %d: it must be one of the Topology constants",
-				cfg.Topology,
-			),
-		)
+		errs = append(errs, fmt.Errorf(
+			"core: Config.Topology is %d: it must be one of the Topology constants", cfg.Topology))
 	}
 	number := func(field string, n *int, otherwise, most int) {
 		if *n == 0 {
@@ -97,10 +92,8 @@ func (cfg Config) complete() (Config, error) {
 		}
 	}
 	if cfg.Clock != nil && cfg.Clock.Now().Unix() < 0 {
-		errs = append(
-			errs,
-			fmt.Errorf("core: Config.Clock is at %v: it must not be before 1970", cfg.Clock.Now()),
-		)
+		errs = append(errs,
+			fmt.Errorf("core: Config.Clock is at %v: it must not be before 1970", cfg.Clock.Now()))
 	}
 	number("Replicas", &cfg.Replicas, 1, 1_000_000)
 	number("MaxKeys", &cfg.MaxKeys, defaultMaxKeys, 1_000_000_000)

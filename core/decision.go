@@ -70,7 +70,7 @@ type Result struct {
 
 // Violates reports whether window i of a SlidingLog has no room for the charge. All other
 // algorithms have the one window 0. A remembered denial reports the windows that had no room then.
-func (r *Result) Violates(i int) bool {
+func (r Result) Violates(i int) bool {
 	return !r.Allowed && i >= 0 && i < algorithm.MaxWindows && r.violated&(1<<i) != 0
 }
 
@@ -184,10 +184,8 @@ func (r *Result) read(c *charge, p *inquiry, cause error) {
 	fits := c.Fits
 	if bucket, ok := c.Limit.(*algorithm.TokenBucket); ok && p.op == algorithm.Reserve {
 		// If another request denied before, this charge was peeked at, which knows no bound.
-		reading.RetryAfter = max(
-			0,
-			bucket.RetryReserve(reading, time.Duration(p.bound)*time.Microsecond),
-		)
+		bound := time.Duration(p.bound) * time.Microsecond
+		reading.RetryAfter = max(0, bucket.RetryReserve(reading, bound))
 		fits = reading.RetryAfter == 0
 	}
 	r.tell(c.Limit, &reading, fits)

@@ -38,12 +38,8 @@ type Key struct {
 // ErrKey.
 func NewKey(outermost string, inner ...string) (Key, error) {
 	if len(inner) >= maxKeyParts {
-		return Key{}, fmt.Errorf(
-			"%w: it has %d parts, at most %d are possible",
-			ErrKey,
-			len(inner)+1,
-			maxKeyParts,
-		)
+		return Key{}, fmt.Errorf("%w: it has %d parts, at most %d are possible",
+			ErrKey, len(inner)+1, maxKeyParts)
 	}
 	if outermost == "" {
 		return Key{}, fmt.Errorf("%w: its outermost part is empty", ErrKey)

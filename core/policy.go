@@ -96,7 +96,7 @@ type Policy struct {
 
 	thresholds []int // percent, ascending
 
-	others     sync.Map // comparable to *limit, of charges and keys with limits of their own
+	others     sync.Map // identity to *limit, of charges and keys with limits of their own
 	remembered atomic.Int64
 
 	lastDenial atomic.Int64 // orders the requests of a decision that takes several round trips
@@ -184,9 +184,8 @@ type windows struct {
 	all    [algorithm.MaxWindows]Window
 }
 
-// comparable returns a comparable value that is equal for equal algorithms, or false if there is
-// none.
-func comparable(a Algorithm) (any, bool) {
+// identity returns a comparable value that is equal for equal algorithms, or false if there is none.
+func identity(a Algorithm) (any, bool) {
 	log, ok := a.(SlidingLog)
 	if !ok {
 		return a, reflect.TypeOf(a).Comparable()
@@ -201,8 +200,8 @@ func sameLimit(a, b Algorithm) bool {
 	if a == nil || b == nil {
 		return a == nil && b == nil
 	}
-	x, ok := comparable(a)
-	y, also := comparable(b)
+	x, ok := identity(a)
+	y, also := identity(b)
 	return ok && also && x == y
 }
 

@@ -1,0 +1,23 @@
+package core_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/core"
+)
+
+// A Result is a value, so that its methods can be called on what At returns.
+func TestViolatesTellsTheWindowsThatDeny(t *testing.T) {
+	g := memoryGate(t, core.Config{})
+	log := core.SlidingLog{Windows: []core.Window{
+		{Limit: 1, Width: time.Hour}, {Limit: 5, Width: 24 * time.Hour},
+	}}
+	c := core.Charge{Policy: limited(t, "p", log), Key: newKey(t, "k"), Cost: 1}
+	if d := decide(t, g, c); d.At(0).Violates(0) || d.At(0).Violates(1) {
+		t.Errorf("an admitted charge violates a window: %s", show(d))
+	}
+	if d := decide(t, g, c); !d.At(0).Violates(0) || d.At(0).Violates(1) {
+		t.Errorf("want the window of an hour alone to deny: %s", show(d))
+	}
+}
