@@ -77,7 +77,7 @@ func TestDocumentedPermissions(t *testing.T) {
 	decide(t, g, core.Charge{Policy: raised, Key: user.Key, Cost: 1})
 	adjust(t, g, core.Adjustment{ID: "a", Policy: raised, Key: user.Key, Raise: 1, Until: time.Now().Add(shortTimeout)})
 	eventually(t, "the raise has ended", func() bool {
-		d := peek(t, g, core.Charge{Policy: raised, Key: user.Key})
+		d := peek(t, g, core.Charge{Policy: raised, Key: user.Key, Cost: core.NoCost})
 		return d.At(0).Raised == 0
 	})
 	moved := limited(t, "moved", core.TokenBucket{Rate: 1000, Per: time.Second, Burst: 1000})

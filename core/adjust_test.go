@@ -317,7 +317,7 @@ func TestAdjustReadsNoOtherIDs(t *testing.T) {
 	if err != nil || strings.Contains(stats, "cmdstat_hgetall:") {
 		t.Error(stats, err)
 	}
-	if d := peek(t, g, core.Charge{Policy: a.Policy, Key: a.Key}); d.At(0).Raised != 3 {
+	if d := peek(t, g, core.Charge{Policy: a.Policy, Key: a.Key, Cost: core.NoCost}); d.At(0).Raised != 3 {
 		t.Error(show(d))
 	}
 }
@@ -395,7 +395,7 @@ func TestRaisesStayBelowTheLargestNumber(t *testing.T) {
 		}
 		for _, p := range quotasOfTen { // a policy without Raisable heeds no raise
 			plain := limited(t, "quota", p.algorithm)
-			if d := peek(t, g, core.Charge{Policy: plain, Key: a.Key}); d.At(0).Limit != 10 {
+			if d := peek(t, g, core.Charge{Policy: plain, Key: a.Key, Cost: core.NoCost}); d.At(0).Limit != 10 {
 				t.Error(show(d))
 			}
 		}

@@ -233,7 +233,7 @@ func (l *lockstep) forget() {
 func (l *lockstep) cost(burst int64) int64 {
 	switch l.rng.IntN(12) {
 	case 0:
-		return 0
+		return core.NoCost
 	case 1:
 		return burst
 	case 2:

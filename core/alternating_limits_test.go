@@ -92,7 +92,7 @@ func TestAlternatingLimitsAtRandom(t *testing.T) {
 				rng := rand.New(rand.NewPCG(seed, 0))
 				for i := range rounds(t, 40) {
 					c.micros.Store(noon.Add(90 * time.Second).UnixMicro())
-					charge := core.Charge{Policy: policy, Key: newKey(t, fmt.Sprint(i))}
+					charge := core.Charge{Policy: policy, Key: newKey(t, fmt.Sprint(i)), Cost: core.NoCost}
 					type kept struct {
 						*core.Reservation
 						cost int64
@@ -286,21 +286,21 @@ func TestCancelUnderAnotherLimit(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
 		for _, v := range tests {
 			t.Run(v.name, func(t *testing.T) {
-				charge := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: v.from, For: changing(v.from, v.to)}), Key: newKey(t, v.name)}
+				charge := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: v.from, For: changing(v.from, v.to)}), Key: newKey(t, v.name), Cost: core.NoCost}
 				now := withPlan(t.Context(), 1)
-				charge.Cost = v.before
+				charge.Cost = units(v.before)
 				decide(t, g, charge)
 				charge.Cost = v.cost
 				held, d := reserve(t, g, 0, charge)
 				if held == nil {
 					t.Fatal(show(d))
 				}
-				charge.Cost = v.after
+				charge.Cost = units(v.after)
 				decide(t, g, charge)
 				if err := held.Cancel(now); err != nil {
 					t.Fatal(err)
 				}
-				charge.Cost = 0
+				charge.Cost = core.NoCost
 				if n := used(t, g, charge.Policy, charge.Key); n != v.used {
 					t.Errorf("%d used under the old limit, want %d", n, v.used)
 				}

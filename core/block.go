@@ -13,8 +13,8 @@ import (
 )
 
 // Block admits everything to a key until it has had Strikes strikes in any time of length Within,
-// and then nothing until the block has ended. Each unit that is spent is a strike. A charge with a
-// Cost of 0 asks whether the key is blocked, and one above that fits if it is not, whatever its
+// and then nothing until the block has ended. Each unit that is spent is a strike. A charge with
+// NoCost asks whether the key is blocked. Any other fits if the key is not blocked, whatever its
 // Cost.
 //
 // Each block lasts twice as long as the one before, up to Most. If the last one has ended for as
@@ -152,7 +152,7 @@ func (c *denialCache) blocks(ctx context.Context, charges []Charge, d *Decision)
 			continue
 		}
 		alone := [1]Charge{charges[i]}
-		alone[0].Cost = 0
+		alone[0].Cost = NoCost
 		var one Decision
 		if check(charges) != nil || !c.answer(ctx, alone[:], &one) {
 			continue

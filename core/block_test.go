@@ -35,7 +35,7 @@ func (g *guardian) strike(n int64) core.Decision {
 // rest returns how long the key is still blocked.
 func (g *guardian) rest() time.Duration {
 	g.Helper()
-	d := decide(g, g.gate, core.Charge{Policy: g.policy, Key: g.key})
+	d := decide(g, g.gate, core.Charge{Policy: g.policy, Key: g.key, Cost: core.NoCost})
 	if p := peek(g, g.gate, core.Charge{Policy: g.policy, Key: g.key, Cost: 1}); p.Allowed != d.Allowed || p.RetryAfter() != d.RetryAfter() {
 		g.Errorf("a Peek tells %s, a Decide %s", show(p), show(d))
 	}
@@ -147,7 +147,7 @@ func TestRefundedStrike(t *testing.T) {
 		}
 		k.strike(1)
 		k.want(0)
-		charge.Cost = 0
+		charge.Cost = core.NoCost
 		if r, _, err = g.Charge(t.Context(), charge); err != nil {
 			t.Fatal(err)
 		}
@@ -264,7 +264,7 @@ func TestBlockDuringOutage(t *testing.T) {
 	if err := g.BlockKey(ctx, local, key, time.Hour); err != nil {
 		t.Errorf("a Local policy: %v", err)
 	}
-	if d, err := g.Decide(ctx, core.Charge{Policy: local, Key: key}); d.Allowed || d.Source != core.SourceLocal || err != nil {
+	if d, err := g.Decide(ctx, core.Charge{Policy: local, Key: key, Cost: core.NoCost}); d.Allowed || d.Source != core.SourceLocal || err != nil {
 		t.Errorf("%s, %v", show(d), err)
 	}
 	if err := g.BlockKey(ctx, closed, key, time.Hour); err == nil {

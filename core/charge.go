@@ -13,13 +13,16 @@ import (
 // MaxCharges is the largest number of charges in one decision.
 const MaxCharges = algorithm.MaxCharges
 
+// NoCost is the Cost of a charge that spends nothing.
+const NoCost = -1
+
 // Charge is a cost on one key under one policy.
 type Charge struct {
 	Policy *Policy
 	Key    Key
-	// Cost is how many units the charge spends. Zero spends nothing, so a Charge without a Cost
-	// limits nothing. DenyAll denies a cost of 0, and so does a key whose Used exceeds its Limit. A
-	// cost above the limit is always denied. A negative cost is an error.
+	// Cost is how many units the charge spends. Zero means 1, and NoCost spends nothing. DenyAll
+	// denies NoCost too, and so does a key whose Used exceeds its Limit. A cost above the limit is
+	// always denied. Other negative costs are errors.
 	Cost int64
 	// Limit replaces the policy's limit in this charge, such as by that of a customer's plan. It is
 	// the policy's if nil. Charges of one key count together whatever their limits, unless these
@@ -28,6 +31,14 @@ type Charge struct {
 	// Clamp lowers a Cost above the limit to the limit, so that an untouched key admits it. It is
 	// for estimates: Reservation.Settle charges the rest as a debt.
 	Clamp bool
+}
+
+// units returns how many units the charge spends.
+func (c *Charge) units() int64 {
+	if c.Cost <= 0 {
+		return c.Cost + 1
+	}
+	return c.Cost
 }
 
 // inquiry is one decision on its way: the charges that the caller asked for, and those that a store
@@ -155,7 +166,7 @@ func check(charges []Charge) error {
 		case a.Policy == nil || a.Policy.own == nil:
 			return fmt.Errorf("%w: the policy of charge %d is missing, or not made by NewPolicy",
 				ErrCharge, i)
-		case a.Cost < 0:
+		case a.Cost < NoCost:
 			return fmt.Errorf("%w: the cost of charge %d (%s) is %d",
 				ErrCharge, i, a.Policy.name, a.Cost)
 		case a.Key.outer == 0:
@@ -218,7 +229,7 @@ func (p *inquiry) add(ctx context.Context, i int) error {
 		if c.from != from && !sameLimit(c.own, a.Limit) {
 			return fmt.Errorf("%w: two limits of %s for one key", ErrCharge, a.Policy.name)
 		}
-		c.Add(a.Cost)
+		c.Add(a.units())
 		c.clamp(a.Clamp)
 		p.place[i] = int8(at)
 		return nil
@@ -227,7 +238,7 @@ func (p *inquiry) add(ctx context.Context, i int) error {
 	p.wire = append(p.wire, charge{})
 	c := &p.wire[p.place[i]] // is filled in here, because it is large
 	c.policy, c.key, c.own, c.from = a.Policy, a.Key, a.Limit, from
-	c.Limit, c.Shadow, c.Units = current, a.Policy.shadow, a.Cost
+	c.Limit, c.Shadow, c.Units = current, a.Policy.shadow, a.units()
 	c.at(a.Key, from)
 	c.HoldFor = a.Policy.hold.Microseconds()
 	c.adjust()

@@ -42,7 +42,7 @@ func TestEqualLimitsAreOneLimit(t *testing.T) {
 	go func() {
 		defer close(done)
 		for i := range int64(20_000) {
-			_, _ = g.Peek(context.Background(), core.Charge{Policy: p, Key: other, Limit: frozen(i + 100)})
+			_, _ = g.Peek(context.Background(), core.Charge{Policy: p, Key: other, Cost: core.NoCost, Limit: frozen(i + 100)})
 		}
 	}()
 	key := newKey(t, "k")
@@ -88,7 +88,7 @@ func TestInvalidLogAfterAValidOne(t *testing.T) {
 // A cost of 0 fits any number of times.
 func TestSpendUpToWithoutCost(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
-		free := core.Charge{Policy: limited(t, "free", core.PerHour(10)), Key: newKey(t, "k")}
+		free := core.Charge{Policy: limited(t, "free", core.PerHour(10)), Key: newKey(t, "k"), Cost: core.NoCost}
 		one := core.Charge{Policy: limited(t, "one", frozen(1000)), Key: newKey(t, "k"), Cost: 1}
 		if n, d, err := g.SpendUpTo(t.Context(), 100, free, one); n != 100 || err != nil {
 			t.Errorf("granted %d: %s, %v", n, show(d), err)

@@ -57,7 +57,7 @@ func (v *vector) play(t *testing.T, g *core.Gate, c *manualClock, key core.Key) 
 				}
 			}
 		}
-		charge := core.Charge{Policy: policy, Key: key, Cost: number[0]}
+		charge := core.Charge{Policy: policy, Key: key, Cost: units(number[0])}
 		switch word[0] {
 		case "decide":
 			d, err = g.Decide(ctx, charge)
@@ -83,7 +83,7 @@ func (v *vector) play(t *testing.T, g *core.Gate, c *manualClock, key core.Key) 
 			switch word[0] {
 			case "use":
 				ctx = withPlan(t.Context(), int(number[0]))
-				charge.Cost = 0
+				charge.Cost = core.NoCost
 			case "reset":
 				err = g.Reset(ctx, core.Charge{Policy: policy, Key: key})
 			case "cancel":

@@ -79,7 +79,7 @@ func (c *denialCache) keep(p *inquiry, d *Decision) {
 	for i := range p.asked {
 		if r := d.at(i); p.asked[i].Policy.blocks && !r.Allowed && !r.Policy.shadow {
 			one := Decision{Source: d.Source, n: 1, inline: [inlineResults]Result{*r}}
-			c.put(p, i, i+1, 0, &one)
+			c.put(p, i, i+1, NoCost, &one)
 		}
 	}
 	if p.op == algorithm.Decide {
@@ -235,7 +235,7 @@ func (c *denialCache) set(charges []Charge) *[2]atomic.Pointer[pastDenial] {
 		if a.Policy == nil {
 			continue // an error, which is not remembered
 		}
-		h = (h^a.Key.sum^a.Policy.hash)*denialMixing + uint64(a.Cost)
+		h = (h^a.Key.sum^a.Policy.hash)*denialMixing + uint64(a.units())
 	}
 	return &c.sets[h%denialSets]
 }
@@ -243,8 +243,8 @@ func (c *denialCache) set(charges []Charge) *[2]atomic.Pointer[pastDenial] {
 // of reports whether the charges are those that were denied, whatever their limits are.
 func (k *pastDenial) of(charges []Charge) bool {
 	return slices.EqualFunc(k.charges, charges, func(a, b Charge) bool {
-		return a.Policy == b.Policy && a.Key.path == b.Key.path && a.Cost == b.Cost &&
-			a.Clamp == b.Clamp
+		return a.Policy == b.Policy && a.Key.path == b.Key.path &&
+			a.units() == b.units() && a.Clamp == b.Clamp
 	})
 }
 

@@ -42,7 +42,7 @@ func TestCachedDenialIsDropped(t *testing.T) {
 			return d
 		}, false, core.SourceRedis},
 		{"a smaller cost", func(t *testing.T, gates *cachedGate, c core.Charge, _ *core.Reservation) core.Decision {
-			c.Cost = 0
+			c.Cost = core.NoCost
 			return decide(t, gates.Gate, c)
 		}, true, core.SourceRedis},
 		{"Reset", func(t *testing.T, gates *cachedGate, c core.Charge, _ *core.Reservation) core.Decision {

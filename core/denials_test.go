@@ -167,7 +167,7 @@ func TestCachedDenialCountsDown(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			eachCachedGate(t, func(t *testing.T, gates *cachedGate) {
-				c := core.Charge{Policy: limited(t, "p", tt.limit), Key: newKey(t, "k")}
+				c := core.Charge{Policy: limited(t, "p", tt.limit), Key: newKey(t, "k"), Cost: core.NoCost}
 				beside := core.Charge{Policy: limited(t, "q", core.PerSecond(9)), Key: c.Key, Cost: 1}
 				for _, c.Cost = range tt.spend {
 					reserve(t, gates.Gate, time.Hour, c)
@@ -386,7 +386,7 @@ func TestCachedDenialsAgreeWithRedis(t *testing.T) {
 				var charges []core.Charge
 				for i := range rapid.SampledFrom([]int{1, 1, 1, 2, 3}).Draw(rt, "charges") {
 					charges = append(charges, core.Charge{
-						Policy: used[i], Key: newKey(t, fmt.Sprint(run)), Cost: rapid.SampledFrom([]int64{1, 1, 1, 2, 3, 5, 0}).Draw(rt, "cost"),
+						Policy: used[i], Key: newKey(t, fmt.Sprint(run)), Cost: rapid.SampledFrom([]int64{1, 1, 1, 2, 3, 5, core.NoCost}).Draw(rt, "cost"),
 					})
 				}
 				gate := gates.Gate

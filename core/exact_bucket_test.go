@@ -79,7 +79,7 @@ var exactRates = []struct {
 func TestTokenBucketIsExact(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
 		polls := 150
-		switch inMemory := peek(t, g, core.Charge{Policy: limited(t, "p", core.PerSecond(1)), Key: newKey(t, "k")}).Source == core.SourceMemory; {
+		switch inMemory := peek(t, g, core.Charge{Policy: limited(t, "p", core.PerSecond(1)), Key: newKey(t, "k"), Cost: core.NoCost}).Source == core.SourceMemory; {
 		case inMemory && long():
 			polls = 1_000_000
 		case inMemory:
@@ -104,7 +104,7 @@ func TestTokenBucketIsExact(t *testing.T) {
 }
 
 func runExact(t *testing.T, g *core.Gate, c *manualClock, limit core.TokenBucket, polls int, rng *rand.Rand) error {
-	charge := core.Charge{Policy: limited(t, fmt.Sprintf("r%d-b%d", limit.Rate, limit.Burst), limit), Key: newKey(t, "exact")}
+	charge := core.Charge{Policy: limited(t, fmt.Sprintf("r%d-b%d", limit.Rate, limit.Burst), limit), Key: newKey(t, "exact"), Cost: core.NoCost}
 	exact := newExactBucket(limit, c.now())
 	token := limit.Per.Microseconds()/limit.Rate + 1
 	for i := range polls {

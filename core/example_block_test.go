@@ -32,7 +32,7 @@ func ExampleBlock() {
 			log.Fatal(err)
 		}
 	}
-	d, err := gate.Decide(ctx, core.Charge{Policy: bans, Key: user}) // a cost of 0 only asks
+	d, err := gate.Decide(ctx, core.Charge{Policy: bans, Key: user, Cost: core.NoCost}) // only asks
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package core_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -131,13 +132,16 @@ func eachGate(t *testing.T, f func(t *testing.T, g *core.Gate, c *manualClock)) 
 	})
 }
 
+// units returns the Cost of a charge of n units.
+func units(n int64) int64 { return cmp.Or(n, core.NoCost) }
+
 // atMost asks for as many units as the first charge costs.
 func atMost(g *core.Gate, ctx context.Context, charges ...core.Charge) (int64, core.Decision, error) {
-	units := slices.Clone(charges)
-	for i := range units {
-		units[i].Cost = min(1, units[i].Cost)
+	ones := slices.Clone(charges)
+	for i := range ones {
+		ones[i].Cost = min(1, ones[i].Cost)
 	}
-	return g.SpendUpTo(ctx, charges[0].Cost, units...)
+	return g.SpendUpTo(ctx, max(0, charges[0].Cost), ones...)
 }
 
 func decide(t testing.TB, g *core.Gate, charges ...core.Charge) core.Decision {

@@ -27,7 +27,7 @@ func TestInvalidCharges(t *testing.T) {
 		{"none", nil, core.ErrCharge},
 		{"17", make([]core.Charge, 17), core.ErrCharge},
 		{"nil policy", []core.Charge{good, {Key: key, Cost: 1}}, core.ErrCharge},
-		{"negative cost", []core.Charge{good, {Policy: p, Key: key, Cost: -1}}, core.ErrCharge},
+		{"negative cost", []core.Charge{good, {Policy: p, Key: key, Cost: -2}}, core.ErrCharge},
 		{"smallest cost", []core.Charge{{Policy: p, Key: key, Cost: math.MinInt64}}, core.ErrCharge},
 		{"zero key", []core.Charge{good, {Policy: p, Cost: 1}}, core.ErrKey},
 		{"two policies of one name", []core.Charge{good, {Policy: q, Key: key, Cost: 1}}, core.ErrCharge},

@@ -78,7 +78,7 @@ func TestUnheldChargesAreSettledOnce(t *testing.T) {
 		postpaid := newPolicy(t, core.PolicyConfig{Name: "postpaid", Algorithm: frozen(10), Hold: time.Hour})
 		decide(t, g, core.Charge{Policy: refunded, Key: key, Cost: 4}) // somebody else's
 		r := charge(t, g, core.Charge{Policy: held, Key: key, Cost: 4}, core.Charge{Policy: refunded, Key: key, Cost: 2},
-			core.Charge{Policy: raised, Key: key, Cost: 1}, core.Charge{Policy: postpaid, Key: key})
+			core.Charge{Policy: raised, Key: key, Cost: 1}, core.Charge{Policy: postpaid, Key: key, Cost: core.NoCost})
 		hook.loses.Store(true)
 		if err := r.Settle(t.Context(), 3, 0, 4, 3); !errors.Is(err, errReplyLost) {
 			t.Error(err)

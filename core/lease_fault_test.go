@@ -197,7 +197,7 @@ func TestWaitersReturnToRedis(t *testing.T) {
 	g := redisGate(t, s.Client(t), core.Config{Timeout: shortTimeout})
 	sem := semaphore(t, g, core.SemaphoreConfig{})
 	level := core.Level{Key: newKey(t, "k"), Limit: 3}
-	viaRedis(t, g, core.Charge{Policy: limited(t, "p", frozen(1)), Key: newKey(t, "z")})
+	viaRedis(t, g, core.Charge{Policy: limited(t, "p", frozen(1)), Key: newKey(t, "z"), Cost: core.NoCost})
 	s.Stop()
 	var held []*core.Lease
 	for range 3 {

@@ -276,7 +276,7 @@ func TestSettleAfterRaisedLimit(t *testing.T) {
 					t.Fatal(err)
 				}
 				// The refund may come too late. It never takes back another caller's charge.
-				charge.Cost = 0
+				charge.Cost = core.NoCost
 				d, err := g.Peek(raised, charge)
 				if n := d.At(0).Used; err != nil || n < 950 || n > 954+max(0, actual-4) {
 					t.Errorf("%s, settled as %d: %s, %v", r.name, actual, show(d), err)

@@ -3,6 +3,7 @@ package core
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -34,7 +35,8 @@ func (l *Limiter) Allow(ctx context.Context, key Key) (d Decision, err error) {
 	return d, err
 }
 
-// AllowN spends n units of each policy, or nothing. The errors are those of Gate.Decide.
+// AllowN spends n units of each policy, or nothing; 0 units are [NoCost]. The errors are those of
+// Gate.Decide.
 func (l *Limiter) AllowN(ctx context.Context, key Key, n int64) (d Decision, err error) {
 	err = l.allow(ctx, &d, key, n)
 	return d, err
@@ -46,7 +48,14 @@ func (l *Limiter) allow(ctx context.Context, d *Decision, key Key, n int64) erro
 	return err
 }
 
+// charges returns a charge of n units under each policy. A negative n stays an error.
 func (l *Limiter) charges(charges []Charge, key Key, n int64) []Charge {
+	switch {
+	case n == 0:
+		n = NoCost
+	case n < 0:
+		n = math.MinInt64
+	}
 	charges = slices.Grow(charges, len(l.policies))[:len(l.policies)]
 	for i, p := range l.policies {
 		c := &charges[i]

@@ -127,7 +127,7 @@ func TestOperationsAreLinearizable(t *testing.T) {
 					var reserved sync.RWMutex
 					history := record(goroutines, func(goroutine int, r *recorder) {
 						for range each {
-							linearStep(t, g, core.Charge{Policy: p, Key: key}, goroutine, r, &reserved)
+							linearStep(t, g, core.Charge{Policy: p, Key: key, Cost: core.NoCost}, goroutine, r, &reserved)
 						}
 					})
 					if t.Failed() {

@@ -118,7 +118,7 @@ func TestMemoryCountsExactlyUnderConcurrency(t *testing.T) {
 	}
 	wg.Wait()
 	for i, k := range keys {
-		if d := peek(t, g, core.Charge{Policy: p, Key: k}); d.At(0).Used != spent[i].Load() {
+		if d := peek(t, g, core.Charge{Policy: p, Key: k, Cost: core.NoCost}); d.At(0).Used != spent[i].Load() {
 			t.Errorf("key %d: %d used, %d admitted", i, d.At(0).Used, spent[i].Load())
 		}
 	}

@@ -155,7 +155,7 @@ func TestMemorySurvivesPanicOfItsClock(t *testing.T) {
 		t,
 		"k",
 	)
-	for _, charges := range [][]core.Charge{{{Policy: p, Key: k}}, {{Policy: p, Key: k}, {Policy: q, Key: k}}} {
+	for _, charges := range [][]core.Charge{{{Policy: p, Key: k, Cost: core.NoCost}}, {{Policy: p, Key: k, Cost: core.NoCost}, {Policy: q, Key: k, Cost: core.NoCost}}} {
 		clock.broken = true
 		func() {
 			defer func() {

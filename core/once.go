@@ -95,7 +95,7 @@ func (o *Once) Gate() *Gate {
 // is closed, the errors are those of Semaphore.Acquire. On success the caller must call Succeed or
 // Fail; defer Fail, which does nothing after Succeed.
 func (o *Once) Begin(ctx context.Context, key Key, maxWait time.Duration) (*Attempt, error) {
-	asked := Charge{Policy: o.done, Key: key}
+	asked := Charge{Policy: o.done, Key: key, Cost: NoCost}
 	slot := one(key)
 	slot.MaxWait = max(0, maxWait)
 	var l *Lease

@@ -286,7 +286,7 @@ func TestAlternatingAnchorsCountSeparately(t *testing.T) {
 			t.Errorf("%d admitted in one day of the first anchor and two of the second", got)
 		}
 		for i, anchor := range days {
-			d, err := g.Peek(withPlan(t.Context(), i), core.Charge{Policy: charge.Policy, Key: charge.Key})
+			d, err := g.Peek(withPlan(t.Context(), i), core.Charge{Policy: charge.Policy, Key: charge.Key, Cost: core.NoCost})
 			if err != nil || d.At(0).Used > 5 {
 				t.Errorf("%+v: %s, %v", anchor, show(d), err)
 			}
@@ -344,7 +344,7 @@ func TestReserveOfZeroDoesNotWait(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
 		charge := core.Charge{Policy: limited(t, "p", core.LeakyBucket{Rate: 1, Per: time.Minute, Capacity: 5}), Key: newKey(t, "k"), Cost: 5}
 		decide(t, g, charge)
-		charge.Cost = 0
+		charge.Cost = core.NoCost
 		for _, wait := range []time.Duration{0, time.Hour} {
 			if r, d := reserve(t, g, wait, charge); r == nil || d.At(0).Delay != 0 || r.Delay() != 0 {
 				t.Errorf("with a wait of at most %v: %s", wait, show(d))

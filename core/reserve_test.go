@@ -41,7 +41,7 @@ func cancel(t testing.TB, r *core.Reservation) {
 
 func used(t testing.TB, g *core.Gate, p *core.Policy, key core.Key) int64 {
 	t.Helper()
-	d := peek(t, g, core.Charge{Policy: p, Key: key})
+	d := peek(t, g, core.Charge{Policy: p, Key: key, Cost: core.NoCost})
 	return d.At(0).Used
 }
 
@@ -280,7 +280,7 @@ func TestSettleOfSeveralCharges(t *testing.T) {
 		a, b := newKey(t, "k", "a"), newKey(t, "k", "b")
 		charges := []core.Charge{
 			{Policy: tokens, Key: a, Cost: 10}, {Policy: limited(t, "unlimited", core.Unlimited{}), Key: a, Cost: 1}, {Policy: requests, Key: a, Cost: 1},
-			{Policy: tokens, Key: a, Cost: 20}, {Policy: shadow, Key: a, Cost: 10}, {Policy: tokens, Key: b, Cost: 5}, {Policy: requests, Key: b},
+			{Policy: tokens, Key: a, Cost: 20}, {Policy: shadow, Key: a, Cost: 10}, {Policy: tokens, Key: b, Cost: 5}, {Policy: requests, Key: b, Cost: core.NoCost},
 		}
 		first, _ := reserve(t, g, 0, charges...)
 		second, d := reserve(t, g, 0, charges...)
@@ -317,7 +317,7 @@ func TestSettleOfZeroEstimate(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
 		for _, l := range limitsOfTen {
 			policy, key := limited(t, "p", l.algorithm), newKey(t, l.name)
-			r, _ := reserve(t, g, 0, core.Charge{Policy: policy, Key: key})
+			r, _ := reserve(t, g, 0, core.Charge{Policy: policy, Key: key, Cost: core.NoCost})
 			settle(t, r, 5)
 			if n := used(t, g, policy, key); n != 5 {
 				t.Errorf("%s: %d used", l.name, n)
@@ -352,7 +352,7 @@ func TestSettleAfterOutage(t *testing.T) {
 		if err := r.Settle(t.Context(), 5, 5); err != nil {
 			t.Error(err)
 		}
-		d, err = g.Peek(t.Context(), core.Charge{Policy: p, Key: key})
+		d, err = g.Peek(t.Context(), core.Charge{Policy: p, Key: key, Cost: core.NoCost})
 		if want := map[core.FailureMode]int64{core.FailLocal: 5}[mode]; err != nil || d.At(0).Used != want {
 			t.Errorf("settled as 5: %s, %v", show(d), err)
 		}

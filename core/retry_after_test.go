@@ -75,7 +75,7 @@ func eachWaitLimit(t *testing.T, n int, spend func(rng *rand.Rand, g *core.Gate,
 			if c.micros.Store(epoch); !w.from.IsZero() {
 				c.micros.Store(w.from.UnixMicro())
 			}
-			charge := core.Charge{Policy: limited(t, fmt.Sprintf("p%d", i), w.algorithm), Key: newKey(t, "k")}
+			charge := core.Charge{Policy: limited(t, fmt.Sprintf("p%d", i), w.algorithm), Key: newKey(t, "k"), Cost: core.NoCost}
 			for range rounds(t, n) {
 				charge.Cost = 1 + rng.Int64N(w.limit)
 				if rng.IntN(3) > 0 {
@@ -208,7 +208,7 @@ func TestReserveWaitsAtMostTheGivenTime(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
 		rng := rand.New(rand.NewPCG(1, 2))
 		for i, limit := range limits {
-			charge := core.Charge{Policy: limited(t, fmt.Sprintf("p%d", i), limit), Key: newKey(t, "k")}
+			charge := core.Charge{Policy: limited(t, fmt.Sprintf("p%d", i), limit), Key: newKey(t, "k"), Cost: core.NoCost}
 			for range rounds(t, 40) {
 				charge.Cost = 1 + rng.Int64N(3)
 				found := peek(t, g, charge)
@@ -277,9 +277,9 @@ func TestRetryAfterNever(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
 		for i, tt := range tests {
 			t.Run(tt.name, func(t *testing.T) {
-				charge := core.Charge{Policy: limited(t, fmt.Sprintf("p%d", i), tt.limit), Key: newKey(t, "k"), Cost: tt.spent}
+				charge := core.Charge{Policy: limited(t, fmt.Sprintf("p%d", i), tt.limit), Key: newKey(t, "k"), Cost: units(tt.spent)}
 				decide(t, g, charge)
-				charge.Cost = tt.cost
+				charge.Cost = units(tt.cost)
 				d := decide(t, g, charge)
 				r := d.At(0)
 				if d.Allowed == tt.denied || r.ResetAfter != tt.reset {

@@ -210,7 +210,7 @@ func TestNoKeyIsCreatedWithoutSpending(t *testing.T) {
 		spendsNothing(t, takeSnapshot, "a peek that denies", func() bool { return !peek(t, g, charges(4)...).Allowed })
 		spendsNothing(t, takeSnapshot, "a peek that allows", func() bool { return peek(t, g, charges(1)...).Allowed })
 		spendsNothing(t, takeSnapshot, "costs of 0", func() bool {
-			return decide(t, g, core.Charge{Policy: p, Key: key}, core.Charge{Policy: q, Key: key}).Allowed
+			return decide(t, g, core.Charge{Policy: p, Key: key, Cost: core.NoCost}, core.Charge{Policy: q, Key: key, Cost: core.NoCost}).Allowed
 		})
 		spendsNothing(t, takeSnapshot, "a shadow that does not fit", func() bool {
 			return decide(t, g, core.Charge{Policy: shadow, Key: key, Cost: 4}).Allowed

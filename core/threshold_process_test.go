@@ -212,7 +212,7 @@ func TestThresholdOfDeadProcessIsTold(t *testing.T) {
 		return g
 	}
 	first, second := gate(), gate()
-	charge := core.Charge{Policy: watched(t, frozen(10)), Key: newKey(t, "k")}
+	charge := core.Charge{Policy: watched(t, frozen(10)), Key: newKey(t, "k"), Cost: core.NoCost}
 	decide(t, first, charge)
 	l.want(t, first)
 	c.advance(10*time.Second - time.Microsecond)

@@ -119,7 +119,7 @@ func TestThresholdsAreToldOncePerPeriod(t *testing.T) {
 					l.want(t, g)
 					spend(1)
 					l.want(t, g, "p a/b 80%: 8 of 10")
-					spend(0)
+					spend(core.NoCost)
 					spend(9) // is denied
 					l.want(t, g)
 					spend(2)
@@ -154,7 +154,7 @@ func TestRaisedLimitHasItsOwnThresholds(t *testing.T) {
 		spend(1)
 		l.want(t, g)
 		c.advance(time.Hour)
-		spend(0)
+		spend(core.NoCost)
 		l.want(t, g)
 	})
 }
@@ -197,7 +197,7 @@ func TestEveryDecisionFindsThresholds(t *testing.T) {
 		eachGateTold(t, func(t *testing.T, g *core.Gate, _ *manualClock, l *told) {
 			key := newKey(t, "k")
 			decide(t, g, core.Charge{Policy: limited(t, "p", day), Key: key, Cost: 8})
-			c := core.Charge{Policy: watched(t, day), Key: key}
+			c := core.Charge{Policy: watched(t, day), Key: key, Cost: core.NoCost}
 			peek(t, g, c)
 			l.want(t, g)
 			decide(t, g, c)
@@ -292,7 +292,7 @@ func TestFailedClaimIsMadeAgain(t *testing.T) {
 		c := core.Charge{Policy: watched(t, frozen(10)), Key: newKey(t, "k"), Cost: 8}
 		decide(t, g, c)
 		l.want(t, g)
-		c.Cost = 0
+		c.Cost = core.NoCost
 		decide(t, g, c)
 		l.want(t, g)
 		if len(failed) != 2 {
@@ -332,7 +332,7 @@ func TestFailedMarkIsSentAgain(t *testing.T) {
 			t.Error(err)
 		}
 		other := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, Observe: l.observe})
-		c.Cost = 0
+		c.Cost = core.NoCost
 		decide(t, other, c)
 		l.want(t, other)
 		marked := false
@@ -409,7 +409,7 @@ func TestThresholdsDuringOutage(t *testing.T) {
 	l.want(t, g)
 	s.Continue()
 	for {
-		d, err := g.Decide(t.Context(), core.Charge{Policy: p, Key: key, Cost: 0})
+		d, err := g.Decide(t.Context(), core.Charge{Policy: p, Key: key, Cost: core.NoCost})
 		if err != nil {
 			t.Fatal(err)
 		}

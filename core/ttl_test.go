@@ -35,7 +35,7 @@ func TestKeyOutlivesItsState(t *testing.T) {
 		client := s.Client(t)
 		g := redisGate(t, client, core.Config{Prefix: s.Prefix})
 		p := limited(t, "p", core.TokenBucket{Rate: 1_000_000, Per: time.Second, Burst: 10_000_000_000})
-		charge := core.Charge{Policy: p, Key: newKey(t, "k")}
+		charge := core.Charge{Policy: p, Key: newKey(t, "k"), Cost: core.NoCost}
 		kept := 0
 		var before time.Duration
 		for range rounds(t, 400) {

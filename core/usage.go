@@ -9,7 +9,7 @@ import (
 
 // Usage returns how a key stands under policies: one result for each, in their order, with Limit,
 // Used, Remaining and the waits until there is more. It spends nothing and takes one round trip,
-// whether the key is exhausted or not. Results are those of a cost of 0. A policy that is Unlimited
+// whether the key is exhausted or not. Results are those of NoCost. A policy that is Unlimited
 // for the key has a result that is not Known, and DenyAll has one with a Limit of 0.
 //
 // While Redis does not answer, nobody knows what is used, so Usage returns an error whatever the
@@ -18,7 +18,7 @@ import (
 func (g *Gate) Usage(ctx context.Context, key Key, policies ...*Policy) (Decision, error) {
 	charges := make([]Charge, len(policies))
 	for i, p := range policies {
-		charges[i] = Charge{Policy: p, Key: key}
+		charges[i] = Charge{Policy: p, Key: key, Cost: NoCost}
 	}
 	d, err := g.Peek(ctx, charges...)
 	if err == nil {

@@ -49,7 +49,7 @@ func newTwin(t testing.TB, token time.Duration, burst int) *twin {
 }
 
 func (w *twin) charge(n int) core.Charge {
-	return core.Charge{Policy: w.policy, Key: w.key, Cost: int64(n)}
+	return core.Charge{Policy: w.policy, Key: w.key, Cost: units(int64(n))}
 }
 
 func (w *twin) advance(d time.Duration) { w.clock.Advance(d) }
@@ -361,7 +361,7 @@ func TestExtremeLimitsDifferFromXTimeRate(t *testing.T) {
 	}
 	for _, tt := range tests {
 		g := memoryGate(t, core.Config{Clock: core.NewManualClock(now)})
-		c := core.Charge{Policy: limited(t, "p", tt.ours), Key: newKey(t, "k")}
+		c := core.Charge{Policy: limited(t, "p", tt.ours), Key: newKey(t, "k"), Cost: core.NoCost}
 		for i, n := range tt.costs {
 			delay := time.Duration(-1)
 			if r := tt.x.ReserveN(now, int(n)); r.OK() {

@@ -178,7 +178,7 @@ func TestChild(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	charge := core.Charge{Policy: policy, Key: newKey(t, "acme"), Cost: 0}
+	charge := core.Charge{Policy: policy, Key: newKey(t, "acme"), Cost: core.NoCost}
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
 		d, err := gate.Decide(context.Background(), charge)
 		if err != nil {

@@ -94,7 +94,7 @@ func (g *gateway) budgets(ctx context.Context, t *tier, key core.Key) ([]budgetS
 	all := []budgetStatus{}
 	var charges []core.Charge
 	for _, p := range t.budgets {
-		charges = append(charges, core.Charge{Policy: p, Key: key})
+		charges = append(charges, core.Charge{Policy: p, Key: key, Cost: core.NoCost})
 	}
 	d, err := g.gate.Peek(ctx, charges...)
 	if err = cmp.Or(err, d.Cause); err != nil {

@@ -110,7 +110,7 @@ func TestHostileUsage(t *testing.T) {
 // charge returns the charge of acme under the budget.
 func (r *rig) charge() core.Charge {
 	r.Helper()
-	return core.Charge{Policy: r.budget, Key: core.Must(core.NewKey(core.Must(tenant(r.request(chatPath, "")))))}
+	return core.Charge{Policy: r.budget, Key: core.Must(core.NewKey(core.Must(tenant(r.request(chatPath, ""))))), Cost: core.NoCost}
 }
 
 // A stream that is cut pays what it has shown, whatever other requests have taught of the model.

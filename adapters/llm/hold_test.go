@@ -28,7 +28,7 @@ func TestStreamKeepsItsHold(t *testing.T) {
 		}
 		q := httptest.NewRequest(http.MethodPost, chatPath, strings.NewReader(small)) // 3 + 5
 		q.Header.Set("X-Tenant", "acme")
-		charge := core.Charge{Policy: p, Key: core.Must(core.NewKey(core.Must(tenant(q))))}
+		charge := core.Charge{Policy: p, Key: core.Must(core.NewKey(core.Must(tenant(q)))), Cost: core.NoCost}
 		used := func() int64 {
 			d, err := gate.Peek(t.Context(), charge)
 			if err != nil {

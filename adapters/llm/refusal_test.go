@@ -213,7 +213,7 @@ func TestPanicsOfFunctions(t *testing.T) {
 				}()
 				r.meter.Handler(http.HandlerFunc(chat(7, 11))).ServeHTTP(w, q)
 			}()
-			d, err := r.gate.Peek(t.Context(), core.Charge{Policy: r.budget, Key: core.Must(core.NewKey(core.Must(tenant(q))))})
+			d, err := r.gate.Peek(t.Context(), core.Charge{Policy: r.budget, Key: core.Must(core.NewKey(core.Must(tenant(q)))), Cost: core.NoCost})
 			if err != nil || d.At(0).Used != c.used {
 				t.Errorf("%d units are used, %v", d.At(0).Used, err)
 			}

@@ -1,6 +1,7 @@
 package nethttp
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -74,7 +75,7 @@ func (a *Admission) deriveBlocks(r *http.Request, charges []core.Charge) ([]core
 			return nil, err
 		}
 		if ok {
-			charges = append(charges, core.Charge{Policy: b.Policy, Key: key})
+			charges = append(charges, core.Charge{Policy: b.Policy, Key: key, Cost: core.NoCost})
 			a.charged = append(a.charged, charged{rule: -1 - i})
 			a.blockKeys = append(a.blockKeys, key)
 		}
@@ -96,11 +97,13 @@ func (a *Admission) deriveRules(r *http.Request, charges []core.Charge) ([]core.
 		if !ok {
 			continue
 		}
-		if c.Cost, err = rule.cost(r); err != nil {
+		cost, err := rule.cost(r)
+		if err != nil {
 			return nil, err
 		}
+		c.Cost = cmp.Or(cost, core.NoCost)
 		charges = append(charges, c)
-		a.charged = append(a.charged, charged{i, c.Cost, c.Limit})
+		a.charged = append(a.charged, charged{i, cost, c.Limit})
 	}
 	return charges, nil
 }
@@ -113,7 +116,7 @@ func (a *Admission) chargeWithoutCost(rule *Rule, r *http.Request) (c core.Charg
 		return c, false, err
 	}
 	limit, err := rule.limit(a, r)
-	return core.Charge{Policy: rule.Policy, Key: key, Limit: limit, Clamp: rule.Clamp}, true, err
+	return core.Charge{Policy: rule.Policy, Key: key, Cost: core.NoCost, Limit: limit, Clamp: rule.Clamp}, true, err
 }
 
 // ruleKey derives the key of a rule below the scope. It reports false if the request has none and

@@ -220,3 +220,15 @@ func TestRefusalNamesTheReason(t *testing.T) {
 		})
 	}
 }
+
+// A request whose cost is 0 spends nothing, and passes however often it comes.
+func TestCostOfZeroSpendsNothing(t *testing.T) {
+	free := func(*http.Request) int64 { return 0 }
+	g := priced(t, nethttp.Rule{Cost: free}, func(*nethttp.Config) {})
+	for range 3 {
+		a := g.Admit(httptest.NewRequest("GET", "/", nil))
+		if d := a.Decision(); !a.Allowed() || d.At(0).Used != 0 {
+			t.Errorf("allowed %v, %d used", a.Allowed(), d.At(0).Used)
+		}
+	}
+}

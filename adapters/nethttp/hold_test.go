@@ -38,7 +38,7 @@ func TestRequestKeepsItsHold(t *testing.T) {
 					}
 				}
 				used := func() int64 {
-					d, err := gate.Peek(t.Context(), core.Charge{Policy: policy, Key: core.Must(core.NewKey("k"))})
+					d, err := gate.Peek(t.Context(), core.Charge{Policy: policy, Key: core.Must(core.NewKey("k")), Cost: core.NoCost})
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -85,7 +85,7 @@ func TestRefusedRequestHoldsNothing(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		for policy, want := range map[*core.Policy]int64{held: 10, spent: 5} {
-			d, err := gate.Peek(t.Context(), core.Charge{Policy: policy, Key: core.Must(core.NewKey("k"))})
+			d, err := gate.Peek(t.Context(), core.Charge{Policy: policy, Key: core.Must(core.NewKey("k")), Cost: core.NoCost})
 			if err != nil || d.At(0).Used != want {
 				t.Errorf("%s: %d units are in use, want %d, %v", policy.Name(), d.At(0).Used, want, err)
 			}

@@ -25,8 +25,8 @@ type Rule struct {
 	//
 	// An error, and a limit that is not valid, refuse the request with 500.
 	Limit func(*http.Request) (core.Algorithm, error)
-	// Cost returns what a request spends, zero or more. Nil is a cost of 1. A negative cost refuses
-	// the request with 500. What Cost reads of the body the handler cannot read again; see
+	// Cost returns what a request spends, zero or more; a request of 0 spends nothing. Nil is a cost
+	// of 1. A negative cost refuses the request with 500. What Cost reads of the body the handler cannot read again; see
 	// CostBody.
 	Cost func(*http.Request) int64
 	// CostBody is the number of body bytes that Cost may read. The guard reads up to that many

@@ -118,7 +118,7 @@ func (a *Admission) usage(r *http.Request) usage {
 	return u
 }
 
-// deriveKeys returns a charge of 0 for each rule that clients are told of.
+// deriveKeys returns a charge of nothing for each rule that clients are told of.
 func (a *Admission) deriveKeys(r *http.Request) (charges []core.Charge, err error) {
 	for i := range a.guard.cfg.Rules {
 		rule := &a.guard.cfg.Rules[i]

@@ -1,6 +1,7 @@
 package nethttp_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -77,7 +78,7 @@ func TestUsageTellsPolicies(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := gate.Decide(t.Context(), core.Charge{Policy: p, Key: key, Cost: tt.cost}); err != nil {
+			if _, err := gate.Decide(t.Context(), core.Charge{Policy: p, Key: key, Cost: cmp.Or(tt.cost, core.NoCost)}); err != nil {
 				t.Fatal(err)
 			}
 			h := authenticated(g.Usage())

@@ -1,0 +1,103 @@
+package core_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/redistest"
+)
+
+// A Charge without a Cost costs 1 whatever decides on it, and one of NoCost nothing.
+func TestCostZeroMeansOne(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
+		p, q := limited(t, "p", frozen(4)), limited(t, "q", frozen(4))
+		key := newKey(t, "k")
+		one, none := core.Charge{Policy: p, Key: key}, core.Charge{Policy: q, Key: key, Cost: core.NoCost}
+		for i, spend := range []func() (core.Decision, error){
+			func() (core.Decision, error) { return g.Decide(t.Context(), one, none) },
+			func() (core.Decision, error) {
+				_, d, err := g.Charge(t.Context(), one, none)
+				return d, err
+			},
+			func() (core.Decision, error) {
+				_, d, err := g.Reserve(t.Context(), 0, one, none)
+				return d, err
+			},
+			func() (core.Decision, error) {
+				_, d, err := g.SpendUpTo(t.Context(), 1, one, none)
+				return d, err
+			},
+		} {
+			if d := peek(t, g, one); !d.Allowed || d.At(0).Used != int64(i) {
+				t.Errorf("before %d: %s", i, show(d))
+			}
+			d, err := spend()
+			if err != nil || !d.Allowed || d.At(0).Used != int64(i+1) || d.At(1).Used != 0 {
+				t.Errorf("%d: %s, %v", i, show(d), err)
+			}
+		}
+		if d := peek(t, g, one); d.Allowed {
+			t.Errorf("a fifth unit fits: %s", show(d))
+		}
+		if d := peek(t, g, core.Charge{Policy: p, Key: key, Cost: core.NoCost}); !d.Allowed {
+			t.Errorf("nothing does not fit: %s", show(d))
+		}
+	})
+}
+
+// Charges of one key add up, each with its own meaning of the Cost.
+func TestCostsOfOneKeyAddUp(t *testing.T) {
+	g := memoryGate(t, core.Config{})
+	p, key := limited(t, "p", frozen(10)), newKey(t, "k")
+	d := decide(t, g, core.Charge{Policy: p, Key: key}, core.Charge{Policy: p, Key: key, Cost: 3},
+		core.Charge{Policy: p, Key: key, Cost: core.NoCost}, core.Charge{Policy: p, Key: key})
+	if d.At(0).Used != 5 {
+		t.Errorf("1 + 3 + nothing + 1: %s", show(d))
+	}
+}
+
+// The same cost said in two ways has one remembered denial, and another cost another one.
+func TestCachedDenialOfCostZero(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix})
+		c := core.Charge{Policy: limited(t, "p", frozen(1)), Key: newKey(t, "k")}
+		decide(t, g, c)
+		decide(t, g, c) // denied
+		c.Cost = 1
+		if d := decide(t, g, c); d.Allowed || d.Source != core.SourceCache {
+			t.Errorf("cost 1: %v %s", d.Source, show(d))
+		}
+		c.Cost = core.NoCost
+		if d := decide(t, g, c); !d.Allowed || d.Source != core.SourceRedis {
+			t.Errorf("no cost: %v %s", d.Source, show(d))
+		}
+	})
+}
+
+// AllowN counts as AllowN of golang.org/x/time/rate does: 0 units are nothing.
+func TestLimiterSpendsNothingForZero(t *testing.T) {
+	g := memoryGate(t, core.Config{})
+	l, err := g.Limiter(limited(t, "p", core.PerHour(1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := newKey(t, "k")
+	for range 2 {
+		if d, err := l.AllowN(t.Context(), key, 0); err != nil || !d.Allowed || d.At(0).Used != 0 {
+			t.Errorf("AllowN of 0: %s, %v", show(d), err)
+		}
+	}
+	for _, n := range []int64{-1, -2} {
+		if _, err := l.AllowN(t.Context(), key, n); !errors.Is(err, core.ErrCharge) {
+			t.Errorf("AllowN of %d: %v", n, err)
+		}
+		if _, _, err := l.Reserve(t.Context(), time.Hour, key, n); !errors.Is(err, core.ErrCharge) {
+			t.Errorf("Reserve of %d: %v", n, err)
+		}
+		if _, err := l.WaitN(t.Context(), key, n); !errors.Is(err, core.ErrCharge) {
+			t.Errorf("WaitN of %d: %v", n, err)
+		}
+	}
+}
