@@ -97,7 +97,7 @@ func TestDocumentedPermissions(t *testing.T) {
 	if err := f.Reset(t.Context()); err != nil {
 		t.Error(err)
 	}
-	for _, err := range g.BlockedKeys(t.Context(), limited(t, "block", core.Block{Strikes: 1, Within: time.Hour, For: time.Hour})) {
+	for _, err := range blocklist(t, g, limited(t, "block", core.Block{Strikes: 1, Within: time.Hour, For: time.Hour})).All(t.Context()) {
 		t.Error(err)
 	}
 	if err := g.Close(t.Context()); err != nil {

@@ -329,11 +329,11 @@ func (l *lockstep) step(i int) {
 			at := slices.IndexFunc(mixedPolicies, func(p core.PolicyConfig) bool { return p.Name == "block" }) + pick%4
 			policy, key := l.policies[i][at], charges[0].Key
 			if what = "ForgetStrikes"; op == 24 {
-				seen[i] = fmt.Sprint(g.ForgetStrikes(ctx, policy, key))
+				seen[i] = fmt.Sprint(blocklist(l, g, policy).Forget(ctx, key))
 				break
 			}
 			what = "BlockKey"
-			seen[i] = fmt.Sprint(g.BlockKey(ctx, policy, key, wait+time.Microsecond))
+			seen[i] = fmt.Sprint(blocklist(l, g, policy).Block(ctx, key, wait+time.Microsecond))
 		case op >= 22 && pick < len(l.held):
 			r := l.held[pick][i]
 			if what = "Cancel"; op == 22 {

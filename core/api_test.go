@@ -105,7 +105,7 @@ func TestResultsAreInOrderOfCharges(t *testing.T) {
 
 func TestWaitDeniesAtOnceBeyondDeadline(t *testing.T) {
 	g := memoryGate(t, core.Config{})
-	l, err := g.Limiter(limited(t, "p", core.PerMinute(1)))
+	l, err := core.NewLimiter(g, limited(t, "p", core.PerMinute(1)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +128,7 @@ func TestWaitDeniesAtOnceBeyondDeadline(t *testing.T) {
 // A full queue is no deadline that is too near.
 func TestWaitForAFullQueue(t *testing.T) {
 	g := memoryGate(t, core.Config{})
-	l := core.Must(g.Limiter(limited(t, "p", core.LeakyBucket{Rate: 1, Per: time.Second, Capacity: 1})))
+	l := core.Must(core.NewLimiter(g, limited(t, "p", core.LeakyBucket{Rate: 1, Per: time.Second, Capacity: 1})))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	defer cancel()
 	key := newKey(t, "k")

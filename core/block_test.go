@@ -32,6 +32,15 @@ func (g *guardian) strike(n int64) core.Decision {
 	return decide(g, g.gate, core.Charge{Policy: g.policy, Key: g.key, Cost: n})
 }
 
+func blocklist(t testing.TB, g *core.Gate, p *core.Policy) *core.Blocklist {
+	t.Helper()
+	list, err := core.NewBlocklist(g, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
 // rest returns how long the key is still blocked.
 func (g *guardian) rest() time.Duration {
 	g.Helper()
@@ -110,12 +119,12 @@ func TestBlockEscalatesAndForgives(t *testing.T) {
 	})
 }
 
-func TestForgetStrikes(t *testing.T) {
+func TestForgottenStrikes(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
 		k := newGuardian(t, g, c, core.Block{Strikes: 3, Within: time.Hour, For: time.Minute, Most: time.Hour})
 		forget := func() {
 			t.Helper()
-			if err := g.ForgetStrikes(t.Context(), k.policy, k.key); err != nil {
+			if err := blocklist(t, g, k.policy).Forget(t.Context(), k.key); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -158,13 +167,14 @@ func TestRefundedStrike(t *testing.T) {
 	})
 }
 
-func TestBlockKey(t *testing.T) {
+func TestBlockByHand(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
 		ctx := t.Context()
 		k := newGuardian(t, g, c, core.Block{Strikes: 2, Within: time.Hour, For: time.Minute})
+		blocked := blocklist(t, g, k.policy)
 		block := func(d time.Duration) {
 			t.Helper()
-			if err := g.BlockKey(ctx, k.policy, k.key, d); err != nil {
+			if err := blocked.Block(ctx, k.key, d); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -175,13 +185,13 @@ func TestBlockKey(t *testing.T) {
 		block(48 * time.Hour)
 		k.want(48 * time.Hour)
 		other := newKey(t, "tenant {1}", "a user", strings.Repeat("x", 100))
-		if err := g.BlockKey(ctx, k.policy, other, time.Hour); err != nil {
+		if err := blocked.Block(ctx, other, time.Hour); err != nil {
 			t.Fatal(err)
 		}
 		decide(t, g, core.Charge{Policy: k.policy, Key: newKey(t, "third"), Cost: 1})
 		list := func() map[string]time.Duration {
 			all := make(map[string]time.Duration)
-			for b, err := range g.BlockedKeys(ctx, k.policy) {
+			for b, err := range blocked.All(ctx) {
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -193,7 +203,7 @@ func TestBlockKey(t *testing.T) {
 		if got := list(); !maps.Equal(got, want) {
 			t.Errorf("blocked are %v, want %v", got, want)
 		}
-		for b := range g.BlockedKeys(ctx, k.policy) {
+		for b := range blocked.All(ctx) {
 			if err := g.Reset(ctx, core.Charge{Policy: k.policy, Key: b.Key}); err != nil {
 				t.Fatal(err)
 			}
@@ -231,22 +241,22 @@ func TestBlockFaults(t *testing.T) {
 	}
 	g, ctx, key := memoryGate(t, core.Config{}), t.Context(), newKey(t, "k")
 	block, bucket := limited(t, "block", valid), limited(t, "bucket", core.PerSecond(1))
-	for _, err := range []error{
-		g.BlockKey(ctx, block, key, 0), g.BlockKey(ctx, block, key, -time.Hour),
-		g.BlockKey(ctx, block, key, 26*365*24*time.Hour), g.BlockKey(ctx, bucket, key, time.Hour),
-		g.BlockKey(ctx, nil, key, time.Hour), g.ForgetStrikes(ctx, bucket, key),
-	} {
-		if !errors.Is(err, core.ErrCharge) {
-			t.Errorf("error %v", err)
+	for _, p := range []*core.Policy{nil, new(core.Policy), bucket} {
+		if list, err := core.NewBlocklist(g, p); !errors.Is(err, core.ErrCharge) || list != nil {
+			t.Errorf("a Blocklist of %v: %v, %v", p, list, err)
 		}
 	}
-	if err := g.BlockKey(ctx, block, core.Key{}, time.Hour); !errors.Is(err, core.ErrKey) {
+	list := blocklist(t, g, block)
+	for _, d := range []time.Duration{0, -time.Hour, 26 * 365 * 24 * time.Hour} {
+		if err := list.Block(ctx, key, d); !errors.Is(err, core.ErrCharge) {
+			t.Errorf("a block of %v: %v", d, err)
+		}
+	}
+	if err := list.Block(ctx, core.Key{}, time.Hour); !errors.Is(err, core.ErrKey) {
 		t.Errorf("no key: %v", err)
 	}
-	for _, err := range g.BlockedKeys(ctx, nil) {
-		if !errors.Is(err, core.ErrCharge) {
-			t.Errorf("no policy: %v", err)
-		}
+	if err := list.Forget(ctx, core.Key{}); !errors.Is(err, core.ErrKey) {
+		t.Errorf("no key: %v", err)
 	}
 }
 
@@ -261,18 +271,18 @@ func TestBlockDuringOutage(t *testing.T) {
 	closed := newPolicy(t, core.PolicyConfig{Name: "closed", Algorithm: algorithm, OnFailure: core.FailClosed})
 	s.Stop()
 	defer s.Continue()
-	if err := g.BlockKey(ctx, local, key, time.Hour); err != nil {
+	if err := blocklist(t, g, local).Block(ctx, key, time.Hour); err != nil {
 		t.Errorf("a Local policy: %v", err)
 	}
 	if d, err := g.Decide(ctx, core.Charge{Policy: local, Key: key, Cost: core.NoCost}); d.Allowed || d.Source != core.SourceLocal || err != nil {
 		t.Errorf("%s, %v", show(d), err)
 	}
-	if err := g.BlockKey(ctx, closed, key, time.Hour); err == nil {
+	if err := blocklist(t, g, closed).Block(ctx, key, time.Hour); err == nil {
 		t.Error("a Closed policy blocks without Redis")
 	}
 }
 
-func TestBlockedKeysOnCluster(t *testing.T) {
+func TestBlocklistOnCluster(t *testing.T) {
 	ctx := t.Context()
 	cluster := redistest.StartCluster(t, 3)
 	g := redisGate(t, cluster.Client(t), core.Config{})
@@ -283,7 +293,7 @@ func TestBlockedKeysOnCluster(t *testing.T) {
 		decide(t, g, core.Charge{Policy: p, Key: k, Cost: 1})
 		want = append(want, k.String())
 	}
-	for b, err := range g.BlockedKeys(context.WithoutCancel(ctx), p) {
+	for b, err := range blocklist(t, g, p).All(context.WithoutCancel(ctx)) {
 		if err != nil {
 			t.Fatal(err)
 		}

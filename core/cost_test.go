@@ -79,7 +79,7 @@ func TestCachedDenialOfCostZero(t *testing.T) {
 // AllowN counts as AllowN of golang.org/x/time/rate does: 0 units are nothing.
 func TestLimiterSpendsNothingForZero(t *testing.T) {
 	g := memoryGate(t, core.Config{})
-	l, err := g.Limiter(limited(t, "p", core.PerHour(1)))
+	l, err := core.NewLimiter(g, limited(t, "p", core.PerHour(1)))
 	if err != nil {
 		t.Fatal(err)
 	}

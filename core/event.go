@@ -51,9 +51,9 @@ const (
 	OpAdjust
 	OpRaiseUsed
 	OpLedger
-	// OpBlockKey and OpForgetStrikes are those of a BlockEvent.
-	OpBlockKey
-	OpForgetStrikes
+	// OpBlock and OpForget are those of a BlockEvent.
+	OpBlock
+	OpForget
 	// OpScriptMissing, OpCircuitOpened, OpCircuitClosed and OpOverload are those of a ServerEvent.
 	// Redis did not know a script, and was sent it; a server failed, and is not asked for a while;
 	// it answers again; calls ended as ErrOverloaded, which is reported at most once a second.
@@ -66,7 +66,7 @@ const (
 var ops = [...]string{
 	"none", "decide", "peek", "spend up to", "reserve",
 	"settle", "cancel", "hold expired", "refund failed", "adjust", "raise used", "ledger",
-	"block key", "forget strikes",
+	"block", "forget",
 	"script missing", "circuit opened", "circuit closed", "overload",
 }
 

@@ -27,7 +27,7 @@ func ExampleGate_Adjust() {
 		})
 		fmt.Println(applied, err)
 	}
-	d, err := gate.Usage(ctx, acme, tokens)
+	d, err := gate.Peek(ctx, core.Charge{Policy: tokens, Key: acme, Cost: core.NoCost})
 	if err != nil {
 		fmt.Println(err)
 		return

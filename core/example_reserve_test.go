@@ -106,7 +106,7 @@ func ExampleLimiter_Wait() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	limiter, err := gate.Limiter(calls)
+	limiter, err := core.NewLimiter(gate, calls)
 	if err != nil {
 		log.Fatal(err)
 	}

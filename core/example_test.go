@@ -115,7 +115,7 @@ func ExampleGate_Decide() {
 }
 
 // A Limiter is the short form for policies that share a key.
-func ExampleGate_Limiter() {
+func ExampleNewLimiter() {
 	gate, err := core.NewMemory(core.Config{Clock: new(core.ManualClock)})
 	if err != nil {
 		log.Fatal(err)
@@ -124,7 +124,7 @@ func ExampleGate_Limiter() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	limiter, err := gate.Limiter(login)
+	limiter, err := core.NewLimiter(gate, login)
 	if err != nil {
 		log.Fatal(err)
 	}

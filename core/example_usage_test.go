@@ -9,7 +9,8 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-func ExampleGate_Usage() {
+// A Peek of nothing tells how a key stands.
+func ExampleGate_Peek() {
 	ctx := context.Background()
 	gate, err := core.NewMemory(core.Config{})
 	if err != nil {
@@ -29,7 +30,9 @@ func ExampleGate_Usage() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	d, err := gate.Usage(ctx, tenant, requests, tokens)
+	d, err := gate.Peek(ctx,
+		core.Charge{Policy: requests, Key: tenant, Cost: core.NoCost},
+		core.Charge{Policy: tokens, Key: tenant, Cost: core.NoCost})
 	if err != nil {
 		log.Fatal(err)
 	}

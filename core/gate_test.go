@@ -61,12 +61,12 @@ func TestLimiter(t *testing.T) {
 		for name, policies := range map[string][]*core.Policy{
 			"none": {}, "nil": {p, nil}, "two policies of one name": {p, limited(t, "p", frozen(9))}, "too many": make([]*core.Policy, 17),
 		} {
-			if l, err := g.Limiter(policies...); !errors.Is(err, core.ErrCharge) || l != nil {
+			if l, err := core.NewLimiter(g, policies...); !errors.Is(err, core.ErrCharge) || l != nil {
 				t.Errorf("%s: %v, %v", name, l, err)
 			}
 		}
 		input := []*core.Policy{p, q}
-		l, err := g.Limiter(input...)
+		l, err := core.NewLimiter(g, input...)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -316,7 +316,7 @@ func TestHoldExpiresUnderAnotherLimit(t *testing.T) {
 func TestWaitHoldsNothing(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
 		p, key := heldFor(t, time.Minute), newKey(t, "k")
-		l, err := g.Limiter(p)
+		l, err := core.NewLimiter(g, p)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,14 +11,14 @@ import (
 )
 
 // Limiter decides policies that share a key. Its methods are those of golang.org/x/time/rate, with
-// a key. It is immutable and safe for concurrent use. Gate.Limiter makes one.
+// a key. It is immutable and safe for concurrent use.
 type Limiter struct {
 	gate     *Gate
 	policies []*Policy
 }
 
-// Limiter returns a Limiter of one or more policies. The error wraps ErrCharge.
-func (g *Gate) Limiter(policies ...*Policy) (*Limiter, error) {
+// NewLimiter returns a Limiter of one or more policies. The error wraps ErrCharge.
+func NewLimiter(g *Gate, policies ...*Policy) (*Limiter, error) {
 	charges := make([]Charge, len(policies))
 	for i, p := range policies {
 		charges[i] = Charge{Policy: p, Key: Key{path: "{x}", outer: 3}}
@@ -26,7 +26,7 @@ func (g *Gate) Limiter(policies ...*Policy) (*Limiter, error) {
 	if err := check(charges); err != nil {
 		return nil, err
 	}
-	return &Limiter{gate: g, policies: append([]*Policy(nil), policies...)}, nil
+	return &Limiter{gate: g, policies: slices.Clone(policies)}, nil
 }
 
 // Allow is AllowN with n = 1.

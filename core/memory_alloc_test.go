@@ -27,7 +27,7 @@ func TestMemoryAllocatesNothing(t *testing.T) {
 		for i := range 4 {
 			several = append(several, core.Charge{Policy: limited(t, fmt.Sprint(i), tt.algorithm), Key: k, Cost: 1})
 		}
-		l, err := g.Limiter(c.Policy)
+		l, err := core.NewLimiter(g, c.Policy)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -40,7 +40,7 @@ func BenchmarkMemory(b *testing.B) {
 		})
 	}
 	b.Run("limiter", func(b *testing.B) {
-		l, err := gate(b).Limiter(limited(b, "api", core.PerSecond(1_000_000)))
+		l, err := core.NewLimiter(gate(b), limited(b, "api", core.PerSecond(1_000_000)))
 		if err != nil {
 			b.Fatal(err)
 		}

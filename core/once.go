@@ -225,8 +225,8 @@ func (a *Attempt) Succeed(ctx context.Context) error {
 
 // remember works on a closed Gate too, whose holders finish.
 func (a *Attempt) remember(ctx context.Context) error {
-	g := a.once.running.gate
-	return g.strike(ctx, a.once.done, a.key, func(r *request.Request, b *algorithm.Block) {
+	done := &Blocklist{a.once.running.gate, a.once.done}
+	return done.send(ctx, a.key, func(r *request.Request, b *algorithm.Block) {
 		r.Op, r.Charges[0].Cost = algorithm.Force, b.Cost(1)
 	})
 }

@@ -7,29 +7,6 @@ import (
 	"github.com/headgate/headgate/internal/lease"
 )
 
-// Usage returns how a key stands under policies: one result for each, in their order, with Limit,
-// Used, Remaining and the waits until there is more. It spends nothing and takes one round trip,
-// whether the key is exhausted or not. Results are those of NoCost. A policy that is Unlimited
-// for the key has a result that is not Known, and DenyAll has one with a Limit of 0.
-//
-// While Redis does not answer, nobody knows what is used, so Usage returns an error whatever the
-// failure modes are. Other errors are those of Decide. With an error the Decision has no results.
-// At most 16 policies are possible. For charges with limits of their own use Peek.
-func (g *Gate) Usage(ctx context.Context, key Key, policies ...*Policy) (Decision, error) {
-	charges := make([]Charge, len(policies))
-	for i, p := range policies {
-		charges[i] = Charge{Policy: p, Key: key, Cost: NoCost}
-	}
-	d, err := g.Peek(ctx, charges...)
-	if err == nil {
-		err = d.Cause
-	}
-	if err != nil {
-		return Decision{}, err
-	}
-	return d, nil
-}
-
 // Usage returns how much of the limit at each key is taken by holders, as their weights add up. The
 // keys share the outermost part, as those of SlotRequest.Levels. It reads all holders below that
 // part, in one round trip. While Redis fails it returns the error of Redis. It does not count slots

@@ -27,7 +27,7 @@ func inBubble(t *testing.T, a core.Algorithm, f func(t *testing.T, w *waiter)) {
 	synctest.Test(t, func(t *testing.T) {
 		g := memoryGate(t, core.Config{})
 		p := limited(t, "p", a)
-		l, err := g.Limiter(p)
+		l, err := core.NewLimiter(g, p)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -325,7 +325,7 @@ func TestWaitForSlowestPolicy(t *testing.T) {
 		t.Run(fmt.Sprintf("%T", limit), func(t *testing.T) {
 			inBubble(t, core.PerSecond(10), func(t *testing.T, w *waiter) {
 				slow := limited(t, "slow", limit)
-				l, err := w.gate.Limiter(w.charge.Policy, slow)
+				l, err := core.NewLimiter(w.gate, w.charge.Policy, slow)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -267,7 +267,7 @@ func TestWaitsAsXTimeRate(t *testing.T) {
 					defer cancel()
 				}
 				start := time.Now()
-				l, err := w.gate.Limiter(w.policy)
+				l, err := core.NewLimiter(w.gate, w.policy)
 				if err != nil {
 					t.Fatal(err)
 				}

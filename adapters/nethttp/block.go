@@ -168,7 +168,8 @@ func (a *Admission) forget(r *http.Request, status int) {
 		if b.Forget == nil || a.decision.At(i).Used == 0 || !b.Forget(r, status) {
 			continue
 		}
-		// core.Config.Observe tells of errors.
-		_ = a.guard.cfg.Gate.ForgetStrikes(context.WithoutCancel(r.Context()), b.Policy, key)
+		if list, err := core.NewBlocklist(a.guard.cfg.Gate, b.Policy); err == nil {
+			_ = list.Forget(context.WithoutCancel(r.Context()), key) // core.Config.Observe sees errors
+		}
 	}
 }

@@ -196,7 +196,7 @@ func TestAllowAndDeny(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := gate.BlockKey(t.Context(), ban, key, time.Hour); err != nil {
+		if err := core.Must(core.NewBlocklist(gate, ban)).Block(t.Context(), key, time.Hour); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -254,7 +254,7 @@ func TestBlockedClientCostsNoRoundTrip(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := gate.BlockKey(t.Context(), ban, key, time.Hour); err != nil {
+	if err := core.Must(core.NewBlocklist(gate, ban)).Block(t.Context(), key, time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	h := g.Handler(http.HandlerFunc(ok))
