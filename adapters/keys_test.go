@@ -13,7 +13,7 @@ func keyRows() []row {
 	login := func(r *http.Request) string { return r.URL.Query().Get("login") }
 	var (
 		byProxies   = keyfunc.Must(keyfunc.TrustedProxies(loopback, loopback6))
-		by48        = keyfunc.Must(keyfunc.IPv6Prefix(48).TrustedProxies(loopback, loopback6))
+		by48        = keyfunc.Must(keyfunc.Client{Proxies: []string{loopback, loopback6}, IPv6Bits: 48}.Key())
 		byForwarded = keyfunc.Must(keyfunc.Forwarded(loopback, loopback6))
 		byHops      = keyfunc.Must(keyfunc.TrustedHops(2))
 		byHeader    = keyfunc.Must(keyfunc.TrustedHeader("X-Real-Ip", loopback, loopback6))

@@ -13,11 +13,14 @@ import (
 // It trusts read, and is wrong if read believes a header that any client can write. Like all
 // address keys it counts an IPv6 address by its /64, and every spelling of an address is the same
 // key. A string that is not an address is ErrNoKey. A nil read is an error.
-func Address(read func(*http.Request) string) (Func, error) { return defaultPrefix.Address(read) }
+func Address(read func(*http.Request) string) (Func, error) {
+	return byAddress(readAddress("Address", read))
+}
 
-func readAddress(constructor string, read func(*http.Request) string) (addressFunc, error) {
+// readAddress finds the address that read returns. Faults begin with where.
+func readAddress(where string, read func(*http.Request) string) (addressFunc, error) {
 	if read == nil {
-		return nil, fmt.Errorf("keyfunc: %s: the function is nil", constructor)
+		return nil, fmt.Errorf("keyfunc: %s: the function is nil", where)
 	}
 	return func(r *http.Request) (netip.Addr, error) {
 		addr, ok := parseAddr(read(r))
@@ -28,20 +31,19 @@ func readAddress(constructor string, read func(*http.Request) string) (addressFu
 	}, nil
 }
 
-// parseCIDRs parses CIDRs and single addresses, and returns every fault.
-func parseCIDRs(constructor string, cidrs []string) ([]netip.Prefix, error) {
+// parseCIDRs parses CIDRs and single addresses, and returns every fault. Faults begin with where.
+func parseCIDRs(where string, cidrs []string) ([]netip.Prefix, error) {
 	var (
 		prefixes []netip.Prefix
 		errs     []error
 	)
 	if len(cidrs) == 0 {
-		errs = append(errs, fmt.Errorf("keyfunc: %s: no CIDR is given", constructor))
+		errs = append(errs, fmt.Errorf("keyfunc: %s: no CIDR is given", where))
 	}
 	for _, c := range cidrs {
 		p, err := parseCIDR(c)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("keyfunc: %s: %q is not a CIDR or an address",
-				constructor, c))
+			errs = append(errs, fmt.Errorf("keyfunc: %s: %q is not a CIDR or an address", where, c))
 		}
 		prefixes = append(prefixes, p)
 	}

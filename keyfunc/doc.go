@@ -47,8 +47,7 @@
 //   - [Address] takes an address that another middleware found.
 //   - [Extractor] takes an address from a function, which it first tests with forged requests.
 //
-// All of them count an IPv6 address by its /64. [IPv6Prefix] has the same constructors for
-// another prefix length.
+// All of them count an IPv6 address by its /64. A [Client] is the same with another prefix length.
 //
 // These identify the client once authentication has verified it: [ContextValue] and [Claim] take
 // what authentication found. [Header], [Cookie], [Query] and [BearerToken] hash what the request

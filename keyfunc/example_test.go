@@ -78,8 +78,9 @@ func ExampleForwarded() {
 	// Output: 2001:db8:1:2::/64 <nil>
 }
 
-func ExampleIPv6Prefix() {
-	byClient, err := keyfunc.IPv6Prefix(48).TrustedProxies("10.0.0.0/8")
+func ExampleClient() {
+	client := keyfunc.Client{Proxies: []string{"10.0.0.0/8"}, IPv6Bits: 48}
+	byClient, err := client.Key()
 	if err != nil {
 		fmt.Println(err)
 		return

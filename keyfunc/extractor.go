@@ -21,7 +21,7 @@ import (
 // client is known, and the key is the peer's address, as for TrustedProxies. A string that is not
 // an address is ErrNoKey. A nil extract and an invalid header name are errors.
 func Extractor(extract func(*http.Request) string, names ...string) (Func, error) {
-	return defaultPrefix.Extractor(extract, names...)
+	return byAddress(extractedAddress(extract, names))
 }
 
 func extractedAddress(extract func(*http.Request) string, names []string) (addressFunc, error) {

@@ -14,7 +14,10 @@ import (
 // Forwarded is wrong if a proxy passes the header on without adding to it, as most proxies do that
 // write X-Forwarded-For: then the client writes it. Never combine it with TrustedProxies by Or,
 // because the client would choose the header.
-func Forwarded(cidrs ...string) (Func, error) { return defaultPrefix.Forwarded(cidrs...) }
+func Forwarded(cidrs ...string) (Func, error) {
+	trusted, err := parseCIDRs("Forwarded", cidrs)
+	return byAddress(clientBehind(trusted, forwarded), err)
+}
 
 var forwarded = chain{
 	header:    "Forwarded",

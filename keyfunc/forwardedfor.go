@@ -20,7 +20,10 @@ import (
 //
 // TrustedProxies is wrong if a proxy passes the header on without adding to it, and if untrusted
 // clients share the proxies' addresses. Invalid CIDRs are errors, and so is none.
-func TrustedProxies(cidrs ...string) (Func, error) { return defaultPrefix.TrustedProxies(cidrs...) }
+func TrustedProxies(cidrs ...string) (Func, error) {
+	trusted, err := parseCIDRs("TrustedProxies", cidrs)
+	return byAddress(clientBehind(trusted, xForwardedFor), err)
+}
 
 // clientBehind finds the rightmost address that is not trusted. If there is none, it is the peer's.
 func clientBehind(trusted []netip.Prefix, c chain) addressFunc {

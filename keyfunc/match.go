@@ -12,9 +12,9 @@ import (
 // for nethttp.Config.Allow and Deny. Key is an address key, such as RemoteIP. A request without an
 // address lies in none.
 //
-// An IPv6 address is known by its /64 here too, or by the prefix of IPv6Prefix. A network that is
-// narrower than the key's prefix holds no client: use IPv6Prefix(128) for single hosts. A string
-// that is neither a CIDR nor an address is an error.
+// The key of an IPv6 address is its /64, or the prefix of a Client. A network that is narrower than
+// that holds no client: use the key of Client{IPv6Bits: 128} for single hosts. A string that is
+// neither a CIDR nor an address is an error.
 func InNetworks(key Func, cidrs ...string) (func(*http.Request) bool, error) {
 	networks, err := parseCIDRs("InNetworks", cidrs)
 	if key == nil {

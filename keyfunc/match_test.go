@@ -29,7 +29,8 @@ func TestInNetworks(t *testing.T) {
 			t.Errorf("%q: %v", addr, got)
 		}
 	}
-	host, err := keyfunc.InNetworks(keyfunc.Must(keyfunc.IPv6Prefix(128).RemoteIP()), "2001:db8::1")
+	whole := keyfunc.Must(keyfunc.Client{IPv6Bits: 128}.Key())
+	host, err := keyfunc.InNetworks(whole, "2001:db8::1")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 // a larger network has more keys, so pair RemoteIP with a wider limit. Behind a proxy all clients
 // share the proxy's key: use TrustedProxies there. A peer without an IP address, as on a Unix
 // socket, is ErrNoKey.
-func RemoteIP() Func { return defaultPrefix.key(peer) }
+func RemoteIP() Func { return addressFunc(peer).key(defaultBits) }
 
 // peer finds the address of the TCP peer.
 func peer(r *http.Request) (netip.Addr, error) {

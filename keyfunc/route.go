@@ -28,16 +28,17 @@ func Route() Func {
 	}
 }
 
-// Method returns a Func whose key is the method of the request. HEAD counts as GET, because a GET
-// route answers it. All methods that HTTP does not define count as "OTHER", because a client can
-// make them up. By itself the key is the same for all clients: Join it with the client's key.
+// Method returns a Func whose key is the method of the request: one of RFC 9110, PATCH (RFC 5789)
+// or QUERY (RFC 10008). HEAD counts as GET, because a GET route answers it. All other methods count
+// as "OTHER", because a client can make them up. The key is the same for all clients: Join it with
+// the client's key.
 func Method() Func {
 	return func(r *http.Request) (string, error) {
 		switch r.Method {
 		case "", http.MethodHead:
 			return http.MethodGet, nil
 		case http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
-			http.MethodOptions, http.MethodConnect, http.MethodTrace:
+			http.MethodOptions, http.MethodConnect, http.MethodTrace, "QUERY":
 			return r.Method, nil
 		}
 		return "OTHER", nil

@@ -59,6 +59,7 @@ func TestMethod(t *testing.T) {
 		{"GET", "GET", "GET"},
 		{"HEAD", "HEAD", "GET"},
 		{"POST", "POST", "POST"},
+		{"QUERY", "QUERY", "QUERY"},
 		{"lower case", "get", "OTHER"},
 		{"made up", "FOO", "OTHER"},
 	} {

@@ -17,11 +17,12 @@ import (
 //
 // If the header has fewer addresses, has something else in that place, or has the place beyond
 // 4 KiB, the key is the peer's address. Any other n is an error.
-func TrustedHops(n int) (Func, error) { return defaultPrefix.TrustedHops(n) }
+func TrustedHops(n int) (Func, error) { return byAddress(addressAtHop("TrustedHops: n", n)) }
 
-func addressAtHop(n int) (addressFunc, error) {
+// addressAtHop finds the n-th address from the right. Its fault begins with where.
+func addressAtHop(where string, n int) (addressFunc, error) {
 	if n < 1 || n > maxHops {
-		return nil, fmt.Errorf("keyfunc: TrustedHops: n is %d, not from 1 to %d", n, maxHops)
+		return nil, fmt.Errorf("keyfunc: %s is %d, not from 1 to %d", where, n, maxHops)
 	}
 	return func(r *http.Request) (netip.Addr, error) {
 		addr, err := peer(r)
@@ -52,17 +53,15 @@ func addressAtHop(n int) (addressFunc, error) {
 // the key is the peer's address. An invalid header name and invalid CIDRs are errors, and so are no
 // peers.
 func TrustedHeader(name string, peers ...string) (Func, error) {
-	return defaultPrefix.TrustedHeader(name, peers...)
-}
-
-func addressInHeader(name string, peers []string) (addressFunc, error) {
 	trusted, err := parseCIDRs("TrustedHeader", peers)
 	if !isToken(name) {
 		err = errors.Join(fmt.Errorf("keyfunc: TrustedHeader: %q is not a header name", name), err)
 	}
-	if err != nil {
-		return nil, err
-	}
+	return byAddress(addressInHeader(name, trusted), err)
+}
+
+// addressInHeader finds the address that a trusted peer has written into a header of its own.
+func addressInHeader(name string, trusted []netip.Prefix) addressFunc {
 	name = http.CanonicalHeaderKey(name)
 	return func(r *http.Request) (netip.Addr, error) {
 		addr, err := peer(r)
@@ -75,5 +74,5 @@ func addressInHeader(name string, peers []string) (addressFunc, error) {
 			}
 		}
 		return addr, nil
-	}, nil
+	}
 }

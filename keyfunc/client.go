@@ -1,0 +1,111 @@
+package keyfunc
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+)
+
+// A Client finds the client's address as RemoteIP, TrustedProxies, Forwarded, TrustedHops,
+// TrustedHeader or Address does, and counts IPv6 addresses by another prefix than /64. The key of
+// the zero Client is RemoteIP.
+//
+//	key, err := keyfunc.Client{Proxies: []string{"10.0.0.0/8"}, IPv6Bits: 56}.Key()
+type Client struct {
+	// Proxies are CIDRs and addresses of the proxies that you trust.
+	Proxies []string
+
+	// Header is where the Proxies write the client's address. Empty means X-Forwarded-For, which
+	// Key reads as TrustedProxies does. It reads Forwarded as the function Forwarded does, and any
+	// other header as TrustedHeader does.
+	Header string
+
+	// Hops is the number of proxies, as in TrustedHops. It excludes Proxies.
+	Hops int
+
+	// Read returns the client's address, as in Address. It excludes Proxies and Hops.
+	Read func(*http.Request) string
+
+	// IPv6Bits is the number of bits by which an IPv6 address counts, from 48 to 128. Zero means 64.
+	// A subscriber has at least a /64 and often a /56 or a /48. A shorter prefix puts neighbours
+	// into one key. A longer one gives a subscriber more keys than Redis can hold. An IPv4 address
+	// always counts whole, also one that is translated into 64:ff9b::/96.
+	IPv6Bits int
+}
+
+// defaultBits is the prefix of the package's functions.
+const defaultBits = 64
+
+// Key returns the Func, or an error that names every fault of the Client.
+func (c Client) Key() (Func, error) {
+	find, err := c.find()
+	if b := c.IPv6Bits; b != 0 && (b < 48 || b > 128) {
+		fault := fmt.Errorf("keyfunc: Client: IPv6Bits is %d, not 0 or from 48 to 128", b)
+		err = errors.Join(err, fault)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return find.key(cmp.Or(c.IPv6Bits, defaultBits)), nil
+}
+
+func (c Client) find() (addressFunc, error) {
+	switch {
+	case c.Read != nil && (c.Hops != 0 || len(c.Proxies) > 0),
+		c.Hops != 0 && len(c.Proxies) > 0:
+		return nil, errors.New("keyfunc: Client: Proxies, Hops and Read exclude each other")
+	case len(c.Proxies) > 0:
+		return c.findBehindProxies()
+	case c.Header != "":
+		return nil, errors.New("keyfunc: Client: Header needs Proxies")
+	case c.Hops != 0:
+		return addressAtHop("Client: Hops", c.Hops)
+	case c.Read != nil:
+		return readAddress("Client: Read", c.Read)
+	}
+	return peer, nil
+}
+
+func (c Client) findBehindProxies() (addressFunc, error) {
+	trusted, err := parseCIDRs("Client: Proxies", c.Proxies)
+	if c.Header == "" {
+		return clientBehind(trusted, xForwardedFor), err
+	}
+	if !isToken(c.Header) {
+		err = errors.Join(err, fmt.Errorf("keyfunc: Client: Header: %q is not a header name", c.Header))
+	}
+	for _, list := range []chain{xForwardedFor, forwarded} {
+		if http.CanonicalHeaderKey(c.Header) == list.header {
+			return clientBehind(trusted, list), err
+		}
+	}
+	return addressInHeader(c.Header, trusted), err
+}
+
+// An addressFunc finds the client's address, in the form that parseAddr returns.
+type addressFunc func(*http.Request) (netip.Addr, error)
+
+// byAddress returns the key of the package's functions, unless their arguments are at fault.
+func byAddress(find addressFunc, err error) (Func, error) {
+	if err != nil {
+		return nil, err
+	}
+	return find.key(defaultBits), nil
+}
+
+// key returns a Func that counts an IPv6 address by so many bits.
+func (find addressFunc) key(bits int) Func {
+	return func(r *http.Request) (string, error) {
+		addr, err := find(r)
+		if err != nil {
+			return "", err
+		}
+		if addr.Is4() {
+			return addr.String(), nil
+		}
+		prefix, _ := addr.Prefix(bits) // fails only for more bits than the address has
+		return prefix.String(), nil
+	}
+}
