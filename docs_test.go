@@ -2,6 +2,7 @@ package headgate_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"go/ast"
 	"go/format"
@@ -10,6 +11,7 @@ import (
 	"go/token"
 	"go/types"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -197,6 +199,35 @@ func TestReadmeIsShort(t *testing.T) {
 	}
 	if lines := strings.Count(read(t, "README.md"), "\n"); lines > 200 {
 		t.Errorf("README has %d lines", lines)
+	}
+}
+
+// Packages of the standard library come first in the imports of every program, also of those in
+// pages and in comments.
+func TestStandardLibraryIsImportedFirst(t *testing.T) {
+	listed, err := exec.Command("git", "ls-files", "*.go").Output()
+	if err != nil {
+		t.Skipf("no checkout: %v", err)
+	}
+	imports := regexp.MustCompile(`(?m)^[/\t ]*import \($((?s).*?)^[/\t ]*\)$`)
+	for _, path := range append(pages(t), strings.Fields(string(listed))...) {
+		text, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // removed, and not yet committed
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		for _, block := range imports.FindAllStringSubmatch(string(text), -1) {
+			foreign := ""
+			for _, quoted := range regexp.MustCompile(`"(.*?)"`).FindAllStringSubmatch(block[1], -1) {
+				host, _, _ := strings.Cut(quoted[1], "/")
+				if strings.Contains(host, ".") {
+					foreign = quoted[1]
+				} else if foreign != "" {
+					t.Errorf("%s imports %s after %s", path, quoted[1], foreign)
+				}
+			}
+		}
 	}
 }
 

@@ -4,9 +4,50 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
+
+// README names the modules that go.mod requires and no package links.
+func TestReadmeNamesModulesOfTests(t *testing.T) {
+	list := func(args ...string) []string {
+		t.Helper()
+		out, err := exec.Command("go", append([]string{"list"}, args...)...).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Fields(string(out))
+	}
+	required := list("-m", "-f", "{{if not (or .Main .Indirect)}}{{.Path}}{{end}}", "all")
+	var packages []string
+	for _, p := range list("./...") {
+		if !slices.Contains(testOnly, strings.TrimPrefix(p, module+"/")) {
+			packages = append(packages, p)
+		}
+	}
+	linked := list(append([]string{"-deps", "-f", "{{with .Module}}{{.Path}}{{end}}"}, packages...)...)
+	page := read(t, "README.md")
+	_, sentence, _ := strings.Cut(page, "are for tests alone:")
+	sentence, _, _ = strings.Cut(sentence, ". ")
+	unlinked := 0
+	for _, path := range required {
+		if slices.Contains(linked, path) {
+			continue
+		}
+		unlinked++
+		parts := strings.Split(path, "/")
+		if slices.ContainsFunc(parts, func(part string) bool { return part[0] == 'v' && len(part) == 2 }) {
+			parts = parts[:len(parts)-1]
+		}
+		if !strings.Contains(sentence, parts[len(parts)-1]) {
+			t.Errorf("README does not name %s among the modules of tests", path)
+		}
+	}
+	if named := strings.Count(sentence, ",") + 2; named != unlinked {
+		t.Errorf("README names %d modules of tests, and there are %d", named, unlinked)
+	}
+}
 
 // A module that imports one adapter gets no other framework, and nothing that only tests or
 // benchmarks need.

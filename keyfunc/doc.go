@@ -1,7 +1,8 @@
 // Package keyfunc derives the key that a limit is counted on from an HTTP request: the client's
 // address, its API key, its tenant, the route.
 //
-// This program allows every client behind the proxies in 10.0.0.0/8 sixty requests a minute:
+// This program allows every client behind the proxies in 10.0.0.0/8 sixty requests at once, and one
+// more each second:
 //
 //	package main
 //

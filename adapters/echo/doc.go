@@ -1,7 +1,8 @@
 // Package echogate applies a nethttp.Guard to the routes of an echo v4 server. The package for
 // echo v5 is echov5gate.
 //
-// This program allows every client address a hundred requests a minute:
+// This program allows every client address a hundred requests at once, and a hundred more each
+// minute:
 //
 //	package main
 //

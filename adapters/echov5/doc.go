@@ -1,7 +1,8 @@
 // Package echov5gate applies a nethttp.Guard to the routes of an echo v5 server. The package for
 // echo v4 is echogate.
 //
-// This program allows every client address a hundred requests a minute:
+// This program allows every client address a hundred requests at once, and a hundred more each
+// minute:
 //
 //	package main
 //

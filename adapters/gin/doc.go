@@ -1,6 +1,7 @@
 // Package gingate applies a nethttp.Guard to the routes of a gin engine.
 //
-// This program allows every client address a hundred requests a minute:
+// This program allows every client address a hundred requests at once, and a hundred more each
+// minute:
 //
 //	package main
 //

@@ -1,7 +1,7 @@
 // Package nethttp applies a core.Gate to net/http. It derives the keys of a request, decides,
 // states the limits in the headers of the response, and refuses with 429.
 //
-// This program allows every client address sixty requests a minute:
+// This program allows every client address sixty requests at once, and one more each second:
 //
 //	package main
 //
