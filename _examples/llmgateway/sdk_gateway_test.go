@@ -35,7 +35,7 @@ var transcripts = [...]string{
 // events returns the events of a format's transcript.
 func events(t *testing.T, f llm.Format) []string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "adapters", "llm", "testdata", transcripts[f]))
+	text, err := os.ReadFile(filepath.Join("..", "..", "adapters", "llm", "internal", "wire", "testdata", transcripts[f]))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/headgate/headgate/adapters/llm/internal/wire"
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
 )
@@ -22,7 +23,7 @@ type Anthropic struct {
 
 // StatusOverloaded is the status of the Anthropic API for an excess that is not the client's own. It
 // is not a registered status.
-const StatusOverloaded = 529
+const StatusOverloaded = wire.StatusOverloaded
 
 var anthropicHeaders = [...]nethttp.LimitHeaders{
 	anthropicHeadersOf(core.UnitRequests, "Requests"),
@@ -61,20 +62,5 @@ func (d Anthropic) WriteHeaders(h http.Header, a *nethttp.Admission) {
 
 // WriteRefusal answers with an error object. Clients look at the inner type.
 func (Anthropic) WriteRefusal(w http.ResponseWriter, r *http.Request, a *nethttp.Admission) {
-	kind := "invalid_request_error"
-	switch status := a.Status(); {
-	case status == http.StatusForbidden:
-		kind = "permission_error"
-	case status == http.StatusRequestEntityTooLarge:
-		kind = "request_too_large"
-	case status == http.StatusTooManyRequests:
-		kind = "rate_limit_error"
-	case status == StatusOverloaded:
-		kind = "overloaded_error"
-	case status >= http.StatusInternalServerError:
-		kind = "api_error"
-	}
-	writeError(w, r, a.Status(), messagesError{
-		Type: "error", Error: messagesFault{kind, messageOf(a)},
-	})
+	writeRefusal(w, r, a, wire.AnthropicMessages, "", "")
 }

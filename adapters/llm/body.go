@@ -10,32 +10,27 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/headgate/headgate/adapters/llm/internal/wire"
 	"github.com/headgate/headgate/adapters/nethttp"
 )
 
-// fault is why a request is refused before its budgets are asked.
-type fault struct {
-	status  int
-	kind    [2]string // the error's type and code at OpenAI; the type at Anthropic comes from status
-	message string
-}
-
-var invalid = [2]string{"invalid_request_error", "invalid_request"}
-
 // begin reads a request, and returns it with its estimate.
-func (m *Meter) begin(r *http.Request, f Format) (*exchange, *fault) {
+func (m *Meter) begin(r *http.Request, f wire.Format) (*exchange, *wire.Fault) {
 	if !plain(r.Header) {
-		return nil, &fault{http.StatusUnsupportedMediaType, invalid, "The body must be UTF-8 without a Content-Encoding."}
+		return nil, invalid(http.StatusUnsupportedMediaType, "invalid_request",
+			"The body must be UTF-8 without a Content-Encoding.")
 	}
-	body, err := m.read(r)
+	body, fault := m.read(r)
+	if fault != nil {
+		return nil, fault
+	}
+	q, err := wire.ParseRequest(f, body)
 	if err != nil {
-		return nil, err
+		return nil, malformed(err)
 	}
-	q, wrong := parseRequest(f, body)
-	if wrong != nil {
-		return nil, malformed(wrong)
+	x := &exchange{
+		meter: m, request: q, body: body, outer: nethttp.AdmissionFromContext(r.Context()),
 	}
-	x := &exchange{meter: m, request: q, body: body, outer: nethttp.AdmissionFromContext(r.Context())}
 	model, known := m.cfg.Models[q.Model]
 	switch {
 	case known || len(m.cfg.Models) == 0:
@@ -43,14 +38,14 @@ func (m *Meter) begin(r *http.Request, f Format) (*exchange, *fault) {
 	case m.cfg.UnknownModel == DearestUnknownModel:
 		x.models = m.all
 	default:
-		return nil, &fault{http.StatusNotFound, [2]string{invalid[0], "model_not_found"}, "The model is not known here."}
+		return nil, invalid(http.StatusNotFound, "model_not_found", "The model is not known here.")
 	}
 	x.guess = m.guess(&q, &model)
-	if x.estimate, wrong = m.estimate(r, x, body); wrong != nil {
-		return nil, malformed(wrong)
+	if x.estimate, err = m.estimate(r, x, body); err != nil {
+		return nil, malformed(err)
 	}
-	if f == OpenAIChat && q.Stream && !q.asksUsage && !m.cfg.KeepBody {
-		x.body, x.hides = injectUsage(body), true
+	if q.HidesUsage() && !m.cfg.KeepBody {
+		x.body, x.hides = wire.InjectUsage(body), true
 	}
 	return x, nil
 }
@@ -58,34 +53,47 @@ func (m *Meter) begin(r *http.Request, f Format) (*exchange, *fault) {
 // plain reports whether a server reads the bytes of a body as they are.
 func plain(h http.Header) bool {
 	for _, e := range h.Values("Content-Encoding") {
-		if codingOf(e) != codingNone {
+		if !wire.IsIdentity(e) {
 			return false
 		}
 	}
 	for _, t := range h.Values("Content-Type") {
 		_, parameters, _ := mime.ParseMediaType(t) // the server judges the rest
-		if c := parameters["charset"]; c != "" && !strings.EqualFold(c, "utf-8") && !strings.EqualFold(c, "us-ascii") {
+		switch strings.ToLower(parameters["charset"]) {
+		case "", "utf-8", "us-ascii":
+		default:
 			return false
 		}
 	}
 	return true
 }
 
+// invalid returns the fault of a request that the client must change.
+func invalid(status int, code, message string) *wire.Fault {
+	return &wire.Fault{Status: status, Type: "invalid_request_error", Code: code, Message: message}
+}
+
 // malformed returns the fault of a body, or of an estimate that failed.
-func malformed(err error) *fault {
+func malformed(err error) *wire.Fault {
 	if errors.Is(err, ErrRequest) {
 		message := strings.TrimPrefix(err.Error(), "llm: ")
-		return &fault{http.StatusBadRequest, invalid, strings.ToUpper(message[:1]) + message[1:] + "."}
+		return invalid(http.StatusBadRequest, "invalid_request",
+			strings.ToUpper(message[:1])+message[1:]+".")
 	}
-	return &fault{http.StatusInternalServerError, [2]string{"server_error", "server_error"},
-		"The request could not be estimated."}
+	return &wire.Fault{
+		Status: http.StatusInternalServerError, Type: "server_error", Code: "server_error",
+		Message: "The request could not be estimated.",
+	}
 }
 
 // read reads the whole body, if it is not too long.
-func (m *Meter) read(r *http.Request) ([]byte, *fault) {
-	long := &fault{http.StatusRequestEntityTooLarge, [2]string{invalid[0], "request_too_large"}, "The body is too long."}
+func (m *Meter) read(r *http.Request) ([]byte, *wire.Fault) {
+	long := func() *wire.Fault {
+		return invalid(http.StatusRequestEntityTooLarge, "request_too_large",
+			"The body is too long.")
+	}
 	if r.ContentLength > m.cfg.MaxBody {
-		return nil, long
+		return nil, long()
 	}
 	if r.Body == nil {
 		return nil, nil
@@ -97,22 +105,11 @@ func (m *Meter) read(r *http.Request) ([]byte, *fault) {
 	_, err := body.ReadFrom(io.LimitReader(r.Body, m.cfg.MaxBody+1))
 	switch {
 	case errors.As(err, new(*http.MaxBytesError)) || int64(body.Len()) > m.cfg.MaxBody:
-		return nil, long
+		return nil, long()
 	case err != nil:
-		return nil, &fault{http.StatusBadRequest, invalid, "The body breaks off."}
+		return nil, invalid(http.StatusBadRequest, "invalid_request", "The body breaks off.")
 	}
 	return body.Bytes(), nil
-}
-
-// write answers with an error of the format. A client need not retry it.
-func (e *fault) write(w http.ResponseWriter, f Format) {
-	body := errorBody(f, e)
-	h := w.Header()
-	h.Set("Content-Type", "application/json")
-	h.Set("Cache-Control", "no-store")
-	h.Set("Content-Length", strconv.Itoa(len(body)))
-	w.WriteHeader(e.status)
-	_, _ = w.Write(body) // the client may be gone
 }
 
 // replaceBody gives a request the body for the server. The body is dropped when it has been read,

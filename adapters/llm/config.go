@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/headgate/headgate/adapters/llm/internal/wire"
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/keyfunc"
@@ -179,8 +180,8 @@ func (cfg Config) complete() (Config, error) {
 		{"MaxBody", &cfg.MaxBody, 8 << 20}, {"MaxOutput", &cfg.MaxOutput, 4096},
 		{"ChargeEvery", &cfg.ChargeEvery, 0},
 	} {
-		if *n.value < 0 || *n.value > maxCount {
-			fault("%s is %d: it must be between 0 and %d", n.name, *n.value, maxCount)
+		if *n.value < 0 || *n.value > wire.MaxCount {
+			fault("%s is %d: it must be between 0 and %d", n.name, *n.value, wire.MaxCount)
 		}
 		*n.value = cmp.Or(*n.value, n.zero)
 	}

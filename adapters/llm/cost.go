@@ -6,6 +6,7 @@ import (
 	"math/big"
 	"slices"
 
+	"github.com/headgate/headgate/adapters/llm/internal/wire"
 	"github.com/headgate/headgate/core"
 )
 
@@ -51,8 +52,8 @@ func (m *Model) check(at string, money bool, fault func(string, ...any)) {
 	case money && !m.Free && m.Price == (Weights{}):
 		fault("%s has no Price, and a budget counts money: set it, or Free", at)
 	}
-	if m.MaxOutput < 0 || m.MaxOutput > maxCount {
-		fault("%s.MaxOutput is %d: it must be between 0 and %d", at, m.MaxOutput, maxCount)
+	if m.MaxOutput < 0 || m.MaxOutput > wire.MaxCount {
+		fault("%s.MaxOutput is %d: it must be between 0 and %d", at, m.MaxOutput, wire.MaxCount)
 	}
 }
 

@@ -4,17 +4,16 @@ import (
 	"math"
 	"net/http"
 	"sync"
-)
 
-// bytesPerToken is the number of bytes of English text in a token, as a first guess.
-const bytesPerToken = 4
+	"github.com/headgate/headgate/adapters/llm/internal/wire"
+)
 
 // guess is what a request would use if its model's ratios were 1.
 type guess struct{ input, output int64 }
 
 // guess returns what is known before anything is learnt: the bytes of the prompt, and the cap on
 // the output.
-func (m *Meter) guess(q *Request, model *Model) guess {
+func (m *Meter) guess(q *wire.Request, model *Model) guess {
 	limit := m.cfg.MaxOutput
 	if model.MaxOutput > 0 {
 		limit = model.MaxOutput
@@ -22,13 +21,13 @@ func (m *Meter) guess(q *Request, model *Model) guess {
 	if q.MaxOutput > 0 {
 		limit = min(limit, q.MaxOutput)
 	}
-	return guess{input: (q.PromptBytes + bytesPerToken - 1) / bytesPerToken, output: limit * q.Choices}
+	return guess{input: q.PromptTokens(), output: limit * q.Choices}
 }
 
 // estimate returns what a request is expected to use.
 func (m *Meter) estimate(r *http.Request, x *exchange, body []byte) (Usage, error) {
 	if m.cfg.Estimate != nil {
-		u, err := m.cfg.Estimate(r, x.request, body)
+		u, err := m.cfg.Estimate(r, requestOf(&x.request), body)
 		return Usage{max(0, u.Input), max(0, u.CacheRead), max(0, u.CacheWrite), max(0, u.Output)}, err
 	}
 	l := m.learnt(x.request.Model)

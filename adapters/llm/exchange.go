@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/headgate/headgate/adapters/llm/internal/wire"
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
 )
@@ -21,7 +22,7 @@ func exchangeOf(ctx context.Context) *exchange {
 // exchange is one request and its response. One goroutine uses it.
 type exchange struct {
 	meter    *Meter
-	request  Request
+	request  wire.Request
 	models   []Model // that the request may be for
 	guess    guess
 	estimate Usage
@@ -29,7 +30,7 @@ type exchange struct {
 	hides    bool               // the client did not ask for the usage
 	outer    *nethttp.Admission // at a guard around the Meter, or nil
 
-	tap      *tap                    // of a response of 2xx
+	tap      *wire.Tap               // of a response of 2xx
 	status   int                     // of the response, 0 before it
 	panicked bool                    // the handler has
 	late     bool                    // the handler was stopped before it responded or sent a body

@@ -2,8 +2,8 @@ package llm
 
 import (
 	"net/http"
-	"strconv"
-	"strings"
+
+	"github.com/headgate/headgate/adapters/llm/internal/wire"
 )
 
 // Format is the wire format of a request and of its response.
@@ -11,40 +11,20 @@ type Format uint8
 
 const (
 	// OpenAIChat is OpenAI's chat completions, which most other servers offer too.
-	OpenAIChat Format = iota
+	OpenAIChat = Format(wire.OpenAIChat)
 	// OpenAIResponses is OpenAI's responses.
-	OpenAIResponses
+	OpenAIResponses = Format(wire.OpenAIResponses)
 	// AnthropicMessages is Anthropic's messages.
-	AnthropicMessages
+	AnthropicMessages = Format(wire.AnthropicMessages)
 )
 
 // String returns a name such as openai-chat.
-func (f Format) String() string {
-	switch f {
-	case OpenAIChat:
-		return "openai-chat"
-	case OpenAIResponses:
-		return "openai-responses"
-	case AnthropicMessages:
-		return "anthropic-messages"
-	}
-	return "Format(" + strconv.Itoa(int(f)) + ")"
-}
+func (f Format) String() string { return wire.Format(f).String() }
 
 // FormatOf derives the format of a POST from the end of its path: /chat/completions, /responses or
-// /messages. Case and slashes behind it do not matter, since some servers ignore them. It reports
-// false for any other request.
+// /messages. It ignores case and trailing slashes, as some servers do. It reports false for any
+// other request.
 func FormatOf(r *http.Request) (Format, bool) {
-	if r.Method != http.MethodPost || r.URL == nil {
-		return 0, false
-	}
-	switch path := strings.TrimRight(strings.ToLower(r.URL.Path), "/"); {
-	case strings.HasSuffix(path, "/chat/completions"):
-		return OpenAIChat, true
-	case strings.HasSuffix(path, "/responses"):
-		return OpenAIResponses, true
-	case strings.HasSuffix(path, "/messages"):
-		return AnthropicMessages, true
-	}
-	return 0, false
+	f, ok := wire.FormatOf(r)
+	return Format(f), ok
 }

@@ -7,12 +7,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/headgate/headgate/adapters/llm/internal/wire"
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
 )
-
-// formats is how many there are.
-const formats = int(AnthropicMessages) + 1
 
 // Meter applies budgets to requests to language models. New makes one. It is safe for concurrent
 // use.
@@ -34,9 +32,9 @@ const formats = int(AnthropicMessages) + 1
 //     if they are more
 type Meter struct {
 	cfg     Config
-	guards  [formats]*nethttp.Guard
-	budgets [formats]*nethttp.Guard // without the other rules, for running charges
-	all     []Model                 // of Config.Models, without those that are never the dearest
+	guards  [wire.Formats]*nethttp.Guard
+	budgets [wire.Formats]*nethttp.Guard // without the other rules, for running charges
+	all     []Model                      // of Config.Models, without those that are never the dearest
 	lessons map[string]*lessons
 }
 
@@ -113,21 +111,21 @@ func (m *Meter) Guard(f Format) *nethttp.Guard { return m.guards[f] }
 // A response states the limits of the Meter's guard. Other x-ratelimit-* and anthropic-ratelimit-*
 // headers of next are dropped: a server states the limits of the gateway's account there.
 func (m *Meter) Handler(next http.Handler) http.Handler {
-	var guarded [formats]http.Handler
+	var guarded [wire.Formats]http.Handler
 	for f, g := range m.guards {
 		guarded[f] = g.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			exchangeOf(r.Context()).serve(w, r, next)
 		}))
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		f, ok := FormatOf(r)
+		f, ok := wire.FormatOf(r)
 		if !ok {
 			m.other(w, r)
 			return
 		}
 		x, fault := m.begin(r, f)
 		if fault != nil {
-			fault.write(w, f)
+			fault.Write(w, r, f)
 			return
 		}
 		inner := r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x))

@@ -251,7 +251,7 @@ func TestWholeAnswerIsNotEnded(t *testing.T) {
 		{"/v1/responses", "responses-text.sse"},
 		{"/v1/messages", "messages-text.sse"},
 	} {
-		body, err := os.ReadFile(filepath.Join("testdata", c.transcript))
+		body, err := os.ReadFile(filepath.Join("internal", "wire", "testdata", c.transcript))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/headgate/headgate/adapters/llm/internal/wire"
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
 )
@@ -59,31 +60,17 @@ func (o OpenAI) WriteHeaders(h http.Header, a *nethttp.Admission) {
 	steerRetries(h, a, o.RetryWithin)
 }
 
-// openAIError is the error object of the API. Its clients look at the code, and at the status to
-// decide whether to retry.
-type openAIError struct {
-	Error struct {
-		Message string  `json:"message"`
-		Type    string  `json:"type"`
-		Param   *string `json:"param"`
-		Code    *string `json:"code"`
-	} `json:"error"`
-}
-
-// WriteRefusal answers with an error object.
+// WriteRefusal answers with an error object. Clients look at the code, and at the status to decide
+// whether to retry.
 func (o OpenAI) WriteRefusal(w http.ResponseWriter, r *http.Request, a *nethttp.Admission) {
-	var e openAIError
-	e.Error.Message = messageOf(a)
-	switch {
-	case a.Status() == http.StatusTooManyRequests:
-		kind, code := o.excess(a)
-		e.Error.Type, e.Error.Code = kind, &code
-	case a.Status() >= http.StatusInternalServerError:
-		e.Error.Type = "server_error"
-	default:
-		e.Error.Type = "invalid_request_error"
+	kind, code := "invalid_request_error", ""
+	switch status := a.Status(); {
+	case status == http.StatusTooManyRequests:
+		kind, code = o.excess(a)
+	case status >= http.StatusInternalServerError:
+		kind = "server_error"
 	}
-	writeError(w, r, a.Status(), e)
+	writeRefusal(w, r, a, wire.OpenAIChat, kind, code)
 }
 
 // excess returns the type and the code for a 429.

@@ -66,7 +66,7 @@ func (c *recorded) ask(options string) string {
 // replay answers with a transcript, in pieces of this length.
 func (c *recorded) replay(t *testing.T, piece int) ([]byte, http.HandlerFunc) {
 	t.Helper()
-	body, err := os.ReadFile(filepath.Join("testdata", c.file))
+	body, err := os.ReadFile(filepath.Join("internal", "wire", "testdata", c.file))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/headgate/headgate/adapters/llm/internal/wire"
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
 )
@@ -39,7 +40,7 @@ func (x *exchange) pay(r *http.Request) {
 		return
 	}
 	u := x.estimate
-	x.reserved = int64(sort.Search(int(min(x.estimate.Output, maxTokens)), func(n int) bool {
+	x.reserved = int64(sort.Search(int(min(x.estimate.Output, wire.MaxTokens)), func(n int) bool {
 		u.Output = int64(n) + 1
 		for i, b := range budgets {
 			if unit := b.Policy.Unit(); unit != core.UnitInputTokens && cost(x.models, unit, u) > x.paid[i] {
@@ -56,9 +57,9 @@ func (x *exchange) chargeRunning(r *http.Request) {
 	if every == 0 || x.indebted || !x.request.Stream || x.paid == nil {
 		return
 	}
-	o := x.tap.result()
-	seen := x.seen(o)
-	if seen <= x.reserved || o.answered() {
+	o := x.tap.Response()
+	seen := x.seen(&o)
+	if seen <= x.reserved || o.Answered() {
 		return
 	}
 	// Charges that grow keep a long stream's number small.
@@ -96,14 +97,10 @@ func (m *Meter) endingFor(wait time.Duration) *ending {
 	return &ending{"rate_limit_exceeded", "The rate limit is reached, and the stream ends here."}
 }
 
-// answered reports whether the stream has told its usage or come to its end. What follows has no
-// output, and the settlement charges the rest.
-func (o Observed) answered() bool { return o.Known || o.Complete }
-
 // seen returns the output of the response so far, by the ratio that was learnt. It is for running
 // charges: other tenants' requests have taught the ratio, so nothing is settled by it.
-func (x *exchange) seen(o Observed) int64 {
-	return x.capped(o, max(raw(o), x.meter.learnt(x.request.Model).text.of(raw(o))))
+func (x *exchange) seen(o *wire.Response) int64 {
+	return x.capped(o, max(o.TextTokens(), x.meter.learnt(x.request.Model).text.of(o.TextTokens())))
 }
 
 // shown returns the output that the response has shown.
@@ -111,21 +108,18 @@ func (x *exchange) shown() int64 {
 	if x.tap == nil {
 		return 0
 	}
-	o := x.tap.result()
-	return x.capped(o, raw(o))
+	o := x.tap.Response()
+	return x.capped(&o, o.TextTokens())
 }
 
 // capped lowers a number of tokens to the request's own cap, which the server heeds. It is at least
 // a token for each event with text, and what the response has stated.
-func (x *exchange) capped(o Observed, tokens int64) int64 {
+func (x *exchange) capped(o *wire.Response, tokens int64) int64 {
 	if most := x.request.MaxOutput * x.request.Choices; most > 0 {
 		tokens = min(tokens, most)
 	}
 	return max(tokens, o.Events, o.Usage.Output)
 }
-
-// raw returns the output of a response as a first guess.
-func raw(o Observed) int64 { return max(o.Events, (o.TextBytes+bytesPerToken-1)/bytesPerToken) }
 
 // settleExtra settles the running charges so that all charges of each budget come to what was used,
 // and leaves in x.settled what the first charge keeps.

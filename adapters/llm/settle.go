@@ -3,6 +3,8 @@ package llm
 import (
 	"context"
 	"net/http"
+
+	"github.com/headgate/headgate/adapters/llm/internal/wire"
 )
 
 // finish finds out what the exchange used, learns from it, and settles the running charges. The
@@ -10,7 +12,7 @@ import (
 func (x *exchange) finish(ctx context.Context) {
 	outcome, used := x.outcome()
 	x.report = Report{
-		Request: x.request, Outcome: outcome, Estimate: x.estimate, Usage: used,
+		Request: requestOf(&x.request), Outcome: outcome, Estimate: x.estimate, Usage: used,
 		Indebted: x.indebted, Drained: x.meter.cfg.Abort == AbortDrain && (x.gone || left(ctx)),
 	}
 	if outcome == OutcomeReported {
@@ -31,39 +33,39 @@ func (x *exchange) outcome() (Outcome, Usage) {
 		}
 		return OutcomeUnreported, x.estimate // an empty response
 	}
-	o := x.tap.result()
+	o := x.tap.Response()
 	if o.Known {
-		return OutcomeReported, o.Usage
+		return OutcomeReported, Usage(o.Usage)
 	}
 	if o.InputKnown {
 		seen.Input, seen.CacheRead, seen.CacheWrite = o.Usage.Input, o.Usage.CacheRead, o.Usage.CacheWrite
 	}
-	if x.panicked || x.ended || o.Failed || !x.read(o) {
+	if x.panicked || x.ended || o.Failed || !x.read(&o) {
 		return OutcomeCut, seen
 	}
 	seen.Output = max(seen.Output, x.estimate.Output)
-	if x.tap.coding == codingOther { // nothing was seen of it, so it counts as its cap
+	if x.tap.Unread() { // nothing was seen of it, so it counts as its cap
 		seen.Output = max(seen.Output, x.guess.output)
 	}
 	return OutcomeUnreported, seen
 }
 
 // read reports whether a response without usage was read to its end, or could not be read.
-func (x *exchange) read(o Observed) bool {
-	return o.Complete || o.Broken || x.empty && !x.late || x.tap.coding != codingNone
+func (x *exchange) read(o *wire.Response) bool {
+	return o.Complete || o.Broken || x.empty && !x.late || x.tap.Encoded()
 }
 
 // learn corrects the ratios of the model.
 func (x *exchange) learn(used Usage) {
 	l := x.meter.learnt(x.request.Model)
-	if !x.request.files { // their tokens are not in the bytes
+	if !x.request.Files { // their tokens are not in the bytes
 		prompt := used
 		prompt.Output = 0
 		l.input.learn(prompt.Total(), x.guess.input, mostInput)
 	}
 	l.output.learn(used.Output, x.guess.output, mostOutput)
-	if o := x.tap.result(); x.request.Stream {
-		l.text.learn(used.Output, raw(o), mostOutput)
+	if o := x.tap.Response(); x.request.Stream {
+		l.text.learn(used.Output, o.TextTokens(), mostOutput)
 	}
 }
 

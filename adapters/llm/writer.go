@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/headgate/headgate/adapters/llm/internal/wire"
 )
 
 // writer taps a response.
@@ -39,12 +41,12 @@ func (w *writer) WriteHeader(status int) {
 	h := w.Header()
 	if status/100 == 2 {
 		encoding := h.Get("Content-Encoding")
-		if x.meter.cfg.Encoded == RefuseEncoded && codingOf(encoding) != codingNone {
+		if x.meter.cfg.Encoded == RefuseEncoded && !wire.IsIdentity(encoding) {
 			w.refuse()
 			return
 		}
-		x.tap, x.empty = newTap(x.request.Format, h.Get("Content-Type"), encoding, x.hides), true
-		if x.tap.hide || x.tap.observer.stream && x.meter.cfg.Overrun == OverrunEnd {
+		x.tap, x.empty = wire.NewTap(x.request.Format, h.Get("Content-Type"), encoding, x.hides), true
+		if x.tap.Hides() || x.tap.Streams() && x.meter.cfg.Overrun == OverrunEnd {
 			h.Del("Content-Length")
 		}
 	}
@@ -76,8 +78,11 @@ func (w *writer) refuse() {
 	}
 	w.x.status = http.StatusBadGateway
 	w.end(nil)
-	f := fault{http.StatusBadGateway, [2]string{"server_error", "server_error"}, "The server sent an encoded response."}
-	f.write(w.ResponseWriter, w.x.request.Format)
+	f := wire.Fault{
+		Status: http.StatusBadGateway, Type: "server_error", Code: "server_error",
+		Message: "The server sent an encoded response.",
+	}
+	f.Write(w.ResponseWriter, w.request, w.x.request.Format)
 }
 
 // Write implements http.ResponseWriter.
@@ -94,23 +99,25 @@ func (w *writer) Write(p []byte) (int, error) {
 	}
 	passed := p
 	if x.ending != nil {
-		passed = p[:x.tap.rest(p)]
+		passed = p[:x.tap.Rest(p)]
 	}
 	x.empty = x.empty && len(p) == 0
-	if err := x.tap.write(passed, w.out()); err != nil {
+	if err := x.tap.Write(passed, w.out()); err != nil {
 		if x.meter.cfg.Abort != AbortDrain {
 			return 0, err
 		}
 		x.gone = true
 	}
 	x.chargeRunning(w.request)
-	switch {
-	case x.ending == nil:
-	case x.tap.result().answered(): // a whole answer goes on to its end
+	if x.ending == nil {
+		return len(p), nil
+	}
+	switch o := x.tap.Response(); {
+	case o.Answered(): // a whole answer goes on to its end
 		x.ending = nil
 		return w.pass(p, len(passed))
-	case x.tap.between():
-		w.end(x.tap.errorEvent(x.ending.kind, x.ending.message))
+	case x.tap.Between():
+		w.end(x.tap.ErrorEvent(x.ending.kind, x.ending.message))
 	}
 	return len(p), nil
 }
@@ -166,5 +173,5 @@ func (w *writer) close(returned bool) {
 	if returned && !w.x.ended {
 		out = w.out()
 	}
-	_ = t.close(out) // the client may be gone
+	_ = t.Close(out) // the client may be gone
 }

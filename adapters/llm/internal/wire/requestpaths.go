@@ -1,4 +1,4 @@
-package llm
+package wire
 
 import "github.com/headgate/headgate/adapters/llm/internal/jsonscan"
 
@@ -7,8 +7,8 @@ type node = jsonscan.Node
 
 var object, array = jsonscan.Object, jsonscan.Array
 
-// fileBytes is what an image, an audio clip or a file counts as: 1,500 tokens of four bytes, which
-// is what providers charge for a large image.
+// fileBytes is the number of bytes for an image, an audio clip or a file: 1,500 tokens of four
+// bytes, which is what providers charge for a large image.
 const fileBytes = 6000
 
 // Roles in a request.
@@ -32,7 +32,7 @@ const (
 )
 
 // requestPaths is the table of a request body in any format. A string counts as a file only where a
-// format has files: elsewhere the model reads it as text, whatever its key is.
+// format has files. Elsewhere the model reads it as text, whatever its key is.
 var requestPaths = func() *node {
 	text := &node{Role: readText}
 	text.Each, text.Rest = text, text

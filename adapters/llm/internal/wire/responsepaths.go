@@ -1,4 +1,4 @@
-package llm
+package wire
 
 import "github.com/headgate/headgate/adapters/llm/internal/jsonscan"
 
@@ -12,15 +12,15 @@ const (
 	tellRead
 	tellWrite
 	tellOutput
-	tellType     // the type of the event
 	tellSequence // the number of the event
+	tellType     // the type of the event
 	tellError    // anything other than null
 	tellChoices  // the array of choices
 	tellChoice   // one of them
 	tellFinish   // finish_reason: a string says that the choice has ended
 )
 
-// responsePaths is the table of each format, for events and for whole documents alike: their paths
+// responsePaths has the table of each format, for events and for whole documents alike: their paths
 // do not overlap.
 var responsePaths = [...]*node{
 	OpenAIChat:        chatPaths(),
@@ -48,7 +48,8 @@ func chatPaths() *node {
 		object("function_call", 0, text("arguments")),
 	}
 	choices := array("choices", object("", tellChoice,
-		object("delta", 0, said...), object("message", 0, said...), object("finish_reason", tellFinish)))
+		object("delta", 0, said...), object("message", 0, said...),
+		object("finish_reason", tellFinish)))
 	choices.Role = tellChoices
 	return object("", 0, choices, object("error", tellError), object("usage", tellUsage,
 		object("prompt_tokens", tellInput),

@@ -1,4 +1,4 @@
-package llm
+package wire_test
 
 import (
 	"bytes"
@@ -9,60 +9,62 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/headgate/headgate/adapters/llm/internal/wire"
 )
 
 // transcript is a recorded response and what it says.
 type transcript struct {
 	file   string
-	format Format
-	want   Observed
+	format wire.Format
+	want   wire.Response
 	hidden string // the beginning of the event that hide leaves out, or empty
 }
 
 var transcripts = []transcript{
-	{"chat-text.sse", OpenAIChat, Observed{Usage: Usage{Input: 86, CacheRead: 1920, Output: 300}, Known: true, InputKnown: true,
+	{"chat-text.sse", wire.OpenAIChat, wire.Response{Usage: wire.Usage{Input: 86, CacheRead: 1920, Output: 300}, Known: true, InputKnown: true,
 		Events: 3, TextBytes: 5 + 32 + 4, Complete: true}, `"choices":[],"usage"`},
-	{"chat-tools.sse", OpenAIChat, Observed{Events: 3, TextBytes: 2 + 4 + 10, Complete: true}, ""},
-	{"chat-reasoning.sse", OpenAIChat, Observed{Usage: Usage{Input: 20, Output: 130}, Known: true, InputKnown: true,
+	{"chat-tools.sse", wire.OpenAIChat, wire.Response{Events: 3, TextBytes: 2 + 4 + 10, Complete: true}, ""},
+	{"chat-reasoning.sse", wire.OpenAIChat, wire.Response{Usage: wire.Usage{Input: 20, Output: 130}, Known: true, InputKnown: true,
 		Events: 2, TextBytes: 13 + 2, Complete: true}, ""},
-	{"chat-cumulative.sse", OpenAIChat, Observed{Usage: Usage{Input: 9, Output: 4}, Known: true, InputKnown: true,
+	{"chat-cumulative.sse", wire.OpenAIChat, wire.Response{Usage: wire.Usage{Input: 9, Output: 4}, Known: true, InputKnown: true,
 		Events: 3, TextBytes: 3 + 4 + 1, Complete: true}, `"choices":[],"usage"`},
-	{"chat-filter.sse", OpenAIChat, Observed{Usage: Usage{Input: 8, Output: 2}, Known: true, InputKnown: true,
+	{"chat-filter.sse", wire.OpenAIChat, wire.Response{Usage: wire.Usage{Input: 8, Output: 2}, Known: true, InputKnown: true,
 		Events: 1, TextBytes: 2, Complete: true}, `"choices":[],"usage"`},
-	{"chat-error.sse", OpenAIChat, Observed{Events: 1, TextBytes: 5, Complete: true, Failed: true}, ""},
-	{"chat-aborted.sse", OpenAIChat, Observed{Events: 2, TextBytes: 5 + 4}, ""},
-	{"chat-broken.sse", OpenAIChat, Observed{Usage: Usage{Input: 5, Output: 2}, Known: true, InputKnown: true,
+	{"chat-error.sse", wire.OpenAIChat, wire.Response{Events: 1, TextBytes: 5, Complete: true, Failed: true}, ""},
+	{"chat-aborted.sse", wire.OpenAIChat, wire.Response{Events: 2, TextBytes: 5 + 4}, ""},
+	{"chat-broken.sse", wire.OpenAIChat, wire.Response{Usage: wire.Usage{Input: 5, Output: 2}, Known: true, InputKnown: true,
 		Events: 2, TextBytes: 5 + 1, Complete: true, Broken: true}, `"choices":[],"usage"`},
-	{"chat.json", OpenAIChat, Observed{Usage: Usage{Input: 15, CacheRead: 4, Output: 10}, Known: true, InputKnown: true,
+	{"chat.json", wire.OpenAIChat, wire.Response{Usage: wire.Usage{Input: 15, CacheRead: 4, Output: 10}, Known: true, InputKnown: true,
 		Events: 1, TextBytes: 34, Complete: true}, ""},
-	{"chat-tools.json", OpenAIChat, Observed{Usage: Usage{Input: 82, Output: 17}, Known: true, InputKnown: true,
+	{"chat-tools.json", wire.OpenAIChat, wire.Response{Usage: wire.Usage{Input: 82, Output: 17}, Known: true, InputKnown: true,
 		Events: 1, TextBytes: 28, Complete: true}, ""},
-	{"chat-error.json", OpenAIChat, Observed{Complete: true, Failed: true}, ""},
-	{"chat-no-usage.json", OpenAIChat, Observed{Events: 1, TextBytes: 5, Complete: true}, ""},
+	{"chat-error.json", wire.OpenAIChat, wire.Response{Complete: true, Failed: true}, ""},
+	{"chat-no-usage.json", wire.OpenAIChat, wire.Response{Events: 1, TextBytes: 5, Complete: true}, ""},
 
-	{"responses-text.sse", OpenAIResponses, Observed{Usage: Usage{Input: 5, CacheRead: 32, Output: 11}, Known: true, InputKnown: true,
+	{"responses-text.sse", wire.OpenAIResponses, wire.Response{Usage: wire.Usage{Input: 5, CacheRead: 32, Output: 11}, Known: true, InputKnown: true,
 		Events: 2, TextBytes: 2 + 7, Complete: true}, ""},
-	{"responses-tools.sse", OpenAIResponses, Observed{Usage: Usage{Input: 291, Output: 123}, Known: true, InputKnown: true,
+	{"responses-tools.sse", wire.OpenAIResponses, wire.Response{Usage: wire.Usage{Input: 291, Output: 123}, Known: true, InputKnown: true,
 		Events: 3, TextBytes: 24 + 12 + 8, Complete: true}, ""},
-	{"responses-failed.sse", OpenAIResponses, Observed{Events: 1, TextBytes: 2, Complete: true, Failed: true}, ""},
-	{"responses-error.sse", OpenAIResponses, Observed{Events: 1, TextBytes: 2, Failed: true}, ""},
-	{"responses-audio.sse", OpenAIResponses, Observed{Usage: Usage{Input: 10, Output: 20}, Known: true, InputKnown: true,
+	{"responses-failed.sse", wire.OpenAIResponses, wire.Response{Events: 1, TextBytes: 2, Complete: true, Failed: true}, ""},
+	{"responses-error.sse", wire.OpenAIResponses, wire.Response{Events: 1, TextBytes: 2, Failed: true}, ""},
+	{"responses-audio.sse", wire.OpenAIResponses, wire.Response{Usage: wire.Usage{Input: 10, Output: 20}, Known: true, InputKnown: true,
 		Events: 1, TextBytes: 2, Complete: true}, ""},
-	{"responses.json", OpenAIResponses, Observed{Usage: Usage{Input: 24, CacheRead: 12, Output: 87}, Known: true, InputKnown: true,
+	{"responses.json", wire.OpenAIResponses, wire.Response{Usage: wire.Usage{Input: 24, CacheRead: 12, Output: 87}, Known: true, InputKnown: true,
 		Events: 1, TextBytes: 5 + 9 + 20, Complete: true}, ""},
-	{"responses-failed.json", OpenAIResponses, Observed{Complete: true, Failed: true}, ""},
+	{"responses-failed.json", wire.OpenAIResponses, wire.Response{Complete: true, Failed: true}, ""},
 
-	{"messages-text.sse", AnthropicMessages, Observed{Usage: Usage{Input: 25, CacheRead: 1800, CacheWrite: 2051, Output: 15}, Known: true, InputKnown: true,
+	{"messages-text.sse", wire.AnthropicMessages, wire.Response{Usage: wire.Usage{Input: 25, CacheRead: 1800, CacheWrite: 2051, Output: 15}, Known: true, InputKnown: true,
 		Events: 2, TextBytes: 5 + 1, Complete: true}, ""},
-	{"messages-thinking.sse", AnthropicMessages, Observed{Usage: Usage{Input: 50, CacheRead: 6, Output: 189}, Known: true, InputKnown: true,
+	{"messages-thinking.sse", wire.AnthropicMessages, wire.Response{Usage: wire.Usage{Input: 50, CacheRead: 6, Output: 189}, Known: true, InputKnown: true,
 		Events: 5, TextBytes: 31 + 30 + 17 + 12 + 21, Complete: true}, ""},
-	{"messages-error.sse", AnthropicMessages, Observed{Usage: Usage{Input: 25, Output: 1}, InputKnown: true,
+	{"messages-error.sse", wire.AnthropicMessages, wire.Response{Usage: wire.Usage{Input: 25, Output: 1}, InputKnown: true,
 		Events: 1, TextBytes: 5, Failed: true}, ""},
-	{"messages-aborted.sse", AnthropicMessages, Observed{Usage: Usage{Input: 25, Output: 1}, InputKnown: true,
+	{"messages-aborted.sse", wire.AnthropicMessages, wire.Response{Usage: wire.Usage{Input: 25, Output: 1}, InputKnown: true,
 		Events: 1, TextBytes: 5}, ""},
-	{"messages.json", AnthropicMessages, Observed{Usage: Usage{Input: 2095, CacheRead: 100, CacheWrite: 7, Output: 503}, Known: true, InputKnown: true,
+	{"messages.json", wire.AnthropicMessages, wire.Response{Usage: wire.Usage{Input: 2095, CacheRead: 100, CacheWrite: 7, Output: 503}, Known: true, InputKnown: true,
 		Events: 1, TextBytes: 3 + 6 + 5 + 1, Complete: true}, ""},
-	{"messages-error.json", AnthropicMessages, Observed{Complete: true, Failed: true}, ""},
+	{"messages-error.json", wire.AnthropicMessages, wire.Response{Complete: true, Failed: true}, ""},
 }
 
 func (c *transcript) contentType() string {
@@ -96,7 +98,7 @@ func without(stream []byte, mark, lineEnd string) []byte {
 }
 
 // send writes the pieces and closes, and returns what came out.
-func send(t testing.TB, tap *tap, pieces [][]byte) []byte {
+func send(t testing.TB, tap *wire.Tap, pieces [][]byte) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	out := func(p []byte) error {
@@ -104,11 +106,11 @@ func send(t testing.TB, tap *tap, pieces [][]byte) []byte {
 		return nil
 	}
 	for _, p := range pieces {
-		if err := tap.write(p, out); err != nil {
+		if err := tap.Write(p, out); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := tap.close(out); err != nil {
+	if err := tap.Close(out); err != nil {
 		t.Fatal(err)
 	}
 	return b.Bytes()
@@ -154,11 +156,11 @@ func TestTranscripts(t *testing.T) {
 					}
 					check := func(what string, pieces [][]byte) {
 						t.Helper()
-						tap := newTap(c.format, c.contentType(), "", hide)
+						tap := wire.NewTap(c.format, c.contentType(), "", hide)
 						if got := send(t, tap, pieces); !bytes.Equal(got, want) {
 							t.Errorf("%s, line end %q, hide %v: passed on\n%s", what, lineEnd, hide, got)
 						}
-						if got := tap.result(); got != c.want {
+						if got := tap.Response(); got != c.want {
 							t.Errorf("%s, line end %q, hide %v:\n%+v, want\n%+v", what, lineEnd, hide, got, c.want)
 						}
 					}
@@ -193,11 +195,11 @@ func TestRandomSplitsChangeNothing(t *testing.T) {
 		case hide:
 			want = without(body, c.hidden, "\n")
 		}
-		tap := newTap(c.format, c.contentType(), encoding, hide)
+		tap := wire.NewTap(c.format, c.contentType(), encoding, hide)
 		if got := send(t, tap, draw(r, body)); !bytes.Equal(got, want) {
 			r.Fatalf("passed on %s", got)
 		}
-		if got := tap.result(); got != c.want {
+		if got := tap.Response(); got != c.want {
 			r.Fatalf("%+v, want %+v", got, c.want)
 		}
 	})
@@ -231,13 +233,13 @@ func FuzzTap(f *testing.F) {
 			pieces = append(pieces, rest[:n])
 			rest = rest[n:]
 		}
-		var results []Observed
+		var results []wire.Response
 		var outputs [][]byte
 		for _, hide := range []bool{false, true} {
 			for _, cut := range [][][]byte{{body}, pieces, bytewise(body)} {
-				tap := newTap(Format(format%3), c.contentType(), "", hide)
+				tap := wire.NewTap(wire.Format(format%3), c.contentType(), "", hide)
 				outputs = append(outputs, send(t, tap, cut))
-				results = append(results, tap.result())
+				results = append(results, tap.Response())
 			}
 		}
 		for i, r := range results {

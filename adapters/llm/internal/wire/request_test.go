@@ -1,4 +1,4 @@
-package llm
+package wire_test
 
 import (
 	"bytes"
@@ -7,32 +7,34 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/headgate/headgate/adapters/llm/internal/wire"
 )
 
 func TestRequestFields(t *testing.T) {
 	deep := strings.Repeat("[", 600) + strings.Repeat("]", 600)
 	for _, c := range []struct {
 		name, body string
-		format     Format
-		want       Request
+		format     wire.Format
+		want       wire.Request
 		fault      string
 	}{
 		{name: "chat", body: `{"model":"gpt-4o","messages":[{"role":"user","content":"Hello"}],"max_tokens":7,"n":2,"stream":true}`,
-			want: Request{Model: "gpt-4o", Stream: true, MaxOutput: 7, Choices: 2, PromptBytes: 9}},
+			want: wire.Request{Model: "gpt-4o", Stream: true, MaxOutput: 7, Choices: 2, PromptBytes: 9}},
 		{name: "max_completion_tokens wins", body: `{"max_completion_tokens":9,"model":"m","max_tokens":7}`,
-			want: Request{Model: "m", MaxOutput: 9, Choices: 1}},
-		{name: "responses", format: OpenAIResponses, body: `{"model":"m","input":"Hello","instructions":"Be","max_output_tokens":5,"max_tokens":1,"n":3}`,
-			want: Request{Format: OpenAIResponses, Model: "m", MaxOutput: 5, Choices: 1, PromptBytes: 7}},
-		{name: "messages", format: AnthropicMessages, body: `{"model":"m","max_tokens":5,"system":[{"type":"text","text":"abc"}],"messages":[]}`,
-			want: Request{Format: AnthropicMessages, Model: "m", MaxOutput: 5, Choices: 1, PromptBytes: 7}},
+			want: wire.Request{Model: "m", MaxOutput: 9, Choices: 1}},
+		{name: "responses", format: wire.OpenAIResponses, body: `{"model":"m","input":"Hello","instructions":"Be","max_output_tokens":5,"max_tokens":1,"n":3}`,
+			want: wire.Request{Format: wire.OpenAIResponses, Model: "m", MaxOutput: 5, Choices: 1, PromptBytes: 7}},
+		{name: "messages", format: wire.AnthropicMessages, body: `{"model":"m","max_tokens":5,"system":[{"type":"text","text":"abc"}],"messages":[]}`,
+			want: wire.Request{Format: wire.AnthropicMessages, Model: "m", MaxOutput: 5, Choices: 1, PromptBytes: 7}},
 		{name: "null is absent", body: `{"model":"m","stream":null,"n":null,"max_tokens":null,"stream_options":null}`,
-			want: Request{Model: "m", Choices: 1}},
-		{name: "escaped key and value", body: `{"mod\u0065l":"\u006d\ud83d\ude00"}`, want: Request{Model: "m😀", Choices: 1}},
+			want: wire.Request{Model: "m", Choices: 1}},
+		{name: "escaped key and value", body: `{"mod\u0065l":"\u006d\ud83d\ude00"}`, want: wire.Request{Model: "m😀", Choices: 1}},
 		{name: "asks for usage", body: `{"model":"m","stream":true,"stream_options":{"include_usage":true}}`,
-			want: Request{Model: "m", Stream: true, Choices: 1, asksUsage: true}},
+			want: wire.Request{Model: "m", Stream: true, Choices: 1, AsksUsage: true}},
 		{name: "model of 256 bytes", body: `{"model":"` + strings.Repeat("x", 256) + `"}`,
-			want: Request{Model: strings.Repeat("x", 256), Choices: 1}},
-		{name: "n of 0", body: `{"model":"m","n":0}`, want: Request{Model: "m", Choices: 1}},
+			want: wire.Request{Model: strings.Repeat("x", 256), Choices: 1}},
+		{name: "n of 0", body: `{"model":"m","n":0}`, want: wire.Request{Model: "m", Choices: 1}},
 
 		{name: "empty body", fault: "not one JSON document"},
 		{name: "malformed", body: `{"model":"m",}`, fault: "not one JSON document"},
@@ -68,9 +70,9 @@ func TestRequestFields(t *testing.T) {
 		{name: "n of 129", body: `{"model":"m","n":129}`, fault: "more than 128"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := parseRequest(c.format, []byte(c.body))
+			got, err := wire.ParseRequest(c.format, []byte(c.body))
 			if c.fault != "" {
-				if !errors.Is(err, ErrRequest) || !strings.Contains(err.Error(), c.fault) {
+				if !errors.Is(err, wire.ErrRequest) || !strings.Contains(err.Error(), c.fault) {
 					t.Fatalf("error %v, want one with %q", err, c.fault)
 				}
 				if !strings.HasPrefix(err.Error(), "llm: ") {
@@ -84,6 +86,9 @@ func TestRequestFields(t *testing.T) {
 		})
 	}
 }
+
+// fileBytes is the number of bytes for each image, audio clip or file.
+const fileBytes = 6000
 
 func TestPromptBytes(t *testing.T) {
 	image := strings.Repeat("iVBORw0KGgo", 100_000)
@@ -114,7 +119,7 @@ func TestPromptBytes(t *testing.T) {
 		{"metadata", `"metadata":{"text":"Hello"},"user":"x"`, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r, err := parseRequest(OpenAIChat, []byte(`{"model":"m",`+c.member+`}`))
+			r, err := wire.ParseRequest(wire.OpenAIChat, []byte(`{"model":"m",`+c.member+`}`))
 			if err != nil || r.PromptBytes != c.want {
 				t.Errorf("%d bytes, %v, want %d", r.PromptBytes, err, c.want)
 			}
@@ -142,7 +147,7 @@ func TestInjectUsageSplices(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			body := []byte(c.body)
-			if got := injectUsage(body); string(got) != c.want {
+			if got := wire.InjectUsage(body); string(got) != c.want {
 				t.Errorf("%s, want %s", got, c.want)
 			}
 			if string(body) != c.body {
@@ -162,10 +167,10 @@ func FuzzParseRequest(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		r, err := parseRequest(OpenAIChat, body)
+		r, err := wire.ParseRequest(wire.OpenAIChat, body)
 		if err != nil {
-			if !errors.Is(err, ErrRequest) {
-				t.Fatalf("error %v is no ErrRequest", err)
+			if !errors.Is(err, wire.ErrRequest) {
+				t.Fatalf("error %v is no wire.ErrRequest", err)
 			}
 			return
 		}
@@ -175,7 +180,7 @@ func FuzzParseRequest(f *testing.F) {
 		if r.Model == "" || r.Choices < 1 || r.MaxOutput < 0 || r.PromptBytes < 0 {
 			t.Fatalf("%+v", r)
 		}
-		want, got := decodeBody(t, body), decodeBody(t, injectUsage(body))
+		want, got := decodeBody(t, body), decodeBody(t, wire.InjectUsage(body))
 		options, ok := want["stream_options"].(map[string]any)
 		if !ok {
 			options = map[string]any{}
@@ -204,7 +209,7 @@ func BenchmarkParseRequest(b *testing.B) {
 	b.SetBytes(int64(len(body)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := parseRequest(OpenAIChat, body); err != nil {
+		if _, err := wire.ParseRequest(wire.OpenAIChat, body); err != nil {
 			b.Fatal(err)
 		}
 	}

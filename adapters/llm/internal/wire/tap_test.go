@@ -1,4 +1,4 @@
-package llm
+package wire_test
 
 import (
 	"bytes"
@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/headgate/headgate/adapters/llm/internal/wire"
 )
 
 const deltaEvent = `data: {"id":"chatcmpl-B9MHDbslfkBeAs8l4bebGdFOJ6PeG","object":"chat.completion.chunk","created":1741570283,` +
@@ -19,20 +21,20 @@ const deltaEvent = `data: {"id":"chatcmpl-B9MHDbslfkBeAs8l4bebGdFOJ6PeG","object
 
 const usageEvent = `data: {"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":2}}` + "\n\n"
 
-func stream(hide bool) *tap { return newTap(OpenAIChat, "text/event-stream", "", hide) }
+func stream(hide bool) *wire.Tap { return wire.NewTap(wire.OpenAIChat, "text/event-stream", "", hide) }
 
 // TestWritePassesOnFirst also shows that an event is passed on before it is complete.
 func TestWritePassesOnFirst(t *testing.T) {
 	tap := stream(false)
 	for _, piece := range []string{deltaEvent[:50], deltaEvent[50:], usageEvent} {
-		before := tap.result()
+		before := tap.Response()
 		called := false
-		err := tap.write([]byte(piece), func(p []byte) error {
+		err := tap.Write([]byte(piece), func(p []byte) error {
 			called = true
 			if string(p) != piece {
 				t.Errorf("passed on %q", p)
 			}
-			if got := tap.result(); got != before {
+			if got := tap.Response(); got != before {
 				t.Errorf("%+v was read before the bytes were passed on", got)
 			}
 			return nil
@@ -55,21 +57,21 @@ func TestHideHoldsBackOneEvent(t *testing.T) {
 		{": ", ""},
 	} {
 		out.Reset()
-		if err := tap.write([]byte(c.write), take); err != nil {
+		if err := tap.Write([]byte(c.write), take); err != nil {
 			t.Fatal(err)
 		}
 		if out.String() != c.want {
 			t.Errorf("after %q: %q, want %q", c.write, out.String(), c.want)
 		}
-		if !tap.between() {
+		if !tap.Between() {
 			t.Errorf("after %q: not between two events", c.write)
 		}
 	}
 	out.Reset()
-	if err := tap.close(take); err != nil || out.String() != ": " {
+	if err := tap.Close(take); err != nil || out.String() != ": " {
 		t.Errorf("closed with %q, %v", out.String(), err)
 	}
-	if err := tap.close(take); err != nil || out.String() != ": " {
+	if err := tap.Close(take); err != nil || out.String() != ": " {
 		t.Errorf("closed again with %q, %v", out.String(), err)
 	}
 }
@@ -78,7 +80,7 @@ func TestOnlyTheUsageChunkIsHidden(t *testing.T) {
 	pad := func(n int) string {
 		return `data: {"x":"` + strings.Repeat("x", n) + `","choices":[],"usage":{}}` + "\n\n"
 	}
-	longest := maxHeld - len(pad(0))
+	longest := wire.MaxHeld - len(pad(0))
 	for _, c := range []struct {
 		name, event string
 		hidden      bool
@@ -111,22 +113,22 @@ func TestOnlyTheUsageChunkIsHidden(t *testing.T) {
 			}
 		})
 	}
-	for _, f := range []Format{OpenAIResponses, AnthropicMessages} {
-		if got := send(t, newTap(f, "text/event-stream", "", true), [][]byte{[]byte(usageEvent)}); len(got) == 0 {
+	for _, f := range []wire.Format{wire.OpenAIResponses, wire.AnthropicMessages} {
+		if got := send(t, wire.NewTap(f, "text/event-stream", "", true), [][]byte{[]byte(usageEvent)}); len(got) == 0 {
 			t.Errorf("%v: hidden", f)
 		}
 	}
-	if got := send(t, newTap(OpenAIChat, "application/json", "", true), [][]byte{[]byte(usageEvent[6:])}); len(got) == 0 {
+	if got := send(t, wire.NewTap(wire.OpenAIChat, "application/json", "", true), [][]byte{[]byte(usageEvent[6:])}); len(got) == 0 {
 		t.Error("document: hidden")
 	}
 }
 
 func TestLongEventIsNotBetween(t *testing.T) {
 	tap := stream(true)
-	if err := tap.write([]byte("data: "+strings.Repeat("x", maxHeld)), nil); err != nil {
+	if err := tap.Write([]byte("data: "+strings.Repeat("x", wire.MaxHeld)), nil); err != nil {
 		t.Fatal(err)
 	}
-	if tap.between() {
+	if tap.Between() {
 		t.Error("between two events inside a long one")
 	}
 }
@@ -136,14 +138,14 @@ func TestWriteReadsOnAfterAnError(t *testing.T) {
 	for _, hide := range []bool{false, true} {
 		tap := stream(hide)
 		calls := 0
-		err := tap.write([]byte(deltaEvent+usageEvent+deltaEvent+"data: [DONE]\n\n"), func([]byte) error { calls++; return gone })
+		err := tap.Write([]byte(deltaEvent+usageEvent+deltaEvent+"data: [DONE]\n\n"), func([]byte) error { calls++; return gone })
 		if !errors.Is(err, gone) || calls != 1 {
 			t.Errorf("hide %v: %v after %d calls", hide, err, calls)
 		}
-		if got := tap.result(); !got.Known || !got.Complete || got.Events != 2 {
+		if got := tap.Response(); !got.Known || !got.Complete || got.Events != 2 {
 			t.Errorf("hide %v: %+v", hide, got)
 		}
-		if err := tap.close(nil); err != nil {
+		if err := tap.Close(nil); err != nil {
 			t.Error(err)
 		}
 	}
@@ -159,11 +161,11 @@ func TestSeenOutputCountsUnfinishedText(t *testing.T) {
 		{deltaEvent, 4}, {deltaEvent, 6}, {usageEvent, 6},
 		{`data: {"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":40}}` + "\n\n", 40},
 	} {
-		if err := tap.write([]byte(c.write), nil); err != nil {
+		if err := tap.Write([]byte(c.write), nil); err != nil {
 			t.Fatal(err)
 		}
-		if o := tap.result(); max(raw(o), o.Usage.Output) != c.want {
-			got := max(raw(o), o.Usage.Output)
+		o := tap.Response()
+		if got := max(o.TextTokens(), o.Usage.Output); got != c.want {
 			t.Errorf("after %q: %d, want %d", c.write, got, c.want)
 		}
 	}
@@ -176,35 +178,35 @@ func TestEncodedResponses(t *testing.T) {
 	damaged[len(damaged)-6] ^= 1 // in its checksum
 	spoilt := gzipped(t, []byte(deltaEvent+strings.TrimSpace(usageEvent)))
 	spoilt[len(spoilt)-6] ^= 1
-	known := Observed{Usage: Usage{Input: 5, Output: 2}, Known: true, InputKnown: true, Events: 1, TextBytes: 6, Complete: true}
+	known := wire.Response{Usage: wire.Usage{Input: 5, Output: 2}, Known: true, InputKnown: true, Events: 1, TextBytes: 6, Complete: true}
 	for _, c := range []struct {
 		name, encoding string
 		body           []byte
-		want           func(Observed) bool
+		want           func(wire.Response) bool
 	}{
-		{"identity", "identity", body, func(o Observed) bool { return o == known }},
-		{"gzip", "GZIP", zipped, func(o Observed) bool { return o == known }},
-		{"two members", "x-gzip", append(gzipped(t, body[:100]), gzipped(t, body[100:])...), func(o Observed) bool { return o == known }},
-		{"bytes behind gzip", "gzip", append(bytes.Clone(zipped), "0123456789"...), func(o Observed) bool { return o == known }},
-		{"wrong checksum", "gzip", damaged, func(o Observed) bool { return !o.Known && o.Broken }},
-		{"wrong checksum behind an unfinished event", "gzip", spoilt, func(o Observed) bool { return !o.Known && o.Broken && o.Events == 1 }},
-		{"no gzip", "gzip", body, func(o Observed) bool { return !o.Known && o.Broken }},
-		{"gzip cut off", "gzip", zipped[:len(zipped)/2], func(o Observed) bool { return !o.Known && !o.Broken && !o.Complete }},
-		{"empty gzip", "gzip", nil, func(o Observed) bool { return o == Observed{} }},
-		{"unread", "br", body, func(o Observed) bool { return o == Observed{} }},
-		{"two encodings", "gzip, gzip", zipped, func(o Observed) bool { return o == Observed{} }},
+		{"identity", "identity", body, func(o wire.Response) bool { return o == known }},
+		{"gzip", "GZIP", zipped, func(o wire.Response) bool { return o == known }},
+		{"two members", "x-gzip", append(gzipped(t, body[:100]), gzipped(t, body[100:])...), func(o wire.Response) bool { return o == known }},
+		{"bytes behind gzip", "gzip", append(bytes.Clone(zipped), "0123456789"...), func(o wire.Response) bool { return o == known }},
+		{"wrong checksum", "gzip", damaged, func(o wire.Response) bool { return !o.Known && o.Broken }},
+		{"wrong checksum behind an unfinished event", "gzip", spoilt, func(o wire.Response) bool { return !o.Known && o.Broken && o.Events == 1 }},
+		{"no gzip", "gzip", body, func(o wire.Response) bool { return !o.Known && o.Broken }},
+		{"gzip cut off", "gzip", zipped[:len(zipped)/2], func(o wire.Response) bool { return !o.Known && !o.Broken && !o.Complete }},
+		{"empty gzip", "gzip", nil, func(o wire.Response) bool { return o == wire.Response{} }},
+		{"unread", "br", body, func(o wire.Response) bool { return o == wire.Response{} }},
+		{"two encodings", "gzip, gzip", zipped, func(o wire.Response) bool { return o == wire.Response{} }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			defer goleak.VerifyNone(t)
 			for _, pieces := range [][][]byte{{c.body}, bytewise(c.body)} {
-				tap := newTap(OpenAIChat, "text/event-stream", c.encoding, false)
+				tap := wire.NewTap(wire.OpenAIChat, "text/event-stream", c.encoding, false)
 				if got := send(t, tap, pieces); !bytes.Equal(got, c.body) {
 					t.Errorf("passed on %q", got)
 				}
-				if got := tap.result(); !c.want(got) {
+				if got := tap.Response(); !c.want(got) {
 					t.Errorf("%+v", got)
 				}
-				if c.encoding != "identity" && tap.between() {
+				if c.encoding != "identity" && tap.Between() {
 					t.Error("between two events of an encoded stream")
 				}
 			}
@@ -217,7 +219,7 @@ func TestFlushedGzipIsReadAtOnce(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	var b bytes.Buffer
 	w := gzip.NewWriter(&b)
-	tap := newTap(OpenAIChat, "text/event-stream", "gzip", true)
+	tap := wire.NewTap(wire.OpenAIChat, "text/event-stream", "gzip", true)
 	for range 2 {
 		if _, err := w.Write([]byte(deltaEvent)); err != nil {
 			t.Fatal(err)
@@ -226,57 +228,59 @@ func TestFlushedGzipIsReadAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := tap.write(b.Bytes(), nil); err != nil {
+	if err := tap.Write(b.Bytes(), nil); err != nil {
 		t.Fatal(err)
 	}
-	for tap.result().Events < 2 { // the goroutine has the bytes, and nothing else holds it up
+	for tap.Response().Events < 2 { // the goroutine has the bytes, and nothing else holds it up
 		runtime.Gosched()
 	}
-	if err := tap.close(nil); err != nil {
+	if err := tap.Close(nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := tap.write(b.Bytes(), nil); err != nil {
+	if err := tap.Write(b.Bytes(), nil); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func TestErrorEventEndsAStream(t *testing.T) {
 	for _, c := range []struct {
-		format            Format
+		format            wire.Format
 		kind, begin, want string
 		complete          bool
 	}{
-		{OpenAIChat, "insufficient_quota", deltaEvent, `data: {"error":{"message":"No \"more\"\n","type":"insufficient_quota","param":null,"code":"insufficient_quota"}}` +
+		{wire.OpenAIChat, "insufficient_quota", deltaEvent, `data: {"error":{"message":"No \"more\"\n","type":"insufficient_quota","param":null,"code":"insufficient_quota"}}` +
 			"\n\ndata: [DONE]\n\n", true},
-		{OpenAIChat, "rate_limit_exceeded", "", `data: {"error":{"message":"No \"more\"\n","type":"tokens","param":null,"code":"rate_limit_exceeded"}}` +
+		{wire.OpenAIChat, "rate_limit_exceeded", "", `data: {"error":{"message":"No \"more\"\n","type":"tokens","param":null,"code":"rate_limit_exceeded"}}` +
 			"\n\ndata: [DONE]\n\n", true},
-		{OpenAIResponses, "rate_limit_exceeded", `data: {"type":"response.created","sequence_number":6}` + "\n\n",
+		{wire.OpenAIResponses, "rate_limit_exceeded", `data: {"type":"response.created","sequence_number":6}` + "\n\n",
 			"event: error\n" + `data: {"type":"error","code":"rate_limit_exceeded","message":"No \"more\"\n","param":null,` +
 				`"error":{"message":"No \"more\"\n","type":"tokens","param":null,"code":"rate_limit_exceeded"},"sequence_number":7}` + "\n\n", false},
-		{AnthropicMessages, "rate_limit_exceeded", "event: ping\ndata: {\"type\":\"ping\"}\n\n",
+		{wire.AnthropicMessages, "rate_limit_exceeded", "event: ping\ndata: {\"type\":\"ping\"}\n\n",
 			"event: error\n" + `data: {"type":"error","error":{"type":"rate_limit_error","message":"No \"more\"\n"}}` + "\n\n", false},
-		{AnthropicMessages, "overloaded_error", "",
+		{wire.AnthropicMessages, "overloaded_error", "",
 			"event: error\n" + `data: {"type":"error","error":{"type":"overloaded_error","message":"No \"more\"\n"}}` + "\n\n", false},
 	} {
-		tap := newTap(c.format, "text/event-stream", "", false)
-		if err := tap.write([]byte(c.begin), nil); err != nil {
+		tap := wire.NewTap(c.format, "text/event-stream", "", false)
+		if err := tap.Write([]byte(c.begin), nil); err != nil {
 			t.Fatal(err)
 		}
-		end := tap.errorEvent(c.kind, "No \"more\"\n")
+		end := tap.ErrorEvent(c.kind, "No \"more\"\n")
 		if string(end) != c.want {
 			t.Errorf("%v: %s, want %s", c.format, end, c.want)
 		}
-		if c.format != OpenAIResponses && !bytes.Equal(end, errorEvent(c.format, c.kind, "No \"more\"\n", 0)) {
-			t.Errorf("%v: errorEvent differs", c.format)
+		fresh := wire.NewTap(c.format, "text/event-stream", "", false)
+		if c.format != wire.OpenAIResponses && !bytes.Equal(end, fresh.ErrorEvent(c.kind, "No \"more\"\n")) {
+			t.Errorf("%v: the event depends on the stream", c.format)
 		}
-		if err := tap.write(end, nil); err != nil {
+		if err := tap.Write(end, nil); err != nil {
 			t.Fatal(err)
 		}
-		if got := tap.result(); !got.Failed || got.Broken || got.Complete != c.complete {
+		if got := tap.Response(); !got.Failed || got.Broken || got.Complete != c.complete {
 			t.Errorf("%v: read back as %+v", c.format, got)
 		}
 	}
-	if b := errorEvent(OpenAIResponses, "x", "y", 0); !strings.Contains(string(b), `"sequence_number":0}`) {
+	fresh := wire.NewTap(wire.OpenAIResponses, "text/event-stream", "", false)
+	if b := fresh.ErrorEvent("x", "y"); !strings.Contains(string(b), `"sequence_number":0}`) {
 		t.Errorf("%s", b)
 	}
 }
@@ -300,11 +304,11 @@ func TestTapMemoryIsBounded(t *testing.T) {
 		{"deep", "application/json", "", ``, ``, false, bytes.Repeat([]byte("["), 4096)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			tap := newTap(OpenAIChat, c.contentType, c.encoding, c.hide)
+			tap := wire.NewTap(wire.OpenAIChat, c.contentType, c.encoding, c.hide)
 			size := 0
 			out := func(p []byte) error { size += len(p); return nil }
 			write := func(p []byte) {
-				if err := tap.write(p, out); err != nil {
+				if err := tap.Write(p, out); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -316,13 +320,13 @@ func TestTapMemoryIsBounded(t *testing.T) {
 			}
 			grown := allocated() - before
 			write([]byte(c.end))
-			if err := tap.close(out); err != nil {
+			if err := tap.Close(out); err != nil {
 				t.Fatal(err)
 			}
 			// Append may grow what is held back in steps, and the sum of the steps is allocated.
 			most := uint64(64 << 10)
 			if c.hide {
-				most = 8 * maxHeld
+				most = 8 * wire.MaxHeld
 			}
 			if grown > most {
 				t.Errorf("%d bytes allocated for %d", grown, written)
@@ -344,11 +348,11 @@ func allocated() uint64 {
 func TestInflatedMemoryIsBounded(t *testing.T) {
 	zipped := gzipped(t, append([]byte("data: {\"x\":\""), bytes.Repeat([]byte("x"), 20<<20)...))
 	before := allocated()
-	tap := newTap(OpenAIChat, "text/event-stream", "gzip", false)
-	if err := tap.write(zipped, nil); err != nil {
+	tap := wire.NewTap(wire.OpenAIChat, "text/event-stream", "gzip", false)
+	if err := tap.Write(zipped, nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := tap.close(nil); err != nil {
+	if err := tap.Close(nil); err != nil {
 		t.Fatal(err)
 	}
 	if grown := allocated() - before; grown > 128<<10 {
@@ -360,7 +364,7 @@ func TestInflatedMemoryIsBounded(t *testing.T) {
 func TestResultWhileWriting(t *testing.T) {
 	for _, encoding := range []string{"", "gzip"} {
 		for _, hide := range []bool{false, true} {
-			tap := newTap(OpenAIChat, "text/event-stream", encoding, hide)
+			tap := wire.NewTap(wire.OpenAIChat, "text/event-stream", encoding, hide)
 			body := []byte(strings.Repeat(deltaEvent, 50) + usageEvent)
 			if encoding != "" {
 				body = gzipped(t, body)
@@ -369,12 +373,13 @@ func TestResultWhileWriting(t *testing.T) {
 			go func() {
 				defer close(done)
 				for last := int64(0); ; {
-					seen := raw(tap.result())
+					o := tap.Response()
+					seen := o.TextTokens()
 					if seen < last {
 						t.Errorf("%d tokens after %d", seen, last)
 					}
 					last = seen
-					_ = tap.errorEvent("x", "y")
+					_ = tap.ErrorEvent("x", "y")
 					select {
 					case <-stop:
 						return
@@ -385,7 +390,7 @@ func TestResultWhileWriting(t *testing.T) {
 			send(t, tap, bytewise(body))
 			close(stop)
 			<-done
-			if got := tap.result(); !got.Known || got.Events != 50 {
+			if got := tap.Response(); !got.Known || got.Events != 50 {
 				t.Errorf("encoding %q, hide %v: %+v", encoding, hide, got)
 			}
 		}
@@ -398,13 +403,13 @@ func TestOrdinaryEventAllocatesNothing(t *testing.T) {
 			continue
 		}
 		for _, hide := range []bool{false, true} {
-			tap := newTap(c.format, c.contentType(), "", hide)
+			tap := wire.NewTap(c.format, c.contentType(), "", hide)
 			out := func([]byte) error { return nil }
 			body := c.read(t)
 			half := len(body) / 2
 			write := func() {
-				_ = tap.write(body[:half], out)
-				_ = tap.write(body[half:], out)
+				_ = tap.Write(body[:half], out)
+				_ = tap.Write(body[half:], out)
 			}
 			write()
 			if n := testing.AllocsPerRun(100, write); n != 0 {
@@ -415,9 +420,9 @@ func TestOrdinaryEventAllocatesNothing(t *testing.T) {
 }
 
 func TestErrorEventIsValidForAnyMessage(t *testing.T) {
-	for _, f := range []Format{OpenAIChat, OpenAIResponses, AnthropicMessages} {
+	for _, f := range []wire.Format{wire.OpenAIChat, wire.OpenAIResponses, wire.AnthropicMessages} {
 		for _, message := range []string{"", "\r\n\n", "\xff\u2028</script>", strings.Repeat("x", 100_000)} {
-			b := errorEvent(f, message, message, 0)
+			b := wire.NewTap(f, "text/event-stream", "", false).ErrorEvent(message, message)
 			data := string(b[bytes.Index(b, []byte("data: "))+6:])
 			line, _, _ := strings.Cut(data, "\n")
 			if !json.Valid([]byte(line)) || strings.Contains(line, "\r") {
@@ -435,7 +440,7 @@ func BenchmarkTap(b *testing.B) {
 			b.SetBytes(int64(len(event)))
 			b.ReportAllocs()
 			for b.Loop() {
-				_ = tap.write(event, out)
+				_ = tap.Write(event, out)
 			}
 		})
 	}
@@ -444,8 +449,8 @@ func BenchmarkTap(b *testing.B) {
 		b.SetBytes(int64(len(event)))
 		b.ReportAllocs()
 		for b.Loop() {
-			_ = tap.write(event[:100], out)
-			_ = tap.write(event[100:], out)
+			_ = tap.Write(event[:100], out)
+			_ = tap.Write(event[100:], out)
 		}
 	})
 	for _, c := range transcripts {
@@ -456,9 +461,9 @@ func BenchmarkTap(b *testing.B) {
 				b.SetBytes(int64(len(body)))
 				b.ReportAllocs()
 				for b.Loop() {
-					tap := newTap(c.format, c.contentType(), "", false)
-					_ = tap.write(body, out)
-					_ = tap.close(out)
+					tap := wire.NewTap(c.format, c.contentType(), "", false)
+					_ = tap.Write(body, out)
+					_ = tap.Close(out)
 				}
 			})
 		}

@@ -1,4 +1,4 @@
-package llm
+package wire
 
 import (
 	"slices"
@@ -12,15 +12,15 @@ const (
 	optionsMember = `"stream_options":` + usageOptions
 )
 
-// optionsPaths is the table for where stream_options stands.
+// optionsPaths is the table that finds stream_options.
 var optionsPaths = &node{Role: askBody, Watch: true, Kids: []*node{
 	{Key: "stream_options", Role: askOptions, Watch: true,
 		Kids: []*node{object("include_usage", askUsage)}},
 }}
 
-// injectUsage returns the body of a chat stream with stream_options.include_usage set to true.
+// InjectUsage returns the body of a chat stream with stream_options.include_usage set to true.
 // Every other byte stays as it is. It returns body itself if that is not one JSON object.
-func injectUsage(body []byte) []byte {
+func InjectUsage(body []byte) []byte {
 	var f optionsFinder
 	s := jsonscan.New(optionsPaths, &f)
 	s.Scan(body)
@@ -51,7 +51,7 @@ func splice(body []byte, from, to int, text string) []byte {
 	return slices.Concat(body[:from], []byte(text), body[to:])
 }
 
-// place is where a value stands: body[from:to].
+// place is the bytes of a value: body[from:to].
 type place struct {
 	from, to int
 	found    bool
@@ -59,8 +59,8 @@ type place struct {
 	filled   bool // the object has a member
 }
 
-// optionsFinder is the visitor that finds stream_options. Where a key comes twice the last one
-// counts, but parseRequest refuses such a body.
+// optionsFinder is the visitor that finds stream_options. Of a key that comes twice the last one
+// counts, but ParseRequest refuses such a body.
 type optionsFinder struct {
 	body, options, usage place
 }

@@ -1,37 +1,14 @@
-package llm
+package wire
 
 import (
 	"encoding/json"
-	"net/http"
 	"strings"
 )
 
-// errorBody returns the body of a refusal.
-func errorBody(f Format, e *fault) []byte {
-	var v any = chatError{chatFault{Message: e.message, Type: e.kind[0], Code: e.kind[1]}}
-	if f == AnthropicMessages {
-		kind := "invalid_request_error"
-		switch {
-		case e.status >= http.StatusInternalServerError:
-			kind = "api_error"
-		case e.status == http.StatusNotFound:
-			kind = "not_found_error"
-		case e.status == http.StatusRequestEntityTooLarge:
-			kind = "request_too_large"
-		}
-		v = messagesError{Type: "error", Error: messagesFault{kind, e.message}}
-	}
-	body, err := json.Marshal(v)
-	if err != nil {
-		return nil // structs of strings always marshal
-	}
-	return append(body, '\n')
-}
-
-// errorEvent returns the bytes that end a stream with the server's own error. They are valid
-// only between two events. kind is OpenAI's code, such as rate_limit_exceeded or insufficient_quota.
-// Anthropic's type is kind if that ends in _error, and otherwise rate_limit_error. The event of a
-// response has the sequence number.
+// errorEvent returns the bytes that end a stream with the server's own error. They are valid only
+// between two events. kind is OpenAI's code, such as rate_limit_exceeded or insufficient_quota.
+// Anthropic's type is kind if it ends in _error, and rate_limit_error otherwise. Only OpenAI's
+// responses have the sequence number.
 func errorEvent(f Format, kind, message string, sequence int64) []byte {
 	switch f {
 	case OpenAIResponses:
@@ -52,9 +29,9 @@ func errorEvent(f Format, kind, message string, sequence int64) []byte {
 func faultOf(code, message string) chatFault {
 	kind := code
 	if code == "rate_limit_exceeded" {
-		kind = "tokens" // OpenAI's type says which unit has run out
+		kind = "tokens" // OpenAI's type names the unit that has run out
 	}
-	return chatFault{Message: message, Type: kind, Code: code}
+	return newChatFault(kind, code, message)
 }
 
 type chatError struct {
@@ -65,7 +42,15 @@ type chatFault struct {
 	Message string  `json:"message"`
 	Type    string  `json:"type"`
 	Param   *string `json:"param"`
-	Code    string  `json:"code"`
+	Code    *string `json:"code"`
+}
+
+func newChatFault(kind, code, message string) chatFault {
+	f := chatFault{Message: message, Type: kind}
+	if code != "" {
+		f.Code = &code
+	}
+	return f
 }
 
 // responsesError is the error event of a response. OpenAI documents the code and the message beside

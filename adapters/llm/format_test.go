@@ -1,0 +1,27 @@
+package llm_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/headgate/headgate/adapters/llm"
+)
+
+func TestFormatOf(t *testing.T) {
+	for _, c := range []struct {
+		method, path, name string
+		want               llm.Format
+		ok                 bool
+	}{
+		{"POST", "/v1/chat/completions", "openai-chat", llm.OpenAIChat, true},
+		{"POST", "/v1/responses", "openai-responses", llm.OpenAIResponses, true},
+		{"POST", "/v1/messages", "anthropic-messages", llm.AnthropicMessages, true},
+		{"GET", "/v1/messages", "openai-chat", 0, false},
+	} {
+		got, ok := llm.FormatOf(httptest.NewRequest(c.method, c.path, http.NoBody))
+		if got != c.want || ok != c.ok || got.String() != c.name {
+			t.Errorf("%s %s: %v, %v", c.method, c.path, got, ok)
+		}
+	}
+}

@@ -1,0 +1,36 @@
+package wire
+
+// Response is what a response has said about its use, as far as it was read.
+type Response struct {
+	// Usage is the numbers that the response stated. Without Known they are preliminary, or zero.
+	Usage Usage
+	// Known says that the response stated its final usage.
+	Known bool
+	// InputKnown says that it stated the tokens of its input, as Anthropic does at the beginning.
+	InputKnown bool
+	// Events is the number of events with text. It is 1 for a document with text.
+	Events int64
+	// TextBytes is the number of bytes of text that the model wrote: answers, reasoning and
+	// arguments of tools.
+	TextBytes int64
+	// Complete says that the response came to its end: the last event of its format, or the end of
+	// the document.
+	Complete bool
+	// Failed says that the response reported an error.
+	Failed bool
+	// Broken says that a part of the response was no valid JSON, or no valid gzip.
+	Broken bool
+}
+
+// Answered reports whether the response has stated its usage or come to its end. What follows
+// holds no output.
+func (r *Response) Answered() bool { return r.Known || r.Complete }
+
+// TextTokens returns a first guess of the output from the text: a token for four bytes, and at
+// least one for each event with text.
+func (r *Response) TextTokens() int64 { return max(r.Events, tokensIn(r.TextBytes)) }
+
+// bytesPerToken is the number of bytes of English text in a token, as a first guess.
+const bytesPerToken = 4
+
+func tokensIn(bytes int64) int64 { return (bytes + bytesPerToken - 1) / bytesPerToken }

@@ -1,0 +1,116 @@
+package wire_test
+
+import (
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/headgate/headgate/adapters/llm/internal/wire"
+)
+
+func TestTotalSaturates(t *testing.T) {
+	for _, c := range []struct {
+		usage wire.Usage
+		want  int64
+	}{
+		{wire.Usage{}, 0},
+		{wire.Usage{Input: 1, CacheRead: 2, CacheWrite: 3, Output: 4}, 10},
+		{wire.Usage{Input: -5, Output: 4}, 4},
+		{wire.Usage{Input: math.MaxInt64, Output: 1}, math.MaxInt64},
+		{wire.Usage{Input: 1, CacheRead: math.MaxInt64 - 1}, math.MaxInt64},
+	} {
+		if got := c.usage.Total(); got != c.want {
+			t.Errorf("%+v: %d, want %d", c.usage, got, c.want)
+		}
+	}
+}
+
+func TestTokensOfNumbers(t *testing.T) {
+	for _, c := range []struct {
+		number string
+		want   int64
+		ok     bool
+	}{
+		{"0", 0, true}, {"17", 17, true}, {"12.0", 12, true}, {"1e3", 1000, true}, {"1.5e1", 15, true},
+		{"1000000000000000", wire.MaxTokens, true}, {"1000000000000001", wire.MaxTokens, true},
+		{"99999999999999999999999999", wire.MaxTokens, true}, {"1e400", wire.MaxTokens, true},
+		{"-1", 0, false}, {"-0", 0, false}, {"1.5", 0, false}, {"-1e400", 0, false}, {"", 0, false},
+	} {
+		tap := wire.NewTap(wire.OpenAIChat, "application/json", "", false)
+		send(t, tap, [][]byte{[]byte(`{"usage":{"prompt_tokens":` + c.number + `}}`)})
+		if got := tap.Response(); got.Usage.Input != c.want || got.InputKnown != c.ok {
+			t.Errorf("%q: %+v, want %d, %v", c.number, got, c.want, c.ok)
+		}
+	}
+}
+
+func TestUsageOfDocuments(t *testing.T) {
+	for _, c := range []struct {
+		name, doc string
+		format    wire.Format
+		want      wire.Usage
+		known     bool
+	}{
+		{"more cached than input", `{"usage":{"prompt_tokens":5,"completion_tokens":1,"prompt_tokens_details":{"cached_tokens":9}}}`,
+			wire.OpenAIChat, wire.Usage{CacheRead: 5, Output: 1}, true},
+		{"details first", `{"usage":{"prompt_tokens_details":{"cached_tokens":2},"completion_tokens":1,"prompt_tokens":5}}`,
+			wire.OpenAIChat, wire.Usage{Input: 3, CacheRead: 2, Output: 1}, true},
+		{"usage twice", `{"usage":{"prompt_tokens":5,"completion_tokens":1,"prompt_tokens_details":{"cached_tokens":2}},"usage":{"prompt_tokens":6,"completion_tokens":2}}`,
+			wire.OpenAIChat, wire.Usage{Input: 6, Output: 2}, true},
+		{"null details", `{"usage":{"prompt_tokens":5,"completion_tokens":1,"prompt_tokens_details":null}}`,
+			wire.OpenAIChat, wire.Usage{Input: 5, Output: 1}, true},
+		{"null usage", `{"usage":null}`, wire.OpenAIChat, wire.Usage{}, false},
+		{"no output", `{"usage":{"prompt_tokens":5}}`, wire.OpenAIChat, wire.Usage{Input: 5}, false},
+		{"negative output", `{"usage":{"prompt_tokens":5,"completion_tokens":-3}}`, wire.OpenAIChat, wire.Usage{Input: 5}, false},
+		{"fractional output", `{"usage":{"prompt_tokens":5,"completion_tokens":0.5}}`, wire.OpenAIChat, wire.Usage{Input: 5}, false},
+		{"text as output", `{"usage":{"prompt_tokens":5,"completion_tokens":"3"}}`, wire.OpenAIChat, wire.Usage{Input: 5}, false},
+		{"absurd output", `{"usage":{"prompt_tokens":5,"completion_tokens":1e30}}`, wire.OpenAIChat, wire.Usage{Input: 5, Output: wire.MaxTokens}, true},
+		{"usage elsewhere", `{"x":{"usage":{"prompt_tokens":5,"completion_tokens":1}},"choices":[{"usage":{"prompt_tokens":5,"completion_tokens":1}}]}`,
+			wire.OpenAIChat, wire.Usage{}, false},
+		{"other format", `{"usage":{"prompt_tokens":5,"completion_tokens":1}}`, wire.AnthropicMessages, wire.Usage{}, false},
+		{"cut off", `{"usage":{"prompt_tokens":5,"completion_tokens":1}`, wire.OpenAIChat, wire.Usage{}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			tap := wire.NewTap(c.format, "application/json", "", false)
+			send(t, tap, [][]byte{[]byte(c.doc)})
+			if got := tap.Response(); got.Usage != c.want || got.Known != c.known {
+				t.Errorf("%+v, known %v, want %+v, %v", got.Usage, got.Known, c.want, c.known)
+			}
+		})
+	}
+}
+
+func TestFormatOf(t *testing.T) {
+	for _, c := range []struct {
+		method, path string
+		want         wire.Format
+		ok           bool
+	}{
+		{"POST", "/v1/chat/completions", wire.OpenAIChat, true},
+		{"POST", "/openai/deployments/x/chat/completions?api-version=1", wire.OpenAIChat, true},
+		{"POST", "/v1/responses", wire.OpenAIResponses, true},
+		{"POST", "/v1/messages", wire.AnthropicMessages, true},
+		{"GET", "/v1/responses", 0, false},
+		{"POST", "/v1/messages/count_tokens", 0, false},
+		{"POST", "/v1/completions", 0, false},
+		{"POST", "/v1/responses/", wire.OpenAIResponses, true},
+		{"POST", "/v1/Chat/Completions//", wire.OpenAIChat, true},
+		{"POST", "/v1/xmessages", 0, false},
+	} {
+		got, ok := wire.FormatOf(httptest.NewRequest(c.method, c.path, http.NoBody))
+		if got != c.want || ok != c.ok {
+			t.Errorf("%s %s: %v, %v", c.method, c.path, got, ok)
+		}
+	}
+}
+
+func TestFormatString(t *testing.T) {
+	for f, want := range map[wire.Format]string{
+		wire.OpenAIChat: "openai-chat", wire.OpenAIResponses: "openai-responses", wire.AnthropicMessages: "anthropic-messages", 7: "Format(7)",
+	} {
+		if got := f.String(); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}
