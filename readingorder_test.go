@@ -14,7 +14,6 @@ const maxBackward = 25
 
 // backwardToday holds packages that have more than maxBackward, and how many percent.
 var backwardToday = map[string]int{
-	"internal/keeper": 40,
 	"internal/lease":  28,
 }
 

@@ -11,7 +11,10 @@ import (
 	"github.com/headgate/headgate/internal/request"
 )
 
-// Spec is what a lease was asked for with.
+// maxPerCall bounds the leases that one call renews or releases.
+const maxPerCall = 256
+
+// Spec is the request that a lease was granted for.
 type Spec struct {
 	ID      string
 	Scope   string
@@ -88,7 +91,7 @@ func (h *Holding) Expire() {
 	h.keeper.attend(h.until)
 }
 
-// OnLoss makes hear the function that is told of a loss, at once if the lease is lost already.
+// OnLoss makes hear the function that a loss calls. If the lease is lost already, OnLoss calls it.
 func (h *Holding) OnLoss(hear func(error)) {
 	h.mu.Lock()
 	h.hear = hear
@@ -99,7 +102,7 @@ func (h *Holding) OnLoss(hear func(error)) {
 	}
 }
 
-// lose tells the holder, once.
+// lose closes Gone and calls the function of OnLoss, once.
 func (h *Holding) lose(err error) {
 	h.mu.Lock()
 	if h.lost != nil {
@@ -132,9 +135,9 @@ func (h *Holding) next() time.Time {
 	return h.until
 }
 
-// renewed sets when to renew the lease again and how long to believe in it: by the monotonic clock,
-// from before the store was asked, and a tenth less than the store says, in case the clocks differ
-// in speed.
+// renewed sets when to renew the lease again and how long to believe in it. It counts by the
+// monotonic clock from before the request, and a tenth less than the store says, in case the clocks
+// differ in speed.
 func (h *Holding) renewed(sent time.Time, left time.Duration) {
 	h.until = sent.Add(left - left/10)
 	h.due = sent.Add(Jitter(h.TTL / 3))

@@ -9,8 +9,6 @@ import (
 	"github.com/headgate/headgate/internal/lease"
 )
 
-const maxRenewed = 256 // leases in one call
-
 // renewal is the leases that one call renews.
 type renewal struct {
 	group
@@ -18,7 +16,7 @@ type renewal struct {
 	until  time.Time // when the last of them ends
 }
 
-// group is what leases have in common that one call renews.
+// group is what the leases of one call have in common.
 type group struct {
 	place
 	ttl time.Duration
@@ -26,8 +24,8 @@ type group struct {
 
 func (h *Holding) group() group { return group{place{h.Store, h.Scope}, h.TTL} }
 
-// look renews the leases that are due, gives up those that are overdue, and sends releases again that
-// failed. It waits for no call, so that a lease that cannot be renewed is lost in time.
+// look renews the leases that are due, gives up overdue ones, and repeats failed releases. It waits
+// for no call, so a lease that cannot be renewed is lost in time.
 func (k *Keeper) look() {
 	now := time.Now()
 	k.mu.Lock()
@@ -40,7 +38,7 @@ func (k *Keeper) look() {
 	for _, r := range renewals {
 		k.Tasks.Go(func() { k.renew(r) })
 	}
-	returns, again := k.dueReturns(now)
+	returns, again := k.returns.due(now)
 	for _, r := range returns {
 		k.Tasks.Go(func() { k.sendBack(r) })
 	}
@@ -78,7 +76,7 @@ func (k *Keeper) due(now time.Time) (renewals []*renewal, next time.Time) {
 		}
 		r := at[h.group()]
 		if r != nil && !h.renewing && h.due.Before(now.Add(h.TTL/10)) &&
-			len(r.leases) < maxRenewed {
+			len(r.leases) < maxPerCall {
 			h.renewing = true
 			r.leases = append(r.leases, h)
 			if h.until.After(r.until) {
@@ -152,7 +150,7 @@ func (k *Keeper) Extend(ctx context.Context, h *Holding) error {
 	return h.lost
 }
 
-// lost tells the holder of a lease that is no longer kept, unless the lease is adopted.
+// lost adopts a lease that is no longer kept, or notifies its holder of the loss.
 func (k *Keeper) lost(h *Holding, evicted bool) {
 	if !evicted && h.Adopt && h.Store != nil && k.adopt(h) {
 		return

@@ -7,22 +7,19 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
-	"github.com/headgate/headgate/internal/deadline"
 	"github.com/headgate/headgate/internal/request"
 )
 
-// maxReturns bounds the slots that are sent again.
+// maxReturns bounds the slots whose release is repeated.
 const maxReturns = 10_000
 
 // again is the first pause between two attempts to give back a slot.
 const again = 250 * time.Millisecond
 
-// giveBack is a slot whose release failed. It is sent again for longer than the lease would last,
-// because a server that stands still may have the acquire to run when it goes on: the lease begins
-// then. After the first, each pause is an eighth of the time since the first failure, and the last
-// is as long as the lease.
+// giveBack is a slot whose release failed. The Keeper repeats the release for longer than the lease
+// would last, because a server that stood still may run the acquire when it resumes: the lease
+// begins then. After the first pause each is an eighth of the time since the first failure, and the
+// last one is as long as the lease.
 type giveBack struct {
 	place
 	id     string
@@ -39,40 +36,23 @@ type place struct {
 	scope string
 }
 
-// Abandon releases a slot that may have been granted, in the background.
-func (k *Keeper) Abandon(store request.LeaseStore, scope, id string, ttl time.Duration) {
-	k.Tasks.Go(func() {
-		if _, err := store.Release(context.Background(), scope, []string{id}); err != nil {
-			k.releaseLater(place{store, scope}, id, ttl)
-		}
-	})
+// returns are the slots to give back, the oldest first.
+type returns []*giveBack
+
+func (r *returns) add(g *giveBack) {
+	if len(*r) >= maxReturns {
+		*r = slices.Delete(*r, 0, 1) // the oldest, whose lease ends first
+	}
+	*r = append(*r, g)
 }
 
-// releaseLater releases a slot whose release failed.
-func (k *Keeper) releaseLater(p place, id string, ttl time.Duration) {
-	now := time.Now()
-	g := &giveBack{
-		place: p, id: id, ttl: ttl, failed: now, due: now.Add(Jitter(again)), until: now.Add(8 * ttl),
-	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.over {
-		return // the lease ends
-	}
-	if len(k.returns) >= maxReturns {
-		k.returns = slices.Delete(k.returns, 0, 1) // the oldest, whose lease ends first
-	}
-	k.returns = append(k.returns, g)
-	k.attend(g.due)
-}
-
-// dueReturns returns the slots to give back now, those of a scope together, and when to look again.
-// It forgets those that are over.
-func (k *Keeper) dueReturns(now time.Time) (due [][]*giveBack, next time.Time) {
+// due returns the slots to release now, grouped by scope, and when to look again. It forgets slots
+// whose time is over.
+func (r *returns) due(now time.Time) (due [][]*giveBack, next time.Time) {
 	at := make(map[place]int)
 	next = now.Add(time.Hour)
-	rest := k.returns[:0]
-	for _, g := range k.returns {
+	rest := (*r)[:0]
+	for _, g := range *r {
 		if now.After(g.until) {
 			continue
 		}
@@ -86,40 +66,16 @@ func (k *Keeper) dueReturns(now time.Time) (due [][]*giveBack, next time.Time) {
 		default:
 			g.sent = true
 			i, ok := at[g.place]
-			if !ok || len(due[i]) == maxRenewed {
+			if !ok || len(due[i]) == maxPerCall {
 				i, at[g.place] = len(due), len(due)
 				due = append(due, nil)
 			}
 			due[i] = append(due[i], g)
 		}
 	}
-	clear(k.returns[len(rest):])
-	k.returns = rest
+	clear((*r)[len(rest):])
+	*r = rest
 	return due, next
-}
-
-// sendBack releases slots of one scope.
-func (k *Keeper) sendBack(all []*giveBack) {
-	ids := make([]string, len(all))
-	for i, g := range all {
-		ids[i] = g.id
-	}
-	ctx := deadline.Until(context.Background(), all[0].until)
-	_, err := all[0].store.Release(ctx, all[0].scope, ids)
-	now := time.Now()
-	due := now.Add(Jitter(max(again, now.Sub(all[0].failed)/8)))
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for _, g := range all {
-		g.sent, g.due = false, due
-		switch {
-		case err == nil:
-			g.due, g.until = now, time.Time{}
-		case errors.As(err, new(redis.Error)): // the server does not stand still
-			g.until = g.failed.Add(g.ttl)
-		}
-	}
-	k.attend(all[0].due)
 }
 
 // slots are ids of leases by the place where they are.
@@ -127,13 +83,13 @@ type slots map[place][]string
 
 func (s slots) add(p place, id string) { s[p] = append(s[p], id) }
 
-// release releases all slots at the same time, those of a place together.
+// release releases all slots at the same time, with one call for each place.
 func (s slots) release(ctx context.Context) error {
 	var mu sync.Mutex
 	var errs []error
 	var calls sync.WaitGroup
 	for p, ids := range s {
-		for some := range slices.Chunk(ids, maxRenewed) {
+		for some := range slices.Chunk(ids, maxPerCall) {
 			calls.Go(func() {
 				_, err := p.store.Release(ctx, p.scope, some)
 				mu.Lock()

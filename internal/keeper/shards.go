@@ -152,5 +152,5 @@ func (s *shards) unsupported() {
 	}
 	s.keeper.shards = nil
 	s.keeper.subscribe()
-	s.keeper.wakeAll() // their next request names the plain channel
+	s.keeper.waiting.wake() // their next request names the plain channel
 }

@@ -1,0 +1,75 @@
+package keeper
+
+import (
+	"context"
+	"errors"
+	"sync"
+)
+
+// Begin begins a call that acquires a slot. Each nil is followed by an End.
+func (k *Keeper) Begin() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.closing {
+		return k.Closed
+	}
+	k.busy++
+	return nil
+}
+
+// End ends a call that Begin began.
+func (k *Keeper) End() {
+	k.mu.Lock()
+	k.busy--
+	k.rest()
+	k.mu.Unlock()
+}
+
+// Close wakes all waiters, lets holders finish until ctx ends, and gives up what is left then.
+func (k *Keeper) Close(ctx context.Context) error {
+	k.mu.Lock()
+	k.closing = true
+	k.waiting.wake()
+	if k.idle == nil {
+		k.idle = make(chan struct{})
+	}
+	idle := k.idle
+	k.rest()
+	k.mu.Unlock()
+	var err error
+	select {
+	case <-idle:
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	k.mu.Lock()
+	k.over = true
+	if k.timer != nil {
+		k.timer.Stop()
+	}
+	returns := k.returns
+	k.returns = nil
+	rest := k.held
+	k.held = make(map[string]*Holding)
+	for _, h := range rest {
+		h.released = true
+	}
+	k.mu.Unlock()
+	held, failed := make(slots), make(slots)
+	for _, h := range rest {
+		h.lose(k.Closed)
+		if h.Store != nil {
+			held.add(place{h.Store, h.Scope}, h.ID)
+		}
+	}
+	for _, g := range returns {
+		failed.add(g.place, g.id)
+	}
+	detached := context.WithoutCancel(ctx)
+	var last sync.WaitGroup
+	last.Go(func() { _ = failed.release(detached) }) // on failure the leases end
+	err = errors.Join(err, held.release(detached))
+	last.Wait()
+	k.stop()
+	return err
+}

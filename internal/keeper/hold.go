@@ -1,0 +1,95 @@
+package keeper
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/internal/deadline"
+	"github.com/headgate/headgate/internal/request"
+)
+
+// Hold renews a granted lease from now on. After the end of Close the lease is lost at once.
+func (k *Keeper) Hold(h *Holding) {
+	h.keeper = k
+	k.mu.Lock()
+	over := k.over
+	if over {
+		h.released = true
+	} else {
+		k.keep(h)
+		if k.shards == nil && h.Fenced {
+			k.subscribe() // an eviction is told there
+		}
+	}
+	k.mu.Unlock()
+	if over {
+		h.lose(k.Closed)
+		k.Tasks.Go(func() { _ = h.free(context.Background()) }) // on failure the lease ends
+	}
+}
+
+// Release gives up a lease in any state. If the store fails, the Keeper repeats the release.
+func (k *Keeper) Release(ctx context.Context, h *Holding) error {
+	k.mu.Lock()
+	k.busy++
+	h.released = true
+	k.drop(h)
+	k.mu.Unlock()
+	defer k.End()
+	if err := h.free(ctx); err != nil {
+		k.releaseLater(place{h.Store, h.Scope}, h.ID, h.TTL)
+		return err
+	}
+	return nil
+}
+
+// Abandon releases a slot that may have been granted, in the background.
+func (k *Keeper) Abandon(store request.LeaseStore, scope, id string, ttl time.Duration) {
+	k.Tasks.Go(func() {
+		if _, err := store.Release(context.Background(), scope, []string{id}); err != nil {
+			k.releaseLater(place{store, scope}, id, ttl)
+		}
+	})
+}
+
+// releaseLater repeats the release of a slot until it succeeds or the lease has ended.
+func (k *Keeper) releaseLater(p place, id string, ttl time.Duration) {
+	now := time.Now()
+	g := &giveBack{
+		place: p, id: id, ttl: ttl, failed: now, due: now.Add(Jitter(again)), until: now.Add(8 * ttl),
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.over {
+		return // the lease ends
+	}
+	k.returns.add(g)
+	k.attend(g.due)
+}
+
+// sendBack releases slots of one scope.
+func (k *Keeper) sendBack(all []*giveBack) {
+	ids := make([]string, len(all))
+	for i, g := range all {
+		ids[i] = g.id
+	}
+	ctx := deadline.Until(context.Background(), all[0].until)
+	_, err := all[0].store.Release(ctx, all[0].scope, ids)
+	now := time.Now()
+	due := now.Add(Jitter(max(again, now.Sub(all[0].failed)/8)))
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, g := range all {
+		g.sent, g.due = false, due
+		switch {
+		case err == nil:
+			g.due, g.until = now, time.Time{}
+		case errors.As(err, new(redis.Error)): // the server does not stand still
+			g.until = g.failed.Add(g.ttl)
+		}
+	}
+	k.attend(all[0].due)
+}
