@@ -14,7 +14,7 @@ const maxBackward = 25
 
 // backwardToday holds packages that have more than maxBackward, and how many percent.
 var backwardToday = map[string]int{
-	"internal/lease":  28,
+	"internal/lease": 28,
 }
 
 // A package can be read from its first file to its last in the order of the flow: callers first,

@@ -5,16 +5,16 @@ import "math/bits"
 // The replies about an item.
 const (
 	Absent  = 0
-	Present = 1 // or seems to be
-	Lost    = 2 // Redis has lost the part, and nothing was added
-	Again   = 3 // one script makes few parts: nothing was added, and the item is to be asked again
+	Present = 1 // or a false positive
+	Lost    = 2 // Redis has lost the part; nothing was added
+	Again   = 3 // the script has made its share of parts; nothing was added, so ask again
 )
 
 // Filter is a filter in memory. The zero value is empty.
 type Filter struct {
-	shape      Shape              // of the zero value, or of what was added
-	generation int64              // in which the last part was added
-	parts      map[int64]*[2]part // of an even generation and of an odd one
+	shape      Shape              // of the items; zero if there are none
+	generation int64              // of the newest part
+	parts      map[int64]*[2]part // of the even generation and of the odd one
 }
 
 type part struct {
@@ -22,8 +22,8 @@ type part struct {
 	words      []uint64 // nil if there is none
 }
 
-// current returns the generation of a time. When the clock steps back into the generation before
-// the last, the last goes on.
+// current returns the generation of a time. If the clock steps back into the previous generation,
+// the newest one continues.
 func (f *Filter) current(s Shape, now int64) int64 {
 	if s.Window == 0 {
 		return 0
@@ -35,12 +35,12 @@ func (f *Filter) current(s Shape, now int64) int64 {
 	return g
 }
 
-// Fits reports whether items of that shape can be asked for. Otherwise the filter has another.
+// Fits reports whether the filter is empty or has the shape s. Otherwise it returns its own shape.
 func (f *Filter) Fits(s Shape) (other Shape, ok bool) {
 	return f.shape, f.shape == s || f.shape == Shape{}
 }
 
-// Ask answers for each item, in order, whether it was in the filter, and adds those that say so.
+// Ask answers for each item, in order, whether it was in the filter, and adds the items with Add.
 func (f *Filter) Ask(now int64, s Shape, items []Item) []int64 {
 	g := f.current(s, now)
 	replies := make([]int64, len(items))
@@ -71,7 +71,7 @@ func (f *Filter) get(n, generation int64) *part {
 	return nil
 }
 
-// make returns a part of a generation, and adds it if need be.
+// make returns a part of a generation, and creates a missing one.
 func (f *Filter) make(s Shape, n, generation int64) *part {
 	if p := f.get(n, generation); p != nil {
 		return p
@@ -109,7 +109,7 @@ func (p *part) add(positions []int64) {
 	}
 }
 
-// Count returns the bits that are set in a part, in the current generation and in the one before.
+// Count returns the number of set bits of a part, in the current and the previous generation.
 func (f *Filter) Count(now int64, s Shape, n int64) (current, before int64) {
 	g := f.current(s, now)
 	current = f.get(n, g).count()

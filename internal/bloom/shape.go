@@ -1,5 +1,5 @@
-// Package bloom is Bloom filters in plain Go: their sizes, the bits of an item, and filters in
-// memory, which lua/filter/filter.lua is tested against.
+// Package bloom implements Bloom filters in plain Go: their sizes, the bits of an item, and filters
+// in memory. Tests compare lua/filter/filter.lua with them.
 package bloom
 
 import (
@@ -13,19 +13,19 @@ import (
 // MaxBytes is the most memory of a filter, all generations together.
 const MaxBytes = 512 << 20
 
-// maxPartBytes is the most bytes of a part. With what Redis keeps beside them they take up to a MiB,
-// which it clears, counts and frees in a millisecond.
+// maxPartBytes bounds the bytes of a part. With the overhead of Redis a part takes up to 1 MiB,
+// which Redis clears, counts and frees in a millisecond.
 const maxPartBytes = 1<<20 - 16
 
-// Redis copies the block of an item and hashes the copy, 10 instructions a byte, so a small block is
-// cheaper. Large blocks are filled more evenly, which a low rate of false positives needs.
+// Redis copies the block of an item and hashes the copy, 10 instructions a byte, so a small block
+// is cheaper. Large blocks are filled more evenly, which a low rate of false positives needs.
 const (
 	minBlock = 64 // bytes
 	maxBlock = 4096
 )
 
-// excess is the size of a filter by that of the smallest one without blocks. Without it, filters of
-// blocks would exceed their rate.
+// excess is how many times larger a filter with blocks is than one without. A smaller one would
+// exceed its rate.
 const excess = 1.04
 
 // Shape is the size of a filter. It consists of parts, which consist of blocks. All bits of an item
@@ -35,12 +35,12 @@ type Shape struct {
 	Blocks int64 // of a part
 	Parts  int64
 	Hashes int   // bits of an item
-	Window int64 // microseconds for which an item is found at least; 0: for ever
+	Window int64 // the least microseconds for which an item is found; 0 means for ever
 }
 
-// NewShape returns a shape with that rate of false positives when that number of items is in it. It
-// reports false if the shape takes more than MaxBytes. Both generations of a filter with a window
-// hold that number, and share the rate.
+// NewShape returns the shape of a filter that holds so many items at that rate of false positives.
+// It reports false if the shape takes more than MaxBytes. Each generation of a filter with a window
+// holds so many items, and both share the rate.
 func NewShape(items int64, rate float64, window int64) (Shape, bool) {
 	if window > 0 {
 		rate /= 2
@@ -65,7 +65,7 @@ func NewShape(items int64, rate float64, window int64) (Shape, bool) {
 	}
 }
 
-// cut returns the shape of that many bytes in blocks of at most that size.
+// cut returns the shape of so many bytes in blocks of at most that size.
 func cut(bytes, block float64) Shape {
 	blocks := math.Ceil(bytes / block)
 	size := math.Ceil(bytes / blocks)
@@ -96,7 +96,7 @@ func (s Shape) String() string {
 	return string(text)
 }
 
-// Item is a question about an item: whether it is in the filter, and perhaps to add it.
+// Item is a question about an item: whether the filter contains it. With Add it is added, too.
 type Item struct {
 	Part, Block int64 // where its bits lie
 	Add         bool
@@ -134,9 +134,10 @@ func (s Shape) Positions(all []int64, it Item) []int64 {
 // step is the number of bits of an item that the script looks at together.
 const step = 3
 
-// AppendPlaces appends what the script is told of an item: 1 to add it, otherwise 0; which of the
-// parts asked for holds it, in two bytes; and for each of its bits which byte of the block holds it,
-// from 1, in two bytes, and its value there. The last bit is repeated up to a whole step.
+// AppendPlaces appends the script's argument for an item: 1 to add it, otherwise 0; the index of
+// its part among those asked for, in two bytes; and for each of its bits the number of its byte in
+// the block, from 1, in two bytes, and its value there. The last bit is repeated up to a whole
+// step.
 func (s Shape) AppendPlaces(to []byte, part int, it Item) []byte {
 	add := byte(0)
 	if it.Add {
@@ -155,10 +156,10 @@ func (s Shape) AppendPlaces(to []byte, part int, it Item) []byte {
 	return to
 }
 
-// missed is the probability that an item leaves a bit of its block as it was.
+// missed returns the probability that an item does not set a given bit of its block.
 func (s Shape) missed() float64 { return math.Pow(1-1/float64(s.Bits), float64(s.Hashes)) }
 
-// Items estimates how many different items of all parts set that many bits of a part.
+// Items estimates how many different items all parts hold if one part has so many set bits.
 //
 // Swamidass and Baldi, "Mathematical Correction for Fingerprint Similarity Measures" (2007).
 func (s Shape) Items(set int64) float64 {
@@ -166,17 +167,16 @@ func (s Shape) Items(set int64) float64 {
 	return math.Log(1-min(float64(set), m-1)/m) / math.Log1p((s.missed()-1)/float64(s.Blocks))
 }
 
-// Rate is the probability that an item that is in no part seems to be in one with that many bits.
+// Rate returns the rate of false positives of a part with so many set bits.
 func (s Shape) Rate(set int64) float64 {
 	return s.rate(s.Items(set), float64(s.Blocks))
 }
 
-// RateOf is the probability that an item that is not in the filter seems to be in it when that many
-// are.
+// RateOf returns the rate of false positives after so many items.
 func (s Shape) RateOf(items float64) float64 { return s.rate(items, float64(s.Blocks*s.Parts)) }
 
-// rate is the probability that all bits of an item are set in its block, when items lie in that many
-// blocks. The number of items of a block has a binomial distribution.
+// rate returns the probability that all bits of a new item are set, with items spread over blocks.
+// The number of items in a block has a binomial distribution.
 //
 // Putze, Sanders and Singler, "Cache-, Hash- and Space-Efficient Bloom Filters" (2007), section 3.
 func (s Shape) rate(items, blocks float64) float64 {

@@ -13,17 +13,18 @@ const Pause = 250 * time.Millisecond
 
 // Config configures a Breaker.
 type Config struct {
-	// Probe asks the server and returns its fault, or nil. It ends by itself.
+	// Probe asks the server and returns its fault, or nil. It bounds its own time.
 	Probe func(context.Context) error
-	// Probed is told of each probe's outcome, and whether that opened or closed the breaker. It
-	// returns whether the server is still to be watched.
+	// Probed is called after each probe, with its outcome and whether that opened or closed the
+	// breaker. It returns whether to go on watching the server.
 	Probed func(fault error, changed bool) (watched bool)
 	Tasks  *Tasks // run the probes
 }
 
 // Breaker is a circuit breaker in front of a server. Only a probe opens and closes it: calls fail
 // for many reasons of their own. One probe runs at a time, and no caller waits for it. While the
-// breaker is open, one begins after each pause. It is safe for concurrent use and must not be copied.
+// breaker is open, one begins after each pause. It is safe for concurrent use and must not be
+// copied.
 type Breaker struct {
 	Config
 
@@ -39,7 +40,7 @@ func New(cfg Config) *Breaker { return &Breaker{Config: cfg} }
 // IsOpen reports whether the server is known to fail.
 func (b *Breaker) IsOpen() bool { return b.open.Load() }
 
-// Doubt says that a call has had no answer. It starts a probe, unless one runs or has just ended.
+// Doubt reports a call without an answer. It starts a probe, unless one runs or has just ended.
 func (b *Breaker) Doubt() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -36,7 +36,7 @@ func (t *Tasks) end() {
 	}
 }
 
-// Sleep waits for that time, and reports false as soon as Stop was called.
+// Sleep waits for d and returns true, or returns false as soon as Stop is called.
 func (t *Tasks) Sleep(d time.Duration) bool {
 	t.mu.Lock()
 	stop := t.stopping()
@@ -83,7 +83,7 @@ func (t *Tasks) stopping() chan struct{} {
 	return t.stop
 }
 
-// Wait returns when no goroutine runs, or with the error of ctx when that ends first.
+// Wait returns nil when no goroutine runs, or the error of ctx if ctx ends first.
 func (t *Tasks) Wait(ctx context.Context) error {
 	t.mu.Lock()
 	if t.running == 0 {

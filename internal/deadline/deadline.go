@@ -15,8 +15,8 @@ type until struct {
 
 func (u *until) Deadline() (time.Time, bool) { return u.at, true }
 
-// Until returns a context whose Deadline is at, or that of ctx if it is earlier. It ends with ctx
-// and not at that time: a caller that waits with it looks at its Deadline.
+// Until returns a context whose Deadline is the earlier one of at and the Deadline of ctx. It ends
+// with ctx, but not at that time: a caller that waits with it must look at the Deadline.
 func Until(ctx context.Context, at time.Time) context.Context {
 	if own, ok := ctx.Deadline(); ok && own.Before(at) {
 		return ctx
@@ -24,7 +24,7 @@ func Until(ctx context.Context, at time.Time) context.Context {
 	return &until{ctx, at}
 }
 
-// Untimed returns the deadline that Until gave a context: no timer ends the context then.
+// Untimed returns the deadline that Until set for a context, which no timer ends.
 func Untimed(ctx context.Context) (at time.Time, ok bool) {
 	if u, ok := ctx.(*until); ok {
 		return u.at, true
@@ -71,8 +71,8 @@ func (d *Deadlines) Detach(ctx context.Context) context.Context {
 }
 
 // Err returns the error of a context that has ended. A deadline that has passed counts even if its
-// timer is late: the timer of a socket at the same instant may fire first. One that Until set ends no
-// context.
+// timer is late, because the timer of a socket for the same instant may fire first. A deadline that
+// Until set ends no context.
 func Err(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
