@@ -378,7 +378,7 @@ func (d *decisions) adjust() {
 	d.Helper()
 	p, key := d.quotas[d.rng.IntN(len(d.quotas))], d.key([]string{"x", "y"}[d.rng.IntN(2)])
 	if d.rng.IntN(3) == 0 {
-		_, err := d.gate.RaiseUsed(d.Context(), core.Charge{Policy: p, Key: key, Cost: d.rng.Int64N(20)}, time.Time{})
+		_, err := d.gate.RaiseUsed(d.Context(), core.Charge{Policy: p, Key: key}, d.rng.Int64N(20), time.Time{})
 		d.must(err)
 		return
 	}

@@ -66,34 +66,14 @@ func (g *Gate) Adjust(ctx context.Context, a Adjustment) (applied bool, err erro
 	return err == nil && verdict != algorithm.AdjustedBefore, err
 }
 
+// apply applies an adjustment, after the key is seeded if it has a ledger.
 func (g *Gate) apply(ctx context.Context, a Adjustment) (verdict int64, err error) {
-	const most = algorithm.MaxCount
-	bad := func(format string, args ...any) (int64, error) {
-		return 0, fmt.Errorf("%w: Adjustment."+format, append([]any{ErrCharge}, args...)...)
-	}
-	ends := a.Until.UnixMicro()
-	switch {
-	case a.Policy == nil || a.Policy.own == nil:
-		return bad("Policy is missing, or not made by NewPolicy")
-	case a.Key.outer == 0:
-		return bad("Key is missing")
-	case a.ID == "" || len(a.ID) > maxAdjustmentID:
-		return bad("ID has %d bytes: it must have 1 to %d", len(a.ID), maxAdjustmentID)
-	case a.Units < -most || a.Units > most:
-		return bad("Units is %d: it must be between -10^15 and 10^15", a.Units)
-	case a.Raise < 0 || a.Raise > most:
-		return bad("Raise is %d: it must be between 0 and 10^15", a.Raise)
-	case a.Units == 0 && a.Raise == 0:
-		return bad("Units and Raise are 0: nothing would change")
-	case a.Raise > 0 && !a.Policy.raisable:
-		return bad("Raise is %d, and the policy %s is not Raisable", a.Raise, a.Policy.name)
-	case a.Raise > 0 && (a.Until.IsZero() || time.Until(a.Until) > algorithm.Longest):
-		return bad("Until is %v: it must be set with Raise, and within 100 years", a.Until)
-	case a.Raise == 0 && !a.Until.IsZero():
-		return bad("Until is %v, and Raise is 0", a.Until)
+	if err := a.fault(); err != nil {
+		return 0, err
 	}
 	k := algorithm.Adjustment{
-		ID: a.ID, Keep: adjustmentKept.Microseconds(), Units: a.Units, Raise: a.Raise, Ends: ends,
+		ID: a.ID, Keep: adjustmentKept.Microseconds(),
+		Units: a.Units, Raise: a.Raise, Ends: a.Until.UnixMicro(),
 	}
 	c := Charge{Policy: a.Policy, Key: a.Key, Limit: a.Limit}
 	verdict, err = g.adjust(ctx, algorithm.Adjust, c, a.At, k)
@@ -105,34 +85,83 @@ func (g *Gate) apply(ctx context.Context, a Adjustment) (verdict int64, err erro
 			verdict, err = g.adjust(ctx, algorithm.Adjust, c, a.At, k)
 		}
 	}
-	switch {
-	case err == nil && verdict == algorithm.Unseeded:
-		err = ErrLedger
-	case err == nil && verdict == algorithm.RaiseEnded:
-		err = fmt.Errorf("%w: Adjustment.Until is %v", ErrPeriod, a.Until)
-	case err == nil && verdict == algorithm.RaisedTooFar:
-		_, err = bad("Raise is %d: all raises of the key would exceed 10^15", a.Raise)
+	if err == nil {
+		err = a.refusal(verdict)
 	}
 	return verdict, err
 }
 
-// RaiseUsed raises what is used of a quota to at least c.Cost, and returns how many units it added.
-// Of several calls, in any number of processes, the largest Cost decides, so that a ledger's figure
-// may be sent again and again, such as after Redis has lost its data. It is charged whether it fits
-// or not, and the next period owes nothing for it. A Cost above 10^15 is an error. The figures of a
-// PolicyConfig.Ledger are charged in this way, and RaiseUsed seeds a key as that does: the ledger is
-// not asked for it again in the period. See [Adjustment] for what a quota is.
+// fault returns what makes the adjustment unusable.
+func (a *Adjustment) fault() error {
+	const most = algorithm.MaxCount
+	switch {
+	case a.Policy == nil || a.Policy.own == nil:
+		return a.bad("Policy is missing, or not made by NewPolicy")
+	case a.Key.outer == 0:
+		return a.bad("Key is missing")
+	case a.ID == "" || len(a.ID) > maxAdjustmentID:
+		return a.bad("ID has %d bytes: it must have 1 to %d", len(a.ID), maxAdjustmentID)
+	case a.Units < -most || a.Units > most:
+		return a.bad("Units is %d: it must be between -10^15 and 10^15", a.Units)
+	case a.Raise < 0 || a.Raise > most:
+		return a.bad("Raise is %d: it must be between 0 and 10^15", a.Raise)
+	case a.Units == 0 && a.Raise == 0:
+		return a.bad("Units and Raise are 0: nothing would change")
+	}
+	return a.raiseFault()
+}
+
+// raiseFault returns what makes the raise unusable.
+func (a *Adjustment) raiseFault() error {
+	switch {
+	case a.Raise == 0 && !a.Until.IsZero():
+		return a.bad("Until is %v, and Raise is 0", a.Until)
+	case a.Raise == 0:
+		return nil
+	case !a.Policy.raisable:
+		return a.bad("Raise is %d, and the policy %s is not Raisable", a.Raise, a.Policy.name)
+	case a.Until.IsZero() || time.Until(a.Until) > algorithm.Longest:
+		return a.bad("Until is %v: it must be set with Raise, and within 100 years", a.Until)
+	}
+	return nil
+}
+
+// refusal returns why the store has not applied the adjustment, or nil.
+func (a *Adjustment) refusal(verdict int64) error {
+	switch verdict {
+	case algorithm.Unseeded:
+		return ErrLedger
+	case algorithm.RaiseEnded:
+		return fmt.Errorf("%w: Adjustment.Until is %v", ErrPeriod, a.Until)
+	case algorithm.RaisedTooFar:
+		return a.bad("Raise is %d: all raises of the key would exceed 10^15", a.Raise)
+	}
+	return nil
+}
+
+func (a *Adjustment) bad(format string, args ...any) error {
+	return fmt.Errorf("%w: Adjustment.%s", ErrCharge, fmt.Sprintf(format, args...))
+}
+
+// RaiseUsed raises what is used of the quota of c to at least that many units, whatever the Cost of
+// c, and returns how many it added. Of several calls, in any number of processes, the largest figure
+// decides, so that a ledger's figure may be sent again and again, such as after Redis has lost its
+// data. The units are charged whether they fit or not, and the next period owes nothing for them. A
+// figure below 0 or above 10^15 is an error. RaiseUsed seeds a key as PolicyConfig.Ledger does: the
+// ledger is not asked for it again in the period. See [Adjustment] for what a quota is.
 //
 // If at is not zero, it is the time for which the figure was read: in another period of the quota
 // the error wraps ErrPeriod. Other errors are those of Adjust.
-func (g *Gate) RaiseUsed(ctx context.Context, c Charge, at time.Time) (added int64, err error) {
+func (g *Gate) RaiseUsed(
+	ctx context.Context, c Charge, used int64, at time.Time,
+) (added int64, err error) {
 	start := time.Now()
-	if c.Cost < 0 || c.Cost > algorithm.MaxCount {
-		err = fmt.Errorf("%w: Charge.Cost of RaiseUsed is %d: it must be between 0 and 10^15",
-			ErrCharge, c.Cost)
+	if used < 0 || used > algorithm.MaxCount {
+		err = fmt.Errorf("%w: RaiseUsed to %d: it must be between 0 and 10^15", ErrCharge, used)
 	} else {
-		k := algorithm.Adjustment{
-			Units: c.Cost, Seeds: c.Policy != nil && c.Policy.ledger != nil,
+		k := algorithm.Adjustment{Units: used}
+		if c.Policy != nil && c.Policy.ledger != nil {
+			k.Seeds = algorithm.SeedsAgain
 		}
 		added, err = g.adjust(ctx, algorithm.AtLeast, c, at, k)
 	}

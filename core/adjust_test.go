@@ -37,9 +37,9 @@ func eachQuota(t *testing.T, f func(t *testing.T, g *core.Gate, c *manualClock, 
 	})
 }
 
-func atLeast(t testing.TB, g *core.Gate, c core.Charge) int64 {
+func raiseUsed(t testing.TB, g *core.Gate, c core.Charge, used int64) int64 {
 	t.Helper()
-	added, err := g.RaiseUsed(t.Context(), c, time.Time{})
+	added, err := g.RaiseUsed(t.Context(), c, used, time.Time{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func TestRaiseUsedRaisesByMaximum(t *testing.T) {
 		for _, step := range []struct{ atLeast, added, used int64 }{
 			{0, 0, 0}, {3, 3, 3}, {3, 0, 3}, {2, 0, 3}, {7, 4, 7}, {12, 5, 12}, {500, 488, 500}, {15, 0, 500},
 		} {
-			if added := atLeast(t, g, core.Charge{Policy: p, Key: key, Cost: step.atLeast}); added != step.added {
+			if added := raiseUsed(t, g, core.Charge{Policy: p, Key: key}, step.atLeast); added != step.added {
 				t.Errorf("RaiseUsed %d added %d, want %d", step.atLeast, added, step.added)
 			}
 			if n := used(t, g, p, key); n != step.used {
@@ -82,7 +82,7 @@ func TestRaiseUsedRaisesByMaximum(t *testing.T) {
 func TestRaiseUsedBeforeItsRaise(t *testing.T) {
 	eachQuota(t, func(t *testing.T, g *core.Gate, c *manualClock, p *core.Policy, _ time.Duration) {
 		key := newKey(t, "k", t.Name())
-		atLeast(t, g, core.Charge{Policy: p, Key: key, Cost: 30})
+		raiseUsed(t, g, core.Charge{Policy: p, Key: key}, 30)
 		adjust(t, g, core.Adjustment{ID: "a", Policy: p, Key: key, Raise: 25, Until: c.Now().Add(time.Hour)})
 		for _, step := range []struct {
 			cost    int64
@@ -98,8 +98,8 @@ func TestRaiseUsedBeforeItsRaise(t *testing.T) {
 func TestRaiseUsedIsForItsPeriod(t *testing.T) {
 	eachQuota(t, func(t *testing.T, g *core.Gate, c *manualClock, p *core.Policy, next time.Duration) {
 		key, read := newKey(t, "k", t.Name()), c.Now()
-		charge := core.Charge{Policy: p, Key: key, Cost: 4}
-		if _, err := g.RaiseUsed(t.Context(), charge, read); err != nil {
+		charge := core.Charge{Policy: p, Key: key}
+		if _, err := g.RaiseUsed(t.Context(), charge, 4, read); err != nil {
 			t.Error(err)
 		}
 		if next == 0 {
@@ -109,7 +109,7 @@ func TestRaiseUsedIsForItsPeriod(t *testing.T) {
 			time.Date(1, 1, 1, 0, 0, 0, 0, time.FixedZone("", 3600)), time.Date(1969, 12, 31, 23, 0, 0, 0, time.UTC),
 			time.Unix(0, 0), time.Unix(math.MaxInt64/2, 0),
 		} {
-			if _, err := g.RaiseUsed(t.Context(), charge, at); !errors.Is(err, core.ErrPeriod) {
+			if _, err := g.RaiseUsed(t.Context(), charge, 4, at); !errors.Is(err, core.ErrPeriod) {
 				t.Errorf("%v: %v", at, err)
 			}
 		}
@@ -117,7 +117,7 @@ func TestRaiseUsedIsForItsPeriod(t *testing.T) {
 			c.micros.Store(read.Add(away).UnixMicro())
 			charge.Key = newKey(t, "k", t.Name(), away.String())
 			key = charge.Key
-			if _, err := g.RaiseUsed(t.Context(), charge, read); !errors.Is(err, core.ErrPeriod) {
+			if _, err := g.RaiseUsed(t.Context(), charge, 4, read); !errors.Is(err, core.ErrPeriod) {
 				t.Errorf("%v away: %v", away, err)
 			}
 			if _, err := g.Adjust(t.Context(), core.Adjustment{
@@ -129,7 +129,7 @@ func TestRaiseUsedIsForItsPeriod(t *testing.T) {
 				t.Errorf("%v away: %d units are in use", away, n)
 			}
 		}
-		if added := atLeast(t, g, charge); added != 4 {
+		if added := raiseUsed(t, g, charge, 4); added != 4 {
 			t.Errorf("%d units were added in the present period", added)
 		}
 	})
@@ -364,9 +364,12 @@ func TestAdjustmentIsValidated(t *testing.T) {
 			})
 		}
 		t.Run("RaiseUsed", func(t *testing.T) {
-			_, err := g.RaiseUsed(t.Context(), core.Charge{Policy: raisable, Key: newKey(t, "k"), Cost: -1}, time.Time{})
-			if !errors.Is(err, core.ErrCharge) {
-				t.Error(err)
+			c := core.Charge{Policy: raisable, Key: newKey(t, "k")}
+			for _, figure := range []int64{-1, 1_000_000_000_000_001} {
+				_, err := g.RaiseUsed(t.Context(), c, figure, time.Time{})
+				if !errors.Is(err, core.ErrCharge) {
+					t.Error(figure, err)
+				}
 			}
 		})
 		if n := used(t, g, raisable, newKey(t, "k")); n != 0 {

@@ -317,8 +317,8 @@ func (l *lockstep) step(i int) {
 			done, err := g.Adjust(ctx, change)
 			what, seen[i] = "Adjust", fmt.Sprint(done, err)
 		case op >= 29:
-			c := core.Charge{Policy: l.policies[i][quota], Key: change.Key, Cost: 5 * change.Raise}
-			added, err := g.RaiseUsed(ctx, c, change.At)
+			c := core.Charge{Policy: l.policies[i][quota], Key: change.Key}
+			added, err := g.RaiseUsed(ctx, c, 5*change.Raise, change.At)
 			what, seen[i] = "RaiseUsed", fmt.Sprint(added, err)
 		case op >= 27 && pick < len(l.held):
 			what, seen[i] = "Renew", fmt.Sprint(l.held[pick][i].Renew(ctx))

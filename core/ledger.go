@@ -17,15 +17,14 @@ import (
 var ErrLedger = errors.New("core: no figure from the ledger")
 
 const (
-	ledgerTime  = 5 * time.Second        // bounds a call of PolicyConfig.Ledger
-	ledgerPause = time.Second            // between calls for a key that fail
-	ledgerCalls = 32                     // at a time, of a process
-	ledgerPoll  = 500 * time.Millisecond // at most, between looks whether another process has asked
-	ledgerTries = 2                      // of a decision
-	ledgerKeys  = 16_384                 // that a process asks for at a time
+	ledgerTime  = 5 * time.Second // bounds a call of PolicyConfig.Ledger
+	ledgerPause = time.Second     // between calls for a key that fail
+	ledgerCalls = 32              // at a time, of a process
+	ledgerTries = 2               // of a decision
+	ledgerKeys  = 16_384          // that a process asks for at a time
 )
 
-// ledgers are the keys whose ledgers this process asks.
+// ledgers are the keys whose ledgers this process asks, or has failed to ask just now.
 type ledgers struct {
 	mu   sync.Mutex
 	open map[string]*seeding
@@ -55,7 +54,8 @@ func (p *Policy) checkQuota(field string) error {
 	if p.own == nil || p.own.current() == nil || algorithm.QuotaOf(p.own.current()) != nil {
 		return nil
 	}
-	return fmt.Errorf("core: PolicyConfig.%s is set, and the Algorithm is no quota: %s", field, whatQuotas)
+	return fmt.Errorf("core: PolicyConfig.%s is set, and the Algorithm is no quota: %s",
+		field, whatQuotas)
 }
 
 // sendSeeded waits for the ledgers of a request with keys that are to be seeded first, and asks the
@@ -140,7 +140,7 @@ func (g *Gate) seedKey(ctx context.Context, c Charge) error {
 	return g.seed(ctx, p, &request.Request{Charges: p.charges})
 }
 
-// openSeeding begins to seed a key, unless this process does so already.
+// openSeeding begins to seed a key, unless this process does so already, or has failed to just now.
 func (g *Gate) openSeeding(ctx context.Context, c *charge) *seeding {
 	l := g.ledgers
 	l.mu.Lock()
@@ -159,83 +159,53 @@ func (g *Gate) openSeeding(ctx context.Context, c *charge) *seeding {
 	ctx, asked := context.WithoutCancel(ctx), Charge{Policy: c.policy, Key: c.key, Limit: c.own}
 	g.tasks.Go(func() {
 		s.err = safely(func() error { return g.askLedger(ctx, asked) })
-		l.mu.Lock()
-		delete(l.open, name)
-		l.mu.Unlock()
+		if errors.Is(s.err, ErrLedger) {
+			time.AfterFunc(ledgerPause, func() { l.forget(name) })
+		} else {
+			l.forget(name)
+		}
 		close(s.done)
 	})
 	return s
 }
 
-// askLedger asks the ledger of a key, or waits until another process has. The pauses grow, because
-// decisions wait only at first, and many keys may wait at once.
+// forget lets the next decision on a key ask its ledger.
+func (l *ledgers) forget(name string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.open, name)
+}
+
+// askLedger seeds a key with the figure of its ledger, unless another process has done so. It waits
+// for one of few places first, so that the ledger has all of its time.
 func (g *Gate) askLedger(ctx context.Context, c Charge) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(g.ledgers.closed, cancel)()
 	end := time.NewTimer(2 * ledgerTime)
 	defer end.Stop()
-	for pause := 2 * time.Millisecond; ; pause = min(2*pause, ledgerPoll) {
-		left, err := g.takeTurn(ctx, c, end.C)
-		if err != nil || left == 0 {
-			return err
-		}
-		select {
-		case <-time.After(min(pause, left)):
-		case <-end.C:
-			return ErrLedger
-		case <-ctx.Done():
-			return ErrClosed
-		}
-	}
-}
-
-// takeTurn asks the ledger of a key if nobody does. Otherwise it returns for how long another
-// caller may. It waits for its place before it takes the turn, so that the ledger has all of its
-// time.
-func (g *Gate) takeTurn(ctx context.Context, c Charge, end <-chan time.Time) (left time.Duration, err error) {
 	select {
 	case g.ledgers.busy <- struct{}{}:
-	case <-end:
-		return 0, fmt.Errorf("%w: %d keys ask", ErrLedger, ledgerCalls)
+	case <-end.C:
+		return fmt.Errorf("%w: %d keys ask", ErrLedger, ledgerCalls)
 	case <-ctx.Done():
-		return 0, ErrClosed
+		return ErrClosed
 	}
 	defer func() { <-g.ledgers.busy }()
-	turn := algorithm.Adjustment{Lease: (ledgerTime + g.timeout).Microseconds()}
-	verdict, err := g.adjust(ctx, algorithm.Ask, c, time.Time{}, turn)
-	switch {
-	case err != nil:
-		return 0, err
-	case verdict == algorithm.LedgerFailed:
-		return 0, fmt.Errorf("%w: it has failed less than %v ago", ErrLedger, ledgerPause)
-	case verdict < 0:
-		return 0, g.useLedger(ctx, c, time.UnixMicro(-verdict))
+	verdict, err := g.adjust(ctx, algorithm.Ask, c, time.Time{}, algorithm.Adjustment{})
+	if err != nil || verdict == 0 {
+		return err
 	}
-	return time.Duration(verdict) * time.Microsecond, nil
-}
-
-// useLedger asks the ledger of a key for the period of that time, and seeds the key. If the ledger
-// fails, no process asks it again for a while.
-func (g *Gate) useLedger(ctx context.Context, c Charge, now time.Time) error {
 	start := time.Now()
-	err := g.seedFrom(ctx, &c, now)
-	// If its period has ended, the decision asks again, for the present one.
-	passed := errors.Is(err, ErrPeriod) && !errors.Is(err, ErrLedger)
-	if err != nil {
-		turn := algorithm.Adjustment{Lease: ledgerPause.Microseconds(), Failed: true}
-		if passed {
-			turn.Lease = 0
-		}
-		_, _ = g.adjust(ctx, algorithm.Ask, c, time.Time{}, turn) // otherwise its turn ends later
-	}
+	err = g.seedFrom(ctx, &c, time.UnixMicro(-verdict))
 	g.tellQuota(ctx, OpLedger, c, err, start)
-	if passed {
-		return nil
+	if errors.Is(err, ErrPeriod) && !errors.Is(err, ErrLedger) {
+		return nil // its period has ended: the decision asks again, for the present one
 	}
 	return err
 }
 
+// seedFrom asks the ledger of a key for the period of that time, and seeds the key.
 func (g *Gate) seedFrom(ctx context.Context, c *Charge, now time.Time) error {
 	limit, err := c.Policy.limitOf(ctx, c.Key, c.Limit)
 	if err != nil {
@@ -262,10 +232,12 @@ func (g *Gate) seedFrom(ctx context.Context, c *Charge, now time.Time) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrLedger, err)
 	}
-	k := algorithm.Adjustment{Units: min(used, algorithm.MaxCount), Seeds: true}
+	k := algorithm.Adjustment{
+		Units: min(used, algorithm.MaxCount), Seeds: algorithm.SeedsFirst,
+	}
 	_, err = g.adjust(ctx, algorithm.AtLeast, *c, now, k)
 	return err
 }
 
-// Span is a length of time. Until is not part of it. Both are zero for a quota without periods.
+// Span is the half-open interval [From, Until). Both are zero for a quota without periods.
 type Span struct{ From, Until time.Time }

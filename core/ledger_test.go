@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/headgate/headgate/core"
@@ -80,9 +81,9 @@ func TestLedgerSeedsEachPeriodOnce(t *testing.T) {
 	})
 }
 
-// Callers of two processes that see a key for the first time ask its ledger once, and all see its
-// figure. So they do when Redis has lost its data.
-func TestLedgerIsAskedByOneCaller(t *testing.T) {
+// Callers of two processes that see a key for the first time ask its ledger once in each process,
+// and all see its figure. So they do when Redis has lost its data.
+func TestLedgerIsAskedOnceInAProcess(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		l := new(ledger)
 		l.used.Store(90)
@@ -108,7 +109,7 @@ func TestLedgerIsAskedByOneCaller(t *testing.T) {
 				}
 			}
 			wg.Wait()
-			if n := used(t, gates[0], p, newKey(t, "k")); n != 100 || allowed.Load() != 10 || l.calls.Load() != round+1 {
+			if n := used(t, gates[0], p, newKey(t, "k")); n != 100 || allowed.Load() != 10 || l.calls.Load() < round+1 || l.calls.Load() > 2*(round+1) {
 				t.Errorf("round %d: %d units in use, %d allowed, %d calls", round, n, allowed.Load(), l.calls.Load())
 			}
 			if err := s.Client(t).FlushDB(t.Context()).Err(); err != nil {
@@ -159,7 +160,7 @@ func TestLedgerRaises(t *testing.T) {
 	})
 }
 
-// While a ledger fails, the failure mode decides and no process asks it more than once a second.
+// While a ledger fails, the failure mode decides, and a process asks it once a second.
 func TestLedgerFails(t *testing.T) {
 	tests := []struct {
 		name    string
@@ -188,13 +189,58 @@ func TestLedgerFails(t *testing.T) {
 				if d, err := g.Decide(t.Context(), charge); err != nil || !errors.Is(d.Cause, core.ErrLedger) || l.calls.Load() != 1 {
 					t.Error(l.calls.Load(), show(d), err)
 				}
-				l.fails.Store(nil)
-				l.used.Store(4)
-				c.advance(time.Second)
-				if d := decide(t, g, charge); !d.Allowed || d.At(0).Used != 5 || l.calls.Load() != 2 {
-					t.Error(l.calls.Load(), show(d))
-				}
 			})
+		}
+	})
+}
+
+// A process asks a ledger that has failed again after a second.
+func TestLedgerIsAskedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := new(ledger)
+		l.fails.Store(&errGone)
+		g := memoryGate(t, core.Config{})
+		charge := core.Charge{Policy: l.policy(t, frozen(10), core.FailClosed), Key: newKey(t, "k")}
+		for i := range int64(3) {
+			for range 2 {
+				d, err := g.Decide(t.Context(), charge)
+				if err != nil || !errors.Is(d.Cause, core.ErrLedger) || l.calls.Load() != i+1 {
+					t.Error(l.calls.Load(), show(d), err)
+				}
+				time.Sleep(time.Second - time.Nanosecond)
+			}
+		}
+		l.fails.Store(nil)
+		l.used.Store(4)
+		if d := decide(t, g, charge); !d.Allowed || d.At(0).Used != 5 || l.calls.Load() != 4 {
+			t.Error(l.calls.Load(), show(d))
+		}
+	})
+}
+
+// A process asks for a figure, and another one seeds the key meanwhile and corrects it. The late
+// figure does not undo the correction.
+func TestLateFigureUndoesNoCorrection(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		late, quick := &ledger{gate: make(chan struct{})}, new(ledger)
+		late.used.Store(7)
+		quick.used.Store(7)
+		other := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, Timeout: busyTimeout})
+		g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix})
+		key, p := newKey(t, "k"), quick.policy(t, frozen(10), core.FailClosed)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			c := core.Charge{Policy: late.policy(t, frozen(10), core.FailClosed), Key: key}
+			_, _ = other.Decide(t.Context(), c) // waits for the figure, or gives up
+		}()
+		eventually(t, "the other process asks", func() bool { return late.calls.Load() == 1 })
+		adjust(t, g, core.Adjustment{ID: "a", Policy: p, Key: key, Units: -3})
+		close(late.gate)
+		<-done
+		other.AwaitLedgers()
+		if n := used(t, g, p, key); n != 4 && n != 5 { // the other decision may have been admitted
+			t.Errorf("%d units in use, want 4 or 5", n)
 		}
 	})
 }
@@ -373,8 +419,8 @@ func TestCloseEndsLedgers(t *testing.T) {
 	})
 }
 
-// A process waits for a place before it takes the turn of a key from others, and a ledger has all of
-// its time however many keys wait.
+// A key waits for a place before its ledger is asked, so that the ledger has all of its time however
+// many keys wait. Other processes do not wait for it.
 func TestLedgersTakeTurnsOneByOne(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		stuck := &ledger{gate: make(chan struct{})}

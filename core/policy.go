@@ -53,15 +53,15 @@ type PolicyConfig struct {
 	// Ledger, if not nil, returns what a key has used in a period as the user's own database knows
 	// it, for a quota that must survive a Redis that loses its data. It is asked before the first
 	// decision on a key in each period of Redis's clock, and again when Redis has lost the key: by
-	// one caller at a time over all processes. What is used is raised to its figure, as by
-	// Gate.RaiseUsed. See Adjustment for what a quota is, and Raisable for the price.
+	// one caller at a time in each process. What is used is raised to the first figure that comes,
+	// as by Gate.RaiseUsed. See Adjustment for what a quota is, and Raisable for the price.
 	//
 	// It is called in a goroutine of the Gate, for at most 5 s, with the values of a caller's
 	// context, and 32 times at once in a process. The decision waits for it, for at most
 	// Config.Timeout. Without a figure OnFailure decides on this policy, with a Cause that wraps
-	// ErrLedger. A call that fails is repeated after a second at the earliest. It must end with its
-	// context: Gate.Close ends that, and waits for the call. It may call Gate.Adjust with raises of
-	// the key, which Redis has lost too.
+	// ErrLedger. A process repeats a call that fails after a second at the earliest. It must end with
+	// its context: Gate.Close ends that, and waits for the call. It may call Gate.Adjust with
+	// raises of the key, which Redis has lost too.
 	Ledger func(ctx context.Context, key Key, period Span) (used int64, err error)
 	// Thresholds are percentages of the limit, such as 80, 90 and 100: at most 8, between 1 and
 	// 100, in ascending order. When a key reaches one, Config.Observe receives a ThresholdEvent,

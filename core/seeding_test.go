@@ -49,7 +49,8 @@ func seedAndSpend(t *testing.T, g *core.Gate) int64 {
 				i, ctx := order[at]/2, context.Background()
 				key := newKey(t, strconv.Itoa(i))
 				if order[at]%2 == 0 {
-					if _, err := g.RaiseUsed(ctx, core.Charge{Policy: byHand, Key: key, Cost: spentBefore(i)}, time.Now()); err != nil {
+					c := core.Charge{Policy: byHand, Key: key}
+					if _, err := g.RaiseUsed(ctx, c, spentBefore(i), time.Now()); err != nil {
 						t.Error(err)
 					}
 					continue

@@ -58,10 +58,6 @@ const AnyReceipt = -2
 // Adjust.
 const Unseeded = -2
 
-// LedgerFailed is the verdict of Ask if another caller has failed to find out what is used just
-// before.
-const LedgerFailed = -1
-
 // idsEnd is the time, in microseconds, of which ids are known until a multiple: so they end
 // together, and few decisions drop some.
 const idsEnd = 86_400_000_000
@@ -73,7 +69,7 @@ const (
 	RaiseEnded     = -4 // the end of the raise has passed
 )
 
-// Adjustment is what Adjust, AtLeast and Ask change. Times are in microseconds.
+// Adjustment is what Adjust and AtLeast change. Times are in microseconds.
 type Adjustment struct {
 	// From and Until bound the period for which it is meant. They are 0 for any.
 	From, Until int64
@@ -84,18 +80,22 @@ type Adjustment struct {
 	Units int64
 	Raise int64 // units by which Adjust raises the limit
 	Ends  int64 // when the raise ends
-	Seeds bool  // AtLeast makes the key a seeded one
-	// Lease is how long nobody else may Ask. If Failed is set, the caller gives its turn back, and
-	// nobody may ask for that long.
-	Lease  int64
-	Failed bool
+	Seeds Seeding
 }
+
+// Seeding says whether AtLeast makes the key a seeded one.
+type Seeding uint8
+
+// The kinds of Seeding.
+const (
+	SeedsNot   Seeding = iota
+	SeedsAgain         // also a key that is seeded
+	SeedsFirst         // AtLeast does nothing to a key that is seeded
+)
 
 // Adjustments are what is kept beside the state of a Quota. The zero value is none.
 type Adjustments struct {
 	seeded int64            // until then the key is seeded
-	asked  int64            // until then a caller asks for the key's seed
-	failed int64            // until then nobody does
 	raises map[int64]int64  // units by their end
 	ids    map[string]int64 // until when they are known
 	next   int64            // the first end of a raise or an id, 0 if there is none
@@ -104,7 +104,7 @@ type Adjustments struct {
 
 // Empty reports whether there are none.
 func (a *Adjustments) Empty() bool {
-	return a == nil || a.seeded == 0 && a.asked == 0 && a.failed == 0 && len(a.raises)+len(a.ids) == 0
+	return a == nil || a.seeded == 0 && len(a.raises)+len(a.ids) == 0
 }
 
 // Expires returns when none counts any more.
@@ -112,7 +112,7 @@ func (a *Adjustments) Expires() int64 {
 	if a.Empty() {
 		return 0
 	}
-	last := max(a.seeded, a.asked, a.failed)
+	last := a.seeded
 	for ends := range a.raises {
 		last = max(last, ends)
 	}
@@ -134,12 +134,6 @@ func (a *Adjustments) Value() string {
 	}
 	for ends, units := range a.raises {
 		add("to:%d %d", ends, units)
-	}
-	if a.asked > 0 {
-		add("asked %d", a.asked)
-	}
-	if a.failed > 0 {
-		add("failed %d", a.failed)
 	}
 	if a.seeded > 0 {
 		add("seeded %d", a.seeded)
@@ -199,26 +193,20 @@ func (c *Charge) adjust(now int64, op Operation) (verdict int64, changed bool) {
 	}
 	switch a := c.Adjustments; op {
 	case Ask:
-		switch {
-		case a.seeded > now:
+		if a.seeded > now {
 			return 0, false
-		case k.Failed:
-			a.asked, a.failed = 0, now+k.Lease
-			return LedgerFailed, false
-		case a.failed > now:
-			return LedgerFailed, false
-		case a.asked > now:
-			return a.asked - now, false
 		}
-		a.asked = now + k.Lease
 		return -now, false
 	case AtLeast:
+		if k.Seeds == SeedsFirst && a.seeded > now {
+			return 0, false
+		}
 		changed = q.Find(c.State, now)
 		before := q.Read(q.Reply(c.State, Cost{}, nil), Cost{}, 0).Used
 		q = QuotaOf(q.Raised(max(0, k.Units-q.Capacity()))) // nothing is dropped or owed
 		charge(k.Units - before)
-		if k.Seeds {
-			a.seeded, a.asked, a.failed = q.periodEnds(c.State, now), 0, 0
+		if k.Seeds != SeedsNot {
+			a.seeded = q.periodEnds(c.State, now)
 		}
 		return max(0, k.Units-before), changed
 	default:

@@ -30,9 +30,8 @@ const (
 	// AtLeast charges what is missing until that many units of a Quota are used. Verdict: the units
 	// that were missing.
 	AtLeast Operation = "atleast"
-	// Ask asks whether the caller shall find out what is used of a Quota. Verdict: 0 if the key is
-	// seeded; the microseconds for which another caller is to do it; LedgerFailed; or minus the
-	// present time if this one is.
+	// Ask asks whether the key of a Quota is seeded. Verdict: 0 if it is, otherwise minus the
+	// present time.
 	Ask Operation = "ask"
 )
 
@@ -86,7 +85,7 @@ type Kept struct {
 	Adjustments *Adjustments
 	Adjusts     bool
 	Seeds       bool        // the key is to be seeded before it is charged
-	Adjustment  *Adjustment // of Adjust, AtLeast and Ask
+	Adjustment  *Adjustment // of Adjust and AtLeast; empty for Ask
 	// Raised is by how much the adjustments raise the limit. Run sets it, and raises Limit.
 	Raised int64
 	// Gone reports that nothing counts any more since holds have ended. The State is a new one

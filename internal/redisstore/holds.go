@@ -108,10 +108,7 @@ func (b *batch) adjustments(r *request.Request) {
 		}
 	case algorithm.AtLeast:
 		b.int(k.Units)
-		b.flag(k.Seeds)
-	case algorithm.Ask:
-		b.int(k.Lease)
-		b.flag(k.Failed)
+		b.int(int64(k.Seeds))
 	}
 }
 

@@ -44,7 +44,7 @@ type Charge struct {
 	// Adjusts says that the adjustments of the state count. They are those of a Quota.
 	Adjusts    bool
 	Seeds      bool                  // the key is to be seeded before it is charged
-	Adjustment *algorithm.Adjustment // of Adjust, AtLeast and Ask
+	Adjustment *algorithm.Adjustment // of Adjust and AtLeast; empty for Ask
 
 	// The store fills in these. The last integer of the reply is the receipt.
 	Reply  []int64

@@ -97,39 +97,29 @@ local function adjust()
   return {1}
 end
 
+-- seeded returns whether a hash of adjustments says that the key is seeded.
+local function seeded(hash)
+  return (call('HGET', hash, 'seeded') or 0) + 0 > now
+end
+
 local function at_least()
   local hash, asked = target()
+  if asked[2] == '2' and seeded(hash) then
+    return {0}
+  end
   local reply, limit = decide(keys, argv, now, margin), argv[argv[1] + 5] + 3
   local missing = math.max(0, asked[1] - reply[2])
   argv[limit] = math.max(argv[limit] + 0, asked[1] + 0) -- nothing is dropped or owed
   change(missing)
-  if asked[2] == '1' then
+  if asked[2] ~= '0' then
     local window = argv[argv[argv[1] + 5] + 0] == 'window'
     local ends = now + (window and reply[3] or 3155760000000000)
     call('HSET', hash, 'seeded', text(ends))
-    call('HDEL', hash, 'asked', 'failed')
     outlive(hash, ends)
   end
   return {missing}
 end
 
 local function ask()
-  local hash, asked = target()
-  local values, ends = call('HMGET', hash, 'seeded', 'asked', 'failed'), now + asked[1]
-  local left = (values[2] or 0) - now
-  if (values[1] or 0) + 0 > now then
-    return {0}
-  elseif asked[2] == '1' then
-    call('HDEL', hash, 'asked')
-    call('HSET', hash, 'failed', text(ends))
-    outlive(hash, ends)
-    return {-1}
-  elseif (values[3] or 0) + 0 > now then
-    return {-1}
-  elseif left > 0 then
-    return {left}
-  end
-  call('HSET', hash, 'asked', text(ends))
-  outlive(hash, ends)
-  return {-now}
+  return {seeded(target()) and 0 or -now}
 end

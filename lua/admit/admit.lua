@@ -14,8 +14,6 @@
 --        to:<time>   the units by which the limit is raised until that time
 --        raised      "next units": the first end of these, and by how much the limit is raised
 --        seeded      until when the key is seeded
---        asked       until when a caller is to find out what was used
---        failed      until when nobody is, because one has failed to
 --        then, for a slot, the five keys of the semaphore, as in lua/lease/lease.lua
 -- ARGV   as in lua/decide/decide.lua, not in the short form, for one request, a "peek" if there
 --        is a slot or it adjusts, and for none to settle or renew; arguments of the holds, or nothing; of the
@@ -36,9 +34,9 @@
 --        operation:
 --        adjust    the id; microseconds for which it is known; units to charge, or to give back if
 --                  below 0; units by which the limit is raised; until when
---        atleast   units, which are charged whether they fit or not; 1 if the key is seeded with them
---        ask       microseconds for which nobody else asks; 1 if the caller has failed to find out
---                  what was used, otherwise 0
+--        atleast   units, which are charged whether they fit or not; 1 if the key is seeded with
+--                  them, 2 if it is unless it has been seeded before, otherwise 0
+--        ask       nothing
 -- Reply  -1, now if the limits do not hold now; nothing is done then. Otherwise as in
 --        lua/decide/decide.lua; then, for each charge that may have adjustments, by how much its
 --        limit is raised; then, if a slot is asked for, unless a charge was denied, as in lua/lease/batch.lua.
@@ -46,9 +44,8 @@
 --        "settle" and "renew": the sum of 2^(i-1) over the charges i whose hold had ended. Renewing
 --        never shortens a hold.
 --        "adjust": 1; or why nothing has changed: 0 for a known id, -3 for raises of more than
---        10^15 units, -4 for a raise that has ended. "atleast": the units that were missing. "ask": 0 if the
---        key is seeded; the microseconds for which another caller is to find out what was used; -1 if
---        one has failed just before; or minus the time if this caller is.
+--        10^15 units, -4 for a raise that has ended. "atleast": the units that were missing. "ask": 0
+--        if the key is seeded, otherwise minus the time.
 --
 -- A line of two dashes, a colon and a name stands for the file of that name in lua/admit.
 
