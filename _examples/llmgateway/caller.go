@@ -96,7 +96,7 @@ func apiKey(r *http.Request) string {
 // speaksAnthropic reports whether the client expects Anthropic's API.
 func speaksAnthropic(r *http.Request) bool {
 	format, known := llm.FormatOf(r)
-	return known && format == llm.AnthropicMessages || r.Header.Get("Anthropic-Version") != ""
+	return known && format == llm.FormatAnthropicMessages || r.Header.Get("Anthropic-Version") != ""
 }
 
 // refuse answers with an error of the API that the client expects. kind is the error's type at

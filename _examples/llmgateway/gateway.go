@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	_ "embed"
 	"fmt"
 	"log"
@@ -173,10 +174,10 @@ func (g *gateway) observe(r *http.Request, a *nethttp.Admission) {
 }
 
 // report logs requests that keep their estimate, which no upstream's bill will match.
-func (g *gateway) report(r *http.Request, report llm.Report) {
+func (g *gateway) report(_ context.Context, e core.Event) {
 	g.board.change()
-	if report.Outcome == llm.OutcomeUnreported {
-		tenant := callerOf(r).tenant.name
-		log.Printf("%s: the upstream reported no usage of %s", tenant, report.Request.Model)
+	if e, ok := e.(*llm.ResponseEvent); ok && e.Outcome == llm.OutcomeUnreported {
+		tenant := callerOf(e.HTTP).tenant.name
+		log.Printf("%s: the upstream reported no usage of %s", tenant, e.Request.Model)
 	}
 }

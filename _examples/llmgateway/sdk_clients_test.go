@@ -76,12 +76,12 @@ type sdk struct {
 }
 
 var sdks = []sdk{
-	{"openai-go/chat", llm.OpenAIChat, openAIChat, "Error", "StreamError", "Error", 0},
-	{"openai-go/responses", llm.OpenAIResponses, openAIResponses, "Error", "StreamError", "Error", 0},
-	{"anthropic-sdk-go", llm.AnthropicMessages, anthropicMessages, "Error", "Error", "Error", 200},
-	{"openai-node/chat", llm.OpenAIChat, node("openai-chat"), "RateLimitError", "APIError", "InternalServerError", 0},
-	{"openai-node/responses", llm.OpenAIResponses, node("openai-responses"), "RateLimitError", "APIError", "InternalServerError", 0},
-	{"anthropic-sdk-typescript", llm.AnthropicMessages, node("anthropic-messages"), "RateLimitError", "APIError", "OverloadedError", 0},
+	{"openai-go/chat", llm.FormatOpenAIChat, openAIChat, "Error", "StreamError", "Error", 0},
+	{"openai-go/responses", llm.FormatOpenAIResponses, openAIResponses, "Error", "StreamError", "Error", 0},
+	{"anthropic-sdk-go", llm.FormatAnthropicMessages, anthropicMessages, "Error", "Error", "Error", 200},
+	{"openai-node/chat", llm.FormatOpenAIChat, node("openai-chat"), "RateLimitError", "APIError", "InternalServerError", 0},
+	{"openai-node/responses", llm.FormatOpenAIResponses, node("openai-responses"), "RateLimitError", "APIError", "InternalServerError", 0},
+	{"anthropic-sdk-typescript", llm.FormatAnthropicMessages, node("anthropic-messages"), "RateLimitError", "APIError", "OverloadedError", 0},
 }
 
 func openAIClient(url string) openai.Client {

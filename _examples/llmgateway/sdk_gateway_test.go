@@ -27,9 +27,9 @@ const patience = 90 * time.Second
 
 // transcripts are the recorded streams of the formats.
 var transcripts = [...]string{
-	llm.OpenAIChat:        "chat-text.sse",
-	llm.OpenAIResponses:   "responses-text.sse",
-	llm.AnthropicMessages: "messages-text.sse",
+	llm.FormatOpenAIChat:        "chat-text.sse",
+	llm.FormatOpenAIResponses:   "responses-text.sse",
+	llm.FormatAnthropicMessages: "messages-text.sse",
 }
 
 // events returns the events of a format's transcript.
@@ -54,7 +54,7 @@ func replay(t *testing.T, f llm.Format) http.HandlerFunc {
 		asked := strings.Contains(string(body), `"include_usage":true`)
 		w.Header().Set("Content-Type", "text/event-stream")
 		for _, event := range all {
-			if f == llm.OpenAIChat && strings.Contains(event, `"usage":{`) && !asked {
+			if f == llm.FormatOpenAIChat && strings.Contains(event, `"usage":{`) && !asked {
 				continue
 			}
 			_, _ = io.WriteString(w, event) // the client may be gone
@@ -98,7 +98,7 @@ type gateway struct {
 	gate    *core.Gate
 	meter   *llm.Meter
 	budget  *core.Policy
-	reports chan llm.Report
+	reports chan llm.ResponseEvent
 
 	mu       sync.Mutex
 	statuses []int                             // of the requests; 0 before there is a response
@@ -107,7 +107,7 @@ type gateway struct {
 
 func newGateway(t *testing.T, gate *core.Gate, budget core.PolicyConfig, upstream http.Handler) *gateway {
 	t.Helper()
-	g := &gateway{t: t, gate: gate, reports: make(chan llm.Report, 10)}
+	g := &gateway{t: t, gate: gate, reports: make(chan llm.ResponseEvent, 10)}
 	budget.Hold, budget.OnFailure = time.Minute, core.FailClosed
 	g.budget = core.Must(core.NewPolicy(budget))
 	tenant := keyfunc.Must(keyfunc.Or(keyfunc.BearerToken(), keyfunc.Must(keyfunc.Header("X-Api-Key"))))
@@ -119,7 +119,9 @@ func newGateway(t *testing.T, gate *core.Gate, budget core.PolicyConfig, upstrea
 		MaxOutput:   1, // so that every stream outgrows its estimate
 		ChargeEvery: 1,
 		Overrun:     llm.OverrunEnd,
-		Observe:     func(_ *http.Request, r llm.Report) { g.reports <- r },
+		Observe: func(_ context.Context, e core.Event) {
+			g.reports <- *e.(*llm.ResponseEvent)
+		},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -18,9 +18,9 @@ var answers = [...]struct {
 	input, output int64
 	used          llm.Usage
 }{
-	llm.OpenAIChat:        {`Hello — "usage":{"prompt_tokens":1}😀`, 2006, 300, llm.Usage{Input: 86, CacheRead: 1920, Output: 300}},
-	llm.OpenAIResponses:   {"Hi there!", 37, 11, llm.Usage{Input: 5, CacheRead: 32, Output: 11}},
-	llm.AnthropicMessages: {"Hello!", 25, 15, llm.Usage{Input: 25, CacheRead: 1800, CacheWrite: 2051, Output: 15}},
+	llm.FormatOpenAIChat:        {`Hello — "usage":{"prompt_tokens":1}😀`, 2006, 300, llm.Usage{Input: 86, CacheRead: 1920, Output: 300}},
+	llm.FormatOpenAIResponses:   {"Hi there!", 37, 11, llm.Usage{Input: 5, CacheRead: 32, Output: 11}},
+	llm.FormatAnthropicMessages: {"Hello!", 25, 15, llm.Usage{Input: 25, CacheRead: 1800, CacheWrite: 2051, Output: 15}},
 }
 
 // noon is in the middle of a month, so that the month ends in more than a minute.
@@ -40,9 +40,9 @@ func inMemory(clock core.Clock) *core.Gate {
 // refusal returns the error of a refusal or of a stream that was ended.
 func refusal(f llm.Format, class string, status int) failure {
 	switch {
-	case f == llm.AnthropicMessages && status == 529:
+	case f == llm.FormatAnthropicMessages && status == 529:
 		return failure{Class: class, Status: status, Type: "overloaded_error"}
-	case f == llm.AnthropicMessages:
+	case f == llm.FormatAnthropicMessages:
 		return failure{Class: class, Status: status, Type: "rate_limit_error"}
 	case status == http.StatusServiceUnavailable:
 		return failure{Class: class, Status: status, Type: "server_error"}
@@ -89,7 +89,7 @@ func (r *result) limits(t *testing.T, f llm.Format, remaining int64) {
 	t.Helper()
 	for _, unit := range []string{"tokens", "requests"} {
 		name := func(what string) string {
-			if f == llm.AnthropicMessages {
+			if f == llm.FormatAnthropicMessages {
 				return "anthropic-ratelimit-" + unit + "-" + what
 			}
 			return "x-ratelimit-" + what + "-" + unit
@@ -101,7 +101,7 @@ func (r *result) limits(t *testing.T, f llm.Format, remaining int64) {
 			}
 		}
 		var err error
-		if reset := r.header(name("reset")); f == llm.AnthropicMessages {
+		if reset := r.header(name("reset")); f == llm.FormatAnthropicMessages {
 			_, err = time.Parse(time.RFC3339, reset)
 		} else {
 			_, err = time.ParseDuration(reset)
@@ -115,7 +115,7 @@ func (r *result) limits(t *testing.T, f llm.Format, remaining int64) {
 func TestSDKStreamsToTheEnd(t *testing.T) {
 	each(t, func(t *testing.T, s sdk) {
 		for _, asked := range []bool{true, false} {
-			if !asked && s.format != llm.OpenAIChat {
+			if !asked && s.format != llm.FormatOpenAIChat {
 				continue // these always send it
 			}
 			g := newGateway(t, inMemory(nil), monthly(1_000_000), replay(t, s.format))
@@ -206,7 +206,7 @@ func TestSDKWithoutRedis(t *testing.T) {
 		server.Kill()
 		r = s.stream(t, g.url, true)
 		status := http.StatusServiceUnavailable
-		if s.format == llm.AnthropicMessages {
+		if s.format == llm.FormatAnthropicMessages {
 			status = 529
 		}
 		r.expect(t, refusal(s.format, s.overloaded, status))

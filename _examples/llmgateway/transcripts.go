@@ -64,7 +64,7 @@ func transcriptFor(r *http.Request) (string, error) {
 		return "", fmt.Errorf("transcripts: %w", err)
 	}
 	name := map[llm.Format]string{
-		llm.OpenAIChat: "chat", llm.OpenAIResponses: "responses", llm.AnthropicMessages: "messages",
+		llm.FormatOpenAIChat: "chat", llm.FormatOpenAIResponses: "responses", llm.FormatAnthropicMessages: "messages",
 	}[format]
 	if ask.Stream {
 		return name + ".sse", nil

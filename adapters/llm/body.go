@@ -35,7 +35,7 @@ func (m *Meter) begin(r *http.Request, f wire.Format) (*exchange, *wire.Fault) {
 	switch {
 	case known || len(m.cfg.Models) == 0:
 		x.models = []Model{model}
-	case m.cfg.UnknownModel == DearestUnknownModel:
+	case m.cfg.UnknownModel == UnknownModelDearest:
 		x.models = m.all
 	default:
 		return nil, invalid(http.StatusNotFound, "model_not_found", "The model is not known here.")
@@ -122,7 +122,7 @@ func (x *exchange) replaceBody(r *http.Request) {
 		r.TransferEncoding = nil
 	}
 	accept := "identity"
-	if !x.hides && x.meter.cfg.Encoded == PassEncoded && acceptsGzip(r.Header) {
+	if !x.hides && acceptsGzip(r.Header) {
 		accept = "gzip" // the one encoding that the tap reads
 	}
 	r.Header.Set("Accept-Encoding", accept)

@@ -2,6 +2,7 @@ package llm
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -59,8 +60,6 @@ type Config struct {
 	Abort Abort
 	// DrainFor is the longest time for which AbortDrain reads on. Zero means 5 minutes.
 	DrainFor time.Duration
-	// Encoded says what becomes of a response with a Content-Encoding. The zero value passes it on.
-	Encoded Encoded
 	// KeepBody passes every request body on unchanged. Otherwise the Meter sets
 	// stream_options.include_usage in a streamed chat that does not, and hides from the client the
 	// chunk that the server adds for it.
@@ -68,9 +67,10 @@ type Config struct {
 	// Other handles requests of no known format, such as a list of models. They pass neither the
 	// guard nor the budgets. Nil answers 404.
 	Other http.Handler
-	// Observe is called with what became of every admitted request, after its budgets are settled.
-	// It must be fast and safe for concurrent use. Nil observes nothing.
-	Observe func(*http.Request, Report)
+	// Observe receives a *ResponseEvent for every admitted request, after its budgets are settled.
+	// The context is that of the request. It must be fast and safe for concurrent use. Nil observes
+	// nothing. An event is valid until Observe returns.
+	Observe func(context.Context, core.Event)
 }
 
 // Budget is a limit on what requests use.
@@ -94,10 +94,10 @@ type Budget struct {
 type UnknownModel uint8
 
 const (
-	// RefuseUnknownModel refuses it with 404.
-	RefuseUnknownModel UnknownModel = iota
-	// DearestUnknownModel counts under each budget what the dearest model would.
-	DearestUnknownModel
+	// UnknownModelRefuse refuses it with 404.
+	UnknownModelRefuse UnknownModel = iota
+	// UnknownModelDearest counts under each budget what the dearest model would.
+	UnknownModelDearest
 )
 
 // String returns "refuse" or "dearest".
@@ -131,20 +131,6 @@ const (
 
 // String returns "stop" or "drain".
 func (a Abort) String() string { return nameOf([]string{"stop", "drain"}, int(a)) }
-
-// Encoded says what becomes of a response with a Content-Encoding.
-type Encoded uint8
-
-const (
-	// PassEncoded asks the server for gzip at most, and passes its response on unchanged. Of gzip the
-	// usage is read aside. Any other encoding counts as the estimate, and its output as the cap.
-	PassEncoded Encoded = iota
-	// RefuseEncoded asks the server for none, and replaces a response that has one by 502.
-	RefuseEncoded
-)
-
-// String returns "pass" or "refuse".
-func (e Encoded) String() string { return nameOf([]string{"pass", "refuse"}, int(e)) }
 
 // nameOf returns the name of a value of an enumeration.
 func nameOf(names []string, value int) string {
@@ -200,10 +186,9 @@ func (cfg Config) complete() (Config, error) {
 			fault("%s is %d: it must be at most %d", name, value, last)
 		}
 	}
-	enum("UnknownModel", uint8(cfg.UnknownModel), uint8(DearestUnknownModel))
+	enum("UnknownModel", uint8(cfg.UnknownModel), uint8(UnknownModelDearest))
 	enum("Overrun", uint8(cfg.Overrun), uint8(OverrunEnd))
 	enum("Abort", uint8(cfg.Abort), uint8(AbortDrain))
-	enum("Encoded", uint8(cfg.Encoded), uint8(RefuseEncoded))
 	if cfg.Overrun == OverrunEnd && cfg.ChargeEvery == 0 {
 		fault("Overrun is OverrunEnd, and ChargeEvery is 0: no stream would be charged while it runs")
 	}

@@ -30,7 +30,7 @@ func TestNewReportsEveryFault(t *testing.T) {
 			"m": {Weights: llm.Weights{Output: -1}, Price: llm.Weights{CacheRead: -2}, MaxOutput: -3},
 			"n": {MaxOutput: 1 << 40},
 		},
-		UnknownModel: 2, Overrun: 2, Abort: 2, Encoded: 2,
+		UnknownModel: 2, Overrun: 2, Abort: 2,
 		MaxBody: -1, MaxOutput: -1, ChargeEvery: 1 << 62, DrainFor: -1, RetryWithin: -1,
 	}
 	_, err := llm.New(cfg)
@@ -43,7 +43,7 @@ func TestNewReportsEveryFault(t *testing.T) {
 		"Budgets[2].Policy is missing", "Budgets[2].NoKey is 9",
 		`Budgets[3].Policy is named "rule"`, `Budgets[4].Policy is named "calls"`,
 		`Models["m"].Weights has -1`, `Models["m"].Price has -2`, `Models["m"].MaxOutput is -3`, `Models["n"].MaxOutput is`,
-		"UnknownModel is 2", "Overrun is 2", "Abort is 2", "Encoded is 2",
+		"UnknownModel is 2", "Overrun is 2", "Abort is 2",
 		"MaxBody is -1", "MaxOutput is -1", "ChargeEvery is 4611686018427387904", "DrainFor is -1ns", "RetryWithin is -1ns",
 	} {
 		if strings.Count(err.Error(), want) != 1 {
@@ -91,10 +91,10 @@ func TestEnumerationsHaveNames(t *testing.T) {
 		got  []string
 		want string
 	}{
-		{[]string{llm.RefuseUnknownModel.String(), llm.DearestUnknownModel.String(), llm.UnknownModel(9).String()}, "refuse dearest unknown"},
+		{[]string{llm.UnknownModelRefuse.String(), llm.UnknownModelDearest.String(),
+			llm.UnknownModel(9).String()}, "refuse dearest unknown"},
 		{[]string{llm.OverrunDebt.String(), llm.OverrunEnd.String(), llm.Overrun(9).String()}, "debt end unknown"},
 		{[]string{llm.AbortStop.String(), llm.AbortDrain.String(), llm.Abort(9).String()}, "stop drain unknown"},
-		{[]string{llm.PassEncoded.String(), llm.RefuseEncoded.String(), llm.Encoded(9).String()}, "pass refuse unknown"},
 		{[]string{llm.OutcomeReported.String(), llm.OutcomeFailed.String(), llm.OutcomeCut.String(), llm.OutcomeUnreported.String(), llm.Outcome(9).String()},
 			"reported failed cut unreported unknown"},
 	} {

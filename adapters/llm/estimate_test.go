@@ -47,7 +47,7 @@ func near(t *testing.T, what string, got, want int64) {
 // are not known share what is learnt.
 func TestEstimateConverges(t *testing.T) {
 	r := newRig(t, core.UnitTokens, 1_000_000, func(cfg *llm.Config) {
-		cfg.UnknownModel = llm.DearestUnknownModel
+		cfg.UnknownModel = llm.UnknownModelDearest
 		cfg.Models = map[string]llm.Model{"terse": {}, "verbose": {}, "unused": {}}
 	})
 	seed := rand.Uint64()

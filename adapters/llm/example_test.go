@@ -1,6 +1,7 @@
 package llm_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log"
@@ -54,8 +55,10 @@ func ExampleNew() {
 	meter, err := llm.New(llm.Config{
 		Guard:   nethttp.Config{Gate: newGate()},
 		Budgets: []llm.Budget{aMonth(core.UnitTokens, 1000)},
-		Observe: func(_ *http.Request, r llm.Report) {
-			fmt.Println(r.Outcome, r.Estimate.Total(), "estimated,", r.Usage.Total(), "used")
+		Observe: func(_ context.Context, e core.Event) {
+			if e, ok := e.(*llm.ResponseEvent); ok {
+				fmt.Println(e.Outcome, e.Estimate.Total(), "estimated,", e.Usage.Total(), "used")
+			}
 		},
 	})
 	if err != nil {
@@ -128,7 +131,11 @@ func ExampleConfig_estimate() {
 			}
 			return llm.Usage{Input: input, Output: min(q.MaxOutput, 100)}, nil
 		},
-		Observe: func(_ *http.Request, r llm.Report) { fmt.Printf("%+v\n", r.Estimate) },
+		Observe: func(_ context.Context, e core.Event) {
+			if e, ok := e.(*llm.ResponseEvent); ok {
+				fmt.Printf("%+v\n", e.Estimate)
+			}
+		},
 	})
 	if err != nil {
 		log.Fatal(err)
@@ -142,7 +149,7 @@ func ExampleConfig_estimate() {
 func used(gate *core.Gate, m *llm.Meter) int64 {
 	r := httptest.NewRequest(http.MethodPost, "/v1/chat/completions", nil)
 	r.Header.Set("Authorization", "Bearer sk-acme")
-	charges, err := m.Guard(llm.OpenAIChat).Charges(r)
+	charges, err := m.Guard(llm.FormatOpenAIChat).Charges(r)
 	if err != nil {
 		log.Fatal(err)
 	}

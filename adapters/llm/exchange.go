@@ -46,7 +46,7 @@ type exchange struct {
 	indebted bool // a running charge was denied
 	ending   *ending
 
-	report  Report
+	event   ResponseEvent
 	settled []int64 // the units of each budget that its first charge keeps
 }
 

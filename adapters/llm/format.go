@@ -10,12 +10,12 @@ import (
 type Format uint8
 
 const (
-	// OpenAIChat is OpenAI's chat completions, which most other servers offer too.
-	OpenAIChat = Format(wire.OpenAIChat)
-	// OpenAIResponses is OpenAI's responses.
-	OpenAIResponses = Format(wire.OpenAIResponses)
-	// AnthropicMessages is Anthropic's messages.
-	AnthropicMessages = Format(wire.AnthropicMessages)
+	// FormatOpenAIChat is OpenAI's chat completions, which most other servers offer too.
+	FormatOpenAIChat = Format(wire.OpenAIChat)
+	// FormatOpenAIResponses is OpenAI's responses.
+	FormatOpenAIResponses = Format(wire.OpenAIResponses)
+	// FormatAnthropicMessages is Anthropic's messages.
+	FormatAnthropicMessages = Format(wire.AnthropicMessages)
 )
 
 // String returns a name such as openai-chat.

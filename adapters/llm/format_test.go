@@ -14,9 +14,9 @@ func TestFormatOf(t *testing.T) {
 		want               llm.Format
 		ok                 bool
 	}{
-		{"POST", "/v1/chat/completions", "openai-chat", llm.OpenAIChat, true},
-		{"POST", "/v1/responses", "openai-responses", llm.OpenAIResponses, true},
-		{"POST", "/v1/messages", "anthropic-messages", llm.AnthropicMessages, true},
+		{"POST", "/v1/chat/completions", "openai-chat", llm.FormatOpenAIChat, true},
+		{"POST", "/v1/responses", "openai-responses", llm.FormatOpenAIResponses, true},
+		{"POST", "/v1/messages", "anthropic-messages", llm.FormatAnthropicMessages, true},
 		{"GET", "/v1/messages", "openai-chat", 0, false},
 	} {
 		got, ok := llm.FormatOf(httptest.NewRequest(c.method, c.path, http.NoBody))

@@ -69,7 +69,7 @@ func New(cfg Config) (*Meter, error) {
 
 // dialectOf returns how the server of a format speaks to its clients.
 func dialectOf(f Format, within time.Duration) nethttp.Dialect {
-	if f == AnthropicMessages {
+	if f == FormatAnthropicMessages {
 		return Anthropic{RetryWithin: within}
 	}
 	return OpenAI{RetryWithin: within}

@@ -32,7 +32,7 @@ type rig struct {
 	budget   *core.Policy
 	url      string
 	upstream string
-	reports  chan llm.Report
+	reports  chan llm.ResponseEvent
 	answer   func(w http.ResponseWriter, r *http.Request)
 
 	mu    sync.Mutex
@@ -41,14 +41,14 @@ type rig struct {
 
 func newRig(t *testing.T, unit core.Unit, limit int64, change func(*llm.Config)) *rig {
 	t.Helper()
-	r := &rig{T: t, reports: make(chan llm.Report, 100)}
+	r := &rig{T: t, reports: make(chan llm.ResponseEvent, 100)}
 	memory := core.Must(core.NewMemory(core.Config{}))
 	r.gate = memory
 	r.budget = policy("budget", unit, limit)
 	cfg := llm.Config{
 		Guard:   nethttp.Config{Gate: r.gate},
 		Budgets: []llm.Budget{{Policy: r.budget, Key: tenant}},
-		Observe: func(_ *http.Request, report llm.Report) { r.reports <- report },
+		Observe: func(_ context.Context, e core.Event) { r.reports <- *e.(*llm.ResponseEvent) },
 	}
 	r.Cleanup(func() { // after the servers are closed
 		for _, gate := range []*core.Gate{memory, r.gate} {
@@ -128,7 +128,7 @@ func (r *rig) post(path, body string, header ...string) *http.Response {
 var plainClient = &http.Client{Transport: &http.Transport{DisableCompression: true}}
 
 // want checks what the next request that ended has used, and what the budget counts.
-func (r *rig) want(outcome llm.Outcome, usage llm.Usage, used int64) llm.Report {
+func (r *rig) want(outcome llm.Outcome, usage llm.Usage, used int64) llm.ResponseEvent {
 	r.Helper()
 	report := <-r.reports
 	if report.Outcome != outcome || report.Usage != usage {
@@ -176,7 +176,7 @@ func (r *rig) peek() []core.Result {
 	q := httptest.NewRequest(http.MethodPost, "/v1/chat/completions", nil)
 	q.Header.Set("X-Tenant", "acme")
 	q.Header.Set("X-User", "ann")
-	charges, err := r.meter.Guard(llm.OpenAIChat).Charges(q)
+	charges, err := r.meter.Guard(llm.FormatOpenAIChat).Charges(q)
 	if err != nil {
 		r.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package llm_test
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -198,7 +199,9 @@ func TestPanicsOfFunctions(t *testing.T) {
 		"Guard.Observe": {func(cfg *llm.Config) {
 			cfg.Guard.Observe = func(*http.Request, *nethttp.Admission) { panic("own") }
 		}, 0},
-		"Observe": {func(cfg *llm.Config) { cfg.Observe = func(*http.Request, llm.Report) { panic("own") } }, 18},
+		"Observe": {func(cfg *llm.Config) {
+			cfg.Observe = func(context.Context, core.Event) { panic("own") }
+		}, 18},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, core.UnitTokens, 1000, c.change)
@@ -240,7 +243,7 @@ func TestAbsurdEstimates(t *testing.T) {
 func TestDearestModel(t *testing.T) {
 	tokens, money := policy("tokens", core.UnitTokens, 1000), policy("money", core.UnitMicroDollars, 1000)
 	r := newRig(t, core.UnitOutputTokens, 1000, func(cfg *llm.Config) {
-		cfg.UnknownModel = llm.DearestUnknownModel
+		cfg.UnknownModel = llm.UnknownModelDearest
 		cfg.Models = map[string]llm.Model{
 			"heavy": {Weights: llm.Weights{Input: 2, Output: 3}, Price: llm.Weights{Input: 1, Output: 1_000_000}},
 			"dear":  {Price: llm.Weights{Input: 5_000_000, Output: 5_000_000}},

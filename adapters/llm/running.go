@@ -128,7 +128,7 @@ func (x *exchange) settleExtra(ctx context.Context) {
 	x.settled = make([]int64, len(budgets))
 	beyond := make(map[*core.Policy]int64, len(budgets)) // what the first charge has paid for
 	for i, b := range budgets {
-		x.settled[i] = cost(x.models, b.Policy.Unit(), x.report.Usage)
+		x.settled[i] = cost(x.models, b.Policy.Unit(), x.event.Usage)
 		if x.paid != nil {
 			beyond[b.Policy] = max(0, x.settled[i]-x.paid[i])
 		}

@@ -11,7 +11,7 @@ import (
 // guard settles the first charge.
 func (x *exchange) finish(ctx context.Context) {
 	outcome, used := x.outcome()
-	x.report = Report{
+	x.event = ResponseEvent{
 		Request: requestOf(&x.request), Outcome: outcome, Estimate: x.estimate, Usage: used,
 		Indebted: x.indebted, Drained: x.meter.cfg.Abort == AbortDrain && (x.gone || left(ctx)),
 	}
@@ -72,6 +72,7 @@ func (x *exchange) learn(used Usage) {
 // observe reports the exchange of an admitted request.
 func (x *exchange) observe(r *http.Request) {
 	if x.settled != nil && x.meter.cfg.Observe != nil {
-		x.meter.cfg.Observe(r, x.report)
+		x.event.HTTP = r
+		x.meter.cfg.Observe(r.Context(), &x.event)
 	}
 }

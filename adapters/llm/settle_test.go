@@ -312,12 +312,12 @@ func TestDrainEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := core.Must(core.NewMemory(core.Config{}))
 		defer func() { _ = gate.Close(t.Context()) }()
-		var report llm.Report
+		var report llm.ResponseEvent
 		m, err := llm.New(llm.Config{
 			Guard:   nethttp.Config{Gate: gate},
 			Budgets: []llm.Budget{{Policy: policy("budget", core.UnitTokens, 1000), Key: tenant}},
 			Abort:   llm.AbortDrain, DrainFor: time.Hour,
-			Observe: func(_ *http.Request, r llm.Report) { report = r },
+			Observe: func(_ context.Context, e core.Event) { report = *e.(*llm.ResponseEvent) },
 		})
 		if err != nil {
 			t.Fatal(err)

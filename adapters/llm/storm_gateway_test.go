@@ -61,7 +61,7 @@ const (
 )
 
 func (c stormConfig) meter(
-	gate *core.Gate, observe func(*http.Request, llm.Report),
+	gate *core.Gate, observe func(context.Context, core.Event),
 ) (*llm.Meter, error) {
 	const plenty = 1_000_000_000_000
 	policy := func(name string, unit core.Unit, a core.Algorithm) *core.Policy {
@@ -152,8 +152,10 @@ func TestStormGateway(t *testing.T) {
 			fmt.Println("fault", e.EventName(), fault)
 		}
 	})
-	meter, err := c.meter(gate, func(r *http.Request, report llm.Report) {
-		fmt.Println("settled", r.Header.Get("X-Stream"), report.Outcome, report.Usage.Total())
+	meter, err := c.meter(gate, func(_ context.Context, e core.Event) {
+		if e, ok := e.(*llm.ResponseEvent); ok {
+			fmt.Println("settled", e.HTTP.Header.Get("X-Stream"), e.Outcome, e.Usage.Total())
+		}
 	})
 	if err != nil {
 		t.Fatal(err)

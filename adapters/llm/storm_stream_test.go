@@ -96,7 +96,7 @@ func newStream(seed uint64, id int, f fate) *stream {
 	}
 	s.usage.CacheRead = rng.Int64N(prompt + 1)
 	s.usage.Input = prompt - s.usage.CacheRead
-	if s.format == llm.AnthropicMessages {
+	if s.format == llm.FormatAnthropicMessages {
 		s.usage.CacheWrite = rng.Int64N(s.usage.Input + 1)
 		s.usage.Input -= s.usage.CacheWrite
 	}
@@ -126,10 +126,10 @@ func (s *stream) request() string {
 	text := strings.Repeat("x", int(4*s.estimate.Input)-len("user"))
 	messages := fmt.Sprintf(`[{"role":"user","content":"%s"}]`, text)
 	switch s.format {
-	case llm.OpenAIResponses:
+	case llm.FormatOpenAIResponses:
 		return fmt.Sprintf(`{"model":"m","stream":true,"max_output_tokens":%d,"input":%s}`,
 			s.estimate.Output, messages)
-	case llm.OpenAIChat:
+	case llm.FormatOpenAIChat:
 		if s.asks {
 			messages += `,"stream_options":{"include_usage":true}`
 		}
@@ -150,7 +150,7 @@ func (s *stream) body(asks bool) ([]byte, []int) {
 	}
 	u, tells := s.usage, s.fate != unreported
 	switch s.format {
-	case llm.OpenAIChat:
+	case llm.FormatOpenAIChat:
 		for range s.words {
 			data(`{"id":"c-%d","choices":[{"index":0,"delta":{"content":%s}}],"usage":null}`, s.id, stormWord)
 			ends = append(ends, b.Len())
@@ -162,7 +162,7 @@ func (s *stream) body(asks bool) ([]byte, []int) {
 				s.id, u.Input+u.CacheRead, u.Output, u.CacheRead)
 		}
 		data("[DONE]")
-	case llm.OpenAIResponses:
+	case llm.FormatOpenAIResponses:
 		event("response.created", `"response":{"id":"r-%d","usage":null}`, s.id)
 		for range s.words {
 			event("response.output_text.delta", `"delta":%s`, stormWord)
@@ -174,7 +174,7 @@ func (s *stream) body(asks bool) ([]byte, []int) {
 				`"input_tokens_details":{"cached_tokens":%d}}`, u.Input+u.CacheRead, u.Output, u.CacheRead)
 		}
 		event("response.completed", `"response":{"id":"r-%d","usage":%s}`, s.id, usage)
-	case llm.AnthropicMessages:
+	case llm.FormatAnthropicMessages:
 		first, last := "null", "null"
 		if tells {
 			first = fmt.Sprintf(`{"input_tokens":%d,"cache_read_input_tokens":%d,`+
@@ -209,7 +209,7 @@ func (s *stream) paid(received int) (least, most int64) {
 		if s.leave == 0 {
 			return input, input
 		}
-		if s.format == llm.AnthropicMessages { // it tells the input at the beginning
+		if s.format == llm.FormatAnthropicMessages { // it tells the input at the beginning
 			input = total - s.usage.Output
 		}
 		least = input + int64(received)

@@ -158,7 +158,7 @@ func (s *storm) serve(w http.ResponseWriter, r *http.Request) {
 		return // its gateway was killed
 	}
 	asks := bytes.Contains(body, []byte(`"include_usage":true`))
-	if one.format == llm.OpenAIChat && !asks {
+	if one.format == llm.FormatOpenAIChat && !asks {
 		s.Errorf("stream %d does not ask the upstream for its usage", id)
 	}
 	close(one.arrived) // panics if the request comes twice
@@ -323,7 +323,7 @@ func (s *storm) checkResponse(one *stream, response *http.Response, body []byte)
 func (s *storm) used(header http.Header) []int64 {
 	q := httptest.NewRequest(http.MethodPost, "/v1/messages", nil)
 	q.Header = header
-	charges, err := s.meter.Guard(llm.AnthropicMessages).Charges(q)
+	charges, err := s.meter.Guard(llm.FormatAnthropicMessages).Charges(q)
 	if err != nil {
 		s.Error(err)
 		return make([]int64, budgetOfCapped+1)

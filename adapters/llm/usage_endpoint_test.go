@@ -16,7 +16,7 @@ func TestGuardTellsBudgets(t *testing.T) {
 	r.answer = chat(7, 11)
 	read(t, r.post("/v1/chat/completions", streamed))
 	<-r.reports
-	for _, format := range []llm.Format{llm.OpenAIChat, llm.OpenAIResponses, llm.AnthropicMessages} {
+	for _, format := range []llm.Format{llm.FormatOpenAIChat, llm.FormatOpenAIResponses, llm.FormatAnthropicMessages} {
 		for name, used := range map[string]int64{"acme": 18, "other": 0} {
 			q, w := httptest.NewRequest(http.MethodGet, "/usage", nil), httptest.NewRecorder()
 			q.Header.Set("X-Tenant", name)

@@ -40,12 +40,9 @@ func (w *writer) WriteHeader(status int) {
 	w.restore()
 	h := w.Header()
 	if status/100 == 2 {
-		encoding := h.Get("Content-Encoding")
-		if x.meter.cfg.Encoded == RefuseEncoded && !wire.IsIdentity(encoding) {
-			w.refuse()
-			return
-		}
-		x.tap, x.empty = wire.NewTap(x.request.Format, h.Get("Content-Type"), encoding, x.hides), true
+		x.tap = wire.NewTap(
+			x.request.Format, h.Get("Content-Type"), h.Get("Content-Encoding"), x.hides)
+		x.empty = true
 		if x.tap.Hides() || x.tap.Streams() && x.meter.cfg.Overrun == OverrunEnd {
 			h.Del("Content-Length")
 		}
@@ -68,21 +65,6 @@ func (w *writer) restore() {
 // limits reports whether a header states limits in the dialect of a model's server.
 func limits(name string) bool {
 	return strings.HasPrefix(name, "X-Ratelimit-") || strings.HasPrefix(name, "Anthropic-Ratelimit-")
-}
-
-// refuse replaces an encoded response.
-func (w *writer) refuse() {
-	h := w.Header()
-	for _, name := range []string{"Content-Encoding", "Etag", "Trailer"} {
-		h.Del(name)
-	}
-	w.x.status = http.StatusBadGateway
-	w.end(nil)
-	f := wire.Fault{
-		Status: http.StatusBadGateway, Type: "server_error", Code: "server_error",
-		Message: "The server sent an encoded response.",
-	}
-	f.Write(w.ResponseWriter, w.request, w.x.request.Format)
 }
 
 // Write implements http.ResponseWriter.

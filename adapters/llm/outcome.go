@@ -20,16 +20,3 @@ const (
 func (o Outcome) String() string {
 	return nameOf([]string{"reported", "failed", "cut", "unreported"}, int(o))
 }
-
-// Report is what became of an admitted request.
-type Report struct {
-	Request  Request
-	Outcome  Outcome
-	Estimate Usage
-	// Usage is what the budgets that apply to the request were charged for.
-	Usage Usage
-	// Indebted says that a budget denied a running charge.
-	Indebted bool
-	// Drained says that the client left and the response was read on.
-	Drained bool
-}
