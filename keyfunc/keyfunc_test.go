@@ -139,7 +139,7 @@ func TestConstructorFaults(t *testing.T) {
 	}
 }
 
-func TestMust(t *testing.T) {
+func TestMustPanicsWithConstructorsError(t *testing.T) {
 	expect(t, keyfunc.Must(keyfunc.Static("all")), request(nil), "all")
 	defer func() {
 		if err, ok := recover().(error); !ok || !strings.Contains(err.Error(), "Static") {

@@ -69,7 +69,7 @@ func retryAfter(t rapid.TB, r *http.Response) int64 {
 
 // Every number in the headers is true. The client can spend what is left and no more, more is
 // available in t seconds, and a refused request passes after Retry-After and not a second earlier.
-func TestFieldsAreTrue(t *testing.T) {
+func TestNumbersInHeadersAreExact(t *testing.T) {
 	limits := map[string]core.Algorithm{
 		"bucket":   core.TokenBucket{Rate: 7, Per: 10 * time.Second, Burst: 12},
 		"fast":     core.TokenBucket{Rate: 300, Per: time.Second, Burst: 20},

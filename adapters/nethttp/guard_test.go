@@ -26,7 +26,7 @@ func panicText(f func()) (text string) {
 	return ""
 }
 
-func TestMust(t *testing.T) {
+func TestMustPanicsWithConstructorsError(t *testing.T) {
 	made := counted(t)
 	if got := nethttp.Must(made, nil); got != made {
 		t.Error("Must returned another Guard")

@@ -16,7 +16,7 @@ func (reply) RedisError()     {}
 
 // A waiter learns that it is subscribed when Redis confirms its own channel. An answer that matches
 // no request closes the connection.
-func TestSubscriptionAnswers(t *testing.T) {
+func TestAnswersConfirmSubscriptionsInOrder(t *testing.T) {
 	confirmed := func(kind, channel string) any { return &redis.Subscription{Kind: kind, Channel: channel} }
 	for _, test := range []struct {
 		name       string

@@ -18,6 +18,7 @@ import (
 )
 
 func TestEachServerAnswers(t *testing.T) {
+	t.Parallel()
 	prefixes := map[string]bool{}
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		client := s.Client(t)
@@ -46,6 +47,7 @@ func TestEachServerAnswers(t *testing.T) {
 }
 
 func TestFaults(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	client := s.Client(t, func(o *redis.Options) {
 		o.ReadTimeout, o.MaxRetries, o.DialerRetries = 500*time.Millisecond, -1, 1
@@ -81,6 +83,7 @@ func TestFaults(t *testing.T) {
 }
 
 func TestStartPassesArguments(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t, "--maxmemory-policy", "allkeys-lru")
 	got, err := s.Client(t).ConfigGet(t.Context(), "maxmemory-policy").Result()
 	if err != nil || got["maxmemory-policy"] != "allkeys-lru" {
@@ -89,6 +92,7 @@ func TestStartPassesArguments(t *testing.T) {
 }
 
 func TestCalls(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	client := s.Client(t)
 	script := redis.NewScript("return redis.call('INCR', KEYS[1])")
@@ -113,6 +117,7 @@ func TestCalls(t *testing.T) {
 }
 
 func TestCluster(t *testing.T) {
+	t.Parallel()
 	c := redistest.StartCluster(t, 3)
 	client := c.Client(t)
 	written := map[string]int{}
@@ -187,6 +192,7 @@ func TestEnvironment(t *testing.T) {
 }
 
 func TestOutsideServerKeepsItsKeys(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	client := s.Client(t)
 	if err := client.Set(t.Context(), "other", 1, 0).Err(); err != nil {
@@ -214,6 +220,7 @@ func TestOutsideServerKeepsItsKeys(t *testing.T) {
 }
 
 func TestServerEndsWithItsTest(t *testing.T) {
+	t.Parallel()
 	redistest.Start(t)
 	for _, name := range []string{"Fatal", "Panic"} {
 		out, err := child(t, name)
@@ -229,6 +236,7 @@ func TestServerEndsWithItsTest(t *testing.T) {
 }
 
 func TestFailedStartShowsLog(t *testing.T) {
+	t.Parallel()
 	redistest.Start(t)
 	out, err := child(t, "BadArgument")
 	if err == nil || !strings.Contains(out, "no-such-option") || !strings.Contains(out, "its log ends") {
@@ -239,6 +247,7 @@ func TestFailedStartShowsLog(t *testing.T) {
 // TestChild runs the cases that need another environment, or that fail, in a
 // process of their own.
 func TestChild(t *testing.T) {
+	t.Parallel()
 	set := func(t *testing.T, s *redistest.Server) {
 		if err := s.Client(t).Set(t.Context(), "{"+s.Prefix+"a}:b", 1, 0).Err(); err != nil {
 			t.Error(err)

@@ -7,6 +7,7 @@ import (
 )
 
 func TestFailover(t *testing.T) {
+	t.Parallel()
 	f := redistest.StartFailover(t, 1)
 	client := f.Client(t)
 	if err := client.Set(t.Context(), "key", "value", 0).Err(); err != nil {
