@@ -24,7 +24,6 @@ var complexityToday = map[string]int{
 	"core/semaphore":     27,
 	"adapters/nethttp":   26,
 	"adapters/llm":       22,
-	"plans":              22,
 }
 
 // Bounds of core, whose page every user reads.

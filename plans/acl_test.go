@@ -39,8 +39,8 @@ func TestDocumentedPermissions(t *testing.T) {
 	}
 	var events seen
 	user := func(o *redis.Options) { o.Username, o.Password = "app", "secret" }
-	a := redisPlans(t, s.Client(t, user), &events, plans.Config{})
-	b := redisPlans(t, s.Client(t, user), &events, plans.Config{})
+	a := redisBook(t, s.Client(t, user), &events, plans.Config{})
+	b := redisBook(t, s.Client(t, user), &events, plans.Config{})
 	expect(t, b, "acme", free)
 	setOverride(t, a, "acme", plans.Override{Plan: "pro", Until: time.Now().Add(time.Hour)})
 	await(t, "another plan", func() bool { return limit(t, b, "acme") == core.Algorithm(pro) })
@@ -51,7 +51,7 @@ func TestDocumentedPermissions(t *testing.T) {
 	if err := a.Refresh(t.Context(), "acme"); err != nil {
 		t.Error(err)
 	}
-	for _, e := range events.take(plans.EventFeedFailed, plans.EventOverrideFailed) {
+	for _, e := range events.take(plans.OpFollow, plans.OpOverride) {
 		if errors.As(e.Err, new(redis.Error)) { // and not a machine that is slow
 			t.Errorf("event %v", e)
 		}

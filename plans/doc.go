@@ -1,7 +1,7 @@
 // Package plans gives each tenant the limits of its plan: named sets of limits and caps, which
 // change while the program runs.
 //
-//	p, err := plans.New(plans.Config{
+//	book, err := plans.New(plans.Config{
 //		File:    "plans.yaml",
 //		Resolve: db.PlanOf, // from the name of a tenant to that of its plan
 //		Client:  client, // for overrides that all processes obey
@@ -9,12 +9,14 @@
 //	if err != nil {
 //		return err
 //	}
-//	defer p.Close()
-//	api, err := core.NewPolicy(core.PolicyConfig{
-//		Name: "api", Algorithm: core.PerMinute(10), For: p.For("api"),
-//	})
+//	defer book.Close()
+//	plan, err := book.For(ctx, "acme") // once a request
+//	if err != nil {
+//		return err
+//	}
+//	d, err := gate.Decide(ctx, core.Charge{Policy: api, Key: key, Limit: plan.Algorithm("api")})
 //
-// The plans are a [Set], of a file in YAML or JSON (see [ParseSet]) or of NewSet. [Plans] watches
+// The plans are a [Set], of a file in YAML or JSON (see [ParseSet]) or of NewSet. A [Book] watches
 // the file. A bad file changes nothing, and [Config.Observe] is told every fault of it.
 //
 // Config.Resolve says which plan a tenant has, and the answer is kept for a while. If it fails, the
@@ -22,9 +24,7 @@
 // of one tenant, or single limits and caps of it, until an end. Overrides are kept in Redis, and
 // every process obeys a change within a second.
 //
-// A decision, and a request at a nethttp.Guard, is decided by one Set and by one state of each
-// tenant: never by half of an old plan and half of a new one. See core.Snapshot.
-//
-// Plans.Shadow tries a new plan beside the old one: it counts, denies nothing, and
-// an [EventDisagreement] reports each charge that the two decide differently.
+// [Book.For] returns a [core.Plan]: one Set and one state of each tenant, which do not change. So a
+// request is never decided by half of an old plan and half of a new one. A plan may be that of a
+// chain of tenants, such as an organisation, a team and a user.
 package plans

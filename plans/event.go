@@ -1,53 +1,39 @@
 package plans
 
-import (
-	"cmp"
-	"maps"
-	"slices"
+// Op is what an Event reports.
+type Op uint8
 
-	"github.com/headgate/headgate/core"
-)
-
-// EventKind says what an Event reports.
-type EventKind uint8
-
-// The kinds of an Event.
+// The operations.
 const (
-	EventReloaded        EventKind = iota + 1 // another Set holds
-	EventReloadFailed                         // the file is bad, and the Set before still holds
-	EventResolveFailed                        // Resolve failed, or named an unknown plan
-	EventFeedFailed                           // Redis does not tell of changes; told once per outage
-	EventFeedRestored                         // Redis tells of changes again
-	EventOverrideFailed                       // an override cannot be read, or names an unknown plan
-	EventOverrideApplied                      // this process obeys an override that it did not know
-	EventOverrideEnded                        // this process obeys an override no longer
-	EventDisagreement                         // a plan and its shadow decide differently
+	// OpReload is a new Set, which holds now. If there is an Err, the file is bad, and the Set
+	// before still holds.
+	OpReload Op = iota + 1
+	// OpResolve is a Resolve that failed, or named an unknown plan.
+	OpResolve
+	// OpFollow is told once when Redis begins to tell nothing of changes, with an Err, and once when
+	// it does again.
+	OpFollow
+	// OpOverride is an override that this process did not know and obeys now, or the end of one if
+	// Override is nil. If there is an Err, it cannot be read or names an unknown plan.
+	OpOverride
 )
 
-var eventKinds = []string{
-	"none", "reloaded", "reload failed", "resolve failed", "feed failed", "feed restored",
-	"override failed", "override applied", "override ended", "disagreement",
-}
+var ops = []string{"none", "reload", "resolve", "follow", "override"}
 
-// String returns the kind in lower-case words.
-func (k EventKind) String() string { return nameOf(eventKinds, int(k)) }
+// String returns the operation in lower-case words.
+func (o Op) String() string { return nameOf(ops, int(o)) }
 
-// Event is what happened in Plans.
+// Event is what happened in a Book. Config.Observe receives a pointer to it, which is valid until
+// it returns.
 type Event struct {
-	Kind EventKind
-	// Tenant is whom a resolve, an override or a disagreement is about.
-	Tenant string
-	// Plan and Shadow are the names of the plans that disagree.
-	Plan, Shadow string
-	// Policy is the policy under which they do, and Allowed is what Plan decided: if it is true,
-	// the policy allows the charge and the shadow would not.
-	Policy  *core.Policy
-	Allowed bool
-	// Override is what an EventOverrideApplied is about. It must not be changed.
-	Override *Override
-	// Err is what went wrong.
-	Err error
+	Op       Op
+	Tenant   string    // of an OpResolve and an OpOverride
+	Override *Override // of an OpOverride; it must not be changed
+	Err      error
 }
+
+// EventName returns the name of the operation.
+func (e *Event) EventName() string { return e.Op.String() }
 
 // nameOf returns the name of a value of an enumeration.
 func nameOf(names []string, value int) string {
@@ -56,5 +42,3 @@ func nameOf(names []string, value int) string {
 	}
 	return "unknown"
 }
-
-func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

@@ -20,7 +20,7 @@ plans:
 	if err != nil {
 		log.Fatal(err)
 	}
-	p, err := plans.New(plans.Config{
+	book, err := plans.New(plans.Config{
 		Set: set, // or File, which is watched
 		Resolve: func(_ context.Context, tenant string) (string, error) {
 			if tenant == "acme" {
@@ -32,23 +32,29 @@ plans:
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer p.Close()
+	defer book.Close()
 	gate, err := core.NewMemory(core.Config{})
 	if err != nil {
 		log.Fatal(err)
 	}
 	api, err := core.NewPolicy(core.PolicyConfig{
-		Name: "api", Algorithm: core.PerMinute(1), For: p.For("api"),
+		Name: "api", Algorithm: core.PerMinute(1), // of a plan that does not name it
 	})
 	if err != nil {
 		log.Fatal(err)
 	}
 	for _, tenant := range []string{"acme", "globex"} {
-		user, err := core.NewKey(tenant, "user-1") // the tenant is the outermost part
+		user, err := core.NewKey(tenant, "user-1")
 		if err != nil {
 			log.Fatal(err)
 		}
-		d, err := gate.Decide(context.Background(), core.Charge{Policy: api, Key: user, Cost: 1})
+		plan, err := book.For(context.Background(), tenant) // once a request
+		if err != nil {
+			log.Fatal(err)
+		}
+		d, err := gate.Decide(context.Background(), core.Charge{
+			Policy: api, Key: user, Cost: 1, Limit: plan.Algorithm("api"),
+		})
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -76,7 +82,7 @@ plans:
 	// plans: line 7: plans.free.limits.search.per is "minute": it must be a duration such as 500ms, 10s, 1m, 1h30m or 30d
 }
 
-func ExamplePlans_SetOverride() {
+func ExampleBook_SetOverride() {
 	set, err := plans.NewSet(plans.SetConfig{Default: "free", Plans: map[string]plans.Plan{
 		"free": {Limits: map[string]core.Algorithm{"api": core.PerMinute(10)}},
 		"pro":  {Limits: map[string]core.Algorithm{"api": core.PerMinute(100)}},
@@ -84,18 +90,18 @@ func ExamplePlans_SetOverride() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	p, err := plans.New(plans.Config{Set: set}) // with a Client, all processes obey it
+	book, err := plans.New(plans.Config{Set: set}) // with a Client, all processes obey it
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer p.Close()
+	defer book.Close()
 	ctx := context.Background()
 	trial := plans.Override{Plan: "pro", Until: time.Now().Add(14 * 24 * time.Hour)}
-	if err := p.SetOverride(ctx, "acme", trial); err != nil {
+	if err := book.SetOverride(ctx, "acme", trial); err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(p.Plan(ctx, "acme"))
-	fmt.Println(p.SetOverride(ctx, "acme", plans.Override{Plan: "gold"}))
+	fmt.Println(book.PlanName(ctx, "acme"))
+	fmt.Println(book.SetOverride(ctx, "acme", plans.Override{Plan: "gold"}))
 	// Output:
 	// pro <nil>
 	// plans: unknown plan: override.plan is "gold"

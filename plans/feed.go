@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/core"
 )
 
 const (
@@ -23,12 +24,15 @@ const (
 )
 
 // feed keeps overrides in Redis, and follows the list of changes there. All keys share a hash tag,
-// so that one script may touch them on a cluster. Tenants are escaped in them.
+// so that one script may touch them on a cluster. Tenants are escaped in them, and in the list as
+// they are.
 type feed struct {
-	plans   *Plans
+	cfg     *Config
 	client  redis.UniversalClient
-	prefix  string // of the names of keys, with the hash tag
-	changes string // the name of the list
+	changed func(tenant string) // is called for each tenant that has changed
+	all     func()              // is called if any tenant may have changed
+	prefix  string              // of the names of keys, with the hash tag
+	changes string              // the name of the list
 	failing atomic.Bool
 
 	// Of the poll, which one goroutine calls.
@@ -36,14 +40,26 @@ type feed struct {
 	last    string // the newest change that is known; empty if there was none
 }
 
-func newFeed(p *Plans) *feed {
-	prefix := p.cfg.Prefix + ":{plans}:"
-	return &feed{plans: p, client: p.cfg.Client, prefix: prefix, changes: prefix + "ov1"}
+func newFeed(cfg *Config, changed func(tenant string), all func()) *feed {
+	prefix := cfg.Prefix + ":{plans}:"
+	return &feed{
+		cfg: cfg, client: cfg.Client, changed: changed, all: all, prefix: prefix, changes: prefix + "ov1",
+	}
 }
 
 // key is the name of an override. The other keys with this hash tag end in the tag of an algorithm
 // or a lease.
-func (f *feed) key(tenant string) string { return f.prefix + tenant + ":ov1" }
+func (f *feed) key(tenant string) string { return f.prefix + escaped(tenant) + ":ov1" }
+
+// escaped returns a tenant as it stands in the names of Redis keys: as the outermost part of a key.
+func escaped(tenant string) string {
+	key, err := core.NewKey(tenant)
+	if err != nil {
+		return "" // it is empty, which is found before
+	}
+	path := key.String()
+	return path[1 : len(path)-1] // without braces
+}
 
 func (f *feed) healthy() bool { return !f.failing.Load() }
 
@@ -108,19 +124,19 @@ func (f *feed) change(
 	return n == 1, err
 }
 
-// poll asks for changes.
-func (f *feed) poll() {
-	ctx, cancel := context.WithTimeout(f.plans.ctx, f.plans.cfg.Timeout)
+// poll asks for changes, unless the context has ended.
+func (f *feed) poll(ctx context.Context) {
+	asking, cancel := context.WithTimeout(ctx, f.cfg.Timeout)
 	defer cancel()
-	err := f.read(ctx)
-	if f.plans.ctx.Err() != nil {
+	err := f.read(asking)
+	if ctx.Err() != nil {
 		return
 	}
 	switch was := f.failing.Swap(err != nil); {
 	case err != nil && !was:
-		f.plans.tell(Event{Kind: EventFeedFailed, Err: prefixed("plans: read changes: ", err)})
+		f.cfg.tell(ctx, Event{Op: OpFollow, Err: prefixed("plans: read changes: ", err)})
 	case err == nil && was:
-		f.plans.tell(Event{Kind: EventFeedRestored})
+		f.cfg.tell(ctx, Event{Op: OpFollow})
 	}
 }
 
@@ -167,10 +183,10 @@ func (f *feed) apply(changes []string) {
 		f.last = changes[0]
 	}
 	if !complete {
-		f.plans.epoch.Add(1)
+		f.all()
 		return
 	}
 	for _, tenant := range tenants {
-		f.plans.tenants.changed(tenant)
+		f.changed(tenant)
 	}
 }

@@ -25,7 +25,7 @@ func write(t testing.TB, path, text string) {
 	}
 }
 
-// looked lets Plans look at its file twice.
+// looked lets a Book look at its file twice.
 func looked() {
 	time.Sleep(501 * time.Millisecond)
 	synctest.Wait()
@@ -66,7 +66,7 @@ func TestFileIsReadWhenItChanges(t *testing.T) {
 	write(t, path, rated("10"))
 	synctest.Test(t, func(t *testing.T) {
 		var s seen
-		p := newPlans(t, plans.Config{File: path, Observe: s.observe})
+		p := newBook(t, plans.Config{File: path, Observe: s.observe})
 		defer p.Close()
 		expect(t, p, "acme", free)
 		for _, c := range []struct {
@@ -84,11 +84,11 @@ func TestFileIsReadWhenItChanges(t *testing.T) {
 			c.change(t, c.text)
 			looked()
 			expect(t, p, "acme", core.PerMinute(c.rate))
-			if e := s.take(plans.EventReloaded, plans.EventReloadFailed); len(e) != 1 || e[0].Kind != plans.EventReloaded {
+			if e := s.take(plans.OpReload); len(e) != 1 || e[0].Err != nil {
 				t.Errorf("%s: events %v", c.name, e)
 			}
 			looked()
-			if e := s.take(plans.EventReloaded); len(e) > 0 {
+			if e := s.take(plans.OpReload); len(e) > 0 {
 				t.Errorf("%s: it is read again: %v", c.name, e)
 			}
 		}
@@ -101,7 +101,7 @@ func TestBadFileKeepsThePlans(t *testing.T) {
 	write(t, path, rated("10"))
 	synctest.Test(t, func(t *testing.T) {
 		var s seen
-		p := newPlans(t, plans.Config{File: path, Observe: s.observe, Policies: []string{"api"}})
+		p := newBook(t, plans.Config{File: path, Observe: s.observe, Policies: []string{"api"}})
 		defer p.Close()
 		for _, c := range []struct {
 			name  string
@@ -118,8 +118,8 @@ func TestBadFileKeepsThePlans(t *testing.T) {
 			looked()
 			looked()
 			expect(t, p, "acme", free)
-			e := s.take(plans.EventReloaded, plans.EventReloadFailed)
-			if len(e) != 1 || e[0].Kind != plans.EventReloadFailed {
+			e := s.take(plans.OpReload)
+			if len(e) != 1 || e[0].Err == nil {
 				t.Fatalf("%s: events %v", c.name, e)
 			}
 			for _, w := range c.want {
@@ -148,7 +148,7 @@ func TestFileThatIsWrittenInParts(t *testing.T) {
 	write(t, path, twoPlans)
 	synctest.Test(t, func(t *testing.T) {
 		var s seen
-		p := newPlans(t, plans.Config{File: path, Observe: s.observe})
+		p := newBook(t, plans.Config{File: path, Observe: s.observe})
 		defer p.Close()
 		text := strings.ReplaceAll(twoPlans, "rate: 10,", "rate: 30,")
 		for i := 1; i < len(text); i += 20 { // most parts are valid YAML, and some are plans
@@ -156,7 +156,7 @@ func TestFileThatIsWrittenInParts(t *testing.T) {
 			time.Sleep(200 * time.Millisecond)
 			synctest.Wait()
 		}
-		if e := s.take(plans.EventReloaded, plans.EventReloadFailed); len(e) > 0 {
+		if e := s.take(plans.OpReload); len(e) > 0 {
 			t.Errorf("a part is read: %v", e)
 		}
 		expect(t, p, "acme", free)
@@ -167,7 +167,7 @@ func TestFileThatIsWrittenInParts(t *testing.T) {
 }
 
 func TestReplace(t *testing.T) {
-	p := newPlans(t, plans.Config{Policies: []string{"api", "tokens", "beta"}})
+	p := newBook(t, plans.Config{Policies: []string{"api", "tokens", "beta"}})
 	set := parse(t, rated("77"))
 	if err := p.Replace(set); err != nil || p.Set() != set {
 		t.Fatal(err)
@@ -183,9 +183,9 @@ func TestReplace(t *testing.T) {
 // A tenant whose plan the file has no longer gets the default plan, or is refused.
 func TestPlanThatIsRemoved(t *testing.T) {
 	d := &directory{plans: map[string]string{"acme": "pro"}}
-	for _, f := range []plans.OnFailure{plans.UseDefault, plans.Refuse} {
+	for _, f := range []plans.OnFailure{plans.OnFailureDefault, plans.OnFailureRefuse} {
 		var s seen
-		p := newPlans(t, plans.Config{Resolve: d.resolve, OnFailure: f, Observe: s.observe})
+		p := newBook(t, plans.Config{Resolve: d.resolve, OnFailure: f, Observe: s.observe})
 		expect(t, p, "acme", pro)
 		setOverride(t, p, "other", plans.Override{Plan: "pro"})
 		expect(t, p, "other", pro)
@@ -198,12 +198,12 @@ func TestPlanThatIsRemoved(t *testing.T) {
 			t.Fatal(err)
 		}
 		expect(t, p, "other", core.PerMinute(5))
-		if e := s.take(plans.EventOverrideFailed); len(e) != 1 || !errors.Is(e[0].Err, plans.ErrUnknownPlan) {
+		if e := s.take(plans.OpOverride); len(e) != 1 || !errors.Is(e[0].Err, plans.ErrUnknownPlan) {
 			t.Errorf("events %v", e)
 		}
-		l, err := p.For("api")(t.Context(), newKey(t, "acme"))
-		if f == plans.UseDefault && (err != nil || l != core.PerMinute(5)) || f == plans.Refuse && err == nil {
-			t.Errorf("%v: %v, %v", f, l, err)
+		plan, err := p.For(t.Context(), "acme")
+		if f == plans.OnFailureDefault && (err != nil || plan.Algorithm("api") != core.PerMinute(5)) || f == plans.OnFailureRefuse && err == nil {
+			t.Errorf("%v: %v, %v", f, plan, err)
 		}
 	}
 }

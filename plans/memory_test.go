@@ -23,15 +23,11 @@ func TestMemoryOfTenants(t *testing.T) {
 	}
 	resolve := func(context.Context, string) (string, error) { return "pro", nil }
 	before := heap()
-	p := newPlans(t, plans.Config{Resolve: resolve, MaxTenants: kept})
-	limit := p.For("api")
+	p := newBook(t, plans.Config{Resolve: resolve, MaxTenants: kept})
 	for i := range tenants {
-		key, err := core.NewKey("tenant-"+strconv.Itoa(10_000_000+i), "user")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if l, err := limit(context.Background(), key); l != pro || err != nil {
-			t.Fatal(l, err)
+		plan, err := p.For(context.Background(), "tenant-"+strconv.Itoa(10_000_000+i))
+		if err != nil || plan.Algorithm("api") != pro {
+			t.Fatal(plan, err)
 		}
 	}
 	used := heap() - before
@@ -51,28 +47,55 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// A limit of a tenant that is known costs no allocation.
-func TestLimitAllocatesNothing(t *testing.T) {
-	p := newPlans(t, plans.Config{})
-	key, limit := newKey(t, "acme", "user"), p.For("api")
-	ctx := t.Context()
-	if allocs := testing.AllocsPerRun(1000, func() {
-		if _, err := limit(ctx, key); err != nil {
-			t.Fatal(err)
+// The plan of a tenant that is known costs no allocation, and that of a chain one.
+func TestPlanAllocatesNothing(t *testing.T) {
+	book := newBook(t, plans.Config{})
+	setOverride(t, book, "acme", plans.Override{Plan: "pro"})
+	setOverride(t, book, "user", plans.Override{Plan: "free"})
+	for want, ask := range []func() (core.Plan, error){
+		func() (core.Plan, error) { return book.For(t.Context(), "acme", "team", "nobody") },
+		func() (core.Plan, error) { return book.For(t.Context(), "acme", "team", "user") },
+	} {
+		if allocs := testing.AllocsPerRun(1000, func() {
+			if _, err := ask(); err != nil {
+				t.Fatal(err)
+			}
+		}); allocs > float64(want) {
+			t.Errorf("%v allocations, want %d", allocs, want)
 		}
-	}); allocs > 0 {
-		t.Errorf("%v allocations", allocs)
 	}
 }
 
-func BenchmarkLimit(b *testing.B) {
-	p := newPlans(b, plans.Config{})
-	key, limit := newKey(b, "acme", "user"), p.For("api")
-	ctx := b.Context()
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := limit(ctx, key); err != nil {
-			b.Fatal(err)
+// BenchmarkPlan asks for the plan of one tenant, and of one of many, on one CPU and on all.
+func BenchmarkPlan(b *testing.B) {
+	for _, tenants := range []int{1, 100_000} {
+		book := newBook(b, plans.Config{MaxTenants: 2 * tenants})
+		names := make([]string, tenants)
+		for i := range names {
+			names[i] = "tenant-" + strconv.Itoa(i)
+			if _, err := book.For(b.Context(), names[i]); err != nil {
+				b.Fatal(err)
+			}
 		}
+		ask := func(i int) {
+			plan, err := book.For(b.Context(), names[i%tenants])
+			if err != nil || plan.Algorithm("api") == nil {
+				b.Fatal(plan, err)
+			}
+		}
+		b.Run(strconv.Itoa(tenants), func(b *testing.B) {
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				ask(i * 7919)
+			}
+		})
+		b.Run(strconv.Itoa(tenants)+"-parallel", func(b *testing.B) {
+			b.ReportAllocs()
+			b.RunParallel(func(pb *testing.PB) {
+				for i := 0; pb.Next(); i++ {
+					ask(i * 7919)
+				}
+			})
+		})
 	}
 }

@@ -3,16 +3,12 @@ package plans_test
 import (
 	"context"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
 
-	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/keyfunc"
 	"github.com/headgate/headgate/plans"
 )
 
@@ -27,8 +23,37 @@ plans:
 `[1:], 1_000_000+n, 2_000_000+n))
 }
 
-// While the plans are replaced 10,000 times, no decision and no request is decided by a mixture: of
-// two Sets, of two plans of one tenant, or of an override and none.
+// watch counts decisions, and fails those by a mixture of limits.
+type watch struct {
+	testing.TB
+	decided, distinct, last atomic.Int64
+	one                     chan struct{} // holds an element once one has been decided
+}
+
+func (w *watch) check(what string, d *core.Decision, caps ...int64) {
+	first := d.At(0).Limit
+	for _, r := range d.Results() {
+		if r.Limit != first {
+			w.Errorf("%s by limits of %d and %d", what, first, r.Limit)
+		}
+	}
+	for _, n := range caps {
+		if n != first {
+			w.Errorf("%s by limits of %d and a cap of %d", what, first, n)
+		}
+	}
+	if w.last.Swap(first) != first {
+		w.distinct.Add(1)
+	}
+	w.decided.Add(1)
+	select {
+	case w.one <- struct{}{}:
+	default:
+	}
+}
+
+// While the plans are replaced 10,000 times, no request is decided by a mixture: of two Sets, of two
+// plans of one tenant, of an override and none, or of two tenants of a chain.
 func TestNoDecisionByAMixture(t *testing.T) {
 	gate, err := core.NewMemory(core.Config{})
 	if err != nil {
@@ -39,43 +64,16 @@ func TestNoDecisionByAMixture(t *testing.T) {
 		sets[i] = numbered(t, i)
 	}
 	d := &directory{plans: map[string]string{"acme": "a"}}
-	p := newPlans(t, plans.Config{Set: sets[0], Resolve: d.resolve})
+	book := newBook(t, plans.Config{Set: sets[0], Resolve: d.resolve})
 	policies := make(map[string]*core.Policy)
 	for _, name := range []string{"x", "y", "z"} {
-		cfg := core.PolicyConfig{Name: name, Algorithm: core.PerMinute(1), For: p.For(name)}
+		cfg := core.PolicyConfig{Name: name, Algorithm: core.PerMinute(1)}
 		if policies[name], err = core.NewPolicy(cfg); err != nil {
 			t.Fatal(err)
 		}
 	}
-	semaphore, err := core.NewSemaphore(gate, core.SemaphoreConfig{Name: "s"})
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	var decided, distinct atomic.Int64
-	done, one := make(chan struct{}), make(chan struct{}, 1) // one has been decided
-	var last atomic.Int64
-	check := func(what string, d *core.Decision, caps ...int64) {
-		first := d.At(0).Limit
-		for _, r := range d.Results() {
-			if r.Limit != first {
-				t.Errorf("%s by limits of %d and %d", what, first, r.Limit)
-			}
-		}
-		for _, n := range caps {
-			if n != first {
-				t.Errorf("%s by limits of %d and a cap of %d", what, first, n)
-			}
-		}
-		if last.Swap(first) != first {
-			distinct.Add(1)
-		}
-		decided.Add(1)
-		select {
-		case one <- struct{}{}:
-		default:
-		}
-	}
+	w := &watch{TB: t, one: make(chan struct{}, 1)}
+	done := make(chan struct{})
 	var running sync.WaitGroup
 	loop := func(f func(i int)) {
 		running.Go(func() {
@@ -90,90 +88,66 @@ func TestNoDecisionByAMixture(t *testing.T) {
 			}
 		})
 	}
-	// Decisions on two keys of the tenant, under three policies.
-	loop(func(i int) {
-		user := newKey(t, "acme", fmt.Sprint("user", i%100))
-		d, err := gate.Decide(context.Background(),
-			core.Charge{Policy: policies["x"], Key: newKey(t, "acme"), Cost: 1},
-			core.Charge{Policy: policies["y"], Key: user, Cost: 1}, core.Charge{Policy: policies["z"], Key: user, Cost: 1})
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		check("a decision", &d)
-	})
-	// Requests at a Guard whose rules and caps look up the plan in three ways.
-	tenant := func(*http.Request) (string, error) { return "acme", nil }
-	var seenCap atomic.Int64
-	capLimit := p.CapLimit("streams", tenant)
-	plain := func(name string) *core.Policy {
-		own, err := core.NewPolicy(core.PolicyConfig{Name: name, Algorithm: core.PerMinute(1)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return own
+	// Decisions on two keys, under three policies, by the plan of a tenant and by that of a chain.
+	for what, inner := range map[string][]string{
+		"of a tenant": nil, "of a chain": {"team"}, "of a long chain": {"team", "user"},
+	} {
+		loop(func(i int) {
+			plan, err := book.For(context.Background(), "acme", inner...)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			user := newKey(t, what, fmt.Sprint("user", i%100))
+			d, err := gate.Decide(context.Background(),
+				core.Charge{Policy: policies["x"], Key: newKey(t, what), Cost: 1, Limit: plan.Algorithm("x")},
+				core.Charge{Policy: policies["y"], Key: user, Cost: 1, Limit: plan.Algorithm("y")},
+				core.Charge{Policy: policies["z"], Key: user, Cost: 1, Limit: plan.Algorithm("z")})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			limit, _, _ := plan.Cap("streams")
+			w.check("a decision "+what, &d, limit)
+		})
 	}
-	guard := nethttp.Must(nethttp.NewGuard(nethttp.Config{
-		Gate: gate, Scope: tenant,
-		Rules: []nethttp.Rule{
-			{Policy: policies["x"], Key: keyfunc.RemoteIP()},
-			{Policy: plain("y"), Key: keyfunc.RemoteIP(), Limit: p.RuleLimit("y", tenant)},
-			{Policy: plain("z"), Key: keyfunc.RemoteIP(), Limit: p.RuleLimit("z", tenant)},
-		},
-		Concurrency: &nethttp.Concurrency{Semaphore: semaphore, Caps: []nethttp.Cap{{
-			Key: keyfunc.RemoteIP(), Limit: 1, LimitFor: func(r *http.Request) (int64, error) {
-				n, err := capLimit(r)
-				seenCap.Store(n)
-				return n, err
-			},
-		}}},
-	}))
-	handler := guard.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		d, _ := nethttp.FromContext(r.Context())
-		check("a request", &d, seenCap.Load())
-	}))
-	loop(func(int) {
-		w := httptest.NewRecorder()
-		handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
-		if w.Code != http.StatusOK {
-			t.Errorf("status %d", w.Code)
-		}
-	})
-	// The tenant's plan and override change too.
+	own := core.PerMinute(3_000_000)
+	special := plans.Override{
+		Limits: map[string]core.Algorithm{"x": own, "y": own, "z": own}, Caps: map[string]plans.Cap{"streams": {Limit: 3_000_000}},
+	}
+	// The plans and overrides of the tenants change too.
 	change := func(i int) {
+		tenant := []string{"acme", "team", "user"}[i/4%3]
 		var err error
 		switch i % 4 {
 		case 0:
-			d.set("acme", "b", nil)
-			err = p.Refresh(context.Background(), "acme")
+			d.set(tenant, "b", nil)
+			err = book.Refresh(context.Background(), tenant)
 		case 1:
-			err = p.SetOverride(context.Background(), "acme", plans.Override{Plan: "a"})
+			err = book.SetOverride(context.Background(), tenant, plans.Override{Plan: "a"})
 		case 2:
-			d.set("acme", "a", nil)
-			_, err = p.DeleteOverride(context.Background(), "acme")
+			d.set(tenant, "", nil)
+			_, err = book.DeleteOverride(context.Background(), tenant)
 		case 3:
-			limit := core.PerMinute(3_000_000)
-			err = p.SetOverride(context.Background(), "acme", plans.Override{
-				Limits: map[string]core.Algorithm{"x": limit, "y": limit, "z": limit}, Caps: map[string]int64{"streams": 3_000_000},
-			})
+			err = book.SetOverride(context.Background(), tenant, special)
 		}
 		if err != nil {
 			t.Error(err)
 		}
 	}
 	for i := range 10_000 {
-		if err := p.Replace(sets[i%len(sets)]); err != nil {
+		if err := book.Replace(sets[i%len(sets)]); err != nil {
 			t.Fatal(err)
 		}
 		if i%4 == 0 {
 			change(i / 4)
 		}
-		<-one
+		<-w.one
 	}
 	close(done)
 	running.Wait()
-	t.Logf("%d decisions, with another limit than the one before %d times", decided.Load(), distinct.Load())
-	if decided.Load() < 10_000 || distinct.Load() < 1000 {
+	t.Logf("%d decisions, with another limit than the one before %d times", w.decided.Load(), w.distinct.Load())
+	if w.decided.Load() < 10_000 || w.distinct.Load() < 1000 {
 		t.Error("too few to say anything")
 	}
 }

@@ -36,20 +36,20 @@ func await(t testing.TB, what string, ready func() bool) {
 
 // eachStore runs f with two processes' Plans on each server, which follow its changes, and with one
 // in memory twice.
-func eachStore(t *testing.T, f func(t *testing.T, a, b *plans.Plans)) {
+func eachStore(t *testing.T, f func(t *testing.T, a, b *plans.Book)) {
 	t.Run("memory", func(t *testing.T) {
-		p := newPlans(t, plans.Config{})
+		p := newBook(t, plans.Config{})
 		f(t, p, p)
 	})
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		make := func() *plans.Plans {
-			return newPlans(t, plans.Config{Client: s.Client(t), Prefix: s.Prefix})
+		make := func() *plans.Book {
+			return newBook(t, plans.Config{Client: s.Client(t), Prefix: s.Prefix})
 		}
 		f(t, make(), make())
 	})
 }
 
-func setOverride(t testing.TB, p *plans.Plans, tenant string, o plans.Override) {
+func setOverride(t testing.TB, p *plans.Book, tenant string, o plans.Override) {
 	t.Helper()
 	if err := p.SetOverride(t.Context(), tenant, o); err != nil {
 		t.Fatal(err)
@@ -58,7 +58,7 @@ func setOverride(t testing.TB, p *plans.Plans, tenant string, o plans.Override) 
 
 func TestOverride(t *testing.T) {
 	t.Parallel()
-	eachStore(t, func(t *testing.T, a, b *plans.Plans) {
+	eachStore(t, func(t *testing.T, a, b *plans.Book) {
 		const tenant = "tenant {with} braces: and more"
 		expect(t, b, tenant, free)
 		setOverride(t, a, tenant, plans.Override{Plan: "pro"})
@@ -66,13 +66,17 @@ func TestOverride(t *testing.T) {
 		await(t, "another plan", func() bool { return limit(t, b, tenant) == core.Algorithm(pro) })
 
 		own := core.PerHour(7)
-		setOverride(t, a, tenant, plans.Override{Limits: map[string]core.Algorithm{"api": own}, Caps: map[string]int64{"streams": 3}})
+		setOverride(t, a, tenant, plans.Override{Limits: map[string]core.Algorithm{"api": own}, Caps: map[string]plans.Cap{"streams": {Limit: 3, Share: 2}}})
 		await(t, "a limit of its own", func() bool { return limit(t, b, tenant) == core.Algorithm(own) })
-		if n, err := b.Cap(t.Context(), newKey(t, tenant), "streams"); n != 3 || err != nil {
-			t.Errorf("cap %d, %v", n, err)
+		plan, err := b.For(t.Context(), tenant)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if limit, share, floor := plan.Cap("streams"); limit != 3 || share != 2 || floor != 0 {
+			t.Errorf("cap %d, %d, %d", limit, share, floor)
 		}
 		o, ok, err := b.Override(t.Context(), tenant)
-		if !ok || err != nil || o.Plan != "" || o.Limits["api"] != own || o.Caps["streams"] != 3 || !o.Until.IsZero() {
+		if !ok || err != nil || o.Plan != "" || o.Limits["api"] != own || o.Caps["streams"] != (plans.Cap{Limit: 3, Share: 2}) || !o.Until.IsZero() {
 			t.Errorf("%v, %t, %v", o, ok, err)
 		}
 		for _, want := range []bool{true, false} {
@@ -91,7 +95,7 @@ func TestOverride(t *testing.T) {
 func TestOverrideEnds(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t) // the clock of miniredis stands still
-	a, b := redisPlans(t, s.Client(t), new(seen), plans.Config{}), redisPlans(t, s.Client(t), new(seen), plans.Config{})
+	a, b := redisBook(t, s.Client(t), new(seen), plans.Config{}), redisBook(t, s.Client(t), new(seen), plans.Config{})
 	until := time.Now().Add(3 * time.Second)
 	setOverride(t, a, "acme", plans.Override{Plan: "pro", Until: until})
 	expect(t, a, "acme", pro)
@@ -99,7 +103,7 @@ func TestOverrideEnds(t *testing.T) {
 	if o, ok, err := b.Override(t.Context(), "acme"); !ok || err != nil || !o.Until.Equal(until) {
 		t.Error(o, ok, err)
 	}
-	for _, p := range []*plans.Plans{a, b} {
+	for _, p := range []*plans.Book{a, b} {
 		await(t, "its end", func() bool { return limit(t, p, "acme") == core.Algorithm(free) })
 	}
 	if early := time.Until(until); early > 50*time.Millisecond { // Redis counts milliseconds of its own
@@ -114,14 +118,14 @@ func TestOverrideEnds(t *testing.T) {
 func TestOverrideEndsInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s seen
-		p := newPlans(t, plans.Config{Observe: s.observe})
+		p := newBook(t, plans.Config{Observe: s.observe})
 		setOverride(t, p, "acme", plans.Override{Plan: "pro", Until: time.Now().Add(10 * time.Second)})
 		expect(t, p, "acme", pro)
 		time.Sleep(10*time.Second - 1)
 		expect(t, p, "acme", pro)
 		time.Sleep(time.Nanosecond)
 		expect(t, p, "acme", free)
-		if e := s.take(plans.EventOverrideApplied, plans.EventOverrideEnded); len(e) != 2 || e[0].Override.Plan != "pro" || e[1].Kind != plans.EventOverrideEnded {
+		if e := s.take(plans.OpOverride); len(e) != 2 || e[0].Override.Plan != "pro" || e[1].Override != nil || e[1].Err != nil {
 			t.Errorf("events %v", e)
 		}
 	})
@@ -130,12 +134,12 @@ func TestOverrideEndsInTime(t *testing.T) {
 // The process that sets an override obeys it at once, even if it was just reading the one before.
 func TestOverrideWhileResolveRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPlans(t, plans.Config{Resolve: func(context.Context, string) (string, error) {
+		p := newBook(t, plans.Config{Resolve: func(context.Context, string) (string, error) {
 			time.Sleep(100 * time.Millisecond)
 			return "", nil
 		}})
 		defer p.Close()
-		go func() { _, _ = p.Plan(t.Context(), "acme") }()
+		go func() { _, _ = p.PlanName(t.Context(), "acme") }()
 		time.Sleep(50 * time.Millisecond)
 		setOverride(t, p, "acme", plans.Override{Plan: "pro"})
 		expect(t, p, "acme", pro)
@@ -145,13 +149,13 @@ func TestOverrideWhileResolveRuns(t *testing.T) {
 // A tenant whose override names a plan that a new Set does not have gets the plan that it would
 // have without the override.
 func TestPlanOfAnOverrideIsRemoved(t *testing.T) {
-	p := newPlans(t, plans.Config{
+	p := newBook(t, plans.Config{
 		Set:     parse(t, "default: free\nplans: {free: {}, pro: {}, big: {}}"),
 		Resolve: func(context.Context, string) (string, error) { return "pro", nil },
 	})
 	setOverride(t, p, "acme", plans.Override{Plan: "big"})
 	for _, want := range []string{"big", "pro"} {
-		if got, err := p.Plan(t.Context(), "acme"); got != want || err != nil {
+		if got, err := p.PlanName(t.Context(), "acme"); got != want || err != nil {
 			t.Errorf("plan %s, %v; want %s", got, err, want)
 		}
 		if err := p.Replace(parse(t, "default: free\nplans: {free: {}, pro: {}}")); err != nil {
@@ -162,7 +166,7 @@ func TestPlanOfAnOverrideIsRemoved(t *testing.T) {
 
 // A bad override is an error that names its fields, and nothing changes.
 func TestOverrideFaults(t *testing.T) {
-	p := newPlans(t, plans.Config{Policies: []string{"api", "tokens", "beta"}, Semaphores: []string{"streams"}})
+	p := newBook(t, plans.Config{Policies: []string{"api", "tokens", "beta"}, Caps: []string{"streams"}})
 	limits := func(a core.Algorithm) plans.Override {
 		return plans.Override{Limits: map[string]core.Algorithm{"api": a}}
 	}
@@ -181,8 +185,8 @@ func TestOverrideFaults(t *testing.T) {
 		"false zone":   {limits(core.Calendar{Limit: 1, Every: core.PeriodDay, In: time.FixedZone("UTC", 3600)}), []string{`override.limits.api in is "UTC"`}},
 		"far":          {plans.Override{Plan: "pro", Until: time.Date(12000, 1, 1, 0, 0, 0, 0, time.UTC)}, []string{"override.until is in the year 12000: it must be at most 9999"}},
 		"block":        {limits(core.Block{Strikes: 1, Within: time.Hour, For: time.Hour}), []string{"override.limits.api is a core.Block, which cannot be stored"}},
-		"cap":          {plans.Override{Caps: map[string]int64{"streams": 0}}, []string{"override.caps.streams is 0"}},
-		"names":        {plans.Override{Limits: map[string]core.Algorithm{"apii": free}, Caps: map[string]int64{"s": 1}}, []string{"override.limits.apii is not in Config.Policies", "override.caps.s is not in Config.Semaphores"}},
+		"cap":          {plans.Override{Caps: map[string]plans.Cap{"streams": {}}}, []string{"override.caps.streams is 0"}},
+		"names":        {plans.Override{Limits: map[string]core.Algorithm{"apii": free}, Caps: map[string]plans.Cap{"s": {Limit: 1}}}, []string{"override.limits.apii is not in Config.Policies", "override.caps.s is not in Config.Caps"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := p.SetOverride(t.Context(), "acme", c.o)
@@ -232,10 +236,10 @@ func TestOverrideIsOverByTheClockOfRedis(t *testing.T) {
 	s := redistest.Start(t) // the clock of miniredis stands still
 	client := s.Client(t)
 	client.AddHook(slow(600 * time.Millisecond)) // so that Redis's clock is ahead
-	p := redisPlans(t, client, new(seen), plans.Config{})
+	p := redisBook(t, client, new(seen), plans.Config{})
 	setOverride(t, p, "acme", plans.Override{Plan: "pro"})
 	err := p.SetOverride(t.Context(), "acme", plans.Override{
-		Caps: map[string]int64{"streams": 9}, Until: time.Now().Add(500 * time.Millisecond),
+		Caps: map[string]plans.Cap{"streams": {Limit: 9}}, Until: time.Now().Add(500 * time.Millisecond),
 	})
 	if err == nil || !strings.Contains(err.Error(), "override.until is over by the clock of Redis") {
 		t.Error(err)
@@ -247,7 +251,7 @@ func TestOverrideIsOverByTheClockOfRedis(t *testing.T) {
 
 // Every limit comes back as it was stored.
 func TestOverrideKeepsLimits(t *testing.T) {
-	p := newPlans(t, plans.Config{})
+	p := newBook(t, plans.Config{})
 	rapid.Check(t, func(rt *rapid.T) {
 		n := func(name string) int64 { return rapid.Int64Range(1, 10_000).Draw(rt, name) }
 		d := func(name string) time.Duration {
@@ -296,11 +300,11 @@ func TestOverrideKeepsLimits(t *testing.T) {
 	})
 }
 
-// redisPlans returns Plans that follow the changes of a server.
-func redisPlans(t *testing.T, client redis.UniversalClient, s *seen, cfg plans.Config) *plans.Plans {
+// redisBook returns a Book that follow the changes of a server.
+func redisBook(t *testing.T, client redis.UniversalClient, s *seen, cfg plans.Config) *plans.Book {
 	t.Helper()
 	cfg.Client, cfg.Observe = client, s.observe
-	return newPlans(t, cfg)
+	return newBook(t, cfg)
 }
 
 // A process that has missed more changes than Redis keeps, or that finds them lost, reads all again.
@@ -332,9 +336,9 @@ func TestChangesThatAreLost(t *testing.T) {
 			redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 				client := s.Client(t)
 				var events seen
-				p := redisPlans(t, client, &events, plans.Config{Prefix: s.Prefix, TTL: time.Hour})
+				p := redisBook(t, client, &events, plans.Config{Prefix: s.Prefix, TTL: time.Hour})
 				expect(t, p, "acme", free)
-				other := redisPlans(t, client, new(seen), plans.Config{Prefix: s.Prefix})
+				other := redisBook(t, client, new(seen), plans.Config{Prefix: s.Prefix})
 				for _, want := range []core.Algorithm{core.PerHour(7), pro} { // it may learn of the first as it starts
 					setOverride(t, other, "acme", plans.Override{Limits: map[string]core.Algorithm{"api": want}})
 					await(t, "it follows", func() bool { return limit(t, p, "acme") == want })
@@ -355,17 +359,17 @@ func TestOverrideWhileRedisIsDown(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	var events seen
-	p := redisPlans(t, s.Client(t, func(o *redis.Options) { o.DialerRetries = 1 }), &events, plans.Config{TTL: time.Second})
+	p := redisBook(t, s.Client(t, func(o *redis.Options) { o.DialerRetries = 1 }), &events, plans.Config{TTL: time.Second})
 	setOverride(t, p, "acme", plans.Override{Plan: "pro"})
 	expect(t, p, "acme", pro)
 	s.Kill()
-	await(t, "an event", func() bool { return len(events.take(plans.EventFeedFailed)) > 0 })
+	await(t, "an event", func() bool { return len(events.take(plans.OpFollow)) > 0 })
 	for range 20 {
 		expect(t, p, "acme", pro)
 		expect(t, p, "stranger", free)
 		time.Sleep(100 * time.Millisecond) // beyond the TTL
 	}
-	if e := events.take(plans.EventFeedFailed, plans.EventResolveFailed); len(e) > 0 {
+	if e := events.take(plans.OpFollow, plans.OpResolve); len(e) > 0 {
 		t.Errorf("an outage is told again: %v", e)
 	}
 	began := time.Now()
@@ -376,7 +380,10 @@ func TestOverrideWhileRedisIsDown(t *testing.T) {
 		t.Errorf("the error took %v", took)
 	}
 	s.Restart()
-	await(t, "it is back", func() bool { return len(events.take(plans.EventFeedRestored)) > 0 })
+	await(t, "it is back", func() bool {
+		e := events.take(plans.OpFollow)
+		return len(e) > 0 && e[len(e)-1].Err == nil
+	})
 	await(t, "the override is lost with Redis's memory", func() bool { return limit(t, p, "acme") == core.Algorithm(free) })
 	setOverride(t, p, "stranger", plans.Override{Plan: "pro"})
 	await(t, "an override is obeyed", func() bool { return limit(t, p, "stranger") == core.Algorithm(pro) })
@@ -412,7 +419,7 @@ func TestRedisThatIsDownAsksNoResolve(t *testing.T) {
 		client.AddHook(down{})
 		t.Cleanup(func() { _ = client.Close() })
 		var calls atomic.Int64
-		p := newPlans(t, plans.Config{Client: client, TTL: time.Minute, Resolve: func(context.Context, string) (string, error) {
+		p := newBook(t, plans.Config{Client: client, TTL: time.Minute, Resolve: func(context.Context, string) (string, error) {
 			calls.Add(1)
 			return "pro", nil
 		}})
@@ -435,8 +442,8 @@ func TestRedisThatIsDownAsksNoResolve(t *testing.T) {
 func TestOverrideOnACluster(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t, 3)
-	a := redisPlans(t, c.Client(t), new(seen), plans.Config{})
-	b := redisPlans(t, c.Client(t), new(seen), plans.Config{})
+	a := redisBook(t, c.Client(t), new(seen), plans.Config{})
+	b := redisBook(t, c.Client(t), new(seen), plans.Config{})
 	for i := range 5 {
 		tenant := fmt.Sprint("tenant", i)
 		expect(t, b, tenant, free)
@@ -453,7 +460,7 @@ func TestOverrideOnACluster(t *testing.T) {
 func TestKeysOfOverrides(t *testing.T) {
 	s := redistest.Start(t)
 	client := s.Client(t)
-	p := redisPlans(t, client, new(seen), plans.Config{})
+	p := redisBook(t, client, new(seen), plans.Config{})
 	setOverride(t, p, "for ever", plans.Override{Plan: "pro"})
 	setOverride(t, p, "for a while", plans.Override{Plan: "pro", Until: time.Now().Add(time.Hour)})
 	if err := p.Refresh(t.Context(), "refreshed"); err != nil {
@@ -477,12 +484,12 @@ func TestOverrideThatIsGarbage(t *testing.T) {
 	s := redistest.Start(t)
 	client := s.Client(t)
 	var events seen
-	p := redisPlans(t, client, &events, plans.Config{})
+	p := redisBook(t, client, &events, plans.Config{})
 	if err := client.Set(context.Background(), "hg:{plans}:acme:ov1", `{"plan": 5}`, 0).Err(); err != nil {
 		t.Fatal(err)
 	}
 	expect(t, p, "acme", free)
-	e := events.take(plans.EventOverrideFailed)
+	e := events.take(plans.OpOverride)
 	if len(e) == 0 || e[0].Tenant != "acme" || !strings.Contains(e[0].Err.Error(), "plan is 5: it must be a text") {
 		t.Errorf("events %v", e)
 	}

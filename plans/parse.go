@@ -34,10 +34,9 @@ const (
 //	      tokens: {limit: 1000000, calendar: month, in: Europe/Berlin, anchor: 2026-01-31}
 //	      beta: deny
 //	      health: unlimited
-//	    caps: {streams: 2}                              # by the names of semaphores
-//	    shadow: free-2027                               # is tried beside this plan
-//	  free-2027:
-//	    limits: {api: {rate: 50, per: 1m}}
+//	    caps:                                           # by the names of caps
+//	      streams: 2
+//	      jobs: {limit: 10, share: 2, floor: 1}         # each is the cap's own if it is absent
 //
 // A duration is a number and a unit: ms, s, m, h or d, which is 24 hours. Units may follow each
 // other, as in 1h30m. An anchor is a date in the calendar's zone, or a time as in RFC 3339.
@@ -88,33 +87,62 @@ func (r *reader) plans(path string, n ast.Node) map[string]Plan {
 	all := make(map[string]Plan)
 	r.entries(path, n, func(name, path string, n ast.Node) {
 		var p Plan
-		r.mapping(path, n, r.planFields(&p.Limits, &p.Caps, map[string]readFunc{
-			"shadow": func(path string, n ast.Node) { p.Shadow = r.text(path, n) },
-		}))
+		r.mapping(path, n, r.planFields(&p, make(map[string]readFunc)))
 		all[name] = p
 	})
 	return all
 }
 
-// planFields returns more with the fields of limits and caps.
-func (r *reader) planFields(
-	limits *map[string]core.Algorithm, caps *map[string]int64, more map[string]readFunc,
-) map[string]readFunc {
+// planFields returns more with the fields of a plan.
+func (r *reader) planFields(p *Plan, more map[string]readFunc) map[string]readFunc {
 	more["limits"] = func(path string, n ast.Node) {
-		*limits = make(map[string]core.Algorithm)
+		p.Limits = make(map[string]core.Algorithm)
 		r.entries(path, n, func(name, path string, n ast.Node) {
 			if limit := r.limit(path, n); limit != nil {
-				(*limits)[name] = limit
+				p.Limits[name] = limit
 			}
 		})
 	}
 	more["caps"] = func(path string, n ast.Node) {
-		*caps = make(map[string]int64)
+		p.Caps = make(map[string]Cap)
 		r.entries(path, n, func(name, path string, n ast.Node) {
-			if most, ok := r.integer(path, n); ok {
-				(*caps)[name] = most
+			if c, ok := r.cap(path, n); ok {
+				p.Caps[name] = c
 			}
 		})
 	}
 	return more
+}
+
+// cap reads a cap: its limit, or a mapping.
+func (r *reader) cap(path string, n ast.Node) (c Cap, ok bool) {
+	if _, ok := n.(ast.MapNode); !ok {
+		c.Limit, ok = r.integer(path, n)
+		return c, ok
+	}
+	before := len(r.faults)
+	number := func(v *int64) readFunc {
+		return func(path string, n ast.Node) { *v, _ = r.integer(path, n) }
+	}
+	r.mapping(path, n, map[string]readFunc{
+		"limit": number(&c.Limit), "share": number(&c.Share), "floor": number(&c.Floor),
+	})
+	if c == (Cap{}) && len(r.faults) == before {
+		r.fault(path, "has no number: it must have a limit, a share or a floor")
+	}
+	return c, len(r.faults) == before
+}
+
+// formOfCap returns a cap in the form of a file, for JSON.
+func formOfCap(c Cap) any {
+	if c.Share == 0 && c.Floor == 0 {
+		return c.Limit
+	}
+	form := make(map[string]int64)
+	for name, n := range map[string]int64{"limit": c.Limit, "share": c.Share, "floor": c.Floor} {
+		if n != 0 {
+			form[name] = n
+		}
+	}
+	return form
 }

@@ -3,6 +3,7 @@ package plans_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -48,7 +49,7 @@ func parse(t testing.TB, text string) *plans.Set {
 	return set
 }
 
-func newPlans(t testing.TB, cfg plans.Config) *plans.Plans {
+func newBook(t testing.TB, cfg plans.Config) *plans.Book {
 	t.Helper()
 	if cfg.Set == nil && cfg.File == "" {
 		cfg.Set = parse(t, twoPlans)
@@ -71,16 +72,16 @@ func newKey(t testing.TB, parts ...string) core.Key {
 }
 
 // limit returns the limit of a tenant under api.
-func limit(t testing.TB, p *plans.Plans, tenant string) core.Algorithm {
+func limit(t testing.TB, p *plans.Book, tenant string) core.Algorithm {
 	t.Helper()
-	l, err := p.For("api")(t.Context(), newKey(t, tenant, "user"))
+	plan, err := p.For(t.Context(), tenant)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return l
+	return plan.Algorithm("api")
 }
 
-func expect(t testing.TB, p *plans.Plans, tenant string, want core.Algorithm) {
+func expect(t testing.TB, p *plans.Book, tenant string, want core.Algorithm) {
 	t.Helper()
 	if got := limit(t, p, tenant); got != want {
 		t.Errorf("%s has %v, want %v", tenant, got, want)
@@ -93,21 +94,19 @@ type seen struct {
 	all []plans.Event
 }
 
-func (s *seen) observe(e plans.Event) {
+func (s *seen) observe(_ context.Context, e core.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.all = append(s.all, e)
+	s.all = append(s.all, *e.(*plans.Event))
 }
 
-// take returns the events of some kinds since the last call, and forgets all others.
-func (s *seen) take(kinds ...plans.EventKind) (found []plans.Event) {
+// take returns the events of some operations since the last call, and forgets all others.
+func (s *seen) take(ops ...plans.Op) (found []plans.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, e := range s.all {
-		for _, k := range kinds {
-			if e.Kind == k {
-				found = append(found, e)
-			}
+		if slices.Contains(ops, e.Op) {
+			found = append(found, e)
 		}
 	}
 	s.all = nil
@@ -144,10 +143,10 @@ var (
 
 func TestTenantsHaveTheLimitsOfTheirPlans(t *testing.T) {
 	d := &directory{plans: map[string]string{"acme": "pro", "tenant with spaces": "pro", strings.Repeat("long", 50): "pro"}}
-	p := newPlans(t, plans.Config{Resolve: d.resolve})
+	p := newBook(t, plans.Config{Resolve: d.resolve})
 	for tenant := range d.plans {
 		expect(t, p, tenant, pro)
-		if name, err := p.Plan(t.Context(), tenant); name != "pro" || err != nil {
+		if name, err := p.PlanName(t.Context(), tenant); name != "pro" || err != nil {
 			t.Errorf("%s has plan %s, %v", tenant, name, err)
 		}
 	}
@@ -155,37 +154,21 @@ func TestTenantsHaveTheLimitsOfTheirPlans(t *testing.T) {
 	if n := d.calls.Load(); n != 4 {
 		t.Errorf("%d calls for 4 tenants", n)
 	}
-	acme := newKey(t, "acme")
-	if l, err := p.For("unmentioned")(t.Context(), acme); l != nil || err != nil {
-		t.Errorf("a policy that no plan mentions has %v, %v", l, err)
+	plan, err := p.For(t.Context(), "acme")
+	if err != nil {
+		t.Fatal(err)
 	}
-	if n, err := p.Cap(t.Context(), acme, "streams"); n != 20 || err != nil {
-		t.Errorf("cap %d, %v", n, err)
+	if l := plan.Algorithm("unmentioned"); l != nil {
+		t.Errorf("a policy that no plan mentions has %v", l)
 	}
-	if _, err := p.Cap(t.Context(), acme, "unmentioned"); !errors.Is(err, plans.ErrNoCap) {
-		t.Errorf("a cap that no plan mentions: %v", err)
+	if limit, share, floor := plan.Cap("streams"); limit != 20 || share != 0 || floor != 0 {
+		t.Errorf("cap %d, %d, %d", limit, share, floor)
 	}
-	if _, err := p.For("api")(t.Context(), core.Key{}); !errors.Is(err, plans.ErrTenant) {
-		t.Errorf("the zero key: %v", err)
+	if limit, share, floor := plan.Cap("unmentioned"); limit != 0 || share != 0 || floor != 0 {
+		t.Errorf("a cap that no plan mentions: %d, %d, %d", limit, share, floor)
 	}
-}
-
-func TestTenantOfAKey(t *testing.T) {
-	type tenantKey struct{}
-	p := newPlans(t, plans.Config{
-		Resolve: (&directory{plans: map[string]string{"acme": "pro"}}).resolve,
-		Tenant: func(ctx context.Context, key core.Key) string {
-			tenant, _ := ctx.Value(tenantKey{}).(string)
-			return tenant
-		},
-	})
-	hash := newKey(t, "a hash of a header")
-	ctx := context.WithValue(t.Context(), tenantKey{}, "acme")
-	if l, err := p.For("api")(ctx, hash); l != pro || err != nil {
-		t.Errorf("%v, %v", l, err)
-	}
-	if _, err := p.For("api")(t.Context(), hash); !errors.Is(err, plans.ErrTenant) {
-		t.Errorf("without a tenant: %v", err)
+	if plan, err := p.For(t.Context(), ""); plan != nil || !errors.Is(err, plans.ErrTenant) {
+		t.Errorf("no tenant: %v, %v", plan, err)
 	}
 }
 
@@ -193,7 +176,7 @@ func TestTenantOfAKey(t *testing.T) {
 func TestResolveIsSharedAndCached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &directory{plans: map[string]string{"acme": "pro"}}
-		p := newPlans(t, plans.Config{TTL: 10 * time.Second, Resolve: func(ctx context.Context, tenant string) (string, error) {
+		p := newBook(t, plans.Config{TTL: 10 * time.Second, Resolve: func(ctx context.Context, tenant string) (string, error) {
 			time.Sleep(100 * time.Millisecond)
 			return d.resolve(ctx, tenant)
 		}})
@@ -221,7 +204,7 @@ func TestLastKnownPlanHoldsWhileResolveFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s seen
 		d := &directory{plans: map[string]string{"acme": "pro"}}
-		p := newPlans(t, plans.Config{TTL: 10 * time.Second, OnFailure: plans.Refuse, Observe: s.observe, Resolve: func(ctx context.Context, tenant string) (string, error) {
+		p := newBook(t, plans.Config{TTL: 10 * time.Second, OnFailure: plans.OnFailureRefuse, Observe: s.observe, Resolve: func(ctx context.Context, tenant string) (string, error) {
 			name, err := d.resolve(ctx, tenant)
 			if err != nil {
 				<-ctx.Done() // it hangs
@@ -240,10 +223,10 @@ func TestLastKnownPlanHoldsWhileResolveFails(t *testing.T) {
 			}
 			time.Sleep(2 * time.Second)
 		}
-		if e := s.take(plans.EventResolveFailed); len(e) == 0 || !errors.Is(e[0].Err, errDown) || e[0].Tenant != "acme" {
+		if e := s.take(plans.OpResolve); len(e) == 0 || !errors.Is(e[0].Err, errDown) || e[0].Tenant != "acme" {
 			t.Errorf("events %v", e)
 		}
-		if l, err := p.For("api")(t.Context(), newKey(t, "stranger")); !errors.Is(err, errDown) {
+		if l, err := p.For(t.Context(), "stranger"); !errors.Is(err, errDown) {
 			t.Errorf("a tenant that was never known: %v, %v", l, err)
 		}
 		d.set("acme", "free", nil)
@@ -266,16 +249,16 @@ func TestDefaultPlanHoldsWhileResolveFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var s seen
-				p := newPlans(t, plans.Config{Resolve: resolve, Observe: s.observe})
+				p := newBook(t, plans.Config{Resolve: resolve, Observe: s.observe})
 				defer p.Close()
 				expect(t, p, "acme", free)
-				e := s.take(plans.EventResolveFailed)
+				e := s.take(plans.OpResolve)
 				if len(e) != 1 || name == "unknown plan" && !errors.Is(e[0].Err, plans.ErrUnknownPlan) {
 					t.Errorf("events %v", e)
 				}
-				p = newPlans(t, plans.Config{Resolve: resolve, OnFailure: plans.Refuse})
+				p = newBook(t, plans.Config{Resolve: resolve, OnFailure: plans.OnFailureRefuse})
 				defer p.Close()
-				if l, err := p.For("api")(t.Context(), newKey(t, "acme")); err == nil {
+				if l, err := p.For(t.Context(), "acme"); err == nil {
 					t.Errorf("it has %v", l)
 				}
 			})
@@ -286,7 +269,7 @@ func TestDefaultPlanHoldsWhileResolveFails(t *testing.T) {
 // A Resolve that does not heed its context delays a decision, and does not stop it.
 func TestResolveThatIgnoresItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPlans(t, plans.Config{Resolve: func(context.Context, string) (string, error) {
+		p := newBook(t, plans.Config{Resolve: func(context.Context, string) (string, error) {
 			time.Sleep(time.Hour)
 			return "pro", nil
 		}})
@@ -301,14 +284,14 @@ func TestResolveThatIgnoresItsContext(t *testing.T) {
 
 func TestCallerLeavesBeforeThePlanIsKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPlans(t, plans.Config{Resolve: func(context.Context, string) (string, error) {
+		p := newBook(t, plans.Config{Resolve: func(context.Context, string) (string, error) {
 			time.Sleep(200 * time.Millisecond)
 			return "pro", nil
 		}})
 		defer p.Close()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
-		if _, err := p.For("api")(ctx, newKey(t, "acme")); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := p.For(ctx, "acme"); !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
 		expect(t, p, "acme", pro)
@@ -317,7 +300,7 @@ func TestCallerLeavesBeforeThePlanIsKnown(t *testing.T) {
 
 func TestRefreshAsksAgain(t *testing.T) {
 	d := &directory{plans: map[string]string{}}
-	p := newPlans(t, plans.Config{Resolve: d.resolve})
+	p := newBook(t, plans.Config{Resolve: d.resolve})
 	expect(t, p, "acme", free)
 	d.set("acme", "pro", nil)
 	expect(t, p, "acme", free)
@@ -331,13 +314,13 @@ func TestRefreshAsksAgain(t *testing.T) {
 func TestRefreshWhileResolveRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &directory{plans: map[string]string{}}
-		p := newPlans(t, plans.Config{Resolve: func(ctx context.Context, tenant string) (string, error) {
+		p := newBook(t, plans.Config{Resolve: func(ctx context.Context, tenant string) (string, error) {
 			name, err := d.resolve(ctx, tenant)
 			time.Sleep(100 * time.Millisecond)
 			return name, err
 		}})
 		defer p.Close()
-		go func() { _, _ = p.Plan(t.Context(), "acme") }()
+		go func() { _, _ = p.PlanName(t.Context(), "acme") }()
 		time.Sleep(50 * time.Millisecond)
 		d.set("acme", "pro", nil)
 		if err := p.Refresh(t.Context(), "acme"); err != nil {
@@ -353,7 +336,7 @@ func TestOldFailureIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &directory{plans: map[string]string{}}
 		d.set("acme", "", errors.New("down"))
-		p := newPlans(t, plans.Config{Resolve: d.resolve})
+		p := newBook(t, plans.Config{Resolve: d.resolve})
 		defer p.Close()
 		expect(t, p, "acme", free)
 		d.set("acme", "pro", nil)
@@ -364,11 +347,11 @@ func TestOldFailureIsForgotten(t *testing.T) {
 
 // After Close, tenants that are not known evict none that is.
 func TestCloseKeepsTenants(t *testing.T) {
-	p := newPlans(t, plans.Config{MaxTenants: 2})
+	p := newBook(t, plans.Config{MaxTenants: 2})
 	expect(t, p, "acme", free)
 	p.Close()
 	for i := range 10 {
-		if _, err := p.Plan(t.Context(), strconv.Itoa(i)); !errors.Is(err, plans.ErrClosed) {
+		if _, err := p.PlanName(t.Context(), strconv.Itoa(i)); !errors.Is(err, plans.ErrClosed) {
 			t.Error(err)
 		}
 	}
@@ -378,7 +361,7 @@ func TestCloseKeepsTenants(t *testing.T) {
 // More tenants than MaxTenants are served, and those that are asked for often stay.
 func TestTenantsBeyondMaxTenants(t *testing.T) {
 	d := &directory{plans: map[string]string{"often": "pro"}}
-	p := newPlans(t, plans.Config{Resolve: d.resolve, MaxTenants: 10})
+	p := newBook(t, plans.Config{Resolve: d.resolve, MaxTenants: 10})
 	for i := range 1000 {
 		expect(t, p, strings.Repeat("x", i%60+1), free)
 		expect(t, p, "often", pro)
@@ -390,12 +373,12 @@ func TestTenantsBeyondMaxTenants(t *testing.T) {
 
 func TestClose(t *testing.T) {
 	d := &directory{plans: map[string]string{"acme": "pro"}}
-	p := newPlans(t, plans.Config{Resolve: d.resolve})
+	p := newBook(t, plans.Config{Resolve: d.resolve})
 	expect(t, p, "acme", pro)
 	p.Close()
 	p.Close()
 	expect(t, p, "acme", pro)
-	if _, err := p.For("api")(t.Context(), newKey(t, "other")); !errors.Is(err, plans.ErrClosed) {
+	if _, err := p.For(t.Context(), "other"); !errors.Is(err, plans.ErrClosed) {
 		t.Errorf("a tenant that is not known: %v", err)
 	}
 }
@@ -415,8 +398,8 @@ func TestConfigFaults(t *testing.T) {
 			[]string{"Config.OnFailure is 7", "Config.MaxTenants is -1", "Config.TTL is 1ms", "Config.Timeout is 1h0m0s", `Config.Prefix is "a b"`},
 		},
 		"names": {
-			plans.Config{Set: set, Policies: []string{"api", "tokens"}, Semaphores: []string{"stream"}},
-			[]string{"plans.free.caps.streams is not in Config.Semaphores", "plans.pro.limits.beta is not in Config.Policies", "plans.pro.caps.streams is not"},
+			plans.Config{Set: set, Policies: []string{"api", "tokens"}, Caps: []string{"stream"}},
+			[]string{"plans.free.caps.streams is not in Config.Caps", "plans.pro.limits.beta is not in Config.Policies", "plans.pro.caps.streams is not"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

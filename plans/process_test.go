@@ -45,7 +45,7 @@ func TestProcessesObeyAChangeWithinASecond(t *testing.T) {
 		child.ask(t) // it runs
 	}
 	late := 0 // on a machine that stands still meanwhile
-	p := redisPlans(t, client, new(seen), plans.Config{Set: parse(t, twoPlans)})
+	p := redisBook(t, client, new(seen), plans.Config{Set: parse(t, twoPlans)})
 	own := core.PerMinute(77)
 	for _, c := range []struct {
 		name   string
@@ -162,7 +162,7 @@ func TestChild(t *testing.T) {
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
 	defer func() { _ = client.Close() }()
-	p := newPlans(t, plans.Config{
+	p := newBook(t, plans.Config{
 		File: os.Getenv("PLANS_TEST_FILE"), Client: client, TTL: time.Hour,
 		Resolve: func(context.Context, string) (string, error) {
 			name, err := os.ReadFile(os.Getenv("PLANS_TEST_DIRECTORY"))
@@ -174,12 +174,17 @@ func TestChild(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = gate.Close(context.Background()) }()
-	policy, err := core.NewPolicy(core.PolicyConfig{Name: "api", Algorithm: core.PerMinute(1), For: p.For("api")})
+	policy, err := core.NewPolicy(core.PolicyConfig{Name: "api", Algorithm: core.PerMinute(1)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	charge := core.Charge{Policy: policy, Key: newKey(t, "acme"), Cost: core.NoCost}
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		plan, err := p.For(context.Background(), "acme")
+		if err != nil {
+			t.Fatal(err)
+		}
+		charge.Limit = plan.Algorithm("api")
 		d, err := gate.Decide(context.Background(), charge)
 		if err != nil {
 			t.Fatal(err)

@@ -2,157 +2,125 @@ package plans
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
+
+	"github.com/headgate/headgate/plans/internal/tenants"
 )
 
-// flight is one attempt to learn about a tenant. Callers that need it share it.
-type flight struct {
-	done   chan struct{}
-	last   *known // before
-	result known  // with the epoch and the change as it began; the rest once done is closed
+const retryAfter = time.Second // after a failure
+
+// resolver learns which plan and which override a tenant has.
+type resolver struct {
+	cfg   *Config
+	sets  *sets
+	store overrides
+	start time.Time
 }
 
-// grace is how much longer than its Timeouts an attempt may take, in a process that is short of
-// CPU. A Resolve that takes longer does not heed its context.
-const grace = time.Second
+// state is what is known of a tenant. It is immutable.
+type state struct {
+	plan     string        // as Resolve said; empty is none
+	resolved bool          // Resolve has succeeded, now or before
+	unasked  bool          // Resolve was not called, because the plan is that of the override
+	answered time.Duration // until then the answer of Resolve is fresh, whatever else has failed
+	override *stored
+	err      error // why the plan is not known, if it was never resolved
+}
 
-// know returns what is known of a tenant, and learns it if it is not fresh.
-func (p *Plans) know(ctx context.Context, id identity) (*known, error) {
-	d := p.tenants.digest(id.name)
-	s := p.tenants.shard(d)
-	if t := s.use(d); t != nil && t.unchanged(p.epoch.Load()) && p.now() < t.known.until {
-		return &t.known, nil
+// stored is an Override that this process knows.
+type stored struct {
+	Override
+	replaces *plan         // the Override's own limits and caps; nil if it has none
+	text     string        // as it is stored
+	until    time.Duration // when it ends, by resolver.now; 0 is never
+}
+
+// now is a time that never goes back.
+func (r *resolver) now() time.Duration { return time.Since(r.start) }
+
+// holds reports whether there is an override that has not ended. It reads the clock only if there
+// is one with an end.
+func (r *resolver) holds(o *stored) bool {
+	return o != nil && (o.until == 0 || r.now() < o.until)
+}
+
+// learn learns about a tenant.
+func (r *resolver) learn(
+	ctx context.Context, tenant string, last *state, unchanged bool,
+) (a tenants.Answer[*state]) {
+	if last == nil {
+		last = new(state)
 	}
-	return p.learn(ctx, s, d, id)
-}
+	s := &state{plan: last.plan, resolved: last.resolved}
+	a.Value, a.For = s, r.cfg.TTL-rand.N(r.cfg.TTL/10+1)
 
-// learn waits until something fresh is known of a tenant. After a failure nobody waits for the next
-// attempts, as long as nothing is said to have changed and the failure is younger than TTL.
-func (p *Plans) learn(ctx context.Context, s *shard, d digest, id identity) (*known, error) {
-	late := time.NewTimer(2*p.cfg.Timeout + grace)
-	defer late.Stop()
-	for first := true; ; first = false {
-		s.mu.Lock()
-		t := s.find(d)
-		if t == nil {
-			if p.ctx.Err() != nil {
-				s.mu.Unlock()
-				return nil, ErrClosed
-			}
-			t = s.take(d)
-		}
-		epoch, change := p.epoch.Load(), t.change.Load()
-		k, unchanged := &t.known, t.unchanged(epoch)
-		if unchanged && p.now() < k.until {
-			s.mu.Unlock()
-			return k, nil
-		}
-		retry := unchanged && k.failed && p.now() < k.until+p.cfg.TTL
-		f := t.flight
-		if f == nil {
-			next := &flight{done: make(chan struct{}), last: k}
-			next.result = known{epoch: epoch, change: change}
-			if p.run(retry, func() { p.fly(ctx, s, t, next, id) }) {
-				t.flight, f = next, next
-			}
-		}
-		s.mu.Unlock()
-		switch {
-		case k.until > 0 && (retry || f == nil):
-			return k, nil
-		case f == nil:
-			return nil, ErrClosed
-		}
-		select {
-		case <-f.done:
-			// An attempt that began before a change may have read the state before it. The next one
-			// begins after this call.
-			if !first || f.result.epoch == epoch && f.result.change == change {
-				return &f.result, nil
-			}
-		case <-ctx.Done():
-			return nil, fmt.Errorf("plans: %w", ctx.Err())
-		case <-late.C:
-			if k.until == 0 && p.cfg.OnFailure == Refuse {
-				return nil, fmt.Errorf("plans: resolve: %w", context.DeadlineExceeded)
-			}
-			return k, nil // the last known plan, or the default plan
-		}
-	}
-}
-
-// fly learns about a tenant.
-func (p *Plans) fly(ctx context.Context, s *shard, t *tenant, f *flight, id identity) {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // several callers wait for it
-	defer cancel()
-	defer context.AfterFunc(p.ctx, cancel)()
-	p.fill(ctx, &f.result, f.last, id)
-	s.mu.Lock()
-	s.learned(t, f.result)
-	s.mu.Unlock()
-	close(f.done)
-}
-
-// fill learns about a tenant, of which last is what was known.
-func (p *Plans) fill(ctx context.Context, k, last *known, id identity) {
-	k.plan, k.resolved = last.plan, last.resolved
-	tenant := id.tenant()
-	ttl := p.cfg.TTL - rand.N(p.cfg.TTL/10+1)
-
-	override, err := p.readOverride(ctx, id.name, last.override)
+	override, err := r.readOverride(ctx, tenant, last.override)
 	if err != nil {
-		k.failed, k.override = true, last.override
-		if p.store.healthy() { // otherwise the feed tells of it
-			p.tell(Event{Kind: EventOverrideFailed, Tenant: tenant, Err: err})
+		a.Failed, s.override = true, last.override
+		if r.store.healthy() { // otherwise the feed tells of it
+			r.cfg.tell(ctx, Event{Op: OpOverride, Tenant: tenant, Err: err})
 		}
 	} else {
-		k.override = override
-		p.tellOfOverride(tenant, last.override, override)
+		s.override = override
+		r.tellOfOverride(ctx, tenant, last.override, override)
 	}
-	if k.override != nil && k.override.until > 0 {
-		ttl = min(ttl, max(0, k.override.until-p.now()))
+	if s.override != nil && s.override.until > 0 {
+		a.For = min(a.For, max(0, s.override.until-r.now()))
 	}
-	set := p.current.Load()
-	if o := k.override; o.holds(p) && o.Plan != "" && set.plans[o.Plan] == nil {
-		err := fmt.Errorf("%w: the override names %.80q", ErrUnknownPlan, o.Plan)
-		p.tell(Event{Kind: EventOverrideFailed, Tenant: tenant, Err: err})
-	}
-	switch o := k.override; {
-	case p.cfg.Resolve == nil:
-	case o.holds(p) && set.plans[o.Plan] != nil:
-		k.unasked = true
-	case last.answered > p.now() && last.epoch == k.epoch && last.change == k.change:
-		k.answered = last.answered // only the override is not known
+	set := r.sets.current.Load()
+	named := r.holds(s.override) && s.override.Plan != ""
+	switch {
+	case named && set.plans[s.override.Plan] != nil:
+		s.unasked = true
+	case named:
+		err := fmt.Errorf("%w: the override names %.80q", ErrUnknownPlan, s.override.Plan)
+		r.cfg.tell(ctx, Event{Op: OpOverride, Tenant: tenant, Err: err})
+		fallthrough
 	default:
-		name, err := p.resolve(ctx, set, tenant)
-		if err == nil {
-			k.plan, k.resolved, k.answered = name, true, p.now()+ttl
+		if unchanged && last.answered > r.now() {
+			s.answered = last.answered // only the override is not known
 			break
 		}
-		k.failed = true
-		if !k.resolved && p.cfg.OnFailure == Refuse {
-			k.err = err
-		}
-		p.tell(Event{Kind: EventResolveFailed, Tenant: tenant, Err: err})
+		a.Failed = !r.ask(ctx, tenant, s, set, a.For) || a.Failed
 	}
-	if k.failed {
-		ttl = min(ttl, retryAfter)
+	if a.Failed {
+		a.For = min(a.For, retryAfter)
 	}
-	k.until = max(1, p.now()+ttl) // not 0, which says that nothing is known
+	return a
+}
+
+// ask asks Resolve for a tenant's plan, and reports whether it knows.
+func (r *resolver) ask(
+	ctx context.Context, tenant string, s *state, set *Set, ttl time.Duration,
+) (known bool) {
+	if r.cfg.Resolve == nil {
+		return true
+	}
+	name, err := r.resolve(ctx, set, tenant)
+	if err == nil {
+		s.plan, s.resolved, s.answered = name, true, r.now()+ttl
+		return true
+	}
+	if !s.resolved && r.cfg.OnFailure == OnFailureRefuse {
+		s.err = err
+	}
+	r.cfg.tell(ctx, Event{Op: OpResolve, Tenant: tenant, Err: err})
+	return false
 }
 
 // resolve calls Resolve, whose result it checks.
-func (p *Plans) resolve(ctx context.Context, set *Set, tenant string) (name string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
+func (r *resolver) resolve(ctx context.Context, set *Set, tenant string) (name string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
 	defer cancel()
 	defer func() {
 		if v := recover(); v != nil { // nobody else could recover it in this goroutine
 			err = fmt.Errorf("plans: resolve: panic: %v", v)
 		}
 	}()
-	name, err = p.cfg.Resolve(ctx, tenant)
+	name, err = r.cfg.Resolve(ctx, tenant)
 	if err != nil {
 		return "", fmt.Errorf("plans: resolve: %w", err)
 	}
@@ -164,4 +132,75 @@ func (p *Plans) resolve(ctx context.Context, set *Set, tenant string) (name stri
 		return "", fmt.Errorf("%w: Resolve returned %.80q", ErrUnknownPlan, name)
 	}
 	return plan.name, nil // is the same string for all tenants
+}
+
+// readOverride returns the override of a tenant, or nil. It keeps the last one if that is stored.
+func (r *resolver) readOverride(
+	ctx context.Context, tenant string, last *stored,
+) (*stored, error) {
+	if !r.store.healthy() {
+		return nil, errors.New("plans: read override: Redis does not answer")
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
+	defer cancel()
+	text, left, err := r.store.get(ctx, tenant)
+	if err != nil {
+		return nil, fmt.Errorf("plans: read override: %w", err)
+	}
+	if text == "" {
+		return nil, nil
+	}
+	s := &stored{text: text}
+	if last != nil && last.text == text {
+		s.Override, s.replaces, s.text = last.Override, last.replaces, last.text
+	} else if s.Override, err = decode(text); err != nil {
+		return nil, err
+	} else if len(s.Limits)+len(s.Caps) > 0 {
+		s.replaces = &plan{Plan: s.own()}
+	}
+	if left > 0 {
+		s.until = r.now() + left
+	}
+	return s, nil
+}
+
+// tellOfOverride tells the observer what has become of a tenant's override.
+func (r *resolver) tellOfOverride(ctx context.Context, tenant string, last, next *stored) {
+	switch {
+	case r.cfg.Observe == nil:
+	case next != nil && (last == nil || last.text != next.text):
+		o, own := next.Override, next.own().clone()
+		o.Limits, o.Caps = own.Limits, own.Caps
+		r.cfg.tell(ctx, Event{Op: OpOverride, Tenant: tenant, Override: &o})
+	case next == nil && last != nil:
+		r.cfg.tell(ctx, Event{Op: OpOverride, Tenant: tenant})
+	}
+}
+
+// overridden returns the plan of a Set that an override gives a tenant, or nil.
+func (r *resolver) overridden(set *Set, s *state) *plan {
+	if !r.holds(s.override) {
+		return nil
+	}
+	return set.plans[s.override.Plan]
+}
+
+// planOf returns what holds for a tenant by a Set: its plan, or nil if it has none, and the limits
+// and caps of its override, or nil.
+func (r *resolver) planOf(set *Set, s *state) (own, override *plan, err error) {
+	if r.holds(s.override) {
+		override = s.override.replaces
+		own = set.plans[s.override.Plan]
+	}
+	if own == nil {
+		own = set.plans[s.plan]
+	}
+	switch { // a tenant without a plan of its own, or with one that the Set has no longer
+	case own != nil:
+	case s.err != nil:
+		return nil, nil, s.err
+	case s.plan != "" && r.cfg.OnFailure == OnFailureRefuse:
+		return nil, nil, fmt.Errorf("%w: the Set has %.80q no longer", ErrUnknownPlan, s.plan)
+	}
+	return own, override, nil
 }

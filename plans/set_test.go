@@ -39,8 +39,9 @@ plans:
       hours: {limit: 5, calendar: hour, in: UTC, anchor: "2026-01-31T00:30:00+02:00"}
       beta: deny
       health: unlimited
-    caps: {streams: 2}
-    shadow: free-2027
+    caps:
+      streams: 2
+      jobs: {limit: 10, share: 2, floor: 1}
   free-2027: {}
 `
 
@@ -80,8 +81,8 @@ func TestParseSet(t *testing.T) {
 	if hours.Every != core.PeriodHour || !hours.Anchor.Equal(time.Date(2026, 1, 30, 22, 30, 0, 0, time.UTC)) {
 		t.Errorf("hours is %v", hours)
 	}
-	if len(p.Limits) != len(want)+2 || p.Caps["streams"] != 2 || p.Shadow != "free-2027" {
-		t.Errorf("%d limits, caps %v, shadow %s", len(p.Limits), p.Caps, p.Shadow)
+	if len(p.Limits) != len(want)+2 || p.Caps["streams"] != (plans.Cap{Limit: 2}) || p.Caps["jobs"] != (plans.Cap{Limit: 10, Share: 2, Floor: 1}) {
+		t.Errorf("%d limits, caps %v", len(p.Limits), p.Caps)
 	}
 	again, _ := parse(t, everything).Plan("free")
 	if again.Limits["tokens"] != p.Limits["tokens"] || again.Limits["hours"] != p.Limits["hours"] {
@@ -110,7 +111,7 @@ func TestJSONIsYAML(t *testing.T) {
 	}
 	for _, text := range []string{text, compact.String()} {
 		p, _ := parse(t, text).Plan("free")
-		if p.Limits["api"] != core.PerMinute(100) || p.Limits["off"] != (core.DenyAll{}) || p.Caps["streams"] != 2 {
+		if p.Limits["api"] != core.PerMinute(100) || p.Limits["off"] != (core.DenyAll{}) || p.Caps["streams"] != (plans.Cap{Limit: 2}) {
 			t.Errorf("%v", p)
 		}
 	}
@@ -155,8 +156,7 @@ func TestParseSetFaults(t *testing.T) {
 		"unknown default":   {"default: b\nplans: {a: {}}", []string{`line 1: default is "b": there is no such plan`}},
 		"no default":        {"plans: {a: {}}", []string{"default is missing"}},
 		"no plans":          {"default: a", []string{"plans is empty"}},
-		"unknown shadow":    {"default: a\nplans: {a: {shadow: b}}", []string{`line 2: plans.a.shadow is "b": there is no such plan`}},
-		"own shadow":        {"default: a\nplans: {a: {shadow: a}}", []string{"plans.a.shadow is the plan itself"}},
+		"cap":               {"default: a\nplans: {a: {caps: {s: {limit: 5, share: -1, floor: 6}, t: {}, u: {most: 1}}}}", []string{"plans.a.caps.s.share is -1: it must be between 0 and", "caps.s.floor is 6: it must be between 0 and 5", "caps.t has no number", "caps.u.most is no field here: there are floor, limit and share"}},
 		"plan is a list":    {"default: a\nplans: {a: [1]}", []string{"line 2: plans.a is a list: it must be a mapping"}},
 		"plan is nothing":   {"default: a\nplans:\n  a:\n", []string{"line 3: plans.a is empty: it must be a mapping"}},
 		"name of a plan":    {"default: a\nplans: {a: {}, a b: {}}", []string{`line 2: plans holds the name "a b", which is "a b": it may hold only`}},
@@ -193,7 +193,7 @@ func TestParseSetFaults(t *testing.T) {
 		"calendar anchor":   {plan("{limit: 1, calendar: month, in: UTC, anchor: January}"), []string{x + `.anchor is "January": it must be a date such as 2026-01-31`}},
 		"several": {
 			"default: c\nplans:\n  a: {limits: {x: {rate: 0}}, caps: {s: 0}}\n  b: {limit: 5}",
-			[]string{"line 4: plans.b.limit is no field here: there are caps, limits and shadow", `line 1: default is "c"`, "line 3: plans.a.limits.x.burst is 0", "line 3: plans.a.caps.s is 0"},
+			[]string{"line 4: plans.b.limit is no field here: there are caps and limits", `line 1: default is "c"`, "line 3: plans.a.limits.x.burst is 0", "line 3: plans.a.caps.s is 0"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

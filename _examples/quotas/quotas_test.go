@@ -37,7 +37,7 @@ func newAPI(t *testing.T, s *redistest.Server, file string) *api {
 		server := httptest.NewServer(service.handler())
 		t.Cleanup(func() {
 			server.Close()
-			service.plans.Close()
+			service.book.Close()
 			if err := service.gate.Close(t.Context()); err != nil && t.Context().Err() == nil {
 				t.Error(err)
 			}

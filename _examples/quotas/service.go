@@ -19,7 +19,7 @@ import (
 // service is the API.
 type service struct {
 	gate  *core.Gate
-	plans *plans.Plans
+	book  *plans.Book
 	month *core.Policy
 	guard *nethttp.Guard
 	db    *database
@@ -37,12 +37,12 @@ func newService(client redis.UniversalClient, file string, db *database) (s *ser
 	if err != nil {
 		return nil, err
 	}
-	s.plans, err = plans.New(plans.Config{
+	s.book, err = plans.New(plans.Config{
 		File: file, Client: client, Resolve: db.planOf,
-		Policies: []string{"requests", "month"}, Semaphores: []string{"running"},
-		Observe: func(e plans.Event) {
-			if e.Err != nil {
-				log.Print(e.Kind, ": ", e.Err)
+		Policies: []string{"requests", "month"}, Caps: []string{"running"},
+		Observe: func(_ context.Context, e core.Event) {
+			if e := e.(*plans.Event); e.Err != nil {
+				log.Printf("%v: %v", e.Op, e.Err)
 			}
 		},
 	})
@@ -50,7 +50,7 @@ func newService(client redis.UniversalClient, file string, db *database) (s *ser
 		return nil, err
 	}
 	if s.guard, err = s.newGuard(); err != nil {
-		s.plans.Close()
+		s.book.Close()
 		return nil, err
 	}
 	return s, nil
@@ -59,13 +59,13 @@ func newService(client redis.UniversalClient, file string, db *database) (s *ser
 // newGuard returns the limits of the API. Each is that of the tenant's plan.
 func (s *service) newGuard() (*nethttp.Guard, error) {
 	requests, err := core.NewPolicy(core.PolicyConfig{
-		Name: "requests", Algorithm: core.PerMinute(10), For: s.plans.For("requests"),
+		Name: "requests", Algorithm: core.PerMinute(10), For: s.limitOf("requests"),
 	})
 	if err != nil {
 		return nil, err
 	}
 	s.month, err = core.NewPolicy(core.PolicyConfig{
-		Name: "month", For: s.plans.For("month"), OnFailure: core.FailClosed,
+		Name: "month", For: s.limitOf("month"), OnFailure: core.FailClosed,
 		Algorithm:  core.DenyAll{}, // of a plan without one
 		Ledger:     s.usedBefore,
 		Raisable:   true,
@@ -86,9 +86,30 @@ func (s *service) newGuard() (*nethttp.Guard, error) {
 			{Policy: s.month, Key: tenant, Settle: nethttp.RefundServerErrors},
 		},
 		Concurrency: &nethttp.Concurrency{Semaphore: running, Caps: []nethttp.Cap{{
-			Name: "running", Key: tenant, Limit: 1, LimitFor: s.plans.CapLimit("running", tenant),
+			Name: "running", Key: tenant, Limit: 1, LimitFor: s.runningOf,
 		}}},
 	})
+}
+
+// limitOf returns the limit that the plan of a key's tenant has under a policy.
+func (s *service) limitOf(policy string) func(context.Context, core.Key) (core.Algorithm, error) {
+	return func(ctx context.Context, key core.Key) (core.Algorithm, error) {
+		plan, err := s.book.For(ctx, key.Parts()[0])
+		if err != nil {
+			return nil, err
+		}
+		return plan.Algorithm(policy), nil
+	}
+}
+
+// runningOf returns how many requests of the plan of a request's tenant may run.
+func (s *service) runningOf(r *http.Request) (int64, error) {
+	plan, err := s.book.For(r.Context(), r.Context().Value(tenantKey{}).(string))
+	if err != nil {
+		return 0, err
+	}
+	limit, _, _ := plan.Cap("running")
+	return limit, nil
 }
 
 // usedBefore tells Redis what a tenant has used and bought, when Redis does not know it.
@@ -138,12 +159,12 @@ func (s *service) answer(w http.ResponseWriter, r *http.Request) {
 // changePlan gives a tenant another plan. Every process obeys it within a second.
 func (s *service) changePlan(w http.ResponseWriter, r *http.Request) {
 	tenant, plan := r.PathValue("tenant"), r.PathValue("plan")
-	if _, ok := s.plans.Set().Plan(plan); !ok {
+	if _, ok := s.book.Set().Plan(plan); !ok {
 		http.Error(w, "there is no such plan", http.StatusNotFound)
 		return
 	}
 	s.db.setPlan(tenant, plan)
-	respond(w, s.plans.Refresh(r.Context(), tenant))
+	respond(w, s.book.Refresh(r.Context(), tenant))
 }
 
 // topUp raises a tenant's quota for two weeks, once for each id.

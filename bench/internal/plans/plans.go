@@ -36,7 +36,7 @@ func Run(ctx context.Context, plan measure.Plan, s *server.Server) ([]report.Tab
 	if err != nil {
 		return nil, err
 	}
-	defer b.plans.Close()
+	defer b.book.Close()
 
 	busy := plan.Busy()
 	t := report.Table{
@@ -60,7 +60,7 @@ func Run(ctx context.Context, plan measure.Plan, s *server.Server) ([]report.Tab
 		{"3 policies, Redis", onRedis, 3, 1}, {"3 policies, Redis", onRedis, 3, plan.Spread()},
 		{"1 policy, in memory", inMemory, 1, 1}, {"1 policy, in memory", inMemory, 1, plan.Spread()},
 	} {
-		with, without := b.decide(c.gate, b.with[:c.policies]), b.decide(c.gate, b.without[:c.policies])
+		with, without := b.decide(c.gate, b.with[:c.policies], true), b.decide(c.gate, b.without[:c.policies], false)
 		contender := []measure.Contender{{Name: c.name, Kind: measure.Ours, Do: with}}
 		var each [2]measure.Result
 		for i, workers := range []int{1, busy} {
@@ -92,8 +92,9 @@ func Run(ctx context.Context, plan measure.Plan, s *server.Server) ([]report.Tab
 
 // bed is policies with plans and policies without, which have the same limits.
 type bed struct {
-	plans         *plans.Plans
+	book          *plans.Book
 	with, without []*core.Policy
+	tenants       []string
 	keys          []core.Key
 }
 
@@ -109,8 +110,8 @@ func newBed(tenants int) (*bed, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the plans: %w", err)
 	}
-	b := &bed{keys: make([]core.Key, tenants)}
-	b.plans, err = plans.New(plans.Config{
+	b := &bed{keys: make([]core.Key, tenants), tenants: make([]string, tenants)}
+	b.book, err = plans.New(plans.Config{
 		Set: set, MaxTenants: 2 * tenants, TTL: time.Hour,
 		Resolve: func(context.Context, string) (string, error) { return "pro", nil },
 	})
@@ -119,7 +120,7 @@ func newBed(tenants int) (*bed, error) {
 	}
 	for _, name := range names {
 		with, err := core.NewPolicy(core.PolicyConfig{
-			Name: "with-" + name, Algorithm: core.PerHour(1), For: b.plans.For("with-" + name),
+			Name: "with-" + name, Algorithm: core.PerHour(1),
 		})
 		if err != nil {
 			return nil, fmt.Errorf("make a policy: %w", err)
@@ -132,24 +133,35 @@ func newBed(tenants int) (*bed, error) {
 	}
 	for i := range b.keys {
 		tenant := "tenant-" + strconv.Itoa(i)
+		b.tenants[i] = tenant
 		if b.keys[i], err = core.NewKey(tenant, "user"); err != nil {
 			return nil, fmt.Errorf("make a key: %w", err)
 		}
 		if i%100 != 1 {
 			continue
 		}
-		if err := b.plans.SetOverride(context.Background(), tenant, plans.Override{Caps: map[string]int64{"streams": 5}}); err != nil {
+		if err := b.book.SetOverride(context.Background(), tenant, plans.Override{Caps: map[string]plans.Cap{"streams": {Limit: 5}}}); err != nil {
 			return nil, err
 		}
 	}
 	return b, nil
 }
 
-func (b *bed) decide(gate *core.Gate, policies []*core.Policy) measure.Do {
+// decide decides by the plan of the key's tenant, or by the policies' own limits.
+func (b *bed) decide(gate *core.Gate, policies []*core.Policy, planned bool) measure.Do {
 	return func(ctx context.Context, _, key int) (bool, error) {
 		var charges [3]core.Charge
 		for i, p := range policies {
 			charges[i] = core.Charge{Policy: p, Key: b.keys[key], Cost: 1}
+		}
+		if planned {
+			plan, err := b.book.For(ctx, b.tenants[key])
+			if err != nil {
+				return false, err
+			}
+			for i, p := range policies {
+				charges[i].Limit = plan.Algorithm(p.Name())
+			}
 		}
 		d, err := gate.Decide(ctx, charges[:len(policies)]...)
 		if err == nil {

@@ -2,7 +2,6 @@ package plans
 
 import (
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -74,68 +73,4 @@ func (w *watcher) stands(path string) (os.FileInfo, []byte, error) {
 		w.pending = sum
 		return nil, nil, nil
 	}
-}
-
-// look reads the file again if it has changed.
-func (p *Plans) look() {
-	p.loading.Lock()
-	defer p.loading.Unlock()
-	info, text, err := p.file.stands(p.cfg.File)
-	switch {
-	case err != nil && err.Error() != p.file.trouble:
-		p.file.trouble = err.Error()
-		p.tell(Event{Kind: EventReloadFailed, Err: err})
-	case err == nil:
-		p.file.trouble = ""
-	}
-	if info != nil {
-		set, err := p.file.parse(p.cfg.File, info, text)
-		_ = p.reload(set, err) // the event tells
-	}
-}
-
-// Reload reads Config.File now. If the file is bad, the Set that holds stays, and the error is
-// every fault of the file. By itself Plans reads the file when it has changed and two looks, 250 ms
-// apart, have seen the same content.
-func (p *Plans) Reload() error {
-	if p.cfg.File == "" {
-		return errors.New("plans: Reload: Config.File is empty")
-	}
-	p.loading.Lock()
-	defer p.loading.Unlock()
-	return p.reload(p.file.read(p.cfg.File))
-}
-
-// reload makes a Set that was read hold, unless it is bad. The caller holds loading.
-func (p *Plans) reload(set *Set, err error) error {
-	if err == nil {
-		err = p.checkNames(set)
-	}
-	if err != nil {
-		p.tell(Event{Kind: EventReloadFailed, Err: err})
-		return err
-	}
-	p.swap(set)
-	return nil
-}
-
-// Replace makes another Set hold, for all decisions and requests that begin from now on. If there
-// is a Config.File, its next change replaces the Set again.
-func (p *Plans) Replace(set *Set) error {
-	if set == nil || set.standard == nil {
-		return errors.New(
-			"plans: Replace: the Set is nil or zero: NewSet, ParseSet or ReadSet must make it")
-	}
-	if err := p.checkNames(set); err != nil {
-		return err
-	}
-	p.loading.Lock()
-	defer p.loading.Unlock()
-	p.swap(set)
-	return nil
-}
-
-func (p *Plans) swap(set *Set) {
-	p.current.Store(set)
-	p.tell(Event{Kind: EventReloaded})
 }

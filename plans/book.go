@@ -1,0 +1,217 @@
+package plans
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/plans/internal/tenants"
+)
+
+// grace is how much longer than its Timeouts an attempt to learn about a tenant may take, in a
+// process that is short of CPU. A Resolve that takes longer does not heed its context.
+const grace = time.Second
+
+// Book gives tenants the limits of their plans. New makes it; the zero value is of no use. It is
+// safe for concurrent use and must not be copied.
+type Book struct {
+	cfg      Config
+	sets     *sets
+	resolver *resolver
+	store    overrides
+	tenants  *tenants.Table[*state]
+
+	cancel  context.CancelFunc // ends the goroutines
+	running sync.WaitGroup
+}
+
+// New returns a Book, or every fault of the configuration and of its file at once. It does not ask
+// Redis. Close ends its goroutines.
+func New(cfg Config) (*Book, error) {
+	b := &Book{cfg: cfg}
+	err := b.cfg.checkSource()
+	if err == nil {
+		b.sets, err = newSets(&b.cfg)
+	}
+	if err := errors.Join(append([]error{err}, b.cfg.complete()...)...); err != nil {
+		return nil, err
+	}
+	b.resolver = &resolver{cfg: &b.cfg, sets: b.sets, start: time.Now()}
+	b.tenants = tenants.New(tenants.Config[*state]{
+		Max: b.cfg.MaxTenants, Retry: b.cfg.TTL, Patience: 2*b.cfg.Timeout + grace,
+		Learn: b.resolver.learn,
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	b.cancel = cancel
+	if b.cfg.Client == nil {
+		b.store = newMemory()
+	} else {
+		feed := newFeed(&b.cfg, b.tenants.Changed, b.tenants.AllChanged)
+		b.store = feed
+		b.running.Go(func() { every(ctx, pollInterval, feed.poll) })
+	}
+	b.resolver.store = b.store
+	if b.cfg.File != "" {
+		b.running.Go(func() { every(ctx, lookInterval, b.sets.look) })
+	}
+	return b, nil
+}
+
+// every calls f now, and then at every interval, until ctx ends.
+func every(ctx context.Context, interval time.Duration, f func(context.Context)) {
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	for {
+		f(ctx)
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Close ends the goroutines and waits for them. Tenants that are known keep their plans; for all
+// others the errors wrap ErrClosed. Close does not close the client. Later calls do nothing.
+func (b *Book) Close() {
+	b.cancel()
+	b.tenants.Close()
+	b.running.Wait()
+}
+
+// For returns the plan of a chain of tenants, outermost first, such as an organisation, a team and
+// a user. The nearest tenant whose override or plan names a policy or a cap decides on it. An
+// outermost tenant without a plan has the default plan of the Set. An inner tenant without a plan
+// names nothing, and an inner name that is empty stands for no tenant.
+//
+// All tenants have names of one kind: where a user could call itself like an organisation, give
+// them prefixes, such as org:acme and user:acme.
+//
+// Ask for a plan once a request. It is one state of each tenant and of the Set, and does not
+// change. The error wraps ErrTenant for an outermost name that is empty, ErrClosed, or the error of
+// a ctx that has ended; with OnFailureRefuse it may be the error of Config.Resolve.
+func (b *Book) For(ctx context.Context, outermost string, inner ...string) (core.Plan, error) {
+	if outermost == "" {
+		return nil, errNoName
+	}
+	set := b.Set()
+	var room [inlinePlans]core.Plan
+	chain, err := room[:0], error(nil) // nearest first
+	for _, tenant := range slices.Backward(inner) {
+		if tenant != "" && err == nil {
+			chain, err = b.add(ctx, chain, set, tenant, nil)
+		}
+	}
+	if err == nil {
+		chain, err = b.add(ctx, chain, set, outermost, set.standard)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return chained(chain), nil
+}
+
+// add adds the override and the plan of a tenant to a chain. A tenant without a plan has the other
+// one, unless that is nil.
+func (b *Book) add(
+	ctx context.Context, chain []core.Plan, set *Set, tenant string, otherwise *plan,
+) ([]core.Plan, error) {
+	s, err := b.know(ctx, set, tenant)
+	if err != nil {
+		return nil, err
+	}
+	own, override, err := b.resolver.planOf(set, s)
+	if err != nil {
+		return nil, err
+	}
+	if override != nil {
+		chain = append(chain, override)
+	}
+	if own == nil {
+		own = otherwise
+	}
+	if own != nil {
+		chain = append(chain, own)
+	}
+	return chain, nil
+}
+
+// know returns what is known of a tenant.
+func (b *Book) know(ctx context.Context, set *Set, tenant string) (*state, error) {
+	s, err := b.tenants.Get(ctx, tenant)
+	if err == nil && s.unasked && b.resolver.overridden(set, s) == nil {
+		b.tenants.Changed(tenant) // Resolve must be asked: the plan of the override is gone
+		s, err = b.tenants.Get(ctx, tenant)
+	}
+	switch {
+	case errors.Is(err, tenants.ErrClosed):
+		return nil, ErrClosed
+	case errors.Is(err, tenants.ErrLate) && b.cfg.OnFailure == OnFailureRefuse:
+		return nil, fmt.Errorf("plans: resolve: %w", context.DeadlineExceeded)
+	case errors.Is(err, tenants.ErrLate):
+		return new(state), nil
+	case err != nil:
+		return nil, fmt.Errorf("plans: %w", err)
+	}
+	return s, nil
+}
+
+// Plan returns a function for nethttp.Config.Plan: For of the tenants that the functions derive
+// from a request, such as those of package keyfunc. An error of theirs is returned as it is.
+func (b *Book) Plan(
+	outermost func(*http.Request) (string, error), inner ...func(*http.Request) (string, error),
+) func(*http.Request) (core.Plan, error) {
+	return func(r *http.Request) (core.Plan, error) {
+		first, err := outermost(r)
+		if err != nil {
+			return nil, err
+		}
+		var room [inlinePlans]string
+		names := room[:0]
+		for _, tenant := range inner {
+			name, err := tenant(r)
+			if err != nil {
+				return nil, err
+			}
+			names = append(names, name)
+		}
+		return b.For(r.Context(), first, names...)
+	}
+}
+
+// PlanName returns the name of the plan that a tenant has now.
+func (b *Book) PlanName(ctx context.Context, tenant string) (string, error) {
+	if tenant == "" {
+		return "", errNoName
+	}
+	set := b.Set()
+	s, err := b.know(ctx, set, tenant)
+	if err != nil {
+		return "", err
+	}
+	own, _, err := b.resolver.planOf(set, s)
+	switch {
+	case err != nil:
+		return "", err
+	case own == nil:
+		return set.standard.name, nil
+	}
+	return own.name, nil
+}
+
+// Set returns the Set that holds now.
+func (b *Book) Set() *Set { return b.sets.current.Load() }
+
+// Replace makes another Set hold, for all requests that begin from now on. If there is a
+// Config.File, its next change replaces the Set again.
+func (b *Book) Replace(set *Set) error { return b.sets.replace(set) }
+
+// Reload reads Config.File now. If the file is bad, the Set that holds stays, and the error is
+// every fault of the file. Without Reload, a Book reads the file when it has changed and two looks,
+// 250 ms apart, have seen the same content.
+func (b *Book) Reload() error { return b.sets.readNow() }

@@ -1,0 +1,116 @@
+package plans_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/keyfunc"
+	"github.com/headgate/headgate/plans"
+)
+
+const levels = `
+default: free
+plans:
+  free: {limits: {api: {rate: 10, per: 1m}, org-month: {rate: 0, burst: 1000}}, caps: {streams: 2}}
+  pro: {limits: {api: {rate: 100, per: 1m}, org-month: {rate: 0, burst: 9000}}, caps: {streams: 20}}
+  team: {limits: {team-day: {rate: 0, burst: 50}}, caps: {streams: {share: 3}}}
+  vip: {limits: {api: {rate: 500, per: 1m}}}
+  empty: {}
+`
+
+// In a chain the nearest tenant that names a policy or a cap decides on it.
+func TestChain(t *testing.T) {
+	frozen := func(n int64) core.Algorithm { return core.TokenBucket{Burst: n} }
+	book := newBook(t, plans.Config{Set: parse(t, levels), Resolve: func(_ context.Context, tenant string) (string, error) {
+		if tenant == "nobody" || tenant == "stranger" {
+			return "", nil
+		}
+		return tenant, nil
+	}})
+	setOverride(t, book, "vip", plans.Override{Limits: map[string]core.Algorithm{"team-day": frozen(70)}})
+	for name, c := range map[string]struct {
+		outermost    string
+		inner        []string
+		api          core.Algorithm
+		month, day   core.Algorithm
+		limit, share int64
+	}{
+		"one":              {"pro", nil, core.PerMinute(100), frozen(9000), nil, 20, 0},
+		"one without":      {"nobody", nil, core.PerMinute(10), frozen(1000), nil, 2, 0},
+		"inner without":    {"pro", []string{"nobody", "stranger"}, core.PerMinute(100), frozen(9000), nil, 20, 0},
+		"inner name empty": {"pro", []string{"", "team"}, core.PerMinute(100), frozen(9000), frozen(50), 0, 3},
+		"team":             {"pro", []string{"team"}, core.PerMinute(100), frozen(9000), frozen(50), 0, 3},
+		"team and user":    {"pro", []string{"team", "vip"}, core.PerMinute(500), frozen(9000), frozen(70), 0, 3},
+		"user and team":    {"pro", []string{"vip", "team"}, core.PerMinute(500), frozen(9000), frozen(50), 0, 3},
+		"outermost default": {
+			"nobody", []string{"vip"}, core.PerMinute(500), frozen(1000), frozen(70), 2, 0,
+		},
+		"plan that names nothing": {"empty", []string{"nobody"}, nil, nil, nil, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			plan, err := book.For(t.Context(), c.outermost, c.inner...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for policy, want := range map[string]core.Algorithm{"api": c.api, "org-month": c.month, "team-day": c.day} {
+				if got := plan.Algorithm(policy); got != want {
+					t.Errorf("%s is %v, want %v", policy, got, want)
+				}
+			}
+			if limit, share, floor := plan.Cap("streams"); limit != c.limit || share != c.share || floor != 0 {
+				t.Errorf("cap %d, share %d, floor %d", limit, share, floor)
+			}
+		})
+	}
+	if plan, err := book.For(t.Context(), "", "vip"); plan != nil || !errors.Is(err, plans.ErrTenant) {
+		t.Errorf("%v, %v", plan, err)
+	}
+}
+
+// A tenant of a chain that cannot be resolved has no plan, or refuses the request.
+func TestChainWhoseTenantIsNotKnown(t *testing.T) {
+	resolve := func(_ context.Context, tenant string) (string, error) {
+		if tenant == "team" {
+			return "", errDown
+		}
+		return tenant, nil
+	}
+	plan, err := newBook(t, plans.Config{Set: parse(t, levels), Resolve: resolve}).For(t.Context(), "pro", "team")
+	if err != nil || plan.Algorithm("api") != core.PerMinute(100) || plan.Algorithm("team-day") != nil {
+		t.Error(plan, err)
+	}
+	strict := newBook(t, plans.Config{Set: parse(t, levels), Resolve: resolve, OnFailure: plans.OnFailureRefuse})
+	if plan, err := strict.For(t.Context(), "pro", "team"); plan != nil || !errors.Is(err, errDown) {
+		t.Error(plan, err)
+	}
+}
+
+// The plan of a request is that of the tenants that its functions derive, whose errors are theirs.
+func TestPlanOfARequest(t *testing.T) {
+	book := newBook(t, plans.Config{Set: parse(t, levels), Resolve: func(_ context.Context, tenant string) (string, error) {
+		return tenant, nil
+	}})
+	header := func(name string) func(*http.Request) (string, error) {
+		return func(r *http.Request) (string, error) {
+			if r.Header.Get(name) == "" {
+				return "", keyfunc.ErrNoKey
+			}
+			return r.Header.Get(name), nil
+		}
+	}
+	planOf := book.Plan(header("Org"), header("User"))
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	r.Header.Set("Org", "pro")
+	if plan, err := planOf(r); plan != nil || !errors.Is(err, keyfunc.ErrNoKey) {
+		t.Error(plan, err)
+	}
+	r.Header.Set("User", "vip")
+	plan, err := planOf(r)
+	if err != nil || plan.Algorithm("api") != core.PerMinute(500) || plan.Algorithm("org-month") == nil {
+		t.Error(plan, err)
+	}
+}

@@ -1,0 +1,160 @@
+package plans
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/core"
+)
+
+// Config configures a Book.
+type Config struct {
+	// File is the path of a file of ParseSet. It is looked at every 250 ms, and read again when it
+	// has changed and stands still: see Book.Reload. Either File or Set is required.
+	File string
+	// Set is the plans, for programs that have no file. Book.Replace replaces it.
+	Set *Set
+	// Resolve returns the name of a tenant's plan, such as from a database, or "" for none: then the
+	// Set's default holds, or in a chain the plans of the tenants around it; see Book.For. It is
+	// called when a tenant is not known, and again when TTL has passed. Callers for one tenant share
+	// a call. It must be safe for concurrent use. If Resolve is nil, no tenant has a plan, unless it
+	// has an Override. It must return when its context ends, after Timeout: otherwise each request
+	// of the tenant waits a second longer until it returns, and Close waits for it.
+	Resolve func(ctx context.Context, tenant string) (plan string, err error)
+	// OnFailure says what holds for a tenant if Resolve fails and has never succeeded for it.
+	// Otherwise the last known plan holds. Zero means OnFailureDefault.
+	OnFailure OnFailure
+	// MaxTenants bounds the tenants that are kept in memory. It is rounded up to a multiple of 64
+	// from 64 on. Zero means 100,000. Beyond it, tenants that have not been asked for lately are
+	// evicted. A tenant takes at most 400 bytes, besides its Override.
+	MaxTenants int
+	// TTL is how long the plan of a tenant is known. Zero means a minute. Each tenant's is up to a
+	// tenth shorter, so that they do not all end at once. Book.Refresh ends it.
+	TTL time.Duration
+	// Timeout bounds one call of Resolve, and one read of Redis. A request of a tenant that is not
+	// known waits for both, one after the other. Zero means 300 ms, and it is at most 500 ms.
+	Timeout time.Duration
+	// Client is the Redis that keeps the overrides and tells all processes of changes. Every
+	// process asks it for the last change every 400 ms. If Client is nil, this process keeps them
+	// in memory.
+	Client redis.UniversalClient
+	// Prefix begins the names of the keys in Redis. Empty means "hg".
+	Prefix string
+	// Policies and Caps are the names that limits and caps may have: all others are faults of a Set
+	// and of an Override, such as a name that is misspelt. Nil permits all names.
+	Policies, Caps []string
+	// Observe is called with every *Event. It must be fast and safe for concurrent use, and must not
+	// call Reload, Replace or Close, which may wait for it. Nil observes nothing.
+	Observe func(context.Context, core.Event)
+}
+
+// OnFailure says what holds for a tenant whose plan was never known.
+type OnFailure uint8
+
+const (
+	// OnFailureDefault takes it for a tenant without a plan.
+	OnFailureDefault OnFailure = iota
+	// OnFailureRefuse returns the error of Resolve, so that the request is refused.
+	OnFailureRefuse
+)
+
+// String returns "default" or "refuse".
+func (f OnFailure) String() string { return nameOf([]string{"default", "refuse"}, int(f)) }
+
+const (
+	defaultTenants = 100_000
+	maxTenants     = 100_000_000
+	defaultTTL     = time.Minute
+	defaultTimeout = 300 * time.Millisecond
+	maxTimeout     = 500 * time.Millisecond // a poll and a timeout are below a second
+	defaultPrefix  = "hg"
+)
+
+var (
+	// ErrUnknownPlan is wrapped by the errors of a plan that the Set does not have.
+	ErrUnknownPlan = errors.New("plans: unknown plan")
+	// ErrTenant is wrapped by the errors of a tenant without a name.
+	ErrTenant = errors.New("plans: no tenant")
+	// ErrClosed is wrapped by errors after Book.Close.
+	ErrClosed = errors.New("plans: closed")
+
+	errNoName = fmt.Errorf("%w: its name is empty", ErrTenant)
+)
+
+// checkSource returns the fault of the fields that say where the plans are.
+func (cfg *Config) checkSource() error {
+	switch {
+	case cfg.File == "" && cfg.Set == nil:
+		return errors.New("plans: Config.File and Set are missing: one of them is required")
+	case cfg.File != "" && cfg.Set != nil:
+		return errors.New("plans: Config.File and Set are both set: one of them must be")
+	case cfg.Set != nil && cfg.Set.standard == nil:
+		return errors.New("plans: Config.Set is zero: NewSet, ParseSet or ReadSet must make it")
+	}
+	return nil
+}
+
+// complete fills in the defaults, and returns every fault of the other fields.
+func (cfg *Config) complete() (errs []error) {
+	fault := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("plans: Config."+format, args...))
+	}
+	if cfg.OnFailure > OnFailureRefuse {
+		fault("OnFailure is %d: it must be OnFailureDefault or OnFailureRefuse", cfg.OnFailure)
+	}
+	if cfg.MaxTenants < 0 || cfg.MaxTenants > maxTenants {
+		fault("MaxTenants is %d: it must be between 1 and %d", cfg.MaxTenants, maxTenants)
+	}
+	if cfg.TTL != 0 && (cfg.TTL < time.Second || cfg.TTL > 24*time.Hour) {
+		fault("TTL is %v: it must be between 1s and 24h", cfg.TTL)
+	}
+	if cfg.Timeout != 0 && (cfg.Timeout < time.Millisecond || cfg.Timeout > maxTimeout) {
+		fault("Timeout is %v: it must be between 1ms and %v", cfg.Timeout, maxTimeout)
+	}
+	cfg.Prefix = cmp.Or(cfg.Prefix, defaultPrefix)
+	if _, err := core.NewMemory(core.Config{Prefix: cfg.Prefix}); err != nil {
+		fault("%s", strings.TrimPrefix(err.Error(), "core: Config."))
+	}
+	cfg.MaxTenants = cmp.Or(cfg.MaxTenants, defaultTenants)
+	cfg.TTL, cfg.Timeout = cmp.Or(cfg.TTL, defaultTTL), cmp.Or(cfg.Timeout, defaultTimeout)
+	return errs
+}
+
+// checkNames returns an error for each name of a Set that the configuration does not know.
+func (cfg *Config) checkNames(set *Set) error {
+	var faults []fault
+	for _, name := range set.Names() {
+		faults = append(faults, cfg.unknownNames("plans."+name+".", set.plans[name].Plan)...)
+	}
+	return joined("", faults, nil)
+}
+
+// unknownNames returns a fault for each name of a plan that the configuration does not know.
+func (cfg *Config) unknownNames(path string, p Plan) (faults []fault) {
+	for _, name := range sortedKeys(p.Limits) {
+		if cfg.Policies != nil && !slices.Contains(cfg.Policies, name) {
+			faults = append(faults, fault{path + "limits." + name, "is not in Config.Policies"})
+		}
+	}
+	for _, name := range sortedKeys(p.Caps) {
+		if cfg.Caps != nil && !slices.Contains(cfg.Caps, name) {
+			faults = append(faults, fault{path + "caps." + name, "is not in Config.Caps"})
+		}
+	}
+	return faults
+}
+
+// tell tells the observer.
+func (cfg *Config) tell(ctx context.Context, e Event) {
+	if cfg.Observe != nil {
+		told := e // is allocated only here
+		cfg.Observe(ctx, &told)
+	}
+}
