@@ -9,11 +9,12 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// Anthropic is the nethttp.Dialect of the Anthropic API. It sets anthropic-ratelimit-requests-limit,
-// anthropic-ratelimit-requests-remaining and anthropic-ratelimit-requests-reset, and the same three
-// for tokens, input-tokens and output-tokens. Each three state one policy of that unit; see
-// nethttp.LimitHeaders. Reset is a time in UTC as RFC 3339 has it, by this server's clock, rounded up
-// to seconds. Remaining is exact, while the Anthropic API rounds tokens to thousands.
+// Anthropic is the nethttp.Dialect of the Anthropic API. It sets
+// anthropic-ratelimit-requests-limit, anthropic-ratelimit-requests-remaining and
+// anthropic-ratelimit-requests-reset, and the same three for tokens, input-tokens and
+// output-tokens. Each three state one policy of that unit; see nethttp.LimitHeaders. Reset is a
+// time in UTC as RFC 3339 has it, by this server's clock, rounded up to seconds. Remaining is
+// exact, while the Anthropic API rounds tokens to thousands.
 //
 // A refusal is an error object. In place of 503 its status is StatusOverloaded.
 type Anthropic struct {
@@ -21,8 +22,8 @@ type Anthropic struct {
 	RetryWithin time.Duration
 }
 
-// StatusOverloaded is the status of the Anthropic API for an excess that is not the client's own. It
-// is not a registered status.
+// StatusOverloaded is the status of the Anthropic API for an excess that is not the client's own.
+// It is not a registered status.
 const StatusOverloaded = wire.StatusOverloaded
 
 var anthropicHeaders = [...]nethttp.LimitHeaders{

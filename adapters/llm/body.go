@@ -1,119 +1,15 @@
 package llm
 
 import (
-	"bytes"
-	"errors"
 	"io"
-	"mime"
 	"net/http"
 	"strconv"
 	"strings"
 	"sync"
-
-	"github.com/headgate/headgate/adapters/llm/internal/wire"
-	"github.com/headgate/headgate/adapters/nethttp"
 )
 
-// begin reads a request, and returns it with its estimate.
-func (m *Meter) begin(r *http.Request, f wire.Format) (*exchange, *wire.Fault) {
-	if !plain(r.Header) {
-		return nil, invalid(http.StatusUnsupportedMediaType, "invalid_request",
-			"The body must be UTF-8 without a Content-Encoding.")
-	}
-	body, fault := m.read(r)
-	if fault != nil {
-		return nil, fault
-	}
-	q, err := wire.ParseRequest(f, body)
-	if err != nil {
-		return nil, malformed(err)
-	}
-	x := &exchange{
-		meter: m, request: q, body: body, outer: nethttp.AdmissionFromContext(r.Context()),
-	}
-	model, known := m.cfg.Models[q.Model]
-	switch {
-	case known || len(m.cfg.Models) == 0:
-		x.models = []Model{model}
-	case m.cfg.UnknownModel == UnknownModelDearest:
-		x.models = m.all
-	default:
-		return nil, invalid(http.StatusNotFound, "model_not_found", "The model is not known here.")
-	}
-	x.guess = m.guess(&q, &model)
-	if x.estimate, err = m.estimate(r, x, body); err != nil {
-		return nil, malformed(err)
-	}
-	if q.HidesUsage() && !m.cfg.KeepBody {
-		x.body, x.hides = wire.InjectUsage(body), true
-	}
-	return x, nil
-}
-
-// plain reports whether a server reads the bytes of a body as they are.
-func plain(h http.Header) bool {
-	for _, e := range h.Values("Content-Encoding") {
-		if !wire.IsIdentity(e) {
-			return false
-		}
-	}
-	for _, t := range h.Values("Content-Type") {
-		_, parameters, _ := mime.ParseMediaType(t) // the server judges the rest
-		switch strings.ToLower(parameters["charset"]) {
-		case "", "utf-8", "us-ascii":
-		default:
-			return false
-		}
-	}
-	return true
-}
-
-// invalid returns the fault of a request that the client must change.
-func invalid(status int, code, message string) *wire.Fault {
-	return &wire.Fault{Status: status, Type: "invalid_request_error", Code: code, Message: message}
-}
-
-// malformed returns the fault of a body, or of an estimate that failed.
-func malformed(err error) *wire.Fault {
-	if errors.Is(err, ErrRequest) {
-		message := strings.TrimPrefix(err.Error(), "llm: ")
-		return invalid(http.StatusBadRequest, "invalid_request",
-			strings.ToUpper(message[:1])+message[1:]+".")
-	}
-	return &wire.Fault{
-		Status: http.StatusInternalServerError, Type: "server_error", Code: "server_error",
-		Message: "The request could not be estimated.",
-	}
-}
-
-// read reads the whole body, if it is not too long.
-func (m *Meter) read(r *http.Request) ([]byte, *wire.Fault) {
-	long := func() *wire.Fault {
-		return invalid(http.StatusRequestEntityTooLarge, "request_too_large",
-			"The body is too long.")
-	}
-	if r.ContentLength > m.cfg.MaxBody {
-		return nil, long()
-	}
-	if r.Body == nil {
-		return nil, nil
-	}
-	var body bytes.Buffer
-	if r.ContentLength > 0 { // which the client need not send
-		body.Grow(int(min(r.ContentLength, 1<<20)) + bytes.MinRead)
-	}
-	_, err := body.ReadFrom(io.LimitReader(r.Body, m.cfg.MaxBody+1))
-	switch {
-	case errors.As(err, new(*http.MaxBytesError)) || int64(body.Len()) > m.cfg.MaxBody:
-		return nil, long()
-	case err != nil:
-		return nil, invalid(http.StatusBadRequest, "invalid_request", "The body breaks off.")
-	}
-	return body.Bytes(), nil
-}
-
-// replaceBody gives a request the body for the server. The body is dropped when it has been read,
-// because the response may take minutes.
+// replaceBody gives a request the body for the server. The exchange keeps none, and the request
+// drops it once it has been read, because the response may take minutes.
 func (x *exchange) replaceBody(r *http.Request) {
 	r.Body, r.Header = &onceBody{rest: x.body}, r.Header.Clone()
 	if int64(len(x.body)) != r.ContentLength || x.hides {
@@ -123,7 +19,7 @@ func (x *exchange) replaceBody(r *http.Request) {
 	}
 	accept := "identity"
 	if !x.hides && acceptsGzip(r.Header) {
-		accept = "gzip" // the one encoding that the tap reads
+		accept = "gzip" // the only encoding that a Tap decodes
 	}
 	r.Header.Set("Accept-Encoding", accept)
 	x.body = nil
@@ -142,8 +38,8 @@ func acceptsGzip(h http.Header) bool {
 	return false
 }
 
-// onceBody is a body that is forgotten as it is read. A client may close it in another goroutine
-// while it reads.
+// onceBody is a body that drops what has been read. An HTTP client may close it in one goroutine
+// while another one reads.
 type onceBody struct {
 	mu   sync.Mutex
 	rest []byte

@@ -1,9 +1,10 @@
 // Package llm applies budgets of tokens and of money to requests to language models, in front of
 // any server that speaks OpenAI's chat completions or responses, or Anthropic's messages.
 //
-// A Meter reads what a request asks for and estimates what it will use. It spends the estimate under
-// every budget, together with the request limits and the slot of a nethttp.Guard: all or nothing, in
-// one round trip. It reads the usage from the response as that passes, and settles the budgets by it.
+// A Meter reads what a request asks for and estimates what it will use. It spends the estimate
+// under every budget, together with the request limits and the slot of a nethttp.Guard: all or
+// nothing, in one round trip. It reads the usage from the passing response, and settles the budgets
+// with it.
 //
 //	meter, err := llm.New(llm.Config{
 //		Guard: nethttp.Config{Gate: gate},
@@ -19,5 +20,6 @@
 //	http.Handle("/v1/", meter.Handler(httputil.NewSingleHostReverseProxy(upstream)))
 //
 // The handler behind a Meter calls the model, or is a reverse proxy in front of one. In gin use
-// gin.WrapH(meter.Handler(h)), in echo echo.WrapMiddleware(meter.Handler), in chi r.Use(meter.Handler).
+// gin.WrapH(meter.Handler(h)), in echo echo.WrapMiddleware(meter.Handler), in chi
+// r.Use(meter.Handler).
 package llm

@@ -2,8 +2,8 @@ package llm
 
 import "net/http"
 
-// ResponseEvent is what became of an admitted request. Config.Observe receives a pointer to it. It is
-// valid until Observe returns.
+// ResponseEvent is what became of an admitted request. Config.Observe receives a pointer to it. It
+// is valid until Observe returns.
 type ResponseEvent struct {
 	// HTTP is the request that the Meter has handled, with its route and its context.
 	HTTP     *http.Request
@@ -20,3 +20,33 @@ type ResponseEvent struct {
 
 // EventName returns "response".
 func (*ResponseEvent) EventName() string { return "response" }
+
+// Outcome is how the Meter found the usage of a request.
+type Outcome uint8
+
+const (
+	// OutcomeReported: the response stated its usage, which was charged to the token.
+	OutcomeReported Outcome = iota
+	// OutcomeFailed: the server failed before it sent any part of an answer. Nothing was charged.
+	OutcomeFailed
+	// OutcomeCut: the response broke off, because the client left, the server failed, or a budget
+	// ended the stream. Its input and the output that was seen were charged.
+	OutcomeCut
+	// OutcomeUnreported: the response was whole and did not state its usage, or the Meter could not
+	// read it. The estimate was charged, or the input and the output that was seen if they are
+	// more.
+	OutcomeUnreported
+)
+
+// String returns the outcome in one lower-case word.
+func (o Outcome) String() string {
+	return nameOf([]string{"reported", "failed", "cut", "unreported"}, int(o))
+}
+
+// nameOf returns the name of a value of an enumeration.
+func nameOf(names []string, value int) string {
+	if value < len(names) {
+		return names[value]
+	}
+	return "unknown"
+}

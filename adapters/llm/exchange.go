@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"time"
 
 	"github.com/headgate/headgate/adapters/llm/internal/wire"
 	"github.com/headgate/headgate/adapters/nethttp"
@@ -23,16 +22,16 @@ func exchangeOf(ctx context.Context) *exchange {
 type exchange struct {
 	meter    *Meter
 	request  wire.Request
-	models   []Model // that the request may be for
+	models   []Model // that may price the request
 	guess    guess
 	estimate Usage
 	body     []byte             // for the server, until it is replaced
-	hides    bool               // the client did not ask for the usage
-	outer    *nethttp.Admission // at a guard around the Meter, or nil
+	hides    bool               // the client did not ask for the usage that the server sends
+	outer    *nethttp.Admission // of a guard around the Meter, or nil
 
 	tap      *wire.Tap               // of a response of 2xx
 	status   int                     // of the response, 0 before it
-	panicked bool                    // the handler has
+	panicked bool                    // the handler panicked
 	late     bool                    // the handler was stopped before it responded or sent a body
 	empty    bool                    // the response has no body so far
 	ended    bool                    // the Meter has ended the response
@@ -41,8 +40,8 @@ type exchange struct {
 
 	paid     []int64 // the units of each budget that the guard has charged
 	reserved int64   // tokens of output that are charged
-	beyond   int64   // of these, by running charges
-	extra    []runningCharge
+	beyond   int64   // the part of reserved that running charges paid for
+	running  []runningCharge
 	indebted bool // a running charge was denied
 	ending   *ending
 
@@ -56,13 +55,10 @@ type runningCharge struct {
 	reservation *core.Reservation
 }
 
-// errEnded is the cause of the end of a handler's context when the Meter ends its response.
+// errEnded is the cause with which the Meter cancels the handler's context when it ends a response.
 var errEnded = errors.New("llm: the response was ended")
 
-// errDrained is that cause when a client has left and the response takes too long.
-var errDrained = errors.New("llm: the response was read on for too long")
-
-// serve lets the handler respond, and finds out what the response used.
+// serve lets the handler respond, and settles what the response used.
 func (x *exchange) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	ctx, release := x.context(r.Context())
 	defer release()
@@ -77,7 +73,7 @@ func (x *exchange) serve(w http.ResponseWriter, r *http.Request, next http.Handl
 		out.close(returned)
 		x.finish(r.Context())
 		if x.ended && !returned {
-			// A reverse proxy aborts a response whose server it cannot read. This one is whole.
+			// A reverse proxy aborts a response that its server breaks off. This one is whole.
 			if p := recover(); p != nil && p != http.ErrAbortHandler {
 				panic(p)
 			}
@@ -85,41 +81,4 @@ func (x *exchange) serve(w http.ResponseWriter, r *http.Request, next http.Handl
 	}()
 	next.ServeHTTP(out, inner)
 	returned = true
-}
-
-// context returns the handler's context. With AbortDrain it goes on after the client has left.
-func (x *exchange) context(parent context.Context) (context.Context, func()) {
-	if x.meter.cfg.Abort != AbortDrain {
-		ctx, cancel := context.WithCancelCause(parent)
-		x.stop = cancel
-		return ctx, func() { cancel(nil) }
-	}
-	ctx, cancel := context.WithCancelCause(context.WithoutCancel(parent))
-	x.stop = cancel
-	unwatch := context.AfterFunc(parent, func() {
-		if !left(parent) {
-			cancel(context.Cause(parent))
-			return
-		}
-		timer := time.NewTimer(x.meter.cfg.DrainFor)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-			cancel(errDrained)
-		case <-nethttp.LeaseFromContext(parent).Lost():
-			cancel(core.ErrLeaseLost)
-		case <-ctx.Done():
-		}
-	})
-	return ctx, func() {
-		unwatch()
-		cancel(nil)
-	}
-}
-
-// left reports whether a request's context has ended because its client has left, not because its
-// slot is lost.
-func left(ctx context.Context) bool {
-	cause := context.Cause(ctx)
-	return cause != nil && !errors.Is(cause, core.ErrLeaseLost) && !errors.Is(cause, core.ErrClosed)
 }

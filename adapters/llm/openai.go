@@ -10,24 +10,27 @@ import (
 )
 
 // OpenAI is the nethttp.Dialect of the OpenAI API. It sets x-ratelimit-limit-requests,
-// x-ratelimit-remaining-requests and x-ratelimit-reset-requests, and the same three for tokens. Each
-// three state one policy: of those that count requests, and of those that count tokens, be it input,
-// output or both; see nethttp.LimitHeaders. Reset is the wait until the whole limit is available,
-// such as 6m0s or 12ms, rounded up to milliseconds. A policy that counts money fills no header.
+// x-ratelimit-remaining-requests and x-ratelimit-reset-requests, and the same three for tokens.
+// Each three state one policy: one that counts requests, and one that counts tokens of the input,
+// the output or both; see nethttp.LimitHeaders. Reset is the wait until the whole limit is
+// available, such as 6m0s or 12ms, rounded up to milliseconds. A policy that counts money fills no
+// header.
 //
 // A refusal is an error object. A 429 has the code rate_limit_exceeded and the type requests or
-// tokens, by the unit of the policy that denies for longest; a policy that counts money has the type
-// tokens. If that policy is an exhausted budget, type and code are insufficient_quota, which clients
-// treat as final. A budget is a policy of tokens or money whose window is longer than RetryWithin.
-// It is exhausted when the wait is longer too, unless its limit is too small for the request anyway.
+// tokens, by the unit of the policy that denies for longest; a policy that counts money has the
+// type tokens. If that policy is an exhausted budget, type and code are insufficient_quota, which
+// clients treat as final. A budget is a policy of tokens or money whose window is longer than
+// RetryWithin. It is exhausted when the wait is longer too, unless its limit is too small for the
+// request anyway.
 //
 // Refusals tell the SDKs of the API how long to wait and when not to retry; see RetryWithin.
 type OpenAI struct {
 	// RetryWithin is the longest wait that a client should sit out. Zero means a minute. A refusal
 	// with a longer wait, or with one that never ends, tells SDKs to give up, by x-should-retry:
-	// false. Otherwise an SDK sleeps for all of a Retry-After of weeks, or retries in vain. A request
-	// whose id was handled and a client whose block is hidden are told so too. Retry-After keeps the
-	// true wait. A wait below a second is also stated in milliseconds, in retry-after-ms.
+	// false. Otherwise an SDK sleeps for all of a Retry-After of weeks, or retries in vain. A
+	// request whose id was handled and a client whose block is hidden are told to give up too.
+	// Retry-After keeps the true wait. A wait below a second is also stated in milliseconds, in
+	// retry-after-ms.
 	RetryWithin time.Duration
 }
 
@@ -90,7 +93,7 @@ func (o OpenAI) excess(a *nethttp.Admission) (kind, code string) {
 	case longest.Policy == nil || longest.Policy.Unit() == core.UnitRequests:
 		return kind, code
 	case min(longest.RetryAfter, longest.Window) > patience(o.RetryWithin) && !longest.TooLarge:
-		// The wait alone does not tell a budget: a sliding window of a minute may deny for longer.
+		// The wait alone does not show a budget: a sliding window of a minute may deny for longer.
 		return quota, quota
 	}
 	return "tokens", code

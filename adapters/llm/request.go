@@ -14,14 +14,14 @@ type Request struct {
 	Model string
 	// Stream says that the client asks for server-sent events.
 	Stream bool
-	// MaxOutput is the client's cap on the tokens of one choice. Zero means that it sets none. It is
-	// max_completion_tokens, or without one max_tokens, of a chat; max_output_tokens of responses;
-	// and max_tokens of messages.
+	// MaxOutput is the client's cap on the tokens of one choice. Zero means no cap. In a chat it is
+	// max_completion_tokens, or max_tokens without one. In responses it is max_output_tokens, and
+	// in messages max_tokens.
 	MaxOutput int64
-	// Choices is how many answers the client asks for: n of a chat, and otherwise 1.
+	// Choices is the number of answers that the client asks for: n of a chat, and 1 otherwise.
 	Choices int64
-	// PromptBytes is how many bytes the model reads: the decoded strings of the prompt and the JSON
-	// of the tools. Each image, audio clip or file counts as 6,000 bytes.
+	// PromptBytes is the number of bytes that the model reads: the decoded strings of the prompt
+	// and the JSON of the tools. Each image, audio clip or file counts as 6,000 bytes.
 	PromptBytes int64
 }
 

@@ -1,7 +1,6 @@
 package llm
 
 import (
-	"cmp"
 	"net/http"
 	"strconv"
 	"time"
@@ -16,11 +15,8 @@ const (
 	shouldRetry      = "X-Should-Retry"
 )
 
-// patience returns the longest wait that a client should sit out.
-func patience(within time.Duration) time.Duration { return cmp.Or(within, time.Minute) }
-
-// steerRetries tells the SDK of a refused client whether to retry and when. It keeps what an outer
-// Guard says if that is stricter.
+// steerRetries tells the SDK of a refused client whether to retry and when. It keeps the wait of an
+// outer Guard if that is longer.
 func steerRetries(h http.Header, a *nethttp.Admission, within time.Duration) {
 	wait, ok := a.RetryAfter()
 	if !ok {
@@ -40,7 +36,7 @@ func steerRetries(h http.Header, a *nethttp.Admission, within time.Duration) {
 }
 
 // statedWait returns the wait that h states, or -1. It deletes a number of milliseconds that is too
-// short for the seconds beside it.
+// short for the Retry-After of h.
 func statedWait(h http.Header) time.Duration {
 	wait := statedNumber(h, "Retry-After", time.Second)
 	millis := statedNumber(h, retryAfterMillis, time.Millisecond)

@@ -3,11 +3,13 @@ package llm
 import (
 	"context"
 	"net/http"
+	"sync"
 
 	"github.com/headgate/headgate/adapters/llm/internal/wire"
+	"github.com/headgate/headgate/core"
 )
 
-// finish finds out what the exchange used, learns from it, and settles the running charges. The
+// finish determines what the exchange used, learns from it, and settles the running charges. The
 // guard settles the first charge.
 func (x *exchange) finish(ctx context.Context) {
 	outcome, used := x.outcome()
@@ -18,9 +20,10 @@ func (x *exchange) finish(ctx context.Context) {
 	if outcome == OutcomeReported {
 		x.learn(used)
 	}
-	x.settleExtra(ctx)
+	x.settleRunning(ctx)
 }
 
+// outcome returns what the request used, and how that was found.
 func (x *exchange) outcome() (Outcome, Usage) {
 	seen := x.estimate
 	seen.Output = x.shown()
@@ -38,13 +41,15 @@ func (x *exchange) outcome() (Outcome, Usage) {
 		return OutcomeReported, Usage(o.Usage)
 	}
 	if o.InputKnown {
-		seen.Input, seen.CacheRead, seen.CacheWrite = o.Usage.Input, o.Usage.CacheRead, o.Usage.CacheWrite
+		output := seen.Output
+		seen = Usage(o.Usage)
+		seen.Output = output
 	}
 	if x.panicked || x.ended || o.Failed || !x.read(&o) {
 		return OutcomeCut, seen
 	}
 	seen.Output = max(seen.Output, x.estimate.Output)
-	if x.tap.Unread() { // nothing was seen of it, so it counts as its cap
+	if x.tap.Unread() { // no output was seen, so it counts as its cap
 		seen.Output = max(seen.Output, x.guess.output)
 	}
 	return OutcomeUnreported, seen
@@ -55,21 +60,37 @@ func (x *exchange) read(o *wire.Response) bool {
 	return o.Complete || o.Broken || x.empty && !x.late || x.tap.Encoded()
 }
 
-// learn corrects the ratios of the model.
-func (x *exchange) learn(used Usage) {
-	l := x.meter.learnt(x.request.Model)
-	if !x.request.Files { // their tokens are not in the bytes
-		prompt := used
-		prompt.Output = 0
-		l.input.learn(prompt.Total(), x.guess.input, mostInput)
+// settleRunning settles the running charges, so that all charges of each budget add up to what was
+// used. It leaves in x.settled what the first charge keeps.
+func (x *exchange) settleRunning(ctx context.Context) {
+	budgets := x.meter.cfg.Budgets
+	x.settled = make([]int64, len(budgets))
+	beyond := make(map[*core.Policy]int64, len(budgets)) // what the first charge has not paid for
+	for i, b := range budgets {
+		x.settled[i] = costOf(x.models, b.Policy.Unit(), x.event.Usage)
+		if x.paid != nil {
+			beyond[b.Policy] = max(0, x.settled[i]-x.paid[i])
+		}
 	}
-	l.output.learn(used.Output, x.guess.output, mostOutput)
-	if o := x.tap.Response(); x.request.Stream {
-		l.text.learn(used.Output, o.TextTokens(), mostOutput)
+	kept := make(map[*core.Policy]int64, len(budgets))
+	var all sync.WaitGroup
+	for _, e := range x.running {
+		actual := make([]int64, len(e.charges))
+		for j, c := range e.charges {
+			actual[j] = min(c.Cost, beyond[c.Policy]-kept[c.Policy])
+			kept[c.Policy] += actual[j]
+		}
+		all.Go(func() {
+			_ = e.reservation.Settle(ctx, actual...) // core.Config.Observe receives a failure
+		})
+	}
+	all.Wait()
+	for i, b := range budgets {
+		x.settled[i] -= kept[b.Policy]
 	}
 }
 
-// observe reports the exchange of an admitted request.
+// observe reports an admitted request.
 func (x *exchange) observe(r *http.Request) {
 	if x.settled != nil && x.meter.cfg.Observe != nil {
 		x.event.HTTP = r

@@ -2,7 +2,7 @@ package llm
 
 import "github.com/headgate/headgate/adapters/llm/internal/wire"
 
-// Usage is how many tokens one request used. The four numbers do not overlap.
+// Usage is the tokens that one request used. The four numbers do not overlap.
 type Usage struct {
 	// Input is the tokens of the prompt that no cache served or stored.
 	Input int64
@@ -14,5 +14,16 @@ type Usage struct {
 	Output int64
 }
 
-// Total returns the sum. It is math.MaxInt64 if the sum overflows. Negative numbers count as 0.
+// Total returns the sum, or math.MaxInt64 if it overflows. Negative numbers count as 0.
 func (u Usage) Total() int64 { return wire.Usage(u).Total() }
+
+// prompt returns the tokens of the prompt.
+func (u Usage) prompt() int64 {
+	u.Output = 0
+	return u.Total()
+}
+
+// positive returns the usage with 0 in place of negative numbers.
+func (u Usage) positive() Usage {
+	return Usage{max(0, u.Input), max(0, u.CacheRead), max(0, u.CacheWrite), max(0, u.Output)}
+}

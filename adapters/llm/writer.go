@@ -9,13 +9,13 @@ import (
 	"github.com/headgate/headgate/adapters/llm/internal/wire"
 )
 
-// writer taps a response.
+// writer passes a response through a wire.Tap.
 type writer struct {
 	http.ResponseWriter
-	request *http.Request // of the handler
-	x       *exchange
-	before  http.Header // that the guard and the handlers around it have set
-	told    bool        // there was an informational response
+	request  *http.Request // of the handler
+	x        *exchange
+	before   http.Header // set by the guard and the handlers around it
+	informed bool        // an informational response was sent
 }
 
 func newWriter(w http.ResponseWriter, r *http.Request, x *exchange) *writer {
@@ -32,7 +32,7 @@ func (w *writer) WriteHeader(status int) {
 		return
 	}
 	if status < 200 && status != http.StatusSwitchingProtocols {
-		w.told = true
+		w.informed = true
 		w.ResponseWriter.WriteHeader(status)
 		return
 	}
@@ -50,21 +50,22 @@ func (w *writer) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// restore makes the response state the limits of the guard. A reverse proxy adds the headers of its
-// server, which may state limits of its own. After an informational response it deletes all others.
+// restore sets the guard's limits in the headers again. A reverse proxy adds the headers of its
+// server, which may state limits too. After an informational response it deletes all others.
 func (w *writer) restore() {
 	h := w.Header()
 	maps.DeleteFunc(h, func(name string, _ []string) bool { return limits(name) })
 	for name, values := range w.before {
-		if limits(name) || w.told && h[name] == nil {
+		if limits(name) || w.informed && h[name] == nil {
 			h[name] = slices.Clone(values)
 		}
 	}
 }
 
-// limits reports whether a header states limits in the dialect of a model's server.
+// limits reports whether a header states limits in the dialect of a model API.
 func limits(name string) bool {
-	return strings.HasPrefix(name, "X-Ratelimit-") || strings.HasPrefix(name, "Anthropic-Ratelimit-")
+	return strings.HasPrefix(name, "X-Ratelimit-") ||
+		strings.HasPrefix(name, "Anthropic-Ratelimit-")
 }
 
 // Write implements http.ResponseWriter.
@@ -104,7 +105,7 @@ func (w *writer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// pass passes on the end of a write. It returns what Write does.
+// pass passes on p[from:], the end of a Write. It returns the results of that Write.
 func (w *writer) pass(p []byte, from int) (int, error) {
 	if from == len(p) {
 		return from, nil
@@ -115,7 +116,7 @@ func (w *writer) pass(p []byte, from int) (int, error) {
 	return len(p), nil
 }
 
-// out returns what passes bytes on to the client, or nil.
+// out returns a func that passes bytes on to the client, or nil.
 func (w *writer) out() func([]byte) error {
 	if w.x.gone {
 		return nil
@@ -126,7 +127,7 @@ func (w *writer) out() func([]byte) error {
 	}
 }
 
-// end ends the response with these bytes, and stops the handler.
+// end ends the response with the last bytes, and stops the handler.
 func (w *writer) end(last []byte) {
 	w.x.ended = true
 	if out := w.out(); out != nil && len(last) > 0 && out(last) == nil {
@@ -141,11 +142,11 @@ func (w *writer) Flush() {
 		w.WriteHeader(http.StatusOK)
 	}
 	if !w.x.gone {
-		_ = http.NewResponseController(w.ResponseWriter).Flush() // a later Write tells
+		_ = http.NewResponseController(w.ResponseWriter).Flush() // a later Write reports it
 	}
 }
 
-// close ends the tap. What it holds back is passed on if the handler has returned.
+// close ends the tap. It passes on what the tap holds back if the handler has returned.
 func (w *writer) close(returned bool) {
 	t := w.x.tap
 	if t == nil {

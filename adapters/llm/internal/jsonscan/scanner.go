@@ -1,5 +1,5 @@
-// Package jsonscan checks a JSON document that arrives in pieces and tells a visitor what stands at
-// chosen paths, in memory of a fixed size.
+// Package jsonscan checks a JSON document that arrives in pieces and calls a visitor for the values
+// at chosen paths, in memory of a fixed size.
 package jsonscan
 
 import "unicode/utf8"
@@ -75,10 +75,10 @@ func (s *Scanner) Size() int64 { return s.size }
 // Depth returns the depth of the innermost object or array, and 0 outside.
 func (s *Scanner) Depth() int { return s.depth }
 
-// Offset returns where in its piece the byte stands that is being read.
+// Offset returns the offset of the byte being read in its piece.
 func (s *Scanner) Offset() int { return s.offset }
 
-// Start returns where the scalar began, in the piece that held its first byte.
+// Start returns the offset of the first byte of the scalar, in the piece that held it.
 func (s *Scanner) Start() int { return s.start }
 
 // Stop rejects the document. A visitor calls it.

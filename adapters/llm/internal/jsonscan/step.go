@@ -162,7 +162,7 @@ func (s *Scanner) hex(c byte) {
 	s.state = inString
 	r := utf16.DecodeRune(s.high, s.code)
 	if r == utf8.RuneError {
-		// A half of a pair stands for U+FFFD until its other half follows.
+		// A half of a pair counts as U+FFFD until its other half follows.
 		s.high = 0
 		if 0xD800 <= s.code && s.code < 0xDC00 {
 			s.high = s.code

@@ -15,7 +15,7 @@ const (
 
 // Sink receives what a Splitter finds.
 type Sink interface {
-	// EventData gets the next piece of the event's data. A LF stands between two data lines.
+	// EventData gets the next piece of the event's data. A LF separates two data lines.
 	EventData(p []byte)
 	// EventName gets the next piece of the event's name.
 	EventName(p []byte)

@@ -53,8 +53,8 @@ func newChatFault(kind, code, message string) chatFault {
 	return f
 }
 
-// responsesError is the error event of a response. OpenAI documents the code and the message beside
-// the type and sends them in an error object. SDKs fail a stream only by that object.
+// responsesError is the error event of a response. OpenAI documents the code and the message next
+// to the type, and sends them in an error object. SDKs fail a stream only by that object.
 type responsesError struct {
 	Type     string    `json:"type"`
 	Code     string    `json:"code"`

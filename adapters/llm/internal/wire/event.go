@@ -58,7 +58,7 @@ func (e *event) shortData() (data []byte, short bool) {
 // onlyUsage reports whether the event is the last chunk of a chat, which holds only the usage.
 func (e *event) onlyUsage() bool { return e.usage && e.choices && !e.choice && !e.fault }
 
-// kindOfName returns the kind that the event's name stands for.
+// kindOfName returns the kind for the event's name.
 func (e *event) kindOfName() eventKind {
 	if e.named > len(e.name) {
 		return otherEvent

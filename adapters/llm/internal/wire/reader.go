@@ -71,8 +71,8 @@ func (r *reader) close() {
 	}
 }
 
-// corrupt notes that the response could not be decoded. Its usage so far does not count, and neither
-// does an event that has begun.
+// corrupt notes that the response could not be decoded. Its usage so far does not count, and
+// neither does an event that has begun.
 func (r *reader) corrupt() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -145,8 +145,8 @@ func (r *reader) commit(valid bool) {
 	}
 }
 
-// commitUsage adopts the event's usage. OpenAI states all numbers each time, and Anthropic those that
-// have changed.
+// commitUsage adopts the event's usage. OpenAI states all numbers each time, and Anthropic those
+// that have changed.
 func (r *reader) commitUsage() {
 	e, f := &r.event, &r.found
 	final := false
@@ -166,7 +166,7 @@ func (r *reader) commitUsage() {
 	f.Known = final && r.counts.whole()
 }
 
-// between reports whether the stream stands between two events.
+// between reports whether another event could begin here.
 func (r *reader) between() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -29,7 +29,7 @@ type Request struct {
 	MaxOutput   int64  // the client's cap on the tokens of one choice, 0 for none
 	Choices     int64  // the answers that the client asks for, at least 1
 	PromptBytes int64  // bytes that the model reads; 6,000 for each file
-	Files       bool   // some of PromptBytes stands for files
+	Files       bool   // PromptBytes includes files
 	AsksUsage   bool   // stream_options.include_usage is true
 }
 
@@ -48,7 +48,8 @@ func ParseRequest(format Format, body []byte) (Request, error) {
 	case p.err != nil:
 		return Request{}, p.err
 	case !complete:
-		return Request{}, fmt.Errorf("%w: it is not one JSON document, or nests too deeply", ErrRequest)
+		return Request{}, fmt.Errorf(
+			"%w: it is not one JSON document, or nests too deeply", ErrRequest)
 	case p.request.Model == "":
 		return Request{}, fmt.Errorf("%w: model is missing", ErrRequest)
 	}

@@ -21,9 +21,9 @@ type Tap struct {
 	lone bool   // the last event was hidden
 }
 
-// NewTap returns a Tap of a response with a Content-Type and a Content-Encoding. With hide it leaves
-// out a chat's chunk that holds only the usage, for a client that did not ask for it. It cannot hide
-// the chunk of an encoded response, so request an unencoded one.
+// NewTap returns a Tap of a response with a Content-Type and a Content-Encoding. With hide it
+// leaves out a chat's chunk that holds only the usage, for a client that did not ask for it. It
+// cannot hide the chunk of an encoded response, so request an unencoded one.
 func NewTap(f Format, contentType, encoding string, hide bool) *Tap {
 	t := &Tap{coding: codingOf(encoding)}
 	media, _, _ := mime.ParseMediaType(contentType) // empty if it is invalid

@@ -60,7 +60,7 @@ func (c *counts) merge(o *counts) {
 // whole reports whether both sides of the usage are stated.
 func (c *counts) whole() bool { return c.stated[inputCount] && c.stated[outputCount] }
 
-// usage converts to a Usage. OpenAI counts cached tokens in the input too, Anthropic beside it.
+// usage converts to a Usage. OpenAI includes cached tokens in the input, Anthropic does not.
 func (c *counts) usage(f Format) Usage {
 	u := Usage{
 		Input: c.tokens[inputCount], CacheRead: c.tokens[readCount],

@@ -1,0 +1,91 @@
+package llm
+
+import (
+	"net/http"
+
+	"github.com/headgate/headgate/adapters/nethttp"
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/keyfunc"
+)
+
+// Budget is a limit on what requests use.
+type Budget struct {
+	// Policy names the limit. It is required. Its Unit decides what counts: UnitTokens,
+	// UnitInputTokens, UnitOutputTokens or UnitMicroDollars. Its Hold is required, because without
+	// it a process that dies would leave the estimates of its streams spent. The Meter renews it
+	// while a request runs, so 30 seconds suit most.
+	Policy *core.Policy
+	// Key derives whose budget it is. It is required.
+	Key keyfunc.Func
+	// NoKey decides about a request without a key. The zero value refuses it.
+	NoKey nethttp.NoKey
+	// Limit returns the limit of a request; see nethttp.Rule.Limit. Nil means the policy's own.
+	Limit func(*http.Request) (core.Algorithm, error)
+	// Skip skips the budget for the requests for which it returns true. Nil skips none.
+	Skip func(*http.Request) bool
+}
+
+func (b *Budget) check(at string, models bool, fault func(string, ...any)) {
+	if b.NoKey > nethttp.NoKeySkip {
+		fault("%s.NoKey is %d: it must be NoKeyRefuse or NoKeySkip", at, b.NoKey)
+	}
+	if b.Key == nil {
+		fault("%s.Key is nil: say whose budget it is", at)
+	}
+	if b.Policy == nil || b.Policy.Name() == "" {
+		fault("%s.Policy is missing: core.NewPolicy must make it", at)
+		return
+	}
+	if b.Policy.Hold() == 0 {
+		fault("%s.Policy has no Hold: a process that dies would leave its estimates spent", at)
+	}
+	switch b.Policy.Unit() {
+	case core.UnitRequests:
+		fault("%s.Policy counts requests: make it one of Guard.Rules, or set its Unit", at)
+	case core.UnitMicroDollars:
+		if !models {
+			fault("%s.Policy counts money, and Models, which has the prices, is empty", at)
+		}
+	}
+}
+
+// rules returns a rule of the guard for each budget.
+func (m *Meter) rules() []nethttp.Rule {
+	var rules []nethttp.Rule
+	for i, b := range m.cfg.Budgets {
+		unit := b.Policy.Unit()
+		rules = append(rules, nethttp.Rule{
+			Policy: b.Policy, Key: b.Key, NoKey: b.NoKey, Limit: b.Limit, Skip: b.Skip, Clamp: true,
+			Cost: func(r *http.Request) int64 {
+				x := exchangeOf(r.Context())
+				if x == nil { // Guard.Charges asks outside of a request
+					return 0
+				}
+				return costOf(x.models, unit, x.estimate)
+			},
+			Settle: func(r *http.Request, _ int, cost int64) int64 {
+				if x := exchangeOf(r.Context()); x != nil && x.settled != nil {
+					return x.settled[i]
+				}
+				return cost
+			},
+		})
+	}
+	return rules
+}
+
+// chargesOf returns the charges of more tokens of output, one for each budget that counts output.
+func (m *Meter) chargesOf(r *http.Request, x *exchange, tokens int64) ([]core.Charge, error) {
+	all, err := m.budgets[x.request.Format].Charges(r)
+	if err != nil {
+		return nil, err
+	}
+	var charges []core.Charge
+	for _, c := range all {
+		c.Cost = costOf(x.models, c.Policy.Unit(), Usage{Output: tokens})
+		if c.Clamp = false; c.Cost > 0 {
+			charges = append(charges, c)
+		}
+	}
+	return charges, nil
+}

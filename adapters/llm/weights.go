@@ -1,0 +1,55 @@
+package llm
+
+import (
+	"cmp"
+	"math"
+	"math/big"
+)
+
+// Weights are integers for one token of each kind. Input and Output are both set, or neither. A
+// CacheRead or CacheWrite of 0 counts as Input.
+type Weights struct{ Input, CacheRead, CacheWrite, Output int64 }
+
+func (w Weights) check(at string, fault func(string, ...any)) {
+	if least := min(w.Input, w.CacheRead, w.CacheWrite, w.Output); least < 0 {
+		fault("%s has %d: it must not be negative", at, least)
+	}
+	if (w.Input == 0) != (w.Output == 0) || w.Input == 0 && w.CacheRead+w.CacheWrite > 0 {
+		fault("%s is %+v: set both Input and Output, or nothing", at, w)
+	}
+}
+
+// of returns the weighted sum of a usage. It does not overflow.
+func (w Weights) of(u Usage) *big.Int {
+	w = w.complete()
+	sum := new(big.Int)
+	for _, n := range [...][2]int64{
+		{w.Input, u.Input}, {w.CacheRead, u.CacheRead},
+		{w.CacheWrite, u.CacheWrite}, {w.Output, u.Output},
+	} {
+		product := big.NewInt(max(0, n[1]))
+		sum.Add(sum, product.Mul(product, big.NewInt(n[0])))
+	}
+	return sum
+}
+
+// clamp returns n, or math.MaxInt64 if n is larger.
+func clamp(n *big.Int) int64 {
+	if !n.IsInt64() {
+		return math.MaxInt64
+	}
+	return n.Int64()
+}
+
+// above reports whether every weight of w is at least as large as the same weight of o.
+func (w Weights) above(o Weights) bool {
+	w, o = w.complete(), o.complete()
+	return w.Input >= o.Input && w.CacheRead >= o.CacheRead && w.CacheWrite >= o.CacheWrite &&
+		w.Output >= o.Output
+}
+
+// complete returns the weights with Input in place of a CacheRead or CacheWrite of 0.
+func (w Weights) complete() Weights {
+	w.CacheRead, w.CacheWrite = cmp.Or(w.CacheRead, w.Input), cmp.Or(w.CacheWrite, w.Input)
+	return w
+}
