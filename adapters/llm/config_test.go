@@ -38,13 +38,17 @@ func TestNewReportsEveryFault(t *testing.T) {
 		t.Fatal("no fault")
 	}
 	for _, want := range []string{
-		"Guard: nethttp: Config.Gate is nil", "nethttp: Config.Rules[0].Key is nil", "Config.MaxDelay is",
-		"Budgets[0].Key is nil", "Budgets[0].Policy has no Hold", "Budgets[1].Policy counts requests",
+		"Guard: nethttp: Config.Gate is nil", "nethttp: Config.Rules[0].Key is nil",
+		"Config.MaxDelay is",
+		"Budgets[0].Key is nil", "Budgets[0].Policy has no Hold",
+		"Budgets[1].Policy counts requests",
 		"Budgets[2].Policy is missing", "Budgets[2].NoKey is 9",
 		`Budgets[3].Policy is named "rule"`, `Budgets[4].Policy is named "calls"`,
-		`Models["m"].Weights has -1`, `Models["m"].Price has -2`, `Models["m"].MaxOutput is -3`, `Models["n"].MaxOutput is`,
+		`Models["m"].Weights has -1`, `Models["m"].Price has -2`, `Models["m"].MaxOutput is -3`,
+		`Models["n"].MaxOutput is`,
 		"UnknownModel is 2", "Overrun is 2", "Abort is 2",
-		"MaxBody is -1", "MaxOutput is -1", "ChargeEvery is 4611686018427387904", "DrainFor is -1ns", "RetryWithin is -1ns",
+		"MaxBody is -1", "MaxOutput is -1", "ChargeEvery is 4611686018427387904",
+		"DrainFor is -1ns", "RetryWithin is -1ns",
 	} {
 		if strings.Count(err.Error(), want) != 1 {
 			t.Errorf("%q is not reported once", want)
@@ -93,9 +97,12 @@ func TestEnumerationsHaveNames(t *testing.T) {
 	}{
 		{[]string{llm.UnknownModelRefuse.String(), llm.UnknownModelDearest.String(),
 			llm.UnknownModel(9).String()}, "refuse dearest unknown"},
-		{[]string{llm.OverrunDebt.String(), llm.OverrunEnd.String(), llm.Overrun(9).String()}, "debt end unknown"},
-		{[]string{llm.AbortStop.String(), llm.AbortDrain.String(), llm.Abort(9).String()}, "stop drain unknown"},
-		{[]string{llm.OutcomeReported.String(), llm.OutcomeFailed.String(), llm.OutcomeCut.String(), llm.OutcomeUnreported.String(), llm.Outcome(9).String()},
+		{[]string{llm.OverrunDebt.String(), llm.OverrunEnd.String(), llm.Overrun(9).String()},
+			"debt end unknown"},
+		{[]string{llm.AbortStop.String(), llm.AbortDrain.String(), llm.Abort(9).String()},
+			"stop drain unknown"},
+		{[]string{llm.OutcomeReported.String(), llm.OutcomeFailed.String(), llm.OutcomeCut.String(),
+			llm.OutcomeUnreported.String(), llm.Outcome(9).String()},
 			"reported failed cut unreported unknown"},
 	} {
 		if got := strings.Join(c.got, " "); got != c.want {

@@ -35,8 +35,10 @@ func TestHeadersOfTheLimits(t *testing.T) {
 			r.answer = func(w http.ResponseWriter, _ *http.Request) {
 				h := w.Header()
 				for _, name := range []string{
-					"X-Ratelimit-Limit-Requests", "X-Ratelimit-Limit-Tokens", "X-Ratelimit-Remaining-Tokens", "X-Ratelimit-Limit-Images",
-					"Anthropic-Ratelimit-Tokens-Limit", "Anthropic-Ratelimit-Input-Tokens-Limit", "Anthropic-Ratelimit-Tokens-Remaining",
+					"X-Ratelimit-Limit-Requests", "X-Ratelimit-Limit-Tokens",
+					"X-Ratelimit-Remaining-Tokens", "X-Ratelimit-Limit-Images",
+					"Anthropic-Ratelimit-Tokens-Limit", "Anthropic-Ratelimit-Input-Tokens-Limit",
+					"Anthropic-Ratelimit-Tokens-Remaining",
 				} {
 					h.Set(name, "31337")
 				}
@@ -117,8 +119,11 @@ func TestRefusalsOfBudgets(t *testing.T) {
 		header     map[string]string
 		body       []string
 	}{
-		{"month", chatPath, month, 60, 429, map[string]string{"X-Should-Retry": "false", "Retry-After-Ms": ""}, []string{`"type":"insufficient_quota"`, `"code":"insufficient_quota"`}},
-		{"month of messages", messagesPath, month, 60, 429, map[string]string{"X-Should-Retry": "false"}, []string{`"type":"rate_limit_error"`}},
+		{"month", chatPath, month, 60, 429,
+			map[string]string{"X-Should-Retry": "false", "Retry-After-Ms": ""},
+			[]string{`"type":"insufficient_quota"`, `"code":"insufficient_quota"`}},
+		{"month of messages", messagesPath, month, 60, 429,
+			map[string]string{"X-Should-Retry": "false"}, []string{`"type":"rate_limit_error"`}},
 		{"2 s", chatPath, core.TokenBucket{Rate: 1, Per: time.Second, Burst: 60}, 0, 429,
 			map[string]string{"Retry-After": "2", "X-Should-Retry": "", "Retry-After-Ms": ""}, []string{`"type":"tokens"`, `"code":"rate_limit_exceeded"`}},
 		{"2 s of messages", messagesPath, core.TokenBucket{Rate: 1, Per: time.Second, Burst: 60}, 0, 429,

@@ -26,7 +26,8 @@ type recorded struct {
 
 // The estimate of every request is an input of 2 and an output of 50.
 var recordings = []recorded{
-	{"chat-text.sse", chatPath, llm.OutcomeReported, llm.Usage{Input: 86, CacheRead: 1920, Output: 300}, true},
+	{"chat-text.sse", chatPath, llm.OutcomeReported,
+		llm.Usage{Input: 86, CacheRead: 1920, Output: 300}, true},
 	{"chat-tools.sse", chatPath, llm.OutcomeUnreported, llm.Usage{Input: 2, Output: 50}, false},
 	{"chat-reasoning.sse", chatPath, llm.OutcomeReported, llm.Usage{Input: 20, Output: 130}, false},
 	{"chat-cumulative.sse", chatPath, llm.OutcomeReported, llm.Usage{Input: 9, Output: 4}, true},
@@ -34,21 +35,28 @@ var recordings = []recorded{
 	{"chat-error.sse", chatPath, llm.OutcomeCut, llm.Usage{Input: 2, Output: 2}, false},
 	{"chat-aborted.sse", chatPath, llm.OutcomeCut, llm.Usage{Input: 2, Output: 3}, false},
 	{"chat-broken.sse", chatPath, llm.OutcomeReported, llm.Usage{Input: 5, Output: 2}, true},
-	{"chat.json", chatPath, llm.OutcomeReported, llm.Usage{Input: 15, CacheRead: 4, Output: 10}, false},
+	{"chat.json", chatPath, llm.OutcomeReported, llm.Usage{Input: 15, CacheRead: 4, Output: 10},
+		false},
 	{"chat-tools.json", chatPath, llm.OutcomeReported, llm.Usage{Input: 82, Output: 17}, false},
 	{"chat-error.json", chatPath, llm.OutcomeCut, llm.Usage{Input: 2}, false},
 	{"chat-no-usage.json", chatPath, llm.OutcomeUnreported, llm.Usage{Input: 2, Output: 50}, false},
-	{"responses-text.sse", responsesPath, llm.OutcomeReported, llm.Usage{Input: 5, CacheRead: 32, Output: 11}, false},
-	{"responses-tools.sse", responsesPath, llm.OutcomeReported, llm.Usage{Input: 291, Output: 123}, false},
+	{"responses-text.sse", responsesPath, llm.OutcomeReported,
+		llm.Usage{Input: 5, CacheRead: 32, Output: 11}, false},
+	{"responses-tools.sse", responsesPath, llm.OutcomeReported, llm.Usage{Input: 291, Output: 123},
+		false},
 	{"responses-failed.sse", responsesPath, llm.OutcomeCut, llm.Usage{Input: 2, Output: 1}, false},
 	{"responses-error.sse", responsesPath, llm.OutcomeCut, llm.Usage{Input: 2, Output: 1}, false},
-	{"responses.json", responsesPath, llm.OutcomeReported, llm.Usage{Input: 24, CacheRead: 12, Output: 87}, false},
+	{"responses.json", responsesPath, llm.OutcomeReported,
+		llm.Usage{Input: 24, CacheRead: 12, Output: 87}, false},
 	{"responses-failed.json", responsesPath, llm.OutcomeCut, llm.Usage{Input: 2}, false},
-	{"messages-text.sse", messagesPath, llm.OutcomeReported, llm.Usage{Input: 25, CacheRead: 1800, CacheWrite: 2051, Output: 15}, false},
-	{"messages-thinking.sse", messagesPath, llm.OutcomeReported, llm.Usage{Input: 50, CacheRead: 6, Output: 189}, false},
+	{"messages-text.sse", messagesPath, llm.OutcomeReported,
+		llm.Usage{Input: 25, CacheRead: 1800, CacheWrite: 2051, Output: 15}, false},
+	{"messages-thinking.sse", messagesPath, llm.OutcomeReported,
+		llm.Usage{Input: 50, CacheRead: 6, Output: 189}, false},
 	{"messages-error.sse", messagesPath, llm.OutcomeCut, llm.Usage{Input: 25, Output: 2}, false},
 	{"messages-aborted.sse", messagesPath, llm.OutcomeCut, llm.Usage{Input: 25, Output: 2}, false},
-	{"messages.json", messagesPath, llm.OutcomeReported, llm.Usage{Input: 2095, CacheRead: 100, CacheWrite: 7, Output: 503}, false},
+	{"messages.json", messagesPath, llm.OutcomeReported,
+		llm.Usage{Input: 2095, CacheRead: 100, CacheWrite: 7, Output: 503}, false},
 	{"messages-error.json", messagesPath, llm.OutcomeCut, llm.Usage{Input: 2}, false},
 }
 
@@ -124,8 +132,10 @@ func TestRecordings(t *testing.T) {
 // Usage is asked for in an unencoded response, because it could not be hidden in an encoded one.
 func TestUsageIsInjected(t *testing.T) {
 	for _, c := range []struct{ body, want, encoding string }{
-		{`{"model":"m","stream":true}`, `{"stream_options":{"include_usage":true},"model":"m","stream":true}`, "identity"},
-		{`{"model":"m","stream":true,"stream_options":{"include_usage":false}}`, `{"model":"m","stream":true,"stream_options":{"include_usage":true}}`, "identity"},
+		{`{"model":"m","stream":true}`,
+			`{"stream_options":{"include_usage":true},"model":"m","stream":true}`, "identity"},
+		{`{"model":"m","stream":true,"stream_options":{"include_usage":false}}`,
+			`{"model":"m","stream":true,"stream_options":{"include_usage":true}}`, "identity"},
 		{`{"model":"m","stream":false}`, `{"model":"m","stream":false}`, "gzip"},
 	} {
 		r := newRig(t, core.UnitTokens, 100_000, nil)

@@ -53,7 +53,8 @@ func TestRefusalsSpendNothing(t *testing.T) {
 			want: fmt.Sprintf(anthropic, "invalid_request_error", "Malformed request: it is no object.")},
 		{name: "empty", path: chatPath, status: 400,
 			want: invalid("Malformed request: it is not one JSON document, or nests too deeply.")},
-		{name: "no model", path: chatPath, body: `{}`, status: 400, want: invalid("Malformed request: model is missing.")},
+		{name: "no model", path: chatPath, body: `{}`, status: 400,
+			want: invalid("Malformed request: model is missing.")},
 		{name: "negative max_tokens", path: chatPath, body: `{"model":"m","max_tokens":-1}`, status: 400,
 			want: invalid("Malformed request: max_tokens is no integer of at least 0.")},
 		{name: "absurd max_tokens", path: messagesPath, body: `{"model":"m","max_tokens":99999999999999999999}`, status: 400,
@@ -78,7 +79,8 @@ func TestRefusalsSpendNothing(t *testing.T) {
 			want: fmt.Sprintf(openAI, "The request could not be estimated.", "server_error", "server_error")},
 		{name: "estimate of messages fails", path: messagesPath, body: `{"model":"m"}`, change: failing(errors.New("secret")), status: 500,
 			want: fmt.Sprintf(anthropic, "api_error", "The request could not be estimated.")},
-		{name: "unknown path", path: "/v1/embeddings", body: `{"model":"m"}`, status: 404, want: "404 page not found"},
+		{name: "unknown path", path: "/v1/embeddings", body: `{"model":"m"}`, status: 404,
+			want: "404 page not found"},
 		{name: "other", path: "/v1/embeddings", body: `{"model":"m"}`, status: 418, want: "short and stout", change: func(cfg *llm.Config) {
 			cfg.Other = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				body, _ := io.ReadAll(r.Body)
@@ -227,7 +229,8 @@ func TestPanicsOfFunctions(t *testing.T) {
 // An estimate of any size is charged as at most the limit and settled to the token.
 func TestAbsurdEstimates(t *testing.T) {
 	for _, estimate := range []llm.Usage{
-		{Input: math.MinInt64, Output: math.MinInt64}, {Input: math.MaxInt64, CacheRead: math.MaxInt64, Output: math.MaxInt64}, {},
+		{Input: math.MinInt64, Output: math.MinInt64},
+		{Input: math.MaxInt64, CacheRead: math.MaxInt64, Output: math.MaxInt64}, {},
 	} {
 		r := newRig(t, core.UnitTokens, 1000, func(cfg *llm.Config) {
 			cfg.ChargeEvery = 5

@@ -138,7 +138,8 @@ func TestOverrunEnd(t *testing.T) {
 		last                       string
 	}{
 		{name: "chat", path: chatPath, event: word},
-		{name: "chat with usage", path: chatPath, options: `"stream_options":{"include_usage":true},`, event: word},
+		{name: "chat with usage", path: chatPath,
+			options: `"stream_options":{"include_usage":true},`, event: word},
 		{name: "chat with KeepBody", path: chatPath, event: word, keep: true},
 		{name: "responses", path: responsesPath, event: item,
 			last: "event: error\ndata: {\"type\":\"error\",\"code\":\"insufficient_quota\",\"message\":\"The budget is spent, and the stream ends here.\",\"param\":null," +

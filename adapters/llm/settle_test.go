@@ -59,13 +59,15 @@ func TestUpstreamIsSettled(t *testing.T) {
 		{"redirect", failure(302), 302, llm.OutcomeFailed, llm.Usage{}},
 		{"breaks off before the first byte", abort, 502, llm.OutcomeFailed, llm.Usage{}},
 		{"breaks off after the head", events(0, abort), 0, llm.OutcomeCut, llm.Usage{Input: 3}},
-		{"breaks off between events", events(4, abort), 200, llm.OutcomeCut, llm.Usage{Input: 3, Output: 4}},
+		{"breaks off between events", events(4, abort), 200, llm.OutcomeCut,
+			llm.Usage{Input: 3, Output: 4}},
 		{"breaks off in an event", events(4, func(w http.ResponseWriter, r *http.Request) {
 			fmt.Fprint(w, `data: {"choices":[{"delta":{"content":"wo`)
 			_ = http.NewResponseController(w).Flush()
 			abort(w, r)
 		}), 200, llm.OutcomeCut, llm.Usage{Input: 3, Output: 5}},
-		{"ends without a last event", events(4, nil), 200, llm.OutcomeCut, llm.Usage{Input: 3, Output: 4}},
+		{"ends without a last event", events(4, nil), 200, llm.OutcomeCut,
+			llm.Usage{Input: 3, Output: 4}},
 		{"ends in an event", events(4, func(w http.ResponseWriter, _ *http.Request) {
 			fmt.Fprint(w, `data: {"choices":[{"delta":{"content":"word"}}]}`)
 		}), 200, llm.OutcomeCut, llm.Usage{Input: 3, Output: 5}},
@@ -251,7 +253,8 @@ func TestDrain(t *testing.T) {
 		usage   llm.Usage
 	}{
 		{"in a stream", 4, chat(7, 11), llm.OutcomeReported, llm.Usage{Input: 7, Output: 11}},
-		{"before the response", 0, chat(7, 11), llm.OutcomeReported, llm.Usage{Input: 7, Output: 11}},
+		{"before the response", 0, chat(7, 11), llm.OutcomeReported,
+			llm.Usage{Input: 7, Output: 11}},
 		{"before an error", 0, failure(429), llm.OutcomeFailed, llm.Usage{}},
 		{"and the server breaks off", 4, abort, llm.OutcomeCut, llm.Usage{Input: 3, Output: 4}},
 	} {

@@ -157,7 +157,8 @@ func TestSeenOutputCountsUnfinishedText(t *testing.T) {
 		write string
 		want  int64
 	}{
-		{"", 0}, {`data: {"choices":[{"delta":{"content":"`, 0}, {"a", 1}, {"bcdefghi", 3}, {`"}}]}`, 3}, {"\n\n", 3},
+		{"", 0}, {`data: {"choices":[{"delta":{"content":"`, 0}, {"a", 1}, {"bcdefghi", 3},
+		{`"}}]}`, 3}, {"\n\n", 3},
 		{deltaEvent, 4}, {deltaEvent, 6}, {usageEvent, 6},
 		{`data: {"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":40}}` + "\n\n", 40},
 	} {
@@ -256,9 +257,13 @@ func TestErrorEventEndsAStream(t *testing.T) {
 			"event: error\n" + `data: {"type":"error","code":"rate_limit_exceeded","message":"No \"more\"\n","param":null,` +
 				`"error":{"message":"No \"more\"\n","type":"tokens","param":null,"code":"rate_limit_exceeded"},"sequence_number":7}` + "\n\n", false},
 		{wire.AnthropicMessages, "rate_limit_exceeded", "event: ping\ndata: {\"type\":\"ping\"}\n\n",
-			"event: error\n" + `data: {"type":"error","error":{"type":"rate_limit_error","message":"No \"more\"\n"}}` + "\n\n", false},
+			"event: error\n" +
+				`data: {"type":"error","error":{"type":"rate_limit_error","message":"No \"more\"\n"}}` +
+				"\n\n", false},
 		{wire.AnthropicMessages, "overloaded_error", "",
-			"event: error\n" + `data: {"type":"error","error":{"type":"overloaded_error","message":"No \"more\"\n"}}` + "\n\n", false},
+			"event: error\n" +
+				`data: {"type":"error","error":{"type":"overloaded_error","message":"No \"more\"\n"}}` +
+				"\n\n", false},
 	} {
 		tap := wire.NewTap(c.format, "text/event-stream", "", false)
 		if err := tap.Write([]byte(c.begin), nil); err != nil {
@@ -293,14 +298,19 @@ func TestTapMemoryIsBounded(t *testing.T) {
 		hide                                    bool
 		piece                                   []byte
 	}{
-		{"one event", "text/event-stream", "", `data: {"choices":[{"delta":{"content":"`, `"}}]}` + "\n\n", false, piece},
-		{"one hidden event", "text/event-stream", "", `data: {"choices":[],"usage":{},"x":"`, `"}` + "\n\n", true, piece},
+		{"one event", "text/event-stream", "", `data: {"choices":[{"delta":{"content":"`, `"}}]}` +
+			"\n\n", false, piece},
+		{"one hidden event", "text/event-stream", "", `data: {"choices":[],"usage":{},"x":"`, `"}` +
+			"\n\n", true, piece},
 		{"one line", "text/event-stream", "", ``, "\n\n", false, piece},
 		{"many events", "text/event-stream", "", "", "", true, []byte(deltaEvent)},
-		{"one document", "application/json", "", `{"choices":[{"message":{"content":"`, `"}}]}`, false, piece},
+		{"one document", "application/json", "", `{"choices":[{"message":{"content":"`, `"}}]}`,
+			false, piece},
 		{"one key", "application/json", "", `{"`, `":1}`, false, piece},
-		{"one number", "application/json", "", `{"usage":{"prompt_tokens":`, `}}`, false, bytes.Repeat([]byte("1"), 4096)},
-		{"many usages", "application/json", "", `[`, `0]`, false, []byte(`{"usage":{"prompt_tokens":1}},`)},
+		{"one number", "application/json", "", `{"usage":{"prompt_tokens":`, `}}`, false,
+			bytes.Repeat([]byte("1"), 4096)},
+		{"many usages", "application/json", "", `[`, `0]`, false,
+			[]byte(`{"usage":{"prompt_tokens":1}},`)},
 		{"deep", "application/json", "", ``, ``, false, bytes.Repeat([]byte("["), 4096)},
 	} {
 		t.Run(c.name, func(t *testing.T) {

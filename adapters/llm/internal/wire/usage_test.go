@@ -32,7 +32,8 @@ func TestTokensOfNumbers(t *testing.T) {
 		want   int64
 		ok     bool
 	}{
-		{"0", 0, true}, {"17", 17, true}, {"12.0", 12, true}, {"1e3", 1000, true}, {"1.5e1", 15, true},
+		{"0", 0, true}, {"17", 17, true}, {"12.0", 12, true}, {"1e3", 1000, true},
+		{"1.5e1", 15, true},
 		{"1000000000000000", wire.MaxTokens, true}, {"1000000000000001", wire.MaxTokens, true},
 		{"99999999999999999999999999", wire.MaxTokens, true}, {"1e400", wire.MaxTokens, true},
 		{"-1", 0, false}, {"-0", 0, false}, {"1.5", 0, false}, {"-1e400", 0, false}, {"", 0, false},
@@ -61,15 +62,22 @@ func TestUsageOfDocuments(t *testing.T) {
 		{"null details", `{"usage":{"prompt_tokens":5,"completion_tokens":1,"prompt_tokens_details":null}}`,
 			wire.OpenAIChat, wire.Usage{Input: 5, Output: 1}, true},
 		{"null usage", `{"usage":null}`, wire.OpenAIChat, wire.Usage{}, false},
-		{"no output", `{"usage":{"prompt_tokens":5}}`, wire.OpenAIChat, wire.Usage{Input: 5}, false},
-		{"negative output", `{"usage":{"prompt_tokens":5,"completion_tokens":-3}}`, wire.OpenAIChat, wire.Usage{Input: 5}, false},
-		{"fractional output", `{"usage":{"prompt_tokens":5,"completion_tokens":0.5}}`, wire.OpenAIChat, wire.Usage{Input: 5}, false},
-		{"text as output", `{"usage":{"prompt_tokens":5,"completion_tokens":"3"}}`, wire.OpenAIChat, wire.Usage{Input: 5}, false},
-		{"absurd output", `{"usage":{"prompt_tokens":5,"completion_tokens":1e30}}`, wire.OpenAIChat, wire.Usage{Input: 5, Output: wire.MaxTokens}, true},
+		{"no output", `{"usage":{"prompt_tokens":5}}`, wire.OpenAIChat, wire.Usage{Input: 5},
+			false},
+		{"negative output", `{"usage":{"prompt_tokens":5,"completion_tokens":-3}}`, wire.OpenAIChat,
+			wire.Usage{Input: 5}, false},
+		{"fractional output", `{"usage":{"prompt_tokens":5,"completion_tokens":0.5}}`,
+			wire.OpenAIChat, wire.Usage{Input: 5}, false},
+		{"text as output", `{"usage":{"prompt_tokens":5,"completion_tokens":"3"}}`, wire.OpenAIChat,
+			wire.Usage{Input: 5}, false},
+		{"absurd output", `{"usage":{"prompt_tokens":5,"completion_tokens":1e30}}`, wire.OpenAIChat,
+			wire.Usage{Input: 5, Output: wire.MaxTokens}, true},
 		{"usage elsewhere", `{"x":{"usage":{"prompt_tokens":5,"completion_tokens":1}},"choices":[{"usage":{"prompt_tokens":5,"completion_tokens":1}}]}`,
 			wire.OpenAIChat, wire.Usage{}, false},
-		{"other format", `{"usage":{"prompt_tokens":5,"completion_tokens":1}}`, wire.AnthropicMessages, wire.Usage{}, false},
-		{"cut off", `{"usage":{"prompt_tokens":5,"completion_tokens":1}`, wire.OpenAIChat, wire.Usage{}, false},
+		{"other format", `{"usage":{"prompt_tokens":5,"completion_tokens":1}}`,
+			wire.AnthropicMessages, wire.Usage{}, false},
+		{"cut off", `{"usage":{"prompt_tokens":5,"completion_tokens":1}`, wire.OpenAIChat,
+			wire.Usage{}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			tap := wire.NewTap(c.format, "application/json", "", false)
