@@ -334,12 +334,6 @@ func (d *decisions) step(i int) {
 			return
 		}
 		r := d.held[0]
-		if rng.IntN(4) == 0 {
-			if err := r.Renew(ctx); !errors.Is(err, core.ErrHoldExpired) {
-				d.must(err)
-			}
-			return
-		}
 		d.held = d.held[1:]
 		if rng.IntN(3) == 0 {
 			d.must(r.Cancel(ctx))
@@ -391,6 +385,22 @@ func (d *decisions) adjust() {
 	}
 }
 
+// renew lets a reservation renew itself once.
+func (d *decisions) renew() {
+	d.Helper()
+	held := d.policy(core.PolicyConfig{
+		Name: "renewed", Algorithm: core.PerSecond(10), Hold: 100 * time.Millisecond,
+	})
+	r, _, err := d.gate.Charge(d.Context(), core.Charge{Policy: held, Key: d.key("x")})
+	d.must(err)
+	for ran := 0; ran == 0; time.Sleep(time.Millisecond) {
+		d.mu.Lock()
+		ran = d.ran["renew"]
+		d.mu.Unlock()
+	}
+	d.must(r.Settle(d.Context(), 1))
+}
+
 // TestDecisionScriptUnderLua54 covers every operation with every algorithm, and slots taken with
 // charges.
 func TestDecisionScriptUnderLua54(t *testing.T) {
@@ -399,6 +409,7 @@ func TestDecisionScriptUnderLua54(t *testing.T) {
 	for i := range 3000 {
 		d.step(i)
 	}
+	d.renew()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	algorithms := []string{"token_bucket", "window", "sliding_window", "sliding_log"}

@@ -69,7 +69,7 @@ func TestDocumentedPermissions(t *testing.T) {
 	}
 	release(t, paid)
 	held := charge(t, g, core.Charge{Policy: heldFor(t, time.Minute), Key: user.Key, Cost: 1})
-	if err := held.Renew(t.Context()); err != nil {
+	if _, err := held.Renew(); err != nil {
 		t.Error(err)
 	}
 	settle(t, held, 2)

@@ -89,7 +89,6 @@ func (s *Semaphore) admit(
 		l := s.granted(ctx, g.leases, at.Scope, q, at.Grant, start)
 		l, _ = s.observe(ctx, l, g.source, nil, nil, start)
 		l.paid, decided = g.reservation(p), true
-		l.paid.Keep()
 		return l, d, nil
 	case at.Sent && (d.Cause != nil || err != nil):
 		s.abandon(g.leases, at.Scope, q.ID) // it may have been granted
@@ -100,7 +99,6 @@ func (s *Semaphore) admit(
 	}
 
 	paid := g.reservation(p)
-	paid.Keep() // also while it waits
 	var l *Lease
 	defer func() {
 		if l != nil {

@@ -92,7 +92,7 @@ var mixedPolicies = []core.PolicyConfig{
 
 // heldPolicies are policies whose reservations expire.
 var heldPolicies = []core.PolicyConfig{
-	{Name: "held-bucket", Algorithm: core.PerSecond(10), Hold: 300 * time.Millisecond},
+	{Name: "held-bucket", Algorithm: core.PerSecond(10), Hold: 900 * time.Millisecond},
 	{Name: "held-thirds", Algorithm: core.TokenBucket{Rate: 3, Per: 7 * time.Second, Burst: 40}, Hold: 10 * time.Second},
 	{Name: "held-frozen", Algorithm: core.TokenBucket{Burst: 40}, Hold: 2 * time.Second},
 	{Name: "held-leaky", Algorithm: core.LeakyBucket{Rate: 3, Per: time.Second, Capacity: 20}, Hold: time.Second},
@@ -321,9 +321,10 @@ func (l *lockstep) step(i int) {
 			added, err := g.RaiseUsed(ctx, c, 5*change.Raise, change.At)
 			what, seen[i] = "RaiseUsed", fmt.Sprint(added, err)
 		case op >= 27 && pick < len(l.held):
-			what, seen[i] = "Renew", fmt.Sprint(l.held[pick][i].Renew(ctx))
+			what, seen[i] = "Renew", fmt.Sprint(l.held[pick][i].Renew())
 		case op >= 26:
 			r, d, err := g.Charge(ctx, charges...)
+			r.Abandon()
 			what, seen[i], reserved[i] = "Charge", fmt.Sprint(r != nil, show(d), err), r
 		case op >= 24:
 			at := slices.IndexFunc(mixedPolicies, func(p core.PolicyConfig) bool { return p.Name == "block" }) + pick%4
@@ -347,6 +348,7 @@ func (l *lockstep) step(i int) {
 			seen[i] = fmt.Sprint(r.Settle(ctx, actual[:r.Charges()]...))
 		case op >= 20:
 			r, d, err := g.Reserve(ctx, wait, charges...)
+			r.Abandon()
 			what, seen[i], reserved[i] = "Reserve", fmt.Sprint(r != nil, show(d), err), r
 		case op < 12:
 			d, err := g.Decide(ctx, charges...)

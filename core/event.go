@@ -39,7 +39,7 @@ const (
 	OpSpendUpTo
 	OpReserve
 	// OpSettle, OpCancel, OpHoldExpired and OpRefundFailed are those of a ReservationEvent. A hold
-	// has expired when a Settle or a Renew comes after PolicyConfig.Hold: what was spent did not
+	// has expired when a Settle or a renewal comes after PolicyConfig.Hold: what was spent does not
 	// count from then until Settle. A refund fails when charges of a denied request cannot be given
 	// back.
 	OpSettle
@@ -100,7 +100,7 @@ func (e *DecisionEvent) EventName() string { return e.Op.String() }
 // ReservationEvent is a Settle or Cancel of a Reservation, or what became of one.
 type ReservationEvent struct {
 	Op Op
-	// Err says that the units may stay spent, or is the ErrHoldExpired that a Renew returned.
+	// Err says that the units may stay spent.
 	Err  error
 	Took time.Duration // 0 if the event is no call
 }

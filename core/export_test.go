@@ -136,6 +136,24 @@ func (p *Policy) Suffix(ctx context.Context, key Key) string {
 	return l.suffix
 }
 
+// Abandon ends the renewals of a reservation, as the death of its process does.
+func (r *Reservation) Abandon() {
+	if r == nil {
+		return
+	}
+	r.hold.mu.Lock()
+	defer r.hold.mu.Unlock()
+	if r.hold.timer != nil {
+		r.hold.timer.Stop()
+	}
+}
+
+// Renew renews a reservation once. It returns a bit for each charge whose hold has ended.
+func (r *Reservation) Renew() (gone uint32, err error) {
+	err = r.renew()
+	return r.hold.lost(), err
+}
+
 // Charges returns how many charges a reservation has.
 func (r *Reservation) Charges() int { return len(r.place) }
 

@@ -8,27 +8,72 @@ import (
 	"slices"
 	"sync"
 	"time"
+	"weak"
 
 	"github.com/headgate/headgate/internal/algorithm"
 	"github.com/headgate/headgate/internal/request"
 )
 
-// ErrHoldExpired is the error of a Reservation.Renew that came too late: what the reservation spent
-// under some policy has gone back after PolicyConfig.Hold.
-var ErrHoldExpired = errors.New("core: the hold has expired")
-
 // longestHold bounds PolicyConfig.Hold.
 const longestHold = maxReserve
 
-// hold is what keeps charges spent for a while.
+// hold is what a Reservation holds, and whether that lasts. Each of its methods is one change of
+// that.
 type hold struct {
 	id string // empty if nothing is held
 
 	mu    sync.Mutex
 	since time.Time   // when it was last renewed, or before
 	gone  uint32      // a bit for each spent charge whose hold has ended
-	timer *time.Timer // of Keep
-	ended bool
+	timer *time.Timer // of the next renewal
+	ended bool        // the reservation is settled
+}
+
+// start lets renew run after that time, unless the hold has ended.
+func (h *hold) start(after time.Duration, renew func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case h.ended:
+	case h.timer == nil:
+		h.timer = time.AfterFunc(after, renew)
+	default:
+		h.timer.Reset(after)
+	}
+}
+
+// lost returns a bit for each spent charge whose hold has ended.
+func (h *hold) lost() uint32 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.gone
+}
+
+// renewed takes the outcome of a renewal that began at a time: which charges it found gone, and
+// whether it reached all others. It reports whether it is the first to find one of these gone.
+func (h *hold) renewed(at time.Time, gone uint32, all bool) (expired bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.ended {
+		return false
+	}
+	if all {
+		h.since = at
+	}
+	expired = gone&^h.gone != 0
+	h.gone |= gone
+	return expired
+}
+
+// end ends the renewals for good, and returns a time before the last one.
+func (h *hold) end() (since time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ended = true
+	if h.timer != nil {
+		h.timer.Stop()
+	}
+	return h.since
 }
 
 // held reports whether units of a charge may be held.
@@ -40,104 +85,72 @@ func (r *Reservation) holds(c *charge) bool {
 	return r.hold.id != "" && held(&c.Charge) && !c.local && !c.failed && c.Spent > 0
 }
 
-// Renew prolongs what the reservation holds: each charge under a policy with a PolicyConfig.Hold
-// counts for that time from now. After Settle and Cancel it does nothing. The error is
-// ErrHoldExpired if a charge has gone back; the others are renewed. Other errors are those of
-// Decide, and leave unknown whether the reservation was renewed.
-func (r *Reservation) Renew(ctx context.Context) error {
-	if r == nil || r.hold.id == "" {
-		return nil
-	}
-	charges := r.alive()
-	start, before := time.Now(), r.hold.lost()
-	var errs []error
-	for _, part := range r.gate.parts(charges) {
-		verdict, err := r.atHolds(ctx, algorithm.Renew, part)
-		errs = append(errs, err)
-		for i, c := range part {
-			if verdict&(1<<i) != 0 {
-				r.hold.lose(slices.IndexFunc(r.spent, func(o charge) bool { return o.SameState(c) }))
-			}
-		}
-	}
-	err := errors.Join(errs...)
-	if r.hold.over() {
-		return nil
-	}
-	if err == nil {
-		r.hold.renewed(start)
-	}
-	if now := r.hold.lost(); now != 0 {
-		err = errors.Join(err, ErrHoldExpired)
-		if now != before {
-			r.gate.tellReservation(ctx, OpHoldExpired, ErrHoldExpired, 0)
-		}
-	}
-	return err
-}
-
-// alive returns the charges whose holds may be renewed. The limit that they were charged under reads
-// their state well enough for that.
-func (r *Reservation) alive() (charges []*request.Charge) {
-	gone := r.hold.lost()
+// shortest returns the shortest hold of its charges without those that are gone, or 0.
+func (r *Reservation) shortest(gone uint32) (shortest time.Duration) {
 	for i := range r.spent {
-		c := r.spent[i]
-		if r.holds(&c) && gone&(1<<i) == 0 {
-			c.Correction = correctionOf(&c.Charge)
-			c.Correction.Held = true
-			charges = append(charges, &c.Charge)
-		}
-	}
-	return charges
-}
-
-// Keep renews the reservation in the background until it is settled or cancelled, has expired, or
-// the Gate is closed. Semaphore.Admit keeps what it spent as long as its slot is held. Keep does
-// nothing if nothing is held. It may be called again.
-func (r *Reservation) Keep() {
-	if r == nil || r.hold.id == "" {
-		return
-	}
-	shortest := r.shortest()
-	r.hold.mu.Lock()
-	defer r.hold.mu.Unlock()
-	if shortest > 0 && r.hold.timer == nil && !r.hold.ended {
-		r.hold.timer = time.AfterFunc(renewIn(shortest), func() { r.renewAgain(shortest) })
-	}
-}
-
-// shortest returns the shortest hold of its charges, or 0.
-func (r *Reservation) shortest() (shortest time.Duration) {
-	for i := range r.spent {
-		if c := &r.spent[i]; r.holds(c) && (shortest == 0 || c.policy.hold < shortest) {
+		c := &r.spent[i]
+		if gone&(1<<i) == 0 && r.holds(c) && (shortest == 0 || c.policy.hold < shortest) {
 			shortest = c.policy.hold
 		}
 	}
 	return shortest
 }
 
-// renewIn returns a third of a hold, with jitter.
-func renewIn(hold time.Duration) time.Duration {
-	third := hold / 3
-	return third - time.Duration(rand.Int64N(int64(third)/5+1))
-}
-
-func (r *Reservation) renewAgain(hold time.Duration) {
-	g := r.gate
-	if g.tasks.Stopped() {
+// renewLater renews the reservation in the background until it is settled, nothing of it is left, or
+// the Gate is closed. The timer does not keep it in memory, so that a reservation that the program
+// has dropped is not renewed for ever.
+func (r *Reservation) renewLater() {
+	if r.hold.id == "" {
 		return
 	}
-	g.tasks.Go(func() {
-		_ = safely(func() error { return r.Renew(context.Background()) }) // a failure is tried again
-		if len(r.alive()) == 0 {
+	shortest := r.shortest(r.hold.lost())
+	if shortest == 0 {
+		return
+	}
+	third := shortest / 3
+	jitter := time.Duration(rand.Int64N(int64(third)/5 + 1))
+	dropped := weak.Make(r)
+	r.hold.start(third-jitter, func() {
+		r := dropped.Value()
+		if r == nil || r.gate.tasks.Stopped() {
 			return
 		}
-		r.hold.mu.Lock()
-		defer r.hold.mu.Unlock()
-		if r.hold.timer != nil {
-			r.hold.timer.Reset(renewIn(hold))
-		}
+		r.gate.tasks.Go(func() {
+			_ = safely(r.renew) // a failure is tried again
+			r.renewLater()
+		})
 	})
+}
+
+// renew lets each held charge count for its policy's Hold from now.
+func (r *Reservation) renew() error {
+	start, before, gone := time.Now(), r.hold.lost(), uint32(0)
+	var charges []*request.Charge
+	for i := range r.spent {
+		if r.holds(&r.spent[i]) && before&(1<<i) == 0 {
+			// The limit that it was charged under reads its state well enough to renew it.
+			c := r.spent[i]
+			c.Correction = correctionOf(&c.Charge)
+			c.Correction.Held = true
+			charges = append(charges, &c.Charge)
+		}
+	}
+	var errs []error
+	for _, part := range r.gate.parts(charges) {
+		ended, err := r.atHolds(context.Background(), algorithm.Renew, part)
+		errs = append(errs, err)
+		for i, c := range part {
+			if ended&(1<<i) != 0 {
+				same := func(o charge) bool { return o.SameState(c) }
+				gone |= 1 << slices.IndexFunc(r.spent, same)
+			}
+		}
+	}
+	err := errors.Join(errs...)
+	if r.hold.renewed(start, gone, err == nil) {
+		r.gate.tell(context.Background(), &ReservationEvent{Op: OpHoldExpired})
+	}
+	return err
 }
 
 // safely calls f. A panic, as in a hook of the client, is an error.
@@ -150,60 +163,8 @@ func safely(f func() error) (err error) {
 	return f()
 }
 
-// end ends Keep for good.
-func (h *hold) end() {
-	h.rest()
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.ended = true
-}
-
-// rest ends Keep until it is called again.
-func (h *hold) rest() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.timer != nil {
-		h.timer.Stop()
-		h.timer = nil
-	}
-}
-
-// renewed says that the hold was renewed after that time.
-func (h *hold) renewed(at time.Time) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.since = at
-}
-
-// lose says that the hold of a spent charge has ended.
-func (h *hold) lose(i int) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.gone |= 1 << i
-}
-
-// lost returns a bit for each spent charge whose hold has ended.
-func (h *hold) lost() uint32 {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.gone
-}
-
-// lastRenewed returns when it was last renewed, or before.
-func (h *hold) lastRenewed() time.Time {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.since
-}
-
-// over reports whether the reservation is settled.
-func (h *hold) over() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.ended
-}
-
-// atHolds settles or renews holds in one step. It returns a bit for each charge whose hold had ended.
+// atHolds settles or renews holds in one step. It returns a bit for each charge whose hold had
+// ended.
 func (r *Reservation) atHolds(
 	ctx context.Context, op algorithm.Operation, charges []*request.Charge,
 ) (ended int64, err error) {
@@ -242,11 +203,11 @@ func (r *Reservation) end(ctx context.Context, part *unsettled) error {
 	return err
 }
 
-// settleAgain settles what could not be settled, until the holds may have ended or the Gate is
-// closed.
-func (r *Reservation) settleAgain(open []*unsettled) {
+// settleAgain settles what could not be settled, until the holds, last renewed after since, may have
+// ended or the Gate is closed.
+func (r *Reservation) settleAgain(open []*unsettled, since time.Time) {
 	g := r.gate
-	ends := r.hold.lastRenewed().Add(r.shortest())
+	ends := since.Add(r.shortest(0))
 	for pause := g.timeout; len(open) > 0; pause = min(2*pause, time.Second) {
 		if time.Until(ends) < pause+g.timeout || !g.tasks.Sleep(pause) {
 			return

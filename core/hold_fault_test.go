@@ -96,7 +96,7 @@ func TestUnheldChargesAreSettledOnce(t *testing.T) {
 }
 
 // A panic in a hook of the client is a failure of a renewal, which is tried again.
-func TestKeepSurvivesPanics(t *testing.T) {
+func TestRenewalSurvivesPanics(t *testing.T) {
 	s := redistest.Start(t)
 	client := s.Client(t)
 	h := &panics{hit: make(chan struct{}, 100)}
@@ -105,7 +105,6 @@ func TestKeepSurvivesPanics(t *testing.T) {
 	p, key := heldFor(t, 3*time.Second), newKey(t, "k")
 	r := charge(t, g, core.Charge{Policy: p, Key: key, Cost: 4})
 	h.on.Store(true)
-	r.Keep()
 	<-h.hit
 	h.on.Store(false)
 	settle(t, r, 3)

@@ -2,7 +2,7 @@ package core_test
 
 import (
 	"context"
-	"errors"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -26,6 +26,14 @@ func charge(t testing.TB, g *core.Gate, charges ...core.Charge) *core.Reservatio
 		t.Fatalf("%s, %v", show(d), err)
 	}
 	return r
+}
+
+// renew renews a reservation, and wants those charges gone.
+func renew(t *testing.T, r *core.Reservation, want uint32) {
+	t.Helper()
+	if gone, err := r.Renew(); gone != want || err != nil {
+		t.Errorf("charges %b are gone, want %b: %v", gone, want, err)
+	}
 }
 
 func TestHoldExpires(t *testing.T) {
@@ -69,37 +77,22 @@ func TestHoldExpires(t *testing.T) {
 		{"renewed", func(t *testing.T, r *core.Reservation, c *manualClock) {
 			for range 3 {
 				c.advance(59 * time.Second)
-				if err := r.Renew(t.Context()); err != nil {
-					t.Error(err)
-				}
+				renew(t, r, 0)
 			}
 			c.advance(59 * time.Second)
 		}, 4, false},
 		{"renewed, and then left", func(t *testing.T, r *core.Reservation, c *manualClock) {
 			c.advance(59 * time.Second)
-			if err := r.Renew(t.Context()); err != nil {
-				t.Error(err)
-			}
+			renew(t, r, 0)
 			c.advance(time.Minute)
 		}, 0, false},
 		{"renewed too late", func(t *testing.T, r *core.Reservation, c *manualClock) {
 			c.advance(time.Minute)
-			if err := r.Renew(t.Context()); !errors.Is(err, core.ErrHoldExpired) {
-				t.Error(err)
-			}
+			renew(t, r, 1)
 		}, 0, true},
-		{"renewed after it is settled", func(t *testing.T, r *core.Reservation, c *manualClock) {
-			settle(t, r, 1)
-			if err := r.Renew(t.Context()); err != nil {
-				t.Error(err)
-			}
-			c.advance(time.Hour)
-		}, 1, false},
 		{"the clock steps back before a renewal", func(t *testing.T, r *core.Reservation, c *manualClock) {
 			c.advance(-time.Minute)
-			if err := r.Renew(t.Context()); err != nil {
-				t.Error(err)
-			}
+			renew(t, r, 0)
 			c.advance(time.Minute + 59*time.Second)
 		}, 4, false},
 	}
@@ -208,13 +201,16 @@ func TestDeniedRequestHoldsNothing(t *testing.T) {
 	})
 }
 
-func TestKeepRenewsUntilSettled(t *testing.T) {
+func TestReservationIsRenewedUntilSettled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := memoryGate(t, core.Config{})
 		p, key := heldFor(t, 3*time.Second), newKey(t, "k")
-		r := charge(t, g, core.Charge{Policy: p, Key: key, Cost: 4})
-		r.Keep()
-		r.Keep()
+		ctx, cancel := context.WithCancel(t.Context())
+		r, _, err := g.Charge(ctx, core.Charge{Policy: p, Key: key, Cost: 4})
+		if err != nil {
+			t.Fatal(err)
+		}
+		cancel() // as that of a request before its deferred Settle
 		time.Sleep(time.Hour)
 		if n := used(t, g, p, key); n != 4 {
 			t.Errorf("%d units are in use after an hour, want 4", n)
@@ -227,7 +223,38 @@ func TestKeepRenewsUntilSettled(t *testing.T) {
 	})
 }
 
-// A slot keeps what was spent with it; after its release the hold runs out.
+// What a reservation holds goes back if the program drops it.
+func TestDroppedReservationExpires(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := memoryGate(t, core.Config{})
+		p, key := heldFor(t, 3*time.Second), newKey(t, "k")
+		charge(t, g, core.Charge{Policy: p, Key: key, Cost: 4})
+		for range 3 {
+			runtime.GC()
+		}
+		time.Sleep(3 * time.Second)
+		if n := used(t, g, p, key); n != 0 {
+			t.Errorf("%d units are in use, want 0", n)
+		}
+	})
+}
+
+// What a reservation holds goes back if the Gate is closed before.
+func TestReservationOfClosedGateExpires(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix})
+		p, key := heldFor(t, 3*time.Millisecond), newKey(t, "k")
+		r := charge(t, g, core.Charge{Policy: p, Key: key, Cost: 4})
+		if err := g.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		other := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix})
+		eventually(t, "the hold has ended", func() bool { return used(t, other, p, key) == 0 })
+		runtime.KeepAlive(r)
+	})
+}
+
+// A slot keeps what was spent with it, and so does its reservation after the slot is released.
 func TestSlotKeepsItsReservation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := memoryGate(t, core.Config{})
@@ -243,13 +270,10 @@ func TestSlotKeepsItsReservation(t *testing.T) {
 			t.Errorf("%d units are in use while the slot is held, want 4", n)
 		}
 		release(t, l)
-		time.Sleep(2 * time.Second)
-		if n := used(t, g, p, key); n != 4 {
-			t.Errorf("%d units are in use after the release, want 4", n)
-		}
-		time.Sleep(2 * time.Second)
-		if n := used(t, g, p, key); n != 0 {
-			t.Errorf("%d units are in use after the hold, want 0", n)
+		time.Sleep(time.Hour)
+		settle(t, l.Reservation(), 3)
+		if n := used(t, g, p, key); n != 3 {
+			t.Errorf("%d units are in use after Settle, want 3", n)
 		}
 	})
 }
@@ -359,13 +383,12 @@ func TestWaiterKeepsItsReservation(t *testing.T) {
 }
 
 // A charge whose hold is gone, such as after a Reset, does not end that of the others.
-func TestKeepGoesOnForTheOthers(t *testing.T) {
+func TestRenewalGoesOnForTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := memoryGate(t, core.Config{})
 		user, tenant := newKey(t, "u"), newKey(t, "t")
 		p := heldFor(t, 3*time.Second)
 		r := charge(t, g, core.Charge{Policy: p, Key: user, Cost: 4}, core.Charge{Policy: p, Key: tenant, Cost: 9})
-		r.Keep()
 		if err := g.Reset(t.Context(), core.Charge{Policy: p, Key: user}); err != nil {
 			t.Error(err)
 		}
@@ -373,9 +396,7 @@ func TestKeepGoesOnForTheOthers(t *testing.T) {
 		if n := used(t, g, p, tenant); n != 9 {
 			t.Errorf("%d units are in use, want 9", n)
 		}
-		if err := r.Renew(t.Context()); !errors.Is(err, core.ErrHoldExpired) {
-			t.Error(err)
-		}
+		renew(t, r, 1)
 		settle(t, r, 1, 2)
 		if a, b := used(t, g, p, user), used(t, g, p, tenant); a != 1 || b != 2 {
 			t.Errorf("%d and %d units are in use, want 1 and 2", a, b)

@@ -75,7 +75,7 @@ func (l *Lease) InUse() int64 {
 }
 
 // Reservation returns what Semaphore.Admit or TryAdmit spent with the slot, to settle or cancel. It
-// is kept until the lease is released; see Reservation.Keep. It is nil after Acquire.
+// is nil after Acquire.
 func (l *Lease) Reservation() *Reservation {
 	if l == nil {
 		return nil
@@ -105,9 +105,6 @@ func (l *Lease) Release(ctx context.Context) error {
 		return nil
 	}
 	l.cancel(context.Canceled)
-	if l.paid != nil {
-		l.paid.hold.rest()
-	}
 	semaphore, _ := l.holding.Owner.(*Semaphore)
 	semaphore.held(time.Since(l.since))
 	start := l.gate.start()

@@ -39,11 +39,11 @@ type PolicyConfig struct {
 	// Shadow makes a policy that counts and never denies. It is charged if it has room and the
 	// request is admitted.
 	Shadow bool
-	// Hold is how long a Reservation keeps what it spent under the policy, unless it is settled or
-	// renewed before: after that the charge has gone back, as Reservation.Cancel gives it back. So
-	// a process that dies strands nothing of a budget. Decide, Allow, Wait and SpendUpTo spend for
-	// good. Zero keeps it until it is settled. It is at least a millisecond and at most 10 years,
-	// and all processes must agree on whether it is zero.
+	// Hold is how long a Reservation keeps what it spent under the policy after it was last renewed:
+	// after that the charge has gone back, as Reservation.Cancel gives it back. A Reservation renews
+	// itself until it is settled, so a process that dies strands nothing of a budget. Decide, Allow,
+	// Wait and SpendUpTo spend for good. Zero keeps it until it is settled. It is at least a
+	// millisecond and at most 10 years, and all processes must agree on whether it is zero.
 	//
 	// A hold may end before the wait of a denial is over, so that there is room earlier.
 	Hold time.Duration

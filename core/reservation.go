@@ -15,9 +15,13 @@ import (
 const maxReserve = algorithm.Longest / 10
 
 // Reservation is spent charges that can be settled or cancelled. Reserve, Charge and Admit return
-// it. Charges under a policy with a PolicyConfig.Hold go back after that time, unless the
-// Reservation is settled or renewed before. It is safe for concurrent use. The zero value and nil
-// have nothing to settle.
+// it. It is safe for concurrent use. The zero value and nil have nothing to settle.
+//
+// A Reservation under a PolicyConfig.Hold renews itself in the background, as a Lease does, whatever
+// becomes of the context that it was made with. So what it has spent goes back if its process dies:
+// at the latest one Hold after that. The same happens when the Gate is closed before the Reservation
+// is settled, and when the program has dropped it: once the garbage collector has found that, its
+// holds run out.
 type Reservation struct {
 	gate  *Gate
 	acts  time.Time // when the request may go on
@@ -85,12 +89,14 @@ func (g *Gate) Charge(
 // reservation returns what an admitted inquiry has spent.
 func (g *Gate) reservation(p *inquiry) *Reservation {
 	p.whole[0].Buffer = nil // the reservation keeps parts of it
-	return &Reservation{
+	r := &Reservation{
 		gate:  g,
 		spent: slices.Clone(p.wire),
 		place: slices.Clone(p.place[:len(p.asked)]),
 		hold:  hold{id: p.hold, since: p.heldSince},
 	}
+	r.renewLater()
+	return r
 }
 
 // Delay returns how long to wait before the request may go on. It is 0 if it may go on now.
@@ -149,11 +155,11 @@ func (r *Reservation) settle(ctx context.Context, op Op, actual []int64) error {
 	first, start := false, time.Now()
 	r.once.Do(func() {
 		first = true
-		r.hold.end()
+		since := r.hold.end()
 		open, err := r.correct(context.WithoutCancel(ctx), r.totals(actual))
 		r.err = err
 		if op == OpSettle && len(open) > 0 { // a hold that is not cancelled ends anyway
-			r.gate.tasks.Go(func() { r.settleAgain(open) })
+			r.gate.tasks.Go(func() { r.settleAgain(open, since) })
 		}
 	})
 	if first { // Observe may settle it too

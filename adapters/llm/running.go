@@ -83,7 +83,6 @@ func (x *exchange) charge(r *http.Request, more int64, last bool) bool {
 	reservation, d, err := x.meter.cfg.Guard.Gate.Charge(ctx, charges...)
 	switch {
 	case reservation != nil:
-		reservation.Keep()
 		x.running = append(x.running, runningCharge{charges, reservation})
 	case err == nil && d.Cause == nil && !last:
 		return false

@@ -34,7 +34,6 @@ func (a *Admission) decide(
 		a.decision.Allowed = true // no rule applies
 	case a.guard.settles:
 		a.reservation, a.decision, err = cfg.Gate.Charge(ctx, charges...)
-		a.reservation.Keep()
 	default:
 		a.decision, err = cfg.Gate.Decide(ctx, charges...)
 	}
@@ -49,7 +48,6 @@ func (a *Admission) delay(ctx context.Context, charges []core.Charge, slot core.
 	if reservation == nil {
 		return err
 	}
-	reservation.Keep()
 	a.decision.Allowed = false
 	defer func() {
 		if !a.decision.Allowed { // also if Concurrency.OnQueue panics
