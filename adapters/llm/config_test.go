@@ -27,7 +27,8 @@ func TestNewReportsEveryFault(t *testing.T) {
 			{Policy: policy("calls", core.UnitTokens, 1), Key: tenant},
 		},
 		Models: map[string]llm.Model{
-			"m": {Weights: llm.Weights{Output: -1}, Price: llm.Weights{CacheRead: -2}, MaxOutput: -3},
+			"m": {Weights: llm.Weights{Output: -1}, Price: llm.Weights{CacheRead: -2},
+				MaxOutput: -3},
 			"n": {MaxOutput: 1 << 40},
 		},
 		UnknownModel: 2, Overrun: 2, Abort: 2,
@@ -71,8 +72,9 @@ func TestNewRefuses(t *testing.T) {
 		cfg  llm.Config
 		want string
 	}{
-		"nothing":              {llm.Config{}, "Config.Guard.Gate is nil"},
-		"no budget":            {llm.Config{Guard: nethttp.Config{Gate: gate}}, "Config.Budgets is empty"},
+		"nothing": {llm.Config{}, "Config.Guard.Gate is nil"},
+		"no budget": {llm.Config{Guard: nethttp.Config{Gate: gate}},
+			"Config.Budgets is empty"},
 		"no gate":              {llm.Config{Budgets: budget}, "Gate is nil"},
 		"17 limits":            {llm.Config{Guard: nethttp.Config{Gate: gate, Rules: rules}, Budgets: budget}, "at most 16"},
 		"a price is missing":   {llm.Config{Guard: nethttp.Config{Gate: gate}, Budgets: []llm.Budget{{Policy: policy("usd", core.UnitMicroDollars, 1), Key: tenant}}}, "Budgets[0].Policy counts money, and Models"},
@@ -166,7 +168,8 @@ func TestUnmeteredConfigurationsAreFaults(t *testing.T) {
 			Budgets: []llm.Budget{{Policy: money, Key: tenant}},
 		}
 		change(&cfg)
-		if _, err := llm.New(cfg); err == nil || !strings.Contains(err.Error(), want) || strings.Count(err.Error(), "\n") > 0 {
+		if _, err := llm.New(cfg); err == nil || !strings.Contains(err.Error(), want) ||
+			strings.Count(err.Error(), "\n") > 0 {
 			t.Errorf("want %s, got %v", want, err)
 		}
 	}

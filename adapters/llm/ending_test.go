@@ -26,7 +26,8 @@ func TestAnsweredStreamIsWhole(t *testing.T) {
 		})
 		body := read(t, r.post(chatPath, small))
 		whole := strings.HasSuffix(body, "data: [DONE]\n\n")
-		if ended := strings.Contains(body, `"error"`); !whole || strings.Count(body, "word") != 20 && !ended {
+		if ended := strings.Contains(body, `"error"`); !whole ||
+			strings.Count(body, "word") != 20 && !ended {
 			t.Fatalf("cut at %d: the client was sent %s", cut, body[max(0, len(body)-200):])
 		}
 	}

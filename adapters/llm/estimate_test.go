@@ -19,7 +19,8 @@ type usages struct{ input, output int64 }
 func (u *usages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var body struct{ Stream bool }
 	_ = json.NewDecoder(r.Body).Decode(&body)
-	usage := fmt.Sprintf(`{"choices":[],"usage":{"prompt_tokens":%d,"completion_tokens":%d}}`, u.input, u.output)
+	usage := fmt.Sprintf(`{"choices":[],"usage":{"prompt_tokens":%d,"completion_tokens":%d}}`,
+		u.input, u.output)
 	if !body.Stream {
 		fmt.Fprint(w, usage)
 		return
@@ -31,7 +32,8 @@ func (u *usages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // estimateOf sends a chat of a model, with a prompt of 4,000 bytes and room for 1,000 tokens.
 func estimateOf(h http.Handler, model string) {
 	q := httptest.NewRequest(http.MethodPost, chatPath, strings.NewReader(
-		fmt.Sprintf(`{"model":%q,"max_tokens":1000,"prompt":%q}`, model, strings.Repeat("a", 4000))))
+		fmt.Sprintf(`{"model":%q,"max_tokens":1000,"prompt":%q}`, model,
+			strings.Repeat("a", 4000))))
 	q.Header.Set("X-Tenant", "acme")
 	h.ServeHTTP(httptest.NewRecorder(), q)
 }
@@ -96,7 +98,8 @@ func TestHostileUsage(t *testing.T) {
 		*u = hostile
 		next()
 		*u = usages{1000, 500}
-		if got := next(); got.Input < 1000/16 || got.Input > 16_000 || got.Output < 1000/16 || got.Output > 1000 {
+		if got := next(); got.Input < 1000/16 || got.Input > 16_000 || got.Output < 1000/16 ||
+			got.Output > 1000 {
 			t.Errorf("after %+v the estimate is %+v", hostile, got)
 		}
 		for range 80 {

@@ -101,7 +101,8 @@ func TestRefusalOfTheServerPasses(t *testing.T) {
 		http.Error(w, "busy", http.StatusTooManyRequests)
 	}
 	response := r.post(chatPath, streamed)
-	if body := read(t, response); body != "busy\n" || response.Header.Get("Retry-After") != "7" || response.Header.Get("X-Should-Retry") != "true" {
+	if body := read(t, response); body != "busy\n" || response.Header.Get("Retry-After") != "7" ||
+		response.Header.Get("X-Should-Retry") != "true" {
 		t.Errorf("%s, %v", body, response.Header)
 	}
 	r.want(llm.OutcomeFailed, llm.Usage{}, 0)
@@ -147,7 +148,8 @@ func TestRefusalsOfBudgets(t *testing.T) {
 			r.want(llm.OutcomeReported, llm.Usage{Input: 31, Output: 31}, 62)
 			response := r.post(c.path, `{"model":"m"}`)
 			body := read(t, response)
-			if response.StatusCode != c.status || response.Header.Get("Content-Type") != "application/json" {
+			if response.StatusCode != c.status ||
+				response.Header.Get("Content-Type") != "application/json" {
 				t.Errorf("%d, %v", response.StatusCode, response.Header)
 			}
 			for name, want := range c.header {
@@ -174,7 +176,8 @@ func TestRefusalOfAClosedGate(t *testing.T) {
 		if err := r.gate.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if response := r.post(path, `{"model":"m"}`); response.StatusCode != want || len(r.asked) > 0 {
+		if response := r.post(path, `{"model":"m"}`); response.StatusCode != want ||
+			len(r.asked) > 0 {
 			t.Errorf("%s: %d %s", path, response.StatusCode, read(t, response))
 		}
 	}

@@ -54,7 +54,8 @@ func TestMemoryOfAStream(t *testing.T) {
 	bare, metered := live(proxy), live(r.meter.Handler(proxy))
 	t.Logf("%d bytes a stream without a Meter, %d with one", bare, metered)
 	if metered-bare > most {
-		t.Errorf("a stream takes %d bytes more with a Meter, at most %d are allowed", metered-bare, most)
+		t.Errorf("a stream takes %d bytes more with a Meter, at most %d are allowed", metered-bare,
+			most)
 	}
 }
 

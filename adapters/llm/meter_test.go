@@ -217,7 +217,9 @@ func chat(prompt, tokens int) func(http.ResponseWriter, *http.Request) {
 			fmt.Fprint(w, word)
 			w.(http.Flusher).Flush()
 		}
-		fmt.Fprintf(w, "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":%d,\"completion_tokens\":%d}}\n\n", prompt, tokens)
+		fmt.Fprintf(w,
+			"data: {\"choices\":[],\"usage\":{\"prompt_tokens\":%d,\"completion_tokens\":%d}}\n\n",
+			prompt, tokens)
 		fmt.Fprint(w, "data: [DONE]\n\n")
 	}
 }
@@ -230,13 +232,15 @@ func TestStreamIsSettledToTheToken(t *testing.T) {
 	response := r.post("/v1/chat/completions", streamed)
 	body := read(t, response)
 	report := <-r.reports
-	if n := r.used(); n != 18 || report.Outcome != llm.OutcomeReported || report.Estimate != (llm.Usage{Input: 3, Output: 50}) {
+	if n := r.used(); n != 18 || report.Outcome != llm.OutcomeReported ||
+		report.Estimate != (llm.Usage{Input: 3, Output: 50}) {
 		t.Errorf("%d tokens are used, %+v", n, report)
 	}
 	if !strings.Contains(r.asked[0], `"include_usage":true`) {
 		t.Errorf("the upstream was asked %s", r.asked[0])
 	}
-	if strings.Contains(body, "prompt_tokens") || !strings.HasSuffix(body, "data: [DONE]\n\n") || strings.Count(body, "word") != 11 {
+	if strings.Contains(body, "prompt_tokens") || !strings.HasSuffix(body, "data: [DONE]\n\n") ||
+		strings.Count(body, "word") != 11 {
 		t.Errorf("the client was sent %s", body)
 	}
 	if got := response.Header.Get("X-Ratelimit-Remaining-Tokens"); got != "947" {
@@ -274,7 +278,8 @@ func TestWholeAnswerIsNotEnded(t *testing.T) {
 			if got != whole {
 				t.Errorf("%s: the client was sent %s", c.transcript, got)
 			}
-			if report := <-r.reports; report.Outcome != llm.OutcomeReported || report.Usage.Output < 2 {
+			if report := <-r.reports; report.Outcome != llm.OutcomeReported ||
+				report.Usage.Output < 2 {
 				t.Errorf("%s: %+v", c.transcript, report)
 			}
 		}

@@ -57,7 +57,8 @@ func TestFrameworks(t *testing.T) {
 			}
 			r.want(llm.OutcomeReported, llm.Usage{Input: 7, Output: 11}, 18)
 			response := r.post(chatPath, `{"model":"m","prompt":"`+strings.Repeat("a", 400)+`"}`)
-			if body := read(t, response); response.StatusCode != 429 || !strings.Contains(body, `"insufficient_quota"`) {
+			if body := read(t, response); response.StatusCode != 429 ||
+				!strings.Contains(body, `"insufficient_quota"`) {
 				t.Errorf("%d %s", response.StatusCode, body)
 			}
 			if response := r.post(chatPath, `{`); response.StatusCode != 400 {
@@ -81,7 +82,9 @@ func TestContextOfTheHandler(t *testing.T) {
 		mux := http.NewServeMux()
 		mux.HandleFunc("POST /v1/chat/{rest...}", func(w http.ResponseWriter, q *http.Request) {
 			a := nethttp.AdmissionFromContext(q.Context())
-			if a == nil || a.Decision().At(0).Used != 53 || nethttp.LeaseFromContext(q.Context()) == nil || q.PathValue("rest") != "completions" {
+			if a == nil || a.Decision().At(0).Used != 53 ||
+				nethttp.LeaseFromContext(q.Context()) == nil ||
+				q.PathValue("rest") != "completions" {
 				t.Errorf("%v: admission %v", abort, a)
 			}
 			chat(7, 11)(w, q)
@@ -106,7 +109,8 @@ func TestMeterCountsEveryRequest(t *testing.T) {
 	r := newRig(t, core.UnitTokens, 1000, nil)
 	inner := r.meter.Handler(http.HandlerFunc(chat(7, 11)))
 	r.serve(r.meter.Handler(inner))
-	if body := read(t, r.post(chatPath, streamed)); strings.Contains(body, "prompt_tokens") || strings.Count(body, "word") != 11 {
+	if body := read(t, r.post(chatPath, streamed)); strings.Contains(body, "prompt_tokens") ||
+		strings.Count(body, "word") != 11 {
 		t.Errorf("the client was sent %s", body)
 	}
 	<-r.reports

@@ -68,7 +68,8 @@ func (c *recorded) ask(options string) string {
 	if c.path == responsesPath {
 		name = "max_output_tokens"
 	}
-	return fmt.Sprintf(`{"model": "m", "stream":%v,%s "%s":50,"system":"12345678"}`, c.stream(), options, name)
+	return fmt.Sprintf(`{"model": "m", "stream":%v,%s "%s":50,"system":"12345678"}`, c.stream(),
+		options, name)
 }
 
 // replay answers with a transcript, in pieces of this length.

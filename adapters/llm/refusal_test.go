@@ -101,7 +101,8 @@ func TestRefusalsSpendNothing(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if body := read(t, response); response.StatusCode != c.status || strings.TrimSpace(body) != c.want {
+			if body := read(t, response); response.StatusCode != c.status ||
+				strings.TrimSpace(body) != c.want {
 				t.Errorf("%d %s, want %d %s", response.StatusCode, body, c.status, c.want)
 			}
 			if c.status < 418 && c.path != "/v1/embeddings" && (response.Header.Get("Content-Type") != "application/json" || response.Header.Get("Cache-Control") != "no-store") {
@@ -156,7 +157,8 @@ func TestBodyThatBreaksOff(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if body := read(t, response); response.StatusCode != 400 || !strings.Contains(body, "The body breaks off.") {
+			if body := read(t, response); response.StatusCode != 400 ||
+				!strings.Contains(body, "The body breaks off.") {
 				t.Errorf("%d %s", response.StatusCode, body)
 			}
 			r.unasked()
@@ -248,10 +250,12 @@ func TestDearestModel(t *testing.T) {
 	r := newRig(t, core.UnitOutputTokens, 1000, func(cfg *llm.Config) {
 		cfg.UnknownModel = llm.UnknownModelDearest
 		cfg.Models = map[string]llm.Model{
-			"heavy": {Weights: llm.Weights{Input: 2, Output: 3}, Price: llm.Weights{Input: 1, Output: 1_000_000}},
-			"dear":  {Price: llm.Weights{Input: 5_000_000, Output: 5_000_000}},
+			"heavy": {Weights: llm.Weights{Input: 2, Output: 3},
+				Price: llm.Weights{Input: 1, Output: 1_000_000}},
+			"dear": {Price: llm.Weights{Input: 5_000_000, Output: 5_000_000}},
 		}
-		cfg.Budgets = append(cfg.Budgets, llm.Budget{Policy: tokens, Key: tenant}, llm.Budget{Policy: money, Key: tenant})
+		cfg.Budgets = append(cfg.Budgets, llm.Budget{Policy: tokens, Key: tenant},
+			llm.Budget{Policy: money, Key: tenant})
 	})
 	r.answer = chat(7, 11)
 	read(t, r.post(chatPath, streamed))

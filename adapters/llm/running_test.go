@@ -77,8 +77,10 @@ func TestRunningChargesAreSettled(t *testing.T) {
 		read(t, r.post(chatPath, small))
 		r.want(llm.OutcomeReported, llm.Usage{Input: c.input, Output: c.stated}, c.input+c.stated)
 		price := (c.input*100_000 + c.stated*300_001 + 999_999) / 1_000_000
-		if a, b, d := r.usedOf(in), r.usedOf(out), r.usedOf(money); a != c.input || b != c.stated || d != price {
-			t.Errorf("%d in, %d out, %d micro-dollars, want %d, %d and %d", a, b, d, c.input, c.stated, price)
+		if a, b, d := r.usedOf(in), r.usedOf(out), r.usedOf(money); a != c.input || b != c.stated ||
+			d != price {
+			t.Errorf("%d in, %d out, %d micro-dollars, want %d, %d and %d", a, b, d, c.input,
+				c.stated, price)
 		}
 	}
 }
@@ -183,7 +185,8 @@ func TestOverrunEnd(t *testing.T) {
 				if report.Usage.Output > want.Output { // of an event that had begun
 					want.Output++
 				}
-				if report.Outcome != llm.OutcomeCut || report.Usage != want || !report.Indebted || r.used() != min(20, want.Total()) {
+				if report.Outcome != llm.OutcomeCut || report.Usage != want || !report.Indebted ||
+					r.used() != min(20, want.Total()) {
 					t.Errorf("%d units are used for %d events, %+v", r.used(), n, report)
 				}
 			})
@@ -265,7 +268,8 @@ func TestLoweredEstimateIsCharged(t *testing.T) {
 	if report.Usage.Output > n { // of an event that had begun
 		n++
 	}
-	if n < 18 || !report.Indebted || report.Usage != (llm.Usage{Input: 3, Output: n}) || r.used() != min(40, 3+n) {
+	if n < 18 || !report.Indebted || report.Usage != (llm.Usage{Input: 3, Output: n}) ||
+		r.used() != min(40, 3+n) {
 		t.Errorf("%d events, %d units are used, %+v", n, r.used(), report)
 	}
 }
@@ -285,8 +289,10 @@ func TestEstimateAboveTheLimit(t *testing.T) {
 	})
 	read(t, r.post(chatPath, q))
 	r.want(llm.OutcomeReported, llm.Usage{Input: 10, Output: 80}, 90)
-	if response := r.post(chatPath, q); response.StatusCode != 429 || response.Header.Get("Retry-After") != "90" {
-		t.Errorf("status %d, retry after %s", response.StatusCode, response.Header.Get("Retry-After"))
+	if response := r.post(chatPath, q); response.StatusCode != 429 ||
+		response.Header.Get("Retry-After") != "90" {
+		t.Errorf("status %d, retry after %s", response.StatusCode,
+			response.Header.Get("Retry-After"))
 	}
 	clock.Advance(90*time.Second - time.Microsecond)
 	if response := r.post(chatPath, q); response.StatusCode != 429 {
@@ -318,10 +324,12 @@ func TestRedisFailsWhileAStreamRuns(t *testing.T) {
 			events(10, nil)(w, q)
 			chat(7, 15)(w, q)
 		})
-		if body := read(t, r.post(chatPath, small)); strings.Count(body, "word") != 30 || !strings.HasSuffix(body, "data: [DONE]\n\n") {
+		if body := read(t, r.post(chatPath, small)); strings.Count(body, "word") != 30 ||
+			!strings.HasSuffix(body, "data: [DONE]\n\n") {
 			t.Errorf("the client was sent %s", body)
 		}
-		if report := <-r.reports; report.Outcome != llm.OutcomeReported || report.Usage != (llm.Usage{Input: 7, Output: 15}) || report.Indebted {
+		if report := <-r.reports; report.Outcome != llm.OutcomeReported ||
+			report.Usage != (llm.Usage{Input: 7, Output: 15}) || report.Indebted {
 			t.Errorf("%+v", report)
 		}
 	})

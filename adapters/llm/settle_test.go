@@ -39,7 +39,8 @@ func failure(status int) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(status)
-		fmt.Fprint(w, `{"error":{"message":"no"},"usage":{"prompt_tokens":7,"completion_tokens":11}}`)
+		fmt.Fprint(w,
+			`{"error":{"message":"no"},"usage":{"prompt_tokens":7,"completion_tokens":11}}`)
 	}
 }
 
@@ -87,9 +88,12 @@ func TestUpstreamIsSettled(t *testing.T) {
 		{"usage in a broken chunk", events(4, func(w http.ResponseWriter, _ *http.Request) {
 			fmt.Fprint(w, "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":1,\"completion_tokens\":1}\n\ndata: [DONE]\n\n")
 		}), 200, llm.OutcomeUnreported, llm.Usage{Input: 3, Output: 50}},
-		{"no content", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204) }, 204, llm.OutcomeUnreported, llm.Usage{Input: 3, Output: 50}},
-		{"empty", func(http.ResponseWriter, *http.Request) {}, 200, llm.OutcomeUnreported, llm.Usage{Input: 3, Output: 50}},
-		{"a page", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>") }, 200, llm.OutcomeUnreported, llm.Usage{Input: 3, Output: 50}},
+		{"no content", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204) }, 204,
+			llm.OutcomeUnreported, llm.Usage{Input: 3, Output: 50}},
+		{"empty", func(http.ResponseWriter, *http.Request) {}, 200, llm.OutcomeUnreported,
+			llm.Usage{Input: 3, Output: 50}},
+		{"a page", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>") }, 200,
+			llm.OutcomeUnreported, llm.Usage{Input: 3, Output: 50}},
 		{"early hints", func(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(103)
 			chat(7, 11)(w, r)
@@ -132,9 +136,12 @@ func TestHandlerIsSettled(t *testing.T) {
 		outcome llm.Outcome
 		usage   llm.Usage
 	}{
-		{"writes nothing", func(http.ResponseWriter, *http.Request) {}, "", llm.OutcomeUnreported, llm.Usage{Input: 3, Output: 50}},
-		{"panics", func(http.ResponseWriter, *http.Request) { panic("own") }, "", llm.OutcomeFailed, llm.Usage{}},
-		{"panics in a stream", events(2, func(http.ResponseWriter, *http.Request) { panic("own") }), "", llm.OutcomeCut, llm.Usage{Input: 3, Output: 2}},
+		{"writes nothing", func(http.ResponseWriter, *http.Request) {}, "", llm.OutcomeUnreported,
+			llm.Usage{Input: 3, Output: 50}},
+		{"panics", func(http.ResponseWriter, *http.Request) { panic("own") }, "", llm.OutcomeFailed,
+			llm.Usage{}},
+		{"panics in a stream", events(2, func(http.ResponseWriter, *http.Request) { panic("own") }),
+			"", llm.OutcomeCut, llm.Usage{Input: 3, Output: 2}},
 		{"flushes first", func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "text/event-stream")
 			w.(http.Flusher).Flush()
@@ -293,7 +300,8 @@ func TestDrain(t *testing.T) {
 			}
 			<-left
 			key := core.Must(core.NewKey(core.Must(tenant(r.request(chatPath, "")))))
-			if holders, _, err := semaphore.Holders(t.Context(), key); len(holders) != 1 || err != nil {
+			if holders, _, err := semaphore.Holders(t.Context(), key); len(holders) != 1 ||
+				err != nil {
 				t.Errorf("%d hold a slot, %v", len(holders), err)
 			}
 			if n := r.used(); n != 53 {
@@ -303,7 +311,8 @@ func TestDrain(t *testing.T) {
 			if report := r.want(c.outcome, c.usage, c.usage.Total()); !report.Drained {
 				t.Error("it was not drained")
 			}
-			if holders, _, err := semaphore.Holders(t.Context(), key); len(holders) != 0 || err != nil {
+			if holders, _, err := semaphore.Holders(t.Context(), key); len(holders) != 0 ||
+				err != nil {
 				t.Errorf("%d hold a slot afterwards, %v", len(holders), err)
 			}
 		})
@@ -326,7 +335,8 @@ func TestDrainEnds(t *testing.T) {
 			t.Fatal(err)
 		}
 		ctx, leave := context.WithCancel(t.Context())
-		q := httptest.NewRequestWithContext(ctx, http.MethodPost, chatPath, strings.NewReader(streamed))
+		q := httptest.NewRequestWithContext(ctx, http.MethodPost, chatPath,
+			strings.NewReader(streamed))
 		q.Header.Set("X-Tenant", "acme")
 		var took time.Duration
 		m.Handler(events(4, func(w http.ResponseWriter, r *http.Request) {
@@ -335,7 +345,8 @@ func TestDrainEnds(t *testing.T) {
 			<-r.Context().Done()
 			took = time.Since(left)
 		})).ServeHTTP(httptest.NewRecorder(), q)
-		if took != time.Hour || report.Outcome != llm.OutcomeCut || report.Usage != (llm.Usage{Input: 3, Output: 4}) || !report.Drained {
+		if took != time.Hour || report.Outcome != llm.OutcomeCut ||
+			report.Usage != (llm.Usage{Input: 3, Output: 4}) || !report.Drained {
 			t.Errorf("it took %v: %+v", took, report)
 		}
 	})
@@ -363,7 +374,8 @@ func TestInformationalResponse(t *testing.T) {
 		t.Fatal(err)
 	}
 	read(t, response)
-	if h := response.Header; informed != 1 || h.Get("X-Ratelimit-Remaining-Tokens") != "947" || h.Get("X-Request-Id") != "1" {
+	if h := response.Header; informed != 1 || h.Get("X-Ratelimit-Remaining-Tokens") != "947" ||
+		h.Get("X-Request-Id") != "1" {
 		t.Errorf("%d informational responses, then %v", informed, h)
 	}
 	r.want(llm.OutcomeReported, llm.Usage{Input: 7, Output: 11}, 18)

@@ -152,10 +152,12 @@ func (s *stream) body(asks bool) ([]byte, []int) {
 	switch s.format {
 	case llm.FormatOpenAIChat:
 		for range s.words {
-			data(`{"id":"c-%d","choices":[{"index":0,"delta":{"content":%s}}],"usage":null}`, s.id, stormWord)
+			data(`{"id":"c-%d","choices":[{"index":0,"delta":{"content":%s}}],"usage":null}`, s.id,
+				stormWord)
 			ends = append(ends, b.Len())
 		}
-		data(`{"id":"c-%d","choices":[{"index":0,"delta":{},"finish_reason":"stop"}],"usage":null}`, s.id)
+		data(`{"id":"c-%d","choices":[{"index":0,"delta":{},"finish_reason":"stop"}],"usage":null}`,
+			s.id)
 		if asks && tells {
 			data(`{"id":"c-%d","choices":[],"usage":{"prompt_tokens":%d,"completion_tokens":%d,`+
 				`"prompt_tokens_details":{"cached_tokens":%d}}}`,
@@ -184,7 +186,8 @@ func (s *stream) body(asks bool) ([]byte, []int) {
 		event("message_start", `"message":{"id":"m-%d","usage":%s}`, s.id, first)
 		event("content_block_start", `"index":0,"content_block":{"type":"text","text":""}`)
 		for range s.words {
-			event("content_block_delta", `"index":0,"delta":{"type":"text_delta","text":%s}`, stormWord)
+			event("content_block_delta", `"index":0,"delta":{"type":"text_delta","text":%s}`,
+				stormWord)
 			ends = append(ends, b.Len())
 		}
 		event("content_block_stop", `"index":0`)

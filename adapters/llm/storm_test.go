@@ -234,7 +234,8 @@ func (s *storm) run(one *stream) ending {
 			continue // it was killed before it was asked
 		}
 		if err != nil && !s.isKilled(g) {
-			s.Errorf("stream %d, %v, %v: %v after %d words", one.id, one.fate, one.format, err, e.received)
+			s.Errorf("stream %d, %v, %v: %v after %d words", one.id, one.fate, one.format, err,
+				e.received)
 		}
 		if one.tenant == capped {
 			s.checkCapped()
@@ -380,7 +381,8 @@ func (s *storm) check() {
 		sums[one.tenant] += used
 		told, settled := s.settled[id]
 		if settled && told.tokens != used {
-			s.Errorf("stream %d, %v: it spent %d tokens, its gateway says %+v", id, one.fate, used, told)
+			s.Errorf("stream %d, %v: it spent %d tokens, its gateway says %+v", id, one.fate, used,
+				told)
 		}
 		least, most := one.paid(e.received)
 		switch {
@@ -414,7 +416,8 @@ func (s *storm) check() {
 				name, used[budgetOfTenant], used[budgetOfMoney], sum)
 		}
 		if name == capped && used[budgetOfCapped] != sum {
-			s.Errorf("the capped tenant has spent %d tokens, its streams %d", used[budgetOfCapped], sum)
+			s.Errorf("the capped tenant has spent %d tokens, its streams %d", used[budgetOfCapped],
+				sum)
 		}
 	}
 	s.checkCapped()

@@ -87,7 +87,8 @@ func (s *stack) change(gate *core.Gate, requests, input, output, spend, users, s
 		cfg.Guard.Concurrency = &nethttp.Concurrency{Semaphore: s.semaphore, Caps: []nethttp.Cap{{Key: keyfunc.Must(keyfunc.Static("all")), Limit: slots}, {Key: user, Limit: slots}}}
 		cfg.Budgets = nil
 		for _, p := range []*core.Policy{s.input, s.output, s.spend} {
-			cfg.Budgets = append(cfg.Budgets, llm.Budget{Policy: p, Key: keyfunc.Must(keyfunc.Static("all"))})
+			cfg.Budgets = append(cfg.Budgets,
+				llm.Budget{Policy: p, Key: keyfunc.Must(keyfunc.Static("all"))})
 		}
 		cfg.Budgets = append(cfg.Budgets, llm.Budget{Policy: s.users, Key: user})
 		cfg.Models = map[string]llm.Model{"m": {Price: llm.Weights{Input: 1_000_000, Output: 2_000_000}}}
@@ -126,7 +127,8 @@ func TestDenialSpendsNothing(t *testing.T) {
 				t.Errorf("%s are used after the denial", after)
 			}
 			key := core.Must(core.NewKey(core.Must(tenant(r.request(chatPath, "")))))
-			if holders, _, err := s.semaphore.Holders(t.Context(), key); len(holders) != 1 || err != nil {
+			if holders, _, err := s.semaphore.Holders(t.Context(), key); len(holders) != 1 ||
+				err != nil {
 				t.Errorf("%d hold a slot, %v", len(holders), err)
 			}
 			close(goOn)

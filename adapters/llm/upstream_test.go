@@ -64,7 +64,8 @@ func TestBudgetsThatDoNotApply(t *testing.T) {
 			}})
 	})
 	r.answer = events(20, func(w http.ResponseWriter, q *http.Request) { chat(7, 20)(w, q) })
-	if body := read(t, r.post(chatPath, small)); !strings.HasSuffix(body, "data: [DONE]\n\n") || strings.Contains(body, "error") {
+	if body := read(t, r.post(chatPath, small)); !strings.HasSuffix(body, "data: [DONE]\n\n") ||
+		strings.Contains(body, "error") {
 		t.Errorf("the client was sent %s", body)
 	}
 	r.want(llm.OutcomeReported, llm.Usage{Input: 7, Output: 20}, 27)
@@ -82,7 +83,8 @@ func TestBudgetWithoutKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if body := read(t, response); response.StatusCode != 400 || !strings.Contains(body, `"invalid_request_error"`) {
+	if body := read(t, response); response.StatusCode != 400 ||
+		!strings.Contains(body, `"invalid_request_error"`) {
 		t.Errorf("%d %s", response.StatusCode, body)
 	}
 	r.unasked()

@@ -31,7 +31,8 @@ func TestGuardTellsBudgets(t *testing.T) {
 			if err := json.Unmarshal(w.Body.Bytes(), &told); err != nil || len(told.Policies) != 1 {
 				t.Fatalf("%v: status %d: %s", err, w.Code, w.Body)
 			}
-			if p := told.Policies[0]; p.Name != "budget" || p.Q != 1000 || p.Used != used || p.Unit != "tokens" {
+			if p := told.Policies[0]; p.Name != "budget" || p.Q != 1000 || p.Used != used ||
+				p.Unit != "tokens" {
 				t.Errorf("%v tells %s %+v", format, name, p)
 			}
 		}

@@ -142,7 +142,8 @@ func TestScannerDecodesStrings(t *testing.T) {
 		}
 		shown := want[:min(len(want), jsonscan.MaxText)]
 		notes, _ := record(everything(), draw(r, doc)...)
-		if note := fmt.Sprintf("scalar * \" %s %d", shown, len(want)); len(notes) != 1 || notes[0] != note {
+		if note := fmt.Sprintf("scalar * \" %s %d", shown, len(want)); len(notes) != 1 ||
+			notes[0] != note {
 			r.Fatalf("%q, want %q", notes, note)
 		}
 	})

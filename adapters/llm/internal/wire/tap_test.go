@@ -107,7 +107,8 @@ func TestOnlyTheUsageChunkIsHidden(t *testing.T) {
 				whole := []byte(before + c.event)
 				for i, pieces := range [][][]byte{{whole}, bytewise(whole)} {
 					if got := string(send(t, stream(true), pieces)); got != before+want {
-						t.Errorf("split %d: passed on %d bytes, want %d", i, len(got), len(before+want))
+						t.Errorf("split %d: passed on %d bytes, want %d", i, len(got),
+							len(before+want))
 					}
 				}
 			}
@@ -187,15 +188,21 @@ func TestEncodedResponses(t *testing.T) {
 	}{
 		{"identity", "identity", body, func(o wire.Response) bool { return o == known }},
 		{"gzip", "GZIP", zipped, func(o wire.Response) bool { return o == known }},
-		{"two members", "x-gzip", append(gzipped(t, body[:100]), gzipped(t, body[100:])...), func(o wire.Response) bool { return o == known }},
-		{"bytes behind gzip", "gzip", append(bytes.Clone(zipped), "0123456789"...), func(o wire.Response) bool { return o == known }},
-		{"wrong checksum", "gzip", damaged, func(o wire.Response) bool { return !o.Known && o.Broken }},
-		{"wrong checksum behind an unfinished event", "gzip", spoilt, func(o wire.Response) bool { return !o.Known && o.Broken && o.Events == 1 }},
+		{"two members", "x-gzip", append(gzipped(t, body[:100]), gzipped(t, body[100:])...),
+			func(o wire.Response) bool { return o == known }},
+		{"bytes behind gzip", "gzip", append(bytes.Clone(zipped), "0123456789"...),
+			func(o wire.Response) bool { return o == known }},
+		{"wrong checksum", "gzip", damaged,
+			func(o wire.Response) bool { return !o.Known && o.Broken }},
+		{"wrong checksum behind an unfinished event", "gzip", spoilt,
+			func(o wire.Response) bool { return !o.Known && o.Broken && o.Events == 1 }},
 		{"no gzip", "gzip", body, func(o wire.Response) bool { return !o.Known && o.Broken }},
-		{"gzip cut off", "gzip", zipped[:len(zipped)/2], func(o wire.Response) bool { return !o.Known && !o.Broken && !o.Complete }},
+		{"gzip cut off", "gzip", zipped[:len(zipped)/2],
+			func(o wire.Response) bool { return !o.Known && !o.Broken && !o.Complete }},
 		{"empty gzip", "gzip", nil, func(o wire.Response) bool { return o == wire.Response{} }},
 		{"unread", "br", body, func(o wire.Response) bool { return o == wire.Response{} }},
-		{"two encodings", "gzip, gzip", zipped, func(o wire.Response) bool { return o == wire.Response{} }},
+		{"two encodings", "gzip, gzip", zipped,
+			func(o wire.Response) bool { return o == wire.Response{} }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			defer goleak.VerifyNone(t)
@@ -274,7 +281,8 @@ func TestErrorEventEndsAStream(t *testing.T) {
 			t.Errorf("%v: %s, want %s", c.format, end, c.want)
 		}
 		fresh := wire.NewTap(c.format, "text/event-stream", "", false)
-		if c.format != wire.OpenAIResponses && !bytes.Equal(end, fresh.ErrorEvent(c.kind, "No \"more\"\n")) {
+		if c.format != wire.OpenAIResponses &&
+			!bytes.Equal(end, fresh.ErrorEvent(c.kind, "No \"more\"\n")) {
 			t.Errorf("%v: the event depends on the stream", c.format)
 		}
 		if err := tap.Write(end, nil); err != nil {

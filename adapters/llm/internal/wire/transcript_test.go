@@ -165,10 +165,12 @@ func TestTranscripts(t *testing.T) {
 						t.Helper()
 						tap := wire.NewTap(c.format, c.contentType(), "", hide)
 						if got := send(t, tap, pieces); !bytes.Equal(got, want) {
-							t.Errorf("%s, line end %q, hide %v: passed on\n%s", what, lineEnd, hide, got)
+							t.Errorf("%s, line end %q, hide %v: passed on\n%s", what, lineEnd, hide,
+								got)
 						}
 						if got := tap.Response(); got != c.want {
-							t.Errorf("%s, line end %q, hide %v:\n%+v, want\n%+v", what, lineEnd, hide, got, c.want)
+							t.Errorf("%s, line end %q, hide %v:\n%+v, want\n%+v", what, lineEnd,
+								hide, got, c.want)
 						}
 					}
 					check("whole", [][]byte{body})
@@ -216,7 +218,8 @@ func TestRandomSplitsChangeNothing(t *testing.T) {
 func draw(r *rapid.T, b []byte) [][]byte {
 	var pieces [][]byte
 	for len(b) > 0 {
-		n := rapid.IntRange(1, min(len(b), rapid.SampledFrom([]int{3, 60, 5000}).Draw(r, "most"))).Draw(r, "length")
+		n := rapid.IntRange(1,
+			min(len(b), rapid.SampledFrom([]int{3, 60, 5000}).Draw(r, "most"))).Draw(r, "length")
 		pieces = append(pieces, b[:n])
 		b = b[n:]
 	}
@@ -228,7 +231,8 @@ func FuzzTap(f *testing.F) {
 		f.Add(c.read(f), uint8(c.format), uint16(i*7), c.contentType() != "application/json")
 	}
 	f.Add([]byte(`{"usage":{}} {`), uint8(0), uint16(1), false)
-	f.Add([]byte("\ufeffdata\r\rdata: {\"choices\":[],\ndata:\"usage\":{}}\r\n\r\n:x\n\n"), uint8(0), uint16(3), true)
+	f.Add([]byte("\ufeffdata\r\rdata: {\"choices\":[],\ndata:\"usage\":{}}\r\n\r\n:x\n\n"),
+		uint8(0), uint16(3), true)
 	f.Fuzz(func(t *testing.T, body []byte, format uint8, step uint16, stream bool) {
 		c := transcript{file: "x.json"}
 		if stream {
