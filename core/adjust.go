@@ -189,22 +189,8 @@ func (g *Gate) adjust(
 		return 0, fmt.Errorf("%w: the limit of %s under %s is no quota: %s",
 			ErrCharge, asked.Key, p.name, whatQuotas)
 	}
-	outside := func() error {
-		field := "Adjustment.At"
-		if op == algorithm.AtLeast {
-			field = "the time of RaiseUsed"
-		}
-		return fmt.Errorf("%w: %s is %v", ErrPeriod, field, at)
-	}
-	if !at.IsZero() && quota.Window() != Never {
-		if at.Unix() < 0 || at.Year() > 9999 { // such as a zero time of another zone
-			return 0, outside()
-		}
-		quota, k.From, k.Until = algorithm.PeriodOf(quota, at.UnixMicro())
-	}
-	k.Keep = max(k.Keep, quota.Window().Microseconds())
-	if quota.Window() == Never {
-		k.Keep = algorithm.Longest.Microseconds()
+	if quota, err = forPeriod(&k, quota, op, at); err != nil {
+		return 0, err
 	}
 	var c charge
 	c.at(asked.Key, from)
@@ -215,7 +201,37 @@ func (g *Gate) adjust(
 	requests := []request.Request{{Op: op, Charges: []*request.Charge{&c.Charge}}}
 	err = g.send(g.bound(ctx), requests)
 	if errors.Is(err, request.ErrPeriod) {
-		err = outside()
+		err = outside(op, at)
 	}
 	return requests[0].Verdict, err
+}
+
+// forPeriod bounds an adjustment to the period at a time, if that is not zero, and returns the quota
+// as it holds then.
+func forPeriod(
+	k *algorithm.Adjustment, quota algorithm.Quota, op algorithm.Operation, at time.Time,
+) (algorithm.Quota, error) {
+	window := quota.Window()
+	if window == Never {
+		k.Keep = algorithm.Longest.Microseconds()
+		return quota, nil
+	}
+	if !at.IsZero() {
+		if at.Unix() < 0 || at.Year() > 9999 { // such as a zero time of another zone
+			return nil, outside(op, at)
+		}
+		quota, k.From, k.Until = algorithm.PeriodOf(quota, at.UnixMicro())
+		window = quota.Window()
+	}
+	k.Keep = max(k.Keep, window.Microseconds())
+	return quota, nil
+}
+
+// outside is the error of an adjustment for another period.
+func outside(op algorithm.Operation, at time.Time) error {
+	field := "Adjustment.At"
+	if op == algorithm.AtLeast {
+		field = "the time of RaiseUsed"
+	}
+	return fmt.Errorf("%w: %s is %v", ErrPeriod, field, at)
 }

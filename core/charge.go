@@ -64,6 +64,10 @@ type inquiry struct {
 	// seedBy is until when the decision waits for ledgers. It is zero until it needs one.
 	seedBy time.Time
 
+	admitted bool  // nothing has denied so far
+	parted   bool  // one step does not decide all charges, so some may be given back
+	cause    error // why the failure modes decide, or nil
+
 	whole [1]request.Request // all charges as one request
 }
 
@@ -101,6 +105,7 @@ func (p *inquiry) release() {
 	p.denies, p.denied, p.slot = [MaxCharges]bool{}, false, nil
 	p.keeps, p.holds, p.hold = false, false, ""
 	p.seedBy = time.Time{}
+	p.admitted, p.parted, p.cause = false, false, nil
 	p.whole[0] = request.Request{Buffer: p.whole[0].Buffer}
 	inquiries.Put(p)
 }

@@ -141,69 +141,85 @@ func (g *Gate) requests(p *inquiry) []request.Request {
 // the decision names every policy that denies.
 func (g *Gate) ask(caller context.Context, p *inquiry, d *Decision) error {
 	requests, ctx := g.requests(p), caller
-	if len(requests) > 1 {
+	if p.parted = len(requests) > 1; p.parted {
 		ctx = g.bound(caller) // all of them, where the store bounds each
 	}
-	admitted, parted := !p.denied, len(requests) > 1
-	var cause error
+	p.admitted = !p.denied
 	for i := range requests {
-		r := &requests[i]
-		r.Op, r.Bound, r.Receipts = p.op, p.bound, p.keeps || len(requests) > 1
-		r.Hold = p.hold
-		if !admitted {
-			r.Op = algorithm.Peek
-		} else if r.Slot = p.slot; p.slot != nil {
-			p.slot.Sent = true
-		}
-		err := g.send(ctx, requests[i:i+1])
-		if err == nil && r.Unseeded {
-			err = g.sendSeeded(ctx, caller, p, requests[i:i+1])
-		}
-		if errors.Is(err, ErrLedger) {
-			if closed, others := p.dropLedgers(r, err); others {
-				parted, cause = true, cmp.Or(cause, err)
-				if admitted = admitted && !closed; !admitted {
-					r.Op = algorithm.Peek
-				}
-				err = g.send(ctx, requests[i:i+1])
-			}
-		}
-		switch {
-		case err == nil:
-			admitted = admitted && r.Admitted()
-			if admitted && p.op == algorithm.AtMost {
-				p.bound = r.Verdict
-			}
-		case deadline.Err(caller) != nil:
+		p.word(&requests[i])
+		err := g.askOne(ctx, caller, p, requests[i:i+1])
+		if err != nil && deadline.Err(caller) != nil {
 			g.giveBack(ctx, p, requests[:i], false)
 			d.Source = SourceNone
 			return fmt.Errorf("core: %w", deadline.Err(caller))
-		default:
-			if cause == nil || errors.Is(err, ErrMisconfigured) || errors.Is(cause, ErrLedger) {
-				cause = err
-			}
-			if r.Slot != nil && errors.As(err, new(request.Unsent)) {
-				r.Slot.Sent = false
-			}
-			for _, c := range r.Charges {
-				admitted = admitted && p.of(c).mode(err) != FailClosed
-			}
 		}
+		p.take(&requests[i], err)
 	}
-	if cause != nil {
-		admitted = g.fail(ctx, p, d, cause, admitted)
+	if p.cause != nil {
+		p.admitted = g.fail(ctx, p, d, p.cause, p.admitted)
 	}
-	if parted {
-		g.giveBack(ctx, p, requests, admitted)
-		if !admitted && p.op != algorithm.Peek {
+	if p.parted {
+		g.giveBack(ctx, p, requests, p.admitted)
+		if !p.admitted && p.op != algorithm.Peek {
 			g.rememberDenial(p)
 		}
 	}
-	d.Allowed = admitted && !p.slot.Refused()
-	if !admitted && errors.Is(cause, ErrMisconfigured) {
-		return cause
+	d.Allowed = p.admitted && !p.slot.Refused()
+	if !p.admitted && errors.Is(p.cause, ErrMisconfigured) {
+		return p.cause
 	}
 	return nil
+}
+
+// word fills in what a request asks for: what the caller asked, or a Peek after a denial.
+func (p *inquiry) word(r *request.Request) {
+	r.Op, r.Bound, r.Receipts, r.Hold = p.op, p.bound, p.keeps || p.parted, p.hold
+	if !p.admitted {
+		r.Op = algorithm.Peek
+	} else if r.Slot = p.slot; p.slot != nil {
+		p.slot.Sent = true
+	}
+}
+
+// askOne asks for one request, after its keys are seeded. If a ledger does not answer, it asks for
+// the charges that need none.
+func (g *Gate) askOne(ctx, caller context.Context, p *inquiry, one []request.Request) error {
+	r, err := &one[0], g.send(ctx, one)
+	if err == nil && r.Unseeded {
+		err = g.sendSeeded(ctx, caller, p, one)
+	}
+	if err == nil || !errors.Is(err, ErrLedger) {
+		return err
+	}
+	closed, others := p.dropLedgers(r, err)
+	if !others {
+		return err
+	}
+	p.parted, p.cause = true, cmp.Or(p.cause, err)
+	if p.admitted = p.admitted && !closed; !p.admitted {
+		r.Op = algorithm.Peek
+	}
+	return g.send(ctx, one)
+}
+
+// take takes the answer to a request, or its failure: a Closed policy denies then.
+func (p *inquiry) take(r *request.Request, err error) {
+	if err == nil {
+		p.admitted = p.admitted && r.Admitted()
+		if p.admitted && p.op == algorithm.AtMost {
+			p.bound = r.Verdict
+		}
+		return
+	}
+	if p.cause == nil || errors.Is(err, ErrMisconfigured) || errors.Is(p.cause, ErrLedger) {
+		p.cause = err
+	}
+	if r.Slot != nil && errors.As(err, new(request.Unsent)) {
+		r.Slot.Sent = false
+	}
+	for _, c := range r.Charges {
+		p.admitted = p.admitted && p.of(c).mode(err) != FailClosed
+	}
 }
 
 func (g *Gate) rememberDenial(p *inquiry) {
