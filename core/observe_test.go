@@ -102,7 +102,7 @@ func TestUnobservedChargeFailsWithSameError(t *testing.T) {
 	}{
 		"no policy":        {t.Context(), core.Charge{Key: k, Cost: 1}, core.ErrCharge},
 		"no key":           {t.Context(), core.Charge{Policy: p, Cost: 1}, core.ErrKey},
-		"a negative cost":  {t.Context(), core.Charge{Policy: p, Key: k, Cost: -1}, core.ErrCharge},
+		"a negative cost":  {t.Context(), core.Charge{Policy: p, Key: k, Cost: -2}, core.ErrCharge},
 		"no limit":         {t.Context(), core.Charge{Policy: unknown, Key: k, Cost: 1}, fault},
 		"an ended context": {ended, core.Charge{Policy: p, Key: k, Cost: 1}, context.Canceled},
 		"closed":           {t.Context(), core.Charge{Policy: p, Key: k, Cost: 1}, core.ErrClosed},
