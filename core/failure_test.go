@@ -98,7 +98,7 @@ func TestFailureModesOnStoppedServer(t *testing.T) {
 					p := newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: frozen(10), OnFailure: m.mode})
 					c := core.Charge{Policy: p, Key: newKey(t, "k"), Cost: 1}
 					viaRedis(t, g, c)
-					patient := redisGate(t, client, core.Config{})
+					patient := redisGate(t, s.Client(t), core.Config{})
 					decide(t, patient, c)
 					warm(t, client)
 					if stats := client.PoolStats(); stats.IdleConns < 2 {
