@@ -29,7 +29,7 @@ import (
 func TestContextAroundSlots(t *testing.T) {
 	alive := func(t *testing.T, ctx context.Context) {
 		t.Helper()
-		if _, decided := nethttp.FromContext(ctx); ctx.Err() != nil || !decided {
+		if decided := nethttp.AdmissionFromContext(ctx) != nil; ctx.Err() != nil || !decided {
 			t.Errorf("context: %v, decided %v", ctx.Err(), decided)
 		}
 	}

@@ -26,7 +26,7 @@ func bareNetHTTP(g *nethttp.Guard, h http.HandlerFunc) http.Handler {
 	mux := http.NewServeMux()
 	var handler http.Handler = h
 	if g != nil {
-		handler = nethttp.Middleware(g)(h)
+		handler = g.Handler(h)
 	}
 	mux.Handle("GET /users/{id}", handler)
 	return mux

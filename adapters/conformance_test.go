@@ -149,7 +149,8 @@ var routes = []route{
 
 // user responds with what the adapter has set on the request.
 func user(w http.ResponseWriter, r *http.Request) {
-	d, ok := nethttp.FromContext(r.Context())
+	a := nethttp.AdmissionFromContext(r.Context())
+	d, ok := a.Decision(), a != nil
 	fmt.Fprintf(w, "user %s%s, decided %v, allowed %v", r.PathValue("id"), r.PathValue("tenant"), ok, d.Allowed)
 	for i := range d.Len() {
 		fmt.Fprintf(w, ", %s %d", d.At(i).Policy.Name(), d.At(i).Remaining)
@@ -406,7 +407,7 @@ func streams(f *fixture, cfg *nethttp.Config) {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	cfg.Concurrency = &nethttp.Concurrency{Semaphore: s, Caps: []nethttp.Cap{{Name: "streams", Key: keyfunc.RemoteIP(), Limit: 1}}}
+	cfg.Slot = &nethttp.Slot{Semaphore: s, Caps: []nethttp.Cap{{Name: "streams", Key: keyfunc.RemoteIP(), Limit: 1}}}
 }
 
 // behavior has the rows of features other than limits.
@@ -422,9 +423,9 @@ var behavior = []row{
 	{name: "a response without a status is 200", root: settle(nethttp.CountOnly(200)), before: slices.Repeat([]string{"GET /empty"}, 2), request: "GET /users/1", status: 429},
 	{name: "caps are stated", root: streams, before: []string{"GET /users/1", "GET /panic"}, request: "GET /users/1", status: 200, limits: map[string]string{
 		"Ratelimit": `"address";r=97;t=1, "route";r=1;t=20`, "Ratelimit-Policy": quotas + `, "streams";q=1;qu="concurrent-requests"`}},
-	{name: "disabled", root: func(_ *fixture, cfg *nethttp.Config) { cfg.Disabled = func() bool { return true } },
+	{name: "skipped", root: func(_ *fixture, cfg *nethttp.Config) { cfg.Skip = func(*http.Request) bool { return true } },
 		before: slices.Repeat([]string{"GET /users/1"}, 9), request: "GET /nope", status: 404, own: true, limits: map[string]string{}},
-	{name: "preflight", root: func(_ *fixture, cfg *nethttp.Config) { cfg.SkipPreflights = true }, request: "OPTIONS /users/1",
+	{name: "preflight", root: func(_ *fixture, cfg *nethttp.Config) { cfg.Skip = nethttp.IsPreflight }, request: "OPTIONS /users/1",
 		headers: []string{"Origin: https://example.com", "Access-Control-Request-Method: GET"}, status: 405, differs: map[string]int{"echo": 204, "echov5": 204}, own: true, limits: map[string]string{}},
 	{name: "plain refusal", root: func(_ *fixture, cfg *nethttp.Config) {
 		cfg.Dialect = nethttp.Draft11{Refusal: nethttp.Refusal{PlainText: true}}

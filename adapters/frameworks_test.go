@@ -103,12 +103,12 @@ func each(t *testing.T, f func(*testing.T, framework)) {
 // http.ServeMux sets the route when it has chosen a handler. Therefore buildNetHTTP wraps each
 // handler, and the mux for requests that match none.
 func buildNetHTTP(a *app) http.Handler {
-	guard := nethttp.Middleware(a.root)
+	guard := a.root.Handler
 	mux := http.NewServeMux()
 	for _, r := range a.routes {
 		var handler http.Handler = r.handler
 		if a.inner != nil && strings.HasPrefix(r.path, mount+"/") {
-			handler = nethttp.Middleware(a.inner)(handler)
+			handler = a.inner.Handler(handler)
 		}
 		mux.Handle(r.method+" "+r.path, guard(handler))
 	}

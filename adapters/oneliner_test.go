@@ -24,29 +24,29 @@ func TestOneLiner(t *testing.T) {
 		"net/http": func(gate *core.Gate) http.Handler {
 			mux := http.NewServeMux()
 			mux.HandleFunc("GET /", ok)
-			return nethttp.Middleware(nethttp.Must(nethttp.Limit(gate, "api", core.PerMinute(2), keyfunc.RemoteIP())))(mux)
+			return core.Must(nethttp.Limit(gate, "api", core.PerMinute(2), keyfunc.RemoteIP())).Handler(mux)
 		},
 		"chi": func(gate *core.Gate) http.Handler {
 			r := chi.NewRouter()
-			r.Use(chigate.Middleware(nethttp.Must(nethttp.Limit(gate, "api", core.PerMinute(2), keyfunc.RemoteIP()))))
+			r.Use(chigate.Middleware(core.Must(nethttp.Limit(gate, "api", core.PerMinute(2), keyfunc.RemoteIP()))))
 			r.Get("/", ok)
 			return r
 		},
 		"gin": func(gate *core.Gate) http.Handler {
 			r := gin.New()
-			r.Use(gingate.Middleware(nethttp.Must(nethttp.Limit(gate, "api", core.PerMinute(2), keyfunc.RemoteIP()))))
+			r.Use(gingate.Middleware(core.Must(nethttp.Limit(gate, "api", core.PerMinute(2), keyfunc.RemoteIP()))))
 			r.GET("/", gin.WrapF(ok))
 			return r
 		},
 		"echo": func(gate *core.Gate) http.Handler {
 			r := echov4.New()
-			r.Use(echogate.Middleware(nethttp.Must(nethttp.Limit(gate, "api", core.PerMinute(2), keyfunc.RemoteIP()))))
+			r.Use(echogate.Middleware(core.Must(nethttp.Limit(gate, "api", core.PerMinute(2), keyfunc.RemoteIP()))))
 			r.GET("/", echov4.WrapHandler(http.HandlerFunc(ok)))
 			return r
 		},
 		"echov5": func(gate *core.Gate) http.Handler {
 			r := echo.New()
-			r.Use(echov5gate.Middleware(nethttp.Must(nethttp.Limit(gate, "api", core.PerMinute(2), keyfunc.RemoteIP()))))
+			r.Use(echov5gate.Middleware(core.Must(nethttp.Limit(gate, "api", core.PerMinute(2), keyfunc.RemoteIP()))))
 			r.GET("/", echo.WrapHandler(http.HandlerFunc(ok)))
 			return r
 		},

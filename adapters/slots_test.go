@@ -107,7 +107,7 @@ func TestSlotsAreReleased(t *testing.T) {
 				f.serve(fw.build, &app{root: guard, routes: []route{{"POST", "/api/end", end.handler}, {"GET", "/api/end", end.handler}}}, false)
 				for range 2 {
 					end.call(f, "/api/end")
-					f.free(cfg.Concurrency.Semaphore)
+					f.free(cfg.Slot.Semaphore)
 				}
 			})
 		}
@@ -150,7 +150,7 @@ func TestSlotsAreHeld(t *testing.T) {
 		}
 		close(leave)
 		first.Wait()
-		f.free(cfg.Concurrency.Semaphore)
+		f.free(cfg.Slot.Semaphore)
 	})
 }
 

@@ -143,9 +143,9 @@ func TestClientLeaves(t *testing.T) {
 			}
 			return keyfunc.RemoteIP()(r)
 		}))(f, &cfg)
-		cfg.Observe = func(r *http.Request, a *nethttp.Admission) {
-			if r.Header.Get("Wait") == "key" {
-				ended <- a.Err()
+		cfg.Observe = func(_ context.Context, e core.Event) {
+			if e := e.(*nethttp.AdmissionEvent); e.Request.Header.Get("Wait") == "key" {
+				ended <- e.Admission.Err()
 			}
 		}
 		f.serve(fw.build, &app{root: f.guard(cfg), routes: []route{{"GET", "/slow", func(w http.ResponseWriter, r *http.Request) {
@@ -205,7 +205,7 @@ func TestTimeoutHandler(t *testing.T) {
 				}
 				decided := make(chan error, 9)
 				cfg := f.perRoute()
-				cfg.Observe = func(_ *http.Request, a *nethttp.Admission) { decided <- a.Err() }
+				cfg.Observe = func(_ context.Context, e core.Event) { decided <- e.(*nethttp.AdmissionEvent).Admission.Err() }
 				f.serve(func(a *app) http.Handler {
 					h := fw.build(a)
 					if c.outside > 0 {

@@ -25,7 +25,7 @@ func TestWebSocket(t *testing.T) {
 				return
 			}
 			defer conn.CloseNow()
-			if d, ok := nethttp.FromContext(r.Context()); !ok || !d.Allowed {
+			if a := nethttp.AdmissionFromContext(r.Context()); a == nil || !a.Allowed() {
 				t.Error("no decision")
 			}
 			kind, message, err := conn.Read(r.Context())

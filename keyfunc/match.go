@@ -9,7 +9,7 @@ import (
 )
 
 // InNetworks returns a func that reports whether the client's address lies in one of the networks,
-// for nethttp.Config.Allow and Deny. Key is an address key, such as RemoteIP. A request without an
+// for nethttp.Config.Skip and Deny. Key is an address key, such as RemoteIP. A request without an
 // address lies in none.
 //
 // The key of an IPv6 address is its /64, or the prefix of a Client. A network that is narrower than
@@ -43,7 +43,7 @@ func InNetworks(key Func, cidrs ...string) (func(*http.Request) bool, error) {
 }
 
 // OneOf returns a func that reports whether the key of a request is one of these, for
-// nethttp.Config.Allow and Deny. A request without a key is none of them. The keys are as the Func
+// nethttp.Config.Skip and Deny. A request without a key is none of them. The keys are as the Func
 // derives them: Header, Cookie, Query, BearerToken and Name hash theirs. No keys, and an empty one,
 // are errors.
 func OneOf(key Func, keys ...string) (func(*http.Request) bool, error) {

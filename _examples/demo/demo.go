@@ -44,7 +44,7 @@ func NewGuards() (g Guards, err error) {
 	if err != nil {
 		return g, err
 	}
-	g.Streams, err = nethttp.NewGuard(nethttp.Config{Concurrency: &nethttp.Concurrency{
+	g.Streams, err = nethttp.NewGuard(nethttp.Config{Slot: &nethttp.Slot{
 		Semaphore: streams,
 		Caps:      []nethttp.Cap{{Name: "streams", Key: byTenant, Limit: 2}},
 	}})
@@ -69,10 +69,8 @@ func NewGate() (*core.Gate, error) {
 // Report returns a report for the tenant of a request, with the number of reports that are left.
 func Report(r *http.Request) string {
 	report := "a report of " + r.PathValue("tenant")
-	if decision, ok := nethttp.FromContext(r.Context()); ok {
-		for _, result := range decision.Results() {
-			report += fmt.Sprintf(", %d more", result.Remaining)
-		}
+	for _, result := range nethttp.AdmissionFromContext(r.Context()).Decision().Results() {
+		report += fmt.Sprintf(", %d more", result.Remaining)
 	}
 	return report + "\n"
 }

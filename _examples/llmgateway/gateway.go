@@ -75,7 +75,7 @@ func (g *gateway) newTier(limits *plan, lease time.Duration, upstream http.Handl
 		Guard: nethttp.Config{
 			Gate:  g.gate,
 			Rules: []nethttp.Rule{{Policy: requests, Key: tenantOf}},
-			Concurrency: &nethttp.Concurrency{
+			Slot: &nethttp.Slot{
 				Semaphore: t.streams,
 				Caps: []nethttp.Cap{
 					{Name: "tenant-streams", Key: tenantOf, Limit: limits.StreamsPerTenant},
@@ -166,10 +166,14 @@ func (g *gateway) meta(r *http.Request) map[string]string {
 }
 
 // observe removes a decided request from the queue, and logs what went wrong.
-func (g *gateway) observe(r *http.Request, a *nethttp.Admission) {
-	g.board.leave(callerOf(r))
-	if err := a.Err(); err != nil && r.Context().Err() == nil {
-		log.Printf("admitted: %t, %v", a.Allowed(), err)
+func (g *gateway) observe(ctx context.Context, event core.Event) {
+	e, ok := event.(*nethttp.AdmissionEvent)
+	if !ok {
+		return
+	}
+	g.board.leave(callerOf(e.Request))
+	if err := e.Admission.Err(); err != nil && ctx.Err() == nil {
+		log.Printf("admitted: %t, %v", e.Admission.Allowed(), err)
 	}
 }
 

@@ -85,7 +85,7 @@ func (s *service) newGuard() (*nethttp.Guard, error) {
 			{Policy: requests, Key: tenant},
 			{Policy: s.month, Key: tenant, Settle: nethttp.RefundServerErrors},
 		},
-		Concurrency: &nethttp.Concurrency{Semaphore: running, Caps: []nethttp.Cap{{
+		Slot: &nethttp.Slot{Semaphore: running, Caps: []nethttp.Cap{{
 			Name: "running", Key: tenant, Limit: 1, LimitFor: s.runningOf,
 		}}},
 	})

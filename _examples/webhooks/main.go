@@ -99,10 +99,10 @@ func newReceiver(
 	if err != nil {
 		return nil, err
 	}
-	once, err := nethttp.NewGuard(nethttp.Config{Replay: &nethttp.Replay{
+	once, err := nethttp.NewReplay(nil, nethttp.ReplayConfig{
 		Once: events, ID: keyfunc.Must(keyfunc.Header("Webhook-Id")),
 		HandledStatus: http.StatusNoContent, // the sender need not try again
-	}})
+	})
 	if err != nil {
 		return nil, err
 	}

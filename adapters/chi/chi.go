@@ -9,14 +9,17 @@ import (
 	"github.com/headgate/headgate/keyfunc"
 )
 
-// Middleware applies the guard to the handlers it wraps. It is nethttp.Middleware with chi's route:
-// a refusal is answered as the Guard's Config says, the ResponseWriter is passed on, and a panic
-// goes through. Outside a chi router requests have no route. Middleware panics if neither
-// nethttp.NewGuard nor nethttp.Limit made g. The middleware is safe for concurrent use.
-func Middleware(g *nethttp.Guard) func(http.Handler) http.Handler {
-	guarded := nethttp.Middleware(g)
+// Middleware applies a *nethttp.Guard, or a *nethttp.Replay around one, to the handlers it wraps. It
+// is nethttp.Guard.Handler with chi's route: a refusal is answered as the Guard's Config says, the
+// ResponseWriter is passed on, and a panic goes through. Outside a chi router requests have no
+// route. Middleware itself panics if g is not one that a constructor made. The middleware is safe for
+// concurrent use.
+func Middleware(g nethttp.Admitter) func(http.Handler) http.Handler {
+	if err := g.Check(); err != nil {
+		panic(err)
+	}
 	return func(next http.Handler) http.Handler {
-		next = guarded(next)
+		next = g.Handler(next)
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			setRoute(r)
 			next.ServeHTTP(w, r)

@@ -24,7 +24,7 @@
 //			log.Fatal(err)
 //		}
 //		r := chi.NewRouter()
-//		r.Use(chigate.Middleware(nethttp.Must(
+//		r.Use(chigate.Middleware(core.Must(
 //			nethttp.Limit(gate, "api", core.PerMinute(100), keyfunc.RemoteIP()))))
 //		r.Get("/", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "hello") })
 //		log.Fatal(http.ListenAndServe(":8080", r))
@@ -32,7 +32,8 @@
 //
 // The middleware finds the route before chi has chosen it, also below a mount, so keyfunc.Route and
 // keyfunc.PathValue work in Use of any router, in With and in Group. chi requires every Use of a
-// router before its first route. Handlers read the decision with nethttp.FromContext(r.Context()).
+// router before its first route. Handlers read the outcome with
+// nethttp.AdmissionFromContext(r.Context()).
 //
 // Put middleware that rewrites the path, such as middleware.StripSlashes, outside the guard.
 //

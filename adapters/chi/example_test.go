@@ -20,7 +20,7 @@ func ExampleMiddleware() {
 		log.Fatal(err)
 	}
 	r := chi.NewRouter()
-	r.Use(chigate.Middleware(nethttp.Must(
+	r.Use(chigate.Middleware(core.Must(
 		nethttp.Limit(gate, "api", core.PerMinute(1), keyfunc.RemoteIP()))))
 	r.Get("/", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") })
 

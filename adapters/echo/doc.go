@@ -24,13 +24,13 @@
 //			log.Fatal(err)
 //		}
 //		e := echo.New()
-//		e.Use(echogate.Middleware(nethttp.Must(
+//		e.Use(echogate.Middleware(core.Must(
 //			nethttp.Limit(gate, "api", core.PerMinute(100), keyfunc.RemoteIP()))))
 //		e.GET("/", func(c echo.Context) error { return c.String(http.StatusOK, "hello\n") })
 //		log.Fatal(e.Start(":8080"))
 //	}
 //
 // echo knows the route in Use, in groups and at routes, so keyfunc.Route and keyfunc.PathValue work
-// there. They do not work in Pre. Handlers read the decision with
-// nethttp.FromContext(c.Request().Context()).
+// there. They do not work in Pre. Handlers read the outcome with
+// nethttp.AdmissionFromContext(c.Request().Context()).
 package echogate

@@ -20,19 +20,21 @@ type Config struct {
 	Refuse func(echo.Context, *nethttp.Admission) error
 }
 
-// Middleware applies the guard to the handlers after it. It returns a refusal as an
-// *echo.HTTPError, so that outer middleware and the central error handler see it. Its Internal is
-// the admission's Err. The Guard's own Refusal and Refuse apply only if Config.Refuse calls
-// Guard.Refuse.
+// Middleware applies a *nethttp.Guard, or a *nethttp.Replay around one, to the handlers after it. It
+// returns a refusal as an *echo.HTTPError, so that outer middleware and the central error handler see
+// it. Its Internal is the admission's Err. The body of the Guard's Dialect and its Refuse apply only if
+// Config.Refuse calls Guard.Refuse.
 //
 // A Rule.Settle is given the status that echo's default error handler sends, because the central
-// one runs later. A panic goes through. Middleware itself panics if neither nethttp.NewGuard nor
-// nethttp.Limit made g. The middleware is safe for concurrent use.
-func Middleware(g *nethttp.Guard) echo.MiddlewareFunc { return WithConfig(g, Config{}) }
+// one runs later. A panic goes through. Middleware itself panics if g is not one that a constructor
+// made. The middleware is safe for concurrent use.
+func Middleware(g nethttp.Admitter) echo.MiddlewareFunc { return WithConfig(g, Config{}) }
 
 // WithConfig is Middleware with a configuration.
-func WithConfig(g *nethttp.Guard, cfg Config) echo.MiddlewareFunc {
-	nethttp.Must(g, nil)
+func WithConfig(g nethttp.Admitter, cfg Config) echo.MiddlewareFunc {
+	if err := g.Check(); err != nil {
+		panic(err)
+	}
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
 			if cfg.Skipper != nil && cfg.Skipper(c) {
@@ -40,29 +42,29 @@ func WithConfig(g *nethttp.Guard, cfg Config) echo.MiddlewareFunc {
 			}
 			r := c.Request()
 			setRoute(r, c)
-			a := g.Admit(r)
-			a.WriteHeaders(c.Response().Header())
-			c.SetRequest(r.WithContext(a.WithContext(r.Context())))
+			x := g.Admit(r)
+			x.WriteHeaders(c.Response().Header())
+			c.SetRequest(r.WithContext(x.WithContext(r.Context())))
 			var err error = echo.ErrInternalServerError // the status if a handler panics
 			defer func() {
 				w := c.Response()
 				if err == echo.ErrInternalServerError || !w.Committed && c.Request().Context().Err() != nil {
-					a.Fail()
+					x.Fail()
 				}
-				c.SetRequest(a.Finish(c.Request(), statusOf(w, err)))
+				c.SetRequest(x.Finish(c.Request(), statusOf(w, err)))
 			}()
 			switch {
-			case a.Allowed():
+			case x.Allowed():
 				err = next(c)
 				return err
 			case cfg.Refuse != nil:
-				return cfg.Refuse(c, a)
-			case a.Status() < http.StatusMultipleChoices: // nethttp.Replay.HandledStatus
-				err = c.NoContent(a.Status())
+				return cfg.Refuse(c, &x.Admission)
+			case x.Status() < http.StatusMultipleChoices: // nethttp.ReplayConfig.HandledStatus
+				err = c.NoContent(x.Status())
 				return err
 			}
 			return &echo.HTTPError{
-				Code: a.Status(), Message: a.StatusText(), Internal: a.Err(),
+				Code: x.Status(), Message: x.StatusText(), Internal: x.Err(),
 			}
 		}
 	}

@@ -20,7 +20,7 @@ func ExampleMiddleware() {
 		log.Fatal(err)
 	}
 	e := echo.New()
-	e.Use(echov5gate.Middleware(nethttp.Must(
+	e.Use(echov5gate.Middleware(core.Must(
 		nethttp.Limit(gate, "api", core.PerMinute(1), keyfunc.RemoteIP()))))
 	e.GET("/", func(c *echo.Context) error { return c.String(http.StatusOK, "hello") })
 
@@ -39,7 +39,7 @@ func ExampleWithConfig() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	api := nethttp.Must(nethttp.Limit(gate, "api", core.DenyAll{}, keyfunc.RemoteIP()))
+	api := core.Must(nethttp.Limit(gate, "api", core.DenyAll{}, keyfunc.RemoteIP()))
 	e := echo.New()
 	e.Use(echov5gate.WithConfig(api, echov5gate.Config{
 		Skipper: func(c *echo.Context) bool { return c.Path() == "/health" },

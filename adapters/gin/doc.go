@@ -23,7 +23,7 @@
 //			log.Fatal(err)
 //		}
 //		engine := gin.New()
-//		engine.Use(gingate.Middleware(nethttp.Must(
+//		engine.Use(gingate.Middleware(core.Must(
 //			nethttp.Limit(gate, "api", core.PerMinute(100), keyfunc.RemoteIP()))))
 //		engine.GET("/", func(c *gin.Context) { c.String(http.StatusOK, "hello\n") })
 //		log.Fatal(engine.Run(":8080"))
@@ -35,6 +35,6 @@
 // own.
 //
 // Requests without a route pass only through the middleware of the engine. Requests that gin
-// redirects pass through none. Handlers read the decision with
-// nethttp.FromContext(c.Request.Context()).
+// redirects pass through none. Handlers read the outcome with
+// nethttp.AdmissionFromContext(c.Request.Context()).
 package gingate

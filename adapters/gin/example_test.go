@@ -21,7 +21,7 @@ func ExampleMiddleware() {
 	}
 	gin.SetMode(gin.ReleaseMode)
 	engine := gin.New()
-	engine.Use(gingate.Middleware(nethttp.Must(
+	engine.Use(gingate.Middleware(core.Must(
 		nethttp.Limit(gate, "api", core.PerMinute(1), keyfunc.RemoteIP()))))
 	engine.GET("/", func(c *gin.Context) { c.String(http.StatusOK, "hello") })
 
@@ -40,7 +40,7 @@ func ExampleWithConfig() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	api := nethttp.Must(nethttp.Limit(gate, "api", core.DenyAll{}, keyfunc.RemoteIP()))
+	api := core.Must(nethttp.Limit(gate, "api", core.DenyAll{}, keyfunc.RemoteIP()))
 	gin.SetMode(gin.ReleaseMode)
 	engine := gin.New()
 	engine.Use(gingate.WithConfig(api, gingate.Config{

@@ -16,16 +16,18 @@ type Config struct {
 	Refuse func(*gin.Context, *nethttp.Admission)
 }
 
-// Middleware applies the guard to the handlers after it. A refusal is answered as the Guard's
-// Config says and aborts the chain. The guard decides with the request's context, which ends when
-// the client leaves, and not with gin's, which does not. A panic goes through. Middleware itself
-// panics if neither nethttp.NewGuard nor nethttp.Limit made g. The handler is safe for concurrent
-// use.
-func Middleware(g *nethttp.Guard) gin.HandlerFunc { return WithConfig(g, Config{}) }
+// Middleware applies a *nethttp.Guard, or a *nethttp.Replay around one, to the handlers after it. A
+// refusal is answered as the Guard's Config says and aborts the chain. The guard decides with the
+// request's context, which ends when the client leaves, and not with gin's, which does not. A panic
+// goes through. Middleware itself panics if g is not one that a constructor made. The handler is safe
+// for concurrent use.
+func Middleware(g nethttp.Admitter) gin.HandlerFunc { return WithConfig(g, Config{}) }
 
 // WithConfig is Middleware with a configuration.
-func WithConfig(g *nethttp.Guard, cfg Config) gin.HandlerFunc {
-	nethttp.Must(g, nil)
+func WithConfig(g nethttp.Admitter, cfg Config) gin.HandlerFunc {
+	if err := g.Check(); err != nil {
+		panic(err)
+	}
 	return func(c *gin.Context) {
 		if route := c.FullPath(); route != "" {
 			c.Request.Pattern = route
@@ -33,9 +35,9 @@ func WithConfig(g *nethttp.Guard, cfg Config) gin.HandlerFunc {
 				c.Request.SetPathValue(p.Key, p.Value)
 			}
 		}
-		a := g.Admit(c.Request)
-		a.WriteHeaders(c.Writer.Header())
-		c.Request = c.Request.WithContext(a.WithContext(c.Request.Context()))
+		x := g.Admit(c.Request)
+		x.WriteHeaders(c.Writer.Header())
+		c.Request = c.Request.WithContext(x.WithContext(c.Request.Context()))
 		returned := false
 		defer func() {
 			status := c.Writer.Status()
@@ -43,18 +45,18 @@ func WithConfig(g *nethttp.Guard, cfg Config) gin.HandlerFunc {
 				status = http.StatusInternalServerError
 			}
 			if !returned || !c.Writer.Written() && c.Request.Context().Err() != nil {
-				a.Fail()
+				x.Fail()
 			}
-			c.Request = a.Finish(c.Request, status)
+			c.Request = x.Finish(c.Request, status)
 		}()
 		switch {
-		case a.Allowed():
+		case x.Allowed():
 			c.Next()
 		case cfg.Refuse != nil:
-			cfg.Refuse(c, a)
+			cfg.Refuse(c, &x.Admission)
 			c.Abort()
 		default:
-			g.Refuse(c.Writer, c.Request, a)
+			g.Refuse(c.Writer, c.Request, &x.Admission)
 			c.Abort()
 		}
 		returned = true

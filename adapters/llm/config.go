@@ -12,7 +12,7 @@ import (
 // Config configures a Meter.
 type Config struct {
 	// Guard guards every request. Its Rules are limits besides the budgets, such as requests a
-	// minute. Its Concurrency caps streams. Guard.Gate is required. Rules, Blocks and Budgets are
+	// minute. Its Slot caps streams. Guard.Gate is required. Rules, Blocks and Budgets are
 	// at most 16 together.
 	//
 	// With a nil Guard.Dialect the Meter speaks as the server does that the client expects: OpenAI

@@ -80,8 +80,8 @@ func TestNewRefuses(t *testing.T) {
 		"a price is missing":   {llm.Config{Guard: nethttp.Config{Gate: gate}, Budgets: []llm.Budget{{Policy: policy("usd", core.UnitMicroDollars, 1), Key: tenant}}}, "Budgets[0].Policy counts money, and Models"},
 		"end without charges":  {llm.Config{Guard: nethttp.Config{Gate: gate}, Budgets: budget, Overrun: llm.OverrunEnd}, "Overrun is OverrunEnd, and ChargeEvery is 0"},
 		"zero value of Policy": {llm.Config{Guard: nethttp.Config{Gate: gate}, Budgets: []llm.Budget{{Policy: new(core.Policy), Key: tenant}}}, "Budgets[0].Policy is missing"},
-		"unnamed cap": {llm.Config{Guard: nethttp.Config{Gate: gate, Concurrency: &nethttp.Concurrency{}}, Budgets: budget},
-			"Concurrency.Semaphore is nil"},
+		"unnamed cap": {llm.Config{Guard: nethttp.Config{Gate: gate, Slot: &nethttp.Slot{}}, Budgets: budget},
+			"Slot.Semaphore is nil"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, err := llm.New(c.cfg)

@@ -74,7 +74,7 @@ func TestContextOfTheHandler(t *testing.T) {
 	for _, abort := range []llm.Abort{llm.AbortStop, llm.AbortDrain} {
 		r := newRig(t, core.UnitTokens, 1000, func(cfg *llm.Config) {
 			cfg.Abort = abort
-			cfg.Guard.Concurrency = &nethttp.Concurrency{
+			cfg.Guard.Slot = &nethttp.Slot{
 				Semaphore: core.Must(core.NewSemaphore(cfg.Guard.Gate, core.SemaphoreConfig{Name: "streams"})),
 				Caps:      []nethttp.Cap{{Key: tenant, Limit: 1}},
 			}

@@ -14,7 +14,6 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/adapters/llm"
-	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
 )
 
@@ -201,7 +200,7 @@ func TestPanicsOfFunctions(t *testing.T) {
 		}, 0},
 		"Skip": {func(cfg *llm.Config) { cfg.Budgets[0].Skip = func(*http.Request) bool { panic("own") } }, 0},
 		"Guard.Observe": {func(cfg *llm.Config) {
-			cfg.Guard.Observe = func(*http.Request, *nethttp.Admission) { panic("own") }
+			cfg.Guard.Observe = func(context.Context, core.Event) { panic("own") }
 		}, 0},
 		"Observe": {func(cfg *llm.Config) {
 			cfg.Observe = func(context.Context, core.Event) { panic("own") }

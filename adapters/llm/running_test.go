@@ -88,15 +88,14 @@ func TestRunningChargesAreSettled(t *testing.T) {
 // A request that a guard lets pass without limits is not charged while it runs either.
 func TestExemptRequestIsNotCharged(t *testing.T) {
 	for name, change := range map[string]func(*nethttp.Config){
-		"Allow":    func(cfg *nethttp.Config) { cfg.Allow = func(*http.Request) bool { return true } },
-		"Disabled": func(cfg *nethttp.Config) { cfg.Disabled = func() bool { return true } },
+		"Skip": func(cfg *nethttp.Config) { cfg.Skip = func(*http.Request) bool { return true } },
 	} {
 		r := newRig(t, core.UnitTokens, 10, func(cfg *llm.Config) {
 			cfg.ChargeEvery, cfg.Overrun = 1, llm.OverrunEnd
 			change(&cfg.Guard)
 		})
 		r.answer = chat(7, 20)
-		outer := nethttp.Must(nethttp.Limit(r.gate, "outer", core.PerMinute(9), tenant))
+		outer := core.Must(nethttp.Limit(r.gate, "outer", core.PerMinute(9), tenant))
 		r.serve(outer.Handler(r.meter.Handler(proxyTo(t, r.upstream))))
 		if body := read(t, r.post(chatPath, small)); strings.Count(body, "word") != 20 {
 			t.Errorf("%s: %s", name, body)

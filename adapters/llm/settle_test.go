@@ -270,7 +270,7 @@ func TestDrain(t *testing.T) {
 			r := newRig(t, core.UnitTokens, 1000, func(cfg *llm.Config) {
 				cfg.Abort = llm.AbortDrain
 				semaphore = core.Must(core.NewSemaphore(cfg.Guard.Gate, core.SemaphoreConfig{Name: "streams"}))
-				cfg.Guard.Concurrency = &nethttp.Concurrency{Semaphore: semaphore, Caps: []nethttp.Cap{{Key: tenant, Limit: 1}}}
+				cfg.Guard.Slot = &nethttp.Slot{Semaphore: semaphore, Caps: []nethttp.Cap{{Key: tenant, Limit: 1}}}
 			})
 			ctx, leave := context.WithCancel(t.Context())
 			left, gone := make(chan struct{}), make(chan struct{})
@@ -391,7 +391,7 @@ func TestLostSlotStopsTheStream(t *testing.T) {
 		r := newRig(t, core.UnitTokens, 1000, func(cfg *llm.Config) {
 			cfg.Abort = c.mode
 			semaphore = core.Must(core.NewSemaphore(cfg.Guard.Gate, core.SemaphoreConfig{Name: "streams"}))
-			cfg.Guard.Concurrency = &nethttp.Concurrency{Semaphore: semaphore, Caps: []nethttp.Cap{{Key: tenant, Limit: 1}}}
+			cfg.Guard.Slot = &nethttp.Slot{Semaphore: semaphore, Caps: []nethttp.Cap{{Key: tenant, Limit: 1}}}
 		})
 		r.answer = events(4, func(_ http.ResponseWriter, q *http.Request) { <-q.Context().Done() })
 		left := make(chan struct{})

@@ -78,7 +78,7 @@ func (c stormConfig) meter(
 	return llm.New(llm.Config{
 		Guard: nethttp.Config{
 			Gate: gate,
-			Concurrency: &nethttp.Concurrency{
+			Slot: &nethttp.Slot{
 				Semaphore: slots, Caps: []nethttp.Cap{{Name: "streams", Key: tenant, Limit: 1000}},
 			},
 		},

@@ -84,7 +84,7 @@ func (s *stack) change(gate *core.Gate, requests, input, output, spend, users, s
 		s.semaphore = core.Must(core.NewSemaphore(cfg.Guard.Gate, core.SemaphoreConfig{Name: "streams"}))
 		cfg.Guard.Scope = tenant
 		cfg.Guard.Rules = []nethttp.Rule{{Policy: s.requests, Key: keyfunc.Must(keyfunc.Static("all"))}}
-		cfg.Guard.Concurrency = &nethttp.Concurrency{Semaphore: s.semaphore, Caps: []nethttp.Cap{{Key: keyfunc.Must(keyfunc.Static("all")), Limit: slots}, {Key: user, Limit: slots}}}
+		cfg.Guard.Slot = &nethttp.Slot{Semaphore: s.semaphore, Caps: []nethttp.Cap{{Key: keyfunc.Must(keyfunc.Static("all")), Limit: slots}, {Key: user, Limit: slots}}}
 		cfg.Budgets = nil
 		for _, p := range []*core.Policy{s.input, s.output, s.spend} {
 			cfg.Budgets = append(cfg.Budgets,

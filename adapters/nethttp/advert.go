@@ -2,7 +2,6 @@ package nethttp
 
 import (
 	"math/bits"
-	"strconv"
 	"time"
 
 	"github.com/headgate/headgate/core"
@@ -15,6 +14,13 @@ type advert struct {
 	limit  int64
 	window time.Duration
 	member string // the policy's member of RateLimit-Policy, or empty
+}
+
+// advertised is what responses of a guard state about its policies and caps.
+type advertised struct {
+	policies string // RateLimit-Policy of most requests
+	caps     string // the caps in it, if every request has the same
+	slot     *Slot  // or nil
 }
 
 func advertise(p *core.Policy) advert {
@@ -87,26 +93,4 @@ func perSecond(algorithm core.Algorithm, limit int64, window time.Duration) int6
 	}
 	n, _ := bits.Div64(hi, lo, uint64(window))
 	return int64(min(n, maxInteger))
-}
-
-// maxInteger is the largest Integer of a structured field (RFC 9651, section 3.3.1).
-const maxInteger = 999_999_999_999_999
-
-func integer(n int64) string { return string(appendInteger(nil, n)) }
-
-func appendInteger(b []byte, n int64) []byte {
-	return strconv.AppendInt(b, min(max(n, 0), maxInteger), 10)
-}
-
-func seconds(d time.Duration) string { return integer(ceilSeconds(d)) }
-
-func ceilSeconds(d time.Duration) int64 { return ceil(d, time.Second) }
-
-// ceil returns d in units, rounded up.
-func ceil(d, unit time.Duration) int64 {
-	n := int64(d / unit)
-	if d%unit > 0 {
-		n++
-	}
-	return n
 }

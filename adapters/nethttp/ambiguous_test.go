@@ -43,10 +43,10 @@ func TestAmbiguousKeyIsRefused(t *testing.T) {
 			}
 			var last *nethttp.Admission
 			served := 0
-			h := nethttp.Middleware(guard(t, nethttp.Config{
+			h := guard(t, nethttp.Config{
 				Gate: memory(t, newClock()), Rules: []nethttp.Rule{rule},
-				Observe: func(_ *http.Request, a *nethttp.Admission) { last = a },
-			}))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served++ }))
+				Observe: observed(func(a *nethttp.Admission) { last = a }),
+			}).Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served++ }))
 			for range 3 {
 				r := get(h, c.ambiguous)
 				if r.StatusCode != http.StatusBadRequest {
@@ -74,9 +74,9 @@ func TestAmbiguousKeyIsRefused(t *testing.T) {
 // An error that matches both sentinels counts as ambiguous.
 func TestAmbiguousPrevailsOverMissing(t *testing.T) {
 	both := func(*http.Request) (string, error) { return "", errors.Join(keyfunc.ErrNoKey, keyfunc.ErrAmbiguous) }
-	h := nethttp.Middleware(guard(t, nethttp.Config{Gate: memory(t, newClock()), Rules: []nethttp.Rule{{
+	h := guard(t, nethttp.Config{Gate: memory(t, newClock()), Rules: []nethttp.Rule{{
 		Policy: policy(t, core.PolicyConfig{Name: "p", Algorithm: core.PerMinute(1)}), Key: both, NoKey: nethttp.NoKeySkip,
-	}}}))(http.HandlerFunc(ok))
+	}}}).Handler(http.HandlerFunc(ok))
 	if r := get(h); r.StatusCode != http.StatusBadRequest {
 		t.Errorf("status %d, want 400", r.StatusCode)
 	}
@@ -94,11 +94,11 @@ func TestAmbiguousScopeAndCapAreRefused(t *testing.T) {
 		"scope": {Scope: byTenant, Rules: []nethttp.Rule{{
 			Policy: policy(t, core.PolicyConfig{Name: "p", Algorithm: core.PerMinute(1)}), Key: keyfunc.RemoteIP(), NoKey: nethttp.NoKeySkip,
 		}}},
-		"cap": {Concurrency: &nethttp.Concurrency{Semaphore: streams, Caps: []nethttp.Cap{{Key: byTenant, Limit: 1}}}},
+		"cap": {Slot: &nethttp.Slot{Semaphore: streams, Caps: []nethttp.Cap{{Key: byTenant, Limit: 1}}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg.Gate = gate
-			h := nethttp.Middleware(guard(t, cfg))(http.HandlerFunc(ok))
+			h := guard(t, cfg).Handler(http.HandlerFunc(ok))
 			if r := get(h, twice); r.StatusCode != http.StatusBadRequest {
 				t.Errorf("status %d, want 400", r.StatusCode)
 			}

@@ -122,25 +122,26 @@ func TestAPIErrorByStatus(t *testing.T) {
 	for _, tt := range []struct {
 		name      string
 		cfg       nethttp.Config
+		replayed  bool
 		before    int
 		openAI    int
 		errorType string
 		anthropic int
 		kind      string
 	}{
-		{"no key", nethttp.Config{Gate: memory(t, newClock()), Rules: fails(keyfunc.ErrNoKey)}, 0,
+		{"no key", nethttp.Config{Gate: memory(t, newClock()), Rules: fails(keyfunc.ErrNoKey)}, false, 0,
 			400, "invalid_request_error", 400, "invalid_request_error"},
-		{"denied", nethttp.Config{Gate: memory(t, newClock()), Rules: of(keyfunc.RemoteIP()), Deny: func(*http.Request) bool { return true }}, 0,
+		{"denied", nethttp.Config{Gate: memory(t, newClock()), Rules: of(keyfunc.RemoteIP()), Deny: func(*http.Request) bool { return true }}, false, 0,
 			403, "invalid_request_error", 403, "permission_error"},
-		{"handled", nethttp.Config{Replay: &nethttp.Replay{Once: once(t, memory(t, newClock())), ID: keyfunc.Must(keyfunc.Static("id"))}}, 1,
+		{"handled", nethttp.Config{Gate: memory(t, newClock()), Rules: rules(t, core.PolicyConfig{Name: "p", Algorithm: core.Unlimited{}})}, true, 1,
 			409, "invalid_request_error", 409, "invalid_request_error"},
-		{"a body that is too long", nethttp.Config{Gate: memory(t, newClock()), Rules: of(keyfunc.RemoteIP()), MaxDelay: time.Second, BufferBody: 100}, 0,
+		{"a body that is too long", nethttp.Config{Gate: memory(t, newClock()), Rules: of(keyfunc.RemoteIP()), MaxDelay: time.Second, BufferBody: 100}, false, 0,
 			413, "invalid_request_error", 413, "request_too_large"},
-		{"exhausted", nethttp.Config{Gate: memory(t, newClock()), Rules: of(keyfunc.RemoteIP())}, 2,
+		{"exhausted", nethttp.Config{Gate: memory(t, newClock()), Rules: of(keyfunc.RemoteIP())}, false, 2,
 			429, "tokens", 429, "rate_limit_error"},
-		{"a failing key", nethttp.Config{Gate: memory(t, newClock()), Rules: fails(io.ErrUnexpectedEOF)}, 0,
+		{"a failing key", nethttp.Config{Gate: memory(t, newClock()), Rules: fails(io.ErrUnexpectedEOF)}, false, 0,
 			500, "server_error", 500, "api_error"},
-		{"Redis down", nethttp.Config{Gate: dead(t), Rules: of(keyfunc.RemoteIP())}, 0,
+		{"Redis down", nethttp.Config{Gate: dead(t), Rules: of(keyfunc.RemoteIP())}, false, 0,
 			503, "server_error", 529, "overloaded_error"},
 	} {
 		for dialect, want := range map[nethttp.Dialect]struct {
@@ -152,8 +153,14 @@ func TestAPIErrorByStatus(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, %T", tt.name, dialect), func(t *testing.T) {
 				cfg, seen := tt.cfg, 0
 				cfg.Dialect = dialect
-				cfg.Observe = func(_ *http.Request, a *nethttp.Admission) { seen = a.Status() }
-				h := guard(t, cfg).Handler(http.HandlerFunc(ok))
+				cfg.Observe = observed(func(a *nethttp.Admission) { seen = a.Status() })
+				var admitter nethttp.Admitter = guard(t, cfg)
+				if tt.replayed {
+					admitter = replay(t, guard(t, cfg), nethttp.ReplayConfig{
+						Once: once(t, memory(t, newClock())), ID: keyfunc.Must(keyfunc.Static("id")),
+					})
+				}
+				h := admitter.Handler(http.HandlerFunc(ok))
 				post := func(r *http.Request) {
 					if tt.openAI == http.StatusRequestEntityTooLarge {
 						r.Method, r.ContentLength = http.MethodPost, 20
@@ -220,7 +227,7 @@ func TestStatusOverloadedHasWords(t *testing.T) {
 	h := guard(t, nethttp.Config{
 		Gate: dead(t), Dialect: llm.Anthropic{},
 		Rules:   rules(t, core.PolicyConfig{Name: "p", Algorithm: core.PerHour(1), OnFailure: core.FailClosed}),
-		Observe: func(_ *http.Request, a *nethttp.Admission) { text = a.StatusText() },
+		Observe: observed(func(a *nethttp.Admission) { text = a.StatusText() }),
 	}).Handler(http.HandlerFunc(ok))
 	const want = `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}` + "\n"
 	if got := body(t, get(h)); got != want || text != "Overloaded" {

@@ -182,7 +182,7 @@ func TestAllowAndDeny(t *testing.T) {
 	}
 	ban := bans(t, core.Block{Strikes: 1, Within: time.Minute, For: time.Hour})
 	h := guard(t, nethttp.Config{
-		Gate: gate, Allow: of("10.0.0.1"), Deny: of("10.0.0.0/24"),
+		Gate: gate, Skip: of("10.0.0.1"), Deny: of("10.0.0.0/24"),
 		Blocks: []nethttp.BlockRule{{Policy: ban, Key: keyfunc.RemoteIP(), Denied: true}},
 		Rules: []nethttp.Rule{{
 			Policy: policy(t, core.PolicyConfig{Name: "one", Algorithm: core.FixedWindow{Limit: 1, Window: time.Second}}), Key: keyfunc.RemoteIP(),

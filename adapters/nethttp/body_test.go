@@ -27,11 +27,11 @@ func TestClientLeavesTheQueue(t *testing.T) {
 			queued, end, entered := make(chan int, 10), make(chan struct{}), make(chan struct{})
 			g, s := chat(t, gate, func(cfg *nethttp.Config) {
 				cfg.BufferBody = 2
-				cfg.Concurrency.MaxWait = generous
-				cfg.Concurrency.Caps[1].Limit = 1
-				cfg.Concurrency.OnQueue = func(_ *http.Request, position int) { queued <- position }
+				cfg.Slot.MaxWait = generous
+				cfg.Slot.Caps[1].Limit = 1
+				cfg.Slot.OnQueue = func(_ *http.Request, position int) { queued <- position }
 			})
-			srv := httptest.NewServer(nethttp.Middleware(g)(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			srv := httptest.NewServer(g.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 				got, err := io.ReadAll(r.Body)
 				if want := strings.Repeat("{}", min(1, strings.Count(head, "POST"))); err != nil || string(got) != want {
 					t.Errorf("body %q, %v", got, err)
@@ -61,7 +61,7 @@ func TestClientLeavesTheQueue(t *testing.T) {
 			holders(t, s, "acme", 1)
 			end <- struct{}{}
 			holders(t, s, "acme", 0)
-			r := get(nethttp.Middleware(g)(http.HandlerFunc(ok)), as("acme", "ann"))
+			r := get(g.Handler(http.HandlerFunc(ok)), as("acme", "ann"))
 			if got := r.Header.Get("RateLimit"); got != `"requests";r=8` {
 				t.Errorf("RateLimit %s after two", got)
 			}
@@ -94,13 +94,13 @@ func TestBufferedBody(t *testing.T) {
 			first := true
 			g, s := chat(t, memory(t, newClock()), func(cfg *nethttp.Config) {
 				cfg.BufferBody = 4
-				cfg.Concurrency.MaxWait = generous
-				cfg.Observe = func(_ *http.Request, a *nethttp.Admission) {
+				cfg.Slot.MaxWait = generous
+				cfg.Observe = observed(func(a *nethttp.Admission) {
 					if first && (tt.status == 200) != (a.Err() == nil) || first && tt.status == 400 && !errors.Is(a.Err(), broken) {
 						t.Errorf("error %v", a.Err())
 					}
 					first = false
-				}
+				})
 			})
 			var sent bytes.Buffer
 			r := httptest.NewRequest(http.MethodPost, "/", nil)
@@ -116,7 +116,7 @@ func TestBufferedBody(t *testing.T) {
 			if tt.most > 0 {
 				r.Body = http.MaxBytesReader(w, r.Body, tt.most)
 			}
-			nethttp.Middleware(g)(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			g.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 				if left() != tt.unread {
 					t.Errorf("unread: %v", left())
 				}
@@ -136,7 +136,7 @@ func TestBufferedBody(t *testing.T) {
 			if tt.status != 200 {
 				want = `"requests";r=9`
 			}
-			if got := get(nethttp.Middleware(g)(http.HandlerFunc(ok)), as("acme", "ann")).Header.Get("RateLimit"); got != want {
+			if got := get(g.Handler(http.HandlerFunc(ok)), as("acme", "ann")).Header.Get("RateLimit"); got != want {
 				t.Errorf("RateLimit %s, want %s", got, want)
 			}
 		})

@@ -60,24 +60,24 @@ func TestChargesFindTheKeys(t *testing.T) {
 func TestLevelsFindTheHolders(t *testing.T) {
 	eachGate(t, func(t *testing.T, gate *core.Gate) {
 		g, s := chat(t, gate, func(cfg *nethttp.Config) {
-			cfg.Concurrency.Caps[1].LimitFor = func(*http.Request) (int64, error) { return 1, nil }
-			cfg.Concurrency.Skip = func(r *http.Request) bool { return r.Header.Get("X-User") == "root" }
+			cfg.Slot.Caps[1].LimitFor = func(*http.Request) (int64, error) { return 1, nil }
+			cfg.Slot.Skip = func(r *http.Request) bool { return r.Header.Get("X-User") == "root" }
 		})
 		o := newRunning(t, g)
 		o.enter(as("acme", "ann"))
-		levels, err := g.Levels(forged(as("acme", "ann")))
-		if err != nil || len(levels) != 2 || levels[0].Limit != 3 || levels[1].Limit != 1 {
-			t.Fatalf("%+v, %v", levels, err)
+		caps, err := g.Caps(forged(as("acme", "ann")))
+		if err != nil || len(caps) != 2 || caps[0].Limit != 3 || caps[1].Limit != 1 {
+			t.Fatalf("%+v, %v", caps, err)
 		}
-		held, waiting, err := s.Holders(t.Context(), levels[0].Key)
+		held, waiting, err := s.Holders(t.Context(), caps[0].Key)
 		if err != nil || len(held) != 1 || waiting != 0 {
 			t.Errorf("%+v, %d wait, %v", held, waiting, err)
 		}
-		if _, err := s.TryAcquire(t.Context(), core.SlotRequest{Levels: levels}); !errors.Is(err, core.ErrFull) {
-			t.Errorf("the levels are not those of the request: %v", err)
+		if _, err := s.TryAcquire(t.Context(), core.SlotRequest{Levels: caps}); !errors.Is(err, core.ErrFull) {
+			t.Errorf("the caps are not those of the request: %v", err)
 		}
-		if levels, err := g.Levels(forged(as("acme", "root"))); levels != nil || err != nil {
-			t.Errorf("a skipped request has %+v, %v", levels, err)
+		if caps, err := g.Caps(forged(as("acme", "root"))); caps != nil || err != nil {
+			t.Errorf("a skipped request has %+v, %v", caps, err)
 		}
 		o.leave()
 	})
@@ -86,7 +86,7 @@ func TestLevelsFindTheHolders(t *testing.T) {
 func TestLevelsHaveShares(t *testing.T) {
 	broken := errors.New("broken")
 	g, _ := chat(t, memory(t, newClock()), func(cfg *nethttp.Config) {
-		users := &cfg.Concurrency.Caps[1]
+		users := &cfg.Slot.Caps[1]
 		users.Share, users.Floor = 2, 5 // above the limit of 2 that some requests have
 		users.LimitFor = func(r *http.Request) (int64, error) { return int64(len(r.Header.Get("X-User"))), nil }
 		users.ShareFor = func(r *http.Request) (share, floor int64, err error) {
@@ -102,9 +102,9 @@ func TestLevelsHaveShares(t *testing.T) {
 		}
 	})
 	for user, want := range map[string][2]int64{"paying": {30, 3}, "me": {2, 2}, "somebody": {2, 5}} {
-		levels, err := g.Levels(forged(as("acme", user)))
-		if err != nil || [2]int64{levels[1].Share, levels[1].Floor} != want {
-			t.Errorf("%s: %+v, %v", user, levels, err)
+		caps, err := g.Caps(forged(as("acme", user)))
+		if err != nil || [2]int64{caps[1].Share, caps[1].Floor} != want {
+			t.Errorf("%s: %+v, %v", user, caps, err)
 		}
 	}
 	for _, user := range []string{"broken", "negative"} {
@@ -120,7 +120,7 @@ func TestChargesReportMissingKeys(t *testing.T) {
 	if charges, err := g.Charges(r); charges != nil || !errors.Is(err, keyfunc.ErrNoKey) {
 		t.Errorf("%+v, %v", charges, err)
 	}
-	if levels, err := g.Levels(r); levels != nil || !errors.Is(err, keyfunc.ErrNoKey) {
-		t.Errorf("%+v, %v", levels, err)
+	if caps, err := g.Caps(r); caps != nil || !errors.Is(err, keyfunc.ErrNoKey) {
+		t.Errorf("%+v, %v", caps, err)
 	}
 }

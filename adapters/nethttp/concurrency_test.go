@@ -53,7 +53,7 @@ func chat(t *testing.T, gate *core.Gate, change ...func(*nethttp.Config)) (*neth
 	cfg := nethttp.Config{
 		Gate: gate, Scope: keyfunc.Must(keyfunc.Header("X-Tenant")),
 		Rules: []nethttp.Rule{{Policy: policy(t, core.PolicyConfig{Name: "requests", Algorithm: core.TokenBucket{Burst: 10}}), Key: keyfunc.Must(keyfunc.Header("X-User"))}},
-		Concurrency: &nethttp.Concurrency{Semaphore: s, Caps: []nethttp.Cap{
+		Slot: &nethttp.Slot{Semaphore: s, Caps: []nethttp.Cap{
 			{Name: "tenant", Key: keyfunc.Must(keyfunc.Static("all")), Limit: 3, Global: true},
 			{Name: "streams", Key: keyfunc.Must(keyfunc.Header("X-User")), Limit: 2},
 		}},
@@ -79,7 +79,7 @@ type running struct {
 
 func newRunning(t *testing.T, g *nethttp.Guard) *running {
 	o := &running{t: t, end: make(chan struct{}), entered: make(chan context.Context), answers: make(chan *http.Response, 100)}
-	o.handler = nethttp.Middleware(g)(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	o.handler = g.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		o.entered <- r.Context()
 		<-o.end
 	}))
@@ -218,8 +218,8 @@ func TestConcurrencyWaits(t *testing.T) {
 	eachGate(t, func(t *testing.T, gate *core.Gate) {
 		queued := make(chan int, 10)
 		g, s := chat(t, gate, func(cfg *nethttp.Config) {
-			cfg.Concurrency.MaxWait = generous
-			cfg.Concurrency.OnQueue = func(r *http.Request, position int) {
+			cfg.Slot.MaxWait = generous
+			cfg.Slot.OnQueue = func(r *http.Request, position int) {
 				if r.Header.Get("X-User") == "" {
 					t.Error("of another request")
 				}
@@ -277,8 +277,8 @@ func TestConcurrencyDrains(t *testing.T) {
 	eachGate(t, func(t *testing.T, gate *core.Gate) {
 		queued := make(chan int, 1)
 		g, _ := chat(t, gate, func(cfg *nethttp.Config) {
-			cfg.Concurrency.MaxWait = generous
-			cfg.Concurrency.OnQueue = func(_ *http.Request, position int) { queued <- position }
+			cfg.Slot.MaxWait = generous
+			cfg.Slot.OnQueue = func(_ *http.Request, position int) { queued <- position }
 		})
 		o := newRunning(t, g)
 		running := o.enter(as("acme", "ann"))
@@ -312,7 +312,7 @@ func TestConcurrencyDrains(t *testing.T) {
 func TestLostLease(t *testing.T) {
 	eachGate(t, func(t *testing.T, gate *core.Gate) {
 		g, s := chat(t, gate, func(cfg *nethttp.Config) {
-			cfg.Concurrency.Meta = func(r *http.Request) map[string]string { return map[string]string{"user": r.Header.Get("X-User")} }
+			cfg.Slot.Meta = func(r *http.Request) map[string]string { return map[string]string{"user": r.Header.Get("X-User")} }
 		})
 		o := newRunning(t, g)
 		ctx := o.enter(as("acme", "ann"))
@@ -340,7 +340,7 @@ func TestDetachedLease(t *testing.T) {
 	eachGate(t, func(t *testing.T, gate *core.Gate) {
 		g, s := chat(t, gate)
 		var taken *core.Lease
-		h := nethttp.Middleware(g)(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		h := g.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			taken = nethttp.LeaseFromContext(r.Context()).Detach()
 		}))
 		get(h, as("acme", "ann"))
@@ -361,9 +361,9 @@ func TestDetachedLease(t *testing.T) {
 func TestConcurrencySkips(t *testing.T) {
 	gate := memory(t, newClock())
 	g, s := chat(t, gate, func(cfg *nethttp.Config) {
-		cfg.Concurrency.Skip = func(r *http.Request) bool { return r.Header.Get("X-User") == "root" }
+		cfg.Slot.Skip = func(r *http.Request) bool { return r.Header.Get("X-User") == "root" }
 	})
-	h := nethttp.Middleware(g)(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	h := g.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if nethttp.LeaseFromContext(r.Context()) != nil {
 			t.Error("it holds a slot")
 		}
@@ -382,11 +382,11 @@ func TestConcurrencyDuringOutage(t *testing.T) {
 		core.FailLocal: {200, 200, 429}, core.FailOpen: {200, 200, 200}, core.FailClosed: {503, 503, 503},
 	} {
 		gate := dead(t)
-		g := guard(t, nethttp.Config{Concurrency: &nethttp.Concurrency{
+		g := guard(t, nethttp.Config{Slot: &nethttp.Slot{
 			Semaphore: semaphore(t, gate, core.SemaphoreConfig{OnFailure: mode}),
 			Caps:      []nethttp.Cap{{Name: "streams", Key: keyfunc.RemoteIP(), Limit: 2}},
 		}})
-		h := nethttp.Middleware(g)
+		h := g.Handler
 		var nest func(n int) http.Handler
 		nest = func(n int) http.Handler {
 			if n == len(want) {
@@ -413,7 +413,7 @@ func TestConcurrencyFaults(t *testing.T) {
 	gate := memory(t, newClock())
 	p := policy(t, core.PolicyConfig{Name: "p", Algorithm: core.PerMinute(1)})
 	rules := []nethttp.Rule{{Policy: p, Key: keyfunc.RemoteIP()}}
-	_, err := nethttp.NewGuard(nethttp.Config{Gate: gate, Rules: rules, MaxDelay: -1, Concurrency: &nethttp.Concurrency{
+	_, err := nethttp.NewGuard(nethttp.Config{Gate: gate, Rules: rules, MaxDelay: -1, Slot: &nethttp.Slot{
 		MaxWait: -1, Caps: []nethttp.Cap{
 			{Name: "p", Key: keyfunc.RemoteIP(), Limit: 1, Floor: 1}, {Name: "a b", Share: 1001, Floor: -1},
 		},
@@ -422,18 +422,18 @@ func TestConcurrencyFaults(t *testing.T) {
 		t.Fatal("no error")
 	}
 	for _, want := range []string{
-		"Config.MaxDelay is -1ns", "Config.Concurrency.Semaphore is nil", "Config.Concurrency.MaxWait is -1ns",
-		`Config.Concurrency.Caps[0].Name is "p", like that of a rule`, "Config.Concurrency.Caps[1].Key is nil",
-		"Config.Concurrency.Caps[1].Limit is 0", `Config.Concurrency.Caps[1].Name is "a b"`,
-		"Config.Concurrency.Caps[1].Share is 1001", "Config.Concurrency.Caps[1].Floor is -1",
-		"Config.Concurrency.Caps[0] has a Share, a Floor or a ShareFor",
+		"Config.MaxDelay is -1ns", "Config.Slot.Semaphore is nil", "Config.Slot.MaxWait is -1ns",
+		`Config.Slot.Caps[0].Name is "p", like that of a rule`, "Config.Slot.Caps[1].Key is nil",
+		"Config.Slot.Caps[1].Limit is 0", `Config.Slot.Caps[1].Name is "a b"`,
+		"Config.Slot.Caps[1].Share is 1001", "Config.Slot.Caps[1].Floor is -1",
+		"Config.Slot.Caps[0] has a Share, a Floor or a ShareFor",
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in\n%v", want, err)
 		}
 	}
 	other := semaphore(t, memory(t, newClock()), core.SemaphoreConfig{})
-	_, err = nethttp.NewGuard(nethttp.Config{Gate: gate, Rules: rules, Concurrency: &nethttp.Concurrency{Semaphore: other}})
+	_, err = nethttp.NewGuard(nethttp.Config{Gate: gate, Rules: rules, Slot: &nethttp.Slot{Semaphore: other}})
 	if err == nil || !strings.Contains(err.Error(), "Semaphore is of another Gate") || !strings.Contains(err.Error(), "Caps has 0 entries") {
 		t.Errorf("%v", err)
 	}
@@ -443,8 +443,8 @@ func TestConcurrencyFaults(t *testing.T) {
 func TestPanicInQueue(t *testing.T) {
 	gate := memory(t, newClock())
 	g, s := chat(t, gate, func(cfg *nethttp.Config) {
-		cfg.Concurrency.MaxWait = generous
-		cfg.Concurrency.OnQueue = func(*http.Request, int) { panic("mine") }
+		cfg.Slot.MaxWait = generous
+		cfg.Slot.OnQueue = func(*http.Request, int) { panic("mine") }
 	})
 	o := newRunning(t, g)
 	o.enter(as("acme", "ann"))
@@ -474,13 +474,13 @@ func TestPanicInObserve(t *testing.T) {
 			boom := true
 			g, s := chat(t, memory(t, newClock()), func(cfg *nethttp.Config) {
 				cfg.MaxDelay = delay
-				cfg.Observe = func(*http.Request, *nethttp.Admission) {
+				cfg.Observe = observed(func(*nethttp.Admission) {
 					if boom {
 						panic(http.ErrAbortHandler)
 					}
-				}
+				})
 			})
-			h := nethttp.Middleware(g)(http.HandlerFunc(ok))
+			h := g.Handler(http.HandlerFunc(ok))
 			func() {
 				defer func() {
 					if recover() != http.ErrAbortHandler {
@@ -503,7 +503,7 @@ func TestConcurrencyAfterDelay(t *testing.T) {
 	eachGate(t, func(t *testing.T, gate *core.Gate) {
 		g, _ := chat(t, gate, func(cfg *nethttp.Config) {
 			cfg.MaxDelay = time.Second
-			cfg.Concurrency.Caps[1].Limit = 1
+			cfg.Slot.Caps[1].Limit = 1
 		})
 		o := newRunning(t, g)
 		o.enter(as("acme", "ann"))

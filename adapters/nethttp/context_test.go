@@ -18,14 +18,14 @@ func TestWithContext(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := nethttp.Must(nethttp.Limit(gate, "p", core.PerHour(1), keyfunc.RemoteIP()))
+	g := core.Must(nethttp.Limit(gate, "p", core.PerHour(1), keyfunc.RemoteIP()))
 	r := httptest.NewRequest("GET", "/", nil)
 	a := g.Admit(r)
 	ctx, cancel := context.WithCancel(r.Context())
 	first := a.WithContext(ctx)
 	second := a.WithContext(context.WithValue(first, testKey{}, "value"))
 	for _, c := range []context.Context{first, second} {
-		if nethttp.AdmissionFromContext(c) != a {
+		if nethttp.AdmissionFromContext(c) != &a.Admission {
 			t.Error("another admission")
 		}
 	}

@@ -156,7 +156,7 @@ func TestNegativeCostSaysWhatToDo(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			var err error
 			g := priced(t, nethttp.Rule{Cost: c.cost}, func(cfg *nethttp.Config) {
-				cfg.Observe = func(_ *http.Request, a *nethttp.Admission) { err = a.Err() }
+				cfg.Observe = observed(func(a *nethttp.Admission) { err = a.Err() })
 			})
 			w := post(g.Handler(http.HandlerFunc(ok)), strings.NewReader("abc"), -1)
 			if w.Code != 500 || !errors.Is(err, core.ErrCharge) || !strings.Contains(err.Error(), c.want) {

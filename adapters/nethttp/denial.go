@@ -2,6 +2,7 @@ package nethttp
 
 import (
 	"iter"
+	"net/http"
 
 	"github.com/headgate/headgate/core"
 )
@@ -41,4 +42,51 @@ func (a *Admission) denials() iter.Seq2[int, core.Result] {
 func tooLarge(r core.Result, cost int64) bool {
 	return r.RetryAfter == core.Never && r.Limit > 0 &&
 		(cost > r.Limit || r.NextAfter != core.Never)
+}
+
+// Violated returns the names of the policies that deny the request, or the name of the cap that is
+// full.
+func (a *Admission) Violated() []string {
+	if a.full != nil {
+		if a.fullCap.Name == "" {
+			return nil
+		}
+		return []string{a.fullCap.Name}
+	}
+	var names []string
+	for d := range a.Denials() {
+		names = append(names, d.Policy.Name())
+	}
+	return names
+}
+
+// blocks iterates over the BlockRules that refuse the request as one of a blocked client.
+func (a *Admission) blocks() iter.Seq[*block] {
+	return func(yield func(*block) bool) {
+		if a.status != http.StatusTooManyRequests {
+			return
+		}
+		for i := range a.denials() {
+			if b := a.charged[i].block; b != nil && !yield(b) {
+				return
+			}
+		}
+	}
+}
+
+func (a *Admission) blocked() bool {
+	for range a.blocks() {
+		return true
+	}
+	return false
+}
+
+// hidesBlock reports whether a blocked client is not told for how long.
+func (a *Admission) hidesBlock() bool {
+	for b := range a.blocks() {
+		if b.HideRetryAfter {
+			return true
+		}
+	}
+	return false
 }

@@ -30,12 +30,12 @@ func TestCachedDenial(t *testing.T) {
 		} {
 			t.Run(c.name, func(t *testing.T) {
 				var known bool
-				observe := func(_ *http.Request, a *nethttp.Admission) { known = a.Decision().Source == core.SourceCache }
+				observe := observed(func(a *nethttp.Admission) { known = a.Decision().Source == core.SourceCache })
 				g := guard(t, nethttp.Config{Gate: gate, Dialect: c.dialect, Observe: observe, Rules: []nethttp.Rule{
 					{Policy: policy(t, core.PolicyConfig{Name: "p", Algorithm: hour}), Key: keyfunc.Must(keyfunc.Header("User"))},
 					{Policy: policy(t, core.PolicyConfig{Name: "q", Algorithm: core.PerMinute(10)}), Key: keyfunc.RemoteIP()},
 				}})
-				h := nethttp.Middleware(g)(http.HandlerFunc(ok))
+				h := g.Handler(http.HandlerFunc(ok))
 				named := func(r *http.Request) { r.Header.Set("User", c.name) }
 				if r := get(h, named); r.StatusCode != 200 {
 					t.Fatal(r.StatusCode, r.Header)

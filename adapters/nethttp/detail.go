@@ -3,6 +3,7 @@ package nethttp
 import (
 	"errors"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"github.com/headgate/headgate/keyfunc"
@@ -61,4 +62,16 @@ func (a *Admission) denialDetail() string {
 	add("The request costs more than is left of ", short, ".")
 	add("The quota of ", exhausted, " is exhausted.")
 	return strings.Join(sentences, " ")
+}
+
+// fullDetail tells the client which cap is full.
+func (a *Admission) fullDetail() string {
+	detail := "All " + strconv.FormatInt(a.levels[a.full.Level].Limit, 10) + " concurrent requests"
+	if name := a.fullCap.Name; name != "" {
+		detail += ` of policy "` + name + `"`
+	}
+	if a.full.Queue {
+		return detail + " are in use, and the queue is full or the wait too long."
+	}
+	return detail + " are in use."
 }

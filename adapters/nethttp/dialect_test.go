@@ -247,7 +247,7 @@ func TestModelHeadersOfUnknownLimits(t *testing.T) {
 func TestStackedGuardsWithModelHeaders(t *testing.T) {
 	gate := memory(t, newClock())
 	of := func(all ...nethttp.Rule) func(http.Handler) http.Handler {
-		return nethttp.Middleware(guard(t, nethttp.Config{Gate: gate, Dialect: llm.OpenAI{}, Rules: all}))
+		return guard(t, nethttp.Config{Gate: gate, Dialect: llm.OpenAI{}, Rules: all}).Handler
 	}
 	first := of(
 		spends(t, 1, core.PolicyConfig{Name: "few", Algorithm: core.PerMinute(5)}),

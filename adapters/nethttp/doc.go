@@ -32,7 +32,7 @@
 //
 // [Limit] makes a [Guard] of one rule, and [NewGuard] one of several. A [Rule] is a policy, the key
 // that it is counted by, and the cost of a request. A Guard decides all rules that apply to a
-// request together: if one denies, nothing is spent under the others. A [Concurrency] caps how many
+// request together: if one denies, nothing is spent under the others. A [Slot] caps how many
 // requests run at a time.
 //
 // # Order
@@ -40,8 +40,7 @@
 // Put a Guard whose key is an address before authentication, and one whose key is an identity after
 // it. Before authentication an identity is whatever the client writes into a header. Put CORS
 // middleware outside both, so that refusals carry its headers and preflights are not counted. Put
-// http.TimeoutHandler outside too: otherwise a slot of a Concurrency is free while the handler may
-// still run.
+// http.TimeoutHandler outside too: otherwise a slot is free while the handler may still run.
 //
 // # Responses
 //

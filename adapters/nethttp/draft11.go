@@ -30,10 +30,10 @@ func (Draft11) WriteHeaders(h http.Header, a *Admission) {
 	policies, limits := rooms[0][:0], rooms[1][:0]
 	for i := range a.decision.Len() {
 		r, c := a.decision.At(i), &a.charged[i]
-		if c.rule < 0 {
+		if c.block != nil {
 			continue // clients need not know how many strikes block
 		}
-		ad := &a.guard.adverts[c.rule]
+		ad := c.advert
 		policy := ad.memberFor(r, c.limit)
 		if policy == "" {
 			continue
@@ -52,7 +52,7 @@ func (Draft11) WriteHeaders(h http.Header, a *Admission) {
 	if len(policies) == 0 {
 		return
 	}
-	all := a.guard.policies
+	all := a.advertised.policies
 	if string(policies) != all {
 		all = string(policies)
 	}
@@ -78,16 +78,8 @@ func (a *Admission) capMembers() string {
 	switch {
 	case !a.capped:
 		return ""
-	case a.guard.caps != "":
-		return a.guard.caps
+	case a.advertised.caps != "":
+		return a.advertised.caps
 	}
-	return a.guard.cfg.Concurrency.advertise(a.levels)
-}
-
-// appendMember appends a member, or several, to a list. It appends nothing for "".
-func appendMember(list []byte, member string) []byte {
-	if len(list) > 0 && member != "" {
-		list = append(list, ", "...)
-	}
-	return append(list, member...)
+	return a.advertised.slot.advertise(a.levels)
 }

@@ -13,7 +13,7 @@ import (
 // Do not read an identity outside the authentication. There the client writes it: here a client
 // that may make one request an hour makes three by three names.
 func ExampleNewGuard_incorrect() {
-	perUser := nethttp.Must(nethttp.Limit(newGate(), "user", core.PerHour(1),
+	perUser := core.Must(nethttp.Limit(newGate(), "user", core.PerHour(1),
 		keyfunc.Must(keyfunc.Header("X-User"))))
 	authenticate := func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -67,7 +67,7 @@ func ExampleGuard_Admit_incorrect() {
 		fmt.Println(err)
 		return
 	}
-	guard, err := nethttp.NewGuard(nethttp.Config{Gate: gate, Concurrency: &nethttp.Concurrency{
+	guard, err := nethttp.NewGuard(nethttp.Config{Gate: gate, Slot: &nethttp.Slot{
 		Semaphore: streams, Caps: []nethttp.Cap{{Key: keyfunc.RemoteIP(), Limit: 1}},
 	}})
 	if err != nil {
@@ -76,13 +76,13 @@ func ExampleGuard_Admit_incorrect() {
 	}
 	adapter := func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			a := guard.Admit(r) // wrong: a.Finish is never called
-			a.WriteHeaders(w.Header())
-			if !a.Allowed() {
-				guard.Refuse(w, r, a)
+			x := guard.Admit(r) // wrong: x.Finish is never called
+			x.WriteHeaders(w.Header())
+			if !x.Allowed() {
+				guard.Refuse(w, r, &x.Admission)
 				return
 			}
-			next.ServeHTTP(w, r.WithContext(a.WithContext(r.Context())))
+			next.ServeHTTP(w, r.WithContext(x.WithContext(r.Context())))
 		})
 	}
 	h := adapter(hello)

@@ -67,14 +67,14 @@ func ExampleLimit() {
 }
 
 func ExampleMust() {
-	api := nethttp.Must(nethttp.Limit(newGate(), "api", core.PerMinute(100), keyfunc.RemoteIP()))
+	api := core.Must(nethttp.Limit(newGate(), "api", core.PerMinute(100), keyfunc.RemoteIP()))
 	fmt.Println(request(api.Handler(hello)).Body)
 	// Output: hello
 }
 
 // One guard wraps any number of handlers, which share its limits.
 func ExampleGuard_Handler() {
-	api := nethttp.Must(nethttp.Limit(newGate(), "api", core.PerMinute(1), keyfunc.RemoteIP()))
+	api := core.Must(nethttp.Limit(newGate(), "api", core.PerMinute(1), keyfunc.RemoteIP()))
 	mux := http.NewServeMux()
 	mux.Handle("GET /a", api.Handler(hello))
 	mux.Handle("GET /b", api.Handler(hello))
@@ -117,14 +117,14 @@ func ExampleNewGuard() {
 	// 429 "tenant";r=0;t=30, "user";r=98;t=1
 }
 
-func ExampleConcurrency() {
+func ExampleSlot() {
 	gate := newGate()
 	streams, err := core.NewSemaphore(gate, core.SemaphoreConfig{Name: "streams"})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	chat, err := nethttp.NewGuard(nethttp.Config{Gate: gate, Concurrency: &nethttp.Concurrency{
+	chat, err := nethttp.NewGuard(nethttp.Config{Gate: gate, Slot: &nethttp.Slot{
 		Semaphore: streams,
 		Caps: []nethttp.Cap{
 			{Name: "streams", Key: keyfunc.Must(keyfunc.Header("X-User")), Limit: 1},
@@ -224,7 +224,7 @@ func ExampleRule_costBody() {
 func ExampleGuard_Charges() {
 	gate := newGate()
 	byAPIKey := keyfunc.Must(keyfunc.Header("X-Api-Key"))
-	api := nethttp.Must(nethttp.Limit(gate, "api", core.PerHour(3), byAPIKey))
+	api := core.Must(nethttp.Limit(gate, "api", core.PerHour(3), byAPIKey))
 	h := api.Handler(hello)
 	request(h, "X-Api-Key", "ann's key")
 

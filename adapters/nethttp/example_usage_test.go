@@ -26,5 +26,5 @@ func ExampleGuard_Usage() {
 	fmt.Print(w.Body)
 	// Output:
 	// application/json
-	// {"policies":[{"name":"day","q":1000,"qu":"requests","w":86400,"used":1,"r":999,"t":57600,"reset":57600}],"streams":[]}
+	// {"policies":[{"name":"day","q":1000,"qu":"requests","w":86400,"used":1,"r":999,"t":57600,"reset":57600}],"caps":[]}
 }

@@ -113,7 +113,7 @@ func TestNumbersInHeadersAreExact(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		h := nethttp.Middleware(g)(http.HandlerFunc(ok))
+		h := g.Handler(http.HandlerFunc(ok))
 		peek := func(charges ...core.Charge) core.Decision {
 			d, err := gate.Peek(t.Context(), charges...)
 			if err != nil {
@@ -199,7 +199,7 @@ func TestFieldsAreTrueOnRedis(t *testing.T) {
 		} {
 			p := policy(t, core.PolicyConfig{Name: name, Algorithm: limit})
 			cost := func(*http.Request) int64 { return 3 }
-			h := nethttp.Middleware(guard(t, nethttp.Config{Gate: gate, Rules: []nethttp.Rule{{Policy: p, Key: keyfunc.Must(keyfunc.Static("all")), Cost: cost}}}))(http.HandlerFunc(ok))
+			h := guard(t, nethttp.Config{Gate: gate, Rules: []nethttp.Rule{{Policy: p, Key: keyfunc.Must(keyfunc.Static("all")), Cost: cost}}}).Handler(http.HandlerFunc(ok))
 			for want := int64(7); ; want -= 3 {
 				r := get(h)
 				left, wait := tells(t, r, "RateLimit")[name], retryAfter(t, r)
@@ -238,7 +238,7 @@ func TestLogHasOneQuota(t *testing.T) {
 		{Limit: 3, Width: time.Second}, {Limit: 5, Width: 10 * time.Second},
 	}}}
 	clock := newClock()
-	h := nethttp.Middleware(guard(t, nethttp.Config{Gate: memory(t, clock), Rules: rules(t, log)}))(http.HandlerFunc(ok))
+	h := guard(t, nethttp.Config{Gate: memory(t, clock), Rules: rules(t, log)}).Handler(http.HandlerFunc(ok))
 	for i := range 12 {
 		r := get(h)
 		if got := r.Header.Get("RateLimit-Policy"); got != want {
@@ -248,7 +248,7 @@ func TestLogHasOneQuota(t *testing.T) {
 			clock.advance(time.Second)
 		}
 	}
-	h = nethttp.Middleware(guard(t, nethttp.Config{Gate: dead(t), Rules: rules(t, log)}))(http.HandlerFunc(ok))
+	h = guard(t, nethttp.Config{Gate: dead(t), Rules: rules(t, log)}).Handler(http.HandlerFunc(ok))
 	for range 5 {
 		if got := get(h).Header.Get("RateLimit-Policy"); got != want {
 			t.Errorf("while Redis is down: %s", got)

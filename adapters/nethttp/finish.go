@@ -1,6 +1,9 @@
 package nethttp
 
-import "net/http"
+import (
+	"context"
+	"net/http"
+)
 
 // Finish settles the rules that depend on the response, which had this status, and releases the
 // slot unless the handler has detached it. An adapter calls it for every admission, with the
@@ -12,56 +15,66 @@ import "net/http"
 //
 // Finish returns the request for the handlers around the guard, if the framework shows them the
 // inner one. Its context carries the admission and does not end with the lease.
-func (a *Admission) Finish(r *http.Request, status int) *http.Request {
-	if a.skipped || a.finished.Swap(true) ||
-		a.reservation == nil && a.lease == nil && a.attempt == nil {
+func (x *Exchange) Finish(r *http.Request, status int) *http.Request {
+	if x.skipped || x.finished.Swap(true) ||
+		x.reservation == nil && x.lease == nil && x.attempt == nil {
 		return r
 	}
 	ctx := r.Context()
-	defer func() { _ = a.lease.Release(ctx) }() // also if a Settle panics
-	defer a.end(r, status)
-	switch {
-	case !a.settles():
-	case a.Allowed():
-		a.settle(r, status)
-	default:
-		a.keepSpent(r)
+	defer func() { _ = x.lease.Release(ctx) }() // also if a Settle panics
+	if x.attempt != nil {
+		defer x.attempt.end(r, status, x.failed.Load)
 	}
-	if a.lease == nil && a.attempt == nil || a.ctx.Context == nil {
+	switch {
+	case !x.settles():
+	case x.Allowed():
+		x.settle(r, status)
+	default:
+		x.keepSpent(r)
+	}
+	if x.lease == nil && x.attempt == nil || x.ctx.Context == nil {
 		return r
 	}
-	return r.WithContext(&a.ctx)
+	return r.WithContext(&x.ctx)
 }
 
-// settles reports whether the cost of some charge depends on the response.
-func (a *Admission) settles() bool { return a.reservation != nil && a.guard.settles }
-
-func (a *Admission) settle(r *http.Request, status int) {
-	actual := make([]int64, len(a.charged))
-	for i, c := range a.charged {
+func (x *Exchange) settle(r *http.Request, status int) {
+	actual := make([]int64, len(x.charged))
+	for i, c := range x.charged {
 		actual[i] = c.cost
-		if b := a.blockOf(i); b != nil {
+		if b := c.block; b != nil {
 			if b.Strikes != nil {
 				actual[i] = max(0, b.Strikes(r, status))
 			}
 			continue
 		}
-		if settle := a.guard.cfg.Rules[c.rule].Settle; settle != nil {
+		if settle := c.rule.Settle; settle != nil {
 			actual[i] = max(0, settle(r, status, c.cost))
 		}
 	}
-	_ = a.reservation.Settle(r.Context(), actual...)
-	a.forget(r, status)
+	_ = x.reservation.Settle(r.Context(), actual...)
+	x.forget(r, status)
 }
 
 // keepSpent settles a request that was refused although it was charged: what it has spent stays
 // spent, except estimates, which go back.
-func (a *Admission) keepSpent(r *http.Request) {
-	actual := make([]int64, len(a.charged))
-	for i, c := range a.charged {
-		if c.rule >= 0 && a.guard.cfg.Rules[c.rule].Policy.Hold() == 0 {
+func (x *Exchange) keepSpent(r *http.Request) {
+	actual := make([]int64, len(x.charged))
+	for i, c := range x.charged {
+		if c.rule != nil && c.rule.Policy.Hold() == 0 {
 			actual[i] = c.cost
 		}
 	}
-	_ = a.reservation.Settle(r.Context(), actual...)
+	_ = x.reservation.Settle(r.Context(), actual...)
+}
+
+// forget forgets the strikes of a client whose response shows that it is honest.
+func (x *Exchange) forget(r *http.Request, status int) {
+	for i, key := range x.blockKeys {
+		b := x.charged[i].block
+		if b.Forget == nil || x.decision.At(i).Used == 0 || !b.Forget(r, status) {
+			continue
+		}
+		_ = b.list.Forget(context.WithoutCancel(r.Context()), key) // core.Config.Observe sees errors
+	}
 }

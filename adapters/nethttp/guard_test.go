@@ -3,12 +3,9 @@ package nethttp_test
 import (
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"testing"
 
 	"github.com/headgate/headgate/adapters/nethttp"
-	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/keyfunc"
 )
 
 // panicText returns the text of the panic of f, or "".
@@ -26,67 +23,45 @@ func panicText(f func()) (text string) {
 	return ""
 }
 
-func TestMustPanicsWithConstructorsError(t *testing.T) {
-	made := counted(t)
-	if got := nethttp.Must(made, nil); got != made {
-		t.Error("Must returned another Guard")
-	}
-	text := panicText(func() {
-		nethttp.Must(nethttp.Limit(nil, "api", core.PerMinute(1), keyfunc.RemoteIP()))
-	})
-	if !strings.Contains(text, "nethttp: Config.Gate is nil") {
-		t.Errorf("panic %q", text)
-	}
-}
-
 // A Guard that NewGuard did not make is reported when the handler is built, not at a request.
 func TestInvalidGuardPanicsAtConstruction(t *testing.T) {
-	for name, build := range map[string]func(*nethttp.Guard){
-		"Must":       func(g *nethttp.Guard) { nethttp.Must(g, nil) },
-		"Handler":    func(g *nethttp.Guard) { g.Handler(http.HandlerFunc(ok)) },
-		"Middleware": func(g *nethttp.Guard) { nethttp.Middleware(g) },
+	const guard, replay = "nethttp: the Guard is nil or zero: NewGuard or Limit must make it",
+		"nethttp: the Replay is nil or zero: NewReplay must make it"
+	for g, want := range map[nethttp.Admitter]string{
+		(*nethttp.Guard)(nil): guard, new(nethttp.Guard): guard,
+		(*nethttp.Replay)(nil): replay, new(nethttp.Replay): replay,
 	} {
-		for kind, g := range map[string]*nethttp.Guard{"nil": nil, "zero": {}} {
-			t.Run(name+", "+kind, func(t *testing.T) {
-				const want = "nethttp: the Guard is nil or zero: NewGuard or Limit must make it"
-				if got := panicText(func() { build(g) }); got != want {
-					t.Errorf("panic %q, want %q", got, want)
-				}
-			})
+		if got := panicText(func() { g.Handler(http.HandlerFunc(ok)) }); got != want {
+			t.Errorf("%T: panic %q, want %q", g, got, want)
 		}
 	}
 }
 
 // An adapter may call Admit without a check. It must neither panic nor admit uncounted requests.
 func TestAdmitOfInvalidGuardRefuses(t *testing.T) {
-	for name, g := range map[string]*nethttp.Guard{"nil": nil, "zero": {}} {
+	for name, g := range map[string]nethttp.Admitter{
+		"nil": (*nethttp.Guard)(nil), "zero": new(nethttp.Guard), "nil Replay": (*nethttp.Replay)(nil), "zero Replay": new(nethttp.Replay),
+	} {
 		t.Run(name, func(t *testing.T) {
 			r, w := httptest.NewRequest("GET", "/", nil), httptest.NewRecorder()
 			a := g.Admit(r)
 			a.WriteHeaders(w.Header())
-			g.Refuse(w, r, a)
+			g.Refuse(w, r, &a.Admission)
 			a.Finish(r, a.Status())
 			if a.Allowed() || a.Err() == nil || w.Code != http.StatusInternalServerError {
 				t.Errorf("allowed %v, %v, status %d", a.Allowed(), a.Err(), w.Code)
 			}
+			g, ok := g.(*nethttp.Guard)
+			if !ok {
+				return
+			}
 			if _, err := g.Charges(r); err == nil {
 				t.Error("Charges returned no error")
 			}
-			if _, err := g.Levels(r); err == nil {
-				t.Error("Levels returned no error")
+			if _, err := g.Caps(r); err == nil {
+				t.Error("Caps returned no error")
 			}
 		})
-	}
-}
-
-func TestHandlerAndMiddlewareAreTheSame(t *testing.T) {
-	g := counted(t)
-	next := http.HandlerFunc(ok)
-	for i, h := range []http.Handler{g.Handler(next), nethttp.Middleware(g)(next)} {
-		want := []string{`"p";r=9`, `"p";r=8`}[i]
-		if r := get(h); r.StatusCode != 200 || r.Header.Get("RateLimit") != want {
-			t.Errorf("%d, RateLimit %s, want %s", r.StatusCode, r.Header.Get("RateLimit"), want)
-		}
 	}
 }
 

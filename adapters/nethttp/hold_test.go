@@ -32,7 +32,7 @@ func TestRequestKeepsItsHold(t *testing.T) {
 					Policy: policy, Key: key, Cost: func(*http.Request) int64 { return 4 },
 				}}}
 				if capped {
-					cfg.Concurrency = &nethttp.Concurrency{
+					cfg.Slot = &nethttp.Slot{
 						Semaphore: core.Must(core.NewSemaphore(gate, core.SemaphoreConfig{Name: "s"})),
 						Caps:      []nethttp.Cap{{Key: key, Limit: 1}},
 					}
@@ -44,7 +44,7 @@ func TestRequestKeepsItsHold(t *testing.T) {
 					}
 					return d.At(0).Used
 				}
-				guard := nethttp.Must(nethttp.NewGuard(cfg))
+				guard := core.Must(nethttp.NewGuard(cfg))
 				h := guard.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 					time.Sleep(time.Hour)
 					if n := used(); n != 4 {
@@ -72,14 +72,15 @@ func TestRefusedRequestHoldsNothing(t *testing.T) {
 		}))
 		spent := core.Must(core.NewPolicy(core.PolicyConfig{Name: "requests", Algorithm: core.TokenBucket{Burst: 100}}))
 		key := keyfunc.Must(keyfunc.Static("k"))
-		guard := nethttp.Must(nethttp.NewGuard(nethttp.Config{
-			Gate: gate, Replay: &nethttp.Replay{Once: once(t, gate), ID: keyfunc.Must(keyfunc.Static("id"))},
+		guard := core.Must(nethttp.NewGuard(nethttp.Config{
+			Gate: gate,
 			Rules: []nethttp.Rule{
 				{Policy: held, Key: key, Cost: func(*http.Request) int64 { return 10 }},
 				{Policy: spent, Key: key},
 			},
 		}))
-		h := guard.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		h := replay(t, guard, nethttp.ReplayConfig{Once: once(t, gate), ID: keyfunc.Must(keyfunc.Static("id"))}).
+			Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 		for range 5 {
 			h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/", nil))
 		}

@@ -63,7 +63,7 @@ func TestLimitPerPlan(t *testing.T) {
 		t.Run(c.key, func(t *testing.T) {
 			var last *nethttp.Admission
 			h := perPlan(t, memory(t, newClock()), func(cfg *nethttp.Config) {
-				cfg.Observe = func(_ *http.Request, a *nethttp.Admission) { last = a }
+				cfg.Observe = observed(func(a *nethttp.Admission) { last = a })
 			}).Handler(http.HandlerFunc(ok))
 			expect(t, get(h, apiKey(c.key)), c.status, c.headers)
 			if c.status == 500 && !strings.HasPrefix(last.Err().Error(), "nethttp: limit of p: ") {
@@ -111,7 +111,7 @@ func TestCapPerPlan(t *testing.T) {
 	broken := errors.New("broken")
 	eachGate(t, func(t *testing.T, gate *core.Gate) {
 		g, _ := chat(t, gate, func(cfg *nethttp.Config) {
-			cfg.Concurrency.Caps[1].LimitFor = func(r *http.Request) (int64, error) {
+			cfg.Slot.Caps[1].LimitFor = func(r *http.Request) (int64, error) {
 				switch r.Header.Get("X-User") {
 				case "big":
 					return 3, nil
@@ -124,7 +124,7 @@ func TestCapPerPlan(t *testing.T) {
 				}
 				return 0, nil // the default
 			}
-			cfg.Concurrency.Caps[0].Limit = 100
+			cfg.Slot.Caps[0].Limit = 100
 			cfg.Rules = nil
 		})
 		for _, c := range []struct {

@@ -16,7 +16,7 @@ import (
 // A form that was parsed outside the Guard keeps its uploads, even if a Cost reads the body.
 func TestCostBodyKeepsUploads(t *testing.T) {
 	gate := core.Must(core.NewMemory(core.Config{}))
-	guard := nethttp.Must(nethttp.NewGuard(nethttp.Config{Gate: gate, Rules: []nethttp.Rule{{
+	guard := core.Must(nethttp.NewGuard(nethttp.Config{Gate: gate, Rules: []nethttp.Rule{{
 		Policy:   core.Must(core.NewPolicy(core.PolicyConfig{Name: "p", Algorithm: core.PerMinute(10)})),
 		Key:      keyfunc.RemoteIP(),
 		CostBody: 10,

@@ -75,6 +75,11 @@ func guard(t *testing.T, cfg nethttp.Config) *nethttp.Guard {
 	return g
 }
 
+// observed returns a Config.Observe that is told of admissions only.
+func observed(f func(*nethttp.Admission)) func(context.Context, core.Event) {
+	return func(_ context.Context, e core.Event) { f(e.(*nethttp.AdmissionEvent).Admission) }
+}
+
 func ok(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") }
 
 func get(h http.Handler, change ...func(*http.Request)) *http.Response {
@@ -186,7 +191,7 @@ func TestHeaders(t *testing.T) {
 			for _, p := range c.policies {
 				cfg.Rules = append(cfg.Rules, nethttp.Rule{Policy: policy(t, p), Key: keyfunc.RemoteIP()})
 			}
-			h := nethttp.Middleware(guard(t, cfg))(http.HandlerFunc(ok))
+			h := guard(t, cfg).Handler(http.HandlerFunc(ok))
 			for range c.spend {
 				get(h)
 			}
@@ -197,7 +202,7 @@ func TestHeaders(t *testing.T) {
 		cfg := nethttp.Config{Gate: memory(t, newClock()), Dialect: nethttp.Legacy{Epoch: true}, Rules: []nethttp.Rule{
 			{Policy: policy(t, core.PolicyConfig{Name: "hourly", Algorithm: core.PerHour(1)}), Key: keyfunc.RemoteIP()}}}
 		before := time.Now().Add(time.Hour).Unix()
-		r := get(nethttp.Middleware(guard(t, cfg))(http.HandlerFunc(ok)))
+		r := get(guard(t, cfg).Handler(http.HandlerFunc(ok)))
 		after := time.Now().Add(time.Hour).Unix() + 1
 		var reset json.Number = json.Number(r.Header.Get("X-RateLimit-Reset"))
 		if n, err := reset.Int64(); err != nil || n < before || n > after {
@@ -215,7 +220,7 @@ func TestTwoRulesAreOneDecision(t *testing.T) {
 		{Policy: tenant, Key: keyfunc.Must(keyfunc.Static("all"))},
 		{Policy: user, Key: keyfunc.Must(keyfunc.Header("X-Api-Key")), Cost: func(r *http.Request) int64 { return 3 }},
 	}})
-	h := nethttp.Middleware(g)(http.HandlerFunc(ok))
+	h := g.Handler(http.HandlerFunc(ok))
 	as := func(tenant, key string) func(*http.Request) {
 		return func(r *http.Request) { r.Header.Set("X-Tenant", tenant); r.Header.Set("X-Api-Key", key) }
 	}
@@ -255,10 +260,10 @@ func TestNoKey(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			c.rule.Policy = policy(t, core.PolicyConfig{Name: "p", Algorithm: core.PerMinute(1)})
 			var seen *nethttp.Admission
-			h := nethttp.Middleware(guard(t, nethttp.Config{
+			h := guard(t, nethttp.Config{
 				Gate: memory(t, newClock()), Rules: []nethttp.Rule{c.rule}, Scope: c.scope,
-				Observe: func(_ *http.Request, a *nethttp.Admission) { seen = a },
-			}))(http.HandlerFunc(ok))
+				Observe: observed(func(a *nethttp.Admission) { seen = a }),
+			}).Handler(http.HandlerFunc(ok))
 			for range 3 { // a skipped request is not counted, and a refused one has no key
 				r := get(h)
 				if r.StatusCode != c.status {
@@ -291,8 +296,8 @@ func TestRedisDown(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			p := policy(t, core.PolicyConfig{
 				Name: "p", Algorithm: core.TokenBucket{Rate: 1, Per: time.Minute, Burst: 2}, OnFailure: c.mode})
-			h := nethttp.Middleware(guard(t, nethttp.Config{Gate: dead(t), Rules: []nethttp.Rule{
-				{Policy: p, Key: keyfunc.RemoteIP()}}}))(http.HandlerFunc(ok))
+			h := guard(t, nethttp.Config{Gate: dead(t), Rules: []nethttp.Rule{
+				{Policy: p, Key: keyfunc.RemoteIP()}}}).Handler(http.HandlerFunc(ok))
 			for i, status := range c.statuses {
 				r := get(h)
 				if i < len(c.statuses)-1 {
@@ -313,16 +318,16 @@ func TestRedisDown(t *testing.T) {
 func TestRefuse(t *testing.T) {
 	p := policy(t, core.PolicyConfig{Name: "p", Algorithm: core.DenyAll{}})
 	rules := []nethttp.Rule{{Policy: p, Key: keyfunc.RemoteIP()}}
-	own := nethttp.Middleware(guard(t, nethttp.Config{Gate: memory(t, newClock()), Rules: rules,
+	own := guard(t, nethttp.Config{Gate: memory(t, newClock()), Rules: rules,
 		Refuse: func(w http.ResponseWriter, _ *http.Request, a *nethttp.Admission) {
 			w.Header().Set("Ratelimit", "mine")
 			w.WriteHeader(418)
 			_, _ = io.WriteString(w, strings.Join(a.Violated(), ","))
-		}}))(http.HandlerFunc(ok))
+		}}).Handler(http.HandlerFunc(ok))
 	if r := get(own); r.StatusCode != 418 || body(t, r) != "p" || r.Header.Get("RateLimit") != "mine" {
 		t.Errorf("own refusal: %d %v", r.StatusCode, r.Header)
 	}
-	blank := nethttp.Middleware(guard(t, nethttp.Config{Gate: memory(t, newClock()), Rules: rules, Dialect: nethttp.Draft11{Refusal: nethttp.Refusal{ProblemBase: nethttp.AboutBlank}}}))(http.HandlerFunc(ok))
+	blank := guard(t, nethttp.Config{Gate: memory(t, newClock()), Rules: rules, Dialect: nethttp.Draft11{Refusal: nethttp.Refusal{ProblemBase: nethttp.AboutBlank}}}).Handler(http.HandlerFunc(ok))
 	if s := body(t, get(blank)); !strings.HasPrefix(s, `{"type":"about:blank","title":"Too Many Requests"`) {
 		t.Errorf("about:blank: %s", s)
 	}
@@ -338,16 +343,16 @@ func TestHandlerSeesTheDecision(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := limit.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		d, ok := nethttp.FromContext(r.Context())
-		if !ok || !d.Allowed || d.At(0).Remaining != 4 {
-			t.Errorf("decision %+v, %v", d, ok)
+		d := nethttp.AdmissionFromContext(r.Context()).Decision()
+		if !d.Allowed || d.At(0).Remaining != 4 {
+			t.Errorf("decision %+v", d)
 		}
 		w.Header().Del("RateLimit")
 	}))
 	if r := get(h); r.Header.Get("RateLimit") != "" {
 		t.Error("the handler cannot remove a header")
 	}
-	if _, ok := nethttp.FromContext(context.Background()); ok {
+	if a := nethttp.AdmissionFromContext(context.Background()); a != nil || a.Decision().Len() != 0 {
 		t.Error("a decision in a context without one")
 	}
 }
@@ -355,8 +360,8 @@ func TestHandlerSeesTheDecision(t *testing.T) {
 func TestStackedGuards(t *testing.T) {
 	gate := memory(t, newClock())
 	of := func(name string, limit core.Algorithm) func(http.Handler) http.Handler {
-		return nethttp.Middleware(guard(t, nethttp.Config{Gate: gate, Rules: []nethttp.Rule{
-			{Policy: policy(t, core.PolicyConfig{Name: name, Algorithm: limit}), Key: keyfunc.RemoteIP()}}}))
+		return guard(t, nethttp.Config{Gate: gate, Rules: []nethttp.Rule{
+			{Policy: policy(t, core.PolicyConfig{Name: name, Algorithm: limit}), Key: keyfunc.RemoteIP()}}}).Handler
 	}
 	h := of("outer", core.PerMinute(60))(of("inner", core.PerMinute(1))(http.HandlerFunc(ok)))
 	get(h)
@@ -371,8 +376,8 @@ func TestStackedGuards(t *testing.T) {
 func TestStackedGuardsWithLegacyHeaders(t *testing.T) {
 	gate := memory(t, newClock())
 	of := func(name string, limit core.Algorithm) func(http.Handler) http.Handler {
-		return nethttp.Middleware(guard(t, nethttp.Config{Gate: gate, Dialect: nethttp.Legacy{}, Rules: []nethttp.Rule{
-			{Policy: policy(t, core.PolicyConfig{Name: name, Algorithm: limit}), Key: keyfunc.RemoteIP()}}}))
+		return guard(t, nethttp.Config{Gate: gate, Dialect: nethttp.Legacy{}, Rules: []nethttp.Rule{
+			{Policy: policy(t, core.PolicyConfig{Name: name, Algorithm: limit}), Key: keyfunc.RemoteIP()}}}).Handler
 	}
 	few, many := of("few", core.PerMinute(2)), of("many", core.PerMinute(100))
 	for _, h := range []http.Handler{few(many(http.HandlerFunc(ok))), many(few(http.HandlerFunc(ok)))} {

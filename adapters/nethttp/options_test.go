@@ -31,14 +31,14 @@ func counted(t *testing.T, change ...func(*nethttp.Config)) *nethttp.Guard {
 	return guard(t, cfg)
 }
 
-func TestDisabled(t *testing.T) {
+func TestSkipIsASwitch(t *testing.T) {
 	var off atomic.Bool
 	seen := 0
 	g := counted(t, func(cfg *nethttp.Config) {
-		cfg.Disabled = off.Load
-		cfg.Observe = func(*http.Request, *nethttp.Admission) { seen++ }
+		cfg.Skip = func(*http.Request) bool { return off.Load() }
+		cfg.Observe = observed(func(*nethttp.Admission) { seen++ })
 	})
-	h := nethttp.Middleware(g)(http.HandlerFunc(ok))
+	h := g.Handler(http.HandlerFunc(ok))
 	for _, c := range []struct {
 		off  bool
 		want string
@@ -72,8 +72,12 @@ func TestPreflights(t *testing.T) {
 		{"what it asks for counts", true, func(r *http.Request) { preflight(r); r.Method = http.MethodDelete }, `"p";r=9`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			g := counted(t, func(cfg *nethttp.Config) { cfg.SkipPreflights = c.skip })
-			if r := get(nethttp.Middleware(g)(http.HandlerFunc(ok)), c.change); r.Header.Get("RateLimit") != c.want {
+			g := counted(t, func(cfg *nethttp.Config) {
+				if c.skip {
+					cfg.Skip = nethttp.IsPreflight
+				}
+			})
+			if r := get(g.Handler(http.HandlerFunc(ok)), c.change); r.Header.Get("RateLimit") != c.want {
 				t.Errorf("RateLimit %q, want %q", r.Header.Get("RateLimit"), c.want)
 			}
 		})
@@ -86,10 +90,10 @@ func TestMountedTwice(t *testing.T) {
 	gate := memory(t, newClock())
 	g, s := chat(t, gate)
 	other := counted(t)
-	h := nethttp.Middleware(g)(nethttp.Middleware(other)(nethttp.Middleware(g)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	h := g.Handler(other.Handler(g.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		holders(t, s, "acme", 2)
-		if d, ok := nethttp.FromContext(r.Context()); !ok || d.At(0).Policy.Name() != "requests" {
-			t.Errorf("the decision is %+v", d)
+		if a := nethttp.AdmissionFromContext(r.Context()); a == nil || a.Decision().At(0).Policy.Name() != "requests" {
+			t.Errorf("the admission is %+v", a)
 		}
 	}))))
 	for _, want := range []string{`"requests";r=9 | "p";r=9 | "requests";r=8`, `"requests";r=7 | "p";r=8 | "requests";r=6`} {
@@ -129,7 +133,7 @@ func TestRefusalForms(t *testing.T) {
 				cfg.Rules[0].Policy = policy(t, core.PolicyConfig{Name: "p", Algorithm: c.limit})
 				cfg.Rules[0].Key = c.key
 			})
-			r := get(nethttp.Middleware(g)(http.HandlerFunc(ok)))
+			r := get(g.Handler(http.HandlerFunc(ok)))
 			if got := body(t, r); r.StatusCode != c.status || got != c.body || r.Header.Get("Content-Type") != c.kind {
 				t.Errorf("%d, %s: %s", r.StatusCode, r.Header.Get("Content-Type"), got)
 			}
@@ -150,9 +154,9 @@ func TestMaxDelay(t *testing.T) {
 			cfg.MaxDelay = 2 * time.Second
 			cfg.Rules[0].Policy = policy(t, core.PolicyConfig{Name: "p", Algorithm: core.TokenBucket{Rate: 1, Per: time.Second, Burst: 1}})
 			s = semaphore(t, cfg.Gate, core.SemaphoreConfig{})
-			cfg.Concurrency = &nethttp.Concurrency{Semaphore: s, Caps: []nethttp.Cap{{Key: keyfunc.RemoteIP(), Limit: 1}}}
+			cfg.Slot = &nethttp.Slot{Semaphore: s, Caps: []nethttp.Cap{{Key: keyfunc.RemoteIP(), Limit: 1}}}
 		})
-		h := nethttp.Middleware(g)(http.HandlerFunc(ok))
+		h := g.Handler(http.HandlerFunc(ok))
 		start := time.Now()
 		statuses := make(chan int, 10)
 		for i, gone := range []bool{false, true, false, false} {

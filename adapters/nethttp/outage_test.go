@@ -53,8 +53,8 @@ func TestHeadersInAnOutage(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			g := dead(t)
-			get(nethttp.Middleware(guard(t, nethttp.Config{Gate: g, Rules: rules(t, hourly)}))(http.HandlerFunc(ok)))
-			h := nethttp.Middleware(guard(t, nethttp.Config{Gate: g, Rules: rules(t, tt.policies...), Dialect: tt.dialect}))(http.HandlerFunc(ok))
+			get(guard(t, nethttp.Config{Gate: g, Rules: rules(t, hourly)}).Handler(http.HandlerFunc(ok)))
+			h := guard(t, nethttp.Config{Gate: g, Rules: rules(t, tt.policies...), Dialect: tt.dialect}).Handler(http.HandlerFunc(ok))
 			expect(t, get(h), tt.status, tt.headers)
 		})
 	}
@@ -71,8 +71,8 @@ func TestDeadlinesInAnOutage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := nethttp.Middleware(guard(t, nethttp.Config{Gate: gate, Rules: rules(t,
-		core.PolicyConfig{Name: "p", Algorithm: core.PerHour(1), OnFailure: core.FailOpen})}))(http.HandlerFunc(ok))
+	h := guard(t, nethttp.Config{Gate: gate, Rules: rules(t,
+		core.PolicyConfig{Name: "p", Algorithm: core.PerHour(1), OnFailure: core.FailOpen})}).Handler(http.HandlerFunc(ok))
 	s.Stop()
 	defer s.Continue()
 	hurriedStatuses := func(n int) map[int]int {
@@ -113,9 +113,9 @@ func TestShortWindows(t *testing.T) {
 		{core.FixedWindow{Limit: 5, Window: 100 * time.Millisecond}, `"p";q=50;w=1`},
 		{core.TokenBucket{Rate: 1 << 42, Per: 1, Burst: 1}, `"p";q=999999999999999;w=1`},
 	} {
-		h := nethttp.Middleware(guard(t, nethttp.Config{
+		h := guard(t, nethttp.Config{
 			Gate: memory(t, newClock()), Rules: rules(t, core.PolicyConfig{Name: "p", Algorithm: tt.limit}),
-		}))(http.HandlerFunc(ok))
+		}).Handler(http.HandlerFunc(ok))
 		if got := get(h).Header.Get("RateLimit-Policy"); got != tt.want {
 			t.Errorf("%+v: %s, want %s", tt.limit, got, tt.want)
 		}
@@ -127,10 +127,10 @@ func TestHeadersStateTheLimitOfTheKey(t *testing.T) {
 	p := core.PolicyConfig{Name: "p", Algorithm: core.PerMinute(10), For: func(context.Context, core.Key) (core.Algorithm, error) {
 		return core.PerHour(500), nil
 	}}
-	h := nethttp.Middleware(guard(t, nethttp.Config{Gate: memory(t, newClock()), Rules: rules(t, p)}))(http.HandlerFunc(ok))
+	h := guard(t, nethttp.Config{Gate: memory(t, newClock()), Rules: rules(t, p)}).Handler(http.HandlerFunc(ok))
 	expect(t, get(h), 200, map[string]string{"RateLimit-Policy": `"p";q=500;w=3600`, "RateLimit": `"p";r=499;t=8`})
 	p.For = func(context.Context, core.Key) (core.Algorithm, error) { return core.Unlimited{}, nil }
-	h = nethttp.Middleware(guard(t, nethttp.Config{Gate: memory(t, newClock()), Rules: rules(t, p)}))(http.HandlerFunc(ok))
+	h = guard(t, nethttp.Config{Gate: memory(t, newClock()), Rules: rules(t, p)}).Handler(http.HandlerFunc(ok))
 	expect(t, get(h), 200, nil)
 }
 
@@ -139,10 +139,10 @@ func TestNoRuleApplies(t *testing.T) {
 	all := rules(t, core.PolicyConfig{Name: "p", Algorithm: core.DenyAll{}})
 	all[0].Skip = func(*http.Request) bool { return true }
 	scope := func(*http.Request) (string, error) { return "", keyfunc.ErrNoKey }
-	h := nethttp.Middleware(guard(t, nethttp.Config{Gate: memory(t, newClock()), Rules: all, Scope: scope}))(
+	h := guard(t, nethttp.Config{Gate: memory(t, newClock()), Rules: all, Scope: scope}).Handler(
 		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if d, found := nethttp.FromContext(r.Context()); !found || !d.Allowed || d.Len() != 0 || d.Source != core.SourceNone {
-				t.Errorf("%v %v from %v", found, d.Allowed, d.Source)
+			if d := nethttp.AdmissionFromContext(r.Context()).Decision(); !d.Allowed || d.Len() != 0 || d.Source != core.SourceNone {
+				t.Errorf("%v from %v", d.Allowed, d.Source)
 			}
 			ok(w, r)
 		}))

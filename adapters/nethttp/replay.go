@@ -11,21 +11,13 @@ import (
 	"github.com/headgate/headgate/keyfunc"
 )
 
-// Replay makes a Guard handle each id of requests once within a window, such as an Idempotency-Key
-// or the id of a webhook. The Guard looks for the id after its rules and caps have admitted the
-// request, in a round trip of its own.
-//
-// The Guard answers a request whose id was handled with HandledStatus. While a request is being
-// handled, others with its id wait for at most MaxWait. The Guard then refuses them with 409 and
-// Retry-After. If the handler fails, the next request with the id goes on. A refused request keeps
-// what it has spent under the rules.
-//
-// While Redis does not answer, requests are refused with 503. See core.Once for what it guarantees.
-type Replay struct {
+// ReplayConfig configures a Replay.
+type ReplayConfig struct {
 	// Once remembers the ids. It is required.
 	Once *core.Once
 	// ID derives the id of a request, such as keyfunc.Header("Idempotency-Key"). It is required. Ids
-	// lie below Config.Scope. Use keyfunc.Join if another part belongs to the id, such as the user.
+	// lie below the Guard's Config.Scope. Use keyfunc.Join if another part belongs to the id, such as
+	// the user.
 	ID keyfunc.Func
 	// NoID says what happens to a request without an id. The zero value refuses it with 400.
 	NoID NoKey
@@ -38,87 +30,150 @@ type Replay struct {
 	// HandledStatus is the status for a request whose id was handled. Zero means 409. A sender of
 	// webhooks wants one below 300; the response has no body then. There is no Retry-After.
 	HandledStatus int
+	// Skip returns true for requests whose ids do not matter. Nil skips none.
+	Skip func(*http.Request) bool
 }
 
-func (p *Replay) check(fault faultFunc) {
-	if p.Once == nil || p.Once.Gate() == nil {
-		fault("Replay.Once is missing: core.NewOnce must make it")
-	}
-	if p.ID == nil {
-		fault("Replay.ID is nil: say what the id of a request is")
-	}
-	p.NoID.check("Replay.NoID", fault)
-	if p.MaxWait < 0 {
-		fault("Replay.MaxWait is %v: it must not be negative", p.MaxWait)
-	}
-	if s := p.HandledStatus; s != 0 && (s < 200 || s > 599) {
-		fault("Replay.HandledStatus is %d: it must be 0 or between 200 and 599", s)
-	}
+// Replay handles each id of requests once within a window, such as an Idempotency-Key or the id of a
+// webhook. It stands around a Guard, if there is one: it looks for the id after the Guard has
+// admitted the request or skipped it, in a round trip of its own.
+//
+// A Replay answers a request whose id was handled with HandledStatus. While a request is being
+// handled, others with its id wait for at most MaxWait. Then they are refused with 409 and
+// Retry-After. If the handler fails, the next request with the id goes on. A refused request keeps
+// what it has spent under the rules, also one without an id.
+//
+// While Redis does not answer, requests are refused with 503. See core.Once for what it guarantees.
+// A Replay is immutable and safe for concurrent use.
+type Replay struct {
+	guard *Guard // or nil
+	cfg   ReplayConfig
 }
 
-// replayID is the id of a request, if it has one.
-type replayID struct {
-	key   core.Key
-	known bool
+// NewReplay returns a Replay around a Guard, or every fault of the configuration at once. The Guard
+// answers refusals and observes them too. It is nil if the ids are all that matters.
+func NewReplay(guard *Guard, cfg ReplayConfig) (*Replay, error) {
+	var errs []error
+	fault := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("nethttp: ReplayConfig."+format, args...))
+	}
+	if guard != nil {
+		if err := guard.Check(); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if cfg.Once == nil || cfg.Once.Gate() == nil {
+		fault("Once is missing: core.NewOnce must make it")
+	}
+	if cfg.ID == nil {
+		fault("ID is nil: say what the id of a request is")
+	}
+	cfg.NoID.check("NoID", fault)
+	if cfg.MaxWait < 0 {
+		fault("MaxWait is %v: it must not be negative", cfg.MaxWait)
+	}
+	if s := cfg.HandledStatus; s != 0 && (s < 200 || s > 599) {
+		fault("HandledStatus is %d: it must be 0 or between 200 and 599", s)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return &Replay{guard: guard, cfg: cfg}, nil
 }
 
-// errID is wrapped by the errors of a Replay.ID.
-var errID = errors.New("nethttp: id")
+var errInvalidReplay = errors.New("nethttp: the Replay is nil or zero: NewReplay must make it")
 
-func (a *Admission) deriveID(r *http.Request) (id replayID, err error) {
-	p := a.guard.cfg.Replay
-	id.key, id.known, err = a.ruleKey("the request's id", p.ID, p.NoID, r)
+// Check returns an error if NewReplay did not make p.
+func (p *Replay) Check() error {
+	if p == nil || p.cfg.Once == nil {
+		return errInvalidReplay
+	}
+	return nil
+}
+
+// Handler returns a handler that applies the guard, looks for the id, and passes requests to next
+// whose id next is to handle. A panic of next goes through. Handler itself panics if NewReplay did
+// not make p.
+func (p *Replay) Handler(next http.Handler) http.Handler { return handler(p, next) }
+
+// Refuse answers a request that was not admitted, as the Guard does.
+func (p *Replay) Refuse(w http.ResponseWriter, r *http.Request, a *Admission) {
+	if p == nil || p.guard == nil {
+		new(Guard).Refuse(w, r, a)
+		return
+	}
+	p.guard.Refuse(w, r, a)
+}
+
+// Admit decides on a request as the Guard does, and begins to handle its id. It is for adapters; see
+// Admitter.
+func (p *Replay) Admit(r *http.Request) *Exchange {
+	if err := p.Check(); err != nil {
+		x := open(nil, r)
+		x.status, x.err = http.StatusInternalServerError, err
+		return x
+	}
+	var x *Exchange
+	if p.guard != nil {
+		x = p.guard.admit(r)
+	} else {
+		x = open(nil, r)
+		x.decision.Allowed, x.skipped = true, true
+	}
+	if x.Allowed() && (p.cfg.Skip == nil || !p.cfg.Skip(r)) {
+		p.begin(x, r)
+	}
+	x.observe(r)
+	return x
+}
+
+// begin begins to handle the id of an admitted request, if it has one.
+func (p *Replay) begin(x *Exchange, r *http.Request) {
+	returned := false
+	defer func() {
+		if !returned { // a func of the configuration panics, so the adapter cannot call Finish
+			x.undo(r.Context())
+		}
+	}()
+	key, known, err := x.ruleKey("the request's id", p.cfg.ID, p.cfg.NoID, r)
 	if err != nil {
 		err = fmt.Errorf("%w: %w", errID, err)
 	}
-	return id, err
+	derived := err == nil
+	if derived && !known {
+		returned = true
+		return
+	}
+	x.skipped = false
+	if derived {
+		err = p.attempt(x, r, key)
+	}
+	if err != nil && x.status == 0 {
+		x.decision.Allowed = false
+		x.refuse(x.statusOf(derived, err))
+		x.err = err
+	}
+	returned = true
 }
 
-// begin begins to handle the id of an admitted request.
-func (a *Admission) begin(r *http.Request, id replayID) (err error) {
-	p, ctx := a.guard.cfg.Replay, r.Context()
-	if a.lease != nil {
-		ctx = a.lease.Context()
+// attempt takes the id, or refuses a request whose id another one has or had.
+func (p *Replay) attempt(x *Exchange, r *http.Request, id core.Key) error {
+	ctx := r.Context()
+	if x.lease != nil {
+		ctx = x.lease.Context()
 	}
-	a.decision.Allowed = false
-	returned := false
-	defer func() {
-		if !returned { // a hook of the client panics, so the adapter cannot call Finish
-			a.undo(r)
-		}
-	}()
-	a.attempt, err = p.Once.Begin(ctx, id.key, p.MaxWait)
-	returned = true
+	work, err := p.cfg.Once.Begin(ctx, id, p.cfg.MaxWait)
 	var running *core.FullError
 	switch {
 	case err == nil:
-		a.decision.Allowed = true
+		x.attempt = &attempt{work: work, succeeded: p.cfg.Succeeded}
 	case errors.Is(err, core.ErrDone):
-		a.handled, a.status = true, cmp.Or(p.HandledStatus, http.StatusConflict)
-		return nil
+		x.handled, x.status = true, cmp.Or(p.cfg.HandledStatus, http.StatusConflict)
 	case errors.As(err, &running):
-		a.busy, a.status = running.RetryAfter, http.StatusConflict
-		return nil
+		x.busy, x.status = running.RetryAfter, http.StatusConflict
+	default:
+		return err
 	}
-	return err
-}
-
-// Fail says that the handler has failed, whatever its status is, so that the id of its request may
-// come again; see Replay. It is for handlers, before they return, and for adapters, before Finish:
-// they call it if the handler panics, and if it has written nothing and its context has ended.
-func (a *Admission) Fail() { a.failed.Store(true) }
-
-// end remembers or forgets the id of a request.
-func (a *Admission) end(r *http.Request, status int) {
-	if a.attempt == nil {
-		return
-	}
-	defer func() { _ = a.attempt.Fail(r.Context()) }() // does nothing after Succeed
-	succeeded := status < http.StatusBadRequest
-	if f := a.guard.cfg.Replay.Succeeded; f != nil {
-		succeeded = f(r, status)
-	}
-	if succeeded && !a.failed.Load() {
-		_ = a.attempt.Succeed(r.Context()) // it is sent again
-	}
+	x.decision.Allowed = err == nil
+	return nil
 }

@@ -27,6 +27,15 @@ func once(t *testing.T, g *core.Gate) *core.Once {
 	return o
 }
 
+func replay(t *testing.T, g *nethttp.Guard, cfg nethttp.ReplayConfig) *nethttp.Replay {
+	t.Helper()
+	p, err := nethttp.NewReplay(g, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
 func withID(id string) func(*http.Request) {
 	return func(r *http.Request) { r.Header.Set("Idempotency-Key", id) }
 }
@@ -37,13 +46,13 @@ func TestReplay(t *testing.T) {
 	c := newClock()
 	gate := memory(t, c)
 	status, calls := http.StatusInternalServerError, 0
-	h := guard(t, nethttp.Config{
-		Replay: &nethttp.Replay{Once: once(t, gate), ID: byID},
-		Gate:   gate,
+	all := guard(t, nethttp.Config{
+		Gate: gate,
 		Rules: []nethttp.Rule{{
-			Policy: policy(t, core.PolicyConfig{Name: "all", Algorithm: core.FixedWindow{Limit: 5, Window: 24 * time.Hour}}), Key: keyfunc.RemoteIP(),
+			Policy: policy(t, core.PolicyConfig{Name: "all", Algorithm: core.FixedWindow{Limit: 6, Window: 24 * time.Hour}}), Key: keyfunc.RemoteIP(),
 		}},
-	}).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	})
+	h := replay(t, all, nethttp.ReplayConfig{Once: once(t, gate), ID: byID}).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		calls++
 		if r.Header.Get("Panic") != "" {
 			panic(http.ErrAbortHandler)
@@ -70,7 +79,7 @@ func TestReplay(t *testing.T) {
 		t.Errorf("%v: %s", r.Header, text)
 	}
 	try(201, withID("b"))
-	try(400) // no id, which spends nothing
+	try(400) // no id, which counts under the rules too
 	try(429, withID("c"))
 	if calls != 4 {
 		t.Errorf("the handler ran %d times", calls)
@@ -80,10 +89,10 @@ func TestReplay(t *testing.T) {
 func TestReplayOptions(t *testing.T) {
 	gate := memory(t, newClock())
 	running, leave := make(chan struct{}), make(chan int)
-	h := guard(t, nethttp.Config{Replay: &nethttp.Replay{
+	h := replay(t, nil, nethttp.ReplayConfig{
 		Once: once(t, gate), ID: byID, NoID: nethttp.NoKeySkip, MaxWait: time.Minute, HandledStatus: http.StatusOK,
 		Succeeded: func(_ *http.Request, status int) bool { return status == http.StatusTeapot },
-	}}).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	}).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Idempotency-Key") != "" {
 			running <- struct{}{}
 			w.WriteHeader(<-leave)
@@ -116,7 +125,7 @@ func TestReplayOptions(t *testing.T) {
 func TestReplayOfRunningRequest(t *testing.T) {
 	gate := memory(t, newClock())
 	var h http.Handler
-	h = guard(t, nethttp.Config{Replay: &nethttp.Replay{Once: once(t, gate), ID: byID}}).
+	h = replay(t, nil, nethttp.ReplayConfig{Once: once(t, gate), ID: byID}).
 		Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if nethttp.AdmissionFromContext(r.Context()) == nil {
 				t.Error("the handler has no admission")
@@ -136,13 +145,14 @@ func TestReplayOfRunningRequest(t *testing.T) {
 func TestReplayOfFailedHandler(t *testing.T) {
 	gate := memory(t, newClock())
 	calls, leave := 0, func() {}
-	h := guard(t, nethttp.Config{
-		Gate: gate, Replay: &nethttp.Replay{Once: once(t, gate), ID: byID},
+	all := guard(t, nethttp.Config{
+		Gate: gate,
 		Rules: []nethttp.Rule{{
 			Policy: policy(t, core.PolicyConfig{Name: "all", Algorithm: core.FixedWindow{Limit: 10, Window: 24 * time.Hour}}), Key: keyfunc.RemoteIP(),
 			Settle: nethttp.CountOnly(http.StatusOK),
 		}},
-	}).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	})
+	h := replay(t, all, nethttp.ReplayConfig{Once: once(t, gate), ID: byID}).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch calls++; calls {
 		case 1:
 			w.WriteHeader(http.StatusOK)
@@ -174,22 +184,27 @@ func TestReplayOfFailedHandler(t *testing.T) {
 	}
 }
 
-// A Key of a Replay that panics leaves no slot taken, and Allow does not let an id come twice.
+// An ID of a Replay that panics leaves no slot taken, and a request that the Guard skips is handled
+// once too, unless the Replay skips it.
 func TestReplayBesideOthers(t *testing.T) {
 	gate := memory(t, newClock())
 	slots, err := core.NewSemaphore(gate, core.SemaphoreConfig{Name: "slots"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := guard(t, nethttp.Config{
-		Allow:       func(r *http.Request) bool { return r.Header.Get("Friend") != "" },
-		Concurrency: &nethttp.Concurrency{Semaphore: slots, Caps: []nethttp.Cap{{Key: keyfunc.RemoteIP(), Limit: 1}}},
-		Replay: &nethttp.Replay{Once: once(t, gate), ID: func(r *http.Request) (string, error) {
+	one := guard(t, nethttp.Config{
+		Skip: func(r *http.Request) bool { return r.Header.Get("Friend") != "" },
+		Slot: &nethttp.Slot{Semaphore: slots, Caps: []nethttp.Cap{{Key: keyfunc.RemoteIP(), Limit: 1}}},
+	})
+	h := replay(t, one, nethttp.ReplayConfig{
+		Once: once(t, gate),
+		ID: func(r *http.Request) (string, error) {
 			if r.Header.Get("Idempotency-Key") == "" {
 				panic(http.ErrAbortHandler)
 			}
 			return byID(r)
-		}},
+		},
+		Skip: func(r *http.Request) bool { return r.Method == http.MethodHead },
 	}).Handler(http.HandlerFunc(ok))
 	func() {
 		defer func() { _ = recover() }()
@@ -201,6 +216,11 @@ func TestReplayBesideOthers(t *testing.T) {
 			t.Errorf("a friend's request %d: %d, want %d", i, r.StatusCode, want)
 		}
 	}
+	for range 2 {
+		if r := get(h, withID("a"), friend, func(r *http.Request) { r.Method = http.MethodHead }); r.StatusCode != 200 {
+			t.Errorf("a HEAD: %d", r.StatusCode)
+		}
+	}
 	for i, want := range []int{200, 409, 409} {
 		if r := get(h, withID("b")); r.StatusCode != want {
 			t.Errorf("request %d: %d, want %d", i, r.StatusCode, want)
@@ -209,8 +229,9 @@ func TestReplayBesideOthers(t *testing.T) {
 }
 
 func TestReplayFaults(t *testing.T) {
-	_, err := nethttp.NewGuard(nethttp.Config{Replay: &nethttp.Replay{NoID: 7, MaxWait: -1, HandledStatus: 42}})
-	for _, want := range []string{"Replay.Once is missing", "Replay.ID is nil", "Replay.NoID is 7", "Replay.MaxWait is -1ns", "Replay.HandledStatus is 42"} {
+	_, err := nethttp.NewReplay(new(nethttp.Guard), nethttp.ReplayConfig{NoID: 7, MaxWait: -1, HandledStatus: 42})
+	for _, want := range []string{"the Guard is nil or zero", "ReplayConfig.Once is missing", "ReplayConfig.ID is nil",
+		"ReplayConfig.NoID is 7", "ReplayConfig.MaxWait is -1ns", "ReplayConfig.HandledStatus is 42"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in\n%v", want, err)
 		}
@@ -220,7 +241,7 @@ func TestReplayFaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := guard(t, nethttp.Config{Replay: &nethttp.Replay{Once: o, ID: byID}}).Handler(http.HandlerFunc(ok))
+	h := replay(t, nil, nethttp.ReplayConfig{Once: o, ID: byID}).Handler(http.HandlerFunc(ok))
 	if r := get(h, withID("a")); r.StatusCode != http.StatusServiceUnavailable || r.Header.Get("Retry-After") != "1" {
 		t.Errorf("without Redis: %d, %v", r.StatusCode, r.Header)
 	}
@@ -250,9 +271,9 @@ func TestReplayOverReplicas(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = gate.Close(t.Context()) })
-		server := httptest.NewServer(guard(t, nethttp.Config{Replay: &nethttp.Replay{
+		server := httptest.NewServer(replay(t, nil, nethttp.ReplayConfig{
 			Once: once(t, gate), ID: byID, MaxWait: time.Minute,
-		}}).Handler(handler))
+		}).Handler(handler))
 		t.Cleanup(server.Close)
 		replicas = append(replicas, server)
 	}

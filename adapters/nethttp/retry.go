@@ -2,7 +2,6 @@ package nethttp
 
 import (
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/headgate/headgate/core"
@@ -25,26 +24,4 @@ func (a *Admission) RetryAfter() (wait time.Duration, ok bool) {
 		return time.Second, true
 	}
 	return a.decision.RetryAfter(), true
-}
-
-// WriteHeaders sets the headers that state the limits, and on a refusal Retry-After and
-// Cache-Control. It adds to the lists of an outer Guard and keeps a Retry-After that is longer.
-func (a *Admission) WriteHeaders(h http.Header) {
-	if a.skipped {
-		return
-	}
-	a.guard.dialect().WriteHeaders(h, a)
-	if a.Allowed() {
-		return
-	}
-	h.Set("Cache-Control", "no-store") // RFC 6585, section 4: a cache must not store a 429
-	wait, ok := a.RetryAfter()
-	if !ok || wait == core.Never {
-		return
-	}
-	after := max(1, ceilSeconds(wait))
-	if outer, err := strconv.ParseInt(h.Get("Retry-After"), 10, 64); err == nil && outer >= after {
-		return
-	}
-	h.Set("Retry-After", strconv.FormatInt(after, 10))
 }

@@ -156,27 +156,33 @@ func TestRetriesOfOtherRefusals(t *testing.T) {
 			Key:    keyfunc.RemoteIP(), Strikes: nethttp.StrikeOn(http.StatusOK), HideRetryAfter: hide,
 		}}
 	}
+	free := nethttp.Config{Gate: gate, Rules: rules(t, core.PolicyConfig{Name: "free", Algorithm: core.Unlimited{}})}
 	for _, tt := range []struct {
 		name   string
 		cfg    nethttp.Config
+		replay *nethttp.ReplayConfig
 		before int
 		status int
 		want   string
 	}{
-		{"no key", nethttp.Config{Gate: gate, Rules: []nethttp.Rule{{Policy: policy(t, limit), Key: failing(keyfunc.ErrNoKey)}}}, 0, 400, ", , "},
-		{"a failing key", nethttp.Config{Gate: gate, Rules: []nethttp.Rule{{Policy: policy(t, limit), Key: failing(io.ErrUnexpectedEOF)}}}, 0, 500, ", , "},
-		{"denied", nethttp.Config{Gate: gate, Rules: rules(t, limit), Deny: func(*http.Request) bool { return true }}, 0, 403, ", , "},
-		{"Redis down", nethttp.Config{Gate: dead(t), Rules: rules(t, closed)}, 0, 503, "1, , "},
-		{"blocked", nethttp.Config{Gate: memory(t, c), Blocks: block(false)}, 1, 429, "5, , "},
-		{"blocked for a hidden time", nethttp.Config{Gate: memory(t, c), Blocks: block(true)}, 1, 429, ", , false"},
-		{"handled", nethttp.Config{Replay: &nethttp.Replay{Once: once(t, memory(t, c)), ID: keyfunc.RemoteIP()}}, 1, 409, ", , false"},
-		{"handled, which is well", nethttp.Config{Replay: &nethttp.Replay{Once: once(t, memory(t, c)), ID: keyfunc.RemoteIP(), HandledStatus: 204}}, 1, 204, ", , "},
+		{"no key", nethttp.Config{Gate: gate, Rules: []nethttp.Rule{{Policy: policy(t, limit), Key: failing(keyfunc.ErrNoKey)}}}, nil, 0, 400, ", , "},
+		{"a failing key", nethttp.Config{Gate: gate, Rules: []nethttp.Rule{{Policy: policy(t, limit), Key: failing(io.ErrUnexpectedEOF)}}}, nil, 0, 500, ", , "},
+		{"denied", nethttp.Config{Gate: gate, Rules: rules(t, limit), Deny: func(*http.Request) bool { return true }}, nil, 0, 403, ", , "},
+		{"Redis down", nethttp.Config{Gate: dead(t), Rules: rules(t, closed)}, nil, 0, 503, "1, , "},
+		{"blocked", nethttp.Config{Gate: memory(t, c), Blocks: block(false)}, nil, 1, 429, "5, , "},
+		{"blocked for a hidden time", nethttp.Config{Gate: memory(t, c), Blocks: block(true)}, nil, 1, 429, ", , false"},
+		{"handled", free, &nethttp.ReplayConfig{Once: once(t, memory(t, c)), ID: keyfunc.RemoteIP()}, 1, 409, ", , false"},
+		{"handled, which is well", free, &nethttp.ReplayConfig{Once: once(t, memory(t, c)), ID: keyfunc.RemoteIP(), HandledStatus: 204}, 1, 204, ", , "},
 	} {
 		for i, dialect := range modelDialects(0) {
 			t.Run(fmt.Sprintf("%s, %T", tt.name, dialect), func(t *testing.T) {
 				cfg := tt.cfg
 				cfg.Dialect = dialect
-				h := guard(t, cfg).Handler(http.HandlerFunc(ok))
+				var admitter nethttp.Admitter = guard(t, cfg)
+				if tt.replay != nil {
+					admitter = replay(t, guard(t, cfg), *tt.replay)
+				}
+				h := admitter.Handler(http.HandlerFunc(ok))
 				from := func(r *http.Request) { r.RemoteAddr = []string{"192.0.2.1:1", "192.0.2.2:1"}[i] }
 				for range tt.before {
 					get(h, from)
@@ -193,7 +199,7 @@ func TestRetriesOfOtherRefusals(t *testing.T) {
 func TestRetryOfFullCap(t *testing.T) {
 	g, _ := chat(t, memory(t, newClock()), func(cfg *nethttp.Config) {
 		cfg.Dialect = llm.OpenAI{}
-		cfg.Concurrency.MaxWait = time.Nanosecond
+		cfg.Slot.MaxWait = time.Nanosecond
 	})
 	o := newRunning(t, g)
 	o.enter(as("acme", "ann"))

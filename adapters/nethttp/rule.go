@@ -26,8 +26,8 @@ type Rule struct {
 	// An error, and a limit that is not valid, refuse the request with 500.
 	Limit func(*http.Request) (core.Algorithm, error)
 	// Cost returns what a request spends, zero or more; a request of 0 spends nothing. Nil is a cost
-	// of 1. A negative cost refuses the request with 500. What Cost reads of the body the handler cannot read again; see
-	// CostBody.
+	// of 1. A negative cost refuses the request with 500. What Cost reads of the body the handler
+	// cannot read again; see CostBody.
 	Cost func(*http.Request) int64
 	// CostBody is the number of body bytes that Cost may read. The guard reads up to that many
 	// before it calls Cost, holds them in memory, and the handler reads the whole body afterwards.
@@ -72,50 +72,6 @@ func (r *Rule) check(i int, names map[string]bool, fault faultFunc) {
 	if r.CostBody > 0 && r.Cost == nil {
 		fault("%s.CostBody is %d, and Cost is nil", at, r.CostBody)
 	}
-}
-
-// checkPolicy records the faults of a rule's policy, and reports whether there is one.
-func checkPolicy(at string, p *core.Policy, names map[string]bool, fault faultFunc) bool {
-	if p == nil || p.Name() == "" {
-		fault("%s.Policy is missing: core.NewPolicy must make it", at)
-		return false
-	}
-	if names[p.Name()] {
-		fault("%s.Policy is named %q, like that of another rule", at, p.Name())
-	}
-	names[p.Name()] = true
-	return true
-}
-
-// NoKey says what happens to a request from which a rule derives no key. Such requests never share
-// a key.
-//
-// A request with an ambiguous key (keyfunc.ErrAmbiguous) does not lack one. It is always refused
-// with 400, because the handler may read a value that the rule cannot.
-type NoKey uint8
-
-const (
-	// NoKeyRefuse refuses the request with 400.
-	NoKeyRefuse NoKey = iota
-	// NoKeySkip skips the rule.
-	NoKeySkip
-)
-
-func (n NoKey) check(field string, fault faultFunc) {
-	if n > NoKeySkip {
-		fault("%s is %d: it must be NoKeyRefuse or NoKeySkip", field, n)
-	}
-}
-
-// String returns "refuse" or "skip".
-func (n NoKey) String() string { return nameOf([]string{"refuse", "skip"}, int(n)) }
-
-// nameOf returns the name of a value of an enumeration.
-func nameOf(names []string, value int) string {
-	if value < len(names) {
-		return names[value]
-	}
-	return "unknown"
 }
 
 // ContentLength returns a Rule.Cost that charges one unit for each byte of the body. A body that is

@@ -36,8 +36,8 @@ func settled(t *testing.T, gate *core.Gate, change ...func(*nethttp.Config)) *ne
 // remaining returns what each policy had left before this call.
 func remaining(g *nethttp.Guard, outer ...func(http.Handler) http.Handler) string {
 	var all []string
-	h := nethttp.Middleware(g)(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		d, _ := nethttp.FromContext(r.Context())
+	h := g.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		d := nethttp.AdmissionFromContext(r.Context()).Decision()
 		for i := range d.Len() {
 			all = append(all, strconv.FormatInt(d.At(i).Remaining+[]int64{1, 2, 2}[i], 10))
 		}
@@ -78,7 +78,7 @@ func TestSettle(t *testing.T) {
 				g := settled(t, gate)
 				func() {
 					defer func() { _ = recover() }()
-					get(nethttp.Middleware(g)(c.handler))
+					get(g.Handler(c.handler))
 				}()
 				if got := remaining(g); got != c.want {
 					t.Errorf("%s remain, want %s", got, c.want)
@@ -96,7 +96,7 @@ func TestSettleCannotBeOverspent(t *testing.T) {
 		var entered, refused sync.WaitGroup
 		entered.Add(10)
 		refused.Add(20)
-		h := nethttp.Middleware(g)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		h := g.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			entered.Done()
 			refused.Wait()
 			w.WriteHeader(500)
@@ -128,7 +128,7 @@ func TestSettleActual(t *testing.T) {
 			return *r.Context().Value(usage{}).(*int64)
 		}
 	})
-	h := nethttp.Middleware(g)(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	h := g.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		*r.Context().Value(usage{}).(*int64) += 15
 	}))
 	count := func(next http.Handler) http.Handler {
@@ -178,7 +178,7 @@ func TestSettleSeesWhatIsSent(t *testing.T) {
 			g := settled(t, memory(t, newClock()), func(cfg *nethttp.Config) {
 				cfg.Rules[2].Settle = func(_ *http.Request, status int, cost int64) int64 { seen <- status; return cost }
 			})
-			s := httptest.NewServer(nethttp.Middleware(g)(c.handler))
+			s := httptest.NewServer(g.Handler(c.handler))
 			defer s.Close()
 			conn, err := net.Dial("tcp", s.Listener.Addr().String())
 			if err != nil {
@@ -220,7 +220,7 @@ func TestSettleKeepsTheWriter(t *testing.T) {
 		_, _ = rw.WriteString("HTTP/1.1 101 Switching Protocols\r\n\r\n")
 		_ = rw.Flush()
 	})
-	s := httptest.NewServer(nethttp.Middleware(g)(mux))
+	s := httptest.NewServer(g.Handler(mux))
 	defer s.Close()
 	for path, want := range map[string]int{"/stream": 200, "/hijack": 101} {
 		conn, err := net.Dial("tcp", s.Listener.Addr().String())
@@ -248,7 +248,7 @@ func TestCountOnlyNeverLocksOut(t *testing.T) {
 				Policy: policy(t, core.PolicyConfig{Name: name, Algorithm: limit.algorithm}), Key: keyfunc.Must(keyfunc.Static("all")),
 				Settle: nethttp.CountOnly(401, 403),
 			}}})
-			h := nethttp.Middleware(g)(http.HandlerFunc(ok))
+			h := g.Handler(http.HandlerFunc(ok))
 			var all sync.WaitGroup
 			for range limit.clients {
 				all.Go(func() {

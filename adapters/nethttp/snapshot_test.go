@@ -43,7 +43,7 @@ func TestRequestIsDecidedByOneSnapshot(t *testing.T) {
 		var capped, shared int64
 		g := guard(t, nethttp.Config{
 			Gate: gate, Rules: []nethttp.Rule{first, second, perKey}, MaxDelay: maxDelay,
-			Concurrency: &nethttp.Concurrency{Semaphore: semaphore, Caps: []nethttp.Cap{{
+			Slot: &nethttp.Slot{Semaphore: semaphore, Caps: []nethttp.Cap{{
 				Key: keyfunc.RemoteIP(), Limit: 1, LimitFor: func(r *http.Request) (int64, error) {
 					capped = now(r.Context())
 					return capped, nil
@@ -57,7 +57,7 @@ func TestRequestIsDecidedByOneSnapshot(t *testing.T) {
 			}}},
 		})
 		h := g.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-			d, _ := nethttp.FromContext(r.Context())
+			d := nethttp.AdmissionFromContext(r.Context()).Decision()
 			for i := range d.Len() {
 				if got := d.At(i).Limit; got != 10+capped {
 					t.Errorf("result %d has limit %d, and the cap %d", i, got, capped)

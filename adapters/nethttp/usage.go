@@ -18,7 +18,7 @@ import (
 //	     "used": 9, "r": 991, "t": 60, "reset": 60},
 //	    {"name": "search", "qu": "requests", "unlimited": true}
 //	  ],
-//	  "streams": [
+//	  "caps": [
 //	    {"name": "running", "q": 5, "qu": "concurrent-requests", "used": 2, "r": 3}
 //	  ]
 //	}
@@ -26,16 +26,16 @@ import (
 // There is a policy for each rule, in their order. w, t and reset are seconds: w is the window, t
 // the wait until r rises, and reset the wait until all of q remains. They are rounded up, except a
 // w below one second. t and reset are absent while nothing is used, and if nothing comes back.
-// There is a stream for each Cap with a name, except Global ones, whose use is that of other
-// clients. Blocks and shadow policies are not told.
+// There is a cap for each Cap with a name, except Global ones, whose use is that of other clients.
+// The response omits blocks and shadow policies.
 //
 // The keys, scope and limits are those that the functions of the rules and caps derive from the
 // request for the usage, so a client learns what counts on its own keys and nothing else. Put the
 // handler behind the same authentication as the Guard. A rule whose key depends on the route needs
 // a route with the same parameters, such as /projects/{project}/usage. Skip and Cost are about the
-// requests that count and are not called. Neither are Allow, Deny and Disabled.
+// requests that count and are not called. Neither are Skip and Deny of the Config.
 //
-// The handler spends nothing. It takes a round trip for the policies and one for the streams. Put a
+// The handler spends nothing. It takes a round trip for the policies and one for the caps. Put a
 // Guard around it where clients may flood it. A request without a key is refused as the Guard
 // refuses it, except that a rule with NoKeySkip is left out. While Redis does not answer, the
 // status is 503 with Retry-After. A response never holds a key or the text of an error.
@@ -44,7 +44,7 @@ func (g *Guard) Usage() http.Handler { return http.HandlerFunc(g.serveUsage) }
 // usage is the body of a response.
 type usage struct {
 	Policies []policyUsage `json:"policies"`
-	Streams  []streamUsage `json:"streams"`
+	Caps     []capUsage    `json:"caps"`
 }
 
 type policyUsage struct {
@@ -59,7 +59,7 @@ type policyUsage struct {
 	Unlimited bool    `json:"unlimited,omitempty"`
 }
 
-type streamUsage struct {
+type capUsage struct {
 	Name      string `json:"name"`
 	Quota     int64  `json:"q"`
 	Unit      string `json:"qu"`
@@ -74,17 +74,17 @@ func (g *Guard) serveUsage(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, http.StatusText(http.StatusMethodNotAllowed), http.StatusMethodNotAllowed)
 		return
 	}
-	a := &Admission{guard: g}
-	if !g.valid() {
-		a.guard, a.status, a.err = new(Guard), http.StatusInternalServerError, errInvalidGuard
+	x := open(g, r)
+	if err := g.Check(); err != nil {
+		x.status, x.err = http.StatusInternalServerError, err
 	}
 	var u usage
-	if a.Allowed() {
-		u = a.usage(r)
+	if x.Allowed() {
+		u = x.usage(r)
 	}
-	if !a.Allowed() {
-		a.WriteHeaders(h)
-		a.guard.Refuse(w, r, a)
+	if !x.Allowed() {
+		x.WriteHeaders(h)
+		g.Refuse(w, r, &x.Admission)
 		return
 	}
 	body := append(marshal(u), '\n')
@@ -97,35 +97,35 @@ func (g *Guard) serveUsage(w http.ResponseWriter, r *http.Request) {
 }
 
 // usage reads what the request's keys have used, or sets the status and the error of a refusal.
-func (a *Admission) usage(r *http.Request) usage {
-	u := usage{Policies: []policyUsage{}, Streams: []streamUsage{}}
-	defer a.snapshot(r)()
-	charges, err := a.deriveKeys(r)
-	if err == nil && a.guard.cfg.Concurrency != nil {
-		err = a.deriveLevels(r)
+func (x *Exchange) usage(r *http.Request) usage {
+	u := usage{Policies: []policyUsage{}, Caps: []capUsage{}}
+	defer x.snapshot(r)()
+	charges, err := x.deriveKeys(r)
+	if err == nil && x.guard.cfg.Slot != nil {
+		err = x.deriveCaps(r)
 	}
 	derived := err == nil
 	if derived && len(charges) > 0 {
-		u.Policies, err = a.policyUsages(r, charges)
+		u.Policies, err = x.policyUsages(r, charges)
 	}
-	if err == nil && a.guard.cfg.Concurrency != nil {
-		u.Streams, err = a.streamUsages(r)
+	if err == nil && x.guard.cfg.Slot != nil {
+		u.Caps, err = x.capUsages(r)
 	}
 	if err != nil {
-		a.refuse(a.statusOf(derived, err))
-		a.err = err
+		x.refuse(x.statusOf(derived, err))
+		x.err = err
 	}
 	return u
 }
 
 // deriveKeys returns a charge of nothing for each rule that clients are told of.
-func (a *Admission) deriveKeys(r *http.Request) (charges []core.Charge, err error) {
-	for i := range a.guard.cfg.Rules {
-		rule := &a.guard.cfg.Rules[i]
+func (x *Exchange) deriveKeys(r *http.Request) (charges []core.Charge, err error) {
+	for i := range x.guard.cfg.Rules {
+		rule := &x.guard.cfg.Rules[i]
 		if rule.Policy.Shadow() {
 			continue
 		}
-		c, ok, err := a.chargeWithoutCost(rule, r)
+		c, ok, err := x.chargeWithoutCost(rule, r)
 		if err != nil {
 			return nil, err
 		}
@@ -136,10 +136,10 @@ func (a *Admission) deriveKeys(r *http.Request) (charges []core.Charge, err erro
 	return charges, nil
 }
 
-func (a *Admission) policyUsages(r *http.Request, charges []core.Charge) ([]policyUsage, error) {
-	d, err := a.guard.cfg.Gate.Peek(a.context(r), charges...)
+func (x *Exchange) policyUsages(r *http.Request, charges []core.Charge) ([]policyUsage, error) {
+	d, err := x.guard.cfg.Gate.Peek(x.context(r), charges...)
 	if err != nil {
-		return nil, a.explain(charges, err)
+		return nil, explain(charges, err)
 	}
 	if d.Cause != nil { // nobody knows what is used
 		return nil, d.Cause
@@ -177,18 +177,18 @@ func secondsUntil(wait time.Duration) int64 {
 	return ceilSeconds(wait)
 }
 
-// streamUsages returns how many requests of the request's keys run.
-func (a *Admission) streamUsages(r *http.Request) ([]streamUsage, error) {
-	c := a.guard.cfg.Concurrency
-	all := []streamUsage{}
+// capUsages returns how many requests of the request's keys run.
+func (x *Exchange) capUsages(r *http.Request) ([]capUsage, error) {
+	c := x.guard.cfg.Slot
+	all := []capUsage{}
 	var keys []core.Key
 	for i, level := range c.Caps {
 		if level.Name == "" || level.Global {
 			continue
 		}
-		keys = append(keys, a.levels[i].Key)
-		all = append(all, streamUsage{
-			Name: level.Name, Unit: "concurrent-requests", Quota: a.levels[i].Limit,
+		keys = append(keys, x.levels[i].Key)
+		all = append(all, capUsage{
+			Name: level.Name, Unit: "concurrent-requests", Quota: x.levels[i].Limit,
 		})
 	}
 	used, err := c.Semaphore.Usage(r.Context(), keys...)

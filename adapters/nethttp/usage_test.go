@@ -83,7 +83,7 @@ func TestUsageTellsPolicies(t *testing.T) {
 			}
 			h := authenticated(g.Usage())
 			for range 2 { // reading spends nothing
-				if got, want := usageOf(t, get(h, token("acme"))), `{"policies":[`+tt.want+`],"streams":[]}`+"\n"; got != want {
+				if got, want := usageOf(t, get(h, token("acme"))), `{"policies":[`+tt.want+`],"caps":[]}`+"\n"; got != want {
 					t.Errorf("%swant %s", got, want)
 				}
 			}
@@ -122,7 +122,7 @@ func TestUsageIsOfTheAuthenticatedTenant(t *testing.T) {
 			"acme":    `"q":10,"qu":"requests","used":1,"r":9`,
 			"initech": `"q":10,"qu":"requests","used":0,"r":10`,
 		} {
-			if got := usageOf(t, get(own, token(tenant), spoof)); got != `{"policies":[{"name":"p",`+want+`}],"streams":[]}`+"\n" {
+			if got := usageOf(t, get(own, token(tenant), spoof)); got != `{"policies":[{"name":"p",`+want+`}],"caps":[]}`+"\n" {
 				t.Errorf("%s reads %s", tenant, got)
 			}
 		}
@@ -133,13 +133,13 @@ func TestUsageIsOfTheAuthenticatedTenant(t *testing.T) {
 func TestUsageCountsStreams(t *testing.T) {
 	eachGate(t, func(t *testing.T, gate *core.Gate) {
 		g, _ := chat(t, gate, func(cfg *nethttp.Config) {
-			cfg.Concurrency.Caps = []nethttp.Cap{
+			cfg.Slot.Caps = []nethttp.Cap{
 				{Name: "all", Key: keyfunc.Must(keyfunc.Static("all")), Limit: 10, Global: true},
 				{Name: "running", Key: keyfunc.Must(keyfunc.Static("running")), Limit: 3},
 				{Key: keyfunc.Must(keyfunc.Static("nameless")), Limit: 3},
 				{Name: "streams", Key: keyfunc.Must(keyfunc.Header("X-User")), LimitFor: func(*http.Request) (int64, error) { return 2, nil }, Limit: 1},
 			}
-			cfg.Concurrency.Skip = func(r *http.Request) bool { return r.Header.Get("Skip") != "" }
+			cfg.Slot.Skip = func(r *http.Request) bool { return r.Header.Get("Skip") != "" }
 		})
 		o := newRunning(t, g)
 		o.enter(as("acme", "ann"))
@@ -147,7 +147,7 @@ func TestUsageCountsStreams(t *testing.T) {
 		o.enter(as("acme", "bob"))
 		o.enter(as("globex", "ann"))
 		streams := func(tenant, user string) string {
-			_, streams, _ := strings.Cut(usageOf(t, get(g.Usage(), as(tenant, user), func(r *http.Request) { r.Header.Set("Skip", "1") })), `,"streams":`)
+			_, streams, _ := strings.Cut(usageOf(t, get(g.Usage(), as(tenant, user), func(r *http.Request) { r.Header.Set("Skip", "1") })), `,"caps":`)
 			return streams
 		}
 		const format = `[{"name":"running","q":3,"qu":"concurrent-requests","used":A},` + `{"name":"streams","q":2,"qu":"concurrent-requests","used":B}]}` + "\n"
@@ -174,11 +174,11 @@ func TestUsageCountsStreams(t *testing.T) {
 // A Guard of caps alone tells its streams.
 func TestUsageOfCapsAlone(t *testing.T) {
 	gate := memory(t, newClock())
-	g := guard(t, nethttp.Config{Concurrency: &nethttp.Concurrency{
+	g := guard(t, nethttp.Config{Slot: &nethttp.Slot{
 		Semaphore: semaphore(t, gate, core.SemaphoreConfig{}),
 		Caps:      []nethttp.Cap{{Name: "streams", Key: keyfunc.RemoteIP(), Limit: 2}},
 	}})
-	const want = `{"policies":[],"streams":[{"name":"streams","q":2,"qu":"concurrent-requests","used":0,"r":2}]}` + "\n"
+	const want = `{"policies":[],"caps":[{"name":"streams","q":2,"qu":"concurrent-requests","used":0,"r":2}]}` + "\n"
 	if got := usageOf(t, get(g.Usage())); got != want {
 		t.Error(got)
 	}
@@ -223,7 +223,7 @@ func TestUsageRefusals(t *testing.T) {
 		"no key, and the rule skips": {nil, func(c *nethttp.Config) { c.Rules[0].NoKey = nethttp.NoKeySkip }, "", 200, nil},
 		"no scope":                   {nil, func(c *nethttp.Config) { c.Scope = keyfunc.Must(keyfunc.Header("X-Org")) }, "acme", 400, nil},
 		"no key of a cap": {nil, func(c *nethttp.Config) {
-			c.Concurrency = &nethttp.Concurrency{Semaphore: semaphore(t, c.Gate, core.SemaphoreConfig{}), Caps: []nethttp.Cap{{Key: keyfunc.Must(keyfunc.Header("X-User")), Limit: 1}}}
+			c.Slot = &nethttp.Slot{Semaphore: semaphore(t, c.Gate, core.SemaphoreConfig{}), Caps: []nethttp.Cap{{Key: keyfunc.Must(keyfunc.Header("X-User")), Limit: 1}}}
 		}, "acme", 400, nil},
 		"the key fails": {nil, func(c *nethttp.Config) {
 			c.Rules[0].Key = func(*http.Request) (string, error) { return "", secret }
@@ -240,7 +240,7 @@ func TestUsageRefusals(t *testing.T) {
 		}, "acme", 503, map[string]string{"Retry-After": "1"}},
 		"Redis is down, and only caps need it": {dead(t), func(c *nethttp.Config) {
 			c.Rules = nil
-			c.Concurrency = &nethttp.Concurrency{Semaphore: semaphore(t, c.Gate, core.SemaphoreConfig{}), Caps: []nethttp.Cap{{Name: "c", Key: byTenant, Limit: 1}}}
+			c.Slot = &nethttp.Slot{Semaphore: semaphore(t, c.Gate, core.SemaphoreConfig{}), Caps: []nethttp.Cap{{Name: "c", Key: byTenant, Limit: 1}}}
 		}, "acme", 503, map[string]string{"Retry-After": "1"}},
 		"Redis is down, for Anthropic's clients": {dead(t), func(c *nethttp.Config) { c.Dialect = llm.Anthropic{} }, "acme", llm.StatusOverloaded, map[string]string{"Retry-After": "1"}},
 	} {

@@ -30,13 +30,9 @@ func (r *response) sent(status int) {
 	}
 }
 
-// watch returns the ResponseWriter for the handler. It is w itself unless a rule depends on the
-// response. Otherwise it has Unwrap and the optional interfaces of w.
-func (a *Admission) watch(w http.ResponseWriter) http.ResponseWriter {
-	if !a.settles() && a.attempt == nil {
-		return w
-	}
-	seen := &a.seen
+// watch returns a ResponseWriter that records in seen what is written to it. It has Unwrap and the
+// optional interfaces of w.
+func watch(w http.ResponseWriter, seen *response) http.ResponseWriter {
 	return httpsnoop.Wrap(w, httpsnoop.Hooks{
 		WriteHeader: func(next httpsnoop.WriteHeaderFunc) httpsnoop.WriteHeaderFunc {
 			return func(status int) { seen.sent(status); next(status) }

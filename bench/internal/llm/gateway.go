@@ -48,7 +48,7 @@ func newMeter(gate *core.Gate) (*llm.Meter, error) {
 			Rules: []nethttp.Rule{{
 				Policy: policy(core.PolicyConfig{Name: "requests", Algorithm: core.PerMinute(outOfReach)}), Key: tenant,
 			}},
-			Concurrency: &nethttp.Concurrency{
+			Slot: &nethttp.Slot{
 				Semaphore: slots, Caps: []nethttp.Cap{{Name: "streams", Key: tenant, Limit: 1_000_000}},
 			},
 		},

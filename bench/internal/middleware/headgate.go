@@ -44,7 +44,7 @@ func plainServer(g *nethttp.Guard) http.Handler {
 	mux := http.NewServeMux()
 	var h http.Handler = http.HandlerFunc(nothing)
 	if g != nil {
-		h = nethttp.Middleware(g)(h)
+		h = g.Handler(h)
 	}
 	mux.Handle("GET /users/{id}", h)
 	return mux

@@ -1,0 +1,108 @@
+package nethttp
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/headgate/headgate/core"
+)
+
+// Handler returns a handler that applies the guard and passes admitted requests to next. A panic of
+// next goes through. Handler itself panics if neither NewGuard nor Limit made g.
+func (g *Guard) Handler(next http.Handler) http.Handler { return handler(g, next) }
+
+// Admit decides on a request, spends the costs of its rules and takes its slot. It writes nothing.
+// It is for adapters; see Admitter.
+//
+// Admit decides every request that it is given. A Guard that is mounted twice counts a request twice,
+// and so does a router that dispatches it again. Requests that a handler makes out of its own, such
+// as the parts of a batch, count each.
+func (g *Guard) Admit(r *http.Request) *Exchange {
+	x := g.admit(r)
+	x.observe(r)
+	return x
+}
+
+// admit decides, and tells nobody yet.
+func (g *Guard) admit(r *http.Request) *Exchange {
+	x := open(g, r)
+	err := g.Check()
+	switch {
+	case err != nil:
+		x.status, x.err = http.StatusInternalServerError, err
+	case g.cfg.Skip != nil && g.cfg.Skip(r):
+		x.decision.Allowed, x.skipped = true, true
+	case g.cfg.Deny != nil && g.cfg.Deny(r):
+		x.refuse(http.StatusForbidden)
+	default:
+		x.decide(r)
+	}
+	return x
+}
+
+// open returns the exchange of a request at a Guard, or at none.
+func open(g *Guard, r *http.Request) *Exchange {
+	if g == nil {
+		g = new(Guard)
+	}
+	x := &Exchange{guard: g}
+	x.advertised, x.outer = &g.advertised, AdmissionFromContext(r.Context())
+	return x
+}
+
+// observe tells of the outcome.
+func (x *Exchange) observe(r *http.Request) {
+	if x.guard.cfg.Observe == nil || x.skipped {
+		return
+	}
+	returned := false
+	defer func() {
+		if !returned { // Observe panics, so the adapter cannot call Finish
+			x.undo(r.Context())
+		}
+	}()
+	x.event = AdmissionEvent{Request: r, Admission: &x.Admission}
+	x.guard.cfg.Observe(r.Context(), &x.event)
+	returned = true
+}
+
+// decide decides on a request by the blocks, the rules and the caps.
+func (x *Exchange) decide(r *http.Request) {
+	var room [inlineRules]core.Charge
+	defer x.snapshot(r)()
+	charges, caught, err := x.deriveCharges(r, room[:0])
+	if caught {
+		x.conclude(r, charges, true, err)
+		return
+	}
+	var slot core.SlotRequest
+	if err == nil {
+		slot, err = x.deriveSlot(r)
+	}
+	derived := err == nil
+	if derived {
+		err = x.buffer(r, charges)
+	}
+	if err == nil {
+		err = x.spend(x.context(r), charges, slot)
+		if err != nil && !x.decision.Allowed {
+			err = explain(charges, err)
+		}
+	}
+	x.conclude(r, charges, derived, err)
+}
+
+// conclude sets the status and the error of the outcome. derived says that the charges and the slot
+// could be derived from the request.
+func (x *Exchange) conclude(r *http.Request, charges []core.Charge, derived bool, err error) {
+	if !x.decision.Allowed && x.status == 0 {
+		if errors.As(err, &x.full) {
+			x.fullCap, err = &x.guard.cfg.Slot.Caps[x.full.Level], nil
+		}
+		x.refuse(x.statusOf(derived, err))
+		x.strikeDenied(r, charges)
+	}
+	if x.err = err; err == nil {
+		x.err = x.decision.Cause
+	}
+}

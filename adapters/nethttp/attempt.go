@@ -1,0 +1,30 @@
+package nethttp
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/headgate/headgate/core"
+)
+
+// attempt is the work on the id of one request.
+type attempt struct {
+	work      *core.Attempt
+	succeeded func(r *http.Request, status int) bool // or nil
+}
+
+// errID is wrapped by the errors of a ReplayConfig.ID.
+var errID = errors.New("nethttp: id")
+
+// end remembers or forgets the id, given the status of the response. failed says that the handler
+// has failed whatever the status is.
+func (t *attempt) end(r *http.Request, status int, failed func() bool) {
+	defer func() { _ = t.work.Fail(r.Context()) }() // does nothing after Succeed
+	succeeded := status < http.StatusBadRequest
+	if t.succeeded != nil {
+		succeeded = t.succeeded(r, status)
+	}
+	if succeeded && !failed() {
+		_ = t.work.Succeed(r.Context()) // it is sent again
+	}
+}

@@ -1,0 +1,89 @@
+package nethttp
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"sync/atomic"
+
+	"github.com/headgate/headgate/core"
+)
+
+// Exchange is one request at one Admitter, from Admit to Finish. It is for adapters. What handlers
+// read of it is its Admission.
+//
+// Every Exchange must be finished: otherwise nothing is settled, and the slot stays taken as long as
+// the process runs. One goroutine uses an Exchange, and none copies it.
+type Exchange struct {
+	Admission
+	guard       *Guard
+	skipped     bool       // nobody decided
+	scope       string     // of the request, once it is derived
+	blockKeys   []core.Key // of the first charges, which are of BlockRules
+	reservation *core.Reservation
+	attempt     *attempt        // at the request's id, or nil
+	ctx         admittedContext // of the handler; with a lease, only of those around the guard
+	seen        response        // what the handler has responded
+	finished    atomic.Bool
+	deciding    context.Context // with a snapshot; nil if the guard needs none
+	event       AdmissionEvent
+}
+
+// WriteHeaders sets the headers that state the limits, and on a refusal Retry-After and
+// Cache-Control. It adds to the lists of an outer Guard and keeps a Retry-After that is longer.
+func (x *Exchange) WriteHeaders(h http.Header) {
+	if x.skipped {
+		return
+	}
+	x.guard.dialect().WriteHeaders(h, &x.Admission)
+	if x.Allowed() {
+		return
+	}
+	h.Set("Cache-Control", "no-store") // RFC 6585, section 4: a cache must not store a 429
+	wait, ok := x.RetryAfter()
+	if !ok || wait == core.Never {
+		return
+	}
+	after := max(1, ceilSeconds(wait))
+	if outer, err := strconv.ParseInt(h.Get("Retry-After"), 10, 64); err == nil && outer >= after {
+		return
+	}
+	h.Set("Retry-After", strconv.FormatInt(after, 10))
+}
+
+// WithContext returns the context for the handler, derived from the context of the admitted
+// request. It carries the admission, and it ends with the lease of a slot or of the request's id,
+// if there is one.
+func (x *Exchange) WithContext(ctx context.Context) context.Context {
+	if x.skipped {
+		return ctx
+	}
+	first := x.ctx.Context == nil
+	if first {
+		x.ctx = admittedContext{ctx, &x.Admission}
+	}
+	switch {
+	case x.attempt != nil: // whose context ends with the lease too
+		return &admittedContext{x.attempt.work.Context(), &x.Admission}
+	case x.lease != nil:
+		return &admittedContext{x.lease.Context(), &x.Admission}
+	case !first:
+		return &admittedContext{ctx, &x.Admission}
+	}
+	return &x.ctx
+}
+
+// watches reports whether something depends on the response.
+func (x *Exchange) watches() bool { return x.settles() || x.attempt != nil }
+
+// settles reports whether the cost of some charge depends on the response.
+func (x *Exchange) settles() bool { return x.reservation != nil && x.guard.settles }
+
+// undo gives back what the exchange has taken.
+func (x *Exchange) undo(ctx context.Context) {
+	if x.attempt != nil {
+		_ = x.attempt.work.Fail(ctx) // on failure the id is free when its lease ends
+	}
+	_ = x.lease.Release(ctx)      // on failure the slot is free when its lease ends
+	_ = x.reservation.Cancel(ctx) // on failure the cost stays spent
+}

@@ -1,0 +1,76 @@
+package nethttp
+
+import (
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/core"
+)
+
+// Slot caps how many requests run at a time, in addition to the rules of a Guard. A request
+// that finds no slot spends nothing under the rules, and one that a rule denies holds no slot; see
+// core.Semaphore.Admit. While a request waits for a slot, its costs are spent.
+//
+// The context of an admitted request is that of its lease, which is cancelled with the cause
+// core.ErrLeaseLost if the lease is lost. The slot is free when the handler has returned or
+// panicked, also after a hijack, unless the handler has detached it; see LeaseFromContext.
+//
+// To shut down, close the Gate before the server. Close refuses new and queued requests with 503,
+// and renews the leases of running ones until they finish.
+type Slot struct {
+	// Semaphore keeps the slots. It is required, and must be of Config.Gate.
+	Semaphore *core.Semaphore
+	// Caps are the caps, outermost first, such as tenant and user. There are 1 to 7. A request
+	// takes a slot of every cap, or none. The keys stand below Config.Scope, each below those of
+	// the caps before it.
+	Caps []Cap
+	// MaxWait is the longest time for which a request waits in the queue. Zero refuses a request
+	// without a slot immediately. See Config.BufferBody for clients that leave the queue.
+	MaxWait time.Duration
+	// Meta returns what Semaphore.Holders reports about a request. It may come from the client; see
+	// core.SlotRequest for values that are too long. Nil reports nothing.
+	Meta func(*http.Request) map[string]string
+	// OnQueue is called with the position of a waiting request in the queue of its innermost cap,
+	// from 0, whenever the position is known. Nil ignores it.
+	OnQueue func(r *http.Request, position int)
+	// Skip skips all caps for the requests for which it returns true. Nil skips none.
+	Skip func(*http.Request) bool
+}
+
+// maxCaps leaves room for the scope in a core.Key.
+const maxCaps = 7
+
+func (s *Slot) check(gate *core.Gate, names map[string]bool, fault faultFunc) {
+	if s.Semaphore == nil {
+		fault("Slot.Semaphore is nil")
+	} else if gate != nil && s.Semaphore.Gate() != gate {
+		fault("Slot.Semaphore is of another Gate")
+	}
+	if n := len(s.Caps); n == 0 || n > maxCaps {
+		fault("Slot.Caps has %d entries: it must have between 1 and %d", n, maxCaps)
+	}
+	if s.MaxWait < 0 {
+		fault("Slot.MaxWait is %v: it must not be negative", s.MaxWait)
+	}
+	for i := range s.Caps {
+		s.Caps[i].check(i, names, fault)
+	}
+}
+
+// advertise returns the members of RateLimit-Policy for the caps that have names. The limits are
+// those of levels, or the caps' own if that is nil.
+func (s *Slot) advertise(levels []core.Level) string {
+	var list []string
+	for i, c := range s.Caps {
+		if c.Name == "" {
+			continue
+		}
+		n := c.Limit
+		if levels != nil {
+			n = levels[i].Limit
+		}
+		list = append(list, `"`+c.Name+`";q=`+integer(n)+`;qu="concurrent-requests"`)
+	}
+	return strings.Join(list, ", ")
+}

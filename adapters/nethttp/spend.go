@@ -1,0 +1,101 @@
+package nethttp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/headgate/headgate/core"
+)
+
+// buffer reads the body ahead if the request may have to wait.
+func (x *Exchange) buffer(r *http.Request, charges []core.Charge) error {
+	cfg := &x.guard.cfg
+	if cfg.MaxDelay > 0 && len(charges) > 0 || x.capped && cfg.Slot.MaxWait > 0 {
+		return bufferBody(r, cfg.BufferBody)
+	}
+	return nil
+}
+
+// spend spends the charges and takes the slot, both or neither.
+func (x *Exchange) spend(
+	ctx context.Context, charges []core.Charge, slot core.SlotRequest,
+) (err error) {
+	cfg := &x.guard.cfg
+	switch {
+	case cfg.MaxDelay > 0 && len(charges) > 0:
+		err = x.delay(ctx, charges, slot)
+	case x.capped: // by method values the charges would escape to the heap
+		if s := cfg.Slot.Semaphore; cfg.Slot.MaxWait > 0 {
+			x.lease, x.decision, err = s.Admit(ctx, slot, charges...)
+		} else {
+			x.lease, x.decision, err = s.TryAdmit(ctx, slot, charges...)
+		}
+		x.reservation = x.lease.Reservation()
+	case len(charges) == 0:
+		x.decision.Allowed = true // no rule applies
+	case x.guard.settles:
+		x.reservation, x.decision, err = cfg.Gate.Charge(ctx, charges...)
+	default:
+		x.decision, err = cfg.Gate.Decide(ctx, charges...)
+	}
+	return err
+}
+
+// delay reserves the charges, waits until they may act, and then takes the slot.
+func (x *Exchange) delay(ctx context.Context, charges []core.Charge, slot core.SlotRequest) error {
+	cfg := &x.guard.cfg
+	reservation, d, err := cfg.Gate.Reserve(ctx, cfg.MaxDelay, charges...)
+	x.decision = d
+	if reservation == nil {
+		return err
+	}
+	x.decision.Allowed = false
+	defer func() {
+		if !x.decision.Allowed { // also if Slot.OnQueue panics
+			_ = reservation.Cancel(ctx) // on failure the cost stays spent
+		}
+	}()
+	timer := time.NewTimer(reservation.Delay())
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+		return fmt.Errorf("nethttp: %w", ctx.Err())
+	}
+	if x.capped {
+		acquire := cfg.Slot.Semaphore.TryAcquire
+		if cfg.Slot.MaxWait > 0 {
+			acquire = cfg.Slot.Semaphore.Acquire
+		}
+		x.lease, err = acquire(ctx, slot)
+	}
+	if err == nil {
+		x.reservation, x.decision.Allowed = reservation, true
+		return nil
+	}
+	_ = reservation.Cancel(ctx)
+	if errors.Is(err, core.ErrFull) { // the headers state what is left without this request
+		if d, err := cfg.Gate.Peek(ctx, charges...); err == nil {
+			x.decision, x.decision.Allowed = d, false
+		}
+	}
+	return err
+}
+
+// explain marks the error of a decision as errLimit if a Rule.Limit returned a limit that is not
+// valid. The Gate's error does not say so.
+func explain(charges []core.Charge, err error) error {
+	for _, c := range charges {
+		if c.Limit == nil {
+			continue
+		}
+		_, invalid := core.NewPolicy(core.PolicyConfig{Name: c.Policy.Name(), Algorithm: c.Limit})
+		if invalid != nil {
+			return fmt.Errorf("%w of %s: %w", errLimit, c.Policy.Name(), invalid)
+		}
+	}
+	return err
+}

@@ -1,0 +1,42 @@
+package nethttp
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/keyfunc"
+)
+
+// errLimit is wrapped by the errors of a Rule.Limit, Cap.LimitFor or Cap.ShareFor that fails.
+var errLimit = errors.New("nethttp: limit")
+
+// refuse refuses the request with a status, or the one that the dialect has in its place.
+func (x *Exchange) refuse(status int) {
+	x.overloaded = status == http.StatusServiceUnavailable
+	x.status = x.guard.dialect().Status(status)
+}
+
+// statusOf returns the status of a refusal. derived says that the charges and the slot could be
+// derived from the request.
+func (x *Exchange) statusOf(derived bool, err error) int {
+	switch {
+	case x.full != nil && x.fullCap.Global:
+		return http.StatusServiceUnavailable
+	case x.full != nil:
+		return http.StatusTooManyRequests
+	case errors.Is(err, errLimit):
+		return http.StatusInternalServerError
+	case errors.As(err, new(*http.MaxBytesError)):
+		return http.StatusRequestEntityTooLarge
+	case errors.Is(err, keyfunc.ErrNoKey), errors.Is(err, keyfunc.ErrAmbiguous),
+		errors.Is(err, core.ErrKey), errors.Is(err, errBody):
+		return http.StatusBadRequest
+	case !derived, errors.Is(err, core.ErrCharge), errors.Is(err, core.ErrSlotRequest):
+		return http.StatusInternalServerError
+	case err != nil, x.decision.Source == core.SourceClosed,
+		x.decision.Source == core.SourceOverload:
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusTooManyRequests
+}
