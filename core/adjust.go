@@ -180,7 +180,7 @@ func (g *Gate) adjust(
 		return 0, err
 	}
 	p := asked.Policy
-	from, err := p.limitOf(ctx, asked.Key, asked.Limit)
+	from, err := p.limitOf(asked.Limit)
 	if err != nil {
 		return 0, err
 	}

@@ -1,7 +1,6 @@
 package core_test
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -67,22 +66,22 @@ func (b *batchLockstep) compactCharges() (both [2][]core.Charge) {
 	return both
 }
 
-// planContext returns a context that selects a limit for policies that change.
-func (b *batchLockstep) planContext() context.Context {
+// drawPlan returns the number of the limits of policies whose limits alternate.
+func (b *batchLockstep) drawPlan() int {
 	if b.alternate {
-		return withPlan(b.Context(), b.rng.IntN(12))
+		return b.rng.IntN(12)
 	}
-	return b.Context()
+	return 0
 }
 
 // request returns a random request for both Gates, or nil if it would have no effect.
 func (b *batchLockstep) request() (both [2]*core.ScriptRequest) {
-	ctx := b.planContext()
+	plan := b.drawPlan()
 	if b.rng.IntN(4) == 0 && len(b.refundable) > 0 {
 		at := b.rng.IntN(len(b.refundable))
 		whole, units := b.rng.IntN(3) > 0, 1+b.rng.Int64N(3)
 		for i, a := range b.refundable[at] {
-			both[i] = a.Refund(ctx, whole, units)
+			both[i] = a.Refund(whole, units)
 		}
 		b.refundable = append(b.refundable[:at], b.refundable[at+1:]...)
 		fmt.Fprintf(&b.requests, "  refund whole %v, units %d\n", whole, units)
@@ -99,17 +98,17 @@ func (b *batchLockstep) request() (both [2]*core.ScriptRequest) {
 	case 4:
 		op = "force"
 	}
-	return b.newRequests(ctx, op, bound, b.charges(4))
+	return b.newRequests(plan, op, bound, b.charges(4))
 }
 
-func (b *batchLockstep) newRequests(ctx context.Context, op string, bound int64, charges [2][]core.Charge) (both [2]*core.ScriptRequest) {
+func (b *batchLockstep) newRequests(plan int, op string, bound int64, charges [2][]core.Charge) (both [2]*core.ScriptRequest) {
 	for i, g := range []*core.Gate{b.redis, b.memory} {
 		for j := range charges[i] {
 			if op == "atmost" { // as in the helper atMost
 				charges[i][j].Cost = min(charges[i][j].Cost, 1)
 			}
 		}
-		a, err := g.NewRequest(ctx, op, bound, charges[i]...)
+		a, err := g.NewRequest(op, bound, under(plan, charges[i]...)...)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -182,7 +181,7 @@ func (b *batchLockstep) manyCallers(n int) (merged int) {
 	from := b.rng.IntN(len(likes))
 	likes = likes[from:min(from+1+b.rng.IntN(2), len(likes))]
 	for range 1 + b.rng.IntN(6) {
-		ctx, charges := b.planContext(), b.charges(3)
+		plan, charges := b.drawPlan(), b.charges(3)
 		op, bound := "decide", int64(0)
 		// Requests that are alike are of one or two kinds, and those of a kind differ only in their keys,
 		// or in the first of them.
@@ -202,7 +201,7 @@ func (b *batchLockstep) manyCallers(n int) (merged int) {
 			op, bound = "reserve", 1_000_000
 		}
 		for range 1 + b.rng.IntN(5)*b.rng.IntN(2) {
-			if both := b.newRequests(ctx, op, bound, charges); both[0] != nil {
+			if both := b.newRequests(plan, op, bound, charges); both[0] != nil {
 				for i := range both {
 					both[i].WithoutReceipts()
 					asked[i] = append(asked[i], both[i])

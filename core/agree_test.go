@@ -54,36 +54,36 @@ var mixedPolicies = []core.PolicyConfig{
 	{Name: "months", Algorithm: core.Calendar{Limit: 50, Every: core.PeriodMonth, In: lordHowe, Anchor: time.Date(2025, 1, 31, 12, 0, 0, 0, lordHowe)}},
 	{Name: "shadow-log", Algorithm: core.SlidingLog{Windows: []core.Window{{Limit: 3, Width: time.Minute}}}, Shadow: true},
 	{Name: "shadow-days", Algorithm: core.Calendar{Limit: 3, Every: core.PeriodHour, In: time.UTC}, Shadow: true},
-	{Name: "changing-bucket", For: changing(core.PerSecond(10), core.PerSecond(3), core.PerMinute(100), core.TokenBucket{Rate: 7, Per: time.Second, Burst: 3})},
-	{Name: "changing-whole", For: changing(core.PerSecond(10), core.PerSecond(5), core.PerMinute(60), core.PerHour(60))},
-	{Name: "wide-or-narrow-bucket", For: changing(
+	{Name: "changing-bucket", Algorithm: changing(core.PerSecond(10), core.PerSecond(3), core.PerMinute(100), core.TokenBucket{Rate: 7, Per: time.Second, Burst: 3})},
+	{Name: "changing-whole", Algorithm: changing(core.PerSecond(10), core.PerSecond(5), core.PerMinute(60), core.PerHour(60))},
+	{Name: "wide-or-narrow-bucket", Algorithm: changing(
 		core.PerHour(100), core.PerMinute(100), core.TokenBucket{Rate: 100, Per: time.Hour, Burst: 10}, core.TokenBucket{Rate: 7, Per: time.Hour, Burst: 30})},
-	{Name: "wide-or-narrow-leaky", For: changing(
+	{Name: "wide-or-narrow-leaky", Algorithm: changing(
 		core.LeakyBucket{Rate: 100, Per: time.Hour, Capacity: 100}, core.LeakyBucket{Rate: 300_000, Per: time.Hour, Capacity: 10}, core.LeakyBucket{Rate: 7, Per: time.Minute, Capacity: 30})},
-	{Name: "below-microsecond-or-above", For: changing(
+	{Name: "below-microsecond-or-above", Algorithm: changing(
 		core.TokenBucket{Rate: 5, Per: time.Microsecond, Burst: 9}, core.TokenBucket{Rate: 1, Per: 3 * time.Microsecond, Burst: 7}, core.TokenBucket{Rate: 3, Per: 7 * time.Microsecond, Burst: 2})},
-	{Name: "changing-frozen", For: changing(frozen(40), frozen(10), frozen(1000))},
-	{Name: "changing-leaky", For: changing(core.LeakyBucket{Rate: 3, Per: time.Second, Capacity: 20}, core.LeakyBucket{Rate: 1, Per: time.Second, Capacity: 2})},
-	{Name: "changing-fixed", For: changing(
+	{Name: "changing-frozen", Algorithm: changing(frozen(40), frozen(10), frozen(1000))},
+	{Name: "changing-leaky", Algorithm: changing(core.LeakyBucket{Rate: 3, Per: time.Second, Capacity: 20}, core.LeakyBucket{Rate: 1, Per: time.Second, Capacity: 2})},
+	{Name: "changing-fixed", Algorithm: changing(
 		core.FixedWindow{Limit: 10, Window: time.Second}, core.FixedWindow{Limit: 3, Window: time.Minute, FromFirst: true}, core.FixedWindow{Limit: 30, Window: time.Millisecond})},
-	{Name: "changing-sliding", For: changing(
+	{Name: "changing-sliding", Algorithm: changing(
 		core.SlidingWindow{Limit: 10, Window: time.Second}, core.SlidingWindow{Limit: 3, Window: time.Minute}, core.SlidingWindow{Limit: 200, Window: 10 * time.Second})},
-	{Name: "changing-log", For: changing(
+	{Name: "changing-log", Algorithm: changing(
 		core.SlidingLog{Windows: []core.Window{{Limit: 10, Width: time.Second}}},
 		core.SlidingLog{Windows: []core.Window{{Limit: 300, Width: time.Minute}, {Limit: 30, Width: time.Second}}})},
-	{Name: "changing-buckets", For: changing(
+	{Name: "changing-buckets", Algorithm: changing(
 		core.SlidingWindow{Limit: 10, Window: time.Second, Buckets: 10}, core.SlidingWindow{Limit: 100, Window: time.Minute, Buckets: 1000})},
-	{Name: "changing-days", For: changing(core.Calendar{Limit: 9, Every: core.PeriodDay, In: time.UTC}, core.Calendar{Limit: 4, Every: core.PeriodDay, In: lordHowe})},
-	{Name: "changing-zones", For: changing(
+	{Name: "changing-days", Algorithm: changing(core.Calendar{Limit: 9, Every: core.PeriodDay, In: time.UTC}, core.Calendar{Limit: 4, Every: core.PeriodDay, In: lordHowe})},
+	{Name: "changing-zones", Algorithm: changing(
 		core.Calendar{Limit: 9, Every: core.PeriodDay, In: time.UTC}, core.Calendar{Limit: 7, Every: core.PeriodDay, In: loadZone("America/New_York")},
 		core.Calendar{Limit: 9, Every: core.PeriodDay, In: time.UTC, Anchor: noon})},
-	{Name: "changing-anchors", For: changing(
+	{Name: "changing-anchors", Algorithm: changing(
 		core.Calendar{Limit: 9, Every: core.PeriodMinute, In: time.UTC}, core.Calendar{Limit: 7, Every: core.PeriodMinute, In: time.UTC, Anchor: noon.Add(20 * time.Second)})},
 	{Name: "block", Algorithm: core.Block{Strikes: 5, Within: 10 * time.Second, For: time.Second, Most: time.Minute, Forgive: time.Hour}},
 	{Name: "block-once", Algorithm: core.Block{Strikes: 1, Within: time.Millisecond, For: 3 * time.Millisecond}},
 	{Name: "block-many", Algorithm: core.Block{Strikes: 100, Within: 24 * time.Hour, For: time.Second, Most: 24 * 365 * time.Hour}},
 	{Name: "shadow-block", Algorithm: core.Block{Strikes: 3, Within: time.Second, For: time.Minute}, Shadow: true},
-	{Name: "changing-block", For: changing(
+	{Name: "changing-block", Algorithm: changing(
 		core.Block{Strikes: 5, Within: 10 * time.Second, For: time.Second, Most: time.Minute, Forgive: time.Hour},
 		core.Block{Strikes: 2, Within: time.Hour, For: time.Minute, Most: time.Hour, Forgive: time.Second})},
 	{Name: "unlimited", Algorithm: core.Unlimited{}},
@@ -101,7 +101,7 @@ var heldPolicies = []core.PolicyConfig{
 	{Name: "held-log", Algorithm: core.SlidingLog{Windows: []core.Window{{Limit: 30, Width: 10 * time.Second}}}, Hold: 4 * time.Second},
 	{Name: "held-months", Algorithm: core.Calendar{Limit: 50, Every: core.PeriodMonth, In: time.UTC}, Hold: time.Hour},
 	{Name: "held-shadow", Algorithm: core.TokenBucket{Burst: 6}, Shadow: true, Hold: time.Second},
-	{Name: "held-changing", For: changing(
+	{Name: "held-changing", Algorithm: changing(
 		core.TokenBucket{Rate: 7, Per: 3 * time.Second, Burst: 30}, core.TokenBucket{Rate: 1, Per: 7 * time.Second, Burst: 20}, core.PerMinute(60)), Hold: 2 * time.Second},
 }
 
@@ -111,7 +111,7 @@ var quotas = []core.PolicyConfig{
 	{Name: "raisable-frozen", Algorithm: core.TokenBucket{Burst: 40}, Raisable: true, Hold: 2 * time.Second},
 	{Name: "raisable-months", Algorithm: core.Calendar{Limit: 50, Every: core.PeriodMonth, In: lordHowe}, Raisable: true, Hold: time.Hour},
 	{Name: "raisable-shadow", Algorithm: core.Calendar{Limit: 9, Every: core.PeriodMinute, In: time.UTC}, Raisable: true, Shadow: true},
-	{Name: "raisable-changing", For: changing(
+	{Name: "raisable-changing", Algorithm: changing(
 		core.FixedWindow{Limit: 10, Window: time.Minute}, core.FixedWindow{Limit: 30, Window: time.Hour},
 		core.PerSecond(10), core.FixedWindow{Limit: 3, Window: time.Minute, FromFirst: true}), Raisable: true},
 	{Name: "ledger-days", Algorithm: core.Calendar{Limit: 30, Every: core.PeriodDay, In: time.UTC}, Ledger: spentIn, Raisable: true},
@@ -132,16 +132,6 @@ var lordHowe = func() *time.Location {
 	}
 	return zone
 }()
-
-// planKey is the context key for the index of the limit that a changing policy uses.
-type planKey struct{}
-
-func changing(limits ...core.Algorithm) func(context.Context, core.Key) (core.Algorithm, error) {
-	return func(ctx context.Context, _ core.Key) (core.Algorithm, error) {
-		n, _ := ctx.Value(planKey{}).(int)
-		return limits[n%len(limits)], nil
-	}
-}
 
 // lockstep is a Gate on Redis and one in memory that must give the same answers. Each Gate has its
 // own policies.
@@ -218,10 +208,9 @@ func (l *lockstep) forget() {
 	l.Helper()
 	for i, g := range []*core.Gate{l.redis, l.memory} {
 		for plan := range 4 {
-			ctx := context.WithValue(l.Context(), planKey{}, plan)
 			for _, p := range l.policies[i] {
 				for _, key := range l.keys {
-					if err := g.Reset(ctx, core.Charge{Policy: p, Key: key}); err != nil {
+					if err := g.Reset(l.Context(), under(plan, core.Charge{Policy: p, Key: key})...); err != nil {
 						l.Fatal(err)
 					}
 				}
@@ -310,14 +299,15 @@ func (l *lockstep) step(i int) {
 		quota = len(mixedPolicies) + len(heldPolicies) + l.rng.IntN(len(quotas))
 	}
 	for i, g := range []*core.Gate{l.redis, l.memory} {
-		ctx, charges := context.WithValue(l.Context(), planKey{}, l.plan), both[i]
+		ctx, charges := l.Context(), under(l.plan, both[i]...)
 		switch {
 		case op >= 31:
 			change.Policy = l.policies[i][quota]
+			change.Limit = limitUnder(l.plan, change.Policy)
 			done, err := g.Adjust(ctx, change)
 			what, seen[i] = "Adjust", fmt.Sprint(done, err)
 		case op >= 29:
-			c := core.Charge{Policy: l.policies[i][quota], Key: change.Key}
+			c := under(l.plan, core.Charge{Policy: l.policies[i][quota], Key: change.Key})[0]
 			added, err := g.RaiseUsed(ctx, c, 5*change.Raise, change.At)
 			what, seen[i] = "RaiseUsed", fmt.Sprint(added, err)
 		case op >= 27 && pick < len(l.held):
@@ -363,7 +353,7 @@ func (l *lockstep) step(i int) {
 			granted, d, err := atMost(g, ctx, charges...)
 			what, seen[i] = "SpendUpTo", fmt.Sprint(granted, show(d), err)
 		default:
-			what, seen[i] = "Reset", fmt.Sprint(g.Reset(ctx, core.Charge{Policy: charges[0].Policy, Key: charges[0].Key}))
+			what, seen[i] = "Reset", fmt.Sprint(g.Reset(ctx, core.Charge{Policy: charges[0].Policy, Key: charges[0].Key, Limit: charges[0].Limit}))
 		}
 	}
 	l.redis.AwaitLedgers() // which read the clock of this step
@@ -395,7 +385,7 @@ func (l *lockstep) checkChargedKeys(charges []core.Charge) {
 	l.Helper()
 	var names []string
 	for _, c := range charges {
-		if tag := c.Policy.Suffix(context.WithValue(l.Context(), planKey{}, l.plan), c.Key); tag != "" {
+		if tag := c.Policy.Suffix(limitUnder(l.plan, c.Policy)); tag != "" {
 			key := l.prefix + ":" + c.Key.String()
 			names = append(names, key+tag, key+core.BundleSuffix)
 		}

@@ -1,7 +1,6 @@
 package core_test
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -88,7 +87,7 @@ func TestAlternatingLimitsAtRandom(t *testing.T) {
 		}
 		t.Run(v.name, func(t *testing.T) {
 			eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
-				policy := newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: v.limits[0], For: changing(v.limits...)})
+				policy := newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: changing(v.limits...)})
 				rng := rand.New(rand.NewPCG(seed, 0))
 				for i := range rounds(t, 40) {
 					c.micros.Store(noon.Add(90 * time.Second).UnixMicro())
@@ -101,17 +100,17 @@ func TestAlternatingLimitsAtRandom(t *testing.T) {
 					sum := int64(0)
 					for range 30 {
 						c.micros.Add(rng.Int64N(7) - 3)
-						ctx := withPlan(t.Context(), rng.IntN(len(v.limits)))
+						charge.Limit = v.limits[rng.IntN(len(v.limits))]
 						charge.Cost = 1 + rng.Int64N([]int64{3, 30, 100}[rng.IntN(3)])
 						if n := len(held); n > 0 && rng.IntN(3) == 0 {
 							at := max(0, n-1-rng.IntN(4))
 							actual := rng.Int64N(2) * rng.Int64N(held[at].cost)
-							if err := held[at].Settle(ctx, actual); err != nil {
+							if err := held[at].Settle(t.Context(), actual); err != nil {
 								t.Fatal(err)
 							}
 							sum += actual - held[at].cost
 							held = slices.Delete(held, at, at+1)
-						} else if r, _, err := g.Reserve(ctx, 0, charge); err != nil {
+						} else if r, _, err := g.Reserve(t.Context(), 0, charge); err != nil {
 							t.Fatal(err)
 						} else if r != nil {
 							sum += charge.Cost
@@ -131,10 +130,10 @@ func TestAlternatingLimitsInOneInstant(t *testing.T) {
 	for _, v := range alternatingLimits {
 		t.Run(v.name, func(t *testing.T) {
 			eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
-				charge := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: v.limits[0], For: changing(v.limits...)}), Key: newKey(t, "k"), Cost: 2000}
+				charge := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: changing(v.limits...)}), Key: newKey(t, "k"), Cost: 2000}
 				got := int64(0)
 				for i := range 20 {
-					n, _, err := atMost(g, withPlan(t.Context(), i), charge)
+					n, _, err := atMost(g, t.Context(), under(i, charge)...)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -154,11 +153,11 @@ func TestAlternatingZones(t *testing.T) {
 		zones := []core.Algorithm{
 			core.Calendar{Limit: 10, Every: core.PeriodDay, In: time.UTC}, core.Calendar{Limit: 10, Every: core.PeriodDay, In: loadZone("America/New_York")},
 		}
-		charge := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: zones[0], For: changing(zones...)}), Key: newKey(t, "k"), Cost: 100}
+		charge := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: changing(zones...)}), Key: newKey(t, "k"), Cost: 100}
 		c.micros.Store(noon.UnixMicro())
 		days, got := int64(5), int64(0)
 		for i := range int(days) * 48 {
-			n, _, err := atMost(g, withPlan(t.Context(), i), charge)
+			n, _, err := atMost(g, t.Context(), under(i, charge)...)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -178,24 +177,24 @@ func TestNarrowerLimitDrains(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
 		wide := core.TokenBucket{Rate: 70, Per: time.Minute, Burst: 100}
 		narrow := core.TokenBucket{Rate: 3, Per: time.Second, Burst: 5}
-		policy := newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: wide, For: changing(wide, narrow)})
+		policy := newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: changing(wide, narrow)})
 		charge := core.Charge{Policy: policy, Key: newKey(t, "k"), Cost: 1}
-		limits := [2]context.Context{t.Context(), withPlan(t.Context(), 1)}
+		limits := []core.Algorithm{wide, narrow}
 		rng := rand.New(rand.NewPCG(1, 2))
 		for range 300 {
-			ctx := limits[rng.IntN(2)]
+			charge.Limit = limits[rng.IntN(2)]
 			charge.Cost = 1 + rng.Int64N(5)
-			d, err := g.Decide(ctx, charge)
+			d, err := g.Decide(t.Context(), charge)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if wait := d.At(0).RetryAfter; wait > 0 {
 				c.advance(wait - time.Microsecond)
-				if d, _ := g.Peek(ctx, charge); d.Allowed {
+				if d, _ := g.Peek(t.Context(), charge); d.Allowed {
 					t.Fatalf("allowed before %v", wait)
 				}
 				c.advance(time.Microsecond)
-				if d, _ := g.Peek(ctx, charge); !d.Allowed {
+				if d, _ := g.Peek(t.Context(), charge); !d.Allowed {
 					t.Fatalf("denied after %v", wait)
 				}
 			}
@@ -205,10 +204,10 @@ func TestNarrowerLimitDrains(t *testing.T) {
 		if err := g.Reset(t.Context(), core.Charge{Policy: policy, Key: charge.Key}); err != nil {
 			t.Fatal(err)
 		}
-		charge.Cost = 100
+		charge.Cost, charge.Limit = 100, wide
 		decide(t, g, charge)
-		charge.Cost = 1
-		d, err := g.Peek(limits[1], charge)
+		charge.Cost, charge.Limit = 1, narrow
+		d, err := g.Peek(t.Context(), charge)
 		if err != nil || d.At(0).RetryAfter.Truncate(time.Second) != 84*time.Second {
 			t.Errorf("%s, %v", show(d), err)
 		}
@@ -224,24 +223,24 @@ func TestAlternatingLimitsAfterClockStep(t *testing.T) {
 	}
 	for _, order := range [][]int{{0}, {1}, {2}, {0, 1}, {1, 0}, {2, 1, 0}, {0, 1, 2}, {0, 2, 1}} {
 		eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
-			charge := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: limits[0], For: changing(limits...)}), Key: newKey(t, "k"), Cost: 1}
+			charge := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: changing(limits...)}), Key: newKey(t, "k"), Cost: 1}
 			c.advance(365 * 24 * time.Hour)
 			for _, i := range order {
-				if _, err := g.Decide(withPlan(t.Context(), i), charge); err != nil {
+				if _, err := g.Decide(t.Context(), under(i, charge)...); err != nil {
 					t.Fatal(err)
 				}
 			}
 			c.advance(-365 * 24 * time.Hour)
 			for range 20*60 + 1 {
 				for _, i := range order {
-					if _, err := g.Peek(withPlan(t.Context(), i), charge); err != nil {
+					if _, err := g.Peek(t.Context(), under(i, charge)...); err != nil {
 						t.Fatal(err)
 					}
 				}
 				c.advance(time.Second)
 			}
 			for _, i := range order {
-				if d, _ := g.Peek(withPlan(t.Context(), i), charge); !d.Allowed {
+				if d, _ := g.Peek(t.Context(), under(i, charge)...); !d.Allowed {
 					t.Errorf("%v: locked for 20 minutes: %s", order, show(d))
 				}
 			}
@@ -286,8 +285,7 @@ func TestCancelUnderAnotherLimit(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
 		for _, v := range tests {
 			t.Run(v.name, func(t *testing.T) {
-				charge := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: v.from, For: changing(v.from, v.to)}), Key: newKey(t, v.name), Cost: core.NoCost}
-				now := withPlan(t.Context(), 1)
+				charge := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: changing(v.from, v.to)}), Key: newKey(t, v.name), Cost: core.NoCost}
 				charge.Cost = units(v.before)
 				decide(t, g, charge)
 				charge.Cost = v.cost
@@ -297,14 +295,14 @@ func TestCancelUnderAnotherLimit(t *testing.T) {
 				}
 				charge.Cost = units(v.after)
 				decide(t, g, charge)
-				if err := held.Cancel(now); err != nil {
+				if err := held.Cancel(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 				charge.Cost = core.NoCost
 				if n := used(t, g, charge.Policy, charge.Key); n != v.used {
 					t.Errorf("%d used under the old limit, want %d", n, v.used)
 				}
-				if d, _ = g.Peek(now, charge); d.At(0).Used != v.usedNow {
+				if d, _ = g.Peek(t.Context(), under(1, charge)...); d.At(0).Used != v.usedNow {
 					t.Errorf("%d used under the new limit, want %d", d.At(0).Used, v.usedNow)
 				}
 			})
@@ -359,7 +357,7 @@ func TestPeekDoesNotAffectDecisionInSameScript(t *testing.T) {
 		for _, v := range tests {
 			t.Run(v.name, func(t *testing.T) {
 				c.micros.Store(noon.Add(time.Second).UnixMicro())
-				charge := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: v.decide, For: changing(v.decide, v.peek)}), Key: newKey(t, v.name), Cost: 10}
+				charge := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: changing(v.decide, v.peek)}), Key: newKey(t, v.name), Cost: 10}
 				decide(t, g, charge)
 				c.advance(3 * time.Minute)
 				if v.name == "token bucket" {
@@ -367,7 +365,7 @@ func TestPeekDoesNotAffectDecisionInSameScript(t *testing.T) {
 				}
 				charge.Cost = 1
 				for range 2 {
-					denied, err := g.PeekAndDecide(withPlan(t.Context(), 1), t.Context(), charge)
+					denied, err := g.PeekAndDecide(t.Context(), under(1, charge)[0], charge)
 					if err != nil || denied != [2]bool{v.peeked, true} {
 						t.Errorf("peek and decision denied: %v, %v", denied, err)
 					}

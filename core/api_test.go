@@ -14,13 +14,10 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 )
 
-// A charge's Limit replaces that of its policy and key. It serves keys that cannot be looked up.
+// A charge's Limit replaces that of its policy.
 func TestChargeHasItsOwnLimit(t *testing.T) {
-	plans := map[string]core.Algorithm{"gold": frozen(5), "free": frozen(2)}
 	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
-		p := newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: frozen(3), For: func(_ context.Context, k core.Key) (core.Algorithm, error) {
-			return plans[k.Parts()[0]], nil
-		}})
+		p := limited(t, "p", frozen(3))
 		count := func(key string, own core.Algorithm) (n int) {
 			for decide(t, g, core.Charge{Policy: p, Key: newKey(t, key), Cost: 1, Limit: own}).Allowed {
 				n++
@@ -30,8 +27,8 @@ func TestChargeHasItsOwnLimit(t *testing.T) {
 		if n := count("other", nil); n != 3 {
 			t.Errorf("the policy's limit admits %d", n)
 		}
-		if n := count("gold", nil); n != 5 {
-			t.Errorf("the key's limit admits %d", n)
+		if n := count("gold", frozen(5)); n != 5 {
+			t.Errorf("the charge's limit admits %d", n)
 		}
 		if n := count("gold", frozen(7)); n != 2 {
 			t.Errorf("the charge's limit of 7 admits %d after 5", n)

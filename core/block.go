@@ -2,7 +2,6 @@ package core
 
 import (
 	"cmp"
-	"context"
 	"time"
 
 	"github.com/headgate/headgate/internal/algorithm"
@@ -39,7 +38,7 @@ func (b Block) compile() (compiled, error) {
 
 // blocks fills in the decision on charges if one is on a key that is known to be blocked, and
 // returns whether one is.
-func (c *denialCache) blocks(ctx context.Context, charges []Charge, d *Decision) bool {
+func (c *denialCache) blocks(charges []Charge, d *Decision) bool {
 	for i := range charges {
 		p := charges[i].Policy
 		if p == nil || !p.blocks {
@@ -48,7 +47,7 @@ func (c *denialCache) blocks(ctx context.Context, charges []Charge, d *Decision)
 		alone := [1]Charge{charges[i]}
 		alone[0].Cost = NoCost
 		var one Decision
-		if check(charges) != nil || !c.answer(ctx, alone[:], &one) {
+		if check(charges) != nil || !c.answer(alone[:], &one) {
 			continue
 		}
 		d.Source = SourceCache

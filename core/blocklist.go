@@ -77,20 +77,13 @@ func (b *Blocklist) send(
 	if key.outer == 0 {
 		return fmt.Errorf("%w: it is missing", ErrKey)
 	}
-	limit, err := b.policy.limitOf(ctx, key, nil)
-	if err != nil {
-		return err
-	}
-	block, ok := limit.current().(*algorithm.Block)
-	if !ok {
-		return fmt.Errorf("%w: the limit of %s under %s is no Block", ErrCharge, key, b.policy.name)
-	}
+	block := b.policy.own.current().(*algorithm.Block) // as NewBlocklist has checked
 	var c charge
-	c.at(key, limit)
+	c.at(key, b.policy.own)
 	c.Limit, c.policy = block, b.policy
 	requests := []request.Request{{Charges: []*request.Charge{&c.Charge}}}
 	ask(&requests[0], block)
-	err = b.gate.send(b.gate.bound(ctx), requests)
+	err := b.gate.send(b.gate.bound(ctx), requests)
 	if err == nil || deadline.Err(ctx) != nil || c.mode(err) != FailLocal {
 		return err
 	}

@@ -105,7 +105,7 @@ func TestBundleOutlivesItsBuckets(t *testing.T) {
 				if len(charges) == 0 {
 					continue
 				}
-				r, err := g.NewRequest(t.Context(), "decide", 0, charges...)
+				r, err := g.NewRequest("decide", 0, charges...)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -1,7 +1,6 @@
 package core
 
 import (
-	"context"
 	"fmt"
 	"sync"
 	"time"
@@ -126,28 +125,20 @@ func (c *compiled) current() algorithm.Limit {
 	return c.limit
 }
 
-// limitOf returns the limit of a charge on a key: the charge's own, or that of the key, or the
-// policy's.
-func (p *Policy) limitOf(ctx context.Context, key Key, own Algorithm) (*limit, error) {
-	a := own
-	if a == nil && p.forKey != nil {
-		var err error
-		if a, err = p.forKey(ctx, key); err != nil {
-			return nil, fmt.Errorf("core: limit of a key under %s: %w", p.name, err)
-		}
-	}
-	if a == nil {
+// limitOf returns the limit of a charge: its own, or the policy's if that is nil.
+func (p *Policy) limitOf(own Algorithm) (*limit, error) {
+	if own == nil {
 		return p.own, nil
 	}
-	name, ok := identity(a)
+	name, ok := identity(own)
 	if ok {
 		if l, ok := p.others.Load(name); ok {
 			return l.(*limit), nil
 		}
 	}
-	l, err := p.compile(a)
+	l, err := p.compile(own)
 	if err != nil {
-		return nil, prefixed("core: limit of a key under "+p.name+": ", err)
+		return nil, prefixed("core: limit of a charge under "+p.name+": ", err)
 	}
 	if ok {
 		if p.remembered.Add(1) > maxLimits {
@@ -188,18 +179,13 @@ func check(charges []Charge) error {
 
 // lay checks the charges and lays them out for a store. Charges of the same policy and key become
 // one.
-func (p *inquiry) lay(ctx context.Context, asked []Charge) error {
+func (p *inquiry) lay(asked []Charge) error {
 	if err := check(asked); err != nil {
 		return err
 	}
-	if varying(asked) && ctx.Value(snapshotKey{}) == nil {
-		s := &snapshot{Context: ctx}
-		defer s.end()
-		ctx = s
-	}
 	p.asked = append(p.asked[:0], asked...)
 	for i := range p.asked {
-		if err := p.add(ctx, i); err != nil {
+		if err := p.add(i); err != nil {
 			clear(p.asked)
 			p.asked = p.asked[:0] // there are no results
 			return err
@@ -214,9 +200,9 @@ func (p *inquiry) lay(ctx context.Context, asked []Charge) error {
 }
 
 // add adds an asked charge, or its cost to the charge on the same state. One state has one limit.
-func (p *inquiry) add(ctx context.Context, i int) error {
+func (p *inquiry) add(i int) error {
 	a := &p.asked[i]
-	from, err := a.Policy.limitOf(ctx, a.Key, a.Limit)
+	from, err := a.Policy.limitOf(a.Limit)
 	if err != nil {
 		return err
 	}

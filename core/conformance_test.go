@@ -38,8 +38,8 @@ func (v *vector) play(t *testing.T, g *core.Gate, c *manualClock, key core.Key) 
 	if c.micros.Store(noon.UnixMicro()); !v.at.IsZero() {
 		c.micros.Store(v.at.UnixMicro())
 	}
-	policy := newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: v.limits[0], For: changing(v.limits...)})
-	ctx := t.Context()
+	policy := newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: changing(v.limits...)})
+	ctx, plan := t.Context(), 0
 	var held []*core.Reservation
 	for i, s := range v.steps {
 		c.advance(s.after)
@@ -57,7 +57,7 @@ func (v *vector) play(t *testing.T, g *core.Gate, c *manualClock, key core.Key) 
 				}
 			}
 		}
-		charge := core.Charge{Policy: policy, Key: key, Cost: units(number[0])}
+		charge := under(plan, core.Charge{Policy: policy, Key: key, Cost: units(number[0])})[0]
 		switch word[0] {
 		case "decide":
 			d, err = g.Decide(ctx, charge)
@@ -82,10 +82,10 @@ func (v *vector) play(t *testing.T, g *core.Gate, c *manualClock, key core.Key) 
 			charge.Cost = 1
 			switch word[0] {
 			case "use":
-				ctx = withPlan(t.Context(), int(number[0]))
-				charge.Cost = core.NoCost
+				plan = int(number[0])
+				charge.Cost, charge.Limit = core.NoCost, limitUnder(plan, policy)
 			case "reset":
-				err = g.Reset(ctx, core.Charge{Policy: policy, Key: key})
+				err = g.Reset(ctx, charge)
 			case "cancel":
 				err = held[number[0]].Cancel(ctx)
 			case "settle":

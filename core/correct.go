@@ -20,7 +20,7 @@ func (r *Reservation) correct(ctx context.Context, units []int64) (open []*unset
 		if c.failed || !c.Fits || c.Spent == units[i] && !holds {
 			continue // nobody counted it, or it is a shadow without room
 		}
-		c.correct(ctx, units[i])
+		c.correct(units[i])
 		c.Correction.Held = holds
 		if c.local {
 			here = append(here, &c.Charge)
@@ -55,13 +55,10 @@ func (g *Gate) parts(charges []*request.Charge) [][]*request.Charge {
 }
 
 // correct says what becomes of a charge that is to have that many units.
-func (c *charge) correct(ctx context.Context, units int64) {
+func (c *charge) correct(units int64) {
 	spent, k := c.Limit, correctionOf(&c.Charge)
-	// The limit may have changed since, and only the present one can read the state.
-	if l, err := c.policy.limitOf(ctx, c.key, c.own); err == nil && !c.local &&
-		c.from.suffix == l.suffix {
-		c.Limit = l.current()
-		c.adjust()
+	if !c.local {
+		c.Limit = c.from.current() // another period may have begun
 	}
 	k.Whole = debt(c.Limit, units)
 	if k.Refund = c.Spent > units; k.Refund {

@@ -91,7 +91,7 @@ func (g *Gate) resolve(ctx context.Context, p *inquiry, d *Decision, charges []C
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("core: %w", err)
 	}
-	if err := p.lay(ctx, charges); err != nil {
+	if err := p.lay(charges); err != nil {
 		return err
 	}
 	p.source, d.Source = g.source, g.source

@@ -65,7 +65,6 @@ type pastDenial struct {
 
 // heldTo is the limit that a charge was denied under.
 type heldTo struct {
-	varies bool // the charge or its policy may have another limit now
 	limit  algorithm.Limit
 	denies bool
 }
@@ -100,8 +99,8 @@ func (c *denialCache) put(p *inquiry, from, to int, cost int64, d *Decision) {
 		decision: *d,
 	}
 	k.charges[0].Cost = cost
-	for i, a := range p.asked[from:to] {
-		k.limits[i] = heldTo{varies: a.Limit != nil || a.Policy.forKey != nil, denies: p.denies[from+i]}
+	for i := range k.limits {
+		k.limits[i] = heldTo{denies: p.denies[from+i]}
 		if at := p.place[from+i]; at >= 0 {
 			k.limits[i].limit = p.wire[at].Limit
 			k.keys = append(k.keys, p.wire[at].Hash)
@@ -157,8 +156,8 @@ func (g *Gate) known(
 		return false
 	}
 	start := g.start()
-	denied := op == algorithm.Decide && g.cache.answer(ctx, charges, d)
-	if !denied && !g.cache.blocks(ctx, charges, d) {
+	denied := op == algorithm.Decide && g.cache.answer(charges, d)
+	if !denied && !g.cache.blocks(charges, d) {
 		return false
 	}
 	g.tellDecision(ctx, op, d, charges, nil, start)
@@ -167,14 +166,14 @@ func (g *Gate) known(
 
 // answer fills in the decision on charges if a remembered denial holds, and returns whether one
 // does.
-func (c *denialCache) answer(ctx context.Context, charges []Charge, d *Decision) bool {
+func (c *denialCache) answer(charges []Charge, d *Decision) bool {
 	set := c.set(charges)
 	for i := range set {
 		k := set[i].Load()
 		if k == nil || !k.of(charges) {
 			continue
 		}
-		if now := c.clock(); now < k.until && !c.void(k) && k.holds(ctx, charges) {
+		if now := c.clock(); now < k.until && !c.void(k) && k.holds(charges) {
 			k.tell(now, d)
 			return true
 		}
@@ -249,10 +248,10 @@ func (k *pastDenial) of(charges []Charge) bool {
 }
 
 // holds reports whether the limits of the charges are those that they were denied under.
-func (k *pastDenial) holds(ctx context.Context, charges []Charge) bool {
+func (k *pastDenial) holds(charges []Charge) bool {
 	for i, l := range k.limits {
-		if c := &charges[i]; l.varies || c.Limit != nil {
-			now, err := c.Policy.limitOf(ctx, c.Key, c.Limit)
+		if c := &charges[i]; c.Limit != nil || k.charges[i].Limit != nil {
+			now, err := c.Policy.limitOf(c.Limit)
 			if err != nil || now.current() != l.limit || now.denies != l.denies {
 				return false
 			}

@@ -16,7 +16,7 @@ var plans = []core.Algorithm{frozen(3), frozen(5), core.SlidingWindow{Limit: 3, 
 
 func TestCachedDenialIsDropped(t *testing.T) {
 	c := func(t *testing.T, cost int64) core.Charge {
-		return core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: plans[0], For: changing(plans...)}), Key: newKey(t, "k"), Cost: cost}
+		return core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: changing(plans...)}), Key: newKey(t, "k"), Cost: cost}
 	}
 	tests := []struct {
 		name    string
@@ -64,14 +64,14 @@ func TestCachedDenialIsDropped(t *testing.T) {
 			return decide(t, gates.Gate, c)
 		}, false, core.SourceRedis},
 		{"a raised limit", func(t *testing.T, gates *cachedGate, c core.Charge, _ *core.Reservation) core.Decision {
-			d, err := gates.Decide(withPlan(t.Context(), 1), c)
+			d, err := gates.Decide(t.Context(), under(1, c)...)
 			if err != nil {
 				t.Error(err)
 			}
 			return d
 		}, true, core.SourceRedis},
 		{"another algorithm", func(t *testing.T, gates *cachedGate, c core.Charge, _ *core.Reservation) core.Decision {
-			d, err := gates.Decide(withPlan(t.Context(), 2), c)
+			d, err := gates.Decide(t.Context(), under(2, c)...)
 			if err != nil {
 				t.Error(err)
 			}

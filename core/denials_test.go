@@ -354,11 +354,11 @@ func TestDenialCacheIsBounded(t *testing.T) {
 func TestCachedDenialsAgreeWithRedis(t *testing.T) {
 	policies := []*core.Policy{
 		limited(t, "bucket", core.TokenBucket{Rate: 3, Per: time.Second, Burst: 4}),
-		newPolicy(t, core.PolicyConfig{Name: "plan", Algorithm: plans[0], For: changing(
+		newPolicy(t, core.PolicyConfig{Name: "plan", Algorithm: changing(
 			core.TokenBucket{Rate: 2, Per: time.Second, Burst: 3}, core.TokenBucket{Rate: 2, Per: time.Second, Burst: 6}, core.TokenBucket{Rate: 4, Per: time.Second, Burst: 3})}),
 		limited(t, "leaky", core.LeakyBucket{Rate: 7, Per: time.Second, Capacity: 3}),
 		limited(t, "window", core.FixedWindow{Limit: 3, Window: 700 * time.Millisecond}),
-		newPolicy(t, core.PolicyConfig{Name: "window-plan", Algorithm: plans[0], For: changing(
+		newPolicy(t, core.PolicyConfig{Name: "window-plan", Algorithm: changing(
 			core.FixedWindow{Limit: 2, Window: time.Second, FromFirst: true}, core.FixedWindow{Limit: 4, Window: time.Second, FromFirst: true})}),
 		limited(t, "counters", core.SlidingWindow{Limit: 3, Window: 800 * time.Millisecond}),
 		limited(t, "buckets", core.SlidingWindow{Limit: 3, Window: 800 * time.Millisecond, Buckets: 8}),
@@ -382,13 +382,14 @@ func TestCachedDenialsAgreeWithRedis(t *testing.T) {
 			stale := int64(0) // until then a cached denial may be outdated
 			used := rapid.Permutation(policies).Draw(rt, "policies")[:3]
 			for range rounds(t, 200) {
-				ctx := withPlan(t.Context(), rapid.SampledFrom([]int{0, 0, 0, 1, 2}).Draw(rt, "plan"))
+				ctx, plan := t.Context(), rapid.SampledFrom([]int{0, 0, 0, 1, 2}).Draw(rt, "plan")
 				var charges []core.Charge
 				for i := range rapid.SampledFrom([]int{1, 1, 1, 2, 3}).Draw(rt, "charges") {
 					charges = append(charges, core.Charge{
 						Policy: used[i], Key: newKey(t, fmt.Sprint(run)), Cost: rapid.SampledFrom([]int64{1, 1, 1, 2, 3, 5, core.NoCost}).Draw(rt, "cost"),
 					})
 				}
+				charges = under(plan, charges...)
 				gate := gates.Gate
 				other := rapid.IntRange(0, 9).Draw(rt, "other") == 9
 				if other {

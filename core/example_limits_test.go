@@ -9,42 +9,6 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// For looks up the limit of a key, such as that of its customer's plan. Key.Parts returns the parts
-// that NewKey was given.
-func ExampleNewPolicy_for() {
-	plans := map[string]core.Algorithm{ // an application reads them from its cache
-		"acme": core.PerMinute(1000),
-	}
-	api, err := core.NewPolicy(core.PolicyConfig{
-		Name:      "api",
-		Algorithm: core.PerMinute(60), // of every tenant without a plan
-		For: func(_ context.Context, key core.Key) (core.Algorithm, error) {
-			return plans[key.Parts()[0]], nil // nil means PolicyConfig.Algorithm
-		},
-	})
-	if err != nil {
-		log.Fatal(err)
-	}
-	gate, err := core.NewMemory(core.Config{Clock: new(core.ManualClock)})
-	if err != nil {
-		log.Fatal(err)
-	}
-	for _, tenant := range []string{"acme", "umbrella"} {
-		key, err := core.NewKey(tenant, "user-1")
-		if err != nil {
-			log.Fatal(err)
-		}
-		d, err := gate.Decide(context.Background(), core.Charge{Policy: api, Key: key, Cost: 1})
-		if err != nil {
-			log.Fatal(err)
-		}
-		fmt.Println(tenant, d.At(0).Remaining, "of", d.At(0).Limit)
-	}
-	// Output:
-	// acme 999 of 1000
-	// umbrella 59 of 60
-}
-
 // Charge.Limit is for callers that know the limit already, for example from a verified token. The
 // key may then be a hash.
 func ExampleCharge_limit() {

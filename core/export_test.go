@@ -128,8 +128,8 @@ func Collide(policies ...*Policy) {
 }
 
 // Suffix returns the end of the names of a policy's keys.
-func (p *Policy) Suffix(ctx context.Context, key Key) string {
-	l, err := p.limitOf(ctx, key, nil)
+func (p *Policy) Suffix(own Algorithm) string {
+	l, err := p.limitOf(own)
 	if err != nil {
 		return err.Error()
 	}
@@ -186,18 +186,18 @@ func Drop(g *Gate, s *Semaphore, key Key, id string) (int, error) {
 	return len(was), err
 }
 
-// PeekAndDecide peeks at a charge under the limits of one context and decides it under those of
-// another, in one round trip. It reports which of the two were denied.
-func (g *Gate) PeekAndDecide(peek, decide context.Context, c Charge) (denied [2]bool, err error) {
+// PeekAndDecide peeks at a charge and decides another one, in one round trip. It reports which of the
+// two were denied.
+func (g *Gate) PeekAndDecide(ctx context.Context, peek, decide Charge) (denied [2]bool, err error) {
 	var requests []request.Request
 	for i, op := range []algorithm.Operation{algorithm.Peek, algorithm.Decide} {
 		p := new(inquiry)
-		if err := p.lay([]context.Context{peek, decide}[i], []Charge{c}); err != nil {
+		if err := p.lay([]Charge{[]Charge{peek, decide}[i]}); err != nil {
 			return denied, err
 		}
 		requests = append(requests, request.Request{Op: op, Charges: p.charges})
 	}
-	err = g.store.Decide(decide, requests)
+	err = g.store.Decide(ctx, requests)
 	return [2]bool{requests[0].Verdict != 0, requests[1].Verdict != 0}, err
 }
 
@@ -208,9 +208,9 @@ type ScriptRequest struct {
 }
 
 // NewRequest builds a request. It returns nil if no charge keeps state.
-func (g *Gate) NewRequest(ctx context.Context, op string, bound int64, charges ...Charge) (*ScriptRequest, error) {
+func (g *Gate) NewRequest(op string, bound int64, charges ...Charge) (*ScriptRequest, error) {
 	p := &inquiry{op: algorithm.Operation(op), bound: bound}
-	if err := p.lay(ctx, charges); err != nil || len(p.wire) == 0 {
+	if err := p.lay(charges); err != nil || len(p.wire) == 0 {
 		return nil, err
 	}
 	return &ScriptRequest{inquiry: p, request: request.Request{Op: p.op, Bound: bound, Charges: p.charges, Receipts: true}}, nil
@@ -221,7 +221,7 @@ func (r *ScriptRequest) WithoutReceipts() { r.request.Receipts = false }
 
 // Refund returns a request that refunds what r spent, or up to units of each charge, as Settle
 // does. It returns nil if nothing was spent.
-func (r *ScriptRequest) Refund(ctx context.Context, whole bool, units int64) *ScriptRequest {
+func (r *ScriptRequest) Refund(whole bool, units int64) *ScriptRequest {
 	give := request.Request{Op: algorithm.Give}
 	for i := range r.inquiry.wire {
 		c := r.inquiry.wire[i]
@@ -233,9 +233,7 @@ func (r *ScriptRequest) Refund(ctx context.Context, whole bool, units int64) *Sc
 			continue
 		}
 		spent := c.Limit
-		if l, err := c.policy.limitOf(ctx, c.key, c.own); err == nil && c.from.suffix == l.suffix {
-			c.Limit = l.current()
-		}
+		c.Limit = c.from.current()
 		c.Cost = algorithm.Back(spent, c.Limit, n)
 		give.Charges = append(give.Charges, &c.Charge)
 	}

@@ -176,9 +176,30 @@ func show(d core.Decision) string {
 	return b.String()
 }
 
-// withPlan makes a changing policy use its i-th limit.
-func withPlan(ctx context.Context, i int) context.Context {
-	return context.WithValue(ctx, planKey{}, i)
+// alternating is the algorithm of a policy whose charges take turns with several limits. Charges
+// without a limit of their own have the first.
+type alternating struct {
+	core.Algorithm
+	limits []core.Algorithm
+}
+
+func changing(limits ...core.Algorithm) core.Algorithm { return alternating{limits[0], limits} }
+
+// limitUnder returns the i-th limit of a policy whose limits alternate, and nil for others.
+func limitUnder(i int, p *core.Policy) core.Algorithm {
+	if a, ok := p.Algorithm().(alternating); ok {
+		return a.limits[i%len(a.limits)]
+	}
+	return nil
+}
+
+// under returns charges with the i-th limits of their policies.
+func under(i int, charges ...core.Charge) []core.Charge {
+	charges = slices.Clone(charges)
+	for at := range charges {
+		charges[at].Limit = limitUnder(i, charges[at].Policy)
+	}
+	return charges
 }
 
 // rounds returns n, or less on miniredis, whose Lua is slow under the race detector.

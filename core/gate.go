@@ -119,7 +119,7 @@ func (g *Gate) reset(ctx context.Context, charges []Charge) error {
 	var errs []error
 	for i := range charges {
 		a := &charges[i]
-		limit, err := a.Policy.limitOf(ctx, a.Key, a.Limit)
+		limit, err := a.Policy.limitOf(a.Limit)
 		if err == nil && limit.suffix != "" {
 			err = g.forget(ctx, a.Key, limit)
 		}

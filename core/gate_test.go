@@ -364,17 +364,13 @@ func TestForeignValueIsMisconfiguration(t *testing.T) {
 	})
 }
 
-// Decide returns the error of PolicyConfig.For, whatever it wraps, and spends nothing.
-func TestErrorOfForIsReturned(t *testing.T) {
-	fault := fmt.Errorf("another error: %w", core.ErrMisconfigured)
-	failing := newPolicy(t, core.PolicyConfig{
-		Name: "failing", Algorithm: core.PerSecond(1), For: func(context.Context, core.Key) (core.Algorithm, error) { return nil, fault },
-	})
+// Decide returns the fault of a Charge.Limit, and spends nothing.
+func TestErrorOfALimitIsReturned(t *testing.T) {
 	good := core.Charge{Policy: limited(t, "good", core.PerSecond(1)), Key: newKey(t, "k"), Cost: 1}
-	bad := core.Charge{Policy: failing, Key: good.Key, Cost: 1}
+	bad := core.Charge{Policy: limited(t, "bad", core.PerSecond(1)), Key: good.Key, Cost: 1, Limit: core.PerSecond(-1)}
 	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
 		for _, charges := range [][]core.Charge{{bad}, {bad, good}, {good, bad}} {
-			if d, err := g.Decide(t.Context(), charges...); !errors.Is(err, fault) || d.Allowed || d.Len() > 0 {
+			if d, err := g.Decide(t.Context(), charges...); err == nil || d.Allowed || d.Len() > 0 {
 				t.Errorf("%v, %s", err, show(d))
 			}
 		}

@@ -308,28 +308,28 @@ func TestHoldIsValidated(t *testing.T) {
 // A hold goes back under the limit of the moment, whatever limit it was charged under.
 func TestHoldExpiresUnderAnotherLimit(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
-		p := newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: core.Unlimited{}, Hold: time.Second, For: changing(
+		p := newPolicy(t, core.PolicyConfig{Name: "p", Hold: time.Second, Algorithm: changing(
 			core.TokenBucket{Rate: 1009, Per: time.Hour, Burst: 30}, core.TokenBucket{Rate: 7, Per: time.Hour, Burst: 30},
 		)})
 		key := newKey(t, "k")
 		for i := range 20 {
-			ctx := withPlan(t.Context(), i%2)
-			short, d, err := g.Charge(ctx, core.Charge{Policy: p, Key: key, Cost: 1})
+			charge := under(i%2, core.Charge{Policy: p, Key: key, Cost: 1})[0]
+			short, d, err := g.Charge(t.Context(), charge)
 			if short == nil {
 				t.Fatal(show(d), err)
 			}
 			c.advance(900 * time.Millisecond)
-			late, d, err := g.Charge(ctx, core.Charge{Policy: p, Key: key, Cost: 1})
+			late, d, err := g.Charge(t.Context(), charge)
 			if late == nil {
 				t.Fatal(show(d), err)
 			}
 			c.advance(200 * time.Millisecond)
-			if err := late.Settle(withPlan(t.Context(), 1-i%2), 0); err != nil {
+			if err := late.Settle(t.Context(), 0); err != nil {
 				t.Fatal(err)
 			}
 		}
 		c.advance(time.Minute)
-		d, err := g.Peek(withPlan(t.Context(), 0), core.Charge{Policy: p, Key: key, Cost: 1})
+		d, err := g.Peek(t.Context(), under(0, core.Charge{Policy: p, Key: key, Cost: 1})...)
 		if err != nil || d.At(0).Used > 1 { // a part of a token may be left of each change
 			t.Errorf("%s, %v", show(d), err)
 		}

@@ -134,7 +134,7 @@ func (g *Gate) seed(ctx context.Context, p *inquiry, r *request.Request) error {
 func (g *Gate) seedKey(ctx context.Context, c Charge) error {
 	p := newInquiry(algorithm.Peek, 0)
 	defer p.release()
-	if err := p.lay(ctx, []Charge{c}); err != nil {
+	if err := p.lay([]Charge{c}); err != nil {
 		return err
 	}
 	return g.seed(ctx, p, &request.Request{Charges: p.charges})
@@ -207,7 +207,7 @@ func (g *Gate) askLedger(ctx context.Context, c Charge) error {
 
 // seedFrom asks the ledger of a key for the period of that time, and seeds the key.
 func (g *Gate) seedFrom(ctx context.Context, c *Charge, now time.Time) error {
-	limit, err := c.Policy.limitOf(ctx, c.Key, c.Limit)
+	limit, err := c.Policy.limitOf(c.Limit)
 	if err != nil {
 		return err
 	}

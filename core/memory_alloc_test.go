@@ -31,9 +31,7 @@ func TestMemoryAllocatesNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		forKey := core.Charge{Policy: newPolicy(t, core.PolicyConfig{
-			Name: "for", Algorithm: core.DenyAll{}, For: func(context.Context, core.Key) (core.Algorithm, error) { return nil, nil },
-		}), Key: k, Cost: 1}
+		own := core.Charge{Policy: limited(t, "own", core.DenyAll{}), Key: k, Cost: 1, Limit: core.PerHour(10)}
 		for range 3 {
 			decide(t, g, c) // so that Peek finds the key
 		}
@@ -42,7 +40,7 @@ func TestMemoryAllocatesNothing(t *testing.T) {
 			"Peek":          func() { _, _ = g.Peek(ctx, c) },
 			"Allow":         func() { _, _ = l.Allow(ctx, k) },
 			"several":       func() { _, _ = g.Decide(ctx, several...) },
-			"limits of For": func() { _, _ = g.Decide(ctx, forKey) },
+			"its own limit": func() { _, _ = g.Decide(ctx, own) },
 		}
 		for name, call := range calls {
 			for range 20 { // admitted at first, then denied

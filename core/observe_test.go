@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/headgate/headgate/internal/redistest"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -46,7 +48,7 @@ func TestObserveChangesNothing(t *testing.T) {
 				Key:  rapid.SampledFrom(keys).Draw(r, "key"),
 				Cost: rapid.OneOf(rapid.Int64Range(0, 12), rapid.Int64()).Draw(r, "cost"),
 			}
-			ctx := withPlan(ctx, rapid.IntRange(0, 3).Draw(r, "plan"))
+			c = under(rapid.IntRange(0, 3).Draw(r, "plan"), c)[0]
 			op := rapid.SampledFrom([]string{"decide", "decide", "decide", "peek", "reset"}).
 				Draw(r, "op")
 			var (
@@ -88,13 +90,9 @@ func TestObserveChangesNothing(t *testing.T) {
 
 // A Gate without an observer rejects an invalid charge with the same words.
 func TestUnobservedChargeFailsWithSameError(t *testing.T) {
-	fault := errors.New("no customer")
 	ended, end := context.WithCancel(t.Context())
 	end()
 	p, k := limited(t, "p", core.PerSecond(1)), newKey(t, "k")
-	unknown := newPolicy(t, core.PolicyConfig{
-		Name: "unknown", Algorithm: core.PerSecond(1), For: func(context.Context, core.Key) (core.Algorithm, error) { return nil, fault },
-	})
 	for name, tt := range map[string]struct {
 		ctx    context.Context
 		charge core.Charge
@@ -103,7 +101,6 @@ func TestUnobservedChargeFailsWithSameError(t *testing.T) {
 		"no policy":        {t.Context(), core.Charge{Key: k, Cost: 1}, core.ErrCharge},
 		"no key":           {t.Context(), core.Charge{Policy: p, Cost: 1}, core.ErrKey},
 		"a negative cost":  {t.Context(), core.Charge{Policy: p, Key: k, Cost: -2}, core.ErrCharge},
-		"no limit":         {t.Context(), core.Charge{Policy: unknown, Key: k, Cost: 1}, fault},
 		"an ended context": {ended, core.Charge{Policy: p, Key: k, Cost: 1}, context.Canceled},
 		"closed":           {t.Context(), core.Charge{Policy: p, Key: k, Cost: 1}, core.ErrClosed},
 	} {
@@ -180,4 +177,30 @@ func TestMemorySurvivesPanicOfItsClock(t *testing.T) {
 			t.Fatal("the decision after the panic blocks")
 		}
 	}
+}
+
+// An event tells what its decision was on, also if a cached denial answers.
+func TestEventTellsTheCharges(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		var seen [][]core.Charge
+		var sources []core.Source
+		g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, Observe: func(_ context.Context, e core.Event) {
+			if e, ok := e.(*core.DecisionEvent); ok {
+				seen, sources = append(seen, slices.Clone(e.Charges)), append(sources, e.Decision.Source)
+			}
+		}})
+		g.InjectClock(newClock().now)
+		charge := core.Charge{Policy: limited(t, "p", frozen(1)), Key: newKey(t, "k"), Cost: 1}
+		for range 3 {
+			decide(t, g, charge)
+		}
+		if len(seen) != 3 || sources[2] != core.SourceCache {
+			t.Fatalf("%d events, %v", len(seen), sources)
+		}
+		for _, charges := range seen {
+			if len(charges) != 1 || charges[0] != charge {
+				t.Errorf("an event tells of %v", charges)
+			}
+		}
+	})
 }

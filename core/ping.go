@@ -40,7 +40,7 @@ func tryPing(ctx context.Context, store *redisstore.Store, limits map[string]Alg
 		charges = append(charges, Charge{Policy: policy, Key: key, Cost: 1})
 	}
 	var p inquiry
-	if err := p.lay(ctx, charges); err != nil {
+	if err := p.lay(charges); err != nil {
 		return err
 	}
 	return store.Insist(ctx, []request.Request{{Op: algorithm.Decide, Charges: p.charges}})

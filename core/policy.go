@@ -22,15 +22,8 @@ type PolicyConfig struct {
 	// Name identifies the policy among those on the same key, in Redis and in headers. It has 1 to
 	// 64 of the characters A-Z a-z 0-9 _ . and -.
 	Name string
-	// Algorithm is the limit. It is required.
+	// Algorithm is the limit of every charge without a Charge.Limit. It is required.
 	Algorithm Algorithm
-	// For, if not nil, returns a key's own limit, such as that of its customer's plan, or nil for
-	// Algorithm. Key.Parts tells whose key it is. If the key is a hash, as of keyfunc.Header, set
-	// Charge.Limit or nethttp.Rule.Limit instead. For is called for every charge without a limit of
-	// its own, in the goroutine of the caller, and must be fast and safe for concurrent use. Its
-	// error is returned by the decision, which denies. Each algorithm says what becomes of spent
-	// units when its limit changes; a limit of another algorithm starts anew.
-	For func(ctx context.Context, key Key) (Algorithm, error)
 	// Unit is the unit of the policy's costs. It decides which headers state the policy; see Unit.
 	// Zero means UnitRequests.
 	Unit Unit
@@ -71,9 +64,9 @@ type PolicyConfig struct {
 	// no further round trips for it.
 	//
 	// Algorithm must be a Calendar, a FixedWindow of at least a minute without FromFirst, or a
-	// TokenBucket with Rate 0, which is one period; with For it may be without state. Nothing is
-	// told while a key has a limit of another kind, and while Redis does not answer; later
-	// decisions make up for that.
+	// TokenBucket with Rate 0, which is one period; or without state, for charges that have such a
+	// limit of their own. Nothing is told while a key has a limit of another kind, and while Redis
+	// does not answer; later decisions make up for that.
 	Thresholds []int
 }
 
@@ -84,7 +77,6 @@ type Policy struct {
 	name      string
 	algorithm Algorithm
 	own       *limit // the compiled algorithm
-	forKey    func(context.Context, Key) (Algorithm, error)
 	unit      Unit
 	onFailure FailureMode
 	shadow    bool
@@ -122,7 +114,6 @@ func NewPolicy(cfg PolicyConfig) (*Policy, error) {
 	p := &Policy{
 		name:      cfg.Name,
 		algorithm: cfg.Algorithm,
-		forKey:    cfg.For,
 		unit:      cfg.Unit,
 		onFailure: cfg.OnFailure,
 		shadow:    cfg.Shadow,
@@ -152,7 +143,7 @@ func NewPolicy(cfg PolicyConfig) (*Policy, error) {
 		errs = append(errs, p.checkQuota("Ledger"))
 	}
 	p.thresholds = slices.Clone(cfg.Thresholds)
-	errs = append(errs, checkThresholds(p.thresholds, p.own, cfg.For != nil))
+	errs = append(errs, checkThresholds(p.thresholds, p.own))
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}

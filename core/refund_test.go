@@ -271,11 +271,11 @@ func TestAlternatingAnchorsCountSeparately(t *testing.T) {
 			core.Calendar{Limit: 5, Every: core.PeriodDay, In: time.UTC, Anchor: noon.Add(-6 * time.Hour)},
 			core.Calendar{Limit: 5, Every: core.PeriodDay, In: time.UTC, Anchor: noon.Add(6 * time.Hour)},
 		}
-		charge := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: days[0], For: changing(days...)}), Key: newKey(t, "k"), Cost: 5}
+		charge := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: changing(days...)}), Key: newKey(t, "k"), Cost: 5}
 		c.micros.Store(noon.Add(-6 * time.Hour).UnixMicro())
 		got := int64(0)
 		for i := range 24 {
-			n, _, err := atMost(g, withPlan(t.Context(), i), core.Charge{Policy: charge.Policy, Key: charge.Key, Cost: 1})
+			n, _, err := atMost(g, t.Context(), under(i, core.Charge{Policy: charge.Policy, Key: charge.Key, Cost: 1})...)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -286,7 +286,7 @@ func TestAlternatingAnchorsCountSeparately(t *testing.T) {
 			t.Errorf("%d admitted in one day of the first anchor and two of the second", got)
 		}
 		for i, anchor := range days {
-			d, err := g.Peek(withPlan(t.Context(), i), core.Charge{Policy: charge.Policy, Key: charge.Key, Cost: core.NoCost})
+			d, err := g.Peek(t.Context(), under(i, core.Charge{Policy: charge.Policy, Key: charge.Key, Cost: core.NoCost})...)
 			if err != nil || d.At(0).Used > 5 {
 				t.Errorf("%+v: %s, %v", anchor, show(d), err)
 			}
@@ -302,12 +302,11 @@ func TestWidenedWindowKeepsItsCount(t *testing.T) {
 	}
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
 		c.micros.Store(noon.UnixMicro())
-		charge := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: limits[0], For: changing(limits...)}), Key: newKey(t, "k"), Cost: 5}
+		charge := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: changing(limits...)}), Key: newKey(t, "k"), Cost: 5}
 		decide(t, g, charge)
-		wide := withPlan(t.Context(), 1)
-		charge.Cost = 1
+		charge.Cost, charge.Limit = 1, limits[1]
 		for range 60 {
-			if d, err := g.Decide(wide, charge); err != nil || d.Allowed {
+			if d, err := g.Decide(t.Context(), charge); err != nil || d.Allowed {
 				t.Fatalf("%v after noon: %s, %v", time.Duration(c.now()-noon.UnixMicro())*time.Microsecond, show(d), err)
 			}
 			c.advance(time.Minute)
@@ -319,10 +318,10 @@ func TestWidenedWindowKeepsItsCount(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		client := s.Client(t)
 		g := redisGate(t, client, core.Config{Prefix: s.Prefix})
-		charge := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: limits[0], For: changing(limits...)}), Key: newKey(t, "k"), Cost: 5}
+		charge := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: changing(limits...)}), Key: newKey(t, "k"), Cost: 5}
 		for {
 			decide(t, g, charge)
-			d, err := g.Decide(withPlan(t.Context(), 1), charge)
+			d, err := g.Decide(t.Context(), under(1, charge)...)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -401,12 +400,12 @@ func TestDebtInAWidenedWindow(t *testing.T) {
 		client, clock := s.Client(t), newClock()
 		g := redisGate(t, client, core.Config{Prefix: s.Prefix, DisableDenialCache: true})
 		g.InjectClock(clock.now)
-		charge := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: limits[0], For: changing(limits...)}), Key: newKey(t, "k"), Cost: 5}
+		charge := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: changing(limits...)}), Key: newKey(t, "k"), Cost: 5}
 		r, _ := reserve(t, g, 0, charge)
 		settle(t, r, 10)
 		clock.advance(1100 * time.Millisecond)
 		charge.Cost = 1
-		d, err := g.Decide(withPlan(t.Context(), 1), charge)
+		d, err := g.Decide(t.Context(), under(1, charge)...)
 		if err != nil || d.Allowed {
 			t.Fatal(show(d), err)
 		}

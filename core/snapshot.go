@@ -7,15 +7,14 @@ import (
 )
 
 // Snapshot returns the value of key in the snapshot of ctx: what load returned when Snapshot was
-// first called with that key. So PolicyConfig.For, and the functions of a nethttp.Rule and a
-// nethttp.Cap that return limits and shares, see one state of data that changes meanwhile, such as
+// first called with that key. So the functions of a nethttp.Rule and a
+// nethttp.Cap that return limits and shares see one state of data that changes meanwhile, such as
 // a configuration that is replaced, for all charges of a decision and all rules of a request:
 //
 //	config := core.Snapshot(ctx, &current, current.Load) // current is an atomic.Pointer
 //
-// A Gate takes a snapshot for a decision if several of its charges have a limit of
-// PolicyConfig.For, and a nethttp.Guard takes one for a request if its rules or caps have limits of
-// their own. Without a snapshot, Snapshot calls load each time. It allocates nothing then.
+// A nethttp.Guard takes a snapshot for a request if its rules or caps have limits of their own.
+// Without a snapshot, Snapshot calls load each time. It allocates nothing then.
 //
 // The key must be comparable, and is compared with its type and V. A pointer to the data is a good
 // one. If several goroutines call load at once, the value of the first to return counts.
@@ -43,10 +42,6 @@ func WithSnapshot(ctx context.Context) (_ context.Context, end func()) {
 	s := &snapshot{Context: ctx}
 	return s, s.end
 }
-
-// PerKey reports whether keys may have limits of their own under the policy: whether it has a
-// PolicyConfig.For.
-func (p *Policy) PerKey() bool { return p.forKey != nil }
 
 type snapshotKey struct{}
 
@@ -108,15 +103,4 @@ func (s *snapshot) keep(key, value any) any {
 		s.all = append(s.all, loaded{key, value})
 	}
 	return value
-}
-
-// varying reports whether several charges have limits that depend on the key.
-func varying(charges []Charge) bool {
-	n := 0
-	for i := range charges {
-		if charges[i].Limit == nil && charges[i].Policy.forKey != nil {
-			n++
-		}
-	}
-	return n > 1
 }

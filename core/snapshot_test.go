@@ -1,16 +1,12 @@
 package core_test
 
 import (
-	"context"
 	"errors"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/internal/redistest"
 )
 
 // A snapshot loads each key once, until it ends.
@@ -78,62 +74,6 @@ func TestSnapshotOfSeveralGoroutines(t *testing.T) {
 			t.Errorf("they see %v", seen)
 		}
 	}
-}
-
-// All charges of a decision are decided by one snapshot, whatever changes meanwhile.
-func TestForSeesOneSnapshotOfADecision(t *testing.T) {
-	var current atomic.Int64
-	limitOf := func(ctx context.Context, _ core.Key) (core.Algorithm, error) {
-		n := core.Snapshot(ctx, &current, func() int64 { return current.Add(1) })
-		return core.TokenBucket{Rate: n, Per: time.Hour, Burst: n}, nil
-	}
-	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
-		var charges []core.Charge
-		for _, name := range []string{"a", "b", "c"} {
-			p := newPolicy(t, core.PolicyConfig{Name: name, Algorithm: core.PerHour(1), For: limitOf})
-			if !p.PerKey() {
-				t.Error("a policy with a For does not say so")
-			}
-			charges = append(charges, core.Charge{Policy: p, Key: newKey(t, "k"), Cost: 1})
-		}
-		for range 5 {
-			d := decide(t, g, charges...)
-			for i := range charges {
-				if d.At(i).Limit != d.At(0).Limit {
-					t.Errorf("limits of one decision: %s", show(d))
-				}
-			}
-		}
-	})
-	if limited(t, "p", core.PerHour(1)).PerKey() {
-		t.Error("a policy without a For says that it has one")
-	}
-}
-
-// An event tells what its decision was on, also if a cached denial answers.
-func TestEventTellsTheCharges(t *testing.T) {
-	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		var seen [][]core.Charge
-		var sources []core.Source
-		g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, Observe: func(_ context.Context, e core.Event) {
-			if e, ok := e.(*core.DecisionEvent); ok {
-				seen, sources = append(seen, slices.Clone(e.Charges)), append(sources, e.Decision.Source)
-			}
-		}})
-		g.InjectClock(newClock().now)
-		charge := core.Charge{Policy: limited(t, "p", frozen(1)), Key: newKey(t, "k"), Cost: 1}
-		for range 3 {
-			decide(t, g, charge)
-		}
-		if len(seen) != 3 || sources[2] != core.SourceCache {
-			t.Fatalf("%d events, %v", len(seen), sources)
-		}
-		for _, charges := range seen {
-			if len(charges) != 1 || charges[0] != charge {
-				t.Errorf("an event tells of %v", charges)
-			}
-		}
-	})
 }
 
 func TestSnapshotAllocatesNothingWithoutOne(t *testing.T) {

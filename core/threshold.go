@@ -13,7 +13,7 @@ const maxThresholds = 8
 
 // checkThresholds returns the fault of PolicyConfig.Thresholds. own is the limit of the policy, or
 // nil. If keys have limits of their own, that may be one without state.
-func checkThresholds(percents []int, own *limit, perKey bool) error {
+func checkThresholds(percents []int, own *limit) error {
 	const field = "core: PolicyConfig.Thresholds"
 	if len(percents) > maxThresholds {
 		return fmt.Errorf("%s has %d entries: it must have at most %d",
@@ -32,7 +32,7 @@ func checkThresholds(percents []int, own *limit, perKey bool) error {
 		return nil
 	}
 	current := own.current()
-	counts := current == nil && perKey
+	counts := current == nil // the charges have limits of their own
 	if current != nil {
 		_, counts = algorithm.SpanOf(current, make([]int64, current.Fields()))
 	}

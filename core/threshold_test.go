@@ -35,8 +35,8 @@ func TestThresholdFaults(t *testing.T) {
 		"short window":        {core.FixedWindow{Limit: 9, Window: time.Second}, []int{80}, "core: PolicyConfig.Thresholds is set"},
 		"sliding window":      {core.AnyHour(9), []int{80}, "core: PolicyConfig.Thresholds is set"},
 		"block":               {core.Block{Strikes: 1, Within: time.Hour, For: time.Hour}, []int{80}, "core: PolicyConfig.Thresholds is set"},
-		"unlimited":           {core.Unlimited{}, []int{80}, "core: PolicyConfig.Thresholds is set"},
-		"for each key":        {core.DenyAll{}, []int{80}, "core: PolicyConfig.Thresholds is set"},
+		"unlimited":           {core.Unlimited{}, []int{80}, ""}, // for charges with limits of their own
+		"nothing":             {core.DenyAll{}, []int{80}, ""},
 		"no algorithm":        {nil, []int{0}, "core: PolicyConfig.Thresholds[0] is 0"},
 		"calendar":            {month, []int{1, 100}, ""},
 		"window":              {core.FixedWindow{Limit: 9, Window: time.Minute}, []int{80}, ""},
@@ -234,15 +234,16 @@ func TestThresholdsOfSeveralPolicies(t *testing.T) {
 		of := func(name string, percent int, shadow bool) *core.Policy {
 			return newPolicy(t, core.PolicyConfig{
 				Name: name, Algorithm: frozen(10), Thresholds: []int{percent}, Shadow: shadow,
-				For: func(_ context.Context, k core.Key) (core.Algorithm, error) {
-					return map[string]core.Algorithm{"other": core.AnyHour(10), "short": core.FixedWindow{Limit: 5, Window: time.Second}, "less": frozen(5), "none": core.Unlimited{}}[k.Parts()[0]], nil
-				},
 			})
 		}
 		half, most := of("half", 50, false), of("most", 90, true)
+		limits := map[string]core.Algorithm{
+			"other": core.AnyHour(10), "short": core.FixedWindow{Limit: 5, Window: time.Second}, "less": frozen(5), "none": core.Unlimited{},
+		}
 		for _, key := range []string{"a", "b", "other", "short", "less", "none"} {
-			k := newKey(t, key)
-			decide(t, g, core.Charge{Policy: half, Key: k, Cost: 5}, core.Charge{Policy: most, Key: k, Cost: 5})
+			k, own := newKey(t, key), limits[key]
+			decide(t, g,
+				core.Charge{Policy: half, Key: k, Cost: 5, Limit: own}, core.Charge{Policy: most, Key: k, Cost: 5, Limit: own})
 		}
 		l.want(t, g, "half a 50%: 5 of 10", "half b 50%: 5 of 10", "half less 50%: 5 of 5", "most less 90%: 5 of 5")
 	})

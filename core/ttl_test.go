@@ -75,7 +75,7 @@ func TestKeyOutlivesItsLog(t *testing.T) {
 						limits = append(limits, core.SlidingLog{Windows: []core.Window{{Limit: 10_000, Width: w}}})
 					}
 				}
-				charge := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: core.DenyAll{}, For: changing(limits...)}), Key: newKey(t, "k"), Cost: 1}
+				charge := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: changing(limits...)}), Key: newKey(t, "k"), Cost: 1}
 				kept, plan := 0, 0
 				var before time.Duration
 				for i := range rounds(t, 400) {
@@ -83,7 +83,8 @@ func TestKeyOutlivesItsLog(t *testing.T) {
 						plan = rand.IntN(len(widths))
 					}
 					time.Sleep(time.Duration(rand.IntN(2)) * time.Millisecond)
-					ctx := withPlan(t.Context(), plan)
+					ctx := t.Context()
+					charge.Limit = limits[plan]
 					if d, err := g.Decide(ctx, charge); err != nil || !d.Allowed {
 						t.Fatal(show(d), err)
 					}

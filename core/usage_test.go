@@ -1,7 +1,6 @@
 package core_test
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"testing"
@@ -15,10 +14,7 @@ func TestPeekTellsUsage(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
 		key := newKey(t, "acme")
 		api, free, none := limited(t, "api", frozen(10)), limited(t, "free", core.Unlimited{}), limited(t, "none", core.DenyAll{})
-		plan := newPolicy(t, core.PolicyConfig{
-			Name: "plan", Algorithm: core.PerHour(1),
-			For: func(context.Context, core.Key) (core.Algorithm, error) { return frozen(3), nil },
-		})
+		plan := limited(t, "plan", frozen(3))
 		decide(t, g, core.Charge{Policy: api, Key: key, Cost: 4}, core.Charge{Policy: plan, Key: key, Cost: 3})
 		decide(t, g, core.Charge{Policy: plan, Key: key, Cost: 1}) // is denied
 		for range 2 {

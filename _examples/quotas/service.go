@@ -59,13 +59,13 @@ func newService(client redis.UniversalClient, file string, db *database) (s *ser
 // newGuard returns the limits of the API. Each is that of the tenant's plan.
 func (s *service) newGuard() (*nethttp.Guard, error) {
 	requests, err := core.NewPolicy(core.PolicyConfig{
-		Name: "requests", Algorithm: core.PerMinute(10), For: s.limitOf("requests"),
+		Name: "requests", Algorithm: core.PerMinute(10),
 	})
 	if err != nil {
 		return nil, err
 	}
 	s.month, err = core.NewPolicy(core.PolicyConfig{
-		Name: "month", For: s.limitOf("month"), OnFailure: core.FailClosed,
+		Name: "month", OnFailure: core.FailClosed,
 		Algorithm:  core.DenyAll{}, // of a plan without one
 		Ledger:     s.usedBefore,
 		Raisable:   true,
@@ -82,8 +82,11 @@ func (s *service) newGuard() (*nethttp.Guard, error) {
 	return nethttp.NewGuard(nethttp.Config{
 		Gate: s.gate,
 		Rules: []nethttp.Rule{
-			{Policy: requests, Key: tenant},
-			{Policy: s.month, Key: tenant, Settle: nethttp.RefundServerErrors},
+			{Policy: requests, Key: tenant, Limit: s.limitOf("requests")},
+			{
+				Policy: s.month, Key: tenant, Limit: s.limitOf("month"),
+				Settle: nethttp.RefundServerErrors,
+			},
 		},
 		Slot: &nethttp.Slot{Semaphore: running, Caps: []nethttp.Cap{{
 			Name: "running", Key: tenant, Limit: 1, LimitFor: s.runningOf,
@@ -91,10 +94,10 @@ func (s *service) newGuard() (*nethttp.Guard, error) {
 	})
 }
 
-// limitOf returns the limit that the plan of a key's tenant has under a policy.
-func (s *service) limitOf(policy string) func(context.Context, core.Key) (core.Algorithm, error) {
-	return func(ctx context.Context, key core.Key) (core.Algorithm, error) {
-		plan, err := s.book.For(ctx, key.Parts()[0])
+// limitOf returns the limit that the plan of a request's tenant has under a policy.
+func (s *service) limitOf(policy string) func(*http.Request) (core.Algorithm, error) {
+	return func(r *http.Request) (core.Algorithm, error) {
+		plan, err := s.book.For(r.Context(), r.Context().Value(tenantKey{}).(string))
 		if err != nil {
 			return nil, err
 		}
@@ -123,9 +126,15 @@ func (s *service) usedBefore(ctx context.Context, key core.Key, period core.Span
 	return s.db.usedIn(tenant, period), nil
 }
 
+// raise raises the quota of the plan that a key's tenant has.
 func (s *service) raise(ctx context.Context, key core.Key, t topUp) error {
-	_, err := s.gate.Adjust(ctx, core.Adjustment{
-		ID: t.id, Policy: s.month, Key: key, Raise: t.units, Until: t.until,
+	plan, err := s.book.For(ctx, key.Parts()[0])
+	if err != nil {
+		return err
+	}
+	_, err = s.gate.Adjust(ctx, core.Adjustment{
+		ID: t.id, Policy: s.month, Key: key, Limit: plan.Algorithm("month"),
+		Raise: t.units, Until: t.until,
 	})
 	return err
 }

@@ -37,8 +37,7 @@ func NewGuard(cfg Config) (*Guard, error) {
 		g.adverts = append(g.adverts, ad)
 		policies = appendMember(policies, ad.member)
 		g.settles = g.settles || r.Settle != nil || r.Policy.Hold() > 0
-		// Of policies with limits per key the Gate takes a snapshot, in each of its decisions.
-		g.varies = g.varies || r.Limit != nil || cfg.MaxDelay > 0 && r.Policy.PerKey()
+		g.varies = g.varies || r.Limit != nil
 	}
 	for _, rule := range cfg.Blocks {
 		list, err := core.NewBlocklist(cfg.Gate, rule.Policy)

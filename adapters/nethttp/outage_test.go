@@ -122,15 +122,14 @@ func TestShortWindows(t *testing.T) {
 	}
 }
 
-// The headers state the key's own limit.
-func TestHeadersStateTheLimitOfTheKey(t *testing.T) {
-	p := core.PolicyConfig{Name: "p", Algorithm: core.PerMinute(10), For: func(context.Context, core.Key) (core.Algorithm, error) {
-		return core.PerHour(500), nil
-	}}
-	h := guard(t, nethttp.Config{Gate: memory(t, newClock()), Rules: rules(t, p)}).Handler(http.HandlerFunc(ok))
+// The headers state the request's own limit.
+func TestHeadersStateTheLimitOfTheRequest(t *testing.T) {
+	all := rules(t, core.PolicyConfig{Name: "p", Algorithm: core.PerMinute(10)})
+	all[0].Limit = func(*http.Request) (core.Algorithm, error) { return core.PerHour(500), nil }
+	h := guard(t, nethttp.Config{Gate: memory(t, newClock()), Rules: all}).Handler(http.HandlerFunc(ok))
 	expect(t, get(h), 200, map[string]string{"RateLimit-Policy": `"p";q=500;w=3600`, "RateLimit": `"p";r=499;t=8`})
-	p.For = func(context.Context, core.Key) (core.Algorithm, error) { return core.Unlimited{}, nil }
-	h = guard(t, nethttp.Config{Gate: memory(t, newClock()), Rules: rules(t, p)}).Handler(http.HandlerFunc(ok))
+	all[0].Limit = func(*http.Request) (core.Algorithm, error) { return core.Unlimited{}, nil }
+	h = guard(t, nethttp.Config{Gate: memory(t, newClock()), Rules: all}).Handler(http.HandlerFunc(ok))
 	expect(t, get(h), 200, nil)
 }
 

@@ -36,13 +36,9 @@ func TestRequestIsDecidedByOneSnapshot(t *testing.T) {
 		first, second := rule, rule
 		first.Policy = policy(t, core.PolicyConfig{Name: "a", Algorithm: core.PerHour(1)})
 		second.Policy = policy(t, core.PolicyConfig{Name: "b", Algorithm: core.PerHour(1)})
-		perKey := nethttp.Rule{Key: keyfunc.RemoteIP(), Policy: policy(t, core.PolicyConfig{
-			Name: "c", Algorithm: core.PerHour(1),
-			For: func(ctx context.Context, _ core.Key) (core.Algorithm, error) { return limit(ctx) },
-		})}
 		var capped, shared int64
 		g := guard(t, nethttp.Config{
-			Gate: gate, Rules: []nethttp.Rule{first, second, perKey}, MaxDelay: maxDelay,
+			Gate: gate, Rules: []nethttp.Rule{first, second}, MaxDelay: maxDelay,
 			Slot: &nethttp.Slot{Semaphore: semaphore, Caps: []nethttp.Cap{{
 				Key: keyfunc.RemoteIP(), Limit: 1, LimitFor: func(r *http.Request) (int64, error) {
 					capped = now(r.Context())
