@@ -22,7 +22,6 @@ var complexityToday = map[string]int{
 	"internal/memstore":  29,
 	"core":               31,
 	"core/semaphore":     27,
-	"adapters/nethttp":   26,
 	"adapters/llm":       22,
 }
 

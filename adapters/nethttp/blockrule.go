@@ -3,7 +3,6 @@ package nethttp
 import (
 	"fmt"
 	"net/http"
-	"slices"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/keyfunc"
@@ -59,12 +58,6 @@ func StrikeOn(statuses ...int) func(r *http.Request, status int) int64 {
 // ForgetOn is a BlockRule.Forget for responses with one of these statuses, such as 200. It is for a
 // Guard of one route, such as POST /login.
 func ForgetOn(statuses ...int) func(r *http.Request, status int) bool { return statusIn(statuses) }
-
-// statusIn reports whether a response has one of the statuses.
-func statusIn(statuses []int) func(*http.Request, int) bool {
-	statuses = slices.Clone(statuses)
-	return func(_ *http.Request, status int) bool { return slices.Contains(statuses, status) }
-}
 
 func (b *BlockRule) check(i int, names map[string]bool, fault faultFunc) {
 	at := fmt.Sprintf("Blocks[%d]", i)

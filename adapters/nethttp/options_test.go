@@ -2,8 +2,10 @@ package nethttp_test
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -204,4 +206,25 @@ func TestMaxDelay(t *testing.T) {
 			t.Errorf("status %d after %v", r.StatusCode, time.Since(start))
 		}
 	})
+}
+
+// Observe is given an event with the request and the outcome, in the request's context.
+func TestObserveReceivesAdmissionEvents(t *testing.T) {
+	var events []string
+	g := counted(t, func(cfg *nethttp.Config) {
+		cfg.Rules[0].Policy = policy(t, core.PolicyConfig{Name: "p", Algorithm: core.TokenBucket{Burst: 1}})
+		cfg.Observe = func(ctx context.Context, e core.Event) {
+			a := e.(*nethttp.AdmissionEvent)
+			if a.Request.Context() != ctx {
+				t.Error("another context")
+			}
+			events = append(events, fmt.Sprint(e.EventName(), " ", a.Admission.Status()))
+		}
+	})
+	for range 2 {
+		get(g.Handler(http.HandlerFunc(ok)))
+	}
+	if !slices.Equal(events, []string{"admit 0", "admit 429"}) {
+		t.Errorf("%q", events)
+	}
 }

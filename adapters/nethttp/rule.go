@@ -3,6 +3,8 @@ package nethttp
 import (
 	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/keyfunc"
@@ -74,6 +76,37 @@ func (r *Rule) check(i int, names map[string]bool, fault faultFunc) {
 	}
 }
 
+// NoKey says what happens to a request from which a rule derives no key. Such requests never share
+// a key.
+//
+// A request with an ambiguous key (keyfunc.ErrAmbiguous) does not lack one. It is always refused
+// with 400, because the handler may read a value that the rule cannot.
+type NoKey uint8
+
+const (
+	// NoKeyRefuse refuses the request with 400.
+	NoKeyRefuse NoKey = iota
+	// NoKeySkip skips the rule.
+	NoKeySkip
+)
+
+func (n NoKey) check(field string, fault faultFunc) {
+	if n > NoKeySkip {
+		fault("%s is %d: it must be NoKeyRefuse or NoKeySkip", field, n)
+	}
+}
+
+// String returns "refuse" or "skip".
+func (n NoKey) String() string {
+	switch n {
+	case NoKeyRefuse:
+		return "refuse"
+	case NoKeySkip:
+		return "skip"
+	}
+	return "unknown"
+}
+
 // ContentLength returns a Rule.Cost that charges one unit for each byte of the body. A body that is
 // sent in chunks has no known length and costs unknown units.
 //
@@ -102,10 +135,37 @@ func CountOnly(statuses ...int) func(r *http.Request, status int, cost int64) in
 	}
 }
 
+// statusIn reports whether a response has one of the statuses.
+func statusIn(statuses []int) func(*http.Request, int) bool {
+	statuses = slices.Clone(statuses)
+	return func(_ *http.Request, status int) bool { return slices.Contains(statuses, status) }
+}
+
 // RefundServerErrors is a Rule.Settle that counts no request with a status of 500 or higher.
 func RefundServerErrors(_ *http.Request, status int, cost int64) int64 {
 	if status >= http.StatusInternalServerError {
 		return 0
 	}
 	return cost
+}
+
+// faultFunc records one fault of a Config.
+type faultFunc func(format string, args ...any)
+
+// checkPolicy records the faults of a rule's policy, and reports whether there is one.
+func checkPolicy(at string, p *core.Policy, names map[string]bool, fault faultFunc) bool {
+	if p == nil || p.Name() == "" {
+		fault("%s.Policy is missing: core.NewPolicy must make it", at)
+		return false
+	}
+	if names[p.Name()] {
+		fault("%s.Policy is named %q, like that of another rule", at, p.Name())
+	}
+	names[p.Name()] = true
+	return true
+}
+
+func invalidInName(r rune) bool {
+	return !(r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z' || r >= '0' && r <= '9' ||
+		strings.ContainsRune("_.-", r))
 }
