@@ -13,7 +13,9 @@ import (
 
 // New reports every fault at once, each with the name of its field.
 func TestNewReportsEveryFault(t *testing.T) {
-	unheld := core.Must(core.NewPolicy(core.PolicyConfig{Name: "unheld", Unit: core.UnitTokens, Algorithm: core.PerMinute(1)}))
+	unheld := core.Must(core.NewPolicy(core.PolicyConfig{
+		Name: "unheld", Unit: core.UnitTokens, Algorithm: core.PerMinute(1),
+	}))
 	cfg := llm.Config{
 		Guard: nethttp.Config{
 			Rules:    []nethttp.Rule{{Policy: policy("rule", core.UnitRequests, 1)}},
@@ -68,20 +70,33 @@ func TestNewRefuses(t *testing.T) {
 		rules = append(rules, nethttp.Rule{Policy: policy(name, core.UnitRequests, 1), Key: tenant})
 	}
 	budget := []llm.Budget{{Policy: policy("tokens", core.UnitTokens, 1), Key: tenant}}
+	money := []llm.Budget{{Policy: policy("usd", core.UnitMicroDollars, 1), Key: tenant}}
+	unnamed := []llm.Budget{{Policy: new(core.Policy), Key: tenant}}
+	guard := nethttp.Config{Gate: gate}
+	unnamedCap := nethttp.Config{Gate: gate, Slot: &nethttp.Slot{}}
 	for name, c := range map[string]struct {
 		cfg  llm.Config
 		want string
 	}{
-		"nothing": {llm.Config{}, "Config.Guard.Gate is nil"},
-		"no budget": {llm.Config{Guard: nethttp.Config{Gate: gate}},
-			"Config.Budgets is empty"},
-		"no gate":              {llm.Config{Budgets: budget}, "Gate is nil"},
-		"17 limits":            {llm.Config{Guard: nethttp.Config{Gate: gate, Rules: rules}, Budgets: budget}, "at most 16"},
-		"a price is missing":   {llm.Config{Guard: nethttp.Config{Gate: gate}, Budgets: []llm.Budget{{Policy: policy("usd", core.UnitMicroDollars, 1), Key: tenant}}}, "Budgets[0].Policy counts money, and Models"},
-		"end without charges":  {llm.Config{Guard: nethttp.Config{Gate: gate}, Budgets: budget, Overrun: llm.OverrunEnd}, "Overrun is OverrunEnd, and ChargeEvery is 0"},
-		"zero value of Policy": {llm.Config{Guard: nethttp.Config{Gate: gate}, Budgets: []llm.Budget{{Policy: new(core.Policy), Key: tenant}}}, "Budgets[0].Policy is missing"},
-		"unnamed cap": {llm.Config{Guard: nethttp.Config{Gate: gate, Slot: &nethttp.Slot{}}, Budgets: budget},
-			"Slot.Semaphore is nil"},
+		"nothing":   {llm.Config{}, "Config.Guard.Gate is nil"},
+		"no budget": {llm.Config{Guard: guard}, "Config.Budgets is empty"},
+		"no gate":   {llm.Config{Budgets: budget}, "Gate is nil"},
+		"17 limits": {
+			llm.Config{Guard: nethttp.Config{Gate: gate, Rules: rules}, Budgets: budget}, "at most 16",
+		},
+		"a price is missing": {
+			llm.Config{Guard: guard, Budgets: money}, "Budgets[0].Policy counts money, and Models",
+		},
+		"end without charges": {
+			llm.Config{Guard: guard, Budgets: budget, Overrun: llm.OverrunEnd},
+			"Overrun is OverrunEnd, and ChargeEvery is 0",
+		},
+		"zero value of Policy": {
+			llm.Config{Guard: guard, Budgets: unnamed}, "Budgets[0].Policy is missing",
+		},
+		"unnamed cap": {
+			llm.Config{Guard: unnamedCap, Budgets: budget}, "Slot.Semaphore is nil",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, err := llm.New(c.cfg)
@@ -127,12 +142,14 @@ func TestNewCopiesItsConfiguration(t *testing.T) {
 	r.want(llm.OutcomeReported, llm.Usage{Input: 7, Output: 11}, 18)
 }
 
-// The estimate of a request that sets no cap is the default cap, and a default body is at most 8 MiB.
+// The estimate of a request that sets no cap is the default cap, and a default body is at most 8
+// MiB.
 func TestDefaults(t *testing.T) {
 	r := newRig(t, core.UnitTokens, 10_000, nil)
 	r.answer = chat(1, 1)
 	read(t, r.post("/v1/chat/completions", `{"model":"m","n":2}`))
-	if report := r.want(llm.OutcomeReported, llm.Usage{Input: 1, Output: 1}, 2); report.Estimate != (llm.Usage{Output: 8192}) {
+	report := r.want(llm.OutcomeReported, llm.Usage{Input: 1, Output: 1}, 2)
+	if report.Estimate != (llm.Usage{Output: 8192}) {
 		t.Errorf("estimate %+v", report.Estimate)
 	}
 	if response := r.post("/v1/chat/completions", strings.Repeat(" ", 8<<20+1)); response.StatusCode != 413 {

@@ -45,7 +45,8 @@ func TestLongStreamHasFewCharges(t *testing.T) {
 		}
 	})
 	r.handle(events(20_000, func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprint(w, `data: {"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":20000}}`+"\n\ndata: [DONE]\n\n")
+		fmt.Fprint(w, `data: {"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":20000}}`+
+			"\n\ndata: [DONE]\n\n")
 	}))
 	read(t, r.post(chatPath, small))
 	r.want(llm.OutcomeReported, llm.Usage{Input: 3, Output: 20_000}, 20_003)

@@ -45,8 +45,8 @@ func near(t *testing.T, what string, got, want int64) {
 	}
 }
 
-// Within 20 requests the estimate is within 10 % of the mean, for each model of its own. Models that
-// are not known share what is learnt.
+// Within 20 requests the estimate is within 10 % of the mean, for each model of its own. Models
+// that are not known share what is learnt.
 func TestEstimateConverges(t *testing.T) {
 	r := newRig(t, core.UnitTokens, 1_000_000, func(cfg *llm.Config) {
 		cfg.UnknownModel = llm.UnknownModelDearest
@@ -113,7 +113,8 @@ func TestHostileUsage(t *testing.T) {
 // charge returns the charge of acme under the budget.
 func (r *rig) charge() core.Charge {
 	r.Helper()
-	return core.Charge{Policy: r.budget, Key: core.Must(core.NewKey(core.Must(tenant(r.request(chatPath, ""))))), Cost: core.NoCost}
+	key := core.Must(core.NewKey(core.Must(tenant(r.request(chatPath, "")))))
+	return core.Charge{Policy: r.budget, Key: key, Cost: core.NoCost}
 }
 
 // A stream that is cut pays what it has shown, whatever other requests have taught of the model.

@@ -80,7 +80,9 @@ func ExampleModel() {
 		Guard:   nethttp.Config{Gate: gate},
 		Budgets: []llm.Budget{aMonth(core.UnitMicroDollars, 50_000_000)}, // 50 dollars
 		Models: map[string]llm.Model{
-			"small": {Price: llm.Weights{Input: 3_000_000, CacheRead: 300_000, CacheWrite: 3_750_000, Output: 15_000_000}},
+			"small": {Price: llm.Weights{
+				Input: 3_000_000, CacheRead: 300_000, CacheWrite: 3_750_000, Output: 15_000_000,
+			}},
 		},
 	})
 	if err != nil {

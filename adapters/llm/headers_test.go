@@ -15,15 +15,21 @@ import (
 // A response states the limits in the dialect of its format, unless the Guard has another. The
 // server's own limits are dropped and its other headers pass, beside those of outer handlers.
 func TestHeadersOfTheLimits(t *testing.T) {
+	const openAI = "X-Ratelimit-Limit-Requests X-Ratelimit-Limit-Tokens " +
+		"X-Ratelimit-Remaining-Requests X-Ratelimit-Remaining-Tokens " +
+		"X-Ratelimit-Reset-Requests X-Ratelimit-Reset-Tokens"
+	const anthropic = "Anthropic-Ratelimit-Requests-Limit Anthropic-Ratelimit-Requests-Remaining " +
+		"Anthropic-Ratelimit-Requests-Reset Anthropic-Ratelimit-Tokens-Limit " +
+		"Anthropic-Ratelimit-Tokens-Remaining Anthropic-Ratelimit-Tokens-Reset"
 	for _, c := range []struct {
 		name, path string
 		dialect    nethttp.Dialect
 		want       string
 	}{
-		{"chat", chatPath, nil, "X-Ratelimit-Limit-Requests X-Ratelimit-Limit-Tokens X-Ratelimit-Remaining-Requests X-Ratelimit-Remaining-Tokens X-Ratelimit-Reset-Requests X-Ratelimit-Reset-Tokens"},
-		{"responses", responsesPath, nil, "X-Ratelimit-Limit-Requests X-Ratelimit-Limit-Tokens X-Ratelimit-Remaining-Requests X-Ratelimit-Remaining-Tokens X-Ratelimit-Reset-Requests X-Ratelimit-Reset-Tokens"},
-		{"messages", messagesPath, nil, "Anthropic-Ratelimit-Requests-Limit Anthropic-Ratelimit-Requests-Remaining Anthropic-Ratelimit-Requests-Reset Anthropic-Ratelimit-Tokens-Limit Anthropic-Ratelimit-Tokens-Remaining Anthropic-Ratelimit-Tokens-Reset"},
-		{"OpenAI's for messages", messagesPath, llm.OpenAI{}, "X-Ratelimit-Limit-Requests X-Ratelimit-Limit-Tokens X-Ratelimit-Remaining-Requests X-Ratelimit-Remaining-Tokens X-Ratelimit-Reset-Requests X-Ratelimit-Reset-Tokens"},
+		{"chat", chatPath, nil, openAI},
+		{"responses", responsesPath, nil, openAI},
+		{"messages", messagesPath, nil, anthropic},
+		{"OpenAI's for messages", messagesPath, llm.OpenAI{}, openAI},
 		{"the standard headers", chatPath, nethttp.Draft11{}, "Ratelimit Ratelimit-Policy"},
 		{"none", chatPath, nethttp.None{}, ""},
 	} {
@@ -75,7 +81,8 @@ func TestHeadersOfTheLimits(t *testing.T) {
 				t.Errorf("there are %v too", got)
 			}
 			h := response.Header
-			if fmt.Sprint(h["Vary"], h["Set-Cookie"], h["Cache-Control"], h["Openai-Version"]) != "[Origin Accept] [c=d a=b] [private] [1]" {
+			kept := fmt.Sprint(h["Vary"], h["Set-Cookie"], h["Cache-Control"], h["Openai-Version"])
+			if kept != "[Origin Accept] [c=d a=b] [private] [1]" {
 				t.Errorf("headers %v", h)
 			}
 			if reset := h.Get("X-Ratelimit-Reset-Tokens"); reset != "" {
@@ -111,7 +118,8 @@ func TestRefusalOfTheServerPasses(t *testing.T) {
 // A client is told in its own format whether to retry and when.
 func TestRefusalsOfBudgets(t *testing.T) {
 	month := core.Calendar{Limit: 60, Every: core.PeriodMonth, In: time.UTC}
-	spent := `{"usage":{"prompt_tokens":31,"completion_tokens":31,"input_tokens":31,"output_tokens":31}}` // a debt of 2 s
+	// It leaves a debt of 2 s.
+	spent := `{"usage":{"prompt_tokens":31,"completion_tokens":31,"input_tokens":31,"output_tokens":31}}`
 	for _, c := range []struct {
 		name, path string
 		algorithm  core.Algorithm
@@ -126,11 +134,14 @@ func TestRefusalsOfBudgets(t *testing.T) {
 		{"month of messages", messagesPath, month, 60, 429,
 			map[string]string{"X-Should-Retry": "false"}, []string{`"type":"rate_limit_error"`}},
 		{"2 s", chatPath, core.TokenBucket{Rate: 1, Per: time.Second, Burst: 60}, 0, 429,
-			map[string]string{"Retry-After": "2", "X-Should-Retry": "", "Retry-After-Ms": ""}, []string{`"type":"tokens"`, `"code":"rate_limit_exceeded"`}},
+			map[string]string{"Retry-After": "2", "X-Should-Retry": "", "Retry-After-Ms": ""},
+			[]string{`"type":"tokens"`, `"code":"rate_limit_exceeded"`}},
 		{"2 s of messages", messagesPath, core.TokenBucket{Rate: 1, Per: time.Second, Burst: 60}, 0, 429,
-			map[string]string{"Retry-After": "2", "X-Should-Retry": "", "Retry-After-Ms": ""}, []string{`"type":"rate_limit_error"`}},
+			map[string]string{"Retry-After": "2", "X-Should-Retry": "", "Retry-After-Ms": ""},
+			[]string{`"type":"rate_limit_error"`}},
 		{"200 ms", responsesPath, core.TokenBucket{Rate: 10, Per: time.Second, Burst: 60}, 0, 429,
-			map[string]string{"Retry-After": "1", "X-Should-Retry": "", "Retry-After-Ms": "200"}, []string{`"type":"tokens"`}},
+			map[string]string{"Retry-After": "1", "X-Should-Retry": "", "Retry-After-Ms": "200"},
+			[]string{`"type":"tokens"`}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			clock := core.NewManualClock(time.Date(2026, 2, 2, 0, 0, 0, 0, time.UTC))
@@ -169,7 +180,8 @@ func TestRefusalsOfBudgets(t *testing.T) {
 	}
 }
 
-// While Redis fails and a budget is closed, the refusal is that of a server that has too much to do.
+// While Redis fails and a budget is closed, the refusal is that of a server that has too much to
+// do.
 func TestRefusalOfAClosedGate(t *testing.T) {
 	for path, want := range map[string]int{chatPath: 503, messagesPath: llm.StatusOverloaded} {
 		r := newRig(t, core.UnitTokens, 1000, nil)

@@ -11,8 +11,8 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// A running stream keeps neither its prompt nor more than 64 KiB beside what a reverse proxy without
-// a Meter takes. Both sides of every connection are in this process.
+// A running stream keeps neither its prompt nor more than 64 KiB beside what a reverse proxy
+// without a Meter takes. Both sides of every connection are in this process.
 func TestMemoryOfAStream(t *testing.T) {
 	const streams, prompt, most = 100, 1 << 20, 64 << 10
 	r := newRig(t, core.UnitTokens, 1<<40, func(cfg *llm.Config) { cfg.ChargeEvery = 1000 })

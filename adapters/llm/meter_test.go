@@ -209,6 +209,9 @@ func read(t *testing.T, response *http.Response) string {
 	return string(body)
 }
 
+// usageChunk states a number of input and of output tokens.
+const usageChunk = `data: {"choices":[],"usage":{"prompt_tokens":%d,"completion_tokens":%d}}` + "\n\n"
+
 // chat streams that many tokens, and the usage if the request asks for it.
 func chat(prompt, tokens int) func(http.ResponseWriter, *http.Request) {
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -217,9 +220,7 @@ func chat(prompt, tokens int) func(http.ResponseWriter, *http.Request) {
 			fmt.Fprint(w, word)
 			w.(http.Flusher).Flush()
 		}
-		fmt.Fprintf(w,
-			"data: {\"choices\":[],\"usage\":{\"prompt_tokens\":%d,\"completion_tokens\":%d}}\n\n",
-			prompt, tokens)
+		fmt.Fprintf(w, usageChunk, prompt, tokens)
 		fmt.Fprint(w, "data: [DONE]\n\n")
 	}
 }

@@ -52,7 +52,8 @@ func TestFrameworks(t *testing.T) {
 			r.answer = chat(7, 11)
 			r.serve(mount(r.meter, proxyTo(t, r.upstream)))
 			if response := r.post(chatPath, streamed); response.StatusCode != 200 ||
-				response.Header.Get("X-Ratelimit-Remaining-Tokens") != "7" || strings.Count(read(t, response), "word") != 11 {
+				response.Header.Get("X-Ratelimit-Remaining-Tokens") != "7" ||
+				strings.Count(read(t, response), "word") != 11 {
 				t.Errorf("%d, %v", response.StatusCode, response.Header)
 			}
 			r.want(llm.OutcomeReported, llm.Usage{Input: 7, Output: 11}, 18)

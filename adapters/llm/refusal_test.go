@@ -30,10 +30,13 @@ func TestRefusalsSpendNothing(t *testing.T) {
 	small := func(cfg *llm.Config) { cfg.MaxBody = 20 }
 	failing := func(err error) func(*llm.Config) {
 		return func(cfg *llm.Config) {
-			cfg.Estimate = func(*http.Request, llm.Request, []byte) (llm.Usage, error) { return llm.Usage{Input: 1}, err }
+			cfg.Estimate = func(*http.Request, llm.Request, []byte) (llm.Usage, error) {
+				return llm.Usage{Input: 1}, err
+			}
 		}
 	}
-	const openAI, anthropic = `{"error":{"message":%q,"type":%q,"param":null,"code":%q}}`, `{"type":"error","error":{"type":%q,"message":%q}}`
+	const openAI = `{"error":{"message":%q,"type":%q,"param":null,"code":%q}}`
+	const anthropic = `{"type":"error","error":{"type":%q,"message":%q}}`
 	invalid := func(message string) string {
 		return fmt.Sprintf(openAI, message, "invalid_request_error", "invalid_request")
 	}
@@ -56,8 +59,10 @@ func TestRefusalsSpendNothing(t *testing.T) {
 			want: invalid("Malformed request: model is missing.")},
 		{name: "negative max_tokens", path: chatPath, body: `{"model":"m","max_tokens":-1}`, status: 400,
 			want: invalid("Malformed request: max_tokens is no integer of at least 0.")},
-		{name: "absurd max_tokens", path: messagesPath, body: `{"model":"m","max_tokens":99999999999999999999}`, status: 400,
-			want: fmt.Sprintf(anthropic, "invalid_request_error", "Malformed request: max_tokens is more than 1000000000.")},
+		{name: "absurd max_tokens", path: messagesPath, status: 400,
+			body: `{"model":"m","max_tokens":99999999999999999999}`,
+			want: fmt.Sprintf(anthropic, "invalid_request_error",
+				"Malformed request: max_tokens is more than 1000000000.")},
 		{name: "unknown model", path: chatPath, body: `{"model":"m"}`, change: models, status: 404,
 			want: fmt.Sprintf(openAI, "The model is not known here.", "invalid_request_error", "model_not_found")},
 		{name: "unknown model of messages", path: messagesPath, body: `{"model":"m"}`, change: models, status: 404,
@@ -66,29 +71,37 @@ func TestRefusalsSpendNothing(t *testing.T) {
 			want: fmt.Sprintf(openAI, "The model is not known here.", "invalid_request_error", "model_not_found")},
 		{name: "long", path: chatPath, body: `{"model":"m","n":12}  `, change: small, status: 413,
 			want: fmt.Sprintf(openAI, "The body is too long.", "invalid_request_error", "request_too_large")},
-		{name: "long in chunks", path: messagesPath, body: `{"model":"m","n":12}  `, header: []string{"Chunked", "1"}, change: small, status: 413,
+		{name: "long in chunks", path: messagesPath, body: `{"model":"m","n":12}  `,
+			header: []string{"Chunked", "1"}, change: small, status: 413,
 			want: fmt.Sprintf(anthropic, "request_too_large", "The body is too long.")},
-		{name: "encoded", path: chatPath, body: `{"model":"m"}`, header: []string{"Content-Encoding", "gzip"}, status: 415,
+		{name: "encoded", path: chatPath, body: `{"model":"m"}`,
+			header: []string{"Content-Encoding", "gzip"}, status: 415,
 			want: invalid("The body must be UTF-8 without a Content-Encoding.")},
-		{name: "encoded messages", path: messagesPath, body: `{"model":"m"}`, header: []string{"Content-Encoding", "br"}, status: 415,
-			want: fmt.Sprintf(anthropic, "invalid_request_error", "The body must be UTF-8 without a Content-Encoding.")},
+		{name: "encoded messages", path: messagesPath, body: `{"model":"m"}`,
+			header: []string{"Content-Encoding", "br"}, status: 415,
+			want: fmt.Sprintf(anthropic, "invalid_request_error",
+				"The body must be UTF-8 without a Content-Encoding.")},
 		{name: "estimate refuses", path: chatPath, body: `{"model":"m"}`, status: 400,
-			change: failing(fmt.Errorf("%w: too many images", llm.ErrRequest)), want: invalid("Malformed request: too many images.")},
-		{name: "estimate fails", path: chatPath, body: `{"model":"m"}`, change: failing(errors.New("secret")), status: 500,
+			change: failing(fmt.Errorf("%w: too many images", llm.ErrRequest)),
+			want:   invalid("Malformed request: too many images.")},
+		{name: "estimate fails", path: chatPath, body: `{"model":"m"}`,
+			change: failing(errors.New("secret")), status: 500,
 			want: fmt.Sprintf(openAI, "The request could not be estimated.", "server_error", "server_error")},
-		{name: "estimate of messages fails", path: messagesPath, body: `{"model":"m"}`, change: failing(errors.New("secret")), status: 500,
+		{name: "estimate of messages fails", path: messagesPath, body: `{"model":"m"}`,
+			change: failing(errors.New("secret")), status: 500,
 			want: fmt.Sprintf(anthropic, "api_error", "The request could not be estimated.")},
 		{name: "unknown path", path: "/v1/embeddings", body: `{"model":"m"}`, status: 404,
 			want: "404 page not found"},
-		{name: "other", path: "/v1/embeddings", body: `{"model":"m"}`, status: 418, want: "short and stout", change: func(cfg *llm.Config) {
-			cfg.Other = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				body, _ := io.ReadAll(r.Body)
-				if string(body) != `{"model":"m"}` {
-					http.Error(w, string(body), http.StatusInternalServerError)
-				}
-				http.Error(w, "short and stout", http.StatusTeapot)
-			})
-		}},
+		{name: "other", path: "/v1/embeddings", body: `{"model":"m"}`,
+			status: 418, want: "short and stout", change: func(cfg *llm.Config) {
+				cfg.Other = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					body, _ := io.ReadAll(r.Body)
+					if string(body) != `{"model":"m"}` {
+						http.Error(w, string(body), http.StatusInternalServerError)
+					}
+					http.Error(w, "short and stout", http.StatusTeapot)
+				})
+			}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t, core.UnitTokens, 1000, c.change)
@@ -104,7 +117,9 @@ func TestRefusalsSpendNothing(t *testing.T) {
 				strings.TrimSpace(body) != c.want {
 				t.Errorf("%d %s, want %d %s", response.StatusCode, body, c.status, c.want)
 			}
-			if c.status < 418 && c.path != "/v1/embeddings" && (response.Header.Get("Content-Type") != "application/json" || response.Header.Get("Cache-Control") != "no-store") {
+			h := response.Header
+			if c.status < 418 && c.path != "/v1/embeddings" &&
+				(h.Get("Content-Type") != "application/json" || h.Get("Cache-Control") != "no-store") {
 				t.Errorf("headers %v", response.Header)
 			}
 			r.unasked()
@@ -219,7 +234,9 @@ func TestPanicsOfFunctions(t *testing.T) {
 				}()
 				r.meter.Handler(http.HandlerFunc(chat(7, 11))).ServeHTTP(w, q)
 			}()
-			d, err := r.gate.Peek(t.Context(), core.Charge{Policy: r.budget, Key: core.Must(core.NewKey(core.Must(tenant(q)))), Cost: core.NoCost})
+			key := core.Must(core.NewKey(core.Must(tenant(q))))
+			d, err := r.gate.Peek(t.Context(),
+				core.Charge{Policy: r.budget, Key: key, Cost: core.NoCost})
 			if err != nil || d.At(0).Used != c.used {
 				t.Errorf("%d units are used, %v", d.At(0).Used, err)
 			}

@@ -58,8 +58,8 @@ func TestRunningCharges(t *testing.T) {
 	}
 }
 
-// What every budget counts is settled to the token, whatever running charges there were and whatever
-// the response states at the end.
+// What every budget counts is settled to the token, whatever running charges there were and
+// whatever the response states at the end.
 func TestRunningChargesAreSettled(t *testing.T) {
 	for _, c := range []struct{ input, stated int64 }{{7, 40}, {7, 1}, {100, 40}, {100, 500}, {0, 0}} {
 		in, out := policy("in", core.UnitInputTokens, 10_000), policy("out", core.UnitOutputTokens, 10_000)
@@ -72,7 +72,7 @@ func TestRunningChargesAreSettled(t *testing.T) {
 			}
 		})
 		r.answer = events(40, func(w http.ResponseWriter, _ *http.Request) {
-			fmt.Fprintf(w, "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":%d,\"completion_tokens\":%d}}\n\ndata: [DONE]\n\n", c.input, c.stated)
+			fmt.Fprintf(w, usageChunk+"data: [DONE]\n\n", c.input, c.stated)
 		})
 		read(t, r.post(chatPath, small))
 		r.want(llm.OutcomeReported, llm.Usage{Input: c.input, Output: c.stated}, c.input+c.stated)
@@ -131,8 +131,13 @@ func TestOverrunDebt(t *testing.T) {
 // With OverrunEnd a stream without room ends between two events, with an error of its format, and
 // its body ends as usual. The server sees that the request is cancelled.
 func TestOverrunEnd(t *testing.T) {
-	const delta = "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"delta\":{\"type\":\"text_delta\",\"text\":\"word\"}}\n\n"
-	const item = "event: response.output_text.delta\ndata: {\"type\":\"response.output_text.delta\",\"delta\":\"word\",\"sequence_number\":6}\n\n"
+	const delta = "event: content_block_delta\n" +
+		`data: {"type":"content_block_delta","delta":{"type":"text_delta","text":"word"}}` + "\n\n"
+	const item = "event: response.output_text.delta\n" +
+		`data: {"type":"response.output_text.delta","delta":"word","sequence_number":6}` + "\n\n"
+	const message = `"message":"The budget is spent, and the stream ends here."`
+	const quota = `{` + message +
+		`,"type":"insufficient_quota","param":null,"code":"insufficient_quota"}`
 	for _, c := range []struct {
 		name, path, options, event string
 		keep                       bool
@@ -143,17 +148,17 @@ func TestOverrunEnd(t *testing.T) {
 			options: `"stream_options":{"include_usage":true},`, event: word},
 		{name: "chat with KeepBody", path: chatPath, event: word, keep: true},
 		{name: "responses", path: responsesPath, event: item,
-			last: "event: error\ndata: {\"type\":\"error\",\"code\":\"insufficient_quota\",\"message\":\"The budget is spent, and the stream ends here.\",\"param\":null," +
-				"\"error\":{\"message\":\"The budget is spent, and the stream ends here.\",\"type\":\"insufficient_quota\",\"param\":null," +
-				"\"code\":\"insufficient_quota\"},\"sequence_number\":7}\n\n"},
+			last: "event: error\n" + `data: {"type":"error","code":"insufficient_quota",` + message +
+				`,"param":null,"error":` + quota + `,"sequence_number":7}` + "\n\n"},
 		{name: "messages", path: messagesPath, event: delta,
-			last: "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"rate_limit_error\",\"message\":\"The budget is spent, and the stream ends here.\"}}\n\n"},
+			last: "event: error\n" + `data: {"type":"error","error":{"type":"rate_limit_error",` +
+				message + "}}\n\n"},
 	} {
 		if c.last == "" {
-			c.last = "data: {\"error\":{\"message\":\"The budget is spent, and the stream ends here.\",\"type\":\"insufficient_quota\",\"param\":null,\"code\":\"insufficient_quota\"}}\n\ndata: [DONE]\n\n"
+			c.last = `data: {"error":` + quota + "}\n\ndata: [DONE]\n\n"
 		}
-		// Pieces that end within events, so that the stream stands between two of them only within a
-		// piece.
+		// Pieces that end within events, so that the stream stands between two of them only within
+		// a piece.
 		for _, cut := range []int{0, 30} {
 			t.Run(fmt.Sprintf("%s, cut at %d", c.name, cut), func(t *testing.T) {
 				r := newRig(t, core.UnitTokens, 10, func(cfg *llm.Config) {
@@ -171,7 +176,8 @@ func TestOverrunEnd(t *testing.T) {
 						}
 					}
 				}
-				ask := fmt.Sprintf(`{"model":"m","stream":true,%s "max_tokens":5,"max_output_tokens":5,"system":"12345678"}`, c.options)
+				ask := fmt.Sprintf(`{"model":"m","stream":true,%s "max_tokens":5,`+
+					`"max_output_tokens":5,"system":"12345678"}`, c.options)
 				body := read(t, r.post(c.path, ask))
 				<-stopped
 				rest, ok := strings.CutSuffix(body, c.last)
@@ -198,7 +204,7 @@ func TestOverrunEndLeavesWholeStreams(t *testing.T) {
 	r := newRig(t, core.UnitTokens, 10, func(cfg *llm.Config) { cfg.ChargeEvery, cfg.Overrun = 1, llm.OverrunEnd })
 	r.answer = func(w http.ResponseWriter, _ *http.Request) { // one piece, with a Content-Length
 		w.Header().Set("Content-Type", "text/event-stream")
-		fmt.Fprint(w, word+"data: {\"choices\":[],\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":15}}\n\ndata: [DONE]\n\n")
+		fmt.Fprintf(w, word+usageChunk+"data: [DONE]\n\n", 3, 15)
 	}
 	if body := read(t, r.post(chatPath, small)); body != word+"data: [DONE]\n\n" {
 		t.Errorf("the client was sent %s", body)
@@ -236,7 +242,7 @@ func TestOverrunOfAnEncodedStream(t *testing.T) {
 			_ = z.Flush()
 			_ = http.NewResponseController(w).Flush()
 		}
-		fmt.Fprint(z, "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":12}}\n\ndata: [DONE]\n\n")
+		fmt.Fprintf(z, usageChunk+"data: [DONE]\n\n", 3, 12)
 		_ = z.Close()
 	}
 	response := r.post(chatPath, small)

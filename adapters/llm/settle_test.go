@@ -86,7 +86,8 @@ func TestUpstreamIsSettled(t *testing.T) {
 			chat(7, 2)(w, r)
 		}), 200, llm.OutcomeReported, llm.Usage{Input: 7, Output: 2}},
 		{"usage in a broken chunk", events(4, func(w http.ResponseWriter, _ *http.Request) {
-			fmt.Fprint(w, "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":1,\"completion_tokens\":1}\n\ndata: [DONE]\n\n")
+			fmt.Fprint(w, `data: {"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":1}`+
+				"\n\ndata: [DONE]\n\n")
 		}), 200, llm.OutcomeUnreported, llm.Usage{Input: 3, Output: 50}},
 		{"no content", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204) }, 204,
 			llm.OutcomeUnreported, llm.Usage{Input: 3, Output: 50}},
@@ -102,8 +103,10 @@ func TestUpstreamIsSettled(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t, core.UnitTokens, 1000, nil)
 			r.answer = c.answer
-			response, err := (&http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}).
-				Do(r.request(chatPath, streamed))
+			client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error {
+				return http.ErrUseLastResponse
+			}}
+			response, err := client.Do(r.request(chatPath, streamed))
 			if err == nil {
 				_, _ = io.Copy(io.Discard, response.Body)
 				response.Body.Close()
@@ -270,7 +273,9 @@ func TestDrain(t *testing.T) {
 			r := newRig(t, core.UnitTokens, 1000, func(cfg *llm.Config) {
 				cfg.Abort = llm.AbortDrain
 				semaphore = core.Must(core.NewSemaphore(cfg.Guard.Gate, core.SemaphoreConfig{Name: "streams"}))
-				cfg.Guard.Slot = &nethttp.Slot{Semaphore: semaphore, Caps: []nethttp.Cap{{Key: tenant, Limit: 1}}}
+				cfg.Guard.Slot = &nethttp.Slot{
+					Semaphore: semaphore, Caps: []nethttp.Cap{{Key: tenant, Limit: 1}},
+				}
 			})
 			ctx, leave := context.WithCancel(t.Context())
 			left, gone := make(chan struct{}), make(chan struct{})
@@ -391,7 +396,9 @@ func TestLostSlotStopsTheStream(t *testing.T) {
 		r := newRig(t, core.UnitTokens, 1000, func(cfg *llm.Config) {
 			cfg.Abort = c.mode
 			semaphore = core.Must(core.NewSemaphore(cfg.Guard.Gate, core.SemaphoreConfig{Name: "streams"}))
-			cfg.Guard.Slot = &nethttp.Slot{Semaphore: semaphore, Caps: []nethttp.Cap{{Key: tenant, Limit: 1}}}
+			cfg.Guard.Slot = &nethttp.Slot{
+				Semaphore: semaphore, Caps: []nethttp.Cap{{Key: tenant, Limit: 1}},
+			}
 		})
 		r.answer = events(4, func(_ http.ResponseWriter, q *http.Request) { <-q.Context().Done() })
 		left := make(chan struct{})

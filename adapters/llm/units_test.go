@@ -23,7 +23,8 @@ var user = keyfunc.Must(keyfunc.Header("X-User"))
 func TestUnits(t *testing.T) {
 	// 100 tokens of the prompt, of which 40 come from a cache, and 50 of output.
 	answer := func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprint(w, `{"usage":{"prompt_tokens":100,"prompt_tokens_details":{"cached_tokens":40},"completion_tokens":50}}`)
+		fmt.Fprint(w, `{"usage":{"prompt_tokens":100,"prompt_tokens_details":{"cached_tokens":40},`+
+			`"completion_tokens":50}}`)
 	}
 	usage := llm.Usage{Input: 60, CacheRead: 40, Output: 50}
 	for _, c := range []struct {
@@ -75,7 +76,9 @@ type stack struct {
 }
 
 func (s *stack) change(gate *core.Gate, requests, input, output, spend, users, slots int64) func(*llm.Config) {
-	s.requests, s.input, s.output = policy("requests", core.UnitRequests, requests), policy("input", core.UnitInputTokens, input), policy("output", core.UnitOutputTokens, output)
+	s.requests = policy("requests", core.UnitRequests, requests)
+	s.input = policy("input", core.UnitInputTokens, input)
+	s.output = policy("output", core.UnitOutputTokens, output)
 	s.spend, s.users = policy("spend", core.UnitMicroDollars, spend), policy("users", core.UnitTokens, users)
 	return func(cfg *llm.Config) {
 		if gate != nil {
@@ -84,7 +87,9 @@ func (s *stack) change(gate *core.Gate, requests, input, output, spend, users, s
 		s.semaphore = core.Must(core.NewSemaphore(cfg.Guard.Gate, core.SemaphoreConfig{Name: "streams"}))
 		cfg.Guard.Scope = tenant
 		cfg.Guard.Rules = []nethttp.Rule{{Policy: s.requests, Key: keyfunc.Must(keyfunc.Static("all"))}}
-		cfg.Guard.Slot = &nethttp.Slot{Semaphore: s.semaphore, Caps: []nethttp.Cap{{Key: keyfunc.Must(keyfunc.Static("all")), Limit: slots}, {Key: user, Limit: slots}}}
+		cfg.Guard.Slot = &nethttp.Slot{Semaphore: s.semaphore, Caps: []nethttp.Cap{
+			{Key: keyfunc.Must(keyfunc.Static("all")), Limit: slots}, {Key: user, Limit: slots},
+		}}
 		cfg.Budgets = nil
 		for _, p := range []*core.Policy{s.input, s.output, s.spend} {
 			cfg.Budgets = append(cfg.Budgets,

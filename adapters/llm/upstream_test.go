@@ -53,11 +53,14 @@ func TestServerAnswersBeforeItHasRead(t *testing.T) {
 
 // A budget that does not apply to a request is not charged, while the stream runs either.
 func TestBudgetsThatDoNotApply(t *testing.T) {
-	skipped, users, plans := policy("skipped", core.UnitTokens, 9), policy("users", core.UnitTokens, 9), policy("plans", core.UnitTokens, 9)
+	skipped, users := policy("skipped", core.UnitTokens, 9), policy("users", core.UnitTokens, 9)
+	plans := policy("plans", core.UnitTokens, 9)
 	r := newRig(t, core.UnitTokens, 1000, func(cfg *llm.Config) {
 		cfg.ChargeEvery, cfg.Overrun = 2, llm.OverrunEnd
 		cfg.Budgets = append(cfg.Budgets,
-			llm.Budget{Policy: skipped, Key: tenant, Skip: func(q *http.Request) bool { return q.Header.Get("X-User") == "" }},
+			llm.Budget{Policy: skipped, Key: tenant, Skip: func(q *http.Request) bool {
+				return q.Header.Get("X-User") == ""
+			}},
 			llm.Budget{Policy: users, Key: user, NoKey: nethttp.NoKeySkip},
 			llm.Budget{Policy: plans, Key: tenant, Limit: func(*http.Request) (core.Algorithm, error) {
 				return core.PerMinute(1000), nil

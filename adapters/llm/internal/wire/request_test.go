@@ -19,13 +19,19 @@ func TestRequestFields(t *testing.T) {
 		want       wire.Request
 		fault      string
 	}{
-		{name: "chat", body: `{"model":"gpt-4o","messages":[{"role":"user","content":"Hello"}],"max_tokens":7,"n":2,"stream":true}`,
+		{name: "chat",
+			body: `{"model":"gpt-4o","messages":[{"role":"user","content":"Hello"}],` +
+				`"max_tokens":7,"n":2,"stream":true}`,
 			want: wire.Request{Model: "gpt-4o", Stream: true, MaxOutput: 7, Choices: 2, PromptBytes: 9}},
 		{name: "max_completion_tokens wins", body: `{"max_completion_tokens":9,"model":"m","max_tokens":7}`,
 			want: wire.Request{Model: "m", MaxOutput: 9, Choices: 1}},
-		{name: "responses", format: wire.OpenAIResponses, body: `{"model":"m","input":"Hello","instructions":"Be","max_output_tokens":5,"max_tokens":1,"n":3}`,
+		{name: "responses", format: wire.OpenAIResponses,
+			body: `{"model":"m","input":"Hello","instructions":"Be",` +
+				`"max_output_tokens":5,"max_tokens":1,"n":3}`,
 			want: wire.Request{Format: wire.OpenAIResponses, Model: "m", MaxOutput: 5, Choices: 1, PromptBytes: 7}},
-		{name: "messages", format: wire.AnthropicMessages, body: `{"model":"m","max_tokens":5,"system":[{"type":"text","text":"abc"}],"messages":[]}`,
+		{name: "messages", format: wire.AnthropicMessages,
+			body: `{"model":"m","max_tokens":5,` +
+				`"system":[{"type":"text","text":"abc"}],"messages":[]}`,
 			want: wire.Request{Format: wire.AnthropicMessages, Model: "m", MaxOutput: 5, Choices: 1, PromptBytes: 7}},
 		{name: "null is absent", body: `{"model":"m","stream":null,"n":null,"max_tokens":null,"stream_options":null}`,
 			want: wire.Request{Model: "m", Choices: 1}},
@@ -241,7 +247,8 @@ func decodeBody(t *testing.T, body []byte) map[string]any {
 }
 
 func BenchmarkParseRequest(b *testing.B) {
-	body := []byte(`{"model":"m","messages":[{"role":"user","content":"` + strings.Repeat("Hello, world. ", 1000) + `"}]}`)
+	body := []byte(`{"model":"m","messages":[{"role":"user","content":"` +
+		strings.Repeat("Hello, world. ", 1000) + `"}]}`)
 	b.SetBytes(int64(len(body)))
 	b.ReportAllocs()
 	for b.Loop() {

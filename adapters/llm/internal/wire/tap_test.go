@@ -15,7 +15,8 @@ import (
 	"github.com/headgate/headgate/adapters/llm/internal/wire"
 )
 
-const deltaEvent = `data: {"id":"chatcmpl-B9MHDbslfkBeAs8l4bebGdFOJ6PeG","object":"chat.completion.chunk","created":1741570283,` +
+const deltaEvent = `data: {"id":"chatcmpl-B9MHDbslfkBeAs8l4bebGdFOJ6PeG",` +
+	`"object":"chat.completion.chunk","created":1741570283,` +
 	`"model":"gpt-4o-2024-08-06","service_tier":"default","system_fingerprint":"fp_44709d6fcb","choices":[{"index":0,` +
 	`"delta":{"content":" Hello"},"logprobs":null,"finish_reason":null}],"usage":null,"obfuscation":"aV9xQ"}` + "\n\n"
 
@@ -119,7 +120,8 @@ func TestOnlyTheUsageChunkIsHidden(t *testing.T) {
 			t.Errorf("%v: hidden", f)
 		}
 	}
-	if got := send(t, wire.NewTap(wire.OpenAIChat, "application/json", "", true), [][]byte{[]byte(usageEvent[6:])}); len(got) == 0 {
+	document := wire.NewTap(wire.OpenAIChat, "application/json", "", true)
+	if got := send(t, document, [][]byte{[]byte(usageEvent[6:])}); len(got) == 0 {
 		t.Error("document: hidden")
 	}
 }
@@ -139,7 +141,8 @@ func TestWriteReadsOnAfterAnError(t *testing.T) {
 	for _, hide := range []bool{false, true} {
 		tap := stream(hide)
 		calls := 0
-		err := tap.Write([]byte(deltaEvent+usageEvent+deltaEvent+"data: [DONE]\n\n"), func([]byte) error { calls++; return gone })
+		body := []byte(deltaEvent + usageEvent + deltaEvent + "data: [DONE]\n\n")
+		err := tap.Write(body, func([]byte) error { calls++; return gone })
 		if !errors.Is(err, gone) || calls != 1 {
 			t.Errorf("hide %v: %v after %d calls", hide, err, calls)
 		}
@@ -180,7 +183,10 @@ func TestEncodedResponses(t *testing.T) {
 	damaged[len(damaged)-6] ^= 1 // in its checksum
 	spoilt := gzipped(t, []byte(deltaEvent+strings.TrimSpace(usageEvent)))
 	spoilt[len(spoilt)-6] ^= 1
-	known := wire.Response{Usage: wire.Usage{Input: 5, Output: 2}, Known: true, InputKnown: true, Events: 1, TextBytes: 6, Complete: true}
+	known := wire.Response{
+		Usage: wire.Usage{Input: 5, Output: 2}, Known: true, InputKnown: true,
+		Events: 1, TextBytes: 6, Complete: true,
+	}
 	for _, c := range []struct {
 		name, encoding string
 		body           []byte
@@ -256,13 +262,17 @@ func TestErrorEventEndsAStream(t *testing.T) {
 		kind, begin, want string
 		complete          bool
 	}{
-		{wire.OpenAIChat, "insufficient_quota", deltaEvent, `data: {"error":{"message":"No \"more\"\n","type":"insufficient_quota","param":null,"code":"insufficient_quota"}}` +
-			"\n\ndata: [DONE]\n\n", true},
-		{wire.OpenAIChat, "rate_limit_exceeded", "", `data: {"error":{"message":"No \"more\"\n","type":"tokens","param":null,"code":"rate_limit_exceeded"}}` +
-			"\n\ndata: [DONE]\n\n", true},
+		{wire.OpenAIChat, "insufficient_quota", deltaEvent,
+			`data: {"error":{"message":"No \"more\"\n","type":"insufficient_quota",` +
+				`"param":null,"code":"insufficient_quota"}}` + "\n\ndata: [DONE]\n\n", true},
+		{wire.OpenAIChat, "rate_limit_exceeded", "",
+			`data: {"error":{"message":"No \"more\"\n","type":"tokens",` +
+				`"param":null,"code":"rate_limit_exceeded"}}` + "\n\ndata: [DONE]\n\n", true},
 		{wire.OpenAIResponses, "rate_limit_exceeded", `data: {"type":"response.created","sequence_number":6}` + "\n\n",
-			"event: error\n" + `data: {"type":"error","code":"rate_limit_exceeded","message":"No \"more\"\n","param":null,` +
-				`"error":{"message":"No \"more\"\n","type":"tokens","param":null,"code":"rate_limit_exceeded"},"sequence_number":7}` + "\n\n", false},
+			"event: error\n" + `data: {"type":"error","code":"rate_limit_exceeded",` +
+				`"message":"No \"more\"\n","param":null,` +
+				`"error":{"message":"No \"more\"\n","type":"tokens",` +
+				`"param":null,"code":"rate_limit_exceeded"},"sequence_number":7}` + "\n\n", false},
 		{wire.AnthropicMessages, "rate_limit_exceeded", "event: ping\ndata: {\"type\":\"ping\"}\n\n",
 			"event: error\n" +
 				`data: {"type":"error","error":{"type":"rate_limit_error","message":"No \"more\"\n"}}` +

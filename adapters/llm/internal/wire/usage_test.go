@@ -53,11 +53,15 @@ func TestUsageOfDocuments(t *testing.T) {
 		want      wire.Usage
 		known     bool
 	}{
-		{"more cached than input", `{"usage":{"prompt_tokens":5,"completion_tokens":1,"prompt_tokens_details":{"cached_tokens":9}}}`,
+		{"more cached than input",
+			`{"usage":{"prompt_tokens":5,"completion_tokens":1,"prompt_tokens_details":{"cached_tokens":9}}}`,
 			wire.OpenAIChat, wire.Usage{CacheRead: 5, Output: 1}, true},
-		{"details first", `{"usage":{"prompt_tokens_details":{"cached_tokens":2},"completion_tokens":1,"prompt_tokens":5}}`,
+		{"details first",
+			`{"usage":{"prompt_tokens_details":{"cached_tokens":2},"completion_tokens":1,"prompt_tokens":5}}`,
 			wire.OpenAIChat, wire.Usage{Input: 3, CacheRead: 2, Output: 1}, true},
-		{"usage twice", `{"usage":{"prompt_tokens":5,"completion_tokens":1,"prompt_tokens_details":{"cached_tokens":2}},"usage":{"prompt_tokens":6,"completion_tokens":2}}`,
+		{"usage twice",
+			`{"usage":{"prompt_tokens":5,"completion_tokens":1,"prompt_tokens_details":{"cached_tokens":2}},` +
+				`"usage":{"prompt_tokens":6,"completion_tokens":2}}`,
 			wire.OpenAIChat, wire.Usage{Input: 6, Output: 2}, true},
 		{"null details", `{"usage":{"prompt_tokens":5,"completion_tokens":1,"prompt_tokens_details":null}}`,
 			wire.OpenAIChat, wire.Usage{Input: 5, Output: 1}, true},
@@ -72,7 +76,9 @@ func TestUsageOfDocuments(t *testing.T) {
 			wire.Usage{Input: 5}, false},
 		{"absurd output", `{"usage":{"prompt_tokens":5,"completion_tokens":1e30}}`, wire.OpenAIChat,
 			wire.Usage{Input: 5, Output: wire.MaxTokens}, true},
-		{"usage elsewhere", `{"x":{"usage":{"prompt_tokens":5,"completion_tokens":1}},"choices":[{"usage":{"prompt_tokens":5,"completion_tokens":1}}]}`,
+		{"usage elsewhere",
+			`{"x":{"usage":{"prompt_tokens":5,"completion_tokens":1}},` +
+				`"choices":[{"usage":{"prompt_tokens":5,"completion_tokens":1}}]}`,
 			wire.OpenAIChat, wire.Usage{}, false},
 		{"other format", `{"usage":{"prompt_tokens":5,"completion_tokens":1}}`,
 			wire.AnthropicMessages, wire.Usage{}, false},
@@ -115,7 +121,8 @@ func TestFormatOf(t *testing.T) {
 
 func TestFormatString(t *testing.T) {
 	for f, want := range map[wire.Format]string{
-		wire.OpenAIChat: "openai-chat", wire.OpenAIResponses: "openai-responses", wire.AnthropicMessages: "anthropic-messages", 7: "Format(7)",
+		wire.OpenAIChat: "openai-chat", wire.OpenAIResponses: "openai-responses",
+		wire.AnthropicMessages: "anthropic-messages", 7: "Format(7)",
 	} {
 		if got := f.String(); got != want {
 			t.Errorf("%s, want %s", got, want)
