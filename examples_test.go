@@ -173,6 +173,7 @@ func TestDocumentationShowsTheExamples(t *testing.T) {
 }
 
 func TestQuickstart(t *testing.T) {
+	t.Parallel()
 	program := build(t, "quickstart")
 	t.Run("memory", func(t *testing.T) {
 		url := serve(t, program)

@@ -404,6 +404,7 @@ func (d *decisions) renew() {
 // TestDecisionScriptUnderLua54 covers every operation with every algorithm, and slots taken with
 // charges.
 func TestDecisionScriptUnderLua54(t *testing.T) {
+	t.Parallel()
 	needLua54(t)
 	d := newDecisions(t)
 	for i := range 3000 {

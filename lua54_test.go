@@ -206,6 +206,7 @@ func (l *leaseCalls) call(script int, keys []string, argv ...any) []any {
 // TestLeaseScriptUnderLua54 covers the operations with one level and with several, with weights
 // that Redis may print with an exponent, and with the most grants of one script.
 func TestLeaseScriptUnderLua54(t *testing.T) {
+	t.Parallel()
 	needLua54(t)
 	rng := seededRand(t)
 	client := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
@@ -291,6 +292,7 @@ func TestLeaseScriptUnderLua54(t *testing.T) {
 
 // TestFilterScriptUnderLua54 covers every operation, with and without a window.
 func TestFilterScriptUnderLua54(t *testing.T) {
+	t.Parallel()
 	needLua54(t)
 	rng := seededRand(t)
 	client := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})

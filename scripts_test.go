@@ -198,6 +198,7 @@ func TestLuaWritesNoGlobals(t *testing.T) {
 
 // The test writes ARGV by hand, as an operator would.
 func TestScriptsFollowTheirContract(t *testing.T) {
+	t.Parallel()
 	const now = int64(1_763_700_000_123_456)
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		client, ctx := s.Client(t), t.Context()

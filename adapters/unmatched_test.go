@@ -15,6 +15,7 @@ import (
 
 // 10,000 paths that no route matches make one key for each rule.
 func TestUnmatchedPathsShareAKey(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	each(t, func(t *testing.T, fw framework) {
 		client := redis.NewClient(&redis.Options{Addr: server.Addr})

@@ -17,6 +17,7 @@ import (
 
 // The permissions in docs/redis.md are enough for overrides, and each one is needed.
 func TestDocumentedPermissions(t *testing.T) {
+	t.Parallel()
 	page, err := os.ReadFile("../docs/redis.md")
 	if err != nil {
 		t.Fatal(err)

@@ -458,6 +458,7 @@ func TestOverrideOnACluster(t *testing.T) {
 
 // Only overrides without an end have no TTL, and nothing stays of one that has ended.
 func TestKeysOfOverrides(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	client := s.Client(t)
 	p := redisBook(t, client, new(seen), plans.Config{})
@@ -481,6 +482,7 @@ func TestKeysOfOverrides(t *testing.T) {
 
 // A text in Redis that is no override is reported, and the last known override holds.
 func TestOverrideThatIsGarbage(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	client := s.Client(t)
 	var events seen

@@ -311,6 +311,7 @@ func TestEstimateAboveTheLimit(t *testing.T) {
 
 // While Redis fails a running charge is put off, the stream goes on, and the end is settled.
 func TestRedisFailsWhileAStreamRuns(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		var down atomic.Bool
 		client := s.Client(t)

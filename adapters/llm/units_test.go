@@ -157,6 +157,7 @@ func (r *rig) peekUsed() (used []int64) {
 // All limits, the slots and the decision are one round trip, and so is the settlement of all
 // budgets; the slot is released in a third.
 func TestRoundTrips(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
 		var trips counting
 		client := server.Client(t)

@@ -95,6 +95,7 @@ func TestOpenAIErrorByUnit(t *testing.T) {
 
 // A denial that this process remembers has the error of the one that Redis decided.
 func TestOpenAIErrorOfCachedDenial(t *testing.T) {
+	t.Parallel()
 	eachGate(t, func(t *testing.T, gate *core.Gate) {
 		h := guard(t, nethttp.Config{Gate: gate, Dialect: llm.OpenAI{}, Rules: []nethttp.Rule{
 			spends(t, 60, core.PolicyConfig{Name: "tpm", Algorithm: core.PerMinute(100), Unit: core.UnitTokens}),

@@ -236,6 +236,7 @@ func TestBlockRuleFaults(t *testing.T) {
 
 // A blocked client costs one round trip, and for the next second none.
 func TestBlockedClientCostsNoRoundTrip(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	gate, err := core.NewRedis(s.Client(t), core.Config{Prefix: s.Prefix, Timeout: 5 * time.Second})
 	if err != nil {

@@ -21,6 +21,7 @@ func forged(change ...func(*http.Request)) *http.Request {
 }
 
 func TestChargesFindTheKeys(t *testing.T) {
+	t.Parallel()
 	eachGate(t, func(t *testing.T, gate *core.Gate) {
 		g, _ := chat(t, gate, func(cfg *nethttp.Config) {
 			cfg.Rules[0].Cost = func(*http.Request) int64 { return 3 }
@@ -58,6 +59,7 @@ func TestChargesFindTheKeys(t *testing.T) {
 }
 
 func TestLevelsFindTheHolders(t *testing.T) {
+	t.Parallel()
 	eachGate(t, func(t *testing.T, gate *core.Gate) {
 		g, s := chat(t, gate, func(cfg *nethttp.Config) {
 			cfg.Slot.Caps[1].LimitFor = func(*http.Request) (int64, error) { return 1, nil }

@@ -13,6 +13,7 @@ import (
 
 // The headers of a cached denial state only what is known.
 func TestCachedDenial(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		gate, err := core.NewRedis(s.Client(t), core.Config{Prefix: s.Prefix, Timeout: 30 * time.Second})
 		if err != nil {

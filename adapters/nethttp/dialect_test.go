@@ -188,6 +188,7 @@ func TestResetTimeIsNotEarly(t *testing.T) {
 
 // The headers agree with what Redis decides.
 func TestModelHeadersOnEachGate(t *testing.T) {
+	t.Parallel()
 	eachGate(t, func(t *testing.T, gate *core.Gate) {
 		h := guard(t, nethttp.Config{Gate: gate, Dialect: llm.OpenAI{}, Rules: []nethttp.Rule{
 			spends(t, 1, core.PolicyConfig{Name: "rpd", Algorithm: core.FixedWindow{Limit: 10, Window: 24 * time.Hour, FromFirst: true}}),

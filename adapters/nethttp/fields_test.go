@@ -182,6 +182,7 @@ func TestNumbersInHeadersAreExact(t *testing.T) {
 
 // The numbers agree with what Redis itself answers a moment later.
 func TestFieldsAreTrueOnRedis(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		gate, err := core.NewRedis(s.Client(t), core.Config{Prefix: s.Prefix, Timeout: generous})
 		if err != nil {

@@ -108,6 +108,7 @@ func TestChangedPlanKeepsTheCount(t *testing.T) {
 }
 
 func TestCapPerPlan(t *testing.T) {
+	t.Parallel()
 	broken := errors.New("broken")
 	eachGate(t, func(t *testing.T, gate *core.Gate) {
 		g, _ := chat(t, gate, func(cfg *nethttp.Config) {

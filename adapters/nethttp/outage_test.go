@@ -64,6 +64,7 @@ func TestHeadersInAnOutage(t *testing.T) {
 // overlap. The deadline is no outage, so the failure modes decide only once Redis is known to be
 // silent.
 func TestDeadlinesInAnOutage(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	client := redis.NewClient(&redis.Options{Addr: s.Addr, ContextTimeoutEnabled: true, DialerRetries: 1})
 	t.Cleanup(func() { _ = client.Close() })

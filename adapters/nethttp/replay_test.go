@@ -250,6 +250,7 @@ func TestReplayFaults(t *testing.T) {
 // Two replicas get each id ten times at once. Each id is handled once, although one in ten fails at
 // first.
 func TestReplayOverReplicas(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	const ids = 1000
 	var handled, tried [ids]atomic.Int64

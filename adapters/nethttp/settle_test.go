@@ -50,6 +50,7 @@ func remaining(g *nethttp.Guard, outer ...func(http.Handler) http.Handler) strin
 }
 
 func TestSettle(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name    string
 		handler http.HandlerFunc
@@ -91,6 +92,7 @@ func TestSettle(t *testing.T) {
 // A running request has spent its cost, so concurrent requests cannot overspend the limit, whatever
 // their responses.
 func TestSettleCannotBeOverspent(t *testing.T) {
+	t.Parallel()
 	eachGate(t, func(t *testing.T, gate *core.Gate) {
 		g := settled(t, gate)
 		var entered, refused sync.WaitGroup
@@ -238,6 +240,7 @@ func TestSettleKeepsTheWriter(t *testing.T) {
 
 // Clients whose requests do not count are never refused, however requests and refunds overlap.
 func TestCountOnlyNeverLocksOut(t *testing.T) {
+	t.Parallel()
 	eachGate(t, func(t *testing.T, gate *core.Gate) {
 		for _, limit := range []struct {
 			algorithm core.Algorithm

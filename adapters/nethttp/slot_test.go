@@ -170,6 +170,7 @@ func holders(t *testing.T, s *core.Semaphore, tenant string, want int) {
 const chatPolicies = `"requests";q=10, "tenant";q=3;qu="concurrent-requests", "streams";q=2;qu="concurrent-requests"`
 
 func TestConcurrency(t *testing.T) {
+	t.Parallel()
 	eachGate(t, func(t *testing.T, gate *core.Gate) {
 		g, s := chat(t, gate)
 		o := newRunning(t, g)
@@ -215,6 +216,7 @@ func TestConcurrency(t *testing.T) {
 }
 
 func TestConcurrencyWaits(t *testing.T) {
+	t.Parallel()
 	eachGate(t, func(t *testing.T, gate *core.Gate) {
 		queued := make(chan int, 10)
 		g, s := chat(t, gate, func(cfg *nethttp.Config) {
@@ -274,6 +276,7 @@ func (o *running) handlerOnce() http.Handler {
 
 // Close refuses new and queued requests and lets running ones end.
 func TestConcurrencyDrains(t *testing.T) {
+	t.Parallel()
 	eachGate(t, func(t *testing.T, gate *core.Gate) {
 		queued := make(chan int, 1)
 		g, _ := chat(t, gate, func(cfg *nethttp.Config) {
@@ -310,6 +313,7 @@ func TestConcurrencyDrains(t *testing.T) {
 }
 
 func TestLostLease(t *testing.T) {
+	t.Parallel()
 	eachGate(t, func(t *testing.T, gate *core.Gate) {
 		g, s := chat(t, gate, func(cfg *nethttp.Config) {
 			cfg.Slot.Meta = func(r *http.Request) map[string]string { return map[string]string{"user": r.Header.Get("X-User")} }
@@ -337,6 +341,7 @@ func TestLostLease(t *testing.T) {
 }
 
 func TestDetachedLease(t *testing.T) {
+	t.Parallel()
 	eachGate(t, func(t *testing.T, gate *core.Gate) {
 		g, s := chat(t, gate)
 		var taken *core.Lease
@@ -500,6 +505,7 @@ func TestPanicInObserve(t *testing.T) {
 
 // The headers of a delayed request that finds no slot state what is left without it.
 func TestConcurrencyAfterDelay(t *testing.T) {
+	t.Parallel()
 	eachGate(t, func(t *testing.T, gate *core.Gate) {
 		g, _ := chat(t, gate, func(cfg *nethttp.Config) {
 			cfg.MaxDelay = time.Second

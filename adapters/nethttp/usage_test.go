@@ -93,6 +93,7 @@ func TestUsageTellsPolicies(t *testing.T) {
 
 // A tenant reads its own usage, whatever it puts into its request.
 func TestUsageIsOfTheAuthenticatedTenant(t *testing.T) {
+	t.Parallel()
 	eachGate(t, func(t *testing.T, gate *core.Gate) {
 		g := guard(t, nethttp.Config{
 			Gate: gate,
@@ -131,6 +132,7 @@ func TestUsageIsOfTheAuthenticatedTenant(t *testing.T) {
 
 // A stream is what runs on the client's own keys.
 func TestUsageCountsStreams(t *testing.T) {
+	t.Parallel()
 	eachGate(t, func(t *testing.T, gate *core.Gate) {
 		g, _ := chat(t, gate, func(cfg *nethttp.Config) {
 			cfg.Slot.Caps = []nethttp.Cap{

@@ -306,6 +306,7 @@ func (s *Scope) check(t *testing.T) {
 }
 
 func TestScriptAgreesWithScope(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		steps := 10_000
 		switch {

@@ -80,6 +80,7 @@ func (p *pair) force(ids ...string) []int64 {
 // An evicted id is refused until its lease and one more lease length have passed, or until it is
 // released.
 func TestForceRefusesID(t *testing.T) {
+	t.Parallel()
 	eachScope(t, func(t *testing.T, p *pair) {
 		one := Level{Node: "{a}", Limit: 1, Weight: 1}
 		p.acquire("held", 0, one)
@@ -116,6 +117,7 @@ func TestForceRefusesID(t *testing.T) {
 
 // A request that places a node below another parent than others did cannot exceed any cap.
 func TestNodeWithTwoParents(t *testing.T) {
+	t.Parallel()
 	eachScope(t, func(t *testing.T, p *pair) {
 		root, tenant, user := Level{Node: "{a}", Limit: 9, Weight: 1}, Level{Node: "{a}:t", Limit: 1, Weight: 1}, Level{Node: "{a}:u", Limit: 1, Weight: 1}
 		p.acquire("tenant", 0, root, tenant)
@@ -134,6 +136,7 @@ func TestNodeWithTwoParents(t *testing.T) {
 
 // Requests that place two nodes below one another end no search for a waiter.
 func TestNodesInCircle(t *testing.T) {
+	t.Parallel()
 	eachScope(t, func(t *testing.T, p *pair) {
 		a, u, v := Level{Node: "{a}", Limit: 1, Weight: 1}, Level{Node: "{a}:u", Limit: 5, Weight: 1}, Level{Node: "{a}:v", Limit: 5, Weight: 1}
 		p.acquire("h", 0, a)
@@ -150,6 +153,7 @@ func TestNodesInCircle(t *testing.T) {
 
 // Redis may lose the holders alone. They can be evicted all the same.
 func TestEvictionWithoutHolders(t *testing.T) {
+	t.Parallel()
 	eachScope(t, func(t *testing.T, p *pair) {
 		one := Level{Node: "{a}", Limit: 5, Weight: 1}
 		p.acquire("x", 0, one)
@@ -169,6 +173,7 @@ func TestEvictionWithoutHolders(t *testing.T) {
 // One script grants at most 64 leases. The next waiter is told to acquire again, and its acquire
 // grants the following ones.
 func TestGrantsAreBounded(t *testing.T) {
+	t.Parallel()
 	eachScope(t, func(t *testing.T, p *pair) {
 		one := Level{Node: "{a}", Limit: 150, Weight: 1}
 		p.acquire("all", 0, Level{Node: "{a}", Limit: 150, Weight: 150})
@@ -201,6 +206,7 @@ func TestGrantsAreBounded(t *testing.T) {
 
 // One script drops at most 32 expired leases. The others have 0 left, never less.
 func TestManyExpiredLeases(t *testing.T) {
+	t.Parallel()
 	eachScope(t, func(t *testing.T, p *pair) {
 		one := Level{Node: "{a}", Limit: 100, Weight: 1}
 		for i := range 80 {
@@ -225,6 +231,7 @@ func TestManyExpiredLeases(t *testing.T) {
 // Redis may lose the holders alone, as to an eviction. Renewals put them back, with a time to live,
 // and the last release leaves nothing.
 func TestLostHoldersComeBack(t *testing.T) {
+	t.Parallel()
 	eachScope(t, func(t *testing.T, p *pair) {
 		level := Level{Node: "{a}", Limit: 5, Weight: 1}
 		for _, id := range []string{"x", "y"} {

@@ -11,6 +11,7 @@ import (
 // Two tenants of which one offers a hundred times the load of the other share the slots by their
 // shares, whatever the number of slots and however long each holds one, and leave no slot unused.
 func TestSlotTimeFollowsShares(t *testing.T) {
+	t.Parallel()
 	check := func(t *testing.T, s *simulation, lasts int64) {
 		t.Helper()
 		jain, utilization := s.run(lasts)
@@ -99,6 +100,7 @@ func (p *pair) next(id string, hold int64) string {
 
 // The next releases go to a key below its floor, even if it has used more than its siblings.
 func TestFloorIsMetByNextReleases(t *testing.T) {
+	t.Parallel()
 	eachScope(t, func(t *testing.T, p *pair) {
 		held := make([]string, 4)
 		for i := range held {
@@ -131,6 +133,7 @@ func TestFloorIsMetByNextReleases(t *testing.T) {
 // Within a key, a waiter of priority 9 is served as if it had come 90 s later: after the waiters of
 // priority 0 that come before that time, and before the others.
 func TestNoPriorityStarves(t *testing.T) {
+	t.Parallel()
 	eachScope(t, func(t *testing.T, p *pair) {
 		p.request(ask("first", 1, 1, 0, 0, "{a}", "{a}:u"))
 		p.request(ask("patient", 1, 1, 0, 9, "{a}", "{a}:u"))
@@ -171,6 +174,7 @@ func TestPriorityKeepsShares(t *testing.T) {
 
 // A key that comes from idle gets no credit for that time, and one that used idle slots no debt.
 func TestIdleTimeIsNoCredit(t *testing.T) {
+	t.Parallel()
 	eachScope(t, func(t *testing.T, p *pair) {
 		holder := "busy0"
 		for i := range 30 {
@@ -210,6 +214,7 @@ func TestDebtOutlivesWaiters(t *testing.T) {
 
 // Waiters at the shared key itself and waiters below it take turns by their arrival.
 func TestOwnWaitersTakeTurnsByArrival(t *testing.T) {
+	t.Parallel()
 	eachScope(t, func(t *testing.T, p *pair) {
 		p.request(ask("held", 1, 1, 0, 0, "{a}"))
 		for i := range 4 {
@@ -229,6 +234,7 @@ func TestOwnWaitersTakeTurnsByArrival(t *testing.T) {
 
 // Accounts are bounded by the keys that wait or hold, and end with the last waiter.
 func TestAccountsAreBounded(t *testing.T) {
+	t.Parallel()
 	eachScope(t, func(t *testing.T, p *pair) {
 		const keys = 150
 		holder, before := "w0", int64(0)

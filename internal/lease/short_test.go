@@ -10,6 +10,7 @@ import (
 // One short form takes and gives back slots of many scopes. It leaves everything to the other form
 // but the slots of free scopes and the leases of lone holders, and changes nothing there.
 func TestShortFormAnswersEach(t *testing.T) {
+	t.Parallel()
 	const now = int64(1_763_700_000_123_456)
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		x, ctx := newScript(srv, t), t.Context()
