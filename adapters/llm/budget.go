@@ -76,7 +76,7 @@ func (m *Meter) rules() []nethttp.Rule {
 
 // chargesOf returns the charges of more tokens of output, one for each budget that counts output.
 func (m *Meter) chargesOf(r *http.Request, x *exchange, tokens int64) ([]core.Charge, error) {
-	all, err := m.budgets[x.request.Format].Charges(r)
+	all, err := m.budgets.Charges(r)
 	if err != nil {
 		return nil, err
 	}

@@ -34,8 +34,8 @@ import (
 type Meter struct {
 	cfg     Config
 	guards  [wire.Formats]*nethttp.Guard
-	budgets [wire.Formats]*nethttp.Guard // without the other rules, for running charges
-	dearest []Model                      // of Config.Models, those that may be the dearest
+	budgets *nethttp.Guard // without the other rules, for running charges
+	dearest []Model        // of Config.Models, those that may be the dearest
 	lessons map[string]*lessons
 }
 
@@ -60,10 +60,10 @@ func New(cfg Config) (*Meter, error) {
 		if m.guards[f], err = nethttp.NewGuard(guard); err != nil {
 			return nil, fmt.Errorf("llm: Config.Guard: %w", err)
 		}
-		only := nethttp.Config{Gate: guard.Gate, Scope: guard.Scope, Rules: rules}
-		if m.budgets[f], err = nethttp.NewGuard(only); err != nil {
-			return nil, fmt.Errorf("llm: Config.Budgets: %w", err)
-		}
+	}
+	only := nethttp.Config{Gate: cfg.Guard.Gate, Scope: cfg.Guard.Scope, Rules: rules}
+	if m.budgets, err = nethttp.NewGuard(only); err != nil {
+		return nil, fmt.Errorf("llm: Config.Budgets: %w", err)
 	}
 	return m, nil
 }
