@@ -45,7 +45,16 @@ func (g *Gate) AwaitLedgers() {
 
 // InjectServerClock is InjectClock, except that the denial cache keeps its own clock.
 func (g *Gate) InjectServerClock(now func() int64) {
-	g.store.(*redisstore.Store).InjectClock(now, redistest.Script)
+	g.restore(func(cfg *redisstore.Config) { cfg.Clock, cfg.Script = now, redistest.Script })
+}
+
+// restore gives a Gate on Redis another store, whose configuration change has changed.
+func (g *Gate) restore(change func(*redisstore.Config)) {
+	cfg := g.store.(*redisstore.Store).Config
+	change(&cfg)
+	s := redisstore.New(cfg)
+	g.store, g.answers = s, s.Servers.Answers
+	g.leases, g.filters = redisstore.NewLeases(s), redisstore.NewFilters(s)
 }
 
 // What ends the names of holds and of adjustments.
@@ -80,7 +89,7 @@ func (g *Gate) KnownDenials() (n int) {
 func (g *Gate) SplitByOutermost() {
 	switch s := g.store.(type) {
 	case *redisstore.Store:
-		s.Cluster = true
+		g.restore(func(cfg *redisstore.Config) { cfg.Cluster = true })
 	default:
 		g.store = &splitter{s, redisstore.New(redisstore.Config{Cluster: true})}
 	}
@@ -280,19 +289,62 @@ func (g *Gate) DecideInOne(ctx context.Context, asked []*ScriptRequest) error {
 // It returns their order in the script, and how many callers got the answer of an identical
 // request.
 func (g *Gate) DecideShared(ctx context.Context, asked []*ScriptRequest) (order []int, merged int, err error) {
+	s := g.store.(*redisstore.Store)
 	requests := make([]request.Request, len(asked))
+	decisions := make([]*redisstore.Decision, len(asked))
 	for i, r := range asked {
 		requests[i] = r.request
+		decisions[i] = s.NewDecision(requests[i : i+1])
 	}
-	order, merged, err = g.store.(*redisstore.Store).DecideShared(ctx, requests)
+	order, merged = orderShared(requests)
+	for decided := false; !decided; {
+		b := decisions[0].Batch()
+		for _, d := range decisions {
+			b.Add(d)
+		}
+		reply, err := s.Servers.Send(ctx, s.Client, b)
+		if err == nil {
+			err = b.Deliver(reply)
+		}
+		for _, d := range decisions {
+			if err == nil {
+				decided, err = d.Decode()
+			}
+		}
+		if err != nil {
+			return nil, 0, err
+		}
+	}
 	for i, r := range asked {
 		r.request = requests[i]
 	}
-	return order, merged, err
+	return order, merged, nil
+}
+
+// orderShared returns the order in which one script decides requests of different callers. A request
+// is decided with the last one before it whose first charge is on the same state, if the two merge.
+func orderShared(requests []request.Request) (order []int, merged int) {
+	with := make([]int, len(requests))
+	for i := range requests {
+		r := &requests[i]
+		order, with[i] = append(order, i), i
+		for j := i - 1; j >= 0; j-- {
+			o := &requests[j]
+			if with[j] == j && o.Charges[0].SameState(r.Charges[0]) {
+				if r.Merges() && o.Merges() && r.Equal(o) {
+					with[i] = j
+					merged++
+				}
+				break
+			}
+		}
+	}
+	slices.SortStableFunc(order, func(i, j int) int { return with[i] - with[j] })
+	return order, merged
 }
 
 // Waiting returns how many calls wait for the next round trip.
-func (g *Gate) Waiting() int { return g.store.(*redisstore.Store).Waiting() }
+func (g *Gate) Waiting() int { return g.store.(*redisstore.Store).Servers.Waiting() }
 
 // Is reports whether the request is for this operation.
 func (r *ScriptRequest) Is(op string) bool { return r.request.Op == algorithm.Operation(op) }

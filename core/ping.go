@@ -8,6 +8,7 @@ import (
 
 	"github.com/headgate/headgate/internal/algorithm"
 	"github.com/headgate/headgate/internal/redisstore"
+	"github.com/headgate/headgate/internal/redisstore/trips"
 	"github.com/headgate/headgate/internal/request"
 )
 
@@ -62,8 +63,8 @@ func pingRedis(ctx context.Context, store *redisstore.Store, timeout time.Durati
 	// A first connection takes longer than a decision.
 	ctx, cancel := context.WithTimeout(ctx, max(timeout, time.Second))
 	defer cancel()
-	err := store.Check(ctx)
-	if errors.Is(err, redisstore.ErrServer) {
+	err := store.Servers.Check(ctx)
+	if errors.Is(err, trips.ErrServer) {
 		return fmt.Errorf("%w: %w", ErrMisconfigured, err)
 	}
 	for range 2 { // the second time on keys that exist
@@ -79,8 +80,8 @@ func pingRedis(ctx context.Context, store *redisstore.Store, timeout time.Durati
 	switch {
 	case err == nil:
 		return nil
-	case redisstore.Classify(err) == redisstore.Misconfigured:
-		return fmt.Errorf("%w: %s: %w", ErrMisconfigured, redisstore.Explain(err), err)
+	case trips.Classify(err) == trips.Misconfigured:
+		return fmt.Errorf("%w: %s: %w", ErrMisconfigured, trips.Explain(err), err)
 	}
-	return fmt.Errorf("core: %s: %w", redisstore.Explain(err), err)
+	return fmt.Errorf("core: %s: %w", trips.Explain(err), err)
 }

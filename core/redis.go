@@ -12,6 +12,7 @@ import (
 	"github.com/headgate/headgate/internal/deadline"
 	"github.com/headgate/headgate/internal/memstore"
 	"github.com/headgate/headgate/internal/redisstore"
+	"github.com/headgate/headgate/internal/redisstore/trips"
 	"github.com/headgate/headgate/internal/request"
 )
 
@@ -40,7 +41,7 @@ func NewRedis(client redis.UniversalClient, cfg Config) (*Gate, error) {
 		g.cache = newDenialCache()
 	}
 	g.ping = func(ctx context.Context) error { return pingRedis(ctx, store, g.timeout) }
-	g.answers, g.filters = store.Answers, redisstore.NewFilters(store)
+	g.answers, g.filters = store.Servers.Answers, redisstore.NewFilters(store)
 	g.keep(client, clock, redisstore.NewLeases(store))
 	return g, nil
 }
@@ -61,36 +62,36 @@ func (g *Gate) untilTimeout(ctx context.Context) context.Context {
 // reword replaces the error of a store by the one that core's callers see.
 func reword(ctx context.Context, err error) error {
 	ended := deadline.Err(ctx)
-	switch class := redisstore.Classify(err); {
+	switch class := trips.Classify(err); {
 	case errors.As(err, new(request.OtherShape)), errors.Is(err, request.ErrPeriod): // no failure of Redis
 		return err
 	case ended != nil:
 		return fmt.Errorf("core: %w", ended)
-	case class == redisstore.Misconfigured:
+	case class == trips.Misconfigured:
 		return fmt.Errorf("%w: %w", ErrMisconfigured, err)
-	case class == redisstore.Overload:
+	case class == trips.Overload:
 		return ErrOverloaded
-	case errors.Is(err, redisstore.ErrOpen):
+	case errors.Is(err, trips.ErrOpen):
 		return ErrCircuitOpen
 	}
 	return fmt.Errorf("core: redis: %w", err)
 }
 
 // serverNotice tells the observer what became of a server.
-func (g *Gate) serverNotice(ctx context.Context, n redisstore.Notice) {
+func (g *Gate) serverNotice(ctx context.Context, n trips.Notice) {
 	e := &ServerEvent{Node: n.Node, Err: n.Err}
 	switch n.Kind {
-	case redisstore.Opened:
+	case trips.Opened:
 		e.Op = OpCircuitOpened
-	case redisstore.Closed:
+	case trips.Closed:
 		e.Op = OpCircuitClosed
-	case redisstore.Overloaded:
+	case trips.Overloaded:
 		e.Op, e.Err = OpOverload, ErrOverloaded
-	case redisstore.ScriptMissing:
+	case trips.ScriptMissing:
 		e.Op = OpScriptMissing
 	}
 	g.tell(ctx, e)
-	if n.Kind == redisstore.Opened {
+	if n.Kind == trips.Opened {
 		g.keeper.Wake() // the waiters' failure modes decide
 	}
 }

@@ -77,12 +77,18 @@ type busyGate struct {
 	callers sync.WaitGroup
 }
 
-func newBusyGate(t *testing.T, s *redistest.Server, cfg core.Config, split bool) *busyGate {
+// newBusyGate takes a nil clock for the server's own.
+func newBusyGate(
+	t *testing.T, s *redistest.Server, cfg core.Config, clock func() int64, split bool,
+) *busyGate {
 	client := s.Client(t)
 	cfg.Prefix = s.Prefix
 	q := &busyGate{
 		T: t, server: s, pauseHook: &pauseHook{pass: make(chan struct{})}, gate: redisGate(t, client, cfg),
 		policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: frozen(10), OnFailure: core.FailClosed}), key: newKey(t, "hot"),
+	}
+	if clock != nil {
+		q.gate.InjectServerClock(clock)
 	}
 	if split {
 		q.gate.SplitByOutermost()
@@ -167,9 +173,14 @@ func (q *busyGate) used() int64 {
 }
 
 func eachBusyGate(t *testing.T, cfg core.Config, f func(q *busyGate)) {
+	eachBusyGateOn(t, nil, cfg, f)
+}
+
+// eachBusyGateOn runs f with Gates whose server has that clock.
+func eachBusyGateOn(t *testing.T, clock func() int64, cfg core.Config, f func(q *busyGate)) {
 	for _, split := range []bool{false, true} {
 		t.Run(map[bool]string{false: "one script", true: "a script for each slot"}[split], func(t *testing.T) {
-			redistest.Each(t, func(t *testing.T, s *redistest.Server) { f(newBusyGate(t, s, cfg, split)) })
+			redistest.Each(t, func(t *testing.T, s *redistest.Server) { f(newBusyGate(t, s, cfg, clock, split)) })
 		})
 	}
 }
@@ -367,9 +378,8 @@ func TestBrokenBatchIsOneFailure(t *testing.T) {
 func TestPeriodStartsWhileCallersWait(t *testing.T) {
 	for name, off := range map[string]time.Duration{"clock behind": 400 * 24 * time.Hour, "clock ahead": -400 * 24 * time.Hour} {
 		t.Run(name, func(t *testing.T) {
-			eachBusyGate(t, core.Config{}, func(q *busyGate) {
-				at := time.Now().Add(off).UnixMicro()
-				q.gate.InjectClock(func() int64 { return at })
+			at := time.Now().Add(off).UnixMicro()
+			eachBusyGateOn(t, func() int64 { return at }, core.Config{}, func(q *busyGate) {
 				ask := func(i int) <-chan answer {
 					p := limited(t, "calendar"+strconv.Itoa(i), core.Calendar{Limit: 1, Every: core.PeriodMinute, In: time.UTC})
 					return q.decideAsync(t.Context(), core.Charge{Policy: p, Key: q.key, Cost: 1})

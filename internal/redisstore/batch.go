@@ -4,14 +4,15 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/headgate/headgate/internal/redisstore/trips"
 	"github.com/headgate/headgate/internal/request"
 )
 
-// batch is the calls that share a script, and the arguments of that. A call that takes a slot is
-// alone in its batch. A batch keeps what it needs once it is encoded: a caller may leave, and use
-// its requests for something else.
+// batch is the decisions that share a script, and the arguments of that. A batch keeps what it needs
+// once it is encoded: a caller may leave, and use its requests for something else.
 type batch struct {
-	calls   []*call
+	schema  *schema
+	calls   []*Decision
 	entries []entry
 	entryOf []int // of each call: its first entry
 
@@ -23,7 +24,6 @@ type batch struct {
 	keyOf   []int             // of each charge of the entries
 	limitOf []int
 
-	script *script
 	arguments
 }
 
@@ -43,6 +43,16 @@ type entry struct {
 }
 
 var batches = sync.Pool{New: func() any { return new(batch) }}
+
+// Batch implements trips.Parcel.
+func (d *Decision) Batch() trips.Batch {
+	b := batches.Get().(*batch)
+	b.schema = d.schema
+	return b
+}
+
+// Add implements trips.Batch.
+func (b *batch) Add(p trips.Parcel) { b.calls = append(b.calls, p.(*Decision)) }
 
 // maxListed is the number of keys up to which a batch searches them one by one.
 const maxListed = 8
@@ -91,7 +101,7 @@ func (b *batch) equal(r *request.Request) int {
 	if at < 0 {
 		return -1
 	}
-	if i := b.firstOf[at] - 1; i >= 0 && b.entries[i].merges && equal(b.entries[i].request, r) {
+	if i := b.firstOf[at] - 1; i >= 0 && b.entries[i].merges && b.entries[i].request.Equal(r) {
 		return i
 	}
 	return -1
@@ -142,115 +152,12 @@ func (b *batch) limitIndex(c *request.Charge) int {
 	return len(b.limits) - 1
 }
 
-func (b *batch) members() []*call { return b.calls }
-
-// release forgets the calls and lets the batch be used again.
-func (b *batch) release() {
-	b.calls = nil
+// Release implements trips.Batch.
+func (b *batch) Release() {
+	clear(b.calls)
+	b.calls = b.calls[:0]
 	clear(b.entries)
 	clear(b.limits)
 	b.clear(0)
 	batches.Put(b)
-}
-
-// periodPassed reports whether nothing ran because the limits of a batch do not hold at the
-// server's time, which it returns.
-func periodPassed(reply []int64) (now int64, passed bool) {
-	if len(reply) == 2 && reply[0] == -1 {
-		return reply[1], true
-	}
-	return 0, false
-}
-
-// A brief reply has one number for each charge: -2 - 2 * the level that was found if the charge fits,
-// otherwise -3 - 2 * the level. No verdict is as low, nor is the -1 of a period that has passed.
-func isBrief(reply []int64) bool {
-	return !slices.ContainsFunc(reply, func(n int64) bool { return n >= -1 })
-}
-
-// unfold appends the reply that a brief one stands for.
-func unfold(reply, brief []int64) []int64 {
-	verdict := int64(0)
-	for i, n := range brief {
-		if n%2 != 0 {
-			verdict |= 1 << i
-		}
-	}
-	reply = append(reply, verdict)
-	for _, n := range brief {
-		receipt := int64(0)
-		if verdict == 0 {
-			receipt = 1
-		}
-		reply = append(reply, (-2-n)/2, 0, receipt)
-	}
-	return reply
-}
-
-// distribute gives each call its part of the script's reply, or all of it if nothing ran or if it has
-// the script for itself and may have taken a slot too.
-func (b *batch) distribute(reply []int64) error {
-	if _, passed := periodPassed(reply); passed || b.calls[0].alone {
-		for _, k := range b.calls {
-			k.reply = reply
-		}
-		return nil
-	}
-	n := 0
-	for i := range b.entries {
-		e := &b.entries[i]
-		if e.at = n; e.brief > 0 && n+e.brief <= len(reply) && isBrief(reply[n:n+e.brief]) {
-			e.words = e.brief
-		}
-		n += e.words
-	}
-	if n != len(reply) {
-		return ErrReply
-	}
-	for i, k := range b.calls {
-		e := &b.entries[b.entryOf[i]]
-		if e.callers > 1 {
-			if e.replies == nil {
-				e.replies = make([]int64, e.callers*e.words)
-			}
-			k.reply, e.replies = e.replies[:e.words:e.words], e.replies[e.words:]
-			e.merged.reply(k.reply, reply[e.at:e.at+e.words], int64(e.told))
-			e.told++
-			continue
-		}
-		words := k.words
-		if e.brief > 0 {
-			words = e.words
-		}
-		k.reply = reply[e.at : e.at+words : e.at+words]
-	}
-	return nil
-}
-
-// decode hands a reply to the call's requests.
-func (k *call) decode(reply []int64) error {
-	if len(reply) > 0 && len(reply) == k.brief() && isBrief(reply) {
-		r := &k.requests[0]
-		r.Buffer = unfold(r.Buffer[:0], reply)
-		reply = r.Buffer
-	}
-	for i := range k.requests {
-		r := &k.requests[i]
-		n := r.Words()
-		if r.IsUnseeded(reply) {
-			n = 1
-		}
-		if len(reply) < n {
-			return ErrReply
-		}
-		r.Settle(reply[:n:n])
-		reply = reply[n:]
-	}
-	if s := k.requests[0].Slot; s != nil && len(reply) > 0 {
-		return decodeSlot(s, reply)
-	}
-	if len(reply) > 0 {
-		return ErrReply
-	}
-	return nil
 }

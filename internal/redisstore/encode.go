@@ -5,39 +5,38 @@ import (
 	"strings"
 
 	"github.com/headgate/headgate/internal/algorithm"
-	"github.com/headgate/headgate/internal/lease"
+	"github.com/headgate/headgate/internal/redisstore/trips"
 	"github.com/headgate/headgate/internal/request"
 )
 
-// encode writes the arguments of EVALSHA as lua/decide/decide.lua reads them. Values not constant
+// Command implements trips.Batch. It writes the arguments of EVALSHA as lua/decide/decide.lua reads them. Values not constant
 // go by pointers into ints and names, because a pointer in an interface costs no allocation. So
 // these must not grow after the first. Keys go by value: go-redis reads the first one to find its
 // slot, and hooks of the client may show all.
-func (s *Store) encode(calls []*call) *batch {
-	b := batches.Get().(*batch)
-	b.calls, b.script = calls, &s.decides
-	first := &calls[0].requests[0]
-	if first.Alone() {
-		b.script = &s.admits
+func (b *batch) Command() trips.Command {
+	script, first := b.schema.decide, &b.calls[0].requests[0]
+	admits := first.Alone()
+	if admits {
+		script = b.schema.admit
 	}
 	b.collect()
 	room := 7 + 24*len(b.limits)
 	for i := range b.entries {
 		room += 5 + 5*len(b.entries[i].request.Charges)
 	}
-	if b.script == &s.admits {
+	if admits {
 		room += 12 + 17*len(first.Charges)
 	}
 	b.ints = slices.Grow(b.ints[:0], room)
 	b.limitAt = slices.Grow(b.limitAt[:0], len(b.limits))[:len(b.limits)]
 	b.names = slices.Grow(b.names[:0], 2*len(b.limits)+len(b.entries)+len(b.keyOf))
 
-	b.args = append(b.args[:0], "evalsha", &b.script.sha)
+	b.args = script.Begin(b.args[:0])
 	keys, short, repeats := b.next(), b.short(), false
 	if short {
 		repeats = b.bundleKeys()
 	}
-	b.keyNames(s.Prefix)
+	b.keyNames(b.schema.prefix)
 	if first.Slot != nil {
 		b.leaseKeys(first.Slot.Scope)
 	}
@@ -54,15 +53,15 @@ func (s *Store) encode(calls []*call) *batch {
 		b.limitList()
 		b.runs(b.entry)
 	}
-	if b.script == &s.admits {
+	if admits {
 		b.admission(first)
 	}
 	for i := range b.entries {
 		b.entries[i].request = nil
 	}
 	clear(b.keys)
-	b.args = s.clocked(b.args)
-	return b
+	b.args = b.schema.clocked(b.args)
+	return trips.Command{Script: script, Args: b.args}
 }
 
 // keyNames writes the names of all keys, as parts of one string.
@@ -211,37 +210,3 @@ func (b *batch) entry(e *entry, n int) (times *int64) {
 	}
 	return times
 }
-
-// scopeKeys is the number of KEYS of a scope.
-const scopeKeys = 5
-
-// recordsSuffix ends the name of a scope's records, where the short form keeps its lone holder.
-const recordsSuffix = ":m"
-
-// leaseKeys writes the KEYS of a scope, as lua/lease/lease.lua reads them, as parts of one string.
-func (a *arguments) leaseKeys(scope string) {
-	n := len(scope) + len(":h")
-	all := scope + ":h" + scope + recordsSuffix + scope + ":w" + scope + ":p" + scope + ":s"
-	a.args = append(a.args, all[:n])
-	for i := 1; i < scopeKeys; i++ {
-		a.name(all[i*n : (i+1)*n])
-	}
-}
-
-const (
-	acquireWords = 6 // the number of ARGV of an acquire behind the operation
-	// loneMargin is for how many milliseconds longer than its lease Redis keeps a lone holder.
-	loneMargin = 91_000
-)
-
-// acquire writes the ARGV of an acquire behind the operation.
-func (a *arguments) acquire(q *lease.Request) {
-	a.name(q.ID)
-	a.int(q.Patience)
-	a.int(q.Waiters)
-	a.int(int64(q.Priority))
-	a.int(q.Lease/1000 + loneMargin)
-	a.name(q.Lone())
-}
-
-var _ request.Store = (*Store)(nil)

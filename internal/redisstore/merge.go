@@ -5,19 +5,6 @@ import (
 	"github.com/headgate/headgate/internal/request"
 )
 
-// equal reports whether two requests that can be merged are the same.
-func equal(r, o *request.Request) bool {
-	if len(r.Charges) != len(o.Charges) {
-		return false
-	}
-	for i, c := range r.Charges {
-		if d := o.Charges[i]; c.Units != d.Units || c.Limit != d.Limit || !c.SameState(d) {
-			return false
-		}
-	}
-	return true
-}
-
 // merged is what an entry keeps of each charge of a request that stands for several.
 type merged []mergedCharge
 

@@ -1,4 +1,4 @@
-package redisstore
+package redisstore_test
 
 import (
 	"context"
@@ -7,6 +7,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/headgate/headgate/internal/redisstore"
+	"github.com/headgate/headgate/internal/redisstore/trips"
 	"github.com/headgate/headgate/internal/request"
 )
 
@@ -21,17 +23,17 @@ func TestReplyToTwoCharges(t *testing.T) {
 		"brief, one denies":     {reply: []int64{-2, -13}, fits: [2]bool{true, false}},
 		"full, admitted":        {reply: []int64{0, 0, 0, 1, 5, 0, 1}, fits: [2]bool{true, true}},
 		"full, both deny":       {reply: []int64{3, 1, 0, 0, 5, 0, 0}},
-		"brief, then a verdict": {reply: []int64{-2, 0}, err: ErrReply},
-		"brief, then -1":        {reply: []int64{-2, -1}, err: ErrReply},
-		"brief, one missing":    {reply: []int64{-2}, err: ErrReply},
-		"brief, one too many":   {reply: []int64{-2, -2, -2}, err: ErrReply},
-		"full, one missing":     {reply: []int64{0, 0, 0, 1, 5, 0}, err: ErrReply},
-		"empty":                 {reply: []int64{}, err: ErrReply},
+		"brief, then a verdict": {reply: []int64{-2, 0}, err: trips.ErrReply},
+		"brief, then -1":        {reply: []int64{-2, -1}, err: trips.ErrReply},
+		"brief, one missing":    {reply: []int64{-2}, err: trips.ErrReply},
+		"brief, one too many":   {reply: []int64{-2, -2, -2}, err: trips.ErrReply},
+		"full, one missing":     {reply: []int64{0, 0, 0, 1, 5, 0}, err: trips.ErrReply},
+		"empty":                 {reply: []int64{}, err: trips.ErrReply},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			s := newTestStore(t, func(_ context.Context, cmd redis.Cmder) error {
-				cmd.(once).SetVal(tt.reply)
+				setReply(cmd, tt.reply)
 				return nil
 			})
 			asked := requests(t, "a")
@@ -64,22 +66,41 @@ func TestReplyToShortForm(t *testing.T) {
 		"taken":        {replies: [][]int64{{7, 1}}, token: 7},
 		"taken later":  {replies: [][]int64{{7, 0}, {8}}, token: 8},
 		"refused":      {replies: [][]int64{{7, 0}, {-1, 6, 0, 9, 0, 0, 1}}, token: 6},
-		"empty":        {replies: [][]int64{{}}, err: ErrReply},
-		"one missing":  {replies: [][]int64{{7}}, err: ErrReply},
-		"one too many": {replies: [][]int64{{7, 1, 1}}, err: ErrReply},
+		"empty":        {replies: [][]int64{{}}, err: trips.ErrReply},
+		"one missing":  {replies: [][]int64{{7}}, err: trips.ErrReply},
+		"one too many": {replies: [][]int64{{7, 1, 1}}, err: trips.ErrReply},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			s := newTestStore(t, func(_ context.Context, cmd redis.Cmder) error {
-				cmd.(once).SetVal(tt.replies[0])
+			var answers answering
+			s := newTestStore(t, func(ctx context.Context, cmd redis.Cmder) error { return answers(ctx, cmd) })
+			answers = func(_ context.Context, cmd redis.Cmder) error {
+				setReply(cmd, []int64{1})
+				return nil
+			}
+			warm(t, s)
+			answers = func(_ context.Context, cmd redis.Cmder) error {
+				setReply(cmd, tt.replies[0])
 				tt.replies = tt.replies[1:]
 				return nil
-			})
-			s.server.queue.quick = true
-			grant, err := NewLeases(s).Acquire(t.Context(), "{a}:s", slotRequest("id"))
+			}
+			grant, err := redisstore.NewLeases(s).Acquire(t.Context(), "{a}:s", slotRequest("id"))
 			if !errors.Is(err, tt.err) || grant.Token != tt.token || len(tt.replies) > 0 {
 				t.Errorf("%+v, %v, and %d replies are left", grant, err, len(tt.replies))
 			}
 		})
+	}
+}
+
+// A reply of a wrong length is an error, and the decoder never reads beyond its end.
+func TestMalformedRepliesAreErrors(t *testing.T) {
+	for n, reply := range [][]int64{{}, {0}, {0, 1}, {0, 1, 2}, {0, 1, 2, 3}, {0, 1, 2, 3, 4}} {
+		s := newTestStore(t, func(_ context.Context, cmd redis.Cmder) error {
+			setReply(cmd, reply)
+			return nil
+		})
+		if err := s.Decide(t.Context(), requests(t, "k")); errors.Is(err, trips.ErrReply) == (n == 4) {
+			t.Errorf("%v: %v", reply, err)
+		}
 	}
 }

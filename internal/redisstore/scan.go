@@ -67,7 +67,7 @@ func (s *Store) scan(
 		var names []string
 		var values []*redis.StringCmd
 		var now int64
-		err := s.within(ctx, func(ctx context.Context) (err error) {
+		err := s.Servers.Within(ctx, func(ctx context.Context) (err error) {
 			at, err := server.Time(ctx).Result()
 			if err != nil {
 				return err
@@ -89,8 +89,8 @@ func (s *Store) scan(
 		if err != nil {
 			return err
 		}
-		if s.clock != nil {
-			now = s.clock()
+		if s.Clock != nil {
+			now = s.Clock()
 		}
 		for i, name := range names {
 			value, err := values[i].Result()

@@ -1,4 +1,4 @@
-package redisstore
+package trips_test
 
 import (
 	"context"
@@ -13,8 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/headgate/headgate/internal/algorithm"
-	"github.com/headgate/headgate/internal/request"
+	"github.com/headgate/headgate/internal/redisstore/trips"
 )
 
 // reply is an error reply of Redis, as go-redis returns it.
@@ -69,33 +68,16 @@ func TestErrorClasses(t *testing.T) {
 		{reply("ERR unknown command 'evalsha'"), true, "rejects"},
 		{reply("ERR user_script:1: attempt to perform arithmetic on a nil value"), true, "rejects"},
 		{redis.Nil, true, ""},
-		{ErrReply, true, ""},
+		{trips.ErrReply, true, ""},
 	}
 	for _, tt := range tests {
 		for _, err := range []error{tt.err, fmt.Errorf("wrapped: %w", tt.err)} {
-			if got := Classify(err); (got == Misconfigured) != tt.misconfigured {
+			if got := trips.Classify(err); (got == trips.Misconfigured) != tt.misconfigured {
 				t.Errorf("%v: class %v", err, got)
 			}
-			if said := Explain(err); !strings.Contains(said, tt.words) {
+			if said := trips.Explain(err); !strings.Contains(said, tt.words) {
 				t.Errorf("%v has the explanation %v", err, said)
 			}
-		}
-	}
-}
-
-// A reply of a wrong length is an error, and the decoder never reads beyond its end.
-func TestMalformedRepliesAreErrors(t *testing.T) {
-	for n, r := range [][]int64{nil, {0}, {0, 1}, {0, 1, 2}, {0, 1, 2, 3}, {0, 1, 2, 3, 4}} {
-		limit := tokenBucket(t)
-		c := &request.Charge{Key: "k", Outer: 1, Limit: limit, Units: 1, Cost: limit.Cost(1)}
-		s := New(Config{})
-		k := s.acquireCall(t.Context(), []request.Request{{Op: algorithm.Decide, Charges: []*request.Charge{c}}})
-		b := s.encode([]*call{k})
-		if err := b.distribute(r); (err == nil) != (n == 4) {
-			t.Errorf("%v: %v", r, err)
-		}
-		if err := k.decode(r); (err == nil) != (n == 4) {
-			t.Errorf("%v: %v", r, err)
 		}
 	}
 }
@@ -115,9 +97,31 @@ func TestCheckServer(t *testing.T) {
 		{"redis_version:7.0.0\r\ncluster_enabled:1\r\n", true, ""},
 		{"redis_version:7.0.0\r\ncluster_enabled:1\r\n", false, "NewClusterClient"},
 	} {
-		err := New(Config{Cluster: tt.cluster}).checkInfo(tt.info)
-		if (err != nil) != (tt.words != "") || err != nil && (!errors.Is(err, ErrServer) || !strings.Contains(err.Error(), tt.words)) {
+		client := redis.NewClient(&redis.Options{ContextTimeoutEnabled: true})
+		client.AddHook(informing(tt.info))
+		err := trips.New(trips.Config{Client: client, Cluster: tt.cluster}).Check(t.Context())
+		if (err != nil) != (tt.words != "") ||
+			err != nil && (!errors.Is(err, trips.ErrServer) || !strings.Contains(err.Error(), tt.words)) {
 			t.Errorf("%q: %v", tt.info, err)
 		}
+		client.Close()
 	}
+}
+
+// informing is a hook that answers INFO, and anything else with nothing.
+type informing string
+
+func (informing) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h informing) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+	return func(_ context.Context, cmd redis.Cmder) error {
+		if info, ok := cmd.(*redis.StringCmd); ok && cmd.Name() == "info" {
+			info.SetVal(string(h))
+		}
+		return nil
+	}
+}
+
+func (informing) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
 }

@@ -1,4 +1,4 @@
-package redisstore
+package trips
 
 import (
 	"crypto/sha1"
@@ -7,13 +7,17 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// script is a Lua script and the name by which EVALSHA knows it.
-type script struct{ source, sha string }
+// Script is a Lua script and the name by which EVALSHA knows it.
+type Script struct{ source, sha string }
 
-func newScript(source string) script {
+// NewScript returns the script of that text.
+func NewScript(source string) *Script {
 	sum := sha1.Sum([]byte(source))
-	return script{source, hex.EncodeToString(sum[:])}
+	return &Script{source, hex.EncodeToString(sum[:])}
 }
+
+// Begin appends the arguments of a command that runs the script, up to the number of its keys.
+func (s *Script) Begin(args []any) []any { return append(args, "evalsha", &s.sha) }
 
 // once is a command that go-redis sends once. By default go-redis repeats a command whose answer is
 // late, which counts twice.

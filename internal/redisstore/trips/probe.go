@@ -1,4 +1,4 @@
-package redisstore
+package trips
 
 import (
 	"context"
@@ -12,53 +12,48 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
-
-	"github.com/headgate/headgate/internal/request"
 )
 
-// probe asks the server to decide, as callers do: a Redis may answer a PING and still reject writes.
-// It asks on a connection of its own, because those of the pool may be dead or busy, and on one of
-// the pool, because the server may take no new ones. It returns nil if the server answers anything
-// but that it cannot decide now. A Redis that is misconfigured is for every caller to hear.
-func (n *node) probe(ctx context.Context) error {
-	begun := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, n.store.patience)
+// prober asks a server to decide, as callers do: a Redis may answer a PING and still reject writes.
+type prober struct {
+	link      *link
+	client    *redis.Client // of this server alone, or nil if there is none
+	outermost string        // of the key that it asks about
+}
+
+// probe asks on a connection of its own, because those of the pool may be dead or busy, and on one of
+// the pool, because the server may take no new ones. Fails tells whether its error says that the
+// server cannot decide now. A Redis that is misconfigured is for every caller to hear.
+func (p prober) probe(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, p.link.patience)
 	defer cancel()
-	var err error
-	if n.client == nil { // there is no other connection to ask on
-		err = n.tryPool(ctx, n.store.Client)
-	} else {
-		err = n.tryOwn(ctx)
+	if p.client == nil { // there is no other connection to ask on
+		return p.tryPool(ctx, p.link.Client)
 	}
-	if fails(err) && (errors.As(err, new(redis.Error)) || !n.queue.heardSince(begun)) {
-		return err
-	}
-	n.queue.hear(begun)
-	return nil
+	return p.tryOwn(ctx)
 }
 
 // tryOwn asks on a new connection, and over the pool if that is slow or refused by a full server.
-func (n *node) tryOwn(ctx context.Context) error {
-	s := n.store
+func (p prober) tryOwn(ctx context.Context) error {
+	l := p.link
 	pooled := make(chan error, 1)
 	ask := sync.OnceFunc(func() {
-		s.Tasks.Go(func() {
-			ctx, cancel := context.WithTimeout(ctx, s.quiet)
+		l.Tasks.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, l.quiet)
 			defer cancel()
-			pooled <- n.tryPool(ctx, n.client)
+			pooled <- p.tryPool(ctx, p.client)
 		})
 	})
 	// A pool that cannot dial often enough stops dialling for a second, so it is asked late.
-	late := time.AfterFunc(s.quiet/5, ask)
+	late := time.AfterFunc(l.quiet/5, ask)
 	defer func() {
 		if !late.Stop() {
 			ask() // has begun, so that Close waits for it
 		}
 	}()
-	own := s.dial(n.client)
+	own := l.dial(p.client)
 	defer own.Close()
-	commands := n.probing(ctx)
-	err := first(commands, s.exchange(ctx, own, commands))
+	_, err := l.Send(ctx, own, p.batch())
 	silent := fails(err) && !errors.As(err, new(redis.Error)) && !errors.Is(err, syscall.ECONNREFUSED)
 	if silent || full(err) {
 		ask()
@@ -70,26 +65,20 @@ func (n *node) tryOwn(ctx context.Context) error {
 }
 
 // tryPool asks on a connection of the client's pool.
-func (n *node) tryPool(ctx context.Context, client redis.UniversalClient) error {
-	s, commands := n.store, n.probing(ctx)
-	return first(commands, s.bounded(ctx, func() error { return s.exchange(ctx, client, commands) }))
+func (p prober) tryPool(ctx context.Context, client redis.UniversalClient) error {
+	b := p.batch()
+	return p.link.bounded(ctx, func() error {
+		_, err := p.link.Send(ctx, client, b)
+		return err
+	})
 }
 
-// probing returns the command of a probe.
-func (n *node) probing(ctx context.Context) []command {
-	k := n.store.acquireCall(ctx, []request.Request{n.store.Probe(n.suspect.Load().(string))})
-	k.alone = true
-	t := &trip{calls: []*call{k}}
-	n.store.pack(t)
-	return t.commands
-}
-
-// first returns the error of the first command, or that of the whole exchange.
-func first(commands []command, err error) error {
-	if err == nil {
-		err = commands[0].err()
-	}
-	return err
+// batch returns what the probe sends.
+func (p prober) batch() Batch {
+	parcel := p.link.Probe(p.outermost)
+	b := parcel.Batch()
+	b.Add(parcel)
+	return b
 }
 
 // fails reports whether an error says that a server cannot decide now.
@@ -102,13 +91,13 @@ func full(err error) bool {
 
 // dial returns a client with the options of another and connections of its own. It fails as soon as
 // the server has been quiet for long enough.
-func (s *Store) dial(client *redis.Client) *redis.Client {
+func (l *link) dial(client *redis.Client) *redis.Client {
 	o := *client.Options()
 	dialer := o.Dialer
 	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		quiet := s.quiet
+		quiet := l.quiet
 		if o.TLSConfig != nil { // whose handshake takes several round trips
-			quiet = s.patience
+			quiet = l.patience
 		}
 		ctx, cancel := context.WithTimeout(ctx, quiet)
 		defer cancel()
@@ -121,7 +110,7 @@ func (s *Store) dial(client *redis.Client) *redis.Client {
 	// It dials once, and after as many failures as PoolSize a pool would go on by itself.
 	o.PoolSize, o.MinIdleConns, o.MaxIdleConns, o.MaxActiveConns = 10, 0, 0, 0
 	o.MaxRetries, o.DialerRetries = -1, 1
-	o.ReadTimeout, o.WriteTimeout = s.quiet, s.quiet
+	o.ReadTimeout, o.WriteTimeout = l.quiet, l.quiet
 	o.ContextTimeoutEnabled, o.Limiter = true, nil
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	return redis.NewClient(&o)

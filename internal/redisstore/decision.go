@@ -1,0 +1,131 @@
+package redisstore
+
+import (
+	"github.com/headgate/headgate/internal/algorithm"
+	"github.com/headgate/headgate/internal/redisstore/trips"
+	"github.com/headgate/headgate/internal/request"
+)
+
+// Decision is a call that carries the requests of one caller.
+type Decision struct {
+	trips.Call
+	schema   *schema
+	requests []request.Request
+	alone    bool // shares its script with no other
+	merges   bool // the one request merges with equal ones
+	words    int  // of the reply
+
+	reply []int64 // until it is decoded
+}
+
+// NewDecision returns the call of requests on keys of one hash slot. It has no time yet.
+func (s *schema) NewDecision(requests []request.Request) *Decision {
+	d, ok := s.decisions.Get().(*Decision)
+	if !ok {
+		d = new(Decision)
+		d.Call = trips.NewCall(d)
+	}
+	first := &requests[0]
+	d.schema, d.requests = s, requests
+	d.Outermost = first.Charges[0].Outermost()
+	d.alone = first.Alone()
+	d.merges = len(requests) == 1 && first.Merges()
+	for i := range requests {
+		r := &requests[i]
+		d.words += r.Words()
+		if r.Op == algorithm.Give { // its reply is shorter than its work
+			d.Weight += len(r.Charges)
+		}
+	}
+	d.Weight += d.words
+	if d.alone {
+		d.Weight += leaseWeight
+	}
+	if first.Slot != nil {
+		d.Weight += leaseWeight
+		d.Acquires = first.Slot.Request.ID
+	}
+	return d
+}
+
+// release lets the decision be used again.
+func (d *Decision) release() {
+	if pool := &d.schema.decisions; d.Reset() {
+		*d = Decision{Call: d.Call}
+		pool.Put(d)
+	}
+}
+
+// Joins implements trips.Parcel. Decisions share a script unless one of them takes it for itself.
+func (d *Decision) Joins(o trips.Parcel) bool {
+	other, ok := o.(*Decision)
+	return ok && !d.alone && !other.alone
+}
+
+// brief returns the number of words of a brief reply, or 0 if the script may give none.
+func (d *Decision) brief() int {
+	if !d.merges {
+		return 0
+	}
+	return len(d.requests[0].Charges)
+}
+
+// Decode hands the reply to the requests. It reports false if nothing ran, because a limit's period
+// has passed: then it has replaced the limits, and the decision is to be sent again.
+func (d *Decision) Decode() (decided bool, err error) {
+	now, passed := periodPassed(d.reply)
+	if !passed {
+		return true, d.decode()
+	}
+	d.schema.serverTime.Store(now)
+	if d.requests[0].IsBound() {
+		return false, request.ErrPeriod
+	}
+	renewPeriods(d.requests, now)
+	return false, nil
+}
+
+func (d *Decision) decode() error {
+	reply := d.reply
+	if len(reply) > 0 && len(reply) == d.brief() && isBrief(reply) {
+		r := &d.requests[0]
+		r.Buffer = unfold(r.Buffer[:0], reply)
+		reply = r.Buffer
+	}
+	for i := range d.requests {
+		r := &d.requests[i]
+		n := r.Words()
+		if r.IsUnseeded(reply) {
+			n = 1
+		}
+		if len(reply) < n {
+			return trips.ErrReply
+		}
+		r.Settle(reply[:n:n])
+		reply = reply[n:]
+	}
+	if s := d.requests[0].Slot; s != nil && len(reply) > 0 {
+		return decodeSlot(s, reply)
+	}
+	if len(reply) > 0 {
+		return trips.ErrReply
+	}
+	return nil
+}
+
+// renewPeriods replaces the limits whose period does not hold now, except in a request that is
+// meant for that period.
+func renewPeriods(requests []request.Request, now int64) {
+	for i := range requests {
+		if requests[i].IsBound() {
+			continue
+		}
+		for _, c := range requests[i].Charges {
+			if p, ok := c.Limit.(algorithm.Periodic); ok {
+				if from, until := p.Period(); now < from || until <= now {
+					c.Limit = p.At(now)
+				}
+			}
+		}
+	}
+}

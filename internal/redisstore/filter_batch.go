@@ -1,0 +1,92 @@
+package redisstore
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/headgate/headgate/internal/redisstore/trips"
+)
+
+// filterBatch is questions to one filter in one script.
+type filterBatch struct {
+	schema *schema
+	calls  []*question
+	parts  []int64 // that they ask for, in order
+	places []byte  // of the items' bits
+	arguments
+}
+
+var filterBatches = sync.Pool{New: func() any { return new(filterBatch) }}
+
+// Batch implements trips.Parcel.
+func (k *question) Batch() trips.Batch {
+	b := filterBatches.Get().(*filterBatch)
+	b.schema = k.schema
+	return b
+}
+
+// Add implements trips.Batch.
+func (b *filterBatch) Add(p trips.Parcel) { b.calls = append(b.calls, p.(*question)) }
+
+// Command implements trips.Batch.
+func (b *filterBatch) Command() trips.Command {
+	shape := b.calls[0].shape
+	items := 0
+	for _, k := range b.calls {
+		items += len(k.items)
+		for _, it := range k.items {
+			b.parts = append(b.parts, it.Part)
+		}
+	}
+	slices.Sort(b.parts)
+	b.parts = slices.Compact(b.parts)
+	b.ints = slices.Grow(b.ints, 2+len(b.parts)+2*items)
+	b.names = slices.Grow(b.names, 3+2*len(b.parts))
+	b.filterHead(b.schema, b.calls[0].filter, "ask", shape, b.parts)
+	for _, k := range b.calls {
+		for _, it := range k.items {
+			part, _ := slices.BinarySearch(b.parts, it.Part)
+			b.places = shape.AppendPlaces(b.places, part+1, it)
+		}
+	}
+	b.args = append(b.args, b.places)
+	size := shape.Bits / 8
+	for _, k := range b.calls {
+		for _, it := range k.items {
+			b.int(it.Block * size)
+			b.int(it.Block*size + size - 1)
+		}
+	}
+	b.args = b.schema.clocked(b.args)
+	return trips.Command{Script: b.schema.filter, Args: b.args}
+}
+
+// Deliver implements trips.Batch.
+func (b *filterBatch) Deliver(r trips.Reply) error {
+	reply := r.Numbers
+	if _, err := checkFilterReply(reply, len(reply)); err != nil {
+		for _, k := range b.calls {
+			k.reply = reply
+		}
+		return nil
+	}
+	for _, k := range b.calls {
+		n := len(k.items)
+		if n > len(reply) {
+			return trips.ErrReply
+		}
+		k.reply, reply = reply[:n:n], reply[n:]
+	}
+	if len(reply) > 0 {
+		return trips.ErrReply
+	}
+	return nil
+}
+
+// Release implements trips.Batch.
+func (b *filterBatch) Release() {
+	clear(b.calls)
+	b.calls, b.parts, b.places = b.calls[:0], b.parts[:0], b.places[:0]
+	b.clear(0)
+	filterBatches.Put(b)
+}

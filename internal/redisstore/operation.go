@@ -1,0 +1,85 @@
+package redisstore
+
+import (
+	"github.com/headgate/headgate/internal/redisstore/trips"
+	"strings"
+)
+
+const (
+	// leaseWeight is the weight of an operation on leases. It takes the server 5 µs at a key that
+	// nobody else uses, 15 µs beside other holders, and 30 µs in a queue.
+	leaseWeight = 10
+	// shortWeight is the weight of an operation on leases in the short form, which takes the server
+	// 2 µs.
+	shortWeight = 4
+)
+
+// weightOf returns the weight of an operation on ids.
+func weightOf(ids []string) int { return leaseWeight + 2*(len(ids)-1) }
+
+// operation is a call that carries one operation on the leases of a scope: its KEYS, the number of
+// its ARGV and these. In the short form it has one key, and the number is left out.
+type operation struct {
+	trips.Call
+	schema *schema
+	arguments
+	short bool
+
+	reply []int64
+}
+
+func newOperation(s *schema) *operation {
+	o, ok := s.operations.Get().(*operation)
+	if !ok {
+		o = new(operation)
+		o.Call = trips.NewCall(o)
+	}
+	o.schema, o.Lane = s, trips.Operations
+	return o
+}
+
+// release lets the operation be used again. Its arguments may be used again too, unless a client may
+// still hold them.
+func (o *operation) release(inline bool) {
+	if !o.Reset() {
+		return
+	}
+	var kept arguments
+	if inline {
+		o.clear(0)
+		kept = o.arguments
+	}
+	pool := &o.schema.operations
+	*o = operation{Call: o.Call, arguments: kept}
+	pool.Put(o)
+}
+
+// begin makes the call that of an operation with n arguments. It writes the KEYS of the operation, the
+// number of its ARGV, and the first of these.
+func (o *operation) begin(scope, name string, n, weight int) {
+	o.short, o.Outermost = false, o.schema.outermost(scope)
+	o.Weight = min(weight, trips.MaxOperationWeight)
+	o.clear(scopeKeys + 2 + n)
+	o.leaseKeys(scope)
+	o.int(int64(1 + n))
+	o.name(name)
+}
+
+// beginShort makes the call that of an operation in its short form. It writes the one key.
+func (o *operation) beginShort(scope string) {
+	o.short, o.Outermost = true, o.schema.outermost(scope)
+	o.Weight = shortWeight
+	o.clear(3)
+	o.args = append(o.args, scope+recordsSuffix)
+}
+
+// outermost returns the outermost part that a scope is below.
+func (s *schema) outermost(scope string) string {
+	return scope[len(s.prefix) : strings.IndexByte(scope, '}')+1]
+}
+
+// Joins implements trips.Parcel.
+func (o *operation) Joins(p trips.Parcel) bool {
+	other, ok := p.(*operation)
+	return ok && o.short == other.short
+}

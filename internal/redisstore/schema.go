@@ -1,0 +1,56 @@
+package redisstore
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/redisstore/trips"
+)
+
+// schema is what the commands of a Store have in common.
+type schema struct {
+	prefix string       // of every name, with the colon behind it
+	clock  func() int64 // in microseconds; nil for Redis's own
+	scripts
+	// Of calls to be used again. A call has a channel, and one of a synctest bubble stays there.
+	decisions, operations, questions sync.Pool
+
+	serverTime atomic.Int64 // when a calendar's period was last found to have passed
+}
+
+// scripts are those that a Store runs.
+type scripts struct {
+	decide, admit, lease, slot, filter *trips.Script
+
+	reset *redis.Script
+}
+
+// ownScripts run on Redis's own clock.
+var ownScripts = newScripts(headgate.Script)
+
+func newScripts(source func(name string) string) scripts {
+	script := func(name string) *trips.Script { return trips.NewScript(source(name)) }
+	return scripts{
+		decide: script("decide"), admit: script("admit"), lease: script("lease"),
+		slot: script("slot"), filter: script("filter"), reset: redis.NewScript(source("reset")),
+	}
+}
+
+func newSchema(cfg *Config) *schema {
+	s := &schema{prefix: cfg.Prefix, clock: cfg.Clock, scripts: ownScripts}
+	if cfg.Script != nil {
+		s.scripts = newScripts(cfg.Script)
+	}
+	return s
+}
+
+// clocked appends the time to the arguments of a script on a clock other than Redis's.
+func (s *schema) clocked(args []any) []any {
+	if s.clock != nil {
+		args = append(args, s.clock())
+	}
+	return args
+}

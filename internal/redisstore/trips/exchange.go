@@ -1,0 +1,136 @@
+package trips
+
+import (
+	"context"
+	"errors"
+	"io"
+	"syscall"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// command is a batch on its way.
+type command struct {
+	Command
+	batch Batch
+	calls []*Call
+
+	numbers *redis.IntSliceCmd // or nil, if the reply holds texts
+	values  *redis.Cmd
+}
+
+func newCommand(b Batch, calls []*Call) command {
+	return command{Command: b.Command(), batch: b, calls: calls}
+}
+
+// err returns the error of the command as the client has sent it.
+func (c *command) err() error {
+	if c.Texts {
+		return c.values.Err()
+	}
+	return c.numbers.Err()
+}
+
+func (c *command) reply() (r Reply, err error) {
+	if c.Texts {
+		r.Values, err = c.values.Slice()
+	} else {
+		r.Numbers, err = c.numbers.Result()
+	}
+	return r, err
+}
+
+// isSilent reports whether the command has neither a reply nor an error.
+func (c *command) isSilent() bool {
+	if c.Texts {
+		return c.values.Val() == nil && c.values.Err() == nil
+	}
+	return c.numbers.Val() == nil && c.numbers.Err() == nil
+}
+
+// redis returns the command as the client sends it.
+func (c *command) redis(ctx context.Context) redis.Cmder {
+	if c.Texts {
+		c.values = redis.NewCmd(ctx, c.Args...)
+		c.values.SetFirstKeyPos(3)
+		return onceAny{c.values}
+	}
+	c.numbers = redis.NewIntSliceCmd(ctx, c.Args...)
+	c.numbers.SetFirstKeyPos(3)
+	return once{c.numbers}
+}
+
+// Send sends a batch past the queues and returns the reply.
+func (l *link) Send(ctx context.Context, client redis.UniversalClient, b Batch) (Reply, error) {
+	commands := []command{newCommand(b, nil)}
+	if err := l.exchange(ctx, client, commands); err != nil {
+		return Reply{}, err
+	}
+	return commands[0].reply()
+}
+
+// exchange sends commands once each and reads the replies. Its error says that there is no first
+// reply.
+func (l *link) exchange(
+	ctx context.Context, client redis.UniversalClient, commands []command,
+) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = &panicError{p}
+		}
+	}()
+	process(ctx, client, commands)
+	var unknown []command
+	var at []int
+	for i := range commands {
+		c := &commands[i]
+		if err := c.err(); err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") { // only these did not run
+			c.Args[0], c.Args[1] = "eval", &c.Script.source
+			unknown, at = append(unknown, *c), append(at, i)
+		}
+	}
+	if len(unknown) > 0 {
+		l.missing.Add(int64(len(unknown)))
+		process(ctx, client, unknown)
+		for i, c := range unknown {
+			commands[at[i]] = c
+		}
+	}
+	first := commands[0].err()
+	if first == nil || errors.As(first, new(redis.Error)) {
+		return nil
+	}
+	if errors.Is(first, io.EOF) || errors.Is(first, syscall.ECONNRESET) || errors.Is(first, syscall.EPIPE) {
+		return askAgain(ctx, client, first)
+	}
+	return first
+}
+
+// process sends commands in one round trip. They keep their errors.
+func process(ctx context.Context, client redis.UniversalClient, commands []command) {
+	if len(commands) == 1 {
+		_ = client.Process(ctx, commands[0].redis(ctx))
+		return
+	}
+	pipe := client.Pipeline()
+	for i := range commands {
+		_ = pipe.Process(ctx, commands[i].redis(ctx))
+	}
+	cmds, err := pipe.Exec(ctx)
+	for i := range commands {
+		if err != nil && commands[i].isSilent() { // a hook of the client let none through
+			cmds[i].SetErr(err)
+		}
+	}
+}
+
+// askAgain finds out why Redis hung up. To a client without a password it answers a short command
+// with an error, and may close the connection at a long one.
+func askAgain(ctx context.Context, client redis.UniversalClient, err error) error {
+	short := redis.NewIntSliceCmd(ctx, "time")
+	_ = client.Process(ctx, once{short})
+	if redis.HasErrorPrefix(short.Err(), "NOAUTH") {
+		return short.Err()
+	}
+	return err
+}

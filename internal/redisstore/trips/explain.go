@@ -1,0 +1,52 @@
+package trips
+
+import (
+	"errors"
+	"strings"
+	"syscall"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const permissions = "the user lacks a permission: a Gate needs " +
+	"+ping +eval +evalsha +time +get +mget +set +del +getrange +setrange +pexpire on its keys, " +
+	"and more for semaphores, filters, holds and quotas"
+
+// causes explains the replies of Redis by what is in them.
+var causes = []struct{ reply, words string }{
+	{"NOAUTH", "Redis wants a password, and the client has none"},
+	{"unauthenticated", "Redis wants a password, and the client has none or an old one"},
+	{"WRONGPASS", "Redis does not accept the user name or password"},
+	{"NOPERM", permissions},
+	{"The user executing the script", permissions},
+	{"WRONGTYPE", "a key of the Gate holds something else: choose another Config.Prefix"},
+	{"READONLY", "the server is a replica: the client must connect to the primary"},
+	{"LOADING", "Redis is loading its data"},
+	{"MASTERDOWN", "the server is a replica that has lost its primary"},
+	{"CLUSTERDOWN", "the cluster does not serve all slots"},
+	{"OOM", "Redis is out of memory (maxmemory)"},
+	{"NOREPLICAS", "too few replicas are connected (min-replicas-to-write)"},
+	{"MISCONF", "Redis cannot save to disk and rejects writes"},
+	{"CROSSSLOT", "the server is part of a cluster, but Config.Topology is OneServer"},
+}
+
+// Explain says in words what an error of Redis means.
+func Explain(err error) string {
+	var reply redis.Error
+	switch {
+	case errors.As(err, &reply):
+		for _, c := range causes {
+			if strings.Contains(reply.Error(), c.reply) {
+				return c.words
+			}
+		}
+		return "Redis rejects the command"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "nothing listens at the address"
+	case timedOut(err):
+		return "Redis does not answer in time"
+	case errors.Is(err, redis.ErrClosed):
+		return "the client is closed"
+	}
+	return "Redis cannot be reached"
+}

@@ -1,0 +1,64 @@
+package trips
+
+import "time"
+
+// lagMemory is how long a process counts as one that lags after it did.
+const lagMemory = 5 * time.Second
+
+// health is what a queue knows of its server and of its own process. The queue's lock guards it.
+type health struct {
+	timeout  time.Duration
+	quick    bool      // the last round trip took less than a step
+	heard    time.Time // when the last call was sent of those that the server has answered
+	answered time.Time // when the server last answered
+	lagged   time.Time // when this process last had too little time for its goroutines
+	shed     bool      // calls ended as overload since overload was last reported
+	reported time.Time // when overload was last reported
+}
+
+// returned notes the outcome of a round trip that began at that time.
+func (h *health) returned(sent time.Time, err error) {
+	h.quick = err == nil && time.Since(sent) < h.timeout/8
+	if err == nil {
+		h.hears(sent)
+	}
+}
+
+// hears notes that the server has answered what was sent at that time.
+func (h *health) hears(sent time.Time) {
+	h.answered = time.Now()
+	if sent.After(h.heard) {
+		h.heard = sent
+	}
+}
+
+// answers reports whether the server answers, although not a call that was sent, or began to wait, at
+// since, and whose caller entered at that time: the server has answered a later call, or another
+// while this one waited, and not long ago.
+func (h *health) answers(entered, since time.Time) bool {
+	return h.heard.After(since) ||
+		h.answered.After(entered) && time.Since(h.answered) < h.timeout/2
+}
+
+// isSilent reports whether the server has answered nothing since a round trip that began at that time
+// and takes long.
+func (h *health) isSilent(sent time.Time) bool {
+	return time.Since(sent) >= h.timeout/2 && !h.heard.After(sent)
+}
+
+// lags reports whether this process had too little time for its goroutines lately.
+func (h *health) lags() bool { return time.Since(h.lagged) < lagMemory }
+
+// ends notes why a call has ended.
+func (h *health) ends(err error) {
+	h.shed = h.shed || err != nil && Classify(err) == Overload
+}
+
+// overload reports whether calls have ended as overload, once a second at most.
+func (h *health) overload() bool {
+	if !h.shed || time.Since(h.reported) <= time.Second {
+		return false
+	}
+	h.shed, h.reported = false, time.Now()
+	return true
+}

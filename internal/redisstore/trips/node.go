@@ -1,0 +1,131 @@
+package trips
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/internal/breaker"
+)
+
+// node is one server, with its queue and its circuit.
+type node struct {
+	link     *link
+	addr     string
+	client   *redis.Client // of this server alone, or nil if there is none
+	queue    *queue
+	circuit  *breaker.Breaker
+	replaced func(*node) bool // reports whether another server has the keys of one that fails
+
+	suspect atomic.Value // string: the outermost part of a key whose call had no answer
+	stale   atomic.Bool  // a round trip timed out: its connection may be one of many dead ones
+	sweeps  atomic.Bool  // a sweep runs
+}
+
+func newNode(l *link, addr string, client *redis.Client, replaced func(*node) bool) *node {
+	n := &node{link: l, addr: addr, client: client, replaced: replaced}
+	n.suspect.Store("{ping}")
+	n.queue = newQueue(l, n)
+	n.circuit = breaker.New(breaker.Config{Probe: n.probe, Probed: n.probed, Tasks: l.Tasks})
+	return n
+}
+
+// travel sends the commands of a trip and leaves in each call its part of the answer, or its error.
+// An error that it returns is that of all calls: the server did not answer.
+func (n *node) travel(ctx context.Context, t *trip) error {
+	l, commands := n.link, t.commands
+	var err error
+	if l.inline { // as bounded does, without a closure
+		err = l.exchange(ctx, l.Client, commands)
+	} else {
+		err = l.bounded(ctx, func() error { return l.exchange(ctx, l.Client, commands) })
+		if ctx.Err() != nil {
+			t.abandon()
+		}
+	}
+	if err == nil {
+		deliver(commands, n.doubt)
+		return nil
+	}
+	if p := (*panicError)(nil); errors.As(err, &p) {
+		t.panicked = p.value
+		return err
+	}
+	if timedOut(err) {
+		n.stale.Store(true)
+	}
+	if Classify(err) == Outage {
+		n.doubt(t.calls[0].Outermost)
+	}
+	return err
+}
+
+func (n *node) isOpen() bool { return n.circuit.IsOpen() }
+
+// doubt starts a probe, because a call on a key of that outermost part had no answer.
+func (n *node) doubt(outermost string) {
+	n.suspect.Store(outermost)
+	n.circuit.Doubt()
+}
+
+func (n *node) overloaded() { n.notify(Overloaded, nil) }
+
+func (n *node) notify(kind Kind, err error) {
+	n.link.notify(context.Background(), Notice{kind, n.addr, err})
+}
+
+// probe asks whether the server decides. It returns nil if a call was answered meanwhile.
+func (n *node) probe(ctx context.Context) error {
+	begun := time.Now()
+	p := prober{n.link, n.client, n.suspect.Load().(string)}
+	err := p.probe(ctx)
+	if fails(err) && (errors.As(err, new(redis.Error)) || !n.queue.heardSince(begun)) {
+		return err
+	}
+	n.queue.hear(begun)
+	return nil
+}
+
+// probed hears of the outcome of each probe. It returns false when another server has the keys of one
+// that fails.
+func (n *node) probed(fault error, changed bool) (watched bool) {
+	switch {
+	case fault != nil && changed:
+		n.queue.opened()
+		n.notify(Opened, fault)
+	case changed:
+		n.queue.closed()
+		n.notify(Closed, nil)
+	}
+	if fault != nil && n.replaced(n) {
+		return false
+	}
+	if fault == nil && (n.stale.Swap(false) || changed) && n.sweeps.CompareAndSwap(false, true) {
+		n.link.Tasks.Go(n.sweep)
+	}
+	return true
+}
+
+// sweep drops the connections of the pool that do not answer. Pings at the same time take different
+// ones.
+func (n *node) sweep() {
+	defer n.sweeps.Store(false)
+	client := n.link.Client
+	if n.client != nil {
+		client = n.client.WithTimeout(n.link.quiet) // with the same pool
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), n.link.quiet)
+	defer cancel()
+	var pings sync.WaitGroup
+	for range client.PoolStats().IdleConns {
+		pings.Go(func() {
+			defer func() { _ = recover() }()                            // of a hook of the client
+			_ = client.Process(ctx, onceAny{redis.NewCmd(ctx, "ping")}) // a failure closes the connection
+		})
+	}
+	pings.Wait()
+}

@@ -1,0 +1,36 @@
+package trips
+
+// Parcel is what a call carries to a server.
+type Parcel interface {
+	// Joins reports whether the parcel may share a script with another. On a cluster the other is
+	// below the same outermost part.
+	Joins(o Parcel) bool
+	// Batch returns an empty batch for the parcel and for those that it joins.
+	Batch() Batch
+}
+
+// Batch is parcels that share a script. One goroutine uses it at a time.
+type Batch interface {
+	Add(Parcel)
+	// Command writes the command that carries the parcels. Afterwards the batch reads nothing that
+	// belongs to the parcels' callers: they may have left.
+	Command() Command
+	// Deliver hands each parcel its part of the script's reply. An error that it returns is that of
+	// all parcels.
+	Deliver(Reply) error
+	// Release lets the batch be used again.
+	Release()
+}
+
+// Command is a script and its arguments.
+type Command struct {
+	Script *Script
+	Args   []any // of EVALSHA, from Script.Begin on
+	Texts  bool  // the reply holds texts too
+}
+
+// Reply is what a script replies.
+type Reply struct {
+	Numbers []int64 // unless Command.Texts
+	Values  []any   // otherwise
+}

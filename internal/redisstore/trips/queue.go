@@ -1,0 +1,251 @@
+package trips
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/headgate/headgate/internal/breaker"
+	"github.com/headgate/headgate/internal/deadline"
+)
+
+const (
+	maxSenders = 2 // round trips to one server at a time, without the one for operations
+	minHalf    = 4 // the most calls that always share a batch
+)
+
+// queue joins calls that wait for a round trip to the same server. With fewer than two round trips in
+// flight, a caller sends its call at once, on its own goroutine. Otherwise the call waits. A sender
+// is a goroutine that sends every waiting call in one batch, answers them, and goes on until no call
+// waits. Nothing waits for more calls to come, except that in a crowd the goroutines that are ready
+// run first. A third round trip begins only while nothing but operations waits: decisions on a hot
+// key merge, and two large batches of them cost the server less than three small ones.
+type queue struct {
+	pending
+	run   func()             // the method send, bound once
+	alone deadline.Deadlines // of round trips that a caller makes alone
+	all   deadline.Deadlines // of the others
+
+	senders int
+	crowd   bool    // the last batch had several calls
+	free    []*trip // to be used again
+	reopens chan struct{}
+}
+
+func newQueue(l *link, s server) *queue {
+	q := new(queue)
+	q.pending.init(l, s)
+	q.run = q.send
+	q.alone.Timeout, q.all.Timeout = l.Timeout, l.patience
+	return q
+}
+
+// do sends a call and returns its error. Nothing uses what the call carries after that.
+func (q *queue) do(ctx context.Context, k *Call) error {
+	q.mu.Lock()
+	k.enter(ctx)
+	starts := q.senders < maxSenders ||
+		q.senders == maxSenders && k.Lane == Operations && !q.has(Decisions)
+	if starts {
+		q.senders++
+	}
+	if starts && q.leads(k) {
+		q.sendAlone(k)
+	} else {
+		q.waiting = append(q.waiting, k)
+		if starts {
+			q.link.Tasks.Go(q.run)
+		}
+		q.watched()
+		q.mu.Unlock()
+		select {
+		case <-k.told:
+		case <-ctx.Done():
+			q.leave(k)
+		}
+	}
+	switch {
+	case k.state == stateLeft:
+		return k.why
+	case k.panicked != nil && !k.Insists: // what insists has an error, and is sent again
+		panic(k.panicked)
+	}
+	return k.err
+}
+
+// leads reports whether a call's own caller sends it, because nothing else waits. To hand it to
+// another goroutine would make a lone decision a fifth slower (BenchmarkDecide), which is felt only
+// near to a server. So a sender greets a server that is far, or new. Of the calls that insist, only a
+// release has its caller send it, unless the release may wait for longer than sendAlone does, or the
+// acquire of its slot is on its way.
+func (q *queue) leads(k *Call) bool {
+	if len(q.waiting) > 0 || !q.quick || !q.link.inline || q.lags() {
+		return false
+	}
+	return !k.Insists ||
+		k.Releases != nil && k.End.Sub(k.entered) <= q.timeout && !q.stray(k.Releases)
+}
+
+// sendAlone sends a call on its caller's own goroutine. The caller waits until the end of its time,
+// whatever becomes of its context, and ends the client's call then. The lock is held, and is free
+// afterwards.
+func (q *queue) sendAlone(k *Call) {
+	t := q.newTrip()
+	t.calls, k.state = append(t.calls, k), stateLeads
+	q.trips, q.crowd = append(q.trips, t), false
+	q.watched()
+	q.mu.Unlock()
+	ctx, cancel := q.until(k)
+	defer cancel()
+	err := q.carry(ctx, t)
+	q.mu.Lock()
+	q.answer(t, err)
+	if len(q.waiting) > 0 {
+		q.link.Tasks.Go(q.run)
+	} else {
+		q.senders--
+	}
+	q.mu.Unlock()
+}
+
+// until returns the context of a round trip that the caller of a call makes alone.
+func (q *queue) until(k *Call) (context.Context, context.CancelFunc) {
+	end := k.End
+	own, ok := k.ctx.Deadline()
+	if ok = ok && own.Before(end); ok {
+		end = own
+	}
+	if ok || end.Before(k.entered.Add(q.timeout*7/8)) { // those of others may be as early
+		return context.WithDeadline(context.WithoutCancel(k.ctx), end)
+	}
+	return q.alone.Detach(k.ctx), func() {}
+}
+
+// send sends batches until no call waits.
+func (q *queue) send() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for len(q.waiting) > 0 {
+		for n := 0; q.crowd && n < len(q.waiting) && len(q.waiting) < q.room(); {
+			n = len(q.waiting)
+			q.yield()
+		}
+		if q.senders > maxSenders && q.has(Decisions) {
+			break
+		}
+		t := q.newTrip()
+		q.take(t, q.room())
+		q.crowd = len(t.calls) > 1
+		if len(t.calls) == 0 { // the other sender took them, or what waits is for it to answer
+			q.free = append(q.free, t)
+			break
+		}
+		q.trips = append(q.trips, t)
+		q.mu.Unlock()
+		err := q.carry(q.all.Detach(t.calls[0].ctx), t)
+		q.mu.Lock()
+		q.answer(t, err)
+		if err != nil {
+			q.rest()
+		}
+	}
+	q.senders--
+}
+
+func (q *queue) newTrip() (t *trip) {
+	if n := len(q.free); n > 0 {
+		t, q.free = q.free[n-1], q.free[:n-1]
+	} else {
+		t = new(trip)
+	}
+	t.sent = time.Now()
+	return t
+}
+
+// room returns the batch size limit: unanswered calls divided by senders, so that the callers of one
+// batch get ready while the server decides another. While decisions wait there are two parts.
+func (q *queue) room() int {
+	n := len(q.waiting)
+	for _, t := range q.trips {
+		n += len(t.calls)
+	}
+	parts := maxSenders
+	if !q.has(Decisions) {
+		parts = max(parts, q.senders)
+	}
+	return min(maxBatchCalls, max(minHalf, (n+1)/parts))
+}
+
+// carry takes a trip to the server and back. Callers may leave as soon as the commands are written.
+func (q *queue) carry(ctx context.Context, t *trip) error {
+	t.pack(q.link.Cluster)
+	q.mu.Lock()
+	for _, k := range t.calls {
+		if k.state == stateEncodes {
+			k.state = stateSent
+		}
+	}
+	q.mu.Unlock()
+	return q.server.travel(ctx, t)
+}
+
+// answer ends a trip. An error that it has is that of all calls without one of their own.
+func (q *queue) answer(t *trip, err error) {
+	q.trips = slices.DeleteFunc(q.trips, func(o *trip) bool { return o == t })
+	q.returned(t.sent, err)
+	for _, k := range t.calls {
+		if k.state == stateLeft {
+			delete(q.strays, k.Acquires)
+			continue
+		}
+		if k.err == nil {
+			k.err = err
+		}
+		if err != nil && timedOut(err) && q.answers(k.entered, t.sent) && deadline.Err(k.ctx) == nil {
+			k.err = ErrOverloaded
+		}
+		q.ends(k.err)
+		k.panicked, t.panicked = t.panicked, nil // one caller is enough
+		leads := k.state == stateLeads
+		if k.state = stateAnswered; !leads {
+			k.told <- struct{}{}
+		}
+	}
+	t.reset()
+	q.free = append(q.free, t)
+}
+
+// rest keeps a sender from asking a server again and again that is known to fail.
+func (q *queue) rest() {
+	reopens := q.reopens
+	if reopens == nil {
+		return
+	}
+	q.mu.Unlock()
+	defer q.mu.Lock()
+	pause := time.NewTimer(breaker.Pause)
+	defer pause.Stop()
+	select {
+	case <-reopens:
+	case <-pause.C:
+	}
+}
+
+// opened and closed say that the breaker has.
+func (q *queue) opened() {
+	q.mu.Lock()
+	if q.reopens == nil {
+		q.reopens = make(chan struct{})
+	}
+	q.mu.Unlock()
+	q.end()
+}
+
+func (q *queue) closed() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.reopens != nil {
+		close(q.reopens)
+		q.reopens = nil
+	}
+}

@@ -1,0 +1,164 @@
+// Package trips takes calls to Redis and back. Calls that wait for the same server share a round
+// trip, and those whose parcels join share a script. It keeps callers from waiting for a server that
+// is known to fail, and sends every script at most once.
+package trips
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/internal/request"
+)
+
+// Servers are the servers that a client knows. Each has a queue and a circuit of its own, so that a
+// server that stands still holds up no calls to others. It is safe for concurrent use.
+type Servers struct {
+	link
+	first  *node       // the client's only server; otherwise for keys whose server is not known
+	nodes  sync.Map    // address to *node
+	routed atomic.Bool // the client knows the cluster
+}
+
+// New returns the Servers of a client. It sends nothing.
+func New(cfg Config) *Servers {
+	s := new(Servers)
+	s.link.init(cfg)
+	one, _ := cfg.Client.(*redis.Client)
+	addr := ""
+	if one != nil {
+		addr = one.Options().Addr
+	}
+	s.first = newNode(&s.link, addr, one, s.replaced)
+	return s
+}
+
+// Do sends a call until it is answered. A call that a batch cannot hold goes alone, and one whose
+// slot moves from server to server goes again. If the call's caller leaves before, because its
+// context or its time ends, the error of a call that was never sent is a request.Unsent.
+func (s *Servers) Do(ctx context.Context, k *Call) error {
+	if err := ctx.Err(); err != nil {
+		return request.Unsent{Err: err}
+	}
+	k.alone = false
+	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
+		n := s.nodeOf(ctx, k.Outermost)
+		if !k.Insists && n.isOpen() {
+			return request.Unsent{Err: ErrOpen}
+		}
+		err := n.queue.do(ctx, k)
+		switch {
+		case err == nil || k.state == stateLeft:
+			return err
+		case errors.As(err, new(errSplit)):
+			k.alone = true
+			continue
+		case !redis.HasErrorPrefix(err, "TRYAGAIN") || time.Until(k.End) < pause:
+			return err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// Answers reports whether the server of an outermost part is asked.
+func (s *Servers) Answers(ctx context.Context, outermost string) bool {
+	return !s.nodeOf(ctx, outermost).isOpen()
+}
+
+// IsQuick reports whether the server of an outermost part is known and was quick to answer last.
+func (s *Servers) IsQuick(ctx context.Context, outermost string) bool {
+	if _, cluster := s.Client.(*redis.ClusterClient); cluster && !s.routed.Load() {
+		return false
+	}
+	return s.nodeOf(ctx, outermost).queue.isQuick()
+}
+
+// Waiting returns the number of calls that wait for the next round trip.
+func (s *Servers) Waiting() (total int) {
+	count := func(n *node) {
+		n.queue.mu.Lock()
+		total += len(n.queue.waiting)
+		n.queue.mu.Unlock()
+	}
+	count(s.first)
+	s.nodes.Range(func(_, n any) bool {
+		count(n.(*node))
+		return true
+	})
+	return total
+}
+
+// nodeOf returns the server of an outermost part.
+func (s *Servers) nodeOf(ctx context.Context, outermost string) *node {
+	client, ok := s.Client.(*redis.ClusterClient)
+	if !ok {
+		return s.first
+	}
+	var master *redis.Client
+	var err error
+	switch {
+	case s.routed.Load():
+		master, err = client.MasterForKey(ctx, outermost)
+	case s.first.isOpen():
+		return s.first
+	default:
+		if master, err = s.firstFind(ctx, client, outermost); err != nil {
+			s.first.doubt(outermost)
+		}
+	}
+	if err != nil {
+		return s.first
+	}
+	addr := master.Options().Addr
+	if n, ok := s.nodes.Load(addr); ok && n.(*node).client == master {
+		return n.(*node)
+	}
+	n := newNode(&s.link, addr, master, s.replaced)
+	s.nodes.Store(addr, n)
+	return n
+}
+
+// firstFind asks the client for the server of a key. The client asks the cluster.
+func (s *Servers) firstFind(
+	ctx context.Context, client *redis.ClusterClient, outermost string,
+) (*redis.Client, error) {
+	var found *redis.Client // a call that is left behind writes it at any time
+	err := s.Within(ctx, func(ctx context.Context) (err error) {
+		found, err = client.MasterForKey(ctx, outermost)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.routed.Store(true)
+	return found, nil
+}
+
+// replaced forgets a server that fails if another has its keys, and otherwise looks for one.
+func (s *Servers) replaced(n *node) bool {
+	cluster, ok := s.Client.(*redis.ClusterClient)
+	if !ok {
+		return false
+	}
+	ctx, suspect := context.Background(), n.suspect.Load().(string)
+	if n.client != nil {
+		if known, ok := s.nodes.Load(n.addr); !ok || known != n {
+			return true // earlier; its last calls doubt it still
+		}
+		master, err := cluster.MasterForKey(ctx, suspect)
+		if err == nil && master.Options().Addr != n.addr && s.nodes.CompareAndDelete(n.addr, n) {
+			n.notify(Closed, nil)
+			return true
+		}
+	}
+	cluster.ReloadState(ctx)
+	return false
+}
