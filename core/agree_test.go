@@ -356,8 +356,8 @@ func (l *lockstep) step(i int) {
 			what, seen[i] = "Reset", fmt.Sprint(g.Reset(ctx, core.Charge{Policy: charges[0].Policy, Key: charges[0].Key, Limit: charges[0].Limit}))
 		}
 	}
-	l.redis.AwaitLedgers() // which read the clock of this step
-	l.memory.AwaitLedgers()
+	l.redis.AwaitTasks() // which read the clock of this step
+	l.memory.AwaitTasks()
 	if seen[0] != seen[1] {
 		var asked strings.Builder
 		for _, c := range both[0] {

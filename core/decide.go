@@ -77,7 +77,7 @@ func (g *Gate) run(ctx context.Context, p *inquiry, d *Decision, charges []Charg
 	if err == nil || errors.Is(err, ErrMisconfigured) {
 		p.results(d)
 		g.cache.keep(p, d)
-		g.thresholds.look(p, d, start)
+		g.watch(p, d, start)
 	}
 	g.tellDecision(ctx, p.op, d, p.asked, err, start)
 	return err

@@ -3,7 +3,6 @@ package core
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -20,28 +19,11 @@ func (g *Gate) InjectClock(now func() int64) {
 	if g.cache != nil {
 		g.cache.clock = func() time.Duration { return time.Duration(now()) * time.Microsecond }
 	}
-	if g.thresholds != nil {
-		g.thresholds.clock = now
-	}
 }
 
-// Claiming reports whether the Gate claims thresholds.
-func (g *Gate) Claiming() bool {
-	g.thresholds.mu.Lock()
-	defer g.thresholds.mu.Unlock()
-	return g.thresholds.working
-}
-
-// AwaitLedgers returns when the ledgers that the Gate asks now have answered. A decision may leave some
-// to the background.
-func (g *Gate) AwaitLedgers() {
-	g.ledgers.mu.Lock()
-	open := slices.Collect(maps.Values(g.ledgers.open))
-	g.ledgers.mu.Unlock()
-	for _, s := range open {
-		<-s.done
-	}
-}
+// AwaitTasks returns when what runs in the background has ended, such as claims of thresholds and
+// the calls of ledgers that decisions no longer wait for.
+func (g *Gate) AwaitTasks() { _ = g.tasks.Wait(context.Background()) }
 
 // InjectServerClock is InjectClock, except that the denial cache keeps its own clock.
 func (g *Gate) InjectServerClock(now func() int64) {

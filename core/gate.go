@@ -14,6 +14,7 @@ import (
 	"github.com/headgate/headgate/internal/keeper"
 	"github.com/headgate/headgate/internal/memstore"
 	"github.com/headgate/headgate/internal/request"
+	"github.com/headgate/headgate/internal/threshold"
 )
 
 // Gate decides charges on state in Redis or in memory. An application has one Gate for all its
@@ -31,8 +32,8 @@ type Gate struct {
 	ping   func(context.Context) error
 	local  *memstore.Store // decides for Local policies while Redis fails
 	cache  *denialCache    // nil if denials are not remembered
-	// thresholds is nil if nobody observes.
-	thresholds *thresholds
+
+	thresholds *threshold.Watch[watched] // sees nothing unless somebody observes
 
 	filters             request.FilterStore
 	leases, localLeases request.LeaseStore // these are the same in memory
@@ -77,9 +78,7 @@ func newGate(cfg Config) *Gate {
 		timeout: cfg.Timeout, tasks: new(breaker.Tasks), ledgers: newLedgers(),
 		holdID: newID,
 	}
-	if cfg.Observe != nil {
-		g.thresholds = newThresholds(g, cfg.clock())
-	}
+	g.thresholds = newWatch(g, cfg.clock())
 	return g
 }
 

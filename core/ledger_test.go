@@ -238,7 +238,7 @@ func TestLateFigureUndoesNoCorrection(t *testing.T) {
 		adjust(t, g, core.Adjustment{ID: "a", Policy: p, Key: key, Units: -3})
 		close(late.gate)
 		<-done
-		other.AwaitLedgers()
+		other.AwaitTasks()
 		if n := used(t, g, p, key); n != 4 && n != 5 { // the other decision may have been admitted
 			t.Errorf("%d units in use, want 4 or 5", n)
 		}

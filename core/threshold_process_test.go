@@ -207,7 +207,7 @@ func TestThresholdOfDeadProcessIsTold(t *testing.T) {
 	dead.wait("tells")
 	dead.kill()
 	gate := func() *core.Gate {
-		g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, Observe: l.observe})
+		g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, Observe: l.observe, Clock: c})
 		g.InjectClock(c.now)
 		return g
 	}

@@ -70,7 +70,13 @@ func (l *told) observe(_ context.Context, e core.Event) {
 // want waits until the Gate has made its claims, and checks what it has told since the last call.
 func (l *told) want(t *testing.T, g *core.Gate, want ...string) {
 	t.Helper()
-	eventually(t, "the claims are made", func() bool { return !g.Claiming() })
+	g.AwaitTasks()
+	l.check(t, want...)
+}
+
+// check checks what the Gate has told since the last call.
+func (l *told) check(t *testing.T, want ...string) {
+	t.Helper()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !slices.Equal(l.all, want) {
@@ -88,7 +94,9 @@ func eachGateTold(t *testing.T, f func(t *testing.T, g *core.Gate, c *manualCloc
 	})
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		c, l := newClock(), new(told)
-		g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, DisableDenialCache: true, Observe: l.observe})
+		g := redisGate(t, s.Client(t), core.Config{
+			Prefix: s.Prefix, DisableDenialCache: true, Observe: l.observe, Clock: c,
+		})
 		g.InjectClock(c.now)
 		f(t, g, c, l)
 	})
@@ -180,7 +188,8 @@ func TestEveryDecisionFindsThresholds(t *testing.T) {
 				return err
 			}
 			l, _, err := s.TryAdmit(t.Context(), core.SlotRequest{Levels: []core.Level{{Key: c.Key, Limit: 1}}}, c)
-			return errors.Join(err, l.Release(t.Context()))
+			// The semaphore's subscription ends with the Gate.
+			return errors.Join(err, l.Release(t.Context()), g.Close(t.Context()))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -361,7 +370,7 @@ func TestLateClaimTellsItsOwnPeriod(t *testing.T) {
 					<-late
 					return nil
 				}})
-				g := redisGate(t, client, core.Config{Prefix: s.Prefix, Observe: l.observe})
+				g := redisGate(t, client, core.Config{Prefix: s.Prefix, Observe: l.observe, Clock: c})
 				g.InjectClock(c.now)
 				charge := core.Charge{Policy: watched(t, limit), Key: newKey(t, "k"), Cost: 8}
 				decide(t, g, charge)
@@ -407,7 +416,7 @@ func TestThresholdsDuringOutage(t *testing.T) {
 	if err != nil || d.Source != core.SourceLocal || !d.Allowed {
 		t.Errorf("while Redis is down: %v, %s", err, show(d))
 	}
-	l.want(t, g)
+	l.check(t)
 	s.Continue()
 	for {
 		d, err := g.Decide(t.Context(), core.Charge{Policy: p, Key: key, Cost: core.NoCost})

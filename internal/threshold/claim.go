@@ -1,0 +1,136 @@
+package threshold
+
+import (
+	"fmt"
+	"hash/maphash"
+	"time"
+
+	"github.com/headgate/headgate/internal/algorithm"
+	"github.com/headgate/headgate/internal/request"
+)
+
+const (
+	// claimLasts is how long a claim of a process that dies keeps others from making it.
+	claimLasts = 10 * time.Second
+	// claimAge is how old a decision may be whose claims are made.
+	claimAge = time.Minute
+	// markLasts is how much longer than a period a mark of it lasts: the last claims of the period
+	// have arrived then, because a decision waits for an answer for a minute at most.
+	markLasts = 2 * time.Minute
+	// longestPause is the longest pause between attempts to mark what was told.
+	longestPause = time.Second
+)
+
+// hashes is the seed by which this process hashes the names of claims.
+var hashes = maphash.MakeSeed()
+
+// claim records which thresholds one decision saw reached. Two states of the period stand for each:
+// a window that begins with the claim, so that one process tells the threshold, and a mark that it
+// was told. Both have the limit and the start of the period in their names, because the limit may be
+// raised, and a claim may come after the period has ended.
+type claim[O any] struct{ Sighting[O] }
+
+// settle claims the thresholds and tells those that no process has told. It reports whether another
+// process has claimed some and has not told them yet.
+func (c *claim[O]) settle(cfg *Config[O]) (contested bool, err error) {
+	claims, marks, err := c.limits()
+	if err == nil {
+		err = c.find(cfg)
+	}
+	if err != nil {
+		return false, err
+	}
+	requests := c.requests(claims, marks)
+	if err := cfg.Send(requests); err != nil {
+		return false, err
+	}
+	var told []request.Request
+	for i, percent := range c.Percents {
+		if c.Bits&(1<<i) == 0 {
+			continue
+		}
+		claimed, mark := requests[0].Admitted(), requests[1]
+		unmarked := mark.Admitted()
+		requests = requests[2:]
+		if claimed && unmarked {
+			cfg.Tell(&c.Sighting, percent)
+			mark.Op = algorithm.Decide
+			told = append(told, mark)
+		}
+		contested = contested || !claimed && unmarked
+	}
+	if len(told) > 0 && cfg.Send(told) != nil {
+		cfg.Tasks.Go(func() { sendAgain(cfg, told) })
+	}
+	return contested, nil
+}
+
+// limits returns the limits of a claim and of a mark.
+func (c *claim[O]) limits() (claims, marks algorithm.Limit, err error) {
+	if claims, err = algorithm.NewFixedWindow(1, claimLasts, true); err != nil {
+		return nil, nil, err
+	}
+	lasts := algorithm.Longest / 4
+	if width := time.Duration(c.Span.Width) * time.Microsecond; width > 0 {
+		lasts = min(lasts, width+markLasts)
+	}
+	marks, err = algorithm.NewFixedWindow(1, lasts, true)
+	return claims, marks, err
+}
+
+// requests returns a claim and a look at the mark for each threshold. The claim comes first, so that
+// the mark tells what earlier claims have led to.
+func (c *claim[O]) requests(claims, marks algorithm.Limit) (all []request.Request) {
+	for i, percent := range c.Percents {
+		if c.Bits&(1<<i) != 0 {
+			name := fmt.Sprintf("%s:t%d-%d-%d", c.State.Suffix, percent, c.Limit, c.Span.Start)
+			all = append(all, c.ask(algorithm.Decide, name+":claim", claims),
+				c.ask(algorithm.Peek, name, marks))
+		}
+	}
+	return all
+}
+
+// find finds the start of the period if the reply to the decision did not tell it. The store's
+// clock does: the period is a window that starts at a multiple of its width.
+func (c *claim[O]) find(cfg *Config[O]) error {
+	if c.Span.Start < 0 {
+		minutes, err := algorithm.NewCalendar(1, algorithm.Minute, time.UTC, time.Time{}, time.Now())
+		if err != nil {
+			return err
+		}
+		look := c.ask(algorithm.Peek, c.State.Suffix+":now", minutes.Current())
+		if err := cfg.Send([]request.Request{look}); err != nil {
+			return err
+		}
+		minute, _ := algorithm.SpanOf(look.Charges[0].Limit, look.Charges[0].Reply)
+		now := minute.Start + minute.Width - minute.Left
+		end := now + c.Span.Left // too late by less than the age, so by less than the width
+		c.Span.Start = end - end%c.Span.Width - c.Span.Width
+	}
+	if age := time.Since(c.Asked); age > claimAge {
+		return fmt.Errorf("threshold: the decision is %v old", age)
+	}
+	return nil
+}
+
+// ask returns a request for one unit of a state of the key.
+func (c *claim[O]) ask(
+	op algorithm.Operation, suffix string, limit algorithm.Limit,
+) request.Request {
+	return request.Request{Op: op, Charges: []*request.Charge{{
+		Key: c.State.Key, Outer: c.State.Outer, KeyHash: c.State.KeyHash,
+		Suffix: suffix, Hash: c.State.KeyHash ^ maphash.String(hashes, suffix),
+		Limit: limit, Units: 1, Cost: limit.Cost(1),
+	}}}
+}
+
+// sendAgain marks what was told until the claim has ended. Then other processes tell it again.
+func sendAgain[O any](cfg *Config[O], told []request.Request) {
+	start := time.Now()
+	for pause := min(cfg.Pause, longestPause); cfg.Tasks.Sleep(pause); pause = min(2*pause, longestPause) {
+		if time.Since(start) > claimLasts || cfg.Send(told) == nil {
+			return
+		}
+	}
+}
