@@ -108,8 +108,26 @@ func (s *refundCounter) Decide(ctx context.Context, requests []request.Request) 
 }
 
 // Values returns the states of a Gate in memory in Redis's format, by the names of their keys
-// without the prefix.
-func (g *Gate) Values() map[string]string { return g.local.Values() }
+// without the prefix: also their holds in lines of text and time, and their adjustments in lines of
+// field and value.
+func (g *Gate) Values() map[string]string {
+	values := make(map[string]string)
+	g.local.Each(func(key, suffix string, state algorithm.State, kept *algorithm.Kept) {
+		if state != nil {
+			values[key+suffix] = state.Value()
+		}
+		if kept == nil {
+			return
+		}
+		if kept.IsAdjusted() {
+			values[key+suffix+request.AdjustmentsSuffix] = kept.Adjustments.Value()
+		}
+		kept.Holds.Each(func(h algorithm.Hold) {
+			values[key+suffix+request.HoldsSuffix] += fmt.Sprintln(h.Text(), h.Until)
+		})
+	})
+	return values
+}
 
 // Collide gives the keys of these policies the same hashes in memory.
 func Collide(policies ...*Policy) {

@@ -7,67 +7,9 @@ import (
 	"strings"
 )
 
-// Quota is a limit that counts units and gives none back before its period ends. What is used of it
-// can be corrected, and its limit can be raised for single keys.
-type Quota interface {
-	Limit
-	// Raised returns the limit with that many units more.
-	Raised(units int64) Limit
-	// periodEnds returns when the period at now ends.
-	periodEnds(s State, now int64) int64
-}
-
-// QuotaOf returns a limit as a Quota, or nil if it is none.
-func QuotaOf(l Limit) Quota {
-	switch q := l.(type) {
-	case *Period:
-		return q
-	case *FixedWindow:
-		if !q.fromFirst {
-			return q
-		}
-	case *TokenBucket:
-		if q.frozen {
-			return q
-		}
-	}
-	return nil
-}
-
-// PeriodOf returns the quota as it holds at a time, and the period then, in microseconds. The
-// period is 0 and 0 if the quota has none.
-func PeriodOf(q Quota, at int64) (then Quota, from, until int64) {
-	switch q := q.(type) {
-	case *Period:
-		if at < q.start || at >= q.finish {
-			q = q.calendar.make(at)
-		}
-		return q, q.start, q.finish
-	case *FixedWindow:
-		from = at - at%q.width
-		return q, from, from + q.width
-	}
-	return q, 0, 0
-}
-
-// AnyReceipt is the receipt by which Give takes units from a Quota whoever spent them.
-// It is not -1, which is no receipt.
-const AnyReceipt = -2
-
-// Unseeded is the reply to a request with a key that is to be seeded first, and a verdict of
-// Adjust.
-const Unseeded = -2
-
 // idsEnd is the time, in microseconds, of which ids are known until a multiple: so they end
 // together, and few decisions drop some.
 const idsEnd = 86_400_000_000
-
-// The verdicts of Adjust that change nothing.
-const (
-	AdjustedBefore = 0  // the id is known
-	RaisedTooFar   = -3 // all raises exceed MaxCount
-	RaiseEnded     = -4 // the end of the raise has passed
-)
 
 // Adjustment is what Adjust and AtLeast change. Times are in microseconds.
 type Adjustment struct {
@@ -171,104 +113,16 @@ func (a *Adjustments) sum() {
 	}
 }
 
-// raise raises the limit of a charge by what its adjustments say. It reports whether the key is to
-// be seeded first.
-func (c *Charge) raise(now int64) (unseeded bool) {
-	q := QuotaOf(c.Limit)
-	c.Raised = c.Adjustments.find(now)
-	c.Limit = q.Raised(c.Raised)
-	return c.Seeds && c.Adjustments.seeded <= now
-}
-
-// adjust does what the Adjustment of a charge on a Quota says, and returns the verdict of the
-// operation.
-func (c *Charge) adjust(now int64, op Operation) (verdict int64, changed bool) {
-	q, k := QuotaOf(c.Limit), c.Adjustment
-	charge := func(units int64) {
-		if units > 0 {
-			q.Find(c.State, now)
-			q.Commit(c.State, q.Cost(units), Terms{Operation: Force})
-			c.Gone, changed = false, true
-		}
+// add notes an adjustment: its id, and by how much it raises the limit.
+func (a *Adjustments) add(now int64, k *Adjustment) {
+	if a.ids == nil {
+		a.ids, a.raises = make(map[string]int64), make(map[int64]int64)
 	}
-	switch a := c.Adjustments; op {
-	case Ask:
-		if a.seeded > now {
-			return 0, false
-		}
-		return -now, false
-	case AtLeast:
-		if k.Seeds == SeedsFirst && a.seeded > now {
-			return 0, false
-		}
-		changed = q.Find(c.State, now)
-		before := q.Read(q.Reply(c.State, Cost{}, nil), Cost{}, 0).Used
-		q = QuotaOf(q.Raised(max(0, k.Units-q.Capacity()))) // nothing is dropped or owed
-		charge(k.Units - before)
-		if k.Seeds != SeedsNot {
-			a.seeded = q.periodEnds(c.State, now)
-		}
-		return max(0, k.Units-before), changed
-	default:
-		switch {
-		case a.ids[k.ID] > now:
-			return AdjustedBefore, false
-		case k.Raise > 0 && k.Ends <= now:
-			return RaiseEnded, false
-		case c.Raised+k.Raise > MaxCount:
-			return RaisedTooFar, false
-		}
-		if a.ids == nil {
-			a.ids, a.raises = make(map[string]int64), make(map[int64]int64)
-		}
-		known := now + k.Keep
-		if k.Raise > 0 {
-			known = max(known, k.Ends)
-			a.raises[k.Ends] += k.Raise
-			q = QuotaOf(q.Raised(k.Raise))
-			c.Limit = q
-		}
-		a.ids[k.ID] = known - known%idsEnd + idsEnd
-		a.sum()
-		if k.Units < 0 {
-			changed = c.give(now, q.Cost(-k.Units), AnyReceipt)
-		}
-		charge(k.Units)
-		return 1, changed
+	known := now + k.Keep
+	if k.Raise > 0 {
+		known = max(known, k.Ends)
+		a.raises[k.Ends] += k.Raise
 	}
+	a.ids[k.ID] = known - known%idsEnd + idsEnd
+	a.sum()
 }
-
-// Raised implements Quota.
-func (f *FixedWindow) Raised(units int64) Limit {
-	if units == 0 {
-		return f
-	}
-	r := *f
-	r.limit += units
-	return &r
-}
-
-func (f *FixedWindow) periodEnds(s State, _ int64) int64 { return s.(*window).found.finish }
-
-// Raised implements Quota.
-func (p *Period) Raised(units int64) Limit {
-	if units == 0 {
-		return p
-	}
-	r := *p
-	r.limit += units
-	return &r
-}
-
-// Raised implements Quota, for a bucket that never refills.
-func (b *TokenBucket) Raised(units int64) Limit {
-	if units == 0 {
-		return b
-	}
-	r := *b
-	r.burst += units
-	r.capacity.Whole += units
-	return &r
-}
-
-func (b *TokenBucket) periodEnds(_ State, now int64) int64 { return now + longest }

@@ -33,8 +33,8 @@ type Fault struct{ Field, Problem string }
 
 func (f *Fault) Error() string { return f.Field + " " + f.Problem }
 
-// check returns a Fault if wrong is true, and otherwise nil.
-func check(wrong bool, field, format string, args ...any) error {
+// faultIf returns a Fault if wrong is true, and otherwise nil.
+func faultIf(wrong bool, field, format string, args ...any) error {
 	if wrong {
 		return &Fault{field, fmt.Sprintf(format, args...)}
 	}
@@ -83,15 +83,6 @@ type Limit interface {
 	// Read interprets the reply to a charge for a caller that asked for n units, after charged was
 	// charged.
 	Read(reply []int64, charged Cost, n int64) Reading
-}
-
-// Terms are the operation of a request and its options.
-type Terms struct {
-	Operation Operation
-	Bound     int64 // AtMost: how often; Reserve: microseconds
-	Receipts  bool  // the charges may be refunded
-	// Hold is the id under which charges are held. It is empty if they are not.
-	Hold string
 }
 
 // Periodic is a limit that holds for one period. Its other methods are valid in that period.

@@ -28,10 +28,10 @@ type Block struct {
 // has ended for as long as forgive starts again with first. NewBlock returns every fault at once.
 func NewBlock(strikes int64, within, first, most, forgive time.Duration) (*Block, error) {
 	err := errors.Join(
-		check(strikes < 1 || strikes > MaxStrikes, "Strikes",
+		faultIf(strikes < 1 || strikes > MaxStrikes, "Strikes",
 			"is %d: it must be between 1 and %d", strikes, MaxStrikes),
 		checkWindow("Within", within), checkWindow("For", first), checkWindow("Most", most),
-		check(most < first, "Most", "is %v: it must be at least For, which is %v", most, first),
+		faultIf(most < first, "Most", "is %v: it must be at least For, which is %v", most, first),
 		checkWindow("Forgive", forgive),
 	)
 	if err != nil {

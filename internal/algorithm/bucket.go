@@ -1,9 +1,6 @@
 package algorithm
 
-import (
-	"fmt"
-	"math/bits"
-)
+import "fmt"
 
 // bucket is the state of one key, and the result of Find.
 type bucket struct {
@@ -23,9 +20,6 @@ const never = -1
 func (b *TokenBucket) NewState() State {
 	return &bucket{denominator: 1, since: never, reach: reachOf(0)}
 }
-
-// reachOf returns the reach of a length.
-func reachOf(length int64) int64 { return 10 + int64(bits.Len64(uint64(length))) }
 
 func (s *bucket) Expires() int64 {
 	if s.start == 0 {

@@ -269,3 +269,13 @@ func instant(year int, month time.Month, day int, clock time.Time, in *time.Loca
 	}
 	return time.UnixMicro(change(in, before.UnixMicro(), before.Add(-36*time.Hour).UnixMicro())).In(in)
 }
+
+// Raised implements Quota.
+func (p *Period) Raised(units int64) Limit {
+	if units == 0 {
+		return p
+	}
+	r := *p
+	r.limit += units
+	return &r
+}

@@ -1,252 +1,184 @@
 package algorithm
 
-// Operation is what a request asks for. Its values are the names in the script.
-type Operation string
-
-// The operations of a request.
-const (
-	// Decide commits all charges of the request, or none. Verdict: bit i is set if charge i is
-	// violated.
-	Decide Operation = "decide"
-	// Peek answers as Decide does and charges nothing.
-	Peek Operation = "peek"
-	// Reserve is Decide, but charges may take effect later, by at most the bound in microseconds.
-	Reserve Operation = "reserve"
-	// AtMost charges every cost n times, for the largest n up to the bound that fits. Verdict: n.
-	AtMost Operation = "atmost"
-	// Give refunds the cost of each charge by its receipt, as far as it still counts. Verdict: the
-	// number of charges that got a refund.
-	Give Operation = "give"
-	// Force commits all charges, whether they fit or not, up to each algorithm's debt. Verdict: 0.
-	Force Operation = "force"
-	// Settle ends the holds of the charges and makes each what its Correction says. Verdict: bit i
-	// is set if the hold of charge i had ended before.
-	Settle Operation = "settle"
-	// Renew prolongs the holds of the charges. Verdict: as of Settle.
-	Renew Operation = "renew"
-	// Adjust corrects what is used of a Quota, and raises its limit for a time, once for each id.
-	// Verdict: 1, or why nothing changed.
-	Adjust Operation = "adjust"
-	// AtLeast charges what is missing until that many units of a Quota are used. Verdict: the units
-	// that were missing.
-	AtLeast Operation = "atleast"
-	// Ask asks whether the key of a Quota is seeded. Verdict: 0 if it is, otherwise minus the
-	// present time.
-	Ask Operation = "ask"
-)
-
-// Corrects reports whether the reply to the operation is the verdict alone.
-func (o Operation) Corrects() bool {
-	switch o {
-	case Give, Settle, Renew, Adjust, AtLeast, Ask:
-		return true
-	}
-	return false
-}
-
-// Seeds reports whether the operation waits for keys that are to be seeded first.
-func (o Operation) Seeds() bool { return !o.Corrects() || o == Adjust }
-
-// Adjusts reports whether the operation is for the one charge on a Quota.
-func (o Operation) Adjusts() bool {
-	switch o {
-	case Adjust, AtLeast, Ask:
-		return true
-	}
-	return false
-}
-
-// MaxCharges is the largest number of charges in one request.
-const MaxCharges = 16
-
-// Charge is a cost on one key under one limit.
-type Charge struct {
-	State State
-	Limit Limit
-	Cost  Cost
-	// Shadow charges never deny a request. They are committed if they fit and the request is
-	// admitted.
-	Shadow bool
-	// Receipt identifies the charge to refund.
-	Receipt int64
-	// Kept is nil if there is nothing beside the state, as of most charges: a store clears 16 of
-	// them for each decision.
-	*Kept
-}
-
-// Kept is what is kept beside the state of a charge, and what a request does with that.
-type Kept struct {
-	// Holds are those of the state. They count if HoldFor is set.
-	Holds *Holds
-	// HoldFor is how long units of the charge are held, in microseconds.
-	HoldFor    int64
-	Correction *Correction // of Settle and Renew
-	// Adjustments are those of the state. They count if Adjusts is set.
-	Adjustments *Adjustments
-	Adjusts     bool
-	Seeds       bool        // the key is to be seeded before it is charged
-	Adjustment  *Adjustment // of Adjust and AtLeast; empty for Ask
-	// Raised is by how much the adjustments raise the limit. Run sets it, and raises Limit.
-	Raised int64
-	// Gone reports that nothing counts any more since holds have ended. The State is a new one
-	// then.
-	Gone bool
-}
-
-// IsAdjusted reports whether there are adjustments.
-func (k *Kept) IsAdjusted() bool { return k != nil && !k.Adjustments.Empty() }
-
-// Empty reports whether nothing is kept.
-func (k *Kept) Empty() bool { return k == nil || k.Holds.Empty() && k.Adjustments.Empty() }
-
-// Expires returns when nothing of it counts any more.
-func (k *Kept) Expires() int64 {
-	if k == nil {
-		return 0
-	}
-	return max(k.Holds.Expires(), k.Adjustments.Expires())
-}
-
 // Run decides one request at now and appends the reply: the verdict, then each charge's reply,
 // except for Give, Settle and Renew. The charges have different states. Bit i of changed is set if
 // charge i changed its State. AtMost sets each charge's cost to what was charged. At first Run
 // raises the limits, and refunds the holds that have ended. If a key is to be seeded before, the
 // reply is Unseeded and nothing changes.
 func Run(now int64, terms Terms, charges []Charge, reply []int64) (_ []int64, changed uint32) {
-	unseeded := false
+	r := run{now: now, Terms: terms}
+	kept := false // most requests have nothing beside their states
 	for i := range charges {
-		if c := &charges[i]; c.Kept != nil && c.Adjusts {
-			unseeded = c.raise(now) || unseeded
-		}
+		kept = kept || charges[i].Kept != nil
 	}
-	if unseeded && terms.Operation.Seeds() {
-		return append(reply, Unseeded), 0
-	}
-	for i := range charges {
-		if c := &charges[i]; c.Kept != nil && c.HoldFor > 0 && c.expire(now) {
-			changed |= 1 << i
+	if kept {
+		if unseeded := r.raise(charges); unseeded && terms.Operation.Seeds() {
+			return append(reply, Unseeded), 0
 		}
+		r.expire(charges)
 	}
 	head := len(reply)
 	reply = append(reply, 0)
 	switch terms.Operation {
 	case Settle:
-		verdict, settled := settle(now, terms, charges)
-		reply[head] = verdict
-		return reply, changed | settled
+		r.settle(charges)
 	case Renew:
-		reply[head] = renew(now, terms, charges)
-		return reply, changed
+		r.renew(charges)
 	case Adjust, AtLeast, Ask:
-		verdict, adjusted := charges[0].adjust(now, terms.Operation)
-		if reply[head] = verdict; adjusted {
-			changed |= 1
-		}
-		return reply, changed
+		r.adjust(&charges[0])
+	case Give:
+		r.give(charges)
+	default:
+		reply = r.decide(charges, reply)
 	}
-	var (
-		verdict  int64
-		violated uint32
-		op       = terms.Operation
-		admitted = op != Peek
-	)
+	reply[head] = r.verdict
+	return reply, r.changed
+}
+
+// run is one request that is being decided. Its charges and its reply are passed beside it, because
+// the compiler would have all of them escape if one does.
+type run struct {
+	now int64
+	Terms
+	verdict           int64
+	violated, changed uint32 // a bit for each charge
+}
+
+// decide checks every charge, then commits every charge, all or nothing, and appends the replies.
+func (r *run) decide(charges []Charge, reply []int64) []int64 {
+	head := len(reply) - 1
+	reply = r.check(charges, reply)
+	if r.Operation == AtMost {
+		r.multiply(charges)
+	}
+	if r.Operation != Peek && (r.violated == 0 || r.isAdmitted(charges)) {
+		r.commit(charges, reply[head:])
+	}
+	for i := range charges {
+		if c := &charges[i]; c.Kept != nil && c.Adjusts {
+			reply = append(reply, c.Raised)
+		}
+	}
+	return reply
+}
+
+// raise raises the limits. It reports whether a key is to be seeded before it is charged.
+func (r *run) raise(charges []Charge) (unseeded bool) {
+	for i := range charges {
+		if c := &charges[i]; c.Kept != nil && c.Adjusts {
+			unseeded = c.raise(r.now) || unseeded
+		}
+	}
+	return unseeded
+}
+
+// expire gives back the holds that have ended.
+func (r *run) expire(charges []Charge) {
+	for i := range charges {
+		if c := &charges[i]; c.Kept != nil && c.HoldFor > 0 && c.expire(r.now) {
+			r.changed |= 1 << i
+		}
+	}
+}
+
+// give refunds the charges. The verdict is the number of those that got a refund.
+func (r *run) give(charges []Charge) {
 	for i := range charges {
 		c := &charges[i]
-		if c.Limit.Find(c.State, now) {
-			changed |= 1 << i
+		if c.Limit.Find(c.State, r.now) {
+			r.changed |= 1 << i
 		}
-		if op == Give {
-			if c.Limit.Give(c.State, c.Cost, c.Receipt) {
-				verdict++
-				changed |= 1 << i
-			}
-			continue
+		if c.Limit.Give(c.State, c.Cost, c.Receipt) {
+			r.verdict++
+			r.changed |= 1 << i
+		}
+	}
+}
+
+// check finds the states, appends the replies, and notes which charges do not fit. AtMost and Force
+// have no such charge. The verdict is their bits.
+func (r *run) check(charges []Charge, reply []int64) []int64 {
+	must := r.Operation != AtMost && r.Operation != Force
+	for i := range charges {
+		c := &charges[i]
+		if c.Limit.Find(c.State, r.now) {
+			r.changed |= 1 << i
 		}
 		reply = c.Limit.Reply(c.State, c.Cost, reply)
-		if op != AtMost && op != Force && !c.Limit.Fits(c.State, c.Cost, terms) {
-			violated |= 1 << i
-			verdict |= 1 << i
-			admitted = admitted && c.Shadow
+		if must && !c.Limit.Fits(c.State, c.Cost, r.Terms) {
+			r.violated |= 1 << i
 		}
 	}
-	if op == AtMost {
-		verdict = largestMultiple(charges, terms.Bound)
-		for i := range charges {
-			if c := &charges[i]; c.Shadow && !c.Limit.Fits(c.State, c.Cost, terms) {
-				violated |= 1 << i
-			}
-		}
-	}
-	if admitted && op != Give {
-		at := head
-		for i := range charges {
-			c := &charges[i]
-			at += c.Limit.Fields()
-			if violated&(1<<i) == 0 && c.Cost != (Cost{}) {
-				receipt := c.Limit.Commit(c.State, c.Cost, terms)
-				if c.Kept != nil {
-					c.keep(now, terms.Hold, receipt)
-				}
-				reply[at] = receipt
-				changed |= 1 << i
-			}
-		}
-	}
-	reply[head] = verdict
-	if op != Give {
-		for i := range charges {
-			if c := &charges[i]; c.Kept != nil && c.Adjusts {
-				reply = append(reply, charges[i].Raised)
-			}
-		}
-	}
-	return reply, changed
+	r.verdict = int64(r.violated)
+	return reply
 }
 
-// Back returns the cost of n units that were charged under the limit spent and are refunded under
-// the limit now. If their denominators differ, the cost is rounded down.
-func Back(spent, now Limit, n int64) Cost {
-	c := spent.Cost(n)
-	if spent.Denominator() != now.Denominator() {
-		c.Fraction = 0
-	}
-	return c
-}
-
-// largestMultiple returns the largest n up to bound for which n times every cost fits, and sets the
-// costs to that. It adds powers of two times the cost, from the largest down, so it only adds and
-// compares. Sums stop at the longest length, which never fits, because shadows do not bound them.
-func largestMultiple(charges []Charge, bound int64) (n int64) {
-	var steps [MaxCharges][]Cost
-	step := int64(1)
+// multiply makes the costs their largest multiple that fits. A shadow is violated if its own does
+// not, because shadows do not bound it.
+func (r *run) multiply(charges []Charge) {
+	r.verdict = largestMultiple(charges, r.Bound)
 	for i := range charges {
-		steps[i] = []Cost{charges[i].Cost}
-		charges[i].Cost = Cost{}
-	}
-	for ; step <= bound/2; step *= 2 {
-		for i, c := range charges {
-			last := steps[i][len(steps[i])-1]
-			last = last.plus(last, c.Limit.Denominator())
-			last.Whole = min(last.Whole, longest)
-			steps[i] = append(steps[i], last)
+		if c := &charges[i]; c.Shadow && !c.Limit.Fits(c.State, c.Cost, r.Terms) {
+			r.violated |= 1 << i
 		}
 	}
-	for ; step > 0; step /= 2 {
-		var next [MaxCharges]Cost
-		fits := n+step <= bound
-		for i, c := range charges {
-			last := len(steps[i]) - 1
-			next[i] = c.Cost.plus(steps[i][last], c.Limit.Denominator())
-			next[i].Whole = min(next[i].Whole, longest)
-			steps[i] = steps[i][:last]
-			fits = fits && (c.Shadow || c.Limit.Fits(c.State, next[i], Terms{Operation: AtMost}))
-		}
-		if fits {
-			n += step
-			for i := range charges {
-				charges[i].Cost = next[i]
-			}
+}
+
+// isAdmitted reports whether only shadows are violated.
+func (r *run) isAdmitted(charges []Charge) bool {
+	for i := range charges {
+		if r.violated&(1<<i) != 0 && !charges[i].Shadow {
+			return false
 		}
 	}
-	return n
+	return true
+}
+
+// commit charges what fits, and writes the receipts into the reply.
+func (r *run) commit(charges []Charge, reply []int64) {
+	at := 0
+	for i := range charges {
+		c := &charges[i]
+		at += c.Limit.Fields()
+		if r.violated&(1<<i) != 0 || c.Cost == (Cost{}) {
+			continue
+		}
+		receipt := c.Limit.Commit(c.State, c.Cost, r.Terms)
+		if c.Kept != nil {
+			c.keep(r.now, r.Hold, receipt)
+		}
+		reply[at] = receipt
+		r.changed |= 1 << i
+	}
+}
+
+// settle ends the holds of the charges and corrects what was spent. Bit i of the verdict is set if
+// the hold of charge i had ended before.
+func (r *run) settle(charges []Charge) {
+	for i := range charges {
+		ended, changed := charges[i].settle(r.now, r.Hold)
+		if ended {
+			r.verdict |= 1 << i
+		}
+		if changed {
+			r.changed |= 1 << i
+		}
+	}
+}
+
+// renew prolongs the holds of the charges. The verdict is that of settle.
+func (r *run) renew(charges []Charge) {
+	for i := range charges {
+		if ended := charges[i].renew(r.now, r.Hold); ended {
+			r.verdict |= 1 << i
+		}
+	}
+}
+
+// adjust does what the Adjustment of the one charge says.
+func (r *run) adjust(c *Charge) {
+	verdict, changed := c.adjust(r.now, r.Operation)
+	if r.verdict = verdict; changed {
+		r.changed |= 1
+	}
 }

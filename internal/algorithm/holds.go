@@ -37,13 +37,6 @@ type Correction struct {
 	By, Whole   [2]Cost
 }
 
-// held returns the hold of a charge.
-func (c *Charge) held(id string) Hold {
-	return Hold{
-		ID: id, Cost: c.Correction.Spent, Denominator: c.Correction.Denominator, Receipt: c.Receipt,
-	}
-}
-
 func compareHolds(a, b Hold) int {
 	return cmp.Or(cmp.Compare(a.Until, b.Until), cmp.Compare(a.Text(), b.Text()))
 }
@@ -81,88 +74,4 @@ func (s *Holds) Each(f func(h Hold)) {
 			f(h)
 		}
 	}
-}
-
-// expire gives back what holds of the charge's state have ended. It reports whether it changed the
-// state.
-func (c *Charge) expire(now int64) (changed bool) {
-	n := 0
-	for ; n < min(len(c.Holds.all), maxExpired) && c.Holds.all[n].Until <= now; n++ {
-		h := &c.Holds.all[n]
-		cost := h.Cost
-		if h.Denominator != c.Limit.Denominator() {
-			cost.Fraction = 0
-		}
-		changed = c.give(now, cost, h.Receipt) || changed
-	}
-	c.Holds.all = slices.Delete(c.Holds.all, 0, n)
-	if changed && c.State.Empty() {
-		c.State, c.Gone = c.Limit.NewState(), true
-	}
-	return changed
-}
-
-// give refunds a cost. It reports whether it changed the state.
-func (c *Charge) give(now int64, cost Cost, receipt int64) (changed bool) {
-	changed = c.Limit.Find(c.State, now)
-	return c.Limit.Give(c.State, cost, receipt) || changed
-}
-
-// keep holds what was charged, if that is asked for.
-func (c *Charge) keep(now int64, id string, receipt int64) {
-	c.Gone = false
-	if c.HoldFor > 0 && id != "" && receipt != 0 {
-		c.Holds.add(Hold{now + c.HoldFor, id, c.Cost, c.Limit.Denominator(), receipt})
-	}
-}
-
-// settle ends the holds of the charges and corrects what was spent. Of a hold that had ended
-// before, nothing is spent, so the whole cost is charged.
-func settle(now int64, terms Terms, charges []Charge) (verdict int64, changed uint32) {
-	for i := range charges {
-		c := &charges[i]
-		by := c.Correction.By
-		if c.Correction.Held {
-			if at := c.Holds.find(now, c.held(terms.Hold)); at >= 0 {
-				c.Holds.all = slices.Delete(c.Holds.all, at, at+1)
-			} else {
-				verdict |= 1 << i
-				by = c.Correction.Whole
-			}
-		}
-		if c.Correction.Refund && verdict&(1<<i) == 0 {
-			if c.give(now, by[0], c.Receipt) {
-				changed |= 1 << i
-			}
-			by = [2]Cost{}
-		}
-		for _, cost := range by {
-			if cost != (Cost{}) {
-				c.Limit.Find(c.State, now)
-				c.Limit.Commit(c.State, cost, Terms{Operation: Force})
-				c.Gone = false
-				changed |= 1 << i
-			}
-		}
-	}
-	return verdict, changed
-}
-
-// renew prolongs holds.
-func renew(now int64, terms Terms, charges []Charge) (verdict int64) {
-	for i := range charges {
-		c := &charges[i]
-		at := c.Holds.find(now, c.held(terms.Hold))
-		if at < 0 {
-			verdict |= 1 << i
-			continue
-		}
-		h := c.Holds.all[at]
-		if until := now + c.HoldFor; until > h.Until {
-			c.Holds.all = slices.Delete(c.Holds.all, at, at+1)
-			h.Until = until
-			c.Holds.add(h)
-		}
-	}
-	return verdict
 }

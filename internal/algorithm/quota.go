@@ -2,6 +2,49 @@ package algorithm
 
 import "time"
 
+// Quota is a limit that counts units and gives none back before its period ends. What is used of it
+// can be corrected, and its limit can be raised for single keys.
+type Quota interface {
+	Limit
+	// Raised returns the limit with that many units more.
+	Raised(units int64) Limit
+	// periodEnds returns when the period at now ends.
+	periodEnds(s State, now int64) int64
+}
+
+// QuotaOf returns a limit as a Quota, or nil if it is none.
+func QuotaOf(l Limit) Quota {
+	switch q := l.(type) {
+	case *Period:
+		return q
+	case *FixedWindow:
+		if !q.fromFirst {
+			return q
+		}
+	case *TokenBucket:
+		if q.frozen {
+			return q
+		}
+	}
+	return nil
+}
+
+// PeriodOf returns the quota as it holds at a time, and the period then, in microseconds. The
+// period is 0 and 0 if the quota has none.
+func PeriodOf(q Quota, at int64) (then Quota, from, until int64) {
+	switch q := q.(type) {
+	case *Period:
+		if at < q.start || at >= q.finish {
+			q = q.calendar.make(at)
+		}
+		return q, q.start, q.finish
+	case *FixedWindow:
+		from = at - at%q.width
+		return q, from, from + q.width
+	}
+	return q, 0, 0
+}
+
 // Span is the period for which a Quota counts units, as a reply tells it.
 type Span struct {
 	// Start is when the period starts, in microseconds since 1970. It is -1 if that is not known.

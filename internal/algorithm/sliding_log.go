@@ -131,9 +131,7 @@ func (l *SlidingLog) Read(reply []int64, charged Cost, n int64) Reading {
 	var (
 		r     Reading
 		all   bool // the window with the fewest units remaining is unused
-		size  = len(l.windows)
-		age   = reply[3*size]
-		phase = reply[3*size+1]
+		phase = reply[3*len(l.windows)+1]
 	)
 	r.Limit, r.Window = l.Longest()
 	for i, w := range l.windows {
@@ -168,15 +166,21 @@ func (l *SlidingLog) Read(reply []int64, charged Cost, n int64) Reading {
 	if all { // an unused window has no more room to gain
 		r.NextAfter = 0
 	}
-	r.Delay = r.RetryAfter
-	// The longest window is the last to recover fully.
-	switch found := reply[0] > 0; {
-	case charged.Whole > 0 && found:
-		r.ResetAfter = micros(l.windows[0].keep - min(age, phase))
-	case charged.Whole > 0:
-		r.ResetAfter = micros(l.windows[0].keep - phase)
-	case found:
-		r.ResetAfter = micros(l.windows[0].keep - age)
-	}
+	r.Delay, r.ResetAfter = r.RetryAfter, l.resetAfter(reply, charged.Whole > 0)
 	return r
+}
+
+// resetAfter returns when the longest window, which is the last to recover fully, has done so.
+func (l *SlidingLog) resetAfter(reply []int64, charged bool) time.Duration {
+	size, keep := len(l.windows), l.windows[0].keep
+	age, phase := reply[3*size], reply[3*size+1]
+	switch found := reply[0] > 0; {
+	case charged && found:
+		return micros(keep - min(age, phase))
+	case charged:
+		return micros(keep - phase)
+	case found:
+		return micros(keep - age)
+	}
+	return 0
 }

@@ -190,3 +190,6 @@ func (w *SlidingWindow) wait(before, count, since, n int64) time.Duration {
 	}
 	return micros(w.width - since + until(count, 0))
 }
+
+// After implements Mergeable.
+func (w *SlidingWindow) After(reply []int64, c Cost) { reply[1] += c.Whole }

@@ -33,7 +33,7 @@ func NewTokenBucket(rate int64, per time.Duration, burst int64) (*TokenBucket, e
 	if rate == 0 {
 		most = MaxCount
 	}
-	return newBucket(rate, per, "Burst", burst, most, check(rate == 0 && per > 0, "Rate",
+	return newBucket(rate, per, "Burst", burst, most, faultIf(rate == 0 && per > 0, "Rate",
 		"is 0 but Per is %v: a bucket that never refills has no period, and no tokens at all is DenyAll", per))
 }
 
@@ -41,7 +41,7 @@ func NewTokenBucket(rate int64, per time.Duration, burst int64) (*TokenBucket, e
 // units. It counts as a token bucket does, but its reservations form a queue: each leaves when all
 // before it have leaked. NewLeakyBucket returns every fault at once.
 func NewLeakyBucket(rate int64, per time.Duration, capacity int64) (*TokenBucket, error) {
-	b, err := newBucket(rate, per, "Capacity", capacity, MaxUnits, check(rate == 0, "Rate", "is 0: it would never leak"))
+	b, err := newBucket(rate, per, "Capacity", capacity, MaxUnits, faultIf(rate == 0, "Rate", "is 0: it would never leak"))
 	if err == nil {
 		b.queue = true
 	}
@@ -51,10 +51,10 @@ func NewLeakyBucket(rate int64, per time.Duration, capacity int64) (*TokenBucket
 func newBucket(rate int64, per time.Duration, field string, burst, most int64, fault error) (*TokenBucket, error) {
 	if err := errors.Join(
 		fault,
-		check(rate < 0, "Rate", "is %d: it must not be negative", rate),
-		check(rate > maxRate, "Rate", "is %d: it must be at most %d", rate, int64(maxRate)),
-		check(per < 0, "Per", "is %v: it must not be negative", per),
-		check(per == 0 && rate > 0, "Per", "is 0: a rate needs a period (Unlimited is a limit of its own)"),
+		faultIf(rate < 0, "Rate", "is %d: it must not be negative", rate),
+		faultIf(rate > maxRate, "Rate", "is %d: it must be at most %d", rate, int64(maxRate)),
+		faultIf(per < 0, "Per", "is %v: it must not be negative", per),
+		faultIf(per == 0 && rate > 0, "Per", "is 0: a rate needs a period (Unlimited is a limit of its own)"),
 		checkLimit(field, burst, most),
 	); err != nil {
 		return nil, err
@@ -215,4 +215,26 @@ func (b *TokenBucket) until(level Cost) time.Duration {
 		return Never
 	}
 	return micros(left)
+}
+
+// Raised implements Quota, for a bucket that never refills.
+func (b *TokenBucket) Raised(units int64) Limit {
+	if units == 0 {
+		return b
+	}
+	r := *b
+	r.burst += units
+	r.capacity.Whole += units
+	return &r
+}
+
+func (b *TokenBucket) periodEnds(_ State, now int64) int64 { return now + longest }
+
+// reachOf returns the reach of a length.
+func reachOf(length int64) int64 { return 10 + int64(bits.Len64(uint64(length))) }
+
+// After implements Mergeable.
+func (b *TokenBucket) After(reply []int64, c Cost) {
+	after := Cost{reply[0], reply[1]}.plus(c, b.denominator)
+	reply[0], reply[1] = after.Whole, after.Fraction
 }

@@ -25,9 +25,9 @@ func NewFixedWindow(limit int64, window time.Duration, fromFirst bool) (*FixedWi
 
 func checkLimit(field string, limit, most int64) error {
 	return errors.Join(
-		check(limit < 0, field, "is %d: it must not be negative", limit),
-		check(limit == 0, field, "is 0: nothing would ever be allowed (DenyAll is a limit of its own)"),
-		check(limit > most, field, "is %d: it must be at most %d", limit, most))
+		faultIf(limit < 0, field, "is %d: it must not be negative", limit),
+		faultIf(limit == 0, field, "is 0: nothing would ever be allowed (DenyAll is a limit of its own)"),
+		faultIf(limit > most, field, "is %d: it must be at most %d", limit, most))
 }
 
 func checkWindow(field string, window time.Duration) error {
@@ -230,3 +230,18 @@ func readWindow(reply []int64, charged Cost, n, limit, width, next int64) Readin
 	}
 	return r
 }
+
+// Raised implements Quota.
+func (f *FixedWindow) Raised(units int64) Limit {
+	if units == 0 {
+		return f
+	}
+	r := *f
+	r.limit += units
+	return &r
+}
+
+func (f *FixedWindow) periodEnds(s State, _ int64) int64 { return s.(*window).found.finish }
+
+// After implements Mergeable, also for a Period.
+func (f *FixedWindow) After(reply []int64, c Cost) { reply[0] += c.Whole }

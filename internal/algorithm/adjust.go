@@ -1,0 +1,75 @@
+package algorithm
+
+// raise raises the limit of a charge by what its adjustments say. It reports whether the key is to
+// be seeded first.
+func (c *Charge) raise(now int64) (unseeded bool) {
+	q := QuotaOf(c.Limit)
+	c.Raised = c.Adjustments.find(now)
+	c.Limit = q.Raised(c.Raised)
+	return c.Seeds && c.Adjustments.seeded <= now
+}
+
+// adjust does what the Adjustment of a charge on a Quota says, and returns the verdict of the
+// operation.
+func (c *Charge) adjust(now int64, op Operation) (verdict int64, changed bool) {
+	switch op {
+	case Ask:
+		if c.Adjustments.seeded > now {
+			return 0, false
+		}
+		return -now, false
+	case AtLeast:
+		return c.atLeast(now)
+	}
+	return c.correct(now)
+}
+
+// atLeast charges what is missing, and returns it.
+func (c *Charge) atLeast(now int64) (missing int64, changed bool) {
+	q, a, k := QuotaOf(c.Limit), c.Adjustments, c.Adjustment
+	if k.Seeds == SeedsFirst && a.seeded > now {
+		return 0, false
+	}
+	changed = q.Find(c.State, now)
+	used := q.Read(q.Reply(c.State, Cost{}, nil), Cost{}, 0).Used
+	missing = max(0, k.Units-used)
+	q = QuotaOf(q.Raised(max(0, k.Units-q.Capacity()))) // nothing is dropped or owed
+	changed = c.force(now, q, missing) || changed
+	if k.Seeds != SeedsNot {
+		a.seeded = q.periodEnds(c.State, now)
+	}
+	return missing, changed
+}
+
+// correct charges or gives back the units and raises the limit, once for each id.
+func (c *Charge) correct(now int64) (verdict int64, changed bool) {
+	q, a, k := QuotaOf(c.Limit), c.Adjustments, c.Adjustment
+	switch {
+	case a.ids[k.ID] > now:
+		return AdjustedBefore, false
+	case k.Raise > 0 && k.Ends <= now:
+		return RaiseEnded, false
+	case c.Raised+k.Raise > MaxCount:
+		return RaisedTooFar, false
+	}
+	a.add(now, k)
+	if k.Raise > 0 {
+		q = QuotaOf(q.Raised(k.Raise))
+		c.Limit = q
+	}
+	if k.Units < 0 {
+		changed = c.give(now, q.Cost(-k.Units), AnyReceipt)
+	}
+	return 1, c.force(now, q, k.Units) || changed
+}
+
+// force charges units, whether they fit or not. It reports whether there are any.
+func (c *Charge) force(now int64, q Quota, units int64) bool {
+	if units <= 0 {
+		return false
+	}
+	q.Find(c.State, now)
+	q.Commit(c.State, q.Cost(units), Terms{Operation: Force})
+	c.Gone = false
+	return true
+}

@@ -1,0 +1,62 @@
+package algorithm
+
+// MaxCharges is the largest number of charges in one request.
+const MaxCharges = 16
+
+// Charge is a cost on one key under one limit.
+type Charge struct {
+	State State
+	Limit Limit
+	Cost  Cost
+	// Shadow charges never deny a request. They are committed if they fit and the request is
+	// admitted.
+	Shadow bool
+	// Receipt identifies the charge to refund.
+	Receipt int64
+	// Kept is nil if there is nothing beside the state, as of most charges: a store clears 16 of
+	// them for each decision.
+	*Kept
+}
+
+// Kept is what is kept beside the state of a charge, and what a request does with that.
+type Kept struct {
+	// Holds are those of the state. They count if HoldFor is set.
+	Holds *Holds
+	// HoldFor is how long units of the charge are held, in microseconds.
+	HoldFor    int64
+	Correction *Correction // of Settle and Renew
+	// Adjustments are those of the state. They count if Adjusts is set.
+	Adjustments *Adjustments
+	Adjusts     bool
+	Seeds       bool        // the key is to be seeded before it is charged
+	Adjustment  *Adjustment // of Adjust and AtLeast; empty for Ask
+	// Raised is by how much the adjustments raise the limit. Run sets it, and raises Limit.
+	Raised int64
+	// Gone reports that nothing counts any more since holds have ended. The State is a new one
+	// then.
+	Gone bool
+}
+
+// IsAdjusted reports whether there are adjustments.
+func (k *Kept) IsAdjusted() bool { return k != nil && !k.Adjustments.Empty() }
+
+// Empty reports whether nothing is kept.
+func (k *Kept) Empty() bool { return k == nil || k.Holds.Empty() && k.Adjustments.Empty() }
+
+// Expires returns when nothing of it counts any more.
+func (k *Kept) Expires() int64 {
+	if k == nil {
+		return 0
+	}
+	return max(k.Holds.Expires(), k.Adjustments.Expires())
+}
+
+// Back returns the cost of n units that were charged under the limit spent and are refunded under
+// the limit now. If their denominators differ, the cost is rounded down.
+func Back(spent, now Limit, n int64) Cost {
+	c := spent.Cost(n)
+	if spent.Denominator() != now.Denominator() {
+		c.Fraction = 0
+	}
+	return c
+}

@@ -1,0 +1,81 @@
+package algorithm
+
+// Operation is what a request asks for. Its values are the names in the script.
+type Operation string
+
+// The operations of a request.
+const (
+	// Decide commits all charges of the request, or none. Verdict: bit i is set if charge i is
+	// violated.
+	Decide Operation = "decide"
+	// Peek answers as Decide does and charges nothing.
+	Peek Operation = "peek"
+	// Reserve is Decide, but charges may take effect later, by at most the bound in microseconds.
+	Reserve Operation = "reserve"
+	// AtMost charges every cost n times, for the largest n up to the bound that fits. Verdict: n.
+	AtMost Operation = "atmost"
+	// Give refunds the cost of each charge by its receipt, as far as it still counts. Verdict: the
+	// number of charges that got a refund.
+	Give Operation = "give"
+	// Force commits all charges, whether they fit or not, up to each algorithm's debt. Verdict: 0.
+	Force Operation = "force"
+	// Settle ends the holds of the charges and makes each what its Correction says. Verdict: bit i
+	// is set if the hold of charge i had ended before.
+	Settle Operation = "settle"
+	// Renew prolongs the holds of the charges. Verdict: as of Settle.
+	Renew Operation = "renew"
+	// Adjust corrects what is used of a Quota, and raises its limit for a time, once for each id.
+	// Verdict: 1, or why nothing changed.
+	Adjust Operation = "adjust"
+	// AtLeast charges what is missing until that many units of a Quota are used. Verdict: the units
+	// that were missing.
+	AtLeast Operation = "atleast"
+	// Ask asks whether the key of a Quota is seeded. Verdict: 0 if it is, otherwise minus the
+	// present time.
+	Ask Operation = "ask"
+)
+
+// Corrects reports whether the reply to the operation is the verdict alone.
+func (o Operation) Corrects() bool {
+	switch o {
+	case Give, Settle, Renew, Adjust, AtLeast, Ask:
+		return true
+	}
+	return false
+}
+
+// Seeds reports whether the operation waits for keys that are to be seeded first.
+func (o Operation) Seeds() bool { return !o.Corrects() || o == Adjust }
+
+// Adjusts reports whether the operation is for the one charge on a Quota.
+func (o Operation) Adjusts() bool {
+	switch o {
+	case Adjust, AtLeast, Ask:
+		return true
+	}
+	return false
+}
+
+// Terms are the operation of a request and its options.
+type Terms struct {
+	Operation Operation
+	Bound     int64 // AtMost: how often; Reserve: microseconds
+	Receipts  bool  // the charges may be refunded
+	// Hold is the id under which charges are held. It is empty if they are not.
+	Hold string
+}
+
+// AnyReceipt is the receipt by which Give takes units from a Quota whoever spent them.
+// It is not -1, which is no receipt.
+const AnyReceipt = -2
+
+// Unseeded is the reply to a request with a key that is to be seeded first, and a verdict of
+// Adjust.
+const Unseeded = -2
+
+// The verdicts of Adjust that change nothing.
+const (
+	AdjustedBefore = 0  // the id is known
+	RaisedTooFar   = -3 // all raises exceed MaxCount
+	RaiseEnded     = -4 // the end of the raise has passed
+)

@@ -1,0 +1,82 @@
+package algorithm
+
+import "slices"
+
+// held returns the hold of a charge.
+func (c *Charge) held(id string) Hold {
+	return Hold{
+		ID: id, Cost: c.Correction.Spent, Denominator: c.Correction.Denominator, Receipt: c.Receipt,
+	}
+}
+
+// expire gives back what holds of the charge's state have ended. It reports whether it changed the
+// state.
+func (c *Charge) expire(now int64) (changed bool) {
+	n := 0
+	for ; n < min(len(c.Holds.all), maxExpired) && c.Holds.all[n].Until <= now; n++ {
+		h := &c.Holds.all[n]
+		cost := h.Cost
+		if h.Denominator != c.Limit.Denominator() {
+			cost.Fraction = 0
+		}
+		changed = c.give(now, cost, h.Receipt) || changed
+	}
+	c.Holds.all = slices.Delete(c.Holds.all, 0, n)
+	if changed && c.State.Empty() {
+		c.State, c.Gone = c.Limit.NewState(), true
+	}
+	return changed
+}
+
+// give refunds a cost. It reports whether it changed the state.
+func (c *Charge) give(now int64, cost Cost, receipt int64) (changed bool) {
+	changed = c.Limit.Find(c.State, now)
+	return c.Limit.Give(c.State, cost, receipt) || changed
+}
+
+// keep holds what was charged, if that is asked for.
+func (c *Charge) keep(now int64, id string, receipt int64) {
+	c.Gone = false
+	if c.HoldFor > 0 && id != "" && receipt != 0 {
+		c.Holds.add(Hold{now + c.HoldFor, id, c.Cost, c.Limit.Denominator(), receipt})
+	}
+}
+
+// settle ends the hold of a charge and corrects what was spent. If the hold had ended before, nothing
+// is spent, so the whole cost is charged.
+func (c *Charge) settle(now int64, id string) (ended, changed bool) {
+	by := c.Correction.By
+	if c.Correction.Held {
+		if at := c.Holds.find(now, c.held(id)); at >= 0 {
+			c.Holds.all = slices.Delete(c.Holds.all, at, at+1)
+		} else {
+			ended, by = true, c.Correction.Whole
+		}
+	}
+	if c.Correction.Refund && !ended {
+		return ended, c.give(now, by[0], c.Receipt)
+	}
+	for _, cost := range by {
+		if cost != (Cost{}) {
+			c.Limit.Find(c.State, now)
+			c.Limit.Commit(c.State, cost, Terms{Operation: Force})
+			c.Gone, changed = false, true
+		}
+	}
+	return ended, changed
+}
+
+// renew prolongs the hold of a charge. It reports whether the hold had ended before.
+func (c *Charge) renew(now int64, id string) (ended bool) {
+	at := c.Holds.find(now, c.held(id))
+	if at < 0 {
+		return true
+	}
+	h := c.Holds.all[at]
+	if until := now + c.HoldFor; until > h.Until {
+		c.Holds.all = slices.Delete(c.Holds.all, at, at+1)
+		h.Until = until
+		c.Holds.add(h)
+	}
+	return false
+}
