@@ -12,7 +12,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/headgate/headgate/adapters/llm"
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/keyfunc"
@@ -107,6 +106,22 @@ func TestMountedTwice(t *testing.T) {
 	holders(t, s, "acme", 0)
 }
 
+// own is a Dialect that nethttp does not have.
+type own struct{ nethttp.None }
+
+func (own) Status(status int) int {
+	if status == http.StatusServiceUnavailable {
+		return 529
+	}
+	return status
+}
+
+func (own) WriteRefusal(w http.ResponseWriter, _ *http.Request, a *nethttp.Admission) {
+	w.Header().Set("Content-Type", "text/x-own")
+	w.WriteHeader(a.Status())
+	fmt.Fprintf(w, "%s: %s\n", a.StatusText(), a.Detail())
+}
+
 func TestRefusalForms(t *testing.T) {
 	noKey := func(*http.Request) (string, error) { return "", keyfunc.ErrNoKey }
 	for _, c := range []struct {
@@ -122,12 +137,10 @@ func TestRefusalForms(t *testing.T) {
 			"The quota of policy \"p\" is exhausted.\n"},
 		{"plain, no key", nethttp.Draft11{Refusal: nethttp.Refusal{PlainText: true}}, core.DenyAll{}, noKey, 400, "text/plain; charset=utf-8",
 			"The request lacks the key of its rate limit.\n"},
-		{"OpenAI", llm.OpenAI{}, core.DenyAll{}, keyfunc.RemoteIP(), 429, "application/json",
-			`{"error":{"message":"The quota of policy \"p\" is exhausted.","type":"requests","param":null,"code":"rate_limit_exceeded"}}` + "\n"},
-		{"OpenAI, no key", llm.OpenAI{}, core.DenyAll{}, noKey, 400, "application/json",
-			`{"error":{"message":"The request lacks the key of its rate limit.","type":"invalid_request_error","param":null,"code":null}}` + "\n"},
-		{"OpenAI, a failing key", llm.OpenAI{}, core.DenyAll{}, func(*http.Request) (string, error) { return "", io.ErrUnexpectedEOF }, 500, "application/json",
-			`{"error":{"message":"Internal Server Error","type":"server_error","param":null,"code":null}}` + "\n"},
+		{"a Dialect of its own", own{}, core.DenyAll{}, keyfunc.RemoteIP(), 429, "text/x-own",
+			"Too Many Requests: The quota of policy \"p\" is exhausted.\n"},
+		{"a Dialect of its own, a failing key", own{}, core.DenyAll{}, func(*http.Request) (string, error) { return "", io.ErrUnexpectedEOF }, 500, "text/x-own",
+			"Internal Server Error: \n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			g := counted(t, func(cfg *nethttp.Config) {

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/adapters/llm"
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/keyfunc"
@@ -244,7 +243,7 @@ func TestUsageRefusals(t *testing.T) {
 			c.Rules = nil
 			c.Slot = &nethttp.Slot{Semaphore: semaphore(t, c.Gate, core.SemaphoreConfig{}), Caps: []nethttp.Cap{{Name: "c", Key: byTenant, Limit: 1}}}
 		}, "acme", 503, map[string]string{"Retry-After": "1"}},
-		"Redis is down, for Anthropic's clients": {dead(t), func(c *nethttp.Config) { c.Dialect = llm.Anthropic{} }, "acme", llm.StatusOverloaded, map[string]string{"Retry-After": "1"}},
+		"Redis is down, in another Dialect": {dead(t), func(c *nethttp.Config) { c.Dialect = own{} }, "acme", 529, map[string]string{"Retry-After": "1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := nethttp.Config{Gate: tt.gate, Rules: []nethttp.Rule{{Policy: policy(t, hourly), Key: byTenant}}}

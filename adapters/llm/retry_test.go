@@ -1,9 +1,10 @@
-package nethttp_test
+package llm_test
 
 import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -62,7 +63,7 @@ func TestRetryWithin(t *testing.T) {
 		for _, dialect := range modelDialects(tt.within) {
 			t.Run(fmt.Sprintf("%s, %T", tt.name, dialect), func(t *testing.T) {
 				h := guard(t, nethttp.Config{
-					Gate: memory(t, newClock()), Dialect: dialect,
+					Gate: memory(t, aClock()), Dialect: dialect,
 					Rules: rules(t, core.PolicyConfig{Name: "p", Algorithm: oneEvery(tt.wait)}),
 				}).Handler(http.HandlerFunc(ok))
 				if r := get(h); r.StatusCode != 200 || retryHeaders(r.Header) != ", , " {
@@ -83,7 +84,7 @@ func TestOtherDialectsSteerNoRetries(t *testing.T) {
 			250 * time.Millisecond: "1, , ", time.Hour: "3600, , ", core.Never: ", , ",
 		} {
 			h := guard(t, nethttp.Config{
-				Gate: memory(t, newClock()), Dialect: dialect, Rules: rules(t, core.PolicyConfig{Name: "p", Algorithm: oneEvery(wait)}),
+				Gate: memory(t, aClock()), Dialect: dialect, Rules: rules(t, core.PolicyConfig{Name: "p", Algorithm: oneEvery(wait)}),
 			}).Handler(http.HandlerFunc(ok))
 			get(h)
 			if got := retryHeaders(get(h).Header); got != want {
@@ -122,7 +123,7 @@ func TestStricterRetryStays(t *testing.T) {
 		for _, dialect := range modelDialects(0) {
 			t.Run(fmt.Sprintf("%s, %T", tt.name, dialect), func(t *testing.T) {
 				h := guard(t, nethttp.Config{
-					Gate: memory(t, newClock()), Dialect: dialect, Rules: rules(t, core.PolicyConfig{Name: "p", Algorithm: oneEvery(tt.wait)}),
+					Gate: memory(t, aClock()), Dialect: dialect, Rules: rules(t, core.PolicyConfig{Name: "p", Algorithm: oneEvery(tt.wait)}),
 				}).Handler(http.HandlerFunc(ok))
 				get(h)
 				r := get(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -143,7 +144,7 @@ func TestStricterRetryStays(t *testing.T) {
 
 // Refusals that are not denials tell SDKs to give up only if no retry helps and the SDKs would try.
 func TestRetriesOfOtherRefusals(t *testing.T) {
-	c := newClock()
+	c := aClock()
 	gate := memory(t, c)
 	failing := func(err error) keyfunc.Func {
 		return func(*http.Request) (string, error) { return "", err }
@@ -152,7 +153,7 @@ func TestRetriesOfOtherRefusals(t *testing.T) {
 	closed := core.PolicyConfig{Name: "p", Algorithm: core.PerHour(100), OnFailure: core.FailClosed}
 	block := func(hide bool) []nethttp.BlockRule {
 		return []nethttp.BlockRule{{
-			Policy: policy(t, core.PolicyConfig{Name: "bans", Algorithm: core.Block{Strikes: 1, Within: time.Second, For: 5 * time.Second}}),
+			Policy: policyOf(t, core.PolicyConfig{Name: "bans", Algorithm: core.Block{Strikes: 1, Within: time.Second, For: 5 * time.Second}}),
 			Key:    keyfunc.RemoteIP(), Strikes: nethttp.StrikeOn(http.StatusOK), HideRetryAfter: hide,
 		}}
 	}
@@ -165,8 +166,8 @@ func TestRetriesOfOtherRefusals(t *testing.T) {
 		status int
 		want   string
 	}{
-		{"no key", nethttp.Config{Gate: gate, Rules: []nethttp.Rule{{Policy: policy(t, limit), Key: failing(keyfunc.ErrNoKey)}}}, nil, 0, 400, ", , "},
-		{"a failing key", nethttp.Config{Gate: gate, Rules: []nethttp.Rule{{Policy: policy(t, limit), Key: failing(io.ErrUnexpectedEOF)}}}, nil, 0, 500, ", , "},
+		{"no key", nethttp.Config{Gate: gate, Rules: []nethttp.Rule{{Policy: policyOf(t, limit), Key: failing(keyfunc.ErrNoKey)}}}, nil, 0, 400, ", , "},
+		{"a failing key", nethttp.Config{Gate: gate, Rules: []nethttp.Rule{{Policy: policyOf(t, limit), Key: failing(io.ErrUnexpectedEOF)}}}, nil, 0, 500, ", , "},
 		{"denied", nethttp.Config{Gate: gate, Rules: rules(t, limit), Deny: func(*http.Request) bool { return true }}, nil, 0, 403, ", , "},
 		{"Redis down", nethttp.Config{Gate: dead(t), Rules: rules(t, closed)}, nil, 0, 503, "1, , "},
 		{"blocked", nethttp.Config{Gate: memory(t, c), Blocks: block(false)}, nil, 1, 429, "5, , "},
@@ -197,21 +198,15 @@ func TestRetriesOfOtherRefusals(t *testing.T) {
 
 // A full queue asks for a retry, because slots end soon.
 func TestRetryOfFullCap(t *testing.T) {
-	g, _ := chat(t, memory(t, newClock()), func(cfg *nethttp.Config) {
-		cfg.Dialect = llm.OpenAI{}
-		cfg.Slot.MaxWait = time.Nanosecond
-	})
-	o := newRunning(t, g)
-	o.enter(as("acme", "ann"))
-	o.enter(as("acme", "ann"))
-	r := o.refused(as("acme", "ann"))
-	if wait := retryAfter(t, r); r.StatusCode != 429 || wait < 1 || wait > 60 ||
+	r := get(crowded(t, nethttp.Config{
+		Dialect: llm.OpenAI{}, Slot: &nethttp.Slot{MaxWait: time.Nanosecond},
+	}, "ann", "ann"), as("ann"))
+	wait, err := strconv.Atoi(r.Header.Get("Retry-After"))
+	if err != nil || r.StatusCode != 429 || wait < 1 || wait > 60 ||
 		r.Header.Get("Retry-After-Ms")+r.Header.Get("X-Should-Retry") != "" {
 		t.Errorf("%d, %s", r.StatusCode, retryHeaders(r.Header))
 	}
 	if got := modelLimits(t, r); got["remaining-requests"] != "8" {
 		t.Errorf("%v", got)
 	}
-	o.leave()
-	o.leave()
 }

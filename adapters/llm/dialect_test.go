@@ -1,4 +1,4 @@
-package nethttp_test
+package llm_test
 
 import (
 	"fmt"
@@ -19,7 +19,7 @@ import (
 // spends returns a rule by the client's address that charges cost.
 func spends(t *testing.T, cost int64, cfg core.PolicyConfig) nethttp.Rule {
 	t.Helper()
-	return nethttp.Rule{Policy: policy(t, cfg), Key: keyfunc.RemoteIP(), Cost: func(*http.Request) int64 { return cost }}
+	return nethttp.Rule{Policy: policyOf(t, cfg), Key: keyfunc.RemoteIP(), Cost: func(*http.Request) int64 { return cost }}
 }
 
 // modelLimits returns the headers by which model APIs state limits, without what their names have
@@ -147,7 +147,7 @@ func TestModelHeaders(t *testing.T) {
 		} {
 			t.Run(fmt.Sprintf("%s, %T", tt.name, dialect), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					cfg := nethttp.Config{Gate: memory(t, newClock()), Dialect: dialect}
+					cfg := nethttp.Config{Gate: memory(t, aClock()), Dialect: dialect}
 					for _, p := range tt.policies {
 						cost := int64(150)
 						if p.Unit == core.UnitRequests {
@@ -174,7 +174,7 @@ func TestResetTimeIsNotEarly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(300 * time.Millisecond)
 		h := guard(t, nethttp.Config{
-			Gate: memory(t, newClock()), Dialect: llm.Anthropic{}, Rules: []nethttp.Rule{
+			Gate: memory(t, aClock()), Dialect: llm.Anthropic{}, Rules: []nethttp.Rule{
 				spends(t, 1, core.PolicyConfig{Name: "p", Algorithm: core.TokenBucket{Rate: 1, Per: 700 * time.Millisecond, Burst: 9}}),
 				spends(t, 1, core.PolicyConfig{Name: "q", Algorithm: core.TokenBucket{Rate: 1, Per: 701 * time.Millisecond, Burst: 9}, Unit: core.UnitTokens}),
 			},
@@ -228,7 +228,7 @@ func TestModelHeadersOfUnknownLimits(t *testing.T) {
 			}
 		}
 		h = guard(t, nethttp.Config{
-			Gate: memory(t, newClock()), Dialect: dialect, Rules: rules(t, tokens),
+			Gate: memory(t, aClock()), Dialect: dialect, Rules: rules(t, tokens),
 			Blocks: []nethttp.BlockRule{{
 				Policy: bans(t, core.Block{Strikes: 1, Within: time.Minute, For: time.Hour}), Key: keyfunc.RemoteIP(),
 				Strikes: nethttp.StrikeOn(http.StatusOK),
@@ -246,7 +246,7 @@ func TestModelHeadersOfUnknownLimits(t *testing.T) {
 
 // Of each class the tighter limit of two guards is stated.
 func TestStackedGuardsWithModelHeaders(t *testing.T) {
-	gate := memory(t, newClock())
+	gate := memory(t, aClock())
 	of := func(all ...nethttp.Rule) func(http.Handler) http.Handler {
 		return guard(t, nethttp.Config{Gate: gate, Dialect: llm.OpenAI{}, Rules: all}).Handler
 	}

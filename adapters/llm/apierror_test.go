@@ -1,4 +1,4 @@
-package nethttp_test
+package llm_test
 
 import (
 	"encoding/json"
@@ -78,7 +78,7 @@ func TestOpenAIErrorByUnit(t *testing.T) {
 		}, 60, 0, requests},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			cfg := nethttp.Config{Gate: memory(t, newClock()), Dialect: llm.OpenAI{RetryWithin: tt.within}}
+			cfg := nethttp.Config{Gate: memory(t, aClock()), Dialect: llm.OpenAI{RetryWithin: tt.within}}
 			for _, p := range tt.policies {
 				cfg.Rules = append(cfg.Rules, spends(t, tt.cost, p))
 			}
@@ -114,7 +114,7 @@ func TestOpenAIErrorOfCachedDenial(t *testing.T) {
 func TestAPIErrorByStatus(t *testing.T) {
 	limit := core.PolicyConfig{Name: "p", Algorithm: core.PerHour(1), Unit: core.UnitTokens}
 	of := func(key keyfunc.Func) []nethttp.Rule {
-		return []nethttp.Rule{{Policy: policy(t, limit), Key: key}}
+		return []nethttp.Rule{{Policy: policyOf(t, limit), Key: key}}
 	}
 	fails := func(err error) []nethttp.Rule {
 		return of(func(*http.Request) (string, error) { return "", err })
@@ -130,17 +130,17 @@ func TestAPIErrorByStatus(t *testing.T) {
 		anthropic int
 		kind      string
 	}{
-		{"no key", nethttp.Config{Gate: memory(t, newClock()), Rules: fails(keyfunc.ErrNoKey)}, false, 0,
+		{"no key", nethttp.Config{Gate: memory(t, aClock()), Rules: fails(keyfunc.ErrNoKey)}, false, 0,
 			400, "invalid_request_error", 400, "invalid_request_error"},
-		{"denied", nethttp.Config{Gate: memory(t, newClock()), Rules: of(keyfunc.RemoteIP()), Deny: func(*http.Request) bool { return true }}, false, 0,
+		{"denied", nethttp.Config{Gate: memory(t, aClock()), Rules: of(keyfunc.RemoteIP()), Deny: func(*http.Request) bool { return true }}, false, 0,
 			403, "invalid_request_error", 403, "permission_error"},
-		{"handled", nethttp.Config{Gate: memory(t, newClock()), Rules: rules(t, core.PolicyConfig{Name: "p", Algorithm: core.Unlimited{}})}, true, 1,
+		{"handled", nethttp.Config{Gate: memory(t, aClock()), Rules: rules(t, core.PolicyConfig{Name: "p", Algorithm: core.Unlimited{}})}, true, 1,
 			409, "invalid_request_error", 409, "invalid_request_error"},
-		{"a body that is too long", nethttp.Config{Gate: memory(t, newClock()), Rules: of(keyfunc.RemoteIP()), MaxDelay: time.Second, BufferBody: 100}, false, 0,
+		{"a body that is too long", nethttp.Config{Gate: memory(t, aClock()), Rules: of(keyfunc.RemoteIP()), MaxDelay: time.Second, BufferBody: 100}, false, 0,
 			413, "invalid_request_error", 413, "request_too_large"},
-		{"exhausted", nethttp.Config{Gate: memory(t, newClock()), Rules: of(keyfunc.RemoteIP())}, false, 2,
+		{"exhausted", nethttp.Config{Gate: memory(t, aClock()), Rules: of(keyfunc.RemoteIP())}, false, 2,
 			429, "tokens", 429, "rate_limit_error"},
-		{"a failing key", nethttp.Config{Gate: memory(t, newClock()), Rules: fails(io.ErrUnexpectedEOF)}, false, 0,
+		{"a failing key", nethttp.Config{Gate: memory(t, aClock()), Rules: fails(io.ErrUnexpectedEOF)}, false, 0,
 			500, "server_error", 500, "api_error"},
 		{"Redis down", nethttp.Config{Gate: dead(t), Rules: of(keyfunc.RemoteIP())}, false, 0,
 			503, "server_error", 529, "overloaded_error"},
@@ -158,7 +158,7 @@ func TestAPIErrorByStatus(t *testing.T) {
 				var admitter nethttp.Admitter = guard(t, cfg)
 				if tt.replayed {
 					admitter = replay(t, guard(t, cfg), nethttp.ReplayConfig{
-						Once: once(t, memory(t, newClock())), ID: keyfunc.Must(keyfunc.Static("id")),
+						Once: once(t, memory(t, aClock())), ID: keyfunc.Must(keyfunc.Static("id")),
 					})
 				}
 				h := admitter.Handler(http.HandlerFunc(ok))
@@ -184,6 +184,47 @@ func TestAPIErrorByStatus(t *testing.T) {
 	}
 }
 
+// An overload has a message and a status text although its status is not registered.
+func TestStatusOverloadedHasWords(t *testing.T) {
+	text := ""
+	h := guard(t, nethttp.Config{
+		Gate: dead(t), Dialect: llm.Anthropic{},
+		Rules:   rules(t, core.PolicyConfig{Name: "p", Algorithm: core.PerHour(1), OnFailure: core.FailClosed}),
+		Observe: observed(func(a *nethttp.Admission) { text = a.StatusText() }),
+	}).Handler(http.HandlerFunc(ok))
+	const want = `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}` + "\n"
+	if got := body(t, get(h)); got != want || text != "Overloaded" {
+		t.Errorf("%q, %s", text, got)
+	}
+}
+
+// A refusal tells why in the message.
+func TestOpenAIErrorTellsWhy(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		key    keyfunc.Func
+		status int
+		body   string
+	}{
+		{"denied", keyfunc.RemoteIP(), 429,
+			`{"error":{"message":"The quota of policy \"p\" is exhausted.","type":"requests","param":null,"code":"rate_limit_exceeded"}}`},
+		{"no key", func(*http.Request) (string, error) { return "", keyfunc.ErrNoKey }, 400,
+			`{"error":{"message":"The request lacks the key of its rate limit.","type":"invalid_request_error","param":null,"code":null}}`},
+		{"a failing key", func(*http.Request) (string, error) { return "", io.ErrUnexpectedEOF }, 500,
+			`{"error":{"message":"Internal Server Error","type":"server_error","param":null,"code":null}}`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			none := policyOf(t, core.PolicyConfig{Name: "p", Algorithm: core.DenyAll{}})
+			r := get(guard(t, nethttp.Config{
+				Gate: memory(t, aClock()), Dialect: llm.OpenAI{}, Rules: []nethttp.Rule{{Policy: none, Key: c.key}},
+			}).Handler(http.HandlerFunc(ok)))
+			if got := body(t, r); r.StatusCode != c.status || got != c.body+"\n" {
+				t.Errorf("%d, %s", r.StatusCode, got)
+			}
+		})
+	}
+}
+
 // A full cap of the caller is a limit on its requests. A Global one is an overload.
 func TestAPIErrorOfFullCap(t *testing.T) {
 	for _, tt := range []struct {
@@ -202,36 +243,14 @@ func TestAPIErrorOfFullCap(t *testing.T) {
 			`"message":"All 3 concurrent requests of policy \"tenant\" are in use."}}`},
 	} {
 		t.Run(fmt.Sprintf("%T, %s", tt.dialect, tt.user), func(t *testing.T) {
-			g, _ := chat(t, memory(t, newClock()), func(cfg *nethttp.Config) { cfg.Dialect = tt.dialect })
-			o := newRunning(t, g)
 			users := []string{"ann", "ann"}
 			if tt.user != "ann" {
 				users = append(users, "bob")
 			}
-			for _, user := range users {
-				o.enter(as("acme", user))
-			}
-			r := o.refused(as("acme", tt.user))
+			r := get(crowded(t, nethttp.Config{Dialect: tt.dialect}, users...), as(tt.user))
 			if got := body(t, r); r.StatusCode != tt.status || got != tt.body+"\n" || r.Header.Get("Retry-After") == "" {
 				t.Errorf("%d, %v, %s", r.StatusCode, r.Header, got)
 			}
-			for range users {
-				o.leave()
-			}
 		})
-	}
-}
-
-// An overload has a message and a status text although its status is not registered.
-func TestStatusOverloadedHasWords(t *testing.T) {
-	text := ""
-	h := guard(t, nethttp.Config{
-		Gate: dead(t), Dialect: llm.Anthropic{},
-		Rules:   rules(t, core.PolicyConfig{Name: "p", Algorithm: core.PerHour(1), OnFailure: core.FailClosed}),
-		Observe: observed(func(a *nethttp.Admission) { text = a.StatusText() }),
-	}).Handler(http.HandlerFunc(ok))
-	const want = `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}` + "\n"
-	if got := body(t, get(h)); got != want || text != "Overloaded" {
-		t.Errorf("%q, %s", text, got)
 	}
 }
