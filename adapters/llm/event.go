@@ -14,7 +14,7 @@ type ResponseEvent struct {
 	Usage Usage
 	// Indebted says that a budget denied a running charge.
 	Indebted bool
-	// Drained says that the client left and the Meter read the response to its end.
+	// Drained says that the client left and the Meter read the response on without it.
 	Drained bool
 }
 

@@ -375,50 +375,13 @@ func (s *storm) awaitExpiry(client *redis.Client) {
 func (s *storm) check() {
 	counts := make(map[string]int)
 	sums := make(map[string]int64)
-	for id, e := range s.ended {
-		one := s.streams[id]
-		used := s.used(one.header())[budgetOfStream]
-		sums[one.tenant] += used
-		told, settled := s.settled[id]
-		if settled && told.tokens != used {
-			s.Errorf("stream %d, %v: it spent %d tokens, its gateway says %+v", id, one.fate, used,
-				told)
-		}
-		least, most := one.paid(e.received)
-		switch {
-		case e.gateway == nil:
-			s.Errorf("stream %d was not asked for", id)
-		case e.whole && e.status == http.StatusTooManyRequests && one.status != e.status:
-			counts["denied"]++
-			least, most = 0, 0
-		case settled, e.whole:
-			counts[one.fate.String()]++
-			if told.outcome == llm.OutcomeReported.String() {
-				least, most = one.usage.Total(), one.usage.Total()
-			}
-		case e.gateway.killed:
-			counts["lost"]++
-			if used == 0 {
-				continue
-			}
-		default:
-			s.Errorf("stream %d, %v: its gateway did not settle it", id, one.fate)
-		}
-		if used < least || used > most {
-			s.Errorf("stream %d, %v: it spent %d tokens, want %d to %d after %d words; %+v, %+v",
-				id, one.fate, used, least, most, e.received, *one, told)
-		}
+	for id := range s.ended {
+		fate, used := s.checkStream(id)
+		counts[fate]++
+		sums[s.streams[id].tenant] += used
 	}
 	for name, sum := range sums {
-		used := s.used(http.Header{"X-Tenant": {name}, "X-Stream": {"none"}})
-		if used[budgetOfTenant] != sum || used[budgetOfMoney] != 2*sum {
-			s.Errorf("%s has spent %d tokens and %d micro-dollars, its streams %d tokens",
-				name, used[budgetOfTenant], used[budgetOfMoney], sum)
-		}
-		if name == capped && used[budgetOfCapped] != sum {
-			s.Errorf("the capped tenant has spent %d tokens, its streams %d", used[budgetOfCapped],
-				sum)
-		}
+		s.checkTenant(name, sum)
 	}
 	s.checkCapped()
 	if counts["denied"] == 0 || s.kills == 0 {
@@ -426,4 +389,49 @@ func (s *storm) check() {
 	}
 	s.Logf("%v, %d gateways killed, %d holds expired early, tokens %v, the limit of capped is %d",
 		counts, s.kills, s.expired.Load(), sums, s.config.limit)
+}
+
+// checkStream compares what a stream has spent with its transcript. It returns what became of it.
+func (s *storm) checkStream(id int) (fate string, used int64) {
+	e, one := s.ended[id], s.streams[id]
+	used = s.used(one.header())[budgetOfStream]
+	told, settled := s.settled[id]
+	if settled && told.tokens != used {
+		s.Errorf("stream %d, %v: it spent %d tokens, its gateway says %+v", id, one.fate, used, told)
+	}
+	least, most := one.paid(e.received)
+	switch {
+	case e.gateway == nil:
+		s.Errorf("stream %d was not asked for", id)
+	case e.whole && e.status == http.StatusTooManyRequests && one.status != e.status:
+		fate, least, most = "denied", 0, 0
+	case settled, e.whole:
+		fate = one.fate.String()
+		if told.outcome == llm.OutcomeReported.String() {
+			least, most = one.usage.Total(), one.usage.Total()
+		}
+	case e.gateway.killed:
+		if fate = "lost"; used == 0 {
+			return fate, used
+		}
+	default:
+		s.Errorf("stream %d, %v: its gateway did not settle it", id, one.fate)
+	}
+	if used < least || used > most {
+		s.Errorf("stream %d, %v: it spent %d tokens, want %d to %d after %d words; %+v, %+v",
+			id, one.fate, used, least, most, e.received, *one, told)
+	}
+	return fate, used
+}
+
+// checkTenant compares what a tenant has spent with the sum of its streams.
+func (s *storm) checkTenant(name string, sum int64) {
+	used := s.used(http.Header{"X-Tenant": {name}, "X-Stream": {"none"}})
+	if used[budgetOfTenant] != sum || used[budgetOfMoney] != 2*sum {
+		s.Errorf("%s has spent %d tokens and %d micro-dollars, its streams %d tokens",
+			name, used[budgetOfTenant], used[budgetOfMoney], sum)
+	}
+	if name == capped && used[budgetOfCapped] != sum {
+		s.Errorf("the capped tenant has spent %d tokens, its streams %d", used[budgetOfCapped], sum)
+	}
 }
