@@ -2,9 +2,9 @@ package redisstore
 
 import "slices"
 
-// arguments are those of a command. An interface that holds a pointer needs no memory of its own, so
-// texts and integers lie in arrays. The first key of a command must be a string, because go-redis
-// picks the server by it.
+// arguments holds the arguments of a command. An interface that holds a pointer needs no memory of its own,
+// so texts and integers lie in arrays. The first key of a command must be a string, because
+// go-redis picks the server by it.
 type arguments struct {
 	ints  []int64
 	names []string

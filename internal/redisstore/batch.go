@@ -8,8 +8,8 @@ import (
 	"github.com/headgate/headgate/internal/request"
 )
 
-// batch is the decisions that share a script, and the arguments of that. A batch keeps what it needs
-// once it is encoded: a caller may leave, and use its requests for something else.
+// batch is the decisions that share a script, and the arguments of that. A batch keeps what it
+// needs once it is encoded: a caller may leave, and use its requests for something else.
 type batch struct {
 	schema  *schema
 	calls   []*Decision

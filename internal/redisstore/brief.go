@@ -11,9 +11,9 @@ func periodPassed(reply []int64) (now int64, passed bool) {
 	return 0, false
 }
 
-// isBrief reports whether a reply is brief. A brief reply has one number for each charge: -2 - 2 * the
-// level that was found if the charge fits, otherwise -3 - 2 * the level. No verdict is as low, nor is
-// the -1 of a period that has passed.
+// isBrief reports whether a reply is brief. A brief reply has one number for each charge: -2 - 2 *
+// the level that was found if the charge fits, otherwise -3 - 2 * the level. No verdict is as low,
+// nor is the -1 of a period that has passed.
 func isBrief(reply []int64) bool {
 	return !slices.ContainsFunc(reply, func(n int64) bool { return n >= -1 })
 }

@@ -5,9 +5,9 @@ import (
 	"sync/atomic"
 )
 
-// crowds remembers the scopes where the short form would probably decide nothing: an operation found
-// other callers there, and no release since has found none. Scopes of one place displace each other.
-// The zero value remembers none. It is safe for concurrent use.
+// crowds remembers the scopes where the short form would probably decide nothing: an operation
+// found other callers there, and no release since has found none. Scopes of one place displace each
+// other. The zero value remembers none. It is safe for concurrent use.
 type crowds [8192]atomic.Uint64
 
 var scopeSeed = maphash.MakeSeed()

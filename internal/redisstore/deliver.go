@@ -2,8 +2,8 @@ package redisstore
 
 import "github.com/headgate/headgate/internal/redisstore/trips"
 
-// Deliver implements trips.Batch. A call gets the whole reply if nothing ran or if it has the script
-// for itself and may have taken a slot too.
+// Deliver implements trips.Batch. A call gets the whole reply if nothing ran or if it has the
+// script for itself and may have taken a slot too.
 func (b *batch) Deliver(r trips.Reply) error {
 	reply := r.Numbers
 	if _, passed := periodPassed(reply); passed || len(b.calls) == 1 {

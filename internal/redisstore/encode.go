@@ -9,10 +9,10 @@ import (
 	"github.com/headgate/headgate/internal/request"
 )
 
-// Command implements trips.Batch. It writes the arguments of EVALSHA as lua/decide/decide.lua reads them. Values not constant
-// go by pointers into ints and names, because a pointer in an interface costs no allocation. So
-// these must not grow after the first. Keys go by value: go-redis reads the first one to find its
-// slot, and hooks of the client may show all.
+// Command implements trips.Batch. It writes the arguments of EVALSHA as lua/decide/decide.lua reads
+// them. Values not constant go by pointers into ints and names, because a pointer in an interface
+// costs no allocation. So these must not grow after the first. Keys go by value: go-redis reads the
+// first one to find its slot, and hooks of the client may show all.
 func (b *batch) Command() trips.Command {
 	script, first := b.schema.decide, &b.calls[0].requests[0]
 	admits := first.Alone()
@@ -131,8 +131,8 @@ func (b *batch) limitList() {
 	*requestsAt = int64(len(b.args) - argv + 1)
 }
 
-// runs writes the entries as runs of those that differ in their keys alone. write writes the first of
-// a run, whose first charge is the n-th, and returns where the length of the run is kept.
+// runs writes the entries as runs of those that differ in their keys alone. write writes the first
+// of a run, whose first charge is the n-th, and returns where the length of the run is kept.
 func (b *batch) runs(write func(e *entry, n int) (times *int64)) {
 	var first, n int
 	var times *int64

@@ -15,7 +15,7 @@ type Filters struct{ store *Store }
 
 var _ request.FilterStore = (*Filters)(nil)
 
-// NewFilters returns a store of filters beside a Store.
+// NewFilters returns the filters of a Store.
 func NewFilters(s *Store) *Filters { return &Filters{s} }
 
 // Ask implements request.FilterStore. Calls that wait for a round trip share a script.

@@ -86,7 +86,8 @@ func numberOf(arg any) int64 { return *arg.(*int64) }
 // slotRequest asks for the only slot of a scope.
 func slotRequest(id string) lease.Request {
 	return lease.Request{
-		ID: id, Lease: 1e6, Channel: "c", Metadata: "-", Levels: []lease.Level{{Node: "{a}", Limit: 1, Weight: 1}},
+		ID: id, Lease: 1e6, Channel: "c", Metadata: "-",
+		Levels: []lease.Level{{Node: "{a}", Limit: 1, Weight: 1}},
 	}
 }
 

@@ -7,8 +7,8 @@ import (
 	"github.com/headgate/headgate/internal/request"
 )
 
-// admission writes what lua/admit/admit.lua reads behind the request: the arguments of the holds, of
-// the adjustments and of the slot.
+// admission writes what lua/admit/admit.lua reads behind the request: the arguments of the holds,
+// of the adjustments and of the slot.
 func (b *batch) admission(r *request.Request) {
 	from := len(b.args)
 	length := func() (n int64) {

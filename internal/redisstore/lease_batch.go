@@ -61,7 +61,9 @@ func (b *leaseBatch) encode() {
 
 // encodeShort writes KEYS and ARGV as lua/lease/short.lua reads them.
 func (b *leaseBatch) encodeShort() {
-	slices.SortStableFunc(b.calls, func(k, o *operation) int { return len(k.Releases) - len(o.Releases) })
+	slices.SortStableFunc(b.calls, func(k, o *operation) int {
+		return len(k.Releases) - len(o.Releases)
+	})
 	b.int(int64(len(b.calls)))
 	for _, k := range b.calls {
 		b.args = append(b.args, k.args[0])

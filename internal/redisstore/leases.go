@@ -16,20 +16,20 @@ type Leases struct{ store *Store }
 
 var _ request.LeaseStore = (*Leases)(nil)
 
-// NewLeases returns a store of leases beside a Store.
+// NewLeases returns the leases of a Store.
 func NewLeases(s *Store) *Leases { return &Leases{s} }
 
-// takesShort reports whether to ask in the short form first: where nobody else was found before, and
-// only if the server was quick to answer last, because beside others it costs a round trip. A cluster
-// that is not known yet is not.
+// takesShort reports whether an operation is sent in the short form first: no earlier operation has
+// found another caller in the scope, and the server was quick to answer last. Where there is another
+// caller, the short form costs a round trip.
 func (l *Leases) takesShort(ctx context.Context, scope string) bool {
 	s := l.store
 	return !s.crowds.has(scope) && s.Servers.IsQuick(ctx, s.outermost(scope))
 }
 
 // run sends an operation. If the server is silent, it waits until the deadline of ctx, or for
-// Config.Timeout; otherwise it waits for its turn as long as a round trip may take, because a slot is
-// worth the wait.
+// Config.Timeout; otherwise it waits for its turn as long as a round trip may take, because a slot
+// is worth the wait.
 func (l *Leases) run(ctx context.Context, k *trips.Call) error {
 	s, now := l.store, time.Now()
 	k.Turn, k.End = now.Add(s.Servers.Patience()), now.Add(s.Timeout)

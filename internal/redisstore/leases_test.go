@@ -58,7 +58,8 @@ func TestSecondRoundTripHasItsTime(t *testing.T) {
 				var wg sync.WaitGroup
 				for i := range tt.callers {
 					wg.Go(func() {
-						grant, err := leases.Acquire(t.Context(), fmt.Sprintf("{a%d}:s", i), slotRequest(fmt.Sprint("id", i)))
+						scope, ask := fmt.Sprintf("{a%d}:s", i), slotRequest(fmt.Sprint("id", i))
+						grant, err := leases.Acquire(t.Context(), scope, ask)
 						if err != nil || grant.Status != lease.Full {
 							t.Errorf("%+v, %v", grant, err)
 						}

@@ -38,8 +38,8 @@ func newOperation(s *schema) *operation {
 	return o
 }
 
-// release lets the operation be used again. Its arguments may be used again too, unless a client may
-// still hold them.
+// release lets the operation be used again. Its arguments may be used again too, unless a client
+// may still hold them.
 func (o *operation) release(inline bool) {
 	if !o.Reset() {
 		return
@@ -54,8 +54,8 @@ func (o *operation) release(inline bool) {
 	pool.Put(o)
 }
 
-// begin makes the call that of an operation with n arguments. It writes the KEYS of the operation, the
-// number of its ARGV, and the first of these.
+// begin makes the call one of an operation with n arguments. It writes the KEYS of the operation,
+// the number of its ARGV, and the first of these.
 func (o *operation) begin(scope, name string, n, weight int) {
 	o.short, o.Outermost = false, o.schema.outermost(scope)
 	o.Weight = min(weight, trips.MaxOperationWeight)
@@ -65,7 +65,7 @@ func (o *operation) begin(scope, name string, n, weight int) {
 	o.name(name)
 }
 
-// beginShort makes the call that of an operation in its short form. It writes the one key.
+// beginShort makes the call one of the short form. It writes the one key.
 func (o *operation) beginShort(scope string) {
 	o.short, o.Outermost = true, o.schema.outermost(scope)
 	o.Weight = shortWeight

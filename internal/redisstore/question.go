@@ -26,7 +26,8 @@ func newQuestion(s *schema, filter string, shape bloom.Shape, items []bloom.Item
 	}
 	k.schema, k.filter, k.shape, k.items = s, filter, shape, items
 	k.Outermost = filter
-	k.Weight = len(items) * (1 + shape.Hashes/8 + int(shape.Bits/2048)) // a small block takes some 2 µs
+	// An item of a small block takes the server some 2 µs.
+	k.Weight = len(items) * (1 + shape.Hashes/8 + int(shape.Bits/2048))
 	return k
 }
 

@@ -12,7 +12,8 @@ import (
 	"github.com/headgate/headgate/internal/request"
 )
 
-// A store takes a brief or a full reply to a request with two charges, and no reply of another shape.
+// A store takes a brief or a full reply to a request with two charges, and no reply of another
+// shape.
 func TestReplyToTwoCharges(t *testing.T) {
 	tests := map[string]struct {
 		reply []int64
@@ -55,8 +56,8 @@ func TestReplyToTwoCharges(t *testing.T) {
 	}
 }
 
-// An acquire takes a reply of its short form of one shape only. Asked once more, it takes that of the
-// other form.
+// An acquire takes a reply of its short form of one shape only. Asked once more, it takes that of
+// the other form.
 func TestReplyToShortForm(t *testing.T) {
 	tests := map[string]struct {
 		replies [][]int64
@@ -73,7 +74,9 @@ func TestReplyToShortForm(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			var answers answering
-			s := newTestStore(t, func(ctx context.Context, cmd redis.Cmder) error { return answers(ctx, cmd) })
+			s := newTestStore(t, func(ctx context.Context, cmd redis.Cmder) error {
+				return answers(ctx, cmd)
+			})
 			answers = func(_ context.Context, cmd redis.Cmder) error {
 				setReply(cmd, []int64{1})
 				return nil

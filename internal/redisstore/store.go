@@ -1,5 +1,5 @@
-// Package redisstore decides requests on state in Redis, and keeps leases and filters there. Package
-// trips takes them to Redis and back.
+// Package redisstore decides requests on state in Redis, and keeps leases and filters there.
+// Package trips takes them to Redis and back.
 package redisstore
 
 import (
@@ -35,8 +35,8 @@ func (s *Store) probe(outermost string) trips.Parcel {
 	return s.NewDecision([]request.Request{s.Probe(outermost)})
 }
 
-// outcome returns the error that the caller of an operation sees. It notifies of the scripts that the
-// server did not know since the last outcome.
+// outcome returns the error that the caller of an operation sees. It notifies of the scripts that
+// the server did not know since the last outcome.
 func (s *Store) outcome(ctx context.Context, err error) error {
 	s.Servers.NotifyMissing(ctx)
 	switch {

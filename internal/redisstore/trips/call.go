@@ -67,8 +67,8 @@ func (k *Call) Reset() bool {
 	return true
 }
 
-// Bound gives the call its time: half of it to wait for its turn, so that the other half is left for
-// the round trip.
+// Bound gives the call its time: half of it to wait for its turn, so that the other half is left
+// for the round trip.
 func (k *Call) Bound(ctx context.Context, timeout time.Duration) {
 	now := time.Now()
 	k.End = now.Add(timeout)

@@ -71,7 +71,7 @@ func Classify(err error) Class {
 	return Outage
 }
 
-// timedOut reports whether an error is that of a server that did not answer in time.
+// timedOut reports whether an error means that the server did not answer in time.
 func timedOut(err error) bool {
 	var network net.Error
 	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &network) && network.Timeout()
@@ -93,9 +93,9 @@ func passes(reply string) bool {
 	return false
 }
 
-// errSplit is the error of a call that may run alone: its script wrote nothing because one call asked
-// for a key that holds something else, or for one of another node while its slot moves; or it is an
-// operation, which may run a second time.
+// errSplit is the error of a call that may run alone: its script wrote nothing because one call
+// asked for a key that holds something else, or for one of another node while its slot moves; or it
+// is an operation, which may run a second time.
 type errSplit struct{ error }
 
 // errFailed is the error of one operation of several.

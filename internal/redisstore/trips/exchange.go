@@ -100,7 +100,8 @@ func (l *link) exchange(
 	if first == nil || errors.As(first, new(redis.Error)) {
 		return nil
 	}
-	if errors.Is(first, io.EOF) || errors.Is(first, syscall.ECONNRESET) || errors.Is(first, syscall.EPIPE) {
+	if errors.Is(first, io.EOF) || errors.Is(first, syscall.ECONNRESET) ||
+		errors.Is(first, syscall.EPIPE) {
 		return askAgain(ctx, client, first)
 	}
 	return first

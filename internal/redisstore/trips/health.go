@@ -32,16 +32,16 @@ func (h *health) hears(sent time.Time) {
 	}
 }
 
-// answers reports whether the server answers, although not a call that was sent, or began to wait, at
-// since, and whose caller entered at that time: the server has answered a later call, or another
+// answers reports whether the server answers, although not a call that was sent, or began to wait,
+// at since, and whose caller entered at that time: the server has answered a later call, or another
 // while this one waited, and not long ago.
 func (h *health) answers(entered, since time.Time) bool {
 	return h.heard.After(since) ||
 		h.answered.After(entered) && time.Since(h.answered) < h.timeout/2
 }
 
-// isSilent reports whether the server has answered nothing since a round trip that began at that time
-// and takes long.
+// isSilent reports whether the server has answered nothing since a round trip that began at that
+// time and takes long.
 func (h *health) isSilent(sent time.Time) bool {
 	return time.Since(sent) >= h.timeout/2 && !h.heard.After(sent)
 }

@@ -34,8 +34,8 @@ func newNode(l *link, addr string, client *redis.Client, replaced func(*node) bo
 	return n
 }
 
-// travel sends the commands of a trip and leaves in each call its part of the answer, or its error.
-// An error that it returns is that of all calls: the server did not answer.
+// travel sends the commands of a trip and gives each call its part of the answer, or its error. It
+// returns an error if the server did not answer. That error fails all calls.
 func (n *node) travel(ctx context.Context, t *trip) error {
 	l, commands := n.link, t.commands
 	var err error
@@ -90,8 +90,8 @@ func (n *node) probe(ctx context.Context) error {
 	return nil
 }
 
-// probed hears of the outcome of each probe. It returns false when another server has the keys of one
-// that fails.
+// probed receives the outcome of each probe. It returns false when another server has the keys of
+// one that fails.
 func (n *node) probed(fault error, changed bool) (watched bool) {
 	switch {
 	case fault != nil && changed:

@@ -15,8 +15,7 @@ type Batch interface {
 	// Command writes the command that carries the parcels. Afterwards the batch reads nothing that
 	// belongs to the parcels' callers: they may have left.
 	Command() Command
-	// Deliver hands each parcel its part of the script's reply. An error that it returns is that of
-	// all parcels.
+	// Deliver hands each parcel its part of the script's reply. Its error fails all parcels.
 	Deliver(Reply) error
 	// Release lets the batch be used again.
 	Release()

@@ -8,18 +8,18 @@ import (
 	"time"
 )
 
-// server is what a queue asks of the server that it is for.
+// server is what a queue needs of its server.
 type server interface {
-	// travel sends the commands of a trip and reads the replies. Its error is that of all calls.
+	// travel sends the commands of a trip and reads the replies. Its error fails all calls.
 	travel(ctx context.Context, t *trip) error
 	isOpen() bool // the server is known to fail
 	doubt(outermost string)
 	overloaded()
 }
 
-// pending is the calls that have no answer yet: those that wait, and those of trips in flight. It ends
-// the calls whose time is over, and lets callers leave when their own contexts end: uncharged if
-// their calls still wait, with an unknown outcome if the calls were sent.
+// pending is the calls without an answer: they wait, or are part of a trip in flight. It ends the
+// calls whose time is over, and lets callers leave when their own contexts end. The caller of a call
+// that waits leaves uncharged. The outcome of a call that was sent is unknown then.
 type pending struct {
 	link   *link
 	server server
@@ -44,8 +44,8 @@ func (p *pending) watched() {
 	}
 }
 
-// tick ends the calls whose time is over, and doubts a server that is silent. In a process that lags
-// they have more time: an answer may have come that no goroutine could read yet.
+// tick ends the calls whose time is over, and doubts a server that is silent. In a process that
+// lags they have more time: an answer may have come that no goroutine could read yet.
 func (p *pending) tick() {
 	late := p.isLate()
 	p.mu.Lock()
@@ -95,7 +95,8 @@ func (p *pending) end() {
 	}
 }
 
-// over returns why a call's time is over, or nil. Since is when it was sent, or when it began to wait.
+// over returns why a call's time is over, or nil. Since is when it was sent, or when it began to
+// wait.
 func (p *pending) over(k *Call, since time.Time) error {
 	if k.state != stateSent && k.state != stateWaits {
 		return nil
@@ -136,7 +137,7 @@ func (p *pending) leave(k *Call) {
 	for k.state == stateEncodes {
 		p.yield()
 	}
-	if k.state == stateAnswered || k.state == stateLeft { // it was told just now
+	if k.state == stateAnswered || k.state == stateLeft { // just now
 		<-k.told
 		return
 	}

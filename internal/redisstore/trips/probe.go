@@ -21,8 +21,8 @@ type prober struct {
 	outermost string        // of the key that it asks about
 }
 
-// probe asks on a connection of its own, because those of the pool may be dead or busy, and on one of
-// the pool, because the server may take no new ones. Fails tells whether its error says that the
+// probe asks on a connection of its own, because those of the pool may be dead or busy, and on one
+// of the pool, because the server may take no new ones. Fails tells whether its error says that the
 // server cannot decide now. A Redis that is misconfigured is for every caller to hear.
 func (p prober) probe(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, p.link.patience)

@@ -14,12 +14,12 @@ const (
 	minHalf    = 4 // the most calls that always share a batch
 )
 
-// queue joins calls that wait for a round trip to the same server. With fewer than two round trips in
-// flight, a caller sends its call at once, on its own goroutine. Otherwise the call waits. A sender
-// is a goroutine that sends every waiting call in one batch, answers them, and goes on until no call
-// waits. Nothing waits for more calls to come, except that in a crowd the goroutines that are ready
-// run first. A third round trip begins only while nothing but operations waits: decisions on a hot
-// key merge, and two large batches of them cost the server less than three small ones.
+// queue joins calls that wait for a round trip to the same server. With fewer than two round trips
+// in flight, a caller sends its call at once, on its own goroutine. Otherwise the call waits. A
+// sender is a goroutine that sends every waiting call in one batch, answers them, and goes on until
+// no call waits. Nothing waits for more calls to come, except that in a crowd the goroutines that
+// are ready run first. A third round trip begins only while nothing but operations waits: decisions
+// on a hot key merge, and two large batches of them cost the server less than three small ones.
 type queue struct {
 	pending
 	run   func()             // the method send, bound once
@@ -75,9 +75,9 @@ func (q *queue) do(ctx context.Context, k *Call) error {
 
 // leads reports whether a call's own caller sends it, because nothing else waits. To hand it to
 // another goroutine would make a lone decision a fifth slower (BenchmarkDecide), which is felt only
-// near to a server. So a sender greets a server that is far, or new. Of the calls that insist, only a
-// release has its caller send it, unless the release may wait for longer than sendAlone does, or the
-// acquire of its slot is on its way.
+// near to a server. So a sender greets a server that is far, or new. Of the calls that insist, only
+// a release has its caller send it, unless the release may wait for longer than sendAlone does, or
+// the acquire of its slot is on its way.
 func (q *queue) leads(k *Call) bool {
 	if len(q.waiting) > 0 || !q.quick || !q.link.inline || q.lags() {
 		return false
@@ -162,8 +162,8 @@ func (q *queue) newTrip() (t *trip) {
 	return t
 }
 
-// room returns the batch size limit: unanswered calls divided by senders, so that the callers of one
-// batch get ready while the server decides another. While decisions wait there are two parts.
+// room returns the batch size limit: unanswered calls divided by senders, so that the callers of
+// one batch get ready while the server decides another. While decisions wait there are two parts.
 func (q *queue) room() int {
 	n := len(q.waiting)
 	for _, t := range q.trips {
@@ -189,7 +189,7 @@ func (q *queue) carry(ctx context.Context, t *trip) error {
 	return q.server.travel(ctx, t)
 }
 
-// answer ends a trip. An error that it has is that of all calls without one of their own.
+// answer ends a trip. Its error fails the calls that have none of their own.
 func (q *queue) answer(t *trip, err error) {
 	q.trips = slices.DeleteFunc(q.trips, func(o *trip) bool { return o == t })
 	q.returned(t.sent, err)

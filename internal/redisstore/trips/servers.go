@@ -1,6 +1,6 @@
 // Package trips takes calls to Redis and back. Calls that wait for the same server share a round
-// trip, and those whose parcels join share a script. It keeps callers from waiting for a server that
-// is known to fail, and sends every script at most once.
+// trip, and those whose parcels join share a script. It keeps callers from waiting for a server
+// that is known to fail, and sends every script at most once.
 package trips
 
 import (
@@ -16,7 +16,7 @@ import (
 )
 
 // Servers are the servers that a client knows. Each has a queue and a circuit of its own, so that a
-// server that stands still holds up no calls to others. It is safe for concurrent use.
+// server that stalls holds up no calls to others. It is safe for concurrent use.
 type Servers struct {
 	link
 	first  *node       // the client's only server; otherwise for keys whose server is not known

@@ -25,8 +25,9 @@ type rejection string
 func (r rejection) Error() string { return string(r) }
 func (rejection) RedisError()     {}
 
-// post sends letters with these texts while two round trips are in flight, lets the server go on, and
-// returns the round trips that follow: the texts of each command. A text begins with the letter's kind.
+// post sends letters with these texts while two round trips are in flight, lets the server go on,
+// and returns the round trips that follow: the texts of each command. A text begins with the
+// letter's kind.
 func post(t *testing.T, serve func(redis.Cmder), letters ...string) (
 	sent [][][]string, errs map[string]error,
 ) {
@@ -101,7 +102,8 @@ func TestFailureOfOneCallSplitsItsScript(t *testing.T) {
 				}
 				_, errs := post(t, serve, "a1", "a-bad", "a2")
 				for text, err := range errs {
-					if failed := err != nil && strings.Contains(err.Error(), failure); failed != (text == "a-bad") {
+					failed := err != nil && strings.Contains(err.Error(), failure)
+					if failed != (text == "a-bad") {
 						t.Errorf("%s: %v", text, err)
 					}
 				}
@@ -178,7 +180,9 @@ func TestReplacedServerIsNotWatched(t *testing.T) {
 			defer mu.Unlock()
 			return []redis.ClusterSlot{{End: 16383, Nodes: []redis.ClusterNode{{Addr: addr}}}}, nil
 		},
-		Dialer: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("down") },
+		Dialer: func(context.Context, string, string) (net.Conn, error) {
+			return nil, errors.New("down")
+		},
 	})
 	defer client.Close()
 	client.AddHook(hook(func(_ context.Context, cmds []redis.Cmder) error {

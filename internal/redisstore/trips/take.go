@@ -17,9 +17,9 @@ type line struct {
 	strays  map[string]struct{} // ids of slots that sent calls ask for, whose callers have left
 }
 
-// take moves the next batch, of at most room calls, to a trip: decisions first, then operations, each
-// in the order of their arrival. If both wait, a quarter of the batch is for operations, so that
-// neither waits for all of the other. A release does not overtake the acquire of its slot.
+// take moves the next batch, of at most room calls, to a trip: decisions first, then operations,
+// each in the order of their arrival. If both wait, a quarter of the batch is for operations, so
+// that neither waits for all of the other. A release does not overtake the acquire of its slot.
 func (l *line) take(t *trip, room int) {
 	weight := 0
 	pick := func(lane Lane, room, spare int) {

@@ -70,7 +70,7 @@ func deliver(commands []command, doubt func(outermost string)) {
 	}
 }
 
-// split returns the error of each of n calls that shared a script, given that of the script.
+// split returns the error of each of n calls that shared a script, given the script's error.
 func split(err error, lane Lane, n int) error {
 	if n == 1 {
 		return err

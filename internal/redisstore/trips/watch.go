@@ -27,8 +27,8 @@ func (w *watch) start() {
 	}
 }
 
-// isLate reports, when the timer has fired, whether goroutines that are ready wait for their turn in
-// this process, or timers do.
+// isLate reports, when the timer has fired, whether goroutines that are ready wait for their turn
+// in this process, or timers do.
 func (w *watch) isLate() bool {
 	runtime.Gosched()
 	return time.Since(w.due) > max(w.step/4, 3*time.Millisecond)
