@@ -343,9 +343,6 @@ func orderShared(requests []request.Request) (order []int, merged int) {
 	return order, merged
 }
 
-// Waiting returns how many calls wait for the next round trip.
-func (g *Gate) Waiting() int { return g.store.(*redisstore.Store).Servers.Waiting() }
-
 // Is reports whether the request is for this operation.
 func (r *ScriptRequest) Is(op string) bool { return r.request.Op == algorithm.Operation(op) }
 

@@ -81,21 +81,6 @@ func (s *Servers) IsQuick(ctx context.Context, outermost string) bool {
 	return s.nodeOf(ctx, outermost).queue.isQuick()
 }
 
-// Waiting returns the number of calls that wait for the next round trip.
-func (s *Servers) Waiting() (total int) {
-	count := func(n *node) {
-		n.queue.mu.Lock()
-		total += len(n.queue.waiting)
-		n.queue.mu.Unlock()
-	}
-	count(s.first)
-	s.nodes.Range(func(_, n any) bool {
-		count(n.(*node))
-		return true
-	})
-	return total
-}
-
 // nodeOf returns the server of an outermost part.
 func (s *Servers) nodeOf(ctx context.Context, outermost string) *node {
 	client, ok := s.Client.(*redis.ClusterClient)
