@@ -16,6 +16,7 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/internal/request"
 )
 
 // mixedPolicies are policies of every kind: tokens of whole and of fractional microseconds, tiny
@@ -179,7 +180,7 @@ func newLockstep(t *testing.T, s *redistest.Server, seed uint64) *lockstep {
 func (l *lockstep) knows(name string) {
 	for _, tag := range []string{"tb2", "lb2", "tf2"} {
 		suffix := ":" + name + ":" + tag
-		l.suffixes[core.LabelOf(suffix)] = suffix
+		l.suffixes[request.LabelOf(suffix)] = suffix
 	}
 }
 
@@ -387,7 +388,7 @@ func (l *lockstep) checkChargedKeys(charges []core.Charge) {
 	for _, c := range charges {
 		if tag := c.Policy.Suffix(limitUnder(l.plan, c.Policy)); tag != "" {
 			key := l.prefix + ":" + c.Key.String()
-			names = append(names, key+tag, key+core.BundleSuffix)
+			names = append(names, key+tag, key+request.BundleSuffix)
 		}
 	}
 	l.checkTTLs(names)
@@ -410,7 +411,7 @@ func (l *lockstep) compareStates() {
 	}
 	for i, name := range names {
 		short := strings.TrimPrefix(name, l.prefix+":")
-		if key, ok := strings.CutSuffix(short, core.BundleSuffix); ok {
+		if key, ok := strings.CutSuffix(short, request.BundleSuffix); ok {
 			for label, value := range unbundle(l.T, values[i]) {
 				state := key + l.suffixes[label]
 				if value != model[state] {
@@ -420,10 +421,10 @@ func (l *lockstep) compareStates() {
 			}
 			continue
 		}
-		if strings.HasSuffix(name, core.HoldsSuffix) {
+		if strings.HasSuffix(name, request.HoldsSuffix) {
 			values[i] = l.holds(name)
 		}
-		if strings.HasSuffix(name, core.AdjustmentsSuffix) {
+		if strings.HasSuffix(name, request.AdjustmentsSuffix) {
 			values[i] = l.adjustments(name)
 		}
 		if values[i] != model[short] {

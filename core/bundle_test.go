@@ -12,6 +12,7 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/internal/request"
 )
 
 // bundleOf returns the buckets of the only key that the server has, and its time to live.
@@ -118,7 +119,7 @@ func TestBundleOutlivesItsBuckets(t *testing.T) {
 			if _, _, err := g.DecideShared(t.Context(), asked); err != nil {
 				t.Fatal(err)
 			}
-			name := s.Prefix + ":" + key.String() + core.BundleSuffix
+			name := s.Prefix + ":" + key.String() + request.BundleSuffix
 			now, bundle := client.Time(t.Context()).Val(), client.Get(t.Context(), name).Val()
 			ttl := client.PTTL(t.Context(), name).Val()
 			for _, e := range entries(t, bundle) {

@@ -9,7 +9,7 @@ import (
 	"github.com/headgate/headgate/internal/request"
 )
 
-// correct makes the spent charges ones of that many units, in one round trip for each hash slot. It
+// correct brings each spent charge to that many units, in one round trip for each hash slot. It
 // returns the held charges that it could not settle.
 func (r *Reservation) correct(ctx context.Context, units []int64) (open []*unsettled, err error) {
 	g := r.gate
@@ -54,7 +54,7 @@ func (g *Gate) parts(charges []*request.Charge) [][]*request.Charge {
 	return [][]*request.Charge{charges}
 }
 
-// correct says what becomes of a charge that is to have that many units.
+// correct computes the correction that brings a charge to that many units.
 func (c *charge) correct(units int64) {
 	spent, k := c.Limit, correctionOf(&c.Charge)
 	if !c.local {

@@ -2,12 +2,15 @@
 // replicas of a service share through Redis, or that one process keeps in memory. It knows nothing
 // of HTTP.
 //
-//	gate, err := core.NewRedis(client, core.Config{})
-//	policy, err := core.NewPolicy(core.PolicyConfig{Name: "api", Algorithm: core.PerMinute(100)})
-//	key, err := core.NewKey("acme", "bob")
-//	d, err := gate.Decide(ctx, core.Charge{Policy: policy, Key: key, Cost: 1})
+//	gate := core.Must(core.NewRedis(client, core.Config{}))
+//	api := core.Must(core.NewPolicy(core.PolicyConfig{Name: "api", Algorithm: core.PerMinute(100)}))
+//	bob := core.Must(core.NewKey("acme", "bob"))
+//	d, err := gate.Decide(ctx, core.Charge{Policy: api, Key: bob})
+//	if err != nil {
+//		return err
+//	}
 //	if !d.Allowed {
-//		// try again after d.RetryAfter()
+//		return fmt.Errorf("try again in %v", d.RetryAfter())
 //	}
 //
 // A [Policy] is a named [Algorithm], such as 100 tokens a minute. A [Key] says whose limit it is. A

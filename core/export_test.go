@@ -39,16 +39,6 @@ func (g *Gate) restore(change func(*redisstore.Config)) {
 	g.leases, g.filters = redisstore.NewLeases(s), redisstore.NewFilters(s)
 }
 
-// What ends the names of holds and of adjustments.
-const (
-	HoldsSuffix       = request.HoldsSuffix
-	AdjustmentsSuffix = request.AdjustmentsSuffix
-	BundleSuffix      = request.BundleSuffix
-)
-
-// LabelOf returns the label of a policy's token buckets in the bundles of their keys.
-func LabelOf(suffix string) string { return request.LabelOf(suffix) }
-
 // NumberHolds makes the Gate count the ids of its holds, so that two Gates have the same.
 func (g *Gate) NumberHolds() {
 	var n atomic.Int64

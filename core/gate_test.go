@@ -13,6 +13,7 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/internal/request"
 )
 
 func TestInvalidCharges(t *testing.T) {
@@ -347,7 +348,7 @@ func TestForeignValueIsMisconfiguration(t *testing.T) {
 			for i, mode := range []core.FailureMode{core.FailLocal, core.FailOpen, core.FailClosed} {
 				key := newKey(t, name, fmt.Sprint(i))
 				p := newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: core.PerSecond(1), OnFailure: mode})
-				if err := write(s.Prefix + ":" + key.String() + core.BundleSuffix); err != nil {
+				if err := write(s.Prefix + ":" + key.String() + request.BundleSuffix); err != nil {
 					t.Fatal(err)
 				}
 				for range 5 { // the circuit never opens

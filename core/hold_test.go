@@ -11,6 +11,7 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/internal/request"
 )
 
 // heldFor returns a policy of 10 units that never come back by themselves, held for a minute.
@@ -167,9 +168,9 @@ func TestHoldOutlivesWhatItGivesBack(t *testing.T) {
 		charge(t, g, core.Charge{Policy: p, Key: key, Cost: 4})
 		var state, holds time.Duration
 		for _, name := range client.Keys(t.Context(), s.Prefix+"*").Val() {
-			if ttl := client.PTTL(t.Context(), name).Val(); strings.HasSuffix(name, core.HoldsSuffix) {
+			if ttl := client.PTTL(t.Context(), name).Val(); strings.HasSuffix(name, request.HoldsSuffix) {
 				holds = ttl
-			} else if strings.HasSuffix(name, core.BundleSuffix) {
+			} else if strings.HasSuffix(name, request.BundleSuffix) {
 				state = ttl
 			}
 		}
@@ -195,7 +196,7 @@ func TestDeniedRequestHoldsNothing(t *testing.T) {
 		if n := used(t, g, p, other); n != 0 {
 			t.Errorf("%d units are in use", n)
 		}
-		for _, name := range client.Keys(t.Context(), s.Prefix+"*"+core.HoldsSuffix).Val() {
+		for _, name := range client.Keys(t.Context(), s.Prefix+"*"+request.HoldsSuffix).Val() {
 			t.Errorf("%s is left", name)
 		}
 	})

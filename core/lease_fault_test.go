@@ -17,6 +17,7 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/internal/request"
 )
 
 // lossyConn drops published messages while dropping is set, and counts them.
@@ -159,7 +160,7 @@ func TestLeasesSurviveFailover(t *testing.T) {
 	}
 	keys := client.Keys(t.Context(), "*").Val()
 	// The probe belongs to the circuit.
-	keys = slices.DeleteFunc(keys, func(key string) bool { return strings.HasSuffix(key, ":ping"+core.BundleSuffix) })
+	keys = slices.DeleteFunc(keys, func(key string) bool { return strings.HasSuffix(key, ":ping"+request.BundleSuffix) })
 	if len(keys) > 0 {
 		t.Errorf("keys remain: %v", keys)
 	}

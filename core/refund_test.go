@@ -12,6 +12,7 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/internal/request"
 )
 
 // limitsOf10000 are limits of every algorithm, with room for 10,000 at once.
@@ -426,7 +427,7 @@ func TestValuesResemblingAState(t *testing.T) {
 		policy := limited(t, "p", core.PerHour(10_000))
 		bad, good := newKey(t, "bad"), newKey(t, "good")
 		for _, value := range []string{"xx0000000000000001", "0x0000000000000001", "1 0x1a2b3c4d5e6f70", "4200000000000000010"} {
-			if err := client.Set(t.Context(), s.Prefix+":"+bad.String()+core.BundleSuffix, value, time.Minute).Err(); err != nil {
+			if err := client.Set(t.Context(), s.Prefix+":"+bad.String()+request.BundleSuffix, value, time.Minute).Err(); err != nil {
 				t.Fatal(err)
 			}
 			if err := g.Reset(t.Context(), core.Charge{Policy: policy, Key: good}); err != nil {
@@ -450,7 +451,7 @@ func TestValuesResemblingAState(t *testing.T) {
 			if n := used(t, g, policy, good); n < 70 || n > 80 { // a token takes 0.36 s
 				t.Errorf("%d used of the key beside %q, want 70 to 80", n, value)
 			}
-			if err := client.Set(t.Context(), s.Prefix+":"+bad.String()+core.BundleSuffix, value, time.Minute).Err(); err != nil {
+			if err := client.Set(t.Context(), s.Prefix+":"+bad.String()+request.BundleSuffix, value, time.Minute).Err(); err != nil {
 				t.Fatal(err)
 			}
 			before := used(t, g, policy, good)
