@@ -105,7 +105,8 @@ var (
 	secret                             []byte
 	reports                            http.HandlerFunc
 	work                               func(context.Context) error
-	planOf                             func(string) core.Algorithm
+	planOf                             func(*http.Request) (core.Plan, error)
+	customer                           core.Plan
 	page                               string
 )
 type userKey struct{}

@@ -161,7 +161,7 @@ func (b *Book) know(ctx context.Context, set *Set, tenant string) (*state, error
 	return s, nil
 }
 
-// Plan returns a function for nethttp.Config.Plan: For of the tenants that the functions derive
+// Plan returns a func for nethttp.Config.Plan: For of the tenants that the functions derive
 // from a request, such as those of package keyfunc. An error of theirs is returned as it is.
 func (b *Book) Plan(
 	outermost func(*http.Request) (string, error), inner ...func(*http.Request) (string, error),

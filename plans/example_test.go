@@ -2,11 +2,16 @@ package plans_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log"
+	"net/http"
+	"net/http/httptest"
 	"time"
 
+	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/keyfunc"
 	"github.com/headgate/headgate/plans"
 )
 
@@ -63,6 +68,62 @@ plans:
 	// Output:
 	// acme 99 of 100
 	// globex 1 of 2
+}
+
+// The plan of a request is that of its organisation, team and user. Each level has a policy of its
+// own, and the refusal names the one that denies.
+func ExampleBook_Plan() {
+	set, err := plans.ParseSet([]byte(`
+default: free
+plans:
+  free: {limits: {org-month: {rate: 0, burst: 100}, requests: {rate: 10, per: 1m}}}
+  small-team: {limits: {team-day: {rate: 0, burst: 2}}}
+  power-user: {limits: {requests: {rate: 500, per: 1m}}}
+`))
+	if err != nil {
+		log.Fatal(err)
+	}
+	book, err := plans.New(plans.Config{Set: set, Resolve: func(_ context.Context, tenant string) (string, error) {
+		return map[string]string{"team:search": "small-team", "user:ada": "power-user"}[tenant], nil
+	}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer book.Close()
+	gate, err := core.NewMemory(core.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	rule := func(name string, key keyfunc.Func) nethttp.Rule {
+		policy, err := core.NewPolicy(core.PolicyConfig{Name: name, Algorithm: core.Unlimited{}})
+		if err != nil {
+			log.Fatal(err)
+		}
+		return nethttp.Rule{Policy: policy, Key: key}
+	}
+	// In a program, authentication stores them in the context; see keyfunc.ContextValue.
+	org, team, user := keyfunc.Must(keyfunc.Static("org:acme")), keyfunc.Must(keyfunc.Static("team:search")), keyfunc.Must(keyfunc.Static("user:ada"))
+	guard, err := nethttp.NewGuard(nethttp.Config{
+		Gate: gate, Scope: org, Plan: book.Plan(org, team, user),
+		Rules: []nethttp.Rule{rule("org-month", org), rule("team-day", team), rule("requests", user)},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	h := guard.Handler(http.NotFoundHandler())
+	for range 3 {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+		var refusal struct {
+			Violated []string `json:"violated-policies"`
+		}
+		_ = json.Unmarshal(w.Body.Bytes(), &refusal) // the body of 404 is a text
+		fmt.Println(w.Code, refusal.Violated)
+	}
+	// Output:
+	// 404 []
+	// 404 []
+	// 429 [team-day]
 }
 
 // A file with faults is refused as a whole, and the error has all of them.

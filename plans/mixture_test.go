@@ -3,12 +3,17 @@ package plans_test
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 
+	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/keyfunc"
 	"github.com/headgate/headgate/plans"
 )
 
@@ -27,6 +32,7 @@ plans:
 type watch struct {
 	testing.TB
 	decided, distinct, last atomic.Int64
+	requests                atomic.Int64  // the limit of the last request
 	one                     chan struct{} // holds an element once one has been decided
 }
 
@@ -111,6 +117,39 @@ func TestNoDecisionByAMixture(t *testing.T) {
 			w.check("a decision "+what, &d, limit)
 		})
 	}
+	// Requests at a Guard.
+	tenant := func(name string) func(*http.Request) (string, error) {
+		return func(*http.Request) (string, error) { return name, nil }
+	}
+	semaphore, err := core.NewSemaphore(gate, core.SemaphoreConfig{Name: "s"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	guard, err := nethttp.NewGuard(nethttp.Config{
+		Gate: gate, Scope: tenant("acme"), Plan: book.Plan(tenant("acme"), tenant("team"), tenant("user")),
+		Rules: []nethttp.Rule{
+			{Policy: policies["x"], Key: keyfunc.RemoteIP()}, {Policy: policies["y"], Key: keyfunc.RemoteIP()},
+			{Policy: policies["z"], Key: keyfunc.RemoteIP()},
+		},
+		Slot: &nethttp.Slot{Semaphore: semaphore, Caps: []nethttp.Cap{{Name: "streams", Key: keyfunc.RemoteIP(), Limit: 1}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	handler := guard.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		a := nethttp.AdmissionFromContext(r.Context())
+		limit, _, _ := a.Plan().Cap("streams")
+		w.check("a request", a.Decision(), limit)
+		w.requests.Store(a.Decision().At(0).Limit)
+	}))
+	loop(func(int) {
+		answer := httptest.NewRecorder()
+		handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/", nil))
+		d := fmt.Sprintf(`"streams";q=%d;`, w.requests.Load())
+		if answer.Code != http.StatusOK || !strings.Contains(answer.Header().Get("RateLimit-Policy"), d) {
+			t.Errorf("status %d, RateLimit-Policy %s, want %s", answer.Code, answer.Header().Get("RateLimit-Policy"), d)
+		}
+	})
 	own := core.PerMinute(3_000_000)
 	special := plans.Override{
 		Limits: map[string]core.Algorithm{"x": own, "y": own, "z": own}, Caps: map[string]plans.Cap{"streams": {Limit: 3_000_000}},

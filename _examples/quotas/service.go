@@ -80,39 +80,15 @@ func (s *service) newGuard() (*nethttp.Guard, error) {
 	}
 	tenant := keyfunc.Must(keyfunc.ContextValue(tenantKey{}))
 	return nethttp.NewGuard(nethttp.Config{
-		Gate: s.gate,
+		Gate: s.gate, Plan: s.book.Plan(tenant),
 		Rules: []nethttp.Rule{
-			{Policy: requests, Key: tenant, Limit: s.limitOf("requests")},
-			{
-				Policy: s.month, Key: tenant, Limit: s.limitOf("month"),
-				Settle: nethttp.RefundServerErrors,
-			},
+			{Policy: requests, Key: tenant},
+			{Policy: s.month, Key: tenant, Settle: nethttp.RefundServerErrors},
 		},
 		Slot: &nethttp.Slot{Semaphore: running, Caps: []nethttp.Cap{{
-			Name: "running", Key: tenant, Limit: 1, LimitFor: s.runningOf,
+			Name: "running", Key: tenant, Limit: 1,
 		}}},
 	})
-}
-
-// limitOf returns the limit that the plan of a request's tenant has under a policy.
-func (s *service) limitOf(policy string) func(*http.Request) (core.Algorithm, error) {
-	return func(r *http.Request) (core.Algorithm, error) {
-		plan, err := s.book.For(r.Context(), r.Context().Value(tenantKey{}).(string))
-		if err != nil {
-			return nil, err
-		}
-		return plan.Algorithm(policy), nil
-	}
-}
-
-// runningOf returns how many requests of the plan of a request's tenant may run.
-func (s *service) runningOf(r *http.Request) (int64, error) {
-	plan, err := s.book.For(r.Context(), r.Context().Value(tenantKey{}).(string))
-	if err != nil {
-		return 0, err
-	}
-	limit, _, _ := plan.Cap("running")
-	return limit, nil
 }
 
 // usedBefore tells Redis what a tenant has used and bought, when Redis does not know it.

@@ -10,7 +10,8 @@ import (
 
 // Budget is a limit on what requests use.
 type Budget struct {
-	// Policy names the limit. It is required. Its Unit decides what counts: UnitTokens,
+	// Policy names the limit. It is required. The Guard's Plan may have another limit under its
+	// name. Its Unit decides what counts: UnitTokens,
 	// UnitInputTokens, UnitOutputTokens or UnitMicroDollars. Its Hold is required, because without
 	// it a process that dies would leave the estimates of its streams spent. The Meter renews it
 	// while a request runs, so 30 seconds suit most.
@@ -19,8 +20,6 @@ type Budget struct {
 	Key keyfunc.Func
 	// NoKey decides about a request without a key. The zero value refuses it.
 	NoKey nethttp.NoKey
-	// Limit returns the limit of a request; see nethttp.Rule.Limit. Nil means the policy's own.
-	Limit func(*http.Request) (core.Algorithm, error)
 	// Skip skips the budget for the requests for which it returns true. Nil skips none.
 	Skip func(*http.Request) bool
 }
@@ -55,7 +54,7 @@ func (m *Meter) rules() []nethttp.Rule {
 	for i, b := range m.cfg.Budgets {
 		unit := b.Policy.Unit()
 		rules = append(rules, nethttp.Rule{
-			Policy: b.Policy, Key: b.Key, NoKey: b.NoKey, Limit: b.Limit, Skip: b.Skip, Clamp: true,
+			Policy: b.Policy, Key: b.Key, NoKey: b.NoKey, Skip: b.Skip, Clamp: true,
 			Cost: func(r *http.Request) int64 {
 				x := exchangeOf(r.Context())
 				if x == nil { // Guard.Charges asks outside of a request

@@ -8,6 +8,7 @@ import (
 
 	"github.com/headgate/headgate/adapters/llm/internal/wire"
 	"github.com/headgate/headgate/adapters/nethttp"
+	"github.com/headgate/headgate/core"
 )
 
 // Meter applies budgets to requests to language models. New makes one. It is safe for concurrent
@@ -62,6 +63,9 @@ func New(cfg Config) (*Meter, error) {
 		}
 	}
 	only := nethttp.Config{Gate: cfg.Guard.Gate, Scope: cfg.Guard.Scope, Rules: rules}
+	only.Plan = func(r *http.Request) (core.Plan, error) { // that which admitted the request
+		return nethttp.AdmissionFromContext(r.Context()).Plan(), nil
+	}
 	if m.budgets, err = nethttp.NewGuard(only); err != nil {
 		return nil, fmt.Errorf("llm: Config.Budgets: %w", err)
 	}

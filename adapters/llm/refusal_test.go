@@ -210,8 +210,8 @@ func TestPanicsOfFunctions(t *testing.T) {
 			cfg.Estimate = func(*http.Request, llm.Request, []byte) (llm.Usage, error) { panic("own") }
 		}, 0},
 		"Key": {func(cfg *llm.Config) { cfg.Budgets[0].Key = func(*http.Request) (string, error) { panic("own") } }, 0},
-		"Limit": {func(cfg *llm.Config) {
-			cfg.Budgets[0].Limit = func(*http.Request) (core.Algorithm, error) { panic("own") }
+		"Guard.Plan": {func(cfg *llm.Config) {
+			cfg.Guard.Plan = func(*http.Request) (core.Plan, error) { panic("own") }
 		}, 0},
 		"Skip": {func(cfg *llm.Config) { cfg.Budgets[0].Skip = func(*http.Request) bool { panic("own") } }, 0},
 		"Guard.Observe": {func(cfg *llm.Config) {

@@ -51,6 +51,13 @@ func TestServerAnswersBeforeItHasRead(t *testing.T) {
 	}
 }
 
+// limitUnder is a plan.
+type limitUnder map[string]core.Algorithm
+
+func (l limitUnder) Algorithm(policy string) core.Algorithm { return l[policy] }
+
+func (limitUnder) Cap(string) (limit, share, floor int64) { return 0, 0, 0 }
+
 // A budget that does not apply to a request is not charged, while the stream runs either.
 func TestBudgetsThatDoNotApply(t *testing.T) {
 	skipped, users := policy("skipped", core.UnitTokens, 9), policy("users", core.UnitTokens, 9)
@@ -62,9 +69,10 @@ func TestBudgetsThatDoNotApply(t *testing.T) {
 				return q.Header.Get("X-User") == ""
 			}},
 			llm.Budget{Policy: users, Key: user, NoKey: nethttp.NoKeySkip},
-			llm.Budget{Policy: plans, Key: tenant, Limit: func(*http.Request) (core.Algorithm, error) {
-				return core.PerMinute(1000), nil
-			}})
+			llm.Budget{Policy: plans, Key: tenant})
+		cfg.Guard.Plan = func(*http.Request) (core.Plan, error) {
+			return limitUnder{"plans": core.PerMinute(1000)}, nil
+		}
 	})
 	r.answer = events(20, func(w http.ResponseWriter, q *http.Request) { chat(7, 20)(w, q) })
 	if body := read(t, r.post(chatPath, small)); !strings.HasSuffix(body, "data: [DONE]\n\n") ||

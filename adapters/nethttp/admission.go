@@ -13,11 +13,13 @@ type Admission struct {
 	outer      *Admission // at the Guard around this one, or nil
 	advertised *advertised
 	charged    []charged // one for each result of the decision
+	plan       core.Plan // of Config.Plan
 	decision   core.Decision
 	status     int
 	overloaded bool // the refusal is for an excess of the server and not of the client
 	err        error
 	capped     bool         // Config.Slot applies
+	ownCaps    bool         // a cap has the limit of the plan
 	levels     []core.Level // of the caps
 	full       *core.FullError
 	fullCap    *Cap // that refused the request, or nil
@@ -37,7 +39,7 @@ type charged struct {
 	advert *advert
 	block  *block // in place of rule and advert
 	cost   int64
-	limit  core.Algorithm // from Rule.Limit, or nil
+	limit  core.Algorithm // of the plan, or nil
 }
 
 // inlineRules is for how many rules an Admission has room.
@@ -64,7 +66,7 @@ func (a *Admission) Decision() *core.Decision {
 //     whose id was handled
 //   - 413 for a body that http.MaxBytesReader rejects
 //   - 429 for what the client itself has spent, for the slots it holds, and for a blocked client
-//   - 500 for a Key, Limit or Cost that fails
+//   - 500 for a Plan, Key or Cost that fails
 //   - 503 while Redis is down and a policy is Closed, while Redis is misconfigured, while a Cap
 //     with Global is full, while the Gate is closed, and for a request whose context has ended
 //

@@ -69,7 +69,6 @@ func (x *Exchange) observe(r *http.Request) {
 // decide decides on a request by the blocks, the rules and the caps.
 func (x *Exchange) decide(r *http.Request) {
 	var room [inlineRules]core.Charge
-	defer x.snapshot(r)()
 	charges, caught, err := x.deriveCharges(r, room[:0])
 	if caught {
 		x.conclude(r, charges, true, err)
@@ -84,7 +83,7 @@ func (x *Exchange) decide(r *http.Request) {
 		err = x.buffer(r, charges)
 	}
 	if err == nil {
-		err = x.spend(x.context(r), charges, slot)
+		err = x.spend(r.Context(), charges, slot)
 		if err != nil && !x.decision.Allowed {
 			err = explain(charges, err)
 		}

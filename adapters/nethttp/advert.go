@@ -19,7 +19,7 @@ type advert struct {
 // advertised is what responses of a guard state about its policies and caps.
 type advertised struct {
 	policies string // RateLimit-Policy of most requests
-	caps     string // the caps in it, if every request has the same
+	caps     string // the caps in it, with their own limits
 	slot     *Slot  // or nil
 }
 
@@ -38,8 +38,8 @@ func advertise(p *core.Policy) advert {
 	return a
 }
 
-// memberFor returns the member of RateLimit-Policy for a result, or "". own is the limit that
-// Rule.Limit returned, or nil.
+// memberFor returns the member of RateLimit-Policy for a result, or "". own is the limit of the
+// plan, or nil.
 func (a *advert) memberFor(r core.Result, own core.Algorithm) string {
 	local := r.Source == core.SourceLocal
 	switch {

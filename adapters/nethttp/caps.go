@@ -1,7 +1,6 @@
 package nethttp
 
 import (
-	"cmp"
 	"fmt"
 	"net/http"
 
@@ -21,7 +20,6 @@ func (g *Guard) Caps(r *http.Request) ([]core.Level, error) {
 		return nil, nil
 	}
 	x := &Exchange{guard: g}
-	defer x.snapshot(r)()
 	err := x.deriveCaps(r)
 	return x.levels, err
 }
@@ -29,6 +27,9 @@ func (g *Guard) Caps(r *http.Request) ([]core.Level, error) {
 // deriveCaps sets the levels of the request, or none if it returns an error.
 func (x *Exchange) deriveCaps(r *http.Request) error {
 	if err := x.deriveScope(r); err != nil {
+		return err
+	}
+	if err := x.derivePlan(r); err != nil {
 		return err
 	}
 	var parts []string
@@ -46,55 +47,20 @@ func (x *Exchange) deriveCaps(r *http.Request) error {
 		if err != nil {
 			return fmt.Errorf("nethttp: key of cap %d: %w", i, err)
 		}
-		n, err := level.limit(x, r)
+		limit, share, floor, err := x.numbersOf(&level)
 		if err != nil {
 			return fmt.Errorf("%w of cap %d: %w", errLimit, i, err)
 		}
-		own, err := level.share(x, r)
-		if err != nil {
-			return fmt.Errorf("%w of cap %d: %w", errLimit, i, err)
+		if i == 0 {
+			share, floor = 0, 0 // no cap is before it
 		}
+		x.ownCaps = x.ownCaps || limit != level.Limit
 		levels = append(levels, core.Level{
-			Key: key, Limit: n, Share: own.share, Floor: min(own.floor, n),
+			Key: key, Limit: limit, Share: share, Floor: min(floor, limit),
 		})
 	}
 	x.levels = levels
 	return nil
-}
-
-// limit returns the limit of a request.
-func (c *Cap) limit(x *Exchange, r *http.Request) (int64, error) {
-	if c.LimitFor == nil {
-		return c.Limit, nil
-	}
-	n, err := inSnapshot(x, r, c.LimitFor)
-	switch {
-	case err != nil:
-		return 0, err
-	case n == 0:
-		return c.Limit, nil
-	case n < 0 || n > core.MaxLimit:
-		return 0, fmt.Errorf("it is %d: it must be between 1 and %d", n, int64(core.MaxLimit))
-	}
-	return n, nil
-}
-
-// portion is what a key gets of the room of the cap before its own.
-type portion struct{ share, floor int64 }
-
-// share returns the portion of a request's key.
-func (c *Cap) share(x *Exchange, r *http.Request) (own portion, err error) {
-	if c.ShareFor != nil {
-		own, err = inSnapshot(x, r, func(r *http.Request) (p portion, err error) {
-			p.share, p.floor, err = c.ShareFor(r)
-			return p, err
-		})
-	}
-	if err == nil && (own.share < 0 || own.share > core.MaxShare || own.floor < 0) {
-		err = fmt.Errorf("its share is %d and its floor is %d: "+
-			"they must be between 0 and %d, and the limit", own.share, own.floor, core.MaxShare)
-	}
-	return portion{cmp.Or(own.share, c.Share), cmp.Or(own.floor, c.Floor)}, err
 }
 
 // deriveSlot derives what the request asks the semaphore for, if the slot applies to it.

@@ -11,7 +11,7 @@ import (
 // Charges returns the charges that Admit would decide for a request: one for each BlockRule and
 // each rule that applies, in their order, with its key, cost and limit. It spends nothing. Use it
 // with core.Gate.Peek and core.Gate.Reset. The request may be one that an operator's program makes
-// up, as long as it has what the rules' Key, Skip, Limit and Cost read.
+// up, as long as it has what Config.Plan and the rules' Key, Skip and Cost read.
 //
 // Charges ignores Config.Skip and Config.Deny. It reads up to Rule.CostBody
 // bytes of the body and puts them back. There are no charges if no rule applies.
@@ -20,7 +20,6 @@ func (g *Guard) Charges(r *http.Request) ([]core.Charge, error) {
 		return nil, err
 	}
 	x := &Exchange{guard: g}
-	defer x.snapshot(r)()
 	blocks, err := x.deriveBlocks(r, nil)
 	if err != nil {
 		return nil, err
@@ -28,8 +27,8 @@ func (g *Guard) Charges(r *http.Request) ([]core.Charge, error) {
 	return x.deriveRules(r, blocks)
 }
 
-// deriveCharges appends what the request is charged. If a trap catches the request, or if a client is
-// blocked whose charges under the rules cannot be derived, it decides.
+// deriveCharges appends what the request is charged. If a trap catches the request, or if a client
+// is blocked whose charges under the rules cannot be derived, it decides.
 func (x *Exchange) deriveCharges(
 	r *http.Request, charges []core.Charge,
 ) (_ []core.Charge, decided bool, err error) {
@@ -89,22 +88,13 @@ func (x *Exchange) chargeWithoutCost(
 	if err != nil || !ok {
 		return c, false, err
 	}
-	limit, err := rule.limit(x, r)
+	if err := x.derivePlan(r); err != nil {
+		return c, false, err
+	}
 	return core.Charge{
-		Policy: rule.Policy, Key: key, Cost: core.NoCost, Limit: limit, Clamp: rule.Clamp,
-	}, true, err
-}
-
-// limit returns the limit of this request, or nil for that of the policy.
-func (rule *Rule) limit(x *Exchange, r *http.Request) (core.Algorithm, error) {
-	if rule.Limit == nil {
-		return nil, nil
-	}
-	limit, err := inSnapshot(x, r, rule.Limit)
-	if err != nil {
-		return nil, fmt.Errorf("%w of %s: %w", errLimit, rule.Policy.Name(), err)
-	}
-	return limit, nil
+		Policy: rule.Policy, Key: key, Cost: core.NoCost, Limit: x.limitUnder(rule.Policy),
+		Clamp: rule.Clamp,
+	}, true, nil
 }
 
 // cost returns what the request spends.

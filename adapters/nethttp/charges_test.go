@@ -25,7 +25,9 @@ func TestChargesFindTheKeys(t *testing.T) {
 	eachGate(t, func(t *testing.T, gate *core.Gate) {
 		g, _ := chat(t, gate, func(cfg *nethttp.Config) {
 			cfg.Rules[0].Cost = func(*http.Request) int64 { return 3 }
-			cfg.Rules[0].Limit = func(*http.Request) (core.Algorithm, error) { return core.TokenBucket{Burst: 8}, nil }
+			cfg.Plan = func(*http.Request) (core.Plan, error) {
+				return plan{limits: map[string]core.Algorithm{cfg.Rules[0].Policy.Name(): core.TokenBucket{Burst: 8}}}, nil
+			}
 			cfg.Rules = append(cfg.Rules, nethttp.Rule{
 				Policy: policy(t, core.PolicyConfig{Name: "skipped", Algorithm: core.DenyAll{}}),
 				Key:    keyfunc.RemoteIP(), Skip: func(*http.Request) bool { return true },
@@ -62,7 +64,9 @@ func TestLevelsFindTheHolders(t *testing.T) {
 	t.Parallel()
 	eachGate(t, func(t *testing.T, gate *core.Gate) {
 		g, s := chat(t, gate, func(cfg *nethttp.Config) {
-			cfg.Slot.Caps[1].LimitFor = func(*http.Request) (int64, error) { return 1, nil }
+			cfg.Plan = func(*http.Request) (core.Plan, error) {
+				return plan{caps: map[string][3]int64{cfg.Slot.Caps[1].Name: {1}}}, nil
+			}
 			cfg.Slot.Skip = func(r *http.Request) bool { return r.Header.Get("X-User") == "root" }
 		})
 		o := newRunning(t, g)
@@ -86,26 +90,26 @@ func TestLevelsFindTheHolders(t *testing.T) {
 }
 
 func TestLevelsHaveShares(t *testing.T) {
-	broken := errors.New("broken")
 	g, _ := chat(t, memory(t, newClock()), func(cfg *nethttp.Config) {
 		users := &cfg.Slot.Caps[1]
-		users.Share, users.Floor = 2, 5 // above the limit of 2 that some requests have
-		users.LimitFor = func(r *http.Request) (int64, error) { return int64(len(r.Header.Get("X-User"))), nil }
-		users.ShareFor = func(r *http.Request) (share, floor int64, err error) {
-			switch r.Header.Get("X-User") {
+		users.Limit, users.Share, users.Floor = 9, 2, 5 // above the limit of 2 that some requests have
+		cfg.Plan = func(r *http.Request) (core.Plan, error) {
+			user := r.Header.Get("X-User")
+			numbers := [3]int64{int64(len(user))}
+			switch user {
 			case "paying":
-				return 30, 3, nil
+				numbers = [3]int64{6, 30, 3}
 			case "broken":
-				return 1, 1, broken
+				return nil, errBroken
 			case "negative":
-				return 1, -1, nil
+				numbers = [3]int64{8, 1, -1}
 			}
-			return 0, 0, nil // the defaults
+			return plan{caps: map[string][3]int64{users.Name: numbers, cfg.Slot.Caps[0].Name: {0, 7, 7}}}, nil
 		}
 	})
 	for user, want := range map[string][2]int64{"paying": {30, 3}, "me": {2, 2}, "somebody": {2, 5}} {
 		caps, err := g.Caps(forged(as("acme", user)))
-		if err != nil || [2]int64{caps[1].Share, caps[1].Floor} != want {
+		if err != nil || [2]int64{caps[1].Share, caps[1].Floor} != want || caps[0].Share+caps[0].Floor != 0 {
 			t.Errorf("%s: %+v, %v", user, caps, err)
 		}
 	}

@@ -27,6 +27,15 @@ type Config struct {
 	// refused with 403 and count against nothing. Nil is none. The order is Skip, Deny, Blocks, then
 	// Rules and Slot.
 	Skip, Deny func(*http.Request) bool
+	// Plan returns the plan of a request's customer, such as the func of plans.Book.Plan. The Guard
+	// calls it once for a request that a rule or a cap applies to, and every rule, cap and llm.Budget
+	// reads that one value: the limit under a Policy by its name, and the limit, share and floor of a
+	// Cap by its name. A key keeps its count when its limit changes, unless the new limit is another
+	// Algorithm. If Plan is nil or returns nil, every policy and cap has its own limits.
+	//
+	// An error refuses the request as one of a rule's Key does: with 400 if it wraps
+	// keyfunc.ErrNoKey, and otherwise with 500. A limit that is not valid refuses it with 500.
+	Plan func(*http.Request) (core.Plan, error)
 	// Scope derives the outermost part of the keys of all rules and caps, such as the tenant. On a
 	// Redis Cluster one script decides all rules of a scope. Nil adds no part.
 	//

@@ -78,7 +78,7 @@ func (a *Admission) capMembers() string {
 	switch {
 	case !a.capped:
 		return ""
-	case a.advertised.caps != "":
+	case !a.ownCaps:
 		return a.advertised.caps
 	}
 	return a.advertised.slot.advertise(a.levels)

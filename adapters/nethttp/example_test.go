@@ -173,17 +173,26 @@ func ExampleCountOnly() {
 	// 429
 }
 
-// The limit of a request is that of its customer's plan. The key is a hash of the API key, so the
-// plan is looked up by the request.
-func ExampleRule_limit() {
-	plans := map[string]core.Algorithm{"ann's key": core.PerHour(1000)}
-	api, err := nethttp.NewGuard(nethttp.Config{Gate: newGate(), Rules: []nethttp.Rule{{
-		Policy: newPolicy("plan", core.PerHour(10)), // of customers without a plan
-		Key:    keyfunc.Must(keyfunc.Header("X-Api-Key")),
-		Limit: func(r *http.Request) (core.Algorithm, error) {
-			return plans[r.Header.Get("X-Api-Key")], nil
+// customer is a core.Plan that has a limit under each of some policies.
+type customer map[string]core.Algorithm
+
+func (c customer) Algorithm(policy string) core.Algorithm { return c[policy] }
+
+func (customer) Cap(string) (limit, share, floor int64) { return 0, 0, 0 }
+
+// The limits of a request are those of its customer's plan. Package plans has plans of a file.
+func ExampleConfig_plan() {
+	plans := map[string]customer{"ann's key": {"api": core.PerHour(1000)}}
+	api, err := nethttp.NewGuard(nethttp.Config{
+		Gate: newGate(),
+		Rules: []nethttp.Rule{{
+			Policy: newPolicy("api", core.PerHour(10)), // of customers without a plan
+			Key:    keyfunc.Must(keyfunc.Header("X-Api-Key")),
+		}},
+		Plan: func(r *http.Request) (core.Plan, error) {
+			return plans[r.Header.Get("X-Api-Key")], nil // a nil map names no policy
 		},
-	}}})
+	})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -192,8 +201,8 @@ func ExampleRule_limit() {
 	fmt.Println(request(h, "X-Api-Key", "ann's key").Header().Get("RateLimit-Policy"))
 	fmt.Println(request(h, "X-Api-Key", "bob's key").Header().Get("RateLimit-Policy"))
 	// Output:
-	// "plan";q=1000;w=3600
-	// "plan";q=10;w=3600
+	// "api";q=1000;w=3600
+	// "api";q=10;w=3600
 }
 
 // The cost of a request is in its body. The handler reads the whole body again.

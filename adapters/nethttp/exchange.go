@@ -25,7 +25,7 @@ type Exchange struct {
 	ctx         admittedContext // of the handler; with a lease, only of those around the guard
 	seen        response        // what the handler has responded
 	finished    atomic.Bool
-	deciding    context.Context // with a snapshot; nil if the guard needs none
+	planned     bool // Config.Plan was asked
 	event       AdmissionEvent
 }
 

@@ -18,7 +18,6 @@ type Guard struct {
 	adverts []advert // one for each rule
 	advertised
 	settles bool // something depends on the response, or is held until there is one
-	varies  bool // limits depend on the request, so that they need one snapshot
 }
 
 // NewGuard returns a Guard, or every fault of the configuration at once.
@@ -37,7 +36,6 @@ func NewGuard(cfg Config) (*Guard, error) {
 		g.adverts = append(g.adverts, ad)
 		policies = appendMember(policies, ad.member)
 		g.settles = g.settles || r.Settle != nil || r.Policy.Hold() > 0
-		g.varies = g.varies || r.Limit != nil
 	}
 	for _, rule := range cfg.Blocks {
 		list, err := core.NewBlocklist(cfg.Gate, rule.Policy)
@@ -58,14 +56,7 @@ func NewGuard(cfg Config) (*Guard, error) {
 func (g *Guard) useSlot(s Slot) {
 	s.Caps = slices.Clone(s.Caps)
 	g.cfg.Slot, g.slot = &s, &s
-	limited := false
-	for _, c := range s.Caps {
-		g.varies = g.varies || c.LimitFor != nil || c.ShareFor != nil
-		limited = limited || c.LimitFor != nil
-	}
-	if !limited {
-		g.caps = s.advertise(nil)
-	}
+	g.caps = s.advertise(nil)
 }
 
 // Limit returns a Guard of one rule: a policy of this name and algorithm, counted by key. Policies

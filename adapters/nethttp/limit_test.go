@@ -13,20 +13,43 @@ import (
 	"github.com/headgate/headgate/keyfunc"
 )
 
-// planOf is a Rule.Limit by the plan of an API key. keyfunc.Header hashes the key, so that the plan
-// cannot be looked up by it.
-func planOf(r *http.Request) (core.Algorithm, error) {
+// plan is a core.Plan. Its caps are limit, share and floor.
+type plan struct {
+	limits map[string]core.Algorithm
+	caps   map[string][3]int64
+}
+
+func (p plan) Algorithm(policy string) core.Algorithm { return p.limits[policy] }
+
+func (p plan) Cap(name string) (limit, share, floor int64) {
+	c := p.caps[name]
+	return c[0], c[1], c[2]
+}
+
+// limited returns a plan with a limit under the policy p.
+func limited(limit core.Algorithm) plan {
+	return plan{limits: map[string]core.Algorithm{"p": limit}}
+}
+
+var errBroken = errors.New("broken")
+
+// planOf is a Config.Plan by an API key.
+func planOf(r *http.Request) (core.Plan, error) {
 	switch r.Header.Get("X-Api-Key") {
 	case "big":
-		return core.PerHour(500), nil
+		return limited(core.PerHour(500)), nil
 	case "fast":
-		return core.TokenBucket{Rate: 300, Per: time.Second, Burst: 20}, nil
+		return limited(core.TokenBucket{Rate: 300, Per: time.Second, Burst: 20}), nil
 	case "free":
-		return core.Unlimited{}, nil
+		return limited(core.Unlimited{}), nil
 	case "invalid":
-		return core.TokenBucket{}, nil
+		return limited(core.TokenBucket{}), nil
 	case "unknown":
 		return nil, fmt.Errorf("no plan: %w", keyfunc.ErrNoKey)
+	case "broken":
+		return limited(core.PerHour(500)), errBroken
+	case "silent":
+		return plan{}, nil
 	}
 	return nil, nil
 }
@@ -37,9 +60,9 @@ func apiKey(key string) func(*http.Request) {
 
 func perPlan(t *testing.T, gate *core.Gate, change ...func(*nethttp.Config)) *nethttp.Guard {
 	t.Helper()
-	cfg := nethttp.Config{Gate: gate, Rules: []nethttp.Rule{{
+	cfg := nethttp.Config{Gate: gate, Plan: planOf, Rules: []nethttp.Rule{{
 		Policy: policy(t, core.PolicyConfig{Name: "p", Algorithm: core.PerMinute(10)}),
-		Key:    keyfunc.Must(keyfunc.Header("X-Api-Key")), Limit: planOf,
+		Key:    keyfunc.Must(keyfunc.Header("X-Api-Key")),
 	}}}
 	for _, f := range change {
 		f(&cfg)
@@ -57,8 +80,10 @@ func TestLimitPerPlan(t *testing.T) {
 		{"big", 200, map[string]string{"RateLimit-Policy": `"p";q=500;w=3600`, "RateLimit": `"p";r=499;t=8`}},
 		{"fast", 200, map[string]string{"RateLimit-Policy": `"p";q=300;w=1`, "RateLimit": `"p";r=19;t=1`}},
 		{"free", 200, nil},
+		{"silent", 200, map[string]string{"RateLimit-Policy": `"p";q=10;w=60`, "RateLimit": `"p";r=9;t=6`}},
 		{"invalid", 500, map[string]string{"Cache-Control": "no-store"}},
-		{"unknown", 500, map[string]string{"Cache-Control": "no-store"}},
+		{"broken", 500, map[string]string{"Cache-Control": "no-store"}},
+		{"unknown", 400, map[string]string{"Cache-Control": "no-store"}},
 	} {
 		t.Run(c.key, func(t *testing.T) {
 			var last *nethttp.Admission
@@ -66,8 +91,12 @@ func TestLimitPerPlan(t *testing.T) {
 				cfg.Observe = observed(func(a *nethttp.Admission) { last = a })
 			}).Handler(http.HandlerFunc(ok))
 			expect(t, get(h, apiKey(c.key)), c.status, c.headers)
-			if c.status == 500 && !strings.HasPrefix(last.Err().Error(), "nethttp: limit of p: ") {
+			want := map[string]string{"invalid": "nethttp: limit of p: ", "broken": "nethttp: plan: broken", "unknown": "nethttp: plan: no plan"}[c.key]
+			if c.status >= 400 && !strings.HasPrefix(last.Err().Error(), want) {
 				t.Errorf("Err is %v", last.Err())
+			}
+			if has := last.Plan() != nil; has != (c.key != "small" && c.key != "broken" && c.key != "unknown") {
+				t.Errorf("Plan is %v", last.Plan())
 			}
 		})
 	}
@@ -92,7 +121,7 @@ func TestLimitPerPlanInAnOutage(t *testing.T) {
 func TestChangedPlanKeepsTheCount(t *testing.T) {
 	limit := core.Algorithm(core.TokenBucket{Burst: 10})
 	g := perPlan(t, memory(t, newClock()), func(cfg *nethttp.Config) {
-		cfg.Rules[0].Limit = func(*http.Request) (core.Algorithm, error) { return limit, nil }
+		cfg.Plan = func(*http.Request) (core.Plan, error) { return limited(limit), nil }
 	})
 	h := g.Handler(http.HandlerFunc(ok))
 	for range 10 {
@@ -109,21 +138,21 @@ func TestChangedPlanKeepsTheCount(t *testing.T) {
 
 func TestCapPerPlan(t *testing.T) {
 	t.Parallel()
-	broken := errors.New("broken")
 	eachGate(t, func(t *testing.T, gate *core.Gate) {
 		g, _ := chat(t, gate, func(cfg *nethttp.Config) {
-			cfg.Slot.Caps[1].LimitFor = func(r *http.Request) (int64, error) {
+			cfg.Plan = func(r *http.Request) (core.Plan, error) {
+				streams := func(n int64) core.Plan { return plan{caps: map[string][3]int64{"streams": {n}}} }
 				switch r.Header.Get("X-User") {
 				case "big":
-					return 3, nil
+					return streams(3), nil
 				case "small":
-					return 1, nil
+					return streams(1), nil
 				case "broken":
-					return 0, broken
+					return nil, errBroken
 				case "negative":
-					return -1, nil
+					return streams(-1), nil
 				}
-				return 0, nil // the default
+				return plan{}, nil // the default
 			}
 			cfg.Slot.Caps[0].Limit = 100
 			cfg.Rules = nil

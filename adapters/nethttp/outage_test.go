@@ -125,12 +125,13 @@ func TestShortWindows(t *testing.T) {
 
 // The headers state the request's own limit.
 func TestHeadersStateTheLimitOfTheRequest(t *testing.T) {
-	all := rules(t, core.PolicyConfig{Name: "p", Algorithm: core.PerMinute(10)})
-	all[0].Limit = func(*http.Request) (core.Algorithm, error) { return core.PerHour(500), nil }
-	h := guard(t, nethttp.Config{Gate: memory(t, newClock()), Rules: all}).Handler(http.HandlerFunc(ok))
+	cfg := nethttp.Config{Rules: rules(t, core.PolicyConfig{Name: "p", Algorithm: core.PerMinute(10)})}
+	cfg.Gate = memory(t, newClock())
+	cfg.Plan = func(*http.Request) (core.Plan, error) { return limited(core.PerHour(500)), nil }
+	h := guard(t, cfg).Handler(http.HandlerFunc(ok))
 	expect(t, get(h), 200, map[string]string{"RateLimit-Policy": `"p";q=500;w=3600`, "RateLimit": `"p";r=499;t=8`})
-	all[0].Limit = func(*http.Request) (core.Algorithm, error) { return core.Unlimited{}, nil }
-	h = guard(t, nethttp.Config{Gate: memory(t, newClock()), Rules: all}).Handler(http.HandlerFunc(ok))
+	cfg.Plan = func(*http.Request) (core.Plan, error) { return limited(core.Unlimited{}), nil }
+	h = guard(t, cfg).Handler(http.HandlerFunc(ok))
 	expect(t, get(h), 200, nil)
 }
 

@@ -12,7 +12,7 @@ import (
 
 // Rule is one limit of a Guard.
 type Rule struct {
-	// Policy names the limit. It is required.
+	// Policy names the limit. It is required. Config.Plan may have another limit under its name.
 	Policy *core.Policy
 	// Key derives whose limit it is. It is required: no key is right for every program. What Key
 	// reads of the body the handler cannot read again. Read a form with r.PostFormValue, which
@@ -20,13 +20,6 @@ type Rule struct {
 	Key keyfunc.Func
 	// NoKey says what happens to a request without a key. The zero value refuses it.
 	NoKey NoKey
-	// Limit returns the limit of a request, such as that of its customer's plan. If Limit is nil or
-	// returns nil, the limit is that of the policy. A key keeps its count when its limit changes,
-	// unless the new limit is another algorithm. Its request's context has a snapshot for all rules
-	// and caps of the request; see core.Snapshot.
-	//
-	// An error, and a limit that is not valid, refuse the request with 500.
-	Limit func(*http.Request) (core.Algorithm, error)
 	// Cost returns what a request spends, zero or more; a request of 0 spends nothing. Nil is a cost
 	// of 1. A negative cost refuses the request with 500. What Cost reads of the body the handler
 	// cannot read again; see CostBody.

@@ -431,7 +431,7 @@ func TestConcurrencyFaults(t *testing.T) {
 		`Config.Slot.Caps[0].Name is "p", like that of a rule`, "Config.Slot.Caps[1].Key is nil",
 		"Config.Slot.Caps[1].Limit is 0", `Config.Slot.Caps[1].Name is "a b"`,
 		"Config.Slot.Caps[1].Share is 1001", "Config.Slot.Caps[1].Floor is -1",
-		"Config.Slot.Caps[0] has a Share, a Floor or a ShareFor",
+		"Config.Slot.Caps[0] has a Share or a Floor",
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in\n%v", want, err)

@@ -85,8 +85,8 @@ func (x *Exchange) delay(ctx context.Context, charges []core.Charge, slot core.S
 	return err
 }
 
-// explain marks the error of a decision as errLimit if a Rule.Limit returned a limit that is not
-// valid. The Gate's error does not say so.
+// explain marks the error of a decision as errLimit if the plan has a limit that is not valid. The
+// Gate's error does not say so.
 func explain(charges []core.Charge, err error) error {
 	for _, c := range charges {
 		if c.Limit == nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/headgate/headgate/keyfunc"
 )
 
-// errLimit is wrapped by the errors of a Rule.Limit, Cap.LimitFor or Cap.ShareFor that fails.
+// errLimit is wrapped by the errors of a plan's limit, share or floor that is not valid.
 var errLimit = errors.New("nethttp: limit")
 
 // refuse refuses the request with a status, or the one that the dialect has in its place.

@@ -14,13 +14,12 @@ import (
 // RateLimit-Policy states the unit of a policy that does not count requests, also of a limit that
 // the request brings.
 func TestQuotaUnits(t *testing.T) {
-	brought := func(*http.Request) (core.Algorithm, error) { return core.PerMinute(7), nil }
 	for _, tt := range []struct {
-		name   string
-		unit   core.Unit
-		limit  core.Algorithm
-		change func(*nethttp.Rule)
-		want   string
+		name  string
+		unit  core.Unit
+		limit core.Algorithm
+		own   core.Algorithm // of the plan
+		want  string
 	}{
 		{"requests", core.UnitRequests, core.PerMinute(5), nil, `"p";q=5;w=60`},
 		{"tokens", core.UnitTokens, core.PerMinute(5), nil, `"p";q=5;qu="tokens";w=60`},
@@ -29,14 +28,15 @@ func TestQuotaUnits(t *testing.T) {
 		{"money", core.UnitMicroDollars, core.PerMinute(5), nil, `"p";q=5;qu="micro-dollars";w=60`},
 		{"never refills", core.UnitTokens, core.TokenBucket{Burst: 5}, nil, `"p";q=5;qu="tokens"`},
 		{"short window", core.UnitTokens, core.FixedWindow{Limit: 5, Window: 100 * time.Millisecond}, nil, `"p";q=50;qu="tokens";w=1`},
-		{"limit of the request", core.UnitTokens, core.PerMinute(5), func(r *nethttp.Rule) { r.Limit = brought }, `"p";q=7;qu="tokens";w=60`},
+		{"limit of the request", core.UnitTokens, core.PerMinute(5), core.PerMinute(7), `"p";q=7;qu="tokens";w=60`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			all := rules(t, core.PolicyConfig{Name: "p", Algorithm: tt.limit, Unit: tt.unit})
-			if tt.change != nil {
-				tt.change(&all[0])
+			cfg := nethttp.Config{Gate: memory(t, newClock()), Rules: all}
+			if tt.own != nil {
+				cfg.Plan = func(*http.Request) (core.Plan, error) { return limited(tt.own), nil }
 			}
-			r := get(guard(t, nethttp.Config{Gate: memory(t, newClock()), Rules: all}).Handler(http.HandlerFunc(ok)))
+			r := get(guard(t, cfg).Handler(http.HandlerFunc(ok)))
 			got := r.Header.Values("RateLimit-Policy")
 			if len(got) != 1 || got[0] != tt.want {
 				t.Errorf("%q, want %q", got, tt.want)

@@ -99,7 +99,6 @@ func (g *Guard) serveUsage(w http.ResponseWriter, r *http.Request) {
 // usage reads what the request's keys have used, or sets the status and the error of a refusal.
 func (x *Exchange) usage(r *http.Request) usage {
 	u := usage{Policies: []policyUsage{}, Caps: []capUsage{}}
-	defer x.snapshot(r)()
 	charges, err := x.deriveKeys(r)
 	if err == nil && x.guard.cfg.Slot != nil {
 		err = x.deriveCaps(r)
@@ -137,7 +136,7 @@ func (x *Exchange) deriveKeys(r *http.Request) (charges []core.Charge, err error
 }
 
 func (x *Exchange) policyUsages(r *http.Request, charges []core.Charge) ([]policyUsage, error) {
-	d, err := x.guard.cfg.Gate.Peek(x.context(r), charges...)
+	d, err := x.guard.cfg.Gate.Peek(r.Context(), charges...)
 	if err != nil {
 		return nil, explain(charges, err)
 	}

@@ -98,13 +98,13 @@ func TestUsageIsOfTheAuthenticatedTenant(t *testing.T) {
 			Gate: gate,
 			Rules: []nethttp.Rule{{
 				Policy: policy(t, core.PolicyConfig{Name: "p", Algorithm: core.TokenBucket{Burst: 10}}), Key: byTenant,
-				Limit: func(r *http.Request) (core.Algorithm, error) {
-					if name, _ := r.Context().Value(tenantName{}).(string); name == "gold" {
-						return core.TokenBucket{Burst: 100}, nil
-					}
-					return nil, nil
-				},
 			}},
+			Plan: func(r *http.Request) (core.Plan, error) {
+				if name, _ := r.Context().Value(tenantName{}).(string); name == "gold" {
+					return limited(core.TokenBucket{Burst: 100}), nil
+				}
+				return nil, nil
+			},
 		})
 		h, own := authenticated(g.Handler(http.HandlerFunc(ok))), authenticated(g.Usage())
 		for range 3 {
@@ -138,7 +138,10 @@ func TestUsageCountsStreams(t *testing.T) {
 				{Name: "all", Key: keyfunc.Must(keyfunc.Static("all")), Limit: 10, Global: true},
 				{Name: "running", Key: keyfunc.Must(keyfunc.Static("running")), Limit: 3},
 				{Key: keyfunc.Must(keyfunc.Static("nameless")), Limit: 3},
-				{Name: "streams", Key: keyfunc.Must(keyfunc.Header("X-User")), LimitFor: func(*http.Request) (int64, error) { return 2, nil }, Limit: 1},
+				{Name: "streams", Key: keyfunc.Must(keyfunc.Header("X-User")), Limit: 1},
+			}
+			cfg.Plan = func(*http.Request) (core.Plan, error) {
+				return plan{caps: map[string][3]int64{"streams": {2}}}, nil
 			}
 			cfg.Slot.Skip = func(r *http.Request) bool { return r.Header.Get("Skip") != "" }
 		})
@@ -229,11 +232,11 @@ func TestUsageRefusals(t *testing.T) {
 		"the key fails": {nil, func(c *nethttp.Config) {
 			c.Rules[0].Key = func(*http.Request) (string, error) { return "", secret }
 		}, "acme", 500, nil},
-		"the limit fails": {nil, func(c *nethttp.Config) {
-			c.Rules[0].Limit = func(*http.Request) (core.Algorithm, error) { return nil, secret }
+		"the plan fails": {nil, func(c *nethttp.Config) {
+			c.Plan = func(*http.Request) (core.Plan, error) { return nil, secret }
 		}, "acme", 500, nil},
 		"the limit is not valid": {nil, func(c *nethttp.Config) {
-			c.Rules[0].Limit = func(*http.Request) (core.Algorithm, error) { return core.PerMinute(-1), nil }
+			c.Plan = func(*http.Request) (core.Plan, error) { return limited(core.PerMinute(-1)), nil }
 		}, "acme", 500, nil},
 		"Redis is down": {dead(t), nil, "acme", 503, map[string]string{"Retry-After": "1"}},
 		"Redis is down, and the policy is Open": {dead(t), func(c *nethttp.Config) {

@@ -1,0 +1,55 @@
+package nethttp
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+
+	"github.com/headgate/headgate/core"
+)
+
+// Plan returns the plan of Config.Plan by which the request was decided, or nil. A handler reads
+// the limits of what it decides later from it, such as of a job that the request starts: so they
+// are of the same plan as those of the request.
+func (a *Admission) Plan() core.Plan {
+	if a == nil {
+		return nil
+	}
+	return a.plan
+}
+
+// derivePlan asks for the plan of the request once, if the Guard has a func for it.
+func (x *Exchange) derivePlan(r *http.Request) (err error) {
+	if x.planned || x.guard.cfg.Plan == nil {
+		return nil
+	}
+	x.planned = true
+	if x.plan, err = x.guard.cfg.Plan(r); err != nil {
+		x.plan = nil
+		return fmt.Errorf("nethttp: plan: %w", err)
+	}
+	return nil
+}
+
+// limitUnder returns the limit of the plan under a policy, or nil for that of the policy.
+func (x *Exchange) limitUnder(p *core.Policy) core.Algorithm {
+	if x.plan == nil {
+		return nil
+	}
+	return x.plan.Algorithm(p.Name())
+}
+
+// numbersOf returns the limit, the share and the floor of a cap for the request.
+func (x *Exchange) numbersOf(c *Cap) (limit, share, floor int64, err error) {
+	if x.plan != nil && c.Name != "" {
+		limit, share, floor = x.plan.Cap(c.Name)
+	}
+	switch {
+	case limit < 0 || limit > core.MaxLimit:
+		err = fmt.Errorf("it is %d: it must be between 1 and %d", limit, int64(core.MaxLimit))
+	case share < 0 || share > core.MaxShare || floor < 0:
+		err = fmt.Errorf("its share is %d and its floor is %d: "+
+			"they must be between 0 and %d, and the limit", share, floor, core.MaxShare)
+	}
+	return cmp.Or(limit, c.Limit), cmp.Or(share, c.Share), cmp.Or(floor, c.Floor), err
+}
