@@ -66,12 +66,6 @@ func ExampleLimit() {
 	// 429 Retry-After: 30
 }
 
-func ExampleMust() {
-	api := core.Must(nethttp.Limit(newGate(), "api", core.PerMinute(100), keyfunc.RemoteIP()))
-	fmt.Println(request(api.Handler(hello)).Body)
-	// Output: hello
-}
-
 // One guard wraps any number of handlers, which share its limits.
 func ExampleGuard_Handler() {
 	api := core.Must(nethttp.Limit(newGate(), "api", core.PerMinute(1), keyfunc.RemoteIP()))
