@@ -1,17 +1,15 @@
 package lease
 
 import (
-	"cmp"
+	"maps"
 	"slices"
 )
 
-// place is a waiter's place in the FIFO queue of a node, or a ready node's among its siblings.
-// Places are in the order of their ranks: the ticket of a waiter, the rank of a node.
-type place struct{ rank, id string }
-
-func (p place) compare(q place) int {
-	return cmp.Or(cmp.Compare(p.rank, q.rank), cmp.Compare(p.id, q.id))
-}
+// Bounds on the work of one operation.
+const (
+	maxExpired  = 32 // of the holders, and of the waiters
+	maxPromoted = 64 // at one root
+)
 
 // head returns the first waiter at a node or at a ready node below it, or an empty text. Of the
 // ready nodes, the one with the lowest rank is first. The node's own waiters and that node's take
@@ -36,22 +34,96 @@ func (s *Scope) headBelow(node string, depth int) string {
 	return here.id
 }
 
-func enqueue(queues map[string][]place, node string, p place) {
-	q := queues[node]
-	if i, found := slices.BinarySearchFunc(q, p, place.compare); !found {
-		queues[node] = slices.Insert(q, i, p)
+// refresh queues the inner nodes of the levels at their parents, or removes them. A node is ready
+// while its head has room at it.
+func (s *Scope) refresh(levels []Level) {
+	for i := len(levels) - 1; i > 0; i-- {
+		node, parent := levels[i].Node, levels[i-1]
+		before, isReady := s.readyAt[node]
+		var at position
+		id := s.head(node)
+		if r := s.records[id]; r != nil && s.hasRoomAt(r, node) {
+			at = position{parent.Node, s.rankAt(node, r, parent)}
+		}
+		if isReady && before != at {
+			dequeue(s.ready, before.parent, place{before.rank, node})
+			delete(s.readyAt, node)
+		}
+		if at.rank != "" && before != at {
+			enqueue(s.ready, at.parent, place{at.rank, node})
+			s.readyAt[node] = at
+		}
+		if account, known := s.account[node]; known && id == "" && s.used[node] == 0 {
+			bound := minDebts + s.holders.len() + s.patience.len()
+			if account > s.clock[parent.Node] && len(s.debts[parent.Node]) < bound {
+				enqueue(s.debts, parent.Node, place{digits(account), node})
+			} else {
+				delete(s.account, node)
+			}
+		}
 	}
 }
 
-func dequeue(queues map[string][]place, node string, p place) {
-	q := queues[node]
-	i, found := slices.BinarySearchFunc(q, p, place.compare)
-	if !found {
-		return
+func (s *Scope) leaveQueue(id string, r *record) {
+	dequeue(s.waiters, r.Levels[len(r.Levels)-1].Node, place{r.ticket, id})
+	s.patience.remove(id)
+}
+
+// promote grants leases to the first waiters while there is room, at most maxPromoted, and then
+// tells the next waiter to acquire again. It checks every level, because requests may place a node
+// below different parents. own is the id that acquires: its reply tells it of the grant.
+func (s *Scope) promote(node, own string) {
+	for i := range maxPromoted + 1 {
+		id := s.head(node)
+		r := s.records[id]
+		if r == nil || !s.hasRoom(r) {
+			return
+		}
+		if i == maxPromoted {
+			s.publish(r.Channel, Message{ID: id}.String())
+			return
+		}
+		s.leaveQueue(id, r)
+		s.advance(r)
+		lease := min(r.Lease, Claim)
+		if id == own {
+			lease = r.Lease
+		}
+		s.grant(id, r, lease)
+		s.refresh(r.Levels)
+		if id != own {
+			used := s.used[r.Levels[len(r.Levels)-1].Node]
+			s.publish(r.Channel, Message{id, r.token, lease, used}.String())
+		}
 	}
-	if q = slices.Delete(q, i, i+1); len(q) == 0 {
-		delete(queues, node)
+}
+
+func (s *Scope) promoteAll(roots map[string]bool) {
+	for _, node := range slices.Sorted(maps.Keys(roots)) {
+		s.promote(node, "")
+	}
+}
+
+// drop deletes a holder or a waiter. It returns 1 for a holder, 2 for a waiter or 0 for an unknown
+// id, and the record.
+func (s *Scope) drop(id string) (was int64, r *record) {
+	if r = s.records[id]; r == nil {
+		return 0, nil
+	}
+	waited := s.patience.len() > 0
+	if s.holders.remove(id) {
+		was = 1
+		s.addWeight(r, -1)
+		if waited {
+			s.charge(r)
+		}
 	} else {
-		queues[node] = q
+		was = 2
+		s.leaveQueue(id, r)
 	}
+	delete(s.records, id)
+	if waited {
+		s.refresh(r.Levels)
+	}
+	return was, r
 }

@@ -3,45 +3,20 @@ package lease
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 )
 
+// record is what is known of a holder or a waiter.
 type record struct {
 	ticket         string
 	token, granted int64
 	Request
 }
 
-// Entry is a holder or a waiter in a list.
-type Entry struct {
-	ID     string
-	Left   int64 // time until the lease ends, in microseconds; -1 for a waiter
-	Record string
-}
-
-// List returns the scope's time, then the holders in the order in which their leases end, then the
-// waiters by node and in FIFO order.
-func (s *Scope) List(now int64) (at int64, entries []Entry) {
-	s.begin(now)
-	at = s.now
-	defer s.finish()
-	for _, e := range s.holders.order {
-		entries = append(entries, Entry{e.id, max(0, e.at-s.now), s.records[e.id].String()})
-	}
-	var lines []string
-	for node, queue := range s.waiters {
-		for _, p := range queue {
-			lines = append(lines, node+" "+p.rank+" "+p.id)
-		}
-	}
-	slices.Sort(lines)
-	for _, l := range lines {
-		id := l[strings.LastIndexByte(l, ' ')+1:]
-		entries = append(entries, Entry{id, -1, s.records[id].String()})
-	}
-	return at, entries
+// String returns the record as Redis stores it.
+func (r *record) String() string {
+	return fmt.Sprint(r.ticket, " ", r.token, " ", r.granted, " ", r.Request.String())
 }
 
 // Record is a parsed [Entry.Record]. A waiter has no Token and no Granted time.
@@ -72,9 +47,4 @@ func Parse(text string) (Record, error) {
 		r.Levels = append(r.Levels, l)
 	}
 	return r, err
-}
-
-// String returns the record as Redis stores it.
-func (r *record) String() string {
-	return fmt.Sprint(r.ticket, " ", r.token, " ", r.granted, " ", r.Request.String())
 }

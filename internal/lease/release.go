@@ -47,9 +47,3 @@ func MeanHold(mean, held int64) int64 {
 	}
 	return max(1, mean+int64(math.Floor(float64(held-mean)/8)))
 }
-
-// evicted reports whether an id that neither holds nor waits has an eviction mark.
-func (s *Scope) evicted(id string) bool {
-	until, known := s.patience.at("!" + id)
-	return known && until > s.now
-}

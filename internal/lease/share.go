@@ -22,21 +22,6 @@ const (
 	minDebts   = 64 // at a parent, kept with any number of holders and waiters
 )
 
-// accounts are kept while somebody waits. A child has one while it waits or holds, and after that
-// until its parent's clock passes it.
-type accounts struct {
-	account map[string]int64
-	clock   map[string]int64   // by parent: a child that comes from idle starts there
-	debts   map[string][]place // by parent: idle children whose accounts are ahead of its clock
-	since   int64              // when the first account was opened, 0 if there is none
-}
-
-func newAccounts() accounts {
-	return accounts{
-		account: make(map[string]int64), clock: make(map[string]int64), debts: make(map[string][]place),
-	}
-}
-
 // cost returns what a hold adds to the account of a child.
 func cost(hold, weight, limit, share int64) int64 {
 	rate := float64(weight*parts) / float64(max(1, share)*max(limit, parts))
@@ -80,42 +65,6 @@ func (s *Scope) rankAt(child string, r *record, parent Level) string {
 	}
 	s.setAccount(child, account)
 	return "1" + digits(s.account[child]+held+late) + r.ticket
-}
-
-// position is where a node is ready: its parent, and its rank among its siblings.
-type position struct{ parent, rank string }
-
-// ticketOf returns the ticket in a rank.
-func ticketOf(rank string) string { return rank[17:] }
-
-// refresh queues the inner nodes of the levels at their parents, or removes them. A node is ready
-// while its head has room at it.
-func (s *Scope) refresh(levels []Level) {
-	for i := len(levels) - 1; i > 0; i-- {
-		node, parent := levels[i].Node, levels[i-1]
-		before, isReady := s.readyAt[node]
-		var at position
-		id := s.head(node)
-		if r := s.records[id]; r != nil && s.hasRoomAt(r, node) {
-			at = position{parent.Node, s.rankAt(node, r, parent)}
-		}
-		if isReady && before != at {
-			dequeue(s.ready, before.parent, place{before.rank, node})
-			delete(s.readyAt, node)
-		}
-		if at.rank != "" && before != at {
-			enqueue(s.ready, at.parent, place{at.rank, node})
-			s.readyAt[node] = at
-		}
-		if account, known := s.account[node]; known && id == "" && s.used[node] == 0 {
-			bound := minDebts + s.holders.len() + s.patience.len()
-			if account > s.clock[parent.Node] && len(s.debts[parent.Node]) < bound {
-				enqueue(s.debts, parent.Node, place{digits(account), node})
-			} else {
-				delete(s.account, node)
-			}
-		}
-	}
 }
 
 // charge adds a lease that has ended to the accounts of its nodes, from the time at which the first

@@ -1,0 +1,115 @@
+package lease
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Acquire requests a lease. A second request with the same id extends a held lease, or keeps a
+// waiter's place in the queue.
+func (s *Scope) Acquire(now int64, q Request) Grant {
+	s.begin(now)
+	defer s.finish()
+	status := Waiting
+	r := s.records[q.ID]
+	_, held := s.holders.at(q.ID)
+	switch {
+	case held:
+		status = Held
+	case r != nil:
+		r.Request = q
+		s.patience.put(q.ID, s.now+q.Patience)
+		s.refresh(r.Levels)
+		s.promote(q.Levels[0].Node, q.ID)
+	case s.evicted(q.ID):
+		status = Evicted
+	default:
+		r = &record{ticket: "-", Request: q}
+		status = s.admit(r)
+	}
+	return s.answer(status, r, &q)
+}
+
+// admit grants a lease to a new caller, queues it, or refuses it.
+func (s *Scope) admit(r *record) Status {
+	fits, first := s.hasRoom(r), true
+	for _, l := range r.Levels {
+		first = first && s.head(l.Node) == ""
+	}
+	leaf := r.Levels[len(r.Levels)-1].Node
+	switch {
+	case fits && first:
+		s.records[r.ID] = r
+		s.grant(r.ID, r, r.Lease)
+		return Held
+	case r.Waiters == 0 && !fits:
+		return Full
+	case r.Waiters > 0 && int64(len(s.waiters[leaf])) >= r.Waiters:
+		return QueueFull
+	}
+	return s.queue(r, fits)
+}
+
+// queue queues a new caller, whether or not it may wait: granting then goes by the queues alone.
+func (s *Scope) queue(r *record, fits bool) Status {
+	id, root, leaf := r.ID, r.Levels[0].Node, r.Levels[len(r.Levels)-1].Node
+	s.ticket = max(s.ticket+1, s.now)
+	r.ticket = fmt.Sprintf("%016d%d", s.ticket+Step*int64(r.Priority), r.Priority)
+	s.records[id] = r
+	enqueue(s.waiters, leaf, place{r.ticket, id})
+	s.patience.put(id, s.now+r.Patience)
+	isFirst := s.head(leaf) == id
+	if isFirst {
+		s.refresh(r.Levels)
+	}
+	// Otherwise the new waiter makes no other ready.
+	if fits || isFirst && len(r.Levels) > 1 {
+		s.promote(root, id)
+	}
+	if _, held := s.holders.at(id); r.Waiters == 0 && !held {
+		s.drop(id)
+		s.promote(root, "") // the ranks are new
+		return Full
+	}
+	return Waiting
+}
+
+// answer returns the reply to a caller, whose record is nil if it was refused.
+func (s *Scope) answer(status Status, r *record, q *Request) Grant {
+	g := Grant{Status: status, Token: s.token, Next: -1, Hold: s.hold}
+	if at, held := s.holders.at(q.ID); held {
+		g.Status, g.Token = Held, r.token
+		g.Left = s.extend(q.ID, r, at, r.Lease) - s.now
+	}
+	if g.Status == Waiting {
+		leaf := q.Levels[len(q.Levels)-1].Node
+		i, _ := slices.BinarySearchFunc(s.waiters[leaf], place{r.ticket, q.ID}, place.compare)
+		g.Position = int64(i)
+	}
+	if at, ok := s.holders.first(); ok && g.Status != Held && g.Position == 0 {
+		g.Next = max(0, at-s.now)
+	}
+	for _, l := range q.Levels {
+		g.Used = append(g.Used, s.used[l.Node])
+	}
+	return g
+}
+
+// Renew extends leases. The result is the time until each ends, in microseconds: at least 1 for a
+// held lease, 0 for an unknown id, -1 for an evicted one.
+func (s *Scope) Renew(now, lease int64, ids []string) []int64 {
+	s.begin(now)
+	defer s.finish()
+	left := make([]int64, len(ids))
+	for i, id := range ids {
+		ends, held := s.holders.at(id)
+		if !held {
+			if s.evicted(id) {
+				left[i] = -1
+			}
+			continue
+		}
+		left[i] = max(1, s.extend(id, s.records[id], ends, lease)-s.now)
+	}
+	return left
+}

@@ -1,0 +1,40 @@
+package lease
+
+// begin moves the scope's clock to now, never back, and drops the leases and places that have
+// expired.
+func (s *Scope) begin(now int64) {
+	if s.records == nil {
+		*s = Scope{
+			holders: newDeadlines(), patience: newDeadlines(),
+			records: make(map[string]*record), waiters: make(map[string][]place),
+			ready: make(map[string][]place), readyAt: make(map[string]position),
+			used: make(map[string]int64), accounts: newAccounts(), Tell: s.Tell,
+		}
+	}
+	if now+s.ahead < s.last {
+		s.ahead = s.last - now
+	}
+	s.now = now + s.ahead
+	roots := make(map[string]bool)
+	for _, d := range []*deadlines{&s.holders, &s.patience} {
+		for _, id := range d.expired(s.now, maxExpired) {
+			if _, r := s.drop(id); r != nil {
+				roots[r.Levels[0].Node] = true
+			} else {
+				d.remove(id)
+			}
+		}
+	}
+	s.promoteAll(roots)
+}
+
+// finish resets an idle scope, as the script deletes its keys.
+func (s *Scope) finish() {
+	s.last = s.now
+	if s.patience.len() == 0 {
+		s.ticket, s.accounts = 0, newAccounts()
+	}
+	if s.Idle() {
+		*s = Scope{Tell: s.Tell}
+	}
+}
