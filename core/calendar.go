@@ -44,18 +44,16 @@ type Calendar struct {
 }
 
 func (c Calendar) compile() (compiled, error) {
-	calendar, err := algorithm.NewCalendar(
-		c.Limit,
-		algorithm.Unit(c.Every),
-		c.In,
-		c.Anchor,
-		time.Now(),
-	)
+	every := algorithm.Unit(c.Every)
+	calendar, err := algorithm.NewCalendar(c.Limit, every, c.In, c.Anchor, time.Now())
 	if err != nil {
 		return compiled{}, prefixed("Calendar.", err)
 	}
 	return compiled{calendar: calendar}, nil
 }
+
+// Span is the half-open interval [From, Until). Both are zero for a quota without periods.
+type Span struct{ From, Until time.Time }
 
 // Period returns the period at a time, such as the month whose end ends a raise. The error is that
 // of a Calendar that is not valid.

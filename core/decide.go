@@ -38,9 +38,7 @@ func (g *Gate) Peek(ctx context.Context, charges ...Charge) (d Decision, err err
 // was. The Decision is allowed if that is above 0, or n is 0. Its waits are those for one time.
 // With a Cost of 1 it takes n units, or as many as there are.
 func (g *Gate) SpendUpTo(
-	ctx context.Context,
-	n int64,
-	charges ...Charge,
+	ctx context.Context, n int64, charges ...Charge,
 ) (granted int64, d Decision, err error) {
 	if n < 0 {
 		return 0, d, fmt.Errorf("%w: SpendUpTo %d times", ErrCharge, n)
@@ -52,11 +50,7 @@ func (g *Gate) SpendUpTo(
 // decide leaves the outcome in d, a zero Decision. A Decision is too large to be copied from
 // function to function.
 func (g *Gate) decide(
-	ctx context.Context,
-	d *Decision,
-	op algorithm.Operation,
-	bound int64,
-	charges []Charge,
+	ctx context.Context, d *Decision, op algorithm.Operation, bound int64, charges []Charge,
 ) (granted int64, err error) {
 	if op == algorithm.Decide && g.known(ctx, op, charges, d) {
 		return 0, nil

@@ -238,6 +238,3 @@ func (g *Gate) seedFrom(ctx context.Context, c *Charge, now time.Time) error {
 	_, err = g.adjust(ctx, algorithm.AtLeast, *c, now, k)
 	return err
 }
-
-// Span is the half-open interval [From, Until). Both are zero for a quota without periods.
-type Span struct{ From, Until time.Time }

@@ -66,10 +66,7 @@ func (l *Limiter) charges(charges []Charge, key Key, n int64) []Charge {
 
 // Reserve reserves n units of each policy, for at most maxWait later. See Gate.Reserve.
 func (l *Limiter) Reserve(
-	ctx context.Context,
-	maxWait time.Duration,
-	key Key,
-	n int64,
+	ctx context.Context, maxWait time.Duration, key Key, n int64,
 ) (*Reservation, Decision, error) {
 	return l.gate.Reserve(ctx, maxWait, l.charges(nil, key, n)...)
 }

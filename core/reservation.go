@@ -38,9 +38,7 @@ type Reservation struct {
 // request may go on. All other algorithms have room now or deny. The Reservation is nil if the
 // Decision denies. The errors are those of Decide.
 func (g *Gate) Reserve(
-	ctx context.Context,
-	maxWait time.Duration,
-	charges ...Charge,
+	ctx context.Context, maxWait time.Duration, charges ...Charge,
 ) (r *Reservation, d Decision, err error) {
 	return g.reserve(ctx, maxWait, true, charges)
 }
@@ -70,8 +68,7 @@ func (g *Gate) reserve(
 // Charge is Decide with a Reservation to settle or cancel. It has no delay: a [LeakyBucket] is a
 // meter here, and a queue with Reserve. The Reservation is nil if the Decision denies.
 func (g *Gate) Charge(
-	ctx context.Context,
-	charges ...Charge,
+	ctx context.Context, charges ...Charge,
 ) (r *Reservation, d Decision, err error) {
 	if g.known(ctx, algorithm.Decide, charges, &d) {
 		return nil, d, nil
