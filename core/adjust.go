@@ -18,13 +18,12 @@ var ErrPeriod = errors.New("core: the period has passed or has not begun")
 // limit that counts units: a [Calendar], a [FixedWindow] that is not FromFirst, or a [TokenBucket]
 // with Rate 0.
 type Adjustment struct {
-	// ID identifies the adjustment among those of the key under the policy, such as the number of
-	// an invoice. It has 1 to 128 bytes. An adjustment is applied once however often it is sent, in
-	// all processes, whatever else it says. An id is remembered for 366 days, or as long as the
-	// quota's period or the raise lasts if that is longer. Set At, so that what is sent again after
-	// that is an error.
+	// ID identifies the adjustment of the key under the policy, such as the number of an invoice. It
+	// has 1 to 128 bytes. An adjustment is applied once however often it is sent, in all processes,
+	// whatever else it says. An id is remembered for 366 days, or as long as the quota's period or
+	// the raise lasts if that is longer. Set At, so that what is sent again after that is an error.
 	ID string
-	// Policy, Key and Limit are those of a Charge.
+	// Policy, Key and Limit are as in a Charge.
 	Policy *Policy
 	Key    Key
 	Limit  Algorithm

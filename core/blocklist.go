@@ -32,7 +32,7 @@ func NewBlocklist(g *Gate, p *Policy) (*Blocklist, error) {
 
 // Block blocks a key for a time, at most 25 years, or for the rest of its block if that is longer. A
 // Local policy blocks the key in this process if Redis does not answer, and the error is nil.
-// Otherwise the errors are those of Decide, and those of Redis. Gate.Reset unblocks a key: other
+// Otherwise it returns the errors of Decide, and those of Redis. Gate.Reset unblocks a key: other
 // processes remember the block for up to a second.
 func (b *Blocklist) Block(ctx context.Context, key Key, d time.Duration) error {
 	if d < time.Microsecond || d > algorithm.Longest/4 {
@@ -45,7 +45,7 @@ func (b *Blocklist) Block(ctx context.Context, key Key, d time.Duration) error {
 }
 
 // Forget forgets the strikes of a key, as after a login that succeeded. It lifts no block, and the
-// next one is as long as it would have been. The errors are those of Block.
+// next one is as long as it would have been. It returns the errors of Block.
 func (b *Blocklist) Forget(ctx context.Context, key Key) error {
 	forget := func(r *request.Request, _ *algorithm.Block) {
 		c := r.Charges[0]

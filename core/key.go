@@ -96,7 +96,7 @@ func (k Key) Parts() (parts []string) {
 	return parts
 }
 
-// String returns the key as it stands in the names of Redis keys.
+// String returns the key as the names of Redis keys hold it.
 func (k Key) String() string { return k.path }
 
 func (k Key) outermost() string { return k.path[:k.outer] }

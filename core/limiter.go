@@ -10,8 +10,8 @@ import (
 	"github.com/headgate/headgate/internal/algorithm"
 )
 
-// Limiter decides policies that share a key. Its methods are those of golang.org/x/time/rate, with
-// a key. It is immutable and safe for concurrent use.
+// Limiter decides policies that share a key. It has the methods of golang.org/x/time/rate, with a
+// key. It is immutable and safe for concurrent use.
 type Limiter struct {
 	gate     *Gate
 	policies []*Policy

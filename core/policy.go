@@ -59,13 +59,13 @@ type PolicyConfig struct {
 	// Thresholds are percentages of the limit, such as 80, 90 and 100: at most 8, between 1 and
 	// 100, in ascending order. When a key reaches one, Config.Observe receives a ThresholdEvent,
 	// once for each key, threshold and period over all processes, and again after the key's limit
-	// changes. A process that dies in between may leave it to be told again. A decision on the key
-	// finds it, admitted or denied, so a Settle for more is told with the next one. Decisions take
-	// no further round trips for it.
+	// changes. It may come again from another process if one dies in between. A decision on the key
+	// finds it, admitted or denied, so a Settle for more is reported with the next decision.
+	// Decisions take no further round trips for it.
 	//
 	// Algorithm must be a Calendar, a FixedWindow of at least a minute without FromFirst, or a
 	// TokenBucket with Rate 0, which is one period; or without state, for charges that have such a
-	// limit of their own. Nothing is told while a key has a limit of another kind, and while Redis
+	// limit of their own. No event comes while a key has a limit of another kind, or while Redis
 	// does not answer; later decisions make up for that.
 	Thresholds []int
 }
@@ -169,7 +169,7 @@ func (p *Policy) compile(a Algorithm) (*limit, error) {
 	return l, nil
 }
 
-// windows are those of a log, comparable.
+// windows is the comparable form of the windows of a SlidingLog.
 type windows struct {
 	number int
 	all    [algorithm.MaxWindows]Window
@@ -202,7 +202,7 @@ func (p *Policy) Name() string { return p.name }
 // Algorithm returns the limit of the policy.
 func (p *Policy) Algorithm() Algorithm { return p.algorithm }
 
-// Quota returns the policy's limit as clients are told it: how many units an untouched key allows
+// Quota returns the policy's limit as responses state it: how many units an untouched key allows
 // at once, and the time in which an exhausted key recovers, Never if it does not. It returns false
 // for Unlimited. Limits of single charges and keys do not change it.
 func (p *Policy) Quota() (limit int64, window time.Duration, ok bool) {
@@ -217,7 +217,7 @@ func (p *Policy) Quota() (limit int64, window time.Duration, ok bool) {
 	return limit, window, true
 }
 
-// quota returns the limit that clients are told, and its window.
+// quota returns the limit that responses state, and its window.
 func quota(l algorithm.Limit) (limit int64, window time.Duration) {
 	if log, ok := l.(*algorithm.SlidingLog); ok {
 		return log.Longest()
