@@ -18,10 +18,11 @@ var ErrPeriod = errors.New("core: the period has passed or has not begun")
 // limit that counts units: a [Calendar], a [FixedWindow] that is not FromFirst, or a [TokenBucket]
 // with Rate 0.
 type Adjustment struct {
-	// ID identifies the adjustment of the key under the policy, such as the number of an invoice. It
-	// has 1 to 128 bytes. An adjustment is applied once however often it is sent, in all processes,
-	// whatever else it says. An id is remembered for 366 days, or as long as the quota's period or
-	// the raise lasts if that is longer. Set At, so that what is sent again after that is an error.
+	// ID identifies the adjustment of the key under the policy, such as the number of an invoice.
+	// It has 1 to 128 bytes. An adjustment is applied once however often it is sent, in all
+	// processes, whatever else it says. An id is remembered for 366 days, or as long as the quota's
+	// period or the raise lasts if that is longer. Set At, so that what is sent again after that is
+	// an error.
 	ID string
 	// Policy, Key and Limit are as in a Charge.
 	Policy *Policy
@@ -143,11 +144,12 @@ func (a *Adjustment) bad(format string, args ...any) error {
 }
 
 // RaiseUsed raises what is used of the quota of c to at least that many units, whatever the Cost of
-// c, and returns how many it added. Of several calls, in any number of processes, the largest figure
-// decides, so that a ledger's figure may be sent again and again, such as after Redis has lost its
-// data. The units are charged whether they fit or not, and the next period owes nothing for them. A
-// figure below 0 or above 10^15 is an error. RaiseUsed seeds a key as PolicyConfig.Ledger does: the
-// ledger is not asked for it again in the period. See [Adjustment] for what a quota is.
+// c, and returns how many it added. Of several calls, in any number of processes, the largest
+// figure decides, so that a ledger's figure may be sent again and again, such as after Redis has
+// lost its data. The units are charged whether they fit or not, and the next period owes nothing
+// for them. A figure below 0 or above 10^15 is an error. RaiseUsed seeds a key as
+// PolicyConfig.Ledger does: the ledger is not asked for it again in the period. See [Adjustment]
+// for what a quota is.
 //
 // If at is not zero, it is the time for which the figure was read: in another period of the quota
 // the error wraps ErrPeriod. Other errors are those of Adjust.
@@ -205,8 +207,8 @@ func (g *Gate) adjust(
 	return requests[0].Verdict, err
 }
 
-// forPeriod bounds an adjustment to the period at a time, if that is not zero, and returns the quota
-// as it holds then.
+// forPeriod bounds an adjustment to the period at a time, if that is not zero, and returns the
+// quota as it holds then.
 func forPeriod(
 	k *algorithm.Adjustment, quota algorithm.Quota, op algorithm.Operation, at time.Time,
 ) (algorithm.Quota, error) {

@@ -83,8 +83,8 @@ func (b TokenBucket) compile() (compiled, error) {
 type LeakyBucket struct {
 	Rate int64         // units that leak in each period; at most 2^42
 	Per  time.Duration // the period of Rate
-	// Capacity is the number of units of a full bucket, at most 2^53 - 1. They take at most 100 years
-	// to leak.
+	// Capacity is the number of units of a full bucket, at most 2^53 - 1. They take at most 100
+	// years to leak.
 	Capacity int64
 }
 

@@ -30,8 +30,8 @@ func NewBlocklist(g *Gate, p *Policy) (*Blocklist, error) {
 	return &Blocklist{gate: g, policy: p}, nil
 }
 
-// Block blocks a key for a time, at most 25 years, or for the rest of its block if that is longer. A
-// Local policy blocks the key in this process if Redis does not answer, and the error is nil.
+// Block blocks a key for a time, at most 25 years, or for the rest of its block if that is longer.
+// A Local policy blocks the key in this process if Redis does not answer, and the error is nil.
 // Otherwise it returns the errors of Decide, and those of Redis. Gate.Reset unblocks a key: other
 // processes remember the block for up to a second.
 func (b *Blocklist) Block(ctx context.Context, key Key, d time.Duration) error {

@@ -34,9 +34,9 @@ func (g *Gate) Peek(ctx context.Context, charges ...Charge) (d Decision, err err
 	return d, err
 }
 
-// SpendUpTo spends every charge up to n times, as often as all of them fit, and returns how often that
-// was. The Decision is allowed if that is above 0, or n is 0. Its waits are those for one time.
-// With a Cost of 1 it takes n units, or as many as there are.
+// SpendUpTo spends every charge up to n times, as often as all of them fit, and returns how often
+// that was. The Decision is allowed if that is above 0, or n is 0. Its waits are those for one
+// time. With a Cost of 1 it takes n units, or as many as there are.
 func (g *Gate) SpendUpTo(
 	ctx context.Context, n int64, charges ...Charge,
 ) (granted int64, d Decision, err error) {

@@ -3,7 +3,8 @@
 // of HTTP.
 //
 //	gate := core.Must(core.NewRedis(client, core.Config{}))
-//	api := core.Must(core.NewPolicy(core.PolicyConfig{Name: "api", Algorithm: core.PerMinute(100)}))
+//	limit := core.PolicyConfig{Name: "api", Algorithm: core.PerMinute(100)}
+//	api := core.Must(core.NewPolicy(limit))
 //	bob := core.Must(core.NewKey("acme", "bob"))
 //	d, err := gate.Decide(ctx, core.Charge{Policy: api, Key: bob})
 //	if err != nil {

@@ -96,9 +96,9 @@ func (r *Reservation) shortest(gone uint32) (shortest time.Duration) {
 	return shortest
 }
 
-// renewLater renews the reservation in the background until it is settled, nothing of it is left, or
-// the Gate is closed. The timer does not keep it in memory, so that a reservation that the program
-// has dropped is not renewed for ever.
+// renewLater renews the reservation in the background until it is settled, nothing of it is left,
+// or the Gate is closed. The timer does not keep it in memory, so that a reservation that the
+// program has dropped is not renewed for ever.
 func (r *Reservation) renewLater() {
 	if r.hold.id == "" {
 		return
@@ -203,8 +203,8 @@ func (r *Reservation) end(ctx context.Context, part *unsettled) error {
 	return err
 }
 
-// settleAgain settles what could not be settled, until the holds, last renewed after since, may have
-// ended or the Gate is closed.
+// settleAgain settles what could not be settled, until the holds, last renewed after since, may
+// have ended or the Gate is closed.
 func (r *Reservation) settleAgain(open []*unsettled, since time.Time) {
 	g := r.gate
 	ends := since.Add(r.shortest(0))

@@ -32,11 +32,12 @@ type PolicyConfig struct {
 	// Shadow makes a policy that counts and never denies. It is charged if it has room and the
 	// request is admitted.
 	Shadow bool
-	// Hold is how long a Reservation keeps what it spent under the policy after it was last renewed:
-	// after that the charge has gone back, as Reservation.Cancel gives it back. A Reservation renews
-	// itself until it is settled, so a process that dies strands nothing of a budget. Decide, Allow,
-	// Wait and SpendUpTo spend for good. Zero keeps it until it is settled. It is at least a
-	// millisecond and at most 10 years, and all processes must agree on whether it is zero.
+	// Hold is how long a Reservation keeps what it spent under the policy after it was last
+	// renewed: after that the charge has gone back, as Reservation.Cancel gives it back. A
+	// Reservation renews itself until it is settled, so a process that dies strands nothing of a
+	// budget. Decide, Allow, Wait and SpendUpTo spend for good. Zero keeps it until it is settled.
+	// It is at least a millisecond and at most 10 years, and all processes must agree on whether it
+	// is zero.
 	//
 	// A hold may end before the wait of a denial is over, so that there is room earlier.
 	Hold time.Duration
@@ -52,8 +53,8 @@ type PolicyConfig struct {
 	// It is called in a goroutine of the Gate, for at most 5 s, with the values of a caller's
 	// context, and 32 times at once in a process. The decision waits for it, for at most
 	// Config.Timeout. Without a figure OnFailure decides on this policy, with a Cause that wraps
-	// ErrLedger. A process repeats a call that fails after a second at the earliest. It must end with
-	// its context: Gate.Close ends that, and waits for the call. It may call Gate.Adjust with
+	// ErrLedger. A process repeats a call that fails after a second at the earliest. It must end
+	// with its context: Gate.Close ends that, and waits for the call. It may call Gate.Adjust with
 	// raises of the key, which Redis has lost too.
 	Ledger func(ctx context.Context, key Key, period Span) (used int64, err error)
 	// Thresholds are percentages of the limit, such as 80, 90 and 100: at most 8, between 1 and
@@ -175,7 +176,8 @@ type windows struct {
 	all    [algorithm.MaxWindows]Window
 }
 
-// identity returns a comparable value that is equal for equal algorithms, or false if there is none.
+// identity returns a comparable value that is equal for equal algorithms, or false if there is
+// none.
 func identity(a Algorithm) (any, bool) {
 	log, ok := a.(SlidingLog)
 	if !ok {

@@ -10,8 +10,8 @@ import (
 )
 
 // giveBack refunds in reverse order what the requests spent and the decision does not: all of it,
-// or of an admitted SpendUpTo what is above the final bound. It is sent once, like every script. What
-// cannot be refunded stays spent, so that the others never see more than the limit.
+// or of an admitted SpendUpTo what is above the final bound. It is sent once, like every script.
+// What cannot be refunded stays spent, so that the others never see more than the limit.
 func (g *Gate) giveBack(ctx context.Context, p *inquiry, requests []request.Request, admitted bool) {
 	for i := len(requests) - 1; i >= 0; i-- {
 		give := request.Request{Op: algorithm.Give}

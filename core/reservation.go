@@ -17,11 +17,11 @@ const maxReserve = algorithm.Longest / 10
 // Reservation is spent charges that can be settled or cancelled. Reserve, Charge and Admit return
 // it. It is safe for concurrent use. The zero value and nil have nothing to settle.
 //
-// A Reservation under a PolicyConfig.Hold renews itself in the background, as a Lease does, whatever
-// becomes of the context that it was made with. So what it has spent goes back if its process dies:
-// at the latest one Hold after that. The same happens when the Gate is closed before the Reservation
-// is settled, and when the program has dropped it: once the garbage collector has found that, its
-// holds run out.
+// A Reservation under a PolicyConfig.Hold renews itself in the background, as a Lease does,
+// whatever becomes of the context that it was made with. So what it has spent goes back if its
+// process dies: at the latest one Hold after that. The same happens when the Gate is closed before
+// the Reservation is settled, and when the program has dropped it: once the garbage collector has
+// found that, its holds run out.
 type Reservation struct {
 	gate  *Gate
 	acts  time.Time // when the request may go on

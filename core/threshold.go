@@ -56,7 +56,8 @@ func newWatch(g *Gate, clock func() int64) *threshold.Watch[watched] {
 		},
 		Tell: func(s *threshold.Sighting[watched], percent int) {
 			g.tell(context.Background(), &ThresholdEvent{
-				Policy: s.Owner.policy, Key: s.Owner.key, Percent: percent, Used: s.Used, Limit: s.Limit,
+				Policy: s.Owner.policy, Key: s.Owner.key, Percent: percent,
+				Used: s.Used, Limit: s.Limit,
 			})
 		},
 		Tasks: g.tasks, Clock: clock, Pause: g.timeout,

@@ -28,8 +28,8 @@ func (w FixedWindow) compile() (compiled, error) {
 //
 // With Buckets 0 it estimates from two counters: the present window's, and the previous window's,
 // weighted by the part of it that is still covered. The estimate assumes that the previous window
-// was spent evenly. At worst it admits 2·Limit - 1 in a window. A key's windows start with its first
-// charge. Time counts in microseconds, or in longer ticks if Limit times Window exceeds 2^50
+// was spent evenly. At worst it admits 2·Limit - 1 in a window. A key's windows start with its
+// first charge. Time counts in microseconds, or in longer ticks if Limit times Window exceeds 2^50
 // microseconds.
 //
 // With 1 to 1000 Buckets it counts in that many small windows. It never admits more than Limit in a

@@ -26,8 +26,8 @@ var hashes = maphash.MakeSeed()
 
 // claim records which thresholds one decision saw reached. Two states of the period stand for each:
 // a window that begins with the claim, so that one process tells the threshold, and a mark that it
-// was told. Both have the limit and the start of the period in their names, because the limit may be
-// raised, and a claim may come after the period has ended.
+// was told. Both have the limit and the start of the period in their names, because the limit may
+// be raised, and a claim may come after the period has ended.
 type claim[O any] struct{ Sighting[O] }
 
 // settle claims the thresholds and tells those that no process has told. It reports whether another
@@ -78,8 +78,8 @@ func (c *claim[O]) limits() (claims, marks algorithm.Limit, err error) {
 	return claims, marks, err
 }
 
-// requests returns a claim and a look at the mark for each threshold. The claim comes first, so that
-// the mark tells what earlier claims have led to.
+// requests returns a claim and a look at the mark for each threshold. The claim comes first, so
+// that the mark tells what earlier claims have led to.
 func (c *claim[O]) requests(claims, marks algorithm.Limit) (all []request.Request) {
 	for i, percent := range c.Percents {
 		if c.Bits&(1<<i) != 0 {
