@@ -67,7 +67,7 @@ var imported = []struct{ name, path string }{
 	{"", "github.com/labstack/echo/v4"}, {"", "github.com/redis/go-redis/v9"},
 	{"", "github.com/redis/go-redis/v9/maintnotifications"},
 	{"", module + "/core"}, {"", module + "/keyfunc"}, {"", module + "/adapters/nethttp"}, {"", module + "/adapters/llm"},
-	{"", module + "/plans"},
+	{"", module + "/core/semaphore"}, {"", module + "/core/once"}, {"", module + "/core/bloom"}, {"", module + "/plans"},
 	{"", module + "/_examples/demo"},
 	{"chigate", module + "/adapters/chi"}, {"gingate", module + "/adapters/gin"}, {"echogate", module + "/adapters/echo"},
 	{"echov5gate", module + "/adapters/echov5"},
@@ -89,9 +89,9 @@ var (
 	readAt, paidAt                     time.Time
 	boughtBy, spentBy                  func(ctx context.Context, tenant string) (int64, error)
 	acme, key, tenant, user            core.Key
-	streams                            *core.Semaphore
-	mutex                              *core.Mutex
-	lease                              *core.Lease
+	streams                            *semaphore.Semaphore
+	mutex                              *semaphore.Mutex
+	lease                              *semaphore.Lease
 	reservation                        *core.Reservation
 	limiter                            *core.Limiter
 	next                               http.Handler

@@ -54,7 +54,7 @@ var floors = []struct {
 }
 
 // testOnly may import anything, because only tests import them.
-var testOnly = []string{"internal/redistest"}
+var testOnly = []string{"internal/redistest", "internal/gatetest"}
 
 func TestImportsOnlyGoDown(t *testing.T) {
 	cmd := exec.Command("go", "list", "-json=ImportPath,Imports", "./...")

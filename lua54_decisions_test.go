@@ -17,6 +17,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/semaphore"
 )
 
 // clockHook runs the scripts of a Gate with an injected clock on miniredis and records their calls.
@@ -186,13 +187,13 @@ func operations(c scriptCall) (names []string) {
 type decisions struct {
 	*testing.T
 	*clockHook
-	rng       *rand.Rand
-	gate      *core.Gate
-	semaphore *core.Semaphore
-	policies  []*core.Policy
-	quotas    []*core.Policy // some of the policies
-	bursts    []*core.Policy // for requests that share a round trip
-	held      []reserved
+	rng      *rand.Rand
+	gate     *core.Gate
+	slots    *semaphore.Semaphore
+	policies []*core.Policy
+	quotas   []*core.Policy // some of the policies
+	bursts   []*core.Policy // for requests that share a round trip
+	held     []reserved
 }
 
 type reserved struct {
@@ -219,11 +220,11 @@ func newDecisions(t *testing.T) *decisions {
 	}
 	// The context has ended then, so Close releases the slots that are still held.
 	t.Cleanup(func() { _ = gate.Close(t.Context()) })
-	semaphore, err := core.NewSemaphore(gate, core.SemaphoreConfig{Name: "slots"})
+	slots, err := semaphore.New(gate, semaphore.Config{Name: "slots"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &decisions{T: t, clockHook: h, rng: seededRand(t), gate: gate, semaphore: semaphore}
+	d := &decisions{T: t, clockHook: h, rng: seededRand(t), gate: gate, slots: slots}
 	for i, algorithm := range []core.Algorithm{
 		core.PerSecond(10), core.TokenBucket{Rate: 7, Per: time.Second, Burst: 9},
 		core.TokenBucket{Burst: 1_000_000}, core.LeakyBucket{Rate: 3, Per: time.Second, Capacity: 20},
@@ -341,11 +342,11 @@ func (d *decisions) step(i int) {
 		}
 		d.must(r.Settle(ctx, actual[:r.charges]...))
 	case n < 11:
-		ask := core.SlotRequest{Levels: []core.Level{{Key: d.key("s"), Limit: 2}}}
-		l, _, err := d.semaphore.TryAdmit(ctx, ask, charges...)
+		ask := semaphore.Request{Caps: []semaphore.Cap{{Key: d.key("s"), Limit: 2}}}
+		l, _, err := d.slots.Admit(ctx, ask, charges...)
 		if l != nil && rng.IntN(2) == 0 {
 			d.must(l.Release(ctx))
-		} else if l == nil && !errors.Is(err, core.ErrFull) {
+		} else if l == nil && !errors.Is(err, semaphore.ErrFull) {
 			d.must(err)
 		}
 	case n < 12:

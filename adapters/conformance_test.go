@@ -20,6 +20,7 @@ import (
 	"github.com/headgate/headgate/adapters/llm"
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/semaphore"
 	"github.com/headgate/headgate/keyfunc"
 )
 
@@ -403,7 +404,7 @@ func settle(how func(*http.Request, int, int64) int64) func(*fixture, *nethttp.C
 
 // streams caps each client at one concurrent request.
 func streams(f *fixture, cfg *nethttp.Config) {
-	s, err := core.NewSemaphore(f.gate, core.SemaphoreConfig{Name: "streams"})
+	s, err := semaphore.New(f.gate, semaphore.Config{Name: "streams"})
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -21,10 +21,11 @@ import (
 	gingate "github.com/headgate/headgate/adapters/gin"
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/semaphore"
 )
 
 // free waits until no slot is held. A handler may return after its client has the response.
-func (f *fixture) free(s *core.Semaphore) {
+func (f *fixture) free(s *semaphore.Semaphore) {
 	f.t.Helper()
 	key, err := core.NewKey("127.0.0.1")
 	if err != nil {

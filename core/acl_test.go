@@ -1,7 +1,6 @@
 package core_test
 
 import (
-	"errors"
 	"os"
 	"regexp"
 	"strings"
@@ -11,6 +10,10 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/bloom"
+	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/hub"
+	"github.com/headgate/headgate/internal/lease"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -39,11 +42,13 @@ func TestDocumentedPermissions(t *testing.T) {
 	if err := g.Ping(t.Context()); err != nil {
 		t.Error(err)
 	}
-	sem := semaphore(t, g, core.SemaphoreConfig{TTL: time.Hour})
-	tenant, user := core.Level{Key: newKey(t, "k"), Limit: 2}, core.Level{Key: newKey(t, "k", "u"), Limit: 1}
+	sem := newSemaphore(t, g, semaphore.Config{TTL: time.Hour})
+	tenant, user := semaphore.Cap{Key: newKey(t, "k"), Limit: 2}, semaphore.Cap{Key: newKey(t, "k", "u"), Limit: 1}
 	first := acquire(t, sem, tenant, user)
 	second := enqueue(t, sem, tenant, user)
-	waitSubscribed(t, s)
+	eventually(t, "the Gate has subscribed", func() bool {
+		return len(admin.PubSubChannels(t.Context(), "*").Val()) > 0
+	})
 	release(t, first)
 	l := <-second
 	if err := l.Extend(t.Context()); err != nil {
@@ -58,12 +63,16 @@ func TestDocumentedPermissions(t *testing.T) {
 	}
 	<-l.Lost()
 	release(t, l)
-	brief := semaphore(t, g, core.SemaphoreConfig{Name: "brief", TTL: time.Second})
-	if _, err := brief.Enqueue(t.Context(), core.SlotRequest{Levels: []core.Level{user}}); err != nil {
+	brief := newSemaphore(t, g, semaphore.Config{Name: "brief", TTL: time.Second})
+	dead := lease.Request{
+		ID: "dead", Lease: time.Second.Microseconds(), Metadata: "-",
+		Levels: []lease.Level{{Node: user.Key.String(), Limit: 1, Weight: 1}},
+	}
+	if _, err := hub.Of(g).Leases.Acquire(t.Context(), "hg:{k}:brief:se5", dead); err != nil {
 		t.Fatal(err)
 	}
 	release(t, <-enqueue(t, brief, user)) // acquired after the enqueued holder has expired
-	paid, _, err := sem.TryAdmit(t.Context(), core.SlotRequest{Levels: []core.Level{tenant}}, core.Charge{Policy: limited(t, "p", frozen(1)), Key: user.Key, Cost: 1})
+	paid, _, err := sem.Admit(t.Context(), semaphore.Request{Caps: []semaphore.Cap{tenant}}, core.Charge{Policy: limited(t, "p", frozen(1)), Key: user.Key, Cost: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,11 +93,14 @@ func TestDocumentedPermissions(t *testing.T) {
 	three := []core.Charge{{Policy: limited(t, "p", frozen(9)), Key: user.Key, Cost: 1}, {Policy: limited(t, "q", frozen(9)), Key: user.Key, Cost: 1}, {Policy: moved, Key: user.Key, Cost: 1}}
 	decide(t, g, three...)
 	before := decide(t, g, three...)
-	f := newFilter(t, g, core.FilterConfig{Name: "f", Items: 10, FalsePositives: 0.01, Window: time.Hour})
+	f, err := bloom.New(g, bloom.Config{Name: "f", Items: 10, FalsePositives: 0.01, Window: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := f.Add(t.Context(), "a"); err != nil {
 		t.Error(err)
 	}
-	if found, err := f.Test(t.Context(), "a"); !found || err != nil {
+	if found, err := f.Test(t.Context(), "a"); err != nil || !found[0] {
 		t.Error(err)
 	}
 	if _, err := f.Stats(t.Context()); err != nil {
@@ -126,34 +138,5 @@ func TestDocumentedPermissions(t *testing.T) {
 	}
 	for range 3 {
 		decide(t, g, three[2])
-	}
-}
-
-// A user that may not use a command of the semaphores' scripts is refused, and the slot that it got
-// without that command stays taken.
-func TestForbiddenCommandKeepsSlot(t *testing.T) {
-	s := redistest.Start(t)
-	admin := s.Client(t)
-	for _, command := range []string{"hset", "zadd", "pexpire"} {
-		t.Run(command, func(t *testing.T) {
-			do(t, admin, "ACL", "SETUSER", command, "on", ">secret", "~*", "&*", "+@all", "-"+command)
-			client := s.Client(t, func(o *redis.Options) { o.Username, o.Password = command, "secret" })
-			g := redisGate(t, client, core.Config{})
-			sem := semaphore(t, g, core.SemaphoreConfig{Name: command, TTL: time.Hour, OnFailure: core.FailClosed})
-			ask := core.SlotRequest{Levels: []core.Level{{Key: newKey(t, "k"), Limit: 1}}}
-			l, err := sem.TryAcquire(t.Context(), ask)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for range 3 {
-				if _, err := sem.TryAcquire(t.Context(), ask); !errors.Is(err, core.ErrMisconfigured) {
-					t.Error(err)
-				}
-			}
-			if err := l.Extend(t.Context()); err != nil {
-				t.Error(err)
-			}
-			release(t, l)
-		})
 	}
 }

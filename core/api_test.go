@@ -140,13 +140,11 @@ func TestWaitForAFullQueue(t *testing.T) {
 func TestEnumerationsHaveNames(t *testing.T) {
 	for _, values := range [][]fmt.Stringer{
 		{core.FailLocal, core.FailOpen, core.FailClosed, core.FailureMode(9)},
-		{core.CancelOnLoss, core.AdoptOnLoss, core.NotifyOnLoss, core.LossPolicy(9)},
 		{core.TopologyAuto, core.TopologyOneServer, core.TopologyCluster, core.Topology(9)},
 		{core.PeriodMinute, core.PeriodHour, core.PeriodDay, core.PeriodWeek, core.PeriodMonth, core.PeriodYear, core.Period(9)},
 		{core.UnitRequests, core.UnitTokens, core.UnitInputTokens, core.UnitOutputTokens, core.UnitMicroDollars, core.Unit(9)},
 		{core.SourceNone, core.SourceRedis, core.SourceMemory, core.SourceOpen, core.SourceLocal, core.SourceClosed, core.SourceCache},
 		{core.OpDecide, core.OpScriptMissing, core.Op(99)},
-		{core.LeaseReleased, core.LeaseLost, core.LeaseAdopted, core.LeaseEvicted, core.LeaseChange(9)},
 	} {
 		seen := make(map[string]bool)
 		for _, v := range values {
@@ -171,18 +169,11 @@ func (e *events) observe(_ context.Context, event core.Event) {
 	e.all = append(e.all, kept(event))
 }
 
-// kept returns a copy of an event of slots or decisions, which are used again.
+// kept returns a copy of a decision's event, which is used again.
 func kept(e core.Event) core.Event {
-	switch e := e.(type) {
-	case *core.DecisionEvent:
+	if e, ok := e.(*core.DecisionEvent); ok {
 		c := *e
 		c.Charges = slices.Clone(e.Charges)
-		return &c
-	case *core.AcquireEvent:
-		c := *e
-		return &c
-	case *core.LeaseEvent:
-		c := *e
 		return &c
 	}
 	return e
@@ -201,65 +192,6 @@ func (e *events) wait(t *testing.T, name fmt.Stringer) core.Event {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.all[i]
-}
-
-func TestEventsOfSlots(t *testing.T) {
-	check := func(t *testing.T, open func(core.Config) *core.Gate) {
-		var e events
-		g := open(core.Config{Observe: e.observe})
-		s := semaphore(t, g, core.SemaphoreConfig{})
-		level := core.Level{Key: newKey(t, "k"), Limit: 1}
-		l := acquire(t, s, level)
-		if _, err := s.TryAcquire(t.Context(), core.SlotRequest{Levels: []core.Level{level}}); !errors.Is(err, core.ErrFull) {
-			t.Fatal(err)
-		}
-		e.mu.Lock()
-		var told []*core.AcquireEvent
-		for _, e := range e.all {
-			if e, ok := e.(*core.AcquireEvent); ok {
-				told = append(told, e)
-			}
-		}
-		e.mu.Unlock()
-		first, second := told[0], told[1]
-		if first.Semaphore != s || first.Err != nil || first.Full != nil {
-			t.Errorf("acquired: %+v", first)
-		}
-		if second.Err != nil || second.Full == nil {
-			t.Errorf("full: %+v", second)
-		}
-		if err := l.Release(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if released := e.wait(t, core.LeaseReleased).(*core.LeaseEvent); released.Semaphore != s || released.Err != nil {
-			t.Errorf("released: %+v", released)
-		}
-		acquire(t, s, level)
-		holders, _, err := s.Holders(t.Context(), level.Key)
-		if err != nil || len(holders) != 1 {
-			t.Fatal(holders, err)
-		}
-		if n, err := s.Evict(t.Context(), level.Key, holders[0].ID); n != 1 || err != nil {
-			t.Fatal(n, err)
-		}
-		if evicted := e.wait(t, core.LeaseEvicted).(*core.LeaseEvent); evicted.Semaphore != s || !errors.Is(evicted.Err, core.ErrLeaseLost) {
-			t.Errorf("evicted: %+v", evicted)
-		}
-		l = acquire(t, s, level)
-		l.Expire()
-		if lost := e.wait(t, core.LeaseLost).(*core.LeaseEvent); lost.Semaphore != s || !errors.Is(lost.Err, core.ErrLeaseLost) {
-			t.Errorf("lost: %+v", lost)
-		}
-	}
-	t.Run("memory", func(t *testing.T) {
-		check(t, func(cfg core.Config) *core.Gate { return memoryGate(t, cfg) })
-	})
-	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		check(t, func(cfg core.Config) *core.Gate {
-			cfg.Prefix = s.Prefix
-			return redisGate(t, s.Client(t), cfg)
-		})
-	})
 }
 
 // An outage is an event with its cause. A server that has lost a script is one too.

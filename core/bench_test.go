@@ -2,13 +2,13 @@ package core_test
 
 import (
 	"context"
-	"slices"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -50,7 +50,7 @@ func BenchmarkDecide(b *testing.B) {
 				b.Fatal(err)
 			}
 		}
-		ratio := paired(call, ping(b, client))
+		ratio := gatetest.Paired(call, ping(b, client))
 		for b.Loop() {
 			call()
 		}
@@ -78,7 +78,7 @@ func BenchmarkDecide(b *testing.B) {
 					b.Fatal(err, d.Cause)
 				}
 			}
-			ratio := paired(decide, ping(b, client))
+			ratio := gatetest.Paired(decide, ping(b, client))
 			b.ReportAllocs()
 			for b.Loop() {
 				decide()
@@ -101,28 +101,4 @@ func BenchmarkDecide(b *testing.B) {
 			}
 		})
 	}
-}
-
-// paired returns the median over several rounds of the time of f divided by that of g. It measures
-// g just before and just after f. A block is long enough to settle: the cost of a call depends on
-// whether the processors were asleep before it, and so on what ran before.
-func paired(f, g func()) float64 {
-	block := func(f func()) float64 {
-		start, calls := time.Now(), 0
-		for ; time.Since(start) < 500*time.Millisecond; calls++ {
-			f()
-		}
-		return float64(time.Since(start)) / float64(calls)
-	}
-	block(f)
-	ratios := make([]float64, 7)
-	before := block(g)
-	for i := range ratios {
-		own := block(f)
-		after := block(g)
-		ratios[i] = 2 * own / (before + after)
-		before = after
-	}
-	slices.Sort(ratios)
-	return ratios[len(ratios)/2]
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -166,7 +167,7 @@ func BenchmarkCharges(b *testing.B) {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			several := call(all[:n])
 			several()
-			ratio := paired(several, one)
+			ratio := gatetest.Paired(several, one)
 			measure(b, client, several)
 			b.ReportMetric(ratio, "xOne")
 		})

@@ -2,35 +2,15 @@ package core_test
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
 )
-
-// onNodes returns keys whose hash slots lie on these nodes of a cluster.
-func onNodes(t *testing.T, client *redis.ClusterClient, nodes ...*redistest.Server) []core.Key {
-	t.Helper()
-	keys := make([]core.Key, len(nodes))
-	for i, n := range nodes {
-		for j := 0; ; j++ {
-			k := newKey(t, fmt.Sprintf("tenant%d", j))
-			m, err := client.MasterForKey(t.Context(), k.String())
-			if err != nil {
-				t.Fatal(err)
-			}
-			if m.Options().Addr == n.Addr {
-				keys[i] = k
-				break
-			}
-		}
-	}
-	return keys
-}
 
 func TestChargesAcrossClusterNodes(t *testing.T) {
 	cluster := redistest.StartCluster(t, 3)
@@ -44,7 +24,7 @@ func TestChargesAcrossClusterNodes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			client, prefix := cluster.Client(t, change), name
-			keys := onNodes(t, client, cluster.Nodes...)
+			keys := gatetest.OnNodes(t, client, cluster.Nodes...)
 			var events []core.ReservationEvent
 			var mu sync.Mutex
 			observe := func(_ context.Context, e core.Event) {
@@ -94,8 +74,8 @@ func TestChargesAcrossClusterNodes(t *testing.T) {
 					second := core.Charge{
 						Policy: newPolicy(t, core.PolicyConfig{Name: "second-" + m.name, Algorithm: frozen(100), OnFailure: m.mode}), Key: keys[1], Cost: 2,
 					}
-					viaRedis(t, g, first)
-					viaRedis(t, g, second)
+					gatetest.ViaRedis(t, g, first)
+					gatetest.ViaRedis(t, g, second)
 					again := redisGate(t, client, core.Config{Prefix: prefix})
 					if d := decide(t, again, first, second); !d.Allowed {
 						t.Fatal(show(d))

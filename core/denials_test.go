@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/semaphore"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -77,7 +78,7 @@ func TestCachedDenialTakesNoRoundTrip(t *testing.T) {
 		if split {
 			g.SplitByOutermost()
 		}
-		streams := semaphore(t, g, core.SemaphoreConfig{})
+		streams := newSemaphore(t, g, semaphore.Config{})
 		for _, l := range limitsOfTen {
 			key, other := newKey(t, l.name, fmt.Sprint(split)), newKey(t, l.name+" other", fmt.Sprint(split))
 			charges := []core.Charge{
@@ -98,7 +99,7 @@ func TestCachedDenialTakesNoRoundTrip(t *testing.T) {
 			for range 20 {
 				d := decide(t, g, charges...)
 				r, charged, err := g.Charge(ctx, charges...)
-				lease, admitted, err2 := streams.TryAdmit(ctx, core.SlotRequest{Levels: []core.Level{{Key: key, Limit: 1}}}, charges...)
+				lease, admitted, err2 := streams.Admit(ctx, semaphore.Request{Caps: []semaphore.Cap{{Key: key, Limit: 1}}}, charges...)
 				if r != nil || lease != nil || err != nil || err2 != nil {
 					t.Fatal(r, lease, err, err2)
 				}

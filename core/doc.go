@@ -23,8 +23,8 @@
 // caller waits for. A [Limiter] has the methods of golang.org/x/time/rate for policies on one key.
 // The page docs/limits.md says what each algorithm promises, keeps and costs.
 //
-// A [Semaphore] caps how many holders run at a time. Each holder has a [Lease], which is renewed in
-// the background and ends with its process. A [Mutex] is a semaphore of one slot.
+// Beside this package, core/semaphore caps how many holders run at a time, core/once lets work be
+// done once for each key, and core/bloom keeps sets that take few bits for each item.
 //
 // # Time and numbers
 //

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/once"
 )
 
 // Three failed logins within ten minutes block a user for an hour.
@@ -47,7 +48,7 @@ func ExampleOnce() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	events, err := core.NewOnce(gate, core.OnceConfig{Name: "events", Window: 24 * time.Hour})
+	events, err := once.New(gate, once.Config{Name: "events", Window: 24 * time.Hour})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -60,7 +61,7 @@ func ExampleOnce() {
 			fmt.Println("handled")
 			return nil
 		})
-		if errors.Is(err, core.ErrDone) {
+		if errors.Is(err, once.ErrDone) {
 			fmt.Println("done already")
 		} else if err != nil {
 			log.Fatal(err)

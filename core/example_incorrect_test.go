@@ -2,7 +2,6 @@ package core_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log"
 	"time"
@@ -74,79 +73,6 @@ func ExampleGate_Decide_incorrectOneByOne() {
 	}
 	fmt.Println(served, "served,", d.At(0).Used, "spent")
 	// Output: 3 served, 10 spent
-}
-
-// Do not go on after ErrFull. The lease is nil, and its context is the background context, so the
-// work runs uncapped and does not end with the request. Return in the branch of the error.
-func ExampleSemaphore_Acquire_incorrect() {
-	gate, err := core.NewMemory(core.Config{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	streams, err := core.NewSemaphore(gate, core.SemaphoreConfig{Name: "streams"})
-	if err != nil {
-		log.Fatal(err)
-	}
-	user, err := core.NewKey("user-1")
-	if err != nil {
-		log.Fatal(err)
-	}
-	running := 0
-	work := func(context.Context) { running++ }
-	for range 3 {
-		ctx := context.Background()
-		lease, err := streams.Acquire(ctx, core.SlotRequest{
-			Levels: []core.Level{{Key: user, Limit: 1}}, MaxWait: time.Millisecond,
-		})
-		if errors.Is(err, core.ErrFull) {
-			fmt.Println("full") // wrong: nothing returns here
-		}
-		defer func() { _ = lease.Release(ctx) }() // on failure the lease ends
-		work(lease.Context())
-	}
-	fmt.Println(running, "running, with a limit of 1")
-	// Output:
-	// full
-	// full
-	// 3 running, with a limit of 1
-}
-
-// Do not work with the context of the request while a lease is held. Only the context of the lease
-// ends when the lease is lost, for example because an operator evicted its holder.
-func ExampleLease_Context_incorrect() {
-	gate, err := core.NewMemory(core.Config{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	streams, err := core.NewSemaphore(gate, core.SemaphoreConfig{Name: "streams"})
-	if err != nil {
-		log.Fatal(err)
-	}
-	user, err := core.NewKey("user-1")
-	if err != nil {
-		log.Fatal(err)
-	}
-	ctx := context.Background()
-	slot := core.SlotRequest{Levels: []core.Level{{Key: user, Limit: 1}}}
-	lease, err := streams.Acquire(ctx, slot)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer func() { _ = lease.Release(ctx) }() // on failure the lease ends
-
-	holders, _, err := streams.Holders(ctx, user)
-	if err != nil {
-		log.Fatal(err)
-	}
-	if _, err := streams.Evict(ctx, user, holders[0].ID); err != nil {
-		log.Fatal(err)
-	}
-	<-lease.Lost()
-	fmt.Println("request:", ctx.Err()) // wrong: the work goes on without a slot
-	fmt.Println("lease:", context.Cause(lease.Context()))
-	// Output:
-	// request: <nil>
-	// lease: core: the lease is lost
 }
 
 // Do not act at once on a reservation for later. Wait for Delay, or reserve with a maxWait of 0.

@@ -43,28 +43,3 @@ func ExampleGate_Peek() {
 	// requests 1 of 100
 	// tokens 350 of 10000
 }
-
-func ExampleSemaphore_Usage() {
-	ctx := context.Background()
-	gate, err := core.NewMemory(core.Config{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	streams, err := core.NewSemaphore(gate, core.SemaphoreConfig{Name: "streams"})
-	if err != nil {
-		log.Fatal(err)
-	}
-	user, err := core.NewKey("acme", "ann")
-	if err != nil {
-		log.Fatal(err)
-	}
-	err = streams.Do(ctx, user, 3, func(context.Context) error {
-		used, err := streams.Usage(ctx, user)
-		fmt.Println(used[0], "of 3")
-		return err
-	})
-	if err != nil {
-		log.Fatal(err)
-	}
-	// Output: 1 of 3
-}

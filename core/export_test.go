@@ -35,8 +35,8 @@ func (g *Gate) restore(change func(*redisstore.Config)) {
 	cfg := g.store.(*redisstore.Store).Config
 	change(&cfg)
 	s := redisstore.New(cfg)
-	g.store, g.answers = s, s.Servers.Answers
-	g.leases, g.filters = redisstore.NewLeases(s), redisstore.NewFilters(s)
+	g.store, g.lent.Answers = s, s.Servers.Answers
+	g.lent.Leases, g.lent.Filters = redisstore.NewLeases(s), redisstore.NewFilters(s)
 }
 
 // NumberHolds makes the Gate count the ids of its holds, so that two Gates have the same.
@@ -155,35 +155,6 @@ func (r *Reservation) Renew() (gone uint32, err error) {
 
 // Charges returns how many charges a reservation has.
 func (r *Reservation) Charges() int { return len(r.place) }
-
-// Until returns when this process gives up a lease that is not renewed.
-func (l *Lease) Until() time.Time { return l.holding.Until() }
-
-// Expire makes a lease end for this process.
-func (l *Lease) Expire() { l.holding.Expire() }
-
-// Enqueue asks for a slot once and does not wait. A request without a slot stays queued for one
-// TTL.
-func (s *Semaphore) Enqueue(ctx context.Context, ask SlotRequest) (id string, err error) {
-	q, err := s.request(ask, 1_000_000)
-	if err != nil {
-		return "", err
-	}
-	_, err = s.gate.leases.Acquire(ctx, s.scope(ask.Levels[0].Key), q)
-	return q.ID, err
-}
-
-// Leave withdraws the request that Enqueue made.
-func (s *Semaphore) Leave(ctx context.Context, key Key, id string) error {
-	_, err := s.gate.leases.Release(ctx, s.scope(key), []string{id})
-	return err
-}
-
-// Drop makes the store of a Gate forget a lease, and notifies nobody.
-func Drop(g *Gate, s *Semaphore, key Key, id string) (int, error) {
-	was, err := g.leases.Release(context.Background(), s.scope(key), []string{id})
-	return len(was), err
-}
 
 // PeekAndDecide peeks at a charge and decides another one, in one round trip. It reports which of the
 // two were denied.
@@ -335,6 +306,3 @@ func orderShared(requests []request.Request) (order []int, merged int) {
 
 // Is reports whether the request is for this operation.
 func (r *ScriptRequest) Is(op string) bool { return r.request.Op == algorithm.Operation(op) }
-
-// Lost returns a channel that is closed when the lease of the Attempt is lost.
-func (a *Attempt) Lost() <-chan struct{} { return a.lease.Lost() }

@@ -10,6 +10,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/bloom"
+	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -36,23 +39,6 @@ func warm(t *testing.T, client *redis.Client) {
 		defer conn.Close()
 		if err := conn.Ping(context.Background()).Err(); err != nil {
 			t.Error(err)
-		}
-	}
-}
-
-// viaRedis peeks until Redis decides again. It waits for a circuit to close, so only a generous
-// context ends it.
-func viaRedis(t *testing.T, g *core.Gate, c core.Charge) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	for {
-		d, err := g.Peek(ctx, c)
-		if err != nil {
-			t.Fatalf("Redis never decided again: %v, last source %v: %v", err, d.Source, d.Cause)
-		}
-		if d.Source == core.SourceRedis {
-			return
 		}
 	}
 }
@@ -97,7 +83,7 @@ func TestFailureModesOnStoppedServer(t *testing.T) {
 					g := redisGate(t, client, core.Config{Timeout: timeout})
 					p := newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: frozen(10), OnFailure: m.mode})
 					c := core.Charge{Policy: p, Key: newKey(t, "k"), Cost: 1}
-					viaRedis(t, g, c)
+					gatetest.ViaRedis(t, g, c)
 					patient := redisGate(t, s.Client(t), core.Config{})
 					decide(t, patient, c)
 					warm(t, client)
@@ -122,7 +108,7 @@ func TestFailureModesOnStoppedServer(t *testing.T) {
 					if n := s.Calls(t, "evalsha", "eval") - calls; n > 3 { // two of them by a probe
 						t.Errorf("the script was sent %d times", n)
 					}
-					viaRedis(t, g, c)
+					gatetest.ViaRedis(t, g, c)
 					if d := peek(t, patient, c); d.At(0).Used > 2 {
 						t.Errorf("the charge was spent more than once: %s", show(d))
 					}
@@ -163,7 +149,7 @@ func TestCallersDeadlinesOpenTheCircuit(t *testing.T) {
 	client := s.Client(t)
 	g := redisGate(t, client, core.Config{Timeout: 2 * shortTimeout})
 	c := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: frozen(100), OnFailure: core.FailOpen}), Key: newKey(t, "k"), Cost: 1}
-	viaRedis(t, g, c)
+	gatetest.ViaRedis(t, g, c)
 	warm(t, client)
 	s.Stop()
 	for {
@@ -187,7 +173,7 @@ func TestShortDeadlinesDetectTheOutage(t *testing.T) {
 	client := s.Client(t)
 	g := redisGate(t, client, core.Config{Timeout: shortTimeout})
 	c := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: frozen(100), OnFailure: core.FailOpen}), Key: newKey(t, "k"), Cost: 1}
-	viaRedis(t, g, c)
+	gatetest.ViaRedis(t, g, c)
 	warm(t, client)
 	s.Stop()
 	for {
@@ -202,7 +188,7 @@ func TestShortDeadlinesDetectTheOutage(t *testing.T) {
 		}
 	}
 	s.Continue()
-	viaRedis(t, g, c)
+	gatetest.ViaRedis(t, g, c)
 }
 
 // A Redis that answers PING but does not write is down.
@@ -211,7 +197,7 @@ func TestPausedWritesAreAnOutage(t *testing.T) {
 	client, admin := s.Client(t), s.Client(t)
 	g := redisGate(t, client, core.Config{Timeout: shortTimeout})
 	c := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: frozen(100), OnFailure: core.FailOpen}), Key: newKey(t, "k"), Cost: 1}
-	viaRedis(t, g, c)
+	gatetest.ViaRedis(t, g, c)
 	if err := admin.Do(t.Context(), "CLIENT", "PAUSE", 600_000, "WRITE").Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -231,7 +217,7 @@ func TestPausedWritesAreAnOutage(t *testing.T) {
 	if err := admin.Do(t.Context(), "CLIENT", "UNPAUSE").Err(); err != nil {
 		t.Fatal(err)
 	}
-	viaRedis(t, g, c)
+	gatetest.ViaRedis(t, g, c)
 }
 
 func TestFailureModesOnKilledServer(t *testing.T) {
@@ -300,7 +286,7 @@ func TestFailureModesOnKilledServer(t *testing.T) {
 	failed(core.SourceLocal, true, local) // the local share was reset
 
 	s.Restart()
-	viaRedis(t, g, local)
+	gatetest.ViaRedis(t, g, local)
 	if d := decide(t, g, local); d.At(0).Used != 1 || d.At(0).Limit != 10 {
 		t.Errorf("local charges reached Redis: %s", show(d))
 	}
@@ -314,7 +300,7 @@ func TestCloseDuringOutage(t *testing.T) {
 	s := redistest.Start(t)
 	g := redisGate(t, s.Client(t), core.Config{Timeout: shortTimeout})
 	c := core.Charge{Policy: limited(t, "p", frozen(1_000_000)), Key: newKey(t, "k"), Cost: 1}
-	viaRedis(t, g, c)
+	gatetest.ViaRedis(t, g, c)
 	s.Stop()
 	var wg sync.WaitGroup
 	for range 8 {
@@ -349,8 +335,11 @@ func TestCancelledContextAsksNothing(t *testing.T) {
 	s := redistest.Start(t)
 	g := redisGate(t, s.Client(t), core.Config{})
 	key := newKey(t, "k")
-	f := newFilter(t, g, core.FilterConfig{Name: "f", Items: 10, FalsePositives: 0.01})
-	sem := semaphore(t, g, core.SemaphoreConfig{})
+	f, err := bloom.New(g, bloom.Config{Name: "f", Items: 10, FalsePositives: 0.01})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sem := newSemaphore(t, g, semaphore.Config{})
 	decide(t, g, core.Charge{Policy: limited(t, "q", frozen(10)), Key: key, Cost: 1}) // the server is known to be quick
 	calls := s.Calls(t, "evalsha", "eval")
 	ctx, cancel := context.WithCancel(t.Context())

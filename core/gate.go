@@ -2,6 +2,7 @@ package core
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/internal/breaker"
+	"github.com/headgate/headgate/internal/hub"
 	"github.com/headgate/headgate/internal/keeper"
 	"github.com/headgate/headgate/internal/memstore"
 	"github.com/headgate/headgate/internal/request"
@@ -35,11 +37,7 @@ type Gate struct {
 
 	thresholds *threshold.Watch[watched] // sees nothing unless somebody observes
 
-	filters             request.FilterStore
-	leases, localLeases request.LeaseStore // these are the same in memory
-	keeper              *keeper.Keeper
-	// answers reports whether the server of an outermost part is asked.
-	answers func(ctx context.Context, outermost string) bool
+	lent hub.Hub // to the packages of semaphores, Once and filters
 
 	ledgers *ledgers
 	holdID  func() string
@@ -60,9 +58,9 @@ func NewMemory(cfg Config) (*Gate, error) {
 	g.store, g.source = g.local, SourceMemory
 	g.bound = unbounded
 	g.ping = func(context.Context) error { return nil }
-	g.answers = func(context.Context, string) bool { return true }
-	g.filters = memstore.NewFilters(clock)
-	g.keep(nil, clock, nil)
+	g.lent.Answers = func(context.Context, string) bool { return true }
+	g.lent.Filters = memstore.NewFilters(clock)
+	g.lend(nil, clock, nil)
 	return g, nil
 }
 
@@ -82,17 +80,23 @@ func newGate(cfg Config) *Gate {
 	return g
 }
 
-// keep sets up the leases: in a store, or in memory if that is nil.
-func (g *Gate) keep(client redis.UniversalClient, clock func() int64, leases request.LeaseStore) {
-	g.keeper = keeper.New(keeper.Config{
-		Client: client, Prefix: g.prefix, ID: newID(), Tasks: g.tasks,
-		Lost: ErrLeaseLost, Closed: ErrClosed, Notify: notice,
+// lend sets up what the Gate lends, with the leases in a store, or in memory if that is nil.
+func (g *Gate) lend(client redis.UniversalClient, clock func() int64, leases request.LeaseStore) {
+	h := &g.lent
+	h.Prefix, h.Replicas, h.Tasks, h.Closed = g.prefix, g.replicas, g.tasks, g.isClosed
+	if g.observe != nil {
+		h.Observe = func(ctx context.Context, e hub.Event) { g.observe(ctx, e) }
+	}
+	h.Keeper = keeper.New(keeper.Config{
+		Client: client, Prefix: g.prefix, ID: newID(), Tasks: g.tasks, Closed: ErrClosed,
 	})
-	g.localLeases = memstore.NewLeases(clock, g.keeper.Tell)
-	if g.leases = leases; leases == nil {
-		g.leases = g.localLeases
+	h.LocalLeases = memstore.NewLeases(clock, h.Keeper.Tell)
+	if h.Leases = leases; leases == nil {
+		h.Leases = h.LocalLeases
 	}
 }
+
+func newID() string { return rand.Text() }
 
 // Reset forgets what was spent on the states of the charges, in Redis and in this process, whatever
 // their costs. What Adjust has raised stays. A state belongs to a key, a policy and an algorithm.
@@ -146,7 +150,7 @@ func (g *Gate) Close(ctx context.Context) error {
 		return nil
 	}
 	g.ledgers.close() // their figures could not be written any more
-	err := g.keeper.Close(ctx)
+	err := g.lent.Keeper.Close(ctx)
 	g.tasks.Stop()
 	if err = errors.Join(err, g.tasks.Wait(ctx)); err != nil {
 		return fmt.Errorf("core: close: %w", err)

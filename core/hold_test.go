@@ -255,30 +255,6 @@ func TestReservationOfClosedGateExpires(t *testing.T) {
 	})
 }
 
-// A slot keeps what was spent with it, and so does its reservation after the slot is released.
-func TestSlotKeepsItsReservation(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := memoryGate(t, core.Config{})
-		p, key := heldFor(t, 3*time.Second), newKey(t, "k")
-		s := semaphore(t, g, core.SemaphoreConfig{TTL: 10 * time.Second})
-		ask := core.SlotRequest{Levels: []core.Level{{Key: key, Limit: 1}}}
-		l, d, err := s.TryAdmit(t.Context(), ask, core.Charge{Policy: p, Key: key, Cost: 4})
-		if l == nil {
-			t.Fatal(show(d), err)
-		}
-		time.Sleep(time.Hour)
-		if n := used(t, g, p, key); n != 4 {
-			t.Errorf("%d units are in use while the slot is held, want 4", n)
-		}
-		release(t, l)
-		time.Sleep(time.Hour)
-		settle(t, l.Reservation(), 3)
-		if n := used(t, g, p, key); n != 3 {
-			t.Errorf("%d units are in use after Settle, want 3", n)
-		}
-	})
-}
-
 func TestHoldIsValidated(t *testing.T) {
 	for _, test := range []struct {
 		name      string
@@ -352,34 +328,6 @@ func TestWaitHoldsNothing(t *testing.T) {
 		if n := used(t, g, p, key); n != 4 {
 			t.Errorf("%d units are in use, want 4", n)
 		}
-	})
-}
-
-// A request keeps what it holds while it waits for a slot.
-func TestWaiterKeepsItsReservation(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := memoryGate(t, core.Config{})
-		p, key := heldFor(t, 3*time.Second), newKey(t, "k")
-		s := semaphore(t, g, core.SemaphoreConfig{TTL: 10 * time.Second, MaxWaiters: 1})
-		ask := core.SlotRequest{Levels: []core.Level{{Key: key, Limit: 1}}, MaxWait: time.Hour}
-		first := acquire(t, s, ask.Levels...)
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			l, d, err := s.Admit(t.Context(), ask, core.Charge{Policy: p, Key: key, Cost: 4})
-			if l == nil {
-				t.Error(show(d), err)
-				return
-			}
-			settle(t, l.Reservation(), 4)
-			_ = l.Release(t.Context()) // memory does not fail
-		}()
-		time.Sleep(time.Minute)
-		if n := used(t, g, p, key); n != 4 {
-			t.Errorf("%d units are in use while the request waits, want 4", n)
-		}
-		release(t, first)
-		<-done
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/semaphore"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -17,12 +18,12 @@ import (
 // success, and gives up.
 func exercise(t *testing.T, g *core.Gate) {
 	t.Helper()
-	s := semaphore(t, g, core.SemaphoreConfig{TTL: time.Second})
-	level := core.Level{Key: newKey(t, "k"), Limit: 1}
+	s := newSemaphore(t, g, semaphore.Config{TTL: time.Second})
+	level := semaphore.Cap{Key: newKey(t, "k"), Limit: 1}
 	first := acquire(t, s, level)
 	second := enqueue(t, s, level)
 	ctx, cancel := context.WithCancel(t.Context())
-	if _, err := s.Acquire(ctx, core.SlotRequest{Levels: []core.Level{level}, OnQueue: func(int) { cancel() }}); !errors.Is(err, context.Canceled) {
+	if _, err := s.Acquire(ctx, semaphore.Request{Caps: []semaphore.Cap{level}, MaxWait: semaphore.Forever, OnQueue: func(int) { cancel() }}); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
 	release(t, first)
@@ -35,14 +36,14 @@ func TestNothingRemainsAfterClose(t *testing.T) {
 	for name, during := range map[string]func(t *testing.T, g *core.Gate) (after func()){
 		"idle": func(*testing.T, *core.Gate) func() { return func() {} },
 		"a caller waits": func(t *testing.T, g *core.Gate) func() {
-			s := semaphore(t, g, core.SemaphoreConfig{TTL: time.Second})
+			s := newSemaphore(t, g, semaphore.Config{TTL: time.Second})
 			// No holder is about to release this level. Close does.
-			level := core.Level{Key: newKey(t, "other"), Limit: 1}
+			level := semaphore.Cap{Key: newKey(t, "other"), Limit: 1}
 			acquire(t, s, level)
 			queued, waited := make(chan struct{}), make(chan error)
 			var once sync.Once
 			go func() {
-				_, err := s.Acquire(context.Background(), core.SlotRequest{Levels: []core.Level{level}, OnQueue: func(int) { once.Do(func() { close(queued) }) }})
+				_, err := s.Acquire(context.Background(), semaphore.Request{Caps: []semaphore.Cap{level}, MaxWait: semaphore.Forever, OnQueue: func(int) { once.Do(func() { close(queued) }) }})
 				waited <- err
 			}()
 			<-queued
@@ -53,8 +54,8 @@ func TestNothingRemainsAfterClose(t *testing.T) {
 			}
 		},
 		"many callers acquire": func(t *testing.T, g *core.Gate) func() {
-			s := semaphore(t, g, core.SemaphoreConfig{TTL: time.Second})
-			level := core.Level{Key: newKey(t, "other"), Limit: 2}
+			s := newSemaphore(t, g, semaphore.Config{TTL: time.Second})
+			level := semaphore.Cap{Key: newKey(t, "other"), Limit: 2}
 			var finished sync.WaitGroup
 			var started sync.WaitGroup
 			for range 8 {
@@ -62,7 +63,7 @@ func TestNothingRemainsAfterClose(t *testing.T) {
 				finished.Go(func() {
 					markStarted := sync.OnceFunc(started.Done)
 					for {
-						l, err := s.Acquire(context.Background(), core.SlotRequest{Levels: []core.Level{level}})
+						l, err := s.Acquire(context.Background(), semaphore.Request{Caps: []semaphore.Cap{level}, MaxWait: semaphore.Forever})
 						if errors.Is(err, core.ErrClosed) {
 							return
 						} else if err != nil {

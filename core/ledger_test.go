@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/semaphore"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -330,11 +331,11 @@ func TestLedgerFailsAndSlotsAreCounted(t *testing.T) {
 				{Policy: l.policy(t, frozen(10), core.FailOpen), Key: key, Cost: 1},
 				{Policy: limited(t, "other", frozen(10)), Key: key, Cost: 1},
 			}
-			lease, d, err := semaphore(t, g, core.SemaphoreConfig{TTL: time.Hour}).TryAdmit(
-				t.Context(), core.SlotRequest{Levels: []core.Level{{Key: key, Limit: 1}}}, charges[:1+i%2]...)
+			lease, d, err := newSemaphore(t, g, semaphore.Config{TTL: time.Hour}).Admit(
+				t.Context(), semaphore.Request{Caps: []semaphore.Cap{{Key: key, Limit: 1}}}, charges[:1+i%2]...)
 			if lease != nil {
 				granted++
-			} else if !errors.Is(err, core.ErrFull) {
+			} else if !errors.Is(err, semaphore.ErrFull) {
 				t.Error(show(d), err)
 			}
 		}

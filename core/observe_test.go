@@ -9,10 +9,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate/headgate/internal/redistest"
+
 	"pgregory.net/rapid"
 
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/internal/redistest"
 )
 
 // A Gate with an observer decides like one without.

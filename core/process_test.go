@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -103,46 +101,9 @@ func sumOf(t *testing.T, children []*process, what string) (sum int64) {
 	return sum
 }
 
-// startSelf starts this test binary with one of its tests, which talks by in and out.
-func startSelf(
-	ctx context.Context, t *testing.T, test string, env ...string,
-) (cmd *exec.Cmd, in io.WriteCloser, out io.ReadCloser) {
-	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd = exec.CommandContext(ctx, self, "-test.run=^"+test+"$")
-	// With the race detector a process waits for a second before it exits.
-	cmd.Env = slices.Concat(os.Environ(), []string{"GORACE=atexit_sleep_ms=0"}, env)
-	cmd.Stderr = t.Output()
-	if in, err = cmd.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
-	if out, err = cmd.StdoutPipe(); err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	return cmd, in, out
-}
-
-// startKillable is startSelf for a process that the test kills, at its end or before.
-func startKillable(t *testing.T, test string, env ...string) (in io.WriteCloser, lines *bufio.Scanner, kill func()) {
-	t.Helper()
-	cmd, in, out := startSelf(context.Background(), t, test, env...)
-	kill = sync.OnceFunc(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	t.Cleanup(kill)
-	return in, bufio.NewScanner(out), kill
-}
-
 func startProcess(ctx context.Context, t *testing.T, s *redistest.Server) *process {
 	t.Helper()
-	cmd, in, out := startSelf(ctx, t, "TestDecidingProcess", "CORE_TEST_ADDR="+s.Addr, "CORE_TEST_PREFIX="+s.Prefix)
+	cmd, in, out := redistest.StartSelf(ctx, t, "TestDecidingProcess", "CORE_TEST_ADDR="+s.Addr, "CORE_TEST_PREFIX="+s.Prefix)
 	p := &process{in, bufio.NewReader(out)}
 	t.Cleanup(func() {
 		_ = in.Close() // ends it
@@ -181,10 +142,6 @@ func TestDecidingProcess(t *testing.T) {
 	defer func() { _ = client.Close() }()
 	g := redisGate(t, client, core.Config{Prefix: os.Getenv("CORE_TEST_PREFIX")})
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
-		if lines.Text() == "filter" {
-			fmt.Println("admitted", addToFilter(t, g))
-			continue
-		}
 		if lines.Text() == "seed" {
 			fmt.Println("admitted", seedAndSpend(t, g))
 			continue

@@ -41,8 +41,8 @@ func NewRedis(client redis.UniversalClient, cfg Config) (*Gate, error) {
 		g.cache = newDenialCache()
 	}
 	g.ping = func(ctx context.Context) error { return pingRedis(ctx, store, g.timeout) }
-	g.answers, g.filters = store.Servers.Answers, redisstore.NewFilters(store)
-	g.keep(client, clock, redisstore.NewLeases(store))
+	g.lent.Answers, g.lent.Filters = store.Servers.Answers, redisstore.NewFilters(store)
+	g.lend(client, clock, redisstore.NewLeases(store))
 	return g, nil
 }
 
@@ -92,6 +92,6 @@ func (g *Gate) serverNotice(ctx context.Context, n trips.Notice) {
 	}
 	g.tell(ctx, e)
 	if n.Kind == trips.Opened {
-		g.keeper.Wake() // the waiters' failure modes decide
+		g.lent.Keeper.Wake() // the waiters' failure modes decide
 	}
 }

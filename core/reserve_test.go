@@ -508,3 +508,27 @@ func TestReserveOnCluster(t *testing.T) {
 		}
 	}
 }
+
+// Gate.Charge decides like Decide, and its Reservation can be settled.
+func TestChargeDecidesAndSettles(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
+		for _, limit := range limitsOfTen {
+			t.Run(limit.name, func(t *testing.T) {
+				c := core.Charge{Policy: limited(t, "p", limit.algorithm), Key: newKey(t, limit.name), Cost: 10}
+				r, d, err := g.Charge(t.Context(), c)
+				if err != nil || !d.Allowed || d.At(0).Used != 10 || r.Delay() != 0 {
+					t.Fatalf("%s, %v", show(d), err)
+				}
+				if denied, d, err := g.Charge(t.Context(), c); denied != nil || d.Allowed || err != nil {
+					t.Errorf("%s, %v", show(d), err)
+				}
+				if err := r.Settle(t.Context(), 4); err != nil {
+					t.Fatal(err)
+				}
+				if d := peek(t, g, c); d.At(0).Used != 4 {
+					t.Errorf("%s", show(d))
+				}
+			})
+		}
+	})
+}

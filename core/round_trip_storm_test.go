@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -104,5 +105,5 @@ func commitStorm(t *testing.T, g *core.Gate, servers ...*redistest.Server) {
 			}
 		}
 	}
-	viaRedis(t, g, core.Charge{Policy: policies[0], Key: newKey(t, "z"), Cost: 1})
+	gatetest.ViaRedis(t, g, core.Charge{Policy: policies[0], Key: newKey(t, "z"), Cost: 1})
 }

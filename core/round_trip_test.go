@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/semaphore"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -496,13 +497,13 @@ func TestForeignValueRefusesOnlyItsCaller(t *testing.T) {
 	for _, foreign := range []string{"LPUSH", "SADD", "SET"} {
 		t.Run(foreign, func(t *testing.T) {
 			eachBusyGate(t, core.Config{}, func(q *busyGate) {
-				s := semaphore(t, q.gate, core.SemaphoreConfig{Name: "s", OnFailure: core.FailClosed})
+				s := newSemaphore(t, q.gate, semaphore.Config{Name: "s", OnFailure: core.FailClosed})
 				var mu sync.Mutex
 				errs, tokens := make(map[string]error), make(map[string][]int64)
 				run := func(name string, until func() bool) {
 					q.callers.Go(func() {
-						l, err := s.TryAcquire(q.counts(t.Context()), core.SlotRequest{
-							Levels: []core.Level{{Key: newKey(t, name), Limit: 2}},
+						l, err := s.Acquire(q.counts(t.Context()), semaphore.Request{
+							Caps: []semaphore.Cap{{Key: newKey(t, name), Limit: 2}},
 						})
 						mu.Lock()
 						defer mu.Unlock()

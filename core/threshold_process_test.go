@@ -241,7 +241,7 @@ func (w *thresholdWorker) wait(line string) {
 
 func startThresholdWorker(t *testing.T, s *redistest.Server, prefix, work string) *thresholdWorker {
 	t.Helper()
-	in, lines, kill := startKillable(t, "TestThresholdWorker",
+	in, lines, kill := redistest.StartKillable(t, "TestThresholdWorker",
 		"CORE_TEST_ADDR_THRESHOLDS="+s.Addr, "CORE_TEST_PREFIX="+prefix, "CORE_TEST_WORK="+work)
 	return &thresholdWorker{in, lines, kill}
 }

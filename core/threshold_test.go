@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/semaphore"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -183,11 +184,11 @@ func TestEveryDecisionFindsThresholds(t *testing.T) {
 			return err
 		},
 		"Admit": func(g *core.Gate, c core.Charge) error {
-			s, err := core.NewSemaphore(g, core.SemaphoreConfig{Name: "s"})
+			s, err := semaphore.New(g, semaphore.Config{Name: "s"})
 			if err != nil {
 				return err
 			}
-			l, _, err := s.TryAdmit(t.Context(), core.SlotRequest{Levels: []core.Level{{Key: c.Key, Limit: 1}}}, c)
+			l, _, err := s.Admit(t.Context(), semaphore.Request{Caps: []semaphore.Cap{{Key: c.Key, Limit: 1}}}, c)
 			// The semaphore's subscription ends with the Gate.
 			return errors.Join(err, l.Release(t.Context()), g.Close(t.Context()))
 		},

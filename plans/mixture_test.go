@@ -13,6 +13,7 @@ import (
 
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/semaphore"
 	"github.com/headgate/headgate/keyfunc"
 	"github.com/headgate/headgate/plans"
 )
@@ -121,7 +122,7 @@ func TestNoDecisionByAMixture(t *testing.T) {
 	tenant := func(name string) func(*http.Request) (string, error) {
 		return func(*http.Request) (string, error) { return name, nil }
 	}
-	semaphore, err := core.NewSemaphore(gate, core.SemaphoreConfig{Name: "s"})
+	semaphore, err := semaphore.New(gate, semaphore.Config{Name: "s"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/semaphore"
 )
 
 // Plan is what tenants of one kind may do. It is a [core.Plan].
@@ -20,9 +21,9 @@ type Plan struct {
 // Cap is how many slots of a cap a tenant may hold, and how it divides the slots of the cap before
 // it with other tenants. A number that is 0 is the cap's own, and at least one is not.
 type Cap struct {
-	Limit int64 // at most core.MaxLimit
-	Share int64 // at most core.MaxShare; see core.Level
-	Floor int64 // at most Limit, if that is not 0; see core.Level
+	Limit int64 // at most semaphore.MaxLimit
+	Share int64 // at most semaphore.MaxShare; see semaphore.Cap
+	Floor int64 // at most Limit, if that is not 0; see semaphore.Cap
 }
 
 // Algorithm returns the limit under the policy of a name, or nil.
@@ -66,15 +67,15 @@ func (c Cap) check(path string) (faults []fault) {
 		}
 	}
 	if c.Share == 0 && c.Floor == 0 {
-		number("", c.Limit, 1, core.MaxLimit)
+		number("", c.Limit, 1, semaphore.MaxLimit)
 		return faults
 	}
 	floor := c.Limit
 	if floor <= 0 {
-		floor = core.MaxLimit
+		floor = semaphore.MaxLimit
 	}
-	number(".limit", c.Limit, 0, core.MaxLimit)
-	number(".share", c.Share, 0, core.MaxShare)
+	number(".limit", c.Limit, 0, semaphore.MaxLimit)
+	number(".share", c.Share, 0, semaphore.MaxShare)
 	number(".floor", c.Floor, 0, floor)
 	return faults
 }

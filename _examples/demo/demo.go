@@ -14,6 +14,7 @@ import (
 
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/semaphore"
 	"github.com/headgate/headgate/keyfunc"
 )
 
@@ -40,7 +41,7 @@ func NewGuards() (g Guards, err error) {
 	if err != nil {
 		return g, err
 	}
-	streams, err := core.NewSemaphore(gate, core.SemaphoreConfig{Name: "streams"})
+	streams, err := semaphore.New(gate, semaphore.Config{Name: "streams"})
 	if err != nil {
 		return g, err
 	}

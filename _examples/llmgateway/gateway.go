@@ -11,6 +11,7 @@ import (
 	"github.com/headgate/headgate/adapters/llm"
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/semaphore"
 )
 
 // hold is how long a dead replica's estimates stay spent. Living replicas renew them.
@@ -34,7 +35,7 @@ type gateway struct {
 // tier applies one plan.
 type tier struct {
 	handler http.Handler
-	streams *core.Semaphore
+	streams *semaphore.Semaphore
 	budgets []*core.Policy
 }
 
@@ -65,7 +66,7 @@ func (g *gateway) newTier(limits *plan, lease time.Duration, upstream http.Handl
 	if t.budgets, err = budgetsOf(limits); err != nil {
 		return nil, err
 	}
-	t.streams, err = core.NewSemaphore(g.gate, core.SemaphoreConfig{
+	t.streams, err = semaphore.New(g.gate, semaphore.Config{
 		Name: "streams", TTL: lease, MaxWaiters: int(limits.Queue),
 	})
 	if err != nil {

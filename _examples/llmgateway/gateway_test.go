@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/semaphore"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -315,7 +316,7 @@ func checkFull(t *testing.T, response *http.Response, message string) {
 // slots are those of acme, read beside the gateway.
 type slots struct {
 	t       *testing.T
-	streams *core.Semaphore
+	streams *semaphore.Semaphore
 	key     core.Key
 	redis   *redistest.Server
 }
@@ -326,7 +327,7 @@ func slotsOf(t *testing.T, server *redistest.Server) slots {
 	if err != nil {
 		t.Fatal(err)
 	}
-	streams, err := core.NewSemaphore(gate, core.SemaphoreConfig{Name: "streams"})
+	streams, err := semaphore.New(gate, semaphore.Config{Name: "streams"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -337,7 +338,7 @@ func slotsOf(t *testing.T, server *redistest.Server) slots {
 	return slots{t, streams, key, server}
 }
 
-func (s slots) holders() []core.Holder {
+func (s slots) holders() []semaphore.Holder {
 	s.t.Helper()
 	holders, _, err := s.streams.Holders(context.Background(), s.key)
 	if err != nil {

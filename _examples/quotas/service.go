@@ -12,6 +12,7 @@ import (
 
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/semaphore"
 	"github.com/headgate/headgate/keyfunc"
 	"github.com/headgate/headgate/plans"
 )
@@ -74,7 +75,7 @@ func (s *service) newGuard() (*nethttp.Guard, error) {
 	if err != nil {
 		return nil, err
 	}
-	running, err := core.NewSemaphore(s.gate, core.SemaphoreConfig{Name: "running"})
+	running, err := semaphore.New(s.gate, semaphore.Config{Name: "running"})
 	if err != nil {
 		return nil, err
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/headgate/headgate/_examples/demo"
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/once"
 	"github.com/headgate/headgate/keyfunc"
 )
 
@@ -95,7 +96,7 @@ func newReceiver(
 	}
 
 	// An id is remembered for longer than the sender tries again.
-	events, err := core.NewOnce(gate, core.OnceConfig{Name: "events", Window: 7 * 24 * time.Hour})
+	events, err := once.New(gate, once.Config{Name: "events", Window: 7 * 24 * time.Hour})
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/semaphore"
 )
 
 // Abort decides about a response whose client has left.
@@ -47,7 +48,7 @@ func (x *exchange) context(parent context.Context) (context.Context, func()) {
 		case <-timer.C:
 			cancel(errDrained)
 		case <-nethttp.LeaseFromContext(parent).Lost():
-			cancel(core.ErrLeaseLost)
+			cancel(semaphore.ErrLeaseLost)
 		case <-ctx.Done():
 		}
 	})
@@ -61,5 +62,5 @@ func (x *exchange) context(parent context.Context) (context.Context, func()) {
 // its slot is lost.
 func left(ctx context.Context) bool {
 	cause := context.Cause(ctx)
-	return cause != nil && !errors.Is(cause, core.ErrLeaseLost) && !errors.Is(cause, core.ErrClosed)
+	return cause != nil && !errors.Is(cause, semaphore.ErrLeaseLost) && !errors.Is(cause, core.ErrClosed)
 }

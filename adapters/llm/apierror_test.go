@@ -158,7 +158,7 @@ func TestAPIErrorByStatus(t *testing.T) {
 				var admitter nethttp.Admitter = guard(t, cfg)
 				if tt.replayed {
 					admitter = replay(t, guard(t, cfg), nethttp.ReplayConfig{
-						Once: once(t, memory(t, aClock())), ID: keyfunc.Must(keyfunc.Static("id")),
+						Once: newOnce(t, memory(t, aClock())), ID: keyfunc.Must(keyfunc.Static("id")),
 					})
 				}
 				h := admitter.Handler(http.HandlerFunc(ok))

@@ -13,6 +13,8 @@ import (
 
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/once"
+	"github.com/headgate/headgate/core/semaphore"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/keyfunc"
 )
@@ -91,7 +93,7 @@ func bans(t *testing.T, b core.Block) *core.Policy {
 func crowded(t *testing.T, cfg nethttp.Config, users ...string) http.Handler {
 	t.Helper()
 	cfg.Gate = memory(t, aClock())
-	slots, err := core.NewSemaphore(cfg.Gate, core.SemaphoreConfig{Name: "streams", MaxWaiters: 1})
+	slots, err := semaphore.New(cfg.Gate, semaphore.Config{Name: "streams", MaxWaiters: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,9 +156,9 @@ func observed(f func(*nethttp.Admission)) func(context.Context, core.Event) {
 	return func(_ context.Context, e core.Event) { f(e.(*nethttp.AdmissionEvent).Admission) }
 }
 
-func once(t *testing.T, g *core.Gate) *core.Once {
+func newOnce(t *testing.T, g *core.Gate) *once.Once {
 	t.Helper()
-	o, err := core.NewOnce(g, core.OnceConfig{Name: "ids", Window: time.Hour})
+	o, err := once.New(g, once.Config{Name: "ids", Window: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}

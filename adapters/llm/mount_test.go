@@ -14,6 +14,7 @@ import (
 	"github.com/headgate/headgate/adapters/llm"
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/semaphore"
 )
 
 // One Meter serves every framework.
@@ -76,7 +77,7 @@ func TestContextOfTheHandler(t *testing.T) {
 		r := newRig(t, core.UnitTokens, 1000, func(cfg *llm.Config) {
 			cfg.Abort = abort
 			cfg.Guard.Slot = &nethttp.Slot{
-				Semaphore: core.Must(core.NewSemaphore(cfg.Guard.Gate, core.SemaphoreConfig{Name: "streams"})),
+				Semaphore: core.Must(semaphore.New(cfg.Guard.Gate, semaphore.Config{Name: "streams"})),
 				Caps:      []nethttp.Cap{{Key: tenant, Limit: 1}},
 			}
 		})

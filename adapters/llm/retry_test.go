@@ -172,8 +172,8 @@ func TestRetriesOfOtherRefusals(t *testing.T) {
 		{"Redis down", nethttp.Config{Gate: dead(t), Rules: rules(t, closed)}, nil, 0, 503, "1, , "},
 		{"blocked", nethttp.Config{Gate: memory(t, c), Blocks: block(false)}, nil, 1, 429, "5, , "},
 		{"blocked for a hidden time", nethttp.Config{Gate: memory(t, c), Blocks: block(true)}, nil, 1, 429, ", , false"},
-		{"handled", free, &nethttp.ReplayConfig{Once: once(t, memory(t, c)), ID: keyfunc.RemoteIP()}, 1, 409, ", , false"},
-		{"handled, which is well", free, &nethttp.ReplayConfig{Once: once(t, memory(t, c)), ID: keyfunc.RemoteIP(), HandledStatus: 204}, 1, 204, ", , "},
+		{"handled", free, &nethttp.ReplayConfig{Once: newOnce(t, memory(t, c)), ID: keyfunc.RemoteIP()}, 1, 409, ", , false"},
+		{"handled, which is well", free, &nethttp.ReplayConfig{Once: newOnce(t, memory(t, c)), ID: keyfunc.RemoteIP(), HandledStatus: 204}, 1, 204, ", , "},
 	} {
 		for i, dialect := range modelDialects(0) {
 			t.Run(fmt.Sprintf("%s, %T", tt.name, dialect), func(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 	"github.com/headgate/headgate/adapters/llm"
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/semaphore"
 )
 
 // events is a handler that sends some events, and then calls do.
@@ -269,12 +270,12 @@ func TestDrain(t *testing.T) {
 		{"and the server breaks off", 4, abort, llm.OutcomeCut, llm.Usage{Input: 3, Output: 4}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var semaphore *core.Semaphore
+			var slots *semaphore.Semaphore
 			r := newRig(t, core.UnitTokens, 1000, func(cfg *llm.Config) {
 				cfg.Abort = llm.AbortDrain
-				semaphore = core.Must(core.NewSemaphore(cfg.Guard.Gate, core.SemaphoreConfig{Name: "streams"}))
+				slots = core.Must(semaphore.New(cfg.Guard.Gate, semaphore.Config{Name: "streams"}))
 				cfg.Guard.Slot = &nethttp.Slot{
-					Semaphore: semaphore, Caps: []nethttp.Cap{{Key: tenant, Limit: 1}},
+					Semaphore: slots, Caps: []nethttp.Cap{{Key: tenant, Limit: 1}},
 				}
 			})
 			ctx, leave := context.WithCancel(t.Context())
@@ -305,7 +306,7 @@ func TestDrain(t *testing.T) {
 			}
 			<-left
 			key := core.Must(core.NewKey(core.Must(tenant(r.request(chatPath, "")))))
-			if holders, _, err := semaphore.Holders(t.Context(), key); len(holders) != 1 ||
+			if holders, _, err := slots.Holders(t.Context(), key); len(holders) != 1 ||
 				err != nil {
 				t.Errorf("%d hold a slot, %v", len(holders), err)
 			}
@@ -316,7 +317,7 @@ func TestDrain(t *testing.T) {
 			if report := r.want(c.outcome, c.usage, c.usage.Total()); !report.Drained {
 				t.Error("it was not drained")
 			}
-			if holders, _, err := semaphore.Holders(t.Context(), key); len(holders) != 0 ||
+			if holders, _, err := slots.Holders(t.Context(), key); len(holders) != 0 ||
 				err != nil {
 				t.Errorf("%d hold a slot afterwards, %v", len(holders), err)
 			}
@@ -392,12 +393,12 @@ func TestLostSlotStopsTheStream(t *testing.T) {
 		mode  llm.Abort
 		leave bool // the client has left before
 	}{{llm.AbortStop, false}, {llm.AbortDrain, false}, {llm.AbortDrain, true}} {
-		var semaphore *core.Semaphore
+		var slots *semaphore.Semaphore
 		r := newRig(t, core.UnitTokens, 1000, func(cfg *llm.Config) {
 			cfg.Abort = c.mode
-			semaphore = core.Must(core.NewSemaphore(cfg.Guard.Gate, core.SemaphoreConfig{Name: "streams"}))
+			slots = core.Must(semaphore.New(cfg.Guard.Gate, semaphore.Config{Name: "streams"}))
 			cfg.Guard.Slot = &nethttp.Slot{
-				Semaphore: semaphore, Caps: []nethttp.Cap{{Key: tenant, Limit: 1}},
+				Semaphore: slots, Caps: []nethttp.Cap{{Key: tenant, Limit: 1}},
 			}
 		})
 		r.answer = events(4, func(_ http.ResponseWriter, q *http.Request) { <-q.Context().Done() })
@@ -416,11 +417,11 @@ func TestLostSlotStopsTheStream(t *testing.T) {
 			<-left
 		}
 		key := r.charge().Key
-		holders, _, err := semaphore.Holders(t.Context(), key)
+		holders, _, err := slots.Holders(t.Context(), key)
 		if err != nil || len(holders) != 1 {
 			t.Fatalf("%d hold a slot, %v", len(holders), err)
 		}
-		if n, err := semaphore.Evict(t.Context(), key, holders[0].ID); n != 1 || err != nil {
+		if n, err := slots.Evict(t.Context(), key, holders[0].ID); n != 1 || err != nil {
 			t.Errorf("%d were evicted, %v", n, err)
 		}
 		if _, err := io.ReadAll(response.Body); err == nil {

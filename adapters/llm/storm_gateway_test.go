@@ -24,6 +24,7 @@ import (
 	"github.com/headgate/headgate/adapters/llm"
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/semaphore"
 	"github.com/headgate/headgate/keyfunc"
 )
 
@@ -69,7 +70,7 @@ func (c stormConfig) meter(
 			Name: name, Unit: unit, Algorithm: a, Hold: stormHold, OnFailure: core.FailClosed,
 		}))
 	}
-	slots, err := core.NewSemaphore(gate, core.SemaphoreConfig{
+	slots, err := semaphore.New(gate, semaphore.Config{
 		Name: "streams", OnFailure: core.FailClosed,
 	})
 	if err != nil {
@@ -141,9 +142,9 @@ func TestStormGateway(t *testing.T) {
 				fmt.Println("expired")
 				return
 			}
-		case *core.AcquireEvent:
+		case *semaphore.AcquireEvent:
 			fault = e.Err
-		case *core.LeaseEvent:
+		case *semaphore.LeaseEvent:
 			fault = e.Err
 		case *core.ServerEvent:
 			fault = e.Err

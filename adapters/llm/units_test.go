@@ -13,6 +13,7 @@ import (
 	"github.com/headgate/headgate/adapters/llm"
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/semaphore"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/keyfunc"
 )
@@ -72,7 +73,7 @@ func TestUnits(t *testing.T) {
 // stack is a Meter with budgets, a limit on requests and slots of a tenant and of its users.
 type stack struct {
 	requests, input, output, spend, users *core.Policy
-	semaphore                             *core.Semaphore
+	semaphore                             *semaphore.Semaphore
 }
 
 func (s *stack) change(gate *core.Gate, requests, input, output, spend, users, slots int64) func(*llm.Config) {
@@ -84,7 +85,7 @@ func (s *stack) change(gate *core.Gate, requests, input, output, spend, users, s
 		if gate != nil {
 			cfg.Guard.Gate = gate
 		}
-		s.semaphore = core.Must(core.NewSemaphore(cfg.Guard.Gate, core.SemaphoreConfig{Name: "streams"}))
+		s.semaphore = core.Must(semaphore.New(cfg.Guard.Gate, semaphore.Config{Name: "streams"}))
 		cfg.Guard.Scope = tenant
 		cfg.Guard.Rules = []nethttp.Rule{{Policy: s.requests, Key: keyfunc.Must(keyfunc.Static("all"))}}
 		cfg.Guard.Slot = &nethttp.Slot{Semaphore: s.semaphore, Caps: []nethttp.Cap{

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/semaphore"
 )
 
 // Admission is the outcome for one request at one Guard.
@@ -18,12 +19,12 @@ type Admission struct {
 	status     int
 	overloaded bool // the refusal is for an excess of the server and not of the client
 	err        error
-	capped     bool         // Config.Slot applies
-	ownCaps    bool         // a cap has the limit of the plan
-	levels     []core.Level // of the caps
-	full       *core.FullError
+	capped     bool            // Config.Slot applies
+	ownCaps    bool            // a cap has the limit of the plan
+	levels     []semaphore.Cap // of the caps
+	full       *semaphore.FullError
 	fullCap    *Cap // that refused the request, or nil
-	lease      *core.Lease
+	lease      *semaphore.Lease
 	handled    bool          // the request's id was handled before
 	busy       time.Duration // another request with the id runs, and may for that time
 	failed     atomic.Bool   // the handler has, whatever its status is
@@ -87,10 +88,10 @@ func (a *Admission) StatusText() string {
 func (a *Admission) Err() error { return a.err }
 
 // Full describes the full cap that refused the request. It is nil if no cap refused it.
-func (a *Admission) Full() *core.FullError { return a.full }
+func (a *Admission) Full() *semaphore.FullError { return a.full }
 
 // Lease returns the slot of an admitted request, or nil if it needs none.
-func (a *Admission) Lease() *core.Lease { return a.lease }
+func (a *Admission) Lease() *semaphore.Lease { return a.lease }
 
 // Fail says that the handler has failed, whatever its status is, so that the id of its request may
 // come again; see Replay. It is for handlers, before they return, and for adapters, before

@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/semaphore"
 )
 
 // Handler returns a handler that applies the guard and passes admitted requests to next. A panic of
@@ -74,7 +75,7 @@ func (x *Exchange) decide(r *http.Request) {
 		x.conclude(r, charges, true, err)
 		return
 	}
-	var slot core.SlotRequest
+	var slot semaphore.Request
 	if err == nil {
 		slot, err = x.deriveSlot(r)
 	}
@@ -96,7 +97,7 @@ func (x *Exchange) decide(r *http.Request) {
 func (x *Exchange) conclude(r *http.Request, charges []core.Charge, derived bool, err error) {
 	if !x.decision.Allowed && x.status == 0 {
 		if errors.As(err, &x.full) {
-			x.fullCap, err = &x.guard.cfg.Slot.Caps[x.full.Level], nil
+			x.fullCap, err = &x.guard.cfg.Slot.Caps[x.full.Cap], nil
 		}
 		x.refuse(x.statusOf(derived, err))
 		x.strikeDenied(r, charges)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/semaphore"
 	"github.com/headgate/headgate/keyfunc"
 )
 
@@ -85,7 +86,7 @@ func TestAmbiguousPrevailsOverMissing(t *testing.T) {
 func TestAmbiguousScopeAndCapAreRefused(t *testing.T) {
 	twice := func(r *http.Request) { r.Header["X-Tenant"] = []string{"a", "b"} }
 	gate := memory(t, newClock())
-	streams, err := core.NewSemaphore(gate, core.SemaphoreConfig{Name: "streams"})
+	streams, err := semaphore.New(gate, semaphore.Config{Name: "streams"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,12 +4,12 @@ import (
 	"errors"
 	"net/http"
 
-	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/once"
 )
 
 // attempt is the work on the id of one request.
 type attempt struct {
-	work      *core.Attempt
+	work      *once.Attempt
 	succeeded func(r *http.Request, status int) bool // or nil
 }
 

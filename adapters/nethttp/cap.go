@@ -3,7 +3,7 @@ package nethttp
 import (
 	"strings"
 
-	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/semaphore"
 	"github.com/headgate/headgate/keyfunc"
 )
 
@@ -19,7 +19,7 @@ type Cap struct {
 	// another one. A lower limit ends no request that runs.
 	Limit int64
 	// Share and Floor divide the room of the cap before this one among the keys that wait there;
-	// see core.Level. A Floor above the limit of a request counts as that limit. The first cap has
+	// see semaphore.Cap. A Floor above the limit of a request counts as that limit. The first cap has
 	// neither.
 	Share, Floor int64
 	// Global makes the refusal 503 and not 429 when the cap is full: the excess is not the
@@ -31,9 +31,9 @@ func (c *Cap) check(i int, names map[string]bool, fault faultFunc) {
 	if c.Key == nil {
 		fault("Slot.Caps[%d].Key is nil: say whose cap it is, such as keyfunc.RemoteIP()", i)
 	}
-	if c.Limit < 1 || c.Limit > core.MaxLimit {
+	if c.Limit < 1 || c.Limit > semaphore.MaxLimit {
 		fault("Slot.Caps[%d].Limit is %d: it must be between 1 and %d",
-			i, c.Limit, int64(core.MaxLimit))
+			i, c.Limit, int64(semaphore.MaxLimit))
 	}
 	c.checkShare(i, fault)
 	if c.Name == "" {
@@ -50,8 +50,8 @@ func (c *Cap) check(i int, names map[string]bool, fault faultFunc) {
 }
 
 func (c *Cap) checkShare(i int, fault faultFunc) {
-	if c.Share < 0 || c.Share > core.MaxShare {
-		fault("Slot.Caps[%d].Share is %d: it must be between 0 and %d", i, c.Share, core.MaxShare)
+	if c.Share < 0 || c.Share > semaphore.MaxShare {
+		fault("Slot.Caps[%d].Share is %d: it must be between 0 and %d", i, c.Share, semaphore.MaxShare)
 	}
 	if c.Floor < 0 || c.Floor > c.Limit {
 		fault("Slot.Caps[%d].Floor is %d: it must be between 0 and the limit", i, c.Floor)

@@ -5,13 +5,14 @@ import (
 	"net/http"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/semaphore"
 )
 
 // Caps returns the caps that Admit would take a slot of for a request: outermost first,
 // each with its key and limit. It takes no slot. Use the key of the first one with
-// core.Semaphore.Holders and core.Semaphore.Evict. There are none if Config.Slot is nil or
+// semaphore.Semaphore.Holders and semaphore.Semaphore.Evict. There are none if Config.Slot is nil or
 // skips the request. Like Charges it ignores Config.Skip and Config.Deny.
-func (g *Guard) Caps(r *http.Request) ([]core.Level, error) {
+func (g *Guard) Caps(r *http.Request) ([]semaphore.Cap, error) {
 	if err := g.Check(); err != nil {
 		return nil, err
 	}
@@ -36,7 +37,7 @@ func (x *Exchange) deriveCaps(r *http.Request) error {
 	if x.scope != "" {
 		parts = append(parts, x.scope)
 	}
-	var levels []core.Level
+	var levels []semaphore.Cap
 	for i, level := range x.guard.cfg.Slot.Caps {
 		part, err := derive(level.Key, r)
 		if err != nil {
@@ -55,7 +56,7 @@ func (x *Exchange) deriveCaps(r *http.Request) error {
 			share, floor = 0, 0 // no cap is before it
 		}
 		x.ownCaps = x.ownCaps || limit != level.Limit
-		levels = append(levels, core.Level{
+		levels = append(levels, semaphore.Cap{
 			Key: key, Limit: limit, Share: share, Floor: min(floor, limit),
 		})
 	}
@@ -64,16 +65,16 @@ func (x *Exchange) deriveCaps(r *http.Request) error {
 }
 
 // deriveSlot derives what the request asks the semaphore for, if the slot applies to it.
-func (x *Exchange) deriveSlot(r *http.Request) (core.SlotRequest, error) {
+func (x *Exchange) deriveSlot(r *http.Request) (semaphore.Request, error) {
 	c := x.guard.cfg.Slot
 	if c == nil || c.Skip != nil && c.Skip(r) {
-		return core.SlotRequest{}, nil
+		return semaphore.Request{}, nil
 	}
 	if err := x.deriveCaps(r); err != nil {
-		return core.SlotRequest{}, err
+		return semaphore.Request{}, err
 	}
 	x.capped = true
-	slot := core.SlotRequest{MaxWait: c.MaxWait, Levels: x.levels}
+	slot := semaphore.Request{MaxWait: c.MaxWait, Caps: x.levels}
 	if c.Meta != nil {
 		slot.Meta = c.Meta(r)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/semaphore"
 	"github.com/headgate/headgate/keyfunc"
 )
 
@@ -79,7 +80,7 @@ func TestLevelsFindTheHolders(t *testing.T) {
 		if err != nil || len(held) != 1 || waiting != 0 {
 			t.Errorf("%+v, %d wait, %v", held, waiting, err)
 		}
-		if _, err := s.TryAcquire(t.Context(), core.SlotRequest{Levels: caps}); !errors.Is(err, core.ErrFull) {
+		if _, err := s.Acquire(t.Context(), semaphore.Request{Caps: caps}); !errors.Is(err, semaphore.ErrFull) {
 			t.Errorf("the caps are not those of the request: %v", err)
 		}
 		if caps, err := g.Caps(forged(as("acme", "root"))); caps != nil || err != nil {

@@ -3,7 +3,7 @@ package nethttp
 import (
 	"context"
 
-	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/semaphore"
 )
 
 type contextKey struct{}
@@ -32,7 +32,7 @@ func AdmissionFromContext(ctx context.Context) *Admission {
 // LeaseFromContext returns the slot of the request of this context, at the innermost Guard that has
 // a Config.Slot, or nil. A handler whose work goes on after it returns keeps the slot by
 // Lease.Detach, and releases what that returns when the work is done.
-func LeaseFromContext(ctx context.Context) *core.Lease {
+func LeaseFromContext(ctx context.Context) *semaphore.Lease {
 	for a := AdmissionFromContext(ctx); a != nil; a = a.outer {
 		if a.lease != nil {
 			return a.lease

@@ -66,7 +66,7 @@ func (a *Admission) denialDetail() string {
 
 // fullDetail tells the client which cap is full.
 func (a *Admission) fullDetail() string {
-	detail := "All " + strconv.FormatInt(a.levels[a.full.Level].Limit, 10) + " concurrent requests"
+	detail := "All " + strconv.FormatInt(a.levels[a.full.Cap].Limit, 10) + " concurrent requests"
 	if name := a.fullCap.Name; name != "" {
 		detail += ` of policy "` + name + `"`
 	}

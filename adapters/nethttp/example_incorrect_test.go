@@ -7,6 +7,7 @@ import (
 
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/semaphore"
 	"github.com/headgate/headgate/keyfunc"
 )
 
@@ -62,7 +63,7 @@ func ExampleNoKey_incorrect() {
 // returned stays taken.
 func ExampleGuard_Admit_incorrect() {
 	gate := newGate()
-	streams, err := core.NewSemaphore(gate, core.SemaphoreConfig{Name: "streams"})
+	streams, err := semaphore.New(gate, semaphore.Config{Name: "streams"})
 	if err != nil {
 		fmt.Println(err)
 		return

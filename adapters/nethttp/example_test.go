@@ -11,6 +11,7 @@ import (
 
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/semaphore"
 	"github.com/headgate/headgate/keyfunc"
 )
 
@@ -113,7 +114,7 @@ func ExampleNewGuard() {
 
 func ExampleSlot() {
 	gate := newGate()
-	streams, err := core.NewSemaphore(gate, core.SemaphoreConfig{Name: "streams"})
+	streams, err := semaphore.New(gate, semaphore.Config{Name: "streams"})
 	if err != nil {
 		fmt.Println(err)
 		return

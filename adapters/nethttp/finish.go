@@ -11,7 +11,7 @@ import (
 // written. The status of a handler that panics before it responds is 500. Later calls do nothing.
 //
 // Errors go to core.Config.Observe. If settling fails the cost stays spent. If releasing fails, the
-// release is sent again; see core.Lease.Release.
+// release is sent again; see semaphore.Lease.Release.
 //
 // Finish returns the request for the handlers around the guard, if the framework shows them the
 // inner one. Its context carries the admission and does not end with the lease.

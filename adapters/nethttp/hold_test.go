@@ -9,6 +9,7 @@ import (
 
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/semaphore"
 	"github.com/headgate/headgate/keyfunc"
 )
 
@@ -33,7 +34,7 @@ func TestRequestKeepsItsHold(t *testing.T) {
 				}}}
 				if capped {
 					cfg.Slot = &nethttp.Slot{
-						Semaphore: core.Must(core.NewSemaphore(gate, core.SemaphoreConfig{Name: "s"})),
+						Semaphore: core.Must(semaphore.New(gate, semaphore.Config{Name: "s"})),
 						Caps:      []nethttp.Cap{{Key: key, Limit: 1}},
 					}
 				}
@@ -79,7 +80,7 @@ func TestRefusedRequestHoldsNothing(t *testing.T) {
 				{Policy: spent, Key: key},
 			},
 		}))
-		h := replay(t, guard, nethttp.ReplayConfig{Once: once(t, gate), ID: keyfunc.Must(keyfunc.Static("id"))}).
+		h := replay(t, guard, nethttp.ReplayConfig{Once: newOnce(t, gate), ID: keyfunc.Must(keyfunc.Static("id"))}).
 			Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 		for range 5 {
 			h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/", nil))

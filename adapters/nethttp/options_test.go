@@ -14,6 +14,7 @@ import (
 
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/semaphore"
 	"github.com/headgate/headgate/keyfunc"
 )
 
@@ -159,7 +160,7 @@ func TestRefusalForms(t *testing.T) {
 // A request is delayed until its rules have room, up to MaxDelay.
 func TestMaxDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var s *core.Semaphore
+		var s *semaphore.Semaphore
 		defer func() {
 			if err := s.Gate().Close(t.Context()); err != nil {
 				t.Error(err)
@@ -168,7 +169,7 @@ func TestMaxDelay(t *testing.T) {
 		g := counted(t, func(cfg *nethttp.Config) {
 			cfg.MaxDelay = 2 * time.Second
 			cfg.Rules[0].Policy = policy(t, core.PolicyConfig{Name: "p", Algorithm: core.TokenBucket{Rate: 1, Per: time.Second, Burst: 1}})
-			s = semaphore(t, cfg.Gate, core.SemaphoreConfig{})
+			s = newSemaphore(t, cfg.Gate, semaphore.Config{})
 			cfg.Slot = &nethttp.Slot{Semaphore: s, Caps: []nethttp.Cap{{Key: keyfunc.RemoteIP(), Limit: 1}}}
 		})
 		h := g.Handler(http.HandlerFunc(ok))
@@ -204,7 +205,7 @@ func TestMaxDelay(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		held, err := s.TryAcquire(t.Context(), core.SlotRequest{Levels: []core.Level{{Key: key, Limit: 1}}})
+		held, err := s.Acquire(t.Context(), semaphore.Request{Caps: []semaphore.Cap{{Key: key, Limit: 1}}})
 		if err != nil {
 			t.Fatal(err)
 		}

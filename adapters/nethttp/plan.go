@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/semaphore"
 )
 
 // Plan returns the plan of Config.Plan by which the request was decided, or nil. A handler reads
@@ -45,11 +46,11 @@ func (x *Exchange) numbersOf(c *Cap) (limit, share, floor int64, err error) {
 		limit, share, floor = x.plan.Cap(c.Name)
 	}
 	switch {
-	case limit < 0 || limit > core.MaxLimit:
-		err = fmt.Errorf("it is %d: it must be between 1 and %d", limit, int64(core.MaxLimit))
-	case share < 0 || share > core.MaxShare || floor < 0:
+	case limit < 0 || limit > semaphore.MaxLimit:
+		err = fmt.Errorf("it is %d: it must be between 1 and %d", limit, int64(semaphore.MaxLimit))
+	case share < 0 || share > semaphore.MaxShare || floor < 0:
 		err = fmt.Errorf("its share is %d and its floor is %d: "+
-			"they must be between 0 and %d, and the limit", share, floor, core.MaxShare)
+			"they must be between 0 and %d, and the limit", share, floor, semaphore.MaxShare)
 	}
 	return cmp.Or(limit, c.Limit), cmp.Or(share, c.Share), cmp.Or(floor, c.Floor), err
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/semaphore"
 	"github.com/headgate/headgate/keyfunc"
 )
 
@@ -18,7 +19,7 @@ import (
 func TestPlanIsAskedOnceARequest(t *testing.T) {
 	for _, maxDelay := range []time.Duration{0, time.Second} {
 		gate := memory(t, newClock())
-		semaphore, err := core.NewSemaphore(gate, core.SemaphoreConfig{Name: "s"})
+		semaphore, err := semaphore.New(gate, semaphore.Config{Name: "s"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,13 +8,15 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/once"
+	"github.com/headgate/headgate/core/semaphore"
 	"github.com/headgate/headgate/keyfunc"
 )
 
 // ReplayConfig configures a Replay.
 type ReplayConfig struct {
 	// Once remembers the ids. It is required.
-	Once *core.Once
+	Once *once.Once
 	// ID derives the id of a request, such as keyfunc.Header("Idempotency-Key"). It is required. Ids
 	// lie below the Guard's Config.Scope. Use keyfunc.Join if another part belongs to the id, such as
 	// the user.
@@ -43,7 +45,7 @@ type ReplayConfig struct {
 // Retry-After. If the handler fails, the next request with the id goes on. A refused request keeps
 // what it has spent under the rules, also one without an id.
 //
-// While Redis does not answer, requests are refused with 503. See core.Once for what it guarantees.
+// While Redis does not answer, requests are refused with 503. See once.Once for what it guarantees.
 // A Replay is immutable and safe for concurrent use.
 type Replay struct {
 	guard *Guard // or nil
@@ -63,7 +65,7 @@ func NewReplay(guard *Guard, cfg ReplayConfig) (*Replay, error) {
 		}
 	}
 	if cfg.Once == nil || cfg.Once.Gate() == nil {
-		fault("Once is missing: core.NewOnce must make it")
+		fault("Once is missing: once.New must make it")
 	}
 	if cfg.ID == nil {
 		fault("ID is nil: say what the id of a request is")
@@ -163,11 +165,11 @@ func (p *Replay) attempt(x *Exchange, r *http.Request, id core.Key) error {
 		ctx = x.lease.Context()
 	}
 	work, err := p.cfg.Once.Begin(ctx, id, p.cfg.MaxWait)
-	var running *core.FullError
+	var running *semaphore.FullError
 	switch {
 	case err == nil:
 		x.attempt = &attempt{work: work, succeeded: p.cfg.Succeeded}
-	case errors.Is(err, core.ErrDone):
+	case errors.Is(err, once.ErrDone):
 		x.handled, x.status = true, cmp.Or(p.cfg.HandledStatus, http.StatusConflict)
 	case errors.As(err, &running):
 		x.busy, x.status = running.RetryAfter, http.StatusConflict

@@ -14,13 +14,15 @@ import (
 
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/once"
+	"github.com/headgate/headgate/core/semaphore"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/keyfunc"
 )
 
-func once(t *testing.T, g *core.Gate) *core.Once {
+func newOnce(t *testing.T, g *core.Gate) *once.Once {
 	t.Helper()
-	o, err := core.NewOnce(g, core.OnceConfig{Name: "ids", Window: time.Hour})
+	o, err := once.New(g, once.Config{Name: "ids", Window: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +54,7 @@ func TestReplay(t *testing.T) {
 			Policy: policy(t, core.PolicyConfig{Name: "all", Algorithm: core.FixedWindow{Limit: 6, Window: 24 * time.Hour}}), Key: keyfunc.RemoteIP(),
 		}},
 	})
-	h := replay(t, all, nethttp.ReplayConfig{Once: once(t, gate), ID: byID}).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	h := replay(t, all, nethttp.ReplayConfig{Once: newOnce(t, gate), ID: byID}).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		calls++
 		if r.Header.Get("Panic") != "" {
 			panic(http.ErrAbortHandler)
@@ -90,7 +92,7 @@ func TestReplayOptions(t *testing.T) {
 	gate := memory(t, newClock())
 	running, leave := make(chan struct{}), make(chan int)
 	h := replay(t, nil, nethttp.ReplayConfig{
-		Once: once(t, gate), ID: byID, NoID: nethttp.NoKeySkip, MaxWait: time.Minute, HandledStatus: http.StatusOK,
+		Once: newOnce(t, gate), ID: byID, NoID: nethttp.NoKeySkip, MaxWait: time.Minute, HandledStatus: http.StatusOK,
 		Succeeded: func(_ *http.Request, status int) bool { return status == http.StatusTeapot },
 	}).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Idempotency-Key") != "" {
@@ -125,7 +127,7 @@ func TestReplayOptions(t *testing.T) {
 func TestReplayOfRunningRequest(t *testing.T) {
 	gate := memory(t, newClock())
 	var h http.Handler
-	h = replay(t, nil, nethttp.ReplayConfig{Once: once(t, gate), ID: byID}).
+	h = replay(t, nil, nethttp.ReplayConfig{Once: newOnce(t, gate), ID: byID}).
 		Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if nethttp.AdmissionFromContext(r.Context()) == nil {
 				t.Error("the handler has no admission")
@@ -152,7 +154,7 @@ func TestReplayOfFailedHandler(t *testing.T) {
 			Settle: nethttp.CountOnly(http.StatusOK),
 		}},
 	})
-	h := replay(t, all, nethttp.ReplayConfig{Once: once(t, gate), ID: byID}).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	h := replay(t, all, nethttp.ReplayConfig{Once: newOnce(t, gate), ID: byID}).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch calls++; calls {
 		case 1:
 			w.WriteHeader(http.StatusOK)
@@ -188,7 +190,7 @@ func TestReplayOfFailedHandler(t *testing.T) {
 // once too, unless the Replay skips it.
 func TestReplayBesideOthers(t *testing.T) {
 	gate := memory(t, newClock())
-	slots, err := core.NewSemaphore(gate, core.SemaphoreConfig{Name: "slots"})
+	slots, err := semaphore.New(gate, semaphore.Config{Name: "slots"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +199,7 @@ func TestReplayBesideOthers(t *testing.T) {
 		Slot: &nethttp.Slot{Semaphore: slots, Caps: []nethttp.Cap{{Key: keyfunc.RemoteIP(), Limit: 1}}},
 	})
 	h := replay(t, one, nethttp.ReplayConfig{
-		Once: once(t, gate),
+		Once: newOnce(t, gate),
 		ID: func(r *http.Request) (string, error) {
 			if r.Header.Get("Idempotency-Key") == "" {
 				panic(http.ErrAbortHandler)
@@ -237,7 +239,7 @@ func TestReplayFaults(t *testing.T) {
 		}
 	}
 	gate := dead(t)
-	o, err := core.NewOnce(gate, core.OnceConfig{Name: "ids", Window: time.Hour})
+	o, err := once.New(gate, once.Config{Name: "ids", Window: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -273,7 +275,7 @@ func TestReplayOverReplicas(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = gate.Close(t.Context()) })
 		server := httptest.NewServer(replay(t, nil, nethttp.ReplayConfig{
-			Once: once(t, gate), ID: byID, MaxWait: time.Minute,
+			Once: newOnce(t, gate), ID: byID, MaxWait: time.Minute,
 		}).Handler(handler))
 		t.Cleanup(server.Close)
 		replicas = append(replicas, server)

@@ -6,21 +6,22 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/semaphore"
 )
 
 // Slot caps how many requests run at a time, in addition to the rules of a Guard. A request
 // that finds no slot spends nothing under the rules, and one that a rule denies holds no slot; see
-// core.Semaphore.Admit. While a request waits for a slot, its costs are spent.
+// semaphore.Semaphore.Admit. While a request waits for a slot, its costs are spent.
 //
 // The context of an admitted request is that of its lease, which is cancelled with the cause
-// core.ErrLeaseLost if the lease is lost. The slot is free when the handler has returned or
+// semaphore.ErrLeaseLost if the lease is lost. The slot is free when the handler has returned or
 // panicked, also after a hijack, unless the handler has detached it; see LeaseFromContext.
 //
 // To shut down, close the Gate before the server. Close refuses new and queued requests with 503,
 // and renews the leases of running ones until they finish.
 type Slot struct {
 	// Semaphore keeps the slots. It is required, and must be of Config.Gate.
-	Semaphore *core.Semaphore
+	Semaphore *semaphore.Semaphore
 	// Caps are the caps, outermost first, such as tenant and user. There are 1 to 7. A request
 	// takes a slot of every cap, or none. The keys stand below Config.Scope, each below those of
 	// the caps before it.
@@ -29,7 +30,7 @@ type Slot struct {
 	// without a slot immediately. See Config.BufferBody for clients that leave the queue.
 	MaxWait time.Duration
 	// Meta returns what Semaphore.Holders reports about a request. It may come from the client; see
-	// core.SlotRequest for values that are too long. Nil reports nothing.
+	// semaphore.Request for values that are too long. Nil reports nothing.
 	Meta func(*http.Request) map[string]string
 	// OnQueue is called with the position of a waiting request in the queue of its innermost cap,
 	// from 0, whenever the position is known. Nil ignores it.
@@ -60,7 +61,7 @@ func (s *Slot) check(gate *core.Gate, names map[string]bool, fault faultFunc) {
 
 // advertise returns the members of RateLimit-Policy for the caps that have names. The limits are
 // those of levels, or the caps' own if that is nil.
-func (s *Slot) advertise(levels []core.Level) string {
+func (s *Slot) advertise(levels []semaphore.Cap) string {
 	var list []string
 	for i, c := range s.Caps {
 		if c.Name == "" {

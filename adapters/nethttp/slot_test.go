@@ -12,6 +12,7 @@ import (
 
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/semaphore"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/keyfunc"
 )
@@ -36,10 +37,10 @@ func eachGate(t *testing.T, f func(t *testing.T, gate *core.Gate)) {
 	})
 }
 
-func semaphore(t *testing.T, gate *core.Gate, cfg core.SemaphoreConfig) *core.Semaphore {
+func newSemaphore(t *testing.T, gate *core.Gate, cfg semaphore.Config) *semaphore.Semaphore {
 	t.Helper()
 	cfg.Name = "streams"
-	s, err := core.NewSemaphore(gate, cfg)
+	s, err := semaphore.New(gate, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,9 +48,9 @@ func semaphore(t *testing.T, gate *core.Gate, cfg core.SemaphoreConfig) *core.Se
 }
 
 // chat is a guard of 10 requests that never refill, two streams a user and three a tenant.
-func chat(t *testing.T, gate *core.Gate, change ...func(*nethttp.Config)) (*nethttp.Guard, *core.Semaphore) {
+func chat(t *testing.T, gate *core.Gate, change ...func(*nethttp.Config)) (*nethttp.Guard, *semaphore.Semaphore) {
 	t.Helper()
-	s := semaphore(t, gate, core.SemaphoreConfig{MaxWaiters: 1})
+	s := newSemaphore(t, gate, semaphore.Config{MaxWaiters: 1})
 	cfg := nethttp.Config{
 		Gate: gate, Scope: keyfunc.Must(keyfunc.Header("X-Tenant")),
 		Rules: []nethttp.Rule{{Policy: policy(t, core.PolicyConfig{Name: "requests", Algorithm: core.TokenBucket{Burst: 10}}), Key: keyfunc.Must(keyfunc.Header("X-User"))}},
@@ -151,7 +152,7 @@ func tenantKey(t *testing.T, tenant string) core.Key {
 
 // holders waits until the tenant has this many holders and no waiters. A waiter that gives up
 // leaves the queue in the background.
-func holders(t *testing.T, s *core.Semaphore, tenant string, want int) {
+func holders(t *testing.T, s *semaphore.Semaphore, tenant string, want int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), generous)
 	defer cancel()
@@ -330,7 +331,7 @@ func TestLostLease(t *testing.T) {
 		}
 		select {
 		case <-ctx.Done():
-			if err := context.Cause(ctx); !errors.Is(err, core.ErrLeaseLost) {
+			if err := context.Cause(ctx); !errors.Is(err, semaphore.ErrLeaseLost) {
 				t.Errorf("cause %v", err)
 			}
 		case <-time.After(generous):
@@ -344,7 +345,7 @@ func TestDetachedLease(t *testing.T) {
 	t.Parallel()
 	eachGate(t, func(t *testing.T, gate *core.Gate) {
 		g, s := chat(t, gate)
-		var taken *core.Lease
+		var taken *semaphore.Lease
 		h := g.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			taken = nethttp.LeaseFromContext(r.Context()).Detach()
 		}))
@@ -388,7 +389,7 @@ func TestConcurrencyDuringOutage(t *testing.T) {
 	} {
 		gate := dead(t)
 		g := guard(t, nethttp.Config{Slot: &nethttp.Slot{
-			Semaphore: semaphore(t, gate, core.SemaphoreConfig{OnFailure: mode}),
+			Semaphore: newSemaphore(t, gate, semaphore.Config{OnFailure: mode}),
 			Caps:      []nethttp.Cap{{Name: "streams", Key: keyfunc.RemoteIP(), Limit: 2}},
 		}})
 		h := g.Handler
@@ -437,7 +438,7 @@ func TestConcurrencyFaults(t *testing.T) {
 			t.Errorf("%q is not in\n%v", want, err)
 		}
 	}
-	other := semaphore(t, memory(t, newClock()), core.SemaphoreConfig{})
+	other := newSemaphore(t, memory(t, newClock()), semaphore.Config{})
 	_, err = nethttp.NewGuard(nethttp.Config{Gate: gate, Rules: rules, Slot: &nethttp.Slot{Semaphore: other}})
 	if err == nil || !strings.Contains(err.Error(), "Semaphore is of another Gate") || !strings.Contains(err.Error(), "Caps has 0 entries") {
 		t.Errorf("%v", err)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/semaphore"
 )
 
 // buffer reads the body ahead if the request may have to wait.
@@ -21,18 +22,14 @@ func (x *Exchange) buffer(r *http.Request, charges []core.Charge) error {
 
 // spend spends the charges and takes the slot, both or neither.
 func (x *Exchange) spend(
-	ctx context.Context, charges []core.Charge, slot core.SlotRequest,
+	ctx context.Context, charges []core.Charge, slot semaphore.Request,
 ) (err error) {
 	cfg := &x.guard.cfg
 	switch {
 	case cfg.MaxDelay > 0 && len(charges) > 0:
 		err = x.delay(ctx, charges, slot)
-	case x.capped: // by method values the charges would escape to the heap
-		if s := cfg.Slot.Semaphore; cfg.Slot.MaxWait > 0 {
-			x.lease, x.decision, err = s.Admit(ctx, slot, charges...)
-		} else {
-			x.lease, x.decision, err = s.TryAdmit(ctx, slot, charges...)
-		}
+	case x.capped:
+		x.lease, x.decision, err = cfg.Slot.Semaphore.Admit(ctx, slot, charges...)
 		x.reservation = x.lease.Reservation()
 	case len(charges) == 0:
 		x.decision.Allowed = true // no rule applies
@@ -45,7 +42,7 @@ func (x *Exchange) spend(
 }
 
 // delay reserves the charges, waits until they may act, and then takes the slot.
-func (x *Exchange) delay(ctx context.Context, charges []core.Charge, slot core.SlotRequest) error {
+func (x *Exchange) delay(ctx context.Context, charges []core.Charge, slot semaphore.Request) error {
 	cfg := &x.guard.cfg
 	reservation, d, err := cfg.Gate.Reserve(ctx, cfg.MaxDelay, charges...)
 	x.decision = d
@@ -66,18 +63,14 @@ func (x *Exchange) delay(ctx context.Context, charges []core.Charge, slot core.S
 		return fmt.Errorf("nethttp: %w", ctx.Err())
 	}
 	if x.capped {
-		acquire := cfg.Slot.Semaphore.TryAcquire
-		if cfg.Slot.MaxWait > 0 {
-			acquire = cfg.Slot.Semaphore.Acquire
-		}
-		x.lease, err = acquire(ctx, slot)
+		x.lease, err = cfg.Slot.Semaphore.Acquire(ctx, slot)
 	}
 	if err == nil {
 		x.reservation, x.decision.Allowed = reservation, true
 		return nil
 	}
 	_ = reservation.Cancel(ctx)
-	if errors.Is(err, core.ErrFull) { // the headers state what is left without this request
+	if errors.Is(err, semaphore.ErrFull) { // the headers state what is left without this request
 		if d, err := cfg.Gate.Peek(ctx, charges...); err == nil {
 			x.decision, x.decision.Allowed = d, false
 		}

@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/semaphore"
 	"github.com/headgate/headgate/keyfunc"
 )
 
@@ -32,7 +33,7 @@ func (x *Exchange) statusOf(derived bool, err error) int {
 	case errors.Is(err, keyfunc.ErrNoKey), errors.Is(err, keyfunc.ErrAmbiguous),
 		errors.Is(err, core.ErrKey), errors.Is(err, errBody):
 		return http.StatusBadRequest
-	case !derived, errors.Is(err, core.ErrCharge), errors.Is(err, core.ErrSlotRequest):
+	case !derived, errors.Is(err, core.ErrCharge), errors.Is(err, semaphore.ErrRequest):
 		return http.StatusInternalServerError
 	case err != nil, x.decision.Source == core.SourceClosed,
 		x.decision.Source == core.SourceOverload:

@@ -12,6 +12,7 @@ import (
 
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/semaphore"
 	"github.com/headgate/headgate/keyfunc"
 )
 
@@ -179,7 +180,7 @@ func TestUsageCountsStreams(t *testing.T) {
 func TestUsageOfCapsAlone(t *testing.T) {
 	gate := memory(t, newClock())
 	g := guard(t, nethttp.Config{Slot: &nethttp.Slot{
-		Semaphore: semaphore(t, gate, core.SemaphoreConfig{}),
+		Semaphore: newSemaphore(t, gate, semaphore.Config{}),
 		Caps:      []nethttp.Cap{{Name: "streams", Key: keyfunc.RemoteIP(), Limit: 2}},
 	}})
 	const want = `{"policies":[],"caps":[{"name":"streams","q":2,"qu":"concurrent-requests","used":0,"r":2}]}` + "\n"
@@ -227,7 +228,7 @@ func TestUsageRefusals(t *testing.T) {
 		"no key, and the rule skips": {nil, func(c *nethttp.Config) { c.Rules[0].NoKey = nethttp.NoKeySkip }, "", 200, nil},
 		"no scope":                   {nil, func(c *nethttp.Config) { c.Scope = keyfunc.Must(keyfunc.Header("X-Org")) }, "acme", 400, nil},
 		"no key of a cap": {nil, func(c *nethttp.Config) {
-			c.Slot = &nethttp.Slot{Semaphore: semaphore(t, c.Gate, core.SemaphoreConfig{}), Caps: []nethttp.Cap{{Key: keyfunc.Must(keyfunc.Header("X-User")), Limit: 1}}}
+			c.Slot = &nethttp.Slot{Semaphore: newSemaphore(t, c.Gate, semaphore.Config{}), Caps: []nethttp.Cap{{Key: keyfunc.Must(keyfunc.Header("X-User")), Limit: 1}}}
 		}, "acme", 400, nil},
 		"the key fails": {nil, func(c *nethttp.Config) {
 			c.Rules[0].Key = func(*http.Request) (string, error) { return "", secret }
@@ -244,7 +245,7 @@ func TestUsageRefusals(t *testing.T) {
 		}, "acme", 503, map[string]string{"Retry-After": "1"}},
 		"Redis is down, and only caps need it": {dead(t), func(c *nethttp.Config) {
 			c.Rules = nil
-			c.Slot = &nethttp.Slot{Semaphore: semaphore(t, c.Gate, core.SemaphoreConfig{}), Caps: []nethttp.Cap{{Name: "c", Key: byTenant, Limit: 1}}}
+			c.Slot = &nethttp.Slot{Semaphore: newSemaphore(t, c.Gate, semaphore.Config{}), Caps: []nethttp.Cap{{Name: "c", Key: byTenant, Limit: 1}}}
 		}, "acme", 503, map[string]string{"Retry-After": "1"}},
 		"Redis is down, in another Dialect": {dead(t), func(c *nethttp.Config) { c.Dialect = own{} }, "acme", 529, map[string]string{"Retry-After": "1"}},
 	} {

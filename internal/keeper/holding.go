@@ -22,10 +22,9 @@ type Spec struct {
 	Store   request.LeaseStore // nil if no store granted it
 	Fenced  bool               // its tokens rise, and evictions of it are told
 	Adopt   bool               // takes a slot again after a loss
-	Silent  bool               // does not call the function given to OnLoss
 	Request lease.Request      // to adopt with
 	Ends    time.Time          // the end of the longest hold; zero if there is none
-	Owner   any                // for Notify
+	Notify  func(Notice)       // is called when the lease was adopted, lost or evicted
 }
 
 // Holding is a lease of this process.
@@ -97,7 +96,7 @@ func (h *Holding) OnLoss(hear func(error)) {
 	h.hear = hear
 	lost := h.lost
 	h.mu.Unlock()
-	if lost != nil && !h.Silent {
+	if lost != nil {
 		hear(lost)
 	}
 }
@@ -113,7 +112,7 @@ func (h *Holding) lose(err error) {
 	hear := h.hear
 	close(h.gone)
 	h.mu.Unlock()
-	if hear != nil && !h.Silent {
+	if hear != nil {
 		hear(err)
 	}
 }

@@ -5,6 +5,7 @@ package keeper
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -19,17 +20,16 @@ type Config struct {
 	Prefix string                // of the names of channels
 	ID     string                // of this process, in the names of channels
 	Tasks  *breaker.Tasks        // run what the Keeper starts
-	Lost   error                 // for the holder of a lost lease
 	Closed error                 // for waiters and holders that Close leaves without a slot
-	// Notify is called when a held lease was adopted, lost or evicted. It may be nil.
-	Notify func(Notice)
 }
+
+// ErrLost is the error for the holder of a lost lease.
+var ErrLost = errors.New("semaphore: the lease is lost")
 
 // Notice reports a change of a held lease.
 type Notice struct {
-	Kind    Kind
-	Holding *Holding
-	Took    time.Duration // of an adoption
+	Kind Kind
+	Took time.Duration // of an adoption
 }
 
 // Kind is the kind of a Notice.
@@ -111,11 +111,5 @@ func (k *Keeper) attend(at time.Time) {
 		k.timer = time.AfterFunc(time.Until(at), k.look)
 	} else {
 		k.timer.Reset(time.Until(at))
-	}
-}
-
-func (k *Keeper) notify(n Notice) {
-	if k.Notify != nil {
-		k.Notify(n)
 	}
 }

@@ -84,9 +84,9 @@ func (k *Keeper) Tell(message string) {
 		w.wake()
 	}
 	if h != nil {
-		h.lose(k.Lost)
+		h.lose(ErrLost)
 		// A store in memory tells under its lock.
-		k.Tasks.Go(func() { k.notify(Notice{Kind: Evicted, Holding: h}) })
+		k.Tasks.Go(func() { h.Notify(Notice{Kind: Evicted}) })
 	}
 }
 

@@ -120,7 +120,7 @@ func (k *Keeper) renew(r *renewal) {
 	}
 }
 
-// Extend renews a lease now. The error is Config.Lost if the lease is not held.
+// Extend renews a lease now. The error is ErrLost if the lease is not held.
 func (k *Keeper) Extend(ctx context.Context, h *Holding) error {
 	if h.Store == nil {
 		h.mu.Lock()
@@ -130,7 +130,7 @@ func (k *Keeper) Extend(ctx context.Context, h *Holding) error {
 	sent := time.Now()
 	left, err := h.Store.Renew(ctx, h.Scope, h.TTL.Microseconds(), []string{h.ID})
 	if err != nil {
-		return fmt.Errorf("core: extend: %w", err)
+		return fmt.Errorf("semaphore: extend: %w", err)
 	}
 	k.mu.Lock()
 	if left[0] > 0 {
@@ -145,7 +145,7 @@ func (k *Keeper) Extend(ctx context.Context, h *Holding) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if left[0] <= 0 && !lost {
-		return k.Lost // it was released, or lost before
+		return ErrLost // it was released, or lost before
 	}
 	return h.lost
 }
@@ -155,12 +155,12 @@ func (k *Keeper) lost(h *Holding, evicted bool) {
 	if !evicted && h.Adopt && h.Store != nil && k.adopt(h) {
 		return
 	}
-	h.lose(k.Lost)
+	h.lose(ErrLost)
 	kind := Lost
 	if evicted {
 		kind = Evicted
 	}
-	k.notify(Notice{Kind: kind, Holding: h})
+	h.Notify(Notice{Kind: kind})
 }
 
 // adopt takes a slot again for a holder whose lease is lost, if there is room.
@@ -193,7 +193,7 @@ func (k *Keeper) adopt(h *Holding) bool {
 		return false
 	}
 	if anew {
-		k.notify(Notice{Kind: Adopted, Holding: h, Took: time.Since(sent)})
+		h.Notify(Notice{Kind: Adopted, Took: time.Since(sent)})
 	}
 	return true
 }

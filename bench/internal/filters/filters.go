@@ -7,10 +7,11 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/zeromicro/go-zero/core/bloom"
+	zerobloom "github.com/zeromicro/go-zero/core/bloom"
 	zeroredis "github.com/zeromicro/go-zero/core/stores/redis"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/bloom"
 
 	"github.com/headgate/headgate/bench/internal/measure"
 	"github.com/headgate/headgate/bench/internal/report"
@@ -77,12 +78,12 @@ func Run(ctx context.Context, plan measure.Plan, s *server.Server) ([]report.Tab
 }
 
 func contenders(ctx context.Context, gate *core.Gate, addr string, items []string) ([]measure.Contender, error) {
-	filter := func(name string, rate float64, window time.Duration) (*core.Filter, error) {
-		f, err := core.NewFilter(gate, core.FilterConfig{
+	filter := func(name string, rate float64, window time.Duration) (*bloom.Filter, error) {
+		f, err := bloom.New(gate, bloom.Config{
 			Name: name, Items: int64(len(items)), FalsePositives: rate, Window: window,
 		})
 		if err == nil {
-			err = f.AddAll(ctx, items)
+			err = f.Add(ctx, items...)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("fill the filter: %w", err)
@@ -107,20 +108,23 @@ func contenders(ctx context.Context, gate *core.Gate, addr string, items []strin
 	if err != nil {
 		return nil, fmt.Errorf("make go-zero's client: %w", err)
 	}
-	theirs := bloom.New(zero, "zero-bloom", uint(20*len(items)))
+	theirs := zerobloom.New(zero, "zero-bloom", uint(20*len(items)))
 	for _, item := range items {
 		if err := theirs.AddCtx(ctx, []byte(item)); err != nil {
 			return nil, fmt.Errorf("fill go-zero's filter: %w", err)
 		}
 	}
-	add := func(f *core.Filter) measure.Do {
+	add := func(f *bloom.Filter) measure.Do {
 		return func(ctx context.Context, _, key int) (bool, error) {
 			isNew, err := f.TestAndAdd(ctx, items[key])
-			return !isNew, err
+			return err == nil && !isNew[0], err
 		}
 	}
-	test := func(f *core.Filter) measure.Do {
-		return func(ctx context.Context, _, key int) (bool, error) { return f.Test(ctx, items[key]) }
+	test := func(f *bloom.Filter) measure.Do {
+		return func(ctx context.Context, _, key int) (bool, error) {
+			found, err := f.Test(ctx, items[key])
+			return err == nil && found[0], err
+		}
 	}
 	return []measure.Contender{
 		{Name: "Filter.TestAndAdd", Kind: measure.Ours, Do: add(common)},

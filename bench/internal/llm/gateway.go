@@ -20,6 +20,7 @@ import (
 	"github.com/headgate/headgate/adapters/llm"
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/semaphore"
 	"github.com/headgate/headgate/keyfunc"
 
 	"github.com/headgate/headgate/bench/internal/measure"
@@ -39,7 +40,7 @@ func newMeter(gate *core.Gate) (*llm.Meter, error) {
 	}
 	tenant, err := keyfunc.Header("X-Tenant")
 	errs = append(errs, err)
-	slots, err := core.NewSemaphore(gate, core.SemaphoreConfig{Name: "streams"})
+	slots, err := semaphore.New(gate, semaphore.Config{Name: "streams"})
 	errs = append(errs, err)
 	const hold = 30 * time.Second
 	cfg := llm.Config{

@@ -15,6 +15,7 @@ import (
 	"github.com/redis/rueidis/rueidislock"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/semaphore"
 
 	"github.com/headgate/headgate/bench/internal/measure"
 	"github.com/headgate/headgate/bench/internal/server"
@@ -36,9 +37,9 @@ const validity = 10 * time.Second
 func entries() []entry {
 	return []entry{
 		{"Mutex, in the queue", measure.Ours, mutex(nil)},
-		{"Mutex, asks every 1 ms", measure.Ours, mutex(core.ConstantBackoff(time.Millisecond, 0))},
-		{"Semaphore of limit 1", measure.Ours, semaphore(1)},
-		{"Semaphore of 2 levels", measure.Ours, semaphore(2)},
+		{"Mutex, asks every 1 ms", measure.Ours, mutex(semaphore.ConstantBackoff(time.Millisecond, 0))},
+		{"Semaphore of limit 1", measure.Ours, slots(1)},
+		{"Semaphore of 2 caps", measure.Ours, slots(2)},
 		{"redislock, asks every 1 ms", measure.Peer, bsm(time.Millisecond)},
 		{"redislock, asks every 10 ms", measure.Peer, bsm(10 * time.Millisecond)},
 		{"redsync v4, its defaults", measure.Peer, redsyncLock()},
@@ -61,14 +62,14 @@ func gated(s *server.Server, use func(*core.Gate) (acquire, error)) (acquire, fu
 	}, err
 }
 
-func mutex(poll core.Backoff) func(*server.Server) (acquire, func(), error) {
+func mutex(poll semaphore.Backoff) func(*server.Server) (acquire, func(), error) {
 	return func(s *server.Server) (acquire, func(), error) {
 		return gated(s, func(gate *core.Gate) (acquire, error) {
 			name := "queued"
 			if poll != nil {
 				name = "polled"
 			}
-			m, err := core.NewMutex(gate, core.MutexConfig{Name: name, TTL: validity, Poll: poll})
+			m, err := semaphore.NewMutex(gate, semaphore.MutexConfig{Name: name, TTL: validity, Poll: poll})
 			if err != nil {
 				return nil, fmt.Errorf("make the mutex: %w", err)
 			}
@@ -84,12 +85,12 @@ func mutex(poll core.Backoff) func(*server.Server) (acquire, func(), error) {
 	}
 }
 
-// semaphore takes slots of one level, or of two: a user's below that of a tenant, which has room.
-func semaphore(levels int) func(*server.Server) (acquire, func(), error) {
+// slots takes slots of one cap, or of two: a user's below that of a tenant, which has room.
+func slots(caps int) func(*server.Server) (acquire, func(), error) {
 	return func(s *server.Server) (acquire, func(), error) {
 		return gated(s, func(gate *core.Gate) (acquire, error) {
-			name := fmt.Sprint("slots-", levels)
-			sem, err := core.NewSemaphore(gate, core.SemaphoreConfig{Name: name, TTL: validity, OnFailure: core.FailClosed})
+			name := fmt.Sprint("slots-", caps)
+			sem, err := semaphore.New(gate, semaphore.Config{Name: name, TTL: validity, OnFailure: core.FailClosed})
 			if err != nil {
 				return nil, fmt.Errorf("make the semaphore: %w", err)
 			}
@@ -98,13 +99,13 @@ func semaphore(levels int) func(*server.Server) (acquire, func(), error) {
 				if err != nil {
 					return nil, fmt.Errorf("make the key: %w", err)
 				}
-				ask := core.SlotRequest{Levels: []core.Level{{Key: outer, Limit: 1}}}
-				if levels > 1 {
+				ask := semaphore.Request{Caps: []semaphore.Cap{{Key: outer, Limit: 1}}, MaxWait: semaphore.Forever}
+				if caps > 1 {
 					inner, err := core.NewKey(name, "user")
 					if err != nil {
 						return nil, fmt.Errorf("make the key: %w", err)
 					}
-					ask.Levels = []core.Level{{Key: outer, Limit: 100}, {Key: inner, Limit: 1}}
+					ask.Caps = []semaphore.Cap{{Key: outer, Limit: 100}, {Key: inner, Limit: 1}}
 				}
 				lease, err := sem.Acquire(ctx, ask)
 				return lease.Release, err

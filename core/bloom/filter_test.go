@@ -1,0 +1,488 @@
+package bloom_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/bloom"
+	"github.com/headgate/headgate/internal/redistest"
+)
+
+func newFilter(t testing.TB, g *core.Gate, cfg bloom.Config) *bloom.Filter {
+	t.Helper()
+	f, err := bloom.New(g, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// numbered returns n items that begin with a word.
+func numbered(word string, n int) []string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = fmt.Sprint(word, " ", i)
+	}
+	return all
+}
+
+// one returns the result of one item.
+func one(results []bool, err error) (bool, error) { return len(results) == 1 && results[0], err }
+
+func count(results []bool) (n int) {
+	for _, r := range results {
+		if r {
+			n++
+		}
+	}
+	return n
+}
+
+func TestFilter(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock) {
+		ctx := t.Context()
+		f := newFilter(t, g, bloom.Config{Name: "seen", Items: 2000, FalsePositives: 1e-6})
+		if found, err := one(f.Test(ctx, "a")); found || err != nil {
+			t.Fatalf("an empty filter has an item: %v, %v", found, err)
+		}
+		if isNew, err := one(f.TestAndAdd(ctx, "a")); !isNew || err != nil {
+			t.Fatalf("the first item is not new: %v", err)
+		}
+		if isNew, err := one(f.TestAndAdd(ctx, "a")); isNew || err != nil {
+			t.Fatalf("a known item is new: %v", err)
+		}
+		if err := f.Add(ctx, "b"); err != nil {
+			t.Fatal(err)
+		}
+		if found, err := one(f.Test(ctx, "b")); !found || err != nil {
+			t.Fatalf("an item is missing: %v", err)
+		}
+
+		items := numbered("in", 1000)
+		if err := f.Add(ctx, items[:500]...); err != nil {
+			t.Fatal(err)
+		}
+		twice := append(slices.Clone(items), items...)
+		isNew, err := f.TestAndAdd(ctx, twice...)
+		if err != nil || len(isNew) != 2000 || count(isNew[:500]) != 0 || count(isNew[500:1000]) != 500 || count(isNew[1000:]) != 0 {
+			t.Errorf("%d results, %d new: %v", len(isNew), count(isNew), err)
+		}
+		found, err := f.Test(ctx, append(numbered("out", 1000), items...)...)
+		if err != nil || len(found) != 2000 || count(found[:1000]) != 0 || count(found[1000:]) != 1000 {
+			t.Errorf("%d results, %d found: %v", len(found), count(found), err)
+		}
+		if none, err := f.Test(ctx); len(none) != 0 || err != nil {
+			t.Errorf("no items: %v, %v", none, err)
+		}
+
+		stats, err := f.Stats(ctx)
+		if err != nil || stats.Items < 990 || stats.Items > 1014 || stats.FalsePositives > 1e-6 ||
+			math.Abs(stats.Fill-float64(stats.Set)/float64(stats.Bits)) > 1e-9 || stats.Bits > 8*f.Bytes() {
+			t.Errorf("%+v, %d bytes: %v", stats, f.Bytes(), err)
+		}
+		again := newFilter(t, g, bloom.Config{Name: "seen", Items: 2000, FalsePositives: 1e-6})
+		if found, err := one(again.Test(ctx, "a")); !found || err != nil {
+			t.Errorf("a filter of the same configuration lacks an item: %v", err)
+		}
+		if err := again.Reset(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if found, err := f.Test(ctx, items...); count(found) != 0 || err != nil {
+			t.Errorf("%d items are left after Reset: %v", count(found), err)
+		}
+		if stats, err := f.Stats(ctx); err != nil || stats.Set != 0 || stats.Items != 0 {
+			t.Errorf("after Reset: %+v, %v", stats, err)
+		}
+	})
+}
+
+func TestFilterConfigFaults(t *testing.T) {
+	g := memoryGate(t, core.Config{})
+	valid := bloom.Config{Name: "f", Items: 1000, FalsePositives: 0.01}
+	for _, tt := range []struct {
+		name   string
+		change func(c *bloom.Config)
+		words  string
+	}{
+		{"no name", func(c *bloom.Config) { c.Name = "" }, "Name"},
+		{"brace in the name", func(c *bloom.Config) { c.Name = "a}" }, "Name"},
+		{"no items", func(c *bloom.Config) { c.Items = 0 }, "Items is 0"},
+		{"negative items", func(c *bloom.Config) { c.Items = -1 }, "Items is -1"},
+		{"rate 0", func(c *bloom.Config) { c.FalsePositives = 0 }, "FalsePositives is 0"},
+		{"rate 1", func(c *bloom.Config) { c.FalsePositives = 1 }, "FalsePositives is 1"},
+		{"rate NaN", func(c *bloom.Config) { c.FalsePositives = math.NaN() }, "FalsePositives is NaN"},
+		{"short window", func(c *bloom.Config) { c.Window = time.Millisecond }, "Window is 1ms"},
+		{"negative window", func(c *bloom.Config) { c.Window = -time.Hour }, "Window is -1h"},
+		{"too large", func(c *bloom.Config) { c.Items = 1e9 }, "more than 512 MiB"},
+		{"two generations too large", func(c *bloom.Config) { c.Items, c.Window = 3e8, time.Hour }, "more than 512 MiB"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			cfg := valid
+			tt.change(&cfg)
+			if _, err := bloom.New(g, cfg); err == nil || !strings.Contains(err.Error(), tt.words) {
+				t.Errorf("error %v", err)
+			}
+		})
+	}
+	_, err := bloom.New(nil, bloom.Config{})
+	for _, word := range []string{"Gate", "Name", "Items", "FalsePositives"} {
+		if err == nil || !strings.Contains(err.Error(), word) {
+			t.Errorf("%s is not among the faults: %v", word, err)
+		}
+	}
+	largest := newFilter(t, g, bloom.Config{Name: "f", Items: 430_000_000, FalsePositives: 0.01})
+	if n := largest.Bytes(); n < 530_000_000 || n > 512<<20 || largest.Hashes() != 6 {
+		t.Errorf("%d bytes, %d hashes", n, largest.Hashes())
+	}
+}
+
+func TestFilterItemFaults(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock) {
+		ctx := t.Context()
+		f := newFilter(t, g, bloom.Config{Name: "f", Items: 1000, FalsePositives: 0.01})
+		for _, item := range []string{"", strings.Repeat("x", bloom.MaxItem+1)} {
+			if err := f.Add(ctx, "good", item); !errors.Is(err, bloom.ErrItem) {
+				t.Errorf("an item of %d bytes: %v", len(item), err)
+			}
+			if _, err := f.Test(ctx, item); !errors.Is(err, bloom.ErrItem) {
+				t.Errorf("an item of %d bytes: %v", len(item), err)
+			}
+		}
+		if stats, err := f.Stats(ctx); err != nil || stats.Set != 0 {
+			t.Errorf("something was added: %+v, %v", stats, err)
+		}
+		if err := f.Add(ctx, strings.Repeat("x", bloom.MaxItem)); err != nil {
+			t.Errorf("the longest item: %v", err)
+		}
+	})
+}
+
+func TestFilterOfAnotherConfiguration(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock) {
+		ctx := t.Context()
+		f := newFilter(t, g, bloom.Config{Name: "f", Items: 10_000_000, FalsePositives: 0.01})
+		if err := f.Add(ctx, "a"); err != nil {
+			t.Fatal(err)
+		}
+		other := newFilter(t, g, bloom.Config{Name: "f", Items: 20, FalsePositives: 0.01, Window: time.Hour})
+		_, testErr := other.Test(ctx, "a")
+		_, statsErr := other.Stats(ctx)
+		for _, err := range []error{testErr, statsErr, other.Add(ctx, "b")} {
+			if !errors.Is(err, bloom.ErrExists) || errors.Is(err, core.ErrMisconfigured) ||
+				!strings.Contains(err.Error(), "6 of an item") {
+				t.Errorf("another configuration: %v", err)
+			}
+		}
+		if found, err := one(f.Test(ctx, "a")); !found || err != nil {
+			t.Errorf("the filter has lost its item: %v", err)
+		}
+		if err := other.Reset(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if isNew, err := one(other.TestAndAdd(ctx, "a")); !isNew || err != nil {
+			t.Errorf("after Reset: %v, %v", isNew, err)
+		}
+		if _, err := f.Test(ctx, "a"); !errors.Is(err, bloom.ErrExists) {
+			t.Errorf("the older configuration: %v", err)
+		}
+	})
+}
+
+// An item is found for a window after it was last added, and not after two.
+func TestFilterForgets(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
+		ctx := t.Context()
+		f := newFilter(t, g, bloom.Config{Name: "f", Items: 100_000, FalsePositives: 1e-9, Window: time.Minute})
+		has := func(item string, want bool) {
+			t.Helper()
+			if found, err := one(f.Test(ctx, item)); found != want || err != nil {
+				t.Errorf("%s found: %v, %v", item, found, err)
+			}
+		}
+		for i := range 5 {
+			item := fmt.Sprint("item ", i)
+			if isNew, err := one(f.TestAndAdd(ctx, item)); !isNew || err != nil {
+				t.Fatalf("%s: %v", item, err)
+			}
+			c.Advance(time.Minute)
+			has(item, true)
+			if isNew, err := one(f.TestAndAdd(ctx, item)); isNew || err != nil {
+				t.Fatalf("%s is new again: %v", item, err)
+			}
+			c.Advance(time.Minute)
+			has(item, true) // because it was added again
+			c.Advance(time.Minute)
+			has(item, false)
+		}
+		if stats, err := f.Stats(ctx); err != nil || stats.Items > 1 {
+			t.Errorf("%+v: %v", stats, err)
+		}
+	})
+}
+
+func TestFilterKeys(t *testing.T) {
+	ctx := t.Context()
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		client := s.Client(t)
+		g := redisGate(t, client, core.Config{Prefix: s.Prefix})
+		items := numbered("in", 50)
+		kept := newFilter(t, g, bloom.Config{Name: "kept", Items: 2_000_000, FalsePositives: 0.01})
+		aging := newFilter(t, g, bloom.Config{Name: "aging", Items: 2_000_000, FalsePositives: 0.01, Window: time.Hour})
+		for _, f := range []*bloom.Filter{kept, aging} {
+			if _, err := f.Test(ctx, items...); err != nil {
+				t.Fatal(err)
+			}
+			if keys := client.Keys(ctx, s.Prefix+"*").Val(); len(keys) != 0 {
+				t.Fatalf("a test made %q", keys)
+			}
+			if err := f.Add(ctx, items...); err != nil {
+				t.Fatal(err)
+			}
+			size := int64(0)
+			for _, key := range client.Keys(ctx, s.Prefix+"*").Val() {
+				ttl := client.PTTL(ctx, key).Val()
+				if f == kept && ttl != -1 || f == aging && (ttl <= time.Hour || ttl > 2*time.Hour+2*time.Second) {
+					t.Errorf("%s has PTTL %v", key, ttl)
+				}
+				if strings.Contains(key, ":e") || strings.Contains(key, ":o") {
+					size += client.StrLen(ctx, key).Val()
+				}
+			}
+			want := f.Bytes()
+			if f == aging {
+				want /= 2 // one generation
+			}
+			if size != want {
+				t.Errorf("the bits take %d bytes, want %d", size, want)
+			}
+			if err := f.Reset(ctx); err != nil {
+				t.Fatal(err)
+			}
+			if keys := client.Keys(ctx, s.Prefix+"*").Val(); len(keys) != 0 {
+				t.Fatalf("Reset left %q", keys)
+			}
+		}
+	})
+}
+
+// What Redis has lost is not mistaken for what was never added.
+func TestFilterLosesPart(t *testing.T) {
+	ctx := t.Context()
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		client := s.Client(t)
+		g := redisGate(t, client, core.Config{Prefix: s.Prefix})
+		f := newFilter(t, g, bloom.Config{Name: "f", Items: 2_000_000, FalsePositives: 0.01})
+		items := numbered("in", 100) // some in each part, except in one of 2^99 cases
+		if err := f.Add(ctx, items...); err != nil {
+			t.Fatal(err)
+		}
+		for _, lost := range []string{":{f}:bf2:e1", ":{f}:bf2"} {
+			if n := client.Del(ctx, s.Prefix+lost).Val(); n != 1 {
+				t.Fatalf("%q", client.Keys(ctx, s.Prefix+"*").Val())
+			}
+			found, testErr := f.Test(ctx, items...)
+			if count(found) != len(found) || len(found) == len(items) {
+				t.Errorf("found %v", found)
+			}
+			_, statsErr := f.Stats(ctx)
+			for _, err := range []error{testErr, statsErr, f.Add(ctx, items...)} {
+				if !errors.Is(err, bloom.ErrLost) {
+					t.Errorf("without %s: %v", lost, err)
+				}
+			}
+			if err := f.Reset(ctx); err != nil {
+				t.Fatal(err)
+			}
+			if isNew, err := f.TestAndAdd(ctx, items...); count(isNew) != len(items) || err != nil {
+				t.Errorf("%d are new after Reset: %v", count(isNew), err)
+			}
+		}
+	})
+}
+
+// A filter of many parts gets them a few at a time, and a Reset that failed frees them all later.
+func TestFilterOfManyParts(t *testing.T) {
+	ctx := t.Context()
+	s := redistest.Start(t)
+	client := s.Client(t)
+	g := redisGate(t, client, core.Config{Prefix: s.Prefix})
+	f := newFilter(t, g, bloom.Config{Name: "f", Items: 30_000_000, FalsePositives: 0.01})
+	items := numbered("in", 1000)
+	if isNew, err := f.TestAndAdd(ctx, items...); count(isNew) != len(items) || err != nil {
+		t.Fatalf("%d are new: %v", count(isNew), err)
+	}
+	if found, err := f.Test(ctx, items...); count(found) != len(items) || err != nil {
+		t.Errorf("%d are found: %v", count(found), err)
+	}
+	parts := len(client.Keys(ctx, s.Prefix+":{f}:bf2:*").Val())
+	if parts < 30 {
+		t.Fatalf("%d parts", parts)
+	}
+	// A Reset that ends after its first step leaves the hash so.
+	client.Del(ctx, s.Prefix+":{f}:bf2")
+	client.HSet(ctx, s.Prefix+":{f}:bf2", "sweep", parts)
+	small := newFilter(t, g, bloom.Config{Name: "f", Items: 10, FalsePositives: 0.01})
+	if isNew, err := one(small.TestAndAdd(ctx, "a")); !isNew || err != nil {
+		t.Errorf("after an interrupted Reset: %v, %v", isNew, err)
+	}
+	if err := small.Reset(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if keys := client.Keys(ctx, s.Prefix+"*").Val(); len(keys) != 0 {
+		t.Errorf("Reset left %q", keys)
+	}
+}
+
+// A million items at 1 %, and a million others.
+func TestFilterOfMillionItems(t *testing.T) {
+	if !long() {
+		t.Skip("needs HEADGATE_TEST_LONG")
+	}
+	ctx := t.Context()
+	s := redistest.Start(t)
+	client := s.Client(t)
+	g := redisGate(t, client, core.Config{Prefix: s.Prefix})
+	f := newFilter(t, g, bloom.Config{Name: "f", Items: 1_000_000, FalsePositives: 0.01})
+	if f.Hashes() > 7 {
+		t.Errorf("%d bits of an item", f.Hashes())
+	}
+	if err := client.ConfigSet(ctx, "slowlog-log-slower-than", "5000").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.Do(ctx, "SLOWLOG", "RESET").Err(); err != nil {
+		t.Fatal(err)
+	}
+	items := numbered("in", 1_000_000)
+	for some := range slices.Chunk(items, 10_000) {
+		if err := f.Add(ctx, some...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	found, wrong := 0, 0
+	for some := range slices.Chunk(items, 10_000) {
+		here, err := f.Test(ctx, some...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found += count(here)
+	}
+	for some := range slices.Chunk(numbered("out", 1_000_000), 10_000) {
+		there, err := f.Test(ctx, some...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wrong += count(there)
+	}
+	stats, err := f.Stats(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	size := int64(0)
+	for _, key := range client.Keys(ctx, s.Prefix+"*").Val() {
+		if client.Type(ctx, key).Val() == "string" {
+			size += client.StrLen(ctx, key).Val() // of the memory, Redis's allocator rounds up
+		}
+	}
+	slow := client.SlowLogGet(ctx, 100).Val()
+	t.Logf("%d false positives, %d bytes for %d, %d commands above 5 ms, %+v", wrong, size, f.Bytes(), len(slow), stats)
+	if found != len(items) || wrong > 11_000 {
+		t.Errorf("%d of %d items are found, and %d of as many others", found, len(items), wrong)
+	}
+	const theory = 1_000_000 * 9.585 / 8
+	if float64(size) > 1.05*theory || stats.Items < 990_000 || stats.Items > 1_010_000 {
+		t.Errorf("%d bytes, in theory %.0f; %+v", size, theory, stats)
+	}
+}
+
+func TestFilterErrors(t *testing.T) {
+	ctx := t.Context()
+	s := redistest.Start(t)
+	client := s.Client(t)
+	var events []bloom.Event
+	g := redisGate(t, client, core.Config{Prefix: s.Prefix, Timeout: busyTimeout, Observe: func(_ context.Context, e core.Event) {
+		if e, ok := e.(*bloom.Event); ok {
+			events = append(events, *e)
+		}
+	}})
+	f := newFilter(t, g, bloom.Config{Name: "f", Items: 1000, FalsePositives: 0.01})
+	if err := client.Set(ctx, s.Prefix+":{f}:bf2", "text", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Add(ctx, "a"); !errors.Is(err, core.ErrMisconfigured) {
+		t.Errorf("a key that holds something else: %v", err)
+	}
+	client.Del(ctx, s.Prefix+":{f}:bf2")
+	cancelled, cancel := context.WithCancel(ctx)
+	cancel()
+	if err := f.Add(cancelled, "a"); !errors.Is(err, context.Canceled) {
+		t.Errorf("a cancelled context: %v", err)
+	}
+	s.Stop()
+	if err := f.Add(ctx, "a"); err == nil || errors.Is(err, core.ErrMisconfigured) {
+		t.Errorf("a stopped server: %v", err)
+	}
+	s.Continue()
+	if len(events) != 3 || events[0].Filter != f || events[0].Err == nil || events[2].Err == nil {
+		t.Errorf("events %+v", events)
+	}
+	if err := g.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Test(ctx, "a"); !errors.Is(err, core.ErrClosed) {
+		t.Errorf("a closed Gate: %v", err)
+	}
+}
+
+func TestFilterOnCluster(t *testing.T) {
+	ctx := t.Context()
+	cluster := redistest.StartCluster(t, 3)
+	g := redisGate(t, cluster.Client(t), core.Config{})
+	for i := range 5 {
+		f := newFilter(t, g, bloom.Config{Name: fmt.Sprint("f", i), Items: 3_000_000, FalsePositives: 0.01, Window: time.Hour})
+		isNew, err := f.TestAndAdd(ctx, numbered("in", 1000)...)
+		if err != nil || count(isNew) < 999 {
+			t.Errorf("%d are new: %v", count(isNew), err)
+		}
+		if err := f.Reset(ctx); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Several processes add the same items, from several goroutines each. Each item is new once.
+func TestFilterItemIsNewOnce(t *testing.T) {
+	s := redistest.Start(t)
+	var n atomic.Int64
+	var wg sync.WaitGroup
+	for range 4 {
+		g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix})
+		f := newFilter(t, g, bloom.Config{Name: "shared", Items: 10_000, FalsePositives: 1e-9})
+		for range 16 {
+			wg.Go(func() {
+				for _, item := range numbered("in", 200) {
+					isNew, err := one(f.TestAndAdd(context.Background(), item))
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if isNew {
+						n.Add(1)
+					}
+				}
+			})
+		}
+	}
+	wg.Wait()
+	if n := n.Load(); n != 200 {
+		t.Errorf("%d of 200 items were new", n)
+	}
+}

@@ -1,0 +1,82 @@
+package once
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/breaker"
+)
+
+// Attempt is work on a key of a Once. Its methods are safe for concurrent use, and may be called on
+// nil. Only the first call of Succeed or Fail counts; later calls do nothing and return nil.
+type Attempt struct {
+	once  *Once
+	key   core.Key
+	lease *semaphore.Lease
+	ended atomic.Bool
+}
+
+// Context returns the context for the work. It ends when the Attempt does, and when another caller
+// may begin, with the cause semaphore.ErrLeaseLost.
+func (a *Attempt) Context() context.Context {
+	if a == nil {
+		return context.Background()
+	}
+	return a.lease.Context()
+}
+
+// Succeed remembers that the key is done. It runs to its end even if ctx is cancelled, for about
+// core.Config.Timeout. If Redis does not answer, the error wraps ErrNotRecorded, and Succeed sends
+// it again in the background, until Redis has it or the Gate is closed. The key stays taken
+// meanwhile, as long as its lease can be renewed. If the lease was lost before, the error wraps
+// semaphore.ErrLeaseLost: the key is remembered, and another caller may have worked on it too.
+func (a *Attempt) Succeed(ctx context.Context) error {
+	if a == nil || a.ended.Swap(true) {
+		return nil
+	}
+	lost := false
+	select {
+	case <-a.lease.Lost():
+		lost = true
+	default:
+	}
+	ctx = context.WithoutCancel(ctx)
+	err := a.remember(ctx)
+	if err == nil && lost {
+		err = fmt.Errorf("once: %w", semaphore.ErrLeaseLost)
+	}
+	if err == nil || errors.Is(err, semaphore.ErrLeaseLost) ||
+		errors.Is(err, core.ErrMisconfigured) {
+		_ = a.lease.Release(ctx) // on failure it ends
+		return err
+	}
+	l := a.lease.Detach()
+	tasks := a.once.hub.Tasks
+	tasks.Go(func() {
+		// What is done is done, also if the lease is lost.
+		for again := true; again && tasks.Sleep(breaker.Pause); {
+			err := a.remember(ctx)
+			again = err != nil && !errors.Is(err, core.ErrMisconfigured)
+		}
+		_ = l.Release(ctx) // on failure it ends
+	})
+	return fmt.Errorf("%w: %w", ErrNotRecorded, err)
+}
+
+// remember works on a closed Gate too, whose holders finish.
+func (a *Attempt) remember(ctx context.Context) error {
+	return mark(ctx, a.once.gate, a.once.done, a.key)
+}
+
+// Fail lets the next caller try. If it fails, it is sent again in the background until Redis
+// answers, as by semaphore.Lease.Release.
+func (a *Attempt) Fail(ctx context.Context) error {
+	if a == nil || a.ended.Swap(true) {
+		return nil
+	}
+	return a.lease.Release(ctx)
+}

@@ -1,0 +1,377 @@
+package once_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/once"
+	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/redistest"
+)
+
+func newOnce(t testing.TB, g *core.Gate, cfg once.Config) *once.Once {
+	t.Helper()
+	if cfg.Name == "" {
+		cfg.Name = "events"
+	}
+	if cfg.Window == 0 {
+		cfg.Window = time.Hour
+	}
+	o, err := once.New(g, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// eachGate runs f on a Gate in memory, with its clock, and on one on every Redis, without one.
+func eachGate(t *testing.T, f func(t *testing.T, g *core.Gate, c *core.ManualClock)) {
+	t.Helper()
+	t.Run("memory", func(t *testing.T) {
+		c := core.NewManualClock(time.Now())
+		f(t, memoryGate(t, core.Config{Clock: c}), c)
+	})
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		f(t, redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix}), nil)
+	})
+}
+
+func TestOnce(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
+		ctx := t.Context()
+		o, key := newOnce(t, g, once.Config{}), newKey(t, "evt_1")
+		calls := 0
+		do := func(result error) error {
+			return o.Do(ctx, key, 0, func(ctx context.Context) error {
+				calls++
+				if _, err := o.Begin(ctx, key, 0); !errors.Is(err, semaphore.ErrFull) {
+					t.Errorf("a second attempt beside the first: %v", err)
+				}
+				return result
+			})
+		}
+		failure := errors.New("failed")
+		if err := do(failure); !errors.Is(err, failure) {
+			t.Errorf("work that fails: %v", err)
+		}
+		if err := do(nil); err != nil {
+			t.Errorf("after a failure: %v", err)
+		}
+		if err := do(nil); !errors.Is(err, once.ErrDone) || calls != 2 {
+			t.Errorf("after a success: %v, %d calls", err, calls)
+		}
+		if _, err := o.Begin(ctx, key, time.Minute); !errors.Is(err, once.ErrDone) {
+			t.Errorf("waiting after a success: %v", err)
+		}
+		if c != nil {
+			c.Advance(time.Hour - time.Microsecond)
+			if err := do(nil); !errors.Is(err, once.ErrDone) {
+				t.Errorf("at the end of the window: %v", err)
+			}
+			c.Advance(time.Microsecond)
+			if err := do(nil); err != nil {
+				t.Errorf("after the window: %v", err)
+			}
+		}
+		if err := o.Forget(ctx, key); err != nil {
+			t.Fatal(err)
+		}
+		if err := do(nil); err != nil {
+			t.Errorf("after Forget: %v", err)
+		}
+		if a := (*once.Attempt)(nil); a.Fail(ctx) != nil || a.Succeed(ctx) != nil || a.Context() == nil {
+			t.Error("a nil Attempt")
+		}
+	})
+}
+
+// Redis forgets a key after the window.
+func TestWindowEnds(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		ctx := t.Context()
+		g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix})
+		o, key := newOnce(t, g, once.Config{Window: 100 * time.Millisecond}), newKey(t, "k")
+		work := func(context.Context) error { return nil }
+		if err := o.Do(ctx, key, 0, work); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the key is forgotten", func() bool {
+			err := o.Do(ctx, key, 0, work)
+			if err != nil && !errors.Is(err, once.ErrDone) {
+				t.Fatal(err)
+			}
+			return err == nil
+		})
+	})
+}
+
+func TestOnceFaults(t *testing.T) {
+	_, err := once.New(nil, once.Config{Name: "a b", TTL: time.Millisecond})
+	for _, want := range []string{
+		"Gate is missing", `"a b"`, "Config.TTL is 1ms", "Config.Window is 0s",
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is not in\n%v", want, err)
+		}
+	}
+	if _, err := newOnce(t, memoryGate(t, core.Config{}), once.Config{}).Begin(t.Context(), core.Key{}, 0); !errors.Is(err, core.ErrKey) {
+		t.Errorf("no key: %v", err)
+	}
+}
+
+// Callers that wait go on if the first one fails, and hear that it is done if it succeeds.
+func TestOnceWaits(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		ctx := t.Context()
+		client := s.Client(t)
+		o := newOnce(t, redisGate(t, client, core.Config{Prefix: s.Prefix}), once.Config{})
+		for i, end := range []func(*once.Attempt) error{
+			func(a *once.Attempt) error { return a.Fail(ctx) },
+			func(a *once.Attempt) error { return a.Succeed(ctx) },
+		} {
+			key := newKey(t, fmt.Sprint("k", i))
+			first, err := o.Begin(ctx, key, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := o.Begin(ctx, key, time.Millisecond); !errors.Is(err, semaphore.ErrFull) {
+				t.Errorf("a wait that is too short: %v", err)
+			}
+			type outcome struct {
+				a   *once.Attempt
+				err error
+			}
+			second := make(chan outcome)
+			go func() {
+				a, err := o.Begin(ctx, key, time.Minute)
+				second <- outcome{a, err}
+			}()
+			eventually(t, "the second caller listens", func() bool {
+				return len(client.PubSubChannels(ctx, "*").Val()) > 0
+			})
+			if err := end(first); err != nil {
+				t.Fatal(err)
+			}
+			got := <-second
+			if i == 0 && got.err != nil || i == 1 && !errors.Is(got.err, once.ErrDone) {
+				t.Errorf("end %d: %v", i, got.err)
+			}
+			if err := got.a.Fail(ctx); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// Each of 1,000 ids comes 10 times at once to two replicas, and is handled once. One in ten fails at
+// first.
+func TestOnceOverReplicas(t *testing.T) {
+	s := redistest.Start(t)
+	var replicas []*once.Once
+	for range 2 {
+		g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix})
+		replicas = append(replicas, newOnce(t, g, once.Config{}))
+	}
+	ctx := t.Context()
+	const ids = 1000
+	var handled, tried [ids]atomic.Int64
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, 100)
+	for i := range ids {
+		key := newKey(t, fmt.Sprint("evt_", i))
+		for n := range 10 {
+			slots <- struct{}{}
+			wg.Go(func() {
+				defer func() { <-slots }()
+				err := replicas[n%2].Do(ctx, key, time.Minute, func(context.Context) error {
+					if tried[i].Add(1) == 1 && i%10 == 0 {
+						return errors.New("failed")
+					}
+					handled[i].Add(1)
+					return nil
+				})
+				if err != nil && !errors.Is(err, once.ErrDone) && err.Error() != "failed" {
+					t.Error(err)
+				}
+			})
+		}
+	}
+	wg.Wait()
+	for i := range ids {
+		if n := handled[i].Load(); n != 1 {
+			t.Errorf("id %d was handled %d times", i, n)
+		}
+	}
+}
+
+// What succeeded during an outage is remembered when Redis is back, and stays taken until then.
+func TestOnceSurvivesOutage(t *testing.T) {
+	ctx := t.Context()
+	s := redistest.Start(t)
+	o := newOnce(t, redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, Timeout: busyTimeout}), once.Config{TTL: time.Minute})
+	key := newKey(t, "k")
+	a, err := o.Begin(ctx, key, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Stop()
+	if err := a.Succeed(ctx); !errors.Is(err, once.ErrNotRecorded) {
+		t.Errorf("a stopped Redis has remembered: %v", err)
+	}
+	if _, err := o.Begin(ctx, newKey(t, "other"), 0); err == nil || errors.Is(err, once.ErrDone) || errors.Is(err, semaphore.ErrFull) {
+		t.Errorf("another key during the outage: %v", err)
+	}
+	s.Continue()
+	eventually(t, "the success is remembered", func() bool {
+		_, err := o.Begin(ctx, key, 0)
+		if err == nil {
+			t.Fatal("the key could be taken again")
+		}
+		return errors.Is(err, once.ErrDone)
+	})
+}
+
+// A caller whose lease is lost while it works hears of it, and the key is remembered.
+func TestOnceLosesLease(t *testing.T) {
+	ctx := t.Context()
+	s := redistest.Start(t)
+	client := s.Client(t)
+	g := redisGate(t, client, core.Config{Prefix: s.Prefix})
+	o, key := newOnce(t, g, once.Config{TTL: time.Second}), newKey(t, "k")
+	err := o.Do(ctx, key, 0, func(ctx context.Context) error {
+		if err := client.FlushAll(context.WithoutCancel(ctx)).Err(); err != nil {
+			t.Error(err)
+		}
+		<-ctx.Done()
+		return nil
+	})
+	if !errors.Is(err, semaphore.ErrLeaseLost) {
+		t.Errorf("Do: %v", err)
+	}
+	if _, err := o.Begin(ctx, key, 0); !errors.Is(err, once.ErrDone) {
+		t.Errorf("afterwards: %v", err)
+	}
+}
+
+// A Once is beside a semaphore and a Block of its name.
+func TestOnceSharesNoName(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock) {
+		ctx, key := t.Context(), newKey(t, "k")
+		sem, err := semaphore.New(g, semaphore.Config{Name: "events"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		held, err := sem.Acquire(ctx, semaphore.Request{Caps: []semaphore.Cap{{Key: key, Limit: 1}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = held.Release(ctx) }()
+		block := limited(t, "events", core.Block{Strikes: 1, Within: time.Hour, For: time.Hour})
+		decide(t, g, core.Charge{Policy: block, Key: key, Cost: 1})
+		a, err := newOnce(t, g, once.Config{Name: "events"}).Begin(ctx, key, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := a.Fail(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A holder that finishes while its Gate closes is remembered.
+func TestOnceDuringClose(t *testing.T) {
+	ctx := t.Context()
+	s := redistest.Start(t)
+	g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix})
+	o, key := newOnce(t, g, once.Config{}), newKey(t, "k")
+	a, err := o.Begin(ctx, key, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := make(chan error)
+	go func() { closed <- g.Close(ctx) }()
+	for {
+		if _, err := o.Begin(ctx, key, 0); errors.Is(err, core.ErrClosed) {
+			break
+		}
+	}
+	if err := a.Succeed(ctx); err != nil {
+		t.Error(err)
+	}
+	if err := <-closed; err != nil {
+		t.Error(err)
+	}
+	next := newOnce(t, redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix}), once.Config{})
+	if _, err := next.Begin(ctx, key, 0); !errors.Is(err, once.ErrDone) {
+		t.Errorf("after the Gate was closed: %v", err)
+	}
+}
+
+// A caller whose context has ended before learns all the same that its lease was lost.
+func TestOnceLosesLeaseAfterItsContext(t *testing.T) {
+	s := redistest.Start(t)
+	client := s.Client(t)
+	o, key := newOnce(t, redisGate(t, client, core.Config{}), once.Config{TTL: time.Second}), newKey(t, "k")
+	ctx, cancel := context.WithCancel(t.Context())
+	a, err := o.Begin(ctx, key, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	<-a.Context().Done()
+	if err := client.FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	<-a.Lost()
+	if err := a.Succeed(t.Context()); !errors.Is(err, semaphore.ErrLeaseLost) {
+		t.Error(err)
+	}
+}
+
+// The key of a process that is killed is free when its lease has ended.
+func TestOnceAfterKill(t *testing.T) {
+	s := redistest.Start(t)
+	_, lines, killed := redistest.StartKillable(t, "TestOnceWorker", "ONCE_TEST_ADDR="+s.Addr, "ONCE_TEST_PREFIX="+s.Prefix)
+	for lines.Scan() && lines.Text() != "begun" {
+	}
+	o, key := newOnce(t, redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix}), once.Config{TTL: time.Second}), newKey(t, "k")
+	if _, err := o.Begin(t.Context(), key, 0); !errors.Is(err, semaphore.ErrFull) {
+		t.Fatalf("while the process works: %v", err)
+	}
+	killed()
+	a, err := o.Begin(t.Context(), key, time.Minute)
+	if err != nil {
+		t.Fatalf("after it was killed: %v", err)
+	}
+	if err := a.Succeed(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestOnceWorker is the body of the process of TestOnceAfterKill.
+func TestOnceWorker(t *testing.T) {
+	addr := os.Getenv("ONCE_TEST_ADDR")
+	if addr == "" {
+		t.Skip("runs only as a process of TestOnceAfterKill")
+	}
+	client := redis.NewClient(&redis.Options{
+		Addr: addr, MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	})
+	g := redisGate(t, client, core.Config{Prefix: os.Getenv("ONCE_TEST_PREFIX")})
+	if _, err := newOnce(t, g, once.Config{TTL: time.Second}).Begin(context.Background(), newKey(t, "k"), 0); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Println("begun")
+	select {}
+}

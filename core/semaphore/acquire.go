@@ -1,0 +1,204 @@
+package semaphore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/deadline"
+	"github.com/headgate/headgate/internal/hub"
+	"github.com/headgate/headgate/internal/keeper"
+	"github.com/headgate/headgate/internal/lease"
+	"github.com/headgate/headgate/internal/request"
+)
+
+// Acquire takes a slot, and waits for one if there is none and Request.MaxWait allows it. It
+// returns a *FullError if the queue is full or MaxWait is over, and wraps the error of ctx if that
+// ends. The Lease is nil on error. Acquire does not overtake waiters, whether it waits or not.
+//
+// Callers wait in a FIFO queue for each innermost key, so a caller that waits at a user's cap
+// delays no other user of the tenant. Room at an outer key goes to the key below it that has used
+// the fewest slot-seconds, divided by its Share; see Cap. A caller whose inner caps are full is
+// passed over.
+func (s *Semaphore) Acquire(ctx context.Context, r Request) (*Lease, error) {
+	if err := s.hub.Keeper.Begin(); err != nil {
+		return nil, err
+	}
+	defer s.hub.Keeper.End()
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("semaphore: %w", err)
+	}
+	q, err := r.lease(s)
+	if err != nil {
+		return nil, err
+	}
+	return s.take(ctx, &r, q, nil)
+}
+
+// Admit spends all charges and takes a slot, or does neither. On one server, and if all keys share
+// the outermost part, that is one step in Redis while Request.MaxWait is 0. Otherwise, and in
+// memory, the charges are spent first. They stay spent while Admit waits for a slot, and are
+// refunded if it gets none.
+//
+// If the request may go on, the Lease is not nil, and its Reservation is what was spent. If a
+// charge denies, the Lease and the error are nil and no slot was asked for. If there is no slot,
+// the error is a *FullError, and the Decision denies although all of its results fit. Other errors
+// are those of core.Gate.Decide and Acquire.
+func (s *Semaphore) Admit(
+	ctx context.Context, r Request, charges ...core.Charge,
+) (l *Lease, d core.Decision, err error) {
+	if len(charges) == 0 {
+		l, err := s.Acquire(ctx, r)
+		d.Allowed = err == nil
+		return l, d, err
+	}
+	q, err := r.lease(s)
+	if err != nil {
+		return nil, d, err
+	}
+	start := time.Now()
+	slot := &request.Slot{Scope: s.scope(r.Caps[0].Key), Request: q}
+	var none error // why there is no slot
+	take := func(paid *core.Reservation, cause error) bool {
+		if slot.Answered {
+			l = s.granted(ctx, s.hub.Leases, slot.Scope, q, slot.Grant, start)
+			l, none = s.observe(ctx, l, s.source(), nil, nil, start)
+		} else {
+			l, none = s.take(ctx, &r, q, cause)
+		}
+		if l != nil {
+			l.paid = paid
+		}
+		return l != nil
+	}
+	// A copy, because what is passed to a func value is on the heap, and the caller's charges are
+	// not. The result of slices.Clone may be the slice itself.
+	copied := append([]core.Charge(nil), charges...)
+	d, err = admit(ctx, s.gate, slot, outermost(r.Caps[0].Key), copied, take)
+	switch {
+	case err != nil:
+		return nil, d, err
+	case slot.Refused():
+		_, none = s.observe(ctx, nil, s.source(), s.full(q, slot.Grant), nil, start)
+	}
+	return l, d, none
+}
+
+// admit is hub.Admit.
+var admit = hub.Admit.(func(
+	context.Context, *core.Gate, *request.Slot, string, []core.Charge,
+	func(*core.Reservation, error) bool,
+) (core.Decision, error))
+
+// take takes a slot, from the store or as OnFailure says. A cause is why the store has failed
+// already.
+func (s *Semaphore) take(
+	ctx context.Context, r *Request, q lease.Request, cause error,
+) (l *Lease, err error) {
+	for start := time.Now(); ; {
+		source := s.source()
+		if err = cause; err == nil {
+			l, err = s.ask(ctx, s.hub.Leases, r, q, start)
+		}
+		if err != nil && !s.inMemory() && outage(ctx, err) {
+			cause = err
+			l, source, err = s.fail(ctx, r, q, start, err)
+		}
+		if !errors.Is(err, errBack) {
+			return s.observe(ctx, l, source, err, cause, start)
+		}
+		cause, q.ID = nil, newID() // Redis may have granted the other
+	}
+}
+
+// fail lets the failure mode decide.
+func (s *Semaphore) fail(
+	ctx context.Context, r *Request, q lease.Request, start time.Time, cause error,
+) (*Lease, core.Source, error) {
+	overloaded := errors.Is(cause, core.ErrOverloaded)
+	switch {
+	case s.cfg.OnFailure == core.FailOpen:
+		return s.hold(ctx, s.holding(q, "", nil)), core.SourceOpen, nil
+	case s.cfg.OnFailure == core.FailLocal && !overloaded:
+		q.ID, q.Levels = newID(), slices.Clone(q.Levels) // Redis may have granted the other
+		replicas := int64(s.hub.Replicas)
+		for i := range q.Levels {
+			l := &q.Levels[i]
+			l.Limit = max(1, l.Limit/replicas)
+			l.Weight, l.Floor = min(l.Weight, l.Limit), l.Floor/replicas
+		}
+		l, err := s.ask(ctx, s.hub.LocalLeases, r, q, start)
+		return l, core.SourceLocal, err
+	case overloaded:
+		return nil, core.SourceOverload, cause
+	}
+	return nil, core.SourceClosed, cause
+}
+
+// outage reports whether an error is Redis's and not the caller's.
+func outage(ctx context.Context, err error) bool {
+	return !errors.Is(err, ErrFull) && !errors.Is(err, core.ErrClosed) &&
+		!errors.Is(err, core.ErrMisconfigured) && !errors.Is(err, ErrLeaseLost) &&
+		deadline.Err(ctx) == nil
+}
+
+// observe tells the observer what came of an acquire, and why the store did not decide.
+func (s *Semaphore) observe(
+	ctx context.Context, l *Lease, source core.Source, err, cause error, start time.Time,
+) (*Lease, error) {
+	if s.hub.Observe == nil {
+		return l, err
+	}
+	over := false
+	defer func() {
+		if !over { // Observe panics, so that nobody gets the lease and releases it
+			_ = l.Release(ctx) // on failure the lease ends
+		}
+	}()
+	e := AcquireEvent{Semaphore: s, Source: source, Err: err, Took: time.Since(start)}
+	switch {
+	case errors.As(err, &e.Full):
+		e.Err = nil
+	case err != nil && source != core.SourceClosed && source != core.SourceOverload:
+		e.Source = core.SourceNone
+	}
+	if e.Err == nil {
+		e.Err = cause
+	}
+	s.tell(ctx, e)
+	over = true
+	return l, err
+}
+
+// granted returns the lease of a grant that was asked for at sent.
+func (s *Semaphore) granted(
+	ctx context.Context, store request.LeaseStore, scope string, q lease.Request, g lease.Grant,
+	sent time.Time,
+) *Lease {
+	h := s.holding(q, scope, store)
+	h.Granted(lease.Message{Token: g.Token, Left: g.Left, Used: g.Used[len(q.Levels)-1]}, sent)
+	return s.hold(ctx, h)
+}
+
+// hold lets the keeper look after a lease from now on.
+func (s *Semaphore) hold(ctx context.Context, h *keeper.Holding) *Lease {
+	s.hub.Keeper.Hold(h)
+	return s.newLease(ctx, h)
+}
+
+func (s *Semaphore) holding(
+	q lease.Request, scope string, store request.LeaseStore,
+) *keeper.Holding {
+	q.Waiters = 0
+	spec := keeper.Spec{
+		ID: q.ID, Scope: scope, TTL: s.cfg.TTL, Store: store, Fenced: store == s.hub.Leases,
+		Adopt: s.cfg.OnLoss == LossAdopt, Request: q, Notify: s.notice,
+	}
+	if s.cfg.MaxHold > 0 {
+		spec.Ends = time.Now().Add(s.cfg.MaxHold)
+	}
+	return keeper.NewHolding(spec)
+}

@@ -1,0 +1,165 @@
+package semaphore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/breaker"
+	"github.com/headgate/headgate/internal/keeper"
+	"github.com/headgate/headgate/internal/lease"
+	"github.com/headgate/headgate/internal/request"
+)
+
+// attempt is one request at one store, until that grants or rejects it. It may be asked several
+// times, with the same id.
+type attempt struct {
+	semaphore        *Semaphore
+	store            request.LeaseStore
+	scope, outermost string
+	lease            lease.Request
+	onQueue          func(position int)
+
+	waiter   *keeper.Waiter
+	over     <-chan time.Time // MaxWait is over
+	position int64            // in the queue, or -1
+	asked    time.Time        // when the store was asked last
+
+	sent     bool // the slot may be granted, or the id waits
+	answered bool // neither is the case any more
+}
+
+// errBack ends the wait for a local slot, because Redis answers again.
+var errBack = errors.New("semaphore: redis is back")
+
+// ask asks a store until it grants or rejects.
+func (s *Semaphore) ask(
+	ctx context.Context, store request.LeaseStore, r *Request, q lease.Request, start time.Time,
+) (*Lease, error) {
+	a := &attempt{
+		semaphore: s, store: store, scope: s.scope(r.Caps[0].Key),
+		outermost: outermost(r.Caps[0].Key), lease: q, onQueue: r.OnQueue,
+		waiter: new(keeper.Waiter), position: -1,
+	}
+	if q.Waiters > 0 {
+		if r.MaxWait != Forever {
+			timer := time.NewTimer(r.MaxWait - time.Since(start))
+			defer timer.Stop()
+			a.over = timer.C
+		}
+		// A caller that may wait listens before it asks, or asks again once it listens, so that no
+		// wake-up is lost.
+		a.waiter = s.hub.Keeper.Wait(q.ID, a.outermost)
+		defer s.hub.Keeper.Leave(q.ID)
+	}
+	defer a.leave() // OnQueue may panic
+	for {
+		grant, err := a.ask(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if grant.Status == lease.Held {
+			return s.granted(ctx, store, a.scope, q, grant, a.asked), nil
+		}
+		if l, err := a.wait(ctx, grant); l != nil || err != nil {
+			return l, err
+		}
+	}
+}
+
+// ask asks the store once. The grant holds or waits.
+func (a *attempt) ask(ctx context.Context) (lease.Grant, error) {
+	k := a.semaphore.hub.Keeper
+	var hears bool
+	a.lease.Channel, hears = k.Channel(a.outermost, a.waiter)
+	before := a.sent
+	a.asked, a.sent = time.Now(), true
+	grant, err := a.store.Acquire(ctx, a.scope, a.lease)
+	if err != nil {
+		a.sent = before || !errors.As(err, new(request.Unsent))
+		return grant, err
+	}
+	a.answered = grant.Status != lease.Waiting
+	switch grant.Status {
+	case lease.Full, lease.QueueFull:
+		return grant, a.semaphore.full(a.lease, grant)
+	case lease.Evicted:
+		return grant, ErrLeaseLost
+	case lease.Waiting:
+		if a.store != a.semaphore.hub.LocalLeases {
+			k.Attend(ctx, a.waiter, a.lease.Channel, hears)
+		}
+		if a.onQueue != nil && grant.Position != a.position {
+			a.onQueue(int(grant.Position))
+		}
+		a.position = grant.Position
+	}
+	return grant, nil
+}
+
+// wait waits until the slot is granted, which returns a lease, or until it is time to ask again,
+// which returns nil, or for neither, which returns an error.
+func (a *attempt) wait(ctx context.Context, grant lease.Grant) (*Lease, error) {
+	s := a.semaphore
+	patience := s.patience(grant)
+	fallback := !s.inMemory() && a.store == s.hub.LocalLeases
+	if fallback {
+		patience = min(patience, breaker.Pause)
+	}
+	poll := time.NewTimer(patience)
+	defer poll.Stop()
+	select {
+	case <-a.waiter.Woken:
+		return a.woken(ctx, grant)
+	case <-poll.C:
+		if fallback && s.hub.Answers(ctx, a.outermost) {
+			return nil, errBack
+		}
+		return nil, nil
+	case <-a.over:
+		return nil, s.full(a.lease, grant)
+	case <-ctx.Done():
+		return nil, fmt.Errorf("semaphore: %w", ctx.Err())
+	}
+}
+
+// woken returns the lease that the caller was woken for, or nil if it is to ask again.
+func (a *attempt) woken(ctx context.Context, grant lease.Grant) (*Lease, error) {
+	m, closing := a.semaphore.hub.Keeper.Heard(a.waiter)
+	if closing {
+		return nil, core.ErrClosed
+	}
+	if m.Token <= grant.Token { // the grant is older than the question
+		return nil, nil
+	}
+	h := a.semaphore.holding(a.lease, a.scope, a.store)
+	h.Granted(m, a.asked)
+	// Near the end of the lease, the caller may as well ask.
+	if time.Until(h.Until()) <= time.Duration(m.Left)*time.Microsecond/8 {
+		return nil, nil
+	}
+	a.answered = true
+	return a.semaphore.hold(ctx, h), nil
+}
+
+// leave releases a slot that the caller may have and does not know of.
+func (a *attempt) leave() {
+	if a.sent && !a.answered {
+		s := a.semaphore
+		s.hub.Keeper.Abandon(a.store, a.scope, a.lease.ID, s.cfg.TTL)
+	}
+}
+
+// patience returns when to ask again without a wake-up. The first in the queue asks when the first
+// lease ends, in case its holder has died. All others ask now and then, in case a message was lost,
+// and well before a grant's first lease ends.
+func (s *Semaphore) patience(g lease.Grant) time.Duration {
+	wait := keeper.Jitter(min(s.cfg.TTL/3, lease.Claim*time.Microsecond*3/5))
+	next := time.Duration(g.Next) * time.Microsecond
+	if g.Position == 0 && g.Next >= 0 && next < wait {
+		wait = next + time.Millisecond
+	}
+	return max(wait, 10*time.Millisecond)
+}

@@ -1,0 +1,107 @@
+package semaphore
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/keeper"
+)
+
+// AcquireEvent is an Acquire, or the slot of an Admit. It is a core.Event.
+type AcquireEvent struct {
+	Semaphore *Semaphore
+	// Source says who granted or denied the slot. It is core.SourceNone if nobody did.
+	Source core.Source
+	// Full is why there was no room. That is no error.
+	Full *FullError
+	// Err is the error that the caller received, or why a failure mode decided.
+	Err  error
+	Took time.Duration
+}
+
+// EventName returns "acquire".
+func (e *AcquireEvent) EventName() string { return "acquire" }
+
+// LeaseChange is what became of a Lease.
+type LeaseChange uint8
+
+const (
+	// LeaseReleased is a Release.
+	LeaseReleased LeaseChange = iota + 1
+	// LeaseLost is a lease that was not renewed in time, or that Redis has lost.
+	LeaseLost
+	// LeaseAdopted is a lost slot that was taken again; see LossAdopt.
+	LeaseAdopted
+	// LeaseEvicted is a lease that Evict took away.
+	LeaseEvicted
+)
+
+var leaseChanges = [...]string{
+	"none", "lease released", "lease lost", "lease adopted", "lease evicted",
+}
+
+// String returns the change in lower-case words.
+func (c LeaseChange) String() string { return nameOf(leaseChanges[:], int(c)) }
+
+// nameOf returns the name of a value of an enumeration.
+func nameOf(names []string, value int) string {
+	if value < len(names) {
+		return names[value]
+	}
+	return "unknown"
+}
+
+// LeaseEvent is the end of a Lease, or a lease that goes on although it was lost. It is a
+// core.Event.
+type LeaseEvent struct {
+	Kind      LeaseChange
+	Semaphore *Semaphore
+	// Err is ErrLeaseLost, or why a Release failed, which is sent again until Redis answers.
+	Err  error
+	Took time.Duration // 0 if the event is no call
+}
+
+// EventName returns the name of the change.
+func (e *LeaseEvent) EventName() string { return e.Kind.String() }
+
+// The pools make events that nobody keeps free of allocations.
+var (
+	acquireEvents = sync.Pool{New: func() any { return new(AcquireEvent) }}
+	leaseEvents   = sync.Pool{New: func() any { return new(LeaseEvent) }}
+)
+
+// tell tells the observer of an acquire.
+func (s *Semaphore) tell(ctx context.Context, told AcquireEvent) {
+	e := acquireEvents.Get().(*AcquireEvent)
+	*e = told
+	s.hub.Observe(ctx, e)
+	*e = AcquireEvent{}
+	acquireEvents.Put(e)
+}
+
+// tellLease tells the observer what became of a lease.
+func (s *Semaphore) tellLease(ctx context.Context, told LeaseEvent) {
+	if s.hub.Observe == nil {
+		return
+	}
+	told.Semaphore = s
+	e := leaseEvents.Get().(*LeaseEvent)
+	*e = told
+	s.hub.Observe(ctx, e)
+	*e = LeaseEvent{}
+	leaseEvents.Put(e)
+}
+
+// notice tells the observer what became of a lease without its holder.
+func (s *Semaphore) notice(n keeper.Notice) {
+	e := LeaseEvent{Kind: LeaseLost, Err: ErrLeaseLost}
+	switch n.Kind {
+	case keeper.Adopted:
+		e = LeaseEvent{Kind: LeaseAdopted, Took: n.Took}
+	case keeper.Evicted:
+		e.Kind = LeaseEvicted
+	}
+	s.tellLease(context.Background(), e)
+}

@@ -1,0 +1,33 @@
+package semaphore
+
+import (
+	"context"
+	"time"
+
+	"github.com/headgate/headgate/core"
+)
+
+// Until returns when this process gives up a lease that is not renewed.
+func (l *Lease) Until() time.Time { return l.holding.Until() }
+
+// Expire makes a lease end for this process.
+func (l *Lease) Expire() { l.holding.Expire() }
+
+// Enqueue asks for a slot once and does not wait. A request without a slot stays queued for one
+// TTL.
+func (s *Semaphore) Enqueue(ctx context.Context, r Request) (id string, err error) {
+	q, err := r.lease(s)
+	if err != nil {
+		return "", err
+	}
+	q.Waiters = 1_000_000
+	_, err = s.hub.Leases.Acquire(ctx, s.scope(r.Caps[0].Key), q)
+	return q.ID, err
+}
+
+// Leave withdraws the request that Enqueue made, or makes the store forget a lease and notifies
+// nobody. It returns how many ids were known.
+func (s *Semaphore) Leave(ctx context.Context, key core.Key, id string) (known int, err error) {
+	was, err := s.hub.Leases.Release(ctx, s.scope(key), []string{id})
+	return len(was), err
+}

@@ -1,0 +1,57 @@
+package semaphore_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/gatetest"
+)
+
+const (
+	longTimeout  = gatetest.LongTimeout
+	busyTimeout  = gatetest.BusyTimeout
+	shortTimeout = gatetest.ShortTimeout
+)
+
+var (
+	eachGate   = gatetest.Each
+	memoryGate = gatetest.Memory
+	redisGate  = gatetest.Redis
+	newKey     = gatetest.Key
+	newPolicy  = gatetest.Policy
+	limited    = gatetest.Limited
+	frozen     = gatetest.Frozen
+	decide     = gatetest.Decide
+	peek       = gatetest.Peek
+	eventually = gatetest.Eventually
+	long       = gatetest.Long
+	show       = gatetest.Show
+	onNodes    = gatetest.OnNodes
+	viaRedis   = gatetest.ViaRedis
+	others     = gatetest.Others
+	paired     = gatetest.Paired
+)
+
+// heldFor is a policy whose reservations expire.
+func heldFor(t testing.TB, hold time.Duration) *core.Policy {
+	t.Helper()
+	return newPolicy(t, core.PolicyConfig{Name: "held", Algorithm: frozen(10), Hold: hold})
+}
+
+// used returns how many units of a key are used.
+func used(t testing.TB, g *core.Gate, p *core.Policy, key core.Key) int64 {
+	t.Helper()
+	d := peek(t, g, core.Charge{Policy: p, Key: key, Cost: core.NoCost})
+	return d.At(0).Used
+}
+
+func settle(t testing.TB, r *core.Reservation, actual ...int64) {
+	t.Helper()
+	if err := r.Settle(t.Context(), actual...); err != nil {
+		t.Error(err)
+	}
+}
+
+// isOp reports whether an event is of an operation.
+func isOp(e core.Event, op core.Op) bool { return e.EventName() == op.String() }

@@ -1,0 +1,176 @@
+package semaphore_test
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/redistest"
+)
+
+// An evicted holder loses its lease under every LossPolicy, whether or not a message tells it.
+func TestEvictedHolderLosesItsLease(t *testing.T) {
+	renewals := map[string]func(t *testing.T, l *semaphore.Lease){
+		"in the background": func(*testing.T, *semaphore.Lease) {},
+		"by Extend": func(t *testing.T, l *semaphore.Lease) {
+			if err := l.Extend(t.Context()); !errors.Is(err, semaphore.ErrLeaseLost) {
+				t.Errorf("extended: %v", err)
+			}
+		},
+	}
+	for name, extend := range renewals {
+		t.Run(name, func(t *testing.T) {
+			s := redistest.Start(t)
+			do(t, s.Client(t), "ACL", "SETUSER", "default", "-publish") // no message is published
+			g := redisGate(t, s.Client(t), core.Config{})
+			key := newKey(t, "k")
+			for _, loss := range []semaphore.LossPolicy{semaphore.LossCancel, semaphore.LossAdopt} {
+				sem := newSemaphore(t, g, semaphore.Config{TTL: time.Second, OnLoss: loss})
+				l := acquire(t, sem, semaphore.Cap{Key: key, Limit: 1})
+				holders, _, err := sem.Holders(t.Context(), key)
+				if err != nil || len(holders) != 1 {
+					t.Fatal(holders, err)
+				}
+				if n, err := sem.Evict(t.Context(), key, holders[0].ID); n != 1 || err != nil {
+					t.Fatal(n, err)
+				}
+				extend(t, l)
+				select {
+				case <-l.Lost():
+				case <-time.After(longTimeout):
+					t.Errorf("policy %d: the lease is not lost", loss)
+				}
+				if holders, _, err := sem.Holders(t.Context(), key); len(holders) > 0 || err != nil {
+					t.Errorf("policy %d: %+v, %v", loss, holders, err)
+				}
+				release(t, l)
+			}
+			if err := g.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if left := s.Client(t).Keys(t.Context(), "*").Val(); len(left) > 0 {
+				t.Errorf("keys remain: %v", left)
+			}
+		})
+	}
+}
+
+// A holder that did not wait for its slot learns of its eviction at once, not at the next renewal.
+func TestEvictedHolderIsNotifiedAtOnce(t *testing.T) {
+	server := redistest.Start(t)
+	s := newSemaphore(t, redisGate(t, server.Client(t), core.Config{}), semaphore.Config{TTL: time.Hour})
+	other := newSemaphore(t, redisGate(t, server.Client(t), core.Config{}), semaphore.Config{TTL: time.Hour})
+	level := semaphore.Cap{Key: newKey(t, "k"), Limit: 1}
+	l, err := s.Acquire(t.Context(), semaphore.Request{Caps: []semaphore.Cap{level}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	waitSubscribed(t, server)
+	holders, _, err := other.Holders(t.Context(), level.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := other.Evict(t.Context(), level.Key, holders[0].ID); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	<-l.Lost()
+	<-l.Context().Done()
+	if !errors.Is(context.Cause(l.Context()), semaphore.ErrLeaseLost) {
+		t.Error(context.Cause(l.Context()))
+	}
+}
+
+// Evict with an ID that no holder has evicts nobody, whatever other data Redis has under that name,
+// and costs no slot.
+func TestEvictOfUnknownID(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
+		sem := newSemaphore(t, g, semaphore.Config{TTL: time.Hour})
+		brief := newSemaphore(t, g, semaphore.Config{TTL: time.Second})
+		level := semaphore.Cap{Key: newKey(t, "k"), Limit: 2}
+		l := acquire(t, sem, level)
+		for _, id := range []string{"scope", "u:{k}", "n:{k}", "!x", "", "a b"} {
+			// This lease expires, and the next call drops it.
+			if _, err := brief.Enqueue(t.Context(), semaphore.Request{Caps: []semaphore.Cap{level}}); err != nil {
+				t.Fatal(err)
+			}
+			c.Advance(2 * time.Second)
+			if n, err := sem.Evict(t.Context(), level.Key, id); n != 0 || err != nil {
+				t.Errorf("%q: %d, %v", id, n, err)
+			}
+			next, err := sem.Acquire(t.Context(), semaphore.Request{Caps: []semaphore.Cap{level}})
+			if err != nil {
+				t.Errorf("after %q: %v", id, err)
+			}
+			release(t, next)
+		}
+		release(t, l)
+	})
+}
+
+func TestHoldersWithExpiredLeases(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
+		sem := newSemaphore(t, g, semaphore.Config{TTL: time.Second})
+		level := semaphore.Cap{Key: newKey(t, "k"), Limit: 100}
+		for range 50 { // more than one call drops
+			if _, err := sem.Enqueue(t.Context(), semaphore.Request{Caps: []semaphore.Cap{level}, Meta: map[string]string{"-x": "-"}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, d := range []time.Duration{0, 2 * time.Second} {
+			c.Advance(d)
+			holders, waiting, err := sem.Holders(t.Context(), level.Key)
+			if err != nil || waiting != 0 || d == 0 && len(holders) != 50 {
+				t.Fatalf("%d hold, %d wait, %v", len(holders), waiting, err)
+			}
+			for _, h := range holders {
+				if h.Left < 0 || h.Meta["-x"] != "-" {
+					t.Errorf("%+v", h)
+				}
+			}
+		}
+	})
+}
+
+// Metadata that is too long is cut. Every value keeps its share, whichever value is too long.
+func TestLongMetaIsCut(t *testing.T) {
+	long := strings.Repeat("ü b", 1000)
+	for name, tt := range map[string]struct{ meta map[string]string }{
+		"one long":        {map[string]string{"a": long}},
+		"long and short":  {map[string]string{"a": long, "b": "short"}},
+		"two long":        {map[string]string{"a": long, "b": long}},
+		"not UTF-8":       {map[string]string{"a": strings.Repeat("\xff", 1000), "b": "short"}},
+		"long key":        {map[string]string{long: "a", "b": "short"}},
+		"only a long key": {map[string]string{long: "a"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := memoryGate(t, core.Config{})
+			sem := newSemaphore(t, g, semaphore.Config{})
+			level := semaphore.Cap{Key: newKey(t, "k"), Limit: 1}
+			l, err := sem.Acquire(t.Context(), semaphore.Request{Caps: []semaphore.Cap{level}, Meta: tt.meta})
+			if err != nil {
+				t.Fatal(err)
+			}
+			holders, _, err := sem.Holders(t.Context(), level.Key)
+			if err != nil || len(holders) != 1 {
+				t.Fatal(holders, err)
+			}
+			took := 0
+			for k, v := range holders[0].Meta {
+				took += len(url.QueryEscape(k)) + len(url.QueryEscape(v)) + 2
+				if whole := strings.ToValidUTF8(tt.meta[k], "\uFFFD"); !utf8.ValidString(v) || len(v) < 50 && v != whole || whole == tt.meta[k] && !strings.HasPrefix(whole, v) {
+					t.Errorf("%q is %q", k, v)
+				}
+			}
+			if took > 1025 || took < 500 && tt.meta["a"] == long || tt.meta["b"] == "short" && holders[0].Meta["b"] != "short" {
+				t.Errorf("%d bytes: %v", took, holders[0].Meta)
+			}
+			release(t, l)
+		})
+	}
+}

@@ -1,0 +1,375 @@
+package semaphore_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/internal/request"
+)
+
+// lossyConn drops published messages while dropping is set, and counts them.
+type lossyConn struct {
+	net.Conn
+	dropping *atomic.Bool
+	dropped  *atomic.Int64
+}
+
+func (c lossyConn) Read(b []byte) (int, error) {
+	for {
+		n, err := c.Conn.Read(b)
+		if err != nil || !c.dropping.Load() || !bytes.Contains(b[:n], []byte("\r\nmessage\r\n")) {
+			return n, err
+		}
+		c.dropped.Add(1)
+	}
+}
+
+// waitSubscribed returns once a client is subscribed.
+func waitSubscribed(t *testing.T, s *redistest.Server) {
+	t.Helper()
+	waitSubscriptions(t, s, true)
+}
+
+// waitSubscriptions returns once there are subscriptions, or none.
+func waitSubscriptions(t *testing.T, s *redistest.Server, some bool) {
+	t.Helper()
+	client := s.Client(t)
+	eventually(t, "subscriptions begin or end", func() bool {
+		return len(client.PubSubChannels(t.Context(), "*").Val()) > 0 == some
+	})
+}
+
+// A lost message costs the time until the waiter polls.
+func TestWaiterPollsAfterLostMessage(t *testing.T) {
+	s := redistest.Start(t)
+	var dropping atomic.Bool
+	var dropped atomic.Int64
+	client := s.Client(t, func(o *redis.Options) {
+		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+			return lossyConn{conn, &dropping, &dropped}, err
+		}
+	})
+	// With the long lease, a waiter that gets the slot without notice must poll before its
+	// unconfirmed grant expires.
+	for name, lease := range map[string]time.Duration{"short": time.Second, "long": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			dropping.Store(false)
+			dropped.Store(0)
+			g := redisGate(t, client, core.Config{Prefix: s.Prefix})
+			sem := newSemaphore(t, g, semaphore.Config{TTL: lease})
+			level := semaphore.Cap{Key: newKey(t, "k"), Limit: 1}
+			first := acquire(t, sem, level)
+			second := enqueue(t, sem, level)
+			waitSubscribed(t, s)
+			dropping.Store(true)
+			release(t, first)
+			l := <-second
+			// It may have asked for another reason, before the message came.
+			eventually(t, "a message is lost", func() bool { return dropped.Load() > 0 })
+			release(t, l)
+			if err := g.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+			waitSubscriptions(t, s, false) // the server may learn of the end later
+		})
+	}
+}
+
+// A client that may neither publish nor subscribe polls for its slot.
+func TestWaiterPollsWithoutPubSub(t *testing.T) {
+	s := redistest.Start(t)
+	do(t, s.Client(t), "ACL", "SETUSER", "deaf", "on", ">secret", "~*", "resetchannels", "+@all", "-@pubsub")
+	client := s.Client(t, func(o *redis.Options) { o.Username, o.Password = "deaf", "secret" })
+	g := redisGate(t, client, core.Config{})
+	sem := newSemaphore(t, g, semaphore.Config{TTL: time.Second})
+	level := semaphore.Cap{Key: newKey(t, "k"), Limit: 1}
+	first := acquire(t, sem, level)
+	second := enqueue(t, sem, level)
+	third := enqueue(t, sem, level)
+	release(t, first)
+	release(t, <-second)
+	release(t, <-third)
+	if err := g.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if keys := s.Client(t).Keys(t.Context(), "*").Val(); len(keys) > 0 {
+		t.Errorf("keys remain: %v", keys)
+	}
+}
+
+// A lease that cannot be renewed is lost when its TTL is over, even while the renewing call hangs.
+func TestLeaseIsLostWhileRedisIsStopped(t *testing.T) {
+	s := redistest.Start(t)
+	client := s.Client(t, func(o *redis.Options) { o.ReadTimeout = -1 })
+	g := redisGate(t, client, core.Config{Timeout: time.Minute})
+	t.Cleanup(func() { _ = g.Close(context.Background()) })
+	l := acquire(t, newSemaphore(t, g, semaphore.Config{TTL: time.Second}), semaphore.Cap{Key: newKey(t, "k"), Limit: 1})
+	s.Stop()
+	t.Cleanup(s.Continue)
+	select {
+	case <-l.Context().Done():
+		if cause := context.Cause(l.Context()); !errors.Is(cause, semaphore.ErrLeaseLost) {
+			t.Error(cause)
+		}
+	case <-time.After(longTimeout):
+		t.Error("the lease is not lost")
+	}
+}
+
+// When a replica takes over, the leases that it has continue. When they are released, the next
+// waiter gets the slot.
+func TestLeasesSurviveFailover(t *testing.T) {
+	f := redistest.StartFailover(t, 1)
+	client := f.Client(t, func(o *redis.FailoverOptions) { o.DialerRetries = 1 })
+	g := redisGate(t, client, core.Config{Timeout: time.Second})
+	sem := newSemaphore(t, g, semaphore.Config{TTL: 20 * time.Second, OnFailure: core.FailClosed})
+	level := semaphore.Cap{Key: newKey(t, "k"), Limit: 1}
+	first := acquire(t, sem, level)
+	f.Replicated(t)
+	f.Nodes[0].Kill()
+	before := first.Until()
+	for !first.Until().After(before) { // until a renewal
+		if err := first.Context().Err(); err != nil {
+			t.Fatal(context.Cause(first.Context()))
+		}
+		_, _ = sem.Acquire(t.Context(), semaphore.Request{Caps: []semaphore.Cap{level}})
+	}
+	second := enqueue(t, sem, level)
+	release(t, first)
+	l := <-second
+	if l.Token() <= first.Token() {
+		t.Errorf("token %d after %d", l.Token(), first.Token())
+	}
+	release(t, l)
+	if err := g.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	keys := client.Keys(t.Context(), "*").Val()
+	// The probe belongs to the circuit.
+	keys = slices.DeleteFunc(keys, func(key string) bool { return strings.HasSuffix(key, ":ping"+request.BundleSuffix) })
+	if len(keys) > 0 {
+		t.Errorf("keys remain: %v", keys)
+	}
+}
+
+// On a cluster a waiter is notified, whatever node its key is on.
+func TestWaitersAreNotifiedOnCluster(t *testing.T) {
+	c := redistest.StartCluster(t, 3)
+	for i, client := range []*redis.ClusterClient{c.Client(t), c.Client(t)} {
+		g := redisGate(t, client, core.Config{})
+		sem := newSemaphore(t, g, semaphore.Config{TTL: time.Hour})
+		for _, outermost := range []string{"a", "b", "c", "d"} { // on every node
+			tenant := semaphore.Cap{Key: newKey(t, outermost), Limit: 2}
+			user := semaphore.Cap{Key: newKey(t, outermost, "user"), Limit: 1}
+			first := acquire(t, sem, tenant, user)
+			granted := enqueue(t, sem, tenant, user)
+			release(t, first)
+			release(t, <-granted)
+		}
+		if err := g.Close(t.Context()); err != nil {
+			t.Errorf("%d: %v", i, err)
+		}
+	}
+	for _, s := range c.Nodes {
+		if keys := s.Client(t).Keys(t.Context(), "*").Val(); len(keys) > 0 {
+			t.Errorf("keys remain: %v", keys)
+		}
+	}
+}
+
+// While Redis is stopped, the failure mode answers every caller. A caller that waits in this
+// process returns to Redis when Redis answers again.
+func TestWaitersReturnToRedis(t *testing.T) {
+	s := redistest.Start(t)
+	g := redisGate(t, s.Client(t), core.Config{Timeout: shortTimeout})
+	sem := newSemaphore(t, g, semaphore.Config{})
+	level := semaphore.Cap{Key: newKey(t, "k"), Limit: 3}
+	viaRedis(t, g, core.Charge{Policy: limited(t, "p", frozen(1)), Key: newKey(t, "z"), Cost: core.NoCost})
+	s.Stop()
+	var held []*semaphore.Lease
+	for range 3 {
+		l := acquire(t, sem, level)
+		if l.Token() != 0 {
+			t.Errorf("token %d without Redis", l.Token())
+		}
+		held = append(held, l)
+	}
+	if _, err := sem.Acquire(t.Context(), semaphore.Request{Caps: []semaphore.Cap{level}}); !errors.Is(err, semaphore.ErrFull) {
+		t.Errorf("beyond the local share: %v", err)
+	}
+	waiting := enqueue(t, sem, level)
+	s.Continue()
+	l := <-waiting
+	if l == nil || l.Token() == 0 {
+		t.Errorf("the waiter did not return to Redis: %v", l)
+	}
+	release(t, held...)
+	_ = l.Release(t.Context()) // a slow machine has too little time for it
+}
+
+// A subscription that hangs blocks nothing else: other leases are lost in time, and calls end with
+// their contexts.
+func TestHangingSubscriptionBlocksNothing(t *testing.T) {
+	s := redistest.Start(t)
+	client := s.Client(t, func(o *redis.Options) {
+		o.DialTimeout, o.ReadTimeout, o.WriteTimeout = time.Hour, time.Hour, time.Hour
+	})
+	g := redisGate(t, client, core.Config{Timeout: busyTimeout})
+	sem := newSemaphore(t, g, semaphore.Config{TTL: time.Second, OnFailure: core.FailClosed})
+	l := acquire(t, sem, semaphore.Cap{Key: newKey(t, "k"), Limit: 1})
+	s.Stop()
+	defer s.Continue()
+	done := make(chan error, 1)
+	go func() {
+		_, err := sem.Acquire(t.Context(), semaphore.Request{Caps: []semaphore.Cap{{Key: newKey(t, "other"), Limit: 1}}, MaxWait: semaphore.Forever})
+		done <- err
+	}()
+	for _, what := range []struct {
+		name string
+		over func() <-chan struct{}
+	}{
+		{"the lease is not lost", l.Lost},
+		{"the call does not end", func() <-chan struct{} {
+			over := make(chan struct{})
+			go func() {
+				if err := <-done; err == nil {
+					t.Error("acquired")
+				}
+				close(over)
+			}()
+			return over
+		}},
+	} {
+		select {
+		case <-what.over():
+		case <-time.After(longTimeout):
+			t.Fatal(what.name)
+		}
+	}
+}
+
+// mute is a hook that lets the first command for a user not pass before its context ends. Meanwhile
+// it calls others.
+type mute struct {
+	user   string
+	once   *sync.Once
+	others func()
+}
+
+func (mute) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (m mute) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if strings.Contains(fmt.Sprint(cmd.Args()...), m.user) {
+			m.once.Do(func() {
+				m.others()
+				<-ctx.Done()
+			})
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (mute) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// A caller learns that its own time is over, and not of overload, although the server answers others.
+func TestAcquireEndsWithItsOwnDeadline(t *testing.T) {
+	s := redistest.Start(t)
+	client := s.Client(t)
+	var answered func()
+	client.AddHook(mute{"muted", new(sync.Once), func() { answered() }})
+	var overloads atomic.Int64
+	g := redisGate(t, client, core.Config{Timeout: busyTimeout, Observe: func(_ context.Context, e core.Event) {
+		if isOp(e, core.OpOverload) {
+			overloads.Add(1)
+		}
+	}})
+	sem := newSemaphore(t, g, semaphore.Config{OnFailure: core.FailClosed})
+	answered = func() { release(t, acquire(t, sem, semaphore.Cap{Key: newKey(t, "other"), Limit: 1})) }
+	answered()
+	ctx, cancel := context.WithTimeout(t.Context(), shortTimeout)
+	defer cancel()
+	_, err := sem.Acquire(ctx, semaphore.Request{Caps: []semaphore.Cap{{Key: newKey(t, "muted"), Limit: 1}}})
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
+	}
+	time.Sleep(busyTimeout / 2) // overload is told a moment later
+	if n := overloads.Load(); n > 0 {
+		t.Errorf("%d events of overload", n)
+	}
+}
+
+// A waiter that was granted its slot and lost it to Evict before it heard takes no slot of another
+// source.
+func TestEvictedWaiterTakesNoLocalSlot(t *testing.T) {
+	for _, mode := range []core.FailureMode{core.FailLocal, core.FailOpen} {
+		s := redistest.Start(t)
+		do(t, s.Client(t), "ACL", "SETUSER", "deaf", "on", ">secret", "~*", "resetchannels", "+@all", "-@pubsub")
+		client := s.Client(t, func(o *redis.Options) { o.Username, o.Password = "deaf", "secret" })
+		sem := newSemaphore(t, redisGate(t, client, core.Config{}), semaphore.Config{TTL: time.Second, OnFailure: mode})
+		level := semaphore.Cap{Key: newKey(t, "k"), Limit: 1}
+		first := acquire(t, sem, level)
+		queued, ended := make(chan bool, 1), make(chan error)
+		go func() {
+			_, err := sem.Acquire(t.Context(), semaphore.Request{
+				Caps: []semaphore.Cap{level}, MaxWait: semaphore.Forever, OnQueue: func(int) { queued <- true },
+			})
+			ended <- err
+		}()
+		<-queued
+		release(t, first)
+		holders, _, err := sem.Holders(t.Context(), level.Key)
+		if err != nil || len(holders) != 1 {
+			t.Fatal(holders, err)
+		}
+		if n, err := sem.Evict(t.Context(), level.Key, holders[0].ID); n != 1 || err != nil {
+			t.Fatal(n, err)
+		}
+		if err := <-ended; !errors.Is(err, semaphore.ErrLeaseLost) {
+			t.Errorf("%v: %v", mode, err)
+		}
+	}
+}
+
+// A full Redis takes slots back, also those whose releases share a script with acquires.
+func TestFullRedisTakesReleases(t *testing.T) {
+	server := redistest.Start(t)
+	g := redisGate(t, server.Client(t), core.Config{Prefix: server.Prefix, Timeout: longTimeout})
+	s := newSemaphore(t, g, semaphore.Config{TTL: time.Hour, OnFailure: core.FailClosed})
+	level := func(name string, i int) semaphore.Cap {
+		return semaphore.Cap{Key: newKey(t, fmt.Sprint(name, i)), Limit: 1}
+	}
+	var held []*semaphore.Lease
+	for i := range 100 {
+		held = append(held, acquire(t, s, level("held", i)))
+	}
+	do(t, server.Client(t), "CONFIG", "SET", "maxmemory", "1")
+	var wg sync.WaitGroup
+	for i, l := range held {
+		wg.Go(func() {
+			if err := l.Release(context.Background()); err != nil {
+				t.Error(err)
+			}
+		})
+		ask := semaphore.Request{Caps: []semaphore.Cap{level("new", i)}}
+		wg.Go(func() { _, _ = s.Acquire(t.Context(), ask) }) // beside the releases of a script it may fit
+	}
+	wg.Wait()
+}

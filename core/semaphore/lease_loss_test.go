@@ -1,0 +1,288 @@
+package semaphore_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/redistest"
+)
+
+// lostReply is a hook that fails a client's first script, once the server has run it, so that its
+// reply is lost.
+type lostReply struct {
+	once *sync.Once
+	fail func() error
+}
+
+func (lostReply) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h lostReply) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if cmd.Name() == "eval" && err == nil {
+			h.once.Do(func() {
+				err = h.fail()
+				cmd.SetErr(err)
+			})
+		}
+		return err
+	}
+}
+
+func (lostReply) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// lateContext is a context whose deadline may pass before it ends, as if its timer were late.
+type lateContext struct {
+	context.Context
+	deadline *atomic.Pointer[time.Time]
+}
+
+func (c lateContext) Deadline() (time.Time, bool) { return *c.deadline.Load(), true }
+
+// A slot whose grant is lost on the way is released, whatever lost it.
+func TestLostGrantIsReleased(t *testing.T) {
+	for name, fail := range map[string]func(expire func()) error{
+		"deadline without its timer": func(expire func()) error { expire(); return os.ErrDeadlineExceeded },
+		"invalid reply":              func(func()) error { return redis.Nil },
+		"broken connection":          func(func()) error { return io.EOF },
+		"panic":                      func(func()) error { panic("hook") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := redistest.Start(t)
+			client, at := s.Client(t), new(atomic.Pointer[time.Time])
+			inAnHour := time.Now().Add(time.Hour)
+			at.Store(&inAnHour)
+			client.AddHook(lostReply{new(sync.Once), func() error { return fail(func() { at.Store(new(time.Time)) }) }})
+			g := redisGate(t, client, core.Config{})
+			sem := newSemaphore(t, g, semaphore.Config{TTL: time.Hour, OnFailure: core.FailClosed})
+			level := semaphore.Cap{Key: newKey(t, "k"), Limit: 1}
+			p := newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: frozen(1), OnFailure: core.FailClosed})
+			func() {
+				defer func() { _ = recover() }()
+				l, _, err := sem.Admit(lateContext{t.Context(), at}, semaphore.Request{Caps: []semaphore.Cap{level}}, core.Charge{Policy: p, Key: level.Key, Cost: 1})
+				if l != nil {
+					t.Errorf("granted: %v", err)
+				}
+			}()
+			if err := g.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+			release(t, acquire(t, newSemaphore(t, redisGate(t, s.Client(t), core.Config{}), semaphore.Config{}), level))
+		})
+	}
+}
+
+// A call that its caller has left writes only to memory that nobody reads. The race detector
+// watches.
+func TestAbandonedLeaseCallIsRaceFree(t *testing.T) {
+	s := redistest.Start(t)
+	client := s.Client(t, func(o *redis.Options) { o.ContextTimeoutEnabled = false })
+	g := redisGate(t, client, core.Config{Timeout: shortTimeout})
+	sem := newSemaphore(t, g, semaphore.Config{OnFailure: core.FailOpen})
+	do(t, client, "PING")
+	s.Stop()
+	l := acquire(t, sem, semaphore.Cap{Key: newKey(t, "k"), Limit: 1})
+	s.Continue()
+	release(t, l)
+	if err := g.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// replyGate is a hook that holds the replies to a client's scripts.
+type replyGate struct {
+	ran  chan struct{}
+	open chan struct{}
+}
+
+func (replyGate) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (w replyGate) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if cmd.Name() == "evalsha" && err == nil {
+			select {
+			case w.ran <- struct{}{}:
+			default:
+			}
+			<-w.open
+		}
+		return err
+	}
+}
+
+func (replyGate) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// A lease that is granted after Close gave up is lost, and its slot is free.
+func TestGrantAfterCloseIsLost(t *testing.T) {
+	s := redistest.Start(t)
+	client := s.Client(t)
+	warm := redisGate(t, client, core.Config{})
+	level := semaphore.Cap{Key: newKey(t, "k"), Limit: 1}
+	release(t, acquire(t, newSemaphore(t, warm, semaphore.Config{}), level)) // loads the script
+	slow := s.Client(t)
+	hook := replyGate{make(chan struct{}, 1), make(chan struct{})}
+	slow.AddHook(hook)
+	g := redisGate(t, slow, core.Config{})
+	sem := newSemaphore(t, g, semaphore.Config{})
+	granted := make(chan *semaphore.Lease)
+	go func() {
+		l, err := sem.Acquire(context.Background(), semaphore.Request{Caps: []semaphore.Cap{level}})
+		if err != nil {
+			t.Error(err)
+		}
+		granted <- l
+	}()
+	<-hook.ran
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := g.Close(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("closed: %v", err)
+	}
+	close(hook.open)
+	l := <-granted
+	if cause := context.Cause(l.Context()); !errors.Is(cause, core.ErrClosed) {
+		t.Errorf("cause %v", cause)
+	}
+	next, err := newSemaphore(t, warm, semaphore.Config{}).Acquire(t.Context(), semaphore.Request{Caps: []semaphore.Cap{level}, MaxWait: longTimeout})
+	if err != nil {
+		t.Fatal(err)
+	}
+	release(t, next, l)
+}
+
+// MaxHold ends a lease even in the Open mode, where no store counts, and adoption does not extend
+// it.
+func TestMaxHoldEndsLease(t *testing.T) {
+	t.Run("open", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			client := redis.NewClient(&redis.Options{
+				// Not a name: a resolver that starts in this bubble could not serve later tests.
+				Addr:          "127.0.0.1:1",
+				DialerRetries: 1, MaxRetries: -1, ContextTimeoutEnabled: true,
+				Dialer: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("down") },
+			})
+			defer func() {
+				client.Close()
+				time.Sleep(2 * time.Second) // until a pool that could not dial has noticed
+			}()
+			g := redisGate(t, client, core.Config{})
+			s := newSemaphore(t, g, semaphore.Config{TTL: time.Second, MaxHold: time.Minute, OnFailure: core.FailOpen, OnLoss: semaphore.LossAdopt})
+			start := time.Now()
+			l := acquire(t, s, semaphore.Cap{Key: newKey(t, "k"), Limit: 1})
+			<-l.Lost()
+			if took := time.Since(start); took != time.Minute || !errors.Is(context.Cause(l.Context()), semaphore.ErrLeaseLost) || !errors.Is(l.Extend(t.Context()), semaphore.ErrLeaseLost) {
+				t.Errorf("after %v: %v", took, context.Cause(l.Context()))
+			}
+			release(t, l)
+			if err := g.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	})
+	t.Run("adopted", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			adopted := 0
+			g := memoryGate(t, core.Config{Observe: func(_ context.Context, e core.Event) {
+				if e, ok := e.(*semaphore.LeaseEvent); ok && e.Kind == semaphore.LeaseAdopted {
+					adopted++
+				}
+			}})
+			const longest = time.Minute
+			s := newSemaphore(t, g, semaphore.Config{TTL: 10 * time.Second, MaxHold: longest, OnLoss: semaphore.LossAdopt})
+			start, key := time.Now(), newKey(t, "k")
+			l := acquire(t, s, semaphore.Cap{Key: key, Limit: 1})
+			for range 4 {
+				time.Sleep(longest / 5)
+				holders, _, err := s.Holders(t.Context(), key)
+				if err != nil || len(holders) != 1 {
+					t.Fatal(holders, err)
+				}
+				if _, err := s.Leave(t.Context(), key, holders[0].ID); err != nil {
+					t.Fatal(err)
+				}
+				if err := l.Extend(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			<-l.Lost()
+			if took := time.Since(start); adopted != 4 || took > longest || took < longest*4/5 {
+				t.Errorf("lost after %v, adopted %d times", took, adopted)
+			}
+			release(t, l)
+			if err := g.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	})
+}
+
+// An adopted lease is renewed from then on, even beside one that is due much later.
+func TestAdoptedLeaseIsRenewed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := memoryGate(t, core.Config{})
+		long := newSemaphore(t, g, semaphore.Config{Name: "long", TTL: time.Hour})
+		s := newSemaphore(t, g, semaphore.Config{TTL: 10 * time.Second, OnLoss: semaphore.LossAdopt})
+		level := semaphore.Cap{Key: newKey(t, "k"), Limit: 1}
+		other, l := acquire(t, long, level), acquire(t, s, level)
+		l.Expire()
+		synctest.Wait()
+		for range 3 {
+			time.Sleep(time.Minute)
+			if holders, _, err := s.Holders(t.Context(), level.Key); err != nil || len(holders) != 1 {
+				t.Fatal(holders, err)
+			}
+		}
+		release(t, l)
+		release(t, other)
+		if err := g.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// With AdoptOnLoss a lease that was not renewed in time, as in a stopped process, is acquired
+// again.
+func TestOverdueLeaseIsAdopted(t *testing.T) {
+	eachLeaseGate(t, func(t *testing.T, g *core.Gate) {
+		for name, taken := range map[string]bool{"free": false, "taken": true} {
+			s := newSemaphore(t, g, semaphore.Config{OnLoss: semaphore.LossAdopt})
+			level := semaphore.Cap{Key: newKey(t, "k"), Limit: 1}
+			l := acquire(t, s, level)
+			token := l.Token()
+			holders, _, err := s.Holders(t.Context(), level.Key)
+			if err != nil || len(holders) != 1 {
+				t.Fatal(holders, err)
+			}
+			if _, err := s.Leave(t.Context(), level.Key, holders[0].ID); err != nil {
+				t.Fatal(err)
+			}
+			var other *semaphore.Lease
+			if taken {
+				other = acquire(t, s, level)
+			}
+			l.Expire()
+			eventually(t, name, func() bool { return l.Token() != token || l.Context().Err() != nil })
+			if lost := l.Context().Err() != nil; lost != taken {
+				t.Errorf("%s: lost %v, token %d after %d", name, lost, l.Token(), token)
+			}
+			release(t, l, other)
+		}
+	})
+}

@@ -1,0 +1,271 @@
+package semaphore_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/redistest"
+)
+
+// holderAddrEnv is the environment variable with the address of the Redis at which
+// TestHolderProcess holds a slot until it is killed.
+const holderAddrEnv = "HEADGATE_TEST_HOLD"
+
+func TestHolderProcess(t *testing.T) {
+	addr := os.Getenv(holderAddrEnv)
+	if addr == "" {
+		t.Skip("runs only in a process of TestSlotOfKilledHolderIsFreed")
+	}
+	g := redisGate(t, redis.NewClient(&redis.Options{Addr: addr}), core.Config{})
+	acquire(t, newSemaphore(t, g, semaphore.Config{TTL: time.Second}), semaphore.Cap{Key: newKey(t, "k"), Limit: 1})
+	fmt.Println("held")
+	_, _ = io.Copy(io.Discard, os.Stdin)
+}
+
+// A waiter gets the slot of a killed holder once the holder's lease has expired.
+func TestSlotOfKilledHolderIsFreed(t *testing.T) {
+	s := redistest.Start(t)
+	g := redisGate(t, s.Client(t), core.Config{})
+	sem := newSemaphore(t, g, semaphore.Config{TTL: time.Second})
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self, "-test.run=^TestHolderProcess$", "-test.v")
+	cmd.Env = append(os.Environ(), holderAddrEnv+"="+s.Addr)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for lines := bufio.NewScanner(out); lines.Scan() && lines.Text() != "held"; {
+	}
+	level := semaphore.Cap{Key: newKey(t, "k"), Limit: 1}
+	if _, err := sem.Acquire(t.Context(), semaphore.Request{Caps: []semaphore.Cap{level}}); !errors.Is(err, semaphore.ErrFull) {
+		t.Errorf("the process does not hold the slot: %v", err)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // an error, because it was killed
+	l, err := sem.Acquire(t.Context(), semaphore.Request{Caps: []semaphore.Cap{level}, MaxWait: longTimeout})
+	if err != nil {
+		t.Fatal(err)
+	}
+	release(t, l)
+}
+
+// enqueue acquires a slot in the background. It returns once the caller is queued.
+func enqueue(t *testing.T, s *semaphore.Semaphore, levels ...semaphore.Cap) <-chan *semaphore.Lease {
+	t.Helper()
+	queued, granted := make(chan struct{}, 100), make(chan *semaphore.Lease, 1)
+	go func() {
+		l, err := s.Acquire(context.Background(), semaphore.Request{Caps: levels, MaxWait: longTimeout, OnQueue: func(int) { queued <- struct{}{} }})
+		if err != nil {
+			t.Error(err)
+		}
+		granted <- l
+	}()
+	<-queued
+	return granted
+}
+
+// A fault while a caller waits costs a wake-up or a lease, and blocks nobody.
+func TestFaultsWhileWaiting(t *testing.T) {
+	for name, fault := range map[string]func(t *testing.T, s *redistest.Server, admin *redis.Client){
+		"none": func(*testing.T, *redistest.Server, *redis.Client) {},
+		"subscriber is killed": func(t *testing.T, _ *redistest.Server, admin *redis.Client) {
+			do(t, admin, "CLIENT", "KILL", "TYPE", "pubsub")
+		},
+		"scripts are flushed":   func(t *testing.T, _ *redistest.Server, admin *redis.Client) { do(t, admin, "SCRIPT", "FLUSH") },
+		"everything is flushed": func(t *testing.T, _ *redistest.Server, admin *redis.Client) { do(t, admin, "FLUSHALL") },
+		"all connections die": func(t *testing.T, _ *redistest.Server, admin *redis.Client) {
+			do(t, admin, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+			do(t, admin, "CLIENT", "KILL", "TYPE", "pubsub")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := redistest.Start(t)
+			admin := s.Client(t)
+			g := redisGate(t, s.Client(t), core.Config{})
+			sem := newSemaphore(t, g, semaphore.Config{TTL: 2 * time.Second})
+			level := semaphore.Cap{Key: newKey(t, "k"), Limit: 1}
+			first := acquire(t, sem, level)
+			granted := enqueue(t, sem, level)
+			fault(t, s, admin)
+			_ = first.Release(t.Context()) // fails if the connection died; then the lease expires
+			release(t, <-granted)
+			if err := g.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func do(t testing.TB, client *redis.Client, args ...any) {
+	t.Helper()
+	if err := client.Do(t.Context(), args...).Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// After a FLUSHALL Redis knows no lease. By LossPolicy the work stops, or goes on with a new
+// token.
+func TestLossPoliciesAfterFlush(t *testing.T) {
+	s := redistest.Start(t)
+	client := s.Client(t)
+	g := redisGate(t, client, core.Config{})
+	leases := make(map[semaphore.LossPolicy]*semaphore.Lease)
+	tokens := make(map[semaphore.LossPolicy]int64)
+	for _, p := range []semaphore.LossPolicy{semaphore.LossCancel, semaphore.LossAdopt} {
+		sem := newSemaphore(t, g, semaphore.Config{Name: fmt.Sprint("p", p), TTL: time.Second, OnLoss: p})
+		leases[p] = acquire(t, sem, semaphore.Cap{Key: newKey(t, "k"), Limit: 1})
+		tokens[p] = leases[p].Token()
+	}
+	do(t, client, "FLUSHALL")
+	<-leases[semaphore.LossCancel].Context().Done()
+	if cause := context.Cause(leases[semaphore.LossCancel].Context()); !errors.Is(cause, semaphore.ErrLeaseLost) {
+		t.Errorf("%v", cause)
+	}
+	<-leases[semaphore.LossCancel].Lost()
+	adopted := leases[semaphore.LossAdopt]
+	for adopted.Token() == tokens[semaphore.LossAdopt] {
+		if adopted.Context().Err() != nil {
+			t.Fatal(context.Cause(adopted.Context()))
+		}
+	}
+	if adopted.Token() < tokens[semaphore.LossAdopt] {
+		t.Errorf("token %d after %d", adopted.Token(), tokens[semaphore.LossAdopt])
+	}
+	release(t, leases[semaphore.LossCancel], adopted)
+	if err := g.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if left := client.Keys(t.Context(), "*").Val(); len(left) > 0 {
+		t.Errorf("keys remain: %v", left)
+	}
+}
+
+func TestMutex(t *testing.T) {
+	eachLeaseGate(t, func(t *testing.T, g *core.Gate) {
+		for name, poll := range map[string]semaphore.Backoff{
+			"queue": nil, "constant": semaphore.ConstantBackoff(time.Millisecond, 0),
+			"exponential": semaphore.ExponentialBackoff(time.Microsecond, time.Millisecond, 0),
+			"decaying":    semaphore.DecayingBackoff(time.Millisecond, time.Microsecond, 0),
+		} {
+			m, err := semaphore.NewMutex(g, semaphore.MutexConfig{Name: name, Poll: poll})
+			if err != nil {
+				t.Fatal(err)
+			}
+			key, n, last := newKey(t, "k"), 0, int64(0)
+			done := make(chan struct{})
+			for range 8 {
+				go func() {
+					defer func() { done <- struct{}{} }()
+					for range 5 {
+						l, err := m.Lock(context.Background(), key)
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						if _, err := m.TryLock(context.Background(), key); !errors.Is(err, semaphore.ErrFull) {
+							t.Errorf("%s: TryLock while locked: %v", name, err)
+						}
+						if n++; l.Token() <= last { // the race detector watches n and last
+							t.Errorf("%s: token %d after %d", name, l.Token(), last)
+						}
+						last = l.Token()
+						release(t, l)
+					}
+				}()
+			}
+			for range 8 {
+				<-done
+			}
+			if n != 40 {
+				t.Errorf("%s: %d turns", name, n)
+			}
+		}
+	})
+}
+
+func TestBackoffs(t *testing.T) {
+	for _, tt := range []struct {
+		backoff semaphore.Backoff
+		tries   int
+		from    time.Duration
+		to      time.Duration
+		more    bool
+	}{
+		{semaphore.ConstantBackoff(time.Second, 0), 1_000_000, time.Second, time.Second, true},
+		{semaphore.ConstantBackoff(time.Second, 3), 2, time.Second, time.Second, true},
+		{semaphore.ConstantBackoff(time.Second, 3), 3, time.Second, time.Second, false},
+		{semaphore.ExponentialBackoff(time.Second, 5*time.Second, 0), 1, time.Second / 2, time.Second, true},
+		{semaphore.ExponentialBackoff(time.Second, 5*time.Second, 0), 3, 2 * time.Second, 4 * time.Second, true},
+		{semaphore.ExponentialBackoff(time.Second, 5*time.Second, 9), 1000, 5 * time.Second / 2, 5 * time.Second, false},
+		{semaphore.DecayingBackoff(time.Second, time.Second/2, 0), 1, time.Second, time.Second, true},
+		{semaphore.DecayingBackoff(time.Second, time.Second/2, 0), 2, 875 * time.Millisecond, 875 * time.Millisecond, true},
+		{semaphore.DecayingBackoff(time.Second, time.Second/2, 1), 1000, time.Second / 2, time.Second / 2, false},
+	} {
+		if wait, more := tt.backoff(tt.tries); wait < tt.from || wait > tt.to || more != tt.more {
+			t.Errorf("after %d tries: %v %v", tt.tries, wait, more)
+		}
+	}
+}
+
+// Extend confirms a held lease, and reports one that is gone.
+func TestExtend(t *testing.T) {
+	eachLeaseGate(t, func(t *testing.T, g *core.Gate) {
+		for _, loss := range []semaphore.LossPolicy{semaphore.LossCancel, semaphore.LossAdopt} {
+			s := newSemaphore(t, g, semaphore.Config{OnLoss: loss})
+			level := semaphore.Cap{Key: newKey(t, "acme"), Limit: 1}
+			l := acquire(t, s, level)
+			token := l.Token()
+			if err := l.Extend(t.Context()); err != nil {
+				t.Errorf("held: %v", err)
+			}
+			holders, _, err := s.Holders(t.Context(), level.Key)
+			if err != nil || len(holders) != 1 {
+				t.Fatal(holders, err)
+			}
+			if n, err := s.Leave(t.Context(), level.Key, holders[0].ID); n != 1 || err != nil {
+				t.Fatal(n, err)
+			}
+			switch err := l.Extend(t.Context()); {
+			case loss == semaphore.LossAdopt:
+				if err != nil || l.Token() <= token {
+					t.Errorf("adopted: %v, token %d after %d", err, l.Token(), token)
+				}
+			case !errors.Is(err, semaphore.ErrLeaseLost) || !errors.Is(l.Extend(t.Context()), semaphore.ErrLeaseLost):
+				t.Errorf("policy %d: lost: %v", loss, err)
+			default:
+				<-l.Lost()
+			}
+			release(t, l)
+			if err := l.Extend(t.Context()); !errors.Is(err, semaphore.ErrLeaseLost) {
+				t.Errorf("released: %v", err)
+			}
+		}
+		if err := (*semaphore.Lease)(nil).Extend(t.Context()); err != nil {
+			t.Errorf("nil: %v", err)
+		}
+	})
+}

@@ -1,0 +1,410 @@
+package semaphore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/redistest"
+)
+
+func newSemaphore(t testing.TB, g *core.Gate, cfg semaphore.Config) *semaphore.Semaphore {
+	t.Helper()
+	if cfg.Name == "" {
+		cfg.Name = "sem"
+	}
+	s, err := semaphore.New(g, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// eachLeaseGate runs f on a Gate in memory and on one on every Redis, each on its own clock, and
+// closes them.
+func eachLeaseGate(t *testing.T, f func(t *testing.T, g *core.Gate)) {
+	t.Helper()
+	eachLeaseGateWith(t, core.Config{}, f)
+}
+
+// eachLeaseGateWith is eachLeaseGate with a configuration.
+func eachLeaseGateWith(t *testing.T, cfg core.Config, f func(t *testing.T, g *core.Gate)) {
+	t.Helper()
+	runAndClose := func(t *testing.T, g *core.Gate) {
+		f(t, g)
+		ctx, cancel := context.WithTimeout(context.Background(), longTimeout)
+		defer cancel()
+		if err := g.Close(ctx); err != nil {
+			t.Error(err)
+		}
+	}
+	t.Run("memory", func(t *testing.T) { runAndClose(t, memoryGate(t, cfg)) })
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		client := s.Client(t)
+		cfg.Prefix = s.Prefix
+		runAndClose(t, redisGate(t, client, cfg))
+		if left := client.Keys(context.Background(), s.Prefix+"*").Val(); len(left) > 0 {
+			t.Errorf("keys remain: %v", left)
+		}
+	})
+}
+
+func acquire(t *testing.T, s *semaphore.Semaphore, levels ...semaphore.Cap) *semaphore.Lease {
+	t.Helper()
+	l, err := s.Acquire(t.Context(), semaphore.Request{Caps: levels, MaxWait: semaphore.Forever})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func release(t *testing.T, leases ...*semaphore.Lease) {
+	t.Helper()
+	for _, l := range leases {
+		if err := l.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestSemaphoreHoldsItsLimit(t *testing.T) {
+	eachLeaseGate(t, func(t *testing.T, g *core.Gate) {
+		s := newSemaphore(t, g, semaphore.Config{})
+		level := semaphore.Cap{Key: newKey(t, "acme", "user"), Limit: 3}
+		a, b, c := acquire(t, s, level), acquire(t, s, level), acquire(t, s, level)
+		if a.InUse() != 1 || c.InUse() != 3 || a.Token() >= b.Token() || b.Token() >= c.Token() {
+			t.Errorf("%d and %d in use, tokens %d %d %d", a.InUse(), c.InUse(), a.Token(), b.Token(), c.Token())
+		}
+		_, err := s.Acquire(t.Context(), semaphore.Request{Caps: []semaphore.Cap{level}})
+		var full *semaphore.FullError
+		if !errors.As(err, &full) || !errors.Is(err, semaphore.ErrFull) || full.InUse != 3 || full.Limit != 3 || full.Queue || full.RetryAfter < time.Second ||
+			full.NextExpiry <= 0 || full.NextExpiry > 10*time.Second {
+			t.Errorf("%v: %+v", err, full)
+		}
+		release(t, b, b, nil)
+		if b.Context().Err() == nil || a.Context().Err() != nil {
+			t.Errorf("released: %v, held: %v", b.Context().Err(), a.Context().Err())
+		}
+		d := acquire(t, s, level)
+		if d.Token() <= c.Token() {
+			t.Errorf("token %d after %d", d.Token(), c.Token())
+		}
+		release(t, a, c, d)
+	})
+}
+
+// A refusal after a pause estimates the wait by earlier holds, although Redis has forgotten them.
+func TestRetryAfterOutlivesAPause(t *testing.T) {
+	eachLeaseGate(t, func(t *testing.T, g *core.Gate) {
+		s := newSemaphore(t, g, semaphore.Config{TTL: time.Hour})
+		level := semaphore.Cap{Key: newKey(t, "acme"), Limit: 1}
+		refused := func() time.Duration {
+			l := acquire(t, s, level)
+			defer release(t, l)
+			_, err := s.Acquire(t.Context(), semaphore.Request{Caps: []semaphore.Cap{level}})
+			var full *semaphore.FullError
+			if !errors.As(err, &full) {
+				t.Fatal(err)
+			}
+			return full.RetryAfter
+		}
+		if wait := refused(); wait < 30*time.Second {
+			t.Errorf("without a hold: %v", wait)
+		}
+		if wait := refused(); wait > 20*time.Second {
+			t.Errorf("after a short hold: %v", wait)
+		}
+	})
+}
+
+func TestSemaphoreLevels(t *testing.T) {
+	eachLeaseGate(t, func(t *testing.T, g *core.Gate) {
+		s := newSemaphore(t, g, semaphore.Config{})
+		tenant := semaphore.Cap{Key: newKey(t, "acme"), Limit: 4}
+		user := func(name string) semaphore.Cap { return semaphore.Cap{Key: newKey(t, "acme", name), Limit: 2} }
+		a1, a2 := acquire(t, s, tenant, user("a")), acquire(t, s, tenant, user("a"))
+		_, err := s.Acquire(t.Context(), semaphore.Request{Caps: []semaphore.Cap{tenant, user("a")}})
+		var full *semaphore.FullError
+		if !errors.As(err, &full) || full.Cap != 1 || full.InUse != 2 {
+			t.Errorf("%v: %+v", err, full)
+		}
+		// A caller that waits at a user's cap delays no other user.
+		queued, granted := make(chan struct{}), make(chan *semaphore.Lease)
+		var once sync.Once
+		go func() {
+			l, err := s.Acquire(context.Background(), semaphore.Request{
+				Caps: []semaphore.Cap{tenant, user("a")}, MaxWait: semaphore.Forever,
+				OnQueue: func(int) { once.Do(func() { close(queued) }) },
+			})
+			if err != nil {
+				t.Error(err)
+			}
+			granted <- l
+		}()
+		<-queued
+		b1, b2 := acquire(t, s, tenant, user("b")), acquire(t, s, tenant, user("b"))
+		if _, err := s.Acquire(t.Context(), semaphore.Request{Caps: []semaphore.Cap{tenant, user("c")}}); !errors.As(err, &full) || full.Cap != 0 || full.InUse != 4 {
+			t.Errorf("%v: %+v", err, full)
+		}
+		release(t, b1) // room for the tenant, not for user a
+		c1 := acquire(t, s, tenant, user("c"))
+		release(t, a1) // room for both
+		a3 := <-granted
+		release(t, a2, a3, b2, c1)
+	})
+}
+
+// The queue serves callers in the order of their arrival, each once, and nobody overtakes them.
+func TestSemaphoreQueueIsFIFO(t *testing.T) {
+	eachLeaseGate(t, func(t *testing.T, g *core.Gate) {
+		s := newSemaphore(t, g, semaphore.Config{MaxWaiters: 5})
+		level := semaphore.Cap{Key: newKey(t, "k"), Limit: 1}
+		first := acquire(t, s, level)
+		var order []int
+		var mu sync.Mutex
+		var wg sync.WaitGroup
+		for i := range 5 {
+			queued := make(chan int, 10)
+			wg.Go(func() {
+				l, err := s.Acquire(context.Background(), semaphore.Request{Caps: []semaphore.Cap{level}, MaxWait: semaphore.Forever, OnQueue: func(p int) {
+					select {
+					case queued <- p:
+					default:
+					}
+				}})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				order = append(order, i)
+				mu.Unlock()
+				release(t, l)
+			})
+			if p := <-queued; p != i {
+				t.Errorf("caller %d is at position %d", i, p)
+			}
+		}
+		var full *semaphore.FullError
+		if _, err := s.Acquire(t.Context(), semaphore.Request{Caps: []semaphore.Cap{level}, MaxWait: semaphore.Forever}); !errors.As(err, &full) || !full.Queue {
+			t.Errorf("sixth waiter: %v", err)
+		}
+		if _, err := s.Acquire(t.Context(), semaphore.Request{Caps: []semaphore.Cap{level}}); !errors.As(err, &full) || full.Queue {
+			t.Errorf("past the queue: %v", err)
+		}
+		holders, waiting, err := s.Holders(t.Context(), level.Key)
+		if err != nil || len(holders) != 1 || waiting != 5 || holders[0].Token != first.Token() || holders[0].Key != level.Key {
+			t.Errorf("%+v, %d wait, %v", holders, waiting, err)
+		}
+		release(t, first)
+		wg.Wait()
+		if fmt.Sprint(order) != "[0 1 2 3 4]" {
+			t.Errorf("served %v", order)
+		}
+	})
+}
+
+func TestSemaphoreWaitEndsWithContextAndMaxWait(t *testing.T) {
+	eachLeaseGate(t, func(t *testing.T, g *core.Gate) {
+		s := newSemaphore(t, g, semaphore.Config{})
+		level := semaphore.Cap{Key: newKey(t, "k"), Limit: 1}
+		first := acquire(t, s, level)
+		ask := semaphore.Request{Caps: []semaphore.Cap{level}, MaxWait: semaphore.Forever}
+		ctx, cancel := context.WithCancel(t.Context())
+		ask.OnQueue = func(int) { cancel() }
+		if _, err := s.Acquire(ctx, ask); !errors.Is(err, context.Canceled) {
+			t.Errorf("cancelled: %v", err)
+		}
+		ask.OnQueue, ask.MaxWait = nil, time.Millisecond
+		if _, err := s.Acquire(t.Context(), ask); !errors.Is(err, semaphore.ErrFull) {
+			t.Errorf("MaxWait is over: %v", err)
+		}
+		eventually(t, "callers that gave up have left", func() bool {
+			_, waiting, err := s.Holders(t.Context(), level.Key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return waiting == 0
+		})
+		release(t, first)
+	})
+}
+
+func TestSemaphoreEvict(t *testing.T) {
+	eachLeaseGate(t, func(t *testing.T, g *core.Gate) {
+		s := newSemaphore(t, g, semaphore.Config{TTL: 3 * time.Second})
+		level := semaphore.Cap{Key: newKey(t, "k"), Limit: 1}
+		l, err := s.Acquire(t.Context(), semaphore.Request{Caps: []semaphore.Cap{level}, Meta: map[string]string{"route": "/chat?a=b c", "host": "h"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		holders, _, err := s.Holders(t.Context(), level.Key)
+		if err != nil || len(holders) != 1 || holders[0].Meta["route"] != "/chat?a=b c" || holders[0].Left <= 0 {
+			t.Fatalf("%+v, %v", holders, err)
+		}
+		if n, err := s.Evict(t.Context(), level.Key, holders[0].ID, "nobody"); n != 1 || err != nil {
+			t.Errorf("%d, %v", n, err)
+		}
+		<-l.Context().Done()
+		if cause := context.Cause(l.Context()); !errors.Is(cause, semaphore.ErrLeaseLost) {
+			t.Errorf("%v", cause)
+		}
+		release(t, acquire(t, s, level), l)
+	})
+}
+
+func TestDetachedLeaseOutlivesItsContext(t *testing.T) {
+	g := memoryGate(t, core.Config{})
+	s := newSemaphore(t, g, semaphore.Config{})
+	level := semaphore.Cap{Key: newKey(t, "k"), Limit: 1}
+	ctx, cancel := context.WithCancel(t.Context())
+	l, err := s.Acquire(ctx, semaphore.Request{Caps: []semaphore.Cap{level}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := l.Detach()
+	cancel()
+	release(t, l)
+	if l.Context().Err() == nil || own.Context().Err() != nil || l.Detach() != nil {
+		t.Errorf("%v, %v", l.Context().Err(), own.Context().Err())
+	}
+	if _, err := s.Acquire(t.Context(), semaphore.Request{Caps: []semaphore.Cap{level}}); !errors.Is(err, semaphore.ErrFull) {
+		t.Errorf("the slot was freed: %v", err)
+	}
+	release(t, own)
+	release(t, acquire(t, s, level))
+}
+
+// A lease is renewed while it is held, and MaxHold ends it.
+func TestRenewalKeepsLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := memoryGate(t, core.Config{})
+		s := newSemaphore(t, g, semaphore.Config{TTL: 10 * time.Second})
+		brief := newSemaphore(t, g, semaphore.Config{Name: "brief", TTL: 10 * time.Second, MaxHold: time.Minute})
+		level := semaphore.Cap{Key: newKey(t, "k"), Limit: 1}
+		l, m := acquire(t, s, level), acquire(t, brief, level)
+		time.Sleep(55*time.Second - time.Second)
+		synctest.Wait()
+		if l.Context().Err() != nil || m.Context().Err() != nil {
+			t.Fatalf("%v, %v", context.Cause(l.Context()), context.Cause(m.Context()))
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if l.Context().Err() != nil || !errors.Is(context.Cause(m.Context()), semaphore.ErrLeaseLost) {
+			t.Fatalf("%v, %v", context.Cause(l.Context()), context.Cause(m.Context()))
+		}
+		if _, err := s.Acquire(t.Context(), semaphore.Request{Caps: []semaphore.Cap{level}}); !errors.Is(err, semaphore.ErrFull) {
+			t.Errorf("a second holder: %v", err)
+		}
+		release(t, acquire(t, brief, level), l)
+		if err := g.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Close rejects waiting callers and lets holders finish.
+func TestCloseDrains(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := memoryGate(t, core.Config{})
+		s := newSemaphore(t, g, semaphore.Config{TTL: 10 * time.Second})
+		level := semaphore.Cap{Key: newKey(t, "k"), Limit: 1}
+		l := acquire(t, s, level)
+		waited := make(chan error)
+		go func() {
+			_, err := s.Acquire(context.Background(), semaphore.Request{Caps: []semaphore.Cap{level}, MaxWait: semaphore.Forever})
+			waited <- err
+		}()
+		synctest.Wait()
+		closed := make(chan error)
+		go func() { closed <- g.Close(context.Background()) }()
+		if err := <-waited; !errors.Is(err, core.ErrClosed) {
+			t.Errorf("waiting caller: %v", err)
+		}
+		if _, err := s.Acquire(t.Context(), semaphore.Request{Caps: []semaphore.Cap{level}}); !errors.Is(err, core.ErrClosed) {
+			t.Errorf("new caller: %v", err)
+		}
+		time.Sleep(time.Minute)
+		if l.Context().Err() != nil {
+			t.Errorf("holder: %v", context.Cause(l.Context()))
+		}
+		release(t, l)
+		if err := <-closed; err != nil {
+			t.Error(err)
+		}
+
+		g = memoryGate(t, core.Config{})
+		s = newSemaphore(t, g, semaphore.Config{})
+		l = acquire(t, s, level)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := g.Close(ctx); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(context.Cause(l.Context()), core.ErrClosed) {
+			t.Errorf("%v, %v", err, context.Cause(l.Context()))
+		}
+	})
+}
+
+// Many callers contend for few slots. No cap is ever exceeded, and every caller gets its turns.
+func TestSemaphoreCapsHoldUnderContention(t *testing.T) {
+	eachLeaseGate(t, func(t *testing.T, g *core.Gate) {
+		s := newSemaphore(t, g, semaphore.Config{})
+		tenant := semaphore.Cap{Key: newKey(t, "acme"), Limit: 5}
+		var holding atomic.Int64
+		var users [3]atomic.Int64
+		var wg sync.WaitGroup
+		for i := range 24 {
+			wg.Go(func() {
+				u := i % len(users)
+				for range 10 {
+					l, err := s.Acquire(context.Background(), semaphore.Request{
+						Caps:    []semaphore.Cap{tenant, {Key: newKey(t, "acme", fmt.Sprint(u)), Limit: 2}},
+						MaxWait: semaphore.Forever,
+					})
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if n, m := holding.Add(1), users[u].Add(1); n > 5 || m > 2 {
+						t.Errorf("%d holders, %d of user %d", n, m, u)
+					}
+					holding.Add(-1)
+					users[u].Add(-1)
+					release(t, l)
+				}
+			})
+		}
+		wg.Wait()
+	})
+}
+
+func TestSemaphoreFailureModes(t *testing.T) {
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", DialerRetries: 1, ContextTimeoutEnabled: true})
+	t.Cleanup(func() { _ = client.Close() })
+	g := redisGate(t, client, core.Config{Replicas: 2})
+	level := semaphore.Cap{Key: newKey(t, "k"), Limit: 4}
+	local := newSemaphore(t, g, semaphore.Config{Name: "local"})
+	a, b := acquire(t, local, level), acquire(t, local, level)
+	if _, err := local.Acquire(t.Context(), semaphore.Request{Caps: []semaphore.Cap{level}}); !errors.Is(err, semaphore.ErrFull) || a.Token() != 0 {
+		t.Errorf("beyond the local share: %v, token %d", err, a.Token())
+	}
+	open := newSemaphore(t, g, semaphore.Config{Name: "open", OnFailure: core.FailOpen})
+	c := acquire(t, open, semaphore.Cap{Key: level.Key, Limit: 1})
+	d := acquire(t, open, semaphore.Cap{Key: level.Key, Limit: 1})
+	closed := newSemaphore(t, g, semaphore.Config{Name: "closed", OnFailure: core.FailClosed})
+	if _, err := closed.Acquire(t.Context(), semaphore.Request{Caps: []semaphore.Cap{level}}); err == nil || errors.Is(err, semaphore.ErrFull) {
+		t.Errorf("closed: %v", err)
+	}
+	release(t, a, b, c, d)
+	if err := g.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}

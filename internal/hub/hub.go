@@ -1,0 +1,60 @@
+// Package hub is what a Gate lends the packages that stand beside its own: its stores, its keeper
+// of leases, its tasks and its names. Package core sets the functions when it is initialized, so
+// that none of this is a part of its public API.
+package hub
+
+import (
+	"context"
+
+	"github.com/headgate/headgate/internal/breaker"
+	"github.com/headgate/headgate/internal/keeper"
+	"github.com/headgate/headgate/internal/request"
+)
+
+// Hub is what one Gate lends. It must not be changed.
+type Hub struct {
+	Prefix   string // of the names of keys, with its colon
+	Replicas int
+	Tasks    *breaker.Tasks
+	Keeper   *keeper.Keeper
+	// Leases and LocalLeases are the same in memory. LocalLeases grant while Redis fails.
+	Leases, LocalLeases request.LeaseStore
+	Filters             request.FilterStore
+	// Answers reports whether the server of an outermost part is asked.
+	Answers func(ctx context.Context, outermost string) bool
+	Closed  func() bool
+	// Observe is core.Config.Observe. It is nil if nobody observes.
+	Observe func(context.Context, Event)
+}
+
+// Event is a core.Event.
+type Event = interface{ EventName() string }
+
+// These belong to package core. The types of functions whose type is any stand beside them.
+var (
+	// Of returns what a *core.Gate lends. It is nil for a nil Gate and for the zero value.
+	Of func(gate any) *Hub
+
+	// CheckName returns what is wrong with a name of at most that many bytes.
+	CheckName func(name string, longest int) error
+
+	// KeyAt returns the core.Key whose String is path.
+	KeyAt func(path string) any
+
+	// Admit decides charges and takes a slot, both or neither. If the store can, it does both in one
+	// step and answers the slot. Then, or if the charges are spent and the slot is to be taken
+	// alone, Admit calls take with what was spent, and with the error by which the store failed, if
+	// it did. It refunds the charges unless take returns true.
+	//
+	//	func(
+	//		ctx context.Context, g *core.Gate, slot *request.Slot, outermost string,
+	//		charges []core.Charge, take func(paid *core.Reservation, cause error) bool,
+	//	) (core.Decision, error)
+	Admit any
+
+	// Mark spends one strike on a key under a policy whose Algorithm is a core.Block. It works on a
+	// closed Gate too.
+	//
+	//	func(context.Context, *core.Gate, *core.Policy, core.Key) error
+	Mark any
+)
