@@ -16,6 +16,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -229,6 +230,28 @@ func TestStandardLibraryIsImportedFirst(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// Every file that docs/architecture.md names exists, below the folder that it names.
+func TestArchitectureNamesFiles(t *testing.T) {
+	var files []string
+	err := filepath.WalkDir(".", func(path string, _ fs.DirEntry, err error) error {
+		files = append(files, "/"+filepath.ToSlash(path))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := read(t, filepath.Join("docs", "architecture.md"))
+	named := regexp.MustCompile("`([\\w./]+\\.(?:go|lua))`").FindAllStringSubmatch(page, -1)
+	for _, m := range named {
+		if !slices.ContainsFunc(files, func(f string) bool { return strings.HasSuffix(f, "/"+m[1]) }) {
+			t.Errorf("there is no %s", m[1])
+		}
+	}
+	if len(named) < 20 {
+		t.Errorf("docs/architecture.md names %d files", len(named))
 	}
 }
 
