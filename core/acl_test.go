@@ -20,6 +20,7 @@ import (
 // The permissions in docs/redis.md are enough for every operation of a Gate, a Semaphore and a Filter,
 // and each one is needed.
 func TestDocumentedPermissions(t *testing.T) {
+	t.Parallel()
 	page, err := os.ReadFile("../docs/redis.md")
 	if err != nil {
 		t.Fatal(err)

@@ -56,6 +56,7 @@ func adjust(t testing.TB, g *core.Gate, a core.Adjustment) bool {
 }
 
 func TestRaiseUsedRaisesByMaximum(t *testing.T) {
+	t.Parallel()
 	eachQuota(t, func(t *testing.T, g *core.Gate, c *manualClock, p *core.Policy, next time.Duration) {
 		key := newKey(t, "k", t.Name())
 		for _, step := range []struct{ atLeast, added, used int64 }{
@@ -80,6 +81,7 @@ func TestRaiseUsedRaisesByMaximum(t *testing.T) {
 // A figure above twice the limit counts as a whole: the raise that it was spent under may be lost with
 // the data, and come after it.
 func TestRaiseUsedBeforeItsRaise(t *testing.T) {
+	t.Parallel()
 	eachQuota(t, func(t *testing.T, g *core.Gate, c *manualClock, p *core.Policy, _ time.Duration) {
 		key := newKey(t, "k", t.Name())
 		raiseUsed(t, g, core.Charge{Policy: p, Key: key}, 30)
@@ -96,6 +98,7 @@ func TestRaiseUsedBeforeItsRaise(t *testing.T) {
 }
 
 func TestRaiseUsedIsForItsPeriod(t *testing.T) {
+	t.Parallel()
 	eachQuota(t, func(t *testing.T, g *core.Gate, c *manualClock, p *core.Policy, next time.Duration) {
 		key, read := newKey(t, "k", t.Name()), c.Now()
 		charge := core.Charge{Policy: p, Key: key}
@@ -136,6 +139,7 @@ func TestRaiseUsedIsForItsPeriod(t *testing.T) {
 }
 
 func TestAdjustCorrectsOnce(t *testing.T) {
+	t.Parallel()
 	eachQuota(t, func(t *testing.T, g *core.Gate, c *manualClock, p *core.Policy, _ time.Duration) {
 		key := newKey(t, "k", t.Name())
 		decide(t, g, core.Charge{Policy: p, Key: key, Cost: 4})
@@ -161,6 +165,7 @@ func TestAdjustCorrectsOnce(t *testing.T) {
 }
 
 func TestRaiseEnds(t *testing.T) {
+	t.Parallel()
 	eachQuota(t, func(t *testing.T, g *core.Gate, c *manualClock, p *core.Policy, _ time.Duration) {
 		key := newKey(t, "k", t.Name())
 		charge := core.Charge{Policy: p, Key: key, Cost: 18}
@@ -194,6 +199,7 @@ func TestRaiseEnds(t *testing.T) {
 
 // A raise holds in each period until it ends, and a Reset leaves it.
 func TestRaiseOutlivesPeriods(t *testing.T) {
+	t.Parallel()
 	eachQuota(t, func(t *testing.T, g *core.Gate, c *manualClock, p *core.Policy, next time.Duration) {
 		key := newKey(t, "k", t.Name())
 		charge := core.Charge{Policy: p, Key: key, Cost: 15}
@@ -212,6 +218,7 @@ func TestRaiseOutlivesPeriods(t *testing.T) {
 
 // All that asks for units of a raised quota may have them: SpendUpTo, a Reservation, its Settle.
 func TestRaisedUnitsAreSpent(t *testing.T) {
+	t.Parallel()
 	eachQuota(t, func(t *testing.T, g *core.Gate, c *manualClock, p *core.Policy, _ time.Duration) {
 		key := newKey(t, "k", t.Name())
 		adjust(t, g, core.Adjustment{ID: "a", Policy: p, Key: key, Raise: 90, Until: c.Now().Add(time.Minute)})
@@ -233,6 +240,7 @@ func TestRaisedUnitsAreSpent(t *testing.T) {
 
 // A process obeys its own raise at once, and that of another within a second.
 func TestRaiseLiftsRememberedDenials(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		c := newClock()
 		var gates [2]*core.Gate
@@ -261,6 +269,7 @@ func TestRaiseLiftsRememberedDenials(t *testing.T) {
 
 // A process that decides alone knows no raise, so it does not say that waiting is in vain.
 func TestRaiseIsUnknownToLocal(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, Timeout: shortTimeout})
 	s.Kill()
@@ -273,6 +282,7 @@ func TestRaiseIsUnknownToLocal(t *testing.T) {
 
 // The same adjustments from many goroutines of two processes are applied once each.
 func TestAdjustIsAppliedOnceByMany(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		var wg sync.WaitGroup
 		var applied atomic.Int64
@@ -305,6 +315,7 @@ func TestAdjustIsAppliedOnceByMany(t *testing.T) {
 
 // An adjustment reads none of the ids that are known, of which a key may have thousands.
 func TestAdjustReadsNoOtherIDs(t *testing.T) {
+	t.Parallel()
 	s := redistest.Real(t)
 	g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix})
 	a := core.Adjustment{Policy: newPolicy(t, core.PolicyConfig{Name: "quota", Algorithm: frozen(10), Raisable: true}), Key: newKey(t, "k")}
@@ -323,6 +334,7 @@ func TestAdjustReadsNoOtherIDs(t *testing.T) {
 }
 
 func TestAdjustmentIsValidated(t *testing.T) {
+	t.Parallel()
 	raisable := newPolicy(t, core.PolicyConfig{Name: "quota", Algorithm: frozen(10), Raisable: true})
 	hour := time.Now().Add(time.Hour)
 	tests := []struct {
@@ -379,6 +391,7 @@ func TestAdjustmentIsValidated(t *testing.T) {
 }
 
 func TestRaisesStayBelowTheLargestNumber(t *testing.T) {
+	t.Parallel()
 	eachQuota(t, func(t *testing.T, g *core.Gate, c *manualClock, p *core.Policy, _ time.Duration) {
 		const most = 1_000_000_000_000_000
 		a := core.Adjustment{

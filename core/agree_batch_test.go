@@ -235,6 +235,7 @@ func (b *batchLockstep) manyCallers(n int) (merged int) {
 // Redis gives many requests in one script, and callers that share a script, the same answers and
 // leaves the same state as the model that decides them one after the other at the same time.
 func TestScriptAgreesWithModelOnBatches(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		seed := rand.Uint64()
 		t.Cleanup(func() {

@@ -521,6 +521,7 @@ func operations(s *redistest.Server) int {
 }
 
 func TestScriptAgreesWithModel(t *testing.T) {
+	t.Parallel()
 	for _, split := range []bool{false, true} {
 		name := "one script"
 		if split {
@@ -558,6 +559,7 @@ func TestScriptAgreesWithModel(t *testing.T) {
 
 // Sums near the largest integer, which a random history is unlikely to reach, agree too.
 func TestScriptAgreesWithModelAtExtremes(t *testing.T) {
+	t.Parallel()
 	month := core.TokenBucket{Rate: 1, Per: 30 * 24 * time.Hour, Burst: 1}
 	tests := []struct {
 		name     string

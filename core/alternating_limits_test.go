@@ -73,6 +73,7 @@ var alternatingLimits = []struct {
 // Alternating limits charge, cancel and settle at random, within microseconds of a clock that steps
 // back and forth. The kept units never exceed what all limits together admit at once.
 func TestAlternatingLimitsAtRandom(t *testing.T) {
+	t.Parallel()
 	seed := rand.Uint64()
 	for _, v := range alternatingLimits {
 		most := v.most
@@ -127,6 +128,7 @@ func TestAlternatingLimitsAtRandom(t *testing.T) {
 }
 
 func TestAlternatingLimitsInOneInstant(t *testing.T) {
+	t.Parallel()
 	for _, v := range alternatingLimits {
 		t.Run(v.name, func(t *testing.T) {
 			eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
@@ -149,6 +151,7 @@ func TestAlternatingLimitsInOneInstant(t *testing.T) {
 
 // Two alternating zones admit their limits in each of their periods, and no more.
 func TestAlternatingZones(t *testing.T) {
+	t.Parallel()
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
 		zones := []core.Algorithm{
 			core.Calendar{Limit: 10, Every: core.PeriodDay, In: time.UTC}, core.Calendar{Limit: 10, Every: core.PeriodDay, In: loadZone("America/New_York")},
@@ -174,6 +177,7 @@ func TestAlternatingZones(t *testing.T) {
 // drained to its own capacity. Its waits are exact in any order, and the wider limit counts the
 // charges of both.
 func TestNarrowerLimitDrains(t *testing.T) {
+	t.Parallel()
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
 		wide := core.TokenBucket{Rate: 70, Per: time.Minute, Burst: 100}
 		narrow := core.TokenBucket{Rate: 3, Per: time.Second, Burst: 5}
@@ -217,6 +221,7 @@ func TestNarrowerLimitDrains(t *testing.T) {
 // A clock that steps forward and back locks no key for longer than the widest of its alternating
 // limits would.
 func TestAlternatingLimitsAfterClockStep(t *testing.T) {
+	t.Parallel()
 	limits := []core.Algorithm{
 		core.TokenBucket{Rate: 1, Per: time.Minute, Burst: 20}, core.TokenBucket{Rate: 1, Per: time.Minute, Burst: 10},
 		core.TokenBucket{Rate: 7, Per: time.Minute, Burst: 10},
@@ -250,6 +255,7 @@ func TestAlternatingLimitsAfterClockStep(t *testing.T) {
 
 // A refund under another limit gives back what was charged, and nothing of other charges.
 func TestCancelUnderAnotherLimit(t *testing.T) {
+	t.Parallel()
 	fixed := func(n int64) core.Algorithm { return core.FixedWindow{Limit: n, Window: time.Hour} }
 	sliding := func(n int64) core.Algorithm { return core.SlidingWindow{Limit: n, Window: time.Hour} }
 	buckets := func(n int64) core.Algorithm { return core.SlidingWindow{Limit: n, Window: time.Hour, Buckets: 10} }
@@ -313,6 +319,7 @@ func TestCancelUnderAnotherLimit(t *testing.T) {
 // A clock that steps back over the start of a period and forward again, several times, admits the
 // limit once.
 func TestClockStepsOverPeriodStart(t *testing.T) {
+	t.Parallel()
 	for _, every := range []core.Period{core.PeriodMinute, core.PeriodDay, core.PeriodMonth} {
 		eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
 			charge := core.Charge{Policy: limited(t, "p", core.Calendar{Limit: 10, Every: every, In: time.UTC}), Key: newKey(t, "k"), Cost: 100}
@@ -336,6 +343,7 @@ func TestClockStepsOverPeriodStart(t *testing.T) {
 
 // A peek under another limit does not affect the decision that shares its script.
 func TestPeekDoesNotAffectDecisionInSameScript(t *testing.T) {
+	t.Parallel()
 	log := func(n int64, width time.Duration) core.Algorithm {
 		return core.SlidingLog{Windows: []core.Window{{Limit: n, Width: width}}}
 	}

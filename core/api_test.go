@@ -16,6 +16,7 @@ import (
 
 // A charge's Limit replaces that of its policy.
 func TestChargeHasItsOwnLimit(t *testing.T) {
+	t.Parallel()
 	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
 		p := limited(t, "p", frozen(3))
 		count := func(key string, own core.Algorithm) (n int) {
@@ -41,6 +42,7 @@ func TestChargeHasItsOwnLimit(t *testing.T) {
 
 // A cached denial under one limit does not apply to the same charge under another.
 func TestCachedDenialHeedsTheChargesLimit(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix})
 		log := func(n int64) core.Algorithm {
@@ -64,6 +66,7 @@ func TestCachedDenialHeedsTheChargesLimit(t *testing.T) {
 }
 
 func TestSpendUpToSpendsCostsSeveralTimes(t *testing.T) {
+	t.Parallel()
 	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
 		key := newKey(t, "k")
 		requests := core.Charge{Policy: limited(t, "requests", frozen(10)), Key: key, Cost: 1}
@@ -196,6 +199,7 @@ func (e *events) wait(t *testing.T, name fmt.Stringer) core.Event {
 
 // An outage is an event with its cause. A server that has lost a script is one too.
 func TestEventsOfFailures(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	var e events
 	client := s.Client(t)

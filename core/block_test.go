@@ -60,6 +60,7 @@ func (g *guardian) want(rest time.Duration) {
 
 // Five failures in ten minutes block for an hour.
 func TestBlock(t *testing.T) {
+	t.Parallel()
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
 		k := newGuardian(t, g, c, core.Block{Strikes: 5, Within: 10 * time.Minute, For: time.Hour})
 		for i := range int64(4) {
@@ -95,6 +96,7 @@ func TestBlock(t *testing.T) {
 }
 
 func TestBlockEscalatesAndForgives(t *testing.T) {
+	t.Parallel()
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
 		k := newGuardian(t, g, c, core.Block{
 			Strikes: 1, Within: time.Minute, For: time.Minute, Most: 5 * time.Minute, Forgive: time.Hour,
@@ -120,6 +122,7 @@ func TestBlockEscalatesAndForgives(t *testing.T) {
 }
 
 func TestForgottenStrikes(t *testing.T) {
+	t.Parallel()
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
 		k := newGuardian(t, g, c, core.Block{Strikes: 3, Within: time.Hour, For: time.Minute, Most: time.Hour})
 		forget := func() {
@@ -144,6 +147,7 @@ func TestForgottenStrikes(t *testing.T) {
 }
 
 func TestRefundedStrike(t *testing.T) {
+	t.Parallel()
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
 		k := newGuardian(t, g, c, core.Block{Strikes: 2, Within: time.Hour, For: time.Minute})
 		charge := core.Charge{Policy: k.policy, Key: k.key, Cost: 1}
@@ -168,6 +172,7 @@ func TestRefundedStrike(t *testing.T) {
 }
 
 func TestBlockByHand(t *testing.T) {
+	t.Parallel()
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
 		ctx := t.Context()
 		k := newGuardian(t, g, c, core.Block{Strikes: 2, Within: time.Hour, For: time.Minute})
@@ -262,6 +267,7 @@ func TestBlockFaults(t *testing.T) {
 
 // While Redis does not answer, a Local process blocks keys alone.
 func TestBlockDuringOutage(t *testing.T) {
+	t.Parallel()
 	ctx := t.Context()
 	s := redistest.Start(t)
 	g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, Timeout: shortTimeout})
@@ -283,6 +289,7 @@ func TestBlockDuringOutage(t *testing.T) {
 }
 
 func TestBlocklistOnCluster(t *testing.T) {
+	t.Parallel()
 	ctx := t.Context()
 	cluster := redistest.StartCluster(t, 3)
 	g := redisGate(t, cluster.Client(t), core.Config{})

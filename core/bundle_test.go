@@ -28,6 +28,7 @@ func bundleOf(t *testing.T, client *redis.Client, prefix string) (map[string]str
 // The buckets of a key are one key of Redis. It lives as long as the slowest of them, and Reset forgets
 // one of them alone.
 func TestBucketsOfAKeyShareABundle(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		client := s.Client(t)
 		g := redisGate(t, client, core.Config{Prefix: s.Prefix, DisableDenialCache: true})
@@ -72,6 +73,7 @@ func TestBucketsOfAKeyShareABundle(t *testing.T) {
 // A bundle lives as long as each of its buckets, whichever of them were charged last, alone or in one
 // script.
 func TestBundleOutlivesItsBuckets(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		client := s.Client(t)
 		g := redisGate(t, client, core.Config{Prefix: s.Prefix})
@@ -138,6 +140,7 @@ func TestBundleOutlivesItsBuckets(t *testing.T) {
 // The last bucket of a bundle that is not full may go, by a refund or a reset. Those that are left
 // expire.
 func TestFullBucketsExpire(t *testing.T) {
+	t.Parallel()
 	for _, reset := range []bool{false, true} {
 		redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 			client, clock := s.Client(t), newClock()
@@ -165,6 +168,7 @@ func TestFullBucketsExpire(t *testing.T) {
 
 // A bundle that stays in use forgets the buckets of policies that nobody charges any more.
 func TestBundleForgetsFullBuckets(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		client, clock := s.Client(t), newClock()
 		g := redisGate(t, client, core.Config{Prefix: s.Prefix})

@@ -13,6 +13,7 @@ import (
 
 // One state has one limit in a decision. Otherwise each charge would be checked as if it were alone.
 func TestTwoLimitsOfOneKeyAreAnError(t *testing.T) {
+	t.Parallel()
 	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
 		p, key := limited(t, "p", frozen(1)), newKey(t, "k")
 		charge := func(a core.Algorithm) core.Charge { return core.Charge{Policy: p, Key: key, Cost: 6, Limit: a} }
@@ -87,6 +88,7 @@ func TestInvalidLogAfterAValidOne(t *testing.T) {
 
 // A cost of 0 fits any number of times.
 func TestSpendUpToWithoutCost(t *testing.T) {
+	t.Parallel()
 	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
 		free := core.Charge{Policy: limited(t, "free", core.PerHour(10)), Key: newKey(t, "k"), Cost: core.NoCost}
 		one := core.Charge{Policy: limited(t, "one", frozen(1000)), Key: newKey(t, "k"), Cost: 1}
@@ -98,6 +100,7 @@ func TestSpendUpToWithoutCost(t *testing.T) {
 
 // Reset forgets the states of the charges' own limits.
 func TestResetHeedsTheChargesLimit(t *testing.T) {
+	t.Parallel()
 	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
 		p := limited(t, "p", core.Calendar{Limit: 1, Every: core.PeriodMonth, In: time.UTC})
 		anchor := time.Date(2025, 1, 17, 9, 0, 0, 0, time.UTC)
@@ -120,6 +123,7 @@ func TestResetHeedsTheChargesLimit(t *testing.T) {
 
 // An observer may call the Gate, and panic, whatever it is told.
 func TestObserverCallsTheGate(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	client := s.Client(t)
 	var g *core.Gate
@@ -146,6 +150,7 @@ func TestObserverCallsTheGate(t *testing.T) {
 
 // The cache of denials keeps no part of a key that has no bound.
 func TestLongKeysAreKnown(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix})
 		c := core.Charge{Policy: limited(t, "p", frozen(1)), Key: newKey(t, strings.Repeat("x", 1<<16)), Cost: 2}

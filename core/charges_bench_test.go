@@ -42,6 +42,7 @@ func (c *commandCounter) ProcessPipelineHook(next redis.ProcessPipelineHook) red
 // Sixteen charges of all algorithms, whether admitted, denied, reserved or cancelled, take one
 // command and one script.
 func TestSixteenChargesTakeOneRoundTrip(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	client := s.Client(t)
 	sent := new(commandCounter)

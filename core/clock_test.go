@@ -10,6 +10,7 @@ import (
 // A clock that steps forward and back locks no key for longer than its limit would, and the
 // RetryAfter of a denial stays exact.
 func TestClockForwardAndBackLocksNoKey(t *testing.T) {
+	t.Parallel()
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
 		charge := core.Charge{Policy: limited(t, "p", core.PerMinute(10)), Key: newKey(t, "k"), Cost: 10}
 		c.advance(time.Hour)
@@ -30,6 +31,7 @@ func TestClockForwardAndBackLocksNoKey(t *testing.T) {
 
 // A clock that steps back restores no units.
 func TestClockBackRestoresNothing(t *testing.T) {
+	t.Parallel()
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
 		charge := core.Charge{Policy: limited(t, "p", core.PerMinute(10)), Key: newKey(t, "k"), Cost: 4}
 		decide(t, g, charge)

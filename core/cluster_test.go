@@ -13,6 +13,7 @@ import (
 )
 
 func TestChargesAcrossClusterNodes(t *testing.T) {
+	t.Parallel()
 	cluster := redistest.StartCluster(t, 3)
 	for name, change := range map[string]func(o *redis.ClusterOptions){
 		// Left alone, these two clients wait for an answer for ever.

@@ -128,6 +128,7 @@ func describe(r core.Result) string {
 
 // The same histories have the same results, worked out by hand, in memory and on every Redis.
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	play := func(t *testing.T, g *core.Gate, c *manualClock) {
 		for i, v := range vectors {
 			// The keys have different outermost parts, so that the nodes of a cluster share the

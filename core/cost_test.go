@@ -11,6 +11,7 @@ import (
 
 // A Charge without a Cost costs 1 whatever decides on it, and one of NoCost nothing.
 func TestCostZeroMeansOne(t *testing.T) {
+	t.Parallel()
 	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
 		p, q := limited(t, "p", frozen(4)), limited(t, "q", frozen(4))
 		key := newKey(t, "k")
@@ -60,6 +61,7 @@ func TestCostsOfOneKeyAddUp(t *testing.T) {
 
 // The same cost said in two ways has one remembered denial, and another cost another one.
 func TestCachedDenialOfCostZero(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix})
 		c := core.Charge{Policy: limited(t, "p", frozen(1)), Key: newKey(t, "k")}

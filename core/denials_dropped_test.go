@@ -15,6 +15,7 @@ import (
 var plans = []core.Algorithm{frozen(3), frozen(5), core.SlidingWindow{Limit: 3, Window: time.Hour}}
 
 func TestCachedDenialIsDropped(t *testing.T) {
+	t.Parallel()
 	c := func(t *testing.T, cost int64) core.Charge {
 		return core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: changing(plans...)}), Key: newKey(t, "k"), Cost: cost}
 	}
@@ -151,6 +152,7 @@ func (l *replyHold) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 
 // Neither a denial nor a reset whose reply is late hides that the key was reset.
 func TestConcurrentDenialAndReset(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	for _, slow := range []string{"evalsha", "del"} {
 		t.Run(slow, func(t *testing.T) {

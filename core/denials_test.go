@@ -70,6 +70,7 @@ func eachCachedGate(t *testing.T, f func(t *testing.T, gates *cachedGate)) {
 }
 
 func TestCachedDenialTakesNoRoundTrip(t *testing.T) {
+	t.Parallel()
 	s := redistest.Real(t)
 	ctx := t.Context()
 	for _, split := range []bool{false, true} {
@@ -139,6 +140,7 @@ func TestCachedDenialTakesNoRoundTrip(t *testing.T) {
 
 // The waits of a cached denial count down, and it reports nothing that time may have changed.
 func TestCachedDenialCountsDown(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name  string
 		limit core.Algorithm
@@ -205,6 +207,7 @@ func TestCachedDenialCountsDown(t *testing.T) {
 // While other callers may spend what is left of a key, Redis decides every larger request: the wait
 // grows with what they spend.
 func TestDenialWithRoomForLessAsksRedis(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name  string
 		spend int64
@@ -245,6 +248,7 @@ func TestDenialWithRoomForLessAsksRedis(t *testing.T) {
 
 // If several charges deny, each denies for as long as its own limit has no room.
 func TestCachedDenialOfSeveralCharges(t *testing.T) {
+	t.Parallel()
 	eachCachedGate(t, func(t *testing.T, gates *cachedGate) {
 		key := newKey(t, "k")
 		charges := []core.Charge{
@@ -280,6 +284,7 @@ func TestCachedDenialOfSeveralCharges(t *testing.T) {
 
 // While Redis is down, cached denials stay valid until they expire. Then the failure mode decides.
 func TestCachedDenialWhileRedisIsDown(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix})
 	clock := newClock()
@@ -306,6 +311,7 @@ func TestCachedDenialWhileRedisIsDown(t *testing.T) {
 }
 
 func TestCachedDenialIsObserved(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	var seen []core.DecisionEvent
 	g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, Observe: func(_ context.Context, e core.Event) {
@@ -338,6 +344,7 @@ func TestCachedDenialIsObserved(t *testing.T) {
 }
 
 func TestDenialCacheIsBounded(t *testing.T) {
+	t.Parallel()
 	eachCachedGate(t, func(t *testing.T, gates *cachedGate) {
 		p := limited(t, "p", frozen(1))
 		for i := range rounds(t, 20_000) {

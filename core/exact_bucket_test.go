@@ -77,6 +77,7 @@ var exactRates = []struct {
 }
 
 func TestTokenBucketIsExact(t *testing.T) {
+	t.Parallel()
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
 		polls := 150
 		switch inMemory := peek(t, g, core.Charge{Policy: limited(t, "p", core.PerSecond(1)), Key: newKey(t, "k"), Cost: core.NoCost}).Source == core.SourceMemory; {
@@ -144,6 +145,7 @@ func runExact(t *testing.T, g *core.Gate, c *manualClock, limit core.TokenBucket
 // The largest numbers that a script can meet are exact: the longest capacity and the finest
 // fraction, refunded until the remembered refunds reach their cap, at the end of 2050.
 func TestLargestNumbersAreExact(t *testing.T) {
+	t.Parallel()
 	const (
 		exact   = 1 << 53
 		century = 36525 * 24 * 3600 * 1_000_000 // microseconds

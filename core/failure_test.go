@@ -63,6 +63,7 @@ func whileStopped(t *testing.T, s *redistest.Server, g *core.Gate, charges ...co
 }
 
 func TestFailureModesOnStoppedServer(t *testing.T) {
+	t.Parallel()
 	for _, m := range modes {
 		t.Run(m.name, func(t *testing.T) {
 			for name, change := range map[string]func(o *redis.Options){
@@ -121,6 +122,7 @@ func TestFailureModesOnStoppedServer(t *testing.T) {
 // A caller with a nearer deadline than the Gate's gets the answer of its policies' modes within it.
 // A very near deadline says nothing about Redis, and ends no other caller's call.
 func TestDecisionEndsAtCallersDeadline(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	client := s.Client(t)
 	g := redisGate(t, client, core.Config{})
@@ -145,6 +147,7 @@ func TestDecisionEndsAtCallersDeadline(t *testing.T) {
 
 // Callers that have nearly the Gate's timeout left open the circuit when Redis is dead.
 func TestCallersDeadlinesOpenTheCircuit(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	client := s.Client(t)
 	g := redisGate(t, client, core.Config{Timeout: 2 * shortTimeout})
@@ -169,6 +172,7 @@ func TestCallersDeadlinesOpenTheCircuit(t *testing.T) {
 // Callers whose deadlines are far nearer than the Gate's get errors until a probe has found that
 // Redis is dead.
 func TestShortDeadlinesDetectTheOutage(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	client := s.Client(t)
 	g := redisGate(t, client, core.Config{Timeout: shortTimeout})
@@ -193,6 +197,7 @@ func TestShortDeadlinesDetectTheOutage(t *testing.T) {
 
 // A Redis that answers PING but does not write is down.
 func TestPausedWritesAreAnOutage(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	client, admin := s.Client(t), s.Client(t)
 	g := redisGate(t, client, core.Config{Timeout: shortTimeout})
@@ -221,6 +226,7 @@ func TestPausedWritesAreAnOutage(t *testing.T) {
 }
 
 func TestFailureModesOnKilledServer(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	client := s.Client(t)
 	g := redisGate(t, client, core.Config{Timeout: time.Second, Replicas: 4})
@@ -297,6 +303,7 @@ func TestFailureModesOnKilledServer(t *testing.T) {
 
 // Close during an outage waits for the calls that still run in the background.
 func TestCloseDuringOutage(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	g := redisGate(t, s.Client(t), core.Config{Timeout: shortTimeout})
 	c := core.Charge{Policy: limited(t, "p", frozen(1_000_000)), Key: newKey(t, "k"), Cost: 1}
@@ -332,6 +339,7 @@ func TestCloseDuringOutage(t *testing.T) {
 
 // An operation whose context was cancelled before asks Redis nothing.
 func TestCancelledContextAsksNothing(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	g := redisGate(t, s.Client(t), core.Config{})
 	key := newKey(t, "k")

@@ -17,6 +17,7 @@ import (
 )
 
 func TestInvalidCharges(t *testing.T) {
+	t.Parallel()
 	p, q := limited(t, "p", core.PerSecond(1)), limited(t, "p", core.PerSecond(2))
 	key := newKey(t, "k")
 	good := core.Charge{Policy: p, Key: key, Cost: 1}
@@ -57,6 +58,7 @@ func TestInvalidCharges(t *testing.T) {
 }
 
 func TestLimiter(t *testing.T) {
+	t.Parallel()
 	p, q := limited(t, "p", frozen(3)), limited(t, "q", frozen(2))
 	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
 		for name, policies := range map[string][]*core.Policy{
@@ -92,6 +94,7 @@ func TestLimiter(t *testing.T) {
 }
 
 func TestChargesOfOneKeyAreSummed(t *testing.T) {
+	t.Parallel()
 	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
 		c := core.Charge{Policy: limited(t, "p", frozen(5)), Key: newKey(t, "k"), Cost: 2}
 		if d := decide(t, g, c, c, c); d.Allowed || d.At(0).Used != 0 {
@@ -112,6 +115,7 @@ func TestChargesOfOneKeyAreSummed(t *testing.T) {
 }
 
 func TestPoliciesWithoutState(t *testing.T) {
+	t.Parallel()
 	unlimited, none := limited(t, "unlimited", core.Unlimited{}), limited(t, "none", core.DenyAll{})
 	shadow := newPolicy(t, core.PolicyConfig{Name: "shadow", Algorithm: core.DenyAll{}, Shadow: true})
 	p := limited(t, "p", frozen(5))
@@ -157,6 +161,7 @@ func TestPoliciesWithoutState(t *testing.T) {
 }
 
 func TestShadowNeverDenies(t *testing.T) {
+	t.Parallel()
 	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
 		key := newKey(t, "k")
 		shadow := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "s", Algorithm: frozen(2), Shadow: true}), Key: key, Cost: 1}
@@ -179,6 +184,7 @@ func TestShadowNeverDenies(t *testing.T) {
 }
 
 func TestReset(t *testing.T) {
+	t.Parallel()
 	eachStore(t, func(t *testing.T, g *core.Gate, _ *manualClock, takeSnapshot snapshot) {
 		c := core.Charge{Policy: limited(t, "p", frozen(1)), Key: newKey(t, "k"), Cost: 1}
 		other := core.Charge{Policy: limited(t, "q", frozen(1)), Key: c.Key, Cost: 1}
@@ -199,6 +205,7 @@ func TestReset(t *testing.T) {
 }
 
 func TestClosedGateRejectsCalls(t *testing.T) {
+	t.Parallel()
 	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
 		c := core.Charge{Policy: limited(t, "p", core.PerSecond(1)), Key: newKey(t, "k"), Cost: 1}
 		decide(t, g, c)
@@ -221,6 +228,7 @@ func TestClosedGateRejectsCalls(t *testing.T) {
 }
 
 func TestEndedContextSpendsNothing(t *testing.T) {
+	t.Parallel()
 	eachStore(t, func(t *testing.T, g *core.Gate, _ *manualClock, takeSnapshot snapshot) {
 		c := core.Charge{Policy: limited(t, "p", frozen(1)), Key: newKey(t, "k"), Cost: 1}
 		cancelled, cancel := context.WithCancel(t.Context())
@@ -242,6 +250,7 @@ func TestEndedContextSpendsNothing(t *testing.T) {
 // All Gates together admit exactly the burst of a bucket that does not refill, in whatever order
 // the callers arrive.
 func TestConcurrentDecisionsAdmitTheBurst(t *testing.T) {
+	t.Parallel()
 	const gates, goroutines, each, burst = 4, 64, 20, 500
 	s := redistest.Real(t)
 	var all []*core.Gate
@@ -276,6 +285,7 @@ func TestConcurrentDecisionsAdmitTheBurst(t *testing.T) {
 }
 
 func TestObserve(t *testing.T) {
+	t.Parallel()
 	var seen []string
 	observe := func(_ context.Context, e core.Event) {
 		switch e := e.(type) {
@@ -316,6 +326,7 @@ func TestObserve(t *testing.T) {
 }
 
 func TestScriptIsLoadedAgain(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		client := s.Client(t)
 		g := redisGate(t, client, core.Config{Prefix: s.Prefix})
@@ -337,6 +348,7 @@ func TestScriptIsLoadedAgain(t *testing.T) {
 // A foreign value under a Gate's key is not an outage: every decision on it reports the fault and
 // denies.
 func TestForeignValueIsMisconfiguration(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		client := s.Client(t)
 		ctx := t.Context()
@@ -367,6 +379,7 @@ func TestForeignValueIsMisconfiguration(t *testing.T) {
 
 // Decide returns the fault of a Charge.Limit, and spends nothing.
 func TestErrorOfALimitIsReturned(t *testing.T) {
+	t.Parallel()
 	good := core.Charge{Policy: limited(t, "good", core.PerSecond(1)), Key: newKey(t, "k"), Cost: 1}
 	bad := core.Charge{Policy: limited(t, "bad", core.PerSecond(1)), Key: good.Key, Cost: 1, Limit: core.PerSecond(-1)}
 	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {

@@ -26,6 +26,7 @@ func settles(told chan error) core.Config {
 // A Settle that Redis did not answer is sent again. It counts once, although the first one runs
 // when the server goes on.
 func TestSettleIsSentAgain(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	told := make(chan error, 100)
 	g := redisGate(t, s.Client(t), settles(told))
@@ -49,6 +50,7 @@ func TestSettleIsSentAgain(t *testing.T) {
 
 // A Settle whose reply is lost has counted. It is sent again and finds nothing to do.
 func TestSettleWithoutReplyCountsOnce(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		g, hook, told := losingGate(t, s)
 		p, key := heldFor(t, time.Hour), newKey(t, "k")
@@ -71,6 +73,7 @@ func TestSettleWithoutReplyCountsOnce(t *testing.T) {
 
 // What is not held is not settled again, because nothing tells whether it was.
 func TestUnheldChargesAreSettledOnce(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		g, hook, told := losingGate(t, s)
 		held, key := heldFor(t, time.Hour), newKey(t, "k")
@@ -97,6 +100,7 @@ func TestUnheldChargesAreSettledOnce(t *testing.T) {
 
 // A panic in a hook of the client is a failure of a renewal, which is tried again.
 func TestRenewalSurvivesPanics(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	client := s.Client(t)
 	h := &panics{hit: make(chan struct{}, 100)}

@@ -38,6 +38,7 @@ func renew(t *testing.T, r *core.Reservation, want uint32) {
 }
 
 func TestHoldExpires(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name    string
 		do      func(t *testing.T, r *core.Reservation, c *manualClock)
@@ -142,6 +143,7 @@ func eachGateObserved(t *testing.T, f func(t *testing.T, g *core.Gate, c *manual
 
 // Of several charges only those under a policy with a Hold expire.
 func TestOnlyHeldChargesExpire(t *testing.T) {
+	t.Parallel()
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
 		budget, key := heldFor(t, time.Minute), newKey(t, "k")
 		requests := newPolicy(t, core.PolicyConfig{Name: "requests", Algorithm: frozen(10)})
@@ -162,6 +164,7 @@ func TestOnlyHeldChargesExpire(t *testing.T) {
 // A hold lives in Redis at least as long as the units that it gives back, although nobody asks for
 // the key in the meantime.
 func TestHoldOutlivesWhatItGivesBack(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		g, client := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix}), s.Client(t)
 		p, key := heldFor(t, time.Minute), newKey(t, "k")
@@ -182,6 +185,7 @@ func TestHoldOutlivesWhatItGivesBack(t *testing.T) {
 
 // What a slot denies is not held: a request whose later slot denies leaves no hold behind.
 func TestDeniedRequestHoldsNothing(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		g, client := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix}), s.Client(t)
 		g.SplitByOutermost()
@@ -242,6 +246,7 @@ func TestDroppedReservationExpires(t *testing.T) {
 
 // What a reservation holds goes back if the Gate is closed before.
 func TestReservationOfClosedGateExpires(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix})
 		p, key := heldFor(t, 3*time.Millisecond), newKey(t, "k")
@@ -284,6 +289,7 @@ func TestHoldIsValidated(t *testing.T) {
 
 // A hold goes back under the limit of the moment, whatever limit it was charged under.
 func TestHoldExpiresUnderAnotherLimit(t *testing.T) {
+	t.Parallel()
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
 		p := newPolicy(t, core.PolicyConfig{Name: "p", Hold: time.Second, Algorithm: changing(
 			core.TokenBucket{Rate: 1009, Per: time.Hour, Burst: 30}, core.TokenBucket{Rate: 7, Per: time.Hour, Burst: 30},
@@ -315,6 +321,7 @@ func TestHoldExpiresUnderAnotherLimit(t *testing.T) {
 
 // What Wait spends is spent for good, because nobody can settle it.
 func TestWaitHoldsNothing(t *testing.T) {
+	t.Parallel()
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
 		p, key := heldFor(t, time.Minute), newKey(t, "k")
 		l, err := core.NewLimiter(g, p)

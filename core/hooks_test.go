@@ -14,6 +14,7 @@ import (
 
 // Hooks of the user's client, such as tracing, see the decisions.
 func TestHooksAreCalled(t *testing.T) {
+	t.Parallel()
 	for _, inline := range []bool{false, true} {
 		s := redistest.Start(t)
 		client := s.Client(t, func(o *redis.Options) { o.ContextTimeoutEnabled = inline })

@@ -49,6 +49,7 @@ func (l *ledger) policy(t testing.TB, a core.Algorithm, mode core.FailureMode) *
 }
 
 func TestLedgerSeedsEachPeriodOnce(t *testing.T) {
+	t.Parallel()
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
 		for _, q := range quotasOfTen {
 			t.Run(q.name, func(t *testing.T) {
@@ -85,6 +86,7 @@ func TestLedgerSeedsEachPeriodOnce(t *testing.T) {
 // Callers of two processes that see a key for the first time ask its ledger once in each process,
 // and all see its figure. So they do when Redis has lost its data.
 func TestLedgerIsAskedOnceInAProcess(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		l := new(ledger)
 		l.used.Store(90)
@@ -122,6 +124,7 @@ func TestLedgerIsAskedOnceInAProcess(t *testing.T) {
 
 // A correction of a key that Redis does not know is one of the ledger's figure.
 func TestAdjustAsksLedgerFirst(t *testing.T) {
+	t.Parallel()
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
 		for _, q := range quotasOfTen {
 			t.Run(q.name, func(t *testing.T) {
@@ -145,6 +148,7 @@ func TestAdjustAsksLedgerFirst(t *testing.T) {
 
 // A ledger may apply the raises of the key again.
 func TestLedgerRaises(t *testing.T) {
+	t.Parallel()
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
 		var p *core.Policy
 		p = newPolicy(t, core.PolicyConfig{
@@ -163,6 +167,7 @@ func TestLedgerRaises(t *testing.T) {
 
 // While a ledger fails, the failure mode decides, and a process asks it once a second.
 func TestLedgerFails(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name    string
 		fail    func(l *ledger)
@@ -222,6 +227,7 @@ func TestLedgerIsAskedAgain(t *testing.T) {
 // A process asks for a figure, and another one seeds the key meanwhile and corrects it. The late
 // figure does not undo the correction.
 func TestLateFigureUndoesNoCorrection(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		late, quick := &ledger{gate: make(chan struct{})}, new(ledger)
 		late.used.Store(7)
@@ -279,6 +285,7 @@ func TestLedgersOfOneDecisionShareItsDeadline(t *testing.T) {
 
 // Without a figure, the failure mode decides on the policy that needs it, and the store on all else.
 func TestLedgerFailsAlone(t *testing.T) {
+	t.Parallel()
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
 		for _, test := range []struct {
 			name   string
@@ -322,6 +329,7 @@ func TestLedgerFailsAlone(t *testing.T) {
 
 // Without a figure, the semaphore of an Admit takes its slot from Redis all the same.
 func TestLedgerFailsAndSlotsAreCounted(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		l, key, granted := new(ledger), newKey(t, "k"), 0
 		l.fails.Store(&errGone)
@@ -348,6 +356,7 @@ func TestLedgerFailsAndSlotsAreCounted(t *testing.T) {
 // A decision does not wait for a slow ledger for longer than its deadline. The figure counts when it
 // comes.
 func TestSlowLedgerIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		told := make(chan core.QuotaEvent, 10)
 		g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, Timeout: busyTimeout, Observe: func(_ context.Context, e core.Event) {
@@ -377,6 +386,7 @@ func TestSlowLedgerIsNotWaitedFor(t *testing.T) {
 
 // When a period ends while the ledger is asked, the decision asks it again for the new one.
 func TestPeriodEndsDuringLedger(t *testing.T) {
+	t.Parallel()
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
 		calls := int64(0)
 		p := newPolicy(t, core.PolicyConfig{
@@ -398,6 +408,7 @@ func TestPeriodEndsDuringLedger(t *testing.T) {
 
 // Close ends the calls of ledgers.
 func TestCloseEndsLedgers(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		l := &ledger{gate: make(chan struct{})}
 		p := l.policy(t, frozen(10), core.FailClosed)
@@ -423,6 +434,7 @@ func TestCloseEndsLedgers(t *testing.T) {
 // A key waits for a place before its ledger is asked, so that the ledger has all of its time however
 // many keys wait. Other processes do not wait for it.
 func TestLedgersTakeTurnsOneByOne(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		stuck := &ledger{gate: make(chan struct{})}
 		stuck.used.Store(1)

@@ -11,6 +11,7 @@ import (
 
 // A key whose limit changes keeps, loses or clips its state as the algorithm's documentation says.
 func TestLimitChangeVectors(t *testing.T) {
+	t.Parallel()
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
 		for i, v := range limitChanges {
 			t.Run(v.name, func(t *testing.T) { v.play(t, g, c, newKey(t, fmt.Sprintf("v%d", i))) })
@@ -235,6 +236,7 @@ var limitChanges = []vector{
 // Settle corrects a reservation under the limit that it was charged with. Charges made under a raised
 // limit in the meantime stay charged.
 func TestSettleAfterRaisedLimit(t *testing.T) {
+	t.Parallel()
 	raised := []struct {
 		name     string
 		from, to core.Algorithm

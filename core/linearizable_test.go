@@ -114,6 +114,7 @@ var linearLimits = []struct {
 }
 
 func TestOperationsAreLinearizable(t *testing.T) {
+	t.Parallel()
 	const histories, goroutines, each = 16, 6, 6
 	run := func(t *testing.T, g *core.Gate) {
 		seen := make(map[string]int)
@@ -209,6 +210,7 @@ func linearStep(t *testing.T, g *core.Gate, c core.Charge, goroutine int, r *rec
 
 // The check must catch a limiter that reads, adds and writes in three steps.
 func TestRacyCounterIsCaught(t *testing.T) {
+	t.Parallel()
 	const most, goroutines, each = 200, 8, 4
 	s := redistest.Real(t)
 	client := s.Client(t, func(o *redis.Options) { o.PoolSize = goroutines })

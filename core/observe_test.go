@@ -182,6 +182,7 @@ func TestMemorySurvivesPanicOfItsClock(t *testing.T) {
 
 // An event tells what its decision was on, also if a cached denial answers.
 func TestEventTellsTheCharges(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		var seen [][]core.Charge
 		var sources []core.Source

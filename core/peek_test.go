@@ -9,6 +9,7 @@ import (
 )
 
 func TestPeekTellsUsage(t *testing.T) {
+	t.Parallel()
 	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
 		key := newKey(t, "acme")
 		api, free, none := limited(t, "api", frozen(10)), limited(t, "free", core.Unlimited{}), limited(t, "none", core.DenyAll{})
@@ -45,6 +46,7 @@ func ask(key core.Key, policies ...*core.Policy) (charges []core.Charge) {
 
 // A Peek takes one round trip, and asks for an exhausted key too.
 func TestPeekTakesOneRoundTrip(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix})
 	key := newKey(t, "acme")

@@ -14,6 +14,7 @@ import (
 )
 
 func TestRejectedCommandsAreMisconfiguration(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	ctx := t.Context()
 	admin := s.Client(t)
@@ -71,6 +72,7 @@ func TestRejectedCommandsAreMisconfiguration(t *testing.T) {
 }
 
 func TestPing(t *testing.T) {
+	t.Parallel()
 	ctx := t.Context()
 	t.Run("healthy", func(t *testing.T) {
 		redistest.Each(t, func(t *testing.T, s *redistest.Server) {

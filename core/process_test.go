@@ -48,6 +48,7 @@ var unfreeable = []struct {
 }
 
 func TestProcessesAdmitTheLimitTogether(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	children := startProcesses(t, s)
 	g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix})

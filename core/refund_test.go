@@ -56,6 +56,7 @@ func eachProcesses(t *testing.T, n int, f func(t *testing.T, gates []*core.Gate,
 // While the clock stands still, the units in use are the sum of what was kept, in whatever order
 // several processes charge, cancel and settle. When everything is cancelled, no key is left.
 func TestUsedIsTheSumOfKeptUnits(t *testing.T) {
+	t.Parallel()
 	const processes, operations = 4, 1000
 	eachProcesses(t, processes, func(t *testing.T, gates []*core.Gate, countKeys func() int) {
 		for _, l := range limitsOf10000 {
@@ -129,6 +130,7 @@ func TestUsedIsTheSumOfKeptUnits(t *testing.T) {
 
 // Three of four charges of one instant are cancelled, out of order.
 func TestCancelOutOfOrder(t *testing.T) {
+	t.Parallel()
 	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
 		for _, l := range append(slices.Clone(limitsOfTen), limitsOf10000...) {
 			charge := core.Charge{Policy: limited(t, "p", l.algorithm), Key: newKey(t, l.name), Cost: 1}
@@ -153,6 +155,7 @@ func TestCancelOutOfOrder(t *testing.T) {
 
 // Tokens of fractional microseconds are refunded exactly.
 func TestCancelOfFractionalTokens(t *testing.T) {
+	t.Parallel()
 	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
 		charge := core.Charge{Policy: limited(t, "p", core.PerMinute(70)), Key: newKey(t, "k"), Cost: 1}
 		first, _ := reserve(t, g, 0, charge)
@@ -167,6 +170,7 @@ func TestCancelOfFractionalTokens(t *testing.T) {
 // Requests that are cancelled a moment later, in mixed order, are never denied while fewer than the
 // burst are outstanding.
 func TestCancelledRequestsAreNeverDenied(t *testing.T) {
+	t.Parallel()
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
 		for _, limit := range []struct {
 			algorithm   core.Algorithm
@@ -198,6 +202,7 @@ func TestCancelledRequestsAreNeverDenied(t *testing.T) {
 // Streams reserve twice what they use, and settle when they end. While there is demand, they use
 // nearly all of the limit.
 func TestStreamsUseTheirBudget(t *testing.T) {
+	t.Parallel()
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
 		const limit, estimate, minutes = 100_000, 2000, 30
 		seed := rand.Uint64()
@@ -241,6 +246,7 @@ func TestStreamsUseTheirBudget(t *testing.T) {
 // The estimate of a stream that is as long as the bucket takes to refill is refunded, because the
 // bucket was never full in between.
 func TestSettleOfALongStream(t *testing.T) {
+	t.Parallel()
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
 		charge := core.Charge{Policy: limited(t, "p", core.PerMinute(60)), Key: newKey(t, "k"), Cost: 50}
 		stream, _ := reserve(t, g, 0, charge)
@@ -267,6 +273,7 @@ func TestSettleOfALongStream(t *testing.T) {
 
 // Two alternating anchors count separately: each admits its own limit in each of its own days.
 func TestAlternatingAnchorsCountSeparately(t *testing.T) {
+	t.Parallel()
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
 		days := []core.Algorithm{
 			core.Calendar{Limit: 5, Every: core.PeriodDay, In: time.UTC, Anchor: noon.Add(-6 * time.Hour)},
@@ -298,6 +305,7 @@ func TestAlternatingAnchorsCountSeparately(t *testing.T) {
 // A running window whose limit gets a longer one counts to the end of the longer one, and its key
 // lives as long.
 func TestWidenedWindowKeepsItsCount(t *testing.T) {
+	t.Parallel()
 	limits := []core.Algorithm{
 		core.FixedWindow{Limit: 5, Window: 500 * time.Millisecond}, core.FixedWindow{Limit: 5, Window: time.Hour},
 	}
@@ -341,6 +349,7 @@ func TestWidenedWindowKeepsItsCount(t *testing.T) {
 
 // A cost of 0 spends nothing, so it does not wait in a queue.
 func TestReserveOfZeroDoesNotWait(t *testing.T) {
+	t.Parallel()
 	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
 		charge := core.Charge{Policy: limited(t, "p", core.LeakyBucket{Rate: 1, Per: time.Minute, Capacity: 5}), Key: newKey(t, "k"), Cost: 5}
 		decide(t, g, charge)
@@ -356,6 +365,7 @@ func TestReserveOfZeroDoesNotWait(t *testing.T) {
 // A caller's own deadline is not an outage: the caller gets the error of its context, and the local
 // share is not spent.
 func TestCallersDeadlineIsNotAnOutage(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	client := s.Client(t)
 	g := redisGate(t, client, core.Config{Timeout: time.Minute})
@@ -375,6 +385,7 @@ func TestCallersDeadlineIsNotAnOutage(t *testing.T) {
 
 // Settling for more charges up to twice the limit, from any start.
 func TestSettleUpToTwiceTheLimit(t *testing.T) {
+	t.Parallel()
 	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
 		for _, l := range limitsOfTen {
 			if l.name == "log of two windows" {
@@ -394,6 +405,7 @@ func TestSettleUpToTwiceTheLimit(t *testing.T) {
 
 // A debt that is carried into the next window counts there, even if that window gets another width.
 func TestDebtInAWidenedWindow(t *testing.T) {
+	t.Parallel()
 	limits := []core.Algorithm{
 		core.FixedWindow{Limit: 5, Window: time.Second, FromFirst: true}, core.FixedWindow{Limit: 5, Window: time.Hour, FromFirst: true},
 	}
@@ -421,6 +433,7 @@ func TestDebtInAWidenedWindow(t *testing.T) {
 // A value that resembles a state is rejected or rewritten, and no other key is charged twice
 // because of it.
 func TestValuesResemblingAState(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		client := s.Client(t)
 		g := redisGate(t, client, core.Config{Prefix: s.Prefix, DisableDenialCache: true})

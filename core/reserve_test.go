@@ -48,6 +48,7 @@ func used(t testing.TB, g *core.Gate, p *core.Policy, key core.Key) int64 {
 // Cancelling the last reservation leaves the state as if it had never been made. Then the same
 // holds for the one before.
 func TestCancelOfLastRestoresTheState(t *testing.T) {
+	t.Parallel()
 	limits := []core.Algorithm{
 		core.TokenBucket{Rate: 3, Per: time.Second, Burst: 5}, core.TokenBucket{Rate: 7, Per: time.Second, Burst: 5},
 		core.LeakyBucket{Rate: 7, Per: time.Second, Capacity: 20}, core.LeakyBucket{Rate: 2, Per: time.Second, Capacity: 20},
@@ -82,6 +83,7 @@ func TestCancelOfLastRestoresTheState(t *testing.T) {
 
 // A limit that does not refill is refunded in full, whatever was refunded before.
 func TestCancelWithoutRefill(t *testing.T) {
+	t.Parallel()
 	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
 		policy, key := limited(t, "p", frozen(10)), newKey(t, "k")
 		var held []*core.Reservation
@@ -99,6 +101,7 @@ func TestCancelWithoutRefill(t *testing.T) {
 
 // A log refunds however often it has refunded in its window.
 func TestCancelOfLogRepeatedly(t *testing.T) {
+	t.Parallel()
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
 		charge := core.Charge{Policy: limited(t, "p", core.SlidingLog{Windows: []core.Window{{Limit: 2, Width: time.Hour}}}), Key: newKey(t, "k"), Cost: 1}
 		last, _ := reserve(t, g, 0, charge)
@@ -117,6 +120,7 @@ func TestCancelOfLogRepeatedly(t *testing.T) {
 // A cancelled reservation for a later time leaves nothing behind: later refunds are the same as
 // without it.
 func TestCancelledReservationLeavesNothing(t *testing.T) {
+	t.Parallel()
 	for _, a := range []core.Algorithm{core.TokenBucket{Rate: 1, Per: time.Hour, Burst: 10}, core.TokenBucket{Rate: 7, Per: 10 * time.Hour, Burst: 10}} {
 		eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
 			policy, key := limited(t, "p", a), newKey(t, "k")
@@ -140,6 +144,7 @@ func TestCancelledReservationLeavesNothing(t *testing.T) {
 
 // A log rewrites at most 1000 entries to refund one.
 func TestCancelOfLogRewritesAtMost1000(t *testing.T) {
+	t.Parallel()
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
 		charge := core.Charge{Policy: limited(t, "p", core.SlidingLog{Windows: []core.Window{{Limit: 2000, Width: time.Hour}}}), Key: newKey(t, "k"), Cost: 100}
 		var held [2]*core.Reservation
@@ -174,6 +179,7 @@ func TestCancelOfLogRewritesAtMost1000(t *testing.T) {
 // Only the first Settle or Cancel counts, in every algorithm. A settled reservation is charged what
 // Settle said, and no later window is charged.
 func TestReservationIsSettledOnce(t *testing.T) {
+	t.Parallel()
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
 		for _, l := range limitsOfTen {
 			for name, first := range map[string]int64{"cancel": 0, "lower": 2, "same": 4, "higher": 8, "above the limit": 13, "far above the limit": 40} {
@@ -228,6 +234,7 @@ func TestObserveSettlesReservation(t *testing.T) {
 
 // A debt above the limit is carried into the next window and paid there, and then it is over.
 func TestDebtIsPaid(t *testing.T) {
+	t.Parallel()
 	limits := []core.Algorithm{
 		core.TokenBucket{Rate: 10, Per: time.Minute, Burst: 10}, core.LeakyBucket{Rate: 10, Per: time.Minute, Capacity: 10},
 		core.FixedWindow{Limit: 10, Window: time.Minute}, core.FixedWindow{Limit: 10, Window: time.Minute, FromFirst: true},
@@ -257,6 +264,7 @@ func TestDebtIsPaid(t *testing.T) {
 
 // The debts of a key raise its units in use to at most twice the limit.
 func TestDebtsAreBounded(t *testing.T) {
+	t.Parallel()
 	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
 		for _, l := range limitsOfTen {
 			policy, key := limited(t, "p", l.algorithm), newKey(t, l.name)
@@ -274,6 +282,7 @@ func TestDebtsAreBounded(t *testing.T) {
 // The charges of one reservation are settled in the order of the request, and together if they
 // share a key. A charge without state and a shadow that was not charged settle nothing.
 func TestSettleOfSeveralCharges(t *testing.T) {
+	t.Parallel()
 	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
 		tokens, requests := limited(t, "tokens", frozen(100)), limited(t, "requests", core.FixedWindow{Limit: 5, Window: 24 * time.Hour})
 		shadow := newPolicy(t, core.PolicyConfig{Name: "shadow", Algorithm: frozen(12), Shadow: true})
@@ -314,6 +323,7 @@ func TestSettleOfSeveralCharges(t *testing.T) {
 
 // An estimate of 0 is settled like any other.
 func TestSettleOfZeroEstimate(t *testing.T) {
+	t.Parallel()
 	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
 		for _, l := range limitsOfTen {
 			policy, key := limited(t, "p", l.algorithm), newKey(t, l.name)
@@ -387,6 +397,7 @@ var boundedLimits = []struct {
 // exceed the limit at the times when they may act. A bucket may admit refunded units once more: it
 // may have refilled before the refund, or a later reservation may still wait for them.
 func TestRefundsNeverExceedTheLimit(t *testing.T) {
+	t.Parallel()
 	type admitted struct{ at, units int64 }
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
 		histories := rounds(t, 8)
@@ -471,6 +482,7 @@ func TestRefundsNeverExceedTheLimit(t *testing.T) {
 
 // On a cluster the parts are reserved one after the other, and refunded together.
 func TestReserveOnCluster(t *testing.T) {
+	t.Parallel()
 	cluster := redistest.StartCluster(t, 3)
 	c := newClock()
 	g := redisGate(t, cluster.Client(t), core.Config{Prefix: "reserve"})
@@ -511,6 +523,7 @@ func TestReserveOnCluster(t *testing.T) {
 
 // Gate.Charge decides like Decide, and its Reservation can be settled.
 func TestChargeDecidesAndSettles(t *testing.T) {
+	t.Parallel()
 	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
 		for _, limit := range limitsOfTen {
 			t.Run(limit.name, func(t *testing.T) {

@@ -107,6 +107,7 @@ func eachWaitLimit(t *testing.T, n int, spend func(rng *rand.Rand, g *core.Gate,
 // Every wait of a Result is exact to the microsecond: what it announces holds after exactly that
 // long, and does not hold one microsecond earlier.
 func TestWaitsAreExact(t *testing.T) {
+	t.Parallel()
 	eachWaitLimit(t, 16, func(_ *rand.Rand, g *core.Gate, charge core.Charge) error {
 		_, err := g.Decide(t.Context(), charge)
 		return err
@@ -115,6 +116,7 @@ func TestWaitsAreExact(t *testing.T) {
 
 // Waits are exact too if Settle charges more than there was room for.
 func TestWaitsOfDebtsAreExact(t *testing.T) {
+	t.Parallel()
 	eachWaitLimit(t, 8, func(rng *rand.Rand, g *core.Gate, charge core.Charge) error {
 		r, d, err := g.Reserve(t.Context(), 0, charge)
 		if err != nil || !d.Allowed {
@@ -164,6 +166,7 @@ func checkWaits(t *testing.T, g *core.Gate, c *manualClock, charge core.Charge) 
 
 // The charge itself, not only a peek, passes after RetryAfter and not before.
 func TestChargePassesAfterRetryAfter(t *testing.T) {
+	t.Parallel()
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
 		for i, w := range waitLimits {
 			if c.micros.Store(epoch); !w.from.IsZero() {
@@ -197,6 +200,7 @@ func TestChargePassesAfterRetryAfter(t *testing.T) {
 // A reservation waits for at most the given time. With one microsecond less it is denied, and its
 // RetryAfter is that microsecond.
 func TestReserveWaitsAtMostTheGivenTime(t *testing.T) {
+	t.Parallel()
 	limits := []core.Algorithm{
 		core.PerSecond(10),
 		core.TokenBucket{Rate: 7, Per: time.Second, Burst: 9},
@@ -236,6 +240,7 @@ func TestReserveWaitsAtMostTheGivenTime(t *testing.T) {
 
 // The delay of a Reservation is the longest of its charges. Shadows cause no delay.
 func TestDelayIsThatOfTheSlowestCharge(t *testing.T) {
+	t.Parallel()
 	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
 		key := newKey(t, "k")
 		charges := []core.Charge{
@@ -259,6 +264,7 @@ func TestDelayIsThatOfTheSlowestCharge(t *testing.T) {
 }
 
 func TestRetryAfterNever(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name   string
 		limit  core.TokenBucket
@@ -296,6 +302,7 @@ func TestRetryAfterNever(t *testing.T) {
 
 // If one charge never fits, the decision's RetryAfter is Never.
 func TestDecisionWaitsForTheSlowest(t *testing.T) {
+	t.Parallel()
 	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
 		key := newKey(t, "k")
 		fast := core.Charge{Policy: limited(t, "fast", core.PerSecond(1)), Key: key, Cost: 1}

@@ -212,6 +212,7 @@ func eachBusyGateOn(t *testing.T, clock func() int64, cfg core.Config, f func(q 
 
 // Callers are served in the order of their arrival, within a batch and across batches.
 func TestSharedRoundTripKeepsOrder(t *testing.T) {
+	t.Parallel()
 	eachBusyGate(t, core.Config{Timeout: 10 * time.Second}, func(q *busyGate) {
 		var answers []<-chan answer
 		p := limited(t, "q", frozen(135))
@@ -244,6 +245,7 @@ func TestSharedRoundTripKeepsOrder(t *testing.T) {
 }
 
 func TestQueuedCallerThatLeavesIsNotCharged(t *testing.T) {
+	t.Parallel()
 	eachBusyGate(t, core.Config{}, func(q *busyGate) {
 		ctx, cancel := context.WithCancel(t.Context())
 		leaver, stayer := q.enqueue(ctx, 0), q.enqueue(t.Context(), 1)
@@ -275,6 +277,7 @@ func (q *busyGate) enqueuePair() (answers [2]<-chan answer, leave [2]context.Can
 
 // Whichever of two callers leaves, the other gets its answer.
 func TestLeavingABatchAffectsNoOtherCaller(t *testing.T) {
+	t.Parallel()
 	for i := range 2 {
 		eachBusyGate(t, core.Config{}, func(q *busyGate) {
 			answers, leave := q.enqueuePair()
@@ -293,6 +296,7 @@ func TestLeavingABatchAffectsNoOtherCaller(t *testing.T) {
 
 // Callers leave their batch at once. Redis counts what it was sent for them.
 func TestCallerLeavesABatchAtOnce(t *testing.T) {
+	t.Parallel()
 	eachBusyGate(t, core.Config{}, func(q *busyGate) {
 		answers, leave := q.enqueuePair()
 		for i := range answers {
@@ -308,6 +312,7 @@ func TestCallerLeavesABatchAtOnce(t *testing.T) {
 
 // A caller's deadline does not shorten that of callers with more time.
 func TestDeadlineEndsNoOtherCall(t *testing.T) {
+	t.Parallel()
 	eachBusyGate(t, core.Config{Timeout: longTimeout}, func(q *busyGate) {
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		defer cancel()
@@ -326,6 +331,7 @@ func TestDeadlineEndsNoOtherCall(t *testing.T) {
 
 // A caller that shares a batch with one of a later deadline leaves at its own.
 func TestCallerLeavesAtItsOwnDeadline(t *testing.T) {
+	t.Parallel()
 	const timeout = 800 * time.Millisecond
 	eachBusyGate(t, core.Config{Timeout: timeout}, func(q *busyGate) {
 		for range 5 { // on a stalled machine both deadlines pass at once
@@ -353,6 +359,7 @@ func TestCallerLeavesAtItsOwnDeadline(t *testing.T) {
 // Batches that the client holds up end at their deadline. The server answers, so no process decides
 // alone.
 func TestUnansweredBatchesEndAtDeadline(t *testing.T) {
+	t.Parallel()
 	modes := map[core.FailureMode]core.Source{
 		core.FailOpen: core.SourceOpen, core.FailClosed: core.SourceOverload, core.FailLocal: core.SourceOverload,
 	}
@@ -378,6 +385,7 @@ func TestUnansweredBatchesEndAtDeadline(t *testing.T) {
 
 // A connection that breaks counts as one failure, however many callers share it.
 func TestBrokenBatchIsOneFailure(t *testing.T) {
+	t.Parallel()
 	eachBusyGate(t, core.Config{}, func(q *busyGate) {
 		var answers []<-chan answer
 		for i := range 4 { // few enough for one batch
@@ -401,6 +409,7 @@ func TestBrokenBatchIsOneFailure(t *testing.T) {
 // Callers whose clock is behind or ahead of the server's by more than a period are decided together
 // in the server's period, once the process knows it.
 func TestPeriodStartsWhileCallersWait(t *testing.T) {
+	t.Parallel()
 	for name, off := range map[string]time.Duration{"clock behind": 400 * 24 * time.Hour, "clock ahead": -400 * 24 * time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			at := time.Now().Add(off).UnixMicro()
@@ -440,6 +449,7 @@ func TestPeriodStartsWhileCallersWait(t *testing.T) {
 // A key with a foreign value denies only its own caller. Callers that share the script are not
 // affected.
 func TestForeignValueDeniesOnlyItsCaller(t *testing.T) {
+	t.Parallel()
 	for _, value := range []string{
 		"a list", "", "text", "nan", "-inf", "inf", "1e300", "12345678901234567890123", "1.5", "-5", "1 2", "1 2 3 x",
 		"9999999999999999 3 7",
@@ -494,6 +504,7 @@ func TestForeignValueDeniesOnlyItsCaller(t *testing.T) {
 // A key with a foreign value fails only the acquire that asks for it. The others in its script get
 // their slots, beside other holders and alone, and give them back in one script.
 func TestForeignValueRefusesOnlyItsCaller(t *testing.T) {
+	t.Parallel()
 	for _, foreign := range []string{"LPUSH", "SADD", "SET"} {
 		t.Run(foreign, func(t *testing.T) {
 			eachBusyGate(t, core.Config{}, func(q *busyGate) {

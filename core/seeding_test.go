@@ -73,6 +73,7 @@ func seedAndSpend(t *testing.T, g *core.Gate) int64 {
 // When Redis has lost its data, processes under load seed the same budgets at once. No figure of the
 // ledger counts twice, and none is missed.
 func TestProcessesSeedTogether(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	children := append(startProcesses(t, s), startProcesses(t, s)...)
 	g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix})

@@ -68,6 +68,7 @@ func spendsNothing(t *testing.T, takeSnapshot snapshot, what string, call func()
 }
 
 func TestDenialSpendsNothing(t *testing.T) {
+	t.Parallel()
 	const policies = 5
 	eachStore(t, func(t *testing.T, g *core.Gate, c *manualClock, takeSnapshot snapshot) {
 		for at := range policies {
@@ -126,6 +127,7 @@ func TestDenialSpendsNothing(t *testing.T) {
 // Each algorithm denies at every position, beside every other algorithm. Its denial creates no
 // fresh key and changes no used one.
 func TestDenialSpendsNothingOfAnyAlgorithm(t *testing.T) {
+	t.Parallel()
 	others := append(limitsOfTen[:len(limitsOfTen):len(limitsOfTen)], struct {
 		name      string
 		algorithm core.Algorithm
@@ -199,6 +201,7 @@ func TestDenialSpendsNothingOfAnyAlgorithm(t *testing.T) {
 }
 
 func TestNoKeyIsCreatedWithoutSpending(t *testing.T) {
+	t.Parallel()
 	eachStore(t, func(t *testing.T, g *core.Gate, _ *manualClock, takeSnapshot snapshot) {
 		key := newKey(t, "fresh")
 		p, q := limited(t, "p", core.PerSecond(3)), limited(t, "q", frozen(3))
@@ -224,6 +227,7 @@ func TestNoKeyIsCreatedWithoutSpending(t *testing.T) {
 // A denied reservation marks only the charges that deny. The others are allowed and have no wait,
 // in whatever script they are decided.
 func TestDeniedReservationNamesOnlyDenyingCharges(t *testing.T) {
+	t.Parallel()
 	for _, split := range []bool{false, true} {
 		eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
 			if split {
@@ -246,6 +250,7 @@ func TestDeniedReservationNamesOnlyDenyingCharges(t *testing.T) {
 }
 
 func TestDenialNamesEveryDenyingPolicy(t *testing.T) {
+	t.Parallel()
 	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
 		for _, split := range []bool{false, true} {
 			if split {

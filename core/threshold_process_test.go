@@ -174,6 +174,7 @@ func TestGatesTellThresholdsOnce(t *testing.T) {
 
 // Below its thresholds a policy sends what it sends without them.
 func TestThresholdsTakeNoRoundTrip(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	l := new(told)
 	g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, Observe: l.observe})
@@ -200,6 +201,7 @@ func TestThresholdsTakeNoRoundTrip(t *testing.T) {
 
 // What a process claimed that died before it had told it is told by another when the claim ends.
 func TestThresholdOfDeadProcessIsTold(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	l, c := new(told), newClock()
 	dead := startThresholdWorker(t, s, s.Prefix, "dies")

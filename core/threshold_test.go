@@ -111,6 +111,7 @@ func watched(t testing.TB, a core.Algorithm) *core.Policy {
 
 // Each threshold of a key is told once in a period, and again in the next one.
 func TestThresholdsAreToldOncePerPeriod(t *testing.T) {
+	t.Parallel()
 	for name, tt := range map[string]struct {
 		algorithm core.Algorithm
 		period    time.Duration // zero: there is one
@@ -147,6 +148,7 @@ func TestThresholdsAreToldOncePerPeriod(t *testing.T) {
 
 // A key whose limit is raised tells the thresholds of the new limit.
 func TestRaisedLimitHasItsOwnThresholds(t *testing.T) {
+	t.Parallel()
 	eachGateTold(t, func(t *testing.T, g *core.Gate, c *manualClock, l *told) {
 		p := newPolicy(t, core.PolicyConfig{
 			Name: "p", Algorithm: frozen(10), Raisable: true, Thresholds: []int{80, 100},
@@ -170,6 +172,7 @@ func TestRaisedLimitHasItsOwnThresholds(t *testing.T) {
 
 // Every way to spend finds a threshold, and reading does not.
 func TestEveryDecisionFindsThresholds(t *testing.T) {
+	t.Parallel()
 	day := core.Calendar{Limit: 10, Every: core.PeriodDay, In: time.UTC}
 	for name, spend := range map[string]func(g *core.Gate, c core.Charge) error{
 		"Decide": func(g *core.Gate, c core.Charge) error { _, err := g.Decide(t.Context(), c); return err },
@@ -218,6 +221,7 @@ func TestEveryDecisionFindsThresholds(t *testing.T) {
 
 // A Settle for more is told with the next decision, although that is denied.
 func TestSettleForMoreIsToldWithTheNextDecision(t *testing.T) {
+	t.Parallel()
 	for name, limit := range map[string]core.Algorithm{
 		"calendar":     core.Calendar{Limit: 10, Every: core.PeriodMonth, In: time.UTC},
 		"fixed window": core.FixedWindow{Limit: 10, Window: 24 * time.Hour},
@@ -240,6 +244,7 @@ func TestSettleForMoreIsToldWithTheNextDecision(t *testing.T) {
 
 // Policies, keys and limits of keys count apart, and a shadow counts too.
 func TestThresholdsOfSeveralPolicies(t *testing.T) {
+	t.Parallel()
 	eachGateTold(t, func(t *testing.T, g *core.Gate, _ *manualClock, l *told) {
 		of := func(name string, percent int, shadow bool) *core.Policy {
 			return newPolicy(t, core.PolicyConfig{
@@ -295,6 +300,7 @@ func (h *claimHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 
 // A claim that Redis does not answer is made by a later decision.
 func TestFailedClaimIsMadeAgain(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		l, client, fault := new(told), s.Client(t), errors.New("claims fail")
 		var failed []string
@@ -319,6 +325,7 @@ func TestFailedClaimIsMadeAgain(t *testing.T) {
 
 // A mark that Redis does not answer is sent again, so that no other process tells the threshold.
 func TestFailedMarkIsSentAgain(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		l, client := new(told), s.Client(t)
 		marks, sent := 0, make(chan struct{})
@@ -358,6 +365,7 @@ func TestFailedMarkIsSentAgain(t *testing.T) {
 
 // A claim that arrives in the next period counts for its own.
 func TestLateClaimTellsItsOwnPeriod(t *testing.T) {
+	t.Parallel()
 	for name, limit := range map[string]core.Algorithm{
 		"calendar":     core.Calendar{Limit: 10, Every: core.PeriodHour, In: time.UTC},
 		"fixed window": core.FixedWindow{Limit: 10, Window: time.Hour},
@@ -388,6 +396,7 @@ func TestLateClaimTellsItsOwnPeriod(t *testing.T) {
 
 // A Gate that is closed makes the claims of its last decisions first.
 func TestCloseMakesClaims(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		l := new(told)
 		g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, Observe: l.observe})
@@ -407,6 +416,7 @@ func TestCloseMakesClaims(t *testing.T) {
 
 // While Redis is down nothing is told, and nothing is lost.
 func TestThresholdsDuringOutage(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	l := new(told)
 	g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, Timeout: time.Second, Observe: l.observe})

@@ -30,6 +30,7 @@ func expiryTime(t *testing.T, client *redis.Client, name string) time.Duration {
 // A key outlives its state by at least a second and at most 10 s. The script does not set the TTL
 // at each charge.
 func TestKeyOutlivesItsState(t *testing.T) {
+	t.Parallel()
 	ctx := t.Context()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		client := s.Client(t)
@@ -61,6 +62,7 @@ func TestKeyOutlivesItsState(t *testing.T) {
 // The key of a log outlives the entries that each of its alternating limits counts, and the script
 // does not extend the TTL each time.
 func TestKeyOutlivesItsLog(t *testing.T) {
+	t.Parallel()
 	widths := []time.Duration{200 * time.Millisecond, 3 * time.Second, time.Minute}
 	for _, few := range []bool{true, false} { // small states are written whole
 		t.Run(fmt.Sprint(few), func(t *testing.T) {

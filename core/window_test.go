@@ -9,6 +9,7 @@ import (
 
 // No window of the width admits more than n, and n are back at most one step of it later.
 func TestAnyWindow(t *testing.T) {
+	t.Parallel()
 	for name, tt := range map[string]struct {
 		limit core.Algorithm
 		width time.Duration

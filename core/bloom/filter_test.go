@@ -230,6 +230,7 @@ func TestFilterForgets(t *testing.T) {
 }
 
 func TestFilterKeys(t *testing.T) {
+	t.Parallel()
 	ctx := t.Context()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		client := s.Client(t)
@@ -276,6 +277,7 @@ func TestFilterKeys(t *testing.T) {
 
 // What Redis has lost is not mistaken for what was never added.
 func TestFilterLosesPart(t *testing.T) {
+	t.Parallel()
 	ctx := t.Context()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		client := s.Client(t)
@@ -311,6 +313,7 @@ func TestFilterLosesPart(t *testing.T) {
 
 // A filter of many parts gets them a few at a time, and a Reset that failed frees them all later.
 func TestFilterOfManyParts(t *testing.T) {
+	t.Parallel()
 	ctx := t.Context()
 	s := redistest.Start(t)
 	client := s.Client(t)
@@ -344,6 +347,7 @@ func TestFilterOfManyParts(t *testing.T) {
 
 // A million items at 1 %, and a million others.
 func TestFilterOfMillionItems(t *testing.T) {
+	t.Parallel()
 	if !long() {
 		t.Skip("needs HEADGATE_TEST_LONG")
 	}
@@ -404,6 +408,7 @@ func TestFilterOfMillionItems(t *testing.T) {
 }
 
 func TestFilterErrors(t *testing.T) {
+	t.Parallel()
 	ctx := t.Context()
 	s := redistest.Start(t)
 	client := s.Client(t)
@@ -443,6 +448,7 @@ func TestFilterErrors(t *testing.T) {
 }
 
 func TestFilterOnCluster(t *testing.T) {
+	t.Parallel()
 	ctx := t.Context()
 	cluster := redistest.StartCluster(t, 3)
 	g := redisGate(t, cluster.Client(t), core.Config{})
@@ -460,6 +466,7 @@ func TestFilterOnCluster(t *testing.T) {
 
 // Several processes add the same items, from several goroutines each. Each item is new once.
 func TestFilterItemIsNewOnce(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	var n atomic.Int64
 	var wg sync.WaitGroup

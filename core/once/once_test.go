@@ -48,6 +48,7 @@ func eachGate(t *testing.T, f func(t *testing.T, g *core.Gate, c *core.ManualClo
 }
 
 func TestOnce(t *testing.T) {
+	t.Parallel()
 	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
 		ctx := t.Context()
 		o, key := newOnce(t, g, once.Config{}), newKey(t, "evt_1")
@@ -98,6 +99,7 @@ func TestOnce(t *testing.T) {
 
 // Redis forgets a key after the window.
 func TestWindowEnds(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		ctx := t.Context()
 		g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix})
@@ -132,6 +134,7 @@ func TestOnceFaults(t *testing.T) {
 
 // Callers that wait go on if the first one fails, and hear that it is done if it succeeds.
 func TestOnceWaits(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		ctx := t.Context()
 		client := s.Client(t)
@@ -177,6 +180,7 @@ func TestOnceWaits(t *testing.T) {
 // Each of 1,000 ids comes 10 times at once to two replicas, and is handled once. One in ten fails at
 // first.
 func TestOnceOverReplicas(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	var replicas []*once.Once
 	for range 2 {
@@ -217,6 +221,7 @@ func TestOnceOverReplicas(t *testing.T) {
 
 // What succeeded during an outage is remembered when Redis is back, and stays taken until then.
 func TestOnceSurvivesOutage(t *testing.T) {
+	t.Parallel()
 	ctx := t.Context()
 	s := redistest.Start(t)
 	o := newOnce(t, redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, Timeout: busyTimeout}), once.Config{TTL: time.Minute})
@@ -244,6 +249,7 @@ func TestOnceSurvivesOutage(t *testing.T) {
 
 // A caller whose lease is lost while it works hears of it, and the key is remembered.
 func TestOnceLosesLease(t *testing.T) {
+	t.Parallel()
 	ctx := t.Context()
 	s := redistest.Start(t)
 	client := s.Client(t)
@@ -266,6 +272,7 @@ func TestOnceLosesLease(t *testing.T) {
 
 // A Once is beside a semaphore and a Block of its name.
 func TestOnceSharesNoName(t *testing.T) {
+	t.Parallel()
 	eachGate(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock) {
 		ctx, key := t.Context(), newKey(t, "k")
 		sem, err := semaphore.New(g, semaphore.Config{Name: "events"})
@@ -291,6 +298,7 @@ func TestOnceSharesNoName(t *testing.T) {
 
 // A holder that finishes while its Gate closes is remembered.
 func TestOnceDuringClose(t *testing.T) {
+	t.Parallel()
 	ctx := t.Context()
 	s := redistest.Start(t)
 	g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix})
@@ -320,6 +328,7 @@ func TestOnceDuringClose(t *testing.T) {
 
 // A caller whose context has ended before learns all the same that its lease was lost.
 func TestOnceLosesLeaseAfterItsContext(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	client := s.Client(t)
 	o, key := newOnce(t, redisGate(t, client, core.Config{}), once.Config{TTL: time.Second}), newKey(t, "k")
@@ -341,6 +350,7 @@ func TestOnceLosesLeaseAfterItsContext(t *testing.T) {
 
 // The key of a process that is killed is free when its lease has ended.
 func TestOnceAfterKill(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	_, lines, killed := redistest.StartKillable(t, "TestOnceWorker", "ONCE_TEST_ADDR="+s.Addr, "ONCE_TEST_PREFIX="+s.Prefix)
 	for lines.Scan() && lines.Text() != "begun" {

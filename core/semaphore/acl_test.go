@@ -15,6 +15,7 @@ import (
 // A user that may not use a command of the semaphores' scripts is refused, and the slot that it got
 // without that command stays taken.
 func TestForbiddenCommandKeepsSlot(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	admin := s.Client(t)
 	for _, command := range []string{"hset", "zadd", "pexpire"} {

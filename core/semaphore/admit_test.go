@@ -59,6 +59,7 @@ func awaitQueue(t *testing.T, s *semaphore.Semaphore, key core.Key, want int) {
 }
 
 func TestAdmitTakesSlotAndChargesOrNeither(t *testing.T) {
+	t.Parallel()
 	for name, topology := range map[string]core.Topology{
 		"one script": core.TopologyOneServer, "one script for each outermost part": core.TopologyCluster,
 	} {
@@ -108,6 +109,7 @@ func TestAdmitTakesSlotAndChargesOrNeither(t *testing.T) {
 }
 
 func TestAdmitWithStatelessCharges(t *testing.T) {
+	t.Parallel()
 	eachAdmission(t, core.Config{}, func(t *testing.T, g *core.Gate, level semaphore.Cap, charge func(*core.Policy) core.Charge) {
 		s := newSemaphore(t, g, semaphore.Config{})
 		ask := semaphore.Request{Caps: []semaphore.Cap{level}}
@@ -137,6 +139,7 @@ func TestAdmitWithStatelessCharges(t *testing.T) {
 // Charges spent together with a slot can be settled, even after Detach, by the holder of the
 // detached lease.
 func TestAdmittedChargesCanBeSettled(t *testing.T) {
+	t.Parallel()
 	eachAdmission(t, core.Config{}, func(t *testing.T, g *core.Gate, level semaphore.Cap, charge func(*core.Policy) core.Charge) {
 		s := newSemaphore(t, g, semaphore.Config{})
 		c := charge(limited(t, "tokens", frozen(100)))
@@ -162,6 +165,7 @@ func TestAdmittedChargesCanBeSettled(t *testing.T) {
 
 // A caller that waits for a slot has spent its charges. They are refunded if it gets no slot.
 func TestAdmitRefundsWithoutSlot(t *testing.T) {
+	t.Parallel()
 	eachAdmission(t, core.Config{}, func(t *testing.T, g *core.Gate, level semaphore.Cap, charge func(*core.Policy) core.Charge) {
 		s := newSemaphore(t, g, semaphore.Config{MaxWaiters: 1})
 		c := charge(limited(t, "p", frozen(10)))
@@ -231,6 +235,7 @@ func TestAdmitRefundsWithoutSlot(t *testing.T) {
 // Admit sends charges and slot in one script, on a cluster too if their keys share the outermost
 // part.
 func TestAdmissionTakesOneScript(t *testing.T) {
+	t.Parallel()
 	for _, topology := range []core.Topology{core.TopologyOneServer, core.TopologyCluster} {
 		s := redistest.Start(t)
 		g := redisGate(t, s.Client(t), core.Config{Topology: topology})
@@ -260,6 +265,7 @@ func TestAdmissionTakesOneScript(t *testing.T) {
 
 // While Redis is stopped, the failure modes of the charges and of the slot decide.
 func TestAdmitDuringOutage(t *testing.T) {
+	t.Parallel()
 	modes := []struct {
 		name    string
 		mode    core.FailureMode

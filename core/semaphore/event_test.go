@@ -26,6 +26,7 @@ func wantPanic(t *testing.T, want any, f func()) {
 
 // A panic in Observe takes no slot and spends nothing.
 func TestPanicInObserveTakesNothing(t *testing.T) {
+	t.Parallel()
 	policy := limited(t, "p", frozen(1))
 	charge := core.Charge{Policy: policy, Key: newKey(t, "k"), Cost: 1}
 	slot := semaphore.Request{Caps: []semaphore.Cap{{Key: newKey(t, "k"), Limit: 1}}}
@@ -122,6 +123,7 @@ func (e *events) wait(t *testing.T, change semaphore.LeaseChange) (found *semaph
 }
 
 func TestEventsOfSlots(t *testing.T) {
+	t.Parallel()
 	check := func(t *testing.T, open func(core.Config) *core.Gate) {
 		var e events
 		g := open(core.Config{Observe: e.observe})

@@ -86,6 +86,7 @@ func contend(t testing.TB, newGate func() *core.Gate) (h handoff) {
 // A contended slot costs two calls: one acquires and one releases. A waiter is notified of its
 // turn. A holder that was alone at first makes one call more.
 func TestHandoffTakesTwoCalls(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	h := semaphores(t, server)
 	h.run(3) // so that every Gate is subscribed
@@ -100,6 +101,7 @@ func TestHandoffTakesTwoCalls(t *testing.T) {
 // An acquire or a release costs a call. Only the first one that finds other callers where there were
 // none costs two.
 func TestOperationTakesOneCall(t *testing.T) {
+	t.Parallel()
 	server, ctx := redistest.Start(t), t.Context()
 	h := semaphores(t, server)[:2]
 	pair := func(i int) { h[i].lock(); h[i].unlock() }

@@ -16,6 +16,7 @@ import (
 
 // An evicted holder loses its lease under every LossPolicy, whether or not a message tells it.
 func TestEvictedHolderLosesItsLease(t *testing.T) {
+	t.Parallel()
 	renewals := map[string]func(t *testing.T, l *semaphore.Lease){
 		"in the background": func(*testing.T, *semaphore.Lease) {},
 		"by Extend": func(t *testing.T, l *semaphore.Lease) {
@@ -63,6 +64,7 @@ func TestEvictedHolderLosesItsLease(t *testing.T) {
 
 // A holder that did not wait for its slot learns of its eviction at once, not at the next renewal.
 func TestEvictedHolderIsNotifiedAtOnce(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	s := newSemaphore(t, redisGate(t, server.Client(t), core.Config{}), semaphore.Config{TTL: time.Hour})
 	other := newSemaphore(t, redisGate(t, server.Client(t), core.Config{}), semaphore.Config{TTL: time.Hour})

@@ -55,6 +55,7 @@ func waitSubscriptions(t *testing.T, s *redistest.Server, some bool) {
 
 // A lost message costs the time until the waiter polls.
 func TestWaiterPollsAfterLostMessage(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	var dropping atomic.Bool
 	var dropped atomic.Int64
@@ -92,6 +93,7 @@ func TestWaiterPollsAfterLostMessage(t *testing.T) {
 
 // A client that may neither publish nor subscribe polls for its slot.
 func TestWaiterPollsWithoutPubSub(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	do(t, s.Client(t), "ACL", "SETUSER", "deaf", "on", ">secret", "~*", "resetchannels", "+@all", "-@pubsub")
 	client := s.Client(t, func(o *redis.Options) { o.Username, o.Password = "deaf", "secret" })
@@ -114,6 +116,7 @@ func TestWaiterPollsWithoutPubSub(t *testing.T) {
 
 // A lease that cannot be renewed is lost when its TTL is over, even while the renewing call hangs.
 func TestLeaseIsLostWhileRedisIsStopped(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	client := s.Client(t, func(o *redis.Options) { o.ReadTimeout = -1 })
 	g := redisGate(t, client, core.Config{Timeout: time.Minute})
@@ -134,6 +137,7 @@ func TestLeaseIsLostWhileRedisIsStopped(t *testing.T) {
 // When a replica takes over, the leases that it has continue. When they are released, the next
 // waiter gets the slot.
 func TestLeasesSurviveFailover(t *testing.T) {
+	t.Parallel()
 	f := redistest.StartFailover(t, 1)
 	client := f.Client(t, func(o *redis.FailoverOptions) { o.DialerRetries = 1 })
 	g := redisGate(t, client, core.Config{Timeout: time.Second})
@@ -169,6 +173,7 @@ func TestLeasesSurviveFailover(t *testing.T) {
 
 // On a cluster a waiter is notified, whatever node its key is on.
 func TestWaitersAreNotifiedOnCluster(t *testing.T) {
+	t.Parallel()
 	c := redistest.StartCluster(t, 3)
 	for i, client := range []*redis.ClusterClient{c.Client(t), c.Client(t)} {
 		g := redisGate(t, client, core.Config{})
@@ -195,6 +200,7 @@ func TestWaitersAreNotifiedOnCluster(t *testing.T) {
 // While Redis is stopped, the failure mode answers every caller. A caller that waits in this
 // process returns to Redis when Redis answers again.
 func TestWaitersReturnToRedis(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	g := redisGate(t, s.Client(t), core.Config{Timeout: shortTimeout})
 	sem := newSemaphore(t, g, semaphore.Config{})
@@ -225,6 +231,7 @@ func TestWaitersReturnToRedis(t *testing.T) {
 // A subscription that hangs blocks nothing else: other leases are lost in time, and calls end with
 // their contexts.
 func TestHangingSubscriptionBlocksNothing(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	client := s.Client(t, func(o *redis.Options) {
 		o.DialTimeout, o.ReadTimeout, o.WriteTimeout = time.Hour, time.Hour, time.Hour
@@ -291,6 +298,7 @@ func (mute) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPip
 
 // A caller learns that its own time is over, and not of overload, although the server answers others.
 func TestAcquireEndsWithItsOwnDeadline(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	client := s.Client(t)
 	var answered func()
@@ -319,6 +327,7 @@ func TestAcquireEndsWithItsOwnDeadline(t *testing.T) {
 // A waiter that was granted its slot and lost it to Evict before it heard takes no slot of another
 // source.
 func TestEvictedWaiterTakesNoLocalSlot(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []core.FailureMode{core.FailLocal, core.FailOpen} {
 		s := redistest.Start(t)
 		do(t, s.Client(t), "ACL", "SETUSER", "deaf", "on", ">secret", "~*", "resetchannels", "+@all", "-@pubsub")
@@ -350,6 +359,7 @@ func TestEvictedWaiterTakesNoLocalSlot(t *testing.T) {
 
 // A full Redis takes slots back, also those whose releases share a script with acquires.
 func TestFullRedisTakesReleases(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	g := redisGate(t, server.Client(t), core.Config{Prefix: server.Prefix, Timeout: longTimeout})
 	s := newSemaphore(t, g, semaphore.Config{TTL: time.Hour, OnFailure: core.FailClosed})

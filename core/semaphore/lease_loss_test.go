@@ -89,6 +89,7 @@ func TestLostGrantIsReleased(t *testing.T) {
 // A call that its caller has left writes only to memory that nobody reads. The race detector
 // watches.
 func TestAbandonedLeaseCallIsRaceFree(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	client := s.Client(t, func(o *redis.Options) { o.ContextTimeoutEnabled = false })
 	g := redisGate(t, client, core.Config{Timeout: shortTimeout})
@@ -131,6 +132,7 @@ func (replyGate) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 
 // A lease that is granted after Close gave up is lost, and its slot is free.
 func TestGrantAfterCloseIsLost(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	client := s.Client(t)
 	warm := redisGate(t, client, core.Config{})
@@ -260,6 +262,7 @@ func TestAdoptedLeaseIsRenewed(t *testing.T) {
 // With AdoptOnLoss a lease that was not renewed in time, as in a stopped process, is acquired
 // again.
 func TestOverdueLeaseIsAdopted(t *testing.T) {
+	t.Parallel()
 	eachLeaseGate(t, func(t *testing.T, g *core.Gate) {
 		for name, taken := range map[string]bool{"free": false, "taken": true} {
 			s := newSemaphore(t, g, semaphore.Config{OnLoss: semaphore.LossAdopt})

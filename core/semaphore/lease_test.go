@@ -35,6 +35,7 @@ func TestHolderProcess(t *testing.T) {
 
 // A waiter gets the slot of a killed holder once the holder's lease has expired.
 func TestSlotOfKilledHolderIsFreed(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	g := redisGate(t, s.Client(t), core.Config{})
 	sem := newSemaphore(t, g, semaphore.Config{TTL: time.Second})
@@ -90,6 +91,7 @@ func enqueue(t *testing.T, s *semaphore.Semaphore, levels ...semaphore.Cap) <-ch
 
 // A fault while a caller waits costs a wake-up or a lease, and blocks nobody.
 func TestFaultsWhileWaiting(t *testing.T) {
+	t.Parallel()
 	for name, fault := range map[string]func(t *testing.T, s *redistest.Server, admin *redis.Client){
 		"none": func(*testing.T, *redistest.Server, *redis.Client) {},
 		"subscriber is killed": func(t *testing.T, _ *redistest.Server, admin *redis.Client) {
@@ -130,6 +132,7 @@ func do(t testing.TB, client *redis.Client, args ...any) {
 // After a FLUSHALL Redis knows no lease. By LossPolicy the work stops, or goes on with a new
 // token.
 func TestLossPoliciesAfterFlush(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	client := s.Client(t)
 	g := redisGate(t, client, core.Config{})
@@ -165,6 +168,7 @@ func TestLossPoliciesAfterFlush(t *testing.T) {
 }
 
 func TestMutex(t *testing.T) {
+	t.Parallel()
 	eachLeaseGate(t, func(t *testing.T, g *core.Gate) {
 		for name, poll := range map[string]semaphore.Backoff{
 			"queue": nil, "constant": semaphore.ConstantBackoff(time.Millisecond, 0),
@@ -233,6 +237,7 @@ func TestBackoffs(t *testing.T) {
 
 // Extend confirms a held lease, and reports one that is gone.
 func TestExtend(t *testing.T) {
+	t.Parallel()
 	eachLeaseGate(t, func(t *testing.T, g *core.Gate) {
 		for _, loss := range []semaphore.LossPolicy{semaphore.LossCancel, semaphore.LossAdopt} {
 			s := newSemaphore(t, g, semaphore.Config{OnLoss: loss})

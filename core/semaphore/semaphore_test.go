@@ -77,6 +77,7 @@ func release(t *testing.T, leases ...*semaphore.Lease) {
 }
 
 func TestSemaphoreHoldsItsLimit(t *testing.T) {
+	t.Parallel()
 	eachLeaseGate(t, func(t *testing.T, g *core.Gate) {
 		s := newSemaphore(t, g, semaphore.Config{})
 		level := semaphore.Cap{Key: newKey(t, "acme", "user"), Limit: 3}
@@ -104,6 +105,7 @@ func TestSemaphoreHoldsItsLimit(t *testing.T) {
 
 // A refusal after a pause estimates the wait by earlier holds, although Redis has forgotten them.
 func TestRetryAfterOutlivesAPause(t *testing.T) {
+	t.Parallel()
 	eachLeaseGate(t, func(t *testing.T, g *core.Gate) {
 		s := newSemaphore(t, g, semaphore.Config{TTL: time.Hour})
 		level := semaphore.Cap{Key: newKey(t, "acme"), Limit: 1}
@@ -127,6 +129,7 @@ func TestRetryAfterOutlivesAPause(t *testing.T) {
 }
 
 func TestSemaphoreLevels(t *testing.T) {
+	t.Parallel()
 	eachLeaseGate(t, func(t *testing.T, g *core.Gate) {
 		s := newSemaphore(t, g, semaphore.Config{})
 		tenant := semaphore.Cap{Key: newKey(t, "acme"), Limit: 4}
@@ -165,6 +168,7 @@ func TestSemaphoreLevels(t *testing.T) {
 
 // The queue serves callers in the order of their arrival, each once, and nobody overtakes them.
 func TestSemaphoreQueueIsFIFO(t *testing.T) {
+	t.Parallel()
 	eachLeaseGate(t, func(t *testing.T, g *core.Gate) {
 		s := newSemaphore(t, g, semaphore.Config{MaxWaiters: 5})
 		level := semaphore.Cap{Key: newKey(t, "k"), Limit: 1}
@@ -214,6 +218,7 @@ func TestSemaphoreQueueIsFIFO(t *testing.T) {
 }
 
 func TestSemaphoreWaitEndsWithContextAndMaxWait(t *testing.T) {
+	t.Parallel()
 	eachLeaseGate(t, func(t *testing.T, g *core.Gate) {
 		s := newSemaphore(t, g, semaphore.Config{})
 		level := semaphore.Cap{Key: newKey(t, "k"), Limit: 1}
@@ -240,6 +245,7 @@ func TestSemaphoreWaitEndsWithContextAndMaxWait(t *testing.T) {
 }
 
 func TestSemaphoreEvict(t *testing.T) {
+	t.Parallel()
 	eachLeaseGate(t, func(t *testing.T, g *core.Gate) {
 		s := newSemaphore(t, g, semaphore.Config{TTL: 3 * time.Second})
 		level := semaphore.Cap{Key: newKey(t, "k"), Limit: 1}
@@ -355,6 +361,7 @@ func TestCloseDrains(t *testing.T) {
 
 // Many callers contend for few slots. No cap is ever exceeded, and every caller gets its turns.
 func TestSemaphoreCapsHoldUnderContention(t *testing.T) {
+	t.Parallel()
 	eachLeaseGate(t, func(t *testing.T, g *core.Gate) {
 		s := newSemaphore(t, g, semaphore.Config{})
 		tenant := semaphore.Cap{Key: newKey(t, "acme"), Limit: 5}

@@ -80,6 +80,7 @@ func closeGate(t *testing.T, g *core.Gate) {
 
 // On a cluster the node of the key notifies the waiter, and no other node does.
 func TestNodeOfTheKeyNotifiesWaiter(t *testing.T) {
+	t.Parallel()
 	c := redistest.StartCluster(t, 3)
 	var heard atomic.Int64
 	client := c.Client(t, countMessages(&heard))
@@ -114,6 +115,7 @@ func TestNodeOfTheKeyNotifiesWaiter(t *testing.T) {
 
 // A busy scope stays subscribed, and a hand-off costs two calls.
 func TestShardedHandoffTakesTwoCalls(t *testing.T) {
+	t.Parallel()
 	c := redistest.StartCluster(t, 1)
 	h := contend(t, func() *core.Gate { return redisGate(t, c.Client(t), core.Config{}) })
 	const turns = 25
@@ -181,6 +183,7 @@ func TestOneSubscriptionConnectionPerNode(t *testing.T) {
 
 // A fault of a subscription costs a poll interval, and then the process subscribes again.
 func TestSubscriptionRecoversFromFaults(t *testing.T) {
+	t.Parallel()
 	for name, fault := range map[string]func(t *testing.T, c *redistest.Cluster, level semaphore.Cap){
 		"subscriber is killed": func(t *testing.T, c *redistest.Cluster, _ semaphore.Cap) {
 			do(t, c.Nodes[0].Client(t), "CLIENT", "KILL", "TYPE", "pubsub")
@@ -239,6 +242,7 @@ func moveSlot(t *testing.T, from, to *redistest.Server, key string) {
 // If a cluster does not know sharded messages, waiters get plain ones. If its ACL forbids them,
 // waiters poll.
 func TestWithoutShardedPubSub(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name      string
 		args      []string

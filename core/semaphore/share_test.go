@@ -14,6 +14,7 @@ import (
 // A release goes to the user below its floor, and the next one to a user that has used less of the
 // slot than the one with more and older requests.
 func TestSlotsFollowShares(t *testing.T) {
+	t.Parallel()
 	eachLeaseGate(t, func(t *testing.T, g *core.Gate) {
 		s := newSemaphore(t, g, semaphore.Config{TTL: time.Minute, MaxWaiters: 1000})
 		acme := newKey(t, "acme")
@@ -59,6 +60,7 @@ func TestSlotsFollowShares(t *testing.T) {
 }
 
 func TestSlotSharesAreChecked(t *testing.T) {
+	t.Parallel()
 	eachLeaseGate(t, func(t *testing.T, g *core.Gate) {
 		s := newSemaphore(t, g, semaphore.Config{})
 		acme, user := newKey(t, "acme"), newKey(t, "acme", "user")

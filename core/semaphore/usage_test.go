@@ -13,6 +13,7 @@ import (
 
 // While Redis is down nobody knows what holders take.
 func TestUsageDuringOutage(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, Timeout: shortTimeout})
 	sem := newSemaphore(t, g, semaphore.Config{})
