@@ -25,12 +25,12 @@ var quotasOfTen = []struct {
 }
 
 // eachQuota runs f with a Raisable policy of each algorithm on every Gate.
-func eachQuota(t *testing.T, f func(t *testing.T, g *core.Gate, c *manualClock, p *core.Policy, next time.Duration)) {
+func eachQuota(t *testing.T, f func(t *testing.T, g *core.Gate, c *core.ManualClock, p *core.Policy, next time.Duration)) {
 	t.Helper()
-	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
 		for _, q := range quotasOfTen {
 			t.Run(q.name, func(t *testing.T) {
-				c.micros.Store(epoch)
+				c.Set(time.UnixMicro(epoch))
 				f(t, g, c, newPolicy(t, core.PolicyConfig{Name: "quota", Algorithm: q.algorithm, Raisable: true}), q.next)
 			})
 		}
@@ -57,7 +57,7 @@ func adjust(t testing.TB, g *core.Gate, a core.Adjustment) bool {
 
 func TestRaiseUsedRaisesByMaximum(t *testing.T) {
 	t.Parallel()
-	eachQuota(t, func(t *testing.T, g *core.Gate, c *manualClock, p *core.Policy, next time.Duration) {
+	eachQuota(t, func(t *testing.T, g *core.Gate, c *core.ManualClock, p *core.Policy, next time.Duration) {
 		key := newKey(t, "k", t.Name())
 		for _, step := range []struct{ atLeast, added, used int64 }{
 			{0, 0, 0}, {3, 3, 3}, {3, 0, 3}, {2, 0, 3}, {7, 4, 7}, {12, 5, 12}, {500, 488, 500}, {15, 0, 500},
@@ -70,7 +70,7 @@ func TestRaiseUsedRaisesByMaximum(t *testing.T) {
 			}
 		}
 		if next > 0 {
-			c.advance(next)
+			c.Advance(next)
 			if n := used(t, g, p, key); n != 0 {
 				t.Errorf("%d units are in use in the next period", n)
 			}
@@ -82,7 +82,7 @@ func TestRaiseUsedRaisesByMaximum(t *testing.T) {
 // the data, and come after it.
 func TestRaiseUsedBeforeItsRaise(t *testing.T) {
 	t.Parallel()
-	eachQuota(t, func(t *testing.T, g *core.Gate, c *manualClock, p *core.Policy, _ time.Duration) {
+	eachQuota(t, func(t *testing.T, g *core.Gate, c *core.ManualClock, p *core.Policy, _ time.Duration) {
 		key := newKey(t, "k", t.Name())
 		raiseUsed(t, g, core.Charge{Policy: p, Key: key}, 30)
 		adjust(t, g, core.Adjustment{ID: "a", Policy: p, Key: key, Raise: 25, Until: c.Now().Add(time.Hour)})
@@ -99,7 +99,7 @@ func TestRaiseUsedBeforeItsRaise(t *testing.T) {
 
 func TestRaiseUsedIsForItsPeriod(t *testing.T) {
 	t.Parallel()
-	eachQuota(t, func(t *testing.T, g *core.Gate, c *manualClock, p *core.Policy, next time.Duration) {
+	eachQuota(t, func(t *testing.T, g *core.Gate, c *core.ManualClock, p *core.Policy, next time.Duration) {
 		key, read := newKey(t, "k", t.Name()), c.Now()
 		charge := core.Charge{Policy: p, Key: key}
 		if _, err := g.RaiseUsed(t.Context(), charge, 4, read); err != nil {
@@ -117,7 +117,7 @@ func TestRaiseUsedIsForItsPeriod(t *testing.T) {
 			}
 		}
 		for _, away := range []time.Duration{next, -2 * next} {
-			c.micros.Store(read.Add(away).UnixMicro())
+			c.Set(read.Add(away))
 			charge.Key = newKey(t, "k", t.Name(), away.String())
 			key = charge.Key
 			if _, err := g.RaiseUsed(t.Context(), charge, 4, read); !errors.Is(err, core.ErrPeriod) {
@@ -140,7 +140,7 @@ func TestRaiseUsedIsForItsPeriod(t *testing.T) {
 
 func TestAdjustCorrectsOnce(t *testing.T) {
 	t.Parallel()
-	eachQuota(t, func(t *testing.T, g *core.Gate, c *manualClock, p *core.Policy, _ time.Duration) {
+	eachQuota(t, func(t *testing.T, g *core.Gate, c *core.ManualClock, p *core.Policy, _ time.Duration) {
 		key := newKey(t, "k", t.Name())
 		decide(t, g, core.Charge{Policy: p, Key: key, Cost: 4})
 		for _, step := range []struct {
@@ -166,7 +166,7 @@ func TestAdjustCorrectsOnce(t *testing.T) {
 
 func TestRaiseEnds(t *testing.T) {
 	t.Parallel()
-	eachQuota(t, func(t *testing.T, g *core.Gate, c *manualClock, p *core.Policy, _ time.Duration) {
+	eachQuota(t, func(t *testing.T, g *core.Gate, c *core.ManualClock, p *core.Policy, _ time.Duration) {
 		key := newKey(t, "k", t.Name())
 		charge := core.Charge{Policy: p, Key: key, Cost: 18}
 		if d := decide(t, g, charge); d.Allowed {
@@ -184,7 +184,7 @@ func TestRaiseEnds(t *testing.T) {
 			after  time.Duration
 			raised int64
 		}{{time.Minute - time.Microsecond, 8}, {time.Microsecond, 3}, {time.Hour - time.Minute, 0}} {
-			c.advance(step.after)
+			c.Advance(step.after)
 			d := peek(t, g, core.Charge{Policy: p, Key: key, Cost: 1})
 			if r := d.At(0); d.Allowed || r.Raised != step.raised || r.Limit != 10+step.raised || r.Used != 18 || r.Remaining != 0 {
 				t.Errorf("%s\nwant %d raised", show(d), step.raised)
@@ -200,7 +200,7 @@ func TestRaiseEnds(t *testing.T) {
 // A raise holds in each period until it ends, and a Reset leaves it.
 func TestRaiseOutlivesPeriods(t *testing.T) {
 	t.Parallel()
-	eachQuota(t, func(t *testing.T, g *core.Gate, c *manualClock, p *core.Policy, next time.Duration) {
+	eachQuota(t, func(t *testing.T, g *core.Gate, c *core.ManualClock, p *core.Policy, next time.Duration) {
 		key := newKey(t, "k", t.Name())
 		charge := core.Charge{Policy: p, Key: key, Cost: 15}
 		adjust(t, g, core.Adjustment{ID: "a", Policy: p, Key: key, Raise: 5, Until: c.Now().Add(5 * 365 * 24 * time.Hour)})
@@ -208,7 +208,7 @@ func TestRaiseOutlivesPeriods(t *testing.T) {
 			if d := decide(t, g, charge); !d.Allowed {
 				t.Error(show(d))
 			}
-			c.advance(2 * next)
+			c.Advance(2 * next)
 			if err := g.Reset(t.Context(), charge); err != nil {
 				t.Fatal(err)
 			}
@@ -219,7 +219,7 @@ func TestRaiseOutlivesPeriods(t *testing.T) {
 // All that asks for units of a raised quota may have them: SpendUpTo, a Reservation, its Settle.
 func TestRaisedUnitsAreSpent(t *testing.T) {
 	t.Parallel()
-	eachQuota(t, func(t *testing.T, g *core.Gate, c *manualClock, p *core.Policy, _ time.Duration) {
+	eachQuota(t, func(t *testing.T, g *core.Gate, c *core.ManualClock, p *core.Policy, _ time.Duration) {
 		key := newKey(t, "k", t.Name())
 		adjust(t, g, core.Adjustment{ID: "a", Policy: p, Key: key, Raise: 90, Until: c.Now().Add(time.Minute)})
 		if n, d, err := g.SpendUpTo(t.Context(), 1000, core.Charge{Policy: p, Key: key, Cost: 1}); n != 100 || err != nil {
@@ -246,7 +246,7 @@ func TestRaiseLiftsRememberedDenials(t *testing.T) {
 		var gates [2]*core.Gate
 		for i := range gates {
 			gates[i] = redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix})
-			gates[i].InjectClock(c.now)
+			gates[i].InjectClock(micros(c))
 		}
 		p := newPolicy(t, core.PolicyConfig{Name: "quota", Algorithm: frozen(1), Raisable: true})
 		charge := core.Charge{Policy: p, Key: newKey(t, "k"), Cost: 1}
@@ -260,7 +260,7 @@ func TestRaiseLiftsRememberedDenials(t *testing.T) {
 		if d := decide(t, gates[0], charge); !d.Allowed {
 			t.Error(show(d))
 		}
-		c.advance(time.Second)
+		c.Advance(time.Second)
 		if d := decide(t, gates[1], charge); !d.Allowed {
 			t.Error(show(d))
 		}
@@ -364,7 +364,7 @@ func TestAdjustmentIsValidated(t *testing.T) {
 		}, "is no quota"},
 		{"no limit", func(a *core.Adjustment) { a.Limit = core.Unlimited{} }, "is no quota"},
 	}
-	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
+	eachGate(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock) {
 		for _, test := range tests {
 			t.Run(test.name, func(t *testing.T) {
 				a := core.Adjustment{ID: "a", Policy: raisable, Key: newKey(t, "k"), Units: 1}
@@ -392,7 +392,7 @@ func TestAdjustmentIsValidated(t *testing.T) {
 
 func TestRaisesStayBelowTheLargestNumber(t *testing.T) {
 	t.Parallel()
-	eachQuota(t, func(t *testing.T, g *core.Gate, c *manualClock, p *core.Policy, _ time.Duration) {
+	eachQuota(t, func(t *testing.T, g *core.Gate, c *core.ManualClock, p *core.Policy, _ time.Duration) {
 		const most = 1_000_000_000_000_000
 		a := core.Adjustment{
 			ID: "a", Policy: p, Key: newKey(t, "k", t.Name()), Units: most, Raise: most, Until: c.Now().Add(time.Hour),

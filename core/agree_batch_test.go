@@ -128,7 +128,7 @@ func (b *batchLockstep) compare(what string, i int, receipts bool, both [2]*core
 	own, d := both[0].Reply(receipts)
 	model, e := both[1].Reply(receipts)
 	if own != model || show(d) != show(e) {
-		b.Fatalf("%s, request %d at %d\n%sredis:  %s %s\nmemory: %s %s", what, i, b.clock.now(), &b.requests, own, show(d), model, show(e))
+		b.Fatalf("%s, request %d at %d\n%sredis:  %s %s\nmemory: %s %s", what, i, b.clock.Now().UnixMicro(), &b.requests, own, show(d), model, show(e))
 	}
 }
 

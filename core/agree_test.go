@@ -139,7 +139,7 @@ var lordHowe = func() *time.Location {
 type lockstep struct {
 	*testing.T
 	rng           *rand.Rand
-	clock         *manualClock
+	clock         *core.ManualClock
 	redis, memory *core.Gate
 	configs       []core.PolicyConfig
 	policies      [2][]*core.Policy
@@ -157,7 +157,7 @@ func newLockstep(t *testing.T, s *redistest.Server, seed uint64) *lockstep {
 		T: t, rng: rand.New(rand.NewPCG(seed, 0)), clock: newClock(), client: s.Client(t), prefix: s.Prefix,
 	}
 	l.redis = redisGate(t, l.client, core.Config{Prefix: l.prefix, DisableDenialCache: true})
-	l.redis.InjectClock(l.clock.now)
+	l.redis.InjectClock(micros(l.clock))
 	l.memory = memoryGate(t, core.Config{Clock: l.clock})
 	l.redis.NumberHolds()
 	l.memory.NumberHolds()
@@ -190,16 +190,16 @@ func (l *lockstep) move() {
 	switch l.rng.IntN(22) {
 	case 20, 21: // to the start of this or the next minute or day, give or take 1 µs
 		length := []int64{60_000_000, 86_400_000_000}[l.rng.IntN(2)]
-		now := l.clock.now()
-		l.clock.micros.Store(now - now%length + length*l.rng.Int64N(2) + l.rng.Int64N(3) - 1)
+		now := l.clock.Now().UnixMicro()
+		l.clock.Set(time.UnixMicro(now - now%length + length*l.rng.Int64N(2) + l.rng.Int64N(3) - 1))
 	case 0, 1:
-		l.clock.micros.Add(-l.rng.Int64N(min(2*3_600_000_000, 3*span) + 1))
+		l.clock.Advance(time.Duration(-l.rng.Int64N(min(2*3_600_000_000, 3*span)+1)) * time.Microsecond)
 	case 2, 3, 4, 5, 6, 7, 8:
-		l.clock.micros.Add(l.rng.Int64N(span + 1))
+		l.clock.Advance(time.Duration(l.rng.Int64N(span+1)) * time.Microsecond)
 	}
 	if l.clock.Now().Year() > 2050 {
 		l.forget()
-		l.clock.micros.Store(epoch) // see TestLargestNumbersAreExact
+		l.clock.Set(time.UnixMicro(epoch)) // see TestLargestNumbersAreExact
 	}
 }
 
@@ -364,7 +364,7 @@ func (l *lockstep) step(i int) {
 		for _, c := range both[0] {
 			fmt.Fprintf(&asked, "  %s %s %d\n", c.Policy.Name(), c.Key, c.Cost)
 		}
-		l.Fatalf("operation %d at %d: %s\n%sredis:  %s\nmemory: %s", i, l.clock.now(), what, &asked, seen[0], seen[1])
+		l.Fatalf("operation %d at %d: %s\n%sredis:  %s\nmemory: %s", i, l.clock.Now().UnixMicro(), what, &asked, seen[0], seen[1])
 	}
 	if reserved[0] != nil {
 		l.held = append(l.held, reserved)
@@ -432,7 +432,7 @@ func (l *lockstep) compareStates() {
 		}
 		delete(model, short)
 	}
-	maps.DeleteFunc(model, func(_, value string) bool { return isDrained(value, l.clock.now()) })
+	maps.DeleteFunc(model, func(_, value string) bool { return isDrained(value, l.clock.Now().UnixMicro()) })
 	if len(model) > 0 {
 		l.Fatalf("only in the model: %v", model)
 	}
@@ -591,7 +591,7 @@ func TestScriptAgreesWithModelAtExtremes(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			var first string
-			eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
+			eachGate(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock) {
 				var charges []core.Charge
 				for _, cfg := range tt.policies {
 					charges = append(charges, core.Charge{Policy: newPolicy(t, cfg), Key: newKey(t, "k"), Cost: tt.cost})

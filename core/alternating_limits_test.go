@@ -87,11 +87,11 @@ func TestAlternatingLimitsAtRandom(t *testing.T) {
 			most = 200 // the order is random here
 		}
 		t.Run(v.name, func(t *testing.T) {
-			eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+			eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
 				policy := newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: changing(v.limits...)})
 				rng := rand.New(rand.NewPCG(seed, 0))
 				for i := range rounds(t, 40) {
-					c.micros.Store(noon.Add(90 * time.Second).UnixMicro())
+					c.Set(noon.Add(90 * time.Second))
 					charge := core.Charge{Policy: policy, Key: newKey(t, fmt.Sprint(i)), Cost: core.NoCost}
 					type kept struct {
 						*core.Reservation
@@ -100,7 +100,7 @@ func TestAlternatingLimitsAtRandom(t *testing.T) {
 					var held []kept
 					sum := int64(0)
 					for range 30 {
-						c.micros.Add(rng.Int64N(7) - 3)
+						c.Advance(time.Duration(rng.Int64N(7)-3) * time.Microsecond)
 						charge.Limit = v.limits[rng.IntN(len(v.limits))]
 						charge.Cost = 1 + rng.Int64N([]int64{3, 30, 100}[rng.IntN(3)])
 						if n := len(held); n > 0 && rng.IntN(3) == 0 {
@@ -131,7 +131,7 @@ func TestAlternatingLimitsInOneInstant(t *testing.T) {
 	t.Parallel()
 	for _, v := range alternatingLimits {
 		t.Run(v.name, func(t *testing.T) {
-			eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+			eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
 				charge := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: changing(v.limits...)}), Key: newKey(t, "k"), Cost: 2000}
 				got := int64(0)
 				for i := range 20 {
@@ -152,12 +152,12 @@ func TestAlternatingLimitsInOneInstant(t *testing.T) {
 // Two alternating zones admit their limits in each of their periods, and no more.
 func TestAlternatingZones(t *testing.T) {
 	t.Parallel()
-	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
 		zones := []core.Algorithm{
 			core.Calendar{Limit: 10, Every: core.PeriodDay, In: time.UTC}, core.Calendar{Limit: 10, Every: core.PeriodDay, In: loadZone("America/New_York")},
 		}
 		charge := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: changing(zones...)}), Key: newKey(t, "k"), Cost: 100}
-		c.micros.Store(noon.UnixMicro())
+		c.Set(noon)
 		days, got := int64(5), int64(0)
 		for i := range int(days) * 48 {
 			n, _, err := atMost(g, t.Context(), under(i, charge)...)
@@ -165,7 +165,7 @@ func TestAlternatingZones(t *testing.T) {
 				t.Fatal(err)
 			}
 			got += n
-			c.advance(30 * time.Minute)
+			c.Advance(30 * time.Minute)
 		}
 		if got > 2*10*(days+1) {
 			t.Errorf("%d admitted in %d days", got, days)
@@ -178,7 +178,7 @@ func TestAlternatingZones(t *testing.T) {
 // charges of both.
 func TestNarrowerLimitDrains(t *testing.T) {
 	t.Parallel()
-	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
 		wide := core.TokenBucket{Rate: 70, Per: time.Minute, Burst: 100}
 		narrow := core.TokenBucket{Rate: 3, Per: time.Second, Burst: 5}
 		policy := newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: changing(wide, narrow)})
@@ -193,11 +193,11 @@ func TestNarrowerLimitDrains(t *testing.T) {
 				t.Fatal(err)
 			}
 			if wait := d.At(0).RetryAfter; wait > 0 {
-				c.advance(wait - time.Microsecond)
+				c.Advance(wait - time.Microsecond)
 				if d, _ := g.Peek(t.Context(), charge); d.Allowed {
 					t.Fatalf("allowed before %v", wait)
 				}
-				c.advance(time.Microsecond)
+				c.Advance(time.Microsecond)
 				if d, _ := g.Peek(t.Context(), charge); !d.Allowed {
 					t.Fatalf("denied after %v", wait)
 				}
@@ -227,22 +227,22 @@ func TestAlternatingLimitsAfterClockStep(t *testing.T) {
 		core.TokenBucket{Rate: 7, Per: time.Minute, Burst: 10},
 	}
 	for _, order := range [][]int{{0}, {1}, {2}, {0, 1}, {1, 0}, {2, 1, 0}, {0, 1, 2}, {0, 2, 1}} {
-		eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+		eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
 			charge := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: changing(limits...)}), Key: newKey(t, "k"), Cost: 1}
-			c.advance(365 * 24 * time.Hour)
+			c.Advance(365 * 24 * time.Hour)
 			for _, i := range order {
 				if _, err := g.Decide(t.Context(), under(i, charge)...); err != nil {
 					t.Fatal(err)
 				}
 			}
-			c.advance(-365 * 24 * time.Hour)
+			c.Advance(-365 * 24 * time.Hour)
 			for range 20*60 + 1 {
 				for _, i := range order {
 					if _, err := g.Peek(t.Context(), under(i, charge)...); err != nil {
 						t.Fatal(err)
 					}
 				}
-				c.advance(time.Second)
+				c.Advance(time.Second)
 			}
 			for _, i := range order {
 				if d, _ := g.Peek(t.Context(), under(i, charge)...); !d.Allowed {
@@ -288,7 +288,7 @@ func TestCancelUnderAnotherLimit(t *testing.T) {
 		// 1/7 s and 1/3 s are fractional microseconds, and lose up to one unit.
 		{"fractional microseconds", core.PerSecond(7), core.PerSecond(3), 1, 4, 1, 3, 1},
 	}
-	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
 		for _, v := range tests {
 			t.Run(v.name, func(t *testing.T) {
 				charge := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: changing(v.from, v.to)}), Key: newKey(t, v.name), Cost: core.NoCost}
@@ -321,12 +321,12 @@ func TestCancelUnderAnotherLimit(t *testing.T) {
 func TestClockStepsOverPeriodStart(t *testing.T) {
 	t.Parallel()
 	for _, every := range []core.Period{core.PeriodMinute, core.PeriodDay, core.PeriodMonth} {
-		eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+		eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
 			charge := core.Charge{Policy: limited(t, "p", core.Calendar{Limit: 10, Every: every, In: time.UTC}), Key: newKey(t, "k"), Cost: 100}
 			boundary, got := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC).UnixMicro(), int64(0)
 			for i := range int64(6) {
 				for _, at := range []int64{boundary + i, boundary - 50_000 + i} {
-					c.micros.Store(at)
+					c.Set(time.UnixMicro(at))
 					n, _, err := atMost(g, t.Context(), charge)
 					if err != nil {
 						t.Fatal(err)
@@ -361,15 +361,15 @@ func TestPeekDoesNotAffectDecisionInSameScript(t *testing.T) {
 			core.Calendar{Limit: 10, Every: core.PeriodDay, In: loadZone("America/New_York")}, false,
 		},
 	}
-	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
 		for _, v := range tests {
 			t.Run(v.name, func(t *testing.T) {
-				c.micros.Store(noon.Add(time.Second).UnixMicro())
+				c.Set(noon.Add(time.Second))
 				charge := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: changing(v.decide, v.peek)}), Key: newKey(t, v.name), Cost: 10}
 				decide(t, g, charge)
-				c.advance(3 * time.Minute)
+				c.Advance(3 * time.Minute)
 				if v.name == "token bucket" {
-					c.advance(-3 * time.Minute)
+					c.Advance(-3 * time.Minute)
 				}
 				charge.Cost = 1
 				for range 2 {

@@ -17,7 +17,7 @@ import (
 // A charge's Limit replaces that of its policy.
 func TestChargeHasItsOwnLimit(t *testing.T) {
 	t.Parallel()
-	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
+	eachGate(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock) {
 		p := limited(t, "p", frozen(3))
 		count := func(key string, own core.Algorithm) (n int) {
 			for decide(t, g, core.Charge{Policy: p, Key: newKey(t, key), Cost: 1, Limit: own}).Allowed {
@@ -67,7 +67,7 @@ func TestCachedDenialHeedsTheChargesLimit(t *testing.T) {
 
 func TestSpendUpToSpendsCostsSeveralTimes(t *testing.T) {
 	t.Parallel()
-	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
+	eachGate(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock) {
 		key := newKey(t, "k")
 		requests := core.Charge{Policy: limited(t, "requests", frozen(10)), Key: key, Cost: 1}
 		tokens := core.Charge{Policy: limited(t, "tokens", frozen(70)), Key: key, Cost: 20}

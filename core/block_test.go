@@ -18,12 +18,12 @@ import (
 type guardian struct {
 	*testing.T
 	gate   *core.Gate
-	clock  *manualClock
+	clock  *core.ManualClock
 	policy *core.Policy
 	key    core.Key
 }
 
-func newGuardian(t *testing.T, g *core.Gate, c *manualClock, b core.Block) *guardian {
+func newGuardian(t *testing.T, g *core.Gate, c *core.ManualClock, b core.Block) *guardian {
 	return &guardian{t, g, c, limited(t, "logins", b), newKey(t, "user")}
 }
 
@@ -61,15 +61,15 @@ func (g *guardian) want(rest time.Duration) {
 // Five failures in ten minutes block for an hour.
 func TestBlock(t *testing.T) {
 	t.Parallel()
-	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
 		k := newGuardian(t, g, c, core.Block{Strikes: 5, Within: 10 * time.Minute, For: time.Hour})
 		for i := range int64(4) {
 			if d := k.strike(1); !d.Allowed || d.At(0).Used != i+1 || d.At(0).Remaining != 4-i {
 				t.Errorf("strike %d: %s", i+1, show(d))
 			}
-			c.advance(2 * time.Minute)
+			c.Advance(2 * time.Minute)
 		}
-		c.advance(2 * time.Minute) // the first is 10 minutes old and counts no more
+		c.Advance(2 * time.Minute) // the first is 10 minutes old and counts no more
 		if d := k.strike(1); !d.Allowed || d.At(0).Used != 4 {
 			t.Errorf("a strike after the first was forgotten: %s", show(d))
 		}
@@ -79,13 +79,13 @@ func TestBlock(t *testing.T) {
 			t.Errorf("the strike that blocks: %s", show(d))
 		}
 		k.want(time.Hour)
-		c.advance(20 * time.Minute)
+		c.Advance(20 * time.Minute)
 		if d := k.strike(3); d.Allowed || d.RetryAfter() != 40*time.Minute {
 			t.Errorf("a strike of a blocked key: %s", show(d))
 		}
-		c.advance(40*time.Minute - time.Microsecond)
+		c.Advance(40*time.Minute - time.Microsecond)
 		k.want(time.Microsecond)
-		c.advance(time.Microsecond)
+		c.Advance(time.Microsecond)
 		k.want(0)
 		if d := k.strike(1); d.At(0).Used != 1 {
 			t.Errorf("strikes before the block count: %s", show(d))
@@ -97,19 +97,19 @@ func TestBlock(t *testing.T) {
 
 func TestBlockEscalatesAndForgives(t *testing.T) {
 	t.Parallel()
-	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
 		k := newGuardian(t, g, c, core.Block{
 			Strikes: 1, Within: time.Minute, For: time.Minute, Most: 5 * time.Minute, Forgive: time.Hour,
 		})
 		for _, want := range []time.Duration{1, 2, 4, 5, 5} {
 			k.strike(1)
 			k.want(want * time.Minute)
-			c.advance(want*time.Minute + time.Hour - time.Microsecond)
+			c.Advance(want*time.Minute + time.Hour - time.Microsecond)
 		}
-		c.advance(time.Microsecond) // an hour of quiet
+		c.Advance(time.Microsecond) // an hour of quiet
 		k.strike(1)
 		k.want(time.Minute)
-		c.advance(time.Minute)
+		c.Advance(time.Minute)
 		k.strike(1)
 		k.want(2 * time.Minute)
 		if err := g.Reset(t.Context(), core.Charge{Policy: k.policy, Key: k.key}); err != nil {
@@ -123,7 +123,7 @@ func TestBlockEscalatesAndForgives(t *testing.T) {
 
 func TestForgottenStrikes(t *testing.T) {
 	t.Parallel()
-	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
 		k := newGuardian(t, g, c, core.Block{Strikes: 3, Within: time.Hour, For: time.Minute, Most: time.Hour})
 		forget := func() {
 			t.Helper()
@@ -140,7 +140,7 @@ func TestForgottenStrikes(t *testing.T) {
 		k.want(time.Minute)
 		forget()
 		k.want(time.Minute) // a success under way lifts no block
-		c.advance(time.Minute)
+		c.Advance(time.Minute)
 		k.strike(3)
 		k.want(2 * time.Minute) // nor does it forgive one
 	})
@@ -148,7 +148,7 @@ func TestForgottenStrikes(t *testing.T) {
 
 func TestRefundedStrike(t *testing.T) {
 	t.Parallel()
-	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
 		k := newGuardian(t, g, c, core.Block{Strikes: 2, Within: time.Hour, For: time.Minute})
 		charge := core.Charge{Policy: k.policy, Key: k.key, Cost: 1}
 		r, _, err := g.Charge(t.Context(), charge)
@@ -173,7 +173,7 @@ func TestRefundedStrike(t *testing.T) {
 
 func TestBlockByHand(t *testing.T) {
 	t.Parallel()
-	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
 		ctx := t.Context()
 		k := newGuardian(t, g, c, core.Block{Strikes: 2, Within: time.Hour, For: time.Minute})
 		blocked := blocklist(t, g, k.policy)
@@ -217,7 +217,7 @@ func TestBlockByHand(t *testing.T) {
 		if got := list(); len(got) != 1 {
 			t.Errorf("after one was unblocked: %v", got)
 		}
-		c.advance(48 * time.Hour)
+		c.Advance(48 * time.Hour)
 		if got := list(); len(got) != 0 {
 			t.Errorf("after the blocks: %v", got)
 		}

@@ -145,13 +145,13 @@ func TestFullBucketsExpire(t *testing.T) {
 		redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 			client, clock := s.Client(t), newClock()
 			g := redisGate(t, client, core.Config{Prefix: s.Prefix})
-			g.InjectClock(clock.now)
+			g.InjectClock(micros(clock))
 			key := newKey(t, "k")
 			month := core.TokenBucket{Rate: 1, Per: 30 * 24 * time.Hour, Burst: 1}
 			slow := core.Charge{Policy: limited(t, "slow", month), Key: key, Cost: 1}
 			decide(t, g, core.Charge{Policy: limited(t, "fast", core.PerSecond(1)), Key: key, Cost: 1})
 			r := charge(t, g, slow)
-			clock.advance(5 * 24 * time.Hour) // more than a TTL allows for, and less than it takes to be forgotten
+			clock.Advance(5 * 24 * time.Hour) // more than a TTL allows for, and less than it takes to be forgotten
 			if reset {
 				if err := g.Reset(t.Context(), slow); err != nil {
 					t.Error(err)
@@ -172,7 +172,7 @@ func TestBundleForgetsFullBuckets(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		client, clock := s.Client(t), newClock()
 		g := redisGate(t, client, core.Config{Prefix: s.Prefix})
-		g.InjectClock(clock.now)
+		g.InjectClock(micros(clock))
 		key := newKey(t, "k")
 		old, used := limited(t, "old", core.PerSecond(1)), limited(t, "used", core.PerSecond(1))
 		decide(t, g, core.Charge{Policy: old, Key: key, Cost: 1}, core.Charge{Policy: used, Key: key, Cost: 1})
@@ -180,7 +180,7 @@ func TestBundleForgetsFullBuckets(t *testing.T) {
 			passed time.Duration
 			kept   int
 		}{{time.Hour, 2}, {11 * 24 * time.Hour, 1}} {
-			clock.advance(after.passed)
+			clock.Advance(after.passed)
 			decide(t, g, core.Charge{Policy: used, Key: key, Cost: 1})
 			if states, _ := bundleOf(t, client, s.Prefix); len(states) != after.kept {
 				t.Errorf("%d buckets after %v, want %d", len(states), after.passed, after.kept)

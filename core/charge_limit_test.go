@@ -14,7 +14,7 @@ import (
 // One state has one limit in a decision. Otherwise each charge would be checked as if it were alone.
 func TestTwoLimitsOfOneKeyAreAnError(t *testing.T) {
 	t.Parallel()
-	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
+	eachGate(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock) {
 		p, key := limited(t, "p", frozen(1)), newKey(t, "k")
 		charge := func(a core.Algorithm) core.Charge { return core.Charge{Policy: p, Key: key, Cost: 6, Limit: a} }
 		_, err := g.Decide(t.Context(), charge(frozen(10)), charge(frozen(11)))
@@ -89,7 +89,7 @@ func TestInvalidLogAfterAValidOne(t *testing.T) {
 // A cost of 0 fits any number of times.
 func TestSpendUpToWithoutCost(t *testing.T) {
 	t.Parallel()
-	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
+	eachGate(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock) {
 		free := core.Charge{Policy: limited(t, "free", core.PerHour(10)), Key: newKey(t, "k"), Cost: core.NoCost}
 		one := core.Charge{Policy: limited(t, "one", frozen(1000)), Key: newKey(t, "k"), Cost: 1}
 		if n, d, err := g.SpendUpTo(t.Context(), 100, free, one); n != 100 || err != nil {
@@ -101,7 +101,7 @@ func TestSpendUpToWithoutCost(t *testing.T) {
 // Reset forgets the states of the charges' own limits.
 func TestResetHeedsTheChargesLimit(t *testing.T) {
 	t.Parallel()
-	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
+	eachGate(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock) {
 		p := limited(t, "p", core.Calendar{Limit: 1, Every: core.PeriodMonth, In: time.UTC})
 		anchor := time.Date(2025, 1, 17, 9, 0, 0, 0, time.UTC)
 		charges := []core.Charge{

@@ -207,10 +207,10 @@ func BenchmarkAlgorithms(b *testing.B) {
 	for _, tt := range tests {
 		clock := newClock()
 		g := redisGate(b, client, core.Config{Prefix: s.Prefix, DisableDenialCache: true})
-		g.InjectClock(clock.now)
+		g.InjectClock(micros(clock))
 		c := core.Charge{Policy: limited(b, "p", tt.algorithm), Cost: 1}
 		allow := func(b *testing.B) {
-			clock.advance(tt.step)
+			clock.Advance(tt.step)
 			if d, err := g.Decide(context.Background(), c); err != nil || !d.Allowed || d.Cause != nil {
 				b.Fatal(err, show(d))
 			}

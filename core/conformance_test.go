@@ -33,16 +33,16 @@ type step struct {
 	do, want string
 }
 
-func (v *vector) play(t *testing.T, g *core.Gate, c *manualClock, key core.Key) {
+func (v *vector) play(t *testing.T, g *core.Gate, c *core.ManualClock, key core.Key) {
 	t.Helper()
-	if c.micros.Store(noon.UnixMicro()); !v.at.IsZero() {
-		c.micros.Store(v.at.UnixMicro())
+	if c.Set(noon); !v.at.IsZero() {
+		c.Set(v.at)
 	}
 	policy := newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: changing(v.limits...)})
 	ctx, plan := t.Context(), 0
 	var held []*core.Reservation
 	for i, s := range v.steps {
-		c.advance(s.after)
+		c.Advance(s.after)
 		var (
 			d      core.Decision
 			err    error
@@ -129,7 +129,7 @@ func describe(r core.Result) string {
 // The same histories have the same results, worked out by hand, in memory and on every Redis.
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	play := func(t *testing.T, g *core.Gate, c *manualClock) {
+	play := func(t *testing.T, g *core.Gate, c *core.ManualClock) {
 		for i, v := range vectors {
 			// The keys have different outermost parts, so that the nodes of a cluster share the
 			// vectors.
@@ -141,7 +141,7 @@ func TestConformance(t *testing.T) {
 		cluster := redistest.StartCluster(t, 3)
 		c := newClock()
 		g := redisGate(t, cluster.Client(t), core.Config{Prefix: "conformance", DisableDenialCache: true})
-		g.InjectClock(c.now)
+		g.InjectClock(micros(c))
 		play(t, g, c)
 	})
 }

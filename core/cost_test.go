@@ -12,7 +12,7 @@ import (
 // A Charge without a Cost costs 1 whatever decides on it, and one of NoCost nothing.
 func TestCostZeroMeansOne(t *testing.T) {
 	t.Parallel()
-	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
+	eachGate(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock) {
 		p, q := limited(t, "p", frozen(4)), limited(t, "q", frozen(4))
 		key := newKey(t, "k")
 		one, none := core.Charge{Policy: p, Key: key}, core.Charge{Policy: q, Key: key, Cost: core.NoCost}

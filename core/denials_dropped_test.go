@@ -86,14 +86,14 @@ func TestCachedDenialIsDropped(t *testing.T) {
 			if err := gates.uncached.Reset(t.Context(), c); err != nil {
 				t.Error(err)
 			}
-			gates.clock.advance(time.Second - time.Microsecond)
+			gates.clock.Advance(time.Second - time.Microsecond)
 			return decide(t, gates.Gate, c)
 		}, false, core.SourceCache},
 		{"Reset by another process, a second later", func(t *testing.T, gates *cachedGate, c core.Charge, _ *core.Reservation) core.Decision {
 			if err := gates.uncached.Reset(t.Context(), c); err != nil {
 				t.Error(err)
 			}
-			gates.clock.advance(time.Second)
+			gates.clock.Advance(time.Second)
 			return decide(t, gates.Gate, c)
 		}, true, core.SourceRedis},
 		{"a charge that a later denial refunds", func(t *testing.T, gates *cachedGate, c core.Charge, r *core.Reservation) core.Decision {

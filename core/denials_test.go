@@ -42,7 +42,7 @@ func (s *evalshaCounter) ProcessPipelineHook(next redis.ProcessPipelineHook) red
 type cachedGate struct {
 	*core.Gate
 	uncached *core.Gate
-	clock    *manualClock
+	clock    *core.ManualClock
 	sent     evalshaCounter // by the caching Gate
 }
 
@@ -52,8 +52,8 @@ func newCachedGate(t *testing.T, s *redistest.Server) *cachedGate {
 	client.AddHook(&gates.sent)
 	gates.Gate = redisGate(t, client, core.Config{Prefix: s.Prefix})
 	gates.uncached = redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, DisableDenialCache: true})
-	gates.InjectClock(gates.clock.now)
-	gates.uncached.InjectClock(gates.clock.now)
+	gates.InjectClock(micros(gates.clock))
+	gates.uncached.InjectClock(micros(gates.clock))
 	return gates
 }
 
@@ -75,7 +75,7 @@ func TestCachedDenialTakesNoRoundTrip(t *testing.T) {
 	ctx := t.Context()
 	for _, split := range []bool{false, true} {
 		g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix})
-		g.InjectClock(newClock().now)
+		g.InjectClock(micros(newClock()))
 		if split {
 			g.SplitByOutermost()
 		}
@@ -177,7 +177,7 @@ func TestCachedDenialCountsDown(t *testing.T) {
 				}
 				c.Cost = tt.cost
 				decide(t, gates.Gate, c, beside)
-				gates.clock.advance(tt.after)
+				gates.clock.Advance(tt.after)
 				var d core.Decision
 				if gates.asksRedis(func() { d = decide(t, gates.Gate, c, beside) }) {
 					t.Error("a cached denial asks Redis")
@@ -223,7 +223,7 @@ func TestDenialWithRoomForLessAsksRedis(t *testing.T) {
 				decide(t, gates.Gate, c)
 				c.Cost = 2
 				decide(t, gates.Gate, c) // denied
-				gates.clock.advance(tt.after)
+				gates.clock.Advance(tt.after)
 				other := c
 				other.Cost = 1
 				decide(t, gates.uncached, other)
@@ -233,11 +233,11 @@ func TestDenialWithRoomForLessAsksRedis(t *testing.T) {
 				}
 				// The request passes after the announced wait, and not a microsecond earlier.
 				wait := d.RetryAfter()
-				gates.clock.advance(wait - time.Microsecond)
+				gates.clock.Advance(wait - time.Microsecond)
 				if d := decide(t, gates.Gate, c); d.Allowed {
 					t.Error("the charge passed before its wait was over")
 				}
-				gates.clock.advance(time.Microsecond)
+				gates.clock.Advance(time.Microsecond)
 				if d := decide(t, gates.Gate, c); !d.Allowed {
 					t.Errorf("the charge was denied after its wait: %s", show(d))
 				}
@@ -271,7 +271,7 @@ func TestCachedDenialOfSeveralCharges(t *testing.T) {
 			}) {
 				asks++
 			}
-			gates.clock.advance(time.Millisecond)
+			gates.clock.Advance(time.Millisecond)
 		}
 		if asks > 1 { // once, when the first charge has room again that others may spend
 			t.Errorf("asked Redis %d times", asks)
@@ -288,16 +288,16 @@ func TestCachedDenialWhileRedisIsDown(t *testing.T) {
 	s := redistest.Start(t)
 	g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix})
 	clock := newClock()
-	g.InjectClock(clock.now)
+	g.InjectClock(micros(clock))
 	c := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: frozen(1), OnFailure: core.FailOpen}), Key: newKey(t, "k"), Cost: 1}
 	decide(t, g, c)
 	decide(t, g, c)
 	s.Kill()
-	clock.advance(time.Second - time.Microsecond)
+	clock.Advance(time.Second - time.Microsecond)
 	if d := decide(t, g, c); d.Allowed || d.Source != core.SourceCache {
 		t.Errorf("within a second: %v, %s", d.Source, show(d))
 	}
-	clock.advance(time.Microsecond)
+	clock.Advance(time.Microsecond)
 	if d, err := g.Decide(t.Context(), c); err != nil || !d.Allowed || d.Source != core.SourceOpen {
 		t.Errorf("after a second: %v, %v, %s", err, d.Source, show(d))
 	}
@@ -319,7 +319,7 @@ func TestCachedDenialIsObserved(t *testing.T) {
 			seen = append(seen, *e)
 		}
 	}})
-	g.InjectClock(newClock().now)
+	g.InjectClock(micros(newClock()))
 	c := core.Charge{Policy: limited(t, "p", frozen(1)), Key: newKey(t, "k"), Cost: 2}
 	for range 2 {
 		decide(t, g, c)
@@ -382,8 +382,8 @@ func TestCachedDenialsAgreeWithRedis(t *testing.T) {
 		operations = append(operations, "reserve", "reserve", "correct", "correct", "reset", "leap")
 		known, run := 0, 0
 		server := newClock()
-		gates.InjectServerClock(server.now)
-		gates.uncached.InjectServerClock(server.now)
+		gates.InjectServerClock(micros(server))
+		gates.uncached.InjectServerClock(micros(server))
 		rapid.Check(t, func(rt *rapid.T) {
 			run++
 			var held []*core.Reservation
@@ -406,11 +406,11 @@ func TestCachedDenialsAgreeWithRedis(t *testing.T) {
 				switch op := rapid.SampledFrom(operations).Draw(rt, "operation"); op {
 				case "time":
 					d := rapid.SampledFrom([]int64{1, 20_000, 100_000, 166_666, 400_000, 1_000_000}).Draw(rt, "microseconds")
-					gates.clock.micros.Add(d)
-					server.micros.Add(d)
+					gates.clock.Advance(time.Duration(d) * time.Microsecond)
+					server.Advance(time.Duration(d) * time.Microsecond)
 				case "leap":
-					server.micros.Add(rapid.SampledFrom([]int64{-2_000_000, -30_000, 30_000, 400_000, 2_000_000}).Draw(rt, "leap"))
-					stale = gates.clock.now() + 1_000_000
+					server.Advance(time.Duration(rapid.SampledFrom([]int64{-2_000_000, -30_000, 30_000, 400_000, 2_000_000}).Draw(rt, "leap")) * time.Microsecond)
+					stale = gates.clock.Now().UnixMicro() + 1_000_000
 				case "reserve":
 					r, _, err := gate.Reserve(ctx, rapid.SampledFrom([]time.Duration{0, time.Second}).Draw(rt, "wait"), charges...)
 					if err != nil {
@@ -440,7 +440,7 @@ func TestCachedDenialsAgreeWithRedis(t *testing.T) {
 					}
 					held = nil
 					if other {
-						stale = gates.clock.now() + 1_000_000
+						stale = gates.clock.Now().UnixMicro() + 1_000_000
 					}
 				case "decide":
 					want, err := gates.uncached.Peek(ctx, charges...)
@@ -451,10 +451,10 @@ func TestCachedDenialsAgreeWithRedis(t *testing.T) {
 					if err != nil {
 						rt.Fatal(err)
 					}
-					if got.Allowed && !want.Allowed || got.Allowed != want.Allowed && gates.clock.now() >= stale {
-						rt.Fatalf("at %d: %v %s\nwant %s", gates.clock.now(), got.Source, show(got), show(want))
+					if got.Allowed && !want.Allowed || got.Allowed != want.Allowed && gates.clock.Now().UnixMicro() >= stale {
+						rt.Fatalf("at %d: %v %s\nwant %s", gates.clock.Now().UnixMicro(), got.Source, show(got), show(want))
 					}
-					if got.Source != core.SourceCache || gates.clock.now() < stale {
+					if got.Source != core.SourceCache || gates.clock.Now().UnixMicro() < stale {
 						continue
 					}
 					known++

@@ -78,7 +78,7 @@ var exactRates = []struct {
 
 func TestTokenBucketIsExact(t *testing.T) {
 	t.Parallel()
-	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
 		polls := 150
 		switch inMemory := peek(t, g, core.Charge{Policy: limited(t, "p", core.PerSecond(1)), Key: newKey(t, "k"), Cost: core.NoCost}).Source == core.SourceMemory; {
 		case inMemory && long():
@@ -93,7 +93,7 @@ func TestTokenBucketIsExact(t *testing.T) {
 				if r.rate == 1 && burst > 1000 {
 					continue // it takes more than 100 years to refill
 				}
-				c.micros.Store(epoch)
+				c.Set(time.UnixMicro(epoch))
 				seed := rand.Uint64()
 				limit := core.TokenBucket{Rate: r.rate, Per: r.per, Burst: burst}
 				if err := runExact(t, g, c, limit, polls, rand.New(rand.NewPCG(seed, 0))); err != nil {
@@ -104,9 +104,9 @@ func TestTokenBucketIsExact(t *testing.T) {
 	})
 }
 
-func runExact(t *testing.T, g *core.Gate, c *manualClock, limit core.TokenBucket, polls int, rng *rand.Rand) error {
+func runExact(t *testing.T, g *core.Gate, c *core.ManualClock, limit core.TokenBucket, polls int, rng *rand.Rand) error {
 	charge := core.Charge{Policy: limited(t, fmt.Sprintf("r%d-b%d", limit.Rate, limit.Burst), limit), Key: newKey(t, "exact"), Cost: core.NoCost}
-	exact := newExactBucket(limit, c.now())
+	exact := newExactBucket(limit, c.Now().UnixMicro())
 	token := limit.Per.Microseconds()/limit.Rate + 1
 	for i := range polls {
 		if c.Now().Year() > 2050 {
@@ -116,27 +116,27 @@ func runExact(t *testing.T, g *core.Gate, c *manualClock, limit core.TokenBucket
 		if rng.IntN(4) == 0 {
 			charge.Cost += rng.Int64N(limit.Burst)
 		}
-		want := exact.decide(c.now(), charge.Cost)
+		want := exact.decide(c.Now().UnixMicro(), charge.Cost)
 		d := decide(t, g, charge)
 		r := d.At(0)
 		got := exactAnswer{
 			r.Allowed, r.Remaining, r.RetryAfter.Microseconds(), r.NextAfter.Microseconds(), r.ResetAfter.Microseconds(),
 		}
 		if got != want {
-			return fmt.Errorf("decision %d of cost %d at %d: %+v, want %+v", i, charge.Cost, c.now(), got, want)
+			return fmt.Errorf("decision %d of cost %d at %d: %+v, want %+v", i, charge.Cost, c.Now().UnixMicro(), got, want)
 		}
 		switch rng.IntN(8) {
 		case 0, 1: // no wait
 		case 2, 3: // the announced wait
-			c.micros.Add(want.retry)
+			c.Advance(time.Duration(want.retry) * time.Microsecond)
 		case 4: // 1 µs too early
-			c.micros.Add(max(0, want.retry-1))
+			c.Advance(time.Duration(max(0, want.retry-1)) * time.Microsecond)
 		case 5:
-			c.micros.Add(rng.Int64N(3 * token))
+			c.Advance(time.Duration(rng.Int64N(3*token)) * time.Microsecond)
 		case 6:
-			c.micros.Add(rng.Int64N(1000))
+			c.Advance(time.Duration(rng.Int64N(1000)) * time.Microsecond)
 		case 7:
-			c.micros.Add(rng.Int64N(max(1, want.whenWhole)))
+			c.Advance(time.Duration(rng.Int64N(max(1, want.whenWhole))) * time.Microsecond)
 		}
 	}
 	return nil
@@ -177,7 +177,7 @@ func TestLargestNumbersAreExact(t *testing.T) {
 		l := newLockstep(t, s, seed)
 		l.redis.SplitByOutermost()
 		l.memory.SplitByOutermost()
-		l.clock.micros.Store(now - century/50)
+		l.clock.Set(time.UnixMicro(now - century/50))
 		var own [2][]*core.Policy
 		for _, cfg := range policies {
 			l.knows(cfg.Name)
@@ -212,7 +212,7 @@ func TestLargestNumbersAreExact(t *testing.T) {
 			}
 			l.compareStates()
 			if l.rng.IntN(3) == 0 {
-				l.clock.micros.Add(l.rng.Int64N(century/50/600*2) - back/1000)
+				l.clock.Advance(time.Duration(l.rng.Int64N(century/50/600*2)-back/1000) * time.Microsecond)
 			}
 		}
 	})

@@ -7,7 +7,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -26,9 +25,6 @@ const longTimeout = 30 * time.Second
 // busyTimeout is a Config.Timeout that a busy machine keeps, and that a test can wait for.
 const busyTimeout = time.Second
 
-// manualClock stands still until a test moves it.
-type manualClock struct{ micros atomic.Int64 }
-
 // eventually returns once a condition holds.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
@@ -42,15 +38,12 @@ func eventually(t *testing.T, what string, holds func() bool) {
 // long reports whether to run the long forms of the tests.
 func long() bool { return os.Getenv("HEADGATE_TEST_LONG") != "" }
 
-func newClock() *manualClock {
-	c := new(manualClock)
-	c.micros.Store(epoch)
-	return c
-}
+func newClock() *core.ManualClock { return core.NewManualClock(time.UnixMicro(epoch)) }
 
-func (c *manualClock) Now() time.Time          { return time.UnixMicro(c.micros.Load()) }
-func (c *manualClock) now() int64              { return c.micros.Load() }
-func (c *manualClock) advance(d time.Duration) { c.micros.Add(d.Microseconds()) }
+// micros returns the time of a clock in microseconds, as scripts and stores count it.
+func micros(c *core.ManualClock) func() int64 {
+	return func() int64 { return c.Now().UnixMicro() }
+}
 
 func newKey(t testing.TB, outermost string, inner ...string) core.Key {
 	t.Helper()
@@ -118,7 +111,7 @@ func closeAfter(t testing.TB, g *core.Gate) {
 
 // eachGate runs f on a Gate in memory and on one on every Redis, all on a clock of the test. They
 // do not cache denials.
-func eachGate(t *testing.T, f func(t *testing.T, g *core.Gate, c *manualClock)) {
+func eachGate(t *testing.T, f func(t *testing.T, g *core.Gate, c *core.ManualClock)) {
 	t.Helper()
 	t.Run("memory", func(t *testing.T) {
 		c := newClock()
@@ -127,7 +120,7 @@ func eachGate(t *testing.T, f func(t *testing.T, g *core.Gate, c *manualClock)) 
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		c := newClock()
 		g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, DisableDenialCache: true})
-		g.InjectClock(c.now)
+		g.InjectClock(micros(c))
 		f(t, g, c)
 	})
 }

@@ -35,7 +35,7 @@ func TestInvalidCharges(t *testing.T) {
 		{"two policies of one name", []core.Charge{good, {Policy: q, Key: key, Cost: 1}}, core.ErrCharge},
 		{"two policies of one name on two keys", []core.Charge{good, {Policy: q, Key: newKey(t, "l"), Cost: 1}}, core.ErrCharge},
 	}
-	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
+	eachGate(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock) {
 		for _, tt := range tests {
 			d, err := g.Decide(t.Context(), tt.charges...)
 			if !errors.Is(err, tt.want) || d.Allowed || d.Len() != 0 {
@@ -60,7 +60,7 @@ func TestInvalidCharges(t *testing.T) {
 func TestLimiter(t *testing.T) {
 	t.Parallel()
 	p, q := limited(t, "p", frozen(3)), limited(t, "q", frozen(2))
-	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
+	eachGate(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock) {
 		for name, policies := range map[string][]*core.Policy{
 			"none": {}, "nil": {p, nil}, "two policies of one name": {p, limited(t, "p", frozen(9))}, "too many": make([]*core.Policy, 17),
 		} {
@@ -95,7 +95,7 @@ func TestLimiter(t *testing.T) {
 
 func TestChargesOfOneKeyAreSummed(t *testing.T) {
 	t.Parallel()
-	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
+	eachGate(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock) {
 		c := core.Charge{Policy: limited(t, "p", frozen(5)), Key: newKey(t, "k"), Cost: 2}
 		if d := decide(t, g, c, c, c); d.Allowed || d.At(0).Used != 0 {
 			t.Errorf("6 of 5: %s", show(d))
@@ -121,7 +121,7 @@ func TestPoliciesWithoutState(t *testing.T) {
 	p := limited(t, "p", frozen(5))
 	key := newKey(t, "k")
 	on := func(p *core.Policy) core.Charge { return core.Charge{Policy: p, Key: key, Cost: 1} }
-	eachStore(t, func(t *testing.T, g *core.Gate, _ *manualClock, takeSnapshot snapshot) {
+	eachStore(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock, takeSnapshot snapshot) {
 		if d := decide(t, g, on(unlimited)); !d.Allowed || d.At(0) != (core.Result{Policy: unlimited, Allowed: true, Source: d.Source}) {
 			t.Errorf("unlimited: %s", show(d))
 		}
@@ -162,7 +162,7 @@ func TestPoliciesWithoutState(t *testing.T) {
 
 func TestShadowNeverDenies(t *testing.T) {
 	t.Parallel()
-	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
+	eachGate(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock) {
 		key := newKey(t, "k")
 		shadow := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "s", Algorithm: frozen(2), Shadow: true}), Key: key, Cost: 1}
 		p := core.Charge{Policy: limited(t, "p", frozen(4)), Key: key, Cost: 1}
@@ -185,7 +185,7 @@ func TestShadowNeverDenies(t *testing.T) {
 
 func TestReset(t *testing.T) {
 	t.Parallel()
-	eachStore(t, func(t *testing.T, g *core.Gate, _ *manualClock, takeSnapshot snapshot) {
+	eachStore(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock, takeSnapshot snapshot) {
 		c := core.Charge{Policy: limited(t, "p", frozen(1)), Key: newKey(t, "k"), Cost: 1}
 		other := core.Charge{Policy: limited(t, "q", frozen(1)), Key: c.Key, Cost: 1}
 		decide(t, g, c, other)
@@ -206,7 +206,7 @@ func TestReset(t *testing.T) {
 
 func TestClosedGateRejectsCalls(t *testing.T) {
 	t.Parallel()
-	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
+	eachGate(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock) {
 		c := core.Charge{Policy: limited(t, "p", core.PerSecond(1)), Key: newKey(t, "k"), Cost: 1}
 		decide(t, g, c)
 		for range 2 {
@@ -229,7 +229,7 @@ func TestClosedGateRejectsCalls(t *testing.T) {
 
 func TestEndedContextSpendsNothing(t *testing.T) {
 	t.Parallel()
-	eachStore(t, func(t *testing.T, g *core.Gate, _ *manualClock, takeSnapshot snapshot) {
+	eachStore(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock, takeSnapshot snapshot) {
 		c := core.Charge{Policy: limited(t, "p", frozen(1)), Key: newKey(t, "k"), Cost: 1}
 		cancelled, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -382,7 +382,7 @@ func TestErrorOfALimitIsReturned(t *testing.T) {
 	t.Parallel()
 	good := core.Charge{Policy: limited(t, "good", core.PerSecond(1)), Key: newKey(t, "k"), Cost: 1}
 	bad := core.Charge{Policy: limited(t, "bad", core.PerSecond(1)), Key: good.Key, Cost: 1, Limit: core.PerSecond(-1)}
-	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
+	eachGate(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock) {
 		for _, charges := range [][]core.Charge{{bad}, {bad, good}, {good, bad}} {
 			if d, err := g.Decide(t.Context(), charges...); err == nil || d.Allowed || d.Len() > 0 {
 				t.Errorf("%v, %s", err, show(d))

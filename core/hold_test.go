@@ -41,66 +41,68 @@ func TestHoldExpires(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name    string
-		do      func(t *testing.T, r *core.Reservation, c *manualClock)
+		do      func(t *testing.T, r *core.Reservation, c *core.ManualClock)
 		used    int64
 		expired bool
 	}{
-		{"nothing is settled", func(_ *testing.T, _ *core.Reservation, c *manualClock) { c.advance(time.Minute) }, 0, false},
-		{"the hold lasts", func(_ *testing.T, _ *core.Reservation, c *manualClock) { c.advance(time.Minute - time.Microsecond) }, 4, false},
-		{"settled before", func(t *testing.T, r *core.Reservation, c *manualClock) {
-			c.advance(30 * time.Second)
-			settle(t, r, 3)
-			c.advance(time.Hour)
-		}, 3, false},
-		{"settled for what was spent", func(t *testing.T, r *core.Reservation, c *manualClock) {
-			settle(t, r, 4)
-			c.advance(time.Hour)
+		{"nothing is settled", func(_ *testing.T, _ *core.Reservation, c *core.ManualClock) { c.Advance(time.Minute) }, 0, false},
+		{"the hold lasts", func(_ *testing.T, _ *core.Reservation, c *core.ManualClock) {
+			c.Advance(time.Minute - time.Microsecond)
 		}, 4, false},
-		{"settled before for more", func(t *testing.T, r *core.Reservation, c *manualClock) {
+		{"settled before", func(t *testing.T, r *core.Reservation, c *core.ManualClock) {
+			c.Advance(30 * time.Second)
+			settle(t, r, 3)
+			c.Advance(time.Hour)
+		}, 3, false},
+		{"settled for what was spent", func(t *testing.T, r *core.Reservation, c *core.ManualClock) {
+			settle(t, r, 4)
+			c.Advance(time.Hour)
+		}, 4, false},
+		{"settled before for more", func(t *testing.T, r *core.Reservation, c *core.ManualClock) {
 			settle(t, r, 15)
-			c.advance(time.Hour)
+			c.Advance(time.Hour)
 		}, 15, false},
-		{"settled after", func(t *testing.T, r *core.Reservation, c *manualClock) {
-			c.advance(time.Hour)
+		{"settled after", func(t *testing.T, r *core.Reservation, c *core.ManualClock) {
+			c.Advance(time.Hour)
 			settle(t, r, 3)
 		}, 3, true},
-		{"settled after for more", func(t *testing.T, r *core.Reservation, c *manualClock) {
-			c.advance(time.Hour)
+		{"settled after for more", func(t *testing.T, r *core.Reservation, c *core.ManualClock) {
+			c.Advance(time.Hour)
 			settle(t, r, 15)
 		}, 15, true},
-		{"cancelled before", func(t *testing.T, r *core.Reservation, c *manualClock) {
+		{"cancelled before", func(t *testing.T, r *core.Reservation, c *core.ManualClock) {
 			cancel(t, r)
-			c.advance(time.Hour)
+			c.Advance(time.Hour)
 		}, 0, false},
-		{"cancelled after", func(t *testing.T, r *core.Reservation, c *manualClock) {
-			c.advance(time.Hour)
+		{"cancelled after", func(t *testing.T, r *core.Reservation, c *core.ManualClock) {
+			c.Advance(time.Hour)
 			cancel(t, r)
 		}, 0, true},
-		{"renewed", func(t *testing.T, r *core.Reservation, c *manualClock) {
+		{"renewed", func(t *testing.T, r *core.Reservation, c *core.ManualClock) {
 			for range 3 {
-				c.advance(59 * time.Second)
+				c.Advance(59 * time.Second)
 				renew(t, r, 0)
 			}
-			c.advance(59 * time.Second)
+			c.Advance(59 * time.Second)
 		}, 4, false},
-		{"renewed, and then left", func(t *testing.T, r *core.Reservation, c *manualClock) {
-			c.advance(59 * time.Second)
+		{"renewed, and then left", func(t *testing.T, r *core.Reservation, c *core.ManualClock) {
+			c.Advance(59 * time.Second)
 			renew(t, r, 0)
-			c.advance(time.Minute)
+			c.Advance(time.Minute)
 		}, 0, false},
-		{"renewed too late", func(t *testing.T, r *core.Reservation, c *manualClock) {
-			c.advance(time.Minute)
+		{"renewed too late", func(t *testing.T, r *core.Reservation, c *core.ManualClock) {
+			c.Advance(time.Minute)
 			renew(t, r, 1)
 		}, 0, true},
-		{"the clock steps back before a renewal", func(t *testing.T, r *core.Reservation, c *manualClock) {
-			c.advance(-time.Minute)
+		{"the clock steps back before a renewal", func(t *testing.T, r *core.Reservation, c *core.ManualClock) {
+			c.Advance(-time.Minute)
 			renew(t, r, 0)
-			c.advance(time.Minute + 59*time.Second)
+			c.Advance(time.Minute + 59*time.Second)
 		}, 4, false},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			eachGateObserved(t, func(t *testing.T, g *core.Gate, c *manualClock, expired *atomic.Int64) {
+			eachGateObserved(t, func(t *testing.T, g *core.Gate, c *core.ManualClock, expired *atomic.Int64) {
 				p, key := heldFor(t, time.Minute), newKey(t, "k")
 				r := charge(t, g, core.Charge{Policy: p, Key: key, Cost: 4})
 				test.do(t, r, c)
@@ -116,7 +118,7 @@ func TestHoldExpires(t *testing.T) {
 }
 
 // eachGateObserved is eachGate, and counts the events of expired holds.
-func eachGateObserved(t *testing.T, f func(t *testing.T, g *core.Gate, c *manualClock, expired *atomic.Int64)) {
+func eachGateObserved(t *testing.T, f func(t *testing.T, g *core.Gate, c *core.ManualClock, expired *atomic.Int64)) {
 	t.Helper()
 	observed := func(n *atomic.Int64) core.Config {
 		return core.Config{Observe: func(_ context.Context, e core.Event) {
@@ -136,7 +138,7 @@ func eachGateObserved(t *testing.T, f func(t *testing.T, g *core.Gate, c *manual
 		c, cfg := newClock(), observed(&n)
 		cfg.Prefix, cfg.DisableDenialCache = s.Prefix, true
 		g := redisGate(t, s.Client(t), cfg)
-		g.InjectClock(c.now)
+		g.InjectClock(micros(c))
 		f(t, g, c, &n)
 	})
 }
@@ -144,13 +146,13 @@ func eachGateObserved(t *testing.T, f func(t *testing.T, g *core.Gate, c *manual
 // Of several charges only those under a policy with a Hold expire.
 func TestOnlyHeldChargesExpire(t *testing.T) {
 	t.Parallel()
-	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
 		budget, key := heldFor(t, time.Minute), newKey(t, "k")
 		requests := newPolicy(t, core.PolicyConfig{Name: "requests", Algorithm: frozen(10)})
 		r := charge(t, g,
 			core.Charge{Policy: requests, Key: key, Cost: 1}, core.Charge{Policy: budget, Key: key, Cost: 4})
 		decide(t, g, core.Charge{Policy: budget, Key: key, Cost: 2}) // which nothing holds
-		c.advance(time.Hour)
+		c.Advance(time.Hour)
 		if a, b := used(t, g, requests, key), used(t, g, budget, key); a != 1 || b != 2 {
 			t.Errorf("%d requests and %d units are in use, want 1 and 2", a, b)
 		}
@@ -290,7 +292,7 @@ func TestHoldIsValidated(t *testing.T) {
 // A hold goes back under the limit of the moment, whatever limit it was charged under.
 func TestHoldExpiresUnderAnotherLimit(t *testing.T) {
 	t.Parallel()
-	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
 		p := newPolicy(t, core.PolicyConfig{Name: "p", Hold: time.Second, Algorithm: changing(
 			core.TokenBucket{Rate: 1009, Per: time.Hour, Burst: 30}, core.TokenBucket{Rate: 7, Per: time.Hour, Burst: 30},
 		)})
@@ -301,17 +303,17 @@ func TestHoldExpiresUnderAnotherLimit(t *testing.T) {
 			if short == nil {
 				t.Fatal(show(d), err)
 			}
-			c.advance(900 * time.Millisecond)
+			c.Advance(900 * time.Millisecond)
 			late, d, err := g.Charge(t.Context(), charge)
 			if late == nil {
 				t.Fatal(show(d), err)
 			}
-			c.advance(200 * time.Millisecond)
+			c.Advance(200 * time.Millisecond)
 			if err := late.Settle(t.Context(), 0); err != nil {
 				t.Fatal(err)
 			}
 		}
-		c.advance(time.Minute)
+		c.Advance(time.Minute)
 		d, err := g.Peek(t.Context(), under(0, core.Charge{Policy: p, Key: key, Cost: 1})...)
 		if err != nil || d.At(0).Used > 1 { // a part of a token may be left of each change
 			t.Errorf("%s, %v", show(d), err)
@@ -322,7 +324,7 @@ func TestHoldExpiresUnderAnotherLimit(t *testing.T) {
 // What Wait spends is spent for good, because nobody can settle it.
 func TestWaitHoldsNothing(t *testing.T) {
 	t.Parallel()
-	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
 		p, key := heldFor(t, time.Minute), newKey(t, "k")
 		l, err := core.NewLimiter(g, p)
 		if err != nil {
@@ -331,7 +333,7 @@ func TestWaitHoldsNothing(t *testing.T) {
 		if _, err := l.WaitN(t.Context(), key, 4); err != nil {
 			t.Fatal(err)
 		}
-		c.advance(time.Hour)
+		c.Advance(time.Hour)
 		if n := used(t, g, p, key); n != 4 {
 			t.Errorf("%d units are in use, want 4", n)
 		}

@@ -50,10 +50,10 @@ func (l *ledger) policy(t testing.TB, a core.Algorithm, mode core.FailureMode) *
 
 func TestLedgerSeedsEachPeriodOnce(t *testing.T) {
 	t.Parallel()
-	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
 		for _, q := range quotasOfTen {
 			t.Run(q.name, func(t *testing.T) {
-				c.micros.Store(epoch)
+				c.Set(time.UnixMicro(epoch))
 				l := new(ledger)
 				l.used.Store(7)
 				p, key := l.policy(t, q.algorithm, core.FailClosed), newKey(t, "k", t.Name())
@@ -68,7 +68,7 @@ func TestLedgerSeedsEachPeriodOnce(t *testing.T) {
 					return
 				}
 				l.used.Store(1)
-				c.advance(q.next)
+				c.Advance(q.next)
 				if d := peek(t, g, charge); d.At(0).Used != 1 || l.calls.Load() != 2 {
 					t.Errorf("%d calls, %s", l.calls.Load(), show(d))
 				}
@@ -125,10 +125,10 @@ func TestLedgerIsAskedOnceInAProcess(t *testing.T) {
 // A correction of a key that Redis does not know is one of the ledger's figure.
 func TestAdjustAsksLedgerFirst(t *testing.T) {
 	t.Parallel()
-	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
 		for _, q := range quotasOfTen {
 			t.Run(q.name, func(t *testing.T) {
-				c.micros.Store(epoch)
+				c.Set(time.UnixMicro(epoch))
 				l := new(ledger)
 				l.used.Store(7)
 				p, key := l.policy(t, q.algorithm, core.FailClosed), newKey(t, "k", t.Name())
@@ -149,7 +149,7 @@ func TestAdjustAsksLedgerFirst(t *testing.T) {
 // A ledger may apply the raises of the key again.
 func TestLedgerRaises(t *testing.T) {
 	t.Parallel()
-	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
 		var p *core.Policy
 		p = newPolicy(t, core.PolicyConfig{
 			Name: "budget", Algorithm: frozen(10), Raisable: true, OnFailure: core.FailClosed,
@@ -180,7 +180,7 @@ func TestLedgerFails(t *testing.T) {
 		{"local", func(l *ledger) { l.fails.Store(&errGone) }, core.FailLocal, core.SourceLocal, true},
 		{"a negative figure", func(l *ledger) { l.used.Store(-1) }, core.FailClosed, core.SourceClosed, false},
 	}
-	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
 		for _, test := range tests {
 			t.Run(test.name, func(t *testing.T) {
 				l := new(ledger)
@@ -286,7 +286,7 @@ func TestLedgersOfOneDecisionShareItsDeadline(t *testing.T) {
 // Without a figure, the failure mode decides on the policy that needs it, and the store on all else.
 func TestLedgerFailsAlone(t *testing.T) {
 	t.Parallel()
-	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
 		for _, test := range []struct {
 			name   string
 			mode   core.FailureMode
@@ -309,7 +309,7 @@ func TestLedgerFailsAlone(t *testing.T) {
 					both := []core.Charge{{Policy: p, Key: key, Cost: test.cost}, {Policy: other, Key: key, Cost: 1}}
 					allowed := int64(0)
 					for range 3 {
-						c.advance(time.Second)
+						c.Advance(time.Second)
 						_, d, err := g.Charge(t.Context(), both...)
 						if err != nil || !errors.Is(d.Cause, core.ErrLedger) || d.At(1).Source != peek(t, g, both[1]).Source {
 							t.Error(show(d), err)
@@ -387,13 +387,13 @@ func TestSlowLedgerIsNotWaitedFor(t *testing.T) {
 // When a period ends while the ledger is asked, the decision asks it again for the new one.
 func TestPeriodEndsDuringLedger(t *testing.T) {
 	t.Parallel()
-	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
 		calls := int64(0)
 		p := newPolicy(t, core.PolicyConfig{
 			Name: "budget", Algorithm: core.Calendar{Limit: 10, Every: core.PeriodMonth, In: time.UTC}, OnFailure: core.FailClosed,
 			Ledger: func(context.Context, core.Key, core.Span) (int64, error) {
 				if calls++; calls == 1 {
-					c.advance(31 * 24 * time.Hour)
+					c.Advance(31 * 24 * time.Hour)
 					return 9, nil
 				}
 				return 1, nil

@@ -12,7 +12,7 @@ import (
 // A key whose limit changes keeps, loses or clips its state as the algorithm's documentation says.
 func TestLimitChangeVectors(t *testing.T) {
 	t.Parallel()
-	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
 		for i, v := range limitChanges {
 			t.Run(v.name, func(t *testing.T) { v.play(t, g, c, newKey(t, fmt.Sprintf("v%d", i))) })
 		}
@@ -256,13 +256,13 @@ func TestSettleAfterRaisedLimit(t *testing.T) {
 		},
 		{"calendar", core.Calendar{Limit: 10, Every: core.PeriodDay, In: time.UTC}, core.Calendar{Limit: 1000, Every: core.PeriodDay, In: time.UTC}},
 	}
-	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
 		for _, r := range raised {
 			for _, actual := range []int64{0, 3, 9} {
 				if strings.HasPrefix(r.name, "wider") && actual > 4 {
 					continue // a debt is a charge, and limits of two widths take turns
 				}
-				c.micros.Store(noon.UnixMicro())
+				c.Set(noon)
 				charge := core.Charge{
 					Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: changing(r.from, r.to)}),
 					Key:    newKey(t, r.name, fmt.Sprint(actual)), Cost: 4,
@@ -276,7 +276,7 @@ func TestSettleAfterRaisedLimit(t *testing.T) {
 					if d, err := g.Decide(t.Context(), charge); err != nil || !d.Allowed {
 						t.Fatalf("%s: %s, %v", r.name, show(d), err)
 					}
-					c.advance(2 * time.Minute)
+					c.Advance(2 * time.Minute)
 				}
 				if err := held.Settle(t.Context(), actual); err != nil {
 					t.Fatal(err)

@@ -42,7 +42,7 @@ func TestFloodEvictsNoExhaustedKey(t *testing.T) {
 		}
 		for i := range 50_000 {
 			decide(t, g, core.Charge{Policy: p, Key: newKey(t, "flood", fmt.Sprint(i)), Cost: 1})
-			c.micros.Add(100)
+			c.Advance(100 * time.Microsecond)
 		}
 		for i := range victims {
 			if d := peek(t, g, victim(i)); d.At(0).Remaining > 1 {
@@ -68,7 +68,7 @@ func TestExpiredKeysAreEvictedFirst(t *testing.T) {
 	for i := range most / 4 {
 		decide(t, g, lives(i))
 	}
-	c.advance(time.Minute)
+	c.Advance(time.Minute)
 	for i := range most / 2 {
 		decide(t, g, core.Charge{Policy: limited(t, "new", core.PerHour(1)), Key: newKey(t, "new", fmt.Sprint(i)), Cost: 1})
 	}
@@ -212,7 +212,7 @@ func TestCollidingKeysAreEvictedSeparately(t *testing.T) {
 		decide(t, g, core.Charge{Policy: lasting, Key: keys[i], Cost: 10})
 		decide(t, g, core.Charge{Policy: brief, Key: keys[i], Cost: 10})
 	}
-	c.micros.Add(2_000_000)
+	c.Advance(2 * time.Second)
 	flood := limited(t, "flood", core.PerHour(1000))
 	for i := range 10_000 {
 		decide(t, g, core.Charge{Policy: flood, Key: newKey(t, "flood", fmt.Sprint(i)), Cost: 1})

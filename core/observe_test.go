@@ -38,7 +38,7 @@ func TestObserveChangesNothing(t *testing.T) {
 		few := rapid.SliceOfN(rapid.SampledFrom(policies), 1, 3).Draw(r, "policies")
 		steps := rapid.IntRange(1, 60).Draw(r, "steps")
 		for range steps {
-			clock.advance(
+			clock.Advance(
 				time.Duration(
 					rapid.Int64Range(-1_000_000, 30_000_000).Draw(r, "wait"),
 				) * time.Microsecond,
@@ -127,7 +127,7 @@ func TestUnobservedChargeFailsWithSameError(t *testing.T) {
 }
 
 type brokenClock struct {
-	*manualClock
+	*core.ManualClock
 	broken bool
 }
 
@@ -135,11 +135,11 @@ func (c *brokenClock) Now() time.Time {
 	if c.broken {
 		panic("broken clock")
 	}
-	return c.manualClock.Now()
+	return c.ManualClock.Now()
 }
 
 func TestMemorySurvivesPanicOfItsClock(t *testing.T) {
-	clock := &brokenClock{manualClock: newClock()}
+	clock := &brokenClock{ManualClock: newClock()}
 	g := memoryGate(t, core.Config{Clock: clock})
 	p, q, k := limited(
 		t,
@@ -191,7 +191,7 @@ func TestEventTellsTheCharges(t *testing.T) {
 				seen, sources = append(seen, slices.Clone(e.Charges)), append(sources, e.Decision.Source)
 			}
 		}})
-		g.InjectClock(newClock().now)
+		g.InjectClock(micros(newClock()))
 		charge := core.Charge{Policy: limited(t, "p", frozen(1)), Key: newKey(t, "k"), Cost: 1}
 		for range 3 {
 			decide(t, g, charge)

@@ -10,7 +10,7 @@ import (
 
 func TestPeekTellsUsage(t *testing.T) {
 	t.Parallel()
-	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
+	eachGate(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock) {
 		key := newKey(t, "acme")
 		api, free, none := limited(t, "api", frozen(10)), limited(t, "free", core.Unlimited{}), limited(t, "none", core.DenyAll{})
 		plan := limited(t, "plan", frozen(3))

@@ -46,7 +46,7 @@ func eachProcesses(t *testing.T, n int, f func(t *testing.T, gates []*core.Gate,
 		var gates []*core.Gate
 		for range n {
 			g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, DisableDenialCache: true})
-			g.InjectClock(c.now)
+			g.InjectClock(micros(c))
 			gates = append(gates, g)
 		}
 		f(t, gates, func() int { return len(client.Keys(t.Context(), s.Prefix+"*").Val()) })
@@ -131,7 +131,7 @@ func TestUsedIsTheSumOfKeptUnits(t *testing.T) {
 // Three of four charges of one instant are cancelled, out of order.
 func TestCancelOutOfOrder(t *testing.T) {
 	t.Parallel()
-	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
+	eachGate(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock) {
 		for _, l := range append(slices.Clone(limitsOfTen), limitsOf10000...) {
 			charge := core.Charge{Policy: limited(t, "p", l.algorithm), Key: newKey(t, l.name), Cost: 1}
 			var held []*core.Reservation
@@ -156,7 +156,7 @@ func TestCancelOutOfOrder(t *testing.T) {
 // Tokens of fractional microseconds are refunded exactly.
 func TestCancelOfFractionalTokens(t *testing.T) {
 	t.Parallel()
-	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
+	eachGate(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock) {
 		charge := core.Charge{Policy: limited(t, "p", core.PerMinute(70)), Key: newKey(t, "k"), Cost: 1}
 		first, _ := reserve(t, g, 0, charge)
 		reserve(t, g, 0, charge)
@@ -171,7 +171,7 @@ func TestCancelOfFractionalTokens(t *testing.T) {
 // burst are outstanding.
 func TestCancelledRequestsAreNeverDenied(t *testing.T) {
 	t.Parallel()
-	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
 		for _, limit := range []struct {
 			algorithm   core.Algorithm
 			outstanding int
@@ -184,7 +184,7 @@ func TestCancelledRequestsAreNeverDenied(t *testing.T) {
 			charge := core.Charge{Policy: limited(t, "p", limit.algorithm), Key: newKey(t, fmt.Sprintf("%T%v", limit.algorithm, limit.algorithm)), Cost: 1}
 			var open []*core.Reservation
 			for i := range rounds(t, 2000) {
-				c.advance(time.Duration(rng.IntN(20_000)) * time.Microsecond)
+				c.Advance(time.Duration(rng.IntN(20_000)) * time.Microsecond)
 				r, d, err := g.Charge(t.Context(), charge)
 				if r == nil {
 					t.Fatalf("%+v, seed %d: denied with %d outstanding after %d: %s, %v", limit.algorithm, seed, len(open), i, show(d), err)
@@ -203,7 +203,7 @@ func TestCancelledRequestsAreNeverDenied(t *testing.T) {
 // nearly all of the limit.
 func TestStreamsUseTheirBudget(t *testing.T) {
 	t.Parallel()
-	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
 		const limit, estimate, minutes = 100_000, 2000, 30
 		seed := rand.Uint64()
 		rng := rand.New(rand.NewPCG(seed, 0))
@@ -213,15 +213,15 @@ func TestStreamsUseTheirBudget(t *testing.T) {
 			end int64
 		}
 		var running []stream
-		began, sum := c.now(), int64(0)
+		began, sum := c.Now().UnixMicro(), int64(0)
 		length := int64(rounds(t, minutes)) * time.Minute.Microseconds()
-		for c.now()-began < length {
-			next := c.now() + time.Second.Microseconds()
+		for c.Now().UnixMicro()-began < length {
+			next := c.Now().UnixMicro() + time.Second.Microseconds()
 			if r, d := reserve(t, g, 0, charge); r != nil {
-				running = append(running, stream{r, c.now() + 30_000_000 + rng.Int64N(30_000_000)})
+				running = append(running, stream{r, c.Now().UnixMicro() + 30_000_000 + rng.Int64N(30_000_000)})
 				continue
 			} else if wait := d.RetryAfter(); wait > 0 {
-				next = min(next, c.now()+wait.Microseconds())
+				next = min(next, c.Now().UnixMicro()+wait.Microseconds())
 			}
 			ended := -1
 			for i, s := range running {
@@ -229,7 +229,7 @@ func TestStreamsUseTheirBudget(t *testing.T) {
 					next, ended = s.end, i
 				}
 			}
-			c.micros.Store(next)
+			c.Set(time.UnixMicro(next))
 			if ended >= 0 {
 				settle(t, running[ended].Reservation, estimate/2)
 				sum += estimate / 2
@@ -247,12 +247,12 @@ func TestStreamsUseTheirBudget(t *testing.T) {
 // bucket was never full in between.
 func TestSettleOfALongStream(t *testing.T) {
 	t.Parallel()
-	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
 		charge := core.Charge{Policy: limited(t, "p", core.PerMinute(60)), Key: newKey(t, "k"), Cost: 50}
 		stream, _ := reserve(t, g, 0, charge)
 		charge.Cost = 1
 		for range 60 { // others keep the bucket busy
-			c.advance(time.Second)
+			c.Advance(time.Second)
 			reserve(t, g, 0, charge)
 		}
 		before := used(t, g, charge.Policy, charge.Key)
@@ -262,7 +262,7 @@ func TestSettleOfALongStream(t *testing.T) {
 		}
 		// Once the bucket has been full, there is nothing to refund.
 		old, _ := reserve(t, g, 0, charge)
-		c.advance(2 * time.Minute)
+		c.Advance(2 * time.Minute)
 		reserve(t, g, 0, charge)
 		cancel(t, old)
 		if n := used(t, g, charge.Policy, charge.Key); n != 1 {
@@ -274,13 +274,13 @@ func TestSettleOfALongStream(t *testing.T) {
 // Two alternating anchors count separately: each admits its own limit in each of its own days.
 func TestAlternatingAnchorsCountSeparately(t *testing.T) {
 	t.Parallel()
-	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
 		days := []core.Algorithm{
 			core.Calendar{Limit: 5, Every: core.PeriodDay, In: time.UTC, Anchor: noon.Add(-6 * time.Hour)},
 			core.Calendar{Limit: 5, Every: core.PeriodDay, In: time.UTC, Anchor: noon.Add(6 * time.Hour)},
 		}
 		charge := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: changing(days...)}), Key: newKey(t, "k"), Cost: 5}
-		c.micros.Store(noon.Add(-6 * time.Hour).UnixMicro())
+		c.Set(noon.Add(-6 * time.Hour))
 		got := int64(0)
 		for i := range 24 {
 			n, _, err := atMost(g, t.Context(), under(i, core.Charge{Policy: charge.Policy, Key: charge.Key, Cost: 1})...)
@@ -288,7 +288,7 @@ func TestAlternatingAnchorsCountSeparately(t *testing.T) {
 				t.Fatal(err)
 			}
 			got += n
-			c.advance(time.Hour)
+			c.Advance(time.Hour)
 		}
 		if got != 15 { // the second's next day begins in the middle
 			t.Errorf("%d admitted in one day of the first anchor and two of the second", got)
@@ -309,18 +309,18 @@ func TestWidenedWindowKeepsItsCount(t *testing.T) {
 	limits := []core.Algorithm{
 		core.FixedWindow{Limit: 5, Window: 500 * time.Millisecond}, core.FixedWindow{Limit: 5, Window: time.Hour},
 	}
-	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
-		c.micros.Store(noon.UnixMicro())
+	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
+		c.Set(noon)
 		charge := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: changing(limits...)}), Key: newKey(t, "k"), Cost: 5}
 		decide(t, g, charge)
 		charge.Cost, charge.Limit = 1, limits[1]
 		for range 60 {
 			if d, err := g.Decide(t.Context(), charge); err != nil || d.Allowed {
-				t.Fatalf("%v after noon: %s, %v", time.Duration(c.now()-noon.UnixMicro())*time.Microsecond, show(d), err)
+				t.Fatalf("%v after noon: %s, %v", c.Now().Sub(noon), show(d), err)
 			}
-			c.advance(time.Minute)
-			if c.now() == noon.Add(time.Minute).UnixMicro() {
-				c.advance(-time.Minute + 400*time.Millisecond)
+			c.Advance(time.Minute)
+			if c.Now().UnixMicro() == noon.Add(time.Minute).UnixMicro() {
+				c.Advance(-time.Minute + 400*time.Millisecond)
 			}
 		}
 	})
@@ -350,7 +350,7 @@ func TestWidenedWindowKeepsItsCount(t *testing.T) {
 // A cost of 0 spends nothing, so it does not wait in a queue.
 func TestReserveOfZeroDoesNotWait(t *testing.T) {
 	t.Parallel()
-	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
+	eachGate(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock) {
 		charge := core.Charge{Policy: limited(t, "p", core.LeakyBucket{Rate: 1, Per: time.Minute, Capacity: 5}), Key: newKey(t, "k"), Cost: 5}
 		decide(t, g, charge)
 		charge.Cost = core.NoCost
@@ -386,7 +386,7 @@ func TestCallersDeadlineIsNotAnOutage(t *testing.T) {
 // Settling for more charges up to twice the limit, from any start.
 func TestSettleUpToTwiceTheLimit(t *testing.T) {
 	t.Parallel()
-	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
+	eachGate(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock) {
 		for _, l := range limitsOfTen {
 			if l.name == "log of two windows" {
 				continue // its shorter window allows less
@@ -412,11 +412,11 @@ func TestDebtInAWidenedWindow(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		client, clock := s.Client(t), newClock()
 		g := redisGate(t, client, core.Config{Prefix: s.Prefix, DisableDenialCache: true})
-		g.InjectClock(clock.now)
+		g.InjectClock(micros(clock))
 		charge := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: changing(limits...)}), Key: newKey(t, "k"), Cost: 5}
 		r, _ := reserve(t, g, 0, charge)
 		settle(t, r, 10)
-		clock.advance(1100 * time.Millisecond)
+		clock.Advance(1100 * time.Millisecond)
 		charge.Cost = 1
 		d, err := g.Decide(t.Context(), under(1, charge)...)
 		if err != nil || d.Allowed {

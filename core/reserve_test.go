@@ -56,7 +56,7 @@ func TestCancelOfLastRestoresTheState(t *testing.T) {
 	for _, l := range limitsOfTen {
 		limits = append(limits, l.algorithm)
 	}
-	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
+	eachGate(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock) {
 		for i, limit := range limits {
 			policy, key := limited(t, fmt.Sprintf("p%d", i), limit), newKey(t, "k")
 			charge := core.Charge{Policy: policy, Key: key, Cost: 1}
@@ -84,7 +84,7 @@ func TestCancelOfLastRestoresTheState(t *testing.T) {
 // A limit that does not refill is refunded in full, whatever was refunded before.
 func TestCancelWithoutRefill(t *testing.T) {
 	t.Parallel()
-	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
+	eachGate(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock) {
 		policy, key := limited(t, "p", frozen(10)), newKey(t, "k")
 		var held []*core.Reservation
 		for _, cost := range []int64{5, 3, 2} {
@@ -102,11 +102,11 @@ func TestCancelWithoutRefill(t *testing.T) {
 // A log refunds however often it has refunded in its window.
 func TestCancelOfLogRepeatedly(t *testing.T) {
 	t.Parallel()
-	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
 		charge := core.Charge{Policy: limited(t, "p", core.SlidingLog{Windows: []core.Window{{Limit: 2, Width: time.Hour}}}), Key: newKey(t, "k"), Cost: 1}
 		last, _ := reserve(t, g, 0, charge)
 		for i := range 12 {
-			c.advance(time.Second)
+			c.Advance(time.Second)
 			next, d := reserve(t, g, 0, charge)
 			if next == nil {
 				t.Fatalf("denied after %d refunds: %s", i, show(d))
@@ -122,7 +122,7 @@ func TestCancelOfLogRepeatedly(t *testing.T) {
 func TestCancelledReservationLeavesNothing(t *testing.T) {
 	t.Parallel()
 	for _, a := range []core.Algorithm{core.TokenBucket{Rate: 1, Per: time.Hour, Burst: 10}, core.TokenBucket{Rate: 7, Per: 10 * time.Hour, Burst: 10}} {
-		eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+		eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
 			policy, key := limited(t, "p", a), newKey(t, "k")
 			charge := func(n int64) core.Charge { return core.Charge{Policy: policy, Key: key, Cost: n} }
 			decide(t, g, charge(10))
@@ -130,7 +130,7 @@ func TestCancelledReservationLeavesNothing(t *testing.T) {
 			second, _ := reserve(t, g, 100*time.Hour, charge(10))
 			cancel(t, second)
 			cancel(t, first)
-			c.advance(4 * time.Hour)
+			c.Advance(4 * time.Hour)
 			held, _ := reserve(t, g, 0, charge(1))
 			decide(t, g, charge(1))
 			before := used(t, g, policy, key)
@@ -145,17 +145,17 @@ func TestCancelledReservationLeavesNothing(t *testing.T) {
 // A log rewrites at most 1000 entries to refund one.
 func TestCancelOfLogRewritesAtMost1000(t *testing.T) {
 	t.Parallel()
-	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
 		charge := core.Charge{Policy: limited(t, "p", core.SlidingLog{Windows: []core.Window{{Limit: 2000, Width: time.Hour}}}), Key: newKey(t, "k"), Cost: 100}
 		var held [2]*core.Reservation
 		for i := range held {
 			held[i], _ = reserve(t, g, 0, charge)
-			c.advance(time.Second)
+			c.Advance(time.Second)
 		}
 		charge.Cost = 1
 		for range 1000 {
 			decide(t, g, charge)
-			c.advance(time.Millisecond)
+			c.Advance(time.Millisecond)
 		}
 		charge.Cost = 100
 		for i, want := range []int64{1200, 1100} {
@@ -165,11 +165,11 @@ func TestCancelOfLogRewritesAtMost1000(t *testing.T) {
 			}
 		}
 		// The entries that were not refunded are intact.
-		c.advance(time.Hour - 2*time.Second)
+		c.Advance(time.Hour - 2*time.Second)
 		if n := used(t, g, charge.Policy, charge.Key); n != 1000 {
 			t.Errorf("%d used, want 1000", n)
 		}
-		c.advance(time.Second + 499*time.Millisecond)
+		c.Advance(time.Second + 499*time.Millisecond)
 		if n := used(t, g, charge.Policy, charge.Key); n != 1000-500 {
 			t.Errorf("%d used, want 500", n)
 		}
@@ -180,7 +180,7 @@ func TestCancelOfLogRewritesAtMost1000(t *testing.T) {
 // Settle said, and no later window is charged.
 func TestReservationIsSettledOnce(t *testing.T) {
 	t.Parallel()
-	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
 		for _, l := range limitsOfTen {
 			for name, first := range map[string]int64{"cancel": 0, "lower": 2, "same": 4, "higher": 8, "above the limit": 13, "far above the limit": 40} {
 				policy, key := limited(t, "p", l.algorithm), newKey(t, l.name, name)
@@ -208,7 +208,7 @@ func TestReservationIsSettledOnce(t *testing.T) {
 					cancel(t, r)
 					settle(t, r, 9)
 				}
-				c.advance(time.Second)
+				c.Advance(time.Second)
 			}
 		}
 	})
@@ -240,9 +240,9 @@ func TestDebtIsPaid(t *testing.T) {
 		core.FixedWindow{Limit: 10, Window: time.Minute}, core.FixedWindow{Limit: 10, Window: time.Minute, FromFirst: true},
 		core.Calendar{Limit: 10, Every: core.PeriodMinute, In: lordHowe},
 	}
-	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
 		for i, limit := range limits {
-			c.micros.Store(noon.UnixMicro())
+			c.Set(noon)
 			policy, key := limited(t, fmt.Sprintf("p%d", i), limit), newKey(t, "k")
 			charge := core.Charge{Policy: policy, Key: key, Cost: 10}
 			r, _ := reserve(t, g, 0, charge)
@@ -250,11 +250,11 @@ func TestDebtIsPaid(t *testing.T) {
 			if n := used(t, g, policy, key); n != 16 {
 				t.Errorf("%T: %d used, want 16", limit, n)
 			}
-			c.advance(time.Minute)
+			c.Advance(time.Minute)
 			if granted, d, err := atMost(g, t.Context(), charge); err != nil || granted != 4 {
 				t.Errorf("%T: %d granted with a debt of 6: %s, %v", limit, granted, show(d), err)
 			}
-			c.advance(time.Minute)
+			c.Advance(time.Minute)
 			if granted, d, err := atMost(g, t.Context(), charge); err != nil || granted != 10 {
 				t.Errorf("%T: %d granted after the debt: %s, %v", limit, granted, show(d), err)
 			}
@@ -265,7 +265,7 @@ func TestDebtIsPaid(t *testing.T) {
 // The debts of a key raise its units in use to at most twice the limit.
 func TestDebtsAreBounded(t *testing.T) {
 	t.Parallel()
-	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
+	eachGate(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock) {
 		for _, l := range limitsOfTen {
 			policy, key := limited(t, "p", l.algorithm), newKey(t, l.name)
 			a, _ := reserve(t, g, 0, core.Charge{Policy: policy, Key: key, Cost: 4})
@@ -283,7 +283,7 @@ func TestDebtsAreBounded(t *testing.T) {
 // share a key. A charge without state and a shadow that was not charged settle nothing.
 func TestSettleOfSeveralCharges(t *testing.T) {
 	t.Parallel()
-	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
+	eachGate(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock) {
 		tokens, requests := limited(t, "tokens", frozen(100)), limited(t, "requests", core.FixedWindow{Limit: 5, Window: 24 * time.Hour})
 		shadow := newPolicy(t, core.PolicyConfig{Name: "shadow", Algorithm: frozen(12), Shadow: true})
 		a, b := newKey(t, "k", "a"), newKey(t, "k", "b")
@@ -324,7 +324,7 @@ func TestSettleOfSeveralCharges(t *testing.T) {
 // An estimate of 0 is settled like any other.
 func TestSettleOfZeroEstimate(t *testing.T) {
 	t.Parallel()
-	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
+	eachGate(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock) {
 		for _, l := range limitsOfTen {
 			policy, key := limited(t, "p", l.algorithm), newKey(t, l.name)
 			r, _ := reserve(t, g, 0, core.Charge{Policy: policy, Key: key, Cost: core.NoCost})
@@ -399,7 +399,7 @@ var boundedLimits = []struct {
 func TestRefundsNeverExceedTheLimit(t *testing.T) {
 	t.Parallel()
 	type admitted struct{ at, units int64 }
-	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
 		histories := rounds(t, 8)
 		if t.Name() == "TestRefundsNeverExceedTheLimit/memory" {
 			histories = 2000
@@ -441,12 +441,12 @@ func TestRefundsNeverExceedTheLimit(t *testing.T) {
 						// Units above the estimate are a debt.
 						events[at].units, held[at] = min(events[at].units, actual), nil
 					case rng.IntN(3) == 0:
-						c.micros.Add([]int64{0, 1, scale / 5, scale / 3, scale, rng.Int64N(scale)}[rng.IntN(6)])
+						c.Advance(time.Duration([]int64{0, 1, scale / 5, scale / 3, scale, rng.Int64N(scale)}[rng.IntN(6)]) * time.Microsecond)
 					default:
 						charge := core.Charge{Policy: policy, Key: key, Cost: 1 + rng.Int64N(4)}
 						wait := time.Duration(rng.Int64N(2*scale)) * time.Microsecond
 						if r, d := reserve(t, g, wait*time.Duration(rng.IntN(2)), charge); r != nil {
-							events = append(events, admitted{c.now() + d.At(0).Delay.Microseconds(), charge.Cost})
+							events = append(events, admitted{c.Now().UnixMicro() + d.At(0).Delay.Microseconds(), charge.Cost})
 							held = append(held, r)
 						}
 					}
@@ -471,7 +471,7 @@ func TestRefundsNeverExceedTheLimit(t *testing.T) {
 						}
 					}
 				}
-				c.advance(time.Hour)
+				c.Advance(time.Hour)
 			}
 		}
 		if full == 0 && histories >= 2000 { // few histories may miss it
@@ -486,7 +486,7 @@ func TestReserveOnCluster(t *testing.T) {
 	cluster := redistest.StartCluster(t, 3)
 	c := newClock()
 	g := redisGate(t, cluster.Client(t), core.Config{Prefix: "reserve"})
-	g.InjectClock(c.now)
+	g.InjectClock(micros(c))
 	for _, l := range limitsOfTen {
 		p, q := limited(t, "p", l.algorithm), limited(t, "q", l.algorithm)
 		for i := range 3 { // so that some keys lie on different nodes
@@ -524,7 +524,7 @@ func TestReserveOnCluster(t *testing.T) {
 // Gate.Charge decides like Decide, and its Reservation can be settled.
 func TestChargeDecidesAndSettles(t *testing.T) {
 	t.Parallel()
-	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
+	eachGate(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock) {
 		for _, limit := range limitsOfTen {
 			t.Run(limit.name, func(t *testing.T) {
 				c := core.Charge{Policy: limited(t, "p", limit.algorithm), Key: newKey(t, limit.name), Cost: 10}

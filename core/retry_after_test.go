@@ -68,12 +68,12 @@ var waitLimits = []struct {
 // eachWaitLimit runs a random history on every limit and checks the waits after each step.
 func eachWaitLimit(t *testing.T, n int, spend func(rng *rand.Rand, g *core.Gate, charge core.Charge) error) {
 	t.Helper()
-	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
 		seed := rand.Uint64()
 		rng := rand.New(rand.NewPCG(seed, 0))
 		for i, w := range waitLimits {
-			if c.micros.Store(epoch); !w.from.IsZero() {
-				c.micros.Store(w.from.UnixMicro())
+			if c.Set(time.UnixMicro(epoch)); !w.from.IsZero() {
+				c.Set(w.from)
 			}
 			charge := core.Charge{Policy: limited(t, fmt.Sprintf("p%d", i), w.algorithm), Key: newKey(t, "k"), Cost: core.NoCost}
 			for range rounds(t, n) {
@@ -92,7 +92,7 @@ func eachWaitLimit(t *testing.T, n int, spend func(rng *rand.Rand, g *core.Gate,
 					t.Errorf("seed %d, %T%+v, cost %d: %v", seed, w.algorithm, w.algorithm, charge.Cost, err)
 					break
 				}
-				c.micros.Add(rng.Int64N(w.span.Microseconds() + 1))
+				c.Advance(time.Duration(rng.Int64N(w.span.Microseconds()+1)) * time.Microsecond)
 			}
 			charge.Cost = w.limit + 1 + rng.Int64N(math.MaxInt64-w.limit)
 			d := peek(t, g, charge)
@@ -127,9 +127,9 @@ func TestWaitsOfDebtsAreExact(t *testing.T) {
 }
 
 // checkWaits checks the waits of a charge and leaves the clock where it was.
-func checkWaits(t *testing.T, g *core.Gate, c *manualClock, charge core.Charge) error {
-	start := c.now()
-	defer c.micros.Store(start)
+func checkWaits(t *testing.T, g *core.Gate, c *core.ManualClock, charge core.Charge) error {
+	start := c.Now().UnixMicro()
+	defer c.Set(time.UnixMicro(start))
 	d := peek(t, g, charge)
 	found := d.At(0)
 	if wait := d.RetryAfter(); wait != found.RetryAfter {
@@ -152,11 +152,11 @@ func checkWaits(t *testing.T, g *core.Gate, c *manualClock, charge core.Charge) 
 		if w.wait%time.Microsecond != 0 {
 			return fmt.Errorf("%s is %v", name, w.wait)
 		}
-		c.micros.Store(start + w.wait.Microseconds() - 1)
+		c.Set(time.UnixMicro(start + w.wait.Microseconds() - 1))
 		if early := peek(t, g, charge); w.holds(early.At(0)) {
 			return fmt.Errorf("%s is %v, but it holds 1 µs earlier: %s", name, w.wait, show(early))
 		}
-		c.micros.Store(start + w.wait.Microseconds())
+		c.Set(time.UnixMicro(start + w.wait.Microseconds()))
 		if then := peek(t, g, charge); !w.holds(then.At(0)) {
 			return fmt.Errorf("%s is %v, but it does not hold after it: %s", name, w.wait, show(then))
 		}
@@ -167,10 +167,10 @@ func checkWaits(t *testing.T, g *core.Gate, c *manualClock, charge core.Charge) 
 // The charge itself, not only a peek, passes after RetryAfter and not before.
 func TestChargePassesAfterRetryAfter(t *testing.T) {
 	t.Parallel()
-	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
 		for i, w := range waitLimits {
-			if c.micros.Store(epoch); !w.from.IsZero() {
-				c.micros.Store(w.from.UnixMicro())
+			if c.Set(time.UnixMicro(epoch)); !w.from.IsZero() {
+				c.Set(w.from)
 			}
 			charge := core.Charge{Policy: limited(t, fmt.Sprintf("p%d", i), w.algorithm), Key: newKey(t, "k"), Cost: w.limit}
 			decide(t, g, charge)
@@ -184,11 +184,11 @@ func TestChargePassesAfterRetryAfter(t *testing.T) {
 					continue
 				}
 				wait := d.RetryAfter()
-				c.micros.Add(wait.Microseconds() - 1)
+				c.Advance(wait.Truncate(time.Microsecond) - time.Microsecond)
 				if d := decide(t, g, charge); d.Allowed {
 					t.Fatalf("%T%+v: charge %d passes a microsecond before its wait of %v", w.algorithm, w.algorithm, j, wait)
 				}
-				c.micros.Add(1)
+				c.Advance(time.Microsecond)
 				if d := decide(t, g, charge); !d.Allowed {
 					t.Fatalf("%T%+v: charge %d does not pass after its wait of %v: %s", w.algorithm, w.algorithm, j, wait, show(d))
 				}
@@ -209,7 +209,7 @@ func TestReserveWaitsAtMostTheGivenTime(t *testing.T) {
 		core.LeakyBucket{Rate: 7, Per: time.Second, Capacity: 9},
 		core.LeakyBucket{Rate: 700_001, Per: time.Second, Capacity: 50},
 	}
-	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
 		rng := rand.New(rand.NewPCG(1, 2))
 		for i, limit := range limits {
 			charge := core.Charge{Policy: limited(t, fmt.Sprintf("p%d", i), limit), Key: newKey(t, "k"), Cost: core.NoCost}
@@ -220,7 +220,7 @@ func TestReserveWaitsAtMostTheGivenTime(t *testing.T) {
 				// when its backlog has leaked.
 				wait := found.At(0).RetryAfter
 				if _, queue := limit.(core.LeakyBucket); queue {
-					c.advance(wait)
+					c.Advance(wait)
 					found = peek(t, g, charge)
 					wait = found.At(0).ResetAfter
 				}
@@ -232,7 +232,7 @@ func TestReserveWaitsAtMostTheGivenTime(t *testing.T) {
 				if r, d := reserve(t, g, wait, charge); r == nil || d.At(0).Delay != wait {
 					t.Fatalf("%T%+v, %d within %v: %s", limit, limit, charge.Cost, wait, show(d))
 				}
-				c.micros.Add(rng.Int64N(wait.Microseconds() + 2))
+				c.Advance(time.Duration(rng.Int64N(wait.Microseconds()+2)) * time.Microsecond)
 			}
 		}
 	})
@@ -241,7 +241,7 @@ func TestReserveWaitsAtMostTheGivenTime(t *testing.T) {
 // The delay of a Reservation is the longest of its charges. Shadows cause no delay.
 func TestDelayIsThatOfTheSlowestCharge(t *testing.T) {
 	t.Parallel()
-	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
+	eachGate(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock) {
 		key := newKey(t, "k")
 		charges := []core.Charge{
 			{Policy: limited(t, "hour", core.PerHour(1)), Key: key, Cost: 1},
@@ -280,7 +280,7 @@ func TestRetryAfterNever(t *testing.T) {
 		{"no refill, above the burst", frozen(3), 0, 4, true, 0},
 		{"no refill, some left", frozen(3), 2, 1, false, core.Never},
 	}
-	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
 		for i, tt := range tests {
 			t.Run(tt.name, func(t *testing.T) {
 				charge := core.Charge{Policy: limited(t, fmt.Sprintf("p%d", i), tt.limit), Key: newKey(t, "k"), Cost: units(tt.spent)}
@@ -303,7 +303,7 @@ func TestRetryAfterNever(t *testing.T) {
 // If one charge never fits, the decision's RetryAfter is Never.
 func TestDecisionWaitsForTheSlowest(t *testing.T) {
 	t.Parallel()
-	eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
 		key := newKey(t, "k")
 		fast := core.Charge{Policy: limited(t, "fast", core.PerSecond(1)), Key: key, Cost: 1}
 		slow := core.Charge{Policy: limited(t, "slow", core.PerMinute(1)), Key: key, Cost: 1}

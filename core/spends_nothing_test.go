@@ -39,7 +39,7 @@ func redisSnapshot(client *redis.Client, s *redistest.Server) snapshot {
 	}
 }
 
-func eachStore(t *testing.T, f func(t *testing.T, g *core.Gate, c *manualClock, takeSnapshot snapshot)) {
+func eachStore(t *testing.T, f func(t *testing.T, g *core.Gate, c *core.ManualClock, takeSnapshot snapshot)) {
 	t.Helper()
 	t.Run("memory", func(t *testing.T) {
 		c := newClock()
@@ -50,7 +50,7 @@ func eachStore(t *testing.T, f func(t *testing.T, g *core.Gate, c *manualClock, 
 		c := newClock()
 		client := s.Client(t)
 		g := redisGate(t, client, core.Config{Prefix: s.Prefix, DisableDenialCache: true})
-		g.InjectClock(c.now)
+		g.InjectClock(micros(c))
 		f(t, g, c, redisSnapshot(client, s))
 	})
 }
@@ -70,7 +70,7 @@ func spendsNothing(t *testing.T, takeSnapshot snapshot, what string, call func()
 func TestDenialSpendsNothing(t *testing.T) {
 	t.Parallel()
 	const policies = 5
-	eachStore(t, func(t *testing.T, g *core.Gate, c *manualClock, takeSnapshot snapshot) {
+	eachStore(t, func(t *testing.T, g *core.Gate, c *core.ManualClock, takeSnapshot snapshot) {
 		for at := range policies {
 			for _, used := range []bool{false, true} {
 				t.Run(fmt.Sprintf("position %d, others used %v", at, used), func(t *testing.T) {
@@ -85,13 +85,13 @@ func TestDenialSpendsNothing(t *testing.T) {
 					}
 					if used {
 						decide(t, g, charges...)
-						c.advance(3 * time.Second)
+						c.Advance(3 * time.Second)
 					}
 					decide(t, g, core.Charge{Policy: charges[at].Policy, Key: charges[at].Key, Cost: 1})
 					if !used {
 						decide(t, g, core.Charge{Policy: charges[at].Policy, Key: charges[at].Key, Cost: 1})
 					}
-					c.advance(time.Second)
+					c.Advance(time.Second)
 					spendsNothing(t, takeSnapshot, "Decide", func() bool {
 						d := decide(t, g, charges...)
 						for i := range charges {
@@ -137,7 +137,7 @@ func TestDenialSpendsNothingOfAnyAlgorithm(t *testing.T) {
 		algorithm core.Algorithm
 	}{"deny all", core.DenyAll{}})
 	const policies = 5
-	eachStore(t, func(t *testing.T, g *core.Gate, c *manualClock, takeSnapshot snapshot) {
+	eachStore(t, func(t *testing.T, g *core.Gate, c *core.ManualClock, takeSnapshot snapshot) {
 		ctx, n := t.Context(), 0
 		for _, denier := range deniers {
 			for at := range policies {
@@ -164,7 +164,7 @@ func TestDenialSpendsNothingOfAnyAlgorithm(t *testing.T) {
 						}
 						decide(t, g, charge)
 					}
-					c.advance(time.Second)
+					c.Advance(time.Second)
 					named := func(d core.Decision) bool {
 						for i := range charges {
 							if d.At(i).Allowed != (i != at) {
@@ -202,7 +202,7 @@ func TestDenialSpendsNothingOfAnyAlgorithm(t *testing.T) {
 
 func TestNoKeyIsCreatedWithoutSpending(t *testing.T) {
 	t.Parallel()
-	eachStore(t, func(t *testing.T, g *core.Gate, _ *manualClock, takeSnapshot snapshot) {
+	eachStore(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock, takeSnapshot snapshot) {
 		key := newKey(t, "fresh")
 		p, q := limited(t, "p", core.PerSecond(3)), limited(t, "q", frozen(3))
 		shadow := newPolicy(t, core.PolicyConfig{Name: "s", Algorithm: core.PerSecond(3), Shadow: true})
@@ -229,7 +229,7 @@ func TestNoKeyIsCreatedWithoutSpending(t *testing.T) {
 func TestDeniedReservationNamesOnlyDenyingCharges(t *testing.T) {
 	t.Parallel()
 	for _, split := range []bool{false, true} {
-		eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
+		eachGate(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock) {
 			if split {
 				g.SplitByOutermost()
 			}
@@ -251,7 +251,7 @@ func TestDeniedReservationNamesOnlyDenyingCharges(t *testing.T) {
 
 func TestDenialNamesEveryDenyingPolicy(t *testing.T) {
 	t.Parallel()
-	eachGate(t, func(t *testing.T, g *core.Gate, _ *manualClock) {
+	eachGate(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock) {
 		for _, split := range []bool{false, true} {
 			if split {
 				g.SplitByOutermost()

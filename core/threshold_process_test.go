@@ -210,20 +210,20 @@ func TestThresholdOfDeadProcessIsTold(t *testing.T) {
 	dead.kill()
 	gate := func() *core.Gate {
 		g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, Observe: l.observe, Clock: c})
-		g.InjectClock(c.now)
+		g.InjectClock(micros(c))
 		return g
 	}
 	first, second := gate(), gate()
 	charge := core.Charge{Policy: watched(t, frozen(10)), Key: newKey(t, "k"), Cost: core.NoCost}
 	decide(t, first, charge)
 	l.want(t, first)
-	c.advance(10*time.Second - time.Microsecond)
+	c.Advance(10*time.Second - time.Microsecond)
 	decide(t, second, charge)
 	l.want(t, second)
-	c.advance(time.Microsecond)
+	c.Advance(time.Microsecond)
 	decide(t, first, charge)
 	l.want(t, first, "p k 80%: 8 of 10")
-	c.advance(10 * time.Second)
+	c.Advance(10 * time.Second)
 	decide(t, second, charge)
 	l.want(t, second)
 }
@@ -274,7 +274,7 @@ func TestThresholdWorker(t *testing.T) {
 	fmt.Println("ready")
 	_, _ = io.Copy(io.Discard, os.Stdin)
 	if work == "dies" {
-		g.InjectClock(newClock().now)
+		g.InjectClock(micros(newClock()))
 		decide(t, g, core.Charge{Policy: watched(t, frozen(10)), Key: newKey(t, "k"), Cost: 8})
 		select {}
 	}

@@ -87,7 +87,7 @@ func (l *told) check(t *testing.T, want ...string) {
 }
 
 // eachGateTold is eachGate with an observer.
-func eachGateTold(t *testing.T, f func(t *testing.T, g *core.Gate, c *manualClock, l *told)) {
+func eachGateTold(t *testing.T, f func(t *testing.T, g *core.Gate, c *core.ManualClock, l *told)) {
 	t.Helper()
 	t.Run("memory", func(t *testing.T) {
 		c, l := newClock(), new(told)
@@ -98,7 +98,7 @@ func eachGateTold(t *testing.T, f func(t *testing.T, g *core.Gate, c *manualCloc
 		g := redisGate(t, s.Client(t), core.Config{
 			Prefix: s.Prefix, DisableDenialCache: true, Observe: l.observe, Clock: c,
 		})
-		g.InjectClock(c.now)
+		g.InjectClock(micros(c))
 		f(t, g, c, l)
 	})
 }
@@ -121,7 +121,7 @@ func TestThresholdsAreToldOncePerPeriod(t *testing.T) {
 		"frozen":       {frozen(10), 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			eachGateTold(t, func(t *testing.T, g *core.Gate, c *manualClock, l *told) {
+			eachGateTold(t, func(t *testing.T, g *core.Gate, c *core.ManualClock, l *told) {
 				p, key := watched(t, tt.algorithm), newKey(t, "a", "b")
 				spend := func(cost int64) { decide(t, g, core.Charge{Policy: p, Key: key, Cost: cost}) }
 				for range 2 {
@@ -139,7 +139,7 @@ func TestThresholdsAreToldOncePerPeriod(t *testing.T) {
 					if tt.period == 0 {
 						return
 					}
-					c.advance(tt.period)
+					c.Advance(tt.period)
 				}
 			})
 		})
@@ -149,7 +149,7 @@ func TestThresholdsAreToldOncePerPeriod(t *testing.T) {
 // A key whose limit is raised tells the thresholds of the new limit.
 func TestRaisedLimitHasItsOwnThresholds(t *testing.T) {
 	t.Parallel()
-	eachGateTold(t, func(t *testing.T, g *core.Gate, c *manualClock, l *told) {
+	eachGateTold(t, func(t *testing.T, g *core.Gate, c *core.ManualClock, l *told) {
 		p := newPolicy(t, core.PolicyConfig{
 			Name: "p", Algorithm: frozen(10), Raisable: true, Thresholds: []int{80, 100},
 		})
@@ -164,7 +164,7 @@ func TestRaisedLimitHasItsOwnThresholds(t *testing.T) {
 		l.want(t, g, "p k 80%: 16 of 20")
 		spend(1)
 		l.want(t, g)
-		c.advance(time.Hour)
+		c.Advance(time.Hour)
 		spend(core.NoCost)
 		l.want(t, g)
 	})
@@ -197,7 +197,7 @@ func TestEveryDecisionFindsThresholds(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			eachGateTold(t, func(t *testing.T, g *core.Gate, _ *manualClock, l *told) {
+			eachGateTold(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock, l *told) {
 				c := core.Charge{Policy: watched(t, day), Key: newKey(t, "k"), Cost: 8}
 				if err := spend(g, c); err != nil {
 					t.Fatal(err)
@@ -207,7 +207,7 @@ func TestEveryDecisionFindsThresholds(t *testing.T) {
 		})
 	}
 	t.Run("Peek", func(t *testing.T) {
-		eachGateTold(t, func(t *testing.T, g *core.Gate, _ *manualClock, l *told) {
+		eachGateTold(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock, l *told) {
 			key := newKey(t, "k")
 			decide(t, g, core.Charge{Policy: limited(t, "p", day), Key: key, Cost: 8})
 			c := core.Charge{Policy: watched(t, day), Key: key, Cost: core.NoCost}
@@ -228,7 +228,7 @@ func TestSettleForMoreIsToldWithTheNextDecision(t *testing.T) {
 		"frozen":       frozen(10),
 	} {
 		t.Run(name, func(t *testing.T) {
-			eachGateTold(t, func(t *testing.T, g *core.Gate, _ *manualClock, l *told) {
+			eachGateTold(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock, l *told) {
 				c := core.Charge{Policy: watched(t, limit), Key: newKey(t, "k"), Cost: 1}
 				r := charge(t, g, c)
 				if err := r.Settle(t.Context(), 12); err != nil {
@@ -245,7 +245,7 @@ func TestSettleForMoreIsToldWithTheNextDecision(t *testing.T) {
 // Policies, keys and limits of keys count apart, and a shadow counts too.
 func TestThresholdsOfSeveralPolicies(t *testing.T) {
 	t.Parallel()
-	eachGateTold(t, func(t *testing.T, g *core.Gate, _ *manualClock, l *told) {
+	eachGateTold(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock, l *told) {
 		of := func(name string, percent int, shadow bool) *core.Policy {
 			return newPolicy(t, core.PolicyConfig{
 				Name: name, Algorithm: frozen(10), Thresholds: []int{percent}, Shadow: shadow,
@@ -380,11 +380,11 @@ func TestLateClaimTellsItsOwnPeriod(t *testing.T) {
 					return nil
 				}})
 				g := redisGate(t, client, core.Config{Prefix: s.Prefix, Observe: l.observe, Clock: c})
-				g.InjectClock(c.now)
+				g.InjectClock(micros(c))
 				charge := core.Charge{Policy: watched(t, limit), Key: newKey(t, "k"), Cost: 8}
 				decide(t, g, charge)
 				<-claims
-				c.advance(time.Hour)
+				c.Advance(time.Hour)
 				close(late)
 				l.want(t, g, "p k 80%: 8 of 10")
 				decide(t, g, charge)

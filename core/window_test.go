@@ -20,7 +20,7 @@ func TestAnyWindow(t *testing.T) {
 		"hour":   {core.AnyHour(10), time.Hour, time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
-			eachGate(t, func(t *testing.T, g *core.Gate, c *manualClock) {
+			eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
 				charge := core.Charge{Policy: limited(t, "p", tt.limit), Key: newKey(t, "k"), Cost: 1}
 				admitted := func() (n int) {
 					for decide(t, g, charge).Allowed {
@@ -31,11 +31,11 @@ func TestAnyWindow(t *testing.T) {
 				if n := admitted(); n != 10 {
 					t.Errorf("%d at once, want 10", n)
 				}
-				c.advance(tt.width - time.Microsecond)
+				c.Advance(tt.width - time.Microsecond)
 				if n := admitted(); n != 0 {
 					t.Errorf("%d more within the window", n)
 				}
-				c.advance(time.Microsecond + tt.step)
+				c.Advance(time.Microsecond + tt.step)
 				if n := admitted(); n != 10 {
 					t.Errorf("%d after the window, want 10", n)
 				}
