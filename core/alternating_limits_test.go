@@ -285,8 +285,8 @@ func TestCancelUnderAnotherLimit(t *testing.T) {
 		{"slower", core.PerSecond(10), core.TokenBucket{Rate: 1, Per: time.Second, Burst: 10}, 9, 1, 0, 9, 1},
 		{"slower, not the last charge", core.PerSecond(10), core.TokenBucket{Rate: 1, Per: time.Second, Burst: 10}, 4, 5, 1, 5, 1},
 		{"faster", core.TokenBucket{Rate: 1, Per: time.Second, Burst: 10}, core.PerSecond(10), 0, 5, 1, 1, 10},
-		// 1/7 s and 1/3 s are fractional microseconds, and lose up to one unit.
-		{"fractional microseconds", core.PerSecond(7), core.PerSecond(3), 1, 4, 1, 3, 1},
+		// 1/7 s is a fractional microsecond. The refund under the charge's own limit loses nothing.
+		{"fractional microseconds", core.PerSecond(7), core.PerSecond(3), 1, 4, 1, 2, 1},
 	}
 	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
 		for _, v := range tests {
