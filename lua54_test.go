@@ -176,7 +176,7 @@ func (l *leaseCalls) runShort() bool {
 	var argv []any
 	switch {
 	case name == "acquire":
-		argv = []any{1, own[5], own[6]}
+		argv = []any{1, own[4], own[5]}
 	case name == "release" && len(own) == 2:
 		argv = []any{0, own[1]}
 	default:
@@ -226,10 +226,10 @@ func TestLeaseScriptUnderLua54(t *testing.T) {
 			}
 		}
 		rest := fmt.Sprint(" 0 ", lease, " ", id, " ", head, levels[id])
-		l.run("acquire", id, 2_000_000, waiters, rng.IntN(2), lease/1000+91_000, rest)
+		l.run("acquire", id, 2_000_000, waiters, lease/1000+91_000, rest)
 	}
 	one := func(id string, waiters, weight int64) {
-		l.run("acquire", id, 2_000_000, waiters, 0, 94_000, fmt.Sprint(" 0 3000000 ", id, " 0 3000000 c - {a} ", weight, " 150"))
+		l.run("acquire", id, 2_000_000, waiters, 94_000, fmt.Sprint(" 0 3000000 ", id, " 0 3000000 c - {a} ", weight, " 150"))
 	}
 	for i := range 40 {
 		one(fmt.Sprint("x", i), 0, 1)

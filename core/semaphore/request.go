@@ -125,7 +125,7 @@ func (r *Request) check(i int, c *Cap) error {
 
 // scope returns where the slots below the outermost part of a key are.
 func (s *Semaphore) scope(key core.Key) string {
-	return s.hub.Prefix + outermost(key) + ":" + s.cfg.Name + ":se5"
+	return s.hub.Prefix + outermost(key) + ":" + s.cfg.Name + ":se6"
 }
 
 // outermost returns the outermost part of a key with its braces. It is empty for the zero Key.

@@ -1,9 +1,6 @@
 package lease
 
-import (
-	"fmt"
-	"slices"
-)
+import "slices"
 
 // Acquire requests a lease. A second request with the same id extends a held lease, or keeps a
 // waiter's place in the queue.
@@ -54,7 +51,7 @@ func (s *Scope) admit(r *record) Status {
 func (s *Scope) queue(r *record, fits bool) Status {
 	id, root, leaf := r.ID, r.Levels[0].Node, r.Levels[len(r.Levels)-1].Node
 	s.ticket = max(s.ticket+1, s.now)
-	r.ticket = fmt.Sprintf("%016d%d", s.ticket+Step*int64(r.Priority), r.Priority)
+	r.ticket = digits(s.ticket)
 	s.records[id] = r
 	enqueue(s.waiters, leaf, place{r.ticket, id})
 	s.patience.put(id, s.now+r.Patience)

@@ -46,7 +46,7 @@ func (x *script) runShort(t *testing.T, now int64, args []any) []any {
 	var argv []any
 	switch {
 	case args[0] == "acquire":
-		argv = []any{1, args[5], args[6]}
+		argv = []any{1, args[4], args[5]}
 	case args[0] == "release" && len(args) == 2:
 		argv = []any{0, args[1]}
 	default:
@@ -95,7 +95,7 @@ func (x *script) runAll(t *testing.T, now int64, operations ...[]any) (replies [
 		}
 		if o[0] == "acquire" && len(own) == 1 { // a lone holder
 			own = []any{int64(Held), own[0], int64(0), int64(-1), int64(0)}
-			words := strings.Fields(o[6].(string))
+			words := strings.Fields(o[5].(string))
 			own = append(own, words[1])
 			for words = words[7:]; len(words) > 0; words = words[3:] {
 				own = append(own, words[1])
@@ -113,7 +113,7 @@ func (x *script) runAll(t *testing.T, now int64, operations ...[]any) (replies [
 }
 
 func acquireArgs(q Request) []any {
-	return []any{"acquire", q.ID, q.Patience, q.Waiters, q.Priority, q.Lease/1000 + 91_000, q.Lone()}
+	return []any{"acquire", q.ID, q.Patience, q.Waiters, q.Lease/1000 + 91_000, q.Lone()}
 }
 
 func (g Grant) reply() string {
@@ -394,7 +394,7 @@ func TestScriptAgreesWithScope(t *testing.T) {
 				q := Request{
 					ID: fmt.Sprintf("id%d", i), Channel: channels[rng.IntN(len(channels))],
 					Lease: 1 + rng.Int64N(4_000_000), Patience: 1 + rng.Int64N(3_000_000),
-					Waiters: rng.Int64N(8), Priority: []int{0, 0, 1, 9}[rng.IntN(4)], Metadata: []string{"-", "user=a%3Bb"}[rng.IntN(2)],
+					Waiters: rng.Int64N(8), Metadata: []string{"-", "user=a%3Bb"}[rng.IntN(2)],
 				}
 				if rng.IntN(3) == 0 && len(ids) > 0 {
 					q.ID = ids[rng.IntN(len(ids))]

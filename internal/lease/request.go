@@ -28,13 +28,9 @@ type Request struct {
 	Patience    int64 // lifetime of a waiter's place in the queue without another acquire
 	Longest     int64 // longest hold over all renewals; 0 means no bound
 	Waiters     int64 // most waiters at the innermost node; 0 means the caller does not wait
-	Priority    int   // 0 to 9; a waiter is served as if it had come Priority times Step later
 	Metadata    string
 	Levels      []Level // outermost first
 }
-
-// Step is how much later each step of its priority makes a waiter's turn, in microseconds.
-const Step = 10_000_000
 
 // String returns the request as Redis stores it.
 func (q *Request) String() string { return string(q.append(make([]byte, 0, 128))) }

@@ -38,12 +38,11 @@ func (s *Scope) setAccount(node string, n int64) {
 }
 
 // rankAt returns the rank of a ready child whose head is r, and keeps its account within bounds: a
-// new account starts at the clock; an old one is at most maxCredit such leases behind, and what the
-// head's priority holds it back; that of a child below its floor is not ahead.
+// new account starts at the clock; an old one is at most maxCredit such leases behind; that of a
+// child below its floor is not ahead.
 //
-// A rank is '1', the account after a lease for the head, to which each step of its priority adds
-// Step, and the head's ticket. Children below their floors have '0' and no account. So they come
-// first, in the order of their tickets.
+// A rank is '1', the account after a lease for the head, and the head's ticket. Children below their
+// floors have '0' and no account. So they come first, in the order of their tickets.
 func (s *Scope) rankAt(child string, r *record, parent Level) string {
 	l := Level{Weight: 1}
 	for _, own := range r.Levels {
@@ -57,14 +56,13 @@ func (s *Scope) rankAt(child string, r *record, parent Level) string {
 	if !known {
 		account = clock
 	}
-	late := Step * int64(r.ticket[16]-'0')
-	account = max(account, clock-maxCredit*held-late)
+	account = max(account, clock-maxCredit*held)
 	if used < l.Floor {
 		s.setAccount(child, min(account, clock))
 		return "0" + digits(0) + r.ticket
 	}
 	s.setAccount(child, account)
-	return "1" + digits(s.account[child]+held+late) + r.ticket
+	return "1" + digits(s.account[child]+held) + r.ticket
 }
 
 // charge adds a lease that has ended to the accounts of its nodes, from the time at which the first

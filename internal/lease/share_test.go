@@ -63,11 +63,11 @@ func TestSlotTimeFollowsShares(t *testing.T) {
 	})
 }
 
-// ask is a request with one slot at each node, outermost first, and the share, floor and priority
-// of the innermost.
-func ask(id string, slots, share, floor int64, priority int, nodes ...string) Request {
+// ask is a request with one slot at each node, outermost first, and the share and floor of the
+// innermost.
+func ask(id string, slots, share, floor int64, nodes ...string) Request {
 	q := Request{
-		ID: id, Channel: "c", Lease: 1e12, Patience: 1e12, Waiters: 1e6, Priority: priority, Metadata: "-",
+		ID: id, Channel: "c", Lease: 1e12, Patience: 1e12, Waiters: 1e6, Metadata: "-",
 	}
 	for _, node := range nodes {
 		q.Levels = append(q.Levels, Level{Node: node, Limit: slots, Weight: 1})
@@ -105,14 +105,14 @@ func TestFloorIsMetByNextReleases(t *testing.T) {
 		held := make([]string, 4)
 		for i := range held {
 			held[i] = fmt.Sprint("big", i)
-			p.request(ask(held[i], 4, 1000, 0, 0, "{a}", "{a}:big"))
+			p.request(ask(held[i], 4, 1000, 0, "{a}", "{a}:big"))
 		}
 		for i := range 20 {
-			p.request(ask(fmt.Sprint("big1", i), 4, 1000, 0, 0, "{a}", "{a}:big"))
+			p.request(ask(fmt.Sprint("big1", i), 4, 1000, 0, "{a}", "{a}:big"))
 		}
 		for i := range 10 {
-			p.request(ask(fmt.Sprint("few", i), 4, 1, 2, 0, "{a}", "{a}:few"))
-			p.request(ask(fmt.Sprint("more", i), 4, 1, 0, 0, "{a}", "{a}:more"))
+			p.request(ask(fmt.Sprint("few", i), 4, 1, 2, "{a}", "{a}:few"))
+			p.request(ask(fmt.Sprint("more", i), 4, 1, 0, "{a}", "{a}:more"))
 		}
 		for round := range 3 {
 			var got []string
@@ -130,61 +130,19 @@ func TestFloorIsMetByNextReleases(t *testing.T) {
 	})
 }
 
-// Within a key, a waiter of priority 9 is served as if it had come 90 s later: after the waiters of
-// priority 0 that come before that time, and before the others.
-func TestNoPriorityStarves(t *testing.T) {
-	t.Parallel()
-	eachScope(t, func(t *testing.T, p *pair) {
-		p.request(ask("first", 1, 1, 0, 0, "{a}", "{a}:u"))
-		p.request(ask("patient", 1, 1, 0, 9, "{a}", "{a}:u"))
-		p.request(ask("early", 1, 1, 0, 0, "{a}", "{a}:u"))
-		holder := "first"
-		for i := range 200 {
-			p.request(ask(fmt.Sprint("w", i), 1, 1, 0, 0, "{a}", "{a}:u"))
-			if holder = p.next(holder, second); holder == "patient" {
-				if i != 92 { // early, and w0 to w90
-					t.Errorf("it was served after %d others", i)
-				}
-				return
-			}
-		}
-		t.Error("it was not served")
-	})
-}
-
-// A better priority is a head start over other keys, and no larger share.
-func TestPriorityKeepsShares(t *testing.T) {
-	s := &simulation{slots: 2, tenants: []*tenant{
-		{name: "batch", priority: 9, hold: second, workers: 20},
-		{name: "chat", hold: second, workers: 20},
-	}}
-	s.onModel()
-	jain, utilization := s.run(3000 * second)
-	t.Logf("Jain's index %.4f, utilization %.4f", jain, utilization)
-	if jain < 0.95 || utilization < 0.99 {
-		t.Error("want an index of 0.95 and a utilization of 0.99 at least")
-	}
-	s.tenants[0].served, s.tenants[0].held, s.tenants[1].served, s.tenants[1].held = 0, 0, 0, 0
-	s.onModel()
-	s.run(45 * second)
-	if batch, chat := s.tenants[0].served, s.tenants[1].served; batch > 3*second || chat < 78*second {
-		t.Errorf("at first, batch got %d slot-seconds and chat %d", batch/second, chat/second)
-	}
-}
-
 // A key that comes from idle gets no credit for that time, and one that used idle slots no debt.
 func TestIdleTimeIsNoCredit(t *testing.T) {
 	t.Parallel()
 	eachScope(t, func(t *testing.T, p *pair) {
 		holder := "busy0"
 		for i := range 30 {
-			p.request(ask(fmt.Sprint("busy", i), 1, 1, 0, 0, "{a}", "{a}:busy"))
+			p.request(ask(fmt.Sprint("busy", i), 1, 1, 0, "{a}", "{a}:busy"))
 		}
 		for range 10 {
 			holder = p.next(holder, 900_000)
 		}
 		for i := range 30 {
-			p.request(ask(fmt.Sprint("idle", i), 1, 1, 0, 0, "{a}", "{a}:idle"))
+			p.request(ask(fmt.Sprint("idle", i), 1, 1, 0, "{a}", "{a}:idle"))
 		}
 		got := make(map[string]int)
 		for range 10 {
@@ -216,12 +174,12 @@ func TestDebtOutlivesWaiters(t *testing.T) {
 func TestOwnWaitersTakeTurnsByArrival(t *testing.T) {
 	t.Parallel()
 	eachScope(t, func(t *testing.T, p *pair) {
-		p.request(ask("held", 1, 1, 0, 0, "{a}"))
+		p.request(ask("held", 1, 1, 0, "{a}"))
 		for i := range 4 {
 			p.now++
-			p.request(ask(fmt.Sprint("own", i), 1, 1, 0, 0, "{a}"))
+			p.request(ask(fmt.Sprint("own", i), 1, 1, 0, "{a}"))
 			p.now++
-			p.request(ask(fmt.Sprint("below", i), 1, 1, 0, 0, "{a}", "{a}:u"))
+			p.request(ask(fmt.Sprint("below", i), 1, 1, 0, "{a}", "{a}:u"))
 		}
 		holder := "held"
 		for _, want := range []string{"own0", "below0", "own1", "below1", "own2", "below2", "own3", "below3"} {
@@ -240,7 +198,7 @@ func TestAccountsAreBounded(t *testing.T) {
 		holder, before := "w0", int64(0)
 		for i := range keys {
 			id := fmt.Sprint("w", i)
-			p.request(ask(id, 1, 1, 0, 0, "{a}", "{a}:"+id))
+			p.request(ask(id, 1, 1, 0, "{a}", "{a}:"+id))
 		}
 		for waiting := keys - 2; waiting > 0; waiting-- {
 			holder = p.next(holder, 500_000)

@@ -19,7 +19,6 @@ type tenant struct {
 	share, floor int64
 	workers      int
 	hold         int64 // mean, in microseconds
-	priority     int
 	limit        int64 // at the tenant; 0 means that of the parent
 
 	served, held, at int64 // slot time until at, slots held since at
@@ -158,7 +157,7 @@ func (s *simulation) run(lasts int64) (jain, utilization float64) {
 			}
 			status := s.acquire(e.at, Request{
 				ID: id, Channel: "c", Lease: 1e12, Patience: 1e12, Waiters: 1e9, Metadata: "-",
-				Priority: c.priority, Levels: []Level{{Node: "{a}", Limit: s.slots, Weight: 1}, own},
+				Levels: []Level{{Node: "{a}", Limit: s.slots, Weight: 1}, own},
 			})
 			if status == Held {
 				begin(e.at, e.worker)

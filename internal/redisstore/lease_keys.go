@@ -19,7 +19,7 @@ func (a *arguments) leaseKeys(scope string) {
 }
 
 const (
-	acquireWords = 6 // the number of ARGV of an acquire behind the operation
+	acquireWords = 5 // the number of ARGV of an acquire behind the operation
 	// loneMargin is for how many milliseconds longer than its lease Redis keeps a lone holder.
 	loneMargin = 91_000
 )
@@ -29,7 +29,6 @@ func (a *arguments) acquire(q *lease.Request) {
 	a.name(q.ID)
 	a.int(q.Patience)
 	a.int(q.Waiters)
-	a.int(int64(q.Priority))
 	a.int(q.Lease/1000 + loneMargin)
 	a.name(q.Lone())
 }

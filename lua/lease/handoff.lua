@@ -9,8 +9,8 @@ if operation == 'release' and #ARGV == 2 and scope and not expired and evicted_u
   local queue = number and number ~= '0' and
     call('ZRANGEBYLEX', KEYS[3], '[' .. node .. ' ', '(' .. node .. '!', 'LIMIT', '0', '2')
   if queue and queue[1] then
-    local use, heir = 'u:' .. node, string.sub(queue[1], #node + 20)
-    local values = call('HMGET', KEYS[2], use, heir, string.sub(queue[2] or queue[1], #node + 20))
+    local use, heir = 'u:' .. node, string.sub(queue[1], #node + 19)
+    local values = call('HMGET', KEYS[2], use, heir, string.sub(queue[2] or queue[1], #node + 19))
     local place, request, lease, channel, heir_weight, limit =
       string.match(values[2], '^(%S+) %S+ %S+ (%S+ (%S+) (%S+) %S+ %S+ (%S+) (%S+))$')
     local used = values[1] - weight + (heir_weight or 0)

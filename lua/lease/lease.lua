@@ -8,7 +8,7 @@
 --        patience  sorted set: id, end of the waiter's place; "!id", end of an eviction mark
 --        accounts  hash, while somebody waits: a:node, c:node, see below
 -- ARGV   operation, then its arguments. Times are in microseconds. No text holds a space.
---        acquire   id, patience, most waiters (0: do not wait), priority 0 to 9, milliseconds for which
+--        acquire   id, patience, most waiters (0: do not wait), milliseconds for which
 --                  lua/lease/lone.lua keeps the lease, " 0 lease id request"
 --        renew     lease, ids
 --        release   ids
@@ -26,16 +26,15 @@
 --        list      now; for each holder: id, time until its lease ends, record;
 --                  for each waiter: id, -1, record
 --
--- A waiter queues at the node of its innermost level, with a ticket: its arrival, and 10 s for each
--- step of its priority. The head of a node is the first waiter at the node or at a ready node below
--- it. A node is ready while its head has room at it; a ready node queues at its parent by its rank.
--- So a full node delays no other node, and every step is logarithmic in the number of waiters.
+-- A waiter queues at the node of its innermost level, with a ticket: its arrival. The head of a node
+-- is the first waiter at the node or at a ready node below it. A node is ready while its head has
+-- room at it; a ready node queues at its parent by its rank. So a full node delays no other node, and
+-- every step is logarithmic in the number of waiters.
 --
 -- Ready nodes share the room at their parent by fair queueing. The account of a node is the time for
 -- which it has held slots, divided by its share. A lease is charged when it ends, from the time at
 -- which the first account was opened. The rank is 1, the account that the node would have after a
--- mean hold of all that it holds and of its head, 10 s for each step of the head's priority, and the
--- head's ticket. Below its floor it is 0 and the ticket: such a node comes first. A node that neither
+-- mean hold of all that it holds and of its head, and the head's ticket. Below its floor it is 0 and the ticket: such a node comes first. A node that neither
 -- waits nor holds has an account only while that is ahead of the parent's clock: a debt. A grant moves
 -- the clock to half a mean hold after the account of the node that got it. A new account starts at the
 -- clock. A parent keeps at most 64 more debts than the scope has holders and waiters.
@@ -74,7 +73,7 @@ local call, operation, id = redis.call, ARGV[1], ARGV[2]
 -- list of nodes, weights and limits.
 local names, lease_time, request, levels = {'scope', nil, nil, nil}, nil, nil, nil
 if operation == 'acquire' then
-  local time, all, node, weight, limit, inner = string.match(ARGV[7],
+  local time, all, node, weight, limit, inner = string.match(ARGV[6],
     '^ 0 (%S+) %S+ (%S+ %S+ %S+ %S+ (%S+) (%S+) (%S+)(.*))$')
   lease_time, request, levels = time + 0, all, {node, weight, limit}
   names[2], names[3] = id, 'u:' .. node

@@ -12,7 +12,7 @@
 local function lone(KEYS, key, ARGV, at, last, now, margin, stamp)
   local call, operation, records = redis.call, ARGV[at], KEYS[key + 1]
   if operation == 'acquire' and
-    call('SET', records, (stamp or text(now)) .. ARGV[last], 'NX', 'PX', ARGV[at + 5]) then
+    call('SET', records, (stamp or text(now)) .. ARGV[last], 'NX', 'PX', ARGV[at + 4]) then
     return now
   end
   local value = call('MGET', records)[1] -- unlike GET, it finds nothing in a hash and does not fail

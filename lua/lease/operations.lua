@@ -52,7 +52,7 @@ if operation == 'acquire' then
     else
       -- The caller queues first: granting then goes by the queues alone, whether or not it may wait.
       ticket = string.format('%016.0f', math.max(ticket + 1, now))
-      place = string.format('%016.0f', ticket + 10000000 * ARGV[5]) .. ARGV[5]
+      place = ticket
       enqueue(id, place, request, levels, patience)
       position = waiters_before(leaf, place)
       touched[3] = touched[3] or position == 0 -- the key may be new

@@ -27,10 +27,10 @@ local function head(node, depth)
   local below = nodes > 0 and
     call('ZRANGEBYLEX', KEYS[3], '[~' .. from, '(~' .. to, 'LIMIT', '0', '1')[1]
   if below and depth < 16 and (not here or
-    string.sub(below, after + 18, after + 34) < string.sub(here, after, after + 16)) then
-    return head(string.sub(below, after + 36), depth + 1)
+    string.sub(below, after + 18, after + 33) < string.sub(here, after, after + 15)) then
+    return head(string.sub(below, after + 35), depth + 1)
   elseif here then
-    return string.sub(here, after + 18)
+    return string.sub(here, after + 17)
   end
 end
 

@@ -44,19 +44,18 @@ local function terms(r, node)
 end
 
 -- rank_at returns the rank of a ready child whose head is r. A new account starts at the clock. An old
--- one is at most two such leases behind it, and what the head's priority holds it back. That of a
--- child below its floor is not ahead.
+-- one is at most two such leases behind it. That of a child below its floor is not ahead.
 local function rank_at(child, r, parent, limit)
   local weight, share, floor = terms(r, child)
   local used, clock = (get('u:' .. child) or 0) + 0, account('c:' .. parent) or 0
-  local held, late = cost(hold, used + weight, limit, share), 10000000 * string.sub(r.place, 17)
-  local own = math.max(account('a:' .. child) or clock, clock - 2 * held - late)
+  local held = cost(hold, used + weight, limit, share)
+  local own = math.max(account('a:' .. child) or clock, clock - 2 * held)
   if used < floor then
     set_account('a:' .. child, math.min(own, clock))
     return string.rep('0', 17) .. r.place
   end
   set_account('a:' .. child, own)
-  return string.format('1%016.0f', own + held + late) .. r.place
+  return string.format('1%016.0f', own + held) .. r.place
 end
 
 -- charge adds a lease that has ended to the accounts of its nodes.
