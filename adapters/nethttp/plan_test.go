@@ -152,3 +152,26 @@ func TestQuotaOfAPlan(t *testing.T) {
 		left(`"p";r=14;`) // 1 of 15: the ledger is not asked again
 	})
 }
+
+// A plan that names nothing costs a request no allocation.
+func TestPlanAllocatesNothing(t *testing.T) {
+	allocs := func(planOf func(*http.Request) (core.Plan, error)) float64 {
+		gate := memory(t, newClock())
+		semaphore, err := semaphore.New(gate, semaphore.Config{Name: "s"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := guard(t, nethttp.Config{
+			Gate: gate, Rules: rules(t, core.PolicyConfig{Name: "p", Algorithm: core.PerSecond(1_000_000)}), Plan: planOf,
+			Slot: &nethttp.Slot{Semaphore: semaphore, Caps: []nethttp.Cap{{Name: "c", Key: keyfunc.RemoteIP(), Limit: 10}}},
+		}).Handler(http.HandlerFunc(ok))
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		return testing.AllocsPerRun(100, func() { h.ServeHTTP(httptest.NewRecorder(), r) })
+	}
+	without, silent := allocs(nil), core.Plan(plan{})
+	for name, p := range map[string]core.Plan{"nil": nil, "silent": silent} {
+		if n := allocs(func(*http.Request) (core.Plan, error) { return p, nil }); n > without {
+			t.Errorf("%s: %v allocations, and %v without a plan", name, n, without)
+		}
+	}
+}
