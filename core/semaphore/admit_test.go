@@ -284,7 +284,7 @@ func TestAdmitDuringOutage(t *testing.T) {
 				sem := newSemaphore(t, g, semaphore.Config{OnFailure: n.mode})
 				c := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: frozen(5), OnFailure: m.mode}), Key: newKey(t, "k"), Cost: 1}
 				ask := semaphore.Request{Caps: []semaphore.Cap{{Key: newKey(t, "k"), Limit: 1}}}
-				peek(t, g, c)
+				viaRedis(t, g, c)
 				s.Stop()
 				defer s.Continue()
 				l, d, err := sem.Admit(t.Context(), ask, c)
