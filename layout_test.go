@@ -15,12 +15,6 @@ const (
 	maxComplexity = 15  // of a function
 )
 
-// complexityToday holds the packages that have a function above maxComplexity, and the highest.
-var complexityToday = map[string]int{
-	"core":         31,
-	"adapters/llm": 22,
-}
-
 // Bounds of core, whose page every user reads.
 const (
 	maxCoreFiles = 29
@@ -29,7 +23,7 @@ const (
 )
 
 // coreToday holds what core has above its bounds.
-var coreToday = struct{ files, lines, names int }{files: 46, lines: 6500, names: 430}
+var coreToday = struct{ files, lines, names int }{names: 269}
 
 func TestFilesAreShort(t *testing.T) {
 	for _, r := range loadRooms(t) {
@@ -49,7 +43,7 @@ func TestFunctionsAreSimple(t *testing.T) {
 				if !ok {
 					continue
 				}
-				if c := complexity(fn); c > max(maxComplexity, complexityToday[r.path]) {
+				if c := complexity(fn); c > maxComplexity {
 					t.Errorf("%s/%s: %s has a cyclomatic complexity of %d, more than %d",
 						r.path, f.name, fn.Name.Name, c, maxComplexity)
 				}
@@ -251,6 +245,9 @@ func (r room) typesIn(n ast.Node, declared map[*types.TypeName]bool) []typePair 
 func TestFoldersHaveNoCircles(t *testing.T) {
 	imports := make(map[string]map[string]bool) // of folders, by path
 	for _, r := range loadRooms(t) {
+		if slices.Contains(testOnly, r.path) {
+			continue
+		}
 		for _, i := range r.types.Imports() {
 			if below, ours := strings.CutPrefix(i.Path(), module+"/"); ours {
 				parts := divergence(r.path, below)

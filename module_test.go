@@ -83,8 +83,12 @@ func TestUserModuleHasNoForeignDependencies(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+			entry := "Middleware"
+			if c.adapter == "nethttp" {
+				entry = "NewGuard"
+			}
 			write("go.mod", "module example.com/user\n\ngo 1.25.0\n\nrequire "+module+" v0.0.0\n\nreplace "+module+" => "+here+"\n")
-			write("main.go", "package main\n\nimport "+c.name+" \""+module+"/adapters/"+c.adapter+"\"\n\nfunc main() { _ = "+c.name+".Middleware }\n")
+			write("main.go", "package main\n\nimport "+c.name+" \""+module+"/adapters/"+c.adapter+"\"\n\nfunc main() { _ = "+c.name+"."+entry+" }\n")
 			run := func(args ...string) string {
 				t.Helper()
 				cmd := exec.Command("go", args...)

@@ -45,17 +45,9 @@ func admit(
 	var paid *Reservation
 	over := false
 	defer func() {
-		if over {
-			return
+		if !over { // Observe, OnQueue or a hook of the client panics
+			g.undo(ctx, p, slot, paid)
 		}
-		// Observe, OnQueue or a hook of the client panics, so nobody gets what was taken.
-		if slot.Sent {
-			g.abandon(slot)
-		}
-		if paid == nil && slices.ContainsFunc(p.wire, func(c charge) bool { return c.Spent > 0 }) {
-			paid = g.reservation(p)
-		}
-		_ = paid.Cancel(ctx) // on failure it stays spent
 	}()
 	err = g.run(ctx, p, &d, charges)
 	if slot.Sent && !slot.Answered && (d.Cause != nil || err != nil) {
@@ -72,16 +64,32 @@ func admit(
 	}
 	taken := take(paid, cause)
 	over = true
-	if taken {
-		return d, nil
+	if !taken {
+		g.refundWithoutSlot(ctx, p, &d, paid)
 	}
+	return d, nil
+}
+
+// undo gives back what was taken, which nobody gets.
+func (g *Gate) undo(ctx context.Context, p *inquiry, slot *request.Slot, paid *Reservation) {
+	if slot.Sent {
+		g.abandon(slot)
+	}
+	if paid == nil && slices.ContainsFunc(p.wire, func(c charge) bool { return c.Spent > 0 }) {
+		paid = g.reservation(p)
+	}
+	_ = paid.Cancel(ctx) // on failure it stays spent
+}
+
+// refundWithoutSlot refunds charges that were spent for a request without a slot. The decision
+// denies then, although all of its results fit.
+func (g *Gate) refundWithoutSlot(ctx context.Context, p *inquiry, d *Decision, paid *Reservation) {
 	_ = paid.Cancel(ctx) // on failure it stays spent
 	for i := range p.wire {
 		p.wire[i].Spent = 0
 	}
-	p.results(&d)
+	p.results(d)
 	d.Allowed = false
-	return d, nil
 }
 
 // takesSlot reports whether the store can decide the charges and take a slot in one step.

@@ -226,7 +226,7 @@ func TestEventsOfFailures(t *testing.T) {
 	}
 }
 
-func TestMust(t *testing.T) {
+func TestMustPanicsWithConstructorsError(t *testing.T) {
 	if p := core.Must(core.NewPolicy(core.PolicyConfig{Name: "p", Algorithm: frozen(1)})); p.Name() != "p" {
 		t.Errorf("policy %q", p.Name())
 	}

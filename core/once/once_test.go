@@ -47,7 +47,7 @@ func eachGate(t *testing.T, f func(t *testing.T, g *core.Gate, c *core.ManualClo
 	})
 }
 
-func TestOnce(t *testing.T) {
+func TestWorkIsDoneOnce(t *testing.T) {
 	t.Parallel()
 	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
 		ctx := t.Context()

@@ -167,7 +167,7 @@ func TestLossPoliciesAfterFlush(t *testing.T) {
 	}
 }
 
-func TestMutex(t *testing.T) {
+func TestMutexExcludesOthers(t *testing.T) {
 	t.Parallel()
 	eachLeaseGate(t, func(t *testing.T, g *core.Gate) {
 		for name, poll := range map[string]semaphore.Backoff{

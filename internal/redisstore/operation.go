@@ -1,8 +1,9 @@
 package redisstore
 
 import (
-	"github.com/headgate/headgate/internal/redisstore/trips"
 	"strings"
+
+	"github.com/headgate/headgate/internal/redisstore/trips"
 )
 
 const (

@@ -1,10 +1,11 @@
 package redisstore
 
 import (
+	"strconv"
+
 	"github.com/headgate/headgate/internal/bloom"
 	"github.com/headgate/headgate/internal/redisstore/trips"
 	"github.com/headgate/headgate/internal/request"
-	"strconv"
 )
 
 // question is a call that asks a filter for items.
