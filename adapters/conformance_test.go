@@ -57,7 +57,7 @@ func (s *lockedBuffer) String() string {
 func newFixture(t *testing.T) *fixture {
 	f := &fixture{t: t, clock: core.NewManualClock(time.Unix(1_800_000_000, 0))}
 	var err error
-	if f.gate, err = core.NewMemory(core.Config{Clock: f.clock}); err != nil {
+	if f.gate, err = core.NewMemory(core.Config{Clock: f.clock.Now}); err != nil {
 		t.Fatal(err)
 	}
 	return f

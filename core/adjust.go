@@ -62,7 +62,7 @@ const (
 func (g *Gate) Adjust(ctx context.Context, a Adjustment) (applied bool, err error) {
 	start := time.Now()
 	verdict, err := g.apply(ctx, a)
-	g.tellQuota(ctx, OpAdjust, Charge{Policy: a.Policy, Key: a.Key}, err, start)
+	g.tellKey(ctx, OpAdjust, a.Policy, a.Key, err, start)
 	return err == nil && verdict != algorithm.AdjustedBefore, err
 }
 
@@ -166,7 +166,7 @@ func (g *Gate) RaiseUsed(
 		}
 		added, err = g.adjust(ctx, algorithm.AtLeast, c, at, k)
 	}
-	g.tellQuota(ctx, OpRaiseUsed, c, err, start)
+	g.tellKey(ctx, OpRaiseUsed, c.Policy, c.Key, err, start)
 	return added, err
 }
 

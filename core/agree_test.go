@@ -158,7 +158,7 @@ func newLockstep(t *testing.T, s *redistest.Server, seed uint64) *lockstep {
 	}
 	l.redis = redisGate(t, l.client, core.Config{Prefix: l.prefix, DisableDenialCache: true})
 	l.redis.InjectClock(micros(l.clock))
-	l.memory = memoryGate(t, core.Config{Clock: l.clock})
+	l.memory = memoryGate(t, core.Config{Clock: l.clock.Now})
 	l.redis.NumberHolds()
 	l.memory.NumberHolds()
 	l.configs = slices.Concat(mixedPolicies, heldPolicies, quotas)

@@ -5,11 +5,7 @@ import (
 	"time"
 )
 
-// Clock tells a Gate in memory the time. If it goes back, no limit allows more than it would have.
-// It must be safe for concurrent use.
-type Clock interface{ Now() time.Time }
-
-// ManualClock is a Clock for tests. It stands still until Set or Advance moves it. The zero value
+// ManualClock is a clock for tests: its Now is a Config.Clock. It stands still until Set or Advance moves it. The zero value
 // stands at the start of 1970. It is safe for concurrent use and must not be copied.
 type ManualClock struct{ micros atomic.Int64 }
 

@@ -56,7 +56,7 @@ func TestAlgorithmsAtZeroTime(t *testing.T) {
 		algorithm core.Algorithm
 	}{{"window of one bucket", core.SlidingWindow{Limit: 10, Window: time.Hour, Buckets: 1}}}...) {
 		t.Run(l.name, func(t *testing.T) {
-			g := memoryGate(t, core.Config{Clock: new(core.ManualClock)})
+			g := memoryGate(t, core.Config{Clock: new(core.ManualClock).Now})
 			policy, key := limited(t, "p", l.algorithm), newKey(t, "k")
 			held, d := reserve(t, g, 0, core.Charge{Policy: policy, Key: key, Cost: 4})
 			if r := d.At(0); r.Used != 4 || r.Remaining != 6 {

@@ -50,9 +50,11 @@ type Config struct {
 	// until RetryAfter, for at most one second, and until a Reset, Cancel or Settle of its own. It
 	// sees refunds and resets of other processes within a second.
 	DisableDenialCache bool
-	// Clock is the clock of a Gate in memory, such as a ManualClock. It must not be before 1970.
+	// Clock returns the time of a Gate in memory, such as ManualClock.Now. It must not be before
+	// 1970, and must be safe for concurrent use. If it goes back, no limit allows more than it would
+	// have.
 	// Nil means the monotonic clock of the system. A Gate on Redis goes by the server's clock.
-	Clock Clock
+	Clock func() time.Time
 	// Observe is called after every operation, in the goroutine of the caller, and in goroutines of
 	// the Gate for what happens there. It must be fast and safe for concurrent use. It costs
 	// nothing if nil.
@@ -91,9 +93,9 @@ func (cfg Config) complete() (Config, error) {
 				fmt.Errorf("core: Config.%s is %d: it must be between 1 and %d", field, *n, most))
 		}
 	}
-	if cfg.Clock != nil && cfg.Clock.Now().Unix() < 0 {
+	if cfg.Clock != nil && cfg.Clock().Unix() < 0 {
 		errs = append(errs,
-			fmt.Errorf("core: Config.Clock is at %v: it must not be before 1970", cfg.Clock.Now()))
+			fmt.Errorf("core: Config.Clock is at %v: it must not be before 1970", cfg.Clock()))
 	}
 	number("Replicas", &cfg.Replicas, 1, 1_000_000)
 	number("MaxKeys", &cfg.MaxKeys, defaultMaxKeys, 1_000_000_000)
@@ -103,7 +105,7 @@ func (cfg Config) complete() (Config, error) {
 // clock returns the configured clock in microseconds, or the monotonic clock of the system.
 func (cfg *Config) clock() func() int64 {
 	if cfg.Clock != nil {
-		return func() int64 { return cfg.Clock.Now().UnixMicro() }
+		return func() int64 { return cfg.Clock().UnixMicro() }
 	}
 	start := time.Now()
 	base := start.UnixMicro()

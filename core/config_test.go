@@ -125,7 +125,7 @@ func TestZeroValuesAreRejected(t *testing.T) {
 	if err := errors.Join(g.Ping(t.Context()), g.Reset(t.Context(), core.Charge{Policy: nil, Key: key}), g.Close(t.Context())); !errors.Is(err, core.ErrClosed) {
 		t.Errorf("zero Gate: %v", err)
 	}
-	if _, err := core.NewMemory(core.Config{Clock: core.NewManualClock(time.Time{})}); err == nil {
+	if _, err := core.NewMemory(core.Config{Clock: core.NewManualClock(time.Time{}).Now}); err == nil {
 		t.Error("NewMemory accepts a clock in the year 1")
 	}
 }

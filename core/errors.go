@@ -7,10 +7,6 @@ var (
 	// a nil policy, a negative cost, two policies of one name.
 	ErrCharge = errors.New("core: unusable charge")
 
-	// ErrSlotRequest is wrapped by the errors of a SlotRequest that cannot be granted: no levels or
-	// too many, a weight or a floor above its limit, an impossible share.
-	ErrSlotRequest = errors.New("core: unusable slot request")
-
 	// ErrDenied is wrapped by the errors of Limiter.Wait and WaitN when they do not wait.
 	ErrDenied = errors.New("core: denied")
 

@@ -46,14 +46,14 @@ const (
 	OpCancel
 	OpHoldExpired
 	OpRefundFailed
-	// OpAdjust, OpRaiseUsed and OpLedger are those of a QuotaEvent. OpLedger is a call of
-	// PolicyConfig.Ledger.
+	// OpAdjust, OpRaiseUsed, OpLedger, OpBlock, OpForget and OpReset are those of a KeyEvent.
+	// OpLedger is a call of PolicyConfig.Ledger. OpBlock and OpForget are those of a Blocklist.
 	OpAdjust
 	OpRaiseUsed
 	OpLedger
-	// OpBlock and OpForget are those of a BlockEvent.
 	OpBlock
 	OpForget
+	OpReset
 	// OpScriptMissing, OpCircuitOpened, OpCircuitClosed and OpOverload are those of a ServerEvent.
 	// Redis did not know a script, and was sent it; a server failed, and is not asked for a while;
 	// it answers again; calls ended as ErrOverloaded, which is reported at most once a second.
@@ -66,7 +66,7 @@ const (
 var ops = [...]string{
 	"none", "decide", "peek", "spend up to", "reserve",
 	"settle", "cancel", "hold expired", "refund failed", "adjust", "raise used", "ledger",
-	"block", "forget",
+	"block", "forget", "reset",
 	"script missing", "circuit opened", "circuit closed", "overload",
 }
 
@@ -108,8 +108,9 @@ type ReservationEvent struct {
 // EventName returns the name of the operation.
 func (e *ReservationEvent) EventName() string { return e.Op.String() }
 
-// QuotaEvent is a correction of what is used of a quota.
-type QuotaEvent struct {
+// KeyEvent is a change of what one key has used, other than by a decision: by an operator, by a
+// correction, or by a ledger. A Reset of several charges is one KeyEvent for each.
+type KeyEvent struct {
 	Op     Op
 	Policy *Policy
 	Key    Key
@@ -119,7 +120,7 @@ type QuotaEvent struct {
 }
 
 // EventName returns the name of the operation.
-func (e *QuotaEvent) EventName() string { return e.Op.String() }
+func (e *KeyEvent) EventName() string { return e.Op.String() }
 
 // ThresholdEvent reports that a key has reached one of PolicyConfig.Thresholds.
 type ThresholdEvent struct {
@@ -133,28 +134,6 @@ type ThresholdEvent struct {
 
 // EventName returns "threshold".
 func (e *ThresholdEvent) EventName() string { return "threshold" }
-
-// BlockEvent is a block or its strikes that are changed by hand.
-type BlockEvent struct {
-	Op     Op
-	Policy *Policy
-	Key    Key
-	Err    error
-	Took   time.Duration
-}
-
-// EventName returns the name of the operation.
-func (e *BlockEvent) EventName() string { return e.Op.String() }
-
-// ResetEvent is a Gate.Reset.
-type ResetEvent struct {
-	Charges []Charge
-	Err     error // the units may stay spent
-	Took    time.Duration
-}
-
-// EventName returns "reset".
-func (e *ResetEvent) EventName() string { return "reset" }
 
 // ServerEvent is what a Gate has learned about a server of Redis.
 type ServerEvent struct {
@@ -213,12 +192,12 @@ func (g *Gate) tellReservation(ctx context.Context, op Op, err error, took time.
 	reservationEvents.Put(e)
 }
 
-// tellQuota tells the observer of a correction of a quota.
-func (g *Gate) tellQuota(ctx context.Context, op Op, c Charge, err error, start time.Time) {
+// tellKey tells the observer of a change of a key under a policy.
+func (g *Gate) tellKey(
+	ctx context.Context, op Op, p *Policy, key Key, err error, start time.Time,
+) {
 	if g.observe != nil {
-		g.observe(ctx, &QuotaEvent{
-			Op: op, Policy: c.Policy, Key: c.Key, Err: err, Took: time.Since(start),
-		})
+		g.observe(ctx, &KeyEvent{Op: op, Policy: p, Key: key, Err: err, Took: time.Since(start)})
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 
 // Do not take the error of Decide for the denial. A denial is a Decision, and its error is nil.
 func ExampleGate_Decide_incorrect() {
-	gate, err := core.NewMemory(core.Config{Clock: new(core.ManualClock)})
+	gate, err := core.NewMemory(core.Config{Clock: new(core.ManualClock).Now})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func ExampleGate_Decide_incorrect() {
 // Do not decide limits that belong together one after the other. The first stays spent when the
 // second denies.
 func ExampleGate_Decide_incorrectOneByOne() {
-	gate, err := core.NewMemory(core.Config{Clock: new(core.ManualClock)})
+	gate, err := core.NewMemory(core.Config{Clock: new(core.ManualClock).Now})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func ExampleGate_Decide_incorrectOneByOne() {
 
 // Do not act at once on a reservation for later. Wait for Delay, or reserve with a maxWait of 0.
 func ExampleGate_Reserve_incorrect() {
-	gate, err := core.NewMemory(core.Config{Clock: new(core.ManualClock)})
+	gate, err := core.NewMemory(core.Config{Clock: new(core.ManualClock).Now})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func ExampleGate_Reserve_incorrect() {
 // Do not send or sleep for RetryAfter before comparing it with Never, the wait of a request that no
 // wait can admit.
 func ExampleDecision_RetryAfter_incorrect() {
-	gate, err := core.NewMemory(core.Config{Clock: new(core.ManualClock)})
+	gate, err := core.NewMemory(core.Config{Clock: new(core.ManualClock).Now})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 // Charge.Limit is for callers that know the limit already, for example from a verified token. The
 // key may then be a hash.
 func ExampleCharge_limit() {
-	gate, err := core.NewMemory(core.Config{Clock: new(core.ManualClock)})
+	gate, err := core.NewMemory(core.Config{Clock: new(core.ManualClock).Now})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -41,7 +41,7 @@ func ExampleCharge_limit() {
 // A Calendar follows a customer's billing periods. Redis's clock decides which period it is.
 func ExampleCalendar() {
 	clock := core.NewManualClock(time.Date(2026, 11, 22, 9, 0, 0, 0, time.UTC))
-	gate, err := core.NewMemory(core.Config{Clock: clock})
+	gate, err := core.NewMemory(core.Config{Clock: clock.Now})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func ExampleCalendar() {
 
 // SpendUpTo takes n units, or as many as there are.
 func ExampleGate_SpendUpTo() {
-	gate, err := core.NewMemory(core.Config{Clock: new(core.ManualClock)})
+	gate, err := core.NewMemory(core.Config{Clock: new(core.ManualClock).Now})
 	if err != nil {
 		log.Fatal(err)
 	}

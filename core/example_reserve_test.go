@@ -13,7 +13,7 @@ import (
 // Reserve spends an estimate. Settle corrects it when the real cost is known, such as the tokens of
 // a language model.
 func ExampleGate_Reserve() {
-	gate, err := core.NewMemory(core.Config{Clock: new(core.ManualClock)})
+	gate, err := core.NewMemory(core.Config{Clock: new(core.ManualClock).Now})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func ExampleGate_Reserve() {
 // Settle and Cancel run to their end although the context is cancelled. A deferred call may
 // therefore use the context of the request, which ends when the client leaves.
 func ExampleReservation_Settle_cancelledContext() {
-	gate, err := core.NewMemory(core.Config{Clock: new(core.ManualClock)})
+	gate, err := core.NewMemory(core.Config{Clock: new(core.ManualClock).Now})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func ExampleReservation_Settle_cancelledContext() {
 // Wait blocks until there is room. It returns ErrDenied at once if the deadline of the context
 // comes first.
 func ExampleLimiter_Wait() {
-	gate, err := core.NewMemory(core.Config{Clock: new(core.ManualClock)})
+	gate, err := core.NewMemory(core.Config{Clock: new(core.ManualClock).Now})
 	if err != nil {
 		log.Fatal(err)
 	}

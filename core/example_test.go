@@ -39,7 +39,7 @@ func ExampleNewRedis() {
 // A Gate in memory with a ManualClock tests a limit without Redis and without sleeping.
 func ExampleNewMemory() {
 	clock := core.NewManualClock(time.Date(2026, 11, 22, 9, 0, 0, 0, time.UTC))
-	gate, err := core.NewMemory(core.Config{Clock: clock})
+	gate, err := core.NewMemory(core.Config{Clock: clock.Now})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func ExampleNewMemory() {
 // A request that one policy denies spends nothing of the others.
 func ExampleGate_Decide() {
 	clock := core.NewManualClock(time.Date(2026, 11, 22, 9, 0, 0, 0, time.UTC))
-	gate, err := core.NewMemory(core.Config{Clock: clock})
+	gate, err := core.NewMemory(core.Config{Clock: clock.Now})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -116,7 +116,7 @@ func ExampleGate_Decide() {
 
 // A Limiter is the short form for policies that share a key.
 func ExampleNewLimiter() {
-	gate, err := core.NewMemory(core.Config{Clock: new(core.ManualClock)})
+	gate, err := core.NewMemory(core.Config{Clock: new(core.ManualClock).Now})
 	if err != nil {
 		log.Fatal(err)
 	}

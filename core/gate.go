@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -106,8 +105,8 @@ func newID() string { return rand.Text() }
 func (g *Gate) Reset(ctx context.Context, charges ...Charge) error {
 	start := time.Now()
 	err := g.reset(ctx, charges)
-	if g.observe != nil {
-		g.tell(ctx, &ResetEvent{Charges: slices.Clone(charges), Err: err, Took: time.Since(start)})
+	for i := range charges {
+		g.tellKey(ctx, OpReset, charges[i].Policy, charges[i].Key, err, start)
 	}
 	return err
 }

@@ -295,8 +295,8 @@ func TestObserve(t *testing.T) {
 			if e.Took < 0 {
 				t.Errorf("%s took %v", e.Op, e.Took)
 			}
-		case *core.ResetEvent:
-			seen = append(seen, fmt.Sprint(e.EventName(), " ", len(e.Charges), " ", e.Err != nil))
+		case *core.KeyEvent:
+			seen = append(seen, fmt.Sprint(e.Op, " ", e.Policy != nil, " ", e.Err != nil))
 		case *core.ServerEvent: // a new server lacks the script
 		default:
 			t.Errorf("%T", e)
@@ -313,7 +313,7 @@ func TestObserve(t *testing.T) {
 		_ = g.Reset(ctx, c)
 		_, _ = g.Decide(ctx)
 		want := []string{
-			"decide true 1 false", "decide false 1 false", "peek false 1 false", "spend up to false 1 false", "reset 1 false", "decide false 0 true",
+			"decide true 1 false", "decide false 1 false", "peek false 1 false", "spend up to false 1 false", "reset true false", "decide false 0 true",
 		}
 		if strings.Join(seen, "; ") != strings.Join(want, "; ") {
 			t.Errorf("got %q\nwant %q", seen, want)

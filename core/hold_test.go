@@ -130,7 +130,7 @@ func eachGateObserved(t *testing.T, f func(t *testing.T, g *core.Gate, c *core.M
 	t.Run("memory", func(t *testing.T) {
 		var n atomic.Int64
 		c, cfg := newClock(), observed(&n)
-		cfg.Clock = c
+		cfg.Clock = c.Now
 		f(t, memoryGate(t, cfg), c, &n)
 	})
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {

@@ -198,7 +198,7 @@ func (g *Gate) askLedger(ctx context.Context, c Charge) error {
 	}
 	start := time.Now()
 	err = g.seedFrom(ctx, &c, time.UnixMicro(-verdict))
-	g.tellQuota(ctx, OpLedger, c, err, start)
+	g.tellKey(ctx, OpLedger, c.Policy, c.Key, err, start)
 	if errors.Is(err, ErrPeriod) && !errors.Is(err, ErrLedger) {
 		return nil // its period has ended: the decision asks again, for the present one
 	}

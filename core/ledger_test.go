@@ -358,10 +358,10 @@ func TestLedgerFailsAndSlotsAreCounted(t *testing.T) {
 func TestSlowLedgerIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		told := make(chan core.QuotaEvent, 10)
+		told := make(chan core.KeyEvent, 10)
 		g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, Timeout: busyTimeout, Observe: func(_ context.Context, e core.Event) {
 			if isOp(e, core.OpLedger) {
-				told <- *e.(*core.QuotaEvent)
+				told <- *e.(*core.KeyEvent)
 			}
 		}})
 		l := &ledger{gate: make(chan struct{})}

@@ -21,7 +21,7 @@ func TestMemoryAllocatesNothing(t *testing.T) {
 		name      string
 		algorithm core.Algorithm
 	}{"per second", core.PerSecond(1_000_000)}) {
-		g := memoryGate(t, core.Config{Clock: newClock()})
+		g := memoryGate(t, core.Config{Clock: newClock().Now})
 		c := core.Charge{Policy: limited(t, "p", tt.algorithm), Key: k, Cost: 1}
 		var several []core.Charge
 		for i := range 4 {
@@ -62,7 +62,7 @@ func TestMemoryAllocatesNothing(t *testing.T) {
 func TestObserverAllocatesNothing(t *testing.T) {
 	ctx := context.Background()
 	allowed, settled := 0, 0
-	g := memoryGate(t, core.Config{Clock: newClock(), Observe: func(_ context.Context, e core.Event) {
+	g := memoryGate(t, core.Config{Clock: newClock().Now, Observe: func(_ context.Context, e core.Event) {
 		switch e := e.(type) {
 		case *core.DecisionEvent:
 			for _, r := range e.Decision.Results() {
@@ -74,7 +74,7 @@ func TestObserverAllocatesNothing(t *testing.T) {
 			settled++
 		}
 	}})
-	unobserved := memoryGate(t, core.Config{Clock: newClock()})
+	unobserved := memoryGate(t, core.Config{Clock: newClock().Now})
 	k := newKey(t, "k")
 	c := core.Charge{Policy: limited(t, "p", frozen(1_000_000)), Key: k, Cost: 1}
 	calls := map[string]func(*core.Gate){

@@ -13,7 +13,7 @@ import (
 
 func TestMemoryIsBounded(t *testing.T) {
 	for _, most := range []int{64, 1000, 6400} {
-		g := memoryGate(t, core.Config{MaxKeys: most, Clock: newClock()})
+		g := memoryGate(t, core.Config{MaxKeys: most, Clock: newClock().Now})
 		c := core.Charge{Policy: limited(t, "p", core.PerHour(10)), Cost: 1}
 		for i := range 20_000 {
 			c.Key = newKey(t, fmt.Sprint(i))
@@ -31,7 +31,7 @@ func TestMemoryIsBounded(t *testing.T) {
 func TestFloodEvictsNoExhaustedKey(t *testing.T) {
 	for _, most := range []int{640, 6400} {
 		c := newClock()
-		g := memoryGate(t, core.Config{MaxKeys: most, Clock: c})
+		g := memoryGate(t, core.Config{MaxKeys: most, Clock: c.Now})
 		p := limited(t, "p", core.PerHour(100))
 		victim := func(i int) core.Charge {
 			return core.Charge{Policy: p, Key: newKey(t, "victim", fmt.Sprint(i)), Cost: 100}
@@ -55,7 +55,7 @@ func TestFloodEvictsNoExhaustedKey(t *testing.T) {
 func TestExpiredKeysAreEvictedFirst(t *testing.T) {
 	const most = 64 * 100
 	c := newClock()
-	g := memoryGate(t, core.Config{MaxKeys: most, Clock: c})
+	g := memoryGate(t, core.Config{MaxKeys: most, Clock: c.Now})
 	brief, lasting := limited(t, "brief", core.PerSecond(10)), limited(t, "lasting", core.PerHour(10))
 	lives := func(i int) core.Charge {
 		return core.Charge{Policy: lasting, Key: newKey(t, "lasting", fmt.Sprint(i)), Cost: 1}
@@ -167,7 +167,7 @@ func TestMemoryUsesTheSystemClock(t *testing.T) {
 // Keys whose hashes collide are still different keys.
 func TestCollidingKeysCountSeparately(t *testing.T) {
 	c := newClock()
-	g := memoryGate(t, core.Config{Clock: c})
+	g := memoryGate(t, core.Config{Clock: c.Now})
 	key := newKey(t, "tenant")
 	var charges []core.Charge
 	for i := range int64(4) {
@@ -203,7 +203,7 @@ func TestCollidingKeysCountSeparately(t *testing.T) {
 func TestCollidingKeysAreEvictedSeparately(t *testing.T) {
 	const most = 64 * 16
 	c := newClock()
-	g := memoryGate(t, core.Config{MaxKeys: most, Clock: c})
+	g := memoryGate(t, core.Config{MaxKeys: most, Clock: c.Now})
 	brief, lasting := limited(t, "brief", core.PerSecond(10)), limited(t, "lasting", core.PerHour(10))
 	core.Collide(brief, lasting)
 	keys := make([]core.Key, 64)

@@ -30,10 +30,10 @@ func TestObserveChangesNothing(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		clock := newClock()
 		events := 0
-		unobserved := memoryGate(t, core.Config{Clock: clock})
+		unobserved := memoryGate(t, core.Config{Clock: clock.Now})
 		observed := memoryGate(
 			t,
-			core.Config{Clock: clock, Observe: func(context.Context, core.Event) { events++ }},
+			core.Config{Clock: clock.Now, Observe: func(context.Context, core.Event) { events++ }},
 		)
 		few := rapid.SliceOfN(rapid.SampledFrom(policies), 1, 3).Draw(r, "policies")
 		steps := rapid.IntRange(1, 60).Draw(r, "steps")
@@ -140,7 +140,7 @@ func (c *brokenClock) Now() time.Time {
 
 func TestMemorySurvivesPanicOfItsClock(t *testing.T) {
 	clock := &brokenClock{ManualClock: newClock()}
-	g := memoryGate(t, core.Config{Clock: clock})
+	g := memoryGate(t, core.Config{Clock: clock.Now})
 	p, q, k := limited(
 		t,
 		"p",

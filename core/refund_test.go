@@ -38,7 +38,7 @@ var limitsOf10000 = []struct {
 func eachProcesses(t *testing.T, n int, f func(t *testing.T, gates []*core.Gate, countKeys func() int)) {
 	t.Helper()
 	t.Run("memory", func(t *testing.T) {
-		g := memoryGate(t, core.Config{Clock: newClock()})
+		g := memoryGate(t, core.Config{Clock: newClock().Now})
 		f(t, slices.Repeat([]*core.Gate{g}, n), func() int { return len(g.Values()) })
 	})
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {

@@ -43,7 +43,7 @@ func eachStore(t *testing.T, f func(t *testing.T, g *core.Gate, c *core.ManualCl
 	t.Helper()
 	t.Run("memory", func(t *testing.T) {
 		c := newClock()
-		g := memoryGate(t, core.Config{Clock: c})
+		g := memoryGate(t, core.Config{Clock: c.Now})
 		f(t, g, c, func(*testing.T) map[string]string { return g.Values() })
 	})
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {

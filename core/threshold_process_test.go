@@ -209,7 +209,7 @@ func TestThresholdOfDeadProcessIsTold(t *testing.T) {
 	dead.wait("tells")
 	dead.kill()
 	gate := func() *core.Gate {
-		g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, Observe: l.observe, Clock: c})
+		g := redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix, Observe: l.observe, Clock: c.Now})
 		g.InjectClock(micros(c))
 		return g
 	}

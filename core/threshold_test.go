@@ -91,12 +91,12 @@ func eachGateTold(t *testing.T, f func(t *testing.T, g *core.Gate, c *core.Manua
 	t.Helper()
 	t.Run("memory", func(t *testing.T) {
 		c, l := newClock(), new(told)
-		f(t, memoryGate(t, core.Config{Clock: c, Observe: l.observe}), c, l)
+		f(t, memoryGate(t, core.Config{Clock: c.Now, Observe: l.observe}), c, l)
 	})
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		c, l := newClock(), new(told)
 		g := redisGate(t, s.Client(t), core.Config{
-			Prefix: s.Prefix, DisableDenialCache: true, Observe: l.observe, Clock: c,
+			Prefix: s.Prefix, DisableDenialCache: true, Observe: l.observe, Clock: c.Now,
 		})
 		g.InjectClock(micros(c))
 		f(t, g, c, l)
@@ -379,7 +379,7 @@ func TestLateClaimTellsItsOwnPeriod(t *testing.T) {
 					<-late
 					return nil
 				}})
-				g := redisGate(t, client, core.Config{Prefix: s.Prefix, Observe: l.observe, Clock: c})
+				g := redisGate(t, client, core.Config{Prefix: s.Prefix, Observe: l.observe, Clock: c.Now})
 				g.InjectClock(micros(c))
 				charge := core.Charge{Policy: watched(t, limit), Key: newKey(t, "k"), Cost: 8}
 				decide(t, g, charge)

@@ -42,7 +42,7 @@ func newTwin(t testing.TB, token time.Duration, burst int) *twin {
 	clock := core.NewManualClock(time.UnixMicro(epoch))
 	return &twin{
 		t: t, x: rate.NewLimiter(rate.Every(token), burst),
-		gate: memoryGate(t, core.Config{Clock: clock}), clock: clock,
+		gate: memoryGate(t, core.Config{Clock: clock.Now}), clock: clock,
 		policy: limited(t, "p", core.TokenBucket{Rate: 1, Per: token, Burst: int64(burst)}),
 		key:    newKey(t, "k"), burst: burst,
 	}
@@ -360,7 +360,7 @@ func TestExtremeLimitsDifferFromXTimeRate(t *testing.T) {
 		{"more than the burst", rate.NewLimiter(1, 3), core.PerSecond(3), []int64{4}, []time.Duration{-1}, []time.Duration{-1}},
 	}
 	for _, tt := range tests {
-		g := memoryGate(t, core.Config{Clock: core.NewManualClock(now)})
+		g := memoryGate(t, core.Config{Clock: core.NewManualClock(now).Now})
 		c := core.Charge{Policy: limited(t, "p", tt.ours), Key: newKey(t, "k"), Cost: core.NoCost}
 		for i, n := range tt.costs {
 			delay := time.Duration(-1)

@@ -33,7 +33,7 @@ func monthly(limit int64) core.PolicyConfig {
 	}
 }
 
-func inMemory(clock core.Clock) *core.Gate {
+func inMemory(clock func() time.Time) *core.Gate {
 	return core.Must(core.NewMemory(core.Config{Clock: clock}))
 }
 
@@ -133,7 +133,7 @@ func TestSDKStreamsToTheEnd(t *testing.T) {
 
 func TestSDKDoesNotRetryAnExhaustedBudget(t *testing.T) {
 	each(t, func(t *testing.T, s sdk) {
-		g := newGateway(t, inMemory(core.NewManualClock(noon)), monthly(1000), replay(t, s.format))
+		g := newGateway(t, inMemory(core.NewManualClock(noon).Now), monthly(1000), replay(t, s.format))
 		g.beforeEach(func(r *http.Request, number int) {
 			if number == 1 {
 				g.exhaust(r, 1000)
@@ -156,7 +156,7 @@ func TestSDKRetriesOnceAfterTheWait(t *testing.T) {
 			t.Parallel()
 			each(t, func(t *testing.T, s sdk) {
 				clock := core.NewManualClock(noon)
-				g := newGateway(t, inMemory(clock), core.PolicyConfig{
+				g := newGateway(t, inMemory(clock.Now), core.PolicyConfig{
 					Name: "rate", Unit: core.UnitTokens,
 					Algorithm: core.TokenBucket{Rate: 4, Per: wait, Burst: 4}, // below any estimate
 				}, replay(t, s.format))
@@ -182,7 +182,7 @@ func TestSDKFailsWithTheErrorThatEndsAStream(t *testing.T) {
 	each(t, func(t *testing.T, s sdk) {
 		budget := monthly(1) // the estimate of the output
 		budget.Unit = core.UnitOutputTokens
-		g := newGateway(t, inMemory(core.NewManualClock(noon)), budget, stall(t, s.format))
+		g := newGateway(t, inMemory(core.NewManualClock(noon).Now), budget, stall(t, s.format))
 		r := s.stream(t, g.url, true)
 		r.expect(t, refusal(s.format, s.ended, s.endedStatus))
 		if r.Text == "" {

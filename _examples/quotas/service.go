@@ -121,7 +121,7 @@ func (s *service) observe(_ context.Context, e core.Event) {
 	switch e := e.(type) {
 	case *core.ThresholdEvent:
 		log.Printf("%s has used %d of %d: %d %%", e.Key, e.Used, e.Limit, e.Percent)
-	case *core.QuotaEvent:
+	case *core.KeyEvent:
 		if e.Err != nil {
 			log.Printf("%v: %v", e.Op, e.Err)
 		}

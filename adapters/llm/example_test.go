@@ -19,7 +19,7 @@ import (
 // newGate returns a Gate in memory whose clock stands still, so that the output of an example is
 // the same in every run. A gateway with several processes uses core.NewRedis.
 func newGate() *core.Gate {
-	return core.Must(core.NewMemory(core.Config{Clock: core.NewManualClock(time.Unix(1_800_000_000, 0))}))
+	return core.Must(core.NewMemory(core.Config{Clock: core.NewManualClock(time.Unix(1_800_000_000, 0)).Now}))
 }
 
 // aMonth returns a budget of a month for each API key.

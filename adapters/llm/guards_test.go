@@ -26,9 +26,9 @@ const generous = 30 * time.Second
 
 func aClock() *core.ManualClock { return core.NewManualClock(time.UnixMicro(1_800_000_000_000_000)) }
 
-func memory(t *testing.T, c core.Clock) *core.Gate {
+func memory(t *testing.T, c *core.ManualClock) *core.Gate {
 	t.Helper()
-	return made(t)(core.NewMemory(core.Config{Clock: c}))
+	return made(t)(core.NewMemory(core.Config{Clock: c.Now}))
 }
 
 // dead returns a gate whose Redis refuses connections.

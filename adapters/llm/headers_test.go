@@ -149,7 +149,7 @@ func TestRefusalsOfBudgets(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			clock := core.NewManualClock(time.Date(2026, 2, 2, 0, 0, 0, 0, time.UTC))
 			r := newRig(t, core.UnitTokens, 1, func(cfg *llm.Config) {
-				cfg.Guard.Gate = core.Must(core.NewMemory(core.Config{Clock: clock}))
+				cfg.Guard.Gate = core.Must(core.NewMemory(core.Config{Clock: clock.Now}))
 				cfg.Budgets[0].Policy = core.Must(core.NewPolicy(core.PolicyConfig{
 					Name: "budget", Unit: core.UnitTokens, Hold: time.Hour, Algorithm: c.algorithm,
 				}))

@@ -55,7 +55,7 @@ func TestStreamKeepsItsHold(t *testing.T) {
 func TestAbandonedHoldsGoBack(t *testing.T) {
 	clock := core.NewManualClock(time.Date(2026, 2, 2, 0, 0, 0, 0, time.UTC))
 	r := newRig(t, core.UnitTokens, 1000, func(cfg *llm.Config) {
-		cfg.Guard.Gate = core.Must(core.NewMemory(core.Config{Clock: clock}))
+		cfg.Guard.Gate = core.Must(core.NewMemory(core.Config{Clock: clock.Now}))
 		cfg.ChargeEvery = 10
 	})
 	r.handle(events(6, func(w http.ResponseWriter, q *http.Request) {

@@ -283,7 +283,7 @@ func TestLoweredEstimateIsCharged(t *testing.T) {
 func TestEstimateAboveTheLimit(t *testing.T) {
 	clock := core.NewManualClock(time.Unix(1e9, 0))
 	r := newRig(t, core.UnitTokens, 10, func(cfg *llm.Config) {
-		cfg.Guard.Gate = core.Must(core.NewMemory(core.Config{Clock: clock}))
+		cfg.Guard.Gate = core.Must(core.NewMemory(core.Config{Clock: clock.Now}))
 		cfg.Budgets[0].Policy = core.Must(core.NewPolicy(core.PolicyConfig{
 			Name: "budget", Unit: core.UnitTokens, Hold: time.Minute, Algorithm: core.PerMinute(60),
 		}))

@@ -19,7 +19,7 @@ import (
 // the same in every run. A service with several processes uses core.NewRedis.
 func newGate() *core.Gate {
 	clock := core.NewManualClock(time.Unix(1_800_000_000, 0))
-	gate, err := core.NewMemory(core.Config{Clock: clock})
+	gate, err := core.NewMemory(core.Config{Clock: clock.Now})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -90,7 +90,7 @@ func TestNumbersInHeadersAreExact(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		clock := core.NewManualClock(time.Unix(1_800_000_000, 123_456_000))
-		gate, err := core.NewMemory(core.Config{Clock: clock})
+		gate, err := core.NewMemory(core.Config{Clock: clock.Now})
 		if err != nil {
 			t.Fatal(err)
 		}

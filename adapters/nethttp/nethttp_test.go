@@ -33,7 +33,7 @@ func (c *clock) advance(d time.Duration) { c.micros.Add(d.Microseconds()) }
 
 func memory(t *testing.T, c *clock) *core.Gate {
 	t.Helper()
-	g, err := core.NewMemory(core.Config{Clock: c})
+	g, err := core.NewMemory(core.Config{Clock: c.Now})
 	if err != nil {
 		t.Fatal(err)
 	}

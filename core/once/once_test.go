@@ -40,7 +40,7 @@ func eachGate(t *testing.T, f func(t *testing.T, g *core.Gate, c *core.ManualClo
 	t.Helper()
 	t.Run("memory", func(t *testing.T) {
 		c := core.NewManualClock(time.Now())
-		f(t, memoryGate(t, core.Config{Clock: c}), c)
+		f(t, memoryGate(t, core.Config{Clock: c.Now}), c)
 	})
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		f(t, redisGate(t, s.Client(t), core.Config{Prefix: s.Prefix}), nil)

@@ -93,7 +93,7 @@ func ExampleFullError() {
 // Admit spends charges and takes a slot, both or neither. The reservation of the lease can be
 // settled.
 func ExampleSemaphore_Admit() {
-	gate, err := core.NewMemory(core.Config{Clock: new(core.ManualClock)})
+	gate, err := core.NewMemory(core.Config{Clock: new(core.ManualClock).Now})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -111,7 +111,7 @@ func Each(t *testing.T, f func(t *testing.T, g *core.Gate, c *core.ManualClock))
 	t.Helper()
 	t.Run("memory", func(t *testing.T) {
 		c := core.NewManualClock(time.Now())
-		f(t, Memory(t, core.Config{Clock: c}), c)
+		f(t, Memory(t, core.Config{Clock: c.Now}), c)
 	})
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		c := core.NewManualClock(time.Now())
