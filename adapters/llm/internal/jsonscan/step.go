@@ -5,32 +5,6 @@ import (
 	"unicode/utf8"
 )
 
-// state is what a Scanner expects or reads.
-type state uint8
-
-const (
-	wantValue   state = iota
-	wantElement       // after [
-	wantMember        // after {
-	wantKey           // after a comma in an object
-	wantColon
-	wantComma // after a value in an object or array
-	ended     // after the document
-	inString
-	inEscape
-	inHex
-	inLiteral
-	inMinus
-	inZero
-	inInteger
-	inPoint
-	inFraction
-	inExponent
-	inSign
-	inPower
-	broken
-)
-
 // step reads one byte outside the ordinary bytes of a string. It reports false if the byte ended a
 // number and must be read again.
 func (s *Scanner) step(c byte) bool {
@@ -205,11 +179,6 @@ var numberStates = [...][numberClasses]state{
 	inExponent - inMinus: {zero: inPower, digit: inPower, sign: inSign},
 	inSign - inMinus:     {zero: inPower, digit: inPower},
 	inPower - inMinus:    {zero: inPower, digit: inPower},
-}
-
-// endsNumber reports whether a number may end in state s.
-func (s state) endsNumber() bool {
-	return s == inZero || s == inInteger || s == inFraction || s == inPower
 }
 
 // Classes of the bytes of a number.

@@ -1,0 +1,106 @@
+package jsonscan
+
+// endString ends a key or a string value.
+func (s *Scanner) endString() {
+	if !s.isKey {
+		s.endScalar()
+		return
+	}
+	s.state = wantColon
+	n := s.top()
+	if n != nil && n.Watch {
+		s.visitor.Key(s, n)
+		if s.state == broken {
+			return
+		}
+	}
+	switch {
+	case n == nil:
+		s.node = nil
+	case s.depth >= MaxLevels || !s.Whole():
+		s.node = n.Rest
+	default:
+		s.node = n.at(s.Text())
+	}
+}
+
+// endScalar reports a scalar to the visitor and expects what follows a value.
+func (s *Scanner) endScalar() {
+	s.afterValue()
+	if s.node != nil {
+		s.visitor.Scalar(s, s.node, s.kind)
+	}
+}
+
+// afterValue expects what may follow a value at this depth.
+func (s *Scanner) afterValue() {
+	s.state = wantComma
+	if s.depth == 0 {
+		s.state = ended
+	}
+}
+
+// open enters an object or array. The current node is its node.
+func (s *Scanner) open(kind byte) {
+	if s.depth == MaxDepth {
+		s.state = broken
+		return
+	}
+	word, bit := s.depth/64, uint64(1)<<(s.depth%64)
+	n := s.node
+	if s.depth < MaxLevels {
+		s.nodes[s.depth] = n
+	}
+	s.depth++
+	if kind == '[' {
+		s.arrays[word] |= bit
+		s.state = wantElement
+		s.node = s.element()
+	} else {
+		s.arrays[word] &^= bit
+		s.state = wantMember
+	}
+	if n != nil {
+		s.visitor.Begin(s, n, kind)
+	}
+}
+
+// close leaves the innermost object or array.
+func (s *Scanner) close() {
+	n := s.top()
+	s.node = n
+	if n != nil {
+		s.visitor.End(s, n)
+	}
+	s.depth--
+	if s.state != broken {
+		s.afterValue()
+	}
+}
+
+// top returns the node of the innermost object or array.
+func (s *Scanner) top() *Node {
+	if s.depth <= MaxLevels {
+		return s.nodes[s.depth-1]
+	}
+	if n := s.nodes[MaxLevels-1]; n != nil {
+		return n.Rest
+	}
+	return nil
+}
+
+// element returns the node of the elements of the innermost array.
+func (s *Scanner) element() *Node {
+	n := s.top()
+	switch {
+	case n == nil:
+		return nil
+	case s.depth >= MaxLevels:
+		return n.Rest
+	}
+	return n.element()
+}
+
+func (s *Scanner) inArray() bool {
+	return s.arrays[(s.depth-1)/64]&(1<<((s.depth-1)%64)) != 0
+}
