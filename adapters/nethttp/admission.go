@@ -16,18 +16,20 @@ type Admission struct {
 	charged    []charged // one for each result of the decision
 	plan       core.Plan // of Config.Plan
 	decision   core.Decision
-	status     int
-	overloaded bool // the refusal is for an excess of the server and not of the client
 	err        error
-	capped     bool            // Config.Slot applies
-	ownCaps    bool            // a cap has the limit of the plan
 	levels     []semaphore.Cap // of the caps
 	full       *semaphore.FullError
 	fullCap    *Cap // that refused the request, or nil
 	lease      *semaphore.Lease
-	handled    bool          // the request's id was handled before
 	busy       time.Duration // another request with the id runs, and may for that time
-	failed     atomic.Bool   // the handler has, whatever its status is
+	status     int32
+	failed     atomic.Bool // the handler has, whatever its status is
+	overloaded bool        // the refusal is for an excess of the server and not of the client
+	capped     bool        // Config.Slot applies
+	ownCaps    bool        // a cap has the limit of the plan
+	handled    bool        // the request's id was handled before
+	skipped    bool        // nobody decided
+	planned    bool        // Config.Plan was asked
 
 	// Memory that most requests need. One allocation holds it all.
 	inlineCharged [inlineRules]charged
@@ -36,11 +38,16 @@ type Admission struct {
 
 // charged is what one rule charges a request.
 type charged struct {
+	by    *charger
+	cost  int64
+	limit core.Algorithm // of the plan, or nil
+}
+
+// charger is a rule of a Guard, or a block.
+type charger struct {
 	rule   *Rule
-	advert *advert
+	advert advert
 	block  *block // in place of rule and advert
-	cost   int64
-	limit  core.Algorithm // of the plan, or nil
 }
 
 // inlineRules is for how many rules an Admission has room.
@@ -72,12 +79,12 @@ func (a *Admission) Decision() *core.Decision {
 //     with Global is full, while the Gate is closed, and for a request whose context has ended
 //
 // Config.Dialect may have another status in place of one of these.
-func (a *Admission) Status() int { return a.status }
+func (a *Admission) Status() int { return int(a.status) }
 
 // StatusText returns the Status in words, such as Too Many Requests, or "" if the request may go
 // on.
 func (a *Admission) StatusText() string {
-	if text := http.StatusText(a.status); text != "" || !a.overloaded {
+	if text := http.StatusText(a.Status()); text != "" || !a.overloaded {
 		return text
 	}
 	return "Overloaded" // a Dialect's own status in place of 503

@@ -11,14 +11,14 @@ import (
 func (x *Exchange) deriveBlocks(r *http.Request, charges []core.Charge) ([]core.Charge, error) {
 	x.charged = x.inlineCharged[:0]
 	for i := range x.guard.blocks {
-		b := &x.guard.blocks[i]
+		b := x.guard.blocks[i].block
 		key, ok, err := x.ruleKey(b.Policy.Name(), b.Key, b.NoKey, r)
 		if err != nil {
 			return nil, err
 		}
 		if ok {
 			charges = append(charges, core.Charge{Policy: b.Policy, Key: key, Cost: core.NoCost})
-			x.charged = append(x.charged, charged{block: b})
+			x.charged = append(x.charged, charged{by: &x.guard.blocks[i]})
 			x.blockKeys = append(x.blockKeys, key)
 		}
 	}
@@ -28,12 +28,12 @@ func (x *Exchange) deriveBlocks(r *http.Request, charges []core.Charge) ([]core.
 // trap decides on a request that some Trap catches, and reports whether one does.
 func (x *Exchange) trap(r *http.Request, blocks []core.Charge) (caught bool, err error) {
 	for i := range x.guard.blocks {
-		b := &x.guard.blocks[i]
+		b := x.guard.blocks[i].block
 		if b.Trap == nil || !b.Trap(r) {
 			continue
 		}
 		x.refuse(http.StatusForbidden)
-		at := slices.IndexFunc(x.charged, func(c charged) bool { return c.block == b })
+		at := slices.IndexFunc(x.charged, func(c charged) bool { return c.by.block == b })
 		if at < 0 {
 			return true, nil // it has no key
 		}
@@ -55,7 +55,7 @@ func (x *Exchange) strikeDenied(r *http.Request, charges []core.Charge) {
 		return
 	}
 	for i := range x.blockKeys {
-		if x.charged[i].block.Denied {
+		if x.charged[i].by.block.Denied {
 			strike := charges[i]
 			strike.Cost = 1
 			_, _ = x.guard.cfg.Gate.Decide(r.Context(), strike) // core.Config.Observe tells of errors

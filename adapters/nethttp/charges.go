@@ -73,7 +73,7 @@ func (x *Exchange) deriveRules(r *http.Request, charges []core.Charge) ([]core.C
 		c.Cost = cmp.Or(cost, core.NoCost)
 		charges = append(charges, c)
 		x.charged = append(x.charged, charged{
-			rule: rule, advert: &x.guard.adverts[i], cost: cost, limit: c.Limit,
+			by: &x.guard.rules[i], cost: cost, limit: c.Limit,
 		})
 	}
 	return charges, nil

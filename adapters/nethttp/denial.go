@@ -68,7 +68,7 @@ func (a *Admission) blocks() iter.Seq[*block] {
 			return
 		}
 		for i := range a.denials() {
-			if b := a.charged[i].block; b != nil && !yield(b) {
+			if b := a.charged[i].by.block; b != nil && !yield(b) {
 				return
 			}
 		}

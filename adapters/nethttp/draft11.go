@@ -30,10 +30,10 @@ func (Draft11) WriteHeaders(h http.Header, a *Admission) {
 	policies, limits := rooms[0][:0], rooms[1][:0]
 	for i := range a.decision.Len() {
 		r, c := a.decision.At(i), &a.charged[i]
-		if c.block != nil {
+		if c.by.block != nil {
 			continue // clients need not know how many strikes block
 		}
-		ad := c.advert
+		ad := &c.by.advert
 		policy := ad.memberFor(r, c.limit)
 		if policy == "" {
 			continue

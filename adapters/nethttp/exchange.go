@@ -17,7 +17,6 @@ import (
 type Exchange struct {
 	Admission
 	guard       *Guard
-	skipped     bool       // nobody decided
 	scope       string     // of the request, once it is derived
 	blockKeys   []core.Key // of the first charges, which are of BlockRules
 	reservation *core.Reservation
@@ -25,7 +24,6 @@ type Exchange struct {
 	ctx         admittedContext // of the handler; with a lease, only of those around the guard
 	seen        response        // what the handler has responded
 	finished    atomic.Bool
-	planned     bool // Config.Plan was asked
 	event       AdmissionEvent
 }
 

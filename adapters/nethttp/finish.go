@@ -42,13 +42,13 @@ func (x *Exchange) settle(r *http.Request, status int) {
 	actual := make([]int64, len(x.charged))
 	for i, c := range x.charged {
 		actual[i] = c.cost
-		if b := c.block; b != nil {
+		if b := c.by.block; b != nil {
 			if b.Strikes != nil {
 				actual[i] = max(0, b.Strikes(r, status))
 			}
 			continue
 		}
-		if settle := c.rule.Settle; settle != nil {
+		if settle := c.by.rule.Settle; settle != nil {
 			actual[i] = max(0, settle(r, status, c.cost))
 		}
 	}
@@ -61,7 +61,7 @@ func (x *Exchange) settle(r *http.Request, status int) {
 func (x *Exchange) keepSpent(r *http.Request) {
 	actual := make([]int64, len(x.charged))
 	for i, c := range x.charged {
-		if c.rule != nil && c.rule.Policy.Hold() == 0 {
+		if c.by.rule != nil && c.by.rule.Policy.Hold() == 0 {
 			actual[i] = c.cost
 		}
 	}
@@ -71,7 +71,7 @@ func (x *Exchange) keepSpent(r *http.Request) {
 // forget forgets the strikes of a client whose response shows that it is honest.
 func (x *Exchange) forget(r *http.Request, status int) {
 	for i, key := range x.blockKeys {
-		b := x.charged[i].block
+		b := x.charged[i].by.block
 		if b.Forget == nil || x.decision.At(i).Used == 0 || !b.Forget(r, status) {
 			continue
 		}

@@ -13,9 +13,9 @@ import (
 // Guard applies rules and caps to requests. NewGuard and Limit make one; one that is nil or zero
 // refuses every request with 500. A Guard is immutable and safe for concurrent use.
 type Guard struct {
-	cfg     Config
-	blocks  []block
-	adverts []advert // one for each rule
+	cfg    Config
+	blocks []charger
+	rules  []charger
 	advertised
 	settles bool // something depends on the response, or is held until there is one
 }
@@ -31,9 +31,10 @@ func NewGuard(cfg Config) (*Guard, error) {
 	cfg.Rules = slices.Clone(cfg.Rules)
 	g := &Guard{cfg: cfg}
 	var policies []byte
-	for _, r := range cfg.Rules {
+	for i := range cfg.Rules {
+		r := &cfg.Rules[i]
 		ad := advertise(r.Policy)
-		g.adverts = append(g.adverts, ad)
+		g.rules = append(g.rules, charger{rule: r, advert: ad})
 		policies = appendMember(policies, ad.member)
 		g.settles = g.settles || r.Settle != nil || r.Policy.Hold() > 0
 	}
@@ -42,7 +43,7 @@ func NewGuard(cfg Config) (*Guard, error) {
 		if err != nil {
 			return nil, fmt.Errorf("nethttp: Config.Blocks: %w", err)
 		}
-		g.blocks = append(g.blocks, block{rule, list})
+		g.blocks = append(g.blocks, charger{block: &block{rule, list}})
 		g.settles = g.settles || rule.Strikes != nil || rule.Forget != nil
 	}
 	if cfg.Slot != nil {
@@ -105,7 +106,7 @@ func (g *Guard) Refuse(w http.ResponseWriter, r *http.Request, a *Admission) {
 	case g.cfg.Refuse != nil:
 		g.cfg.Refuse(w, r, a)
 	case a.status < http.StatusMultipleChoices: // ReplayConfig.HandledStatus
-		w.WriteHeader(a.status)
+		w.WriteHeader(a.Status())
 	default:
 		g.dialect().WriteRefusal(w, r, a)
 	}

@@ -95,6 +95,6 @@ func (l *LimitHeaders) denied(a *Admission) bool {
 
 // covers reports whether the headers may state result i.
 func (l *LimitHeaders) covers(a *Admission, i int, r core.Result) bool {
-	return a.charged[i].block == nil && !r.Policy.Shadow() &&
+	return a.charged[i].by.block == nil && !r.Policy.Shadow() &&
 		(l.Units == nil || slices.Contains(l.Units, r.Policy.Unit()))
 }

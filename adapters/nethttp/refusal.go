@@ -30,7 +30,7 @@ func (f Refusal) write(w http.ResponseWriter, r *http.Request, a *Admission) {
 	}
 	body = append(body, '\n')
 	h.Set("Content-Length", strconv.Itoa(len(body)))
-	w.WriteHeader(a.status)
+	w.WriteHeader(a.Status())
 	if r.Method != http.MethodHead {
 		_, _ = w.Write(body) // the client may be gone
 	}
@@ -60,7 +60,7 @@ type problem struct {
 
 func (f Refusal) problem(a *Admission) problem {
 	p := problem{
-		Type: AboutBlank, Title: a.StatusText(), Status: a.status, Detail: a.Detail(),
+		Type: AboutBlank, Title: a.StatusText(), Status: a.Status(), Detail: a.Detail(),
 	}
 	name, title := "", ""
 	switch {

@@ -170,7 +170,7 @@ func (p *Replay) attempt(x *Exchange, r *http.Request, id core.Key) error {
 	case err == nil:
 		x.attempt = &attempt{work: work, succeeded: p.cfg.Succeeded}
 	case errors.Is(err, once.ErrDone):
-		x.handled, x.status = true, cmp.Or(p.cfg.HandledStatus, http.StatusConflict)
+		x.handled, x.status = true, int32(cmp.Or(p.cfg.HandledStatus, http.StatusConflict))
 	case errors.As(err, &running):
 		x.busy, x.status = running.RetryAfter, http.StatusConflict
 	default:

@@ -15,7 +15,7 @@ var errLimit = errors.New("nethttp: limit")
 // refuse refuses the request with a status, or the one that the dialect has in its place.
 func (x *Exchange) refuse(status int) {
 	x.overloaded = status == http.StatusServiceUnavailable
-	x.status = x.guard.dialect().Status(status)
+	x.status = int32(x.guard.dialect().Status(status))
 }
 
 // statusOf returns the status of a refusal. derived says that the charges and the slot could be
