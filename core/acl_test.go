@@ -66,7 +66,7 @@ func TestDocumentedPermissions(t *testing.T) {
 	release(t, l)
 	brief := newSemaphore(t, g, semaphore.Config{Name: "brief", TTL: time.Second})
 	dead := lease.Request{
-		ID: "dead", Lease: time.Second.Microseconds(), Metadata: "-",
+		ID: "dead", Channel: "none", Lease: time.Second.Microseconds(), Metadata: "-",
 		Levels: []lease.Level{{Node: user.Key.String(), Limit: 1, Weight: 1}},
 	}
 	if _, err := hub.Of(g).Leases.Acquire(t.Context(), "hg:{k}:brief:se6", dead); err != nil {

@@ -45,6 +45,7 @@ func enqueue(
 			t.Error(err)
 		}
 		granted <- l
+		queued <- struct{}{} // also if it was not queued
 	}()
 	<-queued
 	return granted

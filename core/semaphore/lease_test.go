@@ -84,6 +84,7 @@ func enqueue(t *testing.T, s *semaphore.Semaphore, levels ...semaphore.Cap) <-ch
 			t.Error(err)
 		}
 		granted <- l
+		queued <- struct{}{} // also if it was not queued
 	}()
 	<-queued
 	return granted
