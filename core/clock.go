@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// ManualClock is a clock for tests: its Now is a Config.Clock. It stands still until Set or Advance moves it. The zero value
-// stands at the start of 1970. It is safe for concurrent use and must not be copied.
+// ManualClock is a clock for tests: its Now is a Config.Clock. It stands still until Set or Advance
+// moves it. The zero value stands at the start of 1970. It is safe for concurrent use and must not
+// be copied.
 type ManualClock struct{ micros atomic.Int64 }
 
 // NewManualClock returns a clock that stands at t, rounded down to a microsecond.
