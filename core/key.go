@@ -99,8 +99,6 @@ func (k Key) Parts() (parts []string) {
 // String returns the key as the names of Redis keys hold it.
 func (k Key) String() string { return k.path }
 
-func (k Key) outermost() string { return k.path[:k.outer] }
-
 // hashes is the seed by which this process hashes names. Nobody can choose names of equal hashes.
 var hashes = maphash.MakeSeed()
 

@@ -1,8 +1,6 @@
 package once_test
 
-import (
-	"github.com/headgate/headgate/internal/gatetest"
-)
+import "github.com/headgate/headgate/internal/gatetest"
 
 const (
 	longTimeout  = gatetest.LongTimeout
@@ -14,11 +12,7 @@ var (
 	memoryGate = gatetest.Memory
 	redisGate  = gatetest.Redis
 	newKey     = gatetest.Key
-	newPolicy  = gatetest.Policy
 	limited    = gatetest.Limited
-	frozen     = gatetest.Frozen
 	decide     = gatetest.Decide
-	peek       = gatetest.Peek
 	eventually = gatetest.Eventually
-	long       = gatetest.Long
 )

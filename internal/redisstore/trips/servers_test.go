@@ -28,10 +28,11 @@ func (rejection) RedisError()     {}
 // post sends letters with these texts while two round trips are in flight, lets the server go on,
 // and returns the round trips that follow: the texts of each command. A text begins with the
 // letter's kind.
-func post(t *testing.T, serve func(redis.Cmder), letters ...string) (
-	sent [][][]string, errs map[string]error,
-) {
+func post(
+	t *testing.T, serve func(redis.Cmder), letters ...string,
+) ([][][]string, map[string]error) {
 	var mu sync.Mutex
+	var sent [][][]string
 	held := make(chan struct{})
 	s := newServers(t, func(_ context.Context, cmds []redis.Cmder) error {
 		if texts(cmds[0])[0] == "held" {
@@ -49,7 +50,7 @@ func post(t *testing.T, serve func(redis.Cmder), letters ...string) (
 		mu.Unlock()
 		return nil
 	}, false)
-	errs = make(map[string]error)
+	errs := make(map[string]error)
 	var callers sync.WaitGroup
 	for _, text := range append([]string{"held", "held"}, letters...) {
 		callers.Go(func() {
@@ -65,7 +66,9 @@ func post(t *testing.T, serve func(redis.Cmder), letters ...string) (
 	}
 	close(held)
 	callers.Wait()
-	return sent, errs
+	mu.Lock() // a probe may follow a failure
+	defer mu.Unlock()
+	return slices.Clone(sent), errs
 }
 
 // Calls that wait share a round trip, and a script if their parcels join.

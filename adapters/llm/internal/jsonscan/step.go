@@ -171,7 +171,7 @@ func (s *Scanner) number(c byte) bool {
 // numberStates is the state after a byte of a number, by the state before and the class of the
 // byte. Without an entry, no number goes on so.
 var numberStates = [...][numberClasses]state{
-	inMinus - inMinus:    {zero: inZero, digit: inInteger},
+	0:                    {zero: inZero, digit: inInteger},
 	inZero - inMinus:     {point: inPoint, exponent: inExponent},
 	inInteger - inMinus:  {zero: inInteger, digit: inInteger, point: inPoint, exponent: inExponent},
 	inPoint - inMinus:    {zero: inFraction, digit: inFraction},
