@@ -135,7 +135,9 @@ func (g *Gate) forget(ctx context.Context, key Key, limit *limit) error {
 	var c charge
 	c.at(key, limit)
 	defer g.cache.lifting(c.Hash)()
-	_ = g.local.Reset(ctx, &c.Charge) // this process's share; memory does not fail
+	if g.source == SourceRedis {
+		_ = g.local.Reset(ctx, &c.Charge) // this process's share; memory does not fail
+	}
 	return g.store.Reset(ctx, &c.Charge)
 }
 
