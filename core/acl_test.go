@@ -69,7 +69,7 @@ func TestDocumentedPermissions(t *testing.T) {
 		ID: "dead", Channel: "none", Lease: time.Second.Microseconds(), Metadata: "-",
 		Levels: []lease.Level{{Node: user.Key.String(), Limit: 1, Weight: 1}},
 	}
-	if _, err := hub.Of(g).Leases.Acquire(t.Context(), "hg:{k}:brief:se6", dead); err != nil {
+	if _, err := hub.Of(g).Leases.Acquire(t.Context(), "hg:{k}:brief:se7", dead); err != nil {
 		t.Fatal(err)
 	}
 	release(t, <-enqueue(t, brief, user)) // acquired after the enqueued holder has expired

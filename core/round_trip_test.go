@@ -525,7 +525,7 @@ func TestForeignValueRefusesOnlyItsCaller(t *testing.T) {
 					})
 					q.waitUntil(until)
 				}
-				admin, name := q.server.Client(t), q.server.Prefix+":{foreign}:s:se6:m"
+				admin, name := q.server.Client(t), q.server.Prefix+":{foreign}:s:se7:m"
 				do(q, admin, foreign, name, "x 1 2 3 4")
 				run("early", func() bool { return q.paused.Load() == 3 }) // the third batch
 				for i, name := range []string{"lone", "foreign", "shared", "shared"} {
@@ -540,7 +540,7 @@ func TestForeignValueRefusesOnlyItsCaller(t *testing.T) {
 				if len(tokens["shared"]) != 2 || tokens["shared"][0] == tokens["shared"][1] {
 					t.Error(tokens)
 				}
-				if left := admin.Keys(t.Context(), q.server.Prefix+":{*:se6*").Val(); !slices.Equal(left, []string{name}) {
+				if left := admin.Keys(t.Context(), q.server.Prefix+":{*:se7*").Val(); !slices.Equal(left, []string{name}) {
 					t.Error(left)
 				}
 			})

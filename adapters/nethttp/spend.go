@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/headgate/headgate/core"
@@ -62,20 +63,41 @@ func (x *Exchange) delay(ctx context.Context, charges []core.Charge, slot semaph
 	case <-ctx.Done():
 		return fmt.Errorf("nethttp: %w", ctx.Err())
 	}
-	if x.capped {
-		x.lease, err = cfg.Slot.Semaphore.Acquire(ctx, slot)
-	}
-	if err == nil {
+	allowed, err := x.proceed(ctx, reservation.Delay() > 0, charges, slot)
+	if allowed && err == nil {
 		x.reservation, x.decision.Allowed = reservation, true
 		return nil
 	}
 	_ = reservation.Cancel(ctx)
-	if errors.Is(err, semaphore.ErrFull) { // the headers state what is left without this request
+	if err == nil || errors.Is(err, semaphore.ErrFull) { // the headers state what is left without it
 		if d, err := cfg.Gate.Peek(ctx, charges...); err == nil {
 			x.decision, x.decision.Allowed = d, false
 		}
 	}
 	return err
+}
+
+// proceed takes the slot of a request whose charges act now. If it has waited, it asks again about
+// the charges that spend nothing, such as whether the client is blocked.
+func (x *Exchange) proceed(
+	ctx context.Context, delayed bool, charges []core.Charge, slot semaphore.Request,
+) (allowed bool, err error) {
+	var asks []core.Charge
+	for _, c := range charges {
+		if c.Cost == core.NoCost && (delayed || slot.MaxWait > 0) {
+			asks = append(asks, c)
+		}
+	}
+	d := core.Decision{Allowed: true}
+	switch cfg := &x.guard.cfg; {
+	case x.capped:
+		x.lease, d, err = cfg.Slot.Semaphore.Admit(ctx, slot, asks...)
+	case len(asks) > 0:
+		d, err = cfg.Gate.Decide(ctx, asks...)
+	case ctx.Err() != nil:
+		err = fmt.Errorf("nethttp: %w", ctx.Err())
+	}
+	return d.Allowed, err
 }
 
 // explain marks the error of a decision as errLimit if the plan has a limit that is not valid. The

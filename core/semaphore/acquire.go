@@ -41,7 +41,8 @@ func (s *Semaphore) Acquire(ctx context.Context, r Request) (*Lease, error) {
 // Admit spends all charges and takes a slot, or does neither. On one server, and if all keys share
 // the outermost part, that is one step in Redis while Request.MaxWait is 0. Otherwise, and in
 // memory, the charges are spent first. They stay spent while Admit waits for a slot, and are
-// refunded if it gets none.
+// refunded if it gets none. After a wait, Admit asks again about the charges with core.NoCost, such
+// as whether a key is blocked, and denies if one does not fit any more.
 //
 // If the request may go on, the Lease is not nil, and its Reservation is what was spent. If a
 // charge denies, the Lease and the error are nil and no slot was asked for. If there is no slot,
@@ -62,12 +63,12 @@ func (s *Semaphore) Admit(
 	start := time.Now()
 	slot := &request.Slot{Scope: s.scope(r.Caps[0].Key), Request: q}
 	var none error // why there is no slot
-	take := func(paid *core.Reservation, cause error) bool {
+	take := func(paid *core.Reservation, cause error, again question) bool {
 		if slot.Answered {
 			l = s.granted(ctx, s.hub.Leases, slot.Scope, q, slot.Grant, start)
 			l, none = s.observe(ctx, l, s.source(), nil, nil, start)
 		} else {
-			l, none = s.take(ctx, &r, q, cause)
+			l, none = s.takeAndAsk(ctx, &r, q, cause, again)
 		}
 		if l != nil {
 			l.paid = paid
@@ -90,8 +91,44 @@ func (s *Semaphore) Admit(
 // admit is hub.Admit.
 var admit = hub.Admit.(func(
 	context.Context, *core.Gate, *request.Slot, string, []core.Charge,
-	func(*core.Reservation, error) bool,
+	func(*core.Reservation, error, question) bool,
 ) (core.Decision, error))
+
+// A question asks after a wait whether the request may still go on. It is nil if nothing is to be
+// asked.
+type question = func(context.Context) bool
+
+// takeAndAsk takes a slot after the charges were decided, and gives it back if the caller has
+// waited and may not go on. In memory it always asks: another goroutine may have run since, and the
+// question costs no round trip.
+func (s *Semaphore) takeAndAsk(
+	ctx context.Context, r *Request, q lease.Request, cause error, again question,
+) (*Lease, error) {
+	if again == nil {
+		return s.take(ctx, r, q, cause)
+	}
+	waited, told := s.inMemory(), r.OnQueue
+	r.OnQueue = func(position int) {
+		waited = true
+		if told != nil {
+			told(position)
+		}
+	}
+	l, err := s.take(ctx, r, q, cause)
+	if l == nil || !waited {
+		return l, err
+	}
+	keep := false
+	defer func() {
+		if !keep { // also if a hook panics
+			_ = l.Release(ctx) // on failure the lease ends
+		}
+	}()
+	if keep = again(ctx); !keep {
+		return nil, nil
+	}
+	return l, nil
+}
 
 // take takes a slot, from the store or as OnFailure says. A cause is why the store has failed
 // already.

@@ -131,6 +131,9 @@ func (a *attempt) woken(ctx context.Context, grant lease.Grant) (*Lease, error) 
 	if closing {
 		return nil, core.ErrClosed
 	}
+	if ctx.Err() != nil { // both at once
+		return nil, fmt.Errorf("semaphore: %w", ctx.Err())
+	}
 	if m.Token <= grant.Token { // the grant is older than the question
 		return nil, nil
 	}

@@ -25,8 +25,8 @@ type FullError struct {
 	// the first in its queue.
 	NextExpiry time.Duration
 	// RetryAfter is an estimate of the time until there is room: from how long holders of this key
-	// have held their slots, or else those that this process has released, or else from NextExpiry.
-	// It is between 1 s and 36 s.
+	// have held their slots, or else those that this process has released. Where no slot was
+	// released yet, it is NextExpiry, or 3 s if that is shorter. It is between 1 s and 36 s.
 	RetryAfter time.Duration
 }
 
@@ -40,6 +40,9 @@ func (e *FullError) Error() string {
 
 // Unwrap returns ErrFull.
 func (e *FullError) Unwrap() error { return ErrFull }
+
+// unknownHold is the wait for a slot while nobody has measured how long slots are held.
+const unknownHold = 3 * time.Second
 
 // full returns the error of a grant without room.
 func (s *Semaphore) full(q lease.Request, g lease.Grant) *FullError {
@@ -57,7 +60,7 @@ func (s *Semaphore) full(q lease.Request, g lease.Grant) *FullError {
 	}
 	wait := hold / time.Duration(e.Limit) * time.Duration(g.Position+1)
 	if hold == 0 {
-		wait = e.NextExpiry
+		wait = min(e.NextExpiry, unknownHold) // living holders renew their leases
 	}
 	wait = min(max(wait, time.Second), 30*time.Second)
 	e.RetryAfter = wait + time.Duration(rand.Int64N(int64(wait)/5)) // so that not all ask at once

@@ -52,8 +52,10 @@ type Request struct {
 
 // Cap is one limit of several that a slot takes together.
 type Cap struct {
-	Key   core.Key
-	Limit int64 // the most weight that all holders take; a lowered limit ends no lease
+	Key core.Key
+	// Limit is the most weight that all holders take. A lowered limit ends no lease. The limit of
+	// the newest Request that names the key holds for all that wait there.
+	Limit int64
 	// Weight is how much of the limit the holder takes. Zero means 1.
 	Weight int64
 	// Share is the key's share of the room at the cap before this one, relative to the other keys
@@ -125,7 +127,7 @@ func (r *Request) check(i int, c *Cap) error {
 
 // scope returns where the slots below the outermost part of a key are.
 func (s *Semaphore) scope(key core.Key) string {
-	return s.hub.Prefix + outermost(key) + ":" + s.cfg.Name + ":se6"
+	return s.hub.Prefix + outermost(key) + ":" + s.cfg.Name + ":se7"
 }
 
 // outermost returns the outermost part of a key with its braces. It is empty for the zero Key.

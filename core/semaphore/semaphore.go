@@ -49,7 +49,8 @@ type Config struct {
 	// MaxHold ends each lease after that time, whether it was renewed or adopted. Zero means no
 	// bound.
 	MaxHold time.Duration
-	// MaxWaiters bounds the queue of each innermost key. Zero means 100.
+	// MaxWaiters bounds the queue of each innermost key. Further callers get a FullError at once.
+	// Zero means 100.
 	MaxWaiters int
 	// OnFailure says who decides while Redis does not answer: FailLocal grants this process's share
 	// of each limit, and at least 1; FailOpen grants every slot; FailClosed grants none.

@@ -29,6 +29,7 @@ func (s *Scope) Acquire(now int64, q Request) Grant {
 
 // admit grants a lease to a new caller, queues it, or refuses it.
 func (s *Scope) admit(r *record) Status {
+	s.adoptLimits(r.Levels)
 	fits, first := s.hasRoom(r), true
 	for _, l := range r.Levels {
 		first = first && s.head(l.Node) == ""
@@ -54,6 +55,7 @@ func (s *Scope) queue(r *record, fits bool) Status {
 	r.ticket = digits(s.ticket)
 	s.records[id] = r
 	enqueue(s.waiters, leaf, place{r.ticket, id})
+	s.countWaiter(r, 1)
 	s.patience.put(id, s.now+r.Patience)
 	isFirst := s.head(leaf) == id
 	if isFirst {

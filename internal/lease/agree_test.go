@@ -149,6 +149,9 @@ func (s *Scope) state() string {
 	for node, at := range s.readyAt {
 		lines = append(lines, fmt.Sprint("m n:", node, " ", at.parent, " ", at.rank))
 	}
+	for node, n := range s.newest {
+		lines = append(lines, fmt.Sprint("m w:", node, " ", n.limit, ",", n.waiters))
+	}
 	for parent, debts := range s.debts {
 		for _, p := range debts {
 			lines = append(lines, fmt.Sprint("w ~", parent, "  ", p.rank, " ", p.id, " 0"))
@@ -279,6 +282,22 @@ func (s *Scope) check(t *testing.T) {
 		if id[0] == '!' {
 			evicted++
 		}
+	}
+	crowds := make(map[string]int64)
+	for id, r := range s.records {
+		for _, l := range r.Levels {
+			if _, waits := s.patience.at(id); waits {
+				crowds[l.Node]++
+			}
+		}
+	}
+	for node, n := range s.newest {
+		if n.waiters != crowds[node] {
+			t.Fatalf("%s: %d waiters counted, want %d", node, n.waiters, crowds[node])
+		}
+	}
+	if len(crowds) != len(s.newest) {
+		t.Fatalf("waiters at %v, limits of %v", crowds, s.newest)
 	}
 	if len(used) != len(s.used) || len(s.records) != s.holders.len()+s.patience.len()-evicted {
 		t.Fatalf("%v in use, %v counted, %d records", used, s.used, len(s.records))

@@ -247,3 +247,66 @@ func TestLostHoldersComeBack(t *testing.T) {
 		}
 	})
 }
+
+// The limit of the newest request that names a node holds for all that wait there, also at a parent
+// and also if the newest does not wait.
+func TestNewestLimitHoldsForWaiters(t *testing.T) {
+	t.Parallel()
+	root := func(limit int64) Level { return Level{Node: "{a}", Limit: limit, Weight: 1} }
+	user := func(name string) Level { return Level{Node: "{a}:" + name, Limit: 9, Weight: 1} }
+	for name, levelsOf := range map[string]func(limit int64, user string) []Level{
+		"one key":  func(limit int64, _ string) []Level { return []Level{root(limit)} },
+		"a parent": func(limit int64, name string) []Level { return []Level{root(limit), user(name)} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			eachScope(t, func(t *testing.T, p *pair) {
+				p.acquire("held", 0, levelsOf(1, "u")...)
+				p.acquire("old1", 9, levelsOf(1, "u")...)
+				p.acquire("old2", 9, levelsOf(1, "w")...)
+				p.published = nil
+				if g := p.acquire("new", 9, levelsOf(4, "v")...); g.Status != Held {
+					t.Errorf("raised: %+v", g)
+				}
+				if len(p.published) != 2 {
+					t.Errorf("raised: published %q", p.published)
+				}
+				p.acquire("old3", 9, levelsOf(4, "u")...)
+				if g := p.acquire("low", 0, levelsOf(2, "v")...); g.Status != Full {
+					t.Errorf("lowered: %+v", g)
+				}
+				p.published = nil
+				p.release("held")
+				p.release("old1")
+				if len(p.published) > 0 {
+					t.Errorf("lowered: published %q", p.published)
+				}
+				p.release("old2")
+				if len(p.published) != 1 {
+					t.Errorf("room under the lowered limit: published %q", p.published)
+				}
+				p.release("new", "old3")
+			})
+		})
+	}
+}
+
+// A waiter whose weight is above a lowered limit runs alone, and does not block the queue for ever.
+func TestHeavyWaiterRunsAlone(t *testing.T) {
+	t.Parallel()
+	eachScope(t, func(t *testing.T, p *pair) {
+		p.acquire("held", 0, Level{Node: "{a}", Limit: 3, Weight: 1})
+		p.acquire("heavy", 9, Level{Node: "{a}", Limit: 3, Weight: 3})
+		p.acquire("light", 9, Level{Node: "{a}", Limit: 2, Weight: 1})
+		p.published = nil
+		p.release("held")
+		if _, held := p.model.holders.at("heavy"); !held || len(p.published) != 1 {
+			t.Errorf("published %q", p.published)
+		}
+		p.release("heavy")
+		if len(p.published) != 2 {
+			t.Errorf("published %q", p.published)
+		}
+		p.release("light")
+	})
+}

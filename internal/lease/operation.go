@@ -8,7 +8,8 @@ func (s *Scope) begin(now int64) {
 			holders: newDeadlines(), patience: newDeadlines(),
 			records: make(map[string]*record), waiters: make(map[string][]place),
 			ready: make(map[string][]place), readyAt: make(map[string]position),
-			used: make(map[string]int64), accounts: newAccounts(), Tell: s.Tell,
+			used: make(map[string]int64), newest: make(map[string]newest), accounts: newAccounts(),
+			Tell: s.Tell,
 		}
 	}
 	if now+s.ahead < s.last {

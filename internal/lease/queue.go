@@ -66,7 +66,39 @@ func (s *Scope) refresh(levels []Level) {
 
 func (s *Scope) leaveQueue(id string, r *record) {
 	dequeue(s.waiters, r.Levels[len(r.Levels)-1].Node, place{r.ticket, id})
+	s.countWaiter(r, -1)
 	s.patience.remove(id)
+}
+
+// countWaiter counts a waiter in or out at the nodes of its levels.
+func (s *Scope) countWaiter(r *record, by int64) {
+	for _, l := range r.Levels {
+		n, waits := s.newest[l.Node]
+		if !waits {
+			n.limit = l.Limit
+		}
+		if n.waiters += by; n.waiters > 0 {
+			s.newest[l.Node] = n
+		} else {
+			delete(s.newest, l.Node)
+		}
+	}
+}
+
+// adoptLimits lets the limits of a new caller hold for all that wait at its nodes, and grants what
+// they have room for then. A waiter that acquires again is not new.
+func (s *Scope) adoptLimits(levels []Level) {
+	changed := false
+	for _, l := range levels {
+		if n, waits := s.newest[l.Node]; waits && n.limit != l.Limit {
+			s.newest[l.Node] = newest{l.Limit, n.waiters}
+			changed = true
+		}
+	}
+	if changed {
+		s.refresh(levels)
+		s.promote(levels[0].Node, "")
+	}
 }
 
 // promote grants leases to the first waiters while there is room, at most maxPromoted, and then

@@ -18,6 +18,7 @@ type Scope struct {
 	ready    map[string][]place  // by node: its ready children
 	readyAt  map[string]position // by ready node
 	used     map[string]int64    // by node: weight in use
+	newest   map[string]newest   // by node, while somebody waits at it or below it
 	accounts
 	token  int64 // the last one granted
 	ticket int64 // the last one given while somebody waits
@@ -30,6 +31,10 @@ type Scope struct {
 	// Tell, if not nil, is called with every message to publish.
 	Tell func(channel, message string)
 }
+
+// newest is the limit at a node in the newest request that names it. It holds for all that wait
+// there, so that a raised limit is not kept from callers behind one of the old limit.
+type newest struct{ limit, waiters int64 }
 
 // accounts are kept while somebody waits. A child has one while it waits or holds, and after that
 // until its parent's clock passes it.
@@ -52,7 +57,12 @@ func (s *Scope) Idle() bool { return s.holders.len()+s.patience.len() == 0 }
 func (s *Scope) hasRoomAt(r *record, node string) bool {
 	for _, l := range r.Levels {
 		if l.Node == node {
-			return s.used[node]+l.Weight <= l.Limit
+			limit := l.Limit
+			if n, waits := s.newest[node]; waits {
+				limit = n.limit
+			}
+			// A waiter whose weight is above a lowered limit runs alone.
+			return s.used[node]+l.Weight <= max(limit, l.Weight)
 		}
 	}
 	return true

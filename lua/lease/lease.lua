@@ -52,6 +52,8 @@
 -- weights. A record is "ticket token granted request". A waiter's token is 0. Other fields of the
 -- hash:
 --   u:node  weight in use
+--   w:node  "limit,waiters" while somebody waits at or below the node: the limit of the newest caller
+--           that named it, which holds for all of them, and their number
 --   n:node  "parent rank", where and with which rank the node is ready
 --   scope   "now,ahead,token,hold,holders,earliest_end,latest_end": the scope's last time, which never
 --           steps back, and how far it runs ahead of Redis's clock; the last token; the mean hold; the

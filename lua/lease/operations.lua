@@ -37,6 +37,7 @@ if operation == 'acquire' then
   elseif is_evicted(id) then
     status = -3
   else
+    adopt_limits(levels)
     local fits = has_room(levels)
     local first = fits
     for i = 1, fits and places > 0 and #levels or 0, 3 do

@@ -8,8 +8,20 @@ local function place(id, ticket, levels)
   return levels[#levels - 2] .. ' ' .. ticket .. ' ' .. id
 end
 
+-- count_waiter counts a waiter in or out at the nodes of its levels.
+local function count_waiter(levels, by)
+  for i = 1, #levels, 3 do
+    local field = 'w:' .. levels[i]
+    local limit, waiters = string.match(get(field) or '', '^(%d+),(%d+)$')
+    waiters = (waiters or 0) + by
+    fields[field] = waiters > 0 and string.format('%s,%d', limit or levels[i + 2], waiters)
+    changed[field] = true
+  end
+end
+
 local function dequeue(id, r)
   call('ZREM', KEYS[3], place(id, r.place, r.levels))
+  count_waiter(r.levels, -1)
   places = places - call('ZREM', KEYS[4], id)
 end
 
@@ -67,6 +79,7 @@ end
 local function enqueue(id, ticket, request, levels, patience)
   fields[id], changed[id] = ticket .. ' 0 0 ' .. request, true
   insert(place(id, ticket, levels))
+  count_waiter(levels, 1)
   places = places + put(4, now + patience, id)
 end
 
@@ -98,6 +111,24 @@ local function promote(node, own)
       local used = get('u:' .. r.levels[#r.levels - 2]) + 0
       publish(r.channel, string.format('%s %s %.0f %.0f', id, token, lease, used))
     end
+  end
+end
+
+-- adopt_limits lets the limits of a new caller hold for all that wait at its nodes, and grants what
+-- they have room for then. A waiter that acquires again is not new.
+local function adopt_limits(levels)
+  local adopted = false
+  for i = 1, places > 0 and #levels or 0, 3 do
+    local field = 'w:' .. levels[i]
+    local limit, waiters = string.match(get(field) or '', '^(%d+),(%d+)$')
+    if limit and limit ~= levels[i + 2] then
+      fields[field], changed[field] = levels[i + 2] .. ',' .. waiters, true
+      adopted = true
+    end
+  end
+  if adopted then
+    refresh(levels)
+    promote(levels[1])
   end
 end
 
