@@ -106,13 +106,15 @@ func (r *recheck) question() func(context.Context) bool {
 
 // tell adds what denies now to the decision from before the wait.
 func (r *recheck) tell(d *Decision) error {
-	if r == nil || r.Len() == 0 || r.Allowed {
+	if r == nil {
 		return nil
 	}
-	for i, at := range r.place {
-		*d.at(at) = *r.at(i)
+	if r.Len() > 0 && !r.Allowed {
+		for i, at := range r.place {
+			*d.at(at) = *r.at(i)
+		}
+		d.Source, d.Cause = r.Source, r.Cause
 	}
-	d.Source, d.Cause = r.Source, r.Cause
 	return r.err
 }
 

@@ -45,7 +45,7 @@ func (s *Semaphore) Acquire(ctx context.Context, r Request) (*Lease, error) {
 // as whether a key is blocked, and denies if one does not fit any more.
 //
 // If the request may go on, the Lease is not nil, and its Reservation is what was spent. If a
-// charge denies, the Lease and the error are nil and no slot was asked for. If there is no slot,
+// charge denies, the Lease and the error are nil and no slot is held. If there is no slot,
 // the error is a *FullError, and the Decision denies although all of its results fit. Other errors
 // are those of core.Gate.Decide and Acquire.
 func (s *Semaphore) Admit(
