@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"time"
 
 	"github.com/headgate/headgate/core"
@@ -56,14 +55,15 @@ func (x *Exchange) delay(ctx context.Context, charges []core.Charge, slot semaph
 			_ = reservation.Cancel(ctx) // on failure the cost stays spent
 		}
 	}()
-	timer := time.NewTimer(reservation.Delay())
+	wait := reservation.Delay()
+	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 	case <-ctx.Done():
 		return fmt.Errorf("nethttp: %w", ctx.Err())
 	}
-	allowed, err := x.proceed(ctx, reservation.Delay() > 0, charges, slot)
+	allowed, err := x.proceed(ctx, wait > 0, charges, slot)
 	if allowed && err == nil {
 		x.reservation, x.decision.Allowed = reservation, true
 		return nil
