@@ -71,12 +71,3 @@ func parseCIDR(s string) (netip.Prefix, error) {
 	}
 	return p.Masked(), nil
 }
-
-func contains(prefixes []netip.Prefix, addr netip.Addr) bool {
-	for _, p := range prefixes {
-		if p.Contains(addr) {
-			return true
-		}
-	}
-	return false
-}

@@ -14,7 +14,7 @@ import (
 //
 //	key, err := keyfunc.Client{Proxies: []string{"10.0.0.0/8"}, IPv6Bits: 56}.Key()
 type Client struct {
-	// Proxies are CIDRs and addresses of the proxies that you trust.
+	// Proxies are CIDRs and addresses of the proxies that you trust, or UnixSocket.
 	Proxies []string
 
 	// Header is where the Proxies write the client's address. Empty means X-Forwarded-For, which
@@ -69,7 +69,7 @@ func (c Client) find() (addressFunc, error) {
 }
 
 func (c Client) findBehindProxies() (addressFunc, error) {
-	trusted, err := parseCIDRs("Client: Proxies", c.Proxies)
+	trusted, err := parsePeers("Client: Proxies", c.Proxies)
 	if c.Header == "" {
 		return clientBehind(trusted, xForwardedFor), err
 	}

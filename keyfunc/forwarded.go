@@ -15,7 +15,7 @@ import (
 // write X-Forwarded-For: then the client writes it. Never combine it with TrustedProxies by Or,
 // because the client would choose the header.
 func Forwarded(cidrs ...string) (Func, error) {
-	trusted, err := parseCIDRs("Forwarded", cidrs)
+	trusted, err := parsePeers("Forwarded", cidrs)
 	return byAddress(clientBehind(trusted, forwarded), err)
 }
 

@@ -7,7 +7,7 @@ import (
 )
 
 // TrustedProxies returns a Func whose key is the address of the client behind your proxies. Each
-// proxy is a CIDR or an address.
+// proxy is a CIDR, an address or UnixSocket.
 //
 // It reads X-Forwarded-For only if the peer is such a proxy. It walks all lines of the header from
 // right to left past the trusted addresses, and the first other address is the client. It ignores
@@ -21,30 +21,29 @@ import (
 // TrustedProxies is wrong if a proxy passes the header on without adding to it, and if untrusted
 // clients share the proxies' addresses. Invalid CIDRs are errors, and so is none.
 func TrustedProxies(cidrs ...string) (Func, error) {
-	trusted, err := parseCIDRs("TrustedProxies", cidrs)
+	trusted, err := parsePeers("TrustedProxies", cidrs)
 	return byAddress(clientBehind(trusted, xForwardedFor), err)
 }
 
 // clientBehind finds the rightmost address that is not trusted. If there is none, it is the peer's.
-func clientBehind(trusted []netip.Prefix, c chain) addressFunc {
+func clientBehind(proxies peers, c chain) addressFunc {
 	return func(r *http.Request) (netip.Addr, error) {
-		from, err := peer(r)
-		if err != nil || !contains(trusted, from) {
-			return from, err
+		client, trusted, err := proxies.find(r)
+		if !trusted {
+			return client, err
 		}
-		client := from
 		c.walk(r.Header.Values(c.header), func(element string) (more bool) {
 			hop, ok := c.parse(element)
 			if !ok {
 				return false
 			}
-			if contains(trusted, hop) {
+			if proxies.contain(hop) {
 				return true
 			}
-			client = hop
+			client, err = hop, nil
 			return false
 		})
-		return client, nil
+		return client, err
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 // 50: the n-th address of X-Forwarded-For from the right, over all its lines. The nearest proxy has
 // written the first. Use it if the proxies' addresses change, as those of a cloud load balancer do.
 //
-// It trusts every peer. It is wrong if a client can reach this server without the proxies, because
+// It trusts every peer, also one on a Unix socket. It is wrong if a client can reach this server without the proxies, because
 // then the client writes the header: close the network to all other peers. It is also wrong if the
 // number of proxies differs between requests.
 //
@@ -26,26 +26,23 @@ func addressAtHop(where string, n int) (addressFunc, error) {
 	}
 	return func(r *http.Request) (netip.Addr, error) {
 		addr, err := peer(r)
-		if err != nil {
-			return addr, err
-		}
 		left := n
 		xForwardedFor.walk(r.Header.Values(xForwardedFor.header), func(element string) (more bool) {
 			if left--; left > 0 {
 				return true
 			}
 			if client, ok := xForwardedFor.parse(element); ok {
-				addr = client
+				addr, err = client, nil
 			}
 			return false
 		})
-		return addr, nil
+		return addr, err
 	}, nil
 }
 
 // TrustedHeader returns a Func whose key is the address in a header that your proxy sets, such as
-// X-Real-Ip or CF-Connecting-IP. It reads the header only if the peer is one of peers, each a CIDR
-// or an address.
+// X-Real-Ip or CF-Connecting-IP. It reads the header only if the peer is one of peers, each a CIDR,
+// an address or UnixSocket.
 //
 // It trusts these peers to overwrite what clients send, and is wrong if they do not: many products
 // pass True-Client-IP and X-Client-IP through. Of several lines it reads the last, which the
@@ -53,7 +50,7 @@ func addressAtHop(where string, n int) (addressFunc, error) {
 // the key is the peer's address. An invalid header name and invalid CIDRs are errors, and so are no
 // peers.
 func TrustedHeader(name string, peers ...string) (Func, error) {
-	trusted, err := parseCIDRs("TrustedHeader", peers)
+	trusted, err := parsePeers("TrustedHeader", peers)
 	if !isToken(name) {
 		err = errors.Join(fmt.Errorf("keyfunc: TrustedHeader: %q is not a header name", name), err)
 	}
@@ -61,18 +58,18 @@ func TrustedHeader(name string, peers ...string) (Func, error) {
 }
 
 // addressInHeader finds the address that a trusted peer has written into a header of its own.
-func addressInHeader(name string, trusted []netip.Prefix) addressFunc {
+func addressInHeader(name string, proxies peers) addressFunc {
 	name = http.CanonicalHeaderKey(name)
 	return func(r *http.Request) (netip.Addr, error) {
-		addr, err := peer(r)
-		if err != nil || !contains(trusted, addr) {
+		addr, trusted, err := proxies.find(r)
+		if !trusted {
 			return addr, err
 		}
 		if values := r.Header[name]; len(values) > 0 {
 			if client, ok := xForwardedFor.parse(values[len(values)-1]); ok {
-				addr = client
+				addr, err = client, nil
 			}
 		}
-		return addr, nil
+		return addr, err
 	}
 }

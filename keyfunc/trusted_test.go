@@ -38,6 +38,48 @@ func TestTrustedHops(t *testing.T) {
 	}
 }
 
+// A proxy on a Unix socket has no address, and net/http names it in three ways.
+func TestUnixSocket(t *testing.T) {
+	must, socket := keyfunc.Must, keyfunc.UnixSocket
+	client := keyfunc.Client{Proxies: []string{socket}, Header: "Forwarded"}
+	for _, c := range []struct {
+		name   string
+		key    keyfunc.Func
+		header string
+		trusts bool
+	}{
+		{"hops", must(keyfunc.TrustedHops(1)), "X-Forwarded-For", true},
+		{"proxies", must(keyfunc.TrustedProxies(socket)), "X-Forwarded-For", true},
+		{"proxies by address too", must(keyfunc.TrustedProxies("10.0.0.0/8", socket)), "X-Forwarded-For", true},
+		{"header", must(keyfunc.TrustedHeader("X-Real-Ip", socket)), "X-Real-Ip", true},
+		{"forwarded", must(client.Key()), "Forwarded", true},
+		{"proxies by address", must(keyfunc.TrustedProxies("0.0.0.0/0", "::/0")), "X-Forwarded-For", false},
+		{"peer", keyfunc.RemoteIP(), "X-Forwarded-For", false},
+	} {
+		for _, peer := range []string{"@", "", "@name", "/run/proxy.sock"} {
+			t.Run(c.name+" "+peer, func(t *testing.T) {
+				from := func(value, want string) {
+					expect(t, c.key, request(func(r *http.Request) {
+						r.RemoteAddr = peer
+						r.Header.Set(c.header, value)
+					}), want)
+				}
+				value, want := "198.51.100.7", "198.51.100.7"
+				if c.header == "Forwarded" {
+					value = "for=" + value
+				}
+				if !c.trusts {
+					want = noKey
+				}
+				from(value, want)
+				from("unknown", noKey)
+			})
+		}
+	}
+	untrusted := request(func(r *http.Request) { r.Header.Set("X-Forwarded-For", "198.51.100.7") })
+	expect(t, must(keyfunc.TrustedProxies(socket)), untrusted, "192.0.2.7")
+}
+
 func TestTrustedHeader(t *testing.T) {
 	key := keyfunc.Must(keyfunc.TrustedHeader("cf-connecting-ip", "10.0.0.0/8"))
 	for _, c := range []struct {
