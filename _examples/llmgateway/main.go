@@ -85,7 +85,9 @@ func run() error {
 
 func newServer(handler http.Handler) *http.Server {
 	return &http.Server{
-		Handler: handler, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute,
+		Handler: handler, ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout: time.Minute, // of a request; responses may take longer
+		IdleTimeout: 2 * time.Minute,
 	}
 }
 

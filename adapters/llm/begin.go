@@ -1,9 +1,7 @@
 package llm
 
 import (
-	"bytes"
 	"errors"
-	"io"
 	"mime"
 	"net/http"
 	"strings"
@@ -13,33 +11,39 @@ import (
 )
 
 // begin reads a request and estimates it.
-func (m *Meter) begin(r *http.Request, f wire.Format) (*exchange, *wire.Fault) {
+func (m *Meter) begin(r *http.Request, f wire.Format) (x *exchange, fault *wire.Fault) {
 	if !plain(r.Header) {
 		return nil, invalid(http.StatusUnsupportedMediaType, "invalid_request",
 			"The body must be UTF-8 without a Content-Encoding.")
 	}
-	body, fault := m.read(r)
+	body, fault := m.read(r, f)
 	if fault != nil {
 		return nil, fault
 	}
-	q, err := wire.ParseRequest(f, body)
+	defer func() {
+		if x == nil { // also if Config.Estimate panics
+			body.drop()
+		}
+	}()
+	q, err := wire.ParseRequest(f, body.rest)
 	if err != nil {
 		return nil, malformed(err)
 	}
-	x := &exchange{
+	asked := &exchange{
 		meter: m, request: q, body: body, outer: nethttp.AdmissionFromContext(r.Context()),
 	}
-	if x.models = m.modelsFor(q.Model); x.models == nil {
+	if asked.models = m.modelsFor(q.Model); asked.models == nil {
 		return nil, invalid(http.StatusNotFound, "model_not_found", "The model is not known here.")
 	}
-	x.guess = m.guess(&q)
-	if x.estimate, err = m.estimate(r, x, body); err != nil {
+	asked.guess = m.guess(&q)
+	if asked.estimate, err = m.estimate(r, asked, body.rest); err != nil {
 		return nil, malformed(err)
 	}
 	if q.HidesUsage() && !m.cfg.KeepBody {
-		x.body, x.hides = wire.InjectUsage(body), true
+		body.injectUsage()
+		asked.hides = true
 	}
-	return x, nil
+	return asked, nil
 }
 
 // plain reports whether a server reads the bytes of a body as the Meter does.
@@ -78,8 +82,16 @@ func malformed(err error) *wire.Fault {
 	}
 }
 
+// overloaded returns the fault of a request for whose body there is no memory.
+func overloaded(f wire.Format) *wire.Fault {
+	return &wire.Fault{
+		Status: dialectOf(Format(f), 0).Status(http.StatusServiceUnavailable),
+		Type:   "server_error", Message: "Too many requests are being read.", RetryAfter: 1,
+	}
+}
+
 // read reads the whole body, if it is not too long.
-func (m *Meter) read(r *http.Request) ([]byte, *wire.Fault) {
+func (m *Meter) read(r *http.Request, f wire.Format) (*heldBody, *wire.Fault) {
 	long := func() *wire.Fault {
 		return invalid(http.StatusRequestEntityTooLarge, "request_too_large",
 			"The body is too long.")
@@ -87,19 +99,22 @@ func (m *Meter) read(r *http.Request) ([]byte, *wire.Fault) {
 	if r.ContentLength > m.cfg.MaxBody {
 		return nil, long()
 	}
+	body := &heldBody{of: &m.bodies}
 	if r.Body == nil {
-		return nil, nil
+		return body, nil
 	}
-	var body bytes.Buffer
-	if r.ContentLength > 0 { // the client need not send as much
-		body.Grow(int(min(r.ContentLength, 1<<20)) + bytes.MinRead)
-	}
-	_, err := body.ReadFrom(io.LimitReader(r.Body, m.cfg.MaxBody+1))
+	room, err := body.fill(r.Body, r.ContentLength, m.cfg.MaxBody)
+	var fault *wire.Fault
 	switch {
-	case errors.As(err, new(*http.MaxBytesError)) || int64(body.Len()) > m.cfg.MaxBody:
-		return nil, long()
+	case !room:
+		fault = overloaded(f)
+	case errors.As(err, new(*http.MaxBytesError)) || int64(len(body.rest)) > m.cfg.MaxBody:
+		fault = long()
 	case err != nil:
-		return nil, invalid(http.StatusBadRequest, "invalid_request", "The body breaks off.")
+		fault = invalid(http.StatusBadRequest, "invalid_request", "The body breaks off.")
+	default:
+		return body, nil
 	}
-	return body.Bytes(), nil
+	body.drop()
+	return nil, fault
 }

@@ -94,6 +94,10 @@ func (cfg *Config) completeNumbers(fault func(string, ...any)) {
 		}
 		*n.value = cmp.Or(*n.value, n.zero)
 	}
+	if cfg.MaxBodies != 0 && cfg.MaxBodies < cfg.MaxBody {
+		fault("MaxBodies is %d: it must be at least MaxBody, %d", cfg.MaxBodies, cfg.MaxBody)
+	}
+	cfg.MaxBodies = cmp.Or(cfg.MaxBodies, max(256<<20, cfg.MaxBody))
 	if cfg.RetryWithin < 0 {
 		fault("RetryWithin is %v: it must not be negative", cfg.RetryWithin)
 	}

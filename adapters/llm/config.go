@@ -35,6 +35,11 @@ type Config struct {
 	// MaxBody is the longest body of a request in bytes, at most 1e9. The Meter refuses a longer
 	// one with 413. Zero means 8 MiB. The body is held in memory until it has been sent on.
 	MaxBody int64
+	// MaxBodies is the most memory in bytes that the bodies of all requests take at a time. A
+	// request whose body would take more is refused with 503, or StatusOverloaded, and a
+	// Retry-After of a second. A body takes up to twice what has come of it. Zero means 256 MiB, or
+	// MaxBody if that is more. It is at least MaxBody.
+	MaxBodies int64
 	// MaxOutput is the largest number of output tokens that the estimate of one answer reserves,
 	// whatever the request asks for. It is at most 1e9. Zero means 4,096. Model.MaxOutput replaces
 	// it.

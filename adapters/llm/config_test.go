@@ -34,7 +34,7 @@ func TestNewReportsEveryFault(t *testing.T) {
 			"n": {MaxOutput: 1 << 40},
 		},
 		UnknownModel: 2, Overrun: 2, Abort: 2,
-		MaxBody: -1, MaxOutput: -1, ChargeEvery: 1 << 62, DrainFor: -1, RetryWithin: -1,
+		MaxBody: -1, MaxBodies: -2, MaxOutput: -1, ChargeEvery: 1 << 62, DrainFor: -1, RetryWithin: -1,
 	}
 	_, err := llm.New(cfg)
 	if err == nil {
@@ -50,7 +50,7 @@ func TestNewReportsEveryFault(t *testing.T) {
 		`Models["m"].Weights has -1`, `Models["m"].Price has -2`, `Models["m"].MaxOutput is -3`,
 		`Models["n"].MaxOutput is`,
 		"UnknownModel is 2", "Overrun is 2", "Abort is 2",
-		"MaxBody is -1", "MaxOutput is -1", "ChargeEvery is 4611686018427387904",
+		"MaxBody is -1", "MaxBodies is -2", "MaxOutput is -1", "ChargeEvery is 4611686018427387904",
 		"DrainFor is -1ns", "RetryWithin is -1ns",
 	} {
 		if strings.Count(err.Error(), want) != 1 {

@@ -25,7 +25,7 @@ type exchange struct {
 	models   []Model // that may price the request
 	guess    guess
 	estimate Usage
-	body     []byte             // for the server, until it is replaced
+	body     *heldBody          // for the server
 	hides    bool               // the client did not ask for the usage that the server sends
 	outer    *nethttp.Admission // of a guard around the Meter, or nil
 

@@ -38,6 +38,7 @@ type Meter struct {
 	budgets *nethttp.Guard // without the other rules, for running charges
 	dearest []Model        // of Config.Models, those that may be the dearest
 	lessons map[string]*lessons
+	bodies  bodies
 }
 
 // New returns a Meter, or every fault of the configuration at once.
@@ -47,6 +48,7 @@ func New(cfg Config) (*Meter, error) {
 		return nil, err
 	}
 	m := &Meter{cfg: cfg, lessons: map[string]*lessons{"": new(lessons)}}
+	m.bodies.most = cfg.MaxBodies + wire.UsageBytes
 	for name, model := range cfg.Models {
 		m.dearest = keepDearest(m.dearest, model)
 		m.lessons[name] = new(lessons)
@@ -105,6 +107,7 @@ func (m *Meter) Handler(next http.Handler) http.Handler {
 		x.replaceBody(inner)
 		defer func() {
 			r.Pattern = inner.Pattern
+			_ = x.body.Close() // cannot fail
 			x.observe(inner)
 		}()
 		guarded[f].ServeHTTP(w, inner)

@@ -15,6 +15,8 @@ type Fault struct {
 	Type    string // of OpenAI's error; Anthropic's follows from Status
 	Code    string // of OpenAI's error; empty means null
 	Message string
+
+	RetryAfter int // seconds; 0 is none
 }
 
 // Write answers a request with an error of the format.
@@ -24,6 +26,9 @@ func (e *Fault) Write(w http.ResponseWriter, r *http.Request, f Format) {
 	h.Set("Content-Type", "application/json")
 	h.Set("Cache-Control", "no-store")
 	h.Set("Content-Length", strconv.Itoa(len(body)))
+	if e.RetryAfter > 0 {
+		h.Set("Retry-After", strconv.Itoa(e.RetryAfter))
+	}
 	w.WriteHeader(e.Status)
 	if r.Method != http.MethodHead {
 		_, _ = w.Write(body) // the client may be gone

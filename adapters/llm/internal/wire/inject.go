@@ -18,8 +18,12 @@ var optionsPaths = &node{Role: askBody, Watch: true, Kids: []*node{
 		Kids: []*node{object("include_usage", askUsage)}},
 }}
 
+// UsageBytes is how much longer a body may become by InjectUsage.
+const UsageBytes = int64(len(optionsMember) + 1)
+
 // InjectUsage returns the body of a chat stream with stream_options.include_usage set to true.
-// Every other byte stays as it is. It returns body itself if that is not one JSON object.
+// Every other byte stays as it is. It changes body in place if its capacity is UsageBytes larger. It
+// returns body itself if that is not one JSON object.
 func InjectUsage(body []byte) []byte {
 	var f optionsFinder
 	s := jsonscan.New(optionsPaths, &f)
@@ -46,9 +50,9 @@ func insert(body []byte, at place, member string) []byte {
 	return splice(body, at.from+1, at.from+1, member)
 }
 
-// splice returns a copy of body with text in place of body[from:to].
+// splice returns body with text in place of body[from:to].
 func splice(body []byte, from, to int, text string) []byte {
-	return slices.Concat(body[:from], []byte(text), body[to:])
+	return slices.Replace(body, from, to, []byte(text)...)
 }
 
 // place is the bytes of a value: body[from:to].
