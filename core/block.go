@@ -86,6 +86,7 @@ func NewBlocklist(g *Gate, p *Policy) (*Blocklist, error) {
 }
 
 // Block blocks a key for a time, at most 25 years, or for the rest of its block if that is longer.
+// It forgets the strikes of the key, as every block does, and Forgive counts from the end of it.
 // A Local policy blocks the key in this process if Redis does not answer, and the error is nil.
 // Otherwise it returns the errors of Decide, and those of Redis. Gate.Reset unblocks a key: other
 // processes remember the block for up to a second.

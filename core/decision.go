@@ -42,6 +42,7 @@ type Result struct {
 
 	defers   bool  // reservations may be for later
 	violated uint8 // a bit for each window
+	reset    int64 // the end of a window or a period with which Remaining is Limit, as hub.ResetAt
 
 	// Limit is how many units an untouched key allows at once. Used + Remaining is Limit. Used
 	// exceeds Limit, and Remaining is 0, while there are debts or reservations for later, and after
@@ -58,8 +59,8 @@ type Result struct {
 	// fits now, Never if waiting does not help. After a Reserve it is the wait after which the same
 	// Reserve succeeds. It is a whole number of microseconds, rounded up.
 	RetryAfter time.Duration
-	// NextAfter is the wait until Remaining rises: 0 if Remaining is Limit, Never if it does not
-	// rise.
+	// NextAfter is the wait until Remaining exceeds what it is now: 0 if Remaining is Limit, Never if
+	// it will not, as where a raise ends before the window does.
 	NextAfter time.Duration
 	// ResetAfter is the wait until Remaining is Limit, in every window of a SlidingLog. It is 0 for
 	// an untouched quota, and Never if that does not come.
@@ -159,7 +160,7 @@ func (r *Result) tell(limit algorithm.Limit, reading *algorithm.Reading, fits bo
 	r.Allowed, r.Known = fits, true
 	r.Limit, r.Window = reading.Limit, reading.Window
 	r.Used, r.Remaining = reading.Used, reading.Remaining
-	r.NextAfter, r.ResetAfter = reading.NextAfter, reading.ResetAfter
+	r.NextAfter, r.ResetAfter, r.reset = reading.NextAfter, reading.ResetAfter, reading.Reset
 	if !fits {
 		r.RetryAfter, r.violated = reading.RetryAfter, reading.Violated
 	}
@@ -180,7 +181,7 @@ func (r *Result) read(c *charge, p *inquiry, cause error) {
 		r.Source = SourceLocal
 	}
 	reading := c.RaisedLimit().Read(c.Reply, c.Limit.Cost(c.Spent), c.Units)
-	r.Raised = c.Raised
+	r.Raised = c.Raised.Now
 	fits := c.Fits
 	if bucket, ok := c.Limit.(*algorithm.TokenBucket); ok && p.op == algorithm.Reserve {
 		// If another request denied before, this charge was peeked at, which knows no bound.

@@ -285,5 +285,6 @@ func (k *pastDenial) tell(now time.Duration, d *Decision) {
 			continue
 		}
 		r.Known, r.Used, r.Remaining, r.NextAfter, r.ResetAfter = false, 0, 0, 0, 0
+		r.reset = 0
 	}
 }

@@ -262,7 +262,7 @@ function commands.ZRANGE(key, from, to, with)
   return both
 end
 
-function commands.ZRANGEBYSCORE(key, from, to, ...)
+function commands.ZRANGEBYSCORE(key, from, to, option, ...)
   assert(from == '-inf')
   local all, scores = members(key)
   local part = {}
@@ -271,7 +271,15 @@ function commands.ZRANGEBYSCORE(key, from, to, ...)
       part[#part + 1] = member
     end
   end
-  return limit(part, ...)
+  if option ~= 'WITHSCORES' then
+    return limit(part, option, ...)
+  end
+  local both = {}
+  for _, member in ipairs(limit(part, ...)) do
+    both[#both + 1] = member
+    both[#both + 1] = string.format('%.0f', scores[member])
+  end
+  return both
 end
 
 function commands.ZRANGEBYLEX(key, from, to, ...) return limit(by_text(key, from, to), ...) end

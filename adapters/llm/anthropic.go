@@ -13,7 +13,7 @@ import (
 // anthropic-ratelimit-requests-limit, anthropic-ratelimit-requests-remaining and
 // anthropic-ratelimit-requests-reset, and the same three for tokens, input-tokens and
 // output-tokens. Each three state one policy of that unit; see nethttp.LimitHeaders. Reset is a
-// time in UTC as RFC 3339 has it, by this server's clock, rounded up to seconds. Remaining is
+// time in UTC as RFC 3339 has it, rounded up to seconds; see nethttp.ResetAt. Remaining is
 // exact, while the Anthropic API rounds tokens to thousands.
 //
 // A refusal is an error object. In place of 503 its status is StatusOverloaded.
@@ -54,8 +54,8 @@ func (Anthropic) Status(status int) int {
 // WriteHeaders states a policy of each unit, and steers the retries of SDKs.
 func (d Anthropic) WriteHeaders(h http.Header, a *nethttp.Admission) {
 	for i := range anthropicHeaders {
-		anthropicHeaders[i].Write(h, a, func(wait time.Duration) string {
-			return nethttp.At(wait).UTC().Format(time.RFC3339)
+		anthropicHeaders[i].Write(h, a, func(r core.Result) string {
+			return nethttp.ResetAt(r).UTC().Format(time.RFC3339)
 		})
 	}
 	steerRetries(h, a, d.RetryWithin)

@@ -56,8 +56,8 @@ func (OpenAI) Status(status int) int { return status }
 // retries of SDKs.
 func (o OpenAI) WriteHeaders(h http.Header, a *nethttp.Admission) {
 	for i := range openAIHeaders {
-		openAIHeaders[i].Write(h, a, func(wait time.Duration) string {
-			return (time.Duration(milliseconds(wait)) * time.Millisecond).String()
+		openAIHeaders[i].Write(h, a, func(r core.Result) string {
+			return (time.Duration(milliseconds(r.ResetAfter)) * time.Millisecond).String()
 		})
 	}
 	steerRetries(h, a, o.RetryWithin)

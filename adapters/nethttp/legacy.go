@@ -2,7 +2,8 @@ package nethttp
 
 import (
 	"net/http"
-	"time"
+
+	"github.com/headgate/headgate/core"
 )
 
 // Legacy is the Dialect that sets X-RateLimit-Limit, X-RateLimit-Remaining and X-RateLimit-Reset of
@@ -10,7 +11,7 @@ import (
 // its limit left. Reset is the number of seconds until the whole limit is available again.
 type Legacy struct {
 	// Epoch states in Reset the time at which the whole limit is available again, in seconds since
-	// 1970 by this server's clock.
+	// 1970; see ResetAt.
 	Epoch bool
 	// Refusal is the body of a refusal. The zero value is problem details.
 	Refusal Refusal
@@ -25,9 +26,9 @@ func (Legacy) Status(status int) int { return status }
 
 // WriteHeaders states one policy.
 func (l Legacy) WriteHeaders(h http.Header, a *Admission) {
-	reset := seconds
+	reset := func(r core.Result) string { return seconds(r.ResetAfter) }
 	if l.Epoch {
-		reset = func(wait time.Duration) string { return integer(At(wait).Unix()) }
+		reset = func(r core.Result) string { return integer(ResetAt(r).Unix()) }
 	}
 	legacyHeaders.Write(h, a, reset)
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/hub"
 )
 
 // LimitHeaders are three headers that state one policy: its limit, what remains of it, and when the
@@ -22,9 +23,8 @@ type LimitHeaders struct {
 // one with the smallest part of its limit left. It sets nothing if there is none, or if an outer
 // Guard has stated a policy of which a smaller part is left.
 //
-// reset formats the wait until the whole limit is available. The header is absent if that wait never
-// ends.
-func (l *LimitHeaders) Write(h http.Header, a *Admission, reset func(wait time.Duration) string) {
+// reset formats when the whole limit is available. The header is absent if that time never comes.
+func (l *LimitHeaders) Write(h http.Header, a *Admission, reset func(r core.Result) string) {
 	r, ok := l.tightest(a)
 	if !ok || r.Allowed && l.tighter(h, r) {
 		return
@@ -34,14 +34,20 @@ func (l *LimitHeaders) Write(h http.Header, a *Admission, reset func(wait time.D
 	if r.ResetAfter == core.Never {
 		h.Del(l.Reset)
 	} else {
-		h.Set(l.Reset, reset(r.ResetAfter))
+		h.Set(l.Reset, reset(r))
 	}
 }
 
-// At returns the time at which a wait that begins now has ended, rounded up to seconds. It is for a
-// Dialect that states times.
-func At(wait time.Duration) time.Time {
-	at := time.Now().Add(wait)
+var endOf = hub.ResetAt.(func(*core.Result) int64)
+
+// ResetAt returns the time at which the whole limit of a result is available, rounded up to
+// seconds. For a FixedWindow and a Calendar that is the end of a window by the clock of Redis, or of
+// the Gate in memory. Otherwise it is ResetAfter from now. It is for a Dialect that states times.
+func ResetAt(r core.Result) time.Time {
+	at := time.Now().Add(r.ResetAfter)
+	if end := endOf(&r); end != 0 {
+		at = time.UnixMicro(end)
+	}
 	if whole := at.Truncate(time.Second); whole.Before(at) {
 		return whole.Add(time.Second)
 	}

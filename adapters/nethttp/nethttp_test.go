@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -207,6 +208,21 @@ func TestHeaders(t *testing.T) {
 		var reset json.Number = json.Number(r.Header.Get("X-RateLimit-Reset"))
 		if n, err := reset.Int64(); err != nil || n < before || n > after {
 			t.Errorf("X-RateLimit-Reset %q, want one from %d to %d", reset, before, after)
+		}
+	})
+	t.Run("legacy epoch of a window", func(t *testing.T) {
+		c := newClock()
+		cfg := nethttp.Config{Gate: memory(t, c), Dialect: nethttp.Legacy{Epoch: true}, Rules: []nethttp.Rule{{
+			Policy: policy(t, core.PolicyConfig{Name: "hourly", Algorithm: core.FixedWindow{Limit: 2, Window: time.Hour}}),
+			Key:    keyfunc.RemoteIP(),
+		}}}
+		h := guard(t, cfg).Handler(http.HandlerFunc(ok))
+		want := strconv.FormatInt(c.Now().Truncate(time.Hour).Add(time.Hour).Unix(), 10)
+		for range 3 { // one is denied
+			if got := get(h).Header.Get("X-RateLimit-Reset"); got != want {
+				t.Errorf("X-RateLimit-Reset %s, want %s", got, want)
+			}
+			c.advance(7654321 * time.Microsecond)
 		}
 	})
 }

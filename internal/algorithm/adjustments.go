@@ -41,7 +41,6 @@ type Adjustments struct {
 	raises map[int64]int64  // units by their end
 	ids    map[string]int64 // until when they are known
 	next   int64            // the first end of a raise or an id, 0 if there is none
-	raised int64            // units of all raises
 }
 
 // Empty reports whether there are none.
@@ -74,14 +73,15 @@ func (a *Adjustments) Value() string {
 	for id, ends := range a.ids {
 		add("id:%s %d", id, ends)
 	}
-	for ends, units := range a.raises {
-		add("to:%d %d", ends, units)
-	}
 	if a.seeded > 0 {
 		add("seeded %d", a.seeded)
 	}
 	if a.next > 0 {
-		add("raised %d %d", a.next, a.raised)
+		raised := fmt.Sprint("raised ", a.next)
+		for _, ends := range slices.Sorted(maps.Keys(a.raises)) {
+			raised += fmt.Sprint(" ", ends, " ", a.raises[ends])
+		}
+		add("%s", raised)
 	}
 	slices.Sort(fields)
 	return strings.Join(fields, "\n")
@@ -92,24 +92,34 @@ func (a *Adjustments) find(now int64) (raised int64) {
 	if a.next > 0 && a.next <= now {
 		maps.DeleteFunc(a.raises, func(ends, _ int64) bool { return ends <= now })
 		maps.DeleteFunc(a.ids, func(_ string, ends int64) bool { return ends <= now })
-		a.sum()
+		a.first()
 	}
-	return a.raised
+	return a.at(now)
 }
 
-func (a *Adjustments) sum() {
-	a.next, a.raised = 0, 0
-	first := func(ends int64) {
+// at returns by how much the limit is raised at a time that is not in the past.
+func (a *Adjustments) at(time int64) (raised int64) {
+	for ends, units := range a.raises {
+		if ends > time {
+			raised += units
+		}
+	}
+	return raised
+}
+
+// first finds the first end.
+func (a *Adjustments) first() {
+	a.next = 0
+	see := func(ends int64) {
 		if a.next == 0 || ends < a.next {
 			a.next = ends
 		}
 	}
-	for ends, units := range a.raises {
-		first(ends)
-		a.raised += units
+	for ends := range a.raises {
+		see(ends)
 	}
 	for _, ends := range a.ids {
-		first(ends)
+		see(ends)
 	}
 }
 
@@ -124,5 +134,5 @@ func (a *Adjustments) add(now int64, k *Adjustment) {
 		a.raises[k.Ends] += k.Raise
 	}
 	a.ids[k.ID] = known - known%idsEnd + idsEnd
-	a.sum()
+	a.first()
 }

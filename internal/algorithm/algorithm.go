@@ -165,6 +165,9 @@ type Reading struct {
 	NextAfter time.Duration
 	// ResetAfter is the wait until all units remain.
 	ResetAfter time.Duration
+	// Reset is when all units remain, in microseconds since 1970, if they come back when a window
+	// ends. Otherwise it is 0.
+	Reset int64
 }
 
 // counted returns the cost of n units of a limit that counts whole units.

@@ -101,8 +101,7 @@ func (b *TokenBucket) Fits(st State, c Cost, t Terms) bool {
 func (b *TokenBucket) Commit(st State, c Cost, t Terms) int64 {
 	s := st.(*bucket)
 	if t.Operation == Force {
-		debt := Cost{b.capacity.Whole + min(b.capacity.Whole, longestDebt), b.capacity.Fraction}
-		if room := debt.minus(s.level, b.denominator); room.Whole < 0 {
+		if room := b.deepest().minus(s.level, b.denominator); room.Whole < 0 {
 			c = Cost{}
 		} else if c.compare(room) > 0 {
 			c = room
@@ -118,6 +117,15 @@ func (b *TokenBucket) Commit(st State, c Cost, t Terms) int64 {
 	s.reach = max(s.reach, b.reach, reachOf(level.Whole))
 	b.keep(s, level)
 	return max(s.start, s.since) + 1
+}
+
+// deepest returns the level up to which Force charges: twice the capacity, or longestDebt above it.
+func (b *TokenBucket) deepest() Cost {
+	debt := Cost{longestDebt, 0}
+	if b.frozen || b.capacity.compare(debt) < 0 {
+		debt = b.capacity
+	}
+	return b.capacity.plus(debt, b.denominator)
 }
 
 // Give refunds the whole cost, at most the level, unless the bucket has been full since the charge.

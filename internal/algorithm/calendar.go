@@ -131,7 +131,7 @@ func (p *Period) Find(st State, now int64) (changed bool) {
 
 // Read implements Limit.
 func (p *Period) Read(reply []int64, charged Cost, n int64) Reading {
-	return readWindow(reply, charged, n, p.limit, p.finish-p.start, p.after-p.finish)
+	return p.read(reply, charged, n, p.finish-p.start, p.after-p.finish)
 }
 
 // period returns the period at now, in microseconds since 1970.
@@ -271,11 +271,11 @@ func instant(year int, month time.Month, day int, clock time.Time, in *time.Loca
 }
 
 // Raised implements Quota.
-func (p *Period) Raised(units int64) Limit {
-	if units == 0 {
+func (p *Period) Raised(r Raise) Limit {
+	if r.Now == 0 {
 		return p
 	}
-	r := *p
-	r.limit += units
-	return &r
+	raised := *p
+	raised.raise(r)
+	return &raised
 }

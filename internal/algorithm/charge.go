@@ -30,7 +30,7 @@ type Kept struct {
 	Adjusts     bool
 	Seeds       bool        // the key is to be seeded before it is charged
 	Adjustment  *Adjustment // of Adjust and AtLeast; empty for Ask
-	// Raised is by how much the adjustments raise the limit. Run sets it, and raises Limit.
+	// Raised is by how much the adjustments raise the limit now. Run sets it, and raises Limit.
 	Raised int64
 	// Gone reports that nothing counts any more since holds have ended. The State is a new one
 	// then.

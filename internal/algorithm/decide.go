@@ -56,7 +56,8 @@ func (r *run) decide(charges []Charge, reply []int64) []int64 {
 	}
 	for i := range charges {
 		if c := &charges[i]; c.Kept != nil && c.Adjusts {
-			reply = append(reply, c.Raised)
+			next, after := QuotaOf(c.Limit).ends(c.State, r.now)
+			reply = append(reply, c.Raised, c.Adjustments.at(next), c.Adjustments.at(after))
 		}
 	}
 	return reply

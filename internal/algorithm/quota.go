@@ -7,10 +7,14 @@ import "time"
 type Quota interface {
 	Limit
 	// Raised returns the limit with that many units more.
-	Raised(units int64) Limit
-	// periodEnds returns when the period at now ends.
-	periodEnds(s State, now int64) int64
+	Raised(r Raise) Limit
+	// ends returns when the period at now ends, as of the last Find, and when the next one does.
+	ends(s State, now int64) (period, next int64)
 }
+
+// Raise is by how many units a Quota is raised now, when the next period begins, and when the one
+// after that begins. Raises end, so no number exceeds the one before it.
+type Raise struct{ Now, Next, After int64 }
 
 // QuotaOf returns a limit as a Quota, or nil if it is none.
 func QuotaOf(l Limit) Quota {

@@ -19,13 +19,25 @@ func (c *Charge) expire(now int64) (changed bool) {
 		if h.Denominator != c.Limit.Denominator() {
 			cost.Fraction = 0
 		}
-		changed = c.give(now, cost, h.Receipt) || changed
+		changed = c.release(now, cost, h) || changed
 	}
 	c.Holds.all = slices.Delete(c.Holds.all, 0, n)
 	if changed && c.State.Empty() {
 		c.State, c.Gone = c.Limit.NewState(), true
 	}
 	return changed
+}
+
+// release gives back a cost of a hold that has ended. It reports whether it changed the state.
+func (c *Charge) release(now int64, cost Cost, h *Hold) (changed bool) {
+	l, ok := c.Limit.(interface {
+		Expire(s State, c Cost, receipt, ended int64) bool
+	})
+	if !ok {
+		return c.give(now, cost, h.Receipt)
+	}
+	changed = c.Limit.Find(c.State, now)
+	return l.Expire(c.State, cost, h.Receipt, h.Until) || changed
 }
 
 // give refunds a cost. It reports whether it changed the state.

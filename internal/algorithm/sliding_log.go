@@ -165,6 +165,9 @@ func (l *SlidingLog) Read(reply []int64, charged Cost, n int64) Reading {
 	}
 	if all { // an unused window has no more room to gain
 		r.NextAfter = 0
+		if r.Remaining < r.Limit {
+			r.NextAfter = Never
+		}
 	}
 	r.Delay, r.ResetAfter = r.RetryAfter, l.resetAfter(reply, charged.Whole > 0)
 	return r

@@ -270,10 +270,14 @@ func TestLogReportsViolatedWindows(t *testing.T) {
 		violated                     uint8
 	}{
 		{5, 0, 0, 0, 5, 0}, {5, 1, 5, 0, 5, 0b1}, {10, 2, 0, 2, 90, 0}, {5, 3, 95, 0, 5, 0b101}, {10, 3, 90, 2, 90, 0b100},
-		{99, 3, 1, 2, 1, 0b100}, {100, 3, 0, 3, 0, 0},
+		{99, 3, 1, 2, 1, 0b100}, {100, 3, 0, 3, -1, 0},
 	} {
+		next := us(tt.next)
+		if tt.next < 0 {
+			next = Never // 3 are the most of the shortest window
+		}
 		r := reading(l, s, start+tt.at, tt.n)
-		if r.RetryAfter != us(tt.wait) || r.Violated != tt.violated || r.Remaining != tt.remaining || r.NextAfter != us(tt.next) {
+		if r.RetryAfter != us(tt.wait) || r.Violated != tt.violated || r.Remaining != tt.remaining || r.NextAfter != next {
 			t.Errorf("%d at %d: %+v", tt.n, tt.at, r)
 		}
 		// The reading always describes the same window, because a policy of one name has one quota.

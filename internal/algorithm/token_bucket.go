@@ -20,7 +20,7 @@ type TokenBucket struct {
 	frozen, queue          bool
 }
 
-// longestDebt is 10 years.
+// longestDebt is 10 years. It bounds the debt of a bucket that refills.
 const longestDebt = longest / 10
 
 // maxRate keeps the sum of two fractions, each below 1000 times the rate, below 2^53.
@@ -218,17 +218,19 @@ func (b *TokenBucket) until(level Cost) time.Duration {
 }
 
 // Raised implements Quota, for a bucket that never refills.
-func (b *TokenBucket) Raised(units int64) Limit {
-	if units == 0 {
+func (b *TokenBucket) Raised(r Raise) Limit {
+	if r.Now == 0 {
 		return b
 	}
-	r := *b
-	r.burst += units
-	r.capacity.Whole += units
-	return &r
+	raised := *b
+	raised.burst += r.Now
+	raised.capacity.Whole += r.Now
+	return &raised
 }
 
-func (b *TokenBucket) periodEnds(_ State, now int64) int64 { return now + longest }
+func (b *TokenBucket) ends(_ State, now int64) (period, next int64) {
+	return now + longest, now + longest
+}
 
 // reachOf returns the reach of a length.
 func reachOf(length int64) int64 { return 10 + int64(bits.Len64(uint64(length))) }

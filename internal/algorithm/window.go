@@ -11,6 +11,9 @@ type FixedWindow struct {
 	limit     int64
 	width     int64 // microseconds
 	fromFirst bool
+	// falls are the units by which the limit is lower in the next window, and in those after it,
+	// because raises end.
+	falls [2]int64
 }
 
 // NewFixedWindow validates a limit for each window of the given width. Windows start at multiples
@@ -20,7 +23,7 @@ func NewFixedWindow(limit int64, window time.Duration, fromFirst bool) (*FixedWi
 	if err := errors.Join(checkLimit("Limit", limit, MaxCount), checkWindow("Window", window)); err != nil {
 		return nil, err
 	}
-	return &FixedWindow{limit, window.Microseconds(), fromFirst}, nil
+	return &FixedWindow{limit: limit, width: window.Microseconds(), fromFirst: fromFirst}, nil
 }
 
 func checkLimit(field string, limit, most int64) error {
@@ -44,7 +47,7 @@ func checkWindow(field string, window time.Duration) error {
 
 func (f *FixedWindow) Tag() string           { return "fw2" }
 func (f *FixedWindow) Script() string        { return "window" }
-func (f *FixedWindow) Fields() int           { return 4 }
+func (f *FixedWindow) Fields() int           { return 5 }
 func (f *FixedWindow) Denominator() int64    { return 1 }
 func (f *FixedWindow) Cost(n int64) Cost     { return counted(n, mostUnits) }
 func (f *FixedWindow) Capacity() int64       { return f.limit }
@@ -70,7 +73,7 @@ type window struct {
 	kept  windowCount
 	found windowCount
 
-	after, now, limit int64
+	begin, after, now, limit int64
 }
 
 type windowCount struct{ start, finish, count, debt int64 }
@@ -158,7 +161,7 @@ func (s *window) enter(now, limit, start, finish, after int64) (changed bool) {
 		w.start, w.count, w.debt = start, w.debt, 0
 	}
 	w.finish = finish
-	s.after, s.now, s.limit = after, now, limit
+	s.begin, s.after, s.now, s.limit = start, after, now, limit
 	if changed {
 		s.kept = *w
 	}
@@ -167,7 +170,8 @@ func (s *window) enter(now, limit, start, finish, after int64) (changed bool) {
 
 func (f *FixedWindow) Reply(st State, _ Cost, reply []int64) []int64 {
 	s := st.(*window)
-	return append(reply, s.found.count, s.found.finish-s.now, s.found.debt, 0)
+	w := &s.found
+	return append(reply, w.count, w.finish-s.now, w.debt, w.finish, 0)
 }
 
 func (f *FixedWindow) Fits(st State, c Cost, _ Terms) bool {
@@ -194,31 +198,58 @@ func (f *FixedWindow) Give(st State, c Cost, receipt int64) bool {
 		return false
 	}
 	count := max(0, w.count-c.Whole)
-	less := max(0, w.count-s.limit) - max(0, count-s.limit)
+	// The debt is paid first, because the limit may have been raised since. If the clock went back
+	// out of a period, the debt is that period's count, and only what exceeds the limit is paid.
+	less := w.count - count
+	if w.start > s.begin {
+		less = max(0, w.count-s.limit) - max(0, count-s.limit)
+	}
 	w.count, w.debt = count, max(0, w.debt-less)
 	s.kept = *w
 	return true
 }
 
-func (f *FixedWindow) Read(reply []int64, charged Cost, n int64) Reading {
-	return readWindow(reply, charged, n, f.limit, f.width, f.width)
+// Expire refunds a hold that ended at a time. If its window has ended since, only the window's debt
+// has outlived it: the next window owes nothing for what did not count any more.
+func (f *FixedWindow) Expire(st State, c Cost, receipt, ended int64) bool {
+	s := st.(*window)
+	if f.Give(st, c, receipt) {
+		return true
+	}
+	w := &s.kept
+	if s.found.count == 0 || receipt != w.start+1 || ended >= w.finish {
+		return false
+	}
+	w.count, w.debt = max(0, w.count-c.Whole), max(0, w.debt-c.Whole)
+	s.after = s.found.finish
+	if w.debt == 0 {
+		*w = windowCount{}
+	}
+	return true
 }
 
-// readWindow interprets the reply of a window of the given width. The next window has the width
-// next.
-func readWindow(reply []int64, charged Cost, n, limit, width, next int64) Reading {
-	count, left, debt := reply[0], reply[1], reply[2]
-	r := Reading{Limit: limit, Used: count + charged.Whole, Window: micros(width)}
-	r.Remaining = max(0, limit-r.Used)
+func (f *FixedWindow) Read(reply []int64, charged Cost, n int64) Reading {
+	return f.read(reply, charged, n, f.width, f.width)
+}
+
+// read interprets the reply of a window of the given width. The next window has the width next. It
+// begins with the debt, and the one after it with nothing.
+func (f *FixedWindow) read(reply []int64, charged Cost, n, width, next int64) Reading {
+	count, left, debt, finish := reply[0], reply[1], reply[2], reply[3]
+	r := Reading{Limit: f.limit, Used: count + charged.Whole, Window: micros(width)}
+	r.Remaining = max(0, f.limit-r.Used)
 	wait := func(n int64) time.Duration { // n units do not fit into this window
-		if debt+n <= limit {
+		switch {
+		case debt+n <= f.limit-f.falls[0]:
 			return micros(left)
+		case n <= f.limit-f.falls[1]:
+			return micros(left + next)
 		}
-		return micros(left + next)
+		return Never
 	}
-	if n > limit {
+	if n > f.limit {
 		r.RetryAfter = Never
-	} else if count+n > limit {
+	} else if count+n > f.limit {
 		r.RetryAfter = wait(n)
 	}
 	if r.RetryAfter > 0 {
@@ -226,22 +257,34 @@ func readWindow(reply []int64, charged Cost, n, limit, width, next int64) Readin
 	}
 	r.Delay = r.RetryAfter
 	if r.Used > 0 {
-		r.NextAfter, r.ResetAfter = wait(min(r.Remaining+1, limit)), wait(limit)
+		r.NextAfter = wait(r.Remaining + 1)
+		r.ResetAfter, r.Reset = micros(left), finish
+		if debt > 0 {
+			r.ResetAfter, r.Reset = micros(left+next), finish+next
+		}
 	}
 	return r
 }
 
 // Raised implements Quota.
-func (f *FixedWindow) Raised(units int64) Limit {
-	if units == 0 {
+func (f *FixedWindow) Raised(r Raise) Limit {
+	if r.Now == 0 {
 		return f
 	}
-	r := *f
-	r.limit += units
-	return &r
+	raised := *f
+	raised.raise(r)
+	return &raised
 }
 
-func (f *FixedWindow) periodEnds(s State, _ int64) int64 { return s.(*window).found.finish }
+func (f *FixedWindow) raise(r Raise) {
+	f.limit += r.Now
+	f.falls = [2]int64{r.Now - r.Next, r.Now - r.After}
+}
+
+func (f *FixedWindow) ends(st State, _ int64) (period, next int64) {
+	s := st.(*window)
+	return s.found.finish, s.after
+}
 
 // After implements Mergeable, also for a Period.
 func (f *FixedWindow) After(reply []int64, c Cost) { reply[0] += c.Whole }

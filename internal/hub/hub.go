@@ -41,6 +41,13 @@ var (
 	// KeyAt returns the core.Key whose String is path.
 	KeyAt func(path string) any
 
+	// ResetAt returns the end of a FixedWindow or a Calendar's period with which Remaining is Limit, in
+	// microseconds since 1970, by the clock of Redis or of the Gate in memory. It is 0 if ResetAfter
+	// is no such end.
+	//
+	//	func(*core.Result) int64
+	ResetAt any
+
 	// Admit decides charges and takes a slot, both or neither. If the store can, it does both in one
 	// step and answers the slot. Then, or if the charges are spent and the slot is to be taken
 	// alone, Admit calls take with what was spent, and with the error by which the store failed, if

@@ -16,7 +16,7 @@ import (
 // a key in the name of its bundle.
 const (
 	HoldsSuffix       = ":h1"
-	AdjustmentsSuffix = ":a1"
+	AdjustmentsSuffix = ":a2"
 	BundleSuffix      = ":tb3"
 )
 
@@ -48,7 +48,7 @@ type Charge struct {
 
 	// The store fills in these. The last integer of the reply is the receipt.
 	Reply  []int64
-	Raised int64 // by how much the adjustments raise the limit
+	Raised algorithm.Raise // by how much the adjustments raise the limit
 	Fits   bool
 	Spent  int64 // units
 }
@@ -78,7 +78,7 @@ func (c *Charge) Receipt() int64 { return c.Reply[len(c.Reply)-1] }
 
 // RaisedLimit returns the limit as the adjustments of the state have raised it.
 func (c *Charge) RaisedLimit() algorithm.Limit {
-	if c.Raised == 0 {
+	if c.Raised.Now == 0 {
 		return c.Limit
 	}
 	return algorithm.QuotaOf(c.Limit).Raised(c.Raised)
@@ -165,7 +165,7 @@ func (r *Request) Words() int {
 		for _, c := range r.Charges {
 			n += c.Limit.Fields()
 			if c.Adjusts {
-				n++
+				n += 3
 			}
 		}
 	}
@@ -177,8 +177,8 @@ func (r *Request) IsUnseeded(reply []int64) bool {
 	return len(reply) == 1 && reply[0] == algorithm.Unseeded && !r.Op.Corrects() && r.Adjusts()
 }
 
-// Settle reads the reply to the request, which is verdict, each charge's reply, and by how much
-// each limit with adjustments is raised. It reports whether the reply was as long as that.
+// Settle reads the reply to the request, which is verdict, each charge's reply, and the Raise of
+// each limit with adjustments. It reports whether the reply was as long as that.
 func (r *Request) Settle(reply []int64) bool {
 	if r.Unseeded = r.IsUnseeded(reply); r.Unseeded {
 		return true
@@ -196,7 +196,8 @@ func (r *Request) Settle(reply []int64) bool {
 	}
 	for i, c := range r.Charges {
 		if c.Adjusts {
-			c.Raised, reply = reply[0], reply[1:]
+			c.Raised = algorithm.Raise{Now: reply[0], Next: reply[1], After: reply[2]}
+			reply = reply[3:]
 		}
 		c.Fits, c.Spent = r.Verdict&(1<<i) == 0, 0
 		if r.Op == algorithm.AtMost { // its verdict does not say which charges have no room

@@ -1,43 +1,68 @@
 -- The adjustments of quotas: raise applies them to the limits, and each operation on them has a
 -- function. The contract is that of lua/admit/admit.lua.
 
--- prune drops what has ended from a hash of adjustments, and returns by how much the limit is raised.
-local function prune(hash)
-  local all, gone, next, units = call('HGETALL', hash), {}, 0, 0
-  for i = 1, #all, 2 do
-    local ends = string.match(all[i], '^to:(%d+)$')
-    local raise = ends and all[i + 1] or 0
-    if not ends and string.sub(all[i], 1, 3) == 'id:' then
-      ends = all[i + 1]
+-- prune drops what has ended from a hash of adjustments, and returns its field raised.
+local function prune(hash, known)
+  local all, gone, next, kept = call('HGETALL', hash), {}, nil, {}
+  for ends, units in string.gmatch(known, ' (%d+) (%d+)') do
+    if ends + 0 > now then
+      next = math.min(next or ends + 0, ends + 0)
+      kept[#kept + 1] = ' ' .. ends .. ' ' .. units
     end
-    ends = tonumber(ends)
+  end
+  for i = 1, #all, 2 do
+    local ends = string.sub(all[i], 1, 3) == 'id:' and all[i + 1] + 0
     if ends and ends <= now then
       gone[#gone + 1] = all[i]
     elseif ends then
-      next, units = next == 0 and ends or math.min(next, ends), units + raise
+      next = math.min(next or ends, ends)
     end
   end
   for i = 1, #gone, 1000 do
     call('HDEL', hash, unpack(gone, i, math.min(i + 999, #gone)))
   end
-  if next > 0 then
-    call('HSET', hash, 'raised', text(next) .. ' ' .. text(units))
-  else
+  if not next then
     call('HDEL', hash, 'raised')
+    return ''
   end
-  return units
+  known = text(next) .. table.concat(kept)
+  call('HSET', hash, 'raised', known)
+  return known
+end
+
+-- add returns the ends and the units of raises with one more.
+local function add(known, ends, units)
+  local all, at = {}, 1
+  for e, u in string.gmatch(known, ' (%d+) (%d+)') do
+    all[#all + 1] = {e + 0, u + 0}
+  end
+  while all[at] and all[at][1] < ends do
+    at = at + 1
+  end
+  if all[at] and all[at][1] == ends then
+    all[at][2] = all[at][2] + units
+  else
+    table.insert(all, at, {ends, units})
+  end
+  for i, one in ipairs(all) do
+    all[i] = ' ' .. text(one[1]) .. ' ' .. text(one[2])
+  end
+  return table.concat(all)
 end
 
 -- raise raises the limits of the charges. It returns whether a key is to be seeded before.
 local function raise()
   local unseeded = false
   for i = 1, (adjustments[2] or 0) + 0 do
-    local limit, hash = adjustments[i * 3] + 3, KEYS[adjustments[i * 3 + 1] + 0]
+    local limit, hash = adjustments[4 * i - 1] + 3, KEYS[adjustments[4 * i] + 0]
     local values = call('HMGET', hash, 'seeded', 'raised')
-    local next, units = string.match(values[2] or '', '^(%d+) (%d+)$')
-    units = next and (next + 0 <= now and prune(hash) or units + 0) or 0
-    raised[i], argv[limit] = units, argv[limit] + units
-    if adjustments[i * 3 + 2] == '1' and (values[1] or 0) + 0 <= now then
+    local known = values[2] or ''
+    local next = string.match(known, '^%d+')
+    if next and next + 0 <= now then
+      known = prune(hash, known)
+    end
+    raises[i], argv[limit] = known, argv[limit] + raised(known, now)
+    if adjustments[4 * i + 1] == '1' and (values[1] or 0) + 0 <= now then
       unseeded = true
     end
   end
@@ -68,7 +93,7 @@ end
 
 -- target returns the request's hash of adjustments and the arguments of the operation.
 local function target()
-  return KEYS[(adjustments[4] or 0) + 0], slice(adjustments, adjustments[2] * 3 + 3, #adjustments)
+  return KEYS[(adjustments[4] or 0) + 0], slice(adjustments, adjustments[2] * 4 + 3, #adjustments)
 end
 
 local function adjust()
@@ -78,20 +103,18 @@ local function adjust()
     return {0}
   elseif more > 0 and ends <= now then
     return {-4}
-  elseif raised[1] + more > 1000000000000000 then
+  elseif raised(raises[1], now) + more > 1000000000000000 then
     return {-3}
   end
-  local known, next = now + asked[2], nil
+  local known, next, list = now + asked[2], string.match(raises[1], '^(%d*)(.*)$')
   if more > 0 then
-    known, next = math.max(known, ends), ends
-    call('HINCRBY', hash, 'to:' .. text(ends), text(more))
+    known, list = math.max(known, ends), add(list, ends, more)
     local limit = adjustments[3] + 3
     argv[limit] = argv[limit] + more
   end
   known = known - known % 86400000000 + 86400000000 -- so that ids end together
-  local before = string.match(call('HGET', hash, 'raised') or '', '^(%d+) ')
-  next = math.min(next or known, before and before + 0 or known)
-  call('HSET', hash, field, text(known), 'raised', text(next) .. ' ' .. text(raised[1] + more))
+  next = math.min(next == '' and known or next + 0, more > 0 and ends or known, known)
+  call('HSET', hash, field, text(known), 'raised', text(next) .. list)
   outlive(hash, known)
   change(units)
   return {1}

@@ -11,8 +11,8 @@
 --        "id denominator whole part receipt", the time at which they end; then the adjustments of
 --        those that may have some, each a hash:
 --        id:<id>     until when the id of an adjustment is known
---        to:<time>   the units by which the limit is raised until that time
---        raised      "next units": the first end of these, and by how much the limit is raised
+--        raised      "next", and " end units" for each raise in the order of their ends: the first
+--                    end of an id or a raise; the units by which the limit is raised until a time
 --        seeded      until when the key is seeded
 --        then, for a slot, the five keys of the semaphore, as in lua/lease/lease.lua
 -- ARGV   as in lua/decide/decide.lua, not in the short form, for one request, a "peek" if there
@@ -30,8 +30,8 @@
 --        times.
 --        Adjustments: the operation, or an empty text to decide; the number of charges that may have
 --        some; for each of these: index of its limit in ARGV, index of its adjustments in KEYS, 1 if
---        it is to be seeded before it is charged. No two of them have one limit. Then of the
---        operation:
+--        it is to be seeded before it is charged, index of its receipt in the reply. No two of them
+--        have one limit. Then of the operation:
 --        adjust    the id; microseconds for which it is known; units to charge, or to give back if
 --                  below 0; units by which the limit is raised; until when
 --        atleast   units, which are charged whether they fit or not; 1 if the key is seeded with
@@ -39,7 +39,7 @@
 --        ask       nothing
 -- Reply  -1, now if the limits do not hold now; nothing is done then. Otherwise as in
 --        lua/decide/decide.lua; then, for each charge that may have adjustments, by how much its
---        limit is raised; then, if a slot is asked for, unless a charge was denied, as in lua/lease/batch.lua.
+--        limit is raised now, when its next period begins, and when the one after does; then, if a slot is asked for, unless a charge was denied, as in lua/lease/batch.lua.
 --        Without a slot nothing is charged. -2 if a key is to be seeded before; nothing is done then.
 --        "settle" and "renew": the sum of 2^(i-1) over the charges i whose hold had ended. Renewing
 --        never shortens a hold.
@@ -95,12 +95,38 @@ local function run(requests)
   end
 end
 
-local raised = {} -- by how much the limit of each charge with adjustments is
+local raises = {} -- of each charge with adjustments: the field raised of its hash
+
+-- raised returns by how much a limit is raised at a time that is not in the past.
+local function raised(known, time)
+  local sum = 0
+  for ends, units in string.gmatch(known, ' (%d+) (%d+)') do
+    if ends + 0 > time then
+      sum = sum + units
+    end
+  end
+  return sum
+end
+
+-- tell appends by how much each limit with adjustments is raised in three periods.
+local function tell(reply)
+  for i, known in ipairs(raises) do
+    local limit, found, n = adjustments[4 * i - 1] + 0, adjustments[4 * i + 2] + 0, #reply
+    local next = now + 3155760000000000 -- nothing refills
+    local after = next
+    if argv[limit] == 'window' then
+      next = now + reply[found - 3]
+      after = argv[limit + 4] == '1' and argv[limit + 7] + 0 or next + argv[limit + 5]
+    end
+    reply[n + 1], reply[n + 2], reply[n + 3] = raised(known, now), raised(known, next), raised(known, after)
+  end
+  return reply
+end
 
 local function admit()
   local reply, at = decide(keys, argv, now, margin), argv[1] + 0
   if argv[at] ~= 'give' then
-    append(reply, raised)
+    tell(reply)
   end
   if slots == 0 then
     return reply
@@ -116,7 +142,7 @@ local function admit()
     lease(slice(KEYS, #KEYS - 4, #KEYS), slice(ARGV, tail - slots, tail - 1), now, margin)
   if token or slot[1] == 1 then
     argv[at] = 'decide'
-    reply = append(decide(keys, argv, now, margin), raised)
+    reply = tell(decide(keys, argv, now, margin))
   end
   return append(reply, slot)
 end

@@ -7,13 +7,16 @@ local function sweep()
   for at = from, count, stride do
     if holds[at + 2] ~= '0' then
       local set = KEYS[holds[at + 2] + 0]
-      local members = call('ZRANGEBYSCORE', set, '-inf', text(now), 'LIMIT', 0, 1000)
-      for _, member in ipairs(members) do
+      local found = call('ZRANGEBYSCORE', set, '-inf', text(now), 'WITHSCORES', 'LIMIT', 0, 1000)
+      local members = {}
+      for i = 1, #found, 2 do
+        local member, ends = found[i], text(tonumber(found[i + 1]))
+        members[#members + 1] = member
         local denominator, whole, part, receipt = string.match(member, ' (%d+) (%d+) (%d+) (%d+)$')
         if denominator + 0 ~= argv[holds[at + 1] + 2] + 0 then
           part = '0' -- it was charged under another limit
         end
-        gives[#gives + 1] = {'give', 1, 1, '0', holds[at], holds[at + 1], whole, part, receipt}
+        gives[#gives + 1] = {'expire', 1, 1, '0', ends, holds[at], holds[at + 1], whole, part, receipt}
       end
       if #members > 0 then
         ended[#ended + 1] = {set, members}

@@ -5,7 +5,7 @@
 --        charge or 0 if windows start at multiples of the width since 1970; or 1 and the start and
 --        end of a calendar's period and the end of the next period
 -- Cost   units, 0
--- Reply  count, time until the window ends, debt, receipt
+-- Reply  count, time until the window ends, debt, when the window ends, receipt
 -- Value  "start count length", then " debt" if there is a debt. An empty window has no value.
 --
 -- When the limit gets another width, a running window ends the new width after it started. This is
@@ -79,15 +79,15 @@ if back then
   -- This is kept even if nothing is charged. Otherwise the window would end at the wrong time.
   state.start, state.finish, state.count, state.debt, dirty[key] = from, finish, used, owed, limit
 end
-reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = used, finish - now, owed, 0
-n = n + 4
+reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4], reply[n + 5] = used, finish - now, owed, finish, 0
+n = n + 5
 
 --: fits
-fits = reply[found - 3] + whole <= ARGV[limit + 3]
+fits = reply[found - 4] + whole <= ARGV[limit + 3]
 
 --: commit
 local state, most = states[key], ARGV[limit + 3]
-local used, left, owed = reply[found - 3], reply[found - 2], reply[found - 1]
+local used, left, owed = reply[found - 4], reply[found - 3], reply[found - 2]
 if operation == 'force' then
   whole = math.max(0, math.min(whole, 2 * most - used))
   owed = owed + math.max(0, used + whole - math.max(used, most))
@@ -96,15 +96,27 @@ state.start, state.finish, state.count, state.debt = state.from, now + left, use
 receipt = state.from + 1
 
 --: give
-local state, most = states[key], ARGV[limit + 3]
+local state = states[key]
 local used, left, owed = reply[n + 1], reply[n + 2], reply[n + 3]
 given = (receipt == -2 or receipt == state.from + 1) and used > 0
 if given then
-  local held = math.max(0, used - whole)
-  local less = math.max(0, used - most) - math.max(0, held - most)
+  -- The debt is paid first, because the limit may have been raised since. If the clock went back out
+  -- of a calendar's period, the debt is that period's count, and only what exceeds the limit is paid.
+  local held, most = math.max(0, used - whole), ARGV[limit + 3]
+  local less = used - held
+  if ARGV[limit + 4] == '1' and state.from > ARGV[limit + 5] then
+    less = math.max(0, used - most) - math.max(0, held - most)
+  end
   state.start, state.finish, state.count, state.debt = state.from, now + left, held, math.max(0, owed - less)
   if held == 0 and state.debt == 0 then
     state.start, state.finish = 0, 0 -- as if untouched
+  end
+elseif used > 0 and receipt == state.start + 1 and bound < state.finish then
+  -- The hold ended in the window before, which only its debt has outlived.
+  given = true
+  state.count, state.debt, state.after = math.max(0, state.count - whole), math.max(0, state.debt - whole), now + left
+  if state.debt == 0 then
+    state.start, state.finish, state.count = 0, 0, 0
   end
 end
 

@@ -8,9 +8,10 @@
 --        A limit: algorithm; 1 for a shadow, otherwise 0; denominator of its costs' fractions, 0 if
 --        they have none; the algorithm's own parameters.
 --        A run is requests that differ only in their keys: operation; number of requests; number of
---        charges, at most 16; 1 if the charges may be refunded, otherwise 0; for "atmost" and
---        "reserve" the bound; for each charge of the first request: index of its key in KEYS, index
---        of its limit in ARGV, cost, the cost's fraction, for "give" the receipt. The next request
+--        charges, at most 16; 1 if the charges may be refunded, otherwise 0; for "atmost", "reserve"
+--        and "expire" the bound; for each charge of the first request: index of its key in KEYS,
+--        index of its limit in ARGV, cost, the cost's fraction, for "give" and "expire" the receipt.
+--        The next request
 --        has the next keys: add the number of charges to each index.
 --        The charges of one request have different states. The buckets of one bundle have different
 --        labels.
@@ -33,6 +34,8 @@
 -- give     Refunds the cost of each charge as far as it still counts. Verdict: the number of
 --          charges that got a refund. The receipt -2 refunds whatever is used of a fixed window, a
 --          calendar or a token bucket, up to the cost.
+-- expire   As give, for holds that ended at the bound, in microseconds. A hold that ended before its
+--          window did leaves no debt to the next one.
 -- force    Charges each cost, whether it fits or not, up to its algorithm's debt. Verdict: 0.
 --
 -- A shadow never denies a request. It is charged if it fits and the request is admitted.
@@ -129,8 +132,11 @@ end
 while at <= last do
   local operation, times, count, receipts, bound = ARGV[at], ARGV[at + 1] + 0, ARGV[at + 2] + 0, ARGV[at + 3] == '1', 1
   at = at + 4
-  if operation == 'atmost' or operation == 'reserve' then
+  local gives = operation == 'give' or operation == 'expire'
+  if operation == 'atmost' or operation == 'reserve' or operation == 'expire' then
     bound, at = ARGV[at] + 0, at + 1
+  elseif gives then
+    bound = now
   end
   charges = charges or {0, 0, 0, 0, 0, 0}
   for c = 1, count * 6, 6 do
@@ -139,7 +145,7 @@ while at <= last do
     charges[c + 2], charges[c + 3] = ARGV[at + 2] + 0, ARGV[at + 3] + 0
     ARGV[limit + 2] = ARGV[limit + 2] + 0
     at = at + 4
-    if operation == 'give' then
+    if gives then
       charges[c + 4], at = ARGV[at] + 0, at + 1
     end
   end
@@ -154,7 +160,7 @@ while at <= last do
       local algorithm, before = ARGV[limit], n
       charges[c] = key
       --: look
-      if operation == 'give' then
+      if gives then
         n, admitted = before, false
         local receipt, given = charges[c + 4], false
         --: give

@@ -1,0 +1,221 @@
+package core_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/hub"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/internal/request"
+)
+
+// dailyOf returns a Raisable policy of limit units a day, by both algorithms that have days.
+func dailyOf(t *testing.T, limit int64, hold time.Duration) []*core.Policy {
+	t.Helper()
+	return []*core.Policy{
+		newPolicy(t, core.PolicyConfig{Name: "window", Raisable: true, Hold: hold,
+			Algorithm: core.FixedWindow{Limit: limit, Window: 24 * time.Hour}}),
+		newPolicy(t, core.PolicyConfig{Name: "days", Raisable: true, Hold: hold,
+			Algorithm: core.Calendar{Limit: limit, Every: core.PeriodDay, In: time.UTC}}),
+	}
+}
+
+// nextDay returns the wait until a day has begun, and the one until the day after has.
+func nextDay(c *core.ManualClock) (one, two time.Duration) {
+	one = 24*time.Hour - c.Now().Sub(c.Now().Truncate(24*time.Hour))
+	return one, one + 24*time.Hour
+}
+
+func raiseBy(t *testing.T, g *core.Gate, c core.Charge, n int64, until time.Time) {
+	t.Helper()
+	adjust(t, g, core.Adjustment{ID: fmt.Sprint(n, until), Policy: c.Policy, Key: c.Key, Raise: n, Until: until})
+}
+
+// A wait ends when the charge fits, under the limit of then.
+func TestWaitsKnowWhenRaisesEnd(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name         string
+		limit, spend int64
+		settle       int64
+		raise        map[int64]time.Duration
+		cost         int64
+		retry, next  string // "one" or "two" days, or "never"
+	}{
+		{"of an hour, and never fits after it", 1, 1, 1, map[int64]time.Duration{1: time.Hour}, 2, "never", "never"},
+		{"of an hour, with room", 1, 1, 1, map[int64]time.Duration{1: time.Hour}, 1, "fits", "never"},
+		{"of an hour, with debts", 2, 4, 6, map[int64]time.Duration{2: time.Hour}, 1, "two", "two"},
+		{"until after the next day begins", 1, 2, 2, map[int64]time.Duration{1: 30 * time.Hour}, 2, "one", "one"},
+		{"until then, with debts", 2, 4, 5, map[int64]time.Duration{2: 30 * time.Hour}, 3, "one", "one"},
+		{"until then, with debts and a cost that never fits", 2, 4, 6, map[int64]time.Duration{2: 30 * time.Hour}, 3, "never", "one"},
+		{"two, of which one stays", 1, 4, 4, map[int64]time.Duration{1: 100 * time.Hour, 2: time.Hour}, 2, "one", "one"},
+		{"two, of which one stays, and a larger cost", 1, 4, 4, map[int64]time.Duration{1: 100 * time.Hour, 2: time.Hour}, 3, "never", "one"},
+	}
+	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
+		for _, tt := range tests {
+			for _, p := range dailyOf(t, tt.limit, 0) {
+				t.Run(tt.name+"/"+p.Name(), func(t *testing.T) {
+					c.Set(time.UnixMicro(epoch))
+					charged := core.Charge{Policy: p, Key: newKey(t, "k", tt.name), Cost: tt.spend}
+					for n, d := range tt.raise {
+						raiseBy(t, g, charged, n, c.Now().Add(d))
+					}
+					settle(t, charge(t, g, charged), tt.settle)
+					one, two := nextDay(c)
+					waits := map[string]time.Duration{"fits": 0, "one": one, "two": two, "never": core.Never}
+					charged.Cost = tt.cost
+					d := peek(t, g, charged)
+					r := d.At(0)
+					if r.RetryAfter != waits[tt.retry] || r.NextAfter != waits[tt.next] {
+						t.Errorf("%s\nwant retry %d, next %d", show(d), waits[tt.retry], waits[tt.next])
+					}
+					if wait := r.RetryAfter; wait > 0 && wait != core.Never {
+						c.Advance(wait - time.Microsecond)
+						if d := peek(t, g, charged); d.Allowed {
+							t.Error("a microsecond too early: ", show(d))
+						}
+						c.Advance(time.Microsecond)
+						if d := decide(t, g, charged); !d.Allowed {
+							t.Error("after the wait: ", show(d))
+						}
+					}
+				})
+			}
+		}
+	})
+}
+
+func TestRefundAfterRaisePaysDebt(t *testing.T) {
+	t.Parallel()
+	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
+		for _, p := range dailyOf(t, 2, 0) {
+			c.Set(time.UnixMicro(epoch))
+			one := core.Charge{Policy: p, Key: newKey(t, "k"), Cost: 1}
+			other := charge(t, g, one)
+			settle(t, charge(t, g, one), 2)
+			raiseBy(t, g, one, 1, c.Now().Add(time.Hour))
+			cancel(t, other)
+			day, _ := nextDay(c)
+			c.Advance(day)
+			if n := used(t, g, p, one.Key); n != 0 {
+				t.Errorf("%s: the next day begins with %d", p.Name(), n)
+			}
+		}
+	})
+}
+
+// What a hold had taken when it ended is owed by nobody, whenever somebody asks.
+func TestExpiredHoldLeavesNoDebt(t *testing.T) {
+	t.Parallel()
+	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
+		for _, p := range dailyOf(t, 3, 30*time.Second) {
+			for _, tt := range []struct {
+				name  string
+				early time.Duration // before the day ends
+				owed  int64
+			}{{"in its day", 31 * time.Second, 1}, {"with its day", 30 * time.Second, 3}, {"after its day", 29 * time.Second, 3}} {
+				c.Set(time.UnixMicro(epoch))
+				day, _ := nextDay(c)
+				c.Advance(day - tt.early)
+				one := core.Charge{Policy: p, Key: newKey(t, "k", tt.name), Cost: 1}
+				for range 2 {
+					charge(t, g, one).Abandon()
+				}
+				settle(t, charge(t, g, one), 4)
+				c.Advance(tt.early)
+				if n := used(t, g, p, one.Key); n != tt.owed {
+					t.Errorf("%s, %s: the next day begins with %d, want %d", p.Name(), tt.name, n, tt.owed)
+				}
+			}
+		}
+	})
+}
+
+// A Settle reaches twice the limit, also where that is no whole number of microseconds, and above ten
+// years of a clock that stands still.
+func TestSettleReachesTwiceTheLimit(t *testing.T) {
+	t.Parallel()
+	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
+		for name, b := range map[string]core.TokenBucket{
+			"sevenths": {Rate: 7, Per: 3 * time.Microsecond, Burst: 11},
+			"whole":    {Rate: 1, Per: time.Second, Burst: 11},
+			"frozen":   frozen(1_000_000_000_000_000),
+		} {
+			p := limited(t, name, b)
+			settle(t, charge(t, g, core.Charge{Policy: p, Key: newKey(t, "k"), Cost: b.Burst}), 3*b.Burst)
+			if n := used(t, g, p, newKey(t, "k")); n != 2*b.Burst {
+				t.Errorf("%s: %d are used, want %d", name, n, 2*b.Burst)
+			}
+		}
+	})
+}
+
+func TestNextAfterOfLogWithUnusedWindow(t *testing.T) {
+	t.Parallel()
+	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
+		p := limited(t, "log", core.SlidingLog{Windows: []core.Window{
+			{Limit: 3, Width: time.Second}, {Limit: 10, Width: time.Hour},
+		}})
+		one := core.Charge{Policy: p, Key: newKey(t, "k"), Cost: 1}
+		decide(t, g, one)
+		c.Advance(10 * time.Second)
+		d := peek(t, g, one)
+		if r := d.At(0); r.Remaining != 3 || r.Limit != 10 || r.NextAfter != core.Never {
+			t.Errorf("%d remain of %d, next after %v", r.Remaining, r.Limit, r.NextAfter)
+		}
+	})
+}
+
+// All decisions of one window tell one time at which it ends.
+func TestResetAtIsTheEndOfTheWindow(t *testing.T) {
+	t.Parallel()
+	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
+		for _, p := range dailyOf(t, 2, 0) {
+			c.Set(time.UnixMicro(epoch))
+			day, _ := nextDay(c)
+			end := c.Now().Add(day)
+			for i := range 4 { // two are denied
+				d := decide(t, g, core.Charge{Policy: p, Key: newKey(t, "k"), Cost: 1})
+				r := d.At(0)
+				if at := time.UnixMicro(hub.ResetAt.(func(*core.Result) int64)(&r)); !at.Equal(end) {
+					t.Errorf("%s: decision %d tells %v, want %v", p.Name(), i, at, end)
+				}
+				c.Advance(1234567 * time.Microsecond)
+			}
+		}
+	})
+}
+
+// A Reset heals a bundle that somebody overwrote, whatever it holds now.
+func TestResetHealsCorruptedBundle(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		client := s.Client(t)
+		g := redisGate(t, client, core.Config{Prefix: s.Prefix, DisableDenialCache: true})
+		one := core.Charge{Policy: limited(t, "bucket", core.PerHour(2)), Key: newKey(t, "k"), Cost: 1}
+		name := s.Prefix + ":" + one.Key.String() + request.BundleSuffix
+		for what, corrupt := range map[string]func() error{
+			"text":       func() error { return client.Set(t.Context(), name, "hello", 0).Err() },
+			"empty text": func() error { return client.Set(t.Context(), name, "", 0).Err() },
+			"list":       func() error { return client.RPush(t.Context(), name, "a").Err() },
+			"hash":       func() error { return client.HSet(t.Context(), name, "a", "b").Err() },
+		} {
+			if err := errors.Join(client.Del(t.Context(), name).Err(), corrupt()); err != nil {
+				t.Fatal(err)
+			}
+			if d, err := g.Decide(t.Context(), one); err == nil {
+				t.Errorf("%s was decided on: %s", what, show(d))
+			}
+			if err := g.Reset(t.Context(), one); err != nil {
+				t.Errorf("%s: %v", what, err)
+				continue
+			}
+			if d := decide(t, g, one); !d.Allowed || d.At(0).Used != 1 {
+				t.Errorf("after %s and a reset: %s", what, show(d))
+			}
+		}
+	})
+}
