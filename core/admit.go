@@ -51,7 +51,7 @@ func admit(
 		}
 	}()
 	err = g.run(ctx, p, &d, charges)
-	if slot.Sent && !slot.Answered && (d.Cause != nil || err != nil) {
+	if slot.Sent && (err != nil || !slot.Answered && d.Cause != nil) {
 		g.abandon(slot) // it may have been granted
 	}
 	if err != nil || !d.Allowed {

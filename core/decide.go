@@ -135,8 +135,11 @@ func (g *Gate) requests(p *inquiry) []request.Request {
 // the decision names every policy that denies.
 func (g *Gate) ask(caller context.Context, p *inquiry, d *Decision) error {
 	requests, ctx := g.requests(p), caller
+	if p.hold != "" { // a charge that nobody knows of would count for its Hold
+		ctx = deadline.Keep(caller)
+	}
 	if p.parted = len(requests) > 1; p.parted {
-		ctx = g.bound(caller) // all of them, where the store bounds each
+		ctx = g.bound(ctx) // all of them, where the store bounds each
 	}
 	p.admitted = !p.denied
 	for i := range requests {
@@ -148,6 +151,11 @@ func (g *Gate) ask(caller context.Context, p *inquiry, d *Decision) error {
 			return fmt.Errorf("core: %w", deadline.Err(caller))
 		}
 		p.take(&requests[i], err)
+	}
+	if p.hold != "" && caller.Err() != nil {
+		g.giveBack(g.bound(ctx), p, requests, false)
+		d.Source = SourceNone
+		return fmt.Errorf("core: %w", caller.Err())
 	}
 	if p.cause != nil {
 		p.admitted = g.fail(ctx, p, d, p.cause, p.admitted)

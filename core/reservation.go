@@ -67,6 +67,9 @@ func (g *Gate) reserve(
 
 // Charge is Decide with a Reservation to settle or cancel. It has no delay: a [LeakyBucket] is a
 // meter here, and a queue with Reserve. The Reservation is nil if the Decision denies.
+//
+// If ctx is cancelled while charges under a Hold are on their way, Charge, like Reserve, waits for
+// the answer, for at most Config.Timeout, and gives back what was spent.
 func (g *Gate) Charge(
 	ctx context.Context, charges ...Charge,
 ) (r *Reservation, d Decision, err error) {

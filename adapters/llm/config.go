@@ -68,7 +68,8 @@ type Config struct {
 	// guard nor the budgets. Nil answers 404.
 	Other http.Handler
 	// Observe receives a *ResponseEvent for every admitted request, after its budgets are settled,
-	// with the context of the request. It must be fast and safe for concurrent use. Nil observes
+	// and for every one whose client left before, with the context of the request. Guard.Observe
+	// receives all other refusals. It must be fast and safe for concurrent use. Nil observes
 	// nothing.
 	Observe func(context.Context, core.Event)
 }

@@ -2,7 +2,8 @@ package llm
 
 import "net/http"
 
-// ResponseEvent is what became of an admitted request. Config.Observe receives a pointer to it. It
+// ResponseEvent is what became of an admitted request, or of one whose client left before it was
+// admitted. Config.Observe receives a pointer to it. It
 // is valid until Observe returns.
 type ResponseEvent struct {
 	// HTTP is the request that the Meter has handled, with its route and its context.
@@ -36,11 +37,14 @@ const (
 	// read it. The estimate was charged, or the input and the output that was seen if they are
 	// more.
 	OutcomeUnreported
+	// OutcomeLeft: the client left before the request was admitted, such as while the budgets were
+	// asked. Nothing was charged.
+	OutcomeLeft
 )
 
 // String returns the outcome in one lower-case word.
 func (o Outcome) String() string {
-	return nameOf([]string{"reported", "failed", "cut", "unreported"}, int(o))
+	return nameOf([]string{"reported", "failed", "cut", "unreported", "left"}, int(o))
 }
 
 // nameOf returns the name of a value of an enumeration.

@@ -36,6 +36,7 @@ type exchange struct {
 	empty    bool                    // the response has no body so far
 	ended    bool                    // the Meter has ended the response
 	gone     bool                    // the client cannot be written to
+	left     bool                    // the client left before the guard had decided
 	stop     context.CancelCauseFunc // of the handler's context
 
 	paid     []int64 // the units of each budget that the guard has charged

@@ -60,6 +60,7 @@ func New(cfg Config) (*Meter, error) {
 			guard.Dialect = dialectOf(Format(f), cfg.RetryWithin)
 		}
 		guard.Rules = slices.Concat(guard.Rules, rules)
+		guard.Observe = noteLeft(guard.Observe)
 		if m.guards[f], err = nethttp.NewGuard(guard); err != nil {
 			return nil, fmt.Errorf("llm: Config.Guard: %w", err)
 		}

@@ -2,10 +2,12 @@ package llm
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"sync"
 
 	"github.com/headgate/headgate/adapters/llm/internal/wire"
+	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
 )
 
@@ -90,10 +92,35 @@ func (x *exchange) settleRunning(ctx context.Context) {
 	}
 }
 
-// observe reports an admitted request.
-func (x *exchange) observe(r *http.Request) {
-	if x.settled != nil && x.meter.cfg.Observe != nil {
-		x.event.HTTP = r
-		x.meter.cfg.Observe(r.Context(), &x.event)
+// noteLeft returns an observer of a guard that notes requests whose client left while the guard
+// decided. What these were charged has gone back.
+func noteLeft(next func(context.Context, core.Event)) func(context.Context, core.Event) {
+	return func(ctx context.Context, e core.Event) {
+		if admit, ok := e.(*nethttp.AdmissionEvent); ok {
+			a := admit.Admission
+			x := exchangeOf(admit.Request.Context())
+			if x != nil && !a.Allowed() && errors.Is(a.Err(), context.Canceled) {
+				x.left = true
+			}
+		}
+		if next != nil {
+			next(ctx, e)
+		}
 	}
+}
+
+// observe reports a request that was admitted, or whose client left before.
+func (x *exchange) observe(r *http.Request) {
+	switch {
+	case x.meter.cfg.Observe == nil:
+		return
+	case x.left:
+		x.event = ResponseEvent{
+			Request: requestOf(&x.request), Outcome: OutcomeLeft, Estimate: x.estimate,
+		}
+	case x.settled == nil:
+		return
+	}
+	x.event.HTTP = r
+	x.meter.cfg.Observe(r.Context(), &x.event)
 }

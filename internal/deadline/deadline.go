@@ -24,6 +24,16 @@ func Until(ctx context.Context, at time.Time) context.Context {
 	return &until{ctx, at}
 }
 
+// Keep returns a context with the values and the Deadline of ctx that does not end: a caller that
+// waits with it must look at the Deadline.
+func Keep(ctx context.Context) context.Context {
+	kept := context.WithoutCancel(ctx)
+	if at, ok := ctx.Deadline(); ok {
+		return &until{kept, at}
+	}
+	return kept
+}
+
 // Untimed returns the deadline that Until set for a context, which no timer ends.
 func Untimed(ctx context.Context) (at time.Time, ok bool) {
 	if u, ok := ctx.(*until); ok {
