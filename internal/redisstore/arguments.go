@@ -11,6 +11,9 @@ type arguments struct {
 	args  []any
 }
 
+// headSize is the most ARGV of a script that belong to no call: its form, and a clock of a test.
+const headSize = 10
+
 // clear drops the arguments and makes room for n others.
 func (a *arguments) clear(n int) {
 	clear(a.names)

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/headgate/headgate/internal/algorithm"
 	"github.com/headgate/headgate/internal/redisstore/trips"
 	"github.com/headgate/headgate/internal/request"
 )
@@ -16,6 +17,7 @@ type batch struct {
 	entries []entry
 	entryOf []int // of each call: its first entry
 
+	size    int               // of KEYS and ARGV at most
 	keys    []*request.Charge // the first charge of each of KEYS; until the batch is encoded
 	places  map[uint64]int    // of keys, by hash, if there are many
 	firstOf []int             // of each key: 1 + the last entry whose first charge is on it
@@ -51,47 +53,63 @@ func (d *Decision) Batch() trips.Batch {
 	return b
 }
 
+// The most KEYS and ARGV of a request, of a charge, and of a limit beside its parameters.
+const (
+	entrySize  = 5
+	chargeSize = 6
+	limitSize  = 3
+	// mostParameters is the number of parameters of a sliding log of algorithm.MaxWindows.
+	mostParameters = 4 + 2*algorithm.MaxWindows
+)
+
 // Add implements trips.Batch.
-func (b *batch) Add(p trips.Parcel) { b.calls = append(b.calls, p.(*Decision)) }
+func (b *batch) Add(p trips.Parcel) bool {
+	d := p.(*Decision)
+	if len(b.calls) > 0 && b.size+d.size() > trips.MaxArguments-headSize {
+		return false
+	}
+	b.calls = append(b.calls, d)
+	b.collect(d)
+	return true
+}
+
+// size returns how many KEYS and ARGV a decision adds to a script at most.
+func (d *Decision) size() (n int) {
+	for i := range d.requests {
+		n += entrySize + len(d.requests[i].Charges)*(chargeSize+limitSize+mostParameters)
+	}
+	return n
+}
 
 // maxListed is the number of keys up to which a batch searches them one by one.
 const maxListed = 8
 
-// collect finds the distinct requests, keys and limits.
-func (b *batch) collect() {
-	b.entries, b.entryOf, b.firstOf = b.entries[:0], b.entryOf[:0], b.firstOf[:0]
-	b.keys, b.limits, b.keyOf, b.limitOf = b.keys[:0], b.limits[:0], b.keyOf[:0], b.limitOf[:0]
-	clear(b.places)
-	for _, k := range b.calls {
-		if len(b.calls) > 1 && k.merges {
-			if i := b.equal(&k.requests[0]); i >= 0 {
-				b.entries[i].callers++
-				b.entries[i].brief = 0
-				b.entryOf = append(b.entryOf, i)
-				continue
-			}
-		}
-		b.entryOf = append(b.entryOf, len(b.entries))
-		for i := range k.requests {
-			r := &k.requests[i]
-			for j, c := range r.Charges {
-				at := b.keyIndex(c)
-				if j == 0 {
-					b.firstOf[at] = len(b.entries) + 1
-				}
-				b.keyOf = append(b.keyOf, at)
-				b.limitOf = append(b.limitOf, b.limitIndex(c))
-			}
-			b.entries = append(
-				b.entries,
-				entry{request: r, merges: k.merges, brief: k.brief(), words: r.Words(), callers: 1},
-			)
+// collect finds the requests, keys and limits of a call that the batch does not have yet.
+func (b *batch) collect(k *Decision) {
+	if k.merges && len(b.entries) > 0 {
+		if i := b.equal(&k.requests[0]); i >= 0 {
+			b.entries[i].callers++
+			b.entries[i].brief = 0
+			b.entryOf = append(b.entryOf, i)
+			return
 		}
 	}
-	for i := range b.entries {
-		if e := &b.entries[i]; e.callers > 1 {
-			e.merged = merge(e.request)
+	b.entryOf = append(b.entryOf, len(b.entries))
+	for i := range k.requests {
+		r := &k.requests[i]
+		for j, c := range r.Charges {
+			at := b.keyIndex(c)
+			if j == 0 {
+				b.firstOf[at] = len(b.entries) + 1
+			}
+			b.keyOf = append(b.keyOf, at)
+			b.limitOf = append(b.limitOf, b.limitIndex(c))
 		}
+		b.size += entrySize + chargeSize*len(r.Charges)
+		b.entries = append(
+			b.entries,
+			entry{request: r, merges: k.merges, brief: k.brief(), words: r.Words(), callers: 1},
+		)
 	}
 }
 
@@ -149,15 +167,20 @@ func (b *batch) limitIndex(c *request.Charge) int {
 		}
 	}
 	b.limits = append(b.limits, c)
+	b.ints = c.Limit.Parameters(b.ints[:0])
+	b.size += limitSize + len(b.ints)
 	return len(b.limits) - 1
 }
 
 // Release implements trips.Batch.
 func (b *batch) Release() {
 	clear(b.calls)
-	b.calls = b.calls[:0]
 	clear(b.entries)
 	clear(b.limits)
+	clear(b.places)
+	b.calls, b.size = b.calls[:0], 0
+	b.entries, b.entryOf, b.firstOf = b.entries[:0], b.entryOf[:0], b.firstOf[:0]
+	b.keys, b.limits, b.keyOf, b.limitOf = b.keys[:0], b.limits[:0], b.keyOf[:0], b.limitOf[:0]
 	b.clear(0)
 	batches.Put(b)
 }

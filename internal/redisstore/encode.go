@@ -19,10 +19,13 @@ func (b *batch) Command() trips.Command {
 	if admits {
 		script = b.schema.admit
 	}
-	b.collect()
-	room := 7 + 24*len(b.limits)
+	room := 7 + (limitSize+mostParameters)*len(b.limits)
 	for i := range b.entries {
-		room += 5 + 5*len(b.entries[i].request.Charges)
+		e := &b.entries[i]
+		room += entrySize + chargeSize*len(e.request.Charges)
+		if e.callers > 1 {
+			e.merged = merge(e.request)
+		}
 	}
 	if admits {
 		room += 12 + 17*len(first.Charges)

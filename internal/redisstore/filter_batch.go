@@ -13,6 +13,7 @@ type filterBatch struct {
 	calls  []*question
 	parts  []int64 // that they ask for, in order
 	places []byte  // of the items' bits
+	size   int     // of KEYS and ARGV at most
 	arguments
 }
 
@@ -26,7 +27,18 @@ func (k *question) Batch() trips.Batch {
 }
 
 // Add implements trips.Batch.
-func (b *filterBatch) Add(p trips.Parcel) { b.calls = append(b.calls, p.(*question)) }
+func (b *filterBatch) Add(p trips.Parcel) bool {
+	k := p.(*question)
+	size := b.size + itemSize*len(k.items)
+	if len(b.calls) > 0 && size > trips.MaxArguments-headSize {
+		return false
+	}
+	b.calls, b.size = append(b.calls, k), size
+	return true
+}
+
+// itemSize is the number of KEYS and ARGV of an item whose part no other item has.
+const itemSize = 5
 
 // Command implements trips.Batch.
 func (b *filterBatch) Command() trips.Command {
@@ -86,7 +98,7 @@ func (b *filterBatch) Deliver(r trips.Reply) error {
 // Release implements trips.Batch.
 func (b *filterBatch) Release() {
 	clear(b.calls)
-	b.calls, b.parts, b.places = b.calls[:0], b.parts[:0], b.places[:0]
+	b.calls, b.parts, b.places, b.size = b.calls[:0], b.parts[:0], b.places[:0], 0
 	b.clear(0)
 	filterBatches.Put(b)
 }

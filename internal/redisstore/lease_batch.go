@@ -12,6 +12,7 @@ type leaseBatch struct {
 	schema *schema
 	calls  []*operation
 	short  bool // in the short form, acquires first
+	size   int  // of KEYS and ARGV at most
 	arguments
 }
 
@@ -25,7 +26,15 @@ func (o *operation) Batch() trips.Batch {
 }
 
 // Add implements trips.Batch.
-func (b *leaseBatch) Add(p trips.Parcel) { b.calls = append(b.calls, p.(*operation)) }
+func (b *leaseBatch) Add(p trips.Parcel) bool {
+	k := p.(*operation)
+	size := b.size + len(k.args)
+	if len(b.calls) > 0 && size > trips.MaxArguments-headSize {
+		return false
+	}
+	b.calls, b.size = append(b.calls, k), size
+	return true
+}
 
 // Command implements trips.Batch.
 func (b *leaseBatch) Command() trips.Command {
@@ -121,7 +130,7 @@ func (b *leaseBatch) deliverShort(reply []int64) error {
 // Release implements trips.Batch.
 func (b *leaseBatch) Release() {
 	clear(b.calls)
-	b.calls = b.calls[:0]
+	b.calls, b.size = b.calls[:0], 0
 	b.clear(0)
 	leaseBatches.Put(b)
 }

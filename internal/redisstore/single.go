@@ -31,7 +31,7 @@ func (k *single) Joins(trips.Parcel) bool { return false }
 func (k *single) Batch() trips.Batch { return k }
 
 // Add implements trips.Batch.
-func (k *single) Add(trips.Parcel) {}
+func (k *single) Add(trips.Parcel) bool { return true }
 
 // Command implements trips.Batch.
 func (k *single) Command() trips.Command {

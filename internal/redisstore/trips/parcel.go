@@ -9,9 +9,14 @@ type Parcel interface {
 	Batch() Batch
 }
 
+// MaxArguments bounds KEYS and ARGV of one script. Some services refuse scripts with more than 3,999.
+const MaxArguments = 3900
+
 // Batch is parcels that share a script. One goroutine uses it at a time.
 type Batch interface {
-	Add(Parcel)
+	// Add adds a parcel. It reports false, and adds nothing, if the script could have more than
+	// MaxArguments then. The first parcel always fits.
+	Add(Parcel) bool
 	// Command writes the command that carries the parcels. Afterwards the batch reads nothing that
 	// belongs to the parcels' callers: they may have left.
 	Command() Command

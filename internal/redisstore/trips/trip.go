@@ -25,7 +25,8 @@ func (t *trip) reset() {
 	t.commands, t.panicked = t.commands[:0], nil
 }
 
-// pack writes the commands. Calls that may share a script do.
+// pack writes the commands. Calls that may share a script do, as long as it has room for their
+// arguments.
 func (t *trip) pack(cluster bool) {
 	t.packed = append(t.packed[:0], t.calls...)
 	for rest := t.packed; len(rest) > 0; {
@@ -34,8 +35,7 @@ func (t *trip) pack(cluster bool) {
 		b.Add(first.parcel)
 		n := 1 // calls of the command, which move to the front
 		for i := 1; i < len(rest); i++ {
-			if k := rest[i]; first.sharesWith(k, cluster) {
-				b.Add(k.parcel)
+			if k := rest[i]; first.sharesWith(k, cluster) && b.Add(k.parcel) {
 				copy(rest[n+1:i+1], rest[n:i])
 				rest[n] = k
 				n++

@@ -1,0 +1,88 @@
+package redisstore_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/internal/bloom"
+	"github.com/headgate/headgate/internal/redisstore"
+	"github.com/headgate/headgate/internal/redisstore/trips"
+)
+
+// Operations of many ids, and questions about many parts of a filter, share scripts of bounded size.
+func TestArgumentsOfBulkOperationsAreBounded(t *testing.T) {
+	const ids = 256
+	shape := bloom.Shape{Bits: 64, Blocks: 1000, Parts: 500, Hashes: 1}
+	for name, test := range map[string]struct {
+		send   func(s *redisstore.Store, i int) error
+		answer func(args []any) []int64
+	}{
+		"renewals": {
+			func(s *redisstore.Store, i int) error {
+				scope, all := fmt.Sprintf("{k%d}:s", i), make([]string, ids)
+				_, err := redisstore.NewLeases(s).Renew(context.Background(), scope, 1e6, all)
+				return err
+			},
+			func(args []any) (reply []int64) {
+				calls := int(numberOf(args[2])) / scopeKeys
+				for range calls {
+					if calls > 1 {
+						reply = append(reply, ids)
+					}
+					reply = append(reply, make([]int64, ids)...)
+				}
+				return reply
+			},
+		},
+		"questions": {
+			func(s *redisstore.Store, i int) error {
+				var items []bloom.Item
+				for part := range shape.Parts {
+					items = append(items, bloom.Item{Part: part, Block: int64(i)})
+				}
+				_, err := redisstore.NewFilters(s).Ask(context.Background(), "{f}", shape, items[:200])
+				return err
+			},
+			func(args []any) []int64 {
+				keys := int(numberOf(args[2]))
+				places := 4 + keys + 2 + (keys-1)/2 // operation, shape, number of parts, parts
+				return make([]int64, (len(args)-places-1)/2)
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				pass := make(chan struct{})
+				var mu sync.Mutex
+				most := 0
+				s := newTestStore(t, func(_ context.Context, cmd redis.Cmder) error {
+					<-pass
+					mu.Lock()
+					defer mu.Unlock()
+					most = max(most, len(cmd.Args())-3)
+					setReply(cmd, test.answer(cmd.Args()))
+					return nil
+				})
+				var callers sync.WaitGroup
+				for i := range 60 {
+					callers.Go(func() {
+						if err := test.send(s, i); err != nil {
+							t.Error(err)
+						}
+					})
+				}
+				synctest.Wait()
+				close(pass)
+				callers.Wait()
+				if most <= ids || most > trips.MaxArguments {
+					t.Errorf("the largest script has %d arguments", most)
+				}
+			})
+		})
+	}
+}
