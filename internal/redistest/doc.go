@@ -14,6 +14,9 @@
 //     addition. It may hold other data, so tests touch only keys that contain
 //     [Server.Prefix], and the package deletes them when the test ends.
 //
+// The environment variable HEADGATE_TEST_SERVER may be the absolute path of a server program, which
+// then takes the place of those on PATH.
+//
 // Every server that this package starts belongs to one test, whose
 // [testing.TB.Cleanup] kills it, so tests share no state. A test binary that is
 // killed, or that exceeds its -timeout, runs no cleanup and leaves its servers

@@ -15,6 +15,7 @@ import (
 
 const (
 	variable = "HEADGATE_TEST_REDIS"
+	chosen   = "HEADGATE_TEST_SERVER"
 	missing  = "redis-server is not on PATH"
 )
 
@@ -26,15 +27,35 @@ type servers struct {
 
 func findServers(t testing.TB) servers {
 	t.Helper()
-	found, err := find(os.Getenv(variable))
+	found, err := find(os.Getenv(variable), os.Getenv(chosen))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return found
 }
 
-func find(value string) (servers, error) {
-	var found servers
+// find returns the servers for these values of the environment variables.
+func find(value, program string) (found servers, err error) {
+	if program != "" {
+		if !filepath.IsAbs(program) { // each package's tests run in a directory of their own
+			return servers{}, fmt.Errorf("%s is %s: it must be an absolute path", chosen, program)
+		}
+		if program, err = exec.LookPath(program); err != nil {
+			return servers{}, fmt.Errorf("%s: %w", chosen, err)
+		}
+		found.programs = []string{program}
+	} else if found.programs, err = onPath(value == "require"); err != nil {
+		return servers{}, err
+	}
+	if value == "" || value == "require" {
+		return found, nil
+	}
+	found.outside, err = parseAddress(value)
+	return found, err
+}
+
+// onPath returns the programs that are on PATH.
+func onPath(required bool) (programs []string, err error) {
 	var resolved []string
 	for _, name := range []string{"redis-server", "valkey-server"} {
 		path, err := exec.LookPath(name)
@@ -43,32 +64,23 @@ func find(value string) (servers, error) {
 			path, err = filepath.Abs(path)
 		}
 		if err != nil {
-			if name == "redis-server" && value == "require" {
-				return servers{}, fmt.Errorf("%s, and %s=require needs it", missing, variable)
+			if name == "redis-server" && required {
+				return nil, fmt.Errorf("%s, and %s=require needs it", missing, variable)
 			}
 			continue
 		}
 		// Some distributions install Valkey under both names.
 		target, err := filepath.EvalSymlinks(path)
 		if err != nil {
-			return servers{}, err
+			return nil, err
 		}
 		if slices.Contains(resolved, target) {
 			continue
 		}
 		resolved = append(resolved, target)
-		found.programs = append(found.programs, path)
+		programs = append(programs, path)
 	}
-
-	if value == "" || value == "require" {
-		return found, nil
-	}
-	opt, err := parseAddress(value)
-	if err != nil {
-		return servers{}, err
-	}
-	found.outside = opt
-	return found, nil
+	return programs, nil
 }
 
 func parseAddress(value string) (*redis.Options, error) {

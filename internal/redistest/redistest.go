@@ -39,7 +39,8 @@ func Each(t *testing.T, f func(t *testing.T, s *Server)) {
 }
 
 // Real returns a real server: redis-server if it is on PATH, otherwise
-// valkey-server, otherwise the server that HEADGATE_TEST_REDIS names. Without
+// valkey-server, otherwise the server that HEADGATE_TEST_REDIS names. The
+// program that HEADGATE_TEST_SERVER names comes before all of these. Without
 // one it skips the test, or fails it if HEADGATE_TEST_REDIS is require. Tests
 // that stop or kill the server use [Start], because Real may return a server
 // that this package did not start.
@@ -55,8 +56,9 @@ func Real(t testing.TB) *Server {
 }
 
 // Start starts a server for this test alone, which the test may stop, kill and
-// restart. It uses redis-server if that is on PATH, otherwise valkey-server.
-// Without one it skips the test, or fails it if HEADGATE_TEST_REDIS is require.
+// restart. It uses the program that HEADGATE_TEST_SERVER names, otherwise
+// redis-server if that is on PATH, otherwise valkey-server. Without one it
+// skips the test, or fails it if HEADGATE_TEST_REDIS is require.
 //
 // The server keeps nothing on disk and listens on a free loopback port.
 // extraArgs follow the package's own arguments. They must leave the port open

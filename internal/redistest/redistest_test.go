@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -174,7 +175,7 @@ func TestEnvironment(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			out, err := child(t, test.child, "PATH=", "HEADGATE_TEST_REDIS="+test.value)
+			out, err := child(t, test.child, "PATH=", "HEADGATE_TEST_SERVER=", "HEADGATE_TEST_REDIS="+test.value)
 			if (err == nil) != test.pass {
 				t.Errorf("the tests ended with %v", err)
 			}
@@ -201,7 +202,7 @@ func TestOutsideServerKeepsItsKeys(t *testing.T) {
 	for _, value := range []string{s.Addr, "redis://" + s.Addr + "/0"} {
 		for _, name := range []string{"Each", "Real"} {
 			writes := s.Calls(t, "set")
-			out, err := child(t, name, "PATH=", "HEADGATE_TEST_REDIS="+value)
+			out, err := child(t, name, "PATH=", "HEADGATE_TEST_SERVER=", "HEADGATE_TEST_REDIS="+value)
 			if err != nil || !strings.Contains(out, s.Name+"-at-"+s.Addr) {
 				t.Errorf("%s with %s did not run there: %v\n%s", name, value, err, out)
 			}
@@ -214,7 +215,7 @@ func TestOutsideServerKeepsItsKeys(t *testing.T) {
 			}
 		}
 	}
-	if out, err := child(t, "Stop", "PATH=", "HEADGATE_TEST_REDIS="+s.Addr); err == nil {
+	if out, err := child(t, "Stop", "PATH=", "HEADGATE_TEST_SERVER=", "HEADGATE_TEST_REDIS="+s.Addr); err == nil {
 		t.Errorf("a test stopped a server that this package did not start\n%s", out)
 	}
 }
@@ -244,6 +245,36 @@ func TestFailedStartShowsLog(t *testing.T) {
 	}
 }
 
+// HEADGATE_TEST_SERVER takes the place of the programs on PATH.
+func TestChosenProgram(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	path := os.Getenv("HEADGATE_TEST_SERVER")
+	if path == "" {
+		var err error
+		if path, err = exec.LookPath("redis-server"); err != nil {
+			t.Skip(err)
+		}
+	}
+	for _, test := range []struct {
+		child, program string
+		pass           bool
+		want           string
+	}{
+		{"Each", path, true, "runs on miniredis, " + s.Name + "\n"},
+		{"Real", path, true, "runs on " + s.Name + "\n"},
+		{"StartCluster", path, true, "runs on a cluster of 3 " + s.Name},
+		{"Failover", path, true, "runs on " + s.Name + " with 1 replicas"},
+		{"Start", "redis-server", false, "HEADGATE_TEST_SERVER is redis-server: it must be an absolute path"},
+		{"Start", filepath.Join(t.TempDir(), "server"), false, "HEADGATE_TEST_SERVER: exec:"},
+	} {
+		out, err := child(t, test.child, "PATH=", "HEADGATE_TEST_REDIS=require", "HEADGATE_TEST_SERVER="+test.program)
+		if (err == nil) != test.pass || !strings.Contains(out, test.want) {
+			t.Errorf("%s with %s: %v\n%s", test.child, test.program, err, out)
+		}
+	}
+}
+
 // TestChild runs the cases that need another environment, or that fail, in a
 // process of their own.
 func TestChild(t *testing.T) {
@@ -264,6 +295,8 @@ func TestChild(t *testing.T) {
 		redistest.Start(t)
 	case "StartCluster":
 		redistest.StartCluster(t, 3)
+	case "Failover":
+		redistest.StartFailover(t, 1)
 	case "Stop":
 		redistest.Real(t).Stop()
 	case "BadArgument":
