@@ -42,7 +42,7 @@ var (
 	decision = []string{
 		"bundle/bundle.lua", "decide/short.lua", "return (function()", "decide/decide.lua", "end)()",
 	}
-	lease = slices.Concat([]string{"lease/text.lua", "lease/lone.lua"},
+	lease = slices.Concat([]string{"lease/text.lua", "lease/publish.lua", "lease/lone.lua"},
 		function("lease(KEYS, ARGV, now, margin)", []string{"lease/lease.lua"}))
 )
 

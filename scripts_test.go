@@ -162,6 +162,17 @@ func TestLuaTouchesOnlyItsKeys(t *testing.T) {
 	}
 }
 
+// Servers that are not Redis lack some of these, and Redis itself has dropped others.
+func TestLuaUsesWhatEveryServerHas(t *testing.T) {
+	rare := regexp.MustCompile(`replicate_commands|set_repl|setresp|breakpoint|redis\.(log|debug)|loadstring|` +
+		`setfenv|getfenv|table\.getn|math\.pow|\b(cjson|cmsgpack|struct|bit)\.`)
+	for name, text := range luaFiles(t) {
+		if found := rare.FindString(code(text)); found != "" {
+			t.Errorf("%s uses %s", name, found)
+		}
+	}
+}
+
 func TestLuaWritesNoGlobals(t *testing.T) {
 	local := regexp.MustCompile(`\blocal\s+(?:function\s+)?([\w, ]+)`)
 	loop := regexp.MustCompile(`\bfor\s+([\w, ]+?)\s*(?:=|\bin\b)`)

@@ -91,26 +91,46 @@ func TestWaiterPollsAfterLostMessage(t *testing.T) {
 	}
 }
 
-// A client that may neither publish nor subscribe polls for its slot.
+// A client that may neither publish nor subscribe polls for its slot, and so does one of a proxy that
+// knows no messages.
 func TestWaiterPollsWithoutPubSub(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
-	do(t, s.Client(t), "ACL", "SETUSER", "deaf", "on", ">secret", "~*", "resetchannels", "+@all", "-@pubsub")
-	client := s.Client(t, func(o *redis.Options) { o.Username, o.Password = "deaf", "secret" })
-	g := redisGate(t, client, core.Config{})
-	sem := newSemaphore(t, g, semaphore.Config{TTL: time.Second})
-	level := semaphore.Cap{Key: newKey(t, "k"), Limit: 1}
-	first := acquire(t, sem, level)
-	second := enqueue(t, sem, level)
-	third := enqueue(t, sem, level)
-	release(t, first)
-	release(t, <-second)
-	release(t, <-third)
-	if err := g.Close(t.Context()); err != nil {
-		t.Error(err)
+	unknown := []string{}
+	for _, name := range []string{"SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE", "PUBLISH", "SPUBLISH", "HELLO", "CLIENT"} {
+		unknown = append(unknown, "--rename-command", name, "")
 	}
-	if keys := s.Client(t).Keys(t.Context(), "*").Val(); len(keys) > 0 {
-		t.Errorf("keys remain: %v", keys)
+	for name, tt := range map[string]struct {
+		args  []string
+		rules []any
+	}{
+		"not permitted": {nil, []any{"resetchannels", "+@all", "-@pubsub"}},
+		"unknown":       {unknown, []any{"&*", "+@all", "-info", "-cluster", "-command"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := redistest.Start(t, tt.args...)
+			do(t, s.Client(t), append([]any{"ACL", "SETUSER", "deaf", "on", ">secret", "~*"}, tt.rules...)...)
+			client := s.Client(t, func(o *redis.Options) { o.Username, o.Password = "deaf", "secret" })
+			g := redisGate(t, client, core.Config{})
+			if err := g.Ping(t.Context()); err != nil {
+				t.Error(err)
+			}
+			sem := newSemaphore(t, g, semaphore.Config{TTL: time.Second})
+			level := semaphore.Cap{Key: newKey(t, "k"), Limit: 1}
+			first := acquire(t, sem, level)
+			second := enqueue(t, sem, level)
+			third := enqueue(t, sem, level)
+			release(t, first)
+			release(t, <-second)
+			release(t, <-third)
+			if err := g.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+			for _, key := range s.Client(t).Keys(t.Context(), "*").Val() {
+				if !strings.Contains(key, "{ping}") && !strings.Contains(key, "{pong}") {
+					t.Errorf("%s remains", key)
+				}
+			}
+		})
 	}
 }
 

@@ -45,7 +45,7 @@ const (
 // Keeper is described in the package comment. It is safe for concurrent use and must not be copied.
 type Keeper struct {
 	Config
-	channel string // of this process, where a server has no sharded channels
+	channel string // of this process, unless the client is one for a cluster
 
 	mu      sync.Mutex
 	held    map[string]*Holding
@@ -58,8 +58,8 @@ type Keeper struct {
 	timed   bool        // the timer runs
 	next    time.Time   // when it fires
 	returns returns     // slots whose release failed
-	listens bool        // to the plain channel
-	shards  *shards     // nil if the server has no sharded channels
+	listens bool        // to the channel of this process
+	shards  *shards     // nil unless the client is one for a cluster
 	done    context.Context
 	stop    context.CancelFunc
 }

@@ -15,8 +15,10 @@ import (
 type node struct {
 	shards   *shards
 	addr     string
+	client   *redis.Client
 	pubsub   *redis.PubSub
 	begun    time.Time
+	plain    bool // of the channels
 	channels map[*shard]struct{}
 	todo     []order // not sent yet
 	asked    []order // sent and not answered yet
@@ -34,8 +36,9 @@ type order struct {
 
 func newNode(s *shards, client *redis.Client) *node {
 	n := &node{
-		shards: s, addr: client.Options().Addr, begun: time.Now(),
-		pubsub:   client.SSubscribe(s.keeper.done),
+		shards: s, addr: client.Options().Addr, client: client, begun: time.Now(),
+		pubsub:   client.Subscribe(s.keeper.done),
+		plain:    s.plain,
 		channels: make(map[*shard]struct{}), changed: make(chan struct{}, 1),
 	}
 	n.done, n.stop = context.WithCancel(s.keeper.done)
@@ -88,11 +91,8 @@ func (n *node) write() {
 	reads := false
 	for {
 		for o, ok := n.next(); ok; o, ok = n.next() {
-			send := n.pubsub.SSubscribe
-			if o.leave {
-				send = n.pubsub.SUnsubscribe
-			}
-			if err := send(n.done, o.channel.name); err != nil {
+			n.shards.check(n.client, o.channel.name)
+			if err := n.send(o); err != nil {
 				n.broken()
 				return
 			}
@@ -109,6 +109,17 @@ func (n *node) write() {
 			return
 		}
 	}
+}
+
+func (n *node) send(o order) error {
+	subscribe, unsubscribe := n.pubsub.SSubscribe, n.pubsub.SUnsubscribe
+	if n.plain {
+		subscribe, unsubscribe = n.pubsub.Subscribe, n.pubsub.Unsubscribe
+	}
+	if o.leave {
+		return unsubscribe(n.done, o.channel.name)
+	}
+	return subscribe(n.done, o.channel.name)
 }
 
 func (n *node) next() (o order, ok bool) {
@@ -175,7 +186,7 @@ func (n *node) hear(m any) bool {
 	case *redis.Subscription:
 		k.mu.Lock()
 		defer k.mu.Unlock()
-		leave := m.Kind == "sunsubscribe"
+		leave := strings.HasSuffix(m.Kind, "unsubscribe")
 		if len(n.asked) > 0 && n.asked[0].leave == leave && n.asked[0].channel.name == m.Channel {
 			c := n.asked[0].channel
 			n.asked = n.asked[1:]
@@ -213,10 +224,8 @@ func (n *node) rejected(err error) bool {
 	n.asked = n.asked[1:]
 	switch {
 	case o.leave:
-	case strings.HasPrefix(err.Error(), "ERR unknown command"):
-		if k.shards != nil {
-			n.shards.unsupported()
-		}
+	case isUnknown(err):
+		n.shards.unsupported()
 		return true
 	case redis.HasErrorPrefix(err, "NOPERM"):
 		n.shards.denied = time.Now()

@@ -2,20 +2,25 @@ package keeper
 
 import (
 	"context"
+	"errors"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
-// shards are the sharded channels by which a process listens to a Redis Cluster, where a message on
-// a plain channel goes to every node. There is one channel for each outermost key with waiters, in
-// the slot of that key, and one connection to each node. The keeper's lock guards them.
+// shards are the channels by which a process listens to a Redis Cluster. There is one for each
+// outermost key with waiters, in the slot of that key, and one connection to each node. The channels
+// are sharded, because a message on a plain one goes to every node. They are plain on a server that
+// does not know sharded ones, or does not let scripts send to them. The keeper's lock guards them.
 type shards struct {
 	keeper  *Keeper
 	cluster *redis.ClusterClient
 	all     map[string]*shard // by name
 	nodes   map[string]*node  // by address
 	denied  time.Time         // when the user was last not allowed to subscribe
+	known   bool              // a server knows SPUBLISH
+	plain   bool
 }
 
 // shard is one channel.
@@ -44,8 +49,8 @@ func newShards(k *Keeper, cluster *redis.ClusterClient) *shards {
 	}
 }
 
-// name returns the name of the channel of an outermost key. The script knows a sharded channel by
-// its brace.
+// name returns the name of the channel of an outermost key. By its brace the script knows that it
+// lies in the slot of the key.
 func (s *shards) name(outermost string) string {
 	return s.keeper.Prefix + outermost + ":wake:" + s.keeper.ID
 }
@@ -53,16 +58,14 @@ func (s *shards) name(outermost string) string {
 // Attend makes a waiter hear the channel of that name, which Channel returned with heard before the
 // store was asked. If the waiter hears it only now, it is woken to ask again.
 func (k *Keeper) Attend(ctx context.Context, w *Waiter, name string, heard bool) {
-	k.mu.Lock()
 	s := k.shards
-	k.mu.Unlock()
 	if s == nil {
 		return
 	}
 	client, err := s.cluster.MasterForKey(ctx, name)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.shards == nil || k.closing {
+	if k.closing {
 		return
 	}
 	if w.shard == nil {
@@ -138,19 +141,47 @@ func (s *shards) again(lost []*shard) {
 			return
 		}
 		s.keeper.mu.Lock()
-		if s.keeper.shards != nil && s.all[c.name] == c && c.node == nil {
+		if s.all[c.name] == c && c.node == nil {
 			s.place(c, client)
 		}
 		s.keeper.mu.Unlock()
 	}
 }
 
-// unsupported goes over to the plain channel for good, because a node is too old for sharded ones.
+// unsupported goes over to plain channels for good.
 func (s *shards) unsupported() {
+	if s.plain {
+		return
+	}
+	s.plain = true
 	for _, n := range s.nodes {
 		n.end()
 	}
-	s.keeper.shards = nil
-	s.keeper.subscribe()
-	s.keeper.waiting.wake() // their next request names the plain channel
+	s.keeper.waiting.wake() // to subscribe again
+}
+
+// check asks a node for SPUBLISH, unless one is known to know it. Kvrocks has SSUBSCRIBE without it.
+// The lock is not held.
+func (s *shards) check(client *redis.Client, channel string) {
+	k := s.keeper
+	k.mu.Lock()
+	known := s.known || s.plain
+	k.mu.Unlock()
+	if known {
+		return
+	}
+	err := client.SPublish(k.done, channel, "").Err()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch {
+	case isUnknown(err):
+		s.unsupported()
+	case err == nil || errors.As(err, new(redis.Error)):
+		s.known = true
+	}
+}
+
+// isUnknown reports whether a server does not know a command.
+func isUnknown(err error) bool {
+	return err != nil && strings.HasPrefix(err.Error(), "ERR unknown command")
 }

@@ -35,8 +35,7 @@ if operation == 'release' and #ARGV == 2 and scope and not expired and evicted_u
       changed[newest] = true
       fields[use], changed[use] = string.format('%.0f', used), true
       hold = mean_hold(hold, now - granted)
-      local publish = string.find(channel, '{', 1, true) and 'SPUBLISH' or 'PUBLISH'
-      redis.pcall(publish, channel, string.format('%s %s %.0f %.0f', heir, token, lease, used))
+      publish(channel, string.format('%s %s %.0f %.0f', heir, token, lease, used))
       reply = {1}
     end
   end

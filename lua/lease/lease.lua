@@ -42,8 +42,7 @@
 -- An operation that frees room grants it to the heads of the outermost nodes and publishes to their
 -- channels "id token lease used", used being the weight in use at the innermost level. The granted
 -- lease is short, and the caller renews it. If room remains after the most that one script grants,
--- the next waiter gets "id 0 0 0" and acquires again. An evicted id gets "!id". A channel with a
--- brace lies in the scope's hash slot and gets a sharded message.
+-- the next waiter gets "id 0 0 0" and acquires again. An evicted id gets "!id".
 --
 -- A request is "longest lease channel metadata" and for each level, outermost first, "node weight
 -- limit". The longest hold is 0 if it has no bound. Unless all shares are 1 and all floors 0, the

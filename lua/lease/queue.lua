@@ -83,11 +83,6 @@ local function enqueue(id, ticket, request, levels, patience)
   places = places + put(4, now + patience, id)
 end
 
--- An ACL may forbid the channel. The waiter then finds its grant when it next acquires.
-local function publish(channel, message)
-  redis.pcall(string.find(channel, '{', 1, true) and 'SPUBLISH' or 'PUBLISH', channel, message)
-end
-
 -- promote grants leases to the first waiters while there is room, at most 64. It checks every level,
 -- because requests may place a node below different parents. own is the id that acquires: its reply
 -- tells it of the grant.
