@@ -22,7 +22,7 @@ func init() {
 	hub.KeyAt = func(path string) any { return keyAt(path) }
 	hub.Admit = admit
 	hub.Mark = mark
-	hub.ResetAt = func(r *Result) int64 { return r.reset }
+	hub.ResetAt = func(r Result) int64 { return r.reset }
 }
 
 // admit is hub.Admit.

@@ -179,8 +179,7 @@ func TestResetAtIsTheEndOfTheWindow(t *testing.T) {
 			end := c.Now().Add(day)
 			for i := range 4 { // two are denied
 				d := decide(t, g, core.Charge{Policy: p, Key: newKey(t, "k"), Cost: 1})
-				r := d.At(0)
-				if at := time.UnixMicro(hub.ResetAt.(func(*core.Result) int64)(&r)); !at.Equal(end) {
+				if at := time.UnixMicro(hub.ResetAt.(func(core.Result) int64)(d.At(0))); !at.Equal(end) {
 					t.Errorf("%s: decision %d tells %v, want %v", p.Name(), i, at, end)
 				}
 				c.Advance(1234567 * time.Microsecond)

@@ -45,7 +45,7 @@ var (
 	// microseconds since 1970, by the clock of Redis or of the Gate in memory. It is 0 if ResetAfter
 	// is no such end.
 	//
-	//	func(*core.Result) int64
+	//	func(core.Result) int64
 	ResetAt any
 
 	// Admit decides charges and takes a slot, both or neither. If the store can, it does both in one
