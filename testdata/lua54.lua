@@ -208,15 +208,6 @@ function commands.HGETALL(key)
   return all
 end
 
-function commands.HINCRBY(key, field, by)
-  local old = commands.HGET(key, field) or '0'
-  if not old:find('^-?%d+$') or not by:find('^-?%d+$') then
-    error({err = 'ERR value is not an integer or out of range'})
-  end
-  commands.HSET(key, field, string.format('%d', old + by))
-  return old + by
-end
-
 -- remove deletes names from a table of an entry, and the key with the last one.
 local function remove(key, kind, part, ...)
   local list, n = entry(key, kind)[part] or {}, 0

@@ -38,11 +38,11 @@ func (a *Admission) denials() iter.Seq2[int, core.Result] {
 }
 
 // tooLarge reports whether the cost is above what the limit ever allows. A SlidingLog tells its
-// longest window in Limit, and a shorter one may allow less: then more becomes available but never
-// enough.
+// longest window in Limit, and a shorter one may allow less: then all becomes available and is never
+// enough. A raised limit tells nothing of this: the raise may end before that.
 func tooLarge(r core.Result, cost int64) bool {
 	return r.RetryAfter == core.Never && r.Limit > 0 &&
-		(cost > r.Limit || r.NextAfter != core.Never)
+		(cost > r.Limit || r.Raised == 0 && r.ResetAfter != core.Never)
 }
 
 // Violated returns the names of the policies that deny the request, or the name of the cap that is

@@ -150,7 +150,7 @@ func TestQuotaOfAPlan(t *testing.T) {
 		if err := gate.Reset(t.Context(), c); err != nil {
 			t.Error(err)
 		}
-		left(`"p";r=14;`) // 1 of 15: the ledger is not asked again
+		left(`"p";r=14`) // 1 of 15: the ledger is not asked again, and no later month has more
 	})
 }
 
