@@ -21,7 +21,8 @@ const (
 	TopologyAuto Topology = iota
 	// TopologyOneServer decides charges on any keys in one script.
 	TopologyOneServer
-	// TopologyCluster decides charges in one script only if their keys share the outermost part.
+	// TopologyCluster decides charges in one script only if their keys share the outermost part. A
+	// *redis.Client needs it if a proxy hides a cluster behind one address.
 	TopologyCluster
 )
 

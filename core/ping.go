@@ -26,19 +26,32 @@ func probeRequest() (func(outermost string) request.Request, error) {
 	}, err
 }
 
-// tryPing decides on the key "ping" under policies of these names.
-func tryPing(ctx context.Context, store *redisstore.Store, limits map[string]Algorithm) error {
-	key, err := NewKey("ping")
-	if err != nil {
-		return err
+// pingCharges returns charges that use every command that a decision needs. They have two hash slots
+// if one script may have: a proxy that hides a cluster rejects that.
+func pingCharges(oneServer bool) ([]Charge, error) {
+	keys := [2]string{"ping", "ping"}
+	if oneServer {
+		keys[1] = "pong"
 	}
 	var charges []Charge
-	for name, a := range limits {
-		policy, err := NewPolicy(PolicyConfig{Name: name, Algorithm: a})
-		if err != nil {
-			return err
+	for i, cfg := range []PolicyConfig{
+		{Name: "ping", Algorithm: TokenBucket{Rate: 1_000_000, Per: time.Second, Burst: 1}},
+		{Name: "ping-log", Algorithm: SlidingLog{[]Window{{Limit: 1000, Width: 500 * time.Millisecond}}}},
+	} {
+		policy, fault := NewPolicy(cfg)
+		key, err := NewKey(keys[i])
+		if err = errors.Join(fault, err); err != nil {
+			return nil, err
 		}
 		charges = append(charges, Charge{Policy: policy, Key: key, Cost: 1})
+	}
+	return charges, nil
+}
+
+func tryPing(ctx context.Context, store *redisstore.Store) error {
+	charges, err := pingCharges(!store.Cluster)
+	if err != nil {
+		return err
 	}
 	var p inquiry
 	if err := p.lay(charges); err != nil {
@@ -48,9 +61,10 @@ func tryPing(ctx context.Context, store *redisstore.Store, limits map[string]Alg
 }
 
 // Ping checks that the Gate can decide: that Redis answers, is new enough, permits the commands
-// that a Gate needs, and is a cluster only if the client is one for a cluster. The error says in
-// words what is wrong, and wraps ErrMisconfigured if waiting will not help. Ping writes two keys
-// that live for ten seconds at most. In memory there is nothing to check.
+// that a Gate needs, and is a cluster only if the client or Config.Topology says so. It also finds
+// a cluster behind a proxy. The error says in words what is wrong, and wraps ErrMisconfigured if
+// waiting will not help. Ping writes two keys that live for ten seconds at most. In memory there is
+// nothing to check.
 func (g *Gate) Ping(ctx context.Context) error {
 	if g.isClosed() {
 		return ErrClosed
@@ -71,11 +85,7 @@ func pingRedis(ctx context.Context, store *redisstore.Store, timeout time.Durati
 		if err != nil {
 			break
 		}
-		// These use every command that a decision needs.
-		err = tryPing(ctx, store, map[string]Algorithm{
-			"ping":     TokenBucket{Rate: 1_000_000, Per: time.Second, Burst: 1},
-			"ping-log": SlidingLog{[]Window{{Limit: 1000, Width: 500 * time.Millisecond}}},
-		})
+		err = tryPing(ctx, store)
 	}
 	switch {
 	case err == nil:

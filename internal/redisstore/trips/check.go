@@ -17,8 +17,8 @@ const (
 // ErrServer is wrapped by the errors of Check about a server that cannot be used.
 var ErrServer = errors.New("redisstore: unusable server")
 
-// Check asks whether the server answers, is new enough, and is part of a cluster only if Config
-// says so.
+// Check asks whether the server answers, is new enough, runs one script at a time, and is part of
+// a cluster only if Config says so.
 func (s *Servers) Check(ctx context.Context) error {
 	if err := s.bounded(ctx, func() error { return s.Client.Ping(ctx).Err() }); err != nil {
 		return err
@@ -46,10 +46,11 @@ func (s *Servers) checkInfo(info string) error {
 			ErrServer, version, oldestMajor, oldestMinor)
 	}
 	if field(info, "cluster_enabled") == "1" && !s.Cluster {
-		return fmt.Errorf(
-			"%w: it is part of a cluster, but the client is for one server: use redis.NewClusterClient",
-			ErrServer,
-		)
+		return fmt.Errorf("%w: %s", ErrServer, clusterAdvice)
+	}
+	if version := field(info, "garnet_version"); version != "" {
+		return fmt.Errorf("%w: it is Garnet %s, which runs scripts at the same time and so admits "+
+			"too much, unless LuaTransactionMode is on, which INFO does not tell", ErrServer, version)
 	}
 	return nil
 }

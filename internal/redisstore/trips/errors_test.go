@@ -64,7 +64,8 @@ func TestErrorClasses(t *testing.T) {
 		{reply("NOPERM this user has no permissions to run the 'evalsha' command"), true, "lacks a permission"},
 		{reply("ERR The user executing the script can't run this command or subcommand script: abc"), true, "lacks a permission"},
 		{reply("WRONGTYPE Operation against a key holding the wrong kind of value"), true, "something else"},
-		{reply("CROSSSLOT Keys in request don't hash to the same slot"), true, "OneServer"},
+		{reply("ERR ACL failure in script: User x has no permissions to run the 'set' command"), true, "lacks a permission"},
+		{reply("CROSSSLOT Keys in request don't hash to the same slot"), true, "TopologyCluster"},
 		{reply("ERR unknown command 'evalsha'"), true, "rejects"},
 		{reply("ERR user_script:1: attempt to perform arithmetic on a nil value"), true, "rejects"},
 		{redis.Nil, true, ""},
@@ -96,6 +97,8 @@ func TestCheckServer(t *testing.T) {
 		{"redis_version:5.0.3\r\n", true, "6.2 is needed"},
 		{"redis_version:7.0.0\r\ncluster_enabled:1\r\n", true, ""},
 		{"redis_version:7.0.0\r\ncluster_enabled:1\r\n", false, "NewClusterClient"},
+		{"redis_version:7.0.0\r\ncluster_enabled:1\r\n", false, "TopologyCluster"},
+		{"garnet_version:1.1.9\r\nredis_version:7.4.3\r\n", false, "LuaTransactionMode"},
 	} {
 		client := redis.NewClient(&redis.Options{ContextTimeoutEnabled: true})
 		client.AddHook(informing(tt.info))

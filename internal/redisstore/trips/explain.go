@@ -12,6 +12,9 @@ const permissions = "the user lacks a permission: a Gate needs " +
 	"+ping +eval +evalsha +time +get +mget +set +del +getrange +setrange +pexpire on its keys, " +
 	"and more for semaphores, filters, holds and quotas"
 
+const clusterAdvice = "the server is part of a cluster, and the Gate takes it for one server: use " +
+	"redis.NewClusterClient, or core.TopologyCluster if a proxy hides the cluster"
+
 // causes explains the replies of Redis by what is in them.
 var causes = []struct{ reply, words string }{
 	{"NOAUTH", "Redis wants a password, and the client has none"},
@@ -19,6 +22,7 @@ var causes = []struct{ reply, words string }{
 	{"WRONGPASS", "Redis does not accept the user name or password"},
 	{"NOPERM", permissions},
 	{"The user executing the script", permissions},
+	{"ACL failure in script", permissions},
 	{"WRONGTYPE", "a key of the Gate holds something else: choose another Config.Prefix"},
 	{"READONLY", "the server is a replica: the client must connect to the primary"},
 	{"LOADING", "Redis is loading its data"},
@@ -27,7 +31,8 @@ var causes = []struct{ reply, words string }{
 	{"OOM", "Redis is out of memory (maxmemory)"},
 	{"NOREPLICAS", "too few replicas are connected (min-replicas-to-write)"},
 	{"MISCONF", "Redis cannot save to disk and rejects writes"},
-	{"CROSSSLOT", "the server is part of a cluster, but Config.Topology is OneServer"},
+	{"CROSSSLOT", clusterAdvice},
+	{"MOVED", "another node of the cluster has the key: use redis.NewClusterClient"},
 }
 
 // Explain says in words what an error of Redis means.
