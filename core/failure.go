@@ -15,8 +15,8 @@ type FailureMode uint8
 
 const (
 	// FailLocal lets this process decide alone, with its share of the limit: the limit divided by
-	// Config.Replicas. It starts with an unspent share, and what it spends is not carried to Redis
-	// afterwards. A cost above the share is denied, with a wait of a second.
+	// Config.Replicas. What it spends is kept for the next outage until the limit gives it back, and
+	// is not carried to Redis. A cost above the share is denied, with a wait of a second.
 	FailLocal FailureMode = iota
 	// FailOpen abstains: the policy allows everything.
 	FailOpen
