@@ -28,7 +28,7 @@ func init() {
 // admit is hub.Admit.
 func admit(
 	ctx context.Context, g *Gate, slot *request.Slot, outermost string, charges []Charge,
-	take func(paid *Reservation, cause error, again func(context.Context) bool) bool,
+	take func(paid *Reservation, cause error) bool,
 ) (d Decision, err error) {
 	if g.known(ctx, algorithm.Decide, charges, &d) {
 		return d, nil
@@ -63,60 +63,12 @@ func admit(
 	if p.slot != nil && !errors.Is(d.Cause, ErrLedger) { // Redis was asked for the slot too
 		cause = d.Cause
 	}
-	now := g.newRecheck(p, charges)
-	taken := take(paid, cause, now.question())
+	taken := take(paid, cause)
 	over = true
 	if !taken {
 		g.refundWithoutSlot(ctx, p, &d, paid)
-		err = now.tell(&d)
 	}
-	return d, err
-}
-
-// recheck asks once more, after a wait, about the charges that spend nothing.
-type recheck struct {
-	gate  *Gate
-	asks  []Charge
-	place []int // of each, among the charges of the decision
-	Decision
-	err error
-}
-
-// newRecheck returns nil if there are no such charges, or if the slot was taken in the same step.
-func (g *Gate) newRecheck(p *inquiry, charges []Charge) (r *recheck) {
-	for i, c := range charges {
-		if p.slot == nil && c.Cost == NoCost {
-			if r == nil {
-				r = &recheck{gate: g}
-			}
-			r.asks, r.place = append(r.asks, c), append(r.place, i)
-		}
-	}
-	return r
-}
-
-func (r *recheck) question() func(context.Context) bool {
-	if r == nil {
-		return nil
-	}
-	return func(ctx context.Context) bool {
-		r.Decision, r.err = r.gate.Decide(ctx, r.asks...)
-		return r.err == nil && r.Allowed
-	}
-}
-
-// tell adds what denies now to the decision from before the wait.
-func (r *recheck) tell(d *Decision) error {
-	if r == nil {
-		return nil
-	}
-	if r.Len() > 0 && !r.Allowed {
-		for i, at := range r.place {
-			*d.at(at) = *r.at(i)
-		}
-		d.Source, d.Cause = r.Source, r.Cause
-	}
-	return r.err
+	return d, nil
 }
 
 // undo gives back what was taken, which nobody gets.

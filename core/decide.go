@@ -104,7 +104,12 @@ func (g *Gate) resolve(ctx context.Context, p *inquiry, d *Decision, charges []C
 			}
 		}
 	}
-	return g.ask(ctx, p, d)
+	err := g.ask(ctx, p, d)
+	if err == nil && p.slot.Queues() { // nothing was spent; the charges are before the wait
+		p.slot = nil
+		err = g.ask(ctx, p, d)
+	}
+	return err
 }
 
 // requests returns the inquiry's requests: one, or one for each part that the store decides in a

@@ -144,8 +144,53 @@ func TestFreeSlotTakesNoRecheck(t *testing.T) {
 	admit().Finish(request(), http.StatusOK) // loads the scripts
 	before := s.Calls(t, "evalsha", "eval")
 	x := admit()
-	if n := s.Calls(t, "evalsha", "eval") - before; n != 2 {
-		t.Errorf("%d scripts for the charges and a free slot, want 2", n)
+	if n := s.Calls(t, "evalsha", "eval") - before; n != 1 {
+		t.Errorf("%d scripts for the block and a free slot, want 1", n)
 	}
 	x.Finish(request(), http.StatusOK)
+}
+
+// A client is blocked, and the holder of its slot finishes, between the decision on a request and
+// its question for a slot. The request finds the slot free, and is refused.
+func TestSlotFreedAfterTheDecision(t *testing.T) {
+	t.Parallel()
+	between := func(t *testing.T, open func(core.Config) (*core.Gate, error)) {
+		var act atomic.Pointer[func()]
+		gate := core.Must(open(core.Config{Timeout: generous, Observe: func(_ context.Context, e core.Event) {
+			if _, decided := e.(*core.DecisionEvent); decided {
+				if f := act.Swap(nil); f != nil {
+					(*f)()
+				}
+			}
+		}}))
+		t.Cleanup(func() { _ = gate.Close(context.Background()) })
+		g, ban := queuedLogin(t, gate)
+		request := httptest.NewRequest(http.MethodPost, "/login", nil)
+		request.Header.Set("X-User", "u")
+		holder := g.Admit(request)
+		charges, err := g.Charges(request)
+		if err != nil || !holder.Allowed() {
+			t.Fatal(err, holder.Status())
+		}
+		finish := func() {
+			if err := core.Must(core.NewBlocklist(gate, ban)).Block(t.Context(), charges[0].Key, time.Hour); err != nil {
+				t.Error(err)
+			}
+			holder.Finish(request, http.StatusOK)
+		}
+		act.Store(&finish)
+		x := g.Admit(request)
+		if wait, ok := x.RetryAfter(); x.Status() != http.StatusTooManyRequests || !ok || wait <= time.Minute {
+			t.Errorf("status %d, RetryAfter %v", x.Status(), wait)
+		}
+		x.Finish(request, x.Status())
+	}
+	t.Run("memory", func(t *testing.T) { between(t, core.NewMemory) })
+	t.Run("redis", func(t *testing.T) {
+		s := redistest.Start(t)
+		between(t, func(cfg core.Config) (*core.Gate, error) {
+			cfg.Prefix = s.Prefix
+			return core.NewRedis(s.Client(t), cfg)
+		})
+	})
 }

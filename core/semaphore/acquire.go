@@ -42,7 +42,8 @@ func (s *Semaphore) Acquire(ctx context.Context, r Request) (*Lease, error) {
 // the outermost part, that is one step in Redis while Request.MaxWait is 0. Otherwise, and in
 // memory, the charges are spent first. They stay spent while Admit waits for a slot, and are
 // refunded if it gets none. After a wait, Admit asks again about the charges with core.NoCost, such
-// as whether a key is blocked, and denies if one does not fit any more.
+// as whether a key is blocked, and denies if one does not fit any more. With such a charge, it first
+// looks for a free slot in one step.
 //
 // If the request may go on, the Lease is not nil, and its Reservation is what was spent. If a
 // charge denies, the Lease and the error are nil and no slot is held. If there is no slot,
@@ -61,14 +62,20 @@ func (s *Semaphore) Admit(
 		return nil, d, err
 	}
 	start := time.Now()
+	asks := asking(charges)
 	slot := &request.Slot{Scope: s.scope(r.Caps[0].Key), Request: q}
+	if len(asks) > 0 && q.Waiters > 0 { // a slot of the same step needs no second question
+		slot.Request.Waiters, slot.Waits = 0, true
+	}
 	var none error // why there is no slot
-	take := func(paid *core.Reservation, cause error, again question) bool {
+	late := false
+	take := func(paid *core.Reservation, cause error) bool {
 		if slot.Answered {
 			l = s.granted(ctx, s.hub.Leases, slot.Scope, q, slot.Grant, start)
 			l, none = s.observe(ctx, l, s.source(), nil, nil, start)
 		} else {
-			l, none = s.takeAndAsk(ctx, &r, q, cause, again)
+			waited := slot.Missed || s.inMemory()
+			l, late, none = s.takeAndAsk(ctx, &r, q, cause, waited, asks)
 		}
 		if l != nil {
 			l.paid = paid
@@ -84,6 +91,9 @@ func (s *Semaphore) Admit(
 		return nil, d, err
 	case slot.Refused():
 		_, none = s.observe(ctx, nil, s.source(), s.full(q, slot.Grant), nil, start)
+	case late && none == nil:
+		d, none = s.gate.Peek(ctx, charges...)
+		d.Allowed = false
 	}
 	return l, d, none
 }
@@ -91,43 +101,50 @@ func (s *Semaphore) Admit(
 // admit is hub.Admit.
 var admit = hub.Admit.(func(
 	context.Context, *core.Gate, *request.Slot, string, []core.Charge,
-	func(*core.Reservation, error, question) bool,
+	func(*core.Reservation, error) bool,
 ) (core.Decision, error))
 
-// A question asks after a wait whether the request may still go on. It is nil if nothing is to be
-// asked.
-type question = func(context.Context) bool
-
-// takeAndAsk takes a slot after the charges were decided, and gives it back if the caller has
-// waited and may not go on. In memory it always asks: another goroutine may have run since, and the
-// question costs no round trip.
-func (s *Semaphore) takeAndAsk(
-	ctx context.Context, r *Request, q lease.Request, cause error, again question,
-) (*Lease, error) {
-	if again == nil {
-		return s.take(ctx, r, q, cause)
+// asking returns the charges that spend nothing and ask, such as whether a key is blocked.
+func asking(charges []core.Charge) (asks []core.Charge) {
+	for _, c := range charges {
+		if c.Cost == core.NoCost {
+			asks = append(asks, c)
+		}
 	}
-	waited, told := s.inMemory(), r.OnQueue
+	return asks
+}
+
+// takeAndAsk takes a slot after the charges were decided. If the caller has waited, it asks again,
+// and gives the slot back if the caller comes too late to go on. In memory it always asks, as if it
+// had waited: another goroutine may have run since, and the question costs no round trip.
+func (s *Semaphore) takeAndAsk(
+	ctx context.Context, r *Request, q lease.Request, cause error, waited bool, asks []core.Charge,
+) (l *Lease, late bool, err error) {
+	if len(asks) == 0 {
+		l, err = s.take(ctx, r, q, cause)
+		return l, false, err
+	}
+	told, queued := r.OnQueue, waited
 	r.OnQueue = func(position int) {
-		waited = true
+		queued = true
 		if told != nil {
 			told(position)
 		}
 	}
-	l, err := s.take(ctx, r, q, cause)
-	if l == nil || !waited {
-		return l, err
+	l, err = s.take(ctx, r, q, cause)
+	if l == nil || !queued {
+		return l, false, err
 	}
-	keep := false
+	goesOn := false
 	defer func() {
-		if !keep { // also if a hook panics
+		if !goesOn { // also if a hook panics
 			_ = l.Release(ctx) // on failure the lease ends
+			l = nil
 		}
 	}()
-	if keep = again(ctx); !keep {
-		return nil, nil
-	}
-	return l, nil
+	d, err := s.gate.Decide(ctx, asks...)
+	goesOn = err == nil && d.Allowed
+	return l, !goesOn, err
 }
 
 // take takes a slot, from the store or as OnFailure says. A cause is why the store has failed

@@ -51,14 +51,11 @@ var (
 	// Admit decides charges and takes a slot, both or neither. If the store can, it does both in one
 	// step and answers the slot. Then, or if the charges are spent and the slot is to be taken
 	// alone, Admit calls take with what was spent, and with the error by which the store failed, if
-	// it did. It refunds the charges unless take returns true. After a wait it calls again,
-	// unless that is nil: again asks about the charges that spend nothing, and take returns false if
-	// it does.
+	// it did. It refunds the charges unless take returns true.
 	//
 	//	func(
 	//		ctx context.Context, g *core.Gate, slot *request.Slot, outermost string,
-	//		charges []core.Charge,
-	//		take func(paid *core.Reservation, cause error, again func(context.Context) bool) bool,
+	//		charges []core.Charge, take func(paid *core.Reservation, cause error) bool,
 	//	) (core.Decision, error)
 	Admit any
 

@@ -117,6 +117,19 @@ type Slot struct {
 	// Sent is set before the store is asked. If Answered is not set after that, the slot may or may
 	// not be taken.
 	Sent, Answered bool
+	// Waits says that the caller waits if there is no slot, although Request does not. Missed says
+	// that there was none.
+	Waits, Missed bool
+}
+
+// Queues reports whether there was no slot and the caller is to wait for one. Then the slot is as
+// if the store had not been asked.
+func (s *Slot) Queues() bool {
+	if !s.Refused() || !s.Waits {
+		return false
+	}
+	s.Sent, s.Answered, s.Missed = false, false, true
+	return true
 }
 
 // Refused reports whether there was no slot. Nothing was spent then.
