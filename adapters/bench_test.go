@@ -1,7 +1,6 @@
 package adapters_test
 
 import (
-	"math"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -18,6 +17,7 @@ import (
 	gingate "github.com/headgate/headgate/adapters/gin"
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/keyfunc"
 )
 
@@ -115,14 +115,9 @@ func TestAllocations(t *testing.T) {
 	each(t, func(t *testing.T, fw framework) {
 		of := func(g *nethttp.Guard) float64 {
 			h := fw.bare(g, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
-			least := math.Inf(1) // the race detector drops what pools keep, now and then
-			for range 100 {
-				n := testing.AllocsPerRun(1, func() {
-					h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/users/1", nil))
-				})
-				least = min(least, n)
-			}
-			return least
+			return gatetest.Allocs(func() {
+				h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/users/1", nil))
+			})
 		}
 		most := map[string]float64{"gin": 10, "echo": 11}[fw.name]
 		if n := of(guard) - of(nil); n > max(8, most) {

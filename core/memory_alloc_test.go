@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/gatetest"
 )
 
 // Decisions in memory allocate nothing once their keys exist.
@@ -46,14 +47,14 @@ func TestMemoryAllocatesNothing(t *testing.T) {
 			for range 20 { // admitted at first, then denied
 				call()
 			}
-			if n := testing.AllocsPerRun(200, call); n > 0 {
+			if n := gatetest.Allocs(call); n > 0 {
 				t.Errorf("%s, %s: %v allocations", tt.name, name, n)
 			}
 		}
 	}
 	systemClock := memoryGate(t, core.Config{})
 	c := core.Charge{Policy: limited(t, "p", core.TokenBucket{Rate: 1_000_000, Per: time.Second, Burst: 100}), Key: k, Cost: 1}
-	if n := testing.AllocsPerRun(1000, func() { _, _ = systemClock.Decide(ctx, c) }); n > 0 {
+	if n := gatetest.Allocs(func() { _, _ = systemClock.Decide(ctx, c) }); n > 0 {
 		t.Errorf("with the system's clock: %v allocations", n)
 	}
 }
@@ -90,8 +91,8 @@ func TestObserverAllocatesNothing(t *testing.T) {
 	for name, call := range calls {
 		call(g)
 		call(unobserved)
-		n := testing.AllocsPerRun(1000, func() { call(g) })
-		if without := testing.AllocsPerRun(1000, func() { call(unobserved) }); n > without {
+		n := gatetest.Allocs(func() { call(g) })
+		if without := gatetest.Allocs(func() { call(unobserved) }); n > without {
 			t.Errorf("%s: %v allocations, and %v without an observer", name, n, without)
 		}
 	}

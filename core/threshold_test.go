@@ -14,6 +14,7 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -449,7 +450,7 @@ func TestThresholdsAllocateNothing(t *testing.T) {
 	count := func(percents ...int) float64 {
 		p := newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: frozen(1_000_000_000), Thresholds: percents})
 		c := core.Charge{Policy: p, Key: newKey(t, "k"), Cost: 1}
-		return testing.AllocsPerRun(1000, func() { decide(t, g, c) })
+		return gatetest.Allocs(func() { decide(t, g, c) })
 	}
 	if without, with := count(), count(80, 90, 100); with > without {
 		t.Errorf("%v allocations, and %v without thresholds", with, without)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/plans"
 )
 
@@ -56,7 +57,7 @@ func TestPlanAllocatesNothing(t *testing.T) {
 		func() (core.Plan, error) { return book.For(t.Context(), "acme", "team", "nobody") },
 		func() (core.Plan, error) { return book.For(t.Context(), "acme", "team", "user") },
 	} {
-		if allocs := testing.AllocsPerRun(1000, func() {
+		if allocs := gatetest.Allocs(func() {
 			if _, err := ask(); err != nil {
 				t.Fatal(err)
 			}
