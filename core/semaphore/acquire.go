@@ -249,7 +249,7 @@ func (s *Semaphore) holding(
 	q.Waiters = 0
 	spec := keeper.Spec{
 		ID: q.ID, Scope: scope, TTL: s.cfg.TTL, Store: store, Fenced: store == s.hub.Leases,
-		Adopt: s.cfg.OnLoss == LossAdopt, Request: q, Notify: s.notice,
+		Adopt: s.cfg.OnLoss == LossAdopt, Request: q, Notify: s.notify,
 	}
 	if s.cfg.MaxHold > 0 {
 		spec.Ends = time.Now().Add(s.cfg.MaxHold)

@@ -83,6 +83,7 @@ func (r *Request) lease(s *Semaphore) (lease.Request, error) {
 	if len(r.Caps) == 0 || len(r.Caps) > maxCaps {
 		return q, fmt.Errorf("%w: %d caps, 1 to %d are possible", ErrRequest, len(r.Caps), maxCaps)
 	}
+	q.Levels = make([]lease.Level, 0, len(r.Caps))
 	for i, c := range r.Caps {
 		if c.Weight == 0 {
 			c.Weight = 1

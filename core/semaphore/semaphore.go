@@ -23,6 +23,7 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/hub"
+	"github.com/headgate/headgate/internal/keeper"
 	"github.com/headgate/headgate/internal/lease"
 )
 
@@ -86,7 +87,8 @@ type Semaphore struct {
 	gate     *core.Gate
 	hub      *hub.Hub
 	cfg      Config
-	meanHold atomic.Int64 // mean of the slots that this process has released, in microseconds
+	notify   func(keeper.Notice) // notice, bound once for all leases
+	meanHold atomic.Int64        // mean of the slots that this process has released, in microseconds
 }
 
 // New returns a Semaphore, or every fault of the configuration at once.
@@ -125,7 +127,9 @@ func newSemaphore(gate *core.Gate, cfg Config, of string) (*Semaphore, error) {
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
-	return &Semaphore{gate: gate, hub: lent, cfg: cfg}, nil
+	s := &Semaphore{gate: gate, hub: lent, cfg: cfg}
+	s.notify = s.notice
+	return s, nil
 }
 
 // Name returns the name of the semaphore.
