@@ -22,6 +22,7 @@ func init() {
 	hub.KeyAt = func(path string) any { return keyAt(path) }
 	hub.Admit = admit
 	hub.Mark = mark
+	hub.Kept = kept
 	hub.ResetAt = func(r Result) int64 { return r.reset }
 }
 

@@ -141,10 +141,10 @@ func (g *Gate) forget(ctx context.Context, key Key, limit *limit) error {
 	return g.store.Reset(ctx, &c.Charge)
 }
 
-// Close rejects new decisions and leases, and callers that wait for a slot, with ErrClosed. Then it
-// waits until the holders have released their leases, which it renews meanwhile, and until its
-// goroutines have ended. When ctx ends, Close releases the leases that are left and returns an
-// error that wraps ctx's. The Redis client stays open.
+// Close rejects new decisions and leases, and callers that wait, with ErrClosed. Then it waits
+// until the holders have released their leases, which it renews meanwhile, and until its goroutines
+// have ended. When ctx ends, Close releases the leases that are left and returns an error that
+// wraps ctx's. The Redis client stays open.
 func (g *Gate) Close(ctx context.Context) error {
 	g.closed.Store(true)
 	if g.store == nil {

@@ -153,6 +153,11 @@ func (r *Reservation) renew() error {
 	return err
 }
 
+// kept is hub.Kept. It renews what is held, because only that tells.
+func kept(r *Reservation) bool {
+	return r == nil || r.hold.id == "" || safely(r.renew) == nil && r.hold.lost() == 0
+}
+
 // safely calls f. A panic, as in a hook of the client, is an error.
 func safely(f func() error) (err error) {
 	defer func() {

@@ -83,8 +83,9 @@ func (l *Limiter) Wait(ctx context.Context, key Key) (Decision, error) {
 // TokenBucket or a LeakyBucket are served in order. For other algorithms WaitN asks again when
 // there is room, and another caller may be first.
 //
-// Other errors are those of Gate.Decide. If ctx ends while WaitN waits, it cancels what it has
-// reserved and returns the error of ctx.
+// Other errors are those of Gate.Decide. If ctx ends or the Gate is closed while WaitN waits, it
+// cancels what it has reserved and returns the error of ctx or ErrClosed. If a [Block] of the
+// Limiter has begun meanwhile, it cancels that too, and waits for the end of the block.
 func (l *Limiter) WaitN(ctx context.Context, key Key, n int64) (Decision, error) {
 	for {
 		longest := maxReserve
@@ -96,39 +97,39 @@ func (l *Limiter) WaitN(ctx context.Context, key Key, n int64) (Decision, error)
 		if err != nil {
 			return d, err
 		}
-		if r != nil {
-			if err := sleep(ctx, r.Delay()); err != nil {
-				_ = r.Cancel(ctx) // on failure it stays spent
-				return Decision{}, err
+		wait := r.Delay()
+		if r == nil {
+			wait = d.RetryAfter()
+			switch {
+			case wait == Never:
+				return d, fmt.Errorf("%w: waiting does not help", ErrDenied)
+			case bounded && wait > longest:
+				return d, fmt.Errorf("%w: %w: the wait is %v", ErrDenied, context.DeadlineExceeded, wait)
+			case wait > longest || d.hopeless():
+				return d, fmt.Errorf("%w: there is no room for %v", ErrDenied, wait)
 			}
+		}
+		err = l.gate.lent.Keeper.Sleep(ctx, wait)
+		passes := err == nil && r != nil
+		if passes && wait > 0 {
+			passes, err = l.unblocked(ctx, key)
+		}
+		if passes {
 			return d, nil
 		}
-		switch wait := d.RetryAfter(); {
-		case wait == Never:
-			return d, fmt.Errorf("%w: waiting does not help", ErrDenied)
-		case bounded && wait > longest:
-			return d, fmt.Errorf("%w: %w: the wait is %v", ErrDenied, context.DeadlineExceeded, wait)
-		case wait > longest || d.hopeless():
-			return d, fmt.Errorf("%w: there is no room for %v", ErrDenied, wait)
-		default:
-			if err := sleep(ctx, wait); err != nil {
-				return Decision{}, err
-			}
+		_ = r.Cancel(ctx) // on failure it stays spent
+		if err != nil {
+			return Decision{}, err
 		}
 	}
 }
 
-// sleep waits, or returns the error of ctx if that ends first.
-func sleep(ctx context.Context, wait time.Duration) error {
-	if wait <= 0 {
-		return nil
+// unblocked asks after a wait whether no Block has begun meanwhile.
+func (l *Limiter) unblocked(ctx context.Context, key Key) (bool, error) {
+	asks := slices.DeleteFunc(l.charges(nil, key, 0), func(c Charge) bool { return !c.Policy.blocks })
+	if len(asks) == 0 {
+		return true, nil
 	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("core: %w", ctx.Err())
-	}
+	d, err := l.gate.Decide(ctx, asks...)
+	return d.Allowed, err
 }

@@ -42,8 +42,9 @@ func (s *Semaphore) Acquire(ctx context.Context, r Request) (*Lease, error) {
 // the outermost part, that is one step in Redis while Request.MaxWait is 0. Otherwise, and in
 // memory, the charges are spent first. They stay spent while Admit waits for a slot, and are
 // refunded if it gets none. After a wait, Admit asks again about the charges with core.NoCost, such
-// as whether a key is blocked, and denies if one does not fit any more. With such a charge, it first
-// looks for a free slot in one step.
+// as whether a key is blocked, and denies if one does not fit any more. If a hold of its charges
+// has expired during the wait, as after an outage, it spends them again. With a charge that asks,
+// it first looks for a free slot in one step.
 //
 // If the request may go on, the Lease is not nil, and its Reservation is what was spent. If a
 // charge denies, the Lease and the error are nil and no slot is held. If there is no slot,
@@ -69,28 +70,34 @@ func (s *Semaphore) Admit(
 	}
 	var none error // why there is no slot
 	late := false
+	var again *core.Decision // about the same charges, if they were spent again
+	// A copy, because what is passed to a func value is on the heap, and the caller's charges are
+	// not. The result of slices.Clone may be the slice itself.
+	copied := append([]core.Charge(nil), charges...)
 	take := func(paid *core.Reservation, cause error) bool {
 		if slot.Answered {
 			l = s.granted(ctx, s.hub.Leases, slot.Scope, q, slot.Grant, start)
 			l, none = s.observe(ctx, l, s.source(), nil, nil, start)
 		} else {
-			waited := slot.Missed || s.inMemory()
-			l, late, none = s.takeAndAsk(ctx, &r, q, cause, waited, asks)
+			var waited bool
+			l, waited, none = s.takeWatched(ctx, &r, q, cause, slot.Missed)
+			if l != nil && waited {
+				l, again, late, none = s.lookAgain(ctx, l, paid, copied, asks)
+			}
 		}
-		if l != nil {
+		if l != nil && again == nil {
 			l.paid = paid
 		}
 		return l != nil
 	}
-	// A copy, because what is passed to a func value is on the heap, and the caller's charges are
-	// not. The result of slices.Clone may be the slice itself.
-	copied := append([]core.Charge(nil), charges...)
 	d, err = admit(ctx, s.gate, slot, outermost(r.Caps[0].Key), copied, take)
 	switch {
 	case err != nil:
 		return nil, d, err
 	case slot.Refused():
 		_, none = s.observe(ctx, nil, s.source(), s.full(q, slot.Grant), nil, start)
+	case again != nil:
+		d = *again
 	case late && none == nil:
 		d, none = s.gate.Peek(ctx, charges...)
 		d.Allowed = false
@@ -114,38 +121,54 @@ func asking(charges []core.Charge) (asks []core.Charge) {
 	return asks
 }
 
-// takeAndAsk takes a slot after the charges were decided. If the caller has waited, it asks again,
-// and gives the slot back if the caller comes too late to go on. In memory it always asks, as if it
-// had waited: another goroutine may have run since, and the question costs no round trip.
-func (s *Semaphore) takeAndAsk(
-	ctx context.Context, r *Request, q lease.Request, cause error, waited bool, asks []core.Charge,
-) (l *Lease, late bool, err error) {
-	if len(asks) == 0 {
-		l, err = s.take(ctx, r, q, cause)
-		return l, false, err
-	}
-	told, queued := r.OnQueue, waited
+// takeWatched takes a slot, and reports whether the caller has waited for it, as one does that has
+// missed a slot before. In memory it reports that always: another goroutine may have run since, and
+// a question costs no round trip.
+func (s *Semaphore) takeWatched(
+	ctx context.Context, r *Request, q lease.Request, cause error, missed bool,
+) (l *Lease, waited bool, err error) {
+	told := r.OnQueue
 	r.OnQueue = func(position int) {
-		queued = true
+		waited = true
 		if told != nil {
 			told(position)
 		}
 	}
 	l, err = s.take(ctx, r, q, cause)
-	if l == nil || !queued {
-		return l, false, err
-	}
+	return l, waited || missed || s.inMemory(), err
+}
+
+// lookAgain looks, for a caller that has waited for its slot, whether what it has spent is still
+// held, and whether the charges that ask still fit. It spends all charges again if a hold has
+// expired. It gives the slot back, and returns no lease, if the caller comes too late to go on.
+func (s *Semaphore) lookAgain(
+	ctx context.Context, l *Lease, paid *core.Reservation, charges, asks []core.Charge,
+) (_ *Lease, again *core.Decision, late bool, err error) {
 	goesOn := false
 	defer func() {
 		if !goesOn { // also if a hook panics
 			_ = l.Release(ctx) // on failure the lease ends
-			l = nil
 		}
 	}()
-	d, err := s.gate.Decide(ctx, asks...)
-	goesOn = err == nil && d.Allowed
-	return l, !goesOn, err
+	var d core.Decision
+	switch {
+	case !kept(paid):
+		_ = paid.Cancel(ctx) // on failure it stays spent
+		l.paid, d, err = s.gate.Charge(ctx, charges...)
+		again = &d
+	case len(asks) > 0:
+		d, err = s.gate.Decide(ctx, asks...)
+	default:
+		d.Allowed = true
+	}
+	if goesOn = err == nil && d.Allowed; !goesOn {
+		return nil, again, again == nil, err
+	}
+	return l, again, false, nil
 }
+
+// kept is hub.Kept.
+var kept = hub.Kept.(func(*core.Reservation) bool)
 
 // take takes a slot, from the store or as OnFailure says. A cause is why the store has failed
 // already.

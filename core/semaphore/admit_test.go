@@ -362,3 +362,53 @@ func TestWaiterKeepsItsReservation(t *testing.T) {
 		<-done
 	})
 }
+
+// A caller that has lost its hold while it waited for a slot is charged again, or denied if others
+// have spent what it held.
+func TestWaiterWithLostHoldIsChargedAgain(t *testing.T) {
+	t.Parallel()
+	eachLeaseGate(t, func(t *testing.T, g *core.Gate) {
+		for _, spent := range []int64{0, 8} {
+			p, key := heldFor(t, time.Hour), newKey(t, "k")
+			charge := core.Charge{Policy: p, Key: key, Cost: 4}
+			s := newSemaphore(t, g, semaphore.Config{})
+			level := semaphore.Cap{Key: key, Limit: 1}
+			first := acquire(t, s, level)
+			queued, got := make(chan struct{}), make(chan *semaphore.Lease)
+			var d core.Decision
+			var err error
+			go func() {
+				var l *semaphore.Lease
+				l, d, err = s.Admit(t.Context(), semaphore.Request{
+					Caps: []semaphore.Cap{level}, MaxWait: semaphore.Forever, OnQueue: func(int) { close(queued) },
+				}, charge)
+				got <- l
+			}()
+			<-queued
+			checkUsed(t, g, 4, charge)
+			if err := g.Reset(t.Context(), charge); err != nil { // as if Redis had lost its data
+				t.Fatal(err)
+			}
+			if spent > 0 {
+				decide(t, g, core.Charge{Policy: p, Key: key, Cost: spent})
+			}
+			release(t, first)
+			l := <-got
+			if err != nil || (l != nil) != (spent == 0) || d.Allowed != (l != nil) || d.At(0).Used != max(4, spent) {
+				t.Errorf("%d spent: %s, %v", spent, show(d), err)
+			}
+			checkUsed(t, g, max(4, spent), charge)
+			if l != nil {
+				settle(t, l.Reservation(), 3)
+				checkUsed(t, g, 3, charge)
+				release(t, l)
+			}
+			if holders, waiting, err := s.Holders(t.Context(), key); err != nil || len(holders) > 0 || waiting > 0 {
+				t.Errorf("%v hold, %d wait, %v", holders, waiting, err)
+			}
+			if err := g.Reset(t.Context(), charge); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}

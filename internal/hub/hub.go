@@ -59,6 +59,12 @@ var (
 	//	) (core.Decision, error)
 	Admit any
 
+	// Kept reports whether all that a reservation holds still counts. It asks the store if something
+	// is held.
+	//
+	//	func(*core.Reservation) bool
+	Kept any
+
 	// Mark spends one strike on a key under a policy whose Algorithm is a core.Block. It works on a
 	// closed Gate too.
 	//

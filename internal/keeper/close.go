@@ -3,7 +3,9 @@ package keeper
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
+	"time"
 )
 
 // Begin begins a call that acquires a slot. Each nil is followed by an End.
@@ -25,9 +27,29 @@ func (k *Keeper) End() {
 	k.mu.Unlock()
 }
 
+// Sleep waits, or returns the error of ctx or Closed if one of these is first.
+func (k *Keeper) Sleep(ctx context.Context, wait time.Duration) error {
+	if wait <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-k.closed:
+		return k.Closed
+	case <-ctx.Done():
+		return fmt.Errorf("core: %w", ctx.Err())
+	}
+}
+
 // Close wakes all waiters, lets holders finish until ctx ends, and gives up what is left then.
 func (k *Keeper) Close(ctx context.Context) error {
 	k.mu.Lock()
+	if !k.closing {
+		close(k.closed)
+	}
 	k.closing = true
 	k.waiting.wake()
 	if k.idle == nil {

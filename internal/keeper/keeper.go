@@ -53,13 +53,14 @@ type Keeper struct {
 	busy    int           // calls that acquire or release
 	idle    chan struct{} // closed when nothing is held or busy; nil unless Close waits
 	closing bool
-	over    bool        // Close has given up the leases that were left
-	timer   *time.Timer // calls look
-	timed   bool        // the timer runs
-	next    time.Time   // when it fires
-	returns returns     // slots whose release failed
-	listens bool        // to the channel of this process
-	shards  *shards     // nil unless the client is one for a cluster
+	closed  chan struct{} // closed by Close
+	over    bool          // Close has given up the leases that were left
+	timer   *time.Timer   // calls look
+	timed   bool          // the timer runs
+	next    time.Time     // when it fires
+	returns returns       // slots whose release failed
+	listens bool          // to the channel of this process
+	shards  *shards       // nil unless the client is one for a cluster
 	done    context.Context
 	stop    context.CancelFunc
 }
@@ -68,7 +69,7 @@ type Keeper struct {
 func New(cfg Config) *Keeper {
 	k := &Keeper{
 		Config: cfg, channel: cfg.Prefix + "wake:" + cfg.ID,
-		held: make(map[string]*Holding), waiting: make(waiters),
+		held: make(map[string]*Holding), waiting: make(waiters), closed: make(chan struct{}),
 	}
 	k.done, k.stop = context.WithCancel(context.Background())
 	if cluster, ok := cfg.Client.(*redis.ClusterClient); ok {
