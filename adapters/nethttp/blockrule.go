@@ -15,8 +15,9 @@ import (
 //
 // What counts as a strike is up to Trap, Denied and Strikes. Requests that run when the block
 // begins go on, and so do those that were admitted before their like had failed: limit how many
-// logins run at a time by a Slot beside it. A request that has waited for its slot, or for
-// Config.MaxDelay, is asked about the block again. A strike counts before the slot is free.
+// logins run at a time by a Slot beside it. A request that has waited for its slot, for
+// Config.MaxDelay or for the id of a Replay is asked about the block again. A strike counts before
+// the slot and the id are free.
 type BlockRule struct {
 	// Policy is one whose algorithm is a core.Block. It is required.
 	Policy *core.Policy

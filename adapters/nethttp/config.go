@@ -33,6 +33,9 @@ type Config struct {
 	// Cap by its name. A key keeps its count when its limit changes, unless the new limit is another
 	// Algorithm. If Plan is nil or returns nil, every policy and cap has its own limits.
 	//
+	// A request that waits keeps its plan. Only the limit of a cap for which it waits is that of the
+	// newest request with the cap's key.
+	//
 	// An error refuses the request as one of a rule's Key does: with 400 if it wraps
 	// keyfunc.ErrNoKey, and otherwise with 500. A limit that is not valid refuses it with 500.
 	Plan func(*http.Request) (core.Plan, error)

@@ -194,3 +194,215 @@ func TestSlotFreedAfterTheDecision(t *testing.T) {
 		})
 	})
 }
+
+// Sixty wrong passwords at once under one id are at most five guesses.
+func TestQueuedIDsMeetTheBlock(t *testing.T) {
+	t.Parallel()
+	eachGate(t, func(t *testing.T, gate *core.Gate) {
+		t.Cleanup(func() { _ = gate.Close(context.Background()) })
+		ban := bans(t, core.Block{Strikes: 5, Within: time.Hour, For: time.Hour})
+		g := guard(t, nethttp.Config{Gate: gate, Blocks: []nethttp.BlockRule{{
+			Policy: ban, Key: keyfunc.RemoteIP(), Strikes: nethttp.StrikeOn(http.StatusUnauthorized),
+		}}})
+		var guesses, refused atomic.Int64
+		h := replay(t, g, nethttp.ReplayConfig{
+			Once: newOnce(t, gate), ID: byID, MaxWait: generous,
+			Succeeded: func(_ *http.Request, status int) bool { return status != http.StatusUnauthorized },
+		}).Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			guesses.Add(1)
+			w.WriteHeader(http.StatusUnauthorized)
+		}))
+		var wg sync.WaitGroup
+		for range 60 {
+			wg.Go(func() {
+				r := get(h, withID("a"))
+				if r.StatusCode == http.StatusTooManyRequests && r.Header.Get("Retry-After") != "" {
+					refused.Add(1)
+				}
+			})
+		}
+		wg.Wait()
+		if guesses.Load() != 5 || refused.Load() != 55 {
+			t.Errorf("%d guesses, %d refusals of the block", guesses.Load(), refused.Load())
+		}
+	})
+}
+
+// eachReserving runs f on a Gate in memory and on one on every Redis. meanwhile sets a func that
+// runs once, after the next reservation and before its caller has the answer.
+func eachReserving(t *testing.T, f func(t *testing.T, gate *core.Gate, meanwhile func(func()))) {
+	t.Helper()
+	run := func(t *testing.T, open func(core.Config) (*core.Gate, error)) {
+		var act atomic.Pointer[func()]
+		gate := core.Must(open(core.Config{Timeout: generous, Observe: func(_ context.Context, e core.Event) {
+			if d, decided := e.(*core.DecisionEvent); decided && d.Op == core.OpReserve {
+				if f := act.Swap(nil); f != nil {
+					(*f)()
+				}
+			}
+		}}))
+		t.Cleanup(func() { _ = gate.Close(context.Background()) })
+		f(t, gate, func(f func()) { act.Store(&f) })
+	}
+	t.Run("memory", func(t *testing.T) { run(t, core.NewMemory) })
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		run(t, func(cfg core.Config) (*core.Gate, error) {
+			cfg.Prefix = s.Prefix
+			return core.NewRedis(s.Client(t), cfg)
+		})
+	})
+}
+
+// A request that was delayed for MaxDelay is refused at once when the Gate is closed.
+func TestCloseEndsDelays(t *testing.T) {
+	t.Parallel()
+	eachReserving(t, func(t *testing.T, gate *core.Gate, meanwhile func(func())) {
+		rate := policy(t, core.PolicyConfig{Name: "rate", Algorithm: core.PerHour(1)})
+		h := guard(t, nethttp.Config{
+			Gate: gate, MaxDelay: 2 * time.Hour, Rules: []nethttp.Rule{{Policy: rate, Key: keyfunc.RemoteIP()}},
+		}).Handler(http.HandlerFunc(ok))
+		if r := get(h); r.StatusCode != http.StatusOK {
+			t.Fatalf("status %d", r.StatusCode)
+		}
+		closed := make(chan error, 1)
+		meanwhile(func() { go func() { closed <- gate.Close(t.Context()) }() })
+		if r := get(h); r.StatusCode != http.StatusServiceUnavailable {
+			t.Errorf("status %d", r.StatusCode)
+		}
+		if err := <-closed; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A request that has lost its hold while it was delayed is charged again, or refused if others have
+// spent what it held. Its slot is free then.
+func TestDelayedRequestWithLostHold(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name    string
+		capped  bool
+		spent   int64
+		status  int
+		used    int64
+		holding int
+	}{
+		{"room", false, 0, http.StatusOK, 1, 0},
+		{"room, with a slot", true, 0, http.StatusOK, 1, 1},
+		{"no room", false, 2, http.StatusTooManyRequests, 2, 0},
+		{"no room, with a slot", true, 2, http.StatusTooManyRequests, 2, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			eachReserving(t, func(t *testing.T, gate *core.Gate, meanwhile func(func())) {
+				rate := policy(t, core.PolicyConfig{Name: "rate", Algorithm: core.TokenBucket{Rate: 20, Per: time.Second, Burst: 1}})
+				held := policy(t, core.PolicyConfig{Name: "held", Hold: time.Hour, Algorithm: core.TokenBucket{Burst: 2}})
+				key := core.Must(core.NewKey("192.0.2.1"))
+				charge := core.Charge{Policy: held, Key: key}
+				cfg := nethttp.Config{
+					Gate: gate, MaxDelay: time.Hour,
+					Rules: []nethttp.Rule{{Policy: rate, Key: keyfunc.RemoteIP()}, {Policy: held, Key: keyfunc.RemoteIP()}},
+				}
+				if d, err := gate.Decide(t.Context(), core.Charge{Policy: rate, Key: key}); err != nil || !d.Allowed {
+					t.Fatal(d.Allowed, err)
+				}
+				streams := newSemaphore(t, gate, semaphore.Config{})
+				if tt.capped {
+					cfg.Slot = &nethttp.Slot{Semaphore: streams, Caps: []nethttp.Cap{{Key: keyfunc.RemoteIP(), Limit: 1}}}
+				}
+				g := guard(t, cfg)
+				meanwhile(func() {
+					if err := gate.Reset(t.Context(), charge); err != nil { // as if Redis had lost its data
+						t.Error(err)
+					}
+					for range tt.spent {
+						if _, err := gate.Decide(t.Context(), charge); err != nil {
+							t.Error(err)
+						}
+					}
+				})
+				r := httptest.NewRequest(http.MethodGet, "/", nil)
+				x := g.Admit(r)
+				if status := max(x.Status(), http.StatusOK); status != tt.status {
+					t.Errorf("status %d, %v, want %d", status, x.Err(), tt.status)
+				}
+				if d, err := gate.Peek(t.Context(), charge); err != nil || d.At(0).Used != tt.used {
+					t.Errorf("%d used, %v, want %d", d.At(0).Used, err, tt.used)
+				}
+				if holders, _, err := streams.Holders(t.Context(), key); err != nil || len(holders) != tt.holding {
+					t.Errorf("%d hold a slot, %v, want %d", len(holders), err, tt.holding)
+				}
+				x.Finish(r, x.Status())
+			})
+		})
+	}
+}
+
+// A request that has lost its hold while it waited for its id is refused, and leaves the id free.
+func TestReplayWithLostHold(t *testing.T) {
+	t.Parallel()
+	eachGate(t, func(t *testing.T, gate *core.Gate) {
+		t.Cleanup(func() { _ = gate.Close(context.Background()) })
+		tokens := policy(t, core.PolicyConfig{Name: "tokens", Hold: time.Hour, Algorithm: core.TokenBucket{Burst: 5}})
+		charge := core.Charge{Policy: tokens, Key: core.Must(core.NewKey("192.0.2.1"))}
+		g := guard(t, nethttp.Config{Gate: gate, Rules: []nethttp.Rule{{
+			Policy: tokens, Key: keyfunc.RemoteIP(), Settle: nethttp.RefundServerErrors,
+		}}})
+		var reset atomic.Bool
+		h := replay(t, g, nethttp.ReplayConfig{Once: newOnce(t, gate), MaxWait: generous, ID: func(r *http.Request) (string, error) {
+			if reset.Swap(false) { // after the Guard has admitted the request
+				if err := gate.Reset(r.Context(), charge); err != nil {
+					t.Error(err)
+				}
+			}
+			return byID(r)
+		}}).Handler(http.HandlerFunc(ok))
+		reset.Store(true)
+		if r := get(h, withID("a")); r.StatusCode != http.StatusServiceUnavailable {
+			t.Errorf("status %d", r.StatusCode)
+		}
+		if d, err := gate.Peek(t.Context(), charge); err != nil || d.At(0).Used != 0 {
+			t.Errorf("%d used, %v", d.At(0).Used, err)
+		}
+		for _, want := range []int{http.StatusOK, http.StatusConflict} {
+			if r := get(h, withID("a")); r.StatusCode != want {
+				t.Errorf("status %d, want %d", r.StatusCode, want)
+			}
+		}
+	})
+}
+
+// A request that waits for a slot keeps its plan, and the newest limit of the cap lets it in.
+func TestWaitingRequestGetsTheNewestCap(t *testing.T) {
+	t.Parallel()
+	eachGate(t, func(t *testing.T, gate *core.Gate) {
+		t.Cleanup(func() { _ = gate.Close(context.Background()) })
+		var slots atomic.Int64
+		slots.Store(1)
+		queued := make(chan struct{}, 10)
+		g := guard(t, nethttp.Config{
+			Gate: gate,
+			Plan: func(*http.Request) (core.Plan, error) {
+				return plan{caps: map[string][3]int64{"streams": {slots.Load()}}}, nil
+			},
+			Slot: &nethttp.Slot{
+				Semaphore: newSemaphore(t, gate, semaphore.Config{}), MaxWait: generous,
+				Caps:    []nethttp.Cap{{Name: "streams", Key: keyfunc.RemoteIP(), Limit: 9}},
+				OnQueue: func(*http.Request, int) { queued <- struct{}{} },
+			},
+		})
+		admit := func() *nethttp.Exchange { return g.Admit(httptest.NewRequest(http.MethodGet, "/", nil)) }
+		first := admit()
+		waiting := make(chan *nethttp.Exchange, 1)
+		go func() { waiting <- admit() }()
+		<-queued
+		slots.Store(3)
+		third := admit()
+		second := <-waiting
+		for i, x := range []*nethttp.Exchange{first, second, third} {
+			if limit, _, _ := x.Plan().Cap("streams"); !x.Allowed() || limit != []int64{1, 1, 3}[i] {
+				t.Errorf("request %d: status %d, a plan of %d", i, x.Status(), limit)
+			}
+			x.Finish(httptest.NewRequest(http.MethodGet, "/", nil), http.StatusOK)
+		}
+	})
+}

@@ -2,6 +2,7 @@ package nethttp
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -13,6 +14,9 @@ import (
 	"github.com/headgate/headgate/keyfunc"
 )
 
+// errExpired is the error of a request whose holds have expired while it waited for its id.
+var errExpired = errors.New("nethttp: what the request has reserved has expired")
+
 // ReplayConfig configures a Replay.
 type ReplayConfig struct {
 	// Once remembers the ids. It is required.
@@ -23,7 +27,8 @@ type ReplayConfig struct {
 	ID keyfunc.Func
 	// NoID says what happens to a request without an id. The zero value refuses it with 400.
 	NoID NoKey
-	// MaxWait is how long a request waits for another one with its id. Zero does not wait.
+	// MaxWait is how long a request waits for another one with its id. Zero does not wait. With a
+	// MaxWait, a request that has its id is asked about the Guard's BlockRules again.
 	MaxWait time.Duration
 	// Succeeded reports whether a response with this status means that the id is handled. Nil is a
 	// status below 400. It is not asked about a handler that panics, about one that writes nothing
@@ -169,6 +174,9 @@ func (p *Replay) attempt(x *Exchange, r *http.Request, id core.Key) error {
 	switch {
 	case err == nil:
 		x.attempt = &attempt{work: work, succeeded: p.cfg.Succeeded}
+		if p.cfg.MaxWait > 0 {
+			return x.recheck(ctx)
+		}
 	case errors.Is(err, once.ErrDone):
 		x.handled, x.status = true, int32(cmp.Or(p.cfg.HandledStatus, http.StatusConflict))
 	case errors.As(err, &running):
@@ -178,4 +186,30 @@ func (p *Replay) attempt(x *Exchange, r *http.Request, id core.Key) error {
 	}
 	x.decision.Allowed = err == nil
 	return nil
+}
+
+// recheck asks again, after a wait for the id, whether the client is blocked, and looks whether
+// what the request holds has expired.
+func (x *Exchange) recheck(ctx context.Context) (err error) {
+	d := core.Decision{Allowed: true}
+	if len(x.blockKeys) > 0 {
+		asks := make([]core.Charge, len(x.blockKeys))
+		for i, key := range x.blockKeys {
+			asks[i] = core.Charge{Policy: x.charged[i].by.block.Policy, Key: key, Cost: core.NoCost}
+		}
+		d, err = x.guard.cfg.Gate.Decide(ctx, asks...)
+	}
+	if err == nil && d.Allowed && !kept(x.reservation) {
+		err = errExpired
+	}
+	if err == nil && d.Allowed {
+		return nil
+	}
+	_ = x.attempt.work.Fail(ctx) // on failure the id is free when its lease ends
+	x.attempt = nil
+	if err == nil {
+		x.decision = d
+		x.refuse(x.statusOf(true, nil))
+	}
+	return err
 }

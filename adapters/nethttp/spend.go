@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"time"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/hub"
 )
 
 // buffer reads the body ahead if the request may have to wait.
@@ -41,7 +41,8 @@ func (x *Exchange) spend(
 	return err
 }
 
-// delay reserves the charges, waits until they may act, and then takes the slot.
+// delay reserves the charges, waits until they may act, and then takes the slot. If what they held
+// has expired meanwhile, it spends them again.
 func (x *Exchange) delay(ctx context.Context, charges []core.Charge, slot semaphore.Request) error {
 	cfg := &x.guard.cfg
 	reservation, d, err := cfg.Gate.Reserve(ctx, cfg.MaxDelay, charges...)
@@ -53,17 +54,20 @@ func (x *Exchange) delay(ctx context.Context, charges []core.Charge, slot semaph
 	defer func() {
 		if !x.decision.Allowed { // also if Slot.OnQueue panics
 			_ = reservation.Cancel(ctx) // on failure the cost stays spent
+			_ = x.lease.Release(ctx)    // on failure the slot is free when its lease ends
 		}
 	}()
 	wait := reservation.Delay()
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-		return fmt.Errorf("nethttp: %w", ctx.Err())
+	if err := hub.Of(cfg.Gate).Keeper.Sleep(ctx, wait); err != nil {
+		return fmt.Errorf("nethttp: %w", err)
 	}
-	allowed, err := x.proceed(ctx, wait > 0, charges, slot)
+	delayed := wait > 0 || slot.MaxWait > 0
+	allowed, err := x.proceed(ctx, delayed, charges, slot)
+	if allowed && err == nil && delayed && !kept(reservation) {
+		_ = reservation.Cancel(ctx)
+		reservation, x.decision, err = cfg.Gate.Reserve(ctx, 0, charges...)
+		allowed = reservation != nil
+	}
 	if allowed && err == nil {
 		x.reservation, x.decision.Allowed = reservation, true
 		return nil
@@ -84,7 +88,7 @@ func (x *Exchange) proceed(
 ) (allowed bool, err error) {
 	var asks []core.Charge
 	for _, c := range charges {
-		if c.Cost == core.NoCost && (delayed || slot.MaxWait > 0) {
+		if c.Cost == core.NoCost && delayed {
 			asks = append(asks, c)
 		}
 	}
@@ -99,6 +103,9 @@ func (x *Exchange) proceed(
 	}
 	return d.Allowed, err
 }
+
+// kept is hub.Kept.
+var kept = hub.Kept.(func(*core.Reservation) bool)
 
 // explain marks the error of a decision as errLimit if the plan has a limit that is not valid. The
 // Gate's error does not say so.
