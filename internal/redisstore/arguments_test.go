@@ -14,7 +14,8 @@ import (
 	"github.com/headgate/headgate/internal/redisstore/trips"
 )
 
-// Operations of many ids, and questions about many parts of a filter, share scripts of bounded size.
+// The weights of operations on many ids, and of questions about many parts of a filter, bound the
+// arguments of the scripts that they share.
 func TestArgumentsOfBulkOperationsAreBounded(t *testing.T) {
 	const ids = 256
 	shape := bloom.Shape{Bits: 64, Blocks: 1000, Parts: 500, Hashes: 1}

@@ -13,7 +13,6 @@ type filterBatch struct {
 	calls  []*question
 	parts  []int64 // that they ask for, in order
 	places []byte  // of the items' bits
-	size   int     // of KEYS and ARGV at most
 	arguments
 }
 
@@ -26,19 +25,12 @@ func (k *question) Batch() trips.Batch {
 	return b
 }
 
-// Add implements trips.Batch.
+// Add implements trips.Batch. An item has at most five KEYS and ARGV, so the weights of the calls
+// bound these to 3,200, and a filter's parts those of a call alone to 3,600.
 func (b *filterBatch) Add(p trips.Parcel) bool {
-	k := p.(*question)
-	size := b.size + itemSize*len(k.items)
-	if len(b.calls) > 0 && size > trips.MaxArguments-headSize {
-		return false
-	}
-	b.calls, b.size = append(b.calls, k), size
+	b.calls = append(b.calls, p.(*question))
 	return true
 }
-
-// itemSize is the number of KEYS and ARGV of an item whose part no other item has.
-const itemSize = 5
 
 // Command implements trips.Batch.
 func (b *filterBatch) Command() trips.Command {
@@ -98,7 +90,7 @@ func (b *filterBatch) Deliver(r trips.Reply) error {
 // Release implements trips.Batch.
 func (b *filterBatch) Release() {
 	clear(b.calls)
-	b.calls, b.parts, b.places, b.size = b.calls[:0], b.parts[:0], b.places[:0], 0
+	b.calls, b.parts, b.places = b.calls[:0], b.parts[:0], b.places[:0]
 	b.clear(0)
 	filterBatches.Put(b)
 }
