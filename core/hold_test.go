@@ -361,3 +361,32 @@ func TestRenewalGoesOnForTheOthers(t *testing.T) {
 		}
 	})
 }
+
+// One step gives back at most 1,000 expired holds of a key. Each further step gives back as many,
+// and no limit is exceeded meanwhile.
+func TestManyExpiredHoldsGoBackInSteps(t *testing.T) {
+	t.Parallel()
+	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
+		const holds = 2500
+		p, key := newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: frozen(holds), Hold: time.Hour}), newKey(t, "k")
+		charge := core.Charge{Policy: p, Key: key, Cost: 1}
+		for range holds {
+			if _, d, err := g.Charge(t.Context(), charge); err != nil || !d.Allowed {
+				t.Fatal(show(d), err)
+			}
+		}
+		all := core.Charge{Policy: p, Key: key, Cost: holds}
+		if d := decide(t, g, all); d.Allowed || d.At(0).Used != holds {
+			t.Error(show(d))
+		}
+		c.Advance(2 * time.Hour)
+		for _, left := range []int64{1500, 500} {
+			if d := decide(t, g, all); d.Allowed || d.At(0).Used != left {
+				t.Errorf("want %d used: %s", left, show(d))
+			}
+		}
+		if d := decide(t, g, all); !d.Allowed || d.At(0).Used != holds {
+			t.Error(show(d))
+		}
+	})
+}
