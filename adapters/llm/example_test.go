@@ -135,7 +135,7 @@ func ExampleConfig_estimate() {
 		},
 		Observe: func(_ context.Context, e core.Event) {
 			if e, ok := e.(*llm.ResponseEvent); ok {
-				fmt.Printf("%+v\n", e.Estimate)
+				fmt.Println(e.Estimate.Input, "and", e.Estimate.Output)
 			}
 		},
 	})
@@ -144,7 +144,7 @@ func ExampleConfig_estimate() {
 	}
 	ask(meter)
 	// Output:
-	// {Input:5 CacheRead:0 CacheWrite:0 Output:100}
+	// 5 and 100
 }
 
 // used returns what is used of the first budget.

@@ -25,7 +25,7 @@ func (m *Meter) learnt(model string) *lessons {
 func (x *exchange) learn(used Usage) {
 	l := x.meter.learnt(x.request.Model)
 	if !x.request.Files { // PromptBytes has no true size of files
-		l.input.learn(used.prompt(), x.guess.input, mostInput)
+		l.input.learn(used.prompt().Total(), x.guess.input, mostInput)
 	}
 	l.output.learn(used.Output, x.guess.output, mostOutput)
 	if o := x.tap.Response(); x.request.Stream {

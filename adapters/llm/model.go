@@ -78,9 +78,9 @@ func costOf(models []Model, unit core.Unit, u Usage) (most int64) {
 func (m *Model) cost(unit core.Unit, u Usage) int64 {
 	switch unit {
 	case core.UnitInputTokens:
-		u.Output = 0
+		u = u.prompt()
 	case core.UnitOutputTokens:
-		u = Usage{Output: u.Output}
+		u = u.answer()
 	case core.UnitMicroDollars:
 		sum := m.Price.of(u)
 		sum.Add(sum, big.NewInt(priced-1))

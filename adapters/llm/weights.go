@@ -7,7 +7,8 @@ import (
 )
 
 // Weights are integers for one token of each kind. Input and Output are both set, or neither. A
-// CacheRead or CacheWrite of 0 counts as Input.
+// CacheRead or CacheWrite of 0 counts as Input. Sound and images count as the text beside them, and
+// a cache's longer lifetime as its other one.
 type Weights struct{ Input, CacheRead, CacheWrite, Output int64 }
 
 func (w Weights) check(at string, fault func(string, ...any)) {
@@ -24,8 +25,9 @@ func (w Weights) of(u Usage) *big.Int {
 	w = w.complete()
 	sum := new(big.Int)
 	for _, n := range [...][2]int64{
-		{w.Input, u.Input}, {w.CacheRead, u.CacheRead},
-		{w.CacheWrite, u.CacheWrite}, {w.Output, u.Output},
+		{w.Input, u.Input}, {w.Input, u.AudioIn}, {w.Input, u.ImageIn},
+		{w.CacheRead, u.CacheRead}, {w.CacheWrite, u.CacheWrite}, {w.CacheWrite, u.CacheWriteLong},
+		{w.Output, u.Output}, {w.Output, u.AudioOut}, {w.Output, u.ImageOut},
 	} {
 		product := big.NewInt(max(0, n[1]))
 		sum.Add(sum, product.Mul(product, big.NewInt(n[0])))

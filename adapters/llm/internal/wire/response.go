@@ -4,6 +4,16 @@ package wire
 type Response struct {
 	// Usage is the numbers that the response stated. Without Known they are preliminary, or zero.
 	Usage Usage
+	// Model is the model that the response names, or empty. Usage is its use.
+	Model string
+	// Others is what further models used for parts of the response.
+	Others []ModelUsage
+	// Units is the number of pieces that are billed by the piece, by name, such as web_search.
+	Units map[string]int64
+	// Labels is what the response states of its price, in lower case: service_tier, speed, geo.
+	Labels map[string]string
+	// Stated is the bill that the server states.
+	Stated Money
 	// Known says that the response stated its final usage.
 	Known bool
 	// InputKnown says that it stated the tokens of its input, as Anthropic does at the beginning.
@@ -20,6 +30,12 @@ type Response struct {
 	Failed bool
 	// Broken says that a part of the response was no valid JSON, or no valid gzip.
 	Broken bool
+}
+
+// Money is an amount that a server states.
+type Money struct {
+	Known bool
+	Pico  int64 // the millionth part of a micro-dollar
 }
 
 // Answered reports whether the response has stated its usage or come to its end. What follows

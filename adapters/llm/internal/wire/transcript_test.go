@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -191,7 +192,7 @@ func TestTranscripts(t *testing.T) {
 							t.Errorf("%s, line end %q, hide %v: passed on\n%s", what, lineEnd, hide,
 								got)
 						}
-						if got := tap.Response(); got != c.want {
+						if got := tap.Response(); !reflect.DeepEqual(got, c.want) {
 							t.Errorf("%s, line end %q, hide %v:\n%+v, want\n%+v", what, lineEnd,
 								hide, got, c.want)
 						}
@@ -231,7 +232,7 @@ func TestRandomSplitsChangeNothing(t *testing.T) {
 		if got := send(t, tap, draw(r, body)); !bytes.Equal(got, want) {
 			r.Fatalf("passed on %s", got)
 		}
-		if got := tap.Response(); got != c.want {
+		if got := tap.Response(); !reflect.DeepEqual(got, c.want) {
 			r.Fatalf("%+v, want %+v", got, c.want)
 		}
 	})
@@ -277,7 +278,7 @@ func FuzzTap(f *testing.F) {
 			}
 		}
 		for i, r := range results {
-			if r != results[0] {
+			if !reflect.DeepEqual(r, results[0]) {
 				t.Errorf("split %d: %+v, want %+v", i, r, results[0])
 			}
 			if want := outputs[i/3*3]; !bytes.Equal(outputs[i], want) {
