@@ -29,7 +29,7 @@ var floors = []struct {
 	{"internal/deadline", 0, nil},
 	{"adapters/llm/internal/jsonscan", 0, nil},
 	{"adapters/llm/internal/sse", 0, nil},
-	{"adapters/llm/internal/wire", 1, nil},
+	{"adapters/llm/internal/wire", 1, []string{"github.com/aws/aws-sdk-go-v2"}},
 	{"internal/tenants", 1, nil},
 	{"plans/internal/tenants", 1, nil},
 	{"internal/request", 1, nil},

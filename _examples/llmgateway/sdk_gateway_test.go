@@ -26,7 +26,7 @@ import (
 const patience = 90 * time.Second
 
 // transcripts are the recorded streams of the formats.
-var transcripts = [...]string{
+var transcripts = map[llm.Format]string{
 	llm.FormatOpenAIChat:        "chat-text.sse",
 	llm.FormatOpenAIResponses:   "responses-text.sse",
 	llm.FormatAnthropicMessages: "messages-text.sse",

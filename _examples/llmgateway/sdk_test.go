@@ -13,7 +13,7 @@ import (
 )
 
 // answers are the transcripts as the SDKs understand them, and what the Meter settles.
-var answers = [...]struct {
+var answers = map[llm.Format]struct {
 	text          string
 	input, output int64
 	used          llm.Usage

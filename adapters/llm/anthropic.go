@@ -63,5 +63,5 @@ func (d Anthropic) WriteHeaders(h http.Header, a *nethttp.Admission) {
 
 // WriteRefusal answers with an error object. Clients look at the inner type.
 func (Anthropic) WriteRefusal(w http.ResponseWriter, r *http.Request, a *nethttp.Admission) {
-	writeRefusal(w, r, a, wire.AnthropicMessages, "", "")
+	writeRefusal(w, r, a, wire.ErrorsAnthropic, "", "")
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // begin reads a request and estimates it.
-func (m *Meter) begin(r *http.Request, f wire.Format) (x *exchange, fault *wire.Fault) {
+func (m *Meter) begin(r *http.Request, f *wire.Format) (x *exchange, fault *wire.Fault) {
 	if !plain(r.Header) {
 		return nil, invalid(http.StatusUnsupportedMediaType, "invalid_request",
 			"The body must be UTF-8 without a Content-Encoding.")
@@ -25,7 +25,7 @@ func (m *Meter) begin(r *http.Request, f wire.Format) (x *exchange, fault *wire.
 			body.drop()
 		}
 	}()
-	q, err := wire.ParseRequest(f, body.rest)
+	q, err := wire.ParseRequest(f, r, body.rest)
 	if err != nil {
 		return nil, malformed(err)
 	}
@@ -56,7 +56,7 @@ func plain(h http.Header) bool {
 	for _, t := range h.Values("Content-Type") {
 		_, parameters, _ := mime.ParseMediaType(t) // the server judges the rest
 		switch strings.ToLower(parameters["charset"]) {
-		case "", "utf-8", "us-ascii":
+		case "", "utf-8", "utf8", "us-ascii":
 		default:
 			return false
 		}
@@ -83,15 +83,15 @@ func malformed(err error) *wire.Fault {
 }
 
 // overloaded returns the fault of a request for whose body there is no memory.
-func overloaded(f wire.Format) *wire.Fault {
+func overloaded(f *wire.Format) *wire.Fault {
 	return &wire.Fault{
-		Status: dialectOf(Format(f), 0).Status(http.StatusServiceUnavailable),
+		Status: dialectOf(f, 0).Status(http.StatusServiceUnavailable),
 		Type:   "server_error", Message: "Too many requests are being read.", RetryAfter: 1,
 	}
 }
 
 // read reads the whole body, if it is not too long.
-func (m *Meter) read(r *http.Request, f wire.Format) (*heldBody, *wire.Fault) {
+func (m *Meter) read(r *http.Request, f *wire.Format) (*heldBody, *wire.Fault) {
 	long := func() *wire.Fault {
 		return invalid(http.StatusRequestEntityTooLarge, "request_too_large",
 			"The body is too long.")

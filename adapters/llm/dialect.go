@@ -10,23 +10,39 @@ import (
 )
 
 // dialectOf returns the Dialect of the server that the clients of a format expect.
-func dialectOf(f Format, within time.Duration) nethttp.Dialect {
-	if f == FormatAnthropicMessages {
+func dialectOf(f *wire.Format, within time.Duration) nethttp.Dialect {
+	switch kind := f.Errors(); kind {
+	case wire.ErrorsOpenAI, wire.ErrorsResponses:
+		return OpenAI{RetryWithin: within}
+	case wire.ErrorsAnthropic:
 		return Anthropic{RetryWithin: within}
+	default:
+		return other{OpenAI{RetryWithin: within}, kind}
 	}
-	return OpenAI{RetryWithin: within}
+}
+
+// other is the dialect of a server that states no limits of its own. It has the headers of OpenAI,
+// which most clients know, and its own errors.
+type other struct {
+	OpenAI
+	errors wire.Errors
+}
+
+// WriteRefusal answers with the error of the server.
+func (o other) WriteRefusal(w http.ResponseWriter, r *http.Request, a *nethttp.Admission) {
+	writeRefusal(w, r, a, o.errors, "", "")
 }
 
 // patience returns the longest wait that a client should sit out.
 func patience(within time.Duration) time.Duration { return cmp.Or(within, time.Minute) }
 
-// writeRefusal answers a refused request with the error object of a format. Anthropic's has no
-// code, and its type follows from the status.
+// writeRefusal answers a refused request with the error object of a server. Only OpenAI's has a type
+// and a code.
 func writeRefusal(
-	w http.ResponseWriter, r *http.Request, a *nethttp.Admission, f wire.Format, kind, code string,
+	w http.ResponseWriter, r *http.Request, a *nethttp.Admission, errors wire.Errors, kind, code string,
 ) {
 	fault := wire.Fault{
 		Status: a.Status(), Type: kind, Code: code, Message: cmp.Or(a.Detail(), a.StatusText()),
 	}
-	fault.Write(w, r, f)
+	fault.Write(w, r, errors)
 }

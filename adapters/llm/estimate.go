@@ -16,6 +16,9 @@ func (m *Meter) guess(q *wire.Request) guess {
 	if q.MaxOutput > 0 {
 		limit = min(limit, q.MaxOutput)
 	}
+	if !q.Format.HasOutput() {
+		limit = 0
+	}
 	return guess{input: q.PromptTokens(), output: limit * q.Choices}
 }
 

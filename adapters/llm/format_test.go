@@ -17,7 +17,7 @@ func TestFormatOf(t *testing.T) {
 		{"POST", "/v1/chat/completions", "openai-chat", llm.FormatOpenAIChat, true},
 		{"POST", "/v1/responses", "openai-responses", llm.FormatOpenAIResponses, true},
 		{"POST", "/v1/messages", "anthropic-messages", llm.FormatAnthropicMessages, true},
-		{"GET", "/v1/messages", "openai-chat", 0, false},
+		{"GET", "/v1/messages", "unknown", llm.Format{}, false},
 	} {
 		got, ok := llm.FormatOf(httptest.NewRequest(c.method, c.path, http.NoBody))
 		if got != c.want || ok != c.ok || got.String() != c.name {

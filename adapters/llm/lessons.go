@@ -24,7 +24,7 @@ func (m *Meter) learnt(model string) *lessons {
 // learn corrects the ratios of the model.
 func (x *exchange) learn(used Usage) {
 	l := x.meter.learnt(x.request.Model)
-	if !x.request.Files { // PromptBytes has no true size of files
+	if x.request.Files == 0 { // PromptBytes has no true size of files
 		l.input.learn(used.prompt().Total(), x.guess.input, mostInput)
 	}
 	l.output.learn(used.Output, x.guess.output, mostOutput)

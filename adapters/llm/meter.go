@@ -34,7 +34,8 @@ import (
 // estimated input and the output cap. A Meter asks the server for gzip at most.
 type Meter struct {
 	cfg     Config
-	guards  [wire.Formats]*nethttp.Guard
+	formats []*wire.Format // in the order in which they are asked for a path
+	guards  map[*wire.Format]*nethttp.Guard
 	budgets *nethttp.Guard // without the other rules, for running charges
 	dearest []Model        // of Config.Models, those that may be the dearest
 	lessons map[string]*lessons
@@ -47,17 +48,20 @@ func New(cfg Config) (*Meter, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Meter{cfg: cfg, lessons: map[string]*lessons{"": new(lessons)}}
+	m := &Meter{
+		cfg: cfg, formats: formatsOf(cfg.Formats), guards: make(map[*wire.Format]*nethttp.Guard),
+		lessons: map[string]*lessons{"": new(lessons)},
+	}
 	m.bodies.most = cfg.MaxBodies + wire.UsageBytes
 	for name, model := range cfg.Models {
 		m.dearest = keepDearest(m.dearest, model)
 		m.lessons[name] = new(lessons)
 	}
 	rules := m.rules()
-	for f := range m.guards {
+	for _, f := range m.formats {
 		guard := cfg.Guard
 		if guard.Dialect == nil {
-			guard.Dialect = dialectOf(Format(f), cfg.RetryWithin)
+			guard.Dialect = dialectOf(f, cfg.RetryWithin)
 		}
 		guard.Rules = slices.Concat(guard.Rules, rules)
 		guard.Observe = noteLeft(guard.Observe)
@@ -75,9 +79,9 @@ func New(cfg Config) (*Meter, error) {
 	return m, nil
 }
 
-// Guard returns the guard of the requests of a format. Its Usage shows a client its budgets. Its
+// Guard returns the guard of the requests of a format, or nil if the Meter does not know it. Its Usage shows a client its budgets. Its
 // Charges and Levels have the keys of a request, with which to peek at its budgets or reset them.
-func (m *Meter) Guard(f Format) *nethttp.Guard { return m.guards[f] }
+func (m *Meter) Guard(f Format) *nethttp.Guard { return m.guards[f.wire] }
 
 // Handler returns a handler that applies the budgets and passes admitted requests to next. It
 // passes on a panic of next. A Meter that is mounted twice counts a request twice; see
@@ -87,21 +91,21 @@ func (m *Meter) Guard(f Format) *nethttp.Guard { return m.guards[f] }
 // anthropic-ratelimit-* headers of next, in which a server states the limits of the gateway's
 // account.
 func (m *Meter) Handler(next http.Handler) http.Handler {
-	var guarded [wire.Formats]http.Handler
+	guarded := make(map[*wire.Format]http.Handler)
 	for f, g := range m.guards {
 		guarded[f] = g.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			exchangeOf(r.Context()).serve(w, r, next)
 		}))
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		f, ok := wire.FormatOf(r)
-		if !ok {
+		f := wire.FormatOf(r, m.formats)
+		if f == nil {
 			m.other(w, r)
 			return
 		}
 		x, fault := m.begin(r, f)
 		if fault != nil {
-			fault.Write(w, r, f)
+			fault.Write(w, r, f.Errors())
 			return
 		}
 		inner := r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x))

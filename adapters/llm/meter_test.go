@@ -225,7 +225,7 @@ func chat(prompt, tokens int) func(http.ResponseWriter, *http.Request) {
 	}
 }
 
-const streamed = `{"model":"m","stream":true,"max_tokens":50,"messages":[{"role":"user","content":"12345678"}]}`
+const streamed = `{"model":"m","stream":true,"max_tokens":50,"messages":[{"role":"user","content":"abcdefgh"}]}`
 
 func TestStreamIsSettledToTheToken(t *testing.T) {
 	r := newRig(t, core.UnitTokens, 1000, nil)

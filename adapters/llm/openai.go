@@ -73,7 +73,7 @@ func (o OpenAI) WriteRefusal(w http.ResponseWriter, r *http.Request, a *nethttp.
 	case status >= http.StatusInternalServerError:
 		kind = "server_error"
 	}
-	writeRefusal(w, r, a, wire.OpenAIChat, kind, code)
+	writeRefusal(w, r, a, wire.ErrorsOpenAI, kind, code)
 }
 
 // excess returns the type and the code for a 429.

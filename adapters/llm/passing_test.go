@@ -29,26 +29,26 @@ var recordings = []recorded{
 	{"chat-text.sse", chatPath, llm.OutcomeReported,
 		llm.Usage{Input: 86, CacheRead: 1920, Output: 300}, true},
 	{"chat-tools.sse", chatPath, llm.OutcomeUnreported, llm.Usage{Input: 2, Output: 50}, false},
-	{"chat-reasoning.sse", chatPath, llm.OutcomeReported, llm.Usage{Input: 20, Output: 130}, false},
+	{"chat-reasoning.sse", chatPath, llm.OutcomeReported, llm.Usage{Input: 20, Output: 130, Reasoning: 120}, false},
 	{"chat-cumulative.sse", chatPath, llm.OutcomeReported, llm.Usage{Input: 9, Output: 4}, true},
 	{"chat-filter.sse", chatPath, llm.OutcomeReported, llm.Usage{Input: 8, Output: 2}, true},
 	{"chat-error.sse", chatPath, llm.OutcomeCut, llm.Usage{Input: 2, Output: 2}, false},
 	{"chat-aborted.sse", chatPath, llm.OutcomeCut, llm.Usage{Input: 2, Output: 3}, false},
 	{"chat-broken.sse", chatPath, llm.OutcomeReported, llm.Usage{Input: 5, Output: 2}, true},
-	{"chat.json", chatPath, llm.OutcomeReported, llm.Usage{Input: 15, CacheRead: 4, Output: 10},
+	{"chat.json", chatPath, llm.OutcomeReported, llm.Usage{Input: 15, CacheRead: 4, Output: 10, Reasoning: 3},
 		false},
 	{"chat-tools.json", chatPath, llm.OutcomeReported, llm.Usage{Input: 82, Output: 17}, false},
-	{"chat-error.json", chatPath, llm.OutcomeCut, llm.Usage{Input: 2}, false},
+	{"chat-error.json", chatPath, llm.OutcomeFailed, llm.Usage{}, false},
 	{"chat-no-usage.json", chatPath, llm.OutcomeUnreported, llm.Usage{Input: 2, Output: 50}, false},
 	{"responses-text.sse", responsesPath, llm.OutcomeReported,
 		llm.Usage{Input: 5, CacheRead: 32, Output: 11}, false},
-	{"responses-tools.sse", responsesPath, llm.OutcomeReported, llm.Usage{Input: 291, Output: 123},
+	{"responses-tools.sse", responsesPath, llm.OutcomeReported, llm.Usage{Input: 291, Output: 123, Reasoning: 100},
 		false},
 	{"responses-failed.sse", responsesPath, llm.OutcomeCut, llm.Usage{Input: 2, Output: 1}, false},
 	{"responses-error.sse", responsesPath, llm.OutcomeCut, llm.Usage{Input: 2, Output: 1}, false},
 	{"responses.json", responsesPath, llm.OutcomeReported,
-		llm.Usage{Input: 24, CacheRead: 12, Output: 87}, false},
-	{"responses-failed.json", responsesPath, llm.OutcomeCut, llm.Usage{Input: 2}, false},
+		llm.Usage{Input: 24, CacheRead: 12, Output: 87, Reasoning: 40}, false},
+	{"responses-failed.json", responsesPath, llm.OutcomeFailed, llm.Usage{}, false},
 	{"messages-text.sse", messagesPath, llm.OutcomeReported,
 		llm.Usage{Input: 25, CacheRead: 1800, CacheWrite: 2051, Output: 15}, false},
 	{"messages-thinking.sse", messagesPath, llm.OutcomeReported,
@@ -57,7 +57,7 @@ var recordings = []recorded{
 	{"messages-aborted.sse", messagesPath, llm.OutcomeCut, llm.Usage{Input: 25, Output: 2}, false},
 	{"messages.json", messagesPath, llm.OutcomeReported,
 		llm.Usage{Input: 2095, CacheRead: 100, CacheWrite: 7, Output: 503}, false},
-	{"messages-error.json", messagesPath, llm.OutcomeCut, llm.Usage{Input: 2}, false},
+	{"messages-error.json", messagesPath, llm.OutcomeFailed, llm.Usage{}, false},
 }
 
 func (c *recorded) stream() bool { return strings.HasSuffix(c.file, ".sse") }
@@ -68,7 +68,7 @@ func (c *recorded) ask(options string) string {
 	if c.path == responsesPath {
 		name = "max_output_tokens"
 	}
-	return fmt.Sprintf(`{"model": "m", "stream":%v,%s "%s":50,"system":"12345678"}`, c.stream(),
+	return fmt.Sprintf(`{"model": "m", "stream":%v,%s "%s":50,"system":"abcdefgh"}`, c.stream(),
 		options, name)
 }
 

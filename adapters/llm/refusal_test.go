@@ -57,7 +57,7 @@ func TestRefusalsSpendNothing(t *testing.T) {
 			want: invalid("Malformed request: it is not one JSON document, or nests too deeply.")},
 		{name: "no model", path: chatPath, body: `{}`, status: 400,
 			want: invalid("Malformed request: model is missing.")},
-		{name: "negative max_tokens", path: chatPath, body: `{"model":"m","max_tokens":-1}`, status: 400,
+		{name: "negative max_tokens", path: chatPath, body: `{"model":"m","max_tokens":-3}`, status: 400,
 			want: invalid("Malformed request: max_tokens is no integer of at least 0.")},
 		{name: "absurd max_tokens", path: messagesPath, status: 400,
 			body: `{"model":"m","max_tokens":99999999999999999999}`,
@@ -90,9 +90,9 @@ func TestRefusalsSpendNothing(t *testing.T) {
 		{name: "estimate of messages fails", path: messagesPath, body: `{"model":"m"}`,
 			change: failing(errors.New("secret")), status: 500,
 			want: fmt.Sprintf(anthropic, "api_error", "The request could not be estimated.")},
-		{name: "unknown path", path: "/v1/embeddings", body: `{"model":"m"}`, status: 404,
+		{name: "unknown path", path: "/v1/moderations", body: `{"model":"m"}`, status: 404,
 			want: "404 page not found"},
-		{name: "other", path: "/v1/embeddings", body: `{"model":"m"}`,
+		{name: "other", path: "/v1/moderations", body: `{"model":"m"}`,
 			status: 418, want: "short and stout", change: func(cfg *llm.Config) {
 				cfg.Other = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					body, _ := io.ReadAll(r.Body)
@@ -118,7 +118,7 @@ func TestRefusalsSpendNothing(t *testing.T) {
 				t.Errorf("%d %s, want %d %s", response.StatusCode, body, c.status, c.want)
 			}
 			h := response.Header
-			if c.status < 418 && c.path != "/v1/embeddings" &&
+			if c.status < 418 && c.path != "/v1/moderations" &&
 				(h.Get("Content-Type") != "application/json" || h.Get("Cache-Control") != "no-store") {
 				t.Errorf("headers %v", response.Header)
 			}

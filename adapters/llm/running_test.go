@@ -20,7 +20,7 @@ import (
 )
 
 // small is a stream with an estimate of 3 tokens of input and 5 of output.
-const small = `{"model":"m","stream":true,"max_tokens":5,"messages":[{"role":"user","content":"12345678"}]}`
+const small = `{"model":"m","stream":true,"max_tokens":5,"messages":[{"role":"user","content":"abcdefgh"}]}`
 
 // A stream that outgrows its estimate is charged while it runs, and settled to the token.
 func TestRunningCharges(t *testing.T) {
@@ -177,7 +177,7 @@ func TestOverrunEnd(t *testing.T) {
 					}
 				}
 				ask := fmt.Sprintf(`{"model":"m","stream":true,%s "max_tokens":5,`+
-					`"max_output_tokens":5,"system":"12345678"}`, c.options)
+					`"max_output_tokens":5,"system":"abcdefgh"}`, c.options)
 				body := read(t, r.post(c.path, ask))
 				<-stopped
 				rest, ok := strings.CutSuffix(body, c.last)

@@ -39,8 +39,11 @@ func (x *exchange) outcome() (Outcome, Usage) {
 		return OutcomeUnreported, x.estimate // an empty response
 	}
 	o := x.tap.Response()
-	if o.Known {
+	switch {
+	case o.Known:
 		return OutcomeReported, Usage(o.Usage)
+	case o.Refused():
+		return OutcomeFailed, Usage{}
 	}
 	if o.InputKnown {
 		output := seen.Output

@@ -5,11 +5,17 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/headgate/headgate/adapters/llm"
 )
+
+// stormFormats are the formats of the storm's streams.
+var stormFormats = []llm.Format{
+	llm.FormatOpenAIChat, llm.FormatOpenAIResponses, llm.FormatAnthropicMessages,
+}
 
 // fate is what becomes of a stream of the storm.
 type fate uint8
@@ -81,7 +87,7 @@ func newStream(seed uint64, id int, f fate) *stream {
 	rng := rand.New(rand.NewPCG(seed, uint64(id)+1))
 	between := func(least, most int) int64 { return int64(least + rng.IntN(most-least+1)) }
 	s := &stream{
-		id: id, fate: f, format: llm.Format(rng.IntN(3)), asks: rng.IntN(2) == 0,
+		id: id, fate: f, format: stormFormats[rng.IntN(len(stormFormats))], asks: rng.IntN(2) == 0,
 		tenant: fmt.Sprintf("tenant-%d", rng.IntN(3)), words: int(between(1, 60)), pause: -1,
 		seed: rng.Uint64(), arrived: make(chan struct{}),
 	}
@@ -118,7 +124,7 @@ func newStream(seed uint64, id int, f fate) *stream {
 }
 
 func (s *stream) path() string {
-	return [...]string{"/v1/chat/completions", "/v1/responses", "/v1/messages"}[s.format]
+	return [...]string{"/v1/chat/completions", "/v1/responses", "/v1/messages"}[slices.Index(stormFormats, s.format)]
 }
 
 // request returns the body of the request. stormEstimate estimates it as s.estimate.

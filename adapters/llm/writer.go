@@ -40,10 +40,10 @@ func (w *writer) WriteHeader(status int) {
 	w.restore()
 	h := w.Header()
 	if status/100 == 2 {
-		x.tap = wire.NewTap(
-			x.request.Format, h.Get("Content-Type"), h.Get("Content-Encoding"), x.hides)
+		x.tap = wire.NewTap(x.request.Format, h, x.hides)
 		x.empty = true
-		if x.tap.Hides() || x.tap.Streams() && x.meter.cfg.Overrun == OverrunEnd {
+		streams := x.request.Stream || x.tap.Streams()
+		if x.tap.Hides() || streams && x.meter.cfg.Overrun == OverrunEnd {
 			h.Del("Content-Length")
 		}
 	}
@@ -156,5 +156,6 @@ func (w *writer) close(returned bool) {
 	if returned && !w.x.ended {
 		out = w.out()
 	}
-	_ = t.Close(out) // the client may be gone
+	whole := returned && !w.x.ended && w.request.Context().Err() == nil
+	_ = t.Close(whole, out) // the client may be gone
 }

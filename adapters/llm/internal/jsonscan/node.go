@@ -8,6 +8,8 @@ type Role uint8
 type Node struct {
 	Key   string
 	Role  Role
+	Name  string  // for the visitor, such as the name of a unit
+	Order int     // for the visitor, among the nodes of the same role
 	Watch bool    // Visitor.Key is called for each key of the object
 	Kids  []*Node // the values under their keys
 	Each  *Node   // the elements of an array; nil: Rest

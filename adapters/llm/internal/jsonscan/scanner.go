@@ -31,6 +31,8 @@ type Visitor interface {
 type Scanner struct {
 	root    *Node
 	visitor Visitor
+	pieces  func(n *Node, p []byte)
+	many    bool
 
 	state  state
 	isKey  bool  // the string is a key
@@ -45,10 +47,11 @@ type Scanner struct {
 	nodes  [MaxLevels]*Node      // of the objects and arrays around it, outermost first
 	arrays [MaxDepth / 64]uint64 // a bit for each level that is an array
 
-	literal string // the rest of true, false or null
-	code    rune   // the digits of a \u escape read so far
-	digits  int    // the digits still missing
-	high    rune   // the first half of a surrogate pair, just read
+	literal string            // the rest of true, false or null
+	code    rune              // the digits of a \u escape read so far
+	digits  int               // the digits still missing
+	high    rune              // the first half of a surrogate pair, just read
+	rune    [utf8.UTFMax]byte // just decoded
 	buf     [MaxText]byte
 }
 
@@ -56,6 +59,16 @@ type Scanner struct {
 func New(root *Node, visitor Visitor) Scanner {
 	return Scanner{root: root, node: root, visitor: visitor}
 }
+
+// Pieces has f called for the pieces of each decoded string at a node, whole or not. f must not
+// keep them.
+func (s *Scanner) Pieces(f func(n *Node, p []byte)) { s.pieces = f }
+
+// Many has the Scanner read one document after another.
+func (s *Scanner) Many() { s.many = true }
+
+// Idle reports whether no document has begun, or the last one has ended.
+func (s *Scanner) Idle() bool { return s.state == ended || s.state == wantValue && s.depth == 0 }
 
 // Reset prepares the Scanner for a new document.
 func (s *Scanner) Reset() {
@@ -101,15 +114,18 @@ func (s *Scanner) Within(r Role) int64 {
 
 // keep copies bytes that a visitor may ask for, as far as they fit.
 func (s *Scanner) keep(b []byte) {
-	if s.node != nil || s.isKey {
-		s.kept += copy(s.buf[s.kept:], b)
+	if s.node == nil && !s.isKey {
+		return
+	}
+	s.kept += copy(s.buf[s.kept:], b)
+	if s.pieces != nil && !s.isKey {
+		s.pieces(s.node, b)
 	}
 }
 
 // add appends a decoded rune to the string.
 func (s *Scanner) add(r rune) {
-	var b [utf8.UTFMax]byte
-	n := utf8.EncodeRune(b[:], r)
+	n := utf8.EncodeRune(s.rune[:], r)
 	s.size += int64(n)
-	s.keep(b[:n])
+	s.keep(s.rune[:n])
 }

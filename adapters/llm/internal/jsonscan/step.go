@@ -33,6 +33,9 @@ func (s *Scanner) step(c byte) bool {
 
 // structure reads a byte between values.
 func (s *Scanner) structure(c byte) {
+	if s.state == ended && s.many {
+		s.Reset()
+	}
 	switch {
 	case s.closes(c):
 		s.close()

@@ -2,25 +2,47 @@ package wire
 
 import (
 	"encoding/json"
+	"net/http"
 	"strings"
+)
+
+// Errors is how a server reports errors: in the body of a refusal, and at the end of a stream.
+type Errors uint8
+
+const (
+	ErrorsOpenAI    Errors = iota
+	ErrorsResponses        // OpenAI's, with an event of their own
+	ErrorsAnthropic
+	ErrorsGoogle
+	ErrorsAmazon
+	ErrorsCohere
+	ErrorsOllama
 )
 
 // errorEvent returns the bytes that end a stream with the server's own error. They are valid only
 // between two events. kind is OpenAI's code, such as rate_limit_exceeded or insufficient_quota.
 // Anthropic's type is kind if it ends in _error, and rate_limit_error otherwise. Only OpenAI's
 // responses have the sequence number.
-func errorEvent(f Format, kind, message string, sequence int64) []byte {
-	switch f {
-	case OpenAIResponses:
+func errorEvent(e Errors, kind, message string, sequence int64) []byte {
+	switch e {
+	case ErrorsResponses:
 		return eventOf("error", responsesError{
 			Type: "error", Code: kind, Message: message, Sequence: sequence,
 			Error: faultOf(kind, message),
 		})
-	case AnthropicMessages:
+	case ErrorsAnthropic:
 		if !strings.HasSuffix(kind, "_error") {
 			kind = "rate_limit_error"
 		}
 		return eventOf("error", messagesError{Type: "error", Error: messagesFault{kind, message}})
+	case ErrorsGoogle:
+		return eventOf("", googleErrorOf(http.StatusTooManyRequests, message))
+	case ErrorsAmazon:
+		return frameOf("throttlingException", jsonOf(messageOnly{message}))
+	case ErrorsCohere:
+		return eventOf("message-end", cohereEnd{"message-end", cohereDelta{"ERROR", message}})
+	case ErrorsOllama:
+		return append(jsonOf(errorOnly{message}), '\n')
 	}
 	return append(eventOf("", chatError{faultOf(kind, message)}), "data: [DONE]\n\n"...)
 }
@@ -74,15 +96,47 @@ type messagesFault struct {
 	Message string `json:"message"`
 }
 
+type googleError struct {
+	Error googleFault `json:"error"`
+}
+
+type googleFault struct {
+	Code    int    `json:"code"`
+	Message string `json:"message"`
+	Status  string `json:"status"`
+}
+
+type messageOnly struct {
+	Message string `json:"message"`
+}
+
+type errorOnly struct {
+	Error string `json:"error"`
+}
+
+type cohereEnd struct {
+	Type  string      `json:"type"`
+	Delta cohereDelta `json:"delta"`
+}
+
+type cohereDelta struct {
+	Reason string `json:"finish_reason"`
+	Error  string `json:"error"`
+}
+
 // eventOf formats an event. Its data is one line, since JSON escapes line ends in strings.
 func eventOf(name string, v any) []byte {
 	var b []byte
 	if name != "" {
 		b = append(append(append(b, "event: "...), name...), '\n')
 	}
-	data, err := json.Marshal(v)
+	return append(append(append(b, "data: "...), jsonOf(v)...), "\n\n"...)
+}
+
+func jsonOf(v any) []byte {
+	b, err := json.Marshal(v)
 	if err != nil {
 		return nil // structs of strings and integers always marshal
 	}
-	return append(append(append(b, "data: "...), data...), "\n\n"...)
+	return b
 }

@@ -11,12 +11,15 @@ type event struct {
 	named   int // bytes of the name, at most one more than fit
 	kind    eventKind
 	counts  counts
-	usage   bool // it has a usage object
-	part    bool // that object is of message_start or in response
+	bill    bill
+	usage   bool // it has a usage at the top
 	choices bool // it has an array of choices
 	choice  bool // that array has an element
 	finish  bool // a choice has ended
 	fault   bool // it has an error
+	refusal bool // the model refused to answer
+	done    bool // it says that it is the last one
+	said    bool // it is no keep-alive
 }
 
 // eventKind is what the type of an event means here.
@@ -24,12 +27,16 @@ type eventKind uint8
 
 const (
 	otherEvent  eventKind = iota
-	finalEvent            // response.completed or response.incomplete
-	failedEvent           // response.failed
-	stopEvent             // message_stop
-	faultEvent            // error
-	audioEvent            // audio is not text
+	endEvent              // ends the response
+	failedEvent           // ends it with an error
+	faultEvent            // is an error
+	silentEvent           // has no text: sound, for example
+	itemEvent             // states an item of the response as it is in the end
 )
+
+var eventKinds = map[string]eventKind{
+	"end": endEvent, "fail": failedEvent, "error": faultEvent, "silent": silentEvent, "item": itemEvent,
+}
 
 // addName appends a piece of the event's name.
 func (e *event) addName(p []byte) {
@@ -55,29 +62,16 @@ func (e *event) shortData() (data []byte, short bool) {
 	return bytes.TrimSpace(e.head[:e.size]), true
 }
 
-// onlyUsage reports whether the event is the last chunk of a chat, which holds only the usage.
-func (e *event) onlyUsage() bool { return e.usage && e.choices && !e.choice && !e.fault }
-
-// kindOfName returns the kind for the event's name.
-func (e *event) kindOfName() eventKind {
-	if e.named > len(e.name) {
-		return otherEvent
-	}
-	return kindOf(e.name[:e.named])
+// onlyUsage reports whether the event is the last chunk of a chat, which holds only the usage. Some
+// servers send null in place of its choices, or nothing.
+func (e *event) onlyUsage() bool {
+	return e.usage && !e.choice && !e.fault && e.text == 0 && (e.choices || e.counts.stated != 0)
 }
 
-func kindOf(name []byte) eventKind {
-	switch string(name) {
-	case "response.completed", "response.incomplete":
-		return finalEvent
-	case "response.failed":
-		return failedEvent
-	case "message_stop":
-		return stopEvent
-	case "error":
-		return faultEvent
-	case "response.audio.delta", "response.output_audio.delta":
-		return audioEvent
+// typeName returns the event's name, or "" if it is long.
+func (e *event) typeName() []byte {
+	if e.named > len(e.name) {
+		return nil
 	}
-	return otherEvent
+	return e.name[:e.named]
 }

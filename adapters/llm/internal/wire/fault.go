@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"encoding/json"
 	"net/http"
 	"strconv"
 )
@@ -19,13 +18,16 @@ type Fault struct {
 	RetryAfter int // seconds; 0 is none
 }
 
-// Write answers a request with an error of the format.
-func (e *Fault) Write(w http.ResponseWriter, r *http.Request, f Format) {
-	body := e.body(f)
+// Write answers a request with an error as a server reports it.
+func (e *Fault) Write(w http.ResponseWriter, r *http.Request, kind Errors) {
+	body := append(jsonOf(e.body(kind)), '\n')
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	h.Set("Cache-Control", "no-store")
 	h.Set("Content-Length", strconv.Itoa(len(body)))
+	if kind == ErrorsAmazon {
+		h.Set("X-Amzn-Errortype", amazonType(e.Status))
+	}
 	if e.RetryAfter > 0 {
 		h.Set("Retry-After", strconv.Itoa(e.RetryAfter))
 	}
@@ -35,16 +37,18 @@ func (e *Fault) Write(w http.ResponseWriter, r *http.Request, f Format) {
 	}
 }
 
-func (e *Fault) body(f Format) []byte {
-	var v any = chatError{newChatFault(e.Type, e.Code, e.Message)}
-	if f == AnthropicMessages {
-		v = messagesError{Type: "error", Error: messagesFault{e.messagesType(), e.Message}}
+func (e *Fault) body(kind Errors) any {
+	switch kind {
+	case ErrorsAnthropic:
+		return messagesError{Type: "error", Error: messagesFault{e.messagesType(), e.Message}}
+	case ErrorsGoogle:
+		return googleErrorOf(e.Status, e.Message)
+	case ErrorsAmazon, ErrorsCohere:
+		return messageOnly{e.Message}
+	case ErrorsOllama:
+		return errorOnly{e.Message}
 	}
-	body, err := json.Marshal(v)
-	if err != nil {
-		return nil // structs of strings always marshal
-	}
-	return append(body, '\n')
+	return chatError{newChatFault(e.Type, e.Code, e.Message)}
 }
 
 // messagesType returns Anthropic's type for the status.
@@ -64,4 +68,38 @@ func (e *Fault) messagesType() string {
 		return "api_error"
 	}
 	return "invalid_request_error"
+}
+
+func googleErrorOf(status int, message string) googleError {
+	name := "INVALID_ARGUMENT"
+	switch {
+	case status == http.StatusForbidden:
+		name = "PERMISSION_DENIED"
+	case status == http.StatusNotFound:
+		name = "NOT_FOUND"
+	case status == http.StatusTooManyRequests:
+		name = "RESOURCE_EXHAUSTED"
+	case status == http.StatusServiceUnavailable:
+		name = "UNAVAILABLE"
+	case status >= http.StatusInternalServerError:
+		name = "INTERNAL"
+	}
+	return googleError{googleFault{status, message, name}}
+}
+
+// amazonType returns Amazon's name of an error for the status.
+func amazonType(status int) string {
+	switch {
+	case status == http.StatusForbidden:
+		return "AccessDeniedException"
+	case status == http.StatusNotFound:
+		return "ResourceNotFoundException"
+	case status == http.StatusTooManyRequests:
+		return "ThrottlingException"
+	case status == http.StatusServiceUnavailable:
+		return "ServiceUnavailableException"
+	case status >= http.StatusInternalServerError:
+		return "InternalServerException"
+	}
+	return "ValidationException"
 }

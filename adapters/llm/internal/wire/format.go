@@ -1,56 +1,174 @@
 // Package wire reads and writes the wire formats of language models. It reads a request as a
 // Request and a response as a Response, which are the same for every format, and writes errors as
-// the server of a format does.
+// the server of a format does. A format is a Table.
 package wire
 
 import (
+	"fmt"
+	"maps"
 	"net/http"
-	"strconv"
+	"net/url"
 	"strings"
+
+	"github.com/headgate/headgate/adapters/llm/internal/jsonscan"
 )
 
-// Format is the wire format of a request and of its response.
-type Format uint8
+// Table describes a format by the paths of the values that matter.
+//
+// Request, Response and Headers map a meaning to paths, separated by spaces. A path names members,
+// as in usage.prompt_tokens. [] stands for the elements of an array, {a,b} for either, and ** at
+// the end for everything below. The meanings are the keys of asked and told.
+type Table struct {
+	Name   string
+	Routes []Route
+	// Request has the paths of a body, and Response those of a document, of each event of a stream,
+	// and of each element of an array. Headers has the names of headers of the response.
+	Request, Response, Headers map[string]string
+	// Events maps the type of an event to what it means: end, fail, error, silent or item.
+	Events map[string]string
 
-const (
-	// OpenAIChat is OpenAI's chat completions, which most other servers offer too.
-	OpenAIChat Format = iota
-	// OpenAIResponses is OpenAI's responses.
-	OpenAIResponses
-	// AnthropicMessages is Anthropic's messages.
-	AnthropicMessages
-)
+	Streams   bool // a request that does not say whether it asks for a stream asks for one
+	Lines     bool // a stream is one document a line
+	Beside    bool // cached tokens are not part of the input
+	OneSided  bool // a usage need not state both input and output
+	ImageOut  bool // output without details is images
+	NoOutput  bool // a response has no tokens of output
+	AsksUsage bool // the server states the usage of a stream if stream_options asks for it
 
-// Formats is the number of formats.
-const Formats = int(AnthropicMessages) + 1
+	FileTokens int64 // for each file of a request, as a first guess
+	Errors     Errors
+}
+
+// Route is the end of a path. A * stands for the model, one element of the path or a part of it.
+type Route struct {
+	Path   string
+	Stream bool // the response is a stream, whatever the body says
+}
+
+// Format is the wire format of a request and of its response: a Table that is ready for use. It
+// never changes.
+type Format struct {
+	table    Table
+	request  *node
+	response *node
+	headers  map[string]meaning // by the canonical name of the header
+	events   map[string]eventKind
+}
+
+// NewFormat returns the format that a table describes, or the first fault of the table.
+func NewFormat(t Table) (*Format, error) {
+	f := &Format{table: t, headers: make(map[string]meaning), events: make(map[string]eventKind)}
+	var err error
+	if f.request, err = compile(t.Request, asked); err != nil {
+		return nil, fmt.Errorf("llm: format %q: Request: %w", t.Name, err)
+	}
+	if f.response, err = compile(t.Response, told); err != nil {
+		return nil, fmt.Errorf("llm: format %q: Response: %w", t.Name, err)
+	}
+	f.request.Role, f.request.Watch = askBody, true
+	f.response.Each = &node{Role: tellDocument, Kids: f.response.Kids}
+	for name, headers := range t.Headers {
+		m, err := meaningOf(name, told)
+		if err != nil {
+			return nil, fmt.Errorf("llm: format %q: Headers: %w", t.Name, err)
+		}
+		for h := range strings.FieldsSeq(headers) {
+			f.headers[http.CanonicalHeaderKey(h)] = m
+		}
+	}
+	for event, kind := range t.Events {
+		k, ok := eventKinds[kind]
+		if !ok {
+			return nil, fmt.Errorf("llm: format %q: Events: %q is unknown", t.Name, kind)
+		}
+		f.events[event] = k
+	}
+	return f, nil
+}
 
 // String returns a name such as openai-chat.
-func (f Format) String() string {
-	switch f {
-	case OpenAIChat:
-		return "openai-chat"
-	case OpenAIResponses:
-		return "openai-responses"
-	case AnthropicMessages:
-		return "anthropic-messages"
+func (f *Format) String() string { return f.table.Name }
+
+// Errors returns how the server of the format reports errors.
+func (f *Format) Errors() Errors { return f.table.Errors }
+
+// HasOutput reports whether responses have tokens of output.
+func (f *Format) HasOutput() bool { return !f.table.NoOutput }
+
+// match returns the model that a path names, if it does, and whether the path is one of the
+// format's and asks for a stream.
+func (f *Format) match(path string) (model string, stream, ok bool) {
+	for _, r := range f.table.Routes {
+		if model, ok := r.match(path); ok {
+			return model, r.Stream, true
+		}
 	}
-	return "Format(" + strconv.Itoa(int(f)) + ")"
+	return "", false, false
 }
 
-// FormatOf derives the format of a POST from the end of its path: /chat/completions, /responses or
-// /messages. It ignores case and trailing slashes, as some servers do. It reports false for any
-// other request.
-func FormatOf(r *http.Request) (Format, bool) {
-	if r.Method != http.MethodPost || r.URL == nil {
-		return 0, false
+func (r *Route) match(path string) (model string, ok bool) {
+	before, after, named := strings.Cut(r.Path, "*")
+	if !named {
+		before, after = "", r.Path
 	}
-	switch path := strings.TrimRight(strings.ToLower(r.URL.Path), "/"); {
-	case strings.HasSuffix(path, "/chat/completions"):
-		return OpenAIChat, true
-	case strings.HasSuffix(path, "/responses"):
-		return OpenAIResponses, true
-	case strings.HasSuffix(path, "/messages"):
-		return AnthropicMessages, true
+	at := len(path) - len(after)
+	if at < 0 || !strings.EqualFold(path[at:], after) {
+		return "", false
 	}
-	return 0, false
+	if !named {
+		return "", true
+	}
+	from := strings.LastIndexByte(path[:at], '/') + 1
+	if from == at || from < len(before) || !strings.EqualFold(path[from-len(before):from], before) {
+		return "", false
+	}
+	model, err := url.PathUnescape(path[from:at])
+	return model, err == nil
 }
+
+// FormatOf derives the format of a POST from the end of its path. It asks the formats in order. It
+// ignores case and trailing slashes, as some servers do. It returns nil for any other request.
+func FormatOf(r *http.Request, formats []*Format) *Format {
+	if r.Method != http.MethodPost || r.URL == nil {
+		return nil
+	}
+	path := pathOf(r)
+	for _, f := range formats {
+		if _, _, ok := f.match(path); ok {
+			return f
+		}
+	}
+	return nil
+}
+
+// pathOf returns the path as the client has escaped it, since the name of a model may have an
+// escaped slash.
+func pathOf(r *http.Request) string { return strings.TrimRight(r.URL.EscapedPath(), "/") }
+
+// must returns the format of a table of this package.
+func must(t Table) *Format {
+	f, err := NewFormat(t)
+	if err != nil {
+		panic(err) // a test makes every format
+	}
+	return f
+}
+
+// with returns a table of paths with further ones, which replace those of the same meaning.
+func with(base, more map[string]string) map[string]string {
+	all := maps.Clone(base)
+	maps.Copy(all, more)
+	return all
+}
+
+// also returns a table of paths with further ones of the same meanings.
+func also(base, more map[string]string) map[string]string {
+	all := maps.Clone(base)
+	for meaning, paths := range more {
+		all[meaning] += " " + paths
+	}
+	return all
+}
+
+// node is a place in a document. The tables leave out the name of the package.
+type node = jsonscan.Node

@@ -15,7 +15,7 @@ const (
 // optionsPaths is the table that finds stream_options.
 var optionsPaths = &node{Role: askBody, Watch: true, Kids: []*node{
 	{Key: "stream_options", Role: askOptions, Watch: true,
-		Kids: []*node{object("include_usage", askUsage)}},
+		Kids: []*node{{Key: "include_usage", Role: askUsage}}},
 }}
 
 // UsageBytes is how much longer a body may become by InjectUsage.

@@ -1,6 +1,8 @@
 package wire
 
 import (
+	"mime"
+	"net/http"
 	"sync"
 
 	"github.com/headgate/headgate/adapters/llm/internal/jsonscan"
@@ -9,35 +11,68 @@ import (
 
 // reader reads a response and keeps what it says. Another goroutine may call response.
 type reader struct {
-	format Format
-	stream bool
+	format   *Format
+	labelled bool // as a stream
 
-	mu     sync.Mutex
-	json   jsonscan.Scanner
-	split  sse.Splitter
-	found  Response
-	counts counts
-	next   int64 // the sequence_number that the next event would have
-	event  event
-	lone   bool // the last event that ended held only the usage of a chat
+	mu       sync.Mutex
+	framing  framing
+	json     jsonscan.Scanner
+	split    sse.Splitter
+	frames   frames
+	inLine   bool // a line has begun
+	found    Response
+	counts   counts
+	total    bill
+	next     int64 // the sequence_number that the next event would have
+	event    event
+	entry    entry
+	once     string // the piece that the array of pieces is
+	lone     bool   // the last event that ended held only the usage of a chat
+	finished bool   // an answer has ended
+	refused  bool   // the model refused to answer
+	priced   bool   // a header states what the response costs, if it is a document
+	price    int64
 }
 
-func (r *reader) init(f Format, stream bool) {
-	r.format, r.stream = f, stream
-	r.json, r.split = jsonscan.New(responsePaths[f], r), sse.New(r)
+func (r *reader) init(f *Format, h http.Header) {
+	r.format = f
+	media, _, _ := mime.ParseMediaType(h.Get("Content-Type")) // empty if it is invalid
+	switch media {
+	case "text/event-stream", "application/x-ndjson", "application/vnd.amazon.eventstream":
+		r.labelled = true
+	}
+	r.json, r.split = jsonscan.New(f.response, r), sse.New(r)
+	if len(f.headers) == 0 {
+		return
+	}
+	for name, m := range f.headers {
+		if value := h.Get(name); value != "" {
+			at := node{Role: m.role, Name: m.name}
+			r.number([]byte(value), &at)
+		}
+	}
+	r.counts.merge(&r.event.counts)
+	r.priced, r.price = r.event.bill.costed, r.event.bill.cost
+	r.event = event{}
 }
 
 // read reads the next piece of the response.
 func (r *reader) read(p []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.stream {
-		r.document(p)
-		return
+	if r.framing == unknownFraming {
+		p = p[r.sniff(p):]
 	}
-	for len(p) > 0 {
-		n, _ := r.split.Next(p)
-		p = p[n:]
+	switch r.framing {
+	case documentFraming:
+		r.json.Scan(p)
+		r.found.Broken = r.found.Broken || r.json.Broken()
+	case eventFraming:
+		r.advance(p)
+	case lineFraming:
+		r.readLines(p)
+	case binaryFraming:
+		r.readFrames(p)
 	}
 }
 
@@ -50,25 +85,42 @@ func (r *reader) readEvent(p []byte) (n int, ended, lone bool) {
 	return n, ended, ended && r.lone
 }
 
-// document reads a piece of a response that is one JSON document.
-func (r *reader) document(p []byte) {
-	r.json.Scan(p)
-	r.found.Broken = r.found.Broken || r.json.Broken()
-}
-
-// close ends the response, complete or not.
-func (r *reader) close() {
+// close ends the response. whole says that nothing is known to be missing.
+func (r *reader) close(whole bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.lone = false
-	switch {
-	case r.stream:
+	switch r.framing {
+	case unknownFraming:
+	case documentFraming:
+		if !r.json.Finish() {
+			r.abandon()
+		}
+		return
+	case lineFraming:
+		r.abandon()
+	case eventFraming:
 		r.split.Close()
-	case !r.json.Finish():
-		r.commit(false)
-		r.event = event{}
-		r.json.Reset()
 	}
+	if whole && !r.found.Complete {
+		r.end()
+	}
+}
+
+// end determines the usage at the end of a stream that has no marker for it.
+func (r *reader) end() {
+	f := &r.found
+	if f.Known = r.stated(); f.Known {
+		u := &f.Usage // the last text may be younger than the usage
+		u.Output = max(u.Output, f.Events-u.AudioOut-u.ImageOut)
+	}
+}
+
+// abandon drops the event that has begun, except its text.
+func (r *reader) abandon() {
+	r.commit(false)
+	r.event, r.entry = event{}, entry{}
+	r.json.Reset()
 }
 
 // corrupt notes that the response could not be decoded. Its usage so far does not count, and
@@ -76,9 +128,7 @@ func (r *reader) close() {
 func (r *reader) corrupt() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.commit(false)
-	r.event = event{}
-	r.json.Reset()
+	r.abandon()
 	r.found.Broken, r.found.Known = true, false
 }
 
@@ -97,7 +147,7 @@ func (r *reader) EventEnd(filled bool) {
 	if filled {
 		r.endEvent()
 	}
-	r.event = event{}
+	r.event, r.entry = event{}, entry{}
 	r.json.Reset()
 }
 
@@ -107,70 +157,34 @@ func (r *reader) endEvent() {
 	case short && len(data) == 0: // keeps the connection alive
 		return
 	case short && string(data) == "[DONE]":
-		r.found.Complete = true
-		r.found.Known = r.found.Known || r.format == OpenAIChat && r.counts.whole()
+		e.done = true
+		r.conclude()
 		return
 	}
 	valid := r.json.Finish()
 	r.found.Broken = r.found.Broken || r.json.Broken()
 	if e.kind == otherEvent {
-		e.kind = e.kindOfName()
+		e.kind = r.format.events[string(e.typeName())]
 	}
+	r.lone = valid && r.format.table.AsksUsage && e.onlyUsage()
 	r.commit(valid)
-	r.lone = valid && r.format == OpenAIChat && e.onlyUsage()
-}
-
-// commit adds what the event said. The usage of an invalid event does not count.
-func (r *reader) commit(valid bool) {
-	e, f := &r.event, &r.found
-	e.text += r.json.Within(tellText)
-	if e.kind == audioEvent {
-		e.text = 0
-	}
-	if e.text > 0 {
-		f.Events++
-		f.TextBytes += e.text
-	}
-	e.text = 0
-	if !valid {
-		return
-	}
-	f.Failed = f.Failed || e.fault || e.kind == failedEvent || e.kind == faultEvent
-	if r.stream {
-		f.Complete = f.Complete ||
-			e.kind == finalEvent || e.kind == failedEvent || e.kind == stopEvent
-	}
-	if e.usage {
-		r.commitUsage()
-	}
-}
-
-// commitUsage adopts the event's usage. OpenAI states all numbers each time, and Anthropic those
-// that have changed.
-func (r *reader) commitUsage() {
-	e, f := &r.event, &r.found
-	final := false
-	switch r.format {
-	case OpenAIChat:
-		r.counts = counts{}
-		final = !r.stream || !e.choice || e.finish
-	case OpenAIResponses:
-		r.counts = counts{}
-		final = !e.part || e.kind == finalEvent || e.kind == failedEvent
-	case AnthropicMessages:
-		final = f.Known || !e.part && e.counts.stated[outputCount]
-	}
-	r.counts.merge(&e.counts)
-	f.Usage = r.counts.usage(r.format)
-	f.InputKnown = r.counts.stated[inputCount]
-	f.Known = final && r.counts.whole()
 }
 
 // between reports whether another event could begin here.
 func (r *reader) between() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.split.Between()
+	switch r.framing {
+	case eventFraming:
+		return r.split.Between()
+	case lineFraming:
+		return !r.inLine
+	case binaryFraming:
+		return r.frames.between()
+	case documentFraming:
+		return false
+	}
+	return r.labelled && r.split.Between()
 }
 
 // response returns what has been read so far, including the text of an unfinished event.
@@ -179,7 +193,7 @@ func (r *reader) response() Response {
 	defer r.mu.Unlock()
 	f := r.found
 	text := r.event.text + r.json.Within(tellText)
-	if text > 0 && r.event.kind != audioEvent {
+	if text > 0 && r.event.kind != silentEvent {
 		f.Events++
 		f.TextBytes += text
 	}
@@ -190,6 +204,17 @@ func (r *reader) response() Response {
 func (r *reader) rest(p []byte) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	switch r.framing {
+	case lineFraming:
+		if r.inLine {
+			return restOfLine(p)
+		}
+		return 0
+	case binaryFraming:
+		return r.frames.rest(p)
+	case documentFraming:
+		return len(p)
+	}
 	return r.split.Rest(p)
 }
 

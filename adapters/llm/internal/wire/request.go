@@ -3,8 +3,8 @@ package wire
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/headgate/headgate/adapters/llm/internal/jsonscan"
 )
@@ -21,73 +21,104 @@ const (
 	maxChoices = 128 // the largest n that OpenAI accepts
 )
 
-// Request is what a request body asks for.
+// Request is what a request asks for.
 type Request struct {
-	Format      Format
+	Format      *Format
 	Model       string // 1 to 256 bytes of UTF-8, as the client spells it
-	Stream      bool   // the client asks for server-sent events
+	Stream      bool   // the client asks for a stream
 	MaxOutput   int64  // the client's cap on the tokens of one choice, 0 for none
 	Choices     int64  // the answers that the client asks for, at least 1
-	PromptBytes int64  // bytes that the model reads; 6,000 for each file
-	Files       bool   // PromptBytes includes files
+	PromptBytes int64  // bytes that the model reads, without files
+	Files       int64  // that the model reads
 	AsksUsage   bool   // stream_options.include_usage is true
+	Effort      string // of the reasoning, such as low; empty if the client states none
+	ImageModel  string // that a tool of the model draws with, or empty
+
+	weight weight // of the prompt
 }
 
-// PromptTokens returns a first guess of the input: a token for four bytes.
-func (q *Request) PromptTokens() int64 { return tokensIn(q.PromptBytes) }
+// PromptTokens returns a first guess of the input, by the kinds of its bytes and by its files.
+func (q *Request) PromptTokens() int64 {
+	return q.weight.tokens() + q.Files*q.Format.table.FileTokens
+}
 
 // HidesUsage reports whether the server states the usage only if InjectUsage asks for it.
-func (q *Request) HidesUsage() bool { return q.Format == OpenAIChat && q.Stream && !q.AsksUsage }
+func (q *Request) HidesUsage() bool {
+	return q.Format.table.AsksUsage && q.Stream && !q.AsksUsage
+}
 
-// ParseRequest reads a body in one pass. Every error is an ErrRequest.
-func ParseRequest(format Format, body []byte) (Request, error) {
-	p := requestParser{}
-	s := jsonscan.New(requestPaths, &p)
-	s.Scan(body)
-	switch complete := s.Finish(); {
-	case p.err != nil:
-		return Request{}, p.err
-	case !complete:
-		return Request{}, fmt.Errorf(
-			"%w: it is not one JSON document, or nests too deeply", ErrRequest)
-	case p.request.Model == "":
+// ParseRequest reads a request of a format in one pass over its body. Every error is an ErrRequest.
+func ParseRequest(f *Format, r *http.Request, body []byte) (Request, error) {
+	p := requestParser{body: body}
+	p.request.Stream = f.table.Streams
+	model, stream, _ := f.match(pathOf(r))
+	var err error
+	if boundary := boundaryOf(r.Header); boundary != "" {
+		err = p.form(f, boundary)
+	} else {
+		err = p.document(f)
+	}
+	q := p.request
+	if model != "" {
+		q.Model = model
+		if fault := faultOfModel(model); err == nil && fault != "" {
+			err = fmt.Errorf("%w: %s", ErrRequest, fault)
+		}
+	}
+	switch {
+	case err != nil:
+		return Request{}, err
+	case q.Model == "":
 		return Request{}, fmt.Errorf("%w: model is missing", ErrRequest)
 	}
-	p.request.Format = format
-	p.request.Choices = 1
-	switch format {
-	case OpenAIChat:
-		p.request.Choices = max(p.choices, 1)
-		p.request.MaxOutput = p.maxTokens
-		if p.maxCompletionTokens > 0 {
-			p.request.MaxOutput = p.maxCompletionTokens
+	q.Format, q.Stream = f, q.Stream || stream
+	q.Choices = max(q.Choices, 1)
+	for _, n := range p.caps {
+		if n > 0 {
+			q.MaxOutput = n
+			break
 		}
-	case OpenAIResponses:
-		p.request.MaxOutput = p.maxOutputTokens
-	case AnthropicMessages:
-		p.request.MaxOutput = p.maxTokens
 	}
-	return p.request, nil
+	return q, nil
 }
 
 // requestParser is the visitor of a request body.
 type requestParser struct {
+	body    []byte
 	request Request
 	err     error
-	seen    uint64 // a bit for each member of the body that has a node
-	options uint64 // the same for stream_options
+	seen    [maxWatched]uint64 // by depth, a bit for each member that has a node
 
-	maxTokens, maxCompletionTokens, maxOutputTokens, choices int64
-
+	caps     [maxCaps]int64 // in the order of the format
 	rawStart int
 	sources  [jsonscan.MaxLevels + 1]source // by depth
 }
 
+const (
+	maxCaps    = 8 // paths to a cap of one format
+	maxWatched = 8 // levels with members that may stand once
+)
+
 // source is an object that holds a file, in base64 or as plain text.
 type source struct {
-	data   int64 // bytes of its data
+	data   weight
+	size   int64 // bytes of its data
 	base64 bool
 	other  bool // it states another type
+}
+
+// document reads a body that is one JSON document.
+func (p *requestParser) document(f *Format) error {
+	s := jsonscan.New(f.request, p)
+	s.Pieces(p.piece)
+	s.Scan(p.body)
+	switch complete := s.Finish(); {
+	case p.err != nil:
+		return p.err
+	case !complete:
+		return fmt.Errorf("%w: it is not one JSON document, or nests too deeply", ErrRequest)
+	}
+	return nil
 }
 
 func (p *requestParser) fail(s *jsonscan.Scanner, format string, args ...any) {
@@ -98,11 +129,10 @@ func (p *requestParser) fail(s *jsonscan.Scanner, format string, args ...any) {
 // Key refuses a member that comes twice, since servers disagree on which one counts. It refuses one
 // in another case, since only some servers ignore it.
 func (p *requestParser) Key(s *jsonscan.Scanner, n *node) {
-	seen := &p.seen
-	if n.Role == askOptions {
-		seen = &p.options
+	if s.Depth() > maxWatched {
+		return
 	}
-	key := string(s.Text())
+	seen, key := &p.seen[s.Depth()-1], string(s.Text())
 	for i, k := range n.Kids {
 		switch {
 		case k.Key == key && *seen&(1<<i) != 0:
@@ -116,7 +146,11 @@ func (p *requestParser) Key(s *jsonscan.Scanner, n *node) {
 	}
 }
 
+// Begin implements jsonscan.Visitor.
 func (p *requestParser) Begin(s *jsonscan.Scanner, n *node, kind byte) {
+	if n.Watch && s.Depth() <= maxWatched {
+		p.seen[s.Depth()-1] = 0
+	}
 	switch n.Role {
 	case askBody:
 		if kind != '{' {
@@ -126,8 +160,7 @@ func (p *requestParser) Begin(s *jsonscan.Scanner, n *node, kind byte) {
 		if kind != '{' {
 			p.fail(s, "%s is no object", n.Key)
 		}
-	case askModel, askStream, askUsage, askMaxTokens, askMaxCompletionTokens,
-		askMaxOutputTokens, askChoices:
+	case askModel, askStream, askUsage, askMaxOutput, askChoices:
 		p.fail(s, "%s has the wrong type", n.Key)
 	case readRaw:
 		p.rawStart = s.Offset()
@@ -136,63 +169,86 @@ func (p *requestParser) Begin(s *jsonscan.Scanner, n *node, kind byte) {
 	}
 }
 
+// End implements jsonscan.Visitor.
 func (p *requestParser) End(s *jsonscan.Scanner, n *node) {
+	q := &p.request
 	switch n.Role {
 	case readRaw:
-		p.request.PromptBytes += int64(s.Offset() + 1 - p.rawStart)
+		raw := p.body[p.rawStart : s.Offset()+1]
+		q.PromptBytes += int64(len(raw))
+		q.weight.add(raw)
+		q.weight.end()
 	case readSource:
-		switch at := p.sources[s.Depth()]; {
-		case at.data > 0 && at.base64 && !at.other:
-			p.file()
+		switch at := &p.sources[s.Depth()]; {
+		case at.size > 0 && at.base64 && !at.other:
+			q.Files++
 		default:
-			p.request.PromptBytes += at.data
+			q.PromptBytes += at.size
+			at.data.end()
+			q.weight.sum += at.data.sum
 		}
 	}
 }
 
+// Scalar implements jsonscan.Visitor.
 func (p *requestParser) Scalar(s *jsonscan.Scanner, n *node, kind byte) {
+	q := &p.request
 	switch n.Role {
 	case askBody:
 		p.fail(s, "it is no object")
 	case askModel:
 		p.model(s, kind)
 	case askStream:
-		p.request.Stream = p.flag(s, n, kind)
+		if kind != 'n' {
+			q.Stream = p.flag(s, n, kind)
+		}
 	case askUsage:
-		p.request.AsksUsage = p.flag(s, n, kind)
+		q.AsksUsage = p.flag(s, n, kind)
 	case askOptions:
 		if kind != 'n' {
 			p.fail(s, "%s is no object", n.Key)
 		}
-	case askMaxTokens:
-		p.maxTokens = p.count(s, n, kind, MaxCount)
-	case askMaxCompletionTokens:
-		p.maxCompletionTokens = p.count(s, n, kind, MaxCount)
-	case askMaxOutputTokens:
-		p.maxOutputTokens = p.count(s, n, kind, MaxCount)
+	case askMaxOutput:
+		p.caps[min(n.Order, maxCaps)-1] = p.limit(s, n, kind)
 	case askChoices:
-		p.choices = p.count(s, n, kind, maxChoices)
+		q.Choices = max(q.Choices, p.count(s, n, kind, maxChoices))
 	default:
-		if kind == '"' {
-			p.prompt(s, n)
-		}
+		p.prompt(s, n, kind)
 	}
 }
 
-// file counts a file that the model reads.
-func (p *requestParser) file() {
-	p.request.PromptBytes += fileBytes
-	p.request.Files = true
+// piece weighs a piece of a string.
+func (p *requestParser) piece(n *node, b []byte) {
+	switch n.Role {
+	case readText, readTokens, readRaw:
+		p.request.weight.add(b)
+	case readSourceData:
+		p.sources[len(p.sources)-1].data.add(b)
+	}
 }
 
-// prompt counts a string that the model reads.
-func (p *requestParser) prompt(s *jsonscan.Scanner, n *node) {
+// prompt counts a value that the model reads, or that tells how.
+func (p *requestParser) prompt(s *jsonscan.Scanner, n *node, kind byte) {
+	q := &p.request
+	switch {
+	case n.Role == readTokens && kind == '0':
+		q.PromptBytes += s.Size()
+		q.weight.sum += weightOfToken
+		return
+	case kind != '"':
+		return
+	}
 	switch n.Role {
-	case readText, readRaw:
-		p.request.PromptBytes += s.Size()
+	case askEffort:
+		q.Effort = strings.ToLower(string(s.Text()))
+	case askImageModel:
+		q.ImageModel = string(s.Text())
+	case readText, readTokens, readRaw:
+		q.PromptBytes += s.Size()
+		q.weight.end()
 	case readFile:
 		if s.Size() > 0 {
-			p.file()
+			q.Files++
 		}
 	case readSourceType:
 		at := &p.sources[s.Depth()]
@@ -202,54 +258,11 @@ func (p *requestParser) prompt(s *jsonscan.Scanner, n *node) {
 			at.other = true
 		}
 	case readSourceData:
-		p.sources[s.Depth()].data += s.Size()
+		// The pieces are weighed in the last place, because a piece does not know its depth.
+		at, data := &p.sources[s.Depth()], &p.sources[len(p.sources)-1].data
+		data.end()
+		at.size += s.Size()
+		at.data.sum += data.sum
+		*data = weight{}
 	}
-}
-
-// model reads the name of the model. It refuses U+FFFD, which stands for bytes that each server
-// decodes in its own way.
-func (p *requestParser) model(s *jsonscan.Scanner, kind byte) {
-	name := string(s.Text())
-	switch {
-	case kind != '"':
-		p.fail(s, "model is no string")
-	case name == "":
-		p.fail(s, "model is empty")
-	case s.Size() > maxModel:
-		p.fail(s, "model is longer than %d bytes", maxModel)
-	case strings.ContainsRune(name, utf8.RuneError):
-		p.fail(s, "model is not valid UTF-8")
-	}
-	p.request.Model = name
-}
-
-// flag reads a boolean. Null means that the member is absent, as in every number.
-func (p *requestParser) flag(s *jsonscan.Scanner, n *node, kind byte) bool {
-	if kind != 't' && kind != 'f' && kind != 'n' {
-		p.fail(s, "%s is no boolean", n.Key)
-	}
-	return kind == 't'
-}
-
-// count reads an integer between 0 and most. Some servers take 1e3 or 5.0 and others do not.
-func (p *requestParser) count(s *jsonscan.Scanner, n *node, kind byte, most int64) int64 {
-	if kind == 'n' {
-		return 0
-	}
-	if kind != '0' {
-		p.fail(s, "%s is no number", n.Key)
-		return 0
-	}
-	var v int64
-	for _, c := range s.Text() {
-		if c < '0' || c > '9' {
-			p.fail(s, "%s is no integer of at least 0", n.Key)
-			return 0
-		}
-		if v = v*10 + int64(c-'0'); v > most {
-			p.fail(s, "%s is more than %d", n.Key, most)
-			return 0
-		}
-	}
-	return v
 }

@@ -2,8 +2,11 @@ package wire_test
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"reflect"
 	"strings"
 	"testing"
@@ -15,7 +18,7 @@ func TestRequestFields(t *testing.T) {
 	deep := strings.Repeat("[", 600) + strings.Repeat("]", 600)
 	for _, c := range []struct {
 		name, body string
-		format     wire.Format
+		format     *wire.Format
 		want       wire.Request
 		fault      string
 	}{
@@ -28,11 +31,11 @@ func TestRequestFields(t *testing.T) {
 		{name: "responses", format: wire.OpenAIResponses,
 			body: `{"model":"m","input":"Hello","instructions":"Be",` +
 				`"max_output_tokens":5,"max_tokens":1,"n":3}`,
-			want: wire.Request{Format: wire.OpenAIResponses, Model: "m", MaxOutput: 5, Choices: 1, PromptBytes: 7}},
+			want: wire.Request{Model: "m", MaxOutput: 5, Choices: 1, PromptBytes: 7}},
 		{name: "messages", format: wire.AnthropicMessages,
 			body: `{"model":"m","max_tokens":5,` +
 				`"system":[{"type":"text","text":"abc"}],"messages":[]}`,
-			want: wire.Request{Format: wire.AnthropicMessages, Model: "m", MaxOutput: 5, Choices: 1, PromptBytes: 7}},
+			want: wire.Request{Model: "m", MaxOutput: 5, Choices: 1, PromptBytes: 7}},
 		{name: "null is absent", body: `{"model":"m","stream":null,"n":null,"max_tokens":null,"stream_options":null}`,
 			want: wire.Request{Model: "m", Choices: 1}},
 		{name: "escaped key and value", body: `{"mod\u0065l":"\u006d\ud83d\ude00"}`,
@@ -79,7 +82,9 @@ func TestRequestFields(t *testing.T) {
 			fault: "no object"},
 		{name: "number as include_usage",
 			body: `{"model":"m","stream_options":{"include_usage":1}}`, fault: "no boolean"},
-		{name: "negative max_tokens", body: `{"model":"m","max_tokens":-1}`, fault: "no integer"},
+		{name: "max_tokens of -1 is none", body: `{"model":"m","max_tokens":-1}`, want: wire.Request{Model: "m", Choices: 1}},
+		{name: "negative max_tokens", body: `{"model":"m","max_tokens":-3}`, fault: "no integer"},
+		{name: "negative n", body: `{"model":"m","n":-1}`, fault: "no integer"},
 		{name: "fractional max_tokens", body: `{"model":"m","max_tokens":1.5}`,
 			fault: "no integer"},
 		{name: "text as max_tokens", body: `{"model":"m","max_tokens":"5"}`, fault: "no number"},
@@ -90,7 +95,8 @@ func TestRequestFields(t *testing.T) {
 		{name: "n of 129", body: `{"model":"m","n":129}`, fault: "more than 128"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := wire.ParseRequest(c.format, []byte(c.body))
+			format := cmp.Or(c.format, wire.OpenAIChat)
+			got, err := parse(format, []byte(c.body))
 			if c.fault != "" {
 				if !errors.Is(err, wire.ErrRequest) || !strings.Contains(err.Error(), c.fault) {
 					t.Fatalf("error %v, want one with %q", err, c.fault)
@@ -100,62 +106,70 @@ func TestRequestFields(t *testing.T) {
 				}
 				return
 			}
-			if err != nil || got != c.want {
+			c.want.Format = format
+			if err != nil || stated(got) != stated(c.want) {
 				t.Errorf("%+v, %v, want %+v", got, err, c.want)
 			}
 		})
 	}
 }
 
-// fileBytes is the number of bytes for each image, audio clip or file.
-const fileBytes = 6000
+// stated returns what a request states, without what follows from it.
+func stated(q wire.Request) [9]any {
+	return [...]any{q.Format, q.Model, q.Stream, q.MaxOutput, q.Choices, q.PromptBytes, q.Files, q.AsksUsage, q.Effort}
+}
+
+// parse reads the body of a request whose path names no model.
+func parse(f *wire.Format, body []byte) (wire.Request, error) {
+	return wire.ParseRequest(f, httptest.NewRequest(http.MethodPost, "/", nil), body)
+}
 
 func TestPromptBytes(t *testing.T) {
 	image := strings.Repeat("iVBORw0KGgo", 100_000)
 	for _, c := range []struct {
 		name, member string
-		want         int64
+		want, files  int64
 	}{
-		{"escapes count decoded", `"input":"a\n\u00e9\ud83d\ude00"`, 1 + 1 + 2 + 4},
-		{"half a pair counts as U+FFFD", `"input":"\ud83dx\ude00"`, 3 + 1 + 3},
+		{"escapes count decoded", `"input":"a\n\u00e9\ud83d\ude00"`, 1 + 1 + 2 + 4, 0},
+		{"half a pair counts as U+FFFD", `"input":"\ud83dx\ude00"`, 3 + 1 + 3, 0},
 		{"every string of a message",
-			`"messages":[{"role":"user","content":[{"type":"text","text":"Hello"}]}]`, 4 + 4 + 5},
+			`"messages":[{"role":"user","content":[{"type":"text","text":"Hello"}]}]`, 4 + 4 + 5, 0},
 		{"deep text", `"system":` + strings.Repeat(`[{"k":`, 40) + `"abc"` +
-			strings.Repeat(`}]`, 40), 3},
-		{"tools by their JSON", `"tools": [ {"name" : "f"} ]`, 18},
+			strings.Repeat(`}]`, 40), 3, 0},
+		{"tools by their JSON", `"tools": [ {"name" : "f"} ]`, 18, 0},
 		{"image of a chat", `"messages":[{"content":[{"image_url":{"url":"data:image/png;base64,` +
-			image + `","detail":"low"}}]}]`, fileBytes + 3},
+			image + `","detail":"low"}}]}]`, 3, 1},
 		{"image of responses", `"input":[{"content":[{"image_url":"data:image/png;base64,` + image +
-			`"}]}]`, fileBytes},
+			`"}]}]`, 0, 1},
 		{"audio", `"messages":[{"content":[{"input_audio":{"data":"` + image +
-			`","format":"wav"}}]}]`, fileBytes + 3},
+			`","format":"wav"}}]}]`, 3, 1},
 		{"file of a chat", `"messages":[{"content":[{"file":{"file_data":"` + image + `"}}]}]`,
-			fileBytes},
-		{"file of responses", `"input":[{"content":[{"file_data":"` + image + `"}]}]`, fileBytes},
-		{"screenshot", `"input":[{"output":{"image_url":"` + image + `"}}]`, fileBytes},
-		{"generated image", `"input":[{"result":"` + image + `"}]`, fileBytes},
+			0, 1},
+		{"file of responses", `"input":[{"content":[{"file_data":"` + image + `"}]}]`, 0, 1},
+		{"screenshot", `"input":[{"output":{"image_url":"` + image + `"}}]`, 0, 1},
+		{"generated image", `"input":[{"result":"` + image + `"}]`, 0, 1},
 		{"image of messages", `"messages":[{"content":[{"source":{"data":"` + image +
-			`","type":"base64","media_type":"x"}}]}]`, fileBytes + 1},
+			`","type":"base64","media_type":"x"}}]}]`, 1, 1},
 		{"image in a tool result",
 			`"messages":[{"content":[{"content":[{"source":{"type":"base64","data":"` + image +
-				`"}}]}]}]`, fileBytes},
+				`"}}]}]}]`, 0, 1},
 		{"text as a document",
-			`"messages":[{"content":[{"source":{"type":"text","data":"Hello"}}]}]`, 5},
+			`"messages":[{"content":[{"source":{"type":"text","data":"Hello"}}]}]`, 5, 0},
 		{"document with a doubtful type",
 			`"messages":[{"content":[{"source":{"type":"base64","type":"text","data":"Hello"}}]}]`,
-			5},
+			5, 0},
 		{"document of blocks",
-			`"messages":[{"content":[{"source":{"content":[{"text":"Hello"}]}}]}]`, 5},
-		{"arguments of a tool_use", `"messages":[{"content":[{"input":{"file_data": "x"}}]}]`, 18},
+			`"messages":[{"content":[{"source":{"content":[{"text":"Hello"}]}}]}]`, 5, 0},
+		{"arguments of a tool_use", `"messages":[{"content":[{"input":{"file_data": "x"}}]}]`, 18, 0},
 		{"text that looks like an image", `"messages":[{"content":"data:image/png;base64,AAAA"}]`,
-			26},
-		{"file_data where no file is", `"messages":[{"file_data":"Hello"}]`, 5},
-		{"metadata", `"metadata":{"text":"Hello"},"user":"x"`, 0},
+			26, 0},
+		{"file_data where no file is", `"messages":[{"file_data":"Hello"}]`, 5, 0},
+		{"metadata", `"metadata":{"text":"Hello"},"user":"x"`, 0, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r, err := wire.ParseRequest(wire.OpenAIChat, []byte(`{"model":"m",`+c.member+`}`))
-			if err != nil || r.PromptBytes != c.want {
-				t.Errorf("%d bytes, %v, want %d", r.PromptBytes, err, c.want)
+			r, err := parse(wire.OpenAIChat, []byte(`{"model":"m",`+c.member+`}`))
+			if err != nil || r.PromptBytes != c.want || r.Files != c.files {
+				t.Errorf("%d bytes, %d files, %v, want %d and %d", r.PromptBytes, r.Files, err, c.want, c.files)
 			}
 		})
 	}
@@ -210,7 +224,7 @@ func FuzzParseRequest(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		r, err := wire.ParseRequest(wire.OpenAIChat, body)
+		r, err := parse(wire.OpenAIChat, body)
 		if err != nil {
 			if !errors.Is(err, wire.ErrRequest) {
 				t.Fatalf("error %v is no wire.ErrRequest", err)
@@ -253,7 +267,7 @@ func BenchmarkParseRequest(b *testing.B) {
 	b.SetBytes(int64(len(body)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := wire.ParseRequest(wire.OpenAIChat, body); err != nil {
+		if _, err := parse(wire.OpenAIChat, body); err != nil {
 			b.Fatal(err)
 		}
 	}

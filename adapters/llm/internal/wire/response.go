@@ -14,8 +14,10 @@ type Response struct {
 	Labels map[string]string
 	// Stated is the bill that the server states.
 	Stated Money
-	// Known says that the response stated its final usage.
+	// Known says that the response stated its usage, and has ended.
 	Known bool
+	// Told says that the last event had nothing but the usage, after every answer had ended.
+	Told bool
 	// InputKnown says that it stated the tokens of its input, as Anthropic does at the beginning.
 	InputKnown bool
 	// Events is the number of events with text. It is 1 for a document with text.
@@ -38,9 +40,14 @@ type Money struct {
 	Pico  int64 // the millionth part of a micro-dollar
 }
 
-// Answered reports whether the response has stated its usage or come to its end. What follows
-// holds no output.
-func (r *Response) Answered() bool { return r.Known || r.Complete }
+// Answered reports whether the response has come to its end, or needs nothing but the marker of it.
+// What follows holds no output.
+func (r *Response) Answered() bool { return r.Complete || r.Told }
+
+// Refused reports whether the server failed before it stated or sent anything of an answer.
+func (r *Response) Refused() bool {
+	return r.Failed && !r.Known && !r.InputKnown && r.Events == 0
+}
 
 // TextTokens returns a first guess of the output from the text: a token for four bytes, and at
 // least one for each event with text.

@@ -1,6 +1,6 @@
 package wire
 
-import "mime"
+import "net/http"
 
 // MaxHeld is the number of bytes of an unfinished event that a Tap holds back. A longer event is no
 // usage chunk.
@@ -21,20 +21,18 @@ type Tap struct {
 	lone bool   // the last event was hidden
 }
 
-// NewTap returns a Tap of a response with a Content-Type and a Content-Encoding. With hide it
-// leaves out a chat's chunk that holds only the usage, for a client that did not ask for it. It
-// cannot hide the chunk of an encoded response, so request an unencoded one.
-func NewTap(f Format, contentType, encoding string, hide bool) *Tap {
-	t := &Tap{coding: codingOf(encoding)}
-	media, _, _ := mime.ParseMediaType(contentType) // empty if it is invalid
-	stream := media == "text/event-stream"
-	t.reader.init(f, stream)
-	t.hide = hide && stream && f == OpenAIChat && t.coding == codingNone
+// NewTap returns a Tap of a response with some headers. With hide it leaves out a chat's chunk that
+// holds only the usage, for a client that did not ask for it. It cannot hide the chunk of an encoded
+// response, so request an unencoded one.
+func NewTap(f *Format, h http.Header, hide bool) *Tap {
+	t := &Tap{coding: codingOf(h.Get("Content-Encoding"))}
+	t.reader.init(f, h)
+	t.hide = hide && f.table.AsksUsage && t.coding == codingNone
 	return t
 }
 
-// Streams reports whether the response is a stream of events.
-func (t *Tap) Streams() bool { return t.reader.stream }
+// Streams reports whether the response says that it is a stream.
+func (t *Tap) Streams() bool { return t.reader.labelled }
 
 // Hides reports whether the Tap may leave out a part of the response.
 func (t *Tap) Hides() bool { return t.hide }
@@ -51,10 +49,15 @@ func (t *Tap) Write(p []byte, out func([]byte) error) error {
 	if t.closed {
 		return pass(p, nil, out)
 	}
+	var err error
 	if t.hide {
-		return t.writeEvents(p, out)
+		var n int
+		if n, err = t.begin(p, out); t.hide {
+			return t.writeEvents(p[n:], err, out)
+		}
+		p = p[n:]
 	}
-	err := pass(p, nil, out)
+	err = pass(p, err, out)
 	switch t.coding {
 	case codingNone:
 		t.reader.read(p)
@@ -67,9 +70,23 @@ func (t *Tap) Write(p []byte, out func([]byte) error) error {
 	return err
 }
 
-// writeEvents passes on the events that are no usage chunk, in as few pieces as it can.
-func (t *Tap) writeEvents(p []byte, out func([]byte) error) error {
-	var err error
+// begin passes on the blank bytes before the response, and finds out whether it has events that can
+// be hidden. It returns the number of these bytes.
+func (t *Tap) begin(p []byte, out func([]byte) error) (n int, err error) {
+	r := &t.reader
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.framing == unknownFraming {
+		n = r.sniff(p)
+		err = pass(p[:n], nil, out)
+	}
+	t.hide = r.framing == eventFraming || r.framing == unknownFraming
+	return n, err
+}
+
+// writeEvents passes on the events that are no usage chunk, in as few pieces as it can, unless out
+// has failed before.
+func (t *Tap) writeEvents(p []byte, err error, out func([]byte) error) error {
 	from, at := 0, 0 // p[from:at] can be passed on; the event that is read has begun at p[at:]
 	if t.reader.split.Tail(p) {
 		t.reader.readEvent(p[:1])
@@ -114,9 +131,10 @@ func pass(p []byte, err error, out func([]byte) error) error {
 	return out(p)
 }
 
-// Close ends the response and passes on what is held back. A nil out drops it. Close waits for the
-// Tap's goroutine. Later calls do nothing, and later writes are passed on unread.
-func (t *Tap) Close(out func([]byte) error) error {
+// Close ends the response and passes on what is held back. A nil out drops it. whole says that the
+// response was not broken off. Close waits for the Tap's goroutine. Later calls do nothing, and later
+// writes are passed on unread.
+func (t *Tap) Close(whole bool, out func([]byte) error) error {
 	if t.closed {
 		return nil
 	}
@@ -125,7 +143,7 @@ func (t *Tap) Close(out func([]byte) error) error {
 		t.inflater.close()
 	}
 	if t.coding != codingOther {
-		t.reader.close()
+		t.reader.close(whole)
 	}
 	held := t.held
 	t.held = nil
@@ -141,7 +159,7 @@ func (t *Tap) Response() Response { return t.reader.response() }
 // Between reports whether what was passed on ends between two events. Only there may ErrorEvent
 // follow.
 func (t *Tap) Between() bool {
-	if !t.reader.stream || t.Encoded() {
+	if t.Encoded() {
 		return false
 	}
 	return len(t.held) > 0 || t.reader.between()
@@ -150,7 +168,7 @@ func (t *Tap) Between() bool {
 // Rest returns the number of bytes of p that belong to the event that has begun: all of p if the
 // event does not end in it.
 func (t *Tap) Rest(p []byte) int {
-	if !t.reader.stream || t.Encoded() {
+	if t.Encoded() {
 		return len(p)
 	}
 	return t.reader.rest(p)
@@ -158,5 +176,5 @@ func (t *Tap) Rest(p []byte) int {
 
 // ErrorEvent returns the event that ends this stream with an error.
 func (t *Tap) ErrorEvent(kind, message string) []byte {
-	return errorEvent(t.reader.format, kind, message, t.reader.sequence())
+	return errorEvent(t.reader.format.table.Errors, kind, message, t.reader.sequence())
 }

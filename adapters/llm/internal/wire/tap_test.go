@@ -23,7 +23,7 @@ const deltaEvent = `data: {"id":"chatcmpl-B9MHDbslfkBeAs8l4bebGdFOJ6PeG",` +
 
 const usageEvent = `data: {"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":2}}` + "\n\n"
 
-func stream(hide bool) *wire.Tap { return wire.NewTap(wire.OpenAIChat, "text/event-stream", "", hide) }
+func stream(hide bool) *wire.Tap { return newTap(wire.OpenAIChat, "text/event-stream", "", hide) }
 
 // TestWritePassesOnFirst also shows that an event is passed on before it is complete.
 func TestWritePassesOnFirst(t *testing.T) {
@@ -36,7 +36,7 @@ func TestWritePassesOnFirst(t *testing.T) {
 			if string(p) != piece {
 				t.Errorf("passed on %q", p)
 			}
-			if got := tap.Response(); got != before {
+			if got := tap.Response(); !reflect.DeepEqual(got, before) {
 				t.Errorf("%+v was read before the bytes were passed on", got)
 			}
 			return nil
@@ -70,10 +70,10 @@ func TestHideHoldsBackOneEvent(t *testing.T) {
 		}
 	}
 	out.Reset()
-	if err := tap.Close(take); err != nil || out.String() != ": " {
+	if err := tap.Close(true, take); err != nil || out.String() != ": " {
 		t.Errorf("closed with %q, %v", out.String(), err)
 	}
-	if err := tap.Close(take); err != nil || out.String() != ": " {
+	if err := tap.Close(true, take); err != nil || out.String() != ": " {
 		t.Errorf("closed again with %q, %v", out.String(), err)
 	}
 }
@@ -116,12 +116,12 @@ func TestOnlyTheUsageChunkIsHidden(t *testing.T) {
 			}
 		})
 	}
-	for _, f := range []wire.Format{wire.OpenAIResponses, wire.AnthropicMessages} {
-		if got := send(t, wire.NewTap(f, "text/event-stream", "", true), [][]byte{[]byte(usageEvent)}); len(got) == 0 {
+	for _, f := range []*wire.Format{wire.OpenAIResponses, wire.AnthropicMessages} {
+		if got := send(t, newTap(f, "text/event-stream", "", true), [][]byte{[]byte(usageEvent)}); len(got) == 0 {
 			t.Errorf("%v: hidden", f)
 		}
 	}
-	document := wire.NewTap(wire.OpenAIChat, "application/json", "", true)
+	document := newTap(wire.OpenAIChat, "application/json", "", true)
 	if got := send(t, document, [][]byte{[]byte(usageEvent[6:])}); len(got) == 0 {
 		t.Error("document: hidden")
 	}
@@ -150,7 +150,7 @@ func TestWriteReadsOnAfterAnError(t *testing.T) {
 		if got := tap.Response(); !got.Known || !got.Complete || got.Events != 2 {
 			t.Errorf("hide %v: %+v", hide, got)
 		}
-		if err := tap.Close(nil); err != nil {
+		if err := tap.Close(true, nil); err != nil {
 			t.Error(err)
 		}
 	}
@@ -193,12 +193,12 @@ func TestEncodedResponses(t *testing.T) {
 		body           []byte
 		want           func(wire.Response) bool
 	}{
-		{"identity", "identity", body, func(o wire.Response) bool { return reflect.DeepEqual(o, known) }},
-		{"gzip", "GZIP", zipped, func(o wire.Response) bool { return reflect.DeepEqual(o, known) }},
+		{"identity", "identity", body, func(o wire.Response) bool { return reflect.DeepEqual(counted(o), known) }},
+		{"gzip", "GZIP", zipped, func(o wire.Response) bool { return reflect.DeepEqual(counted(o), known) }},
 		{"two members", "x-gzip", append(gzipped(t, body[:100]), gzipped(t, body[100:])...),
-			func(o wire.Response) bool { return reflect.DeepEqual(o, known) }},
+			func(o wire.Response) bool { return reflect.DeepEqual(counted(o), known) }},
 		{"bytes behind gzip", "gzip", append(bytes.Clone(zipped), "0123456789"...),
-			func(o wire.Response) bool { return reflect.DeepEqual(o, known) }},
+			func(o wire.Response) bool { return reflect.DeepEqual(counted(o), known) }},
 		{"wrong checksum", "gzip", damaged,
 			func(o wire.Response) bool { return !o.Known && o.Broken }},
 		{"wrong checksum behind an unfinished event", "gzip", spoilt,
@@ -214,7 +214,7 @@ func TestEncodedResponses(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			defer goleak.VerifyNone(t)
 			for _, pieces := range [][][]byte{{c.body}, bytewise(c.body)} {
-				tap := wire.NewTap(wire.OpenAIChat, "text/event-stream", c.encoding, false)
+				tap := newTap(wire.OpenAIChat, "text/event-stream", c.encoding, false)
 				if got := send(t, tap, pieces); !bytes.Equal(got, c.body) {
 					t.Errorf("passed on %q", got)
 				}
@@ -234,7 +234,7 @@ func TestFlushedGzipIsReadAtOnce(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	var b bytes.Buffer
 	w := gzip.NewWriter(&b)
-	tap := wire.NewTap(wire.OpenAIChat, "text/event-stream", "gzip", true)
+	tap := newTap(wire.OpenAIChat, "text/event-stream", "gzip", true)
 	for range 2 {
 		if _, err := w.Write([]byte(deltaEvent)); err != nil {
 			t.Fatal(err)
@@ -249,7 +249,7 @@ func TestFlushedGzipIsReadAtOnce(t *testing.T) {
 	for tap.Response().Events < 2 { // the goroutine has the bytes, and nothing else holds it up
 		runtime.Gosched()
 	}
-	if err := tap.Close(nil); err != nil {
+	if err := tap.Close(true, nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := tap.Write(b.Bytes(), nil); err != nil {
@@ -259,7 +259,7 @@ func TestFlushedGzipIsReadAtOnce(t *testing.T) {
 
 func TestErrorEventEndsAStream(t *testing.T) {
 	for _, c := range []struct {
-		format            wire.Format
+		format            *wire.Format
 		kind, begin, want string
 		complete          bool
 	}{
@@ -283,7 +283,7 @@ func TestErrorEventEndsAStream(t *testing.T) {
 				`data: {"type":"error","error":{"type":"overloaded_error","message":"No \"more\"\n"}}` +
 				"\n\n", false},
 	} {
-		tap := wire.NewTap(c.format, "text/event-stream", "", false)
+		tap := newTap(c.format, "text/event-stream", "", false)
 		if err := tap.Write([]byte(c.begin), nil); err != nil {
 			t.Fatal(err)
 		}
@@ -291,7 +291,7 @@ func TestErrorEventEndsAStream(t *testing.T) {
 		if string(end) != c.want {
 			t.Errorf("%v: %s, want %s", c.format, end, c.want)
 		}
-		fresh := wire.NewTap(c.format, "text/event-stream", "", false)
+		fresh := newTap(c.format, "text/event-stream", "", false)
 		if c.format != wire.OpenAIResponses &&
 			!bytes.Equal(end, fresh.ErrorEvent(c.kind, "No \"more\"\n")) {
 			t.Errorf("%v: the event depends on the stream", c.format)
@@ -303,7 +303,7 @@ func TestErrorEventEndsAStream(t *testing.T) {
 			t.Errorf("%v: read back as %+v", c.format, got)
 		}
 	}
-	fresh := wire.NewTap(wire.OpenAIResponses, "text/event-stream", "", false)
+	fresh := newTap(wire.OpenAIResponses, "text/event-stream", "", false)
 	if b := fresh.ErrorEvent("x", "y"); !strings.Contains(string(b), `"sequence_number":0}`) {
 		t.Errorf("%s", b)
 	}
@@ -333,7 +333,7 @@ func TestTapMemoryIsBounded(t *testing.T) {
 		{"deep", "application/json", "", ``, ``, false, bytes.Repeat([]byte("["), 4096)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			tap := wire.NewTap(wire.OpenAIChat, c.contentType, c.encoding, c.hide)
+			tap := newTap(wire.OpenAIChat, c.contentType, c.encoding, c.hide)
 			size := 0
 			out := func(p []byte) error { size += len(p); return nil }
 			write := func(p []byte) {
@@ -349,7 +349,7 @@ func TestTapMemoryIsBounded(t *testing.T) {
 			}
 			grown := allocated() - before
 			write([]byte(c.end))
-			if err := tap.Close(out); err != nil {
+			if err := tap.Close(true, out); err != nil {
 				t.Fatal(err)
 			}
 			// Append may grow what is held back in steps, and the sum of the steps is allocated.
@@ -377,11 +377,11 @@ func allocated() uint64 {
 func TestInflatedMemoryIsBounded(t *testing.T) {
 	zipped := gzipped(t, append([]byte("data: {\"x\":\""), bytes.Repeat([]byte("x"), 20<<20)...))
 	before := allocated()
-	tap := wire.NewTap(wire.OpenAIChat, "text/event-stream", "gzip", false)
+	tap := newTap(wire.OpenAIChat, "text/event-stream", "gzip", false)
 	if err := tap.Write(zipped, nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := tap.Close(nil); err != nil {
+	if err := tap.Close(true, nil); err != nil {
 		t.Fatal(err)
 	}
 	if grown := allocated() - before; grown > 128<<10 {
@@ -393,7 +393,7 @@ func TestInflatedMemoryIsBounded(t *testing.T) {
 func TestResultWhileWriting(t *testing.T) {
 	for _, encoding := range []string{"", "gzip"} {
 		for _, hide := range []bool{false, true} {
-			tap := wire.NewTap(wire.OpenAIChat, "text/event-stream", encoding, hide)
+			tap := newTap(wire.OpenAIChat, "text/event-stream", encoding, hide)
 			body := []byte(strings.Repeat(deltaEvent, 50) + usageEvent)
 			if encoding != "" {
 				body = gzipped(t, body)
@@ -432,7 +432,7 @@ func TestOrdinaryEventAllocatesNothing(t *testing.T) {
 			continue
 		}
 		for _, hide := range []bool{false, true} {
-			tap := wire.NewTap(c.format, c.contentType(), "", hide)
+			tap := newTap(c.format, c.contentType(), "", hide)
 			out := func([]byte) error { return nil }
 			body := c.read(t)
 			half := len(body) / 2
@@ -449,9 +449,9 @@ func TestOrdinaryEventAllocatesNothing(t *testing.T) {
 }
 
 func TestErrorEventIsValidForAnyMessage(t *testing.T) {
-	for _, f := range []wire.Format{wire.OpenAIChat, wire.OpenAIResponses, wire.AnthropicMessages} {
+	for _, f := range []*wire.Format{wire.OpenAIChat, wire.OpenAIResponses, wire.AnthropicMessages} {
 		for _, message := range []string{"", "\r\n\n", "\xff\u2028</script>", strings.Repeat("x", 100_000)} {
-			b := wire.NewTap(f, "text/event-stream", "", false).ErrorEvent(message, message)
+			b := newTap(f, "text/event-stream", "", false).ErrorEvent(message, message)
 			data := string(b[bytes.Index(b, []byte("data: "))+6:])
 			line, _, _ := strings.Cut(data, "\n")
 			if !json.Valid([]byte(line)) || strings.Contains(line, "\r") {
@@ -490,9 +490,9 @@ func BenchmarkTap(b *testing.B) {
 				b.SetBytes(int64(len(body)))
 				b.ReportAllocs()
 				for b.Loop() {
-					tap := wire.NewTap(c.format, c.contentType(), "", false)
+					tap := newTap(c.format, c.contentType(), "", false)
 					_ = tap.Write(body, out)
-					_ = tap.Close(out)
+					_ = tap.Close(true, out)
 				}
 			})
 		}

@@ -3,9 +3,11 @@ package wire_test
 import (
 	"bytes"
 	"compress/gzip"
+	"net/http"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,7 +19,7 @@ import (
 // transcript is a recorded response and what it says.
 type transcript struct {
 	file   string
-	format wire.Format
+	format *wire.Format
 	want   wire.Response
 	hidden string // the beginning of the event that hide leaves out, or empty
 }
@@ -30,7 +32,7 @@ var transcripts = []transcript{
 	{"chat-tools.sse", wire.OpenAIChat,
 		wire.Response{Events: 3, TextBytes: 2 + 4 + 10, Complete: true}, ""},
 	{"chat-reasoning.sse", wire.OpenAIChat,
-		wire.Response{Usage: wire.Usage{Input: 20, Output: 130}, Known: true, InputKnown: true,
+		wire.Response{Usage: wire.Usage{Input: 20, Output: 130, Reasoning: 120}, Known: true, InputKnown: true,
 			Events: 2, TextBytes: 13 + 2, Complete: true}, ""},
 	{"chat-cumulative.sse", wire.OpenAIChat,
 		wire.Response{Usage: wire.Usage{Input: 9, Output: 4}, Known: true, InputKnown: true,
@@ -45,7 +47,7 @@ var transcripts = []transcript{
 		wire.Response{Usage: wire.Usage{Input: 5, Output: 2}, Known: true, InputKnown: true,
 			Events: 2, TextBytes: 5 + 1, Complete: true, Broken: true}, `"choices":[],"usage"`},
 	{"chat.json", wire.OpenAIChat,
-		wire.Response{Usage: wire.Usage{Input: 15, CacheRead: 4, Output: 10},
+		wire.Response{Usage: wire.Usage{Input: 15, CacheRead: 4, Output: 10, Reasoning: 3},
 			Known: true, InputKnown: true,
 			Events: 1, TextBytes: 34, Complete: true}, ""},
 	{"chat-tools.json", wire.OpenAIChat,
@@ -60,7 +62,7 @@ var transcripts = []transcript{
 			Known: true, InputKnown: true,
 			Events: 2, TextBytes: 2 + 7, Complete: true}, ""},
 	{"responses-tools.sse", wire.OpenAIResponses,
-		wire.Response{Usage: wire.Usage{Input: 291, Output: 123}, Known: true, InputKnown: true,
+		wire.Response{Usage: wire.Usage{Input: 291, Output: 123, Reasoning: 100}, Known: true, InputKnown: true,
 			Events: 3, TextBytes: 24 + 12 + 8, Complete: true}, ""},
 	{"responses-failed.sse", wire.OpenAIResponses,
 		wire.Response{Events: 1, TextBytes: 2, Complete: true, Failed: true}, ""},
@@ -70,7 +72,7 @@ var transcripts = []transcript{
 		wire.Response{Usage: wire.Usage{Input: 10, Output: 20}, Known: true, InputKnown: true,
 			Events: 1, TextBytes: 2, Complete: true}, ""},
 	{"responses.json", wire.OpenAIResponses,
-		wire.Response{Usage: wire.Usage{Input: 24, CacheRead: 12, Output: 87},
+		wire.Response{Usage: wire.Usage{Input: 24, CacheRead: 12, Output: 87, Reasoning: 40},
 			Known: true, InputKnown: true,
 			Events: 1, TextBytes: 5 + 9 + 20, Complete: true}, ""},
 	{"responses-failed.json", wire.OpenAIResponses, wire.Response{Complete: true, Failed: true},
@@ -85,10 +87,10 @@ var transcripts = []transcript{
 			Known: true, InputKnown: true,
 			Events: 5, TextBytes: 31 + 30 + 17 + 12 + 21, Complete: true}, ""},
 	{"messages-error.sse", wire.AnthropicMessages,
-		wire.Response{Usage: wire.Usage{Input: 25, Output: 1}, InputKnown: true,
+		wire.Response{Usage: wire.Usage{Input: 25}, InputKnown: true,
 			Events: 1, TextBytes: 5, Failed: true}, ""},
 	{"messages-aborted.sse", wire.AnthropicMessages,
-		wire.Response{Usage: wire.Usage{Input: 25, Output: 1}, InputKnown: true,
+		wire.Response{Usage: wire.Usage{Input: 25}, InputKnown: true,
 			Events: 1, TextBytes: 5}, ""},
 	{"messages.json", wire.AnthropicMessages,
 		wire.Response{Usage: wire.Usage{Input: 2095, CacheRead: 100, CacheWrite: 7, Output: 503},
@@ -112,6 +114,20 @@ func (c *transcript) read(t testing.TB) []byte {
 		t.Fatal(err)
 	}
 	return b
+}
+
+// counted returns what a response has counted, without what it names.
+func counted(o wire.Response) wire.Response {
+	o.Model, o.Labels, o.Told = "", nil, false
+	return o
+}
+
+// newTap returns a Tap of a response with a Content-Type and a Content-Encoding.
+func newTap(f *wire.Format, contentType, encoding string, hide bool) *wire.Tap {
+	h := make(http.Header)
+	h.Set("Content-Type", contentType)
+	h.Set("Content-Encoding", encoding)
+	return wire.NewTap(f, h, hide)
 }
 
 // without removes the events that contain mark.
@@ -141,7 +157,7 @@ func send(t testing.TB, tap *wire.Tap, pieces [][]byte) []byte {
 			t.Fatal(err)
 		}
 	}
-	if err := tap.Close(out); err != nil {
+	if err := tap.Close(true, out); err != nil {
 		t.Fatal(err)
 	}
 	return b.Bytes()
@@ -187,12 +203,12 @@ func TestTranscripts(t *testing.T) {
 					}
 					check := func(what string, pieces [][]byte) {
 						t.Helper()
-						tap := wire.NewTap(c.format, c.contentType(), "", hide)
+						tap := newTap(c.format, c.contentType(), "", hide)
 						if got := send(t, tap, pieces); !bytes.Equal(got, want) {
 							t.Errorf("%s, line end %q, hide %v: passed on\n%s", what, lineEnd, hide,
 								got)
 						}
-						if got := tap.Response(); !reflect.DeepEqual(got, c.want) {
+						if got := tap.Response(); !reflect.DeepEqual(counted(got), c.want) {
 							t.Errorf("%s, line end %q, hide %v:\n%+v, want\n%+v", what, lineEnd,
 								hide, got, c.want)
 						}
@@ -228,11 +244,11 @@ func TestRandomSplitsChangeNothing(t *testing.T) {
 		case hide:
 			want = without(body, c.hidden, "\n")
 		}
-		tap := wire.NewTap(c.format, c.contentType(), encoding, hide)
+		tap := newTap(c.format, c.contentType(), encoding, hide)
 		if got := send(t, tap, draw(r, body)); !bytes.Equal(got, want) {
 			r.Fatalf("passed on %s", got)
 		}
-		if got := tap.Response(); !reflect.DeepEqual(got, c.want) {
+		if got := tap.Response(); !reflect.DeepEqual(counted(got), c.want) {
 			r.Fatalf("%+v, want %+v", got, c.want)
 		}
 	})
@@ -252,7 +268,7 @@ func draw(r *rapid.T, b []byte) [][]byte {
 
 func FuzzTap(f *testing.F) {
 	for i, c := range transcripts {
-		f.Add(c.read(f), uint8(c.format), uint16(i*7), c.contentType() != "application/json")
+		f.Add(c.read(f), uint8(slices.Index(wire.Formats, c.format)), uint16(i*7), c.contentType() != "application/json")
 	}
 	f.Add([]byte(`{"usage":{}} {`), uint8(0), uint16(1), false)
 	f.Add([]byte("\ufeffdata\r\rdata: {\"choices\":[],\ndata:\"usage\":{}}\r\n\r\n:x\n\n"),
@@ -272,7 +288,7 @@ func FuzzTap(f *testing.F) {
 		var outputs [][]byte
 		for _, hide := range []bool{false, true} {
 			for _, cut := range [][][]byte{{body}, pieces, bytewise(body)} {
-				tap := wire.NewTap(wire.Format(format%3), c.contentType(), "", hide)
+				tap := newTap(wire.Formats[int(format)%len(wire.Formats)], c.contentType(), "", hide)
 				outputs = append(outputs, send(t, tap, cut))
 				results = append(results, tap.Response())
 			}

@@ -4,6 +4,7 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/headgate/headgate/adapters/llm/internal/wire"
@@ -38,7 +39,7 @@ func TestTokensOfNumbers(t *testing.T) {
 		{"99999999999999999999999999", wire.MaxTokens, true}, {"1e400", wire.MaxTokens, true},
 		{"-1", 0, false}, {"-0", 0, false}, {"1.5", 0, false}, {"-1e400", 0, false}, {"", 0, false},
 	} {
-		tap := wire.NewTap(wire.OpenAIChat, "application/json", "", false)
+		tap := newTap(wire.OpenAIChat, "application/json", "", false)
 		send(t, tap, [][]byte{[]byte(`{"usage":{"prompt_tokens":` + c.number + `}}`)})
 		if got := tap.Response(); got.Usage.Input != c.want || got.InputKnown != c.ok {
 			t.Errorf("%q: %+v, want %d, %v", c.number, got, c.want, c.ok)
@@ -49,7 +50,7 @@ func TestTokensOfNumbers(t *testing.T) {
 func TestUsageOfDocuments(t *testing.T) {
 	for _, c := range []struct {
 		name, doc string
-		format    wire.Format
+		format    *wire.Format
 		want      wire.Usage
 		known     bool
 	}{
@@ -62,7 +63,7 @@ func TestUsageOfDocuments(t *testing.T) {
 		{"usage twice",
 			`{"usage":{"prompt_tokens":5,"completion_tokens":1,"prompt_tokens_details":{"cached_tokens":2}},` +
 				`"usage":{"prompt_tokens":6,"completion_tokens":2}}`,
-			wire.OpenAIChat, wire.Usage{Input: 6, Output: 2}, true},
+			wire.OpenAIChat, wire.Usage{Input: 4, CacheRead: 2, Output: 2}, true},
 		{"null details", `{"usage":{"prompt_tokens":5,"completion_tokens":1,"prompt_tokens_details":null}}`,
 			wire.OpenAIChat, wire.Usage{Input: 5, Output: 1}, true},
 		{"null usage", `{"usage":null}`, wire.OpenAIChat, wire.Usage{}, false},
@@ -78,15 +79,15 @@ func TestUsageOfDocuments(t *testing.T) {
 			wire.Usage{Input: 5, Output: wire.MaxTokens}, true},
 		{"usage elsewhere",
 			`{"x":{"usage":{"prompt_tokens":5,"completion_tokens":1}},` +
-				`"choices":[{"usage":{"prompt_tokens":5,"completion_tokens":1}}]}`,
+				`"choices":[{"x":{"usage":{"prompt_tokens":5,"completion_tokens":1}}}]}`,
 			wire.OpenAIChat, wire.Usage{}, false},
 		{"other format", `{"usage":{"prompt_tokens":5,"completion_tokens":1}}`,
-			wire.AnthropicMessages, wire.Usage{}, false},
+			wire.AnthropicMessages, wire.Usage{Input: 5, Output: 1}, true},
 		{"cut off", `{"usage":{"prompt_tokens":5,"completion_tokens":1}`, wire.OpenAIChat,
 			wire.Usage{}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			tap := wire.NewTap(c.format, "application/json", "", false)
+			tap := newTap(c.format, "application/json", "", false)
 			send(t, tap, [][]byte{[]byte(c.doc)})
 			if got := tap.Response(); got.Usage != c.want || got.Known != c.known {
 				t.Errorf("%+v, known %v, want %+v, %v", got.Usage, got.Known, c.want, c.known)
@@ -98,34 +99,62 @@ func TestUsageOfDocuments(t *testing.T) {
 func TestFormatOf(t *testing.T) {
 	for _, c := range []struct {
 		method, path string
-		want         wire.Format
-		ok           bool
+		want         *wire.Format
 	}{
-		{"POST", "/v1/chat/completions", wire.OpenAIChat, true},
-		{"POST", "/openai/deployments/x/chat/completions?api-version=1", wire.OpenAIChat, true},
-		{"POST", "/v1/responses", wire.OpenAIResponses, true},
-		{"POST", "/v1/messages", wire.AnthropicMessages, true},
-		{"GET", "/v1/responses", 0, false},
-		{"POST", "/v1/messages/count_tokens", 0, false},
-		{"POST", "/v1/completions", 0, false},
-		{"POST", "/v1/responses/", wire.OpenAIResponses, true},
-		{"POST", "/v1/Chat/Completions//", wire.OpenAIChat, true},
-		{"POST", "/v1/xmessages", 0, false},
+		{"POST", "/v1/chat/completions", wire.OpenAIChat},
+		{"POST", "/openai/deployments/x/chat/completions?api-version=1", wire.OpenAIChat},
+		{"POST", "/v1/projects/p/locations/l/endpoints/openapi/chat/completions", wire.OpenAIChat},
+		{"POST", "/v1/responses", wire.OpenAIResponses},
+		{"POST", "/v1/messages", wire.AnthropicMessages},
+		{"GET", "/v1/responses", nil},
+		{"POST", "/v1/messages/count_tokens", nil},
+		{"POST", "/v1/messages/batches", nil},
+		{"POST", "/v1/completions", wire.OpenAICompletions},
+		{"POST", "/v1/responses/", wire.OpenAIResponses},
+		{"POST", "/v1/Chat/Completions//", wire.OpenAIChat},
+		{"POST", "/v1/xmessages", nil},
+		{"POST", "/v1/publishers/anthropic/models/claude:rawPredict", wire.AnthropicMessages},
+		{"POST", "/v1/publishers/other/models/x:rawPredict", nil},
+		{"POST", "/v1beta/models/gemini-2.5-pro:generateContent", wire.GeminiGenerate},
+		{"POST", "/v1beta/models/gemini-2.5-pro:streamGenerateContent?alt=sse", wire.GeminiGenerate},
+		{"POST", "/v1beta/models/:generateContent", nil},
+		{"POST", "/v1beta/models/gemini-2.5-pro:countTokens", nil},
+		{"POST", "/model/arn%3Aaws%3Abedrock%3Aus%3A1%3Aprofile%2Fx/converse-stream", wire.BedrockConverse},
+		{"POST", "/model/a.b-v1:0/invoke", wire.BedrockInvoke},
+		{"POST", "/model//invoke", nil},
+		{"POST", "/api/chat", wire.Ollama},
+		{"POST", "/v2/chat", wire.CohereChat},
+		{"POST", "/v1/rerank", wire.CohereRerank},
+		{"POST", "/v2/embed", wire.CohereEmbed},
+		{"POST", "/v1/embeddings", wire.OpenAIEmbeddings},
+		{"POST", "/openai/deployments/x/embeddings", wire.OpenAIEmbeddings},
+		{"POST", "/v1/audio/transcriptions", wire.OpenAITranscriptions},
+		{"POST", "/v1/images/edits", wire.OpenAIImages},
 	} {
-		got, ok := wire.FormatOf(httptest.NewRequest(c.method, c.path, http.NoBody))
-		if got != c.want || ok != c.ok {
-			t.Errorf("%s %s: %v, %v", c.method, c.path, got, ok)
+		got := wire.FormatOf(httptest.NewRequest(c.method, c.path, http.NoBody), wire.Formats)
+		if got != c.want {
+			t.Errorf("%s %s: %v", c.method, c.path, got)
 		}
 	}
 }
 
-func TestFormatString(t *testing.T) {
-	for f, want := range map[wire.Format]string{
-		wire.OpenAIChat: "openai-chat", wire.OpenAIResponses: "openai-responses",
-		wire.AnthropicMessages: "anthropic-messages", 7: "Format(7)",
+func TestModelInThePath(t *testing.T) {
+	for _, c := range []struct {
+		path, body, model string
+		stream            bool
+	}{
+		{"/openai/deployments/gpt-5/chat/completions", `{"model":"m"}`, "gpt-5", false},
+		{"/openai/deployments/gpt-5/chat/completions", `{"stream":true}`, "gpt-5", true},
+		{"/model/arn%3Aaws%3Aprofile%2Fx/converse", `{}`, "arn:aws:profile/x", false},
+		{"/model/us.a.b-v1:0/converse-stream", `{}`, "us.a.b-v1:0", true},
+		{"/v1beta/models/g:streamGenerateContent", `{}`, "g", true},
+		{"/model/%ff/converse", `{}`, "", false},
+		{"/model/" + strings.Repeat("x", 257) + "/converse", `{}`, "", false},
 	} {
-		if got := f.String(); got != want {
-			t.Errorf("%s, want %s", got, want)
+		r := httptest.NewRequest(http.MethodPost, c.path, nil)
+		q, err := wire.ParseRequest(wire.FormatOf(r, wire.Formats), r, []byte(c.body))
+		if q.Model != c.model || q.Stream != c.stream || (err != nil) != (c.model == "") {
+			t.Errorf("%s: %+v, %v", c.path, q, err)
 		}
 	}
 }

@@ -1,0 +1,34 @@
+package wire
+
+// OpenAIChat is OpenAI's chat completions, which most other servers offer too. Its usage has the
+// names of every dialect.
+var OpenAIChat = must(Table{
+	Name: "openai-chat",
+	Routes: []Route{
+		{Path: "/openai/deployments/*/chat/completions"}, {Path: "/chat/completions"},
+	},
+	Request: with(conversation, map[string]string{
+		"options":    "stream_options",
+		"asks_usage": "stream_options.include_usage",
+		"max_output": "max_completion_tokens max_tokens",
+	}),
+	Response: with(usageAt(usagePlaces), map[string]string{
+		"usage":      "usage",
+		"choices":    "choices",
+		"choice":     "choices[]",
+		"finish":     "choices[].finish_reason",
+		"error":      "error",
+		"error_code": "base_resp.status_code", // MiniMax
+		"object":     "object",                // an old vLLM
+		"text": "choices[].{delta,message}.{content,content[].text,content[].thinking," +
+			"content[].thinking[].text,reasoning_content,reasoning,refusal," +
+			"tool_calls[].function.arguments,function_call.arguments,audio.transcript}",
+	}),
+	Headers: map[string]string{
+		"cost":       "X-Litellm-Response-Cost",
+		"input":      "Fireworks-Prompt-Tokens",
+		"cache_read": "Fireworks-Cached-Prompt-Tokens",
+	},
+	AsksUsage:  true,
+	FileTokens: 1536,
+})

@@ -1,0 +1,60 @@
+package wire
+
+// CohereChat is Cohere's chat. It is billed by billed_units: tokens of a preamble are free.
+var CohereChat = must(Table{
+	Name:   "cohere-chat",
+	Routes: []Route{{Path: "/v2/chat"}},
+	Request: map[string]string{
+		"model": "model", "stream": "stream", "max_output": "max_tokens",
+		"text": "messages.** documents.**",
+		"json": "tools response_format",
+		"file": "messages[].content[].{image_url,image_url.url}",
+	},
+	Response: with(billedUnits, map[string]string{
+		"type": "type",
+		"text": "message.content[].{text,thinking} delta.message.content.{text,thinking} " +
+			"{message,delta.message}.{tool_plan,tool_calls[].function.arguments} " +
+			"delta.message.tool_calls.function.arguments",
+		"error": "error delta.error",
+	}),
+	Events: map[string]string{"message-end": "end"},
+	Errors: ErrorsCohere,
+})
+
+// CohereRerank is Cohere's rerank, which others offer too. It is billed by the search.
+var CohereRerank = must(Table{
+	Name:   "cohere-rerank",
+	Routes: []Route{{Path: "/rerank"}},
+	Request: map[string]string{
+		"model": "model", "text": "query documents.**",
+	},
+	Response: with(billedUnits, map[string]string{"unit:rerank_search": billedPlaces + ".search_units"}),
+	OneSided: true,
+	NoOutput: true,
+	Errors:   ErrorsCohere,
+})
+
+// CohereEmbed is Cohere's embed.
+var CohereEmbed = must(Table{
+	Name:   "cohere-embed",
+	Routes: []Route{{Path: "/embed"}},
+	Request: map[string]string{
+		"model": "model", "text": "texts.** inputs[].content[].text",
+		"file": "images[] inputs[].content[].{image_url,image_url.url}",
+	},
+	Response: billedUnits,
+	OneSided: true,
+	NoOutput: true,
+	Errors:   ErrorsCohere,
+})
+
+const billedPlaces = "{usage,delta.usage,meta}.billed_units"
+
+// billedUnits has what Cohere bills. Beside it stands what the model has read.
+var billedUnits = map[string]string{
+	"input":               billedPlaces + ".input_tokens",
+	"output":              billedPlaces + ".output_tokens",
+	"input_beside":        billedPlaces + ".image_tokens",
+	"unit:rerank_search":  billedPlaces + ".search_units",
+	"unit:classification": billedPlaces + ".classifications",
+}

@@ -1,0 +1,37 @@
+package wire
+
+// BedrockConverse is the format of Bedrock for every model. A stream has binary frames.
+var BedrockConverse = must(Table{
+	Name: "bedrock-converse",
+	Routes: []Route{
+		{Path: "/model/*/converse"}, {Path: "/model/*/converse-stream", Stream: true},
+	},
+	Request: map[string]string{
+		"max_output": "inferenceConfig.maxTokens",
+		"text": "system[].text messages[].content[].text " +
+			"messages[].content[].toolResult.content[].text",
+		"json": "toolConfig messages[].content[].toolUse messages[].content[].toolResult.content[].json",
+		"file": "messages[].content[].{,toolResult.content[].}{image,document,video,audio}." +
+			"source.{bytes,s3Location.uri}",
+	},
+	Response: map[string]string{
+		"text": "{output.message.content[],delta}.{text,reasoningContent.text," +
+			"reasoningContent.reasoningText.text} delta.toolUse.input " +
+			"output.message.content[].toolUse.input.**",
+
+		"input":       "usage.inputTokens",
+		"output":      "usage.outputTokens",
+		"total":       "usage.totalTokens",
+		"cache_read":  "usage.{cacheReadInputTokens,cacheReadInputTokenCount}",
+		"cache_write": "usage.{cacheWriteInputTokens,cacheWriteInputTokenCount}",
+		"entry:cache": "usage.cacheDetails[]",
+		"entry_kind":  "usage.cacheDetails[].ttl",
+		"entry_count": "usage.cacheDetails[].inputTokens",
+
+		"label:service_tier": "serviceTier serviceTier.type",
+	},
+	Events:     map[string]string{"metadata": "end"},
+	Beside:     true,
+	FileTokens: 4784,
+	Errors:     ErrorsAmazon,
+})

@@ -1,0 +1,142 @@
+package wire
+
+import (
+	"math"
+	"strconv"
+)
+
+// count is one of the numbers that a usage states.
+type count uint8
+
+const (
+	inputCount       count = iota
+	besideInputCount       // input that inputCount does not include
+	outputCount
+	startCount // output at the beginning of a stream, which is no true number
+	totalCount
+	readCount
+	writeCount
+	shortCount // the parts of writeCount, by the lifetime of the cache
+	longCount
+	audioInCount
+	imageInCount
+	audioOutCount
+	imageOutCount
+	textOutCount
+	reasoningCount
+	besideReasoningCount // reasoning that outputCount does not include
+	countKinds
+)
+
+// counts is the numbers of a usage as the server states them.
+type counts struct {
+	stated uint32 // a bit for each number
+	tokens [countKinds]int64
+}
+
+func (c *counts) set(k count, tokens int64) {
+	c.stated |= 1 << k
+	c.tokens[k] = tokens
+}
+
+func (c *counts) states(k count) bool { return c.stated&(1<<k) != 0 }
+
+// merge overrides the numbers that o states, except by zeros: a server repeats or leaves out what it
+// has stated before, and some state 0 for that.
+func (c *counts) merge(o *counts) {
+	c.stated |= o.stated
+	for k, n := range o.tokens {
+		if n != 0 {
+			c.tokens[k] = n
+		}
+	}
+}
+
+// whole reports whether both sides of the usage are stated.
+func (c *counts) whole() bool {
+	return c.states(inputCount) && (c.states(outputCount) || c.states(totalCount))
+}
+
+// usage returns the numbers without overlap. beside says that cached tokens are not part of the
+// input. imageOut says that output without details is images.
+func (c *counts) usage(beside, imageOut bool) Usage {
+	n := &c.tokens
+	in, out, total := n[inputCount], n[outputCount], n[totalCount]
+	if !c.states(outputCount) && total > in && n[besideReasoningCount] == 0 {
+		out = total - in
+	}
+	reasoning := n[reasoningCount]
+	read, write := n[readCount], max(n[writeCount], n[shortCount]+n[longCount])
+	cached, extra := read+write, total-in-out
+	switch {
+	case n[besideReasoningCount] > 0:
+		reasoning = n[besideReasoningCount]
+		out += reasoning
+	case total > 0 && cached > 0 && extra == cached: // also a proxy of another family of servers
+		beside = true
+	case total > 0 && beside && extra == 0:
+		beside = false
+	case !beside && (extra > 0 || reasoning > out):
+		out += max(reasoning, extra)
+	}
+	if !beside {
+		read = min(read, in)
+		write = min(write, in-read)
+		in -= read + write
+	}
+	u := Usage{CacheRead: read, CacheWriteLong: min(n[longCount], write)}
+	u.CacheWrite = write - u.CacheWriteLong
+	c.split(&u, in+n[besideInputCount], out, imageOut)
+	u.Reasoning = min(reasoning, u.Output)
+	return u
+}
+
+// split splits input and output by modality.
+func (c *counts) split(u *Usage, in, out int64, imageOut bool) {
+	n := &c.tokens
+	u.AudioIn = min(n[audioInCount], in)
+	u.ImageIn = min(n[imageInCount], in-u.AudioIn)
+	u.Input = in - u.AudioIn - u.ImageIn
+	u.AudioOut = min(n[audioOutCount], out)
+	u.ImageOut = min(n[imageOutCount], out-u.AudioOut)
+	if imageOut && !c.states(imageOutCount) && !c.states(textOutCount) {
+		u.ImageOut = out - u.AudioOut
+	}
+	u.Output = out - u.AudioOut - u.ImageOut
+}
+
+// plus returns the sum of two usages.
+func (u Usage) plus(o Usage) Usage {
+	return Usage{
+		Input: u.Input + o.Input, CacheRead: u.CacheRead + o.CacheRead,
+		CacheWrite: u.CacheWrite + o.CacheWrite, CacheWriteLong: u.CacheWriteLong + o.CacheWriteLong,
+		AudioIn: u.AudioIn + o.AudioIn, ImageIn: u.ImageIn + o.ImageIn,
+		Output: u.Output + o.Output, AudioOut: u.AudioOut + o.AudioOut,
+		ImageOut: u.ImageOut + o.ImageOut, Reasoning: u.Reasoning + o.Reasoning,
+	}
+}
+
+// tokensOf reads a number of tokens that a response states. It accepts every spelling of an integer
+// and lowers a larger one to MaxTokens. It rejects a negative or fractional number.
+func tokensOf(number []byte) (int64, bool) {
+	var n int64
+	for i, c := range number {
+		if c < '0' || c > '9' {
+			return tokensOfFloat(number)
+		}
+		if i >= 18 {
+			return MaxTokens, true
+		}
+		n = n*10 + int64(c-'0')
+	}
+	return min(n, MaxTokens), len(number) > 0
+}
+
+// tokensOfFloat reads spellings such as 12.0 and 1e3. Only an exact integer counts.
+func tokensOfFloat(number []byte) (int64, bool) {
+	f, err := strconv.ParseFloat(string(number), 64)
+	if f < 0 || math.Signbit(f) || f != math.Trunc(f) || err != nil && !math.IsInf(f, 1) {
+		return 0, false
+	}
+	return int64(min(f, MaxTokens)), true
+}

@@ -1,0 +1,8 @@
+package wire
+
+// Formats are the formats that are known, in the order in which they are asked for a path.
+var Formats = []*Format{
+	OpenAIChat, OpenAIResponses, AnthropicMessages, GeminiGenerate,
+	OpenAIEmbeddings, OpenAICompletions, OpenAITranscriptions, OpenAIImages,
+	BedrockConverse, BedrockInvoke, CohereChat, CohereRerank, CohereEmbed, Ollama,
+}

@@ -1,0 +1,46 @@
+package wire
+
+// GeminiGenerate is Gemini's own format, also on Vertex. A stream is an array unless the client asks
+// for events.
+var GeminiGenerate = must(Table{
+	Name: "gemini-generate",
+	Routes: []Route{
+		{Path: "/models/*:generateContent"}, {Path: "/models/*:streamGenerateContent", Stream: true},
+	},
+	Request: map[string]string{
+		"max_output": "{generationConfig,generation_config}.{maxOutputTokens,max_output_tokens}",
+		"choices":    "{generationConfig,generation_config}.{candidateCount,candidate_count}",
+		"effort":     "generationConfig.thinkingConfig.thinkingLevel",
+		"text": "{contents,contents[]}.parts[].text {contents,contents[]}.parts.text " +
+			"{systemInstruction,system_instruction}.{parts[],parts}.text",
+		"json": "{contents,contents[]}.parts[].{functionCall,functionResponse} tools toolConfig " +
+			"generationConfig.responseSchema",
+		"file": "{contents,contents[]}.parts[].{inlineData,inline_data}.data " +
+			"{contents,contents[]}.parts[].{fileData.fileUri,file_data.file_uri}",
+	},
+	Response: map[string]string{
+		"model": "modelVersion",
+		"error": "error",
+		"text":  "candidates[].content.parts[].text candidates[].content.parts[].functionCall.args.**",
+
+		"input":            "usageMetadata.promptTokenCount",
+		"input_beside":     "usageMetadata.toolUsePromptTokenCount",
+		"cache_read":       "usageMetadata.cachedContentTokenCount",
+		"output":           "usageMetadata.{candidatesTokenCount,responseTokenCount}",
+		"reasoning_beside": "usageMetadata.thoughtsTokenCount",
+
+		"entry:in":  "usageMetadata.promptTokensDetails[]",
+		"entry:out": "usageMetadata.{candidatesTokensDetails,responseTokensDetails}[]",
+		"entry_kind": "usageMetadata.{promptTokensDetails,candidatesTokensDetails," +
+			"responseTokensDetails}[].modality",
+		"entry_count": "usageMetadata.{promptTokensDetails,candidatesTokensDetails," +
+			"responseTokensDetails}[].tokenCount",
+
+		"each:web_search":      "candidates[].groundingMetadata.webSearchQueries[]",
+		"once:grounded_prompt": "candidates[].groundingMetadata.webSearchQueries",
+		"label:service_tier":   "usageMetadata.{trafficType,serviceTier}",
+	},
+	OneSided:   true,
+	FileTokens: 1548,
+	Errors:     ErrorsGoogle,
+})

@@ -1,0 +1,25 @@
+package wire
+
+// OpenAIImages is OpenAI's generations, edits and variations of images. Edits are a form.
+var OpenAIImages = must(Table{
+	Name: "openai-images",
+	Routes: []Route{
+		{Path: "/openai/deployments/*/images/generations"}, {Path: "/images/generations"},
+		{Path: "/openai/deployments/*/images/edits"}, {Path: "/images/edits"},
+		{Path: "/images/variations"},
+	},
+	Request: map[string]string{
+		"model": "model", "stream": "stream", "choices": "n", "text": "prompt",
+		"file": "images[].{image_url,file_id} mask.{image_url,file_id}",
+	},
+	Response: with(usageAt(usagePlaces), map[string]string{
+		"type":  "type",
+		"error": "error",
+	}),
+	Events: map[string]string{
+		"image_generation.completed": "end", "image_edit.completed": "end", "error": "error",
+	},
+	OneSided:   true,
+	ImageOut:   true,
+	FileTokens: 1536,
+})

@@ -1,0 +1,43 @@
+package wire
+
+// AnthropicMessages is Anthropic's messages, also on Vertex, where the path names the model.
+var AnthropicMessages = must(Table{
+	Name: "anthropic-messages",
+	Routes: []Route{
+		{Path: "/messages"},
+		{Path: "/publishers/anthropic/models/*:rawPredict"},
+		{Path: "/publishers/anthropic/models/*:streamRawPredict", Stream: true},
+	},
+	Request: with(conversation, map[string]string{
+		"max_output": "max_tokens",
+		"choices":    "",
+		"effort":     "output_config.effort",
+	}),
+	Response: with(messagesUsage("{,message.,delta.}usage"), map[string]string{
+		"type":  "type",
+		"error": "error",
+		"stop":  "{,message.,delta.}stop_reason",
+		"text": "delta.{text,partial_json,thinking} " +
+			"{content_block,content[]}.{text,thinking} {content_block,content[]}.input.**",
+	}),
+	Headers:    map[string]string{"cost": "X-Litellm-Response-Cost"},
+	Events:     map[string]string{"message_stop": "end", "error": "error"},
+	Beside:     true,
+	FileTokens: 4784,
+	Errors:     ErrorsAnthropic,
+})
+
+// messagesUsage has the numbers of a usage at some paths. The output in message_start is a
+// placeholder. The iterations are further readings of the prompt.
+func messagesUsage(at string) map[string]string {
+	each := at + ".iterations[]"
+	return with(also(usageAt(at), numbersAt(each)), map[string]string{
+		"output":           "{,delta.}usage.{output_tokens,completion_tokens} " + each + ".output_tokens",
+		"output_start":     "message.usage.output_tokens",
+		"reasoning_beside": "",
+		"total":            "",
+		"entry:iteration":  each,
+		"entry_kind":       each + ".type",
+		"entry_model":      each + ".model",
+	})
+}

@@ -1,0 +1,26 @@
+package wire
+
+// Ollama is Ollama's chat and generate. A stream has one document a line, and a request asks for one
+// unless it says otherwise.
+var Ollama = must(Table{
+	Name:   "ollama-chat",
+	Routes: []Route{{Path: "/api/chat"}, {Path: "/api/generate"}},
+	Request: map[string]string{
+		"model": "model", "stream": "stream", "max_output": "options.num_predict",
+		"text": "messages.** prompt system suffix",
+		"json": "tools format",
+		"file": "messages[].images[] images[]",
+	},
+	Response: map[string]string{
+		"model":  "model",
+		"error":  "error",
+		"done":   "done",
+		"text":   "message.{content,thinking} message.tool_calls[].function.arguments.** response thinking",
+		"input":  "prompt_eval_count",
+		"output": "eval_count",
+	},
+	Streams:    true,
+	Lines:      true,
+	FileTokens: 1536,
+	Errors:     ErrorsOllama,
+})

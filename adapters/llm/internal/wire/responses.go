@@ -1,0 +1,38 @@
+package wire
+
+// OpenAIResponses is OpenAI's responses.
+var OpenAIResponses = must(Table{
+	Name:   "openai-responses",
+	Routes: []Route{{Path: "/responses"}},
+	Request: with(conversation, map[string]string{
+		"max_output":  "max_output_tokens",
+		"choices":     "",
+		"image_model": "tools[].model",
+	}),
+	Response: with(also(usageAt(usagePlaces), numbersAt("{,response.}tool_usage.image_gen")), map[string]string{
+		"type":     "type",
+		"sequence": "sequence_number",
+		"error":    "error response.error",
+		"text":     "delta output[].{content[],summary[]}.{text,refusal} output[].{arguments,input,code}",
+
+		"unit:web_search": "{,response.}tool_usage.web_search.num_requests",
+		"entry:image":     "{,response.}tool_usage.image_gen",
+		"items":           "{,response.}output",
+		"entry:item":      "{,response.}output[] item",
+		"entry_kind":      "{,response.}output[].type item.type",
+		"entry_action":    "{,response.}output[].action.type item.action.type",
+		"entry_container": "{,response.}output[].container_id item.container_id",
+	}),
+	Headers: map[string]string{"cost": "X-Litellm-Response-Cost"},
+	Events: map[string]string{
+		"response.completed":          "end",
+		"response.incomplete":         "end",
+		"response.failed":             "fail",
+		"error":                       "error",
+		"response.audio.delta":        "silent",
+		"response.output_audio.delta": "silent",
+		"response.output_item.done":   "item",
+	},
+	FileTokens: 1536,
+	Errors:     ErrorsResponses,
+})

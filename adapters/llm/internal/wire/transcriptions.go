@@ -1,0 +1,21 @@
+package wire
+
+// OpenAITranscriptions is OpenAI's transcriptions and translations of sound. A model of theirs is
+// billed by tokens or by time. The request is a form.
+var OpenAITranscriptions = must(Table{
+	Name: "openai-transcription",
+	Routes: []Route{
+		{Path: "/openai/deployments/*/audio/transcriptions"}, {Path: "/audio/transcriptions"},
+		{Path: "/openai/deployments/*/audio/translations"}, {Path: "/audio/translations"},
+	},
+	Request: map[string]string{"model": "model", "stream": "stream", "text": "prompt"},
+	Response: with(usageAt(usagePlaces), map[string]string{
+		"type":           "type",
+		"error":          "error",
+		"text":           "text delta",
+		"milli:audio_ms": usagePlaces + ".seconds",
+	}),
+	Events:     map[string]string{"transcript.text.done": "end", "error": "error"},
+	OneSided:   true,
+	FileTokens: 1536,
+})
