@@ -352,7 +352,7 @@ var rows = []row{
 		limits: map[string]string{"X-Ratelimit-Limit": "3", "X-Ratelimit-Remaining": "0", "X-Ratelimit-Reset": "60", "Retry-After": "20"}},
 	{name: "no headers", root: speaks(nethttp.None{}), request: "GET /users/1", status: 200, limits: map[string]string{}},
 	{name: "no headers, refused", root: speaks(nethttp.None{}), before: slices.Repeat([]string{"GET /users/1"}, 3), request: "GET /users/1", status: 429, limits: map[string]string{"Retry-After": "20"}},
-	{name: "no wait helps", root: only(core.PolicyConfig{Algorithm: core.DenyAll{}}), request: "GET /users/1", status: 429,
+	{name: "no wait helps", root: only(core.PolicyConfig{Algorithm: core.DenyAll{}}), request: "GET /users/1", status: 403,
 		limits: map[string]string{"Ratelimit": `"p";r=0`, "Ratelimit-Policy": `"p";q=0`}},
 	{name: "unlimited", root: only(core.PolicyConfig{Algorithm: core.Unlimited{}}), request: "GET /users/1", status: 200, limits: map[string]string{}},
 	{name: "shadow", root: only(core.PolicyConfig{Algorithm: core.DenyAll{}, Shadow: true}), request: "GET /users/1", status: 200, limits: map[string]string{}},

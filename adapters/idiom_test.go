@@ -347,11 +347,11 @@ func TestLoggersSeeTheRefusal(t *testing.T) {
 		cfg := f.perRoute()
 		only(core.PolicyConfig{Algorithm: core.DenyAll{}})(f, &cfg)
 		f.serve(fw.build, &app{root: f.guard(cfg), routes: routes}, false)
-		if got := f.ask("GET /users/1"); got.Status != 429 {
+		if got := f.ask("GET /users/1"); got.Status != 403 {
 			t.Errorf("status %d", got.Status)
 		}
 		f.server.Close() // the logger writes after the response
-		if !strings.Contains(f.logs.String(), "429") {
+		if !strings.Contains(f.logs.String(), "403") {
 			t.Errorf("the log is %q", f.logs.String())
 		}
 	})

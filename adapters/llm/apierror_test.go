@@ -35,13 +35,15 @@ func readAPIError(t *testing.T, r *http.Response) apiError {
 	return e
 }
 
-// The type and the code of a 429 say whether requests, tokens or a budget are spent.
+// The type and the code say whether requests, tokens or a budget are spent, or that no wait helps.
 func TestOpenAIErrorByUnit(t *testing.T) {
 	type policies []core.PolicyConfig
 	monthly := core.Calendar{Limit: 100, Every: core.PeriodMonth, In: time.UTC}
 	perDay := core.FixedWindow{Limit: 100, Window: 24 * time.Hour}
 	const requests, tokens = "requests/rate_limit_exceeded", "tokens/rate_limit_exceeded"
 	const budget = "insufficient_quota/insufficient_quota"
+	const large = "invalid_request_error/request_too_large"
+	statuses := map[string]int{requests: 429, tokens: 429, budget: 429, large: 413, "invalid_request_error/not_in_plan": 403}
 	for _, tt := range []struct {
 		name     string
 		policies policies
@@ -63,9 +65,9 @@ func TestOpenAIErrorByUnit(t *testing.T) {
 		{"tokens a month", policies{{Name: "p", Algorithm: monthly, Unit: core.UnitTokens}}, 60, 0, budget},
 		{"money a month", policies{{Name: "p", Algorithm: monthly, Unit: core.UnitMicroDollars}}, 60, 0, budget},
 		{"credit", policies{{Name: "p", Algorithm: core.TokenBucket{Burst: 100}, Unit: core.UnitMicroDollars}}, 60, 0, budget},
-		{"no tokens", policies{{Name: "p", Algorithm: core.DenyAll{}, Unit: core.UnitTokens}}, 60, 0, budget},
-		{"more tokens than a minute has", policies{{Name: "p", Algorithm: core.PerMinute(100), Unit: core.UnitTokens}}, 101, 0, tokens},
-		{"more tokens than a month has", policies{{Name: "p", Algorithm: monthly, Unit: core.UnitTokens}}, 101, 0, tokens},
+		{"no tokens", policies{{Name: "p", Algorithm: core.DenyAll{}, Unit: core.UnitTokens}}, 60, 0, "invalid_request_error/not_in_plan"},
+		{"more tokens than a minute has", policies{{Name: "p", Algorithm: core.PerMinute(100), Unit: core.UnitTokens}}, 101, 0, large},
+		{"more tokens than a month has", policies{{Name: "p", Algorithm: monthly, Unit: core.UnitTokens}}, 101, 0, large},
 		{"the longest denial is a budget", policies{
 			{Name: "rpm", Algorithm: core.PerMinute(100)}, {Name: "tpm", Algorithm: core.PerMinute(100), Unit: core.UnitTokens},
 			{Name: "budget", Algorithm: monthly, Unit: core.UnitTokens},
@@ -86,7 +88,7 @@ func TestOpenAIErrorByUnit(t *testing.T) {
 			get(h)
 			r := get(h)
 			e := readAPIError(t, r)
-			if got := e.Error.Type + "/" + e.Error.Code; r.StatusCode != 429 || got != tt.want {
+			if got := e.Error.Type + "/" + e.Error.Code; r.StatusCode != statuses[tt.want] || got != tt.want {
 				t.Errorf("%d, %s, want %s", r.StatusCode, got, tt.want)
 			}
 		})
@@ -206,8 +208,8 @@ func TestOpenAIErrorTellsWhy(t *testing.T) {
 		status int
 		body   string
 	}{
-		{"denied", keyfunc.RemoteIP(), 429,
-			`{"error":{"message":"The quota of policy \"p\" is exhausted.","type":"requests","param":null,"code":"rate_limit_exceeded"}}`},
+		{"denied", keyfunc.RemoteIP(), 403,
+			`{"error":{"message":"No request is allowed by policy \"p\".","type":"invalid_request_error","param":null,"code":"not_in_plan"}}`},
 		{"no key", func(*http.Request) (string, error) { return "", keyfunc.ErrNoKey }, 400,
 			`{"error":{"message":"The request lacks the key of its rate limit.","type":"invalid_request_error","param":null,"code":null}}`},
 		{"a failing key", func(*http.Request) (string, error) { return "", io.ErrUnexpectedEOF }, 500,

@@ -115,7 +115,7 @@ func TestModelHeaders(t *testing.T) {
 			limits{"limit-tokens": "1000", "remaining-tokens": "850", "reset-tokens": "9s"},
 			limits{"tokens-limit": "1000", "tokens-remaining": "850", "tokens-reset": "2000-01-01T00:00:09Z"}},
 		{"unlimited", []core.PolicyConfig{free}, 0, 200, nil, nil},
-		{"deny all", []core.PolicyConfig{none, tokens}, 0, 429, nil, nil},
+		{"deny all", []core.PolicyConfig{none, tokens}, 0, 403, nil, nil},
 		{"less than a second", []core.PolicyConfig{fast}, 0, 200,
 			limits{"limit-requests": "7", "remaining-requests": "6", "reset-requests": "143ms"},
 			limits{"requests-limit": "7", "requests-remaining": "6", "requests-reset": "2000-01-01T00:00:01Z"}},

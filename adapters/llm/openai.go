@@ -20,8 +20,8 @@ import (
 // tokens, by the unit of the policy that denies for longest; a policy that counts money has the
 // type tokens. If that policy is an exhausted budget, type and code are insufficient_quota, which
 // clients treat as final. A budget is a policy of tokens or money whose window is longer than
-// RetryWithin. It is exhausted when the wait is longer too, unless its limit is too small for the
-// request anyway.
+// RetryWithin. It is exhausted when the wait is longer too. A request whose cost is above what
+// a limit ever allows has the code request_too_large, and one that a core.DenyAll denies not_in_plan.
 //
 // Refusals tell the SDKs of the API how long to wait and when not to retry; see RetryWithin.
 type OpenAI struct {
@@ -72,8 +72,23 @@ func (o OpenAI) WriteRefusal(w http.ResponseWriter, r *http.Request, a *nethttp.
 		kind, code = o.excess(a)
 	case status >= http.StatusInternalServerError:
 		kind = "server_error"
+	default:
+		code = finalCode(a)
 	}
 	writeRefusal(w, r, a, wire.ErrorsOpenAI, kind, code)
+}
+
+// finalCode returns the code of a request that policies deny for ever, or "".
+func finalCode(a *nethttp.Admission) (code string) {
+	for d := range a.Denials() {
+		switch {
+		case d.DeniesAll:
+			return "not_in_plan"
+		case d.TooLarge:
+			code = "request_too_large"
+		}
+	}
+	return code
 }
 
 // excess returns the type and the code for a 429.
@@ -92,7 +107,7 @@ func (o OpenAI) excess(a *nethttp.Admission) (kind, code string) {
 	switch {
 	case longest.Policy == nil || longest.Policy.Unit() == core.UnitRequests:
 		return kind, code
-	case min(longest.RetryAfter, longest.Window) > patience(o.RetryWithin) && !longest.TooLarge:
+	case min(longest.RetryAfter, longest.Window) > patience(o.RetryWithin):
 		// The wait alone does not show a budget: a sliding window of a minute may deny for longer.
 		return quota, quota
 	}

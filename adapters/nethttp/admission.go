@@ -23,6 +23,7 @@ type Admission struct {
 	lease      *semaphore.Lease
 	busy       time.Duration // another request with the id runs, and may for that time
 	status     int32
+	denied     denialKind
 	failed     atomic.Bool // the handler has, whatever its status is
 	overloaded bool        // the refusal is for an excess of the server and not of the client
 	capped     bool        // Config.Slot applies
@@ -70,9 +71,12 @@ func (a *Admission) Decision() *core.Decision {
 //
 //   - 400 for a missing or ambiguous key and for a body that breaks off
 //   - 403 for a request that Config.Deny or a BlockRule.Trap refuses
+//   - Config.DenyAllStatus, 403 by default, for a request that a core.DenyAll denies, such as one
+//     for what the customer's plan does not include
 //   - 409 for a request whose id another one has, which runs; ReplayConfig.HandledStatus for one
 //     whose id was handled
-//   - 413 for a body that http.MaxBytesReader rejects
+//   - 413 for a body that http.MaxBytesReader rejects, and for a cost that is above what a limit
+//     ever allows
 //   - 429 for what the client itself has spent, for the slots it holds, and for a blocked client
 //   - 500 for a Plan, Key or Cost that fails
 //   - 503 while Redis is down and a policy is Closed, while Redis is misconfigured, while a Cap

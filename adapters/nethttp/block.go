@@ -51,7 +51,7 @@ func (x *Exchange) trap(r *http.Request, blocks []core.Charge) (caught bool, err
 
 // strikeDenied strikes the keys of a request that a rule denies.
 func (x *Exchange) strikeDenied(r *http.Request, charges []core.Charge) {
-	if x.status != http.StatusTooManyRequests || x.full != nil || x.blocked() {
+	if x.denied == notDenied || x.denied == blocked {
 		return
 	}
 	for i := range x.blockKeys {

@@ -57,6 +57,9 @@ type Config struct {
 	// leaves. A body that breaks off is refused with 400, one that http.MaxBytesReader rejects with
 	// 413. Neither spends anything.
 	BufferBody int64
+	// DenyAllStatus is the status for a request that a core.DenyAll denies, such as one for what the
+	// customer's plan does not include. Zero means 403. A customer that could buy it may be told 402.
+	DenyAllStatus int
 	// Dialect is how responses state the limits and refusals. Nil is Draft11.
 	Dialect Dialect
 	// Refuse answers a request that is not admitted, in place of the Dialect's WriteRefusal. The
@@ -89,6 +92,9 @@ func (cfg *Config) check() error {
 	}
 	if cfg.BufferBody < 0 {
 		fault("BufferBody is %d: it must not be negative", cfg.BufferBody)
+	}
+	if s := cfg.DenyAllStatus; s != 0 && (s < 400 || s > 499) {
+		fault("DenyAllStatus is %d: it must be 0 or between 400 and 499", s)
 	}
 	names := make(map[string]bool)
 	for i := range cfg.Rules {

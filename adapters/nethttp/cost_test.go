@@ -190,16 +190,17 @@ func TestRefusalNamesTheReason(t *testing.T) {
 		algorithm core.Algorithm
 		before    int64 // cost of an earlier request
 		cost      int64
+		status    int
 		want      string
 	}{
-		{"above the burst", core.PerMinute(10), 0, 11, `The cost of the request exceeds the limit of policy "p".`},
-		{"above the burst of an empty bucket", core.PerMinute(10), 10, 11, `The cost of the request exceeds the limit of policy "p".`},
-		{"above the gift", core.TokenBucket{Burst: 10}, 9, 11, `The cost of the request exceeds the limit of policy "p".`},
-		{"above a log's shorter window", log, 0, 5, `The cost of the request exceeds the limit of policy "p".`},
-		{"more than is left", core.PerMinute(10), 9, 2, `The request costs more than is left of policy "p".`},
-		{"more than is left for ever", core.TokenBucket{Burst: 10}, 9, 2, `The request costs more than is left of policy "p".`},
-		{"nothing left", core.PerMinute(10), 10, 2, `The quota of policy "p" is exhausted.`},
-		{"nothing left for ever", core.TokenBucket{Burst: 10}, 10, 2, `The quota of policy "p" is exhausted.`},
+		{"above the burst", core.PerMinute(10), 0, 11, 413, `The cost of the request exceeds the limit of policy "p".`},
+		{"above the burst of an empty bucket", core.PerMinute(10), 10, 11, 413, `The cost of the request exceeds the limit of policy "p".`},
+		{"above the gift", core.TokenBucket{Burst: 10}, 9, 11, 413, `The cost of the request exceeds the limit of policy "p".`},
+		{"above a log's shorter window", log, 0, 5, 413, `The cost of the request exceeds the limit of policy "p".`},
+		{"more than is left", core.PerMinute(10), 9, 2, 429, `The request costs more than is left of policy "p".`},
+		{"more than is left for ever", core.TokenBucket{Burst: 10}, 9, 2, 429, `The request costs more than is left of policy "p".`},
+		{"nothing left", core.PerMinute(10), 10, 2, 429, `The quota of policy "p" is exhausted.`},
+		{"nothing left for ever", core.TokenBucket{Burst: 10}, 10, 2, 429, `The quota of policy "p" is exhausted.`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cost := c.before
@@ -211,7 +212,7 @@ func TestRefusalNamesTheReason(t *testing.T) {
 			cost = c.cost
 			r := get(h)
 			var problem struct{ Detail string }
-			if err := json.NewDecoder(r.Body).Decode(&problem); err != nil || r.StatusCode != 429 {
+			if err := json.NewDecoder(r.Body).Decode(&problem); err != nil || r.StatusCode != c.status {
 				t.Fatalf("status %d, %v", r.StatusCode, err)
 			}
 			if problem.Detail != c.want {

@@ -2,7 +2,6 @@ package nethttp
 
 import (
 	"iter"
-	"net/http"
 	"time"
 
 	"github.com/headgate/headgate/core"
@@ -13,13 +12,15 @@ type Denial struct {
 	core.Result
 	// TooLarge reports whether the cost is above what the limit ever allows.
 	TooLarge bool
+	// DeniesAll reports whether the limit is a core.DenyAll.
+	DeniesAll bool
 }
 
 // Denials iterates over the policies that deny the request.
 func (a *Admission) Denials() iter.Seq[Denial] {
 	return func(yield func(Denial) bool) {
 		for i, r := range a.denials() {
-			if !yield(Denial{r, tooLarge(r, a.charged[i].cost)}) {
+			if !yield(denialOf(r, a.charged[i].cost)) {
 				return
 			}
 		}
@@ -37,12 +38,51 @@ func (a *Admission) denials() iter.Seq2[int, core.Result] {
 	}
 }
 
-// tooLarge reports whether the cost is above what the limit ever allows. A SlidingLog tells its
+// denialOf returns the denial of a cost. A cost above the limit is too large. A SlidingLog tells its
 // longest window in Limit, and a shorter one may allow less: then all becomes available and is never
-// enough. A raised limit tells nothing of this: the raise may end before that.
-func tooLarge(r core.Result, cost int64) bool {
-	return r.RetryAfter == core.Never && r.Limit > 0 &&
-		(cost > r.Limit || r.Raised == 0 && r.ResetAfter != core.Never)
+// enough. A raised limit tells nothing of this: the raise may end before that. A remembered denial
+// may not know when all is available, but Window tells whether anything comes back.
+func denialOf(r core.Result, cost int64) Denial {
+	d := Denial{Result: r}
+	if r.RetryAfter != core.Never {
+		return d
+	}
+	back := r.ResetAfter
+	if !r.Known {
+		back = r.Window
+	}
+	d.DeniesAll = r.Limit == 0
+	d.TooLarge = r.Limit > 0 && (cost > r.Limit || r.Raised == 0 && back != core.Never)
+	return d
+}
+
+// denialKind is why policies deny a request: of several reasons, the last one here. The Gate may
+// answer a denial that no wait lifts without looking for blocks, so these come after them.
+type denialKind uint8
+
+const (
+	notDenied denialKind = iota // no policy denies it, or nobody knows
+	exhausted                   // a quota is exhausted
+	blocked                     // the client is blocked
+	tooLarge                    // a cost is above what a limit ever allows
+	deniesAll                   // a limit is a core.DenyAll
+)
+
+// kind returns why policies deny the request.
+func (a *Admission) kind() denialKind {
+	kind := exhausted
+	for i, r := range a.denials() {
+		d := denialOf(r, a.charged[i].cost)
+		switch {
+		case d.DeniesAll:
+			kind = deniesAll
+		case a.charged[i].by.block != nil:
+			kind = max(kind, blocked)
+		case d.TooLarge:
+			kind = max(kind, tooLarge)
+		}
+	}
+	return kind
 }
 
 // Violated returns the names of the policies that deny the request, or the name of the cap that is
@@ -64,7 +104,7 @@ func (a *Admission) Violated() []string {
 // blocks iterates over the BlockRules that refuse the request as one of a blocked client.
 func (a *Admission) blocks() iter.Seq[*block] {
 	return func(yield func(*block) bool) {
-		if a.status != http.StatusTooManyRequests {
+		if a.denied != blocked {
 			return
 		}
 		for i := range a.denials() {
@@ -73,13 +113,6 @@ func (a *Admission) blocks() iter.Seq[*block] {
 			}
 		}
 	}
-}
-
-func (a *Admission) blocked() bool {
-	for range a.blocks() {
-		return true
-	}
-	return false
 }
 
 // hidesBlock reports whether a blocked client is not told for how long.
@@ -101,10 +134,10 @@ func (a *Admission) RetryAfter() (wait time.Duration, ok bool) {
 		return a.busy, true
 	case a.handled, a.hidesBlock():
 		return core.Never, true
-	case a.status != http.StatusTooManyRequests && !a.overloaded:
-		return 0, false
 	case a.full != nil:
 		return a.full.RetryAfter, true
+	case a.denied == notDenied && !a.overloaded:
+		return 0, false
 	case a.decision.Len() == 0, a.overloaded && a.decision.Source != core.SourceClosed:
 		return time.Second, true
 	}

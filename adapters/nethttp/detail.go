@@ -19,9 +19,9 @@ func (a *Admission) Detail() string {
 		return "A request with this id was handled before."
 	case a.busy > 0:
 		return "Another request with this id is being handled."
-	case a.blocked():
+	case a.denied == blocked:
 		return "The client is blocked for a while because of its earlier requests."
-	case a.status == http.StatusTooManyRequests:
+	case a.denied != notDenied:
 		return a.denialDetail()
 	case errors.Is(a.err, keyfunc.ErrAmbiguous):
 		return "The request is ambiguous about the key of its rate limit."
@@ -35,10 +35,15 @@ func (a *Admission) Detail() string {
 
 // denialDetail tells the client which policies deny the request, and why.
 func (a *Admission) denialDetail() string {
-	var over, short, exhausted []string
-	for d := range a.Denials() {
-		name := `"` + d.Policy.Name() + `"`
+	var lacked, shut, over, short, exhausted []string
+	for i, r := range a.denials() {
+		d, name := denialOf(r, a.charged[i].cost), `"`+r.Policy.Name()+`"`
 		switch {
+		case a.charged[i].by.block != nil: // the client is told another reason
+		case d.DeniesAll && a.charged[i].limit != nil:
+			lacked = append(lacked, name)
+		case d.DeniesAll:
+			shut = append(shut, name)
 		case d.TooLarge:
 			over = append(over, name)
 		case d.Known && d.Remaining > 0:
@@ -58,6 +63,8 @@ func (a *Admission) denialDetail() string {
 		}
 		sentences = append(sentences, before+word+strings.Join(names, ", ")+after)
 	}
+	add("The plan does not include ", lacked, ".")
+	add("No request is allowed by ", shut, ".")
 	add("The cost of the request exceeds the limit of ", over, ".")
 	add("The request costs more than is left of ", short, ".")
 	add("The quota of ", exhausted, " is exhausted.")

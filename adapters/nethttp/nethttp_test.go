@@ -175,7 +175,7 @@ func TestHeaders(t *testing.T) {
 		{"never refills, denied", nethttp.Draft11{}, []core.PolicyConfig{{Name: "gift", Algorithm: never}}, 2, 429,
 			map[string]string{"RateLimit-Policy": `"gift";q=2`, "RateLimit": `"gift";r=0`, "Cache-Control": "no-store"}},
 		{"unlimited", nethttp.Draft11{}, []core.PolicyConfig{{Name: "free", Algorithm: core.Unlimited{}}}, 0, 200, nil},
-		{"deny all", nethttp.Draft11{}, []core.PolicyConfig{{Name: "shut", Algorithm: core.DenyAll{}}}, 0, 429,
+		{"deny all", nethttp.Draft11{}, []core.PolicyConfig{{Name: "shut", Algorithm: core.DenyAll{}}}, 0, 403,
 			map[string]string{"RateLimit-Policy": `"shut";q=0`, "RateLimit": `"shut";r=0`, "Cache-Control": "no-store"}},
 		{"shadow is not stated", nethttp.Draft11{}, []core.PolicyConfig{{Name: "new", Algorithm: core.TokenBucket{Burst: 1}, Shadow: true}}, 2, 200, nil},
 		{"legacy delta, allowed: the smallest part left", nethttp.Legacy{}, two, 2, 200, map[string]string{
@@ -344,11 +344,11 @@ func TestRefuse(t *testing.T) {
 		t.Errorf("own refusal: %d %v", r.StatusCode, r.Header)
 	}
 	blank := guard(t, nethttp.Config{Gate: memory(t, newClock()), Rules: rules, Dialect: nethttp.Draft11{Refusal: nethttp.Refusal{ProblemBase: nethttp.AboutBlank}}}).Handler(http.HandlerFunc(ok))
-	if s := body(t, get(blank)); !strings.HasPrefix(s, `{"type":"about:blank","title":"Too Many Requests"`) {
+	if s := body(t, get(blank)); !strings.HasPrefix(s, `{"type":"about:blank","title":"Forbidden"`) {
 		t.Errorf("about:blank: %s", s)
 	}
 	head := get(blank, func(r *http.Request) { r.Method = http.MethodHead })
-	if s := body(t, head); s != "" || head.StatusCode != 429 || head.Header.Get("Content-Length") == "0" {
+	if s := body(t, head); s != "" || head.StatusCode != 403 || head.Header.Get("Content-Length") == "0" {
 		t.Errorf("HEAD: %d %q %v", head.StatusCode, s, head.Header)
 	}
 }

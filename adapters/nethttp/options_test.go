@@ -134,12 +134,12 @@ func TestRefusalForms(t *testing.T) {
 		kind    string
 		body    string
 	}{
-		{"plain", nethttp.Draft11{Refusal: nethttp.Refusal{PlainText: true}}, core.DenyAll{}, keyfunc.RemoteIP(), 429, "text/plain; charset=utf-8",
-			"The quota of policy \"p\" is exhausted.\n"},
+		{"plain", nethttp.Draft11{Refusal: nethttp.Refusal{PlainText: true}}, core.DenyAll{}, keyfunc.RemoteIP(), 403, "text/plain; charset=utf-8",
+			"No request is allowed by policy \"p\".\n"},
 		{"plain, no key", nethttp.Draft11{Refusal: nethttp.Refusal{PlainText: true}}, core.DenyAll{}, noKey, 400, "text/plain; charset=utf-8",
 			"The request lacks the key of its rate limit.\n"},
-		{"a Dialect of its own", own{}, core.DenyAll{}, keyfunc.RemoteIP(), 429, "text/x-own",
-			"Too Many Requests: The quota of policy \"p\" is exhausted.\n"},
+		{"a Dialect of its own", own{}, core.DenyAll{}, keyfunc.RemoteIP(), 403, "text/x-own",
+			"Forbidden: No request is allowed by policy \"p\".\n"},
 		{"a Dialect of its own, a failing key", own{}, core.DenyAll{}, func(*http.Request) (string, error) { return "", io.ErrUnexpectedEOF }, 500, "text/x-own",
 			"Internal Server Error: \n"},
 	} {

@@ -43,7 +43,7 @@ func TestHeadersInAnOutage(t *testing.T) {
 		{"closed, and an exhausted share", []core.PolicyConfig{hourly, closed}, nethttp.Draft11{}, 503, map[string]string{
 			"Retry-After": "3600", "RateLimit-Policy": `"hourly";q=1;w=3600, "closed";q=1;w=3600`, "Cache-Control": "no-store",
 		}},
-		{"closed, and what never helps", []core.PolicyConfig{none, closed}, nethttp.Draft11{}, 503, map[string]string{
+		{"closed, and one that denies all", []core.PolicyConfig{none, closed}, nethttp.Draft11{}, 403, map[string]string{
 			"RateLimit-Policy": `"none";q=0, "closed";q=1;w=3600`, "RateLimit": `"none";r=0`, "Cache-Control": "no-store",
 		}},
 		{"an exhausted share", []core.PolicyConfig{hourly}, nethttp.Legacy{}, 429, map[string]string{

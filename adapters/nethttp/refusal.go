@@ -64,14 +64,16 @@ func (f Refusal) problem(a *Admission) problem {
 	}
 	name, title := "", ""
 	switch {
-	case a.blocked():
+	case a.denied == blocked:
 		name, title = "abnormal-usage-detected", "Abnormal Usage Detected"
 		p.Violated = a.Violated()
-	case a.status == http.StatusTooManyRequests:
+	case a.overloaded:
+		name, title = "temporary-reduced-capacity", "Temporary Reduced Capacity"
+		p.Violated = a.Violated()
+	case a.full != nil, a.denied == exhausted:
 		name, title = "quota-exceeded", "Quota Exceeded"
 		p.Violated = a.Violated()
-	case a.status == http.StatusServiceUnavailable:
-		name, title = "temporary-reduced-capacity", "Temporary Reduced Capacity"
+	case a.denied != notDenied: // no quota is exceeded, and the draft has no type for it
 		p.Violated = a.Violated()
 	}
 	if name != "" && f.ProblemBase != AboutBlank {

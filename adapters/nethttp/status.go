@@ -1,6 +1,7 @@
 package nethttp
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 
@@ -18,8 +19,8 @@ func (x *Exchange) refuse(status int) {
 	x.status = int32(x.guard.dialect().Status(status))
 }
 
-// statusOf returns the status of a refusal. derived says that the charges and the slot could be
-// derived from the request.
+// statusOf returns the status of a refusal, and notes whether policies deny the request. derived
+// says that the charges and the slot could be derived from the request.
 func (x *Exchange) statusOf(derived bool, err error) int {
 	switch {
 	case x.full != nil && x.fullCap.Global:
@@ -35,9 +36,25 @@ func (x *Exchange) statusOf(derived bool, err error) int {
 		return http.StatusBadRequest
 	case !derived, errors.Is(err, core.ErrCharge), errors.Is(err, semaphore.ErrRequest):
 		return http.StatusInternalServerError
-	case err != nil, x.decision.Source == core.SourceClosed,
-		x.decision.Source == core.SourceOverload:
+	case err != nil:
 		return http.StatusServiceUnavailable
 	}
+	return x.denialStatus()
+}
+
+// denialStatus returns the status of a refusal by policies, or by the failure modes of some.
+func (x *Exchange) denialStatus() int {
+	kind := x.kind()
+	switch {
+	case kind == deniesAll: // also while Redis fails: nobody need ask it
+		x.denied = kind
+		return cmp.Or(x.guard.cfg.DenyAllStatus, http.StatusForbidden)
+	case x.decision.Source == core.SourceClosed, x.decision.Source == core.SourceOverload:
+		return http.StatusServiceUnavailable
+	case kind == tooLarge:
+		x.denied = kind
+		return http.StatusRequestEntityTooLarge
+	}
+	x.denied = kind
 	return http.StatusTooManyRequests
 }

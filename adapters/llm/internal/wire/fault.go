@@ -54,6 +54,8 @@ func (e *Fault) body(kind Errors) any {
 // messagesType returns Anthropic's type for the status.
 func (e *Fault) messagesType() string {
 	switch {
+	case e.Status == http.StatusPaymentRequired:
+		return "billing_error"
 	case e.Status == http.StatusForbidden:
 		return "permission_error"
 	case e.Status == http.StatusNotFound:
