@@ -127,11 +127,12 @@ func asking(charges []core.Charge) (asks []core.Charge) {
 func (s *Semaphore) takeWatched(
 	ctx context.Context, r *Request, q lease.Request, cause error, missed bool,
 ) (l *Lease, waited bool, err error) {
-	told := r.OnQueue
-	r.OnQueue = func(position int) {
-		waited = true
-		if told != nil {
-			told(position)
+	if told := r.OnQueue; q.Waiters > 0 {
+		r.OnQueue = func(position int) {
+			waited = true
+			if told != nil {
+				told(position)
+			}
 		}
 	}
 	l, err = s.take(ctx, r, q, cause)

@@ -1,0 +1,108 @@
+package semaphore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/semaphore"
+)
+
+// A weight above the limit is an error at once, also for a caller that would wait, and delays nobody.
+func TestWeightAboveTheLimitIsAnError(t *testing.T) {
+	t.Parallel()
+	eachLeaseGate(t, func(t *testing.T, g *core.Gate) {
+		s := newSemaphore(t, g, semaphore.Config{})
+		level := func(weight int64) semaphore.Cap {
+			return semaphore.Cap{Key: newKey(t, "k"), Limit: 10, Weight: weight}
+		}
+		l, err := s.Acquire(t.Context(), semaphore.Request{Caps: []semaphore.Cap{level(11)}, MaxWait: semaphore.Forever})
+		if l != nil || !errors.Is(err, semaphore.ErrRequest) {
+			t.Errorf("%v", err)
+		}
+		if l, err = s.Acquire(t.Context(), semaphore.Request{Caps: []semaphore.Cap{level(10)}}); err != nil {
+			t.Errorf("the whole limit: %v", err)
+		}
+		release(t, l)
+	})
+}
+
+// A caller that takes the whole cap of a tenant gets its turn beside users who take it piece by
+// piece and come again at once, and then runs alone.
+func TestHeavyCallerGetsItsTurn(t *testing.T) {
+	t.Parallel()
+	eachLeaseGate(t, func(t *testing.T, g *core.Gate) {
+		s := newSemaphore(t, g, semaphore.Config{})
+		caps := func(user string, weight int64) []semaphore.Cap {
+			return []semaphore.Cap{
+				{Key: newKey(t, "t"), Limit: 4, Weight: weight}, {Key: newKey(t, "t", user), Limit: 4, Weight: weight},
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), longTimeout)
+		defer cancel()
+		var over atomic.Bool
+		var running atomic.Int64
+		var users sync.WaitGroup
+		began := make(chan struct{}, 6)
+		for i := range 6 {
+			users.Go(func() {
+				for first := true; !over.Load(); first = false {
+					l, err := s.Acquire(ctx, semaphore.Request{Caps: caps(fmt.Sprint("u", i), 1), MaxWait: semaphore.Forever})
+					if first {
+						began <- struct{}{}
+					}
+					if err != nil {
+						t.Error(err)
+						break
+					}
+					running.Add(1)
+					running.Add(-1)
+					release(t, l)
+				}
+			})
+		}
+		for range 6 {
+			<-began
+		}
+		heavy, err := s.Acquire(ctx, semaphore.Request{Caps: caps("heavy", 4), MaxWait: semaphore.Forever})
+		if err != nil {
+			t.Error(err)
+		}
+		if n := running.Load(); err == nil && n > 0 {
+			t.Errorf("%d users run beside the heavy caller", n)
+		}
+		over.Store(true)
+		if err == nil {
+			release(t, heavy)
+		}
+		users.Wait()
+	})
+}
+
+// A holder whose lease is lost does not free the slot that another holder has now.
+func TestReleaseOfLostLeaseFreesNobody(t *testing.T) {
+	t.Parallel()
+	eachLeaseGate(t, func(t *testing.T, g *core.Gate) {
+		s := newSemaphore(t, g, semaphore.Config{})
+		level := semaphore.Cap{Key: newKey(t, "k"), Limit: 1}
+		lost := acquire(t, s, level)
+		holders, _, err := s.Holders(t.Context(), level.Key)
+		if err != nil || len(holders) != 1 {
+			t.Fatal(holders, err)
+		}
+		if n, err := s.Leave(t.Context(), level.Key, holders[0].ID); n != 1 || err != nil {
+			t.Fatal(n, err)
+		}
+		other := acquire(t, s, level)
+		release(t, lost)
+		var full *semaphore.FullError
+		if _, err := s.Acquire(t.Context(), semaphore.Request{Caps: []semaphore.Cap{level}}); !errors.As(err, &full) {
+			t.Errorf("a third holder: %v", err)
+		}
+		release(t, other)
+	})
+}
