@@ -49,14 +49,14 @@ func TestSlotTimeFollowsShares(t *testing.T) {
 		})
 	})
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
-		slots, holds, lasts := slots, holds, int64(100*second)
 		if !srv.Real {
 			return // miniredis delivers messages later
 		}
+		some, lasts := []int64{1, 4}, int64(100*second) // the script does what the model does
 		if long {
-			lasts = 3000 * second
+			some, lasts = slots, 3000*second
 		}
-		each(slots, [][2]int64{{1, 1}, {1, 3}, {3, 1}}, holds, func(s *simulation) {
+		each(some, [][2]int64{{1, 1}, {1, 3}, {3, 1}}, holds, func(s *simulation) {
 			s.onScript(t, srv)
 			check(t, s, lasts)
 		})
