@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -60,6 +61,7 @@ func TestHeavyCallerGetsItsTurn(t *testing.T) {
 						break
 					}
 					running.Add(1)
+					runtime.Gosched()
 					running.Add(-1)
 					release(t, l)
 				}
