@@ -2,6 +2,7 @@ package core_test
 
 import (
 	"context"
+	"fmt"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -362,31 +363,50 @@ func TestRenewalGoesOnForTheOthers(t *testing.T) {
 	})
 }
 
-// One step gives back at most 1,000 expired holds of a key. Each further step gives back as many,
-// and no limit is exceeded meanwhile.
+// One step gives back at most 1,000 expired holds, or 20 of a log. Each further step gives back as
+// many, and no limit is exceeded meanwhile.
 func TestManyExpiredHoldsGoBackInSteps(t *testing.T) {
 	t.Parallel()
-	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
-		const holds = 2500
-		p, key := newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: frozen(holds), Hold: time.Hour}), newKey(t, "k")
-		charge := core.Charge{Policy: p, Key: key, Cost: 1}
-		for range holds {
-			if _, d, err := g.Charge(t.Context(), charge); err != nil || !d.Allowed {
-				t.Fatal(show(d), err)
-			}
-		}
-		all := core.Charge{Policy: p, Key: key, Cost: holds}
-		if d := decide(t, g, all); d.Allowed || d.At(0).Used != holds {
-			t.Error(show(d))
-		}
-		c.Advance(2 * time.Hour)
-		for _, left := range []int64{1500, 500} {
-			if d := decide(t, g, all); d.Allowed || d.At(0).Used != left {
-				t.Errorf("want %d used: %s", left, show(d))
-			}
-		}
-		if d := decide(t, g, all); !d.Allowed || d.At(0).Used != holds {
-			t.Error(show(d))
-		}
-	})
+	log := core.SlidingLog{Windows: []core.Window{{Limit: 50, Width: 24 * time.Hour}}}
+	for name, tt := range map[string]struct {
+		algorithms []core.Algorithm
+		holds      int64
+		used       [][]int64 // in each step
+	}{
+		"one state":   {[]core.Algorithm{frozen(2500)}, 2500, [][]int64{{1500}, {500}}},
+		"two states":  {[]core.Algorithm{frozen(600), frozen(600)}, 600, [][]int64{{0, 200}}},
+		"a log":       {[]core.Algorithm{log}, 50, [][]int64{{30}, {10}}},
+		"a log first": {[]core.Algorithm{log, frozen(50)}, 50, [][]int64{{30, 50}, {10, 50}}},
+		"a log last":  {[]core.Algorithm{frozen(50), log}, 50, [][]int64{{0, 31}, {0, 11}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
+				var ones, all []core.Charge
+				for i, a := range tt.algorithms {
+					p := newPolicy(t, core.PolicyConfig{Name: fmt.Sprint("p", i), Algorithm: a, Hold: time.Hour})
+					ones = append(ones, core.Charge{Policy: p, Key: newKey(t, "k"), Cost: 1})
+					all = append(all, core.Charge{Policy: p, Key: newKey(t, "k"), Cost: tt.holds})
+				}
+				for range tt.holds {
+					if _, d, err := g.Charge(t.Context(), ones...); err != nil || !d.Allowed {
+						t.Fatal(show(d), err)
+					}
+					c.Advance(time.Microsecond)
+				}
+				c.Advance(2 * time.Hour)
+				for i, used := range tt.used {
+					d := decide(t, g, all...)
+					for j, want := range used {
+						if d.Allowed || d.At(j).Used != want {
+							t.Errorf("step %d, want %d used: %s", i, used, show(d))
+							break
+						}
+					}
+				}
+				if d := decide(t, g, all...); !d.Allowed {
+					t.Error(show(d))
+				}
+			})
+		})
+	}
 }

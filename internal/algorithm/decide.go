@@ -73,10 +73,11 @@ func (r *run) raise(charges []Charge) (unseeded bool) {
 	return unseeded
 }
 
-// expire gives back the holds that have ended.
+// expire gives back the holds that have ended, at most maxExpired of all states.
 func (r *run) expire(charges []Charge) {
+	room := maxExpired
 	for i := range charges {
-		if c := &charges[i]; c.Kept != nil && c.HoldFor > 0 && c.expire(r.now) {
+		if c := &charges[i]; c.Kept != nil && c.HoldFor > 0 && c.expire(r.now, &room) {
 			r.changed |= 1 << i
 		}
 	}

@@ -24,8 +24,13 @@ func (h *Hold) Text() string {
 // Holds are those of one state, the first to end first. The zero value is none.
 type Holds struct{ all []Hold }
 
-// maxExpired is the largest number of holds of one state that one request ends.
-const maxExpired = 1000
+const (
+	// maxExpired is the largest number of holds that one request gives back.
+	maxExpired = 1000
+	// logExpired is for how many of these a hold of a log counts: its refund may rewrite a thousand
+	// entries.
+	logExpired = 50
+)
 
 // Correction is what a settled charge becomes. Costs that a state may not take in one step are in
 // two parts.

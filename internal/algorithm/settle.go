@@ -9,11 +9,15 @@ func (c *Charge) held(id string) Hold {
 	}
 }
 
-// expire gives back what holds of the charge's state have ended. It reports whether it changed the
-// state.
-func (c *Charge) expire(now int64) (changed bool) {
+// expire gives back what holds of the charge's state have ended, as far as there is room for them,
+// and takes that from the room. It reports whether it changed the state.
+func (c *Charge) expire(now int64, room *int) (changed bool) {
+	each := 1
+	if c.Limit.Script() == "sliding_log" {
+		each = logExpired
+	}
 	n := 0
-	for ; n < min(len(c.Holds.all), maxExpired) && c.Holds.all[n].Until <= now; n++ {
+	for ; n < min(len(c.Holds.all), *room/each) && c.Holds.all[n].Until <= now; n++ {
 		h := &c.Holds.all[n]
 		cost := h.Cost
 		if h.Denominator != c.Limit.Denominator() {
@@ -22,6 +26,7 @@ func (c *Charge) expire(now int64) (changed bool) {
 		changed = c.release(now, cost, h) || changed
 	}
 	c.Holds.all = slices.Delete(c.Holds.all, 0, n)
+	*room -= n * each
 	if changed && c.State.Empty() {
 		c.State, c.Gone = c.Limit.NewState(), true
 	}

@@ -2,7 +2,8 @@
 -- semaphore, all or nothing; settles and renews holds; adjusts what is used of a quota.
 --
 -- A hold is the units of one charge that go back at a time, unless they are settled or the hold is
--- renewed before. Holds that have ended are given back before anything else, at most 1000 of a state.
+-- renewed before. Holds that have ended are given back before anything else, as far as that is little
+-- work.
 -- A quota is a fixed window, a calendar or a token bucket that never refills. Its adjustments raise
 -- its limit for some time, and tell whether the key is seeded: whether what was used before Redis
 -- knew the key is charged.

@@ -1,14 +1,16 @@
 -- The holds of charges: sweep gives back those that have ended, and each operation on holds has a
 -- function. The contract is that of lua/admit/admit.lua.
 
--- sweep gives back what holds have ended.
+-- sweep gives back what holds have ended, at most 1000 of all states. A hold of a log counts for 50,
+-- because its refund may rewrite a thousand entries.
 local function sweep()
-  local gives, ended = {}, {}
+  local gives, ended, room = {}, {}, 1000
   for at = from, count, stride do
     if holds[at + 2] ~= '0' then
-      local set = KEYS[holds[at + 2] + 0]
-      local found = call('ZRANGEBYSCORE', set, '-inf', text(now), 'WITHSCORES', 'LIMIT', 0, 1000)
+      local set, each = KEYS[holds[at + 2] + 0], argv[holds[at + 1] + 0] == 'sliding_log' and 50 or 1
+      local found = call('ZRANGEBYSCORE', set, '-inf', text(now), 'WITHSCORES', 'LIMIT', 0, math.floor(room / each))
       local members = {}
+      room = room - each * #found / 2
       for i = 1, #found, 2 do
         local member, ends = found[i], text(tonumber(found[i + 1]))
         members[#members + 1] = member
