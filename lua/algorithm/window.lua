@@ -111,7 +111,7 @@ if given then
   if held == 0 and state.debt == 0 then
     state.start, state.finish = 0, 0 -- as if untouched
   end
-elseif used > 0 and receipt == state.start + 1 and bound < state.finish then
+elseif operation == 'expire' and used > 0 and receipt == state.start + 1 and bound < state.finish then
   -- The hold ended in the window before, which only its debt has outlived.
   given = true
   state.count, state.debt, state.after = math.max(0, state.count - whole), math.max(0, state.debt - whole), now + left

@@ -135,8 +135,6 @@ while at <= last do
   local gives = operation == 'give' or operation == 'expire'
   if operation == 'atmost' or operation == 'reserve' or operation == 'expire' then
     bound, at = ARGV[at] + 0, at + 1
-  elseif gives then
-    bound = now
   end
   charges = charges or {0, 0, 0, 0, 0, 0}
   for c = 1, count * 6, 6 do
