@@ -46,7 +46,9 @@ type Request struct {
 	// URL's query, values are cut, and keys without room are dropped.
 	Meta map[string]string
 	// OnQueue is called with the caller's place in the queue of the innermost key, from 0, when the
-	// place is known and when it changes. It may be nil.
+	// caller is queued, and again when it has asked Redis after some seconds and the place has
+	// changed. Acquire calls it on its caller's goroutine before it returns, and does not notice a
+	// granted slot while OnQueue runs. It may be nil.
 	OnQueue func(position int)
 }
 
