@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/watch"
 	"github.com/headgate/headgate/plans/internal/tenants"
 )
 
@@ -57,7 +58,7 @@ func New(cfg Config) (*Book, error) {
 	}
 	b.resolver.store = b.store
 	if b.cfg.File != "" {
-		b.running.Go(func() { every(ctx, lookInterval, b.sets.look) })
+		b.running.Go(func() { every(ctx, watch.Interval, b.sets.look) })
 	}
 	return b, nil
 }

@@ -2,12 +2,11 @@ package plans
 
 import (
 	"fmt"
-	"io"
-	"os"
 
 	"github.com/goccy/go-yaml/ast"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/watch"
 )
 
 const (
@@ -44,24 +43,16 @@ func ParseSet(text []byte) (*Set, error) { return parseSet("", text) }
 
 // ReadSet is ParseSet for the file of a path.
 func ReadSet(path string) (*Set, error) {
-	text, err := readFile(path)
-	if err != nil {
-		return nil, err
-	}
-	return parseSet(path+": ", text)
+	return readSet(&watch.File{Path: path, Max: maxFile})
 }
 
-func readFile(path string) ([]byte, error) {
-	f, err := os.Open(path)
+// readSet reads and takes a file.
+func readSet(f *watch.File) (*Set, error) {
+	text, err := f.Read()
 	if err != nil {
 		return nil, fmt.Errorf("plans: %w", err)
 	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err != nil {
-		return nil, fmt.Errorf("plans: %w", err)
-	}
-	return text, nil
+	return parseSet(f.Path+": ", text)
 }
 
 func parseSet(file string, text []byte) (*Set, error) {

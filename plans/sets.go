@@ -3,8 +3,11 @@ package plans
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
+
+	"github.com/headgate/headgate/internal/watch"
 )
 
 // sets keeps the Set that holds, and follows its file.
@@ -13,7 +16,8 @@ type sets struct {
 	current atomic.Pointer[Set]
 
 	loading sync.Mutex // held while the Set is replaced
-	file    watcher
+	file    watch.File
+	trouble string // error of file that was last told
 }
 
 // newSets returns sets of the configuration's Set or file.
@@ -21,7 +25,8 @@ func newSets(cfg *Config) (*sets, error) {
 	s := &sets{cfg: cfg}
 	set, err := cfg.Set, error(nil)
 	if cfg.File != "" {
-		set, err = s.file.read(cfg.File)
+		s.file = watch.File{Path: cfg.File, Max: maxFile}
+		set, err = readSet(&s.file)
 	}
 	if err == nil {
 		err = cfg.checkNames(set)
@@ -35,16 +40,16 @@ func newSets(cfg *Config) (*sets, error) {
 func (s *sets) look(ctx context.Context) {
 	s.loading.Lock()
 	defer s.loading.Unlock()
-	info, text, err := s.file.stands(s.cfg.File)
+	text, changed, err := s.file.Stands()
 	switch {
-	case err != nil && err.Error() != s.file.trouble:
-		s.file.trouble = err.Error()
-		s.cfg.tell(ctx, Event{Op: OpReload, Err: err})
+	case err != nil && err.Error() != s.trouble:
+		s.trouble = err.Error()
+		s.cfg.tell(ctx, Event{Op: OpReload, Err: fmt.Errorf("plans: %w", err)})
 	case err == nil:
-		s.file.trouble = ""
+		s.trouble = ""
 	}
-	if info != nil {
-		set, err := s.file.parse(s.cfg.File, info, text)
+	if changed {
+		set, err := parseSet(s.cfg.File+": ", text)
 		_ = s.reload(ctx, set, err) // the event tells
 	}
 }
@@ -56,7 +61,7 @@ func (s *sets) readNow() error {
 	}
 	s.loading.Lock()
 	defer s.loading.Unlock()
-	set, err := s.file.read(s.cfg.File)
+	set, err := readSet(&s.file)
 	return s.reload(context.Background(), set, err)
 }
 

@@ -118,9 +118,16 @@ func parsePlans(text []byte) (*plans, error) {
 func (m modelEntry) model(f *faults, at string) llm.Model {
 	f.between(at+".max_output", m.MaxOutput, 0, maxCount)
 	return llm.Model{
-		Price:     m.Price.weights(f, at+".price"),
+		Tariff:    llm.Tariff{Price: m.Price.price(f, at+".price")},
 		Weights:   m.Weights.weights(f, at+".weights"),
 		MaxOutput: m.MaxOutput,
+	}
+}
+
+func (w weightsEntry) price(f *faults, at string) llm.Price {
+	p := w.weights(f, at)
+	return llm.Price{
+		Input: p.Input, CacheRead: p.CacheRead, CacheWrite: p.CacheWrite, Output: p.Output,
 	}
 }
 

@@ -15,7 +15,7 @@ func TestSamplePlans(t *testing.T) {
 	if team := p.plans["team"]; team.TokensPerMinute != 5000 || team.maxWait != 30*time.Second || p.plans["trial"].OutputTokensPerMinute != 0 {
 		t.Errorf("plans %+v, %+v", team, p.plans["trial"])
 	}
-	if small := p.models["example-small"]; small.Weights.Output != 2 || small.Price.CacheWrite != 250_000 || small.MaxOutput != 512 {
+	if small := p.models["example-small"]; small.Weights.Output != 2 || small.Tariff.Price.CacheWrite != 250_000 || small.MaxOutput != 512 {
 		t.Errorf("model %+v", small)
 	}
 	for key, want := range map[string]string{ann: "acme/ann", bob: "acme/bob", eve: "globex/eve"} {

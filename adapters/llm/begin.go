@@ -32,10 +32,11 @@ func (m *Meter) begin(r *http.Request, f *wire.Format) (x *exchange, fault *wire
 	asked := &exchange{
 		meter: m, request: q, body: body, outer: nethttp.AdmissionFromContext(r.Context()),
 	}
-	if asked.models = m.modelsFor(q.Model); asked.models == nil {
+	asked.pricing = m.pricing(q.Model)
+	if _, known := asked.modelOf(q.Model, ""); !known && m.cfg.UnknownModel == UnknownModelRefuse {
 		return nil, invalid(http.StatusNotFound, "model_not_found", "The model is not known here.")
 	}
-	asked.guess = m.guess(&q)
+	asked.guess = asked.guessOf(&q)
 	if asked.estimate, err = m.estimate(r, asked, body.rest); err != nil {
 		return nil, malformed(err)
 	}

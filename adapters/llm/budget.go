@@ -43,7 +43,7 @@ func (b *Budget) check(at string, models bool, fault func(string, ...any)) {
 		fault("%s.Policy counts requests: make it one of Guard.Rules, or set its Unit", at)
 	case core.UnitMicroDollars:
 		if !models {
-			fault("%s.Policy counts money, and Models, which has the prices, is empty", at)
+			fault("%s.Policy counts money, and Models and Prices are empty", at)
 		}
 	}
 }
@@ -60,7 +60,7 @@ func (m *Meter) rules() []nethttp.Rule {
 				if x == nil { // Guard.Charges asks outside of a request
 					return 0
 				}
-				return costOf(x.models, unit, x.estimate)
+				return x.units(unit, &Bill{Usage: x.estimate})
 			},
 			Settle: func(r *http.Request, _ int, cost int64) int64 {
 				if x := exchangeOf(r.Context()); x != nil && x.settled != nil {
@@ -73,15 +73,19 @@ func (m *Meter) rules() []nethttp.Rule {
 	return rules
 }
 
-// chargesOf returns the charges of more tokens of output, one for each budget that counts output.
+// chargesOf returns the charges of more tokens of output than are charged, one for each budget that
+// counts output.
 func (m *Meter) chargesOf(r *http.Request, x *exchange, tokens int64) ([]core.Charge, error) {
 	all, err := m.budgets.Charges(r)
 	if err != nil {
 		return nil, err
 	}
+	before, after := Bill{Usage: x.estimate}, Bill{Usage: x.estimate}
+	before.Usage.Output, after.Usage.Output = x.reserved, x.reserved+tokens
 	var charges []core.Charge
 	for _, c := range all {
-		c.Cost = costOf(x.models, c.Policy.Unit(), Usage{Output: tokens})
+		unit := c.Policy.Unit()
+		c.Cost = x.units(unit, &after) - x.units(unit, &before)
 		if c.Clamp = false; c.Cost > 0 {
 			charges = append(charges, c)
 		}

@@ -56,7 +56,7 @@ func (cfg *Config) checkGuard(fault func(string, ...any)) error {
 	guard.Rules = slices.Clone(guard.Rules)
 	for i, b := range cfg.Budgets {
 		at := fmt.Sprintf("Budgets[%d]", i)
-		b.check(at, len(cfg.Models) > 0, fault)
+		b.check(at, len(cfg.Models) > 0 || cfg.Prices != nil, fault)
 		switch {
 		case b.Policy == nil || b.Policy.Name() == "":
 			continue
@@ -117,6 +117,7 @@ func (cfg *Config) checkChoices(fault func(string, ...any)) {
 		value, last uint8
 	}{
 		{"UnknownModel", uint8(cfg.UnknownModel), uint8(UnknownModelDearest)},
+		{"StatedCost", uint8(cfg.StatedCost), uint8(StatedCostTrust)},
 		{"Overrun", uint8(cfg.Overrun), uint8(OverrunEnd)},
 		{"Abort", uint8(cfg.Abort), uint8(AbortDrain)},
 	} {

@@ -25,13 +25,25 @@ type Config struct {
 	RetryWithin time.Duration
 	// Budgets are the limits on tokens and on money. At least one is required.
 	Budgets []Budget
-	// Models has what the tokens of each model count, by the name in the request. It is required
-	// for a budget of money. If it is empty, the Meter accepts any model, and each token is one
+	// Models has what the tokens of each model count, by its name in the request or the response. The
+	// one that the response names counts, if it is here, and otherwise the one that the request
+	// names. It is required for a budget of money. If it is empty, the Meter accepts any model, and each token is one
 	// unit.
 	Models map[string]Model
 	// UnknownModel decides about a request for a model that is not in Models. The zero value
 	// refuses it.
 	UnknownModel UnknownModel
+	// Prices has models of files beside Models. One of Models replaces that of the same name whole.
+	// The output of a model is estimated by MaxOutput, or by what the file says it can write if that
+	// is less. The Meter does not close them. It may be nil.
+	Prices *Prices
+	// Tariff returns the tariff of a model in place of that in Models, such as one that changes with
+	// the hour. The labels are those of the response, and nil for an estimate. The time is that of
+	// the request, in UTC. False means Models. A Tariff that is not valid is as false, and reported;
+	// see ResponseEvent.Unknown. It must be fast and safe for concurrent use. It may be nil.
+	Tariff func(model string, labels map[string]string, at time.Time) (Tariff, bool)
+	// StatedCost decides about bills that servers state. The zero value ignores them.
+	StatedCost StatedCost
 	// MaxBody is the longest body of a request in bytes, at most 1e9. The Meter refuses a longer
 	// one with 413. Zero means 8 MiB. The body is held in memory until it has been sent on.
 	MaxBody int64

@@ -29,11 +29,15 @@ func TestNewReportsEveryFault(t *testing.T) {
 			{Policy: policy("calls", core.UnitTokens, 1), Key: tenant},
 		},
 		Models: map[string]llm.Model{
-			"m": {Weights: llm.Weights{Output: -1}, Price: llm.Weights{CacheRead: -2},
-				MaxOutput: -3},
+			"m": {Weights: llm.Weights{Output: -1}, MaxOutput: -3, Tariff: llm.Tariff{
+				Price:   llm.Price{CacheRead: -2},
+				Steps:   []llm.Step{{From: 5}, {From: 5, Price: llm.Price{Output: 1}}, {}},
+				Units:   map[string]int64{"web_search": -2},
+				Factors: map[string]int64{"service_tier:flex": 0, "fast": 2000},
+			}},
 			"n": {MaxOutput: 1 << 40},
 		},
-		UnknownModel: 2, Overrun: 2, Abort: 2,
+		UnknownModel: 2, StatedCost: 2, Overrun: 2, Abort: 2,
 		MaxBody: -1, MaxBodies: -2, MaxOutput: -1, ChargeEvery: 1 << 62, DrainFor: -1, RetryWithin: -1,
 	}
 	_, err := llm.New(cfg)
@@ -47,9 +51,13 @@ func TestNewReportsEveryFault(t *testing.T) {
 		"Budgets[1].Policy counts requests",
 		"Budgets[2].Policy is missing", "Budgets[2].NoKey is 9",
 		`Budgets[3].Policy is named "rule"`, `Budgets[4].Policy is named "calls"`,
-		`Models["m"].Weights has -1`, `Models["m"].Price has -2`, `Models["m"].MaxOutput is -3`,
-		`Models["n"].MaxOutput is`,
-		"UnknownModel is 2", "Overrun is 2", "Abort is 2",
+		`Models["m"].Weights has -1`, `Models["m"].Tariff.Price has -2`,
+		`Tariff.Steps[0].Price is empty`, `Tariff.Steps[1].Price is {`, `Tariff.Steps[1].From is 5`,
+		`Tariff.Steps[2].From is 0`, `Tariff.Steps[2].Price is empty`,
+		`Tariff.Units["web_search"] is -2`, `Tariff.Factors["service_tier:flex"] is 0`,
+		`Tariff.Factors["fast"] names no label`, `Models["n"].MaxOutput is`,
+		`Models["m"].MaxOutput is -3`,
+		"UnknownModel is 2", "StatedCost is 2", "Overrun is 2", "Abort is 2",
 		"MaxBody is -1", "MaxBodies is -2", "MaxOutput is -1", "ChargeEvery is 4611686018427387904",
 		"DrainFor is -1ns", "RetryWithin is -1ns",
 	} {
@@ -85,7 +93,7 @@ func TestNewRefuses(t *testing.T) {
 			llm.Config{Guard: nethttp.Config{Gate: gate, Rules: rules}, Budgets: budget}, "at most 16",
 		},
 		"a price is missing": {
-			llm.Config{Guard: guard, Budgets: money}, "Budgets[0].Policy counts money, and Models",
+			llm.Config{Guard: guard, Budgets: money}, "Budgets[0].Policy counts money, and Models and Prices",
 		},
 		"end without charges": {
 			llm.Config{Guard: guard, Budgets: budget, Overrun: llm.OverrunEnd},
@@ -114,6 +122,8 @@ func TestEnumerationsHaveNames(t *testing.T) {
 	}{
 		{[]string{llm.UnknownModelRefuse.String(), llm.UnknownModelDearest.String(),
 			llm.UnknownModel(9).String()}, "refuse dearest unknown"},
+		{[]string{llm.StatedCostIgnore.String(), llm.StatedCostTrust.String(),
+			llm.StatedCost(9).String()}, "ignore trust unknown"},
 		{[]string{llm.OverrunDebt.String(), llm.OverrunEnd.String(), llm.Overrun(9).String()},
 			"debt end unknown"},
 		{[]string{llm.AbortStop.String(), llm.AbortDrain.String(), llm.Abort(9).String()},
@@ -161,22 +171,22 @@ func TestDefaults(t *testing.T) {
 func TestUnmeteredConfigurationsAreFaults(t *testing.T) {
 	money, tokens := policy("money", core.UnitMicroDollars, 1000), policy("tokens", core.UnitTokens, 1000)
 	for want, change := range map[string]func(*llm.Config){
-		`Models["m"] has no Price`: func(cfg *llm.Config) { cfg.Models = map[string]llm.Model{"m": {}} },
+		`Models["m"] has no Tariff`: func(cfg *llm.Config) { cfg.Models = map[string]llm.Model{"m": {}} },
 		`Models["m"].Weights is`: func(cfg *llm.Config) {
-			cfg.Models = map[string]llm.Model{"m": {Free: true, Weights: llm.Weights{Output: 4}}}
+			cfg.Models = map[string]llm.Model{"m": {Tariff: free, Weights: llm.Weights{Output: 4}}}
 		},
-		`Models["m"].Price is`: func(cfg *llm.Config) {
-			cfg.Models = map[string]llm.Model{"m": {Price: llm.Weights{CacheRead: 4}}}
+		`Models["m"].Tariff.Price is`: func(cfg *llm.Config) {
+			cfg.Models = map[string]llm.Model{"m": {Tariff: llm.Tariff{Price: llm.Price{CacheRead: 4}}}}
 		},
-		`Models["m"] is Free, and has a Price`: func(cfg *llm.Config) {
-			cfg.Models = map[string]llm.Model{"m": {Free: true, Price: llm.Weights{Input: 1, Output: 1}}}
+		`Models["m"].Tariff.Price is empty`: func(cfg *llm.Config) {
+			cfg.Models = map[string]llm.Model{"m": {Tariff: llm.Tariff{Units: map[string]int64{"page": 1}}}}
 		},
 		`Guard.Rules[0].Policy counts tokens`: func(cfg *llm.Config) {
-			cfg.Models = map[string]llm.Model{"m": {Free: true}}
+			cfg.Models = map[string]llm.Model{"m": {Tariff: free}}
 			cfg.Guard.Rules = []nethttp.Rule{{Policy: tokens, Key: tenant}}
 		},
 		"DrainFor is 1s": func(cfg *llm.Config) {
-			cfg.Models = map[string]llm.Model{"m": {Free: true}}
+			cfg.Models = map[string]llm.Model{"m": {Tariff: free}}
 			cfg.DrainFor = time.Second
 		},
 	} {

@@ -10,9 +10,14 @@ import (
 // guess is what a request would use if its model's ratios were 1.
 type guess struct{ input, output int64 }
 
-// guess returns the tokens in the bytes of the prompt, and the cap on the output.
-func (m *Meter) guess(q *wire.Request) guess {
-	limit := cmp.Or(m.cfg.Models[q.Model].MaxOutput, m.cfg.MaxOutput)
+// guessOf returns the tokens in the bytes of the prompt, and the cap on the output.
+func (x *exchange) guessOf(q *wire.Request) guess {
+	limit := x.meter.cfg.MaxOutput
+	if model := x.models[q.Model]; model != nil {
+		limit = cmp.Or(model.MaxOutput, limit)
+	} else if model := x.find(q.Model); model != nil && model.MaxOutput > 0 {
+		limit = min(limit, model.MaxOutput) // a file knows what a model can write
+	}
 	if q.MaxOutput > 0 {
 		limit = min(limit, q.MaxOutput)
 	}

@@ -11,8 +11,14 @@ type ResponseEvent struct {
 	Request  Request
 	Outcome  Outcome
 	Estimate Usage
-	// Usage is what the budgets that apply to the request were charged for.
-	Usage Usage
+	// Bill is what the budgets that apply to the request were charged for: Usage, and what else has a
+	// price.
+	Bill
+	// Cost is the price of the Bill in micro-dollars. It is 0 if no model has a Tariff.
+	Cost int64
+	// Unknown is what the tariffs do not price and the dearest was charged for, such as "unit
+	// web_search", "label service_tier:ultra" or "model advisor".
+	Unknown []string
 	// Indebted says that a budget denied a running charge.
 	Indebted bool
 	// Drained says that the client left and the Meter read the response on without it.

@@ -80,9 +80,9 @@ func ExampleModel() {
 		Guard:   nethttp.Config{Gate: gate},
 		Budgets: []llm.Budget{aMonth(core.UnitMicroDollars, 50_000_000)}, // 50 dollars
 		Models: map[string]llm.Model{
-			"small": {Price: llm.Weights{
+			"small": {Tariff: llm.Tariff{Price: llm.Price{
 				Input: 3_000_000, CacheRead: 300_000, CacheWrite: 3_750_000, Output: 15_000_000,
-			}},
+			}}},
 		},
 	})
 	if err != nil {
@@ -102,7 +102,7 @@ func ExampleModel_incorrect() {
 		Guard:   nethttp.Config{Gate: gate},
 		Budgets: []llm.Budget{aMonth(core.UnitMicroDollars, 50_000_000)},
 		Models: map[string]llm.Model{
-			"small": {Price: llm.Weights{Input: 3, Output: 15}}, // wrong: write 3_000_000 and 15_000_000
+			"small": {Tariff: llm.Tariff{Price: llm.Price{Input: 3, Output: 15}}}, // wrong: write 3_000_000 and 15_000_000
 		},
 	})
 	if err != nil {

@@ -20,9 +20,9 @@ func exchangeOf(ctx context.Context) *exchange {
 
 // exchange is one request and its response. One goroutine uses it.
 type exchange struct {
-	meter    *Meter
-	request  wire.Request
-	models   []Model // that may price the request
+	meter   *Meter
+	request wire.Request
+	pricing
 	guess    guess
 	estimate Usage
 	body     *heldBody          // for the server

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"sync"
+	"sync/atomic"
 
 	"github.com/headgate/headgate/adapters/llm/internal/wire"
 	"github.com/headgate/headgate/adapters/nethttp"
@@ -37,7 +39,8 @@ type Meter struct {
 	formats []*wire.Format // in the order in which they are asked for a path
 	guards  map[*wire.Format]*nethttp.Guard
 	budgets *nethttp.Guard // without the other rules, for running charges
-	dearest []Model        // of Config.Models, those that may be the dearest
+	catalog atomic.Pointer[catalog]
+	listing sync.Mutex // held while the catalog is made anew
 	lessons map[string]*lessons
 	bodies  bodies
 }
@@ -53,8 +56,8 @@ func New(cfg Config) (*Meter, error) {
 		lessons: map[string]*lessons{"": new(lessons)},
 	}
 	m.bodies.most = cfg.MaxBodies + wire.UsageBytes
-	for name, model := range cfg.Models {
-		m.dearest = keepDearest(m.dearest, model)
+	m.catalogNow()
+	for name := range cfg.Models {
 		m.lessons[name] = new(lessons)
 	}
 	rules := m.rules()
@@ -79,8 +82,28 @@ func New(cfg Config) (*Meter, error) {
 	return m, nil
 }
 
-// Guard returns the guard of the requests of a format, or nil if the Meter does not know it. Its Usage shows a client its budgets. Its
-// Charges and Levels have the keys of a request, with which to peek at its budgets or reset them.
+// catalogNow returns the models, with the prices that the files of Config.Prices have now.
+func (m *Meter) catalogNow() *catalog {
+	var list *priceList
+	if m.cfg.Prices != nil {
+		list = m.cfg.Prices.current.Load()
+	}
+	if c := m.catalog.Load(); c != nil && c.listed == list {
+		return c
+	}
+	m.listing.Lock()
+	defer m.listing.Unlock()
+	c := m.catalog.Load()
+	if c == nil || c.listed != list {
+		c = newCatalog(m.cfg.Models, list)
+		m.catalog.Store(c)
+	}
+	return c
+}
+
+// Guard returns the guard of the requests of a format, or nil if the Meter does not know it. Its
+// Usage shows a client its budgets. Its Charges and Levels have the keys of a request, with which to
+// peek at its budgets or reset them.
 func (m *Meter) Guard(f Format) *nethttp.Guard { return m.guards[f.wire] }
 
 // Handler returns a handler that applies the budgets and passes admitted requests to next. It

@@ -1,39 +1,23 @@
 package llm
 
-import (
-	"math/big"
-	"slices"
-
-	"github.com/headgate/headgate/adapters/llm/internal/wire"
-	"github.com/headgate/headgate/core"
-)
+import "github.com/headgate/headgate/adapters/llm/internal/wire"
 
 // Model is what the tokens of a model count.
 type Model struct {
 	// Weights are the units of one token under the budgets of tokens, such as an Output of 4 for
 	// output that counts four times. The zero value is 1 for each kind.
 	Weights Weights
-	// Price is the price of a million tokens in micro-dollars, the millionth part of a dollar,
-	// under the budgets of money: 3 dollars are 3,000,000. The cost of a request is rounded up
-	// once. It is required for a budget of money, unless Free is set.
-	Price Weights
-	// Free says that the tokens of the model cost no money.
-	Free bool
+	// Tariff is what a request costs under the budgets of money, which require it.
+	Tariff Tariff
 	// MaxOutput replaces Config.MaxOutput. It is at most 1e9. Zero keeps Config.MaxOutput.
 	MaxOutput int64
 }
 
-// priced is the number of tokens that a price is for.
-const priced = 1_000_000
-
 func (m *Model) check(at string, money bool, fault func(string, ...any)) {
 	m.Weights.check(at+".Weights", fault)
-	m.Price.check(at+".Price", fault)
-	switch {
-	case m.Free && m.Price != (Weights{}):
-		fault("%s is Free, and has a Price", at)
-	case money && !m.Free && m.Price == (Weights{}):
-		fault("%s has no Price, and a budget counts money: set it, or Free", at)
+	m.Tariff.check(at+".Tariff", fault)
+	if money && m.Tariff.isZero() {
+		fault("%s has no Tariff, and a budget counts money: set its Price, or Free prices", at)
 	}
 	if m.MaxOutput < 0 || m.MaxOutput > wire.MaxCount {
 		fault("%s.MaxOutput is %d: it must be between 0 and %d", at, m.MaxOutput, wire.MaxCount)
@@ -46,67 +30,23 @@ type UnknownModel uint8
 const (
 	// UnknownModelRefuse refuses it with 404.
 	UnknownModelRefuse UnknownModel = iota
-	// UnknownModelDearest counts under each budget what the dearest model would.
+	// UnknownModelDearest admits it. Each kind of token, unit and label counts under each budget as
+	// that of the model for which it is the dearest.
 	UnknownModelDearest
 )
 
 // String returns "refuse" or "dearest".
 func (u UnknownModel) String() string { return nameOf([]string{"refuse", "dearest"}, int(u)) }
 
-// modelsFor returns the models that a request for a model may be charged by. It returns none if the
-// request is refused.
-func (m *Meter) modelsFor(name string) []Model {
-	model, known := m.cfg.Models[name]
-	switch {
-	case known || len(m.cfg.Models) == 0:
-		return []Model{model}
-	case m.cfg.UnknownModel == UnknownModelDearest:
-		return m.dearest
-	}
-	return nil
-}
+// StatedCost decides about a bill that the server states, as OpenRouter, xAI and Perplexity do.
+type StatedCost uint8
 
-// costOf returns the units of a usage by the dearest of the models that a request may be for.
-func costOf(models []Model, unit core.Unit, u Usage) (most int64) {
-	for i := range models {
-		most = max(most, models[i].cost(unit, u))
-	}
-	return most
-}
+const (
+	// StatedCostIgnore charges the Tariff.
+	StatedCostIgnore StatedCost = iota
+	// StatedCostTrust charges what the server states, rounded up, in place of the Tariff.
+	StatedCostTrust
+)
 
-// cost returns the units of a usage.
-func (m *Model) cost(unit core.Unit, u Usage) int64 {
-	switch unit {
-	case core.UnitInputTokens:
-		u = u.prompt()
-	case core.UnitOutputTokens:
-		u = u.answer()
-	case core.UnitMicroDollars:
-		sum := m.Price.of(u)
-		sum.Add(sum, big.NewInt(priced-1))
-		return clamp(sum.Div(sum, big.NewInt(priced)))
-	}
-	return clamp(m.weights().of(u))
-}
-
-// weights returns the units of one token of each kind.
-func (m *Model) weights() Weights {
-	if m.Weights == (Weights{}) {
-		return Weights{1, 1, 1, 1}
-	}
-	return m.Weights
-}
-
-// keepDearest adds a model to a set of candidates for the dearest. It drops every model that
-// another one outdoes under each kind of token.
-func keepDearest(models []Model, m Model) []Model {
-	if slices.ContainsFunc(models, func(o Model) bool { return o.dearer(&m) }) {
-		return models
-	}
-	return append(slices.DeleteFunc(models, func(o Model) bool { return m.dearer(&o) }), m)
-}
-
-// dearer reports whether no usage costs less by m than by o.
-func (m *Model) dearer(o *Model) bool {
-	return m.Price.above(o.Price) && m.weights().above(o.weights())
-}
+// String returns "ignore" or "trust".
+func (s StatedCost) String() string { return nameOf([]string{"ignore", "trust"}, int(s)) }

@@ -267,8 +267,8 @@ func TestDearestModel(t *testing.T) {
 		cfg.UnknownModel = llm.UnknownModelDearest
 		cfg.Models = map[string]llm.Model{
 			"heavy": {Weights: llm.Weights{Input: 2, Output: 3},
-				Price: llm.Weights{Input: 1, Output: 1_000_000}},
-			"dear": {Price: llm.Weights{Input: 5_000_000, Output: 5_000_000}},
+				Tariff: llm.Tariff{Price: llm.Price{Input: 1, Output: 1_000_000}}},
+			"dear": {Tariff: llm.Tariff{Price: llm.Price{Input: 5_000_000, Output: 5_000_000}}},
 		}
 		cfg.Budgets = append(cfg.Budgets, llm.Budget{Policy: tokens, Key: tenant},
 			llm.Budget{Policy: money, Key: tenant})

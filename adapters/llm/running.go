@@ -25,7 +25,7 @@ func (x *exchange) pay(r *http.Request) {
 	x.paid = make([]int64, len(budgets))
 	lowered := false
 	for i, b := range budgets {
-		x.paid[i] = costOf(x.models, b.Policy.Unit(), x.estimate)
+		x.paid[i] = x.units(b.Policy.Unit(), &Bill{Usage: x.estimate})
 		if limit := limits[b.Policy]; limit > 0 && limit < x.paid[i] {
 			x.paid[i], lowered = limit, true
 		}
@@ -43,7 +43,7 @@ func (x *exchange) paysFor(output int64) bool {
 	u.Output = output
 	for i, b := range x.meter.cfg.Budgets {
 		unit := b.Policy.Unit()
-		if unit != core.UnitInputTokens && costOf(x.models, unit, u) > x.paid[i] {
+		if unit != core.UnitInputTokens && x.units(unit, &Bill{Usage: u}) > x.paid[i] {
 			return false
 		}
 	}

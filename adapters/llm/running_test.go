@@ -66,7 +66,7 @@ func TestRunningChargesAreSettled(t *testing.T) {
 		money := policy("money", core.UnitMicroDollars, 10_000)
 		r := newRig(t, core.UnitTokens, 10_000, func(cfg *llm.Config) {
 			cfg.ChargeEvery = 3
-			cfg.Models = map[string]llm.Model{"m": {Price: llm.Weights{Input: 100_000, Output: 300_001}}}
+			cfg.Models = map[string]llm.Model{"m": {Tariff: llm.Tariff{Price: llm.Price{Input: 100_000, Output: 300_001}}}}
 			for _, p := range []*core.Policy{in, out, money} {
 				cfg.Budgets = append(cfg.Budgets, llm.Budget{Policy: p, Key: tenant})
 			}

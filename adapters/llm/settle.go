@@ -14,50 +14,54 @@ import (
 // finish determines what the exchange used, learns from it, and settles the running charges. The
 // guard settles the first charge.
 func (x *exchange) finish(ctx context.Context) {
-	outcome, used := x.outcome()
+	outcome, bill := x.outcome()
 	x.event = ResponseEvent{
-		Request: requestOf(&x.request), Outcome: outcome, Estimate: x.estimate, Usage: used,
+		Request: requestOf(&x.request), Outcome: outcome, Estimate: x.estimate, Bill: bill,
 		Indebted: x.indebted, Drained: x.meter.cfg.Abort == AbortDrain && (x.gone || left(ctx)),
 	}
 	if outcome == OutcomeReported {
-		x.learn(used)
+		x.learn(bill.Usage)
+	}
+	if x.priced {
+		x.event.Cost, x.event.Unknown = x.cost(&bill)
 	}
 	x.settleRunning(ctx)
 }
 
 // outcome returns what the request used, and how that was found.
-func (x *exchange) outcome() (Outcome, Usage) {
-	seen := x.estimate
-	seen.Output = x.shown()
+func (x *exchange) outcome() (Outcome, Bill) {
+	bill := Bill{Model: x.request.Model, Usage: x.estimate}
+	seen := &bill.Usage
 	if x.tap == nil {
 		switch {
 		case x.late:
-			return OutcomeCut, seen // the server may have read the prompt
+			seen.Output = 0
+			return OutcomeCut, bill // the server may have read the prompt
 		case x.status != 0 || x.panicked:
-			return OutcomeFailed, Usage{}
+			return OutcomeFailed, Bill{Model: x.request.Model}
 		}
-		return OutcomeUnreported, x.estimate // an empty response
+		return OutcomeUnreported, bill // an empty response
 	}
 	o := x.tap.Response()
+	bill = billOf(&o, x.request.Model)
 	switch {
 	case o.Known:
-		return OutcomeReported, Usage(o.Usage)
+		return OutcomeReported, bill
 	case o.Refused():
-		return OutcomeFailed, Usage{}
+		return OutcomeFailed, Bill{Model: x.request.Model}
 	}
-	if o.InputKnown {
-		output := seen.Output
-		seen = Usage(o.Usage)
-		seen.Output = output
+	if !o.InputKnown {
+		bill.Usage = x.estimate
 	}
+	seen.Output = x.shown()
 	if x.panicked || x.ended || o.Failed || !x.read(&o) {
-		return OutcomeCut, seen
+		return OutcomeCut, bill
 	}
 	seen.Output = max(seen.Output, x.estimate.Output)
 	if x.tap.Unread() { // no output was seen, so it counts as its cap
 		seen.Output = max(seen.Output, x.guess.output)
 	}
-	return OutcomeUnreported, seen
+	return OutcomeUnreported, bill
 }
 
 // read reports whether a response without usage was read to its end, or could not be read.
@@ -72,7 +76,7 @@ func (x *exchange) settleRunning(ctx context.Context) {
 	x.settled = make([]int64, len(budgets))
 	beyond := make(map[*core.Policy]int64, len(budgets)) // what the first charge has not paid for
 	for i, b := range budgets {
-		x.settled[i] = costOf(x.models, b.Policy.Unit(), x.event.Usage)
+		x.settled[i] = x.units(b.Policy.Unit(), &x.event.Bill)
 		if x.paid != nil {
 			beyond[b.Policy] = max(0, x.settled[i]-x.paid[i])
 		}

@@ -102,9 +102,9 @@ func (c stormConfig) meter(
 			},
 		},
 		Models: map[string]llm.Model{
-			"m": {Price: llm.Weights{
+			"m": {Tariff: llm.Tariff{Price: llm.Price{
 				Input: stormPrice, CacheRead: stormPrice, CacheWrite: stormPrice, Output: stormPrice,
-			}},
+			}}},
 		},
 		Estimate: stormEstimate,
 		Observe:  observe,

@@ -20,6 +20,9 @@ import (
 
 var user = keyfunc.Must(keyfunc.Header("X-User"))
 
+// free is the tariff of a model that costs nothing.
+var free = llm.Tariff{Price: llm.Price{Input: llm.Free, Output: llm.Free}}
+
 // A budget counts what its unit says, with the weights or the prices of the model.
 func TestUnits(t *testing.T) {
 	// 100 tokens of the prompt, of which 40 come from a cache, and 50 of output.
@@ -46,20 +49,21 @@ func TestUnits(t *testing.T) {
 		{"weight of the cache is that of the input", core.UnitTokens,
 			llm.Model{Weights: llm.Weights{Input: 2, Output: 1}}, 250},
 		{"price of the cache is that of the input", core.UnitMicroDollars,
-			llm.Model{Price: llm.Weights{Input: 1_000_000, Output: 1_000_000}}, 150},
+			llm.Model{Tariff: llm.Tariff{Price: llm.Price{Input: 1_000_000, Output: 1_000_000}}}, 150},
 		{"money", core.UnitMicroDollars,
-			llm.Model{Price: llm.Weights{Input: 3_000_000, CacheRead: 300_000, Output: 15_000_000}},
-			942},
+			llm.Model{Tariff: llm.Tariff{Price: llm.Price{
+				Input: 3_000_000, CacheRead: 300_000, Output: 15_000_000,
+			}}}, 942},
 		{"money is rounded up once", core.UnitMicroDollars,
-			llm.Model{Price: llm.Weights{Input: 1, CacheRead: 1, Output: 1}}, 1},
+			llm.Model{Tariff: llm.Tariff{Price: llm.Price{Input: 1, CacheRead: 1, Output: 1}}}, 1},
 		{"exact money is not rounded", core.UnitMicroDollars,
-			llm.Model{Price: llm.Weights{Input: 10_000, CacheRead: 10_000, Output: 20_000}}, 2},
+			llm.Model{Tariff: llm.Tariff{Price: llm.Price{Input: 10_000, CacheRead: 10_000, Output: 20_000}}}, 2},
 		{"weights do not change money", core.UnitMicroDollars,
 			llm.Model{Weights: llm.Weights{Input: 9, Output: 9},
-				Price: llm.Weights{Input: 1_000_000, Output: 2_000_000}}, 200},
-		{"free model", core.UnitMicroDollars, llm.Model{Free: true}, 0},
+				Tariff: llm.Tariff{Price: llm.Price{Input: 1_000_000, Output: 2_000_000}}}, 200},
+		{"free model", core.UnitMicroDollars, llm.Model{Tariff: free}, 0},
 		{"absurd price is at most twice the limit", core.UnitMicroDollars,
-			llm.Model{Price: llm.Weights{Input: 1, Output: 1 << 62}}, 20_000},
+			llm.Model{Tariff: llm.Tariff{Price: llm.Price{Input: 1, Output: 1 << 62}}}, 20_000},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t, c.unit, 10_000, func(cfg *llm.Config) { cfg.Models = map[string]llm.Model{"m": c.model} })
@@ -97,7 +101,7 @@ func (s *stack) change(gate *core.Gate, requests, input, output, spend, users, s
 				llm.Budget{Policy: p, Key: keyfunc.Must(keyfunc.Static("all"))})
 		}
 		cfg.Budgets = append(cfg.Budgets, llm.Budget{Policy: s.users, Key: user})
-		cfg.Models = map[string]llm.Model{"m": {Price: llm.Weights{Input: 1_000_000, Output: 2_000_000}}}
+		cfg.Models = map[string]llm.Model{"m": {Tariff: llm.Tariff{Price: llm.Price{Input: 1_000_000, Output: 2_000_000}}}}
 	}
 }
 

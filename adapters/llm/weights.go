@@ -2,7 +2,6 @@ package llm
 
 import (
 	"cmp"
-	"math"
 	"math/big"
 )
 
@@ -35,23 +34,16 @@ func (w Weights) of(u Usage) *big.Int {
 	return sum
 }
 
-// clamp returns n, or math.MaxInt64 if n is larger.
-func clamp(n *big.Int) int64 {
-	if !n.IsInt64() {
-		return math.MaxInt64
-	}
-	return n.Int64()
-}
-
-// above reports whether every weight of w is at least as large as the same weight of o.
-func (w Weights) above(o Weights) bool {
-	w, o = w.complete(), o.complete()
-	return w.Input >= o.Input && w.CacheRead >= o.CacheRead && w.CacheWrite >= o.CacheWrite &&
-		w.Output >= o.Output
-}
-
 // complete returns the weights with Input in place of a CacheRead or CacheWrite of 0.
 func (w Weights) complete() Weights {
 	w.CacheRead, w.CacheWrite = cmp.Or(w.CacheRead, w.Input), cmp.Or(w.CacheWrite, w.Input)
 	return w
+}
+
+// weights returns the units of one token of each kind.
+func (m *Model) weights() Weights {
+	if m.Weights == (Weights{}) {
+		return Weights{1, 1, 1, 1}
+	}
+	return m.Weights.complete()
 }

@@ -1,0 +1,211 @@
+package llm
+
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+// catalog is the models that have an entry, and what is charged for those that have none.
+type catalog struct {
+	models map[string]*Model // of Config.Models
+	listed *priceList        // of Config.Prices, or nil
+	all    []*Model
+	// dearest is an upper bound: no bill costs more by any of the models. It is nil without models.
+	dearest *Model
+	factors map[string]int64 // the highest factor of each label, at least 1,000
+	units   map[string]int64 // the highest price of each unit
+	token   int64            // the highest price of a million tokens
+	priced  bool             // some model has a Tariff
+}
+
+func newCatalog(models map[string]Model, listed *priceList) *catalog {
+	c := &catalog{
+		models: make(map[string]*Model, len(models)), listed: listed,
+		factors: make(map[string]int64), units: make(map[string]int64),
+	}
+	for name, m := range models {
+		m.Tariff = m.Tariff.clone()
+		c.models[name] = &m
+		c.all = append(c.all, &m)
+	}
+	if listed != nil {
+		c.all = slices.AppendSeq(c.all, maps.Values(listed.models))
+	}
+	for _, m := range c.all {
+		c.priced = c.priced || !m.Tariff.isZero()
+		c.add(&m.Tariff)
+	}
+	if len(c.all) > 0 {
+		c.dearest = &Model{Weights: c.weights(), Tariff: c.bound()}
+	}
+	return c
+}
+
+// add raises the highest price of each label, unit and token to those of a tariff.
+func (c *catalog) add(t *Tariff) {
+	for key, f := range t.Factors {
+		label, _, _ := strings.Cut(key, ":")
+		c.factors[label] = max(c.factors[label], f, oneFactor)
+	}
+	for name, p := range t.Units {
+		c.units[name] = max(c.units[name], p, 0)
+	}
+	for _, p := range t.Price.list() {
+		c.token = max(c.token, p)
+	}
+	for _, s := range t.Steps {
+		for _, p := range s.Price.list() {
+			c.token = max(c.token, p)
+		}
+	}
+}
+
+// weights returns the highest weight of each kind.
+func (c *catalog) weights() (w Weights) {
+	for _, m := range c.all {
+		o := m.weights()
+		w = Weights{
+			max(w.Input, o.Input), max(w.CacheRead, o.CacheRead), max(w.CacheWrite, o.CacheWrite),
+			max(w.Output, o.Output),
+		}
+	}
+	return w
+}
+
+// bound returns a tariff by which every bill costs at least what it costs by any of the models.
+func (c *catalog) bound() Tariff {
+	t := Tariff{Units: make(map[string]int64), Factors: make(map[string]int64)}
+	froms := map[int64]bool{0: true}
+	for _, m := range c.all {
+		for _, s := range m.Tariff.Steps {
+			froms[s.From] = true
+		}
+	}
+	for from := range froms {
+		price := Price{Free, Free, Free, Free, Free, Free, Free, Free, Free, Free}
+		for _, m := range c.all {
+			price = price.most(m.Tariff.at(from))
+		}
+		if from == 0 {
+			t.Price = price
+		} else {
+			t.Steps = append(t.Steps, Step{from, price})
+		}
+	}
+	names := maps.Clone(c.units)
+	for name := range sameSearch {
+		names[name] = 0
+	}
+	for _, m := range c.all {
+		for name := range names {
+			p, _ := c.unitPrice(&m.Tariff, name)
+			t.Units[name] = max(t.Units[name], p)
+		}
+		for key := range m.Tariff.Factors {
+			t.Factors[key] = 0
+		}
+	}
+	for key := range t.Factors {
+		label, value, _ := strings.Cut(key, ":")
+		for _, m := range c.all {
+			f, _ := c.factor(&m.Tariff, label, value)
+			t.Factors[key] = max(t.Factors[key], f)
+		}
+	}
+	return t
+}
+
+// find returns the model of a name, or nil.
+func (c *catalog) find(name string) *Model {
+	if m := c.models[name]; m != nil || c.listed == nil {
+		return m
+	}
+	return c.listed.find(name)
+}
+
+// modelOf returns the model that prices a bill, and whether it is known. Without models each token
+// is one unit and costs nothing.
+func (c *catalog) modelOf(served, requested string) (*Model, bool) {
+	for _, name := range [...]string{served, requested} {
+		if m := c.find(name); m != nil {
+			return m, true
+		}
+	}
+	if c.dearest == nil {
+		return new(Model), true
+	}
+	return c.dearest, false
+}
+
+const oneFactor = 1000
+
+// usual are the values of labels that count as 1,000 where a tariff does not name them. They are
+// what servers state for requests at their list prices, as of November 2026: OpenAI, xAI and
+// Bedrock default, Anthropic standard and global, Groq on_demand. OpenAI states auto until it has
+// chosen, and Anthropic not_available for the region of models that have none.
+var usual = map[string][]string{
+	"service_tier": {"default", "standard", "on_demand", "auto"},
+	"speed":        {"standard"},
+	"geo":          {"global", "not_available"},
+}
+
+// factor returns the factor of a label in thousandths, and whether it is known.
+func (c *catalog) factor(t *Tariff, label, value string) (int64, bool) {
+	if f, ok := t.Factors[label+":"+value]; ok {
+		return max(f, 0), true
+	}
+	if value == "" || slices.Contains(usual[label], value) {
+		return oneFactor, true
+	}
+	return max(oneFactor, c.factors[label]), false
+}
+
+// unbilled are units that their servers count and do not bill. Anthropic bills the tokens of what
+// it fetches, and not the fetch (pricing page, November 2026).
+var unbilled = map[string]bool{"web_fetch": true}
+
+// sameSearch are two counts of the same searches. Gemini 2.5 bills prompts with searches, Gemini 3
+// the searches (pricing page, November 2026). A tariff that prices one prices the other.
+var sameSearch = map[string]string{
+	"web_search": "grounded_prompt", "grounded_prompt": "web_search",
+}
+
+// unitPrice returns the price of 1,000 pieces, and whether it is known.
+func (c *catalog) unitPrice(t *Tariff, name string) (int64, bool) {
+	if p, ok := t.Units[name]; ok {
+		return max(p, 0), true
+	}
+	if _, ok := t.Units[sameSearch[name]]; ok || unbilled[name] || name == requestUnit {
+		return 0, true
+	}
+	if p, ok := c.units[name]; ok {
+		return p, false
+	}
+	// Nobody prices it: it costs as much as the dearest of what is counted alike.
+	if measureOf(name) == tokenUnit {
+		return (c.token + 999) / 1000, false
+	}
+	highest := int64(0)
+	for other, p := range c.units {
+		if measureOf(other) == measureOf(name) {
+			highest = max(highest, p)
+		}
+	}
+	return highest, false
+}
+
+const (
+	requestUnit = "request"
+	tokenUnit   = "_tokens"
+)
+
+// measureOf returns in what a unit is counted: tokens, milliseconds, or pieces.
+func measureOf(unit string) string {
+	for _, m := range [...]string{tokenUnit, "_ms"} {
+		if strings.HasSuffix(unit, m) {
+			return m
+		}
+	}
+	return ""
+}

@@ -1,0 +1,209 @@
+package pricefile
+
+import (
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// What genai-prices' data.json and provider files have, as of August 2026. Prices are dollars for a
+// million tokens, for 1,000 pieces or for an hour.
+var (
+	genAIPrices = map[string]func(*Price) *int64{
+		"input_mtok":            func(p *Price) *int64 { return &p.Input },
+		"output_mtok":           func(p *Price) *int64 { return &p.Output },
+		"cache_read_mtok":       func(p *Price) *int64 { return &p.CacheRead },
+		"cache_write_mtok":      func(p *Price) *int64 { return &p.CacheWrite },
+		"cache_write_5m_mtok":   func(p *Price) *int64 { return &p.CacheWrite },
+		"cache_write_1h_mtok":   func(p *Price) *int64 { return &p.CacheWriteLong },
+		"output_reasoning_mtok": func(p *Price) *int64 { return &p.Reasoning },
+		"input_audio_mtok":      func(p *Price) *int64 { return &p.AudioIn },
+		"output_audio_mtok":     func(p *Price) *int64 { return &p.AudioOut },
+		"input_image_mtok":      func(p *Price) *int64 { return &p.ImageIn },
+		"output_image_mtok":     func(p *Price) *int64 { return &p.ImageOut },
+	}
+	genAIUnits = map[string]struct {
+		unit     string
+		exponent int
+		divisor  int64
+	}{
+		"web_searches_kcount":     {"web_search", 6, 1},
+		"social_searches_kcount":  {"x_search", 6, 1},
+		"storage_searches_kcount": {"file_search", 6, 1},
+		"code_executions_kcount":  {"container", 6, 1},
+		"rerank_searches_kcount":  {"rerank_search", 6, 1},
+		"requests_kcount":         {"request", 6, 1},
+		"input_document_kpages":   {"page", 6, 1},
+		"output_citation_mtok":    {"citation_tokens", 3, 1},
+		"input_audio_hours":       {"audio_ms", 6, 3600},
+		"audio_hours":             {"audio_ms", 6, 3600},
+	}
+	// genAIOther are fields of a model that price nothing.
+	genAIOther = []string{
+		"id", "name", "description", "match", "context_window", "price_comments", "prices",
+		"price_discrepancies", "prices_checked", "collapse", "deprecated", "removed",
+	}
+)
+
+func (r *reader) genAI(root any) {
+	providers, ok := root.([]any)
+	if !ok {
+		providers = []any{root}
+	}
+	for _, p := range providers {
+		provider, _ := mapping(p)["id"].(string)
+		models, _ := mapping(p)["models"].([]any)
+		for _, m := range models {
+			r.genAIModel(provider, mapping(m))
+		}
+	}
+}
+
+func (r *reader) genAIModel(provider string, m map[string]any) {
+	id, _ := m["id"].(string)
+	d := r.draft(provider + "/" + id)
+	for _, field := range slices.Sorted(maps.Keys(m)) {
+		if !slices.Contains(genAIOther, field) {
+			d.skip(field, "is not known")
+		}
+	}
+	match, ok := matcher(m["match"], 0)
+	if !ok {
+		d.skip("match", "is not understood: the model goes by its id alone")
+		match = nil
+	}
+	d.genAIPrices(m["prices"], provider)
+	d.add(Entry{Provider: provider, Name: d.name, Alias: id, Match: match})
+}
+
+// genAIPrices reads one set of prices, or a list of them with constraints. The last one whose date
+// has come holds. One for some hours of the day cannot be told by a tariff, so the dearest counts.
+func (d *draft) genAIPrices(v any, provider string) {
+	list, ok := v.([]any)
+	if !ok {
+		d.genAISet(mapping(v), provider)
+		return
+	}
+	var hourly []map[string]any
+	chosen := map[string]any(nil)
+	for _, one := range list {
+		constraint, prices := mapping(mapping(one)["constraint"]), mapping(mapping(one)["prices"])
+		date, dated := constraint["start_date"].(string)
+		begin, err := time.Parse(time.DateOnly, date)
+		switch {
+		case len(constraint) == 0 && chosen == nil:
+			chosen = prices
+		case dated && err == nil && !begin.After(d.now):
+			chosen = prices
+		case !dated || err != nil:
+			hourly = append(hourly, prices)
+		}
+	}
+	d.genAISet(chosen, provider)
+	for _, prices := range hourly {
+		d.skip("prices", "differ by a constraint that is not read: the dearest are charged")
+		other := d.draft(d.name)
+		other.genAISet(prices, provider)
+		d.dearest(other)
+	}
+}
+
+// dearest raises the prices to those of another draft.
+func (d *draft) dearest(o *draft) {
+	d.broken = d.broken || o.broken
+	for from, p := range o.prices[""] {
+		mine := d.at("", from)
+		for i, f := range p.fields() {
+			if at := mine.fields()[i]; *at == 0 || *f > *at {
+				*at = *f
+			}
+		}
+	}
+	for unit, n := range o.model.Units {
+		d.model.Units[unit] = max(d.model.Units[unit], n)
+	}
+}
+
+func (d *draft) genAISet(prices map[string]any, provider string) {
+	for _, field := range slices.Sorted(maps.Keys(prices)) {
+		v := prices[field]
+		of, unit := genAIPrices[field], genAIUnits[field]
+		switch {
+		case of == nil && unit.unit == "":
+			d.skip(field, "is not known")
+		case of == nil:
+			d.unit(unit.unit, field, v, unit.exponent, unit.divisor)
+		case mapping(v) == nil:
+			d.price(of(d.at("", 0)), field, v, 6)
+		default:
+			d.price(of(d.at("", 0)), field, mapping(v)["base"], 6)
+			tiers, _ := mapping(v)["tiers"].([]any)
+			for _, t := range tiers {
+				start, ok := scaled(mapping(t)["start"], 0, 1)
+				if !ok {
+					d.skip(field, "has a tier whose start is no integer")
+					d.broken = true
+					continue
+				}
+				d.price(of(d.at("", from(start, provider))), field, mapping(t)["price"], 6)
+			}
+		}
+	}
+}
+
+// matcher returns what a match clause of genai-prices says of a lower-case name.
+func matcher(v any, depth int) (func(string) bool, bool) {
+	clause := mapping(v)
+	if len(clause) != 1 || depth > 10 {
+		return nil, false
+	}
+	for kind, value := range clause {
+		if list, ok := value.([]any); ok && (kind == "or" || kind == "and") {
+			return matchers(list, kind == "or", depth)
+		}
+		text, ok := value.(string)
+		if !ok {
+			return nil, false
+		}
+		lower := strings.ToLower(text)
+		switch kind {
+		case "equals":
+			return func(name string) bool { return name == lower }, true
+		case "starts_with":
+			return func(name string) bool { return strings.HasPrefix(name, lower) }, true
+		case "ends_with":
+			return func(name string) bool { return strings.HasSuffix(name, lower) }, true
+		case "contains":
+			return func(name string) bool { return strings.Contains(name, lower) }, true
+		case "regex":
+			expression, err := regexp.Compile("(?i)" + text)
+			if err != nil {
+				return nil, false
+			}
+			return expression.MatchString, true
+		}
+	}
+	return nil, false
+}
+
+// matchers returns whether any of the clauses matches, or all of them.
+func matchers(list []any, anyOf bool, depth int) (func(string) bool, bool) {
+	var all []func(string) bool
+	for _, v := range list {
+		m, ok := matcher(v, depth+1)
+		if !ok {
+			return nil, false
+		}
+		all = append(all, m)
+	}
+	return func(name string) bool {
+		for _, m := range all {
+			if m(name) == anyOf {
+				return anyOf
+			}
+		}
+		return !anyOf
+	}, true
+}
