@@ -51,8 +51,9 @@ func TestLoadPrices(t *testing.T) {
 					"container": 30_000_000, "file_search": 2_500_000, "web_search": 10_000_000,
 				},
 				Factors: map[string]int64{
-					"service_tier:flex": 500, "service_tier:priority": 2000, "speed:fast": 6000,
-					"geo:us": 1100, "geo:eu": 1100,
+					"service_tier:flex": 500, "service_tier:priority": 2000, "service_tier:batch": 667,
+					"speed:fast": 6000,
+					"geo:us":     1100, "geo:eu": 1100,
 				},
 			}},
 			"small": {Tariff: llm.Tariff{
@@ -82,7 +83,7 @@ func TestLoadPrices(t *testing.T) {
 			"large: cache_read_input_audio_token_cost is not known",
 			"large: provider_specific_entry.moon is not known",
 			"large: search_context_cost_per_query.search_context_size_high differs",
-			"large: service_tier:batch has no one factor",
+			"large: service_tier:batch has no one factor in thousandths for all prices: 667 counts",
 			"large: unheard_of is not known",
 			"pixels: input_cost_per_pixel is not known",
 			"pixels: prices of tokens are missing",
@@ -141,7 +142,7 @@ func TestLoadPrices(t *testing.T) {
 					Input: 5_000_000, CacheRead: 500_000, CacheWrite: 3_125_000, AudioIn: 10_000_000,
 					Output: 22_500_000, AudioOut: 80_000_000, Reasoning: 20_000_000,
 				}}},
-				Factors: map[string]int64{"service_tier:priority": 2000},
+				Factors: map[string]int64{"service_tier:priority": 2000, "speed:odd": 2067},
 			}},
 			"acme/old": {MaxOutput: 4096, Tariff: llm.Tariff{
 				Price: llm.Price{Input: 1_000_000, Output: 2_000_000},
@@ -154,7 +155,7 @@ func TestLoadPrices(t *testing.T) {
 			}},
 			"unpriced": {},
 		}, []string{
-			"acme/large: speed:odd has no one factor",
+			"acme/large: speed:odd has no one factor in thousandths for all prices: 2067 counts",
 			"acme/large: unheard_of is not known",
 			"acme/old: cost.per_page is not known",
 			"acme/unpriced: prices of tokens are missing",

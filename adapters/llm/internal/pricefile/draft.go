@@ -78,7 +78,13 @@ func (d *draft) add(e Entry) {
 	if !d.priced && len(d.model.Units) > 0 { // it is billed by the piece
 		base.Input, base.Output = free, free
 	}
-	base.Input, base.Output = cmp.Or(base.Input, base.Output), cmp.Or(base.Output, base.Input)
+	highest := int64(0)
+	for _, f := range base.fields() {
+		if *f != 0 && (highest == 0 || *f > highest) {
+			highest = *f
+		}
+	}
+	base.Input, base.Output = cmp.Or(base.Input, highest), cmp.Or(base.Output, highest)
 	if base.Input == 0 || d.broken {
 		d.skip("prices", "of tokens are missing or not understood: the model is left out")
 		return
@@ -99,35 +105,47 @@ func (d *draft) add(e Entry) {
 	d.file.Entries = append(d.file.Entries, e)
 }
 
-// ratio sets the factor of a label of which the file states prices. It must be the same for all of
-// them.
+// ratio sets the factor of a label of which the file states prices: the highest, rounded up, if they
+// have several.
 func (d *draft) ratio(label string, steps map[int64]*Price) {
-	factor := int64(0)
+	highest, exact := int64(0), true
 	for from, p := range steps {
-		stated := d.model.Price
-		for _, s := range d.model.Steps {
-			if s.From <= from {
-				stated = s.Price
-			}
-		}
-		whole, part := complete(stated), *p
+		whole, part := complete(d.stated(from)), *p
 		for i, f := range part.fields() {
 			base := *whole.fields()[i]
 			switch {
 			case *f == 0 || *f == free && base == free:
-				continue
-			case *f > 0 && base > 0 && *f*1000%base == 0 && (factor == 0 || factor == *f*1000/base):
-				factor = *f * 1000 / base
-			default:
-				d.skip(label, "has no one factor of all prices in thousandths")
+			case *f < 0 || base < 0 || *f > maxRatio:
+				d.skip(label, "has a price of nothing, or is far dearer: it is not priced")
 				return
+			default:
+				factor := (*f*1000 + base - 1) / base
+				exact = exact && *f*1000%base == 0 && (highest == 0 || factor == highest)
+				highest = max(highest, factor)
 			}
 		}
 	}
-	if factor != 0 {
-		d.model.Factors[label] = factor
+	if !exact {
+		d.skip(label, "has no one factor in thousandths for all prices: %d counts", highest)
+	}
+	if highest != 0 {
+		d.model.Factors[label] = highest
 	}
 }
+
+// stated returns the prices of the model for a prompt of that many tokens.
+func (d *draft) stated(prompt int64) Price {
+	price := d.model.Price
+	for _, s := range d.model.Steps {
+		if s.From <= prompt {
+			price = s.Price
+		}
+	}
+	return price
+}
+
+// maxRatio is the highest price whose thousandfold is below 2^63.
+const maxRatio = 1 << 52
 
 // fields returns the prices, to be set.
 func (p *Price) fields() [10]*int64 {
