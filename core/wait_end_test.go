@@ -19,7 +19,7 @@ type watchedWait struct {
 	cancels  atomic.Int64
 }
 
-// eachWatchedWait runs f on a Gate in memory and on one on every Redis, by the time of the system.
+// eachWatchedWait runs f on a Gate in memory and on one on every Redis, whose clocks stand still.
 func eachWatchedWait(t *testing.T, f func(t *testing.T, w *watchedWait)) {
 	t.Helper()
 	run := func(t *testing.T, open func(cfg core.Config) *core.Gate) {
@@ -45,12 +45,17 @@ func eachWatchedWait(t *testing.T, f func(t *testing.T, w *watchedWait)) {
 		f(t, w)
 	}
 	t.Run("memory", func(t *testing.T) {
-		run(t, func(cfg core.Config) *core.Gate { return memoryGate(t, cfg) })
+		run(t, func(cfg core.Config) *core.Gate {
+			cfg.Clock = newClock().Now
+			return memoryGate(t, cfg)
+		})
 	})
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		run(t, func(cfg core.Config) *core.Gate {
 			cfg.Prefix = s.Prefix
-			return redisGate(t, s.Client(t), cfg)
+			g := redisGate(t, s.Client(t), cfg)
+			g.InjectClock(micros(newClock()))
+			return g
 		})
 	})
 }

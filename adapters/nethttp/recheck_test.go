@@ -228,28 +228,33 @@ func TestQueuedIDsMeetTheBlock(t *testing.T) {
 	})
 }
 
-// eachReserving runs f on a Gate in memory and on one on every Redis. meanwhile sets a func that
-// runs once, after the next reservation and before its caller has the answer.
+// reserving runs f on a Gate. meanwhile sets a func that runs once, after the next reservation and
+// before its caller has the answer.
+func reserving(
+	t *testing.T, open func(core.Config) (*core.Gate, error), f func(t *testing.T, gate *core.Gate, meanwhile func(func())),
+) {
+	t.Helper()
+	var act atomic.Pointer[func()]
+	gate := core.Must(open(core.Config{Timeout: generous, Observe: func(_ context.Context, e core.Event) {
+		if d, decided := e.(*core.DecisionEvent); decided && d.Op == core.OpReserve {
+			if f := act.Swap(nil); f != nil {
+				(*f)()
+			}
+		}
+	}}))
+	t.Cleanup(func() { _ = gate.Close(context.Background()) })
+	f(t, gate, func(f func()) { act.Store(&f) })
+}
+
+// eachReserving is reserving on a Gate in memory and on one on every Redis.
 func eachReserving(t *testing.T, f func(t *testing.T, gate *core.Gate, meanwhile func(func()))) {
 	t.Helper()
-	run := func(t *testing.T, open func(core.Config) (*core.Gate, error)) {
-		var act atomic.Pointer[func()]
-		gate := core.Must(open(core.Config{Timeout: generous, Observe: func(_ context.Context, e core.Event) {
-			if d, decided := e.(*core.DecisionEvent); decided && d.Op == core.OpReserve {
-				if f := act.Swap(nil); f != nil {
-					(*f)()
-				}
-			}
-		}}))
-		t.Cleanup(func() { _ = gate.Close(context.Background()) })
-		f(t, gate, func(f func()) { act.Store(&f) })
-	}
-	t.Run("memory", func(t *testing.T) { run(t, core.NewMemory) })
+	t.Run("memory", func(t *testing.T) { reserving(t, core.NewMemory, f) })
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		run(t, func(cfg core.Config) (*core.Gate, error) {
+		reserving(t, func(cfg core.Config) (*core.Gate, error) {
 			cfg.Prefix = s.Prefix
 			return core.NewRedis(s.Client(t), cfg)
-		})
+		}, f)
 	})
 }
 
@@ -275,63 +280,76 @@ func TestCloseEndsDelays(t *testing.T) {
 	})
 }
 
-// A request that has lost its hold while it was delayed is charged again, or refused if others have
-// spent what it held. Its slot is free then.
+// A request that has lost its hold while it was delayed, or might have waited for its slot, is
+// charged again, or refused if others have spent what it held. Its slot is free then.
 func TestDelayedRequestWithLostHold(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
-		name    string
-		capped  bool
-		spent   int64
-		status  int
-		used    int64
-		holding int
+		name          string
+		spent, status int
+		used          int64
 	}{
-		{"room", false, 0, http.StatusOK, 1, 0},
-		{"room, with a slot", true, 0, http.StatusOK, 1, 1},
-		{"no room", false, 2, http.StatusTooManyRequests, 2, 0},
-		{"no room, with a slot", true, 2, http.StatusTooManyRequests, 2, 0},
+		{"room", 0, http.StatusOK, 1},
+		{"no room", 2, http.StatusTooManyRequests, 2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			eachReserving(t, func(t *testing.T, gate *core.Gate, meanwhile func(func())) {
-				rate := policy(t, core.PolicyConfig{Name: "rate", Algorithm: core.TokenBucket{Rate: 20, Per: time.Second, Burst: 1}})
-				held := policy(t, core.PolicyConfig{Name: "held", Hold: time.Hour, Algorithm: core.TokenBucket{Burst: 2}})
-				key := core.Must(core.NewKey("192.0.2.1"))
-				charge := core.Charge{Policy: held, Key: key}
-				cfg := nethttp.Config{
-					Gate: gate, MaxDelay: time.Hour,
-					Rules: []nethttp.Rule{{Policy: rate, Key: keyfunc.RemoteIP()}, {Policy: held, Key: keyfunc.RemoteIP()}},
-				}
-				if d, err := gate.Decide(t.Context(), core.Charge{Policy: rate, Key: key}); err != nil || !d.Allowed {
-					t.Fatal(d.Allowed, err)
-				}
-				streams := newSemaphore(t, gate, semaphore.Config{})
-				if tt.capped {
-					cfg.Slot = &nethttp.Slot{Semaphore: streams, Caps: []nethttp.Cap{{Key: keyfunc.RemoteIP(), Limit: 1}}}
-				}
+			rate := policy(t, core.PolicyConfig{Name: "rate", Algorithm: core.TokenBucket{Rate: 20, Per: time.Second, Burst: 1}})
+			held := policy(t, core.PolicyConfig{Name: "held", Hold: time.Hour, Algorithm: core.TokenBucket{Burst: 2}})
+			key := core.Must(core.NewKey("192.0.2.1"))
+			charge := core.Charge{Policy: held, Key: key}
+			lose := func(t *testing.T, cfg nethttp.Config, meanwhile func(func())) *nethttp.Exchange {
+				cfg.MaxDelay = time.Hour
+				cfg.Rules = append(cfg.Rules, nethttp.Rule{Policy: held, Key: keyfunc.RemoteIP()})
 				g := guard(t, cfg)
 				meanwhile(func() {
-					if err := gate.Reset(t.Context(), charge); err != nil { // as if Redis had lost its data
+					if err := cfg.Gate.Reset(t.Context(), charge); err != nil { // as if Redis had lost its data
 						t.Error(err)
 					}
 					for range tt.spent {
-						if _, err := gate.Decide(t.Context(), charge); err != nil {
+						if _, err := cfg.Gate.Decide(t.Context(), charge); err != nil {
 							t.Error(err)
 						}
 					}
 				})
-				r := httptest.NewRequest(http.MethodGet, "/", nil)
-				x := g.Admit(r)
+				x := g.Admit(httptest.NewRequest(http.MethodGet, "/", nil))
 				if status := max(x.Status(), http.StatusOK); status != tt.status {
 					t.Errorf("status %d, %v, want %d", status, x.Err(), tt.status)
 				}
-				if d, err := gate.Peek(t.Context(), charge); err != nil || d.At(0).Used != tt.used {
+				if d, err := cfg.Gate.Peek(t.Context(), charge); err != nil || d.At(0).Used != tt.used {
 					t.Errorf("%d used, %v, want %d", d.At(0).Used, err, tt.used)
 				}
-				if holders, _, err := streams.Holders(t.Context(), key); err != nil || len(holders) != tt.holding {
-					t.Errorf("%d hold a slot, %v, want %d", len(holders), err, tt.holding)
+				return x
+			}
+			t.Run("delayed", func(t *testing.T) {
+				c := newClock()
+				open := func(cfg core.Config) (*core.Gate, error) {
+					cfg.Clock = c.Now
+					return core.NewMemory(cfg)
 				}
-				x.Finish(r, x.Status())
+				reserving(t, open, func(t *testing.T, gate *core.Gate, meanwhile func(func())) {
+					if _, err := gate.Decide(t.Context(), core.Charge{Policy: rate, Key: key}); err != nil {
+						t.Fatal(err)
+					}
+					first := nethttp.Rule{Policy: rate, Key: keyfunc.RemoteIP()}
+					x := lose(t, nethttp.Config{Gate: gate, Rules: []nethttp.Rule{first}}, func(f func()) {
+						meanwhile(func() {
+							f()
+							c.advance(time.Second)
+						})
+					})
+					x.Finish(httptest.NewRequest(http.MethodGet, "/", nil), x.Status())
+				})
+			})
+			eachReserving(t, func(t *testing.T, gate *core.Gate, meanwhile func(func())) {
+				streams := newSemaphore(t, gate, semaphore.Config{})
+				x := lose(t, nethttp.Config{Gate: gate, Slot: &nethttp.Slot{
+					Semaphore: streams, Caps: []nethttp.Cap{{Key: keyfunc.RemoteIP(), Limit: 1}}, MaxWait: generous,
+				}}, meanwhile)
+				holders, _, err := streams.Holders(t.Context(), key)
+				if err != nil || (len(holders) > 0) != (tt.status == http.StatusOK) {
+					t.Errorf("%d hold a slot, %v", len(holders), err)
+				}
+				x.Finish(httptest.NewRequest(http.MethodGet, "/", nil), x.Status())
 			})
 		})
 	}
