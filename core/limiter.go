@@ -112,7 +112,7 @@ func (l *Limiter) WaitN(ctx context.Context, key Key, n int64) (Decision, error)
 		err = l.gate.lent.Keeper.Sleep(ctx, wait)
 		passes := err == nil && r != nil
 		if passes && wait > 0 {
-			passes, err = l.unblocked(ctx, key)
+			passes, err = l.unblocked(ctx, key, &d)
 		}
 		if passes {
 			return d, nil
@@ -124,9 +124,15 @@ func (l *Limiter) WaitN(ctx context.Context, key Key, n int64) (Decision, error)
 	}
 }
 
-// unblocked asks after a wait whether no Block has begun meanwhile.
-func (l *Limiter) unblocked(ctx context.Context, key Key) (bool, error) {
-	asks := slices.DeleteFunc(l.charges(nil, key, 0), func(c Charge) bool { return !c.Policy.blocks })
+// unblocked asks, after a wait, whether no Block has begun since a decision. A block that the
+// caller itself has begun holds for others.
+func (l *Limiter) unblocked(ctx context.Context, key Key, since *Decision) (bool, error) {
+	var asks []Charge
+	for i, c := range l.charges(nil, key, 0) {
+		if c.Policy.blocks && since.at(i).Remaining > 0 {
+			asks = append(asks, c)
+		}
+	}
 	if len(asks) == 0 {
 		return true, nil
 	}

@@ -132,3 +132,25 @@ func TestWaiterMeetsTheBlock(t *testing.T) {
 		}
 	})
 }
+
+// The caller whose strike is the one that blocks its key passes, also if it has to wait for that.
+func TestWaiterWithTheLastStrikePasses(t *testing.T) {
+	t.Parallel()
+	eachWatchedWait(t, func(t *testing.T, w *watchedWait) {
+		rate := limited(t, "rate", core.TokenBucket{Rate: 20, Per: time.Second, Burst: 1})
+		ban := limited(t, "ban", core.Block{Strikes: 2, Within: time.Hour, For: time.Hour})
+		key := newKey(t, "k")
+		l := core.Must(core.NewLimiter(w.Gate, rate, ban))
+		if d, err := l.Allow(t.Context(), key); err != nil || !d.Allowed {
+			t.Fatal(show(d), err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), longTimeout)
+		defer cancel()
+		if d, err := l.Wait(ctx, key); err != nil || !d.Allowed {
+			t.Errorf("%v, %s", err, show(d))
+		}
+		if d, err := l.Wait(ctx, key); !errors.Is(err, core.ErrDenied) || d.At(1).Allowed {
+			t.Errorf("%v, %s", err, show(d))
+		}
+	})
+}
