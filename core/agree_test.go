@@ -32,6 +32,10 @@ var mixedPolicies = []core.PolicyConfig{
 	{Name: "largest", Algorithm: core.TokenBucket{Rate: 1 << 42, Per: time.Second - 1, Burst: 1<<53 - 1}},
 	{Name: "century", Algorithm: core.TokenBucket{Rate: 3, Per: 36524 * 24 * time.Hour, Burst: 3}},
 	{Name: "frozen", Algorithm: core.TokenBucket{Burst: 40}},
+	{Name: "session", Algorithm: core.TokenBucket{Burst: 30, Per: 2 * time.Second}},
+	{Name: "changing-session", Algorithm: changing(
+		core.TokenBucket{Burst: 30, Per: time.Minute}, frozen(20), core.TokenBucket{Burst: 40, Per: time.Second})},
+	{Name: "shadow-session", Algorithm: core.TokenBucket{Burst: 5, Per: time.Hour}, Shadow: true},
 	{Name: "frozen-huge", Algorithm: core.TokenBucket{Burst: 1_000_000_000_000_000}},
 	{Name: "threes", Algorithm: core.TokenBucket{Rate: 3, Per: 7 * time.Second, Burst: 100}},
 	{Name: "shadow", Algorithm: core.TokenBucket{Rate: 5, Per: 3 * time.Second, Burst: 4}, Shadow: true},
@@ -96,6 +100,7 @@ var heldPolicies = []core.PolicyConfig{
 	{Name: "held-bucket", Algorithm: core.PerSecond(10), Hold: 900 * time.Millisecond},
 	{Name: "held-thirds", Algorithm: core.TokenBucket{Rate: 3, Per: 7 * time.Second, Burst: 40}, Hold: 10 * time.Second},
 	{Name: "held-frozen", Algorithm: core.TokenBucket{Burst: 40}, Hold: 2 * time.Second},
+	{Name: "held-session", Algorithm: core.TokenBucket{Burst: 40, Per: 5 * time.Second}, Hold: 2 * time.Second},
 	{Name: "held-leaky", Algorithm: core.LeakyBucket{Rate: 3, Per: time.Second, Capacity: 20}, Hold: time.Second},
 	{Name: "held-fixed", Algorithm: core.FixedWindow{Limit: 20, Window: 3 * time.Second}, Hold: time.Second},
 	{Name: "held-sliding", Algorithm: core.SlidingWindow{Limit: 10, Window: 5 * time.Second}, Hold: 3 * time.Second},
@@ -110,6 +115,7 @@ var heldPolicies = []core.PolicyConfig{
 var quotas = []core.PolicyConfig{
 	{Name: "raisable-fixed", Algorithm: core.FixedWindow{Limit: 20, Window: 3 * time.Second}, Raisable: true},
 	{Name: "raisable-frozen", Algorithm: core.TokenBucket{Burst: 40}, Raisable: true, Hold: 2 * time.Second},
+	{Name: "raisable-session", Algorithm: core.TokenBucket{Burst: 40, Per: time.Minute}, Raisable: true},
 	{Name: "raisable-months", Algorithm: core.Calendar{Limit: 50, Every: core.PeriodMonth, In: lordHowe}, Raisable: true, Hold: time.Hour},
 	{Name: "raisable-shadow", Algorithm: core.Calendar{Limit: 9, Every: core.PeriodMinute, In: time.UTC}, Raisable: true, Shadow: true},
 	{Name: "raisable-changing", Algorithm: changing(
@@ -117,6 +123,7 @@ var quotas = []core.PolicyConfig{
 		core.PerSecond(10), core.FixedWindow{Limit: 3, Window: time.Minute, FromFirst: true}), Raisable: true},
 	{Name: "ledger-days", Algorithm: core.Calendar{Limit: 30, Every: core.PeriodDay, In: time.UTC}, Ledger: spentIn, Raisable: true},
 	{Name: "ledger-fixed", Algorithm: core.FixedWindow{Limit: 25, Window: 10 * time.Second}, Ledger: spentIn, Hold: time.Second},
+	{Name: "ledger-session", Algorithm: core.TokenBucket{Burst: 100, Per: time.Minute}, Ledger: spentIn},
 	{Name: "ledger-frozen", Algorithm: core.TokenBucket{Burst: 100}, Ledger: spentIn},
 }
 

@@ -67,16 +67,20 @@ func counted(name string, limit algorithm.Limit, err error) (compiled, error) {
 // requests in its first minute. Refunds add to that bound if the charge was made before the window
 // and is refunded in it. The bucket is exact at any rate: no interval is rounded.
 //
-// With Rate 0 and Per 0 the bucket never refills. Its keys live in Redis for 100 years, or until
-// they are reset.
+// With Rate 0 the bucket never refills. Its keys live in Redis for 100 years, or until they are
+// reset. With a Per besides, which suits sessions, a key is forgotten that long after its last
+// charge. A denial is no charge. The RetryAfter of an empty bucket is Never, although it is full
+// again when it is forgotten.
 //
 // The state of a key is the time at which its bucket is full again. Another rate or burst leaves
 // that as it is, so a bucket that refills in less time denies until the spent tokens have drained
 // to its own capacity. With Rate 0 the state is the count. A key starts again when its limit
 // changes between Rate 0 and another rate.
 type TokenBucket struct {
-	Rate int64         // tokens in each period; at most 2^42
-	Per  time.Duration // the period of Rate
+	Rate int64 // tokens in each period; at most 2^42
+	// Per is the period of Rate. With Rate 0 it is the time after which a key is forgotten: of whole
+	// microseconds, from a millisecond to 25 years, or 0 for 100 years.
+	Per time.Duration
 	// Burst is the number of tokens of a full bucket, at most 2^53 - 1, or 10^15 with Rate 0. They
 	// take at most 100 years to refill.
 	Burst int64

@@ -189,6 +189,23 @@ var vectors = []vector{
 		},
 	},
 	{
+		name:   "token bucket with a lifetime",
+		limits: []core.Algorithm{core.TokenBucket{Burst: 5, Per: time.Hour}},
+		steps: []step{
+			{0, "decide 3", "3 used, 2 left, next never, reset never"},
+			// A denial prolongs nothing.
+			{time.Hour - time.Microsecond, "decide 3", "denied, 3 used, 2 left, retry never, next never, reset never"},
+			{time.Microsecond, "decide 3", "3 used, 2 left, next never, reset never"},
+			{time.Hour - time.Microsecond, "decide 1", "4 used, 1 left, next never, reset never"},
+			{time.Hour - time.Microsecond, "decide 1", "5 used, 0 left, next never, reset never"},
+			{time.Hour, "reserve 2 for 0s", "2 used, 3 left, next never, reset never"},
+			{time.Hour, "reserve 1 for 0s", "1 used, 4 left, next never, reset never"},
+			// What is forgotten gives nothing back.
+			{0, "cancel 0", "1 used, 4 left, next never, reset never"},
+			{0, "cancel 1", "0 used, 5 left"},
+		},
+	},
+	{
 		name:   "token bucket without refill",
 		limits: []core.Algorithm{frozen(5)},
 		steps: []step{

@@ -59,6 +59,41 @@ func TestKeyOutlivesItsState(t *testing.T) {
 	})
 }
 
+// The key of sessions lives as long as the longest of them, also beside a bucket that refills, and
+// so do the holds.
+func TestKeyOutlivesItsSessions(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		client := s.Client(t)
+		g := redisGate(t, client, core.Config{Prefix: s.Prefix, DisableDenialCache: true})
+		key, longest := newKey(t, "run"), 50*time.Hour
+		session := func(name string, lifetime, hold time.Duration) core.Charge {
+			return core.Charge{Key: key, Policy: newPolicy(t, core.PolicyConfig{
+				Name: name, Algorithm: core.TokenBucket{Burst: 1000, Per: lifetime}, Hold: hold,
+			})}
+		}
+		charges := []core.Charge{
+			session("long", longest, 0), session("short", time.Hour, 0), session("held", time.Hour, time.Minute),
+			{Key: key, Policy: limited(t, "minute", core.PerMinute(1000))},
+		}
+		for i := range 2 * len(charges) {
+			reservation, d, err := g.Reserve(t.Context(), 0, charges[i%len(charges)])
+			if err != nil || !d.Allowed {
+				t.Fatal(show(d), err)
+			}
+			if err := reservation.Settle(t.Context(), 2); err != nil {
+				t.Fatal(err)
+			}
+			decide(t, g, charges...)
+			for _, name := range client.Keys(t.Context(), s.Prefix+"*").Val() {
+				if ttl := client.PTTL(t.Context(), name).Val(); ttl < longest || ttl > longest+time.Minute {
+					t.Errorf("%s lives for %v", name, ttl)
+				}
+			}
+		}
+	})
+}
+
 // The key of a log outlives the entries that each of its alternating limits counts, and the script
 // does not extend the TTL each time.
 func TestKeyOutlivesItsLog(t *testing.T) {

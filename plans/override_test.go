@@ -262,7 +262,7 @@ func TestOverrideKeepsLimits(t *testing.T) {
 		case 0:
 			limit = core.TokenBucket{Rate: n("rate"), Per: d("per"), Burst: n("burst")}
 		case 1:
-			limit = core.TokenBucket{Burst: n("burst")}
+			limit = core.TokenBucket{Burst: n("burst"), Per: rapid.SampledFrom([]time.Duration{0, time.Hour}).Draw(rt, "lifetime")}
 		case 2:
 			limit = core.LeakyBucket{Rate: n("rate"), Per: d("per"), Capacity: n("capacity")}
 		case 3:

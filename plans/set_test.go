@@ -23,6 +23,7 @@ plans:
       api: {rate: 100, per: 1m, burst: 20}
       short: {rate: 100, per: 1m}
       gift: {rate: 0, burst: 1_000}
+      run: {rate: 0, burst: 500, per: 1d}
       export: {leak: 10, per: 1s, capacity: 50}
       import: {leak: 10, per: 1s}
       login: {limit: 5, fixed_window: 1m, from_first: true}
@@ -59,6 +60,7 @@ func TestParseSet(t *testing.T) {
 		"api":    core.TokenBucket{Rate: 100, Per: time.Minute, Burst: 20},
 		"short":  core.PerMinute(100),
 		"gift":   core.TokenBucket{Burst: 1000},
+		"run":    core.TokenBucket{Burst: 500, Per: 24 * time.Hour},
 		"export": core.LeakyBucket{Rate: 10, Per: time.Second, Capacity: 50},
 		"import": core.LeakyBucket{Rate: 10, Per: time.Second, Capacity: 10},
 		"login":  core.FixedWindow{Limit: 5, Window: time.Minute, FromFirst: true},
@@ -170,7 +172,8 @@ func TestParseSetFaults(t *testing.T) {
 		"unknown word":      {plan("none"), []string{x + ` is "none": it must be unlimited, deny or a mapping`}},
 		"number":            {plan("5"), []string{x + " is 5: it must be unlimited, deny or a mapping"}},
 		"negative":          {plan("{rate: -1, per: -1m, burst: -5}"), []string{x + ".rate is -1: it must not be negative", x + ".per is -1m0s: it must not be negative", x + ".burst is -5: it must not be negative"}},
-		"zero":              {plan("{rate: 0, per: 1m}"), []string{x + ".burst is 0: nothing would ever be allowed (deny is a limit of its own)", x + ".rate is 0 but per is 1m0s"}},
+		"zero":              {plan("{rate: 0, per: 1m}"), []string{x + ".burst is 0: nothing would ever be allowed (deny is a limit of its own)"}},
+		"short lifetime":    {plan("{rate: 0, burst: 5, per: 0.5ms}"), []string{x + ".per"}},
 		"no period":         {plan("{rate: 5}"), []string{x + ".per"}},
 		"fraction":          {plan("{rate: 1.5, per: 1m}"), []string{x + ".rate is 1.5: it must be a whole number such as 1000"}},
 		"octal":             {plan("{rate: 010, per: 1m}"), []string{x + ".rate is 010: it must be a whole number"}},

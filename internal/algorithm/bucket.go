@@ -9,8 +9,10 @@ type bucket struct {
 	denominator int64
 	since       int64 // time of the first charge with a receipt since the bucket was full, or never
 	reach       int64 // 2^(reach-10) exceeds every level since the bucket was full
+	ends        int64 // when a bucket with a lifetime is full again, or 0
 
-	start    int64 // the time of Find, 0 if nothing refills
+	now      int64 // the time of Find
+	start    int64 // now, or 0 if nothing refills
 	level    Cost
 	capacity int64
 }
@@ -22,20 +24,26 @@ func (b *TokenBucket) NewState() State {
 }
 
 func (s *bucket) Expires() int64 {
-	if s.start == 0 {
-		return 1<<63 - 1
+	switch {
+	case s.start > 0:
+		return s.arrival + 1
+	case s.ends > 0:
+		return s.ends
 	}
-	return s.arrival + 1
+	return 1<<63 - 1
 }
 
 func (s *bucket) Empty() bool { return s.arrival == s.start && s.part == 0 }
 
 func (s *bucket) Value() string {
 	value, denominator := fmt.Sprintf("%d%016d", s.reach, s.arrival), int64(1)
-	if s.part > 0 {
+	switch {
+	case s.part > 0:
 		denominator = s.denominator
+	case s.ends > 0:
+		denominator = s.ends
 	}
-	if s.part > 0 || s.since != never {
+	if s.part > 0 || s.since != never || s.ends > 0 {
 		value += fmt.Sprintf(" %d %d", s.part, denominator)
 	}
 	if s.since != never {
@@ -53,13 +61,13 @@ func (s *bucket) Spent(now int64) float64 {
 
 func (b *TokenBucket) Find(st State, now int64) (changed bool) {
 	s := st.(*bucket)
-	s.start, s.capacity = now, b.capacity.Whole
+	s.now, s.start, s.capacity = now, now, b.capacity.Whole
 	if b.frozen {
 		s.start = 0
 	}
 	s.level = Cost{s.arrival - s.start, s.part}
 	switch {
-	case s.level.Whole < 0:
+	case s.level.Whole < 0 || s.ends > 0 && s.ends <= now:
 		s.level = Cost{}
 	case s.part > 0 && s.denominator != b.denominator:
 		s.level = Cost{s.level.Whole + 1, 0}
@@ -110,13 +118,23 @@ func (b *TokenBucket) Commit(st State, c Cost, t Terms) int64 {
 	if s.level == (Cost{}) { // the bucket was full
 		s.since, s.reach = never, reachOf(0)
 	}
+	clock := s.start // of receipts
+	if b.lifetime > 0 {
+		clock = s.now
+	}
 	if t.Receipts && s.since == never {
-		s.since = s.start
+		s.since = clock
+	}
+	switch {
+	case b.lifetime == 0:
+		s.ends = 0
+	case c.Whole > 0:
+		s.ends = s.now + b.lifetime
 	}
 	level := s.level.plus(c, b.denominator)
 	s.reach = max(s.reach, b.reach, reachOf(level.Whole))
 	b.keep(s, level)
-	return max(s.start, s.since) + 1
+	return max(clock, s.since) + 1
 }
 
 // deepest returns the level up to which Force charges: twice the capacity, or longestDebt above it.

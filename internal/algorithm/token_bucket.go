@@ -1,6 +1,7 @@
 package algorithm
 
 import (
+	"cmp"
 	"errors"
 	"math"
 	"math/big"
@@ -18,6 +19,7 @@ type TokenBucket struct {
 	token, capacity        Cost  // lengths of one token and of the burst
 	reach                  int64 // reachOf the capacity
 	frozen, queue          bool
+	lifetime               int64 // of a frozen bucket, in microseconds; 0 is 100 years
 }
 
 // longestDebt is 10 years. It bounds the debt of a bucket that refills.
@@ -27,14 +29,23 @@ const longestDebt = longest / 10
 const maxRate = 1 << 42
 
 // NewTokenBucket validates a bucket of burst tokens that refills rate tokens in every period per.
-// At rate 0 it never refills, and per must be 0. NewTokenBucket returns every fault at once.
+// At rate 0 it never refills, and is full again that long after its last charge, unless per is 0.
+// NewTokenBucket returns every fault at once.
 func NewTokenBucket(rate int64, per time.Duration, burst int64) (*TokenBucket, error) {
 	most := int64(MaxUnits)
 	if rate == 0 {
 		most = MaxCount
 	}
-	return newBucket(rate, per, "Burst", burst, most, faultIf(rate == 0 && per > 0, "Rate",
-		"is 0 but Per is %v: a bucket that never refills has no period, and no tokens at all is DenyAll", per))
+	var fault error
+	if rate == 0 && per > 0 {
+		fault = errors.Join(checkWindow("Per", per),
+			faultIf(per < time.Millisecond, "Per", "is %v: with Rate 0 it must be at least a millisecond", per))
+	}
+	b, err := newBucket(rate, per, "Burst", burst, most, fault)
+	if err == nil && rate == 0 {
+		b.lifetime = per.Microseconds()
+	}
+	return b, err
 }
 
 // NewLeakyBucket validates a bucket that leaks rate units in every period per and holds capacity
@@ -113,7 +124,7 @@ func (b *TokenBucket) Tag() string {
 func (b *TokenBucket) Script() string { return "token_bucket" }
 
 func (b *TokenBucket) Parameters(args []int64) []int64 {
-	denominator, queue := b.denominator, int64(0)
+	denominator, queue := b.denominator, b.lifetime
 	if b.frozen {
 		denominator = 0
 	}
@@ -229,7 +240,8 @@ func (b *TokenBucket) Raised(r Raise) Limit {
 }
 
 func (b *TokenBucket) ends(_ State, now int64) (period, next int64) {
-	return now + longest, now + longest
+	lasts := cmp.Or(b.lifetime, longest)
+	return now + lasts, now + lasts
 }
 
 // reachOf returns the reach of a length.

@@ -135,8 +135,9 @@ local function at_least()
   argv[limit] = math.max(argv[limit] + 0, asked[1] + 0) -- nothing is dropped or owed
   change(missing)
   if asked[2] ~= '0' then
-    local window = argv[argv[argv[1] + 5] + 0] == 'window'
-    local ends = now + (window and reply[3] or 3155760000000000)
+    local limit = argv[argv[1] + 5] + 0
+    local lasts = argv[limit] == 'window' and reply[3] or argv[limit + 5] + 0
+    local ends = now + (lasts > 0 and lasts or 3155760000000000)
     call('HSET', hash, 'seeded', text(ends))
     outlive(hash, ends)
   end

@@ -113,7 +113,8 @@ end
 local function tell(reply)
   for i, known in ipairs(raises) do
     local limit, found, n = adjustments[4 * i - 1] + 0, adjustments[4 * i + 2] + 0, #reply
-    local next = now + 3155760000000000 -- nothing refills
+    local lifetime = argv[limit] == 'token_bucket' and argv[limit + 5] + 0 or 0
+    local next = now + (lifetime > 0 and lifetime or 3155760000000000) -- nothing refills
     local after = next
     if argv[limit] == 'window' then
       next = now + reply[found - 3]

@@ -4,12 +4,13 @@
 -- which is the length of the burst.
 --
 -- Limit  denominator, 0 if nothing refills; capacity in whole microseconds; its fraction; 1 for a
---        queue, otherwise 0; reach; label
+--        queue, the lifetime in microseconds of a bucket that nothing refills, otherwise 0; reach;
+--        label
 -- Cost   the tokens' length in whole microseconds, its fraction
 -- Reply  level, its fraction, receipt
 -- Value  a bundle, as lua/bundle/bundle.lua describes it, in which the bucket is the entry with the
---        label. There are a part and a denominator if there is a fraction or a since, and a since if
---        a receipt was given. A full bucket has no entry.
+--        label. There are a part and a denominator if there is a fraction, a since or a lifetime, and
+--        a since if a receipt was given. A full bucket has no entry.
 --
 -- since     The time of the first charge with a receipt since the bucket was full. A receipt is the
 --           time of its charge plus 1, or since plus 1 if that is later. A refund lowers the level
@@ -18,6 +19,7 @@
 -- reach     2^(reach-10) exceeds every level to which a charge raised the bucket since it was full. A
 --           higher level means that the clock went back, and becomes the capacity.
 -- capacity  Limits of different capacities see the same level, so each counts the charges of all.
+-- lifetime  A bucket is full again that long after its last charge. Its denominator is the time of that.
 -- states    The fraction, its denominator and since, or nothing without these.
 
 --: look
@@ -43,6 +45,7 @@ if not arrival then
 end
 local level, rest = arrival - start, more and more[1] or 0
 if level < 0 then level, rest = 0, 0 end
+if start == 0 and more and more[2] > 1 and more[2] <= now then level = 0 end
 if rest > 0 and more[2] ~= denominator then level, rest = level + 1, 0 end
 if level > capacity and ARGV[limit + 2] > 0 then
   local reach = reaches[key] or 10
@@ -73,7 +76,12 @@ fits = fits and (level < most or level == most and rest <= ARGV[limit + 4] + 0)
 
 --: commit
 local level, rest, start, denominator, more = reply[found - 2], reply[found - 1], now, ARGV[limit + 2], states[key]
-if denominator == 0 then start, denominator = 0, 1 end
+local clock, lifetime = now, false -- of receipts
+if denominator == 0 then
+  start, denominator = 0, 1
+  lifetime = ARGV[limit + 5] ~= '0' and ARGV[limit + 5]
+  clock = lifetime and now or 0
+end
 if operation == 'force' then
   -- A debt is at most as much again as the capacity, and 10 years if the bucket refills.
   local room, left = ARGV[limit + 3] - level, ARGV[limit + 4] - rest
@@ -91,13 +99,14 @@ local since = more and (level > 0 or rest > 0) and more[3]
 if level == 0 and rest == 0 then reaches[key] = nil end -- the bucket was full
 level, rest = level + whole, rest + part
 if rest >= denominator then level, rest = level + 1, rest - denominator end
-receipt = start + 1
-if receipts then since = since or start end
+receipt = clock + 1
+if receipts then since = since or clock end
 if since then receipt = math.max(receipt, since + 1) end
 numbers[key] = start + level
+if lifetime then denominator = whole > 0 and now + lifetime or more and more[2] or 1 end
 if more then
   more[1], more[2], more[3] = rest, denominator, since
-elseif rest > 0 or since then
+elseif rest > 0 or since or lifetime then
   states[key] = {rest, denominator, since}
 end
 local reach, raisable = ARGV[limit + 6] + 0, ARGV[limit + 2] == 0 -- the reach is not that of a raised capacity
@@ -112,7 +121,7 @@ if given then
   level, rest = level - whole, rest - part
   if rest < 0 then level, rest = level - 1, rest + denominator end
   numbers[key] = start + level
-  if more then states[key] = {rest, denominator, more[3]} end
+  if more then states[key] = {rest, start == 0 and more[2] or denominator, more[3]} end
   if level < 0 or level == 0 and rest == 0 then
     numbers[key], states[key], reaches[key] = start, nil, nil -- as if untouched
   end
@@ -123,11 +132,11 @@ local arrival, more, name, entry, label = numbers[key], states[key], KEYS[key], 
 local rest, since, frozen = more and more[1] or 0, more and more[3], ARGV[limit + 2] == 0
 local bundle = bundles[name] or values[key] or ''
 if rest > 0 or arrival ~= (frozen and 0 or now) then
-  local head = (reaches[key] or 10) - 10 + (frozen and 64 or 0)
-  local char, more = string.char, rest > 0 or since
+  local head, kept = (reaches[key] or 10) - 10 + (frozen and 64 or 0), (rest > 0 or frozen) and more and more[2] or 1
+  local char, more = string.char, rest > 0 or since or kept > 1
   entry = char(head + (more and 128 or 0), bytes(arrival))
   if more then
-    entry = table.concat({entry, char(bytes(rest)), char(bytes(rest > 0 and states[key][2] or 1)),
+    entry = table.concat({entry, char(bytes(rest)), char(bytes(kept)),
       char(bytes(since and since + 1 or 0))})
   end
   entry = table.concat({label, entry})

@@ -2,7 +2,8 @@
 -- label  6 bytes, which tell the buckets of a key apart
 -- head   1 byte: reach - 10, plus 64 if nothing refills, plus 128 if the last three numbers follow
 -- time   the arrival time
--- part, denominator, since  the fraction of the arrival time; since plus 1, or 0 without one
+-- part, denominator, since  the fraction of the arrival time; since plus 1, or 0 without one. If nothing
+--        refills, a denominator above 1 is when the bucket is full again.
 -- Numbers have 7 bytes, the lowest first. lua/algorithm/token_bucket.lua says what they mean. The order
 -- of the entries has no meaning. An empty bundle has no key.
 --
@@ -39,6 +40,11 @@ local function save(KEYS, key, bundle, now, margin)
     local head, a, b, c, d, e, f, g = string.byte(bundle, at + 6, at + 13)
     local arrival = a + b * 256 + c * 65536 + d * 16777216 + e * 4294967296 + f * 1099511627776 + g * 281474976710656
     local size, stands = head > 127 and 35 or 14, head % 128 > 63
+    if stands and head > 127 then
+      local t, u, v, w, x, y, z = string.byte(bundle, at + 21, at + 27)
+      local ends = t + u * 256 + v * 65536 + w * 16777216 + x * 4294967296 + y * 1099511627776 + z * 281474976710656
+      if ends > 1 then arrival, stands = ends, false end
+    end
     if stands or arrival + grace + margin * 10000 > now then
       at, last, frozen = at + size, math.max(last, arrival), frozen or stands
     else
