@@ -34,6 +34,7 @@ var floors = []struct {
 	{"adapters/llm/internal/wire", 1, []string{"github.com/aws/aws-sdk-go-v2"}},
 	{"internal/tenants", 1, nil},
 	{"plans/internal/tenants", 1, nil},
+	{"internal/flight", 1, nil},
 	{"internal/request", 1, nil},
 	{"internal/memstore", 2, nil},
 	{"internal/redisstore/trips", 2, []string{"github.com/redis/go-redis/v9"}},

@@ -15,7 +15,8 @@ var (
 	// Waiting does not help.
 	ErrMisconfigured = errors.New("core: redis is misconfigured")
 
-	// ErrCircuitOpen is the Cause of a decision without Redis, because Redis failed just before.
+	// ErrCircuitOpen is the Cause of a decision without Redis, because Redis failed just before. It
+	// was not asked, so nothing is spent there.
 	ErrCircuitOpen = errors.New("core: redis failed just before and is not asked again yet")
 
 	// ErrOverloaded is the Cause of a decision that this process could not ask Redis for in time,

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/internal/breaker"
+	"github.com/headgate/headgate/internal/flight"
 	"github.com/headgate/headgate/internal/hub"
 	"github.com/headgate/headgate/internal/keeper"
 	"github.com/headgate/headgate/internal/memstore"
@@ -38,7 +39,7 @@ type Gate struct {
 
 	lent hub.Hub // to the packages of semaphores, Once and filters
 
-	ledgers *ledgers
+	ledgers *flight.Group
 	holdID  func() string
 	denials atomic.Int64
 	closed  atomic.Bool
@@ -72,9 +73,9 @@ func (g *Gate) isClosed() bool { return g.store == nil || g.closed.Load() }
 func newGate(cfg Config) *Gate {
 	g := &Gate{
 		prefix: cfg.Prefix + ":", observe: cfg.Observe, replicas: cfg.Replicas,
-		timeout: cfg.Timeout, tasks: new(breaker.Tasks), ledgers: newLedgers(),
-		holdID: newID,
+		timeout: cfg.Timeout, tasks: new(breaker.Tasks), holdID: newID,
 	}
+	g.ledgers = newLedgers(g.tasks, cfg.Timeout)
 	g.thresholds = newWatch(g, cfg.clock())
 	return g
 }
@@ -150,7 +151,7 @@ func (g *Gate) Close(ctx context.Context) error {
 	if g.store == nil {
 		return nil
 	}
-	g.ledgers.close() // their figures could not be written any more
+	g.ledgers.Close() // their figures could not be written any more
 	err := g.lent.Keeper.Close(ctx)
 	g.tasks.Stop()
 	if err = errors.Join(err, g.tasks.Wait(ctx)); err != nil {

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/headgate/headgate/internal/algorithm"
+	"github.com/headgate/headgate/internal/breaker"
+	"github.com/headgate/headgate/internal/deadline"
+	"github.com/headgate/headgate/internal/flight"
 	"github.com/headgate/headgate/internal/request"
 )
 
@@ -19,31 +21,15 @@ var ErrLedger = errors.New("core: no figure from the ledger")
 const (
 	ledgerTime  = 5 * time.Second // bounds a call of PolicyConfig.Ledger
 	ledgerPause = time.Second     // between calls for a key that fail
-	ledgerCalls = 32              // at a time, of a process
 	ledgerTries = 2               // of a decision
-	ledgerKeys  = 16_384          // that a process asks for at a time
 )
 
-// ledgers are the keys whose ledgers this process asks, or has failed to ask just now.
-type ledgers struct {
-	mu   sync.Mutex
-	open map[string]*seeding
-	busy chan struct{} // holds an element for each key that asks Redis or its ledger
-
-	closed context.Context // ends when the Gate is closed
-	close  context.CancelFunc
-}
-
-// seeding is one key whose ledger is asked.
-type seeding struct {
-	done chan struct{} // closed when err is set
-	err  error
-}
-
-func newLedgers() *ledgers {
-	l := &ledgers{open: make(map[string]*seeding), busy: make(chan struct{}, ledgerCalls)}
-	l.closed, l.close = context.WithCancel(context.Background())
-	return l
+// newLedgers returns the calls of ledgers of a Gate whose decisions have that time.
+func newLedgers(tasks *breaker.Tasks, timeout time.Duration) *flight.Group {
+	return flight.New(flight.Config{
+		Tasks: tasks, Long: timeout, Turn: 2 * ledgerTime, Pause: ledgerPause,
+		Failed: ErrLedger, Closed: ErrClosed,
+	})
 }
 
 // adjusts reports whether decisions heed the adjustments of a key.
@@ -103,31 +89,21 @@ func (g *Gate) seed(ctx context.Context, p *inquiry, r *request.Request) error {
 	if p.seedBy.IsZero() {
 		p.seedBy = time.Now().Add(g.timeout)
 	}
-	timer := time.NewTimer(time.Until(p.seedBy))
-	defer timer.Stop()
-	var open []*seeding
+	var calls []*flight.Call
 	for i := range p.wire {
 		c := &p.wire[i]
 		if !c.Seeds || c.answered() {
 			continue
 		}
-		if s := g.openSeeding(ctx, c); slices.Contains(r.Charges, &c.Charge) {
-			open = append(open, s)
+		asked := Charge{Policy: c.policy, Key: c.key, Limit: c.own}
+		call := g.ledgers.Call(ctx, c.policy, c.Charge.Key+c.Suffix, func(ctx context.Context) error {
+			return g.askLedger(ctx, asked)
+		})
+		if slices.Contains(r.Charges, &c.Charge) {
+			calls = append(calls, call)
 		}
 	}
-	for _, s := range open {
-		select {
-		case <-s.done:
-			if s.err != nil {
-				return s.err
-			}
-		case <-timer.C:
-			return fmt.Errorf("%w in %v", ErrLedger, g.timeout)
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	return nil
+	return g.ledgers.Wait(ctx, calls, p.seedBy, deadline.Patience(g.timeout)-g.timeout)
 }
 
 // seedKey waits until a key is seeded, for at most Config.Timeout.
@@ -140,58 +116,8 @@ func (g *Gate) seedKey(ctx context.Context, c Charge) error {
 	return g.seed(ctx, p, &request.Request{Charges: p.charges})
 }
 
-// openSeeding begins to seed a key, unless this process does so already, or has failed to just now.
-func (g *Gate) openSeeding(ctx context.Context, c *charge) *seeding {
-	l := g.ledgers
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	name := c.Charge.Key + c.Suffix
-	if s := l.open[name]; s != nil {
-		return s
-	}
-	s := &seeding{done: make(chan struct{})}
-	if len(l.open) >= ledgerKeys {
-		s.err = fmt.Errorf("%w: %d keys wait for theirs", ErrLedger, ledgerKeys)
-		close(s.done)
-		return s
-	}
-	l.open[name] = s
-	ctx, asked := context.WithoutCancel(ctx), Charge{Policy: c.policy, Key: c.key, Limit: c.own}
-	g.tasks.Go(func() {
-		s.err = safely(func() error { return g.askLedger(ctx, asked) })
-		if errors.Is(s.err, ErrLedger) {
-			time.AfterFunc(ledgerPause, func() { l.forget(name) })
-		} else {
-			l.forget(name)
-		}
-		close(s.done)
-	})
-	return s
-}
-
-// forget lets the next decision on a key ask its ledger.
-func (l *ledgers) forget(name string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.open, name)
-}
-
-// askLedger seeds a key with the figure of its ledger, unless another process has done so. It waits
-// for one of few places first, so that the ledger has all of its time.
+// askLedger seeds a key with the figure of its ledger, unless another process has done so.
 func (g *Gate) askLedger(ctx context.Context, c Charge) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(g.ledgers.closed, cancel)()
-	end := time.NewTimer(2 * ledgerTime)
-	defer end.Stop()
-	select {
-	case g.ledgers.busy <- struct{}{}:
-	case <-end.C:
-		return fmt.Errorf("%w: %d keys ask", ErrLedger, ledgerCalls)
-	case <-ctx.Done():
-		return ErrClosed
-	}
-	defer func() { <-g.ledgers.busy }()
 	verdict, err := g.adjust(ctx, algorithm.Ask, c, time.Time{}, algorithm.Adjustment{})
 	if err != nil || verdict == 0 {
 		return err

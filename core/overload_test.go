@@ -52,6 +52,53 @@ func TestCrowdIsNoOutage(t *testing.T) {
 	}
 }
 
+// A flood at the default Config.Timeout admits the limit: no call that alone has no answer in time is
+// decided by a share.
+func TestFloodAdmitsTheLimit(t *testing.T) {
+	s := redistest.Start(t)
+	runs := 3
+	if long() {
+		runs = 20
+	}
+	for run := range runs {
+		g := redisGate(t, s.Client(t), core.Config{Timeout: shortTimeout, Observe: func(_ context.Context, e core.Event) {
+			if isOp(e, core.OpCircuitOpened) {
+				t.Errorf("the circuit opens: %v", e.(*core.ServerEvent).Err)
+			}
+		}})
+		if err := g.Ping(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		p, key := limited(t, fmt.Sprint("p", run), frozen(100)), newKey(t, "victim")
+		start := make(chan struct{})
+		var admitted, overloaded atomic.Int64
+		var wg sync.WaitGroup
+		for range 5000 {
+			wg.Go(func() {
+				<-start
+				d, err := g.Decide(context.Background(), core.Charge{Policy: p, Key: key, Cost: 1})
+				if err != nil || d.Source == core.SourceLocal {
+					t.Errorf("decided by %v: %v, %v", d.Source, d.Cause, err)
+				}
+				if d.Allowed {
+					admitted.Add(1)
+				}
+				if d.Source == core.SourceOverload {
+					overloaded.Add(1)
+				}
+			})
+		}
+		close(start)
+		wg.Wait()
+		if n := admitted.Load(); n != 100 {
+			t.Errorf("run %d: %d of 100 admitted, %d decisions were overload", run, n, overloaded.Load())
+		}
+		if err := g.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // Connections that the network has forgotten are dropped together. Each used to cost a probe.
 func TestHalfOpenPoolHealsAtOnce(t *testing.T) {
 	s := redistest.Start(t)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/algorithm"
+	"github.com/headgate/headgate/internal/deadline"
 	"github.com/headgate/headgate/internal/redisstore"
 	"github.com/headgate/headgate/internal/redisstore/trips"
 	"github.com/headgate/headgate/internal/request"
@@ -74,8 +75,8 @@ func (g *Gate) Ping(ctx context.Context) error {
 
 // pingRedis is Ping of a Gate on Redis.
 func pingRedis(ctx context.Context, store *redisstore.Store, timeout time.Duration) error {
-	// A first connection takes longer than a decision.
-	ctx, cancel := context.WithTimeout(ctx, max(timeout, time.Second))
+	// It connects first, and makes some round trips.
+	ctx, cancel := context.WithTimeout(ctx, 2*deadline.Patience(timeout))
 	defer cancel()
 	err := store.Servers.Check(ctx)
 	if errors.Is(err, trips.ErrServer) {

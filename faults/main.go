@@ -3,6 +3,7 @@
 //	go -C faults run .             the failure matrix, in some minutes, to standard output
 //	go -C faults run . -only BUSY  the rows whose names contain a text
 //	go -C faults run . -soak 10m   everything in one program, with a fault every 20 s
+//	go -C faults run . -starve     processes that are short of CPU, in two minutes
 //	go -C faults run . -smoke      a little of both, in seconds
 //
 // It needs redis-server, version 7 or newer, on PATH, and for steps of the clock a C compiler. It
@@ -24,6 +25,7 @@ import (
 
 	"github.com/headgate/headgate/faults/internal/matrix"
 	"github.com/headgate/headgate/faults/internal/soak"
+	"github.com/headgate/headgate/faults/internal/starve"
 )
 
 func main() {
@@ -41,18 +43,31 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	only := flags.String("only", "", "run only faults whose names contain this `text`")
 	parallel := flags.Int("parallel", 2, "run this `many` cells of the matrix at once")
 	lasts := flags.Duration("soak", 0, "run the soak for this `time` instead of the matrix")
-	smoke := flags.Bool("smoke", false, "run a little of the matrix and of the soak, in seconds")
+	smoke := flags.Bool("smoke", false, "run a little of everything, in seconds")
+	starves := flags.Bool("starve", false, "run processes that are short of CPU instead of the matrix")
+	computing := flags.Int("starved", 0, "be such a process, with this `many` goroutines that compute")
+	addr := flags.String("redis", "", "the `address` of its Redis")
+	well := flags.Duration("lasts", 20*time.Second, "how `long` its Redis is well")
 	if err := flags.Parse(args); err != nil {
 		return fmt.Errorf("read the command line: %w", err)
 	}
 	redis.SetLogger(silent{}) // it logs each connection that cannot be made
-	if *lasts > 0 {
+	switch {
+	case *computing > 0:
+		return starve.Process(ctx, *addr, *computing, *well, out)
+	case *starves:
+		return starve.Run(ctx, starve.Config{Lasts: *well, Progress: progress}, out)
+	case *lasts > 0:
 		return soak.Run(ctx, soak.Config{Lasts: *lasts, Every: 20 * time.Second, Log: progress})
 	}
 	err := matrix.Run(ctx, matrix.Config{
 		Only: *only, Smoke: *smoke, Parallel: *parallel, Progress: progress,
 	}, out)
 	if err != nil || !*smoke {
+		return err
+	}
+	err = starve.Run(ctx, starve.Config{Lasts: 3 * time.Second, Smoke: true, Progress: progress}, out)
+	if err != nil {
 		return err
 	}
 	return soak.Run(ctx, soak.Config{Lasts: 6 * time.Second, Every: time.Second, Log: progress})

@@ -43,6 +43,7 @@ func New(cfg Config) (*Book, error) {
 		return nil, err
 	}
 	b.resolver = &resolver{cfg: &b.cfg, sets: b.sets, start: time.Now()}
+	b.resolver.pulse.Every = 10 * time.Millisecond
 	b.tenants = tenants.New(tenants.Config[*state]{
 		Max: b.cfg.MaxTenants, Retry: b.cfg.TTL, Patience: 2*b.cfg.Timeout + grace,
 		Learn: b.resolver.learn,

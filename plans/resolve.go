@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/headgate/headgate/internal/deadline"
 	"github.com/headgate/headgate/plans/internal/tenants"
 )
 
@@ -18,6 +19,7 @@ type resolver struct {
 	sets  *sets
 	store overrides
 	start time.Time
+	pulse deadline.Pulse
 }
 
 // state is what is known of a tenant. It is immutable.
@@ -113,7 +115,7 @@ func (r *resolver) ask(
 
 // resolve calls Resolve, whose result it checks.
 func (r *resolver) resolve(ctx context.Context, set *Set, tenant string) (name string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
+	ctx, cancel := r.pulse.Within(ctx, r.cfg.Timeout, grace/2)
 	defer cancel()
 	defer func() {
 		if v := recover(); v != nil { // nobody else could recover it in this goroutine
@@ -141,7 +143,7 @@ func (r *resolver) readOverride(
 	if !r.store.healthy() {
 		return nil, errors.New("plans: read override: Redis does not answer")
 	}
-	ctx, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
+	ctx, cancel := r.pulse.Within(ctx, r.cfg.Timeout, grace/2)
 	defer cancel()
 	text, left, err := r.store.get(ctx, tenant)
 	if err != nil {

@@ -183,6 +183,6 @@ func (g *gateway) report(_ context.Context, e core.Event) {
 	g.board.change()
 	if e, ok := e.(*llm.ResponseEvent); ok && e.Outcome == llm.OutcomeUnreported {
 		tenant := callerOf(e.HTTP).tenant.name
-		log.Printf("%s: the upstream reported no usage of %s", tenant, e.Request.Model)
+		log.Printf("%s: the upstream reported no usage of %q", tenant, e.Request.Model)
 	}
 }

@@ -7,6 +7,10 @@ import (
 	"time"
 )
 
+// Patience returns how long a decision may take in a process that is short of CPU, and a round trip
+// everywhere.
+func Patience(timeout time.Duration) time.Duration { return max(time.Second, 5*timeout) }
+
 // until is a context with a deadline and no timer.
 type until struct {
 	context.Context

@@ -36,6 +36,7 @@ type Holding struct {
 
 	// The keeper's lock guards these once the lease is held.
 	due, until time.Time // to renew it, and to believe in it; zero for ever
+	latest     time.Time // until when to believe in it if the process stood still before
 	renewing   bool
 	released   bool
 
@@ -136,9 +137,9 @@ func (h *Holding) next() time.Time {
 
 // renewed sets when to renew the lease again and how long to believe in it. It counts by the
 // monotonic clock from before the request, and a tenth less than the store says, in case the clocks
-// differ in speed.
+// differ in speed; or a twentieth, if the process stands still meanwhile.
 func (h *Holding) renewed(sent time.Time, left time.Duration) {
-	h.until = sent.Add(left - left/10)
+	h.until, h.latest = sent.Add(left-left/10), sent.Add(left-left/20)
 	h.due = sent.Add(Jitter(h.TTL / 3))
 	if h.due.After(h.until) { // the longest hold ends
 		h.due = h.until

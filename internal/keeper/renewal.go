@@ -31,7 +31,7 @@ func (k *Keeper) look() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.timed = false
-	for _, h := range k.overdue(now) {
+	for _, h := range k.overdue(now, now.Sub(k.next) > again) {
 		k.Tasks.Go(func() { k.lost(h, false) })
 	}
 	renewals, next := k.due(now)
@@ -48,10 +48,15 @@ func (k *Keeper) look() {
 	}
 }
 
-// overdue removes and returns the leases that were not renewed in time.
-func (k *Keeper) overdue(now time.Time) (all []*Holding) {
+// overdue removes and returns the leases that were not renewed in time. If the process stood still,
+// those that the store still has are renewed at once.
+func (k *Keeper) overdue(now time.Time, stood bool) (all []*Holding) {
 	for _, h := range k.held {
-		if !h.until.IsZero() && !now.Before(h.until) {
+		switch {
+		case h.until.IsZero() || now.Before(h.until):
+		case stood && now.Before(h.latest):
+			h.due, h.until = now, h.latest
+		default:
 			k.drop(h)
 			all = append(all, h)
 		}
@@ -105,7 +110,8 @@ func (k *Keeper) renew(r *renewal) {
 		h.renewing = false
 		switch {
 		case err != nil:
-			h.due = time.Now().Add(Jitter(r.ttl / 20)) // again, until the lease is overdue
+			now := time.Now() // again, until the lease is overdue
+			h.due = now.Add(Jitter(max(soon, min(r.ttl/20, h.until.Sub(now)/4))))
 		case left[i] > 0:
 			h.renewed(sent, time.Duration(left[i])*time.Microsecond)
 		case k.drop(h): // otherwise it was released meanwhile

@@ -13,8 +13,12 @@ import (
 // maxReturns bounds the slots whose release is repeated.
 const maxReturns = 10_000
 
-// again is the first pause between two attempts to give back a slot.
-const again = 250 * time.Millisecond
+// again is the first pause between two attempts to give back a slot, and soon the shortest between two
+// renewals.
+const (
+	again = 250 * time.Millisecond
+	soon  = 10 * time.Millisecond
+)
 
 // giveBack is a slot whose release failed. The Keeper repeats the release for longer than the lease
 // would last, because a server that stood still may run the acquire when it resumes: the lease

@@ -3,6 +3,7 @@ package watch
 
 import (
 	"crypto/sha256"
+	"errors"
 	"io"
 	"os"
 	"time"
@@ -14,6 +15,11 @@ const Interval = 250 * time.Millisecond
 // old is the age from which a file with an unchanged time of modification is not read again. A file
 // that is younger may be written twice in one tick of its file system's clock.
 const old = 2 * time.Second
+
+var (
+	errDirectory = errors.New("is a directory")
+	errNoFile    = errors.New("is no regular file")
+)
 
 // File is a file that may change. One goroutine uses it at a time.
 type File struct {
@@ -42,7 +48,17 @@ func (f *File) take(info os.FileInfo, text []byte) {
 	f.info, f.taken, f.pending = info, sha256.Sum256(text), [32]byte{}
 }
 
+// text reads a regular file. To open another, such as a pipe, might take for ever.
 func (f *File) text() ([]byte, error) {
+	info, err := os.Stat(f.Path)
+	switch {
+	case err != nil:
+		return nil, err
+	case info.IsDir():
+		return nil, &os.PathError{Op: "read", Path: f.Path, Err: errDirectory}
+	case !info.Mode().IsRegular():
+		return nil, &os.PathError{Op: "read", Path: f.Path, Err: errNoFile}
+	}
 	file, err := os.Open(f.Path)
 	if err != nil {
 		return nil, err

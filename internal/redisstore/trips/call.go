@@ -25,6 +25,8 @@ type Call struct {
 
 	ctx      context.Context // of the caller
 	entered  time.Time
+	lost     time.Duration // of the process's pulse, as the call entered
+	sent     time.Time     // if it is unsure
 	err      error
 	why      error // its caller has left
 	panicked any
@@ -50,6 +52,7 @@ const (
 	stateLeads         // its caller sends it
 	stateEncodes       // the sender reads what it carries
 	stateSent
+	stateUnsure // it was sent, and its connection said nothing; see pending.unsure
 	stateAnswered
 	stateLeft
 )
@@ -81,9 +84,9 @@ func (k *Call) Bound(ctx context.Context, timeout time.Duration) {
 // Split has the call sent again alone, because it failed beside others.
 func (k *Call) Split() { k.err = errSplit{errFailed} }
 
-// enter begins the wait for an answer.
-func (k *Call) enter(ctx context.Context) {
-	k.state, k.ctx, k.entered = stateWaits, ctx, time.Now()
+// enter begins the wait for an answer. Lost is what the process's pulse tells.
+func (k *Call) enter(ctx context.Context, lost time.Duration) {
+	k.state, k.ctx, k.entered, k.lost = stateWaits, ctx, time.Now(), lost
 	k.err, k.panicked = nil, nil
 }
 

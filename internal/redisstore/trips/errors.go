@@ -14,11 +14,14 @@ import (
 // could not read in time, although the server answers.
 var ErrOverloaded = errors.New("redisstore: the server answers, and not this call in time")
 
-// ErrOpen is the error of a call to a server that is known to fail.
+// ErrOpen is the error of a call that was not sent, to a server that is known to fail.
 var ErrOpen = errors.New("redisstore: the server failed just before and is not asked again yet")
 
 // errSilent is the error of a call to a server that does not answer.
 var errSilent = fmt.Errorf("no answer in time: %w", context.DeadlineExceeded)
+
+// ErrUnanswered is the error of a call that was sent to a server before that was known to fail.
+var ErrUnanswered = errors.New("redisstore: the server failed before it answered")
 
 // ErrPanicked is the error of a round trip that did not return, because a hook of the client
 // panicked.

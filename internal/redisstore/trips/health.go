@@ -12,6 +12,7 @@ type health struct {
 	heard    time.Time // when the last call was sent of those that the server has answered
 	answered time.Time // when the server last answered
 	lagged   time.Time // when this process last had too little time for its goroutines
+	starved  time.Time // when it last did not run for as long as a call may take
 	shed     bool      // calls ended as overload since overload was last reported
 	reported time.Time // when overload was last reported
 }
@@ -45,6 +46,20 @@ func (h *health) answers(entered, since time.Time) bool {
 func (h *health) isSilent(sent time.Time) bool {
 	return time.Since(sent) >= h.timeout/2 && !h.heard.After(sent)
 }
+
+// beats notes by how much a beat of this process was late.
+func (h *health) beats(late time.Duration) {
+	if late > 0 {
+		h.lagged = time.Now()
+	}
+	if late >= h.timeout {
+		h.starved = h.lagged
+	}
+}
+
+// starves reports whether this process lately did not run for as long as a call may take. Its round
+// trips have more time then, because it reads their answers late.
+func (h *health) starves() bool { return time.Since(h.starved) < lagMemory }
 
 // lags reports whether this process had too little time for its goroutines lately.
 func (h *health) lags() bool { return time.Since(h.lagged) < lagMemory }

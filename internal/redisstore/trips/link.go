@@ -6,28 +6,32 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/internal/deadline"
 )
 
 const (
 	// quiet is how long a server says nothing before it counts as gone, or Config.Timeout if that
 	// is longer.
 	quiet = 250 * time.Millisecond
-	// patience bounds a round trip, the client's handshake included, or five times Config.Timeout
-	// if that is longer.
-	patience = time.Second
+	// excuse is for how long a silent server is excused at most because this process did not run.
+	excuse = 2 * time.Second
 )
 
 // link is a client and the time that its calls have.
 type link struct {
 	Config
-	inline          bool // see Inline
-	quiet, patience time.Duration
-	missing         atomic.Int64 // scripts that a server did not know
+	inline   bool // see Inline
+	quiet    time.Duration
+	patience time.Duration // bounds a round trip, the client's handshake included
+	slow     time.Duration // bounds one of a process that starves
+	missing  atomic.Int64  // scripts that a server did not know
 }
 
 func (l *link) init(cfg Config) {
 	l.Config = cfg
-	l.quiet, l.patience = max(quiet, cfg.Timeout), max(patience, 5*cfg.Timeout)
+	l.quiet, l.patience = max(quiet, cfg.Timeout), deadline.Patience(cfg.Timeout)
+	l.slow = l.patience + 2*excuse
 	// No option makes a client heed its contexts' deadlines later and keeps its hooks.
 	switch c := cfg.Client.(type) {
 	case *redis.Client:
@@ -46,7 +50,8 @@ func (l *link) Inline() bool { return l.inline }
 // Patience is how long a round trip may take.
 func (l *link) Patience() time.Duration { return l.patience }
 
-// step is how often calls are looked at whose time may be over. Each ends early by up to a step.
+// step is the time between two beats, at which calls are looked at whose time may be over. Each ends
+// early by up to a step.
 func (l *link) step() time.Duration { return l.Timeout / 8 }
 
 // Within calls f with a context that ends with ctx or at its deadline, and within the timeout.

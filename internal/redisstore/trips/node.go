@@ -80,8 +80,10 @@ func (n *node) notify(kind Kind, err error) {
 
 // probe asks whether the server decides. It returns nil if a call was answered meanwhile.
 func (n *node) probe(ctx context.Context) error {
-	begun := time.Now()
-	p := prober{n.link, n.client, n.suspect.Load().(string)}
+	begun, pulse := time.Now(), &n.queue.pulse
+	pulse.Hold()
+	defer pulse.Drop()
+	p := prober{n.link, n.client, n.suspect.Load().(string), n.queue.patience(), pulse}
 	err := p.probe(ctx)
 	if fails(err) && (errors.As(err, new(redis.Error)) || !n.queue.heardSince(begun)) {
 		return err

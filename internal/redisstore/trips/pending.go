@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/headgate/headgate/internal/deadline"
 )
 
 // server is what a queue needs of its server.
@@ -27,46 +29,53 @@ type pending struct {
 	mu sync.Mutex
 	line
 	trips []*trip
+	// unsure are calls whose connection said nothing in time while this process did not run. Whether
+	// that is overload or an outage, other calls and the probe tell.
+	unsure []*Call
 	health
-	watch
+	pulse deadline.Pulse
 }
+
+func (p *pending) step() time.Duration { return p.pulse.Every }
 
 func (p *pending) init(l *link, s server) {
 	p.link, p.server = l, s
 	p.strays = make(map[string]struct{})
-	p.timeout, p.step, p.look = l.Timeout, l.step(), p.tick
+	p.timeout, p.pulse.Every = l.Timeout, l.step()
+	p.pulse.Fired, p.pulse.Look = p.fired, p.tick
 }
 
-// watched makes sure that the timer runs while there are calls.
+// watched makes sure that the pulse beats while there are calls.
 func (p *pending) watched() {
-	if len(p.waiting) > 0 || len(p.trips) > 0 {
-		p.start()
+	if len(p.waiting) > 0 || len(p.trips) > 0 || len(p.unsure) > 0 {
+		p.pulse.Start()
 	}
 }
 
-// tick ends the calls whose time is over, and doubts a server that is silent. In a process that
-// lags they have more time: an answer may have come that no goroutine could read yet.
-func (p *pending) tick() {
-	late := p.isLate()
+// fired doubts a server that is silent.
+func (p *pending) fired() {
 	p.mu.Lock()
-	if late {
-		p.lagged = time.Now()
-	}
 	silent := ""
 	for _, t := range p.trips {
 		if p.isSilent(t.sent) {
 			silent = t.calls[0].Outermost
 		}
 	}
+	p.watched()
 	p.mu.Unlock()
 	if silent != "" {
 		p.server.doubt(silent)
 	}
-	p.end()
+}
+
+// tick ends the calls whose time is over. In a process that lags they have more time: an answer may
+// have come that no goroutine could read yet.
+func (p *pending) tick(late time.Duration) {
 	p.mu.Lock()
-	p.runs = false
+	p.beats(late)
 	p.watched()
 	p.mu.Unlock()
+	p.end()
 }
 
 // end ends the calls whose time is over.
@@ -75,7 +84,7 @@ func (p *pending) end() {
 	ends := func(k *Call, since time.Time) bool {
 		why := p.over(k, since)
 		if why == nil {
-			return false
+			return k.state == stateLeft
 		}
 		p.ends(why)
 		p.line.leave(k, why)
@@ -88,6 +97,7 @@ func (p *pending) end() {
 		}
 	}
 	p.waiting = slices.DeleteFunc(p.waiting, func(k *Call) bool { return ends(k, k.entered) })
+	p.unsure = slices.DeleteFunc(p.unsure, func(k *Call) bool { return ends(k, k.sent) })
 	overload := p.overload()
 	p.mu.Unlock()
 	if overload {
@@ -98,33 +108,58 @@ func (p *pending) end() {
 // over returns why a call's time is over, or nil. Since is when it was sent, or when it began to
 // wait.
 func (p *pending) over(k *Call, since time.Time) error {
-	if k.state != stateSent && k.state != stateWaits {
+	if k.state != stateSent && k.state != stateWaits && k.state != stateUnsure {
 		return nil
 	}
-	if !k.Insists && p.server.isOpen() {
+	switch open := !k.Insists && p.server.isOpen(); {
+	case open && k.state == stateWaits:
 		return ErrOpen
+	case open:
+		return ErrUnanswered
 	}
 	answers := p.answers(k.entered, since)
 	limit := p.limit(k, since, answers)
-	switch {
-	case time.Now().Add(p.step).Before(limit):
+	switch now := time.Now(); {
+	case now.Add(p.step()).Before(limit):
 		return nil
-	case answers:
+	case answers || p.excuses(k, now):
 		return ErrOverloaded
 	}
 	return errSilent
+}
+
+// excuses reports whether this process did not run for so long that the call's time is not over. The
+// answer may have come.
+func (p *pending) excuses(k *Call, now time.Time) bool {
+	lost := p.pulse.Lost() - k.lost
+	return lost > 0 && now.Before(k.End.Add(lost))
+}
+
+// doubtful reports whether a call that is not answered in time may have been answered, because this
+// process did not run.
+func (p *pending) doubtful(k *Call, since time.Time) bool {
+	return (p.lags() || p.pulse.Lost() > k.lost) && !p.answers(k.entered, since) &&
+		deadline.Err(k.ctx) == nil
 }
 
 // limit returns when a call's time is over.
 func (p *pending) limit(k *Call, since time.Time, answers bool) time.Time {
 	limit := k.End
 	switch {
+	case answers && k.state == stateUnsure:
+		return k.entered
+	case k.state == stateUnsure:
+		return k.entered.Add(p.link.patience)
 	case answers && k.state == stateWaits:
 		limit = k.Turn
 	case k.state == stateSent && limit.Before(k.Turn): // it may have waited for longer than its end
 		limit = since.Add(p.timeout)
 	}
-	if last := k.entered.Add(p.link.patience); limit.Before(last) && p.lags() {
+	patience := p.link.patience
+	if k.Insists && p.starves() {
+		patience = p.link.slow
+	}
+	if last := k.entered.Add(patience); limit.Before(last) && p.lags() {
 		limit = last
 	}
 	return limit
@@ -164,6 +199,16 @@ func (p *pending) hear(t time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.hears(t)
+}
+
+// patience returns how long a round trip may take now.
+func (p *pending) patience() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.starves() {
+		return p.link.slow
+	}
+	return p.link.patience
 }
 
 // isQuick reports whether the last round trip took less than a step.

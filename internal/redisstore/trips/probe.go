@@ -12,6 +12,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/headgate/headgate/internal/deadline"
 )
 
 // prober asks a server to decide, as callers do: a Redis may answer a PING and still reject writes.
@@ -19,17 +21,19 @@ type prober struct {
 	link      *link
 	client    *redis.Client // of this server alone, or nil if there is none
 	outermost string        // of the key that it asks about
+	patience  time.Duration // for a round trip of the pool
+	pulse     *deadline.Pulse
 }
 
 // probe asks on a connection of its own, because those of the pool may be dead or busy, and on one
 // of the pool, because the server may take no new ones. Fails tells whether its error says that the
 // server cannot decide now. A Redis that is misconfigured is for every caller to hear.
 func (p prober) probe(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, p.link.patience)
-	defer cancel()
 	if p.client == nil { // there is no other connection to ask on
-		return p.tryPool(ctx, p.link.Client)
+		return p.tryPool(ctx, p.link.Client, p.patience)
 	}
+	ctx, cancel := context.WithTimeout(ctx, p.link.patience+excuse) // each step has its own time
+	defer cancel()
 	return p.tryOwn(ctx)
 }
 
@@ -39,9 +43,7 @@ func (p prober) tryOwn(ctx context.Context) error {
 	pooled := make(chan error, 1)
 	ask := sync.OnceFunc(func() {
 		l.Tasks.Go(func() {
-			ctx, cancel := context.WithTimeout(ctx, l.quiet)
-			defer cancel()
-			pooled <- p.tryPool(ctx, p.client)
+			pooled <- p.tryPool(ctx, p.client, l.quiet)
 		})
 	})
 	// A pool that cannot dial often enough stops dialling for a second, so it is asked late.
@@ -51,7 +53,7 @@ func (p prober) tryOwn(ctx context.Context) error {
 			ask() // has begun, so that Close waits for it
 		}
 	}()
-	own := l.dial(p.client)
+	own := p.dial()
 	defer own.Close()
 	_, err := l.Send(ctx, own, p.batch())
 	silent := fails(err) && !errors.As(err, new(redis.Error)) && !errors.Is(err, syscall.ECONNREFUSED)
@@ -65,7 +67,11 @@ func (p prober) tryOwn(ctx context.Context) error {
 }
 
 // tryPool asks on a connection of the client's pool.
-func (p prober) tryPool(ctx context.Context, client redis.UniversalClient) error {
+func (p prober) tryPool(
+	ctx context.Context, client redis.UniversalClient, wait time.Duration,
+) error {
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
 	b := p.batch()
 	return p.link.bounded(ctx, func() error {
 		_, err := p.link.Send(ctx, client, b)
@@ -89,44 +95,79 @@ func full(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "max number of clients")
 }
 
-// dial returns a client with the options of another and connections of its own. It fails as soon as
-// the server has been quiet for long enough.
-func (l *link) dial(client *redis.Client) *redis.Client {
-	o := *client.Options()
-	dialer := o.Dialer
+// dial returns a client with the options of the server's and connections of its own. It fails as
+// soon as the server has been quiet for long enough.
+func (p prober) dial() *redis.Client {
+	l, o := p.link, *p.client.Options()
+	dialer, wait := o.Dialer, l.quiet
+	if o.TLSConfig != nil { // whose handshake takes several round trips
+		wait = l.patience
+	}
 	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		quiet := l.quiet
-		if o.TLSConfig != nil { // whose handshake takes several round trips
-			quiet = l.patience
-		}
-		ctx, cancel := context.WithTimeout(ctx, quiet)
-		defer cancel()
-		c, err := dialer(ctx, network, addr)
+		c, err := p.connect(ctx, wait, func(ctx context.Context) (net.Conn, error) {
+			return dialer(ctx, network, addr)
+		})
 		if err != nil {
 			return nil, err
 		}
-		return &probeConn{c}, nil
+		return &probeConn{c, l.quiet}, nil
 	}
 	// It dials once, and after as many failures as PoolSize a pool would go on by itself.
 	o.PoolSize, o.MinIdleConns, o.MaxIdleConns, o.MaxActiveConns = 10, 0, 0, 0
-	o.MaxRetries, o.DialerRetries = -1, 1
+	o.MaxRetries, o.DialerRetries, o.DialTimeout = -1, 1, wait+excuse
 	o.ReadTimeout, o.WriteTimeout = l.quiet, l.quiet
 	o.ContextTimeoutEnabled, o.Limiter = true, nil
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	return redis.NewClient(&o)
 }
 
-// probeConn is a connection whose read does not time out while an answer is there. If the process
-// gets no time to run, the timer may go off first.
-type probeConn struct{ net.Conn }
+// connect connects within the time that this process runs. Nothing but the dialer's own goroutine
+// can see that a connection is there.
+func (p prober) connect(
+	ctx context.Context, wait time.Duration, dial func(context.Context) (net.Conn, error),
+) (net.Conn, error) {
+	ctx, cancel := p.pulse.Within(ctx, wait, excuse)
+	defer cancel()
+	for {
+		lost := p.pulse.Lost()
+		c, err := dial(ctx)
+		if err == nil {
+			return c, nil
+		}
+		if ctx.Err() != nil || !timedOut(err) || p.pulse.Lost() == lost {
+			return nil, err
+		} // otherwise the dialer has a time of its own
+	}
+}
+
+// probeConn is a connection on which nothing times out while an answer is there. If the process gets
+// no time to run, the timer may go off first.
+type probeConn struct {
+	net.Conn
+	quiet time.Duration
+}
 
 func (c *probeConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
 		return n, err
 	}
-	if e := c.Conn.SetReadDeadline(time.Now().Add(time.Millisecond)); e != nil {
+	if e := c.Conn.SetReadDeadline(time.Now().Add(lookAgain)); e != nil {
 		return n, err
 	}
 	return c.Conn.Read(p)
 }
+
+func (c *probeConn) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	if n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+		return n, err
+	}
+	if e := c.Conn.SetWriteDeadline(time.Now().Add(c.quiet)); e != nil {
+		return n, err
+	}
+	return c.Conn.Write(p)
+}
+
+// lookAgain is the time for a second look. The scheduler lets a goroutine run for 10 ms.
+const lookAgain = 20 * time.Millisecond

@@ -25,6 +25,7 @@ type queue struct {
 	run   func()             // the method send, bound once
 	alone deadline.Deadlines // of round trips that a caller makes alone
 	all   deadline.Deadlines // of the others
+	slow  deadline.Deadlines // of those of a process that starves
 
 	senders int
 	crowd   bool    // the last batch had several calls
@@ -36,28 +37,31 @@ func newQueue(l *link, s server) *queue {
 	q := new(queue)
 	q.pending.init(l, s)
 	q.run = q.send
-	q.alone.Timeout, q.all.Timeout = l.Timeout, l.patience
+	q.alone.Timeout, q.all.Timeout, q.slow.Timeout = l.Timeout, l.patience, l.slow
 	return q
 }
 
 // do sends a call and returns its error. Nothing uses what the call carries after that.
 func (q *queue) do(ctx context.Context, k *Call) error {
 	q.mu.Lock()
-	k.enter(ctx)
+	k.enter(ctx, q.pulse.Lost())
 	starts := q.senders < maxSenders ||
 		q.senders == maxSenders && k.Lane == Operations && !q.has(Decisions)
 	if starts {
 		q.senders++
 	}
-	if starts && q.leads(k) {
-		q.sendAlone(k)
-	} else {
+	waits := !starts || !q.leads(k)
+	if waits {
 		q.waiting = append(q.waiting, k)
 		if starts {
 			q.link.Tasks.Go(q.run)
 		}
 		q.watched()
 		q.mu.Unlock()
+	} else {
+		waits = q.sendAlone(k)
+	}
+	if waits {
 		select {
 		case <-k.told:
 		case <-ctx.Done():
@@ -87,9 +91,9 @@ func (q *queue) leads(k *Call) bool {
 }
 
 // sendAlone sends a call on its caller's own goroutine. The caller waits until the end of its time,
-// whatever becomes of its context, and ends the client's call then. The lock is held, and is free
-// afterwards.
-func (q *queue) sendAlone(k *Call) {
+// whatever becomes of its context, and ends the client's call then. It reports whether the call is
+// unsure. The lock is held, and is free afterwards.
+func (q *queue) sendAlone(k *Call) (unsure bool) {
 	t := q.newTrip()
 	t.calls, k.state = append(t.calls, k), stateLeads
 	q.trips, q.crowd = append(q.trips, t), false
@@ -99,13 +103,14 @@ func (q *queue) sendAlone(k *Call) {
 	defer cancel()
 	err := q.carry(ctx, t)
 	q.mu.Lock()
+	defer q.mu.Unlock()
 	q.answer(t, err)
 	if len(q.waiting) > 0 {
 		q.link.Tasks.Go(q.run)
 	} else {
 		q.senders--
 	}
-	q.mu.Unlock()
+	return k.state == stateUnsure
 }
 
 // until returns the context of a round trip that the caller of a call makes alone.
@@ -126,7 +131,7 @@ func (q *queue) send() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for len(q.waiting) > 0 {
-		for n := 0; q.crowd && n < len(q.waiting) && len(q.waiting) < q.room(); {
+		for n := 0; q.crowd && n < len(q.waiting) && len(q.waiting) < q.room() && !q.starves(); {
 			n = len(q.waiting)
 			q.yield()
 		}
@@ -141,8 +146,12 @@ func (q *queue) send() {
 			break
 		}
 		q.trips = append(q.trips, t)
+		ends := &q.all
+		if q.starves() {
+			ends = &q.slow
+		}
 		q.mu.Unlock()
-		err := q.carry(q.all.Detach(t.calls[0].ctx), t)
+		err := q.carry(ends.Detach(t.calls[0].ctx), t)
 		q.mu.Lock()
 		q.answer(t, err)
 		if err != nil {
@@ -164,7 +173,11 @@ func (q *queue) newTrip() (t *trip) {
 
 // room returns the batch size limit: unanswered calls divided by senders, so that the callers of
 // one batch get ready while the server decides another. While decisions wait there are two parts.
+// If this process starves, a round trip takes long whatever it carries.
 func (q *queue) room() int {
+	if q.starves() {
+		return maxBatchCalls
+	}
 	n := len(q.waiting)
 	for _, t := range q.trips {
 		n += len(t.calls)
@@ -193,15 +206,20 @@ func (q *queue) carry(ctx context.Context, t *trip) error {
 func (q *queue) answer(t *trip, err error) {
 	q.trips = slices.DeleteFunc(q.trips, func(o *trip) bool { return o == t })
 	q.returned(t.sent, err)
+	late := err != nil && timedOut(err)
 	for _, k := range t.calls {
-		if k.state == stateLeft {
+		switch {
+		case k.state == stateLeft:
 			delete(q.strays, k.Acquires)
 			continue
-		}
-		if k.err == nil {
+		case late && q.doubtful(k, t.sent):
+			k.state, k.sent = stateUnsure, t.sent
+			q.unsure = append(q.unsure, k)
+			continue
+		case k.err == nil:
 			k.err = err
 		}
-		if err != nil && timedOut(err) && q.answers(k.entered, t.sent) && deadline.Err(k.ctx) == nil {
+		if late && q.answers(k.entered, t.sent) && deadline.Err(k.ctx) == nil {
 			k.err = ErrOverloaded
 		}
 		q.ends(k.err)
@@ -211,6 +229,7 @@ func (q *queue) answer(t *trip, err error) {
 			k.told <- struct{}{}
 		}
 	}
+	q.watched()
 	t.reset()
 	q.free = append(q.free, t)
 }

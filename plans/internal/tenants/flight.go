@@ -36,6 +36,9 @@ func (t *Table[V]) await(ctx context.Context, s *shard[V], d digest, name string
 		}
 		select {
 		case <-f.done:
+			if !f.learned {
+				return last.value, last.orElse(ErrLate)
+			}
 			// An attempt that began before a change may have read the state before it. The next one
 			// begins after this call.
 			if !first || f.result.epoch == now.epoch && f.result.change == now.change {
@@ -44,10 +47,7 @@ func (t *Table[V]) await(ctx context.Context, s *shard[V], d digest, name string
 		case <-ctx.Done():
 			return v, fmt.Errorf("tenants: %w", ctx.Err())
 		case <-late.C:
-			if last.until == 0 {
-				return v, ErrLate
-			}
-			return last.value, nil
+			return last.value, last.orElse(ErrLate)
 		}
 	}
 }
@@ -118,12 +118,17 @@ func (t *Table[V]) fly(
 	defer cancel()
 	defer context.AfterFunc(t.ctx, cancel)()
 	last := x.known // which only a flight writes
+	defer close(f.done)
+	defer func() { // also if Learn has called runtime.Goexit
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if x.flight = nil; f.learned {
+			x.known = f.result
+		}
+	}()
 	a := t.cfg.Learn(ctx, name, last.value,
 		last.epoch == f.result.epoch && last.change == f.result.change)
 	f.result.value, f.result.failed = a.Value, a.Failed
 	f.result.until = max(1, t.now()+a.For) // not 0, which says that nothing is known
-	s.mu.Lock()
-	x.known, x.flight = f.result, nil
-	s.mu.Unlock()
-	close(f.done)
+	f.learned = true
 }

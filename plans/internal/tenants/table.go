@@ -134,8 +134,9 @@ type tenant[V any] struct {
 
 // flight is one attempt to learn about a tenant. Callers that need it share it.
 type flight[V any] struct {
-	done   chan struct{}
-	result known[V] // with the epoch and the change as it began; the rest once done is closed
+	done    chan struct{}
+	result  known[V] // with the epoch and the change as it began; the rest once done is closed
+	learned bool     // Learn has returned
 }
 
 // known is what is known of a tenant.
@@ -145,6 +146,14 @@ type known[V any] struct {
 	epoch  uint64        // Table.epoch and tenant.changes when the attempt began
 	change uint64
 	failed bool
+}
+
+// orElse returns an error unless something is known.
+func (k *known[V]) orElse(err error) error {
+	if k.until == 0 {
+		return err
+	}
+	return nil
 }
 
 func (t *Table[V]) shard(d digest) *shard[V] { return &t.shards[d.a%uint64(len(t.shards))] }

@@ -3,6 +3,7 @@ package tenants_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -108,6 +109,36 @@ func TestCallerWaitsNoLongerThanPatience(t *testing.T) {
 		defer cancel()
 		if _, err := table.Get(ctx, "acme"); !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
+		}
+	})
+}
+
+// A Learn that calls runtime.Goexit, as t.Fatal does, ends. The next caller learns again.
+func TestLearnThatExitsIsRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calls := 0
+		table := tenants.New(tenants.Config[int]{
+			Max: 1, Retry: time.Minute, Patience: time.Second,
+			Learn: func(context.Context, string, int, bool) tenants.Answer[int] {
+				if calls++; calls != 2 {
+					runtime.Goexit()
+				}
+				return tenants.Answer[int]{Value: 7, For: time.Second}
+			},
+		})
+		defer table.Close()
+		began := time.Now()
+		if _, err := table.Get(t.Context(), "acme"); !errors.Is(err, tenants.ErrLate) {
+			t.Error(err)
+		}
+		for range 2 { // what was known holds where it cannot be learned
+			if v, err := table.Get(t.Context(), "acme"); v != 7 || err != nil {
+				t.Error(v, err)
+			}
+			table.Changed("acme")
+		}
+		if took := time.Since(began); took > 0 {
+			t.Errorf("a caller waited for %v", took)
 		}
 	})
 }

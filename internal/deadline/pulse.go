@@ -1,0 +1,206 @@
+package deadline
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Pulse is the heartbeat of a process. It tells for how long the process had no time for its
+// goroutines, because others compute or the machine gives it no CPU. What did not come in that time
+// may be there, unread. A Pulse beats while somebody holds it, and once after each Start. A beat
+// waits for its turn as a goroutine does that the network has woken; the process did not run while
+// the beat is late. A Pulse is safe for concurrent use and must not be copied after its first use.
+type Pulse struct {
+	// Every is the time from one beat to the next.
+	Every time.Duration
+	// Fired is called when the timer of a beat fires, which it does in time if goroutines compute. It
+	// may be nil.
+	Fired func()
+	// Look is called after each beat, with the time by which that was late, or 0. It may be nil.
+	Look func(late time.Duration)
+
+	mu    sync.Mutex
+	timer *time.Timer
+	holds int
+	armed bool      // the timer runs
+	next  time.Time // when it fires
+	waits bool      // a beat waits for its turn
+	due   time.Time // from when it is late
+	ended time.Time // the beat before it
+	lost  time.Duration
+}
+
+// Start makes sure that a beat is due.
+func (p *Pulse) Start() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.start()
+}
+
+func (p *Pulse) start() {
+	if p.armed {
+		return
+	}
+	p.armed, p.next = true, time.Now().Add(p.Every)
+	if p.timer == nil {
+		p.timer = time.AfterFunc(p.Every, p.beat)
+	} else {
+		p.timer.Reset(p.Every)
+	}
+}
+
+// Hold has the Pulse beat until Drop is called.
+func (p *Pulse) Hold() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.holds++
+	p.start()
+}
+
+// Drop undoes a Hold.
+func (p *Pulse) Drop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.holds--
+}
+
+func (p *Pulse) beat() {
+	p.mu.Lock()
+	first := !p.waits
+	if first {
+		p.waits, p.due = true, p.next
+		if p.ended.After(p.due) { // the timer fired meanwhile, and no time counts twice
+			p.due = p.ended
+		}
+	}
+	if p.armed = false; p.holds > 0 {
+		p.start()
+	}
+	p.mu.Unlock()
+	if p.Fired != nil {
+		p.Fired()
+	}
+	if !first {
+		return
+	}
+	runtime.Gosched()
+	p.mu.Lock()
+	late := p.late()
+	p.lost, p.waits, p.ended = p.lost+late, false, time.Now()
+	p.mu.Unlock()
+	if p.Look != nil {
+		p.Look(late)
+	}
+}
+
+// late returns by how much the beat that is due is late, unless that is little. The lock is held.
+func (p *Pulse) late() time.Duration {
+	due := p.due
+	switch {
+	case p.waits:
+	case p.armed:
+		due = p.next
+	default:
+		return 0
+	}
+	if late := time.Since(due); late > max(p.Every/4, 3*time.Millisecond) {
+		return late
+	}
+	return 0
+}
+
+// Lost returns for how long the process did not run since the Pulse was made. What counts is the
+// difference between two calls.
+func (p *Pulse) Lost() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.lost + p.late()
+}
+
+// Alarm calls a function when the process has run for some time.
+type Alarm struct {
+	pulse   *Pulse
+	ring    func()
+	d, most time.Duration
+	began   time.Time
+	lost    time.Duration // of the Pulse, as the Alarm began
+
+	mu    sync.Mutex
+	over  bool
+	timer *time.Timer
+}
+
+// AfterFunc calls ring in a goroutine when the process has run for d, or most later. Stop must be
+// called.
+func (p *Pulse) AfterFunc(d, most time.Duration, ring func()) *Alarm {
+	p.Hold()
+	a := &Alarm{pulse: p, ring: ring, d: d, most: most, began: time.Now(), lost: p.Lost()}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.timer = time.AfterFunc(d, a.look)
+	return a
+}
+
+func (a *Alarm) look() {
+	a.mu.Lock()
+	left := a.d + min(a.pulse.Lost()-a.lost, a.most) - time.Since(a.began)
+	rings := !a.over && left <= 0
+	switch {
+	case rings:
+		a.end()
+	case !a.over:
+		a.timer.Reset(left)
+	}
+	a.mu.Unlock()
+	if rings {
+		a.ring()
+	}
+}
+
+// Stop ends the Alarm. The function may still run, if the Alarm has rung.
+func (a *Alarm) Stop() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.over {
+		a.timer.Stop()
+		a.end()
+	}
+}
+
+func (a *Alarm) end() {
+	a.over = true
+	a.pulse.Drop()
+}
+
+// Within returns a context that ends with ctx, and when the process has run for d, or most later.
+func (p *Pulse) Within(
+	ctx context.Context, d, most time.Duration,
+) (context.Context, context.CancelFunc) {
+	timed, cancel := context.WithTimeout(ctx, d+most)
+	w := &within{Context: timed}
+	alarm := p.AfterFunc(d, most, func() {
+		w.over.Store(true)
+		cancel()
+	})
+	return w, func() {
+		alarm.Stop()
+		cancel()
+	}
+}
+
+// within is a context whose Alarm is its deadline.
+type within struct {
+	context.Context
+	over atomic.Bool // the Alarm has rung
+}
+
+func (w *within) Err() error {
+	err := w.Context.Err()
+	if err != nil && w.over.Load() {
+		return context.DeadlineExceeded
+	}
+	return err
+}

@@ -1,0 +1,102 @@
+package deadline_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate/headgate/internal/deadline"
+)
+
+// In a process that runs, an Alarm rings when it is due, and none rings that was stopped.
+func TestAlarmRingsWhenDue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &deadline.Pulse{Every: 10 * time.Millisecond}
+		began, rang := time.Now(), make(chan time.Duration, 1)
+		alarm := p.AfterFunc(55*time.Millisecond, time.Second, func() { rang <- time.Since(began) })
+		p.AfterFunc(20*time.Millisecond, time.Second, func() { t.Error("a stopped alarm rings") }).Stop()
+		if took := <-rang; took != 55*time.Millisecond {
+			t.Errorf("it rang after %v", took)
+		}
+		alarm.Stop()
+		if p.Lost() != 0 {
+			t.Errorf("%v of a process that runs", p.Lost())
+		}
+	})
+}
+
+// A Pulse beats while somebody holds it, and once after a Start.
+func TestPulseBeatsWhileHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		beats := 0
+		p := &deadline.Pulse{Every: 10 * time.Millisecond, Look: func(time.Duration) { beats++ }}
+		expect := func(after time.Duration, want int) {
+			t.Helper()
+			time.Sleep(after)
+			synctest.Wait()
+			if beats != want {
+				t.Errorf("%d beats, want %d", beats, want)
+			}
+		}
+		expect(time.Second, 0)
+		p.Start()
+		p.Start()
+		expect(time.Second, 1)
+		p.Hold()
+		p.Hold()
+		expect(95*time.Millisecond, 10)
+		p.Drop()
+		expect(100*time.Millisecond, 20)
+		p.Drop()
+		expect(time.Second, 21)
+	})
+}
+
+// A Pulse tells for how long other goroutines kept this process busy, and an Alarm rings later by
+// that.
+func TestPulseTellsOfABusyProcess(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	p := &deadline.Pulse{Every: 10 * time.Millisecond}
+	p.Hold()
+	defer p.Drop()
+	var over atomic.Bool
+	defer over.Store(true)
+	for range 8 {
+		go func() {
+			for !over.Load() {
+			}
+		}()
+	}
+	began, before := time.Now(), p.Lost()
+	ctx, cancel := p.Within(t.Context(), 50*time.Millisecond, time.Second)
+	defer cancel()
+	<-ctx.Done()
+	lost := p.Lost() - before
+	if took := time.Since(began); lost < 10*time.Millisecond || took < lost {
+		t.Errorf("the process did not run for %v of %v", lost, took)
+	}
+	if err := ctx.Err(); !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
+	}
+}
+
+// A context within the running time ends with its parent, and at the most.
+func TestWithinEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &deadline.Pulse{Every: 10 * time.Millisecond}
+		parent, leave := context.WithCancel(t.Context())
+		ctx, cancel := p.Within(parent, time.Hour, time.Second)
+		defer cancel()
+		if at, ok := ctx.Deadline(); !ok || time.Until(at) != time.Hour+time.Second {
+			t.Error(at, ok)
+		}
+		leave()
+		if <-ctx.Done(); !errors.Is(ctx.Err(), context.Canceled) {
+			t.Error(ctx.Err())
+		}
+	})
+}

@@ -1,0 +1,205 @@
+package flight_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate/headgate/internal/breaker"
+	"github.com/headgate/headgate/internal/flight"
+)
+
+var (
+	errFailed = errors.New("failed")
+	errClosed = errors.New("closed")
+)
+
+const (
+	long  = 100 * time.Millisecond
+	pause = time.Second
+)
+
+// rig is a Group, and what is called in it.
+type rig struct {
+	*flight.Group
+	tasks breaker.Tasks
+}
+
+func newRig() *rig {
+	r := new(rig)
+	r.Group = flight.New(flight.Config{
+		Tasks: &r.tasks, Long: long, Turn: 10 * time.Second, Pause: pause, Failed: errFailed, Closed: errClosed,
+	})
+	return r
+}
+
+// await waits for a call for at most a minute.
+func (r *rig) await(t *testing.T, c *flight.Call) error {
+	t.Helper()
+	return r.Wait(t.Context(), []*flight.Call{c}, time.Now().Add(time.Minute), 0)
+}
+
+func (r *rig) end(t *testing.T) {
+	r.Close()
+	if err := r.tasks.Wait(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func hang(ctx context.Context) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func quick(context.Context) error { return nil }
+
+// Callers of one key share a call. The next one after its end calls again.
+func TestCallersShareACall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig()
+		defer r.end(t)
+		calls := 0
+		for round := range 2 {
+			var callers sync.WaitGroup
+			for range 10 {
+				callers.Go(func() {
+					c := r.Call(t.Context(), "a", "k", func(context.Context) error {
+						calls++
+						time.Sleep(time.Millisecond)
+						return nil
+					})
+					if err := r.await(t, c); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			callers.Wait()
+			if calls != round+1 {
+				t.Errorf("%d calls in %d rounds", calls, round+1)
+			}
+		}
+	})
+}
+
+// A failure is the outcome for its key for a while, whatever its kind. Other errors are not.
+func TestFailureCountsForAWhile(t *testing.T) {
+	for name, test := range map[string]struct {
+		fail  func(context.Context) error
+		again time.Duration // when the next caller calls
+	}{
+		"an error of that kind": {func(context.Context) error { return fmt.Errorf("%w: gone", errFailed) }, pause},
+		"another error":         {func(context.Context) error { return errors.New("Redis fails") }, 0},
+		"a panic":               {func(context.Context) error { panic("hook") }, pause},
+		"runtime.Goexit":        {func(context.Context) error { runtime.Goexit(); return nil }, pause},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig()
+				defer r.end(t)
+				call := func(f func(context.Context) error) error { return r.await(t, r.Call(t.Context(), "a", "k", f)) }
+				if err := call(test.fail); err == nil || errors.Is(err, errFailed) != (test.again > 0) {
+					t.Error(err)
+				}
+				if err := call(quick); (err != nil) != (test.again > 0) {
+					t.Error(err)
+				}
+				time.Sleep(test.again)
+				synctest.Wait()
+				if err := call(quick); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// Calls that hang delay calls for other keys of their owner for the time in which they count as quick,
+// and those of others not.
+func TestHangingCallsDelayNoOther(t *testing.T) {
+	for _, hanging := range []int{33, 40, 200} {
+		t.Run(fmt.Sprint(hanging), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig()
+				defer r.end(t)
+				for i := range hanging {
+					r.Call(t.Context(), "a", fmt.Sprint("hangs", i), hang)
+				}
+				synctest.Wait()
+				for owner, most := range map[string]time.Duration{"a": time.Duration(1+hanging/32) * long, "b": 0} {
+					began := time.Now()
+					c := r.Call(t.Context(), owner, "k"+owner, quick)
+					if err := r.await(t, c); err != nil {
+						t.Error(err)
+					}
+					if took := time.Since(began); took > most {
+						t.Errorf("a call of %s took %v", owner, took)
+					}
+				}
+			})
+		})
+	}
+}
+
+// The calls of an owner are bounded, those that hang included. Beyond that they wait for their turn.
+func TestCallsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig()
+		var mu sync.Mutex
+		running, most := 0, 0
+		var calls []*flight.Call
+		for i := range 400 {
+			calls = append(calls, r.Call(t.Context(), "a", fmt.Sprint(i), func(ctx context.Context) error {
+				mu.Lock()
+				running++
+				most = max(most, running)
+				mu.Unlock()
+				return hang(ctx)
+			}))
+		}
+		time.Sleep(5 * time.Second)
+		if most != 32+256 {
+			t.Errorf("%d calls ran at a time", most)
+		}
+		time.Sleep(6 * time.Second)
+		if err := r.await(t, calls[399]); !errors.Is(err, errFailed) {
+			t.Errorf("the call without a turn: %v", err)
+		}
+		last := r.Call(t.Context(), "a", "last", quick)
+		r.end(t)
+		if err := r.await(t, last); !errors.Is(err, errClosed) {
+			t.Errorf("the call that waited when the Group was closed: %v", err)
+		}
+	})
+}
+
+// A caller leaves when its own context or its time ends. The call goes on.
+func TestCallerLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig()
+		defer r.end(t)
+		done := make(chan struct{})
+		c := r.Call(t.Context(), "a", "k", func(context.Context) error {
+			<-done
+			return nil
+		})
+		began := time.Now()
+		err := r.Wait(t.Context(), []*flight.Call{c}, began.Add(long), time.Second)
+		if took := time.Since(began); !errors.Is(err, errFailed) || took != long {
+			t.Errorf("%v after %v", err, took)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		if err := r.Wait(ctx, []*flight.Call{c}, began.Add(time.Hour), 0); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		close(done)
+		if err := r.await(t, c); err != nil {
+			t.Error(err)
+		}
+	})
+}
