@@ -181,7 +181,8 @@ func (c *llmCase) shown() []byte {
 	return []byte(kept.String())
 }
 
-// answer sends the first bytes of the response in random pieces, and breaks off unless they are all.
+// answer sends the first bytes of the response in random pieces, and breaks off unless they are
+// all.
 func (c *llmCase) answer(bytes int, zip bool, random *rand.Rand) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		for name, values := range c.header {

@@ -125,6 +125,11 @@ func (cfg *Config) checkChoices(fault func(string, ...any)) {
 			fault("%s is %d: it must be at most %d", e.name, e.value, e.last)
 		}
 	}
+	for i, f := range cfg.Formats {
+		if f.wire == nil {
+			fault("Formats[%d] is no format: NewFormat makes one", i)
+		}
+	}
 	if cfg.Overrun == OverrunEnd && cfg.ChargeEvery == 0 {
 		fault("Overrun is OverrunEnd, and ChargeEvery is 0: " +
 			"no stream would be charged while it runs")

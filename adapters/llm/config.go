@@ -76,8 +76,8 @@ type Config struct {
 	// stream_options.include_usage in a streamed chat that does not, and hides from the client the
 	// chunk that the server adds for it.
 	KeepBody bool
-	// Formats are further formats, made by NewFormat. A request has the first of them that knows its
-	// path, and otherwise one of those that a Meter knows.
+	// Formats are further formats, made by NewFormat. A request has the first of them that knows
+	// its path, and otherwise one of those that a Meter knows.
 	Formats []Format
 	// Other handles requests of no known format, such as a list of models. They pass neither the
 	// guard nor the budgets. Nil answers 404.

@@ -36,8 +36,8 @@ func (o other) WriteRefusal(w http.ResponseWriter, r *http.Request, a *nethttp.A
 // patience returns the longest wait that a client should sit out.
 func patience(within time.Duration) time.Duration { return cmp.Or(within, time.Minute) }
 
-// writeRefusal answers a refused request with the error object of a server. Only OpenAI's has a type
-// and a code.
+// writeRefusal answers a refused request with the error object of a server. Only OpenAI's has a
+// type and a code.
 func writeRefusal(
 	w http.ResponseWriter, r *http.Request, a *nethttp.Admission, errors wire.Errors, kind, code string,
 ) {

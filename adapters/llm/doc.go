@@ -1,5 +1,5 @@
 // Package llm applies budgets of tokens and of money to requests to language models, in front of
-// any server that speaks OpenAI's chat completions or responses, or Anthropic's messages.
+// any server that speaks one of the formats of OpenAI, Anthropic, Gemini, Bedrock, Cohere or Ollama.
 //
 // A Meter reads what a request asks for and estimates what it will use. It spends the estimate
 // under every budget, together with the request limits and the slot of a nethttp.Guard: all or

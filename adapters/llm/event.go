@@ -34,8 +34,8 @@ type Outcome uint8
 const (
 	// OutcomeReported: the response stated its usage, which was charged to the token.
 	OutcomeReported Outcome = iota
-	// OutcomeFailed: the server failed before it sent any part of an answer, or reported an error in
-	// place of one. Nothing was charged.
+	// OutcomeFailed: the server failed before it sent any part of an answer, or reported an error
+	// in place of one. Nothing was charged.
 	OutcomeFailed
 	// OutcomeCut: the response broke off, because the client left, the server failed, or a budget
 	// ended the stream. Its input and the output that was seen were charged.

@@ -44,9 +44,9 @@ var (
 
 // FormatConfig describes a format by tables of paths, for servers that a Meter does not know.
 //
-// Request, Response and Headers map what a value means to paths of JSON, separated by spaces. A path
-// names members, as in usage.input. [] stands for the elements of an array, {a,b} for either, and **
-// at the end for everything below. docs/llm-formats.md lists the meanings.
+// Request, Response and Headers map what a value means to paths of JSON, separated by spaces. A
+// path names members, as in usage.input. [] stands for the elements of an array, {a,b} for either,
+// and ** at the end for everything below. docs/llm-formats.md lists the meanings.
 type FormatConfig struct {
 	// Name is what String returns. It is required.
 	Name string
@@ -55,7 +55,8 @@ type FormatConfig struct {
 	// Request has the paths of a request, such as {"model": "model", "text": "prompt"}.
 	Request map[string]string
 	// Response has the paths of a response that is one document, of each event of a stream, and of
-	// each element of an array, such as {"input": "usage.in", "output": "usage.out", "text": "text"}.
+	// each element of an array, such as {"input": "usage.in", "output": "usage.out", "text":
+	// "text"}.
 	Response map[string]string
 	// Headers has the names of headers of the response that state numbers.
 	Headers map[string]string
@@ -78,8 +79,8 @@ type FormatConfig struct {
 	Errors Format
 }
 
-// Route is the end of a path, such as /models/*:generate. A * stands for the name of the model, which
-// the body need not have then.
+// Route is the end of a path, such as /models/*:generate. A * stands for the name of the model,
+// which the body need not have then.
 type Route struct {
 	Path string
 	// Stream says that the response is a stream.
@@ -121,8 +122,8 @@ func formatsOf(further []Format) []*wire.Format {
 }
 
 // FormatOf derives the format of a POST from the end of its path, such as /chat/completions. It
-// ignores case and trailing slashes, as some servers do. It reports false for any other request, and for formats of
-// Config.Formats.
+// ignores case and trailing slashes, as some servers do. It reports false for any other request,
+// and for formats of Config.Formats.
 func FormatOf(r *http.Request) (Format, bool) {
 	f := wire.FormatOf(r, wire.Formats)
 	return Format{f}, f != nil

@@ -41,6 +41,7 @@ func (w *writer) WriteHeader(status int) {
 	h := w.Header()
 	if status/100 == 2 {
 		x.tap = wire.NewTap(x.request.Format, h, x.hides)
+		x.tap.Draws(x.request.ImageModel)
 		x.empty = true
 		streams := x.request.Stream || x.tap.Streams()
 		if x.tap.Hides() || streams && x.meter.cfg.Overrun == OverrunEnd {

@@ -50,8 +50,8 @@ var asked = map[string]jsonscan.Role{
 const blocks = "{messages,input,instructions}[].{content[],content[].content[],output[]}."
 
 // conversation is the request of a conversation in OpenAI's and Anthropic's formats. A string
-// counts as a file only where a format has files. Elsewhere the model reads it as text, whatever its
-// key is.
+// counts as a file only where a format has files. Elsewhere the model reads it as text, whatever
+// its key is.
 var conversation = map[string]string{
 	"model":   "model",
 	"stream":  "stream",

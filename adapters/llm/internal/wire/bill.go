@@ -167,8 +167,9 @@ func (b *bill) pieces() map[string]int64 {
 	return all
 }
 
-// picoOf returns a decimal number times a factor, rounded up: dollars as millionths of a micro-dollar
-// with a factor of 10^12. It reports false for what is no such number, or has an absurd exponent.
+// picoOf returns a decimal number times a factor, rounded up: dollars as millionths of a
+// micro-dollar with a factor of 10^12. It reports false for what is no such number, or has an
+// absurd exponent.
 func picoOf(number []byte, factor int64) (n int64, ok bool) {
 	exponent := bytes.IndexAny(number, "eE")
 	if len(bytes.Trim(number, "0123456789.eE+-")) > 0 ||

@@ -68,8 +68,8 @@ func meaningOf(name string, roles map[string]jsonscan.Role) (meaning, error) {
 // anyBelow ends a path to a value and everything below.
 const anyBelow = ".**"
 
-// nodeAt returns the node at a path and makes those that are missing. With watch every object on the
-// way reports its keys.
+// nodeAt returns the node at a path and makes those that are missing. With watch every object on
+// the way reports its keys.
 func nodeAt(root *node, path string, watch bool) *node {
 	at := root
 	for key := range strings.SplitSeq(strings.TrimSuffix(path, anyBelow), ".") {

@@ -41,8 +41,8 @@ func (c *counts) set(k count, tokens int64) {
 
 func (c *counts) states(k count) bool { return c.stated&(1<<k) != 0 }
 
-// merge overrides the numbers that o states, except by zeros: a server repeats or leaves out what it
-// has stated before, and some state 0 for that.
+// merge overrides the numbers that o states, except by zeros: a server repeats or leaves out what
+// it has stated before, and some state 0 for that.
 func (c *counts) merge(o *counts) {
 	c.stated |= o.stated
 	for k, n := range o.tokens {

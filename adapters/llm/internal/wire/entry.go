@@ -85,7 +85,7 @@ func (r *reader) endEntry() {
 		}
 	case "image":
 		if used := n.counts.usage(false, true); used != (Usage{}) {
-			b.other(n.model, used)
+			b.other(r.draws, used)
 		}
 	case "in":
 		n.modality(c, audioInCount, imageInCount)

@@ -2,13 +2,18 @@ package wire
 
 import "bytes"
 
-// event is what one event, or the document, has said so far.
+// event is one event, or the document, as far as it was read.
 type event struct {
+	size  int64   // bytes of data
+	head  [8]byte // the beginning of the data
+	name  [32]byte
+	named int // bytes of the name, at most one more than fit
+	said
+}
+
+// said is what a document has said.
+type said struct {
 	text    int64
-	size    int64   // bytes of data
-	head    [8]byte // the beginning of the data
-	name    [32]byte
-	named   int // bytes of the name, at most one more than fit
 	kind    eventKind
 	counts  counts
 	bill    bill
@@ -19,7 +24,6 @@ type event struct {
 	fault   bool // it has an error
 	refusal bool // the model refused to answer
 	done    bool // it says that it is the last one
-	said    bool // it is no keep-alive
 }
 
 // eventKind is what the type of an event means here.

@@ -57,6 +57,14 @@ type Format struct {
 
 // NewFormat returns the format that a table describes, or the first fault of the table.
 func NewFormat(t Table) (*Format, error) {
+	if t.Name == "" || len(t.Routes) == 0 {
+		return nil, fmt.Errorf("llm: format %q: Name or Routes is missing", t.Name)
+	}
+	for _, r := range t.Routes {
+		if !strings.HasPrefix(r.Path, "/") {
+			return nil, fmt.Errorf("llm: format %q: the route %q does not begin with a slash", t.Name, r.Path)
+		}
+	}
 	f := &Format{table: t, headers: make(map[string]meaning), events: make(map[string]eventKind)}
 	var err error
 	if f.request, err = compile(t.Request, asked); err != nil {

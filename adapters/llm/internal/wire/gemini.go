@@ -1,7 +1,7 @@
 package wire
 
-// GeminiGenerate is Gemini's own format, also on Vertex. A stream is an array unless the client asks
-// for events.
+// GeminiGenerate is Gemini's own format, also on Vertex. A stream is an array unless the client
+// asks for events.
 var GeminiGenerate = must(Table{
 	Name: "gemini-generate",
 	Routes: []Route{

@@ -22,8 +22,8 @@ var optionsPaths = &node{Role: askBody, Watch: true, Kids: []*node{
 const UsageBytes = int64(len(optionsMember) + 1)
 
 // InjectUsage returns the body of a chat stream with stream_options.include_usage set to true.
-// Every other byte stays as it is. It changes body in place if its capacity is UsageBytes larger. It
-// returns body itself if that is not one JSON object.
+// Every other byte stays as it is. It changes body in place if its capacity is UsageBytes larger.
+// It returns body itself if that is not one JSON object.
 func InjectUsage(body []byte) []byte {
 	var f optionsFinder
 	s := jsonscan.New(optionsPaths, &f)

@@ -1,7 +1,7 @@
 package wire
 
-// BedrockInvoke is a model's own format on Bedrock, which states the usage in headers or in the last
-// frame of a stream.
+// BedrockInvoke is a model's own format on Bedrock, which states the usage in headers or in the
+// last frame of a stream.
 var BedrockInvoke = must(Table{
 	Name: "bedrock-invoke",
 	Routes: []Route{

@@ -12,7 +12,8 @@ import (
 // reader reads a response and keeps what it says. Another goroutine may call response.
 type reader struct {
 	format   *Format
-	labelled bool // as a stream
+	labelled bool   // as a stream
+	draws    string // the model of a tool that draws
 
 	mu       sync.Mutex
 	framing  framing

@@ -31,6 +31,9 @@ func NewTap(f *Format, h http.Header, hide bool) *Tap {
 	return t
 }
 
+// Draws names the model of a tool that draws images, which the response does not name.
+func (t *Tap) Draws(model string) { t.reader.draws = model }
+
 // Streams reports whether the response says that it is a stream.
 func (t *Tap) Streams() bool { return t.reader.labelled }
 

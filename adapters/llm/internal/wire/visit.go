@@ -35,7 +35,7 @@ func (r *reader) End(s *jsonscan.Scanner, n *node) {
 		r.endDocument()
 	case n.Role == tellDocument: // an element of an array of documents
 		r.commit(true)
-		r.event = event{}
+		r.event.said = said{}
 	case n.Role == tellEntry:
 		r.endEntry()
 		r.entry = entry{}
