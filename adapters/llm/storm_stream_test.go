@@ -1,21 +1,14 @@
 package llm_test
 
 import (
-	"bytes"
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/headgate/headgate/adapters/llm"
 )
-
-// stormFormats are the formats of the storm's streams.
-var stormFormats = []llm.Format{
-	llm.FormatOpenAIChat, llm.FormatOpenAIResponses, llm.FormatAnthropicMessages,
-}
 
 // fate is what becomes of a stream of the storm.
 type fate uint8
@@ -87,7 +80,7 @@ func newStream(seed uint64, id int, f fate) *stream {
 	rng := rand.New(rand.NewPCG(seed, uint64(id)+1))
 	between := func(least, most int) int64 { return int64(least + rng.IntN(most-least+1)) }
 	s := &stream{
-		id: id, fate: f, format: stormFormats[rng.IntN(len(stormFormats))], asks: rng.IntN(2) == 0,
+		id: id, fate: f, format: stormOrder[rng.IntN(len(stormOrder))], asks: rng.IntN(2) == 0,
 		tenant: fmt.Sprintf("tenant-%d", rng.IntN(3)), words: int(between(1, 60)), pause: -1,
 		seed: rng.Uint64(), arrived: make(chan struct{}),
 	}
@@ -102,7 +95,10 @@ func newStream(seed uint64, id int, f fate) *stream {
 	}
 	s.usage.CacheRead = rng.Int64N(prompt + 1)
 	s.usage.Input = prompt - s.usage.CacheRead
-	if s.format == llm.FormatAnthropicMessages {
+	switch s.format {
+	case llm.FormatOllama, llm.FormatCohereChat: // which state no cache
+		s.usage.Input, s.usage.CacheRead = prompt, 0
+	case llm.FormatAnthropicMessages, llm.FormatBedrockConverse:
 		s.usage.CacheWrite = rng.Int64N(s.usage.Input + 1)
 		s.usage.Input -= s.usage.CacheWrite
 	}
@@ -123,86 +119,6 @@ func newStream(seed uint64, id int, f fate) *stream {
 	return s
 }
 
-func (s *stream) path() string {
-	return [...]string{"/v1/chat/completions", "/v1/responses", "/v1/messages"}[slices.Index(stormFormats, s.format)]
-}
-
-// request returns the body of the request. stormEstimate estimates it as s.estimate.
-func (s *stream) request() string {
-	text := strings.Repeat("x", int(4*s.estimate.Input)-len("user"))
-	messages := fmt.Sprintf(`[{"role":"user","content":"%s"}]`, text)
-	switch s.format {
-	case llm.FormatOpenAIResponses:
-		return fmt.Sprintf(`{"model":"m","stream":true,"max_output_tokens":%d,"input":%s}`,
-			s.estimate.Output, messages)
-	case llm.FormatOpenAIChat:
-		if s.asks {
-			messages += `,"stream_options":{"include_usage":true}`
-		}
-	}
-	return fmt.Sprintf(`{"model":"m","stream":true,"max_tokens":%d,"messages":%s}`,
-		s.estimate.Output, messages)
-}
-
-// body returns the events that the server sends, and where each event with text ends. A chat that
-// asks for it has a chunk with the usage.
-func (s *stream) body(asks bool) ([]byte, []int) {
-	var b bytes.Buffer
-	var ends []int
-	data := func(format string, args ...any) { fmt.Fprintf(&b, "data: "+format+"\n\n", args...) }
-	event := func(name, format string, args ...any) {
-		fmt.Fprintf(&b, "event: %s\n", name)
-		data(`{"type":"%s",`+format+`}`, append([]any{name}, args...)...)
-	}
-	u, tells := s.usage, s.fate != unreported
-	switch s.format {
-	case llm.FormatOpenAIChat:
-		for range s.words {
-			data(`{"id":"c-%d","choices":[{"index":0,"delta":{"content":%s}}],"usage":null}`, s.id,
-				stormWord)
-			ends = append(ends, b.Len())
-		}
-		data(`{"id":"c-%d","choices":[{"index":0,"delta":{},"finish_reason":"stop"}],"usage":null}`,
-			s.id)
-		if asks && tells {
-			data(`{"id":"c-%d","choices":[],"usage":{"prompt_tokens":%d,"completion_tokens":%d,`+
-				`"prompt_tokens_details":{"cached_tokens":%d}}}`,
-				s.id, u.Input+u.CacheRead, u.Output, u.CacheRead)
-		}
-		data("[DONE]")
-	case llm.FormatOpenAIResponses:
-		event("response.created", `"response":{"id":"r-%d","usage":null}`, s.id)
-		for range s.words {
-			event("response.output_text.delta", `"delta":%s`, stormWord)
-			ends = append(ends, b.Len())
-		}
-		usage := "null"
-		if tells {
-			usage = fmt.Sprintf(`{"input_tokens":%d,"output_tokens":%d,`+
-				`"input_tokens_details":{"cached_tokens":%d}}`, u.Input+u.CacheRead, u.Output, u.CacheRead)
-		}
-		event("response.completed", `"response":{"id":"r-%d","usage":%s}`, s.id, usage)
-	case llm.FormatAnthropicMessages:
-		first, last := "null", "null"
-		if tells {
-			first = fmt.Sprintf(`{"input_tokens":%d,"cache_read_input_tokens":%d,`+
-				`"cache_creation_input_tokens":%d,"output_tokens":1}`, u.Input, u.CacheRead, u.CacheWrite)
-			last = fmt.Sprintf(`{"output_tokens":%d}`, u.Output)
-		}
-		event("message_start", `"message":{"id":"m-%d","usage":%s}`, s.id, first)
-		event("content_block_start", `"index":0,"content_block":{"type":"text","text":""}`)
-		for range s.words {
-			event("content_block_delta", `"index":0,"delta":{"type":"text_delta","text":%s}`,
-				stormWord)
-			ends = append(ends, b.Len())
-		}
-		event("content_block_stop", `"index":0`)
-		event("message_delta", `"delta":{"stop_reason":"end_turn"},"usage":%s`, last)
-		event("message_stop", `"x":0`)
-	}
-	return b.Bytes(), ends
-}
-
 // paid returns between which numbers of tokens the stream pays, if the client has received that
 // many words and the gateway lives.
 func (s *stream) paid(received int) (least, most int64) {
@@ -218,7 +134,7 @@ func (s *stream) paid(received int) (least, most int64) {
 		if s.leave == 0 {
 			return input, input
 		}
-		if s.format == llm.FormatAnthropicMessages { // it tells the input at the beginning
+		if stormFormats[s.format].tellsInput {
 			input = total - s.usage.Output
 		}
 		least = input + int64(received)
@@ -251,7 +167,7 @@ func (s *stream) serve(w http.ResponseWriter, r *http.Request, asks bool) {
 		}
 	}
 	if s.pause != 0 {
-		w.Header().Set("Content-Type", "text/event-stream")
+		w.Header().Set("Content-Type", cmp.Or(stormFormats[s.format].contentType, "text/event-stream"))
 	}
 	rng := rand.New(rand.NewPCG(s.seed, 0))
 	for len(rest) > 0 {

@@ -15,7 +15,6 @@ var CohereChat = must(Table{
 		"text": "message.content[].{text,thinking} delta.message.content.{text,thinking} " +
 			"{message,delta.message}.{tool_plan,tool_calls[].function.arguments} " +
 			"delta.message.tool_calls.function.arguments",
-		"error": "error delta.error",
 	}),
 	Events: map[string]string{"message-end": "end"},
 	Errors: ErrorsCohere,
@@ -52,6 +51,7 @@ const billedPlaces = "{usage,delta.usage,meta}.billed_units"
 
 // billedUnits has what Cohere bills. Beside it stands what the model has read.
 var billedUnits = map[string]string{
+	"error":               "error delta.error",
 	"input":               billedPlaces + ".input_tokens",
 	"output":              billedPlaces + ".output_tokens",
 	"input_beside":        billedPlaces + ".image_tokens",

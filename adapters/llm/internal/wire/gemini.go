@@ -19,9 +19,10 @@ var GeminiGenerate = must(Table{
 			"{contents,contents[]}.parts[].{fileData.fileUri,file_data.file_uri}",
 	},
 	Response: map[string]string{
-		"model": "modelVersion",
-		"error": "error",
-		"text":  "candidates[].content.parts[].text candidates[].content.parts[].functionCall.args.**",
+		"model":  "modelVersion",
+		"error":  "error",
+		"finish": "candidates[].finishReason",
+		"text":   "candidates[].content.parts[].text candidates[].content.parts[].functionCall.args.**",
 
 		"input":            "usageMetadata.promptTokenCount",
 		"input_beside":     "usageMetadata.toolUsePromptTokenCount",

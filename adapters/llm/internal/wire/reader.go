@@ -111,6 +111,7 @@ func (r *reader) close(whole bool) {
 // end determines the usage at the end of a stream that has no marker for it.
 func (r *reader) end() {
 	f := &r.found
+	f.Complete = r.finished
 	if f.Known = r.stated(); f.Known {
 		u := &f.Usage // the last text may be younger than the usage
 		u.Output = max(u.Output, f.Events-u.AudioOut-u.ImageOut)
