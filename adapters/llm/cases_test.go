@@ -279,6 +279,15 @@ func (c *llmCase) check(t *testing.T, got llm.ResponseEvent) {
 	if got.Outcome.String() != c.Outcome || got.Usage != want {
 		t.Errorf("%v with %+v, want %s with %+v", got.Outcome, got.Usage, c.Outcome, want)
 	}
+	var others []llm.ModelUsage
+	for _, o := range c.Also {
+		others = append(others, llm.ModelUsage{Model: o.Model, Usage: o.Usage.with(o.OfWhich.Reasoning)})
+	}
+	if !maps.Equal(got.Units, c.Units) || !maps.Equal(got.Labels, c.Labels) ||
+		!slices.Equal(got.Others, others) || got.Stated.MicroDollars() != c.Stated {
+		t.Errorf("%v %v %+v %+v, want %v %v %+v %d", got.Units, got.Labels, got.Others, got.Stated,
+			c.Units, c.Labels, others, c.Stated)
+	}
 	q := got.Request
 	if q.Format.String() != c.Format || q.Model != c.Model ||
 		c.Asked.MaxOutput != 0 && q.MaxOutput != c.Asked.MaxOutput ||

@@ -181,6 +181,15 @@ func TestFormats(t *testing.T) {
 	}
 }
 
+// A server that has the prompt in its cache may leave out its tokens. They count as estimated, and
+// the output as stated.
+func TestOutputWithoutInput(t *testing.T) {
+	r := newRig(t, core.UnitTokens, 100_000, nil)
+	r.answer = sent("application/x-ndjson", `{"message":{"content":"ok"},"done":true,"eval_count":3}`+"\n")
+	read(t, r.post("/api/chat", `{"model":"m","messages":[{"content":"abcdefgh"}]}`))
+	r.want(llm.OutcomeUnreported, llm.Usage{Input: 2, Output: 3}, 5)
+}
+
 // A format that a table describes is metered as the others are.
 func TestOwnFormat(t *testing.T) {
 	format, err := llm.NewFormat(llm.FormatConfig{

@@ -57,6 +57,9 @@ func (x *exchange) outcome() (Outcome, Bill) {
 	if x.panicked || x.ended || o.Failed || !x.read(&o) {
 		return OutcomeCut, bill
 	}
+	if o.OutputKnown { // and not its input
+		return OutcomeUnreported, bill
+	}
 	seen.Output = max(seen.Output, x.estimate.Output)
 	if x.tap.Unread() { // no output was seen, so it counts as its cap
 		seen.Output = max(seen.Output, x.guess.output)

@@ -102,7 +102,8 @@ func TestEveryPrefix(t *testing.T) {
 // billedOtherwise reports whether a case has text that costs no tokens of output.
 func billedOtherwise(name string) bool { return name == "transcription-seconds" }
 
-// eventsWithText counts the whole events of a stream that have text, by another way than the reader.
+// eventsWithText counts the whole events of a stream that have text, by another way than the
+// reader.
 func eventsWithText(stream []byte) (n int64) {
 	for event := range bytes.SplitAfterSeq(stream, []byte("\n\n")) {
 		if !bytes.HasSuffix(event, []byte("\n\n")) {

@@ -38,6 +38,7 @@ func (r *reader) conclude() {
 	}
 	f.Usage = r.counts.usage(t.Beside, t.ImageOut).plus(r.total.extra)
 	f.Others = r.total.others
+	f.OutputKnown = f.Complete && r.counts.states(outputCount)
 	f.Known = f.Complete && r.stated()
 	if f.Known && r.refused && f.Events == 0 { // not billed
 		f.Usage, f.Others, f.Units = Usage{}, nil, nil

@@ -81,8 +81,8 @@ func TestFrames(t *testing.T) {
 	}
 }
 
-// A stream of any framing can be ended between two of its parts, and what ends it is read back as an
-// error.
+// A stream of any framing can be ended between two of its parts, and what ends it is read back as
+// an error.
 func TestErrorEventOfEveryFormat(t *testing.T) {
 	const body = `{"type":"x"}`
 	for _, format := range wire.Formats {

@@ -20,6 +20,8 @@ type Response struct {
 	Told bool
 	// InputKnown says that it stated the tokens of its input, as Anthropic does at the beginning.
 	InputKnown bool
+	// OutputKnown says that it stated the tokens of its output, and has ended.
+	OutputKnown bool
 	// Events is the number of events with text. It is 1 for a document with text.
 	Events int64
 	// TextBytes is the number of bytes of text that the model wrote: answers, reasoning and

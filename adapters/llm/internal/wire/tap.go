@@ -22,8 +22,8 @@ type Tap struct {
 }
 
 // NewTap returns a Tap of a response with some headers. With hide it leaves out a chat's chunk that
-// holds only the usage, for a client that did not ask for it. It cannot hide the chunk of an encoded
-// response, so request an unencoded one.
+// holds only the usage, for a client that did not ask for it. It cannot hide the chunk of an
+// encoded response, so request an unencoded one.
 func NewTap(f *Format, h http.Header, hide bool) *Tap {
 	t := &Tap{coding: codingOf(h.Get("Content-Encoding"))}
 	t.reader.init(f, h)
@@ -135,8 +135,8 @@ func pass(p []byte, err error, out func([]byte) error) error {
 }
 
 // Close ends the response and passes on what is held back. A nil out drops it. whole says that the
-// response was not broken off. Close waits for the Tap's goroutine. Later calls do nothing, and later
-// writes are passed on unread.
+// response was not broken off. Close waits for the Tap's goroutine. Later calls do nothing, and
+// later writes are passed on unread.
 func (t *Tap) Close(whole bool, out func([]byte) error) error {
 	if t.closed {
 		return nil

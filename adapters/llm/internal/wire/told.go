@@ -96,8 +96,8 @@ func numberRole(c count) jsonscan.Role { return tellNumbers + jsonscan.Role(c) }
 // other places repeats it.
 const usagePlaces = "{,response.,message.,delta.,metadata.,meta.,choices[].,x_groq.}usage"
 
-// numbersAt has the names of the numbers that servers of OpenAI's and Anthropic's formats state in a
-// usage at some paths.
+// numbersAt has the names of the numbers that servers of OpenAI's and Anthropic's formats state in
+// a usage at some paths.
 func numbersAt(at string) map[string]string {
 	in := at + ".{prompt_tokens_details,input_tokens_details,input_token_details}"
 	out := at + ".{completion_tokens_details,output_tokens_details}"

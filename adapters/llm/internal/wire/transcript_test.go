@@ -118,7 +118,7 @@ func (c *transcript) read(t testing.TB) []byte {
 
 // counted returns what a response has counted, without what it names.
 func counted(o wire.Response) wire.Response {
-	o.Model, o.Labels, o.Told = "", nil, false
+	o.Model, o.Labels, o.Told, o.OutputKnown = "", nil, false, false
 	return o
 }
 
