@@ -52,7 +52,7 @@ var floors = []struct {
 	{"adapters/gin", 9, []string{"github.com/gin-gonic/gin"}},
 	{"adapters/echo", 9, []string{"github.com/labstack/echo/v4"}},
 	{"adapters/echov5", 9, []string{"github.com/labstack/echo/v5"}},
-	{"adapters/llm", 9, nil},
+	{"adapters/llm", 9, []string{"github.com/felixge/httpsnoop"}},
 	{"adapters", 10, nil}, // tests of all adapters
 }
 

@@ -107,7 +107,8 @@ func BenchmarkAdapters(b *testing.B) {
 }
 
 // A guarded request takes at most 8 allocations more than a bare one, of which 3 are for headers. In
-// gin and echo it takes 2 more for the path values. echo v4 makes one more for each middleware.
+// gin and echo it takes 2 more for the path values. gin's ResponseWriter takes one more, and echo v4
+// makes one more for each middleware.
 func TestAllocations(t *testing.T) {
 	f := newFixture(t)
 	policy := f.policy(core.PolicyConfig{Name: "p", Algorithm: core.PerHour(1 << 40)})
@@ -119,7 +120,7 @@ func TestAllocations(t *testing.T) {
 				h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/users/1", nil))
 			})
 		}
-		most := map[string]float64{"gin": 10, "echo": 11}[fw.name]
+		most := map[string]float64{"gin": 11, "echo": 11}[fw.name]
 		if n := of(guard) - of(nil); n > max(8, most) {
 			t.Errorf("%v allocations", n)
 		}

@@ -6,11 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
+
+	chimiddleware "github.com/go-chi/chi/v5/middleware"
 
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
@@ -238,19 +241,91 @@ func TestTimeoutHandler(t *testing.T) {
 	})
 }
 
-// The handler gets the framework's writer, and its panic value arrives outside.
-func TestWriterAndPanicPassThrough(t *testing.T) {
+// abilities names the optional interfaces of a ResponseWriter.
+func abilities(w http.ResponseWriter) (names string) {
+	for _, a := range []struct {
+		name string
+		has  func() bool
+	}{
+		{"Flusher", func() bool { _, ok := w.(http.Flusher); return ok }},
+		{"Hijacker", func() bool { _, ok := w.(http.Hijacker); return ok }},
+		{"ReaderFrom", func() bool { _, ok := w.(io.ReaderFrom); return ok }},
+		{"Pusher", func() bool { _, ok := w.(http.Pusher); return ok }},
+		{"CloseNotifier", func() bool { _, ok := w.(interface{ CloseNotify() <-chan bool }); return ok }},
+	} {
+		if a.has() {
+			names += " " + a.name
+		}
+	}
+	return names
+}
+
+// bareWriter hides the optional interfaces of a ResponseWriter.
+type bareWriter struct{ http.ResponseWriter }
+
+// The handler gets the abilities of the framework's writer, whatever that stands on.
+func TestWriterKeepsItsAbilities(t *testing.T) {
+	for name, outer := range map[string]func(http.Handler) http.Handler{
+		"server":       func(h http.Handler) http.Handler { return h },
+		"timeout":      func(h http.Handler) http.Handler { return http.TimeoutHandler(h, patience, "") },
+		"chi's logger": chimiddleware.RequestLogger(&chimiddleware.DefaultLogFormatter{Logger: log.New(io.Discard, "", 0)}),
+		"only the writer": func(h http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.ServeHTTP(bareWriter{w}, r) })
+		},
+		"a flusher": func(h http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				h.ServeHTTP(struct {
+					http.ResponseWriter
+					http.Flusher
+				}{w, w.(http.Flusher)}, r)
+			})
+		},
+		"all but ReadFrom": func(h http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				hijacker, _ := w.(http.Hijacker)
+				h.ServeHTTP(struct {
+					http.ResponseWriter
+					http.Flusher
+					http.Hijacker
+				}{w, w.(http.Flusher), hijacker}, r)
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(t *testing.T, fw framework) {
+				for i, http2 := range []bool{false, true} {
+					var seen []string
+					f := newFixture(t)
+					settled := f.perRoute()
+					settled.Rules[0].Settle = nethttp.RefundServerErrors
+					for _, g := range []*nethttp.Guard{nil, f.guard(f.perRoute()), f.guard(settled)} {
+						f := newFixture(t)
+						f.serve(func(*app) http.Handler {
+							return outer(fw.bare(g, func(w http.ResponseWriter, _ *http.Request) {
+								seen = append(seen, abilities(w))
+								_, _ = io.WriteString(w, "ok")
+							}))
+						}, &app{}, i > 0)
+						if got := f.ask("GET /users/1"); got.Body != "ok" || got.Status != 200 {
+							t.Errorf("HTTP/2 %t: %d, %q", http2, got.Status, got.Body)
+						}
+					}
+					if len(seen) != 3 || seen[1] != seen[0] || seen[2] != seen[0] {
+						t.Errorf("HTTP/2 %t: %q", http2, seen)
+					}
+				}
+			})
+		})
+	}
+}
+
+// The panic value of a handler arrives outside.
+func TestPanicPassesThrough(t *testing.T) {
 	value := new(int)
 	each(t, func(t *testing.T, fw framework) {
 		f := newFixture(t)
-		var bare, guarded string
-		note := func(to *string) http.HandlerFunc {
-			return func(w http.ResponseWriter, _ *http.Request) {
-				*to = fmt.Sprintf("%T", w)
-				panic(value)
-			}
-		}
-		for _, h := range []http.Handler{fw.bare(nil, note(&bare)), fw.bare(f.guard(f.perRoute()), note(&guarded))} {
+		fails := func(http.ResponseWriter, *http.Request) { panic(value) }
+		for _, h := range []http.Handler{fw.bare(nil, fails), fw.bare(f.guard(f.perRoute()), fails)} {
 			func() {
 				defer func() {
 					if p := recover(); p != any(value) {
@@ -259,9 +334,6 @@ func TestWriterAndPanicPassThrough(t *testing.T) {
 				}()
 				send(h, "GET", "/users/1")
 			}()
-		}
-		if bare != guarded {
-			t.Errorf("the writer is %s, without a guard %s", guarded, bare)
 		}
 	})
 }

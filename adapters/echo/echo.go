@@ -55,6 +55,8 @@ func WithConfig(g nethttp.Admitter, cfg Config) echo.MiddlewareFunc {
 			}()
 			switch {
 			case x.Allowed():
+				w := c.Response()
+				w.Writer = x.Writer(w.Writer)
 				err = next(c)
 				return err
 			case cfg.Refuse != nil:

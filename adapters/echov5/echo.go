@@ -56,6 +56,9 @@ func WithConfig(g nethttp.Admitter, cfg Config) echo.MiddlewareFunc {
 			}()
 			switch {
 			case x.Allowed():
+				if w, err := echo.UnwrapResponse(c.Response()); err == nil {
+					w.ResponseWriter = x.Writer(w.ResponseWriter)
+				}
 				err = next(c)
 				return err
 			case cfg.Refuse != nil:

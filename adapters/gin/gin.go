@@ -51,6 +51,7 @@ func WithConfig(g nethttp.Admitter, cfg Config) gin.HandlerFunc {
 		}()
 		switch {
 		case x.Allowed():
+			c.Writer = &writer{c.Writer, x}
 			c.Next()
 		case cfg.Refuse != nil:
 			cfg.Refuse(c, &x.Admission)
@@ -61,4 +62,26 @@ func WithConfig(g nethttp.Admitter, cfg Config) gin.HandlerFunc {
 		}
 		returned = true
 	}
+}
+
+// writer is gin's ResponseWriter, and keeps the headers that stand before the handler.
+type writer struct {
+	gin.ResponseWriter
+	x *nethttp.Exchange
+}
+
+// Unwrap is for http.ResponseController.
+func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// Header implements http.ResponseWriter.
+func (w *writer) Header() http.Header {
+	h := w.ResponseWriter.Header()
+	w.x.KeepHeaders(h)
+	return h
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (w *writer) WriteHeader(status int) {
+	w.x.RestoreHeaders(w.ResponseWriter.Header(), status)
+	w.ResponseWriter.WriteHeader(status)
 }

@@ -80,6 +80,6 @@ func (x *exchange) serve(w http.ResponseWriter, r *http.Request, next http.Handl
 			}
 		}
 	}()
-	next.ServeHTTP(out, inner)
+	next.ServeHTTP(out.whole(), inner)
 	returned = true
 }

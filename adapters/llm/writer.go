@@ -1,10 +1,12 @@
 package llm
 
 import (
+	"io"
 	"maps"
 	"net/http"
-	"slices"
 	"strings"
+
+	"github.com/felixge/httpsnoop"
 
 	"github.com/headgate/headgate/adapters/llm/internal/wire"
 )
@@ -12,18 +14,28 @@ import (
 // writer passes a response through a wire.Tap.
 type writer struct {
 	http.ResponseWriter
-	request  *http.Request // of the handler
-	x        *exchange
-	before   http.Header // set by the guard and the handlers around it
-	informed bool        // an informational response was sent
+	request *http.Request // of the handler
+	x       *exchange
+	limits  http.Header // of the guards around the handler
 }
 
 func newWriter(w http.ResponseWriter, r *http.Request, x *exchange) *writer {
-	return &writer{ResponseWriter: w, request: r, x: x, before: w.Header().Clone()}
+	limits := w.Header().Clone()
+	maps.DeleteFunc(limits, func(name string, _ []string) bool { return !statesLimits(name) })
+	return &writer{ResponseWriter: w, request: r, x: x, limits: limits}
 }
 
-// Unwrap is for http.ResponseController.
-func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+// whole returns a ResponseWriter for the handler, with the optional interfaces of the inner one.
+func (w *writer) whole() http.ResponseWriter {
+	return httpsnoop.Wrap(w.ResponseWriter, httpsnoop.Hooks{
+		WriteHeader: func(httpsnoop.WriteHeaderFunc) httpsnoop.WriteHeaderFunc { return w.WriteHeader },
+		Write:       func(httpsnoop.WriteFunc) httpsnoop.WriteFunc { return w.Write },
+		WriteString: func(httpsnoop.WriteStringFunc) httpsnoop.WriteStringFunc { return w.WriteString },
+		ReadFrom:    func(httpsnoop.ReadFromFunc) httpsnoop.ReadFromFunc { return w.ReadFrom },
+		Flush:       func(httpsnoop.FlushFunc) httpsnoop.FlushFunc { return w.Flush },
+		FlushError:  func(httpsnoop.FlushErrorFunc) httpsnoop.FlushErrorFunc { return w.FlushError },
+	})
+}
 
 // WriteHeader implements http.ResponseWriter.
 func (w *writer) WriteHeader(status int) {
@@ -32,13 +44,14 @@ func (w *writer) WriteHeader(status int) {
 		return
 	}
 	if status < 200 && status != http.StatusSwitchingProtocols {
-		w.informed = true
 		w.ResponseWriter.WriteHeader(status)
 		return
 	}
 	x.status, x.late = status, w.request.Context().Err() != nil
-	w.restore()
 	h := w.Header()
+	// A reverse proxy has added the headers of its server, whose limits are those of the gateway.
+	maps.DeleteFunc(h, func(name string, _ []string) bool { return statesLimits(name) })
+	maps.Copy(h, w.limits)
 	if status/100 == 2 {
 		x.tap = wire.NewTap(x.request.Format, h, x.hides)
 		x.tap.Draws(x.request.ImageModel)
@@ -51,23 +64,9 @@ func (w *writer) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// restore sets the guard's limits in the headers again. A reverse proxy adds the headers of its
-// server, which may state limits too. After an informational response it deletes all others.
-func (w *writer) restore() {
-	h := w.Header()
-	maps.DeleteFunc(h, func(name string, _ []string) bool { return limits(name) })
-	for name, values := range w.before {
-		if limits(name) || w.informed && h[name] == nil {
-			h[name] = slices.Clone(values)
-		}
-	}
-}
-
-// limits reports whether a header states limits in the dialect of a model API.
-func limits(name string) bool {
-	return strings.HasPrefix(name, "X-Ratelimit-") ||
-		strings.HasPrefix(name, "Anthropic-Ratelimit-")
-}
+// statesLimits reports whether a header states limits, such as X-Ratelimit-Limit-Tokens,
+// Anthropic-Ratelimit-Tokens-Limit, X-Ratelimitbysize-Limit-Minute and Ratelimit.
+func statesLimits(name string) bool { return strings.Contains(name, "Ratelimit") }
 
 // Write implements http.ResponseWriter.
 func (w *writer) Write(p []byte) (int, error) {
@@ -106,6 +105,14 @@ func (w *writer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// WriteString implements io.StringWriter.
+func (w *writer) WriteString(s string) (int, error) { return w.Write([]byte(s)) }
+
+// ReadFrom implements io.ReaderFrom.
+func (w *writer) ReadFrom(src io.Reader) (int64, error) {
+	return io.Copy(struct{ io.Writer }{w}, src)
+}
+
 // pass passes on p[from:], the end of a Write. It returns the results of that Write.
 func (w *writer) pass(p []byte, from int) (int, error) {
 	if from == len(p) {
@@ -138,13 +145,17 @@ func (w *writer) end(last []byte) {
 }
 
 // Flush implements http.Flusher.
-func (w *writer) Flush() {
+func (w *writer) Flush() { _ = w.FlushError() } // a later Write reports it
+
+// FlushError is for http.ResponseController.
+func (w *writer) FlushError() error {
 	if w.x.status == 0 {
 		w.WriteHeader(http.StatusOK)
 	}
-	if !w.x.gone {
-		_ = http.NewResponseController(w.ResponseWriter).Flush() // a later Write reports it
+	if w.x.gone {
+		return nil
 	}
+	return http.NewResponseController(w.ResponseWriter).Flush()
 }
 
 // close ends the tap. It passes on what the tap holds back if the handler has returned.

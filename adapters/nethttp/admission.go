@@ -25,6 +25,7 @@ type Admission struct {
 	status     int32
 	denied     denialKind
 	failed     atomic.Bool // the handler has, whatever its status is
+	covered    atomic.Bool // a Guard inside this one keeps the headers
 	overloaded bool        // the refusal is for an excess of the server and not of the client
 	capped     bool        // Config.Slot applies
 	ownCaps    bool        // a cap has the limit of the plan

@@ -6,7 +6,8 @@ import "net/http"
 // one.
 //
 // An adapter calls Admit, Exchange.WriteHeaders, and then either the next handler with the context
-// that Exchange.WithContext returns, or Refuse. In both cases it calls Exchange.Finish at the end.
+// that Exchange.WithContext and the ResponseWriter that Exchange.Writer returns, or Refuse. In both
+// cases it calls Exchange.Finish at the end.
 type Admitter interface {
 	// Check returns an error if no constructor made it, as for a nil *Guard. An adapter panics with
 	// it when it is mounted, so that the mistake is found before the first request.
@@ -34,9 +35,6 @@ func handler(g Admitter, next http.Handler) http.Handler {
 			return
 		}
 		inner := r.WithContext(x.WithContext(r.Context()))
-		if x.watches() {
-			w = watch(w, &x.seen)
-		}
 		returned := false
 		defer func() {
 			// A mux sets the pattern of the request that it is given. Outer handlers read theirs.
@@ -46,7 +44,7 @@ func handler(g Admitter, next http.Handler) http.Handler {
 			}
 			x.Finish(inner, x.seen.code(returned))
 		}()
-		next.ServeHTTP(w, inner)
+		next.ServeHTTP(x.Writer(w), inner)
 		returned = true
 	})
 }

@@ -20,9 +20,12 @@ type Exchange struct {
 	scope       string     // of the request, once it is derived
 	blockKeys   []core.Key // of the first charges, which are of BlockRules
 	reservation *core.Reservation
-	attempt     *attempt        // at the request's id, or nil
-	ctx         admittedContext // of the handler; with a lease, only of those around the guard
-	seen        response        // what the handler has responded
+	attempt     *attempt            // at the request's id, or nil
+	ctx         admittedContext     // of the handler; with a lease, only of those around the guard
+	kept        []keptHeader        // what stood in the headers when the handler first asked for them
+	w           http.ResponseWriter // that Writer was given
+	seen        response            // what the handler has responded
+	informed    bool                // an informational header was sent
 	finished    atomic.Bool
 	event       AdmissionEvent
 }

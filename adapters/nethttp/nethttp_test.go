@@ -404,7 +404,7 @@ func TestStackedGuardsWithLegacyHeaders(t *testing.T) {
 }
 
 // The request outside the guard has the pattern that the mux inside sets, also if the handler
-// panics. The ResponseWriter is not wrapped.
+// panics. The handler's ResponseWriter unwraps to the one outside the guard.
 func TestPatternAndWriterPassThrough(t *testing.T) {
 	limit, err := nethttp.Limit(memory(t, newClock()), "hello", core.PerMinute(5), keyfunc.RemoteIP())
 	if err != nil {
@@ -412,8 +412,12 @@ func TestPatternAndWriterPassThrough(t *testing.T) {
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /users/{id}", func(w http.ResponseWriter, r *http.Request) {
-		if _, ok := w.(*httptest.ResponseRecorder); !ok {
-			t.Errorf("the ResponseWriter is wrapped: %T", w)
+		inner, ok := w.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
+			t.Fatalf("%T", w)
+		}
+		if _, ok := inner.Unwrap().(*httptest.ResponseRecorder); !ok {
+			t.Errorf("below %T is %T", w, inner.Unwrap())
 		}
 	})
 	mux.HandleFunc("GET /panic", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })

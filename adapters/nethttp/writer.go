@@ -9,63 +9,145 @@ import (
 	"github.com/felixge/httpsnoop"
 )
 
-// response is what a handler has done with a ResponseWriter.
-type response struct{ status int32 }
-
-// code returns the status of the response. A handler that panics before it responds has 500.
-func (r *response) code(returned bool) int {
-	switch {
-	case r.status != 0:
-		return int(r.status)
-	case returned:
-		return http.StatusOK
+// Writer returns the ResponseWriter for the handler of an admitted request, one on w that keeps
+// headers as RestoreHeaders describes. It has Unwrap and the optional interfaces of w. If there is nothing
+// to keep and nothing depends on the response, it is w. An adapter calls it once, after WriteHeaders.
+func (x *Exchange) Writer(w http.ResponseWriter) http.ResponseWriter {
+	if !x.watches() && (x.skipped || len(w.Header()) == 0) {
+		return w
 	}
-	return http.StatusInternalServerError
+	x.w = w
+	return x.writer()
 }
 
-// sent records the first final status. 101 is final although it is informational.
-func (r *response) sent(status int) {
-	if r.status == 0 && (status >= 200 || status == http.StatusSwitchingProtocols) {
-		r.status = int32(status)
+// writer passes a response on to the ResponseWriter of an exchange. It records the status and keeps
+// the headers. Like the types that embed it, it holds one pointer, so that an interface of it takes
+// no allocation.
+type writer struct{ x *Exchange }
+
+// A flushing is a writer on a ResponseWriter that flushes. Those on the ResponseWriters of servers
+// have more: hijacking and reading, or pushing.
+type (
+	flushing  struct{ writer }
+	reading   struct{ flushing } // Hijack and ReadFrom
+	notifying struct{ reading }  // and CloseNotify, as net/http has for HTTP/1
+	pushing   struct{ flushing } // Push and CloseNotify, as net/http has for HTTP/2
+)
+
+// notifier is http.CloseNotifier, which is deprecated. gin's Context.Stream needs it.
+type notifier interface{ CloseNotify() <-chan bool }
+
+// writer returns a writer with the optional interfaces of x.w.
+func (x *Exchange) writer() http.ResponseWriter {
+	w := x.w
+	_, flushes := w.(http.Flusher)
+	_, hijacks := w.(http.Hijacker)
+	_, reads := w.(io.ReaderFrom)
+	_, pushes := w.(http.Pusher)
+	_, notifies := w.(notifier)
+	base := flushing{writer{x}}
+	switch [...]bool{flushes, hijacks, reads, pushes, notifies} {
+	case [...]bool{true, true, true, false, true}:
+		return notifying{reading{base}}
+	case [...]bool{true, false, false, true, true}:
+		return pushing{base}
+	case [...]bool{true, true, true, false, false}:
+		return reading{base}
+	case [...]bool{true, false, false, false, false}:
+		return base
 	}
+	return x.snoop(reading{base})
 }
 
-// watch returns a ResponseWriter that records in seen what is written to it. It has Unwrap and the
-// optional interfaces of w.
-func watch(w http.ResponseWriter, seen *response) http.ResponseWriter {
-	return httpsnoop.Wrap(w, httpsnoop.Hooks{
-		WriteHeader: func(next httpsnoop.WriteHeaderFunc) httpsnoop.WriteHeaderFunc {
-			return func(status int) { seen.sent(status); next(status) }
-		},
-		Write: func(next httpsnoop.WriteFunc) httpsnoop.WriteFunc {
-			return func(b []byte) (int, error) { seen.sent(http.StatusOK); return next(b) }
-		},
-		WriteString: func(next httpsnoop.WriteStringFunc) httpsnoop.WriteStringFunc {
-			return func(s string) (int, error) { seen.sent(http.StatusOK); return next(s) }
-		},
-		ReadFrom: func(next httpsnoop.ReadFromFunc) httpsnoop.ReadFromFunc {
-			return func(src io.Reader) (int64, error) {
-				n, err := next(src)
-				if n > 0 { // otherwise the handler may still report that src failed
-					seen.sent(http.StatusOK)
-				}
-				return n, err
-			}
-		},
-		Flush: func(next httpsnoop.FlushFunc) httpsnoop.FlushFunc {
-			return func() { seen.sent(http.StatusOK); next() }
-		},
-		FlushError: func(next httpsnoop.FlushErrorFunc) httpsnoop.FlushErrorFunc {
-			return func() error { seen.sent(http.StatusOK); return next() }
-		},
-		Hijack: func(next httpsnoop.HijackFunc) httpsnoop.HijackFunc {
-			return func() (net.Conn, *bufio.ReadWriter, error) {
-				conn, rw, err := next()
-				if err == nil {
-					seen.sent(http.StatusSwitchingProtocols)
-				}
-				return conn, rw, err
-			}
-		},
+// snoop returns a writer with any other interfaces of x.w. It takes more allocations.
+func (x *Exchange) snoop(own reading) http.ResponseWriter {
+	return httpsnoop.Wrap(x.w, httpsnoop.Hooks{
+		Header:      func(httpsnoop.HeaderFunc) httpsnoop.HeaderFunc { return own.Header },
+		WriteHeader: func(httpsnoop.WriteHeaderFunc) httpsnoop.WriteHeaderFunc { return own.WriteHeader },
+		Write:       func(httpsnoop.WriteFunc) httpsnoop.WriteFunc { return own.Write },
+		WriteString: func(httpsnoop.WriteStringFunc) httpsnoop.WriteStringFunc { return own.WriteString },
+		ReadFrom:    func(httpsnoop.ReadFromFunc) httpsnoop.ReadFromFunc { return own.ReadFrom },
+		Flush:       func(httpsnoop.FlushFunc) httpsnoop.FlushFunc { return own.Flush },
+		FlushError:  func(httpsnoop.FlushErrorFunc) httpsnoop.FlushErrorFunc { return own.FlushError },
+		Hijack:      func(httpsnoop.HijackFunc) httpsnoop.HijackFunc { return own.Hijack },
 	})
+}
+
+// Unwrap is for http.ResponseController.
+func (w writer) Unwrap() http.ResponseWriter { return w.x.w }
+
+// Header implements http.ResponseWriter.
+func (w writer) Header() http.Header {
+	h := w.x.w.Header()
+	w.x.KeepHeaders(h)
+	return h
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (w writer) WriteHeader(status int) {
+	w.begin(status)
+	w.x.w.WriteHeader(status)
+}
+
+// begin is called before a header with this status may be sent.
+func (w writer) begin(status int) {
+	if w.x.seen.status == 0 {
+		w.x.RestoreHeaders(w.x.w.Header(), status)
+		w.x.seen.sent(status)
+	}
+}
+
+// Write implements http.ResponseWriter.
+func (w writer) Write(p []byte) (int, error) {
+	w.begin(http.StatusOK)
+	return w.x.w.Write(p)
+}
+
+// WriteString implements io.StringWriter.
+func (w writer) WriteString(s string) (int, error) {
+	w.begin(http.StatusOK)
+	return io.WriteString(w.x.w, s)
+}
+
+// Flush implements http.Flusher.
+func (w flushing) Flush() { _ = w.FlushError() }
+
+// FlushError is for http.ResponseController.
+func (w flushing) FlushError() error {
+	w.begin(http.StatusOK)
+	return http.NewResponseController(w.x.w).Flush()
+}
+
+// ReadFrom implements io.ReaderFrom. If src fails before its first byte, the handler may still
+// report that.
+func (w reading) ReadFrom(src io.Reader) (int64, error) {
+	x := w.x
+	if x.seen.status == 0 {
+		x.RestoreHeaders(x.w.Header(), http.StatusOK)
+	}
+	n, err := x.w.(io.ReaderFrom).ReadFrom(src)
+	if n > 0 {
+		x.seen.sent(http.StatusOK)
+	}
+	return n, err
+}
+
+// Hijack implements http.Hijacker.
+func (w reading) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, rw, err := w.x.w.(http.Hijacker).Hijack()
+	if err == nil {
+		w.x.seen.sent(http.StatusSwitchingProtocols)
+	}
+	return conn, rw, err
+}
+
+// CloseNotify implements http.CloseNotifier.
+func (w notifying) CloseNotify() <-chan bool { return w.x.w.(notifier).CloseNotify() }
+
+// CloseNotify implements http.CloseNotifier.
+func (w pushing) CloseNotify() <-chan bool { return w.x.w.(notifier).CloseNotify() }
+
+// Push implements http.Pusher.
+func (w pushing) Push(target string, opts *http.PushOptions) error {
+	return w.x.w.(http.Pusher).Push(target, opts)
 }

@@ -1,0 +1,79 @@
+package nethttp
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// keptHeader is a header that stood before the handler.
+type keptHeader struct {
+	name   string
+	values []string
+}
+
+// KeepHeaders remembers the headers that stand in h, for RestoreHeaders. Later calls do nothing.
+// Both are for an adapter whose framework has a ResponseWriter type of its own: it calls KeepHeaders
+// in each Header, and RestoreHeaders before each WriteHeader. Writer does that for the others.
+func (x *Exchange) KeepHeaders(h http.Header) {
+	if x.kept != nil || x.skipped {
+		return
+	}
+	x.kept = make([]keptHeader, 0, len(h))
+	for name, values := range h {
+		x.kept = append(x.kept, keptHeader{name, slices.Clip(values)})
+	}
+}
+
+// RestoreHeaders mends in h what a reverse proxy in the handler does to the headers that were kept,
+// before a header with this status is written:
+//
+//   - httputil.ReverseProxy deletes them all when its server sends an informational response. Those
+//     that are missing in the final header are set again.
+//   - It adds the limits of its server to those that the Guard states under the same names, such as
+//     X-RateLimit-Limit. These are deleted. RateLimit and RateLimit-Policy are lists, which keep the
+//     members of both.
+//
+// A handler may change or delete headers otherwise.
+func (x *Exchange) RestoreHeaders(h http.Header, status int) {
+	if len(x.kept) == 0 {
+		return
+	}
+	if x.outer != nil {
+		x.outer.covered.Store(true) // its headers are among those that x keeps
+	}
+	switch {
+	case x.covered.Load():
+	case informational(status):
+		x.informed = true
+	default:
+		x.restore(h)
+		x.informed = false
+	}
+}
+
+// informational reports whether another header follows one with this status. After 101 none does.
+func informational(status int) bool {
+	return status < http.StatusOK && status != http.StatusSwitchingProtocols
+}
+
+// restore sets in h what a reverse proxy has deleted, and deletes what it has added to the Guard's
+// limits.
+func (x *Exchange) restore(h http.Header) {
+	for _, k := range x.kept {
+		now := h[k.name]
+		if !x.informed && len(now) <= len(k.values) {
+			continue
+		}
+		stands := len(now) >= len(k.values) && slices.Equal(now[:len(k.values)], k.values)
+		switch {
+		case strings.Contains(k.name, "-Ratelimit-") && (x.informed || stands):
+			h[k.name] = k.values
+		case !x.informed || stands:
+		case now == nil:
+			h[k.name] = k.values
+		case k.name == "Ratelimit" || k.name == "Ratelimit-Policy":
+			h[k.name] = slices.Concat(k.values, now)
+		}
+	}
+}
