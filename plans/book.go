@@ -164,7 +164,8 @@ func (b *Book) know(ctx context.Context, set *Set, tenant string) (*state, error
 }
 
 // Plan returns a func for nethttp.Config.Plan: For of the tenants that the functions derive
-// from a request, such as those of package keyfunc. An error of theirs is returned as it is.
+// from a request, such as keyfunc.ContextValue. An error of theirs is returned as it is. A func that
+// hashes, such as keyfunc.Header, derives no name that Config.Resolve knows; see ErrHashed.
 func (b *Book) Plan(
 	outermost func(*http.Request) (string, error), inner ...func(*http.Request) (string, error),
 ) func(*http.Request) (core.Plan, error) {

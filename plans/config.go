@@ -25,7 +25,8 @@ type Config struct {
 	// Set's default holds, or in a chain the plans of the tenants around it; see Book.For. It is
 	// called when a tenant is not known, and again when TTL has passed. Callers for one tenant share
 	// a call. It must be safe for concurrent use. If Resolve is nil, no tenant has a plan, unless it
-	// has an Override. It must return when its context ends, after Timeout: otherwise each request
+	// has an Override. A tenant is asked for by the key that Book.Plan derives, so that must not be a
+	// hash; see ErrHashed. It must return when its context ends, after Timeout: otherwise each request
 	// of the tenant waits a second longer until it returns, and Close waits for it.
 	Resolve func(ctx context.Context, tenant string) (plan string, err error)
 	// OnFailure says what holds for a tenant if Resolve fails and has never succeeded for it.
@@ -82,6 +83,9 @@ var (
 	ErrUnknownPlan = errors.New("plans: unknown plan")
 	// ErrTenant is wrapped by the errors of a tenant without a name.
 	ErrTenant = errors.New("plans: no tenant")
+	// ErrHashed is wrapped by the Err of an OpResolve about a tenant that has no plan and whose name
+	// looks like a hash of package keyfunc. It is told once in a Book.
+	ErrHashed = errors.New("plans: the tenant's name looks like a hash")
 	// ErrClosed is wrapped by errors after Book.Close.
 	ErrClosed = errors.New("plans: closed")
 

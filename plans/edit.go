@@ -50,8 +50,8 @@ func (b *Book) Override(ctx context.Context, tenant string) (Override, bool, err
 	if tenant == "" {
 		return Override{}, false, errNoName
 	}
-	text, _, err := b.store.get(ctx, tenant)
-	if err != nil || text == "" {
+	text, _, is, err := b.store.get(ctx, tenant)
+	if err != nil || !is {
 		return Override{}, false, prefixed("plans: read override: ", err)
 	}
 	o, err := decode(text)

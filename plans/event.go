@@ -8,7 +8,7 @@ const (
 	// OpReload is a new Set, which holds now. If there is an Err, the file is bad, and the Set
 	// before still holds.
 	OpReload Op = iota + 1
-	// OpResolve is a Resolve that failed, or named an unknown plan.
+	// OpResolve is a Resolve that failed, or named an unknown plan, or an ErrHashed.
 	OpResolve
 	// OpFollow is told once when Redis begins to tell nothing of changes, with an Err, and once when
 	// it does again.

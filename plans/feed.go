@@ -63,7 +63,7 @@ func escaped(tenant string) string {
 
 func (f *feed) healthy() bool { return !f.failing.Load() }
 
-func (f *feed) get(ctx context.Context, tenant string) (string, time.Duration, error) {
+func (f *feed) get(ctx context.Context, tenant string) (string, time.Duration, bool, error) {
 	var text *redis.StringCmd
 	var left *redis.DurationCmd
 	_, err := f.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
@@ -72,15 +72,15 @@ func (f *feed) get(ctx context.Context, tenant string) (string, time.Duration, e
 	})
 	switch {
 	case errors.Is(err, redis.Nil):
-		return "", 0, nil
+		return "", 0, false, nil
 	case err != nil:
-		return "", 0, err
+		return "", 0, false, err
 	case left.Val() == -1: // no end
-		return text.Val(), 0, nil
+		return text.Val(), 0, true, nil
 	case left.Val() <= 0: // has ended since the GET
-		return "", 0, nil
+		return "", 0, false, nil
 	}
-	return text.Val(), left.Val(), nil
+	return text.Val(), left.Val(), true, nil
 }
 
 func (f *feed) set(ctx context.Context, tenant, text string, until time.Time) (bool, error) {

@@ -29,6 +29,8 @@ type Override struct {
 	Until time.Time
 }
 
+const emptyOverride = "is empty: it must have a Plan, Limits or Caps"
+
 // own returns the limits and caps of the override.
 func (o Override) own() Plan { return Plan{o.Limits, o.Caps} }
 
@@ -38,7 +40,7 @@ func (o Override) check(cfg *Config, set *Set) error {
 	own := o.own()
 	faults := append(own.check(path), cfg.unknownNames(path, own)...)
 	if o.Plan == "" && len(o.Limits)+len(o.Caps) == 0 {
-		faults = append(faults, fault{"override", "is empty: it must have a Plan, Limits or Caps"})
+		faults = append(faults, fault{"override", emptyOverride})
 	}
 	for _, name := range sortedKeys(o.Limits) {
 		if len(checkLimit("", o.Limits[name])) > 0 {
@@ -111,6 +113,9 @@ func decode(text string) (o Override, err error) {
 		}))
 		r.add(p.check(""))
 		o.Limits, o.Caps = p.Limits, p.Caps
+		if o.Plan == "" && len(o.Limits)+len(o.Caps) == 0 && len(r.faults) == 0 {
+			r.fault("", emptyOverride)
+		}
 	}
 	return o, joined("override: ", r.faults, nil)
 }

@@ -485,17 +485,36 @@ func TestOverrideThatIsGarbage(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	client := s.Client(t)
-	var events seen
-	p := redisBook(t, client, &events, plans.Config{})
-	if err := client.Set(context.Background(), "hg:{plans}:acme:ov1", `{"plan": 5}`, 0).Err(); err != nil {
-		t.Fatal(err)
-	}
-	expect(t, p, "acme", free)
-	e := events.take(plans.OpOverride)
-	if len(e) == 0 || e[0].Tenant != "acme" || !strings.Contains(e[0].Err.Error(), "plan is 5: it must be a text") {
-		t.Errorf("events %v", e)
-	}
-	if _, _, err := p.Override(t.Context(), "acme"); err == nil {
-		t.Error("it is an override")
+	for text, want := range map[string]string{
+		`{"plan": 5}`: "plan is 5: it must be a text", "": "override: is empty", "{}": "override: is empty", "null": "override",
+	} {
+		t.Run(text, func(t *testing.T) {
+			var events seen
+			p := redisBook(t, client, &events, plans.Config{TTL: time.Second})
+			tenant := fmt.Sprintf("acme%d", len(text))
+			setOverride(t, p, tenant, plans.Override{Plan: "pro"})
+			expect(t, p, tenant, pro)
+			events.take(plans.OpOverride)
+			if err := client.Set(context.Background(), "hg:{plans}:"+tenant+":ov1", text, 0).Err(); err != nil {
+				t.Fatal(err)
+			}
+			if err := p.Refresh(t.Context(), tenant); err != nil {
+				t.Fatal(err)
+			}
+			var e []plans.Event
+			await(t, "the event", func() bool {
+				expect(t, p, tenant, pro)
+				e = events.take(plans.OpOverride)
+				return len(e) > 0
+			})
+			if e[0].Tenant != tenant || e[0].Err == nil || !strings.Contains(e[0].Err.Error(), want) {
+				t.Errorf("events %v", e)
+			}
+			if _, _, err := p.Override(t.Context(), tenant); err == nil {
+				t.Error("it is an override")
+			}
+			// A process that knows none has the plan.
+			expect(t, redisBook(t, client, new(seen), plans.Config{}), tenant, free)
+		})
 	}
 }

@@ -8,9 +8,9 @@ import (
 
 // overrides keeps the overrides of tenants, and tells all processes of changes.
 type overrides interface {
-	// get returns an override as it is stored, empty if there is none, and how long it still holds:
-	// 0 if it has no end.
-	get(ctx context.Context, tenant string) (text string, left time.Duration, err error)
+	// get returns an override as it is stored, how long it still holds, 0 if it has no end, and
+	// whether there is one.
+	get(ctx context.Context, tenant string) (text string, left time.Duration, is bool, err error)
 	// set reports false, and changes nothing, if until is over by the clock of the store.
 	set(ctx context.Context, tenant, text string, until time.Time) (bool, error)
 	remove(ctx context.Context, tenant string) (was bool, err error)
@@ -34,19 +34,19 @@ type keptOverride struct {
 
 func newMemory() *memory { return &memory{kept: make(map[string]keptOverride)} }
 
-func (m *memory) get(_ context.Context, tenant string) (string, time.Duration, error) {
+func (m *memory) get(_ context.Context, tenant string) (string, time.Duration, bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	o := m.kept[tenant]
+	o, is := m.kept[tenant]
 	if o.until.IsZero() {
-		return o.text, 0, nil
+		return o.text, 0, is, nil
 	}
 	left := time.Until(o.until)
 	if left <= 0 {
 		delete(m.kept, tenant)
-		return "", 0, nil
+		return "", 0, false, nil
 	}
-	return o.text, left, nil
+	return o.text, left, true, nil
 }
 
 func (m *memory) set(_ context.Context, tenant, text string, until time.Time) (bool, error) {

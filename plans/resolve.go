@@ -2,9 +2,11 @@ package plans
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"github.com/headgate/headgate/internal/deadline"
@@ -20,6 +22,7 @@ type resolver struct {
 	store overrides
 	start time.Time
 	pulse deadline.Pulse
+	told  atomic.Bool // of an ErrHashed
 }
 
 // state is what is known of a tenant. It is immutable.
@@ -99,10 +102,14 @@ func (r *resolver) ask(
 	ctx context.Context, tenant string, s *state, set *Set, ttl time.Duration,
 ) (known bool) {
 	if r.cfg.Resolve == nil {
+		r.suspect(ctx, tenant, s)
 		return true
 	}
 	name, err := r.resolve(ctx, set, tenant)
 	if err == nil {
+		if name == "" {
+			r.suspect(ctx, tenant, s)
+		}
 		s.plan, s.resolved, s.answered = name, true, r.now()+ttl
 		return true
 	}
@@ -111,6 +118,24 @@ func (r *resolver) ask(
 	}
 	r.cfg.tell(ctx, Event{Op: OpResolve, Tenant: tenant, Err: err})
 	return false
+}
+
+// suspect tells the observer if a tenant that nobody knows may be the hash of one.
+func (r *resolver) suspect(ctx context.Context, tenant string, s *state) {
+	if s.override == nil && looksHashed(tenant) && !r.told.Swap(true) {
+		err := fmt.Errorf("%w: %q has no plan, and keyfunc.Header hashes what it reads", ErrHashed, tenant)
+		r.cfg.tell(ctx, Event{Op: OpResolve, Tenant: tenant, Err: err})
+	}
+}
+
+// looksHashed reports whether a name is the Base64 of 128 bits, as package keyfunc hashes values, and
+// no random UUID.
+func looksHashed(name string) bool {
+	if len(name) != base64.RawURLEncoding.EncodedLen(16) {
+		return false
+	}
+	bits, err := base64.RawURLEncoding.Strict().DecodeString(name)
+	return err == nil && !(bits[6]>>4 == 4 && bits[8]>>6 == 2) // version and variant of RFC 9562
 }
 
 // resolve calls Resolve, whose result it checks.
@@ -145,11 +170,11 @@ func (r *resolver) readOverride(
 	}
 	ctx, cancel := r.pulse.Within(ctx, r.cfg.Timeout, grace/2)
 	defer cancel()
-	text, left, err := r.store.get(ctx, tenant)
+	text, left, is, err := r.store.get(ctx, tenant)
 	if err != nil {
 		return nil, fmt.Errorf("plans: read override: %w", err)
 	}
-	if text == "" {
+	if !is {
 		return nil, nil
 	}
 	s := &stored{text: text}
