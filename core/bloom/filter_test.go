@@ -311,6 +311,58 @@ func TestFilterLosesPart(t *testing.T) {
 	})
 }
 
+// While Redis has a part of a filter and not its record, no item seems never to have been added, also
+// not those of parts that are lost too.
+func TestFilterLosesRecordAndParts(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	for name, window := range map[string]time.Duration{"for ever": 0, "windows": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+				client := s.Client(t)
+				g := redisGate(t, client, core.Config{Prefix: s.Prefix})
+				f := newFilter(t, g, bloom.Config{Name: "f", Items: 5_000_000, FalsePositives: 0.01, Window: window})
+				items := numbered("in", 300)
+				if err := f.Add(ctx, items...); err != nil {
+					t.Fatal(err)
+				}
+				parts := client.Keys(ctx, s.Prefix+":{f}:bf2:*").Val()
+				if len(parts) < 4 {
+					t.Fatalf("only the parts %q", parts)
+				}
+				for _, key := range append(parts[1:], s.Prefix+":{f}:bf2") {
+					if n := client.Del(ctx, key).Val(); n != 1 {
+						t.Fatalf("no key %s", key)
+					}
+				}
+				for _, item := range items {
+					found, testErr := f.Test(ctx, item)
+					isNew, addErr := f.TestAndAdd(ctx, item)
+					if !errors.Is(testErr, bloom.ErrLost) || !errors.Is(addErr, bloom.ErrLost) || len(found)+len(isNew) > 0 {
+						t.Fatalf("%s: found %v, %v; new %v, %v", item, found, testErr, isNew, addErr)
+					}
+				}
+				if err := f.Reset(ctx); err != nil {
+					t.Fatal(err)
+				}
+				if isNew, err := f.TestAndAdd(ctx, items...); count(isNew) != len(items) || err != nil {
+					t.Errorf("%d are new after Reset: %v", count(isNew), err)
+				}
+				// Of a filter that is lost as a whole nothing is known.
+				for _, key := range client.Keys(ctx, s.Prefix+"*").Val() {
+					client.Del(ctx, key)
+				}
+				if found, err := f.Test(ctx, items...); count(found) != 0 || len(found) != len(items) || err != nil {
+					t.Errorf("found %v, %v", count(found), err)
+				}
+				if keys := client.Keys(ctx, s.Prefix+"*").Val(); len(keys) > 0 {
+					t.Errorf("Test made %q", keys)
+				}
+			})
+		})
+	}
+}
+
 // A filter of many parts gets them a few at a time, and a Reset that failed frees them all later.
 func TestFilterOfManyParts(t *testing.T) {
 	t.Parallel()

@@ -8,6 +8,7 @@ const (
 	Present = 1 // or a false positive
 	Lost    = 2 // Redis has lost the part; nothing was added
 	Again   = 3 // the script has made its share of parts; nothing was added, so ask again
+	Begin   = 4 // Redis has no record of the filter; nothing was added
 )
 
 // Filter is a filter in memory. The zero value is empty.

@@ -43,7 +43,31 @@ func (f *Filters) Ask(
 	return replies, f.store.outcome(ctx, err)
 }
 
+// ask asks for items, and begins the filter if Redis has no record of it.
 func (f *Filters) ask(
+	ctx context.Context, filter string, s bloom.Shape, items []bloom.Item,
+) ([]int64, error) {
+	for {
+		replies, err := f.askRecorded(ctx, filter, s, items)
+		if err != nil || !slices.Contains(replies, bloom.Begin) {
+			return replies, err
+		}
+		adds := slices.ContainsFunc(items, func(i bloom.Item) bool { return i.Add })
+		lost, err := f.begin(ctx, filter, s, adds)
+		if err != nil {
+			return nil, err
+		}
+		if lost || !adds {
+			answer := int64(bloom.Absent)
+			if lost {
+				answer = bloom.Lost
+			}
+			return slices.Repeat([]int64{answer}, len(items)), nil
+		}
+	}
+}
+
+func (f *Filters) askRecorded(
 	ctx context.Context, filter string, s bloom.Shape, items []bloom.Item,
 ) ([]int64, error) {
 	k := newQuestion(f.store.schema, filter, s, items)
@@ -55,14 +79,42 @@ func (f *Filters) ask(
 	return checkFilterReply(k.reply, len(items))
 }
 
+// begin looks for bits of a filter without a record, and reports whether there are some. If there are
+// none, it makes the record if items are to be added.
+func (f *Filters) begin(
+	ctx context.Context, filter string, s bloom.Shape, adds bool,
+) (lost bool, err error) {
+	record := int64(0)
+	if adds {
+		record = 1
+	}
+	reply, err := f.run(ctx, "begin", filter, s, partsUpTo(s.Parts), record)
+	if err == nil {
+		reply, err = checkFilterReply(reply, 1)
+	}
+	return err == nil && reply[0] == 1, err
+}
+
+// partsUpTo returns the numbers of n parts.
+func partsUpTo(n int64) []int64 {
+	all := make([]int64, n)
+	for i := range all {
+		all[i] = int64(i)
+	}
+	return all
+}
+
 // run sends an operation on some parts.
 func (f *Filters) run(
-	ctx context.Context, operation, filter string, s bloom.Shape, parts ...int64,
+	ctx context.Context, operation, filter string, s bloom.Shape, parts []int64, args ...int64,
 ) ([]int64, error) {
 	k := newSingle(f.store.schema.filter, filter)
 	k.Bound(ctx, f.store.Timeout)
-	k.clear(8 + 3*len(parts))
+	k.clear(8 + 3*len(parts) + len(args))
 	k.filterHead(f.store.schema, filter, operation, s, parts)
+	for _, n := range args {
+		k.int(n)
+	}
 	k.args = f.store.schema.clocked(k.args)
 	if err := f.store.Servers.Do(ctx, &k.Call); err != nil {
 		return nil, err
@@ -74,7 +126,7 @@ func (f *Filters) run(
 func (f *Filters) Count(
 	ctx context.Context, filter string, s bloom.Shape, part int64,
 ) (set [2]int64, err error) {
-	reply, err := f.run(ctx, "count", filter, s, part)
+	reply, err := f.run(ctx, "count", filter, s, []int64{part})
 	if err == nil {
 		reply, err = checkFilterReply(reply, len(set))
 	}
@@ -94,22 +146,18 @@ func (f *Filters) Reset(ctx context.Context, filter string, s bloom.Shape) error
 }
 
 func (f *Filters) reset(ctx context.Context, filter string, s bloom.Shape) error {
-	reply, err := f.run(ctx, "reset", filter, s)
+	reply, err := f.run(ctx, "reset", filter, s, nil)
 	if err == nil && len(reply) != 1 {
 		err = trips.ErrReply
 	}
 	if err != nil {
 		return err
 	}
-	var all []int64
-	for part := range max(s.Parts, reply[0]) {
-		all = append(all, part)
-	}
-	for parts := range slices.Chunk(all, sweepParts) {
-		if _, err := f.run(ctx, "sweep", filter, s, parts...); err != nil {
+	for parts := range slices.Chunk(partsUpTo(max(s.Parts, reply[0])), sweepParts) {
+		if _, err := f.run(ctx, "sweep", filter, s, parts); err != nil {
 			return err
 		}
 	}
-	_, err = f.run(ctx, "swept", filter, s)
+	_, err = f.run(ctx, "swept", filter, s, nil)
 	return err
 }

@@ -9,14 +9,16 @@
 --               bytes: 1 to add it, or 0; which of the parts holds it, from 1, in two bytes; for each
 --               of its bits which byte of the block holds it, from 1, in two bytes, and its value
 --               there; the last bit is repeated up to a whole step
+--        begin  1 to make the record, or 0; of all parts
 --        count  nothing; of one part
 --        reset  nothing; of no part
 --        sweep  nothing; deletes what a reset left of the parts asked for
 --        swept  nothing; of no part; all are swept
 -- Reply  -1 and five integers: nothing was done, because the filter has that shape; not of reset
 --        ask    for each item: 1 if it was there or seems to have been, 0 if not, 2 if the bits are
---               lost, 3 to ask again, because one script makes few parts; after 2 and 3 nothing was
---               added
+--               lost, 3 to ask again, because one script makes few parts, 4 to begin, because there is
+--               no record; after 2, 3 and 4 nothing was added
+--        begin  1 if there are bits without the record, which is lost; otherwise 0
 --        count  bits set in the current generation, and in the one before; -1: lost
 --        reset  number of the parts to be swept
 --        sweep, swept  0
@@ -28,7 +30,8 @@
 -- The fields of the hash are shape; generation, the last in which a part was made; for each part and
 -- parity "e<part>" or "o<part>", the generation of its bits; and sweep, how many parts a reset has to
 -- sweep. A part has one bit behind its last, which is set, so that all its blocks are there. So bits,
--- or a hash, that Redis evicted are told from those that never were.
+-- or a hash, that Redis evicted are told from those that never were. Without the hash, the record,
+-- nobody knows which parts there were, so the bits of any part say that the filter is lost.
 -- With a window every key has a TTL. Otherwise none has: only a reset forgets items.
 
 local step = 3 -- bits of an item that are looked at together
@@ -83,12 +86,13 @@ end
 local odd = generation % 2
 
 -- Of each part: the key of the bits that items are added to, or nil; that of the generation before,
--- or nil; whether there are bits without the hash.
-local current, before, lost = {}, {}, {}
+-- or nil. Whether there are bits of some part without the record.
+local current, before, lost = {}, {}, false
+local unrecorded = not marks[1] and not marks[3]
 for i = 1, asked do
   local now_key, before_key = KEYS[2 * i + odd], KEYS[2 * i + 1 - odd]
-  if not marks[1] and not marks[3] then
-    lost[i] = call('GETBIT', now_key, behind) == 1 or window > 0 and call('GETBIT', before_key, behind) == 1
+  if unrecorded and operation ~= 'ask' and not lost then
+    lost = call('GETBIT', now_key, behind) == 1 or window > 0 and call('GETBIT', before_key, behind) == 1
   end
   if marks[2 * i + 2 + odd] == mark then
     current[i] = now_key
@@ -101,7 +105,7 @@ end
 if operation == 'count' then
   local reply = {}
   for i, key in ipairs({current[1] or '', before[1] or ''}) do
-    reply[i] = lost[1] and -1 or key == '' and 0 or call('BITCOUNT', key) - 1
+    reply[i] = lost and -1 or key == '' and 0 or call('BITCOUNT', key) - 1
   end
   return reply
 end
@@ -109,6 +113,22 @@ end
 local ttl = window > 0 and
   string.format('%.0f', math.ceil(((generation + 2) * window - now) / 1000) + margin)
 local changed = {'HSET', KEYS[1], 'shape', shape, 'generation', mark}
+
+-- record writes the record.
+local function record()
+  call(unpack(changed))
+  if ttl then -- a second later than the bits, so that no bits are there without the record
+    call('PEXPIRE', KEYS[1], string.format('%.0f', ttl + 1000))
+  end
+end
+
+if operation == 'begin' then
+  if unrecorded and not lost and ARGV[4 + asked] == '1' then
+    record()
+  end
+  return {lost and 1 or 0}
+end
+
 local reply, made, n = {}, 0, 0
 local byte, char, args = string.byte, string.char, ARGV
 local places, first = args[4 + asked], 3 + asked
@@ -131,7 +151,7 @@ for from = 4, #places, 3 + size do
   local to = from + size - 1
   local add, high, low = byte(places, from - 3, from - 1)
   local part = 256 * high + low
-  local key, older, gone = current[part], before[part], lost[part]
+  local key, older, gone = current[part], before[part], false
   local block, at = nil, from
   if key then
     block = call('GETRANGE', key, args[first], args[first + 1])
@@ -147,7 +167,9 @@ for from = 4, #places, 3 + size do
     gone = block_before == ''
     found = not gone and not missing(block_before, from, to)
   end
-  if gone then
+  if unrecorded then
+    reply[n] = 4
+  elseif gone then
     reply[n] = 2
   elseif add == 1 and not key and made == most_made then
     reply[n] = 3
@@ -183,9 +205,6 @@ for from = 4, #places, 3 + size do
   end
 end
 if #changed > 6 then
-  call(unpack(changed))
-  if ttl then -- a second later than the bits, so that no bits are there without the hash
-    call('PEXPIRE', KEYS[1], string.format('%.0f', ttl + 1000))
-  end
+  record()
 end
 return reply
