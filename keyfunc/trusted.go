@@ -11,9 +11,9 @@ import (
 // 50: the n-th address of X-Forwarded-For from the right, over all its lines. The nearest proxy has
 // written the first. Use it if the proxies' addresses change, as those of a cloud load balancer do.
 //
-// It trusts every peer, also one on a Unix socket. It is wrong if a client can reach this server without the proxies, because
-// then the client writes the header: close the network to all other peers. It is also wrong if the
-// number of proxies differs between requests.
+// It trusts every peer, also one on a Unix socket. It is wrong if a client can reach this server
+// without the proxies, because then the client writes the header: close the network to all other
+// peers. It is also wrong if the number of proxies differs between requests.
 //
 // If the header has fewer addresses, has something else in that place, or has the place beyond
 // 4 KiB, the key is the peer's address. Any other n is an error.
