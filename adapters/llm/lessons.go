@@ -26,11 +26,20 @@ func (l *lessons) answers(effort string) *answers {
 	return &l.efforts[max(0, slices.Index(efforts[:], effort))]
 }
 
-// learnt returns the lessons of a model. Models that are not in Config.Models share theirs, so that
-// clients cannot invent any number of them.
+// learnt returns the lessons of a model. Models that have no entry share theirs, so that clients
+// cannot invent any number of them.
 func (m *Meter) learnt(model string) *lessons {
 	if l, ok := m.lessons[model]; ok {
 		return l
+	}
+	if list := m.catalogNow().listed; list != nil {
+		if entry := list.find(model); entry != nil {
+			l, ok := m.listed.Load(entry)
+			if !ok {
+				l, _ = m.listed.LoadOrStore(entry, new(lessons))
+			}
+			return l.(*lessons)
+		}
 	}
 	return m.lessons[""]
 }

@@ -41,8 +41,9 @@ type Meter struct {
 	guards  map[*wire.Format]*nethttp.Guard
 	budgets *nethttp.Guard // without the other rules, for running charges
 	catalog atomic.Pointer[catalog]
-	listing sync.Mutex // held while the catalog is made anew
-	lessons map[string]*lessons
+	listing sync.Mutex          // held while the catalog is made anew
+	lessons map[string]*lessons // by the names in Config.Models, and "" for unknown models
+	listed  sync.Map            // *lessons of the models of Config.Prices, by *Model
 	bodies  bodies
 }
 
@@ -98,6 +99,7 @@ func (m *Meter) catalogNow() *catalog {
 	if c == nil || c.listed != list {
 		c = newCatalog(m.cfg.Models, list)
 		m.catalog.Store(c)
+		m.listed.Clear() // of models that are no more
 	}
 	return c
 }

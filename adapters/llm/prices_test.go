@@ -302,3 +302,22 @@ func TestModelsBeforePrices(t *testing.T) {
 		}
 	}
 }
+
+// Each model of a file learns its own ratios, whatever name it goes by.
+func TestListedModelsLearn(t *testing.T) {
+	p := load(t, llm.PricesConfig{Paths: []string{priceFile("modelsdev.json")}})
+	r := newRig(t, core.UnitTokens, 1e9, func(cfg *llm.Config) { cfg.Prices = p })
+	r.answer = chat(1, 1)
+	estimate := func(model string) int64 {
+		read(t, r.post(chatPath, `{"model":"`+model+`"}`))
+		return (<-r.reports).Estimate.Output
+	}
+	for _, c := range []struct {
+		model string
+		want  int64
+	}{{"large", 4096}, {"large", 256}, {"acme/large", 256}, {"old", 4096}} {
+		if got := estimate(c.model); got != c.want {
+			t.Errorf("%s: %d, want %d", c.model, got, c.want)
+		}
+	}
+}
