@@ -24,6 +24,7 @@ func init() {
 	hub.Mark = mark
 	hub.Kept = kept
 	hub.ResetAt = func(r Result) int64 { return r.reset }
+	hub.KeptAfter = func(r Result) time.Duration { return r.kept }
 }
 
 // admit is hub.Admit.

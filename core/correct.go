@@ -74,7 +74,9 @@ func (c *charge) correct(units int64) {
 // correctionOf returns the correction of a charge, as far as it follows from what was spent under
 // the charge's limit.
 func correctionOf(c *request.Charge) *algorithm.Correction {
-	return &algorithm.Correction{Spent: c.Limit.Cost(c.Spent), Denominator: c.Limit.Denominator()}
+	return &algorithm.Correction{
+		Units: c.Spent, Spent: c.Limit.Cost(c.Spent), Denominator: c.Limit.Denominator(),
+	}
 }
 
 // debt returns the costs of up to twice the limit. Each is at most the limit, as a cost must be,

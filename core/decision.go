@@ -40,24 +40,27 @@ type Result struct {
 	// that does not say how the key stands now.
 	Known bool
 
-	defers   bool  // reservations may be for later
-	violated uint8 // a bit for each window
-	reset    int64 // the end of a window or a period with which Remaining is Limit, as hub.ResetAt
+	defers   bool          // reservations may be for later
+	violated uint8         // a bit for each window
+	reset    int64         // the end of a window or a period with which Remaining is Limit, as hub.ResetAt
+	kept     time.Duration // as hub.KeptAfter
 
 	// Limit is how many units an untouched key allows at once. Used + Remaining is Limit. Used
 	// exceeds Limit, and Remaining is 0, while there are debts or reservations for later, and after
 	// the limit was lowered. For a SlidingLog, Limit, Window and Used describe its longest window,
 	// and Remaining is the least of all windows.
 	Limit, Used, Remaining int64
-	// Raised is the part of Limit by which Gate.Adjust has raised it.
-	Raised int64
+	// Raised is the part of Limit by which Gate.Adjust has raised it. Held is the part of Used that
+	// reservations hold under PolicyConfig.Hold, and may give back.
+	Raised, Held int64
 	// Window is the window of Limit. For a bucket it is the time in which an exhausted one refills,
 	// Never if it does not refill. For a Calendar it is the length of the present period, such as
 	// 28 to 31 days for a month.
 	Window time.Duration
 	// RetryAfter is the wait after which the same charge fits if nothing else is spent: 0 if it
 	// fits now, Never if waiting does not help. After a Reserve it is the wait after which the same
-	// Reserve succeeds. It is a whole number of microseconds, rounded up.
+	// Reserve succeeds. It is a whole number of microseconds, rounded up. Where the charge fits
+	// without what is Held, it is at most an estimate of how long that stays held; see docs/limits.md.
 	RetryAfter time.Duration
 	// NextAfter is the wait until Remaining exceeds what it is now: 0 if Remaining is Limit, Never if
 	// it will not, as where a raise ends before the window does.
@@ -161,8 +164,8 @@ func (r *Result) tell(limit algorithm.Limit, reading *algorithm.Reading, fits bo
 	r.Limit, r.Window = reading.Limit, reading.Window
 	r.Used, r.Remaining = reading.Used, reading.Remaining
 	r.NextAfter, r.ResetAfter, r.reset = reading.NextAfter, reading.ResetAfter, reading.Reset
-	if !fits {
-		r.RetryAfter, r.violated = reading.RetryAfter, reading.Violated
+	if r.Held = reading.Held; !fits {
+		r.RetryAfter, r.kept, r.violated = reading.RetryAfter, reading.KeptAfter, reading.Violated
 	}
 	_, r.defers = limit.(*algorithm.TokenBucket)
 }
@@ -180,7 +183,8 @@ func (r *Result) read(c *charge, p *inquiry, cause error) {
 	if c.local {
 		r.Source = SourceLocal
 	}
-	reading := c.RaisedLimit().Read(c.Reply, c.Limit.Cost(c.Spent), c.Units)
+	limit := c.RaisedLimit()
+	reading := limit.Read(c.Reply, c.Limit.Cost(c.Spent), c.Units)
 	r.Raised = c.Raised.Now
 	fits := c.Fits
 	if bucket, ok := c.Limit.(*algorithm.TokenBucket); ok && p.op == algorithm.Reserve {
@@ -189,6 +193,7 @@ func (r *Result) read(c *charge, p *inquiry, cause error) {
 		reading.RetryAfter = max(0, bucket.RetryReserve(reading, bound))
 		fits = reading.RetryAfter == 0
 	}
+	reading.Await(c.Held, c.Units, limit.Capacity(), c.policy.held.Wait(c.policy.hold))
 	r.tell(c.Limit, &reading, fits)
 	if fits && p.op == algorithm.Reserve && c.Spent > 0 {
 		r.Delay = reading.Delay
@@ -203,7 +208,7 @@ func (r *Result) read(c *charge, p *inquiry, cause error) {
 func (d *Decision) hopeless() bool {
 	for i := range d.n {
 		r := d.at(i)
-		if !r.Allowed && r.defers && !r.Policy.shadow && r.Source != SourceLocal {
+		if !r.Allowed && r.defers && r.kept == 0 && !r.Policy.shadow && r.Source != SourceLocal {
 			return true
 		}
 	}

@@ -141,7 +141,9 @@ func (d *Decision) unchanged() time.Duration {
 			if r.Remaining > 0 {
 				return 0
 			}
-			wait = min(wait, r.NextAfter)
+			if wait = min(wait, r.NextAfter); r.kept > 0 {
+				wait = min(wait, r.RetryAfter) // another estimate follows
+			}
 		}
 	}
 	return wait
@@ -279,12 +281,12 @@ func (k *pastDenial) tell(now time.Duration, d *Decision) {
 		if !r.Allowed && r.RetryAfter <= asked { // other charges still deny
 			r.Allowed, r.RetryAfter, r.violated = true, 0, 0
 		}
-		r.RetryAfter = less(r.RetryAfter)
+		r.RetryAfter, r.kept = less(r.RetryAfter), less(r.kept)
 		if r.Known && r.Remaining == 0 && r.Used <= r.Limit && r.NextAfter > asked {
 			r.NextAfter, r.ResetAfter = less(r.NextAfter), less(r.ResetAfter)
 			continue
 		}
 		r.Known, r.Used, r.Remaining, r.NextAfter, r.ResetAfter = false, 0, 0, 0, 0
-		r.reset = 0
+		r.Held, r.reset = 0, 0
 	}
 }

@@ -112,9 +112,9 @@ func (g *Gate) Values() map[string]string {
 		if kept.IsAdjusted() {
 			values[key+suffix+request.AdjustmentsSuffix] = kept.Adjustments.Value()
 		}
-		kept.Holds.Each(func(h algorithm.Hold) {
-			values[key+suffix+request.HoldsSuffix] += fmt.Sprintln(h.Text(), h.Until)
-		})
+		if !kept.Holds.Empty() {
+			values[key+suffix+request.HoldsSuffix] = kept.Holds.Value()
+		}
 	})
 	return values
 }
@@ -134,6 +134,9 @@ func (p *Policy) Suffix(own Algorithm) string {
 	}
 	return l.suffix
 }
+
+// KeptAfter is hub.KeptAfter.
+func (r Result) KeptAfter() time.Duration { return r.kept }
 
 // Abandon ends the renewals of a reservation, as the death of its process does.
 func (r *Reservation) Abandon() {

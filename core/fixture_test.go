@@ -159,12 +159,12 @@ func peek(t testing.TB, g *core.Gate, charges ...core.Charge) core.Decision {
 // policies.
 func show(d core.Decision) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "allowed %v, cause %v, wait %d", d.Allowed, d.Cause, d.RetryAfter())
+	fmt.Fprintf(&b, "allowed %v, cause %v", d.Allowed, d.Cause)
 	for i := range d.Len() {
 		r := d.At(i)
-		fmt.Fprintf(&b, "\n  %s: allowed %v, known %v, %d of %d in %d used, %d remain, %d raised; retry %d, next %d, reset %d, delay %d, violates %v",
-			r.Policy.Name(), r.Allowed, r.Known, r.Used, r.Limit, r.Window, r.Remaining, r.Raised,
-			r.RetryAfter, r.NextAfter, r.ResetAfter, r.Delay, []bool{r.Violates(0), r.Violates(1), r.Violates(2)})
+		fmt.Fprintf(&b, "\n  %s: allowed %v, known %v, %d of %d in %d used, %d remain, %d raised, %d held; retry %d, next %d, reset %d, delay %d, violates %v",
+			r.Policy.Name(), r.Allowed, r.Known, r.Used, r.Limit, r.Window, r.Remaining, r.Raised, r.Held,
+			cmp.Or(r.KeptAfter(), r.RetryAfter), r.NextAfter, r.ResetAfter, r.Delay, []bool{r.Violates(0), r.Violates(1), r.Violates(2)})
 	}
 	return b.String()
 }

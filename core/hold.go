@@ -20,7 +20,8 @@ const longestHold = maxReserve
 // hold is what a Reservation holds, and whether that lasts. Each of its methods is one change of
 // that.
 type hold struct {
-	id string // empty if nothing is held
+	id    string    // empty if nothing is held
+	began time.Time // when it was made, or before
 
 	mu    sync.Mutex
 	since time.Time   // when it was last renewed, or before

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/algorithm"
+	"github.com/headgate/headgate/internal/lease"
 	"github.com/headgate/headgate/internal/request"
 )
 
@@ -39,7 +40,8 @@ type PolicyConfig struct {
 	// It is at least a millisecond and at most 10 years, and all processes must agree on whether it
 	// is zero.
 	//
-	// A hold may end before the wait of a denial is over, so that there is room earlier.
+	// A hold may end before the wait of a denial is over, so that there is room earlier: see
+	// Result.RetryAfter.
 	Hold time.Duration
 	// Raisable lets Gate.Adjust raise the limit of single keys for a time. A decision then reads a
 	// second key of Redis, in a script of its own. The Algorithm must be a quota; see Adjustment.
@@ -82,6 +84,7 @@ type Policy struct {
 	onFailure FailureMode
 	shadow    bool
 	hold      time.Duration
+	held      lease.Mean // of the reservations of this process
 	raisable  bool
 	ledger    func(context.Context, Key, Span) (int64, error)
 	blocks    bool   // the algorithm is a Block

@@ -93,7 +93,7 @@ func (g *Gate) reservation(p *inquiry) *Reservation {
 		gate:  g,
 		spent: slices.Clone(p.wire),
 		place: slices.Clone(p.place[:len(p.asked)]),
-		hold:  hold{id: p.hold, since: p.heldSince},
+		hold:  hold{id: p.hold, began: p.heldSince, since: p.heldSince},
 	}
 	r.renewLater()
 	return r
@@ -163,6 +163,11 @@ func (r *Reservation) settle(ctx context.Context, op Op, actual []int64) error {
 		}
 	})
 	if first { // Observe may settle it too
+		for i := range r.spent {
+			if c := &r.spent[i]; r.holds(c) {
+				c.policy.held.Add(time.Since(r.hold.began))
+			}
+		}
 		r.gate.tellReservation(ctx, op, r.err, time.Since(start))
 	}
 	return r.err

@@ -20,8 +20,9 @@ import (
 // tokens, by the unit of the policy that denies for longest; a policy that counts money has the
 // type tokens. If that policy is an exhausted budget, type and code are insufficient_quota, which
 // clients treat as final. A budget is a policy of tokens or money whose window is longer than
-// RetryWithin. It is exhausted when the wait is longer too. A request whose cost is above what
-// a limit ever allows has the code request_too_large, and one that a core.DenyAll denies not_in_plan.
+// RetryWithin. It is exhausted when the wait is longer too, unless running requests hold what the
+// request needs; see nethttp.Denial. A request whose cost is above what a limit ever allows has the
+// code request_too_large, and one that a core.DenyAll denies not_in_plan.
 //
 // Refusals tell the SDKs of the API how long to wait and when not to retry; see RetryWithin.
 type OpenAI struct {
@@ -107,6 +108,7 @@ func (o OpenAI) excess(a *nethttp.Admission) (kind, code string) {
 	switch {
 	case longest.Policy == nil || longest.Policy.Unit() == core.UnitRequests:
 		return kind, code
+	case longest.Running: // nothing is exhausted
 	case min(longest.RetryAfter, longest.Window) > patience(o.RetryWithin):
 		// The wait alone does not show a budget: a sliding window of a minute may deny for longer.
 		return quota, quota

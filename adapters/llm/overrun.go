@@ -1,6 +1,11 @@
 package llm
 
-import "time"
+import (
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/hub"
+)
 
 // Overrun decides about a stream that outgrows its budget.
 type Overrun uint8
@@ -26,6 +31,41 @@ func (x *exchange) overrun(wait time.Duration) {
 	if x.meter.cfg.Overrun == OverrunEnd {
 		x.ending = x.meter.endingFor(wait)
 	}
+}
+
+var keptAfter = hub.KeptAfter.(func(core.Result) time.Duration)
+
+// waitOf returns how long running charges that were denied would have to wait. What other requests
+// hold may come back soon. What the stream itself holds does not, as long as it runs.
+func (x *exchange) waitOf(charges []core.Charge, d *core.Decision) (wait time.Duration) {
+	for i, r := range d.Results() {
+		if r.Allowed || r.Policy.Shadow() {
+			continue
+		}
+		free := r.Remaining + r.Held - x.held(r.Policy) - max(0, r.Used-r.Limit)
+		if kept := keptAfter(r); kept > 0 && charges[i].Cost > free {
+			r.RetryAfter = kept
+		}
+		wait = max(wait, r.RetryAfter)
+	}
+	return wait
+}
+
+// held returns how many units of a budget the exchange holds.
+func (x *exchange) held(p *core.Policy) (units int64) {
+	for i, b := range x.meter.cfg.Budgets {
+		if b.Policy == p {
+			units += x.paid[i]
+		}
+	}
+	for _, e := range x.running {
+		for _, c := range e.charges {
+			if c.Policy == p {
+				units += c.Cost
+			}
+		}
+	}
+	return units
 }
 
 // endingFor returns the error for a stream whose next charge would have to wait that long.

@@ -87,7 +87,7 @@ func (x *exchange) charge(r *http.Request, more int64, last bool) bool {
 	case err == nil && d.Cause == nil && !last:
 		return false
 	case err == nil && d.Cause == nil:
-		x.overrun(d.RetryAfter())
+		x.overrun(x.waitOf(charges, &d))
 	}
 	x.reserved, x.beyond = x.reserved+more, x.beyond+more
 	return true

@@ -358,7 +358,7 @@ func (s *storm) awaitExpiry(client *redis.Client) {
 				s.used(s.streams[id].header())
 			}
 		}
-		keys, err := client.Keys(context.Background(), "*:h1").Result()
+		keys, err := client.Keys(context.Background(), "*:h2").Result()
 		if err != nil {
 			s.Fatal(err)
 		}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/hub"
 )
 
 // Denial is a policy that denies a request.
@@ -14,7 +15,12 @@ type Denial struct {
 	TooLarge bool
 	// DeniesAll reports whether the limit is a core.DenyAll.
 	DeniesAll bool
+	// Running reports whether running requests hold what the request needs: once they have ended it
+	// may pass. RetryAfter is an estimate then.
+	Running bool
 }
+
+var keptAfter = hub.KeptAfter.(func(core.Result) time.Duration)
 
 // Denials iterates over the policies that deny the request.
 func (a *Admission) Denials() iter.Seq[Denial] {
@@ -43,7 +49,7 @@ func (a *Admission) denials() iter.Seq2[int, core.Result] {
 // enough. A raised limit tells nothing of this: the raise may end before that. A remembered denial
 // may not know when all is available, but Window tells whether anything comes back.
 func denialOf(r core.Result, cost int64) Denial {
-	d := Denial{Result: r}
+	d := Denial{Result: r, Running: keptAfter(r) > 0}
 	if r.RetryAfter != core.Never {
 		return d
 	}

@@ -35,7 +35,7 @@ func (a *Admission) Detail() string {
 
 // denialDetail tells the client which policies deny the request, and why.
 func (a *Admission) denialDetail() string {
-	var lacked, shut, over, short, exhausted []string
+	var lacked, shut, over, held, short, exhausted []string
 	for i, r := range a.denials() {
 		d, name := denialOf(r, a.charged[i].cost), `"`+r.Policy.Name()+`"`
 		switch {
@@ -46,6 +46,8 @@ func (a *Admission) denialDetail() string {
 			shut = append(shut, name)
 		case d.TooLarge:
 			over = append(over, name)
+		case d.Running:
+			held = append(held, name)
 		case d.Known && d.Remaining > 0:
 			short = append(short, name)
 		default:
@@ -66,6 +68,7 @@ func (a *Admission) denialDetail() string {
 	add("The plan does not include ", lacked, ".")
 	add("No request is allowed by ", shut, ".")
 	add("The cost of the request exceeds the limit of ", over, ".")
+	add("Running requests hold what the request needs of ", held, ".")
 	add("The request costs more than is left of ", short, ".")
 	add("The quota of ", exhausted, " is exhausted.")
 	return strings.Join(sentences, " ")

@@ -25,7 +25,8 @@ import (
 //
 // There is a policy for each rule, in their order. w, t and reset are seconds: w is the window, t
 // the wait until r rises, and reset the wait until all of q remains. They are rounded up, except a
-// w below one second. t and reset are absent while nothing is used, and if nothing comes back.
+// w below one second. held is the part of used that running requests hold and may give back, if
+// there is some. t and reset are absent while nothing is used, and if nothing comes back.
 // There is a cap for each Cap with a name, except Global ones, whose use is that of other clients.
 // The response omits blocks and shadow policies.
 //
@@ -53,6 +54,7 @@ type policyUsage struct {
 	Unit      string  `json:"qu"`
 	Window    float64 `json:"w,omitempty"`
 	Used      *int64  `json:"used,omitempty"`
+	Held      int64   `json:"held,omitempty"`
 	Remaining *int64  `json:"r,omitempty"`
 	Next      int64   `json:"t,omitempty"`
 	Reset     int64   `json:"reset,omitempty"`
@@ -156,7 +158,7 @@ func policyUsageOf(r core.Result) policyUsage {
 		u.Unlimited = true
 		return u
 	}
-	u.Quota, u.Used, u.Remaining = &r.Limit, &r.Used, &r.Remaining
+	u.Quota, u.Used, u.Held, u.Remaining = &r.Limit, &r.Used, r.Held, &r.Remaining
 	u.Next, u.Reset = secondsUntil(r.NextAfter), secondsUntil(r.ResetAfter)
 	switch {
 	case r.Window == core.Never:

@@ -168,6 +168,24 @@ type Reading struct {
 	// Reset is when all units remain, in microseconds since 1970, if they come back when a window
 	// ends. Otherwise it is 0.
 	Reset int64
+	// Held is how many of the used units are held. KeptAfter is RetryAfter if they stay held. It is
+	// 0 if RetryAfter does not depend on that. See Await.
+	Held      int64
+	KeptAfter time.Duration
+}
+
+// Await notes how many units are held, those of the charge included. If the charge has no room and
+// n units, at most the capacity of the limit, fit without these, it shortens RetryAfter to that
+// wait.
+func (r *Reading) Await(held, n, capacity int64, wait time.Duration) {
+	if held == 0 {
+		return
+	}
+	r.Held = min(held, r.Used)
+	free := r.Remaining + r.Held - max(0, r.Used-r.Limit)
+	if n <= capacity && n <= free && wait < r.RetryAfter {
+		r.KeptAfter, r.RetryAfter = r.RetryAfter, wait
+	}
 }
 
 // counted returns the cost of n units of a limit that counts whole units.

@@ -24,6 +24,7 @@ type Kept struct {
 	Holds *Holds
 	// HoldFor is how long units of the charge are held, in microseconds.
 	HoldFor    int64
+	Units      int64       // of the cost
 	Correction *Correction // of Settle and Renew
 	// Adjustments are those of the state. They count if Adjusts is set.
 	Adjustments *Adjustments
@@ -32,6 +33,8 @@ type Kept struct {
 	Adjustment  *Adjustment // of Adjust and AtLeast; empty for Ask
 	// Raised is by how much the adjustments raise the limit now. Run sets it, and raises Limit.
 	Raised int64
+	// Held is how many units of the state were held before. Run sets it.
+	Held int64
 	// Gone reports that nothing counts any more since holds have ended. The State is a new one
 	// then.
 	Gone bool

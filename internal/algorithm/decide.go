@@ -1,7 +1,7 @@
 package algorithm
 
-// Run decides one request at now and appends the reply: the verdict, then each charge's reply,
-// except for Give, Settle and Renew. The charges have different states. Bit i of changed is set if
+// Run decides one request at now and appends the reply: the verdict, each charge's reply, the Raise
+// of each that adjusts and Held of each that may be held, except for Give, Settle and Renew. The charges have different states. Bit i of changed is set if
 // charge i changed its State. AtMost sets each charge's cost to what was charged. At first Run
 // raises the limits, and refunds the holds that have ended. If a key is to be seeded before, the
 // reply is Unseeded and nothing changes.
@@ -51,6 +51,7 @@ func (r *run) decide(charges []Charge, reply []int64) []int64 {
 	if r.Operation == AtMost {
 		r.multiply(charges)
 	}
+	findHeld(charges, reply[head+1:])
 	if r.Operation != Peek && (r.violated == 0 || r.isAdmitted(charges)) {
 		r.commit(charges, reply[head:])
 	}
@@ -60,7 +61,24 @@ func (r *run) decide(charges []Charge, reply []int64) []int64 {
 			reply = append(reply, c.Raised, c.Adjustments.at(next), c.Adjustments.at(after))
 		}
 	}
+	for i := range charges {
+		if c := &charges[i]; c.Kept != nil && c.HoldFor > 0 {
+			reply = append(reply, c.Held)
+		}
+	}
 	return reply
+}
+
+// findHeld sets how many units of the states are held, given the replies to the charges.
+func findHeld(charges []Charge, replies []int64) {
+	for i := range charges {
+		c := &charges[i]
+		n := c.Limit.Fields()
+		if c.Kept != nil && c.HoldFor > 0 {
+			c.Held = c.Holds.units(c.Limit, replies[:n])
+		}
+		replies = replies[n:]
+	}
 }
 
 // raise raises the limits. It reports whether a key is to be seeded before it is charged.

@@ -3,7 +3,9 @@ package algorithm
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 )
 
 // Hold is the units of one charge that go back at a time, unless they are settled or the hold is
@@ -11,18 +13,55 @@ import (
 type Hold struct {
 	Until       int64  // microseconds
 	ID          string // of the request
-	Cost        Cost
+	Units       int64
+	Cost        Cost  // of the units
 	Denominator int64 // of the cost
 	Receipt     int64
 }
 
 // Text returns what a hold is stored as.
 func (h *Hold) Text() string {
-	return fmt.Sprint(h.ID, " ", h.Denominator, " ", h.Cost.Whole, " ", h.Cost.Fraction, " ", h.Receipt)
+	return fmt.Sprint(h.ID, " ", h.Units, " ", h.Denominator, " ", h.Cost.Whole, " ", h.Cost.Fraction, " ", h.Receipt)
 }
 
 // Holds are those of one state, the first to end first. The zero value is none.
-type Holds struct{ all []Hold }
+type Holds struct {
+	all    []Hold
+	totals map[int64]int64 // units that are held, by totalOf
+}
+
+// totalOf returns in which total of Holds a charge counts that has this receipt. Charges of one
+// window have one receipt, and count in that window alone.
+func totalOf(l Limit, receipt int64) int64 {
+	if _, ok := l.(perWindow); ok {
+		return receipt
+	}
+	return 0
+}
+
+// perWindow is a limit that counts each of its windows anew.
+type perWindow interface {
+	// receiptOf returns the receipt of the charges of the window that a reply is about.
+	receiptOf(reply []int64) int64
+}
+
+// units returns how many units are held that count now, given the reply to a charge of the state.
+func (s *Holds) units(l Limit, reply []int64) int64 {
+	if w, ok := l.(perWindow); ok {
+		return s.totals[w.receiptOf(reply)]
+	}
+	return s.totals[0]
+}
+
+// note adds to a total, or takes some away if units are below 0.
+func (s *Holds) note(total, units int64) {
+	if s.totals == nil {
+		s.totals = make(map[int64]int64)
+	}
+	if s.totals[total] += units; s.totals[total] == 0 {
+		delete(s.totals, total)
+	}
+}
 
 const (
 	// maxExpired is the largest number of holds that one request gives back.
@@ -36,7 +75,8 @@ const (
 // two parts.
 type Correction struct {
 	Held        bool
-	Spent       Cost // when it was charged
+	Units       int64
+	Spent       Cost // of the units, when they were charged
 	Denominator int64
 	Refund      bool // By is given back; otherwise it is charged
 	By, Whole   [2]Cost
@@ -72,11 +112,20 @@ func (s *Holds) Expires() int64 {
 	return s.all[len(s.all)-1].Until
 }
 
-// Each calls f with each hold.
-func (s *Holds) Each(f func(h Hold)) {
-	if s != nil {
-		for _, h := range s.all {
-			f(h)
+// Value returns the members of the sorted set that a store keeps, in order, each with its score.
+func (s *Holds) Value() string {
+	var text strings.Builder
+	for _, total := range slices.SortedFunc(maps.Keys(s.totals), func(a, b int64) int {
+		return cmp.Or(cmp.Compare(s.totals[b], s.totals[a]), cmp.Compare(a, b))
+	}) {
+		name := "held"
+		if total != 0 {
+			name += fmt.Sprint(" ", total)
 		}
+		fmt.Fprintln(&text, name, -s.totals[total])
 	}
+	for _, h := range s.all {
+		fmt.Fprintln(&text, h.Text(), h.Until)
+	}
+	return text.String()
 }

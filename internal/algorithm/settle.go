@@ -5,7 +5,8 @@ import "slices"
 // held returns the hold of a charge.
 func (c *Charge) held(id string) Hold {
 	return Hold{
-		ID: id, Cost: c.Correction.Spent, Denominator: c.Correction.Denominator, Receipt: c.Receipt,
+		ID: id, Units: c.Correction.Units, Cost: c.Correction.Spent,
+		Denominator: c.Correction.Denominator, Receipt: c.Receipt,
 	}
 }
 
@@ -24,6 +25,7 @@ func (c *Charge) expire(now int64, room *int) (changed bool) {
 			cost.Fraction = 0
 		}
 		changed = c.release(now, cost, h) || changed
+		c.Holds.note(totalOf(c.Limit, h.Receipt), -h.Units)
 	}
 	c.Holds.all = slices.Delete(c.Holds.all, 0, n)
 	*room -= n * each
@@ -55,7 +57,8 @@ func (c *Charge) give(now int64, cost Cost, receipt int64) (changed bool) {
 func (c *Charge) keep(now int64, id string, receipt int64) {
 	c.Gone = false
 	if c.HoldFor > 0 && id != "" && receipt != 0 {
-		c.Holds.add(Hold{now + c.HoldFor, id, c.Cost, c.Limit.Denominator(), receipt})
+		c.Holds.add(Hold{now + c.HoldFor, id, c.Units, c.Cost, c.Limit.Denominator(), receipt})
+		c.Holds.note(totalOf(c.Limit, receipt), c.Units)
 	}
 }
 
@@ -65,6 +68,7 @@ func (c *Charge) settle(now int64, id string) (ended, changed bool) {
 	by := c.Correction.By
 	if c.Correction.Held {
 		if at := c.Holds.find(now, c.held(id)); at >= 0 {
+			c.Holds.note(totalOf(c.Limit, c.Receipt), -c.Holds.all[at].Units)
 			c.Holds.all = slices.Delete(c.Holds.all, at, at+1)
 		} else {
 			ended, by = true, c.Correction.Whole

@@ -174,6 +174,8 @@ func (f *FixedWindow) Reply(st State, _ Cost, reply []int64) []int64 {
 	return append(reply, w.count, w.finish-s.now, w.debt, w.finish, 0)
 }
 
+func (f *FixedWindow) receiptOf(reply []int64) int64 { return reply[3] - f.width + 1 }
+
 func (f *FixedWindow) Fits(st State, c Cost, _ Terms) bool {
 	s := st.(*window)
 	return s.found.count+c.Whole <= s.limit

@@ -48,6 +48,12 @@ var (
 	//	func(core.Result) int64
 	ResetAt any
 
+	// KeptAfter returns the wait in place of RetryAfter if all that is Held is kept. It is 0 if
+	// RetryAfter is no estimate of when some of that comes back.
+	//
+	//	func(core.Result) time.Duration
+	KeptAfter any
+
 	// Admit decides charges and takes a slot, both or neither. If the store can, it does both in one
 	// step and answers the slot. Then, or if the charges are spent and the slot is to be taken
 	// alone, Admit calls take with what was spent, and with the error by which the store failed, if

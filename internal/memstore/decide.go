@@ -95,7 +95,7 @@ func beside(c *request.Charge, k *algorithm.Kept) *algorithm.Kept {
 	if c.Adjusts && k.Adjustments == nil {
 		k.Adjustments = new(algorithm.Adjustments)
 	}
-	k.HoldFor, k.Correction, k.Gone = c.HoldFor, c.Correction, false
+	k.HoldFor, k.Units, k.Correction, k.Gone = c.HoldFor, c.Units, c.Correction, false
 	k.Adjusts, k.Seeds, k.Adjustment, k.Raised = c.Adjusts, c.Seeds, c.Adjustment, 0
 	return k
 }

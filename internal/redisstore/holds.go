@@ -58,7 +58,7 @@ func (b *batch) holds(r *request.Request) {
 		k := c.Correction
 		if k == nil {
 			b.int(c.HoldFor)
-			b.args = append(b.args, spent(c.Cost, c.Limit.Denominator()))
+			b.args = append(b.args, spent(c.Units, c.Cost, c.Limit.Denominator()))
 			b.int(receipt)
 			continue
 		}
@@ -67,7 +67,7 @@ func (b *batch) holds(r *request.Request) {
 		} else {
 			b.int(0)
 		}
-		b.args = append(b.args, spent(k.Spent, k.Denominator))
+		b.args = append(b.args, spent(c.Spent, k.Spent, k.Denominator))
 		b.int(c.Receipt())
 		if r.Op == algorithm.Settle {
 			b.flag(k.Refund)
@@ -115,9 +115,10 @@ func (b *batch) adjustments(r *request.Request) {
 	}
 }
 
-// spent is the text of a cost in the holds of lua/admit/admit.lua.
-func spent(c algorithm.Cost, denominator int64) string {
-	text := strconv.AppendInt(nil, denominator, 10)
+// spent is the text of units and of their cost in the holds of lua/admit/admit.lua.
+func spent(units int64, c algorithm.Cost, denominator int64) string {
+	text := strconv.AppendInt(nil, units, 10)
+	text = strconv.AppendInt(append(text, ' '), denominator, 10)
 	text = strconv.AppendInt(append(text, ' '), c.Whole, 10)
 	return string(strconv.AppendInt(append(text, ' '), c.Fraction, 10))
 }

@@ -15,7 +15,7 @@ import (
 // What follows the name of a state in the names of its holds and of its adjustments, and what follows
 // a key in the name of its bundle.
 const (
-	HoldsSuffix       = ":h1"
+	HoldsSuffix       = ":h2"
 	AdjustmentsSuffix = ":a2"
 	BundleSuffix      = ":tb3"
 )
@@ -51,6 +51,7 @@ type Charge struct {
 	Raised algorithm.Raise // by how much the adjustments raise the limit
 	Fits   bool
 	Spent  int64 // units
+	Held   int64 // units of the state that are held, those of the charge included
 }
 
 // Outermost is the part of the key that picks a hash slot.
@@ -180,6 +181,9 @@ func (r *Request) Words() int {
 			if c.Adjusts {
 				n += 3
 			}
+			if c.HoldFor > 0 {
+				n++
+			}
 		}
 	}
 	return n
@@ -190,8 +194,9 @@ func (r *Request) IsUnseeded(reply []int64) bool {
 	return len(reply) == 1 && reply[0] == algorithm.Unseeded && !r.Op.Corrects() && r.Adjusts()
 }
 
-// Settle reads the reply to the request, which is verdict, each charge's reply, and the Raise of
-// each limit with adjustments. It reports whether the reply was as long as that.
+// Settle reads the reply to the request, which is verdict, each charge's reply, the Raise of each
+// limit with adjustments, and the units of each state that may have holds which were held before.
+// It reports whether the reply was as long as that.
 func (r *Request) Settle(reply []int64) bool {
 	if r.Unseeded = r.IsUnseeded(reply); r.Unseeded {
 		return true
@@ -207,11 +212,13 @@ func (r *Request) Settle(reply []int64) bool {
 		n := c.Limit.Fields()
 		c.Reply, reply = reply[:n:n], reply[n:]
 	}
-	for i, c := range r.Charges {
+	for _, c := range r.Charges {
 		if c.Adjusts {
 			c.Raised = algorithm.Raise{Now: reply[0], Next: reply[1], After: reply[2]}
 			reply = reply[3:]
 		}
+	}
+	for i, c := range r.Charges {
 		c.Fits, c.Spent = r.Verdict&(1<<i) == 0, 0
 		if r.Op == algorithm.AtMost { // its verdict does not say which charges have no room
 			c.Fits = c.RaisedLimit().Read(c.Reply, algorithm.Cost{}, c.Units).RetryAfter == 0
@@ -220,6 +227,12 @@ func (r *Request) Settle(reply []int64) bool {
 			c.Spent = c.Units
 			if r.Op == algorithm.AtMost {
 				c.Spent *= r.Verdict
+			}
+		}
+		if c.HoldFor > 0 {
+			c.Held, reply = reply[0], reply[1:]
+			if r.Hold != "" {
+				c.Held += c.Spent
 			}
 		}
 	}

@@ -24,8 +24,8 @@
 --        Holds: "hold", "settle" or "renew"; the id, empty if nothing is held; for "hold" and "renew"
 --        each charge that may have holds, for "settle" each charge: index of its key in KEYS; index
 --        of its limit in ARGV; index of its holds in KEYS, 0 if it has none; microseconds to hold it,
---        for "settle" 0 if it is not held; what was charged, as "denominator whole part"; the index
---        of its receipt in the reply, for "settle" and "renew" the receipt; for "settle" also 1 if
+--        for "settle" 0 if it is not held; what was charged, as "units denominator whole part"; the
+--        index of its receipt in the reply, for "settle" and "renew" the receipt; for "settle" also 1 if
 --        something is given back, otherwise 0; what is given back, or charged as "force" does, as
 --        whole and part, two times; what is charged if the hold has ended, as whole and part, two
 --        times.
@@ -40,8 +40,10 @@
 --        ask       nothing
 -- Reply  -1, now if the limits do not hold now; nothing is done then. Otherwise as in
 --        lua/decide/decide.lua; then, for each charge that may have adjustments, by how much its
---        limit is raised now, when its next period begins, and when the one after does; then, if a slot is asked for, unless a charge was denied, as in lua/lease/batch.lua.
---        Without a slot nothing is charged. -2 if a key is to be seeded before; nothing is done then.
+--        limit is raised now, when its next period begins, and when the one after does; then, for
+--        each charge that may have holds, the units of its state that were held before; then, if a
+--        slot is asked for, unless a charge was denied, as in lua/lease/batch.lua. Without a slot
+--        nothing is charged. -2 if a key is to be seeded before; nothing is done then.
 --        "settle" and "renew": the sum of 2^(i-1) over the charges i whose hold had ended. Renewing
 --        never shortens a hold.
 --        "adjust": 1; or why nothing has changed: 0 for a known id, -3 for raises of more than
@@ -109,7 +111,27 @@ local function raised(known, time)
   return sum
 end
 
--- tell appends by how much each limit with adjustments is raised in three periods.
+-- total_of returns the member of a set of holds that has the units held under a limit. Charges of
+-- one window have one receipt, and count in that window alone.
+local function total_of(limit, receipt)
+  return argv[limit] == 'window' and 'held ' .. receipt or 'held'
+end
+
+-- held returns the units of a charge's state that are held and count now.
+local function held(at, reply)
+  local limit, receipt = holds[at + 1] + 0, ''
+  if argv[limit] == 'window' then
+    local start = argv[limit + 5] + 0
+    if argv[limit + 4] ~= '1' then
+      start = reply[holds[at + 5] - 1] - start -- it ends then, and has that width
+    end
+    receipt = text(start + 1)
+  end
+  return 0 - (call('ZSCORE', KEYS[holds[at + 2] + 0], total_of(limit, receipt)) or 0)
+end
+
+-- tell appends by how much each limit with adjustments is raised in three periods, and the units
+-- that are held.
 local function tell(reply)
   for i, known in ipairs(raises) do
     local limit, found, n = adjustments[4 * i - 1] + 0, adjustments[4 * i + 2] + 0, #reply
@@ -121,6 +143,9 @@ local function tell(reply)
       after = argv[limit + 4] == '1' and argv[limit + 7] + 0 or next + argv[limit + 5]
     end
     reply[n + 1], reply[n + 2], reply[n + 3] = raised(known, now), raised(known, next), raised(known, after)
+  end
+  for at = from, operation == 'hold' and count or 0, stride do
+    reply[#reply + 1] = held(at, reply)
   end
   return reply
 end

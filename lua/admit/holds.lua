@@ -1,6 +1,22 @@
 -- The holds of charges: sweep gives back those that have ended, and each operation on holds has a
 -- function. The contract is that of lua/admit/admit.lua.
 
+-- note adds to the units that the holds of a set hold in total, or takes some away if they are below
+-- 0.
+local function note(set, total, units)
+  if call('ZADD', set, 'INCR', text(-units), total) + 0 >= 0 then
+    call('ZREM', set, total)
+  end
+end
+
+-- drop removes holds of a set, given the units by which each of its totals falls.
+local function drop(set, members, totals)
+  call('ZREM', set, unpack(members))
+  for total, units in pairs(totals) do
+    note(set, total, -units)
+  end
+end
+
 -- sweep gives back what holds have ended, at most 1000 of all states. A hold of a log counts for 50,
 -- because its refund may rewrite a thousand entries.
 local function sweep()
@@ -8,26 +24,28 @@ local function sweep()
   for at = from, count, stride do
     if holds[at + 2] ~= '0' then
       local set, each = KEYS[holds[at + 2] + 0], argv[holds[at + 1] + 0] == 'sliding_log' and 50 or 1
-      local found = call('ZRANGEBYSCORE', set, '-inf', text(now), 'WITHSCORES', 'LIMIT', 0, math.floor(room / each))
-      local members = {}
+      local found = call('ZRANGEBYSCORE', set, '0', text(now), 'WITHSCORES', 'LIMIT', 0, math.floor(room / each))
+      local members, totals = {}, {}
       room = room - each * #found / 2
       for i = 1, #found, 2 do
         local member, ends = found[i], text(tonumber(found[i + 1]))
         members[#members + 1] = member
-        local denominator, whole, part, receipt = string.match(member, ' (%d+) (%d+) (%d+) (%d+)$')
+        local units, denominator, whole, part, receipt = string.match(member, ' (%d+) (%d+) (%d+) (%d+) (%d+)$')
+        local total = total_of(holds[at + 1] + 0, receipt)
+        totals[total] = (totals[total] or 0) + units
         if denominator + 0 ~= argv[holds[at + 1] + 2] + 0 then
           part = '0' -- it was charged under another limit
         end
         gives[#gives + 1] = {'expire', 1, 1, '0', ends, holds[at], holds[at + 1], whole, part, receipt}
       end
       if #members > 0 then
-        ended[#ended + 1] = {set, members}
+        ended[#ended + 1] = {set, members, totals}
       end
     end
   end
   run(gives)
   for _, one in ipairs(ended) do
-    call('ZREM', one[1], unpack(one[2]))
+    drop(unpack(one))
   end
 end
 
@@ -43,14 +61,20 @@ local function keep(at, micros)
   end
 end
 
+-- units_of returns the units of a charge that are held.
+local function units_of(at)
+  return string.match(holds[at + 4], '^%d+') + 0
+end
+
 local function hold()
   local reply = admit()
   for at = from, count, stride do
     local receipt, micros = reply[holds[at + 5] + 0], 0
     if id ~= '' and receipt ~= 0 then
-      local member = id .. ' ' .. holds[at + 4] .. ' ' .. text(receipt)
+      local set, member = KEYS[holds[at + 2] + 0], id .. ' ' .. holds[at + 4] .. ' ' .. text(receipt)
       micros = holds[at + 3] + 0
-      call('ZADD', KEYS[holds[at + 2] + 0], text(now + micros), member)
+      call('ZADD', set, text(now + micros), member)
+      note(set, total_of(holds[at + 1] + 0, text(receipt)), units_of(at))
     end
     keep(at, micros)
   end
@@ -73,7 +97,8 @@ local function settle()
     if holds[at + 3] ~= '0' then
       member, live = look(at)
       if live then
-        ended[#ended + 1] = {KEYS[holds[at + 2] + 0], {member}}
+        local total = total_of(holds[at + 1] + 0, holds[at + 5])
+        ended[#ended + 1] = {KEYS[holds[at + 2] + 0], {member}, {[total] = units_of(at)}}
       else
         verdict, part = verdict + bit, at + 11
       end
@@ -91,7 +116,7 @@ local function settle()
   end
   run(requests)
   for _, one in ipairs(ended) do
-    call('ZREM', one[1], unpack(one[2]))
+    drop(unpack(one))
   end
   for at = from, count, stride do
     if holds[at + 2] ~= '0' then

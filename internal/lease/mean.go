@@ -1,0 +1,31 @@
+package lease
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// Mean is how long a process has lately held what it has given back. The zero value is no mean yet.
+// It is safe for concurrent use.
+type Mean struct{ micros atomic.Int64 }
+
+const (
+	unknownHold  = 3 * time.Second // while nothing has been given back
+	shortestHold = time.Second
+	longestHold  = 30 * time.Second
+)
+
+// Add moves the mean by how long one thing was held.
+func (m *Mean) Add(held time.Duration) {
+	m.micros.Store(MeanHold(m.micros.Load(), held.Microseconds()))
+}
+
+// Wait returns an estimate of the wait until something comes back: the mean, or 3 s if nothing has
+// come back yet. It is between 1 s and 30 s, and at most the longest hold.
+func (m *Mean) Wait(longest time.Duration) time.Duration {
+	wait := unknownHold
+	if mean := m.micros.Load(); mean != 0 {
+		wait = time.Duration(mean) * time.Microsecond
+	}
+	return min(max(wait, shortestHold), longestHold, longest)
+}
