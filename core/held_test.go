@@ -80,7 +80,7 @@ func TestHeldCountsWhatRuns(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
 		p, key := heldFor(t, time.Minute), newKey(t, "k")
 		held := func() int64 {
-				d := peek(t, g, core.Charge{Policy: p, Key: key, Cost: core.NoCost})
+			d := peek(t, g, core.Charge{Policy: p, Key: key, Cost: core.NoCost})
 			return d.At(0).Held
 		}
 		reserve := func(n int64) *core.Reservation {

@@ -48,9 +48,10 @@ type Config struct {
 	Client redis.UniversalClient
 	// Prefix begins the names of the keys in Redis. Empty means "hg".
 	Prefix string
-	// Policies and Caps are the names that limits and caps may have: all others are faults of a Set
-	// and of an Override, such as a name that is misspelt. Nil permits all names.
-	Policies, Caps []string
+	// Policies and Caps are the names that limits and caps may have, and Models those of the models
+	// behind them: all others are faults of a Set and of an Override, such as a name that is
+	// misspelt. Nil permits all names.
+	Policies, Caps, Models []string
 	// Observe is called with every *Event. It must be fast and safe for concurrent use, and must not
 	// call Reload, Replace or Close, which may wait for it. Nil observes nothing.
 	Observe func(context.Context, core.Event)
@@ -143,14 +144,23 @@ func (cfg *Config) checkNames(set *Set) error {
 // unknownNames returns a fault for each name of a plan that the configuration does not know.
 func (cfg *Config) unknownNames(path string, p Plan) (faults []fault) {
 	for _, name := range sortedKeys(p.Limits) {
-		if cfg.Policies != nil && !slices.Contains(cfg.Policies, name) {
-			faults = append(faults, fault{path + "limits." + name, "is not in Config.Policies"})
-		}
+		faults = append(faults, cfg.unknownName(path+"limits.", name, "Policies", cfg.Policies)...)
 	}
 	for _, name := range sortedKeys(p.Caps) {
-		if cfg.Caps != nil && !slices.Contains(cfg.Caps, name) {
-			faults = append(faults, fault{path + "caps." + name, "is not in Config.Caps"})
-		}
+		faults = append(faults, cfg.unknownName(path+"caps.", name, "Caps", cfg.Caps)...)
+	}
+	return faults
+}
+
+// unknownName returns the faults of the name of a limit or a cap that is not in a field, or whose
+// model is not in Models.
+func (cfg *Config) unknownName(path, name, field string, known []string) (faults []fault) {
+	of, model, perModel := strings.Cut(name, "/")
+	if known != nil && !slices.Contains(known, of) {
+		faults = append(faults, fault{path + name, "is not in Config." + field})
+	}
+	if perModel && cfg.Models != nil && !slices.Contains(cfg.Models, model) {
+		faults = append(faults, fault{path + name, "is for a model that is not in Config.Models"})
 	}
 	return faults
 }

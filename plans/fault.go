@@ -52,6 +52,19 @@ func checkName(path, name string) []fault {
 	return []fault{{path, fmt.Sprintf("holds the name %.80q, which %s", name, text)}}
 }
 
+// maxModel is the longest name of a model in bytes.
+const maxModel = 256
+
+// checkLimitName returns the fault of the name of a limit or a cap, behind which a model may stand.
+func checkLimitName(path, name string) []fault {
+	of, model, perModel := strings.Cut(name, "/")
+	if perModel && (model == "" || len(model) > maxModel) {
+		return []fault{{path, fmt.Sprintf("holds the name %.80q, whose model has %d bytes: it must have "+
+			"between 1 and %d", name, len(model), maxModel)}}
+	}
+	return checkName(path, of)
+}
+
 // fields are core's fields in the words of a file.
 var fields = map[string]string{
 	"TokenBucket.Rate": "rate", "TokenBucket.Per": "per", "TokenBucket.Burst": "burst",

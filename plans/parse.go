@@ -33,6 +33,7 @@ const (
 //	      tokens: {limit: 1000000, calendar: month, in: Europe/Berlin, anchor: 2026-01-31}
 //	      beta: deny
 //	      health: unlimited
+//	      chat/large: {rate: 5, per: 1m}                # of requests for the model large
 //	    caps:                                           # by the names of caps
 //	      streams: 2
 //	      jobs: {limit: 10, share: 2, floor: 1}         # each is the cap's own if it is absent

@@ -12,9 +12,11 @@ import (
 // Plan is what tenants of one kind may do. It is a [core.Plan].
 type Plan struct {
 	// Limits are the limits by the names of their policies. Under a policy that is not here, the
-	// tenant has the policy's own Algorithm.
+	// tenant has the policy's own Algorithm. A slash and a model behind the name, as in
+	// requests/large, make it the limit of requests for that model; an llm.Meter asks for it first.
 	Limits map[string]core.Algorithm
-	// Caps are the caps by name. A cap that is not here has its own limit.
+	// Caps are the caps by name. A cap that is not here has its own limit. A model may stand behind
+	// the name, as for Limits.
 	Caps map[string]Cap
 }
 
@@ -49,11 +51,11 @@ func (p Plan) clone() Plan {
 // check returns the faults of a plan. The path ends in a dot.
 func (p Plan) check(path string) (faults []fault) {
 	for _, name := range sortedKeys(p.Limits) {
-		faults = append(faults, checkName(path+"limits", name)...)
+		faults = append(faults, checkLimitName(path+"limits", name)...)
 		faults = append(faults, checkLimit(path+"limits."+name, p.Limits[name])...)
 	}
 	for _, name := range sortedKeys(p.Caps) {
-		faults = append(faults, checkName(path+"caps", name)...)
+		faults = append(faults, checkLimitName(path+"caps", name)...)
 		faults = append(faults, p.Caps[name].check(path+"caps."+name)...)
 	}
 	return faults

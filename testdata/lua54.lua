@@ -222,9 +222,13 @@ end
 
 function commands.HDEL(key, ...) return remove(key, 'hash', 'fields', ...) end
 
-function commands.ZADD(key, score, member)
+function commands.ZADD(key, score, member, named)
   local e = entry(key, 'zset', true)
   e.scores = e.scores or {}
+  if score == 'INCR' then
+    e.scores[named] = (e.scores[named] or 0) + math.tointeger(tonumber(member))
+    return string.format('%d', e.scores[named])
+  end
   local new = not e.scores[member]
   e.scores[member] = math.tointeger(tonumber(score)) or error({err = 'ERR value is not a float'})
   return new and 1 or 0
@@ -254,11 +258,11 @@ function commands.ZRANGE(key, from, to, with)
 end
 
 function commands.ZRANGEBYSCORE(key, from, to, option, ...)
-  assert(from == '-inf')
+  from = from == '-inf' and math.mininteger or from + 0
   local all, scores = members(key)
   local part = {}
   for _, member in ipairs(all) do
-    if scores[member] <= to + 0 then
+    if scores[member] >= from and scores[member] <= to + 0 then
       part[#part + 1] = member
     end
   end

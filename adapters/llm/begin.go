@@ -44,6 +44,9 @@ func (m *Meter) begin(r *http.Request, f *wire.Format) (x *exchange, fault *wire
 		body.injectUsage()
 		asked.hides = true
 	}
+	if m.cfg.Downgrade != nil {
+		asked.whole = body.rest
+	}
 	return asked, nil
 }
 

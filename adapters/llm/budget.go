@@ -20,11 +20,20 @@ type Budget struct {
 	Key keyfunc.Func
 	// NoKey decides about a request without a key. The zero value refuses it.
 	NoKey nethttp.NoKey
+	// Models are the models whose requests the budget counts, by their names in Config.Models or in
+	// the files of Config.Prices. It also counts those for a model that has no name there. Empty
+	// counts all.
+	Models []string
 	// Skip skips the budget for the requests for which it returns true. Nil skips none.
 	Skip func(*http.Request) bool
 }
 
-func (b *Budget) check(at string, models bool, fault func(string, ...any)) {
+func (b *Budget) check(at string, cfg *Config, fault func(string, ...any)) {
+	for _, name := range b.Models {
+		if !cfg.names(name) {
+			fault("%s.Models has %q, which is neither in Config.Models nor in Prices", at, name)
+		}
+	}
 	if b.NoKey > nethttp.NoKeySkip {
 		fault("%s.NoKey is %d: it must be NoKeyRefuse or NoKeySkip", at, b.NoKey)
 	}
@@ -42,10 +51,19 @@ func (b *Budget) check(at string, models bool, fault func(string, ...any)) {
 	case core.UnitRequests:
 		fault("%s.Policy counts requests: make it one of Guard.Rules, or set its Unit", at)
 	case core.UnitMicroDollars:
-		if !models {
+		if len(cfg.Models) == 0 && cfg.Prices == nil {
 			fault("%s.Policy counts money, and Models and Prices are empty", at)
 		}
 	}
+}
+
+// skip returns a func that reports whether a budget does not count a request. It may be nil.
+func (b *Budget) skip() func(*http.Request) bool {
+	if len(b.Models) == 0 {
+		return b.Skip
+	}
+	others, skip := UnlessModel(b.Models...), b.Skip
+	return func(r *http.Request) bool { return others(r) || skip != nil && skip(r) }
 }
 
 // rules returns a rule of the guard for each budget.
@@ -54,7 +72,7 @@ func (m *Meter) rules() []nethttp.Rule {
 	for i, b := range m.cfg.Budgets {
 		unit := b.Policy.Unit()
 		rules = append(rules, nethttp.Rule{
-			Policy: b.Policy, Key: b.Key, NoKey: b.NoKey, Skip: b.Skip, Clamp: true,
+			Policy: b.Policy, Key: b.Key, NoKey: b.NoKey, Skip: b.skip(), Clamp: true,
 			Cost: func(r *http.Request) int64 {
 				x := exchangeOf(r.Context())
 				if x == nil { // Guard.Charges asks outside of a request

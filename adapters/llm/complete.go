@@ -56,7 +56,7 @@ func (cfg *Config) checkGuard(fault func(string, ...any)) error {
 	guard.Rules = slices.Clone(guard.Rules)
 	for i, b := range cfg.Budgets {
 		at := fmt.Sprintf("Budgets[%d]", i)
-		b.check(at, len(cfg.Models) > 0 || cfg.Prices != nil, fault)
+		b.check(at, cfg, fault)
 		switch {
 		case b.Policy == nil || b.Policy.Name() == "":
 			continue
@@ -77,6 +77,12 @@ func (cfg *Config) checkGuard(fault func(string, ...any)) error {
 		return fmt.Errorf("llm: Config.Guard: %w", err)
 	}
 	return nil
+}
+
+// names reports whether Models or a file of Prices has a model of that name.
+func (cfg *Config) names(model string) bool {
+	_, known := cfg.Models[model]
+	return known || cfg.Prices != nil && cfg.Prices.current.Load().models[model] != nil
 }
 
 // completeNumbers checks the numbers and fills in their defaults.
@@ -129,6 +135,9 @@ func (cfg *Config) checkChoices(fault func(string, ...any)) {
 		if f.wire == nil {
 			fault("Formats[%d] is no format: NewFormat makes one", i)
 		}
+	}
+	if cfg.Downgrade != nil && cfg.Guard.Reconsider != nil {
+		fault("Downgrade is set, and Guard.Reconsider too: one of them must be")
 	}
 	if cfg.Overrun == OverrunEnd && cfg.ChargeEvery == 0 {
 		fault("Overrun is OverrunEnd, and ChargeEvery is 0: " +

@@ -20,12 +20,14 @@ func exchangeOf(ctx context.Context) *exchange {
 
 // exchange is one request and its response. One goroutine uses it.
 type exchange struct {
-	meter   *Meter
-	request wire.Request
+	meter    *Meter
+	request  wire.Request
+	replaced string // the model that the client asked for, if there is another one now
 	pricing
 	guess    guess
 	estimate Usage
 	body     *heldBody          // for the server
+	whole    []byte             // the body until the request is admitted, for Config.Downgrade
 	hides    bool               // the client did not ask for the usage that the server sends
 	outer    *nethttp.Admission // of a guard around the Meter, or nil
 
@@ -64,6 +66,8 @@ func (x *exchange) serve(w http.ResponseWriter, r *http.Request, next http.Handl
 	ctx, release := x.context(r.Context())
 	defer release()
 	inner := r.WithContext(ctx)
+	x.whole = nil
+	x.nameModel(w.Header())
 	out := newWriter(w, inner, x)
 	x.pay(r)
 	returned := false

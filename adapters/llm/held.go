@@ -33,6 +33,13 @@ type heldBody struct {
 	size int64 // bytes that it has taken of the bodies
 }
 
+// hold returns the body of bytes that have come. It may exceed the bound for one request.
+func (b *bodies) hold(bytes []byte) *heldBody {
+	h := &heldBody{of: b, rest: bytes, size: int64(cap(bytes))}
+	b.held.Add(h.size)
+	return h
+}
+
 // firstBytes is the memory of a body of which nothing has come yet.
 const firstBytes = 1 << 10
 

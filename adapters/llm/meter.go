@@ -69,7 +69,11 @@ func New(cfg Config) (*Meter, error) {
 			guard.Dialect = dialectOf(f, cfg.RetryWithin)
 		}
 		guard.Rules = slices.Concat(guard.Rules, rules)
+		guard.Plan = planByModel(guard.Plan)
 		guard.Observe = noteLeft(guard.Observe)
+		if cfg.Downgrade != nil {
+			guard.Reconsider = m.downgrade
+		}
 		if m.guards[f], err = nethttp.NewGuard(guard); err != nil {
 			return nil, fmt.Errorf("llm: Config.Guard: %w", err)
 		}

@@ -24,7 +24,7 @@ func TestRunningStreamMakesNoNever(t *testing.T) {
 			eachGate(t, func(t *testing.T, gate *core.Gate) {
 				r := newRig(t, core.UnitMicroDollars, 2000, func(cfg *llm.Config) {
 					cfg.Guard.Gate = gate
-					cfg.Models = map[string]llm.Model{"m": {Price: llm.Weights{Input: 1_000_000, Output: 1_000_000}}}
+					cfg.Models = map[string]llm.Model{"m": {Tariff: llm.Tariff{Price: llm.Price{Input: 1_000_000, Output: 1_000_000}}}}
 				})
 				goOn := make(chan struct{})
 				r.answer = events(1, func(w http.ResponseWriter, q *http.Request) {

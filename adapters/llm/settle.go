@@ -16,7 +16,7 @@ import (
 func (x *exchange) finish(ctx context.Context) {
 	outcome, bill := x.outcome()
 	x.event = ResponseEvent{
-		Request: requestOf(&x.request), Outcome: outcome, Estimate: x.estimate, Bill: bill,
+		Request: x.asks(), Outcome: outcome, Estimate: x.estimate, Bill: bill,
 		Indebted: x.indebted, Drained: x.meter.cfg.Abort == AbortDrain && (x.gone || left(ctx)),
 	}
 	if outcome == OutcomeReported {
@@ -126,7 +126,7 @@ func (x *exchange) observe(r *http.Request) {
 		return
 	case x.left:
 		x.event = ResponseEvent{
-			Request: requestOf(&x.request), Outcome: OutcomeLeft, Estimate: x.estimate,
+			Request: x.asks(), Outcome: OutcomeLeft, Estimate: x.estimate,
 		}
 	case x.settled == nil:
 		return

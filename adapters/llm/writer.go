@@ -16,12 +16,14 @@ type writer struct {
 	http.ResponseWriter
 	request *http.Request // of the handler
 	x       *exchange
-	limits  http.Header // of the guards around the handler
+	limits  http.Header // of the guards around the handler, and ModelHeader
 }
 
 func newWriter(w http.ResponseWriter, r *http.Request, x *exchange) *writer {
 	limits := w.Header().Clone()
-	maps.DeleteFunc(limits, func(name string, _ []string) bool { return !statesLimits(name) })
+	maps.DeleteFunc(limits, func(name string, _ []string) bool {
+		return !statesLimits(name) && name != ModelHeader
+	})
 	return &writer{ResponseWriter: w, request: r, x: x, limits: limits}
 }
 

@@ -37,6 +37,11 @@ func (g *Guard) admit(r *http.Request) *Exchange {
 		x.refuse(http.StatusForbidden)
 	default:
 		x.decide(r)
+		if again := g.cfg.Reconsider; again != nil && x.deniedByRule() && again(r, &x.Admission) {
+			x = open(g, r)
+			x.decide(r)
+		}
+		x.strikeDenied(r)
 	}
 	return x
 }
@@ -72,7 +77,7 @@ func (x *Exchange) decide(r *http.Request) {
 	var room [inlineRules]core.Charge
 	charges, caught, err := x.deriveCharges(r, room[:0])
 	if caught {
-		x.conclude(r, charges, true, err)
+		x.conclude(true, err)
 		return
 	}
 	var slot semaphore.Request
@@ -89,18 +94,17 @@ func (x *Exchange) decide(r *http.Request) {
 			err = explain(charges, err)
 		}
 	}
-	x.conclude(r, charges, derived, err)
+	x.conclude(derived, err)
 }
 
 // conclude sets the status and the error of the outcome. derived says that the charges and the slot
 // could be derived from the request.
-func (x *Exchange) conclude(r *http.Request, charges []core.Charge, derived bool, err error) {
+func (x *Exchange) conclude(derived bool, err error) {
 	if !x.decision.Allowed && x.status == 0 {
 		if errors.As(err, &x.full) {
 			x.fullCap, err = &x.guard.cfg.Slot.Caps[x.full.Cap], nil
 		}
 		x.refuse(x.statusOf(derived, err))
-		x.strikeDenied(r, charges)
 	}
 	if x.err = err; err == nil {
 		x.err = x.decision.Cause

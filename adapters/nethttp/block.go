@@ -49,15 +49,17 @@ func (x *Exchange) trap(r *http.Request, blocks []core.Charge) (caught bool, err
 	return false, nil
 }
 
+// deniedByRule reports whether a rule denies the request, and not a block or a cap.
+func (x *Exchange) deniedByRule() bool { return x.denied != notDenied && x.denied != blocked }
+
 // strikeDenied strikes the keys of a request that a rule denies.
-func (x *Exchange) strikeDenied(r *http.Request, charges []core.Charge) {
-	if x.denied == notDenied || x.denied == blocked {
+func (x *Exchange) strikeDenied(r *http.Request) {
+	if !x.deniedByRule() {
 		return
 	}
-	for i := range x.blockKeys {
-		if x.charged[i].by.block.Denied {
-			strike := charges[i]
-			strike.Cost = 1
+	for i, key := range x.blockKeys {
+		if b := x.charged[i].by.block; b.Denied {
+			strike := core.Charge{Policy: b.Policy, Key: key, Cost: 1}
 			_, _ = x.guard.cfg.Gate.Decide(r.Context(), strike) // core.Config.Observe tells of errors
 		}
 	}

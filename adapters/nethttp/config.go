@@ -60,6 +60,11 @@ type Config struct {
 	// DenyAllStatus is the status for a request that a core.DenyAll denies, such as one for what the
 	// customer's plan does not include. Zero means 403. A customer that could buy it may be told 402.
 	DenyAllStatus int
+	// Reconsider is called with a request that a rule denies, before anything is told of the denial.
+	// If it returns true, the Guard derives the request's keys, costs and plan anew, and decides once
+	// more. So it may change what they read of r, such as a value that its context points to. It may
+	// change r in place. Nil reconsiders nothing.
+	Reconsider func(r *http.Request, denied *Admission) bool
 	// Dialect is how responses state the limits and refusals. Nil is Draft11.
 	Dialect Dialect
 	// Refuse answers a request that is not admitted, in place of the Dialect's WriteRefusal. The
