@@ -241,9 +241,9 @@ func TestPricesReload(t *testing.T) {
 	}
 	write("1e-06")
 	synctest.Test(t, func(t *testing.T) {
-		var told []error
+		told := make(chan error, 10)
 		p, err := llm.LoadPrices(llm.PricesConfig{Paths: []string{path}, Observe: func(_ context.Context, e core.Event) {
-			told = append(told, e.(*llm.PricesEvent).Err)
+			told <- e.(*llm.PricesEvent).Err
 		}})
 		if err != nil {
 			t.Fatal(err)
@@ -258,9 +258,11 @@ func TestPricesReload(t *testing.T) {
 				t.Errorf("%d, want %d; unknown %q", got, want, unknown)
 			}
 			if len(told) != events {
-				t.Errorf("events %v", told)
+				t.Errorf("%d events, want %d", len(told), events)
 			}
-			told = nil
+			for range len(told) {
+				<-told
+			}
 		}
 		cost(10, 0)
 		write("2e-06")
@@ -268,10 +270,9 @@ func TestPricesReload(t *testing.T) {
 		write(`"dear"`)
 		cost(20, 1)
 		write("3e-06")
-		if err := p.Reload(); err != nil || len(told) != 1 {
-			t.Errorf("%v, events %v", err, told)
+		if err := p.Reload(); err != nil || <-told != nil {
+			t.Errorf("%v", err)
 		}
-		told = nil
 		cost(30, 0)
 		if err := os.Remove(path); err != nil {
 			t.Fatal(err)
