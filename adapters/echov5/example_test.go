@@ -52,5 +52,5 @@ func ExampleWithConfig() {
 	w := httptest.NewRecorder()
 	e.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
 	fmt.Print(w.Code, " ", w.Body)
-	// Output: 429 {"violated":["api"]}
+	// Output: 403 {"violated":["api"]}
 }

@@ -53,5 +53,5 @@ func ExampleWithConfig() {
 	w := httptest.NewRecorder()
 	engine.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
 	fmt.Println(w.Code, w.Body)
-	// Output: 429 {"violated":["api"]}
+	// Output: 403 {"violated":["api"]}
 }
