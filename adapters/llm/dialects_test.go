@@ -134,6 +134,10 @@ func TestFormats(t *testing.T) {
 		{"embeddings of tokens", "/openai/deployments/m/embeddings", `{"input":[[1,2,3],[4]]}`,
 			`{"data":[],"usage":{"prompt_tokens":4,"total_tokens":4}}`, nil,
 			llm.Usage{Input: 4}, llm.Usage{Input: 4}},
+		{"embeddings with a total only", "/v1/embeddings", `{"model":"m","input":"abcd"}`,
+			`{"data":[],"usage":{"total_tokens":4}}`, nil, llm.Usage{Input: 4}, llm.Usage{Input: 1}},
+		{"rerank by tokens", "/v1/rerank", `{"model":"m","query":"abcd","documents":["abcd",{"text":"abcd"}]}`,
+			`{"results":[],"usage":{"total_tokens":4}}`, nil, llm.Usage{Input: 4}, llm.Usage{Input: 3}},
 		{"invoke", "/model/m/invoke", `{"max_tokens":9,"messages":[{"role":"user","content":"abcdefgh"}]}`,
 			`{"content":[{"type":"text","text":"ok"}],"usage":{"input_tokens":4,"output_tokens":8}}`,
 			[]string{
@@ -161,6 +165,36 @@ func TestFormats(t *testing.T) {
 		{"thoughts in the total only", chatPath, `{"model":"m","max_tokens":9}`,
 			`{"usage":{"prompt_tokens":4,"completion_tokens":8,"total_tokens":112}}`, nil,
 			llm.Usage{Input: 4, Output: 108}, llm.Usage{Output: 9}},
+		{"tools of xAI's in responses", responsesPath, `{"model":"m","max_output_tokens":9}`,
+			`{"usage":{"input_tokens":100,"input_tokens_details":{"cached_tokens":96},"output_tokens":8,` +
+				`"output_tokens_details":{"reasoning_tokens":0},"total_tokens":108,"num_sources_used":0,` +
+				`"num_server_side_tools_used":4,"cost_in_usd_ticks":321281500,"server_side_tool_usage_details":` +
+				`{"web_search_calls":0,"x_search_calls":4,"code_interpreter_calls":0,"file_search_calls":0,` +
+				`"mcp_calls":0,"document_search_calls":0,"image_generation_calls":0},` +
+				`"context_details":{"input_tokens":6647,"output_tokens":1757}}}`, nil,
+			llm.Usage{Input: 4, CacheRead: 96, Output: 8}, llm.Usage{Output: 9}},
+		{"two usages of Groq's", chatPath, `{"model":"m","max_tokens":9}`,
+			`{"choices":[],"x_groq":{"id":"x","usage":{"queue_time":0.02,"prompt_tokens":4,"prompt_time":0.002,` +
+				`"completion_tokens":8,"total_tokens":12,"total_time":0.06}},` +
+				`"usage":{"prompt_tokens":0,"completion_tokens":8,"total_tokens":8}}`, nil,
+			llm.Usage{Input: 4, Output: 8}, llm.Usage{Output: 9}},
+		{"thoughts of Gemini that were cut off", "/v1/models/m:generateContent", `{"generationConfig":{"maxOutputTokens":9}}`,
+			`{"usageMetadata":{"promptTokenCount":844,"candidatesTokenCount":46,"totalTokenCount":2040,` +
+				`"promptTokensDetails":[{"modality":"TEXT","tokenCount":844}],"thoughtsTokenCount":1150,` +
+				`"serviceTier":"standard"}}`, nil,
+			llm.Usage{Input: 844, Output: 1196, Reasoning: 1150}, llm.Usage{Output: 9}},
+		{"sound of Gemini", "/v1/models/m:generateContent", `{"generationConfig":{"maxOutputTokens":9}}`,
+			`{"usageMetadata":{"promptTokenCount":120,"responseTokenCount":30,"thoughtsTokenCount":500,` +
+				`"promptTokensDetails":[{"modality":"AUDIO","tokenCount":100},{"modality":"TEXT","tokenCount":20}],` +
+				`"responseTokensDetails":[{"modality":"AUDIO","tokenCount":25},{"modality":"TEXT","tokenCount":5}]}}`, nil,
+			llm.Usage{Input: 20, AudioIn: 100, Output: 505, AudioOut: 25, Reasoning: 500}, llm.Usage{Output: 9}},
+		{"Cohere without billed units", "/v2/chat", `{"model":"m","max_tokens":9}`,
+			`{"message":{"content":[{"type":"text","text":"ok"}]},"usage":{"tokens":{"input_tokens":4,"output_tokens":8}}}`, nil,
+			llm.Usage{Input: 4, Output: 8}, llm.Usage{Output: 9}},
+		{"Mistral on Bedrock", "/model/m/invoke", `{"max_tokens":9}`,
+			`{"choices":[{"index":0,"message":{"role":"assistant","content":"ok"},"stop_reason":"stop"}],` +
+				`"amazon-bedrock-invocationMetrics":{"inputTokenCount":4,"outputTokenCount":8,"invocationLatency":5330}}`, nil,
+			llm.Usage{Input: 4, Output: 8}, llm.Usage{Output: 9}},
 		{"a blocked prompt of Gemini", "/v1/models/m:generateContent", `{"generationConfig":{"maxOutputTokens":9}}`,
 			`{"promptFeedback":{"blockReason":"SAFETY"},"usageMetadata":{"promptTokenCount":4,"totalTokenCount":4}}`, nil,
 			llm.Usage{Input: 4}, llm.Usage{Output: 9}},

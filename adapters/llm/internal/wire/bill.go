@@ -28,7 +28,7 @@ type unit struct {
 }
 
 const (
-	maxUnits  = 8  // kinds of pieces in one event
+	maxUnits  = 16 // kinds of pieces in one event
 	maxOthers = 16 // further models of one response
 )
 

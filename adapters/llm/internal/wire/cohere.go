@@ -27,7 +27,7 @@ var CohereRerank = must(Table{
 	Request: map[string]string{
 		"model": "model", "text": "query documents.**",
 	},
-	Response: with(billedUnits, map[string]string{"unit:rerank_search": billedPlaces + ".search_units"}),
+	Response: also(billedUnits, map[string]string{"input_else": "usage.{prompt_tokens,total_tokens}"}),
 	OneSided: true,
 	NoOutput: true,
 	Errors:   ErrorsCohere,
@@ -47,11 +47,17 @@ var CohereEmbed = must(Table{
 	Errors:   ErrorsCohere,
 })
 
-const billedPlaces = "{usage,delta.usage,meta}.billed_units"
+const (
+	billedPlaces = "{usage,delta.usage,meta}.billed_units"
+	readPlaces   = "{usage,delta.usage,meta}.tokens"
+)
 
-// billedUnits has what Cohere bills. Beside it stands what the model has read.
+// billedUnits has what Cohere bills. Beside it stands what the model has read, which counts for
+// servers that say nothing else.
 var billedUnits = map[string]string{
 	"error":               "error delta.error",
+	"input_else":          readPlaces + ".input_tokens",
+	"output_else":         readPlaces + ".output_tokens",
 	"input":               billedPlaces + ".input_tokens",
 	"output":              billedPlaces + ".output_tokens",
 	"input_beside":        billedPlaces + ".image_tokens",

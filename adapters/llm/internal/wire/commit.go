@@ -33,8 +33,8 @@ func (r *reader) commit(valid bool) {
 func (r *reader) conclude() {
 	f, t := &r.found, &r.format.table
 	f.Complete = f.Complete || r.event.done
-	if f.Complete && !r.counts.states(outputCount) && r.counts.states(startCount) {
-		r.counts.set(outputCount, r.counts.tokens[startCount])
+	if f.Complete {
+		r.counts.complete()
 	}
 	f.Usage = r.counts.usage(t.Beside, t.ImageOut).plus(r.total.extra)
 	f.Others = r.total.others

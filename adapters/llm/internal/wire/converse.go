@@ -19,14 +19,14 @@ var BedrockConverse = must(Table{
 			"reasoningContent.reasoningText.text} delta.toolUse.input " +
 			"output.message.content[].toolUse.input.**",
 
-		"input":       "usage.inputTokens",
-		"output":      "usage.outputTokens",
-		"total":       "usage.totalTokens",
-		"cache_read":  "usage.{cacheReadInputTokens,cacheReadInputTokenCount}",
-		"cache_write": "usage.{cacheWriteInputTokens,cacheWriteInputTokenCount}",
-		"entry:cache": "usage.cacheDetails[]",
-		"entry_kind":  "usage.cacheDetails[].ttl",
-		"entry_count": "usage.cacheDetails[].inputTokens",
+		"input":       "{,metadata.}usage.inputTokens",
+		"output":      "{,metadata.}usage.outputTokens",
+		"total":       "{,metadata.}usage.totalTokens",
+		"cache_read":  "{,metadata.}usage.{cacheReadInputTokens,cacheReadInputTokenCount}",
+		"cache_write": "{,metadata.}usage.{cacheWriteInputTokens,cacheWriteInputTokenCount}",
+		"entry:cache": "{,metadata.}usage.cacheDetails[]",
+		"entry_kind":  "{,metadata.}usage.cacheDetails[].ttl",
+		"entry_count": "{,metadata.}usage.cacheDetails[].inputTokens",
 
 		"label:service_tier": "serviceTier serviceTier.type",
 	},

@@ -12,7 +12,8 @@ const (
 	inputCount       count = iota
 	besideInputCount       // input that inputCount does not include
 	outputCount
-	startCount // output at the beginning of a stream, which is no true number
+	elseInputCount // numbers that count if the others are never stated
+	elseOutputCount
 	totalCount
 	readCount
 	writeCount
@@ -34,9 +35,13 @@ type counts struct {
 	tokens [countKinds]int64
 }
 
+// set notes a number. A zero erases nothing: a server repeats or leaves out what it has stated
+// before, and some state 0 for that.
 func (c *counts) set(k count, tokens int64) {
 	c.stated |= 1 << k
-	c.tokens[k] = tokens
+	if tokens != 0 {
+		c.tokens[k] = tokens
+	}
 }
 
 func (c *counts) states(k count) bool { return c.stated&(1<<k) != 0 }
@@ -52,6 +57,15 @@ func (c *counts) merge(o *counts) {
 	}
 }
 
+// complete fills in what the response has not stated, when it has ended.
+func (c *counts) complete() {
+	for k, other := range map[count]count{inputCount: elseInputCount, outputCount: elseOutputCount} {
+		if !c.states(k) && c.states(other) {
+			c.set(k, c.tokens[other])
+		}
+	}
+}
+
 // whole reports whether both sides of the usage are stated.
 func (c *counts) whole() bool {
 	return c.states(inputCount) && (c.states(outputCount) || c.states(totalCount))
@@ -62,6 +76,9 @@ func (c *counts) whole() bool {
 func (c *counts) usage(beside, imageOut bool) Usage {
 	n := &c.tokens
 	in, out, total := n[inputCount], n[outputCount], n[totalCount]
+	if !c.states(inputCount) && total > out {
+		in = total - out
+	}
 	if !c.states(outputCount) && total > in && n[besideReasoningCount] == 0 {
 		out = total - in
 	}
@@ -74,7 +91,7 @@ func (c *counts) usage(beside, imageOut bool) Usage {
 		out += reasoning
 	case total > 0 && cached > 0 && extra == cached: // also a proxy of another family of servers
 		beside = true
-	case total > 0 && beside && extra == 0:
+	case total > 0 && beside && extra == 0 && cached <= in:
 		beside = false
 	case !beside && (extra > 0 || reasoning > out):
 		out += max(reasoning, extra)

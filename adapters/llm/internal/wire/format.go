@@ -21,6 +21,7 @@ import (
 type Table struct {
 	Name   string
 	Routes []Route
+	Except []string // ends of paths that belong to no route
 	// Request has the paths of a body, and Response those of a document, of each event of a stream,
 	// and of each element of an array. Headers has the names of headers of the response.
 	Request, Response, Headers map[string]string
@@ -106,6 +107,11 @@ func (f *Format) HasOutput() bool { return !f.table.NoOutput }
 // match returns the model that a path names, if it does, and whether the path is one of the
 // format's and asks for a stream.
 func (f *Format) match(path string) (model string, stream, ok bool) {
+	for _, end := range f.table.Except {
+		if len(path) >= len(end) && strings.EqualFold(path[len(path)-len(end):], end) {
+			return "", false, false
+		}
+	}
 	for _, r := range f.table.Routes {
 		if model, ok := r.match(path); ok {
 			return model, r.Stream, true

@@ -8,6 +8,7 @@ var AnthropicMessages = must(Table{
 		{Path: "/publishers/anthropic/models/*:rawPredict"},
 		{Path: "/publishers/anthropic/models/*:streamRawPredict", Stream: true},
 	},
+	Except: []string{"/models/count-tokens:rawPredict"}, // which is free
 	Request: with(conversation, map[string]string{
 		"max_output": "max_tokens",
 		"choices":    "",
@@ -33,7 +34,7 @@ func messagesUsage(at string) map[string]string {
 	each := at + ".iterations[]"
 	return with(also(usageAt(at), numbersAt(each)), map[string]string{
 		"output":           "{,delta.}usage.{output_tokens,completion_tokens} " + each + ".output_tokens",
-		"output_start":     "message.usage.output_tokens",
+		"output_else":      "message.usage.output_tokens",
 		"reasoning_beside": "",
 		"total":            "",
 		"entry:iteration":  each,

@@ -75,7 +75,8 @@ var told = map[string]jsonscan.Role{
 	"input":             numberRole(inputCount),
 	"input_beside":      numberRole(besideInputCount),
 	"output":            numberRole(outputCount),
-	"output_start":      numberRole(startCount),
+	"input_else":        numberRole(elseInputCount),
+	"output_else":       numberRole(elseOutputCount),
 	"total":             numberRole(totalCount),
 	"cache_read":        numberRole(readCount),
 	"cache_write":       numberRole(writeCount),
@@ -126,14 +127,19 @@ func numbersAt(at string) map[string]string {
 
 // usageAt has the numbers of a usage at some paths, and what else those servers state of the price.
 func usageAt(at string) map[string]string {
+	calls := at + ".server_side_tool_usage_details" // xAI's
 	return with(numbersAt(at), map[string]string{
 		"model": "{,response.,message.}model",
 
-		"unit:web_search": at + ".{server_tool_use.web_search_requests,num_search_queries," +
-			"server_side_tool_usage_details.web_search_calls}",
-		"unit:web_fetch":       at + ".server_tool_use.web_fetch_requests",
-		"unit:x_search":        at + ".server_side_tool_usage_details.x_search_calls",
-		"unit:citation_tokens": at + ".citation_tokens",
+		"unit:web_search": at + ".{server_tool_use.web_search_requests,num_search_queries} " +
+			calls + ".web_search_calls",
+		"unit:web_fetch":        at + ".server_tool_use.web_fetch_requests",
+		"unit:x_search":         calls + ".x_search_calls",
+		"unit:file_search":      calls + ".file_search_calls",
+		"unit:document_search":  calls + ".document_search_calls",
+		"unit:code_interpreter": calls + ".code_interpreter_calls",
+		"unit:image_generation": calls + ".image_generation_calls",
+		"unit:citation_tokens":  at + ".citation_tokens",
 
 		"label:service_tier": "{,response.}service_tier " + at + ".service_tier",
 		"label:speed":        at + ".speed",

@@ -114,6 +114,7 @@ func TestFormatOf(t *testing.T) {
 		{"POST", "/v1/Chat/Completions//", wire.OpenAIChat},
 		{"POST", "/v1/xmessages", nil},
 		{"POST", "/v1/publishers/anthropic/models/claude:rawPredict", wire.AnthropicMessages},
+		{"POST", "/v1/publishers/anthropic/models/count-tokens:rawPredict", nil},
 		{"POST", "/v1/publishers/other/models/x:rawPredict", nil},
 		{"POST", "/v1beta/models/gemini-2.5-pro:generateContent", wire.GeminiGenerate},
 		{"POST", "/v1beta/models/gemini-2.5-pro:streamGenerateContent?alt=sse", wire.GeminiGenerate},
