@@ -180,6 +180,9 @@ func fuzzResponses(f *testing.F, contentType string) {
 	for _, s := range samples(f) {
 		f.Add(s.body, uint8(slices.Index(wire.Formats, s.format)), uint16(7))
 	}
+	f.Add([]byte("data:[{}0"), uint8(27), uint16(7))
+	f.Add([]byte(`[A00{"message":{"content":"00"000`), uint8(slices.Index(wire.Formats, wire.Ollama)), uint16(5))
+	f.Add([]byte(`{"a":0 A00{"message":{"content":"00"000`), uint8(slices.Index(wire.Formats, wire.Ollama)), uint16(5))
 	f.Fuzz(func(t *testing.T, body []byte, which uint8, step uint16) {
 		format := wire.Formats[int(which)%len(wire.Formats)]
 		h := http.Header{"Content-Type": {contentType}}

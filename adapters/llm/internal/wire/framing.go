@@ -62,8 +62,8 @@ func (r *reader) readLines(p []byte) {
 	for len(p) > 0 {
 		n := restOfLine(p)
 		r.json.Scan(p[:n])
-		if r.json.Broken() {
-			r.found.Broken = true
+		r.found.Broken = r.found.Broken || r.json.Broken()
+		if r.json.Broken() && p[n-1] == '\n' {
 			r.abandon()
 		}
 		r.inLine = p[n-1] != '\n' || !r.json.Idle()
