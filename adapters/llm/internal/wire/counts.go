@@ -75,13 +75,7 @@ func (c *counts) whole() bool {
 // input. imageOut says that output without details is images.
 func (c *counts) usage(beside, imageOut bool) Usage {
 	n := &c.tokens
-	in, out, total := n[inputCount], n[outputCount], n[totalCount]
-	if !c.states(inputCount) && total > out {
-		in = total - out
-	}
-	if !c.states(outputCount) && total > in && n[besideReasoningCount] == 0 {
-		out = total - in
-	}
+	in, out, total := c.sums()
 	reasoning := n[reasoningCount]
 	read, write := n[readCount], max(n[writeCount], n[shortCount]+n[longCount])
 	cached, extra := read+write, total-in-out
@@ -106,6 +100,20 @@ func (c *counts) usage(beside, imageOut bool) Usage {
 	c.split(&u, in+n[besideInputCount], out, imageOut)
 	u.Reasoning = min(reasoning, u.Output)
 	return u
+}
+
+// sums returns the input, the output and their total as the server states them, each from the other
+// two if it does not.
+func (c *counts) sums() (in, out, total int64) {
+	n := &c.tokens
+	in, out, total = n[inputCount], n[outputCount], n[totalCount]
+	if !c.states(inputCount) {
+		in = max(0, total-out)
+	}
+	if !c.states(outputCount) && n[besideReasoningCount] == 0 {
+		out = max(0, total-in)
+	}
+	return in, out, total
 }
 
 // split splits input and output by modality.

@@ -4,10 +4,9 @@ package wire
 // bytes of prose, three of other scripts, and one and a half of digits and of base64. It counts in
 // parts of a token, so that it needs no fractions. The text may come in pieces.
 type weight struct {
-	sum    int64 // of what has ended
-	run    int64 // of the bytes without a space that are being read
-	length int64 // of the run
-	digits int64 // in the run
+	sum    int64  // of what has ended
+	run    uint64 // of the bytes without a space that are being read, and digitBit for each digit
+	length int    // of the run
 }
 
 const (
@@ -17,17 +16,19 @@ const (
 	weightOfDigit  = weightOfToken * 2 / 3
 
 	// A run of so many bytes with digits among them is no word. Base64 has one digit in 6.4, and
-	// identifiers in hexadecimal more.
-	longRun, digitShare = 32, 16
+	// identifiers in hexadecimal more. A longer run than longest counts as several.
+	longRun, longest, digitShare = 32, 1 << 24, 16
+
+	digitBit = 1 << 32 // above the weight of the longest run
 )
 
-// weights is the weight of each byte, and 0 for one that ends a run.
-var weights = func() (t [256]int64) {
+// weights is the weight of each byte, with digitBit for a digit, and 0 for one that ends a run.
+var weights = func() (t [256]uint64) {
 	for c := range t {
 		switch {
 		case c <= ' ':
 		case '0' <= c && c <= '9':
-			t[c] = weightOfDigit
+			t[c] = weightOfDigit + digitBit
 		case c >= 0x80:
 			t[c] = weightOfScript
 		default:
@@ -37,31 +38,35 @@ var weights = func() (t [256]int64) {
 	return t
 }()
 
-// add weighs a piece of the text.
+// add weighs a piece of the text. It adds once for each byte, since prompts are long.
 func (w *weight) add(p []byte) {
-	for _, c := range p {
+	run, begin := w.run, -w.length
+	for i, c := range p {
 		n := weights[c]
-		if n == 0 {
+		run += n
+		if n == 0 || i-begin >= longest {
+			w.run, w.length = run, i-begin
 			w.end()
-			w.sum += weightOfProse
-			continue
-		}
-		w.run += n
-		w.length++
-		if n == weightOfDigit {
-			w.digits++
+			if n == 0 {
+				w.sum += weightOfProse
+			}
+			run, begin = 0, i+1
 		}
 	}
+	w.run, w.length = run, len(p)-begin
 }
 
 // end ends the run, and with it the text.
 func (w *weight) end() {
-	if w.length >= longRun && w.digits*digitShare >= w.length {
-		w.run = w.length * weightOfDigit
+	run, digits := int64(w.run%digitBit), int64(w.run/digitBit)
+	if w.length >= longRun && digits*digitShare >= int64(w.length) {
+		run = int64(w.length) * weightOfDigit
 	}
-	w.sum += w.run
-	w.run, w.length, w.digits = 0, 0, 0
+	w.sum += run
+	w.run, w.length = 0, 0
 }
 
 // tokens returns the estimate, rounded up.
-func (w *weight) tokens() int64 { return (w.sum + w.run + weightOfToken - 1) / weightOfToken }
+func (w *weight) tokens() int64 {
+	return (w.sum + int64(w.run%digitBit) + weightOfToken - 1) / weightOfToken
+}
