@@ -76,10 +76,12 @@ func TestLoadPrices(t *testing.T) {
 			}},
 			"rerank":      {Tariff: llm.Tariff{Price: free.Price, Units: map[string]int64{"rerank_search": 2_000_000}}},
 			"whisper":     {Tariff: llm.Tariff{Price: free.Price, Units: map[string]int64{"audio_ms": 100}}},
+			"committed":   {},
 			"uneven":      {},
 			"pixels":      {},
 			"sample_spec": {},
 		}, []string{
+			"committed: prices of tokens are missing",
 			"large: cache_read_input_audio_token_cost is not known",
 			"large: provider_specific_entry.moon is not known",
 			"large: search_context_cost_per_query.search_context_size_high differs",

@@ -14,6 +14,7 @@ type draft struct {
 	// prices are those that a file states, by label and value, "" for none, and by where they begin.
 	prices map[string]map[int64]*Price
 	priced bool // the file states a price of tokens
+	pieces bool // a model of which it states none is billed by the piece
 	broken bool // one that was not understood, for which another would be charged
 }
 
@@ -75,7 +76,7 @@ func (d *draft) factor(label, field string, v any) {
 // add adds the model to the file, unless it has no prices of tokens.
 func (d *draft) add(e Entry) {
 	base := *d.at("", 0)
-	if !d.priced && len(d.model.Units) > 0 { // it is billed by the piece
+	if !d.priced && d.pieces && len(d.model.Units) > 0 {
 		base.Input, base.Output = free, free
 	}
 	highest := int64(0)

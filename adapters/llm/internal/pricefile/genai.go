@@ -64,6 +64,7 @@ func (r *reader) genAI(root any) {
 func (r *reader) genAIModel(provider string, m map[string]any) {
 	id, _ := m["id"].(string)
 	d := r.draft(provider + "/" + id)
+	d.pieces = true
 	for _, field := range slices.Sorted(maps.Keys(m)) {
 		if !slices.Contains(genAIOther, field) {
 			d.skip(field, "is not known")

@@ -46,6 +46,10 @@ var (
 		"_batches": "service_tier:batch",
 	}
 
+	// liteLLMPieces are the modes of models that are not billed by tokens. Chats that are billed by
+	// the second have reserved their servers: their tokens are not free to somebody else.
+	liteLLMPieces = []string{"audio_transcription", "ocr", "rerank"}
+
 	// liteLLMOther matches fields that price nothing.
 	liteLLMOther = regexp.MustCompile(`^(supports_|supported_|max_|tpm$|rpm$|mode$|litellm_provider$|` +
 		`source$|metadata$|comment$|_comment$|notes$|deprecation_date$|output_vector_size$|` +
@@ -65,6 +69,8 @@ func (r *reader) liteLLM(top map[string]any) {
 		}
 		provider, _ := entry["litellm_provider"].(string)
 		d := r.draft(name)
+		mode, _ := entry["mode"].(string)
+		d.pieces = slices.Contains(liteLLMPieces, mode)
 		for _, field := range slices.Sorted(maps.Keys(entry)) {
 			d.liteLLM(field, entry[field], provider, entry)
 		}
