@@ -28,7 +28,12 @@ func (m *Meter) downgrade(r *http.Request, denied *nethttp.Admission) bool {
 	if _, known := next.modelOf(name, ""); !known && m.cfg.UnknownModel == UnknownModelRefuse {
 		return false
 	}
-	body, ok := wire.SetModel(x.whole, name)
+	body, at, ok := x.whole, r.URL, false
+	if x.request.InPath {
+		at, ok = x.request.Format.SetModel(r.URL, name)
+	} else {
+		body, ok = wire.SetModel(x.whole, name)
+	}
 	if !ok {
 		return false
 	}
@@ -39,7 +44,7 @@ func (m *Meter) downgrade(r *http.Request, denied *nethttp.Admission) bool {
 	}
 	_ = x.body.Close() // cannot fail
 	next.body, next.whole = m.bodies.hold(body), nil
-	*x = next
+	*x, r.URL = next, at
 	x.replaceBody(r)
 	return true
 }

@@ -212,3 +212,32 @@ func TestSetModelChangesNothingElse(t *testing.T) {
 		}
 	}
 }
+
+// Where the path names the model, the downgrade is there.
+func TestDowngradeInThePath(t *testing.T) {
+	for path, want := range map[string]string{
+		"/openai/deployments/large/chat/completions?api-version=1": "/openai/deployments/small%2Fnew/chat/completions?api-version=1",
+		"/v1beta/models/large:generateContent":                     "/v1beta/models/small%2Fnew:generateContent",
+		"/model/large/converse/":                                   "/model/small%2Fnew/converse/",
+	} {
+		var asked string
+		r := newRig(t, core.UnitTokens, 1000, func(cfg *llm.Config) {
+			cfg.Budgets[0].Policy = policy("budget", core.UnitTokens, 1)
+			cfg.Budgets[0].Models = []string{"large"}
+			cfg.Models = map[string]llm.Model{"large": {}, "small/new": {}}
+			cfg.Downgrade = func(*http.Request, *nethttp.Admission) string { return "small/new" }
+		})
+		r.handle(func(_ http.ResponseWriter, q *http.Request) { asked = q.URL.RequestURI() })
+		charge := r.charge()
+		charge.Cost = 1
+		if _, err := r.gate.Decide(t.Context(), charge); err != nil {
+			t.Fatal(err)
+		}
+		response := r.post(path, `{"model":"ignored"}`)
+		read(t, response)
+		if report := <-r.reports; asked != want || response.Header.Get(llm.ModelHeader) != "small/new" ||
+			report.Request.Model != "small/new" || report.Request.Asked != "large" {
+			t.Errorf("%s: the server was asked for %s, %+v", path, asked, report.Request)
+		}
+	}
+}

@@ -104,40 +104,55 @@ func (f *Format) Errors() Errors { return f.table.Errors }
 // HasOutput reports whether responses have tokens of output.
 func (f *Format) HasOutput() bool { return !f.table.NoOutput }
 
-// match returns the model that a path names, if it does, and whether the path is one of the
-// format's and asks for a stream.
-func (f *Format) match(path string) (model string, stream, ok bool) {
+// match returns the route of a path, and where the path names the model, if it does.
+func (f *Format) match(path string) (r *Route, from, to int) {
 	for _, end := range f.table.Except {
-		if len(path) >= len(end) && strings.EqualFold(path[len(path)-len(end):], end) {
-			return "", false, false
+		if endsWith(path, end) {
+			return nil, 0, 0
 		}
 	}
-	for _, r := range f.table.Routes {
-		if model, ok := r.match(path); ok {
-			return model, r.Stream, true
+	for i := range f.table.Routes {
+		r := &f.table.Routes[i]
+		if from, to, ok := r.match(path); ok {
+			return r, from, to
 		}
 	}
-	return "", false, false
+	return nil, 0, 0
 }
 
-func (r *Route) match(path string) (model string, ok bool) {
+func (r *Route) match(path string) (from, to int, ok bool) {
 	before, after, named := strings.Cut(r.Path, "*")
 	if !named {
-		before, after = "", r.Path
+		return 0, 0, endsWith(path, r.Path)
 	}
-	at := len(path) - len(after)
-	if at < 0 || !strings.EqualFold(path[at:], after) {
-		return "", false
+	if !endsWith(path, after) {
+		return 0, 0, false
 	}
-	if !named {
-		return "", true
+	to = len(path) - len(after)
+	from = strings.LastIndexByte(path[:to], '/') + 1
+	return from, to, from < to && endsWith(path[:from], before)
+}
+
+// endsWith ignores case, as some servers do.
+func endsWith(path, end string) bool {
+	return len(path) >= len(end) && strings.EqualFold(path[len(path)-len(end):], end)
+}
+
+// SetModel returns a URL with another model, or false if its path names none.
+func (f *Format) SetModel(u *url.URL, model string) (*url.URL, bool) {
+	path := u.EscapedPath()
+	r, from, to := f.match(strings.TrimRight(path, "/"))
+	if r == nil || from == to {
+		return u, false
 	}
-	from := strings.LastIndexByte(path[:at], '/') + 1
-	if from == at || from < len(before) || !strings.EqualFold(path[from-len(before):from], before) {
-		return "", false
+	path = path[:from] + url.PathEscape(model) + path[to:]
+	plain, err := url.PathUnescape(path)
+	if err != nil {
+		return u, false
 	}
-	model, err := url.PathUnescape(path[from:at])
-	return model, err == nil
+	changed := *u
+	changed.Path, changed.RawPath = plain, path
+	return &changed, true
 }
 
 // FormatOf derives the format of a POST from the end of its path. It asks the formats in order. It
@@ -148,7 +163,7 @@ func FormatOf(r *http.Request, formats []*Format) *Format {
 	}
 	path := pathOf(r)
 	for _, f := range formats {
-		if _, _, ok := f.match(path); ok {
+		if r, _, _ := f.match(path); r != nil {
 			return f
 		}
 	}

@@ -1,9 +1,11 @@
 package wire
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"github.com/headgate/headgate/adapters/llm/internal/jsonscan"
@@ -25,6 +27,7 @@ const (
 type Request struct {
 	Format      *Format
 	Model       string // 1 to 256 bytes of UTF-8, as the client spells it
+	InPath      bool   // the path names the model, and the body need not
 	Stream      bool   // the client asks for a stream
 	MaxOutput   int64  // the client's cap on the tokens of one choice, 0 for none
 	Choices     int64  // the answers that the client asks for, at least 1
@@ -51,7 +54,8 @@ func (q *Request) HidesUsage() bool {
 func ParseRequest(f *Format, r *http.Request, body []byte) (Request, error) {
 	p := requestParser{body: body}
 	p.request.Stream = f.table.Streams
-	model, stream, _ := f.match(pathOf(r))
+	path := pathOf(r)
+	route, from, to := f.match(path)
 	var err error
 	if boundary := boundaryOf(r.Header); boundary != "" {
 		err = p.form(f, boundary)
@@ -59,10 +63,11 @@ func ParseRequest(f *Format, r *http.Request, body []byte) (Request, error) {
 		err = p.document(f)
 	}
 	q := p.request
-	if model != "" {
-		q.Model = model
-		if fault := faultOfModel(model); err == nil && fault != "" {
-			err = fmt.Errorf("%w: %s", ErrRequest, fault)
+	if from < to {
+		model, badly := url.PathUnescape(path[from:to])
+		q.Model, q.InPath = model, true
+		if fault := faultOfModel(model); err == nil && (badly != nil || fault != "") {
+			err = fmt.Errorf("%w: %s", ErrRequest, cmp.Or(fault, "model is not valid UTF-8"))
 		}
 	}
 	switch {
@@ -71,7 +76,7 @@ func ParseRequest(f *Format, r *http.Request, body []byte) (Request, error) {
 	case q.Model == "":
 		return Request{}, fmt.Errorf("%w: model is missing", ErrRequest)
 	}
-	q.Format, q.Stream = f, q.Stream || stream
+	q.Format, q.Stream = f, q.Stream || route != nil && route.Stream
 	q.Choices = max(q.Choices, 1)
 	for _, n := range p.caps {
 		if n > 0 {
