@@ -28,6 +28,7 @@ const (
 // result is what an SDK made of a stream: what the stream said, and how it failed.
 type result struct {
 	Text          string            `json:"text"`
+	Model         string            `json:"model"` // that the answer names
 	Input, Output int64             // tokens; 0 if the SDK was sent no usage
 	Headers       map[string]string `json:"headers"`
 	Error         *failure          `json:"error"`
@@ -109,7 +110,7 @@ func openAIChat(t *testing.T, url string, usage bool) (r result) {
 	if len(all.Choices) > 0 {
 		r.Text = all.Choices[0].Message.Content
 	}
-	r.Input, r.Output = all.Usage.PromptTokens, all.Usage.CompletionTokens
+	r.Model, r.Input, r.Output = all.Model, all.Usage.PromptTokens, all.Usage.CompletionTokens
 	r.keep(response)
 	r.Error = openAIFailure(t, stream.Err())
 	return r
@@ -128,6 +129,7 @@ func openAIResponses(t *testing.T, url string, _ bool) (r result) {
 			r.Text += event.Delta
 		case responses.ResponseCompletedEvent:
 			r.Input, r.Output = event.Response.Usage.InputTokens, event.Response.Usage.OutputTokens
+			r.Model = event.Response.Model
 		}
 	}
 	r.keep(response)
@@ -171,7 +173,7 @@ func anthropicMessages(t *testing.T, url string, _ bool) (r result) {
 	for _, block := range all.Content {
 		r.Text += block.Text
 	}
-	r.Input, r.Output = all.Usage.InputTokens, all.Usage.OutputTokens
+	r.Model, r.Input, r.Output = string(all.Model), all.Usage.InputTokens, all.Usage.OutputTokens
 	r.keep(response)
 	if err := stream.Err(); err != nil {
 		r.Error = &failure{Class: "other", Message: err.Error()}

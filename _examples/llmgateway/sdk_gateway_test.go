@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -62,6 +63,19 @@ func replay(t *testing.T, f llm.Format) http.HandlerFunc {
 	}
 }
 
+// named is replay with the model that the request asks for.
+func named(t *testing.T, f llm.Format) http.HandlerFunc {
+	names, all := regexp.MustCompile(`"model":"[^"]*"`), strings.Join(events(t, f), "")
+	return func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, names.ReplaceAllLiteralString(all, names.FindString(string(body))))
+	}
+}
+
 // stall is an upstream that sends the transcript of a format up to its second piece of text, and
 // then nothing until the gateway leaves.
 func stall(t *testing.T, f llm.Format) http.HandlerFunc {
@@ -105,15 +119,16 @@ type gateway struct {
 	before   func(r *http.Request, number int) // see beforeEach
 }
 
-func newGateway(t *testing.T, gate *core.Gate, budget core.PolicyConfig, upstream http.Handler) *gateway {
+func newGateway(
+	t *testing.T, gate *core.Gate, budget core.PolicyConfig, upstream http.Handler, changes ...func(*llm.Config),
+) *gateway {
 	t.Helper()
 	g := &gateway{t: t, gate: gate, reports: make(chan llm.ResponseEvent, 10)}
 	budget.Hold, budget.OnFailure = time.Minute, core.FailClosed
 	g.budget = core.Must(core.NewPolicy(budget))
 	tenant := keyfunc.Must(keyfunc.Or(keyfunc.BearerToken(), keyfunc.Must(keyfunc.Header("X-Api-Key"))))
 	requests := core.Must(core.NewPolicy(core.PolicyConfig{Name: "requests", Algorithm: core.PerMinute(1000)}))
-	var err error
-	g.meter, err = llm.New(llm.Config{
+	cfg := llm.Config{
 		Guard:       nethttp.Config{Gate: gate, Rules: []nethttp.Rule{{Policy: requests, Key: tenant}}},
 		Budgets:     []llm.Budget{{Policy: g.budget, Key: tenant}},
 		MaxOutput:   1, // so that every stream outgrows its estimate
@@ -122,8 +137,12 @@ func newGateway(t *testing.T, gate *core.Gate, budget core.PolicyConfig, upstrea
 		Observe: func(_ context.Context, e core.Event) {
 			g.reports <- *e.(*llm.ResponseEvent)
 		},
-	})
-	if err != nil {
+	}
+	for _, change := range changes {
+		change(&cfg)
+	}
+	var err error
+	if g.meter, err = llm.New(cfg); err != nil {
 		t.Fatal(err)
 	}
 	server := httptest.NewServer(upstream)
@@ -192,18 +211,33 @@ func (g *gateway) answered() []int {
 
 // exhaust spends all of the budget of a request's client.
 func (g *gateway) exhaust(r *http.Request, limit int64) {
+	if d, err := g.gate.Decide(r.Context(), g.charge(r, limit)); err != nil || !d.Allowed {
+		g.t.Errorf("the budget was not full: %v, %v", d, err)
+	}
+}
+
+// reserve holds units of the budget of a request's client, as a running request does.
+func (g *gateway) reserve(r *http.Request, units int64) *core.Reservation {
+	running, d, err := g.gate.Charge(r.Context(), g.charge(r, units))
+	if err != nil || !d.Allowed {
+		g.t.Errorf("the budget was not full: %v, %v", d, err)
+	}
+	return running
+}
+
+// charge returns a charge of the budget of a request's client.
+func (g *gateway) charge(r *http.Request, cost int64) core.Charge {
 	format, _ := llm.FormatOf(r)
 	all, err := g.meter.Guard(format).Charges(r)
 	if err != nil {
 		g.t.Error(err)
 	}
 	for _, c := range all {
-		if c.Policy != g.budget {
-			continue
-		}
-		c.Cost = limit
-		if d, err := g.gate.Decide(r.Context(), c); err != nil || !d.Allowed {
-			g.t.Errorf("the budget was not full: %v, %v", d, err)
+		if c.Policy == g.budget {
+			c.Cost = cost
+			return c
 		}
 	}
+	g.t.Errorf("the budget does not apply to %s", r.URL.Path)
+	return core.Charge{}
 }

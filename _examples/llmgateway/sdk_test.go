@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/adapters/llm"
+	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/redistest"
 )
@@ -176,6 +177,47 @@ func TestSDKRetriesOnceAfterTheWait(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A budget that is spent for one model is answered by another one.
+func TestSDKReadsTheAnswerOfACheaperModel(t *testing.T) {
+	each(t, func(t *testing.T, s sdk) {
+		g := newGateway(t, inMemory(core.NewManualClock(noon).Now), monthly(1000), named(t, s.format), func(cfg *llm.Config) {
+			cfg.Models = map[string]llm.Model{"model-1": {}, "model-0": {}}
+			cfg.Budgets[0].Models = []string{"model-1"}
+			cfg.Downgrade = func(*http.Request, *nethttp.Admission) string { return "model-0" }
+		})
+		g.beforeEach(func(r *http.Request, _ int) { g.exhaust(r, 1000) })
+		r := s.stream(t, g.url, true)
+		r.complete(t, s.format, true)
+		g.expect(http.StatusOK)
+		if name := r.header(llm.ModelHeader); r.Model != "model-0" || name != "model-0" {
+			t.Errorf("the SDK was answered by %q, the header names %q", r.Model, name)
+		}
+		if report := <-g.reports; report.Request.Model != "model-0" || report.Request.Asked != "model-1" {
+			t.Errorf("settled as %+v", report)
+		}
+	})
+}
+
+// A stream that holds all of a budget makes the next request wait for a moment, and not give up.
+func TestSDKRetriesWhenARunningStreamHoldsTheBudget(t *testing.T) {
+	each(t, func(t *testing.T, s sdk) {
+		g := newGateway(t, inMemory(core.NewManualClock(noon).Now), monthly(1000), replay(t, s.format))
+		var running *core.Reservation
+		g.beforeEach(func(r *http.Request, number int) {
+			if number == 1 {
+				running = g.reserve(r, 1000)
+				return
+			}
+			if err := running.Cancel(r.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+		r := s.stream(t, g.url, true)
+		r.complete(t, s.format, true)
+		g.expect(http.StatusTooManyRequests, http.StatusOK)
+	})
 }
 
 func TestSDKFailsWithTheErrorThatEndsAStream(t *testing.T) {

@@ -47,11 +47,13 @@ type Config struct {
 	// Downgrade returns a cheaper model for a request that a budget or a rule denies, or "" to refuse
 	// it. RequestFrom tells what it asks for, and denied.Denials which limits deny it. The Meter then
 	// decides once more, with the keys, limits and prices of that model. If it admits the request, it
-	// changes the model in the body, and nothing else of it, and names it to the client in
-	// ModelHeader. Otherwise it refuses the request, by the limits of that model. A model that would
-	// be refused as unknown is not taken. Downgrade must be safe for concurrent use. Nil refuses.
+	// changes the model in the path, or in the body if the path has none, and nothing else, and names
+	// it to the client in ModelHeader. Otherwise it refuses the request, by the limits of that model.
+	// A model that would be refused as unknown is not taken. Downgrade must be safe for concurrent
+	// use. Nil refuses.
 	//
-	// A request that a block or a cap refuses is not downgraded. Guard.Reconsider must be nil.
+	// A request that a block or a cap refuses is not downgraded, and neither is one whose model is in
+	// a form. Guard.Reconsider must be nil.
 	Downgrade func(r *http.Request, denied *nethttp.Admission) (model string)
 	// MaxBody is the longest body of a request in bytes, at most 1e9. The Meter refuses a longer
 	// one with 413. Zero means 8 MiB. The body is held in memory until it has been sent on.

@@ -241,3 +241,19 @@ func TestDowngradeInThePath(t *testing.T) {
 		}
 	}
 }
+
+// A form that names the model is not changed, so the request is refused.
+func TestNoDowngradeOfAForm(t *testing.T) {
+	r := newRig(t, core.UnitTokens, 1000, func(cfg *llm.Config) {
+		cfg.Models, cfg.Downgrade = twoModels(), toSmall
+		cfg.Guard.Rules = []nethttp.Rule{{
+			Policy: core.Must(core.NewPolicy(core.PolicyConfig{Name: "large", Algorithm: core.DenyAll{}})),
+			Key:    tenant, Skip: llm.UnlessModel("large"),
+		}}
+	})
+	const form = "--x\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\nlarge\r\n--x--\r\n"
+	response := r.post("/v1/audio/transcriptions", form, "Content-Type", "multipart/form-data; boundary=x")
+	if body := read(t, response); response.StatusCode != 403 {
+		t.Errorf("%d %s", response.StatusCode, body)
+	}
+}
