@@ -16,7 +16,8 @@ type Config struct {
 	// at most 16 together.
 	//
 	// With a nil Guard.Dialect the Meter speaks as the server does that the client expects: OpenAI
-	// for OpenAI's formats, Anthropic for Anthropic's. Any other Dialect, such as nethttp.Draft11,
+	// for OpenAI's formats, Anthropic for Anthropic's. The clients of other formats get the errors
+	// of their servers, and the headers of OpenAI. Any other Dialect, such as nethttp.Draft11,
 	// serves every request.
 	Guard nethttp.Config
 	// RetryWithin is the longest wait that a client should sit out; see OpenAI.RetryWithin. Zero

@@ -269,6 +269,9 @@ func TestFaultsOfOwnFormats(t *testing.T) {
 		{Name: "x", Routes: []llm.Route{{Path: "/x"}}, Response: map[string]string{"unit:": "a"}},
 		{Name: "x", Routes: []llm.Route{{Path: "/x"}}, Response: map[string]string{"input": "{a,b"}},
 		{Name: "x", Routes: []llm.Route{{Path: "/x"}}, Response: map[string]string{"input": "a..b"}},
+		{Name: "x", Routes: []llm.Route{{Path: "/x"}}, Response: map[string]string{"text": "**"}},
+		{Name: "x", Routes: []llm.Route{{Path: "/x"}}, Response: map[string]string{"text": "[].a"}},
+		{Name: "x", Routes: []llm.Route{{Path: "/x"}}, Response: map[string]string{"text": "a[0].b"}},
 		{Name: "x", Routes: []llm.Route{{Path: "/x"}}, Headers: map[string]string{"x": "X-Y"}},
 		{Name: "x", Routes: []llm.Route{{Path: "/x"}}, Events: map[string]string{"done": "finish"}},
 	} {
@@ -278,5 +281,49 @@ func TestFaultsOfOwnFormats(t *testing.T) {
 	}
 	if s := (llm.Format{}).String(); s != "unknown" {
 		t.Error(s)
+	}
+}
+
+// What a server states of the bill of a stream that breaks off is not the bill, also if it is
+// trusted.
+func TestStatedCostOfACutStream(t *testing.T) {
+	r := newRig(t, core.UnitMicroDollars, 1_000_000, func(cfg *llm.Config) {
+		cfg.Models = map[string]llm.Model{"m": {Tariff: llm.Tariff{Price: each}}}
+		cfg.StatedCost = llm.StatedCostTrust
+	})
+	chunk := `data: {"choices":[{"delta":{"content":"ok"}}],"usage":{"prompt_tokens":7,"completion_tokens":1,"cost":0.000001}}` + "\n\n"
+	r.answer = func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, strings.Repeat(chunk, 5))
+		_ = http.NewResponseController(w).Flush()
+		panic(http.ErrAbortHandler)
+	}
+	response := r.post(chatPath, streamed)
+	_, _ = io.Copy(io.Discard, response.Body)
+	response.Body.Close()
+	r.want(llm.OutcomeCut, llm.Usage{Input: 7, Output: 5}, 12)
+}
+
+// A refusal has the shape that the clients of its format know.
+func TestRefusalsOfEveryFormat(t *testing.T) {
+	for path, want := range map[string]string{
+		"/v1beta/models/m:generateContent": `{"error":{"code":429,"message":"","status":"RESOURCE_EXHAUSTED"}}`,
+		"/model/m/converse":                `{"message":""}`,
+		"/v2/chat":                         `{"message":""}`,
+		"/api/chat":                        `{"error":""}`,
+	} {
+		r := newRig(t, core.UnitTokens, 1000, nil)
+		charge := r.charge()
+		charge.Cost = 1000
+		if _, err := r.gate.Decide(t.Context(), charge); err != nil {
+			t.Fatal(err)
+		}
+		response := r.post(path, `{"model":"m"}`)
+		body := strings.TrimSpace(read(t, response))
+		message := strings.Split(want, `""`)
+		if response.StatusCode != 429 || !strings.HasPrefix(body, message[0]) || !strings.HasSuffix(body, message[1]) ||
+			response.Header.Get("X-Should-Retry") == "" {
+			t.Errorf("%s: %d %s %v", path, response.StatusCode, body, response.Header)
+		}
 	}
 }

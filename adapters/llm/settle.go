@@ -53,6 +53,9 @@ func (x *exchange) outcome() (Outcome, Bill) {
 	if !o.InputKnown {
 		bill.Usage = x.estimate
 	}
+	if !o.Complete {
+		bill.Stated = Money{} // it is not of the whole response
+	}
 	seen.Output = x.shown()
 	if x.panicked || x.ended || o.Failed || !x.read(&o) {
 		return OutcomeCut, bill

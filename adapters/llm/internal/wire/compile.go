@@ -31,7 +31,7 @@ func compile(paths map[string]string, roles map[string]jsonscan.Role) (*node, er
 			}
 			for pattern := range strings.FieldsSeq(paths[name]) {
 				for _, path := range expand(pattern) {
-					if strings.ContainsAny(path, "{,}") || strings.Contains(path, "..") {
+					if !validPath(path) {
 						return nil, fmt.Errorf("%s: %q is no path", name, pattern)
 					}
 					m.order++
@@ -67,6 +67,19 @@ func meaningOf(name string, roles map[string]jsonscan.Role) (meaning, error) {
 
 // anyBelow ends a path to a value and everything below.
 const anyBelow = ".**"
+
+// validPath reports whether every part of a path is the name of a member, perhaps with [] behind it.
+func validPath(path string) bool {
+	for key := range strings.SplitSeq(strings.TrimSuffix(path, anyBelow), ".") {
+		for strings.HasSuffix(key, "[]") {
+			key = strings.TrimSuffix(key, "[]")
+		}
+		if key == "" || strings.ContainsAny(key, "[]{,}*") {
+			return false
+		}
+	}
+	return true
+}
 
 // nodeAt returns the node at a path and makes those that are missing. With watch every object on
 // the way reports its keys.
