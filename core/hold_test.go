@@ -363,21 +363,23 @@ func TestRenewalGoesOnForTheOthers(t *testing.T) {
 	})
 }
 
-// One step gives back at most 1,000 expired holds, or 20 of a log. Each further step gives back as
-// many, and no limit is exceeded meanwhile.
+// One step gives back at most 1,000 expired holds, or 20 of a large log. Each further step gives
+// back as many, and no limit is exceeded meanwhile.
 func TestManyExpiredHoldsGoBackInSteps(t *testing.T) {
 	t.Parallel()
-	log := core.SlidingLog{Windows: []core.Window{{Limit: 50, Width: 24 * time.Hour}}}
+	log := core.SlidingLog{Windows: []core.Window{{Limit: 500, Width: 24 * time.Hour}}}
+	small := core.SlidingWindow{Limit: 500, Window: 24 * time.Hour, Buckets: 240} // 242 entries: 13 of 1,000 each
 	for name, tt := range map[string]struct {
 		algorithms []core.Algorithm
 		holds      int64
 		used       [][]int64 // in each step
 	}{
-		"one state":   {[]core.Algorithm{frozen(2500)}, 2500, [][]int64{{1500}, {500}}},
-		"two states":  {[]core.Algorithm{frozen(600), frozen(600)}, 600, [][]int64{{0, 200}}},
-		"a log":       {[]core.Algorithm{log}, 50, [][]int64{{30}, {10}}},
-		"a log first": {[]core.Algorithm{log, frozen(50)}, 50, [][]int64{{30, 50}, {10, 50}}},
-		"a log last":  {[]core.Algorithm{frozen(50), log}, 50, [][]int64{{0, 31}, {0, 11}}},
+		"one state":     {[]core.Algorithm{frozen(2500)}, 2500, [][]int64{{1500}, {500}}},
+		"two states":    {[]core.Algorithm{frozen(600), frozen(600)}, 600, [][]int64{{0, 200}}},
+		"small windows": {[]core.Algorithm{small}, 100, [][]int64{{24}}},
+		"a log":         {[]core.Algorithm{log}, 50, [][]int64{{30}, {10}}},
+		"a log first":   {[]core.Algorithm{log, frozen(50)}, 50, [][]int64{{30, 50}, {10, 50}}},
+		"a log last":    {[]core.Algorithm{frozen(50), log}, 50, [][]int64{{0, 31}, {0, 11}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
@@ -385,7 +387,8 @@ func TestManyExpiredHoldsGoBackInSteps(t *testing.T) {
 				for i, a := range tt.algorithms {
 					p := newPolicy(t, core.PolicyConfig{Name: fmt.Sprint("p", i), Algorithm: a, Hold: time.Hour})
 					ones = append(ones, core.Charge{Policy: p, Key: newKey(t, "k"), Cost: 1})
-					all = append(all, core.Charge{Policy: p, Key: newKey(t, "k"), Cost: tt.holds})
+					whole, _, _ := p.Quota()
+					all = append(all, core.Charge{Policy: p, Key: newKey(t, "k"), Cost: whole})
 				}
 				for range tt.holds {
 					if _, d, err := g.Charge(t.Context(), ones...); err != nil || !d.Allowed {

@@ -66,9 +66,9 @@ func (s *Holds) note(total, units int64) {
 const (
 	// maxExpired is the largest number of holds that one request gives back.
 	maxExpired = 1000
-	// logExpired is for how many of these a hold of a log counts: its refund may rewrite a thousand
-	// entries.
-	logExpired = 50
+	// entriesPerHold is how many entries of a log a refund rewrites in the time that one of another
+	// state takes. A hold of a log counts for more than one accordingly.
+	entriesPerHold = 20
 )
 
 // Correction is what a settled charge becomes. Costs that a state may not take in one step are in

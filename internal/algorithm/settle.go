@@ -14,8 +14,8 @@ func (c *Charge) held(id string) Hold {
 // and takes that from the room. It reports whether it changed the state.
 func (c *Charge) expire(now int64, room *int) (changed bool) {
 	each := 1
-	if c.Limit.Script() == "sliding_log" {
-		each = logExpired
+	if l, ok := c.Limit.(*SlidingLog); ok {
+		each = (int(min(l.most, maxRewritten)) + entriesPerHold - 1) / entriesPerHold
 	}
 	n := 0
 	for ; n < min(len(c.Holds.all), *room/each) && c.Holds.all[n].Until <= now; n++ {

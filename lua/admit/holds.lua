@@ -17,13 +17,16 @@ local function drop(set, members, totals)
   end
 end
 
--- sweep gives back what holds have ended, at most 1000 of all states. A hold of a log counts for 50,
--- because its refund may rewrite a thousand entries.
+-- sweep gives back what holds have ended, at most 1000 of all states. A hold of a log counts for one
+-- in twenty of the entries that its refund may rewrite.
 local function sweep()
   local gives, ended, room = {}, {}, 1000
   for at = from, count, stride do
     if holds[at + 2] ~= '0' then
-      local set, each = KEYS[holds[at + 2] + 0], argv[holds[at + 1] + 0] == 'sliding_log' and 50 or 1
+      local set, limit, each = KEYS[holds[at + 2] + 0], holds[at + 1] + 0, 1
+      if argv[limit] == 'sliding_log' then
+        each = math.ceil(math.min(argv[limit + 5], 1000) / 20)
+      end
       local found = call('ZRANGEBYSCORE', set, '0', text(now), 'WITHSCORES', 'LIMIT', 0, math.floor(room / each))
       local members, totals = {}, {}
       room = room - each * #found / 2
@@ -31,9 +34,9 @@ local function sweep()
         local member, ends = found[i], text(tonumber(found[i + 1]))
         members[#members + 1] = member
         local units, denominator, whole, part, receipt = string.match(member, ' (%d+) (%d+) (%d+) (%d+) (%d+)$')
-        local total = total_of(holds[at + 1] + 0, receipt)
+        local total = total_of(limit, receipt)
         totals[total] = (totals[total] or 0) + units
-        if denominator + 0 ~= argv[holds[at + 1] + 2] + 0 then
+        if denominator + 0 ~= argv[limit + 2] + 0 then
           part = '0' -- it was charged under another limit
         end
         gives[#gives + 1] = {'expire', 1, 1, '0', ends, holds[at], holds[at + 1], whole, part, receipt}
