@@ -16,14 +16,6 @@ type Node struct {
 	Rest  *Node   // the values under other keys; nil: no visitor asks. It is its own Rest.
 }
 
-// Object returns a node with children by key.
-func Object(key string, r Role, kids ...*Node) *Node {
-	return &Node{Key: key, Role: r, Kids: kids}
-}
-
-// Array returns a node whose elements are each. It has the role of each.
-func Array(key string, each *Node) *Node { return &Node{Key: key, Role: each.Role, Each: each} }
-
 // at returns the child for a key, or nil.
 func (n *Node) at(key []byte) *Node {
 	for _, k := range n.Kids {

@@ -44,7 +44,7 @@ func record(root *jsonscan.Node, pieces ...[]byte) ([]string, bool) {
 
 // everything is a table in which every value has a node.
 func everything() *jsonscan.Node {
-	n := jsonscan.Object("*", 0)
+	n := &jsonscan.Node{Key: "*"}
 	n.Each, n.Rest = n, n
 	return n
 }
@@ -150,9 +150,11 @@ func TestScannerDecodesStrings(t *testing.T) {
 }
 
 func TestScannerFollowsPaths(t *testing.T) {
-	root := jsonscan.Object("", 0,
-		jsonscan.Object("a", 0, jsonscan.Object("b", 0)),
-		jsonscan.Array("list", jsonscan.Object("item", 0, jsonscan.Object("c", 0))))
+	type nodes = []*jsonscan.Node
+	root := &jsonscan.Node{Kids: nodes{
+		{Key: "a", Kids: nodes{{Key: "b"}}},
+		{Key: "list", Each: &jsonscan.Node{Key: "item", Kids: nodes{{Key: "c"}}}},
+	}}
 	for _, c := range []struct {
 		doc  string
 		want []string
@@ -173,6 +175,53 @@ func TestScannerFollowsPaths(t *testing.T) {
 			t.Errorf("%s:\n%q, want\n%q", c.doc, got, c.want)
 		}
 	}
+}
+
+// With Many documents follow each other, with line ends between them or without.
+func TestScannerReadsManyDocuments(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		docs := rapid.SliceOfN(rapid.SampledFrom([]string{
+			`{"a":1}`, `[]`, `[{"b":"x"},2]`, `"text"`, `{}`,
+		}), 1, 5).Draw(r, "documents")
+		between := rapid.SampledFrom([]string{"\n", "\r\n", " ", ""}).Draw(r, "between")
+		var want []string
+		for _, doc := range docs {
+			notes, _ := record(everything(), []byte(doc))
+			want = append(want, notes...)
+		}
+		var got recorder
+		s := jsonscan.New(everything(), &got)
+		s.Many()
+		for _, p := range draw(r, []byte(strings.Join(docs, between)+between)) {
+			s.Scan(p)
+		}
+		if !s.Idle() || s.Broken() || !reflect.DeepEqual(got.notes, want) {
+			r.Fatalf("%q, want %q", got.notes, want)
+		}
+		if s.Scan([]byte(`{"a`)); s.Idle() {
+			r.Fatal("idle inside a document")
+		}
+	})
+}
+
+// The pieces of a string add up to it, however it is spelt and cut.
+func TestScannerTellsPieces(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		text := rapid.String().Draw(r, "text")
+		doc, err := json.Marshal(map[string]string{text: text})
+		if err != nil {
+			r.Fatal(err)
+		}
+		var got []byte
+		s := jsonscan.New(everything(), new(recorder))
+		s.Pieces(func(_ *jsonscan.Node, p []byte) { got = append(got, p...) })
+		for _, p := range draw(r, doc) {
+			s.Scan(p)
+		}
+		if string(got) != strings.ToValidUTF8(text, string(utf8.RuneError)) && utf8.ValidString(text) {
+			r.Fatalf("%q, want %q", got, text)
+		}
+	})
 }
 
 func TestScannerBoundsDepth(t *testing.T) {

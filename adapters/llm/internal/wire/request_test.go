@@ -124,6 +124,103 @@ func parse(f *wire.Format, body []byte) (wire.Request, error) {
 	return wire.ParseRequest(f, httptest.NewRequest(http.MethodPost, "/", nil), body)
 }
 
+// Each format has its own members.
+func TestRequestsOfFormats(t *testing.T) {
+	for _, c := range []struct {
+		format *wire.Format
+		body   string
+		want   wire.Request
+	}{
+		{wire.GeminiGenerate, `{"model":"m","contents":[{"role":"user","parts":[{"text":"Hello"},{"inline_data":{"data":"AA"}},` +
+			`{"fileData":{"fileUri":"x"}}]}],"systemInstruction":{"parts":[{"text":"Be"}]},` +
+			`"generationConfig":{"maxOutputTokens":9,"candidateCount":2,"thinkingConfig":{"thinkingLevel":"HIGH"}}}`,
+			wire.Request{MaxOutput: 9, Choices: 2, PromptBytes: 7, Files: 2, Effort: "high"}},
+		{wire.BedrockConverse, `{"messages":[{"content":[{"text":"Hello"},{"image":{"source":{"bytes":"AA"}}},` +
+			`{"toolResult":{"content":[{"text":"Be"},{"document":{"source":{"bytes":"AA"}}}]}}]}],` +
+			`"inferenceConfig":{"maxTokens":9}}`,
+			wire.Request{MaxOutput: 9, Choices: 1, PromptBytes: 7, Files: 2}},
+		{wire.Ollama, `{"model":"m","messages":[{"content":"Hello","images":["AA","BB"]}],"options":{"num_predict":-2}}`,
+			wire.Request{Stream: true, Choices: 1, PromptBytes: 5, Files: 2}},
+		{wire.Ollama, `{"model":"m","prompt":"Hello","stream":false,"options":{"num_predict":9}}`,
+			wire.Request{MaxOutput: 9, Choices: 1, PromptBytes: 5}},
+		{wire.CohereChat, `{"model":"m","messages":[{"content":"Hello"}],"documents":[{"data":{"text":"Be"}}],"max_tokens":9}`,
+			wire.Request{MaxOutput: 9, Choices: 1, PromptBytes: 7}},
+		{wire.OpenAICompletions, `{"model":"m","prompt":["Hello"],"suffix":"Be","n":2,"best_of":3,"max_tokens":null}`,
+			wire.Request{Choices: 3, PromptBytes: 7}},
+		{wire.OpenAIResponses, `{"model":"m","input":"Hello","reasoning":{"effort":"low"},"max_output_tokens":9}`,
+			wire.Request{MaxOutput: 9, Choices: 1, PromptBytes: 5, Effort: "low"}},
+	} {
+		body := c.body
+		if !strings.Contains(body, `"model"`) {
+			body = `{"model":"m",` + body[1:]
+		}
+		path := map[*wire.Format]string{
+			wire.BedrockConverse: "/model/m/converse", wire.GeminiGenerate: "/models/m:generateContent",
+		}[c.format]
+		got, err := wire.ParseRequest(c.format, httptest.NewRequest(http.MethodPost, cmp.Or(path, "/"), nil), []byte(body))
+		c.want.Format, c.want.Model = c.format, "m"
+		if err != nil || stated(got) != stated(c.want) {
+			t.Errorf("%v: %+v, %v, want %+v", c.format, got, err, c.want)
+		}
+	}
+	for format, bodies := range map[*wire.Format][]string{
+		wire.GeminiGenerate: {`{"generationConfig":{"maxOutputTokens":1,"maxOutputTokens":2}}`,
+			`{"generationConfig":{"MaxOutputTokens":1}}`, `{"generationConfig":{"maxOutputTokens":"1"}}`},
+		wire.BedrockConverse: {`{"inferenceConfig":{"maxTokens":1.5}}`, `[]`, `{"inferenceConfig":{}`},
+		wire.Ollama:          {`{"model":"m","options":{"num_predict":-3}}`, `{"model":"m","stream":"x"}`},
+	} {
+		path := map[*wire.Format]string{
+			wire.BedrockConverse: "/model/m/converse", wire.GeminiGenerate: "/models/m:generateContent",
+		}[format]
+		for _, body := range bodies {
+			r := httptest.NewRequest(http.MethodPost, cmp.Or(path, "/"), nil)
+			if q, err := wire.ParseRequest(format, r, []byte(body)); !errors.Is(err, wire.ErrRequest) {
+				t.Errorf("%v: %s: %+v, %v", format, body, q, err)
+			}
+		}
+	}
+}
+
+func TestForms(t *testing.T) {
+	field := func(name, value string) string {
+		return "--b\r\nContent-Disposition: form-data; name=\"" + name + "\"\r\n\r\n" + value + "\r\n"
+	}
+	file := "--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"f\"\r\n\r\nabc\r\n"
+	for _, c := range []struct {
+		name, body, fault string
+		want              wire.Request
+	}{
+		{"whole", field("model", "m") + file + field("prompt", "Hello") + field("n", "2") + field("stream", "true") + file,
+			"", wire.Request{Model: "m", Stream: true, Choices: 2, PromptBytes: 5, Files: 2}},
+		{"model twice", field("model", "m") + field("model", "n"), "model comes twice", wire.Request{}},
+		{"another case", field("Model", "m"), "another case", wire.Request{}},
+		{"no model", file, "model is missing", wire.Request{}},
+		{"empty model", field("model", ""), "model is empty", wire.Request{}},
+		{"malformed n", field("model", "m") + field("n", "x"), "no integer", wire.Request{}},
+		{"malformed stream", field("model", "m") + field("stream", "maybe"), "no boolean", wire.Request{}},
+		{"cut off", "--b\r\nContent-Dis", "no multipart form", wire.Request{}},
+	} {
+		r := httptest.NewRequest(http.MethodPost, "/", nil)
+		r.Header.Set("Content-Type", "multipart/form-data; boundary=b")
+		body := c.body
+		if c.name != "cut off" {
+			body += "--b--\r\n"
+		}
+		got, err := wire.ParseRequest(wire.OpenAIImages, r, []byte(body))
+		switch {
+		case c.fault != "":
+			if !errors.Is(err, wire.ErrRequest) || !strings.Contains(err.Error(), c.fault) {
+				t.Errorf("%s: %v, want %q", c.name, err, c.fault)
+			}
+		default:
+			c.want.Format = wire.OpenAIImages
+			if err != nil || stated(got) != stated(c.want) {
+				t.Errorf("%s: %+v, %v, want %+v", c.name, got, err, c.want)
+			}
+		}
+	}
+}
+
 func TestPromptBytes(t *testing.T) {
 	image := strings.Repeat("iVBORw0KGgo", 100_000)
 	for _, c := range []struct {
