@@ -28,6 +28,7 @@ type Exchange struct {
 	informed    bool                // an informational header was sent
 	finished    atomic.Bool
 	event       AdmissionEvent
+	inlineKept  [2]keptHeader // memory of kept, for the headers of a Guard
 }
 
 // WriteHeaders sets the headers that state the limits, and on a refusal Retry-After and
