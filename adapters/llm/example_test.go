@@ -161,3 +161,42 @@ func used(gate *core.Gate, m *llm.Meter) int64 {
 	}
 	return d.At(0).Used
 }
+
+func ExampleConfig_downgrade() {
+	large := llm.Budget{
+		Policy: core.Must(core.NewPolicy(core.PolicyConfig{
+			Name: "large", Unit: core.UnitTokens, Hold: 30 * time.Second,
+			Algorithm: core.Calendar{Limit: 20, Every: core.PeriodDay, In: time.UTC},
+		})),
+		Key: keyfunc.BearerToken(), Models: []string{"large"},
+	}
+	meter, err := llm.New(llm.Config{
+		Guard:   nethttp.Config{Gate: newGate()},
+		Budgets: []llm.Budget{aMonth(core.UnitTokens, 1000), large},
+		Models:  map[string]llm.Model{"small": {}, "large": {}},
+		Downgrade: func(r *http.Request, denied *nethttp.Admission) string {
+			q, _ := llm.RequestFrom(r.Context())
+			for d := range denied.Denials() {
+				if d.Policy != large.Policy {
+					return "" // the month is spent
+				}
+			}
+			fmt.Println(q.Model, "is spent")
+			return "small"
+		},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for range 2 {
+		r := httptest.NewRequest(http.MethodPost, "/v1/chat/completions", strings.NewReader(`{"model":"large","max_tokens":8}`))
+		r.Header.Set("Authorization", "Bearer sk-acme")
+		w := httptest.NewRecorder()
+		meter.Handler(model).ServeHTTP(w, r)
+		fmt.Printf("%d %q\n", w.Code, w.Header().Get(llm.ModelHeader))
+	}
+	// Output:
+	// 200 ""
+	// large is spent
+	// 200 "small"
+}

@@ -98,7 +98,8 @@ func ModelKey(r *http.Request) (string, error) {
 
 // UnlessModel returns a func for the Skip of a nethttp.Rule, of a nethttp.Slot or of a Budget. It
 // skips the requests for other models than these. It skips no request whose ModelKey is "*", because
-// that may be for any model, and none that no Meter has read.
+// that may be for any model, and none that no Meter has read. Nothing tells of a name that is
+// misspelt; New checks those of Budget.Models.
 func UnlessModel(names ...string) func(*http.Request) bool {
 	names = slices.Clone(names)
 	return func(r *http.Request) bool {
