@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Pause is the time between two probes.
+// Pause is the time between two probes of a server that fails.
 const Pause = 250 * time.Millisecond
 
 // Config configures a Breaker.
@@ -18,7 +18,9 @@ type Config struct {
 	// Probed is called after each probe, with its outcome and whether that opened or closed the
 	// breaker. It returns whether to go on watching the server.
 	Probed func(fault error, changed bool) (watched bool)
-	Tasks  *Tasks // run the probes
+	// Soon is for how long the success of a probe counts. A doubt starts no other one meanwhile.
+	Soon  time.Duration
+	Tasks *Tasks // run the probes
 }
 
 // Breaker is a circuit breaker in front of a server. Only a probe opens and closes it: calls fail
@@ -56,8 +58,12 @@ func (b *Breaker) run() {
 		fault := b.Probe(context.Background())
 		changed := b.open.Swap(fault != nil) != (fault != nil)
 		again = b.Probed(fault, changed) && fault != nil
+		counts := Pause
+		if fault == nil {
+			counts = b.Soon
+		}
 		b.mu.Lock()
-		b.busy, b.next = again, time.Now().Add(Pause)
+		b.busy, b.next = again, time.Now().Add(counts)
 		b.mu.Unlock()
 	}
 }

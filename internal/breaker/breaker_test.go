@@ -13,6 +13,8 @@ import (
 
 var errDown = errors.New("still down")
 
+const soon = 25 * time.Millisecond // for how long a success counts
+
 // server is what a probe asks. The test decides its answer.
 type server struct {
 	running, most, total atomic.Int64
@@ -48,7 +50,7 @@ func (s *server) probed(fault error, changed bool) bool {
 func newBreaker(t *testing.T, s *server) *breaker.Breaker {
 	tasks := new(breaker.Tasks)
 	t.Cleanup(tasks.Stop)
-	return breaker.New(breaker.Config{Probe: s.probe, Probed: s.probed, Tasks: tasks})
+	return breaker.New(breaker.Config{Probe: s.probe, Probed: s.probed, Soon: soon, Tasks: tasks})
 }
 
 // However many calls have no answer, a server that answers the probe is asked.
@@ -64,7 +66,7 @@ func TestDoubtsAloneOpenNothing(t *testing.T) {
 		if b.IsOpen() || len(s.changes) > 0 {
 			t.Errorf("it opened: %v", s.changes)
 		}
-		if n, most := s.total.Load(), int64(time.Second/breaker.Pause); n > most {
+		if n, most := s.total.Load(), int64(time.Second/soon); n > most || n < most/2 {
 			t.Errorf("%d probes in a second, want at most %d", n, most)
 		}
 	})
@@ -112,7 +114,7 @@ func TestProbingEnds(t *testing.T) {
 		s = new(server)
 		s.down.Store(true)
 		tasks := new(breaker.Tasks)
-		stopped := breaker.New(breaker.Config{Probe: s.probe, Probed: s.probed, Tasks: tasks})
+		stopped := breaker.New(breaker.Config{Probe: s.probe, Probed: s.probed, Soon: soon, Tasks: tasks})
 		stopped.Doubt()
 		time.Sleep(breaker.Pause / 2)
 		tasks.Stop()

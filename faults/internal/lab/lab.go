@@ -34,6 +34,9 @@ func (t Topology) String() string { return [...]string{"one server", "cluster", 
 // take it as dead.
 const PeersNotice = 2 * time.Second
 
+// PoolSize is how many connections a client has to a server at most.
+const PoolSize = 20
+
 // Config says what servers to start.
 type Config struct {
 	Topology Topology
@@ -148,17 +151,17 @@ func (l *Lab) Client(n *faultproxy.Network) redis.UniversalClient {
 	switch l.Topology {
 	case Cluster:
 		return redis.NewClusterClient(&redis.ClusterOptions{
-			Addrs: l.Addrs(), Dialer: dial, ContextTimeoutEnabled: true, DialerRetries: 1, PoolSize: 20,
+			Addrs: l.Addrs(), Dialer: dial, ContextTimeoutEnabled: true, DialerRetries: 1, PoolSize: PoolSize,
 			ClusterStateReloadInterval: 250 * time.Millisecond, MaintNotificationsConfig: quiet,
 		})
 	case Sentinel:
 		return redis.NewFailoverClient(&redis.FailoverOptions{
 			MasterName: primaryName, SentinelAddrs: l.SentinelAddrs(), Dialer: dial,
-			ContextTimeoutEnabled: true, DialerRetries: 1, PoolSize: 20,
+			ContextTimeoutEnabled: true, DialerRetries: 1, PoolSize: PoolSize,
 		})
 	}
 	return redis.NewClient(&redis.Options{
-		Addr: l.Primary.Addr, Dialer: dial, ContextTimeoutEnabled: true, DialerRetries: 1, PoolSize: 20,
+		Addr: l.Primary.Addr, Dialer: dial, ContextTimeoutEnabled: true, DialerRetries: 1, PoolSize: PoolSize,
 		MaintNotificationsConfig: quiet,
 	})
 }

@@ -61,6 +61,7 @@ func (f fault) run(ctx context.Context, topology lab.Topology, lasts time.Durati
 		if err := s.processes[0].exhaust(ctx, l); err != nil {
 			return fail("prepare", err)
 		}
+		s.count()
 	}
 
 	busy, end := context.WithCancel(ctx)

@@ -24,6 +24,7 @@ type fault struct {
 type promise struct {
 	outage   bool          // the modes may decide, so that Local spends a share
 	forgets  int64         // how often Redis forgets what was spent, so that the limit is admitted again
+	twice    bool          // two primaries admit the limit each, or the fault has proven nothing
 	recovery time.Duration // until Redis decides everything
 	loses    bool          // leases and holds may end
 	snapshot bool          // Redis forgets what came after a snapshot
@@ -64,7 +65,7 @@ var faults = []fault{
 	{name: "planned failover", on: replicated, do: failover, unhealed: true,
 		promise: promise{outage: true, forgets: 1, recovery: election}},
 	{name: "split brain", on: []lab.Topology{lab.Sentinel}, do: split, fresh: true,
-		promise: promise{outage: true, forgets: 1, recovery: election, loses: true}},
+		promise: promise{outage: true, forgets: 1, twice: true, recovery: election, loses: true}},
 	{name: "resharding", on: []lab.Topology{lab.Cluster}, do: reshard,
 		promise: promise{recovery: soon, outage: true}},
 	{name: "LOADING", on: everywhere, do: load,
@@ -91,6 +92,8 @@ var faults = []fault{
 	{name: "connections refused", on: everywhere, do: refuse,
 		promise: promise{outage: true, recovery: soon}},
 	{name: "a link without traffic", on: everywhere, do: link(faultproxy.Fault{Hold: true}),
+		promise: promise{outage: true, recovery: soon}},
+	{name: "a pool without connections", on: everywhere, do: drain,
 		promise: promise{outage: true, recovery: soon}},
 	{name: "ten times the latency", on: everywhere, sound: faultproxy.Fault{Delay: time.Millisecond},
 		do: link(faultproxy.Fault{Delay: 10 * time.Millisecond}), promise: promise{recovery: soon}},

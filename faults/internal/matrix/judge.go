@@ -29,6 +29,9 @@ func (o *outcome) judge() {
 			wrong("%v: %d admitted beyond the limit, at most %d are promised; shares decided because of %w",
 				mode, o.over[i], most, o.causes[i])
 		}
+		if p.twice && o.over[i] < limit {
+			wrong("%v: only %d were admitted beyond the limit, so there was one primary", mode, o.over[i])
+		}
 		if most := longestDecision + 2*o.stall; o.longest[i] > most {
 			wrong("%v: a decision took %v, at most %v are promised", mode, o.longest[i], most)
 		}

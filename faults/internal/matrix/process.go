@@ -34,6 +34,7 @@ type process struct {
 	client redis.UniversalClient
 	gate   *core.Gate
 	tally  [len(modes)]tally
+	counts atomic.Bool // decisions on the contended keys; before that, those on others are made
 
 	expired atomic.Int64 // holds
 	held    []*semaphore.Lease
@@ -134,11 +135,15 @@ func (p *process) decide(ctx context.Context, l *lab.Lab, wg *sync.WaitGroup) {
 	for i := range modes {
 		t := &p.tally[i]
 		wg.Go(func() {
-			hot := key(l, i)
+			early, hot := key(l, i, "early"), key(l, i)
 			for ; ctx.Err() == nil; time.Sleep(pace) {
-				d, took, err := p.once(p.few[i], hot)
+				counts, on := p.counts.Load(), early
+				if counts {
+					on = hot
+				}
+				d, took, err := p.once(p.few[i], on)
 				t.took(took)
-				if t.note(d, err) && (d.Source == core.SourceRedis || d.Source == core.SourceLocal) {
+				if t.note(d, err) && counts && (d.Source == core.SourceRedis || d.Source == core.SourceLocal) {
 					t.admitted.Add(1)
 				}
 			}

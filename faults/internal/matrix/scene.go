@@ -1,6 +1,7 @@
 package matrix
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"time"
@@ -18,6 +19,13 @@ type scene struct {
 }
 
 func (s *scene) wait() { time.Sleep(s.lasts) }
+
+// count has the processes decide on the contended keys from now on.
+func (s *scene) count() {
+	for _, p := range s.processes {
+		p.counts.Store(true)
+	}
+}
 
 // set sets the links of all processes to all servers that hold data.
 func (s *scene) set(f faultproxy.Fault) {
@@ -72,6 +80,20 @@ func refuse(s *scene) error {
 	return nil
 }
 
+// drain takes all connections of the pools, each with a command that blocks.
+func drain(s *scene) error {
+	var wg sync.WaitGroup
+	for _, p := range s.processes {
+		for range lab.PoolSize {
+			wg.Go(func() { // on failure a connection is free
+				_ = p.client.BLPop(context.Background(), s.lasts, fmt.Sprintf("{%s}nothing", s.Outermost)).Err()
+			})
+		}
+	}
+	wg.Wait()
+	return nil
+}
+
 // kill kills the primary as the processes see it: the kernel refuses their connections.
 func kill(s *scene) error {
 	s.Primary.Kill()
@@ -116,7 +138,7 @@ func stop(s *scene) error {
 func failover(s *scene) error { return s.Failover() }
 
 // split leaves the first process with the old primary, cut off from the sentinels, while the second
-// follows the new one.
+// follows the new one. Then both spend the limit.
 func split(s *scene) error {
 	cut := func(f faultproxy.Fault) {
 		s.processes[0].links.Set(f, s.SentinelAddrs()...)
@@ -126,6 +148,8 @@ func split(s *scene) error {
 	if err := s.Promoted(); err != nil {
 		return err
 	}
+	s.wait() // the second process learns of it
+	s.count()
 	s.wait()
 	cut(faultproxy.Fault{})
 	return nil

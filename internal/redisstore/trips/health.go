@@ -11,6 +11,7 @@ type health struct {
 	quick    bool      // the last round trip took less than a step
 	heard    time.Time // when the last call was sent of those that the server has answered
 	answered time.Time // when the server last answered
+	proven   time.Time // when it last answered a probe
 	lagged   time.Time // when this process last had too little time for its goroutines
 	starved  time.Time // when it last did not run for as long as a call may take
 	shed     bool      // calls ended as overload since overload was last reported
@@ -40,6 +41,9 @@ func (h *health) answers(entered, since time.Time) bool {
 	return h.heard.After(since) ||
 		h.answered.After(entered) && time.Since(h.answered) < h.timeout/2
 }
+
+// isProven reports whether the server has answered a probe just before. Another may be on its way.
+func (h *health) isProven() bool { return time.Since(h.proven) < h.timeout }
 
 // isSilent reports whether the server has answered nothing since a round trip that began at that
 // time and takes long.

@@ -52,10 +52,16 @@ func (p *pending) watched() {
 	}
 }
 
-// fired doubts a server that is silent.
+// fired doubts a server that is silent. A call that waits behind others, as for a connection of a pool
+// that has none, learns from the probe whether the server answers.
 func (p *pending) fired() {
 	p.mu.Lock()
 	silent := ""
+	for _, k := range p.waiting {
+		if time.Since(k.entered) >= p.timeout/2 && !p.answers(k.entered, k.entered) {
+			silent = k.Outermost
+		}
+	}
 	for _, t := range p.trips {
 		if p.isSilent(t.sent) {
 			silent = t.calls[0].Outermost
@@ -122,7 +128,7 @@ func (p *pending) over(k *Call, since time.Time) error {
 	switch now := time.Now(); {
 	case now.Add(p.step()).Before(limit):
 		return nil
-	case answers || p.excuses(k, now):
+	case answers || p.isProven() || p.excuses(k, now):
 		return ErrOverloaded
 	}
 	return errSilent
@@ -194,11 +200,12 @@ func (p *pending) heardSince(t time.Time) bool {
 	return p.heard.After(t)
 }
 
-// hear says that the server has answered what was sent at that time.
+// hear says that the server has answered the probe that was sent at that time.
 func (p *pending) hear(t time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.hears(t)
+	p.proven = p.answered
 }
 
 // patience returns how long a round trip may take now.

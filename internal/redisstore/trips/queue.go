@@ -219,7 +219,7 @@ func (q *queue) answer(t *trip, err error) {
 		case k.err == nil:
 			k.err = err
 		}
-		if late && q.answers(k.entered, t.sent) && deadline.Err(k.ctx) == nil {
+		if late && (q.isProven() || q.answers(k.entered, t.sent)) && deadline.Err(k.ctx) == nil {
 			k.err = ErrOverloaded
 		}
 		q.ends(k.err)
