@@ -3,6 +3,7 @@ package core_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -220,6 +221,71 @@ func TestLedgerIsAskedAgain(t *testing.T) {
 		l.used.Store(4)
 		if d := decide(t, g, charge); !d.Allowed || d.At(0).Used != 5 || l.calls.Load() != 4 {
 			t.Error(l.calls.Load(), show(d))
+		}
+	})
+}
+
+// Keys whose ledger hangs delay other keys for a Config.Timeout, and other policies not.
+func TestHangingLedgersDelayNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hangs, quick := &ledger{gate: make(chan struct{})}, new(ledger)
+		g := memoryGate(t, core.Config{Timeout: shortTimeout})
+		p := newPolicy(t, core.PolicyConfig{
+			Name: "budget", Algorithm: frozen(10), OnFailure: core.FailClosed,
+			Ledger: func(ctx context.Context, key core.Key, period core.Span) (int64, error) {
+				if strings.HasPrefix(key.Parts()[0], "hangs") {
+					return hangs.ask(ctx, key, period)
+				}
+				return quick.ask(ctx, key, period)
+			},
+		})
+		var wg sync.WaitGroup
+		for i := range 40 { // more than ask at once
+			wg.Go(func() {
+				d, err := g.Decide(t.Context(), core.Charge{Policy: p, Key: newKey(t, "hangs"+strconv.Itoa(i))})
+				if err != nil || d.Allowed || !errors.Is(d.Cause, core.ErrLedger) {
+					t.Error(show(d), err)
+				}
+			})
+		}
+		synctest.Wait()
+		other := core.Charge{Policy: quick.policy(t, frozen(10), core.FailClosed), Key: newKey(t, "other")}
+		if d := decide(t, g, other); !d.Allowed {
+			t.Errorf("another policy: %s, %v", show(d), d.Cause)
+		}
+		wg.Wait()
+		if d := decide(t, g, core.Charge{Policy: p, Key: newKey(t, "honest")}); !d.Allowed {
+			t.Errorf("another key: %s, %v", show(d), d.Cause)
+		}
+		if err := g.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A ledger that calls runtime.Goexit, as t.Fatal does, fails, and is asked again.
+func TestLedgerThatExitsFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calls := 0
+		p := newPolicy(t, core.PolicyConfig{
+			Name: "budget", Algorithm: frozen(10), OnFailure: core.FailClosed,
+			Ledger: func(context.Context, core.Key, core.Span) (int64, error) {
+				if calls++; calls == 1 {
+					runtime.Goexit()
+				}
+				return 4, nil
+			},
+		})
+		g, began := memoryGate(t, core.Config{}), time.Now()
+		charge := core.Charge{Policy: p, Key: newKey(t, "k"), Cost: 1}
+		d, err := g.Decide(t.Context(), charge)
+		if err != nil || d.Allowed || !errors.Is(d.Cause, core.ErrLedger) || time.Since(began) > 0 {
+			t.Error(show(d), d.Cause, err)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if d := decide(t, g, charge); !d.Allowed || d.At(0).Used != 5 {
+			t.Error(show(d), d.Cause)
 		}
 	})
 }

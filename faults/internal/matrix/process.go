@@ -93,9 +93,7 @@ func (p *process) prepare(ctx context.Context, l *lab.Lab) error {
 	}
 	for i := range modes {
 		for range slotsEach {
-			lease, err := p.caps[i].Acquire(ctx, semaphore.Request{
-				Caps: []semaphore.Cap{{Key: key(l, i), Limit: processes * slotsEach}}, MaxWait: time.Second,
-			})
+			lease, err := p.acquire(ctx, l, i)
 			if err != nil {
 				return fmt.Errorf("acquire a slot: %w", err)
 			}
@@ -112,6 +110,19 @@ func (p *process) prepare(ctx context.Context, l *lab.Lab) error {
 		}
 	}
 	return nil
+}
+
+// acquire takes a slot of a mode, also on a machine that is too busy at first.
+func (p *process) acquire(ctx context.Context, l *lab.Lab, mode int) (*semaphore.Lease, error) {
+	request := semaphore.Request{
+		Caps: []semaphore.Cap{{Key: key(l, mode), Limit: processes * slotsEach}}, MaxWait: 5 * time.Second,
+	}
+	for try := 0; ; try++ {
+		lease, err := p.caps[mode].Acquire(ctx, request)
+		if try == 5 || !errors.Is(err, core.ErrOverloaded) {
+			return lease, err
+		}
+	}
 }
 
 // exhaust spends what the contended keys have, so that whatever is admitted later is too much.

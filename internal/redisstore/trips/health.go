@@ -13,7 +13,8 @@ type health struct {
 	answered time.Time // when the server last answered
 	proven   time.Time // when it last answered a probe
 	lagged   time.Time // when this process last had too little time for its goroutines
-	starved  time.Time // when it last did not run for as long as a call may take
+	starving int       // beats in a row that were late by as long as a call may take
+	starved  time.Time // when there were several
 	shed     bool      // calls ended as overload since overload was last reported
 	reported time.Time // when overload was last reported
 }
@@ -56,14 +57,16 @@ func (h *health) beats(late time.Duration) {
 	if late > 0 {
 		h.lagged = time.Now()
 	}
-	if late >= h.timeout {
+	if late < h.timeout {
+		h.starving = 0
+	} else if h.starving++; h.starving > 1 { // a single one is a stall
 		h.starved = h.lagged
 	}
 }
 
-// starves reports whether this process lately did not run for as long as a call may take. Its round
-// trips have more time then, because it reads their answers late.
-func (h *health) starves() bool { return time.Since(h.starved) < lagMemory }
+// starves reports whether this process has again and again not run for as long as a call may take. Its
+// round trips have more time then, because it reads their answers late.
+func (h *health) starves() bool { return time.Since(h.starved) < lagMemory/2 }
 
 // lags reports whether this process had too little time for its goroutines lately.
 func (h *health) lags() bool { return time.Since(h.lagged) < lagMemory }
