@@ -295,3 +295,45 @@ func (c *llmCase) check(t *testing.T, got llm.ResponseEvent) {
 		t.Errorf("the request is %+v", q)
 	}
 }
+
+// A response that breaks off anywhere counts its input as told, or as estimated, and no less output
+// than the client has seen.
+func TestCutCases(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	for _, c := range llmCases(t) {
+		if c.status != http.StatusOK || c.Outcome == "other" || len(c.body) < 2 {
+			continue
+		}
+		for range 5 {
+			cut := 1 + random.IntN(len(c.body)-1)
+			r := newRig(t, core.UnitTokens, 1_000_000_000, nil)
+			r.answer = c.answer(cut, false, random)
+			response, err := plainClient.Do(r.request(c.path, c.ask, "Content-Type", c.contentType))
+			if err == nil {
+				_, _ = io.Copy(io.Discard, response.Body) // it breaks off
+				response.Body.Close()
+			}
+			got := <-r.reports
+			told := c.Usage.with(0)
+			prompt := got.Usage.Total() - got.Usage.Output - got.Usage.AudioOut - got.Usage.ImageOut
+			most := max(got.Estimate.Input, told.Total()-told.Output-told.AudioOut-told.ImageOut)
+			switch got.Outcome {
+			case llm.OutcomeCut:
+				if prompt > most || prompt == 0 && got.Estimate.Input > 0 {
+					t.Errorf("%s, cut at %d: %+v of an estimate of %+v", c.Name, cut, got.Usage, got.Estimate)
+				}
+			case llm.OutcomeReported: // all but blank bytes had come
+				if got.Usage != c.Usage.with(c.OfWhich.Reasoning) {
+					t.Errorf("%s, cut at %d: reported with %+v", c.Name, cut, got.Usage)
+				}
+			case llm.OutcomeUnreported, llm.OutcomeFailed:
+				t.Errorf("%s, cut at %d: %v with %+v", c.Name, cut, got.Outcome, got.Usage)
+			}
+			if text := int64(bytes.Count(c.body[:cut], []byte(`"content":"w `))); got.Usage.Output < text {
+				t.Errorf("%s, cut at %d: output of %d for %d events", c.Name, cut, got.Usage.Output, text)
+			}
+		}
+	}
+}

@@ -22,7 +22,6 @@ func (r *reader) commit(valid bool) {
 	r.commitBill()
 	if e.counts.stated != 0 {
 		r.counts.merge(&e.counts)
-		f.InputKnown = r.counts.states(inputCount)
 	}
 	r.conclude()
 	f.Told = f.Complete || r.finished && r.lone
@@ -38,6 +37,7 @@ func (r *reader) conclude() {
 	}
 	f.Usage = r.counts.usage(t.Beside, t.ImageOut).plus(r.total.extra)
 	f.Others = r.total.others
+	f.InputKnown = r.counts.states(inputCount) && f.Usage.prompt() > 0 // 0 is no number yet
 	f.OutputKnown = f.Complete && r.counts.states(outputCount)
 	f.Known = f.Complete && r.stated()
 	if f.Known && r.refused && f.Events == 0 { // not billed

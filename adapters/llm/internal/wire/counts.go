@@ -130,6 +130,11 @@ func (c *counts) split(u *Usage, in, out int64, imageOut bool) {
 	u.Output = out - u.AudioOut - u.ImageOut
 }
 
+// prompt returns the tokens of the prompt.
+func (u Usage) prompt() int64 {
+	return u.Input + u.CacheRead + u.CacheWrite + u.CacheWriteLong + u.AudioIn + u.ImageIn
+}
+
 // plus returns the sum of two usages.
 func (u Usage) plus(o Usage) Usage {
 	return Usage{

@@ -40,8 +40,9 @@ func TestTokensOfNumbers(t *testing.T) {
 		{"-1", 0, false}, {"-0", 0, false}, {"1.5", 0, false}, {"-1e400", 0, false}, {"", 0, false},
 	} {
 		tap := newTap(wire.OpenAIChat, "application/json", "", false)
-		send(t, tap, [][]byte{[]byte(`{"usage":{"prompt_tokens":` + c.number + `}}`)})
-		if got := tap.Response(); got.Usage.Input != c.want || got.InputKnown != c.ok {
+		send(t, tap, [][]byte{[]byte(`{"usage":{"completion_tokens":1,"prompt_tokens":` + c.number + `}}`)})
+		if got := tap.Response(); got.Usage.Input != c.want || got.InputKnown != (c.want > 0) ||
+			c.number != "" && got.Known != c.ok {
 			t.Errorf("%q: %+v, want %d, %v", c.number, got, c.want, c.ok)
 		}
 	}
