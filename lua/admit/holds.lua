@@ -25,7 +25,7 @@ local function sweep()
     if holds[at + 2] ~= '0' then
       local set, limit, each = KEYS[holds[at + 2] + 0], holds[at + 1] + 0, 1
       if argv[limit] == 'sliding_log' then
-        each = math.ceil(math.min(argv[limit + 5], 1000) / 20)
+        each = math.ceil(math.min(argv[limit + 5] + 0, 1000) / 20)
       end
       local found = call('ZRANGEBYSCORE', set, '0', text(now), 'WITHSCORES', 'LIMIT', 0, math.floor(room / each))
       local members, totals = {}, {}
