@@ -290,3 +290,38 @@ func TestBudgetModelsAreChecked(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A cap may be for each model, and for streams only.
+func TestCapsOfSomeRequests(t *testing.T) {
+	r := newRig(t, core.UnitTokens, 100_000, func(cfg *llm.Config) {
+		cfg.Models = twoModels()
+		cfg.Guard.Slot = &nethttp.Slot{
+			Semaphore: core.Must(semaphore.New(cfg.Guard.Gate, semaphore.Config{Name: "running"})),
+			Caps: []nethttp.Cap{
+				{Name: "all", Key: tenant, Limit: 9}, {Name: "each-model", Key: llm.ModelKey, Limit: 1},
+			},
+			Skip: llm.UnlessStream,
+		}
+	})
+	goOn := make(chan struct{})
+	r.answer = events(1, func(w http.ResponseWriter, q *http.Request) {
+		if q.Header.Get("X-Waits") != "" {
+			<-goOn
+		}
+		chat(3, 5)(w, q)
+	})
+	running := r.post(chatPath, of("large", true), "X-Waits", "yes")
+	for _, step := range []struct {
+		model  string
+		stream bool
+		status int
+	}{{"large", true, 429}, {"small", true, 200}, {"large", false, 200}} {
+		response := r.post(chatPath, of(step.model, step.stream))
+		if body := read(t, response); response.StatusCode != step.status ||
+			step.status == 429 && !strings.Contains(body, `\"each-model\"`) {
+			t.Errorf("%+v: %d %s", step, response.StatusCode, body)
+		}
+	}
+	close(goOn)
+	read(t, running)
+}

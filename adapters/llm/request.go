@@ -87,7 +87,7 @@ func (x *exchange) model() string {
 // nethttp.Config.Scope.
 //
 // A request that no Meter has read has no key. One for Guard.Usage is such a request: with
-// nethttp.NoKeySkip its answer leaves the rule out.
+// nethttp.NoKeySkip its answer leaves the rule out. It is refused if a nethttp.Cap has this key.
 func ModelKey(r *http.Request) (string, error) {
 	x := exchangeOf(r.Context())
 	if x == nil {
