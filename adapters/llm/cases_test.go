@@ -159,9 +159,6 @@ func (c *llmCase) readResponse(t *testing.T) {
 	}
 }
 
-// stream reports whether the response is more than one document.
-func (c *llmCase) stream() bool { return c.body[0] == 0 || !json.Valid(c.body) }
-
 // shown returns the body that the client must see.
 func (c *llmCase) shown() []byte {
 	if len(c.Hide) == 0 {

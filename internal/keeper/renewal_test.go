@@ -65,7 +65,7 @@ func TestStandstillEndsNoLease(t *testing.T) {
 					time.Sleep(test.stands)
 					k.look()
 				}
-				time.Sleep(began.Add(ttl + time.Second).Sub(time.Now()))
+				time.Sleep(time.Until(began.Add(ttl + time.Second)))
 				synctest.Wait()
 				lost := false
 				select {
