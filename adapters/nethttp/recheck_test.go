@@ -321,23 +321,25 @@ func TestDelayedRequestWithLostHold(t *testing.T) {
 				return x
 			}
 			t.Run("delayed", func(t *testing.T) {
-				c := newClock()
-				open := func(cfg core.Config) (*core.Gate, error) {
-					cfg.Clock = c.Now
-					return core.NewMemory(cfg)
-				}
-				reserving(t, open, func(t *testing.T, gate *core.Gate, meanwhile func(func())) {
-					if _, err := gate.Decide(t.Context(), core.Charge{Policy: rate, Key: key}); err != nil {
-						t.Fatal(err)
+				synctest.Test(t, func(t *testing.T) {
+					c := newClock()
+					open := func(cfg core.Config) (*core.Gate, error) {
+						cfg.Clock = c.Now
+						return core.NewMemory(cfg)
 					}
-					first := nethttp.Rule{Policy: rate, Key: keyfunc.RemoteIP()}
-					x := lose(t, nethttp.Config{Gate: gate, Rules: []nethttp.Rule{first}}, func(f func()) {
-						meanwhile(func() {
-							f()
-							c.advance(time.Second)
+					reserving(t, open, func(t *testing.T, gate *core.Gate, meanwhile func(func())) {
+						if _, err := gate.Decide(t.Context(), core.Charge{Policy: rate, Key: key}); err != nil {
+							t.Fatal(err)
+						}
+						first := nethttp.Rule{Policy: rate, Key: keyfunc.RemoteIP()}
+						x := lose(t, nethttp.Config{Gate: gate, Rules: []nethttp.Rule{first}}, func(f func()) {
+							meanwhile(func() {
+								f()
+								c.advance(time.Second)
+							})
 						})
+						x.Finish(httptest.NewRequest(http.MethodGet, "/", nil), x.Status())
 					})
-					x.Finish(httptest.NewRequest(http.MethodGet, "/", nil), x.Status())
 				})
 			})
 			eachReserving(t, func(t *testing.T, gate *core.Gate, meanwhile func(func())) {
