@@ -225,10 +225,10 @@ func TestScriptsFollowTheirContract(t *testing.T) {
 				}
 				run := func(requests ...any) []int64 {
 					t.Helper()
-					// Both limits are 10 a second, with bursts of 10 and 1.
+					// Both limits are one in 10 s, with bursts of 10 and 1.
 					args := append([]any{
-						21, 0, 0, 1, "token_bucket", 0, 1, 1_000_000, 0, 0, 30, "label1",
-						"token_bucket", 0, 3, 100_000, 2, 0, 27, "label2",
+						21, 0, 0, 1, "token_bucket", 0, 1, 100_000_000, 0, 0, 37, "label1",
+						"token_bucket", 0, 3, 10_000_000, 2, 0, 34, "label2",
 					}, requests...)
 					if name == injectedDecide {
 						args = append(args, now)
@@ -239,28 +239,28 @@ func TestScriptsFollowTheirContract(t *testing.T) {
 					}
 					return reply
 				}
-				first := run("decide", 1, 2, 1, 1, 5, 400_000, 0, 2, 13, 100_000, 1)
+				first := run("decide", 1, 2, 1, 1, 5, 40_000_000, 0, 2, 13, 10_000_000, 1)
 				if len(first) != 7 || first[0] != 0 || first[1] != 0 || first[3] < now || first[6] < now {
 					t.Fatalf("first: %v", first)
 				}
 				// A later request in a call sees the charges of an earlier one.
 				second := run(
-					"decide", 1, 2, 1, 1, 5, 400_000, 0, 2, 13, 100_000, 1,
-					"atmost", 1, 1, 1, 9, 1, 5, 100_000, 0,
+					"decide", 1, 2, 1, 1, 5, 40_000_000, 0, 2, 13, 10_000_000, 1,
+					"atmost", 1, 1, 1, 9, 1, 5, 10_000_000, 0,
 					"peek", 1, 1, 0, 2, 13, 0, 0,
 				)
 				if len(second) != 15 || second[0] != 2 || second[3] != 0 || second[6] != 0 || second[7] < 6 || second[11] != 0 {
 					t.Fatalf("second: %v", second)
 				}
-				if given := run("give", 1, 1, 0, 1, 5, 300_000, 0, second[10]); len(given) != 1 || given[0] != 1 {
+				if given := run("give", 1, 1, 0, 1, 5, 30_000_000, 0, second[10]); len(given) != 1 || given[0] != 1 {
 					t.Errorf("give: %v", given)
 				}
 				if name == injectedDecide {
-					want := []int64{2, 400_000, 0, 0, 100_000, 1, 0, 6, 400_000, 0, now + 1}
+					want := []int64{2, 40_000_000, 0, 0, 10_000_000, 1, 0, 6, 40_000_000, 0, now + 1}
 					if !slices.Equal(second[:11], want) {
 						t.Errorf("second: %v, want %v", second, want)
 					}
-					if peeked := run("peek", 1, 1, 0, 1, 5, 0, 0); peeked[1] != 700_000 {
+					if peeked := run("peek", 1, 1, 0, 1, 5, 0, 0); peeked[1] != 70_000_000 {
 						t.Errorf("after the refund: %v", peeked)
 					}
 				}
