@@ -26,13 +26,13 @@ type Config struct {
 	RetryWithin time.Duration
 	// Budgets are the limits on tokens and on money. At least one is required.
 	Budgets []Budget
-	// Models has what the tokens of each model count, by its name in the request or the response. The
-	// one that the response names counts, if it is here, and otherwise the one that the request
-	// names. It is required for a budget of money. If it is empty, the Meter accepts any model, and each token is one
-	// unit.
+	// Models has what the tokens of each model count, by its name in the request or the response.
+	// The one that the response names counts, if it is here, and otherwise the one that the request
+	// names. A budget of money needs Models or Prices. Without both, the Meter accepts any model,
+	// and each token is one unit.
 	Models map[string]Model
-	// UnknownModel decides about a request for a model that is not in Models. The zero value
-	// refuses it.
+	// UnknownModel decides about a request for a model that is in neither Models nor Prices. The
+	// zero value refuses it.
 	UnknownModel UnknownModel
 	// Prices has models of files beside Models. One of Models replaces that of the same name whole.
 	// The output of a model is estimated by MaxOutput, or by what the file says it can write if that
