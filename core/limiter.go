@@ -111,7 +111,7 @@ func (l *Limiter) WaitN(ctx context.Context, key Key, n int64) (Decision, error)
 		}
 		err = l.gate.lent.Keeper.Sleep(ctx, wait)
 		passes := err == nil && r != nil
-		if passes && wait > 0 {
+		if passes && d.delay() > 0 { // although all of it may have passed before Sleep
 			passes, err = l.unblocked(ctx, key, &d)
 		}
 		if passes {

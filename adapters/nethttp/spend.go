@@ -57,11 +57,13 @@ func (x *Exchange) delay(ctx context.Context, charges []core.Charge, slot semaph
 			_ = x.lease.Release(ctx)    // on failure the slot is free when its lease ends
 		}
 	}()
-	wait := reservation.Delay()
-	if err := hub.Of(cfg.Gate).Keeper.Sleep(ctx, wait); err != nil {
+	if err := hub.Of(cfg.Gate).Keeper.Sleep(ctx, reservation.Delay()); err != nil {
 		return fmt.Errorf("nethttp: %w", err)
 	}
-	delayed := wait > 0 || slot.MaxWait > 0
+	delayed := slot.MaxWait > 0
+	for _, r := range d.Results() { // all of the delay may have passed before Sleep
+		delayed = delayed || r.Delay > 0
+	}
 	allowed, err := x.proceed(ctx, delayed, charges, slot)
 	if allowed && err == nil && delayed && !kept(reservation) {
 		_ = reservation.Cancel(ctx)
