@@ -19,7 +19,7 @@ const (
 const (
 	maxCoreFiles = 29
 	maxCoreLines = 4300
-	maxCoreNames = 256
+	maxCoreNames = 255
 )
 
 func TestFilesAreShort(t *testing.T) {

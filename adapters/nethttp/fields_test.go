@@ -128,10 +128,9 @@ func TestNumbersInHeadersAreExact(t *testing.T) {
 			if len(quota) != len(charges) || len(left) != len(charges) {
 				t.Fatalf("%v, %v", r.Header, charges)
 			}
-			now := clock.Now()
 			after := func(wait time.Duration, charges ...core.Charge) core.Decision {
-				clock.Set(now.Add(wait))
-				defer clock.Set(now)
+				clock.Advance(wait)
+				defer clock.Advance(-wait)
 				return peek(charges...)
 			}
 			for name, c := range charges {
