@@ -31,7 +31,7 @@ type link struct {
 func (l *link) init(cfg Config) {
 	l.Config = cfg
 	l.quiet, l.patience = max(quiet, cfg.Timeout), deadline.Patience(cfg.Timeout)
-	l.slow = l.patience + 2*excuse
+	l.slow = l.patience + 3*excuse
 	// No option makes a client heed its contexts' deadlines later and keeps its hooks.
 	switch c := cfg.Client.(type) {
 	case *redis.Client:

@@ -85,9 +85,11 @@ func (n *node) probe(ctx context.Context) error {
 	begun, pulse := time.Now(), &n.queue.pulse
 	pulse.Hold()
 	defer pulse.Drop()
-	p := prober{n.link, n.client, n.suspect.Load().(string), n.queue.patience(), pulse}
+	var connected atomic.Pointer[time.Time]
+	p := prober{n.link, n.client, n.suspect.Load().(string), n.queue.patience(), pulse, &connected}
 	err := p.probe(ctx)
-	if fails(err) && (errors.As(err, new(redis.Error)) || !n.queue.heardSince(begun)) {
+	since := connected.Load() // from then on the server has said nothing
+	if fails(err) && (errors.As(err, new(redis.Error)) || !n.queue.heardSince(begun, since)) {
 		return err
 	}
 	n.queue.hear(begun)

@@ -135,10 +135,11 @@ func (p *pending) over(k *Call, since time.Time) error {
 }
 
 // excuses reports whether this process did not run for so long that the call's time is not over. The
-// answer may have come.
+// answer may have come: in a process that starves, the goroutines that read run last. If the server is
+// dead, the probe opens the circuit.
 func (p *pending) excuses(k *Call, now time.Time) bool {
 	lost := p.pulse.Lost() - k.lost
-	return lost > 0 && now.Before(k.End.Add(lost))
+	return lost >= p.timeout || lost > 0 && now.Before(k.End.Add(lost))
 }
 
 // doubtful reports whether a call that is not answered in time may have been answered, because this
@@ -193,11 +194,16 @@ func (p *pending) yield() {
 	p.mu.Lock()
 }
 
-// heardSince reports whether the server has answered a call that was sent after that time.
-func (p *pending) heardSince(t time.Time) bool {
+// heardSince reports whether the server has answered a call that was sent after a probe had connected,
+// or had begun, if it could not connect. If this process starves, any answer that it has read will do
+// then.
+func (p *pending) heardSince(begun time.Time, connected *time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.heard.After(t)
+	if connected != nil {
+		return p.heard.After(*connected)
+	}
+	return p.heard.After(begun) || p.starves() && p.answered.After(begun)
 }
 
 // hear says that the server has answered the probe that was sent at that time.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -23,6 +24,7 @@ type prober struct {
 	outermost string        // of the key that it asks about
 	patience  time.Duration // for a round trip of the pool
 	pulse     *deadline.Pulse
+	connected *atomic.Pointer[time.Time] // when its own connection was there, or nil
 }
 
 // probe asks on a connection of its own, because those of the pool may be dead or busy, and on one
@@ -110,6 +112,8 @@ func (p prober) dial() *redis.Client {
 		if err != nil {
 			return nil, err
 		}
+		now := time.Now()
+		p.connected.Store(&now)
 		return &probeConn{c, l.quiet}, nil
 	}
 	// It dials once, and after as many failures as PoolSize a pool would go on by itself.
