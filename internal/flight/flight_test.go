@@ -162,9 +162,11 @@ func TestCallsAreBounded(t *testing.T) {
 			}))
 		}
 		time.Sleep(5 * time.Second)
+		mu.Lock()
 		if most != 32+256 {
 			t.Errorf("%d calls ran at a time", most)
 		}
+		mu.Unlock()
 		time.Sleep(6 * time.Second)
 		if err := r.await(t, calls[399]); !errors.Is(err, errFailed) {
 			t.Errorf("the call without a turn: %v", err)
