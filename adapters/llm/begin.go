@@ -5,6 +5,7 @@ import (
 	"mime"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/headgate/headgate/adapters/llm/internal/wire"
 	"github.com/headgate/headgate/adapters/nethttp"
@@ -90,7 +91,7 @@ func malformed(err error) *wire.Fault {
 func overloaded(f *wire.Format) *wire.Fault {
 	return &wire.Fault{
 		Status: dialectOf(f, 0).Status(http.StatusServiceUnavailable),
-		Type:   "server_error", Message: "Too many requests are being read.", RetryAfter: 1,
+		Type:   "server_error", Message: "Too many requests are being read.", RetryAfter: time.Second,
 	}
 }
 

@@ -43,6 +43,7 @@ func writeRefusal(
 ) {
 	fault := wire.Fault{
 		Status: a.Status(), Type: kind, Code: code, Message: cmp.Or(a.Detail(), a.StatusText()),
+		RetryAfter: max(0, statedWait(w.Header())), // also the longer one of an outer Guard
 	}
 	fault.Write(w, r, errors)
 }

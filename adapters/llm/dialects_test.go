@@ -307,10 +307,11 @@ func TestStatedCostOfACutStream(t *testing.T) {
 // A refusal has the shape that the clients of its format know.
 func TestRefusalsOfEveryFormat(t *testing.T) {
 	for path, want := range map[string]string{
-		"/v1beta/models/m:generateContent": `{"error":{"code":429,"message":"","status":"RESOURCE_EXHAUSTED"}}`,
-		"/model/m/converse":                `{"message":""}`,
-		"/v2/chat":                         `{"message":""}`,
-		"/api/chat":                        `{"error":""}`,
+		"/v1beta/models/m:generateContent": `{"error":{"code":429,"message":"","status":"RESOURCE_EXHAUSTED",` +
+			`"details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"SECONDSs"}]}}`,
+		"/model/m/converse": `{"message":""}`,
+		"/v2/chat":          `{"message":""}`,
+		"/api/chat":         `{"error":""}`,
 	} {
 		r := newRig(t, core.UnitTokens, 1000, nil)
 		charge := r.charge()
@@ -320,6 +321,7 @@ func TestRefusalsOfEveryFormat(t *testing.T) {
 		}
 		response := r.post(path, `{"model":"m"}`)
 		body := strings.TrimSpace(read(t, response))
+		want = strings.Replace(want, "SECONDS", response.Header.Get("Retry-After"), 1)
 		message := strings.Split(want, `""`)
 		if response.StatusCode != 429 || !strings.HasPrefix(body, message[0]) || !strings.HasSuffix(body, message[1]) ||
 			response.Header.Get("X-Should-Retry") == "" {

@@ -36,7 +36,7 @@ func errorEvent(e Errors, kind, message string, sequence int64) []byte {
 		}
 		return eventOf("error", messagesError{Type: "error", Error: messagesFault{kind, message}})
 	case ErrorsGoogle:
-		return eventOf("", googleErrorOf(http.StatusTooManyRequests, message))
+		return eventOf("", googleErrorOf(http.StatusTooManyRequests, message, 0))
 	case ErrorsAmazon:
 		return frameOf("throttlingException", jsonOf(messageOnly{message}))
 	case ErrorsCohere:
@@ -101,9 +101,15 @@ type googleError struct {
 }
 
 type googleFault struct {
-	Code    int    `json:"code"`
-	Message string `json:"message"`
-	Status  string `json:"status"`
+	Code    int            `json:"code"`
+	Message string         `json:"message"`
+	Status  string         `json:"status"`
+	Details []googleDetail `json:"details,omitempty"`
+}
+
+type googleDetail struct {
+	Type       string `json:"@type"`
+	RetryDelay string `json:"retryDelay"`
 }
 
 type messageOnly struct {

@@ -3,6 +3,7 @@ package wire
 import (
 	"net/http"
 	"strconv"
+	"time"
 )
 
 // StatusOverloaded is Anthropic's status for an excess that is not the client's own.
@@ -15,10 +16,11 @@ type Fault struct {
 	Code    string // of OpenAI's error; empty means null
 	Message string
 
-	RetryAfter int // seconds; 0 is none
+	RetryAfter time.Duration // 0 is none
 }
 
-// Write answers a request with an error as a server reports it.
+// Write answers a request with an error as a server reports it. A Retry-After that the response has
+// stays.
 func (e *Fault) Write(w http.ResponseWriter, r *http.Request, kind Errors) {
 	body := append(jsonOf(e.body(kind)), '\n')
 	h := w.Header()
@@ -28,8 +30,8 @@ func (e *Fault) Write(w http.ResponseWriter, r *http.Request, kind Errors) {
 	if kind == ErrorsAmazon {
 		h.Set("X-Amzn-Errortype", amazonType(e.Status))
 	}
-	if e.RetryAfter > 0 {
-		h.Set("Retry-After", strconv.Itoa(e.RetryAfter))
+	if e.RetryAfter > 0 && h.Get("Retry-After") == "" {
+		h.Set("Retry-After", strconv.FormatInt(int64((e.RetryAfter+time.Second-1)/time.Second), 10))
 	}
 	w.WriteHeader(e.Status)
 	if r.Method != http.MethodHead {
@@ -42,7 +44,7 @@ func (e *Fault) body(kind Errors) any {
 	case ErrorsAnthropic:
 		return messagesError{Type: "error", Error: messagesFault{e.messagesType(), e.Message}}
 	case ErrorsGoogle:
-		return googleErrorOf(e.Status, e.Message)
+		return googleErrorOf(e.Status, e.Message, e.RetryAfter)
 	case ErrorsAmazon, ErrorsCohere:
 		return messageOnly{e.Message}
 	case ErrorsOllama:
@@ -72,7 +74,8 @@ func (e *Fault) messagesType() string {
 	return "invalid_request_error"
 }
 
-func googleErrorOf(status int, message string) googleError {
+// googleErrorOf returns Google's error. Google states the wait before a retry in the body only.
+func googleErrorOf(status int, message string, retryAfter time.Duration) googleError {
 	name := "INVALID_ARGUMENT"
 	switch {
 	case status == http.StatusForbidden:
@@ -86,7 +89,14 @@ func googleErrorOf(status int, message string) googleError {
 	case status >= http.StatusInternalServerError:
 		name = "INTERNAL"
 	}
-	return googleError{googleFault{status, message, name}}
+	fault := googleFault{Code: status, Message: message, Status: name}
+	if retryAfter > 0 {
+		fault.Details = []googleDetail{{
+			Type:       "type.googleapis.com/google.rpc.RetryInfo",
+			RetryDelay: strconv.FormatFloat(retryAfter.Seconds(), 'f', -1, 64) + "s",
+		}}
+	}
+	return googleError{fault}
 }
 
 // amazonType returns Amazon's name of an error for the status.

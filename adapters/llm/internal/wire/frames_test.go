@@ -7,7 +7,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws/protocol/eventstream"
 
@@ -142,6 +144,37 @@ func TestFaultOfEveryServer(t *testing.T) {
 		if got := w.Body.String(); w.Code != c.status || got != c.body+"\n" ||
 			w.Header().Get("X-Amzn-Errortype") != c.kind {
 			t.Errorf("%d %d: %d %s %v", c.errors, c.status, w.Code, got, w.Header())
+		}
+	}
+}
+
+// A client of Google's finds the wait in the body.
+func TestFaultStatesTheWait(t *testing.T) {
+	const info = `"details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"`
+	for _, c := range []struct {
+		errors        wire.Errors
+		wait          time.Duration
+		stated        string // by an outer handler
+		header, delay string
+	}{
+		{wire.ErrorsGoogle, 0, "", "", ""},
+		{wire.ErrorsGoogle, 2 * time.Second, "", "2", info + `2s"}]`},
+		{wire.ErrorsGoogle, 2 * time.Second, "2", "2", info + `2s"}]`},
+		{wire.ErrorsGoogle, 100 * time.Millisecond, "", "1", info + `0.1s"}]`},
+		{wire.ErrorsGoogle, 1339200 * time.Second, "", "1339200", info + `1339200s"}]`},
+		{wire.ErrorsOllama, 1500 * time.Millisecond, "", "2", ""},
+		{wire.ErrorsOpenAI, time.Second, "7", "7", ""},
+	} {
+		w := httptest.NewRecorder()
+		if c.stated != "" {
+			w.Header().Set("Retry-After", c.stated)
+		}
+		fault := wire.Fault{Status: 429, Message: "No.", RetryAfter: c.wait}
+		fault.Write(w, httptest.NewRequest(http.MethodPost, "/", nil), c.errors)
+		body := w.Body.String()
+		if w.Header().Get("Retry-After") != c.header || !strings.Contains(body, c.delay) ||
+			strings.Contains(body, "details") != (c.delay != "") {
+			t.Errorf("%+v: %s %v", c, body, w.Header())
 		}
 	}
 }
