@@ -62,11 +62,11 @@ func (r *result) keep(response *http.Response) {
 	}
 }
 
-// sdk is an official SDK with one of the formats that it speaks. Its settings are the defaults,
-// which retry twice.
+// sdk is an official SDK with one of the formats that it speaks. Its settings are the defaults.
 type sdk struct {
-	name   string
-	format llm.Format
+	name     string
+	format   llm.Format
+	attempts int // at most, of one call
 	// stream streams one answer through the gateway at url. usage says whether a chat asks for its
 	// usage.
 	stream func(t *testing.T, url string, usage bool) result
@@ -77,12 +77,14 @@ type sdk struct {
 }
 
 var sdks = []sdk{
-	{"openai-go/chat", llm.FormatOpenAIChat, openAIChat, "Error", "StreamError", "Error", 0},
-	{"openai-go/responses", llm.FormatOpenAIResponses, openAIResponses, "Error", "StreamError", "Error", 0},
-	{"anthropic-sdk-go", llm.FormatAnthropicMessages, anthropicMessages, "Error", "Error", "Error", 200},
-	{"openai-node/chat", llm.FormatOpenAIChat, node("openai-chat"), "RateLimitError", "APIError", "InternalServerError", 0},
-	{"openai-node/responses", llm.FormatOpenAIResponses, node("openai-responses"), "RateLimitError", "APIError", "InternalServerError", 0},
-	{"anthropic-sdk-typescript", llm.FormatAnthropicMessages, node("anthropic-messages"), "RateLimitError", "APIError", "OverloadedError", 0},
+	{"openai-go/chat", llm.FormatOpenAIChat, 3, openAIChat, "Error", "StreamError", "Error", 0},
+	{"openai-go/responses", llm.FormatOpenAIResponses, 3, openAIResponses, "Error", "StreamError", "Error", 0},
+	{"anthropic-sdk-go", llm.FormatAnthropicMessages, 3, anthropicMessages, "Error", "Error", "Error", 200},
+	{"openai-node/chat", llm.FormatOpenAIChat, 3, node("openai-chat"), "RateLimitError", "APIError", "InternalServerError", 0},
+	{"openai-node/responses", llm.FormatOpenAIResponses, 3, node("openai-responses"), "RateLimitError", "APIError", "InternalServerError", 0},
+	{"anthropic-sdk-typescript", llm.FormatAnthropicMessages, 3, node("anthropic-messages"), "RateLimitError", "APIError", "OverloadedError", 0},
+	{"google-genai", llm.FormatGemini, 1, node("gemini"), "ApiError", "ApiError", "ApiError", 429},
+	{"ollama-js", llm.FormatOllama, 1, node("ollama"), "ResponseError", "Error", "ResponseError", 0},
 }
 
 func openAIClient(url string) openai.Client {
@@ -187,11 +189,18 @@ func anthropicMessages(t *testing.T, url string, _ bool) (r result) {
 
 // node returns a client that runs an SDK of Node.js in a process of its own.
 func node(format string) func(*testing.T, string, bool) result {
-	return func(t *testing.T, url string, usage bool) (r result) {
-		args := []string{filepath.Join("sdk", "call.mjs"), format, url, apiKey}
+	return func(t *testing.T, url string, usage bool) result {
 		if usage {
-			args = append(args, "usage")
+			return call(format, "usage")(t, url)
 		}
+		return call(format, "")(t, url)
+	}
+}
+
+// call returns a client like those of node with an option of call.mjs.
+func call(format, option string) func(*testing.T, string) result {
+	return func(t *testing.T, url string) (r result) {
+		args := []string{filepath.Join("sdk", "call.mjs"), format, url, apiKey, option}
 		cmd := exec.CommandContext(t.Context(), "node", args...)
 		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()} // neither keys nor proxies
 		cmd.Stderr = t.Output()
@@ -208,12 +217,18 @@ func node(format string) func(*testing.T, string, bool) result {
 
 // each runs f in parallel for every SDK. It skips those of Node.js where they are not installed, or
 // fails if HEADGATE_TEST_REDIS is require.
-func each(t *testing.T, f func(t *testing.T, s sdk)) {
+func each(t *testing.T, f func(t *testing.T, s sdk)) { only(t, "", f) }
+
+// only is each for the SDK with a name, or for all if it is empty.
+func only(t *testing.T, name string, f func(t *testing.T, s sdk)) {
 	_, missing := exec.LookPath("node")
 	if missing == nil {
 		_, missing = os.Stat(filepath.Join("sdk", "node_modules"))
 	}
 	for _, s := range sdks {
+		if name != "" && s.name != name {
+			continue
+		}
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
 			if missing != nil && !strings.Contains(s.name, "-go") {

@@ -28,19 +28,39 @@ const patience = 90 * time.Second
 
 // transcripts are the recorded streams of the formats.
 var transcripts = map[llm.Format]string{
-	llm.FormatOpenAIChat:        "chat-text.sse",
-	llm.FormatOpenAIResponses:   "responses-text.sse",
-	llm.FormatAnthropicMessages: "messages-text.sse",
+	llm.FormatOpenAIChat:        "internal/wire/testdata/chat-text.sse",
+	llm.FormatOpenAIResponses:   "internal/wire/testdata/responses-text.sse",
+	llm.FormatAnthropicMessages: "internal/wire/testdata/messages-text.sse",
+	llm.FormatGemini:            "testdata/llmcases/gemini-stream/response.sse",
+	llm.FormatOllama:            "testdata/llmcases/ollama-chat/response.ndjson",
 }
 
 // events returns the events of a format's transcript.
 func events(t *testing.T, f llm.Format) []string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "adapters", "llm", "internal", "wire", "testdata", transcripts[f]))
+	text := recorded(t, transcripts[f])
+	if f == llm.FormatOllama {
+		return strings.SplitAfter(text, "\n")
+	}
+	return strings.SplitAfter(text, "\n\n")
+}
+
+// recorded returns a file of the package llm.
+func recorded(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "adapters", "llm", filepath.FromSlash(path)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return strings.SplitAfter(string(text), "\n\n")
+	return string(text)
+}
+
+// contentType returns the Content-Type of a format's streams.
+func contentType(f llm.Format) string {
+	if f == llm.FormatOllama {
+		return "application/x-ndjson"
+	}
+	return "text/event-stream"
 }
 
 // replay is an upstream that sends the transcript of a format. It sends the usage of a chat only to
@@ -53,7 +73,7 @@ func replay(t *testing.T, f llm.Format) http.HandlerFunc {
 			t.Error(err)
 		}
 		asked := strings.Contains(string(body), `"include_usage":true`)
-		w.Header().Set("Content-Type", "text/event-stream")
+		w.Header().Set("Content-Type", contentType(f))
 		for _, event := range all {
 			if f == llm.FormatOpenAIChat && strings.Contains(event, `"usage":{`) && !asked {
 				continue
@@ -65,14 +85,20 @@ func replay(t *testing.T, f llm.Format) http.HandlerFunc {
 
 // named is replay with the model that the request asks for.
 func named(t *testing.T, f llm.Format) http.HandlerFunc {
-	names, all := regexp.MustCompile(`"model":"[^"]*"`), strings.Join(events(t, f), "")
+	names, all := regexp.MustCompile(`"model(Version)?":"[^"]*"`), strings.Join(events(t, f), "")
 	return func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
 			t.Error(err)
 		}
-		w.Header().Set("Content-Type", "text/event-stream")
-		_, _ = io.WriteString(w, names.ReplaceAllLiteralString(all, names.FindString(string(body))))
+		w.Header().Set("Content-Type", contentType(f))
+		name := names.FindString(string(body))
+		if f == llm.FormatGemini {
+			_, name, _ = strings.Cut(r.URL.Path, "/models/")
+			name, _, _ = strings.Cut(name, ":")
+			name = `"modelVersion":"` + name + `"`
+		}
+		_, _ = io.WriteString(w, names.ReplaceAllLiteralString(all, name))
 	}
 }
 
@@ -81,14 +107,16 @@ func named(t *testing.T, f llm.Format) http.HandlerFunc {
 func stall(t *testing.T, f llm.Format) http.HandlerFunc {
 	all := events(t, f)
 	return func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "text/event-stream")
+		w.Header().Set("Content-Type", contentType(f))
 		text := 0
 		for _, event := range all {
 			if text == 2 {
 				break
 			}
 			if strings.Contains(event, `"delta":{"content":`) || strings.Contains(event, `"text_delta"`) ||
-				strings.Contains(event, "event: response.output_text.delta") {
+				strings.Contains(event, "event: response.output_text.delta") ||
+				strings.Contains(event, `"parts":[{"text"`) || strings.Contains(event, `"thinking":"`) ||
+				strings.Contains(event, `"content":"ok"`) {
 				text++
 			}
 			_, _ = io.WriteString(w, event) // the client may be gone
@@ -117,6 +145,7 @@ type gateway struct {
 	mu       sync.Mutex
 	statuses []int                             // of the requests; 0 before there is a response
 	before   func(r *http.Request, number int) // see beforeEach
+	last     *http.Request
 }
 
 func newGateway(
@@ -126,7 +155,8 @@ func newGateway(
 	g := &gateway{t: t, gate: gate, reports: make(chan llm.ResponseEvent, 10)}
 	budget.Hold, budget.OnFailure = time.Minute, core.FailClosed
 	g.budget = core.Must(core.NewPolicy(budget))
-	tenant := keyfunc.Must(keyfunc.Or(keyfunc.BearerToken(), keyfunc.Must(keyfunc.Header("X-Api-Key"))))
+	tenant := keyfunc.Must(keyfunc.Or(keyfunc.BearerToken(),
+		keyfunc.Must(keyfunc.Header("X-Api-Key")), keyfunc.Must(keyfunc.Header("X-Goog-Api-Key"))))
 	requests := core.Must(core.NewPolicy(core.PolicyConfig{Name: "requests", Algorithm: core.PerMinute(1000)}))
 	cfg := llm.Config{
 		Guard:       nethttp.Config{Gate: gate, Rules: []nethttp.Rule{{Policy: requests, Key: tenant}}},
@@ -180,6 +210,7 @@ func (g *gateway) count(r *http.Request) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.statuses = append(g.statuses, 0)
+	g.last = r
 	if g.before != nil {
 		g.before(r, len(g.statuses))
 	}
@@ -214,6 +245,17 @@ func (g *gateway) exhaust(r *http.Request, limit int64) {
 	if d, err := g.gate.Decide(r.Context(), g.charge(r, limit)); err != nil || !d.Allowed {
 		g.t.Errorf("the budget was not full: %v, %v", d, err)
 	}
+}
+
+// left returns what is left of the budget of the last request's client.
+func (g *gateway) left() int64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	d, err := g.gate.Peek(context.Background(), g.charge(g.last, 0))
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return d.At(0).Remaining
 }
 
 // reserve holds units of the budget of a request's client, as a running request does.

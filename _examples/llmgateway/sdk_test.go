@@ -1,9 +1,11 @@
 package main_test
 
 import (
+	"io"
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -22,6 +24,8 @@ var answers = map[llm.Format]struct {
 	llm.FormatOpenAIChat:        {`Hello — "usage":{"prompt_tokens":1}😀`, 2006, 300, llm.Usage{Input: 86, CacheRead: 1920, Output: 300}},
 	llm.FormatOpenAIResponses:   {"Hi there!", 37, 11, llm.Usage{Input: 5, CacheRead: 32, Output: 11}},
 	llm.FormatAnthropicMessages: {"Hello!", 25, 15, llm.Usage{Input: 25, CacheRead: 1800, CacheWrite: 2051, Output: 15}},
+	llm.FormatGemini:            {"One two three", 9, 7, llm.Usage{Input: 9, Output: 207, Reasoning: 200}},
+	llm.FormatOllama:            {"ok", 26, 8, llm.Usage{Input: 26, Output: 8}},
 }
 
 // noon is in the middle of a month, so that the month ends in more than a minute.
@@ -45,6 +49,12 @@ func refusal(f llm.Format, class string, status int) failure {
 		return failure{Class: class, Status: status, Type: "overloaded_error"}
 	case f == llm.FormatAnthropicMessages:
 		return failure{Class: class, Status: status, Type: "rate_limit_error"}
+	case f == llm.FormatGemini && status == http.StatusServiceUnavailable:
+		return failure{Class: class, Status: status, Type: "UNAVAILABLE"}
+	case f == llm.FormatGemini:
+		return failure{Class: class, Status: status, Type: "RESOURCE_EXHAUSTED"}
+	case f == llm.FormatOllama:
+		return failure{Class: class, Status: status}
 	case status == http.StatusServiceUnavailable:
 		return failure{Class: class, Status: status, Type: "server_error"}
 	}
@@ -128,6 +138,9 @@ func TestSDKStreamsToTheEnd(t *testing.T) {
 				t.Errorf("settled as %+v", report)
 			}
 			r.limits(t, s.format, 1_000_000-report.Estimate.Total())
+			if left := g.left(); left != 1_000_000-report.Usage.Total() {
+				t.Errorf("%d tokens are left", left)
+			}
 		}
 	})
 }
@@ -147,6 +160,9 @@ func TestSDKDoesNotRetryAnExhaustedBudget(t *testing.T) {
 		if wait := r.header("Retry-After"); r.header("X-Should-Retry") != "false" || wait != strconv.Itoa(int(15.5*24*3600)) {
 			t.Errorf("x-should-retry: %s, Retry-After: %s", r.header("X-Should-Retry"), wait)
 		}
+		if s.format == llm.FormatGemini && !strings.Contains(r.Error.Message, `"retryDelay":"1339200s"`) {
+			t.Errorf("no wait in %s", r.Error.Message)
+		}
 	})
 }
 
@@ -160,7 +176,9 @@ func TestSDKRetriesOnceAfterTheWait(t *testing.T) {
 				g := newGateway(t, inMemory(clock.Now), core.PolicyConfig{
 					Name: "rate", Unit: core.UnitTokens,
 					Algorithm: core.TokenBucket{Rate: 4, Per: wait, Burst: 4}, // below any estimate
-				}, replay(t, s.format))
+				}, replay(t, s.format), func(cfg *llm.Config) {
+					cfg.Overrun = llm.OverrunDebt // every stream outgrows the budget
+				})
 				var last time.Time
 				g.beforeEach(func(r *http.Request, number int) {
 					now := time.Now()
@@ -172,6 +190,11 @@ func TestSDKRetriesOnceAfterTheWait(t *testing.T) {
 					last = now
 				})
 				r := s.stream(t, g.url, true)
+				if s.attempts == 1 {
+					r.expect(t, refusal(s.format, s.limited, http.StatusTooManyRequests))
+					time.Sleep(wait) // the clock of the gate follows
+					r = s.stream(t, g.url, true)
+				}
 				r.complete(t, s.format, true)
 				g.expect(http.StatusTooManyRequests, http.StatusOK)
 			})
@@ -215,6 +238,11 @@ func TestSDKRetriesWhenARunningStreamHoldsTheBudget(t *testing.T) {
 			}
 		})
 		r := s.stream(t, g.url, true)
+		if s.attempts == 1 {
+			r.expect(t, refusal(s.format, s.limited, http.StatusTooManyRequests))
+			g.expect(http.StatusTooManyRequests)
+			r = s.stream(t, g.url, true) // the caller retries
+		}
 		r.complete(t, s.format, true)
 		g.expect(http.StatusTooManyRequests, http.StatusOK)
 	})
@@ -252,9 +280,64 @@ func TestSDKWithoutRedis(t *testing.T) {
 			status = 529
 		}
 		r.expect(t, refusal(s.format, s.overloaded, status))
-		g.expect(http.StatusOK, status, status, status)
+		g.expect(append([]int{http.StatusOK}, slices.Repeat([]int{status}, s.attempts)...)...)
 		if wait := r.header("Retry-After"); wait != "1" {
 			t.Errorf("Retry-After: %s", wait)
 		}
 	})
+}
+
+// @google/genai retries if it is told to. It does not read how long it should wait.
+func TestGoogleRetriesWhereItIsTold(t *testing.T) {
+	only(t, "google-genai", func(t *testing.T, s sdk) {
+		g := newGateway(t, inMemory(core.NewManualClock(noon).Now), monthly(1000), replay(t, s.format))
+		var running *core.Reservation
+		g.beforeEach(func(r *http.Request, number int) {
+			if number == 1 {
+				running = g.reserve(r, 1000)
+			} else if err := running.Cancel(r.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+		r := call("gemini", "retry")(t, g.url)
+		r.complete(t, s.format, true)
+		g.expect(http.StatusTooManyRequests, http.StatusOK)
+	})
+}
+
+func TestSDKReadsAWholeAnswer(t *testing.T) {
+	for name, c := range map[string]struct {
+		format, text, answer string
+		input, output        int64
+		used                 llm.Usage
+	}{
+		"google-genai": {"gemini", "ok", recorded(t, "testdata/llmcases/gemini-json/response.json"), 12928, 380,
+			llm.Usage{Input: 640, CacheRead: 12288, Output: 1000, Reasoning: 620}},
+		"ollama-js": {"ollama", "ok", `{"model":"model-1","created_at":"2026-01-01T00:00:01Z",` +
+			`"message":{"role":"assistant","content":"ok","thinking":"hm"},"done":true,"done_reason":"stop",` +
+			`"total_duration":900,"prompt_eval_count":26,"eval_count":8}`, 26, 8, llm.Usage{Input: 26, Output: 8}},
+	} {
+		only(t, name, func(t *testing.T, s sdk) {
+			g := newGateway(t, inMemory(core.NewManualClock(noon).Now), monthly(1_000_000),
+				http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+					w.Header().Set("Content-Type", "application/json")
+					_, _ = io.WriteString(w, c.answer) // the client may be gone
+				}))
+			whole := call(c.format, "whole")
+			r := whole(t, g.url)
+			if r.Error != nil || r.Text != c.text || r.Input != c.input || r.Output != c.output {
+				t.Errorf("%+v, %+v", r, r.Error)
+			}
+			if report := <-g.reports; report.Outcome != llm.OutcomeReported || report.Usage != c.used {
+				t.Errorf("settled as %+v", report)
+			}
+			if left := g.left(); left != 1_000_000-c.used.Total() {
+				t.Errorf("%d tokens are left", left)
+			}
+			g.beforeEach(func(r *http.Request, _ int) { g.exhaust(r, 1_000_000-c.used.Total()) })
+			r = whole(t, g.url)
+			r.expect(t, refusal(s.format, s.limited, http.StatusTooManyRequests))
+			g.expect(http.StatusOK, http.StatusTooManyRequests)
+		})
+	}
 }
