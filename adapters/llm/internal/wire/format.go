@@ -140,12 +140,15 @@ func endsWith(path, end string) bool {
 
 // SetModel returns a URL with another model, or false if its path names none.
 func (f *Format) SetModel(u *url.URL, model string) (*url.URL, bool) {
-	path := u.EscapedPath()
-	r, from, to := f.match(strings.TrimRight(path, "/"))
+	path := pathOf(u)
+	r, from, to := f.match(path)
 	if r == nil || from == to {
 		return u, false
 	}
 	path = path[:from] + url.PathEscape(model) + path[to:]
+	if strings.HasSuffix(u.Path, "/") {
+		path += "/"
+	}
 	plain, err := url.PathUnescape(path)
 	if err != nil {
 		return u, false
@@ -156,12 +159,13 @@ func (f *Format) SetModel(u *url.URL, model string) (*url.URL, bool) {
 }
 
 // FormatOf derives the format of a POST from the end of its path. It asks the formats in order. It
-// ignores case and trailing slashes, as some servers do. It returns nil for any other request.
+// ignores case, empty elements and needless escapes, and follows dots, as some servers do: a
+// spelling that one of them serves must not pass unread. It returns nil for any other request.
 func FormatOf(r *http.Request, formats []*Format) *Format {
 	if r.Method != http.MethodPost || r.URL == nil {
 		return nil
 	}
-	path := pathOf(r)
+	path := pathOf(r.URL)
 	for _, f := range formats {
 		if r, _, _ := f.match(path); r != nil {
 			return f
@@ -170,9 +174,23 @@ func FormatOf(r *http.Request, formats []*Format) *Format {
 	return nil
 }
 
-// pathOf returns the path as the client has escaped it, since the name of a model may have an
-// escaped slash.
-func pathOf(r *http.Request) string { return strings.TrimRight(r.URL.EscapedPath(), "/") }
+// pathOf returns the one spelling of a path. A slash that the client has escaped stays escaped,
+// since the name of a model may have one.
+func pathOf(u *url.URL) string {
+	var elements []string
+	for escaped := range strings.SplitSeq(u.EscapedPath(), "/") {
+		switch element, err := url.PathUnescape(escaped); {
+		case err != nil: // EscapedPath is valid
+			elements = append(elements, escaped)
+		case element == "" || element == ".":
+		case element == "..":
+			elements = elements[:max(0, len(elements)-1)]
+		default:
+			elements = append(elements, url.PathEscape(element))
+		}
+	}
+	return "/" + strings.Join(elements, "/")
+}
 
 // must returns the format of a table of this package.
 func must(t Table) *Format {

@@ -6,6 +6,10 @@ var GeminiGenerate = must(Table{
 	Name: "gemini-generate",
 	Routes: []Route{
 		{Path: "/models/*:generateContent"}, {Path: "/models/*:streamGenerateContent", Stream: true},
+		{Path: "/tunedModels/*:generateContent"},
+		{Path: "/tunedModels/*:streamGenerateContent", Stream: true},
+		{Path: "/endpoints/*:generateContent"}, // a tuned model on Vertex
+		{Path: "/endpoints/*:streamGenerateContent", Stream: true},
 	},
 	Request: map[string]string{
 		"max_output": "{generationConfig,generation_config}.{maxOutputTokens,max_output_tokens}",

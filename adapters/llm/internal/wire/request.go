@@ -54,7 +54,7 @@ func (q *Request) HidesUsage() bool {
 func ParseRequest(f *Format, r *http.Request, body []byte) (Request, error) {
 	p := requestParser{body: body}
 	p.request.Stream = f.table.Streams
-	path := pathOf(r)
+	path := pathOf(r.URL)
 	route, from, to := f.match(path)
 	var err error
 	if boundary := boundaryOf(r.Header); boundary != "" {

@@ -3,7 +3,7 @@ package wire
 // OpenAIResponses is OpenAI's responses.
 var OpenAIResponses = must(Table{
 	Name:   "openai-responses",
-	Routes: []Route{{Path: "/responses"}},
+	Routes: []Route{{Path: "/responses"}, {Path: "/responses/compact"}},
 	Request: with(conversation, map[string]string{
 		"max_output":  "max_output_tokens",
 		"choices":     "",
