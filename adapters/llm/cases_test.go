@@ -325,7 +325,11 @@ func TestCutCases(t *testing.T) {
 				if got.Usage != c.Usage.with(c.OfWhich.Reasoning) {
 					t.Errorf("%s, cut at %d: reported with %+v", c.Name, cut, got.Usage)
 				}
-			case llm.OutcomeUnreported, llm.OutcomeFailed:
+			case llm.OutcomeFailed:
+				if c.Outcome != "failed" || len(bytes.TrimSpace(c.body[cut:])) > 0 {
+					t.Errorf("%s, cut at %d: failed with %+v", c.Name, cut, got.Usage)
+				}
+			case llm.OutcomeUnreported:
 				t.Errorf("%s, cut at %d: %v with %+v", c.Name, cut, got.Outcome, got.Usage)
 			}
 			if text := int64(bytes.Count(c.body[:cut], []byte(`"content":"w `))); got.Usage.Output < text {

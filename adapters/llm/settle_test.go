@@ -76,6 +76,10 @@ func TestUpstreamIsSettled(t *testing.T) {
 		{"error event", events(4, func(w http.ResponseWriter, _ *http.Request) {
 			fmt.Fprint(w, "data: {\"error\":{\"message\":\"overloaded\"}}\n\ndata: [DONE]\n\n")
 		}), 200, llm.OutcomeCut, llm.Usage{Input: 3, Output: 4}},
+		{"error event after a search", func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprint(w, `data: {"choices":[],"usage":{"server_tool_use":{"web_search_requests":1}}}`+
+				"\n\ndata: {\"error\":{\"message\":\"overloaded\"}}\n\n")
+		}, 200, llm.OutcomeCut, llm.Usage{Input: 3}},
 		{"no usage", events(4, func(w http.ResponseWriter, _ *http.Request) {
 			fmt.Fprint(w, "data: [DONE]\n\n")
 		}), 200, llm.OutcomeUnreported, llm.Usage{Input: 3, Output: 50}},
@@ -90,6 +94,17 @@ func TestUpstreamIsSettled(t *testing.T) {
 			fmt.Fprint(w, `data: {"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":1}`+
 				"\n\ndata: [DONE]\n\n")
 		}), 200, llm.OutcomeUnreported, llm.Usage{Input: 3, Output: 50}},
+		{"usage of nothing", events(4, chat(0, 0)), 200, llm.OutcomeUnreported,
+			llm.Usage{Input: 3, Output: 50}},
+		{"input of nothing", chat(0, 11), 200, llm.OutcomeUnreported,
+			llm.Usage{Input: 3, Output: 11}},
+		{"output of nothing", events(4, chat(7, 0)), 200, llm.OutcomeUnreported,
+			llm.Usage{Input: 7, Output: 50}},
+		{"usage of nothing in a document", func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprint(w, `{"choices":[{"message":{"content":"word"}}],`+
+				`"usage":{"prompt_tokens":0,"completion_tokens":0,"total_tokens":0}}`)
+		}, 200, llm.OutcomeUnreported, llm.Usage{Input: 3, Output: 50}},
+		{"usage of nothing without an answer", chat(0, 0), 200, llm.OutcomeReported, llm.Usage{}},
 		{"no content", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204) }, 204,
 			llm.OutcomeUnreported, llm.Usage{Input: 3, Output: 50}},
 		{"empty", func(http.ResponseWriter, *http.Request) {}, 200, llm.OutcomeUnreported,

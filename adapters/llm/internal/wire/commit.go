@@ -38,17 +38,23 @@ func (r *reader) conclude() {
 	f.Usage = r.counts.usage(t.Beside, t.ImageOut).plus(r.total.extra)
 	f.Others = r.total.others
 	f.InputKnown = r.counts.states(inputCount) && f.Usage.prompt() > 0 // 0 is no number yet
-	f.OutputKnown = f.Complete && r.counts.states(outputCount)
+	f.OutputKnown = f.Complete && r.counts.states(outputCount) && f.Usage.Total() > f.Usage.prompt()
 	f.Known = f.Complete && r.stated()
 	if f.Known && r.refused && f.Events == 0 { // not billed
 		f.Usage, f.Others, f.Units = Usage{}, nil, nil
 	}
 }
 
-// stated reports whether the response has stated what it used.
+// stated reports whether the response has stated what it used. A prompt of 0 tokens has no answer,
+// and an answer has tokens: servers that do not know a number state 0.
 func (r *reader) stated() bool {
-	if r.format.table.OneSided {
-		return r.counts.stated != 0 || len(r.found.Units) > 0
+	f, t := &r.found, &r.format.table
+	pieces := t.OneSided && len(f.Units) > 0
+	if (f.Events > 0 || t.NoOutput) && f.Usage.prompt() == 0 {
+		return pieces
 	}
-	return r.counts.whole()
+	if t.OneSided {
+		return r.counts.stated != 0 || pieces
+	}
+	return r.counts.whole() && (f.Events == 0 || f.Usage.Total() > f.Usage.prompt())
 }

@@ -48,7 +48,8 @@ func (r *Response) Answered() bool { return r.Complete || r.Told }
 
 // Refused reports whether the server failed before it stated or sent anything of an answer.
 func (r *Response) Refused() bool {
-	return r.Failed && !r.Known && !r.InputKnown && r.Events == 0
+	return r.Failed && !r.Known && !r.InputKnown && r.Events == 0 &&
+		len(r.Units) == 0 && len(r.Others) == 0
 }
 
 // TextTokens returns a first guess of the output from the text: a token for four bytes, and at

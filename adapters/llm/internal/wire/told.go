@@ -131,8 +131,8 @@ func usageAt(at string) map[string]string {
 	return with(numbersAt(at), map[string]string{
 		"model": "{,response.,message.}model",
 
-		"unit:web_search": at + ".{server_tool_use.web_search_requests,num_search_queries} " +
-			calls + ".web_search_calls",
+		"unit:web_search": at + ".{server_tool_use,server_tool_use_details}.web_search_requests " +
+			at + ".num_search_queries " + calls + ".web_search_calls",
 		"unit:web_fetch":        at + ".server_tool_use.web_fetch_requests",
 		"unit:x_search":         calls + ".x_search_calls",
 		"unit:file_search":      calls + ".file_search_calls",
