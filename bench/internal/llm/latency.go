@@ -31,12 +31,12 @@ func latency(ctx context.Context, plan measure.Plan, client *redis.Client, gate 
 		Note: fmt.Sprintf("Microseconds from the request to the first byte of the answer, through an httputil.ReverseProxy that "+
 			"keeps its connections and has read the body of the request. The Meter has a budget of tokens a minute and one of "+
 			"money a month, a limit on requests a minute and a cap on streams, on Redis. What it adds includes a round trip, as "+
-			"the PING does. Client, proxy and upstream share the process. A lone caller asks by turns and is answered at once "+
+			"the PING does; over a PING is what it adds beyond that. Client, proxy and upstream share the process. A lone caller asks by turns and is answered at once "+
 			"with %d words. %d callers ask one proxy for a slice of %v; their answers have a word every %v, and they pause at random. Added is the "+
 			"difference of the medians. The garbage collector runs as in a process with a heap of %d MiB: in one of a few MiB it "+
 			"runs so often that p99 is the time of a collection.",
 			words, plan.Workers[1], sliceFactor*plan.Slice, wordPause, heapMiB),
-		Columns: []string{"callers", "", "p50", "added", "p99", "added"},
+		Columns: []string{"callers", "", "p50", "added", "over a PING", "p99", "added"},
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(heapMiB / leastHeapMiB * 100))
 	r, err := newRig(client, gate)
@@ -63,12 +63,14 @@ func latency(ctx context.Context, plan measure.Plan, client *redis.Client, gate 
 			}
 		}
 		p50, p99 := all[bare].medians()
-		t.Add(fmt.Sprint(workers), contenders[bare].Label(), report.Number(p50), "", report.Number(p99), "")
-		for i := bare + 1; i < proxies; i++ {
-			own50, own99 := all[i].medians()
-			t.Add(fmt.Sprint(workers), contenders[i].Label(), report.Number(own50), report.Number(own50-p50),
-				report.Number(own99), report.Number(own99-p99))
-		}
+		ping50, ping99 := all[pinged].medians()
+		own50, own99 := all[metered].medians()
+		callers := fmt.Sprint(workers)
+		t.Add(callers, contenders[bare].Label(), report.Number(p50), "", "", report.Number(p99), "")
+		t.Add(callers, contenders[pinged].Label(), report.Number(ping50), report.Number(ping50-p50), "",
+			report.Number(ping99), report.Number(ping99-p99))
+		t.Add(callers, contenders[metered].Label(), report.Number(own50), report.Number(own50-p50),
+			report.Number(own50-ping50), report.Number(own99), report.Number(own99-p99))
 	}
 	return t, nil
 }

@@ -49,7 +49,7 @@ func memory(ctx context.Context, plan measure.Plan, client *redis.Client, gate *
 		Title: fmt.Sprintf("Memory of %s open streams", report.Count(float64(streams))),
 		Note: fmt.Sprintf("KiB of each stream after %d words and two garbage collections: of the live heap, and of the "+
 			"goroutines' stacks. Client, proxy and upstream share the process, so only the difference is the Meter's.", words),
-		Columns: []string{"", "heap", "added", "stacks", "added"},
+		Columns: []string{"", "heap", "added", "stacks", "added", "added in all"},
 	}
 	var heap, stacks [proxies][]float64
 	for range min(plan.Rounds, memoryRounds) {
@@ -63,9 +63,10 @@ func memory(ctx context.Context, plan measure.Plan, client *redis.Client, gate *
 	}
 	median := func(values []float64) float64 { return measure.Quantile(values, 0.5) }
 	floor, own := size{median(heap[bare]), median(stacks[bare])}, size{median(heap[metered]), median(stacks[metered])}
-	t.Add(contenders[bare].Label(), report.Number(floor.heap), "", report.Number(floor.stacks), "")
+	t.Add(contenders[bare].Label(), report.Number(floor.heap), "", report.Number(floor.stacks), "", "")
 	t.Add(contenders[metered].Label(), report.Number(own.heap), report.Number(own.heap-floor.heap),
-		report.Number(own.stacks), report.Number(own.stacks-floor.stacks))
+		report.Number(own.stacks), report.Number(own.stacks-floor.stacks),
+		report.Number(own.heap-floor.heap+own.stacks-floor.stacks))
 	return t, nil
 }
 
