@@ -31,8 +31,8 @@ func (x *Exchange) KeepHeaders(h http.Header) {
 //   - httputil.ReverseProxy deletes them all when its server sends an informational response. Those
 //     that are missing in the final header are set again.
 //   - It adds the limits of its server to those that the Guard states under the same names, such as
-//     X-RateLimit-Limit. These are deleted. RateLimit and RateLimit-Policy are lists, which keep the
-//     members of both.
+//     X-RateLimit-Limit or RateLimit-Limit. These are deleted. RateLimit and RateLimit-Policy are
+//     lists, which keep the members of both.
 //
 // A handler may change or delete headers otherwise.
 func (x *Exchange) RestoreHeaders(h http.Header, status int) {
@@ -67,13 +67,22 @@ func (x *Exchange) restore(h http.Header) {
 		}
 		stands := len(now) >= len(k.values) && slices.Equal(now[:len(k.values)], k.values)
 		switch {
-		case strings.Contains(k.name, "-Ratelimit-") && (x.informed || stands):
+		case statesLimit(k.name) && (x.informed || stands):
 			h[k.name] = k.values
 		case !x.informed || stands:
 		case now == nil:
 			h[k.name] = k.values
-		case k.name == "Ratelimit" || k.name == "Ratelimit-Policy":
+		case isList(k.name):
 			h[k.name] = slices.Concat(k.values, now)
 		}
 	}
 }
+
+// statesLimit reports whether a header has one value that states a limit. Servers write the words of
+// its name together or apart, and with or without a prefix.
+func statesLimit(name string) bool {
+	return !isList(name) && (strings.Contains(name, "Ratelimit-") || strings.Contains(name, "Rate-Limit-"))
+}
+
+// isList reports whether a header of limits is a list of policies.
+func isList(name string) bool { return name == "Ratelimit" || name == "Ratelimit-Policy" }

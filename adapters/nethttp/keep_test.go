@@ -1,0 +1,68 @@
+package nethttp_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"testing"
+
+	"github.com/headgate/headgate/adapters/nethttp"
+	"github.com/headgate/headgate/core"
+)
+
+// named is a Dialect that states one policy under names of its own.
+type named struct {
+	nethttp.None
+	headers nethttp.LimitHeaders
+}
+
+func (d named) WriteHeaders(h http.Header, a *nethttp.Admission) {
+	d.headers.Write(h, a, func(core.Result) string { return "360" })
+}
+
+// A reverse proxy adds the limits of its server to those of the Guard, whatever they are called.
+// Clients see those of the Guard.
+func TestProxyStatesNoOtherLimit(t *testing.T) {
+	for _, prefix := range []string{"X-RateLimit", "RateLimit", "X-Rate-Limit", "Vendor-RateLimit-Requests"} {
+		for _, hints := range []int{0, 1, 2} {
+			t.Run(fmt.Sprint(prefix, " after ", hints, " early hints"), func(t *testing.T) {
+				upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+					for range hints {
+						w.WriteHeader(http.StatusEarlyHints)
+					}
+					w.Header().Set(prefix+"-Limit", "5000")
+					w.Header().Set(prefix+"-Remaining", "4999")
+					io.WriteString(w, "hello")
+				}))
+				defer upstream.Close()
+				target, err := url.Parse(upstream.URL)
+				if err != nil {
+					t.Fatal(err)
+				}
+				g := guard(t, nethttp.Config{
+					Gate: memory(t, newClock()), Rules: rules(t, core.PolicyConfig{Name: "p", Algorithm: core.PerHour(10)}),
+					Dialect: named{headers: nethttp.LimitHeaders{
+						Limit: prefix + "-Limit", Remaining: prefix + "-Remaining", Reset: prefix + "-Reset",
+					}},
+				})
+				s := httptest.NewServer(g.Handler(httputil.NewSingleHostReverseProxy(target)))
+				defer s.Close()
+				r, err := s.Client().Get(s.URL)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := body(t, r); got != "hello" {
+					t.Error(got)
+				}
+				for name, want := range map[string]string{"-Limit": "[10]", "-Remaining": "[9]", "-Reset": "[360]"} {
+					if got := fmt.Sprint(r.Header.Values(prefix + name)); got != want {
+						t.Errorf("%s%s is %s, want %s", prefix, name, got, want)
+					}
+				}
+			})
+		}
+	}
+}
