@@ -37,10 +37,10 @@ func (x *exchange) outcome() (Outcome, Bill) {
 		case x.late:
 			seen.Output = 0
 			return OutcomeCut, bill // the server may have read the prompt
-		case x.status != 0 || x.panicked:
+		case x.status != 0 && x.status != http.StatusSwitchingProtocols || x.panicked:
 			return OutcomeFailed, Bill{Model: x.request.Model}
 		}
-		return OutcomeUnreported, bill // an empty response
+		return OutcomeUnreported, bill // an empty response, or one that the Meter does not see
 	}
 	o := x.tap.Response()
 	bill = billOf(&o, x.request.Model)

@@ -186,6 +186,9 @@ func TestHandlerIsSettled(t *testing.T) {
 			}
 			conn.Close()
 		}, "", llm.OutcomeUnreported, llm.Usage{Input: 3, Output: 50}},
+		{"switches protocols", func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusSwitchingProtocols)
+		}, "", llm.OutcomeUnreported, llm.Usage{Input: 3, Output: 50}},
 		{"sends two statuses", func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(500)
 			w.WriteHeader(200)
