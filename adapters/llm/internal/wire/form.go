@@ -24,8 +24,12 @@ func boundaryOf(h http.Header) string {
 // maxField is the longest field of a form, other than a file, that is read.
 const maxField = 1 << 20
 
-// form reads a multipart form. Its fields mean what the members of a JSON body do.
+// form reads a multipart form. Its fields mean what the members of a JSON body do. It refuses bytes
+// before the form, which may be the JSON document that a server reads.
 func (p *requestParser) form(f *Format, boundary string) error {
+	if !bytes.HasPrefix(bytes.TrimLeft(p.body, "\r\n"), []byte("--"+boundary)) {
+		return fmt.Errorf("%w: it is no multipart form", ErrRequest)
+	}
 	parts := multipart.NewReader(bytes.NewReader(p.body), boundary)
 	seen := make(map[string]bool)
 	for {
