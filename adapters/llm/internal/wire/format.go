@@ -140,8 +140,7 @@ func endsWith(path, end string) bool {
 
 // SetModel returns a URL with another model, or false if its path names none.
 func (f *Format) SetModel(u *url.URL, model string) (*url.URL, bool) {
-	path := pathOf(u)
-	r, from, to := f.match(path)
+	path, r, from, to := f.route(u)
 	if r == nil || from == to {
 		return u, false
 	}
@@ -159,20 +158,36 @@ func (f *Format) SetModel(u *url.URL, model string) (*url.URL, bool) {
 }
 
 // FormatOf derives the format of a POST from the end of its path. It asks the formats in order. It
-// ignores case, empty elements and needless escapes, and follows dots, as some servers do: a
+// ignores case, empty elements and escapes, and follows dots, as some servers do: a
 // spelling that one of them serves must not pass unread. It returns nil for any other request.
 func FormatOf(r *http.Request, formats []*Format) *Format {
 	if r.Method != http.MethodPost || r.URL == nil {
 		return nil
 	}
-	path := pathOf(r.URL)
-	for _, f := range formats {
-		if r, _, _ := f.match(path); r != nil {
-			return f
+	for _, u := range spellings(r.URL) {
+		path := pathOf(u)
+		for _, f := range formats {
+			if r, _, _ := f.match(path); r != nil {
+				return f
+			}
 		}
 	}
 	return nil
 }
+
+// route returns the path of a URL that has a route, and what match does.
+func (f *Format) route(u *url.URL) (path string, r *Route, from, to int) {
+	for _, u := range spellings(u) {
+		path = pathOf(u)
+		if r, from, to = f.match(path); r != nil {
+			break
+		}
+	}
+	return path, r, from, to
+}
+
+// spellings returns a URL as it is, and with its slashes unescaped, as many servers read it.
+func spellings(u *url.URL) [2]*url.URL { return [...]*url.URL{u, {Path: u.Path}} }
 
 // pathOf returns the one spelling of a path. A slash that the client has escaped stays escaped,
 // since the name of a model may have one.

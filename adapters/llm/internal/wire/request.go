@@ -54,8 +54,7 @@ func (q *Request) HidesUsage() bool {
 func ParseRequest(f *Format, r *http.Request, body []byte) (Request, error) {
 	p := requestParser{body: body}
 	p.request.Stream = f.table.Streams
-	path := pathOf(r.URL)
-	route, from, to := f.match(path)
+	path, route, from, to := f.route(r.URL)
 	var err error
 	if boundary := boundaryOf(r.Header); boundary != "" {
 		err = p.form(f, boundary)
