@@ -30,20 +30,12 @@ func (x *exchange) finish(ctx context.Context) {
 
 // outcome returns what the request used, and how that was found.
 func (x *exchange) outcome() (Outcome, Bill) {
-	bill := Bill{Model: x.request.Model, Usage: x.estimate}
-	seen := &bill.Usage
 	if x.tap == nil {
-		switch {
-		case x.late:
-			seen.Output = 0
-			return OutcomeCut, bill // the server may have read the prompt
-		case x.status != 0 && x.status != http.StatusSwitchingProtocols || x.panicked:
-			return OutcomeFailed, Bill{Model: x.request.Model}
-		}
-		return OutcomeUnreported, bill // an empty response, or one that the Meter does not see
+		return x.outcomeOfNothing()
 	}
 	o := x.tap.Response()
-	bill = billOf(&o, x.request.Model)
+	bill := billOf(&o, x.request.Model)
+	seen := &bill.Usage
 	switch {
 	case o.Known:
 		return OutcomeReported, bill
@@ -66,6 +58,19 @@ func (x *exchange) outcome() (Outcome, Bill) {
 	seen.Output = max(seen.Output, x.estimate.Output)
 	if x.tap.Unread() { // no output was seen, so it counts as its cap
 		seen.Output = max(seen.Output, x.guess.output)
+	}
+	return OutcomeUnreported, bill
+}
+
+// outcomeOfNothing is outcome for a response of which the Meter has seen no part.
+func (x *exchange) outcomeOfNothing() (Outcome, Bill) {
+	bill := Bill{Model: x.request.Model, Usage: x.estimate}
+	switch {
+	case x.late:
+		bill.Usage.Output = 0
+		return OutcomeCut, bill // the server may have read the prompt
+	case x.status != 0 && x.status != http.StatusSwitchingProtocols, x.panicked:
+		return OutcomeFailed, Bill{Model: x.request.Model}
 	}
 	return OutcomeUnreported, bill
 }

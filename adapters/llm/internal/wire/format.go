@@ -158,8 +158,8 @@ func (f *Format) SetModel(u *url.URL, model string) (*url.URL, bool) {
 }
 
 // FormatOf derives the format of a POST from the end of its path. It asks the formats in order. It
-// ignores case, empty elements and escapes, and follows dots, as some servers do: a
-// spelling that one of them serves must not pass unread. It returns nil for any other request.
+// ignores case, empty elements and escapes, and follows dots, as some servers do: a spelling that
+// one of them serves must not pass unread. It returns nil for any other request.
 func FormatOf(r *http.Request, formats []*Format) *Format {
 	if r.Method != http.MethodPost || r.URL == nil {
 		return nil
