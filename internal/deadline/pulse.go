@@ -71,10 +71,7 @@ func (p *Pulse) beat() {
 	p.mu.Lock()
 	first := !p.waits
 	if first {
-		p.waits, p.due = true, p.next
-		if p.ended.After(p.due) { // the timer fired meanwhile, and no time counts twice
-			p.due = p.ended
-		}
+		p.waits, p.due = true, p.from()
 	}
 	if p.armed = false; p.holds > 0 {
 		p.start()
@@ -96,13 +93,22 @@ func (p *Pulse) beat() {
 	}
 }
 
+// from returns from when the next beat is late. Its time may have come during the beat before it, and
+// no time counts twice. The lock is held.
+func (p *Pulse) from() time.Time {
+	if p.ended.After(p.next) {
+		return p.ended
+	}
+	return p.next
+}
+
 // late returns by how much the beat that is due is late, unless that is little. The lock is held.
 func (p *Pulse) late() time.Duration {
 	due := p.due
 	switch {
 	case p.waits:
 	case p.armed:
-		due = p.next
+		due = p.from()
 	default:
 		return 0
 	}
