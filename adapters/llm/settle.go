@@ -43,7 +43,11 @@ func (x *exchange) outcome() (Outcome, Bill) {
 		return OutcomeFailed, Bill{Model: x.request.Model}
 	}
 	if !o.InputKnown {
+		stated := bill.Usage
 		bill.Usage = x.estimate
+		seen.AudioOut = max(seen.AudioOut, stated.AudioOut)
+		seen.ImageOut = max(seen.ImageOut, stated.ImageOut)
+		seen.Reasoning = max(seen.Reasoning, stated.Reasoning)
 	}
 	if !o.Complete {
 		bill.Stated = Money{} // it is not of the whole response

@@ -104,6 +104,10 @@ func TestUpstreamIsSettled(t *testing.T) {
 			fmt.Fprint(w, `{"choices":[{"message":{"content":"word"}}],`+
 				`"usage":{"prompt_tokens":0,"completion_tokens":0,"total_tokens":0}}`)
 		}, 200, llm.OutcomeUnreported, llm.Usage{Input: 3, Output: 50}},
+		{"sound without an input", func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprint(w, `{"choices":[{"message":{"content":"word"}}],"usage":{"prompt_tokens":0,`+
+				`"completion_tokens":1000,"completion_tokens_details":{"audio_tokens":800,"reasoning_tokens":90}}}`)
+		}, 200, llm.OutcomeUnreported, llm.Usage{Input: 3, Output: 200, AudioOut: 800, Reasoning: 90}},
 		{"usage of nothing without an answer", chat(0, 0), 200, llm.OutcomeReported, llm.Usage{}},
 		{"no content", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204) }, 204,
 			llm.OutcomeUnreported, llm.Usage{Input: 3, Output: 50}},
