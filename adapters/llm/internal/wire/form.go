@@ -39,34 +39,51 @@ func (p *requestParser) form(f *Format, boundary string) error {
 			return nil
 		case err != nil:
 			return fmt.Errorf("%w: it is no multipart form", ErrRequest)
+		}
+		n, err := memberOf(f, part, seen)
+		switch {
+		case err != nil:
+			return err
 		case part.FileName() != "":
 			p.request.Files++
+			continue
+		case n == nil:
 			continue
 		}
 		value, err := io.ReadAll(io.LimitReader(part, maxField))
 		if err != nil {
 			return fmt.Errorf("%w: it is no multipart form", ErrRequest)
 		}
-		name := part.FormName()
-		i := slices.IndexFunc(f.request.Kids, func(n *node) bool {
-			return strings.EqualFold(n.Key, name)
-		})
-		if i < 0 {
-			continue
-		}
-		n := f.request.Kids[i]
-		once := n.Role >= askModel && n.Role <= lastAsk
-		switch {
-		case once && n.Key != name:
-			return fmt.Errorf("%w: %s is spelt in another case", ErrRequest, n.Key)
-		case once && seen[n.Key]:
-			return fmt.Errorf("%w: %s comes twice", ErrRequest, n.Key)
-		}
-		seen[n.Key] = true
 		if fault := p.field(n, value); fault != "" {
 			return fmt.Errorf("%w: %s", ErrRequest, fault)
 		}
 	}
+}
+
+// memberOf returns the member that a part of a form means, or nil. One that decides something may
+// stand once and is no file, since servers disagree on the others.
+func memberOf(f *Format, part *multipart.Part, seen map[string]bool) (*node, error) {
+	name := part.FormName()
+	i := slices.IndexFunc(f.request.Kids, func(n *node) bool {
+		return strings.EqualFold(n.Key, name)
+	})
+	if i < 0 {
+		return nil, nil
+	}
+	n := f.request.Kids[i]
+	if n.Role < askModel || n.Role > lastAsk {
+		return n, nil
+	}
+	switch {
+	case n.Key != name:
+		return nil, fmt.Errorf("%w: %s is spelt in another case", ErrRequest, n.Key)
+	case seen[n.Key]:
+		return nil, fmt.Errorf("%w: %s comes twice", ErrRequest, n.Key)
+	case part.FileName() != "":
+		return nil, fmt.Errorf("%w: %s is a file", ErrRequest, n.Key)
+	}
+	seen[n.Key] = true
+	return n, nil
 }
 
 // field reads a field of a form, and returns what is wrong with it.

@@ -198,6 +198,7 @@ func TestForms(t *testing.T) {
 		{"empty model", field("model", ""), "model is empty", wire.Request{}},
 		{"malformed n", field("model", "m") + field("n", "x"), "no integer", wire.Request{}},
 		{"malformed stream", field("model", "m") + field("stream", "maybe"), "no boolean", wire.Request{}},
+		{"model in a file", strings.Replace(file, `"file"`, `"model"`, 1) + field("model", "m"), "model is a file", wire.Request{}},
 		{"behind a document", `{"model":"n"}` + "\r\n" + field("model", "m"), "no multipart form", wire.Request{}},
 		{"behind a line", "\r\n" + field("model", "m"), "", wire.Request{Model: "m", Choices: 1}},
 		{"cut off", "--b\r\nContent-Dis", "no multipart form", wire.Request{}},
