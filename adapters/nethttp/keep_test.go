@@ -1,8 +1,10 @@
 package nethttp_test
 
 import (
+	"bufio"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -64,5 +66,43 @@ func TestProxyStatesNoOtherLimit(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// A proxy writes the header of an upgrade to the connection that it has hijacked.
+func TestProxiedUpgradeStatesNoOtherLimit(t *testing.T) {
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n"+
+			"X-RateLimit-Limit: 5000\r\n\r\n")
+	}))
+	defer upstream.Close()
+	target, err := url.Parse(upstream.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := guard(t, nethttp.Config{
+		Gate: memory(t, newClock()), Rules: rules(t, core.PolicyConfig{Name: "p", Algorithm: core.PerHour(10)}),
+		Dialect: nethttp.Legacy{},
+	})
+	s := httptest.NewServer(g.Handler(httputil.NewSingleHostReverseProxy(target)))
+	defer s.Close()
+	conn, err := net.Dial("tcp", s.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	io.WriteString(conn, "GET / HTTP/1.1\r\nHost: example.com\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+	r, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(r.Header.Values("X-RateLimit-Limit")); r.StatusCode != 101 || got != "[10]" {
+		t.Errorf("status %d, X-RateLimit-Limit %s", r.StatusCode, got)
 	}
 }

@@ -80,6 +80,9 @@ func (w writer) Unwrap() http.ResponseWriter { return w.x.w }
 func (w writer) Header() http.Header {
 	h := w.x.w.Header()
 	w.x.KeepHeaders(h)
+	if w.x.seen.status == http.StatusSwitchingProtocols { // a proxy writes them to what it hijacked
+		w.x.RestoreHeaders(h, http.StatusSwitchingProtocols)
+	}
 	return h
 }
 
