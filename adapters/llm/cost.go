@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/big"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/headgate/headgate/core"
@@ -117,6 +118,8 @@ func (s *sum) tariffOf(name, otherwise string) *Tariff {
 	}
 	model, known := s.modelOf(name, otherwise)
 	switch {
+	case known && s.replaced(name, otherwise):
+		s.note("model " + name)
 	case known:
 	case name == "":
 		s.note("model without a name")
@@ -124,6 +127,14 @@ func (s *sum) tariffOf(name, otherwise string) *Tariff {
 		s.note("model " + name)
 	}
 	return &model.Tariff
+}
+
+// replaced reports whether a server names another model than the one that was requested, and not a
+// version of it, such as gpt-4o-2024-11-20. Then the price of the requested one may be wrong.
+func (s *sum) replaced(served, requested string) bool {
+	base := requested[strings.LastIndexByte(requested, '/')+1:] // without the provider of a router
+	return served != "" && requested != "" && s.find(served) == nil &&
+		!strings.Contains(strings.ToLower(served), strings.ToLower(base))
 }
 
 // addTokens adds the tokens of a model, by the step that its prompt reaches, times the factors.

@@ -187,25 +187,34 @@ func TestTariffByTheHour(t *testing.T) {
 }
 
 // The model that the response names has its own tariff, and its tokens their weights. Another model
-// that served does not change the price if nobody knows it.
+// that served does not change the price if nobody knows it, but is reported.
 func TestServedModelDecidesThePrice(t *testing.T) {
 	for _, c := range []struct {
-		served string
-		want   int64
-	}{{"large", 70}, {"large-2026-11-01", 10}, {"small", 10}} {
-		t.Run(c.served, func(t *testing.T) {
+		served, requested string
+		want              int64
+		unknown           []string
+	}{
+		{"large", "small", 70, nil},
+		{"large-2026-11-01", "small", 10, []string{"model large-2026-11-01"}},
+		{"small", "small", 10, nil},
+		{"small-2026-11-01", "small", 10, nil},
+		{"Small-2026-11-01", "vendor/small", 10, nil},
+		{"", "small", 10, nil},
+	} {
+		t.Run(c.served+" for "+c.requested, func(t *testing.T) {
 			r := newRig(t, core.UnitMicroDollars, 10_000, func(cfg *llm.Config) {
 				cfg.Models = map[string]llm.Model{
-					"small": {Tariff: llm.Tariff{Price: each}},
-					"large": {Tariff: llm.Tariff{Price: llm.Price{Input: 7_000_000, Output: 7_000_000}}},
+					"small":        {Tariff: llm.Tariff{Price: each}},
+					"vendor/small": {Tariff: llm.Tariff{Price: each}},
+					"large":        {Tariff: llm.Tariff{Price: llm.Price{Input: 7_000_000, Output: 7_000_000}}},
 				}
 			})
 			r.answer = func(w http.ResponseWriter, _ *http.Request) {
 				fmt.Fprintf(w, `{"model":%q,"usage":{"prompt_tokens":8,"completion_tokens":2}}`, c.served)
 			}
-			read(t, r.post(chatPath, `{"model":"small"}`))
+			read(t, r.post(chatPath, fmt.Sprintf(`{"model":%q}`, c.requested)))
 			report := r.want(llm.OutcomeReported, llm.Usage{Input: 8, Output: 2}, c.want)
-			if report.Cost != c.want || len(report.Unknown) > 0 || report.Request.Model != "small" {
+			if report.Cost != c.want || !slices.Equal(report.Unknown, c.unknown) || report.Request.Model != c.requested {
 				t.Errorf("%+v", report)
 			}
 		})
