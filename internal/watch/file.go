@@ -37,7 +37,7 @@ func (f *File) Read() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	text, err := f.text()
+	text, err := f.text(info)
 	if err == nil {
 		f.take(info, text)
 	}
@@ -49,11 +49,8 @@ func (f *File) take(info os.FileInfo, text []byte) {
 }
 
 // text reads a regular file. To open another, such as a pipe, might take for ever.
-func (f *File) text() ([]byte, error) {
-	info, err := os.Stat(f.Path)
+func (f *File) text(info os.FileInfo) ([]byte, error) {
 	switch {
-	case err != nil:
-		return nil, err
 	case info.IsDir():
 		return nil, &os.PathError{Op: "read", Path: f.Path, Err: errDirectory}
 	case !info.Mode().IsRegular():
@@ -82,7 +79,7 @@ func (f *File) Stands() (text []byte, changed bool, err error) {
 	if err != nil || f.unchanged(info) {
 		return nil, false, err
 	}
-	text, err = f.text()
+	text, err = f.text(info)
 	if err != nil {
 		return nil, false, err
 	}
