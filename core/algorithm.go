@@ -69,8 +69,8 @@ func counted(name string, limit algorithm.Limit, err error) (compiled, error) {
 //
 // With Rate 0 the bucket never refills. Its keys live in Redis for 100 years, or until they are
 // reset. With a Per besides, which suits sessions, a key is forgotten that long after its last
-// charge, also while a Reservation of it runs. A denial is no charge. The RetryAfter of an empty bucket is Never, although it is full
-// again when it is forgotten.
+// charge, also while a Reservation of it runs. A denial is no charge. The RetryAfter of an empty
+// bucket is Never, although it is full again when it is forgotten.
 //
 // The state of a key is the time at which its bucket is full again. Another rate or burst leaves
 // that as it is, so a bucket that refills in less time denies until the spent tokens have drained

@@ -1,10 +1,10 @@
 package algorithm
 
 // Run decides one request at now and appends the reply: the verdict, each charge's reply, the Raise
-// of each that adjusts and Held of each that may be held, except for Give, Settle and Renew. The charges have different states. Bit i of changed is set if
-// charge i changed its State. AtMost sets each charge's cost to what was charged. At first Run
-// raises the limits, and refunds the holds that have ended. If a key is to be seeded before, the
-// reply is Unseeded and nothing changes.
+// of each that adjusts and Held of each that may be held, except for Give, Settle and Renew. The
+// charges have different states. Bit i of changed is set if charge i changed its State. AtMost sets
+// each charge's cost to what was charged. At first Run raises the limits, and refunds the holds that
+// have ended. If a key is to be seeded before, the reply is Unseeded and nothing changes.
 func Run(now int64, terms Terms, charges []Charge, reply []int64) (_ []int64, changed uint32) {
 	r := run{now: now, Terms: terms}
 	kept := false // most requests have nothing beside their states
