@@ -53,7 +53,7 @@ var floors = []struct {
 	{"adapters/echo", 9, []string{"github.com/labstack/echo/v4"}},
 	{"adapters/echov5", 9, []string{"github.com/labstack/echo/v5"}},
 	{"adapters/llm", 9, []string{"github.com/felixge/httpsnoop"}},
-	{"outbound/internal/signal", 0, nil},
+	{"outbound/internal/signal", 0, []string{"github.com/dunglas/httpsfv"}},
 	{"outbound", 8, nil},
 	{"adapters", 10, nil}, // tests of all adapters
 }

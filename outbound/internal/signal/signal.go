@@ -1,5 +1,5 @@
 // Package signal reads what a response tells about the limits of its server: whether it refuses,
-// for how long, and how much is left.
+// for how long, whom that concerns, and how much is left.
 package signal
 
 import (
@@ -7,43 +7,55 @@ import (
 	"time"
 )
 
-// MaxBody is the number of body bytes that Read needs of a refusal at most.
-const MaxBody = 64 << 10
+const (
+	// MaxBody is the number of body bytes that Read needs of a refusal at most.
+	MaxBody = 64 << 10
+	// MaxWait is the longest Wait. A server that states a longer one is asked again after a day, so
+	// that a wrong header ends.
+	MaxWait = 24 * time.Hour
+)
 
 // Signal is what one response tells. The zero value tells nothing.
 type Signal struct {
 	// Refused reports that the server asks for fewer requests: a 429, or another status whose headers
 	// or body say so.
 	Refused bool
-	// Wait is how long to wait before the next request, if HasWait. It is 0 for a time that has
-	// passed.
+	// Wait is how long to wait before the next request, if HasWait. It is above 0 and at most MaxWait.
+	// A wait that is over or cannot be read is none.
 	Wait    time.Duration
 	HasWait bool
-	// Spent reports that waiting for Wait does not help: money or a quota of a day or longer is used
-	// up. Wait is the time until the server gives more, if it tells.
+	// Spent reports that waiting does not help: money or the quota of a day or longer is used up. Wait
+	// is the time until the server gives more, if it tells.
 	Spent bool
-	// Model reports that the refusal is of the requested model. All others are of the account.
+	// Model reports that the refusal is of the requested model, as far as the response tells. It is
+	// false if the response names the account, or is about the server's own load.
 	Model bool
-	// Remaining is what is left under the server's limits.
+	// Remaining is what is left under those of the server's limits whose unit is known.
 	Remaining []Remaining
 }
 
 // Remaining is what is left under one limit of a server.
 type Remaining struct {
-	// Unit is what the limit counts, as core.Unit names it: requests, tokens, input-tokens,
+	// Name is what the server calls the limit, in lower case, such as "tokens-minute". It may be
+	// empty.
+	Name string
+	// Unit is what the limit counts, as core.Unit names it: requests, tokens, input-tokens or
 	// output-tokens.
 	Unit string
 	// Remaining and Limit are numbers of that unit. Limit is 0 if it is unknown.
 	Remaining, Limit int64
-	// Reset is the time until Remaining is Limit. It is 0 if it is unknown.
+	// Reset is the time until Remaining is Limit. It is at most MaxWait, and 0 if it is unknown.
 	Reset time.Duration
+	// Window is the period of the limit. It is 0 if it is unknown.
+	Window time.Duration
 }
 
 // Refusal reports whether a response of this status may refuse because of a limit, so that Read
 // needs its body.
 func Refusal(status int) bool {
 	switch status {
-	case http.StatusPaymentRequired, http.StatusForbidden, http.StatusTooManyRequests,
+	case http.StatusBadRequest, // Anthropic: no credit
+		http.StatusPaymentRequired, http.StatusForbidden, http.StatusTooManyRequests,
 		statusCapacityExceeded, http.StatusServiceUnavailable, statusOverloaded:
 		return true
 	}
@@ -57,14 +69,75 @@ const (
 )
 
 // Read returns what a response tells, at the time now. The body is the first MaxBody bytes of a
-// Refusal, and nil for all other responses.
+// Refusal, and nil for all other responses. It may break off. The Date of the response replaces now
+// where the clocks differ. Read never fails: what it cannot read tells nothing.
 func Read(status int, h http.Header, body []byte, now time.Time) Signal {
-	var s Signal
-	if !Refusal(status) {
-		return s
+	r := response{status: status, now: clock(h, now)}
+	r.readHeaders(h)
+	r.readFields(h)
+	if Refusal(status) || len(body) > 0 {
+		r.readBody(body[:min(len(body), MaxBody)])
+		r.addCode(h.Get("X-Amzn-Errortype"))
 	}
-	s.Wait, s.HasWait = retryAfter(h, now)
-	s.Refused = status == http.StatusTooManyRequests || status == statusOverloaded ||
-		status == http.StatusServiceUnavailable && s.HasWait
+	wait := r.wait(h)
+	s := Signal{Remaining: r.remaining(), Refused: r.refused(wait)}
+	if s.Spent = r.spent(s.Refused); s.Refused || s.Spent {
+		s.Wait, s.HasWait = wait, wait > 0
+		s.Model = r.concernsModel()
+	}
 	return s
+}
+
+// response is what has been read of a response.
+type response struct {
+	status  int
+	now     time.Time
+	windows []window
+	body    body
+}
+
+// window is one limit of a response.
+type window struct {
+	Remaining
+	family string
+	told   bool // Remaining is told
+	stated bool // the provider has stated the unit
+	denied bool // the provider says that this limit refuses
+}
+
+// empty reports whether a limit has nothing left.
+func (w *window) empty() bool { return w.denied || w.told && w.Remaining.Remaining == 0 }
+
+// long reports whether a limit is of a day or a longer time.
+func (w *window) long() bool { return w.Window >= 24*time.Hour }
+
+// maxWindows bounds the limits that are read of one response.
+const maxWindows = 32
+
+// window returns the limit of this name. With too many of them it returns one that nobody reads.
+func (r *response) window(family, name string) *window {
+	for i := range r.windows {
+		if w := &r.windows[i]; w.family == family && w.Name == name {
+			return w
+		}
+	}
+	w := window{family: family}
+	w.Name = name
+	w.Unit = unitOf(name)
+	w.Window = periodOf(name)
+	if len(r.windows) == maxWindows {
+		return &w
+	}
+	r.windows = append(r.windows, w)
+	return &r.windows[len(r.windows)-1]
+}
+
+// remaining returns the limits that tell how much is left.
+func (r *response) remaining() (all []Remaining) {
+	for _, w := range r.windows {
+		if w.Unit != "" && w.told {
+			all = append(all, w.Remaining)
+		}
+	}
+	return all
 }

@@ -1,55 +1,301 @@
 package signal_test
 
 import (
+	"encoding/json"
 	"net/http"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/headgate/headgate/outbound/internal/signal"
 )
 
-func TestRetryAfter(t *testing.T) {
-	now := time.Date(2026, 11, 25, 0, 0, 0, 0, time.UTC)
-	for _, c := range []struct {
-		name    string
-		values  []string
-		wait    time.Duration
-		hasWait bool
-	}{
-		{"none", nil, 0, false},
-		{"seconds", []string{"5"}, 5 * time.Second, true},
-		{"zero", []string{"0"}, 0, true},
-		{"fraction", []string{"1.5"}, 1500 * time.Millisecond, true},
-		{"date", []string{"Wed, 25 Nov 2026 00:00:45 GMT"}, 45 * time.Second, true},
-		{"past date", []string{"Tue, 24 Nov 2026 00:00:00 GMT"}, 0, true},
-		{"five values", []string{"1", "7", "x", "-3", "2"}, 7 * time.Second, true},
-		{"a thousand years", []string{"31536000000"}, 100 * 365 * 24 * time.Hour, true},
-		{"infinite", []string{"1e999"}, 0, false},
-		{"NaN", []string{"NaN"}, 0, false},
-		{"negative", []string{"-1"}, 0, false},
-		{"words", []string{"soon"}, 0, false},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			s := signal.Read(http.StatusTooManyRequests, http.Header{"Retry-After": c.values}, nil, now)
-			if s.Wait != c.wait || s.HasWait != c.hasWait || !s.Refused {
-				t.Errorf("%+v", s)
+var now = time.Date(2026, 11, 25, 0, 0, 0, 0, time.UTC)
+
+// header makes headers of lines.
+func header(lines ...string) http.Header {
+	h := make(http.Header)
+	for _, line := range lines {
+		name, value, _ := strings.Cut(line, ": ")
+		h.Add(name, value)
+	}
+	return h
+}
+
+// The recorded refusals say what they are, how long to wait, and what is left.
+func TestRecordedRefusals(t *testing.T) {
+	text, err := os.ReadFile("testdata/refusals.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cases []struct {
+		Name    string
+		Status  int
+		Now     time.Time
+		Headers map[string]string
+		Body    json.RawMessage
+		Kind    string
+		Refused bool
+		Wait    int64 `json:"wait_ms"`
+		Windows map[string]struct {
+			Limit, Remaining int64
+			Reset            int64 `json:"reset_ms"`
+		}
+	}
+	if err := json.Unmarshal(text, &cases); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range cases {
+		h := make(http.Header)
+		for name, value := range c.Headers {
+			h.Set(name, value)
+		}
+		s := signal.Read(c.Status, h, c.Body, c.Now)
+		wait := (s.Wait + time.Millisecond - 1).Milliseconds()
+		if spent := c.Kind == "no-money"; s.Spent != spent || s.Refused != c.Refused {
+			t.Errorf("%s: spent %v, refused %v, and it is %s", c.Name, s.Spent, s.Refused, c.Kind)
+		} else if !spent && wait != c.Wait || s.HasWait != (s.Wait > 0) {
+			t.Errorf("%s: waits %v, want %d ms", c.Name, s.Wait, c.Wait)
+		}
+		told := make(map[string]signal.Remaining)
+		for _, r := range s.Remaining {
+			told[r.Name] = r
+		}
+		for name, w := range c.Windows {
+			r, ok := told[name]
+			if !ok || r.Limit != w.Limit || r.Remaining != w.Remaining || r.Reset.Milliseconds() != w.Reset {
+				t.Errorf("%s: %s has %+v, want %+v", c.Name, name, r, w)
 			}
-		})
+		}
+		if c.Windows != nil && c.Name != "anthropic-fast-pool" && len(told) != len(c.Windows) {
+			t.Errorf("%s: tells %v, want %v", c.Name, told, c.Windows)
+		}
 	}
 }
 
-func TestStatus(t *testing.T) {
-	wait := http.Header{"Retry-After": {"1"}}
+// Each form of a wait is understood, and each that is none has a defined answer.
+func TestWaits(t *testing.T) {
+	const day = signal.MaxWait
 	for _, c := range []struct {
-		status  int
-		h       http.Header
-		refused bool
+		name string
+		h    http.Header
+		body string
+		want time.Duration
 	}{
-		{200, wait, false}, {404, wait, false}, {500, wait, false},
-		{429, nil, true}, {429, wait, true}, {503, nil, false}, {503, wait, true}, {529, nil, true},
+		{"seconds", header("Retry-After: 5"), "", 5 * time.Second},
+		{"decimal seconds", header("Retry-After: 0.25"), "", 250 * time.Millisecond},
+		{"a date", header("Retry-After: Wed, 25 Nov 2026 00:00:45 GMT"), "", 45 * time.Second},
+		{"a date of RFC 850", header("Retry-After: Wednesday, 25-Nov-26 00:00:45 GMT"), "", 45 * time.Second},
+		{"a date that is past", header("Retry-After: Tue, 24 Nov 2026 23:59:59 GMT"), "", 0},
+		{"the date of a server whose clock is an hour ahead", header("Date: Wed, 25 Nov 2026 01:00:00 GMT",
+			"Retry-After: Wed, 25 Nov 2026 01:00:45 GMT"), "", 45 * time.Second},
+		{"a Date a second ago", header("Date: Tue, 24 Nov 2026 23:59:59 GMT", "Retry-After: Wed, 25 Nov 2026 00:00:45 GMT"), "", 45 * time.Second},
+		{"zero", header("Retry-After: 0"), "", 0},
+		{"negative", header("Retry-After: -5"), "", 0},
+		{"no number", header("Retry-After: soon"), "", 0},
+		{"NaN", header("Retry-After: NaN"), "", 0},
+		{"infinite", header("Retry-After: Inf"), "", day},
+		{"a thousand years of seconds", header("Retry-After: 31556952000"), "", day},
+		{"the year 3026", header("Retry-After: Wed, 25 Nov 3026 00:00:00 GMT"), "", day},
+		{"more digits than fit", header("Retry-After: " + strings.Repeat("9", 400)), "", day},
+		{"a moment in seconds since 1970", header("Retry-After: 1795564805"), "", 5 * time.Second},
+		{"five lines", header("Retry-After: 1", "Retry-After: 9", "Retry-After: x", "Retry-After: 3", "Retry-After: -1"), "", 9 * time.Second},
+		{"five values in a line", header("Retry-After: 1, 9, x, 3, -1"), "", 9 * time.Second},
+		{"milliseconds before seconds", header("Retry-After: 60", "Retry-After-Ms: 350.5"), "", 350500 * time.Microsecond},
+		{"milliseconds of zero", header("Retry-After: 60", "Retry-After-Ms: 0"), "", time.Minute},
+		{"a minute of OpenAI's", header("X-Ratelimit-Remaining-Tokens: 0", "X-Ratelimit-Reset-Tokens: 1m30s", "X-Ratelimit-Remaining-Requests: 9",
+			"X-Ratelimit-Reset-Requests: 2h"), "", 90 * time.Second},
+		{"a millisecond of OpenAI's", header("X-Ratelimit-Remaining-Requests: 0", "X-Ratelimit-Reset-Requests: 1ms"), "", time.Millisecond},
+		{"seconds of Cerebras's", header("X-Ratelimit-Remaining-Tokens-Minute: 0", "X-Ratelimit-Reset-Tokens-Minute: 11.382883071899414"), "",
+			11382884 * time.Microsecond},
+		{"GitHub's reset", header("X-Ratelimit-Remaining: 0", "X-Ratelimit-Reset: 1795564830"), "", 30 * time.Second},
+		{"OpenRouter's reset in milliseconds", header("X-Ratelimit-Remaining: 0", "X-Ratelimit-Reset: 1795564830500"), "", 30500 * time.Millisecond},
+		{"a reset in microseconds", header("X-Ratelimit-Remaining: 0", "X-Ratelimit-Reset: 1795564830500000"), "", 30500 * time.Millisecond},
+		{"a reset that is past", header("X-Ratelimit-Remaining: 0", "X-Ratelimit-Reset: 1795564700"), "", 0},
+		{"a limit with room", header("X-Ratelimit-Remaining: 4312", "X-Ratelimit-Reset: 1795568400"), "", 0},
+		{"Discord's reset", header("X-Ratelimit-Remaining: 0", "X-Ratelimit-Reset-After: 1.2"), "", 1200 * time.Millisecond},
+		{"Anthropic's reset", header("Anthropic-Ratelimit-Requests-Remaining: 0", "Anthropic-Ratelimit-Requests-Reset: 2026-11-25T00:00:07Z"), "", 7 * time.Second},
+		{"draft -11", header(`RateLimit: "burst";r=0;t=12, "day";r=640;t=40211`), "", 12 * time.Second},
+		{"draft -08", header(`RateLimit: burst;r=0;t=12`), "", 12 * time.Second},
+		{"draft -07", header("RateLimit: limit=100, remaining=0, reset=8"), "", 8 * time.Second},
+		{"draft -06", header("RateLimit-Limit: 100, 100;w=60", "RateLimit-Remaining: 0", "RateLimit-Reset: 9"), "", 9 * time.Second},
+		{"a broken field of the draft", header(`RateLimit: "burst;r=0;t=12`), "", 0},
+		{"RetryInfo", nil, `{"error":{"code":429,"details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"58s"}]}}`, 58 * time.Second},
+		{"RetryInfo in an array", nil, `[{"error":{"code":429,"details":[{"retryDelay":"0.1s"}]}}]`, 100 * time.Millisecond},
+		{"RetryInfo of zero", nil, `{"error":{"details":[{"retryDelay":"0s"}]}}`, 0},
+		{"RetryInfo in a body that breaks off", nil, `{"error":{"details":[{"retryDelay":"3s"},{"mess`, 3 * time.Second},
+		{"OpenAI's message", nil, `{"error":{"message":"Rate limit reached for gpt-4 on tokens per min. Please try again in 7m12s."}}`, 432 * time.Second},
+		{"Azure's message", nil, `{"error":{"message":"Please retry after 9 seconds."}}`, 9 * time.Second},
+		{"a message without a wait", nil, `{"error":{"message":"Try again in a moment"}}`, 0},
+		{"a body of another kind", nil, `<html>try again in 5s</html>`, 0},
+		{"deep nesting", nil, strings.Repeat(`{"a":[`, 5000) + `"retryDelay"`, 0},
+		{"nothing", nil, "", 0},
 	} {
-		if s := signal.Read(c.status, c.h, nil, time.Now()); s.Refused != c.refused {
-			t.Errorf("%d with %v: %+v", c.status, c.h, s)
+		s := signal.Read(http.StatusTooManyRequests, c.h, []byte(c.body), now)
+		if s.Wait != c.want || s.HasWait != (c.want > 0) || !s.Refused {
+			t.Errorf("%s: waits %v (%v), refused %v, want %v", c.name, s.Wait, s.HasWait, s.Refused, c.want)
 		}
+		if s := signal.Read(http.StatusOK, c.h, nil, now); s.Refused || s.HasWait || s.Spent || s.Model {
+			t.Errorf("%s: with a status of 200 it says %+v", c.name, s)
+		}
+	}
+}
+
+// A response tells what is left, by unit, and what it does not know it does not tell.
+func TestRemaining(t *testing.T) {
+	type rest = signal.Remaining
+	for _, c := range []struct {
+		name string
+		h    http.Header
+		want []rest
+	}{
+		{"OpenAI", header("X-Ratelimit-Limit-Tokens: 30000", "X-Ratelimit-Remaining-Tokens: 28800", "X-Ratelimit-Reset-Tokens: 2.4s"),
+			[]rest{{Name: "tokens", Unit: "tokens", Remaining: 28800, Limit: 30000, Reset: 2400 * time.Millisecond}}},
+		{"Mistral", header("X-Ratelimit-Limit-Req-Minute: 60", "X-Ratelimit-Remaining-Req-Minute: 59"),
+			[]rest{{Name: "req-minute", Unit: "requests", Remaining: 59, Limit: 60, Window: time.Minute}}},
+		{"Kong", header("X-Ratelimit-Limit-Hour: 60", "X-Ratelimit-Remaining-Hour: 59"), []rest{{Name: "hour", Unit: "requests", Remaining: 59, Limit: 60, Window: time.Hour}}},
+		{"Fireworks", header("X-Ratelimit-Limit-Tokens-Prompt: 60000", "X-Ratelimit-Remaining-Tokens-Prompt: 1"),
+			[]rest{{Name: "tokens-prompt", Unit: "input-tokens", Remaining: 1, Limit: 60000}}},
+		{"Anthropic", header("Anthropic-Ratelimit-Output-Tokens-Limit: 16000", "Anthropic-Ratelimit-Output-Tokens-Remaining: 15000",
+			"Anthropic-Ratelimit-Output-Tokens-Reset: 2026-11-25T00:00:05.25Z"),
+			[]rest{{Name: "output-tokens", Unit: "output-tokens", Remaining: 15000, Limit: 16000, Reset: 5250 * time.Millisecond}}},
+		{"draft -11", header(`RateLimit: "api";r=7;t=1`, `RateLimit-Policy: "api";q=20;w=2`),
+			[]rest{{Name: "api", Unit: "requests", Remaining: 7, Limit: 20, Reset: time.Second, Window: 2 * time.Second}}},
+		{"draft -11 with a unit", header(`RateLimit: "t";r=7;t=1;pk=:dHJpYWwxMjEzMjM=:`, `RateLimit-Policy: "t";q=20;w=2;qu="tokens"`),
+			[]rest{{Name: "t", Unit: "tokens", Remaining: 7, Limit: 20, Reset: time.Second, Window: 2 * time.Second}}},
+		{"draft -11 with a unit that is none of ours", header(`RateLimit: "t";r=7`, `RateLimit-Policy: "t";q=20;qu="content-bytes"`), nil},
+		{"draft -06", header("RateLimit-Limit: 100, 100;w=60", "RateLimit-Remaining: 40", "RateLimit-Reset: 9"),
+			[]rest{{Unit: "requests", Remaining: 40, Limit: 100, Reset: 9 * time.Second}}},
+		{"Azure knows nothing", header("X-Ratelimit-Limit-Tokens: -1", "X-Ratelimit-Remaining-Tokens: -1"), nil},
+		{"images", header("X-Ratelimit-Remaining-Images: 3"), nil},
+		{"the cost of a query", header("X-Ratelimit-Tokens-Query-Cost: 50"), nil},
+		{"five values", header("X-Ratelimit-Remaining: 9", "X-Ratelimit-Remaining: 4, x", "X-Ratelimit-Remaining: -1, 7"), []rest{{Unit: "requests", Remaining: 4}}},
+		{"too large", header("X-Ratelimit-Remaining: 1e300"), nil},
+	} {
+		got := signal.Read(http.StatusOK, c.h, nil, now).Remaining
+		if len(got) != len(c.want) || len(got) == 1 && got[0] != c.want[0] {
+			t.Errorf("%s: got %+v, want %+v", c.name, got, c.want)
+		}
+	}
+	many := make(http.Header)
+	for i := range 1000 {
+		many.Set("X-Ratelimit-Remaining-Requests-"+strings.Repeat("a", i), "1")
+	}
+	if n := len(signal.Read(http.StatusOK, many, nil, now).Remaining); n > 32 {
+		t.Errorf("%d limits were kept of one response", n)
+	}
+}
+
+// Refusals of public test data and threads, as their servers sent them.
+func TestPublicRefusals(t *testing.T) {
+	for _, c := range []struct {
+		name, source string
+		status       int
+		h            http.Header
+		body         string
+		want         signal.Signal
+	}{
+		{"Gemini, a minute", "developers.google.com forum and issue threads of gemini-cli", 429, nil,
+			`{"error":{"code":429,"message":"You exceeded your current quota, please check your plan and billing details.","status":"RESOURCE_EXHAUSTED",` +
+				`"details":[{"@type":"type.googleapis.com/google.rpc.QuotaFailure","violations":[{"quotaMetric":"generativelanguage.googleapis.com/` +
+				`generate_content_free_tier_requests","quotaId":"GenerateRequestsPerMinutePerProjectPerModel-FreeTier","quotaDimensions":{"location":"global",` +
+				`"model":"gemini-2.5-flash"},"quotaValue":"10"}]},{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"31s"}]}}`,
+			signal.Signal{Refused: true, Wait: 31 * time.Second, Model: true}},
+		{"OpenAI, requests of a day", "community.openai.com threads", 429, header("Retry-After-Ms: 432000"),
+			`{"error":{"message":"Rate limit reached for gpt-4o in organization org-1 on requests per day (RPD): Limit 200, Used 200, Requested 1. ` +
+				`Please try again in 7m12s.","type":"requests","param":null,"code":"rate_limit_exceeded"}}`,
+			signal.Signal{Refused: true, Wait: 432 * time.Second, Spent: true, Model: true}},
+		{"GitHub, the hour is used up", "docs.github.com", 403, header("X-Ratelimit-Limit: 5000", "X-Ratelimit-Remaining: 0", "X-Ratelimit-Reset: 1795565400"),
+			`{"message":"API rate limit exceeded for user ID 177990150.","documentation_url":"https://docs.github.com/rest"}`,
+			signal.Signal{Refused: true, Wait: 10 * time.Minute}},
+		{"GitHub, a secondary limit", "docs.github.com", 403, header("X-Ratelimit-Remaining: 4312", "Retry-After: 60"),
+			`{"message":"You have exceeded a secondary rate limit. Please wait a few minutes before you try again."}`,
+			signal.Signal{Refused: true, Wait: time.Minute}},
+		{"GitHub, a secondary limit without headers", "docs.github.com", 403, nil,
+			`{"message":"You have exceeded a secondary rate limit"}`, signal.Signal{Refused: true, Wait: time.Minute}},
+		{"GitHub, no permission", "docs.github.com", 403, header("X-Ratelimit-Remaining: 4312", "X-Ratelimit-Reset: 1795565400"),
+			`{"message":"Resource not accessible by personal access token"}`, signal.Signal{}},
+		{"OpenRouter, free models of a day", "openrouter issue threads", 429, nil,
+			`{"error":{"message":"Rate limit exceeded: free-models-per-day","code":429,"metadata":{"headers":{"X-RateLimit-Limit":"50",` +
+				`"X-RateLimit-Remaining":"0","X-RateLimit-Reset":"1795568400000"},"provider_name":null}}}`,
+			signal.Signal{Refused: true, Wait: time.Hour, Spent: true}},
+		{"Anthropic, no credit", "issue threads of anthropic-sdk-python", 400, nil,
+			`{"type":"error","error":{"type":"invalid_request_error","message":"Your credit balance is too low to access the Anthropic API."}}`,
+			signal.Signal{Spent: true}},
+		{"DeepSeek, no money", "api-docs.deepseek.com", 402, nil, `{"error":{"message":"Insufficient Balance","type":"unknown_error"}}`, signal.Signal{Spent: true}},
+		{"Gemini, overloaded", "issue threads of python-genai", 503, nil,
+			`{"error":{"code":503,"message":"The model is overloaded. Please try again later.","status":"UNAVAILABLE"}}`, signal.Signal{}},
+		{"Gemini, overloaded, with a wait", "issue threads of python-genai", 503, header("Retry-After: 3"),
+			`{"error":{"code":503,"message":"The model is overloaded. Please try again later.","status":"UNAVAILABLE"}}`,
+			signal.Signal{Refused: true, Wait: 3 * time.Second, Model: true}},
+		{"a proxy's 503", "nginx", 503, header("Retry-After: 2"), "<html>", signal.Signal{Refused: true, Wait: 2 * time.Second}},
+		{"Groq, tokens of a day", "continuedev/continue#10920", 429, nil,
+			`{"error":{"message":"Rate limit reached for model ` + "`llama-3.3-70b-versatile` in organization `org_1` service tier `on_demand`" +
+				` on tokens per day (TPD): Limit 100000, Used 97050, Requested 3619. Please try again in 9m38.016s.","type":"tokens"}}`,
+			signal.Signal{Refused: true, Wait: 578016 * time.Millisecond, Spent: true, Model: true}},
+		{"Groq, tokens of a minute", "danielmiessler/Fabric#364", 429, nil,
+			`{"error":{"message":"Rate limit reached for model ` + "`llama3-70b-8192` in organization `org_1`" +
+				` on tokens per minute (TPM): Limit 7000, Used 0, Requested ~12903. Please try again in 50.597142857s.","type":"tokens","code":"rate_limit_exceeded"}}`,
+			signal.Signal{Refused: true, Wait: 50597143 * time.Microsecond, Model: true}},
+		{"OpenAI, a request above the limit", "vanderschaarlab/climb#1", 429, nil,
+			`{"error":{"message":"Request too large for gpt-4o in organization org-1 on tokens per min (TPM): Limit 30000, Requested 30601.",` +
+				`"type":"tokens","param":null,"code":"rate_limit_exceeded"}}`, signal.Signal{}},
+		{"Azure", "microsoft/sample-app-aoai-chatGPT#406", 429, nil,
+			`{"error":{"code":"429","message":"Requests to the Creates a completion for the chat message Operation under Azure OpenAI API version ` +
+				`2023-03-15-preview have exceeded token rate limit of your current OpenAI S0 pricing tier. Please retry after 9 seconds. Please go here"}}`,
+			signal.Signal{Refused: true, Wait: 9 * time.Second, Model: true}},
+		{"Anthropic", "continuedev/continue#12057", 429, header("Retry-After: 12"),
+			`{"type":"rate_limit_error","message":"This request would exceed your organization's rate limit of 30,000 input tokens per minute ` +
+				`(org: ef36bf5a, model: claude-sonnet-4-20250514)."}`, signal.Signal{Refused: true, Wait: 12 * time.Second, Model: true}},
+		{"Vertex AI", "google-gemini/gemini-cli#14831", 429, nil,
+			`[{"error":{"code":429,"message":"Resource exhausted. Please try again later.","errors":[{"message":"Resource exhausted.","domain":"global",` +
+				`"reason":"rateLimitExceeded"}],"status":"RESOURCE_EXHAUSTED"}}]`, signal.Signal{Refused: true, Model: true}},
+		{"Mistral", "cline/cline#9085", 429, nil, `{"object":"error","message":"Rate limit exceeded","type":"rate_limited","param":null,"code":"1300"}`,
+			signal.Signal{Refused: true, Model: true}},
+		{"Kimi, a billing cycle", "kimi.com error reference", 403, nil, `{"error":{"message":"You've reached your usage limit for this billing cycle"}}`,
+			signal.Signal{Spent: true}},
+		{"Kimi, overloaded", "kimi.com error reference", 429, nil,
+			`{"error":{"message":"The engine is currently overloaded, please try again later","type":"engine_overloaded_error"}}`, signal.Signal{Refused: true}},
+		{"Groq, a request above the limit", "console.groq.com", 413, nil,
+			`{"error":{"message":"Request too large for model","type":"tokens","code":"rate_limit_exceeded"}}`, signal.Signal{}},
+		{"a bad key", "platform.openai.com", 401, nil, `{"error":{"code":"invalid_api_key"}}`, signal.Signal{}},
+	} {
+		s := signal.Read(c.status, c.h, []byte(c.body), now)
+		c.want.HasWait = c.want.Wait > 0
+		if s.Refused != c.want.Refused || s.Wait != c.want.Wait || s.HasWait != c.want.HasWait || s.Spent != c.want.Spent ||
+			s.Model != c.want.Model && s.Refused {
+			t.Errorf("%s: %+v, want %+v", c.name, s, c.want)
+		}
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	f.Add(429, "Retry-After", "5", "X-Ratelimit-Remaining-Tokens", "0", `{"error":{"code":"insufficient_quota"}}`)
+	f.Add(403, "Anthropic-Ratelimit-Tokens-Reset", "2026-11-25T00:00:45Z", "Retry-After", "Wed, 25 Nov 2026 00:00:45 GMT", `[{"a":[1,{}]}]`)
+	f.Add(429, "Ratelimit", `"a";r=0;t=5`, "Ratelimit-Policy", `"a";q=1;w=5;qu="tokens"`, `{"retryDelay":"1e99s"}`)
+	f.Add(503, "Ratelimit", "limit=1, remaining=0, reset=1", "X-Ratelimit-Reset", "1e30", "")
+	f.Fuzz(func(t *testing.T, status int, name1, value1, name2, value2, body string) {
+		h := http.Header{
+			http.CanonicalHeaderKey(name1): {value1},
+			http.CanonicalHeaderKey(name2): {value2, value1},
+		}
+		s := signal.Read(status, h, []byte(body), now)
+		if s.Wait < 0 || s.Wait > signal.MaxWait || s.HasWait != (s.Wait > 0) || s.HasWait && !s.Refused && !s.Spent {
+			t.Errorf("%+v", s)
+		}
+		for _, r := range s.Remaining {
+			if r.Remaining < 0 || r.Limit < 0 || r.Reset < 0 || r.Reset > signal.MaxWait || r.Window < 0 || r.Unit == "" {
+				t.Errorf("%+v", r)
+			}
+		}
+	})
+}
+
+// A response that says nothing costs the request nothing.
+func TestReadAllocatesNothingForPlainResponses(t *testing.T) {
+	h := header("Content-Type: application/json", "Date: Wed, 25 Nov 2026 00:00:00 GMT", "Content-Length: 12", "X-Request-Id: 1")
+	if n := testing.AllocsPerRun(100, func() { signal.Read(http.StatusOK, h, nil, now) }); n > 0 {
+		t.Errorf("%v allocations", n)
 	}
 }

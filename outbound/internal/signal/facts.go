@@ -1,0 +1,137 @@
+package signal
+
+import (
+	"strings"
+	"time"
+)
+
+// This file has what is known of providers, each with its source and the date on which it was read.
+
+// family is a set of headers that tell limits: a prefix, and one header for each member of a limit.
+type family struct {
+	prefix string // in the canonical form of net/http
+	last   bool   // the name of the limit comes before the member, not after it
+	source string
+}
+
+var families = []family{
+	{"X-Ratelimit-", false,
+		"platform.openai.com/docs/guides/rate-limits; console.groq.com/docs/rate-limits; " +
+			"docs.github.com/rest/using-the-rest-api/rate-limits-for-the-rest-api; 2026-11"},
+	{"X-Rate-Limit-", false, "docs.x.com/x-api/fundamentals/rate-limits, 2026-11"},
+	{"Ratelimit-", false, "draft-ietf-httpapi-ratelimit-headers-00 to -06"},
+	{"Anthropic-Ratelimit-", true, "docs.anthropic.com/en/api/rate-limits, 2026-11"},
+	{"Anthropic-Fast-", true, "docs.anthropic.com/en/api/rate-limits, 2026-11"},
+	{"Anthropic-Priority-", true, "docs.anthropic.com/en/api/service-tiers, 2026-11"},
+}
+
+// Units, as core.Unit names them.
+const (
+	requests     = "requests"
+	tokens       = "tokens"
+	inputTokens  = "input-tokens"
+	outputTokens = "output-tokens"
+)
+
+// word is a part of a limit's name that tells its unit.
+type word struct {
+	part string
+	unit string
+}
+
+// words are tried in this order, so that input tokens are not tokens.
+var words = []word{
+	{"input-tokens", inputTokens},      // Anthropic, as families
+	{"output-tokens", outputTokens},    // Anthropic, as families
+	{"tokens-generated", outputTokens}, // docs.fireworks.ai/serverless/rate-limits, 2026-11
+	{"prompt", inputTokens},            // Fireworks, as above; also tokens-cache-adjusted-prompt
+	{"tokens", tokens},                 // OpenAI and others, as families
+	{"req", requests},                  // requests; req-minute of docs.mistral.ai, 2026-06
+}
+
+// periods are the last words of names such as tokens-minute (Cerebras, Mistral, SambaNova, Kong).
+var periods = map[string]time.Duration{
+	"second": time.Second, "minute": time.Minute, "hour": time.Hour, "day": 24 * time.Hour,
+	"month": 30 * 24 * time.Hour, "5h": 5 * time.Hour, "7d": 7 * 24 * time.Hour,
+}
+
+// unitOf returns the unit of a limit by its name, or "". A limit without a name counts requests.
+func unitOf(name string) string {
+	for _, w := range words {
+		if strings.Contains(name, w.part) {
+			return w.unit
+		}
+	}
+	if _, isPeriod := periods[name]; name == "" || isPeriod {
+		return requests
+	}
+	return ""
+}
+
+// periodOf returns the period that a limit's name ends with, or 0.
+func periodOf(name string) time.Duration {
+	return periods[name[strings.LastIndexByte(name, '-')+1:]]
+}
+
+// meaning is what an error code says.
+type meaning uint8
+
+const (
+	slow    meaning = iota + 1 // the caller is too fast
+	spent                      // money or a quota is used up
+	loaded                     // the provider has too much load
+	blocked                    // the account is too fast, whatever the model
+	large                      // the request alone is above the limit, which no wait changes
+)
+
+// codes are the values of code, type, status and reason in an error, in lower case.
+var codes = map[string]meaning{
+	// platform.openai.com/docs/guides/error-codes, 2026-11
+	"rate_limit_exceeded": slow, "insufficient_quota": spent, "billing_hard_limit_reached": spent,
+	"billing_not_active": spent, "slow_down": loaded,
+	// docs.anthropic.com/en/api/errors, 2026-11
+	"rate_limit_error": slow, "overloaded_error": loaded, "billing_error": spent,
+	// cloud.google.com/apis/design/errors, 2026-11
+	"resource_exhausted": slow, "unavailable": loaded,
+	// developers.google.com/workspace/drive/api/guides/handle-errors, 2026-11
+	// Vertex AI sends the first of them for a model's capacity (google-gemini/gemini-cli#14831).
+	"ratelimitexceeded": slow, "userratelimitexceeded": blocked, "dailylimitexceeded": spent,
+	"quotaexceeded": spent,
+	// docs.aws.amazon.com/bedrock/latest/APIReference/CommonErrors.html, 2026-11
+	"throttlingexception": slow, "servicequotaexceededexception": spent,
+	"modelnotreadyexception": loaded,
+	// console.groq.com/docs/errors, 2026-11
+	"capacity_exceeded": loaded,
+	// platform.moonshot.ai/docs/api/chat, 2026-11
+	"exceeded_current_quota_error": spent, "rate_limit_reached_error": slow,
+	"engine_overloaded_error": loaded,
+}
+
+// phrases are parts of error messages in lower case, for what has no code.
+var phrases = []struct {
+	text string
+	meaning
+}{
+	// docs.github.com/rest/using-the-rest-api/troubleshooting-the-rest-api, 2026-11
+	{"secondary rate limit", blocked}, {"api rate limit exceeded", blocked},
+	{"abuse detection mechanism", blocked}, // GitHub Enterprise Server, before 2021
+	// docs.anthropic.com/en/api/errors, 2026-11: an invalid_request_error
+	{"credit balance is too low", spent},
+	// kimi.com/code/docs/en/kimi-code/error-reference.html, 2026-11
+	{"reached your usage limit", spent},
+	// OpenAI (vanderschaarlab/climb#1); Groq says so with a status of 413
+	{"request too large for", large},
+	// openrouter.ai/docs/api-reference/limits, 2026-11
+	{"free-models-per-", blocked},
+}
+
+// days are parts of a quota's id or of a message, in lower case, that name a day.
+var days = []string{
+	"perday",   // quotaId of google.rpc.QuotaFailure: ai.google.dev/gemini-api/docs/rate-limits, 2026-11
+	"per day",  // OpenAI and Groq: "on requests per day (RPD)", 2026-11
+	"-per-day", // OpenRouter, as above
+}
+
+// secondary is the wait that GitHub asks for after a secondary limit without any header.
+// docs.github.com/rest/using-the-rest-api/best-practices-for-using-the-rest-api, 2026-11
+const secondary = time.Minute

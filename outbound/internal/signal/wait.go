@@ -1,0 +1,179 @@
+package signal
+
+import (
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// skew is the difference between a response's Date and our clock that is taken as none: a Date has
+// whole seconds, and a response takes its time.
+const skew = 5 * time.Second
+
+// clock returns the provider's time where it differs from ours, because a moment that the provider
+// states is one of its clock.
+func clock(h http.Header, now time.Time) time.Time {
+	date, err := http.ParseTime(h.Get("Date"))
+	if err != nil || date.Sub(now).Abs() <= skew {
+		return now
+	}
+	return date
+}
+
+// moment returns the time until the moment that a value states: as a moment in any usual form, as a
+// duration such as 6m0s, or as seconds from now. It is 0 if the value says nothing, or a moment that
+// is past.
+func moment(value string, now time.Time) time.Duration {
+	value = strings.TrimSpace(value)
+	if n, ok := number(value); ok {
+		return fromNumber(n, now)
+	}
+	if d, ok := duration(value); ok {
+		return bounded(d.Seconds())
+	}
+	if t, err := time.Parse(time.RFC3339, value); err == nil {
+		return until(t, now)
+	}
+	if t, err := http.ParseTime(value); err == nil {
+		return until(t, now)
+	}
+	return 0
+}
+
+// number reads a decimal number. One that is too large is infinite.
+func number(value string) (float64, bool) {
+	n, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
+	return n, err == nil || math.IsInf(n, 0)
+}
+
+const (
+	// epoch is the least number that is a moment since 1970 and no wait: 31 years in seconds.
+	epoch = 1e9
+	// farthest is a number that is no moment in any unit.
+	farthest = 1e18
+)
+
+// fromNumber reads seconds, or a moment since 1970 in seconds, milliseconds or microseconds.
+func fromNumber(n float64, now time.Time) time.Duration {
+	if n < epoch || n > farthest {
+		return bounded(n)
+	}
+	for n >= epoch*1000 {
+		n /= 1000
+	}
+	return bounded(n - float64(now.UnixMicro())/1e6)
+}
+
+func until(t, now time.Time) time.Duration { return bounded(t.Sub(now).Seconds()) }
+
+// bounded returns seconds as a wait between 0 and MaxWait, rounded up to a microsecond.
+func bounded(seconds float64) time.Duration {
+	if !(seconds > 0) { // also if it is no number
+		return 0
+	}
+	us := math.Ceil(min(seconds, MaxWait.Seconds())*1e6 - 1e-3)
+	return time.Duration(max(us, 1)) * time.Microsecond
+}
+
+// measures are the units of durations. time.ParseDuration knows no days.
+var measures = map[string]float64{
+	"d": 24 * 3600, "h": 3600, "m": 60, "s": 1, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9,
+}
+
+// duration parses a duration such as 1d2h, 6m0s or 2m59.56s. It bounds it by MaxWait.
+func duration(value string) (time.Duration, bool) {
+	var seconds float64
+	for rest := strings.ToLower(value); rest != ""; {
+		digits := strings.IndexFunc(rest, func(c rune) bool { return c != '.' && (c < '0' || c > '9') })
+		if digits <= 0 {
+			return 0, false
+		}
+		n, valid := number(rest[:digits])
+		rest = rest[digits:]
+		end := strings.IndexFunc(rest, func(c rune) bool { return c == '.' || '0' <= c && c <= '9' })
+		if end < 0 {
+			end = len(rest)
+		}
+		measure, ok := measures[rest[:end]]
+		if !valid || !ok {
+			return 0, false
+		}
+		seconds += n * measure
+		rest = rest[end:]
+	}
+	return bounded(seconds), value != ""
+}
+
+// longest returns the longest wait that the values of a header state. One value may be a list of
+// numbers, as proxies join them.
+func longest(values []string, read func(string) time.Duration) (most time.Duration) {
+	for _, v := range values {
+		if d := read(v); d > 0 {
+			most = max(most, d)
+			continue
+		}
+		for part := range strings.SplitSeq(v, ",") {
+			most = max(most, read(part))
+		}
+	}
+	return most
+}
+
+// wait returns how long to wait, or 0. The first source that states a wait counts.
+func (r *response) wait(h http.Header) time.Duration {
+	seconds := func(v string) time.Duration { return moment(v, r.now) }
+	millis := func(v string) time.Duration {
+		n, _ := number(v)
+		return bounded(n / 1000)
+	}
+	if d := longest(h["Retry-After-Ms"], millis); d > 0 {
+		return d
+	}
+	if d := longest(h["Retry-After"], seconds); d > 0 {
+		return d
+	}
+	if r.body.delay > 0 {
+		return r.body.delay
+	}
+	var most time.Duration
+	for i := range r.windows {
+		if w := &r.windows[i]; w.empty() {
+			most = max(most, w.Reset)
+		}
+	}
+	if most > 0 {
+		return most
+	}
+	if d := inMessage(r.body.message); d > 0 {
+		return d
+	}
+	if strings.Contains(r.body.message, "secondary rate limit") {
+		return secondary
+	}
+	return 0
+}
+
+// invitations come before the wait in a message: OpenAI and Groq, Gemini, and Azure with a unit of
+// its own word.
+var invitations = []string{"try again in ", "retry in ", "retry after "}
+
+// inMessage returns the wait that a message in lower case states, such as "please try again in
+// 7m12s." or "retry after 9 seconds".
+func inMessage(message string) time.Duration {
+	for _, in := range invitations {
+		_, rest, ok := strings.Cut(message, in)
+		if !ok {
+			continue
+		}
+		stated, rest, _ := strings.Cut(rest, " ")
+		if d, ok := duration(strings.TrimRight(stated, ".,\n")); ok {
+			return d
+		}
+		if n, ok := number(stated); ok && strings.HasPrefix(rest, "second") {
+			return bounded(n)
+		}
+	}
+	return 0
+}
