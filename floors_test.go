@@ -59,7 +59,7 @@ var floors = []struct {
 }
 
 // testOnly may import anything, because only tests import them.
-var testOnly = []string{"internal/redistest", "internal/gatetest"}
+var testOnly = []string{"internal/redistest", "internal/gatetest", "internal/provider"}
 
 func TestImportsOnlyGoDown(t *testing.T) {
 	cmd := exec.Command("go", "list", "-json=ImportPath,Imports", "./...")

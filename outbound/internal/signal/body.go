@@ -148,8 +148,9 @@ func (r *response) concernsModel() bool {
 		return slices.ContainsFunc(r.body.quotas, func(q string) bool {
 			return strings.Contains(q, "permodel")
 		})
-	case r.status == http.StatusTooManyRequests:
-		return !r.says(loaded) || named
+	case r.status == http.StatusServiceUnavailable, r.status == statusOverloaded,
+		r.status == statusCapacityExceeded, r.says(loaded):
+		return named
 	}
-	return named
+	return true
 }

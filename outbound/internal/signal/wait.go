@@ -63,17 +63,19 @@ func fromNumber(n float64, now time.Time) time.Duration {
 	for n >= epoch*1000 {
 		n /= 1000
 	}
-	return bounded(n - float64(now.UnixMicro())/1e6)
+	return micros(n*1e6 - float64(now.UnixMicro()))
 }
 
 func until(t, now time.Time) time.Duration { return bounded(t.Sub(now).Seconds()) }
 
 // bounded returns seconds as a wait between 0 and MaxWait, rounded up to a microsecond.
-func bounded(seconds float64) time.Duration {
-	if !(seconds > 0) { // also if it is no number
+func bounded(seconds float64) time.Duration { return micros(seconds * 1e6) }
+
+func micros(us float64) time.Duration {
+	if !(us > 0) { // also if it is no number
 		return 0
 	}
-	us := math.Ceil(min(seconds, MaxWait.Seconds())*1e6 - 1e-3)
+	us = math.Ceil(min(us, float64(MaxWait.Microseconds())) - 1e-3)
 	return time.Duration(max(us, 1)) * time.Microsecond
 }
 
