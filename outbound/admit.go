@@ -1,0 +1,211 @@
+package outbound
+
+import (
+	"errors"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/hub"
+)
+
+// admit waits for room, spends the charges and takes the slot.
+func (x *exchange) admit(w *wait) (p *pass, err error) {
+	defer func() {
+		w.end()
+		if p == nil {
+			w.release()
+		}
+	}()
+	if err := w.behind(); err != nil {
+		return nil, err
+	}
+	for {
+		p, denied, err := x.try(w)
+		if p != nil || err != nil {
+			return p, err
+		}
+		if err := w.forRoom(denied); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// try returns what the request was admitted with, or what denied it. In the first round trip it
+// asks for everything at once. If the slot or a rule has no room, and the request may wait, it
+// waits for the slot first: a rule whose units are spent before the wait for a slot would see them
+// used much later.
+func (x *exchange) try(w *wait) (*pass, *denial, error) {
+	if x.caps == nil || w.lease != nil {
+		return x.reserve(w)
+	}
+	s := x.t.cfg.Slot.Semaphore
+	l, d, err := s.Admit(x.req.Context(), semaphore.Request{Caps: x.caps}, x.charges...)
+	if l != nil {
+		return x.pass(l, l.Reservation(), &d), nil, nil
+	}
+	var full *semaphore.FullError
+	switch {
+	case errors.As(err, &full):
+		if w.left() == 0 {
+			return nil, nil, w.busy(busyFor(s.Name(), full.RetryAfter))
+		}
+	case err != nil:
+		return nil, nil, wrapped(err)
+	default:
+		denied := x.denial(&d, 0)
+		if denied.cools || denied.after > w.left() {
+			return nil, denied, nil
+		}
+	}
+	if err := x.queue(w); err != nil {
+		return nil, nil, err
+	}
+	return x.reserve(w)
+}
+
+// queue waits for a slot.
+func (x *exchange) queue(w *wait) (err error) {
+	s, left := x.t.cfg.Slot.Semaphore, w.left()
+	w.lease, err = s.Acquire(x.req.Context(), semaphore.Request{
+		Caps: x.caps, MaxWait: left, OnQueue: func(int) { w.begin(s.Name(), 0) },
+	})
+	var full *semaphore.FullError
+	if errors.As(err, &full) {
+		return w.busy(busyFor(s.Name(), full.RetryAfter))
+	}
+	if err != nil {
+		return wrapped(err)
+	}
+	return nil
+}
+
+// reserve spends the charges, and waits until they may act.
+func (x *exchange) reserve(w *wait) (*pass, *denial, error) {
+	ctx, gate := x.req.Context(), x.t.cfg.Gate
+	var (
+		paid *core.Reservation
+		d    core.Decision
+		err  error
+		left = w.left()
+	)
+	if left == 0 {
+		paid, d, err = gate.Charge(ctx, x.charges...)
+	} else {
+		paid, d, err = gate.Reserve(ctx, left, x.charges...)
+	}
+	switch {
+	case err != nil:
+		return nil, nil, wrapped(err)
+	case paid == nil:
+		return nil, x.denial(&d, left), nil
+	}
+	goesOn := false
+	defer func() {
+		if !goesOn { // also if Observe panics
+			_ = paid.Cancel(ctx) // on failure it stays spent
+		}
+	}()
+	if rule := x.delayedBy(&d); rule != nil {
+		if denied, err := x.delay(w, paid, rule); denied != nil || err != nil {
+			return nil, denied, err
+		}
+	}
+	goesOn = true
+	return x.pass(w.lease, paid, &d), nil, nil
+}
+
+// delayedBy returns the policy with the longest delay, or nil.
+func (x *exchange) delayedBy(d *core.Decision) (p *core.Policy) {
+	longest := time.Duration(0)
+	for _, r := range d.Results() {
+		if !r.Policy.Shadow() && r.Delay > longest {
+			p, longest = r.Policy, r.Delay
+		}
+	}
+	return p
+}
+
+// delay waits until a reservation may act, and then looks whether a cooldown has begun meanwhile,
+// or a hold has expired.
+func (x *exchange) delay(w *wait, paid *core.Reservation, by *core.Policy) (*denial, error) {
+	delay, slot := paid.Delay(), w.lease
+	w.begin(by.Name(), delay)
+	if err := w.sleep(delay); err != nil {
+		return nil, err
+	}
+	d, err := x.t.cfg.Gate.Decide(x.req.Context(), x.charges[:len(x.asks)]...)
+	switch {
+	case err != nil:
+		return nil, wrapped(err)
+	case !d.Allowed:
+		return x.denial(&d, 0), nil
+	case w.lease != slot || !kept(paid):
+		return new(denial), nil
+	}
+	return nil, nil
+}
+
+// These are hub.Kept and hub.KeptAfter.
+var (
+	kept      = hub.Kept.(func(*core.Reservation) bool)
+	keptAfter = hub.KeptAfter.(func(core.Result) time.Duration)
+)
+
+// denial is why a request has no room. The zero value says that it has lost what it had, and may
+// ask again.
+type denial struct {
+	rule  string
+	on    lineKey
+	after time.Duration // until there may be room, or core.Never
+	rest  time.Duration // of the cooldown that denies, if cools
+	cools bool
+	spent bool
+	rank  int   // of what names it
+	cause error // why a failure mode decided, or nil
+}
+
+// denial returns why a decision denies, where reservations could be for later by that time.
+func (x *exchange) denial(d *core.Decision, later time.Duration) *denial {
+	n := &denial{cause: d.Cause}
+	for i, r := range d.Results() {
+		if r.Allowed || r.Policy.Shadow() {
+			continue
+		}
+		after := r.RetryAfter
+		if after != core.Never && defers(r) {
+			after += later
+		}
+		n.add(x, i, after)
+	}
+	return n
+}
+
+// add adds a charge that denies for that time. What is spent names the denial, or else the longest
+// cooldown, or else the longest wait.
+func (n *denial) add(x *exchange, i int, after time.Duration) {
+	c := &x.charges[i]
+	rank, longest := 1, n.after
+	if i < len(x.asks) {
+		rank, longest = 2, n.rest
+		if x.asks[i].kind == &x.t.cool.spent {
+			rank = 3
+		}
+	}
+	if rank > n.rank || rank == n.rank && after > longest {
+		n.rule, n.on, n.rank = c.Policy.Name(), lineKey{c.Policy, c.Key}, rank
+		if n.cools, n.spent = rank > 1, rank > 2; n.cools {
+			n.rest = after
+		}
+	}
+	n.after = max(n.after, after)
+}
+
+// defers reports whether a Reserve could have reserved the charge for later.
+func defers(r core.Result) bool {
+	switch r.Policy.Algorithm().(type) {
+	case core.TokenBucket, core.LeakyBucket:
+		return r.Source != core.SourceLocal && keptAfter(r) == 0
+	}
+	return false
+}

@@ -1,0 +1,117 @@
+package outbound
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+func now() time.Time { return time.Now() }
+
+// watch ends the pass when the body of a response has been read to its end, breaks off or is
+// closed, or when the context of the request ends.
+func (p *pass) watch(res *http.Response) {
+	switch {
+	case res.Body == http.NoBody:
+		p.end()
+		return
+	case p.lease == nil && !p.settles():
+		return
+	}
+	b := &body{inner: res.Body, pass: p}
+	b.stop = context.AfterFunc(p.x.given.Context(), b.abandon)
+	if w, ok := res.Body.(io.Writer); ok { // of 101 Switching Protocols
+		res.Body = duplex{b, w}
+	} else {
+		res.Body = b
+	}
+}
+
+// body is the body of a response, whose end ends its pass.
+type body struct {
+	inner io.ReadCloser
+	pass  *pass
+	stop  func() bool
+
+	reading sync.Mutex  // a Meter may read along
+	over    atomic.Bool // closed or abandoned
+}
+
+// duplex is the body of a response with which both sides go on to write.
+type duplex struct {
+	*body
+	io.Writer
+}
+
+// Read reads the body. At its end, or where it breaks off, the slot goes back.
+func (b *body) Read(p []byte) (int, error) {
+	b.reading.Lock()
+	n, err := b.inner.Read(p)
+	b.reading.Unlock()
+	if err != nil {
+		b.end()
+		if err != io.EOF {
+			err = b.pass.explain(err)
+		}
+	} else if b.over.Load() {
+		b.settle()
+	}
+	return n, err
+}
+
+// Close closes the body, and the slot goes back.
+func (b *body) Close() error {
+	err := b.inner.Close()
+	b.end()
+	return err
+}
+
+func (b *body) end() {
+	b.stop()
+	b.abandon()
+}
+
+// abandon ends the pass. A Read that still runs settles it when it returns, because a Meter may be
+// reading along.
+func (b *body) abandon() {
+	b.over.Store(true)
+	b.pass.release()
+	b.settle()
+}
+
+func (b *body) settle() {
+	if b.reading.TryLock() {
+		b.pass.settle()
+		b.reading.Unlock()
+	}
+}
+
+// readAhead returns the first bytes of a response's body, at most that many, and whether that is
+// all of it. It leaves the body as if nothing had been read.
+func readAhead(res *http.Response, most int64) (head []byte, whole bool) {
+	head, err := io.ReadAll(io.LimitReader(res.Body, most+1))
+	rest := res.Body
+	if err == nil && int64(len(head)) <= most {
+		_ = rest.Close() // it has been read
+		res.Body = io.NopCloser(bytes.NewReader(head))
+		return head, true
+	}
+	var tail io.Reader = rest
+	if err != nil {
+		tail = broken{err}
+	}
+	res.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(bytes.NewReader(head), tail), rest}
+	return head[:min(int64(len(head)), most)], false
+}
+
+// broken is the rest of a body that broke off.
+type broken struct{ err error }
+
+func (b broken) Read([]byte) (int, error) { return 0, b.err }

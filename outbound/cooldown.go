@@ -1,0 +1,122 @@
+package outbound
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/hub"
+	"github.com/headgate/headgate/outbound/internal/signal"
+)
+
+// Names of policies, which no rule may have.
+const (
+	coolingName = "cooldown"
+	spentName   = "spent"
+)
+
+// maxAsks is the most charges by which a request asks about cooldowns: two policies of two keys.
+const maxAsks = 4
+
+const (
+	// shortestCooldown is as short as a wait in Redis can be told from none.
+	shortestCooldown = time.Millisecond
+	// longestCooldown bounds a cooldown, so that a header that is wrong stops an account for a day at
+	// most.
+	longestCooldown = 24 * time.Hour
+)
+
+// An account that is spent, and does not tell until when, is asked again after these times.
+const (
+	firstSpent = time.Minute
+	mostSpent  = 16 * time.Minute
+)
+
+// cooldowns are the keys that upstreams have refused, as blocks in the Gate.
+type cooldowns struct {
+	gate           *core.Gate
+	cooling, spent cooldown
+}
+
+// cooldown is one kind of cooldown. A strike begins one whose length doubles.
+type cooldown struct {
+	policy *core.Policy
+	list   *core.Blocklist
+}
+
+func newCooldowns(g *core.Gate, b Backoff) (*cooldowns, error) {
+	cooling, err := newCooldown(g, coolingName, core.Block{
+		Strikes: 1, Within: time.Second, For: b.First, Most: b.Most, Forgive: b.Forgive,
+	})
+	if err != nil {
+		return nil, err
+	}
+	spent, err := newCooldown(g, spentName, core.Block{
+		Strikes: 1, Within: time.Second, For: firstSpent, Most: mostSpent, Forgive: mostSpent,
+	})
+	return &cooldowns{g, cooling, spent}, err
+}
+
+func newCooldown(g *core.Gate, name string, b core.Block) (c cooldown, err error) {
+	c.policy, err = core.NewPolicy(core.PolicyConfig{Name: name, Algorithm: b})
+	if err == nil {
+		c.list, err = core.NewBlocklist(g, c.policy)
+	}
+	if err != nil {
+		err = fmt.Errorf("outbound: Config.Backoff: %w", err)
+	}
+	return c, err
+}
+
+// ask is the question whether a key cools.
+type ask struct {
+	kind *cooldown
+	key  core.Key
+}
+
+func (a ask) charge() core.Charge {
+	return core.Charge{Policy: a.kind.policy, Key: a.key, Cost: core.NoCost}
+}
+
+// asks returns the questions of a request, those of the account first.
+func (c *cooldowns) asks(account core.Key, model string) ([]ask, error) {
+	asks := append(make([]ask, 0, maxAsks), ask{&c.spent, account}, ask{&c.cooling, account})
+	if model == "" {
+		return asks, nil
+	}
+	key, err := below(account, model)
+	return append(asks, ask{&c.spent, key}, ask{&c.cooling, key}), err
+}
+
+// mark is hub.Mark.
+var mark = hub.Mark.(func(context.Context, *core.Gate, *core.Policy, core.Key) error)
+
+// refused begins the cooldown of a refusal.
+func (x *exchange) refused(status int, s signal.Signal) {
+	ctx, c := context.WithoutCancel(x.req.Context()), x.t.cool
+	e := CooldownEvent{Request: x.given, Key: x.account(), Status: status, Spent: s.Spent}
+	kind := &c.cooling
+	if s.Spent {
+		kind = &c.spent
+	}
+	// A refusal whose wait is over tells none.
+	e.Guessed = !s.HasWait || s.Wait <= 0
+	if s.Model || e.Guessed && !s.Spent {
+		e.Key = x.narrowest()
+	}
+	if e.Guessed {
+		e.Err = mark(ctx, c.gate, kind.policy, e.Key)
+	} else {
+		wait := min(max(s.Wait, shortestCooldown), longestCooldown)
+		e.Err = kind.list.Block(ctx, e.Key, wait)
+	}
+	// This process knows the cooldown from here on, without another round trip.
+	d, err := c.gate.Decide(ctx, ask{kind, e.Key}.charge())
+	if err == nil && !d.Allowed {
+		e.For = d.RetryAfter()
+	}
+	if x.t.cfg.Observe != nil {
+		x.t.observe(ctx, &e)
+	}
+}

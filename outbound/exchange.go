@@ -1,0 +1,118 @@
+package outbound
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/semaphore"
+)
+
+// exchange is one request and what it is charged.
+type exchange struct {
+	t       *Transport
+	given   *http.Request // as the caller made it
+	req     *http.Request // as it is sent
+	measure Measure       // or nil
+
+	asks    []ask         // one for each of the first charges
+	charges []core.Charge // the asks and the rules
+	charged []charged     // one for each charge of a rule
+	caps    []semaphore.Cap
+
+	began  time.Time
+	waited time.Duration
+	sent   int
+}
+
+// charged is one rule and what it charges a request.
+type charged struct {
+	rule *Rule
+	cost int64
+}
+
+// open derives the charges of a request, and decides nothing.
+func (t *Transport) open(req *http.Request) (*exchange, error) {
+	x := &exchange{t: t, given: req, req: req, began: time.Now()}
+	model := ""
+	if t.cfg.Meter != nil {
+		copied := *req
+		x.req = &copied
+		m, err := t.cfg.Meter.Measure(x.req)
+		if err != nil {
+			return nil, wrapped(err)
+		}
+		if m != nil {
+			x.measure, model = m, m.Model()
+		}
+		if model != "" {
+			ctx := context.WithValue(x.req.Context(), modelContextKey{}, model)
+			x.req = x.req.WithContext(ctx)
+		}
+	}
+	if err := x.derive(model); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// derive derives the keys and costs of the request.
+func (x *exchange) derive(model string) error {
+	if _, err := hostOf(x.req); err != nil {
+		return err
+	}
+	account, err := x.t.cfg.Account(x.req)
+	if err != nil {
+		return wrapped(err)
+	}
+	if x.asks, err = x.t.cool.asks(account, model); err != nil {
+		return wrapped(err)
+	}
+	x.charges = make([]core.Charge, 0, len(x.asks)+len(x.t.cfg.Rules))
+	for _, a := range x.asks {
+		x.charges = append(x.charges, a.charge())
+	}
+	for i := range x.t.cfg.Rules {
+		rule := &x.t.cfg.Rules[i]
+		if rule.Skip != nil && rule.Skip(x.req) {
+			continue
+		}
+		key, err := rule.Key(x.req)
+		if err != nil {
+			return wrapped(err)
+		}
+		cost, err := rule.cost(x.req, x.measure)
+		if err != nil {
+			return err
+		}
+		x.charges = append(x.charges, core.Charge{
+			Policy: rule.Policy, Key: key, Cost: cmp.Or(cost, core.NoCost), Clamp: rule.Clamp,
+		})
+		x.charged = append(x.charged, charged{rule, cost})
+	}
+	return x.deriveCaps()
+}
+
+func (x *exchange) deriveCaps() error {
+	if x.t.cfg.Slot == nil {
+		return nil
+	}
+	for _, c := range x.t.cfg.Slot.Caps {
+		key, err := c.Key(x.req)
+		if err != nil {
+			return wrapped(err)
+		}
+		x.caps = append(x.caps, semaphore.Cap{
+			Key: key, Limit: c.Limit, Share: c.Share, Floor: c.Floor,
+		})
+	}
+	return nil
+}
+
+// narrowest returns the key that a refusal without a scope concerns.
+func (x *exchange) narrowest() core.Key { return x.asks[len(x.asks)-1].key }
+
+// account returns the key of the request's account.
+func (x *exchange) account() core.Key { return x.asks[0].key }

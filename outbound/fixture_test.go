@@ -1,0 +1,149 @@
+package outbound_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/gatetest"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/outbound"
+)
+
+// eachGate runs f on a Gate in memory and on one on every Redis.
+func eachGate(t *testing.T, f func(t *testing.T, g *core.Gate)) {
+	t.Helper()
+	t.Run("memory", func(t *testing.T) { f(t, gatetest.Memory(t, core.Config{})) })
+	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
+		f(t, gatetest.Redis(t, s.Client(t), core.Config{Prefix: s.Prefix}))
+	})
+}
+
+func transport(t testing.TB, cfg outbound.Config) *outbound.Transport {
+	t.Helper()
+	tr, err := outbound.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tr
+}
+
+func newSemaphore(t testing.TB, g *core.Gate, cfg semaphore.Config) *semaphore.Semaphore {
+	t.Helper()
+	if cfg.Name == "" {
+		cfg.Name = "streams"
+	}
+	s, err := semaphore.New(g, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func slotOf(t testing.TB, g *core.Gate, limit int64) *outbound.Slot {
+	t.Helper()
+	return &outbound.Slot{
+		Semaphore: newSemaphore(t, g, semaphore.Config{}),
+		Caps:      []outbound.Cap{{Key: outbound.ByCredential, Limit: limit}},
+	}
+}
+
+// upstream is a server that keeps the times of its requests.
+type upstream struct {
+	*httptest.Server
+	mu    sync.Mutex
+	times []time.Time
+}
+
+// serve starts an upstream that answers with f, or with "ok".
+func serve(t testing.TB, f http.HandlerFunc) *upstream {
+	t.Helper()
+	u := new(upstream)
+	u.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		u.mu.Lock()
+		u.times = append(u.times, time.Now())
+		u.mu.Unlock()
+		if f != nil {
+			f(w, r)
+			return
+		}
+		_, _ = io.WriteString(w, "ok")
+	}))
+	t.Cleanup(u.Close)
+	return u
+}
+
+// count returns how many requests have come.
+func (u *upstream) count() int {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return len(u.times)
+}
+
+// base returns a base transport whose connections end with the test.
+func base(t testing.TB) *http.Transport {
+	t.Helper()
+	b := &http.Transport{MaxIdleConnsPerHost: 100}
+	t.Cleanup(b.CloseIdleConnections)
+	return b
+}
+
+func request(t testing.TB, ctx context.Context, url string) *http.Request {
+	t.Helper()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// get sends a request and reads the response to its end.
+func get(t testing.TB, tr http.RoundTripper, url string) (status int, err error) {
+	t.Helper()
+	res, err := tr.RoundTrip(request(t, t.Context(), url))
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = res.Body.Close() }()
+	if _, err := io.Copy(io.Discard, res.Body); err != nil {
+		t.Error(err)
+	}
+	return res.StatusCode, nil
+}
+
+// wantBusy fails the test unless err is a BusyError under a rule.
+func wantBusy(t testing.TB, err error, rule string) *outbound.BusyError {
+	t.Helper()
+	var busy *outbound.BusyError
+	if !errors.As(err, &busy) || !errors.Is(err, outbound.ErrBusy) || busy.Rule != rule {
+		t.Fatalf("got %v, want no room under %s", err, rule)
+	}
+	return busy
+}
+
+// closer is a request's body that knows whether it was closed.
+type closer struct {
+	io.Reader
+	closed atomic.Bool
+}
+
+func newCloser(text string) *closer { return &closer{Reader: strings.NewReader(text)} }
+
+func (c *closer) Close() error {
+	c.closed.Store(true)
+	return nil
+}
+
+// roundTripper is a func as an http.RoundTripper.
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

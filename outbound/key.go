@@ -1,0 +1,126 @@
+package outbound
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/headgate/headgate/core"
+)
+
+// KeyFunc derives a key from an outgoing request. Keys that share the outermost part are decided in
+// one step with the slot, and in one script of a Redis Cluster. The keys of this package do so for
+// each host. A KeyFunc must be safe for concurrent use, and must not read the body.
+type KeyFunc func(*http.Request) (core.Key, error)
+
+// ByHost returns the key of the host of a request's URL, with its port unless that is the scheme's
+// own. A URL without a host is an error that wraps core.ErrKey.
+func ByHost(r *http.Request) (core.Key, error) {
+	host, err := hostOf(r)
+	if err != nil {
+		return core.Key{}, err
+	}
+	return core.NewKey(host)
+}
+
+// ByCredential returns the key of a host and of the account there: a hash of the credentials of the
+// request, which are Authorization, X-Api-Key, Api-Key, X-Goog-Api-Key, and key in the query. Of an
+// AWS signature only the access key counts, because the rest changes with each request. A request
+// without credentials has the key of ByHost.
+//
+// It is wrong for credentials that change, such as OAuth tokens, and for accounts with several
+// keys: write a KeyFunc that names the account.
+func ByCredential(r *http.Request) (core.Key, error) {
+	host, err := hostOf(r)
+	if err != nil {
+		return core.Key{}, err
+	}
+	if c := credential(r); c != "" {
+		return core.NewKey(host, c)
+	}
+	return core.NewKey(host)
+}
+
+// ByModel returns the key of ByCredential and below it the model that Config.Meter has read from
+// the request. A request without a model is an error that wraps core.ErrKey.
+func ByModel(r *http.Request) (core.Key, error) {
+	account, err := ByCredential(r)
+	if err != nil {
+		return core.Key{}, err
+	}
+	model := ModelOf(r.Context())
+	if model == "" {
+		return core.Key{}, fmt.Errorf("outbound: %w: the request has no model", core.ErrKey)
+	}
+	return below(account, model)
+}
+
+type modelContextKey struct{}
+
+// ModelOf returns the model that Config.Meter has read from the request of a context, or "". It is
+// for a KeyFunc.
+func ModelOf(ctx context.Context) string {
+	model, _ := ctx.Value(modelContextKey{}).(string)
+	return model
+}
+
+// below returns a key with a further part.
+func below(k core.Key, part string) (core.Key, error) {
+	parts := append(k.Parts(), part)
+	return core.NewKey(parts[0], parts[1:]...)
+}
+
+// hostOf returns the host of a request as a part of its keys.
+func hostOf(r *http.Request) (string, error) {
+	if r.URL == nil || r.URL.Hostname() == "" {
+		return "", fmt.Errorf("outbound: %w: the URL of the request has no host", core.ErrKey)
+	}
+	host, port := strings.ToLower(strings.TrimSuffix(r.URL.Hostname(), ".")), r.URL.Port()
+	switch r.URL.Scheme + ":" + port {
+	case "https:443", "http:80", r.URL.Scheme + ":":
+		return host, nil
+	}
+	return host + ":" + port, nil
+}
+
+// credentialHeaders are the headers that carry the credentials of an API.
+var credentialHeaders = [...]string{"Authorization", "X-Api-Key", "Api-Key", "X-Goog-Api-Key"}
+
+// credential returns a hash of the credentials of a request, or "" if it has none.
+func credential(r *http.Request) string {
+	var all []byte
+	for _, name := range credentialHeaders {
+		for _, value := range r.Header[name] {
+			all = append(append(append(all, name...), 0), accessKey(value)...)
+			all = append(all, 0)
+		}
+	}
+	if strings.Contains(r.URL.RawQuery, "key=") {
+		for _, value := range r.URL.Query()["key"] {
+			all = append(append(append(all, "key\x00"...), value...), 0)
+		}
+	}
+	if all == nil {
+		return ""
+	}
+	sum := sha256.Sum256(all)
+	return base64.RawURLEncoding.EncodeToString(sum[:16])
+}
+
+// accessKey returns the part of an Authorization that stays the same for an account: of an AWS
+// signature (version 4) the access key, and otherwise the whole value.
+func accessKey(value string) string {
+	scheme, rest, _ := strings.Cut(value, " ")
+	if !strings.HasPrefix(scheme, "AWS4-") {
+		return value
+	}
+	_, scope, found := strings.Cut(rest, "Credential=")
+	id, _, scoped := strings.Cut(scope, "/")
+	if !found || !scoped {
+		return value
+	}
+	return scheme + " " + id
+}

@@ -1,0 +1,85 @@
+package outbound
+
+import (
+	"context"
+	"slices"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/outbound/internal/signal"
+)
+
+// lower lowers what is left under the rules to what a response tells to be left, where that is
+// less.
+//
+// It spends units until a limit that is lower by what is left is reached, in one step. So of any
+// number of responses, at any number of replicas, the lowest count holds, and none counts twice.
+func (p *pass) lower(told []signal.Remaining) {
+	for _, r := range told {
+		i := p.ruleOf(&r)
+		if i < 0 || r.Remaining < 0 || r.Remaining >= p.left[i] {
+			continue
+		}
+		c := p.x.charges[len(p.x.asks)+i]
+		limit, most, ok := lowered(c.Policy.Algorithm(), r.Remaining)
+		if !ok {
+			continue
+		}
+		ctx := context.WithoutCancel(p.x.req.Context())
+		c.Cost, c.Limit, c.Clamp = 1, limit, false
+		n, _, err := p.x.t.cfg.Gate.SpendUpTo(ctx, most, c)
+		if p.x.t.cfg.Observe != nil && (n > 0 || err != nil) {
+			p.x.t.observe(ctx, &LowerEvent{
+				Policy: c.Policy, Key: c.Key, Remaining: r.Remaining, Spent: n, Err: err,
+			})
+		}
+	}
+}
+
+// ruleOf returns the index of the charged rule that counts what the response tells of, or -1. Of
+// several it is the one with the longest window, because that is what others can have used up.
+func (p *pass) ruleOf(told *signal.Remaining) int {
+	found, longest := -1, core.Never
+	for i, c := range p.x.charged {
+		if c.rule.Policy.Unit().String() != told.Unit || c.cost == 0 || c.rule.Policy.Shadow() {
+			continue
+		}
+		_, window, _ := c.rule.Policy.Quota()
+		if found < 0 || window > longest {
+			found, longest = i, window
+		}
+	}
+	return found
+}
+
+// lowered returns a limit that is reached when that much is left under an algorithm, and how many
+// units reach it from none.
+func lowered(a core.Algorithm, left int64) (lower core.Algorithm, most int64, ok bool) {
+	switch l := a.(type) {
+	case core.TokenBucket:
+		l.Burst -= left
+		return l, l.Burst, l.Burst > 0
+	case core.LeakyBucket:
+		l.Capacity -= left
+		return l, l.Capacity, l.Capacity > 0
+	case core.FixedWindow:
+		l.Limit -= left
+		return l, l.Limit, l.Limit > 0
+	case core.Calendar:
+		l.Limit -= left
+		return l, l.Limit, l.Limit > 0
+	case core.SlidingWindow:
+		l.Limit -= left
+		return l, l.Limit, l.Limit > 0 && l.Buckets > 0 // two counters are cut to a lower limit
+	case core.SlidingLog:
+		l.Windows = slices.Clone(l.Windows)
+		w := &l.Windows[0]
+		for i := range l.Windows {
+			if l.Windows[i].Width > w.Width {
+				w = &l.Windows[i]
+			}
+		}
+		w.Limit -= left
+		return l, w.Limit, w.Limit > 0
+	}
+	return nil, 0, false
+}

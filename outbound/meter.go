@@ -1,0 +1,31 @@
+package outbound
+
+import (
+	"net/http"
+
+	"github.com/headgate/headgate/core"
+)
+
+// Meter reads the model and the cost of requests, such as those to a language model. It must be
+// safe for concurrent use.
+type Meter interface {
+	// Measure reads a request before it is decided on. The request is a copy that the Transport sends
+	// on. Measure may replace its Body and GetBody, and whatever it reads of the body it must put
+	// back. It returns nil for a request that has nothing to measure. An error fails the request.
+	Measure(*http.Request) (Measure, error)
+}
+
+// Measure is what a Meter knows of one request. The Transport calls its methods one at a time.
+type Measure interface {
+	// Model returns the model, or "" if there is none.
+	Model() string
+	// Estimate returns what the request costs at most, or probably, in a unit.
+	Estimate(core.Unit) int64
+	// Response is called with each response before the caller gets it. It may replace the Body, to
+	// read along. With Config.Retry there may be several, one after the other.
+	Response(*http.Response)
+	// Actual returns what the request has cost in a unit, when the body of the response has ended, was
+	// closed, or there was no response. It returns false if that is not known. Then the estimate
+	// stays.
+	Actual(core.Unit) (int64, bool)
+}

@@ -1,0 +1,162 @@
+package outbound
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync/atomic"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/outbound/internal/signal"
+)
+
+// pass is what one sending of a request has spent and holds.
+type pass struct {
+	x        *exchange
+	lease    *semaphore.Lease
+	paid     *core.Reservation
+	left     []int64 // under each charged rule, or -1 if it is unknown
+	res      *http.Response
+	released atomic.Bool
+	settled  atomic.Bool
+}
+
+// pass returns what the request was admitted with.
+func (x *exchange) pass(l *semaphore.Lease, paid *core.Reservation, d *core.Decision) *pass {
+	p := &pass{x: x, lease: l, paid: paid, left: make([]int64, len(x.charged))}
+	for i := range p.left {
+		p.left[i] = -1
+		if r := d.At(len(x.asks) + i); r.Known && r.Source != core.SourceLocal {
+			p.left[i] = r.Remaining
+		}
+	}
+	return p
+}
+
+// send sends the request, and returns the response and what it tells.
+func (p *pass) send() (*http.Response, *refusal, error) {
+	x, req := p.x, p.x.req
+	if p.lease != nil {
+		req = req.WithContext(p.lease.Context())
+	}
+	x.sent++
+	answered := false
+	defer func() {
+		if !answered { // Base, a Meter or Observe panics, or there is no response
+			p.end()
+		}
+	}()
+	res, err := x.t.cfg.Base.RoundTrip(req)
+	if err != nil {
+		if isDial(err) {
+			p.cancel()
+		}
+		return nil, nil, p.explain(err)
+	}
+	answered = true
+	if res.Body == nil {
+		res.Body = http.NoBody
+	}
+	res.Request = x.given
+	p.res = res
+	r := p.learn(res)
+	if x.measure != nil {
+		x.measure.Response(res)
+	}
+	p.watch(res)
+	return res, r, nil
+}
+
+// explain adds to an error that the slot was lost.
+func (p *pass) explain(err error) error {
+	if p.lease == nil {
+		return err
+	}
+	if cause := context.Cause(p.lease.Context()); errors.Is(cause, semaphore.ErrLeaseLost) {
+		return fmt.Errorf("outbound: %w: %w", cause, err)
+	}
+	return err
+}
+
+// isDial reports whether no connection was made, so that nothing was sent.
+func isDial(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial"
+}
+
+// end gives the slot back and settles the rules, unless that was done before.
+func (p *pass) end() {
+	p.release()
+	p.settle()
+}
+
+// release gives the slot back in the background.
+func (p *pass) release() {
+	if p.lease == nil || p.released.Swap(true) {
+		return
+	}
+	ctx := context.WithoutCancel(p.x.req.Context())
+	p.x.t.tasks.Go(func() { _ = p.lease.Release(ctx) }) // on failure it is sent again
+}
+
+// cancel refunds what a request has spent that was not sent.
+func (p *pass) cancel() {
+	if !p.settled.Swap(true) {
+		ctx := context.WithoutCancel(p.x.req.Context())
+		p.x.t.tasks.Go(func() { _ = p.paid.Cancel(ctx) }) // on failure it stays spent
+	}
+}
+
+// settle charges what the request has cost, in the background. Nothing reads the response
+// meanwhile.
+func (p *pass) settle() {
+	if p.settled.Swap(true) || !p.settles() {
+		return
+	}
+	x := p.x
+	actual := make([]int64, len(x.charges)) // the asks spend nothing
+	for i, c := range x.charged {
+		actual[len(x.asks)+i] = c.rule.actual(x.given, p.res, x.measure, c.cost)
+	}
+	ctx := context.WithoutCancel(x.req.Context())
+	x.t.tasks.Go(func() { _ = p.paid.Settle(ctx, actual...) }) // core.Config.Observe sees errors
+}
+
+// settles reports whether the cost under a rule depends on the response, or is held until then.
+func (p *pass) settles() bool {
+	for _, c := range p.x.charged {
+		if c.rule.Settle != nil || c.rule.Policy.Hold() > 0 ||
+			p.x.measure != nil && c.rule.Cost == nil && c.rule.measured() {
+			return true
+		}
+	}
+	return false
+}
+
+// refusal is what a response tells that refuses a request.
+type refusal struct {
+	spent bool
+	whole bool // the body is in memory
+}
+
+// learn reads what a response tells, and lets all replicas know. It returns nil unless the response
+// refuses.
+func (p *pass) learn(res *http.Response) *refusal {
+	var head []byte
+	whole := false
+	if signal.Refusal(res.StatusCode) {
+		head, whole = readAhead(res, signal.MaxBody)
+	}
+	s := signal.Read(res.StatusCode, res.Header, head, now())
+	if len(s.Remaining) > 0 {
+		p.lower(s.Remaining)
+	}
+	if !s.Refused && !s.Spent {
+		return nil
+	}
+	p.x.refused(res.StatusCode, s)
+	return &refusal{spent: s.Spent, whole: whole}
+}

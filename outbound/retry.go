@@ -1,0 +1,36 @@
+package outbound
+
+import "net/http"
+
+// Retry sends requests again that the upstream has refused because of a limit, after the cooldown
+// that the refusal began and as its rules have room. Each time the request is decided anew. The
+// zero value sends none again.
+//
+// Only a request is sent again whose body is empty or can be had anew from http.Request.GetBody,
+// and not once a byte of a response was handed out. A request that finds no room within
+// Config.MaxWait returns the refusal.
+type Retry struct {
+	// Max is how often a request is sent again: at most 10.
+	Max int
+}
+
+// again reports whether to send the request again, and gives it a new body if so.
+func (x *exchange) again(res *http.Response, r *refusal) bool {
+	if r == nil || r.spent || !r.whole || x.sent > x.t.cfg.Retry.Max {
+		return false
+	}
+	copied := *x.req
+	if has := x.req.Body != nil && x.req.Body != http.NoBody; has {
+		if x.req.GetBody == nil {
+			return false
+		}
+		body, err := x.req.GetBody()
+		if err != nil {
+			return false
+		}
+		copied.Body = body
+	}
+	x.req = &copied
+	_ = res.Body.Close() // it is in memory, and can still be read
+	return true
+}

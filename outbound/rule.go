@@ -1,0 +1,85 @@
+package outbound
+
+import (
+	"fmt"
+	"net/http"
+
+	"github.com/headgate/headgate/core"
+)
+
+// Rule is one limit of a Transport.
+type Rule struct {
+	// Policy names the limit. It is required. Requests wait in one order over all replicas if its
+	// algorithm is a core.TokenBucket or a core.LeakyBucket. Use a Burst that the upstream takes at
+	// once.
+	//
+	// If the policy has a Hold, what a process has spent for requests that run goes back when it dies.
+	Policy *core.Policy
+	// Key derives whose limit it is, such as ByCredential. It is required.
+	Key KeyFunc
+	// Cost returns what a request spends, zero or more, and 0 spends nothing. It must not read the
+	// body. Nil is the estimate of Config.Meter in the unit of the policy, or 1 if the unit is
+	// core.UnitRequests or nothing is measured. A negative cost fails the request.
+	Cost func(*http.Request) int64
+	// Clamp lowers a cost above the limit to the limit, so that a request whose cost is an estimate
+	// can pass. The rest is charged when the response has ended.
+	Clamp bool
+	// Settle returns the actual cost of a request, when the body of its response has ended or was
+	// closed. The response is nil if there was none; its Body must not be read. A lower cost is
+	// refunded, and a higher one is charged even if it does not fit; see core.Reservation.Settle. A
+	// negative cost is 0. Nil is what Config.Meter has measured, and otherwise keeps the cost.
+	Settle func(r *http.Request, res *http.Response, cost int64) (actual int64)
+	// Skip skips the rule for the requests for which it returns true. Nil skips none.
+	Skip func(*http.Request) bool
+}
+
+func (r *Rule) check(i int, names map[string]bool, fault faultFunc) {
+	at := fmt.Sprintf("Rules[%d]", i)
+	switch p := r.Policy; {
+	case p == nil || p.Name() == "":
+		fault("%s.Policy is missing: core.NewPolicy must make it", at)
+	case names[p.Name()]:
+		fault("%s.Policy is named %q, like that of another rule, or like a cooldown", at, p.Name())
+	default:
+		names[p.Name()] = true
+		if _, blocks := p.Algorithm().(core.Block); blocks {
+			fault("%s.Policy is a core.Block: the Transport has its own", at)
+		}
+	}
+	if r.Key == nil {
+		fault("%s.Key is nil: say whose limit it is, such as ByCredential", at)
+	}
+}
+
+// measured reports whether the Meter knows the cost of the rule.
+func (r *Rule) measured() bool { return r.Policy.Unit() != core.UnitRequests }
+
+// cost returns what a request spends under the rule.
+func (r *Rule) cost(req *http.Request, m Measure) (cost int64, err error) {
+	switch {
+	case r.Cost != nil:
+		cost = r.Cost(req)
+	case m != nil && r.measured():
+		cost = m.Estimate(r.Policy.Unit())
+	default:
+		cost = 1
+	}
+	if cost < 0 {
+		err = fmt.Errorf("outbound: %w: the cost under %s is %d: it must not be negative",
+			core.ErrCharge, r.Policy.Name(), cost)
+	}
+	return cost, err
+}
+
+// actual returns what a request has cost under the rule.
+func (r *Rule) actual(req *http.Request, res *http.Response, m Measure, cost int64) int64 {
+	switch {
+	case r.Settle != nil:
+		return max(0, r.Settle(req, res, cost))
+	case r.Cost == nil && m != nil && r.measured():
+		if n, known := m.Actual(r.Policy.Unit()); known {
+			return max(0, n)
+		}
+	}
+	return cost
+}

@@ -1,0 +1,68 @@
+package outbound
+
+import (
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/semaphore"
+)
+
+// Slot caps how many requests run at a time, from the moment a request is sent until the body of
+// its response has been read to the end, was closed or broke off, or the context of the request has
+// ended. If the lease of a slot is lost, its request is cancelled.
+//
+// A request that waits for a rule holds its slot meanwhile. So give a cap the key of the rule, or a
+// part of that: requests that wait for one model's rule then take no slots of another model.
+type Slot struct {
+	// Semaphore keeps the slots. It is required, and must be of Config.Gate. Its MaxWaiters bounds how
+	// many requests of all replicas wait.
+	Semaphore *semaphore.Semaphore
+	// Caps are the caps, outermost first, such as account and model. There are 1 to 8. A request takes
+	// a slot of every cap, or none. Their keys share the outermost part.
+	Caps []Cap
+}
+
+// Cap is one cap of a Slot.
+type Cap struct {
+	// Key derives whose cap it is, such as ByCredential. It is required.
+	Key KeyFunc
+	// Limit is the number of requests of one key that may run at a time, at least 1.
+	Limit int64
+	// Share and Floor divide the room of the cap before this one among the keys that wait there; see
+	// semaphore.Cap. The first cap has neither.
+	Share, Floor int64
+}
+
+// maxCaps is the most caps that a semaphore takes.
+const maxCaps = 8
+
+func (s *Slot) check(gate *core.Gate, fault faultFunc) {
+	if s.Semaphore == nil {
+		fault("Slot.Semaphore is nil")
+	} else if gate != nil && s.Semaphore.Gate() != gate {
+		fault("Slot.Semaphore is of another Gate")
+	}
+	if n := len(s.Caps); n == 0 || n > maxCaps {
+		fault("Slot.Caps has %d entries: it must have between 1 and %d", n, maxCaps)
+	}
+	for i := range s.Caps {
+		s.Caps[i].check(i, fault)
+	}
+}
+
+func (c *Cap) check(i int, fault faultFunc) {
+	if c.Key == nil {
+		fault("Slot.Caps[%d].Key is nil: say whose cap it is, such as ByCredential", i)
+	}
+	if c.Limit < 1 || c.Limit > semaphore.MaxLimit {
+		fault("Slot.Caps[%d].Limit is %d: it must be between 1 and %d",
+			i, c.Limit, int64(semaphore.MaxLimit))
+	}
+	if c.Share < 0 || c.Share > semaphore.MaxShare {
+		fault("Slot.Caps[%d].Share is %d: it must be between 0 and %d", i, c.Share, semaphore.MaxShare)
+	}
+	if c.Floor < 0 || c.Floor > c.Limit {
+		fault("Slot.Caps[%d].Floor is %d: it must be between 0 and the limit", i, c.Floor)
+	}
+	if i == 0 && (c.Share != 0 || c.Floor != 0) {
+		fault("Slot.Caps[0] has a Share or a Floor, but no cap is before it")
+	}
+}

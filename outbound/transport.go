@@ -1,0 +1,139 @@
+package outbound
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate/headgate/internal/breaker"
+	"github.com/headgate/headgate/internal/hub"
+	"github.com/headgate/headgate/internal/keeper"
+)
+
+// Transport is an http.RoundTripper that sends a request when the limits of all replicas have room
+// for it. New makes one; the zero value fails every request. It is immutable and safe for
+// concurrent use. It has no goroutines of its own: what it gives back in the background belongs to
+// the Gate, so close that last.
+type Transport struct {
+	cfg     Config
+	cool    *cooldowns
+	lines   *lines
+	tasks   *breaker.Tasks
+	keeper  *keeper.Keeper
+	waiting atomic.Int64
+}
+
+// New returns a Transport, or every fault of the configuration at once.
+func New(cfg Config) (*Transport, error) {
+	cfg, err := cfg.complete()
+	if err != nil {
+		return nil, err
+	}
+	lent := hub.Of(cfg.Gate)
+	if lent == nil {
+		return nil, errors.New("outbound: Config.Gate is the zero Gate")
+	}
+	cfg.Rules = slices.Clone(cfg.Rules)
+	if cfg.Slot != nil {
+		slot := *cfg.Slot
+		slot.Caps = slices.Clone(slot.Caps)
+		cfg.Slot = &slot
+	}
+	cool, err := newCooldowns(cfg.Gate, cfg.Backoff)
+	if err != nil {
+		return nil, err
+	}
+	return &Transport{
+		cfg: cfg, cool: cool, lines: newLines(), tasks: lent.Tasks, keeper: lent.Keeper,
+	}, nil
+}
+
+var errZero = errors.New("outbound: the Transport is nil or zero: New must make it")
+
+// Waiting returns how many requests of this process wait for room.
+func (t *Transport) Waiting() int { return int(t.waiting.Load()) }
+
+// RoundTrip sends a request as soon as it has room, and reads what the response tells about the
+// limits of the upstream. It does not change the request. A request that was not sent for want of
+// room fails with a *BusyError. Other errors are those of Base, of the context, of a KeyFunc or a
+// Meter, and of core.Gate.Decide.
+func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	if t == nil || t.cool == nil {
+		closeBody(req)
+		return nil, errZero
+	}
+	if t.cfg.Skip != nil && t.cfg.Skip(req) {
+		return t.cfg.Base.RoundTrip(req)
+	}
+	x, err := t.open(req)
+	if err != nil {
+		closeBody(req)
+		return nil, err
+	}
+	res, err := x.roundTrip(t.cfg.MaxWait)
+	if errors.Is(err, ErrBusy) {
+		closeBody(x.req)
+	}
+	return res, err
+}
+
+// CloseIdleConnections closes those of Base, as http.Client.CloseIdleConnections asks.
+func (t *Transport) CloseIdleConnections() {
+	if c, ok := t.cfg.Base.(interface{ CloseIdleConnections() }); ok {
+		c.CloseIdleConnections()
+	}
+}
+
+// roundTrip waits for room for at most that long, sends the request, and sends it again as
+// Config.Retry says. It leaves the body of a request that fails with a BusyError open and unread,
+// so that another Transport can send x.req.
+func (x *exchange) roundTrip(maxWait time.Duration) (res *http.Response, err error) {
+	defer func() { x.tell(res, err) }()
+	w := x.newWait(maxWait)
+	for {
+		p, err := x.admit(w)
+		if err != nil {
+			if res != nil { // the refusal of the last try
+				closeBody(x.req)
+				return res, nil
+			}
+			if !errors.Is(err, ErrBusy) {
+				closeBody(x.req)
+			}
+			return nil, err
+		}
+		next, refusal, err := p.send()
+		if res = next; err != nil {
+			return nil, err
+		}
+		if !x.again(res, refusal) {
+			return res, nil
+		}
+	}
+}
+
+// tell tells the observer of the outcome.
+func (x *exchange) tell(res *http.Response, err error) {
+	if x.t.cfg.Observe == nil {
+		return
+	}
+	e := &RequestEvent{
+		Request: x.given, Sent: x.sent, Waited: x.waited, Err: err, Took: time.Since(x.began),
+	}
+	if res != nil {
+		e.Status = res.StatusCode
+	}
+	x.t.observe(x.given.Context(), e)
+}
+
+func closeBody(req *http.Request) {
+	if req.Body != nil {
+		_ = req.Body.Close()
+	}
+}
+
+// wrapped puts the name of the package in front of an error.
+func wrapped(err error) error { return fmt.Errorf("outbound: %w", err) }
