@@ -47,6 +47,7 @@ var floors = []struct {
 	{"core/semaphore", 6, nil},
 	{"core/once", 7, nil},
 	{"plans", 8, []string{"github.com/redis/go-redis/v9", "github.com/goccy/go-yaml"}},
+	{"internal/inspect", 9, nil},
 	{"adapters/nethttp", 8, []string{"github.com/felixge/httpsnoop"}},
 	{"adapters/chi", 9, []string{"github.com/go-chi/chi/v5"}},
 	{"adapters/gin", 9, []string{"github.com/gin-gonic/gin"}},

@@ -247,7 +247,7 @@ func TestFoldersHaveNoCircles(t *testing.T) {
 		}
 		for _, i := range r.types.Imports() {
 			if below, ours := strings.CutPrefix(i.Path(), module+"/"); ours {
-				parts := divergence(r.path, below)
+				parts := divergence(apart(r.path), apart(below))
 				if imports[parts[0]] == nil {
 					imports[parts[0]] = make(map[string]bool)
 				}
@@ -272,6 +272,16 @@ func TestFoldersHaveNoCircles(t *testing.T) {
 	for folder := range imports {
 		visit(folder, nil)
 	}
+}
+
+// apart returns the path of a package, as if internal/inspect stood at the root: it is above core.
+// Package admin and the command share it, and Go lets no other module import what is internal to one
+// of them.
+func apart(path string) string {
+	if path == "internal/inspect" {
+		return "inspect"
+	}
+	return path
 }
 
 // divergence returns the two folders, side by side, below which a package and the one it imports

@@ -236,3 +236,51 @@ func outside(op algorithm.Operation, at time.Time) error {
 	}
 	return fmt.Errorf("%w: %s is %v", ErrPeriod, field, at)
 }
+
+// giveUnits is hub.Give. One step peeks, changes and peeks again, so that it knows what it gave.
+func (g *Gate) giveUnits(ctx context.Context, asked Charge, units int64) (given int64, err error) {
+	start := time.Now()
+	given, err = g.giveTo(ctx, asked, units)
+	g.tellKey(ctx, OpAdjust, asked.Policy, asked.Key, err, start)
+	return given, err
+}
+
+func (g *Gate) giveTo(ctx context.Context, asked Charge, units int64) (given int64, err error) {
+	if g.isClosed() {
+		return 0, ErrClosed
+	}
+	if err := check([]Charge{asked}); err != nil {
+		return 0, err
+	}
+	from, err := asked.Policy.limitOf(asked.Limit)
+	if err != nil {
+		return 0, err
+	}
+	switch from.current().(type) {
+	case *algorithm.TokenBucket, *algorithm.FixedWindow, *algorithm.Period:
+	default:
+		return 0, fmt.Errorf("%w: units under %s cannot be given back: its limit is no TokenBucket, "+
+			"LeakyBucket, FixedWindow or Calendar", ErrCharge, asked.Policy.name)
+	}
+	var before, change, after charge
+	for _, c := range [...]*charge{&before, &change, &after} {
+		c.at(asked.Key, from)
+		c.Limit, c.policy = from.current(), asked.Policy
+	}
+	ops := []request.Request{{Op: algorithm.Peek}, {Op: algorithm.Force}, {Op: algorithm.Peek}}
+	for i, c := range [...]*charge{&before, &change, &after} {
+		ops[i].Charges = []*request.Charge{&c.Charge}
+	}
+	if units > 0 {
+		ops[1].Op, change.Reply = algorithm.Give, []int64{algorithm.AnyReceipt}
+	}
+	change.Cost = change.Limit.Cost(min(max(units, -units), change.Limit.Capacity()))
+	if err := g.send(g.bound(ctx), ops); err != nil {
+		return 0, err
+	}
+	used := func(c *charge) int64 {
+		reading := c.Limit.Read(c.Reply, algorithm.Cost{}, 0)
+		return reading.Used
+	}
+	return used(&before) - used(&after), nil
+}

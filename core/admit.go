@@ -23,6 +23,7 @@ func init() {
 	hub.Admit = admit
 	hub.Mark = mark
 	hub.Kept = kept
+	hub.Give = (*Gate).giveUnits
 	hub.ResetAt = func(r Result) int64 { return r.reset }
 	hub.KeptAfter = func(r Result) time.Duration { return r.kept }
 }

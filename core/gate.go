@@ -92,7 +92,7 @@ func (g *Gate) lend(client redis.UniversalClient, clock func() int64, leases req
 	})
 	h.LocalLeases = memstore.NewLeases(clock, h.Keeper.Tell)
 	if h.Leases = leases; leases == nil {
-		h.Leases = h.LocalLeases
+		h.Leases, h.Clock = h.LocalLeases, clock
 	}
 }
 

@@ -73,7 +73,7 @@ func keyAt(path string) Key {
 }
 
 // Parts returns the parts of the key as NewKey was given them, outermost first. It is nil for the
-// zero Key.
+// zero Key, and for a key from Redis of which NewKey has replaced a part by a hash.
 func (k Key) Parts() (parts []string) {
 	for rest := k.given; rest != ""; {
 		size, tail, _ := strings.Cut(rest, ":")
@@ -83,7 +83,7 @@ func (k Key) Parts() (parts []string) {
 		}
 		parts, rest = append(parts, tail[:n]), tail[n:]
 	}
-	if parts != nil || k.path == "" {
+	if parts != nil || k.path == "" || strings.Contains(k.path, hashMark) {
 		return parts
 	}
 	for part := range strings.SplitSeq(k.path[1:k.outer-1]+k.path[k.outer:], ":") {

@@ -3,7 +3,6 @@ package semaphore
 import (
 	"context"
 	"fmt"
-	"net/url"
 	"slices"
 	"time"
 
@@ -21,6 +20,14 @@ type Holder struct {
 	Left   time.Duration // until the lease ends unless it is renewed; 0 if it is overdue
 	Weight int64
 	Meta   map[string]string
+}
+
+func init() {
+	hub.Entries = func(
+		ctx context.Context, s *Semaphore, key core.Key,
+	) (now int64, entries []lease.Entry, err error) {
+		return s.hub.Leases.List(ctx, s.scope(key))
+	}
 }
 
 // Holders returns the holders of slots below the outermost part of a key, in the order in which
@@ -52,17 +59,7 @@ func (s *Semaphore) Holders(
 			Left:  time.Duration(e.Left) * time.Microsecond,
 		}
 		last := r.Levels[len(r.Levels)-1]
-		h.Key, h.Weight = hub.KeyAt(last.Node).(core.Key), last.Weight
-		meta := r.Metadata
-		if meta == "-" {
-			meta = ""
-		}
-		if values, err := url.ParseQuery(meta); err == nil {
-			h.Meta = make(map[string]string)
-			for k := range values {
-				h.Meta[k] = values.Get(k)
-			}
-		}
+		h.Key, h.Weight, h.Meta = hub.KeyAt(last.Node).(core.Key), last.Weight, r.Values()
 		holders = append(holders, h)
 	}
 	return holders, waiting, nil

@@ -23,6 +23,8 @@ type Hub struct {
 	// Answers reports whether the server of an outermost part is asked.
 	Answers func(ctx context.Context, outermost string) bool
 	Closed  func() bool
+	// Clock is that of a Gate in memory, in microseconds since 1970. It is nil for one on Redis.
+	Clock func() int64
 	// Observe is core.Config.Observe. It is nil if nobody observes.
 	Observe func(context.Context, Event)
 }
@@ -76,4 +78,17 @@ var (
 	//
 	//	func(context.Context, *core.Gate, *core.Policy, core.Key) error
 	Mark any
+
+	// Give gives units of a TokenBucket, a LeakyBucket or a FixedWindow back, whoever spent them, at
+	// most those that are used, or charges them if the number is negative, as Gate.Adjust does with a
+	// quota. It returns by how many units less is used then.
+	//
+	//	func(ctx context.Context, g *core.Gate, c core.Charge, units int64) (given int64, err error)
+	Give any
+
+	// Entries returns the holders and the waiters of a semaphore below the outermost part of a key, and
+	// the time of the store. Package semaphore sets it.
+	//
+	//	func(context.Context, *semaphore.Semaphore, core.Key) (int64, []lease.Entry, error)
+	Entries any
 )

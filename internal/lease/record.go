@@ -3,6 +3,7 @@ package lease
 import (
 	"cmp"
 	"fmt"
+	"net/url"
 	"strconv"
 	"strings"
 )
@@ -22,8 +23,28 @@ func (r *record) String() string {
 // Record is a parsed [Entry.Record]. A waiter has no Token and no Granted time.
 type Record struct {
 	Token, Granted int64
-	Metadata       string
-	Levels         []Level
+	// Queued is when a waiter was queued, in microseconds: its ticket, which is later by the number
+	// of waiters that the scope queued in the same microsecond or before a clock went back. It is 0
+	// for a holder that did not wait.
+	Queued   int64
+	Metadata string
+	Levels   []Level
+}
+
+// Values returns the metadata. It is nil if there is none that can be read.
+func (r *Record) Values() map[string]string {
+	if r.Metadata == "-" {
+		return map[string]string{}
+	}
+	parsed, err := url.ParseQuery(r.Metadata)
+	if err != nil {
+		return nil
+	}
+	values := make(map[string]string, len(parsed))
+	for k := range parsed {
+		values[k] = parsed.Get(k)
+	}
+	return values
 }
 
 // Parse parses the record of an Entry.
@@ -42,6 +63,9 @@ func Parse(text string) (Record, error) {
 		return n
 	}
 	r.Token, r.Granted = number(words[1]), number(words[2])
+	if words[0] != "-" {
+		r.Queued = number(words[0])
+	}
 	for i := 7; i < len(words); i += 3 {
 		l := Level{Node: words[i], Weight: number(words[i+1]), Limit: number(words[i+2])}
 		r.Levels = append(r.Levels, l)

@@ -1,0 +1,182 @@
+package inspect
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/hub"
+	"github.com/headgate/headgate/plans"
+)
+
+// charge returns a charge on a key under a policy, with the limit of the plan of the key.
+func (i *Inspector) charge(ctx context.Context, p *core.Policy, key core.Key) (core.Charge, error) {
+	s := Subject{Key: key}
+	plan := i.plan(ctx, &s)
+	if len(s.Faults) > 0 { // under another limit, another state would change
+		return core.Charge{}, s.Faults[0]
+	}
+	l := i.limitOf(p, key, plan)
+	return l.Charge(), nil
+}
+
+// Reset forgets what a key has spent under a policy, and lifts a block. The errors are those of
+// core.Gate.Reset, and those of a plan that is not known.
+func (i *Inspector) Reset(ctx context.Context, p *core.Policy, key core.Key) error {
+	c, err := i.charge(ctx, p, key)
+	if err == nil {
+		err = i.cfg.Gate.Reset(ctx, c)
+	}
+	return Explain(err)
+}
+
+// Adjustable reports whether Give works under a limit.
+func Adjustable(a core.Algorithm) bool {
+	switch a.(type) {
+	case core.TokenBucket, core.LeakyBucket, core.FixedWindow, core.Calendar:
+		return true
+	}
+	return false
+}
+
+// IsQuota reports whether a limit counts units that do not come back before its period ends, so
+// that Gate.Adjust works under it.
+func IsQuota(a core.Algorithm) bool {
+	switch a := a.(type) {
+	case core.TokenBucket:
+		return a.Rate == 0
+	case core.FixedWindow:
+		return !a.FromFirst
+	case core.Calendar:
+		return true
+	}
+	return false
+}
+
+// Give gives units back to a key under a policy, at most those that are used, or charges them if
+// the number is negative. It returns by how many units less is used then: 0 if the id was given to
+// an earlier Give, which a quota knows. The id has 1 to 128 bytes. The errors are those of
+// core.Gate.Adjust. They wrap core.ErrCharge where the limit does not count what can be given back.
+func (i *Inspector) Give(
+	ctx context.Context, p *core.Policy, key core.Key, units int64, id string,
+) (given int64, err error) {
+	c, err := i.charge(ctx, p, key)
+	if err != nil {
+		return 0, err
+	}
+	if !IsQuota(i.algorithm(c)) {
+		give := hub.Give.(func(*core.Gate, context.Context, core.Charge, int64) (int64, error))
+		given, err = give(i.cfg.Gate, ctx, c, units)
+		return given, Explain(err)
+	}
+	before, err := i.used(ctx, c)
+	if err != nil {
+		return 0, Explain(err)
+	}
+	applied, err := i.cfg.Gate.Adjust(ctx, core.Adjustment{
+		ID: id, Policy: p, Key: key, Limit: c.Limit, Units: -units,
+	})
+	switch {
+	case err != nil || !applied:
+		return 0, Explain(err)
+	case units < 0:
+		return units, nil
+	}
+	return min(units, before), nil
+}
+
+func (i *Inspector) algorithm(c core.Charge) core.Algorithm {
+	if c.Limit != nil {
+		return c.Limit
+	}
+	return c.Policy.Algorithm()
+}
+
+// used returns what is used of a charge's limit.
+func (i *Inspector) used(ctx context.Context, c core.Charge) (int64, error) {
+	c.Cost = core.NoCost
+	d, err := i.cfg.Gate.Peek(ctx, c)
+	if err == nil {
+		err = d.Cause
+	}
+	if err != nil {
+		return 0, err
+	}
+	return d.At(0).Used, nil
+}
+
+// Raise raises the limit of a key by some units until a time, or takes an earlier raise with that
+// end back if the number is negative. It reports whether it did: an id is applied once. The errors
+// are those of core.Gate.Adjust.
+func (i *Inspector) Raise(
+	ctx context.Context, p *core.Policy, key core.Key, units int64, until time.Time, id string,
+) (applied bool, err error) {
+	c, err := i.charge(ctx, p, key)
+	if err != nil {
+		return false, err
+	}
+	applied, err = i.cfg.Gate.Adjust(ctx, core.Adjustment{
+		ID: id, Policy: p, Key: key, Limit: c.Limit, Raise: units, Until: until,
+	})
+	return applied, Explain(err)
+}
+
+// Block blocks a key for a time under a policy whose algorithm is a core.Block.
+func (i *Inspector) Block(
+	ctx context.Context, p *core.Policy, key core.Key, d time.Duration,
+) error {
+	list, err := core.NewBlocklist(i.cfg.Gate, p)
+	if err == nil {
+		err = list.Block(ctx, key, d)
+	}
+	return Explain(err)
+}
+
+// Blocked returns the keys that are blocked under a policy, at most a number of them.
+func (i *Inspector) Blocked(
+	ctx context.Context, p *core.Policy, most int,
+) (all []core.BlockedKey, err error) {
+	list, err := core.NewBlocklist(i.cfg.Gate, p)
+	if err != nil {
+		return nil, err
+	}
+	seen := make(map[core.Key]bool)
+	for k, err := range list.All(ctx) {
+		if err != nil {
+			return all, Explain(err)
+		}
+		if !seen[k.Key] {
+			seen[k.Key] = true
+			all = append(all, k)
+		}
+		if len(all) == most {
+			break
+		}
+	}
+	return all, nil
+}
+
+// Evict takes the slots of holders at the semaphore of a name away, and returns how many of them it
+// found.
+func (i *Inspector) Evict(
+	ctx context.Context, semaphore string, key core.Key, ids ...string,
+) (int, error) {
+	s := i.Semaphore(semaphore)
+	if s == nil {
+		return 0, fmt.Errorf("inspect: no semaphore has the name %.80q", semaphore)
+	}
+	n, err := s.Evict(ctx, key, ids...)
+	return n, Explain(err)
+}
+
+// SetOverride sets the override of a tenant.
+func (i *Inspector) SetOverride(ctx context.Context, tenant string, o plans.Override) error {
+	return Explain(i.cfg.Plans.SetOverride(ctx, tenant, o))
+}
+
+// DeleteOverride deletes the override of a tenant, and reports whether there was one.
+func (i *Inspector) DeleteOverride(ctx context.Context, tenant string) (bool, error) {
+	was, err := i.cfg.Plans.DeleteOverride(ctx, tenant)
+	return was, Explain(err)
+}

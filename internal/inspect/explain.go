@@ -1,0 +1,65 @@
+package inspect
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/redisstore/trips"
+)
+
+// forbidden finds the command, and the key or the channel, in the words by which Redis refuses it.
+var (
+	forbiddenCommand = regexp.MustCompile(`no permissions to run the '([a-z|]+)' command`)
+	forbiddenUser    = regexp.MustCompile(`User (\S+) has no permissions`)
+)
+
+// explained is an error with its explanation.
+type explained struct {
+	words string
+	err   error
+}
+
+func (e *explained) Error() string { return e.words + ": " + e.err.Error() }
+func (e *explained) Unwrap() error { return e.err }
+
+// Explain adds to an error what it means, such as which right of the ACL of Redis is missing. Other
+// errors, and nil, are returned as they are.
+func Explain(err error) error {
+	if err == nil || errors.As(err, new(*explained)) {
+		return err
+	}
+	if right := MissingRight(err); right != "" {
+		return &explained{"the user of Redis lacks the right " + right, err}
+	}
+	if errors.Is(err, core.ErrMisconfigured) {
+		return &explained{trips.Explain(err), err}
+	}
+	return err
+}
+
+// MissingRight returns the right of the ACL of Redis whose lack caused an error, as it stands in
+// docs/redis.md, such as +hmget. It is empty for other errors.
+func MissingRight(err error) string {
+	if err == nil {
+		return ""
+	}
+	if command := forbiddenCommand.FindStringSubmatch(err.Error()); command != nil {
+		return "+" + command[1]
+	}
+	return ""
+}
+
+// Advice returns what an operator can do about an error, or an empty text.
+func Advice(err error) string {
+	right := MissingRight(err)
+	if right == "" {
+		return ""
+	}
+	user := "app"
+	if name := forbiddenUser.FindStringSubmatch(err.Error()); name != nil {
+		user = name[1]
+	}
+	return fmt.Sprintf("ACL SETUSER %s %s", user, right)
+}

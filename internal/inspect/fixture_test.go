@@ -1,0 +1,78 @@
+package inspect_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/gatetest"
+	"github.com/headgate/headgate/internal/inspect"
+)
+
+var (
+	eachGate  = gatetest.Each
+	newKey    = gatetest.Key
+	newPolicy = gatetest.Policy
+	limited   = gatetest.Limited
+	decide    = gatetest.Decide
+)
+
+func newInspector(t *testing.T, cfg inspect.Config) *inspect.Inspector {
+	t.Helper()
+	i, err := inspect.New(cfg, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return i
+}
+
+// lookup returns how a key stands, and fails the test if a part of the answer is missing.
+func lookup(t *testing.T, i *inspect.Inspector, key core.Key) *inspect.Subject {
+	t.Helper()
+	s, err := i.Lookup(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(s.Faults) > 0 || s.Outage != nil {
+		t.Fatalf("faults %v, outage %v", s.Faults, s.Outage)
+	}
+	return s
+}
+
+func newSemaphore(t *testing.T, g *core.Gate, name string) *semaphore.Semaphore {
+	t.Helper()
+	s, err := semaphore.New(g, semaphore.Config{Name: name, TTL: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// queue lets a caller wait until the test ends.
+func queue(t *testing.T, s *semaphore.Semaphore, r semaphore.Request) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	queued, left := make(chan struct{}), make(chan struct{})
+	first := true
+	r.MaxWait = semaphore.Forever
+	r.OnQueue = func(int) {
+		if first {
+			close(queued)
+		}
+		first = false
+	}
+	go func() {
+		defer close(left)
+		if l, err := s.Acquire(ctx, r); err == nil {
+			_ = l.Release(context.Background())
+		}
+	}()
+	t.Cleanup(func() { cancel(); <-left })
+	select {
+	case <-queued:
+	case <-left:
+		t.Fatal("the caller does not wait")
+	}
+}

@@ -1,0 +1,148 @@
+// Package inspect answers what an operator asks of a Gate: how a subject stands under each policy
+// and each semaphore, and why its next request would be denied. It also changes that. The page of
+// package admin and the command headgate share it.
+package inspect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/hub"
+	"github.com/headgate/headgate/plans"
+)
+
+// Config says under what a subject is looked up.
+type Config struct {
+	Gate       *core.Gate
+	Policies   []*core.Policy
+	Semaphores []*semaphore.Semaphore
+	// Keys returns the keys on which a subject's requests count under a policy. If it is nil, those
+	// are the subject's own, and of the keys around it, such as that of its tenant, the ones that have
+	// spent something under the policy.
+	Keys func(p *core.Policy, subject core.Key) []core.Key
+	// Cost returns the cost of the subject's next request under a policy. Zero is 1, and so is a nil
+	// func.
+	Cost func(p *core.Policy) int64
+	// Plans is asked for the plan and the override of a subject. It may be nil.
+	Plans *plans.Book
+	// Tenants returns the names by which Plans knows a subject, outermost first. If it is nil, that is
+	// the outermost part of the key. It may return none.
+	Tenants func(subject core.Key) []string
+	// Plan returns the limits of a subject. If it is nil, that is the plan of its Tenants.
+	Plan func(ctx context.Context, subject core.Key) (core.Plan, error)
+}
+
+// Inspector looks up subjects and changes them. It is safe for concurrent use.
+type Inspector struct {
+	cfg Config
+	hub *hub.Hub
+}
+
+// New returns an Inspector, or every fault of the configuration at once. Faults name the fields of
+// a struct that is called Config in a package of the given name.
+func New(cfg Config, of string) (*Inspector, error) {
+	var errs []error
+	fault := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("%s: Config."+format, append([]any{of}, args...)...))
+	}
+	lent := hub.Of(cfg.Gate)
+	if lent == nil {
+		fault("Gate is missing")
+	}
+	names := make(map[string]bool)
+	for i, p := range cfg.Policies {
+		switch {
+		case p == nil || p.Algorithm() == nil:
+			fault("Policies[%d] is missing, or not made by core.NewPolicy", i)
+		case names[p.Name()]:
+			fault("Policies[%d] has the name of another, %s", i, p.Name())
+		default:
+			names[p.Name()] = true
+		}
+	}
+	clear(names)
+	for i, s := range cfg.Semaphores {
+		switch {
+		case s == nil:
+			fault("Semaphores[%d] is nil", i)
+		case s.Gate() != cfg.Gate:
+			fault("Semaphores[%d], %s, has another Gate", i, s.Name())
+		case names[s.Name()]:
+			fault("Semaphores[%d] has the name of another, %s", i, s.Name())
+		default:
+			names[s.Name()] = true
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return &Inspector{cfg: cfg, hub: lent}, nil
+}
+
+// Policy returns the policy of a name, or nil.
+func (i *Inspector) Policy(name string) *core.Policy {
+	for _, p := range i.cfg.Policies {
+		if p.Name() == name {
+			return p
+		}
+	}
+	return nil
+}
+
+// Semaphore returns the semaphore of a name, or nil.
+func (i *Inspector) Semaphore(name string) *semaphore.Semaphore {
+	for _, s := range i.cfg.Semaphores {
+		if s.Name() == name {
+			return s
+		}
+	}
+	return nil
+}
+
+// now returns the time to which waits are added: that of this process, or of the Gate in memory.
+func (i *Inspector) now() time.Time {
+	if i.hub.Clock != nil {
+		return time.UnixMicro(i.hub.Clock())
+	}
+	return time.Now()
+}
+
+// Subject is how a key stands.
+type Subject struct {
+	Key core.Key
+	// At is when the answers had come.
+	At      time.Time
+	Tenants []Tenant
+	Limits  []Limit
+	Slots   []Slots
+	// Outage is why failure modes decided on the Limits, or nil.
+	Outage error
+	// Faults are why parts of the answer are missing.
+	Faults []error
+	Why    Verdict
+}
+
+// Lookup returns how a subject stands. The error is that of ctx, or wraps core.ErrKey or
+// core.ErrClosed. Other errors are among the Faults of the Subject, beside what could be found out.
+func (i *Inspector) Lookup(ctx context.Context, key core.Key) (*Subject, error) {
+	if key == (core.Key{}) {
+		return nil, fmt.Errorf("%w: it is missing", core.ErrKey)
+	}
+	s := &Subject{Key: key}
+	plan := i.plan(ctx, s)
+	i.limits(ctx, s, plan)
+	i.slots(ctx, s)
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("inspect: %w", err)
+	}
+	if i.hub.Closed() {
+		return nil, core.ErrClosed
+	}
+	s.At = i.now()
+	s.Why = s.verdict()
+	return s, nil
+}

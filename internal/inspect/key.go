@@ -1,0 +1,114 @@
+package inspect
+
+import (
+	"fmt"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"strings"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/hub"
+)
+
+// ParseKey returns the key of a text that an operator writes: its parts, outermost first, with
+// slashes between them, such as acme/bob. A slash in a part is written %2F, and a percent sign %25.
+// An IP prefix, such as 2001:db8::/64, is one part. The text may also be the key as it stands in
+// the names of Redis keys, such as {acme}:bob. The errors wrap core.ErrKey.
+func ParseKey(text string) (core.Key, error) {
+	if text = strings.TrimSpace(text); strings.HasPrefix(text, "{") {
+		return parsePath(text)
+	}
+	if p, err := netip.ParsePrefix(text); err == nil {
+		return core.NewKey(p.String())
+	}
+	parts := strings.Split(text, "/")
+	for i, part := range parts {
+		plain, err := url.PathUnescape(part)
+		if err != nil {
+			return core.Key{}, fmt.Errorf("%w: part %d is %q: write %% as %%25", core.ErrKey, i+1, part)
+		}
+		parts[i] = plain
+	}
+	return core.NewKey(parts[0], parts[1:]...)
+}
+
+// pathPart is a part of a key as it stands in the names of Redis keys, or the hash of one.
+var pathPart = regexp.MustCompile(`^([A-Za-z0-9_.@=-]|%[0-9A-F]{2}){1,64}$|^~[A-Za-z0-9_-]{22}$`)
+
+// parsePath is ParseKey for the form in the names of Redis keys.
+func parsePath(path string) (core.Key, error) {
+	outermost, inner, closed := strings.Cut(path[1:], "}")
+	parts := []string{outermost}
+	if inner != "" {
+		if inner[0] != ':' {
+			closed = false
+		}
+		parts = append(parts, strings.Split(inner[1:], ":")...)
+	}
+	for _, part := range parts {
+		closed = closed && pathPart.MatchString(part)
+	}
+	key, _ := hub.KeyAt(path).(core.Key)
+	if closed && !strings.Contains(path, "~") { // the text of a hash is not known
+		plain := key.Parts()
+		if len(plain) != len(parts) {
+			closed = false
+		} else if same, err := core.NewKey(plain[0], plain[1:]...); err != nil || same != key {
+			closed = false
+		}
+	}
+	if !closed || len(parts) > maxParts {
+		return core.Key{}, fmt.Errorf("%w: %.100q is not as Redis has it, such as {acme}:bob",
+			core.ErrKey, path)
+	}
+	return key, nil
+}
+
+// maxParts is how many parts a key may have.
+const maxParts = 8
+
+// FormatKey returns the text of a key that ParseKey reads.
+func FormatKey(k core.Key) string {
+	if strings.Contains(k.String(), "~") { // a part is known by its hash
+		return k.String()
+	}
+	parts := k.Parts()
+	if len(parts) == 1 {
+		if p, err := netip.ParsePrefix(parts[0]); err == nil && p.String() == parts[0] {
+			return parts[0]
+		}
+	}
+	for i, part := range parts {
+		parts[i] = slashes.Replace(part)
+		if i == 0 && strings.HasPrefix(part, "{") {
+			parts[i] = "%7B" + parts[i][1:]
+		}
+		if part != strings.TrimSpace(part) {
+			parts[i] = url.PathEscape(part)
+		}
+	}
+	return strings.Join(parts, "/")
+}
+
+var slashes = strings.NewReplacer("/", "%2F", "%", "%25")
+
+// around returns a key and the keys around it, outermost first.
+func around(k core.Key) (all []core.Key) {
+	path := k.String()
+	for i := strings.IndexByte(path, '}') + 1; i < len(path); {
+		all = append(all, hub.KeyAt(path[:i]).(core.Key))
+		next := strings.IndexByte(path[i+1:], ':')
+		if next < 0 {
+			break
+		}
+		i += 1 + next
+	}
+	return append(all, k)
+}
+
+// within reports whether a key is another or one below it.
+func within(k, outer core.Key) bool {
+	rest, ok := strings.CutPrefix(k.String(), outer.String())
+	return ok && (rest == "" || rest[0] == ':')
+}

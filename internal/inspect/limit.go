@@ -1,0 +1,127 @@
+package inspect
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/hub"
+)
+
+// Limit is how one key stands under one policy.
+type Limit struct {
+	Policy *core.Policy
+	Key    core.Key
+	// Algorithm is the limit that holds, of the plan or of the policy.
+	Algorithm core.Algorithm
+	FromPlan  bool
+	// Cost is that of the next request. It is core.NoCost under a core.Block, which is asked.
+	Cost int64
+	// Result is that of a Peek at Cost.
+	Result core.Result
+	// KeptAfter is the wait after which the next request fits if running reservations keep all that
+	// they hold. It is 0 if Result.RetryAfter counts on none of it.
+	KeptAfter time.Duration
+}
+
+// Blocks reports whether the limit is a core.Block.
+func (l *Limit) Blocks() bool {
+	_, blocks := l.Algorithm.(core.Block)
+	return blocks
+}
+
+// Denies reports whether the limit would deny the next request.
+func (l *Limit) Denies() bool { return !l.Result.Allowed && !l.Policy.Shadow() }
+
+// isTouched reports whether the key has spent something, or its limit is another than the policy's.
+func (l *Limit) isTouched() bool {
+	r := &l.Result
+	return r.Known && r.Limit > 0 && (r.Used > 0 || r.Raised > 0 || !r.Allowed)
+}
+
+// limits fills in how a subject stands under each policy.
+func (i *Inspector) limits(ctx context.Context, s *Subject, plan core.Plan) {
+	var all []Limit
+	for _, p := range i.cfg.Policies {
+		for _, key := range i.keys(p, s.Key) {
+			all = append(all, i.limitOf(p, key, plan))
+		}
+	}
+	for some := range slices.Chunk(all, core.MaxCharges) {
+		i.peek(ctx, s, some)
+	}
+	for _, l := range all {
+		known := l.Result.Policy != nil
+		if known && (i.cfg.Keys != nil || l.Key == s.Key || l.isTouched()) {
+			s.Limits = append(s.Limits, l)
+		}
+	}
+}
+
+func (i *Inspector) keys(p *core.Policy, subject core.Key) []core.Key {
+	if i.cfg.Keys != nil {
+		return i.cfg.Keys(p, subject)
+	}
+	return around(subject)
+}
+
+// limitOf returns the limit of a key under a policy, without a Result.
+func (i *Inspector) limitOf(p *core.Policy, key core.Key, plan core.Plan) Limit {
+	l := Limit{Policy: p, Key: key, Algorithm: p.Algorithm()}
+	if plan != nil {
+		if own := plan.Algorithm(p.Name()); own != nil {
+			l.Algorithm, l.FromPlan = own, true
+		}
+	}
+	switch {
+	case l.Blocks():
+		l.Cost = core.NoCost
+	case i.cfg.Cost != nil:
+		l.Cost = i.cfg.Cost(p)
+	}
+	if l.Cost == 0 {
+		l.Cost = 1
+	}
+	return l
+}
+
+// Charge returns the charge of the next request.
+func (l *Limit) Charge() core.Charge {
+	c := core.Charge{Policy: l.Policy, Key: l.Key, Cost: l.Cost}
+	if l.FromPlan {
+		c.Limit = l.Algorithm
+	}
+	return c
+}
+
+// peek fills in the results of some limits.
+func (i *Inspector) peek(ctx context.Context, s *Subject, some []Limit) {
+	charges := make([]core.Charge, len(some))
+	for at := range some {
+		charges[at] = some[at].Charge()
+	}
+	d, err := i.cfg.Gate.Peek(ctx, charges...)
+	if errors.Is(err, core.ErrCharge) && len(some) > 1 { // one of them has a limit that is no good
+		for at := range some {
+			i.peek(ctx, s, some[at:at+1])
+		}
+		return
+	}
+	if err != nil {
+		what := "the limits"
+		if len(some) == 1 {
+			what = "the limit of " + some[0].Policy.Name()
+		}
+		s.fault(what, err)
+		return
+	}
+	if d.Cause != nil {
+		s.Outage = d.Cause
+	}
+	kept := hub.KeptAfter.(func(core.Result) time.Duration)
+	for at, r := range d.Results() {
+		some[at].Result, some[at].KeptAfter = r, kept(r)
+	}
+}

@@ -1,0 +1,161 @@
+package inspect
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/hub"
+	"github.com/headgate/headgate/internal/lease"
+)
+
+// Slots is how a subject stands at a semaphore.
+type Slots struct {
+	Semaphore *semaphore.Semaphore
+	Key       core.Key // of the subject
+	// Caps are those of the subject and of the keys around it, outermost first, at which somebody
+	// holds a slot or waits.
+	Caps []Cap
+	// Holders are those below the outermost part of the key, in the order in which their leases end.
+	Holders []Holder
+	// Waiters are those below the outermost part of the key, by their keys and in the order in which
+	// they are served.
+	Waiters []Waiter
+}
+
+// Cap is how one key stands at a semaphore.
+type Cap struct {
+	Key  core.Key
+	Used int64 // as the weights of the holders add up
+	// Limit is that of the holder or waiter that came last.
+	Limit   int64
+	Waiting int
+	newest  int64
+}
+
+// IsFull reports whether the cap has no room for a weight of 1.
+func (c *Cap) IsFull() bool { return c.Used >= c.Limit }
+
+// Holder is a holder of a slot.
+type Holder struct {
+	ID     string
+	Key    core.Key // the innermost one
+	Token  int64
+	Weight int64
+	Since  time.Time
+	Until  time.Time // when the lease ends unless it is renewed
+	Meta   map[string]string
+	Own    bool // the key is the subject's, or below it
+}
+
+// Waiter is a caller that waits for a slot.
+type Waiter struct {
+	ID     string
+	Key    core.Key // the innermost one
+	Place  int      // in the queue of its key, from 1
+	Weight int64
+	Since  time.Time
+	Meta   map[string]string
+	Own    bool // the key is the subject's, or below it
+}
+
+// IsFull reports whether the next request of the subject would not be granted a slot at once.
+func (s *Slots) IsFull() bool {
+	for i := range s.Caps {
+		c := &s.Caps[i]
+		if c.IsFull() || c.Key == s.Key && c.Waiting > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// slots fills in how a subject stands at each semaphore.
+func (i *Inspector) slots(ctx context.Context, s *Subject) {
+	for _, sem := range i.cfg.Semaphores {
+		one, err := i.Slots(ctx, sem, s.Key)
+		if err != nil {
+			s.fault("the slots of "+sem.Name(), err)
+			continue
+		}
+		s.Slots = append(s.Slots, one)
+	}
+}
+
+// Slots returns how a subject stands at a semaphore.
+func (i *Inspector) Slots(
+	ctx context.Context, sem *semaphore.Semaphore, key core.Key,
+) (Slots, error) {
+	list := hub.Entries.(func(
+		context.Context, *semaphore.Semaphore, core.Key,
+	) (int64, []lease.Entry, error))
+	s := Slots{Semaphore: sem, Key: key}
+	now, entries, err := list(ctx, sem, key)
+	if err != nil {
+		return s, err
+	}
+	s.Caps = make([]Cap, 0, maxParts)
+	for _, k := range around(key) {
+		s.Caps = append(s.Caps, Cap{Key: k})
+	}
+	places, here := make(map[string]int), i.now()
+	for _, e := range entries {
+		r, err := lease.Parse(e.Record)
+		if err != nil {
+			return s, fmt.Errorf("inspect: slots of %s: %w", sem.Name(), err)
+		}
+		leaf := r.Levels[len(r.Levels)-1]
+		at := hub.KeyAt(leaf.Node).(core.Key)
+		ago := func(t int64) time.Time { return here.Add(time.Duration(t-now) * time.Microsecond) }
+		s.count(&r, e.Left < 0)
+		if e.Left < 0 {
+			places[leaf.Node]++
+			s.Waiters = append(s.Waiters, Waiter{
+				ID: e.ID, Key: at, Place: places[leaf.Node], Weight: leaf.Weight,
+				Since: ago(min(r.Queued, now)), Meta: r.Values(), Own: within(at, key),
+			})
+			continue
+		}
+		s.Holders = append(s.Holders, Holder{
+			ID: e.ID, Key: at, Token: r.Token, Weight: leaf.Weight,
+			Since: ago(r.Granted), Until: ago(now + e.Left), Meta: r.Values(), Own: within(at, key),
+		})
+	}
+	s.dropUnknown()
+	return s, nil
+}
+
+// count counts a holder or a waiter at the caps.
+func (s *Slots) count(r *lease.Record, waits bool) {
+	came := cmp.Or(r.Queued, r.Granted)
+	for at := range s.Caps {
+		c := &s.Caps[at]
+		for _, l := range r.Levels {
+			if l.Node != c.Key.String() {
+				continue
+			}
+			if came >= c.newest {
+				c.newest, c.Limit = came, l.Limit
+			}
+			if waits {
+				c.Waiting++
+			} else {
+				c.Used += l.Weight
+			}
+		}
+	}
+}
+
+// dropUnknown drops the caps that nobody names: their limits are not known.
+func (s *Slots) dropUnknown() {
+	known := s.Caps[:0]
+	for _, c := range s.Caps {
+		if c.Limit > 0 {
+			known = append(known, c)
+		}
+	}
+	s.Caps = known
+}

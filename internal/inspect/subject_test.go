@@ -1,0 +1,323 @@
+package inspect_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/gatetest"
+	"github.com/headgate/headgate/internal/inspect"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/plans"
+)
+
+// A subject with six limits, two leases and three waiters.
+func TestSubject(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
+		acme, bob, ann := newKey(t, "acme"), newKey(t, "acme", "bob"), newKey(t, "acme", "ann")
+		policies := []*core.Policy{
+			limited(t, "api", core.PerHour(60)),
+			newPolicy(t, core.PolicyConfig{Name: "month", Unit: core.UnitTokens, Raisable: true,
+				Algorithm: core.Calendar{Limit: 1000, Every: core.PeriodMonth, In: time.UTC}}),
+			limited(t, "search", core.AnyMinute(5)),
+			limited(t, "log", core.SlidingLog{Windows: []core.Window{{Limit: 3, Width: time.Second}}}),
+			limited(t, "bans", core.Block{Strikes: 3, Within: time.Hour, For: time.Hour}),
+			newPolicy(t, core.PolicyConfig{Name: "shadow", Algorithm: core.PerHour(1), Shadow: true}),
+		}
+		decide(t, g, core.Charge{Policy: policies[0], Key: bob, Cost: 12},
+			core.Charge{Policy: policies[1], Key: acme, Cost: 990},
+			core.Charge{Policy: policies[2], Key: bob, Cost: 5},
+			core.Charge{Policy: policies[5], Key: bob})
+		decide(t, g, core.Charge{Policy: policies[4], Key: bob, Cost: 2})
+		s := newSemaphore(t, g, "streams")
+		caps := func(k core.Key) []semaphore.Cap {
+			return []semaphore.Cap{{Key: acme, Limit: 2}, {Key: k, Limit: 2}}
+		}
+		for n, k := range []core.Key{bob, ann} {
+			l, err := s.Acquire(t.Context(), semaphore.Request{
+				Caps: caps(k), Meta: map[string]string{"request": fmt.Sprint("r", n)},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = l.Release(t.Context()) }()
+			c.Advance(time.Second)
+		}
+		for _, k := range []core.Key{bob, ann, bob} {
+			queue(t, s, semaphore.Request{Caps: caps(k), Meta: map[string]string{"of": k.Parts()[1]}})
+			c.Advance(time.Second)
+		}
+
+		i := newInspector(t, inspect.Config{
+			Gate: g, Policies: policies, Semaphores: []*semaphore.Semaphore{s},
+		})
+		got := lookup(t, i, bob)
+		passed := func(since time.Time) time.Duration { return got.At.Sub(since).Round(time.Second) }
+		var limits []string
+		for _, l := range got.Limits {
+			limits = append(limits, fmt.Sprintf("%s %s %d/%d %v",
+				l.Policy.Name(), inspect.FormatKey(l.Key), l.Result.Used, l.Result.Limit, l.Denies()))
+		}
+		want := []string{
+			"api acme/bob 12/60 false", "month acme 990/1000 false", "month acme/bob 0/1000 false",
+			"search acme/bob 5/5 true", "log acme/bob 0/3 false", "bans acme/bob 2/3 false",
+			"shadow acme/bob 1/1 false",
+		}
+		if fmt.Sprint(limits) != fmt.Sprint(want) {
+			t.Errorf("limits\n%v, want\n%v", strings.Join(limits, "\n"), strings.Join(want, "\n"))
+		}
+		slots := got.Slots[0]
+		var rows []string
+		for _, c := range slots.Caps {
+			rows = append(rows, fmt.Sprintf("cap %s %d/%d %d", inspect.FormatKey(c.Key), c.Used, c.Limit, c.Waiting))
+		}
+		for _, h := range slots.Holders {
+			rows = append(rows, fmt.Sprintf("holds %s %v %v for %v", inspect.FormatKey(h.Key), h.Own, h.Meta,
+				passed(h.Since)))
+		}
+		for _, w := range slots.Waiters {
+			rows = append(rows, fmt.Sprintf("waits %s %v %v place %d for %v", inspect.FormatKey(w.Key), w.Own, w.Meta,
+				w.Place, passed(w.Since)))
+		}
+		want = []string{
+			"cap acme 2/2 3", "cap acme/bob 1/2 2",
+			"holds acme/bob true map[request:r0] for 5s", "holds acme/ann false map[request:r1] for 4s",
+			"waits acme/ann false map[of:ann] place 1 for 2s",
+			"waits acme/bob true map[of:bob] place 1 for 3s", "waits acme/bob true map[of:bob] place 2 for 1s",
+		}
+		if fmt.Sprint(rows) != fmt.Sprint(want) {
+			t.Errorf("slots\n%v\nwant\n%v", strings.Join(rows, "\n"), strings.Join(want, "\n"))
+		}
+		why := got.Why
+		if len(why.Reasons) != 2 || why.Reasons[0].Rule() != "search" || why.Reasons[1].Rule() != "streams" {
+			t.Errorf("reasons %+v", why.Reasons)
+		}
+		for at, want := range []string{
+			"acme/bob has used 5 of 5 requests of search.",
+			"acme holds 2 of 2 slots of streams, and 3 wait.",
+		} {
+			if text := why.Reasons[at].Text(); text != want {
+				t.Errorf("reason %q, want %q", text, want)
+			}
+		}
+	})
+}
+
+// What denies a key says until when, to the microsecond, and the second is the first after that.
+func TestOpensInThatSecond(t *testing.T) {
+	c := core.NewManualClock(time.UnixMicro(1_763_700_000_123_457))
+	g := gatetest.Memory(t, core.Config{Clock: c.Now})
+	policies := []*core.Policy{
+		limited(t, "bucket", core.TokenBucket{Rate: 7, Per: time.Minute, Burst: 5}),
+		limited(t, "leaky", core.LeakyBucket{Rate: 3, Per: 10 * time.Second, Capacity: 4}),
+		limited(t, "fixed", core.FixedWindow{Limit: 9, Window: 17 * time.Second}),
+		limited(t, "first", core.FixedWindow{Limit: 8, Window: 11 * time.Second, FromFirst: true}),
+		limited(t, "sliding", core.SlidingWindow{Limit: 10, Window: 13 * time.Second}),
+		limited(t, "any", core.AnyMinute(20)),
+		limited(t, "log", core.SlidingLog{Windows: []core.Window{
+			{Limit: 3, Width: time.Second}, {Limit: 12, Width: time.Minute}}}),
+		limited(t, "hour", core.Calendar{Limit: 30, Every: core.PeriodHour, In: time.UTC}),
+		limited(t, "bans", core.Block{Strikes: 40, Within: time.Hour, For: 90 * time.Second}),
+	}
+	seed := rand.Uint64()
+	rng := rand.New(rand.NewPCG(seed, 0))
+	i := newInspector(t, inspect.Config{Gate: g, Policies: policies})
+	key := newKey(t, "k")
+	var all []core.Charge
+	for _, p := range policies {
+		all = append(all, core.Charge{Policy: p, Key: key})
+	}
+	denied := 0
+	for step := range 300 {
+		c.Advance(time.Duration(rng.Int64N(int64(4 * time.Second))))
+		for range rng.IntN(15) {
+			some := rng.IntN(len(all))
+			if _, err := g.Decide(t.Context(), all[some]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s := lookup(t, i, key)
+		d, err := g.Peek(t.Context(), all...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.Why.Passes() != d.Allowed || s.Why.RetryAfter != d.RetryAfter() {
+			t.Fatalf("seed %d, step %d: %+v, want %v and %v", seed, step, s.Why, d.Allowed, d.RetryAfter())
+		}
+		if s.Why.Passes() {
+			continue
+		}
+		denied++
+		wait := s.Why.RetryAfter
+		opens := s.Why.Opens.Sub(s.At)
+		if opens < wait || opens >= wait+time.Second || s.Why.Opens.Nanosecond() != 0 {
+			t.Fatalf("seed %d, step %d: opens after %v, want the second after %v", seed, step, opens, wait)
+		}
+		if step%10 != 0 {
+			continue
+		}
+		c.Advance(wait - time.Microsecond)
+		if early := lookup(t, i, key); early.Why.Passes() {
+			t.Fatalf("seed %d, step %d: passes a microsecond early", seed, step)
+		}
+		c.Advance(time.Microsecond)
+		if d := decide(t, g, all...); !d.Allowed {
+			t.Fatalf("seed %d, step %d: denied after %v", seed, step, wait)
+		}
+	}
+	if denied < 20 {
+		t.Errorf("only %d of 300 lookups were of a denied key", denied)
+	}
+}
+
+// On Redis the request passes in that second, by the clock of this process.
+func TestPassesInThatSecond(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
+		g := newGate(t, server)
+		policies := []*core.Policy{
+			limited(t, "bucket", core.PerMinute(60)),
+			limited(t, "window", core.SlidingLog{Windows: []core.Window{{Limit: 5, Width: 1500 * time.Millisecond}}}),
+		}
+		i, key := newInspector(t, inspect.Config{Gate: g, Policies: policies}), newKey(t, "k")
+		all := []core.Charge{{Policy: policies[0], Key: key, Cost: 60}, {Policy: policies[1], Key: key, Cost: 5}}
+		decide(t, g, all...)
+		why := lookup(t, i, key).Why
+		if len(why.Reasons) == 0 || why.Opens.IsZero() {
+			t.Fatalf("%+v", why)
+		}
+		select {
+		case <-time.After(time.Until(why.Opens)):
+		case <-t.Context().Done():
+		}
+		all[0].Cost, all[1].Cost = 1, 1
+		if d := decide(t, g, all...); !d.Allowed {
+			t.Errorf("denied at %v: %s", why.Opens, gatetest.Show(d))
+		}
+	})
+}
+
+// What no wait lifts is told as such.
+func TestNeverOpens(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock) {
+		key := newKey(t, "k")
+		credits := limited(t, "credits", core.TokenBucket{Burst: 3})
+		large := limited(t, "large", core.PerMinute(5))
+		beta := limited(t, "beta", core.DenyAll{})
+		decide(t, g, core.Charge{Policy: credits, Key: key, Cost: 3})
+		i := newInspector(t, inspect.Config{
+			Gate: g, Policies: []*core.Policy{credits, large, beta},
+			Cost: func(p *core.Policy) int64 {
+				if p == large {
+					return 6
+				}
+				return 0
+			},
+		})
+		why := lookup(t, i, key).Why
+		want := []string{
+			"k has used 3 of 3 requests of credits, and no wait brings them back.",
+			"A request costs 6, more than the limit: k has used 0 of 5 requests of large.",
+			"beta denies everything to k.",
+		}
+		for at, r := range why.Reasons {
+			if r.Text() != want[at] || r.RetryAfter != core.Never || !r.Opens.IsZero() {
+				t.Errorf("%q, %v, %v", r.Text(), r.RetryAfter, r.Opens)
+			}
+		}
+		if len(why.Reasons) != 3 || why.RetryAfter != core.Never || !why.Opens.IsZero() {
+			t.Errorf("%+v", why)
+		}
+	})
+}
+
+// The plan of the outermost part decides, and its override.
+func TestSubjectHasPlanAndOverride(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
+		g := newGate(t, server)
+		set, err := plans.NewSet(plans.SetConfig{Default: "free", Plans: map[string]plans.Plan{
+			"free": {Limits: map[string]core.Algorithm{"api": core.PerMinute(3)}},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		book, err := plans.New(plans.Config{Set: set, Client: server.Client(t), Prefix: server.Prefix})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer book.Close()
+		api := limited(t, "api", core.PerMinute(100))
+		i := newInspector(t, inspect.Config{Gate: g, Policies: []*core.Policy{api}, Plans: book})
+		key := newKey(t, "acme", "bob")
+		s := lookup(t, i, key)
+		if l := s.Limits[0]; l.Result.Limit != 3 || !l.FromPlan {
+			t.Errorf("limit %+v", l)
+		}
+		if n := s.Tenants; len(n) != 1 || n[0].Name != "acme" || n[0].Plan != "free" || n[0].Override != nil {
+			t.Errorf("tenants %+v", n)
+		}
+		override := plans.Override{Limits: map[string]core.Algorithm{"api": core.PerMinute(7)}}
+		if err := i.SetOverride(t.Context(), "acme", override); err != nil {
+			t.Fatal(err)
+		}
+		s = lookup(t, i, key)
+		if l := s.Limits[0]; l.Result.Limit != 7 || s.Tenants[0].Override == nil {
+			t.Errorf("limit %+v, tenants %+v", l, s.Tenants)
+		}
+		if was, err := i.DeleteOverride(t.Context(), "acme"); !was || err != nil {
+			t.Error(was, err)
+		}
+		if l := lookup(t, i, key).Limits[0]; l.Result.Limit != 3 {
+			t.Errorf("limit %+v", l)
+		}
+	})
+}
+
+func newGate(t *testing.T, server *redistest.Server) *core.Gate {
+	t.Helper()
+	g, err := core.NewRedis(server.Client(t), core.Config{Prefix: server.Prefix, Timeout: 30 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = g.Close(t.Context()) })
+	return g
+}
+
+func TestNewTellsEveryFault(t *testing.T) {
+	g, err := core.NewMemory(core.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := core.NewMemory(core.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	api := limited(t, "api", core.PerMinute(1))
+	_, err = inspect.New(inspect.Config{
+		Policies:   []*core.Policy{nil, api, limited(t, "api", core.PerHour(1))},
+		Semaphores: []*semaphore.Semaphore{nil, newSemaphore(t, other, "s")},
+	}, "admin")
+	for _, want := range []string{
+		"admin: Config.Gate is missing", "admin: Config.Policies[0] is missing", "Policies[2] has the name of another, api",
+		"Semaphores[0] is nil", "Semaphores[1], s, has another Gate",
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v lacks %q", err, want)
+		}
+	}
+	i := newInspector(t, inspect.Config{Gate: g})
+	if _, err := i.Lookup(t.Context(), core.Key{}); !errors.Is(err, core.ErrKey) {
+		t.Error(err)
+	}
+	if err := g.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := i.Lookup(t.Context(), newKey(t, "k")); !errors.Is(err, core.ErrClosed) {
+		t.Error(err)
+	}
+}
