@@ -92,8 +92,8 @@ func (c *cooldowns) asks(account core.Key, model string) ([]ask, error) {
 // mark is hub.Mark.
 var mark = hub.Mark.(func(context.Context, *core.Gate, *core.Policy, core.Key) error)
 
-// refused begins the cooldown of a refusal.
-func (x *exchange) refused(status int, s signal.Signal) {
+// refused begins the cooldown of a refusal, and returns how long it lasts.
+func (x *exchange) refused(status int, s signal.Signal) time.Duration {
 	ctx, c := context.WithoutCancel(x.req.Context()), x.t.cool
 	e := CooldownEvent{Request: x.given, Key: x.account(), Status: status, Spent: s.Spent}
 	kind := &c.cooling
@@ -119,4 +119,5 @@ func (x *exchange) refused(status int, s signal.Signal) {
 	if x.t.cfg.Observe != nil {
 		x.t.observe(ctx, &e)
 	}
+	return e.For
 }

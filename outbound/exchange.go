@@ -25,6 +25,8 @@ type exchange struct {
 	began  time.Time
 	waited time.Duration
 	sent   int
+	// refusal is what the last response has told, or nil if it refuses nothing.
+	refusal *refusal
 }
 
 // charged is one rule and what it charges a request.

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"sync/atomic"
+	"time"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
@@ -139,7 +140,17 @@ func (p *pass) settles() bool {
 // refusal is what a response tells that refuses a request.
 type refusal struct {
 	spent bool
-	whole bool // the body is in memory
+	whole bool          // the body is in memory
+	rest  time.Duration // of the cooldown that it began
+}
+
+// busy returns the error of a request that the cooldown keeps from being sent again.
+func (r *refusal) busy() *BusyError {
+	e := busyFor(coolingName, r.rest)
+	if e.Spent = r.spent; r.spent {
+		e.Rule = spentName
+	}
+	return e
 }
 
 // learn reads what a response tells, and lets all replicas know. It returns nil unless the response
@@ -157,6 +168,6 @@ func (p *pass) learn(res *http.Response) *refusal {
 	if !s.Refused && !s.Spent {
 		return nil
 	}
-	p.x.refused(res.StatusCode, s)
-	return &refusal{spent: s.Spent, whole: whole}
+	rest := p.x.refused(res.StatusCode, s)
+	return &refusal{spent: s.Spent, whole: whole, rest: rest}
 }

@@ -15,8 +15,14 @@ type Retry struct {
 }
 
 // again reports whether to send the request again, and gives it a new body if so.
-func (x *exchange) again(res *http.Response, r *refusal) bool {
-	if r == nil || r.spent || !r.whole || x.sent > x.t.cfg.Retry.Max {
+func (x *exchange) again(res *http.Response) bool {
+	r := x.refusal
+	return r != nil && !r.spent && x.sent <= x.t.cfg.Retry.Max && x.renew(res)
+}
+
+// renew gives a refused request a new body, and reports whether it can be sent again.
+func (x *exchange) renew(res *http.Response) bool {
+	if !x.refusal.whole {
 		return false
 	}
 	copied := *x.req

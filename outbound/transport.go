@@ -106,10 +106,11 @@ func (x *exchange) roundTrip(maxWait time.Duration) (res *http.Response, err err
 			return nil, err
 		}
 		next, refusal, err := p.send()
+		x.refusal = refusal
 		if res = next; err != nil {
 			return nil, err
 		}
-		if !x.again(res, refusal) {
+		if !x.again(res) {
 			return res, nil
 		}
 	}

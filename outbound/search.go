@@ -1,0 +1,132 @@
+package outbound
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/headgate/headgate/core"
+)
+
+// PoolBusyError is the error of a request for which no upstream of a Pool has room in time. It has
+// spent nothing.
+type PoolBusyError struct {
+	// Busy has the error of each upstream by its name.
+	Busy map[string]*BusyError
+	// First is the name of the upstream that has room first.
+	First string
+}
+
+func (e *PoolBusyError) Error() string {
+	return fmt.Sprintf("outbound: all %d upstreams are busy, and %s has room first: %v",
+		len(e.Busy), e.First, e.Busy[e.First])
+}
+
+// Unwrap returns the BusyError of First.
+func (e *PoolBusyError) Unwrap() error { return e.Busy[e.First] }
+
+// search looks for an upstream for one request.
+type search struct {
+	pool  *Pool
+	given *http.Request
+	req   *http.Request // has the body, which no upstream has read
+	until time.Time
+	cause error // why until is no later, or nil
+	sent  int
+	res   *http.Response // the last refusal
+}
+
+// run asks all upstreams in their order, and then waits for the one that has room first. If that has
+// no room after all, run asks again, as often as there are upstreams.
+func (s *search) run(order []*Upstream) (*http.Response, error) {
+	busy := &PoolBusyError{Busy: make(map[string]*BusyError, len(order))}
+	for range order {
+		for _, u := range order {
+			if res, over, err := s.ask(u, 0, busy); over {
+				return res, err
+			}
+		}
+		first, left := busy.soonest(order), time.Until(s.until)
+		if e := busy.Busy[busy.First]; left <= 0 || e.Spent || e.After > left {
+			break
+		}
+		if res, over, err := s.ask(first, left, busy); over {
+			return res, err
+		}
+	}
+	if s.res != nil {
+		return s.res, nil
+	}
+	busy.soonest(order)
+	if e := busy.Busy[busy.First]; s.cause != nil && e.Cause == nil && e.After != core.Never {
+		e.Cause = s.cause
+	}
+	closeBody(s.req)
+	return nil, busy
+}
+
+// soonest returns the upstream that has room first, and names it.
+func (e *PoolBusyError) soonest(order []*Upstream) *Upstream {
+	var first *Upstream
+	for _, u := range order {
+		b := e.Busy[u.Name]
+		if first == nil {
+			first = u
+			continue
+		}
+		best := e.Busy[first.Name]
+		if b.Spent == best.Spent && b.After < best.After || best.Spent && !b.Spent {
+			first = u
+		}
+	}
+	e.First = first.Name
+	return first
+}
+
+// ask sends the request to an upstream if it has room within a time, and reports whether the search is
+// over.
+func (s *search) ask(
+	u *Upstream, wait time.Duration, busy *PoolBusyError,
+) (res *http.Response, over bool, err error) {
+	req := s.requestFor(u)
+	if skip := u.Transport.cfg.Skip; skip != nil && skip(req) {
+		res, err = u.Transport.cfg.Base.RoundTrip(req)
+		return res, true, err
+	}
+	x, err := u.Transport.open(req)
+	if err != nil {
+		closeBody(req)
+		return nil, true, err
+	}
+	res, err = x.roundTrip(wait)
+	s.req = x.req
+	if e := (*BusyError)(nil); errors.As(err, &e) {
+		busy.Busy[u.Name] = e
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, true, err
+	}
+	res.Request = s.given
+	if s.sent++; s.sent > s.pool.cfg.Retry.Max || x.refusal == nil || !x.renew(res) {
+		return res, true, nil
+	}
+	s.req, s.res = x.req, res
+	busy.Busy[u.Name] = x.refusal.busy()
+	return nil, false, nil
+}
+
+// requestFor returns the request as an upstream gets it.
+func (s *search) requestFor(u *Upstream) *http.Request {
+	var req *http.Request
+	if u.Rewrite == nil {
+		copied := *s.given
+		req = &copied
+	} else {
+		req = s.given.Clone(s.given.Context())
+		u.Rewrite(req)
+	}
+	req.Body, req.GetBody, req.ContentLength = s.req.Body, s.req.GetBody, s.req.ContentLength
+	return req
+}
