@@ -1,17 +1,22 @@
 package adapters_test
 
 import (
+	"bufio"
 	"compress/gzip"
 	"context"
+	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/coder/websocket"
 	chimiddleware "github.com/go-chi/chi/v5/middleware"
 
 	"github.com/headgate/headgate/adapters/nethttp"
+	"github.com/headgate/headgate/core"
 )
 
 func TestWebSocket(t *testing.T) {
@@ -56,6 +61,43 @@ func TestWebSocket(t *testing.T) {
 		}
 		if _, response, err := websocket.Dial(ctx, f.server.URL+"/socket/2", nil); err == nil || response == nil || response.StatusCode != 429 || response.Header.Get("Retry-After") != "20" {
 			t.Errorf("the fourth: %v", err)
+		}
+	})
+}
+
+// A reverse proxy writes the header of an upgrade to the connection that it has hijacked, with the limits
+// of the Guard in place of its server's.
+func TestLimitsOfProxiedUpgrade(t *testing.T) {
+	const early = "HTTP/1.1 103 Early Hints\nLink: </style.css>; rel=preload\n\n"
+	const switched = "HTTP/1.1 101 Switching Protocols\nConnection: Upgrade\nUpgrade: echo\n" +
+		"X-RateLimit-Limit: 5000\nX-RateLimit-Used: 1\n\n"
+	each(t, func(t *testing.T, fw framework) {
+		for name, answer := range map[string]string{"at once": switched, "after a hint": early + switched} {
+			f := newFixture(t)
+			cfg := f.perRoute()
+			cfg.Dialect = nethttp.Legacy{}
+			only(core.PolicyConfig{Algorithm: core.PerMinute(3)})(f, &cfg)
+			proxy := rawServer(t, map[string]string{"/socket": answer})
+			f.serve(fw.build, &app{root: f.guard(cfg), routes: []route{{"GET", "/socket", proxy.ServeHTTP}}}, false)
+			conn, err := net.Dial("tcp", f.server.Listener.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			_ = conn.SetDeadline(time.Now().Add(patience))
+			fmt.Fprint(conn, "GET /socket HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n")
+			in := bufio.NewReader(conn)
+			r, err := http.ReadResponse(in, nil)
+			if err == nil && r.StatusCode == http.StatusEarlyHints {
+				r, err = http.ReadResponse(in, nil)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := fmt.Sprint(r.StatusCode, r.Header["X-Ratelimit-Limit"], r.Header["X-Ratelimit-Remaining"], r.Header["X-Ratelimit-Used"])
+			if got != "101 [3] [2] [1]" {
+				t.Errorf("%s: %s", name, got)
+			}
 		}
 	})
 }

@@ -1,6 +1,8 @@
 package gingate
 
 import (
+	"bufio"
+	"net"
 	"net/http"
 
 	"github.com/gin-gonic/gin"
@@ -51,7 +53,7 @@ func WithConfig(g nethttp.Admitter, cfg Config) gin.HandlerFunc {
 		}()
 		switch {
 		case x.Allowed():
-			c.Writer = &writer{c.Writer, x}
+			c.Writer = &writer{ResponseWriter: c.Writer, x: x}
 			c.Next()
 		case cfg.Refuse != nil:
 			cfg.Refuse(c, &x.Admission)
@@ -67,7 +69,8 @@ func WithConfig(g nethttp.Admitter, cfg Config) gin.HandlerFunc {
 // writer is gin's ResponseWriter, and keeps the headers that stand before the handler.
 type writer struct {
 	gin.ResponseWriter
-	x *nethttp.Exchange
+	x        *nethttp.Exchange
+	hijacked bool
 }
 
 // Unwrap is for http.ResponseController.
@@ -77,6 +80,9 @@ func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 func (w *writer) Header() http.Header {
 	h := w.ResponseWriter.Header()
 	w.x.KeepHeaders(h)
+	if w.hijacked { // a proxy writes them to the connection
+		w.x.RestoreHeaders(h, http.StatusSwitchingProtocols)
+	}
 	return h
 }
 
@@ -84,4 +90,11 @@ func (w *writer) Header() http.Header {
 func (w *writer) WriteHeader(status int) {
 	w.x.RestoreHeaders(w.ResponseWriter.Header(), status)
 	w.ResponseWriter.WriteHeader(status)
+}
+
+// Hijack implements http.Hijacker.
+func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, rw, err := w.ResponseWriter.Hijack()
+	w.hijacked = w.hijacked || err == nil
+	return conn, rw, err
 }

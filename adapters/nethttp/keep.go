@@ -14,7 +14,8 @@ type keptHeader struct {
 
 // KeepHeaders remembers the headers that stand in h, for RestoreHeaders. Later calls do nothing.
 // Both are for an adapter whose framework has a ResponseWriter type of its own: it calls KeepHeaders
-// in each Header, and RestoreHeaders before each WriteHeader. Writer does that for the others.
+// in each Header, RestoreHeaders before each WriteHeader, and with StatusSwitchingProtocols in each
+// Header after a Hijack. Writer does that for the others.
 func (x *Exchange) KeepHeaders(h http.Header) {
 	if x.kept != nil || x.skipped {
 		return
