@@ -27,7 +27,8 @@ type Book struct {
 	store    overrides
 	tenants  *tenants.Table[*state]
 
-	cancel  context.CancelFunc // ends the goroutines
+	ctx     context.Context // of the goroutines
+	cancel  context.CancelFunc
 	running sync.WaitGroup
 }
 
@@ -49,7 +50,7 @@ func New(cfg Config) (*Book, error) {
 		Learn: b.resolver.learn,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
-	b.cancel = cancel
+	b.ctx, b.cancel = ctx, cancel
 	if b.cfg.Client == nil {
 		b.store = newMemory()
 	} else {
@@ -78,8 +79,10 @@ func every(ctx context.Context, interval time.Duration, f func(context.Context))
 	}
 }
 
-// Close ends the goroutines and waits for them. Tenants that are known keep their plans; for all
-// others the errors wrap ErrClosed. Close does not close the client. Later calls do nothing.
+// Close ends the goroutines and waits for them. It does not wait for a read of Config.File that hangs,
+// as on a network file system whose server is gone: the goroutine of that read ends with it. Tenants
+// that are known keep their plans; for all others the errors wrap ErrClosed. Close does not close the
+// client. Later calls do nothing.
 func (b *Book) Close() {
 	b.cancel()
 	b.tenants.Close()
@@ -216,5 +219,5 @@ func (b *Book) Replace(set *Set) error { return b.sets.replace(set) }
 
 // Reload reads Config.File now. If the file is bad, the Set that holds stays, and the error is
 // every fault of the file. Without Reload, a Book reads the file when it has changed and two looks,
-// 250 ms apart, have seen the same content.
-func (b *Book) Reload() error { return b.sets.readNow() }
+// 250 ms apart, have seen the same content. After Close the error is ErrClosed.
+func (b *Book) Reload() error { return b.sets.readNow(b.ctx) }

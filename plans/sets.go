@@ -16,6 +16,7 @@ type sets struct {
 	current atomic.Pointer[Set]
 
 	loading sync.Mutex // held while the Set is replaced
+	reading sync.Mutex // held while the file is read, which may take for ever
 	file    watch.File
 	trouble string // error of file that was last told
 }
@@ -26,7 +27,7 @@ func newSets(cfg *Config) (*sets, error) {
 	set, err := cfg.Set, error(nil)
 	if cfg.File != "" {
 		s.file = watch.File{Path: cfg.File, Max: maxFile}
-		set, err = readSet(&s.file)
+		set, err = readSet(context.Background(), &s.file)
 	}
 	if err == nil {
 		err = cfg.checkNames(set)
@@ -38,10 +39,12 @@ func newSets(cfg *Config) (*sets, error) {
 
 // look reads the file again if it has changed.
 func (s *sets) look(ctx context.Context) {
-	s.loading.Lock()
-	defer s.loading.Unlock()
-	text, changed, err := s.file.Stands()
+	s.reading.Lock()
+	defer s.reading.Unlock()
+	text, changed, err := s.file.Stands(ctx)
 	switch {
+	case ctx.Err() != nil:
+		return
 	case err != nil && err.Error() != s.trouble:
 		s.trouble = err.Error()
 		s.cfg.tell(ctx, Event{Op: OpReload, Err: fmt.Errorf("plans: %w", err)})
@@ -54,19 +57,24 @@ func (s *sets) look(ctx context.Context) {
 	}
 }
 
-// readNow reads the file now.
-func (s *sets) readNow() error {
+// readNow reads the file now, unless ctx ends first, which it does when the Book is closed.
+func (s *sets) readNow(ctx context.Context) error {
 	if s.cfg.File == "" {
 		return errors.New("plans: Reload: Config.File is empty")
 	}
-	s.loading.Lock()
-	defer s.loading.Unlock()
-	set, err := readSet(&s.file)
+	s.reading.Lock()
+	defer s.reading.Unlock()
+	set, err := readSet(ctx, &s.file)
+	if ctx.Err() != nil {
+		return ErrClosed
+	}
 	return s.reload(context.Background(), set, err)
 }
 
-// reload makes a Set that was read hold, unless it is bad. The caller holds loading.
+// reload makes a Set that was read hold, unless it is bad. The caller holds reading.
 func (s *sets) reload(ctx context.Context, set *Set, err error) error {
+	s.loading.Lock()
+	defer s.loading.Unlock()
 	if err == nil {
 		err = s.cfg.checkNames(set)
 	}

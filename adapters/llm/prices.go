@@ -52,7 +52,8 @@ type Prices struct {
 	read    []pricefile.File // of each file
 	trouble string           // the error that was last told
 
-	cancel  context.CancelFunc // ends the goroutine
+	ctx     context.Context // of the goroutine
+	cancel  context.CancelFunc
 	running sync.WaitGroup
 }
 
@@ -67,19 +68,19 @@ func LoadPrices(cfg PricesConfig) (*Prices, error) {
 	for _, path := range cfg.Paths {
 		p.files = append(p.files, watch.File{Path: path, Max: pricefile.Max})
 	}
+	p.ctx, p.cancel = context.WithCancel(context.Background())
 	if err := p.readAll(); err != nil {
+		p.cancel()
 		return nil, err
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	p.cancel = cancel
 	p.running.Go(func() {
 		ticker := time.NewTicker(watch.Interval)
 		defer ticker.Stop()
 		for {
 			select {
 			case <-ticker.C:
-				p.look(ctx)
-			case <-ctx.Done():
+				p.look()
+			case <-p.ctx.Done():
 				return
 			}
 		}
@@ -87,8 +88,9 @@ func LoadPrices(cfg PricesConfig) (*Prices, error) {
 	return p, nil
 }
 
-// Close ends the goroutine that looks at the files, and waits for it. The prices stay. Later calls
-// do nothing.
+// Close ends the goroutine that looks at the files, and waits for it. It does not wait for a read that
+// hangs, as on a network file system whose server is gone: the goroutine of that read ends with it. The
+// prices stay. Later calls do nothing.
 func (p *Prices) Close() {
 	p.cancel()
 	p.running.Wait()
@@ -107,11 +109,15 @@ func (p *Prices) Model(name string) (Model, bool) {
 func (p *Prices) Unread() []string { return slices.Clone(p.current.Load().unread) }
 
 // Reload reads the files now. After an error the prices before still hold. Prices of genai-prices
-// that begin at a date hold from the first Reload after it, or from the next change of a file.
+// that begin at a date hold from the first Reload after it, or from the next change of a file. After
+// Close it returns an error.
 func (p *Prices) Reload() error {
 	p.loading.Lock()
 	defer p.loading.Unlock()
 	err := p.readAll()
+	if p.ctx.Err() != nil {
+		return errors.New("llm: prices: closed")
+	}
 	p.tell(context.Background(), err)
 	return err
 }
@@ -120,7 +126,7 @@ func (p *Prices) Reload() error {
 func (p *Prices) readAll() error {
 	read := make([]pricefile.File, len(p.files))
 	for i := range p.files {
-		text, err := p.files[i].Read()
+		text, err := p.files[i].Read(p.ctx)
 		if err != nil {
 			return fmt.Errorf("llm: prices: %w", err)
 		}
@@ -151,13 +157,13 @@ func (p *Prices) hold(read []pricefile.File) error {
 }
 
 // look reads the files that have changed.
-func (p *Prices) look(ctx context.Context) {
+func (p *Prices) look() {
 	p.loading.Lock()
 	defer p.loading.Unlock()
 	read, changed := slices.Clone(p.read), false
 	var errs []error
 	for i := range p.files {
-		text, stands, err := p.files[i].Stands()
+		text, stands, err := p.files[i].Stands(p.ctx)
 		switch {
 		case err != nil:
 			errs = append(errs, fmt.Errorf("llm: prices: %w", err))
@@ -170,13 +176,16 @@ func (p *Prices) look(ctx context.Context) {
 			}
 		}
 	}
+	if p.ctx.Err() != nil {
+		return
+	}
 	if changed {
 		errs = append(errs, p.hold(read)) // a file that is bad stays as it was
 	}
 	err := errors.Join(errs...)
 	// An error that stays is told once.
 	if changed || err != nil && err.Error() != p.trouble {
-		p.tell(ctx, err)
+		p.tell(p.ctx, err)
 	}
 	p.trouble = ""
 	if err != nil {

@@ -1,0 +1,45 @@
+package plans_test
+
+import (
+	"errors"
+	"path/filepath"
+	"testing"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/gatetest"
+	"github.com/headgate/headgate/plans"
+)
+
+// A plans file whose read hangs keeps neither Replace nor Close. A Reload waits for it, until Close.
+func TestHangingFile(t *testing.T) {
+	t.Parallel()
+	const text = "default: free\nplans: {free: {limits: {api: deny}}}\n"
+	path := filepath.Join(t.TempDir(), "plans.yaml")
+	write(t, path, text)
+	book, err := plans.New(plans.Config{File: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	hanging := gatetest.Hang(t, path)
+	hanging.Write("# changed\n")
+	hanging.AwaitOpen()
+	other, err := plans.NewSet(plans.SetConfig{Default: "pro", Plans: map[string]plans.Plan{
+		"pro": {Limits: map[string]core.Algorithm{"api": pro}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	hanging.Returns("Replace", func() { err = book.Replace(other) })
+	if err != nil || book.Set() != other {
+		t.Errorf("Replace: %v", err)
+	}
+	reloaded := make(chan error)
+	go func() { reloaded <- book.Reload() }()
+	hanging.Returns("Close", book.Close)
+	if err := <-reloaded; !errors.Is(err, plans.ErrClosed) {
+		t.Errorf("Reload: %v", err)
+	}
+	if book.Set() != other {
+		t.Error("the file was read")
+	}
+}
