@@ -3,6 +3,7 @@ package plans_test
 import (
 	"context"
 	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -13,6 +14,15 @@ import (
 	"github.com/headgate/headgate/plans"
 )
 
+// uuid returns a name in Base64. The names are the examples of RFC 9562, appendices A and B.
+func uuid(digits string) keyfunc.Func {
+	bits, err := hex.DecodeString(digits)
+	if err != nil {
+		panic(err)
+	}
+	return func(*http.Request) (string, error) { return base64.RawURLEncoding.EncodeToString(bits), nil }
+}
+
 // Tenants that are asked for by the hash of a name have the default plan, and the observer is told
 // so once.
 func TestHashedTenantIsTold(t *testing.T) {
@@ -21,15 +31,20 @@ func TestHashedTenantIsTold(t *testing.T) {
 		key  keyfunc.Func
 		told int
 	}{
-		"Header":       {keyfunc.Must(keyfunc.Header("X-Tenant")), 1},
-		"BearerToken":  {keyfunc.BearerToken(), 1},
-		"Query":        {keyfunc.Must(keyfunc.Query("tenant")), 1},
-		"the name":     {func(r *http.Request) (string, error) { return r.Header.Get("X-Tenant"), nil }, 0},
-		"a long name":  {func(*http.Request) (string, error) { return "twenty-two-characters.", nil }, 0},
-		"a plain name": {func(*http.Request) (string, error) { return "twenty-two-characterss", nil }, 0},
-		"a UUID": {func(*http.Request) (string, error) {
-			return base64.RawURLEncoding.EncodeToString([]byte("\x12\x34\x56\x78\x9a\xbc\x4d\xef\x8f\x12\x34\x56\x78\x9a\xbc\xde")), nil
-		}, 0},
+		"Header":              {keyfunc.Must(keyfunc.Header("X-Tenant")), 1},
+		"BearerToken":         {keyfunc.BearerToken(), 1},
+		"Query":               {keyfunc.Must(keyfunc.Query("tenant")), 1},
+		"the name":            {func(r *http.Request) (string, error) { return r.Header.Get("X-Tenant"), nil }, 0},
+		"a long name":         {func(*http.Request) (string, error) { return "twenty-two-characters.", nil }, 0},
+		"a plain name":        {func(*http.Request) (string, error) { return "twenty-two-characterss", nil }, 0},
+		"a UUID of version 1": {uuid("C232AB00941411ECB3C89F6BDECED846"), 0},
+		"a UUID of version 3": {uuid("5df418813aed351588a72f4a814cf09e"), 0},
+		"random bits":         {uuid("919108f752d133205bacf847db4148a8"), 1},
+		"a random UUID":       {uuid("919108f752d143209bacf847db4148a8"), 0},
+		"a UUID of version 5": {uuid("2ed6657de927568b95e12665a8aea6a2"), 0},
+		"a UUID of version 6": {uuid("1EC9414C232A6B00B3C89F6BDECED846"), 0},
+		"a UUID of version 7": {uuid("017F22E279B07CC398C4DC0C0C07398F"), 0},
+		"a UUID of version 8": {uuid("2489E9AD2EE28E008EC932D5F69181C0"), 0},
 	} {
 		for from, resolve := range map[string]func(context.Context, string) (string, error){
 			"Resolve": func(_ context.Context, tenant string) (string, error) {

@@ -129,13 +129,17 @@ func (r *resolver) suspect(ctx context.Context, tenant string, s *state) {
 }
 
 // looksHashed reports whether a name is the Base64 of 128 bits, as package keyfunc hashes values, and
-// no random UUID.
+// no UUID. One hash in eight looks like a UUID.
 func looksHashed(name string) bool {
 	if len(name) != base64.RawURLEncoding.EncodedLen(16) {
 		return false
 	}
 	bits, err := base64.RawURLEncoding.Strict().DecodeString(name)
-	return err == nil && !(bits[6]>>4 == 4 && bits[8]>>6 == 2) // version and variant of RFC 9562
+	if err != nil {
+		return false
+	}
+	version, variant := bits[6]>>4, bits[8]>>6
+	return variant != 2 || version < 1 || version > 8 // RFC 9562, sections 4.1 and 4.2
 }
 
 // resolve calls Resolve, whose result it checks.
