@@ -1,0 +1,45 @@
+// Package accesslog reads the access logs of web servers: the Common and the Combined Log Format of
+// Apache and nginx, also behind the name of a virtual host, Traefik's extension of it, and the lines
+// of JSON of Caddy, Traefik and others. A log may be compressed by gzip.
+package accesslog
+
+import "errors"
+
+// Entry is one request. Its texts are valid until the function that receives it returns. They are
+// empty if the line does not tell them.
+type Entry struct {
+	Time   int64 // microseconds since 1970
+	Client []byte
+	User   []byte
+	Host   []byte
+	Method []byte
+	Path   []byte // without the query
+	Status int
+	Line   int64 // from 1
+}
+
+// errLine is the error of a line that is no request of a known format.
+var errLine = errors.New("accesslog: no line of a known format")
+
+// parser parses lines. Lines of one second often follow each other, so it remembers the last time.
+type parser struct {
+	stamp  [26]byte // of the Common Log Format
+	micros int64    // of the stamp; 0 if there is none
+}
+
+// parse fills in the entry of a line without its end.
+func (p *parser) parse(line []byte, e *Entry) error {
+	*e = Entry{Line: e.Line}
+	if len(line) > 0 && line[0] == '{' {
+		return parseJSON(line, e)
+	}
+	return p.parseCommon(line, e)
+}
+
+// known returns a text, or nil if it is the "-" that stands for none.
+func known(text []byte) []byte {
+	if len(text) == 1 && text[0] == '-' {
+		return nil
+	}
+	return text
+}

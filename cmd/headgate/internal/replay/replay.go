@@ -1,0 +1,124 @@
+package replay
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/headgate/headgate/cmd/headgate/internal/accesslog"
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/plans"
+)
+
+// Config configures a Replay.
+type Config struct {
+	// Plan is the limits that hold for every request: all of them allow it, or none spends.
+	Plan plans.Plan
+	// Keys are the parts of the keys on which limits count, outermost first, with commas between
+	// them: ip, user, host, method, path or all. That of the empty name is for limits without one of
+	// their own. An absent one is ip. A limit is not for a request that lacks a part.
+	Keys map[string]string
+	// Prefixes are the beginnings of the paths that limits are for. An absent one is for all.
+	Prefixes map[string]string
+	// MaxKeys bounds the keys in memory, as core.Config.MaxKeys.
+	MaxKeys int
+	// Refused is called with each refusal, in order. It may be nil.
+	Refused func(Refusal) error
+}
+
+// Refusal is one request that the plan would have refused.
+type Refusal struct {
+	Time time.Time
+	Line int64
+	// By are the limits that denied it, in the order of their names.
+	By []Denial
+}
+
+// Denial is one limit that denies a request.
+type Denial struct {
+	Policy string
+	Key    core.Key
+	// RetryAfter is as in core.Result.
+	RetryAfter time.Duration
+}
+
+// Replay decides the requests of a log one after the other. It is not safe for concurrent use.
+type Replay struct {
+	cfg     Config
+	gate    *core.Gate
+	clock   *core.ManualClock
+	rules   []*rule
+	charges []core.Charge
+	now     int64 // microseconds
+	report  Report
+}
+
+// New returns a Replay.
+func New(cfg Config) (*Replay, error) {
+	rules, skipped, err := newRules(&cfg)
+	if err != nil {
+		return nil, fmt.Errorf("replay: %w", err)
+	}
+	r := &Replay{cfg: cfg, rules: rules, clock: new(core.ManualClock)}
+	r.gate, err = core.NewMemory(core.Config{MaxKeys: cfg.MaxKeys, Clock: r.clock.Now})
+	if err != nil {
+		return nil, err
+	}
+	r.report = newReport(rules, skipped)
+	return r, nil
+}
+
+// Decide decides one request. The clock never goes back: a request that is earlier than one before
+// it is decided at the time of that one.
+func (r *Replay) Decide(ctx context.Context, e *accesslog.Entry) error {
+	switch {
+	case e.Time > r.now:
+		r.clock.Advance(time.Duration(e.Time-r.now) * time.Microsecond)
+		r.now = e.Time
+	case e.Time < r.now:
+		r.report.late(time.Duration(r.now-e.Time) * time.Microsecond)
+	}
+	r.charges = r.charges[:0]
+	for _, rule := range r.rules {
+		if key, ok := rule.key(e); ok {
+			r.charges = append(r.charges, core.Charge{Policy: rule.policy, Key: key})
+		}
+	}
+	if len(r.charges) == 0 {
+		r.report.request(r.now)
+		return nil
+	}
+	d, err := r.gate.Decide(ctx, r.charges...)
+	if err != nil {
+		return fmt.Errorf("replay: line %d: %w", e.Line, err)
+	}
+	r.report.request(r.now)
+	if d.Allowed {
+		return nil
+	}
+	refusal := Refusal{Time: time.UnixMicro(r.now).UTC(), Line: e.Line}
+	for i, result := range d.Results() {
+		if !result.Allowed {
+			refusal.By = append(refusal.By, Denial{
+				Policy: result.Policy.Name(), Key: r.charges[i].Key, RetryAfter: result.RetryAfter,
+			})
+		}
+	}
+	r.report.refuse(&refusal)
+	if r.cfg.Refused != nil {
+		return r.cfg.Refused(refusal)
+	}
+	return nil
+}
+
+// Report returns what has become of the requests so far.
+func (r *Replay) Report() *Report {
+	for i, rule := range r.rules {
+		r.report.Limits[i].Exempt = rule.exempt
+	}
+	r.report.sort()
+	return &r.report
+}
+
+// Close releases the Gate.
+func (r *Replay) Close(ctx context.Context) error { return r.gate.Close(ctx) }

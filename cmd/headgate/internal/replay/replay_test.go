@@ -1,0 +1,274 @@
+package replay
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/cmd/headgate/internal/accesslog"
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/plans"
+)
+
+// plan has one limit of each algorithm that a file may have.
+const plan = `
+default: free
+plans:
+  free:
+    limits:
+      bucket: {rate: 60, per: 1m, burst: 5}
+      leak: {leak: 10, per: 1s, capacity: 50}
+      fixed: {limit: 20, fixed_window: 10s}
+      sliding: {limit: 30, sliding_window: 1m}
+      buckets: {limit: 40, sliding_window: 1m, buckets: 60}
+      log: {limit: 15, sliding_log: 5s}
+      day: {limit: 500, calendar: day, in: Europe/Berlin}
+      everyone: {rate: 40, per: 1s, burst: 100}
+      chat/large: {rate: 5, per: 1m}
+`
+
+func planOf(t testing.TB, text string) plans.Plan {
+	t.Helper()
+	set, err := plans.ParseSet([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, _ := set.Plan(set.Default())
+	return p
+}
+
+// line is one line of a log that a test has made.
+type line struct {
+	at   time.Time
+	ip   string
+	path string
+}
+
+// generate returns a log of bursts and pauses, with lines that come late.
+func generate(n int, seed uint64) (text []byte, lines []line) {
+	rng := rand.New(rand.NewPCG(seed, 0))
+	at := time.Date(2026, time.March, 28, 22, 0, 0, 0, time.UTC)
+	var b bytes.Buffer
+	for i := range n {
+		if rng.IntN(50) == 0 {
+			at = at.Add(time.Duration(rng.IntN(30)) * time.Second)
+		} else if rng.IntN(4) == 0 {
+			at = at.Add(time.Second)
+		}
+		l := line{at, fmt.Sprintf("192.0.2.%d", int(rng.ExpFloat64()*10)), fmt.Sprintf("/p%d", i%3)}
+		if rng.IntN(10) == 0 {
+			l.at = at.Add(-time.Duration(rng.IntN(5)) * time.Second)
+		}
+		lines = append(lines, l)
+		fmt.Fprintf(&b, "%s - - [%s] \"GET %s?q=%d HTTP/1.1\" 200 17 \"-\" \"curl/8.5.0\"\n",
+			l.ip, l.at.Format("02/Jan/2006:15:04:05 -0700"), l.path, i)
+	}
+	return b.Bytes(), lines
+}
+
+// A replay refuses what a Gate with a manual clock refuses that is asked for the same requests.
+func TestReplayAgreesWithGate(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	text, lines := generate(20_000, seed)
+	var got []string
+	r, err := New(Config{
+		Plan: planOf(t, plan), Keys: map[string]string{"everyone": "all", "leak": "path,ip"},
+		Prefixes: map[string]string{"log": "/p1"}, MaxKeys: 10_000,
+		Refused: func(one Refusal) error {
+			s := fmt.Sprint(one.Line, one.Time.Unix())
+			for _, d := range one.By {
+				s += fmt.Sprint(" ", d.Policy, d.Key, d.RetryAfter)
+			}
+			got = append(got, s)
+			return nil
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, faults, err := accesslog.Read(t.Context(), bytes.NewReader(text), func(e *accesslog.Entry) error {
+		return r.Decide(t.Context(), e)
+	})
+	if err != nil || n != int64(len(lines)) || faults.Lines > 0 {
+		t.Fatal(n, faults, err)
+	}
+
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	clock := core.NewManualClock(lines[0].at)
+	gate := core.Must(core.NewMemory(core.Config{Clock: clock.Now}))
+	defer func() { _ = gate.Close(context.Background()) }()
+	policy := func(name string, a core.Algorithm) *core.Policy {
+		return core.Must(core.NewPolicy(core.PolicyConfig{Name: name, Algorithm: a}))
+	}
+	perIP := []*core.Policy{
+		policy("bucket", core.TokenBucket{Rate: 60, Per: time.Minute, Burst: 5}),
+		policy("buckets", core.SlidingWindow{Limit: 40, Window: time.Minute, Buckets: 60}),
+		policy("day", core.Calendar{Limit: 500, Every: core.PeriodDay, In: berlin}),
+		policy("fixed", core.FixedWindow{Limit: 20, Window: 10 * time.Second}),
+		policy("sliding", core.SlidingWindow{Limit: 30, Window: time.Minute}),
+	}
+	everyone := policy("everyone", core.TokenBucket{Rate: 40, Per: time.Second, Burst: 100})
+	leak := policy("leak", core.LeakyBucket{Rate: 10, Per: time.Second, Capacity: 50})
+	log := policy("log", core.SlidingLog{Windows: []core.Window{{Limit: 15, Width: 5 * time.Second}}})
+	var want []string
+	for i, l := range lines {
+		if wait := l.at.Sub(clock.Now()); wait > 0 {
+			clock.Advance(wait)
+		}
+		var charges []core.Charge
+		for _, p := range perIP {
+			charges = append(charges, core.Charge{Policy: p, Key: core.Must(core.NewKey(l.ip))})
+		}
+		charges = append(charges,
+			core.Charge{Policy: everyone, Key: core.Must(core.NewKey("all"))},
+			core.Charge{Policy: leak, Key: core.Must(core.NewKey(l.path, l.ip))})
+		if l.path == "/p1" {
+			charges = append(charges, core.Charge{Policy: log, Key: core.Must(core.NewKey(l.ip))})
+		}
+		slices.SortFunc(charges, func(a, b core.Charge) int { return strings.Compare(a.Policy.Name(), b.Policy.Name()) })
+		d, err := gate.Decide(t.Context(), charges...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d.Allowed {
+			continue
+		}
+		s := fmt.Sprint(i+1, clock.Now().Unix())
+		for i, result := range d.Results() {
+			if !result.Allowed {
+				s += fmt.Sprint(" ", result.Policy.Name(), charges[i].Key, result.RetryAfter)
+			}
+		}
+		want = append(want, s)
+	}
+	if len(want) < 1000 || len(want) > len(lines)-1000 {
+		t.Errorf("%d of %d lines are refused: that shows little", len(want), len(lines))
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%d refusals, want %d", len(got), len(want))
+		for i := range min(len(got), len(want)) {
+			if got[i] != want[i] {
+				t.Fatalf("refusal %d is %s, want %s", i, got[i], want[i])
+			}
+		}
+	}
+	checkReport(t, r.Report(), int64(len(lines)), int64(len(want)))
+}
+
+// checkReport checks that the sums of a report agree.
+func checkReport(t *testing.T, r *Report, requests, refused int64) {
+	t.Helper()
+	if r.Requests != requests || r.Refused != refused || !slices.Equal(r.Skipped, []string{"chat/large"}) {
+		t.Errorf("%d requests, %d refused, %v skipped", r.Requests, r.Refused, r.Skipped)
+	}
+	if r.Late == 0 || r.Latest < time.Second || r.Latest > 5*time.Minute {
+		t.Errorf("%d late, by up to %v", r.Late, r.Latest)
+	}
+	var sum Column
+	for _, c := range r.Timeline.Columns() {
+		sum.Requests += c.Requests
+		sum.Refused += c.Refused
+	}
+	if sum != (Column{requests, refused}) || len(r.Timeline.Columns()) > maxColumns {
+		t.Errorf("the columns hold %+v", sum)
+	}
+	byLimit, byKey, byColumn := int64(0), r.OtherKeys, int64(0)
+	for _, l := range r.Limits {
+		byLimit += l.Denied
+	}
+	for _, k := range r.Keys {
+		byKey += k.Denied
+		for _, n := range k.Denials() {
+			byColumn += n
+		}
+	}
+	if byLimit != byKey || byColumn != byKey-r.OtherKeys {
+		t.Errorf("%d denials by limits, %d by keys, %d in their columns", byLimit, byKey, byColumn)
+	}
+}
+
+func TestFaultsOfConfig(t *testing.T) {
+	p := planOf(t, plan)
+	for want, cfg := range map[string]Config{
+		`"ipp" is no part of a key: it must be ip, user, host, method, path or all`: {Plan: p, Keys: map[string]string{"": "ipp"}},
+		`the plan has no limit "none"`:                                              {Plan: p, Prefixes: map[string]string{"none": "/"}},
+		`no limit that a log can tell`:                                              {Plan: plans.Plan{}},
+	} {
+		if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
+// A request without a user is exempt from a limit on users, and counts under the others.
+func TestRequestWithoutPart(t *testing.T) {
+	r := core.Must(New(Config{
+		Plan: plans.Plan{Limits: map[string]core.Algorithm{"a": core.PerMinute(1), "b": core.PerMinute(2)}},
+		Keys: map[string]string{"a": "user"},
+	}))
+	for range 3 {
+		if err := r.Decide(t.Context(), &accesslog.Entry{Time: 1e12, Client: []byte("192.0.2.1")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := r.Report()
+	if got.Refused != 1 || got.Limits[0].Exempt != 3 || got.Limits[1].Denied != 1 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// Memory does not grow with the number of clients.
+func TestMemoryIsBounded(t *testing.T) {
+	r := core.Must(New(Config{
+		Plan:    plans.Plan{Limits: map[string]core.Algorithm{"api": core.TokenBucket{Rate: 1, Per: time.Hour, Burst: 1}}},
+		MaxKeys: 10_000,
+	}))
+	heap := func() uint64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	var after [2]uint64
+	for i := range after {
+		for j := range 300_000 {
+			e := accesslog.Entry{Time: 1e12 + int64(j), Client: fmt.Appendf(nil, "c%d-%d", i, j/2)}
+			if err := r.Decide(t.Context(), &e); err != nil {
+				t.Fatal(err)
+			}
+		}
+		after[i] = heap()
+	}
+	if rep := r.Report(); len(rep.Keys) > maxKeys || rep.OtherKeys == 0 {
+		t.Errorf("%d keys, %d others", len(rep.Keys), rep.OtherKeys)
+	}
+	if after[1] > after[0]+5<<20 {
+		t.Errorf("%d bytes after 300,000 requests, %d after as many more", after[0], after[1])
+	}
+}
+
+func BenchmarkDecide(b *testing.B) {
+	r := core.Must(New(Config{Plan: planOf(b, plan)}))
+	text, _ := generate(100_000, 1)
+	b.ReportAllocs()
+	for b.Loop() {
+		b.StopTimer()
+		b.StartTimer()
+		_, _, err := accesslog.Read(b.Context(), bytes.NewReader(text), func(e *accesslog.Entry) error {
+			return r.Decide(b.Context(), e)
+		})
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+}

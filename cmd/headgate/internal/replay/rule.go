@@ -1,0 +1,135 @@
+// Package replay asks a Gate in memory, on a clock that follows an access log, which of its requests
+// a plan would have refused.
+package replay
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/headgate/headgate/cmd/headgate/internal/accesslog"
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/plans"
+)
+
+// rule is a limit of the plan.
+type rule struct {
+	policy *core.Policy
+	parts  []part
+	prefix string // of the paths that it is for
+	keys   map[string]core.Key
+	name   []byte // of the key in keys
+
+	exempt int64 // requests that it is for, without one of its parts
+}
+
+// part is one part of a key.
+type part struct {
+	name string
+	of   func(*accesslog.Entry) []byte // nil for all, which is one key
+}
+
+// parts are what a key may have.
+var parts = []part{
+	{"ip", func(e *accesslog.Entry) []byte { return e.Client }},
+	{"user", func(e *accesslog.Entry) []byte { return e.User }},
+	{"host", func(e *accesslog.Entry) []byte { return e.Host }},
+	{"method", func(e *accesslog.Entry) []byte { return e.Method }},
+	{"path", func(e *accesslog.Entry) []byte { return e.Path }},
+	{"all", func(*accesslog.Entry) []byte { return []byte("all") }},
+}
+
+// maxCached is the most keys that a rule keeps ready.
+const maxCached = 1 << 16
+
+// newRules returns the rules of a plan, in the order of their names, and the names of limits that
+// are for one model alone, which a log does not tell.
+func newRules(cfg *Config) (rules []*rule, skipped []string, err error) {
+	for _, name := range slices.Sorted(maps.Keys(cfg.Plan.Limits)) {
+		if strings.Contains(name, "/") {
+			skipped = append(skipped, name)
+			continue
+		}
+		policy, err := core.NewPolicy(core.PolicyConfig{Name: name, Algorithm: cfg.Plan.Limits[name]})
+		if err != nil {
+			return nil, nil, err
+		}
+		r := &rule{policy: policy, prefix: cfg.Prefixes[name], keys: make(map[string]core.Key)}
+		key := cfg.Keys[name]
+		if key == "" {
+			key = cfg.Keys[""]
+		}
+		if r.parts, err = parseParts(key); err != nil {
+			return nil, nil, fmt.Errorf("the key of %s: %w", name, err)
+		}
+		rules = append(rules, r)
+	}
+	for _, names := range []map[string]string{cfg.Keys, cfg.Prefixes} {
+		for name := range names {
+			if name != "" && !slices.ContainsFunc(rules, func(r *rule) bool { return r.policy.Name() == name }) {
+				return nil, nil, fmt.Errorf("the plan has no limit %q: it has %s", name, listOf(cfg.Plan))
+			}
+		}
+	}
+	switch {
+	case len(rules) == 0:
+		return nil, nil, fmt.Errorf("the plan has no limit that a log can tell")
+	case len(rules) > core.MaxCharges:
+		return nil, nil, fmt.Errorf("the plan has %d limits: at most %d can hold for one request",
+			len(rules), core.MaxCharges)
+	}
+	return rules, skipped, nil
+}
+
+func listOf(p plans.Plan) string {
+	return strings.Join(slices.Sorted(maps.Keys(p.Limits)), ", ")
+}
+
+// parseParts parses the parts of a key, such as host,ip. An empty text is ip.
+func parseParts(text string) (all []part, err error) {
+	if text == "" {
+		text = "ip"
+	}
+	for name := range strings.SplitSeq(text, ",") {
+		i := slices.IndexFunc(parts, func(p part) bool { return p.name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("%q is no part of a key: it must be ip, user, host, method, path or all", name)
+		}
+		all = append(all, parts[i])
+	}
+	return all, nil
+}
+
+// key returns the key of a request under the rule, and whether the rule is for it.
+func (r *rule) key(e *accesslog.Entry) (core.Key, bool) {
+	if r.prefix != "" && !strings.HasPrefix(string(e.Path), r.prefix) {
+		return core.Key{}, false
+	}
+	r.name = r.name[:0]
+	for _, p := range r.parts {
+		text := p.of(e)
+		if len(text) == 0 {
+			r.exempt++
+			return core.Key{}, false
+		}
+		r.name = append(append(r.name, text...), 0)
+	}
+	if key, ok := r.keys[string(r.name)]; ok {
+		return key, true
+	}
+	var texts []string
+	for _, p := range r.parts {
+		texts = append(texts, string(p.of(e)))
+	}
+	key, err := core.NewKey(texts[0], texts[1:]...)
+	if err != nil {
+		r.exempt++
+		return core.Key{}, false
+	}
+	if len(r.keys) >= maxCached {
+		clear(r.keys)
+	}
+	r.keys[string(r.name)] = key
+	return key, true
+}

@@ -1,0 +1,94 @@
+package replay
+
+import "time"
+
+// Timeline is the requests and the refusals over time, in columns of equal width. The columns become
+// twice as wide whenever there would be too many. The zero value is empty.
+type Timeline struct {
+	start   int64 // microseconds; of the first column
+	width   int64
+	columns []Column
+}
+
+// Column is the requests of one stretch of time.
+type Column struct{ Requests, Refused int64 }
+
+// maxColumns bounds the columns. It is even.
+const maxColumns = 256
+
+// add counts a request at a time in microseconds, not before the last one. It returns how often the
+// columns have become twice as wide.
+func (t *Timeline) add(now int64) (doubled int) {
+	if t.width == 0 {
+		t.width = time.Second.Microseconds()
+		t.start = now - now%t.width
+	}
+	for ; (now-t.start)/t.width >= maxColumns; doubled++ {
+		t.double()
+	}
+	at := int((now - t.start) / t.width)
+	for len(t.columns) <= at {
+		t.columns = append(t.columns, Column{})
+	}
+	t.columns[at].Requests++
+	return doubled
+}
+
+// double makes the columns twice as wide.
+func (t *Timeline) double() {
+	t.width *= 2
+	for i, c := range t.columns {
+		if i%2 == 0 {
+			t.columns[i/2] = c
+			continue
+		}
+		t.columns[i/2].Requests += c.Requests
+		t.columns[i/2].Refused += c.Refused
+	}
+	t.columns = t.columns[:(len(t.columns)+1)/2]
+}
+
+// refuse counts a refusal of the request that was added last, and returns its column.
+func (t *Timeline) refuse() (column int) {
+	column = len(t.columns) - 1
+	t.columns[column].Refused++
+	return column
+}
+
+// Start returns when the first column begins, in UTC.
+func (t *Timeline) Start() time.Time { return time.UnixMicro(t.start).UTC() }
+
+// Width returns how long a column is.
+func (t *Timeline) Width() time.Duration { return time.Duration(t.width) * time.Microsecond }
+
+// Columns returns the columns. They must not be changed.
+func (t *Timeline) Columns() []Column { return t.columns }
+
+// mark is how often a key was denied in one column.
+type mark struct {
+	column int
+	denied int64
+}
+
+// marked returns marks with one more in the last column.
+func marked(marks []mark, column int) []mark {
+	if last := len(marks) - 1; last >= 0 && marks[last].column == column {
+		marks[last].denied++
+		return marks
+	}
+	return append(marks, mark{column, 1})
+}
+
+// merged returns marks in columns that have doubled that often.
+func merged(marks []mark, doubled int) []mark {
+	kept := marks[:0]
+	for _, m := range marks {
+		m.column >>= doubled
+		if last := len(kept) - 1; last >= 0 && kept[last].column == m.column {
+			kept[last].denied += m.denied
+			continue
+		}
+		kept = append(kept, m)
+	}
+	return kept
+}

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/redisstore/trips"
+)
+
+// writeJSON writes a value as indented JSON.
+func writeJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	return e.Encode(v)
+}
+
+// table writes rows under a head, in columns.
+type table struct{ *tabwriter.Writer }
+
+func newTable(w io.Writer, head ...string) table {
+	t := table{tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)}
+	t.row(head)
+	return t
+}
+
+func (t table) row(cells []string) {
+	for i, c := range cells {
+		cells[i] = printable(c)
+	}
+	fmt.Fprintln(t, strings.TrimRight(strings.Join(cells, "\t"), "\t"))
+}
+
+// add adds a row of values.
+func (t table) add(cells ...any) {
+	texts := make([]string, len(cells))
+	for i, c := range cells {
+		texts[i] = fmt.Sprint(c)
+	}
+	t.row(texts)
+}
+
+// printable replaces what a terminal would obey: keys and metadata come from clients.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || 0x80 <= r && r < 0xa0 {
+			return '\ufffd'
+		}
+		return r
+	}, text)
+}
+
+// words returns an error as a person reads it.
+func words(err error) string {
+	if e := new(exitError); errors.As(err, &e) {
+		return printableLines(err.Error())
+	}
+	if class := trips.Classify(err); class == trips.Misconfigured || class == trips.Outage {
+		if text := trips.Explain(err); !strings.Contains(err.Error(), text) {
+			return printableLines(text + ": " + err.Error())
+		}
+	}
+	return printableLines(err.Error())
+}
+
+func printableLines(text string) string {
+	lines := strings.Split(text, "\n")
+	for i, l := range lines {
+		lines[i] = printable(l)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// seconds is a duration in JSON: null if it never ends.
+type seconds time.Duration
+
+func (s seconds) MarshalJSON() ([]byte, error) {
+	if time.Duration(s) == core.Never {
+		return []byte("null"), nil
+	}
+	return json.Marshal(time.Duration(s).Seconds())
+}
+
+// stamp is a time in JSON, in UTC with its fraction; null if it is zero.
+type stamp time.Time
+
+func (s stamp) MarshalJSON() ([]byte, error) {
+	if time.Time(s).IsZero() {
+		return []byte("null"), nil
+	}
+	return json.Marshal(time.Time(s).UTC().Format("2006-01-02T15:04:05.999999Z"))
+}
+
+// clock returns a time for a table.
+func clock(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.UTC().Format("2006-01-02 15:04:05")
+}
+
+// span returns a duration for a table, with the digits that matter.
+func span(d time.Duration) string {
+	switch {
+	case d == core.Never:
+		return "never"
+	case d >= time.Minute:
+		return d.Round(time.Second).String()
+	case d >= time.Second:
+		return d.Round(10 * time.Millisecond).String()
+	case d >= time.Millisecond:
+		return d.Round(10 * time.Microsecond).String()
+	}
+	return d.String()
+}
+
+// count returns an integer with blanks between groups of three digits.
+func count(n int64) string {
+	digits := fmt.Sprint(n)
+	from := len(digits) % 3
+	if n < 0 {
+		from = (len(digits)-1)%3 + 1
+	}
+	var b strings.Builder
+	b.WriteString(digits[:from])
+	for ; from < len(digits); from += 3 {
+		if b.Len() > 0 && digits[from-1] != '-' {
+			b.WriteByte(',')
+		}
+		b.WriteString(digits[from : from+3])
+	}
+	return b.String()
+}
+
+// percent returns a share.
+func percent(part, whole int64) string {
+	if whole == 0 {
+		return "0 %"
+	}
+	return fmt.Sprintf("%.2f %%", 100*float64(part)/float64(whole))
+}

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
+
+	"github.com/headgate/headgate/core"
+)
+
+// pinged is the answer of ping.
+type pinged struct {
+	OK       bool      `json:"ok"` // no finding is an error
+	Servers  []*server `json:"servers"`
+	Findings []finding `json:"findings"`
+}
+
+func newPing(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "ping",
+		Short: "Say what Redis is, and what is wrong with it and with this user's rights",
+		Long: `Ping says what the servers of Redis are, whether a Gate can decide on them, and
+which rights of the ACL this user lacks for which part of Headgate. It writes
+keys below PREFIX:{ping} that live for ten seconds at most.
+
+The exit code is 1 if something keeps limits from working. A right that only
+some part of Headgate needs is a warning.`,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE:              func(cmd *cobra.Command, _ []string) error { return a.ping(cmd.Context()) },
+	}
+}
+
+func (a *app) ping(ctx context.Context) error {
+	l, err := a.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer l.close()
+	p := pinged{Servers: []*server{}, Findings: []finding{}}
+	isCluster := a.topology == "proxy"
+	if _, ok := l.client.(*redis.ClusterClient); ok {
+		isCluster = true
+	}
+	err = a.within(ctx, func(ctx context.Context) (err error) {
+		if p.Servers, err = servers(ctx, l); err != nil {
+			return err
+		}
+		for _, s := range p.Servers {
+			if err := s.look(ctx, isCluster); err != nil {
+				return fmt.Errorf("%s: %w", s.Address, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, s := range p.Servers {
+		p.Findings = append(p.Findings, s.findings...)
+		p.Findings = append(p.Findings, s.refusals(l.prefix, isCluster)...)
+	}
+	err = l.gate.Ping(ctx)
+	if err != nil && !p.knows(err) {
+		text := strings.TrimPrefix(err.Error(), core.ErrMisconfigured.Error()+": ")
+		p.Findings = append(p.Findings, finding{Level: "error", Problem: text, Advice: adviceOn(err)})
+	}
+	p.OK = true
+	for _, f := range p.Findings {
+		p.OK = p.OK && f.Level != "error"
+	}
+	if err := a.showPing(&p, isCluster); err != nil {
+		return err
+	}
+	if !p.OK {
+		return answer(exitNo)
+	}
+	return nil
+}
+
+// knows reports whether a finding says already what Gate.Ping says: that a right is missing.
+func (p *pinged) knows(err error) bool {
+	if !errors.Is(err, core.ErrMisconfigured) || !isRefusal(err.Error()) {
+		return false
+	}
+	for _, s := range p.Servers {
+		if len(s.rights.missing(features[0])) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func (a *app) showPing(p *pinged, isCluster bool) error {
+	if a.json {
+		return writeJSON(a.out, p)
+	}
+	t := newTable(a.out, "SERVER", "PRODUCT", "VERSION", "ROLE", "MODE", "MAXMEMORY-POLICY", "USER", "ROUND TRIP")
+	for _, s := range p.Servers {
+		t.add(s.Address, orDash(s.Product), orDash(s.Version), orDash(s.Role), orDash(s.Mode),
+			orDash(s.Memory), orDash(s.User), span(time.Duration(s.RTT)))
+	}
+	_ = t.Flush()
+	fmt.Fprintln(a.out)
+	t = newTable(a.out, "RIGHTS FOR", "STATE")
+	for _, f := range features {
+		if f.cluster && !isCluster {
+			continue
+		}
+		state := "ok"
+		for _, s := range p.Servers {
+			if missing := s.rights.missing(f); len(missing) > 0 {
+				state = "missing: " + strings.Join(missing, ", ")
+			}
+		}
+		t.add(f.name, state)
+	}
+	_ = t.Flush()
+	if len(p.Findings) > 0 {
+		fmt.Fprintln(a.out)
+	}
+	for _, f := range p.Findings {
+		where := ""
+		if f.Server != "" && len(p.Servers) > 1 {
+			where = f.Server + ": "
+		}
+		fmt.Fprintf(a.out, "%s: %s%s\n", f.Level, where, printable(f.Problem))
+		if f.Advice != "" {
+			fmt.Fprintf(a.out, "  %s\n", printable(f.Advice))
+		}
+	}
+	return nil
+}
+
+func orDash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}

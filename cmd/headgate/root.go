@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+)
+
+// terminal is where a command reads and writes.
+type terminal struct {
+	in       io.Reader
+	out, err io.Writer
+}
+
+// isTerminal reports whether a person watches what is written to w.
+func isTerminal(w any) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// app is what all commands share.
+type app struct {
+	terminal
+	json    bool
+	started bool // the command line is right
+	connection
+}
+
+// silent is a logger of go-redis that writes nothing: commands say themselves what went wrong.
+type silent struct{}
+
+func (silent) Printf(context.Context, string, ...any) {}
+
+// run runs the command that the arguments name, and returns its exit code.
+func run(ctx context.Context, args []string, t terminal) int {
+	redis.SetLogger(silent{})
+	a := &app{terminal: t}
+	root := newRoot(a)
+	root.SetArgs(args)
+	root.SetIn(t.in)
+	root.SetOut(t.out)
+	root.SetErr(t.err)
+	err := root.ExecuteContext(ctx)
+	if ctx.Err() != nil && err != nil {
+		err = context.Canceled
+	}
+	if err != nil && !a.started {
+		err = usagef("%w", err)
+	}
+	code := codeOf(err)
+	if err != nil && err.Error() != "" && !errors.Is(err, context.Canceled) {
+		fmt.Fprintf(t.err, "headgate: %s\n", words(err))
+		if advice := adviceOn(err); advice != "" {
+			fmt.Fprintf(t.err, "  %s\n", advice)
+		}
+	}
+	return code
+}
+
+func newRoot(a *app) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "headgate",
+		Short: "Look at, explain and change the limits that Headgate keeps in Redis",
+		Long: `Headgate looks at the limits, quotas and slots that Headgate keeps in Redis, says
+why a request would be denied, changes them, and replays access logs against
+plans.
+
+A KEY is the parts of a key with slashes between them, outermost first, such as
+acme/user-1. A slash in a part is written %2F. It may also be the key as the
+names in Redis hold it, such as {acme}:user-1.
+
+Exit codes: 0 done; 1 the answer is no (denied, something is wrong, nothing
+changed); 2 the command line or a file is wrong; 3 Redis does not answer;
+4 Redis refuses (password, right, server); 5 nothing is there; 130 interrupted.`,
+		Version:       version(),
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          asUsage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return cmd.Help()
+		},
+	}
+	root.SetVersionTemplate("headgate {{.Version}}\n")
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usagef("%w", err) })
+	flags := root.PersistentFlags()
+	flags.BoolVar(&a.json, "json", false, "write JSON")
+	a.connection.flags(root)
+	root.AddCommand(
+		newPing(a), newSimulate(a), newBench(a),
+	)
+	for _, c := range root.Commands() {
+		c.Args, c.RunE = asUsage(c.Args), a.starts(c.RunE)
+	}
+	return root
+}
+
+// starts notes that a command has begun.
+func (a *app) starts(run func(*cobra.Command, []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		a.started = true
+		return run(cmd, args)
+	}
+}
+
+// asUsage makes errors of the arguments errors of the command line.
+func asUsage(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := check(cmd, args); err != nil {
+			return usagef("%w\nUsage: %s", err, cmd.UseLine())
+		}
+		return nil
+	}
+}
+
+// version returns that of the module, as go install has built it.
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "(devel)"
+}

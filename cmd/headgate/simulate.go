@@ -1,0 +1,262 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headgate/headgate/cmd/headgate/internal/accesslog"
+	"github.com/headgate/headgate/cmd/headgate/internal/plot"
+	"github.com/headgate/headgate/cmd/headgate/internal/replay"
+	"github.com/headgate/headgate/plans"
+)
+
+// simulation is the flags of simulate.
+type simulation struct {
+	*app
+	plan, name     string
+	keys, prefixes []string
+	maxKeys, top   int
+	refusals, plot string
+	open           bool
+}
+
+func newSimulate(a *app) *cobra.Command {
+	s := simulation{app: a}
+	cmd := &cobra.Command{
+		Use:   "simulate LOG... --plan FILE",
+		Short: "Replay access logs against a plan: who would have been refused, and when",
+		Long: `Simulate reads access logs and decides each request under all limits of a plan,
+by the same code as a server, on a clock that follows the log. It needs no
+Redis.
+
+A log is in the Common or Combined Log Format of Apache and nginx, in Traefik's
+extension of it, or in lines of JSON of Caddy, Traefik or nginx. It may be
+compressed by gzip. Several logs are read one after the other; - is the standard
+input.
+
+The clock never goes back: a request that is logged behind a later one is
+decided at the time of that one. A line that is no request is counted and
+skipped. Every request costs 1. Caps, and limits for one model, are left out.`,
+		Example: `  headgate simulate access.log --plan plans.yaml
+  headgate simulate access.log.gz --plan plans.yaml --name pro \
+    --key ip --key tenant=user --path login=/login --plot refusals.html --open`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return s.run(cmd.Context(), args) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&s.plan, "plan", "", "file of plans, see docs/plans.md (required)")
+	f.StringVar(&s.name, "name", "", "name of the plan in the file (its default)")
+	f.StringArrayVar(&s.keys, "key", nil, "[LIMIT=]PART,...: the key that limits count on: ip, user, host, method,\n"+
+		"path or all; outermost part first (ip)")
+	f.StringArrayVar(&s.prefixes, "path", nil, "LIMIT=PREFIX: the limit is for paths with this beginning alone")
+	f.IntVar(&s.maxKeys, "max-keys", 250_000, "most keys in memory; beyond it those with the least spent are forgotten")
+	f.IntVar(&s.top, "top", 10, "how many keys to show")
+	f.StringVar(&s.refusals, "refusals", "", "file for each refusal as a line of JSON")
+	f.StringVar(&s.plot, "plot", "", "file for a plot, as one page of HTML")
+	f.BoolVar(&s.open, "open", false, "open the plot in the browser")
+	_ = cmd.MarkFlagRequired("plan")
+	_ = cmd.MarkFlagFilename("plan", "yaml", "yml", "json")
+	_ = cmd.MarkFlagFilename("plot", "html")
+	_ = cmd.RegisterFlagCompletionFunc("name", s.completeName)
+	return cmd
+}
+
+// completeName completes the names of the plans in the file.
+func (s *simulation) completeName(
+	*cobra.Command, []string, string,
+) ([]cobra.Completion, cobra.ShellCompDirective) {
+	set, err := plans.ReadSet(s.plan)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return set.Names(), cobra.ShellCompDirectiveNoFileComp
+}
+
+// readPlan returns the plan of a name, or the default plan of the file, and its name.
+func readPlan(file, name string) (plans.Plan, string, error) {
+	set, err := plans.ReadSet(file)
+	if err != nil {
+		return plans.Plan{}, "", usagef("%w", err)
+	}
+	if name == "" {
+		name = set.Default()
+	}
+	p, ok := set.Plan(name)
+	if !ok {
+		return p, name, usagef("%s has no plan %q: it has %s", file, name, strings.Join(set.Names(), ", "))
+	}
+	return p, name, nil
+}
+
+// config returns the configuration of the replay.
+func (s *simulation) config() (cfg replay.Config, name string, err error) {
+	if cfg.Plan, name, err = readPlan(s.plan, s.name); err != nil {
+		return cfg, name, err
+	}
+	cfg.MaxKeys = s.maxKeys
+	cfg.Keys, cfg.Prefixes = make(map[string]string), make(map[string]string)
+	for _, text := range s.keys {
+		limit, key, ok := strings.Cut(text, "=")
+		if !ok {
+			limit, key = "", text
+		}
+		cfg.Keys[limit] = key
+	}
+	for _, text := range s.prefixes {
+		limit, prefix, ok := strings.Cut(text, "=")
+		if !ok || limit == "" {
+			return cfg, name, usagef("--path %s: it must be LIMIT=PREFIX", text)
+		}
+		cfg.Prefixes[limit] = prefix
+	}
+	return cfg, name, nil
+}
+
+func (s *simulation) run(ctx context.Context, logs []string) (err error) {
+	cfg, name, err := s.config()
+	if err != nil {
+		return err
+	}
+	if s.refusals != "" {
+		f, err := os.Create(s.refusals)
+		if err != nil {
+			return usagef("--refusals: %w", err)
+		}
+		out := bufio.NewWriter(f)
+		defer func() { err = errors.Join(err, out.Flush(), f.Close()) }()
+		cfg.Refused = func(one replay.Refusal) error { return writeRefusal(out, &one) }
+	}
+	r, err := replay.New(cfg)
+	if err != nil {
+		return usagef("%w", err)
+	}
+	defer func() { _ = r.Close(context.WithoutCancel(ctx)) }()
+	read, err := s.read(ctx, r, logs)
+	if err != nil {
+		return err
+	}
+	read.Plan, read.Report = name, r.Report()
+	if err := s.show(read); err != nil {
+		return err
+	}
+	if s.plot != "" || s.open {
+		return s.draw(read)
+	}
+	return nil
+}
+
+// outcome is what a simulation has found out.
+type outcome struct {
+	Plan   string
+	Logs   []string
+	Lines  int64
+	Faults accesslog.Faults
+	Where  string // the log of the first fault
+	*replay.Report
+}
+
+// read replays the logs.
+func (s *simulation) read(ctx context.Context, r *replay.Replay, logs []string) (*outcome, error) {
+	o := &outcome{Logs: logs}
+	bar := newProgress(s.terminal, logs)
+	defer bar.clear()
+	for _, log := range logs {
+		lines, faults, err := s.readOne(ctx, r, log, bar)
+		o.Lines += lines
+		if o.Faults.Lines == 0 && faults.Lines > 0 {
+			o.Faults, o.Where = faults, log
+		} else {
+			o.Faults.Lines += faults.Lines
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if o.Lines == o.Faults.Lines {
+		return nil, usagef("no line of %s is a request of a known format; line %d of %s is:\n%s",
+			strings.Join(logs, ", "), o.Faults.First, o.Where, o.Faults.Text)
+	}
+	return o, nil
+}
+
+func (s *simulation) readOne(
+	ctx context.Context, r *replay.Replay, log string, bar *progress,
+) (lines int64, faults accesslog.Faults, err error) {
+	in := s.in
+	if log != "-" {
+		f, err := os.Open(log)
+		if err != nil {
+			return 0, faults, usagef("%w", err)
+		}
+		defer func() { _ = f.Close() }()
+		in = f
+	}
+	lines, faults, err = accesslog.Read(ctx, bar.reader(in), func(e *accesslog.Entry) error {
+		bar.request()
+		return r.Decide(ctx, e)
+	})
+	if err != nil && ctx.Err() == nil {
+		err = usagef("%s: %w", log, err)
+	}
+	return lines, faults, err
+}
+
+// refusalJSON is a line of --refusals.
+type refusalJSON struct {
+	Time stamp        `json:"time"`
+	Line int64        `json:"line"`
+	By   []denialJSON `json:"denied_by"`
+}
+
+type denialJSON struct {
+	Policy     string  `json:"policy"`
+	Key        string  `json:"key"`
+	RetryAfter seconds `json:"retry_after_seconds"`
+}
+
+func writeRefusal(w io.Writer, r *replay.Refusal) error {
+	line := refusalJSON{Time: stamp(r.Time), Line: r.Line}
+	for _, d := range r.By {
+		line.By = append(line.By, denialJSON{d.Policy, formatKey(d.Key), seconds(d.RetryAfter)})
+	}
+	text, err := json.Marshal(line)
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(append(text, '\n'))
+	return err
+}
+
+// draw writes the plot, and opens it if that is asked for.
+func (s *simulation) draw(o *outcome) error {
+	page := plot.Page{Plan: o.Plan, Logs: o.Logs, Report: o.Report, Top: max(s.top, 20), FormatKey: formatKey}
+	path := s.plot
+	var f *os.File
+	var err error
+	if path == "" {
+		f, err = os.CreateTemp("", "headgate-*.html")
+	} else {
+		f, err = os.Create(path)
+	}
+	if err != nil {
+		return usagef("--plot: %w", err)
+	}
+	if err := errors.Join(page.Write(f), f.Close()); err != nil {
+		return fmt.Errorf("--plot: %w", err)
+	}
+	if !s.open {
+		return nil
+	}
+	if err := browse(f.Name()); err != nil {
+		fmt.Fprintf(s.err, "headgate: the browser does not open (%v): open %s yourself\n", err, f.Name())
+	}
+	return nil
+}

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"fmt"
+	"os/exec"
+	"runtime"
+	"strings"
+	"time"
+)
+
+// simulated is the answer of simulate in JSON.
+type simulated struct {
+	Plan     string          `json:"plan"`
+	Lines    int64           `json:"lines"`
+	Faulty   int64           `json:"faulty_lines"`
+	Requests int64           `json:"requests"`
+	Refused  int64           `json:"refused"`
+	First    stamp           `json:"first"`
+	Last     stamp           `json:"last"`
+	Late     int64           `json:"out_of_order"`
+	Latest   seconds         `json:"out_of_order_by_at_most_seconds"`
+	Limits   []limitJSON     `json:"limits"`
+	Skipped  []string        `json:"skipped_limits"`
+	Keys     []simulatedJSON `json:"keys"`
+	Others   int64           `json:"denials_of_other_keys"`
+}
+
+type limitJSON struct {
+	Policy string `json:"policy"`
+	Limit  string `json:"limit"`
+	Denied int64  `json:"denied"`
+	First  stamp  `json:"first_denial"`
+	Exempt int64  `json:"requests_without_key"`
+}
+
+type simulatedJSON struct {
+	Policy string `json:"policy"`
+	Key    string `json:"key"`
+	Denied int64  `json:"denied"`
+	First  stamp  `json:"first_denial"`
+	Last   stamp  `json:"last_denial"`
+}
+
+func (s *simulation) show(o *outcome) error {
+	if s.json {
+		return writeJSON(s.out, s.answer(o))
+	}
+	out := s.out
+	fmt.Fprintf(out, "%s requests from %s to %s UTC under plan %s\n",
+		count(o.Requests), clock(o.First), clock(o.Last), o.Plan)
+	fmt.Fprintf(out, "%s would have been refused (%s)\n\n", count(o.Refused), percent(o.Refused, o.Requests))
+	t := newTable(out, "LIMIT", "ALGORITHM", "DENIED", "FIRST DENIAL", "WITHOUT KEY")
+	for _, l := range o.Limits {
+		t.add(l.Policy, describe(l.Algorithm), count(l.Denied), clock(l.First), count(l.Exempt))
+	}
+	_ = t.Flush()
+	if shown := o.Keys[:min(s.top, len(o.Keys))]; len(shown) > 0 {
+		fmt.Fprintln(out)
+		t = newTable(out, "KEY", "LIMIT", "DENIED", "FIRST DENIAL", "LAST DENIAL")
+		for _, k := range shown {
+			t.add(formatKey(k.Key), k.Policy, count(k.Denied), clock(k.First), clock(k.Last))
+		}
+		_ = t.Flush()
+		if more := len(o.Keys) - len(shown); more > 0 {
+			fmt.Fprintf(out, "and %s more keys\n", count(int64(more)))
+		}
+	}
+	s.note(o)
+	return nil
+}
+
+// note says what the figures leave out.
+func (s *simulation) note(o *outcome) {
+	var notes []string
+	note := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
+	if o.Late > 0 {
+		note("%s lines were out of order, by at most %v: each was decided at the time of the latest "+
+			"before it", count(o.Late), o.Latest)
+	}
+	if o.Faults.Lines > 0 {
+		note("%s lines are no requests and were skipped, such as line %d of %s", count(o.Faults.Lines),
+			o.Faults.First, o.Where)
+	}
+	if len(o.Skipped) > 0 {
+		note("a log does not tell the model, so these limits were left out: %s", strings.Join(o.Skipped, ", "))
+	}
+	if o.OtherKeys > 0 {
+		note("%s denials were of keys that are not listed", count(o.OtherKeys))
+	}
+	for i, n := range notes {
+		if i == 0 {
+			fmt.Fprintln(s.out)
+		}
+		fmt.Fprintf(s.out, "note: %s\n", printable(n))
+	}
+}
+
+func (s *simulation) answer(o *outcome) *simulated {
+	a := &simulated{
+		Plan: o.Plan, Lines: o.Lines, Faulty: o.Faults.Lines, Requests: o.Requests, Refused: o.Refused,
+		First: stamp(o.First), Last: stamp(o.Last), Late: o.Late, Latest: seconds(o.Latest),
+		Limits: []limitJSON{}, Skipped: append([]string{}, o.Skipped...), Keys: []simulatedJSON{},
+		Others: o.OtherKeys,
+	}
+	for _, l := range o.Limits {
+		a.Limits = append(a.Limits, limitJSON{l.Policy, describe(l.Algorithm), l.Denied, stamp(l.First), l.Exempt})
+	}
+	for _, k := range o.Keys[:min(s.top, len(o.Keys))] {
+		a.Keys = append(a.Keys, simulatedJSON{
+			k.Policy, formatKey(k.Key), k.Denied, stamp(k.First), stamp(k.Last),
+		})
+	}
+	return a
+}
+
+// browse opens a file in the browser.
+func browse(path string) error {
+	name, args := "xdg-open", []string{path}
+	switch runtime.GOOS {
+	case "darwin":
+		name = "open"
+	case "windows":
+		name, args = "rundll32", []string{"url.dll,FileProtocolHandler", path}
+	}
+	cmd := exec.Command(name, args...)
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	select {
+	case err := <-ended: // it has handed the file over, or failed
+		return err
+	case <-time.After(2 * time.Second):
+		return nil
+	}
+}
