@@ -53,15 +53,7 @@ func New(cfg Config) (*Meter, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Meter{
-		cfg: cfg, formats: formatsOf(cfg.Formats), guards: make(map[*wire.Format]*nethttp.Guard),
-		lessons: map[string]*lessons{"": new(lessons)},
-	}
-	m.bodies.most = cfg.MaxBodies + wire.UsageBytes
-	m.catalogNow()
-	for name := range cfg.Models {
-		m.lessons[name] = new(lessons)
-	}
+	m := newMeter(cfg)
 	rules := m.rules()
 	for _, f := range m.formats {
 		guard := cfg.Guard
@@ -86,6 +78,20 @@ func New(cfg Config) (*Meter, error) {
 		return nil, fmt.Errorf("llm: Config.Budgets: %w", err)
 	}
 	return m, nil
+}
+
+// newMeter returns a Meter without its guards, for a complete configuration.
+func newMeter(cfg Config) *Meter {
+	m := &Meter{
+		cfg: cfg, formats: formatsOf(cfg.Formats), guards: make(map[*wire.Format]*nethttp.Guard),
+		lessons: map[string]*lessons{"": new(lessons)},
+	}
+	m.bodies.most = cfg.MaxBodies + wire.UsageBytes
+	m.catalogNow()
+	for name := range cfg.Models {
+		m.lessons[name] = new(lessons)
+	}
+	return m
 }
 
 // catalogNow returns the models, with the prices that the files of Config.Prices have now.
