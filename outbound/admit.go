@@ -13,9 +13,7 @@ import (
 func (x *exchange) admit(w *wait) (p *pass, err error) {
 	defer func() {
 		w.end()
-		if p == nil {
-			w.release()
-		}
+		w.release() // unless the request was admitted with it
 	}()
 	if err := w.behind(); err != nil {
 		return nil, err
@@ -112,7 +110,9 @@ func (x *exchange) reserve(w *wait) (*pass, *denial, error) {
 		}
 	}
 	goesOn = true
-	return x.pass(w.lease, paid, &d), nil, nil
+	slot := w.lease
+	w.lease = nil // it is the pass's
+	return x.pass(slot, paid, &d), nil, nil
 }
 
 // delayedBy returns the policy with the longest delay, or nil.

@@ -35,7 +35,7 @@ type charged struct {
 	cost int64
 }
 
-// open derives the charges of a request, and decides nothing.
+// open derives the charges of a request, and decides nothing. The exchange is not nil.
 func (t *Transport) open(req *http.Request) (*exchange, error) {
 	x := &exchange{t: t, given: req, req: req, began: time.Now()}
 	model := ""
@@ -44,7 +44,7 @@ func (t *Transport) open(req *http.Request) (*exchange, error) {
 		x.req = &copied
 		m, err := t.cfg.Meter.Measure(x.req)
 		if err != nil {
-			return nil, wrapped(err)
+			return x, wrapped(err)
 		}
 		if m != nil {
 			x.measure, model = m, m.Model()
@@ -54,10 +54,7 @@ func (t *Transport) open(req *http.Request) (*exchange, error) {
 			x.req = x.req.WithContext(ctx)
 		}
 	}
-	if err := x.derive(model); err != nil {
-		return nil, err
-	}
-	return x, nil
+	return x, x.derive(model)
 }
 
 // derive derives the keys and costs of the request.

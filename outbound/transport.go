@@ -71,6 +71,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	x, err := t.open(req)
 	if err != nil {
 		closeBody(req)
+		x.tell(nil, err)
 		return nil, err
 	}
 	res, err := x.roundTrip(t.cfg.MaxWait)

@@ -69,7 +69,7 @@ func (w *wait) leave() {
 
 // busy completes the error of a request that would have to wait for too long.
 func (w *wait) busy(e *BusyError) error {
-	if e.Cause == nil && e.After != core.Never {
+	if e.Cause == nil && !e.Spent && e.After != core.Never {
 		e.Cause = w.cause
 	}
 	return e

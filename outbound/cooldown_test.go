@@ -1,0 +1,319 @@
+package outbound_test
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/gatetest"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/outbound"
+)
+
+// byPath is a Meter whose model is the path, and whose tokens are the Content-Length.
+type byPath struct{}
+
+func (byPath) Measure(r *http.Request) (outbound.Measure, error) {
+	return &pathMeasure{model: r.URL.Path[1:]}, nil
+}
+
+type pathMeasure struct{ model string }
+
+func (m *pathMeasure) Model() string                  { return m.model }
+func (m *pathMeasure) Estimate(core.Unit) int64       { return 10 }
+func (m *pathMeasure) Response(*http.Response)        {}
+func (m *pathMeasure) Actual(core.Unit) (int64, bool) { return 4, true }
+
+// answers answers each request by the next of these funcs, and with 200 after the last.
+type answers struct {
+	mu  sync.Mutex
+	all []func(w http.ResponseWriter)
+}
+
+func (a *answers) push(all ...func(w http.ResponseWriter)) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.all = append(a.all, all...)
+}
+
+func (a *answers) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+	a.mu.Lock()
+	answer := func(http.ResponseWriter) {}
+	if len(a.all) > 0 {
+		answer, a.all = a.all[0], a.all[1:]
+	}
+	a.mu.Unlock()
+	answer(w)
+}
+
+// refuse is an answer with a status, a body and headers in pairs.
+func refuse(status int, body string, headers ...string) func(http.ResponseWriter) {
+	return func(w http.ResponseWriter) {
+		for pair := range slices.Chunk(headers, 2) {
+			w.Header().Add(pair[0], pair[1])
+		}
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, body)
+	}
+}
+
+// What a refusal concerns, and what it does not.
+func TestScopeOfCooldown(t *testing.T) {
+	const (
+		cooling = "cooldown"
+		spent   = "spent"
+	)
+	for _, c := range []struct {
+		name     string
+		answer   func(http.ResponseWriter)
+		rule     string // under which the refused model has no room
+		others   bool   // another model of the account has none either
+		from, to time.Duration
+	}{
+		{"seconds", refuse(429, "", "Retry-After", "5"), cooling, false, 4 * time.Second, 5 * time.Second},
+		{"milliseconds", refuse(429, "", "retry-after-ms", "2500", "Retry-After", "3"), cooling, false, 2 * time.Second, 2500 * time.Millisecond},
+		{"date", func(w http.ResponseWriter) {
+			refuse(429, "", "Retry-After", time.Now().Add(7*time.Second).UTC().Format(http.TimeFormat))(w)
+		}, cooling, false, 5 * time.Second, 8 * time.Second},
+		{"overloaded server", refuse(503, "", "Retry-After", "5"), cooling, true, 4 * time.Second, 5 * time.Second},
+		{"no wait", refuse(429, "{}"), cooling, false, time.Millisecond, time.Second},
+		{"date in the past", refuse(429, "", "Retry-After", "Tue, 24 Nov 2020 00:00:00 GMT"), cooling, false, time.Millisecond, time.Second},
+		{"five values", refuse(429, "", "Retry-After", "1", "Retry-After", "x", "Retry-After", "4", "Retry-After", "", "Retry-After", "2"), cooling, false, time.Millisecond, 4 * time.Second},
+		{"a thousand years", refuse(429, "", "Retry-After", "31556952000"), cooling, false, 23 * time.Hour, 24 * time.Hour},
+		{"money", refuse(429, `{"error":{"type":"insufficient_quota","code":"insufficient_quota"}}`), spent, true, 59 * time.Second, time.Minute},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			eachGate(t, func(t *testing.T, g *core.Gate) {
+				a := new(answers)
+				u := serve(t, a.ServeHTTP)
+				tr := transport(t, outbound.Config{Base: base(t), Gate: g, Meter: byPath{}})
+				replica := transport(t, outbound.Config{Base: base(t), Gate: g, Meter: byPath{}})
+				a.push(c.answer)
+				if status, err := get(t, tr, u.URL+"/a"); err != nil || status == http.StatusOK {
+					t.Fatal(status, err)
+				}
+				for _, tr := range []*outbound.Transport{tr, replica} {
+					_, err := get(t, tr, u.URL+"/a")
+					busy := wantBusy(t, err, c.rule)
+					if busy.After < c.from || busy.After > c.to || busy.Spent != (c.rule == spent) || busy.At.IsZero() {
+						t.Errorf("%+v", busy)
+					}
+					if _, err := get(t, tr, u.URL+"/b"); c.others {
+						wantBusy(t, err, c.rule)
+					} else if err != nil {
+						t.Error(err)
+					}
+				}
+				r := request(t, t.Context(), u.URL+"/a")
+				r.Header.Set("Authorization", "Bearer another account")
+				if res, err := tr.RoundTrip(r); err != nil {
+					t.Error(err)
+				} else {
+					_ = res.Body.Close()
+				}
+			})
+		})
+	}
+}
+
+// A request does not wait for an account that is spent, however long it may.
+func TestSpentIsNotWaitedFor(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate) {
+		a := new(answers)
+		u := serve(t, a.ServeHTTP)
+		tr := transport(t, outbound.Config{Base: base(t), Gate: g, MaxWait: time.Hour})
+		a.push(refuse(402, "{}"))
+		if _, err := get(t, tr, u.URL); err != nil {
+			t.Fatal(err)
+		}
+		_, err := get(t, tr, u.URL)
+		if busy := wantBusy(t, err, "spent"); !busy.Spent {
+			t.Errorf("%+v", busy)
+		}
+	})
+}
+
+// Waits that nobody has told grow from refusal to refusal, and begin again after a while without.
+func TestGuessedWaitsGrow(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate) {
+		const first = 100 * time.Millisecond
+		a, cooled := new(answers), make(chan *outbound.CooldownEvent, 1)
+		u := serve(t, a.ServeHTTP)
+		tr := transport(t, outbound.Config{
+			Base: base(t), Gate: g, MaxWait: time.Minute,
+			Backoff: outbound.Backoff{First: first, Most: 5 * first / 2, Forgive: 5 * first},
+			Observe: func(_ context.Context, e core.Event) {
+				if e, ok := e.(*outbound.CooldownEvent); ok {
+					cooled <- e
+				}
+			},
+		})
+		next := func() time.Duration {
+			a.push(refuse(429, "{}"))
+			if status, err := get(t, tr, u.URL); err != nil || status != 429 {
+				t.Fatal(status, err)
+			}
+			e := <-cooled
+			if e.Err != nil || !e.Guessed || e.Spent || e.Status != 429 || e.Key == (core.Key{}) {
+				t.Errorf("%+v", e)
+			}
+			return e.For
+		}
+		for i, most := range []time.Duration{first, 2 * first, 5 * first / 2, 5 * first / 2} {
+			if wait := next(); wait > most || wait <= most/2 {
+				t.Errorf("refusal %d: %v, want %v", i, wait, most)
+			}
+		}
+		gatetest.Eventually(t, "the waits are forgiven", func() bool {
+			time.Sleep(9 * first) // the longest block and Forgive
+			return next() <= first
+		})
+	})
+}
+
+// Of several refusals the one that ends last holds, whichever comes last.
+func TestLongestCooldownHolds(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate) {
+		waits := []string{"2", "60", "1"}
+		both := make(chan struct{})
+		var arrived sync.WaitGroup
+		arrived.Add(len(waits))
+		u := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			arrived.Done()
+			<-both
+			refuse(429, "", "Retry-After", r.Header.Get("X-Wait"))(w)
+		})
+		tr := transport(t, outbound.Config{Base: base(t), Gate: g})
+		var done sync.WaitGroup
+		for _, wait := range waits {
+			done.Go(func() {
+				r := request(t, t.Context(), u.URL)
+				r.Header.Set("X-Wait", wait)
+				res, err := tr.RoundTrip(r)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				_ = res.Body.Close()
+			})
+		}
+		arrived.Wait()
+		close(both)
+		done.Wait()
+		_, err := get(t, tr, u.URL)
+		if busy := wantBusy(t, err, "cooldown"); busy.After < 50*time.Second {
+			t.Errorf("%+v", busy)
+		}
+	})
+}
+
+// Requests that wait for a cooldown go on in their order, spread over the first second after it.
+func TestResumptionIsSpread(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate) {
+		const waiters = 40
+		a := new(answers)
+		var mu sync.Mutex
+		var order []string
+		u := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			mu.Lock()
+			order = append(order, r.Header.Get("X-Number"))
+			mu.Unlock()
+			a.ServeHTTP(w, r)
+		})
+		tr := transport(t, outbound.Config{Base: base(t), Gate: g, MaxWait: time.Minute})
+		a.push(refuse(429, "", "Retry-After", "1"))
+		if _, err := get(t, tr, u.URL); err != nil {
+			t.Fatal(err)
+		}
+		end := u.times[0].Add(time.Second)
+		var done sync.WaitGroup
+		for i := range waiters {
+			done.Go(func() {
+				r := request(t, t.Context(), u.URL)
+				r.Header.Set("X-Number", string(rune('A'+i)))
+				res, err := tr.RoundTrip(r)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				_ = res.Body.Close()
+			})
+			gatetest.Eventually(t, "the request waits", func() bool { return tr.Waiting() == i+1 })
+		}
+		done.Wait()
+		if tr.Waiting() != 0 {
+			t.Error("requests still wait")
+		}
+		times := u.times[1:]
+		first, last := times[0].Sub(end), times[waiters-1].Sub(end)
+		if first < 0 || last > 1100*time.Millisecond || last-first < 300*time.Millisecond {
+			t.Errorf("sent from %v to %v after the end", first, last)
+		}
+		if late := overtaken(order[1:]); late > 2 { // two that are sent together may change places
+			t.Errorf("a request was overtaken by %d: %v", late, order)
+		}
+	})
+}
+
+// overtaken returns by how many later ones a request was overtaken at most.
+func overtaken(order []string) (most int) {
+	for i, one := range order {
+		n := 0
+		for _, earlier := range order[:i] {
+			if earlier > one {
+				n++
+			}
+		}
+		most = max(most, n)
+	}
+	return most
+}
+
+// A dead Redis does not stop cooldowns: this process obeys those that it has seen.
+func TestCooldownWithoutRedis(t *testing.T) {
+	s := redistest.Start(t)
+	g := gatetest.Redis(t, s.Client(t), core.Config{Timeout: gatetest.ShortTimeout})
+	a := new(answers)
+	u := serve(t, a.ServeHTTP)
+	tr := transport(t, outbound.Config{Base: base(t), Gate: g})
+	s.Kill()
+	a.push(refuse(429, "", "Retry-After", "60"))
+	if status, err := get(t, tr, u.URL); err != nil || status != 429 {
+		t.Fatal(status, err)
+	}
+	_, err := get(t, tr, u.URL)
+	if busy := wantBusy(t, err, "cooldown"); busy.After < 50*time.Second || busy.Cause == nil {
+		t.Errorf("%+v", busy)
+	}
+}
+
+// Policies decide by their failure modes while Redis is dead.
+func TestFailureModes(t *testing.T) {
+	s := redistest.Start(t)
+	g := gatetest.Redis(t, s.Client(t), core.Config{Timeout: gatetest.ShortTimeout, Replicas: 4})
+	u := serve(t, nil)
+	for _, c := range []struct {
+		mode core.FailureMode
+		sent int
+	}{{core.FailLocal, 2}, {core.FailOpen, 10}, {core.FailClosed, 0}} {
+		s.Kill()
+		policy := gatetest.Policy(t, core.PolicyConfig{Name: c.mode.String(), Algorithm: gatetest.Frozen(8), OnFailure: c.mode})
+		tr := transport(t, outbound.Config{Base: base(t), Gate: g, Rules: []outbound.Rule{{Policy: policy, Key: outbound.ByHost}}})
+		before := u.count()
+		for range 10 {
+			if _, err := get(t, tr, u.URL); err != nil {
+				if busy := wantBusy(t, err, policy.Name()); busy.Cause == nil {
+					t.Errorf("%v: %+v", c.mode, busy)
+				}
+			}
+		}
+		if n := u.count() - before; n != c.sent {
+			t.Errorf("%v: %d sent, want %d", c.mode, n, c.sent)
+		}
+	}
+}

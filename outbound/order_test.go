@@ -1,0 +1,284 @@
+package outbound_test
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/gatetest"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/outbound"
+)
+
+// numbered sends a request with a number, and closes the response.
+func numbered(t *testing.T, tr http.RoundTripper, url string, number rune) {
+	r := request(t, t.Context(), url)
+	r.Header.Set("X-Number", string(number))
+	res, err := tr.RoundTrip(r)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	_ = res.Body.Close()
+}
+
+// Requests wait in their order, for whatever they wait.
+func TestWaitsInOrder(t *testing.T) {
+	const waiters = 12
+	rule := func(t *testing.T, a core.Algorithm) outbound.Rule {
+		return outbound.Rule{Policy: gatetest.Limited(t, "a", a), Key: outbound.ByCredential}
+	}
+	for name, configure := range map[string]func(t *testing.T, g *core.Gate, cfg *outbound.Config){
+		"token bucket": func(t *testing.T, _ *core.Gate, cfg *outbound.Config) {
+			cfg.Rules = []outbound.Rule{rule(t, core.TokenBucket{Rate: 40, Per: time.Second, Burst: 1})}
+		},
+		"window": func(t *testing.T, _ *core.Gate, cfg *outbound.Config) {
+			cfg.Rules = []outbound.Rule{rule(t, core.FixedWindow{Limit: 3, Window: 200 * time.Millisecond, FromFirst: true})}
+		},
+		"slot": func(t *testing.T, g *core.Gate, cfg *outbound.Config) { cfg.Slot = slotOf(t, g, 1) },
+		"slot and bucket": func(t *testing.T, g *core.Gate, cfg *outbound.Config) {
+			cfg.Slot = slotOf(t, g, 2)
+			cfg.Rules = []outbound.Rule{rule(t, core.TokenBucket{Rate: 40, Per: time.Second, Burst: 1})}
+		},
+		"slot and window": func(t *testing.T, g *core.Gate, cfg *outbound.Config) {
+			cfg.Slot = slotOf(t, g, 2)
+			cfg.Rules = []outbound.Rule{rule(t, core.FixedWindow{Limit: 3, Window: 200 * time.Millisecond, FromFirst: true})}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			eachGate(t, func(t *testing.T, g *core.Gate) {
+				var mu sync.Mutex
+				var order []string
+				hold := make(chan struct{})
+				u := serve(t, func(_ http.ResponseWriter, r *http.Request) {
+					mu.Lock()
+					order = append(order, r.Header.Get("X-Number"))
+					mu.Unlock()
+					<-hold
+				})
+				cfg := outbound.Config{Base: base(t), Gate: g, MaxWait: time.Minute}
+				configure(t, g, &cfg)
+				tr := transport(t, cfg)
+				var done sync.WaitGroup
+				sent := func() int { return u.count() }
+				for i := range waiters {
+					done.Go(func() { numbered(t, tr, u.URL, 'A'+rune(i)) })
+					gatetest.Eventually(t, "the request was sent or waits", func() bool { return sent()+tr.Waiting() >= i+1 })
+				}
+				close(hold)
+				done.Wait()
+				// Those that are sent together may arrive in another order.
+				if late := overtaken(order); late > 2 {
+					t.Errorf("a request was overtaken by %d: %v", late, order)
+				}
+			})
+		})
+	}
+}
+
+// Requests of several replicas wait for a bucket in one order, and together they keep to it.
+func TestReplicasWaitInOneOrder(t *testing.T) {
+	s := redistest.Start(t)
+	u := serve(t, nil)
+	const replicas, each, perSecond = 4, 6, 40
+	var all []*outbound.Transport
+	for range replicas {
+		g := gatetest.Redis(t, s.Client(t), core.Config{})
+		all = append(all, transport(t, outbound.Config{
+			Base: base(t), Gate: g, MaxWait: time.Minute,
+			Rules: []outbound.Rule{{
+				Policy: gatetest.Limited(t, "a", core.TokenBucket{Rate: perSecond, Per: time.Second, Burst: 1}), Key: outbound.ByHost,
+			}},
+		}))
+	}
+	var mu sync.Mutex
+	var order []string
+	start := time.Now()
+	var done sync.WaitGroup
+	for i := range replicas * each {
+		tr := all[i%replicas]
+		done.Go(func() {
+			numbered(t, tr, u.URL, 'A'+rune(i))
+			mu.Lock()
+			order = append(order, string('A'+rune(i)))
+			mu.Unlock()
+		})
+		gatetest.Eventually(t, "the request was sent or waits", func() bool {
+			n := u.count()
+			for _, tr := range all {
+				n += tr.Waiting()
+			}
+			return n >= i+1
+		})
+	}
+	done.Wait()
+	if took, least := time.Since(start), (replicas*each-1)*time.Second/perSecond; took < least {
+		t.Errorf("%d requests within %v, want at least %v", replicas*each, took, least)
+	}
+	if late := overtaken(order); late > replicas {
+		t.Errorf("a request was overtaken by %d: %v", late, order)
+	}
+}
+
+// A request that gives up gives its units, its slot and its place in the line back.
+func TestGivingUpGivesBack(t *testing.T) {
+	for name, algorithm := range map[string]core.Algorithm{
+		"token bucket": core.TokenBucket{Rate: 1, Per: time.Minute, Burst: 1},
+		"window":       core.FixedWindow{Limit: 1, Window: time.Minute, FromFirst: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachGate(t, func(t *testing.T, g *core.Gate) {
+				u, slot := serve(t, nil), slotOf(t, g, 5)
+				policy := gatetest.Limited(t, "a", algorithm)
+				tr := transport(t, outbound.Config{
+					Base: base(t), Gate: g, Slot: slot, MaxWait: time.Hour,
+					Rules: []outbound.Rule{{Policy: policy, Key: outbound.ByHost}},
+				})
+				if _, err := get(t, tr, u.URL); err != nil {
+					t.Fatal(err)
+				}
+				key, _ := outbound.ByHost(request(t, t.Context(), u.URL))
+				used := func() int64 {
+					d, err := g.Peek(t.Context(), core.Charge{Policy: policy, Key: key, Cost: core.NoCost})
+					if err != nil {
+						t.Fatal(err)
+					}
+					return d.At(0).Used
+				}
+				gatetest.Eventually(t, "the slot is free", func() bool { return holders(t, slot, u.URL) == 0 })
+				before := used()
+				ctxs := make(chan func(), 4)
+				var done sync.WaitGroup
+				for i := range 4 {
+					ctx, cancel := context.WithCancel(t.Context())
+					ctxs <- cancel
+					done.Go(func() {
+						body := newCloser("text")
+						r := request(t, ctx, u.URL)
+						r.Body = body
+						if _, err := tr.RoundTrip(r); err == nil || ctx.Err() == nil {
+							t.Error(err, ctx.Err())
+						}
+						if !body.closed.Load() {
+							t.Error("the body is open")
+						}
+					})
+					gatetest.Eventually(t, "the request waits", func() bool { return tr.Waiting() == i+1 })
+				}
+				for range 4 {
+					(<-ctxs)()
+				}
+				done.Wait()
+				if n := tr.Waiting(); n != 0 {
+					t.Errorf("%d still wait", n)
+				}
+				gatetest.Eventually(t, "everything is given back", func() bool {
+					return used() == before && holders(t, slot, u.URL) == 0
+				})
+			})
+		})
+	}
+}
+
+// A full queue and a full slot are told at once.
+func TestFullQueue(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate) {
+		u := stream(t, nil)
+		slot := slotOf(t, g, 1)
+		slot.Semaphore = newSemaphore(t, g, semaphore.Config{MaxWaiters: 1})
+		tr := transport(t, outbound.Config{Base: base(t), Gate: g, Slot: slot, MaxWait: time.Hour})
+		res, err := tr.RoundTrip(request(t, t.Context(), u.URL))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		waited := make(chan error)
+		go func() {
+			_, err := tr.RoundTrip(request(t, ctx, u.URL))
+			waited <- err
+		}()
+		gatetest.Eventually(t, "a request waits", func() bool { return tr.Waiting() == 1 })
+		_, err = get(t, tr, u.URL)
+		if busy := wantBusy(t, err, "streams"); busy.After <= 0 {
+			t.Errorf("%+v", busy)
+		}
+		cancel()
+		if err := <-waited; err == nil {
+			t.Error("no error")
+		}
+		_ = res.Body.Close()
+	})
+}
+
+// Calls of Redis before a request is sent: at most one, and none where the refusal is known.
+func TestRoundTrips(t *testing.T) {
+	s := redistest.Start(t)
+	g := gatetest.Redis(t, s.Client(t), core.Config{})
+	var calls []int64
+	count := func() int64 { return s.Calls(t, "evalsha", "eval") }
+	a := new(answers)
+	u := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		calls = append(calls, count())
+		a.ServeHTTP(w, nil)
+	})
+	policies := func() (rules []outbound.Rule) {
+		for _, name := range []string{"requests", "tokens", "day"} {
+			rules = append(rules, outbound.Rule{Policy: gatetest.Limited(t, name, core.TokenBucket{Rate: 1000, Per: time.Minute, Burst: 20}), Key: outbound.ByModel})
+		}
+		return append(rules, outbound.Rule{Policy: gatetest.Limited(t, "window", core.AnyMinute(20)), Key: outbound.ByCredential})
+	}
+	slot := slotOf(t, g, 2)
+	for name, cfg := range map[string]outbound.Config{
+		"rules":         {Rules: policies()},
+		"slot":          {Slot: slot},
+		"rules+slot":    {Rules: policies(), Slot: slot},
+		"patient":       {Rules: policies(), Slot: slot, MaxWait: time.Minute},
+		"patient-rules": {Rules: policies(), MaxWait: time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg.Base, cfg.Gate, cfg.Meter = base(t), g, byPath{}
+			tr := transport(t, cfg)
+			quiet := func() (n int64) { // what is given back in the background counts too
+				t.Helper()
+				gatetest.Eventually(t, "nothing is given back any more", func() bool {
+					before := count()
+					time.Sleep(20 * time.Millisecond)
+					n = count()
+					return n == before && holders(t, slot, u.URL) == 0
+				})
+				return n
+			}
+			send := func() (before, during int64) {
+				t.Helper()
+				before, calls = quiet(), nil
+				if _, err := get(t, tr, u.URL+"/"+name); err != nil {
+					t.Fatal(err)
+				}
+				return before, calls[0]
+			}
+			send() // loads the scripts
+			for range 3 {
+				if before, during := send(); during != before+1 {
+					t.Errorf("%d calls of Redis before a request is sent", during-before)
+				}
+			}
+			a.push(refuse(429, "", "Retry-After", "60"))
+			send()
+			before := quiet()
+			for range 10 {
+				ctx, cancel := context.WithTimeout(t.Context(), 50*time.Second)
+				_, err := tr.RoundTrip(request(t, ctx, u.URL+"/"+name))
+				cancel()
+				wantBusy(t, err, "cooldown")
+			}
+			if n := count() - before; n > 0 {
+				t.Errorf("%d calls of Redis for a refusal that is known", n)
+			}
+		})
+	}
+}

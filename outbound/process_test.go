@@ -1,0 +1,227 @@
+package outbound_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/gatetest"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/outbound"
+)
+
+// replica is this test binary as a process of its own, running TestReplica.
+type replica struct {
+	in    io.Writer
+	lines *bufio.Scanner
+	kill  func()
+}
+
+func startReplica(t *testing.T, s *redistest.Server) *replica {
+	t.Helper()
+	in, lines, kill := redistest.StartKillable(t, "TestReplica", "OUTBOUND_TEST_ADDR="+s.Addr)
+	return &replica{in, lines, kill}
+}
+
+// send tells the replica to send n requests to each URL at the same time.
+func (r *replica) send(t *testing.T, n int, urls ...string) {
+	t.Helper()
+	if _, err := fmt.Fprintln(r.in, n, strings.Join(urls, " ")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// answer returns what the replica prints behind a word. It skips what the test framework prints.
+func (r *replica) answer(t *testing.T, word string) string {
+	t.Helper()
+	for r.lines.Scan() {
+		if text, ok := strings.CutPrefix(r.lines.Text(), word+" "); ok {
+			return text
+		}
+	}
+	t.Fatalf("the replica ended: %v", r.lines.Err())
+	return ""
+}
+
+const (
+	replicaCap = 20
+	replicaTTL = time.Second
+)
+
+// TestReplica is the body of each process that startReplica starts.
+func TestReplica(t *testing.T) {
+	addr := os.Getenv("OUTBOUND_TEST_ADDR")
+	if addr == "" {
+		t.Skip("runs only as a process of other tests")
+	}
+	client := redis.NewClient(&redis.Options{
+		Addr: addr, ContextTimeoutEnabled: true,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	})
+	defer func() { _ = client.Close() }()
+	g := gatetest.Redis(t, client, core.Config{})
+	tr := transport(t, replicaConfig(t, g))
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		var n int
+		words := strings.Fields(lines.Text())
+		_, _ = fmt.Sscan(words[0], &n)
+		var wg sync.WaitGroup
+		var begun, failed atomic.Int64
+		for _, url := range words[1:] {
+			for range n {
+				wg.Go(func() {
+					res, err := tr.RoundTrip(request(t, context.Background(), url))
+					if err != nil {
+						failed.Add(1)
+						fmt.Println(err)
+						return
+					}
+					if begun.Add(1) == int64(n*len(words[1:])) {
+						fmt.Println("begun", begun.Load())
+					}
+					_, _ = io.Copy(io.Discard, res.Body)
+					_ = res.Body.Close()
+				})
+			}
+		}
+		wg.Wait()
+		fmt.Println("failed", failed.Load())
+	}
+}
+
+func replicaConfig(t *testing.T, g *core.Gate) outbound.Config {
+	return outbound.Config{
+		Base: base(t), Gate: g, Meter: byPath{}, MaxWait: time.Minute,
+		Slot: &outbound.Slot{
+			Semaphore: newSemaphore(t, g, semaphore.Config{TTL: replicaTTL, MaxWaiters: 1000}),
+			Caps:      []outbound.Cap{{Key: outbound.ByCredential, Limit: replicaCap}},
+		},
+		Rules: []outbound.Rule{{
+			Policy: gatetest.Policy(t, core.PolicyConfig{Name: "requests", Algorithm: core.PerSecond(1000), Hold: time.Second}),
+			Key:    outbound.ByModel,
+		}},
+	}
+}
+
+// One refusal stops the requests of every process for one model until its end. Then they go on
+// within 1.1 seconds, in whatever form the refusal came. Other models are not delayed.
+func TestProcessesObeyOneRefusal(t *testing.T) {
+	t.Parallel()
+	wait := time.Second
+	if gatetest.Long() {
+		wait = 5 * time.Second
+	}
+	seconds := fmt.Sprint(int(wait.Seconds()))
+	forms := map[string]func(http.ResponseWriter){
+		"/retry-after":    refuse(429, "", "Retry-After", seconds),
+		"/retry-after-ms": refuse(429, "", "retry-after-ms", seconds+"000", "Retry-After", "60"),
+		"/openai":         refuse(429, `{"error":{"type":"tokens","code":"rate_limit_exceeded"}}`, "x-ratelimit-remaining-tokens", "0", "x-ratelimit-reset-tokens", "6m0s", "Retry-After", seconds),
+		"/anthropic":      refuse(429, `{"type":"error","error":{"type":"rate_limit_error"}}`, "anthropic-ratelimit-requests-remaining", "0", "Retry-After", seconds),
+		"/gemini":         refuse(429, `{"error":{"code":429,"status":"RESOURCE_EXHAUSTED","details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"`+seconds+`s"}]}}`),
+	}
+	var mu sync.Mutex
+	times := make(map[string][]time.Time)
+	u := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		first := len(times[r.URL.Path]) == 0
+		times[r.URL.Path] = append(times[r.URL.Path], time.Now())
+		mu.Unlock()
+		if answer := forms[r.URL.Path]; answer != nil && first {
+			answer(w)
+		}
+	})
+	s := redistest.Start(t)
+	const each = 4
+	var all []*replica
+	for range 3 {
+		all = append(all, startReplica(t, s))
+	}
+	var cooled, urls []string
+	for path := range forms {
+		cooled = append(cooled, u.URL+path)
+	}
+	urls = append(append(urls, cooled...), u.URL+"/other")
+	all[0].send(t, 1, cooled...)
+	if n := all[0].answer(t, "failed"); n != "0" {
+		t.Fatalf("%s requests failed", n)
+	}
+	told := time.Now()
+	for _, r := range all {
+		r.send(t, each, urls...)
+	}
+	for _, r := range all {
+		if n := r.answer(t, "failed"); n != "0" {
+			t.Errorf("%s requests failed", n)
+		}
+	}
+	for path := range forms {
+		at := times[path]
+		if len(at) != 1+each*len(all) {
+			t.Errorf("%s: %d requests", path, len(at))
+		}
+		end := at[0].Add(wait)
+		if early, late := at[1].Sub(end), at[len(at)-1].Sub(end); early < 0 || late > 1100*time.Millisecond+slack() {
+			t.Errorf("%s: sent from %v to %v after the end of the cooldown", path, early, late)
+		}
+	}
+	other := times["/other"]
+	if n := len(other); n != each*len(all) {
+		t.Errorf("%d requests of another model", n)
+	} else if late := other[n-1].Sub(told); late > wait {
+		t.Errorf("requests of another model were sent after %v", late)
+	}
+}
+
+// slack is what a test adds to a bound of the issue on a machine that is busy with other tests. The
+// long forms run alone.
+func slack() time.Duration {
+	if gatetest.Long() {
+		return 0
+	}
+	return 2 * time.Second
+}
+
+// The slots and the reserved units of a process that is killed come back within the TTL.
+func TestKilledProcessGivesItsSlotsBack(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	u := stream(t, nil)
+	r := startReplica(t, s)
+	r.send(t, replicaCap, u.URL+"/m")
+	r.answer(t, "begun")
+	g := gatetest.Redis(t, s.Client(t), core.Config{})
+	cfg := replicaConfig(t, g)
+	if n := holders(t, cfg.Slot, u.URL); n != replicaCap {
+		t.Fatalf("%d slots are held", n)
+	}
+	cfg.MaxWait = 0
+	_, err := transport(t, cfg).RoundTrip(request(t, t.Context(), u.URL+"/m"))
+	wantBusy(t, err, "streams")
+	r.kill()
+	start := time.Now()
+	cfg.MaxWait = time.Minute
+	tr := transport(t, cfg)
+	for range replicaCap {
+		res, err := tr.RoundTrip(request(t, t.Context(), u.URL+"/m"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = res.Body.Close() }()
+	}
+	if took := time.Since(start); took > replicaTTL+500*time.Millisecond+slack() {
+		t.Errorf("the slots were back after %v", took)
+	}
+}

@@ -1,0 +1,90 @@
+package outbound_test
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/gatetest"
+	"github.com/headgate/headgate/outbound"
+)
+
+func TestRetry(t *testing.T) {
+	refusal := refuse(429, "slow down", "retry-after-ms", "30")
+	for _, c := range []struct {
+		name    string
+		answers int // refusals before the response
+		max     int
+		body    string // of the request; none if empty
+		getBody func() (io.ReadCloser, error)
+		maxWait time.Duration
+		answer  func(http.ResponseWriter)
+		sent    int
+		status  int
+	}{
+		{name: "nothing unless told", answers: 1, maxWait: time.Minute, sent: 1, status: 429},
+		{name: "once", answers: 1, max: 3, maxWait: time.Minute, sent: 2, status: 200},
+		{name: "bounded", answers: 5, max: 2, maxWait: time.Minute, sent: 3, status: 429},
+		{name: "body", answers: 2, max: 2, body: "hello", maxWait: time.Minute, sent: 3, status: 200},
+		{name: "body that can be read once", answers: 1, max: 2, body: "hello", getBody: func() (io.ReadCloser, error) { return nil, errors.New("read once") }, maxWait: time.Minute, sent: 1, status: 429},
+		{name: "no wait", answers: 1, max: 2, sent: 1, status: 429},
+		{name: "long wait", answers: 1, max: 2, maxWait: time.Minute, answer: refuse(429, "slow down", "Retry-After", "3600"), sent: 1, status: 429},
+		{name: "spent", answers: 1, max: 2, maxWait: time.Minute, answer: refuse(402, "slow down"), sent: 1, status: 402},
+		{name: "no refusal", answers: 1, max: 2, maxWait: time.Minute, answer: refuse(500, "slow down"), sent: 1, status: 500},
+		{name: "long refusal", answers: 1, max: 2, maxWait: time.Minute, answer: refuse(429, strings.Repeat("slow down", 10_000), "retry-after-ms", "30"), sent: 1, status: 429},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			eachGate(t, func(t *testing.T, g *core.Gate) {
+				a := new(answers)
+				u := serve(t, func(w http.ResponseWriter, r *http.Request) {
+					if text, err := io.ReadAll(r.Body); string(text) != c.body || err != nil {
+						t.Errorf("the upstream read %q, %v", text, err)
+					}
+					a.ServeHTTP(w, nil)
+				})
+				for range c.answers {
+					if c.answer == nil {
+						c.answer = refusal
+					}
+					a.push(c.answer)
+				}
+				slot, policy := slotOf(t, g, 1), gatetest.Limited(t, "a", gatetest.Frozen(10))
+				tr := transport(t, outbound.Config{
+					Base: base(t), Gate: g, MaxWait: c.maxWait, Retry: outbound.Retry{Max: c.max}, Slot: slot,
+					Rules: []outbound.Rule{{Policy: policy, Key: outbound.ByHost}},
+				})
+				var body io.Reader
+				if c.body != "" {
+					body = strings.NewReader(c.body)
+				}
+				r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, u.URL, body)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if c.getBody != nil {
+					r.GetBody = c.getBody
+				}
+				res, err := tr.RoundTrip(r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				text, err := io.ReadAll(res.Body)
+				if res.StatusCode != c.status || u.count() != c.sent || err != nil ||
+					c.status != 200 && !strings.HasPrefix(string(text), "slow down") {
+					t.Errorf("status %d after %d requests, %.20q, %v", res.StatusCode, u.count(), text, err)
+				}
+				_ = res.Body.Close()
+				gatetest.Eventually(t, "the slot is free", func() bool { return holders(t, slot, u.URL) == 0 })
+				key, _ := outbound.ByHost(r)
+				d, err := g.Peek(t.Context(), core.Charge{Policy: policy, Key: key, Cost: core.NoCost})
+				if err != nil || d.At(0).Used != int64(c.sent) {
+					t.Errorf("%d spent, %v", d.At(0).Used, err)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,320 @@
+package outbound_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/gatetest"
+	"github.com/headgate/headgate/outbound"
+)
+
+// Tokens are estimated before a request is sent, and settled when its response has ended.
+func TestMeteredRule(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate) {
+		u := serve(t, nil)
+		tokens := gatetest.Policy(t, core.PolicyConfig{Name: "tokens", Algorithm: gatetest.Frozen(25), Unit: core.UnitTokens})
+		requests := gatetest.Limited(t, "requests", gatetest.Frozen(100))
+		tr := transport(t, outbound.Config{
+			Base: base(t), Gate: g, Meter: byPath{},
+			Rules: []outbound.Rule{{Policy: tokens, Key: outbound.ByModel}, {Policy: requests, Key: outbound.ByModel}},
+		})
+		r := request(t, t.Context(), u.URL+"/m")
+		account, err := outbound.ByCredential(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		key := gatetest.Key(t, account.Parts()[0], "m")
+		used := func() (a, b int64) {
+			d, err := g.Peek(t.Context(), core.Charge{Policy: tokens, Key: key, Cost: core.NoCost}, core.Charge{Policy: requests, Key: key, Cost: core.NoCost})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return d.At(0).Used, d.At(1).Used
+		}
+		res, err := tr.RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a, b := used(); a != 10 || b != 1 {
+			t.Errorf("%d tokens and %d requests are spent by a request that runs", a, b)
+		}
+		_ = res.Body.Close()
+		gatetest.Eventually(t, "the tokens are settled", func() bool {
+			a, b := used()
+			return a == 4 && b == 1
+		})
+		for range 2 {
+			if _, err := tr.RoundTrip(r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, err = tr.RoundTrip(r)
+		wantBusy(t, err, "tokens")
+		if a, b := used(); a != 24 || b != 3 {
+			t.Errorf("%d tokens and %d requests are spent", a, b)
+		}
+	})
+}
+
+// Costs, and what skips a rule or the Transport.
+func TestCostAndSkip(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate) {
+		u := serve(t, nil)
+		rule := func(name string) outbound.Rule {
+			return outbound.Rule{Policy: gatetest.Limited(t, name, gatetest.Frozen(10)), Key: outbound.ByHost}
+		}
+		free, dear, clamped, skipped := rule("free"), rule("dear"), rule("clamped"), rule("skipped")
+		free.Cost = func(*http.Request) int64 { return 0 }
+		dear.Cost = func(*http.Request) int64 { return 7 }
+		clamped.Cost, clamped.Clamp = func(*http.Request) int64 { return 1000 }, true
+		clamped.Settle = func(_ *http.Request, _ *http.Response, cost int64) int64 { return -1 }
+		skipped.Skip = func(*http.Request) bool { return true }
+		rules := []outbound.Rule{free, dear, clamped, skipped}
+		tr := transport(t, outbound.Config{
+			Base: base(t), Gate: g, Rules: rules, Skip: func(r *http.Request) bool { return r.URL.Path == "/skip" },
+		})
+		for range 20 {
+			if _, err := get(t, tr, u.URL+"/skip"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := get(t, tr, u.URL); err != nil {
+			t.Fatal(err)
+		}
+		key, _ := outbound.ByHost(request(t, t.Context(), u.URL))
+		gatetest.Eventually(t, "the clamped cost is settled", func() bool {
+			d, err := g.Peek(t.Context(), core.Charge{Policy: rules[2].Policy, Key: key, Cost: core.NoCost})
+			return err == nil && d.At(0).Used == 0
+		})
+		for i, want := range []int64{0, 7, 0, 0} {
+			d, err := g.Peek(t.Context(), core.Charge{Policy: rules[i].Policy, Key: key, Cost: core.NoCost})
+			if err != nil || d.At(0).Used != want {
+				t.Errorf("%s: %d spent, want %d, %v", rules[i].Policy.Name(), d.At(0).Used, want, err)
+			}
+		}
+	})
+}
+
+// A request that cannot be charged fails, closes its body, and is not sent.
+func TestBadRequests(t *testing.T) {
+	g := gatetest.Memory(t, core.Config{})
+	policy := gatetest.Limited(t, "a", gatetest.Frozen(10))
+	broken := errors.New("broken")
+	rule := outbound.Rule{Policy: policy, Key: outbound.ByHost}
+	for _, c := range []struct {
+		name   string
+		url    string
+		change func(cfg *outbound.Config)
+		want   error
+	}{
+		{"no host", "/path", nil, core.ErrKey},
+		{"only a port", "http://:80/", nil, core.ErrKey},
+		{"key without a model", "http://example.com/", func(cfg *outbound.Config) { cfg.Rules[0].Key = outbound.ByModel }, core.ErrKey},
+		{"zero key", "http://example.com/", func(cfg *outbound.Config) {
+			cfg.Rules[0].Key = func(*http.Request) (core.Key, error) { return core.Key{}, nil }
+		}, core.ErrKey},
+		{"key with an error", "http://example.com/", func(cfg *outbound.Config) {
+			cfg.Rules[0].Key = func(*http.Request) (core.Key, error) { return core.Key{}, broken }
+		}, broken},
+		{"account with an error", "http://example.com/", func(cfg *outbound.Config) {
+			cfg.Account = func(*http.Request) (core.Key, error) { return core.Key{}, broken }
+		}, broken},
+		{"zero account", "http://example.com/", func(cfg *outbound.Config) {
+			cfg.Account = func(*http.Request) (core.Key, error) { return core.Key{}, nil }
+		}, core.ErrKey},
+		{"zero account with a model", "http://example.com/m", func(cfg *outbound.Config) {
+			cfg.Meter = byPath{}
+			cfg.Account = func(*http.Request) (core.Key, error) { return core.Key{}, nil }
+		}, core.ErrKey},
+		{"cap with an error", "http://example.com/", func(cfg *outbound.Config) {
+			cfg.Slot = slotOf(t, g, 1)
+			cfg.Slot.Caps[0].Key = func(*http.Request) (core.Key, error) { return core.Key{}, broken }
+		}, broken},
+		{"negative cost", "http://example.com/", func(cfg *outbound.Config) {
+			cfg.Rules[0].Cost = func(*http.Request) int64 { return -1 }
+		}, core.ErrCharge},
+		{"meter with an error", "http://example.com/", func(cfg *outbound.Config) { cfg.Meter = failing{broken} }, broken},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			events := 0
+			cfg := outbound.Config{
+				Gate: g, Rules: []outbound.Rule{rule}, MaxWait: time.Minute,
+				Base: roundTripper(func(*http.Request) (*http.Response, error) {
+					t.Error("it was sent")
+					return nil, broken
+				}),
+				Observe: func(_ context.Context, e core.Event) {
+					if e, ok := e.(*outbound.RequestEvent); ok && errors.Is(e.Err, c.want) {
+						events++
+					}
+				},
+			}
+			if c.change != nil {
+				c.change(&cfg)
+			}
+			body := newCloser("text")
+			r, err := http.NewRequest(http.MethodPost, c.url, body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := transport(t, cfg).RoundTrip(r); !errors.Is(err, c.want) {
+				t.Errorf("%v, want %v", err, c.want)
+			}
+			if !body.closed.Load() || events != 1 {
+				t.Errorf("closed %v, %d events", body.closed.Load(), events)
+			}
+		})
+	}
+	var zero *outbound.Transport
+	for _, tr := range []*outbound.Transport{zero, new(outbound.Transport)} {
+		body := newCloser("text")
+		r, _ := http.NewRequest(http.MethodPost, "http://example.com/", body)
+		if _, err := tr.RoundTrip(r); err == nil || !body.closed.Load() {
+			t.Error(err, body.closed.Load())
+		}
+	}
+}
+
+// failing is a Meter that fails.
+type failing struct{ err error }
+
+func (f failing) Measure(*http.Request) (outbound.Measure, error) { return nil, f.err }
+
+func TestConfigFaults(t *testing.T) {
+	g := gatetest.Memory(t, core.Config{})
+	policy := gatetest.Limited(t, "a", gatetest.Frozen(10))
+	block := gatetest.Limited(t, "b", core.Block{Strikes: 1, Within: time.Second, For: time.Second})
+	rule := outbound.Rule{Policy: policy, Key: outbound.ByHost}
+	for name, c := range map[string]struct {
+		cfg  outbound.Config
+		want []string
+	}{
+		"nothing":         {outbound.Config{}, []string{"Config.Gate is nil"}},
+		"zero gate":       {outbound.Config{Gate: new(core.Gate)}, []string{"zero Gate"}},
+		"several":         {outbound.Config{MaxWait: -1, Retry: outbound.Retry{Max: 11}}, []string{"Gate is nil", "MaxWait is -1ns", "Retry.Max is 11"}},
+		"too long a wait": {outbound.Config{Gate: g, MaxWait: 100 * 365 * 24 * time.Hour}, []string{"MaxWait is 876000h0m0s"}},
+		"rules": {outbound.Config{Gate: g, Rules: []outbound.Rule{
+			{}, {Policy: policy}, rule, {Policy: block, Key: outbound.ByHost},
+			{Policy: gatetest.Limited(t, "cooldown", gatetest.Frozen(1)), Key: outbound.ByHost},
+			{Policy: gatetest.Limited(t, "spent", gatetest.Frozen(1)), Key: outbound.ByHost},
+			{Policy: new(core.Policy), Key: outbound.ByHost},
+		}}, []string{
+			"Rules[0].Policy is missing", "Rules[0].Key is nil", "Rules[1].Key is nil", `Rules[2].Policy is named "a"`,
+			"Rules[3].Policy is a core.Block", `Rules[4].Policy is named "cooldown"`, `Rules[5].Policy is named "spent"`,
+			"Rules[6].Policy is missing",
+		}},
+		"many rules": {outbound.Config{Gate: g, Rules: manyRules(t, 13)}, []string{"Rules has 13 entries"}},
+		"slot":       {outbound.Config{Gate: g, Slot: &outbound.Slot{}}, []string{"Slot.Semaphore is nil", "Slot.Caps has 0 entries"}},
+		"caps": {outbound.Config{Gate: g, Slot: &outbound.Slot{
+			Semaphore: newSemaphore(t, gatetest.Memory(t, core.Config{}), semaphoreConfig),
+			Caps:      []outbound.Cap{{Share: 1}, {Key: outbound.ByHost, Limit: 3, Share: -1, Floor: 4}},
+		}}, []string{
+			"Slot.Semaphore is of another Gate", "Slot.Caps[0].Key is nil", "Slot.Caps[0].Limit is 0",
+			"Slot.Caps[0] has a Share", "Slot.Caps[1].Share is -1", "Slot.Caps[1].Floor is 4",
+		}},
+		"backoff": {outbound.Config{Gate: g, Backoff: outbound.Backoff{First: time.Minute, Most: time.Second, Forgive: 2 * time.Hour}}, []string{
+			"Backoff.Most is 1s: it must be between 1m0s and 1h", "Backoff.Forgive is 2h0m0s",
+		}},
+		"first backoff": {outbound.Config{Gate: g, Backoff: outbound.Backoff{First: -1}}, []string{"Backoff.First is -1ns"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := outbound.New(c.cfg)
+			if err == nil {
+				t.Fatal("no fault")
+			}
+			lines := strings.Split(err.Error(), "\n")
+			if len(lines) != len(c.want) {
+				t.Errorf("%d faults, want %d:\n%v", len(lines), len(c.want), err)
+			}
+			for _, want := range c.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%q is missing in\n%v", want, err)
+				}
+			}
+		})
+	}
+}
+
+func manyRules(t *testing.T, n int) (rules []outbound.Rule) {
+	for i := range n {
+		rules = append(rules, outbound.Rule{Policy: gatetest.Limited(t, fmt.Sprint("r", i), gatetest.Frozen(1)), Key: outbound.ByHost})
+	}
+	return rules
+}
+
+var semaphoreConfig = semaphore.Config{Name: "streams"}
+
+// A Transport without a Base sends through http.DefaultTransport.
+func TestNilBase(t *testing.T) {
+	u := serve(t, nil)
+	tr := transport(t, outbound.Config{Gate: gatetest.Memory(t, core.Config{})})
+	if status, err := get(t, tr, u.URL); status != http.StatusOK || err != nil {
+		t.Error(status, err)
+	}
+	tr.CloseIdleConnections()
+	_, err := get(t, transport(t, outbound.Config{Gate: closedGate(t)}), u.URL)
+	if !errors.Is(err, core.ErrClosed) {
+		t.Errorf("a closed Gate: %v", err)
+	}
+}
+
+func closedGate(t *testing.T) *core.Gate {
+	g := gatetest.Memory(t, core.Config{})
+	if err := g.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+func TestKeys(t *testing.T) {
+	r := func(url string, headers ...string) *http.Request {
+		r := request(t, t.Context(), url)
+		for pair := range slices.Chunk(headers, 2) {
+			r.Header.Add(pair[0], pair[1])
+		}
+		return r
+	}
+	for _, c := range []struct {
+		name string
+		key  outbound.KeyFunc
+		a, b *http.Request
+		same bool
+	}{
+		{"case and port of a host", outbound.ByHost, r("https://API.example.com/a"), r("https://api.example.com.:443/b"), true},
+		{"port", outbound.ByHost, r("https://api.example.com/"), r("https://api.example.com:80/"), false},
+		{"address", outbound.ByHost, r("http://[::1]:80/"), r("http://[::1]/"), true},
+		{"host alone", outbound.ByHost, r("http://h/", "Authorization", "Bearer a"), r("http://h/"), true},
+		{"same credential", outbound.ByCredential, r("http://h/a", "Authorization", "Bearer a"), r("http://h/b", "Authorization", "Bearer a"), true},
+		{"other credential", outbound.ByCredential, r("http://h/", "Authorization", "Bearer a"), r("http://h/", "Authorization", "Bearer b"), false},
+		{"none", outbound.ByCredential, r("http://h/"), r("http://h/", "Authorization", "Bearer b"), false},
+		{"x-api-key", outbound.ByCredential, r("http://h/", "x-api-key", "a"), r("http://h/", "x-api-key", "b"), false},
+		{"api-key", outbound.ByCredential, r("http://h/", "api-key", "a"), r("http://h/", "x-api-key", "a"), false},
+		{"x-goog-api-key", outbound.ByCredential, r("http://h/", "x-goog-api-key", "a"), r("http://h/", "x-goog-api-key", "b"), false},
+		{"query", outbound.ByCredential, r("http://h/?key=a&x=1"), r("http://h/?x=2&key=a"), true},
+		{"other query", outbound.ByCredential, r("http://h/?key=a"), r("http://h/?key=b"), false},
+		{"no key", outbound.ByCredential, r("http://h/?monkey=a"), r("http://h/?monkey=b"), true},
+		{"AWS signature", outbound.ByCredential,
+			r("http://h/", "Authorization", "AWS4-HMAC-SHA256 Credential=AKID/20261125/us-east-1/bedrock/aws4_request, SignedHeaders=host, Signature=aa"),
+			r("http://h/", "Authorization", "AWS4-HMAC-SHA256 Credential=AKID/20261126/us-east-1/bedrock/aws4_request, SignedHeaders=host, Signature=bb"), true},
+		{"other AWS account", outbound.ByCredential,
+			r("http://h/", "Authorization", "AWS4-HMAC-SHA256 Credential=AKID/20261125/us-east-1/bedrock/aws4_request, SignedHeaders=host, Signature=aa"),
+			r("http://h/", "Authorization", "AWS4-HMAC-SHA256 Credential=AKIE/20261125/us-east-1/bedrock/aws4_request, SignedHeaders=host, Signature=aa"), false},
+	} {
+		a, err := c.key(c.a)
+		b, also := c.key(c.b)
+		if err != nil || also != nil || (a == b) != c.same {
+			t.Errorf("%s: %v and %v, %v, %v", c.name, a, b, err, also)
+		}
+		if strings.Contains(a.String(), "AKID") || strings.Contains(a.String(), "Bearer") {
+			t.Errorf("%s: a credential is in the key %v", c.name, a)
+		}
+	}
+}

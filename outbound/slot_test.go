@@ -1,0 +1,313 @@
+package outbound_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httptrace"
+	"net/textproto"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/gatetest"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/outbound"
+)
+
+// stream answers with a first line, and a second one when the test lets it.
+func stream(t *testing.T, more <-chan struct{}) *upstream {
+	return serve(t, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, "first\n")
+		w.(http.Flusher).Flush()
+		select {
+		case <-more:
+			_, _ = io.WriteString(w, "second\n")
+		case <-r.Context().Done():
+		}
+	})
+}
+
+// holders returns how many slots are held at an upstream.
+func holders(t *testing.T, s *outbound.Slot, url string) (n int) {
+	t.Helper()
+	key, err := outbound.ByCredential(request(t, t.Context(), url))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, _, err := s.Semaphore.Holders(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(all)
+}
+
+// However a response ends, its slot comes back, and what was reserved is settled.
+func TestSlotComesBack(t *testing.T) {
+	for name, end := range map[string]func(t *testing.T, res *http.Response, more chan struct{}, cancel func()){
+		"read to its end": func(t *testing.T, res *http.Response, more chan struct{}, _ func()) {
+			close(more)
+			if text, err := io.ReadAll(res.Body); string(text) != "first\nsecond\n" || err != nil {
+				t.Errorf("%q, %v", text, err)
+			}
+		},
+		"closed unread": func(_ *testing.T, res *http.Response, _ chan struct{}, _ func()) {
+			_ = res.Body.Close()
+		},
+		"closed while it is read": func(_ *testing.T, res *http.Response, _ chan struct{}, _ func()) {
+			_, _ = io.ReadFull(res.Body, make([]byte, len("first\n")))
+			read := make(chan struct{})
+			go func() {
+				defer close(read)
+				_, _ = res.Body.Read(make([]byte, 1))
+			}()
+			_ = res.Body.Close()
+			<-read
+		},
+		"context ends, and nobody reads": func(_ *testing.T, _ *http.Response, _ chan struct{}, cancel func()) { cancel() },
+		"context ends while it is read": func(t *testing.T, res *http.Response, _ chan struct{}, cancel func()) {
+			_, _ = io.ReadFull(res.Body, make([]byte, len("first\n")))
+			cancel()
+			if _, err := io.ReadAll(res.Body); !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachGate(t, func(t *testing.T, g *core.Gate) {
+				more := make(chan struct{})
+				u, slot := stream(t, more), slotOf(t, g, 1)
+				settled := make(chan int64, 1)
+				policy := gatetest.Policy(t, core.PolicyConfig{Name: "a", Algorithm: gatetest.Frozen(100), Hold: time.Minute})
+				tr := transport(t, outbound.Config{
+					Base: base(t), Gate: g, Slot: slot,
+					Rules: []outbound.Rule{{
+						Policy: policy, Key: outbound.ByHost, Cost: func(*http.Request) int64 { return 10 },
+						Settle: func(_ *http.Request, res *http.Response, cost int64) int64 {
+							if res == nil || res.StatusCode != http.StatusOK {
+								t.Error(res)
+							}
+							settled <- cost
+							return 3
+						},
+					}},
+				})
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				res, err := tr.RoundTrip(request(t, ctx, u.URL))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if n := holders(t, slot, u.URL); n != 1 {
+					t.Errorf("%d slots are held by a stream", n)
+				}
+				_, err = get(t, tr, u.URL)
+				wantBusy(t, err, "streams")
+				end(t, res, more, cancel)
+				gatetest.Eventually(t, "the slot is free", func() bool { return holders(t, slot, u.URL) == 0 })
+				if cost := <-settled; cost != 10 {
+					t.Errorf("settled from %d", cost)
+				}
+				key, _ := outbound.ByHost(request(t, t.Context(), u.URL))
+				gatetest.Eventually(t, "the rule is settled", func() bool {
+					d, err := g.Peek(t.Context(), core.Charge{Policy: policy, Key: key, Cost: core.NoCost})
+					return err == nil && d.At(0).Used == 3
+				})
+				_ = res.Body.Close()
+				select {
+				case <-settled:
+					t.Error("settled twice")
+				default:
+				}
+			})
+		})
+	}
+}
+
+// The bound that the issue of a leaked slot is measured by.
+func TestSlotOfUnreadBodyComesBackSoon(t *testing.T) {
+	s := redistest.Start(t)
+	g := gatetest.Redis(t, s.Client(t), core.Config{})
+	u, slot := stream(t, nil), slotOf(t, g, 1)
+	tr := transport(t, outbound.Config{Base: base(t), Gate: g, Slot: slot})
+	best := time.Hour
+	for range 5 { // the machine may be busy for a moment
+		res, err := tr.RoundTrip(request(t, t.Context(), u.URL))
+		if err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		_ = res.Body.Close()
+		gatetest.Eventually(t, "the slot is free", func() bool { return holders(t, slot, u.URL) == 0 })
+		best = min(best, time.Since(start))
+	}
+	if best > 50*time.Millisecond {
+		t.Errorf("the slot was free after %v at best", best)
+	}
+}
+
+// Responses without a body, and requests without a response, hold no slot.
+func TestNothingToReadHoldsNoSlot(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate) {
+		slot := slotOf(t, g, 1)
+		u := serve(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
+		tr := transport(t, outbound.Config{Base: base(t), Gate: g, Slot: slot})
+		res, err := tr.RoundTrip(request(t, t.Context(), u.URL))
+		if err != nil || res.StatusCode != http.StatusNoContent {
+			t.Fatal(res, err)
+		}
+		gatetest.Eventually(t, "the slot is free", func() bool { return holders(t, slot, u.URL) == 0 })
+
+		broken := errors.New("broken")
+		for _, fail := range []func() (*http.Response, error){
+			func() (*http.Response, error) { return nil, broken },
+			func() (*http.Response, error) { panic(broken) },
+		} {
+			tr = transport(t, outbound.Config{
+				Gate: g, Slot: slot, Base: roundTripper(func(*http.Request) (*http.Response, error) { return fail() }),
+			})
+			func() {
+				defer func() {
+					if p := recover(); p != nil && p != error(broken) {
+						t.Error(p)
+					}
+				}()
+				if _, err := get(t, tr, u.URL); !errors.Is(err, broken) {
+					t.Error(err)
+				}
+			}()
+			gatetest.Eventually(t, "the slot is free", func() bool { return holders(t, slot, u.URL) == 0 })
+		}
+	})
+}
+
+// A request that no connection could be made for was not sent, so it gives back what it spent.
+func TestDialErrorRefunds(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate) {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		url := "http://" + l.Addr().String()
+		_ = l.Close()
+		policy := gatetest.Limited(t, "a", gatetest.Frozen(5))
+		tr := transport(t, outbound.Config{Base: base(t), Gate: g, Rules: []outbound.Rule{{Policy: policy, Key: outbound.ByHost}}})
+		if _, err := get(t, tr, url); err == nil {
+			t.Fatal("no error")
+		}
+		key, _ := outbound.ByHost(request(t, t.Context(), url))
+		gatetest.Eventually(t, "the cost is refunded", func() bool {
+			d, err := g.Peek(t.Context(), core.Charge{Policy: policy, Key: key, Cost: core.NoCost})
+			return err == nil && d.At(0).Used == 0
+		})
+	})
+}
+
+// A request whose slot is lost is cancelled, so that the cap holds.
+func TestLostSlotCancelsItsRequest(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate) {
+		u, slot := stream(t, nil), slotOf(t, g, 1)
+		tr := transport(t, outbound.Config{Base: base(t), Gate: g, Slot: slot})
+		res, err := tr.RoundTrip(request(t, t.Context(), u.URL))
+		if err != nil {
+			t.Fatal(err)
+		}
+		key, _ := outbound.ByCredential(request(t, t.Context(), u.URL))
+		all, _, err := slot.Semaphore.Holders(t.Context(), key)
+		if err != nil || len(all) != 1 {
+			t.Fatal(all, err)
+		}
+		if _, err := slot.Semaphore.Evict(t.Context(), key, all[0].ID); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadAll(res.Body); !errors.Is(err, semaphore.ErrLeaseLost) {
+			t.Errorf("the body ends with %v", err)
+		}
+		_ = res.Body.Close()
+	})
+}
+
+// An upgraded connection can be written to, and keeps its slot until it is closed.
+func TestUpgrade(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate) {
+		u, slot := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+			c, rw, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer func() { _ = c.Close() }()
+			_, _ = rw.WriteString("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+			_ = rw.Flush()
+			line, _ := rw.ReadString('\n')
+			_, _ = rw.WriteString(strings.ToUpper(line))
+			_ = rw.Flush()
+			_, _ = rw.ReadString('\n') // until the client closes
+		}), slotOf(t, g, 1)
+		tr := transport(t, outbound.Config{Base: base(t), Gate: g, Slot: slot})
+		r := request(t, t.Context(), u.URL)
+		r.Header.Set("Connection", "Upgrade")
+		r.Header.Set("Upgrade", "echo")
+		res, err := tr.RoundTrip(r)
+		if err != nil || res.StatusCode != http.StatusSwitchingProtocols {
+			t.Fatal(res, err)
+		}
+		both, ok := res.Body.(io.ReadWriteCloser)
+		if !ok {
+			t.Fatalf("%T cannot be written to", res.Body)
+		}
+		if _, err := io.WriteString(both, "hello\n"); err != nil {
+			t.Error(err)
+		}
+		if line, err := bufio.NewReader(both).ReadString('\n'); line != "HELLO\n" || err != nil {
+			t.Errorf("%q, %v", line, err)
+		}
+		if n := holders(t, slot, u.URL); n != 1 {
+			t.Errorf("%d slots are held", n)
+		}
+		_ = both.Close()
+		gatetest.Eventually(t, "the slot is free", func() bool { return holders(t, slot, u.URL) == 0 })
+	})
+}
+
+// Informational responses and HTTP/2 pass, and a response names the request of the caller.
+func TestInformationalResponsesOverHTTP2(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate) {
+		u := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Link", "</style.css>")
+			w.WriteHeader(http.StatusEarlyHints)
+			w.Header().Set("Trailer", "X-End")
+			_, _ = fmt.Fprint(w, r.Proto)
+			w.Header().Set("X-End", "yes")
+		}))
+		u.EnableHTTP2 = true
+		u.StartTLS()
+		t.Cleanup(u.Close)
+		hints := 0
+		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
+			Got1xxResponse: func(code int, _ textproto.MIMEHeader) error {
+				hints += code
+				return nil
+			},
+		})
+		tr := transport(t, outbound.Config{Base: u.Client().Transport, Gate: g, Slot: slotOf(t, g, 1)})
+		r := request(t, ctx, u.URL)
+		res, err := tr.RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(res.Body)
+		if string(text) != "HTTP/2.0" || err != nil || hints != http.StatusEarlyHints || res.Request != r ||
+			res.Trailer.Get("X-End") != "yes" {
+			t.Errorf("%q, %v, hints %d, trailer %v", text, err, hints, res.Trailer)
+		}
+		tr.CloseIdleConnections()
+	})
+}
