@@ -18,13 +18,24 @@ type Tasks struct {
 
 // Go calls f in a goroutine.
 func (t *Tasks) Go(f func()) {
-	t.mu.Lock()
-	t.running++
-	t.mu.Unlock()
+	t.begin()
 	go func() {
 		defer t.end()
 		f()
 	}()
+}
+
+// Run calls f on the caller's goroutine.
+func (t *Tasks) Run(f func()) {
+	t.begin()
+	defer t.end()
+	f()
+}
+
+func (t *Tasks) begin() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.running++
 }
 
 func (t *Tasks) end() {

@@ -7,27 +7,63 @@ import (
 
 	"github.com/headgate/headgate/internal/deadline"
 	"github.com/headgate/headgate/internal/lease"
+	"github.com/headgate/headgate/internal/request"
 )
 
 // renewal is the leases that one call renews.
 type renewal struct {
 	group
-	leases []*Holding
-	until  time.Time // when the last of them ends
+	scopes map[string]*part
+	leases int
+	until  time.Time // when the first of them ends
 }
 
 // group is what the leases of one call have in common.
 type group struct {
-	place
-	ttl time.Duration
+	store request.LeaseStore
+	ttl   time.Duration
 }
 
-func (h *Holding) group() group { return group{place{h.Store, h.Scope}, h.TTL} }
+func (h *Holding) group() group { return group{h.Store, h.TTL} }
 
-// look renews the leases that are due, gives up overdue ones, and repeats failed releases. It waits
-// for no call, so a lease that cannot be renewed is lost in time.
+// part is the leases of one scope.
+type part struct {
+	request.Renewal
+	leases []*Holding
+}
+
+func newRenewal(g group) *renewal { return &renewal{group: g, scopes: make(map[string]*part)} }
+
+func (r *renewal) add(h *Holding) {
+	p := r.scopes[h.Scope]
+	if p == nil {
+		p = new(part)
+		p.Scope, p.Micros = h.Scope, h.TTL.Microseconds()
+		r.scopes[h.Scope] = p
+	}
+	p.IDs, p.leases = append(p.IDs, h.ID), append(p.leases, h)
+	if r.leases == 0 || h.until.Before(r.until) {
+		r.until = h.until
+	}
+	r.leases++
+}
+
+// look renews the leases that are due, gives up overdue ones, and repeats failed releases. It renews
+// on its own goroutine, because in a process that is short of CPU each new one is late. Before that it
+// sets the time of the next look, so a lease that cannot be renewed is lost in time.
 func (k *Keeper) look() {
-	now := time.Now()
+	renewals := k.survey(time.Now())
+	for i, r := range renewals {
+		if i < len(renewals)-1 {
+			k.Tasks.Go(func() { k.renew(r) })
+		} else {
+			k.Tasks.Run(func() { k.renew(r) })
+		}
+	}
+}
+
+// survey returns what look is to renew, and does the rest of its work.
+func (k *Keeper) survey(now time.Time) []*renewal {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.timed = false
@@ -35,9 +71,6 @@ func (k *Keeper) look() {
 		k.Tasks.Go(func() { k.lost(h, false) })
 	}
 	renewals, next := k.due(now)
-	for _, r := range renewals {
-		k.Tasks.Go(func() { k.renew(r) })
-	}
 	returns, again := k.returns.due(now)
 	for _, r := range returns {
 		k.Tasks.Go(func() { k.sendBack(r) })
@@ -46,6 +79,7 @@ func (k *Keeper) look() {
 		k.attend(next)
 		k.attend(again)
 	}
+	return renewals
 }
 
 // overdue removes and returns the leases that were not renewed in time. If the process stood still,
@@ -70,7 +104,7 @@ func (k *Keeper) due(now time.Time) (renewals []*renewal, next time.Time) {
 	at := make(map[group]*renewal)
 	for _, h := range k.held {
 		if g := h.group(); h.Store != nil && !h.renewing && !now.Before(h.due) && at[g] == nil {
-			at[g] = &renewal{group: g}
+			at[g] = newRenewal(g)
 			renewals = append(renewals, at[g])
 		}
 	}
@@ -80,13 +114,13 @@ func (k *Keeper) due(now time.Time) (renewals []*renewal, next time.Time) {
 			continue
 		}
 		r := at[h.group()]
-		if r != nil && !h.renewing && h.due.Before(now.Add(h.TTL/10)) &&
-			len(r.leases) < maxPerCall {
-			h.renewing = true
-			r.leases = append(r.leases, h)
-			if h.until.After(r.until) {
-				r.until = h.until
+		if r != nil && !h.renewing && h.due.Before(now.Add(h.TTL/10)) {
+			if r.leases == maxPerCall {
+				r = newRenewal(r.group)
+				at[r.group], renewals = r, append(renewals, r)
 			}
+			h.renewing = true
+			r.add(h)
 		}
 		if at := h.next(); at.Before(next) {
 			next = at
@@ -95,30 +129,35 @@ func (k *Keeper) due(now time.Time) (renewals []*renewal, next time.Time) {
 	return renewals, next
 }
 
+// renew asks the store once. It waits for half of the time that the leases have left, so that another
+// connection can be tried, but for a second if they have as much.
 func (k *Keeper) renew(r *renewal) {
-	ids := make([]string, len(r.leases))
-	for i, h := range r.leases {
-		ids[i] = h.ID
-	}
 	sent := time.Now()
-	ctx := deadline.Until(context.Background(), r.until)
-	left, err := r.store.Renew(ctx, r.scope, r.ttl.Microseconds(), ids)
+	left := r.until.Sub(sent)
+	ctx := deadline.Until(context.Background(), sent.Add(max(left/2, min(left, time.Second))))
+	asked := make([]*request.Renewal, 0, len(r.scopes))
+	for _, p := range r.scopes {
+		asked = append(asked, &p.Renewal)
+	}
+	r.store.RenewAll(ctx, asked)
 	k.mu.Lock()
 	var lost []*Holding
 	var evicted []bool
-	for i, h := range r.leases {
-		h.renewing = false
-		switch {
-		case err != nil:
-			now := time.Now() // again, until the lease is overdue
-			h.due = now.Add(Jitter(max(soon, min(r.ttl/20, h.until.Sub(now)/4))))
-		case left[i] > 0:
-			h.renewed(sent, time.Duration(left[i])*time.Microsecond)
-		case k.drop(h): // otherwise it was released meanwhile
-			lost, evicted = append(lost, h), append(evicted, left[i] < 0)
-			continue
+	for _, p := range r.scopes {
+		for i, h := range p.leases {
+			h.renewing = false
+			switch {
+			case p.Err != nil:
+				now := time.Now() // again, until the lease is overdue
+				h.due = now.Add(Jitter(max(soon, min(r.ttl/20, h.until.Sub(now)/4))))
+			case p.Left[i] > 0:
+				h.renewed(sent, time.Duration(p.Left[i])*time.Microsecond)
+			case k.drop(h): // otherwise it was released meanwhile
+				lost, evicted = append(lost, h), append(evicted, p.Left[i] < 0)
+				continue
+			}
+			k.attend(h.next())
 		}
-		k.attend(h.next())
 	}
 	k.mu.Unlock()
 	for i, h := range lost {

@@ -2,6 +2,7 @@ package keeper
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,6 +18,8 @@ type renewing struct {
 	granted, fails time.Time
 	ttl            time.Duration
 	attempts       int
+	rounds         []int // the scopes of each RenewAll
+	silent         int   // so many of them get no answer
 }
 
 func (s *renewing) Renew(_ context.Context, _ string, _ int64, ids []string) ([]int64, error) {
@@ -29,6 +32,21 @@ func (s *renewing) Renew(_ context.Context, _ string, _ int64, ids []string) ([]
 		left[0] = s.ttl.Microseconds()
 	}
 	return left, nil
+}
+
+func (s *renewing) RenewAll(ctx context.Context, all []*request.Renewal) {
+	s.rounds = append(s.rounds, len(all))
+	if len(s.rounds) <= s.silent {
+		at, _ := ctx.Deadline()
+		time.Sleep(time.Until(at))
+		for _, r := range all {
+			r.Err = context.DeadlineExceeded
+		}
+		return
+	}
+	for _, r := range all {
+		r.Left, r.Err = s.Renew(ctx, r.Scope, r.Micros, r.IDs)
+	}
 }
 
 func (s *renewing) Release(context.Context, string, []string) ([]int64, error) {
@@ -80,6 +98,42 @@ func TestStandstillEndsNoLease(t *testing.T) {
 				cancel()
 				_ = k.Close(ctx)
 			})
+		})
+	}
+}
+
+// Leases of all scopes that are due at about the same time are renewed by one call. One that has no
+// answer leaves time for another.
+func TestRenewalsShareACall(t *testing.T) {
+	const ttl, scopes = 10 * time.Second, 8
+	for _, silent := range []int{0, 1} {
+		synctest.Test(t, func(t *testing.T) {
+			k := New(Config{Tasks: new(breaker.Tasks)})
+			began := time.Now()
+			store := &renewing{granted: began, ttl: ttl, silent: silent}
+			var held []*Holding
+			for i := range scopes {
+				id := fmt.Sprint(i)
+				h := NewHolding(Spec{ID: id, Scope: id, TTL: ttl, Store: store, Notify: func(Notice) {}})
+				h.Granted(lease.Message{Left: ttl.Microseconds()}, began)
+				k.Hold(h)
+				held = append(held, h)
+			}
+			time.Sleep(ttl * 95 / 100)
+			synctest.Wait()
+			for _, h := range held {
+				select {
+				case <-h.Gone():
+					t.Error("a lease is lost")
+				default:
+				}
+			}
+			if len(store.rounds) > 5 || store.rounds[silent] != scopes {
+				t.Errorf("calls for %v scopes", store.rounds)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			_ = k.Close(ctx)
 		})
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/headgate/headgate/internal/lease"
+	"github.com/headgate/headgate/internal/request"
 )
 
 // Leases is a request.LeaseStore in memory. Its methods do not fail. It is safe for concurrent use
@@ -56,6 +57,13 @@ func (l *Leases) Renew(
 ) (left []int64, _ error) {
 	l.in(scope, func(s *lease.Scope, now int64) { left = s.Renew(now, micros, ids) })
 	return left, nil
+}
+
+// RenewAll implements request.LeaseStore.
+func (l *Leases) RenewAll(ctx context.Context, all []*request.Renewal) {
+	for _, r := range all {
+		r.Left, r.Err = l.Renew(ctx, r.Scope, r.Micros, r.IDs)
+	}
 }
 
 // Release implements request.LeaseStore.

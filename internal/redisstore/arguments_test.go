@@ -2,22 +2,36 @@ package redisstore_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/internal/bloom"
+	"github.com/headgate/headgate/internal/deadline"
 	"github.com/headgate/headgate/internal/redisstore"
 	"github.com/headgate/headgate/internal/redisstore/trips"
+	"github.com/headgate/headgate/internal/request"
 )
 
 // The weights of operations on many ids, and of questions about many parts of a filter, bound the
 // arguments of the scripts that they share.
 func TestArgumentsOfBulkOperationsAreBounded(t *testing.T) {
 	const ids = 256
+	answerRenewals := func(args []any) (reply []int64) {
+		calls := int(numberOf(args[2])) / scopeKeys
+		for range calls {
+			if calls > 1 {
+				reply = append(reply, ids)
+			}
+			reply = append(reply, make([]int64, ids)...)
+		}
+		return reply
+	}
 	shape := bloom.Shape{Bits: 64, Blocks: 1000, Parts: 500, Hashes: 1}
 	for name, test := range map[string]struct {
 		send   func(s *redisstore.Store, i int) error
@@ -29,16 +43,26 @@ func TestArgumentsOfBulkOperationsAreBounded(t *testing.T) {
 				_, err := redisstore.NewLeases(s).Renew(context.Background(), scope, 1e6, all)
 				return err
 			},
-			func(args []any) (reply []int64) {
-				calls := int(numberOf(args[2])) / scopeKeys
-				for range calls {
-					if calls > 1 {
-						reply = append(reply, ids)
-					}
-					reply = append(reply, make([]int64, ids)...)
+			answerRenewals,
+		},
+		"renewals of many scopes": {
+			func(s *redisstore.Store, i int) error {
+				var all []*request.Renewal
+				for j := range 20 {
+					scope := fmt.Sprintf("{k%d}:s%d", i, j)
+					all = append(all, &request.Renewal{Scope: scope, Micros: 1e6, IDs: make([]string, ids)})
 				}
-				return reply
+				ctx := deadline.Until(context.Background(), time.Now().Add(time.Second))
+				redisstore.NewLeases(s).RenewAll(ctx, all)
+				var errs []error
+				for _, r := range all {
+					if errs = append(errs, r.Err); len(r.Left) != ids {
+						errs = append(errs, fmt.Errorf("%d leases of %d", len(r.Left), ids))
+					}
+				}
+				return errors.Join(errs...)
 			},
+			answerRenewals,
 		},
 		"questions": {
 			func(s *redisstore.Store, i int) error {

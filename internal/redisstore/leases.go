@@ -31,6 +31,11 @@ func (l *Leases) takesShort(ctx context.Context, scope string) bool {
 // Config.Timeout; otherwise it waits for its turn as long as a round trip may take, because a slot
 // is worth the wait.
 func (l *Leases) run(ctx context.Context, k *trips.Call) error {
+	l.bound(ctx, k)
+	return l.store.Servers.Do(ctx, k)
+}
+
+func (l *Leases) bound(ctx context.Context, k *trips.Call) {
 	s, now := l.store, time.Now()
 	k.Turn, k.End = now.Add(s.Servers.Patience()), now.Add(s.Timeout)
 	if at, ok := deadline.Untimed(ctx); ok {
@@ -39,7 +44,6 @@ func (l *Leases) run(ctx context.Context, k *trips.Call) error {
 			k.End = k.Turn
 		}
 	}
-	return s.Servers.Do(ctx, k)
 }
 
 // begin returns the call of an operation.
@@ -86,7 +90,13 @@ func (l *Leases) each(ctx context.Context, k *operation, ids []string) ([]int64,
 	for _, id := range ids {
 		k.name(id)
 	}
-	err := l.run(ctx, &k.Call)
+	return l.answer(ctx, k, ids, l.run(ctx, &k.Call))
+}
+
+// answer returns one integer for each id, or the error of an operation.
+func (l *Leases) answer(
+	ctx context.Context, k *operation, ids []string, err error,
+) ([]int64, error) {
 	if err == nil && len(k.reply) != len(ids) {
 		err = trips.ErrReply
 	}
@@ -103,12 +113,36 @@ func (l *Leases) Renew(
 	micros int64,
 	ids []string,
 ) ([]int64, error) {
-	k := l.begin()
+	k := l.renewal(scope, micros, ids)
 	defer l.release(k)
+	return l.answer(ctx, k, ids, l.run(ctx, &k.Call))
+}
+
+// RenewAll implements request.LeaseStore.
+func (l *Leases) RenewAll(ctx context.Context, all []*request.Renewal) {
+	operations, calls := make([]*operation, len(all)), make([]*trips.Call, len(all))
+	for i, r := range all {
+		operations[i] = l.renewal(r.Scope, r.Micros, r.IDs)
+		calls[i] = &operations[i].Call
+		l.bound(ctx, calls[i])
+	}
+	for i, err := range l.store.Servers.DoAll(ctx, calls) {
+		r, k := all[i], operations[i]
+		r.Left, r.Err = l.answer(ctx, k, r.IDs, err)
+		l.release(k)
+	}
+}
+
+// renewal returns the operation that renews leases.
+func (l *Leases) renewal(scope string, micros int64, ids []string) *operation {
+	k := l.begin()
 	k.Insists = true
 	k.begin(scope, "renew", 1+len(ids), weightOf(ids))
 	k.int(micros)
-	return l.each(ctx, k, ids)
+	for _, id := range ids {
+		k.name(id)
+	}
+	return k
 }
 
 // Release implements request.LeaseStore.

@@ -38,9 +38,22 @@ type LeaseStore interface {
 	// Renew returns the microseconds that each lease has left: 0 if it is unknown, less if it was
 	// evicted.
 	Renew(ctx context.Context, scope string, micros int64, ids []string) (left []int64, err error)
+	// RenewAll renews leases of many scopes and waits for no other call. It ends at the deadline of
+	// ctx, and not with ctx.
+	RenewAll(ctx context.Context, all []*Renewal)
 	Release(ctx context.Context, scope string, ids []string) (was []int64, err error)
 	Evict(ctx context.Context, scope string, ids []string) (was []int64, err error)
 	List(ctx context.Context, scope string) (now int64, entries []lease.Entry, err error)
+}
+
+// Renewal is leases of one scope to renew, and what became of them.
+type Renewal struct {
+	Scope  string
+	Micros int64
+	IDs    []string
+
+	Left []int64 // as Renew returns it
+	Err  error
 }
 
 // FilterStore keeps Bloom filters. It is safe for concurrent use.

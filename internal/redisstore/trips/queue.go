@@ -94,23 +94,48 @@ func (q *queue) leads(k *Call) bool {
 // whatever becomes of its context, and ends the client's call then. It reports whether the call is
 // unsure. The lock is held, and is free afterwards.
 func (q *queue) sendAlone(k *Call) (unsure bool) {
-	t := q.newTrip()
-	t.calls, k.state = append(t.calls, k), stateLeads
-	q.trips, q.crowd = append(q.trips, t), false
-	q.watched()
-	q.mu.Unlock()
+	defer q.mu.Unlock()
 	ctx, cancel := q.until(k)
 	defer cancel()
-	err := q.carry(ctx, t)
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.answer(t, err)
+	q.crowd = false
+	q.lead(ctx, k)
 	if len(q.waiting) > 0 {
 		q.link.Tasks.Go(q.run)
 	} else {
 		q.senders--
 	}
 	return k.state == stateUnsure
+}
+
+// doAll sends calls that insist, on their caller's own goroutine and beside all other round trips:
+// in a process that starves each turn of a goroutine takes long. The errors are in the calls.
+func (q *queue) doAll(ctx context.Context, calls []*Call) {
+	end, _ := ctx.Deadline()
+	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), end)
+	defer cancel()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	lost := q.pulse.Lost()
+	for _, k := range calls {
+		k.enter(ctx, lost)
+	}
+	q.lead(ctx, calls...)
+}
+
+// lead takes calls to the server and back on their caller's own goroutine. The lock is held, and
+// free on the way.
+func (q *queue) lead(ctx context.Context, calls ...*Call) {
+	t := q.newTrip()
+	t.calls = append(t.calls, calls...)
+	for _, k := range calls {
+		k.state = stateLeads
+	}
+	q.trips = append(q.trips, t)
+	q.watched()
+	q.mu.Unlock()
+	err := q.carry(ctx, t)
+	q.mu.Lock()
+	q.answer(t, err)
 }
 
 // until returns the context of a round trip that the caller of a call makes alone.
@@ -212,7 +237,7 @@ func (q *queue) answer(t *trip, err error) {
 		case k.state == stateLeft:
 			delete(q.strays, k.Acquires)
 			continue
-		case late && q.doubtful(k, t.sent):
+		case late && !k.Insists && q.doubtful(k, t.sent):
 			k.state, k.sent = stateUnsure, t.sent
 			q.unsure = append(q.unsure, k)
 			continue

@@ -68,6 +68,36 @@ func (s *Servers) Do(ctx context.Context, k *Call) error {
 	}
 }
 
+// DoAll sends calls that insist, and returns their errors. They wait for no other call, and share a
+// round trip to each server. It ends at the deadline of ctx, and not with ctx. A call that Do would
+// send again is left to Do.
+func (s *Servers) DoAll(ctx context.Context, calls []*Call) []error {
+	at := make(map[*node][]*Call)
+	for _, k := range calls {
+		n := s.nodeOf(ctx, k.Outermost)
+		k.alone = false
+		at[n] = append(at[n], k)
+	}
+	var others sync.WaitGroup
+	for n, some := range at {
+		if len(at) == 1 {
+			n.queue.doAll(ctx, some)
+		} else {
+			others.Go(func() { n.queue.doAll(ctx, some) })
+		}
+	}
+	others.Wait()
+	errs := make([]error, len(calls))
+	for i, k := range calls {
+		errs[i] = k.err
+		if errors.As(k.err, new(errSplit)) || redis.HasErrorPrefix(k.err, "TRYAGAIN") {
+			others.Go(func() { errs[i] = s.Do(ctx, k) })
+		}
+	}
+	others.Wait()
+	return errs
+}
+
 // Answers reports whether the server of an outermost part is asked.
 func (s *Servers) Answers(ctx context.Context, outermost string) bool {
 	return !s.nodeOf(ctx, outermost).isOpen()

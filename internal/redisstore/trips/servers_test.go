@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,6 +18,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/internal/breaker"
+	"github.com/headgate/headgate/internal/deadline"
 	"github.com/headgate/headgate/internal/redisstore/trips"
 	"github.com/headgate/headgate/internal/request"
 )
@@ -69,6 +73,140 @@ func post(
 	mu.Lock() // a probe may follow a failure
 	defer mu.Unlock()
 	return slices.Clone(sent), errs
+}
+
+// past sends letters past two round trips in flight. It returns the round trips that carry these
+// letters, and their errors.
+func past(
+	t *testing.T, cluster bool, serve func(context.Context, redis.Cmder) error, letters ...string,
+) (sent [][][]string, errs []error) {
+	var mu sync.Mutex
+	held := make(chan struct{})
+	s := newServers(t, func(ctx context.Context, cmds []redis.Cmder) error {
+		var trip [][]string
+		for _, cmd := range cmds {
+			trip = append(trip, texts(cmd))
+		}
+		if trip[0][0] == "held" {
+			<-held
+		} else {
+			mu.Lock()
+			sent = append(sent, trip)
+			mu.Unlock()
+		}
+		for _, cmd := range cmds {
+			if err := serve(ctx, cmd); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, cluster)
+	var callers sync.WaitGroup
+	for range 2 {
+		callers.Go(func() {
+			if err := s.Do(t.Context(), &newLetter("h", "held").Call); err != nil {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+	}
+	var all []*letter
+	var calls []*trips.Call
+	for _, text := range letters {
+		l := newLetter(text[:1], text)
+		l.Insists, l.Lane, l.Weight = true, trips.Operations, trips.MaxOperationWeight
+		all, calls = append(all, l), append(calls, &l.Call)
+	}
+	free := time.AfterFunc(timeout/4, func() { close(held) })
+	errs = s.DoAll(deadline.Until(t.Context(), time.Now().Add(time.Second)), calls)
+	if free.Stop() {
+		close(held)
+	}
+	callers.Wait()
+	for i, l := range all {
+		if errs[i] == nil && l.reply != int64(len(l.text)) {
+			t.Errorf("the letter %s got the reply %d", l.text, l.reply)
+		}
+	}
+	return sent, errs
+}
+
+func answers(_ context.Context, cmd redis.Cmder) error {
+	answer(cmd)
+	return nil
+}
+
+// Calls that are sent together share one round trip, and wait for none of those in flight. Their
+// weights bound the scripts.
+func TestDoAllWaitsForNoOtherCall(t *testing.T) {
+	for cluster, want := range map[bool]string{
+		false: "[[[a1 a2 a3 a4] [b1] [a5]]]",
+		true:  "[[[a1 a2 a3 a4] [b1] [a5]]]",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			sent, errs := past(t, cluster, answers, "a1", "b1", "a2", "a3", "a4", "a5")
+			if took := time.Since(began); took > timeout/4 || fmt.Sprint(sent) != want {
+				t.Errorf("sent %v after %v, want %s", sent, took, want)
+			}
+			if err := errors.Join(errs...); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// Calls that are sent together end at the deadline of their context if the server says nothing. Those
+// that failed because of another go again.
+func TestDoAllEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		_, errs := past(t, false, func(ctx context.Context, cmd redis.Cmder) error {
+			if texts(cmd)[0] == "held" {
+				return answers(ctx, cmd)
+			}
+			<-ctx.Done()
+			return ctx.Err()
+		}, "a1", "a2")
+		if took := time.Since(began); took != time.Second || errs[0] == nil || errs[1] == nil {
+			t.Errorf("after %v: %v", took, errs)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		_, errs := past(t, false, func(ctx context.Context, cmd redis.Cmder) error {
+			if slices.Contains(texts(cmd), "a-bad") {
+				cmd.SetErr(rejection("WRONGTYPE Operation against a key holding the wrong kind of value"))
+				return nil
+			}
+			return answers(ctx, cmd)
+		}, "a1", "a-bad", "a2")
+		if errs[0] != nil || errs[1] == nil || errs[2] != nil {
+			t.Errorf("errors %v", errs)
+		}
+	})
+}
+
+// In a process that is short of CPU too, calls that are sent together have their errors when they end.
+func TestDoAllEndsInABusyProcess(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	var over atomic.Bool
+	defer over.Store(true)
+	for range 4 {
+		go func() {
+			for !over.Load() {
+			}
+		}()
+	}
+	s := newServers(t, func(context.Context, []redis.Cmder) error {
+		time.Sleep(4 * timeout)
+		return os.ErrDeadlineExceeded // of the client
+	}, false)
+	l := newLetter("a", "a")
+	l.Insists, l.Lane = true, trips.Operations
+	ctx := deadline.Until(t.Context(), time.Now().Add(time.Minute))
+	if err := s.DoAll(ctx, []*trips.Call{&l.Call})[0]; err == nil {
+		t.Error("a call without an answer has no error")
+	}
 }
 
 // Calls that wait share a round trip, and a script if their parcels join.

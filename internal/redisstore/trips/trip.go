@@ -26,16 +26,19 @@ func (t *trip) reset() {
 }
 
 // pack writes the commands. Calls that may share a script do, as long as it has room for their
-// arguments.
+// arguments and weight.
 func (t *trip) pack(cluster bool) {
 	t.packed = append(t.packed[:0], t.calls...)
 	for rest := t.packed; len(rest) > 0; {
 		first := rest[0]
 		b := first.parcel.Batch()
 		b.Add(first.parcel)
+		weight := first.Weight
 		n := 1 // calls of the command, which move to the front
 		for i := 1; i < len(rest); i++ {
-			if k := rest[i]; first.sharesWith(k, cluster) && b.Add(k.parcel) {
+			if k := rest[i]; weight+k.Weight <= maxBatchWeight && first.sharesWith(k, cluster) &&
+				b.Add(k.parcel) {
+				weight += k.Weight
 				copy(rest[n+1:i+1], rest[n:i])
 				rest[n] = k
 				n++
