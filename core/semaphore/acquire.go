@@ -35,7 +35,8 @@ func (s *Semaphore) Acquire(ctx context.Context, r Request) (*Lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.take(ctx, &r, q, nil)
+	l, _, err := s.take(ctx, &r, q, nil)
+	return l, err
 }
 
 // Admit spends all charges and takes a slot, or does neither. On one server, and if all keys share
@@ -77,7 +78,7 @@ func (s *Semaphore) Admit(
 	take := func(paid *core.Reservation, cause error) bool {
 		if slot.Answered {
 			l = s.granted(ctx, s.hub.Leases, slot.Scope, q, slot.Grant, start)
-			l, none = s.observe(ctx, l, s.source(), nil, nil, start)
+			l, none = s.observe(ctx, l, AcquireEvent{Source: s.source()}, nil, start)
 		} else {
 			var waited bool
 			l, waited, none = s.takeWatched(ctx, &r, q, cause, slot.Missed)
@@ -95,7 +96,8 @@ func (s *Semaphore) Admit(
 	case err != nil:
 		return nil, d, err
 	case slot.Refused():
-		_, none = s.observe(ctx, nil, s.source(), s.full(q, slot.Grant), nil, start)
+		full := AcquireEvent{Source: s.source(), Err: s.full(q, slot.Grant)}
+		_, none = s.observe(ctx, nil, full, nil, start)
 	case again != nil:
 		d = *again
 	case late && none == nil:
@@ -127,15 +129,7 @@ func asking(charges []core.Charge) (asks []core.Charge) {
 func (s *Semaphore) takeWatched(
 	ctx context.Context, r *Request, q lease.Request, cause error, missed bool,
 ) (l *Lease, waited bool, err error) {
-	if told := r.OnQueue; q.Waiters > 0 {
-		r.OnQueue = func(position int) {
-			waited = true
-			if told != nil {
-				told(position)
-			}
-		}
-	}
-	l, err = s.take(ctx, r, q, cause)
+	l, waited, err = s.take(ctx, r, q, cause)
 	return l, waited || missed || s.inMemory(), err
 }
 
@@ -171,22 +165,24 @@ func (s *Semaphore) lookAgain(
 // kept is hub.Kept.
 var kept = hub.Kept.(func(*core.Reservation) bool)
 
-// take takes a slot, from the store or as OnFailure says. A cause is why the store has failed
-// already.
+// take takes a slot, from the store or as OnFailure says, and reports whether the caller was queued.
+// A cause is why the store has failed already.
 func (s *Semaphore) take(
 	ctx context.Context, r *Request, q lease.Request, cause error,
-) (l *Lease, err error) {
+) (l *Lease, waited bool, err error) {
 	for start := time.Now(); ; {
 		source := s.source()
 		if err = cause; err == nil {
-			l, err = s.ask(ctx, s.hub.Leases, r, q, start)
+			l, err = s.ask(ctx, s.hub.Leases, r, q, start, &waited)
 		}
 		if err != nil && !s.inMemory() && outage(ctx, err) {
 			cause = err
-			l, source, err = s.fail(ctx, r, q, start, err)
+			l, source, err = s.fail(ctx, r, q, start, &waited, err)
 		}
 		if !errors.Is(err, errBack) {
-			return s.observe(ctx, l, source, err, cause, start)
+			told := AcquireEvent{Source: source, Err: err, Waited: waited}
+			l, err = s.observe(ctx, l, told, cause, start)
+			return l, waited, err
 		}
 		cause, q.ID = nil, newID() // Redis may have granted the other
 	}
@@ -194,7 +190,7 @@ func (s *Semaphore) take(
 
 // fail lets the failure mode decide.
 func (s *Semaphore) fail(
-	ctx context.Context, r *Request, q lease.Request, start time.Time, cause error,
+	ctx context.Context, r *Request, q lease.Request, start time.Time, waited *bool, cause error,
 ) (*Lease, core.Source, error) {
 	overloaded := errors.Is(cause, core.ErrOverloaded)
 	switch {
@@ -208,7 +204,7 @@ func (s *Semaphore) fail(
 			l.Limit = max(1, l.Limit/replicas)
 			l.Weight, l.Floor = min(l.Weight, l.Limit), l.Floor/replicas
 		}
-		l, err := s.ask(ctx, s.hub.LocalLeases, r, q, start)
+		l, err := s.ask(ctx, s.hub.LocalLeases, r, q, start, waited)
 		return l, core.SourceLocal, err
 	case overloaded:
 		return nil, core.SourceOverload, cause
@@ -223,10 +219,12 @@ func outage(ctx context.Context, err error) bool {
 		deadline.Err(ctx) == nil
 }
 
-// observe tells the observer what came of an acquire, and why the store did not decide.
+// observe tells the observer what came of an acquire, whose error is e.Err, and why the store did
+// not decide. It returns the lease and the error.
 func (s *Semaphore) observe(
-	ctx context.Context, l *Lease, source core.Source, err, cause error, start time.Time,
+	ctx context.Context, l *Lease, e AcquireEvent, cause error, start time.Time,
 ) (*Lease, error) {
+	err := e.Err
 	if s.hub.Observe == nil {
 		return l, err
 	}
@@ -236,11 +234,11 @@ func (s *Semaphore) observe(
 			_ = l.Release(ctx) // on failure the lease ends
 		}
 	}()
-	e := AcquireEvent{Semaphore: s, Source: source, Err: err, Took: time.Since(start)}
+	e.Semaphore, e.Took = s, time.Since(start)
 	switch {
 	case errors.As(err, &e.Full):
 		e.Err = nil
-	case err != nil && source != core.SourceClosed && source != core.SourceOverload:
+	case err != nil && e.Source != core.SourceClosed && e.Source != core.SourceOverload:
 		e.Source = core.SourceNone
 	}
 	if e.Err == nil {
@@ -272,7 +270,7 @@ func (s *Semaphore) holding(
 ) *keeper.Holding {
 	q.Waiters = 0
 	spec := keeper.Spec{
-		ID: q.ID, Scope: scope, TTL: s.cfg.TTL, Store: store, Fenced: store == s.hub.Leases,
+		Name: s.cfg.Name, ID: q.ID, Scope: scope, TTL: s.cfg.TTL, Store: store, Fenced: store == s.hub.Leases,
 		Adopt: s.cfg.OnLoss == LossAdopt, Request: q, Notify: s.notify,
 	}
 	if s.cfg.MaxHold > 0 {

@@ -25,6 +25,7 @@ type attempt struct {
 	waiter   *keeper.Waiter
 	over     <-chan time.Time // MaxWait is over
 	position int64            // in the queue, or -1
+	waited   *bool            // the store has queued the caller
 	asked    time.Time        // when the store was asked last
 
 	sent     bool // the slot may be granted, or the id waits
@@ -34,14 +35,15 @@ type attempt struct {
 // errBack ends the wait for a local slot, because Redis answers again.
 var errBack = errors.New("semaphore: redis is back")
 
-// ask asks a store until it grants or rejects.
+// ask asks a store until it grants or rejects. It sets waited if the store queues the caller.
 func (s *Semaphore) ask(
 	ctx context.Context, store request.LeaseStore, r *Request, q lease.Request, start time.Time,
+	waited *bool,
 ) (*Lease, error) {
 	a := &attempt{
 		semaphore: s, store: store, scope: s.scope(r.Caps[0].Key),
 		outermost: outermost(r.Caps[0].Key), lease: q, onQueue: r.OnQueue,
-		waiter: new(keeper.Waiter), position: -1,
+		waiter: new(keeper.Waiter), position: -1, waited: waited,
 	}
 	if q.Waiters > 0 {
 		if r.MaxWait != Forever {
@@ -51,7 +53,7 @@ func (s *Semaphore) ask(
 		}
 		// A caller that may wait listens before it asks, or asks again once it listens, so that no
 		// wake-up is lost.
-		a.waiter = s.hub.Keeper.Wait(q.ID, a.outermost)
+		a.waiter = s.hub.Keeper.Wait(s.cfg.Name, q.ID, a.outermost)
 		defer s.hub.Keeper.Leave(q.ID)
 	}
 	defer a.leave() // OnQueue may panic
@@ -88,6 +90,8 @@ func (a *attempt) ask(ctx context.Context) (lease.Grant, error) {
 	case lease.Evicted:
 		return grant, ErrLeaseLost
 	case lease.Waiting:
+		*a.waited = true
+		a.waiter.Queues()
 		if a.store != a.semaphore.hub.LocalLeases {
 			k.Attend(ctx, a.waiter, a.lease.Channel, hears)
 		}

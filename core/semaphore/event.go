@@ -16,6 +16,8 @@ type AcquireEvent struct {
 	Source core.Source
 	// Full is why there was no room. That is no error.
 	Full *FullError
+	// Waited says that the caller was in the queue.
+	Waited bool
 	// Err is the error that the caller received, or why a failure mode decided.
 	Err  error
 	Took time.Duration
@@ -59,7 +61,9 @@ type LeaseEvent struct {
 	Kind      LeaseChange
 	Semaphore *Semaphore
 	// Err is ErrLeaseLost, or why a Release failed, which is sent again until Redis answers.
-	Err  error
+	Err error
+	// Held is how long the slot was held before its Release. It is 0 for all other changes.
+	Held time.Duration
 	Took time.Duration // 0 if the event is no call
 }
 

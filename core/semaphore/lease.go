@@ -103,10 +103,13 @@ func (l *Lease) Release(ctx context.Context) error {
 		return nil
 	}
 	l.cancel(context.Canceled)
-	l.semaphore.held(time.Since(l.since))
 	start := time.Now()
+	held := start.Sub(l.since)
+	l.semaphore.held(held)
 	err := l.semaphore.hub.Keeper.Release(context.WithoutCancel(ctx), l.holding)
-	l.semaphore.tellLease(ctx, LeaseEvent{Kind: LeaseReleased, Err: err, Took: time.Since(start)})
+	l.semaphore.tellLease(ctx, LeaseEvent{
+		Kind: LeaseReleased, Err: err, Held: held, Took: time.Since(start),
+	})
 	return err
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/headgate/headgate/internal/breaker"
 	"github.com/headgate/headgate/internal/keeper"
+	"github.com/headgate/headgate/internal/redisstore/trips"
 	"github.com/headgate/headgate/internal/request"
 )
 
@@ -25,6 +26,8 @@ type Hub struct {
 	Closed  func() bool
 	// Clock is that of a Gate in memory, in microseconds since 1970. It is nil for one on Redis.
 	Clock func() int64
+	// Use returns what round trips have carried. It is nil in memory.
+	Use func() []trips.Use
 	// Observe is core.Config.Observe. It is nil if nobody observes.
 	Observe func(context.Context, Event)
 }

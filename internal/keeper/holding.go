@@ -16,6 +16,7 @@ const maxPerCall = 256
 
 // Spec is the request that a lease was granted for.
 type Spec struct {
+	Name    string // of the semaphore
 	ID      string
 	Scope   string
 	TTL     time.Duration

@@ -12,13 +12,13 @@ import (
 	"github.com/headgate/headgate/internal/lease"
 )
 
-// Wait registers a waiter for messages about an id. On a cluster it listens only if others wait at
+// Wait registers a waiter at the semaphore of that name for messages about an id. On a cluster it listens only if others wait at
 // the same outermost key already: most callers never wait, and one that does asks again once it
 // listens.
-func (k *Keeper) Wait(id, outermost string) *Waiter {
+func (k *Keeper) Wait(name, id, outermost string) *Waiter {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	w := &Waiter{Woken: make(chan struct{}, 1)}
+	w := &Waiter{Woken: make(chan struct{}, 1), name: name}
 	k.waiting[id] = w
 	switch {
 	case k.closing:

@@ -1,6 +1,8 @@
 package keeper
 
 import (
+	"sync/atomic"
+
 	"github.com/headgate/headgate/internal/lease"
 )
 
@@ -9,9 +11,15 @@ type Waiter struct {
 	// Woken receives when Heard has news, or when it is time to ask again.
 	Woken chan struct{}
 
+	name   string // of the semaphore
+	queues atomic.Bool
+
 	granted lease.Message // the last one; the keeper's lock guards it, and shard
 	shard   *shard        // on a cluster, or nil
 }
+
+// Queues says that the store has queued the waiter.
+func (w *Waiter) Queues() { w.queues.Store(true) }
 
 func (w *Waiter) wake() {
 	select {

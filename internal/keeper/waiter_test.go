@@ -9,7 +9,7 @@ import (
 // Wake makes every waiter ask again, without a grant.
 func TestWake(t *testing.T) {
 	k := New(Config{Tasks: new(breaker.Tasks)})
-	waiters := []*Waiter{k.Wait("a", "{x}"), k.Wait("b", "{y}")}
+	waiters := []*Waiter{k.Wait("s", "a", "{x}"), k.Wait("s", "b", "{y}")}
 	k.Wake()
 	for _, w := range waiters {
 		<-w.Woken

@@ -17,13 +17,16 @@ type health struct {
 	starved  time.Time // when there were several
 	shed     bool      // calls ended as overload since overload was last reported
 	reported time.Time // when overload was last reported
+	use      Use
 }
 
-// returned notes the outcome of a round trip that began at that time.
-func (h *health) returned(sent time.Time, err error) {
-	h.quick = err == nil && time.Since(sent) < h.timeout/8
+// returned notes the outcome of a trip that has ended now.
+func (h *health) returned(t *trip, err error) {
+	took := time.Since(t.sent)
+	h.quick = err == nil && took < h.timeout/8
+	h.use.add(t, took, err)
 	if err == nil {
-		h.hears(sent)
+		h.hears(t.sent)
 	}
 }
 

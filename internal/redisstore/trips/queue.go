@@ -230,7 +230,7 @@ func (q *queue) carry(ctx context.Context, t *trip) error {
 // answer ends a trip. Its error fails the calls that have none of their own.
 func (q *queue) answer(t *trip, err error) {
 	q.trips = slices.DeleteFunc(q.trips, func(o *trip) bool { return o == t })
-	q.returned(t.sent, err)
+	q.returned(t, err)
 	late := err != nil && timedOut(err)
 	for _, k := range t.calls {
 		switch {
