@@ -28,6 +28,7 @@ var floors = []struct {
 	{"internal/breaker", 0, nil},
 	{"internal/deadline", 0, nil},
 	{"internal/watch", 0, nil},
+	{"internal/series", 0, nil},
 	{"adapters/llm/internal/jsonscan", 0, nil},
 	{"adapters/llm/internal/sse", 0, nil},
 	{"adapters/llm/internal/pricefile", 0, []string{"github.com/goccy/go-yaml"}},
@@ -46,6 +47,9 @@ var floors = []struct {
 	{"core/bloom", 6, nil},
 	{"core/semaphore", 6, nil},
 	{"core/once", 7, nil},
+	{"observe", 7, nil},
+	{"observe/internal/report", 7, nil},
+	{"observe/slog", 8, nil},
 	{"plans", 8, []string{"github.com/redis/go-redis/v9", "github.com/goccy/go-yaml"}},
 	{"internal/inspect", 9, nil},
 	{"adapters/nethttp", 8, []string{"github.com/felixge/httpsnoop"}},
@@ -60,7 +64,9 @@ var floors = []struct {
 }
 
 // testOnly may import anything, because only tests import them.
-var testOnly = []string{"internal/redistest", "internal/gatetest", "internal/provider"}
+var testOnly = []string{
+	"internal/redistest", "internal/gatetest", "internal/provider", "internal/eventtest",
+}
 
 func TestImportsOnlyGoDown(t *testing.T) {
 	cmd := exec.Command("go", "list", "-json=ImportPath,Imports", "./...")

@@ -1,0 +1,111 @@
+package llm
+
+import (
+	"log/slog"
+
+	"github.com/headgate/headgate/internal/series"
+)
+
+func init() { series.Register(series.Family{Measure: recordEvent, Note: noteEvent}) }
+
+// recordEvent records an event for those who watch metrics.
+func recordEvent(e series.Event, w *series.Recording) bool {
+	switch e := e.(type) {
+	case *ResponseEvent:
+		e.record(w)
+	case *PricesEvent:
+		result := series.ResultOK
+		if e.Err != nil {
+			result = series.ResultFailed
+		}
+		w.Record(series.PriceReloads, 1, result)
+	default:
+		return false
+	}
+	return true
+}
+
+func (e *ResponseEvent) record(w *series.Recording) {
+	model := e.label()
+	w.Record(series.Responses, 1, model, e.Outcome.String())
+	e.Usage.record(w, series.Tokens, model)
+	for _, o := range e.Others {
+		o.Usage.record(w, series.Tokens, o.Model) // the server has named it
+	}
+	e.Estimate.record(w, series.EstimatedTokens, model)
+	if e.Cost > 0 {
+		w.Record(series.Cost, float64(e.Cost)/1e6, model)
+	}
+	for _, c := range [...]struct {
+		series *series.Series
+		counts bool
+	}{
+		{series.Overruns, e.Indebted}, {series.Drained, e.Drained},
+		{series.UnknownPrices, len(e.Unknown) > 0},
+	} {
+		if c.counts {
+			w.Record(c.series, 1, model)
+		}
+	}
+}
+
+// label returns the model of a response as a label of metrics. Without models in the configuration
+// it is the one that has answered, because clients may invent any number of names.
+func (e *ResponseEvent) label() string {
+	if e.HTTP != nil {
+		if x := exchangeOf(e.HTTP.Context()); x != nil && x.model() != unknown {
+			return x.model()
+		}
+	}
+	if e.Outcome == OutcomeReported && e.Bill.Model != "" {
+		return e.Bill.Model
+	}
+	return series.Other
+}
+
+// record records tokens by kind. Reasoning is a kind of its own here, so that the kinds add up.
+func (u Usage) record(w *series.Recording, s *series.Series, model string) {
+	u = u.positive()
+	for _, k := range [...]struct {
+		kind   string
+		tokens int64
+	}{
+		{"input", u.Input}, {"cache_read", u.CacheRead}, {"cache_write", u.CacheWrite},
+		{"cache_write_long", u.CacheWriteLong}, {"audio_in", u.AudioIn}, {"image_in", u.ImageIn},
+		{"output", u.Output - u.Reasoning}, {"reasoning", u.Reasoning},
+		{"audio_out", u.AudioOut}, {"image_out", u.ImageOut},
+	} {
+		if k.tokens > 0 {
+			w.Record(s, float64(k.tokens), model, k.kind)
+		}
+	}
+}
+
+// noteEvent returns what a log says of an event.
+func noteEvent(e series.Event) (n series.Note) {
+	switch e := e.(type) {
+	case *PricesEvent:
+		n = series.Note{Level: slog.LevelInfo, Message: "prices reloaded"}
+		if e.Err != nil {
+			n = series.Note{
+				Level: slog.LevelError, Message: "prices failed",
+				Attrs: []slog.Attr{slog.Any("error", e.Err)},
+			}
+		}
+	case *ResponseEvent:
+		n.Level = slog.LevelWarn
+		n.Attrs = []slog.Attr{
+			slog.String("model", e.label()), slog.String("outcome", e.Outcome.String()),
+		}
+		switch {
+		case e.Indebted:
+			n.Message = "a budget denied a running response"
+		case len(e.Unknown) > 0:
+			n.Message = "response without a price"
+			n.Attrs = append(n.Attrs, slog.Any("unknown", e.Unknown))
+		case e.Outcome == OutcomeUnreported:
+			n.Message = "response without its usage"
+		}
+	}
+	return n
+}

@@ -1,0 +1,291 @@
+package report_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/eventtest"
+	"github.com/headgate/headgate/internal/series"
+	"github.com/headgate/headgate/observe/internal/report"
+)
+
+// ledger is an Exporter that keeps every value as a line.
+type ledger struct {
+	mu    sync.Mutex
+	lines map[string]float64
+}
+
+type entry struct {
+	ledger *ledger
+	line   string
+}
+
+func (l *ledger) Instrument(s *series.Series, values []string) series.Instrument {
+	return entry{l, strings.TrimSuffix(s.Name+" "+strings.Join(values, ","), " ")}
+}
+
+func (e entry) Record(_ context.Context, value float64) {
+	e.ledger.mu.Lock()
+	defer e.ledger.mu.Unlock()
+	e.ledger.lines[e.line] += value
+}
+
+func newRecorder(t testing.TB, cfg report.Config) (*report.Reporter, *ledger) {
+	t.Helper()
+	l := &ledger{lines: make(map[string]float64)}
+	cfg.Exporter = l
+	r, err := report.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r, l
+}
+
+// want checks what was recorded, without the times that differ from run to run.
+func (l *ledger) want(t *testing.T, want map[string]float64) {
+	t.Helper()
+	if !maps.Equal(l.lines, want) {
+		for _, line := range slices.Sorted(maps.Keys(l.lines)) {
+			if n, ok := want[line]; !ok || n != l.lines[line] {
+				t.Errorf("recorded %q: %v", line, l.lines[line])
+			}
+		}
+		for _, line := range slices.Sorted(maps.Keys(want)) {
+			if n, ok := l.lines[line]; !ok || n != want[line] {
+				t.Errorf("want %q: %v", line, want[line])
+			}
+		}
+	}
+}
+
+func TestEveryEventReachesItsSeries(t *testing.T) {
+	r, l := newRecorder(t, report.Config{})
+	for _, e := range eventtest.All(t) {
+		before := maps.Clone(l.lines)
+		r.Observe(t.Context(), e)
+		if _, closed := e.(*core.ServerEvent); maps.Equal(l.lines, before) && !closed {
+			t.Errorf("%s reached no series", e.EventName())
+		}
+	}
+	for line := range l.lines {
+		if strings.Contains(line, eventtest.Tenant) {
+			t.Errorf("a key is a label: %s", line)
+		}
+	}
+	l.want(t, map[string]float64{
+		"headgate.requests api,allowed,memory":             3,
+		"headgate.decision.duration decide,memory":         0.001,
+		"headgate.decision.duration peek,memory":           0.001,
+		"headgate.decision.duration spend up to,memory":    0.001,
+		"headgate.decision.duration reserve,memory":        0.001,
+		"headgate.limiter.wait api":                        0,
+		"headgate.reservations settle,failed":              1,
+		"headgate.reservations cancel,failed":              1,
+		"headgate.reservations hold expired,failed":        1,
+		"headgate.reservations refund failed,failed":       1,
+		"headgate.operation.duration settle,failed":        0.001,
+		"headgate.operation.duration cancel,failed":        0.001,
+		"headgate.operation.duration hold expired,failed":  0.001,
+		"headgate.operation.duration refund failed,failed": 0.001,
+		"headgate.key.changes api,adjust,ok":               1,
+		"headgate.key.changes api,raise used,ok":           1,
+		"headgate.key.changes api,ledger,ok":               1,
+		"headgate.key.changes api,block,ok":                1,
+		"headgate.key.changes api,forget,ok":               1,
+		"headgate.key.changes api,reset,ok":                1,
+		"headgate.operation.duration adjust,ok":            0.001,
+		"headgate.operation.duration raise used,ok":        0.001,
+		"headgate.operation.duration ledger,ok":            0.001,
+		"headgate.operation.duration block,ok":             0.001,
+		"headgate.operation.duration forget,ok":            0.001,
+		"headgate.operation.duration reset,ok":             0.001,
+		"headgate.thresholds api,80":                       1,
+		"headgate.missing_scripts":                         1,
+		"headgate.circuit.open 10.0.0.1:6379":              1, // the ledger adds up; opened, then closed
+		"headgate.circuit.changes 10.0.0.1:6379,open":      1,
+		"headgate.circuit.changes 10.0.0.1:6379,closed":    1,
+		"headgate.overloads 10.0.0.1:6379":                 1,
+		"headgate.slot.requests streams,acquired,memory":   1,
+		"headgate.slot.duration streams,acquired":          1,
+		"headgate.request.time_in_queue streams,acquired":  1,
+		"headgate.request_lease.duration streams":          1,
+		"headgate.lease.changes streams,lease released,ok": 1,
+		"headgate.lease.changes streams,lease lost,ok":     1,
+		"headgate.lease.changes streams,lease adopted,ok":  1,
+		"headgate.lease.changes streams,lease evicted,ok":  1,
+		"headgate.operation.duration lease released,ok":    0.001,
+		"headgate.operation.duration lease lost,ok":        0.001,
+		"headgate.operation.duration lease adopted,ok":     0.001,
+		"headgate.operation.duration lease evicted,ok":     0.001,
+		"headgate.filter.calls seen,ok":                    1,
+		"headgate.operation.duration filter,ok":            0.001,
+		"headgate.plan.changes reload,failed":              1,
+		"headgate.plan.changes resolve,failed":             1,
+		"headgate.plan.changes follow,failed":              1,
+		"headgate.plan.changes override,failed":            1,
+		"headgate.http.requests admitted":                  1,
+		"headgate.outbound.requests 200,ok":                1,
+		"headgate.outbound.sendings":                       2,
+		"headgate.outbound.time_in_queue ok":               1,
+		"headgate.outbound.waits cooldown":                 1,
+		"headgate.outbound.cooldown 429,ok":                60,
+		"headgate.outbound.lower api,failed":               1,
+		"headgate.llm.responses small,reported":            1,
+		"headgate.llm.tokens small,input":                  90,
+		"headgate.llm.tokens small,output":                 10,
+		"headgate.llm.tokens small,reasoning":              30,
+		"headgate.llm.tokens advisor,output":               5,
+		"headgate.llm.estimated_tokens small,input":        100,
+		"headgate.llm.estimated_tokens small,output":       50,
+		"headgate.llm.cost_usd small":                      2.5,
+		"headgate.llm.overruns small":                      1,
+		"headgate.llm.drained small":                       1,
+		"headgate.llm.unknown_prices small":                1,
+		"headgate.llm.price_reloads failed":                1,
+	})
+}
+
+// Every charge of a request counts once, by what its own policy said.
+func TestResultsOfCharges(t *testing.T) {
+	r, l := newRecorder(t, report.Config{})
+	g := eventtest.Gate(t, core.Config{Observe: r.Observe})
+	wide, narrow, key := eventtest.Policy(t, "wide", 100), eventtest.Policy(t, "narrow", 1), eventtest.Key(t)
+	shadow := core.Must(core.NewPolicy(core.PolicyConfig{
+		Name: "shadow", Algorithm: core.TokenBucket{Rate: 1, Per: 24 * time.Hour, Burst: 1}, Shadow: true,
+	}))
+	charges := []core.Charge{{Policy: wide, Key: key}, {Policy: narrow, Key: key}, {Policy: shadow, Key: key}}
+	for range 2 {
+		if _, err := g.Decide(t.Context(), charges...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := g.Decide(t.Context(), charges[0], charges[2]); err != nil {
+		t.Fatal(err)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if _, err := g.Decide(ended, charges[0]); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	if _, err := g.Decide(t.Context(), core.Charge{Key: key}); !errors.Is(err, core.ErrCharge) {
+		t.Fatal(err)
+	}
+	maps.DeleteFunc(l.lines, func(line string, _ float64) bool { return strings.Contains(line, "duration") })
+	l.want(t, map[string]float64{
+		"headgate.requests wide,allowed,memory":      2,
+		"headgate.requests narrow,allowed,memory":    1,
+		"headgate.requests shadow,allowed,memory":    1,
+		"headgate.requests wide,fits,memory":         1,
+		"headgate.requests narrow,denied,memory":     1,
+		"headgate.requests shadow,would_deny,memory": 2,
+		"headgate.requests none,canceled,none":       1,
+		"headgate.requests none,failed,none":         1,
+	})
+}
+
+// Neither a tenant's name nor a policy's makes more series than its bound.
+func TestLabelsAreBounded(t *testing.T) {
+	tenant := ""
+	r, l := newRecorder(t, report.Config{
+		Tenant: func(context.Context, core.Event) string { return tenant }, MaxTenants: 2,
+	})
+	policy, key := eventtest.Policy(t, "api", 10), eventtest.Key(t)
+	g := eventtest.Gate(t, core.Config{Observe: r.Observe})
+	for _, tenant = range []string{"a", "b", "c", "d", "a", "\xff"} {
+		if _, err := g.Decide(t.Context(), core.Charge{Policy: policy, Key: key}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 1200 {
+		tenant = "a"
+		r.Observe(t.Context(), &core.ServerEvent{Op: core.OpOverload, Node: fmt.Sprint("node-", i)})
+	}
+	nodes := 0
+	for line := range l.lines {
+		if strings.HasPrefix(line, "headgate.overloads") {
+			nodes++
+		}
+	}
+	if nodes != 1001 || l.lines["headgate.overloads other"] != 200 {
+		t.Errorf("%d series of nodes, other is %v", nodes, l.lines["headgate.overloads other"])
+	}
+	maps.DeleteFunc(l.lines, func(line string, _ float64) bool { return !strings.HasPrefix(line, "headgate.requests") })
+	l.want(t, map[string]float64{
+		"headgate.requests api,allowed,memory,a":     2,
+		"headgate.requests api,allowed,memory,b":     1,
+		"headgate.requests api,allowed,memory,other": 3,
+	})
+	if _, err := report.New(report.Config{MaxTenants: -1}); err == nil {
+		t.Error("a negative MaxTenants is no error")
+	}
+}
+
+// Read tells what a Gate holds now, and 0 once it holds nothing any more.
+func TestReadTellsSlots(t *testing.T) {
+	r, _ := newRecorder(t, report.Config{})
+	g := eventtest.Gate(t, core.Config{})
+	if r.Watch(nil) || !r.Watch(g) || !r.Watch(g) {
+		t.Fatal("Watch")
+	}
+	read := func() map[string]float64 {
+		lines := make(map[string]float64)
+		r.Read(func(s *series.Series, values []string, n float64) { lines[s.Name+" "+values[0]] += n })
+		return lines
+	}
+	s := core.Must(semaphore.New(g, semaphore.Config{Name: "streams"}))
+	request := semaphore.Request{Caps: []semaphore.Cap{{Key: eventtest.Key(t), Limit: 1}}}
+	held, err := s.Acquire(t.Context(), request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	queued, granted := make(chan struct{}), make(chan *semaphore.Lease)
+	request.MaxWait, request.OnQueue = semaphore.Forever, func(int) { close(queued) }
+	go func() {
+		l, _ := s.Acquire(context.Background(), request)
+		granted <- l
+	}()
+	<-queued
+	want := func(held, queued float64) {
+		t.Helper()
+		got := read()
+		if got["headgate.active_request_leases streams"] != held || got["headgate.queued_requests streams"] != queued || len(got) != 2 {
+			t.Errorf("read %v, want %v held and %v queued", got, held, queued)
+		}
+	}
+	want(1, 1)
+	if err := held.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	second := <-granted
+	want(1, 0)
+	if err := second.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want(0, 0)
+	if err := g.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := read(); got["headgate.active_request_leases streams"] != 0 {
+		t.Errorf("a closed Gate is read: %v", got)
+	}
+}
+
+func TestPrometheusNames(t *testing.T) {
+	for s, want := range map[*series.Series]string{
+		series.Requests: "headgate_requests_total", series.RoundTripTime: "headgate_round_trip_time_seconds_total",
+		series.TimeInQueue: "headgate_request_time_in_queue_seconds", series.CircuitOpen: "headgate_circuit_open",
+	} {
+		if got := s.Prometheus(); got != want {
+			t.Errorf("%s: %s, want %s", s.Name, got, want)
+		}
+	}
+}
