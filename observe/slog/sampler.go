@@ -1,0 +1,115 @@
+package sloggate
+
+import (
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// line is a kind of line that may repeat with every request.
+type line struct {
+	level   slog.Level
+	message string
+	kind    string // of its name: policy, semaphore and others
+}
+
+// subject is what a line is about.
+type subject struct {
+	line
+	name string
+	path string // of the key, if there is one
+}
+
+// repetition is how often a line would have been written again.
+type repetition struct {
+	subject
+	key   string // as it is written
+	times int64
+}
+
+// sampler remembers which lines were written lately.
+type sampler struct {
+	every time.Duration
+	most  int
+
+	pending atomic.Int64 // lines that are remembered
+
+	mu      sync.Mutex
+	entries map[subject]*entry
+	order   []*entry // the oldest first
+	beyond  map[line]int64
+}
+
+type entry struct {
+	repetition // the first is not counted
+	since      time.Time
+}
+
+func (s *sampler) init(every time.Duration, most int) {
+	s.every, s.most = every, most
+	s.entries, s.beyond = make(map[subject]*entry), make(map[line]int64)
+}
+
+// pends reports whether a line is remembered.
+func (s *sampler) pends() bool { return s.pending.Load() > 0 }
+
+// first reports whether a line is to be written, with a key as show returns it. It counts the line if
+// not.
+func (s *sampler) first(at subject, now time.Time, show func() string) (key string, first bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e := s.entries[at]; e != nil {
+		e.times++
+		return "", false
+	}
+	if len(s.entries) >= s.most {
+		s.beyond[at.line]++
+		return "", false
+	}
+	e := &entry{repetition: repetition{subject: at, key: show()}, since: now}
+	s.entries[at] = e
+	s.order = append(s.order, e)
+	s.pending.Add(1)
+	return e.key, true
+}
+
+// due forgets the lines that were written long enough ago, and returns their repetitions. A clock
+// that goes back ends a line early.
+func (s *sampler) due(now time.Time) []repetition {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for n < len(s.order) && (now.Sub(s.order[n].since) >= s.every || now.Before(s.order[n].since)) {
+		n++
+	}
+	return s.forget(n)
+}
+
+// drain forgets all lines.
+func (s *sampler) drain() []repetition {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.forget(len(s.order))
+}
+
+// forget forgets the n oldest lines. The lock is held.
+func (s *sampler) forget(n int) (all []repetition) {
+	if n == 0 {
+		return nil
+	}
+	for _, e := range s.order[:n] {
+		delete(s.entries, e.subject)
+		if e.times > 0 {
+			all = append(all, e.repetition)
+		}
+	}
+	clear(s.order[:n])
+	s.order = s.order[n:]
+	s.pending.Add(int64(-n))
+	for l, times := range s.beyond {
+		all = append(all, repetition{subject: subject{line: l}, times: times})
+	}
+	clear(s.beyond)
+	return all
+}
