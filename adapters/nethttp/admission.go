@@ -11,7 +11,8 @@ import (
 
 // Admission is the outcome for one request at one Guard.
 type Admission struct {
-	outer      *Admission // at the Guard around this one, or nil
+	outer      *Admission  // at the Guard around this one, or nil
+	headers    http.Header // that WriteHeaders was given
 	advertised *advertised
 	charged    []charged // one for each result of the decision
 	plan       core.Plan // of Config.Plan
@@ -25,7 +26,7 @@ type Admission struct {
 	status     int32
 	denied     denialKind
 	failed     atomic.Bool // the handler has, whatever its status is
-	covered    atomic.Bool // a Guard inside this one keeps the headers
+	covered    atomic.Bool // a Guard inside this one keeps its headers
 	overloaded bool        // the refusal is for an excess of the server and not of the client
 	capped     bool        // Config.Slot applies
 	ownCaps    bool        // a cap has the limit of the plan

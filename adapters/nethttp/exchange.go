@@ -37,6 +37,7 @@ func (x *Exchange) WriteHeaders(h http.Header) {
 	if x.skipped {
 		return
 	}
+	x.headers = h
 	x.guard.dialect().WriteHeaders(h, &x.Admission)
 	if x.Allowed() {
 		return

@@ -2,6 +2,7 @@ package nethttp
 
 import (
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 )
@@ -40,7 +41,7 @@ func (x *Exchange) RestoreHeaders(h http.Header, status int) {
 	if len(x.kept) == 0 {
 		return
 	}
-	if x.outer != nil {
+	if x.outer != nil && same(x.outer.headers, h) {
 		x.outer.covered.Store(true) // its headers are among those that x keeps
 	}
 	switch {
@@ -51,6 +52,12 @@ func (x *Exchange) RestoreHeaders(h http.Header, status int) {
 		x.restore(h)
 		x.informed = false
 	}
+}
+
+// same reports whether two headers are one, of the same response. A request that a handler makes out of
+// its own has another one.
+func same(a, b http.Header) bool {
+	return reflect.ValueOf(a).UnsafePointer() == reflect.ValueOf(b).UnsafePointer()
 }
 
 // informational reports whether another header follows one with this status. After 101 none does.

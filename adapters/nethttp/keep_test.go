@@ -106,3 +106,45 @@ func TestProxiedUpgradeStatesNoOtherLimit(t *testing.T) {
 		t.Errorf("status %d, X-RateLimit-Limit %s", r.StatusCode, got)
 	}
 }
+
+// A Guard inside another one, on a request of the handler's own, keeps no headers of the response that
+// the outer one states its limits in.
+func TestInnerRequestKeepsItsOwnHeaders(t *testing.T) {
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusEarlyHints)
+		w.Header().Set("X-RateLimit-Limit", "5000")
+	}))
+	defer upstream.Close()
+	target, err := url.Parse(upstream.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	limited := func(name string, limit int64) *nethttp.Guard {
+		return guard(t, nethttp.Config{
+			Gate: memory(t, newClock()), Rules: rules(t, core.PolicyConfig{Name: name, Algorithm: core.PerHour(limit)}),
+			Dialect: nethttp.Legacy{},
+		})
+	}
+	inner := limited("inner", 5).Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Language", "en")
+		w.WriteHeader(http.StatusNoContent)
+	}))
+	proxy := httputil.NewSingleHostReverseProxy(target)
+	s := httptest.NewServer(limited("outer", 10).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		part := httptest.NewRecorder()
+		inner.ServeHTTP(part, r)
+		if got := part.Header().Get("X-RateLimit-Limit"); part.Code != http.StatusNoContent || got != "5" {
+			t.Errorf("inside: status %d, X-RateLimit-Limit %s", part.Code, got)
+		}
+		proxy.ServeHTTP(w, r)
+	})))
+	defer s.Close()
+	r, err := s.Client().Get(s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body(t, r)
+	if got := fmt.Sprint(r.Header["X-Ratelimit-Limit"], r.Header["X-Ratelimit-Remaining"]); got != "[10] [9]" {
+		t.Error(got)
+	}
+}
