@@ -5,7 +5,8 @@
 //	go -C bench run . -only locks,memory
 //	go -C bench run . -smoke      everything once, in seconds: that it runs, and not how fast
 //
-// It needs redis-server, version 7 or newer, in PATH. It fails where this project decided wrongly, and never by its speed.
+// It needs redis-server, version 7 or newer, in PATH. It fails where this project decided
+// wrongly, and never by its speed.
 package main
 
 import (

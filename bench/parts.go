@@ -37,7 +37,9 @@ func onServer(
 }
 
 var parts = []part{
-	{"decisions", "Decisions on Redis", func(ctx context.Context, plan measure.Plan) ([]report.Table, []report.Panel, error) {
+	{"decisions", "Decisions on Redis", func(
+		ctx context.Context, plan measure.Plan,
+	) ([]report.Table, []report.Panel, error) {
 		s, err := server.Start(ctx)
 		if err != nil {
 			return nil, nil, err
@@ -45,7 +47,9 @@ var parts = []part{
 		defer s.Stop()
 		return decisions.Run(ctx, plan, s)
 	}},
-	{"cluster", "Decisions on a cluster", func(ctx context.Context, plan measure.Plan) ([]report.Table, []report.Panel, error) {
+	{"cluster", "Decisions on a cluster", func(
+		ctx context.Context, plan measure.Plan,
+	) ([]report.Table, []report.Panel, error) {
 		c, err := server.StartCluster(ctx, 3)
 		if err != nil {
 			return nil, nil, err

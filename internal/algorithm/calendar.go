@@ -48,7 +48,8 @@ func NewCalendar(limit int64, every Unit, in *time.Location, anchor, now time.Ti
 		errs = append(errs, &Fault{"In", "is nil: it must be a time zone, such as time.UTC"})
 	}
 	if !anchor.IsZero() && (anchor.Year() < 1900 || anchor.Year() > 2200) {
-		errs = append(errs, &Fault{"Anchor", fmt.Sprintf("is in the year %d: it must be between 1900 and 2200", anchor.Year())})
+		errs = append(errs, &Fault{"Anchor", fmt.Sprintf(
+			"is in the year %d: it must be between 1900 and 2200", anchor.Year())})
 	}
 	if err := errors.Join(append(errs, checkLimit("Limit", limit, MaxCount))...); err != nil {
 		return nil, err

@@ -69,16 +69,21 @@ func NewSlidingLog(windows []Window) (*SlidingLog, error) {
 func NewBuckets(limit int64, window time.Duration, buckets int) (*SlidingLog, error) {
 	errs := []error{checkLimit("Limit", limit, MaxCount), checkWindow("Window", window)}
 	if buckets < 1 || buckets > MaxBuckets {
-		errs = append(errs, &Fault{"Buckets", fmt.Sprintf("is %d: it must be between 1 and %d, or 0 for two weighted counters", buckets, MaxBuckets)})
+		errs = append(errs, &Fault{"Buckets", fmt.Sprintf(
+			"is %d: it must be between 1 and %d, or 0 for two weighted counters", buckets, MaxBuckets)})
 	} else if window > 0 && window%(time.Duration(buckets)*time.Microsecond) != 0 {
-		errs = append(errs, &Fault{"Buckets", fmt.Sprintf("is %d: %v does not divide into as many parts of whole microseconds", buckets, window)})
+		errs = append(errs, &Fault{"Buckets", fmt.Sprintf(
+			"is %d: %v does not divide into as many parts of whole microseconds", buckets, window)})
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
 	us := window.Microseconds()
 	tick := us / int64(buckets)
-	return &SlidingLog{windows: []logWindow{{limit, us, us + tick, 0}}, tick: tick, most: int64(buckets) + 2, tag: "sb1"}, nil
+	return &SlidingLog{
+		windows: []logWindow{{limit, us, us + tick, 0}},
+		tick:    tick, most: int64(buckets) + 2, tag: "sb1",
+	}, nil
 }
 
 func (l *SlidingLog) Tag() string           { return l.tag }

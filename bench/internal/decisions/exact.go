@@ -17,7 +17,8 @@ func (r *runner) exact(ctx context.Context) (report.Table, error) {
 	calls := 3 * int(q.limit)
 	t := report.Table{
 		Title: fmt.Sprintf("Exactness: %d calls by %d callers for a limit of %d", calls, r.plan.Busy(), q.limit),
-		Note: "On one fresh key, with a limit for a day; once, for there is nothing to average. go-zero's TokenLimit refills a " +
+		Note: "On one fresh key, with a limit for a day; once, for there is nothing to average. " +
+			"go-zero's TokenLimit refills a " +
 			"token a second at least.",
 		Columns: []string{"", "admitted", "denied", "failed"},
 	}
@@ -53,8 +54,10 @@ func (r *runner) sizes(ctx context.Context) (report.Table, error) {
 	const many = 100
 	t := report.Table{
 		Title: "Bytes in Redis for one key",
-		Note: fmt.Sprintf("MEMORY USAGE of all that is kept for a key of 13 bytes, names and overhead included, after 1 call and "+
-			"after %d. The name is how it stands in Redis, where its policy, or its prefix, has a name of one or two letters.", many),
+		Note: fmt.Sprintf("MEMORY USAGE of all that is kept for a key of 13 bytes, names and "+
+			"overhead included, after 1 call and "+
+			"after %d. The name is how it stands in Redis, where its policy, or its prefix, has "+
+			"a name of one or two letters.", many),
 		Columns: []string{"", "after 1", fmt.Sprintf("after %d", many), "keys", "name"},
 	}
 	contenders, err := r.bed.contenders(generous, "b", 1, nil)

@@ -29,9 +29,10 @@ func headgate() []entry {
 		return core.TokenBucket{Rate: 7, Per: 3 * time.Second, Burst: q.limit}
 	})
 	broken.allowedOnly = true
-	asking := entry{name: "TokenBucket, no denial known", kind: measure.Ours, deniedOnly: true, make: func(b *bed, q quota) (decide, error) {
+	asking := entry{name: "TokenBucket, no denial known", kind: measure.Ours, deniedOnly: true}
+	asking.make = func(b *bed, q quota) (decide, error) {
 		return b.policies(b.asking, "z", core.TokenBucket{Rate: q.limit, Per: q.slow(), Burst: q.limit})
-	}}
+	}
 	// The first strike blocks, and all after it are denied.
 	blocked := one("Block, a blocked client", func(q quota) core.Algorithm {
 		return core.Block{Strikes: 1, Within: q.per, For: q.per}

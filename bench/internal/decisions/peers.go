@@ -154,6 +154,9 @@ return at`)
 					return err == nil, err
 				}, nil
 			}},
-		{name: "one EVALSHA for all who wait, a GET and a SET PX each", kind: measure.Floor, allowedOnly: true, make: sharing},
+		{
+			name: "one EVALSHA for all who wait, a GET and a SET PX each",
+			kind: measure.Floor, allowedOnly: true, make: sharing,
+		},
 	}
 }

@@ -20,8 +20,8 @@ type runner struct {
 	wrong []error
 }
 
-// Run measures everything about decisions. The error also tells where this project decided wrongly; the tables are there
-// then all the same.
+// Run measures everything about decisions. The error also tells where this project decided wrongly;
+// the tables are there then all the same.
 func Run(ctx context.Context, plan measure.Plan, s *server.Server) ([]report.Table, []report.Panel, error) {
 	client := s.Client()
 	defer func() { _ = client.Close() }()
@@ -144,7 +144,9 @@ func (r *runner) many(ctx context.Context) ([]measure.Result, error) {
 	return results, r.server.Clear(ctx)
 }
 
-func (r *runner) rounds(ctx context.Context, workers, keys int, contenders []measure.Contender) ([]measure.Result, error) {
+func (r *runner) rounds(
+	ctx context.Context, workers, keys int, contenders []measure.Contender,
+) ([]measure.Result, error) {
 	load := measure.Load{Workers: workers, Keys: keys, Slice: r.plan.Slice}
 	rounds := r.plan.Rounds
 	if workers == 1 {

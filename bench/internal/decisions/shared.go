@@ -8,8 +8,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// shared is the least that callers who share round trips can do: two scripts in flight, each for all who wait, and equal keys
-// are one. It counts, and knows neither limits nor deadlines nor errors of others.
+// shared is the least that callers who share round trips can do: two scripts in flight, each for
+// all who wait, and equal keys are one. It counts, and knows neither limits nor deadlines nor
+// errors of others.
 type shared struct {
 	client redis.UniversalClient
 	script *redis.Script

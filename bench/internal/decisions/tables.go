@@ -11,8 +11,10 @@ import (
 func (r *runner) oneCaller(results []measure.Result) report.Table {
 	t := report.Table{
 		Title: "One caller, one key, allowed",
-		Note: fmt.Sprintf("Times in microseconds; the PINGs between took %s (p50; in half of the slices between %s and %s) and %s "+
-			"(p99). Where that half is wide, the machine was busy with other things. Allocations are those of the whole process.",
+		Note: fmt.Sprintf("Times in microseconds; the PINGs between took %s (p50; in half of the "+
+			"slices between %s and %s) and %s "+
+			"(p99). Where that half is wide, the machine was busy with other things. Allocations "+
+			"are those of the whole process.",
 			report.Number(measure.Reference(results, measure.P50)),
 			report.Number(measure.ReferenceAt(results, measure.P50, 0.25)),
 			report.Number(measure.ReferenceAt(results, measure.P50, 0.75)),
@@ -30,7 +32,8 @@ func (r *runner) oneCaller(results []measure.Result) report.Table {
 func (r *runner) deniedTable(results [][]measure.Result) report.Table {
 	t := report.Table{
 		Title: "One key, denied",
-		Note: "The limit was spent before. Reads are how often the server read from a socket per decision. Faults are failures, " +
+		Note: "The limit was spent before. Reads are how often the server read from a socket per " +
+			"decision. Faults are failures, " +
 			"and calls that were allowed all the same: go-zero's TokenLimit refills a token a second at least.",
 		Columns: []string{
 			"", "p50, 1 caller", "p50 / PING", "reads", fmt.Sprintf("x PING rate, %d callers", r.plan.Busy()), "reads", "faults",
@@ -48,7 +51,8 @@ func (r *runner) deniedTable(results [][]measure.Result) report.Table {
 func (r *runner) hotTable(results [][]measure.Result) report.Table {
 	t := report.Table{
 		Title: "Throughput on one key, allowed, x the PING rate",
-		Note: "Decisions a second, over the PINGs a second of as many callers. Faults are decisions that failed, which are left " +
+		Note: "Decisions a second, over the PINGs a second of as many callers. Faults are " +
+			"decisions that failed, which are left " +
 			"out of the rate, or denied what has room." + r.rates(results, r.plan.Workers[:]),
 		Columns: []string{""},
 	}
@@ -61,7 +65,8 @@ func (r *runner) hotTable(results [][]measure.Result) report.Table {
 		for _, of := range results {
 			row = append(row, report.Number(of[i].ToPing(measure.Rate)))
 		}
-		t.Add(append(row, report.Percent(results[2][i].Own(measure.Faults)), report.Percent(results[3][i].Own(measure.Faults)))...)
+		t.Add(append(row, report.Percent(results[2][i].Own(measure.Faults)),
+			report.Percent(results[3][i].Own(measure.Faults)))...)
 	}
 	return t
 }
@@ -70,7 +75,8 @@ func (r *runner) spreadTable(results [][]measure.Result) report.Table {
 	busy := r.plan.Busy()
 	t := report.Table{
 		Title: fmt.Sprintf("Throughput on %s keys, allowed, x the PING rate", report.Count(float64(r.plan.Spread()))),
-		Note: fmt.Sprintf("Every key has been called before. Times in microseconds, of %d callers; their PINGs took %s (p50) and %s "+
+		Note: fmt.Sprintf("Every key has been called before. Times in microseconds, of %d "+
+			"callers; their PINGs took %s (p50) and %s "+
 			"(p99).", busy, report.Number(measure.Reference(results[1], measure.P50)),
 			report.Number(measure.Reference(results[1], measure.P99))) + r.rates(results, r.plan.Workers[1:]),
 		Columns: []string{""},
@@ -96,11 +102,14 @@ func (r *runner) serverTable(hot, spread []measure.Result) report.Table {
 	keys := report.Count(float64(r.plan.Spread()))
 	t := report.Table{
 		Title: fmt.Sprintf("Work of the server, %d callers", r.plan.Busy()),
-		Note: fmt.Sprintf("Processor time of redis-server (INFO cpu, user and system), in microseconds per decision; over that of a "+
-			"PING, which was %s; and that ratio over the one of %s. Reads are how often the server read from a socket per decision.",
+		Note: fmt.Sprintf("Processor time of redis-server (INFO cpu, user and system), in "+
+			"microseconds per decision; over that of a "+
+			"PING, which was %s; and that ratio over the one of %s. Reads are how often the "+
+			"server read from a socket per decision.",
 			report.Number(measure.Reference(spread, measure.CPU)), hot[0].Name),
 		Columns: []string{
-			"", "CPU, one key", "/ PING", "/ " + hot[0].Name, "reads", "CPU, " + keys + " keys", "/ PING", "/ " + hot[0].Name, "reads",
+			"", "CPU, one key", "/ PING", "/ " + hot[0].Name, "reads",
+			"CPU, " + keys + " keys", "/ PING", "/ " + hot[0].Name, "reads",
 		},
 	}
 	toFirst := func(of []measure.Result, i int) string {
@@ -174,6 +183,7 @@ func (r *runner) panel(title string, results [][]measure.Result, skip int) repor
 
 // plotted is every library once, with its bucket if it has one: more lines could not be told apart.
 var plotted = map[string]bool{
-	"TokenBucket": true, "redis_rate v10 (GCRA)": true, "ulule/limiter v3 (fixed window)": true, "throttled v2 (GCRA)": true,
+	"TokenBucket": true, "redis_rate v10 (GCRA)": true, "ulule/limiter v3 (fixed window)": true,
+	"throttled v2 (GCRA)":                true,
 	"go-zero PeriodLimit (fixed window)": true, "go-zero TokenLimit (token bucket)": true,
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/headgate/headgate/bench/internal/server"
 )
 
-// Run measures asking for items that are there, whose bits all have to be looked at, by each number of callers. The error
-// also tells where an item was missing; the table is there then all the same.
+// Run measures asking for items that are there, whose bits all have to be looked at, by each number
+// of callers. The error also tells where an item was missing; the table is there then all the same.
 func Run(ctx context.Context, plan measure.Plan, s *server.Server) ([]report.Table, error) {
 	client := s.Client()
 	defer func() { _ = client.Close() }()
@@ -43,7 +43,8 @@ func Run(ctx context.Context, plan measure.Plan, s *server.Server) ([]report.Tab
 	driver := &measure.Driver{Meter: s.Usage}
 	t := report.Table{
 		Title: fmt.Sprintf("Items of %s, x the PING rate", report.Count(float64(len(items)))),
-		Note: "Answers a second, over the PINGs a second of as many callers. All items are in the filters. Rates of false positives are " +
+		Note: "Answers a second, over the PINGs a second of as many callers. All items are in " +
+			"the filters. Rates of false positives are " +
 			"1 %, and 0.0067 % to be compared with go-zero's, which cannot add and test in one step.",
 		Columns: []string{""},
 	}

@@ -62,7 +62,9 @@ func newMeter(gate *core.Gate) (*llm.Meter, error) {
 				Algorithm: core.Calendar{Limit: outOfReach, Every: core.PeriodMonth, In: time.UTC},
 			})},
 		},
-		Models: map[string]llm.Model{"small": {Tariff: llm.Tariff{Price: llm.Price{Input: 3_000_000, CacheRead: 300_000, Output: 15_000_000}}}},
+		Models: map[string]llm.Model{"small": {Tariff: llm.Tariff{
+			Price: llm.Price{Input: 3_000_000, CacheRead: 300_000, Output: 15_000_000},
+		}}},
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("make the limits: %w", err)

@@ -20,20 +20,25 @@ import (
 // sliceFactor is how many slices of the plan one slice here lasts, because a stream takes much longer than a decision.
 const sliceFactor = 15
 
-// heapMiB is the size at which garbage is collected. A gateway with 1,000 open streams has more. leastHeapMiB is what the
-// runtime has for it at 100 percent.
+// heapMiB is the size at which garbage is collected. A gateway with 1,000 open streams has more.
+// leastHeapMiB is what the runtime has for it at 100 percent.
 const heapMiB, leastHeapMiB = 40, 4
 
 // latency measures the time to the first byte through each proxy.
 func latency(ctx context.Context, plan measure.Plan, client *redis.Client, gate *core.Gate) (report.Table, error) {
 	t := report.Table{
 		Title: "First byte of a streamed chat",
-		Note: fmt.Sprintf("Microseconds from the request to the first byte of the answer, through an httputil.ReverseProxy that "+
+		Note: fmt.Sprintf("Microseconds from the request to the first byte of the answer, "+
+			"through an httputil.ReverseProxy that "+
 			"keeps its connections and has read the body of the request. The Meter has a budget of tokens a minute and one of "+
-			"money a month, a limit on requests a minute and a cap on streams, on Redis. What it adds includes a round trip, as "+
-			"the PING does; over a PING is what it adds beyond that. Client, proxy and upstream share the process. A lone caller asks by turns and is answered at once "+
-			"with %d words. %d callers ask one proxy for a slice of %v; their answers have a word every %v, and they pause at random. Added is the "+
-			"difference of the medians. The garbage collector runs as in a process with a heap of %d MiB: in one of a few MiB it "+
+			"money a month, a limit on requests a minute and a cap on streams, on Redis. What it "+
+			"adds includes a round trip, as "+
+			"the PING does; over a PING is what it adds beyond that. Client, proxy and upstream "+
+			"share the process. A lone caller asks by turns and is answered at once "+
+			"with %d words. %d callers ask one proxy for a slice of %v; their answers have a "+
+			"word every %v, and they pause at random. Added is the "+
+			"difference of the medians. The garbage collector runs as in a process with a heap "+
+			"of %d MiB: in one of a few MiB it "+
 			"runs so often that p99 is the time of a collection.",
 			words, plan.Workers[1], sliceFactor*plan.Slice, wordPause, heapMiB),
 		Columns: []string{"callers", "", "p50", "added", "over a PING", "p99", "added"},

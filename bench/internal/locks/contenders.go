@@ -43,7 +43,8 @@ func entries() []entry {
 		{"redislock, asks every 1 ms", measure.Peer, bsm(time.Millisecond)},
 		{"redislock, asks every 10 ms", measure.Peer, bsm(10 * time.Millisecond)},
 		{"redsync v4, its defaults", measure.Peer, redsyncLock()},
-		{"redsync v4, asks every 1 ms", measure.Peer, redsyncLock(redsync.WithRetryDelay(time.Millisecond), redsync.WithTries(10_000))},
+		{"redsync v4, asks every 1 ms", measure.Peer, redsyncLock(
+			redsync.WithRetryDelay(time.Millisecond), redsync.WithTries(10_000))},
 		{"rueidislock, majority of 1", measure.Peer, rueidisLock},
 		{"SET NX, asks every 1 ms", measure.Floor, setNX},
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/headgate/headgate/bench/internal/server"
 )
 
-// Run measures locks that nobody else wants, and one that all want. The error also tells where two had this project's lock
-// at once; the tables are there then all the same.
+// Run measures locks that nobody else wants, and one that all want. The error also tells where two
+// had this project's lock at once; the tables are there then all the same.
 func Run(ctx context.Context, plan measure.Plan, s *server.Server) ([]report.Table, error) {
 	client := s.Client()
 	defer func() { _ = client.Close() }()
@@ -81,7 +81,8 @@ func uncontended(
 	many := plan.Workers[1:]
 	t := report.Table{
 		Title: "Locks that nobody else wants",
-		Note: "Pairs of an acquisition and a release, in microseconds, over one PING. The rate is that of pairs over that of PINGs. " +
+		Note: "Pairs of an acquisition and a release, in microseconds, over one PING. The rate " +
+			"is that of pairs over that of PINGs. " +
 			"CPU is that of redis-server, in microseconds per pair of a lone caller.",
 		Columns: []string{"", "p50", "p50 / PING", "p99", "allocs", "CPU", "reads"},
 	}
@@ -117,13 +118,17 @@ func uncontended(
 func contendedTable(all []contests) (report.Table, error) {
 	t := report.Table{
 		Title: fmt.Sprintf("One lock that %d clients want", clients),
-		Note: fmt.Sprintf("Each client holds it for %v, waits for %v and wants it again; a machine's timers make both longer. A "+
-			"hand-off is from the call of a release until another client's acquisition has returned, in microseconds. Reads are "+
+		Note: fmt.Sprintf("Each client holds it for %v, waits for %v and wants it again; a "+
+			"machine's timers make both longer. A "+
+			"hand-off is from the call of a release until another client's acquisition has "+
+			"returned, in microseconds. Reads are "+
 			"those of the server per acquisition. Most / least compares how often each client got the lock, and self again is "+
-			"how often it went to who had just had it. Failed are errors, and waits that had not ended %v after the slice.", hold,
+			"how often it went to who had just had it. Failed are errors, and waits that had not "+
+			"ended %v after the slice.", hold,
 			think, grace),
 		Columns: []string{
-			"", "acquired/s", "hand-off p50", "/ PING p50", "hand-off p99", "reads", "CPU", "most / least", "self again", "failed",
+			"", "acquired/s", "hand-off p50", "/ PING p50", "hand-off p99",
+			"reads", "CPU", "most / least", "self again", "failed",
 		},
 	}
 	micros := func(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1000 }

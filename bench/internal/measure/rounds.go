@@ -37,8 +37,8 @@ func (c *Contender) Label() string {
 	}
 }
 
-// Pair is a contender's slice, and the PINGs that it is compared with: a slice just before it and one after it, or those
-// that took turns with its calls, which have no Cost.
+// Pair is a contender's slice, and the PINGs that it is compared with: a slice just before it and
+// one after it, or those that took turns with its calls, which have no Cost.
 type Pair struct {
 	Own   Sample
 	Pings []Sample
@@ -85,7 +85,9 @@ func (p *Pair) Ping(figure func(*Sample) float64) float64 {
 // Rounds drives all contenders in each of the rounds, in turn, and begins each round with another one. The reference
 // runs between any two of them, or between a lone caller's calls if they are timed. Nobody's first slice counts:
 // connections are made and scripts loaded in it.
-func (d *Driver) Rounds(ctx context.Context, rounds int, load Load, reference Do, contenders []Contender) ([]Result, error) {
+func (d *Driver) Rounds(
+	ctx context.Context, rounds int, load Load, reference Do, contenders []Contender,
+) ([]Result, error) {
 	results := make([]Result, len(contenders))
 	for i, c := range contenders {
 		results[i].Contender = c

@@ -1,5 +1,6 @@
-// Package measure times contenders in turns: each for a short slice, next to the PINGs that it is compared with, and all
-// of them again in every round. What else the machine does falls on all alike, and a ratio is of two neighbours.
+// Package measure times contenders in turns: each for a short slice, next to the PINGs that it is
+// compared with, and all of them again in every round. What else the machine does falls on all
+// alike, and a ratio is of two neighbours.
 package measure
 
 import (
@@ -14,8 +15,8 @@ import (
 	"github.com/headgate/headgate/bench/internal/server"
 )
 
-// Where most of a worker's first calls take less than a microsecond, one in seldom is timed: to read the clock takes a part of
-// that.
+// Where most of a worker's first calls take less than a microsecond, one in seldom is timed: to
+// read the clock takes a part of that.
 const first, seldom = 64, 32
 
 // Do is one operation of a worker on one of the load's keys. It is right where the answer is the one that the load

@@ -22,8 +22,10 @@ func Run(ctx context.Context, plan measure.Plan) ([]report.Table, error) {
 	spread := plan.Spread()
 	t := report.Table{
 		Title: "Decisions in memory",
-		Note: "Nanoseconds per decision, by one caller and by two at the same time; the latter is the time of both over the " +
-			"decisions of both. Choosing a key and counting is in all of them, and alone the line nothing. rate.Limiter knows no " +
+		Note: "Nanoseconds per decision, by one caller and by two at the same time; the latter " +
+			"is the time of both over the " +
+			"decisions of both. Choosing a key and counting is in all of them, and alone the " +
+			"line nothing. rate.Limiter knows no " +
 			"keys, so that a map of limiters stands beside it.",
 		Columns: []string{"", "keys", "ns, 1 caller", "ns, 2 callers", "2 / 1", "allocs"},
 	}
@@ -80,7 +82,9 @@ func contenders(spread int) ([]measure.Contender, error) {
 		return nil, fmt.Errorf("make the gate: %w", err)
 	}
 	const limit = 1 << 40
-	policy, err := core.NewPolicy(core.PolicyConfig{Name: "api", Algorithm: core.TokenBucket{Rate: 1000, Per: time.Second, Burst: limit}})
+	policy, err := core.NewPolicy(core.PolicyConfig{
+		Name: "api", Algorithm: core.TokenBucket{Rate: 1000, Per: time.Second, Burst: limit},
+	})
 	if err != nil {
 		return nil, fmt.Errorf("make the policy: %w", err)
 	}

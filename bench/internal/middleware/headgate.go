@@ -94,7 +94,8 @@ func headgate() []entry {
 		name   string
 		server server
 	}{
-		{"net/http", plainServer}, {"chi", chiServer}, {"gin", ginServer}, {"echo v4", echov4Server}, {"echo v5", echov5Server},
+		{"net/http", plainServer}, {"chi", chiServer}, {"gin", ginServer},
+		{"echo v4", echov4Server}, {"echo v5", echov5Server},
 	} {
 		all = append(all,
 			entry{f.name, "bare", measure.Floor, func(int) (http.Handler, error) { return f.server(nil), nil }},
@@ -121,7 +122,9 @@ func guarded(algorithm core.Algorithm, server server) (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the policy: %w", err)
 	}
-	guard, err := nethttp.NewGuard(nethttp.Config{Gate: gate, Rules: []nethttp.Rule{{Policy: policy, Key: keyfunc.RemoteIP()}}})
+	guard, err := nethttp.NewGuard(nethttp.Config{
+		Gate: gate, Rules: []nethttp.Rule{{Policy: policy, Key: keyfunc.RemoteIP()}},
+	})
 	if err != nil {
 		return nil, fmt.Errorf("make the guard: %w", err)
 	}

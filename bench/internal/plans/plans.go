@@ -41,11 +41,14 @@ func Run(ctx context.Context, plan measure.Plan, s *server.Server) ([]report.Tab
 	busy := plan.Busy()
 	t := report.Table{
 		Title: "A decision with a plan beside one without",
-		Note: "Time of a decision by the limits of the tenant's plan over that of the same decision by the policy's own limit: the " +
-			"median of single decisions of one caller, which take turns, and all decisions of " + strconv.Itoa(busy) + " callers. " +
+		Note: "Time of a decision by the limits of the tenant's plan over that of the same " +
+			"decision by the policy's own limit: the " +
+			"median of single decisions of one caller, which take turns, and all decisions of " +
+			strconv.Itoa(busy) + " callers. " +
 			"The tenants are known, as all but one decision a minute find them, and every hundredth has an override.",
 		Columns: []string{
-			"", "tenants", "with, us", "without, us", "with / without, 1 caller", fmt.Sprintf("with / without, %d callers", busy), "allocs with a plan",
+			"", "tenants", "with, us", "without, us", "with / without, 1 caller",
+			fmt.Sprintf("with / without, %d callers", busy), "allocs with a plan",
 		},
 	}
 	driver := &measure.Driver{Meter: s.Usage}
@@ -140,7 +143,8 @@ func newBed(tenants int) (*bed, error) {
 		if i%100 != 1 {
 			continue
 		}
-		if err := b.book.SetOverride(context.Background(), tenant, plans.Override{Caps: map[string]plans.Cap{"streams": {Limit: 5}}}); err != nil {
+		o := plans.Override{Caps: map[string]plans.Cap{"streams": {Limit: 5}}}
+		if err := b.book.SetOverride(context.Background(), tenant, o); err != nil {
 			return nil, err
 		}
 	}

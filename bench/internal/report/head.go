@@ -21,16 +21,22 @@ func Head(w io.Writer, plan measure.Plan, smoke bool) error {
 	if smoke {
 		b.WriteString("**A smoke run: it shows that everything runs. Its numbers mean nothing.**\n\n")
 	}
-	fmt.Fprintf(&b, "Printed by `go -C bench run .` on %s; nothing is left out or edited. Figures are medians of %d rounds. "+
-		"In each round every contender is driven for a slice of %v in turn (lone callers twice as often, contended locks 15 times "+
+	fmt.Fprintf(&b, "Printed by `go -C bench run .` on %s; nothing is left out or edited. "+
+		"Figures are medians of %d rounds. "+
+		"In each round every contender is driven for a slice of %v in turn (lone callers twice "+
+		"as often, contended locks 15 times "+
 		"as long), "+
-		"and what is compared with a PING is so with those that as many callers sent with go-redis just before and after it. A lone "+
-		"caller sends them in between, one before every call, so that both see the same moments; allocations, reads and processor "+
+		"and what is compared with a PING is so with those that as many callers sent with "+
+		"go-redis just before and after it. A lone "+
+		"caller sends them in between, one before every call, so that both see the same moments; "+
+		"allocations, reads and processor "+
 		"time are of as long a slice without them. "+
 		"Contender, server and harness share the processors below, so trust ratios, not absolutes, and no "+
-		"difference under a tenth. Where calls take less than a microsecond, one in 32 is timed, and a lone caller's PINGs stand 32 "+
+		"difference under a tenth. Where calls take less than a microsecond, one in 32 is timed, "+
+		"and a lone caller's PINGs stand 32 "+
 		"apart.\n\n"+
-		"Bold is this project with its defaults, on a client as its docs/redis.md advises, which the others are given too if they take "+
+		"Bold is this project with its defaults, on a client as its docs/redis.md advises, which "+
+		"the others are given too if they take "+
 		"one. A floor is something trivial, which shows what no contender can avoid, and no "+
 		"limiter.\n\n", time.Now().UTC().Format(time.DateOnly), plan.Rounds, plan.Slice)
 	t := Table{Title: "What it ran on", Columns: []string{"", ""}}
@@ -47,7 +53,8 @@ func Head(w io.Writer, plan measure.Plan, smoke bool) error {
 	if err := t.Write(&b); err != nil {
 		return err
 	}
-	b.WriteString("Not measured: httprate-redis, which could not be had when this was written; any network but the loopback.\n\n")
+	b.WriteString("Not measured: httprate-redis, which could not be had when this was written; " +
+		"any network but the loopback.\n\n")
 	if _, err := io.WriteString(w, b.String()); err != nil {
 		return fmt.Errorf("write the head: %w", err)
 	}
@@ -87,7 +94,8 @@ func modules() [][2]string {
 		return nil
 	}
 	shown := []string{
-		"redis/go-redis", "redis_rate", "ulule/limiter", "throttled", "go-zero", "httprate", "redislock", "redsync", "redis/rueidis",
+		"redis/go-redis", "redis_rate", "ulule/limiter", "throttled", "go-zero",
+		"httprate", "redislock", "redsync", "redis/rueidis",
 		"go-chi/chi", "gin-gonic/gin", "labstack/echo", "golang.org/x/time",
 	}
 	var all [][2]string

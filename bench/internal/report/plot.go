@@ -96,7 +96,8 @@ func (panel *Panel) plot() (*plot.Plot, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", line.Name, err)
 		}
-		drawn.Color, marks.Color = plotutil.DarkColors[i%len(plotutil.DarkColors)], plotutil.DarkColors[i%len(plotutil.DarkColors)]
+		color := plotutil.DarkColors[i%len(plotutil.DarkColors)]
+		drawn.Color, marks.Color = color, color
 		marks.Shape = plotutil.Shape(i)
 		drawn.Width, drawn.Dashes = vg.Points(1.2), plotutil.Dashes(i)
 		if i == 0 {

@@ -125,8 +125,8 @@ func (s *Server) Stop() {
 	_ = os.RemoveAll(s.dir)
 }
 
-// Client returns a new client with the options that docs/redis.md advises for a limiter, the same for every contender that
-// takes a client. Its pool is go-redis's own: ten connections a processor.
+// Client returns a new client with the options that docs/redis.md advises for a limiter, the same
+// for every contender that takes a client. Its pool is go-redis's own: ten connections a processor.
 func (s *Server) Client(change ...func(*redis.Options)) *redis.Client {
 	o := &redis.Options{
 		Addr: s.Addr, ContextTimeoutEnabled: true, DialerRetries: 1,

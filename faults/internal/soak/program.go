@@ -133,7 +133,10 @@ func (p *program) makeSlots() (err error) {
 	if p.mutex, err = semaphore.NewMutex(p.gate, semaphore.MutexConfig{Name: "report", TTL: 2 * time.Second}); err != nil {
 		return err
 	}
-	if p.jobs, err = once.New(p.gate, once.Config{Name: "jobs", Window: 2 * time.Second, TTL: 2 * time.Second}); err != nil {
+	p.jobs, err = once.New(p.gate, once.Config{
+		Name: "jobs", Window: 2 * time.Second, TTL: 2 * time.Second,
+	})
+	if err != nil {
 		return err
 	}
 	p.seen, err = bloom.New(p.gate, bloom.Config{
