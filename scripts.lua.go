@@ -24,9 +24,9 @@ var files embed.FS
 
 // scripts states what each script is made of, in order: files of lua/, and the lines between them.
 var scripts = map[string][]string{
-	"decide": slices.Concat(clock, decision),
+	"decide": slices.Concat(clock, []string{"local take"}, decision),
 	"admit": slices.Concat(clock,
-		function("decide(KEYS, ARGV, now, margin)", decision), lease, []string{"admit/admit.lua"}),
+		function("decide(KEYS, ARGV, now, margin, take)", decision), lease, []string{"admit/admit.lua"}),
 	"lease": slices.Concat(clock, lease, []string{"lease/batch.lua"}),
 	"slot":  slices.Concat(clock, []string{"lease/text.lua", "lease/short.lua"}),
 	"filter": slices.Concat(

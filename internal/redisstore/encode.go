@@ -182,8 +182,8 @@ func (b *batch) continues(first, i, n int) bool {
 // asks returns the entry's operation and bound in the script.
 func (e *entry) asks() (algorithm.Operation, int64) {
 	switch {
-	case e.request.Slot != nil, e.request.Op.Adjusts():
-		return algorithm.Peek, 0 // lua/admit/admit.lua decides if there is a slot, and adjusts
+	case e.request.Op.Adjusts():
+		return algorithm.Peek, 0 // lua/admit/admit.lua adjusts
 	case e.callers > 1:
 		return algorithm.AtMost, int64(e.callers)
 	}

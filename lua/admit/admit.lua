@@ -16,9 +16,9 @@
 --                    end of an id or a raise; the units by which the limit is raised until a time
 --        seeded      until when the key is seeded
 --        then, for a slot, the five keys of the semaphore, as in lua/lease/lease.lua
--- ARGV   as in lua/decide/decide.lua, not in the short form, for one request, a "peek" if there
---        is a slot or it adjusts, and for none to settle or renew; arguments of the holds, or nothing; of the
---        adjustments, or nothing; as in lua/lease/lease.lua, for an "acquire" that does not wait, or
+-- ARGV   as in lua/decide/decide.lua, not in the short form, for one request, a "decide" if there
+--        is a slot and a "peek" if it adjusts, and for none to settle or renew; arguments of the
+--        holds, or nothing; of the adjustments, or nothing; as in lua/lease/lease.lua, for an "acquire" that does not wait, or
 --        nothing; the number of keys of charges; the numbers of arguments of the holds, of the
 --        adjustments and of lua/lease/lease.lua.
 --        Holds: "hold", "settle" or "renew"; the id, empty if nothing is held; for "hold" and "renew"
@@ -150,28 +150,20 @@ local function tell(reply)
   return reply
 end
 
+-- admit decides, and takes the slot once every charge fits and before any is spent.
 local function admit()
-  local reply, at = decide(keys, argv, now, margin), argv[1] + 0
+  local at, slot = argv[1] + 0, nil
+  local function take()
+    local token = lone(KEYS, #KEYS - 4, ARGV, tail - slots, tail - 1, now, margin)
+    slot = token and {token} or
+      lease(slice(KEYS, #KEYS - 4, #KEYS), slice(ARGV, tail - slots, tail - 1), now, margin)
+    return token or slot[1] == 1
+  end
+  local reply = decide(keys, argv, now, margin, slots > 0 and take)
   if argv[at] ~= 'give' then
     tell(reply)
   end
-  if slots == 0 then
-    return reply
-  end
-  for i = 1, argv[at + 2] + 0 do
-    local limit = argv[at + 4 + (i - 1) * 4 + 1]
-    if math.floor(reply[1] / 2 ^ (i - 1)) % 2 == 1 and argv[limit + 1] ~= '1' then
-      return reply
-    end
-  end
-  local token = lone(KEYS, #KEYS - 4, ARGV, tail - slots, tail - 1, now, margin)
-  local slot = token and {token} or
-    lease(slice(KEYS, #KEYS - 4, #KEYS), slice(ARGV, tail - slots, tail - 1), now, margin)
-  if token or slot[1] == 1 then
-    argv[at] = 'decide'
-    reply = tell(decide(keys, argv, now, margin))
-  end
-  return append(reply, slot)
+  return slot and append(reply, slot) or reply
 end
 
 --: holds

@@ -39,6 +39,8 @@
 -- force    Charges each cost, whether it fits or not, up to its algorithm's debt. Verdict: 0.
 --
 -- A shadow never denies a request. It is charged if it fits and the request is admitted.
+-- take, if there is one, is asked once every charge fits, and before any is spent. If it returns
+-- false, nothing is charged.
 --
 -- A line of two dashes, a colon and a word stands for the part of that name of the algorithm:
 --
@@ -229,6 +231,9 @@ while at <= last do
       end
     end
 
+    if admitted and take then
+      admitted = take()
+    end
     if admitted then
       for i = 1, count do
         local c = i * 6 - 5
