@@ -5,7 +5,8 @@ import "github.com/headgate/headgate/adapters/llm/internal/wire"
 // Bill is what a response is charged for. It must not be changed.
 type Bill struct {
 	// Model is the model that served, as the response names it, or that which the request names. If
-	// Config.Models does not have it, the model that the request names decides the prices.
+	// Config.Models does not have it, it costs as much as the dearest, unless it is a version of the
+	// model that the request names, or behind a name in its path.
 	Model string
 	// Usage is the tokens of Model.
 	Usage Usage
@@ -15,7 +16,8 @@ type Bill struct {
 	// Units is the number of pieces that the server bills by the piece, by name: web_search,
 	// file_search, container, rerank_search, audio_ms and others.
 	Units map[string]int64
-	// Labels is what the response states of its price, in lower case: service_tier, speed or geo.
+	// Labels is what the response states of its price, in lower case: service_tier, speed or geo. If
+	// it states no usage, what it leaves out is what the request asks for.
 	Labels map[string]string
 	// Stated is the bill that the server states, if it does; see Config.StatedCost.
 	Stated Money

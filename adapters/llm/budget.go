@@ -78,7 +78,8 @@ func (m *Meter) rules() []nethttp.Rule {
 				if x == nil { // Guard.Charges asks outside of a request
 					return 0
 				}
-				return x.units(unit, &Bill{Usage: x.estimate})
+				b := x.expected(x.estimate)
+				return x.units(unit, &b)
 			},
 			Settle: func(r *http.Request, _ int, cost int64) int64 {
 				if x := exchangeOf(r.Context()); x != nil && x.settled != nil {
@@ -98,7 +99,7 @@ func (m *Meter) chargesOf(r *http.Request, x *exchange, tokens int64) ([]core.Ch
 	if err != nil {
 		return nil, err
 	}
-	before, after := Bill{Usage: x.estimate}, Bill{Usage: x.estimate}
+	before, after := x.expected(x.estimate), x.expected(x.estimate)
 	before.Usage.Output, after.Usage.Output = x.reserved, x.reserved+tokens
 	var charges []core.Charge
 	for _, c := range all {

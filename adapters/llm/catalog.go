@@ -124,14 +124,9 @@ func (c *catalog) find(name string) *Model {
 	return c.listed.find(name)
 }
 
-// modelOf returns the model that prices a bill, and whether it is known. Without models each token
-// is one unit and costs nothing.
-func (c *catalog) modelOf(served, requested string) (*Model, bool) {
-	for _, name := range [...]string{served, requested} {
-		if m := c.find(name); m != nil {
-			return m, true
-		}
-	}
+// unknown returns the model that prices what has no entry, and false. Without models each token is
+// one unit and costs nothing, which is known.
+func (c *catalog) unknown() (*Model, bool) {
 	if c.dearest == nil {
 		return new(Model), true
 	}
@@ -143,9 +138,10 @@ const oneFactor = 1000
 // usual are the values of labels that count as 1,000 where a tariff does not name them. They are
 // what servers state for requests at their list prices, as of November 2026: OpenAI, xAI and
 // Bedrock default, Anthropic standard and global, Groq on_demand. OpenAI states auto until it has
-// chosen, and Anthropic not_available for the region of models that have none.
+// chosen, and Anthropic not_available for the region of models that have none. Requests ask Anthropic
+// for standard_only.
 var usual = map[string][]string{
-	"service_tier": {"default", "standard", "on_demand", "auto"},
+	"service_tier": {"default", "standard", "standard_only", "on_demand", "auto"},
 	"speed":        {"standard"},
 	"geo":          {"global", "not_available"},
 }

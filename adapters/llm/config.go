@@ -27,8 +27,7 @@ type Config struct {
 	// Budgets are the limits on tokens and on money. At least one is required.
 	Budgets []Budget
 	// Models has what the tokens of each model count, by its name in the request or the response.
-	// The one that the response names counts, if it is here, and otherwise the one that the request
-	// names. A budget of money needs Models or Prices. Without both, the Meter accepts any model,
+	// The one that the response names counts, if it is here; see Bill.Model. A budget of money needs Models or Prices. Without both, the Meter accepts any model,
 	// and each token is one unit.
 	Models map[string]Model
 	// UnknownModel decides about a request for a model that is in neither Models nor Prices. The
@@ -39,7 +38,7 @@ type Config struct {
 	// is less. The Meter does not close them. It may be nil.
 	Prices *Prices
 	// Tariff returns the tariff of a model in place of that in Models, such as one that changes with
-	// the hour. The labels are those of the response, and nil for an estimate. The time is that of
+	// the hour. The labels are those of Bill, and for an estimate those of the request. The time is that of
 	// the request, in UTC. False means Models. A Tariff that is not valid is as false, and reported;
 	// see ResponseEvent.Unknown. It must be fast and safe for concurrent use. It may be nil.
 	Tariff func(model string, labels map[string]string, at time.Time) (Tariff, bool)

@@ -2,8 +2,6 @@ package llm
 
 import (
 	"maps"
-	"math"
-	"math/big"
 	"slices"
 	"strings"
 	"time"
@@ -15,6 +13,7 @@ import (
 type pricing struct {
 	*catalog
 	requested  string // the model that the request names
+	deployed   bool   // that is a name in the path, which the response need not know
 	trusted    bool   // a bill that the server states counts
 	at         time.Time
 	negotiated func(model string, labels map[string]string, at time.Time) (Tariff, bool)
@@ -24,14 +23,14 @@ type pricing struct {
 // ResponseEvent.Unknown. It prices now what a Meter does not see, such as the results of a batch.
 // It spends nothing.
 func (m *Meter) Cost(b Bill) (microDollars int64, unknown []string) {
-	p := m.pricing(b.Model)
+	p := m.pricing(b.Model, false)
 	return p.cost(&b)
 }
 
 // pricing returns how bills of a request for a model are counted, that begins now.
-func (m *Meter) pricing(model string) pricing {
+func (m *Meter) pricing(model string, deployed bool) pricing {
 	return pricing{
-		catalog: m.catalogNow(), requested: model, trusted: m.cfg.StatedCost == StatedCostTrust,
+		catalog: m.catalogNow(), requested: model, deployed: deployed, trusted: m.cfg.StatedCost == StatedCostTrust,
 		at: time.Now().UTC(), negotiated: m.cfg.Tariff,
 	}
 }
@@ -42,17 +41,47 @@ func (p *pricing) units(unit core.Unit, b *Bill) int64 {
 		cost, _ := p.cost(b)
 		return cost
 	}
-	model, _ := p.modelOf(b.Model, p.requested)
+	model, _ := p.modelOf(b.Model)
 	sum := model.tokens(unit, b.Usage)
 	for _, o := range b.Others {
-		model, _ := p.modelOf(o.Model, "")
-		sum.Add(sum, model.tokens(unit, o.Usage))
+		model, _ := p.modelOfOther(o.Model)
+		sum.add(model.tokens(unit, o.Usage))
 	}
-	return clamp(sum)
+	return sum.clamped()
+}
+
+// modelOf returns the model that prices what a model used that the response names, and whether it is
+// known. A version of the requested model, such as gpt-4o-2024-11-20, has its prices, and so has any
+// model behind the name in a path, which is that of a deployment. Any other model that has no entry
+// has those of the dearest.
+func (p *pricing) modelOf(served string) (*Model, bool) {
+	if m := p.find(served); m != nil {
+		return m, true
+	}
+	asked := p.find(p.requested)
+	if asked == nil || p.replaced(served) {
+		return p.unknown()
+	}
+	return asked, true
+}
+
+// modelOfOther is modelOf for a model that served a part of a response.
+func (p *pricing) modelOfOther(name string) (*Model, bool) {
+	if m := p.find(name); m != nil {
+		return m, true
+	}
+	return p.unknown()
+}
+
+// replaced reports whether a server names another model than the one that was requested.
+func (p *pricing) replaced(served string) bool {
+	base := p.requested[strings.LastIndexByte(p.requested, '/')+1:] // without the provider of a router
+	return served != "" && !p.deployed &&
+		!strings.Contains(strings.ToLower(served), strings.ToLower(base))
 }
 
 // tokens returns the weighted tokens of a usage.
-func (m *Model) tokens(unit core.Unit, u Usage) *big.Int {
+func (m *Model) tokens(unit core.Unit, u Usage) amount {
 	switch unit {
 	case core.UnitInputTokens:
 		u = u.prompt()
@@ -69,15 +98,14 @@ func (p *pricing) cost(b *Bill) (microDollars int64, unknown []string) {
 		return b.Stated.MicroDollars(), nil
 	}
 	s := sum{pricing: p, labels: b.Labels, names: slices.Sorted(maps.Keys(b.Labels))}
-	main := s.tariffOf(b.Model, p.requested)
+	main := s.tariffOf(b.Model, p.modelOf)
 	s.addTokens(main, b.Usage)
 	for _, o := range b.Others {
-		s.addTokens(s.tariffOf(o.Model, ""), o.Usage)
+		s.addTokens(s.tariffOf(o.Model, p.modelOfOther), o.Usage)
 	}
 	s.addUnits(main, b)
-	one := s.scaled(big.NewInt(pico))
-	s.total.Add(&s.total, one).Sub(&s.total, big.NewInt(1)) // rounds up
-	return clamp(s.total.Div(&s.total, one)), s.unknown
+	whole := s.total.over(s.scaled(amount{small: pico}))
+	return whole.clamped(), s.unknown
 }
 
 // sum adds up a bill in millionths of a micro-dollar, times 1,000 for each label.
@@ -85,14 +113,14 @@ type sum struct {
 	*pricing
 	labels  map[string]string
 	names   []string // of the labels
-	total   big.Int
+	total   amount
 	unknown []string
 }
 
 // scaled multiplies n by 1,000 for each label.
-func (s *sum) scaled(n *big.Int) *big.Int {
+func (s *sum) scaled(n amount) amount {
 	for range s.names {
-		n.Mul(n, big.NewInt(oneFactor))
+		n.times(oneFactor)
 	}
 	return n
 }
@@ -103,8 +131,8 @@ func (s *sum) note(what string) {
 	}
 }
 
-// tariffOf returns the tariff of a model, that of another one if it is unknown, or the dearest.
-func (s *sum) tariffOf(name, otherwise string) *Tariff {
+// tariffOf returns the tariff of a model, given how it is found.
+func (s *sum) tariffOf(name string, find func(string) (*Model, bool)) *Tariff {
 	if s.negotiated != nil {
 		t, ok := s.negotiated(name, s.labels, s.at)
 		valid := true
@@ -116,10 +144,8 @@ func (s *sum) tariffOf(name, otherwise string) *Tariff {
 			s.note("tariff of " + name)
 		}
 	}
-	model, known := s.modelOf(name, otherwise)
+	model, known := find(name)
 	switch {
-	case known && s.replaced(name, otherwise):
-		s.note("model " + name)
 	case known:
 	case name == "":
 		s.note("model without a name")
@@ -129,29 +155,20 @@ func (s *sum) tariffOf(name, otherwise string) *Tariff {
 	return &model.Tariff
 }
 
-// replaced reports whether a server names another model than the one that was requested, and not a
-// version of it, such as gpt-4o-2024-11-20. Then the price of the requested one may be wrong.
-func (s *sum) replaced(served, requested string) bool {
-	base := requested[strings.LastIndexByte(requested, '/')+1:] // without the provider of a router
-	return served != "" && requested != "" && s.find(served) == nil &&
-		!strings.Contains(strings.ToLower(served), strings.ToLower(base))
-}
-
 // addTokens adds the tokens of a model, by the step that its prompt reaches, times the factors.
 func (s *sum) addTokens(t *Tariff, u Usage) {
 	u = u.positive()
 	price := t.at(u.prompt().Total())
-	tokens := new(big.Int)
+	var tokens amount
 	for _, n := range [...][2]int64{
 		{price.Input, u.Input}, {price.CacheRead, u.CacheRead}, {price.CacheWrite, u.CacheWrite},
 		{price.CacheWriteLong, u.CacheWriteLong}, {price.AudioIn, u.AudioIn}, {price.ImageIn, u.ImageIn},
 		{price.Output, u.Output - u.Reasoning}, {price.Reasoning, u.Reasoning},
 		{price.AudioOut, u.AudioOut}, {price.ImageOut, u.ImageOut},
 	} {
-		product := big.NewInt(max(0, n[0]))
-		tokens.Add(tokens, product.Mul(product, big.NewInt(n[1])))
+		tokens.addProduct(n[0], n[1])
 	}
-	if tokens.Sign() == 0 {
+	if tokens.isZero() {
 		return
 	}
 	for _, label := range s.names {
@@ -159,14 +176,14 @@ func (s *sum) addTokens(t *Tariff, u Usage) {
 		if !known {
 			s.note("label " + label + ":" + s.labels[label])
 		}
-		tokens.Mul(tokens, big.NewInt(f))
+		tokens.times(f)
 	}
-	s.total.Add(&s.total, tokens)
+	s.total.add(tokens)
 }
 
 // addUnits adds the pieces of a bill, which have no factors, and its request.
 func (s *sum) addUnits(t *Tariff, b *Bill) {
-	pieces := new(big.Int)
+	var pieces amount
 	for _, name := range slices.Sorted(maps.Keys(b.Units)) {
 		n := b.Units[name]
 		if n <= 0 || name == requestUnit {
@@ -176,20 +193,12 @@ func (s *sum) addUnits(t *Tariff, b *Bill) {
 		if !known {
 			s.note("unit " + name)
 		}
-		product := big.NewInt(price)
-		pieces.Add(pieces, product.Mul(product, big.NewInt(n)))
+		pieces.addProduct(price, n)
 	}
 	if len(b.Units) > 0 || b.Usage != (Usage{}) {
 		price, _ := s.unitPrice(t, requestUnit)
-		pieces.Add(pieces, big.NewInt(price))
+		pieces.addProduct(price, 1)
 	}
-	s.total.Add(&s.total, s.scaled(pieces.Mul(pieces, big.NewInt(oneFactor))))
-}
-
-// clamp returns n, or math.MaxInt64 if n is larger.
-func clamp(n *big.Int) int64 {
-	if !n.IsInt64() {
-		return math.MaxInt64
-	}
-	return n.Int64()
+	pieces.times(oneFactor)
+	s.total.add(s.scaled(pieces))
 }

@@ -24,8 +24,8 @@ func (m *Meter) downgrade(r *http.Request, denied *nethttp.Admission) bool {
 		return false
 	}
 	next := *x
-	next.pricing, next.replaced, next.request.Model = m.pricing(name), x.request.Model, name
-	if _, known := next.modelOf(name, ""); !known && m.cfg.UnknownModel == UnknownModelRefuse {
+	next.pricing, next.replaced, next.request.Model = m.pricing(name, x.deployed), x.request.Model, name
+	if _, known := next.modelOf(name); !known && m.cfg.UnknownModel == UnknownModelRefuse {
 		return false
 	}
 	body, at, ok := x.whole, r.URL, false

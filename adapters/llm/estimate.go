@@ -2,6 +2,7 @@ package llm
 
 import (
 	"cmp"
+	"maps"
 	"net/http"
 
 	"github.com/headgate/headgate/adapters/llm/internal/wire"
@@ -25,6 +26,24 @@ func (x *exchange) guessOf(q *wire.Request) guess {
 		limit = 0
 	}
 	return guess{input: q.PromptTokens(), output: limit * q.Choices}
+}
+
+// expected returns the bill of a request that is expected to use that much.
+func (x *exchange) expected(u Usage) Bill { return Bill{Usage: u, Labels: x.request.Labels} }
+
+// labels returns those of a response that has not stated its usage: the client may have asked for
+// what the response does not say.
+func (x *exchange) labels(o *wire.Response) map[string]string {
+	if len(o.Labels) == 0 {
+		return x.request.Labels
+	}
+	all := maps.Clone(o.Labels)
+	for name, value := range x.request.Labels {
+		if _, stated := all[name]; !stated {
+			all[name] = value
+		}
+	}
+	return all
 }
 
 // estimate returns what a request is expected to use.

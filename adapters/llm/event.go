@@ -3,8 +3,7 @@ package llm
 import "net/http"
 
 // ResponseEvent is what became of an admitted request, or of one whose client left before it was
-// admitted. Config.Observe receives a pointer to it. It
-// is valid until Observe returns.
+// admitted. Config.Observe receives a pointer to it. It is valid until Observe returns.
 type ResponseEvent struct {
 	// HTTP is the request that the Meter has handled, with its route and its context.
 	HTTP     *http.Request
@@ -17,8 +16,7 @@ type ResponseEvent struct {
 	// Cost is the price of the Bill in micro-dollars. It is 0 if no model has a Tariff.
 	Cost int64
 	// Unknown is what the tariffs do not price and the dearest was charged for, such as "unit
-	// web_search", "label service_tier:ultra" or "model advisor". It also names a model that served
-	// the request in place of the requested one, whose price was charged.
+	// web_search", "label service_tier:ultra" or "model advisor".
 	Unknown []string
 	// Indebted says that a budget denied a running charge.
 	Indebted bool

@@ -41,6 +41,7 @@ type exchange struct {
 	left     bool                    // the client left before the guard had decided
 	stop     context.CancelCauseFunc // of the handler's context
 
+	counted  bool    // pay was called
 	paid     []int64 // the units of each budget that the guard has charged
 	reserved int64   // tokens of output that are charged
 	beyond   int64   // the part of reserved that running charges paid for
@@ -69,7 +70,6 @@ func (x *exchange) serve(w http.ResponseWriter, r *http.Request, next http.Handl
 	x.whole = nil
 	x.nameModel(w.Header())
 	out := newWriter(w, inner, x)
-	x.pay(r)
 	returned := false
 	defer func() {
 		r.Pattern = inner.Pattern

@@ -122,6 +122,32 @@ func TestPublishedResponses(t *testing.T) {
 		{name: "SiliconFlow's rerank", path: "/v1/rerank",
 			body:  `{"id":"x","results":[],"meta":{"tokens":{"input_tokens":255,"output_tokens":0,"total_tokens":255}}}`,
 			usage: llm.Usage{Input: 255}},
+		{name: "Jina's rerank", path: "/v1/rerank",
+			body: `{"model":"jina-reranker-v2-base-multilingual","usage":{"total_tokens":815,"prompt_tokens":815},` +
+				`"results":[{"index":0,"document":{"text":"Organic skincare"},"relevance_score":0.8895311}]}`,
+			usage: llm.Usage{Input: 815}},
+		{name: "Groq's verbose transcription", path: "/openai/v1/audio/transcriptions",
+			body: `{"task":"transcribe","language":"english","duration":12.5,"text":"Hello there.","segments":[` +
+				`{"id":0,"start":0,"end":1.2,"text":"Hello there."}],"x_groq":{"id":"req_1"}}`,
+			units: map[string]int64{"audio_ms": 12500}},
+		{name: "a transcription with a duration and a usage of tokens", path: "/v1/audio/transcriptions",
+			body: `{"task":"transcribe","duration":27.4,"text":"Hello","segments":[],"usage":{"type":"tokens",` +
+				`"input_tokens":14,"input_token_details":{"text_tokens":0,"audio_tokens":14},"output_tokens":45,"total_tokens":59}}`,
+			usage: llm.Usage{AudioIn: 14, Output: 45}},
+		{name: "Whisper, which bills the seconds begun", path: "/v1/audio/transcriptions",
+			body: `{"task":"transcribe","language":"english","text":"Hello","usage":{"type":"duration","seconds":9},` +
+				`"duration":8.470000267028809}`,
+			units: map[string]int64{"audio_ms": 9000}},
+		{name: "Mistral's transcription", path: "/v1/audio/transcriptions",
+			body: sseOf(`{"type":"transcription.language","audio_language":"en"}`,
+				`{"type":"transcription.text.delta","text":"Hello, "}`,
+				`{"type":"transcription.done","text":"Hello, Ruby.","language":"en","usage":{"prompt_tokens":8,`+
+					`"completion_tokens":4,"prompt_audio_seconds":3}}`),
+			usage: llm.Usage{Input: 8, Output: 4}, units: map[string]int64{"audio_ms": 3000}},
+		{name: "xAI's old search", path: chatPath,
+			body: `{"choices":[{"message":{"content":"x"}}],"usage":{"prompt_tokens":20,"completion_tokens":5,` +
+				`"total_tokens":25,"num_sources_used":4,"prompt_audio_seconds":null}}`,
+			usage: llm.Usage{Input: 20, Output: 5}, units: map[string]int64{"source": 4}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t, core.UnitTokens, 1_000_000, nil)

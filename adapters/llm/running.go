@@ -11,9 +11,14 @@ import (
 )
 
 // pay notes what the guard has charged, and the output that this pays for: less than the estimate
-// if a budget has lowered it to its limit.
-func (x *exchange) pay(r *http.Request) {
-	a := nethttp.AdmissionFromContext(r.Context())
+// if a budget has lowered it to its limit. Later calls do nothing. The first byte of a response does
+// not wait for it.
+func (x *exchange) pay(ctx context.Context) {
+	if x.counted {
+		return
+	}
+	x.counted = true
+	a := nethttp.AdmissionFromContext(ctx)
 	if a == nil || a == x.outer { // the guard was skipped
 		return
 	}
@@ -23,9 +28,9 @@ func (x *exchange) pay(r *http.Request) {
 	}
 	budgets := x.meter.cfg.Budgets
 	x.paid = make([]int64, len(budgets))
-	lowered := false
+	lowered, expected := false, x.expected(x.estimate)
 	for i, b := range budgets {
-		x.paid[i] = x.units(b.Policy.Unit(), &Bill{Usage: x.estimate})
+		x.paid[i] = x.units(b.Policy.Unit(), &expected)
 		if limit := limits[b.Policy]; limit > 0 && limit < x.paid[i] {
 			x.paid[i], lowered = limit, true
 		}
@@ -39,11 +44,11 @@ func (x *exchange) pay(r *http.Request) {
 
 // paysFor reports whether the guard has charged every budget enough for that much output.
 func (x *exchange) paysFor(output int64) bool {
-	u := x.estimate
-	u.Output = output
-	for i, b := range x.meter.cfg.Budgets {
-		unit := b.Policy.Unit()
-		if unit != core.UnitInputTokens && x.units(unit, &Bill{Usage: u}) > x.paid[i] {
+	b := x.expected(x.estimate)
+	b.Usage.Output = output
+	for i, budget := range x.meter.cfg.Budgets {
+		unit := budget.Policy.Unit()
+		if unit != core.UnitInputTokens && x.units(unit, &b) > x.paid[i] {
 			return false
 		}
 	}
@@ -53,7 +58,10 @@ func (x *exchange) paysFor(output int64) bool {
 // chargeRunning charges a stream for the output beyond what it has paid for.
 func (x *exchange) chargeRunning(r *http.Request) {
 	every := x.meter.cfg.ChargeEvery
-	if every == 0 || x.indebted || !x.request.Stream || x.paid == nil {
+	if every == 0 || x.indebted || !x.request.Stream {
+		return
+	}
+	if x.pay(r.Context()); x.paid == nil {
 		return
 	}
 	o := x.tap.Response()

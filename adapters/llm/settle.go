@@ -14,6 +14,7 @@ import (
 // finish determines what the exchange used, learns from it, and settles the running charges. The
 // guard settles the first charge.
 func (x *exchange) finish(ctx context.Context) {
+	x.pay(ctx)
 	outcome, bill := x.outcome()
 	x.event = ResponseEvent{
 		Request: x.asks(), Outcome: outcome, Estimate: x.estimate, Bill: bill,
@@ -42,6 +43,7 @@ func (x *exchange) outcome() (Outcome, Bill) {
 	case o.Refused():
 		return OutcomeFailed, Bill{Model: x.request.Model}
 	}
+	bill.Labels = x.labels(&o)
 	if !o.InputKnown {
 		stated := bill.Usage
 		bill.Usage = x.estimate
@@ -68,7 +70,8 @@ func (x *exchange) outcome() (Outcome, Bill) {
 
 // outcomeOfNothing is outcome for a response of which the Meter has seen no part.
 func (x *exchange) outcomeOfNothing() (Outcome, Bill) {
-	bill := Bill{Model: x.request.Model, Usage: x.estimate}
+	bill := x.expected(x.estimate)
+	bill.Model = x.request.Model
 	switch {
 	case x.late:
 		bill.Usage.Output = 0

@@ -1,9 +1,6 @@
 package llm
 
-import (
-	"cmp"
-	"math/big"
-)
+import "cmp"
 
 // Weights are integers for one token of each kind. Input and Output are both set, or neither. A
 // CacheRead or CacheWrite of 0 counts as Input. Sound and images count as the text beside them, and
@@ -19,17 +16,15 @@ func (w Weights) check(at string, fault func(string, ...any)) {
 	}
 }
 
-// of returns the weighted sum of a usage. It does not overflow.
-func (w Weights) of(u Usage) *big.Int {
+// of returns the weighted sum of a usage.
+func (w Weights) of(u Usage) (sum amount) {
 	w = w.complete()
-	sum := new(big.Int)
 	for _, n := range [...][2]int64{
 		{w.Input, u.Input}, {w.Input, u.AudioIn}, {w.Input, u.ImageIn},
 		{w.CacheRead, u.CacheRead}, {w.CacheWrite, u.CacheWrite}, {w.CacheWrite, u.CacheWriteLong},
 		{w.Output, u.Output}, {w.Output, u.AudioOut}, {w.Output, u.ImageOut},
 	} {
-		product := big.NewInt(max(0, n[1]))
-		sum.Add(sum, product.Mul(product, big.NewInt(n[0])))
+		sum.addProduct(n[0], n[1])
 	}
 	return sum
 }

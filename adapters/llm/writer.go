@@ -76,35 +76,54 @@ func (w *writer) Write(p []byte) (int, error) {
 	if x.status == 0 {
 		w.WriteHeader(http.StatusOK)
 	}
+	w.read()
 	switch {
 	case x.ended:
 		return len(p), nil
 	case x.tap == nil:
 		return w.ResponseWriter.Write(p)
 	}
-	passed := p
-	if x.ending != nil {
+	passed, ending := p, x.ending != nil
+	if ending {
 		passed = p[:x.tap.Rest(p)]
 	}
 	x.empty = x.empty && len(p) == 0
-	if err := x.tap.Write(passed, w.out()); err != nil {
+	if err := x.tap.Pass(passed, w.out()); err != nil {
 		if x.meter.cfg.Abort != AbortDrain {
 			return 0, err
 		}
 		x.gone = true
 	}
+	if ending || !x.tap.Late() {
+		w.charge()
+	}
+	if ending && x.ending == nil {
+		return w.pass(p, len(passed))
+	}
+	return len(p), nil
+}
+
+// read reads what the tap has passed on and left unread, once that is flushed.
+func (w *writer) read() {
+	if t := w.x.tap; t != nil && t.Late() {
+		w.charge()
+	}
+}
+
+// charge charges the stream for what has been passed on, and ends it if a budget has denied that.
+func (w *writer) charge() {
+	x := w.x
+	x.tap.Read()
 	x.chargeRunning(w.request)
 	if x.ending == nil {
-		return len(p), nil
+		return
 	}
 	switch o := x.tap.Response(); {
 	case o.Answered(): // a whole answer goes on to its end
 		x.ending = nil
-		return w.pass(p, len(passed))
 	case x.tap.Between():
 		w.end(x.tap.ErrorEvent(x.ending.kind, x.ending.message))
 	}
-	return len(p), nil
 }
 
 // WriteString implements io.StringWriter.
@@ -154,10 +173,12 @@ func (w *writer) FlushError() error {
 	if w.x.status == 0 {
 		w.WriteHeader(http.StatusOK)
 	}
-	if w.x.gone {
-		return nil
+	var err error
+	if !w.x.gone {
+		err = http.NewResponseController(w.ResponseWriter).Flush()
 	}
-	return http.NewResponseController(w.ResponseWriter).Flush()
+	w.read()
+	return err
 }
 
 // close ends the tap. It passes on what the tap holds back if the handler has returned.

@@ -12,6 +12,7 @@ const (
 	askUsage   // stream_options.include_usage
 	askMaxOutput
 	askChoices
+	askLabel // a string that decides the price
 	askEffort
 	askImageModel // of a tool that draws images
 	readText      // strings count
@@ -34,6 +35,7 @@ var asked = map[string]jsonscan.Role{
 	"asks_usage":  askUsage,
 	"max_output":  askMaxOutput,
 	"choices":     askChoices,
+	"label:":      askLabel,
 	"effort":      askEffort,
 	"image_model": askImageModel,
 	"text":        readText,
@@ -59,6 +61,11 @@ var conversation = map[string]string{
 	"json":    "tools functions response_format text output_format output_config " + blocks + "input",
 	"effort":  "reasoning_effort reasoning.effort",
 	"choices": "n",
+
+	"label:service_tier": "service_tier",
+	"label:speed":        "speed",
+	"label:geo":          "inference_geo",
+
 	"file": blocks + "{image_url,image_url.url,input_audio.data,file.file_data,file.file_id," +
 		"file_data,file_url,file_id,source.url,source.file_id} " +
 		"{messages,input,instructions}[].{output.image_url,output.image_url.url,output.file_id,result}",

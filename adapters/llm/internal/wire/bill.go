@@ -13,6 +13,9 @@ type bill struct {
 	units  [maxUnits]unit
 	filled int
 	items  items
+
+	otherwise unit // that counts if neither it nor tokens are stated
+
 	listed bool  // the items are all of the response
 	extra  Usage // of the same model, and not in its usage
 	others []ModelUsage
@@ -85,28 +88,33 @@ func (i *items) add(o *items) {
 
 func (i *items) empty() bool { return i.searches+i.files+int64(len(i.containers)) == 0 }
 
-// label adds a label. It makes a new map, since others may hold the old one.
-func (f *Response) label(name string, value []byte) {
-	if had, ok := f.Labels[name]; ok && strings.EqualFold(had, string(value)) {
-		return // without an allocation
+// withLabel returns labels with one more. It makes a new map, since others may hold the old one.
+func withLabel(had map[string]string, name string, value []byte) map[string]string {
+	if old, ok := had[name]; ok && strings.EqualFold(old, string(value)) {
+		return had // without an allocation
 	}
 	const onDemand = "on_demand" // the prefix of Vertex's tiers
 	text := strings.TrimPrefix(strings.TrimPrefix(strings.ToLower(string(value)), onDemand), "_")
-	if text == "" || f.Labels[name] == text {
-		return
+	if text == "" || had[name] == text {
+		return had
 	}
-	labels := maps.Clone(f.Labels)
+	labels := maps.Clone(had)
 	if labels == nil {
 		labels = make(map[string]string)
 	}
 	labels[name] = text
-	f.Labels = labels
+	return labels
 }
 
 // commitBill adds what the event said of the price.
 func (r *reader) commitBill() {
 	b, f := &r.event.bill, &r.found
 	changed := false
+	if e := b.otherwise; e.n > 0 && r.event.counts.stated|r.counts.stated == 0 {
+		if u := b.unit(e.name); u != nil && u.n == 0 {
+			u.n = e.n
+		}
+	}
 	for _, u := range b.units[:b.filled] {
 		total := r.total.unit(u.name)
 		if total != nil && u.n > 0 {

@@ -7,7 +7,8 @@ var BedrockConverse = must(Table{
 		{Path: "/model/*/converse"}, {Path: "/model/*/converse-stream", Stream: true},
 	},
 	Request: map[string]string{
-		"max_output": "inferenceConfig.maxTokens",
+		"max_output":         "inferenceConfig.maxTokens",
+		"label:service_tier": "serviceTier.type",
 		"text": "system[].text messages[].content[].text " +
 			"messages[].content[].toolResult.content[].text",
 		"json": "toolConfig messages[].content[].toolUse messages[].content[].toolResult.content[].json",

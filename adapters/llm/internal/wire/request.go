@@ -37,6 +37,10 @@ type Request struct {
 	Effort      string // of the reasoning, such as low; empty if the client states none
 	ImageModel  string // that a tool of the model draws with, or empty
 
+	// Labels is what the client asks for of what decides the price, in lower case: service_tier,
+	// speed, geo. It is nil without any.
+	Labels map[string]string
+
 	weight weight // of the prompt
 }
 
@@ -243,6 +247,8 @@ func (p *requestParser) prompt(s *jsonscan.Scanner, n *node, kind byte) {
 		return
 	}
 	switch n.Role {
+	case askLabel:
+		q.Labels = withLabel(q.Labels, n.Name, s.Text())
 	case askEffort:
 		q.Effort = strings.ToLower(string(s.Text()))
 	case askImageModel:

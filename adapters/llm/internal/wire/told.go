@@ -22,6 +22,7 @@ const (
 	tellLabel                   // a string that decides the price
 	tellUnit                    // a number of pieces
 	tellMilli                   // a number whose thousandth parts are pieces
+	tellMilliElse               // the same, if neither that piece nor tokens are stated
 	tellEach                    // each element is a piece
 	tellOnce                    // an array that is one piece if it has an element
 	tellCost                    // dollars
@@ -58,6 +59,7 @@ var told = map[string]jsonscan.Role{
 	"label:":          tellLabel,
 	"unit:":           tellUnit,
 	"milli:":          tellMilli,
+	"milli_else:":     tellMilliElse,
 	"each:":           tellEach,
 	"once:":           tellOnce,
 	"cost":            tellCost,
@@ -135,6 +137,8 @@ func usageAt(at string) map[string]string {
 			at + ".num_search_queries " + calls + ".web_search_calls",
 		"unit:web_fetch":        at + ".server_tool_use.web_fetch_requests",
 		"unit:x_search":         calls + ".x_search_calls",
+		"unit:source":           at + ".num_sources_used", // of xAI's old search
+		"milli:audio_ms":        at + ".prompt_audio_seconds",
 		"unit:file_search":      calls + ".file_search_calls",
 		"unit:document_search":  calls + ".document_search_calls",
 		"unit:code_interpreter": calls + ".code_interpreter_calls",

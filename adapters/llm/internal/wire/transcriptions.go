@@ -13,9 +13,13 @@ var OpenAITranscriptions = must(Table{
 		"type":           "type",
 		"error":          "error",
 		"text":           "text delta",
-		"milli:audio_ms": usagePlaces + ".seconds",
+		"milli:audio_ms": usagePlaces + ".{seconds,prompt_audio_seconds}",
+		// Groq states no usage, and the time only with a verbose_json.
+		"milli_else:audio_ms": "duration",
 	}),
-	Events:     map[string]string{"transcript.text.done": "end", "error": "error"},
+	Events: map[string]string{
+		"transcript.text.done": "end", "transcription.done": "end", "error": "error",
+	},
 	OneSided:   true,
 	FileTokens: 1536,
 })

@@ -88,7 +88,7 @@ func (r *reader) text(s *jsonscan.Scanner, n *node) {
 			r.found.Model = string(s.Text())
 		}
 	case tellLabel:
-		r.found.label(n.Name, s.Text())
+		r.found.Labels = withLabel(r.found.Labels, n.Name, s.Text())
 	default:
 		r.entry.text(s.Text(), n.Role)
 	}
@@ -102,12 +102,8 @@ func (r *reader) number(text []byte, n *node) {
 		r.event.fault = r.event.fault || string(text) != "0"
 	case tellCost, tellUpstream, tellTicks:
 		r.money(text, n.Role)
-	case tellMilli:
-		if thousandths, ok := picoOf(text, 1000); ok {
-			if u := b.unit(n.Name); u != nil {
-				u.n = thousandths
-			}
-		}
+	case tellMilli, tellMilliElse:
+		r.thousandths(text, n)
 	default:
 		tokens, ok := tokensOf(text)
 		switch {
@@ -125,6 +121,21 @@ func (r *reader) number(text []byte, n *node) {
 			r.entry.counts.set(count(n.Role-tellNumbers), tokens)
 		default:
 			r.event.counts.set(count(n.Role-tellNumbers), tokens)
+		}
+	}
+}
+
+// thousandths reads a number whose thousandth parts are pieces.
+func (r *reader) thousandths(text []byte, n *node) {
+	pieces, ok := picoOf(text, 1000)
+	b := &r.event.bill
+	switch {
+	case !ok:
+	case n.Role == tellMilliElse:
+		b.otherwise = unit{n.Name, pieces}
+	default:
+		if u := b.unit(n.Name); u != nil {
+			u.n = pieces
 		}
 	}
 }
