@@ -19,7 +19,10 @@ type measure struct {
 func (m *measure) Model() string { return m.request.Model }
 
 // Estimate returns the units that the request is expected to use.
-func (m *measure) Estimate(unit core.Unit) int64 { return m.units(unit, &Bill{Usage: m.estimate}) }
+func (m *measure) Estimate(unit core.Unit) int64 {
+	b := m.expected(m.estimate)
+	return m.units(unit, &b)
+}
 
 // Response reads along with the response of an answered request.
 func (m *measure) Response(res *http.Response) {
