@@ -106,14 +106,22 @@ func withLabel(had map[string]string, name string, value []byte) map[string]stri
 	return labels
 }
 
+// chooseOtherwise counts the piece that stands for others, unless its like is stated.
+func (b *bill) chooseOtherwise() {
+	if b.otherwise.n == 0 {
+		return
+	}
+	if u := b.unit(b.otherwise.name); u != nil && u.n == 0 {
+		u.n = b.otherwise.n
+	}
+}
+
 // commitBill adds what the event said of the price.
 func (r *reader) commitBill() {
 	b, f := &r.event.bill, &r.found
 	changed := false
-	if e := b.otherwise; e.n > 0 && r.event.counts.stated|r.counts.stated == 0 {
-		if u := b.unit(e.name); u != nil && u.n == 0 {
-			u.n = e.n
-		}
+	if r.event.counts.stated|r.counts.stated == 0 {
+		b.chooseOtherwise()
 	}
 	for _, u := range b.units[:b.filled] {
 		total := r.total.unit(u.name)
