@@ -1,0 +1,144 @@
+package outbound_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/gatetest"
+	"github.com/headgate/headgate/outbound"
+)
+
+// What a response tells to be left lowers what is left under a rule of its unit, once for any number
+// of responses, and never raises it.
+func TestRemainingLowers(t *testing.T) {
+	for name, algorithm := range map[string]core.Algorithm{
+		"token bucket":  core.TokenBucket{Rate: 1, Per: 24 * time.Hour, Burst: 100},
+		"frozen":        gatetest.Frozen(100),
+		"leaky bucket":  core.LeakyBucket{Rate: 1, Per: 24 * time.Hour, Capacity: 100},
+		"fixed window":  core.FixedWindow{Limit: 100, Window: 24 * time.Hour, FromFirst: true},
+		"small windows": core.SlidingWindow{Limit: 100, Window: 24 * time.Hour, Buckets: 24},
+		"log":           core.SlidingLog{Windows: []core.Window{{Limit: 1000, Width: time.Hour}, {Limit: 100, Width: 24 * time.Hour}}},
+		"calendar":      core.Calendar{Limit: 100, Every: core.PeriodYear, In: time.UTC},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachGate(t, func(t *testing.T, g *core.Gate) {
+				told := "1000"
+				u := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+					w.Header().Set("x-ratelimit-limit-requests", "1000")
+					w.Header().Set("x-ratelimit-remaining-requests", told)
+					w.Header().Set("x-ratelimit-remaining-tokens", "3")
+				})
+				policy := gatetest.Limited(t, "a", algorithm)
+				lowered := int64(0)
+				cfg := outbound.Config{
+					Base: base(t), Gate: g, Rules: []outbound.Rule{{Policy: policy, Key: outbound.ByHost}},
+					Observe: func(_ context.Context, e core.Event) {
+						if e, ok := e.(*outbound.LowerEvent); ok {
+							if e.Err != nil || fmt.Sprint(e.Remaining) != told || e.Policy != policy {
+								t.Errorf("%+v", e)
+							}
+							lowered += e.Spent
+						}
+					},
+				}
+				replicas := []*outbound.Transport{transport(t, cfg), transport(t, cfg)}
+				key, _ := outbound.ByHost(request(t, t.Context(), u.URL))
+				left := func() int64 {
+					d, err := g.Peek(t.Context(), core.Charge{Policy: policy, Key: key, Cost: core.NoCost})
+					if err != nil {
+						t.Fatal(err)
+					}
+					return d.At(0).Remaining
+				}
+				for i, c := range []struct {
+					told string
+					left int64
+				}{
+					{"1000", 99}, {"98", 98}, // as the rule counts
+					{"60", 60}, {"60", 59}, // the request after the first one is told the same
+					{"70", 58},           // an older response
+					{"-1", 57}, {"", 56}, // unknown
+					{"40", 40}, {"1", 1}, {"0", 0},
+				} {
+					told = c.told
+					if _, err := get(t, replicas[i%2], u.URL); err != nil {
+						t.Fatal(err)
+					}
+					if n := left(); n != c.left {
+						t.Errorf("response %d tells %q: %d left, want %d", i, told, n, c.left)
+					}
+				}
+				if lowered != 37+15+38 {
+					t.Errorf("%d units were spent for it", lowered)
+				}
+				_, err := get(t, replicas[0], u.URL)
+				wantBusy(t, err, "a")
+			})
+		})
+	}
+}
+
+// Many responses that tell the same at the same time lower it once.
+func TestRemainingLowersOnce(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate) {
+		const together = 20
+		var arrived sync.WaitGroup
+		arrived.Add(together)
+		u := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+			arrived.Done()
+			arrived.Wait()
+			w.Header().Set("x-ratelimit-remaining-requests", "50")
+		})
+		policy := gatetest.Limited(t, "a", gatetest.Frozen(100))
+		tr := transport(t, outbound.Config{Base: base(t), Gate: g, Rules: []outbound.Rule{{Policy: policy, Key: outbound.ByHost}}})
+		var done sync.WaitGroup
+		for range together {
+			done.Go(func() {
+				if _, err := get(t, tr, u.URL); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		done.Wait()
+		key, _ := outbound.ByHost(request(t, t.Context(), u.URL))
+		d, err := g.Peek(t.Context(), core.Charge{Policy: policy, Key: key, Cost: core.NoCost})
+		if err != nil || d.At(0).Remaining != 50 {
+			t.Errorf("%d left, %v", d.At(0).Remaining, err)
+		}
+	})
+}
+
+// A count of tokens lowers a rule on tokens, of several the one with the longest window, and none of
+// another unit.
+func TestRemainingLowersTheRuleOfItsUnit(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate) {
+		u := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("x-ratelimit-remaining-tokens", "7")
+			w.Header().Set("x-ratelimit-limit-tokens", "100")
+		})
+		rule := func(name string, per time.Duration, unit core.Unit) outbound.Rule {
+			p := gatetest.Policy(t, core.PolicyConfig{Name: name, Algorithm: core.FixedWindow{Limit: 100, Window: per, FromFirst: true}, Unit: unit})
+			return outbound.Rule{Policy: p, Key: outbound.ByHost, Cost: func(*http.Request) int64 { return 1 }}
+		}
+		rules := []outbound.Rule{
+			rule("requests", time.Hour, core.UnitRequests), rule("short", time.Hour, core.UnitTokens),
+			rule("long", 2*time.Hour, core.UnitTokens), rule("input", 3*time.Hour, core.UnitInputTokens),
+		}
+		tr := transport(t, outbound.Config{Base: base(t), Gate: g, Rules: rules})
+		if _, err := get(t, tr, u.URL); err != nil {
+			t.Fatal(err)
+		}
+		key, _ := outbound.ByHost(request(t, t.Context(), u.URL))
+		for i, want := range []int64{99, 99, 7, 99} {
+			d, err := g.Peek(t.Context(), core.Charge{Policy: rules[i].Policy, Key: key, Cost: core.NoCost})
+			if err != nil || d.At(0).Remaining != want {
+				t.Errorf("%s: %d left, want %d, %v", rules[i].Policy.Name(), d.At(0).Remaining, want, err)
+			}
+		}
+	})
+}
