@@ -15,10 +15,10 @@ func (x *exchange) admit(w *wait) (p *pass, err error) {
 		w.end()
 		w.release() // unless the request was admitted with it
 	}()
-	if err := w.behind(); err != nil {
-		return nil, err
-	}
 	for {
+		if err := w.behind(); err != nil {
+			return nil, err
+		}
 		p, denied, err := x.try(w)
 		if p != nil || err != nil {
 			return p, err
@@ -58,6 +58,12 @@ func (x *exchange) try(w *wait) (*pass, *denial, error) {
 	}
 	if err := x.queue(w); err != nil {
 		return nil, nil, err
+	}
+	if err := w.behind(); err != nil {
+		return nil, nil, err
+	}
+	if w.lease == nil {
+		return nil, new(denial), nil
 	}
 	return x.reserve(w)
 }

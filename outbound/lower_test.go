@@ -13,8 +13,8 @@ import (
 	"github.com/headgate/headgate/outbound"
 )
 
-// What a response tells to be left lowers what is left under a rule of its unit, once for any number
-// of responses, and never raises it.
+// What a response tells to be left lowers what is left under a rule of its unit, once for any
+// number of responses, and never raises it.
 func TestRemainingLowers(t *testing.T) {
 	for name, algorithm := range map[string]core.Algorithm{
 		"token bucket":  core.TokenBucket{Rate: 1, Per: 24 * time.Hour, Burst: 100},
@@ -113,8 +113,8 @@ func TestRemainingLowersOnce(t *testing.T) {
 	})
 }
 
-// A count of tokens lowers a rule on tokens, of several the one with the longest window, and none of
-// another unit.
+// A count of tokens lowers a rule on tokens, of several the one with the longest window, and none
+// of another unit.
 func TestRemainingLowersTheRuleOfItsUnit(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate) {
 		u := serve(t, func(w http.ResponseWriter, _ *http.Request) {

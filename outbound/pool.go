@@ -16,13 +16,13 @@ type PoolConfig struct {
 	// Upstreams are asked in this order. There must be at least one, each with another name.
 	Upstreams []Upstream
 	// MaxWait bounds how long a request waits for an upstream while all are busy, in place of the
-	// MaxWait of their Transports. The deadline of its context bounds that too. Zero waits for nothing.
-	// It is at most 10 years.
+	// MaxWait of their Transports. The deadline of its context bounds that too. Zero waits for
+	// nothing. It is at most 10 years.
 	MaxWait time.Duration
-	// Sticky returns what requests have in common that go to one upstream while it has room, such as the
-	// conversation whose prompt it caches. Each value has an order of upstreams of its own, which stays
-	// as it is when others come or go. An empty value has the order of Upstreams, and so has every
-	// request if Sticky is nil. It must be safe for concurrent use, and must not read the body.
+	// Sticky returns what requests have in common that go to one upstream while it has room, such as
+	// the conversation whose prompt it caches. Each value has an order of upstreams of its own, which
+	// stays as it is when others come or go. An empty value has the order of Upstreams, and so has
+	// every request if Sticky is nil. It must be safe for concurrent use, and must not read the body.
 	Sticky func(*http.Request) string
 	// Retry sends a request that an upstream has refused to the next one. The zero value sends none
 	// again. Config.Retry of a Transport sends again to its own upstream before that.
@@ -35,15 +35,15 @@ type Upstream struct {
 	Name string
 	// Transport keeps the limits of the upstream. It is required.
 	Transport *Transport
-	// Rewrite makes a request one for this upstream: it sets the host, the credentials or the path. The
-	// request is a copy with a URL and headers of its own. Rewrite must not change the body, and must be
-	// safe for concurrent use. Nil changes nothing.
+	// Rewrite makes a request one for this upstream: it sets the host, the credentials or the path.
+	// The request is a copy with a URL and headers of its own. Rewrite must not change the body, and
+	// must be safe for concurrent use. Nil changes nothing.
 	Rewrite func(*http.Request)
 }
 
-// Pool is an http.RoundTripper that sends a request to the first of several upstreams that admits it
-// now, and otherwise to the one that has room first. NewPool makes one. It is immutable and safe for
-// concurrent use.
+// Pool is an http.RoundTripper that sends a request to the first of several upstreams that admits
+// it now, and otherwise to the one that has room first. NewPool makes one. It is immutable and safe
+// for concurrent use.
 type Pool struct{ cfg PoolConfig }
 
 // NewPool returns a Pool, or every fault of the configuration at once.
@@ -79,8 +79,8 @@ func NewPool(cfg PoolConfig) (*Pool, error) {
 }
 
 // RoundTrip sends a request to an upstream. It does not change the request. If no upstream has room
-// within PoolConfig.MaxWait the error is a *PoolBusyError. Other errors are those of the Transport that
-// has sent the request, or could not decide on it.
+// within PoolConfig.MaxWait the error is a *PoolBusyError. Other errors are those of the Transport
+// that has sent the request, or could not decide on it.
 func (p *Pool) RoundTrip(req *http.Request) (*http.Response, error) {
 	if p == nil || len(p.cfg.Upstreams) == 0 {
 		closeBody(req)
@@ -100,8 +100,8 @@ func (p *Pool) CloseIdleConnections() {
 	}
 }
 
-// order returns the upstreams in the order in which a request asks them: by rendezvous hashing if it
-// is sticky.
+// order returns the upstreams in the order in which a request asks them: by rendezvous hashing if
+// it is sticky.
 func (p *Pool) order(req *http.Request) []*Upstream {
 	all := make([]*Upstream, len(p.cfg.Upstreams))
 	for i := range all {

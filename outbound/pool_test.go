@@ -16,7 +16,8 @@ import (
 	"github.com/headgate/headgate/outbound"
 )
 
-// accounts makes an upstream of a pool for each algorithm, on one server, with a credential for each.
+// accounts makes an upstream of a pool for each algorithm, on one server, with a credential for
+// each.
 func accounts(t *testing.T, g *core.Gate, algorithms ...core.Algorithm) []outbound.Upstream {
 	t.Helper()
 	b := base(t)
@@ -72,7 +73,8 @@ func ask(t testing.TB, rt http.RoundTripper, url, body string, header ...string)
 	return fmt.Sprint(string(text), res.StatusCode), err
 }
 
-// A request goes to the first upstream with room, and if there is none to the one that has room first.
+// A request goes to the first upstream with room, and if there is none to the one that has room
+// first.
 func TestPoolTakesTheFirstWithRoom(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate) {
 		u := serve(t, keys)
@@ -141,7 +143,8 @@ func TestPoolSticks(t *testing.T) {
 	}
 }
 
-// A busy upstream is left for the next one of the value's own order, and taken again when it has room.
+// A busy upstream is left for the next one of the value's own order, and taken again when it has
+// room.
 func TestPoolStickyIsNoQueue(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate) {
 		u := serve(t, keys)
@@ -158,8 +161,8 @@ func TestPoolStickyIsNoQueue(t *testing.T) {
 	})
 }
 
-// A refusal is returned, or sent to the next upstream if the pool is told to and the body can be had
-// again.
+// A refusal is returned, or sent to the next upstream if the pool is told to and the body can be
+// had again.
 func TestPoolRetries(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate) {
 		var refuse atomic.Value

@@ -37,8 +37,8 @@ type search struct {
 	res   *http.Response // the last refusal
 }
 
-// run asks all upstreams in their order, and then waits for the one that has room first. If that has
-// no room after all, run asks again, as often as there are upstreams.
+// run asks all upstreams in their order, and then waits for the one that has room first. If that
+// has no room after all, run asks again, as often as there are upstreams.
 func (s *search) run(order []*Upstream) (*http.Response, error) {
 	busy := &PoolBusyError{Busy: make(map[string]*BusyError, len(order))}
 	for range order {
@@ -84,8 +84,8 @@ func (e *PoolBusyError) soonest(order []*Upstream) *Upstream {
 	return first
 }
 
-// ask sends the request to an upstream if it has room within a time, and reports whether the search is
-// over.
+// ask sends the request to an upstream if it has room within a time, and reports whether the search
+// is over.
 func (s *search) ask(
 	u *Upstream, wait time.Duration, busy *PoolBusyError,
 ) (res *http.Response, over bool, err error) {

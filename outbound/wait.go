@@ -15,9 +15,10 @@ type wait struct {
 	until time.Time
 	cause error // why until is no later, or nil
 
-	lease *semaphore.Lease
-	place *place
-	since time.Time // when it began to wait, or zero
+	lease  *semaphore.Lease
+	place  *place
+	passed int       // charges whose lines it has passed
+	since  time.Time // when it began to wait, or zero
 }
 
 // newWait returns a wait of at most that long, which the deadline of the request may shorten.
@@ -48,6 +49,7 @@ func (w *wait) begin(rule string, expected time.Duration) {
 // end notes that the request does not wait any more, whatever came of it.
 func (w *wait) end() {
 	w.leave()
+	w.passed = 0
 	if !w.since.IsZero() {
 		w.x.t.waiting.Add(-1)
 		w.x.waited += time.Since(w.since)
@@ -75,17 +77,19 @@ func (w *wait) busy(e *BusyError) error {
 	return e
 }
 
-// behind waits behind the requests of this process that wait already, so that it overtakes none.
+// behind waits behind the requests of this process that wait already, so that it overtakes none. It
+// gives the slot back before it waits for a cooldown.
 func (w *wait) behind() error {
-	if w.left() == 0 {
+	if w.place != nil || w.left() == 0 {
 		return nil
 	}
-	key, ok := w.x.t.lines.first(w.x.charges)
+	key, ok := w.x.t.lines.first(w.x.charges[w.passed:])
 	if !ok {
 		return nil
 	}
 	w.place = w.x.t.lines.enter(key)
 	if key.policy == w.x.t.cool.cooling.policy {
+		w.release()
 		return w.forCooldown()
 	}
 	_, err := w.forHead(key.policy.Name(), 0)
@@ -146,6 +150,7 @@ func (w *wait) forHead(rule string, expected time.Duration) (stood bool, err err
 // leaves the line.
 func (w *wait) forCooldown() error {
 	defer w.leave()
+	w.passed = len(w.x.asks) // it does not wait behind those that still wait for the cooldown
 	lines := w.x.t.lines
 	for {
 		end, over := lines.cooled(w.place)
