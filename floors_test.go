@@ -40,6 +40,7 @@ var floors = []struct {
 	{"internal/memstore", 2, nil},
 	{"internal/redisstore/trips", 2, []string{"github.com/redis/go-redis/v9"}},
 	{"internal/redisstore", 3, []string{"github.com/redis/go-redis/v9"}},
+	{"internal/stored", 3, []string{"github.com/redis/go-redis/v9"}},
 	{"internal/keeper", 3, []string{"github.com/redis/go-redis/v9"}},
 	{"internal/threshold", 3, nil},
 	{"internal/hub", 4, []string{"github.com/redis/go-redis/v9"}},

@@ -1,0 +1,301 @@
+package stored_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/internal/stored"
+)
+
+func TestParse(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]stored.Name{
+		"{acme}:user-1:tb3":     {Kind: stored.Bundle, Path: "{acme}:user-1"},
+		"{acme}:tb3":            {Kind: stored.Bundle, Path: "{acme}"},
+		"{tb3}:tb3:tb3":         {Kind: stored.Bundle, Path: "{tb3}:tb3"},
+		"{acme}:api:fw2:tb3":    {Kind: stored.Bundle, Path: "{acme}:api:fw2"},
+		"{acme}:user-1:api:fw2": {Kind: stored.State, Path: "{acme}:user-1", Of: "api", Tag: "fw2"},
+		"{acme}:api:fw2":        {Kind: stored.State, Path: "{acme}", Of: "api", Tag: "fw2"},
+		"{a}:x:sw2zik0zj:sw2q":  {Kind: stored.State, Path: "{a}:x", Of: "sw2zik0zj", Tag: "sw2q"},
+		"{acme}:api:tb2:h2":     {Kind: stored.Holds, Path: "{acme}", Of: "api", Tag: "tb2"},
+		"{acme}:u:month:ca2M1x:a2": {
+			Kind: stored.Adjustments, Path: "{acme}:u", Of: "month", Tag: "ca2M1x",
+		},
+		"{acme}:tokens:ca2M:t80-1000-1761955200000000": {
+			Kind: stored.Threshold, Path: "{acme}", Of: "tokens", Tag: "ca2M", Part: "t80-1000-1761955200000000",
+		},
+		"{acme}:tokens:ca2M:t80-1000-0:claim": {
+			Kind: stored.Threshold, Path: "{acme}", Of: "tokens", Tag: "ca2M", Part: "t80-1000-0:claim",
+		},
+		"{acme}:streams:se7:m":     {Kind: stored.Scope, Path: "{acme}", Of: "streams", Part: "m"},
+		"{plans}:acme:ov1":         {Kind: stored.Override, Path: "{plans}:acme"},
+		"{plans}:ov1":              {Kind: stored.Override, Path: "{plans}"},
+		"{pages}:bf2":              {Kind: stored.Filter, Path: "{pages}"},
+		"{pages}:bf2:e0":           {Kind: stored.Filter, Path: "{pages}", Part: "e0"},
+		"{acme}:payments.once:bl1": {Kind: stored.State, Path: "{acme}", Of: "payments.once", Tag: "bl1"},
+	} {
+		if got, ok := stored.Parse(name); !ok || got != want {
+			t.Errorf("%s: %+v, %v, want %+v", name, got, ok, want)
+		}
+	}
+	for _, name := range []string{
+		"", "wake:abc", "{acme", "{}:tb3", "{acme}", "{acme}tb3", "{acme}:", "{acme}:fw2", "{acme}:api:xx9",
+		"{acme}:se7:m", "{acme}:streams:se7:q", "{acme}:x:streams:se7:m", "{acme}:wake:id",
+	} {
+		if got, ok := stored.Parse(name); ok {
+			t.Errorf("%q is %+v", name, got)
+		}
+	}
+}
+
+// algorithms are one limit of each kind.
+var algorithms = []struct {
+	name  string
+	limit core.Algorithm
+	known bool // Used does not depend on the limit
+}{
+	{"bucket", core.TokenBucket{Rate: 7, Per: time.Hour, Burst: 40}, false},
+	{"leak", core.LeakyBucket{Rate: 5, Per: time.Hour, Capacity: 30}, false},
+	{"frozen", core.TokenBucket{Burst: 60}, true},
+	{"lifetime", core.TokenBucket{Burst: 60, Per: time.Hour}, true},
+	{"fixed", core.FixedWindow{Limit: 50, Window: time.Hour}, true},
+	{"first", core.FixedWindow{Limit: 50, Window: time.Hour, FromFirst: true}, true},
+	{"sliding", core.SlidingWindow{Limit: 50, Window: time.Hour}, true},
+	{"buckets", core.SlidingWindow{Limit: 50, Window: time.Hour, Buckets: 60}, false},
+	{"log", core.SlidingLog{Windows: []core.Window{{Limit: 50, Width: time.Hour}}}, false},
+	{"month", core.Calendar{Limit: 50, Every: core.PeriodMonth, In: time.UTC}, true},
+	{"block", core.Block{Strikes: 20, Within: time.Hour, For: time.Minute}, false},
+}
+
+// What a Reader says of each algorithm is what a Gate says that knows the policies.
+func TestSubjectAgreesWithGate(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Real(t)
+	client := srv.Client(t)
+	gate := core.Must(core.NewRedis(client, core.Config{Prefix: srv.Prefix, Timeout: 30 * time.Second, DisableDenialCache: true}))
+	t.Cleanup(func() { _ = gate.Close(context.Background()) })
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	key, other := core.Must(core.NewKey("acme", "user:1 {x}")), core.Must(core.NewKey("acme", "user:1 {x}", "below"))
+	var charges []core.Charge
+	for _, a := range algorithms {
+		p := core.Must(core.NewPolicy(core.PolicyConfig{Name: a.name, Algorithm: a.limit}))
+		charges = append(charges, core.Charge{Policy: p, Key: key})
+	}
+	for range 12 {
+		some := []core.Charge{charges[rng.IntN(len(charges))], {Policy: charges[0].Policy, Key: other}}
+		some[0].Cost = 1 + rng.Int64N(3)
+		if _, err := gate.Decide(t.Context(), some...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range charges { // each has some
+		if _, err := gate.Decide(t.Context(), charges[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := &stored.Reader{Client: client, Prefix: srv.Prefix + ":", Timeout: 30 * time.Second}
+	s, err := r.Subject(t.Context(), key.String(), false)
+	if err != nil || s.Below != 1 || len(s.Entries) != len(charges) {
+		t.Fatalf("%v, %d entries, %d below: %+v", err, len(s.Entries), s.Below, s.Entries)
+	}
+	d, err := gate.Peek(t.Context(), charges...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	labels := map[string]string{
+		stored.LabelOf("bucket", "tb2"): "bucket", stored.LabelOf("leak", "lb2"): "leak",
+		stored.LabelOf("frozen", "tf2"): "frozen", stored.LabelOf("lifetime", "tf2"): "lifetime",
+	}
+	for _, e := range s.Entries {
+		name := e.Policy + labels[e.Label]
+		at := -1
+		for i, a := range algorithms {
+			if a.name == name {
+				at = i
+			}
+		}
+		if at < 0 {
+			t.Fatalf("an entry of nobody: %+v", e)
+		}
+		want := d.At(at)
+		known := algorithms[at].known
+		if e.Known != known || e.Used != want.Used && (known || e.Bucket == nil) {
+			t.Errorf("%s: used %d (known: %v), want %d", name, e.Used, e.Known, want.Used)
+		}
+		if e.TTL < time.Second || e.Path != key.String() || !strings.HasPrefix(e.Redis, srv.Prefix) {
+			t.Errorf("%s: %+v", name, e)
+		}
+		untouched := want.ResetAfter
+		switch name {
+		case "buckets", "log", "block":
+			continue
+		case "lifetime", "sliding": // the Gate promises nothing until, or says when all units fit
+			if e.Rest < time.Minute || e.Rest > 2*time.Hour {
+				t.Errorf("%s: untouched in %v", name, e.Rest)
+			}
+			continue
+		}
+		if off := e.Rest - untouched; off < 0 || off > 30*time.Second {
+			t.Errorf("%s: untouched in %v, want %v", name, e.Rest, untouched)
+		}
+	}
+	if s, err := r.Subject(t.Context(), "{acme}", true); err != nil || len(s.Entries) != len(charges)+1 {
+		t.Errorf("below {acme}: %d entries, %v", len(s.Entries), err)
+	}
+	if s, err := r.Subject(t.Context(), "{nobody}", true); err != nil || len(s.Entries) != 0 {
+		t.Errorf("{nobody}: %+v, %v", s, err)
+	}
+}
+
+// Holds and adjustments stand with the states that they are about.
+func TestHoldsAndAdjustments(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Real(t)
+	client := srv.Client(t)
+	gate := core.Must(core.NewRedis(client, core.Config{Prefix: srv.Prefix, Timeout: 30 * time.Second}))
+	t.Cleanup(func() { _ = gate.Close(context.Background()) })
+	key := core.Must(core.NewKey("acme"))
+	tokens := core.Must(core.NewPolicy(core.PolicyConfig{
+		Name: "tokens", Hold: time.Minute, Raisable: true,
+		Algorithm: core.Calendar{Limit: 1000, Every: core.PeriodMonth, In: time.UTC},
+	}))
+	burst := core.Must(core.NewPolicy(core.PolicyConfig{Name: "burst", Hold: time.Minute, Algorithm: core.PerHour(100)}))
+	one, _, err := gate.Reserve(t.Context(), 0, core.Charge{Policy: tokens, Key: key, Cost: 30}, core.Charge{Policy: burst, Key: key, Cost: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = one.Cancel(context.Background()) }()
+	if _, err := gate.Adjust(t.Context(), core.Adjustment{
+		ID: "invoice-7", Policy: tokens, Key: key, Raise: 500, Until: time.Now().Add(time.Hour),
+	}); err != nil {
+		t.Fatal(err)
+	}
+	r := &stored.Reader{Client: client, Prefix: srv.Prefix + ":", Timeout: 30 * time.Second}
+	s, err := r.Subject(t.Context(), "{acme}", false)
+	if err != nil || len(s.Entries) != 2 {
+		t.Fatalf("%v, %+v", err, s)
+	}
+	for _, e := range s.Entries {
+		units := map[string]int64{"tokens": 30, "burst": 4}[e.Policy]
+		if len(e.Holds) != 1 || e.Holds[0].Units != units || e.Holds[0].Left <= 0 || e.Holds[0].Left > time.Minute {
+			t.Errorf("%s holds %+v", e.Policy, e.Holds)
+		}
+		if e.Policy != "tokens" {
+			continue
+		}
+		a := e.Adjusted
+		if e.Used != 30 || len(a.Raises) != 1 || a.Raises[0].Units != 500 || a.Raises[0].Left > time.Hour ||
+			len(a.IDs) != 1 || a.IDs[0] != "invoice-7" {
+			t.Errorf("%+v", e)
+		}
+	}
+}
+
+// A lone holder, several and waiters are those that the semaphore lists.
+func TestSlots(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Real(t)
+	client := srv.Client(t)
+	gate := core.Must(core.NewRedis(client, core.Config{Prefix: srv.Prefix, Timeout: 30 * time.Second}))
+	t.Cleanup(func() { _ = gate.Close(context.Background()) })
+	streams := core.Must(semaphore.New(gate, semaphore.Config{Name: "streams"}))
+	tenant, user := core.Must(core.NewKey("acme")), core.Must(core.NewKey("acme", "bob"))
+	r := &stored.Reader{Client: client, Prefix: srv.Prefix + ":", Timeout: 30 * time.Second}
+	for held := 1; held <= 2; held++ {
+		lease, err := streams.Acquire(t.Context(), semaphore.Request{
+			Caps: []semaphore.Cap{{Key: tenant, Limit: 9}, {Key: user, Limit: 2}}, Meta: map[string]string{"n": fmt.Sprint(held, " &")},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = lease.Release(context.Background()) }()
+		s, err := r.Slots(t.Context(), "streams", "{acme}")
+		want, _, errList := streams.Holders(t.Context(), tenant)
+		if err != nil || errList != nil || len(s.Holders) != held || len(want) != held {
+			t.Fatalf("%v, %v, %+v, want %+v", err, errList, s.Holders, want)
+		}
+		for i, h := range s.Holders {
+			w := want[i]
+			if h.ID != w.ID || h.Token != w.Token || h.Node() != w.Key.String() || h.Left < w.Left || h.Left > w.Left+5*time.Second {
+				t.Errorf("%+v, want %+v", h, w)
+			}
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	for waiting := 1; waiting <= 2; waiting++ {
+		queued := make(chan int, 1)
+		go func() {
+			lease, err := streams.Acquire(ctx, semaphore.Request{
+				Caps: []semaphore.Cap{{Key: tenant, Limit: 9}, {Key: user, Limit: 2}}, MaxWait: semaphore.Forever,
+				OnQueue: func(place int) { queued <- place },
+			})
+			if err == nil {
+				_ = lease.Release(context.Background())
+			}
+		}()
+		if place := <-queued; place != waiting-1 {
+			t.Fatalf("waiter %d is at place %d", waiting, place)
+		}
+	}
+	s, err := r.Subject(t.Context(), "{acme}:bob", false)
+	if err != nil || len(s.Slots) != 1 || len(s.Slots[0].Holders) != 2 || len(s.Slots[0].Waiters) != 2 {
+		t.Fatalf("%v, %+v", err, s)
+	}
+	for i, w := range s.Slots[0].Waiters {
+		if w.Place != i || w.Node() != "{acme}:bob" || w.Left <= 0 || w.Left > 10*time.Second {
+			t.Errorf("%+v", w)
+		}
+	}
+	want := []stored.Cap{{Node: "{acme}", Used: 2, Limit: 9, Waiting: 2}, {Node: "{acme}:bob", Used: 2, Limit: 2, Waiting: 2}}
+	if got := s.Slots[0].Caps(); fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
+func TestSubjectOnCluster(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t, 3)
+	client := c.Client(t)
+	gate := core.Must(core.NewRedis(client, core.Config{Timeout: 30 * time.Second}))
+	t.Cleanup(func() { _ = gate.Close(context.Background()) })
+	r := &stored.Reader{Client: client, Prefix: "hg:", Timeout: 30 * time.Second}
+	p := core.Must(core.NewPolicy(core.PolicyConfig{Name: "api", Algorithm: core.FixedWindow{Limit: 5, Window: time.Hour}}))
+	for i := range 10 {
+		key := core.Must(core.NewKey(fmt.Sprint("t", i)))
+		if _, err := gate.Decide(t.Context(), core.Charge{Policy: p, Key: key, Cost: 3}); err != nil {
+			t.Fatal(err)
+		}
+		s, err := r.Subject(t.Context(), key.String(), false)
+		if err != nil || len(s.Entries) != 1 || s.Entries[0].Used != 3 {
+			t.Errorf("%v: %+v, %v", key, s, err)
+		}
+	}
+}
+
+// A key that holds something else is an error that names it.
+func TestForeignValue(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Real(t)
+	client := srv.Client(t)
+	r := &stored.Reader{Client: client, Prefix: srv.Prefix + ":", Timeout: 30 * time.Second}
+	for name, value := range map[string]string{
+		"a}:api:fw2": "x", "b}:api:sl1": "12", "c}:tb3": "short", "d}:api:bl1": "1 2", "e}:s:se7:m": "1 2 3",
+	} {
+		if err := client.Set(t.Context(), srv.Prefix+":{"+name, value, time.Minute).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if s, err := r.Subject(t.Context(), "{"+name[:2], false); err == nil {
+			t.Errorf("%s: %+v", name, s)
+		}
+	}
+}
