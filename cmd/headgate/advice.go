@@ -8,6 +8,8 @@ import (
 	"syscall"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/internal/inspect"
 )
 
 // advices say what to do about the replies of Redis, by what is in them.
@@ -22,13 +24,17 @@ var advices = []struct{ reply, words string }{
 	{"cluster support disabled", "the server is no cluster: try --topology server"},
 }
 
-var forbidden = regexp.MustCompile(`User (\S+) has no permissions to run the '([a-z|]+)' command`)
+var forbiddenUser = regexp.MustCompile(`User (\S+) has no permissions`)
 
 // adviceOn says what to do about an error. It is empty if there is nothing to say.
 func adviceOn(err error) string {
 	text := err.Error()
-	if at := forbidden.FindStringSubmatch(text); at != nil {
-		return fmt.Sprintf("ACL SETUSER %s +%s; headgate ping lists all rights that are missing", at[1], at[2])
+	if right := inspect.MissingRight(err); right != "" {
+		user := "USER" // Redis before 7.2 does not name it
+		if at := forbiddenUser.FindStringSubmatch(text); at != nil {
+			user = at[1]
+		}
+		return fmt.Sprintf("ACL SETUSER %s %s; headgate ping lists all rights that are missing", user, right)
 	}
 	if isRefusal(text) {
 		return "headgate ping lists the rights that are missing"

@@ -1,19 +1,25 @@
 package main
 
 import (
-	"strings"
-
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/hub"
+	"github.com/headgate/headgate/internal/inspect"
 )
 
-// formatKey returns a key as people read it.
-func formatKey(k core.Key) string {
-	parts := k.Parts()
-	if parts == nil {
-		return k.String()
+// parseKey returns the key that a person writes.
+func parseKey(text string) (core.Key, error) {
+	key, err := inspect.ParseKey(text)
+	if err != nil {
+		return key, usagef("KEY %s: %w", text, err)
 	}
-	for i, part := range parts {
-		parts[i] = strings.NewReplacer("/", "%2F", "%", "%25").Replace(part)
-	}
-	return strings.Join(parts, "/")
+	return key, nil
+}
+
+// formatKey returns a key as parseKey reads it.
+func formatKey(k core.Key) string { return inspect.FormatKey(k) }
+
+// formatPath returns the key of a path as parseKey reads it.
+func formatPath(path string) string {
+	key, _ := hub.KeyAt(path).(core.Key)
+	return inspect.FormatKey(key)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/inspect"
 	"github.com/headgate/headgate/internal/redisstore/trips"
 )
 
@@ -61,6 +62,9 @@ func words(err error) string {
 	if e := new(exitError); errors.As(err, &e) {
 		return printableLines(err.Error())
 	}
+	if right := inspect.MissingRight(err); right != "" {
+		return printableLines("the user of Redis lacks the right " + right + ": " + err.Error())
+	}
 	if class := trips.Classify(err); class == trips.Misconfigured || class == trips.Outage {
 		if text := trips.Explain(err); !strings.Contains(err.Error(), text) {
 			return printableLines(text + ": " + err.Error())
@@ -110,6 +114,8 @@ func span(d time.Duration) string {
 	switch {
 	case d == core.Never:
 		return "never"
+	case d >= 48*time.Hour:
+		return fmt.Sprintf("%dd%dh", d/(24*time.Hour), d%(24*time.Hour)/time.Hour)
 	case d >= time.Minute:
 		return d.Round(time.Second).String()
 	case d >= time.Second:

@@ -1,0 +1,185 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/inspect"
+)
+
+// adjusting is the flags of adjust.
+type adjusting struct {
+	planned
+	changing
+	give, charge, raise int64
+	until, id           string
+}
+
+func newAdjust(a *app) *cobra.Command {
+	j := adjusting{planned: planned{app: a}}
+	cmd := &cobra.Command{
+		Use:   "adjust KEY POLICY --policies FILE (--give N | --charge N | --raise N --until TIME)",
+		Short: "Give units back, charge them, or raise a limit until a time",
+		Long: `Adjust corrects what a key has spent under a policy of its plan, or raises its
+limit for a time.
+
+--give and --charge work on buckets, fixed windows and calendars. --raise needs
+a quota (a calendar, a fixed window, or a bucket with rate 0) whose policy is
+Raisable in the application. An adjustment of a quota is applied once for each
+--id, so it may be sent again. The exit code is 1 if nothing has changed.`,
+		Example: `  headgate adjust acme tokens --policies plans.yaml --give 1000
+  headgate adjust acme tokens --policies plans.yaml --raise 50000 --until 72h --id ticket-4711`,
+		Args:              cobra.ExactArgs(2),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE:              func(cmd *cobra.Command, args []string) error { return j.run(cmd.Context(), args[0], args[1]) },
+	}
+	j.planned.flags(cmd)
+	j.changing.flags(cmd)
+	f := cmd.Flags()
+	f.Int64Var(&j.give, "give", 0, "units to give back, at most those that are used")
+	f.Int64Var(&j.charge, "charge", 0, "units to charge, whether they fit or not")
+	f.Int64Var(&j.raise, "raise", 0, "units by which to raise the limit")
+	f.StringVar(&j.until, "until", "", "when the raise ends: a time such as 2026-12-31T23:59:59Z, or a duration")
+	f.StringVar(&j.id, "id", "", "id of the adjustment (random)")
+	cmd.MarkFlagsOneRequired("give", "charge", "raise")
+	cmd.MarkFlagsMutuallyExclusive("give", "charge", "raise")
+	return cmd
+}
+
+// adjustView is the answer of adjust.
+type adjustView struct {
+	Key     string `json:"key"`
+	Policy  string `json:"policy"`
+	ID      string `json:"id"`
+	Changed bool   `json:"changed"`
+	Given   int64  `json:"given"` // below 0 if units were charged
+	Raised  int64  `json:"raised"`
+	Until   stamp  `json:"until"`
+}
+
+// end returns when a raise ends.
+func (j *adjusting) end() (time.Time, error) {
+	switch {
+	case j.raise == 0 && j.until == "":
+		return time.Time{}, nil
+	case j.raise == 0:
+		return time.Time{}, usagef("--until is for --raise")
+	case j.until == "":
+		return time.Time{}, usagef("--raise needs --until")
+	}
+	if d, err := time.ParseDuration(j.until); err == nil {
+		return time.Now().Add(d), nil
+	}
+	at, err := time.Parse(time.RFC3339, j.until)
+	if err != nil {
+		return at, usagef("--until is %q: it must be a time such as 2026-12-31T23:59:59Z, or a duration such as 72h", j.until)
+	}
+	return at, nil
+}
+
+func (j *adjusting) run(ctx context.Context, text, name string) error {
+	key, err := parseKey(text)
+	if err != nil {
+		return err
+	}
+	until, err := j.end()
+	if err != nil {
+		return err
+	}
+	if j.give < 0 || j.charge < 0 || j.raise < 0 {
+		return usagef("--give, --charge and --raise must not be negative")
+	}
+	if j.id == "" {
+		j.id = "headgate-" + rand.Text()[:12]
+	}
+	l, err := j.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer l.close()
+	book, set, err := j.book(l)
+	if err != nil {
+		return err
+	}
+	defer book.Close()
+	plan, names, err := j.plan(ctx, book, set, j.tenantOf(key))
+	if err != nil {
+		return err
+	}
+	i, err := j.inspector(l, book, plan, names, nil, nil)
+	if err != nil {
+		return err
+	}
+	policy := i.Policy(name)
+	if policy == nil {
+		return usagef("the plan has no limit %q: it has %s", name, strings.Join(names, ", "))
+	}
+	v := adjustView{Key: formatKey(key), Policy: name, ID: j.id, Raised: j.raise, Until: stamp(until)}
+	if err := j.confirm(&j.changing, "%s", j.question(v.Key, name, until)); err != nil {
+		return err
+	}
+	if err := j.apply(ctx, i, policy, key, until, &v); err != nil {
+		return err
+	}
+	return j.show(&v)
+}
+
+func (j *adjusting) question(key, policy string, until time.Time) string {
+	switch {
+	case j.raise > 0:
+		return fmt.Sprintf("Raise %s of %s by %s until %s UTC", policy, key, count(j.raise), clock(until))
+	case j.charge > 0:
+		return fmt.Sprintf("Charge %s %s units of %s", key, count(j.charge), policy)
+	}
+	return fmt.Sprintf("Give %s %s units of %s back", key, count(j.give), policy)
+}
+
+// apply applies the adjustment.
+func (j *adjusting) apply(
+	ctx context.Context, i *inspect.Inspector, p *core.Policy, key core.Key, until time.Time, v *adjustView,
+) (err error) {
+	if j.raise > 0 {
+		if !inspect.IsQuota(p.Algorithm()) {
+			return usagef("the limit of %s is no quota (%s), so it cannot be raised: set an override of the plan",
+				p.Name(), describe(p.Algorithm()))
+		}
+		v.Changed, err = i.Raise(ctx, p, key, j.raise, until, j.id)
+		return err
+	}
+	if !inspect.Adjustable(p.Algorithm()) {
+		return usagef("units of %s (%s) cannot be given back: headgate reset forgets all of them", p.Name(),
+			describe(p.Algorithm()))
+	}
+	v.Given, err = i.Give(ctx, p, key, j.give-j.charge, j.id)
+	v.Changed = v.Given != 0
+	return err
+}
+
+func (j *adjusting) show(v *adjustView) (err error) {
+	switch {
+	case j.json:
+		err = writeJSON(j.out, v)
+	case !v.Changed:
+		fmt.Fprintf(j.out, "nothing has changed: %s had nothing to give back, or %s was applied before\n",
+			printable(v.Key), printable(v.ID))
+	case v.Raised > 0:
+		fmt.Fprintf(j.out, "%s of %s is raised by %s until %s UTC (id %s)\n", v.Policy, printable(v.Key),
+			count(v.Raised), clock(time.Time(v.Until)), printable(v.ID))
+	case v.Given < 0:
+		fmt.Fprintf(j.out, "%s was charged %s units of %s (id %s)\n", printable(v.Key), count(-v.Given), v.Policy,
+			printable(v.ID))
+	default:
+		fmt.Fprintf(j.out, "%s got %s units of %s back (id %s)\n", printable(v.Key), count(v.Given), v.Policy,
+			printable(v.ID))
+	}
+	if err == nil && !v.Changed {
+		return answer(exitNo)
+	}
+	return err
+}

@@ -1,0 +1,413 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/plans"
+)
+
+const changedPlans = `
+default: free
+plans:
+  free:
+    limits:
+      api: {rate: 1, per: 2s, burst: 3}
+      tokens: {limit: 100, calendar: month, in: UTC}
+      minute: {limit: 5, sliding_window: 1m}
+      chat/large: {rate: 1, per: 1m}
+  pro:
+    limits:
+      api: {rate: 5, per: 1s, burst: 100}
+`
+
+// application is a Gate as an application has it, whose limits the command looks at.
+type application struct {
+	t    *testing.T
+	gate *core.Gate
+	key  core.Key
+}
+
+func newApplication(t *testing.T, client redis.UniversalClient) *application {
+	t.Helper()
+	gate := core.Must(core.NewRedis(client, core.Config{Timeout: 30 * time.Second, DisableDenialCache: true}))
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		_ = gate.Close(ctx)
+	})
+	return &application{t, gate, core.Must(core.NewKey("acme", "user-1"))}
+}
+
+var (
+	apiPolicy = core.Must(core.NewPolicy(core.PolicyConfig{
+		Name: "api", Algorithm: core.TokenBucket{Rate: 1, Per: 2 * time.Second, Burst: 3},
+	}))
+	tokensPolicy = core.Must(core.NewPolicy(core.PolicyConfig{
+		Name: "tokens", Raisable: true, Algorithm: core.Calendar{Limit: 100, Every: core.PeriodMonth, In: time.UTC},
+	}))
+	loginsPolicy = core.Must(core.NewPolicy(core.PolicyConfig{
+		Name: "logins", Algorithm: core.Block{Strikes: 3, Within: time.Minute, For: time.Hour},
+	}))
+)
+
+// spend spends as a request of the application does, and returns how that stands.
+func (a *application) spend(p *core.Policy, cost int64) core.Result {
+	a.t.Helper()
+	d, err := a.gate.Decide(a.t.Context(), core.Charge{Policy: p, Key: a.key, Cost: cost})
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return d.At(0)
+}
+
+// whyJSON is the answer of why, as a script reads it.
+type whyJSON struct {
+	Key        string
+	Passes     bool
+	RetryAfter *float64 `json:"retry_after_seconds"`
+	Opens      string
+	Plan       string
+	Override   bool
+	Reasons    []struct {
+		Rule, Key, Text string
+		IsSlot          bool `json:"is_slot"`
+	}
+	Limits []struct {
+		Policy, Key            string
+		Limit, Used, Remaining int64
+	}
+}
+
+// Each test of a command that changes something runs on one server and on a cluster.
+func eachTopology(t *testing.T, f func(t *testing.T, client redis.UniversalClient, flags []string)) {
+	t.Helper()
+	t.Parallel()
+	t.Run("server", func(t *testing.T) {
+		t.Parallel()
+		srv := redistest.Start(t)
+		f(t, srv.Client(t), []string{"--redis", urlOf(srv)})
+	})
+	t.Run("cluster", func(t *testing.T) {
+		t.Parallel()
+		c := redistest.StartCluster(t, 3)
+		f(t, c.Client(t), []string{"--redis", "redis://" + c.Addrs[2]})
+	})
+}
+
+// Why names the rule and the second at which it opens. In that second the request passes.
+func TestWhyThenWaitThenPass(t *testing.T) {
+	eachTopology(t, func(t *testing.T, client redis.UniversalClient, flags []string) {
+		a := newApplication(t, client)
+		file := write(t, "plans.yaml", changedPlans)
+		why := func(more ...string) (whyJSON, result) {
+			t.Helper()
+			return headgateJSON[whyJSON](t, append(append([]string{"why", "acme/user-1", "--policies", file}, flags...), more...)...)
+		}
+		v, r := why()
+		if r.code != exitOK || !v.Passes || len(v.Reasons) != 0 || v.Plan != "free" || v.Override {
+			t.Fatalf("untouched: exit code %d: %+v %s", r.code, v, r.err)
+		}
+		for a.spend(apiPolicy, 1).Allowed {
+		}
+		v, r = why()
+		if r.code != exitNo || v.Passes || len(v.Reasons) != 1 || v.Reasons[0].Rule != "api" || v.Reasons[0].Key != "acme/user-1" || v.RetryAfter == nil {
+			t.Fatalf("exhausted: exit code %d: %+v", r.code, v)
+		}
+		opens, err := time.Parse(time.RFC3339, v.Opens)
+		if err != nil || opens.Nanosecond() != 0 {
+			t.Fatal(v.Opens, err)
+		}
+		time.Sleep(time.Until(opens))
+		if got := a.spend(apiPolicy, 1); !got.Allowed {
+			t.Errorf("the request is denied at %v for %v more", opens, got.RetryAfter)
+		}
+		if !strings.Contains(headgate(t, append([]string{"why", "acme/user-1", "--policies", file}, flags...)...).out, "api") {
+			t.Error("the table lacks api")
+		}
+		// Under pro, api has room; what the tenant has spent counts for its users.
+		if v, r := why("--name", "pro"); r.code != exitOK || v.Plan != "pro" {
+			t.Errorf("pro: exit code %d: %+v", r.code, v)
+		}
+		tenant := core.Must(core.NewKey("acme"))
+		if d, err := a.gate.Decide(t.Context(), core.Charge{Policy: tokensPolicy, Key: tenant, Cost: 100}); err != nil || !d.Allowed {
+			t.Fatal(d, err)
+		}
+		v, r = why()
+		if r.code != exitNo || len(v.Reasons) < 1 || v.Reasons[len(v.Reasons)-1].Rule != "tokens" || v.Reasons[len(v.Reasons)-1].Key != "acme" {
+			t.Errorf("tenant: exit code %d: %+v", r.code, v)
+		}
+	})
+}
+
+func TestWhySeesBlocksSlotsAndOverrides(t *testing.T) {
+	eachTopology(t, func(t *testing.T, client redis.UniversalClient, flags []string) {
+		a := newApplication(t, client)
+		file := write(t, "plans.yaml", changedPlans)
+		why := func() whyJSON {
+			t.Helper()
+			v, r := headgateJSON[whyJSON](t, append([]string{"why", "acme/user-1", "--policies", file}, flags...)...)
+			if want := map[bool]int{true: exitOK, false: exitNo}[v.Passes]; r.code != want {
+				t.Errorf("exit code %d, want %d", r.code, want)
+			}
+			return v
+		}
+		for a.spend(loginsPolicy, 1).Allowed {
+		}
+		if v := why(); len(v.Reasons) != 1 || v.Reasons[0].Rule != "logins" || *v.RetryAfter < 3000 {
+			t.Errorf("block: %+v", v)
+		}
+		if err := a.gate.Reset(t.Context(), core.Charge{Policy: loginsPolicy, Key: a.key}); err != nil {
+			t.Fatal(err)
+		}
+		streams := core.Must(semaphore.New(a.gate, semaphore.Config{Name: "streams"}))
+		lease, err := streams.Acquire(t.Context(), semaphore.Request{Caps: []semaphore.Cap{{Key: a.key, Limit: 1}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v := why(); len(v.Reasons) != 1 || v.Reasons[0].Rule != "streams" || !v.Reasons[0].IsSlot {
+			t.Errorf("slot: %+v", v)
+		}
+		if err := lease.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if v := why(); !v.Passes {
+			t.Errorf("released: %+v", v)
+		}
+		set, err := plans.ReadSet(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		book, err := plans.New(plans.Config{Set: set, Client: client})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer book.Close()
+		if err := book.SetOverride(t.Context(), "acme", plans.Override{Limits: map[string]core.Algorithm{"beta": core.DenyAll{}}}); err != nil {
+			t.Fatal(err)
+		}
+		if v := why(); !v.Override || len(v.Reasons) != 1 || v.Reasons[0].Rule != "beta" || v.RetryAfter != nil {
+			t.Errorf("override: %+v", v)
+		}
+	})
+}
+
+func TestReset(t *testing.T) {
+	eachTopology(t, func(t *testing.T, client redis.UniversalClient, flags []string) {
+		a := newApplication(t, client)
+		spendAll := func() {
+			for _, p := range []*core.Policy{apiPolicy, tokensPolicy, loginsPolicy} {
+				for a.spend(p, 1).Allowed {
+				}
+			}
+		}
+		allowed := func() string {
+			var all []bool
+			for _, p := range []*core.Policy{apiPolicy, tokensPolicy, loginsPolicy} {
+				d, err := a.gate.Peek(t.Context(), core.Charge{Policy: p, Key: a.key})
+				if err != nil {
+					t.Fatal(err)
+				}
+				all = append(all, d.Allowed)
+			}
+			return fmt.Sprint(all)
+		}
+		reset := func(more ...string) result {
+			return headgate(t, append(append([]string{"reset", "acme/user-1"}, flags...), more...)...)
+		}
+		if r := reset(); r.code != exitNothing {
+			t.Errorf("untouched: exit code %d: %s", r.code, r.err)
+		}
+		spendAll()
+		if r := reset("--policy", "api"); r.code != exitOK || allowed() != "[true false false]" {
+			t.Errorf("api: exit code %d: %s%s, allowed %s", r.code, r.out, r.err, allowed())
+		}
+		spendAll()
+		if r := reset("--policy", "tokens,logins"); r.code != exitOK || allowed() != "[false true true]" {
+			t.Errorf("others: exit code %d: %s%s, allowed %s", r.code, r.out, r.err, allowed())
+		}
+		spendAll()
+		if r := reset("--json"); r.code != exitOK || allowed() != "[true true true]" || !strings.Contains(r.out, `"tokens"`) {
+			t.Errorf("all: exit code %d: %s%s, allowed %s", r.code, r.out, r.err, allowed())
+		}
+		if r := reset("--policy", "none"); r.code != exitNothing {
+			t.Errorf("none: exit code %d: %s", r.code, r.err)
+		}
+	})
+}
+
+func TestAdjust(t *testing.T) {
+	eachTopology(t, func(t *testing.T, client redis.UniversalClient, flags []string) {
+		a := newApplication(t, client)
+		file := write(t, "plans.yaml", changedPlans)
+		adjust := func(policy string, more ...string) (adjustView, result) {
+			t.Helper()
+			r := headgate(t, append(append([]string{"adjust", "acme/user-1", policy, "--policies", file, "--json"}, flags...), more...)...)
+			var v adjustView
+			if r.out != "" {
+				v.Changed = strings.Contains(r.out, `"changed": true`)
+			}
+			return v, r
+		}
+		a.spend(tokensPolicy, 90)
+		used := func(p *core.Policy) (used, limit int64) {
+			d, err := a.gate.Peek(t.Context(), core.Charge{Policy: p, Key: a.key})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return d.At(0).Used, d.At(0).Limit
+		}
+		for _, c := range []struct {
+			args        []string
+			used, limit int64
+			code        int
+		}{
+			{[]string{"--give", "10", "--id", "a"}, 80, 100, exitOK},
+			{[]string{"--give", "10", "--id", "a"}, 80, 100, exitNo},
+			{[]string{"--charge", "5"}, 85, 100, exitOK},
+			{[]string{"--give", "1000"}, 0, 100, exitOK},
+			{[]string{"--give", "1"}, 0, 100, exitNo},
+			{[]string{"--raise", "50", "--until", "72h", "--id", "r"}, 0, 150, exitOK},
+			{[]string{"--raise", "50", "--until", "72h", "--id", "r"}, 0, 150, exitNo},
+			{[]string{"--raise", "7", "--until", "2099-12-31T00:00:00Z"}, 0, 157, exitOK},
+		} {
+			v, r := adjust("tokens", c.args...)
+			u, l := used(tokensPolicy)
+			if r.code != c.code || v.Changed != (c.code == exitOK) || u != c.used || l != c.limit {
+				t.Errorf("%v: exit code %d, %s%s; used %d of %d, want %d of %d", c.args, r.code, r.out, r.err, u, l, c.used, c.limit)
+			}
+		}
+		a.spend(apiPolicy, 3)
+		if _, r := adjust("api", "--give", "2"); r.code != exitOK {
+			t.Errorf("bucket: exit code %d: %s", r.code, r.err)
+		}
+		if u, _ := used(apiPolicy); u > 1 {
+			t.Errorf("bucket: %d used", u)
+		}
+		for want, args := range map[string][]string{
+			"is no quota":               {"api", "--raise", "1", "--until", "1h"},
+			"cannot be given back":      {"minute", "--give", "1"},
+			`has no limit "none"`:       {"none", "--give", "1"},
+			"--raise needs --until":     {"tokens", "--raise", "1"},
+			"must be a time such as":    {"tokens", "--raise", "1", "--until", "soon"},
+			"at least one of the flags": {"tokens"},
+			"must not be negative":      {"tokens", "--give=-1"},
+			"the period has passed":     {"tokens", "--raise", "1", "--until", "2001-01-01T00:00:00Z"},
+			"none of the others can be": {"tokens", "--give", "1", "--charge", "1"},
+			"it must be a time":         {"tokens", "--raise", "1", "--until", "1 day"},
+			"--until is for --raise":    {"tokens", "--give", "1", "--until", "1h"},
+		} {
+			if _, r := adjust(args[0], args[1:]...); r.code != exitUsage || !strings.Contains(r.err, want) {
+				t.Errorf("%v: exit code %d: %s, want %s", args, r.code, r.err, want)
+			}
+		}
+	})
+}
+
+func TestBlock(t *testing.T) {
+	eachTopology(t, func(t *testing.T, client redis.UniversalClient, flags []string) {
+		a := newApplication(t, client)
+		block := func(args ...string) result {
+			return headgate(t, append(append([]string{"block"}, args...), flags...)...)
+		}
+		blocked := func() bool {
+			d, err := a.gate.Peek(t.Context(), core.Charge{Policy: loginsPolicy, Key: a.key, Cost: core.NoCost})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return !d.Allowed
+		}
+		if r := block("acme/user-1", "logins", "--lift"); r.code != exitNothing {
+			t.Errorf("lift of none: exit code %d: %s", r.code, r.err)
+		}
+		if r := block("acme/user-1", "logins", "--for", "2h"); r.code != exitOK || !blocked() {
+			t.Errorf("block: exit code %d: %s", r.code, r.err)
+		}
+		if r := block("--list", "logins"); r.code != exitOK || !strings.Contains(r.out, "acme/user-1  1h59m") && !strings.Contains(r.out, "acme/user-1  2h0m0s") {
+			t.Errorf("list: exit code %d: %s%s", r.code, r.out, r.err)
+		}
+		if r := headgate(t, append([]string{"show", "acme/user-1"}, flags...)...); !strings.Contains(r.out, "blocked for") {
+			t.Errorf("show: %s%s", r.out, r.err)
+		}
+		if r := block("acme/user-1", "logins", "--lift"); r.code != exitOK || blocked() {
+			t.Errorf("lift: exit code %d: %s", r.code, r.err)
+		}
+		if r := block("--list", "logins", "--json"); r.code != exitOK || !strings.Contains(r.out, `"blocked": []`) {
+			t.Errorf("list of none: exit code %d: %s%s", r.code, r.out, r.err)
+		}
+		for want, args := range map[string][]string{
+			"2 are needed":              {"logins", "--for", "1h"},
+			"at least one of the flags": {"acme", "logins"},
+			"a block of -1h":            {"acme", "logins", "--for", "-1h"},
+			"POLICY is \"a b\"":         {"acme", "a b", "--for", "1h"},
+		} {
+			if r := block(args...); r.code != exitUsage || !strings.Contains(r.err, want) {
+				t.Errorf("%v: exit code %d: %s, want %s", args, r.code, r.err, want)
+			}
+		}
+	})
+}
+
+func TestEvict(t *testing.T) {
+	eachTopology(t, func(t *testing.T, client redis.UniversalClient, flags []string) {
+		a := newApplication(t, client)
+		streams := core.Must(semaphore.New(a.gate, semaphore.Config{Name: "streams", TTL: time.Second}))
+		tenant := core.Must(core.NewKey("acme"))
+		acquire := func(key core.Key) *semaphore.Lease {
+			lease, err := streams.Acquire(t.Context(), semaphore.Request{Caps: []semaphore.Cap{{Key: tenant, Limit: 9}, {Key: key, Limit: 9}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = lease.Release(context.Background()) })
+			return lease
+		}
+		one, two, other := acquire(a.key), acquire(a.key), acquire(core.Must(core.NewKey("acme", "user-2")))
+		evict := func(args ...string) result {
+			return headgate(t, append(append([]string{"evict", "acme/user-1", "streams"}, args...), flags...)...)
+		}
+		lost := func(l *semaphore.Lease) {
+			t.Helper()
+			select {
+			case <-l.Context().Done():
+				if err := context.Cause(l.Context()); !errors.Is(err, semaphore.ErrLeaseLost) {
+					t.Error(err)
+				}
+			case <-time.After(20 * time.Second):
+				t.Error("the holder goes on")
+			}
+		}
+		if r := evict("nobody"); r.code != exitNothing {
+			t.Errorf("unknown id: exit code %d: %s", r.code, r.err)
+		}
+		shown, _ := headgateJSON[showJSON](t, append([]string{"show", "acme/user-1"}, flags...)...)
+		id := ""
+		for _, h := range shown.Semaphores[0].Holders {
+			if h.Token == one.Token() {
+				id = h.ID
+			}
+		}
+		if r := evict(id); r.code != exitOK || !strings.Contains(r.out, "1 of 1 evicted") {
+			t.Errorf("%s: exit code %d: %s%s", id, r.code, r.out, r.err)
+		}
+		lost(one)
+		if r := evict("--all", "--json"); r.code != exitOK || !strings.Contains(r.out, `"evicted": 1`) {
+			t.Errorf("all: exit code %d: %s%s", r.code, r.out, r.err)
+		}
+		lost(two)
+		if other.Context().Err() != nil {
+			t.Error("the holder of another key has lost its lease")
+		}
+		if r := evict(); r.code != exitUsage || !strings.Contains(r.err, "either ids or --all") {
+			t.Errorf("no id: exit code %d: %s", r.code, r.err)
+		}
+	})
+}

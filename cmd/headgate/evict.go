@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/inspect"
+	"github.com/headgate/headgate/internal/stored"
+)
+
+// evicting is the flags of evict.
+type evicting struct {
+	*app
+	changing
+	all bool
+}
+
+func newEvict(a *app) *cobra.Command {
+	e := evicting{app: a}
+	cmd := &cobra.Command{
+		Use:   "evict KEY SEMAPHORE (ID... | --all)",
+		Short: "Take the slots of holders away",
+		Long: `Evict takes slots of a semaphore away from holders, whose leases are lost then,
+and removes waiters from the queue. Show tells their ids. --all evicts every
+holder at the key and below it, and no waiter.
+
+The exit code is 5 if no id holds or waits.`,
+		Example:           "  headgate evict acme/user-1 streams 4T5NDRQXVDFYPX2GVJXOGYCYWM",
+		Args:              cobra.MinimumNArgs(2),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE:              func(cmd *cobra.Command, args []string) error { return e.run(cmd.Context(), args) },
+	}
+	e.flags(cmd)
+	cmd.Flags().BoolVar(&e.all, "all", false, "evict all holders at the key and below it")
+	return cmd
+}
+
+// evictView is the answer of evict.
+type evictView struct {
+	Key       string   `json:"key"`
+	Semaphore string   `json:"semaphore"`
+	IDs       []string `json:"ids"`
+	Evicted   int      `json:"evicted"`
+}
+
+func (e *evicting) run(ctx context.Context, args []string) error {
+	key, err := parseKey(args[0])
+	if err != nil {
+		return err
+	}
+	v := evictView{Key: formatKey(key), Semaphore: args[1], IDs: append([]string{}, args[2:]...)}
+	if e.all == (len(v.IDs) > 0) {
+		return usagef("evict needs either ids or --all: headgate show %s tells the ids", v.Key)
+	}
+	l, err := e.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer l.close()
+	s, err := semaphore.New(l.gate, semaphore.Config{Name: v.Semaphore})
+	if err != nil {
+		return usagef("SEMAPHORE: %w", err)
+	}
+	if e.all {
+		if v.IDs, err = holdersOf(ctx, s, key); err != nil {
+			return err
+		}
+	}
+	if len(v.IDs) > 0 {
+		if err := e.confirm(&e.changing, "Evict %d holders of %s at %s", len(v.IDs), v.Semaphore, v.Key); err != nil {
+			return err
+		}
+		if v.Evicted, err = s.Evict(ctx, key, v.IDs...); err != nil {
+			return inspect.Explain(err)
+		}
+	}
+	if e.json {
+		err = writeJSON(e.out, v)
+	} else {
+		fmt.Fprintf(e.out, "%d of %d evicted from %s at %s\n", v.Evicted, len(v.IDs), v.Semaphore, printable(v.Key))
+	}
+	if err == nil && v.Evicted == 0 {
+		return answer(exitNothing)
+	}
+	return err
+}
+
+// holdersOf returns the ids of the holders at a key and below it.
+func holdersOf(ctx context.Context, s *semaphore.Semaphore, key core.Key) (ids []string, err error) {
+	holders, _, err := s.Holders(ctx, key)
+	if err != nil {
+		return nil, inspect.Explain(err)
+	}
+	ids = []string{}
+	for _, h := range holders {
+		if stored.Within(h.Key.String(), key.String()) {
+			ids = append(ids, h.ID)
+		}
+	}
+	return ids, nil
+}
