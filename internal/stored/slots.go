@@ -53,19 +53,29 @@ func (r *Reader) Slots(ctx context.Context, semaphore, outermost string) (Slots,
 func (r *Reader) scope(
 	ctx context.Context, server redis.Cmdable, s *Slots, now int64,
 ) error {
-	name := r.Prefix + s.Outermost + ":" + s.Semaphore + ":" + scopeTag + ":"
 	pipe := server.Pipeline()
+	decode := r.queue(ctx, pipe, s)
+	if err := r.exec(ctx, pipe); err != nil {
+		return err
+	}
+	return decode(now)
+}
+
+// queue queues the commands that read the parts of a scope, and returns what decodes them.
+func (r *Reader) queue(
+	ctx context.Context, pipe redis.Pipeliner, s *Slots,
+) (decode func(now int64) error) {
+	name := r.Prefix + s.Outermost + ":" + s.Semaphore + ":" + scopeTag + ":"
 	lone := pipe.Get(ctx, name+"m") // either of the two has another type
 	records := pipe.HGetAll(ctx, name+"m")
 	holders := pipe.ZRangeWithScores(ctx, name+"h", 0, -1)
 	waiters := pipe.ZRange(ctx, name+"w", 0, -1)
 	patience := pipe.ZRangeWithScores(ctx, name+"p", 0, -1)
-	if err := r.exec(ctx, pipe); err != nil {
-		return err
+	return func(now int64) error {
+		raw := rawScope{
+			lone: lone.Val(), records: records.Val(), holders: holders.Val(),
+			waiters: waiters.Val(), patience: patience.Val(),
+		}
+		return raw.decode(s, now)
 	}
-	raw := rawScope{
-		lone: lone.Val(), records: records.Val(), holders: holders.Val(), waiters: waiters.Val(),
-		patience: patience.Val(),
-	}
-	return raw.decode(s, now)
 }
