@@ -62,7 +62,7 @@ func blocks(t *testing.T, page string) (all []block) {
 var imported = []struct{ name, path string }{
 	{"", "bytes"}, {"", "context"}, {"", "database/sql"}, {"", "encoding/json"}, {"", "errors"}, {"", "fmt"}, {"", "io"}, {"", "log"},
 	{"", "math"}, {"", "net/http"}, {"", "net/http/httptest"}, {"", "net/http/httputil"}, {"", "net/url"},
-	{"", "os"}, {"", "strconv"}, {"", "sync/atomic"},
+	{"", "os"}, {"", "strconv"}, {"", "strings"}, {"", "sync/atomic"},
 	{"", "testing"}, {"", "time"},
 	{"", "github.com/gin-gonic/gin"}, {"", "github.com/go-chi/chi/v5"}, {"", "github.com/go-chi/chi/v5/middleware"},
 	{"", "github.com/labstack/echo/v4"}, {"", "github.com/redis/go-redis/v9"},
@@ -72,6 +72,15 @@ var imported = []struct{ name, path string }{
 	{"", module + "/_examples/demo"},
 	{"chigate", module + "/adapters/chi"}, {"gingate", module + "/adapters/gin"}, {"echogate", module + "/adapters/echo"},
 	{"echov5gate", module + "/adapters/echov5"},
+	{"", module + "/observe"}, {"sloggate", module + "/observe/slog"},
+	{"promgate", module + "/observe/prometheus"}, {"otelgate", module + "/observe/otel"},
+	{"", "github.com/prometheus/client_golang/prometheus/promhttp"},
+}
+
+// elsewhere are the folders of modules of their own, and the packages that blocks import from there.
+var elsewhere = map[string][]string{
+	"observe/prometheus": {module + "/observe/prometheus", "github.com/prometheus/client_golang/prometheus/promhttp"},
+	"observe/otel":       {module + "/observe/otel"},
 }
 
 // given are the variables that a block may use without declaring them.
@@ -137,22 +146,31 @@ func (b block) file() string {
 // exports returns where the compiled packages are that the blocks import.
 func exports(t *testing.T) map[string]string {
 	t.Helper()
-	args := []string{"list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}"}
-	for _, i := range imported {
-		args = append(args, i.path)
-	}
-	var complaint bytes.Buffer
-	cmd := exec.Command("go", args...)
-	cmd.Stderr = &complaint
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%v: %s", err, &complaint)
-	}
 	files := make(map[string]string)
-	for line := range strings.Lines(string(out)) {
-		path, file, _ := strings.Cut(strings.TrimSpace(line), " ")
-		files[path] = file
+	list := func(folder string, packages []string) {
+		var complaint bytes.Buffer
+		cmd := exec.Command("go", append([]string{"list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}"}, packages...)...)
+		cmd.Dir, cmd.Stderr = folder, &complaint
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("%v: %s", err, &complaint)
+		}
+		for line := range strings.Lines(string(out)) {
+			path, file, _ := strings.Cut(strings.TrimSpace(line), " ")
+			files[path] = file
+		}
 	}
+	var here, away []string
+	for folder, packages := range elsewhere {
+		list(folder, packages)
+		away = append(away, packages...)
+	}
+	for _, i := range imported {
+		if !slices.Contains(away, i.path) {
+			here = append(here, i.path)
+		}
+	}
+	list(".", here) // last: what both have is that of this module
 	return files
 }
 

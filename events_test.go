@@ -5,9 +5,11 @@ import (
 	"go/types"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/headgate/headgate/internal/eventtest"
+	"github.com/headgate/headgate/internal/series"
 )
 
 // eventtest has an event of every public type that has an EventName, and of every operation and
@@ -67,4 +69,28 @@ func nameOfType(c *types.Const) string {
 		return ""
 	}
 	return n.Obj().Pkg().Name() + "." + n.Obj().Name()
+}
+
+// docs/observability.md has a line for each series, with its kind, unit and labels, and for no other.
+func TestObservabilityListsEverySeries(t *testing.T) {
+	kinds := map[series.Kind]string{series.Counter: "counter", series.Gauge: "gauge", series.Histogram: "histogram"}
+	var want []string
+	for _, s := range series.All() {
+		labels := slices.Clone(s.Labels)
+		if s.PerTenant {
+			labels = append(labels, series.LabelTenant)
+		}
+		fields := []string{"`" + s.Name + "`", kinds[s.Kind], strings.Trim(s.Unit, "{}"), strings.Join(labels, ", "), s.Help}
+		want = append(want, strings.ReplaceAll("| "+strings.Join(fields, " | ")+" |", "|  |", "| |"))
+	}
+	var got []string
+	for line := range strings.Lines(read(t, "docs/observability.md")) {
+		if strings.HasPrefix(line, "| `headgate.") {
+			parts := strings.Split(line, " |")
+			got = append(got, strings.Join(parts[:len(parts)-2], " |")+" |")
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the page has\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
 }

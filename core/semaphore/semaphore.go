@@ -128,6 +128,7 @@ func newSemaphore(gate *core.Gate, cfg Config, of string) (*Semaphore, error) {
 		return nil, errors.Join(errs...)
 	}
 	s := &Semaphore{gate: gate, hub: lent, cfg: cfg}
+	lent.Keeper.Name(cfg.Name)
 	s.notify = s.notice
 	return s, nil
 }

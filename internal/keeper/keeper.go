@@ -48,6 +48,7 @@ type Keeper struct {
 	channel string // of this process, unless the client is one for a cluster
 
 	mu      sync.Mutex
+	names   map[string]struct{} // of semaphores
 	held    map[string]*Holding
 	waiting waiters
 	busy    int           // calls that acquire or release

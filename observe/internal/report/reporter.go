@@ -34,7 +34,7 @@ func New(cfg Config) (*Reporter, error) {
 		return nil, err
 	}
 	r := &Reporter{Recorder: recorder, tenant: cfg.Tenant}
-	r.decisions.Recorder, r.watched.recorder, r.seen = recorder, recorder, make(map[place]bool)
+	r.decisions.Recorder, r.watched.recorder = recorder, recorder
 	return r, nil
 }
 

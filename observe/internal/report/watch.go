@@ -15,7 +15,6 @@ type watched struct {
 
 	mu    sync.Mutex
 	gates []*hub.Hub
-	seen  map[place]bool
 }
 
 // place is a series and the value of its label.
@@ -46,7 +45,7 @@ func (w *watched) Read(yield func(s *series.Series, values []string, value float
 	w.gates = slices.DeleteFunc(w.gates, func(h *hub.Hub) bool { return h.Closed() })
 	gates := slices.Clone(w.gates)
 	w.mu.Unlock()
-	sums := w.zeros()
+	sums := make(map[place]float64)
 	sum := func(s *series.Series, value string, n float64) {
 		sums[place{s, w.recorder.Bounded(s.Labels[0], value)}] += n
 	}
@@ -65,26 +64,7 @@ func (w *watched) Read(yield func(s *series.Series, values []string, value float
 			sum(series.RoundTripTime, nodeName(u.Node), u.Time.Seconds())
 		}
 	}
-	w.mu.Lock()
-	for at := range sums {
-		w.seen[at] = true
-	}
-	w.mu.Unlock()
 	for at, n := range sums {
 		yield(at.series, []string{at.value}, n)
 	}
-}
-
-// zeros returns a 0 for each gauge that had a value before: a semaphore that nobody holds any more
-// has none.
-func (w *watched) zeros() map[place]float64 {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	sums := make(map[place]float64)
-	for at := range w.seen {
-		if at.series.Kind == series.Gauge {
-			sums[at] = 0
-		}
-	}
-	return sums
 }

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/headgate/headgate/adapters/nethttp"
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/keyfunc"
+)
+
+// newAPI returns an API with a limit and a cap for each tenant. The observer is told of each request
+// that its Guard refuses too.
+func newAPI(gate *core.Gate, watch func(context.Context, core.Event)) (http.Handler, error) {
+	perTenant, err := core.NewPolicy(core.PolicyConfig{Name: "reports", Algorithm: core.PerMinute(60)})
+	if err != nil {
+		return nil, err
+	}
+	// A Shadow policy denies nothing: the metrics show what it would deny.
+	stricter, err := core.NewPolicy(core.PolicyConfig{
+		Name: "stricter", Algorithm: core.PerMinute(10), Shadow: true,
+	})
+	if err != nil {
+		return nil, err
+	}
+	running, err := semaphore.New(gate, semaphore.Config{Name: "running"})
+	if err != nil {
+		return nil, err
+	}
+	tenant := keyfunc.Must(keyfunc.Header("X-Tenant")) // in a real API, what authentication has verified
+	reports, err := nethttp.NewGuard(nethttp.Config{
+		Gate:  gate,
+		Rules: []nethttp.Rule{{Policy: perTenant, Key: tenant}, {Policy: stricter, Key: tenant}},
+		Slot: &nethttp.Slot{
+			Semaphore: running, MaxWait: time.Second,
+			Caps: []nethttp.Cap{{Name: "running", Key: tenant, Limit: 2}},
+		},
+		Observe: watch,
+	})
+	if err != nil {
+		return nil, err
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /reports", reports.Handler(http.HandlerFunc(report)))
+	return mux, nil
+}
+
+func report(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "your report") }

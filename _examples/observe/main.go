@@ -1,0 +1,120 @@
+// Observe is an HTTP API with limits that an operator can watch.
+//
+//	go run . # in _examples/observe
+//	prometheus --config.file=prometheus.yml
+//
+// It serves the API on ADDR, and metrics for Prometheus at /metrics of OPERATOR_ADDR, which is not for
+// clients. A log of what happens goes to stderr. Import observe/prometheus/dashboard.json in Grafana
+// to see the metrics. The limits are in Redis at REDIS_URL, or in memory if that is not set.
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/core"
+)
+
+func main() {
+	if err := run(); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run() error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+
+	watch, err := newObservers()
+	if err != nil {
+		return err
+	}
+	defer watch.close()
+	gate, err := newGate(ctx, core.Config{Observe: watch.observe})
+	if err != nil {
+		return err
+	}
+	if err := watch.metrics.Watch(gate); err != nil {
+		return err
+	}
+	api, err := newAPI(gate, watch.observe)
+	if err != nil {
+		return err
+	}
+	clients, err := net.Listen("tcp", cmp.Or(os.Getenv("ADDR"), "127.0.0.1:8080"))
+	if err != nil {
+		return err
+	}
+	operators, err := net.Listen("tcp", cmp.Or(os.Getenv("OPERATOR_ADDR"), "127.0.0.1:8081"))
+	if err != nil {
+		return err
+	}
+	fmt.Printf(`Serving on http://%[1]s. Try:
+
+  while sleep 0.1; do curl -so /dev/null -H 'X-Tenant: acme' http://%[1]s/reports; done
+  curl http://%[2]s/metrics
+
+`, clients.Addr(), operators.Addr())
+	return errors.Join(serve(ctx, map[net.Listener]http.Handler{
+		clients: api, operators: watch.handler(),
+	}), gate.Close(context.Background()))
+}
+
+// serve serves until the context ends or a server fails.
+func serve(ctx context.Context, handlers map[net.Listener]http.Handler) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	ended := make(chan error)
+	for listener, handler := range handlers {
+		server := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second}
+		go func() {
+			err := server.Serve(listener)
+			stop()
+			if errors.Is(err, http.ErrServerClosed) {
+				err = nil
+			}
+			ended <- err
+		}()
+		go func() {
+			<-ctx.Done()
+			ended <- server.Shutdown(context.Background())
+		}()
+	}
+	var errs []error
+	for range 2 * len(handlers) {
+		errs = append(errs, <-ended)
+	}
+	return errors.Join(errs...)
+}
+
+// newGate returns a Gate on Redis at REDIS_URL, or in memory if that is not set.
+func newGate(ctx context.Context, cfg core.Config) (*core.Gate, error) {
+	url := os.Getenv("REDIS_URL")
+	if url == "" {
+		return core.NewMemory(cfg)
+	}
+	options, err := redis.ParseURL(url)
+	if err != nil {
+		return nil, err
+	}
+	options.ContextTimeoutEnabled = true // a decision ends at its deadline
+	options.DialerRetries = 1            // the gate has its own circuit breaker
+	gate, err := core.NewRedis(redis.NewClient(options), cfg)
+	if err != nil {
+		return nil, err
+	}
+	if err := gate.Ping(ctx); err != nil {
+		log.Print(err) // the policies' failure modes decide until Redis answers
+	}
+	return gate, nil
+}

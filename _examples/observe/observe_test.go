@@ -1,0 +1,289 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/redistest"
+)
+
+// program returns the path of a program of Prometheus.
+func program(t *testing.T, name string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		if os.Getenv("HEADGATE_TEST_REDIS") == "require" {
+			t.Fatal(err)
+		}
+		t.Skipf("%s is not on PATH", name)
+	}
+	return path
+}
+
+// example is the example while it serves.
+type example struct{ api, operators *httptest.Server }
+
+// start starts the example on a Redis of its own, and sends it requests of two tenants, some of
+// which it refuses.
+func start(t *testing.T) example {
+	t.Helper()
+	t.Setenv("REDIS_URL", "redis://"+redistest.Start(t).Addr)
+	watch, err := newObservers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	gate, err := newGate(t.Context(), core.Config{Observe: watch.observe})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := watch.metrics.Watch(gate); err != nil {
+		t.Fatal(err)
+	}
+	api, err := newAPI(gate, watch.observe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := example{httptest.NewServer(api), httptest.NewServer(watch.handler())}
+	t.Cleanup(func() {
+		e.api.Close()
+		e.operators.Close()
+		if err := gate.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+		watch.close()
+	})
+	var all sync.WaitGroup
+	for _, tenant := range []string{"acme", "umbrella"} {
+		all.Go(func() {
+			for i := range 65 {
+				if status := e.report(t, tenant); i < 60 && status != 200 || i > 61 && status != 429 {
+					t.Errorf("request %d of %s: status %d", i, tenant, status)
+				}
+			}
+		})
+	}
+	all.Wait()
+	return e
+}
+
+func (e example) report(t *testing.T, tenant string) int {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, e.api.URL+"/reports", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("X-Tenant", tenant)
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Error(err)
+		return 0
+	}
+	response.Body.Close()
+	return response.StatusCode
+}
+
+// Prometheus's tool finds nothing to say about the metrics.
+func TestMetricsAreWellFormed(t *testing.T) {
+	e := start(t)
+	response, err := http.Get(e.operators.URL + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	metrics, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{
+		`headgate_requests_total{policy="reports",result="denied",source="redis"} `,
+		`headgate_requests_total{policy="stricter",result="would_deny",source="redis"} `,
+		`headgate_http_requests_total{status="429"} `,
+		`headgate_active_request_leases{semaphore="running"} 0`,
+		`headgate_round_trips_total{node="127.0.0.1:`,
+	} {
+		if !strings.Contains(string(metrics), line) {
+			t.Errorf("the metrics lack %s:\n%s", line, metrics)
+		}
+	}
+	if strings.Contains(string(metrics), "acme") {
+		t.Error("a tenant is in the metrics")
+	}
+	cmd := exec.Command(program(t, "promtool"), "check", "metrics")
+	cmd.Stdin = bytes.NewReader(metrics)
+	if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// startPrometheus starts a Prometheus that scrapes an address by the configuration of this folder, and
+// returns the URL of its API.
+func startPrometheus(t *testing.T, target string) string {
+	t.Helper()
+	path, dir := program(t, "prometheus"), t.TempDir()
+	text, err := os.ReadFile("prometheus.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules, err := filepath.Abs("../../observe/prometheus/rules.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := strings.NewReplacer(
+		"127.0.0.1:8081", target, "../../observe/prometheus/rules.yml", rules, "5s", "200ms",
+	).Replace(string(text))
+	file := filepath.Join(dir, "prometheus.yml")
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := free.Addr().String()
+	free.Close()
+	cmd := exec.Command(path, "--config.file="+file, "--storage.tsdb.path="+filepath.Join(dir, "data"),
+		"--web.listen-address="+addr, "--log.level=warn")
+	cmd.Stderr = t.Output()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	return "http://" + addr + "/api/v1/"
+}
+
+// ask asks Prometheus's API.
+func ask(api, path string, answer any) error {
+	response, err := http.Get(api + path)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != 200 {
+		err = fmt.Errorf("status %d: %s", response.StatusCode, body)
+	}
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(body, &struct{ Data any }{answer})
+}
+
+// result is what a query gives.
+type result struct {
+	Result []struct {
+		Metric map[string]string
+		Value  [2]any
+	}
+}
+
+func query(api, text string) (r result, err error) {
+	err = ask(api, "query?query="+url.QueryEscape(text), &r)
+	return r, err
+}
+
+// Prometheus scrapes the example, evaluates every alert and answers every query of the dashboard.
+func TestPrometheusScrapes(t *testing.T) {
+	e := start(t)
+	api := startPrometheus(t, strings.TrimPrefix(e.operators.URL, "http://"))
+	deadline := time.Now().Add(time.Minute)
+	for { // two scrapes, for rates
+		r, err := query(api, `count_over_time(headgate_requests_total{policy="reports",result="denied",source="redis"}[1m])`)
+		if err == nil && len(r.Result) > 0 && r.Result[0].Value[1] != "1" {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("Prometheus has not scraped the example: %v %v", r, err)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	r, err := query(api, `sum by (policy) (headgate_requests_total{result=~"denied|would_deny"})`)
+	if err != nil || len(r.Result) != 2 {
+		t.Errorf("denials are %v, %v", r, err)
+	}
+	var groups struct {
+		Groups []struct {
+			Rules []struct{ Name, Health, State, LastError string }
+		}
+	}
+	for healthy := false; !healthy; {
+		if err := ask(api, "rules", &groups); err != nil || len(groups.Groups) == 0 {
+			t.Fatalf("rules: %v", err)
+		}
+		healthy = true
+		for _, rule := range groups.Groups[0].Rules {
+			healthy = healthy && rule.Health == "ok"
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("rules are not healthy: %v", groups)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	for _, rule := range groups.Groups[0].Rules {
+		if rule.State == "firing" {
+			t.Errorf("%s fires for a healthy example", rule.Name)
+		}
+	}
+	dashboard, err := os.ReadFile("../../observe/prometheus/dashboard.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	filled := 0
+	for _, m := range regexp.MustCompile(`"expr": ("(?:[^"\\]|\\.)*")`).FindAllSubmatch(dashboard, -1) {
+		var text string
+		if err := json.Unmarshal(m[1], &text); err != nil {
+			t.Fatal(err)
+		}
+		text = regexp.MustCompile(`\$[a-z]+`).ReplaceAllString(strings.ReplaceAll(text, "$__rate_interval", "1m"), ".*")
+		r, err := query(api, text)
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+		if len(r.Result) > 0 {
+			filled++
+		}
+	}
+	if filled < 12 {
+		t.Errorf("%d queries of the dashboard have an answer", filled)
+	}
+}
+
+// The program serves until it is told to end.
+func TestServeEnds(t *testing.T) {
+	ctx, end := context.WithCancel(t.Context())
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error)
+	go func() {
+		served <- serve(ctx, map[net.Listener]http.Handler{listener: http.NotFoundHandler()})
+	}()
+	response, err := http.Get("http://" + listener.Addr().String())
+	if err != nil || response.StatusCode != 404 {
+		t.Fatal(response, err)
+	}
+	response.Body.Close()
+	end()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+}
