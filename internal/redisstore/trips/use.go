@@ -2,7 +2,8 @@ package trips
 
 import "time"
 
-// Use is what the round trips to one server have carried, without its probes.
+// Use is what the round trips to one server have carried, without probes and
+// renewals of leases, which pass the queues.
 type Use struct {
 	Node   string // the server's address
 	Trips  uint64
