@@ -68,7 +68,7 @@ var imported = []struct{ name, path string }{
 	{"", "github.com/labstack/echo/v4"}, {"", "github.com/redis/go-redis/v9"},
 	{"", "github.com/redis/go-redis/v9/maintnotifications"},
 	{"", module + "/core"}, {"", module + "/keyfunc"}, {"", module + "/adapters/nethttp"}, {"", module + "/adapters/llm"},
-	{"", module + "/core/semaphore"}, {"", module + "/core/once"}, {"", module + "/core/bloom"}, {"", module + "/plans"},
+	{"", module + "/core/semaphore"}, {"", module + "/core/once"}, {"", module + "/core/bloom"}, {"", module + "/plans"}, {"", module + "/outbound"},
 	{"", module + "/_examples/demo"},
 	{"chigate", module + "/adapters/chi"}, {"gingate", module + "/adapters/gin"}, {"echogate", module + "/adapters/echo"},
 	{"echov5gate", module + "/adapters/echov5"},

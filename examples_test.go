@@ -172,6 +172,23 @@ func TestDocumentationShowsTheExamples(t *testing.T) {
 	}
 }
 
+// Two replicas that ask for twice as much as a provider allows are refused nothing, and none fails.
+func TestOutboundExample(t *testing.T) {
+	t.Parallel()
+	cmd := exec.Command(build(t, "outbound"), "-for", "2s")
+	cmd.Env = append(os.Environ(), "REDIS_URL=redis://"+redistest.Start(t).Addr)
+	cmd.Stderr = t.Output()
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	last := lines[len(lines)-1]
+	if !regexp.MustCompile(`^provider: +[1-9][0-9]+ answered, 0 refused,  0 run`).MatchString(last) || strings.Contains(last, "failed") {
+		t.Errorf("it ends with %s", last)
+	}
+}
+
 func TestQuickstart(t *testing.T) {
 	t.Parallel()
 	program := build(t, "quickstart")
