@@ -37,7 +37,7 @@ Raisable in the application. An adjustment of a quota is applied once for each
   headgate adjust acme tokens --policies plans.yaml --raise 50000 --until 72h --id ticket-4711`,
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              func(cmd *cobra.Command, args []string) error { return j.run(cmd.Context(), args[0], args[1]) },
+		RunE:              action(j.run),
 	}
 	j.planned.flags(cmd)
 	j.changing.flags(cmd)
@@ -45,7 +45,9 @@ Raisable in the application. An adjustment of a quota is applied once for each
 	f.Int64Var(&j.give, "give", 0, "units to give back, at most those that are used")
 	f.Int64Var(&j.charge, "charge", 0, "units to charge, whether they fit or not")
 	f.Int64Var(&j.raise, "raise", 0, "units by which to raise the limit")
-	f.StringVar(&j.until, "until", "", "when the raise ends: a time such as 2026-12-31T23:59:59Z, or a duration")
+	f.StringVar(
+		&j.until, "until", "", "when the raise ends: a time such as 2026-12-31T23:59:59Z, or a duration",
+	)
 	f.StringVar(&j.id, "id", "", "id of the adjustment (random)")
 	cmd.MarkFlagsOneRequired("give", "charge", "raise")
 	cmd.MarkFlagsMutuallyExclusive("give", "charge", "raise")
@@ -78,13 +80,16 @@ func (j *adjusting) end() (time.Time, error) {
 	}
 	at, err := time.Parse(time.RFC3339, j.until)
 	if err != nil {
-		return at, usagef("--until is %q: it must be a time such as 2026-12-31T23:59:59Z, or a duration such as 72h", j.until)
+		return at, usagef(
+			"--until is %q: it must be a time such as 2026-12-31T23:59:59Z, or a duration such as 72h",
+			j.until,
+		)
 	}
 	return at, nil
 }
 
-func (j *adjusting) run(ctx context.Context, text, name string) error {
-	key, err := parseKey(text)
+func (j *adjusting) run(ctx context.Context, args []string) error {
+	key, err := parseKey(args[0])
 	if err != nil {
 		return err
 	}
@@ -116,6 +121,7 @@ func (j *adjusting) run(ctx context.Context, text, name string) error {
 	if err != nil {
 		return err
 	}
+	name := args[1]
 	policy := i.Policy(name)
 	if policy == nil {
 		return usagef("the plan has no limit %q: it has %s", name, strings.Join(names, ", "))
@@ -142,19 +148,24 @@ func (j *adjusting) question(key, policy string, until time.Time) string {
 
 // apply applies the adjustment.
 func (j *adjusting) apply(
-	ctx context.Context, i *inspect.Inspector, p *core.Policy, key core.Key, until time.Time, v *adjustView,
+	ctx context.Context, i *inspect.Inspector, p *core.Policy, key core.Key, until time.Time,
+	v *adjustView,
 ) (err error) {
 	if j.raise > 0 {
 		if !inspect.IsQuota(p.Algorithm()) {
-			return usagef("the limit of %s is no quota (%s), so it cannot be raised: set an override of the plan",
-				p.Name(), describe(p.Algorithm()))
+			return usagef(
+				"the limit of %s is no quota (%s), so it cannot be raised: set an override of the plan",
+				p.Name(), describe(p.Algorithm()),
+			)
 		}
 		v.Changed, err = i.Raise(ctx, p, key, j.raise, until, j.id)
 		return err
 	}
 	if !inspect.Adjustable(p.Algorithm()) {
-		return usagef("units of %s (%s) cannot be given back: headgate reset forgets all of them", p.Name(),
-			describe(p.Algorithm()))
+		return usagef(
+			"units of %s (%s) cannot be given back: headgate reset forgets all of them", p.Name(),
+			describe(p.Algorithm()),
+		)
 	}
 	v.Given, err = i.Give(ctx, p, key, j.give-j.charge, j.id)
 	v.Changed = v.Given != 0
@@ -172,11 +183,15 @@ func (j *adjusting) show(v *adjustView) (err error) {
 		fmt.Fprintf(j.out, "%s of %s is raised by %s until %s UTC (id %s)\n", v.Policy, printable(v.Key),
 			count(v.Raised), clock(time.Time(v.Until)), printable(v.ID))
 	case v.Given < 0:
-		fmt.Fprintf(j.out, "%s was charged %s units of %s (id %s)\n", printable(v.Key), count(-v.Given), v.Policy,
-			printable(v.ID))
+		fmt.Fprintf(
+			j.out, "%s was charged %s units of %s (id %s)\n", printable(v.Key), count(-v.Given), v.Policy,
+			printable(v.ID),
+		)
 	default:
-		fmt.Fprintf(j.out, "%s got %s units of %s back (id %s)\n", printable(v.Key), count(v.Given), v.Policy,
-			printable(v.ID))
+		fmt.Fprintf(
+			j.out, "%s got %s units of %s back (id %s)\n", printable(v.Key), count(v.Given), v.Policy,
+			printable(v.ID),
+		)
 	}
 	if err == nil && !v.Changed {
 		return answer(exitNo)

@@ -15,7 +15,10 @@ import (
 // advices say what to do about the replies of Redis, by what is in them.
 var advices = []struct{ reply, words string }{
 	{"NOAUTH", "put the user and the password into the URL: redis://USER:PASSWORD@HOST:PORT"},
-	{"WRONGPASS", "check the user and the password in the URL; percent-encode what is special in a URL"},
+	{
+		"WRONGPASS",
+		"check the user and the password in the URL; percent-encode what is special in a URL",
+	},
 	{"WRONGTYPE", "another program uses keys of this prefix: is --prefix that of the application?"},
 	{"READONLY", "connect to the primary, or to the sentinels: redis://HOST:26379?master_name=NAME"},
 	{"CROSSSLOT", "try --topology cluster, or --topology proxy if a proxy hides the cluster"},
@@ -34,7 +37,9 @@ func adviceOn(err error) string {
 		if at := forbiddenUser.FindStringSubmatch(text); at != nil {
 			user = at[1]
 		}
-		return fmt.Sprintf("ACL SETUSER %s %s; headgate ping lists all rights that are missing", user, right)
+		return fmt.Sprintf(
+			"ACL SETUSER %s %s; headgate ping lists all rights that are missing", user, right,
+		)
 	}
 	if isRefusal(text) {
 		return "headgate ping lists the rights that are missing"

@@ -36,12 +36,14 @@ The exit code is 5 if --lift finds no block.`,
   headgate block --list logins`,
 		Args:              cobra.RangeArgs(1, 2),
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              func(cmd *cobra.Command, args []string) error { return b.run(cmd.Context(), args) },
+		RunE:              action(b.run),
 	}
 	b.flags(cmd)
 	f := cmd.Flags()
 	f.DurationVar(&b.length, "for", 0, "how long the key is blocked")
-	f.DurationVar(&b.forgive, "forgive", time.Hour, "how long after the block it counts for the length of the next")
+	f.DurationVar(
+		&b.forgive, "forgive", time.Hour, "how long after the block it counts for the length of the next",
+	)
 	f.BoolVar(&b.lift, "lift", false, "end the block")
 	f.BoolVar(&b.list, "list", false, "list the blocked keys of a policy")
 	cmd.MarkFlagsOneRequired("for", "lift", "list")
@@ -67,7 +69,9 @@ func (b *blocking) run(ctx context.Context, args []string) error {
 		want = 1
 	}
 	if len(args) != want {
-		return usagef("%d arguments: %d are needed, KEY and POLICY, or POLICY with --list", len(args), want)
+		return usagef(
+			"%d arguments: %d are needed, KEY and POLICY, or POLICY with --list", len(args), want,
+		)
 	}
 	name := args[len(args)-1]
 	policy, err := blockPolicy(name, max(b.forgive, time.Microsecond))
@@ -105,7 +109,9 @@ func (b *blocking) run(ctx context.Context, args []string) error {
 const maxListed = 1_000_000
 
 // all lists the blocked keys.
-func (b *blocking) all(ctx context.Context, i *inspect.Inspector, p *core.Policy, v *blockView) error {
+func (b *blocking) all(
+	ctx context.Context, i *inspect.Inspector, p *core.Policy, v *blockView,
+) error {
 	keys, err := i.Blocked(ctx, p, maxListed)
 	if err != nil {
 		return err
@@ -140,11 +146,15 @@ func (b *blocking) one(
 		if len(s.Faults) > 0 {
 			return s.Faults[0]
 		}
-		v.Lifted = slices.ContainsFunc(s.Limits, func(l inspect.Limit) bool { return l.Key == key && l.Denies() })
+		v.Lifted = slices.ContainsFunc(
+			s.Limits,
+			func(l inspect.Limit) bool { return l.Key == key && l.Denies() },
+		)
 		if !v.Lifted {
 			said = fmt.Sprintf("%s does not block %s", p.Name(), formatKey(key))
 		} else {
-			if err := b.confirm(&b.changing, "Lift the block of %s under %s", formatKey(key), p.Name()); err != nil {
+			err := b.confirm(&b.changing, "Lift the block of %s under %s", formatKey(key), p.Name())
+			if err != nil {
 				return err
 			}
 			if err := i.Reset(ctx, p, key); err != nil {
@@ -153,7 +163,8 @@ func (b *blocking) one(
 			said = fmt.Sprintf("%s blocks %s no longer", p.Name(), formatKey(key))
 		}
 	} else {
-		if err := b.confirm(&b.changing, "Block %s under %s for %v", formatKey(key), p.Name(), b.length); err != nil {
+		err := b.confirm(&b.changing, "Block %s under %s for %v", formatKey(key), p.Name(), b.length)
+		if err != nil {
 			return err
 		}
 		if err := i.Block(ctx, p, key, b.length); err != nil {

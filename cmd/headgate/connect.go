@@ -30,15 +30,26 @@ var topologies = []string{"auto", "server", "cluster", "proxy"}
 
 func (c *connection) flags(root *cobra.Command) {
 	f := root.PersistentFlags()
-	f.StringVar(&c.url, "redis", "", "URL of Redis: redis://, rediss:// or unix://; with ?master_name=NAME of\n"+
-		"sentinels; with ?addr=HOST:PORT of further nodes ($"+redisVariable+", "+defaultRedis+")")
+	f.StringVar(
+		&c.url,
+		"redis",
+		"",
+		"URL of Redis: redis://, rediss:// or unix://; with ?master_name=NAME of\n"+
+			"sentinels; with ?addr=HOST:PORT of further nodes ($"+redisVariable+", "+defaultRedis+")",
+	)
 	f.StringVar(&c.prefix, "prefix", "hg", "core.Config.Prefix of the application")
-	f.StringVar(&c.topology, "topology", "auto", "server, cluster, or proxy that hides a cluster; auto asks the server")
+	f.StringVar(
+		&c.topology, "topology", "auto",
+		"server, cluster, or proxy that hides a cluster; auto asks the server",
+	)
 	f.DurationVar(&c.timeout, "timeout", 2*time.Second, "how long one operation may take")
 	f.StringVar(&c.ca, "tls-ca", "", "file of the certificates that rediss:// trusts")
 	f.StringVar(&c.cert, "tls-cert", "", "file of this client's certificate")
 	f.StringVar(&c.key, "tls-key", "", "file of its private key")
-	_ = root.RegisterFlagCompletionFunc("topology", cobra.FixedCompletions(topologies, cobra.ShellCompDirectiveNoFileComp))
+	_ = root.RegisterFlagCompletionFunc(
+		"topology",
+		cobra.FixedCompletions(topologies, cobra.ShellCompDirectiveNoFileComp),
+	)
 	for _, flag := range []string{"redis", "prefix", "timeout"} {
 		_ = root.RegisterFlagCompletionFunc(flag, cobra.NoFileCompletions)
 	}

@@ -112,8 +112,8 @@ func noNotifications() *maintnotifications.Config {
 	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 }
 
-// isCluster asks a server whether it is part of a cluster. A server that does not tell counts as one
-// server: core.Gate.Ping says more.
+// isCluster asks a server whether it is part of a cluster. A server that does not tell counts as
+// one server: core.Gate.Ping says more.
 func isCluster(ctx context.Context, client *redis.Client, timeout time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

@@ -32,7 +32,7 @@ The exit code is 5 if no id holds or waits.`,
 		Example:           "  headgate evict acme/user-1 streams 4T5NDRQXVDFYPX2GVJXOGYCYWM",
 		Args:              cobra.MinimumNArgs(2),
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              func(cmd *cobra.Command, args []string) error { return e.run(cmd.Context(), args) },
+		RunE:              action(e.run),
 	}
 	e.flags(cmd)
 	cmd.Flags().BoolVar(&e.all, "all", false, "evict all holders at the key and below it")
@@ -71,7 +71,8 @@ func (e *evicting) run(ctx context.Context, args []string) error {
 		}
 	}
 	if len(v.IDs) > 0 {
-		if err := e.confirm(&e.changing, "Evict %d holders of %s at %s", len(v.IDs), v.Semaphore, v.Key); err != nil {
+		err := e.confirm(&e.changing, "Evict %d holders of %s at %s", len(v.IDs), v.Semaphore, v.Key)
+		if err != nil {
 			return err
 		}
 		if v.Evicted, err = s.Evict(ctx, key, v.IDs...); err != nil {
@@ -81,7 +82,8 @@ func (e *evicting) run(ctx context.Context, args []string) error {
 	if e.json {
 		err = writeJSON(e.out, v)
 	} else {
-		fmt.Fprintf(e.out, "%d of %d evicted from %s at %s\n", v.Evicted, len(v.IDs), v.Semaphore, printable(v.Key))
+		fmt.Fprintf(e.out, "%d of %d evicted from %s at %s\n",
+			v.Evicted, len(v.IDs), v.Semaphore, printable(v.Key))
 	}
 	if err == nil && v.Evicted == 0 {
 		return answer(exitNothing)
@@ -90,7 +92,9 @@ func (e *evicting) run(ctx context.Context, args []string) error {
 }
 
 // holdersOf returns the ids of the holders at a key and below it.
-func holdersOf(ctx context.Context, s *semaphore.Semaphore, key core.Key) (ids []string, err error) {
+func holdersOf(
+	ctx context.Context, s *semaphore.Semaphore, key core.Key,
+) (ids []string, err error) {
 	holders, _, err := s.Holders(ctx, key)
 	if err != nil {
 		return nil, inspect.Explain(err)

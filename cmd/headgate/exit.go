@@ -20,8 +20,8 @@ const (
 	exitInterrupted   = 130
 )
 
-// exitError is an error with the exit code that it asks for. Its words may be empty where the output
-// says all.
+// exitError is an error with the exit code that it asks for. It has no words where the output says
+// all.
 type exitError struct {
 	code int
 	err  error

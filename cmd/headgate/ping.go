@@ -32,11 +32,11 @@ The exit code is 1 if something keeps limits from working. A right that only
 some part of Headgate needs is a warning.`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              func(cmd *cobra.Command, _ []string) error { return a.ping(cmd.Context()) },
+		RunE:              action(a.ping),
 	}
 }
 
-func (a *app) ping(ctx context.Context) error {
+func (a *app) ping(ctx context.Context, _ []string) error {
 	l, err := a.open(ctx)
 	if err != nil {
 		return err
@@ -100,7 +100,9 @@ func (a *app) showPing(p *pinged, isCluster bool) error {
 	if a.json {
 		return writeJSON(a.out, p)
 	}
-	t := newTable(a.out, "SERVER", "PRODUCT", "VERSION", "ROLE", "MODE", "MAXMEMORY-POLICY", "USER", "ROUND TRIP")
+	t := newTable(
+		a.out, "SERVER", "PRODUCT", "VERSION", "ROLE", "MODE", "MAXMEMORY-POLICY", "USER", "ROUND TRIP",
+	)
 	for _, s := range p.Servers {
 		t.add(s.Address, orDash(s.Product), orDash(s.Version), orDash(s.Role), orDash(s.Mode),
 			orDash(s.Memory), orDash(s.User), span(time.Duration(s.RTT)))

@@ -75,7 +75,9 @@ func (p *progress) draw(took time.Duration) {
 	if p.total > 0 {
 		done := min(1, float64(p.read.Load())/float64(p.total))
 		full := int(done * width)
-		bar = fmt.Sprintf("[%s%s] %3.0f %%  ", strings.Repeat("#", full), strings.Repeat(".", width-full), 100*done)
+		bar = fmt.Sprintf(
+			"[%s%s] %3.0f %%  ", strings.Repeat("#", full), strings.Repeat(".", width-full), 100*done,
+		)
 	}
 	fmt.Fprintf(p.out, "\r\x1b[K%s%s requests, %s a second", bar, count(p.requests),
 		count(int64(float64(p.requests)/took.Seconds())))

@@ -34,7 +34,7 @@ keeps nothing of the key.`,
 		Example:           "  headgate reset acme/user-1 --policy api",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              func(cmd *cobra.Command, args []string) error { return r.run(cmd.Context(), args[0]) },
+		RunE:              action(r.run),
 	}
 	r.flags(cmd)
 	cmd.Flags().StringSliceVar(&r.policies, "policy", nil, "policies to reset (all)")
@@ -47,8 +47,8 @@ type resetView struct {
 	Limits []string `json:"limits"`
 }
 
-func (r *resetting) run(ctx context.Context, text string) error {
-	key, err := parseKey(text)
+func (r *resetting) run(ctx context.Context, args []string) error {
+	key, err := parseKey(args[0])
 	if err != nil {
 		return err
 	}
@@ -65,7 +65,8 @@ func (r *resetting) run(ctx context.Context, text string) error {
 	entries := r.chosen(stands.Entries)
 	v := resetView{Key: formatKey(key), Limits: []string{}}
 	if len(entries) > 0 {
-		if err := r.confirm(&r.changing, "Forget what %s has spent under %s", v.Key, listed(entries)); err != nil {
+		err := r.confirm(&r.changing, "Forget what %s has spent under %s", v.Key, listed(entries))
+		if err != nil {
 			return err
 		}
 	}
@@ -108,8 +109,8 @@ func (r *resetting) chosen(all []stored.Entry) (some []stored.Entry) {
 // bucketTags are the tags of limits that stand in a bundle.
 var bucketTags = []string{"tb2", "tf2", "lb2"}
 
-// forget forgets one limit of a key. A bucket whose policy is not known goes with its bundle, if all
-// is reset.
+// forget forgets one limit of a key. A bucket whose policy is not known goes with its bundle, if
+// all is reset.
 func (r *resetting) forget(ctx context.Context, l *link, key core.Key, e stored.Entry) error {
 	names := []string{e.Redis}
 	switch {

@@ -29,8 +29,8 @@ var features = []feature{
 	{"headgate show and watch", "scan type pttl get getrange hgetall zrange time", false},
 }
 
-// attempts are calls that show whether a command is permitted on a key. A call that a script may not
-// make is tried apart.
+// attempts are calls that show whether a command is permitted on a key. A call that a script may
+// not make is tried apart.
 var attempts = map[string][]string{
 	"time": {}, "get": {"K"}, "mget": {"K"}, "set": {"K", "0", "PX", "1000"}, "del": {"K"},
 	"getrange": {"K", "0", "0"}, "setrange": {"K", "0", "0"}, "pexpire": {"K", "1000"},
@@ -43,10 +43,9 @@ var attempts = map[string][]string{
 	"type": {"K"},
 }
 
-// tryRights runs each command that its arguments name, and returns the errors by which Redis refuses
-// some: command, error, and so on. The key is gone afterwards, and expires if it cannot be deleted.
-//
-// A command that this user may run can still fail, as on a key of another type, which shows nothing.
+// tryRights runs each command that its arguments name, and returns the errors by which Redis
+// refuses some: command, error, and so on. The key is gone afterwards, and expires if it cannot be
+// deleted. A command that is permitted may still fail, as on a key of another type.
 var tryRights = redis.NewScript(`
 local refused, at = {}, 1
 while at <= #ARGV do
@@ -202,7 +201,8 @@ func (r *rights) missing(f feature) (commands []string) {
 
 // keyRefused reports whether a refusal is about the key or the channel, and not about the command.
 func keyRefused(text string) bool {
-	return strings.Contains(text, "one of the keys") || strings.Contains(text, "keys used as arguments") ||
+	return strings.Contains(text, "one of the keys") ||
+		strings.Contains(text, "keys used as arguments") ||
 		strings.Contains(text, "channels")
 }
 

@@ -83,9 +83,7 @@ changed); 2 the command line or a file is wrong; 3 Redis does not answer;
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          asUsage(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return cmd.Help()
-		},
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetVersionTemplate("headgate {{.Version}}\n")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usagef("%w", err) })
@@ -93,7 +91,18 @@ changed); 2 the command line or a file is wrong; 3 Redis does not answer;
 	flags.BoolVar(&a.json, "json", false, "write JSON")
 	a.connection.flags(root)
 	root.AddCommand(
-		newPing(a), newShow(a), newWhy(a), newReset(a), newAdjust(a), newBlock(a), newEvict(a), newWatch(a), newSimulate(a), newBench(a),
+		newPing(
+			a,
+		),
+		newShow(a),
+		newWhy(a),
+		newReset(a),
+		newAdjust(a),
+		newBlock(a),
+		newEvict(a),
+		newWatch(a),
+		newSimulate(a),
+		newBench(a),
 	)
 	for _, c := range root.Commands() {
 		c.Args, c.RunE = asUsage(c.Args), a.starts(c.RunE)
@@ -101,8 +110,17 @@ changed); 2 the command line or a file is wrong; 3 Redis does not answer;
 	return root
 }
 
+// action makes a func the action of a command.
+func action(
+	run func(context.Context, []string) error,
+) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error { return run(cmd.Context(), args) }
+}
+
 // starts notes that a command has begun.
-func (a *app) starts(run func(*cobra.Command, []string) error) func(*cobra.Command, []string) error {
+func (a *app) starts(
+	run func(*cobra.Command, []string) error,
+) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		a.started = true
 		return run(cmd, args)

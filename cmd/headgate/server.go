@@ -59,7 +59,9 @@ func servers(ctx context.Context, l *link) (all []*server, err error) {
 }
 
 // masters returns the servers of a cluster that have slots.
-func masters(ctx context.Context, c *redis.ClusterClient, prefix string) (all []*server, err error) {
+func masters(
+	ctx context.Context, c *redis.ClusterClient, prefix string,
+) (all []*server, err error) {
 	var mu sync.Mutex // ForEachMaster calls side by side
 	names := make(map[string]bool)
 	err = c.ForEachMaster(ctx, func(_ context.Context, one *redis.Client) error {
@@ -160,15 +162,20 @@ func (s *server) read(info string) {
 			"connect to the primary, or to the sentinels with ?master_name=NAME")
 	}
 	if s.Memory != "" && s.Memory != "noeviction" && field("maxmemory") != "0" {
-		s.find("warning", "maxmemory-policy is "+s.Memory+": when memory runs out, Redis forgets limits and slots",
-			"CONFIG SET maxmemory-policy noeviction")
+		s.find(
+			"warning",
+			"maxmemory-policy is "+s.Memory+": when memory runs out, Redis forgets limits and slots",
+			"CONFIG SET maxmemory-policy noeviction",
+		)
 	}
 	if field("loading") == "1" {
 		s.find("error", "it is loading its data", "wait until it has loaded them")
 	}
 	if field("aof_enabled") == "0" && field("connected_slaves") == "0" {
-		s.find("note", "it has no replica and no append-only file: a restart forgets what was spent lately",
-			"see \"Server\" in docs/redis.md if limits must survive that")
+		s.find(
+			"note", "it has no replica and no append-only file: a restart forgets what was spent lately",
+			"see \"Server\" in docs/redis.md if limits must survive that",
+		)
 	}
 }
 
@@ -189,7 +196,9 @@ func (s *server) refusals(prefix string, isCluster bool) (all []finding) {
 		all = append(all, finding{
 			level, s.Address,
 			fmt.Sprintf("user %s lacks rights for %s: %s", s.user(), f.name, strings.Join(missing, ", ")),
-			fmt.Sprintf("ACL SETUSER %s %s", s.user(), s.rights.grant(missing, strings.TrimSuffix(prefix, ":"))),
+			fmt.Sprintf(
+				"ACL SETUSER %s %s", s.user(), s.rights.grant(missing, strings.TrimSuffix(prefix, ":")),
+			),
 		})
 	}
 	return all

@@ -36,7 +36,7 @@ The exit code is 5 if nothing is there.`,
 		Example:           "  headgate show acme/user-1\n  headgate show acme --below --json",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              func(cmd *cobra.Command, args []string) error { return s.run(cmd.Context(), args[0]) },
+		RunE:              action(s.run),
 	}
 	f := cmd.Flags()
 	f.StringVar(&s.policies, "policies", "", "file of plans that names buckets and their limits")
@@ -46,8 +46,8 @@ The exit code is 5 if nothing is there.`,
 	return cmd
 }
 
-func (s *showing) run(ctx context.Context, text string) error {
-	key, err := parseKey(text)
+func (s *showing) run(ctx context.Context, args []string) error {
+	key, err := parseKey(args[0])
 	if err != nil {
 		return err
 	}
@@ -135,7 +135,9 @@ func (s *showing) print(v *subjectView) {
 		fmt.Fprintf(s.out, "%s: %s\n", o.Kind, printable(o.Redis))
 	}
 	if v.Below > 0 {
-		fmt.Fprintf(s.out, "\n%s keys of Redis are about keys below it: see --below\n", count(int64(v.Below)))
+		fmt.Fprintf(
+			s.out, "\n%s keys of Redis are about keys below it: see --below\n", count(int64(v.Below)),
+		)
 	}
 }
 

@@ -46,8 +46,8 @@ type waiterView struct {
 	Meta   map[string]string `json:"meta"`
 }
 
-// slotsOf returns the holders and the waiters at a path or below it, and the caps at, above and below
-// it.
+// slotsOf returns the holders and the waiters at a path or below it, and the caps at, above and
+// below it.
 func slotsOf(path string, s *stored.Slots, now time.Time) slotsView {
 	v := slotsView{
 		Semaphore: s.Semaphore, Caps: []capView{}, Holders: []holderView{}, Waiters: []waiterView{},

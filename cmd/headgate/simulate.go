@@ -49,15 +49,25 @@ skipped. Every request costs 1. Caps, and limits for one model, are left out.`,
   headgate simulate access.log.gz --plan plans.yaml --name pro \
     --key ip --key tenant=user --path login=/login --plot refusals.html --open`,
 		Args: cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return s.run(cmd.Context(), args) },
+		RunE: action(s.run),
 	}
 	f := cmd.Flags()
 	f.StringVar(&s.plan, "plan", "", "file of plans, see docs/plans.md (required)")
 	f.StringVar(&s.name, "name", "", "name of the plan in the file (its default)")
-	f.StringArrayVar(&s.keys, "key", nil, "[LIMIT=]PART,...: the key that limits count on: ip, user, host, method,\n"+
-		"path or all; outermost part first (ip)")
-	f.StringArrayVar(&s.prefixes, "path", nil, "LIMIT=PREFIX: the limit is for paths with this beginning alone")
-	f.IntVar(&s.maxKeys, "max-keys", 250_000, "most keys in memory; beyond it those with the least spent are forgotten")
+	f.StringArrayVar(
+		&s.keys,
+		"key",
+		nil,
+		"[LIMIT=]PART,...: the key that limits count on: ip, user, host, method,\n"+
+			"path or all; outermost part first (ip)",
+	)
+	f.StringArrayVar(
+		&s.prefixes, "path", nil, "LIMIT=PREFIX: the limit is for paths with this beginning alone",
+	)
+	f.IntVar(
+		&s.maxKeys, "max-keys", 250_000,
+		"most keys in memory; beyond it those with the least spent are forgotten",
+	)
 	f.IntVar(&s.top, "top", 10, "how many keys to show")
 	f.StringVar(&s.refusals, "refusals", "", "file for each refusal as a line of JSON")
 	f.StringVar(&s.plot, "plot", "", "file for a plot, as one page of HTML")
@@ -91,7 +101,9 @@ func readPlan(file, name string) (plans.Plan, string, error) {
 	}
 	p, ok := set.Plan(name)
 	if !ok {
-		return p, name, usagef("%s has no plan %q: it has %s", file, name, strings.Join(set.Names(), ", "))
+		return p, name, usagef(
+			"%s has no plan %q: it has %s", file, name, strings.Join(set.Names(), ", "),
+		)
 	}
 	return p, name, nil
 }
@@ -237,7 +249,13 @@ func writeRefusal(w io.Writer, r *replay.Refusal) error {
 
 // draw writes the plot, and opens it if that is asked for.
 func (s *simulation) draw(o *outcome) error {
-	page := plot.Page{Plan: o.Plan, Logs: o.Logs, Report: o.Report, Top: max(s.top, 20), FormatKey: formatKey}
+	page := plot.Page{
+		Plan:      o.Plan,
+		Logs:      o.Logs,
+		Report:    o.Report,
+		Top:       max(s.top, 20),
+		FormatKey: formatKey,
+	}
 	path := s.plot
 	var f *os.File
 	var err error

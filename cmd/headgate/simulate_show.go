@@ -48,7 +48,9 @@ func (s *simulation) show(o *outcome) error {
 	out := s.out
 	fmt.Fprintf(out, "%s requests from %s to %s UTC under plan %s\n",
 		count(o.Requests), clock(o.First), clock(o.Last), o.Plan)
-	fmt.Fprintf(out, "%s would have been refused (%s)\n\n", count(o.Refused), percent(o.Refused, o.Requests))
+	fmt.Fprintf(
+		out, "%s would have been refused (%s)\n\n", count(o.Refused), percent(o.Refused, o.Requests),
+	)
 	t := newTable(out, "LIMIT", "ALGORITHM", "DENIED", "FIRST DENIAL", "WITHOUT KEY")
 	for _, l := range o.Limits {
 		t.add(l.Policy, describe(l.Algorithm), count(l.Denied), clock(l.First), count(l.Exempt))
@@ -82,7 +84,10 @@ func (s *simulation) note(o *outcome) {
 			o.Faults.First, o.Where)
 	}
 	if len(o.Skipped) > 0 {
-		note("a log does not tell the model, so these limits were left out: %s", strings.Join(o.Skipped, ", "))
+		note(
+			"a log does not tell the model, so these limits were left out: %s",
+			strings.Join(o.Skipped, ", "),
+		)
 	}
 	if o.OtherKeys > 0 {
 		note("%s denials were of keys that are not listed", count(o.OtherKeys))
@@ -103,7 +108,10 @@ func (s *simulation) answer(o *outcome) *simulated {
 		Others: o.OtherKeys,
 	}
 	for _, l := range o.Limits {
-		a.Limits = append(a.Limits, limitJSON{l.Policy, describe(l.Algorithm), l.Denied, stamp(l.First), l.Exempt})
+		a.Limits = append(
+			a.Limits,
+			limitJSON{l.Policy, describe(l.Algorithm), l.Denied, stamp(l.First), l.Exempt},
+		)
 	}
 	for _, k := range o.Keys[:min(s.top, len(o.Keys))] {
 		a.Keys = append(a.Keys, simulatedJSON{

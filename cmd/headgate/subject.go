@@ -26,7 +26,9 @@ func (p *planned) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&p.policies, "policies", "", "file of plans, see docs/plans.md (required)")
 	f.StringVar(&p.name, "name", "", "name of the plan in the file that the tenant has (its default)")
-	f.StringVar(&p.tenant, "tenant", "", "name of the tenant whose override holds (the outermost part of KEY)")
+	f.StringVar(
+		&p.tenant, "tenant", "", "name of the tenant whose override holds (the outermost part of KEY)",
+	)
 	_ = cmd.MarkFlagRequired("policies")
 	_ = cmd.MarkFlagFilename("policies", "yaml", "yml", "json")
 	_ = cmd.RegisterFlagCompletionFunc("name", func(
@@ -51,7 +53,9 @@ func (p *planned) book(l *link) (*plans.Book, *plans.Set, error) {
 		name = set.Default()
 	}
 	if _, ok := set.Plan(name); !ok {
-		return nil, nil, usagef("%s has no plan %q: it has %s", p.policies, name, strings.Join(set.Names(), ", "))
+		return nil, nil, usagef(
+			"%s has no plan %q: it has %s", p.policies, name, strings.Join(set.Names(), ", "),
+		)
 	}
 	book, err := plans.New(plans.Config{
 		Set: set, Client: l.client, Prefix: p.prefix, Timeout: min(p.timeout, 500*time.Millisecond),
@@ -117,8 +121,8 @@ func policyOf(name string, limit core.Algorithm, holds []stored.Hold) (*core.Pol
 	return core.NewPolicy(cfg)
 }
 
-// blockPolicy returns a policy that sees and sets blocks. What it has of a Block matters only after a
-// block: when a key starts again with the first length.
+// blockPolicy returns a policy that sees and sets blocks. What it has of a Block matters only after
+// a block: when a key starts again with the first length.
 func blockPolicy(name string, forgive time.Duration) (*core.Policy, error) {
 	return core.NewPolicy(core.PolicyConfig{Name: name, Algorithm: core.Block{
 		Strikes: 100, Within: time.Hour, For: time.Second, Most: time.Second, Forgive: forgive,
@@ -128,7 +132,8 @@ func blockPolicy(name string, forgive time.Duration) (*core.Policy, error) {
 // inspector returns an Inspector of a key: of the limits of its plan, and, if stands is not nil, of
 // the blocks and the semaphores that stand in Redis. Semaphores are those of the names, or all.
 func (p *planned) inspector(
-	l *link, book *plans.Book, plan core.Plan, names []string, stands *stored.Subject, semaphores []string,
+	l *link, book *plans.Book, plan core.Plan, names []string, stands *stored.Subject,
+	semaphores []string,
 ) (*inspect.Inspector, error) {
 	cfg := inspect.Config{Gate: l.gate, Plans: book, Tenants: func(key core.Key) []string {
 		if t := p.tenantOf(key); t != "" {
@@ -136,17 +141,41 @@ func (p *planned) inspector(
 		}
 		return nil
 	}}
-	holds, blocks := make(map[string][]stored.Hold), make(map[string]bool)
-	var queues []string
-	if stands != nil {
-		for _, e := range stands.Entries {
-			holds[e.Policy] = append(holds[e.Policy], e.Holds...)
-			if e.Algorithm == stored.Algorithm("bl1") && !strings.HasSuffix(e.Policy, ".once") {
-				blocks[e.Policy] = true
-			}
+	if stands == nil {
+		stands = new(stored.Subject)
+	}
+	var err error
+	if cfg.Policies, err = policiesOf(plan, names, stands); err != nil {
+		return nil, err
+	}
+	for _, s := range stands.Slots {
+		if len(semaphores) == 0 && !isOnce(s.Semaphore) {
+			cfg.Semaphores, err = withSemaphore(cfg.Semaphores, l, s.Semaphore)
 		}
-		for _, s := range stands.Slots {
-			queues = append(queues, s.Semaphore)
+	}
+	for _, name := range semaphores {
+		if err == nil {
+			cfg.Semaphores, err = withSemaphore(cfg.Semaphores, l, name)
+		}
+	}
+	if err != nil {
+		return nil, usagef("%w", err)
+	}
+	return inspect.New(cfg, "headgate")
+}
+
+// isOnce reports whether a policy or a semaphore is one of a Once.
+func isOnce(name string) bool { return strings.HasSuffix(name, ".once") }
+
+// policiesOf returns the policies of a plan, and those of blocks that stand in Redis.
+func policiesOf(
+	plan core.Plan, names []string, stands *stored.Subject,
+) (all []*core.Policy, err error) {
+	holds, blocks := make(map[string][]stored.Hold), make(map[string]bool)
+	for _, e := range stands.Entries {
+		holds[e.Policy] = append(holds[e.Policy], e.Holds...)
+		if e.Algorithm == stored.Algorithm("bl1") && !isOnce(e.Policy) {
+			blocks[e.Policy] = !slices.Contains(names, e.Policy)
 		}
 	}
 	for _, name := range names {
@@ -154,30 +183,28 @@ func (p *planned) inspector(
 		if err != nil {
 			return nil, err
 		}
-		cfg.Policies = append(cfg.Policies, policy)
+		all = append(all, policy)
 	}
 	for _, name := range slices.Sorted(maps.Keys(blocks)) {
-		if slices.Contains(names, name) {
+		if !blocks[name] {
 			continue
 		}
 		policy, err := blockPolicy(name, time.Hour)
 		if err != nil {
 			return nil, err
 		}
-		cfg.Policies = append(cfg.Policies, policy)
+		all = append(all, policy)
 	}
-	if len(semaphores) > 0 {
-		queues = semaphores
+	return all, nil
+}
+
+// withSemaphore returns semaphores with one more.
+func withSemaphore(
+	all []*semaphore.Semaphore, l *link, name string,
+) ([]*semaphore.Semaphore, error) {
+	s, err := semaphore.New(l.gate, semaphore.Config{Name: name})
+	if err != nil {
+		return all, err
 	}
-	for _, name := range queues {
-		if strings.HasSuffix(name, ".once") && len(semaphores) == 0 {
-			continue
-		}
-		s, err := semaphore.New(l.gate, semaphore.Config{Name: name})
-		if err != nil {
-			return nil, usagef("%w", err)
-		}
-		cfg.Semaphores = append(cfg.Semaphores, s)
-	}
-	return inspect.New(cfg, "headgate")
+	return append(all, s), nil
 }

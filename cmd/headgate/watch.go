@@ -31,16 +31,19 @@ the keys that have no room, which are denied now. For buckets that needs the
 limits of a plan (--policies).
 
 It reads at most --keys keys each time, and writes nothing.`,
-		Example:           "  headgate watch --policies plans.yaml\n  headgate watch acme --every 5s --json",
+		Example: "  headgate watch --policies plans.yaml\n" +
+			"  headgate watch acme --every 5s --json",
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              func(cmd *cobra.Command, args []string) error { return w.run(cmd.Context(), args) },
+		RunE:              action(w.run),
 	}
 	f := cmd.Flags()
 	f.DurationVar(&w.every, "every", 2*time.Second, "how often to read")
 	f.IntVar(&w.rounds, "rounds", 0, "end after that many readings (0: when interrupted)")
 	f.IntVar(&w.most, "keys", 10_000, "how many keys to read at most")
-	f.StringVar(&w.policies, "policies", "", "file of plans that names buckets and tells which keys have no room")
+	f.StringVar(
+		&w.policies, "policies", "", "file of plans that names buckets and tells which keys have no room",
+	)
 	f.StringVar(&w.name, "name", "", "name of the plan in the file (its default)")
 	_ = cmd.MarkFlagFilename("policies", "yaml", "yml", "json")
 	return cmd
@@ -72,28 +75,36 @@ func (w *watching) run(ctx context.Context, args []string) error {
 	}
 	defer l.close()
 	reader := &stored.Reader{Client: l.client, Prefix: l.prefix, Timeout: w.timeout}
+	return w.loop(ctx, path, func(ctx context.Context) (*watchView, error) {
+		return w.read(ctx, l, reader, path, m)
+	})
+}
+
+// loop reads and shows until somebody has seen enough. An outage ends it only at the first reading.
+func (w *watching) loop(
+	ctx context.Context, path string, read func(context.Context) (*watchView, error),
+) error {
+	v, err := read(ctx)
+	if err != nil {
+		return err
+	}
 	show, done := w.shower(path)
 	defer done()
 	for round := 1; ; round++ {
-		v, err := w.read(ctx, l, reader, path, m)
-		switch {
-		case ctx.Err() != nil:
-			return nil // somebody has seen enough
-		case err != nil && round == 1:
+		if err := show(v); err != nil || round == w.rounds {
 			return err
-		case err != nil:
-			v = &watchView{At: stamp(time.Now()), Error: words(err)}
-		}
-		if err := show(v); err != nil {
-			return err
-		}
-		if round == w.rounds {
-			return nil
 		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-time.After(w.every):
+		}
+		v, err = read(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			v = &watchView{At: stamp(time.Now()), Error: words(err)}
 		}
 	}
 }

@@ -85,7 +85,10 @@ func (m *meter) view(c *stored.Census, scripts int64, scriptsKnown bool) *watchV
 		v.Limits = append(v.Limits, *row)
 	}
 	slices.SortFunc(v.Limits, func(a, b watchLimit) int {
-		return cmp.Or(cmp.Compare(a.Policy, b.Policy), cmp.Compare(a.Label, b.Label), cmp.Compare(a.Algorithm, b.Algorithm))
+		return cmp.Or(
+			cmp.Compare(a.Policy, b.Policy), cmp.Compare(a.Label, b.Label),
+			cmp.Compare(a.Algorithm, b.Algorithm),
+		)
 	})
 	for i := range c.Slots {
 		v.Slots = append(v.Slots, slotRows(&c.Slots[i], c.At)...)
@@ -95,7 +98,9 @@ func (m *meter) view(c *stored.Census, scripts int64, scriptsKnown bool) *watchV
 }
 
 // add counts an entry.
-func (m *meter) add(rows map[string]*watchLimit, now map[string]int64, e *stored.Entry, took float64) {
+func (m *meter) add(
+	rows map[string]*watchLimit, now map[string]int64, e *stored.Entry, took float64,
+) {
 	policy, limit, refill := e.Policy, int64(0), 0.0
 	used, known := e.Used, e.Known
 	if e.Bucket != nil {

@@ -25,7 +25,8 @@ func (v *watchView) lines(w io.Writer) error {
 	if v.Error != "" {
 		fmt.Fprintf(&b, "%s error %s\n", at, strings.ReplaceAll(v.Error, "\n", " "))
 	} else {
-		fmt.Fprintf(&b, "%s redis scripts_per_second=%s keys=%d more=%v\n", at, rate(v.Scripts), v.Keys, v.Cut)
+		fmt.Fprintf(&b, "%s redis scripts_per_second=%s keys=%d more=%v\n",
+			at, rate(v.Scripts), v.Keys, v.Cut)
 	}
 	for _, l := range v.Limits {
 		fmt.Fprintf(&b, "%s limit %s keys=%d used=%s units_per_second=%s without_room=%s blocked=%d\n",
@@ -51,10 +52,17 @@ func (v *watchView) frame(head string, width, height int) []string {
 	if v.Cut {
 		more = " (there are more: see --keys)"
 	}
-	fmt.Fprintf(&b, "%s scripts a second, %s keys read%s\n\n", rate(v.Scripts), count(int64(v.Keys)), more)
-	t := newTable(&b, "LIMIT", "ALGORITHM", "KEYS", "USED", "UNITS A SECOND", "WITHOUT ROOM", "BLOCKED")
+	fmt.Fprintf(
+		&b, "%s scripts a second, %s keys read%s\n\n", rate(v.Scripts), count(int64(v.Keys)), more,
+	)
+	t := newTable(
+		&b, "LIMIT", "ALGORITHM", "KEYS", "USED", "UNITS A SECOND", "WITHOUT ROOM", "BLOCKED",
+	)
 	for _, l := range v.Limits {
-		t.add(l.title(), l.Algorithm, count(int64(l.Keys)), whole(l.Used), rate(l.PerSecond), whole(l.Full), l.Blocked)
+		t.add(
+			l.title(), l.Algorithm, count(int64(l.Keys)), whole(l.Used), rate(l.PerSecond), whole(l.Full),
+			l.Blocked,
+		)
 	}
 	_ = t.Flush()
 	slots := slices.Clone(v.Slots)
@@ -66,8 +74,10 @@ func (v *watchView) frame(head string, width, height int) []string {
 		t = newTable(&b, "SEMAPHORE", "KEY", "SLOTS", "", "WAITING", "HELD FOR AT MOST")
 	}
 	for _, s := range slots {
-		t.add(s.Semaphore, s.Key, fmt.Sprintf("%d of %d", s.Used, s.Limit), gauge(s.Used, s.Limit), s.Waiting,
-			span(time.Duration(s.Oldest)))
+		t.add(
+			s.Semaphore, s.Key, fmt.Sprintf("%d of %d", s.Used, s.Limit), gauge(s.Used, s.Limit), s.Waiting,
+			span(time.Duration(s.Oldest)),
+		)
 	}
 	_ = t.Flush()
 	lines := strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")

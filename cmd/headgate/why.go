@@ -36,15 +36,17 @@ The exit code is 0 if the request would pass, and 1 if it would not.`,
 		Example:           "  headgate why acme/user-1 --policies plans.yaml --name pro",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              func(cmd *cobra.Command, args []string) error { return w.run(cmd.Context(), args[0]) },
+		RunE:              action(w.run),
 	}
 	w.flags(cmd)
-	cmd.Flags().StringSliceVar(&w.semaphores, "semaphore", nil, "semaphores that the request takes a slot of (all at the key)")
+	cmd.Flags().StringSliceVar(
+		&w.semaphores, "semaphore", nil, "semaphores of which the request takes a slot (all)",
+	)
 	return cmd
 }
 
-func (w *explaining) run(ctx context.Context, text string) error {
-	key, err := parseKey(text)
+func (w *explaining) run(ctx context.Context, args []string) error {
+	key, err := parseKey(args[0])
 	if err != nil {
 		return err
 	}
@@ -175,7 +177,10 @@ func (w *explaining) print(v *verdictView) {
 		fmt.Fprintf(w.out, "the next request of %s is denied%s\n", printable(v.Key), printable(plan))
 	}
 	for _, r := range v.Reasons {
-		fmt.Fprintf(w.out, "  %s: %s %s\n", r.Rule, printable(r.Text), opening(r.IsSlot, time.Duration(r.RetryAfter), time.Time(r.Opens)))
+		fmt.Fprintf(
+			w.out, "  %s: %s %s\n", r.Rule, printable(r.Text),
+			opening(r.IsSlot, time.Duration(r.RetryAfter), time.Time(r.Opens)),
+		)
 	}
 	if len(v.Reasons) > 1 && !time.Time(v.Opens).IsZero() {
 		fmt.Fprintf(w.out, "the limits admit it from %s UTC on\n", clock(time.Time(v.Opens)))

@@ -43,7 +43,9 @@ type Name struct {
 const scopeTag = "se7"
 
 var (
-	tagForm       = regexp.MustCompile(`^(tb2|tf2|lb2|fw2|sl1|sb1|bl1|ca2[mhdwMy][0-9a-z]*|sw2[0-9a-z]+)$`)
+	tagForm = regexp.MustCompile(
+		`^(tb2|tf2|lb2|fw2|sl1|sb1|bl1|ca2[mhdwMy][0-9a-z]*|sw2[0-9a-z]+)$`,
+	)
 	thresholdForm = regexp.MustCompile(`^t\d+-\d+-\d+$`)
 	bitsForm      = regexp.MustCompile(`^[eo]\d+$`)
 	scopePart     = regexp.MustCompile(`^[hmwps]$`)

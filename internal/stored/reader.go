@@ -30,7 +30,7 @@ type Found struct {
 }
 
 // Scan calls f with the keys of each step of a SCAN that have a name of Headgate's below a path, or
-// of the whole prefix if path is empty, until f returns false. It looks at every key of every server
+// of the whole prefix if path is empty, until f returns false. It looks at every key of each server
 // that may have some, and a key may come twice.
 func (r *Reader) Scan(
 	ctx context.Context, path string, f func(server redis.Cmdable, found []Found) (bool, error),

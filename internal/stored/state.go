@@ -160,9 +160,9 @@ func covered(before, since, width int64) int64 {
 
 const digitsOfLog = 16
 
-// log decodes numbers of 16 digits: the first entry that counts, the number of entries, the total of
-// units, time and total before the last entry, how far its clock is ahead; then time and total before
-// each other entry.
+// log decodes numbers of 16 digits: the first entry that counts, the number of entries, the total
+// of units, time and total before the last entry, how far its clock is ahead; then time and total
+// before each other entry.
 func (u *Usage) log(value string) error {
 	const modulus = int64(1) << 52
 	var all []int64

@@ -1,6 +1,6 @@
 // Package accesslog reads the access logs of web servers: the Common and the Combined Log Format of
-// Apache and nginx, also behind the name of a virtual host, Traefik's extension of it, and the lines
-// of JSON of Caddy, Traefik and others. A log may be compressed by gzip.
+// Apache and nginx, also behind the name of a virtual host, Traefik's extension of it, and the
+// lines of JSON of Caddy, Traefik and others. A log may be compressed by gzip.
 package accesslog
 
 import "errors"

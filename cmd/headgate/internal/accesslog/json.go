@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// fields are the fields of Caddy, Traefik and of the usual log_format of nginx in JSON, in the order
-// of their rank: of two for one text, the later holds. Caddy puts most of its own into request.
+// fields are the fields of Caddy, Traefik and of the usual log_format of nginx in JSON, by their
+// rank: of two for one text, the later holds. Caddy puts most of its own into request.
 var fields = [...]struct {
 	name string
 	read func(e *Entry, value []byte) bool

@@ -1,5 +1,5 @@
-// Package replay asks a Gate in memory, on a clock that follows an access log, which of its requests
-// a plan would have refused.
+// Package replay asks a Gate in memory, on a clock that follows an access log, which of its
+// requests a plan would have refused.
 package replay
 
 import (
@@ -67,7 +67,8 @@ func newRules(cfg *Config) (rules []*rule, skipped []string, err error) {
 	}
 	for _, names := range []map[string]string{cfg.Keys, cfg.Prefixes} {
 		for name := range names {
-			if name != "" && !slices.ContainsFunc(rules, func(r *rule) bool { return r.policy.Name() == name }) {
+			if name != "" &&
+				!slices.ContainsFunc(rules, func(r *rule) bool { return r.policy.Name() == name }) {
 				return nil, nil, fmt.Errorf("the plan has no limit %q: it has %s", name, listOf(cfg.Plan))
 			}
 		}
@@ -94,7 +95,10 @@ func parseParts(text string) (all []part, err error) {
 	for name := range strings.SplitSeq(text, ",") {
 		i := slices.IndexFunc(parts, func(p part) bool { return p.name == name })
 		if i < 0 {
-			return nil, fmt.Errorf("%q is no part of a key: it must be ip, user, host, method, path or all", name)
+			return nil, fmt.Errorf(
+				"%q is no part of a key: it must be ip, user, host, method, path or all",
+				name,
+			)
 		}
 		all = append(all, parts[i])
 	}

@@ -2,8 +2,8 @@ package replay
 
 import "time"
 
-// Timeline is the requests and the refusals over time, in columns of equal width. The columns become
-// twice as wide whenever there would be too many. The zero value is empty.
+// Timeline is the requests and the refusals over time, in columns of equal width. The columns
+// become twice as wide whenever there would be too many. The zero value is empty.
 type Timeline struct {
 	start   int64 // microseconds; of the first column
 	width   int64
