@@ -56,6 +56,47 @@ func TestPulseBeatsWhileHeld(t *testing.T) {
 	})
 }
 
+// While a beat is late, and after it, a Pulse tells by how much. It tells of nothing that is little, and
+// of no time twice.
+func TestPulseTellsByHowMuchABeatIsLate(t *testing.T) {
+	const ms = time.Millisecond
+	synctest.Test(t, func(t *testing.T) {
+		var stands atomic.Int64 // for how long the next beat does
+		told := make(chan time.Duration, 100)
+		p := &deadline.Pulse{
+			Every: 10 * ms,
+			Fired: func() { time.Sleep(time.Duration(stands.Swap(0))) },
+			Look:  func(late time.Duration) { told <- late },
+		}
+		began := time.Now()
+		expect := func(at, want time.Duration) {
+			t.Helper()
+			time.Sleep(time.Until(began.Add(at)))
+			if lost := p.Lost(); lost != want {
+				t.Errorf("%v after %v, want %v", lost, at, want)
+			}
+		}
+		stands.Store(int64(45 * ms))
+		p.Hold()
+		expect(9*ms, 0)
+		expect(13*ms, 0)
+		expect(14*ms, 4*ms)
+		expect(30*ms, 20*ms)
+		expect(54*ms, 44*ms)
+		expect(56*ms, 45*ms)
+		expect(75*ms, 45*ms)
+		p.Drop()
+		expect(100*ms, 45*ms)
+		if first, second := <-told, <-told; first != 45*ms || second != 0 {
+			t.Errorf("the beats are late by %v and %v", first, second)
+		}
+		stands.Store(int64(30 * ms))
+		p.Start()
+		expect(135*ms, 70*ms)
+		expect(185*ms, 75*ms)
+	})
+}
+
 // A Pulse tells for how long other goroutines kept this process busy, and an Alarm rings later by
 // that.
 func TestPulseTellsOfABusyProcess(t *testing.T) {
