@@ -134,12 +134,12 @@ func (p *pending) over(k *Call, since time.Time) error {
 	return errSilent
 }
 
-// excuses reports whether this process did not run for so long that the call's time is not over. The
-// answer may have come: in a process that starves, the goroutines that read run last. If the server is
-// dead, the probe opens the circuit.
+// excuses reports whether this process did not run for so long that the call has not been silent for
+// its time and for another Timeout. The answer may have come: it passes several goroutines, and each
+// takes a turn, as a beat does. If the server is dead, the probe opens the circuit.
 func (p *pending) excuses(k *Call, now time.Time) bool {
 	lost := p.pulse.Lost() - k.lost
-	return lost >= p.timeout || lost > 0 && now.Before(k.End.Add(lost))
+	return lost > 0 && now.Before(k.End.Add(p.timeout+lost))
 }
 
 // doubtful reports whether a call that is not answered in time may have been answered, because this
