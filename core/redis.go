@@ -43,6 +43,7 @@ func NewRedis(client redis.UniversalClient, cfg Config) (*Gate, error) {
 	g.ping = func(ctx context.Context) error { return pingRedis(ctx, store, g.timeout) }
 	g.lent.Use = store.Servers.Use
 	g.lent.Answers, g.lent.Filters = store.Servers.Answers, redisstore.NewFilters(store)
+	g.lent.Nodes, g.lent.Client = store.Servers.Nodes, client
 	g.lend(client, clock, redisstore.NewLeases(store))
 	return g, nil
 }

@@ -97,6 +97,31 @@ func (o Override) encode() (string, error) {
 	return string(text), nil
 }
 
+// MarshalText returns the override in the form of a file, as Redis keeps it. The error is that of a
+// limit that cannot stand in a file.
+func (o Override) MarshalText() ([]byte, error) {
+	for _, name := range sortedKeys(o.Limits) {
+		if _, err := formOf(o.Limits[name]); err != nil {
+			return nil, fmt.Errorf("plans: override.limits.%s %w", name, err)
+		}
+	}
+	text, err := o.encode()
+	return []byte(text), err
+}
+
+// UnmarshalText reads an override in the form of a file, in YAML or JSON, such as
+//
+//	{limits: {api: {rate: 200, per: 1m}}, caps: {streams: 5}, until: 2026-12-31T00:00:00Z}
+//
+// The error is every fault of it.
+func (o *Override) UnmarshalText(text []byte) error {
+	read, err := decode(string(text))
+	if err == nil {
+		*o = read
+	}
+	return err
+}
+
 // decode returns an override that is stored, or every fault of it.
 func decode(text string) (o Override, err error) {
 	r := &reader{lines: make(map[string]int)}

@@ -297,7 +297,38 @@ func TestOverrideKeepsLimits(t *testing.T) {
 		} else if !reflect.DeepEqual(got, limit) {
 			rt.Fatalf("%v is %v", limit, got)
 		}
+		text, err := o.MarshalText()
+		if err != nil {
+			rt.Fatal(err)
+		}
+		var again plans.Override
+		if err := again.UnmarshalText(text); err != nil || !reflect.DeepEqual(again, o) {
+			rt.Fatalf("%s is read as %v, %v", text, again, err)
+		}
 	})
+}
+
+func TestTextOfAnOverride(t *testing.T) {
+	var o plans.Override
+	if err := o.UnmarshalText([]byte("{plan: pro, limits: {api: {rate: 5, per: 1m}}, caps: {streams: 2}}")); err != nil {
+		t.Fatal(err)
+	}
+	text, err := o.MarshalText()
+	if want := `{"caps":{"streams":2},"limits":{"api":{"burst":5,"per":"1m0s","rate":5}},"plan":"pro"}`; string(text) != want || err != nil {
+		t.Errorf("%s, %v", text, err)
+	}
+	before := o
+	for _, bad := range []string{"{}", "{limits: {api: {rate: x}}}", "{plan: a, plan: b}", "{limit: {}}"} {
+		if err := o.UnmarshalText([]byte(bad)); err == nil || !reflect.DeepEqual(o, before) {
+			t.Errorf("%s is %v, %v", bad, o, err)
+		}
+	}
+	block := plans.Override{Limits: map[string]core.Algorithm{
+		"bans": core.Block{Strikes: 1, Within: time.Hour, For: time.Hour},
+	}}
+	if text, err := block.MarshalText(); err == nil {
+		t.Errorf("%s", text)
+	}
 }
 
 // redisBook returns a Book that follow the changes of a server.

@@ -5,6 +5,9 @@ package hub
 
 import (
 	"context"
+	"iter"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/internal/breaker"
 	"github.com/headgate/headgate/internal/keeper"
@@ -23,7 +26,11 @@ type Hub struct {
 	Filters             request.FilterStore
 	// Answers reports whether the server of an outermost part is asked.
 	Answers func(ctx context.Context, outermost string) bool
-	Closed  func() bool
+	// Nodes returns the servers of Redis that calls have gone to, and whether the circuit of each is
+	// open. Client is that of the user. Both are nil in memory.
+	Nodes  func() iter.Seq2[string, bool]
+	Client redis.UniversalClient
+	Closed func() bool
 	// Clock is that of a Gate in memory, in microseconds since 1970. It is nil for one on Redis.
 	Clock func() int64
 	// Use returns what round trips have carried. It is nil in memory.

@@ -6,6 +6,7 @@ package trips
 import (
 	"context"
 	"errors"
+	"iter"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -101,6 +102,18 @@ func (s *Servers) DoAll(ctx context.Context, calls []*Call) []error {
 // Answers reports whether the server of an outermost part is asked.
 func (s *Servers) Answers(ctx context.Context, outermost string) bool {
 	return !s.nodeOf(ctx, outermost).isOpen()
+}
+
+// Nodes returns an iterator over the servers that calls have gone to, and whether the circuit of each
+// is open. An address is empty if the client does not tell it.
+func (s *Servers) Nodes() iter.Seq2[string, bool] {
+	return func(yield func(addr string, open bool) bool) {
+		if _, cluster := s.Client.(*redis.ClusterClient); !cluster || !s.routed.Load() {
+			yield(s.first.addr, s.first.isOpen())
+			return
+		}
+		s.nodes.Range(func(addr, n any) bool { return yield(addr.(string), n.(*node).isOpen()) })
+	}
 }
 
 // IsQuick reports whether the server of an outermost part is known and was quick to answer last.
