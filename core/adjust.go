@@ -34,8 +34,9 @@ type Adjustment struct {
 	// -10^15 and 10^15.
 	Units int64
 	// Raise is by how many units the limit is raised until that time, in each period: a top-up, or
-	// an increase for a busy month. It is at most 10^15 together with all raises of the key. It
-	// needs PolicyConfig.Raisable.
+	// an increase for a busy month. It is at most 10^15 together with all raises of the key. If it is
+	// negative, that many units of earlier raises with exactly that Until are taken back, at most all
+	// of them. It needs PolicyConfig.Raisable.
 	Raise int64
 	Until time.Time
 	// At, if not zero, is a time in the period that the adjustment is for. In another one the error
@@ -103,8 +104,8 @@ func (a *Adjustment) fault() error {
 		return a.bad("ID has %d bytes: it must have 1 to %d", len(a.ID), maxAdjustmentID)
 	case a.Units < -most || a.Units > most:
 		return a.bad("Units is %d: it must be between -10^15 and 10^15", a.Units)
-	case a.Raise < 0 || a.Raise > most:
-		return a.bad("Raise is %d: it must be between 0 and 10^15", a.Raise)
+	case a.Raise < -most || a.Raise > most:
+		return a.bad("Raise is %d: it must be between -10^15 and 10^15", a.Raise)
 	case a.Units == 0 && a.Raise == 0:
 		return a.bad("Units and Raise are 0: nothing would change")
 	}

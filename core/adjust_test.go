@@ -2,6 +2,7 @@ package core_test
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"strings"
 	"sync"
@@ -197,6 +198,34 @@ func TestRaiseEnds(t *testing.T) {
 	})
 }
 
+// A raise is taken back by its end, and never more than was raised.
+func TestRaiseIsTakenBack(t *testing.T) {
+	t.Parallel()
+	eachQuota(t, func(t *testing.T, g *core.Gate, c *core.ManualClock, p *core.Policy, _ time.Duration) {
+		key := newKey(t, "k", t.Name())
+		hour, day := c.Now().Add(time.Hour), c.Now().Add(24*time.Hour)
+		for i, step := range []struct {
+			raise  int64
+			until  time.Time
+			raised int64
+		}{{5, hour, 5}, {3, day, 8}, {-2, hour, 6}, {-9, hour, 3}, {-1, hour, 3}, {4, hour, 7}, {-3, day, 4}, {-4, hour, 0}, {2, day, 2}} {
+			a := core.Adjustment{ID: fmt.Sprint(i), Policy: p, Key: key, Raise: step.raise, Until: step.until}
+			if !adjust(t, g, a) || adjust(t, g, a) {
+				t.Errorf("step %d is not applied once", i)
+			}
+			d := peek(t, g, core.Charge{Policy: p, Key: key, Cost: core.NoCost})
+			if r := d.At(0); r.Raised != step.raised || r.Limit != 10+step.raised {
+				t.Errorf("step %d: %s\nwant %d raised", i, show(d), step.raised)
+			}
+		}
+		c.Advance(time.Hour)
+		a := core.Adjustment{ID: "late", Policy: p, Key: key, Raise: -1, Until: hour}
+		if done, err := g.Adjust(t.Context(), a); done || !errors.Is(err, core.ErrPeriod) {
+			t.Errorf("a raise that has ended: %t, %v", done, err)
+		}
+	})
+}
+
 // A raise holds in each period until it ends, and a Reset leaves it.
 func TestRaiseOutlivesPeriods(t *testing.T) {
 	t.Parallel()
@@ -346,7 +375,8 @@ func TestAdjustmentIsValidated(t *testing.T) {
 		{"a long id", func(a *core.Adjustment) { a.ID = strings.Repeat("x", 129) }, "Adjustment.ID"},
 		{"nothing", func(a *core.Adjustment) { a.Units = 0 }, "Adjustment.Units and Raise"},
 		{"too many units", func(a *core.Adjustment) { a.Units = math.MinInt64 }, "Adjustment.Units"},
-		{"a negative raise", func(a *core.Adjustment) { a.Raise = -1 }, "Adjustment.Raise"},
+		{"a negative raise without an end", func(a *core.Adjustment) { a.Raise = -1 }, "Adjustment.Until"},
+		{"too negative a raise", func(a *core.Adjustment) { a.Raise, a.Until = math.MinInt64, hour }, "Adjustment.Raise"},
 		{"too large a raise", func(a *core.Adjustment) { a.Raise, a.Until = math.MaxInt64, hour }, "Adjustment.Raise"},
 		{"a raise without an end", func(a *core.Adjustment) { a.Raise = 1 }, "Adjustment.Until"},
 		{"an end too far away", func(a *core.Adjustment) {

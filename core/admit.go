@@ -24,6 +24,7 @@ func init() {
 	hub.Mark = mark
 	hub.Kept = kept
 	hub.Give = (*Gate).giveUnits
+	hub.Raisable = func(p *Policy) bool { return p.raisable }
 	hub.ResetAt = func(r Result) int64 { return r.reset }
 	hub.KeptAfter = func(r Result) time.Duration { return r.kept }
 }

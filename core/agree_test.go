@@ -144,6 +144,7 @@ var lordHowe = func() *time.Location {
 // lockstep is a Gate on Redis and one in memory that must give the same answers. Each Gate has its
 // own policies.
 type lockstep struct {
+	ends []time.Time // of raises
 	*testing.T
 	rng           *rand.Rand
 	clock         *core.ManualClock
@@ -456,6 +457,15 @@ func (l *lockstep) adjustment() core.Adjustment {
 	}
 	if l.rng.IntN(3) == 0 {
 		a.At = l.clock.Now().Add(-time.Duration(l.rng.Int64N(int64(time.Second))))
+	}
+	if a.Raise > 0 {
+		l.ends = append(l.ends, a.Until)
+		if at := l.ends[l.rng.IntN(len(l.ends))]; l.rng.IntN(3) == 0 { // takes a raise back
+			a.Raise, a.Until = -a.Raise, at
+		}
+		if len(l.ends) > 10 {
+			l.ends = l.ends[1:]
+		}
 	}
 	if l.rng.IntN(20) == 0 {
 		a.Raise, a.Units = 1_000_000_000_000_000, 1_000_000_000_000_000-l.rng.Int64N(2)

@@ -47,14 +47,16 @@ func (c *Charge) correct(now int64) (verdict int64, changed bool) {
 	switch {
 	case a.ids[k.ID] > now:
 		return AdjustedBefore, false
-	case k.Raise > 0 && k.Ends <= now:
+	case k.Raise != 0 && k.Ends <= now:
 		return RaiseEnded, false
 	case c.Raised+k.Raise > MaxCount:
 		return RaisedTooFar, false
 	}
-	a.add(now, k)
-	if k.Raise > 0 {
-		q = QuotaOf(q.Raised(Raise{Now: k.Raise}))
+	if by := a.add(now, k); by > 0 {
+		q = QuotaOf(q.Raised(Raise{Now: by}))
+		c.Limit = q
+	} else if by < 0 {
+		q = QuotaOf(q.Raised(Raise{by, by, by}))
 		c.Limit = q
 	}
 	if k.Units < 0 {

@@ -20,7 +20,9 @@ type Adjustment struct {
 	// Units are charged by Adjust, or given back if they are negative. AtLeast raises what is used
 	// to them.
 	Units int64
-	Raise int64 // units by which Adjust raises the limit
+	// Raise is the units by which Adjust raises the limit, or takes from an earlier raise with that end
+	// if they are negative.
+	Raise int64
 	Ends  int64 // when the raise ends
 	Seeds Seeding
 }
@@ -123,16 +125,26 @@ func (a *Adjustments) first() {
 	}
 }
 
-// add notes an adjustment: its id, and by how much it raises the limit.
-func (a *Adjustments) add(now int64, k *Adjustment) {
+// add notes an adjustment: its id, and by how much it raises the limit, which it returns. The script
+// does not look for the first end that is left when a raise is taken back, so that is as it was.
+func (a *Adjustments) add(now int64, k *Adjustment) (raised int64) {
 	if a.ids == nil {
 		a.ids, a.raises = make(map[string]int64), make(map[int64]int64)
 	}
-	known := now + k.Keep
-	if k.Raise > 0 {
+	known, first := now+k.Keep, int64(0)
+	switch raised = max(k.Raise, -a.raises[k.Ends]); {
+	case raised > 0:
 		known = max(known, k.Ends)
-		a.raises[k.Ends] += k.Raise
+		a.raises[k.Ends] += raised
+	case raised < 0:
+		first = a.next
+		if a.raises[k.Ends] += raised; a.raises[k.Ends] == 0 {
+			delete(a.raises, k.Ends)
+		}
 	}
 	a.ids[k.ID] = known - known%idsEnd + idsEnd
-	a.first()
+	if a.first(); first > 0 {
+		a.next = min(a.next, first)
+	}
+	return raised
 }

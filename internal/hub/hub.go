@@ -93,8 +93,13 @@ var (
 	// most those that are used, or charges them if the number is negative, as Gate.Adjust does with a
 	// quota. It returns by how many units less is used then.
 	//
-	//	func(ctx context.Context, g *core.Gate, c core.Charge, units int64) (given int64, err error)
+	//	func(g *core.Gate, ctx context.Context, c core.Charge, units int64) (given int64, err error)
 	Give any
+
+	// Raisable reports whether the limits of single keys may be raised under a policy.
+	//
+	//	func(*core.Policy) bool
+	Raisable any
 
 	// Entries returns the holders and the waiters of a semaphore below the outermost part of a key, and
 	// the time of the store. Package semaphore sets it.

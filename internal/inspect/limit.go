@@ -125,3 +125,14 @@ func (i *Inspector) peek(ctx context.Context, s *Subject, some []Limit) {
 		some[at].Result, some[at].KeptAfter = r, kept(r)
 	}
 }
+
+// Limit returns how a key stands under a policy. The error is that of Redis, or of a plan that is
+// not known.
+func (i *Inspector) Limit(ctx context.Context, p *core.Policy, key core.Key) (Limit, error) {
+	s := Subject{Key: key}
+	some := []Limit{i.limitOf(p, key, i.plan(ctx, &s))}
+	if i.peek(ctx, &s, some); s.Outage != nil {
+		s.fault("the limit of "+p.Name(), s.Outage)
+	}
+	return some[0], errors.Join(s.Faults...)
+}

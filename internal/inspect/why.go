@@ -2,11 +2,10 @@ package inspect
 
 import (
 	"fmt"
-	"math"
-	"strconv"
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/hub"
 )
 
 // Verdict is what would become of the next request of a subject.
@@ -42,12 +41,13 @@ func (s *Subject) verdict() (v Verdict) {
 		if !l.Denies() {
 			continue
 		}
-		r := Reason{Limit: l, RetryAfter: l.Result.RetryAfter, Opens: s.opens(l.Result.RetryAfter)}
+		r := Reason{Limit: l, RetryAfter: l.Result.RetryAfter, Opens: s.opens(&l.Result)}
 		v.Reasons = append(v.Reasons, r)
-		v.RetryAfter = max(v.RetryAfter, r.RetryAfter)
+		if r.RetryAfter >= v.RetryAfter {
+			v.RetryAfter, v.Opens = r.RetryAfter, r.Opens
+		}
 		v.Estimated = v.Estimated || l.KeptAfter > 0
 	}
-	v.Opens = s.opens(v.RetryAfter)
 	for i := range s.Slots {
 		if s.Slots[i].IsFull() {
 			v.Reasons = append(v.Reasons, Reason{Slots: &s.Slots[i]})
@@ -56,17 +56,27 @@ func (s *Subject) verdict() (v Verdict) {
 	return v
 }
 
-// opens returns the first whole second after a wait, or zero if there is none.
-func (s *Subject) opens(wait time.Duration) time.Time {
-	if wait <= 0 || wait == core.Never {
+// opens returns the first whole second at which a denied charge fits, or zero if there is none.
+func (s *Subject) opens(r *core.Result) time.Time {
+	if r.RetryAfter <= 0 || r.RetryAfter == core.Never {
 		return time.Time{}
 	}
-	at := s.At.Add(wait)
+	at := s.At.Add(r.RetryAfter)
+	if end := hub.ResetAt.(func(core.Result) int64)(*r); end > 0 && r.RetryAfter == r.ResetAfter {
+		// The answer took its time, so at is somewhat late. Where the clocks agree, the end is known.
+		if ends := time.UnixMicro(end); at.Sub(ends).Abs() < maxDrift {
+			at = ends
+		}
+	}
 	if whole := at.Truncate(time.Second); whole.Before(at) {
 		return whole.Add(time.Second)
 	}
 	return at
 }
+
+// maxDrift is how far Redis's clock and the time of its answer may be from the clock of this process
+// for the two to agree.
+const maxDrift = 200 * time.Millisecond
 
 // Rule returns the name of the policy or of the semaphore.
 func (r *Reason) Rule() string {
@@ -113,48 +123,4 @@ func (s *Slots) why() string {
 		}
 	}
 	return fmt.Sprintf("Others wait for a slot of %s before it.", s.Semaphore.Name())
-}
-
-// Wait returns a duration for people, rounded up to the second, such as 2 h 5 min.
-func Wait(d time.Duration) string {
-	if d == core.Never {
-		return "ever"
-	}
-	if d <= 0 {
-		return "0 s"
-	}
-	n := int64((d-1)/time.Second) + 1
-	units := []struct {
-		name string
-		size int64
-	}{{"d", 86400}, {"h", 3600}, {"min", 60}, {"s", 1}}
-	for i, u := range units {
-		if n < u.size && u.size > 1 {
-			continue
-		}
-		text := fmt.Sprintf("%d %s", n/u.size, u.name)
-		if rest := n % u.size; rest > 0 && i+1 < len(units) {
-			if next := units[i+1]; rest >= next.size {
-				text += fmt.Sprintf(" %d %s", rest/next.size, next.name)
-			}
-		}
-		return text
-	}
-	return ""
-}
-
-// Number returns an integer with a thin space between groups of three digits.
-func Number(n int64) string {
-	if n == math.MinInt64 {
-		return strconv.FormatInt(n, 10)
-	}
-	sign := ""
-	if n < 0 {
-		sign, n = "−", -n
-	}
-	digits := strconv.FormatInt(n, 10)
-	for i := len(digits) - 3; i > 0; i -= 3 {
-		digits = digits[:i] + "\u202f" + digits[i:]
-	}
-	return sign + digits
 }

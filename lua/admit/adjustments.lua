@@ -30,7 +30,8 @@ local function prune(hash, known)
   return known
 end
 
--- add returns the ends and the units of raises with one more.
+-- add returns the ends and the units of raises with one more, or with less of one if units is below 0,
+-- and by how many units they change.
 local function add(known, ends, units)
   local all, at = {}, 1
   for e, u in string.gmatch(known, ' (%d+) (%d+)') do
@@ -40,14 +41,20 @@ local function add(known, ends, units)
     at = at + 1
   end
   if all[at] and all[at][1] == ends then
+    units = math.max(units, -all[at][2])
     all[at][2] = all[at][2] + units
-  else
+    if all[at][2] == 0 then
+      table.remove(all, at)
+    end
+  elseif units > 0 then
     table.insert(all, at, {ends, units})
+  else
+    units = 0
   end
   for i, one in ipairs(all) do
     all[i] = ' ' .. text(one[1]) .. ' ' .. text(one[2])
   end
-  return table.concat(all)
+  return table.concat(all), units
 end
 
 -- raise raises the limits of the charges. It returns whether a key is to be seeded before.
@@ -101,16 +108,19 @@ local function adjust()
   local field, units, more, ends = 'id:' .. asked[1], asked[3] + 0, asked[4] + 0, asked[5] + 0
   if (call('HGET', hash, field) or 0) + 0 > now then
     return {0}
-  elseif more > 0 and ends <= now then
+  elseif more ~= 0 and ends <= now then
     return {-4}
   elseif raised(raises[1], now) + more > 1000000000000000 then
     return {-3}
   end
   local known, next, list = now + asked[2], string.match(raises[1], '^(%d*)(.*)$')
-  if more > 0 then
-    known, list = math.max(known, ends), add(list, ends, more)
+  if more ~= 0 then
+    list, more = add(list, ends, more)
     local limit = adjustments[3] + 3
     argv[limit] = argv[limit] + more
+  end
+  if more > 0 then
+    known = math.max(known, ends)
   end
   known = known - known % 86400000000 + 86400000000 -- so that ids end together
   next = math.min(next == '' and known or next + 0, more > 0 and ends or known, known)

@@ -34,7 +34,8 @@
 --        it is to be seeded before it is charged, index of its receipt in the reply. No two of them
 --        have one limit. Then of the operation:
 --        adjust    the id; microseconds for which it is known; units to charge, or to give back if
---                  below 0; units by which the limit is raised; until when
+--                  below 0; units by which the limit is raised, or to take from an earlier raise with
+--                  that end if below 0; until when
 --        atleast   units, which are charged whether they fit or not; 1 if the key is seeded with
 --                  them, 2 if it is unless it has been seeded before, otherwise 0
 --        ask       nothing

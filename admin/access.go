@@ -1,0 +1,94 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"path"
+	"strings"
+)
+
+// operatorKey is that of the name of a request's operator in its context.
+type operatorKey struct{}
+
+func operatorOf(ctx context.Context) string {
+	name, _ := ctx.Value(operatorKey{}).(string)
+	return name
+}
+
+// policy allows nothing but what the page brings itself.
+const policy = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; " +
+	"form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+
+// secure sets the headers of every response.
+func secure(h http.Header) {
+	h.Set("Content-Security-Policy", policy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("X-Frame-Options", "DENY")
+	h.Set("Referrer-Policy", "same-origin") // without one, a browser sends forms with the Origin null
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Cache-Control", "no-store")
+}
+
+// errUnnamed is the error of an operator without a name: a func that reads a value that is not there
+// must let nobody pass.
+var errUnnamed = errors.New("admin: the operator has no name")
+
+// who returns the operator of a request.
+func who(r *http.Request, may func(*http.Request) (string, error)) (string, error) {
+	if may == nil {
+		return "", errors.New("admin: nobody may")
+	}
+	name, err := may(r)
+	if err == nil && name == "" {
+		err = errUnnamed
+	}
+	return name, err
+}
+
+// reads lets only operators that may read pass.
+func (a *Admin) reads(next http.HandlerFunc) http.Handler {
+	return a.admits(a.cfg.Read, "You may not read this page.", next)
+}
+
+// writes lets only operators that may change something pass.
+func (a *Admin) writes(next http.HandlerFunc) http.Handler {
+	return a.reads(func(w http.ResponseWriter, r *http.Request) {
+		a.admits(a.cfg.Write, "You may not change anything.", next).ServeHTTP(w, r)
+	})
+}
+
+func (a *Admin) admits(
+	may func(*http.Request) (string, error), refusal string, next http.HandlerFunc,
+) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := a.foreign.Check(r); err != nil {
+			a.fail(w, r, http.StatusForbidden, "This request comes from another site.")
+			return
+		}
+		name, err := who(r, may)
+		if err != nil {
+			a.fail(w, r, http.StatusForbidden, refusal)
+			return
+		}
+		next(w, r.WithContext(context.WithValue(r.Context(), operatorKey{}, name)))
+	})
+}
+
+// mayWrite reports whether the operator of a request may change something.
+func (a *Admin) mayWrite(r *http.Request) bool {
+	_, err := who(r, a.cfg.Write)
+	return err == nil
+}
+
+// missing answers a path without a page. The prefix without its slash leads to the page.
+func (a *Admin) missing(w http.ResponseWriter, r *http.Request) {
+	asked, _, _ := strings.Cut(r.RequestURI, "?")
+	if r.URL.Path == "" && !strings.HasSuffix(asked, "/") {
+		w.Header().Set("Location", path.Base(asked)+"/")
+		w.WriteHeader(http.StatusTemporaryRedirect)
+		return
+	}
+	a.fail(w, r, http.StatusNotFound, "There is no such page.")
+}

@@ -1,0 +1,232 @@
+package admin
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/inspect"
+	"github.com/headgate/headgate/plans"
+)
+
+// resultView says what became of an order.
+type resultView struct {
+	Text   string
+	Failed bool
+	Advice string
+	Undo   url.Values // of a form that undoes it, or nil
+	Verb   string     // of its button
+	Back   string
+}
+
+// maxForm bounds the body of an order, in bytes.
+const maxForm = 256 << 10
+
+// act carries an order out.
+func (a *Admin) act(w http.ResponseWriter, r *http.Request) {
+	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	if err := r.ParseForm(); err != nil {
+		a.fail(w, r, http.StatusBadRequest, "The form cannot be read.")
+		return
+	}
+	o, err := a.read(r.PostForm)
+	v := resultView{Back: back(&o)}
+	if err == nil && (o.ID == "" || len(o.ID) > 64) {
+		err = errors.New("the order has no id")
+	}
+	if err != nil {
+		v.Text, v.Failed = sentence(err), true
+		a.render(w, r, http.StatusBadRequest, "result", "Nothing has changed", v)
+		return
+	}
+	if !a.done.first(o.ID) {
+		v.Text = "This was done before. Nothing has changed again."
+		a.render(w, r, http.StatusOK, "result", "Done before", v)
+		return
+	}
+	o.Operator = operatorOf(r.Context())
+	text, undo, err := a.carryOut(r.Context(), &o)
+	o.Err = err
+	a.tell(r.Context(), o.Event)
+	status, title := http.StatusOK, "Done"
+	if v.Text = text; err != nil {
+		a.done.forget(o.ID)
+		v.Text, v.Failed, v.Advice = sentence(err), true, inspect.Advice(err)
+		status, title = http.StatusBadGateway, "This has failed"
+		if errors.Is(err, core.ErrCharge) || errors.Is(err, core.ErrPeriod) || errors.Is(err, errGone) {
+			status, title = http.StatusConflict, "Nothing has changed"
+		}
+	} else if undo != nil {
+		undo.ID, undo.Back = rand.Text(), o.Back
+		v.Undo, v.Verb = undo.fields(), "Undo: "+undo.Action.String()
+	}
+	a.render(w, r, status, "result", title, v)
+}
+
+// errGone is the error of a holder that has left.
+var errGone = errors.New("the holder has left: nobody had that slot any more")
+
+// carryOut carries an order out. It says what was done, and returns the order that undoes it, or nil.
+func (a *Admin) carryOut(ctx context.Context, o *order) (text string, undo *order, err error) {
+	at, n := "", inspect.Number(o.Units)
+	if o.Key != (core.Key{}) {
+		at = a.name(o.Key)
+	}
+	switch o.Action {
+	case ActionReset:
+		return a.reset(ctx, o, at)
+	case ActionGive, ActionTake:
+		return a.give(ctx, o, at)
+	case ActionRaise, ActionEndRaise:
+		units, undoes, text := o.Units, ActionEndRaise, fmt.Sprintf(
+			"The limit of %s under %s is raised by %s until %s.", at, o.Policy.Name(), n, stamp(o.Until).Human)
+		if o.Action == ActionEndRaise {
+			units, undoes = -units, ActionRaise
+			text = fmt.Sprintf("The raise of %s under %s by %s has ended.", at, o.Policy.Name(), n)
+		}
+		_, err := a.inspector.Raise(ctx, o.Policy, o.Key, units, o.Until, o.ID)
+		return text, o.reverse(undoes), err
+	case ActionBlock:
+		rest := time.Until(o.Until).Round(time.Second)
+		if rest <= 0 {
+			return "", nil, fmt.Errorf("the block would have ended: %w", core.ErrPeriod)
+		}
+		text := fmt.Sprintf("%s is blocked under %s until %s.", at, o.Policy.Name(), stamp(o.Until).Human)
+		return text, o.reverse(ActionUnblock), a.inspector.Block(ctx, o.Policy, o.Key, rest)
+	case ActionUnblock:
+		return a.unblock(ctx, o, at)
+	case ActionEvict:
+		found, err := a.inspector.Evict(ctx, o.Slots, o.Key, o.Holder)
+		if err == nil && found == 0 {
+			err = errGone
+		}
+		return fmt.Sprintf("The slot of %s at %s was taken away.", at, o.Slots), nil, err
+	}
+	return a.override(ctx, o)
+}
+
+// reverse returns the order on the same key that undoes this one.
+func (o *order) reverse(by Action) *order {
+	undo := *o
+	undo.Action = by
+	return &undo
+}
+
+func (a *Admin) reset(ctx context.Context, o *order, at string) (string, *order, error) {
+	before, err := a.inspector.Limit(ctx, o.Policy, o.Key)
+	if err != nil {
+		return "", nil, err
+	}
+	if err := a.inspector.Reset(ctx, o.Policy, o.Key); err != nil {
+		return "", nil, err
+	}
+	used := before.Result.Used - before.Result.Held
+	text := fmt.Sprintf("%s has spent nothing under %s. Before it had used %s.",
+		at, o.Policy.Name(), inspect.Number(before.Result.Used))
+	if used <= 0 || !inspect.Adjustable(before.Algorithm) {
+		return text, nil, nil
+	}
+	undo := o.reverse(ActionTake)
+	undo.Units = used
+	return text, undo, nil
+}
+
+func (a *Admin) give(ctx context.Context, o *order, at string) (string, *order, error) {
+	units, undoes := o.Units, ActionTake
+	if o.Action == ActionTake {
+		units, undoes = -units, ActionGive
+	}
+	given, err := a.inspector.Give(ctx, o.Policy, o.Key, units, o.ID)
+	if err != nil {
+		return "", nil, err
+	}
+	undo := o.reverse(undoes)
+	undo.Units = max(given, -given)
+	n, name := inspect.Number(undo.Units), o.Policy.Name()
+	switch {
+	case given == 0:
+		return fmt.Sprintf("Nothing of %s was used by %s, so nothing came back.", name, at), nil, nil
+	case given < 0:
+		return fmt.Sprintf("%s was charged %s of %s.", at, n, name), undo, nil
+	}
+	return fmt.Sprintf("%s got %s of %s back.", at, n, name), undo, nil
+}
+
+func (a *Admin) unblock(ctx context.Context, o *order, at string) (string, *order, error) {
+	before, err := a.inspector.Limit(ctx, o.Policy, o.Key)
+	if err != nil {
+		return "", nil, err
+	}
+	text := fmt.Sprintf("%s is not blocked under %s.", at, o.Policy.Name())
+	if err := a.inspector.Reset(ctx, o.Policy, o.Key); err != nil || before.Result.Allowed {
+		return text, nil, err
+	}
+	undo := o.reverse(ActionBlock)
+	undo.Until = time.Now().Add(before.Result.RetryAfter)
+	return text, undo, nil
+}
+
+// override sets or removes the override of a tenant.
+func (a *Admin) override(ctx context.Context, o *order) (string, *order, error) {
+	before, is, err := a.cfg.Plans.Override(ctx, o.Tenant)
+	if err != nil {
+		return "", nil, inspect.Explain(err)
+	}
+	undo := o.reverse(ActionEndOverride)
+	if undo.Override = ""; is {
+		text, _ := before.MarshalText() // it comes from Redis as such
+		undo.Action, undo.Override = ActionOverride, string(text)
+	}
+	if o.Action == ActionEndOverride {
+		was, err := a.inspector.DeleteOverride(ctx, o.Tenant)
+		if !was {
+			undo = nil
+		}
+		return fmt.Sprintf("%s has no override.", o.Tenant), undo, err
+	}
+	var after plans.Override
+	if err := after.UnmarshalText([]byte(o.Override)); err != nil {
+		return "", nil, err
+	}
+	text := fmt.Sprintf("The override of %s is set. Every process obeys it within a second.", o.Tenant)
+	return text, undo, a.inspector.SetOverride(ctx, o.Tenant, after)
+}
+
+// done remembers the ids of the last orders, so that a form that is sent twice counts once.
+type done struct {
+	mu  sync.Mutex
+	ids []string
+}
+
+const maxDone = 1024
+
+// first reports whether an id is new, and remembers it.
+func (d *done) first(id string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if slices.Contains(d.ids, id) {
+		return false
+	}
+	if len(d.ids) == maxDone {
+		d.ids = slices.Delete(d.ids, 0, 1)
+	}
+	d.ids = append(d.ids, id)
+	return true
+}
+
+// forget forgets an id whose order has failed.
+func (d *done) forget(id string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.ids = slices.DeleteFunc(d.ids, func(one string) bool { return one == id })
+}
+
+func sortedKeys(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }

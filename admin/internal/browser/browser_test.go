@@ -1,0 +1,180 @@
+package browser
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+)
+
+// screenshots is the folder into which TestScreenshots writes, relative to this one:
+//
+//	go test -run TestScreenshots -screenshots ../../../docs
+var screenshots = flag.String("screenshots", "", "write screenshots of the page into this folder")
+
+// look is a size of the window and a colour scheme.
+type look struct {
+	name   string
+	width  int64
+	height int64
+	scheme string
+}
+
+var looks = []look{
+	{"1280 light", 1280, 900, "light"}, {"1280 dark", 1280, 900, "dark"},
+	{"390 light", 390, 844, "light"}, {"390 dark", 390, 844, "dark"},
+}
+
+// browser starts a Chromium for one test. The test is skipped if there is none, unless the
+// environment requires it.
+func browser(t *testing.T) context.Context {
+	t.Helper()
+	path, err := exec.LookPath("chromium")
+	if err != nil {
+		if os.Getenv("HEADGATE_TEST_REDIS") == "require" {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.ExecPath(path),
+		chromedp.NoSandbox, // root cannot start it otherwise
+		chromedp.WSURLReadTimeout(patience))
+	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
+	t.Cleanup(cancel)
+	ctx, cancel = chromedp.NewExecAllocator(ctx, options...)
+	t.Cleanup(cancel)
+	ctx, _ = chromedp.NewContext(ctx)
+	t.Cleanup(func() { _ = chromedp.Cancel(ctx) })
+	if err := chromedp.Do(ctx); err != nil {
+		t.Fatalf("start %s: %v", path, err)
+	}
+	return ctx
+}
+
+// tab is a tab of the browser.
+type tab struct {
+	t   *testing.T
+	ctx context.Context
+}
+
+func open(t *testing.T, browser context.Context, l look, address string) tab {
+	t.Helper()
+	ctx, _ := chromedp.NewContext(browser)
+	t.Cleanup(func() { _ = chromedp.Cancel(ctx) })
+	p := tab{t, ctx}
+	p.do(chromedp.EmulateViewport(l.width, l.height))
+	p.do(p.emulate("prefers-color-scheme", l.scheme))
+	p.do(chromedp.Navigate(address))
+	return p
+}
+
+func (p tab) emulate(feature, value string) chromedp.Action[chromedp.Void] {
+	media := map[string]any{"features": []map[string]string{{"name": feature, "value": value}}}
+	return chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+		return target.Call(ctx, "Emulation.setEmulatedMedia", media, nil)
+	})
+}
+
+func (p tab) do(actions ...chromedp.Action[chromedp.Void]) {
+	p.t.Helper()
+	if err := chromedp.Do(p.ctx, actions...); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func eval[T any](p tab, script string) T {
+	p.t.Helper()
+	v, err := chromedp.Run(p.ctx, chromedp.Evaluate[T](script))
+	if err != nil {
+		p.t.Fatalf("%s: %v", script, err)
+	}
+	return v
+}
+
+// shows waits until the page shows a text.
+func (p tab) shows(want string) {
+	p.t.Helper()
+	text := ""
+	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		if text = eval[string](p, "document.body?.innerText ?? ''"); strings.Contains(squeeze(text), want) {
+			return
+		}
+		if time.Now().After(end) {
+			p.t.Fatalf("the page does not show %q:\n%s", want, text)
+		}
+	}
+}
+
+// squeeze makes every run of white space one space.
+func squeeze(text string) string { return strings.Join(strings.Fields(text), " ") }
+
+const focused = `(() => { const e = document.activeElement; if (!e || e === document.body) return '';
+	return (e.innerText || e.value || '') + ' #' + e.id })()`
+
+// press goes with Tab to an element whose text and id hold a text, and presses Enter there.
+func (p tab) press(want string) {
+	p.t.Helper()
+	var seen []string
+	for range 120 {
+		p.do(chromedp.KeyEvent(kb.Tab))
+		at := squeeze(eval[string](p, focused))
+		if strings.Contains(at, want) {
+			if ring := eval[string](p, "getComputedStyle(document.activeElement).outlineStyle"); ring == "none" {
+				p.t.Errorf("no outline shows that %q has the focus", at)
+			}
+			p.do(chromedp.KeyEvent(kb.Enter))
+			return
+		}
+		seen = append(seen, at)
+	}
+	p.t.Fatalf("no Tab leads to %q: %q", want, seen)
+}
+
+// fits reports what is wider than the window.
+func (p tab) fits() {
+	p.t.Helper()
+	over := eval[[]string](p, `[...document.querySelectorAll('body *')]
+		.filter((e) => !e.closest('.visually-hidden, .skip, svg') &&
+			e.getBoundingClientRect().right > document.documentElement.clientWidth + 0.5)
+		.map((e) => e.tagName + '.' + e.className)`)
+	if len(over) > 0 {
+		p.t.Errorf("%v stick out", over)
+	}
+}
+
+func (p tab) screenshot(name string) {
+	p.t.Helper()
+	image, err := chromedp.Run(p.ctx, chromedp.FullScreenshot(100))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(*screenshots, name), image, 0o644); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func TestScreenshots(t *testing.T) {
+	if *screenshots == "" {
+		t.Skip("-screenshots is not set")
+	}
+	s := play(t)
+	s.busy(4 * time.Second)
+	b := browser(t)
+	for _, l := range looks {
+		p := open(t, b, l, s.page)
+		p.shows("Refused most")
+		p.screenshot(fmt.Sprintf("overview-%s.png", strings.ReplaceAll(l.name, " ", "-")))
+		p.do(chromedp.Navigate(s.page + "subject?key=acme"))
+		p.shows("Slots of streams")
+		p.screenshot(fmt.Sprintf("subject-%s.png", strings.ReplaceAll(l.name, " ", "-")))
+	}
+}

@@ -1,0 +1,205 @@
+package admin
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/semaphore"
+)
+
+// Live is what one process sees happen, for the figures of the page that change by the second. Its
+// Observe is for [core.Config.Observe]. The zero value is ready. It is safe for concurrent use and
+// must not be copied. It keeps a minute of at most 256 policies and semaphores, the 256 keys that
+// were denied most in the last two minutes, and the last 64 changes.
+type Live struct {
+	start   sync.Once
+	started time.Time
+
+	rates   rates
+	refused refused
+
+	withoutRedis counter // decisions of failure modes
+	lost         counter // leases
+	overloads    counter
+	failures     failures
+
+	mu      sync.Mutex
+	changes []change // the oldest first
+}
+
+// change is what an operator has done by the page of this process.
+type change struct {
+	at time.Time
+	Event
+}
+
+const maxChanges = 64
+
+// Observe notes an event. It takes well below a microsecond and allocates nothing for events that
+// it has seen the like of. Compose it with other observers:
+//
+//	core.Config{Observe: func(ctx context.Context, e core.Event) {
+//		live.Observe(ctx, e)
+//		metrics.Observe(ctx, e)
+//	}}
+func (l *Live) Observe(_ context.Context, e core.Event) {
+	switch e := e.(type) {
+	case *core.DecisionEvent:
+		l.decision(e, l.now())
+	case *semaphore.AcquireEvent:
+		l.acquire(e, l.now())
+	case *semaphore.LeaseEvent:
+		if e.Kind == semaphore.LeaseLost || e.Kind == semaphore.LeaseEvicted {
+			l.lost.add(l.now())
+		}
+	case *core.ServerEvent:
+		l.server(e, l.now())
+	}
+}
+
+// now returns the time, and notes when the first event came.
+func (l *Live) now() time.Time {
+	now := time.Now()
+	l.start.Do(func() { l.started = now })
+	return now
+}
+
+// decision notes a decision, unless it was a look.
+func (l *Live) decision(e *core.DecisionEvent, now time.Time) {
+	if e.Op == core.OpPeek {
+		return
+	}
+	d := &e.Decision
+	switch d.Source {
+	case core.SourceLocal, core.SourceOpen, core.SourceClosed, core.SourceOverload:
+		l.withoutRedis.add(now)
+	}
+	for i, r := range d.Results() {
+		denies := !d.Allowed && !r.Allowed && !r.Policy.Shadow()
+		if !d.Allowed && !denies {
+			continue // another charge denied the request, and nothing was spent here
+		}
+		s := l.rates.of(r.Policy, r.Policy.Name())
+		if s.count(now, denies); denies {
+			l.refused.add(refusal{r.Policy.Name(), e.Charges[i].Key}, now)
+		}
+	}
+}
+
+func (l *Live) acquire(e *semaphore.AcquireEvent, now time.Time) {
+	if e.Full == nil && e.Source == core.SourceNone {
+		return // the caller left, or the request was of no use
+	}
+	l.rates.of(e.Semaphore, e.Semaphore.Name()).count(now, e.Full != nil)
+}
+
+func (l *Live) server(e *core.ServerEvent, now time.Time) {
+	switch e.Op {
+	case core.OpCircuitOpened:
+		l.failures.set(e.Node, failure{since: now, err: e.Err})
+	case core.OpCircuitClosed:
+		l.failures.set(e.Node, failure{})
+	case core.OpOverload:
+		l.overloads.add(now)
+	}
+}
+
+// note keeps a change by an operator.
+func (l *Live) note(e Event) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.changes) == maxChanges {
+		l.changes = slices.Delete(l.changes, 0, 1)
+	}
+	l.changes = append(l.changes, change{time.Now(), e})
+}
+
+// last returns the changes by operators, the newest first.
+func (l *Live) last() []change {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := slices.Clone(l.changes)
+	slices.Reverse(all)
+	return all
+}
+
+// failure is that of a server whose circuit is open.
+type failure struct {
+	since time.Time
+	err   error
+}
+
+// failures are those of servers by address.
+type failures struct {
+	mu  sync.Mutex
+	all map[string]failure
+}
+
+const maxFailures = 256 // of servers
+
+// set notes the failure of a server, or that it answers again.
+func (f *failures) set(node string, why failure) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if why.since.IsZero() {
+		delete(f.all, node)
+	} else if f.all == nil {
+		f.all = map[string]failure{node: why}
+	} else if len(f.all) < maxFailures {
+		f.all[node] = why
+	}
+}
+
+func (f *failures) of(node string) failure {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.all[node]
+}
+
+// history is how many seconds a counter remembers.
+const history = 60
+
+// counter counts events in each of the last seconds. Each word is a second, in its upper half, and
+// the events in it. It is safe for concurrent use.
+type counter struct {
+	words [history + 4]atomic.Uint64 // the seconds to come are not read
+}
+
+func (c *counter) add(now time.Time) {
+	second := uint64(now.Unix())
+	w := &c.words[second%uint64(len(c.words))]
+	for {
+		old, fresh := w.Load(), second<<32+1
+		if old>>32 == second&0xffff_ffff {
+			fresh = old + 1
+		}
+		if w.CompareAndSwap(old, fresh) {
+			return
+		}
+	}
+}
+
+// read returns the events in each of the seconds before now, the oldest first.
+func (c *counter) read(now time.Time) (all [history]int64) {
+	last := uint64(now.Unix()) - 1
+	for i := range all {
+		second := last - uint64(history-1-i)
+		w := c.words[second%uint64(len(c.words))].Load()
+		if w>>32 == second&0xffff_ffff {
+			all[i] = int64(w & 0xffff_ffff)
+		}
+	}
+	return all
+}
+
+// minute returns the events of the last minute.
+func (c *counter) minute(now time.Time) (n int64) {
+	for _, one := range c.read(now) {
+		n += one
+	}
+	return n
+}

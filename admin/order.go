@@ -1,0 +1,204 @@
+package admin
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/inspect"
+	"github.com/headgate/headgate/plans"
+)
+
+// order is a change that an operator asks for.
+type order struct {
+	Event
+	ID string // of this order, so that it is carried out once
+	// For is how long a raise, a block or an override lasts, as the operator chose.
+	For string
+	// Plan, Limit and LimitPolicy are what an override changes.
+	Plan, Limit, LimitPolicy string
+	Back                     string // the key of the page that the operator came from
+}
+
+// untilPeriod is a For until the end of the quota's period, and forever is an override without an end.
+const (
+	untilPeriod = "period"
+	forever     = "forever"
+)
+
+// maxUnits is the largest number of an Adjustment.
+const maxUnits = 1_000_000_000_000_000
+
+// read reads an order from the fields of a form. It says what is wrong in words for the operator.
+func (a *Admin) read(form url.Values) (o order, err error) {
+	o.Action, o.ID, o.Back = actionOf(form.Get("action")), form.Get("id"), form.Get("back")
+	o.For, o.Limit, o.LimitPolicy = form.Get("for"), form.Get("limit"), form.Get("limit_policy")
+	o.Slots, o.Holder, o.Tenant = form.Get("slots"), form.Get("holder"), form.Get("tenant")
+	o.Override, o.Plan = form.Get("override"), form.Get("plan")
+	if o.Action == 0 {
+		return o, errors.New("there is no such action")
+	}
+	if o.Until, err = readTime(form.Get("until")); err != nil {
+		return o, err
+	}
+	if o.Action == ActionOverride || o.Action == ActionEndOverride {
+		return o, a.checkOverride(&o)
+	}
+	if o.Key, err = inspect.ParseKey(form.Get("key")); err != nil {
+		return o, errors.New("the key is not one")
+	}
+	if o.Action == ActionEvict {
+		if a.inspector.Semaphore(o.Slots) == nil || o.Holder == "" {
+			return o, errors.New("there is no such semaphore")
+		}
+		return o, nil
+	}
+	if o.Policy = a.inspector.Policy(form.Get("policy")); o.Policy == nil {
+		return o, errors.New("there is no such policy")
+	}
+	switch o.Action {
+	case ActionGive, ActionTake, ActionRaise, ActionEndRaise:
+		o.Units, err = strconv.ParseInt(strings.TrimSpace(form.Get("units")), 10, 64)
+		if err != nil || o.Units < 1 || o.Units > maxUnits {
+			return o, fmt.Errorf("%.40q is no number of units: write one from 1 to 10^15", form.Get("units"))
+		}
+	}
+	return o, nil
+}
+
+func readTime(text string) (t time.Time, err error) {
+	if text == "" {
+		return t, nil
+	}
+	if t, err = time.Parse(time.RFC3339Nano, text); err != nil {
+		err = errors.New("the time is not one")
+	}
+	return t, err
+}
+
+// checkOverride checks what an override is for.
+func (a *Admin) checkOverride(o *order) error {
+	switch {
+	case a.cfg.Plans == nil:
+		return errors.New("this page knows no plans")
+	case o.Tenant == "":
+		return errors.New("the tenant is missing")
+	}
+	return nil
+}
+
+// fields returns the fields of a form for the order.
+func (o *order) fields() url.Values {
+	form := url.Values{"action": {o.Action.String()}, "id": {o.ID}, "back": {o.Back}}
+	set := func(name, value string) {
+		if value != "" {
+			form.Set(name, value)
+		}
+	}
+	if o.Key != (core.Key{}) {
+		set("key", inspect.FormatKey(o.Key))
+	}
+	if o.Policy != nil {
+		set("policy", o.Policy.Name())
+	}
+	if o.Units != 0 {
+		set("units", strconv.FormatInt(o.Units, 10))
+	}
+	if !o.Until.IsZero() {
+		set("until", o.Until.UTC().Format(time.RFC3339Nano))
+	}
+	set("slots", o.Slots)
+	set("holder", o.Holder)
+	set("tenant", o.Tenant)
+	set("override", o.Override)
+	return form
+}
+
+// durations are what an operator may choose for a raise, a block or an override.
+var durations = map[string]time.Duration{
+	"15m": 15 * time.Minute, "1h": time.Hour, "1d": 24 * time.Hour, "7d": 7 * 24 * time.Hour,
+	"30d": 30 * 24 * time.Hour,
+}
+
+// end returns when something ends that lasts as an operator chose.
+func (o *order) end(now, period time.Time) (time.Time, error) {
+	if o.For == untilPeriod {
+		if period.IsZero() {
+			return time.Time{}, errors.New("the limit has no period that ends")
+		}
+		return period, nil
+	}
+	d, known := durations[o.For]
+	if !known {
+		return time.Time{}, errors.New("the time for which it lasts is missing")
+	}
+	return now.Add(d).Truncate(time.Second), nil
+}
+
+// change returns an override that the order changes, or a new one.
+func (o *order) change(before *plans.Override) (after plans.Override, err error) {
+	if before != nil {
+		after = *before
+	}
+	if o.Plan != "" {
+		after.Plan = o.Plan
+	}
+	if o.Limit != "" {
+		limits := make(map[string]core.Algorithm)
+		for name, limit := range after.Limits {
+			limits[name] = limit
+		}
+		if limits[o.LimitPolicy], err = readLimit(o.Limit); err != nil {
+			return after, err
+		}
+		after.Limits = limits
+	}
+	after.Until = time.Time{}
+	if o.For != forever {
+		after.Until, err = o.end(time.Now(), time.Time{})
+	}
+	return after, err
+}
+
+// readLimit reads a limit as a file of plans has it.
+func readLimit(text string) (core.Algorithm, error) {
+	var o plans.Override
+	if strings.ContainsAny(text, "\r\n") {
+		return nil, errors.New("the limit has several lines")
+	}
+	if err := o.UnmarshalText([]byte("limits:\n  limit: " + text)); err != nil {
+		return nil, fmt.Errorf("the limit %.80q: %w", text, err)
+	}
+	return o.Limits["limit"], nil
+}
+
+// summary says in words what the order is.
+func (e *Event) summary() string {
+	switch e.Action {
+	case ActionReset:
+		return "forgot what was spent of " + e.Policy.Name()
+	case ActionGive:
+		return fmt.Sprintf("gave %s of %s back", inspect.Number(e.Units), e.Policy.Name())
+	case ActionTake:
+		return fmt.Sprintf("charged %s of %s", inspect.Number(e.Units), e.Policy.Name())
+	case ActionRaise:
+		return fmt.Sprintf("raised %s by %s", e.Policy.Name(), inspect.Number(e.Units))
+	case ActionEndRaise:
+		return fmt.Sprintf("ended a raise of %s by %s", e.Policy.Name(), inspect.Number(e.Units))
+	case ActionBlock:
+		return "blocked under " + e.Policy.Name()
+	case ActionUnblock:
+		return "unblocked under " + e.Policy.Name()
+	case ActionEvict:
+		return "evicted a holder of " + e.Slots
+	case ActionOverride:
+		return "set the override of " + e.Tenant
+	case ActionEndOverride:
+		return "removed the override of " + e.Tenant
+	}
+	return e.Action.String()
+}

@@ -1,0 +1,118 @@
+package admin
+
+import (
+	"cmp"
+	"net/http"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/inspect"
+)
+
+// overview is the first page.
+func (a *Admin) overview(w http.ResponseWriter, r *http.Request) {
+	a.render(w, r, http.StatusOK, "overview", "Overview", a.now())
+}
+
+// figures are the live part of the first page.
+type figures struct {
+	IsLive  bool
+	Host    string
+	Started time.Time
+	At      time.Time
+	Rates   []rate
+	Refused []refusedRow
+	Since   time.Time
+	Servers []serverRow
+	Memory  bool
+
+	WithoutRedis, Overloads, Lost int64 // in the last minute
+
+	Changes []changeRow
+	Blocks  []string // the names of the policies that block
+}
+
+// refusedRow is a key that is refused.
+type refusedRow struct {
+	Key          core.Key
+	Policy       string
+	Times, Over  int64
+	PercentOfTop int64
+}
+
+// serverRow is a server of Redis.
+type serverRow struct {
+	Addr  string
+	Open  bool
+	Since time.Time
+	Why   string
+}
+
+// changeRow is a change by an operator.
+type changeRow struct {
+	At       time.Time
+	Operator string
+	What     string
+	Key      *core.Key
+	Failed   bool
+}
+
+const maxRefused = 12
+
+// now returns the figures of this moment.
+func (a *Admin) now() figures {
+	now := time.Now()
+	f := figures{At: now, Started: a.started, Memory: a.hub.Nodes == nil}
+	f.Host, _ = os.Hostname()
+	for _, p := range a.cfg.Policies {
+		if _, blocks := p.Algorithm().(core.Block); blocks {
+			f.Blocks = append(f.Blocks, p.Name())
+		}
+	}
+	live := a.cfg.Live
+	if live == nil {
+		f.Servers = a.servers(new(Live))
+		return f
+	}
+	f.IsLive = true
+	f.Rates = live.rates.read(now)
+	most, since := live.refused.most(maxRefused, now)
+	f.Since = since
+	for _, c := range most {
+		f.Refused = append(f.Refused, refusedRow{
+			c.key, c.policy, c.Times, c.Over, percent(c.Times, most[0].Times),
+		})
+	}
+	f.Servers = a.servers(live)
+	f.WithoutRedis, f.Overloads = live.withoutRedis.minute(now), live.overloads.minute(now)
+	f.Lost = live.lost.minute(now)
+	for _, c := range live.last() {
+		row := changeRow{At: c.at, Operator: c.Operator, What: c.summary(), Failed: c.Err != nil}
+		if c.Key != (core.Key{}) {
+			row.Key = &c.Key
+		}
+		f.Changes = append(f.Changes, row)
+	}
+	return f
+}
+
+// servers returns the servers of Redis that this process has asked.
+func (a *Admin) servers(live *Live) (all []serverRow) {
+	if a.hub.Nodes == nil {
+		return nil
+	}
+	for addr, open := range a.hub.Nodes() {
+		row := serverRow{Addr: cmp.Or(addr, "Redis"), Open: open}
+		if why := live.failures.of(addr); open {
+			row.Since = why.since
+			if why.err != nil {
+				row.Why = inspect.Explain(why.err).Error()
+			}
+		}
+		all = append(all, row)
+	}
+	slices.SortFunc(all, func(a, b serverRow) int { return cmp.Compare(a.Addr, b.Addr) })
+	return all
+}

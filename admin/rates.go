@@ -1,0 +1,92 @@
+package admin
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// rates are the series of policies and semaphores.
+type rates struct {
+	series sync.Map // *core.Policy or *semaphore.Semaphore to *series
+	n      atomic.Int64
+	others series // of those beyond maxSeries
+}
+
+const maxSeries = 256
+
+// series is what one policy or semaphore has admitted and denied.
+type series struct {
+	name             string
+	admitted, denied counter
+}
+
+func (s *series) count(now time.Time, denied bool) {
+	if denied {
+		s.denied.add(now)
+	} else {
+		s.admitted.add(now)
+	}
+}
+
+// of returns the series of a policy or a semaphore.
+func (r *rates) of(id any, name string) *series {
+	if s, ok := r.series.Load(id); ok {
+		return s.(*series)
+	}
+	if r.n.Add(1) > maxSeries {
+		r.n.Add(-1)
+		return &r.others
+	}
+	s, found := r.series.LoadOrStore(id, &series{name: name})
+	if found {
+		r.n.Add(-1)
+	}
+	return s.(*series)
+}
+
+// rate is a minute of one name.
+type rate struct {
+	Name             string
+	Denied           [history]int64 // in each second
+	Denials, Admits  int64          // in the minute
+	DeniedNow        int64          // in the last whole second
+	PeakOfASecond    int64
+	PercentOfTheName int64 // of the decisions of the minute, those that deny
+}
+
+// read returns a minute of each name, those with most denials first. Policies of one name, and
+// those beyond maxSeries, are taken together.
+func (r *rates) read(now time.Time) []rate {
+	byName := make(map[string]*rate)
+	see := func(s *series) {
+		name := cmp.Or(s.name, "all others")
+		one := byName[name]
+		if one == nil {
+			one = &rate{Name: name}
+			byName[name] = one
+		}
+		for i, n := range s.denied.read(now) {
+			one.Denied[i] += n
+			one.Denials += n
+		}
+		one.Admits += s.admitted.minute(now)
+	}
+	r.series.Range(func(_, s any) bool { see(s.(*series)); return true })
+	see(&r.others)
+	var all []rate
+	for _, one := range byName {
+		if one.Denials+one.Admits == 0 {
+			continue
+		}
+		one.DeniedNow, one.PeakOfASecond = one.Denied[history-1], slices.Max(one.Denied[:])
+		one.PercentOfTheName = 100 * one.Denials / (one.Denials + one.Admits)
+		all = append(all, *one)
+	}
+	slices.SortFunc(all, func(a, b rate) int {
+		return cmp.Or(cmp.Compare(b.Denials, a.Denials), cmp.Compare(a.Name, b.Name))
+	})
+	return all
+}

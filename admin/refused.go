@@ -1,0 +1,145 @@
+package admin
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/headgate/headgate/core"
+)
+
+// refused finds who is refused most, in bounded memory. It keeps two sketches, of the present minute
+// and of the one before.
+type refused struct {
+	mu           sync.Mutex
+	since        time.Time // of now
+	now, earlier sketch
+	earlierSince time.Time
+}
+
+// refusal is a key under the policy that denied it.
+type refusal struct {
+	policy string
+	key    core.Key
+}
+
+// add counts a denial.
+func (r *refused) add(who refusal, now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.turn(now)
+	r.now.add(who)
+}
+
+// turn begins a new minute if the present one is over.
+func (r *refused) turn(now time.Time) {
+	age := now.Sub(r.since)
+	if age < time.Minute && age >= 0 {
+		return
+	}
+	r.earlier, r.now = r.now, r.earlier
+	r.earlierSince = r.since
+	if r.now.clear(); age > 2*time.Minute {
+		r.earlier.clear()
+		r.earlierSince = now
+	}
+	r.since = now
+}
+
+// count is how often a key was denied. At most Over of them may have been denials of others.
+type count struct {
+	refusal
+	Times, Over int64
+}
+
+// most returns those that were denied most, and since when.
+func (r *refused) most(n int, now time.Time) (all []count, since time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.turn(now)
+	sum := make(map[refusal]count)
+	for _, s := range [...]*sketch{&r.now, &r.earlier} {
+		for _, c := range s.heap {
+			both := sum[c.refusal]
+			sum[c.refusal] = count{c.refusal, both.Times + c.Times, both.Over + c.Over}
+		}
+	}
+	for _, c := range sum {
+		all = append(all, c)
+	}
+	slices.SortFunc(all, func(a, b count) int {
+		return cmp.Or(cmp.Compare(b.Times, a.Times), cmp.Compare(a.policy, b.policy),
+			cmp.Compare(a.key.String(), b.key.String()))
+	})
+	return all[:min(n, len(all))], cmp.Or(r.earlierSince, r.since)
+}
+
+// maxCounts is how many keys a sketch counts.
+const maxCounts = 256
+
+// sketch counts the keys that come most, by the algorithm Space-Saving: a key that is not counted
+// takes the place of the one that came least, and its count. So a key that is more than one in
+// maxCounts of all is always there, and no count is too low.
+type sketch struct {
+	heap  []count // the least first
+	place map[refusal]int
+}
+
+func (s *sketch) clear() {
+	s.heap = s.heap[:0]
+	clear(s.place)
+}
+
+func (s *sketch) add(who refusal) {
+	at, known := s.place[who]
+	switch {
+	case known:
+	case s.place == nil:
+		s.place = make(map[refusal]int, maxCounts)
+		fallthrough
+	case len(s.heap) < maxCounts:
+		at = len(s.heap)
+		s.heap = append(s.heap, count{refusal: who})
+		s.place[who] = at
+		at = s.up(at)
+	default:
+		least := &s.heap[0]
+		delete(s.place, least.refusal)
+		least.refusal, least.Over = who, least.Times
+		s.place[who], at = 0, 0
+	}
+	s.heap[at].Times++
+	s.down(at)
+}
+
+// up moves a count towards the front while the one before it is larger, and returns its place.
+func (s *sketch) up(at int) int {
+	for at > 0 && s.heap[(at-1)/2].Times > s.heap[at].Times {
+		s.swap(at, (at-1)/2)
+		at = (at - 1) / 2
+	}
+	return at
+}
+
+// down moves a count towards the end while one after it is smaller.
+func (s *sketch) down(at int) {
+	for {
+		least := at
+		for child := 2*at + 1; child <= 2*at+2 && child < len(s.heap); child++ {
+			if s.heap[child].Times < s.heap[least].Times {
+				least = child
+			}
+		}
+		if least == at {
+			return
+		}
+		s.swap(at, least)
+		at = least
+	}
+}
+
+func (s *sketch) swap(a, b int) {
+	s.heap[a], s.heap[b] = s.heap[b], s.heap[a]
+	s.place[s.heap[a].refusal], s.place[s.heap[b].refusal] = a, b
+}

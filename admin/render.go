@@ -1,0 +1,151 @@
+package admin
+
+import (
+	"bytes"
+	"embed"
+	"fmt"
+	"html/template"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/inspect"
+)
+
+//go:embed page
+var files embed.FS
+
+// parse parses the templates.
+func (a *Admin) parse() (*template.Template, error) {
+	return template.New("").Funcs(template.FuncMap{
+		"name":     a.name,
+		"link":     link,
+		"stream":   stream,
+		"key":      inspect.FormatKey,
+		"number":   number,
+		"wait":     inspect.Wait,
+		"describe": inspect.Describe,
+		"time":     stamp,
+		"ago":      ago,
+		"bars":     bars,
+		"percent":  percent,
+		"hold":     hold,
+	}).ParseFS(files, "page/*.html")
+}
+
+// frame is what every page has.
+type frame struct {
+	Title    string
+	Operator string
+	Writes   bool
+	Text     string // of what the operator looked for
+	Body     any
+}
+
+// render writes a page.
+func (a *Admin) render(
+	w http.ResponseWriter, r *http.Request, status int, name, title string, body any,
+) {
+	text := r.URL.Query().Get("key")
+	f := frame{Title: title, Operator: operatorOf(r.Context()), Writes: a.mayWrite(r), Text: text, Body: body}
+	var page bytes.Buffer
+	if err := a.templates.ExecuteTemplate(&page, name+".html", f); err != nil {
+		http.Error(w, "The page cannot be written.", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = w.Write(page.Bytes()) // the browser may have left
+}
+
+// fail writes a page that says why there is no other.
+func (a *Admin) fail(w http.ResponseWriter, _ *http.Request, status int, why string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = fmt.Fprintln(w, why)
+}
+
+// file serves an embedded file.
+func file(name, kind string) http.HandlerFunc {
+	content, err := files.ReadFile("page/" + name)
+	return func(w http.ResponseWriter, r *http.Request) {
+		if err != nil {
+			http.NotFound(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", kind)
+		_, _ = w.Write(content)
+	}
+}
+
+// holderView is a holder on the page of a key. ID begins the ids of its elements.
+type holderView struct {
+	View   subjectView
+	Slots  slotsRow
+	Holder inspect.Holder
+	ID     string
+}
+
+func hold(v subjectView, s slotsRow, h inspect.Holder, id string) holderView {
+	return holderView{v, s, h, id}
+}
+
+// number is inspect.Number for every integer of a view.
+func number(n any) string {
+	if n, ok := n.(int); ok {
+		return inspect.Number(int64(n))
+	}
+	wide, _ := n.(int64)
+	return inspect.Number(wide)
+}
+
+// link returns the address of a key's page.
+func link(k core.Key) string {
+	return "subject?" + url.Values{"key": {inspect.FormatKey(k)}}.Encode()
+}
+
+// stream returns the address of a key's figures.
+func stream(k core.Key) string {
+	return "live?" + url.Values{"key": {inspect.FormatKey(k)}}.Encode()
+}
+
+// clock is a time on a page. The script of the page shows it in the zone of the browser.
+type clock struct{ Machine, Human string }
+
+// stamp returns a time on a page.
+func stamp(t time.Time) clock {
+	t = t.UTC()
+	human := "15:04:05 UTC"
+	if d := time.Until(t); d > 20*time.Hour || d < -20*time.Hour {
+		human = "2 Jan 2006, " + human
+	}
+	return clock{t.Format(time.RFC3339), t.Format(human)}
+}
+
+// ago returns for how long something is so.
+func ago(t time.Time) string { return inspect.Wait(max(0, time.Since(t).Truncate(time.Second))) }
+
+// bars returns the outline of a minute of numbers: a bar a second, 60 wide and 20 high.
+func bars(all [history]int64) string {
+	const height = 20
+	most := max(1, slices.Max(all[:]))
+	var path strings.Builder
+	fmt.Fprintf(&path, "M0 %d", height)
+	for i, n := range all {
+		top := height - (n*height+most-1)/most
+		fmt.Fprintf(&path, "V%dH%d", top, i+1)
+	}
+	fmt.Fprintf(&path, "V%dZ", height)
+	return path.String()
+}
+
+// percent returns a part of a whole, between 0 and 100.
+func percent(part, whole int64) int64 {
+	if whole <= 0 {
+		return 0
+	}
+	return min(100, max(0, int64(float64(part)/float64(whole)*100)))
+}

@@ -1,0 +1,237 @@
+package admin
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/inspect"
+)
+
+// subject is the page of a key.
+func (a *Admin) subject(w http.ResponseWriter, r *http.Request) {
+	view, status := a.look(r)
+	a.render(w, r, status, "subject", view.Title, view)
+}
+
+// subjectView is what the page of a key shows.
+type subjectView struct {
+	Title   string
+	Wrong   string // why there is nothing to show
+	Key     core.Key
+	At      time.Time
+	Writes  bool
+	Reasons []reasonRow
+	Several bool // limits would deny
+	Why     inspect.Verdict
+	// Outage is why failure modes decide, and Faults why parts are missing.
+	Outage  string
+	Faults  []faultRow
+	Tenants []tenantRow
+	Limits  []limitRow
+	Slots   []slotsRow
+	Plans   []string // the names of all
+}
+
+type faultRow struct{ What, Advice string }
+
+// reasonRow is why the next request would be denied.
+type reasonRow struct {
+	Text  string
+	Opens time.Time
+	Wait  time.Duration
+	Never bool
+	Slot  bool
+}
+
+type tenantRow struct {
+	inspect.Tenant
+	Text  string // of the override, in the form of a file
+	Until time.Time
+}
+
+// limitRow is how a key stands under a policy.
+type limitRow struct {
+	*inspect.Limit
+	Own                            bool // the key is that of the page
+	Text                           string
+	Touched                        bool // something is spent or raised
+	Stateless                      bool // there is nothing to show or to reset
+	Gives, Raises, Blocks, Blocked bool // what can be done
+	Period                         bool // a raise may last until the end of the period
+	Tenant                         string
+	LimitText                      string
+	UsedPercent, HeldPercent       int64
+}
+
+// slotsRow is how a key stands at a semaphore.
+type slotsRow struct {
+	inspect.Slots
+	Own, Others           []inspect.Holder
+	OwnWait, OthersWait   int
+	OwnWaiters            []inspect.Waiter
+	MoreHolders, MoreWait int // that are not shown
+}
+
+const (
+	maxHolders = 50 // that are shown of one semaphore
+	maxWaiters = 20
+)
+
+// look looks a key up, as a request asks.
+func (a *Admin) look(r *http.Request) (v subjectView, status int) {
+	text := r.URL.Query().Get("key")
+	v = subjectView{Title: "Look up", Writes: a.mayWrite(r)}
+	key, err := a.find(r.Context(), text)
+	if err != nil {
+		v.Wrong = "Write the parts of a key with slashes between them, such as acme/bob. " +
+			"A slash within a part is %2F."
+		return v, http.StatusBadRequest
+	}
+	s, err := a.inspector.Lookup(r.Context(), key)
+	if err != nil {
+		v.Wrong = "The key could not be looked up."
+		if errors.Is(err, core.ErrClosed) {
+			v.Wrong = "The Gate is closed."
+		}
+		return v, http.StatusServiceUnavailable
+	}
+	v.Title, v.Key, v.At, v.Why = a.name(key), key, s.At, s.Why
+	v.fill(a, s)
+	return v, http.StatusOK
+}
+
+// fill fills in how a subject stands.
+func (v *subjectView) fill(a *Admin, s *inspect.Subject) {
+	if s.Outage != nil {
+		v.Outage = inspect.Explain(s.Outage).Error()
+	}
+	for _, err := range s.Faults {
+		v.Faults = append(v.Faults, faultRow{err.Error(), inspect.Advice(err)})
+	}
+	for i := range s.Why.Reasons {
+		r := &s.Why.Reasons[i]
+		v.Reasons = append(v.Reasons, reasonRow{
+			Text: r.Text(), Opens: r.Opens, Wait: r.RetryAfter,
+			Never: r.RetryAfter == core.Never, Slot: r.Slots != nil,
+		})
+	}
+	v.Several = len(v.Reasons) > 1 && !v.Reasons[1].Slot
+	for _, t := range s.Tenants {
+		row := tenantRow{Tenant: t}
+		if t.Override != nil {
+			text, _ := t.Override.MarshalText() // it comes from Redis as such
+			row.Text, row.Until = string(text), t.Override.Until
+		}
+		v.Tenants = append(v.Tenants, row)
+	}
+	if a.cfg.Plans != nil {
+		v.Plans = a.cfg.Plans.Set().Names()
+	}
+	for i := range s.Limits {
+		v.Limits = append(v.Limits, rowOf(&s.Limits[i], s))
+	}
+	slices.SortStableFunc(v.Limits, func(a, b limitRow) int { return b.rank() - a.rank() })
+	for _, one := range s.Slots {
+		v.Slots = append(v.Slots, slotsOf(one))
+	}
+}
+
+// rank puts what denies first, and then what is in use.
+func (r *limitRow) rank() int {
+	switch {
+	case r.Denies():
+		return 2
+	case r.Touched:
+		return 1
+	}
+	return 0
+}
+
+// rowOf returns how a key stands under a policy, and what can be done.
+func rowOf(l *inspect.Limit, s *inspect.Subject) limitRow {
+	row := limitRow{Limit: l, Own: l.Key == s.Key, Text: inspect.Describe(l.Algorithm)}
+	switch l.Algorithm.(type) {
+	case core.Unlimited, core.DenyAll:
+		row.Stateless = true
+	case core.Block:
+		row.Blocks, row.Blocked = true, !l.Result.Allowed
+	}
+	row.Gives = inspect.Adjustable(l.Algorithm)
+	row.Raises = inspect.IsQuota(l.Algorithm) && inspect.Raisable(l.Policy)
+	switch l.Algorithm.(type) {
+	case core.Calendar, core.FixedWindow:
+		row.Period = true
+	}
+	if len(s.Tenants) > 0 && !row.Blocks {
+		row.Tenant = s.Tenants[0].Name
+		row.LimitText = inspect.LimitText(l.Algorithm)
+	}
+	row.Touched = l.Result.Used > 0 || l.Result.Raised > 0
+	row.UsedPercent = percent(l.Result.Used, l.Result.Limit)
+	row.HeldPercent = percent(l.Result.Held, l.Result.Limit)
+	return row
+}
+
+// slotsOf parts the holders and waiters of a key from all others.
+func slotsOf(s inspect.Slots) slotsRow {
+	row := slotsRow{Slots: s}
+	for _, h := range s.Holders {
+		if h.Own {
+			row.Own = append(row.Own, h)
+		} else {
+			row.Others = append(row.Others, h)
+		}
+	}
+	for _, w := range s.Waiters {
+		if w.Own {
+			row.OwnWaiters = append(row.OwnWaiters, w)
+		} else {
+			row.OthersWait++
+		}
+	}
+	row.OwnWait = len(row.OwnWaiters)
+	row.MoreHolders = max(0, len(row.Own)-maxHolders) + max(0, len(row.Others)-maxHolders)
+	row.MoreWait = max(0, row.OwnWait-maxWaiters)
+	row.Own, row.Others = row.Own[:min(len(row.Own), maxHolders)], row.Others[:min(len(row.Others), maxHolders)]
+	row.OwnWaiters = row.OwnWaiters[:min(row.OwnWait, maxWaiters)]
+	return row
+}
+
+// blockedView lists the keys that are blocked under a policy.
+type blockedView struct {
+	Policy string
+	Wrong  faultRow
+	Keys   []blockedRow
+	More   bool
+}
+
+type blockedRow struct {
+	Key   core.Key
+	Until time.Time
+	Rest  time.Duration
+}
+
+const maxBlocked = 500
+
+// blocked is the page of the keys that are blocked.
+func (a *Admin) blocked(w http.ResponseWriter, r *http.Request) {
+	p := a.inspector.Policy(r.URL.Query().Get("policy"))
+	if p == nil {
+		a.fail(w, r, http.StatusNotFound, "There is no such policy.")
+		return
+	}
+	v := blockedView{Policy: p.Name()}
+	all, err := a.inspector.Blocked(r.Context(), p, maxBlocked+1)
+	if err != nil {
+		v.Wrong = faultRow{err.Error(), inspect.Advice(err)}
+	}
+	v.More = len(all) > maxBlocked
+	now := time.Now()
+	for _, k := range all[:min(len(all), maxBlocked)] {
+		v.Keys = append(v.Keys, blockedRow{k.Key, now.Add(k.Rest), k.Rest})
+	}
+	a.render(w, r, http.StatusOK, "blocked", "Blocked by "+p.Name(), v)
+}

@@ -1,0 +1,163 @@
+package inspect
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/core"
+)
+
+// Describe says in words what a limit admits, such as "100 per 1 min, at most 20 at once".
+func Describe(a core.Algorithm) string {
+	switch a := a.(type) {
+	case core.TokenBucket:
+		return describeBucket(a)
+	case core.LeakyBucket:
+		return fmt.Sprintf("%s per %s, %s queue", Number(a.Rate), Span(a.Per), Number(a.Capacity))
+	case core.FixedWindow:
+		if a.FromFirst {
+			return fmt.Sprintf("%s in %s from the first", Number(a.Limit), Span(a.Window))
+		}
+		return fmt.Sprintf("%s in each %s", Number(a.Limit), Span(a.Window))
+	case core.SlidingWindow:
+		return fmt.Sprintf("%s in any %s", Number(a.Limit), Span(a.Window))
+	case core.SlidingLog:
+		var all []string
+		for _, w := range a.Windows {
+			all = append(all, fmt.Sprintf("%s in any %s", Number(w.Limit), Span(w.Width)))
+		}
+		return strings.Join(all, ", ")
+	case core.Calendar:
+		return fmt.Sprintf("%s in each %s, %v", Number(a.Limit), a.Every, a.In)
+	case core.Block:
+		return fmt.Sprintf("%s strikes in %s block for %s", Number(a.Strikes), Span(a.Within), Span(a.For))
+	case core.Unlimited:
+		return "unlimited"
+	case core.DenyAll:
+		return "denies everything"
+	}
+	return fmt.Sprintf("%T", a)
+}
+
+func describeBucket(a core.TokenBucket) string {
+	switch {
+	case a.Rate == 0:
+		return fmt.Sprintf("%s, never refilled", Number(a.Burst))
+	case a.Burst == a.Rate:
+		return fmt.Sprintf("%s per %s", Number(a.Rate), Span(a.Per))
+	}
+	return fmt.Sprintf("%s per %s, at most %s at once", Number(a.Rate), Span(a.Per), Number(a.Burst))
+}
+
+// LimitText returns a limit as a file of plans has it, such as {rate: 100, per: 1m, burst: 20}. It
+// is empty for a limit that cannot stand in one.
+func LimitText(a core.Algorithm) string {
+	switch a := a.(type) {
+	case core.TokenBucket:
+		if a.Per == 0 {
+			return fmt.Sprintf("{rate: %d, burst: %d}", a.Rate, a.Burst)
+		}
+		return fmt.Sprintf("{rate: %d, per: %s, burst: %d}", a.Rate, short(a.Per), a.Burst)
+	case core.LeakyBucket:
+		return fmt.Sprintf("{leak: %d, per: %s, capacity: %d}", a.Rate, short(a.Per), a.Capacity)
+	case core.FixedWindow:
+		if a.FromFirst {
+			return fmt.Sprintf("{limit: %d, fixed_window: %s, from_first: true}", a.Limit, short(a.Window))
+		}
+		return fmt.Sprintf("{limit: %d, fixed_window: %s}", a.Limit, short(a.Window))
+	case core.SlidingWindow:
+		return fmt.Sprintf("{limit: %d, sliding_window: %s, buckets: %d}",
+			a.Limit, short(a.Window), a.Buckets)
+	case core.SlidingLog:
+		var all []string
+		for _, w := range a.Windows {
+			all = append(all, fmt.Sprintf("{limit: %d, window: %s}", w.Limit, short(w.Width)))
+		}
+		return fmt.Sprintf("{sliding_log: [%s]}", strings.Join(all, ", "))
+	case core.Calendar:
+		anchor := ""
+		if !a.Anchor.IsZero() {
+			anchor = ", anchor: " + a.Anchor.In(a.In).Format(time.RFC3339Nano)
+		}
+		return fmt.Sprintf("{limit: %d, calendar: %v, in: %v%s}", a.Limit, a.Every, a.In, anchor)
+	case core.Unlimited:
+		return "unlimited"
+	case core.DenyAll:
+		return "deny"
+	}
+	return ""
+}
+
+// short returns a duration without units of 0, such as 1h30m.
+func short(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}
+
+// Span returns a duration for people, exactly, such as 1 min 30 s.
+func Span(d time.Duration) string {
+	if d%time.Second != 0 || d == 0 {
+		return d.String()
+	}
+	var all []string
+	for _, u := range units {
+		if n := d / u.size; n > 0 {
+			all = append(all, fmt.Sprintf("%d %s", n, u.name))
+			d -= n * u.size
+		}
+	}
+	return strings.Join(all, " ")
+}
+
+var units = [...]struct {
+	name string
+	size time.Duration
+}{{"d", 24 * time.Hour}, {"h", time.Hour}, {"min", time.Minute}, {"s", time.Second}}
+
+// Wait returns a duration for people, rounded up to the second, in two units at most, such as
+// 2 h 5 min. It is "ever" for core.Never.
+func Wait(d time.Duration) string {
+	switch {
+	case d == core.Never:
+		return "ever"
+	case d <= 0:
+		return "0 s"
+	}
+	d = (d + time.Second - 1).Truncate(time.Second)
+	first := 0
+	for d < units[first].size {
+		first++
+	}
+	if first+2 < len(units) { // rounded up to the second unit
+		unit := units[first+1].size
+		if d = (d + unit - 1).Truncate(unit); first > 0 && d == units[first-1].size {
+			first--
+		}
+	}
+	return Span(d)
+}
+
+// Number returns an integer with a thin space between groups of three digits.
+func Number(n int64) string {
+	if n == math.MinInt64 {
+		return strconv.FormatInt(n, 10)
+	}
+	sign := ""
+	if n < 0 {
+		sign, n = "−", -n
+	}
+	digits := strconv.FormatInt(n, 10)
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "\u202f" + digits[i:]
+	}
+	return sign + digits
+}
