@@ -61,6 +61,7 @@ var floors = []struct {
 	{"adapters/llm", 9, []string{"github.com/felixge/httpsnoop"}},
 	{"outbound/internal/signal", 0, []string{"github.com/dunglas/httpsfv"}},
 	{"outbound", 8, nil},
+	{"admin", 10, nil},
 	{"adapters", 10, nil}, // tests of all adapters
 }
 

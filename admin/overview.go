@@ -2,6 +2,8 @@ package admin
 
 import (
 	"cmp"
+	"fmt"
+	"hash/fnv"
 	"net/http"
 	"os"
 	"slices"
@@ -36,6 +38,7 @@ type figures struct {
 
 // refusedRow is a key that is refused.
 type refusedRow struct {
+	ID           string // of the link: it stays as others overtake it
 	Key          core.Key
 	Policy       string
 	Times, Over  int64
@@ -81,8 +84,10 @@ func (a *Admin) now() figures {
 	most, since := live.refused.most(maxRefused, now)
 	f.Since = since
 	for _, c := range most {
+		id := fnv.New64a()
+		_, _ = id.Write([]byte(c.policy + " " + c.key.String())) // it never fails
 		f.Refused = append(f.Refused, refusedRow{
-			c.key, c.policy, c.Times, c.Over, percent(c.Times, most[0].Times),
+			fmt.Sprintf("refused-%x", id.Sum64()), c.key, c.policy, c.Times, c.Over, percent(c.Times, most[0].Times),
 		})
 	}
 	f.Servers = a.servers(live)

@@ -1,8 +1,18 @@
 package admin_test
 
 import (
+	"bufio"
+	"context"
+	"errors"
 	"fmt"
+	"html"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/headgate/headgate/admin"
 	"github.com/headgate/headgate/core"
@@ -10,14 +20,342 @@ import (
 	"github.com/headgate/headgate/internal/gatetest"
 )
 
-func TestDebug(t *testing.T) {
-	var live admin.Live
-	g := gatetest.Memory(t, core.Config{Observe: live.Observe})
-	api := limited(t, "api", core.PerMinute(2))
-	for range 4 {
-		g.Decide(t.Context(), core.Charge{Policy: api, Key: newKey(t, "acme", "bob")})
+func TestNewTellsEveryFault(t *testing.T) {
+	_, err := admin.New(admin.Config{Policies: []*core.Policy{nil}, Origins: []string{"example.com"}})
+	for _, want := range []string{
+		"Config.Read is nil: it must say who may read", "Config.Gate is missing", "Config.Policies[0] is missing",
+		"Config.Origins[0]",
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v lacks %q", err, want)
+		}
 	}
-	s := newSite(t, admin.Config{Gate: g, Policies: []*core.Policy{api}, Live: &live, Semaphores: []*semaphore.Semaphore{newSemaphore(t, g, "s")}})
-	fmt.Println(s.get(""))
-	fmt.Println(s.get("subject", "key", "acme/bob"))
+}
+
+// busySite is a page of a Gate that has denied something to a key.
+func busySite(t *testing.T, key core.Key, change func(*admin.Config)) *site {
+	t.Helper()
+	live := new(admin.Live)
+	g := gatetest.Memory(t, core.Config{Observe: live.Observe})
+	api := limited(t, "api", core.PerHour(3))
+	bans := limited(t, "bans", core.Block{Strikes: 2, Within: time.Hour, For: time.Hour})
+	for range 5 {
+		decide(t, g, core.Charge{Policy: api, Key: key})
+	}
+	decide(t, g, core.Charge{Policy: bans, Key: key, Cost: 2})
+	cfg := admin.Config{
+		Gate: g, Policies: []*core.Policy{api, bans}, Semaphores: []*semaphore.Semaphore{newSemaphore(t, g, "streams")},
+		Live: live,
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	return newSite(t, cfg)
+}
+
+// Only who may read reads, and only who may write changes something. No reason is shown.
+func TestAccess(t *testing.T) {
+	s := busySite(t, newKey(t, "acme"), nil)
+	reset := url.Values{"action": {"reset"}, "policy": {"api"}, "key": {"acme"}, "id": {"1"}}
+	reads := []string{"", "subject?key=acme", "blocked?policy=bans", "live", "style.css", "page.js", "nowhere"}
+	check := func(status int, h http.Header, body string, want int, what string) {
+		t.Helper()
+		if status != want || strings.Contains(body, "secret") {
+			t.Errorf("%s: status %d, want %d: %s", what, status, want, body)
+		}
+		if h.Get("Cache-Control") != "no-store" || !strings.Contains(h.Get("Content-Security-Policy"), "default-src 'none'") ||
+			strings.Contains(h.Get("Content-Security-Policy"), "unsafe") || h.Get("X-Content-Type-Options") != "nosniff" {
+			t.Errorf("%s: headers %v", what, h)
+		}
+	}
+	for _, path := range reads {
+		status, h, body := s.ask("GET", path, nil, "Role", "none")
+		check(status, h, body, http.StatusForbidden, "GET "+path+" without the right")
+		status, h, body = s.ask("GET", path, nil, "Operator", "")
+		check(status, h, body, http.StatusForbidden, "GET "+path+" without a name")
+	}
+	for _, role := range []string{"none", "read", "write"} {
+		status, h, body := s.ask("GET", "confirm?action=reset&policy=api&key=acme", nil, "Role", role)
+		check(status, h, body, http.StatusForbidden, "confirm as "+role)
+		status, h, body = s.ask("POST", "act", reset, "Role", role)
+		check(status, h, body, http.StatusForbidden, "act as "+role)
+	}
+	for _, foreign := range [][]string{
+		{"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Site", "same-site"}, {"Origin", "https://evil.example"}, {"Origin", "null"},
+	} {
+		status, h, body := s.ask("POST", "act", reset, foreign...)
+		check(status, h, body, http.StatusForbidden, fmt.Sprint("act from ", foreign))
+	}
+	for _, method := range []string{"POST", "PUT", "DELETE"} {
+		status, h, body := s.ask(method, "", nil)
+		check(status, h, body, http.StatusMethodNotAllowed, method+" /")
+	}
+	status, h, body := s.ask("GET", "act?"+reset.Encode(), nil)
+	check(status, h, body, http.StatusMethodNotAllowed, "GET act")
+	status, h, body = s.ask("GET", "nowhere", nil)
+	check(status, h, body, http.StatusNotFound, "GET nowhere")
+	if e := s.events.last(); e.Action != 0 {
+		t.Errorf("an order was carried out: %+v", e)
+	}
+	if page := s.get("subject", "key", "acme"); !strings.Contains(page, "<b>3</b> of 3 requests") {
+		t.Error("the limit was reset")
+	}
+	status, h, body = s.ask("POST", "act", reset, "Sec-Fetch-Site", "same-origin")
+	check(status, h, body, http.StatusOK, "act from here")
+	if e := s.events.last(); e.Action != admin.ActionReset || e.Operator != "kim" || e.Err != nil {
+		t.Errorf("%+v", e)
+	}
+}
+
+// Without Config.Write nobody changes anything, and the page offers no form for it.
+func TestReadOnly(t *testing.T) {
+	refuse := func(*http.Request) (string, error) { return "", errors.New("nobody") }
+	s := busySite(t, newKey(t, "acme"), func(cfg *admin.Config) { cfg.Write = refuse })
+	page := s.get("subject", "key", "acme")
+	if strings.Contains(page, "confirm") || !strings.Contains(page, "read only") {
+		t.Error(page)
+	}
+	live := new(admin.Live)
+	g := gatetest.Memory(t, core.Config{Observe: live.Observe})
+	a, err := admin.New(admin.Config{Gate: g, Read: func(*http.Request) (string, error) { return "kim", nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := httptest.NewRecorder()
+	a.ServeHTTP(w, httptest.NewRequest("POST", "/act", strings.NewReader("action=reset")))
+	if w.Code != http.StatusForbidden {
+		t.Errorf("status %d", w.Code)
+	}
+	w = httptest.NewRecorder()
+	a.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+	if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "has no Live") {
+		t.Errorf("status %d: %s", w.Code, w.Body)
+	}
+}
+
+// harm returns what of a page a browser would act on that no page has itself.
+func harm(page string) (found []string) {
+	quoted := regexp.MustCompile(`"[^"]*"`)
+	name := regexp.MustCompile(`^</?([a-z0-9]+)`)
+	for _, tag := range regexp.MustCompile(`<[a-zA-Z/][^>]*>`).FindAllString(page, -1) {
+		bare := quoted.ReplaceAllString(tag, "")
+		parts := name.FindStringSubmatch(bare)
+		if parts == nil || strings.Contains(" img iframe object embed base style ", " "+parts[1]+" ") ||
+			regexp.MustCompile(`(?i)\s(on\w+|style)\s*=|'`).MatchString(bare) ||
+			regexp.MustCompile(`(?i)(href|src|action)="\s*(javascript|data|//)`).MatchString(tag) ||
+			parts[1] == "script" && tag != `<script src="page.js" defer>` && tag != "</script>" {
+			found = append(found, tag)
+		}
+	}
+	return found
+}
+
+// What a key holds does no harm, on any page, and leads to the key itself.
+func TestHostileKeys(t *testing.T) {
+	for _, bad := range []string{
+		"<img src=x>", `<a onclick="x">`, `<p style="x">`, "<script>x", `<a href="javascript:x">`, "<a href='x'>",
+	} {
+		if len(harm(bad)) == 0 {
+			t.Fatalf("%s is not found", bad)
+		}
+	}
+	for _, part := range []string{
+		"<script>alert(1)</script>", `"><img src=x onerror=alert(1)>`, "javascript:alert(1)", "'; DROP", "{{.Operator}}",
+		"a\r\nSet-Cookie: x=y", "a&key=b#c", "\u202eevil", "a/b", "..", "\x00\xff",
+	} {
+		key := newKey(t, part, "<script>")
+		s := busySite(t, key, nil)
+		for _, path := range []string{"", "blocked?policy=bans"} {
+			page := s.get(path)
+			links := regexp.MustCompile(`href="(subject\?key=[^"]*)"`).FindAllStringSubmatch(page, -1)
+			if len(links) == 0 {
+				t.Fatalf("%q: no link on %q", part, path)
+			}
+			subject := s.get(html.UnescapeString(links[0][1]))
+			if !strings.Contains(subject, "<b>3</b> of 3 requests") {
+				t.Errorf("%q: %q leads to another key", part, links[0][1])
+			}
+			form := formOf(t, subject, "reset")
+			confirm := s.get("confirm?" + form.Encode())
+			for what, text := range map[string]string{"page": page, "subject": subject, "confirm": confirm} {
+				if found := harm(text); len(found) > 0 {
+					t.Errorf("%q: the %s holds %q", part, what, found)
+				}
+			}
+		}
+		status, _, page := s.ask("GET", "subject?"+url.Values{"key": {"%zz" + part}}.Encode(), nil)
+		if status != http.StatusBadRequest || len(harm(page)) > 0 {
+			t.Errorf("%q: status %d: %s", part, status, page)
+		}
+	}
+}
+
+// formOf returns the fields of the form with an action.
+func formOf(t *testing.T, page, action string) url.Values {
+	t.Helper()
+	for _, form := range regexp.MustCompile(`(?s)<form.*?</form>`).FindAllString(page, -1) {
+		values := make(url.Values)
+		for _, input := range regexp.MustCompile(`<input[^>]*>`).FindAllString(form, -1) {
+			name := regexp.MustCompile(` name="([^"]*)"`).FindStringSubmatch(input)
+			value := regexp.MustCompile(` value="([^"]*)"`).FindStringSubmatch(input)
+			if name != nil && value != nil {
+				values.Set(name[1], html.UnescapeString(value[1]))
+			}
+		}
+		if selected := regexp.MustCompile(`(?s)<select[^>]*name="([^"]*)">.*?<option(?: value="([^"]*)")?>?`).FindStringSubmatch(form); selected != nil {
+			values.Set(selected[1], selected[2])
+		}
+		if values.Get("action") == action {
+			return values
+		}
+	}
+	t.Fatalf("the page has no form to %s:\n%s", action, page)
+	return nil
+}
+
+// The first page shows what is denied, to whom, and by whom something was changed.
+func TestOverview(t *testing.T) {
+	live := new(admin.Live)
+	g := gatetest.Memory(t, core.Config{Observe: live.Observe})
+	api := limited(t, "api", core.PerHour(3))
+	shadow := newPolicy(t, core.PolicyConfig{Name: "shadow", Algorithm: core.PerHour(1), Shadow: true})
+	streams := newSemaphore(t, g, "streams")
+	s := newSite(t, admin.Config{
+		Gate: g, Policies: []*core.Policy{api, shadow}, Semaphores: []*semaphore.Semaphore{streams}, Live: live,
+		Name: func(k core.Key) string {
+			if k.Parts()[0] == "h4sh" {
+				return "Globex Inc."
+			}
+			return ""
+		},
+	})
+	if page := s.get(""); !strings.Contains(page, "Nobody has asked") || !strings.Contains(page, "Nobody was refused") {
+		t.Error(page)
+	}
+	for range 10 {
+		decide(t, g, core.Charge{Policy: api, Key: newKey(t, "acme", "bob")}, core.Charge{Policy: shadow, Key: newKey(t, "acme")})
+	}
+	for range 5 {
+		decide(t, g, core.Charge{Policy: api, Key: newKey(t, "h4sh")})
+	}
+	hold := semaphore.Request{Caps: []semaphore.Cap{{Key: newKey(t, "acme"), Limit: 1}}}
+	l, err := streams.Acquire(t.Context(), hold)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Release(t.Context()) }()
+	if _, err := streams.Acquire(t.Context(), hold); !errors.Is(err, semaphore.ErrFull) {
+		t.Fatal(err)
+	}
+	gatetest.Eventually(t, "the second is over", func() bool {
+		return strings.Contains(squeeze(s.get("")), "api 0 9 6 60 %")
+	})
+	page := squeeze(s.get(""))
+	for _, want := range []string{
+		"streams 0 1 1 50 %", // Denied/s, Denied, Admitted, Share
+		"acme/bob api 7×", "Globex Inc. api 2×", "alone has seen",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page lacks %q:\n%s", want, page)
+		}
+	}
+	if strings.Index(page, "acme/bob api") > strings.Index(page, "Globex Inc. api") || strings.Contains(page, "shadow 0 ") && strings.Contains(page, "shadow 0 9") {
+		t.Error(page)
+	}
+}
+
+// squeeze returns the text of a page.
+func squeeze(page string) string {
+	text := regexp.MustCompile(`<[^>]*>`).ReplaceAllString(page, " ")
+	return strings.Join(strings.Fields(html.UnescapeString(text)), " ")
+}
+
+// The live parts come as events, end with the right to read them, and are bounded in number.
+func TestStream(t *testing.T) {
+	s := busySite(t, newKey(t, "acme"), nil)
+	for path, want := range map[string]string{"live": "Refused most", "live?key=acme": "Denied until"} {
+		ctx, cancel := context.WithCancel(t.Context())
+		r, err := http.NewRequestWithContext(ctx, "GET", s.server.URL+"/ops/"+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Operator", "kim")
+		r.Header.Set("Role", "read")
+		resp, err := s.server.Client().Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp.Header.Get("Content-Type") != "text/event-stream" {
+			t.Error(resp.Header)
+		}
+		lines := bufio.NewScanner(resp.Body)
+		for events, found := 0, false; events < 2; {
+			if !lines.Scan() {
+				t.Fatal(lines.Err())
+			}
+			switch line := lines.Text(); {
+			case line == "":
+				if events++; !found {
+					t.Errorf("%s: an event lacks %q", path, want)
+				}
+				found = false
+			case !strings.HasPrefix(line, "data: "):
+				t.Fatalf("%s: line %q", path, line)
+			case strings.Contains(line, want):
+				found = true
+			}
+		}
+		cancel()
+		_ = resp.Body.Close()
+	}
+}
+
+func TestStreamsAreBounded(t *testing.T) {
+	s := busySite(t, newKey(t, "acme"), nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	open := func() *http.Response {
+		r, err := http.NewRequestWithContext(ctx, "GET", s.server.URL+"/ops/live", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Operator", "kim")
+		r.Header.Set("Role", "read write")
+		resp, err := s.server.Client().Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = resp.Body.Close() })
+		return resp
+	}
+	for range 64 {
+		if resp := open(); resp.StatusCode != http.StatusOK {
+			t.Fatal(resp.Status)
+		}
+	}
+	if resp := open(); resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Retry-After") == "" {
+		t.Error(resp.Status)
+	}
+}
+
+// The page is at its prefix, with and without the slash, and its links are relative.
+func TestPrefix(t *testing.T) {
+	s := busySite(t, newKey(t, "acme"), nil)
+	for _, page := range []string{s.get(""), s.get("subject", "key", "acme")} {
+		for _, link := range regexp.MustCompile(`(?:href|src|action|data-source)="([^"]*)"`).FindAllStringSubmatch(page, -1) {
+			if u, err := url.Parse(link[1]); err != nil || u.IsAbs() || strings.HasPrefix(u.Path, "/") || u.Host != "" {
+				t.Errorf("link %q", link[1])
+			}
+		}
+	}
+	read := func(*http.Request) (string, error) { return "kim", nil }
+	a, err := admin.New(admin.Config{Gate: gatetest.Memory(t, core.Config{}), Read: read})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := httptest.NewRecorder()
+	http.StripPrefix("/ops", a).ServeHTTP(w, httptest.NewRequest("GET", "/ops", nil))
+	if w.Code != http.StatusTemporaryRedirect || w.Header().Get("Location") != "ops/" {
+		t.Error(w.Code, w.Header())
+	}
 }

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"time"
@@ -55,7 +56,8 @@ type tenantRow struct {
 // limitRow is how a key stands under a policy.
 type limitRow struct {
 	*inspect.Limit
-	Own                            bool // the key is that of the page
+	ID                             string // begins the ids of its elements, which stay as rows move
+	Own                            bool   // the key is that of the page
 	Text                           string
 	Touched                        bool // something is spent or raised
 	Stateless                      bool // there is nothing to show or to reset
@@ -130,8 +132,14 @@ func (v *subjectView) fill(a *Admin, s *inspect.Subject) {
 	if a.cfg.Plans != nil {
 		v.Plans = a.cfg.Plans.Set().Names()
 	}
+	seen := make(map[string]int)
 	for i := range s.Limits {
-		v.Limits = append(v.Limits, rowOf(&s.Limits[i], s))
+		row := rowOf(&s.Limits[i], s)
+		name := row.Policy.Name()
+		if row.ID, seen[name] = "limit-"+name, seen[name]+1; seen[name] > 1 {
+			row.ID = fmt.Sprintf("limit-%s-%d", name, seen[name])
+		}
+		v.Limits = append(v.Limits, row)
 	}
 	slices.SortStableFunc(v.Limits, func(a, b limitRow) int { return b.rank() - a.rank() })
 	for _, one := range s.Slots {

@@ -1,7 +1,6 @@
 package inspect_test
 
 import (
-	"fmt"
 	"reflect"
 	"testing"
 	"time"
@@ -74,7 +73,7 @@ func TestWait(t *testing.T) {
 		-1 << 63: "-9223372036854775808",
 	} {
 		if got := inspect.Number(n); got != want {
-			t.Error(fmt.Sprintf("%d is %q, want %q", n, got, want))
+			t.Errorf("%d is %q, want %q", n, got, want)
 		}
 	}
 }

@@ -1,0 +1,234 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/core"
+)
+
+func TestCounterKeepsAMinute(t *testing.T) {
+	var c counter
+	start := time.Unix(1_763_700_000, 0)
+	want := make(map[int64]int64)
+	rng := rand.New(rand.NewPCG(1, 1))
+	for second := range int64(300) {
+		now := start.Add(time.Duration(second) * time.Second)
+		if second > 100 && second < 180 { // a gap longer than the history
+			continue
+		}
+		for range rng.IntN(5) {
+			c.add(now)
+			want[second]++
+		}
+		sum := int64(0)
+		for i, n := range c.read(now) {
+			at := second - history + int64(i)
+			if n != want[at] {
+				t.Fatalf("at %d, second %d has %d, want %d", second, at, n, want[at])
+			}
+			sum += n
+		}
+		if got := c.minute(now); got != sum {
+			t.Fatalf("a minute has %d, want %d", got, sum)
+		}
+	}
+}
+
+func TestCounterCountsAll(t *testing.T) {
+	var c counter
+	var all sync.WaitGroup
+	now := time.Unix(1_763_700_000, 0)
+	for range 8 {
+		all.Go(func() {
+			for range 10_000 {
+				c.add(now)
+			}
+		})
+	}
+	all.Wait()
+	if n := c.minute(now.Add(time.Second)); n != 80_000 {
+		t.Errorf("%d of 80000 are counted", n)
+	}
+}
+
+func keyOf(t testing.TB, name string) core.Key {
+	t.Helper()
+	k, err := core.NewKey(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+// No count is too low, none is too high by more than it says, and whoever is more than a 256th of all
+// is there, whatever comes between.
+func TestRefusedFindsWhoIsRefusedMost(t *testing.T) {
+	var r refused
+	rng := rand.New(rand.NewPCG(2, 2))
+	now := time.Unix(1_763_700_000, 0)
+	truth := make(map[refusal]int64)
+	total := int64(0)
+	for i := range 100_000 {
+		name := fmt.Sprint("tail", rng.IntN(20_000))
+		if rng.IntN(3) == 0 {
+			name = fmt.Sprint("head", int(rng.ExpFloat64()*4))
+		}
+		who := refusal{"api", keyOf(t, name)}
+		truth[who]++
+		total++
+		r.add(who, now.Add(time.Duration(i)*time.Microsecond))
+	}
+	most, since := r.most(1000, now.Add(time.Second))
+	if len(most) > 2*maxCounts || !since.Equal(now) {
+		t.Errorf("%d keys since %v", len(most), since)
+	}
+	found := make(map[refusal]bool)
+	for i, c := range most {
+		found[c.refusal] = true
+		if c.Times < truth[c.refusal] || c.Times-c.Over > truth[c.refusal] || i > 0 && c.Times > most[i-1].Times {
+			t.Errorf("%v counts %d (over %d), want %d", c.refusal, c.Times, c.Over, truth[c.refusal])
+		}
+	}
+	for who, n := range truth {
+		if n > total/maxCounts && !found[who] {
+			t.Errorf("%v with %d of %d is not found", who, n, total)
+		}
+	}
+	if n, m := len(r.now.heap), len(r.now.place); n != maxCounts || m != maxCounts {
+		t.Errorf("%d counts, %d places", n, m)
+	}
+	if most[0].key != keyOf(t, "head0") {
+		t.Errorf("the first is %v", most[0])
+	}
+	later, _ := r.most(10, now.Add(90*time.Second))
+	if len(later) == 0 {
+		t.Error("a minute is forgotten after half of the next")
+	}
+	if gone, _ := r.most(10, now.Add(5*time.Minute)); len(gone) > 0 {
+		t.Errorf("after five minutes %v", gone)
+	}
+}
+
+// A process under attack by ever new keys, and one with ever new policies, keeps what it keeps.
+func TestLiveIsBounded(t *testing.T) {
+	var l Live
+	g, err := core.NewMemory(core.Config{Observe: l.Observe})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = g.Close(context.Background()) }()
+	for i := range 2000 {
+		p, err := core.NewPolicy(core.PolicyConfig{Name: fmt.Sprint("p", i), Algorithm: core.DenyAll{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := g.Decide(t.Context(), core.Charge{Policy: p, Key: keyOf(t, fmt.Sprint(i))}); err != nil {
+			t.Fatal(err)
+		}
+		l.Observe(t.Context(), &core.ServerEvent{Op: core.OpCircuitOpened, Node: fmt.Sprint(i), Err: errors.New("x")})
+		l.note(Event{Action: ActionReset})
+	}
+	series := 0
+	l.rates.series.Range(func(any, any) bool { series++; return true })
+	if series != maxSeries || len(l.refused.now.heap) != maxCounts || len(l.failures.all) != maxFailures || len(l.changes) != maxChanges {
+		t.Errorf("%d series, %d keys, %d failures, %d changes",
+			series, len(l.refused.now.heap), len(l.failures.all), len(l.changes))
+	}
+	denials := int64(0)
+	for _, one := range l.rates.read(time.Now().Add(time.Second)) {
+		denials += one.Denials
+	}
+	if denials != 2000 {
+		t.Errorf("%d of 2000 denials are counted", denials)
+	}
+}
+
+// An open circuit is told until it closes.
+func TestLiveKnowsWhichServersFail(t *testing.T) {
+	var l Live
+	l.Observe(t.Context(), &core.ServerEvent{Op: core.OpCircuitOpened, Node: "a", Err: core.ErrOverloaded})
+	if f := l.failures.of("a"); f.since.IsZero() || !errors.Is(f.err, core.ErrOverloaded) {
+		t.Errorf("%+v", f)
+	}
+	l.Observe(t.Context(), &core.ServerEvent{Op: core.OpCircuitClosed, Node: "a"})
+	if f := l.failures.of("a"); !f.since.IsZero() {
+		t.Errorf("%+v", f)
+	}
+	l.Observe(t.Context(), &core.ServerEvent{Op: core.OpOverload})
+	if n := l.overloads.minute(time.Now().Add(time.Second)); n != 1 {
+		t.Errorf("%d overloads", n)
+	}
+}
+
+// What comes again and again allocates nothing.
+func TestObserveAllocatesNothing(t *testing.T) {
+	var l Live
+	p, err := core.NewPolicy(core.PolicyConfig{Name: "api", Algorithm: core.TokenBucket{Burst: 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var denied, allowed core.DecisionEvent
+	observe := func(_ context.Context, e core.Event) {
+		d := *e.(*core.DecisionEvent)
+		d.Charges = append([]core.Charge(nil), d.Charges...)
+		if allowed, denied = denied, d; d.Decision.Allowed {
+			allowed = d
+		}
+	}
+	g, err := core.NewMemory(core.Config{Observe: observe})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = g.Close(context.Background()) }()
+	for range 2 {
+		if _, err := g.Decide(t.Context(), core.Charge{Policy: p, Key: keyOf(t, "k")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !allowed.Decision.Allowed || denied.Decision.Allowed {
+		t.Fatal(allowed, denied)
+	}
+	for _, e := range []*core.DecisionEvent{&allowed, &denied} {
+		if n := testing.AllocsPerRun(100, func() { l.Observe(t.Context(), e) }); n > 0 {
+			t.Errorf("allowed %v: %v allocations", e.Decision.Allowed, n)
+		}
+	}
+}
+
+func BenchmarkObserve(b *testing.B) {
+	for _, burst := range []int64{1, 1_000_000_000_000_000} {
+		b.Run(fmt.Sprint("denied ", burst == 1), func(b *testing.B) {
+			for _, observed := range []bool{false, true} {
+				var l Live
+				cfg := core.Config{Observe: func(context.Context, core.Event) {}}
+				if observed {
+					cfg.Observe = l.Observe
+				}
+				g, err := core.NewMemory(cfg)
+				if err != nil {
+					b.Fatal(err)
+				}
+				p, err := core.NewPolicy(core.PolicyConfig{Name: "api", Algorithm: core.TokenBucket{Burst: burst}})
+				if err != nil {
+					b.Fatal(err)
+				}
+				c := core.Charge{Policy: p, Key: keyOf(b, "k")}
+				b.Run(fmt.Sprint("live ", observed), func(b *testing.B) {
+					b.ReportAllocs()
+					for b.Loop() {
+						if _, err := g.Decide(b.Context(), c); err != nil {
+							b.Fatal(err)
+						}
+					}
+				})
+				_ = g.Close(context.Background())
+			}
+		})
+	}
+}
