@@ -66,7 +66,7 @@ func (a *Admin) act(w http.ResponseWriter, r *http.Request) {
 		}
 	} else if undo != nil {
 		undo.ID, undo.Back = rand.Text(), o.Back
-		v.Undo, v.Verb = undo.fields(), "Undo: "+undo.Action.String()
+		v.Undo, v.Verb = undo.fields(), "Undo: "+undo.Op.String()
 	}
 	a.render(w, r, status, "result", title, v)
 }
@@ -80,30 +80,30 @@ func (a *Admin) carryOut(ctx context.Context, o *order) (text string, undo *orde
 	if o.Key != (core.Key{}) {
 		at = a.name(o.Key)
 	}
-	switch o.Action {
-	case ActionReset:
+	switch o.Op {
+	case OpReset:
 		return a.reset(ctx, o, at)
-	case ActionGive, ActionTake:
+	case OpGive, OpTake:
 		return a.give(ctx, o, at)
-	case ActionRaise, ActionEndRaise:
-		units, undoes, text := o.Units, ActionEndRaise, fmt.Sprintf(
+	case OpRaise, OpEndRaise:
+		units, undoes, text := o.Units, OpEndRaise, fmt.Sprintf(
 			"The limit of %s under %s is raised by %s until %s.", at, o.Policy.Name(), n, stamp(o.Until).Human)
-		if o.Action == ActionEndRaise {
-			units, undoes = -units, ActionRaise
+		if o.Op == OpEndRaise {
+			units, undoes = -units, OpRaise
 			text = fmt.Sprintf("The raise of %s under %s by %s has ended.", at, o.Policy.Name(), n)
 		}
 		_, err := a.inspector.Raise(ctx, o.Policy, o.Key, units, o.Until, o.ID)
 		return text, o.reverse(undoes), err
-	case ActionBlock:
+	case OpBlock:
 		rest := time.Until(o.Until).Round(time.Second)
 		if rest <= 0 {
 			return "", nil, fmt.Errorf("the block would have ended: %w", core.ErrPeriod)
 		}
 		text := fmt.Sprintf("%s is blocked under %s until %s.", at, o.Policy.Name(), stamp(o.Until).Human)
-		return text, o.reverse(ActionUnblock), a.inspector.Block(ctx, o.Policy, o.Key, rest)
-	case ActionUnblock:
+		return text, o.reverse(OpUnblock), a.inspector.Block(ctx, o.Policy, o.Key, rest)
+	case OpUnblock:
 		return a.unblock(ctx, o, at)
-	case ActionEvict:
+	case OpEvict:
 		found, err := a.inspector.Evict(ctx, o.Slots, o.Key, o.Holder)
 		if err == nil && found == 0 {
 			err = errGone
@@ -114,9 +114,9 @@ func (a *Admin) carryOut(ctx context.Context, o *order) (text string, undo *orde
 }
 
 // reverse returns the order on the same key that undoes this one.
-func (o *order) reverse(by Action) *order {
+func (o *order) reverse(by Op) *order {
 	undo := *o
-	undo.Action = by
+	undo.Op = by
 	return &undo
 }
 
@@ -134,15 +134,15 @@ func (a *Admin) reset(ctx context.Context, o *order, at string) (string, *order,
 	if used <= 0 || !inspect.Adjustable(before.Algorithm) {
 		return text, nil, nil
 	}
-	undo := o.reverse(ActionTake)
+	undo := o.reverse(OpTake)
 	undo.Units = used
 	return text, undo, nil
 }
 
 func (a *Admin) give(ctx context.Context, o *order, at string) (string, *order, error) {
-	units, undoes := o.Units, ActionTake
-	if o.Action == ActionTake {
-		units, undoes = -units, ActionGive
+	units, undoes := o.Units, OpTake
+	if o.Op == OpTake {
+		units, undoes = -units, OpGive
 	}
 	given, err := a.inspector.Give(ctx, o.Policy, o.Key, units, o.ID)
 	if err != nil {
@@ -169,7 +169,7 @@ func (a *Admin) unblock(ctx context.Context, o *order, at string) (string, *orde
 	if err := a.inspector.Reset(ctx, o.Policy, o.Key); err != nil || before.Result.Allowed {
 		return text, nil, err
 	}
-	undo := o.reverse(ActionBlock)
+	undo := o.reverse(OpBlock)
 	undo.Until = time.Now().Add(before.Result.RetryAfter)
 	return text, undo, nil
 }
@@ -180,12 +180,12 @@ func (a *Admin) override(ctx context.Context, o *order) (string, *order, error) 
 	if err != nil {
 		return "", nil, inspect.Explain(err)
 	}
-	undo := o.reverse(ActionEndOverride)
+	undo := o.reverse(OpEndOverride)
 	if undo.Override = ""; is {
 		text, _ := before.MarshalText() // it comes from Redis as such
-		undo.Action, undo.Override = ActionOverride, string(text)
+		undo.Op, undo.Override = OpOverride, string(text)
 	}
-	if o.Action == ActionEndOverride {
+	if o.Op == OpEndOverride {
 		was, err := a.inspector.DeleteOverride(ctx, o.Tenant)
 		if !was {
 			undo = nil

@@ -94,7 +94,7 @@ func (s *service) answer(t *testing.T, page, action string) string {
 	if status != http.StatusOK {
 		t.Fatalf("%s: status %d: %s", action, status, squeeze(result))
 	}
-	if e := s.events.last(); e.Operator != "kim" || e.Action.String() != action || e.EventName() != "operator "+action || e.Err != nil {
+	if e := s.events.last(); e.Operator != "kim" || e.Op.String() != action || e.EventName() != "operator "+action || e.Err != nil {
 		t.Errorf("%s told %+v", action, e)
 	}
 	before := s.events.last()

@@ -56,10 +56,10 @@ func back(o *order) string {
 
 // ask fills in what the operator is asked.
 func (a *Admin) ask(ctx context.Context, o *order, v *confirmView) error {
-	switch o.Action {
-	case ActionEvict:
+	switch o.Op {
+	case OpEvict:
 		return a.askEviction(ctx, o, v)
-	case ActionOverride, ActionEndOverride:
+	case OpOverride, OpEndOverride:
 		return a.askOverride(ctx, o, v)
 	}
 	l, err := a.limit(ctx, o.Policy, o.Key)
@@ -68,19 +68,19 @@ func (a *Admin) ask(ctx context.Context, o *order, v *confirmView) error {
 	}
 	at, unit, n := a.name(o.Key), l.Policy.Unit(), inspect.Number(o.Units)
 	stands := fmt.Sprintf("It has used %s of %s.", inspect.Number(l.Result.Used), inspect.Number(l.Result.Limit))
-	switch o.Action {
-	case ActionReset:
+	switch o.Op {
+	case OpReset:
 		v.Verb, v.Question = "Reset", fmt.Sprintf("Forget what %s has spent under %s?", at, l.Policy.Name())
 		v.Notes, v.Grave = []string{stands}, !inspect.Adjustable(l.Algorithm)
-	case ActionGive:
+	case OpGive:
 		v.Verb = "Give " + n + " more"
 		v.Question = fmt.Sprintf("Give %s %s %s of %s back?", at, n, unit, l.Policy.Name())
 		v.Notes = []string{stands, "At most what is used comes back."}
-	case ActionTake:
+	case OpTake:
 		v.Verb = "Charge " + n
 		v.Question = fmt.Sprintf("Charge %s %s %s of %s?", at, n, unit, l.Policy.Name())
 		v.Notes = []string{stands}
-	case ActionRaise:
+	case OpRaise:
 		if o.Until, err = o.end(time.Now(), periodOf(&l, time.Now())); err != nil {
 			return err
 		}
@@ -88,14 +88,14 @@ func (a *Admin) ask(ctx context.Context, o *order, v *confirmView) error {
 		v.Question = fmt.Sprintf("Raise the limit of %s under %s by %s %s until %s?",
 			at, l.Policy.Name(), n, unit, stamp(o.Until).Human)
 		v.Notes = []string{stands}
-	case ActionBlock:
+	case OpBlock:
 		if o.Until, err = o.end(time.Now(), time.Time{}); err != nil {
 			return err
 		}
 		v.Verb = "Block"
 		v.Question = fmt.Sprintf("Block %s under %s until %s?", at, l.Policy.Name(), stamp(o.Until).Human)
 		v.Notes = []string{"It forgets the strikes of the key."}
-	case ActionUnblock:
+	case OpUnblock:
 		v.Verb, v.Question = "Unblock", fmt.Sprintf("Unblock %s under %s?", at, l.Policy.Name())
 		v.Notes = []string{"It forgives: the next block is as short as the first. Other processes remember a " +
 			"block for up to a second."}
@@ -154,7 +154,7 @@ func (a *Admin) askOverride(ctx context.Context, o *order, v *confirmView) error
 	if err != nil {
 		return fmt.Errorf("redis cannot be asked: %w", inspect.Explain(err))
 	}
-	if o.Action == ActionEndOverride {
+	if o.Op == OpEndOverride {
 		if !is {
 			return errors.New("the tenant has no override")
 		}

@@ -6,47 +6,47 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// Action is what an operator does by the page.
-type Action uint8
+// Op is what an operator does by the page.
+type Op uint8
 
-// The actions.
+// The operations.
 const (
-	// ActionReset forgets what a key has spent under a policy.
-	ActionReset Action = iota + 1
-	// ActionGive gives units back, and ActionTake takes them again.
-	ActionGive
-	ActionTake
-	// ActionRaise raises the limit of a key until a time, and ActionEndRaise ends that.
-	ActionRaise
-	ActionEndRaise
-	// ActionBlock and ActionUnblock are those of a core.Block.
-	ActionBlock
-	ActionUnblock
-	// ActionEvict takes the slot of a holder away.
-	ActionEvict
-	// ActionOverride sets the override of a tenant, and ActionEndOverride removes it.
-	ActionOverride
-	ActionEndOverride
+	// OpReset forgets what a key has spent under a policy.
+	OpReset Op = iota + 1
+	// OpGive gives units back, and OpTake takes them again.
+	OpGive
+	OpTake
+	// OpRaise raises the limit of a key until a time, and OpEndRaise ends that.
+	OpRaise
+	OpEndRaise
+	// OpBlock and OpUnblock are those of a core.Block.
+	OpBlock
+	OpUnblock
+	// OpEvict takes the slot of a holder away.
+	OpEvict
+	// OpOverride sets the override of a tenant, and OpEndOverride removes it.
+	OpOverride
+	OpEndOverride
 )
 
-var actions = [...]string{
+var ops = [...]string{
 	"none", "reset", "give", "take", "raise", "end raise", "block", "unblock", "evict", "override",
 	"end override",
 }
 
-// String returns the action in lower-case words.
-func (a Action) String() string {
-	if int(a) < len(actions) {
-		return actions[a]
+// String returns the operation in lower-case words.
+func (o Op) String() string {
+	if int(o) < len(ops) {
+		return ops[o]
 	}
 	return "unknown"
 }
 
-// actionOf returns the action of a name, or 0.
-func actionOf(name string) Action {
-	for a := ActionReset; int(a) < len(actions); a++ {
-		if actions[a] == name {
-			return a
+// opOf returns the operation of a name, or 0.
+func opOf(name string) Op {
+	for o := OpReset; int(o) < len(ops); o++ {
+		if o.String() == name {
+			return o
 		}
 	}
 	return 0
@@ -56,7 +56,7 @@ func actionOf(name string) Action {
 // pointer to it. It is a core.Event.
 type Event struct {
 	Operator string // as Config.Write named it
-	Action   Action
+	Op       Op
 	Key      core.Key     // zero for an override
 	Policy   *core.Policy // of all but an eviction and an override
 	Units    int64        // that were given, taken, or by which the limit is raised
@@ -68,5 +68,5 @@ type Event struct {
 	Err      error        // why nothing has changed, or it is unknown whether it has
 }
 
-// EventName returns "operator" and the action.
-func (e *Event) EventName() string { return "operator " + e.Action.String() }
+// EventName returns "operator" and the operation.
+func (e *Event) EventName() string { return "operator " + e.Op.String() }

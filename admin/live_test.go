@@ -132,11 +132,11 @@ func TestLiveIsBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 		l.Observe(t.Context(), &core.ServerEvent{Op: core.OpCircuitOpened, Node: fmt.Sprint(i), Err: errors.New("x")})
-		l.note(Event{Action: ActionReset})
+		l.note(Event{Op: OpReset})
 	}
 	series := 0
-	l.rates.series.Range(func(any, any) bool { series++; return true })
-	if series != maxSeries || len(l.refused.now.heap) != maxCounts || len(l.failures.all) != maxFailures || len(l.changes) != maxChanges {
+	l.rates.minutes.Range(func(any, any) bool { series++; return true })
+	if series != maxMinutes || len(l.refused.now.heap) != maxCounts || len(l.failures.all) != maxFailures || len(l.changes) != maxChanges {
 		t.Errorf("%d series, %d keys, %d failures, %d changes",
 			series, len(l.refused.now.heap), len(l.failures.all), len(l.changes))
 	}

@@ -35,23 +35,23 @@ const maxUnits = 1_000_000_000_000_000
 
 // read reads an order from the fields of a form. It says what is wrong in words for the operator.
 func (a *Admin) read(form url.Values) (o order, err error) {
-	o.Action, o.ID, o.Back = actionOf(form.Get("action")), form.Get("id"), form.Get("back")
+	o.Op, o.ID, o.Back = opOf(form.Get("action")), form.Get("id"), form.Get("back")
 	o.For, o.Limit, o.LimitPolicy = form.Get("for"), form.Get("limit"), form.Get("limit_policy")
 	o.Slots, o.Holder, o.Tenant = form.Get("slots"), form.Get("holder"), form.Get("tenant")
 	o.Override, o.Plan = form.Get("override"), form.Get("plan")
-	if o.Action == 0 {
+	if o.Op == 0 {
 		return o, errors.New("there is no such action")
 	}
 	if o.Until, err = readTime(form.Get("until")); err != nil {
 		return o, err
 	}
-	if o.Action == ActionOverride || o.Action == ActionEndOverride {
+	if o.Op == OpOverride || o.Op == OpEndOverride {
 		return o, a.checkOverride(&o)
 	}
 	if o.Key, err = inspect.ParseKey(form.Get("key")); err != nil {
 		return o, errors.New("the key is not one")
 	}
-	if o.Action == ActionEvict {
+	if o.Op == OpEvict {
 		if a.inspector.Semaphore(o.Slots) == nil || o.Holder == "" {
 			return o, errors.New("there is no such semaphore")
 		}
@@ -60,8 +60,8 @@ func (a *Admin) read(form url.Values) (o order, err error) {
 	if o.Policy = a.inspector.Policy(form.Get("policy")); o.Policy == nil {
 		return o, errors.New("there is no such policy")
 	}
-	switch o.Action {
-	case ActionGive, ActionTake, ActionRaise, ActionEndRaise:
+	switch o.Op {
+	case OpGive, OpTake, OpRaise, OpEndRaise:
 		o.Units, err = strconv.ParseInt(strings.TrimSpace(form.Get("units")), 10, 64)
 		if err != nil || o.Units < 1 || o.Units > maxUnits {
 			return o, fmt.Errorf("%.40q is no number of units: write one from 1 to 10^15", form.Get("units"))
@@ -93,7 +93,7 @@ func (a *Admin) checkOverride(o *order) error {
 
 // fields returns the fields of a form for the order.
 func (o *order) fields() url.Values {
-	form := url.Values{"action": {o.Action.String()}, "id": {o.ID}, "back": {o.Back}}
+	form := url.Values{"action": {o.Op.String()}, "id": {o.ID}, "back": {o.Back}}
 	set := func(name, value string) {
 		if value != "" {
 			form.Set(name, value)
@@ -178,27 +178,27 @@ func readLimit(text string) (core.Algorithm, error) {
 
 // summary says in words what the order is.
 func (e *Event) summary() string {
-	switch e.Action {
-	case ActionReset:
+	switch e.Op {
+	case OpReset:
 		return "forgot what was spent of " + e.Policy.Name()
-	case ActionGive:
+	case OpGive:
 		return fmt.Sprintf("gave %s of %s back", inspect.Number(e.Units), e.Policy.Name())
-	case ActionTake:
+	case OpTake:
 		return fmt.Sprintf("charged %s of %s", inspect.Number(e.Units), e.Policy.Name())
-	case ActionRaise:
+	case OpRaise:
 		return fmt.Sprintf("raised %s by %s", e.Policy.Name(), inspect.Number(e.Units))
-	case ActionEndRaise:
+	case OpEndRaise:
 		return fmt.Sprintf("ended a raise of %s by %s", e.Policy.Name(), inspect.Number(e.Units))
-	case ActionBlock:
+	case OpBlock:
 		return "blocked under " + e.Policy.Name()
-	case ActionUnblock:
+	case OpUnblock:
 		return "unblocked under " + e.Policy.Name()
-	case ActionEvict:
+	case OpEvict:
 		return "evicted a holder of " + e.Slots
-	case ActionOverride:
+	case OpOverride:
 		return "set the override of " + e.Tenant
-	case ActionEndOverride:
+	case OpEndOverride:
 		return "removed the override of " + e.Tenant
 	}
-	return e.Action.String()
+	return e.Op.String()
 }

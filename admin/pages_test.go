@@ -94,7 +94,7 @@ func TestAccess(t *testing.T) {
 	check(status, h, body, http.StatusMethodNotAllowed, "GET act")
 	status, h, body = s.ask("GET", "nowhere", nil)
 	check(status, h, body, http.StatusNotFound, "GET nowhere")
-	if e := s.events.last(); e.Action != 0 {
+	if e := s.events.last(); e.Op != 0 {
 		t.Errorf("an order was carried out: %+v", e)
 	}
 	if page := s.get("subject", "key", "acme"); !strings.Contains(page, "<b>3</b> of 3 requests") {
@@ -102,7 +102,7 @@ func TestAccess(t *testing.T) {
 	}
 	status, h, body = s.ask("POST", "act", reset, "Sec-Fetch-Site", "same-origin")
 	check(status, h, body, http.StatusOK, "act from here")
-	if e := s.events.last(); e.Action != admin.ActionReset || e.Operator != "kim" || e.Err != nil {
+	if e := s.events.last(); e.Op != admin.OpReset || e.Operator != "kim" || e.Err != nil {
 		t.Errorf("%+v", e)
 	}
 }

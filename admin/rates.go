@@ -8,22 +8,22 @@ import (
 	"time"
 )
 
-// rates are the series of policies and semaphores.
+// rates are the minutes of policies and semaphores.
 type rates struct {
-	series sync.Map // *core.Policy or *semaphore.Semaphore to *series
-	n      atomic.Int64
-	others series // of those beyond maxSeries
+	minutes sync.Map // *core.Policy or *semaphore.Semaphore to *minute
+	n       atomic.Int64
+	others  minute // of those beyond maxMinutes
 }
 
-const maxSeries = 256
+const maxMinutes = 256
 
-// series is what one policy or semaphore has admitted and denied.
-type series struct {
+// minute is what one policy or semaphore has admitted and denied.
+type minute struct {
 	name             string
 	admitted, denied counter
 }
 
-func (s *series) count(now time.Time, denied bool) {
+func (s *minute) count(now time.Time, denied bool) {
 	if denied {
 		s.denied.add(now)
 	} else {
@@ -31,20 +31,20 @@ func (s *series) count(now time.Time, denied bool) {
 	}
 }
 
-// of returns the series of a policy or a semaphore.
-func (r *rates) of(id any, name string) *series {
-	if s, ok := r.series.Load(id); ok {
-		return s.(*series)
+// of returns the minute of a policy or a semaphore.
+func (r *rates) of(id any, name string) *minute {
+	if s, ok := r.minutes.Load(id); ok {
+		return s.(*minute)
 	}
-	if r.n.Add(1) > maxSeries {
+	if r.n.Add(1) > maxMinutes {
 		r.n.Add(-1)
 		return &r.others
 	}
-	s, found := r.series.LoadOrStore(id, &series{name: name})
+	s, found := r.minutes.LoadOrStore(id, &minute{name: name})
 	if found {
 		r.n.Add(-1)
 	}
-	return s.(*series)
+	return s.(*minute)
 }
 
 // rate is a minute of one name.
@@ -58,10 +58,10 @@ type rate struct {
 }
 
 // read returns a minute of each name, those with most denials first. Policies of one name, and
-// those beyond maxSeries, are taken together.
+// those beyond maxMinutes, are taken together.
 func (r *rates) read(now time.Time) []rate {
 	byName := make(map[string]*rate)
-	see := func(s *series) {
+	see := func(s *minute) {
 		name := cmp.Or(s.name, "all others")
 		one := byName[name]
 		if one == nil {
@@ -74,7 +74,7 @@ func (r *rates) read(now time.Time) []rate {
 		}
 		one.Admits += s.admitted.minute(now)
 	}
-	r.series.Range(func(_, s any) bool { see(s.(*series)); return true })
+	r.minutes.Range(func(_, s any) bool { see(s.(*minute)); return true })
 	see(&r.others)
 	var all []rate
 	for _, one := range byName {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/headgate/headgate/adapters/llm"
 	"github.com/headgate/headgate/adapters/nethttp"
+	"github.com/headgate/headgate/admin"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/bloom"
 	"github.com/headgate/headgate/core/semaphore"
@@ -126,6 +127,9 @@ func above(t testing.TB, gate *core.Gate, policy *core.Policy, key core.Key) (al
 		},
 	})
 	must(t, guard, err).Admit(httptest.NewRequest("GET", "/", nil))
+	for op := admin.OpReset; op <= admin.OpEndOverride; op++ {
+		all = append(all, &admin.Event{Operator: "kim", Op: op, Policy: policy, Key: key})
+	}
 	return append(all,
 		&llm.ResponseEvent{
 			Request: llm.Request{Model: "small"}, Outcome: llm.OutcomeReported,

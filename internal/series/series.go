@@ -180,6 +180,11 @@ var (
 		Help:   "What happened in a Book of plans.",
 		Labels: []string{LabelOperation, LabelResult},
 	})
+	OperatorChanges = add(Series{
+		Name: "headgate.operator.changes", Kind: Counter, Unit: "{change}",
+		Help:   "Changes that operators have made by the page of package admin.",
+		Labels: []string{LabelOperation, LabelResult},
+	})
 	Admissions = add(Series{
 		Name: "headgate.http.requests", Kind: Counter, Unit: "{request}", PerTenant: true,
 		Help:   "Requests that a Guard admitted, or refused with a status.",
