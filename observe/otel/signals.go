@@ -49,7 +49,9 @@ func New(cfg Config) (*Signals, error) {
 		errs = append(errs, fmt.Errorf(
 			"otelgate: Config.Spans is %d: it must be SpansWaited, SpansAll or SpansNone", cfg.Spans))
 	}
-	i := &instruments{byName: make(map[*series.Series]any)}
+	i := &instruments{
+		told: make(map[*series.Series]any), read: make(map[*series.Series]metric.Float64Observable),
+	}
 	reporter, err := report.New(report.Config{
 		Exporter: i, Tenant: cfg.Tenant, MaxTenants: cfg.MaxTenants,
 	})
@@ -87,7 +89,8 @@ func (s *Signals) Watch(gate *core.Gate) error {
 	return nil
 }
 
-// Close ends what Watch has begun. Observe still works.
+// Close ends the metrics that are read when they are collected: all counters, and what Watch has
+// added. Call it after the Gate's Close, if the program goes on.
 func (s *Signals) Close() error {
 	if err := s.reading.Unregister(); err != nil {
 		return fmt.Errorf("otelgate: %w", err)

@@ -128,7 +128,7 @@ func TestValuesOfSeries(t *testing.T) {
 	for line, want := range map[string]float64{
 		"headgate.requests policy=api,result=allowed,source=memory,tenant=acme": 2,
 		"headgate.requests policy=api,result=denied,source=memory,tenant=acme":  3,
-		"headgate.decision.duration operation=decide,source=memory":             5,
+		"headgate.decisions operation=decide,source=memory":                     5,
 		"headgate.circuit.open node=a:1":                                        1,
 		"headgate.circuit.changes node=a:1,state=open":                          2,
 		"headgate.circuit.changes node=a:1,state=closed":                        1,
@@ -268,18 +268,6 @@ func TestLinksNoOtherExporter(t *testing.T) {
 	}
 }
 
-func BenchmarkDecision(b *testing.B) {
-	for _, observed := range []bool{false, true} {
-		b.Run(fmt.Sprintf("metrics=%v", observed), func(b *testing.B) {
-			var cfg core.Config
-			if observed {
-				cfg.Observe = newSDK().signals(b).Observe
-			}
-			g, charge := eventtest.Gate(b, cfg), eventtest.Charge(b)
-			b.ReportAllocs()
-			for b.Loop() {
-				_, _ = g.Decide(b.Context(), charge)
-			}
-		})
-	}
+func BenchmarkOverhead(b *testing.B) {
+	eventtest.Overhead(b, newSDK().signals(b).Observe)
 }

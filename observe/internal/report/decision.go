@@ -31,9 +31,14 @@ const (
 	maxSources = int(core.SourceOverload) + 1
 )
 
+// quick is the time from which a decision without Redis is recorded. One in memory takes less than a
+// microsecond, and to record its time would cost as much.
+const quick = 100 * time.Microsecond
+
 // decisions holds the instruments of decisions, so that one costs a single look into a map.
 type decisions struct {
 	*series.Recorder
+	counts    [maxOps][maxSources]held
 	durations [maxOps][maxSources]held
 	policies  series.Table[party, *outcomes]
 }
@@ -52,14 +57,10 @@ type held struct {
 // observe records a decision.
 func (d *decisions) observe(w *recording, e *core.DecisionEvent) {
 	op, source := min(int(e.Op), maxOps-1), min(int(e.Decision.Source), maxSources-1)
-	duration := &d.durations[op][source]
-	i := duration.instrument.Load()
-	if i == nil {
-		made := d.Instrument(series.DecisionDuration, "", e.Op.String(), e.Decision.Source.String())
-		i = &made
-		duration.instrument.Store(i)
+	d.labelled(&d.counts[op][source], series.Decisions, e).Record(w.Context, 1)
+	if e.Took >= quick || e.Decision.Source == core.SourceRedis {
+		d.labelled(&d.durations[op][source], series.DecisionDuration, e).Record(w.Context, e.Took.Seconds())
 	}
-	(*i).Record(w.Context, e.Took.Seconds())
 	if e.Op == core.OpPeek {
 		return
 	}
@@ -73,6 +74,19 @@ func (d *decisions) observe(w *recording, e *core.DecisionEvent) {
 	if e.Op == core.OpReserve && e.Decision.Allowed {
 		w.delay(&e.Decision)
 	}
+}
+
+// labelled returns what records a series of decisions under the operation and the source of one.
+func (d *decisions) labelled(
+	h *held, s *series.Series, e *core.DecisionEvent,
+) series.Instrument {
+	i := h.instrument.Load()
+	if i == nil {
+		made := d.Instrument(s, "", e.Op.String(), e.Decision.Source.String())
+		i = &made
+		h.instrument.Store(i)
+	}
+	return *i
 }
 
 // failureOf returns the result of all charges of a decision, or -1 if each has its own.

@@ -83,6 +83,10 @@ func TestEveryEventReachesItsSeries(t *testing.T) {
 	}
 	l.want(t, map[string]float64{
 		"headgate.requests api,allowed,memory":             3,
+		"headgate.decisions decide,memory":                 1,
+		"headgate.decisions peek,memory":                   1,
+		"headgate.decisions spend up to,memory":            1,
+		"headgate.decisions reserve,memory":                1,
 		"headgate.decision.duration decide,memory":         0.001,
 		"headgate.decision.duration peek,memory":           0.001,
 		"headgate.decision.duration spend up to,memory":    0.001,
@@ -189,7 +193,7 @@ func TestResultsOfCharges(t *testing.T) {
 	if _, err := g.Decide(t.Context(), core.Charge{Key: key}); !errors.Is(err, core.ErrCharge) {
 		t.Fatal(err)
 	}
-	maps.DeleteFunc(l.lines, func(line string, _ float64) bool { return strings.Contains(line, "duration") })
+	maps.DeleteFunc(l.lines, func(line string, _ float64) bool { return !strings.HasPrefix(line, "headgate.requests") })
 	l.want(t, map[string]float64{
 		"headgate.requests wide,allowed,memory":      2,
 		"headgate.requests narrow,allowed,memory":    1,
@@ -199,6 +203,23 @@ func TestResultsOfCharges(t *testing.T) {
 		"headgate.requests shadow,would_deny,memory": 2,
 		"headgate.requests none,canceled,none":       1,
 		"headgate.requests none,failed,none":         1,
+	})
+}
+
+// A decision without Redis is timed only if it was slow, and one with Redis always.
+func TestQuickDecisionsAreCountedOnly(t *testing.T) {
+	r, l := newRecorder(t, report.Config{})
+	for source, took := range map[core.Source]time.Duration{
+		core.SourceMemory: 99 * time.Microsecond, core.SourceCache: 100 * time.Microsecond, core.SourceRedis: 50 * time.Microsecond,
+	} {
+		r.Observe(t.Context(), &core.DecisionEvent{Op: core.OpPeek, Decision: core.Decision{Source: source}, Took: took})
+	}
+	l.want(t, map[string]float64{
+		"headgate.decisions peek,memory":        1,
+		"headgate.decisions peek,cache":         1,
+		"headgate.decisions peek,redis":         1,
+		"headgate.decision.duration peek,cache": 100e-6,
+		"headgate.decision.duration peek,redis": 50e-6,
 	})
 }
 
