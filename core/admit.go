@@ -21,7 +21,7 @@ func init() {
 	hub.CheckName = checkName
 	hub.KeyAt = func(path string) any { return keyAt(path) }
 	hub.Admit = admit
-	hub.Mark = mark
+	hub.Mark, hub.Forgive = mark, forgive
 	hub.Kept = kept
 	hub.Give = (*Gate).giveUnits
 	hub.Raisable = func(p *Policy) bool { return p.raisable }
@@ -111,6 +111,15 @@ func mark(ctx context.Context, g *Gate, p *Policy, key Key) error {
 	done := &Blocklist{g, p}
 	return done.send(ctx, key, func(r *request.Request, b *algorithm.Block) {
 		r.Op, r.Charges[0].Cost = algorithm.Force, b.Cost(1)
+	})
+}
+
+// forgive is hub.Forgive.
+func forgive(ctx context.Context, g *Gate, p *Policy, key Key) error {
+	done := &Blocklist{g, p}
+	return done.send(ctx, key, func(r *request.Request, b *algorithm.Block) {
+		r.Op, r.Charges[0].Cost = algorithm.Give, b.Cost(1)
+		r.Charges[0].Reply = []int64{algorithm.LastBlock}
 	})
 }
 

@@ -328,6 +328,10 @@ func (l *lockstep) step(i int) {
 		case op >= 24:
 			at := slices.IndexFunc(mixedPolicies, func(p core.PolicyConfig) bool { return p.Name == "block" }) + pick%4
 			policy, key := l.policies[i][at], charges[0].Key
+			if op == 24 && pick%2 == 0 {
+				what, seen[i] = "ForgiveBlock", fmt.Sprint(forgive(ctx, g, policy, key))
+				break
+			}
 			if what = "ForgetStrikes"; op == 24 {
 				seen[i] = fmt.Sprint(blocklist(l, g, policy).Forget(ctx, key))
 				break

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/hub"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -168,6 +169,37 @@ func TestRefundedStrike(t *testing.T) {
 			t.Fatal(err)
 		}
 		k.want(time.Minute)
+	})
+}
+
+// forgive is hub.Forgive.
+var forgive = hub.Forgive.(func(context.Context, *core.Gate, *core.Policy, core.Key) error)
+
+// A key whose block has ended begins again with the first length once it is forgiven. A block that
+// runs is not forgiven, and strikes stay.
+func TestForgive(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate, c *core.ManualClock) {
+		k := newGuardian(t, g, c, core.Block{Strikes: 2, Within: time.Hour, For: time.Second, Most: time.Hour, Forgive: 10 * time.Hour})
+		forgiven := func() {
+			t.Helper()
+			if err := forgive(t.Context(), g, k.policy, k.key); err != nil {
+				t.Fatal(err)
+			}
+		}
+		forgiven() // an untouched key
+		k.strike(2)
+		k.want(time.Second)
+		forgiven() // while the block runs
+		k.want(time.Second)
+		c.Advance(time.Second)
+		k.strike(2)
+		k.want(2 * time.Second)
+		c.Advance(2 * time.Second)
+		k.strike(1)
+		forgiven()
+		k.want(0)
+		k.strike(1)
+		k.want(time.Second)
 	})
 }
 

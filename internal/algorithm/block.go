@@ -60,8 +60,13 @@ func (b *Block) Share(int64) Limit { return b }
 // ByHand is the cost that blocks a key for a time, whatever its strikes are.
 func (b *Block) ByHand(d time.Duration) Cost { return Cost{0, d.Microseconds()} }
 
-// AllStrikes is the receipt by which Give forgets every strike. It lifts no block.
-const AllStrikes = 1
+const (
+	// AllStrikes is the receipt by which Give forgets every strike. It lifts no block.
+	AllStrikes = 1
+	// LastBlock is the receipt by which Give forgives the last block if it has ended. It forgets no
+	// strike.
+	LastBlock = 2
+)
 
 // block is the state of one key as stored, and the result of Find.
 type block struct {
@@ -205,10 +210,18 @@ func (b *Block) Commit(st State, c Cost, _ Terms) (receipt int64) {
 	return receipt
 }
 
-// Give implements Limit. It forgets strikes and lifts no block.
+// Give implements Limit. It forgets strikes, or forgives the last block, and lifts none.
 func (b *Block) Give(st State, c Cost, receipt int64) bool {
 	s := st.(*block)
 	f := &s.found
+	if receipt == LastBlock {
+		if f.until == 0 || f.until > s.now {
+			return false
+		}
+		f.until, f.length, f.level = 0, 0, 0
+		b.keep(s)
+		return true
+	}
 	before, left := len(f.strikes), c.Whole
 	f.strikes = slices.DeleteFunc(f.strikes, func(at int64) bool {
 		if left == 0 || receipt != AllStrikes && at != receipt-1 {

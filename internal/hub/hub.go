@@ -53,9 +53,9 @@ var (
 	// KeyAt returns the core.Key whose String is path.
 	KeyAt func(path string) any
 
-	// ResetAt returns the end of a FixedWindow or a Calendar's period with which Remaining is Limit, in
-	// microseconds since 1970, by the clock of Redis or of the Gate in memory. It is 0 if ResetAfter
-	// is no such end.
+	// ResetAt returns the end of a FixedWindow or a Calendar's period with which Remaining is Limit,
+	// in microseconds since 1970, by the clock of Redis or of the Gate in memory. It is 0 if
+	// ResetAfter is no such end.
 	//
 	//	func(core.Result) int64
 	ResetAt any
@@ -88,6 +88,12 @@ var (
 	//
 	//	func(context.Context, *core.Gate, *core.Policy, core.Key) error
 	Mark any
+
+	// Forgive lets the next block of a key under a policy whose Algorithm is a core.Block be as short
+	// as the first one, unless the key is blocked.
+	//
+	//	func(context.Context, *core.Gate, *core.Policy, core.Key) error
+	Forgive any
 
 	// Give gives units of a TokenBucket, a LeakyBucket or a FixedWindow back, whoever spent them, at
 	// most those that are used, or charges them if the number is negative, as Gate.Adjust does with a

@@ -15,6 +15,7 @@
 -- moved to now: strikes, and the beginning of a block.
 --
 -- A receipt is the time of the strikes, plus 1. The receipt 1 gives back all of them. A block stays.
+-- The receipt 2 forgives the last block if it has ended.
 
 --: look
 local state = states[key]
@@ -102,6 +103,10 @@ end
 given = left < whole
 if given then
   state.times, states[key].kept = times, state
+end
+if receipt == 2 and state.ends > 0 and state.ends <= now then
+  state.ends, state.length, state.level, given = 0, 0, 0, true
+  states[key].kept = state
 end
 
 --: store
