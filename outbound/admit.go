@@ -37,25 +37,27 @@ func (x *exchange) try(w *wait) (*pass, *denial, error) {
 	if x.caps == nil || w.lease != nil {
 		return x.reserve(w)
 	}
+	if x.t.spaced { // Admit would not space the requests
+		return x.slotFirst(w)
+	}
 	s := x.t.cfg.Slot.Semaphore
 	l, d, err := s.Admit(x.req.Context(), semaphore.Request{Caps: x.caps}, x.charges...)
 	if l != nil {
 		return x.pass(l, l.Reservation(), &d), nil, nil
 	}
-	var full *semaphore.FullError
-	switch {
-	case errors.As(err, &full):
-		if w.left() == 0 {
-			return nil, nil, w.busy(busyFor(s.Name(), full.RetryAfter))
+	if err != nil {
+		err = x.slotError(w, err)
+		if w.left() == 0 || !errors.Is(err, ErrBusy) {
+			return nil, nil, err
 		}
-	case err != nil:
-		return nil, nil, wrapped(err)
-	default:
-		denied := x.denial(&d, 0)
-		if denied.cools || denied.after > w.left() {
-			return nil, denied, nil
-		}
+	} else if denied := x.denial(&d, 0); denied.cools || denied.after > w.left() {
+		return nil, denied, nil
 	}
+	return x.slotFirst(w)
+}
+
+// slotFirst waits for a slot, and then spends the charges.
+func (x *exchange) slotFirst(w *wait) (*pass, *denial, error) {
 	if err := x.queue(w); err != nil {
 		return nil, nil, err
 	}
@@ -70,19 +72,39 @@ func (x *exchange) try(w *wait) (*pass, *denial, error) {
 
 // queue waits for a slot.
 func (x *exchange) queue(w *wait) (err error) {
-	s, left := x.t.cfg.Slot.Semaphore, w.left()
+	s := x.t.cfg.Slot.Semaphore
 	w.lease, err = s.Acquire(x.req.Context(), semaphore.Request{
-		Caps: x.caps, MaxWait: left, OnQueue: func(int) { w.begin(s.Name(), 0) },
+		Caps: x.caps, MaxWait: w.left(), OnQueue: func(int) { w.begin(s.Name(), 0) },
 	})
-	var full *semaphore.FullError
-	if errors.As(err, &full) {
-		return w.busy(busyFor(s.Name(), full.RetryAfter))
-	}
 	if err != nil {
-		return wrapped(err)
+		return x.slotError(w, err)
 	}
 	return nil
 }
+
+// slotError returns the error of a request that gets no slot. It is a BusyError if another time may
+// be better.
+func (x *exchange) slotError(w *wait, err error) error {
+	name := x.t.cfg.Slot.Semaphore.Name()
+	var full *semaphore.FullError
+	if errors.As(err, &full) {
+		return w.busy(busyFor(name, full.RetryAfter))
+	}
+	for _, final := range []error{
+		core.ErrClosed, core.ErrMisconfigured, core.ErrCharge, core.ErrKey, semaphore.ErrRequest,
+		x.req.Context().Err(),
+	} {
+		if final != nil && errors.Is(err, final) {
+			return wrapped(err)
+		}
+	}
+	busy := busyFor(name, outageRetry) // Redis failed, and the semaphore fails closed
+	busy.Cause = err
+	return busy
+}
+
+// outageRetry is when a request may find that Redis answers again.
+const outageRetry = time.Second
 
 // reserve spends the charges, and waits until they may act.
 func (x *exchange) reserve(w *wait) (*pass, *denial, error) {
@@ -93,7 +115,7 @@ func (x *exchange) reserve(w *wait) (*pass, *denial, error) {
 		err  error
 		left = w.left()
 	)
-	if left == 0 {
+	if left == 0 && !x.t.spaced { // a Gate remembers what it denies to a Charge
 		paid, d, err = gate.Charge(ctx, x.charges...)
 	} else {
 		paid, d, err = gate.Reserve(ctx, left, x.charges...)

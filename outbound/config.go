@@ -44,16 +44,14 @@ type Config struct {
 }
 
 // Backoff is how long the narrowest key of a request, which is its model's or else its account's,
-// cools after a refusal that tells no wait.
+// cools after a refusal that tells no wait. The next one after a response that is no refusal lasts
+// First again, and so does one that comes Most after the end of the last.
 type Backoff struct {
 	// First is the first cooldown. Zero means 1 s.
 	First time.Duration
-	// Most bounds the cooldowns, each of which is twice as long as the one before. Zero means 30 s, or
-	// First if that is longer.
+	// Most bounds the cooldowns, each of which is twice as long as the one before. Zero means 30 s,
+	// or First if that is longer.
 	Most time.Duration
-	// Forgive is the time without such a refusal, after the end of a cooldown, from which the next one
-	// lasts First again. Zero means 10 s.
-	Forgive time.Duration
 }
 
 const (
@@ -112,6 +110,5 @@ func (b Backoff) complete(fault faultFunc) Backoff {
 	}
 	duration("First", &b.First, time.Second, time.Millisecond)
 	duration("Most", &b.Most, max(30*time.Second, b.First), b.First)
-	duration("Forgive", &b.Forgive, 10*time.Second, time.Millisecond)
 	return b
 }

@@ -3,6 +3,8 @@ package outbound
 import (
 	"context"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/headgate/headgate/core"
@@ -37,6 +39,7 @@ const (
 type cooldowns struct {
 	gate           *core.Gate
 	cooling, spent cooldown
+	marks          marks
 }
 
 // cooldown is one kind of cooldown. A strike begins one whose length doubles.
@@ -47,7 +50,7 @@ type cooldown struct {
 
 func newCooldowns(g *core.Gate, b Backoff) (*cooldowns, error) {
 	cooling, err := newCooldown(g, coolingName, core.Block{
-		Strikes: 1, Within: time.Second, For: b.First, Most: b.Most, Forgive: b.Forgive,
+		Strikes: 1, Within: time.Second, For: b.First, Most: b.Most,
 	})
 	if err != nil {
 		return nil, err
@@ -55,7 +58,7 @@ func newCooldowns(g *core.Gate, b Backoff) (*cooldowns, error) {
 	spent, err := newCooldown(g, spentName, core.Block{
 		Strikes: 1, Within: time.Second, For: firstSpent, Most: mostSpent, Forgive: mostSpent,
 	})
-	return &cooldowns{g, cooling, spent}, err
+	return &cooldowns{gate: g, cooling: cooling, spent: spent}, err
 }
 
 func newCooldown(g *core.Gate, name string, b core.Block) (c cooldown, err error) {
@@ -89,8 +92,11 @@ func (c *cooldowns) asks(account core.Key, model string) ([]ask, error) {
 	return append(asks, ask{&c.spent, key}, ask{&c.cooling, key}), err
 }
 
-// mark is hub.Mark.
-var mark = hub.Mark.(func(context.Context, *core.Gate, *core.Policy, core.Key) error)
+// These are hub.Mark and hub.Forgive.
+var (
+	mark    = hub.Mark.(func(context.Context, *core.Gate, *core.Policy, core.Key) error)
+	forgive = hub.Forgive.(func(context.Context, *core.Gate, *core.Policy, core.Key) error)
+)
 
 // refused begins the cooldown of a refusal, and returns how long it lasts.
 func (x *exchange) refused(status int, s signal.Signal) time.Duration {
@@ -105,7 +111,7 @@ func (x *exchange) refused(status int, s signal.Signal) time.Duration {
 	if s.Model || e.Guessed && !s.Spent {
 		e.Key = x.narrowest()
 	}
-	if e.Guessed {
+	if c.marks.add(e.Key, time.Now()); e.Guessed {
 		e.Err = mark(ctx, c.gate, kind.policy, e.Key)
 	} else {
 		wait := min(max(s.Wait, shortestCooldown), longestCooldown)
@@ -120,4 +126,51 @@ func (x *exchange) refused(status int, s signal.Signal) time.Duration {
 		x.t.observe(ctx, &e)
 	}
 	return e.For
+}
+
+// marks are keys that cool or have cooled, as far as this process knows, and when it learned that.
+type marks struct {
+	some atomic.Bool // there are any
+	mu   sync.Mutex
+	at   map[core.Key]time.Time
+}
+
+// maxMarks bounds the marks. A key that is dropped begins with Backoff.First later.
+const maxMarks = 1000
+
+func (m *marks) add(key core.Key, at time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.at == nil || len(m.at) >= maxMarks {
+		m.at = make(map[core.Key]time.Time)
+	}
+	m.at[key] = at
+	m.some.Store(true)
+}
+
+// take removes a mark that was made before a time, and reports whether there was one.
+func (m *marks) take(key core.Key, before time.Time) bool {
+	if !m.some.Load() {
+		return false
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	at, ok := m.at[key]
+	if ok = ok && at.Before(before); ok {
+		delete(m.at, key)
+		m.some.Store(len(m.at) > 0)
+	}
+	return ok
+}
+
+// served lets the next guessed cooldowns of a request be short again, because a response to it was
+// no refusal. The request was sent at that time.
+func (x *exchange) served(sent time.Time) {
+	c := x.t.cool
+	for _, a := range x.asks {
+		if a.kind == &c.cooling && c.marks.take(a.key, sent) {
+			ctx := context.WithoutCancel(x.req.Context())
+			x.t.tasks.Go(func() { _ = forgive(ctx, c.gate, a.kind.policy, a.key) }) // they stay long
+		}
+	}
 }

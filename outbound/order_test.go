@@ -2,6 +2,7 @@ package outbound_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"sync"
 	"testing"
@@ -191,6 +192,38 @@ func TestGivingUpGivesBack(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Under a leaky bucket requests keep their distance, whether they wait or not.
+func TestLeakyBucketSpacesRequests(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate) {
+		u := serve(t, nil)
+		for i, slot := range []*outbound.Slot{nil, slotOf(t, g, 10)} {
+			policy := gatetest.Limited(t, fmt.Sprint("a", i), core.LeakyBucket{Rate: 10, Per: time.Second, Capacity: 100})
+			cfg := outbound.Config{Base: base(t), Gate: g, Slot: slot, Rules: []outbound.Rule{{Policy: policy, Key: outbound.ByHost}}}
+			now := transport(t, cfg)
+			cfg.MaxWait = time.Minute
+			later := transport(t, cfg)
+			start := time.Now()
+			if _, err := get(t, now, u.URL); err != nil {
+				t.Fatal(err)
+			}
+			_, err := get(t, now, u.URL)
+			if time.Since(start) < 100*time.Millisecond { // otherwise it has room again
+				if busy := wantBusy(t, err, policy.Name()); busy.After > 100*time.Millisecond {
+					t.Errorf("%+v", busy)
+				}
+			}
+			for range 3 {
+				if _, err := get(t, later, u.URL); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if took := time.Since(start); took < 300*time.Millisecond {
+				t.Errorf("4 requests at 10 a second within %v", took)
+			}
+		}
+	})
 }
 
 // A full queue and a full slot are told at once.

@@ -50,6 +50,7 @@ func (p *pass) send() (*http.Response, *refusal, error) {
 			p.end()
 		}
 	}()
+	sent := time.Now()
 	res, err := x.t.cfg.Base.RoundTrip(req)
 	if err != nil {
 		if isDial(err) {
@@ -64,6 +65,9 @@ func (p *pass) send() (*http.Response, *refusal, error) {
 	res.Request = x.given
 	p.res = res
 	r := p.learn(res)
+	if r == nil && res.StatusCode < http.StatusBadRequest {
+		x.served(sent)
+	}
 	if x.measure != nil {
 		x.measure.Response(res)
 	}

@@ -11,7 +11,8 @@ import (
 type Rule struct {
 	// Policy names the limit. It is required. Requests wait in one order over all replicas if its
 	// algorithm is a core.TokenBucket or a core.LeakyBucket. Use a Burst that the upstream takes at
-	// once.
+	// once. Under a core.LeakyBucket requests go no closer to each other than its rate allows, and a
+	// Slot takes a second round trip.
 	//
 	// If the policy has a Hold, what a process has spent for requests that run goes back when it dies.
 	Policy *core.Policy

@@ -220,8 +220,8 @@ func TestConfigFaults(t *testing.T) {
 			"Slot.Semaphore is of another Gate", "Slot.Caps[0].Key is nil", "Slot.Caps[0].Limit is 0",
 			"Slot.Caps[0] has a Share", "Slot.Caps[1].Share is -1", "Slot.Caps[1].Floor is 4",
 		}},
-		"backoff": {outbound.Config{Gate: g, Backoff: outbound.Backoff{First: time.Minute, Most: time.Second, Forgive: 2 * time.Hour}}, []string{
-			"Backoff.Most is 1s: it must be between 1m0s and 1h", "Backoff.Forgive is 2h0m0s",
+		"backoff": {outbound.Config{Gate: g, Backoff: outbound.Backoff{First: time.Minute, Most: time.Second}}, []string{
+			"Backoff.Most is 1s: it must be between 1m0s and 1h",
 		}},
 		"first backoff": {outbound.Config{Gate: g, Backoff: outbound.Backoff{First: -1}}, []string{"Backoff.First is -1ns"}},
 	} {

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/breaker"
 	"github.com/headgate/headgate/internal/hub"
 	"github.com/headgate/headgate/internal/keeper"
@@ -23,6 +24,7 @@ type Transport struct {
 	lines   *lines
 	tasks   *breaker.Tasks
 	keeper  *keeper.Keeper
+	spaced  bool // a rule lets requests go no closer to each other than its rate allows
 	waiting atomic.Int64
 }
 
@@ -46,9 +48,14 @@ func New(cfg Config) (*Transport, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Transport{
+	t := &Transport{
 		cfg: cfg, cool: cool, lines: newLines(), tasks: lent.Tasks, keeper: lent.Keeper,
-	}, nil
+	}
+	for _, r := range cfg.Rules {
+		_, leaks := r.Policy.Algorithm().(core.LeakyBucket)
+		t.spaced = t.spaced || leaks
+	}
+	return t, nil
 }
 
 var errZero = errors.New("outbound: the Transport is nil or zero: New must make it")

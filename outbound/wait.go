@@ -102,6 +102,9 @@ func (w *wait) forRoom(n *denial) error {
 	if n.on.policy == nil {
 		return nil
 	}
+	if n.cools && !n.spent {
+		w.x.t.cool.marks.add(n.on.key, time.Now())
+	}
 	if n.spent || n.after > w.left() {
 		e := busyFor(n.rule, n.after)
 		e.Spent, e.Cause = n.spent, n.cause
