@@ -52,15 +52,12 @@ func (p *pass) ruleOf(told *signal.Remaining) int {
 }
 
 // lowered returns a limit that is reached when that much is left under an algorithm, and how many
-// units reach it from none.
+// units reach it from none. A core.LeakyBucket has none: what fills it only delays requests.
 func lowered(a core.Algorithm, left int64) (lower core.Algorithm, most int64, ok bool) {
 	switch l := a.(type) {
 	case core.TokenBucket:
 		l.Burst -= left
 		return l, l.Burst, l.Burst > 0
-	case core.LeakyBucket:
-		l.Capacity -= left
-		return l, l.Capacity, l.Capacity > 0
 	case core.FixedWindow:
 		l.Limit -= left
 		return l, l.Limit, l.Limit > 0

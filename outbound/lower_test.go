@@ -19,7 +19,6 @@ func TestRemainingLowers(t *testing.T) {
 	for name, algorithm := range map[string]core.Algorithm{
 		"token bucket":  core.TokenBucket{Rate: 1, Per: 24 * time.Hour, Burst: 100},
 		"frozen":        gatetest.Frozen(100),
-		"leaky bucket":  core.LeakyBucket{Rate: 1, Per: 24 * time.Hour, Capacity: 100},
 		"fixed window":  core.FixedWindow{Limit: 100, Window: 24 * time.Hour, FromFirst: true},
 		"small windows": core.SlidingWindow{Limit: 100, Window: 24 * time.Hour, Buckets: 24},
 		"log":           core.SlidingLog{Windows: []core.Window{{Limit: 1000, Width: time.Hour}, {Limit: 100, Width: 24 * time.Hour}}},

@@ -80,7 +80,11 @@ func (p *pass) explain(err error) error {
 	if p.lease == nil {
 		return err
 	}
-	if cause := context.Cause(p.lease.Context()); errors.Is(cause, semaphore.ErrLeaseLost) {
+	cause := context.Cause(p.lease.Context())
+	switch lost := errors.Is(cause, semaphore.ErrLeaseLost); {
+	case lost && errors.Is(err, cause): // some transports return the cause
+		return wrapped(err)
+	case lost:
 		return fmt.Errorf("outbound: %w: %w", cause, err)
 	}
 	return err

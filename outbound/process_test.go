@@ -58,7 +58,7 @@ func (r *replica) answer(t *testing.T, word string) string {
 
 const (
 	replicaCap = 20
-	replicaTTL = time.Second
+	replicaTTL = 3 * time.Second // a process that starves for that long loses its slots
 )
 
 // TestReplica is the body of each process that startReplica starts.
