@@ -10,6 +10,7 @@ import (
 	"github.com/headgate/headgate/bench/internal/measure"
 	"github.com/headgate/headgate/bench/internal/memory"
 	"github.com/headgate/headgate/bench/internal/middleware"
+	"github.com/headgate/headgate/bench/internal/outbound"
 	"github.com/headgate/headgate/bench/internal/plans"
 	"github.com/headgate/headgate/bench/internal/report"
 	"github.com/headgate/headgate/bench/internal/server"
@@ -66,6 +67,7 @@ var parts = []part{
 		return tables, nil, err
 	}},
 	{"llm", "Language models", onServer(llm.Run)},
+	{"outbound", "Clients", onServer(outbound.Run)},
 	{"memory", "In the process", func(ctx context.Context, plan measure.Plan) ([]report.Table, []report.Panel, error) {
 		tables, err := memory.Run(ctx, plan)
 		return tables, nil, err
