@@ -49,12 +49,17 @@ func (e *ResponseEvent) record(w *series.Recording) {
 	}
 }
 
-// label returns the model of a response as a label of metrics. Without models in the configuration
-// it is the one that has answered, because clients may invent any number of names.
+// label returns the model of a response as a label of metrics. Clients may invent any number of
+// names, so one that the configuration does not have is Other. Without models in the configuration,
+// it is the name in an answer that states its usage.
 func (e *ResponseEvent) label() string {
 	if e.HTTP != nil {
-		if x := exchangeOf(e.HTTP.Context()); x != nil && x.model() != unknown {
-			return x.model()
+		x := exchangeOf(e.HTTP.Context())
+		if x != nil && (len(x.meter.cfg.Models) > 0 || x.meter.cfg.Prices != nil) {
+			if name := x.model(); name != unknown {
+				return name
+			}
+			return series.Other
 		}
 	}
 	if e.Outcome == OutcomeReported && e.Bill.Model != "" {

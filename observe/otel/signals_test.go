@@ -199,17 +199,31 @@ func TestSpans(t *testing.T) {
 	failed := &core.DecisionEvent{Op: core.OpDecide, Charges: charges, Err: errors.New("no answer"), Took: time.Second}
 	waited := &semaphore.AcquireEvent{Semaphore: streams, Source: core.SourceRedis, Waited: true, Took: time.Minute}
 	granted := &semaphore.AcquireEvent{Semaphore: streams, Source: core.SourceRedis, Took: time.Millisecond}
+	limiter := core.Must(core.NewPolicy(core.PolicyConfig{
+		Name: "limiter", Algorithm: core.TokenBucket{Rate: 1, Per: time.Hour, Burst: 1},
+	}))
+	var delayed *core.DecisionEvent
+	for range 2 { // the second one is for later
+		charge := core.Charge{Policy: limiter, Key: key}
+		_, d, err := g.Reserve(t.Context(), core.Never, charge)
+		if err != nil {
+			t.Fatal(err)
+		}
+		delayed = &core.DecisionEvent{
+			Op: core.OpReserve, Decision: d, Charges: []core.Charge{charge}, Took: 2 * time.Millisecond,
+		}
+	}
 	told := &core.ThresholdEvent{Policy: policy, Key: key, Percent: 80}
 	for spans, want := range map[otelgate.Spans][]string{
-		otelgate.SpansWaited: {"headgate decide 1s", "headgate acquire 1m0s"},
-		otelgate.SpansAll:    {"headgate decide 1ms", "headgate decide 1s", "headgate acquire 1m0s", "headgate acquire 1ms"},
+		otelgate.SpansWaited: {"headgate decide 1s", "headgate acquire 1m0s", "headgate reserve 2ms"},
+		otelgate.SpansAll:    {"headgate decide 1ms", "headgate decide 1s", "headgate acquire 1m0s", "headgate acquire 1ms", "headgate reserve 2ms"},
 		otelgate.SpansNone:   nil,
 	} {
 		s := newSDK()
 		s.cfg.Spans = spans
 		signals := s.signals(t)
 		ctx, parent := s.cfg.TracerProvider.Tracer("test").Start(t.Context(), "parent")
-		for _, e := range []core.Event{quick, failed, waited, granted, told} {
+		for _, e := range []core.Event{quick, failed, waited, granted, delayed, told} {
 			signals.Observe(ctx, e)
 		}
 		var got []string

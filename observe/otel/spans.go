@@ -18,8 +18,9 @@ import (
 type Spans uint8
 
 const (
-	// SpansWaited makes spans of operations that waited in a queue, and of those that failed or that
-	// a failure mode decided. A denial is no failure.
+	// SpansWaited makes spans of operations that waited in a queue, of reservations that have to wait
+	// before they act, and of operations that failed or that a failure mode decided. A denial is no
+	// failure.
 	SpansWaited Spans = iota
 	// SpansAll makes a span of each operation.
 	SpansAll
@@ -72,7 +73,7 @@ func (t *tracing) observe(ctx context.Context, e core.Event) {
 func callOf(e core.Event) (c call, ok bool) {
 	switch e := e.(type) {
 	case *core.DecisionEvent:
-		return call{e.Took, e.Err, false}, true
+		return call{e.Took, e.Err, e.Op == core.OpReserve && delayOf(&e.Decision) > 0}, true
 	case *core.ReservationEvent:
 		return call{e.Took, e.Err, false}, e.Took > 0
 	case *core.KeyEvent:
@@ -87,6 +88,14 @@ func callOf(e core.Event) (c call, ok bool) {
 	return call{}, false
 }
 
+// delayOf returns the longest time that a Reserve was told to wait before it acts.
+func delayOf(d *core.Decision) (longest time.Duration) {
+	for _, r := range d.Results() {
+		longest = max(longest, r.Delay)
+	}
+	return longest
+}
+
 // attributesOf returns what is known of an operation, without its keys.
 func attributesOf(e core.Event) []attribute.KeyValue {
 	switch e := e.(type) {
@@ -97,11 +106,15 @@ func attributesOf(e core.Event) []attribute.KeyValue {
 				policies = append(policies, c.Policy.Name())
 			}
 		}
-		return []attribute.KeyValue{
+		all := []attribute.KeyValue{
 			attribute.StringSlice("headgate.policies", policies),
 			attribute.Bool("headgate.allowed", e.Decision.Allowed),
 			attribute.String("headgate.source", e.Decision.Source.String()),
 		}
+		if e.Op == core.OpReserve {
+			all = append(all, attribute.Float64("headgate.delay", delayOf(&e.Decision).Seconds()))
+		}
+		return all
 	case *core.KeyEvent:
 		if e.Policy != nil {
 			return []attribute.KeyValue{
