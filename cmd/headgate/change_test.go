@@ -21,13 +21,14 @@ default: free
 plans:
   free:
     limits:
-      api: {rate: 1, per: 2s, burst: 3}
+      api: {rate: 1, per: 1h, burst: 3}
+      fast: {rate: 1, per: 2s, burst: 3}
       tokens: {limit: 100, calendar: month, in: UTC}
       minute: {limit: 5, sliding_window: 1m}
       chat/large: {rate: 1, per: 1m}
   pro:
     limits:
-      api: {rate: 5, per: 1s, burst: 100}
+      fast: {rate: 5, per: 1s, burst: 100}
 `
 
 // application is a Gate as an application has it, whose limits the command looks at.
@@ -50,7 +51,10 @@ func newApplication(t *testing.T, client redis.UniversalClient) *application {
 
 var (
 	apiPolicy = core.Must(core.NewPolicy(core.PolicyConfig{
-		Name: "api", Algorithm: core.TokenBucket{Rate: 1, Per: 2 * time.Second, Burst: 3},
+		Name: "api", Algorithm: core.TokenBucket{Rate: 1, Per: time.Hour, Burst: 3},
+	}))
+	fastPolicy = core.Must(core.NewPolicy(core.PolicyConfig{
+		Name: "fast", Algorithm: core.TokenBucket{Rate: 1, Per: 2 * time.Second, Burst: 3},
 	}))
 	tokensPolicy = core.Must(core.NewPolicy(core.PolicyConfig{
 		Name: "tokens", Raisable: true, Algorithm: core.Calendar{Limit: 100, Every: core.PeriodMonth, In: time.UTC},
@@ -117,10 +121,12 @@ func TestWhyThenWaitThenPass(t *testing.T) {
 		if r.code != exitOK || !v.Passes || len(v.Reasons) != 0 || v.Plan != "free" || v.Override {
 			t.Fatalf("untouched: exit code %d: %+v %s", r.code, v, r.err)
 		}
-		for a.spend(apiPolicy, 1).Allowed {
+		for v.Passes { // on a busy machine the bucket may have filled before the command has looked
+			for a.spend(fastPolicy, 1).Allowed {
+			}
+			v, r = why()
 		}
-		v, r = why()
-		if r.code != exitNo || v.Passes || len(v.Reasons) != 1 || v.Reasons[0].Rule != "api" || v.Reasons[0].Key != "acme/user-1" || v.RetryAfter == nil {
+		if r.code != exitNo || len(v.Reasons) != 1 || v.Reasons[0].Rule != "fast" || v.Reasons[0].Key != "acme/user-1" || v.RetryAfter == nil {
 			t.Fatalf("exhausted: exit code %d: %+v", r.code, v)
 		}
 		opens, err := time.Parse(time.RFC3339, v.Opens)
@@ -128,13 +134,13 @@ func TestWhyThenWaitThenPass(t *testing.T) {
 			t.Fatal(v.Opens, err)
 		}
 		time.Sleep(time.Until(opens))
-		if got := a.spend(apiPolicy, 1); !got.Allowed {
+		if got := a.spend(fastPolicy, 1); !got.Allowed {
 			t.Errorf("the request is denied at %v for %v more", opens, got.RetryAfter)
 		}
-		if !strings.Contains(headgate(t, append([]string{"why", "acme/user-1", "--policies", file}, flags...)...).out, "api") {
-			t.Error("the table lacks api")
+		if !strings.Contains(headgate(t, append([]string{"why", "acme/user-1", "--policies", file}, flags...)...).out, "fast") {
+			t.Error("the table lacks fast")
 		}
-		// Under pro, api has room; what the tenant has spent counts for its users.
+		// Under pro there is room; what the tenant has spent counts for its users.
 		if v, r := why("--name", "pro"); r.code != exitOK || v.Plan != "pro" {
 			t.Errorf("pro: exit code %d: %+v", r.code, v)
 		}

@@ -227,6 +227,20 @@ func TestRequestWithoutPart(t *testing.T) {
 	}
 }
 
+// An IPv6 address counts by its /64, as keyfunc.RemoteIP has it, and a name as it stands.
+func TestAddressesAreKeysOfApplication(t *testing.T) {
+	r := core.Must(New(Config{Plan: plans.Plan{Limits: map[string]core.Algorithm{"a": core.PerMinute(1)}}}))
+	for _, ip := range []string{"2001:db8::1", "2001:db8::2", "2001:db8:0:1::1", "::ffff:192.0.2.1", "192.0.2.1", "host.example.com"} {
+		if err := r.Decide(t.Context(), &accesslog.Entry{Time: 1e12, Client: []byte(ip)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := r.Report()
+	if got.Refused != 2 || got.Keys[0].Key != core.Must(core.NewKey("192.0.2.1")) || got.Keys[1].Key != core.Must(core.NewKey("2001:db8::/64")) {
+		t.Errorf("%d refused: %+v, %+v", got.Refused, got.Keys[0], got.Keys[1])
+	}
+}
+
 // Memory does not grow with the number of clients.
 func TestMemoryIsBounded(t *testing.T) {
 	r := core.Must(New(Config{

@@ -5,11 +5,14 @@ package replay
 import (
 	"fmt"
 	"maps"
+	"net"
+	"net/http"
 	"slices"
 	"strings"
 
 	"github.com/headgate/headgate/cmd/headgate/internal/accesslog"
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/keyfunc"
 	"github.com/headgate/headgate/plans"
 )
 
@@ -124,7 +127,11 @@ func (r *rule) key(e *accesslog.Entry) (core.Key, bool) {
 	}
 	var texts []string
 	for _, p := range r.parts {
-		texts = append(texts, string(p.of(e)))
+		text := string(p.of(e))
+		if p.name == "ip" {
+			text = address(text)
+		}
+		texts = append(texts, text)
 	}
 	key, err := core.NewKey(texts[0], texts[1:]...)
 	if err != nil {
@@ -136,4 +143,17 @@ func (r *rule) key(e *accesslog.Entry) (core.Key, bool) {
 	}
 	r.keys[string(r.name)] = key
 	return key, true
+}
+
+// remote is the key of a client's address.
+var remote = keyfunc.RemoteIP()
+
+// address returns an address as the key of an application has it: an IPv6 address by its /64. A
+// log may have a name in its place.
+func address(client string) string {
+	key, err := remote(&http.Request{RemoteAddr: net.JoinHostPort(client, "0")})
+	if err != nil {
+		return client
+	}
+	return key
 }
