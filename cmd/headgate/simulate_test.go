@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -14,6 +15,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/creack/pty"
 
 	"github.com/headgate/headgate/core"
 )
@@ -275,5 +278,23 @@ func TestSimulateFromStandardInput(t *testing.T) {
 	out, err := cmd.Output()
 	if err != nil || !strings.Contains(string(out), `"refused": 1,`) {
 		t.Errorf("%v, %s", err, out)
+	}
+}
+
+// A person sees how far it is, and nothing of that is left.
+func TestSimulateDrawsProgress(t *testing.T) {
+	t.Parallel()
+	log := accessLog(t, 300_000, 1, nil)
+	plan := write(t, "plans.yaml", simulatedPlans)
+	terminal, err := pty.Start(process(t.Context(), "simulate", log, "--plan", plan))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = terminal.Close() }()
+	text, _ := io.ReadAll(terminal) // until the other side is closed
+	before, after, cleared := strings.Cut(string(text), "300,000 requests from")
+	if !cleared || !strings.Contains(before, "% ") || !strings.Contains(before, " requests, ") ||
+		!strings.HasSuffix(before, "\r\x1b[K") || strings.Contains(after, "\x1b") {
+		t.Errorf("%q", text)
 	}
 }

@@ -95,7 +95,7 @@ func TestWatch(t *testing.T) {
 					}
 				case "api":
 					seen++
-					if i == 0 || l.Full == nil || *l.Full != 1 || l.Used == nil || *l.Used != 3 || *l.PerSecond <= 0 {
+					if i == 0 || l.Full == nil || *l.Full != 1 || l.Used == nil || *l.Used != 3 || l.PerSecond == nil || *l.PerSecond <= 0 {
 						t.Errorf("reading %d: %+v", i, l)
 					}
 				}
