@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"runtime"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -30,7 +32,14 @@ type report struct {
 	Refused   int64 // of them
 	Opened    int64 // circuits
 	Why       string
-	Lost      int // of 50 slots
+	Lost      int     // of 50 slots
+	Share     float64 // of the processors that it may use
+}
+
+// notice is when a process noticed that Redis stands still.
+type notice struct {
+	At    time.Time
+	Share float64
 }
 
 // process is one that is short of CPU.
@@ -77,6 +86,7 @@ func Process(ctx context.Context, addr string, computing int, lasts time.Duratio
 	if err := p.decide(busy, &wg); err != nil {
 		return err
 	}
+	share := measure()
 	time.Sleep(lasts)
 	for _, l := range leases {
 		select {
@@ -89,8 +99,9 @@ func Process(ctx context.Context, addr string, computing int, lasts time.Duratio
 	err = tell.Encode(report{
 		Decisions: atomic.LoadInt64(&p.Decisions), Admitted: atomic.LoadInt64(&p.Admitted),
 		Asked: atomic.LoadInt64(&p.Asked), Refused: atomic.LoadInt64(&p.Refused),
-		Opened: p.Opened, Why: p.Why, Lost: p.Lost,
+		Opened: p.Opened, Why: p.Why, Lost: p.Lost, Share: share(),
 	})
+	share = measure()
 	select {
 	case <-p.opened:
 	default:
@@ -101,7 +112,7 @@ func Process(ctx context.Context, addr string, computing int, lasts time.Duratio
 	}
 	select {
 	case at := <-p.opened:
-		return tell.Encode(at)
+		return tell.Encode(notice{at, share()})
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -170,6 +181,22 @@ func count(yes bool, all, some *int64) {
 	if yes {
 		atomic.AddInt64(some, 1)
 	}
+}
+
+// measure begins to measure which share of the processors that it may use this process gets.
+func measure() (share func() float64) {
+	began, used := time.Now(), cpuTime()
+	return func() float64 {
+		return (cpuTime() - used).Seconds() / time.Since(began).Seconds() / float64(runtime.GOMAXPROCS(0))
+	}
+}
+
+func cpuTime() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // compute keeps a CPU busy until the context ends.

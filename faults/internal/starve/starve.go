@@ -37,6 +37,8 @@ var settings = []setting{{20, 1}, {50, 1}, {20, 2}, {50, 2}}
 const (
 	// quick is how long another process takes to connect at most, if the machine has CPU.
 	quick = 50 * time.Millisecond
+	// enough is the share of its processors that a process gets at least, if the machine has CPU.
+	enough = 0.9
 	// attempts is how often a setting is run that fails while the machine has none.
 	attempts = 3
 )
@@ -70,9 +72,9 @@ func Run(ctx context.Context, cfg Config, out io.Writer) error {
 			if err = o.run(ctx, cfg.Lasts); err == nil {
 				err = o.judge()
 			}
-			fmt.Fprintf(cfg.Progress, "%d goroutines compute, GOMAXPROCS %d, another process connects in %v: %v\n",
-				s.computing, s.procs, o.witness.Round(time.Millisecond), cmp.Or(err, errFine))
-			if err == nil || o.witness <= quick {
+			fmt.Fprintf(cfg.Progress, "%d goroutines compute on %.2f of %d processors, another process connects in %v: %v\n",
+				s.computing, o.Share, s.procs, o.witness.Round(time.Millisecond), cmp.Or(err, errFine))
+			if err == nil || o.witness <= quick && o.Share >= enough {
 				break // otherwise the machine is too busy to tell
 			}
 		}
@@ -133,11 +135,11 @@ func (o *outcome) run(ctx context.Context, lasts time.Duration) error {
 		return err
 	}
 	stopped := time.Now()
-	var opened time.Time
-	if err := read(&opened); err != nil {
+	var n notice
+	if err := read(&n); err != nil {
 		return err
 	}
-	o.noticed = opened.Sub(stopped)
+	o.noticed, o.Share = n.At.Sub(stopped), min(o.Share, n.Share)
 	return nil
 }
 
@@ -181,11 +183,11 @@ func (o *outcome) judge() error {
 
 // write writes the outcomes as a table of Markdown.
 func write(out io.Writer, outcomes []*outcome) {
-	fmt.Fprintln(out, "| goroutines that compute | GOMAXPROCS | another process connects in, ms | decisions |"+
+	fmt.Fprintln(out, "| goroutines that compute | GOMAXPROCS | share of CPU | another process connects in, ms | decisions |"+
 		" admitted of 50 | refused by Closed | circuits opened | slots lost of 50 | stop noticed after, s |")
-	fmt.Fprintln(out, "|---|---|---|---|---|---|---|---|---|")
+	fmt.Fprintln(out, "|---|---|---|---|---|---|---|---|---|---|")
 	for _, o := range outcomes {
-		fmt.Fprintf(out, "| %d | %d | %d | %d | %d | %d of %d | %d | %d | %.1f |\n", o.computing, o.procs,
+		fmt.Fprintf(out, "| %d | %d | %.2f | %d | %d | %d | %d of %d | %d | %d | %.1f |\n", o.computing, o.procs, o.Share,
 			o.witness.Milliseconds(), o.Decisions, o.Admitted, o.Refused, o.Asked, o.Opened, o.Lost, o.noticed.Seconds())
 	}
 }
