@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -291,6 +292,15 @@ func TestAdjust(t *testing.T) {
 			if r.code != c.code || v.Changed != (c.code == exitOK) || u != c.used || l != c.limit {
 				t.Errorf("%v: exit code %d, %s%s; used %d of %d, want %d of %d", c.args, r.code, r.out, r.err, u, l, c.used, c.limit)
 			}
+		}
+		v, _ := headgateJSON[whyJSON](t, append([]string{"why", "acme/user-1", "--policies", file}, flags...)...)
+		if i := slices.IndexFunc(v.Limits, func(l struct {
+			Policy, Key            string
+			Limit, Used, Remaining int64
+		}) bool {
+			return l.Policy == "tokens"
+		}); i < 0 || v.Limits[i].Limit != 157 {
+			t.Errorf("why does not see the raises: %+v", v.Limits)
 		}
 		a.spend(apiPolicy, 3)
 		if _, r := adjust("api", "--give", "2"); r.code != exitOK {

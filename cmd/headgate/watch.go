@@ -61,7 +61,7 @@ func (w *watching) run(ctx context.Context, args []string) error {
 		}
 		path = key.String()
 	}
-	m := newMeter()
+	m := newMeter(path)
 	if w.policies != "" {
 		plan, _, err := readPlan(w.policies, w.name)
 		if err != nil {

@@ -18,6 +18,7 @@ import (
 
 // meter makes rates of what is read one time after the other.
 type meter struct {
+	path    string           // of the keys that are watched; empty for all
 	known   map[string]named // buckets by their labels
 	limits  map[string]core.Algorithm
 	before  map[string]int64 // units used, by the key of Redis and the limit
@@ -25,7 +26,7 @@ type meter struct {
 	scripts int64
 }
 
-func newMeter() *meter { return &meter{before: make(map[string]int64)} }
+func newMeter(path string) *meter { return &meter{path: path, before: make(map[string]int64)} }
 
 // knows tells the meter the limits of a plan.
 func (m *meter) knows(limits map[string]core.Algorithm) {
@@ -91,7 +92,7 @@ func (m *meter) view(c *stored.Census, scripts int64, scriptsKnown bool) *watchV
 		)
 	})
 	for i := range c.Slots {
-		v.Slots = append(v.Slots, slotRows(&c.Slots[i], c.At)...)
+		v.Slots = append(v.Slots, m.slotRows(&c.Slots[i], c.At)...)
 	}
 	m.before, m.at = now, c.At
 	return v
@@ -176,8 +177,8 @@ func capacityOf(a core.Algorithm) int64 {
 	return 0
 }
 
-// slotRows returns the caps of a semaphore at an outermost key.
-func slotRows(s *stored.Slots, at time.Time) (rows []watchSlots) {
+// slotRows returns the caps of a semaphore at, above and below the path.
+func (m *meter) slotRows(s *stored.Slots, at time.Time) (rows []watchSlots) {
 	oldest := make(map[string]time.Duration)
 	for i := range s.Holders {
 		for _, l := range s.Holders[i].Levels {
@@ -185,6 +186,9 @@ func slotRows(s *stored.Slots, at time.Time) (rows []watchSlots) {
 		}
 	}
 	for _, c := range s.Caps() {
+		if m.path != "" && !stored.Within(c.Node, m.path) && !stored.Within(m.path, c.Node) {
+			continue
+		}
 		rows = append(rows, watchSlots{
 			s.Semaphore, formatPath(c.Node), c.Used, c.Limit, c.Waiting, seconds(oldest[c.Node]),
 		})

@@ -110,6 +110,9 @@ func TestWatch(t *testing.T) {
 				t.Errorf("reading %d: scripts a second: %v", i, v.Scripts)
 			}
 		}
+		if r := headgate(t, append([]string{"watch", "acme/user-2", "--rounds", "1"}, flags...)...); r.code != exitOK || strings.Contains(r.out, "user-1") {
+			t.Errorf("another key: exit code %d: %s%s", r.code, r.out, r.err)
+		}
 		r := headgate(t, append([]string{"watch", "acme", "--rounds", "1"}, flags...)...)
 		if r.code != exitOK || !strings.Contains(r.out, "limit logins keys=1 used=- units_per_second=- without_room=- blocked=1") ||
 			strings.Contains(r.out, "\x1b") {
