@@ -28,22 +28,22 @@ import (
 
 // load is what a process of a load test does.
 type load struct {
-	Addr, URL string
-	Process   int
-	For       time.Duration
-	Every     time.Duration // a request begins that often
-	MaxWait   time.Duration
-	PerSecond int64 // requests, under the client's own limits
-	PerMinute int64
-	Burst     int64
-	Tokens    int64 // a minute
-	Streams   int64
+	Addr, Prefix, URL string
+	For               time.Duration
+	Every             time.Duration // a request begins that often
+	MaxWait           time.Duration
+	PerSecond         int64 // requests, under the client's own limits
+	PerMinute         int64
+	Burst             int64
+	Tokens            int64 // a minute
+	Streams           int64
 }
 
 // loadDone is what came of it.
 type loadDone struct {
 	OK, Busy, Refused, Failed int
 	Error                     string
+	Late                      time.Duration // the longest time that a process did not run
 }
 
 const loadEnv = "HEADGATE_OUTBOUND_LOAD"
@@ -63,7 +63,7 @@ func TestLoadProcess(t *testing.T) {
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
 	defer func() { _ = client.Close() }()
-	g := gatetest.Redis(t, client, core.Config{Timeout: gatetest.LongTimeout})
+	g := gatetest.Redis(t, client, core.Config{Prefix: l.Prefix, Timeout: gatetest.LongTimeout})
 	tr := l.transport(t, g)
 	fmt.Println("ready")
 	in := bufio.NewScanner(os.Stdin)
@@ -114,9 +114,11 @@ func (l *load) run(t *testing.T, tr *outbound.Transport) (done loadDone) {
 	start := time.Now()
 	for i := 0; time.Since(start) < l.For; {
 		<-ticker.C
+		done.Late = max(done.Late, time.Since(start)-time.Duration(i+1)*l.Every)
 		for ; time.Duration(i)*l.Every < time.Since(start); i++ { // ticks that the process has missed
+			n := i
 			all.Go(func() {
-				status, err := l.one(t, tr, i)
+				status, err := l.one(t, tr, n)
 				mu.Lock()
 				defer mu.Unlock()
 				switch {
@@ -164,7 +166,6 @@ func (l load) start(t *testing.T, processes int) (wait func() loadDone) {
 	}
 	var all []process
 	for i := range processes {
-		l.Process = i
 		text, err := json.Marshal(l)
 		if err != nil {
 			t.Fatal(err)
@@ -188,6 +189,7 @@ func (l load) start(t *testing.T, processes int) (wait func() loadDone) {
 				t.Fatalf("process %d: %q: %v", i, p.lines.Text(), err)
 			}
 			sum.OK, sum.Busy, sum.Refused, sum.Failed = sum.OK+one.OK, sum.Busy+one.Busy, sum.Refused+one.Refused, sum.Failed+one.Failed
+			sum.Late = max(sum.Late, one.Late)
 			if one.Error != "" {
 				sum.Error = one.Error
 			}
@@ -195,6 +197,18 @@ func (l load) start(t *testing.T, processes int) (wait func() loadDone) {
 		return sum
 	}
 }
+
+// starved reports whether the machine let a process stand still for so long that a test of it tells
+// nothing about the Transport. It tries the test again then, and gives up after some times.
+func (d *loadDone) starved(t *testing.T, try int) bool {
+	if d.Late < 50*time.Millisecond {
+		return false
+	}
+	t.Logf("try %d: a process did not run for %v", try, d.Late)
+	return true
+}
+
+const tries = 3
 
 // lasting returns how long a load test runs.
 func lasting(short time.Duration) time.Duration {
@@ -207,41 +221,52 @@ func lasting(short time.Duration) time.Duration {
 // Four processes under twice the load that a provider takes use it to its limits, in order, and it
 // refuses nothing.
 func TestProcessesUseAProviderToItsLimits(t *testing.T) {
-	t.Parallel()
 	s := redistest.Start(t)
-	const perMinute = 60 * 100
+	for try := range tries {
+		if useToTheLimits(t, s, try) {
+			return
+		}
+	}
+	t.Skip("the machine is too busy to tell how much of the provider is used")
+}
+
+func useToTheLimits(t *testing.T, s *redistest.Server, try int) (told bool) {
+	const perSecond, tokensPerMinute, streams = 60, 144_000, 40
 	p := provider.New(provider.Config{
 		Form: provider.OpenAI,
 		Limits: []provider.Limit{
-			{Unit: provider.Requests, N: 110, Per: time.Second}, {Unit: provider.Requests, N: perMinute, Per: time.Minute, Burst: 100},
-			{Unit: provider.Tokens, N: 240_000, Per: time.Minute, Burst: 10_000},
+			{Unit: provider.Requests, N: perSecond + 6, Per: time.Second},
+			{Unit: provider.Requests, N: 60 * perSecond, Per: time.Minute, Burst: perSecond},
+			{Unit: provider.Tokens, N: tokensPerMinute, Per: time.Minute, Burst: 10_000},
 		},
-		Streams: 40, Took: 50 * time.Millisecond,
+		Streams: streams, Took: 50 * time.Millisecond,
 		Usage: func(q provider.Request) (int64, int64) { return 4, q.MaxTokens },
 	})
 	u := httptest.NewServer(p)
 	defer u.Close()
 	l := load{
-		Addr: s.Addr, URL: u.URL, For: lasting(5 * time.Second), Every: 20 * time.Millisecond, MaxWait: 3 * time.Second,
-		PerSecond: 110, PerMinute: perMinute, Burst: 1, Tokens: 240_000, Streams: 40,
+		Addr: s.Addr, Prefix: fmt.Sprintf("try%d", try), URL: u.URL, For: lasting(4 * time.Second),
+		Every: 4 * time.Second / (2 * perSecond), MaxWait: 2 * time.Second,
+		PerSecond: perSecond + 6, PerMinute: 60 * perSecond, Burst: 1, Tokens: tokensPerMinute, Streams: streams,
 	}
 	done := l.start(t, 4)()
 	n, all := p.Counts(), p.Arrivals()
 	took := all[len(all)-1].At.Sub(all[0].At)
-	requests := float64(n.Accepted-1) / (perMinute * took.Minutes())
-	tokens := float64(n.Tokens) / (240_000 * took.Minutes())
-	t.Logf("%+v; the provider: %+v in %v: %.2f %% of its requests, %.2f %% of its tokens", done, n, took, 100*requests, 100*tokens)
+	used := max(float64(n.Accepted-1)/(60*perSecond*took.Minutes()), float64(n.Tokens)/(tokensPerMinute*took.Minutes()))
+	most, sum := overtakes(all)
+	t.Logf("%+v; the provider: %+v in %v, used to %.2f %%; a request was overtaken by at most %d, and by %.2f on average",
+		done, n, took, 100*used, most, float64(sum)/float64(len(all)))
 	if n.Refused > 0 || done.Refused > 0 || done.Failed > 0 {
 		t.Errorf("%d refused, %+v", n.Refused, done)
 	}
-	if max(requests, tokens) < 0.98 {
-		t.Errorf("used %.2f %%", 100*max(requests, tokens))
+	if used >= 0.98 && most <= 128 { // calls in a batch
+		return true
 	}
-	if most, sum := overtakes(all); most > 128 {
-		t.Errorf("a request was overtaken by %d", most)
-	} else {
-		t.Logf("a request was overtaken by at most %d others, and by %.2f on average", most, float64(sum)/float64(len(all)))
+	if done.starved(t, try) {
+		return false
 	}
+	t.Errorf("used to %.2f %%, a request was overtaken by %d", 100*used, most)
+	return true
 }
 
 // overtakes returns by how many later requests one was overtaken at most, and the sum for all.
@@ -261,7 +286,6 @@ func overtakes(all []provider.Arrival) (most, sum int) {
 // While others use half of an account, its headers alone keep the provider from refusing more than
 // 1 % after the first window.
 func TestOthersUseHalfOfTheAccount(t *testing.T) {
-	t.Parallel()
 	forms := []provider.Form{provider.OpenAI, provider.Draft11, provider.GitHub}
 	if !gatetest.Long() {
 		forms = forms[:1]
@@ -269,51 +293,64 @@ func TestOthersUseHalfOfTheAccount(t *testing.T) {
 	for _, form := range forms {
 		t.Run(form.String(), func(t *testing.T) {
 			s := redistest.Start(t)
-			const inWindow, window = 600, 3 * time.Second
-			p := provider.New(provider.Config{
-				Form: form, Limits: []provider.Limit{{Unit: provider.Requests, N: inWindow, Per: window, Window: true}},
-			})
-			u := httptest.NewServer(p)
-			defer u.Close()
-			others := make(chan struct{})
-			defer close(others)
-			go func() {
-				for ticker := time.NewTicker(window / (inWindow / 2)); ; {
-					select {
-					case <-ticker.C:
-					case <-others:
-						return
-					}
-					r, _ := http.NewRequest(http.MethodPost, u.URL, strings.NewReader(`{"model":"m"}`))
-					r.Header.Set("Authorization", "Bearer key")
-					if res, err := http.DefaultClient.Do(r); err == nil {
-						_ = res.Body.Close()
-					}
-				}
-			}()
-			l := load{
-				Addr: s.Addr, URL: u.URL, For: lasting(8 * time.Second), Every: 10 * time.Millisecond, MaxWait: 3 * time.Second,
-				PerMinute: inWindow * 20, Burst: 10,
-			}
-			done := l.start(t, 4)()
-			all := p.Arrivals()
-			ours, refused, of := 0, 0, 0
-			for _, a := range all {
-				switch {
-				case a.ID == "":
-					of++
-				case a.At.Sub(all[0].At) < window:
-				case a.Refused:
-					refused++
-					fallthrough
-				default:
-					ours++
+			for try := range tries {
+				if useBesideOthers(t, s, form, try) {
+					return
 				}
 			}
-			t.Logf("%+v: after the first window the provider refused %d of ours of %d, beside %d of others", done, refused, ours, of)
-			if refused*100 > ours || ours == 0 {
-				t.Errorf("%d of %d were refused", refused, ours)
-			}
+			t.Skip("the machine is too busy to tell how many are refused")
 		})
 	}
+}
+
+func useBesideOthers(t *testing.T, s *redistest.Server, form provider.Form, try int) (told bool) {
+	const inWindow, window = 600, 3 * time.Second
+	p := provider.New(provider.Config{
+		Form: form, Limits: []provider.Limit{{Unit: provider.Requests, N: inWindow, Per: window, Window: true}},
+	})
+	u := httptest.NewServer(p)
+	defer u.Close()
+	over := make(chan struct{})
+	var others sync.WaitGroup
+	others.Go(func() {
+		ticker := time.NewTicker(window / (inWindow / 2))
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ticker.C:
+			case <-over:
+				return
+			}
+			r, _ := http.NewRequest(http.MethodPost, u.URL, strings.NewReader(`{"model":"m"}`))
+			r.Header.Set("Authorization", "Bearer key")
+			if res, err := u.Client().Do(r); err == nil {
+				_ = res.Body.Close()
+			}
+		}
+	})
+	l := load{
+		Addr: s.Addr, Prefix: fmt.Sprintf("try%d", try), URL: u.URL, For: lasting(7 * time.Second),
+		Every: 20 * time.Millisecond, MaxWait: 2 * time.Second, PerMinute: inWindow * 20, Burst: 10,
+	}
+	done := l.start(t, 4)()
+	close(over)
+	others.Wait()
+	all := p.Arrivals()
+	ours, refused := 0, 0
+	for _, a := range all {
+		if a.ID != "" && a.At.Sub(all[0].At) >= window {
+			if ours++; a.Refused {
+				refused++
+			}
+		}
+	}
+	t.Logf("%+v: after the first window the provider refused %d of ours of %d", done, refused, ours)
+	if refused*100 <= ours && ours > 0 {
+		return true
+	}
+	if done.starved(t, try) {
+		return false
+	}
+	t.Errorf("%d of %d were refused", refused, ours)
+	return true
 }
