@@ -115,7 +115,8 @@ func (x *exchange) reserve(w *wait) (*pass, *denial, error) {
 		err  error
 		left = w.left()
 	)
-	if left == 0 && !x.t.spaced { // a Gate remembers what it denies to a Charge
+	if (left == 0 || x.strained()) && !x.t.spaced { // a Gate remembers what it denies to a Charge
+		left = 0
 		paid, d, err = gate.Charge(ctx, x.charges...)
 	} else {
 		paid, d, err = gate.Reserve(ctx, left, x.charges...)
@@ -168,7 +169,7 @@ func (x *exchange) delay(w *wait, paid *core.Reservation, by *core.Policy) (*den
 		return nil, wrapped(err)
 	case !d.Allowed:
 		return x.denial(&d, 0), nil
-	case w.lease != slot || !kept(paid):
+	case w.lease != slot || x.strained() && !x.t.spaced || !kept(paid):
 		return new(denial), nil
 	}
 	return nil, nil

@@ -39,7 +39,8 @@ const (
 type cooldowns struct {
 	gate           *core.Gate
 	cooling, spent cooldown
-	marks          marks
+	cooled         marks // keys that may have guessed cooldowns, and when this process learned that
+	strains        marks // keys that others use up, and when a response last told so
 }
 
 // cooldown is one kind of cooldown. A strike begins one whose length doubles.
@@ -111,7 +112,9 @@ func (x *exchange) refused(status int, s signal.Signal) time.Duration {
 	if s.Model || e.Guessed && !s.Spent {
 		e.Key = x.narrowest()
 	}
-	if c.marks.add(e.Key, time.Now()); e.Guessed {
+	c.cooled.add(e.Key, time.Now())
+	c.strains.add(e.Key, time.Now())
+	if e.Guessed {
 		e.Err = mark(ctx, c.gate, kind.policy, e.Key)
 	} else {
 		wait := min(max(s.Wait, shortestCooldown), longestCooldown)
@@ -128,14 +131,14 @@ func (x *exchange) refused(status int, s signal.Signal) time.Duration {
 	return e.For
 }
 
-// marks are keys that cool or have cooled, as far as this process knows, and when it learned that.
+// marks are times of keys. The zero value has none.
 type marks struct {
 	some atomic.Bool // there are any
 	mu   sync.Mutex
 	at   map[core.Key]time.Time
 }
 
-// maxMarks bounds the marks. A key that is dropped begins with Backoff.First later.
+// maxMarks bounds the marks. With more of them all are forgotten, which does no harm.
 const maxMarks = 1000
 
 func (m *marks) add(key core.Key, at time.Time) {
@@ -146,6 +149,17 @@ func (m *marks) add(key core.Key, at time.Time) {
 	}
 	m.at[key] = at
 	m.some.Store(true)
+}
+
+// within reports whether a key has a mark that is at most that old.
+func (m *marks) within(key core.Key, age time.Duration) bool {
+	if !m.some.Load() {
+		return false
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	at, ok := m.at[key]
+	return ok && time.Since(at) <= age
 }
 
 // take removes a mark that was made before a time, and reports whether there was one.
@@ -168,7 +182,7 @@ func (m *marks) take(key core.Key, before time.Time) bool {
 func (x *exchange) served(sent time.Time) {
 	c := x.t.cool
 	for _, a := range x.asks {
-		if a.kind == &c.cooling && c.marks.take(a.key, sent) {
+		if a.kind == &c.cooling && c.cooled.take(a.key, sent) {
 			ctx := context.WithoutCancel(x.req.Context())
 			x.t.tasks.Go(func() { _ = forgive(ctx, c.gate, a.kind.policy, a.key) }) // they stay long
 		}

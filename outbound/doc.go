@@ -27,10 +27,11 @@
 // that tells no wait cools for a time that doubles; see [Backoff]. If the account has spent its
 // money or a quota of a day, nothing waits: requests fail with BusyError.Spent. If a response tells
 // that less is left than a Rule counts, because others use the account too, the Rule counts that.
+// Where others use it up, requests leave them a tenth of the limit for a minute.
 //
 // # Order
 //
 // Requests wait for a core.TokenBucket, a core.LeakyBucket and a Slot in one order over all
-// replicas. For other algorithms the requests of one process wait in order, and those of several
-// processes share what there is.
+// replicas. For other algorithms, and while others use up the account, the requests of one process
+// wait in order, and those of several processes share what there is.
 package outbound

@@ -9,29 +9,42 @@ import (
 )
 
 // lower lowers what is left under the rules to what a response tells to be left, where that is
-// less.
+// less. For strained requests it is less by the reserve, and may be less than nothing.
 //
 // It spends units until a limit that is lower by what is left is reached, in one step. So of any
 // number of responses, at any number of replicas, the lowest count holds, and none counts twice.
 func (p *pass) lower(told []signal.Remaining) {
 	for _, r := range told {
 		i := p.ruleOf(&r)
-		if i < 0 || r.Remaining < 0 || r.Remaining >= p.left[i] {
+		if i < 0 || r.Remaining < 0 || p.left[i] < 0 {
 			continue
 		}
-		c := p.x.charges[len(p.x.asks)+i]
-		limit, most, ok := lowered(c.Policy.Algorithm(), r.Remaining)
-		if !ok {
-			continue
+		left := r.Remaining
+		if s, ok := sharedOf(&r, p.x.charged[i].rule.Policy); ok {
+			if p.strain(i, left, s); p.x.strained() {
+				left -= s.reserve
+			}
 		}
-		ctx := context.WithoutCancel(p.x.req.Context())
-		c.Cost, c.Limit, c.Clamp = 1, limit, false
-		n, _, err := p.x.t.cfg.Gate.SpendUpTo(ctx, most, c)
-		if p.x.t.cfg.Observe != nil && (n > 0 || err != nil) {
-			p.x.t.observe(ctx, &LowerEvent{
-				Policy: c.Policy, Key: c.Key, Remaining: r.Remaining, Spent: n, Err: err,
-			})
+		if left < p.left[i] {
+			p.lowerTo(left, &p.x.charges[len(p.x.asks)+i], r.Remaining)
 		}
+	}
+}
+
+// lowerTo lowers what is left under the rule of a charge.
+func (p *pass) lowerTo(left int64, charge *core.Charge, told int64) {
+	c := *charge
+	limit, most, ok := lowered(c.Policy.Algorithm(), left)
+	if !ok {
+		return
+	}
+	ctx := context.WithoutCancel(p.x.req.Context())
+	c.Cost, c.Limit, c.Clamp = 1, limit, false
+	n, _, err := p.x.t.cfg.Gate.SpendUpTo(ctx, most, c)
+	if p.x.t.cfg.Observe != nil && (n > 0 || err != nil) {
+		p.x.t.observe(ctx, &LowerEvent{
+			Policy: c.Policy, Key: c.Key, Remaining: told, Spent: n, Err: err,
+		})
 	}
 }
 
@@ -52,8 +65,14 @@ func (p *pass) ruleOf(told *signal.Remaining) int {
 }
 
 // lowered returns a limit that is reached when that much is left under an algorithm, and how many
-// units reach it from none. A core.LeakyBucket has none: what fills it only delays requests.
+// units reach it from none. A core.LeakyBucket has none: what fills it only delays requests. Less
+// than nothing is left only of a core.TokenBucket that refills, which owes it for a moment.
 func lowered(a core.Algorithm, left int64) (lower core.Algorithm, most int64, ok bool) {
+	if l, ok := a.(core.TokenBucket); ok && l.Rate > 0 {
+		l.Burst -= left
+		return l, l.Burst, l.Burst > 0
+	}
+	left = max(left, 0)
 	switch l := a.(type) {
 	case core.TokenBucket:
 		l.Burst -= left

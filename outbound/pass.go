@@ -19,7 +19,8 @@ type pass struct {
 	x        *exchange
 	lease    *semaphore.Lease
 	paid     *core.Reservation
-	left     []int64 // under each charged rule, or -1 if it is unknown
+	left     []int64 // under each charged rule when it was admitted, or -1 if that is unknown
+	used     []int64 // likewise, without what waited
 	res      *http.Response
 	released atomic.Bool
 	settled  atomic.Bool
@@ -27,11 +28,13 @@ type pass struct {
 
 // pass returns what the request was admitted with.
 func (x *exchange) pass(l *semaphore.Lease, paid *core.Reservation, d *core.Decision) *pass {
-	p := &pass{x: x, lease: l, paid: paid, left: make([]int64, len(x.charged))}
+	n := len(x.charged)
+	counts := make([]int64, 2*n)
+	p := &pass{x: x, lease: l, paid: paid, left: counts[:n], used: counts[n:]}
 	for i := range p.left {
-		p.left[i] = -1
+		p.left[i], p.used[i] = -1, -1
 		if r := d.At(len(x.asks) + i); r.Known && r.Source != core.SourceLocal {
-			p.left[i] = r.Remaining
+			p.left[i], p.used[i] = r.Remaining, min(r.Used, r.Limit)
 		}
 	}
 	return p

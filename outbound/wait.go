@@ -103,7 +103,7 @@ func (w *wait) forRoom(n *denial) error {
 		return nil
 	}
 	if n.cools && !n.spent {
-		w.x.t.cool.marks.add(n.on.key, time.Now())
+		w.x.t.cool.cooled.add(n.on.key, time.Now())
 	}
 	if n.spent || n.after > w.left() {
 		e := busyFor(n.rule, n.after)
