@@ -52,7 +52,7 @@ var floors = []struct {
 	{"observe/internal/report", 7, nil},
 	{"observe/slog", 8, nil},
 	{"plans", 8, []string{"github.com/redis/go-redis/v9", "github.com/goccy/go-yaml"}},
-	{"internal/inspect", 9, nil},
+	{"internal/inspect", 9, []string{"github.com/redis/go-redis/v9"}},
 	{"adapters/nethttp", 8, []string{"github.com/felixge/httpsnoop"}},
 	{"adapters/chi", 9, []string{"github.com/go-chi/chi/v5"}},
 	{"adapters/gin", 9, []string{"github.com/gin-gonic/gin"}},

@@ -176,9 +176,9 @@ func (a *Admin) unblock(ctx context.Context, o *order, at string) (string, *orde
 
 // override sets or removes the override of a tenant.
 func (a *Admin) override(ctx context.Context, o *order) (string, *order, error) {
-	before, is, err := a.cfg.Plans.Override(ctx, o.Tenant)
+	before, is, err := a.inspector.Override(ctx, o.Tenant)
 	if err != nil {
-		return "", nil, inspect.Explain(err)
+		return "", nil, err
 	}
 	undo := o.reverse(OpEndOverride)
 	if undo.Override = ""; is {

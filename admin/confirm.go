@@ -17,6 +17,7 @@ import (
 // confirmView asks whether to carry out an order.
 type confirmView struct {
 	Wrong    string
+	Advice   string
 	Question string
 	Notes    []string
 	Details  string // in the form of a file
@@ -35,7 +36,7 @@ func (a *Admin) confirm(w http.ResponseWriter, r *http.Request) {
 		err = a.ask(r.Context(), &o, &v)
 	}
 	if err != nil {
-		v.Wrong = sentence(err)
+		v.Wrong, v.Advice = sentence(err), inspect.Advice(err)
 		a.render(w, r, http.StatusBadRequest, "confirm", "This cannot be done", v)
 		return
 	}
@@ -132,7 +133,7 @@ func (a *Admin) limit(ctx context.Context, p *core.Policy, k core.Key) (inspect.
 func (a *Admin) askEviction(ctx context.Context, o *order, v *confirmView) error {
 	s, err := a.inspector.Slots(ctx, a.inspector.Semaphore(o.Slots), o.Key)
 	if err != nil {
-		return fmt.Errorf("redis cannot be asked: %w", inspect.Explain(err))
+		return fmt.Errorf("redis cannot be asked: %w", err)
 	}
 	for _, h := range s.Holders {
 		if h.ID != o.Holder {
@@ -150,9 +151,9 @@ func (a *Admin) askEviction(ctx context.Context, o *order, v *confirmView) error
 }
 
 func (a *Admin) askOverride(ctx context.Context, o *order, v *confirmView) error {
-	before, is, err := a.cfg.Plans.Override(ctx, o.Tenant)
+	before, is, err := a.inspector.Override(ctx, o.Tenant)
 	if err != nil {
-		return fmt.Errorf("redis cannot be asked: %w", inspect.Explain(err))
+		return fmt.Errorf("redis cannot be asked: %w", err)
 	}
 	if o.Op == OpEndOverride {
 		if !is {

@@ -28,7 +28,7 @@ func (i *Inspector) Reset(ctx context.Context, p *core.Policy, key core.Key) err
 	if err == nil {
 		err = i.cfg.Gate.Reset(ctx, c)
 	}
-	return Explain(err)
+	return i.explain(ctx, err, probes)
 }
 
 // Adjustable reports whether Give works under a limit.
@@ -71,18 +71,18 @@ func (i *Inspector) Give(
 	if !IsQuota(i.algorithm(c)) {
 		give := hub.Give.(func(*core.Gate, context.Context, core.Charge, int64) (int64, error))
 		given, err = give(i.cfg.Gate, ctx, c, units)
-		return given, Explain(err)
+		return given, i.explain(ctx, err, probes)
 	}
 	before, err := i.used(ctx, c)
 	if err != nil {
-		return 0, Explain(err)
+		return 0, i.explain(ctx, err, probes)
 	}
 	applied, err := i.cfg.Gate.Adjust(ctx, core.Adjustment{
 		ID: id, Policy: p, Key: key, Limit: c.Limit, Units: -units,
 	})
 	switch {
 	case err != nil || !applied:
-		return 0, Explain(err)
+		return 0, i.explain(ctx, err, probes)
 	case units < 0:
 		return units, nil
 	}
@@ -122,7 +122,7 @@ func (i *Inspector) Raise(
 	applied, err = i.cfg.Gate.Adjust(ctx, core.Adjustment{
 		ID: id, Policy: p, Key: key, Limit: c.Limit, Raise: units, Until: until,
 	})
-	return applied, Explain(err)
+	return applied, i.explain(ctx, err, probes)
 }
 
 // Block blocks a key for a time under a policy whose algorithm is a core.Block.
@@ -133,7 +133,7 @@ func (i *Inspector) Block(
 	if err == nil {
 		err = list.Block(ctx, key, d)
 	}
-	return Explain(err)
+	return i.explain(ctx, err, probes)
 }
 
 // Blocked returns the keys that are blocked under a policy, at most a number of them.
@@ -147,7 +147,7 @@ func (i *Inspector) Blocked(
 	seen := make(map[core.Key]bool)
 	for k, err := range list.All(ctx) {
 		if err != nil {
-			return all, Explain(err)
+			return all, i.explain(ctx, err, probes)
 		}
 		if !seen[k.Key] {
 			seen[k.Key] = true
@@ -170,16 +170,24 @@ func (i *Inspector) Evict(
 		return 0, fmt.Errorf("inspect: no semaphore has the name %.80q", semaphore)
 	}
 	n, err := s.Evict(ctx, key, ids...)
-	return n, Explain(err)
+	return n, i.explain(ctx, err, probes)
+}
+
+// Override returns the override of a tenant, and whether there is one.
+func (i *Inspector) Override(
+	ctx context.Context, tenant string,
+) (o plans.Override, is bool, err error) {
+	o, is, err = i.cfg.Plans.Override(ctx, tenant)
+	return o, is, i.explain(ctx, err, overrideProbes)
 }
 
 // SetOverride sets the override of a tenant.
 func (i *Inspector) SetOverride(ctx context.Context, tenant string, o plans.Override) error {
-	return Explain(i.cfg.Plans.SetOverride(ctx, tenant, o))
+	return i.explain(ctx, i.cfg.Plans.SetOverride(ctx, tenant, o), overrideProbes)
 }
 
 // DeleteOverride deletes the override of a tenant, and reports whether there was one.
 func (i *Inspector) DeleteOverride(ctx context.Context, tenant string) (bool, error) {
 	was, err := i.cfg.Plans.DeleteOverride(ctx, tenant)
-	return was, Explain(err)
+	return was, i.explain(ctx, err, overrideProbes)
 }

@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -17,8 +18,10 @@ var (
 
 // explained is an error with its explanation.
 type explained struct {
-	words string
-	err   error
+	words  string
+	rights string // that are missing, if that is why
+	user   string // of Redis, that lacks them
+	err    error
 }
 
 func (e *explained) Error() string { return e.words + ": " + e.err.Error() }
@@ -31,19 +34,22 @@ func Explain(err error) error {
 		return err
 	}
 	if right := MissingRight(err); right != "" {
-		return &explained{"the user of Redis lacks the right " + right, err}
+		return &explained{"the user of Redis lacks the right " + right, right, "", err}
 	}
 	if errors.Is(err, core.ErrMisconfigured) {
-		return &explained{trips.Explain(err), err}
+		return &explained{trips.Explain(err), "", "", err}
 	}
 	return err
 }
 
-// MissingRight returns the right of the ACL of Redis whose lack caused an error, as it stands in
-// docs/redis.md, such as +hmget. It is empty for other errors.
+// MissingRight returns the rights of the ACL of Redis whose lack caused an error, as they stand in
+// docs/redis.md, such as +hmget. It is empty for other errors, and where Redis did not name any.
 func MissingRight(err error) string {
 	if err == nil {
 		return ""
+	}
+	if e := new(explained); errors.As(err, &e) && e.rights != "" {
+		return e.rights
 	}
 	if command := forbiddenCommand.FindStringSubmatch(err.Error()); command != nil {
 		return "+" + command[1]
@@ -57,9 +63,12 @@ func Advice(err error) string {
 	if right == "" {
 		return ""
 	}
-	user := "app"
+	user := ""
+	if e := new(explained); errors.As(err, &e) {
+		user = e.user
+	}
 	if name := forbiddenUser.FindStringSubmatch(err.Error()); name != nil {
 		user = name[1]
 	}
-	return fmt.Sprintf("ACL SETUSER %s %s", user, right)
+	return fmt.Sprintf("ACL SETUSER %s %s", cmp.Or(user, "USER"), right)
 }

@@ -1,0 +1,145 @@
+package inspect_test
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/gatetest"
+	"github.com/headgate/headgate/internal/inspect"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/plans"
+)
+
+// documented returns the rights of the lines of docs/redis.md.
+func documented(t *testing.T) (lines []string) {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/redis.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range regexp.MustCompile(`(?m)^ACL SETUSER app (.*)$`).FindAllStringSubmatch(string(page), -1) {
+		lines = append(lines, line[1])
+	}
+	if len(lines) < 7 {
+		t.Fatalf("%d lines of rights", len(lines))
+	}
+	return lines
+}
+
+// The rights that docs/redis.md names suffice for every question and every change, and each that is
+// missing is named.
+func TestRights(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	boss := server.Client(t)
+	set := func(words string) {
+		t.Helper()
+		args := []any{"ACL", "SETUSER", "app"}
+		for word := range strings.FieldsSeq(words) {
+			args = append(args, word)
+		}
+		if err := boss.Do(t.Context(), args...).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lines := documented(t)
+	set("reset resetchannels " + strings.Join(lines[:3], " ") + " " + strings.Join(lines[4:7], " "))
+	client := server.Client(t, func(o *redis.Options) { o.Username, o.Password = "app", "secret" })
+	g := gatetest.Redis(t, client, core.Config{DisableDenialCache: true})
+	quota := newPolicy(t, core.PolicyConfig{Name: "quota", Raisable: true,
+		Algorithm: core.Calendar{Limit: 100, Every: core.PeriodYear, In: time.UTC}})
+	bans := limited(t, "bans", core.Block{Strikes: 3, Within: time.Hour, For: time.Hour})
+	planSet, err := plans.NewSet(plans.SetConfig{Default: "free", Plans: map[string]plans.Plan{"free": {}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	book, err := plans.New(plans.Config{Set: planSet, Client: client})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer book.Close()
+	streams := newSemaphore(t, g, "streams")
+	i := newInspector(t, inspect.Config{
+		Gate: g, Policies: []*core.Policy{quota, bans}, Semaphores: []*semaphore.Semaphore{streams}, Plans: book,
+	})
+	key := newKey(t, "acme", "bob")
+	for range 2 { // the slots of one holder lie in another form than those of several
+		l, err := streams.Acquire(t.Context(), semaphore.Request{Caps: []semaphore.Cap{{Key: newKey(t, "acme"), Limit: 9}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = l.Release(t.Context()) }()
+	}
+	decide(t, g, core.Charge{Policy: quota, Key: key, Cost: 50})
+	check := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	everything := func() {
+		t.Helper()
+		s := lookup(t, i, key)
+		_, err := i.Give(t.Context(), quota, key, 5, "a"+time.Now().String())
+		check(err)
+		until := time.Now().Add(time.Hour)
+		_, err = i.Raise(t.Context(), quota, key, 5, until, "b"+time.Now().String())
+		check(err)
+		_, err = i.Raise(t.Context(), quota, key, -5, until, "c"+time.Now().String())
+		check(err)
+		check(i.Block(t.Context(), bans, key, time.Hour))
+		_, err = i.Blocked(t.Context(), bans, 10)
+		check(err)
+		check(i.Reset(t.Context(), bans, key))
+		_, err = i.Evict(t.Context(), "streams", key, "nobody")
+		check(err)
+		check(i.SetOverride(t.Context(), "acme", plans.Override{Plan: "free"}))
+		_, err = i.DeleteOverride(t.Context(), "acme")
+		check(err)
+		if n := len(s.Slots[0].Holders); n != 2 {
+			t.Errorf("%d holders", n)
+		}
+	}
+	everything()
+
+	for _, right := range []string{"zrange", "hmget", "time"} {
+		set("-" + right)
+		s, err := i.Lookup(t.Context(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		named := false
+		for _, fault := range s.Faults {
+			if inspect.MissingRight(fault) == "+"+right && strings.HasSuffix(inspect.Advice(fault), " +"+right) {
+				named = true
+			}
+		}
+		if !named {
+			t.Errorf("without %s: %v", right, s.Faults)
+		}
+		set("+" + right)
+	}
+	set("-scan")
+	if _, err := i.Blocked(t.Context(), bans, 10); inspect.MissingRight(err) != "+scan" {
+		t.Error(err)
+	}
+	set("+scan -hset -lpush")
+	if _, err := i.Raise(t.Context(), quota, key, 5, time.Now().Add(time.Hour), "d"); !strings.Contains(inspect.MissingRight(err), "+hset") {
+		t.Error(err)
+	}
+	if err := i.SetOverride(t.Context(), "acme", plans.Override{Plan: "free"}); inspect.MissingRight(err) != "+lpush" {
+		t.Error(err)
+	}
+	set("+hset +lpush")
+	everything()
+	if left := boss.Keys(t.Context(), "*rights*").Val(); len(left) > 0 {
+		t.Errorf("the search for rights leaves %v", left)
+	}
+}
