@@ -72,7 +72,7 @@ var imported = []struct{ name, path string }{
 	{"", module + "/_examples/demo"},
 	{"chigate", module + "/adapters/chi"}, {"gingate", module + "/adapters/gin"}, {"echogate", module + "/adapters/echo"},
 	{"echov5gate", module + "/adapters/echov5"},
-	{"", module + "/observe"}, {"sloggate", module + "/observe/slog"},
+	{"", module + "/admin"}, {"", module + "/observe"}, {"sloggate", module + "/observe/slog"},
 	{"promgate", module + "/observe/prometheus"}, {"otelgate", module + "/observe/otel"},
 	{"", "github.com/prometheus/client_golang/prometheus/promhttp"},
 }

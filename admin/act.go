@@ -66,9 +66,16 @@ func (a *Admin) act(w http.ResponseWriter, r *http.Request) {
 		}
 	} else if undo != nil {
 		undo.ID, undo.Back = rand.Text(), o.Back
-		v.Undo, v.Verb = undo.fields(), "Undo: "+undo.Op.String()
+		v.Undo, v.Verb = undo.fields(), "Undo: "+undoWords[undo.Op]
 	}
 	a.render(w, r, status, "result", title, v)
+}
+
+// undoWords are the words of the buttons that undo.
+var undoWords = map[Op]string{
+	OpGive: "give it back", OpTake: "charge it again", OpRaise: "raise it again", OpEndRaise: "end the raise",
+	OpBlock: "block it again", OpUnblock: "unblock", OpOverride: "set the override before",
+	OpEndOverride: "remove the override",
 }
 
 // errGone is the error of a holder that has left.

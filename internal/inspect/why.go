@@ -118,8 +118,12 @@ func (r *Reason) Text() string {
 func (s *Slots) why() string {
 	for i := len(s.Caps) - 1; i >= 0; i-- {
 		if c := &s.Caps[i]; c.IsFull() {
-			return fmt.Sprintf("%s holds %d of %d slots of %s, and %d wait.",
-				FormatKey(c.Key), c.Used, c.Limit, s.Semaphore.Name(), c.Waiting)
+			waits := "nobody waits"
+			if c.Waiting > 0 {
+				waits = fmt.Sprintf("%d wait", c.Waiting)
+			}
+			return fmt.Sprintf("%s holds %d of %d slots of %s, and %s.",
+				FormatKey(c.Key), c.Used, c.Limit, s.Semaphore.Name(), waits)
 		}
 	}
 	return fmt.Sprintf("Others wait for a slot of %s before it.", s.Semaphore.Name())

@@ -3,12 +3,12 @@ package browser
 import (
 	"context"
 	"flag"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -48,7 +48,7 @@ func browser(t *testing.T) context.Context {
 	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.ExecPath(path),
 		chromedp.NoSandbox, // root cannot start it otherwise
 		chromedp.WSURLReadTimeout(patience))
-	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*patience)
 	t.Cleanup(cancel)
 	ctx, cancel = chromedp.NewExecAllocator(ctx, options...)
 	t.Cleanup(cancel)
@@ -167,14 +167,22 @@ func TestScreenshots(t *testing.T) {
 		t.Skip("-screenshots is not set")
 	}
 	s := play(t)
-	s.busy(4 * time.Second)
+	s.busy(62 * time.Second)
+	ctx, cancel := context.WithCancel(t.Context())
+	var traffic sync.WaitGroup
+	traffic.Go(func() { s.traffic(ctx) })
+	defer traffic.Wait()
+	defer cancel()
 	b := browser(t)
-	for _, l := range looks {
-		p := open(t, b, l, s.page)
-		p.shows("Refused most")
-		p.screenshot(fmt.Sprintf("overview-%s.png", strings.ReplaceAll(l.name, " ", "-")))
-		p.do(chromedp.Navigate(s.page + "subject?key=acme"))
-		p.shows("Slots of streams")
-		p.screenshot(fmt.Sprintf("subject-%s.png", strings.ReplaceAll(l.name, " ", "-")))
+	for _, shot := range []struct {
+		look
+		path, shows, file string
+	}{
+		{looks[0], "subject?key=acme", "Slots of streams", "admin.png"},
+		{looks[3], "", "Refused most", "admin-dark-390.png"},
+	} {
+		p := open(t, b, shot.look, s.page+shot.path)
+		p.shows(shot.shows)
+		p.screenshot(shot.file)
 	}
 }

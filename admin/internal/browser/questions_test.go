@@ -84,7 +84,7 @@ func TestUndo(t *testing.T) {
 	p.press("#limit-month-reset")
 	p.press("Reset")
 	p.shows("acme has spent nothing under month.")
-	p.press("Undo: take")
+	p.press("Undo: charge it again")
 	p.shows("acme was charged 2 000 000 of month.")
 	p.press("Back to the key")
 	p.shows("2 000 000 of 2 000 000 tokens")
@@ -169,6 +169,6 @@ func TestWithoutScript(t *testing.T) {
 	p.press("#limit-month-give")
 	p.press("Give 10 more")
 	p.shows("acme got 10 of month back.")
-	p.press("Undo: take")
+	p.press("Undo: charge it again")
 	p.shows("acme was charged 10 of month.")
 }
