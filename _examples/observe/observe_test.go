@@ -48,7 +48,7 @@ func start(t *testing.T) example {
 	if err != nil {
 		t.Fatal(err)
 	}
-	gate, err := newGate(t.Context(), core.Config{Observe: watch.observe})
+	gate, err := newGate(t.Context(), core.Config{Observe: watch.observe, Timeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,8 +71,11 @@ func start(t *testing.T) example {
 	var all sync.WaitGroup
 	for _, tenant := range []string{"acme", "umbrella"} {
 		all.Go(func() {
-			for i := range 65 {
-				if status := e.report(t, tenant); i < 60 && status != 200 || i > 61 && status != 429 {
+			for i, refused := 0, 0; refused < 5 && i < 1000; i++ {
+				switch status := e.report(t, tenant); {
+				case status == 429:
+					refused++
+				case status != 200:
 					t.Errorf("request %d of %s: status %d", i, tenant, status)
 				}
 			}

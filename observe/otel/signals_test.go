@@ -144,7 +144,7 @@ func TestWatchReadsGate(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		s := newSDK()
 		signals := s.signals(t)
-		g, err := core.NewRedis(srv.Client(t), core.Config{Prefix: srv.Prefix, Observe: signals.Observe})
+		g, err := core.NewRedis(srv.Client(t), core.Config{Prefix: srv.Prefix, Observe: signals.Observe, Timeout: time.Minute})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -35,14 +35,19 @@ func check(t *testing.T, args ...string) {
 	}
 }
 
-// Every alert fires for a job in trouble, and none for a healthy one.
+// Every alert fires for a job in trouble, and none for a healthy one. The page for operators says what
+// to do.
 func TestRules(t *testing.T) {
 	check(t, "check", "rules", "--lint-fatal", "rules.yml")
 	check(t, "test", "rules", "rules_test.yml")
 	tested, rules := read(t, "rules_test.yml"), read(t, "rules.yml")
+	page := read(t, "../../docs/operating.md")
 	for _, m := range regexp.MustCompile(`(?m)alert: (\w+)$`).FindAllStringSubmatch(rules, -1) {
 		if !strings.Contains(tested, m[1]) {
 			t.Errorf("rules_test.yml does not test %s", m[1])
+		}
+		if !strings.Contains(page, "| `"+m[1]+"`") {
+			t.Errorf("docs/operating.md does not say what to do when %s fires", m[1])
 		}
 	}
 	for _, fault := range foreign(rules) {
@@ -139,29 +144,52 @@ func TestDashboardQueries(t *testing.T) {
 			}
 		}
 	}
-	var rules strings.Builder
-	rules.WriteString("groups:\n- name: dashboard\n  rules:\n")
 	queries := d.queries()
 	for i, query := range queries {
-		for _, fault := range foreign(query) {
-			t.Errorf("%s: %s", query, fault)
-		}
 		query = strings.ReplaceAll(query, "$__rate_interval", "5m")
 		for _, v := range regexp.MustCompile(`\$\w+`).FindAllString(query, -1) {
 			if !variables[v] {
 				t.Errorf("%s: there is no variable %s", query, v)
 			}
 		}
-		fmt.Fprintf(&rules, "  - record: query:%d\n    expr: %q\n", i, query)
+		queries[i] = query
 	}
 	if len(queries) < 30 {
 		t.Errorf("the dashboard has %d queries", len(queries))
 	}
-	file := filepath.Join(t.TempDir(), "dashboard.yml")
+	parse(t, queries)
+}
+
+// parse checks that Prometheus parses queries and that each names series and labels that exist.
+func parse(t *testing.T, queries []string) {
+	t.Helper()
+	var rules strings.Builder
+	rules.WriteString("groups:\n- name: queries\n  rules:\n")
+	for i, query := range queries {
+		for _, fault := range foreign(query) {
+			t.Errorf("%s: %s", query, fault)
+		}
+		fmt.Fprintf(&rules, "  - record: query:%d\n    expr: %q\n", i, query)
+	}
+	file := filepath.Join(t.TempDir(), "queries.yml")
 	if err := os.WriteFile(file, []byte(rules.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	check(t, "check", "rules", file)
+}
+
+// Prometheus parses the queries of the page too.
+func TestQueriesOfPage(t *testing.T) {
+	_, section, _ := strings.Cut(read(t, "../../docs/observability.md"), "### Questions")
+	section, _, _ = strings.Cut(section, "\n## ")
+	var queries []string
+	for _, m := range regexp.MustCompile("(?m)\\| `([^`]+)` \\|$").FindAllStringSubmatch(section, -1) {
+		queries = append(queries, m[1])
+	}
+	if len(queries) < 5 {
+		t.Errorf("the page has %d queries", len(queries))
+	}
+	parse(t, queries)
 }
 
 // Every series stands on the dashboard or in the alerts, and no two panels overlap.

@@ -109,7 +109,9 @@ headgate_requests_total{policy="api",result="denied",source="memory",tenant="acm
 		t.Error(err)
 	}
 	m.Observe(t.Context(), &core.DecisionEvent{Op: core.OpPeek, Took: time.Second})
-	slow := gather(t, registry)["headgate_decision_duration_seconds"]
+	slow := slices.DeleteFunc(gather(t, registry)["headgate_decision_duration_seconds"], func(m *dto.Metric) bool {
+		return m.GetLabel()[0].GetValue() != "peek" // a decision above may have been slow too
+	})
 	if len(slow) != 1 || slow[0].GetHistogram().GetSampleCount() != 1 || slow[0].GetHistogram().GetSampleSum() != 1 {
 		t.Errorf("durations: %v", slow)
 	}
@@ -119,7 +121,7 @@ headgate_requests_total{policy="api",result="denied",source="memory",tenant="acm
 func TestWatchReadsGate(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		m, registry := newMetrics(t, promgate.Config{})
-		g, err := core.NewRedis(srv.Client(t), core.Config{Prefix: srv.Prefix, Observe: m.Observe})
+		g, err := core.NewRedis(srv.Client(t), core.Config{Prefix: srv.Prefix, Observe: m.Observe, Timeout: time.Minute})
 		if err != nil {
 			t.Fatal(err)
 		}
