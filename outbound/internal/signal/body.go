@@ -69,7 +69,7 @@ func (r *response) walk(values *json.Decoder, name string, depth int) bool {
 // field reads one field of an error.
 func (r *response) field(name, value string) {
 	switch name = strings.ToLower(name); name {
-	case "code", "type", "status", "reason", "__type":
+	case "code", "errorcode", "type", "status", "reason", "__type":
 		r.addCode(value)
 	case "message":
 		if room := maxMessage - len(r.body.message); room > 0 {

@@ -97,6 +97,8 @@ var codes = map[string]meaning{
 	// Vertex AI sends the first of them for a model's capacity (google-gemini/gemini-cli#14831).
 	"ratelimitexceeded": slow, "userratelimitexceeded": blocked, "dailylimitexceeded": spent,
 	"quotaexceeded": spent,
+	// developer.salesforce.com/docs, API Request Limits and Allocations, 2026-11: of 24 hours
+	"request_limit_exceeded": spent,
 	// docs.aws.amazon.com/bedrock/latest/APIReference/CommonErrors.html, 2026-11
 	"throttlingexception": slow, "servicequotaexceededexception": spent,
 	"modelnotreadyexception": loaded,
