@@ -131,6 +131,10 @@ func TestProcessesObeyOneRefusal(t *testing.T) {
 		"/openai":         refuse(429, `{"error":{"type":"tokens","code":"rate_limit_exceeded"}}`, "x-ratelimit-remaining-tokens", "0", "x-ratelimit-reset-tokens", "6m0s", "Retry-After", seconds),
 		"/anthropic":      refuse(429, `{"type":"error","error":{"type":"rate_limit_error"}}`, "anthropic-ratelimit-requests-remaining", "0", "Retry-After", seconds),
 		"/gemini":         refuse(429, `{"error":{"code":429,"status":"RESOURCE_EXHAUSTED","details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"`+seconds+`s"}]}}`),
+		"/resets":         refuse(429, "", "x-ratelimit-remaining-requests", "0", "x-ratelimit-reset-requests", seconds+"s"),
+		"/draft-11":       refuse(429, "", "RateLimit", `"api";r=0;t=`+seconds, "RateLimit-Policy", `"api";q=10;w=60`),
+		"/draft-06":       refuse(429, "", "RateLimit-Limit", "10, 10;w=60", "RateLimit-Remaining", "0", "RateLimit-Reset", seconds),
+		"/message":        refuse(429, `{"error":{"message":"Rate limit reached. Please try again in `+seconds+`s."}}`),
 	}
 	var mu sync.Mutex
 	times := make(map[string][]time.Time)
