@@ -75,36 +75,35 @@ func (p *planned) tenantOf(key core.Key) string {
 	return ""
 }
 
-// plan returns the limits of the tenant, and the names of those that it has. Limits for one model
-// alone are not among them.
+// plan returns the limits of the tenant, with its override, and the names of those that are not for
+// one model alone. It asks for the override itself: Book.For does without one that comes late.
 func (p *planned) plan(
 	ctx context.Context, book *plans.Book, set *plans.Set, tenant string,
-) (plan core.Plan, names []string, err error) {
-	all := make(map[string]bool)
-	note := func(limits map[string]core.Algorithm) {
-		for name := range limits {
-			all[name] = all[name] || !strings.Contains(name, "/")
+) (plan plans.Plan, names []string, err error) {
+	name := p.name
+	if name == "" {
+		name = set.Default()
+	}
+	var override plans.Override
+	if tenant != "" {
+		if override, _, err = book.Override(ctx, tenant); err != nil {
+			return plan, nil, err
 		}
 	}
-	for _, name := range set.Names() {
-		one, _ := set.Plan(name)
-		note(one.Limits)
+	if override.Plan != "" {
+		name = override.Plan
 	}
-	if tenant == "" {
-		tenant = "-" // no name of a tenant that anybody overrides
+	plan, ok := set.Plan(name)
+	if !ok {
+		return plan, nil, usagef("the override of %s names the plan %q, which %s does not have", tenant,
+			name, p.policies)
 	}
-	if plan, err = book.For(ctx, tenant); err != nil {
-		return nil, nil, err
+	if plan.Limits == nil {
+		plan.Limits = make(map[string]core.Algorithm)
 	}
-	override, ok, err := book.Override(ctx, tenant)
-	if err != nil {
-		return nil, nil, err
-	}
-	if ok {
-		note(override.Limits)
-	}
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		if all[name] && plan.Algorithm(name) != nil {
+	maps.Copy(plan.Limits, override.Limits)
+	for _, name := range slices.Sorted(maps.Keys(plan.Limits)) {
+		if !strings.Contains(name, "/") {
 			names = append(names, name)
 		}
 	}
@@ -132,7 +131,7 @@ func blockPolicy(name string, forgive time.Duration) (*core.Policy, error) {
 // inspector returns an Inspector of a key: of the limits of its plan, and, if stands is not nil, of
 // the blocks and the semaphores that stand in Redis. Semaphores are those of the names, or all.
 func (p *planned) inspector(
-	l *link, book *plans.Book, plan core.Plan, names []string, stands *stored.Subject,
+	l *link, book *plans.Book, plan plans.Plan, names []string, stands *stored.Subject,
 	semaphores []string,
 ) (*inspect.Inspector, error) {
 	cfg := inspect.Config{Gate: l.gate, Plans: book, Tenants: func(key core.Key) []string {
@@ -141,6 +140,7 @@ func (p *planned) inspector(
 		}
 		return nil
 	}}
+	cfg.Plan = func(context.Context, core.Key) (core.Plan, error) { return plan, nil }
 	if stands == nil {
 		stands = new(stored.Subject)
 	}
@@ -169,7 +169,7 @@ func isOnce(name string) bool { return strings.HasSuffix(name, ".once") }
 
 // policiesOf returns the policies of a plan, and those of blocks that stand in Redis.
 func policiesOf(
-	plan core.Plan, names []string, stands *stored.Subject,
+	plan plans.Plan, names []string, stands *stored.Subject,
 ) (all []*core.Policy, err error) {
 	holds, blocks := make(map[string][]stored.Hold), make(map[string]bool)
 	for _, e := range stands.Entries {
