@@ -14,74 +14,85 @@ import (
 	"github.com/headgate/headgate/outbound"
 )
 
-// Where others use half of an account that refills evenly, what its responses tell slows this half
-// down before it is refused, whether the burst of the rule is that of the account or not.
-func TestOthersUseHalfOfABucket(t *testing.T) {
+// shareBucket lets two replicas ask for twice their half of an account, and others for the other
+// half. It returns how many requests of the replicas came after the first third, how many of these
+// were refused, and for how long the test did not run.
+func shareBucket(t *testing.T, own int64) (came, refused int, late time.Duration) {
 	const perSecond, burst = 100, 200
-	for name, own := range map[string]int64{"small burst": 5, "burst of the account": burst} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := redistest.Start(t)
-			p := provider.New(provider.Config{
-				Form:   provider.OpenAI,
-				Limits: []provider.Limit{{Unit: provider.Requests, N: perSecond, Per: time.Second, Burst: burst}},
+	s := redistest.Start(t)
+	p := provider.New(provider.Config{
+		Form:   provider.OpenAI,
+		Limits: []provider.Limit{{Unit: provider.Requests, N: perSecond, Per: time.Second, Burst: burst}},
+	})
+	u := httptest.NewServer(p)
+	defer u.Close()
+	lasts := 9 * time.Second
+	if gatetest.Long() {
+		lasts = time.Minute
+	}
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	ask := func(every time.Duration, tr http.RoundTripper, id string) {
+		ticker := time.NewTicker(every)
+		defer ticker.Stop()
+		start := time.Now()
+		for last := start; time.Since(start) < lasts; {
+			<-ticker.C
+			mu.Lock()
+			late = max(late, time.Since(last)-every)
+			mu.Unlock()
+			last = time.Now()
+			all.Go(func() {
+				r := request(t, t.Context(), u.URL)
+				r.Header.Set("Authorization", "Bearer key")
+				r.Header.Set("X-Request-Id", id)
+				if res, err := tr.RoundTrip(r); err == nil {
+					_ = res.Body.Close()
+				}
 			})
-			u := httptest.NewServer(p)
-			defer u.Close()
-			end := make(chan struct{})
-			var all sync.WaitGroup
-			defer all.Wait()
-			defer close(end)
-			ask := func(every time.Duration, tr http.RoundTripper, id string) {
-				ticker := time.NewTicker(every)
-				defer ticker.Stop()
-				for {
-					select {
-					case <-ticker.C:
-					case <-end:
-						return
-					}
-					all.Go(func() {
-						r := request(t, t.Context(), u.URL)
-						r.Header.Set("Authorization", "Bearer key")
-						r.Header.Set("X-Request-Id", id)
-						if res, err := tr.RoundTrip(r); err == nil {
-							_ = res.Body.Close()
-						}
-					})
+		}
+	}
+	all.Go(func() { ask(2*time.Second/perSecond, base(t), "") })
+	for range 2 {
+		tr := transport(t, outbound.Config{
+			Base: base(t), Gate: gatetest.Redis(t, s.Client(t), core.Config{}), MaxWait: 2 * time.Second,
+			Rules: []outbound.Rule{{
+				Policy: gatetest.Limited(t, "requests", core.TokenBucket{Rate: perSecond, Per: time.Second, Burst: own}),
+				Key:    outbound.ByCredential,
+			}},
+		})
+		all.Go(func() { ask(time.Second/perSecond, tr, "ours") })
+	}
+	all.Wait()
+	arrivals := p.Arrivals()
+	for _, a := range arrivals {
+		if a.ID == "" || a.At.Sub(arrivals[0].At) < lasts/3 {
+			continue
+		}
+		if came++; a.Refused {
+			refused++
+		}
+	}
+	return came, refused, late
+}
+
+// Where others use half of an account that refills evenly, what its responses tell slows the other
+// half down before the account refuses it, whether the burst of the rule is that of the account or
+// not.
+func TestOthersUseHalfOfABucket(t *testing.T) {
+	for name, own := range map[string]int64{"small burst": 5, "burst of the account": 200} {
+		t.Run(name, func(t *testing.T) {
+			for range tries {
+				came, refused, late := shareBucket(t, own)
+				t.Logf("%d of %d were refused; the test did not run for %v", refused, came, late)
+				switch {
+				case came > 0 && refused*100 <= came:
+					return
+				case late < 50*time.Millisecond:
+					t.Fatalf("%d of %d were refused", refused, came)
 				}
 			}
-			all.Go(func() { ask(2*time.Second/perSecond, base(t), "") })
-			for range 2 {
-				g := gatetest.Redis(t, s.Client(t), core.Config{})
-				tr := transport(t, outbound.Config{
-					Base: base(t), Gate: g, MaxWait: 2 * time.Second,
-					Rules: []outbound.Rule{{
-						Policy: gatetest.Limited(t, "requests", core.TokenBucket{Rate: perSecond, Per: time.Second, Burst: own}),
-						Key:    outbound.ByCredential,
-					}},
-				})
-				all.Go(func() { ask(time.Second/perSecond, tr, "ours") })
-			}
-			lasts := 12 * time.Second
-			if gatetest.Long() {
-				lasts = time.Minute
-			}
-			time.Sleep(lasts)
-			arrivals := p.Arrivals()
-			ours, refused := 0, 0
-			for _, a := range arrivals {
-				if a.ID == "" || a.At.Sub(arrivals[0].At) < lasts/3 {
-					continue
-				}
-				if ours++; a.Refused {
-					refused++
-				}
-			}
-			t.Logf("%d of %d were refused", refused, ours)
-			if refused*100 > ours || ours == 0 {
-				t.Errorf("%d of %d were refused", refused, ours)
-			}
+			t.Skip("the machine is too busy to tell how many are refused")
 		})
 	}
 }
