@@ -24,6 +24,7 @@ import (
 	"fmt"
 	"html/template"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/headgate/headgate/core"
@@ -88,6 +89,8 @@ type Admin struct {
 	pages     map[string]page
 	started   time.Time
 	streams   chan struct{} // has a place for each stream of figures
+	closing   chan struct{}
+	close     func()
 	done      done
 }
 
@@ -100,7 +103,11 @@ func New(cfg Config) (*Admin, error) {
 	if cfg.Read == nil {
 		errs = append(errs, errors.New("admin: Config.Read is nil: it must say who may read"))
 	}
-	a := &Admin{cfg: cfg, started: time.Now(), streams: make(chan struct{}, maxStreams)}
+	a := &Admin{
+		cfg: cfg, started: time.Now(), streams: make(chan struct{}, maxStreams),
+		closing: make(chan struct{}),
+	}
+	a.close = sync.OnceFunc(func() { close(a.closing) })
 	for i, origin := range cfg.Origins {
 		if err := a.foreign.AddTrustedOrigin(origin); err != nil {
 			errs = append(errs, fmt.Errorf("admin: Config.Origins[%d]: %w", i, err))
@@ -157,6 +164,10 @@ func (a *Admin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.handler.ServeHTTP(w, r)
 	}
 }
+
+// Close ends the streams of figures to pages that are open. An http.Server's Shutdown would wait for
+// them, so give Close to its RegisterOnShutdown. Later calls do nothing.
+func (a *Admin) Close() { a.close() }
 
 // name returns what the page calls a key.
 func (a *Admin) name(k core.Key) string {

@@ -16,9 +16,6 @@ import (
 // must not be copied. It keeps a minute of at most 256 policies and semaphores, the 256 keys that
 // were denied most in the last two minutes, and the last 64 changes.
 type Live struct {
-	start   sync.Once
-	started time.Time
-
 	rates   rates
 	refused refused
 
@@ -49,23 +46,16 @@ const maxChanges = 64
 func (l *Live) Observe(_ context.Context, e core.Event) {
 	switch e := e.(type) {
 	case *core.DecisionEvent:
-		l.decision(e, l.now())
+		l.decision(e, time.Now())
 	case *semaphore.AcquireEvent:
-		l.acquire(e, l.now())
+		l.acquire(e, time.Now())
 	case *semaphore.LeaseEvent:
 		if e.Kind == semaphore.LeaseLost || e.Kind == semaphore.LeaseEvicted {
-			l.lost.add(l.now())
+			l.lost.add(time.Now())
 		}
 	case *core.ServerEvent:
-		l.server(e, l.now())
+		l.server(e, time.Now())
 	}
-}
-
-// now returns the time, and notes when the first event came.
-func (l *Live) now() time.Time {
-	now := time.Now()
-	l.start.Do(func() { l.started = now })
-	return now
 }
 
 // decision notes a decision, unless it was a look.

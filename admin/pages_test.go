@@ -310,6 +310,29 @@ func TestStream(t *testing.T) {
 	}
 }
 
+// A server that is shut down does not wait for pages that are open.
+func TestCloseEndsStreams(t *testing.T) {
+	read := func(*http.Request) (string, error) { return "kim", nil }
+	page, err := admin.New(admin.Config{Gate: gatetest.Memory(t, core.Config{}), Read: read})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(page)
+	defer server.Close()
+	server.Config.RegisterOnShutdown(page.Close)
+	resp, err := server.Client().Get(server.URL + "/live")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	ctx, cancel := context.WithTimeout(t.Context(), gatetest.LongTimeout)
+	defer cancel()
+	if err := server.Config.Shutdown(ctx); err != nil {
+		t.Error(err)
+	}
+	page.Close()
+}
+
 func TestStreamsAreBounded(t *testing.T) {
 	s := busySite(t, newKey(t, "acme"), nil)
 	ctx, cancel := context.WithCancel(t.Context())

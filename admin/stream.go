@@ -48,6 +48,8 @@ func (a *Admin) stream(w http.ResponseWriter, r *http.Request) {
 		}
 		select {
 		case <-ticks.C:
+		case <-a.closing:
+			return
 		case <-r.Context().Done():
 			return
 		}

@@ -12,9 +12,17 @@ import (
 	"github.com/headgate/headgate/keyfunc"
 )
 
+// api is an API, and what operators ask about.
+type api struct {
+	http.Handler
+	policies []*core.Policy
+	running  *semaphore.Semaphore
+	tenant   func(*http.Request) (string, error) // the key of the client
+}
+
 // newAPI returns an API with a limit and a cap for each tenant. The observer is told of each request
 // that its Guard refuses too.
-func newAPI(gate *core.Gate, watch func(context.Context, core.Event)) (http.Handler, error) {
+func newAPI(gate *core.Gate, watch func(context.Context, core.Event)) (*api, error) {
 	perTenant, err := core.NewPolicy(core.PolicyConfig{Name: "reports", Algorithm: core.PerMinute(60)})
 	if err != nil {
 		return nil, err
@@ -45,7 +53,7 @@ func newAPI(gate *core.Gate, watch func(context.Context, core.Event)) (http.Hand
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /reports", reports.Handler(http.HandlerFunc(report)))
-	return mux, nil
+	return &api{mux, []*core.Policy{perTenant, stricter}, running, tenant}, nil
 }
 
 func report(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "your report") }

@@ -3,8 +3,8 @@
 //	go run . # in _examples/observe
 //	prometheus --config.file=prometheus.yml
 //
-// It serves the API on ADDR, and metrics for Prometheus at /metrics of OPERATOR_ADDR, which is not for
-// clients. A log of what happens goes to stderr. Import observe/prometheus/dashboard.json in Grafana
+// It serves the API on ADDR, and metrics for Prometheus at /metrics and a page for operators at /page/
+// of OPERATOR_ADDR, which is not for clients. A log of what happens goes to stderr. Import observe/prometheus/dashboard.json in Grafana
 // to see the metrics. The limits are in Redis at REDIS_URL, or in memory if that is not set.
 package main
 
@@ -51,6 +51,11 @@ func run() error {
 	if err != nil {
 		return err
 	}
+	page, err := newPage(gate, api, watch)
+	if err != nil {
+		return err
+	}
+	context.AfterFunc(ctx, page.Close) // pages that are open keep no server from ending
 	clients, err := net.Listen("tcp", cmp.Or(os.Getenv("ADDR"), "127.0.0.1:8080"))
 	if err != nil {
 		return err
@@ -64,9 +69,11 @@ func run() error {
   while sleep 0.1; do curl -so /dev/null -H 'X-Tenant: acme' http://%[1]s/reports; done
   curl http://%[2]s/metrics
 
+and look up acme on http://%[2]s/page/
+
 `, clients.Addr(), operators.Addr())
 	return errors.Join(serve(ctx, map[net.Listener]http.Handler{
-		clients: api, operators: watch.handler(),
+		clients: api, operators: watch.handler(page),
 	}), gate.Close(context.Background()))
 }
 

@@ -59,7 +59,11 @@ func start(t *testing.T) example {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := example{httptest.NewServer(api), httptest.NewServer(watch.handler())}
+	page, err := newPage(gate, api, watch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := example{httptest.NewServer(api), httptest.NewServer(watch.handler(page))}
 	t.Cleanup(func() {
 		e.api.Close()
 		e.operators.Close()
@@ -266,6 +270,24 @@ func TestPrometheusScrapes(t *testing.T) {
 	}
 	if filled < 12 {
 		t.Errorf("%d queries of the dashboard have an answer", filled)
+	}
+}
+
+// The page finds a tenant by the name that is hashed in keys, and says until when it is denied.
+func TestPage(t *testing.T) {
+	e := start(t)
+	for path, want := range map[string]string{
+		"/page/": "Refused most", "/page/subject?key=acme": "Denied until", "/page/subject?key=nobody": "next request passes",
+	} {
+		response, err := http.Get(e.operators.URL + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(response.Body)
+		response.Body.Close()
+		if err != nil || response.StatusCode != 200 || !strings.Contains(string(body), want) {
+			t.Errorf("%s: %v, %v: %s", path, response.Status, err, body)
+		}
 	}
 }
 

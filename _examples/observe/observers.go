@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/headgate/headgate/admin"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/observe"
 	promgate "github.com/headgate/headgate/observe/prometheus"
@@ -18,6 +19,7 @@ type observers struct {
 	registry *prometheus.Registry
 	metrics  *promgate.Metrics
 	logs     *sloggate.Logs
+	live     *admin.Live
 	observe  func(context.Context, core.Event)
 }
 
@@ -31,13 +33,16 @@ func newObservers() (*observers, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &observers{registry, metrics, logs, observe.All(metrics.Observe, logs.Observe)}, nil
+	live := new(admin.Live)
+	all := observe.All(metrics.Observe, logs.Observe, live.Observe)
+	return &observers{registry, metrics, logs, live, all}, nil
 }
 
 // handler serves what operators see. It is on an address of its own, which clients do not reach.
-func (o *observers) handler() http.Handler {
+func (o *observers) handler(page http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(o.registry, promhttp.HandlerOpts{}))
+	mux.Handle("/page/", http.StripPrefix("/page", page))
 	return mux
 }
 
