@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -199,23 +200,22 @@ func (r *rights) missing(f feature) (commands []string) {
 	return commands
 }
 
-// keyRefused reports whether a refusal is about the key or the channel, and not about the command.
-func keyRefused(text string) bool {
-	return strings.Contains(text, "one of the keys") ||
-		strings.Contains(text, "keys used as arguments") ||
-		strings.Contains(text, "channels")
-}
+// Redis refuses a command, a key or a channel. These find the latter two in its words.
+var (
+	keyRefusal     = regexp.MustCompile(`access (a key|one of the keys)`)
+	channelRefusal = regexp.MustCompile(`access (a channel|one of the channels)`)
+)
 
 // grant returns the words that ACL SETUSER needs.
 func (r *rights) grant(commands []string, prefix string) string {
 	var all []string
 	for _, command := range commands {
 		word := "+" + command
-		if text := r.wrong[command]; keyRefused(text) {
+		switch text := r.wrong[command]; {
+		case keyRefusal.MatchString(text):
 			word = fmt.Sprintf("~%s:*", prefix)
-			if strings.Contains(text, "channels") {
-				word = fmt.Sprintf("&%s:*", prefix)
-			}
+		case channelRefusal.MatchString(text):
+			word = fmt.Sprintf("&%s:*", prefix)
 		}
 		if !slices.Contains(all, word) {
 			all = append(all, word)

@@ -153,6 +153,9 @@ func (s *server) read(info string) {
 		}
 	}
 	s.Mode, s.Memory = field("redis_mode"), field("maxmemory_policy")
+	if mode := field("server_mode"); mode != "" { // Valkey 9
+		s.Mode = mode
+	}
 	if s.Role = field("role"); s.Role == "master" {
 		s.Role = "primary"
 	}
