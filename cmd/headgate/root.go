@@ -91,18 +91,8 @@ changed); 2 the command line or a file is wrong; 3 Redis does not answer;
 	flags.BoolVar(&a.json, "json", false, "write JSON")
 	a.connection.flags(root)
 	root.AddCommand(
-		newPing(
-			a,
-		),
-		newShow(a),
-		newWhy(a),
-		newReset(a),
-		newAdjust(a),
-		newBlock(a),
-		newEvict(a),
-		newWatch(a),
-		newSimulate(a),
-		newBench(a),
+		newPing(a), newShow(a), newWhy(a), newReset(a), newAdjust(a), newBlock(a), newEvict(a),
+		newWatch(a), newSimulate(a), newBench(a),
 	)
 	for _, c := range root.Commands() {
 		c.Args, c.RunE = asUsage(c.Args), a.starts(c.RunE)
