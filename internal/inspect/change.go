@@ -69,11 +69,20 @@ func (i *Inspector) Give(
 		return 0, err
 	}
 	if !IsQuota(i.algorithm(c)) {
+		if p.Hold() > 0 && units > 0 { // what is held comes back to those that hold it
+			r, err := i.result(ctx, c)
+			if err != nil {
+				return 0, i.explain(ctx, err, probes)
+			}
+			if units = min(units, r.Used-r.Held); units <= 0 {
+				return 0, nil
+			}
+		}
 		give := hub.Give.(func(*core.Gate, context.Context, core.Charge, int64) (int64, error))
 		given, err = give(i.cfg.Gate, ctx, c, units)
 		return given, i.explain(ctx, err, probes)
 	}
-	before, err := i.used(ctx, c)
+	before, err := i.result(ctx, c)
 	if err != nil {
 		return 0, i.explain(ctx, err, probes)
 	}
@@ -86,7 +95,7 @@ func (i *Inspector) Give(
 	case units < 0:
 		return units, nil
 	}
-	return min(units, before), nil
+	return min(units, before.Used), nil
 }
 
 func (i *Inspector) algorithm(c core.Charge) core.Algorithm {
@@ -96,17 +105,17 @@ func (i *Inspector) algorithm(c core.Charge) core.Algorithm {
 	return c.Policy.Algorithm()
 }
 
-// used returns what is used of a charge's limit.
-func (i *Inspector) used(ctx context.Context, c core.Charge) (int64, error) {
+// result returns how the key of a charge stands.
+func (i *Inspector) result(ctx context.Context, c core.Charge) (r core.Result, err error) {
 	c.Cost = core.NoCost
 	d, err := i.cfg.Gate.Peek(ctx, c)
 	if err == nil {
 		err = d.Cause
 	}
 	if err != nil {
-		return 0, err
+		return r, err
 	}
-	return d.At(0).Used, nil
+	return d.At(0), nil
 }
 
 // Raise raises the limit of a key by some units until a time, or takes an earlier raise with that

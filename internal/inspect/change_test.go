@@ -60,6 +60,29 @@ func TestGiveAndTakeBack(t *testing.T) {
 	})
 }
 
+// What a running reservation holds is not given back to others.
+func TestGiveLeavesWhatIsHeld(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock) {
+		p := newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: core.PerHour(100), Hold: time.Hour})
+		key := newKey(t, "k")
+		i := newInspector(t, inspect.Config{Gate: g, Policies: []*core.Policy{p}})
+		r, _, err := g.Charge(t.Context(), core.Charge{Policy: p, Key: key, Cost: 60})
+		if err != nil {
+			t.Fatal(err)
+		}
+		decide(t, g, core.Charge{Policy: p, Key: key, Cost: 30})
+		if given, err := i.Give(t.Context(), p, key, 80, "a"); given != 30 || err != nil {
+			t.Error(given, err)
+		}
+		if err := r.Cancel(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if used := usedOf(t, i, key); used != 0 {
+			t.Errorf("%d used", used)
+		}
+	})
+}
+
 func TestBlockAndUnblock(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock) {
 		bans := limited(t, "bans", core.Block{Strikes: 3, Within: time.Hour, For: time.Hour})
