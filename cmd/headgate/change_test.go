@@ -376,7 +376,7 @@ func TestBlock(t *testing.T) {
 func TestEvict(t *testing.T) {
 	eachTopology(t, func(t *testing.T, client redis.UniversalClient, flags []string) {
 		a := newApplication(t, client)
-		streams := core.Must(semaphore.New(a.gate, semaphore.Config{Name: "streams"}))
+		streams := core.Must(semaphore.New(a.gate, semaphore.Config{Name: "streams", TTL: 30 * time.Second}))
 		tenant := core.Must(core.NewKey("acme"))
 		acquire := func(key core.Key) *semaphore.Lease {
 			lease, err := streams.Acquire(t.Context(), semaphore.Request{Caps: []semaphore.Cap{{Key: tenant, Limit: 9}, {Key: key, Limit: 9}}})

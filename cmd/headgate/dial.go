@@ -16,8 +16,9 @@ import (
 
 // address is a URL of Redis.
 type address struct {
-	text string
-	from string // who says so
+	text    string
+	from    string // who says so
+	timeout time.Duration
 	*url.URL
 }
 
@@ -28,7 +29,7 @@ func (a *address) bad(err error) error {
 
 // address returns the URL of the command line or of the environment.
 func (c *connection) address() (*address, error) {
-	a := &address{text: c.url, from: "--redis"}
+	a := &address{text: c.url, from: "--redis", timeout: c.timeout}
 	if a.text == "" {
 		a.text, a.from = os.Getenv(redisVariable), "$"+redisVariable
 	}
@@ -80,6 +81,7 @@ func single(a *address, files *tls.Config) (*redis.Client, error) {
 		return nil, a.bad(err)
 	}
 	opt.ContextTimeoutEnabled, opt.DialerRetries = true, 1
+	opt.DialTimeout, opt.ReadTimeout, opt.WriteTimeout = a.timeout, a.timeout, a.timeout
 	opt.MaintNotificationsConfig = noNotifications()
 	opt.TLSConfig = merge(opt.TLSConfig, files)
 	return redis.NewClient(opt), nil
@@ -92,6 +94,7 @@ func cluster(a *address, files *tls.Config) (redis.UniversalClient, error) {
 		return nil, a.bad(err)
 	}
 	opt.ContextTimeoutEnabled, opt.DialerRetries = true, 1
+	opt.DialTimeout, opt.ReadTimeout, opt.WriteTimeout = a.timeout, a.timeout, a.timeout
 	opt.MaintNotificationsConfig = noNotifications()
 	opt.TLSConfig = merge(opt.TLSConfig, files)
 	return redis.NewClusterClient(opt), nil
@@ -104,6 +107,7 @@ func failover(a *address, files *tls.Config) (redis.UniversalClient, error) {
 		return nil, a.bad(err)
 	}
 	opt.ContextTimeoutEnabled, opt.DialerRetries = true, 1
+	opt.DialTimeout, opt.ReadTimeout, opt.WriteTimeout = a.timeout, a.timeout, a.timeout
 	opt.TLSConfig = merge(opt.TLSConfig, files)
 	return redis.NewFailoverClient(opt), nil
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -22,8 +23,12 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// process returns the command with its arguments, without the variables of this process.
+// process returns the command with its arguments, without the variables of this process. On a busy
+// machine Redis may take long to answer.
 func process(ctx context.Context, args ...string) *exec.Cmd {
+	if slices.Contains(args, "--redis") && !slices.Contains(args, "--timeout") {
+		args = append(slices.Clone(args), "--timeout", "30s")
+	}
 	cmd := exec.CommandContext(ctx, os.Args[0], args...)
 	cmd.Env = append(os.Environ(), asCommand+"=1", redisVariable+"=")
 	return cmd

@@ -18,7 +18,7 @@ func TestRightsSuffice(t *testing.T) {
 	a := newApplication(t, srv.Client(t))
 	file := write(t, "plans.yaml", changedPlans)
 	buckets := write(t, "buckets.yaml", "default: free\nplans: {free: {limits: {api: {rate: 1, per: 1h, burst: 3}}}}\n")
-	streams := core.Must(semaphore.New(a.gate, semaphore.Config{Name: "streams"}))
+	streams := core.Must(semaphore.New(a.gate, semaphore.Config{Name: "streams", TTL: time.Hour}))
 	lease, err := streams.Acquire(t.Context(), semaphore.Request{Caps: []semaphore.Cap{{Key: a.key, Limit: 4}}})
 	if err != nil {
 		t.Fatal(err)
