@@ -341,8 +341,9 @@ func TestFilterScriptUnderLua54(t *testing.T) {
 	run("reset", shapes[0], nil)
 	for i := range 3000 {
 		shape := shapes[i/1000%2]
-		if i%1000 == 0 {
-			ask(shapes[0], []int{0}, shapes[0].Item("a", true))
+		if i%1000 == 0 { // a filter with the other shape
+			ask(shapes[0], all, shapes[0].Item("a", true))
+			ask(shapes[1], all, shapes[1].Item("a", true))
 			run("count", shapes[1], []int{0})
 		}
 		switch now += rng.Int64N(100_000); rng.IntN(40) {
