@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/hub"
@@ -84,11 +86,21 @@ func FormatKey(k core.Key) string {
 		if i == 0 && strings.HasPrefix(part, "{") {
 			parts[i] = "%7B" + parts[i][1:]
 		}
-		if part != strings.TrimSpace(part) {
+		if part != strings.TrimSpace(part) || !isText(part) {
 			parts[i] = url.PathEscape(part)
 		}
 	}
-	return strings.Join(parts, "/")
+	text := strings.Join(parts, "/")
+	if _, err := netip.ParsePrefix(text); err == nil { // an address and a number: it would be one part
+		return k.String()
+	}
+	return text
+}
+
+// isText reports whether a part goes through a form and a terminal as it is: a browser sends a line
+// break in a form as two characters.
+func isText(part string) bool {
+	return utf8.ValidString(part) && !strings.ContainsFunc(part, unicode.IsControl)
 }
 
 var slashes = strings.NewReplacer("/", "%2F", "%", "%25")

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/inspect"
@@ -26,6 +28,10 @@ func TestParseKey(t *testing.T) {
 		"<script>alert(1)<%2Fscript>":    {"<script>alert(1)</script>"},
 		"%7Bacme}":                       {"{acme}"},
 		"acme/" + long:                   {"acme", long},
+		"{192.0.2.7}:24":                 {"192.0.2.7", "24"},
+		"{2001%3Adb8%3A%3A1}:64":         {"2001:db8::1", "64"},
+		"a%0Db/%0A/%7F":                  {"a\rb", "\n", "\x7f"},
+		"%FF":                            {"\xff"},
 		"user@example.com/Zürich/\u202e": {"user@example.com", "Zürich", "\u202e"},
 	} {
 		want := newKey(t, parts[0], parts[1:]...)
@@ -47,6 +53,17 @@ func TestParseKey(t *testing.T) {
 	} {
 		if key, err := inspect.ParseKey(text); !errors.Is(err, core.ErrKey) {
 			t.Errorf("%q: %v, %v", text, key, err)
+		}
+	}
+}
+
+// A key reads back from a form and from a terminal, which change control characters and what is not
+// UTF-8.
+func TestFormattedKeyIsText(t *testing.T) {
+	for _, part := range []string{"a\rb", "a\nb", "\x1b[2J", "\xff", "\u0085x"} {
+		text := inspect.FormatKey(newKey(t, "acme", part))
+		if !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl) {
+			t.Errorf("%q is written as %q", part, text)
 		}
 	}
 }
