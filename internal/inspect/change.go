@@ -68,23 +68,21 @@ func (i *Inspector) Give(
 	if err != nil {
 		return 0, err
 	}
-	if !IsQuota(i.algorithm(c)) {
-		if p.Hold() > 0 && units > 0 { // what is held comes back to those that hold it
-			r, err := i.result(ctx, c)
-			if err != nil {
-				return 0, i.explain(ctx, err, probes)
-			}
-			if units = min(units, r.Used-r.Held); units <= 0 {
+	quota, before := IsQuota(i.algorithm(c)), core.Result{}
+	if holds := p.Hold() > 0 && units > 0; quota || holds {
+		if before, err = i.result(ctx, c); err != nil {
+			return 0, i.explain(ctx, err, probes)
+		}
+		if holds { // what is held comes back to those that hold it
+			if units = min(units, before.Used-before.Held); units <= 0 {
 				return 0, nil
 			}
 		}
+	}
+	if !quota {
 		give := hub.Give.(func(*core.Gate, context.Context, core.Charge, int64) (int64, error))
 		given, err = give(i.cfg.Gate, ctx, c, units)
 		return given, i.explain(ctx, err, probes)
-	}
-	before, err := i.result(ctx, c)
-	if err != nil {
-		return 0, i.explain(ctx, err, probes)
 	}
 	applied, err := i.cfg.Gate.Adjust(ctx, core.Adjustment{
 		ID: id, Policy: p, Key: key, Limit: c.Limit, Units: -units,

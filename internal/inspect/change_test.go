@@ -63,22 +63,35 @@ func TestGiveAndTakeBack(t *testing.T) {
 // What a running reservation holds is not given back to others.
 func TestGiveLeavesWhatIsHeld(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock) {
-		p := newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: core.PerHour(100), Hold: time.Hour})
-		key := newKey(t, "k")
-		i := newInspector(t, inspect.Config{Gate: g, Policies: []*core.Policy{p}})
-		r, _, err := g.Charge(t.Context(), core.Charge{Policy: p, Key: key, Cost: 60})
-		if err != nil {
-			t.Fatal(err)
-		}
-		decide(t, g, core.Charge{Policy: p, Key: key, Cost: 30})
-		if given, err := i.Give(t.Context(), p, key, 80, "a"); given != 30 || err != nil {
-			t.Error(given, err)
-		}
-		if err := r.Cancel(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if used := usedOf(t, i, key); used != 0 {
-			t.Errorf("%d used", used)
+		for _, a := range []core.Algorithm{
+			core.PerHour(100), core.TokenBucket{Burst: 100},
+			core.Calendar{Limit: 100, Every: core.PeriodYear, In: time.UTC},
+		} {
+			t.Run(fmt.Sprintf("%T%v", a, inspect.IsQuota(a)), func(t *testing.T) {
+				p := newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: a, Hold: time.Hour})
+				key := newKey(t, fmt.Sprintf("%T%v", a, inspect.IsQuota(a)))
+				i := newInspector(t, inspect.Config{Gate: g, Policies: []*core.Policy{p}})
+				r, _, err := g.Charge(t.Context(), core.Charge{Policy: p, Key: key, Cost: 60})
+				if err != nil {
+					t.Fatal(err)
+				}
+				decide(t, g, core.Charge{Policy: p, Key: key, Cost: 30})
+				if given, err := i.Give(t.Context(), p, key, 80, "a"); given != 30 || err != nil {
+					t.Error(given, err)
+				}
+				if given, err := i.Give(t.Context(), p, key, 80, "b"); given != 0 || err != nil {
+					t.Error(given, err)
+				}
+				if used := usedOf(t, i, key); used != 60 {
+					t.Errorf("%d used while a reservation holds 60", used)
+				}
+				if err := r.Cancel(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if used := usedOf(t, i, key); used != 0 {
+					t.Errorf("%d used", used)
+				}
+			})
 		}
 	})
 }
