@@ -36,6 +36,7 @@ type Upstream struct {
 	// Transport keeps the limits of the upstream. It is required.
 	Transport *Transport
 	// Rewrite makes a request one for this upstream: it sets the host, the credentials or the path.
+	// The host is both URL.Host, where the request goes, and Host, the header that it has there.
 	// The request is a copy with a URL and headers of its own. Rewrite must not change the body, and
 	// must be safe for concurrent use. Nil changes nothing.
 	Rewrite func(*http.Request)
