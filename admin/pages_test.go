@@ -310,6 +310,38 @@ func TestStream(t *testing.T) {
 	}
 }
 
+// A carriage return in what a client says of itself ends no line of an event.
+func TestStreamKeepsItsLines(t *testing.T) {
+	s := busySite(t, newKey(t, "acme"), func(cfg *admin.Config) {
+		cfg.Name = func(core.Key) string { return "acme\r\revent: other\rretry: 99999999\r" }
+	})
+	for _, path := range []string{"live", "live?key=acme"} {
+		r, err := http.NewRequestWithContext(t.Context(), "GET", s.server.URL+"/ops/"+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Operator", "kim")
+		r.Header.Set("Role", "read")
+		resp, err := s.server.Client().Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = resp.Body.Close() }()
+		event := ""
+		for lines := bufio.NewReader(resp.Body); !strings.HasSuffix(event, "\n\n"); {
+			line, err := lines.ReadString('\n')
+			if err != nil {
+				t.Fatal(err)
+			}
+			event += line
+		}
+		// A browser ends a line at each of \r, \n and \r\n.
+		if strings.Contains(event, "\r") || path == "live" && !strings.Contains(event, "acme&#13;&#13;event: other") {
+			t.Errorf("%s: %q", path, event)
+		}
+	}
+}
+
 // A server that is shut down does not wait for pages that are open.
 func TestCloseEndsStreams(t *testing.T) {
 	read := func(*http.Request) (string, error) { return "kim", nil }

@@ -78,9 +78,12 @@ func (a *Admin) draw(name string, body any) []byte {
 func send(w http.ResponseWriter, text []byte) error {
 	c := http.NewResponseController(w)
 	_ = c.SetWriteDeadline(time.Now().Add(sendTimeout)) // where the server knows none, none is needed
+	// A client may have put carriage returns into its metadata. They would end a line of the event,
+	// and what is behind them would be fields of it.
+	text = bytes.ReplaceAll(text, []byte{'\r'}, []byte("&#13;"))
 	var event strings.Builder
 	for line := range bytes.Lines(text) {
-		fmt.Fprintf(&event, "data: %s\n", bytes.TrimRight(line, "\r\n"))
+		fmt.Fprintf(&event, "data: %s\n", bytes.TrimRight(line, "\n"))
 	}
 	event.WriteString("\n")
 	if _, err := w.Write([]byte(event.String())); err != nil {
