@@ -97,6 +97,8 @@ func TestExitCodesOfUsage(t *testing.T) {
 		"no log":            {[]string{"simulate", "--plan", plan}, "requires at least 1 arg"},
 		"absent log":        {[]string{"simulate", log + "2", "--plan", plan}, "no such file"},
 		"foreign log":       {[]string{"simulate", log, "--plan", plan}, "is a request of a known format; line 1 of " + log + " is:\nno log"},
+		"empty log":         {[]string{"simulate", write(t, "empty.log", ""), "--plan", plan}, "empty.log has no lines"},
+		"bad top":           {[]string{"simulate", log, "--plan", plan, "--top", "-1"}, "--top -1: it must not be negative"},
 		"absent name":       {[]string{"simulate", log, "--plan", plan, "--name", "pro"}, `has no plan "pro": it has free`},
 		"bad key":           {[]string{"simulate", log, "--plan", plan, "--key", "api=agent"}, `"agent" is no part of a key`},
 		"bad path":          {[]string{"simulate", log, "--plan", plan, "--path", "/x"}, "it must be LIMIT=PREFIX"},

@@ -110,6 +110,9 @@ func readPlan(file, name string) (plans.Plan, string, error) {
 
 // config returns the configuration of the replay.
 func (s *simulation) config() (cfg replay.Config, name string, err error) {
+	if s.top < 0 {
+		return cfg, name, usagef("--top %d: it must not be negative", s.top)
+	}
 	if cfg.Plan, name, err = readPlan(s.plan, s.name); err != nil {
 		return cfg, name, err
 	}
@@ -138,12 +141,16 @@ func (s *simulation) run(ctx context.Context, logs []string) (err error) {
 		return err
 	}
 	if s.refusals != "" {
-		f, err := os.Create(s.refusals)
-		if err != nil {
-			return usagef("--refusals: %w", err)
+		f, fault := os.Create(s.refusals)
+		if fault != nil {
+			return usagef("--refusals: %w", fault)
 		}
 		out := bufio.NewWriter(f)
-		defer func() { err = errors.Join(err, out.Flush(), f.Close()) }()
+		defer func() {
+			if fault := errors.Join(out.Flush(), f.Close()); err == nil && fault != nil {
+				err = usagef("--refusals: %w", fault)
+			}
+		}()
 		cfg.Refused = func(one replay.Refusal) error { return writeRefusal(out, &one) }
 	}
 	r, err := replay.New(cfg)
@@ -191,6 +198,9 @@ func (s *simulation) read(ctx context.Context, r *replay.Replay, logs []string) 
 		if err != nil {
 			return nil, err
 		}
+	}
+	if o.Lines == 0 {
+		return nil, usagef("%s has no lines", strings.Join(logs, ", "))
 	}
 	if o.Lines == o.Faults.Lines {
 		return nil, usagef("no line of %s is a request of a known format; line %d of %s is:\n%s",

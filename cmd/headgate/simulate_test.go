@@ -298,3 +298,17 @@ func TestSimulateDrawsProgress(t *testing.T) {
 		t.Errorf("%q", text)
 	}
 }
+
+// Refusals that could not be written are an error: a full disk.
+func TestSimulateTellsOfLostRefusals(t *testing.T) {
+	t.Parallel()
+	if _, err := os.Stat("/dev/full"); err != nil {
+		t.Skip(err)
+	}
+	const line = "192.0.2.1 - - [24/Nov/2026:06:00:00 +0000] \"GET / HTTP/1.1\" 200 5\n"
+	log := write(t, "access.log", strings.Repeat(line, 22)) // 2 are refused: a buffer holds them
+	r := headgate(t, "simulate", log, "--plan", write(t, "plans.yaml", simulatedPlans), "--refusals", "/dev/full")
+	if r.code != exitUsage || !strings.Contains(r.err, "--refusals: ") {
+		t.Errorf("exit code %d: %s", r.code, r.err)
+	}
+}

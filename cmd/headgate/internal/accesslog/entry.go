@@ -27,13 +27,24 @@ type parser struct {
 	micros int64    // of the stamp; 0 if there is none
 }
 
+// maxTime bounds the time of a request: the first microsecond of the year 2200. Limits count in
+// numbers below 2^53, and a replay in durations, which end in the year 2262.
+const maxTime = 7_258_118_400_000_000
+
 // parse fills in the entry of a line without its end.
 func (p *parser) parse(line []byte, e *Entry) error {
 	*e = Entry{Line: e.Line}
+	read := p.parseCommon
 	if len(line) > 0 && line[0] == '{' {
-		return parseJSON(line, e)
+		read = parseJSON
 	}
-	return p.parseCommon(line, e)
+	if err := read(line, e); err != nil {
+		return err
+	}
+	if e.Time <= 0 || e.Time >= maxTime {
+		return errLine
+	}
+	return nil
 }
 
 // known returns a text, or nil if it is the "-" that stands for none.

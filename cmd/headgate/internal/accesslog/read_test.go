@@ -210,3 +210,15 @@ func BenchmarkParse(b *testing.B) {
 		})
 	}
 }
+
+// A clock cannot hold every time that a line may tell.
+func TestTimesThatNoClockHolds(t *testing.T) {
+	const line = `192.0.2.1 - - [31/Dec/%s:23:59:59 +0000] "GET / HTTP/1.1" 200 5`
+	all, faults := read(t, strings.NewReader(strings.Join([]string{
+		fmt.Sprintf(line, "2199"), fmt.Sprintf(line, "2200"), fmt.Sprintf(line, "9999"), fmt.Sprintf(line, "1969"),
+		`{"ts":9.9e18}`, `{"ts":1e300}`, `{"ts":"Inf"}`, `{"ts":"NaN"}`, `{"ts":-1e300}`,
+	}, "\n")))
+	if len(all) != 1 || faults.Lines != 8 || faults.First != 2 {
+		t.Errorf("%v, faults %+v", all, faults)
+	}
+}
