@@ -81,7 +81,7 @@ func (s *Signals) Observe(ctx context.Context, e core.Event) {
 
 // Watch adds what no event of the Gate tells, until it is closed: its round trips, the slots that
 // this process holds, and its callers that wait for one. Gates with semaphores of one name are
-// summed up. It fails for a nil Gate.
+// summed up. Counters keep what closed Gates have added. It fails for a nil Gate.
 func (s *Signals) Watch(gate *core.Gate) error {
 	if !s.reporter.Watch(gate) {
 		return errors.New("otelgate: the Gate is missing")

@@ -103,7 +103,7 @@ func (m *Metrics) Observe(ctx context.Context, e core.Event) { m.reporter.Observ
 
 // Watch adds what no event of the Gate tells, until it is closed: its round trips, the slots that
 // this process holds, and its callers that wait for one. Gates with semaphores of one name are
-// summed up. It fails for a nil Gate.
+// summed up. Counters keep what closed Gates have added. It fails for a nil Gate.
 func (m *Metrics) Watch(gate *core.Gate) error {
 	if !m.reporter.Watch(gate) {
 		return errors.New("promgate: the Gate is missing")

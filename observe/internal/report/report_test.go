@@ -14,6 +14,7 @@ import (
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
 	"github.com/headgate/headgate/internal/eventtest"
+	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/internal/series"
 	"github.com/headgate/headgate/observe/internal/report"
 )
@@ -307,6 +308,43 @@ func TestReadTellsSlots(t *testing.T) {
 	}
 	if got := read(); got["headgate.active_request_leases streams"] != 0 {
 		t.Errorf("a closed Gate is read: %v", got)
+	}
+}
+
+// Counters do not fall when one of the Gates that are summed up is closed.
+func TestCountersOutliveGates(t *testing.T) {
+	r, _ := newRecorder(t, report.Config{})
+	client := redistest.Start(t).Client(t)
+	p := core.Must(core.NewPolicy(core.PolicyConfig{Name: "api", Algorithm: core.PerHour(1000)}))
+	read := func() map[string]float64 {
+		lines := make(map[string]float64)
+		r.Read(func(s *series.Series, _ []string, n float64) { lines[s.Name] += n })
+		return lines
+	}
+	for range 3 {
+		g := core.Must(core.NewRedis(client, core.Config{}))
+		defer func() { _ = g.Close(context.Background()) }()
+		if !r.Watch(g) {
+			t.Fatal("Watch")
+		}
+		if _, err := g.Decide(t.Context(), core.Charge{Policy: p, Key: eventtest.Key(t)}); err != nil {
+			t.Fatal(err)
+		}
+		before := read()
+		if err := g.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			after := read()
+			for _, s := range []*series.Series{series.RoundTrips, series.RoundTripCalls, series.RoundTripTime} {
+				if before[s.Name] <= 0 || after[s.Name] < before[s.Name] {
+					t.Errorf("%s falls from %v to %v", s.Name, before[s.Name], after[s.Name])
+				}
+			}
+		}
+	}
+	if calls := read()[series.RoundTripCalls.Name]; calls != 3 {
+		t.Errorf("%v calls, want 3", calls)
 	}
 }
 

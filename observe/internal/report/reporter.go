@@ -34,7 +34,8 @@ func New(cfg Config) (*Reporter, error) {
 		return nil, err
 	}
 	r := &Reporter{Recorder: recorder, tenant: cfg.Tenant}
-	r.decisions.Recorder, r.watched.recorder = recorder, recorder
+	r.decisions.Recorder = recorder
+	r.watched.recorder, r.watched.ended = recorder, make(map[place]float64)
 	return r, nil
 }
 
