@@ -363,8 +363,8 @@ func TestBlock(t *testing.T) {
 		for want, args := range map[string][]string{
 			"2 are needed":              {"logins", "--for", "1h"},
 			"at least one of the flags": {"acme", "logins"},
-			"a block of -1h":            {"acme", "logins", "--for", "-1h"},
-			"POLICY is \"a b\"":         {"acme", "a b", "--for", "1h"},
+			"headgate: core: unusable charge: a block of -1h": {"acme", "logins", "--for", "-1h"},
+			"POLICY is \"a b\"": {"acme", "a b", "--for", "1h"},
 		} {
 			if r := block(args...); r.code != exitUsage || !strings.Contains(r.err, want) {
 				t.Errorf("%v: exit code %d: %s, want %s", args, r.code, r.err, want)

@@ -59,7 +59,7 @@ func printable(text string) string {
 
 // words returns an error as a person reads it.
 func words(err error) string {
-	if e := new(exitError); errors.As(err, &e) {
+	if e := new(exitError); errors.As(err, &e) || codeOf(err) == exitUsage {
 		return printableLines(err.Error())
 	}
 	if right := inspect.MissingRight(err); right != "" {

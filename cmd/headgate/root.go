@@ -21,8 +21,31 @@ type terminal struct {
 
 // isTerminal reports whether a person watches what is written to w.
 func isTerminal(w any) bool {
-	f, ok := w.(*os.File)
+	f, ok := fileOf(w)
 	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// fileOf returns the file that w writes to, if it is one.
+func fileOf(w any) (f *os.File, ok bool) {
+	if o, is := w.(*output); is {
+		w = o.Writer
+	}
+	f, ok = w.(*os.File)
+	return f, ok
+}
+
+// output remembers that it could not write, so that a script does not take half an answer for the
+// whole.
+type output struct {
+	io.Writer
+	err error
+}
+
+func (o *output) Write(text []byte) (n int, err error) {
+	if n, err = o.Writer.Write(text); err != nil && o.err == nil {
+		o.err = err
+	}
+	return n, err
 }
 
 // app is what all commands share.
@@ -41,6 +64,8 @@ func (silent) Printf(context.Context, string, ...any) {}
 // run runs the command that the arguments name, and returns its exit code.
 func run(ctx context.Context, args []string, t terminal) int {
 	redis.SetLogger(silent{})
+	out := &output{Writer: t.out}
+	t.out = out
 	a := &app{terminal: t}
 	root := newRoot(a)
 	root.SetArgs(args)
@@ -50,6 +75,9 @@ func run(ctx context.Context, args []string, t terminal) int {
 	err := root.ExecuteContext(ctx)
 	if ctx.Err() != nil && err != nil {
 		err = context.Canceled
+	}
+	if out.err != nil && !errors.Is(err, context.Canceled) {
+		err = usagef("the output cannot be written: %w", out.err)
 	}
 	if err != nil && !a.started {
 		err = usagef("%w", err)

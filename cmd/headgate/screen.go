@@ -2,7 +2,6 @@ package main
 
 import (
 	"io"
-	"os"
 	"strings"
 
 	"golang.org/x/term"
@@ -30,7 +29,7 @@ func (s *screen) close() { _, _ = io.WriteString(s.out, leaveScreen) }
 // draw draws the lines that frame returns for the size of the terminal.
 func (s *screen) draw(frame func(width, height int) []string) error {
 	width, height := 80, 24
-	if f, ok := s.out.(*os.File); ok {
+	if f, ok := fileOf(s.out); ok {
 		if w, h, err := term.GetSize(int(f.Fd())); err == nil && w > 0 && h > 0 {
 			width, height = w, h
 		}

@@ -299,16 +299,29 @@ func TestSimulateDrawsProgress(t *testing.T) {
 	}
 }
 
-// Refusals that could not be written are an error: a full disk.
-func TestSimulateTellsOfLostRefusals(t *testing.T) {
+// What could not be written is an error: a full disk.
+func TestSimulateTellsOfLostOutput(t *testing.T) {
 	t.Parallel()
-	if _, err := os.Stat("/dev/full"); err != nil {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
 		t.Skip(err)
 	}
+	defer func() { _ = full.Close() }()
 	const line = "192.0.2.1 - - [24/Nov/2026:06:00:00 +0000] \"GET / HTTP/1.1\" 200 5\n"
 	log := write(t, "access.log", strings.Repeat(line, 22)) // 2 are refused: a buffer holds them
-	r := headgate(t, "simulate", log, "--plan", write(t, "plans.yaml", simulatedPlans), "--refusals", "/dev/full")
+	args := []string{"simulate", log, "--plan", write(t, "plans.yaml", simulatedPlans)}
+	r := headgate(t, append(args, "--refusals", "/dev/full")...)
 	if r.code != exitUsage || !strings.Contains(r.err, "--refusals: ") {
 		t.Errorf("exit code %d: %s", r.code, r.err)
+	}
+	for _, args := range [][]string{args, append(args, "--json")} {
+		cmd := process(t.Context(), args...)
+		var complaint bytes.Buffer
+		cmd.Stdout, cmd.Stderr = full, &complaint
+		_ = cmd.Run()
+		if cmd.ProcessState.ExitCode() != exitUsage ||
+			!strings.Contains(complaint.String(), "headgate: the output cannot be written") {
+			t.Errorf("exit code %d: %s", cmd.ProcessState.ExitCode(), complaint.String())
+		}
 	}
 }
