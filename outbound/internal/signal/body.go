@@ -72,6 +72,9 @@ func (r *response) field(name, value string) {
 	case "code", "errorcode", "type", "status", "reason", "__type":
 		r.addCode(value)
 	case "message":
+		if r.status == http.StatusBadRequest && !strings.HasPrefix(strings.ToLower(value), noCredit) {
+			return // it may quote what a user wrote
+		}
 		if room := maxMessage - len(r.body.message); room > 0 {
 			r.body.message += strings.ToLower(value[:min(len(value), room)]) + "\n"
 		}

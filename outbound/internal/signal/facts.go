@@ -117,8 +117,7 @@ var phrases = []struct {
 	// docs.github.com/rest/using-the-rest-api/troubleshooting-the-rest-api, 2026-11
 	{"secondary rate limit", blocked}, {"api rate limit exceeded", blocked},
 	{"abuse detection mechanism", blocked}, // GitHub Enterprise Server, before 2021
-	// docs.anthropic.com/en/api/errors, 2026-11: an invalid_request_error
-	{"credit balance is too low", spent},
+	{noCredit, spent},
 	// kimi.com/code/docs/en/kimi-code/error-reference.html, 2026-11
 	{"reached your usage limit", spent},
 	// OpenAI (vanderschaarlab/climb#1); Groq says so with a status of 413
@@ -126,6 +125,10 @@ var phrases = []struct {
 	// openrouter.ai/docs/api-reference/limits, 2026-11
 	{"free-models-per-", blocked},
 }
+
+// noCredit is how the only message of a 400 begins that tells of the account. It is an
+// invalid_request_error (docs.anthropic.com/en/api/errors, 2026-11).
+const noCredit = "your credit balance is too low"
 
 // days are parts of a quota's id or of a message, in lower case, that name a day.
 var days = []string{
