@@ -47,6 +47,14 @@ type duplex struct {
 	io.Writer
 }
 
+// CloseWrite ends what this side writes, if the connection can. The other side may go on.
+func (d duplex) CloseWrite() error {
+	if c, ok := d.Writer.(interface{ CloseWrite() error }); ok {
+		return c.CloseWrite()
+	}
+	return wrapped(http.ErrNotSupported)
+}
+
 // Read reads the body. At its end, or where it breaks off, the slot goes back.
 func (b *body) Read(p []byte) (int, error) {
 	b.reading.Lock()

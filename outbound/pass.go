@@ -47,24 +47,30 @@ func (p *pass) send() (*http.Response, *refusal, error) {
 		req = req.WithContext(p.lease.Context())
 	}
 	x.sent++
-	answered := false
+	watched := false
 	defer func() {
-		if !answered { // Base, a Meter or Observe panics, or there is no response
+		if !watched { // Base, a Meter or Observe panics, or there is no response
 			p.end()
 		}
 	}()
 	sent := time.Now()
 	res, err := x.t.cfg.Base.RoundTrip(req)
-	if err != nil {
+	switch {
+	case err != nil:
 		if isDial(err) {
 			p.cancel()
 		}
 		return nil, nil, p.explain(err)
-	}
-	answered = true
-	if res.Body == nil {
+	case res == nil:
+		return nil, nil, errNoResponse
+	case res.Body == nil:
 		res.Body = http.NoBody
 	}
+	defer func() {
+		if !watched {
+			_ = res.Body.Close() // nobody gets it
+		}
+	}()
 	res.Request = x.given
 	p.res = res
 	r := p.learn(res)
@@ -75,8 +81,11 @@ func (p *pass) send() (*http.Response, *refusal, error) {
 		x.measure.Response(res)
 	}
 	p.watch(res)
+	watched = true
 	return res, r, nil
 }
+
+var errNoResponse = errors.New("outbound: Base returned neither a response nor an error")
 
 // explain adds to an error that the slot was lost.
 func (p *pass) explain(err error) error {

@@ -55,6 +55,7 @@ func (s *search) run(order []*Upstream) (*http.Response, error) {
 			return res, err
 		}
 	}
+	closeBody(s.req)
 	if s.res != nil {
 		return s.res, nil
 	}
@@ -62,7 +63,6 @@ func (s *search) run(order []*Upstream) (*http.Response, error) {
 	if e := busy.Busy[busy.First]; s.cause != nil && e.Cause == nil && e.After != core.Never {
 		e.Cause = s.cause
 	}
-	closeBody(s.req)
 	return nil, busy
 }
 
@@ -101,7 +101,7 @@ func (s *search) ask(
 	}
 	res, err = x.roundTrip(wait)
 	s.req = x.req
-	if e := (*BusyError)(nil); errors.As(err, &e) {
+	if e := (*BusyError)(nil); x.sent == 0 && errors.As(err, &e) { // otherwise it is Base's
 		busy.Busy[u.Name] = e
 		return nil, false, nil
 	}

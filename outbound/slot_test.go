@@ -249,7 +249,11 @@ func TestUpgrade(t *testing.T) {
 			line, _ := rw.ReadString('\n')
 			_, _ = rw.WriteString(strings.ToUpper(line))
 			_ = rw.Flush()
-			_, _ = rw.ReadString('\n') // until the client closes
+			if _, err := rw.ReadByte(); err != io.EOF { // the client has ended what it writes
+				t.Error(err)
+			}
+			_, _ = rw.WriteString("bye\n")
+			_ = rw.Flush()
 		}), slotOf(t, g, 1)
 		tr := transport(t, outbound.Config{Base: base(t), Gate: g, Slot: slot})
 		r := request(t, t.Context(), u.URL)
@@ -266,11 +270,19 @@ func TestUpgrade(t *testing.T) {
 		if _, err := io.WriteString(both, "hello\n"); err != nil {
 			t.Error(err)
 		}
-		if line, err := bufio.NewReader(both).ReadString('\n'); line != "HELLO\n" || err != nil {
+		lines := bufio.NewReader(both)
+		if line, err := lines.ReadString('\n'); line != "HELLO\n" || err != nil {
 			t.Errorf("%q, %v", line, err)
 		}
 		if n := holders(t, slot, u.URL); n != 1 {
 			t.Errorf("%d slots are held", n)
+		}
+		half, ok := res.Body.(interface{ CloseWrite() error }) // as httputil.ReverseProxy asks
+		if !ok || half.CloseWrite() != nil {
+			t.Errorf("%T cannot be closed for writing", res.Body)
+		}
+		if line, err := lines.ReadString('\n'); line != "bye\n" || err != nil {
+			t.Errorf("%q, %v", line, err)
 		}
 		_ = both.Close()
 		gatetest.Eventually(t, "the slot is free", func() bool { return holders(t, slot, u.URL) == 0 })

@@ -1,0 +1,185 @@
+package outbound_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/gatetest"
+	"github.com/headgate/headgate/outbound"
+)
+
+// panicking is a Meter whose measure panics at a response.
+type panicking struct{}
+
+func (panicking) Measure(*http.Request) (outbound.Measure, error) {
+	return panics{&pathMeasure{"m"}}, nil
+}
+
+type panics struct{ *pathMeasure }
+
+func (panics) Response(*http.Response) { panic("response") }
+
+// A request whose Base, Meter or observer panics, and one whose Base returns nothing, give their
+// slot back and close the response.
+func TestPanicsGiveTheSlotBack(t *testing.T) {
+	answer := func(status int, body io.ReadCloser) outbound.Config {
+		return outbound.Config{Base: roundTripper(func(*http.Request) (*http.Response, error) {
+			return &http.Response{
+				StatusCode: status, Body: body, Header: http.Header{"Retry-After": {"1"}},
+			}, nil
+		})}
+	}
+	for _, c := range []struct {
+		name   string
+		make   func(body *closer) outbound.Config
+		panics bool
+		opened bool
+	}{
+		{name: "base", panics: true, make: func(*closer) outbound.Config {
+			return outbound.Config{Base: roundTripper(func(*http.Request) (*http.Response, error) { panic("base") })}
+		}},
+		{name: "base returns nothing", make: func(*closer) outbound.Config {
+			return outbound.Config{Base: roundTripper(func(*http.Request) (*http.Response, error) { return nil, nil })}
+		}},
+		{name: "meter", panics: true, opened: true, make: func(body *closer) outbound.Config {
+			cfg := answer(http.StatusOK, body)
+			cfg.Meter = panicking{}
+			return cfg
+		}},
+		{name: "observer", panics: true, opened: true, make: func(body *closer) outbound.Config {
+			cfg := answer(http.StatusTooManyRequests, body)
+			cfg.Observe = func(_ context.Context, e core.Event) {
+				if _, ok := e.(*outbound.CooldownEvent); ok {
+					panic("observer")
+				}
+			}
+			return cfg
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			g := gatetest.Memory(t, core.Config{})
+			slot, body := slotOf(t, g, 1), newCloser("text")
+			cfg := c.make(body)
+			cfg.Gate, cfg.Slot = g, slot
+			tr := transport(t, cfg)
+			func() {
+				defer func() {
+					if (recover() != nil) != c.panics {
+						t.Error("panics:", !c.panics)
+					}
+				}()
+				res, err := tr.RoundTrip(request(t, t.Context(), "http://example.com/m"))
+				if res != nil || err == nil {
+					t.Error(res, err)
+				}
+			}()
+			gatetest.Eventually(t, "the slot is free", func() bool {
+				return holders(t, slot, "http://example.com/m") == 0
+			})
+			if body.closed.Load() != c.opened {
+				t.Error("the response is closed:", !c.opened)
+			}
+		})
+	}
+}
+
+// A body that a Pool has had anew for the next upstream is closed if none has room.
+func TestPoolClosesTheBodyThatNoUpstreamReads(t *testing.T) {
+	g := gatetest.Memory(t, core.Config{})
+	u := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		refuse(http.StatusTooManyRequests, "{}", "Retry-After", "3600")(w)
+	})
+	p := pool(t, outbound.PoolConfig{
+		Upstreams: accounts(t, g, core.PerHour(100)), Retry: outbound.Retry{Max: 1},
+	})
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, u.URL, strings.NewReader("text"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var again *closer
+	r.GetBody = func() (io.ReadCloser, error) {
+		again = newCloser("text")
+		return again, nil
+	}
+	res, err := p.RoundTrip(r)
+	if err != nil || res.StatusCode != http.StatusTooManyRequests {
+		t.Fatal(res, err)
+	}
+	_ = res.Body.Close()
+	if again == nil || !again.closed.Load() {
+		t.Error("the body that was had anew is open")
+	}
+}
+
+// A body that an upstream has had is not sent to another one, even if the error of that upstream's
+// Base is a BusyError.
+func TestPoolSendsABodyOnce(t *testing.T) {
+	g := gatetest.Memory(t, core.Config{})
+	upstream := func(name string, base http.RoundTripper) outbound.Upstream {
+		return outbound.Upstream{Name: name, Transport: transport(t, outbound.Config{Base: base, Gate: g})}
+	}
+	p := pool(t, outbound.PoolConfig{Upstreams: []outbound.Upstream{
+		upstream("a", roundTripper(func(r *http.Request) (*http.Response, error) {
+			_, _ = io.ReadAll(r.Body)
+			_ = r.Body.Close()
+			return nil, &outbound.BusyError{Rule: "inner", After: time.Second}
+		})),
+		upstream("b", roundTripper(func(r *http.Request) (*http.Response, error) {
+			text, _ := io.ReadAll(r.Body)
+			t.Errorf("the second upstream got %q", text)
+			return nil, errors.New("sent")
+		})),
+	}})
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://example.com/", newCloser("text"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = p.RoundTrip(r)
+	wantBusy(t, err, "inner")
+}
+
+// The refusals of requests that run at the same time are one reason to cool.
+func TestConcurrentGuessesAreOne(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate) {
+		const n = 20
+		all := make(chan struct{})
+		come := make(chan struct{}, n)
+		u := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+			come <- struct{}{}
+			<-all
+			refuse(429, "{}")(w)
+		})
+		longest := make(chan time.Duration, n)
+		tr := transport(t, outbound.Config{
+			Base: base(t), Gate: g, Backoff: outbound.Backoff{First: time.Second, Most: time.Minute},
+			Observe: func(_ context.Context, e core.Event) {
+				if e, ok := e.(*outbound.CooldownEvent); ok {
+					longest <- e.For
+				}
+			},
+		})
+		done := make(chan struct{}, n)
+		for range n {
+			go func() {
+				_, _ = get(t, tr, u.URL)
+				done <- struct{}{}
+			}()
+		}
+		for range n {
+			<-come
+		}
+		close(all)
+		for range n {
+			<-done
+			if d := <-longest; d > time.Second {
+				t.Errorf("cools for %v", d)
+			}
+		}
+	})
+}
