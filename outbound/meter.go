@@ -16,6 +16,10 @@ type Meter interface {
 }
 
 // Measure is what a Meter knows of one request. The Transport calls its methods one at a time.
+//
+// If Meter.Measure changes what a body says, its Measure must have the method
+// Restore(*http.Request), which gives the request a body that says what it did before. A Pool calls
+// Restore before another upstream measures the request.
 type Measure interface {
 	// Model returns the model, or "" if there is none.
 	Model() string

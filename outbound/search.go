@@ -102,6 +102,7 @@ func (s *search) ask(
 	res, err = x.roundTrip(wait)
 	s.req = x.req
 	if e := (*BusyError)(nil); x.sent == 0 && errors.As(err, &e) { // otherwise it is Base's
+		s.req = x.restored()
 		busy.Busy[u.Name] = e
 		return nil, false, nil
 	}
@@ -112,9 +113,17 @@ func (s *search) ask(
 	if s.sent++; s.sent > s.pool.cfg.Retry.Max || x.refusal == nil || !x.renew(res) {
 		return res, true, nil
 	}
-	s.req, s.res = x.req, res
+	s.req, s.res = x.restored(), res
 	busy.Busy[u.Name] = x.refusal.busy()
 	return nil, false, nil
+}
+
+// restored returns the request with a body that says what its caller gave.
+func (x *exchange) restored() *http.Request {
+	if m, ok := x.measure.(interface{ Restore(*http.Request) }); ok {
+		m.Restore(x.req)
+	}
+	return x.req
 }
 
 // requestFor returns the request as an upstream gets it.

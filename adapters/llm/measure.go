@@ -13,6 +13,14 @@ type measure struct {
 	*exchange
 	counts bool // the provider counts the cap
 	bill   *Bill
+	given  func() []byte // returns the body as the caller gave it, or nil if it is sent so
+}
+
+// Restore gives a request the body that its caller gave it, for another upstream.
+func (m *measure) Restore(r *http.Request) {
+	if m.given != nil {
+		replay(r, m.given(), false)
+	}
 }
 
 // Model returns the model as the request spells it.

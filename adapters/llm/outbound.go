@@ -105,11 +105,14 @@ func (o *Outbound) Measure(r *http.Request) (outbound.Measure, error) {
 			x.estimate.Output = q.MaxOutput * q.Choices
 		}
 	}
+	m := &measure{exchange: x, counts: o.cfg.CountsCap}
 	if q.HidesUsage() && !o.cfg.KeepBody {
-		body, x.hides = wire.InjectUsage(body), true
+		change := wire.UsageChange(body)
+		body, x.hides = change.Apply(body), true
+		m.given = func() []byte { return change.Undo(body) }
 	}
 	replay(r, body, x.hides)
-	return &measure{exchange: x, counts: o.cfg.CountsCap}, nil
+	return m, nil
 }
 
 // read reads the whole body of a request, and closes it.

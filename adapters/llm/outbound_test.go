@@ -311,3 +311,43 @@ func TestOutboundKeepsTokensOfProvider(t *testing.T) {
 		t.Logf("%d tokens at %d a second in %v", n.Tokens, perSecond, time.Since(start))
 	})
 }
+
+// A Pool whose first upstream is busy sends the second one what it would have got alone.
+func TestOutboundHidesUsageOfThePoolsNextUpstream(t *testing.T) {
+	p := provider.New(provider.Config{Usage: func(provider.Request) (int64, int64) { return 11, 22 }})
+	server := httptest.NewServer(p)
+	t.Cleanup(server.Close)
+	base := &http.Transport{}
+	t.Cleanup(base.CloseIdleConnections)
+	gate := gatetest.Memory(t, core.Config{})
+	var upstreams []outbound.Upstream
+	for i, limit := range []int64{1, 1e9} {
+		meter, err := llm.NewOutbound(llm.OutboundConfig{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := string(rune('a' + i))
+		tr, err := outbound.New(outbound.Config{Base: base, Gate: gate, Meter: meter,
+			Rules: []outbound.Rule{{Policy: policy(name, core.UnitTokens, limit), Key: outbound.ByHost}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		upstreams = append(upstreams, outbound.Upstream{Name: name, Transport: tr})
+	}
+	pool, err := outbound.NewPool(outbound.PoolConfig{Upstreams: upstreams})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := fmt.Sprintf(chatOf, 50, `,"stream":true`)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+"/v1/chat/completions", strings.NewReader(ask))
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := pool.RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if body := read(t, res); strings.Contains(body, "usage") || !strings.HasSuffix(body, "data: [DONE]\n\n") {
+		t.Errorf("the caller got %s", body)
+	}
+}

@@ -24,35 +24,54 @@ const UsageBytes = int64(len(optionsMember) + 1)
 // InjectUsage returns the body of a chat stream with stream_options.include_usage set to true.
 // Every other byte stays as it is. It changes body in place if its capacity is UsageBytes larger.
 // It returns body itself if that is not one JSON object.
-func InjectUsage(body []byte) []byte {
+func InjectUsage(body []byte) []byte { return UsageChange(body).Apply(body) }
+
+// Change is a change of one part of a body. The zero value changes nothing.
+type Change struct {
+	from     int
+	old, new string
+}
+
+// Apply changes a body in place if its capacity is large enough, and returns it.
+func (c Change) Apply(body []byte) []byte {
+	return slices.Replace(body, c.from, c.from+len(c.old), []byte(c.new)...)
+}
+
+// Undo returns a copy of a changed body as it was before.
+func (c Change) Undo(body []byte) []byte {
+	return slices.Concat(body[:c.from], []byte(c.old), body[c.from+len(c.new):])
+}
+
+// UsageChange returns what InjectUsage changes in a body.
+func UsageChange(body []byte) Change {
 	var f optionsFinder
 	s := jsonscan.New(optionsPaths, &f)
 	s.Scan(body)
 	if !s.Finish() || !f.body.object {
-		return body
+		return Change{}
 	}
 	switch {
 	case f.usage.found:
-		return splice(body, f.usage.from, f.usage.to, "true")
+		return splice(body, f.usage, "true")
 	case f.options.object:
-		return insert(body, f.options, usageMember)
+		return insert(f.options, usageMember)
 	case f.options.found:
-		return splice(body, f.options.from, f.options.to, usageOptions)
+		return splice(body, f.options, usageOptions)
 	}
-	return insert(body, f.body, optionsMember)
+	return insert(f.body, optionsMember)
 }
 
 // insert adds a member at the beginning of an object.
-func insert(body []byte, at place, member string) []byte {
+func insert(at place, member string) Change {
 	if at.filled {
 		member += ","
 	}
-	return splice(body, at.from+1, at.from+1, member)
+	return Change{from: at.from + 1, new: member}
 }
 
-// splice returns body with text in place of body[from:to].
-func splice(body []byte, from, to int, text string) []byte {
-	return slices.Replace(body, from, to, []byte(text)...)
+// splice replaces a value.
+func splice(body []byte, at place, text string) Change {
+	return Change{at.from, string(body[at.from:at.to]), text}
 }
 
 // place is the bytes of a value: body[from:to].

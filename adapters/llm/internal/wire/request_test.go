@@ -309,6 +309,9 @@ func TestInjectUsageSplices(t *testing.T) {
 			if &got[0] != &body[0] {
 				t.Error("the body was copied")
 			}
+			if back := wire.UsageChange([]byte(c.body)).Undo(got); string(back) != c.body {
+				t.Errorf("undone: %s, want %s", back, c.body)
+			}
 		})
 	}
 }
