@@ -49,6 +49,9 @@ func isVirtualHost(first, second []byte) bool {
 	if _, err := netip.ParseAddr(string(second)); err == nil {
 		return true
 	}
+	if _, err := netip.ParseAddr(string(first)); err == nil { // an IPv6 address ends like a port
+		return false
+	}
 	port := first[bytes.LastIndexByte(first, ':')+1:]
 	return len(port) < len(first) && number(port) > 0
 }

@@ -57,6 +57,10 @@ func TestFormats(t *testing.T) {
 			`example.com:443 2001:db8::1 - - [04/Apr/2024:09:02:13 +0000] "POST /login HTTP/1.1" 200 5 "-" "curl/8.5.0"`,
 			"2024-04-04T09:02:13Z|2001:db8::1||example.com|POST|/login|200",
 		},
+		"common, an identity beside an IPv6 address": {
+			`2001:db8::5 ident frank [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.0" 200 2326`,
+			"2000-10-10T20:55:36Z|2001:db8::5|frank||GET|/|200",
+		},
 		"a user with a blank": {
 			`10.0.0.1 - Jane Doe [04/Apr/2024:09:02:13 +0000] "GET / HTTP/1.1" 200 5`,
 			"2024-04-04T09:02:13Z|10.0.0.1|Jane Doe||GET|/|200",
