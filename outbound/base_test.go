@@ -1,6 +1,8 @@
 package outbound_test
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"errors"
 	"io"
@@ -182,4 +184,46 @@ func TestConcurrentGuessesAreOne(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A refusal is read too if the caller has asked for a compressed body, and it gets that as it is.
+func TestCompressedRefusal(t *testing.T) {
+	var zipped bytes.Buffer
+	z := gzip.NewWriter(&zipped)
+	_, _ = io.WriteString(z, `{"error":{"code":"insufficient_quota"}}`)
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	u := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		refuse(http.StatusTooManyRequests, zipped.String(), "Content-Encoding", "gzip")(w)
+	})
+	tr := transport(t, outbound.Config{Base: base(t), Gate: gatetest.Memory(t, core.Config{})})
+	r := request(t, t.Context(), u.URL)
+	r.Header.Set("Accept-Encoding", "gzip")
+	res, err := tr.RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(res.Body); !bytes.Equal(got, zipped.Bytes()) || err != nil {
+		t.Errorf("%q, %v", got, err)
+	}
+	_ = res.Body.Close()
+	if _, err = get(t, tr, u.URL); !wantBusy(t, err, "spent").Spent {
+		t.Error(err)
+	}
+}
+
+// A refusal without a body holds no slot, even if nobody closes it.
+func TestEmptyRefusalHoldsNoSlot(t *testing.T) {
+	g := gatetest.Memory(t, core.Config{})
+	slot := slotOf(t, g, 1)
+	u := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusTooManyRequests)
+	})
+	tr := transport(t, outbound.Config{Base: base(t), Gate: g, Slot: slot})
+	res, err := tr.RoundTrip(request(t, t.Context(), u.URL))
+	if err != nil || res.Body != http.NoBody {
+		t.Fatal(res, err)
+	}
+	gatetest.Eventually(t, "the slot is free", func() bool { return holders(t, slot, u.URL) == 0 })
 }

@@ -2,9 +2,11 @@ package outbound
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"io"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -105,6 +107,10 @@ func readAhead(res *http.Response, most int64) (head []byte, whole bool) {
 	rest := res.Body
 	if err == nil && int64(len(head)) <= most {
 		_ = rest.Close() // it has been read
+		if len(head) == 0 {
+			res.Body = http.NoBody
+			return nil, true
+		}
 		res.Body = io.NopCloser(bytes.NewReader(head))
 		return head, true
 	}
@@ -117,6 +123,20 @@ func readAhead(res *http.Response, most int64) (head []byte, whole bool) {
 		io.Closer
 	}{io.MultiReader(bytes.NewReader(head), tail), rest}
 	return head[:min(int64(len(head)), most)], false
+}
+
+// decoded returns the first bytes of a body without its Content-Encoding, at most that many, or the
+// body if that is another than gzip.
+func decoded(h http.Header, body []byte, most int64) []byte {
+	if !strings.EqualFold(h.Get("Content-Encoding"), "gzip") {
+		return body
+	}
+	z, err := gzip.NewReader(bytes.NewReader(body))
+	if err != nil {
+		return body
+	}
+	text, _ := io.ReadAll(io.LimitReader(z, most)) // it may break off
+	return text
 }
 
 // broken is the rest of a body that broke off.

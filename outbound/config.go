@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/hub"
 )
 
 // Config configures a Transport.
@@ -73,6 +74,8 @@ func (cfg Config) complete() (Config, error) {
 	}
 	if cfg.Gate == nil {
 		fault("Gate is nil")
+	} else if hub.Of(cfg.Gate) == nil {
+		fault("Gate is the zero Gate")
 	}
 	if n := len(cfg.Rules); n > maxRules {
 		fault("Rules has %d entries: it must have at most %d", n, maxRules)

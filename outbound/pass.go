@@ -181,7 +181,8 @@ func (p *pass) learn(res *http.Response) *refusal {
 	if signal.Refusal(res.StatusCode) {
 		head, whole = readAhead(res, signal.MaxBody)
 	}
-	s := signal.Read(res.StatusCode, res.Header, head, now())
+	text := decoded(res.Header, head, signal.MaxBody)
+	s := signal.Read(res.StatusCode, res.Header, text, now())
 	if len(s.Remaining) > 0 {
 		p.lower(s.Remaining)
 	}

@@ -35,9 +35,6 @@ func New(cfg Config) (*Transport, error) {
 		return nil, err
 	}
 	lent := hub.Of(cfg.Gate)
-	if lent == nil {
-		return nil, errors.New("outbound: Config.Gate is the zero Gate")
-	}
 	cfg.Rules = slices.Clone(cfg.Rules)
 	if cfg.Slot != nil {
 		slot := *cfg.Slot
