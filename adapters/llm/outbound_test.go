@@ -257,10 +257,10 @@ func TestOutboundBodies(t *testing.T) {
 // Two replicas keep the tokens a minute of a provider that counts them exactly: it refuses nothing.
 func TestOutboundKeepsTokensOfProvider(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
-		const perSecond = 2000
+		const perSecond = 1500 // and the provider bears a request that is late by most of a second
 		p := provider.New(provider.Config{
 			Form:   provider.OpenAI,
-			Limits: []provider.Limit{{Unit: provider.Tokens, N: perSecond, Per: time.Second, Burst: 400}},
+			Limits: []provider.Limit{{Unit: provider.Tokens, N: perSecond, Per: time.Second, Burst: perSecond}},
 			Usage:  func(q provider.Request) (int64, int64) { return 4, q.MaxTokens },
 		})
 		server := httptest.NewServer(p)
@@ -276,7 +276,7 @@ func TestOutboundKeepsTokensOfProvider(t *testing.T) {
 			g := gatetest.Redis(t, s.Client(t), core.Config{Prefix: s.Prefix, Timeout: gatetest.LongTimeout})
 			tr, err := outbound.New(outbound.Config{Base: base, Gate: g, Meter: meter, MaxWait: time.Minute, Rules: []outbound.Rule{{
 				Policy: gatetest.Policy(t, core.PolicyConfig{Name: "tokens", Unit: core.UnitTokens,
-					Algorithm: core.TokenBucket{Rate: perSecond, Per: time.Second, Burst: 200}}),
+					Algorithm: core.TokenBucket{Rate: perSecond, Per: time.Second, Burst: 100}}),
 				Key: outbound.ByModel, Clamp: true,
 			}}})
 			if err != nil {
