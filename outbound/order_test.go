@@ -289,7 +289,7 @@ func TestRoundTrips(t *testing.T) {
 				gatetest.Eventually(t, "nothing is given back any more", func() bool {
 					free := holders(t, slot, u.URL) == 0 // asks Redis too
 					before := count()
-					time.Sleep(20 * time.Millisecond)
+					time.Sleep(100 * time.Millisecond)
 					n = count()
 					return n == before && free
 				})
