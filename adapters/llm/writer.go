@@ -76,7 +76,6 @@ func (w *writer) Write(p []byte) (int, error) {
 	if x.status == 0 {
 		w.WriteHeader(http.StatusOK)
 	}
-	w.read()
 	switch {
 	case x.ended:
 		return len(p), nil
@@ -94,20 +93,11 @@ func (w *writer) Write(p []byte) (int, error) {
 		}
 		x.gone = true
 	}
-	if ending || !x.tap.Late() {
-		w.charge()
-	}
+	w.charge()
 	if ending && x.ending == nil {
 		return w.pass(p, len(passed))
 	}
 	return len(p), nil
-}
-
-// read reads what the tap has passed on and left unread, once that is flushed.
-func (w *writer) read() {
-	if t := w.x.tap; t != nil && t.Late() {
-		w.charge()
-	}
 }
 
 // charge charges the stream for what has been passed on, and ends it if a budget has denied that.
@@ -173,12 +163,10 @@ func (w *writer) FlushError() error {
 	if w.x.status == 0 {
 		w.WriteHeader(http.StatusOK)
 	}
-	var err error
-	if !w.x.gone {
-		err = http.NewResponseController(w.ResponseWriter).Flush()
+	if w.x.gone {
+		return nil
 	}
-	w.read()
-	return err
+	return http.NewResponseController(w.ResponseWriter).Flush()
 }
 
 // close ends the tap. It passes on what the tap holds back if the handler has returned.
