@@ -82,38 +82,29 @@ func (w *writer) Write(p []byte) (int, error) {
 	case x.tap == nil:
 		return w.ResponseWriter.Write(p)
 	}
-	passed, ending := p, x.ending != nil
-	if ending {
+	passed := p
+	if x.ending != nil {
 		passed = p[:x.tap.Rest(p)]
 	}
 	x.empty = x.empty && len(p) == 0
-	if err := x.tap.Pass(passed, w.out()); err != nil {
+	if err := x.tap.Write(passed, w.out()); err != nil {
 		if x.meter.cfg.Abort != AbortDrain {
 			return 0, err
 		}
 		x.gone = true
 	}
-	w.charge()
-	if ending && x.ending == nil {
-		return w.pass(p, len(passed))
-	}
-	return len(p), nil
-}
-
-// charge charges the stream for what has been passed on, and ends it if a budget has denied that.
-func (w *writer) charge() {
-	x := w.x
-	x.tap.Read()
 	x.chargeRunning(w.request)
 	if x.ending == nil {
-		return
+		return len(p), nil
 	}
 	switch o := x.tap.Response(); {
 	case o.Answered(): // a whole answer goes on to its end
 		x.ending = nil
+		return w.pass(p, len(passed))
 	case x.tap.Between():
 		w.end(x.tap.ErrorEvent(x.ending.kind, x.ending.message))
 	}
+	return len(p), nil
 }
 
 // WriteString implements io.StringWriter.

@@ -1,9 +1,6 @@
 package wire
 
-import (
-	"net/http"
-	"sync"
-)
+import "net/http"
 
 // MaxHeld is the number of bytes of an unfinished event that a Tap holds back. A longer event is no
 // usage chunk.
@@ -18,7 +15,6 @@ type Tap struct {
 	hide     bool
 	closed   bool
 	inflater *inflater
-	late     *[]byte // passed on and not read yet, or nil
 
 	held []byte // of the event that has begun, not passed on yet
 	long bool   // that event is longer than MaxHeld and is passed on
@@ -53,18 +49,9 @@ func (t *Tap) Unread() bool { return t.coding == codingOther }
 // Write passes p on through out and reads it. Without hiding it passes p on first, unchanged. It
 // reads p even if out fails, and returns the error of out. A nil out drops everything.
 func (t *Tap) Write(p []byte, out func([]byte) error) error {
-	return t.write(p, out, false)
-}
-
-// Pass is Write, but leaves a piece of a stream unread, so that the caller can flush what was passed
-// on before it calls Read. No other method knows of that piece until then.
-func (t *Tap) Pass(p []byte, out func([]byte) error) error { return t.write(p, out, true) }
-
-func (t *Tap) write(p []byte, out func([]byte) error, late bool) error {
 	if t.closed {
 		return pass(p, nil, out)
 	}
-	t.Read()
 	var err error
 	if t.hide {
 		var n int
@@ -74,38 +61,16 @@ func (t *Tap) write(p []byte, out func([]byte) error, late bool) error {
 		p = p[n:]
 	}
 	err = pass(p, err, out)
-	switch {
-	case t.coding == codingNone && late && t.reader.labelled && err == nil && len(p) <= maxLate:
-		t.late = copies.Get().(*[]byte)
-		*t.late = append((*t.late)[:0], p...)
-	case t.coding == codingNone:
+	switch t.coding {
+	case codingNone:
 		t.reader.read(p)
-	case t.coding == codingGzip:
+	case codingGzip:
 		if t.inflater == nil {
 			t.inflater = newInflater(&t.reader)
 		}
 		t.inflater.write(p)
 	}
 	return err
-}
-
-// maxLate is the longest piece that Pass leaves unread. A ReverseProxy copies as much at a time.
-const maxLate = 32 << 10
-
-// copies are the memory of pieces that are read late.
-var copies = sync.Pool{New: func() any { return new([]byte) }}
-
-// Late reports whether Pass has left a piece unread.
-func (t *Tap) Late() bool { return t.late != nil }
-
-// Read reads what Pass has left unread.
-func (t *Tap) Read() {
-	if t.late == nil {
-		return
-	}
-	t.reader.read(*t.late)
-	copies.Put(t.late)
-	t.late = nil
 }
 
 // begin passes on the blank bytes before the response, and finds out whether it has events that can
@@ -176,7 +141,6 @@ func (t *Tap) Close(whole bool, out func([]byte) error) error {
 	if t.closed {
 		return nil
 	}
-	t.Read()
 	t.closed = true
 	if t.inflater != nil {
 		t.inflater.close()

@@ -5,8 +5,6 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"errors"
-	"io"
-	"net/http"
 	"reflect"
 	"runtime"
 	"strconv"
@@ -498,39 +496,5 @@ func BenchmarkTap(b *testing.B) {
 				}
 			})
 		}
-	}
-}
-
-// Pass leaves a piece of a stream unread, so that its bytes can be flushed first. A document, and what
-// the client does not get, is read at once.
-func TestPassLeavesAStreamUnread(t *testing.T) {
-	const chunk = `data: {"choices":[{"index":0,"delta":{"content":"Hello"}}]}` + "\n\n"
-	stream := http.Header{"Content-Type": {"text/event-stream"}}
-	for _, c := range []struct {
-		name string
-		h    http.Header
-		body string
-		out  func([]byte) error
-		late bool
-	}{
-		{"a stream", stream, chunk, func([]byte) error { return nil }, true},
-		{"a client that has left", stream, chunk, func([]byte) error { return io.ErrClosedPipe }, false},
-		{"a document", http.Header{}, `{"choices":[{"message":{"content":"Hello"}}]}`, func([]byte) error { return nil }, false},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			tap := wire.NewTap(wire.OpenAIChat, c.h, false)
-			_ = tap.Pass([]byte(c.body), c.out)
-			seen := int64(1)
-			if c.late {
-				seen = 0
-			}
-			if got := tap.Response().Events; tap.Late() != c.late || got != seen {
-				t.Errorf("late is %v, and %d events were read", tap.Late(), got)
-			}
-			tap.Read()
-			if got := tap.Response().Events; tap.Late() || got != 1 {
-				t.Errorf("after Read: late is %v, and %d events were read", tap.Late(), got)
-			}
-		})
 	}
 }
