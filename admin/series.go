@@ -14,11 +14,7 @@ func recordEvent(e series.Event, w *series.Recording) bool {
 	if !ok {
 		return false
 	}
-	result := series.ResultOK
-	if event.Err != nil {
-		result = series.ResultFailed
-	}
-	w.Record(series.OperatorChanges, 1, event.Op.String(), result)
+	w.Record(series.OperatorChanges, 1, event.Op.String(), series.ResultOf(event.Err))
 	return true
 }
 

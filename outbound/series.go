@@ -13,7 +13,7 @@ func init() { series.Register(series.Family{Measure: recordEvent, Note: noteEven
 func recordEvent(e series.Event, w *series.Recording) bool {
 	switch e := e.(type) {
 	case *RequestEvent:
-		result := resultOf(e.Err)
+		result := series.ResultOf(e.Err)
 		w.Record(series.OutboundRequests, 1, statusOf(e.Status), result)
 		w.Record(series.OutboundSendings, float64(e.Sent))
 		if e.Waited > 0 {
@@ -22,20 +22,13 @@ func recordEvent(e series.Event, w *series.Recording) bool {
 	case *WaitEvent:
 		w.Record(series.OutboundWaits, 1, e.Rule)
 	case *CooldownEvent:
-		w.Record(series.OutboundCooldown, e.For.Seconds(), statusOf(e.Status), resultOf(e.Err))
+		w.Record(series.OutboundCooldown, e.For.Seconds(), statusOf(e.Status), series.ResultOf(e.Err))
 	case *LowerEvent:
-		w.Record(series.OutboundLower, 1, e.Policy.Name(), resultOf(e.Err))
+		w.Record(series.OutboundLower, 1, e.Policy.Name(), series.ResultOf(e.Err))
 	default:
 		return false
 	}
 	return true
-}
-
-func resultOf(err error) string {
-	if err != nil {
-		return series.ResultFailed
-	}
-	return series.ResultOK
 }
 
 // statusOf returns a status as a label. An upstream may invent statuses.

@@ -14,11 +14,7 @@ func recordEvent(e series.Event, w *series.Recording) bool {
 	case *ResponseEvent:
 		e.record(w)
 	case *PricesEvent:
-		result := series.ResultOK
-		if e.Err != nil {
-			result = series.ResultFailed
-		}
-		w.Record(series.PriceReloads, 1, result)
+		w.Record(series.PriceReloads, 1, series.ResultOf(e.Err))
 	default:
 		return false
 	}

@@ -40,5 +40,13 @@ const (
 	ResultOK       = "ok"
 )
 
+// ResultOf returns the result of what succeeds or fails.
+func ResultOf(err error) string {
+	if err != nil {
+		return ResultFailed
+	}
+	return ResultOK
+}
+
 // Other stands for the values of a label beyond its bound, and for what has no name.
 const Other = "other"

@@ -20,15 +20,15 @@ type recording struct{ series.Recording }
 func (w *recording) measure(e core.Event) bool {
 	switch e := e.(type) {
 	case *core.ReservationEvent:
-		result := resultOK(e.Err)
+		result := series.ResultOf(e.Err)
 		if e.Op == core.OpHoldExpired || e.Op == core.OpRefundFailed {
 			result = series.ResultFailed
 		}
 		w.Record(series.Reservations, 1, e.Op.String(), result)
 		w.took(e.Op.String(), result, e.Took)
 	case *core.KeyEvent:
-		w.Record(series.KeyChanges, 1, policyName(e.Policy), e.Op.String(), resultOK(e.Err))
-		w.took(e.Op.String(), resultOK(e.Err), e.Took)
+		w.Record(series.KeyChanges, 1, policyName(e.Policy), e.Op.String(), series.ResultOf(e.Err))
+		w.took(e.Op.String(), series.ResultOf(e.Err), e.Took)
 	case *core.ThresholdEvent:
 		w.Record(series.Thresholds, 1, policyName(e.Policy), strconv.Itoa(e.Percent))
 	case *core.ServerEvent:
@@ -38,8 +38,8 @@ func (w *recording) measure(e core.Event) bool {
 	case *semaphore.LeaseEvent:
 		w.leased(e)
 	case *bloom.Event:
-		w.Record(series.FilterCalls, 1, e.Filter.Name(), resultOK(e.Err))
-		w.took(e.EventName(), resultOK(e.Err), e.Took)
+		w.Record(series.FilterCalls, 1, e.Filter.Name(), series.ResultOf(e.Err))
+		w.took(e.EventName(), series.ResultOf(e.Err), e.Took)
 	default:
 		return false
 	}
@@ -90,7 +90,7 @@ func acquireResult(e *semaphore.AcquireEvent) string {
 }
 
 func (w *recording) leased(e *semaphore.LeaseEvent) {
-	result := resultOK(e.Err)
+	result := series.ResultOf(e.Err)
 	w.Record(series.LeaseChanges, 1, e.Semaphore.Name(), e.Kind.String(), result)
 	if e.Kind == semaphore.LeaseReleased {
 		w.Record(series.LeaseDuration, e.Held.Seconds(), e.Semaphore.Name())
@@ -103,13 +103,6 @@ func (w *recording) took(operation, result string, took time.Duration) {
 	if took > 0 {
 		w.Record(series.OperationDuration, took.Seconds(), operation, result)
 	}
-}
-
-func resultOK(err error) string {
-	if err != nil {
-		return series.ResultFailed
-	}
-	return series.ResultOK
 }
 
 // nodeName returns a server's address, or a word if the client does not tell it.
