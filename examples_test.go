@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -16,23 +15,67 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 )
 
-// build makes a program of an example. "./..." skips the folder, so each is built by its path.
-func build(t *testing.T, name string) string {
-	t.Helper()
-	program := filepath.Join(t.TempDir(), name)
-	if runtime.GOOS == "windows" {
-		program += ".exe"
-	}
-	if out, err := exec.Command("go", "build", "-o", program, "./_examples/"+name).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	return program
+// exampleTests run the examples of this module, each built once.
+var exampleTests = map[string]func(t *testing.T, program string){
+	"nethttp": testFramework, "chi": testFramework, "gin": testFramework, "echo": testFramework, "echov5": testFramework,
+	"quickstart": testQuickstart, "quotas": testQuotas, "webhooks": testWebhooks, "outbound": testOutbound,
 }
 
-// serve runs a program on a free port and returns the URL it prints.
-func serve(t *testing.T, program string, env ...string) string {
+// Every example opens with the line that runs it from the root, passes its tests and does what it
+// shows. "./..." skips their folder. Modules of their own are built and run by their own tests.
+func TestExamples(t *testing.T) {
+	t.Parallel()
+	mains, err := filepath.Glob("_examples/*/main.go")
+	if err != nil || len(mains) == 0 {
+		t.Fatalf("no examples: %v", err)
+	}
+	programs := t.TempDir()
+	build, check := []string{"build", "-o", programs}, []string{"test"}
+	var names []string
+	for _, path := range mains {
+		folder := filepath.ToSlash(filepath.Dir(path))
+		if line := "\n//\n//\tgo -C " + folder + " run .\n//\n"; !strings.Contains(read(t, path), line) {
+			t.Errorf("the comment of %s does not contain%s", path, line)
+		}
+		if _, err := os.Stat(filepath.Join(folder, "go.mod")); err == nil {
+			continue
+		}
+		names, build = append(names, filepath.Base(folder)), append(build, "./"+folder)
+		if tests, _ := filepath.Glob(folder + "/*_test.go"); len(tests) > 0 {
+			check = append(check, "./"+folder)
+		}
+	}
+	if out, err := exec.Command("go", build...).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for _, name := range names {
+		test := exampleTests[name]
+		if test == nil {
+			t.Errorf("no test runs %s", name)
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			program := filepath.Join(programs, name)
+			if _, err := os.Stat(program); err != nil {
+				program += ".exe"
+			}
+			test(t, program)
+		})
+	}
+	t.Run("tests", func(t *testing.T) {
+		t.Parallel()
+		if out, err := exec.Command("go", check...).CombinedOutput(); err != nil {
+			t.Errorf("%v: %s", err, out)
+		}
+	})
+}
+
+// start runs the program of an example in its folder, on a free port, and returns what it prints.
+func start(t *testing.T, program string, env ...string) *bufio.Reader {
 	t.Helper()
 	cmd := exec.Command(program)
+	cmd.Dir = filepath.Join("_examples", strings.TrimSuffix(filepath.Base(program), ".exe"))
 	cmd.Env = append(append(os.Environ(), "ADDR=127.0.0.1:0", "REDIS_URL=", "GIN_MODE=release"), env...)
 	cmd.Stderr = t.Output()
 	out, err := cmd.StdoutPipe()
@@ -46,8 +89,13 @@ func serve(t *testing.T, program string, env ...string) string {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	lines := bufio.NewReader(out)
-	line, err := lines.ReadString('\n')
+	return bufio.NewReader(out)
+}
+
+// serve runs a program and returns the URL in its first line.
+func serve(t *testing.T, program string, env ...string) string {
+	t.Helper()
+	line, err := start(t, program, env...).ReadString('\n')
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,6 +104,43 @@ func serve(t *testing.T, program string, env ...string) string {
 		t.Fatalf("no URL in %q", line)
 	}
 	return url
+}
+
+// try runs the lines that a program prints for its user, and returns the output of each.
+func try(t *testing.T, printed *bufio.Reader) (outputs []string) {
+	t.Helper()
+	if _, err := exec.LookPath("curl"); err != nil {
+		t.Skip(err)
+	}
+	for {
+		line, err := printed.ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasPrefix(line, "  ") {
+			out, err := exec.Command("sh", "-c", line).Output()
+			if err != nil {
+				t.Fatalf("%s: %v", line, err)
+			}
+			outputs = append(outputs, string(out))
+		} else if len(outputs) > 0 {
+			return outputs
+		}
+	}
+}
+
+func testQuotas(t *testing.T, program string) {
+	outputs := try(t, start(t, program))
+	if n := len(outputs); n != 5 || !strings.Contains(outputs[0], "429") || !strings.Contains(outputs[n-1], `"q":1500,`) {
+		t.Errorf("the printed lines show %q", outputs)
+	}
+}
+
+func testWebhooks(t *testing.T, program string) {
+	outputs := try(t, start(t, program))
+	if len(outputs) != 2 || outputs[0] != "204\n204\n" || outputs[1] != "401\n401\n401\n429\n" {
+		t.Errorf("the printed lines show %q", outputs)
+	}
 }
 
 func status(t *testing.T, url string, headers ...string) *http.Response {
@@ -76,82 +161,58 @@ func status(t *testing.T, url string, headers ...string) *http.Response {
 	return response
 }
 
-func TestEveryExampleBuilds(t *testing.T) {
-	examples, err := filepath.Glob("_examples/*/main.go")
-	if err != nil || len(examples) == 0 {
-		t.Fatalf("no examples: %v", err)
-	}
-	for _, e := range examples {
-		if _, err := os.Stat(filepath.Join(filepath.Dir(e), "go.mod")); err == nil {
-			continue // .ci/run tests it in its own module
-		}
-		build(t, filepath.Base(filepath.Dir(e)))
-	}
-}
-
-// "./..." skips the tests of examples too.
-func TestExamplesPassTheirTests(t *testing.T) {
-	if out, err := exec.Command("go", "test", "./_examples/webhooks", "./_examples/quotas").CombinedOutput(); err != nil {
-		t.Errorf("%v: %s", err, out)
-	}
-}
-
 // The same API in each framework answers the same.
-func TestFrameworks(t *testing.T) {
-	for _, name := range []string{"nethttp", "chi", "gin", "echo", "echov5"} {
-		t.Run(name, func(t *testing.T) {
-			url := serve(t, build(t, name))
-			for i, want := range []struct {
-				path, body string
-				status     int
-			}{
-				{"/public", "hello\n", 200},
-				{"/t/acme/reports", "a report of acme, 2 more\n", 200},
-				{"/t/acme/reports", "a report of acme, 1 more\n", 200},
-				{"/t/acme/reports", "a report of acme, 0 more\n", 200},
-				{"/t/acme/reports", "", 429},
-				{"/t/umbrella/reports", "a report of umbrella, 2 more\n", 200},
-				{"/public", "hello\n", 200},
-				{"/nope", "", 404},
-			} {
-				r, err := http.Get(url + want.path)
-				if err != nil {
-					t.Fatal(err)
-				}
-				body, err := io.ReadAll(r.Body)
-				r.Body.Close()
-				if err != nil || r.StatusCode != want.status || want.body != "" && string(body) != want.body {
-					t.Errorf("request %d, %s: status %d, %s, %v", i, want.path, r.StatusCode, body, err)
-				}
-				if (r.Header.Get("Retry-After") != "") != (want.status == 429) || !strings.Contains(r.Header.Get("RateLimit"), `"address"`) {
-					t.Errorf("request %d, %s: headers %v", i, want.path, r.Header)
-				}
-			}
-			open := func(want int) io.Closer {
-				r, err := http.Get(url + "/t/acme/events")
-				if err != nil {
-					t.Fatal(err)
-				}
-				if line, _ := bufio.NewReader(r.Body).ReadString('\n'); r.StatusCode != want || want == 200 && line != "data: 1\n" {
-					t.Errorf("a stream: status %d, %q, want %d", r.StatusCode, line, want)
-				}
-				return r.Body
-			}
-			first := open(200)
-			defer open(200).Close()
-			open(429).Close()
-			first.Close()
-			for { // the server sees the client leave a moment later
-				r, err := http.Get(url + "/t/acme/events")
-				if err != nil {
-					t.Fatal(err)
-				}
-				r.Body.Close()
-				if r.StatusCode == 200 {
-					break
-				}
-			}
-		})
+func testFramework(t *testing.T, program string) {
+	url := serve(t, program)
+	for i, want := range []struct {
+		path, body string
+		status     int
+	}{
+		{"/public", "hello\n", 200},
+		{"/t/acme/reports", "a report of acme, 2 more\n", 200},
+		{"/t/acme/reports", "a report of acme, 1 more\n", 200},
+		{"/t/acme/reports", "a report of acme, 0 more\n", 200},
+		{"/t/acme/reports", "", 429},
+		{"/t/umbrella/reports", "a report of umbrella, 2 more\n", 200},
+		{"/public", "hello\n", 200},
+		{"/nope", "", 404},
+	} {
+		r, err := http.Get(url + want.path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(r.Body)
+		r.Body.Close()
+		if err != nil || r.StatusCode != want.status || want.body != "" && string(body) != want.body {
+			t.Errorf("request %d, %s: status %d, %s, %v", i, want.path, r.StatusCode, body, err)
+		}
+		if (r.Header.Get("Retry-After") != "") != (want.status == 429) || !strings.Contains(r.Header.Get("RateLimit"), `"address"`) {
+			t.Errorf("request %d, %s: headers %v", i, want.path, r.Header)
+		}
+	}
+	open := func(want int) io.Closer {
+		r, err := http.Get(url + "/t/acme/events")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if line, _ := bufio.NewReader(r.Body).ReadString('\n'); r.StatusCode != want || want == 200 && line != "data: 1\n" {
+			t.Errorf("a stream: status %d, %q, want %d", r.StatusCode, line, want)
+		}
+		return r.Body
+	}
+	first := open(200)
+	defer open(200).Close()
+	open(429).Close()
+	first.Close()
+	for { // the server sees the client leave a moment later
+		r, err := http.Get(url + "/t/acme/events")
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Body.Close()
+		if r.StatusCode == 200 {
+			break
+		}
 	}
 }
 
@@ -173,9 +234,8 @@ func TestDocumentationShowsTheExamples(t *testing.T) {
 }
 
 // Two replicas that ask for twice as much as a provider allows are refused nothing, and none fails.
-func TestOutboundExample(t *testing.T) {
-	t.Parallel()
-	cmd := exec.Command(build(t, "outbound"), "-for", "2s")
+func testOutbound(t *testing.T, program string) {
+	cmd := exec.Command(program, "-for", "2s")
 	cmd.Env = append(os.Environ(), "REDIS_URL=redis://"+redistest.Start(t).Addr)
 	cmd.Stderr = t.Output()
 	out, err := cmd.Output()
@@ -189,9 +249,7 @@ func TestOutboundExample(t *testing.T) {
 	}
 }
 
-func TestQuickstart(t *testing.T) {
-	t.Parallel()
-	program := build(t, "quickstart")
+func testQuickstart(t *testing.T, program string) {
 	t.Run("memory", func(t *testing.T) {
 		url := serve(t, program)
 		for range 5 {

@@ -1,7 +1,7 @@
 // Chi is a small API on chi: a limit on all requests of a client address, one on the reports of
 // each tenant, and a cap on the event streams that a tenant has open. Package demo has the guards.
 //
-//	go run ./_examples/chi
+//	go -C _examples/chi run .
 //
 // It keeps the limits in Redis at REDIS_URL, or in memory if that is not set, and serves on ADDR.
 package main

@@ -2,7 +2,7 @@
 // of each tenant, and a cap on the event streams that a tenant has open. Package demo has the
 // guards.
 //
-//	go run ./_examples/echov5
+//	go -C _examples/echov5 run .
 //
 // It keeps the limits in Redis at REDIS_URL, or in memory if that is not set, and serves on ADDR.
 package main

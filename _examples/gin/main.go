@@ -1,7 +1,7 @@
 // Gin is a small API on gin: a limit on all requests of a client address, one on the reports of
 // each tenant, and a cap on the event streams that a tenant has open. Package demo has the guards.
 //
-//	go run ./_examples/gin
+//	go -C _examples/gin run .
 //
 // It keeps the limits in Redis at REDIS_URL, or in memory if that is not set, and serves on ADDR.
 package main

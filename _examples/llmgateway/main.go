@@ -2,7 +2,7 @@
 // have budgets of tokens and money, caps on concurrent streams, and a queue, as plans.json says. A
 // page for the operator shows them live.
 //
-//	cd _examples/llmgateway && go run .
+//	go -C _examples/llmgateway run .
 //
 // Without UPSTREAM it answers from recorded transcripts, and needs neither a network nor a key.
 // Replicas with the same REDIS_URL share the limits. Without one a replica keeps them in memory.

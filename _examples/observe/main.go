@@ -1,11 +1,12 @@
 // Observe is an HTTP API with limits that an operator can watch.
 //
-//	go run . # in _examples/observe
-//	prometheus --config.file=prometheus.yml
+//	go -C _examples/observe run .
 //
-// It serves the API on ADDR, and metrics for Prometheus at /metrics and a page for operators at /page/
-// of OPERATOR_ADDR, which is not for clients. A log of what happens goes to stderr. Import observe/prometheus/dashboard.json in Grafana
-// to see the metrics. The limits are in Redis at REDIS_URL, or in memory if that is not set.
+// It serves the API on ADDR, and metrics for Prometheus at /metrics and a page for operators at
+// /page/ of OPERATOR_ADDR, which is not for clients. It logs what happens to stderr, and keeps the
+// limits in Redis at REDIS_URL, or in memory if that is not set. Prometheus reads the metrics with
+// --config.file=_examples/observe/prometheus.yml, and Grafana shows them once
+// observe/prometheus/dashboard.json is imported there.
 package main
 
 import (

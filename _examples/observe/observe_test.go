@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -103,6 +104,55 @@ func (e example) report(t *testing.T, tenant string) int {
 	}
 	response.Body.Close()
 	return response.StatusCode
+}
+
+// The program serves the API and the metrics, and ends at an interrupt.
+func TestProgramServes(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "observe.exe")
+	if out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	cmd := exec.Command(path)
+	cmd.Env = append(os.Environ(), "ADDR=127.0.0.1:0", "OPERATOR_ADDR=127.0.0.1:0", "REDIS_URL=")
+	cmd.Stderr = t.Output()
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	printed := bufio.NewScanner(out)
+	var text string
+	for printed.Scan() && !strings.Contains(printed.Text(), "/page/") {
+		text += printed.Text() + "\n"
+	}
+	for _, pattern := range []string{`(http://\S+/reports); done`, `curl (http://\S+/metrics)`} {
+		url := regexp.MustCompile(pattern).FindStringSubmatch(text)
+		if url == nil {
+			t.Fatalf("no %s in %q", pattern, text)
+		}
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url[1], nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("X-Tenant", "acme")
+		response, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if response.StatusCode != http.StatusOK {
+			t.Errorf("%s: %s", url[1], response.Status)
+		}
+	}
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Skip(err) // no interrupts on Windows
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
 }
 
 // Prometheus's tool finds nothing to say about the metrics.

@@ -1,7 +1,7 @@
 // Outbound is two replicas of a program that share one account at a provider. They ask for twice as
 // much as the provider allows, and it refuses nothing.
 //
-//	go run ./_examples/outbound
+//	go -C _examples/outbound run .
 //
 // Every half second a line tells what the provider has answered, and what waits at each replica. The
 // replicas share their limits in Redis at REDIS_URL, or in memory if that is not set. The provider is

@@ -1,6 +1,6 @@
 // Quickstart is an HTTP API with limits.
 //
-//	go run ./_examples/quickstart
+//	go -C _examples/quickstart run .
 //
 // It keeps the limits in Redis at REDIS_URL, which all processes with the same URL share, or in
 // memory if that is not set. It serves on ADDR.

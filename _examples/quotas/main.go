@@ -1,6 +1,6 @@
 // Quotas is an API with three plans, whose tenants are upgraded and topped up while it runs.
 //
-//	go run ./_examples/quotas
+//	go -C _examples/quotas run .
 //
 // It keeps counts and overrides in Redis at REDIS_URL, which all processes with the same URL share,
 // or in memory if that is not set. It reads the plans from PLANS, and serves on ADDR.
@@ -34,7 +34,7 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	s, err := newService(client, cmp.Or(os.Getenv("PLANS"), "_examples/quotas/plans.yaml"), newDatabase())
+	s, err := newService(client, cmp.Or(os.Getenv("PLANS"), "plans.yaml"), newDatabase())
 	if err != nil {
 		return err
 	}

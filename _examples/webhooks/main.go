@@ -1,10 +1,11 @@
 // Webhooks is a receiver of signed webhooks (https://www.standardwebhooks.com) that handles each
 // event once, and blocks senders whose signatures are wrong.
 //
-//	WEBHOOK_SECRET=whsec_c2VjcmV0LXNlY3JldC1zZWNyZXQ= go run ./_examples/webhooks
+//	go -C _examples/webhooks run .
 //
-// It keeps what it remembers in Redis at REDIS_URL, or in memory if that is not set. It serves on
-// ADDR.
+// It prints curl lines whose signatures are right, and one with a wrong signature. The secret is
+// WEBHOOK_SECRET, or a new one, which it prints. It keeps what it remembers in Redis at REDIS_URL,
+// or in memory if that is not set. It serves on ADDR.
 package main
 
 import (
@@ -18,6 +19,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"strconv"
 	"time"
 
 	"github.com/headgate/headgate/_examples/demo"
@@ -26,6 +28,9 @@ import (
 	"github.com/headgate/headgate/core/once"
 	"github.com/headgate/headgate/keyfunc"
 )
+
+// sample is the event that the printed lines send.
+const sample = `{"type":"paid"}`
 
 func main() {
 	if err := run(); err != nil {
@@ -36,7 +41,12 @@ func main() {
 func run() error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	secret, err := parseSecret(os.Getenv("WEBHOOK_SECRET"))
+	written := os.Getenv("WEBHOOK_SECRET")
+	if written == "" {
+		written = newSecret()
+		log.Printf("the secret is %s: WEBHOOK_SECRET is not set", written)
+	}
+	secret, err := parseSecret(written)
 	if err != nil {
 		return err
 	}
@@ -59,7 +69,13 @@ func run() error {
 		stop() // a second interrupt ends the program at once
 		shut <- server.Shutdown(context.Background())
 	}()
-	fmt.Printf("Receiving webhooks on http://%s/webhooks\n", listener.Addr())
+	timestamp := strconv.FormatInt(time.Now().Unix(), 10)
+	fmt.Printf(`Receiving webhooks on http://%[1]s/webhooks. Try, within 5 minutes, an event sent twice, and four forgeries:
+
+  for i in 1 2; do curl -w '%%{http_code}\n' -H 'Webhook-Id: evt_1' -H 'Webhook-Timestamp: %[2]s' -H 'Webhook-Signature: %[3]s' -d '%[4]s' http://%[1]s/webhooks; done
+  for i in 1 2 3 4; do curl -so /dev/null -w '%%{http_code}\n' -H 'Webhook-Id: evt_2' -H 'Webhook-Timestamp: %[2]s' -H 'Webhook-Signature: v1,forged' -d '%[4]s' http://%[1]s/webhooks; done
+
+`, listener.Addr(), timestamp, sign(secret, "evt_1", timestamp, []byte(sample)), sample)
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"crypto/hmac"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
@@ -27,6 +28,13 @@ func parseSecret(s string) ([]byte, error) {
 		return nil, errors.New("WEBHOOK_SECRET must be whsec_ and at least 16 bytes in base64")
 	}
 	return secret, nil
+}
+
+// newSecret returns a secret of Standard Webhooks.
+func newSecret() string {
+	secret := make([]byte, 24)
+	_, _ = rand.Read(secret) // never fails
+	return "whsec_" + base64.StdEncoding.EncodeToString(secret)
 }
 
 // sign returns the signature of a webhook.
