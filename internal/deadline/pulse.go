@@ -37,18 +37,18 @@ type Pulse struct {
 func (p *Pulse) Start() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.start()
+	p.start(p.Every)
 }
 
-func (p *Pulse) start() {
+func (p *Pulse) start(every time.Duration) {
 	if p.armed {
 		return
 	}
-	p.armed, p.next = true, time.Now().Add(p.Every)
+	p.armed, p.next = true, time.Now().Add(every)
 	if p.timer == nil {
-		p.timer = time.AfterFunc(p.Every, p.beat)
+		p.timer = time.AfterFunc(every, p.beat)
 	} else {
-		p.timer.Reset(p.Every)
+		p.timer.Reset(every)
 	}
 }
 
@@ -57,7 +57,7 @@ func (p *Pulse) Hold() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.holds++
-	p.start()
+	p.start(p.Every)
 }
 
 // Drop undoes a Hold.
@@ -69,12 +69,14 @@ func (p *Pulse) Drop() {
 
 func (p *Pulse) beat() {
 	p.mu.Lock()
-	first := !p.waits
+	first, every := !p.waits, p.Every
 	if first {
 		p.waits, p.due = true, p.from()
+	} else { // a timer that fires takes the next turn from the goroutine that another has just woken
+		every *= 8
 	}
 	if p.armed = false; p.holds > 0 {
-		p.start()
+		p.start(every)
 	}
 	p.mu.Unlock()
 	if p.Fired != nil {
@@ -150,13 +152,18 @@ func (p *Pulse) AfterFunc(d, most time.Duration, ring func()) *Alarm {
 	return a
 }
 
+// end returns when the Alarm rings if the process runs from now on.
+func (a *Alarm) end() time.Time {
+	return a.began.Add(a.d + min(a.pulse.Lost()-a.lost, a.most))
+}
+
 func (a *Alarm) look() {
 	a.mu.Lock()
-	left := a.d + min(a.pulse.Lost()-a.lost, a.most) - time.Since(a.began)
+	left := time.Until(a.end())
 	rings := !a.over && left <= 0
 	switch {
 	case rings:
-		a.end()
+		a.finish()
 	case !a.over:
 		a.timer.Reset(left)
 	}
@@ -172,11 +179,11 @@ func (a *Alarm) Stop() {
 	defer a.mu.Unlock()
 	if !a.over {
 		a.timer.Stop()
-		a.end()
+		a.finish()
 	}
 }
 
-func (a *Alarm) end() {
+func (a *Alarm) finish() {
 	a.over = true
 	a.pulse.Drop()
 }
@@ -185,14 +192,27 @@ func (a *Alarm) end() {
 func (p *Pulse) Within(
 	ctx context.Context, d, most time.Duration,
 ) (context.Context, context.CancelFunc) {
+	return p.within(ctx, d, most)
+}
+
+// Steps returns a context as Within does. Its Deadline is when it ends if the process runs from now
+// on, so that each step of a call that asks for it has the time that is left.
+func (p *Pulse) Steps(
+	ctx context.Context, d, most time.Duration,
+) (context.Context, context.CancelFunc) {
+	w, cancel := p.within(ctx, d, most)
+	return &steps{w}, cancel
+}
+
+func (p *Pulse) within(ctx context.Context, d, most time.Duration) (*within, context.CancelFunc) {
 	timed, cancel := context.WithTimeout(ctx, d+most)
 	w := &within{Context: timed}
-	alarm := p.AfterFunc(d, most, func() {
+	w.alarm = p.AfterFunc(d, most, func() {
 		w.over.Store(true)
 		cancel()
 	})
 	return w, func() {
-		alarm.Stop()
+		w.alarm.Stop()
 		cancel()
 	}
 }
@@ -200,7 +220,8 @@ func (p *Pulse) Within(
 // within is a context whose Alarm is its deadline.
 type within struct {
 	context.Context
-	over atomic.Bool // the Alarm has rung
+	alarm *Alarm
+	over  atomic.Bool // the Alarm has rung
 }
 
 func (w *within) Err() error {
@@ -210,3 +231,8 @@ func (w *within) Err() error {
 	}
 	return err
 }
+
+// steps is a within that tells when its Alarm rings.
+type steps struct{ *within }
+
+func (s *steps) Deadline() (time.Time, bool) { return s.alarm.end(), true }

@@ -129,12 +129,10 @@ func (k *Keeper) due(now time.Time) (renewals []*renewal, next time.Time) {
 	return renewals, next
 }
 
-// renew asks the store once. It waits for half of the time that the leases have left, so that another
-// connection can be tried, but for a second if they have as much.
+// renew asks the store once.
 func (k *Keeper) renew(r *renewal) {
 	sent := time.Now()
-	left := r.until.Sub(sent)
-	ctx := deadline.Until(context.Background(), sent.Add(max(left/2, min(left, time.Second))))
+	ctx := deadline.Until(context.Background(), r.until)
 	asked := make([]*request.Renewal, 0, len(r.scopes))
 	for _, p := range r.scopes {
 		asked = append(asked, &p.Renewal)

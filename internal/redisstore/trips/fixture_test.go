@@ -101,12 +101,20 @@ const timeout = 50 * time.Millisecond
 // answers.
 func newServers(t *testing.T, h hook, cluster bool) *trips.Servers {
 	t.Helper()
+	return newServersOver(t, func(ctx context.Context, _, _ string) (net.Conn, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}, h, trips.Config{Cluster: cluster})
+}
+
+// newServersOver returns the Servers of a client with that dialer and whose scripts the hook answers.
+// The probes' own connections have no hook.
+func newServersOver(
+	t *testing.T, dial func(context.Context, string, string) (net.Conn, error), h hook, cfg trips.Config,
+) *trips.Servers {
+	t.Helper()
 	client := redis.NewClient(&redis.Options{
-		Addr: "127.0.0.1:1", ContextTimeoutEnabled: true,
-		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			<-ctx.Done()
-			return nil, ctx.Err()
-		},
+		Addr: "127.0.0.1:1", ContextTimeoutEnabled: true, DisableIdentity: true, Dialer: dial,
 	})
 	client.AddHook(h)
 	tasks := new(breaker.Tasks)
@@ -117,8 +125,7 @@ func newServers(t *testing.T, h hook, cluster bool) *trips.Servers {
 		}
 		client.Close()
 	})
-	return trips.New(trips.Config{
-		Client: client, Cluster: cluster, Timeout: timeout, Tasks: tasks,
-		Probe: func(string) trips.Parcel { return newLetter("probe", "?") },
-	})
+	cfg.Client, cfg.Timeout, cfg.Tasks = client, timeout, tasks
+	cfg.Probe = func(string) trips.Parcel { return newLetter("probe", "?") }
+	return trips.New(cfg)
 }

@@ -85,11 +85,12 @@ func (n *node) probe(ctx context.Context) error {
 	begun, pulse := time.Now(), &n.queue.pulse
 	pulse.Hold()
 	defer pulse.Drop()
-	var connected atomic.Pointer[time.Time]
-	p := prober{n.link, n.client, n.suspect.Load().(string), n.queue.patience(), pulse, &connected}
+	p := prober{
+		link: n.link, client: n.client, outermost: n.suspect.Load().(string),
+		patience: n.queue.patience(), pulse: pulse,
+	}
 	err := p.probe(ctx)
-	since := connected.Load() // from then on the server has said nothing
-	if fails(err) && (errors.As(err, new(redis.Error)) || !n.queue.heardSince(begun, since)) {
+	if fails(err) && (errors.As(err, new(redis.Error)) || !n.queue.heardSince(begun, p.asked.Load())) {
 		return err
 	}
 	n.queue.hear(begun)

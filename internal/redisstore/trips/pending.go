@@ -194,14 +194,14 @@ func (p *pending) yield() {
 	p.mu.Lock()
 }
 
-// heardSince reports whether the server has answered a call that was sent after a probe had connected,
-// or had begun, if it could not connect. If this process starves, any answer that it has read will do
-// then.
-func (p *pending) heardSince(begun time.Time, connected *time.Time) bool {
+// heardSince reports whether the server has answered a call that was sent after a probe had last asked
+// it, or had begun, if it could not connect. If this process starves, any answer that it has read will
+// do then.
+func (p *pending) heardSince(begun time.Time, asked *time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if connected != nil {
-		return p.heard.After(*connected)
+	if asked != nil {
+		return p.heard.After(*asked)
 	}
 	return p.heard.After(begun) || p.starves() && p.answered.After(begun)
 }

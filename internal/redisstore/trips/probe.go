@@ -24,13 +24,13 @@ type prober struct {
 	outermost string        // of the key that it asks about
 	patience  time.Duration // for a round trip of the pool
 	pulse     *deadline.Pulse
-	connected *atomic.Pointer[time.Time] // when its own connection was there, or nil
+	asked     atomic.Pointer[time.Time] // when it last wrote on its own connection, or nil
 }
 
 // probe asks on a connection of its own, because those of the pool may be dead or busy, and on one
 // of the pool, because the server may take no new ones. Fails tells whether its error says that the
 // server cannot decide now. A Redis that is misconfigured is for every caller to hear.
-func (p prober) probe(ctx context.Context) error {
+func (p *prober) probe(ctx context.Context) error {
 	if p.client == nil { // there is no other connection to ask on
 		return p.tryPool(ctx, p.link.Client, p.patience)
 	}
@@ -40,11 +40,13 @@ func (p prober) probe(ctx context.Context) error {
 }
 
 // tryOwn asks on a new connection, and over the pool if that is slow or refused by a full server.
-func (p prober) tryOwn(ctx context.Context) error {
+func (p *prober) tryOwn(ctx context.Context) error {
 	l := p.link
+	var asked time.Time // over the pool
 	pooled := make(chan error, 1)
 	ask := sync.OnceFunc(func() {
 		l.Tasks.Go(func() {
+			asked = time.Now()
 			pooled <- p.tryPool(ctx, p.client, l.quiet)
 		})
 	})
@@ -61,7 +63,9 @@ func (p prober) tryOwn(ctx context.Context) error {
 	silent := fails(err) && !errors.As(err, new(redis.Error)) && !errors.Is(err, syscall.ECONNREFUSED)
 	if silent || full(err) {
 		ask()
-		if e := <-pooled; e == nil || errors.As(e, new(redis.Error)) {
+		e, last := <-pooled, p.asked.Load()
+		answered := e == nil || errors.As(e, new(redis.Error))
+		if answered && (last == nil || asked.After(*last)) { // otherwise the server may have died since
 			return e
 		}
 	}
@@ -69,7 +73,7 @@ func (p prober) tryOwn(ctx context.Context) error {
 }
 
 // tryPool asks on a connection of the client's pool.
-func (p prober) tryPool(
+func (p *prober) tryPool(
 	ctx context.Context, client redis.UniversalClient, wait time.Duration,
 ) error {
 	ctx, cancel := context.WithTimeout(ctx, wait)
@@ -82,7 +86,7 @@ func (p prober) tryPool(
 }
 
 // batch returns what the probe sends.
-func (p prober) batch() Batch {
+func (p *prober) batch() Batch {
 	parcel := p.link.Probe(p.outermost)
 	b := parcel.Batch()
 	b.Add(parcel)
@@ -99,7 +103,7 @@ func full(err error) bool {
 
 // dial returns a client with the options of the server's and connections of its own. It fails as
 // soon as the server has been quiet for long enough.
-func (p prober) dial() *redis.Client {
+func (p *prober) dial() *redis.Client {
 	l, o := p.link, *p.client.Options()
 	dialer, wait := o.Dialer, l.quiet
 	if o.TLSConfig != nil { // whose handshake takes several round trips
@@ -112,9 +116,7 @@ func (p prober) dial() *redis.Client {
 		if err != nil {
 			return nil, err
 		}
-		now := time.Now()
-		p.connected.Store(&now)
-		return &probeConn{c, l.quiet}, nil
+		return &probeConn{c, l.quiet, &p.asked}, nil
 	}
 	// It dials once, and after as many failures as PoolSize a pool would go on by itself.
 	o.PoolSize, o.MinIdleConns, o.MaxIdleConns, o.MaxActiveConns = 10, 0, 0, 0
@@ -127,7 +129,7 @@ func (p prober) dial() *redis.Client {
 
 // connect connects within the time that this process runs. Nothing but the dialer's own goroutine
 // can see that a connection is there.
-func (p prober) connect(
+func (p *prober) connect(
 	ctx context.Context, wait time.Duration, dial func(context.Context) (net.Conn, error),
 ) (net.Conn, error) {
 	ctx, cancel := p.pulse.Within(ctx, wait, excuse)
@@ -149,6 +151,7 @@ func (p prober) connect(
 type probeConn struct {
 	net.Conn
 	quiet time.Duration
+	asked *atomic.Pointer[time.Time]
 }
 
 func (c *probeConn) Read(p []byte) (int, error) {
@@ -163,6 +166,8 @@ func (c *probeConn) Read(p []byte) (int, error) {
 }
 
 func (c *probeConn) Write(p []byte) (int, error) {
+	now := time.Now()
+	c.asked.Store(&now)
 	n, err := c.Conn.Write(p)
 	if n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
 		return n, err
@@ -173,5 +178,5 @@ func (c *probeConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// lookAgain is the time for a second look. The scheduler lets a goroutine run for 10 ms.
-const lookAgain = 20 * time.Millisecond
+// lookAgain is the time for a second look, which finds what is there and waits for no more.
+const lookAgain = time.Millisecond

@@ -108,10 +108,14 @@ func (q *queue) sendAlone(k *Call) (unsure bool) {
 }
 
 // doAll sends calls that insist, on their caller's own goroutine and beside all other round trips:
-// in a process that starves each turn of a goroutine takes long. The errors are in the calls.
+// in a process that starves each turn of a goroutine takes long. They have half of the time until the
+// deadline of ctx, so that another connection can be tried, but a second if there is as much, and
+// longer by what this process did not run. The errors are in the calls.
 func (q *queue) doAll(ctx context.Context, calls []*Call) {
 	end, _ := ctx.Deadline()
-	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), end)
+	left := time.Until(end)
+	half := max(left/2, min(left, time.Second))
+	ctx, cancel := q.pulse.Steps(context.WithoutCancel(ctx), half, left-half)
 	defer cancel()
 	q.mu.Lock()
 	defer q.mu.Unlock()
