@@ -56,11 +56,7 @@
 local call = redis.call
 
 local function slice(list, from, to)
-  local part = {}
-  for i = from, to do
-    part[i - from + 1] = list[i]
-  end
-  return part
+  return {unpack(list, from, to)}
 end
 
 local function append(list, more)
@@ -168,13 +164,14 @@ local function admit()
 end
 
 --: holds
---: adjustments
 
-local steps = {
-  hold = hold, settle = settle, renew = renew, adjust = adjust, atleast = at_least, ask = ask,
-}
-if raise() then
-  return {-2}
+local step = operation == 'hold' and hold or operation == 'settle' and settle or operation == 'renew' and renew or admit
+if adjusted > 0 then
+  --: adjustments
+  step = ({adjust = adjust, atleast = at_least, ask = ask})[adjustments[1]] or step
+  if raise() then
+    return {-2}
+  end
 end
 sweep()
-return (steps[adjustments[1]] or steps[operation] or admit)()
+return step()

@@ -20,14 +20,14 @@ end
 -- sweep gives back what holds have ended, at most 1000 of all states. A hold of a log counts for one
 -- in twenty of the entries that its refund may rewrite.
 local function sweep()
-  local gives, ended, room = {}, {}, 1000
+  local gives, ended, room, time = {}, {}, 1000, count > 0 and text(now)
   for at = from, count, stride do
     if holds[at + 2] ~= '0' then
       local set, limit, each = KEYS[holds[at + 2] + 0], holds[at + 1] + 0, 1
       if argv[limit] == 'sliding_log' then
         each = math.ceil(math.min(argv[limit + 5] + 0, 1000) / 20)
       end
-      local found = call('ZRANGEBYSCORE', set, '0', text(now), 'WITHSCORES', 'LIMIT', 0, math.floor(room / each))
+      local found = call('ZRANGEBYSCORE', set, '0', time, 'WITHSCORES', 'LIMIT', '0', math.floor(room / each))
       local members, totals = {}, {}
       room = room - each * #found / 2
       for i = 1, #found, 2 do
@@ -74,10 +74,10 @@ local function hold()
   for at = from, count, stride do
     local receipt, micros = reply[holds[at + 5] + 0], 0
     if id ~= '' and receipt ~= 0 then
-      local set, member = KEYS[holds[at + 2] + 0], id .. ' ' .. holds[at + 4] .. ' ' .. text(receipt)
+      local set, since = KEYS[holds[at + 2] + 0], text(receipt)
       micros = holds[at + 3] + 0
-      call('ZADD', set, text(now + micros), member)
-      note(set, total_of(holds[at + 1] + 0, text(receipt)), units_of(at))
+      call('ZADD', set, text(now + micros), id .. ' ' .. holds[at + 4] .. ' ' .. since)
+      note(set, total_of(holds[at + 1] + 0, since), units_of(at))
     end
     keep(at, micros)
   end
