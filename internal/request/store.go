@@ -38,8 +38,8 @@ type LeaseStore interface {
 	// Renew returns the microseconds that each lease has left: 0 if it is unknown, less if it was
 	// evicted.
 	Renew(ctx context.Context, scope string, micros int64, ids []string) (left []int64, err error)
-	// RenewAll renews leases of many scopes and waits for no other call. It ends at the deadline of
-	// ctx, and not with ctx.
+	// RenewAll renews leases of many scopes and waits for no other call. It ends by the deadline of
+	// ctx, and not with ctx. Without an answer it ends so early that another call has time.
 	RenewAll(ctx context.Context, all []*Renewal)
 	Release(ctx context.Context, scope string, ids []string) (was []int64, err error)
 	Evict(ctx context.Context, scope string, ids []string) (was []int64, err error)

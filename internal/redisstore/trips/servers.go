@@ -70,8 +70,8 @@ func (s *Servers) Do(ctx context.Context, k *Call) error {
 }
 
 // DoAll sends calls that insist, and returns their errors. They wait for no other call, and share a
-// round trip to each server. It ends at the deadline of ctx, and not with ctx. A call that Do would
-// send again is left to Do.
+// round trip to each server. It ends by the deadline of ctx, and not with ctx; without an answer after
+// half of that time, if this process runs. A call that Do would send again is left to Do.
 func (s *Servers) DoAll(ctx context.Context, calls []*Call) []error {
 	at := make(map[*node][]*Call)
 	for _, k := range calls {

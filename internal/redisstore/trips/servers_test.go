@@ -156,22 +156,26 @@ func TestDoAllWaitsForNoOtherCall(t *testing.T) {
 	}
 }
 
-// Calls that are sent together end at the deadline of their context if the server says nothing. Those
-// that failed because of another go again.
+// Calls that are sent together end after half of their time if the server says nothing, or after a
+// second. Those that failed because of another go again.
 func TestDoAllEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		began := time.Now()
-		_, errs := past(t, false, func(ctx context.Context, cmd redis.Cmder) error {
-			if texts(cmd)[0] == "held" {
-				return answers(ctx, cmd)
+	for left, want := range map[time.Duration]time.Duration{
+		6 * time.Second: 3 * time.Second, time.Second: time.Second, timeout: timeout,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newServers(t, func(ctx context.Context, _ []redis.Cmder) error {
+				<-ctx.Done()
+				return ctx.Err()
+			}, false)
+			l := newLetter("a", "a")
+			l.Insists, l.Lane = true, trips.Operations
+			began := time.Now()
+			err := s.DoAll(deadline.Until(t.Context(), began.Add(left)), []*trips.Call{&l.Call})[0]
+			if took := time.Since(began); took != want || err == nil {
+				t.Errorf("after %v of %v: %v", took, left, err)
 			}
-			<-ctx.Done()
-			return ctx.Err()
-		}, "a1", "a2")
-		if took := time.Since(began); took != time.Second || errs[0] == nil || errs[1] == nil {
-			t.Errorf("after %v: %v", took, errs)
-		}
-	})
+		})
+	}
 	synctest.Test(t, func(t *testing.T) {
 		_, errs := past(t, false, func(ctx context.Context, cmd redis.Cmder) error {
 			if slices.Contains(texts(cmd), "a-bad") {
