@@ -22,14 +22,14 @@ import (
 	"unicode/utf8"
 )
 
-// pages returns README and the pages under docs.
+// pages returns README, CONTRIBUTING and the pages under docs.
 func pages(t *testing.T) []string {
 	t.Helper()
 	pages, err := filepath.Glob("docs/*.md")
 	if err != nil || len(pages) == 0 {
 		t.Fatalf("no pages: %v", err)
 	}
-	return append(pages, "README.md")
+	return append(pages, "README.md", "CONTRIBUTING.md")
 }
 
 func read(t *testing.T, path string) string {
