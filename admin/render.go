@@ -27,7 +27,7 @@ func (a *Admin) parse() (*template.Template, error) {
 		"key":      inspect.FormatKey,
 		"number":   number,
 		"wait":     inspect.Wait,
-		"describe": inspect.Describe,
+		"describe": describe,
 		"time":     stamp,
 		"ago":      ago,
 		"bars":     bars,
@@ -101,6 +101,8 @@ func number(n any) string {
 	wide, _ := n.(int64)
 	return inspect.Number(wide)
 }
+
+func describe(a core.Algorithm) string { return inspect.Describe(a, inspect.Number, inspect.Span) }
 
 // link returns the address of a key's page.
 func link(k core.Key) string {

@@ -160,7 +160,7 @@ func (r *limitRow) rank() int {
 
 // rowOf returns how a key stands under a policy, and what can be done.
 func rowOf(l *inspect.Limit, s *inspect.Subject) limitRow {
-	row := limitRow{Limit: l, Own: l.Key == s.Key, Text: inspect.Describe(l.Algorithm)}
+	row := limitRow{Limit: l, Own: l.Key == s.Key, Text: describe(l.Algorithm)}
 	switch l.Algorithm.(type) {
 	case core.Unlimited, core.DenyAll:
 		row.Stateless = true

@@ -41,7 +41,7 @@ func adviceOn(err error) string {
 			"ACL SETUSER %s %s; headgate ping lists all rights that are missing", user, right,
 		)
 	}
-	if isRefusal(text) {
+	if inspect.IsRefusal(text) {
 		return "headgate ping lists the rights that are missing"
 	}
 	var reply redis.Error

@@ -126,7 +126,7 @@ func span(d time.Duration) string {
 	return d.String()
 }
 
-// count returns an integer with blanks between groups of three digits.
+// count returns an integer with commas between groups of three digits.
 func count(n int64) string {
 	digits := fmt.Sprint(n)
 	from := len(digits) % 3
@@ -142,6 +142,21 @@ func count(n int64) string {
 		b.WriteString(digits[from : from+3])
 	}
 	return b.String()
+}
+
+// describe returns what a limit admits.
+func describe(a core.Algorithm) string { return inspect.Describe(a, count, period) }
+
+// period returns a length of time without units that are 0.
+func period(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = text[:len(text)-2]
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = text[:len(text)-2]
+	}
+	return text
 }
 
 // percent returns a share.

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/inspect"
 )
 
 // pinged is the answer of ping.
@@ -85,7 +86,7 @@ func (a *app) ping(ctx context.Context, _ []string) error {
 
 // knows reports whether a finding says already what Gate.Ping says: that a right is missing.
 func (p *pinged) knows(err error) bool {
-	if !errors.Is(err, core.ErrMisconfigured) || !isRefusal(err.Error()) {
+	if !errors.Is(err, core.ErrMisconfigured) || !inspect.IsRefusal(err.Error()) {
 		return false
 	}
 	for _, s := range p.Servers {

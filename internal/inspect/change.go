@@ -28,7 +28,7 @@ func (i *Inspector) Reset(ctx context.Context, p *core.Policy, key core.Key) err
 	if err == nil {
 		err = i.cfg.Gate.Reset(ctx, c)
 	}
-	return i.explain(ctx, err, probes)
+	return i.explain(ctx, err, stateCommands)
 }
 
 // Adjustable reports whether Give works under a limit.
@@ -71,7 +71,7 @@ func (i *Inspector) Give(
 	quota, before := IsQuota(i.algorithm(c)), core.Result{}
 	if holds := p.Hold() > 0 && units > 0; quota || holds {
 		if before, err = i.result(ctx, c); err != nil {
-			return 0, i.explain(ctx, err, probes)
+			return 0, i.explain(ctx, err, stateCommands)
 		}
 		if holds { // what is held comes back to those that hold it
 			if units = min(units, before.Used-before.Held); units <= 0 {
@@ -82,14 +82,14 @@ func (i *Inspector) Give(
 	if !quota {
 		give := hub.Give.(func(*core.Gate, context.Context, core.Charge, int64) (int64, error))
 		given, err = give(i.cfg.Gate, ctx, c, units)
-		return given, i.explain(ctx, err, probes)
+		return given, i.explain(ctx, err, stateCommands)
 	}
 	applied, err := i.cfg.Gate.Adjust(ctx, core.Adjustment{
 		ID: id, Policy: p, Key: key, Limit: c.Limit, Units: -units,
 	})
 	switch {
 	case err != nil || !applied:
-		return 0, i.explain(ctx, err, probes)
+		return 0, i.explain(ctx, err, stateCommands)
 	case units < 0:
 		return units, nil
 	}
@@ -129,7 +129,7 @@ func (i *Inspector) Raise(
 	applied, err = i.cfg.Gate.Adjust(ctx, core.Adjustment{
 		ID: id, Policy: p, Key: key, Limit: c.Limit, Raise: units, Until: until,
 	})
-	return applied, i.explain(ctx, err, probes)
+	return applied, i.explain(ctx, err, stateCommands)
 }
 
 // Block blocks a key for a time under a policy whose algorithm is a core.Block.
@@ -140,7 +140,7 @@ func (i *Inspector) Block(
 	if err == nil {
 		err = list.Block(ctx, key, d)
 	}
-	return i.explain(ctx, err, probes)
+	return i.explain(ctx, err, stateCommands)
 }
 
 // Blocked returns the keys that are blocked under a policy, at most a number of them.
@@ -154,7 +154,7 @@ func (i *Inspector) Blocked(
 	seen := make(map[core.Key]bool)
 	for k, err := range list.All(ctx) {
 		if err != nil {
-			return all, i.explain(ctx, err, probes)
+			return all, i.explain(ctx, err, stateCommands)
 		}
 		if !seen[k.Key] {
 			seen[k.Key] = true
@@ -177,7 +177,7 @@ func (i *Inspector) Evict(
 		return 0, fmt.Errorf("inspect: no semaphore has the name %.80q", semaphore)
 	}
 	n, err := s.Evict(ctx, key, ids...)
-	return n, i.explain(ctx, err, probes)
+	return n, i.explain(ctx, err, stateCommands)
 }
 
 // Override returns the override of a tenant, and whether there is one.
@@ -185,16 +185,16 @@ func (i *Inspector) Override(
 	ctx context.Context, tenant string,
 ) (o plans.Override, is bool, err error) {
 	o, is, err = i.cfg.Plans.Override(ctx, tenant)
-	return o, is, i.explain(ctx, err, overrideProbes)
+	return o, is, i.explain(ctx, err, overrideCommands)
 }
 
 // SetOverride sets the override of a tenant.
 func (i *Inspector) SetOverride(ctx context.Context, tenant string, o plans.Override) error {
-	return i.explain(ctx, i.cfg.Plans.SetOverride(ctx, tenant, o), overrideProbes)
+	return i.explain(ctx, i.cfg.Plans.SetOverride(ctx, tenant, o), overrideCommands)
 }
 
 // DeleteOverride deletes the override of a tenant, and reports whether there was one.
 func (i *Inspector) DeleteOverride(ctx context.Context, tenant string) (bool, error) {
 	was, err := i.cfg.Plans.DeleteOverride(ctx, tenant)
-	return was, i.explain(ctx, err, overrideProbes)
+	return was, i.explain(ctx, err, overrideCommands)
 }

@@ -114,7 +114,7 @@ func (i *Inspector) peek(ctx context.Context, s *Subject, some []Limit) {
 		if len(some) == 1 {
 			what = "the limit of " + some[0].Policy.Name()
 		}
-		s.fault(what, i.explain(ctx, err, probes))
+		s.fault(what, i.explain(ctx, err, stateCommands))
 		return
 	}
 	if d.Cause != nil {

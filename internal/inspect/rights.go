@@ -10,52 +10,81 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// probes are calls that show whether the user of Redis may run the commands of scripts on a key K: a
-// script may need several, and Redis before 7.2 does not say which one it refuses. They are those of
-// docs/redis.md that decisions, slots and overrides need.
-const probes = `get K,mget K,set K 0 PX 1000,del K,getrange K 0 0,setrange K 0 0,pexpire K 1000,time,` +
-	`hmget K f,hget K f,hset K f 0,hdel K f,zadd K 0 m,zrem K m,zscore K m,zrange K 0 0,` +
-	`zrangebyscore K 0 0,zrangebylex K - +,zlexcount K - +,pttl K,publish K 0,hgetall K`
+// attempts are calls that show whether the user of Redis may run a command on a key K or a channel
+// C: a script may need several commands, and Redis before 7.2 does not say which one it refuses.
+var attempts = map[string]string{
+	"get": "K", "mget": "K", "set": "K 0 PX 1000", "del": "K", "getrange": "K 0 0", "setrange": "K 0 0",
+	"pexpire": "K 1000", "pttl": "K", "type": "K", "time": "", "scan": "0 COUNT 1",
+	"hmget": "K f", "hget": "K f", "hset": "K f 0", "hdel": "K f", "hgetall": "K",
+	"zadd": "K 0 m", "zrem": "K m", "zscore": "K m", "zrange": "K 0 0", "zrangebyscore": "K 0 0",
+	"zrangebylex": "K - +", "zlexcount": "K - +",
+	"lpush": "K 0", "ltrim": "K 0 0", "lindex": "K 0", "lrange": "K 0 0",
+	"getbit": "K 0", "setbit": "K 0 0", "bitcount": "K", "publish": "C 0", "spublish": "C 0",
+}
 
-const overrideProbes = `get K,set K 0 PX 1000,del K,pttl K,pexpire K 1000,time,` +
-	`lpush K 0,ltrim K 0 0,lindex K 0,lrange K 0 0`
+// These are the commands of docs/redis.md that decisions and slots need, and those of overrides.
+const (
+	stateCommands = "get mget set del getrange setrange pexpire time hmget hget hset hdel zadd zrem zscore zrange " +
+		"zrangebyscore zrangebylex zlexcount pttl publish hgetall"
+	overrideCommands = "get set del pttl pexpire time lpush ltrim lindex lrange"
+)
 
-// tryProbes returns the commands that Redis refuses. It leaves no key behind: none is made unless it
-// can be deleted.
-var tryProbes = redis.NewScript(`
+// tryCommands makes the attempts of its arguments, and returns the errors by which Redis refuses
+// some: command, error, and so on. The key is gone afterwards, and expires if it cannot be deleted.
+var tryCommands = redis.NewScript(`
 local refused = {}
-local function try(words)
-  local reply = redis.pcall(unpack(words))
-  local text = type(reply) == 'table' and reply.err
-  if text and (string.find(text, 'NOPERM', 1, true) or string.find(text, 'permissions', 1, true)
-      or string.find(text, 'user executing the script', 1, true)) then
-    refused[#refused + 1] = words[1]
-    return false
+for _, attempt in ipairs(ARGV) do
+  local call = {}
+  for word in string.gmatch(attempt, '%S+') do
+    call[#call + 1] = word == 'K' and KEYS[1] or word == 'C' and KEYS[1] .. ':wake' or word
   end
-  return true
-end
-if not try({'del', KEYS[1]}) then
-  return refused
-end
-for probe in string.gmatch(ARGV[1], '[^,]+') do
-  local words = {}
-  for word in string.gmatch(probe, '%S+') do
-    words[#words + 1] = word == 'K' and KEYS[1] or word
+  redis.pcall('DEL', KEYS[1])
+  local reply = redis.pcall(unpack(call))
+  redis.pcall('PEXPIRE', KEYS[1], 1000)
+  if type(reply) == 'table' and reply.err then
+    refused[#refused + 1] = call[1]
+    refused[#refused + 1] = reply.err
   end
-  if words[1] ~= 'del' then
-    try(words)
-  end
-  redis.call('del', KEYS[1])
 end
+redis.pcall('DEL', KEYS[1])
 return refused
 `)
+
+// Refused returns those of the commands that the user of Redis may not run on a key, with the words
+// of Redis. Where neither DEL nor PEXPIRE is permitted it tries no others: the key could stay for
+// ever. It leaves out commands that are not made by scripts.
+func Refused(ctx context.Context, client redis.Scripter, key, commands string) (map[string]string, error) {
+	words := make(map[string]string)
+	for _, commands := range []string{"set del pexpire", commands} {
+		var args []any
+		for command := range strings.FieldsSeq(commands) {
+			if rest, ok := attempts[command]; ok {
+				args = append(args, command+" "+rest)
+			}
+		}
+		refused, err := tryCommands.Eval(ctx, client, []string{key}, args...).StringSlice()
+		if err != nil {
+			return words, err
+		}
+		for i := 0; i+1 < len(refused); i += 2 {
+			if IsRefusal(refused[i+1]) { // a permitted command may fail, as on a key of another type
+				words[refused[i]] = refused[i+1]
+			}
+		}
+		if words["del"] != "" && words["pexpire"] != "" {
+			break
+		}
+	}
+	return words, nil
+}
 
 // rightsTimeout bounds the search for missing rights.
 const rightsTimeout = 2 * time.Second
 
-// explain is Explain for an error that Redis may have left unclear: it asks which rights are missing.
-func (i *Inspector) explain(ctx context.Context, err error, probes string) error {
-	if err == nil || !isRefusal(err) || i.hub.Client == nil {
+// explain is Explain for an error that Redis may have left unclear: it asks which of the commands
+// are refused.
+func (i *Inspector) explain(ctx context.Context, err error, commands string) error {
+	if err == nil || !IsRefusal(err.Error()) || i.hub.Client == nil {
 		return Explain(err)
 	}
 	user := userOf(i.hub.Client)
@@ -65,7 +94,13 @@ func (i *Inspector) explain(ctx context.Context, err error, probes string) error
 	ctx, cancel := context.WithTimeout(ctx, rightsTimeout)
 	defer cancel()
 	key := i.hub.Prefix + "{ping}:rights"
-	refused, fault := tryProbes.Eval(ctx, i.hub.Client, []string{key}, probes).StringSlice()
+	words, fault := Refused(ctx, i.hub.Client, key, commands)
+	var refused []string
+	for command := range strings.FieldsSeq(commands) {
+		if words[command] != "" {
+			refused = append(refused, command)
+		}
+	}
 	if fault != nil || len(refused) == 0 {
 		return Explain(err)
 	}
@@ -84,10 +119,12 @@ func userOf(client redis.UniversalClient) string {
 	return ""
 }
 
-// isRefusal reports whether Redis refuses a command because of its ACL.
-func isRefusal(err error) bool {
-	for _, words := range []string{"NOPERM", "ACL failure in script", "The user executing the script"} {
-		if strings.Contains(err.Error(), words) {
+// IsRefusal reports whether Redis refuses a command because of its ACL, by the words of its error.
+func IsRefusal(text string) bool {
+	for _, words := range []string{
+		"NOPERM", "ACL failure in script", "The user executing the script", "no permissions",
+	} {
+		if strings.Contains(text, words) {
 			return true
 		}
 	}

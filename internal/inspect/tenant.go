@@ -34,7 +34,7 @@ func (i *Inspector) plan(ctx context.Context, s *Subject) (plan core.Plan) {
 		names = i.tenants(s.Key)
 		for _, name := range names {
 			t, err := i.tenant(ctx, name)
-			err = i.explain(ctx, err, overrideProbes)
+			err = i.explain(ctx, err, overrideCommands)
 			if s.fault("the plan of "+name, err); err == nil {
 				s.Tenants = append(s.Tenants, t)
 			}

@@ -22,6 +22,7 @@ func TestLimitTextIsThatOfAFile(t *testing.T) {
 		{core.PerMinute(1000), "1\u202f000 per 1 min", "{rate: 1000, per: 1m, burst: 1000}"},
 		{core.TokenBucket{Rate: 3, Per: 90 * time.Second, Burst: 7}, "3 per 1 min 30 s, at most 7 at once", "{rate: 3, per: 1m30s, burst: 7}"},
 		{core.TokenBucket{Burst: 7}, "7, never refilled", "{rate: 0, burst: 7}"},
+		{core.TokenBucket{Burst: 7, Per: time.Hour}, "7, full again after 1 h without a charge", "{rate: 0, per: 1h, burst: 7}"},
 		{core.LeakyBucket{Rate: 10, Per: time.Hour, Capacity: 50}, "10 per 1 h, 50 queue", "{leak: 10, per: 1h, capacity: 50}"},
 		{core.FixedWindow{Limit: 5, Window: time.Minute}, "5 in each 1 min", "{limit: 5, fixed_window: 1m}"},
 		{core.FixedWindow{Limit: 5, Window: time.Minute, FromFirst: true}, "5 in 1 min from the first", "{limit: 5, fixed_window: 1m, from_first: true}"},
@@ -35,7 +36,7 @@ func TestLimitTextIsThatOfAFile(t *testing.T) {
 		{core.DenyAll{}, "denies everything", "deny"},
 		{core.Block{Strikes: 3, Within: time.Hour, For: 36 * time.Hour}, "3 strikes in 1 h block for 1 d 12 h", ""},
 	} {
-		if words, text := inspect.Describe(tt.limit), inspect.LimitText(tt.limit); words != tt.words || text != tt.text {
+		if words, text := inspect.Describe(tt.limit, inspect.Number, inspect.Span), inspect.LimitText(tt.limit); words != tt.words || text != tt.text {
 			t.Errorf("%#v is %q, %q", tt.limit, words, text)
 		}
 		if tt.text == "" {
