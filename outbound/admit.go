@@ -34,6 +34,9 @@ func (x *exchange) admit(w *wait) (p *pass, err error) {
 // waits for the slot first: a rule whose units are spent before the wait for a slot would see them
 // used much later.
 func (x *exchange) try(w *wait) (*pass, *denial, error) {
+	if n := x.knownDenial(); n != nil {
+		return nil, n, nil
+	}
 	if x.caps == nil || w.lease != nil {
 		return x.reserve(w)
 	}
@@ -108,19 +111,14 @@ const outageRetry = time.Second
 
 // reserve spends the charges, and waits until they may act.
 func (x *exchange) reserve(w *wait) (*pass, *denial, error) {
-	ctx, gate := x.req.Context(), x.t.cfg.Gate
-	var (
-		paid *core.Reservation
-		d    core.Decision
-		err  error
-		left = w.left()
-	)
-	if (left == 0 || x.strained()) && !x.t.spaced { // a Gate remembers what it denies to a Charge
-		left = 0
-		paid, d, err = gate.Charge(ctx, x.charges...)
-	} else {
-		paid, d, err = gate.Reserve(ctx, left, x.charges...)
+	left := x.patience(w)
+	if x.t.brief && (left == 0 || !x.crowded()) {
+		p, denied, err := x.decide()
+		if denied == nil || denied.cools || left == 0 {
+			return p, denied, err
+		}
 	}
+	paid, d, err := x.spend(left)
 	switch {
 	case err != nil:
 		return nil, nil, wrapped(err)
@@ -130,10 +128,14 @@ func (x *exchange) reserve(w *wait) (*pass, *denial, error) {
 	goesOn := false
 	defer func() {
 		if !goesOn { // also if Observe panics
-			_ = paid.Cancel(ctx) // on failure it stays spent
+			_ = paid.Cancel(x.req.Context()) // on failure it stays spent
 		}
 	}()
+	if denied := x.cooling(&d, 0); denied.cools {
+		return nil, denied, nil
+	}
 	if rule := x.delayedBy(&d); rule != nil {
+		x.t.cool.crowds.add(x.narrowest(), time.Now())
 		if denied, err := x.delay(w, paid, rule); denied != nil || err != nil {
 			return nil, denied, err
 		}
@@ -142,6 +144,57 @@ func (x *exchange) reserve(w *wait) (*pass, *denial, error) {
 	slot := w.lease
 	w.lease = nil // it is the pass's
 	return x.pass(slot, paid, &d), nil, nil
+}
+
+// decide spends the charges in the short form, without receipts.
+func (x *exchange) decide() (*pass, *denial, error) {
+	asks := x.charges[:len(x.asks)]
+	for i := range asks {
+		asks[i].Cost = 1 // the short form spends something of every bucket
+	}
+	x.asked = time.Now()
+	d, err := x.t.cfg.Gate.Decide(x.req.Context(), x.charges...)
+	for i := range asks {
+		asks[i].Cost = core.NoCost
+	}
+	switch {
+	case err != nil:
+		return nil, nil, wrapped(err)
+	case d.Allowed:
+		return x.pass(nil, nil, &d), nil, nil
+	}
+	denied := x.denial(&d, 0)
+	if !denied.cools {
+		x.t.cool.crowds.add(x.narrowest(), time.Now())
+	}
+	return nil, denied, nil
+}
+
+// spend spends the charges, for at most that time later.
+func (x *exchange) spend(left time.Duration) (*core.Reservation, core.Decision, error) {
+	ctx, gate := x.req.Context(), x.t.cfg.Gate
+	if left == 0 && !x.t.spaced { // a Gate remembers what it denies to a Charge
+		return gate.Charge(ctx, x.charges...)
+	}
+	return gate.Reserve(ctx, left, x.charges...)
+}
+
+// patience returns for how much later a reservation may be. It is for now if others use up the
+// account.
+func (x *exchange) patience(w *wait) time.Duration {
+	if x.strained() && !x.t.spaced {
+		return 0
+	}
+	return w.left()
+}
+
+// crowdedFor is for how long requests ask for a reservation at once after one has had no room.
+const crowdedFor = time.Second
+
+// crowded reports whether the request probably has to wait. Then it reserves at once: otherwise it
+// asks without receipts first, which takes Redis half of the time.
+func (x *exchange) crowded() bool {
+	return x.t.cool.crowds.within(x.narrowest(), crowdedFor)
 }
 
 // delayedBy returns the policy with the longest delay, or nil.
@@ -175,66 +228,5 @@ func (x *exchange) delay(w *wait, paid *core.Reservation, by *core.Policy) (*den
 	return nil, nil
 }
 
-// These are hub.Kept and hub.KeptAfter.
-var (
-	kept      = hub.Kept.(func(*core.Reservation) bool)
-	keptAfter = hub.KeptAfter.(func(core.Result) time.Duration)
-)
-
-// denial is why a request has no room. The zero value says that it has lost what it had, and may
-// ask again.
-type denial struct {
-	rule  string
-	on    lineKey
-	after time.Duration // until there may be room, or core.Never
-	rest  time.Duration // of the cooldown that denies, if cools
-	cools bool
-	spent bool
-	rank  int   // of what names it
-	cause error // why a failure mode decided, or nil
-}
-
-// denial returns why a decision denies, where reservations could be for later by that time.
-func (x *exchange) denial(d *core.Decision, later time.Duration) *denial {
-	n := &denial{cause: d.Cause}
-	for i, r := range d.Results() {
-		if r.Allowed || r.Policy.Shadow() {
-			continue
-		}
-		after := r.RetryAfter
-		if after != core.Never && defers(r) {
-			after += later
-		}
-		n.add(x, i, after)
-	}
-	return n
-}
-
-// add adds a charge that denies for that time. What is spent names the denial, or else the longest
-// cooldown, or else the longest wait.
-func (n *denial) add(x *exchange, i int, after time.Duration) {
-	c := &x.charges[i]
-	rank, longest := 1, n.after
-	if i < len(x.asks) {
-		rank, longest = 2, n.rest
-		if x.asks[i].kind == &x.t.cool.spent {
-			rank = 3
-		}
-	}
-	if rank > n.rank || rank == n.rank && after > longest {
-		n.rule, n.on, n.rank = c.Policy.Name(), lineKey{c.Policy, c.Key}, rank
-		if n.cools, n.spent = rank > 1, rank > 2; n.cools {
-			n.rest = after
-		}
-	}
-	n.after = max(n.after, after)
-}
-
-// defers reports whether a Reserve could have reserved the charge for later.
-func defers(r core.Result) bool {
-	switch r.Policy.Algorithm().(type) {
-	case core.TokenBucket, core.LeakyBucket:
-		return r.Source != core.SourceLocal && keptAfter(r) == 0
-	}
-	return false
-}
+// kept is hub.Kept.
+var kept = hub.Kept.(func(*core.Reservation) bool)

@@ -18,7 +18,7 @@ type Config struct {
 	// Gate decides. It is required, and one on Redis shares the limits and cooldowns with all
 	// replicas.
 	Gate *core.Gate
-	// Rules are the limits, each under a policy of another name: at most 12. Without any, the
+	// Rules are the limits, each under a policy of another name: at most 14. Without any, the
 	// Transport obeys cooldowns only.
 	Rules []Rule
 	// Slot caps how many requests run at a time. Nil caps nothing.

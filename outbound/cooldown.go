@@ -3,8 +3,6 @@ package outbound
 import (
 	"context"
 	"fmt"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/headgate/headgate/core"
@@ -18,8 +16,11 @@ const (
 	spentName   = "spent"
 )
 
-// maxAsks is the most charges by which a request asks about cooldowns: two policies of two keys.
-const maxAsks = 4
+// backoffName names the policy that counts cooldowns of a guessed length.
+const backoffName = "backoff"
+
+// maxAsks is the most keys whose cooldowns a request obeys: those of its account and of its model.
+const maxAsks = 2
 
 const (
 	// shortestCooldown is as short as a wait in Redis can be told from none.
@@ -35,62 +36,86 @@ const (
 	mostSpent  = 16 * time.Minute
 )
 
-// cooldowns are the keys that upstreams have refused, as blocks in the Gate.
-type cooldowns struct {
-	gate           *core.Gate
-	cooling, spent cooldown
-	cooled         marks // keys that may have guessed cooldowns, and when this process learned that
-	strains        marks // keys that others use up, and when a response last told so
+// A cooldown is a debt of a bucket that gets a token each microsecond: a request needs one, and is
+// denied for as long as the bucket owes some. So a request asks about cooldowns in the short form of
+// the script that decides its rules, in which a core.Block has no place.
+const (
+	coolingPer   = time.Microsecond
+	coolingBurst = int64(time.Second / coolingPer) // far more than a batch has requests
+)
+
+// cooling is the limit of a key that cools for so long.
+func cooling(rest time.Duration) core.TokenBucket {
+	owes := int64((rest + coolingPer - 1) / coolingPer)
+	return core.TokenBucket{Rate: 1, Per: coolingPer, Burst: coolingBurst + owes}
 }
 
-// cooldown is one kind of cooldown. A strike begins one whose length doubles.
-type cooldown struct {
+// restOf returns for how long a key cools whose bucket has that result.
+func restOf(r core.Result) time.Duration {
+	return max(0, r.ResetAfter-time.Duration(coolingBurst)*coolingPer)
+}
+
+// cooldowns are the keys that upstreams have refused, in the Gate.
+type cooldowns struct {
+	gate   *core.Gate
+	policy *core.Policy // asked by every request
+	// backoff has the lengths of guessed cooldowns, and spent the keys that cool because they are
+	// spent. Only refusals, and requests that a cooldown denies, ask for them.
+	backoff, spent blocked
+
+	known   known // cooldowns that this process knows
+	cooled  marks // keys that may have guessed cooldowns, and when this process learned that
+	strains marks // keys that others use up, and when a response last told so
+	crowds  marks // keys whose requests lately had no room, and when
+}
+
+// blocked are keys under a core.Block. A strike blocks one for a time that doubles.
+type blocked struct {
 	policy *core.Policy
 	list   *core.Blocklist
 }
 
 func newCooldowns(g *core.Gate, b Backoff) (*cooldowns, error) {
-	cooling, err := newCooldown(g, coolingName, core.Block{
+	policy, err := core.NewPolicy(core.PolicyConfig{Name: coolingName, Algorithm: cooling(0)})
+	if err != nil {
+		return nil, wrapped(err)
+	}
+	backoff, err := newBlocked(g, backoffName, core.Block{
 		Strikes: 1, Within: time.Second, For: b.First, Most: b.Most,
 	})
 	if err != nil {
 		return nil, err
 	}
-	spent, err := newCooldown(g, spentName, core.Block{
+	spent, err := newBlocked(g, spentName, core.Block{
 		Strikes: 1, Within: time.Second, For: firstSpent, Most: mostSpent, Forgive: mostSpent,
 	})
-	return &cooldowns{gate: g, cooling: cooling, spent: spent}, err
+	return &cooldowns{gate: g, policy: policy, backoff: backoff, spent: spent}, err
 }
 
-func newCooldown(g *core.Gate, name string, b core.Block) (c cooldown, err error) {
-	c.policy, err = core.NewPolicy(core.PolicyConfig{Name: name, Algorithm: b})
+func newBlocked(g *core.Gate, name string, b core.Block) (k blocked, err error) {
+	k.policy, err = core.NewPolicy(core.PolicyConfig{Name: name, Algorithm: b})
 	if err == nil {
-		c.list, err = core.NewBlocklist(g, c.policy)
+		k.list, err = core.NewBlocklist(g, k.policy)
 	}
 	if err != nil {
 		err = fmt.Errorf("outbound: Config.Backoff: %w", err)
 	}
-	return c, err
+	return k, err
 }
 
-// ask is the question whether a key cools.
-type ask struct {
-	kind *cooldown
-	key  core.Key
-}
-
-func (a ask) charge() core.Charge {
-	return core.Charge{Policy: a.kind.policy, Key: a.key, Cost: core.NoCost}
-}
-
-// asks returns the questions of a request, those of the account first.
-func (c *cooldowns) asks(account core.Key, model string) ([]ask, error) {
-	asks := append(make([]ask, 0, maxAsks), ask{&c.spent, account}, ask{&c.cooling, account})
+// asks returns the keys whose cooldowns a request obeys, that of the account first.
+func (c *cooldowns) asks(asks []core.Key, account core.Key, model string) ([]core.Key, error) {
+	asks = append(asks, account)
 	if model == "" {
 		return asks, nil
 	}
 	key, err := below(account, model)
-	return append(asks, ask{&c.spent, key}, ask{&c.cooling, key}), err
+	return append(asks, key), err
+}
+
+// ask returns the charge that asks whether a key cools.
+func (c *cooldowns) ask(key core.Key) core.Charge {
+	return core.Charge{Policy: c.policy, Key: key, Cost: core.NoCost}
 }
 
 // These are hub.Mark and hub.Forgive.
@@ -103,10 +128,6 @@ var (
 func (x *exchange) refused(status int, s signal.Signal) time.Duration {
 	ctx, c := context.WithoutCancel(x.req.Context()), x.t.cool
 	e := CooldownEvent{Request: x.given, Key: x.account(), Status: status, Spent: s.Spent}
-	kind := &c.cooling
-	if s.Spent {
-		kind = &c.spent
-	}
 	// A refusal whose wait is over tells none.
 	e.Guessed = !s.HasWait || s.Wait <= 0
 	if s.Model || e.Guessed && !s.Spent {
@@ -114,16 +135,18 @@ func (x *exchange) refused(status int, s signal.Signal) time.Duration {
 	}
 	c.cooled.add(e.Key, time.Now())
 	c.strains.add(e.Key, time.Now())
-	if e.Guessed {
-		e.Err = mark(ctx, c.gate, kind.policy, e.Key)
-	} else {
-		wait := min(max(s.Wait, shortestCooldown), longestCooldown)
-		e.Err = kind.list.Block(ctx, e.Key, wait)
+	wait := min(max(s.Wait, shortestCooldown), longestCooldown)
+	switch {
+	case e.Guessed && s.Spent:
+		wait, e.Err = c.guess(ctx, &c.spent, e.Key)
+	case e.Guessed:
+		wait, e.Err = c.guess(ctx, &c.backoff, e.Key)
+	case s.Spent:
+		e.Err = c.spent.list.Block(ctx, e.Key, wait)
 	}
-	// This process knows the cooldown from here on, without another round trip.
-	d, err := c.gate.Decide(ctx, ask{kind, e.Key}.charge())
-	if err == nil && !d.Allowed {
-		e.For = d.RetryAfter()
+	var err error
+	if e.For, err = c.cool(ctx, e.Key, wait, s.Spent); err != nil {
+		e.Err = err
 	}
 	if x.t.cfg.Observe != nil {
 		x.t.observe(ctx, &e)
@@ -131,60 +154,79 @@ func (x *exchange) refused(status int, s signal.Signal) time.Duration {
 	return e.For
 }
 
-// marks are times of keys. The zero value has none.
-type marks struct {
-	some atomic.Bool // there are any
-	mu   sync.Mutex
-	at   map[core.Key]time.Time
+// guess returns how long a key cools that has been refused without a wait.
+func (c *cooldowns) guess(ctx context.Context, b *blocked, key core.Key) (time.Duration, error) {
+	failed := mark(ctx, c.gate, b.policy, key)
+	d, err := c.gate.Decide(ctx, core.Charge{Policy: b.policy, Key: key, Cost: core.NoCost})
+	if failed == nil {
+		failed = err
+	}
+	return d.RetryAfter(), failed
 }
 
-// maxMarks bounds the marks. With more of them all are forgotten, which does no harm.
-const maxMarks = 1000
-
-func (m *marks) add(key core.Key, at time.Time) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.at == nil || len(m.at) >= maxMarks {
-		m.at = make(map[core.Key]time.Time)
+// cool lets a key cool for that long, or for longer if it does already, and returns how long that
+// is. It spends what is left under a limit that is higher by the cooldown, in one step, so that of
+// several cooldowns the one that ends last holds.
+func (c *cooldowns) cool(
+	ctx context.Context, key core.Key, wait time.Duration, spent bool,
+) (time.Duration, error) {
+	if wait <= 0 {
+		return 0, nil
 	}
-	m.at[key] = at
-	m.some.Store(true)
+	limit := cooling(wait)
+	charge := core.Charge{Policy: c.policy, Key: key, Limit: limit}
+	_, d, err := c.gate.SpendUpTo(ctx, limit.Burst, charge)
+	if err != nil {
+		return 0, err
+	}
+	rest := restOf(d.At(0))
+	c.known.add(key, rest, spent, &d)
+	return rest, nil
 }
 
-// within reports whether a key has a mark that is at most that old.
-func (m *marks) within(key core.Key, age time.Duration) bool {
-	if !m.some.Load() {
-		return false
+// spentOf reports which of the keys that cool for these times do so because they are spent. A rest
+// of 0 is that of a key that does not cool.
+func (c *cooldowns) spentOf(
+	ctx context.Context, keys []core.Key, rests *[maxAsks]time.Duration, d *core.Decision,
+) (spent [maxAsks]bool) {
+	var charges [maxAsks]core.Charge
+	var of [maxAsks]int
+	n := 0
+	for i, key := range keys {
+		if rests[i] == 0 {
+			continue
+		}
+		known := false
+		if spent[i], known = c.known.spent(key, rests[i]); !known {
+			charges[n] = core.Charge{Policy: c.spent.policy, Key: key, Cost: core.NoCost}
+			of[n] = i
+			n++
+		}
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	at, ok := m.at[key]
-	return ok && time.Since(at) <= age
-}
-
-// take removes a mark that was made before a time, and reports whether there was one.
-func (m *marks) take(key core.Key, before time.Time) bool {
-	if !m.some.Load() {
-		return false
+	if n > 0 {
+		// If it fails, the keys cool without a reason.
+		if why, err := c.gate.Decide(ctx, charges[:n]...); err == nil {
+			for j := range n {
+				spent[of[j]] = !why.At(j).Allowed
+			}
+		}
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	at, ok := m.at[key]
-	if ok = ok && at.Before(before); ok {
-		delete(m.at, key)
-		m.some.Store(len(m.at) > 0)
+	for i, key := range keys {
+		if rests[i] > 0 {
+			c.known.add(key, rests[i], spent[i], d)
+		}
 	}
-	return ok
+	return spent
 }
 
 // served lets the next guessed cooldowns of a request be short again, because a response to it was
 // no refusal. The request was sent at that time.
 func (x *exchange) served(sent time.Time) {
 	c := x.t.cool
-	for _, a := range x.asks {
-		if a.kind == &c.cooling && c.cooled.take(a.key, sent) {
+	for _, key := range x.asks {
+		if c.cooled.take(key, sent) {
 			ctx := context.WithoutCancel(x.req.Context())
-			x.t.tasks.Go(func() { _ = forgive(ctx, c.gate, a.kind.policy, a.key) }) // they stay long
+			x.t.tasks.Go(func() { _ = forgive(ctx, c.gate, c.backoff.policy, key) }) // they stay long
 		}
 	}
 }

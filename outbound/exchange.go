@@ -17,16 +17,24 @@ type exchange struct {
 	req     *http.Request // as it is sent
 	measure Measure       // or nil
 
-	asks    []ask         // one for each of the first charges
+	asks    []core.Key    // whose cooldowns it obeys: those of the first charges
 	charges []core.Charge // the asks and the rules
 	charged []charged     // one for each charge of a rule
 	caps    []semaphore.Cap
 
 	began  time.Time
+	asked  time.Time // when it was last decided on without receipts
 	waited time.Duration
 	sent   int
 	// refusal is what the last response has told, or nil if it refuses nothing.
 	refusal *refusal
+
+	// room is where the slices begin, so that few rules cost no further allocation.
+	room struct {
+		asks    [maxAsks]core.Key
+		charges [maxAsks + 2]core.Charge
+		charged [2]charged
+	}
 }
 
 // charged is one rule and what it charges a request.
@@ -66,12 +74,12 @@ func (x *exchange) derive(model string) error {
 	if err != nil {
 		return wrapped(err)
 	}
-	if x.asks, err = x.t.cool.asks(account, model); err != nil {
+	if x.asks, err = x.t.cool.asks(x.room.asks[:0], account, model); err != nil {
 		return wrapped(err)
 	}
-	x.charges = make([]core.Charge, 0, len(x.asks)+len(x.t.cfg.Rules))
-	for _, a := range x.asks {
-		x.charges = append(x.charges, a.charge())
+	x.charges, x.charged = x.room.charges[:0], x.room.charged[:0]
+	for _, key := range x.asks {
+		x.charges = append(x.charges, x.t.cool.ask(key))
 	}
 	for i := range x.t.cfg.Rules {
 		rule := &x.t.cfg.Rules[i]
@@ -111,7 +119,7 @@ func (x *exchange) deriveCaps() error {
 }
 
 // narrowest returns the key that a refusal without a scope concerns.
-func (x *exchange) narrowest() core.Key { return x.asks[len(x.asks)-1].key }
+func (x *exchange) narrowest() core.Key { return x.asks[len(x.asks)-1] }
 
 // account returns the key of the request's account.
-func (x *exchange) account() core.Key { return x.asks[0].key }
+func (x *exchange) account() core.Key { return x.asks[0] }

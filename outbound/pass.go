@@ -11,6 +11,7 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/hub"
 	"github.com/headgate/headgate/outbound/internal/signal"
 )
 
@@ -18,9 +19,10 @@ import (
 type pass struct {
 	x        *exchange
 	lease    *semaphore.Lease
-	paid     *core.Reservation
-	left     []int64 // under each charged rule when it was admitted, or -1 if that is unknown
-	used     []int64 // likewise, without what waited
+	paid     *core.Reservation // or nil if it was decided without receipts
+	left     []int64           // under each charged rule when it was admitted, or -1 if that is unknown
+	used     []int64           // likewise, without what waited
+	full     []time.Time       // without receipts: when each rule is full again at the earliest
 	res      *http.Response
 	released atomic.Bool
 	settled  atomic.Bool
@@ -31,10 +33,17 @@ func (x *exchange) pass(l *semaphore.Lease, paid *core.Reservation, d *core.Deci
 	n := len(x.charged)
 	counts := make([]int64, 2*n)
 	p := &pass{x: x, lease: l, paid: paid, left: counts[:n], used: counts[n:]}
+	if paid == nil {
+		p.full = make([]time.Time, n)
+	}
 	for i := range p.left {
 		p.left[i], p.used[i] = -1, -1
-		if r := d.At(len(x.asks) + i); r.Known && r.Source != core.SourceLocal {
+		r := d.At(len(x.asks) + i)
+		if r.Known && r.Source != core.SourceLocal {
 			p.left[i], p.used[i] = r.Remaining, min(r.Used, r.Limit)
+			if paid == nil {
+				p.full[i] = x.asked.Add(r.ResetAfter)
+			}
 		}
 	}
 	return p
@@ -125,11 +134,25 @@ func (p *pass) release() {
 
 // cancel refunds what a request has spent that was not sent.
 func (p *pass) cancel() {
-	if !p.settled.Swap(true) {
-		ctx := context.WithoutCancel(p.x.req.Context())
-		p.x.t.tasks.Go(func() { _ = p.paid.Cancel(ctx) }) // on failure it stays spent
+	if p.settled.Swap(true) {
+		return
 	}
+	ctx := context.WithoutCancel(p.x.req.Context())
+	p.x.t.tasks.Go(func() { // on failure it stays spent
+		if p.paid != nil {
+			_ = p.paid.Cancel(ctx)
+			return
+		}
+		for i, c := range p.x.charged {
+			if time.Now().Before(p.full[i]) { // later others may have spent what a refund gives
+				_, _ = give(p.x.t.cfg.Gate, ctx, p.x.charges[len(p.x.asks)+i], c.cost)
+			}
+		}
+	})
 }
+
+// give is hub.Give.
+var give = hub.Give.(func(*core.Gate, context.Context, core.Charge, int64) (int64, error))
 
 // settle charges what the request has cost, in the background. Nothing reads the response
 // meanwhile.
@@ -146,11 +169,10 @@ func (p *pass) settle() {
 	x.t.tasks.Go(func() { _ = p.paid.Settle(ctx, actual...) }) // core.Config.Observe sees errors
 }
 
-// settles reports whether the cost under a rule depends on the response, or is held until then.
+// settles reports whether something is to be settled when the response has ended.
 func (p *pass) settles() bool {
 	for _, c := range p.x.charged {
-		if c.rule.Settle != nil || c.rule.Policy.Hold() > 0 ||
-			p.x.measure != nil && c.rule.Cost == nil && c.rule.measured() {
+		if c.rule.settles(p.x.measure != nil) {
 			return true
 		}
 	}

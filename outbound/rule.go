@@ -55,6 +55,12 @@ func (r *Rule) check(i int, names map[string]bool, fault faultFunc) {
 // measured reports whether the Meter knows the cost of the rule.
 func (r *Rule) measured() bool { return r.Policy.Unit() != core.UnitRequests }
 
+// settles reports whether the cost of a request, which a Meter may have measured, depends on the
+// response, or is held until then.
+func (r *Rule) settles(metered bool) bool {
+	return r.Settle != nil || r.Policy.Hold() > 0 || metered && r.Cost == nil && r.measured()
+}
+
 // cost returns what a request spends under the rule.
 func (r *Rule) cost(req *http.Request, m Measure) (cost int64, err error) {
 	switch {

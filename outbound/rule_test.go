@@ -211,7 +211,7 @@ func TestConfigFaults(t *testing.T) {
 			"Rules[3].Policy is a core.Block", `Rules[4].Policy is named "cooldown"`, `Rules[5].Policy is named "spent"`,
 			"Rules[6].Policy is missing",
 		}},
-		"many rules": {outbound.Config{Gate: g, Rules: manyRules(t, 13)}, []string{"Rules has 13 entries"}},
+		"many rules": {outbound.Config{Gate: g, Rules: manyRules(t, 15)}, []string{"Rules has 15 entries"}},
 		"slot":       {outbound.Config{Gate: g, Slot: &outbound.Slot{}}, []string{"Slot.Semaphore is nil", "Slot.Caps has 0 entries"}},
 		"caps": {outbound.Config{Gate: g, Slot: &outbound.Slot{
 			Semaphore: newSemaphore(t, gatetest.Memory(t, core.Config{}), semaphoreConfig),

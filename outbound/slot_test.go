@@ -188,7 +188,8 @@ func TestNothingToReadHoldsNoSlot(t *testing.T) {
 	})
 }
 
-// A request that no connection could be made for was not sent, so it gives back what it spent.
+// A request that no connection could be made for was not sent, so it gives back what it spent, with
+// and without a receipt.
 func TestDialErrorRefunds(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate) {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -197,16 +198,22 @@ func TestDialErrorRefunds(t *testing.T) {
 		}
 		url := "http://" + l.Addr().String()
 		_ = l.Close()
-		policy := gatetest.Limited(t, "a", gatetest.Frozen(5))
-		tr := transport(t, outbound.Config{Base: base(t), Gate: g, Rules: []outbound.Rule{{Policy: policy, Key: outbound.ByHost}}})
-		if _, err := get(t, tr, url); err == nil {
-			t.Fatal("no error")
-		}
 		key, _ := outbound.ByHost(request(t, t.Context(), url))
-		gatetest.Eventually(t, "the cost is refunded", func() bool {
-			d, err := g.Peek(t.Context(), core.Charge{Policy: policy, Key: key, Cost: core.NoCost})
-			return err == nil && d.At(0).Used == 0
-		})
+		for name, limit := range map[string]core.Algorithm{
+			"frozen": gatetest.Frozen(5), "bucket": core.TokenBucket{Rate: 1, Per: time.Hour, Burst: 5},
+		} {
+			policy := gatetest.Limited(t, name, limit)
+			tr := transport(t, outbound.Config{Base: base(t), Gate: g, Rules: []outbound.Rule{{
+				Policy: policy, Key: outbound.ByHost, Cost: func(*http.Request) int64 { return 3 },
+			}}})
+			if _, err := get(t, tr, url); err == nil {
+				t.Fatal("no error")
+			}
+			gatetest.Eventually(t, name+": the cost is refunded", func() bool {
+				d, err := g.Peek(t.Context(), core.Charge{Policy: policy, Key: key, Cost: core.NoCost})
+				return err == nil && d.At(0).Used == 0
+			})
+		}
 	})
 }
 

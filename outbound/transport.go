@@ -25,6 +25,7 @@ type Transport struct {
 	tasks   *breaker.Tasks
 	keeper  *keeper.Keeper
 	spaced  bool // a rule lets requests go no closer to each other than its rate allows
+	brief   bool // see isBrief
 	waiting atomic.Int64
 }
 
@@ -52,7 +53,25 @@ func New(cfg Config) (*Transport, error) {
 		_, leaks := r.Policy.Algorithm().(core.LeakyBucket)
 		t.spaced = t.spaced || leaks
 	}
+	t.brief = cfg.isBrief()
 	return t, nil
+}
+
+// isBrief reports whether Redis decides the rules in the short form, without receipts: no slot is
+// taken with them, nothing is settled later, and they are token buckets of whole microseconds.
+func (cfg *Config) isBrief() bool {
+	if cfg.Slot != nil {
+		return false
+	}
+	for i := range cfg.Rules {
+		r := &cfg.Rules[i]
+		b, ok := r.Policy.Algorithm().(core.TokenBucket)
+		if !ok || b.Rate == 0 || b.Per%(time.Duration(b.Rate)*time.Microsecond) != 0 ||
+			r.Policy.Shadow() || r.settles(cfg.Meter != nil) {
+			return false
+		}
+	}
+	return true
 }
 
 var errZero = errors.New("outbound: the Transport is nil or zero: New must make it")

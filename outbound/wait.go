@@ -88,7 +88,7 @@ func (w *wait) behind() error {
 		return nil
 	}
 	w.place = w.x.t.lines.enter(key)
-	if key.policy == w.x.t.cool.cooling.policy {
+	if key.policy == w.x.t.cool.policy {
 		w.release()
 		return w.forCooldown()
 	}
@@ -102,8 +102,11 @@ func (w *wait) forRoom(n *denial) error {
 	if n.on.policy == nil {
 		return nil
 	}
-	if n.cools && !n.spent {
-		w.x.t.cool.cooled.add(n.on.key, time.Now())
+	switch cool := w.x.t.cool; {
+	case !n.cools:
+		cool.crowds.add(w.x.narrowest(), time.Now())
+	case !n.spent:
+		cool.cooled.add(n.on.key, time.Now())
 	}
 	if n.spent || n.after > w.left() {
 		e := busyFor(n.rule, n.after)

@@ -24,8 +24,8 @@ import (
 // patience is the time for a decision, so that a busy machine refuses nothing.
 const patience = 10 * time.Second
 
-// limit is out of reach.
-var limit = core.TokenBucket{Rate: 1_000_000_000, Per: time.Second, Burst: 1_000_000_000_000}
+// limit is out of reach. Its tokens are of whole microseconds, as those of most limits.
+var limit = core.TokenBucket{Rate: 1_000_000, Per: time.Second, Burst: 1_000_000_000}
 
 const prompt = `{"model":"m","max_tokens":100,"messages":[{"role":"user","content":"hello"}]}`
 
