@@ -8,7 +8,9 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/headgate/headgate/core"
@@ -211,6 +213,112 @@ func TestCompressedRefusal(t *testing.T) {
 	if _, err = get(t, tr, u.URL); !wantBusy(t, err, "spent").Spent {
 		t.Error(err)
 	}
+}
+
+// hanging is a body whose rest comes when the test lets it.
+type hanging struct {
+	first, rest io.Reader
+	let         chan struct{}
+	closed      chan struct{}
+	once        sync.Once
+}
+
+func (h *hanging) Read(p []byte) (int, error) {
+	if n, err := h.first.Read(p); err == nil {
+		return n, nil
+	}
+	select {
+	case <-h.let:
+		return h.rest.Read(p)
+	case <-h.closed:
+		return 0, errors.New("closed")
+	}
+}
+
+func (h *hanging) Close() error {
+	h.once.Do(func() { close(h.closed) })
+	return nil
+}
+
+// A refusal whose body hangs cools for what its headers tell, and its caller gets it all the same.
+func TestHangingRefusal(t *testing.T) {
+	for name, c := range map[string]struct {
+		status int
+		header http.Header
+		least  time.Duration
+	}{
+		"told":       {429, http.Header{"Retry-After": {"60"}}, 50 * time.Second},
+		"guessed":    {429, http.Header{}, time.Second},
+		"overloaded": {503, http.Header{"Retry-After": {"60"}}, 50 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachGate(t, func(t *testing.T, g *core.Gate) {
+				long := strings.Repeat("x", 200<<10)
+				body := &hanging{
+					first: strings.NewReader("slow "), rest: strings.NewReader(long),
+					let: make(chan struct{}), closed: make(chan struct{}),
+				}
+				tr := transport(t, outbound.Config{
+					Gate: g, Backoff: outbound.Backoff{First: time.Minute, Most: time.Minute},
+					Base: roundTripper(func(*http.Request) (*http.Response, error) {
+						return &http.Response{StatusCode: c.status, Header: c.header, Body: body}, nil
+					}),
+				})
+				res, err := tr.RoundTrip(request(t, t.Context(), "http://example.com/"))
+				if err != nil || res.StatusCode != c.status {
+					t.Fatal(res, err)
+				}
+				_, err = tr.RoundTrip(request(t, t.Context(), "http://example.com/"))
+				if busy := wantBusy(t, err, "cooldown"); busy.After < c.least {
+					t.Errorf("%+v", busy)
+				}
+				close(body.let)
+				if text, err := io.ReadAll(res.Body); string(text) != "slow "+long || err != nil {
+					t.Errorf("%d bytes, %v", len(text), err)
+				}
+				_ = res.Body.Close()
+				<-body.closed
+			})
+		})
+	}
+}
+
+// The headers of a refusal count while its body is still awaited.
+func TestHeadersCountBeforeTheBody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		body := &hanging{first: strings.NewReader(""), let: make(chan struct{}), closed: make(chan struct{})}
+		g, err := core.NewMemory(core.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		tr := transport(t, outbound.Config{
+			Gate: g,
+			Base: roundTripper(func(*http.Request) (*http.Response, error) {
+				return &http.Response{
+					StatusCode: 429, Header: http.Header{"Retry-After": {"60"}}, Body: body,
+				}, nil
+			}),
+		})
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			if res, err := tr.RoundTrip(request(t, t.Context(), "http://example.com/")); err == nil {
+				_ = res.Body.Close()
+			}
+		}()
+		time.Sleep(20 * time.Millisecond)
+		select {
+		case <-done:
+			t.Error("the body was not awaited")
+		default:
+		}
+		_, err = tr.RoundTrip(request(t, t.Context(), "http://example.com/"))
+		wantBusy(t, err, "cooldown")
+		<-done
+		if err := g.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // A refusal without a body holds no slot, even if nobody closes it.

@@ -100,31 +100,6 @@ func (b *body) settle() {
 	}
 }
 
-// readAhead returns the first bytes of a response's body, at most that many, and whether that is
-// all of it. It leaves the body as if nothing had been read.
-func readAhead(res *http.Response, most int64) (head []byte, whole bool) {
-	head, err := io.ReadAll(io.LimitReader(res.Body, most+1))
-	rest := res.Body
-	if err == nil && int64(len(head)) <= most {
-		_ = rest.Close() // it has been read
-		if len(head) == 0 {
-			res.Body = http.NoBody
-			return nil, true
-		}
-		res.Body = io.NopCloser(bytes.NewReader(head))
-		return head, true
-	}
-	var tail io.Reader = rest
-	if err != nil {
-		tail = broken{err}
-	}
-	res.Body = struct {
-		io.Reader
-		io.Closer
-	}{io.MultiReader(bytes.NewReader(head), tail), rest}
-	return head[:min(int64(len(head)), most)], false
-}
-
 // decoded returns the first bytes of a body without its Content-Encoding, at most that many, or the
 // body if that is another than gzip.
 func decoded(h http.Header, body []byte, most int64) []byte {
@@ -138,8 +113,3 @@ func decoded(h http.Header, body []byte, most int64) []byte {
 	text, _ := io.ReadAll(io.LimitReader(z, most)) // it may break off
 	return text
 }
-
-// broken is the rest of a body that broke off.
-type broken struct{ err error }
-
-func (b broken) Read([]byte) (int, error) { return 0, b.err }

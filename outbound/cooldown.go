@@ -1,6 +1,7 @@
 package outbound
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -127,31 +128,43 @@ var (
 // refused begins the cooldown of a refusal, and returns how long it lasts.
 func (x *exchange) refused(status int, s signal.Signal) time.Duration {
 	ctx, c := context.WithoutCancel(x.req.Context()), x.t.cool
-	e := CooldownEvent{Request: x.given, Key: x.account(), Status: status, Spent: s.Spent}
-	// A refusal whose wait is over tells none.
-	e.Guessed = !s.HasWait || s.Wait <= 0
-	if s.Model || e.Guessed && !s.Spent {
-		e.Key = x.narrowest()
+	e := CooldownEvent{
+		Request: x.given, Key: x.scope(s), Status: status, Spent: s.Spent, Guessed: guessed(s),
 	}
 	c.cooled.add(e.Key, time.Now())
 	c.strains.add(e.Key, time.Now())
-	wait := min(max(s.Wait, shortestCooldown), longestCooldown)
-	switch {
-	case e.Guessed && s.Spent:
-		wait, e.Err = c.guess(ctx, &c.spent, e.Key)
-	case e.Guessed:
-		wait, e.Err = c.guess(ctx, &c.backoff, e.Key)
-	case s.Spent:
-		e.Err = c.spent.list.Block(ctx, e.Key, wait)
-	}
-	var err error
-	if e.For, err = c.cool(ctx, e.Key, wait, s.Spent); err != nil {
-		e.Err = err
-	}
+	e.For, e.Err = x.cool(s)
 	if x.t.cfg.Observe != nil {
 		x.t.observe(ctx, &e)
 	}
 	return e.For
+}
+
+// guessed reports whether a refusal tells no wait. One whose wait is over tells none.
+func guessed(s signal.Signal) bool { return !s.HasWait || s.Wait <= 0 }
+
+// scope returns the key that a refusal concerns.
+func (x *exchange) scope(s signal.Signal) core.Key {
+	if s.Model || guessed(s) && !s.Spent {
+		return x.narrowest()
+	}
+	return x.account()
+}
+
+// cool lets the key of a refusal cool, and returns for how long it does.
+func (x *exchange) cool(s signal.Signal) (rest time.Duration, err error) {
+	ctx, c, key := context.WithoutCancel(x.req.Context()), x.t.cool, x.scope(s)
+	wait := min(max(s.Wait, shortestCooldown), longestCooldown)
+	switch {
+	case guessed(s) && s.Spent:
+		wait, err = c.guess(ctx, &c.spent, key)
+	case guessed(s):
+		wait, err = c.guess(ctx, &c.backoff, key)
+	case s.Spent:
+		err = c.spent.list.Block(ctx, key, wait)
+	}
+	rest, failed := c.cool(ctx, key, wait, s.Spent)
+	return rest, cmp.Or(failed, err)
 }
 
 // guess returns how long a key cools that has been refused without a wait.

@@ -201,10 +201,9 @@ func (p *pass) learn(res *http.Response) *refusal {
 	var head []byte
 	whole := false
 	if signal.Refusal(res.StatusCode) {
-		head, whole = readAhead(res, signal.MaxBody)
+		head, whole = p.readRefusal(res)
 	}
-	text := decoded(res.Header, head, signal.MaxBody)
-	s := signal.Read(res.StatusCode, res.Header, text, now())
+	s := signal.Read(res.StatusCode, res.Header, head, now())
 	if len(s.Remaining) > 0 {
 		p.lower(s.Remaining)
 	}
@@ -213,4 +212,21 @@ func (p *pass) learn(res *http.Response) *refusal {
 	}
 	rest := p.x.refused(res.StatusCode, s)
 	return &refusal{spent: s.Spent, whole: whole, rest: rest}
+}
+
+// readRefusal returns the first bytes of the body of a refusal, and whether that is all of it. If
+// they take their time, the wait that the headers tell holds meanwhile.
+func (p *pass) readRefusal(res *http.Response) (text []byte, whole bool) {
+	if res.Body == http.NoBody {
+		return nil, true
+	}
+	body := readAhead(res.Body, signal.MaxBody)
+	if !body.within(bodySoon) {
+		if s := signal.Read(res.StatusCode, res.Header, nil, now()); s.Refused && s.HasWait {
+			_, _ = p.x.cool(s) // if it fails, refused tells
+		}
+		body.within(bodyPatience)
+	}
+	head, whole := body.handOver(res)
+	return decoded(res.Header, head, signal.MaxBody), whole
 }
