@@ -26,6 +26,7 @@ type exchange struct {
 	asked  time.Time // when it was last decided on without receipts
 	waited time.Duration
 	sent   int
+	unsent bool // the last sending has failed before anything was sent
 	// refusal is what the last response has told, or nil if it refuses nothing.
 	refusal *refusal
 

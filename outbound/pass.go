@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -51,9 +50,9 @@ func (x *exchange) pass(l *semaphore.Lease, paid *core.Reservation, d *core.Deci
 
 // send sends the request, and returns the response and what it tells.
 func (p *pass) send() (*http.Response, *refusal, error) {
-	x, req := p.x, p.x.req
+	x, ctx, way := p.x, p.x.req.Context(), new(sending)
 	if p.lease != nil {
-		req = req.WithContext(p.lease.Context())
+		ctx = p.lease.Context()
 	}
 	x.sent++
 	watched := false
@@ -63,10 +62,10 @@ func (p *pass) send() (*http.Response, *refusal, error) {
 		}
 	}()
 	sent := time.Now()
-	res, err := x.t.cfg.Base.RoundTrip(req)
+	res, err := x.t.cfg.Base.RoundTrip(x.req.WithContext(way.trace(ctx)))
 	switch {
 	case err != nil:
-		if isDial(err) {
+		if x.unsent = way.nothing(); x.unsent {
 			p.cancel()
 		}
 		return nil, nil, p.explain(err)
@@ -109,12 +108,6 @@ func (p *pass) explain(err error) error {
 		return fmt.Errorf("outbound: %w: %w", cause, err)
 	}
 	return err
-}
-
-// isDial reports whether no connection was made, so that nothing was sent.
-func isDial(err error) bool {
-	var op *net.OpError
-	return errors.As(err, &op) && op.Op == "dial"
 }
 
 // end gives the slot back and settles the rules, unless that was done before.

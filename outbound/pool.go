@@ -43,8 +43,9 @@ type Upstream struct {
 }
 
 // Pool is an http.RoundTripper that sends a request to the first of several upstreams that admits
-// it now, and otherwise to the one that has room first. NewPool makes one. It is immutable and safe
-// for concurrent use.
+// it now, and otherwise to the one that has room first. A request goes on to the next upstream if
+// no connection to one could be made, and its body is empty or can be had anew from
+// http.Request.GetBody. NewPool makes one. It is immutable and safe for concurrent use.
 type Pool struct{ cfg PoolConfig }
 
 // NewPool returns a Pool, or every fault of the configuration at once.
@@ -80,8 +81,9 @@ func NewPool(cfg PoolConfig) (*Pool, error) {
 }
 
 // RoundTrip sends a request to an upstream. It does not change the request. If no upstream has room
-// within PoolConfig.MaxWait the error is a *PoolBusyError. Other errors are those of the Transport
-// that has sent the request, or could not decide on it.
+// within PoolConfig.MaxWait the error is a *PoolBusyError. If no upstream could be reached it wraps
+// the errors of all. Other errors are those of the Transport that has sent the request, or could
+// not decide on it.
 func (p *Pool) RoundTrip(req *http.Request) (*http.Response, error) {
 	if p == nil || len(p.cfg.Upstreams) == 0 {
 		closeBody(req)

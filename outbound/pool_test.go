@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -232,5 +233,62 @@ func TestPoolConfig(t *testing.T) {
 	p := pool(t, outbound.PoolConfig{Upstreams: []outbound.Upstream{{Name: "a", Transport: tr}}})
 	if _, err := p.RoundTrip(request(t, t.Context(), "http:///x")); !errors.Is(err, core.ErrKey) {
 		t.Errorf("no host: %v", err)
+	}
+}
+
+// unreachable returns the address of a server that is gone.
+func unreachable(t *testing.T) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().String()
+}
+
+// A request goes on from upstreams that cannot be reached, if its body can be had anew.
+func TestPoolPassesOverUpstreamsThatAreDown(t *testing.T) {
+	g := gatetest.Memory(t, core.Config{})
+	u := serve(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) })
+	live := strings.TrimPrefix(u.URL, "http://")
+	at := func(name, host string, limit int64) outbound.Upstream {
+		rule := outbound.Rule{Policy: gatetest.Limited(t, name, gatetest.Frozen(limit)), Key: outbound.ByHost}
+		return outbound.Upstream{
+			Name:      name,
+			Transport: transport(t, outbound.Config{Base: base(t), Gate: g, Rules: []outbound.Rule{rule}}),
+			Rewrite:   func(r *http.Request) { r.URL.Host, r.Host = host, host },
+		}
+	}
+	post := func(p *outbound.Pool, body io.Reader) (string, error) {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://example.com/", body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := p.RoundTrip(r)
+		if err != nil {
+			return "", err
+		}
+		text, _ := io.ReadAll(res.Body)
+		return string(text), res.Body.Close()
+	}
+	downA, downB := at("down-a", unreachable(t), 10), at("down-b", unreachable(t), 10)
+	p := pool(t, outbound.PoolConfig{
+		Upstreams: []outbound.Upstream{downA, downB, at("live", live, 1)}, MaxWait: time.Millisecond,
+	})
+	if text, err := post(p, strings.NewReader("text")); text != "text" || err != nil {
+		t.Errorf("%q, %v", text, err)
+	}
+	var busy *outbound.PoolBusyError
+	if _, err := post(p, strings.NewReader("text")); !errors.As(err, &busy) || busy.First != "live" ||
+		len(busy.Unreached) != 2 || len(busy.Busy) != 1 {
+		t.Errorf("%v", err)
+	}
+	var dial *net.OpError
+	if _, err := post(p, newCloser("stream")); !errors.As(err, &dial) || errors.Is(err, outbound.ErrBusy) {
+		t.Errorf("a body that cannot be had anew: %v", err)
+	}
+	none := pool(t, outbound.PoolConfig{Upstreams: []outbound.Upstream{downA, downB}})
+	if _, err := post(none, strings.NewReader("text")); !errors.As(err, &dial) || errors.Is(err, outbound.ErrBusy) {
+		t.Errorf("no upstream: %v", err)
 	}
 }

@@ -22,9 +22,15 @@ func (x *exchange) again(res *http.Response) bool {
 
 // renew gives a refused request a new body, and reports whether it can be sent again.
 func (x *exchange) renew(res *http.Response) bool {
-	if !x.refusal.whole {
+	if !x.refusal.whole || !x.rewind() {
 		return false
 	}
+	_ = res.Body.Close() // it is in memory, and can still be read
+	return true
+}
+
+// rewind gives a request a new body, and reports whether it could.
+func (x *exchange) rewind() bool {
 	copied := *x.req
 	if has := x.req.Body != nil && x.req.Body != http.NoBody; has {
 		if x.req.GetBody == nil {
@@ -37,6 +43,5 @@ func (x *exchange) renew(res *http.Response) bool {
 		copied.Body = body
 	}
 	x.req = &copied
-	_ = res.Body.Close() // it is in memory, and can still be read
 	return true
 }

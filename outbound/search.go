@@ -12,15 +12,21 @@ import (
 // PoolBusyError is the error of a request for which no upstream of a Pool has room in time. It has
 // spent nothing.
 type PoolBusyError struct {
-	// Busy has the error of each upstream by its name.
+	// Busy has the error of each busy upstream by its name.
 	Busy map[string]*BusyError
+	// Unreached has the error of each upstream to which no connection could be made. It may be nil.
+	Unreached map[string]error
 	// First is the name of the upstream that has room first.
 	First string
 }
 
 func (e *PoolBusyError) Error() string {
-	return fmt.Sprintf("outbound: all %d upstreams are busy, and %s has room first: %v",
+	text := fmt.Sprintf("outbound: all %d upstreams are busy, and %s has room first: %v",
 		len(e.Busy), e.First, e.Busy[e.First])
+	for name, err := range e.Unreached {
+		text += fmt.Sprintf("; %s cannot be reached: %v", name, err)
+	}
+	return text
 }
 
 // Unwrap returns the BusyError of First.
@@ -38,16 +44,23 @@ type search struct {
 }
 
 // run asks all upstreams in their order, and then waits for the one that has room first. If that
-// has no room after all, run asks again, as often as there are upstreams.
+// has no room after all, run asks again, as often as there are upstreams. It leaves out those that
+// could not be reached.
 func (s *search) run(order []*Upstream) (*http.Response, error) {
 	busy := &PoolBusyError{Busy: make(map[string]*BusyError, len(order))}
 	for range order {
 		for _, u := range order {
+			if _, down := busy.Unreached[u.Name]; down {
+				continue
+			}
 			if res, over, err := s.ask(u, 0, busy); over {
 				return res, err
 			}
 		}
 		first, left := busy.soonest(order), time.Until(s.until)
+		if first == nil {
+			break
+		}
 		if e := busy.Busy[busy.First]; left <= 0 || e.Spent || e.After > left {
 			break
 		}
@@ -55,32 +68,44 @@ func (s *search) run(order []*Upstream) (*http.Response, error) {
 			return res, err
 		}
 	}
+	return s.fail(order, busy)
+}
+
+// fail returns the last refusal, or the error of a request that no upstream has taken.
+func (s *search) fail(order []*Upstream, busy *PoolBusyError) (*http.Response, error) {
 	closeBody(s.req)
 	if s.res != nil {
 		return s.res, nil
 	}
-	busy.soonest(order)
+	if busy.soonest(order) == nil {
+		var errs []error
+		for _, u := range order {
+			errs = append(errs, busy.Unreached[u.Name])
+		}
+		return nil, errors.Join(errs...)
+	}
 	if e := busy.Busy[busy.First]; s.cause != nil && e.Cause == nil && e.After != core.Never {
 		e.Cause = s.cause
 	}
 	return nil, busy
 }
 
-// soonest returns the upstream that has room first, and names it.
+// soonest returns the upstream that has room first, and names it. It returns nil if none is busy.
 func (e *PoolBusyError) soonest(order []*Upstream) *Upstream {
 	var first *Upstream
+	var best *BusyError
 	for _, u := range order {
 		b := e.Busy[u.Name]
-		if first == nil {
-			first = u
+		if b == nil {
 			continue
 		}
-		best := e.Busy[first.Name]
-		if b.Spent == best.Spent && b.After < best.After || best.Spent && !b.Spent {
-			first = u
+		if best == nil || b.Spent == best.Spent && b.After < best.After || best.Spent && !b.Spent {
+			first, best = u, b
 		}
 	}
-	e.First = first.Name
+	if first != nil {
+		e.First = first.Name
+	}
 	return first
 }
 
@@ -104,6 +129,15 @@ func (s *search) ask(
 	if e := (*BusyError)(nil); x.sent == 0 && errors.As(err, &e) { // otherwise it is Base's
 		s.req = x.restored()
 		busy.Busy[u.Name] = e
+		return nil, false, nil
+	}
+	if err != nil && x.unsent && req.Context().Err() == nil && x.rewind() {
+		s.req = x.restored()
+		if busy.Unreached == nil {
+			busy.Unreached = make(map[string]error)
+		}
+		busy.Unreached[u.Name] = err
+		delete(busy.Busy, u.Name)
 		return nil, false, nil
 	}
 	if err != nil {

@@ -192,12 +192,7 @@ func TestNothingToReadHoldsNoSlot(t *testing.T) {
 // and without a receipt.
 func TestDialErrorRefunds(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate) {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		url := "http://" + l.Addr().String()
-		_ = l.Close()
+		url := "http://" + unreachable(t)
 		key, _ := outbound.ByHost(request(t, t.Context(), url))
 		for name, limit := range map[string]core.Algorithm{
 			"frozen": gatetest.Frozen(5), "bucket": core.TokenBucket{Rate: 1, Per: time.Hour, Burst: 5},
@@ -215,6 +210,36 @@ func TestDialErrorRefunds(t *testing.T) {
 			})
 		}
 	})
+}
+
+// A request that may have reached the upstream stays spent, although a later dial failed.
+func TestLaterDialErrorRefundsNothing(t *testing.T) {
+	s := redistest.Start(t)
+	g, other := gatetest.Redis(t, s.Client(t), core.Config{}), gatetest.Redis(t, s.Client(t), core.Config{})
+	policy := gatetest.Limited(t, "a", gatetest.Frozen(5))
+	u, first := serve(t, nil), base(t)
+	tr := transport(t, outbound.Config{
+		Gate: g, Rules: []outbound.Rule{{Policy: policy, Key: outbound.ByHost}},
+		Base: roundTripper(func(r *http.Request) (*http.Response, error) {
+			res, err := first.RoundTrip(r)
+			if err != nil {
+				return nil, err
+			}
+			_ = res.Body.Close() // as one that sends again
+			return nil, &net.OpError{Op: "dial", Err: errors.New("refused")}
+		}),
+	})
+	if _, err := get(t, tr, u.URL); err == nil {
+		t.Fatal("no error")
+	}
+	if err := g.Close(t.Context()); err != nil { // waits for refunds
+		t.Fatal(err)
+	}
+	key, _ := outbound.ByHost(request(t, t.Context(), u.URL))
+	d, err := other.Peek(t.Context(), core.Charge{Policy: policy, Key: key, Cost: core.NoCost})
+	if err != nil || d.At(0).Used != 1 {
+		t.Errorf("%d used, %v", d.At(0).Used, err)
+	}
 }
 
 // A request whose slot is lost is cancelled, so that the cap holds.
