@@ -23,6 +23,12 @@ type Config struct {
 	Rules []Rule
 	// Slot caps how many requests run at a time. Nil caps nothing.
 	Slot *Slot
+	// Credential returns the credential of a request, or whatever else names its account at the
+	// host, for ByCredential, ByModel and Account. Only a hash of it is kept. An empty value is that of
+	// a request without credentials. Use it for a header or a signature that the default does not
+	// know: otherwise all accounts of the host share their cooldowns. It must be safe for concurrent
+	// use. Nil is Authorization, X-Api-Key, Api-Key, X-Goog-Api-Key, and key in the query.
+	Credential func(*http.Request) string
 	// Account derives whose cooldowns a request obeys. Nil is ByCredential. A cooldown of a model
 	// stands below its key.
 	Account KeyFunc
@@ -88,7 +94,7 @@ func (cfg Config) complete() (Config, error) {
 	}
 	names := map[string]bool{coolingName: true, spentName: true}
 	for i := range cfg.Rules {
-		cfg.Rules[i].check(i, names, fault)
+		cfg.Rules[i].check(i, cfg.Meter != nil, names, fault)
 	}
 	if cfg.Slot != nil {
 		cfg.Slot.check(cfg.Gate, fault)

@@ -48,8 +48,12 @@ type charged struct {
 func (t *Transport) open(req *http.Request) (*exchange, error) {
 	x := &exchange{t: t, given: req, req: req, began: time.Now()}
 	model := ""
+	if t.cfg.Credential != nil {
+		ctx := context.WithValue(req.Context(), credentialContextKey{}, t.cfg.Credential(req))
+		x.req = req.WithContext(ctx)
+	}
 	if t.cfg.Meter != nil {
-		copied := *req
+		copied := *x.req
 		x.req = &copied
 		m, err := t.cfg.Meter.Measure(x.req)
 		if err != nil {

@@ -27,12 +27,12 @@ func ByHost(r *http.Request) (core.Key, error) {
 }
 
 // ByCredential returns the key of a host and of the account there: a hash of the credentials of the
-// request, which are Authorization, X-Api-Key, Api-Key, X-Goog-Api-Key, and key in the query. Of an
-// AWS signature only the access key counts, because the rest changes with each request. A request
-// without credentials has the key of ByHost.
+// request. These are what Config.Credential returns, and otherwise Authorization, X-Api-Key,
+// Api-Key, X-Goog-Api-Key, and key in the query. Of an AWS signature only the access key counts,
+// because the rest changes with each request. A request without credentials has the key of ByHost.
 //
-// It is wrong for credentials that change, such as OAuth tokens, and for accounts with several
-// keys: write a KeyFunc that names the account.
+// The default is wrong for credentials that change, such as OAuth tokens, for accounts with several
+// keys, and for credentials elsewhere: name the account in Config.Credential.
 func ByCredential(r *http.Request) (core.Key, error) {
 	host, err := hostOf(r)
 	if err != nil {
@@ -58,7 +58,10 @@ func ByModel(r *http.Request) (core.Key, error) {
 	return below(account, model)
 }
 
-type modelContextKey struct{}
+type (
+	modelContextKey      struct{}
+	credentialContextKey struct{}
+)
 
 // ModelOf returns the model that Config.Meter has read from the request of a context, or "". It is
 // for a KeyFunc.
@@ -91,6 +94,19 @@ var credentialHeaders = [...]string{"Authorization", "X-Api-Key", "Api-Key", "X-
 
 // credential returns a hash of the credentials of a request, or "" if it has none.
 func credential(r *http.Request) string {
+	all, named := r.Context().Value(credentialContextKey{}).(string)
+	if !named {
+		all = credentials(r)
+	}
+	if all == "" {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(all))
+	return base64.RawURLEncoding.EncodeToString(sum[:16])
+}
+
+// credentials returns all credentials of a request.
+func credentials(r *http.Request) string {
 	var all []byte
 	for _, name := range credentialHeaders {
 		for _, value := range r.Header[name] {
@@ -103,11 +119,7 @@ func credential(r *http.Request) string {
 			all = append(append(append(all, "key\x00"...), value...), 0)
 		}
 	}
-	if all == nil {
-		return ""
-	}
-	sum := sha256.Sum256(all)
-	return base64.RawURLEncoding.EncodeToString(sum[:16])
+	return string(all)
 }
 
 // accessKey returns the part of an Authorization that stays the same for an account: of an AWS

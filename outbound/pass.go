@@ -156,7 +156,7 @@ func (p *pass) settle() {
 	x := p.x
 	actual := make([]int64, len(x.charges)) // the asks spend nothing
 	for i, c := range x.charged {
-		actual[len(x.asks)+i] = c.rule.actual(x.given, p.res, x.measure, c.cost)
+		actual[len(x.asks)+i] = c.rule.actual(x.req, p.res, x.measure, c.cost)
 	}
 	ctx := context.WithoutCancel(x.req.Context())
 	x.t.tasks.Go(func() { _ = p.paid.Settle(ctx, actual...) }) // core.Config.Observe sees errors

@@ -20,13 +20,14 @@ type Rule struct {
 	Key KeyFunc
 	// Cost returns what a request spends, zero or more, and 0 spends nothing. It must not read the
 	// body. Nil is the estimate of Config.Meter in the unit of the policy, or 1 if the unit is
-	// core.UnitRequests or nothing is measured. A negative cost fails the request.
+	// core.UnitRequests or the Meter measures nothing of the request. A policy of another unit needs
+	// one of the two. A negative cost fails the request.
 	Cost func(*http.Request) int64
 	// Clamp lowers a cost above the limit to the limit, so that a request whose cost is an estimate
 	// can pass. The rest is charged when the response has ended.
 	Clamp bool
 	// Settle returns the actual cost of a request, when the body of its response has ended or was
-	// closed. The response is nil if there was none; its Body must not be read. A lower cost is
+	// closed. The request is the one that Cost got; ModelOf tells its model. The response is nil if there was none; its Body must not be read. A lower cost is
 	// refunded, and a higher one is charged even if it does not fit; see core.Reservation.Settle. A
 	// negative cost is 0. Nil is what Config.Meter has measured, and otherwise keeps the cost.
 	Settle func(r *http.Request, res *http.Response, cost int64) (actual int64)
@@ -34,7 +35,7 @@ type Rule struct {
 	Skip func(*http.Request) bool
 }
 
-func (r *Rule) check(i int, names map[string]bool, fault faultFunc) {
+func (r *Rule) check(i int, metered bool, names map[string]bool, fault faultFunc) {
 	at := fmt.Sprintf("Rules[%d]", i)
 	switch p := r.Policy; {
 	case p == nil || p.Name() == "":
@@ -45,6 +46,9 @@ func (r *Rule) check(i int, names map[string]bool, fault faultFunc) {
 		names[p.Name()] = true
 		if _, blocks := p.Algorithm().(core.Block); blocks {
 			fault("%s.Policy is a core.Block: the Transport has its own", at)
+		}
+		if r.Cost == nil && !metered && r.measured() {
+			fault("%s counts %s, but neither its Cost nor Config.Meter tells how many", at, p.Unit())
 		}
 	}
 	if r.Key == nil {

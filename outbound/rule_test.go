@@ -2,6 +2,7 @@ package outbound_test
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net/http"
@@ -62,6 +63,68 @@ func TestMeteredRule(t *testing.T) {
 			t.Errorf("%d tokens and %d requests are spent", a, b)
 		}
 	})
+}
+
+// Settle sees the model, as Cost does.
+func TestSettleSeesTheModel(t *testing.T) {
+	models := make(chan string, 2)
+	see := func(r *http.Request) { models <- outbound.ModelOf(r.Context()) }
+	u := serve(t, nil)
+	tr := transport(t, outbound.Config{
+		Base: base(t), Gate: gatetest.Memory(t, core.Config{}), Meter: byPath{},
+		Rules: []outbound.Rule{{
+			Policy: gatetest.Limited(t, "a", gatetest.Frozen(10)), Key: outbound.ByModel,
+			Cost:   func(r *http.Request) int64 { see(r); return 2 },
+			Settle: func(r *http.Request, _ *http.Response, cost int64) int64 { see(r); return cost },
+		}},
+	})
+	if _, err := get(t, tr, u.URL+"/m"); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if model := <-models; model != "m" {
+			t.Errorf("the model is %q", model)
+		}
+	}
+}
+
+// A credential that its Config names divides rules, models and cooldowns.
+func TestNamedCredential(t *testing.T) {
+	a := new(answers)
+	u := serve(t, a.ServeHTTP)
+	tr := transport(t, outbound.Config{
+		Base: base(t), Gate: gatetest.Memory(t, core.Config{}), Meter: byPath{},
+		Credential: func(r *http.Request) string { return r.Header.Get("X-Tenant") },
+		Rules: []outbound.Rule{
+			{Policy: gatetest.Limited(t, "a", gatetest.Frozen(2)), Key: outbound.ByCredential},
+			{Policy: gatetest.Limited(t, "b", gatetest.Frozen(2)), Key: outbound.ByModel},
+		},
+	})
+	send := func(tenant string) error {
+		t.Helper()
+		r := request(t, t.Context(), u.URL+"/m")
+		r.Header.Set("X-Tenant", tenant)
+		r.Header.Set("Authorization", "Bearer "+rand.Text()) // changes
+		res, err := tr.RoundTrip(r)
+		if err == nil {
+			_ = res.Body.Close()
+		}
+		return err
+	}
+	for _, tenant := range []string{"x", "x", "y"} {
+		if err := send(tenant); err != nil {
+			t.Error(err)
+		}
+	}
+	wantBusy(t, send("x"), "a")
+	a.push(refuse(429, "", "Retry-After", "60"))
+	if err := send("y"); err != nil {
+		t.Error(err)
+	}
+	wantBusy(t, send("y"), "cooldown")
+	if err := send("z"); err != nil {
+		t.Error(err)
+	}
 }
 
 // Costs, and what skips a rule or the Transport.
@@ -211,6 +274,9 @@ func TestConfigFaults(t *testing.T) {
 			"Rules[3].Policy is a core.Block", `Rules[4].Policy is named "cooldown"`, `Rules[5].Policy is named "spent"`,
 			"Rules[6].Policy is missing",
 		}},
+		"tokens of nobody": {outbound.Config{Gate: g, Rules: []outbound.Rule{
+			{Policy: gatetest.Policy(t, core.PolicyConfig{Name: "tokens", Algorithm: gatetest.Frozen(1), Unit: core.UnitTokens}), Key: outbound.ByHost},
+		}}, []string{"Rules[0] counts tokens, but neither its Cost nor Config.Meter"}},
 		"many rules": {outbound.Config{Gate: g, Rules: manyRules(t, 15)}, []string{"Rules has 15 entries"}},
 		"slot":       {outbound.Config{Gate: g, Slot: &outbound.Slot{}}, []string{"Slot.Semaphore is nil", "Slot.Caps has 0 entries"}},
 		"caps": {outbound.Config{Gate: g, Slot: &outbound.Slot{
