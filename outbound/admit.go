@@ -20,6 +20,11 @@ func (x *exchange) admit(w *wait) (p *pass, err error) {
 			return nil, err
 		}
 		p, denied, err := x.try(w)
+		if p != nil && p.lost() {
+			p.cancel()
+			p.release()
+			continue
+		}
 		if p != nil || err != nil {
 			return p, err
 		}

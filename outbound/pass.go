@@ -95,6 +95,11 @@ func (p *pass) send() (*http.Response, *refusal, error) {
 
 var errNoResponse = errors.New("outbound: Base returned neither a response nor an error")
 
+// lost reports whether the slot was lost, so that the request must not be sent.
+func (p *pass) lost() bool {
+	return p.lease != nil && errors.Is(context.Cause(p.lease.Context()), semaphore.ErrLeaseLost)
+}
+
 // explain adds to an error that the slot was lost.
 func (p *pass) explain(err error) error {
 	if p.lease == nil {

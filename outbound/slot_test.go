@@ -242,6 +242,65 @@ func TestLaterDialErrorRefundsNothing(t *testing.T) {
 	}
 }
 
+// A request whose slot is lost before it is sent asks again, and sends once.
+func TestSlotLostBeforeSending(t *testing.T) {
+	lost := make(chan struct{}, 1)
+	var slot *outbound.Slot
+	key := gatetest.Key(t, "example.com")
+	evicted := false
+	observe := func(_ context.Context, e core.Event) {
+		switch e := e.(type) {
+		case *semaphore.LeaseEvent:
+			if e.Kind == semaphore.LeaseLost {
+				lost <- struct{}{}
+			}
+		case *core.DecisionEvent: // of the last question before the second request is sent
+			if evicted || e.Op != core.OpDecide || e.Decision.At(0).Policy.Name() != "cooldown" {
+				return
+			}
+			n := 0
+			for range e.Decision.Results() {
+				n++
+			}
+			if n > 1 {
+				return
+			}
+			evicted = true
+			all, _, err := slot.Semaphore.Holders(t.Context(), key)
+			if err != nil || len(all) != 1 {
+				t.Error(all, err)
+				return
+			}
+			if _, err := slot.Semaphore.Evict(t.Context(), key, all[0].ID); err != nil {
+				t.Error(err)
+			}
+			<-lost
+		}
+	}
+	g := gatetest.Memory(t, core.Config{Observe: observe})
+	slot = slotOf(t, g, 1)
+	slot.Caps[0].Key = outbound.ByHost
+	sent := 0
+	tr := transport(t, outbound.Config{
+		Gate: g, Slot: slot, MaxWait: time.Minute,
+		Rules: []outbound.Rule{{Policy: gatetest.Limited(t, "a", core.TokenBucket{Rate: 20, Per: time.Second, Burst: 1}), Key: outbound.ByHost}},
+		Base: roundTripper(func(r *http.Request) (*http.Response, error) {
+			if sent++; r.Context().Err() != nil {
+				t.Error(context.Cause(r.Context()))
+			}
+			return &http.Response{StatusCode: 200, Body: http.NoBody}, nil
+		}),
+	})
+	for range 2 {
+		if _, err := get(t, tr, "http://example.com/"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if sent != 2 || !evicted {
+		t.Errorf("%d sent, evicted %v", sent, evicted)
+	}
+}
+
 // A request whose slot is lost is cancelled, so that the cap holds.
 func TestLostSlotCancelsItsRequest(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate) {
