@@ -21,7 +21,7 @@ func (p *pass) watch(res *http.Response) {
 	case res.Body == http.NoBody:
 		p.end()
 		return
-	case p.lease == nil && !p.settles():
+	case p.lease == nil && p.stream == nil && !p.settles():
 		return
 	}
 	b := &body{inner: res.Body, pass: p}
@@ -61,6 +61,7 @@ func (d duplex) CloseWrite() error {
 func (b *body) Read(p []byte) (int, error) {
 	b.reading.Lock()
 	n, err := b.inner.Read(p)
+	b.pass.look(p[:max(n, 0)])
 	b.reading.Unlock()
 	if err != nil {
 		b.end()

@@ -318,3 +318,41 @@ func TestFailureModes(t *testing.T) {
 		}
 	}
 }
+
+// A stream that began well, and then tells an error, cools and forgives no guess.
+func TestErrorInAStream(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate) {
+		const text = "event: message_start\ndata: {\"type\":\"message_start\"}\n\n" +
+			"event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"rate_limit_error\"}}\n\n"
+		u := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+			refuse(http.StatusOK, text, "Content-Type", "text/event-stream; charset=utf-8")(w)
+		})
+		cooled := make(chan *outbound.CooldownEvent, 10)
+		tr := transport(t, outbound.Config{
+			Base: base(t), Gate: g, MaxWait: time.Minute,
+			Backoff: outbound.Backoff{First: 300 * time.Millisecond, Most: time.Hour},
+			Observe: func(_ context.Context, e core.Event) {
+				if e, ok := e.(*outbound.CooldownEvent); ok {
+					cooled <- e
+				}
+			},
+		})
+		before := time.Duration(0)
+		for range 3 {
+			res, err := tr.RoundTrip(request(t, t.Context(), u.URL))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := io.ReadAll(res.Body)
+			if string(got) != text || err != nil {
+				t.Errorf("%q, %v", got, err)
+			}
+			_ = res.Body.Close()
+			e := <-cooled
+			if e.Status != http.StatusTooManyRequests || !e.Guessed || e.For <= before {
+				t.Errorf("%+v after %v", e, before)
+			}
+			before = e.For
+		}
+	})
+}

@@ -23,6 +23,7 @@ type pass struct {
 	used     []int64           // likewise, without what waited
 	full     []time.Time       // without receipts: when each rule is full again at the earliest
 	res      *http.Response
+	stream   *stream // or nil if the response is none
 	released atomic.Bool
 	settled  atomic.Bool
 }
@@ -82,7 +83,10 @@ func (p *pass) send() (*http.Response, *refusal, error) {
 	res.Request = x.given
 	p.res = res
 	r := p.learn(res)
-	if r == nil && res.StatusCode < http.StatusBadRequest {
+	switch {
+	case signal.IsStream(res.StatusCode, res.Header):
+		p.stream = &stream{sent: sent}
+	case r == nil && res.StatusCode < http.StatusBadRequest:
 		x.served(sent)
 	}
 	if x.measure != nil {
@@ -155,7 +159,13 @@ var give = hub.Give.(func(*core.Gate, context.Context, core.Charge, int64) (int6
 // settle charges what the request has cost, in the background. Nothing reads the response
 // meanwhile.
 func (p *pass) settle() {
-	if p.settled.Swap(true) || !p.settles() {
+	if p.settled.Swap(true) {
+		return
+	}
+	if p.stream != nil && !p.stream.failed {
+		p.x.served(p.stream.sent)
+	}
+	if !p.settles() {
 		return
 	}
 	x := p.x

@@ -251,7 +251,7 @@ func TestSlotLostBeforeSending(t *testing.T) {
 	observe := func(_ context.Context, e core.Event) {
 		switch e := e.(type) {
 		case *semaphore.LeaseEvent:
-			if e.Kind == semaphore.LeaseLost {
+			if e.Kind == semaphore.LeaseEvicted {
 				lost <- struct{}{}
 			}
 		case *core.DecisionEvent: // of the last question before the second request is sent
