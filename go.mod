@@ -8,7 +8,6 @@ require (
 	github.com/aws/aws-sdk-go-v2/aws/protocol/eventstream v1.7.27
 	github.com/coder/websocket v1.8.12
 	github.com/dunglas/httpsfv v1.1.2
-	github.com/felixge/httpsnoop v1.1.0
 	github.com/gin-gonic/gin v1.10.0
 	github.com/go-chi/chi/v5 v5.3.0
 	github.com/goccy/go-yaml v1.19.2

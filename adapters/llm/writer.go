@@ -1,13 +1,14 @@
 package llm
 
 import (
+	"bufio"
 	"io"
 	"maps"
+	"net"
 	"net/http"
 	"strings"
 
-	"github.com/felixge/httpsnoop"
-
+	"github.com/headgate/headgate/adapters/internal/writers"
 	"github.com/headgate/headgate/adapters/llm/internal/wire"
 )
 
@@ -29,15 +30,12 @@ func newWriter(w http.ResponseWriter, r *http.Request, x *exchange) *writer {
 
 // whole returns a ResponseWriter for the handler, with the optional interfaces of the inner one.
 func (w *writer) whole() http.ResponseWriter {
-	return httpsnoop.Wrap(w.ResponseWriter, httpsnoop.Hooks{
-		WriteHeader: func(httpsnoop.WriteHeaderFunc) httpsnoop.WriteHeaderFunc { return w.WriteHeader },
-		Write:       func(httpsnoop.WriteFunc) httpsnoop.WriteFunc { return w.Write },
-		WriteString: func(httpsnoop.WriteStringFunc) httpsnoop.WriteStringFunc { return w.WriteString },
-		ReadFrom:    func(httpsnoop.ReadFromFunc) httpsnoop.ReadFromFunc { return w.ReadFrom },
-		Flush:       func(httpsnoop.FlushFunc) httpsnoop.FlushFunc { return w.Flush },
-		FlushError:  func(httpsnoop.FlushErrorFunc) httpsnoop.FlushErrorFunc { return w.FlushError },
-	})
+	own := writers.Own(w)
+	return writers.Like(&own)
 }
+
+// Unwrap is for http.ResponseController.
+func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // WriteHeader implements http.ResponseWriter.
 func (w *writer) WriteHeader(status int) {
@@ -141,13 +139,10 @@ func (w *writer) out() func([]byte) error {
 func (w *writer) end(last []byte) {
 	w.x.ended = true
 	if out := w.out(); out != nil && len(last) > 0 && out(last) == nil {
-		w.Flush()
+		_ = w.FlushError() // a later Write reports it
 	}
 	w.x.stop(errEnded)
 }
-
-// Flush implements http.Flusher.
-func (w *writer) Flush() { _ = w.FlushError() } // a later Write reports it
 
 // FlushError is for http.ResponseController.
 func (w *writer) FlushError() error {
@@ -158,6 +153,11 @@ func (w *writer) FlushError() error {
 		return nil
 	}
 	return http.NewResponseController(w.ResponseWriter).Flush()
+}
+
+// Hijack implements http.Hijacker.
+func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	return http.NewResponseController(w.ResponseWriter).Hijack()
 }
 
 // close ends the tap. It passes on what the tap holds back if the handler has returned.

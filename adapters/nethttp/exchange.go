@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"sync/atomic"
 
+	"github.com/headgate/headgate/adapters/internal/writers"
 	"github.com/headgate/headgate/core"
 )
 
@@ -24,6 +25,7 @@ type Exchange struct {
 	ctx         admittedContext     // of the handler; with a lease, only of those around the guard
 	kept        []keptHeader        // what stood in the headers when the handler first asked for them
 	w           http.ResponseWriter // that Writer was given
+	own         writers.Own         // the one on w
 	seen        response            // what the handler has responded
 	informed    bool                // an informational header was sent
 	finished    atomic.Bool

@@ -1,0 +1,42 @@
+// Package writers gives the http.ResponseWriters of middleware the optional interfaces of those that
+// they stand in for.
+package writers
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+)
+
+// Own is what a middleware puts in place of the ResponseWriter that Unwrap returns. An
+// http.ResponseController flushes by FlushError, so it does not pass Own.
+type Own interface {
+	http.ResponseWriter
+	io.StringWriter
+	io.ReaderFrom
+	FlushError() error
+	Hijack() (net.Conn, *bufio.ReadWriter, error)
+	Unwrap() http.ResponseWriter
+}
+
+// notifier is http.CloseNotifier, which is deprecated. gin's Context.Stream needs it.
+type notifier interface{ CloseNotify() <-chan bool }
+
+// Like returns own with those of Flush, Hijack, ReadFrom, Push and CloseNotify that the ResponseWriter
+// below has. It allocates nothing. The last two are those of the ResponseWriter below.
+func Like(own *Own) http.ResponseWriter {
+	below := (*own).Unwrap()
+	_, flushes := below.(http.Flusher)
+	_, hijacks := below.(http.Hijacker)
+	_, reads := below.(io.ReaderFrom)
+	_, pushes := below.(http.Pusher)
+	_, notifies := below.(notifier)
+	form := 0
+	for i, has := range [...]bool{flushes, hijacks, reads, pushes, notifies} {
+		if has {
+			form |= 1 << i
+		}
+	}
+	return forms[form](w{own})
+}

@@ -1,0 +1,119 @@
+package writers
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+)
+
+var errOwn, errBelow = errors.New("own"), errors.New("below")
+
+// own is an Own that tells its calls from those of the ResponseWriter below.
+type own struct{ http.ResponseWriter }
+
+func (o own) Unwrap() http.ResponseWriter                { return o.ResponseWriter }
+func (own) FlushError() error                            { return errOwn }
+func (own) Hijack() (net.Conn, *bufio.ReadWriter, error) { return nil, nil, errOwn }
+func (own) ReadFrom(io.Reader) (int64, error)            { return 0, errOwn }
+func (own) WriteString(string) (int, error)              { return 0, errOwn }
+
+// below has each of the five methods of which Like asks.
+type below struct{}
+
+func (below) Flush()                                       {}
+func (below) Hijack() (net.Conn, *bufio.ReadWriter, error) { return nil, nil, errBelow }
+func (below) ReadFrom(io.Reader) (int64, error)            { return 0, errBelow }
+func (below) Push(string, *http.PushOptions) error         { return errBelow }
+func (below) CloseNotify() <-chan bool                     { return nil }
+
+// The five methods of a form, by the bits of forms.
+func has(w http.ResponseWriter) (form int) {
+	_, flushes := w.(http.Flusher)
+	_, hijacks := w.(http.Hijacker)
+	_, reads := w.(io.ReaderFrom)
+	_, pushes := w.(http.Pusher)
+	_, notifies := w.(notifier)
+	for i, has := range []bool{flushes, hijacks, reads, pushes, notifies} {
+		if has {
+			form |= 1 << i
+		}
+	}
+	return form
+}
+
+func TestEveryFormHasItsMethods(t *testing.T) {
+	recorder := httptest.NewRecorder()
+	for form, of := range forms {
+		o := Own(own{recorder})
+		if got := has(of(w{&o})); got != form {
+			t.Errorf("form %05b has %05b", form, got)
+		}
+	}
+}
+
+func TestLike(t *testing.T) {
+	bare := struct{ http.ResponseWriter }{httptest.NewRecorder()}
+	for _, w := range []http.ResponseWriter{
+		bare,
+		httptest.NewRecorder(),
+		struct {
+			http.ResponseWriter
+			http.Pusher
+		}{bare, below{}},
+		struct {
+			http.ResponseWriter
+			http.Flusher
+			http.Hijacker
+		}{bare, below{}, below{}},
+		struct {
+			http.ResponseWriter
+			below
+		}{bare, below{}},
+	} {
+		o := Own(own{w})
+		var got http.ResponseWriter
+		if n := testing.AllocsPerRun(100, func() { got = Like(&o) }); n != 0 {
+			t.Errorf("%T: %v allocations", w, n)
+		}
+		if has(got) != has(w) {
+			t.Errorf("%T has %05b, and what is like it %05b", w, has(w), has(got))
+		}
+		check(t, got, w)
+	}
+}
+
+// check calls what w has. Push goes to the one below, and everything else to own.
+func check(t *testing.T, w, below http.ResponseWriter) {
+	t.Helper()
+	if u, ok := w.(interface{ Unwrap() http.ResponseWriter }); !ok || u.Unwrap() != below {
+		t.Errorf("%T does not unwrap to the one below", w)
+	}
+	if err := http.NewResponseController(w).Flush(); !errors.Is(err, errOwn) {
+		t.Errorf("%T: a ResponseController flushes with %v", w, err)
+	}
+	if _, err := io.WriteString(w, ""); !errors.Is(err, errOwn) {
+		t.Errorf("%T: WriteString returns %v", w, err)
+	}
+	if h, ok := w.(http.Hijacker); ok {
+		if _, _, err := h.Hijack(); !errors.Is(err, errOwn) {
+			t.Errorf("%T: Hijack returns %v", w, err)
+		}
+	}
+	if r, ok := w.(io.ReaderFrom); ok {
+		if _, err := r.ReadFrom(nil); !errors.Is(err, errOwn) {
+			t.Errorf("%T: ReadFrom returns %v", w, err)
+		}
+	}
+	if p, ok := w.(http.Pusher); ok {
+		if err := p.Push("", nil); !errors.Is(err, errBelow) {
+			t.Errorf("%T: Push returns %v", w, err)
+		}
+	}
+	if n, ok := w.(notifier); ok && n.CloseNotify() != nil {
+		t.Errorf("%T: CloseNotify is not that of the one below", w)
+	}
+}
