@@ -8,8 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/headgate/headgate/internal/breaker"
 	"github.com/headgate/headgate/internal/flight"
 	"github.com/headgate/headgate/internal/hub"
@@ -60,7 +58,7 @@ func NewMemory(cfg Config) (*Gate, error) {
 	g.ping = func(context.Context) error { return nil }
 	g.lent.Answers = func(context.Context, string) bool { return true }
 	g.lent.Filters = memstore.NewFilters(clock)
-	g.lend(nil, clock, nil)
+	g.lend(clock, nil, nil)
 	return g, nil
 }
 
@@ -81,14 +79,14 @@ func newGate(cfg Config) *Gate {
 }
 
 // lend sets up what the Gate lends, with the leases in a store, or in memory if that is nil.
-func (g *Gate) lend(client redis.UniversalClient, clock func() int64, leases request.LeaseStore) {
+func (g *Gate) lend(clock func() int64, leases request.LeaseStore, listen keeper.Listener) {
 	h := &g.lent
 	h.Prefix, h.Replicas, h.Tasks, h.Closed = g.prefix, g.replicas, g.tasks, g.isClosed
 	if g.observe != nil {
 		h.Observe = func(ctx context.Context, e hub.Event) { g.observe(ctx, e) }
 	}
 	h.Keeper = keeper.New(keeper.Config{
-		Client: client, Prefix: g.prefix, ID: newID(), Tasks: g.tasks, Closed: ErrClosed,
+		Listen: listen, Prefix: g.prefix, ID: newID(), Tasks: g.tasks, Closed: ErrClosed,
 	})
 	h.LocalLeases = memstore.NewLeases(clock, h.Keeper.Tell)
 	if h.Leases = leases; leases == nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/internal/deadline"
+	"github.com/headgate/headgate/internal/keeper"
 	"github.com/headgate/headgate/internal/memstore"
 	"github.com/headgate/headgate/internal/redisstore"
 	"github.com/headgate/headgate/internal/redisstore/trips"
@@ -44,7 +45,7 @@ func NewRedis(client redis.UniversalClient, cfg Config) (*Gate, error) {
 	g.lent.Use = store.Servers.Use
 	g.lent.Answers, g.lent.Filters = store.Servers.Answers, redisstore.NewFilters(store)
 	g.lent.Nodes, g.lent.Client = store.Servers.Nodes, client
-	g.lend(client, clock, redisstore.NewLeases(store))
+	g.lend(clock, redisstore.NewLeases(store), keeper.Listen(client))
 	return g, nil
 }
 

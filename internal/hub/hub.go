@@ -7,8 +7,6 @@ import (
 	"context"
 	"iter"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/headgate/headgate/internal/breaker"
 	"github.com/headgate/headgate/internal/keeper"
 	"github.com/headgate/headgate/internal/redisstore/trips"
@@ -27,9 +25,10 @@ type Hub struct {
 	// Answers reports whether the server of an outermost part is asked.
 	Answers func(ctx context.Context, outermost string) bool
 	// Nodes returns the servers of Redis that calls have gone to, and whether the circuit of each is
-	// open. Client is that of the user. Both are nil in memory.
+	// open. Client is the redis.UniversalClient of the user. Its type is any, because the linker keeps
+	// go-redis in every program whose Gates have a field of that type. Both are nil in memory.
 	Nodes  func() iter.Seq2[string, bool]
-	Client redis.UniversalClient
+	Client any
 	Closed func() bool
 	// Clock is that of a Gate in memory, in microseconds since 1970. It is nil for one on Redis.
 	Clock func() int64

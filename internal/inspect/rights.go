@@ -84,17 +84,18 @@ const rightsTimeout = 2 * time.Second
 // explain is Explain for an error that Redis may have left unclear: it asks which of the commands
 // are refused.
 func (i *Inspector) explain(ctx context.Context, err error, commands string) error {
-	if err == nil || !IsRefusal(err.Error()) || i.hub.Client == nil {
+	client, ok := i.hub.Client.(redis.UniversalClient)
+	if err == nil || !IsRefusal(err.Error()) || !ok {
 		return Explain(err)
 	}
-	user := userOf(i.hub.Client)
+	user := userOf(client)
 	if e := new(explained); errors.As(Explain(err), &e) && e.rights != "" {
 		return &explained{e.words, e.rights, cmp.Or(e.user, user), e.err}
 	}
 	ctx, cancel := context.WithTimeout(ctx, rightsTimeout)
 	defer cancel()
 	key := i.hub.Prefix + "{ping}:rights"
-	words, fault := Refused(ctx, i.hub.Client, key, commands)
+	words, fault := Refused(ctx, client, key, commands)
 	var refused []string
 	for command := range strings.FieldsSeq(commands) {
 		if words[command] != "" {

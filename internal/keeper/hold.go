@@ -5,8 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/headgate/headgate/internal/deadline"
 	"github.com/headgate/headgate/internal/request"
 )
@@ -20,8 +18,8 @@ func (k *Keeper) Hold(h *Holding) {
 		h.released = true
 	} else {
 		k.keep(h)
-		if k.shards == nil && h.Fenced {
-			k.subscribe() // an eviction is told there
+		if h.Fenced {
+			k.channels.hold()
 		}
 	}
 	k.mu.Unlock()
@@ -87,7 +85,7 @@ func (k *Keeper) sendBack(all []*giveBack) {
 		switch {
 		case err == nil:
 			g.due, g.until = now, time.Time{}
-		case errors.As(err, new(redis.Error)): // the server does not stand still
+		case errors.As(err, new(request.Refusal)): // the server does not stand still
 			g.until = g.failed.Add(g.ttl)
 		}
 	}

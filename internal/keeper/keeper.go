@@ -9,18 +9,16 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/headgate/headgate/internal/breaker"
 )
 
 // Config configures a Keeper.
 type Config struct {
-	Client redis.UniversalClient // to listen by; nil in memory
-	Prefix string                // of the names of channels
-	ID     string                // of this process, in the names of channels
-	Tasks  *breaker.Tasks        // run what the Keeper starts
-	Closed error                 // for waiters and holders that Close leaves without a slot
+	Listen Listener       // hears Redis; nil in memory, where the store calls Tell
+	Prefix string         // of the names of channels
+	ID     string         // of this process, in the names of channels
+	Tasks  *breaker.Tasks // run what the Keeper starts
+	Closed error          // for waiters and holders that Close leaves without a slot
 }
 
 // ErrLost is the error for the holder of a lost lease.
@@ -45,7 +43,7 @@ const (
 // Keeper is described in the package comment. It is safe for concurrent use and must not be copied.
 type Keeper struct {
 	Config
-	channel string // of this process, unless the client is one for a cluster
+	channels channels
 
 	mu      sync.Mutex
 	names   map[string]struct{} // of semaphores
@@ -60,8 +58,6 @@ type Keeper struct {
 	timed   bool          // the timer runs
 	next    time.Time     // when it fires
 	returns returns       // slots whose release failed
-	listens bool          // to the channel of this process
-	shards  *shards       // nil unless the client is one for a cluster
 	done    context.Context
 	stop    context.CancelFunc
 }
@@ -69,12 +65,12 @@ type Keeper struct {
 // New returns a Keeper that holds nothing. It starts nothing yet.
 func New(cfg Config) *Keeper {
 	k := &Keeper{
-		Config: cfg, channel: cfg.Prefix + "wake:" + cfg.ID,
+		Config: cfg, channels: silent{cfg.Prefix + "wake:" + cfg.ID},
 		held: make(map[string]*Holding), waiting: make(waiters), closed: make(chan struct{}),
 	}
 	k.done, k.stop = context.WithCancel(context.Background())
-	if cluster, ok := cfg.Client.(*redis.ClusterClient); ok {
-		k.shards = newShards(k, cluster)
+	if cfg.Listen != nil {
+		k.channels = cfg.Listen(k)
 	}
 	return k
 }

@@ -2,33 +2,21 @@ package keeper
 
 import (
 	"context"
-	"errors"
-	"net"
 	"strings"
-	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/internal/lease"
 )
 
-// Wait registers a waiter at the semaphore of that name for messages about an id. On a cluster it listens only if others wait at
-// the same outermost key already: most callers never wait, and one that does asks again once it
-// listens.
+// Wait registers a waiter at the semaphore of that name for messages about an id.
 func (k *Keeper) Wait(name, id, outermost string) *Waiter {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	w := &Waiter{Woken: make(chan struct{}, 1), name: name}
 	k.waiting[id] = w
-	switch {
-	case k.closing:
+	if k.closing {
 		w.wake()
-	case k.shards == nil:
-		k.subscribe()
-	default:
-		if name := k.shards.name(outermost); k.shards.all[name] != nil {
-			k.shards.join(w, name)
-		}
+	} else {
+		k.channels.wait(w, outermost)
 	}
 	return w
 }
@@ -37,8 +25,8 @@ func (k *Keeper) Wait(name, id, outermost string) *Waiter {
 func (k *Keeper) Leave(id string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if w := k.waiting[id]; w != nil && k.shards != nil {
-		k.shards.leave(w)
+	if w := k.waiting[id]; w != nil {
+		k.channels.leave(w)
 	}
 	delete(k.waiting, id)
 }
@@ -56,10 +44,13 @@ func (k *Keeper) Heard(w *Waiter) (granted lease.Message, closing bool) {
 func (k *Keeper) Channel(outermost string, w *Waiter) (name string, hears bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.shards == nil {
-		return k.channel, true
-	}
-	return k.shards.name(outermost), w != nil && w.shard != nil && w.shard.hears
+	return k.channels.channel(outermost, w)
+}
+
+// Attend makes a waiter hear the channel of that name, which Channel returned with heard before the
+// store was asked. If the waiter hears it only now, it is woken to ask again.
+func (k *Keeper) Attend(ctx context.Context, w *Waiter, name string, heard bool) {
+	k.channels.attend(ctx, w, name, heard)
 }
 
 // Tell delivers a store's message: a grant to a waiter, or an eviction to a holder.
@@ -95,74 +86,4 @@ func (k *Keeper) Wake() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.waiting.wake()
-}
-
-// silence is how long a server may send nothing before the Keeper pings it. The answer may take as
-// long.
-const silence = 900 * time.Millisecond
-
-// subscribe starts a goroutine that listens to the plain channel. The lock is held.
-func (k *Keeper) subscribe() {
-	if k.Client != nil && !k.listens {
-		k.listens = true
-		k.Tasks.Go(k.listen)
-	}
-}
-
-// listen hears the plain channel, on a new connection whenever one fails. After each failure all
-// waiters ask once, because earlier messages are lost.
-func (k *Keeper) listen() {
-	for k.done.Err() == nil {
-		begun := time.Now()
-		k.hearOn()
-		if time.Since(begun) < grace/10 {
-			select {
-			case <-time.After(grace / 10):
-			case <-k.done.Done():
-			}
-		}
-	}
-}
-
-// dial returns a connection that is subscribed once it is read. It returns nil if there is none: a
-// redis.Ring panics without a server for the channel.
-func (k *Keeper) dial() (p *redis.PubSub) {
-	defer func() { _ = recover() }()
-	return k.Client.Subscribe(k.done, k.channel)
-}
-
-// hearOn reads messages until the connection fails or is silent. It reads without the channels of
-// go-redis, which pass each message through one more goroutine.
-func (k *Keeper) hearOn() {
-	p := k.dial()
-	if p == nil {
-		return
-	}
-	stop := context.AfterFunc(k.done, func() { _ = p.Close() }) // which ends a read
-	defer func() {
-		stop()
-		_ = p.Close()
-	}()
-	for asked := false; k.done.Err() == nil; {
-		m, err := p.ReceiveTimeout(k.done, silence)
-		var network net.Error
-		switch {
-		case err == nil:
-			asked = false
-			k.hear(m)
-		case !asked && errors.As(err, &network) && network.Timeout() && p.Ping(k.done) == nil:
-			asked = true
-		default:
-			return
-		}
-	}
-}
-
-func (k *Keeper) hear(m any) {
-	switch m := m.(type) {
-	case *redis.Message:
-		k.Tell(m.Payload)
-	case *redis.Subscription:
-		k.Wake()
-	}
 }

@@ -44,14 +44,15 @@ func TestAnswersConfirmSubscriptionsInOrder(t *testing.T) {
 			client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}})
 			node := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 			t.Cleanup(func() { _, _ = client.Close(), node.Close() })
-			s := New(Config{Client: client, Tasks: new(breaker.Tasks)}).shards
+			s := newShards(New(Config{Tasks: new(breaker.Tasks)}), client)
 			n := newNode(s, node)
 			waiters := make(map[string]*Waiter)
 			for _, name := range []string{"a", "b"} {
 				w := &Waiter{Woken: make(chan struct{}, 1)}
 				s.join(w, name)
-				w.shard.node, n.channels[w.shard] = n, struct{}{}
-				n.asked = append(n.asked, order{w.shard, false})
+				c := s.all[name]
+				c.node, n.channels[c] = n, struct{}{}
+				n.asked = append(n.asked, order{c, false})
 				waiters[name] = w
 			}
 			understood := true
@@ -67,8 +68,9 @@ func TestAnswersConfirmSubscriptionsInOrder(t *testing.T) {
 			}
 			for name, w := range waiters {
 				hears, kept := test.hears[name]
-				if w.shard.hears != hears || (w.shard.node == n) != kept || (len(w.Woken) > 0) != test.woken[name] {
-					t.Errorf("%s: hears %v, kept %v, woken %v", name, w.shard.hears, w.shard.node == n, len(w.Woken) > 0)
+				c := s.of[w]
+				if c.hears != hears || (c.node == n) != kept || (len(w.Woken) > 0) != test.woken[name] {
+					t.Errorf("%s: hears %v, kept %v, woken %v", name, c.hears, c.node == n, len(w.Woken) > 0)
 				}
 			}
 		})

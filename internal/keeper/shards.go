@@ -17,9 +17,10 @@ type shards struct {
 	keeper  *Keeper
 	cluster *redis.ClusterClient
 	all     map[string]*shard // by name
-	nodes   map[string]*node  // by address
-	denied  time.Time         // when the user was last not allowed to subscribe
-	known   bool              // a server knows SPUBLISH
+	of      map[*Waiter]*shard
+	nodes   map[string]*node // by address
+	denied  time.Time        // when the user was last not allowed to subscribe
+	known   bool             // a server knows SPUBLISH
 	plain   bool
 }
 
@@ -45,6 +46,7 @@ func newShards(k *Keeper, cluster *redis.ClusterClient) *shards {
 		keeper:  k,
 		cluster: cluster,
 		all:     make(map[string]*shard),
+		of:      make(map[*Waiter]*shard),
 		nodes:   make(map[string]*node),
 	}
 }
@@ -55,26 +57,39 @@ func (s *shards) name(outermost string) string {
 	return s.keeper.Prefix + outermost + ":wake:" + s.keeper.ID
 }
 
-// Attend makes a waiter hear the channel of that name, which Channel returned with heard before the
-// store was asked. If the waiter hears it only now, it is woken to ask again.
-func (k *Keeper) Attend(ctx context.Context, w *Waiter, name string, heard bool) {
-	s := k.shards
-	if s == nil {
-		return
-	}
-	client, err := s.cluster.MasterForKey(ctx, name)
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.closing {
-		return
-	}
-	if w.shard == nil {
+// channel implements channels.
+func (s *shards) channel(outermost string, w *Waiter) (name string, hears bool) {
+	c := s.of[w]
+	return s.name(outermost), c != nil && c.hears
+}
+
+// wait listens only if others wait at the same outermost key already: most callers never wait, and one
+// that does asks again once it listens.
+func (s *shards) wait(w *Waiter, outermost string) {
+	if name := s.name(outermost); s.all[name] != nil {
 		s.join(w, name)
 	}
-	if err == nil {
-		s.place(w.shard, client)
+}
+
+// hold does nothing: evictions are not told on a cluster.
+func (s *shards) hold() {}
+
+// attend implements channels.
+func (s *shards) attend(ctx context.Context, w *Waiter, name string, heard bool) {
+	client, err := s.cluster.MasterForKey(ctx, name)
+	s.keeper.mu.Lock()
+	defer s.keeper.mu.Unlock()
+	if s.keeper.closing {
+		return
 	}
-	if w.shard.hears && !heard {
+	if s.of[w] == nil {
+		s.join(w, name)
+	}
+	c := s.of[w]
+	if err == nil {
+		s.place(c, client)
+	}
+	if c.hears && !heard {
 		w.wake()
 	}
 }
@@ -87,14 +102,15 @@ func (s *shards) join(w *Waiter, name string) {
 		s.all[name] = c
 	}
 	c.waiters[w] = struct{}{}
-	w.shard = c
+	s.of[w] = c
 }
 
 func (s *shards) leave(w *Waiter) {
-	c := w.shard
+	c := s.of[w]
 	if c == nil {
 		return
 	}
+	delete(s.of, w)
 	delete(c.waiters, w)
 	switch {
 	case len(c.waiters) > 0:

@@ -14,8 +14,7 @@ type Waiter struct {
 	name   string // of the semaphore
 	queues atomic.Bool
 
-	granted lease.Message // the last one; the keeper's lock guards it, and shard
-	shard   *shard        // on a cluster, or nil
+	granted lease.Message // the last one; the keeper's lock guards it
 }
 
 // Queues says that the store has queued the waiter.

@@ -28,8 +28,17 @@ type scripts struct {
 	reset *redis.Script
 }
 
-// ownScripts run on Redis's own clock.
-var ownScripts = newScripts(headgate.Script)
+// own are the scripts on Redis's own clock. The first Store of a process makes them: as the value of a
+// variable they would be linked into programs without a Store.
+var own struct {
+	made sync.Once
+	scripts
+}
+
+func ownScripts() scripts {
+	own.made.Do(func() { own.scripts = newScripts(headgate.Script) })
+	return own.scripts
+}
 
 func newScripts(source func(name string) string) scripts {
 	script := func(name string) *trips.Script { return trips.NewScript(source(name)) }
@@ -40,7 +49,7 @@ func newScripts(source func(name string) string) scripts {
 }
 
 func newSchema(cfg *Config) *schema {
-	s := &schema{prefix: cfg.Prefix, clock: cfg.Clock, scripts: ownScripts}
+	s := &schema{prefix: cfg.Prefix, clock: cfg.Clock, scripts: ownScripts()}
 	if cfg.Script != nil {
 		s.scripts = newScripts(cfg.Script)
 	}

@@ -30,6 +30,13 @@ type Unsent struct{ Err error }
 func (u Unsent) Error() string { return u.Err.Error() }
 func (u Unsent) Unwrap() error { return u.Err }
 
+// Refusal is an error with which Redis has answered. It has the methods of redis.Error, and programs
+// in memory do without the package of that.
+type Refusal interface {
+	error
+	RedisError()
+}
+
 // LeaseStore keeps the leases of scopes. A scope is a semaphore below one outermost part. Each
 // method returns one integer for each id, as the operations of package lease do. It is safe for
 // concurrent use.
