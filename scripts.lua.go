@@ -22,45 +22,51 @@ import (
 //go:embed lua
 var files embed.FS
 
-// scripts states what each script is made of, in order: files of lua/, and the lines between them.
-var scripts = map[string][]string{
-	"decide": slices.Concat(clock, []string{"local take"}, decision),
-	"admit": slices.Concat(clock,
-		function("decide(KEYS, ARGV, now, margin, take)", decision), lease, []string{"admit/admit.lua"}),
-	"lease": slices.Concat(clock, lease, []string{"lease/batch.lua"}),
-	"slot":  slices.Concat(clock, []string{"lease/text.lua", "lease/short.lua"}),
-	"filter": slices.Concat(
-		function("clock()", slices.Concat(clock, []string{"return now, margin"})), // most need no time
-		[]string{"filter/filter.lua"}),
-	"reset":    slices.Concat(clock, []string{"bundle/bundle.lua", "bundle/reset.lua"}),
-	"override": {"plan/override.lua"},
-}
-
-// The parts of more than one script.
-var (
-	clock    = []string{"clock/clock.lua"}
-	decision = []string{
+// scripts returns what each script is made of, in order: files of lua/, and the lines between them. It
+// is no variable, so that a program without Redis links none of it.
+func scripts() map[string][]string {
+	// The parts of more than one script.
+	clock := []string{"clock/clock.lua"}
+	decision := []string{
 		"bundle/bundle.lua", "decide/short.lua", "return (function()", "decide/decide.lua", "end)()",
 	}
-	lease = slices.Concat([]string{"lease/text.lua", "lease/publish.lua", "lease/lone.lua"},
+	lease := slices.Concat([]string{"lease/text.lua", "lease/publish.lua", "lease/lone.lua"},
 		function("lease(KEYS, ARGV, now, margin)", []string{"lease/lease.lua"}))
-)
-
-// inserts states which files a file with marks is made of. A mark stands for the file of that name,
-// or for the parts of that name of all files.
-var inserts = map[string][]string{
-	"decide/decide.lua": {
-		"algorithm/block.lua", "algorithm/sliding_log.lua", "algorithm/sliding_window.lua",
-		"algorithm/token_bucket.lua", "algorithm/window.lua",
-	},
-	"admit/admit.lua": {"admit/holds.lua", "admit/adjustments.lua"},
-	"lease/lease.lua": {
-		"lease/idle.lua", "lease/handoff.lua", "lease/record.lua", "lease/grant.lua",
-		"lease/share.lua", "lease/queue.lua", "lease/operations.lua",
-	},
+	return map[string][]string{
+		"decide": slices.Concat(clock, []string{"local take"}, decision),
+		"admit": slices.Concat(clock,
+			function("decide(KEYS, ARGV, now, margin, take)", decision), lease, []string{"admit/admit.lua"}),
+		"lease": slices.Concat(clock, lease, []string{"lease/batch.lua"}),
+		"slot":  slices.Concat(clock, []string{"lease/text.lua", "lease/short.lua"}),
+		"filter": slices.Concat(
+			function("clock()", slices.Concat(clock, []string{"return now, margin"})), // most need no time
+			[]string{"filter/filter.lua"}),
+		"reset":    slices.Concat(clock, []string{"bundle/bundle.lua", "bundle/reset.lua"}),
+		"override": {"plan/override.lua"},
+	}
 }
 
-// mark starts a part of an algorithm's file. In a file of inserts it is where they stand.
+// inserts returns the files that a file with marks is made of. A mark stands for the file of that name,
+// or for the parts of that name of all files.
+func inserts(name string) []string {
+	switch name {
+	case "decide/decide.lua":
+		return []string{
+			"algorithm/block.lua", "algorithm/sliding_log.lua", "algorithm/sliding_window.lua",
+			"algorithm/token_bucket.lua", "algorithm/window.lua",
+		}
+	case "admit/admit.lua":
+		return []string{"admit/holds.lua", "admit/adjustments.lua"}
+	case "lease/lease.lua":
+		return []string{
+			"lease/idle.lua", "lease/handoff.lua", "lease/record.lua", "lease/grant.lua",
+			"lease/share.lua", "lease/queue.lua", "lease/operations.lua",
+		}
+	}
+	return nil
+}
+
+// mark starts a part of an algorithm's file. In a file with inserts it is where they stand.
 const mark = "--: "
 
 // Scripts returns the scripts by name. A script's files say in comments what it does with which KEYS
@@ -76,7 +82,7 @@ const mark = "--: "
 //   - override changes the override of a tenant's plan; see package plans.
 func Scripts() iter.Seq2[string, string] {
 	return func(yield func(name, script string) bool) {
-		for _, name := range slices.Sorted(maps.Keys(scripts)) {
+		for _, name := range slices.Sorted(maps.Keys(scripts())) {
 			if !yield(name, Script(name)) {
 				return
 			}
@@ -87,14 +93,14 @@ func Scripts() iter.Seq2[string, string] {
 // Script returns one of Scripts. It is empty if there is none of that name.
 func Script(name string) string {
 	var b strings.Builder
-	for _, part := range scripts[name] {
+	for _, part := range scripts()[name] {
 		if !strings.HasSuffix(part, ".lua") {
 			b.WriteString(part + "\n")
 			continue
 		}
 		for line := range strings.Lines(read(part)) {
 			if at, ok := strings.CutPrefix(strings.TrimSpace(line), mark); ok {
-				line = insert(inserts[part], at)
+				line = insert(inserts(part), at)
 			}
 			b.WriteString(line)
 		}

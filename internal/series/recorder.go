@@ -59,7 +59,7 @@ func NewRecorder(cfg Config) (*Recorder, error) {
 	}
 	cfg.MaxTenants = cmp.Or(cfg.MaxTenants, defaultTenants)
 	return &Recorder{
-		cfg: cfg, cells: make([]Table[combination, Instrument], len(all)), known: make(map[string]map[string]bool),
+		cfg: cfg, cells: make([]Table[combination, Instrument], len(All())), known: make(map[string]map[string]bool),
 	}, nil
 }
 
