@@ -14,6 +14,7 @@ import (
 	"github.com/headgate/headgate/bench/internal/plans"
 	"github.com/headgate/headgate/bench/internal/report"
 	"github.com/headgate/headgate/bench/internal/server"
+	"github.com/headgate/headgate/bench/internal/weight"
 )
 
 // part is what can be measured alone, on servers of its own. With tables, its error is of wrong answers only.
@@ -68,6 +69,10 @@ var parts = []part{
 	}},
 	{"llm", "Language models", onServer(llm.Run)},
 	{"outbound", "Clients", onServer(outbound.Run)},
+	{"weight", "Weight", func(ctx context.Context, _ measure.Plan) ([]report.Table, []report.Panel, error) {
+		tables, err := weight.Run(ctx)
+		return tables, nil, err
+	}},
 	{"memory", "In the process", func(ctx context.Context, plan measure.Plan) ([]report.Table, []report.Panel, error) {
 		tables, err := memory.Run(ctx, plan)
 		return tables, nil, err
