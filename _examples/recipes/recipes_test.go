@@ -1,0 +1,303 @@
+package recipes
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/redistest"
+)
+
+// each runs a test in memory and on Redis.
+func each(t *testing.T, f func(t *testing.T, gate *core.Gate)) {
+	t.Run("memory", func(t *testing.T) {
+		gate, err := core.NewMemory(core.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f(t, gate)
+	})
+	t.Run("Redis", func(t *testing.T) {
+		client := redis.NewClient(&redis.Options{
+			Addr: redistest.Real(t).Addr, ContextTimeoutEnabled: true, DialerRetries: 1,
+		})
+		gate, err := core.NewRedis(client, core.Config{
+			Prefix: fmt.Sprintf("recipes-%d", time.Now().UnixNano()), Timeout: 5 * time.Second,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			defer cancel()
+			if err := errors.Join(gate.Close(ctx), client.Close()); err != nil {
+				t.Error(err)
+			}
+		})
+		f(t, gate)
+	})
+}
+
+// post sends a form, and returns the status.
+func post(h http.Handler, form url.Values) int {
+	r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(form.Encode()))
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w.Code
+}
+
+func tenantRequest(tenant, body string) *http.Request {
+	r := httptest.NewRequest(http.MethodPost, "/v1/chat/completions", strings.NewReader(body))
+	r.Header.Set("Content-Type", "application/json")
+	return r.WithContext(context.WithValue(r.Context(), tenantKey{}, tenant))
+}
+
+func serve(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+func TestWrongPasswordsAtOnceAreFiveGuesses(t *testing.T) {
+	each(t, func(t *testing.T, gate *core.Gate) {
+		var guesses atomic.Int64
+		login := Login(gate, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.PostFormValue("password") == "right" {
+				w.WriteHeader(http.StatusSeeOther)
+				return
+			}
+			guesses.Add(1)
+			w.WriteHeader(http.StatusUnauthorized)
+		}))
+		var all sync.WaitGroup
+		for range 20 {
+			all.Go(func() { post(login, url.Values{"user": {"ada"}, "password": {"wrong"}}) })
+		}
+		all.Wait()
+		if n := guesses.Load(); n != 5 {
+			t.Errorf("%d guesses, want 5", n)
+		}
+		if status := post(login, url.Values{"user": {" Ada"}, "password": {"right"}}); status != 429 {
+			t.Errorf("the blocked name: status %d", status)
+		}
+		if status := post(login, url.Values{"user": {"bob"}, "password": {"right"}}); status != 303 {
+			t.Errorf("another name: status %d", status)
+		}
+	})
+}
+
+func TestSignUpCountsAccounts(t *testing.T) {
+	each(t, func(t *testing.T, gate *core.Gate) {
+		signUp := SignUp(gate, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.PostFormValue("mail") == "" {
+				w.WriteHeader(http.StatusUnprocessableEntity)
+				return
+			}
+			w.WriteHeader(http.StatusCreated)
+		}))
+		for i, want := range []int{422, 422, 201, 422, 201, 201, 429} {
+			form := url.Values{"mail": {"ada@example.com"}}
+			if want == 422 {
+				form = nil
+			}
+			if got := post(signUp, form); got != want {
+				t.Errorf("form %d: status %d, want %d", i, got, want)
+			}
+		}
+	})
+}
+
+func TestPlanChangesWhileTheProgramRuns(t *testing.T) {
+	each(t, func(t *testing.T, gate *core.Gate) {
+		var plan atomic.Value
+		plan.Store("free")
+		api, book := PerPlan(gate, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}),
+			func(context.Context, string) (string, error) { return plan.Load().(string), nil })
+		defer book.Close()
+		limit := func() string { return serve(api, tenantRequest("acme", "")).Header().Get("RateLimit-Policy") }
+		if got := limit(); !strings.Contains(got, "q=60;") {
+			t.Errorf("free: %s", got)
+		}
+		plan.Store("pro")
+		if err := book.Refresh(t.Context(), "acme"); err != nil {
+			t.Fatal(err)
+		}
+		if got := limit(); !strings.Contains(got, "q=600;") {
+			t.Errorf("pro: %s", got)
+		}
+	})
+}
+
+func TestLargeModelHasALimitOfItsOwn(t *testing.T) {
+	each(t, func(t *testing.T, gate *core.Gate) {
+		upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprint(w, `{"choices":[{"message":{"content":"hi"}}],"usage":{"prompt_tokens":10,"completion_tokens":2}}`)
+		}))
+		defer upstream.Close()
+		to, err := url.Parse(upstream.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		models := PerModel(gate, to)
+		ask := func(tenant, model string) int {
+			body := fmt.Sprintf(`{"model":%q,"max_tokens":10,"messages":[{"role":"user","content":"hello"}]}`, model)
+			return serve(models, tenantRequest(tenant, body)).Code
+		}
+		for i := range 6 {
+			want := 200
+			if i == 5 {
+				want = 429
+			}
+			if got := ask("acme", "large"); got != want {
+				t.Errorf("request %d for large: status %d, want %d", i, got, want)
+			}
+		}
+		if got := ask("acme", "small"); got != 200 {
+			t.Errorf("small: status %d", got)
+		}
+		if got := ask("umbrella", "large"); got != 200 {
+			t.Errorf("another tenant: status %d", got)
+		}
+	})
+}
+
+func TestHourlyRunsOnce(t *testing.T) {
+	each(t, func(t *testing.T, gate *core.Gate) {
+		hour := time.Now().Truncate(time.Hour)
+		runs, fail := 0, errors.New("failed")
+		result := fail
+		replica := Hourly(gate, func(context.Context) error { runs++; return result })
+		if err := replica(t.Context()); !errors.Is(err, fail) {
+			t.Errorf("the job that fails: %v", err)
+		}
+		result = nil
+		other := Hourly(gate, func(context.Context) error { runs++; return nil })
+		for range 3 {
+			if err := errors.Join(replica(t.Context()), other(t.Context())); err != nil {
+				t.Error(err)
+			}
+		}
+		if !time.Now().Truncate(time.Hour).Equal(hour) {
+			t.Skip("the hour has ended meanwhile")
+		}
+		if runs != 2 {
+			t.Errorf("%d runs, want one that fails and one that succeeds", runs)
+		}
+	})
+}
+
+func TestMessagesAreLimited(t *testing.T) {
+	each(t, func(t *testing.T, gate *core.Gate) {
+		handled := make(chan struct{}, 15)
+		messages := Messages(gate, func([]byte) { handled <- struct{}{} })
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			messages.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), tenantKey{}, "acme")))
+		}))
+		defer server.Close()
+		dial := func() (*websocket.Conn, int) {
+			c, response, err := websocket.Dial(t.Context(), server.URL, nil)
+			if err != nil && response == nil {
+				t.Fatal(err)
+			}
+			return c, response.StatusCode
+		}
+		var open []*websocket.Conn
+		for range 3 {
+			c, status := dial()
+			if status != http.StatusSwitchingProtocols {
+				t.Fatalf("status %d", status)
+			}
+			defer c.CloseNow()
+			open = append(open, c)
+		}
+		if _, status := dial(); status != 429 {
+			t.Errorf("a fourth socket: status %d", status)
+		}
+		start := time.Now()
+		for i := range 15 {
+			if err := open[i%3].Write(t.Context(), websocket.MessageText, []byte("hello")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for n := int64(1); n <= 15; n++ {
+			<-handled
+			if most := 10 + 5*int64(time.Since(start)/time.Second+1); n > most {
+				t.Fatalf("%d messages, at most %d", n, most)
+			}
+		}
+	})
+}
+
+func TestQueueTellsThePlace(t *testing.T) {
+	each(t, func(t *testing.T, gate *core.Gate) {
+		release := make(chan struct{})
+		queue := Queue(gate, func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprint(w, "event: started\n\n")
+			_ = http.NewResponseController(w).Flush()
+			<-release
+		})
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			queue.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), tenantKey{}, "acme")))
+		}))
+		defer server.Close()
+		open := func() *bufio.Reader {
+			response, err := http.Get(server.URL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { response.Body.Close() })
+			return bufio.NewReader(response.Body)
+		}
+		expect := func(r *bufio.Reader, want string) {
+			t.Helper()
+			if line, err := r.ReadString('\n'); line != want+"\n" {
+				t.Errorf("got %q, %v, want %q", line, err, want)
+			}
+		}
+		for range 2 {
+			expect(open(), "event: started")
+		}
+		third := open()
+		expect(third, "event: queued")
+		expect(third, "data: 0")
+		expect(third, "")
+		close(release)
+		expect(third, "event: started")
+	})
+}
+
+func TestSoftLimit(t *testing.T) {
+	each(t, func(t *testing.T, gate *core.Gate) {
+		text := func(s string) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, s) })
+		}
+		h := SoftLimit(gate, text("whole"), text("cheap"))
+		answers := make(map[string]int)
+		for range 210 {
+			w := serve(h, httptest.NewRequest(http.MethodGet, "/", nil))
+			if w.Code == 429 {
+				answers["429"]++
+				continue
+			}
+			answers[w.Body.String()]++
+		}
+		if answers["whole"] != 100 || answers["cheap"] != 100 || answers["429"] != 10 {
+			t.Errorf("answers %v", answers)
+		}
+	})
+}
