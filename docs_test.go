@@ -183,6 +183,7 @@ func TestDocumentationCompiles(t *testing.T) {
 	for _, name := range []string{"nethttp", "chi", "gin", "echo"} {
 		examples += read(t, filepath.Join("_examples", name, "main.go"))
 	}
+	recipes := recipes(t)
 	count := 0
 	for _, page := range pages(t) {
 		for _, b := range blocks(t, page) {
@@ -192,6 +193,15 @@ func TestDocumentationCompiles(t *testing.T) {
 			}
 			if strings.Contains(strings.ReplaceAll(examples, "\n\t", "\n"), "\n"+b.code) {
 				continue // it compiles there
+			}
+			if page == "README.md" && strings.Contains(b.code, "\nfunc Test") {
+				continue // TestReadmePlanPassesItsTest runs it
+			}
+			if page == filepath.Join("docs", "recipes.md") {
+				if !strings.Contains(recipes, "\n"+b.code) {
+					t.Errorf("%s:%d does not stand in an example", b.page, b.line)
+				}
+				continue
 			}
 			file, err := parser.ParseFile(fset, "", b.file(), parser.SkipObjectResolution)
 			if err != nil {
@@ -209,6 +219,21 @@ func TestDocumentationCompiles(t *testing.T) {
 	if count < 20 {
 		t.Errorf("%d blocks", count)
 	}
+}
+
+// recipes returns the programs that docs/recipes.md shows, whose tests run them.
+func recipes(t *testing.T) (all string) {
+	t.Helper()
+	for _, folder := range []string{"recipes", "frameworks"} {
+		files, err := filepath.Glob(filepath.Join("_examples", folder, "*.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range files {
+			all += read(t, f)
+		}
+	}
+	return all
 }
 
 // The first program of README is complete and short, and README itself is short.
@@ -273,7 +298,7 @@ func TestArchitectureNamesFiles(t *testing.T) {
 	}
 }
 
-var link = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+var link = regexp.MustCompile(`(?:\]\(|src=")([^)\s"]+)[)"]`)
 
 // Links within the repository lead somewhere, headings included, and lines outside of tables have at most 120 columns.
 func TestDocumentationLinks(t *testing.T) {

@@ -30,7 +30,7 @@ func TestExamples(t *testing.T) {
 		t.Fatalf("no examples: %v", err)
 	}
 	programs := t.TempDir()
-	build, check := []string{"build", "-o", programs}, []string{"test"}
+	build, check := []string{"build", "-o", programs}, []string{"test", "./_examples/recipes"}
 	var names []string
 	for _, path := range mains {
 		folder := filepath.ToSlash(filepath.Dir(path))
@@ -69,6 +69,30 @@ func TestExamples(t *testing.T) {
 			t.Errorf("%v: %s", err, out)
 		}
 	})
+}
+
+// README's second program, its plans and its test stand together in a folder.
+func TestReadmePlanPassesItsTest(t *testing.T) {
+	code := blocks(t, "README.md")
+	if len(code) != 3 {
+		t.Fatalf("%d blocks", len(code))
+	}
+	_, file, _ := strings.Cut(read(t, "README.md"), "```yaml\n")
+	file, _, _ = strings.Cut(file, "```")
+	folder := t.TempDir()
+	var sources []string
+	for name, text := range map[string]string{"main.go": code[1].code, "main_test.go": code[2].code, "plans.yaml": file} {
+		path := filepath.Join(folder, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if filepath.Ext(name) == ".go" {
+			sources = append(sources, path)
+		}
+	}
+	if out, err := exec.Command("go", append([]string{"test"}, sources...)...).CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
 }
 
 // start runs the program of an example in its folder, on a free port, and returns what it prints.

@@ -125,7 +125,7 @@ func isBelow(path string, modules []string) bool {
 	})
 }
 
-// A user of net/http links exactly the modules that README names.
+// A user of net/http links exactly the modules that docs/faq.md names.
 func TestNethttpDependencies(t *testing.T) {
 	out, err := exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}}",
 		"./adapters/nethttp").Output()
