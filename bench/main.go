@@ -28,6 +28,7 @@ import (
 
 	"github.com/headgate/headgate/bench/internal/measure"
 	"github.com/headgate/headgate/bench/internal/report"
+	"github.com/headgate/headgate/bench/internal/summary"
 )
 
 var (
@@ -77,53 +78,79 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	// Contenders log what the tables tell.
 	redis.SetLogger(silent{})
 
-	var page bytes.Buffer
-	if *folder != "" {
-		out = &page
-	}
 	began := time.Now()
-	if err := report.Head(out, plan, *quick); err != nil {
-		return fmt.Errorf("write the head: %w", err)
+	// First, because it tells the load before the run.
+	var rest bytes.Buffer
+	if err := report.Method(&rest, plan); err != nil {
+		return err
 	}
-	var panels []report.Panel
-	var wrong []error
+	r := results{page: &rest, picture: *folder != ""}
 	for _, p := range parts {
 		if !slices.Contains(chosen, p.name) {
 			continue
 		}
 		fmt.Fprintf(progress, "%s: measuring %s\n", time.Since(began).Round(time.Second), p.name)
-		tables, lines, err := p.run(ctx, plan)
-		if tables == nil && err != nil {
-			return fmt.Errorf("measure %s: %w", p.name, err)
+		if err := r.add(ctx, p, plan); err != nil {
+			return err
 		}
-		wrong = append(wrong, err)
-		if _, err := fmt.Fprintf(out, "## %s\n\n", p.title); err != nil {
-			return fmt.Errorf("write the title: %w", err)
-		}
-		if lines != nil && *folder != "" {
-			fmt.Fprintf(out, "![Throughput by the number of callers](%s)\n\n", picture)
-		}
-		for _, t := range tables {
-			if err := t.Write(out); err != nil {
-				return err
-			}
-		}
-		panels = append(panels, lines...)
 	}
 	fmt.Fprintf(progress, "%s: done\n", time.Since(began).Round(time.Second))
 	var drawn bytes.Buffer
 	// Without a folder too, so that a smoke run tries it.
-	if len(panels) > 0 {
-		if err := report.Plot(&drawn, panels); err != nil {
+	if len(r.panels) > 0 {
+		if err := report.Plot(&drawn, r.panels); err != nil {
 			return err
 		}
 	}
-	if *folder != "" {
-		if err := write(*folder, page.String(), drawn.Bytes()); err != nil {
+	var page bytes.Buffer
+	page.WriteString("# Benchmarks\n\n")
+	if *quick {
+		page.WriteString("**A smoke run: it shows that everything runs. Its numbers mean nothing.**\n\n")
+	}
+	if err := summary.Write(&page, plan, r.tables); err != nil {
+		return err
+	}
+	page.Write(rest.Bytes())
+	if *folder == "" {
+		if _, err := out.Write(page.Bytes()); err != nil {
+			return fmt.Errorf("write the results: %w", err)
+		}
+	} else if err := write(*folder, page.String(), drawn.Bytes()); err != nil {
+		return err
+	}
+	return errors.Join(r.wrong...)
+}
+
+// results is what was measured.
+type results struct {
+	page    io.Writer // of the tables
+	picture bool      // whether the page shows the plot
+	tables  []report.Table
+	panels  []report.Panel
+	wrong   []error // answers of this project
+}
+
+// add measures a part.
+func (r *results) add(ctx context.Context, p part, plan measure.Plan) error {
+	tables, lines, err := p.run(ctx, plan)
+	if tables == nil && err != nil {
+		return fmt.Errorf("measure %s: %w", p.name, err)
+	}
+	r.wrong = append(r.wrong, err)
+	if _, err := fmt.Fprintf(r.page, "## %s\n\n", p.title); err != nil {
+		return fmt.Errorf("write the title: %w", err)
+	}
+	if lines != nil && r.picture {
+		fmt.Fprintf(r.page, "![Throughput by the number of callers](%s)\n\n", picture)
+	}
+	for _, t := range tables {
+		if err := t.Write(r.page); err != nil {
 			return err
 		}
 	}
-	return errors.Join(wrong...)
+	r.tables = append(r.tables, tables...)
+	r.panels = append(r.panels, lines...)
+	return nil
 }
 
 const picture = "benchmarks.svg"

@@ -14,14 +14,10 @@ import (
 	"github.com/headgate/headgate/bench/internal/measure"
 )
 
-// Head writes what was measured, when, on what machine, and with which versions.
-func Head(w io.Writer, plan measure.Plan, smoke bool) error {
+// Method writes how it was measured, when, on what machine, and with which versions.
+func Method(w io.Writer, plan measure.Plan) error {
 	var b strings.Builder
-	b.WriteString("# Benchmarks\n\n")
-	if smoke {
-		b.WriteString("**A smoke run: it shows that everything runs. Its numbers mean nothing.**\n\n")
-	}
-	fmt.Fprintf(&b, "Printed by `go -C bench run .` on %s; nothing is left out or edited. "+
+	fmt.Fprintf(&b, "## How it was measured\n\nPrinted by `go -C bench run .` on %s; nothing is left out or edited. "+
 		"Figures are medians of %d rounds. "+
 		"In each round every contender is driven for a slice of %v in turn (lone callers twice "+
 		"as often, contended locks 15 times "+
@@ -56,7 +52,7 @@ func Head(w io.Writer, plan measure.Plan, smoke bool) error {
 	b.WriteString("Not measured: httprate-redis, which could not be had when this was written; " +
 		"any network but the loopback.\n\n")
 	if _, err := io.WriteString(w, b.String()); err != nil {
-		return fmt.Errorf("write the head: %w", err)
+		return fmt.Errorf("write the method: %w", err)
 	}
 	return nil
 }

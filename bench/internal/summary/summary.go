@@ -1,0 +1,86 @@
+package summary
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strings"
+
+	"github.com/headgate/headgate/bench/internal/measure"
+	"github.com/headgate/headgate/bench/internal/report"
+)
+
+// Write writes five lines and a table about what was measured. Lines without a figure are left out.
+func Write(w io.Writer, plan measure.Plan, tables []report.Table) error {
+	c := &cells{tables: tables}
+	n := namesOf(plan)
+	var b strings.Builder
+	for _, line := range n.lines(c) {
+		fmt.Fprintf(&b, "- %s\n", line)
+	}
+	if b.Len() > 0 {
+		b.WriteByte('\n')
+	}
+	t := n.table(c)
+	if c.err != nil {
+		return c.err
+	}
+	if len(t.Rows) > 0 {
+		if err := t.Write(&b); err != nil {
+			return err
+		}
+	}
+	if _, err := io.WriteString(w, b.String()); err != nil {
+		return fmt.Errorf("write the summary: %w", err)
+	}
+	return nil
+}
+
+const (
+	bucket    = "TokenBucket"
+	queued    = "Mutex, in the queue"
+	inProcess = "Gate in memory, TokenBucket"
+	limiters  = "sync.Map of rate.Limiter" // the peer that knows keys
+	handler   = "Headgate, TokenBucket in memory"
+	metered   = "ReverseProxy behind a Meter"
+)
+
+// lines are what a reader takes away.
+func (n *names) lines(c *cells) []string {
+	var all []string
+	add := func(format string, figures ...float64) {
+		var args []any
+		for _, f := range figures {
+			if math.IsNaN(f) {
+				return
+			}
+			args = append(args, report.Number(f))
+		}
+		all = append(all, fmt.Sprintf(format, args...))
+	}
+	peer := func(of column, better func(a, b float64) bool, words ...string) float64 {
+		best, _ := c.best(of, better, words...)
+		return best
+	}
+	clientsOf := fmt.Sprint(clients)
+	few, many := c.line(n.spread, bucket), c.line(n.spreadMany, bucket)
+	add("**Many keys.** On "+n.keys+" keys, "+n.busy+" callers get %s decisions in the time of a "+
+		"PING, and "+n.crowd+" callers %s: %s and %s times as many as with the best peer.",
+		few, many, few/peer(n.spread, most), many/peer(n.spreadMany, most))
+	few, many = c.line(n.hot, bucket), c.line(n.hotMany, bucket)
+	add("**One key.** There they get %s and %s: %s and %s times as many as with the best peer. "+
+		"Each costs redis-server %s µs, and one of the best peer %s µs.",
+		few, many, few/peer(n.hot, most), many/peer(n.hotMany, most),
+		c.line(n.hotCPU, bucket), peer(n.hotCPU, least))
+	add("**One caller.** A decision takes %s times as long as a PING; that of the best peer %s "+
+		"times. A remembered denial takes %s µs and no round trip.",
+		c.line(n.lone, bucket), peer(n.lone, least), c.line(n.denied, bucket))
+	add("**Locks.** A lock that nobody else wants takes %s PINGs, that of the best peer %s. Among "+
+		clientsOf+" clients it changes hands in %s µs (p50), that of the best peer in %s µs.",
+		c.line(n.pair, queued), peer(n.pair, least), c.line(n.handOff, queued), peer(n.handOff, least))
+	add("**In the process.** A decision in memory takes %s ns, one of a map of rate.Limiter %s ns. "+
+		"Middleware adds %s ns to a request of net/http, that of the best peer %s ns.",
+		c.line(n.inMemory, inProcess, "1"), c.line(n.inMemory, limiters, "1"),
+		c.line(n.above, "net/http", handler), peer(n.above, least, "net/http"))
+	return all
+}
