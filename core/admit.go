@@ -56,7 +56,7 @@ func admit(
 	}()
 	err = g.run(ctx, p, &d, charges)
 	if slot.Sent && (err != nil || !slot.Answered && d.Cause != nil) {
-		g.abandon(slot) // it may have been granted
+		slot.Abandon(slot) // it may have been granted, whatever became of the caller
 	}
 	if err != nil || !d.Allowed {
 		over = true
@@ -78,7 +78,7 @@ func admit(
 // undo gives back what was taken, which nobody gets.
 func (g *Gate) undo(ctx context.Context, p *inquiry, slot *request.Slot, paid *Reservation) {
 	if slot.Sent {
-		g.abandon(slot)
+		slot.Abandon(slot)
 	}
 	if paid == nil && slices.ContainsFunc(p.wire, func(c charge) bool { return c.Spent > 0 }) {
 		paid = g.reservation(p)
@@ -121,10 +121,4 @@ func forgive(ctx context.Context, g *Gate, p *Policy, key Key) error {
 		r.Op, r.Charges[0].Cost = algorithm.Give, b.Cost(1)
 		r.Charges[0].Reply = []int64{algorithm.LastBlock}
 	})
-}
-
-// abandon releases a slot that may have been granted, whatever became of the caller.
-func (g *Gate) abandon(slot *request.Slot) {
-	ttl := time.Duration(slot.Request.Lease) * time.Microsecond
-	g.lent.Keeper.Abandon(g.lent.Leases, slot.Scope, slot.Request.ID, ttl)
 }

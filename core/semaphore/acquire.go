@@ -24,6 +24,10 @@ import (
 // the fewest slot-seconds, divided by its Share; see Cap. A caller whose inner caps are full is
 // passed over.
 func (s *Semaphore) Acquire(ctx context.Context, r Request) (*Lease, error) {
+	return s.slots.acquire(ctx, r)
+}
+
+func (s made) acquire(ctx context.Context, r Request) (*Lease, error) {
 	if err := s.hub.Keeper.Begin(); err != nil {
 		return nil, err
 	}
@@ -31,7 +35,7 @@ func (s *Semaphore) Acquire(ctx context.Context, r Request) (*Lease, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("semaphore: %w", err)
 	}
-	q, err := r.lease(s)
+	q, err := r.lease(s.Semaphore)
 	if err != nil {
 		return nil, err
 	}
@@ -59,22 +63,27 @@ func (s *Semaphore) Admit(
 		d.Allowed = err == nil
 		return l, d, err
 	}
-	q, err := r.lease(s)
+	// A copy, because what is passed to an interface is on the heap, and the caller's charges are
+	// not. The result of slices.Clone may be the slice itself.
+	return s.slots.admit(ctx, r, append([]core.Charge(nil), charges...))
+}
+
+func (s made) admit(
+	ctx context.Context, r Request, charges []core.Charge,
+) (l *Lease, d core.Decision, err error) {
+	q, err := r.lease(s.Semaphore)
 	if err != nil {
 		return nil, d, err
 	}
 	start := time.Now()
 	asks := asking(charges)
-	slot := &request.Slot{Scope: s.scope(r.Caps[0].Key), Request: q}
+	slot := &request.Slot{Scope: s.scope(r.Caps[0].Key), Request: q, Abandon: s.abandon}
 	if len(asks) > 0 && q.Waiters > 0 { // a slot of the same step needs no second question
 		slot.Request.Waiters, slot.Waits = 0, true
 	}
 	var none error // why there is no slot
 	late := false
 	var again *core.Decision // about the same charges, if they were spent again
-	// A copy, because what is passed to a func value is on the heap, and the caller's charges are
-	// not. The result of slices.Clone may be the slice itself.
-	copied := append([]core.Charge(nil), charges...)
 	take := func(paid *core.Reservation, cause error) bool {
 		if slot.Answered {
 			l = s.granted(ctx, s.hub.Leases, slot.Scope, q, slot.Grant, start)
@@ -83,7 +92,7 @@ func (s *Semaphore) Admit(
 			var waited bool
 			l, waited, none = s.takeWatched(ctx, &r, q, cause, slot.Missed)
 			if l != nil && waited {
-				l, again, late, none = s.lookAgain(ctx, l, paid, copied, asks)
+				l, again, late, none = s.lookAgain(ctx, l, paid, charges, asks)
 			}
 		}
 		if l != nil && again == nil {
@@ -91,7 +100,7 @@ func (s *Semaphore) Admit(
 		}
 		return l != nil
 	}
-	d, err = admit(ctx, s.gate, slot, outermost(r.Caps[0].Key), copied, take)
+	d, err = admit(ctx, s.gate, slot, outermost(r.Caps[0].Key), charges, take)
 	switch {
 	case err != nil:
 		return nil, d, err
@@ -105,6 +114,11 @@ func (s *Semaphore) Admit(
 		d.Allowed = false
 	}
 	return l, d, none
+}
+
+// abandonSlot releases a slot that may have been granted.
+func (s made) abandonSlot(slot *request.Slot) {
+	s.hub.Keeper.Abandon(s.hub.Leases, slot.Scope, slot.Request.ID, s.cfg.TTL)
 }
 
 // admit is hub.Admit.

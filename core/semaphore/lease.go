@@ -92,7 +92,11 @@ func (l *Lease) Extend(ctx context.Context) error {
 	if l.gone.Load() {
 		return ErrLeaseLost
 	}
-	return l.semaphore.hub.Keeper.Extend(ctx, l.holding)
+	return l.semaphore.slots.extend(ctx, l)
+}
+
+func (s made) extend(ctx context.Context, l *Lease) error {
+	return s.hub.Keeper.Extend(ctx, l.holding)
 }
 
 // Release gives the slot back. It runs to its end even if ctx is cancelled, for about
@@ -102,12 +106,16 @@ func (l *Lease) Release(ctx context.Context) error {
 	if l == nil || l.gone.Swap(true) {
 		return nil
 	}
+	return l.semaphore.slots.release(ctx, l)
+}
+
+func (s made) release(ctx context.Context, l *Lease) error {
 	l.cancel(context.Canceled)
 	start := time.Now()
 	held := start.Sub(l.since)
-	l.semaphore.held(held)
-	err := l.semaphore.hub.Keeper.Release(context.WithoutCancel(ctx), l.holding)
-	l.semaphore.tellLease(ctx, LeaseEvent{
+	s.held(held)
+	err := s.hub.Keeper.Release(context.WithoutCancel(ctx), l.holding)
+	s.tellLease(ctx, LeaseEvent{
 		Kind: LeaseReleased, Err: err, Held: held, Took: time.Since(start),
 	})
 	return err

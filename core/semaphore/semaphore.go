@@ -25,6 +25,7 @@ import (
 	"github.com/headgate/headgate/internal/hub"
 	"github.com/headgate/headgate/internal/keeper"
 	"github.com/headgate/headgate/internal/lease"
+	"github.com/headgate/headgate/internal/request"
 )
 
 const (
@@ -87,6 +88,8 @@ type Semaphore struct {
 	gate     *core.Gate
 	hub      *hub.Hub
 	cfg      Config
+	slots    slots
+	abandon  func(*request.Slot) // abandonSlot, bound once for all calls
 	notify   func(keeper.Notice) // notice, bound once for all leases
 	meanHold atomic.Int64        // mean of the slots that this process has released, in microseconds
 }
@@ -129,9 +132,22 @@ func newSemaphore(gate *core.Gate, cfg Config, of string) (*Semaphore, error) {
 	}
 	s := &Semaphore{gate: gate, hub: lent, cfg: cfg}
 	lent.Keeper.Name(cfg.Name)
-	s.notify = s.notice
+	work := made{s}
+	s.slots, s.abandon, s.notify = work, work.abandonSlot, s.notice
 	return s, nil
 }
+
+// slots are what the methods of a Semaphore and of its leases do.
+type slots interface {
+	acquire(ctx context.Context, r Request) (*Lease, error)
+	admit(ctx context.Context, r Request, charges []core.Charge) (*Lease, core.Decision, error)
+	extend(ctx context.Context, l *Lease) error
+	release(ctx context.Context, l *Lease) error
+}
+
+// made is a Semaphore of New. Nothing but New makes one, so the linker drops what it does from a
+// program that makes no Semaphore, although a Guard may be given one.
+type made struct{ *Semaphore }
 
 // Name returns the name of the semaphore.
 func (s *Semaphore) Name() string { return s.cfg.Name }

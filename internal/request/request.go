@@ -121,6 +121,8 @@ type Slot struct {
 	// Waits says that the caller waits if there is no slot, although Request does not. Missed says
 	// that there was none.
 	Waits, Missed bool
+	// Abandon releases the slot in the background if it may have been granted.
+	Abandon func(*Slot)
 }
 
 // Queues reports whether there was no slot and the caller is to wait for one. Then the slot is as
