@@ -54,6 +54,9 @@ func (x *exchange) cooling(d *core.Decision, later time.Duration) *denial {
 
 // knownDenial returns the denial by cooldowns that this process knows, or nil.
 func (x *exchange) knownDenial() *denial {
+	if !x.t.cool.known.some.Load() {
+		return nil
+	}
 	n := new(denial)
 	var rests [maxAsks]time.Duration
 	var spent [maxAsks]bool

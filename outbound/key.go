@@ -94,20 +94,22 @@ var credentialHeaders = [...]string{"Authorization", "X-Api-Key", "Api-Key", "X-
 
 // credential returns a hash of the credentials of a request, or "" if it has none.
 func credential(r *http.Request) string {
-	all, named := r.Context().Value(credentialContextKey{}).(string)
-	if !named {
-		all = credentials(r)
+	var room [256]byte
+	all := room[:0]
+	if name, ok := r.Context().Value(credentialContextKey{}).(string); ok {
+		all = append(all, name...)
+	} else {
+		all = appendCredentials(all, r)
 	}
-	if all == "" {
+	if len(all) == 0 {
 		return ""
 	}
-	sum := sha256.Sum256([]byte(all))
+	sum := sha256.Sum256(all)
 	return base64.RawURLEncoding.EncodeToString(sum[:16])
 }
 
-// credentials returns all credentials of a request.
-func credentials(r *http.Request) string {
-	var all []byte
+// appendCredentials appends the credentials that stand in a request.
+func appendCredentials(all []byte, r *http.Request) []byte {
 	for _, name := range credentialHeaders {
 		for _, value := range r.Header[name] {
 			all = append(append(append(all, name...), 0), accessKey(value)...)
@@ -119,7 +121,7 @@ func credentials(r *http.Request) string {
 			all = append(append(append(all, "key\x00"...), value...), 0)
 		}
 	}
-	return string(all)
+	return all
 }
 
 // accessKey returns the part of an Authorization that stays the same for an account: of an AWS

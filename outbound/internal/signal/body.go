@@ -81,7 +81,7 @@ func (r *response) field(name, value string) {
 	case "quotaid":
 		r.body.quotas = append(r.body.quotas, strings.ToLower(value))
 	case "retrydelay", "retry_after": // google.rpc.RetryInfo; Discord, in seconds
-		r.body.delay = max(r.body.delay, moment(value, r.now))
+		r.body.delay = max(r.body.delay, moment(value, r.now()))
 	default:
 		// OpenRouter states the headers of the model's provider in the error.
 		if strings.HasPrefix(name, "x-ratelimit-") {

@@ -57,7 +57,7 @@ func (r *response) set(family, member, limit string, values []string) {
 			w.Remaining.Remaining, w.told = n, true
 		}
 	case "reset":
-		d := longest(values, func(v string) time.Duration { return moment(v, r.now) })
+		d := longest(values, func(v string) time.Duration { return moment(v, r.now()) })
 		if d > 0 {
 			w := r.window(family, limit)
 			w.Reset = max(w.Reset, d)

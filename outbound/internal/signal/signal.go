@@ -72,7 +72,7 @@ const (
 // Refusal, and nil for all other responses. It may break off. The Date of the response replaces now
 // where the clocks differ. Read never fails: what it cannot read tells nothing.
 func Read(status int, h http.Header, body []byte, now time.Time) Signal {
-	r := response{status: status, now: clock(h, now)}
+	r := response{status: status, header: h, received: now}
 	r.readHeaders(h)
 	r.readFields(h)
 	if Refusal(status) || len(body) > 0 {
@@ -90,10 +90,11 @@ func Read(status int, h http.Header, body []byte, now time.Time) Signal {
 
 // response is what has been read of a response.
 type response struct {
-	status  int
-	now     time.Time
-	windows []window
-	body    body
+	status   int
+	header   http.Header
+	received time.Time
+	windows  []window
+	body     body
 }
 
 // window is one limit of a response.

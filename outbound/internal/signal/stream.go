@@ -89,7 +89,7 @@ func hasMember(json []byte, name, value string) bool {
 // ReadEvent returns what an error in a stream tells, which began with these headers, and the status
 // of a response that would tell that. The headers are older than the error: only the error counts.
 func ReadEvent(h http.Header, event []byte, now time.Time) (status int, s Signal) {
-	r := response{status: http.StatusOK, now: clock(h, now)}
+	r := response{status: http.StatusOK, header: h, received: now}
 	r.readBody(event)
 	switch {
 	case r.says(loaded):

@@ -12,12 +12,12 @@ import (
 // whole seconds, and a response takes its time.
 const skew = 5 * time.Second
 
-// clock returns the provider's time where it differs from ours, because a moment that the provider
+// now returns the provider's time where it differs from ours, because a moment that the provider
 // states is one of its clock.
-func clock(h http.Header, now time.Time) time.Time {
-	date, err := http.ParseTime(h.Get("Date"))
-	if err != nil || date.Sub(now).Abs() <= skew {
-		return now
+func (r *response) now() time.Time {
+	date, err := http.ParseTime(r.header.Get("Date"))
+	if err != nil || date.Sub(r.received).Abs() <= skew {
+		return r.received
 	}
 	return date
 }
@@ -125,7 +125,7 @@ func longest(values []string, read func(string) time.Duration) (most time.Durati
 
 // wait returns how long to wait, or 0. The first source that states a wait counts.
 func (r *response) wait(h http.Header) time.Duration {
-	seconds := func(v string) time.Duration { return moment(v, r.now) }
+	seconds := func(v string) time.Duration { return moment(v, r.now()) }
 	millis := func(v string) time.Duration {
 		n, _ := number(v)
 		return bounded(n / 1000)
