@@ -70,7 +70,9 @@ func admit(
 	taken := take(paid, cause)
 	over = true
 	if !taken {
-		g.refundWithoutSlot(ctx, p, &d, paid)
+		g.refundWithoutSlot(ctx, p, paid)
+		p.results(&d, charges)
+		d.Allowed = false
 	}
 	return d, nil
 }
@@ -88,13 +90,11 @@ func (g *Gate) undo(ctx context.Context, p *inquiry, slot *request.Slot, paid *R
 
 // refundWithoutSlot refunds charges that were spent for a request without a slot. The decision
 // denies then, although all of its results fit.
-func (g *Gate) refundWithoutSlot(ctx context.Context, p *inquiry, d *Decision, paid *Reservation) {
+func (g *Gate) refundWithoutSlot(ctx context.Context, p *inquiry, paid *Reservation) {
 	_ = paid.Cancel(ctx) // on failure it stays spent
 	for i := range p.wire {
 		p.wire[i].Spent = 0
 	}
-	p.results(d)
-	d.Allowed = false
 }
 
 // takesSlot reports whether the store can decide the charges and take a slot in one step.

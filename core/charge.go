@@ -2,6 +2,7 @@ package core
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -45,7 +46,7 @@ func (c *Charge) units() int64 {
 type inquiry struct {
 	op    algorithm.Operation
 	bound int64 // of SpendUpTo: units; of Reserve: microseconds
-	asked []Charge
+	asked int   // the number of charges that the caller asked for, once they are laid out
 
 	denies  [MaxCharges]bool // of each asked charge: it is denied by a limit that keeps no state
 	place   [MaxCharges]int8 // of each asked charge: its index in wire; -1 without state
@@ -74,7 +75,7 @@ type inquiry struct {
 type charge struct {
 	request.Charge
 	policy *Policy
-	key    Key
+	given  string    // Key.given
 	own    Algorithm // of this charge, or nil
 	from   *limit
 
@@ -83,6 +84,9 @@ type charge struct {
 	whole  int64 // of a local charge: the capacity of the limit that this process has a share of
 	failed bool  // nobody decided, and the failure mode abstains or denies
 }
+
+// key returns the key that the caller charged.
+func (c *charge) key() Key { return Key{c.Key, c.Outer, c.KeyHash, c.given} }
 
 // answered reports whether a store has decided the charge.
 func (c *charge) answered() bool { return c.Reply != nil }
@@ -95,23 +99,20 @@ func newInquiry(op algorithm.Operation, bound int64) *inquiry {
 	return p
 }
 
-// release lets the inquiry be used again. It keeps nothing but its arrays.
+// release lets the inquiry be used again. Its arrays keep what they hold.
 func (p *inquiry) release() {
-	clear(p.asked)
-	clear(p.wire)
-	clear(p.charges)
-	p.asked, p.wire, p.charges = p.asked[:0], p.wire[:0], p.charges[:0]
+	p.asked, p.wire, p.charges = 0, p.wire[:0], p.charges[:0]
 	p.denies, p.denied, p.slot = [MaxCharges]bool{}, false, nil
 	p.keeps, p.holds, p.hold = false, false, ""
 	p.seedBy = time.Time{}
 	p.admitted, p.parted, p.cause = false, false, nil
-	p.whole[0] = request.Request{Buffer: p.whole[0].Buffer}
 	inquiries.Put(p)
 }
 
 // limit is an algorithm that is compiled for one policy.
 type limit struct {
 	compiled
+	own    Algorithm
 	suffix string // of the names of states; empty if there is no state
 	hash   uint64 // of the suffix
 	label  string // of token buckets; otherwise empty
@@ -130,6 +131,13 @@ func (p *Policy) limitOf(own Algorithm) (*limit, error) {
 	if own == nil {
 		return p.own, nil
 	}
+	for i := range p.first {
+		if l := p.first[i].Load(); l == nil {
+			break
+		} else if l.own == own {
+			return l, nil
+		}
+	}
 	name, ok := identity(own)
 	if ok {
 		if l, ok := p.others.Load(name); ok {
@@ -146,6 +154,10 @@ func (p *Policy) limitOf(own Algorithm) (*limit, error) {
 			p.remembered.Store(1)
 		}
 		p.others.Store(name, l)
+		_, log := own.(SlidingLog) // has no ==
+		for i := 0; i < len(p.first) && !log && !p.first[i].CompareAndSwap(nil, l); {
+			i++
+		}
 	}
 	return l, nil
 }
@@ -183,25 +195,18 @@ func (p *inquiry) lay(asked []Charge) error {
 	if err := check(asked); err != nil {
 		return err
 	}
-	p.asked = append(p.asked[:0], asked...)
-	for i := range p.asked {
-		if err := p.add(i); err != nil {
-			clear(p.asked)
-			p.asked = p.asked[:0] // there are no results
+	p.wire = slices.Grow(p.wire, len(asked)) // p.charges points into it
+	for i := range asked {
+		if err := p.add(i, &asked[i]); err != nil {
 			return err
 		}
 	}
-	for i := range p.wire {
-		c := &p.wire[i]
-		c.Cost = c.Limit.Cost(c.Units)
-		p.charges = append(p.charges, &c.Charge)
-	}
+	p.asked = len(asked)
 	return nil
 }
 
 // add adds an asked charge, or its cost to the charge on the same state. One state has one limit.
-func (p *inquiry) add(i int) error {
-	a := &p.asked[i]
+func (p *inquiry) add(i int, a *Charge) error {
 	from, err := a.Policy.limitOf(a.Limit)
 	if err != nil {
 		return err
@@ -214,26 +219,28 @@ func (p *inquiry) add(i int) error {
 	}
 	for at := range p.wire {
 		c := &p.wire[at]
-		if c.policy != a.Policy || c.key != a.Key || c.from.suffix != from.suffix {
+		if c.policy != a.Policy || c.Key != a.Key.path || c.from.suffix != from.suffix {
 			continue
 		}
 		if c.from != from && !sameLimit(c.own, a.Limit) {
 			return fmt.Errorf("%w: two limits of %s for one key", ErrCharge, a.Policy.name)
 		}
 		c.Add(a.units())
-		c.clamp(a.Clamp)
+		c.price(a.Clamp)
 		p.place[i] = int8(at)
 		return nil
 	}
-	p.place[i] = int8(len(p.wire))
-	p.wire = append(p.wire, charge{})
-	c := &p.wire[p.place[i]] // is filled in here, because it is large
-	c.policy, c.key, c.own, c.from = a.Policy, a.Key, a.Limit, from
+	at := len(p.wire)
+	p.place[i], p.wire = int8(at), p.wire[:at+1]
+	c := &p.wire[at] // is filled in here, because it is large
+	*c = charge{}
+	c.policy, c.given, c.own, c.from = a.Policy, a.Key.given, a.Limit, from
 	c.Limit, c.Shadow, c.Units = current, a.Policy.shadow, a.units()
 	c.at(a.Key, from)
 	c.HoldFor = a.Policy.hold.Microseconds()
 	c.adjust()
-	c.clamp(a.Clamp)
+	c.price(a.Clamp)
+	p.charges = append(p.charges, &c.Charge)
 	return nil
 }
 
@@ -243,11 +250,12 @@ func (c *charge) adjust() {
 	c.Seeds = c.Adjusts && c.policy.ledger != nil
 }
 
-// clamp lowers the units to the limit, if asked.
-func (c *charge) clamp(asked bool) {
-	if c.clamps = c.clamps || asked; c.clamps {
+// price sets the cost of the units under the limit, to which it lowers them if it is to clamp.
+func (c *charge) price(clamp bool) {
+	if c.clamps = c.clamps || clamp; c.clamps {
 		c.Units = min(c.Units, c.Limit.Capacity())
 	}
+	c.Cost = c.Limit.Cost(c.Units)
 }
 
 // at names the charge's state.
@@ -267,12 +275,12 @@ func (p *inquiry) of(c *request.Charge) *charge {
 	return nil
 }
 
-// results fills in the decision's results.
-func (p *inquiry) results(d *Decision) {
-	d.resize(len(p.asked))
-	for i := range p.asked {
+// results fills in the decision's results for the charges that were laid out.
+func (p *inquiry) results(d *Decision, charges []Charge) {
+	d.resize(len(charges))
+	for i := range charges {
 		r := d.at(i)
-		r.Policy, r.Source = p.asked[i].Policy, p.source
+		r.Policy, r.Source = charges[i].Policy, p.source
 		if p.place[i] < 0 {
 			r.stateless(p.denies[i])
 		} else {

@@ -69,11 +69,11 @@ func (g *Gate) run(ctx context.Context, p *inquiry, d *Decision, charges []Charg
 	p.began = g.cache.now()
 	err := g.resolve(ctx, p, d, charges)
 	if err == nil || errors.Is(err, ErrMisconfigured) {
-		p.results(d)
-		g.cache.keep(p, d)
-		g.watch(p, d, start)
+		p.results(d, charges)
+		g.cache.keep(p, d, charges)
+		g.watch(p, d, charges, start)
 	}
-	g.tellDecision(ctx, p.op, d, p.asked, err, start)
+	g.tellDecision(ctx, p.op, d, charges[:p.asked], err, start)
 	return err
 }
 
@@ -181,6 +181,7 @@ func (g *Gate) ask(caller context.Context, p *inquiry, d *Decision) error {
 // word fills in what a request asks for: what the caller asked, or a Peek after a denial.
 func (p *inquiry) word(r *request.Request) {
 	r.Op, r.Bound, r.Receipts, r.Hold = p.op, p.bound, p.keeps || p.parted, p.hold
+	r.Slot, r.Unseeded = nil, false
 	if !p.admitted {
 		r.Op = algorithm.Peek
 	} else if r.Slot = p.slot; p.slot != nil {
@@ -240,7 +241,7 @@ func (g *Gate) rememberDenial(p *inquiry) {
 // send asks the store. An outage is an error that wraps neither the error of the caller's context
 // nor ErrMisconfigured.
 func (g *Gate) send(ctx context.Context, requests []request.Request) error {
-	if keys := lifts(requests); len(keys) > 0 {
+	if keys := g.cache.liftedBy(requests); len(keys) > 0 {
 		defer g.cache.lifting(keys...)()
 	}
 	return g.store.Decide(ctx, requests)

@@ -78,7 +78,10 @@ func (r Result) Violates(i int) bool {
 	return !r.Allowed && i >= 0 && i < algorithm.MaxWindows && r.violated&(1<<i) != 0
 }
 
-const inlineResults = 4
+// inlineResults is how many results a Decision has room for without an allocation. Every copy of a
+// Decision has that room. With 4, a decision in memory on one charge took 230 ns and not 204, and
+// one on four charges 512 ns and not 564.
+const inlineResults = 2
 
 // Decision is the outcome of the charges of one request. It is a value and may be copied. The zero
 // value denies and has no results.
@@ -187,13 +190,15 @@ func (r *Result) read(c *charge, p *inquiry, cause error) {
 	reading := limit.Read(c.Reply, c.Limit.Cost(c.Spent), c.Units)
 	r.Raised = c.Raised.Now
 	fits := c.Fits
-	if bucket, ok := c.Limit.(*algorithm.TokenBucket); ok && p.op == algorithm.Reserve {
+	if bucket, ok := c.Limit.(*algorithm.TokenBucket); p.op == algorithm.Reserve && ok {
 		// If another request denied before, this charge was peeked at, which knows no bound.
 		bound := time.Duration(p.bound) * time.Microsecond
 		reading.RetryAfter = max(0, bucket.RetryReserve(reading, bound))
 		fits = reading.RetryAfter == 0
 	}
-	reading.Await(c.Held, c.Units, limit.Capacity(), c.policy.held.Wait(c.policy.hold))
+	if c.Held > 0 {
+		reading.Await(c.Held, c.Units, limit.Capacity(), c.policy.held.Wait(c.policy.hold))
+	}
 	r.tell(c.Limit, &reading, fits)
 	if fits && p.op == algorithm.Reserve && c.Spent > 0 {
 		r.Delay = reading.Delay

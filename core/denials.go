@@ -71,30 +71,31 @@ type heldTo struct {
 
 // keep remembers the decision on an inquiry if it is a denial that only time lifts, and the blocks
 // of its keys, which deny whatever else is charged with them.
-func (c *denialCache) keep(p *inquiry, d *Decision) {
+func (c *denialCache) keep(p *inquiry, d *Decision, charges []Charge) {
 	if c == nil || d.Allowed || d.Source != SourceRedis || len(p.wire) == 0 {
 		return
 	}
-	for i := range p.asked {
-		if r := d.at(i); p.asked[i].Policy.blocks && !r.Allowed && !r.Policy.shadow {
+	for i := range charges {
+		if r := d.at(i); charges[i].Policy.blocks && !r.Allowed && !r.Policy.shadow {
 			one := Decision{Source: d.Source, n: 1, inline: [inlineResults]Result{*r}}
-			c.put(p, i, i+1, NoCost, &one)
+			c.put(p, charges[:i+1], i, NoCost, &one)
 		}
 	}
 	if p.op == algorithm.Decide {
-		c.put(p, 0, len(p.asked), p.asked[0].Cost, d)
+		c.put(p, charges, 0, charges[0].Cost, d)
 	}
 }
 
-// put remembers a denial of some of the charges of an inquiry. The first had that cost.
-func (c *denialCache) put(p *inquiry, from, to int, cost int64, d *Decision) {
+// put remembers a denial of the charges of an inquiry behind the first ones. The first of them had
+// that cost.
+func (c *denialCache) put(p *inquiry, charges []Charge, from int, cost int64, d *Decision) {
 	wait := d.unchanged()
 	if wait == 0 { // a slot is missing, or something is left that others may spend
 		return
 	}
 	k := &pastDenial{
-		charges:  withoutParts(p.asked[from:to]),
-		limits:   make([]heldTo, to-from),
+		charges:  withoutParts(charges[from:]),
+		limits:   make([]heldTo, len(charges)-from),
 		asked:    p.began,
 		decision: *d,
 	}
@@ -121,11 +122,12 @@ func (c *denialCache) put(p *inquiry, from, to int, cost int64, d *Decision) {
 
 // withoutParts returns the charges without the parts of their keys, which have no bound.
 func withoutParts(charges []Charge) []Charge {
-	charges = slices.Clone(charges)
-	for i := range charges {
-		charges[i].Key.given = ""
+	// Not slices.Clone, whose result the compiler takes for a part of charges: they would escape.
+	bounded := append([]Charge(nil), charges...)
+	for i := range bounded {
+		bounded[i].Key.given = ""
 	}
-	return charges
+	return bounded
 }
 
 // unchanged returns how long a denial and its waits stay true whatever others spend: as long as
@@ -205,13 +207,13 @@ func (c *denialCache) lifting(keys ...uint64) (lifted func()) {
 	}
 }
 
-// lifts returns the hashes of the keys that requests refund, settle, adjust or reserve for later.
+// liftedBy returns the hashes of the keys that requests refund, settle, adjust or reserve for later.
 // These change the waits of denials.
-func lifts(requests []request.Request) (keys []uint64) {
+func (c *denialCache) liftedBy(requests []request.Request) (keys []uint64) {
 	for i := range requests {
 		r := &requests[i]
-		if r.Op == algorithm.Give || r.Op == algorithm.Force || r.Op == algorithm.Settle ||
-			r.Op == algorithm.Adjust || r.Op == algorithm.AtLeast || r.Op == algorithm.Reserve && r.Bound > 0 {
+		if c != nil && (r.Op == algorithm.Give || r.Op == algorithm.Force || r.Op == algorithm.Settle ||
+			r.Op == algorithm.Adjust || r.Op == algorithm.AtLeast || r.Op == algorithm.Reserve && r.Bound > 0) {
 			for _, c := range r.Charges {
 				keys = append(keys, c.Hash)
 			}

@@ -152,7 +152,7 @@ var (
 	reservationEvents = sync.Pool{New: func() any { return new(ReservationEvent) }}
 )
 
-var opOf = map[algorithm.Operation]Op{
+var opOf = [...]Op{
 	algorithm.Decide: OpDecide, algorithm.Peek: OpPeek, algorithm.AtMost: OpSpendUpTo,
 	algorithm.Reserve: OpReserve,
 }

@@ -177,16 +177,25 @@ func (g *Gate) PeekAndDecide(ctx context.Context, peek, decide Charge) (denied [
 // ScriptRequest is a request that a test puts in a script.
 type ScriptRequest struct {
 	inquiry *inquiry // nil for a refund
+	charges []Charge
 	request request.Request
+}
+
+// operationOf returns the operation of a name.
+func operationOf(name string) (op algorithm.Operation) {
+	for op.String() != name {
+		op++
+	}
+	return op
 }
 
 // NewRequest builds a request. It returns nil if no charge keeps state.
 func (g *Gate) NewRequest(op string, bound int64, charges ...Charge) (*ScriptRequest, error) {
-	p := &inquiry{op: algorithm.Operation(op), bound: bound}
+	p := &inquiry{op: operationOf(op), bound: bound}
 	if err := p.lay(charges); err != nil || len(p.wire) == 0 {
 		return nil, err
 	}
-	return &ScriptRequest{inquiry: p, request: request.Request{Op: p.op, Bound: bound, Charges: p.charges, Receipts: true}}, nil
+	return &ScriptRequest{inquiry: p, charges: charges, request: request.Request{Op: p.op, Bound: bound, Charges: p.charges, Receipts: true}}, nil
 }
 
 // WithoutReceipts marks the request's charges as never refunded.
@@ -232,7 +241,7 @@ func (r *ScriptRequest) Reply(receipts bool) (string, Decision) {
 		replies = append(replies, reply)
 	}
 	d.Allowed = r.request.Admitted()
-	r.inquiry.results(&d)
+	r.inquiry.results(&d, r.charges)
 	return fmt.Sprint(r.request.Verdict, replies), d
 }
 
@@ -308,7 +317,7 @@ func orderShared(requests []request.Request) (order []int, merged int) {
 }
 
 // Is reports whether the request is for this operation.
-func (r *ScriptRequest) Is(op string) bool { return r.request.Op == algorithm.Operation(op) }
+func (r *ScriptRequest) Is(op string) bool { return r.request.Op.String() == op }
 
 // Set moves the clock to t, forward or back.
 func (c *ManualClock) Set(t time.Time) { c.micros.Store(t.UnixMicro()) }

@@ -56,8 +56,7 @@ func (g *Gate) fail(ctx context.Context, p *inquiry, d *Decision, cause error, a
 			if g.replicas > 1 {
 				own.Limit = c.Limit.Share(int64(g.replicas))
 			}
-			own.clamp(false)
-			own.Cost = own.Limit.Cost(own.Units)
+			own.price(false)
 			local.Charges = append(local.Charges, &own.Charge)
 			at = append(at, i)
 			continue

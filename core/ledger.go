@@ -95,7 +95,7 @@ func (g *Gate) seed(ctx context.Context, p *inquiry, r *request.Request) error {
 		if !c.Seeds || c.answered() {
 			continue
 		}
-		asked := Charge{Policy: c.policy, Key: c.key, Limit: c.own}
+		asked := Charge{Policy: c.policy, Key: c.key(), Limit: c.own}
 		call := g.ledgers.Call(ctx, c.policy, c.Charge.Key+c.Suffix, func(ctx context.Context) error {
 			return g.askLedger(ctx, asked)
 		})

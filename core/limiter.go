@@ -43,7 +43,7 @@ func (l *Limiter) AllowN(ctx context.Context, key Key, n int64) (d Decision, err
 }
 
 func (l *Limiter) allow(ctx context.Context, d *Decision, key Key, n int64) error {
-	var inline [inlineResults]Charge
+	var inline [4]Charge
 	_, err := l.gate.decide(ctx, d, algorithm.Decide, 0, l.charges(inline[:0], key, n))
 	return err
 }

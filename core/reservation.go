@@ -92,7 +92,7 @@ func (g *Gate) reservation(p *inquiry) *Reservation {
 	r := &Reservation{
 		gate:  g,
 		spent: slices.Clone(p.wire),
-		place: slices.Clone(p.place[:len(p.asked)]),
+		place: slices.Clone(p.place[:p.asked]),
 		hold:  hold{id: p.hold, began: p.heldSince, since: p.heldSince},
 	}
 	r.renewLater()

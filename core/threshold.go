@@ -66,12 +66,12 @@ func newWatch(g *Gate, clock func() int64) *threshold.Watch[watched] {
 
 // watch shows the watch which keys a decision has found at their thresholds. The store was asked
 // after start.
-func (g *Gate) watch(p *inquiry, d *Decision, start time.Time) {
+func (g *Gate) watch(p *inquiry, d *Decision, charges []Charge, start time.Time) {
 	if g.observe == nil || p.op == algorithm.Peek {
 		return
 	}
-	for i := range p.asked {
-		policy := p.asked[i].Policy
+	for i := range charges {
+		policy := charges[i].Policy
 		if len(policy.thresholds) == 0 || p.place[i] < 0 {
 			continue
 		}
@@ -86,7 +86,7 @@ func (g *Gate) watch(p *inquiry, d *Decision, start time.Time) {
 		c := &p.wire[p.place[i]]
 		if span, ok := algorithm.SpanOf(c.Limit, c.Reply); ok {
 			g.thresholds.See(threshold.Sighting[watched]{
-				Owner: watched{policy, c.key}, ID: c.Hash ^ policy.hash,
+				Owner: watched{policy, c.key()}, ID: c.Hash ^ policy.hash,
 				Percents: policy.thresholds, Bits: bits,
 				State: threshold.State{
 					Key: c.Charge.Key, Outer: c.Outer, KeyHash: c.KeyHash, Suffix: c.Suffix,

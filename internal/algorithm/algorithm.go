@@ -178,9 +178,6 @@ type Reading struct {
 // n units, at most the capacity of the limit, fit without these, it shortens RetryAfter to that
 // wait.
 func (r *Reading) Await(held, n, capacity int64, wait time.Duration) {
-	if held == 0 {
-		return
-	}
 	r.Held = min(held, r.Used)
 	free := r.Remaining + r.Held - max(0, r.Used-r.Limit)
 	if n <= capacity && n <= free && wait < r.RetryAfter {

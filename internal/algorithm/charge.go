@@ -13,16 +13,18 @@ type Charge struct {
 	Shadow bool
 	// Receipt identifies the charge to refund.
 	Receipt int64
-	// Kept is nil if there is nothing beside the state, as of most charges: a store clears 16 of
-	// them for each decision.
+	// Kept is nil if there is nothing beside the state, as of most charges.
 	*Kept
+	end int // of the charge's part of the reply
 }
 
 // Kept is what is kept beside the state of a charge, and what a request does with that.
 type Kept struct {
 	// Holds are those of the state. They count if HoldFor is set.
 	Holds *Holds
-	// HoldFor is how long units of the charge are held, in microseconds.
+	// Hold is the id under which units of the charge are held. It is empty if they are not.
+	Hold string
+	// HoldFor is how long they are held, in microseconds.
 	HoldFor    int64
 	Units      int64       // of the cost
 	Correction *Correction // of Settle and Renew

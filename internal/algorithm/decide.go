@@ -7,11 +7,10 @@ package algorithm
 // have ended. If a key is to be seeded before, the reply is Unseeded and nothing changes.
 func Run(now int64, terms Terms, charges []Charge, reply []int64) (_ []int64, changed uint32) {
 	r := run{now: now, Terms: terms}
-	kept := false // most requests have nothing beside their states
 	for i := range charges {
-		kept = kept || charges[i].Kept != nil
+		r.kept = r.kept || charges[i].Kept != nil
 	}
-	if kept {
+	if r.kept {
 		if unseeded := r.raise(charges); unseeded && terms.Operation.Seeds() {
 			return append(reply, Unseeded), 0
 		}
@@ -40,6 +39,7 @@ func Run(now int64, terms Terms, charges []Charge, reply []int64) (_ []int64, ch
 type run struct {
 	now int64
 	Terms
+	kept              bool // most requests have nothing beside their states
 	verdict           int64
 	violated, changed uint32 // a bit for each charge
 }
@@ -51,10 +51,20 @@ func (r *run) decide(charges []Charge, reply []int64) []int64 {
 	if r.Operation == AtMost {
 		r.multiply(charges)
 	}
-	findHeld(charges, reply[head+1:])
+	if r.kept {
+		findHeld(charges, reply[head:])
+	}
 	if r.Operation != Peek && (r.violated == 0 || r.isAdmitted(charges)) {
 		r.commit(charges, reply[head:])
 	}
+	if r.kept {
+		reply = r.replyKept(charges, reply)
+	}
+	return reply
+}
+
+// replyKept appends the Raise of each charge that adjusts and Held of each that may be held.
+func (r *run) replyKept(charges []Charge, reply []int64) []int64 {
 	for i := range charges {
 		if c := &charges[i]; c.Kept != nil && c.Adjusts {
 			next, after := QuotaOf(c.Limit).ends(c.State, r.now)
@@ -69,15 +79,15 @@ func (r *run) decide(charges []Charge, reply []int64) []int64 {
 	return reply
 }
 
-// findHeld sets how many units of the states are held, given the replies to the charges.
-func findHeld(charges []Charge, replies []int64) {
+// findHeld sets how many units of the states are held, given the reply.
+func findHeld(charges []Charge, reply []int64) {
+	begin := 1
 	for i := range charges {
 		c := &charges[i]
-		n := c.Limit.Fields()
 		if c.Kept != nil && c.HoldFor > 0 {
-			c.Held = c.Holds.units(c.Limit, replies[:n])
+			c.Held = c.Holds.units(c.Limit, reply[begin:c.end])
 		}
-		replies = replies[n:]
+		begin = c.end
 	}
 }
 
@@ -119,12 +129,14 @@ func (r *run) give(charges []Charge) {
 // have no such charge. The verdict is their bits.
 func (r *run) check(charges []Charge, reply []int64) []int64 {
 	must := r.Operation != AtMost && r.Operation != Force
+	head := len(reply) - 1
 	for i := range charges {
 		c := &charges[i]
 		if c.Limit.Find(c.State, r.now) {
 			r.changed |= 1 << i
 		}
 		reply = c.Limit.Reply(c.State, c.Cost, reply)
+		c.end = len(reply) - head
 		if must && !c.Limit.Fits(c.State, c.Cost, r.Terms) {
 			r.violated |= 1 << i
 		}
@@ -156,18 +168,16 @@ func (r *run) isAdmitted(charges []Charge) bool {
 
 // commit charges what fits, and writes the receipts into the reply.
 func (r *run) commit(charges []Charge, reply []int64) {
-	at := 0
 	for i := range charges {
 		c := &charges[i]
-		at += c.Limit.Fields()
 		if r.violated&(1<<i) != 0 || c.Cost == (Cost{}) {
 			continue
 		}
 		receipt := c.Limit.Commit(c.State, c.Cost, r.Terms)
 		if c.Kept != nil {
-			c.keep(r.now, r.Hold, receipt)
+			c.keep(r.now, receipt)
 		}
-		reply[at] = receipt
+		reply[c.end-1] = receipt
 		r.changed |= 1 << i
 	}
 }
@@ -176,7 +186,7 @@ func (r *run) commit(charges []Charge, reply []int64) {
 // the hold of charge i had ended before.
 func (r *run) settle(charges []Charge) {
 	for i := range charges {
-		ended, changed := charges[i].settle(r.now, r.Hold)
+		ended, changed := charges[i].settle(r.now)
 		if ended {
 			r.verdict |= 1 << i
 		}
@@ -189,7 +199,7 @@ func (r *run) settle(charges []Charge) {
 // renew prolongs the holds of the charges. The verdict is that of settle.
 func (r *run) renew(charges []Charge) {
 	for i := range charges {
-		if ended := charges[i].renew(r.now, r.Hold); ended {
+		if ended := charges[i].renew(r.now); ended {
 			r.verdict |= 1 << i
 		}
 	}

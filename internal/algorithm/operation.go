@@ -1,39 +1,46 @@
 package algorithm
 
-// Operation is what a request asks for. Its values are the names in the script.
-type Operation string
+// Operation is what a request asks for. The zero value is Decide.
+type Operation uint8
 
 // The operations of a request.
 const (
 	// Decide commits all charges of the request, or none. Verdict: bit i is set if charge i is
 	// violated.
-	Decide Operation = "decide"
+	Decide Operation = iota
 	// Peek answers as Decide does and charges nothing.
-	Peek Operation = "peek"
+	Peek
 	// Reserve is Decide, but charges may take effect later, by at most the bound in microseconds.
-	Reserve Operation = "reserve"
+	Reserve
 	// AtMost charges every cost n times, for the largest n up to the bound that fits. Verdict: n.
-	AtMost Operation = "atmost"
+	AtMost
 	// Give refunds the cost of each charge by its receipt, as far as it still counts. Verdict: the
 	// number of charges that got a refund.
-	Give Operation = "give"
+	Give
 	// Force commits all charges, whether they fit or not, up to each algorithm's debt. Verdict: 0.
-	Force Operation = "force"
+	Force
 	// Settle ends the holds of the charges and makes each what its Correction says. Verdict: bit i
 	// is set if the hold of charge i had ended before.
-	Settle Operation = "settle"
+	Settle
 	// Renew prolongs the holds of the charges. Verdict: as of Settle.
-	Renew Operation = "renew"
+	Renew
 	// Adjust corrects what is used of a Quota, and raises its limit for a time, once for each id.
 	// Verdict: 1, or why nothing changed.
-	Adjust Operation = "adjust"
+	Adjust
 	// AtLeast charges what is missing until that many units of a Quota are used. Verdict: the units
 	// that were missing.
-	AtLeast Operation = "atleast"
+	AtLeast
 	// Ask asks whether the key of a Quota is seeded. Verdict: 0 if it is, otherwise minus the
 	// present time.
-	Ask Operation = "ask"
+	Ask
 )
+
+var operations = [...]string{
+	"decide", "peek", "reserve", "atmost", "give", "force", "settle", "renew", "adjust", "atleast", "ask",
+}
+
+// String returns the name of the operation in the scripts.
+func (o Operation) String() string { return operations[o] }
 
 // Corrects reports whether the reply to the operation is the verdict alone.
 func (o Operation) Corrects() bool {
@@ -61,8 +68,6 @@ type Terms struct {
 	Operation Operation
 	Bound     int64 // AtMost: how often; Reserve: microseconds
 	Receipts  bool  // the charges may be refunded
-	// Hold is the id under which charges are held. It is empty if they are not.
-	Hold string
 }
 
 // AnyReceipt is the receipt by which Give takes units from a Quota whoever spent them.

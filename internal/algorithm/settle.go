@@ -3,9 +3,9 @@ package algorithm
 import "slices"
 
 // held returns the hold of a charge.
-func (c *Charge) held(id string) Hold {
+func (c *Charge) held() Hold {
 	return Hold{
-		ID: id, Units: c.Correction.Units, Cost: c.Correction.Spent,
+		ID: c.Hold, Units: c.Correction.Units, Cost: c.Correction.Spent,
 		Denominator: c.Correction.Denominator, Receipt: c.Receipt,
 	}
 }
@@ -54,20 +54,20 @@ func (c *Charge) give(now int64, cost Cost, receipt int64) (changed bool) {
 }
 
 // keep holds what was charged, if that is asked for.
-func (c *Charge) keep(now int64, id string, receipt int64) {
+func (c *Charge) keep(now, receipt int64) {
 	c.Gone = false
-	if c.HoldFor > 0 && id != "" && receipt != 0 {
-		c.Holds.add(Hold{now + c.HoldFor, id, c.Units, c.Cost, c.Limit.Denominator(), receipt})
+	if c.HoldFor > 0 && c.Hold != "" && receipt != 0 {
+		c.Holds.add(Hold{now + c.HoldFor, c.Hold, c.Units, c.Cost, c.Limit.Denominator(), receipt})
 		c.Holds.note(totalOf(c.Limit, receipt), c.Units)
 	}
 }
 
 // settle ends the hold of a charge and corrects what was spent. If the hold had ended before, nothing
 // is spent, so the whole cost is charged.
-func (c *Charge) settle(now int64, id string) (ended, changed bool) {
+func (c *Charge) settle(now int64) (ended, changed bool) {
 	by := c.Correction.By
 	if c.Correction.Held {
-		if at := c.Holds.find(now, c.held(id)); at >= 0 {
+		if at := c.Holds.find(now, c.held()); at >= 0 {
 			c.Holds.note(totalOf(c.Limit, c.Receipt), -c.Holds.all[at].Units)
 			c.Holds.all = slices.Delete(c.Holds.all, at, at+1)
 		} else {
@@ -88,8 +88,8 @@ func (c *Charge) settle(now int64, id string) (ended, changed bool) {
 }
 
 // renew prolongs the hold of a charge. It reports whether the hold had ended before.
-func (c *Charge) renew(now int64, id string) (ended bool) {
-	at := c.Holds.find(now, c.held(id))
+func (c *Charge) renew(now int64) (ended bool) {
+	at := c.Holds.find(now, c.held())
 	if at < 0 {
 		return true
 	}

@@ -2,6 +2,7 @@ package memstore
 
 import (
 	"math/bits"
+	"slices"
 
 	"github.com/headgate/headgate/internal/algorithm"
 	"github.com/headgate/headgate/internal/request"
@@ -9,17 +10,16 @@ import (
 
 // decision is one request that is being decided.
 type decision struct {
-	charges [algorithm.MaxCharges]algorithm.Charge
+	charges []algorithm.Charge
 	fresh   uint32 // a bit for each charge without a state
 	beside  bool   // something is kept beside a state
 }
 
 // decide decides a request. It fails only if an adjustment is meant for another period.
 func (s *Store) decide(r *request.Request) error {
-	var (
-		d      decision
-		locked uint64 // a bit for each shard
-	)
+	r.Work = slices.Grow(r.Work[:0], len(r.Charges))[:len(r.Charges)]
+	d := decision{charges: r.Work}
+	locked := uint64(0) // a bit for each shard
 	for _, c := range r.Charges {
 		locked |= 1 << s.shard(c)
 	}
@@ -36,10 +36,8 @@ func (s *Store) decide(r *request.Request) error {
 	if err := s.find(&d, now, r); err != nil {
 		return err
 	}
-	terms := algorithm.Terms{
-		Operation: r.Op, Bound: r.Bound, Receipts: r.Receipts, Hold: r.Hold,
-	}
-	reply, changed := algorithm.Run(now, terms, d.charges[:len(r.Charges)], r.Buffer[:0])
+	terms := algorithm.Terms{Operation: r.Op, Bound: r.Bound, Receipts: r.Receipts}
+	reply, changed := algorithm.Run(now, terms, d.charges, r.Buffer[:0])
 	if d.beside {
 		changed &^= s.keepBeside(&d, now, r, changed)
 	}
@@ -67,16 +65,17 @@ func (s *Store) find(d *decision, now int64, r *request.Request) error {
 		if p, ok := c.Limit.(algorithm.Periodic); ok {
 			c.Limit = p.At(now)
 		}
-		at := &d.charges[i]
-		at.State, at.Kept = s.of(c).find(c.Hash, c.Key, c.Suffix)
-		if at.State == nil {
-			at.State = c.Limit.NewState()
+		state, kept := s.of(c).find(c.Hash, c.Key, c.Suffix)
+		if state == nil {
+			state = c.Limit.NewState()
 			d.fresh |= 1 << i
 		}
-		at.Limit, at.Cost, at.Shadow = c.Limit, c.Cost, c.Shadow
-		if at.Kept != nil || c.Alone() || corrects {
-			at.Kept, d.beside = beside(c, at.Kept), true
+		if kept != nil || c.Alone() || corrects {
+			kept, d.beside = beside(c, kept, r.Hold), true
 		}
+		at := &d.charges[i]
+		at.State, at.Limit, at.Cost = state, c.Limit, c.Cost
+		at.Shadow, at.Receipt, at.Kept = c.Shadow, 0, kept
 		if corrects && !adjusts {
 			at.Receipt = c.Receipt()
 		}
@@ -85,7 +84,7 @@ func (s *Store) find(d *decision, now int64, r *request.Request) error {
 }
 
 // beside prepares what is kept beside the state of a charge, which may be nil, for a request.
-func beside(c *request.Charge, k *algorithm.Kept) *algorithm.Kept {
+func beside(c *request.Charge, k *algorithm.Kept, hold string) *algorithm.Kept {
 	if k == nil {
 		k = new(algorithm.Kept)
 	}
@@ -95,7 +94,7 @@ func beside(c *request.Charge, k *algorithm.Kept) *algorithm.Kept {
 	if c.Adjusts && k.Adjustments == nil {
 		k.Adjustments = new(algorithm.Adjustments)
 	}
-	k.HoldFor, k.Units, k.Correction, k.Gone = c.HoldFor, c.Units, c.Correction, false
+	k.Hold, k.HoldFor, k.Units, k.Correction, k.Gone = hold, c.HoldFor, c.Units, c.Correction, false
 	k.Adjusts, k.Seeds, k.Adjustment, k.Raised = c.Adjusts, c.Seeds, c.Adjustment, 0
 	return k
 }

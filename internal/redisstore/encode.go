@@ -194,7 +194,7 @@ func (e *entry) asks() (algorithm.Operation, int64) {
 func (b *batch) entry(e *entry, n int) (times *int64) {
 	r := e.request
 	op, bound := e.asks()
-	b.name(string(op))
+	b.name(op.String())
 	times = b.next()
 	*times = 1
 	b.int(int64(len(r.Charges)))

@@ -37,7 +37,7 @@ func (b *batch) admission(r *request.Request) {
 func (b *batch) holds(r *request.Request) {
 	switch r.Op {
 	case algorithm.Settle, algorithm.Renew:
-		b.args = append(b.args, string(r.Op))
+		b.args = append(b.args, r.Op.String())
 	default:
 		b.args = append(b.args, "hold")
 	}
@@ -82,7 +82,7 @@ func (b *batch) holds(r *request.Request) {
 func (b *batch) adjustments(r *request.Request) {
 	operation := ""
 	if r.Op.Adjusts() {
-		operation = string(r.Op)
+		operation = r.Op.String()
 	}
 	b.args = append(b.args, operation)
 	number := b.next()

@@ -107,7 +107,10 @@ type Request struct {
 	Verdict int64 // the store fills it in; see algorithm.Operation
 	// Unseeded says that nothing was decided, because a key is to be seeded first.
 	Unseeded bool
-	Buffer   []int64 // of replies in memory: replies of the next use of the request overwrite it
+	// Buffer and Work are memory of the store in memory, for replies and for what it decides. The
+	// next use of the request overwrites them.
+	Buffer []int64
+	Work   []algorithm.Charge
 }
 
 // Slot is one slot of a semaphore.
@@ -197,18 +200,15 @@ func (r *Request) IsUnseeded(reply []int64) bool {
 }
 
 // Settle reads the reply to the request, which is verdict, each charge's reply, the Raise of each
-// limit with adjustments, and the units of each state that may have holds which were held before.
-// It reports whether the reply was as long as that.
-func (r *Request) Settle(reply []int64) bool {
+// limit with adjustments, and the units of each state that may have holds which were held before. It
+// has as many integers as Words says, unless IsUnseeded.
+func (r *Request) Settle(reply []int64) {
 	if r.Unseeded = r.IsUnseeded(reply); r.Unseeded {
-		return true
-	}
-	if len(reply) != r.Words() {
-		return false
+		return
 	}
 	r.Verdict, reply = reply[0], reply[1:]
 	if r.Op.Corrects() {
-		return true
+		return
 	}
 	for _, c := range r.Charges {
 		n := c.Limit.Fields()
@@ -238,7 +238,6 @@ func (r *Request) Settle(reply []int64) bool {
 			}
 		}
 	}
-	return true
 }
 
 // maxMerged is the largest number of units of a charge that merges: sums of a batch stay exact.
