@@ -154,16 +154,16 @@ func (b *Book) know(ctx context.Context, set *Set, tenant string) (*state, error
 		s, err = b.tenants.Get(ctx, tenant)
 	}
 	switch {
+	case err == nil:
+		return s, nil
 	case errors.Is(err, tenants.ErrClosed):
 		return nil, ErrClosed
 	case errors.Is(err, tenants.ErrLate) && b.cfg.OnFailure == OnFailureRefuse:
 		return nil, fmt.Errorf("plans: resolve: %w", context.DeadlineExceeded)
 	case errors.Is(err, tenants.ErrLate):
 		return new(state), nil
-	case err != nil:
-		return nil, fmt.Errorf("plans: %w", err)
 	}
-	return s, nil
+	return nil, fmt.Errorf("plans: %w", err)
 }
 
 // Plan returns a func for nethttp.Config.Plan: For of the tenants that the functions derive
