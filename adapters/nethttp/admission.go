@@ -11,11 +11,11 @@ import (
 
 // Admission is the outcome for one request at one Guard.
 type Admission struct {
+	guard      *Guard
 	outer      *Admission  // at the Guard around this one, or nil
 	headers    http.Header // that WriteHeaders was given
-	advertised *advertised
-	charged    []charged // one for each result of the decision
-	plan       core.Plan // of Config.Plan
+	charged    []charged   // one for each result of the decision
+	plan       core.Plan   // of Config.Plan
 	decision   core.Decision
 	err        error
 	levels     []semaphore.Cap // of the caps
@@ -41,9 +41,8 @@ type Admission struct {
 
 // charged is what one rule charges a request.
 type charged struct {
-	by    *charger
-	cost  int64
-	limit core.Algorithm // of the plan, or nil
+	by   *charger
+	cost int64
 }
 
 // charger is a rule of a Guard, or a block.

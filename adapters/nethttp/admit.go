@@ -51,8 +51,8 @@ func open(g *Guard, r *http.Request) *Exchange {
 	if g == nil {
 		g = new(Guard)
 	}
-	x := &Exchange{guard: g}
-	x.advertised, x.outer = &g.advertised, AdmissionFromContext(r.Context())
+	x := new(Exchange)
+	x.guard, x.outer = g, AdmissionFromContext(r.Context())
 	return x
 }
 

@@ -20,7 +20,8 @@ func (g *Guard) Caps(r *http.Request) ([]semaphore.Cap, error) {
 	if c == nil || c.Skip != nil && c.Skip(r) {
 		return nil, nil
 	}
-	x := &Exchange{guard: g}
+	x := new(Exchange)
+	x.guard = g
 	err := x.deriveCaps(r)
 	return x.levels, err
 }

@@ -19,7 +19,8 @@ func (g *Guard) Charges(r *http.Request) ([]core.Charge, error) {
 	if err := g.Check(); err != nil {
 		return nil, err
 	}
-	x := &Exchange{guard: g}
+	x := new(Exchange)
+	x.guard = g
 	blocks, err := x.deriveBlocks(r, nil)
 	if err != nil {
 		return nil, err
@@ -72,9 +73,7 @@ func (x *Exchange) deriveRules(r *http.Request, charges []core.Charge) ([]core.C
 		}
 		c.Cost = cmp.Or(cost, core.NoCost)
 		charges = append(charges, c)
-		x.charged = append(x.charged, charged{
-			by: &x.guard.rules[i], cost: cost, limit: c.Limit,
-		})
+		x.charged = append(x.charged, charged{by: &x.guard.rules[i], cost: cost})
 	}
 	return charges, nil
 }

@@ -40,7 +40,7 @@ func (a *Admission) denialDetail() string {
 		d, name := denialOf(r, a.charged[i].cost), `"`+r.Policy.Name()+`"`
 		switch {
 		case a.charged[i].by.block != nil: // the client is told another reason
-		case d.DeniesAll && a.charged[i].limit != nil:
+		case d.DeniesAll && a.limitUnder(r.Policy) != nil:
 			lacked = append(lacked, name)
 		case d.DeniesAll:
 			shut = append(shut, name)

@@ -34,7 +34,7 @@ func (Draft11) WriteHeaders(h http.Header, a *Admission) {
 			continue // clients need not know how many strikes block
 		}
 		ad := &c.by.advert
-		policy := ad.memberFor(r, c.limit)
+		policy := ad.memberFor(r, a.limitUnder(c.by.rule.Policy))
 		if policy == "" {
 			continue
 		}
@@ -52,7 +52,7 @@ func (Draft11) WriteHeaders(h http.Header, a *Admission) {
 	if len(policies) == 0 {
 		return
 	}
-	all := a.advertised.policies
+	all := a.guard.policies
 	if string(policies) != all {
 		all = string(policies)
 	}
@@ -79,7 +79,7 @@ func (a *Admission) capMembers() string {
 	case !a.capped:
 		return ""
 	case !a.ownCaps:
-		return a.advertised.caps
+		return a.guard.caps
 	}
-	return a.advertised.slot.advertise(a.levels)
+	return a.guard.slot.advertise(a.levels)
 }

@@ -17,7 +17,6 @@ import (
 // the process runs. One goroutine uses an Exchange, and none copies it.
 type Exchange struct {
 	Admission
-	guard       *Guard
 	scope       string     // of the request, once it is derived
 	blockKeys   []core.Key // of the first charges, which are of BlockRules
 	reservation *core.Reservation

@@ -33,11 +33,11 @@ func (x *Exchange) derivePlan(r *http.Request) (err error) {
 }
 
 // limitUnder returns the limit of the plan under a policy, or nil for that of the policy.
-func (x *Exchange) limitUnder(p *core.Policy) core.Algorithm {
-	if x.plan == nil {
+func (a *Admission) limitUnder(p *core.Policy) core.Algorithm {
+	if a.plan == nil {
 		return nil
 	}
-	return x.plan.Algorithm(p.Name())
+	return a.plan.Algorithm(p.Name())
 }
 
 // numbersOf returns the limit, the share and the floor of a cap for the request.
