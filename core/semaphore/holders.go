@@ -26,8 +26,15 @@ func init() {
 	hub.Entries = func(
 		ctx context.Context, s *Semaphore, key core.Key,
 	) (now int64, entries []lease.Entry, err error) {
-		return s.hub.Leases.List(ctx, s.scope(key))
+		return s.slots.entries(ctx, key)
 	}
+}
+
+// entries returns the holders and the waiters below the outermost part of a key, and the time.
+func (s made) entries(
+	ctx context.Context, key core.Key,
+) (now int64, entries []lease.Entry, err error) {
+	return s.hub.Leases.List(ctx, s.scope(key))
 }
 
 // Holders returns the holders of slots below the outermost part of a key, in the order in which
@@ -39,7 +46,7 @@ func (s *Semaphore) Holders(
 	if key == (core.Key{}) {
 		return nil, 0, fmt.Errorf("%w: there is none", core.ErrKey)
 	}
-	now, entries, err := s.hub.Leases.List(ctx, s.scope(key))
+	now, entries, err := s.slots.entries(ctx, key)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -109,7 +116,7 @@ func (s *Semaphore) Usage(ctx context.Context, keys ...core.Key) (used []int64, 
 	if len(keys) == 0 {
 		return used, nil
 	}
-	_, entries, err := s.hub.Leases.List(ctx, s.scope(keys[0]))
+	_, entries, err := s.slots.entries(ctx, keys[0])
 	if err != nil {
 		return nil, err
 	}

@@ -143,6 +143,7 @@ type slots interface {
 	admit(ctx context.Context, r Request, charges []core.Charge) (*Lease, core.Decision, error)
 	extend(ctx context.Context, l *Lease) error
 	release(ctx context.Context, l *Lease) error
+	entries(ctx context.Context, key core.Key) (now int64, entries []lease.Entry, err error)
 }
 
 // made is a Semaphore of New. Nothing but New makes one, so the linker drops what it does from a
