@@ -83,9 +83,9 @@ func (p *pass) send() (*http.Response, *refusal, error) {
 	res.Request = x.given
 	p.res = res
 	r := p.learn(res)
-	switch {
-	case signal.IsStream(res.StatusCode, res.Header):
-		p.stream = &stream{sent: sent}
+	switch events := signal.EventsOf(res.StatusCode, res.Header); {
+	case events != nil:
+		p.stream = &stream{sent: sent, events: events}
 	case r == nil && res.StatusCode < http.StatusBadRequest:
 		x.served(sent)
 	}

@@ -10,7 +10,7 @@ import (
 // stream is a response whose status does not tell how it ends: an upstream may refuse in the middle.
 type stream struct {
 	sent   time.Time
-	events signal.Events
+	events *signal.Events
 	failed bool // an event has told an error
 }
 

@@ -101,7 +101,7 @@ var codes = map[string]meaning{
 	"request_limit_exceeded": spent,
 	// docs.aws.amazon.com/bedrock/latest/APIReference/CommonErrors.html, 2026-11
 	"throttlingexception": slow, "servicequotaexceededexception": spent,
-	"modelnotreadyexception": loaded,
+	"modelnotreadyexception": loaded, "serviceunavailableexception": loaded,
 	// console.groq.com/docs/errors, 2026-11
 	"capacity_exceeded": loaded,
 	// platform.moonshot.ai/docs/api/chat, 2026-11

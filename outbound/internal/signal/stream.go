@@ -2,6 +2,7 @@ package signal
 
 import (
 	"bytes"
+	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -11,20 +12,32 @@ import (
 // pieces.
 const maxLine = 16 << 10
 
-// Events looks for the first error among the events of a stream of text/event-stream. The zero
-// value is ready.
+// maxTail is the number of bytes at the end of a part in which an exception may begin.
+const maxTail = 128
+
+// Events looks for the first error among the events of a stream.
 type Events struct {
-	line []byte // the beginning of a line that has not ended
-	long bool   // the line is longer than maxLine
+	frames bool   // of application/vnd.amazon.eventstream, and not lines of text/event-stream
+	line   []byte // the beginning of a line that has not ended, or the end of the last part
+	long   bool   // the line is longer than maxLine
 }
 
-// IsStream reports whether a response is a stream of events whose status does not tell how it ends.
-func IsStream(status int, h http.Header) bool {
-	return status == http.StatusOK && strings.HasPrefix(h.Get("Content-Type"), "text/event-stream")
+// EventsOf returns the Events of a response, or nil if it is no stream of events whose status does
+// not tell how it ends.
+func EventsOf(status int, h http.Header) *Events {
+	kind := h.Get("Content-Type")
+	frames := strings.HasPrefix(kind, "application/vnd.amazon.eventstream")
+	if status != http.StatusOK || !frames && !strings.HasPrefix(kind, "text/event-stream") {
+		return nil
+	}
+	return &Events{frames: frames}
 }
 
 // Find returns the data of the first event in the next part of a stream that tells an error, or nil.
 func (e *Events) Find(part []byte) []byte {
+	if e.frames {
+		return e.exception(part)
+	}
 	for len(part) > 0 {
 		end := bytes.IndexByte(part, '\n')
 		if end < 0 {
@@ -46,6 +59,24 @@ func (e *Events) Find(part []byte) []byte {
 		}
 		e.line = e.line[:0]
 	}
+	return nil
+}
+
+// exceptionType comes before the name of an exception in a frame, with the type of a string. The
+// JSON of a frame has no byte like that.
+// docs.aws.amazon.com/transcribe/latest/dg/event-stream.html, 2026-11
+var exceptionType = []byte(":exception-type\x07")
+
+// exception returns the exception in the next part of a stream of frames as JSON, or nil.
+func (e *Events) exception(part []byte) []byte {
+	e.line = append(e.line, part...)
+	_, name, ok := bytes.Cut(e.line, exceptionType)
+	if ok && len(name) >= 2 {
+		if n := int(name[0])<<8 | int(name[1]); n <= len(name)-2 {
+			return fmt.Appendf(nil, `{"__type":%q}`, name[2:2+n])
+		}
+	}
+	e.line = append(e.line[:0], e.line[max(0, len(e.line)-maxTail):]...)
 	return nil
 }
 

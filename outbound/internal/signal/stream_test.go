@@ -1,6 +1,8 @@
 package signal
 
 import (
+	"bytes"
+	"encoding/binary"
 	"net/http"
 	"strings"
 	"testing"
@@ -32,7 +34,7 @@ func TestErrorEvents(t *testing.T) {
 		{"a line that is too long", "data: {\"x\":\"" + strings.Repeat("x", maxLine) + "\",\"error\":{\"code\":\"slow_down\"}}\n\n", 0, 0, false},
 	} {
 		for _, size := range []int{1, 7, 1000} {
-			var e Events
+			e := EventsOf(http.StatusOK, http.Header{"Content-Type": {"text/event-stream; charset=utf-8"}})
 			var data []byte
 			for rest := []byte(c.stream); len(rest) > 0 && data == nil; {
 				n := min(size, len(rest))
@@ -47,5 +49,48 @@ func TestErrorEvents(t *testing.T) {
 				t.Errorf("%s in pieces of %d: %d, %+v from %q", c.name, size, status, s, data)
 			}
 		}
+	}
+}
+
+// An exception of Bedrock is a frame of its own, in a stream that began well.
+func TestExceptionFrames(t *testing.T) {
+	frame := func(headers ...string) string {
+		var all, body bytes.Buffer
+		for i := 0; i < len(headers); i += 2 {
+			body.WriteByte(byte(len(headers[i])))
+			body.WriteString(headers[i] + "\x07\x00" + string(rune(len(headers[i+1]))) + headers[i+1])
+		}
+		n := body.Len()
+		body.WriteString(`{"message":":exception-type of a model"}`)
+		_ = binary.Write(&all, binary.BigEndian, []uint32{uint32(body.Len() + 16), uint32(n), 1})
+		return all.String() + body.String() + "crc "
+	}
+	ordinary := frame(":event-type", "contentBlockDelta", ":message-type", "event")
+	for name, want := range map[string]int{
+		"throttlingException": 429, "serviceUnavailableException": 529, "validationException": 0, "": 0,
+	} {
+		stream := ordinary + ordinary
+		if name != "" {
+			stream += frame(":exception-type", name, ":message-type", "exception")
+		}
+		for _, size := range []int{1, 50, 10_000} {
+			e := EventsOf(http.StatusOK, http.Header{"Content-Type": {"application/vnd.amazon.eventstream"}})
+			var data []byte
+			for rest := []byte(stream); len(rest) > 0 && data == nil; {
+				n := min(size, len(rest))
+				data = e.Find(rest[:n])
+				rest = rest[n:]
+			}
+			status, s := ReadEvent(http.Header{}, data, time.Now())
+			if !s.Refused {
+				status = 0
+			}
+			if status != want {
+				t.Errorf("%q in pieces of %d: %d from %q", name, size, status, data)
+			}
+		}
+	}
+	if EventsOf(http.StatusOK, http.Header{"Content-Type": {"application/json"}}) != nil {
+		t.Error("a response that is no stream has events")
 	}
 }
