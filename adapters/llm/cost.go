@@ -97,7 +97,7 @@ func (p *pricing) cost(b *Bill) (microDollars int64, unknown []string) {
 	if p.trusted && b.Stated.Known && b.Stated.Pico >= 0 {
 		return b.Stated.MicroDollars(), nil
 	}
-	s := sum{pricing: p, labels: b.Labels, names: slices.Sorted(maps.Keys(b.Labels))}
+	s := sum{pricing: p, labels: b.Labels, names: sorted(b.Labels)}
 	main := s.tariffOf(b.Model, p.modelOf)
 	s.addTokens(main, b.Usage)
 	for _, o := range b.Others {
@@ -155,6 +155,14 @@ func (s *sum) tariffOf(name string, find func(string) (*Model, bool)) *Tariff {
 	return &model.Tariff
 }
 
+// sorted returns the keys of a map in order. Most bills have none, and are priced several times.
+func sorted[V any](m map[string]V) []string {
+	if len(m) == 0 {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(m))
+}
+
 // addTokens adds the tokens of a model, by the step that its prompt reaches, times the factors.
 func (s *sum) addTokens(t *Tariff, u Usage) {
 	u = u.positive()
@@ -184,7 +192,7 @@ func (s *sum) addTokens(t *Tariff, u Usage) {
 // addUnits adds the pieces of a bill, which have no factors, and its request.
 func (s *sum) addUnits(t *Tariff, b *Bill) {
 	var pieces amount
-	for _, name := range slices.Sorted(maps.Keys(b.Units)) {
+	for _, name := range sorted(b.Units) {
 		n := b.Units[name]
 		if n <= 0 || name == requestUnit {
 			continue

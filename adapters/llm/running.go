@@ -22,17 +22,15 @@ func (x *exchange) pay(ctx context.Context) {
 	if a == nil || a == x.outer { // the guard was skipped
 		return
 	}
-	limits := make(map[*core.Policy]int64)
-	for _, result := range a.Decision().Results() {
-		limits[result.Policy] = result.Limit
-	}
 	budgets := x.meter.cfg.Budgets
 	x.paid = make([]int64, len(budgets))
 	lowered, expected := false, x.expected(x.estimate)
 	for i, b := range budgets {
 		x.paid[i] = x.units(b.Policy.Unit(), &expected)
-		if limit := limits[b.Policy]; limit > 0 && limit < x.paid[i] {
-			x.paid[i], lowered = limit, true
+		for _, result := range a.Decision().Results() {
+			if result.Policy == b.Policy && result.Limit > 0 && result.Limit < x.paid[i] {
+				x.paid[i], lowered = result.Limit, true
+			}
 		}
 	}
 	x.reserved = x.estimate.Output

@@ -92,12 +92,15 @@ func (x *exchange) read(o *wire.Response) bool {
 func (x *exchange) settleRunning(ctx context.Context) {
 	budgets := x.meter.cfg.Budgets
 	x.settled = make([]int64, len(budgets))
-	beyond := make(map[*core.Policy]int64, len(budgets)) // what the first charge has not paid for
 	for i, b := range budgets {
 		x.settled[i] = x.units(b.Policy.Unit(), &x.event.Bill)
-		if x.paid != nil {
-			beyond[b.Policy] = max(0, x.settled[i]-x.paid[i])
-		}
+	}
+	if len(x.running) == 0 {
+		return
+	}
+	beyond := make(map[*core.Policy]int64, len(budgets)) // what the first charge has not paid for
+	for i, b := range budgets {
+		beyond[b.Policy] = max(0, x.settled[i]-x.paid[i])
 	}
 	kept := make(map[*core.Policy]int64, len(budgets))
 	var all sync.WaitGroup

@@ -56,7 +56,11 @@ func ResetAt(r core.Result) time.Time {
 
 // tighter reports whether h states a limit of which a smaller part is left.
 func (l *LimitHeaders) tighter(h http.Header, r core.Result) bool {
-	limit, err := strconv.ParseInt(h.Get(l.Limit), 10, 64)
+	stated := h.Get(l.Limit)
+	if stated == "" {
+		return false
+	}
+	limit, err := strconv.ParseInt(stated, 10, 64)
 	remaining, err2 := strconv.ParseInt(h.Get(l.Remaining), 10, 64)
 	return err == nil && err2 == nil && limit > 0 &&
 		float64(remaining)/float64(limit) < partLeft(r)

@@ -192,6 +192,9 @@ func spellings(u *url.URL) [2]*url.URL { return [...]*url.URL{u, {Path: u.Path}}
 // pathOf returns the one spelling of a path. A slash that the client has escaped stays escaped,
 // since the name of a model may have one.
 func pathOf(u *url.URL) string {
+	if u.RawPath == "" && plain(u.Path) {
+		return u.Path
+	}
 	var elements []string
 	for escaped := range strings.SplitSeq(u.EscapedPath(), "/") {
 		switch element, err := url.PathUnescape(escaped); {
@@ -205,6 +208,18 @@ func pathOf(u *url.URL) string {
 		}
 	}
 	return "/" + strings.Join(elements, "/")
+}
+
+// plain reports whether a path is the only spelling of itself, as almost all are.
+func plain(path string) bool {
+	if !strings.HasPrefix(path, "/") || strings.HasSuffix(path, "/") ||
+		strings.Contains(path, "//") || strings.Contains(path, "/.") {
+		return false
+	}
+	return strings.IndexFunc(path, func(c rune) bool {
+		return !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' ||
+			strings.ContainsRune("/-_.", c))
+	}) < 0
 }
 
 // must returns the format of a table of this package.
