@@ -56,6 +56,65 @@ func TestPublishedResponses(t *testing.T) {
 					`"cost":0.000114,"is_byok":false,"cost_details":{"upstream_inference_cost":0.000114}}}`,
 				`{"type":"message_stop"}`),
 			usage: llm.Usage{Input: 22, Output: 7}, pico: 114_000_000},
+		{name: "QwenCloud's messages, whose first count has no cache", path: messagesPath,
+			body: sseOf(`{"type":"message_start","message":{"id":"msg_1","model":"qwen3.7-plus","content":[],`+
+				`"usage":{"input_tokens":8834,"output_tokens":0}}}`,
+				`{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Hello"}}`,
+				`{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"input_tokens":18,`+
+					`"output_tokens":426,"cache_creation_input_tokens":0,"cache_read_input_tokens":8831,`+
+					`"cache_creation":{"ephemeral_5m_input_tokens":0}}}`, `{"type":"message_stop"}`),
+			usage: llm.Usage{Input: 18, CacheRead: 8831, Output: 426}},
+		{name: "a relay of messages that counts in its last event alone", path: messagesPath,
+			body: sseOf(`{"type":"message_start","message":{"id":"msg_1","model":"m"}}`,
+				`{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Hello"}}`,
+				`{"type":"message_delta","usage":{"input_tokens":4522,"cache_creation_input_tokens":4511,"output_tokens":5}}`,
+				`{"type":"message_stop"}`),
+			usage: llm.Usage{Input: 4522, CacheWrite: 4511, Output: 5}},
+		{name: "Unsloth, which counts Claude's cache in neither prompt nor total", path: chatPath,
+			body: sseOf(`{"choices":[{"index":0,"delta":{"content":"Hello"}}]}`,
+				`{"id":"chatcmpl-anthropic","object":"chat.completion.chunk","choices":[],"usage":{"prompt_tokens":8,`+
+					`"completion_tokens":862,"total_tokens":870,"prompt_tokens_details":{"cached_tokens":18901},`+
+					`"cache_creation_input_tokens":1367,"cache_read_input_tokens":18901}}`, `[DONE]`),
+			usage: llm.Usage{Input: 8, CacheRead: 18901, CacheWrite: 1367, Output: 862}},
+		{name: "TensorX, whose last choice is empty", path: chatPath,
+			body: sseOf(`{"choices":[{"index":0,"delta":{"content":"OK"}}]}`,
+				`{"id": "ffd2", "created": 1786540743, "model": "m", "object": "chat.completion.chunk", `+
+					`"choices": [{"index": 0, "delta": {}}], "usage": {"completion_tokens": 2, "prompt_tokens": 16111, `+
+					`"total_tokens": 16113, "completion_tokens_details": {"reasoning_tokens": 0}, `+
+					`"prompt_tokens_details": {"cached_tokens": 15872}}}`, `[DONE]`),
+			usage: llm.Usage{Input: 239, CacheRead: 15872, Output: 2}},
+		{name: "a gateway that sends a count before the answer", path: chatPath,
+			body: sseOf(`{"choices":[],"usage":{"prompt_tokens":1200,"completion_tokens":4,"total_tokens":1204}}`,
+				`{"choices":[{"index":0,"delta":{"content":"Hello"}}]}`,
+				`{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`,
+				`{"choices":[],"usage":{"prompt_tokens":1200,"completion_tokens":252,"total_tokens":1452}}`, `[DONE]`),
+			usage: llm.Usage{Input: 1200, Output: 252}},
+		{name: "llama.cpp without a usage", path: chatPath,
+			body: sseOf(`{"choices":[{"finish_reason":null,"index":0,"delta":{"reasoning_content":" it"}}],"timings":`+
+				`{"cache_n":7,"prompt_n":10,"prompt_ms":251.51,"predicted_n":28,"draft_n":30,"draft_n_accepted":12}}`,
+				`{"choices":[{"finish_reason":"stop","index":0,"delta":{}}],"timings":{"cache_n":7,"prompt_n":10,`+
+					`"predicted_n":29,"predicted_ms":434.557,"draft_n":32,"draft_n_accepted":12}}`, `[DONE]`),
+			usage: llm.Usage{Input: 10, CacheRead: 7, Output: 29}},
+		{name: "Gemini, which lowers the prompt in its last event", path: gemini,
+			body: sseOf(`{"candidates":[{"content":{"parts":[{"text":"Hello"}]}}],"usageMetadata":{"promptTokenCount":2,`+
+				`"totalTokenCount":2}}`, `{"candidates":[{"content":{"parts":[{"text":"! How can"}]}}],"usageMetadata":{`+
+				`"promptTokenCount":2,"totalTokenCount":2}}`,
+				`{"candidates":[{"content":{"parts":[{"text":" I help?"}]},"finishReason":"STOP"}],"usageMetadata":{`+
+					`"promptTokenCount":1,"candidatesTokenCount":10,"totalTokenCount":11}}`),
+			usage: llm.Usage{Input: 1, Output: 10}},
+		{name: "OpenRouter's limit on free models, with status 200", path: chatPath, outcome: llm.OutcomeFailed,
+			body: `data: {"error":{"message":"Rate limit exceeded: free-models-per-day","code":429,"metadata":{"headers":` +
+				`{"X-RateLimit-Limit":"200","X-RateLimit-Remaining":"0","X-RateLimit-Reset":"1743292800000"},` +
+				`"provider_name":"Google AI Studio"}},"user_id":"user_1"}` + "\n\n"},
+		{name: "OpenRouter's error of an upstream, before any text", path: chatPath, outcome: llm.OutcomeFailed,
+			body: ": OPENROUTER PROCESSING\n\n" + sseOf(`{"id":"gen-1","object":"chat.completion.chunk","model":"m",`+
+				`"provider":"Nvidia","choices":[],"error":{"code":502,"message":"Worker local total request limit reached`+
+				` (33/32)","metadata":{"error_type":"provider_unavailable"}}}`, `[DONE]`)},
+		{name: "Claude on Bedrock's Converse, with a cache", path: "/model/m/converse",
+			body: `{"output":{"message":{"role":"assistant","content":[{"text":"Hello"}]}},"stopReason":"end_turn",` +
+				`"usage":{"inputTokens":562,"outputTokens":12,"totalTokens":3633,"cacheReadInputTokens":3059,` +
+				`"cacheWriteInputTokens":0}}`,
+			usage: llm.Usage{Input: 562, CacheRead: 3059, Output: 12}},
 		{name: "thoughts of Gemini in a chat without output", path: chatPath,
 			body: `{"choices":[{"message":{"content":""}}],"usage":{"completion_tokens":0,"total_tokens":81,` +
 				`"prompt_tokens":21,"completion_tokens_details":{"reasoning_tokens":60}}}`,

@@ -20,6 +20,11 @@ var OpenAIChat = must(Table{
 		"error":      "error",
 		"error_code": "base_resp.status_code", // MiniMax
 		"object":     "object",                // an old vLLM
+
+		"input_else":      "timings.prompt_n", // llama.cpp, unless it is asked for a usage
+		"cache_read_else": "timings.cache_n",
+		"output_else":     "timings.predicted_n",
+
 		"text": "choices[].{delta,message}.{content,content[].text,content[].thinking," +
 			"content[].thinking[].text,reasoning_content,reasoning,refusal," +
 			"tool_calls[].function.arguments,function_call.arguments,audio.transcript}",

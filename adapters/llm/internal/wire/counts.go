@@ -13,6 +13,7 @@ const (
 	besideInputCount       // input that inputCount does not include
 	outputCount
 	elseInputCount // numbers that count if the others are never stated
+	elseReadCount  // not included in elseInputCount
 	elseOutputCount
 	totalCount
 	readCount
@@ -59,10 +60,12 @@ func (c *counts) merge(o *counts) {
 
 // complete fills in what the response has not stated, when it has ended.
 func (c *counts) complete() {
-	for k, other := range map[count]count{inputCount: elseInputCount, outputCount: elseOutputCount} {
-		if !c.states(k) && c.states(other) {
-			c.set(k, c.tokens[other])
-		}
+	if !c.states(inputCount) && c.states(elseInputCount) {
+		c.set(inputCount, c.tokens[elseInputCount]+c.tokens[elseReadCount])
+		c.set(readCount, c.tokens[elseReadCount])
+	}
+	if !c.states(outputCount) && c.states(elseOutputCount) {
+		c.set(outputCount, c.tokens[elseOutputCount])
 	}
 }
 
@@ -79,6 +82,7 @@ func (c *counts) usage(beside, imageOut bool) Usage {
 	reasoning := n[reasoningCount]
 	read, write := n[readCount], max(n[writeCount], n[shortCount]+n[longCount])
 	cached, extra := read+write, total-in-out
+	beside = beside || read > in // a part is not more than all of it
 	switch {
 	case n[besideReasoningCount] > 0:
 		reasoning = n[besideReasoningCount]

@@ -78,6 +78,7 @@ var told = map[string]jsonscan.Role{
 	"input_beside":      numberRole(besideInputCount),
 	"output":            numberRole(outputCount),
 	"input_else":        numberRole(elseInputCount),
+	"cache_read_else":   numberRole(elseReadCount),
 	"output_else":       numberRole(elseOutputCount),
 	"total":             numberRole(totalCount),
 	"cache_read":        numberRole(readCount),

@@ -57,7 +57,7 @@ func TestUsageOfDocuments(t *testing.T) {
 	}{
 		{"more cached than input",
 			`{"usage":{"prompt_tokens":5,"completion_tokens":1,"prompt_tokens_details":{"cached_tokens":9}}}`,
-			wire.OpenAIChat, wire.Usage{CacheRead: 5, Output: 1}, true},
+			wire.OpenAIChat, wire.Usage{Input: 5, CacheRead: 9, Output: 1}, true},
 		{"details first",
 			`{"usage":{"prompt_tokens_details":{"cached_tokens":2},"completion_tokens":1,"prompt_tokens":5}}`,
 			wire.OpenAIChat, wire.Usage{Input: 3, CacheRead: 2, Output: 1}, true},
