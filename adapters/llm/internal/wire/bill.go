@@ -10,9 +10,8 @@ import (
 
 // bill is what one event says of the price of the response, besides the usage of its model.
 type bill struct {
-	units  [maxUnits]unit
-	filled int
-	items  items
+	units []unit // at most maxUnits
+	items items
 
 	otherwise unit // that counts if neither it nor tokens are stated
 
@@ -35,19 +34,18 @@ const (
 	maxOthers = 16 // further models of one response
 )
 
-// unit returns the unit of a name, or nil if there are too many.
+// unit returns the unit of a name, or nil if there are too many. It is valid until the next call.
 func (b *bill) unit(name string) *unit {
-	for i := range b.units[:b.filled] {
+	for i := range b.units {
 		if b.units[i].name == name {
 			return &b.units[i]
 		}
 	}
-	if b.filled == maxUnits {
+	if len(b.units) == maxUnits {
 		return nil
 	}
-	b.units[b.filled] = unit{name: name}
-	b.filled++
-	return &b.units[b.filled-1]
+	b.units = append(b.units, unit{name: name})
+	return &b.units[len(b.units)-1]
 }
 
 // other adds what another model used. Those beyond maxOthers count with the last one.
@@ -123,7 +121,7 @@ func (r *reader) commitBill() {
 	if r.event.counts.stated|r.counts.stated == 0 {
 		b.chooseOtherwise()
 	}
-	for _, u := range b.units[:b.filled] {
+	for _, u := range b.units {
 		total := r.total.unit(u.name)
 		if total != nil && u.n > 0 {
 			changed = changed || total.n != u.n
@@ -171,7 +169,7 @@ func (b *bill) pieces() map[string]int64 {
 	all := make(map[string]int64)
 	all[webSearch], all["file_search"] = b.items.searches, b.items.files
 	all["container"] = int64(len(b.items.containers))
-	for _, u := range b.units[:b.filled] {
+	for _, u := range b.units {
 		if u.name == webSearch || u.n > 0 {
 			all[u.name] = u.n
 		}
