@@ -87,8 +87,9 @@ func (p *Pulse) beat() {
 	}
 	runtime.Gosched()
 	p.mu.Lock()
-	late := p.late()
-	p.lost, p.waits, p.ended = p.lost+late, false, time.Now()
+	now := time.Now()
+	late := p.late(now)
+	p.lost, p.waits, p.ended = p.lost+late, false, now
 	p.mu.Unlock()
 	if p.Look != nil {
 		p.Look(late)
@@ -104,8 +105,8 @@ func (p *Pulse) from() time.Time {
 	return p.next
 }
 
-// late returns by how much the beat that is due is late, unless that is little. The lock is held.
-func (p *Pulse) late() time.Duration {
+// late returns by how much the beat that is due is late now, unless that is little. The lock is held.
+func (p *Pulse) late(now time.Time) time.Duration {
 	due := p.due
 	switch {
 	case p.waits:
@@ -114,7 +115,7 @@ func (p *Pulse) late() time.Duration {
 	default:
 		return 0
 	}
-	if late := time.Since(due); late > max(p.Every/4, 3*time.Millisecond) {
+	if late := now.Sub(due); late > max(p.Every/4, 3*time.Millisecond) {
 		return late
 	}
 	return 0
@@ -122,10 +123,13 @@ func (p *Pulse) late() time.Duration {
 
 // Lost returns for how long the process did not run since the Pulse was made. What counts is the
 // difference between two calls.
-func (p *Pulse) Lost() time.Duration {
+func (p *Pulse) Lost() time.Duration { return p.LostAt(time.Now()) }
+
+// LostAt is Lost for a caller that has just read the clock.
+func (p *Pulse) LostAt(now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.lost + p.late()
+	return p.lost + p.late(now)
 }
 
 // Alarm calls a function when the process has run for some time.

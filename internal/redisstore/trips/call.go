@@ -23,6 +23,7 @@ type Call struct {
 	parcel Parcel
 	alone  bool // shares its script with no other
 
+	began    time.Time       // when it got its time, until it enters
 	ctx      context.Context // of the caller
 	entered  time.Time
 	lost     time.Duration // of the process's pulse, as the call entered
@@ -74,6 +75,7 @@ func (k *Call) Reset() bool {
 // for the round trip.
 func (k *Call) Bound(ctx context.Context, timeout time.Duration) {
 	now := time.Now()
+	k.began = now
 	k.End = now.Add(timeout)
 	if at, ok := deadline.Untimed(ctx); ok && at.Before(k.End) {
 		k.End = at
@@ -84,9 +86,14 @@ func (k *Call) Bound(ctx context.Context, timeout time.Duration) {
 // Split has the call sent again alone, because it failed beside others.
 func (k *Call) Split() { k.err = errSplit{errFailed} }
 
-// enter begins the wait for an answer. Lost is what the process's pulse tells.
-func (k *Call) enter(ctx context.Context, lost time.Duration) {
-	k.state, k.ctx, k.entered, k.lost = stateWaits, ctx, time.Now(), lost
+// enter begins the wait for an answer. A call that has just got its time needs no other look at the
+// clock, which takes the time of a small allocation.
+func (k *Call) enter(ctx context.Context, p *deadline.Pulse) {
+	if k.began.IsZero() {
+		k.began = time.Now()
+	}
+	k.entered, k.began = k.began, time.Time{}
+	k.state, k.ctx, k.lost = stateWaits, ctx, p.LostAt(k.entered)
 	k.err, k.panicked = nil, nil
 }
 

@@ -5,21 +5,19 @@ import (
 	"slices"
 	"time"
 
-	"github.com/headgate/headgate/internal/breaker"
 	"github.com/headgate/headgate/internal/deadline"
 )
 
-const (
-	maxSenders = 2 // round trips to one server at a time, without the one for operations
-	minHalf    = 4 // the most calls that always share a batch
-)
+const maxSenders = 2 // round trips to one server at a time, without the one for operations
 
 // queue joins calls that wait for a round trip to the same server. With fewer than two round trips
 // in flight, a caller sends its call at once, on its own goroutine. Otherwise the call waits. A
 // sender is a goroutine that sends every waiting call in one batch, answers them, and goes on until
 // no call waits. Nothing waits for more calls to come, except that in a crowd the goroutines that
-// are ready run first. A third round trip begins only while nothing but operations waits: decisions
-// on a hot key merge, and two large batches of them cost the server less than three small ones.
+// are ready run first, such as those that the sender has just answered: otherwise the first of them
+// would send its next call alone, and a server of many callers would get twice as many commands. A
+// third round trip begins only while nothing but operations waits: decisions on a hot key merge, and
+// two large batches of them cost the server less than three small ones.
 type queue struct {
 	pending
 	run   func()             // the method send, bound once
@@ -44,7 +42,7 @@ func newQueue(l *link, s server) *queue {
 // do sends a call and returns its error. Nothing uses what the call carries after that.
 func (q *queue) do(ctx context.Context, k *Call) error {
 	q.mu.Lock()
-	k.enter(ctx, q.pulse.Lost())
+	k.enter(ctx, &q.pulse)
 	starts := q.senders < maxSenders ||
 		q.senders == maxSenders && k.Lane == Operations && !q.has(Decisions)
 	if starts {
@@ -79,11 +77,11 @@ func (q *queue) do(ctx context.Context, k *Call) error {
 
 // leads reports whether a call's own caller sends it, because nothing else waits. To hand it to
 // another goroutine would make a lone decision a fifth slower (BenchmarkDecide), which is felt only
-// near to a server. So a sender greets a server that is far, or new. Of the calls that insist, only
-// a release has its caller send it, unless the release may wait for longer than sendAlone does, or
-// the acquire of its slot is on its way.
+// near to a server. So a sender greets a server that is far, or new, and a crowd, whose other callers
+// are about to ask. Of the calls that insist, only a release has its caller send it, unless the
+// release may wait for longer than sendAlone does, or the acquire of its slot is on its way.
 func (q *queue) leads(k *Call) bool {
-	if len(q.waiting) > 0 || !q.quick || !q.link.inline || q.lags() {
+	if q.crowd || len(q.waiting) > 0 || !q.quick || !q.link.inline || q.lags() {
 		return false
 	}
 	return !k.Insists ||
@@ -119,9 +117,8 @@ func (q *queue) doAll(ctx context.Context, calls []*Call) {
 	defer cancel()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	lost := q.pulse.Lost()
 	for _, k := range calls {
-		k.enter(ctx, lost)
+		k.enter(ctx, &q.pulse)
 	}
 	q.lead(ctx, calls...)
 }
@@ -155,41 +152,6 @@ func (q *queue) until(k *Call) (context.Context, context.CancelFunc) {
 	return q.alone.Detach(k.ctx), func() {}
 }
 
-// send sends batches until no call waits.
-func (q *queue) send() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for len(q.waiting) > 0 {
-		for n := 0; q.crowd && n < len(q.waiting) && len(q.waiting) < q.room() && !q.starves(); {
-			n = len(q.waiting)
-			q.yield()
-		}
-		if q.senders > maxSenders && q.has(Decisions) {
-			break
-		}
-		t := q.newTrip()
-		q.take(t, q.room())
-		q.crowd = len(t.calls) > 1
-		if len(t.calls) == 0 { // the other sender took them, or what waits is for it to answer
-			q.free = append(q.free, t)
-			break
-		}
-		q.trips = append(q.trips, t)
-		ends := &q.all
-		if q.starves() {
-			ends = &q.slow
-		}
-		q.mu.Unlock()
-		err := q.carry(ends.Detach(t.calls[0].ctx), t)
-		q.mu.Lock()
-		q.answer(t, err)
-		if err != nil {
-			q.rest()
-		}
-	}
-	q.senders--
-}
-
 func (q *queue) newTrip() (t *trip) {
 	if n := len(q.free); n > 0 {
 		t, q.free = q.free[n-1], q.free[:n-1]
@@ -198,24 +160,6 @@ func (q *queue) newTrip() (t *trip) {
 	}
 	t.sent = time.Now()
 	return t
-}
-
-// room returns the batch size limit: unanswered calls divided by senders, so that the callers of
-// one batch get ready while the server decides another. While decisions wait there are two parts.
-// If this process starves, a round trip takes long whatever it carries.
-func (q *queue) room() int {
-	if q.starves() {
-		return maxBatchCalls
-	}
-	n := len(q.waiting)
-	for _, t := range q.trips {
-		n += len(t.calls)
-	}
-	parts := maxSenders
-	if !q.has(Decisions) {
-		parts = max(parts, q.senders)
-	}
-	return min(maxBatchCalls, max(minHalf, (n+1)/parts))
 }
 
 // carry takes a trip to the server and back. Callers may leave as soon as the commands are written.
@@ -261,22 +205,6 @@ func (q *queue) answer(t *trip, err error) {
 	q.watched()
 	t.reset()
 	q.free = append(q.free, t)
-}
-
-// rest keeps a sender from asking a server again and again that is known to fail.
-func (q *queue) rest() {
-	reopens := q.reopens
-	if reopens == nil {
-		return
-	}
-	q.mu.Unlock()
-	defer q.mu.Lock()
-	pause := time.NewTimer(breaker.Pause)
-	defer pause.Stop()
-	select {
-	case <-reopens:
-	case <-pause.C:
-	}
 }
 
 // opened and closed say that the breaker has.

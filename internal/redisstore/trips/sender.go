@@ -1,0 +1,94 @@
+package trips
+
+import (
+	"time"
+
+	"github.com/headgate/headgate/internal/breaker"
+)
+
+const (
+	minHalf = 4 // the most calls that always share a batch
+	// maxIdle is how often a sender of a crowd lets others run and no call comes before it goes on. An
+	// idle processor may take up the sender at once, before any other goroutine has run.
+	maxIdle = 4
+)
+
+// send sends batches until no call waits.
+func (q *queue) send() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for want := minHalf; q.gather(want); {
+		if q.senders > maxSenders && q.has(Decisions) {
+			break
+		}
+		t := q.newTrip()
+		q.take(t, q.room())
+		q.crowd = len(t.calls) > 1
+		if len(t.calls) == 0 { // the other sender took them, or what waits is for it to answer
+			q.free = append(q.free, t)
+			break
+		}
+		q.trips = append(q.trips, t)
+		ends := &q.all
+		if q.starves() {
+			ends = &q.slow
+		}
+		q.mu.Unlock()
+		err := q.carry(ends.Detach(t.calls[0].ctx), t)
+		q.mu.Lock()
+		want = q.room()
+		q.answer(t, err)
+		if err != nil {
+			q.rest()
+		}
+	}
+	q.senders--
+}
+
+// gather lets the other goroutines of a crowd call, until as many calls wait as are wanted or none
+// comes any more. It reports whether a call waits.
+func (q *queue) gather(want int) bool {
+	for idle := 0; q.crowd && idle < maxIdle && len(q.waiting) < want && !q.starves(); {
+		n := len(q.waiting)
+		if q.yield(); len(q.waiting) == n {
+			idle++
+		} else {
+			idle = 0
+		}
+	}
+	return len(q.waiting) > 0
+}
+
+// room returns the batch size limit: unanswered calls divided by senders, so that the callers of
+// one batch get ready while the server decides another. While decisions wait there are two parts.
+// If this process starves, a round trip takes long whatever it carries.
+func (q *queue) room() int {
+	if q.starves() {
+		return maxBatchCalls
+	}
+	n := len(q.waiting)
+	for _, t := range q.trips {
+		n += len(t.calls)
+	}
+	parts := maxSenders
+	if !q.has(Decisions) {
+		parts = max(parts, q.senders)
+	}
+	return min(maxBatchCalls, max(minHalf, (n+1)/parts))
+}
+
+// rest keeps a sender from asking a server again and again that is known to fail.
+func (q *queue) rest() {
+	reopens := q.reopens
+	if reopens == nil {
+		return
+	}
+	q.mu.Unlock()
+	defer q.mu.Lock()
+	pause := time.NewTimer(breaker.Pause)
+	defer pause.Stop()
+	select {
+	case <-reopens:
+	case <-pause.C:
+	}
+}
