@@ -28,7 +28,8 @@ func scripts() map[string][]string {
 	// The parts of more than one script.
 	clock := []string{"clock/clock.lua"}
 	decision := []string{
-		"bundle/bundle.lua", "decide/short.lua", "return (function()", "decide/decide.lua", "end)()",
+		"decide/single.lua", "bundle/bundle.lua", "decide/short.lua",
+		"return (function()", "decide/decide.lua", "end)()",
 	}
 	lease := slices.Concat([]string{"lease/text.lua", "lease/publish.lua", "lease/lone.lua"},
 		function("lease(KEYS, ARGV, now, margin)", []string{"lease/lease.lua"}))

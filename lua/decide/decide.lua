@@ -98,7 +98,7 @@ if short then
   KEYS, values, ARGV[1] = names, found, #ARGV + 1
   for _, word in ipairs(runs) do ARGV[#ARGV + 1] = word end
 end
-local KEYS, ARGV, now, margin, grace = KEYS, ARGV, now, margin, grace -- set by lua/decide/short.lua
+local KEYS, ARGV, now, margin, grace = KEYS, ARGV, now, margin, grace -- set by lua/decide/single.lua
 -- integer reads a number of a bundle; see lua/bundle/bundle.lua.
 local function integer(bundle, at)
   local a, b, c, d, e, f, g = string.byte(bundle, at, at + 6)

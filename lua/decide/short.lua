@@ -1,20 +1,9 @@
--- Reads all keys with one command if asked, and decides the short form of the arguments where every
--- bucket is full or has a plain arrival time that is not beyond the capacity. decide.lua decides
--- everything else. A call clears all variables of a function, so this part has few and stands apart.
+-- Decides the short form of the arguments where every bucket is full or has a plain arrival time that is
+-- not beyond the capacity, and that single.lua does not decide. decide.lua decides everything else. A
+-- call clears all variables of a function, so this part has few and stands apart.
 --
 -- KEYS, ARGV, reply  as in decide.lua
--- Sets               values to the values that it has read, 0 for none; short to whether ARGV has the
---                    short form
-local KEYS, ARGV = KEYS, ARGV
-local grace = 4194304 -- 2^22 microseconds: keys outlive their state, so that few charges set a TTL
-ARGV[1] = ARGV[1] + 0
-local short, values = ARGV[1] <= 0, nil
-if #KEYS > 1 and (short or ARGV[4] == '1') then
-  values = redis.pcall('MGET', unpack(KEYS))
-  if values.err then -- the user may not use MGET; the keys are read one by one
-    values = {false}
-  end
-end
+-- Sets               values to the values that it has read, 0 for none
 if short then
   local sub, byte, char, concat, plain = string.sub, string.byte, string.char, table.concat, true
   local reply, size, key, at, known = {0}, 0, 0, 1, nil
