@@ -241,8 +241,10 @@ func (g *Gate) rememberDenial(p *inquiry) {
 // send asks the store. An outage is an error that wraps neither the error of the caller's context
 // nor ErrMisconfigured.
 func (g *Gate) send(ctx context.Context, requests []request.Request) error {
-	if keys := g.cache.liftedBy(requests); len(keys) > 0 {
-		defer g.cache.lifting(keys...)()
+	if g.cache != nil {
+		if keys := lifts(requests); len(keys) > 0 {
+			defer g.cache.lifting(keys...)()
+		}
 	}
 	return g.store.Decide(ctx, requests)
 }

@@ -207,13 +207,13 @@ func (c *denialCache) lifting(keys ...uint64) (lifted func()) {
 	}
 }
 
-// liftedBy returns the hashes of the keys that requests refund, settle, adjust or reserve for later.
+// lifts returns the hashes of the keys that requests refund, settle, adjust or reserve for later.
 // These change the waits of denials.
-func (c *denialCache) liftedBy(requests []request.Request) (keys []uint64) {
+func lifts(requests []request.Request) (keys []uint64) {
 	for i := range requests {
 		r := &requests[i]
-		if c != nil && (r.Op == algorithm.Give || r.Op == algorithm.Force || r.Op == algorithm.Settle ||
-			r.Op == algorithm.Adjust || r.Op == algorithm.AtLeast || r.Op == algorithm.Reserve && r.Bound > 0) {
+		if r.Op == algorithm.Give || r.Op == algorithm.Force || r.Op == algorithm.Settle ||
+			r.Op == algorithm.Adjust || r.Op == algorithm.AtLeast || r.Op == algorithm.Reserve && r.Bound > 0 {
 			for _, c := range r.Charges {
 				keys = append(keys, c.Hash)
 			}

@@ -62,7 +62,7 @@ func (s *Store) find(d *decision, now int64, r *request.Request) error {
 		if k := c.Adjustment; k != nil && k.Until > 0 && (now < k.From || now >= k.Until) {
 			return request.ErrPeriod
 		}
-		if p, ok := c.Limit.(algorithm.Periodic); ok {
+		if p, ok := c.Limit.(*algorithm.Period); ok {
 			c.Limit = p.At(now)
 		}
 		state, kept := s.of(c).find(c.Hash, c.Key, c.Suffix)
