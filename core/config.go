@@ -48,8 +48,9 @@ type Config struct {
 	MaxKeys int
 	// DisableDenialCache makes every Decide, Charge and Admit ask Redis. By default a process
 	// remembers up to 4096 denials that only time can lift, and answers equal requests from memory:
-	// until RetryAfter, for at most one second, and until a Reset, Cancel or Settle of its own. It
-	// sees refunds and resets of other processes within a second.
+	// until RetryAfter, for at most one second, and until a Reset, Cancel or Settle of its own.
+	// Within that second it misses refunds and resets of other processes, and what a decision under
+	// a limit of another width changed.
 	DisableDenialCache bool
 	// Clock returns the time of a Gate in memory, such as ManualClock.Now. It must not be before
 	// 1970, and must be safe for concurrent use. If it goes back, no limit allows more than it would

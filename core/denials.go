@@ -11,9 +11,11 @@ import (
 )
 
 const (
-	denialSets   = 2048        // of two denials each
-	denialKeys   = 1024        // keys whose hashes leave the same rest are lifted together
-	denialLasts  = time.Second // at most: another process may refund, reset, or raise a limit
+	denialSets = 2048 // of two denials each
+	denialKeys = 1024 // keys whose hashes leave the same rest are lifted together
+	// denialLasts is short: another process may refund, reset or raise a limit, and a decision under
+	// a limit of another width may end a window.
+	denialLasts  = time.Second
 	denialMixing = 0x9e3779b97f4a7c15
 )
 

@@ -126,6 +126,29 @@ func TestCachedDenialIsDropped(t *testing.T) {
 	}
 }
 
+// A decision under a shorter window ends the window of a cached denial. The denial outlives that
+// until a second is over.
+func TestCachedDenialOutlivesShorterWindow(t *testing.T) {
+	t.Parallel()
+	eachCachedGate(t, func(t *testing.T, gates *cachedGate) {
+		long, short := core.FixedWindow{Limit: 1, Window: time.Minute, FromFirst: true}, core.FixedWindow{Limit: 1, Window: 100 * time.Millisecond, FromFirst: true}
+		c := core.Charge{Policy: newPolicy(t, core.PolicyConfig{Name: "p", Algorithm: changing(long, short)}), Key: newKey(t, "k"), Cost: 1}
+		decide(t, gates.Gate, c)
+		decide(t, gates.Gate, c)
+		other := c
+		other.Limit = short
+		peek(t, gates.Gate, other)
+		gates.clock.Advance(time.Second - time.Microsecond)
+		if d := decide(t, gates.Gate, c); d.Allowed || d.Source != core.SourceCache {
+			t.Errorf("within a second: %v, %s", d.Source, show(d))
+		}
+		gates.clock.Advance(time.Microsecond)
+		if d := decide(t, gates.Gate, c); !d.Allowed {
+			t.Errorf("after a second: %s", show(d))
+		}
+	})
+}
+
 // replyHold is a hook that holds the replies to one command after the server has run it.
 type replyHold struct {
 	name    string

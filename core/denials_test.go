@@ -282,6 +282,37 @@ func TestCachedDenialOfSeveralCharges(t *testing.T) {
 	})
 }
 
+// A denial that Redis gave after its clock stepped back is true whatever limits of the key decide
+// meanwhile.
+func TestCachedDenialAfterServerClockBack(t *testing.T) {
+	t.Parallel()
+	eachCachedGate(t, func(t *testing.T, gates *cachedGate) {
+		slow, quick := core.TokenBucket{Rate: 2, Per: time.Second, Burst: 3}, core.TokenBucket{Rate: 4, Per: time.Second, Burst: 3}
+		plan := newPolicy(t, core.PolicyConfig{Name: "plan", Algorithm: changing(slow, quick)})
+		never := limited(t, "never", core.LeakyBucket{Rate: 7, Per: time.Second, Capacity: 3})
+		for _, back := range []time.Duration{700 * time.Millisecond, 2 * time.Second} {
+			server := newClock()
+			gates.InjectServerClock(micros(server))
+			gates.uncached.InjectServerClock(micros(server))
+			key := newKey(t, fmt.Sprint(back))
+			other := core.Charge{Policy: plan, Key: key, Cost: 3, Limit: quick}
+			decide(t, gates.Gate, other)
+			server.Advance(-back)
+			charges := []core.Charge{{Policy: plan, Key: key, Cost: 3, Limit: slow}, {Policy: never, Key: key, Cost: 5}}
+			decide(t, gates.Gate, charges...)
+			decide(t, gates.Gate, other)
+			asked := peek(t, gates.uncached, charges...)
+			var d core.Decision
+			if gates.asksRedis(func() { d = decide(t, gates.Gate, charges...) }) {
+				t.Errorf("%v back: the denial is not cached", back)
+			}
+			if r, want := d.At(0), asked.At(0); r.Allowed || want.Allowed || r.RetryAfter != want.RetryAfter || r.Known && r.Used != want.Used {
+				t.Errorf("%v back: %s\nRedis says %s", back, show(d), show(asked))
+			}
+		}
+	})
+}
+
 // While Redis is down, cached denials stay valid until they expire. Then the failure mode decides.
 func TestCachedDenialWhileRedisIsDown(t *testing.T) {
 	t.Parallel()

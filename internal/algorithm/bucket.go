@@ -72,11 +72,14 @@ func (b *TokenBucket) Find(st State, now int64) (changed bool) {
 	case s.part > 0 && s.denominator != b.denominator:
 		s.level = Cost{s.level.Whole + 1, 0}
 	}
-	if !b.frozen && s.level.Whole > b.capacity.Whole && reachOf(s.level.Whole) > s.reach {
-		// The clock went back. A narrower limit leaves at least half of a wider one's level.
+	if most := int64(1) << (s.reach - 10); !b.frozen && s.level.Whole > most {
+		// The clock went back. A narrower limit leaves half to a wider one, and a wider one leaves
+		// no more than most. So the next limit that finds the level takes it as it is.
 		s.level = b.capacity
-		if least := int64(1) << max(0, s.reach-11); least > b.capacity.Whole+1 {
-			s.level = Cost{least, 0}
+		if most/2 > b.capacity.Whole+1 {
+			s.level = Cost{most / 2, 0}
+		} else if most <= b.capacity.Whole {
+			s.level = Cost{most, 0}
 		}
 		b.keep(s, s.level)
 		return true

@@ -17,7 +17,8 @@
 --           by the whole cost, at most to 0. If the bucket has been full since the charge, the
 --           charge has drained and gets no refund.
 -- reach     2^(reach-10) exceeds every level to which a charge raised the bucket since it was full. A
---           higher level means that the clock went back, and becomes the capacity.
+--           higher level means that the clock went back. It becomes the capacity, but at least half of
+--           2^(reach-10) and at most all of it.
 -- capacity  Limits of different capacities see the same level, so each counts the charges of all.
 -- lifetime  A bucket is full again that long after its last charge. Its denominator is the time of that.
 -- states    The fraction, its denominator and since, or nothing without these.
@@ -47,12 +48,18 @@ local level, rest = arrival - start, more and more[1] or 0
 if level < 0 then level, rest = 0, 0 end
 if start == 0 and more and more[2] > 1 and more[2] <= now then level = 0 end
 if rest > 0 and more[2] ~= denominator then level, rest = level + 1, 0 end
-if level > capacity and ARGV[limit + 2] > 0 then
-  local reach = reaches[key] or 10
-  if level >= 2 ^ (reach - 10) then
-    -- Kept even if nothing is charged, or it would not drain. A narrower limit leaves half to a wider one.
+if level > 0 and ARGV[limit + 2] > 0 then
+  local most = math.floor(2 ^ ((reaches[key] or 10) - 10))
+  if level > most then
+    -- Kept even if nothing is charged, or it would not drain. A narrower limit leaves half to a wider
+    -- one, and a wider one leaves no more than most. So the next limit that finds the level takes it as
+    -- it is.
     level, rest = capacity, ARGV[limit + 4] + 0
-    if 2 ^ (reach - 11) > capacity + 1 then level, rest = math.floor(2 ^ (reach - 11)), 0 end
+    if most > 2 * capacity + 2 then
+      level, rest = math.floor(most / 2), 0
+    elseif most <= capacity then
+      level, rest = most, 0
+    end
     numbers[key], states[key] = start + level, {rest, denominator, more and more[3]}
     dirty[key] = limit
   end

@@ -63,8 +63,10 @@ if short then
           arrival = a + b * 256 + d * 65536 + e * 16777216 + f * 4294967296 + g * 1099511627776 + h * 281474976710656
           if arrival > now then
             level = arrival - now
-            if old > reach then
+            if old >= reach then
               reach = old
+            elseif level > 2 ^ old then -- quicker limits charged the bucket, and the clock went back
+              plain = false
             end
           end
           plain = plain and old < 64 and level <= ARGV[c + 3]

@@ -37,7 +37,8 @@ if ARGV[1] == -1 and ARGV[2] == '1' and (not ARGV[8] or not ARGV[10] and ARGV[8]
         if before > now then
           level, head = before - now, old > reach and old or reach
         end
-        single = level <= capacity
+        -- Beyond 2^old, quicker limits charged the bucket, and the clock went back.
+        single = level <= capacity and (old >= reach or level <= 2 ^ old)
       end
       if not single then
         break
