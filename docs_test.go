@@ -116,6 +116,7 @@ var (
 	reports                            http.HandlerFunc
 	work                               func(context.Context) error
 	planOf                             func(*http.Request) (core.Plan, error)
+	boughtPlan                         func(context.Context, string) (string, error)
 	customer                           core.Plan
 	page                               string
 )
