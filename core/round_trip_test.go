@@ -164,10 +164,13 @@ func (q *busyGate) waitUntil(is func() bool) {
 }
 
 // passOne lets one paused batch pass, and returns once the next batch is paused.
-func (q *busyGate) passOne() {
+func (q *busyGate) passOne() { q.passOneUnless(func() bool { return false }) }
+
+// passOneUnless does the same, unless nothing is left to be sent.
+func (q *busyGate) passOneUnless(over func() bool) {
 	n := q.begun.Load()
 	q.pass <- struct{}{}
-	q.waitUntil(func() bool { return q.begun.Load() > n && q.paused.Load() == 2 })
+	q.waitUntil(func() bool { return over() || q.begun.Load() > n && q.paused.Load() == 2 })
 }
 
 // passAll lets every batch pass until all callers have returned.
@@ -340,7 +343,7 @@ func TestCallerLeavesAtItsOwnDeadline(t *testing.T) {
 			late := q.decideAsync(t.Context(), core.Charge{Policy: q.policy, Key: q.key, Cost: 1})
 			q.waitUntil(func() bool { return q.waiting() == 2 || len(early) > 0 })
 			if len(early) == 0 {
-				q.passOne()
+				q.passOneUnless(func() bool { return len(early) > 0 && len(late) > 0 })
 			}
 			a := <-early
 			if a.err != nil || a.Allowed || a.Cause == nil {
