@@ -3,6 +3,7 @@ package outbound_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -230,34 +231,43 @@ func TestLongestCooldownHolds(t *testing.T) {
 // Requests that wait for a cooldown go on in their order, spread over the first second after it.
 func TestResumptionIsSpread(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate) {
-		const waiters = 40
-		a := new(answers)
-		u := serve(t, a.ServeHTTP)
-		sent := &recorder{RoundTripper: base(t)}
-		tr := transport(t, outbound.Config{Base: sent, Gate: g, MaxWait: time.Minute})
-		a.push(refuse(429, "", "Retry-After", "1"))
-		if _, err := get(t, tr, u.URL); err != nil {
-			t.Fatal(err)
-		}
-		end := u.times[0].Add(time.Second)
-		var done sync.WaitGroup
-		for i := range waiters {
-			done.Go(func() { numbered(t, tr, u.URL, 'A'+rune(i)) })
-			gatetest.Eventually(t, "the request waits", func() bool { return tr.Waiting() == i+1 })
-		}
-		done.Wait()
-		if tr.Waiting() != 0 {
-			t.Error("requests still wait")
-		}
-		first, last := sent.times[1].Sub(end), sent.times[waiters].Sub(end)
-		if first < 0 || last > 1100*time.Millisecond+slack() || last-first < 300*time.Millisecond {
-			t.Errorf("sent from %v to %v after the end", first, last)
-		}
-		// Each goes on by itself, so some change places. In no order one is overtaken by 30.
-		if late := overtaken(sent.order[1:]); late > waiters/4 {
-			t.Errorf("a request was overtaken by %d: %v", late, sent.order)
-		}
+		calmly(t, func() error { return resume(t, g) })
 	})
+}
+
+// resume has many requests wait for a cooldown, and returns what is wrong with how they go on.
+func resume(t *testing.T, g *core.Gate) error {
+	const waiters = 40
+	a := new(answers)
+	u := serve(t, a.ServeHTTP)
+	sent := &recorder{RoundTripper: base(t)}
+	tr := transport(t, outbound.Config{Base: sent, Gate: g, MaxWait: time.Minute})
+	a.push(refuse(429, "", "Retry-After", "1"))
+	if _, err := get(t, tr, u.URL); err != nil {
+		t.Fatal(err)
+	}
+	end := u.times[0].Add(time.Second)
+	var done sync.WaitGroup
+	for i := range waiters {
+		done.Go(func() { numbered(t, tr, u.URL, 'A'+rune(i)) })
+		gatetest.Eventually(t, "the request waits", func() bool { return tr.Waiting() == i+1 })
+	}
+	done.Wait()
+	if tr.Waiting() != 0 {
+		t.Error("requests still wait")
+	}
+	first, last := sent.times[1].Sub(end), sent.times[waiters].Sub(end)
+	if first < 0 {
+		t.Errorf("sent %v before the end", -first)
+	}
+	if last > 1100*time.Millisecond+slack() || last-first < 300*time.Millisecond {
+		return fmt.Errorf("sent from %v to %v after the end", first, last)
+	}
+	// Each goes on by itself, so some change places. In no order one is overtaken by 30.
+	if late := overtaken(sent.order[1:]); late > waiters/4 {
+		return fmt.Errorf("a request was overtaken by %d: %v", late, sent.order)
+	}
+	return nil
 }
 
 // overtaken returns by how many later ones a request was overtaken at most.

@@ -74,23 +74,27 @@ func TestWaitsInOrder(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			eachGate(t, func(t *testing.T, g *core.Gate) {
-				hold := make(chan struct{})
-				u := serve(t, func(http.ResponseWriter, *http.Request) { <-hold })
-				sent := &recorder{RoundTripper: base(t)}
-				cfg := outbound.Config{Base: sent, Gate: g, MaxWait: time.Minute}
+				cfg := outbound.Config{Gate: g, MaxWait: time.Minute}
 				configure(t, g, &cfg)
-				tr := transport(t, cfg)
-				var done sync.WaitGroup
-				for i := range waiters {
-					done.Go(func() { numbered(t, tr, u.URL, 'A'+rune(i)) })
-					gatetest.Eventually(t, "the request was sent or waits", func() bool { return sent.sent()+tr.Waiting() >= i+1 })
-				}
-				close(hold)
-				done.Wait()
-				// Requests that have room at the same time are sent by goroutines of their own.
-				if late := overtaken(sent.order); late > 2 {
-					t.Errorf("a request was overtaken by %d: %v", late, sent.order)
-				}
+				calmly(t, func() error {
+					hold := make(chan struct{})
+					u := serve(t, func(http.ResponseWriter, *http.Request) { <-hold })
+					sent := &recorder{RoundTripper: base(t)}
+					cfg.Base = sent
+					tr := transport(t, cfg)
+					var done sync.WaitGroup
+					for i := range waiters {
+						done.Go(func() { numbered(t, tr, u.URL, 'A'+rune(i)) })
+						gatetest.Eventually(t, "the request was sent or waits", func() bool { return sent.sent()+tr.Waiting() >= i+1 })
+					}
+					close(hold)
+					done.Wait()
+					// Requests that have room at the same time are sent by goroutines of their own.
+					if late := overtaken(sent.order); late > 2 {
+						return fmt.Errorf("a request was overtaken by %d: %v", late, sent.order)
+					}
+					return nil
+				})
 			})
 		})
 	}

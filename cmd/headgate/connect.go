@@ -94,7 +94,8 @@ func (c *connection) within(ctx context.Context, f func(context.Context) error) 
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	err := f(ctx)
-	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+	// The client may see the deadline before the context's timer has fired.
+	if err != nil && (errors.Is(ctx.Err(), context.DeadlineExceeded) || errors.Is(err, context.DeadlineExceeded)) {
 		return fmt.Errorf("no answer within --timeout %v: %w", c.timeout, err)
 	}
 	return err
