@@ -171,10 +171,7 @@ func (x *exchange) cool(s signal.Signal) (rest time.Duration, err error) {
 func (c *cooldowns) guess(ctx context.Context, b *blocked, key core.Key) (time.Duration, error) {
 	failed := mark(ctx, c.gate, b.policy, key)
 	d, err := c.gate.Decide(ctx, core.Charge{Policy: b.policy, Key: key, Cost: core.NoCost})
-	if failed == nil {
-		failed = err
-	}
-	return d.RetryAfter(), failed
+	return d.RetryAfter(), cmp.Or(failed, err)
 }
 
 // cool lets a key cool for that long, or for longer if it does already, and returns how long that

@@ -99,24 +99,21 @@ func (p *pass) send() (*http.Response, *refusal, error) {
 
 var errNoResponse = errors.New("outbound: Base returned neither a response nor an error")
 
-// lost reports whether the slot was lost, so that the request must not be sent.
+// lost reports whether the slot was lost. The request must not be sent then.
 func (p *pass) lost() bool {
 	return p.lease != nil && errors.Is(context.Cause(p.lease.Context()), semaphore.ErrLeaseLost)
 }
 
 // explain adds to an error that the slot was lost.
 func (p *pass) explain(err error) error {
-	if p.lease == nil {
+	if !p.lost() {
 		return err
 	}
 	cause := context.Cause(p.lease.Context())
-	switch lost := errors.Is(cause, semaphore.ErrLeaseLost); {
-	case lost && errors.Is(err, cause): // some transports return the cause
+	if errors.Is(err, cause) { // some transports return the cause
 		return wrapped(err)
-	case lost:
-		return fmt.Errorf("outbound: %w: %w", cause, err)
 	}
-	return err
+	return fmt.Errorf("outbound: %w: %w", cause, err)
 }
 
 // end gives the slot back and settles the rules, unless that was done before.
