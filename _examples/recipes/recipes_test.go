@@ -15,39 +15,18 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
-	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
 // each runs a test in memory and on Redis.
 func each(t *testing.T, f func(t *testing.T, gate *core.Gate)) {
-	t.Run("memory", func(t *testing.T) {
-		gate, err := core.NewMemory(core.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		f(t, gate)
-	})
+	t.Run("memory", func(t *testing.T) { f(t, gatetest.Memory(t, core.Config{})) })
 	t.Run("Redis", func(t *testing.T) {
-		client := redis.NewClient(&redis.Options{
-			Addr: redistest.Real(t).Addr, ContextTimeoutEnabled: true, DialerRetries: 1,
-		})
-		gate, err := core.NewRedis(client, core.Config{
-			Prefix: fmt.Sprintf("recipes-%d", time.Now().UnixNano()), Timeout: 5 * time.Second,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-			defer cancel()
-			if err := errors.Join(gate.Close(ctx), client.Close()); err != nil {
-				t.Error(err)
-			}
-		})
-		f(t, gate)
+		s := redistest.Real(t)
+		f(t, gatetest.Redis(t, s.Client(t), core.Config{Prefix: s.Prefix}))
 	})
 }
 
