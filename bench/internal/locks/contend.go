@@ -11,17 +11,19 @@ import (
 	"github.com/headgate/headgate/bench/internal/server"
 )
 
+// Clients is how many clients want the one lock.
+const Clients = 8
+
 const (
-	clients = 8
-	hold    = 500 * time.Microsecond
-	think   = 2 * time.Millisecond
+	hold  = 500 * time.Microsecond
+	think = 2 * time.Millisecond
 	// grace is how long after a slice its last waiters may still wait.
 	grace = 2 * time.Second
 )
 
 // contest is what one slice of clients that want one lock showed.
 type contest struct {
-	each     [clients]int64 // acquisitions of each client
+	each     [Clients]int64 // acquisitions of each client
 	handoffs []time.Duration
 	again    int64 // acquisitions by the client that had the lock before
 	failed   int64
@@ -135,7 +137,7 @@ func (c *contests) median(figure func(*contest) float64) float64 {
 
 // fairness is how often the client that got the lock most often did, over who got it least, in all rounds together.
 func (c *contests) fairness() float64 {
-	var each [clients]float64
+	var each [Clients]float64
 	for _, s := range c.slices {
 		for i, n := range s.each {
 			each[i] += float64(n)

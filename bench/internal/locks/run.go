@@ -25,7 +25,7 @@ func Run(ctx context.Context, plan measure.Plan, s *server.Server) ([]report.Tab
 	locks := make([][]acquire, len(all))
 	for i, e := range entries() {
 		all[i].Contender = measure.Contender{Name: e.name, Kind: e.kind}
-		for range clients {
+		for range Clients {
 			lock, end, err := e.make(s)
 			if err != nil {
 				return nil, fmt.Errorf("make %s: %w", e.name, err)
@@ -117,7 +117,7 @@ func uncontended(
 
 func contendedTable(all []contests) (report.Table, error) {
 	t := report.Table{
-		Title: fmt.Sprintf("One lock that %d clients want", clients),
+		Title: fmt.Sprintf("One lock that %d clients want", Clients),
 		Note: fmt.Sprintf("Each client holds it for %v, waits for %v and wants it again; a "+
 			"machine's timers make both longer. A "+
 			"hand-off is from the call of a release until another client's acquisition has "+

@@ -3,12 +3,10 @@ package summary
 import (
 	"fmt"
 
+	"github.com/headgate/headgate/bench/internal/locks"
 	"github.com/headgate/headgate/bench/internal/measure"
 	"github.com/headgate/headgate/bench/internal/report"
 )
-
-// clients is how many clients want the one lock.
-const clients = 8
 
 // names are the columns of figures. Titles have numbers of the plan.
 type names struct {
@@ -34,7 +32,7 @@ func namesOf(plan measure.Plan) names {
 		hot      = "Throughput on one key, allowed, x the PING rate"
 		handlers = "Middleware, one request that is allowed"
 	)
-	lock := fmt.Sprintf("One lock that %d clients want", clients)
+	lock := fmt.Sprintf("One lock that %d clients want", locks.Clients)
 	spread := "Throughput on " + keys + " keys, allowed, x the PING rate"
 	work := "Work of the server, " + busy + " callers"
 	return names{

@@ -6,6 +6,7 @@ import (
 	"math"
 	"strings"
 
+	"github.com/headgate/headgate/bench/internal/locks"
 	"github.com/headgate/headgate/bench/internal/measure"
 	"github.com/headgate/headgate/bench/internal/report"
 )
@@ -62,7 +63,7 @@ func (n *names) lines(c *cells) []string {
 		best, _ := c.best(of, better, words...)
 		return best
 	}
-	clientsOf := fmt.Sprint(clients)
+	clientsOf := fmt.Sprint(locks.Clients)
 	few, many := c.line(n.spread, bucket), c.line(n.spreadMany, bucket)
 	add("**Many keys.** On "+n.keys+" keys, "+n.busy+" callers get %s decisions in the time of a "+
 		"PING, and "+n.crowd+" callers %s: %s and %s times as many as with the best peer.",

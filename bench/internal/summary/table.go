@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/headgate/headgate/bench/internal/locks"
 	"github.com/headgate/headgate/bench/internal/report"
 )
 
@@ -65,7 +66,7 @@ func (n *names) figures(c *cells) []figure {
 		of("processor time of redis-server for each of them, µs", 8.15, n.spreadCPU, bucket, least),
 		of("decisions on one key, x the PING rate, "+busy, 4.99, n.hot, bucket, most),
 		of("the same, "+crowd, 8.47, n.hotMany, bucket, most),
-		of(fmt.Sprintf("a lock that %d clients want, hand-off p99, µs", clients), 1298, n.handOff99, queued, least),
+		of(fmt.Sprintf("a lock that %d clients want, hand-off p99, µs", locks.Clients), 1298, n.handOff99, queued, least),
 		{
 			name: "a decision in memory, one key, one caller, ns", before: 314, now: c.line(n.inMemory, inProcess, "1"),
 			best: c.line(n.inMemory, limiters, "1"), peer: limiters,
