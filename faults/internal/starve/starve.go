@@ -45,19 +45,16 @@ const (
 
 var errFine = errors.New("ok")
 
-const (
-	// notices is within what time a process finds that Redis stands still, or within four turns of a
-	// goroutine if these take longer: one to read what came before, one to connect, and two by chance.
-	notices = 3 * time.Second
-	// slice is for how long a goroutine computes until the scheduler takes the processor away: it looks
-	// every 10 ms for those that have run for 10 ms.
-	slice = 20 * time.Millisecond
-)
+// slice is for how long a goroutine computes until the scheduler takes the processor away: it looks
+// every 10 ms for those that have run for 10 ms.
+const slice = 20 * time.Millisecond
 
-// notices returns within what time the process is to notice that Redis stands still.
+// notices returns within what time the process is to notice that Redis stands still: within three
+// seconds, or within four turns of a goroutine if these take longer, which are one to read what came
+// before, one to connect, and two by chance.
 func (s setting) notices() time.Duration {
 	turn := slice * time.Duration(s.computing/s.procs)
-	return max(notices, 4*turn)
+	return max(3*time.Second, 4*turn)
 }
 
 // outcome is what happened in a setting.
