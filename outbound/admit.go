@@ -78,8 +78,9 @@ func (x *exchange) slotFirst(w *wait) (*pass, *denial, error) {
 	return x.reserve(w)
 }
 
-// queue waits for a slot.
+// queue waits for a slot. It leaves the line meanwhile: those who have the slots may wait in it.
 func (x *exchange) queue(w *wait) (err error) {
+	w.leave()
 	s := x.t.cfg.Slot.Semaphore
 	w.lease, err = s.Acquire(x.req.Context(), semaphore.Request{
 		Caps: x.caps, MaxWait: w.left(), OnQueue: func(int) { w.begin(s.Name(), 0) },

@@ -3,6 +3,7 @@ package outbound
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,8 +23,9 @@ type lineKey struct {
 // lines are the requests of this process that wait for what serves no one in order: the end of a
 // cooldown, or room in a window. Each line has a head, and only the head asks again.
 type lines struct {
-	mu  sync.Mutex
-	all map[lineKey]*line
+	mu      sync.Mutex
+	all     map[lineKey]*line
+	numbers int64
 }
 
 type line struct {
@@ -38,14 +40,16 @@ type line struct {
 
 // place is that of one request in a line.
 type place struct {
-	line *line
-	head chan struct{} // closed when the place is the head's
+	line   *line
+	number int64         // a request that came earlier has a lower one
+	head   chan struct{} // closed when the place is the head's
 }
 
 func newLines() *lines { return &lines{all: make(map[lineKey]*line)} }
 
-// enter takes the last place of a line.
-func (l *lines) enter(key lineKey) *place {
+// enter takes a place before all requests with a higher number, but for the head. A request that has
+// no number yet, 0, gets the next one.
+func (l *lines) enter(key lineKey, number int64) *place {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	in := l.all[key]
@@ -53,8 +57,16 @@ func (l *lines) enter(key lineKey) *place {
 		in = &line{key: key}
 		l.all[key] = in
 	}
-	p := &place{line: in, head: make(chan struct{})}
-	if in.places = append(in.places, p); len(in.places) == 1 {
+	if number == 0 {
+		l.numbers++
+		number = l.numbers
+	}
+	p := &place{line: in, number: number, head: make(chan struct{})}
+	i := len(in.places)
+	for i > 1 && in.places[i-1].number > number {
+		i--
+	}
+	if in.places = slices.Insert(in.places, i, p); i == 0 {
 		close(p.head)
 	}
 	return p

@@ -100,6 +100,30 @@ func TestWaitsInOrder(t *testing.T) {
 	}
 }
 
+// A request that waits for a slot keeps no one that has a slot out of the line of a rule.
+func TestSlotsAndLinesBlockNoOne(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate) {
+		t.Parallel()
+		u := serve(t, func(http.ResponseWriter, *http.Request) { time.Sleep(10 * time.Millisecond) })
+		tr := transport(t, outbound.Config{
+			Base: base(t), Gate: g, MaxWait: 20 * time.Second, Slot: slotOf(t, g, 2),
+			Rules: []outbound.Rule{{
+				Policy: gatetest.Limited(t, "a", core.SlidingWindow{Limit: 10, Window: 100 * time.Millisecond, Buckets: 10}),
+				Key:    outbound.ByCredential,
+			}},
+		})
+		var done sync.WaitGroup
+		for i := range 20 {
+			done.Go(func() {
+				for range 4 {
+					numbered(t, tr, u.URL, 'A'+rune(i))
+				}
+			})
+		}
+		done.Wait()
+	})
+}
+
 // Requests of several replicas wait for a bucket in one order, and together they keep to it.
 func TestReplicasWaitInOneOrder(t *testing.T) {
 	s := redistest.Start(t)

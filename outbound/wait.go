@@ -17,6 +17,7 @@ type wait struct {
 
 	lease  *semaphore.Lease
 	place  *place
+	number int64     // in the lines
 	passed int       // charges whose lines it has passed
 	since  time.Time // when it began to wait, or zero
 }
@@ -63,6 +64,12 @@ func (w *wait) release() {
 	w.lease = nil
 }
 
+// enter enters a line.
+func (w *wait) enter(key lineKey) {
+	w.place = w.x.t.lines.enter(key, w.number)
+	w.number = w.place.number
+}
+
 // leave leaves the line.
 func (w *wait) leave() {
 	w.x.t.lines.leave(w.place)
@@ -87,7 +94,7 @@ func (w *wait) behind() error {
 	if !ok {
 		return nil
 	}
-	w.place = w.x.t.lines.enter(key)
+	w.enter(key)
 	if key.policy == w.x.t.cool.policy {
 		w.release()
 		return w.forCooldown()
@@ -115,7 +122,7 @@ func (w *wait) forRoom(n *denial) error {
 	}
 	if w.place == nil || w.place.line.key != n.on {
 		w.leave()
-		w.place = w.x.t.lines.enter(n.on)
+		w.enter(n.on)
 	}
 	if n.cools {
 		w.release()
