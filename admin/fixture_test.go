@@ -139,7 +139,7 @@ func encode(query []string) string {
 
 func newSemaphore(t *testing.T, g *core.Gate, name string) *semaphore.Semaphore {
 	t.Helper()
-	s, err := semaphore.New(g, semaphore.Config{Name: name, TTL: time.Minute})
+	s, err := semaphore.New(g, semaphore.Config{Name: name, TTL: 6 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -143,7 +143,9 @@ func TestSpentIsNotWaitedFor(t *testing.T) {
 
 // Waits that nobody has told grow from refusal to refusal, and begin again after a response.
 func TestGuessedWaitsGrow(t *testing.T) {
+	t.Parallel()
 	eachGate(t, func(t *testing.T, g *core.Gate) {
+		t.Parallel()
 		const first = 300 * time.Millisecond
 		a, cooled := new(answers), make(chan *outbound.CooldownEvent, 1)
 		u := serve(t, a.ServeHTTP)

@@ -285,6 +285,7 @@ func overtakes(all []provider.Arrival) (most, sum int) {
 // While others use half of an account, its headers alone keep the provider from refusing more than
 // 1 % after the first window.
 func TestOthersUseHalfOfTheAccount(t *testing.T) {
+	t.Parallel()
 	forms := []provider.Form{provider.OpenAI, provider.Draft11, provider.GitHub}
 	if !gatetest.Long() {
 		forms = forms[:1]

@@ -80,8 +80,10 @@ func shareBucket(t *testing.T, own int64) (came, refused int, late time.Duration
 // half down before the account refuses it, whether the burst of the rule is that of the account or
 // not.
 func TestOthersUseHalfOfABucket(t *testing.T) {
+	t.Parallel()
 	for name, own := range map[string]int64{"small burst": 5, "burst of the account": 200} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			for range tries {
 				came, refused, late := shareBucket(t, own)
 				t.Logf("%d of %d were refused; the test did not run for %v", refused, came, late)
