@@ -8,18 +8,25 @@ import (
 	"time"
 )
 
-// skew is the difference between a response's Date and our clock that is taken as none: a Date has
-// whole seconds, and a response takes its time.
+// skew is the difference between a response's Date and our clock that may be the time that the
+// response took.
 const skew = 5 * time.Second
 
 // now returns the provider's time where it differs from ours, because a moment that the provider
-// states is one of its clock.
+// states is one of its clock. A Date that is behind ours by a second or more counts also within
+// skew, because a request that waited too briefly is refused again.
 func (r *response) now() time.Time {
 	date, err := http.ParseTime(r.header.Get("Date"))
-	if err != nil || date.Sub(r.received).Abs() <= skew {
+	switch {
+	case err != nil:
 		return r.received
+	case date.Sub(r.received).Abs() > skew:
+		return date
 	}
-	return date
+	if date = date.Add(time.Second); date.Before(r.received) {
+		return date
+	}
+	return r.received
 }
 
 // moment returns the time until the moment that a value states: as a moment in any usual form, as a
@@ -131,6 +138,9 @@ func (r *response) wait(h http.Header) time.Duration {
 		return bounded(n / 1000)
 	}
 	if d := longest(h["Retry-After-Ms"], millis); d > 0 {
+		return d
+	}
+	if d := longest(h["X-Ms-Retry-After-Ms"], millis); d > 0 { // Azure, such as Cosmos DB
 		return d
 	}
 	if d := longest(h["Retry-After"], seconds); d > 0 {
