@@ -98,6 +98,11 @@ func (r *response) addCode(code string) {
 		code, _, _ = strings.Cut(code, ":")
 		m, ok = codes[code]
 	}
+	if m == quota {
+		if m = spent; r.status == http.StatusTooManyRequests {
+			m = slow
+		}
+	}
 	if ok {
 		r.body.meanings = append(r.body.meanings, m)
 	}
@@ -108,7 +113,7 @@ func (r *response) says(m meaning) bool { return slices.Contains(r.body.meanings
 
 // refused reports whether the server asks for fewer requests, and to wait.
 func (r *response) refused(wait time.Duration) bool {
-	if r.says(large) {
+	if r.says(large) || r.ofResource() {
 		return false
 	}
 	switch r.status {
@@ -122,10 +127,21 @@ func (r *response) refused(wait time.Duration) bool {
 	return false
 }
 
+// ofResource reports whether a refusal is of a resource of GitHub such as search. It cools nothing,
+// because nothing tells which requests need the resource. A secondary limit is the account's.
+func (r *response) ofResource() bool {
+	return r.resource != "" && !strings.Contains(r.body.message, "secondary rate limit") &&
+		slices.ContainsFunc(r.windows, func(w window) bool { return w.Name == "" && w.empty() })
+}
+
 // spent reports whether money, a quota, or the limit of a day is used up.
 func (r *response) spent(refused bool) bool {
 	switch {
-	case r.status == http.StatusPaymentRequired, r.says(spent):
+	case r.says(spent):
+		return true
+	case r.says(large):
+		return false
+	case r.status == http.StatusPaymentRequired:
 		return true
 	case !refused:
 		return false
@@ -144,8 +160,7 @@ func (r *response) spent(refused bool) bool {
 func (r *response) concernsModel() bool {
 	named := strings.Contains(r.body.message, "model")
 	switch {
-	case r.status == http.StatusPaymentRequired, r.says(spent), r.says(blocked),
-		slices.ContainsFunc(r.windows, func(w window) bool { return w.denied }):
+	case r.status == http.StatusPaymentRequired, r.says(spent), r.says(blocked), r.deniesAccount():
 		return false
 	case len(r.body.quotas) > 0:
 		return slices.ContainsFunc(r.body.quotas, func(q string) bool {
@@ -156,4 +171,20 @@ func (r *response) concernsModel() bool {
 		return named
 	}
 	return true
+}
+
+// deniesAccount reports whether one of Anthropic's limits refuses that is of all models.
+func (r *response) deniesAccount() bool {
+	whole, judged := false, false
+	for i := range r.windows {
+		switch w := &r.windows[i]; {
+		case w.Name == unified:
+			whole = w.denied
+		case w.denied && slices.Contains(unifiedPeriods, w.Name):
+			return true
+		default:
+			judged = judged || w.judged
+		}
+	}
+	return whole && !judged
 }

@@ -11,18 +11,20 @@ import (
 type family struct {
 	prefix string // in the canonical form of net/http
 	last   bool   // the name of the limit comes before the member, not after it
+	apart  bool   // the limits are only of some requests, beside those of all
 	source string
 }
 
 var families = []family{
-	{"X-Ratelimit-", false,
+	{"X-Ratelimit-", false, false,
 		"platform.openai.com/docs/guides/rate-limits; console.groq.com/docs/rate-limits; " +
-			"docs.github.com/rest/using-the-rest-api/rate-limits-for-the-rest-api; 2026-11"},
-	{"X-Rate-Limit-", false, "docs.x.com/x-api/fundamentals/rate-limits, 2026-11"},
-	{"Ratelimit-", false, "draft-ietf-httpapi-ratelimit-headers-00 to -06"},
-	{"Anthropic-Ratelimit-", true, "docs.anthropic.com/en/api/rate-limits, 2026-11"},
-	{"Anthropic-Fast-", true, "docs.anthropic.com/en/api/rate-limits, 2026-11"},
-	{"Anthropic-Priority-", true, "docs.anthropic.com/en/api/service-tiers, 2026-11"},
+			"docs.github.com/rest/using-the-rest-api/rate-limits-for-the-rest-api; " +
+			"api-dashboard.search.brave.com/documentation/guides/rate-limiting; 2026-11"},
+	{"X-Rate-Limit-", false, false, "docs.x.com/x-api/fundamentals/rate-limits, 2026-11"},
+	{"Ratelimit-", false, false, "draft-ietf-httpapi-ratelimit-headers-00 to -06"},
+	{"Anthropic-Ratelimit-", true, false, "docs.anthropic.com/en/api/rate-limits, 2026-11"},
+	{"Anthropic-Fast-", true, true, "docs.anthropic.com/en/api/rate-limits, 2026-11"},
+	{"Anthropic-Priority-", true, true, "docs.anthropic.com/en/api/service-tiers, 2026-11"},
 }
 
 // Units, as core.Unit names them.
@@ -68,10 +70,28 @@ func unitOf(name string) string {
 	return ""
 }
 
-// periodOf returns the period that a limit's name ends with, or 0.
+// periodOf returns the period that a limit's name ends with, or 0. Anthropic's unified-7d_oi is of
+// some models.
 func periodOf(name string) time.Duration {
-	return periods[name[strings.LastIndexByte(name, '-')+1:]]
+	period, _, _ := strings.Cut(name[strings.LastIndexByte(name, '-')+1:], "_")
+	return periods[period]
 }
+
+// Limits of Anthropic's subscriptions (router-for-me/CLIProxyAPI#5915): unified is the one that
+// counts for a request, the two of a period are the account's, and those with other names are of
+// some models. What is rejected of overage is what would be paid for beyond these, which is so all
+// the time where nobody pays for that.
+const (
+	unified = "unified"
+	overage = "unified-overage"
+)
+
+var unifiedPeriods = []string{"unified-5h", "unified-7d"}
+
+// coreResource is the resource of GitHub that limits without a name are of. Others, such as search
+// and graphql, have limits of their own.
+// docs.github.com/rest/rate-limit/rate-limit, 2026-11
+const coreResource = "core"
 
 // meaning is what an error code says.
 type meaning uint8
@@ -82,6 +102,7 @@ const (
 	loaded                     // the provider has too much load
 	blocked                    // the account is too fast, whatever the model
 	large                      // the request alone is above the limit, which no wait changes
+	quota                      // slow with a status of 429, and otherwise spent
 )
 
 // codes are the values of code, type, status and reason in an error, in lower case.
@@ -96,7 +117,8 @@ var codes = map[string]meaning{
 	// developers.google.com/workspace/drive/api/guides/handle-errors, 2026-11
 	// Vertex AI sends the first of them for a model's capacity (google-gemini/gemini-cli#14831).
 	"ratelimitexceeded": slow, "userratelimitexceeded": blocked, "dailylimitexceeded": spent,
-	"quotaexceeded": spent,
+	// Amazon's SP-API says it of a rate (amzn/selling-partner-api-docs#553).
+	"quotaexceeded": quota,
 	// developer.salesforce.com/docs, API Request Limits and Allocations, 2026-11: of 24 hours
 	"request_limit_exceeded": spent,
 	// docs.aws.amazon.com/bedrock/latest/APIReference/CommonErrors.html, 2026-11
@@ -122,6 +144,10 @@ var phrases = []struct {
 	{"reached your usage limit", spent},
 	// OpenAI (vanderschaarlab/climb#1); Groq says so with a status of 413
 	{"request too large for", large},
+	// OpenRouter, with a status of 402 (can1357/oh-my-pi#9569, continuedev/continue#11227,
+	// cline/cline#940; the second one anomalyco/opencode#12219)
+	{"fewer max_tokens", large}, {"can only afford 0.", spent},
+	{"prompt tokens limit exceeded", large}, {"max_tokens limit exceeded", large},
 	// openrouter.ai/docs/api-reference/limits, 2026-11
 	{"free-models-per-", blocked},
 }

@@ -32,7 +32,8 @@ func (r *response) readFields(h http.Header) {
 // maxPeriod is a year in seconds.
 const maxPeriod = 366 * 24 * 3600
 
-const fieldFamily = "Ratelimit"
+// fieldFamily is that of RateLimit, beside that of RateLimit-Limit and the like.
+var fieldFamily = &family{prefix: "Ratelimit-"}
 
 // readList reads the items of a list, each a limit with an integer that it needs and one that it
 // may have.

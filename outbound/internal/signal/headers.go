@@ -23,7 +23,7 @@ func (r *response) readHeader(name string, values []string) {
 			continue
 		}
 		member, limit := f.split(strings.ToLower(rest))
-		r.set(f.prefix, member, limit, values)
+		r.set(f, member, limit, values)
 		return
 	}
 }
@@ -45,7 +45,7 @@ func (f *family) split(rest string) (member, limit string) {
 }
 
 // set sets a member of a limit to what the values of a header state.
-func (r *response) set(family, member, limit string, values []string) {
+func (r *response) set(family *family, member, limit string, values []string) {
 	switch member {
 	case "limit":
 		if n, ok := first(values); ok {
@@ -63,10 +63,94 @@ func (r *response) set(family, member, limit string, values []string) {
 			w.Reset = max(w.Reset, d)
 		}
 	case "status": // of Anthropic's unified limits, which subscriptions have
-		if slices.ContainsFunc(values, func(v string) bool { return strings.EqualFold(v, "rejected") }) {
-			r.window(family, limit).denied = true
+		if limit == overage {
+			return
+		}
+		w := r.window(family, limit)
+		w.judged = true
+		w.denied = slices.ContainsFunc(values, func(v string) bool {
+			return strings.EqualFold(v, "rejected")
+		})
+	case "resource":
+		if limit == "" && len(values) > 0 && values[0] != coreResource {
+			r.resource = values[0]
 		}
 	}
+}
+
+// readLists reads the lists of a limit without a name. If those of what is left and of the resets
+// have equally many parts, as those of Brave Search do, the parts at one place are of one window.
+// Otherwise the least and the longest count, and a policy tells the window.
+func (r *response) readLists(h http.Header) {
+	for i := range r.windows { // those that are added need no second look
+		w := &r.windows[i]
+		if w.Name != "" || !w.told || w.family.last {
+			continue
+		}
+		left, resets := parts(h[w.family.prefix+"Remaining"]), parts(h[w.family.prefix+"Reset"])
+		limits, policies := parts(h[w.family.prefix+"Limit"]), parts(h[w.family.prefix+"Policy"])
+		if len(left) < 2 || len(left) != len(resets) {
+			w.Window = max(w.Window, windowOf(w.Limit, policies, limits))
+			continue
+		}
+		f := w.family
+		*w = r.listed(f, 0, left, resets, limits, policies)
+		for at := 1; at < min(len(left), maxWindows); at++ {
+			r.add(r.listed(f, at, left, resets, limits, policies))
+		}
+	}
+}
+
+// listed returns the limit at one place of lists. A list of another length tells nothing of it, and
+// a limit of 0 is none.
+func (r *response) listed(f *family, at int, left, resets, limits, policies []string) (w window) {
+	w.family, w.Unit = f, requests
+	w.Remaining.Remaining, w.told = count(left[at])
+	w.Reset = moment(resets[at], r.now())
+	for _, list := range [][]string{policies, limits} {
+		if len(list) != len(left) {
+			continue
+		}
+		var limited bool
+		w.Limit, limited = count(list[at])
+		w.told = w.told && (!limited || w.Limit > 0)
+		w.Window = max(w.Window, period(list[at]))
+	}
+	return w
+}
+
+// windowOf returns the period of the first of these policies that has a limit, or 0.
+func windowOf(limit int64, lists ...[]string) time.Duration {
+	for _, list := range lists {
+		for _, part := range list {
+			if n, ok := count(part); ok && n == limit && period(part) > 0 {
+				return period(part)
+			}
+		}
+	}
+	return 0
+}
+
+// parts returns the parts of the lists that a header's values are.
+func parts(values []string) (all []string) {
+	for _, v := range values {
+		all = append(all, strings.Split(v, ",")...)
+	}
+	return all
+}
+
+// period returns the period of a policy such as 100;w=60, or 0.
+func period(policy string) time.Duration {
+	for parameter := range strings.SplitSeq(policy, ";") {
+		name, value, _ := strings.Cut(strings.TrimSpace(parameter), "=")
+		if name != "w" && name != "window" { // developer.whoop.com/docs/developing/rate-limiting
+			continue
+		}
+		if n, ok := count(value); ok {
+			return time.Duration(min(n, maxPeriod)) * time.Second
+		}
+	}
+	return 0
 }
 
 // count reads a number of units. A list may have parameters, as in 100;w=60. A negative number says

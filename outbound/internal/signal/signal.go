@@ -75,6 +75,7 @@ func Read(status int, h http.Header, body []byte, now time.Time) Signal {
 	r := response{status: status, header: h, received: now}
 	r.readHeaders(h)
 	r.readFields(h)
+	r.readLists(h)
 	if Refusal(status) || len(body) > 0 {
 		r.readBody(body[:min(len(body), MaxBody)])
 		r.addCode(h.Get("X-Amzn-Errortype"))
@@ -94,16 +95,18 @@ type response struct {
 	header   http.Header
 	received time.Time
 	windows  []window
+	resource string // of GitHub, which the limit without a name is of; empty for core, and for others
 	body     body
 }
 
 // window is one limit of a response.
 type window struct {
 	Remaining
-	family string
+	family *family
 	told   bool // Remaining is told
 	stated bool // the provider has stated the unit
-	denied bool // the provider says that this limit refuses
+	judged bool // the provider says whether this limit refuses
+	denied bool // it does
 }
 
 // empty reports whether a limit has nothing left.
@@ -116,16 +119,19 @@ func (w *window) long() bool { return w.Window >= 24*time.Hour }
 const maxWindows = 32
 
 // window returns the limit of this name. With too many of them it returns one that nobody reads.
-func (r *response) window(family, name string) *window {
+func (r *response) window(family *family, name string) *window {
 	for i := range r.windows {
 		if w := &r.windows[i]; w.family == family && w.Name == name {
 			return w
 		}
 	}
-	w := window{family: family}
-	w.Name = name
-	w.Unit = unitOf(name)
-	w.Window = periodOf(name)
+	return r.add(window{family: family, Remaining: Remaining{
+		Name: name, Unit: unitOf(name), Window: periodOf(name),
+	}})
+}
+
+// add keeps a limit, unless there are too many of them.
+func (r *response) add(w window) *window {
 	if len(r.windows) == maxWindows {
 		return &w
 	}
@@ -133,10 +139,11 @@ func (r *response) window(family, name string) *window {
 	return &r.windows[len(r.windows)-1]
 }
 
-// remaining returns the limits that tell how much is left.
+// remaining returns the limits that tell how much is left, without those that only some requests
+// have: nothing tells which rule counts them.
 func (r *response) remaining() (all []Remaining) {
 	for _, w := range r.windows {
-		if w.Unit != "" && w.told {
+		if w.Unit != "" && w.told && !w.family.apart && (r.resource == "" || w.Name != "") {
 			all = append(all, w.Remaining)
 		}
 	}
