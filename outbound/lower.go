@@ -1,8 +1,10 @@
 package outbound
 
 import (
+	"cmp"
 	"context"
 	"slices"
+	"time"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/outbound/internal/signal"
@@ -49,19 +51,46 @@ func (p *pass) lowerTo(left int64, charge *core.Charge, told int64) {
 }
 
 // ruleOf returns the index of the charged rule that counts what the response tells of, or -1. Of
-// several it is the one with the longest window, because that is what others can have used up.
+// several it is the one with the longest window, because that is what others can have used up. If
+// the response tells neither its window nor its limit, it is the one with the shortest, which stops
+// requests for the least time.
 func (p *pass) ruleOf(told *signal.Remaining) int {
-	found, longest := -1, core.Never
+	found, best := -1, time.Duration(0)
 	for i, c := range p.x.charged {
-		if c.rule.Policy.Unit().String() != told.Unit || c.cost == 0 || c.rule.Policy.Shadow() {
+		rule := c.rule.Policy
+		if rule.Unit().String() != told.Unit || c.cost == 0 || rule.Shadow() || exceeds(rule, told) {
 			continue
 		}
-		_, window, _ := c.rule.Policy.Quota()
-		if found < 0 || window > longest {
-			found, longest = i, window
+		_, window, _ := rule.Quota()
+		better := window > best
+		if told.Window == 0 && told.Limit == 0 {
+			better = window < best
+		}
+		if found < 0 || better {
+			found, best = i, window
 		}
 	}
 	return found
+}
+
+// farther is how many times the window or the limit of a rule may be that of a response, so that
+// they can be of one limit.
+const farther = 2
+
+// exceeds reports whether a rule is of a longer time than what a response tells. A count of a
+// minute says nothing of a day, and would stop requests for that long.
+func exceeds(rule *core.Policy, told *signal.Remaining) bool {
+	limit, window, _ := rule.Quota()
+	if told.Window > 0 {
+		return window > farther*told.Window
+	}
+	switch l := rule.Algorithm().(type) {
+	case core.TokenBucket:
+		limit = cmp.Or(l.Rate, limit)
+	case core.LeakyBucket:
+		limit = l.Rate
+	}
+	return told.Limit > 0 && limit > farther*told.Limit
 }
 
 // lowered returns a limit that is reached when that much is left under an algorithm, and how many

@@ -141,3 +141,71 @@ func TestRemainingLowersTheRuleOfItsUnit(t *testing.T) {
 		}
 	})
 }
+
+// A count lowers a rule of its own time, and none of a longer one. If a response tells of several
+// limits, each lowers its own.
+func TestRemainingLowersTheRuleOfItsTime(t *testing.T) {
+	fixed := func(limit int64, per time.Duration) core.Algorithm {
+		return core.FixedWindow{Limit: limit, Window: per, FromFirst: true}
+	}
+	const day = 24 * time.Hour
+	for name, c := range map[string]struct {
+		unit  core.Unit
+		rules []core.Algorithm
+		told  []string // names and values of headers
+		left  []int64
+	}{
+		"Groq, tokens of a minute": {core.UnitTokens, []core.Algorithm{fixed(12_000, time.Minute), fixed(100_000, day)},
+			[]string{"X-Ratelimit-Limit-Tokens", "12000", "X-Ratelimit-Remaining-Tokens", "5000", "X-Ratelimit-Reset-Tokens", "7.66s"}, []int64{5000, 99_999}},
+		"Groq, tokens of a minute and a bucket of a day": {core.UnitTokens, []core.Algorithm{core.TokenBucket{Rate: 100_000, Per: day, Burst: 10_000}},
+			[]string{"X-Ratelimit-Limit-Tokens", "12000", "X-Ratelimit-Remaining-Tokens", "7"}, []int64{9999}},
+		"Groq, requests of a day": {core.UnitRequests, []core.Algorithm{fixed(30, time.Minute), fixed(14_400, day)},
+			[]string{"X-Ratelimit-Limit-Requests", "14400", "X-Ratelimit-Remaining-Requests", "7", "X-Ratelimit-Reset-Requests", "2m59.56s"}, []int64{29, 7}},
+		"Kong": {core.UnitRequests, []core.Algorithm{fixed(100, time.Minute), fixed(1000, time.Hour)},
+			[]string{"X-Ratelimit-Remaining-Minute", "3", "X-Ratelimit-Remaining-Hour", "900"}, []int64{3, 900}},
+		"Kong, with a rule of another time": {core.UnitRequests, []core.Algorithm{fixed(10_000, day)},
+			[]string{"X-Ratelimit-Remaining-Minute", "3", "X-Ratelimit-Remaining-Hour", "900"}, []int64{9999}},
+		"Kong, less is left of an hour than of the rule": {core.UnitRequests, []core.Algorithm{fixed(100, time.Minute)},
+			[]string{"X-Ratelimit-Remaining-Hour", "3"}, []int64{3}},
+		"a month": {core.UnitRequests, []core.Algorithm{fixed(10, day), core.Calendar{Limit: 1000, Every: core.PeriodMonth, In: time.UTC}},
+			[]string{"X-Ratelimit-Remaining-Month", "500"}, []int64{9, 500}},
+		"draft -11": {core.UnitRequests, []core.Algorithm{fixed(100, time.Minute), fixed(1000, day)},
+			[]string{"Ratelimit", `"burst";r=70;t=12, "long";r=640`, "Ratelimit-Policy", `"burst";q=100;w=60, "long";q=1000;w=86400`}, []int64{70, 640}},
+		"draft -11 without policies": {core.UnitRequests, []core.Algorithm{fixed(1000, day), fixed(100, time.Minute)},
+			[]string{"Ratelimit", `"burst";r=5;t=12, "day";r=640`}, []int64{640, 5}},
+		"Brave": {core.UnitRequests, []core.Algorithm{fixed(15_000, 30*day)},
+			[]string{"X-Ratelimit-Limit", "1, 15000", "X-Ratelimit-Policy", "1;w=1, 15000;w=2592000", "X-Ratelimit-Remaining", "0, 14523",
+				"X-Ratelimit-Reset", "1, 1234567"}, []int64{14_523}},
+		"WHOOP": {core.UnitRequests, []core.Algorithm{fixed(100, time.Minute), fixed(150, day)},
+			[]string{"X-Ratelimit-Limit", "100, 100;window=60, 150;window=86400", "X-Ratelimit-Remaining", "7"}, []int64{7, 149}},
+		"GitHub, a bucket": {core.UnitRequests, []core.Algorithm{core.TokenBucket{Rate: 5000, Per: 5000 * time.Hour, Burst: 50}},
+			[]string{"X-Ratelimit-Limit", "5000", "X-Ratelimit-Remaining", "7", "X-Ratelimit-Resource", "core"}, []int64{7}},
+		"GitHub, search": {core.UnitRequests, []core.Algorithm{fixed(50, time.Hour)},
+			[]string{"X-Ratelimit-Limit", "30", "X-Ratelimit-Remaining", "7", "X-Ratelimit-Resource", "search"}, []int64{49}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := gatetest.Memory(t, core.Config{})
+			u := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+				for i := 0; i < len(c.told); i += 2 {
+					w.Header().Set(c.told[i], c.told[i+1])
+				}
+			})
+			var rules []outbound.Rule
+			for i, a := range c.rules {
+				p := gatetest.Policy(t, core.PolicyConfig{Name: fmt.Sprint("r", i), Algorithm: a, Unit: c.unit})
+				rules = append(rules, outbound.Rule{Policy: p, Key: outbound.ByHost, Cost: func(*http.Request) int64 { return 1 }})
+			}
+			tr := transport(t, outbound.Config{Base: base(t), Gate: g, Rules: rules})
+			if _, err := get(t, tr, u.URL); err != nil {
+				t.Fatal(err)
+			}
+			key, _ := outbound.ByHost(request(t, t.Context(), u.URL))
+			for i, want := range c.left {
+				d, err := g.Peek(t.Context(), core.Charge{Policy: rules[i].Policy, Key: key, Cost: core.NoCost})
+				if err != nil || d.At(0).Remaining != want {
+					t.Errorf("rule %d: %d left, want %d, %v", i, d.At(0).Remaining, want, err)
+				}
+			}
+		})
+	}
+}
