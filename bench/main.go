@@ -3,6 +3,7 @@
 //	go -C bench run .             everything, in about ten minutes, to standard output
 //	go -C bench run . -o ../docs  the same, into benchmarks.md and benchmarks.svg there
 //	go -C bench run . -only locks,memory
+//	go -C bench run . -before DIR beside each part, that of an older revision in this checkout
 //	go -C bench run . -smoke      everything once, in seconds: that it runs, and not how fast
 //
 // It needs redis-server, version 7 or newer, in PATH. It fails where this project decided
@@ -55,6 +56,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	quick := flags.Bool("smoke", false, "run everything once, in seconds: that it runs, and not how fast")
 	folder := flags.String("o", "", "write benchmarks.md and benchmarks.svg into this `folder` instead of standard output")
 	only := flags.String("only", "", "measure these `parts` only, with commas between: "+strings.Join(names(), ", "))
+	checkout := flags.String("before", "", "measure each part at the older revision in this `checkout` too, just before it")
 	rounds := flags.Int("rounds", 0, "measure everything this often, and not 11 times")
 	if err := flags.Parse(args); err != nil {
 		return fmt.Errorf("read the command line: %w", err)
@@ -78,11 +80,26 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	// Contenders log what the tables tell.
 	redis.SetLogger(silent{})
 
+	var older *before
+	if *checkout != "" {
+		dir, err := os.MkdirTemp("", "bench")
+		if err != nil {
+			return fmt.Errorf("make a folder: %w", err)
+		}
+		defer func() { _ = os.RemoveAll(dir) }()
+		if older, err = newBefore(ctx, *checkout, dir); err != nil {
+			return err
+		}
+	}
 	began := time.Now()
 	// First, because it tells the load before the run.
 	var rest bytes.Buffer
 	if err := report.Method(&rest, plan); err != nil {
 		return err
+	}
+	var past summary.Before
+	if older != nil {
+		past.Revision = older.revision
 	}
 	r := results{page: &rest, picture: *folder != ""}
 	for _, p := range parts {
@@ -90,6 +107,13 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 			continue
 		}
 		fmt.Fprintf(progress, "%s: measuring %s\n", time.Since(began).Round(time.Second), p.name)
+		if older != nil {
+			tables, err := older.run(ctx, p.name, plan.Rounds, progress)
+			if err != nil {
+				return err
+			}
+			past.Tables = append(past.Tables, tables...)
+		}
 		if err := r.add(ctx, p, plan); err != nil {
 			return err
 		}
@@ -107,7 +131,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	if *quick {
 		page.WriteString("**A smoke run: it shows that everything runs. Its numbers mean nothing.**\n\n")
 	}
-	if err := summary.Write(&page, plan, r.tables); err != nil {
+	if err := summary.Write(&page, plan, r.tables, past); err != nil {
 		return err
 	}
 	page.Write(rest.Bytes())

@@ -12,7 +12,7 @@ import (
 )
 
 // Write writes five lines and a table about what was measured. Lines without a figure are left out.
-func Write(w io.Writer, plan measure.Plan, tables []report.Table) error {
+func Write(w io.Writer, plan measure.Plan, tables []report.Table, before Before) error {
 	c := &cells{tables: tables}
 	n := namesOf(plan)
 	var b strings.Builder
@@ -22,7 +22,7 @@ func Write(w io.Writer, plan measure.Plan, tables []report.Table) error {
 	if b.Len() > 0 {
 		b.WriteByte('\n')
 	}
-	t := n.table(c)
+	t := n.table(c, before)
 	if c.err != nil {
 		return c.err
 	}

@@ -34,18 +34,24 @@ func tables() []report.Table {
 
 func TestWriteTellsWhatWasMeasured(t *testing.T) {
 	var b strings.Builder
-	if err := Write(&b, plan, tables()); err != nil {
+	older := tables()[:1]
+	older[0].Rows[0][2] = "1.94"
+	if err := Write(&b, plan, tables(), Before{Revision: "abc of 2026-01-01", Tables: older}); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
 		"64 callers get 2.00 decisions in the time of a PING, and 256 callers 3.00: 4.00 and 2.00 times as many",
 		"| decisions on 100,000 keys, x the PING rate, 64 callers | 1.94 | 2.00 | 0.50 | a |",
-		"| the same, 256 callers | 2.59 | 3.00 | 1.50 | b |",
-		"| a decision in memory, one key, one caller, ns | 314 | 1,200 | 100 | sync.Map of rate.Limiter |",
+		"| the same, 256 callers | 3.00 | 3.00 | 1.50 | b |",
+		"| a decision in memory, one key, one caller, ns | - | 1,200 | 100 | sync.Map of rate.Limiter |",
 	} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("%q is missing in\n%s", want, b.String())
 		}
+	}
+	var alone strings.Builder
+	if err := Write(&alone, plan, tables(), Before{}); err != nil || !strings.Contains(alone.String(), "| the same, 256 callers | 3.00 | 1.50 | b |") {
+		t.Errorf("%v:\n%s", err, alone.String())
 	}
 	for _, line := range []string{"One key", "Locks", "middleware", "NaN"} {
 		if strings.Contains(b.String(), line) {
@@ -62,11 +68,11 @@ func TestWriteFailsWithoutAFigure(t *testing.T) {
 	} {
 		all := tables()
 		change(&all[0])
-		if err := Write(&strings.Builder{}, plan, all); err == nil {
+		if err := Write(&strings.Builder{}, plan, all, Before{}); err == nil {
 			t.Errorf("a missing %s is no error", name)
 		}
 	}
-	if err := Write(&strings.Builder{}, plan, nil); err != nil {
+	if err := Write(&strings.Builder{}, plan, nil, Before{}); err != nil {
 		t.Errorf("nothing measured: %v", err)
 	}
 	if v := (&cells{}).line(column{"nothing", "p50"}, "TokenBucket"); !math.IsNaN(v) {
