@@ -23,6 +23,7 @@ func tables() []report.Table {
 				{"b", "1", "0.40", "1.50"},
 				{"c", "1", "-", "0"},
 				{"floor: INCR", "1", "9", "9"},
+				{"floor: one EVALSHA for all who wait, a GET and a SET PX each", "1", "4.00", "5.00"},
 			},
 		},
 		{Title: "Decisions in memory", Columns: []string{"", "keys", "ns, 1 caller"}, Rows: [][]string{
@@ -41,16 +42,16 @@ func TestWriteTellsWhatWasMeasured(t *testing.T) {
 	}
 	for _, want := range []string{
 		"64 callers get 2.00 decisions in the time of a PING, and 256 callers 3.00: 4.00 and 2.00 times as many",
-		"| decisions on 100,000 keys, x the PING rate, 64 callers | 1.94 | 2.00 | 0.50 | a |",
-		"| the same, 256 callers | 3.00 | 3.00 | 1.50 | b |",
-		"| a decision in memory, one key, one caller, ns | - | 1,200 | 100 | sync.Map of rate.Limiter |",
+		"| decisions on 100,000 keys, x the PING rate, 64 callers | 1.94 | 2.00 | 4.00 | 0.50 | a |",
+		"| the same, 256 callers | 3.00 | 3.00 | 5.00 | 1.50 | b |",
+		"| a decision in memory, one key, one caller, ns | - | 1,200 |  | 100 | sync.Map of rate.Limiter |",
 	} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("%q is missing in\n%s", want, b.String())
 		}
 	}
 	var alone strings.Builder
-	if err := Write(&alone, plan, tables(), Before{}); err != nil || !strings.Contains(alone.String(), "| the same, 256 callers | 3.00 | 1.50 | b |") {
+	if err := Write(&alone, plan, tables(), Before{}); err != nil || !strings.Contains(alone.String(), "| the same, 256 callers | 3.00 | 5.00 | 1.50 | b |") {
 		t.Errorf("%v:\n%s", err, alone.String())
 	}
 	for _, line := range []string{"One key", "Locks", "middleware", "NaN"} {
