@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"strings"
+	"syscall"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -72,6 +74,15 @@ func Classify(err error) Class {
 		return Overload
 	}
 	return Outage
+}
+
+// answered reports whether a server has sent an answer.
+func answered(err error) bool { return err == nil || errors.As(err, new(redis.Error)) }
+
+// hungUp reports whether a server has closed the connection. One that is full does so behind its
+// refusal, which go-redis takes for that of a handshake that the server does not know.
+func hungUp(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
 // timedOut reports whether an error means that the server did not answer in time.

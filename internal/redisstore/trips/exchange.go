@@ -2,9 +2,6 @@ package trips
 
 import (
 	"context"
-	"errors"
-	"io"
-	"syscall"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -97,11 +94,10 @@ func (l *link) exchange(
 		}
 	}
 	first := commands[0].err()
-	if first == nil || errors.As(first, new(redis.Error)) {
+	if answered(first) {
 		return nil
 	}
-	if errors.Is(first, io.EOF) || errors.Is(first, syscall.ECONNRESET) ||
-		errors.Is(first, syscall.EPIPE) {
+	if hungUp(first) {
 		return askAgain(ctx, client, first)
 	}
 	return first

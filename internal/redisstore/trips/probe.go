@@ -39,7 +39,7 @@ func (p *prober) probe(ctx context.Context) error {
 	return p.tryOwn(ctx)
 }
 
-// tryOwn asks on a new connection, and over the pool if that is slow or refused by a full server.
+// tryOwn asks on a new connection, and over the pool if that is slow or a full server shuts it.
 func (p *prober) tryOwn(ctx context.Context) error {
 	l := p.link
 	var asked time.Time // over the pool
@@ -64,8 +64,11 @@ func (p *prober) tryOwn(ctx context.Context) error {
 	if silent || full(err) {
 		ask()
 		e, last := <-pooled, p.asked.Load()
-		answered := e == nil || errors.As(e, new(redis.Error))
-		if answered && (last == nil || asked.After(*last)) { // otherwise the server may have died since
+		fresh := last == nil || asked.After(*last) // otherwise the server may have died since
+		if !fresh && answered(e) && (full(err) || hungUp(err)) {
+			e, fresh = p.tryPool(ctx, p.client, l.quiet), true
+		}
+		if fresh && answered(e) {
 			return e
 		}
 	}

@@ -2,6 +2,7 @@ package trips_test
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -64,5 +65,51 @@ func TestProbeBelievesNoEarlierAnswer(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A full server lives if it answers over the pool, however long it takes to connect. It refuses the
+// handshake, and a proxy in front of it the first command.
+func TestFullServerAnswersOverThePool(t *testing.T) {
+	const full, greeted = "-ERR max number of clients reached\r\n", "-ERR unknown command\r\n"
+	for name, replies := range map[string][]string{"a server": {full, ""}, "a proxy": {greeted, full}} {
+		for _, connect := range []time.Duration{60 * time.Millisecond, 200 * time.Millisecond} {
+			t.Run(fmt.Sprint(name, " in ", connect), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					var asked atomic.Int64
+					s := newServersOver(t, func(context.Context, string, string) (net.Conn, error) {
+						time.Sleep(connect)
+						own, server := net.Pipe()
+						go func() {
+							defer server.Close()
+							for _, reply := range replies {
+								if _, err := server.Read(make([]byte, 4096)); err != nil {
+									return
+								}
+								asked.Add(1)
+								_, _ = server.Write([]byte(reply))
+							}
+						}()
+						return own, nil
+					}, func(ctx context.Context, cmds []redis.Cmder) error {
+						if texts(cmds[0])[0] == "lost" {
+							<-ctx.Done()
+							return ctx.Err()
+						}
+						answer(cmds[0])
+						return nil
+					}, trips.Config{Notify: func(_ context.Context, n trips.Notice) {
+						if n.Kind == trips.Opened {
+							t.Errorf("the circuit opened: %v", n.Err)
+						}
+					}})
+					_ = s.Do(t.Context(), &newLetter("a", "lost").Call)
+					time.Sleep(time.Second)
+					if asked.Load() < 2 {
+						t.Error("no probe has asked")
+					}
+				})
+			})
+		}
 	}
 }
