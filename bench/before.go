@@ -16,6 +16,7 @@ import (
 
 // before is the benchmarks of an older revision.
 type before struct {
+	dir      string // of its benchmarks, where it runs
 	program  string
 	parts    []string
 	revision string
@@ -23,19 +24,18 @@ type before struct {
 
 // newBefore builds the benchmarks of a checkout into a folder.
 func newBefore(ctx context.Context, checkout, folder string) (*before, error) {
-	b := &before{program: filepath.Join(folder, "bench")}
-	dir := filepath.Join(checkout, "bench")
-	if _, err := output(ctx, "go", "-C", dir, "build", "-o", b.program, "."); err != nil {
+	b := &before{dir: filepath.Join(checkout, "bench"), program: filepath.Join(folder, "bench")}
+	if _, err := b.output(ctx, "go", "build", "-o", b.program, "."); err != nil {
 		return nil, err
 	}
-	revision, err := output(ctx, "git", "-C", checkout, "log", "-1", "--format=%h of %as")
+	revision, err := b.output(ctx, "git", "log", "-1", "--format=%h of %as")
 	if err != nil {
 		return nil, err
 	}
 	b.revision = strings.TrimSpace(revision)
 	// An older build may lack a part.
 	for _, name := range names() {
-		if _, err := os.Stat(filepath.Join(dir, "internal", folderOf(name))); err == nil {
+		if _, err := os.Stat(filepath.Join(b.dir, "internal", folderOf(name))); err == nil {
 			b.parts = append(b.parts, name)
 		}
 	}
@@ -56,16 +56,18 @@ func (b *before) run(ctx context.Context, part string, rounds int, progress io.W
 		return nil, nil
 	}
 	fmt.Fprintf(progress, "the same at %s\n", b.revision)
-	page, err := output(ctx, b.program, "-only", part, "-rounds", fmt.Sprint(rounds))
+	page, err := b.output(ctx, b.program, "-only", part, "-rounds", fmt.Sprint(rounds))
 	if err != nil {
 		return nil, err
 	}
 	return report.Read(strings.NewReader(page))
 }
 
-func output(ctx context.Context, name string, args ...string) (string, error) {
+// output runs a command where the benchmarks are, outside this checkout's workspace.
+func (b *before) output(ctx context.Context, name string, args ...string) (string, error) {
 	var out, told bytes.Buffer
 	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir = b.dir
 	cmd.Env = append(os.Environ(), "GOWORK=off")
 	cmd.Stdout, cmd.Stderr = &out, &told
 	if err := cmd.Run(); err != nil {
