@@ -79,16 +79,19 @@ func (q *queue) do(ctx context.Context, k *Call) error {
 // another goroutine would make a lone decision a fifth slower (BenchmarkDecide), and half as slow
 // again in a process that lags, which is felt only near to a server. So a sender greets a server that
 // is far, or new, and a crowd, whose other callers are about to ask. It also takes the calls of a
-// process that starves, and of one that lags those whose contexts have deadlines: their answers may
-// come in time and be read later. Of the calls that insist, only a release has its caller send it,
-// unless the release may wait for longer than sendAlone does, or the acquire of its slot is on its
-// way.
+// process that starves, and of one that lags those whose contexts may end: their callers leave in
+// time, and the answers are read later. Of the calls that insist, only a release has its caller send
+// it, unless the release may wait for longer than sendAlone does, or the acquire of its slot is on
+// its way.
 func (q *queue) leads(k *Call) bool {
-	if q.crowd || len(q.waiting) > 0 || !q.quick || !q.link.inline || q.starves() {
+	if q.crowd || len(q.waiting) > 0 || !q.quick || !q.link.inline {
 		return false
 	}
-	if _, own := k.ctx.Deadline(); own && q.lags() {
-		return false
+	if q.lags() { // also if it starves
+		_, timed := k.ctx.Deadline()
+		if timed || k.ctx.Done() != nil || q.starves() {
+			return false
+		}
 	}
 	return !k.Insists ||
 		k.Releases != nil && k.End.Sub(k.entered) <= q.timeout && !q.stray(k.Releases)

@@ -311,6 +311,53 @@ func TestCallerLeavesTheQueue(t *testing.T) {
 	})
 }
 
+// In a process that lags a lone call ends with its context and with the server, as everywhere. One
+// whose context never ends may take as long as a round trip.
+func TestLoneCallEndsInAProcessThatLags(t *testing.T) {
+	const leaves = 2 * timeout
+	for name, c := range map[string]struct {
+		context func(context.Context) (context.Context, context.CancelFunc)
+		want    time.Duration // at most
+	}{
+		"cancelled": {func(ctx context.Context) (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancel(ctx)
+			time.AfterFunc(leaves, cancel)
+			return ctx, cancel
+		}, leaves},
+		"timed out": {func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(ctx, leaves)
+		}, leaves},
+		"circuit opened": {context.WithCancel, 2*timeout + 250*time.Millisecond},
+		"never ends": {func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithoutCancel(ctx), func() {}
+		}, deadline.Patience(timeout)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newServers(t, func(ctx context.Context, cmds []redis.Cmder) error {
+					if texts(cmds[0])[0] != "first" {
+						<-ctx.Done()
+						return ctx.Err()
+					}
+					answer(cmds[0])
+					return nil
+				}, false)
+				if err := s.Do(t.Context(), &newLetter("a", "first").Call); err != nil {
+					t.Fatal(err)
+				}
+				s.Lag()
+				ctx, cancel := c.context(t.Context())
+				defer cancel()
+				began := time.Now()
+				err := s.Do(ctx, &newLetter("a", "lost").Call)
+				if took := time.Since(began); err == nil || took > c.want {
+					t.Errorf("after %v: %v", took, err)
+				}
+			})
+		})
+	}
+}
+
 // A server of a cluster that another has replaced is not watched any more, although a call that was
 // in flight doubts it afterwards.
 func TestReplacedServerIsNotWatched(t *testing.T) {
