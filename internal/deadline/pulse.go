@@ -90,6 +90,10 @@ func (p *Pulse) beat() {
 	now := time.Now()
 	late := p.late(now)
 	p.lost, p.waits, p.ended = p.lost+late, false, now
+	if soon := now.Add(p.Every); p.armed && p.next.After(soon) { // put off for this beat
+		p.next = soon
+		p.timer.Reset(p.Every)
+	}
 	p.mu.Unlock()
 	if p.Look != nil {
 		p.Look(late)

@@ -97,6 +97,26 @@ func TestPulseTellsByHowMuchABeatIsLate(t *testing.T) {
 	})
 }
 
+// After a beat that was late for long, a Pulse that is held beats as before.
+func TestPulseBeatsOnAfterALateBeat(t *testing.T) {
+	const ms = time.Millisecond
+	synctest.Test(t, func(t *testing.T) {
+		var stands atomic.Int64 // for how long the next beat does
+		began, beats := time.Now(), make(chan time.Duration, 100)
+		p := &deadline.Pulse{
+			Every: 10 * ms,
+			Fired: func() { time.Sleep(time.Duration(stands.Swap(0))) },
+			Look:  func(time.Duration) { beats <- time.Since(began) },
+		}
+		stands.Store(int64(25 * ms))
+		p.Hold()
+		defer p.Drop()
+		if first, second := <-beats, <-beats; first != 35*ms || second != 45*ms {
+			t.Errorf("beats after %v and %v", first, second)
+		}
+	})
+}
+
 // A Pulse tells for how long other goroutines kept this process busy, and an Alarm rings later by
 // that.
 func TestPulseTellsOfABusyProcess(t *testing.T) {
