@@ -214,6 +214,25 @@ func TestHandlerIsSettled(t *testing.T) {
 	}
 }
 
+// A flush that no ResponseWriter below can do begins no response: the handler may still fail.
+func TestFlushThatNothingSupports(t *testing.T) {
+	r := newRig(t, core.UnitTokens, 1000, nil)
+	metered := r.meter.Handler(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if err := http.NewResponseController(w).Flush(); !errors.Is(err, http.ErrNotSupported) {
+			t.Errorf("error %v", err)
+		}
+		failure(500)(w, q)
+	}))
+	r.serve(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		metered.ServeHTTP(struct{ http.ResponseWriter }{w}, q)
+	}))
+	response := r.post(chatPath, streamed)
+	if body := read(t, response); response.StatusCode != 500 {
+		t.Errorf("status %d: %s", response.StatusCode, body)
+	}
+	r.want(llm.OutcomeFailed, llm.Usage{}, 0)
+}
+
 // A stream whose client leaves is stopped, and pays its input and what was seen.
 func TestClientLeavesMidStream(t *testing.T) {
 	r := newRig(t, core.UnitTokens, 1000, nil)

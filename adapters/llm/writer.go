@@ -144,9 +144,13 @@ func (w *writer) end(last []byte) {
 	w.x.stop(errEnded)
 }
 
-// FlushError is for http.ResponseController.
+// FlushError is for http.ResponseController. If nothing below can flush, no response begins: the
+// handler may still report that.
 func (w *writer) FlushError() error {
 	if w.x.status == 0 {
+		if !writers.Flushes(w.ResponseWriter) {
+			return http.ErrNotSupported
+		}
 		w.WriteHeader(http.StatusOK)
 	}
 	if w.x.gone {

@@ -3,6 +3,7 @@ package nethttp_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -87,6 +88,29 @@ func TestSettle(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A flush that no ResponseWriter below can do begins no response, through an inner Guard too: the
+// handler may still fail.
+func TestFlushThatNothingSupports(t *testing.T) {
+	t.Parallel()
+	eachGate(t, func(t *testing.T, gate *core.Gate) {
+		g := settled(t, gate)
+		inner := settled(t, memory(t, newClock()))
+		h := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			if err := http.NewResponseController(w).Flush(); !errors.Is(err, http.ErrNotSupported) {
+				t.Errorf("error %v", err)
+			}
+			w.WriteHeader(500)
+		})
+		guarded := g.Handler(inner.Handler(h))
+		get(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			guarded.ServeHTTP(struct{ http.ResponseWriter }{w}, r)
+		}))
+		if outside, inside := remaining(g), remaining(inner); outside != "99 20 20" || inside != "99 20 20" {
+			t.Errorf("%s and %s remain", outside, inside)
+		}
+	})
 }
 
 // A running request has spent its cost, so concurrent requests cannot overspend the limit, whatever

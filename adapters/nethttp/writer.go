@@ -64,8 +64,12 @@ func (w writer) WriteString(s string) (int, error) {
 	return io.WriteString(w.x.w, s)
 }
 
-// FlushError is for http.ResponseController.
+// FlushError is for http.ResponseController. If nothing below can flush, no response begins: the
+// handler may still report that.
 func (w writer) FlushError() error {
+	if w.x.seen.status == 0 && !writers.Flushes(w.x.w) {
+		return http.ErrNotSupported
+	}
 	w.begin(http.StatusOK)
 	return http.NewResponseController(w.x.w).Flush()
 }

@@ -23,6 +23,20 @@ type Own interface {
 // notifier is http.CloseNotifier, which is deprecated. gin's Context.Stream needs it.
 type notifier interface{ CloseNotify() <-chan bool }
 
+// Flushes reports whether an http.ResponseController can flush w. It asks the ResponseWriter below
+// first, because an Own has FlushError whatever is below it.
+func Flushes(w http.ResponseWriter) bool {
+	switch w := w.(type) {
+	case http.Flusher:
+		return true
+	case interface{ Unwrap() http.ResponseWriter }:
+		return Flushes(w.Unwrap())
+	case interface{ FlushError() error }:
+		return true
+	}
+	return false
+}
+
 // Like returns own with those of Flush, Hijack, ReadFrom, Push and CloseNotify that the ResponseWriter
 // below has. It allocates nothing. The last two are those of the ResponseWriter below.
 func Like(own *Own) http.ResponseWriter {

@@ -86,6 +86,31 @@ func TestLike(t *testing.T) {
 	}
 }
 
+func TestFlushes(t *testing.T) {
+	recorder := httptest.NewRecorder()
+	bare := struct{ http.ResponseWriter }{recorder}
+	above := func(w http.ResponseWriter) http.ResponseWriter {
+		o := Own(own{w})
+		return Like(&o)
+	}
+	type tells interface{ FlushError() error }
+	only := struct {
+		http.ResponseWriter
+		tells
+	}{bare, own{}}
+	for _, c := range []struct {
+		w    http.ResponseWriter
+		want bool
+	}{
+		{recorder, true}, {above(above(recorder)), true}, {above(only), true},
+		{bare, false}, {above(above(bare)), false},
+	} {
+		if got := Flushes(c.w); got != c.want {
+			t.Errorf("%T: %v", c.w, got)
+		}
+	}
+}
+
 // check calls what w has. Push goes to the one below, and everything else to own.
 func check(t *testing.T, w, below http.ResponseWriter) {
 	t.Helper()
