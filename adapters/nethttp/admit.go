@@ -51,8 +51,15 @@ func open(g *Guard, r *http.Request) *Exchange {
 	if g == nil {
 		g = new(Guard)
 	}
+	x := newExchange(g)
+	x.outer = AdmissionFromContext(r.Context())
+	return x
+}
+
+// newExchange returns an exchange at a Guard, of no request yet.
+func newExchange(g *Guard) *Exchange {
 	x := new(Exchange)
-	x.guard, x.outer = g, AdmissionFromContext(r.Context())
+	x.guard = g
 	return x
 }
 

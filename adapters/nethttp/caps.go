@@ -20,8 +20,7 @@ func (g *Guard) Caps(r *http.Request) ([]semaphore.Cap, error) {
 	if c == nil || c.Skip != nil && c.Skip(r) {
 		return nil, nil
 	}
-	x := new(Exchange)
-	x.guard = g
+	x := newExchange(g)
 	err := x.deriveCaps(r)
 	return x.levels, err
 }

@@ -19,8 +19,7 @@ func (g *Guard) Charges(r *http.Request) ([]core.Charge, error) {
 	if err := g.Check(); err != nil {
 		return nil, err
 	}
-	x := new(Exchange)
-	x.guard = g
+	x := newExchange(g)
 	blocks, err := x.deriveBlocks(r, nil)
 	if err != nil {
 		return nil, err
