@@ -99,12 +99,12 @@ func newInquiry(op algorithm.Operation, bound int64) *inquiry {
 	return p
 }
 
-// release lets the inquiry be used again. Its arrays keep what they hold.
+// release lets the inquiry be used again. A pooled one keeps no key, which may be large.
 func (p *inquiry) release() {
+	clear(p.wire)
 	p.asked, p.wire, p.charges = 0, p.wire[:0], p.charges[:0]
 	p.denies, p.denied, p.slot = [MaxCharges]bool{}, false, nil
-	p.keeps, p.holds, p.hold = false, false, ""
-	p.seedBy = time.Time{}
+	p.keeps, p.holds, p.hold, p.seedBy = false, false, "", time.Time{}
 	p.admitted, p.parted, p.cause = false, false, nil
 	inquiries.Put(p)
 }
@@ -155,8 +155,10 @@ func (p *Policy) limitOf(own Algorithm) (*limit, error) {
 		}
 		p.others.Store(name, l)
 		_, log := own.(SlidingLog) // has no ==
-		for i := 0; i < len(p.first) && !log && !p.first[i].CompareAndSwap(nil, l); {
-			i++
+		for i := range p.first {
+			if log || p.first[i].CompareAndSwap(nil, l) {
+				break
+			}
 		}
 	}
 	return l, nil
@@ -233,7 +235,6 @@ func (p *inquiry) add(i int, a *Charge) error {
 	at := len(p.wire)
 	p.place[i], p.wire = int8(at), p.wire[:at+1]
 	c := &p.wire[at] // is filled in here, because it is large
-	*c = charge{}
 	c.policy, c.given, c.own, c.from = a.Policy, a.Key.given, a.Limit, from
 	c.Limit, c.Shadow, c.Units = current, a.Policy.shadow, a.units()
 	c.at(a.Key, from)

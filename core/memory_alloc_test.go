@@ -7,6 +7,7 @@ package core_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -102,3 +103,17 @@ func TestObserverAllocatesNothing(t *testing.T) {
 }
 
 var denyAll = core.Must(core.NewPolicy(core.PolicyConfig{Name: "all", Algorithm: core.DenyAll{}}))
+
+// Keys may be large, and decisions that are used again hold none.
+func TestPooledDecisionHoldsNoKey(t *testing.T) {
+	p, large := limited(t, "p", core.PerHour(10)), strings.Repeat("k", 1<<10)
+	for _, n := range []int{1, core.MaxCharges, 1} {
+		var charges []core.Charge
+		for i := range n {
+			charges = append(charges, core.Charge{Policy: p, Key: newKey(t, "tenant", fmt.Sprint(i, large)), Cost: 1})
+		}
+		if held, err := core.PooledKeys(charges...); held > 0 || err != nil {
+			t.Errorf("%d of %d keys are held: %v", held, n, err)
+		}
+	}
+}
