@@ -76,31 +76,22 @@ func (q *queue) do(ctx context.Context, k *Call) error {
 }
 
 // leads reports whether a call's own caller sends it, because nothing else waits. To hand it to
-// another goroutine would make a lone decision a fifth slower (BenchmarkDecide), and half as slow
-// again in a process that lags, which is felt only near to a server. So a sender greets a server that
-// is far, or new, and a crowd, whose other callers are about to ask. It also takes the calls of a
-// process that starves, and of one that lags those whose contexts may end: their callers leave in
-// time, and the answers are read later. Of the calls that insist, only a release has its caller send
-// it, unless the release may wait for longer than sendAlone does, or the acquire of its slot is on
-// its way.
+// another goroutine would make a lone decision a fifth slower (BenchmarkDecide), which is felt only
+// near to a server. So a sender greets a server that is far, or new, and a crowd, whose other callers
+// are about to ask. It also takes the calls of a process that lags: their callers leave in time, and
+// the answers are read later. Of the calls that insist, only a release has its caller send it, unless
+// the release may wait for longer than sendAlone does, or the acquire of its slot is on its way.
 func (q *queue) leads(k *Call) bool {
-	if q.crowd || len(q.waiting) > 0 || !q.quick || !q.link.inline {
+	if q.crowd || len(q.waiting) > 0 || !q.quick || !q.link.inline || q.lags() {
 		return false
-	}
-	if q.lags() { // also if it starves
-		_, timed := k.ctx.Deadline()
-		if timed || k.ctx.Done() != nil || q.starves() {
-			return false
-		}
 	}
 	return !k.Insists ||
 		k.Releases != nil && k.End.Sub(k.entered) <= q.timeout && !q.stray(k.Releases)
 }
 
 // sendAlone sends a call on its caller's own goroutine. The caller waits until the end of its time,
-// whatever becomes of its context, and ends the client's call then. In a process that lags it waits
-// for as long as a round trip may take. It reports whether the call is unsure. The lock is held, and
-// is free afterwards.
+// whatever becomes of its context, and ends the client's call then. It reports whether the call is
+// unsure. The lock is held, and is free afterwards.
 func (q *queue) sendAlone(k *Call) (unsure bool) {
 	defer q.mu.Unlock()
 	ctx, cancel := q.until(k)
@@ -151,9 +142,6 @@ func (q *queue) lead(ctx context.Context, calls ...*Call) {
 
 // until returns the context of a round trip that the caller of a call makes alone.
 func (q *queue) until(k *Call) (context.Context, context.CancelFunc) {
-	if q.lags() { // the answer may have come, and nobody has read it
-		return q.all.Detach(k.ctx), func() {}
-	}
 	end := k.End
 	own, ok := k.ctx.Deadline()
 	if ok = ok && own.Before(end); ok {
