@@ -60,10 +60,11 @@ func (r *Rule) check(i int, metered bool, names map[string]bool, fault faultFunc
 // measured reports whether the Meter knows the cost of the rule.
 func (r *Rule) measured() bool { return r.Policy.Unit() != core.UnitRequests }
 
-// settles reports whether the cost of a request, which a Meter may have measured, depends on the
-// response, or is held until then.
+// settles reports whether something of the cost of a request, which a Meter may have measured, is
+// charged or refunded when the response has ended, or is held until then.
 func (r *Rule) settles(metered bool) bool {
-	return r.Settle != nil || r.Policy.Hold() > 0 || metered && r.Cost == nil && r.measured()
+	return r.Settle != nil || r.Clamp || r.Policy.Hold() > 0 ||
+		metered && r.Cost == nil && r.measured()
 }
 
 // cost returns what a request spends under the rule.

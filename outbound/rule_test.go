@@ -166,6 +166,35 @@ func TestCostAndSkip(t *testing.T) {
 	})
 }
 
+// The rest of a cost above the limit is charged when the response has ended, also if no Settle
+// corrects it.
+func TestClampChargesTheRest(t *testing.T) {
+	eachGate(t, func(t *testing.T, g *core.Gate) {
+		u := serve(t, nil)
+		policy := gatetest.Limited(t, "a", gatetest.Frozen(10))
+		tr := transport(t, outbound.Config{Base: base(t), Gate: g, Rules: []outbound.Rule{{
+			Policy: policy, Key: outbound.ByHost, Clamp: true, Cost: func(*http.Request) int64 { return 15 },
+		}}})
+		res, err := tr.RoundTrip(request(t, t.Context(), u.URL))
+		if err != nil {
+			t.Fatal(err)
+		}
+		key, _ := outbound.ByHost(request(t, t.Context(), u.URL))
+		used := func() int64 {
+			d, err := g.Peek(t.Context(), core.Charge{Policy: policy, Key: key, Cost: core.NoCost})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return d.At(0).Used
+		}
+		if n := used(); n != 10 {
+			t.Errorf("%d spent by a request that runs", n)
+		}
+		_ = res.Body.Close()
+		gatetest.Eventually(t, "the rest is charged", func() bool { return used() == 15 })
+	})
+}
+
 // A request that cannot be charged fails, closes its body, and is not sent.
 func TestBadRequests(t *testing.T) {
 	g := gatetest.Memory(t, core.Config{})
