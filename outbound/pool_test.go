@@ -236,6 +236,22 @@ func TestPoolConfig(t *testing.T) {
 	}
 }
 
+// An error says the same whenever it is asked.
+func TestPoolBusyErrorHasOneText(t *testing.T) {
+	down := errors.New("down")
+	busy := &outbound.PoolBusyError{
+		Busy:      map[string]*outbound.BusyError{"x": {Rule: "requests", After: time.Second}},
+		Unreached: map[string]error{"a": down, "b": down, "c": down, "d": down},
+		First:     "x",
+	}
+	const end = "; a cannot be reached: down; b cannot be reached: down; c cannot be reached: down; d cannot be reached: down"
+	for range 20 {
+		if text := busy.Error(); !strings.HasSuffix(text, end) {
+			t.Fatal(text)
+		}
+	}
+}
+
 // unreachable returns the address of a server that is gone.
 func unreachable(t *testing.T) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -3,7 +3,9 @@ package outbound
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/headgate/headgate/core"
@@ -23,8 +25,8 @@ type PoolBusyError struct {
 func (e *PoolBusyError) Error() string {
 	text := fmt.Sprintf("outbound: all %d upstreams are busy, and %s has room first: %v",
 		len(e.Busy), e.First, e.Busy[e.First])
-	for name, err := range e.Unreached {
-		text += fmt.Sprintf("; %s cannot be reached: %v", name, err)
+	for _, name := range slices.Sorted(maps.Keys(e.Unreached)) {
+		text += fmt.Sprintf("; %s cannot be reached: %v", name, e.Unreached[name])
 	}
 	return text
 }
