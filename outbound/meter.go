@@ -28,8 +28,8 @@ type Measure interface {
 	// Response is called with each response before the caller gets it. It may replace the Body, to
 	// read along. With Config.Retry there may be several, one after the other.
 	Response(*http.Response)
-	// Actual returns what the request has cost in a unit, when the body of the response has ended, was
-	// closed, or there was no response. It returns false if that is not known. Then the estimate
-	// stays.
+	// Actual returns what the request has cost in a unit, when the body of the last response has ended
+	// or was closed. It returns false if that is not known. Then the estimate stays, and so it does if
+	// there was no response.
 	Actual(core.Unit) (int64, bool)
 }

@@ -165,10 +165,13 @@ func (p *pass) settle() {
 	if !p.settles() {
 		return
 	}
-	x := p.x
+	x, measure := p.x, p.x.measure
+	if p.res == nil {
+		measure = nil // it may know an earlier response
+	}
 	actual := make([]int64, len(x.charges)) // the asks spend nothing
 	for i, c := range x.charged {
-		actual[len(x.asks)+i] = c.rule.actual(x.req, p.res, x.measure, c.cost)
+		actual[len(x.asks)+i] = c.rule.actual(x.req, p.res, measure, c.cost)
 	}
 	ctx := context.WithoutCancel(x.req.Context())
 	x.t.tasks.Go(func() { _ = p.paid.Settle(ctx, actual...) }) // core.Config.Observe sees errors

@@ -51,12 +51,9 @@ func (m *measure) Response(res *http.Response) {
 	}
 }
 
-// Actual returns the units that the request has used. False leaves the estimate: there was no
-// response, or the provider counts the cap of a request that it has answered.
+// Actual returns the units that the request has used. False leaves the estimate: the provider counts
+// the cap of a request that it has answered.
 func (m *measure) Actual(unit core.Unit) (int64, bool) {
-	if m.status == 0 {
-		return 0, false
-	}
 	if m.bill == nil {
 		m.bill = m.end()
 	}

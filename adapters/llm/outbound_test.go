@@ -172,6 +172,48 @@ func TestOutboundEndings(t *testing.T) {
 	do("a stream, broken off", fmt.Sprintf(chatOf, 50, `,"stream":true`), prompt+2)
 }
 
+// A second sending that breaks off keeps its estimate, and the refusal before it counts nothing.
+func TestOutboundRetryWithoutAResponse(t *testing.T) {
+	var sent atomic.Int64
+	c := newClient(t, core.UnitTokens, llm.OutboundConfig{}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if sent.Add(1) > 1 {
+			panic(http.ErrAbortHandler)
+		}
+		w.Header().Set("Retry-After-Ms", "1")
+		w.WriteHeader(http.StatusTooManyRequests)
+	}))
+	settled := make(chan error, 2)
+	c.gate = gatetest.Memory(t, core.Config{Observe: func(_ context.Context, e core.Event) {
+		if e, ok := e.(*core.ReservationEvent); ok {
+			settled <- e.Err
+		}
+	}})
+	meter, err := llm.NewOutbound(llm.OutboundConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	base := &http.Transport{}
+	t.Cleanup(base.CloseIdleConnections)
+	c.rt, err = outbound.New(outbound.Config{
+		Base: base, Gate: c.gate, Meter: meter, MaxWait: time.Minute, Retry: outbound.Retry{Max: 1},
+		Rules: []outbound.Rule{{Policy: c.budget, Key: outbound.ByHost}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res, err := c.post(t.Context(), "/v1/chat/completions", fmt.Sprintf(chatOf, 50, "")); err == nil {
+		t.Error(res.Status)
+	}
+	for range 2 {
+		if err := <-settled; err != nil {
+			t.Error(err)
+		}
+	}
+	if n, used := sent.Load(), c.used(); n != 2 || used != 4+50 {
+		t.Errorf("sent %d times, %d tokens used", n, used)
+	}
+}
+
 // The chunk that the server adds for the usage is hidden from a caller that did not ask for it.
 func TestOutboundHidesUsage(t *testing.T) {
 	p := provider.New(provider.Config{Usage: func(provider.Request) (int64, int64) { return 11, 22 }})
