@@ -25,7 +25,8 @@ type PoolConfig struct {
 	// every request if Sticky is nil. It must be safe for concurrent use, and must not read the body.
 	Sticky func(*http.Request) string
 	// Retry sends a request that an upstream has refused to the next one. The zero value sends none
-	// again. Config.Retry of a Transport sends again to its own upstream before that.
+	// again. Config.Retry of a Transport sends again to its own upstream, and before that, but only
+	// if the Pool has waited for that upstream: otherwise no time is left for the cooldown.
 	Retry Retry
 }
 
