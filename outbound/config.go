@@ -51,8 +51,8 @@ type Config struct {
 }
 
 // Backoff is how long the narrowest key of a request, which is its model's or else its account's,
-// cools after a refusal that tells no wait. The next one after a response that is no refusal lasts
-// First again, and so does one that comes Most after the end of the last.
+// cools after a refusal that tells no wait. The next one after a response below 500 that is no
+// refusal lasts First again, and so does one that comes Most after the end of the last.
 type Backoff struct {
 	// First is the first cooldown. Zero means 1 s.
 	First time.Duration

@@ -229,8 +229,8 @@ func (c *cooldowns) spentOf(
 	return spent
 }
 
-// served lets the next guessed cooldowns of a request be short again, because a response to it was
-// no refusal. The request was sent at that time.
+// served lets the next guessed cooldowns of a request be short again, because the upstream has
+// taken it: its response is no refusal and no error of the server. It was sent at that time.
 func (x *exchange) served(sent time.Time) {
 	c := x.t.cool
 	for _, key := range x.asks {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/headgate/headgate/core"
@@ -192,6 +193,49 @@ func TestGuessedWaitsGrow(t *testing.T) {
 			return next() <= first
 		})
 	})
+}
+
+// Waits that nobody has told begin again after a request that the upstream has taken, also if it
+// answers that by an error of the client, and not after an error of the server.
+func TestWhatEndsTheBackoff(t *testing.T) {
+	for status, ends := range map[int]bool{
+		200: true, 301: true, 401: true, 403: true, 404: true, 422: true, 500: false, 502: false, 503: false,
+	} {
+		t.Run(fmt.Sprint(status), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g, err := core.NewMemory(core.Config{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				var answer int
+				var last time.Duration
+				tr := transport(t, outbound.Config{
+					Gate: g, Backoff: outbound.Backoff{First: time.Second, Most: time.Minute},
+					Base: roundTripper(func(*http.Request) (*http.Response, error) {
+						return &http.Response{StatusCode: answer, Body: http.NoBody}, nil
+					}),
+					Observe: func(_ context.Context, e core.Event) {
+						if e, ok := e.(*outbound.CooldownEvent); ok {
+							last = e.For
+						}
+					},
+				})
+				for _, answer = range []int{429, 429, status, 429} {
+					time.Sleep(last + time.Millisecond)
+					if got, err := get(t, tr, "http://example.com/"); got != answer || err != nil {
+						t.Fatal(got, err)
+					}
+					synctest.Wait() // what ends the backoff does so in the background
+				}
+				if (last <= time.Second) != ends || last > 4*time.Second {
+					t.Errorf("the refusal after it cools for %v", last)
+				}
+				if err := g.Close(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
 }
 
 // Of several refusals the one that ends last holds, whichever comes last.

@@ -86,7 +86,7 @@ func (p *pass) send() (*http.Response, *refusal, error) {
 	switch events := signal.EventsOf(res.StatusCode, res.Header); {
 	case events != nil:
 		p.stream = &stream{sent: sent, events: events}
-	case r == nil && res.StatusCode < http.StatusBadRequest:
+	case r == nil && res.StatusCode < http.StatusInternalServerError:
 		x.served(sent)
 	}
 	if x.measure != nil {
