@@ -321,17 +321,23 @@ func TestHeadersCountBeforeTheBody(t *testing.T) {
 	})
 }
 
-// A refusal without a body holds no slot, even if nobody closes it.
-func TestEmptyRefusalHoldsNoSlot(t *testing.T) {
-	g := gatetest.Memory(t, core.Config{})
-	slot := slotOf(t, g, 1)
-	u := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-		w.WriteHeader(http.StatusTooManyRequests)
-	})
-	tr := transport(t, outbound.Config{Base: base(t), Gate: g, Slot: slot})
-	res, err := tr.RoundTrip(request(t, t.Context(), u.URL))
-	if err != nil || res.Body != http.NoBody {
-		t.Fatal(res, err)
+// A refusal whose body has come holds no slot, even if nobody closes it.
+func TestRefusalHoldsNoSlot(t *testing.T) {
+	for _, body := range []string{"", "slow down"} {
+		g := gatetest.Memory(t, core.Config{})
+		slot := slotOf(t, g, 1)
+		u := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+			refuse(http.StatusTooManyRequests, body)(w)
+		})
+		tr := transport(t, outbound.Config{Base: base(t), Gate: g, Slot: slot})
+		res, err := tr.RoundTrip(request(t, t.Context(), u.URL))
+		if err != nil || (res.Body == http.NoBody) != (body == "") {
+			t.Fatal(res, err)
+		}
+		gatetest.Eventually(t, "the slot is free", func() bool { return holders(t, slot, u.URL) == 0 })
+		if text, err := io.ReadAll(res.Body); string(text) != body || err != nil {
+			t.Errorf("%q, %v", text, err)
+		}
+		_ = res.Body.Close()
 	}
-	gatetest.Eventually(t, "the slot is free", func() bool { return holders(t, slot, u.URL) == 0 })
 }

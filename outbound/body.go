@@ -15,10 +15,11 @@ import (
 func now() time.Time { return time.Now() }
 
 // watch ends the pass when the body of a response has been read to its end, breaks off or is
-// closed, or when the context of the request ends.
-func (p *pass) watch(res *http.Response) {
+// closed, or when the context of the request ends. It ends the pass now if the whole body is in
+// memory, so that a request that is sent again has one pass at a time.
+func (p *pass) watch(res *http.Response, whole bool) {
 	switch {
-	case res.Body == http.NoBody:
+	case res.Body == http.NoBody || whole:
 		p.end()
 		return
 	case p.lease == nil && p.stream == nil && !p.settles():

@@ -29,7 +29,7 @@ type Measure interface {
 	// read along. With Config.Retry there may be several, one after the other.
 	Response(*http.Response)
 	// Actual returns what the request has cost in a unit, when the body of the last response has ended
-	// or was closed. It returns false if that is not known. Then the estimate stays, and so it does if
-	// there was no response.
+	// or was closed; that of a refusal may have ended before the caller reads it. It returns false if
+	// that is not known. Then the estimate stays, and so it does if there was no response.
 	Actual(core.Unit) (int64, bool)
 }

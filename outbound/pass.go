@@ -92,7 +92,7 @@ func (p *pass) send() (*http.Response, *refusal, error) {
 	if x.measure != nil {
 		x.measure.Response(res)
 	}
-	p.watch(res)
+	p.watch(res, r != nil && r.whole)
 	watched = true
 	return res, r, nil
 }

@@ -1,6 +1,7 @@
 package outbound_test
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -86,5 +87,48 @@ func TestRetry(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A context that ends at a refusal settles it before the request gets a new body. The race detector
+// sees whether both use the request at a time.
+func TestRetryOfARequestWhoseContextEnds(t *testing.T) {
+	settled := make(chan error, 1)
+	g := gatetest.Memory(t, core.Config{Observe: func(_ context.Context, e core.Event) {
+		if e, ok := e.(*core.ReservationEvent); ok {
+			settled <- e.Err
+		}
+	}})
+	ctx, cancel := context.WithCancel(t.Context())
+	settles := make(chan struct{})
+	tr := transport(t, outbound.Config{
+		Gate: g, MaxWait: time.Minute, Retry: outbound.Retry{Max: 1},
+		Base: roundTripper(func(*http.Request) (*http.Response, error) {
+			cancel()
+			return &http.Response{StatusCode: 429, Body: io.NopCloser(strings.NewReader("slow down"))}, nil
+		}),
+		Rules: []outbound.Rule{{
+			Policy: gatetest.Limited(t, "a", gatetest.Frozen(10)), Key: outbound.ByHost,
+			Settle: func(*http.Request, *http.Response, int64) int64 {
+				close(settles)
+				return 0
+			},
+		}},
+	})
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://example.com/", strings.NewReader("x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.GetBody = func() (io.ReadCloser, error) {
+		<-settles
+		return io.NopCloser(strings.NewReader("x")), nil
+	}
+	res, err := tr.RoundTrip(r)
+	if err != nil || res.StatusCode != 429 {
+		t.Fatal(res, err)
+	}
+	_ = res.Body.Close()
+	if err := <-settled; err != nil {
+		t.Error(err)
 	}
 }
