@@ -1,7 +1,6 @@
 package outbound
 
 import (
-	"bytes"
 	"time"
 
 	"github.com/headgate/headgate/outbound/internal/signal"
@@ -11,23 +10,17 @@ import (
 type stream struct {
 	sent   time.Time
 	events *signal.Events
-	failed bool // an event has told an error
+	failed bool // an event was a refusal
 }
 
-// look looks for an error in the next part of a stream, which begins a cooldown in the background if
-// it is a refusal.
+// look looks for a refusal in the next part of a stream, which begins a cooldown in the background.
 func (p *pass) look(part []byte) {
 	s := p.stream
 	if s == nil || s.failed {
 		return
 	}
-	event := s.events.Find(part)
-	if event == nil {
-		return
-	}
-	s.failed = true
-	status, told := signal.ReadEvent(p.res.Header, bytes.Clone(event), now())
-	if told.Refused || told.Spent {
+	status, told := s.events.Find(part, now())
+	if s.failed = told.Refused || told.Spent; s.failed {
 		p.x.t.tasks.Go(func() { p.x.refused(status, told) })
 	}
 }

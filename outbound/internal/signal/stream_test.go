@@ -4,10 +4,26 @@ import (
 	"bytes"
 	"encoding/binary"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 )
+
+// toolError is an item of a stream whose tool has failed, and no error of the provider.
+const toolError = "event: response.output_item.done\ndata: {\"type\":\"response.output_item.done\",\"output_index\":1,\"item\":" +
+	"{\"type\":\"mcp_call\",\"status\":\"failed\",\"error\":{\"type\":\"http_error\",\"code\":\"rate_limit_exceeded\",\"message\":\"API rate limit exceeded\"}}}\n\n"
+
+// findIn returns what the first refusal in a stream tells, which comes in pieces, or a status of 0.
+func findIn(kind, stream string, size int) (status int, s Signal) {
+	e := EventsOf(http.StatusOK, http.Header{"Content-Type": {kind}})
+	for part := range slices.Chunk([]byte(stream), size) {
+		if status, s = e.Find(part, time.Now()); s.Refused || s.Spent {
+			return status, s
+		}
+	}
+	return 0, s
+}
 
 // Errors of providers inside streams that began well, and events that are none.
 func TestErrorEvents(t *testing.T) {
@@ -29,24 +45,18 @@ func TestErrorEvents(t *testing.T) {
 		{"Gemini", "data: {\"error\": {\"code\": 429, \"status\": \"RESOURCE_EXHAUSTED\", \"details\": [{\"retryDelay\": \"12s\"}]}}\n\n", 429, 12 * time.Second, false},
 		{"another error", "data: {\"type\":\"error\",\"error\":{\"type\":\"api_error\",\"message\":\"m\"}}\n\n", 0, 0, false},
 		{"text of a model", "data: {\"delta\":\"{\\\"error\\\":{\\\"type\\\":\\\"overloaded_error\\\"}}\"}\n\n", 0, 0, false},
+		// platform.openai.com/docs/api-reference/responses-streaming/response/output_item/done, 2026-11
+		{"a tool's error", toolError, 0, 0, false},
+		{"after a tool's error", toolError + "data: {\"type\":\"response.failed\",\"response\":{\"output\":[{\"type\":\"mcp_call\",\"error\":{\"code\":\"m\"}}],\"error\":{\"code\":\"slow_down\"}}}\n\n", 529, 0, false},
+		{"after another error", "data: {\"error\":{\"code\":\"invalid_prompt\"}}\n\ndata: {\"error\":{\"code\":\"slow_down\"}}\n\n", 529, 0, false},
 		{"no error", "data: {\"response\":{\"error\":null,\"type\":\"x\"}}\n\ndata: [DONE]\n\n", 0, 0, false},
-		{"a long line", "data: {\"x\":\"" + strings.Repeat("x", maxLine) + "\"}\ndata: {\"error\":{\"code\":\"slow_down\"}}\n\n", 529, 0, false},
-		{"a line that is too long", "data: {\"x\":\"" + strings.Repeat("x", maxLine) + "\",\"error\":{\"code\":\"slow_down\"}}\n\n", 0, 0, false},
+		{"a long line", "data: {\"x\":\"" + strings.Repeat("x", MaxBody) + "\"}\ndata: {\"error\":{\"code\":\"slow_down\"}}\n\n", 529, 0, false},
+		{"a line that is too long", "data: {\"x\":\"" + strings.Repeat("x", MaxBody) + "\",\"error\":{\"code\":\"slow_down\"}}\n\n", 0, 0, false},
 	} {
 		for _, size := range []int{1, 7, 1000} {
-			e := EventsOf(http.StatusOK, http.Header{"Content-Type": {"text/event-stream; charset=utf-8"}})
-			var data []byte
-			for rest := []byte(c.stream); len(rest) > 0 && data == nil; {
-				n := min(size, len(rest))
-				data = e.Find(rest[:n])
-				rest = rest[n:]
-			}
-			status, s := ReadEvent(http.Header{}, data, time.Now())
-			if !s.Refused && !s.Spent {
-				status = 0
-			}
+			status, s := findIn("text/event-stream; charset=utf-8", c.stream, size)
 			if status != c.status || s.Wait != c.wait || s.Spent != c.spent {
-				t.Errorf("%s in pieces of %d: %d, %+v from %q", c.name, size, status, s, data)
+				t.Errorf("%s in pieces of %d: %d, %+v", c.name, size, status, s)
 			}
 		}
 	}
@@ -68,25 +78,15 @@ func TestExceptionFrames(t *testing.T) {
 	ordinary := frame(":event-type", "contentBlockDelta", ":message-type", "event")
 	for name, want := range map[string]int{
 		"throttlingException": 429, "serviceUnavailableException": 529, "validationException": 0, "": 0,
+		"validationException throttlingException": 429,
 	} {
 		stream := ordinary + ordinary
-		if name != "" {
+		for _, name := range strings.Fields(name) {
 			stream += frame(":exception-type", name, ":message-type", "exception")
 		}
 		for _, size := range []int{1, 50, 10_000} {
-			e := EventsOf(http.StatusOK, http.Header{"Content-Type": {"application/vnd.amazon.eventstream"}})
-			var data []byte
-			for rest := []byte(stream); len(rest) > 0 && data == nil; {
-				n := min(size, len(rest))
-				data = e.Find(rest[:n])
-				rest = rest[n:]
-			}
-			status, s := ReadEvent(http.Header{}, data, time.Now())
-			if !s.Refused {
-				status = 0
-			}
-			if status != want {
-				t.Errorf("%q in pieces of %d: %d from %q", name, size, status, data)
+			if status, s := findIn("application/vnd.amazon.eventstream", stream, size); status != want {
+				t.Errorf("%q in pieces of %d: %d, %+v", name, size, status, s)
 			}
 		}
 	}
