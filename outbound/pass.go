@@ -24,6 +24,7 @@ type pass struct {
 	full     []time.Time       // without receipts: when each rule is full again at the earliest
 	res      *http.Response
 	stream   *stream // or nil if the response is none
+	refused  bool    // by the response, or by an event of its stream
 	released atomic.Bool
 	settled  atomic.Bool
 }
@@ -83,6 +84,7 @@ func (p *pass) send() (*http.Response, *refusal, error) {
 	res.Request = x.given
 	p.res = res
 	r := p.learn(res)
+	p.refused = r != nil
 	switch events := signal.EventsOf(res.StatusCode, res.Header); {
 	case events != nil:
 		p.stream = &stream{sent: sent, events: events}
@@ -159,19 +161,16 @@ func (p *pass) settle() {
 	if p.settled.Swap(true) {
 		return
 	}
-	if p.stream != nil && !p.stream.failed {
+	if p.stream != nil && !p.refused {
 		p.x.served(p.stream.sent)
 	}
 	if !p.settles() {
 		return
 	}
-	x, measure := p.x, p.x.measure
-	if p.res == nil {
-		measure = nil // it may know an earlier response
-	}
+	x := p.x
 	actual := make([]int64, len(x.charges)) // the asks spend nothing
 	for i, c := range x.charged {
-		actual[len(x.asks)+i] = c.rule.actual(x.req, p.res, measure, c.cost)
+		actual[len(x.asks)+i] = c.rule.actual(p, c.cost)
 	}
 	ctx := context.WithoutCancel(x.req.Context())
 	x.t.tasks.Go(func() { _ = p.paid.Settle(ctx, actual...) }) // core.Config.Observe sees errors

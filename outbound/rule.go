@@ -24,7 +24,8 @@ type Rule struct {
 	// one of the two. A negative cost fails the request.
 	Cost func(*http.Request) int64
 	// Clamp lowers a cost above the limit to the limit, so that a request whose cost is an estimate
-	// can pass. The rest is charged when the response has ended.
+	// can pass. The rest is charged when the response has ended. If neither Settle nor Config.Meter
+	// tells the actual cost, a request that is refused or gets no response is not charged the rest.
 	Clamp bool
 	// Settle returns the actual cost of a request, when the body of its response has ended or was
 	// closed. The request is the one that Cost got; ModelOf tells its model. The response is nil if
@@ -84,15 +85,31 @@ func (r *Rule) cost(req *http.Request, m Measure) (cost int64, err error) {
 	return cost, err
 }
 
-// actual returns what a request has cost under the rule.
-func (r *Rule) actual(req *http.Request, res *http.Response, m Measure, cost int64) int64 {
-	switch {
+// actual returns what the request of a pass has cost under the rule.
+func (r *Rule) actual(p *pass, cost int64) int64 {
+	switch m := p.x.measure; {
 	case r.Settle != nil:
-		return max(0, r.Settle(req, res, cost))
+		return max(0, r.Settle(p.x.req, p.res, cost))
 	case r.Cost == nil && m != nil && r.measured():
+		if p.res == nil {
+			break // m may know an earlier response
+		}
 		if n, known := m.Actual(r.Policy.Unit()); known {
 			return max(0, n)
 		}
+	case r.Clamp && (p.res == nil || p.refused):
+		return r.clamped(cost)
 	}
 	return cost
+}
+
+// clamped returns what a cost spends before the rest of it is charged.
+func (r *Rule) clamped(cost int64) int64 {
+	limit, _, _ := r.Policy.Quota()
+	if log, ok := r.Policy.Algorithm().(core.SlidingLog); ok { // its Quota is the longest window's
+		for _, w := range log.Windows {
+			limit = min(limit, w.Limit)
+		}
+	}
+	return min(cost, limit)
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -193,6 +194,65 @@ func TestClampChargesTheRest(t *testing.T) {
 		_ = res.Body.Close()
 		gatetest.Eventually(t, "the rest is charged", func() bool { return used() == 15 })
 	})
+}
+
+// A request that is refused or gets no response is not charged the rest, unless something tells what
+// it has cost.
+func TestClampChargesNoRestWithoutAnAnswer(t *testing.T) {
+	answer := func(status int, kind, body string) roundTripper {
+		return func(*http.Request) (*http.Response, error) {
+			return &http.Response{
+				StatusCode: status, Header: http.Header{"Content-Type": {kind}},
+				Body: io.NopCloser(strings.NewReader(body)),
+			}, nil
+		}
+	}
+	broken := roundTripper(func(*http.Request) (*http.Response, error) { return nil, errors.New("broken") })
+	bucket := gatetest.Frozen(10)
+	for name, c := range map[string]struct {
+		base  roundTripper
+		limit core.Algorithm
+		rule  outbound.Rule
+		used  int64
+	}{
+		"answered": {base: answer(200, "", "ok"), limit: bucket, used: 15},
+		"failed":   {base: answer(500, "", "oh"), limit: bucket, used: 15},
+		"refused":  {base: answer(429, "", "slow down"), limit: bucket, used: 10},
+		"refused in a stream": {
+			base:  answer(200, "text/event-stream", `data: {"error":{"code":"rate_limit_exceeded"}}`+"\n\n"),
+			limit: bucket, used: 10,
+		},
+		"stream":      {base: answer(200, "text/event-stream", "data: {}\n\n"), limit: bucket, used: 15},
+		"no response": {base: broken, limit: bucket, used: 10},
+		"no response under a log": {
+			base: broken, used: 10,
+			limit: core.SlidingLog{Windows: []core.Window{{Limit: 10, Width: time.Hour}, {Limit: 12, Width: 2 * time.Hour}}},
+		},
+		"settled": {base: broken, limit: bucket, used: 13, rule: outbound.Rule{
+			Settle: func(*http.Request, *http.Response, int64) int64 { return 13 },
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			settled := make(chan error, 1)
+			g := gatetest.Memory(t, core.Config{Observe: func(_ context.Context, e core.Event) {
+				if e, ok := e.(*core.ReservationEvent); ok {
+					settled <- e.Err
+				}
+			}})
+			c.rule.Policy, c.rule.Key, c.rule.Clamp = gatetest.Limited(t, "a", c.limit), outbound.ByHost, true
+			c.rule.Cost = func(*http.Request) int64 { return 15 }
+			tr := transport(t, outbound.Config{Base: c.base, Gate: g, Rules: []outbound.Rule{c.rule}})
+			_, _ = get(t, tr, "http://example.com/")
+			if err := <-settled; err != nil {
+				t.Fatal(err)
+			}
+			key, _ := outbound.ByHost(request(t, t.Context(), "http://example.com/"))
+			d, err := g.Peek(t.Context(), core.Charge{Policy: c.rule.Policy, Key: key, Cost: core.NoCost})
+			if err != nil || d.At(0).Used != c.used {
+				t.Errorf("%d spent, want %d, %v", d.At(0).Used, c.used, err)
+			}
+		})
+	}
 }
 
 // A request that cannot be charged fails, closes its body, and is not sent.

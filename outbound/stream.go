@@ -10,17 +10,15 @@ import (
 type stream struct {
 	sent   time.Time
 	events *signal.Events
-	failed bool // an event was a refusal
 }
 
 // look looks for a refusal in the next part of a stream, which begins a cooldown in the background.
 func (p *pass) look(part []byte) {
-	s := p.stream
-	if s == nil || s.failed {
+	if p.stream == nil || p.refused {
 		return
 	}
-	status, told := s.events.Find(part, now())
-	if s.failed = told.Refused || told.Spent; s.failed {
+	status, told := p.stream.events.Find(part, now())
+	if p.refused = told.Refused || told.Spent; p.refused {
 		p.x.t.tasks.Go(func() { p.x.refused(status, told) })
 	}
 }
