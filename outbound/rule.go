@@ -28,10 +28,11 @@ type Rule struct {
 	// tells the actual cost, a request that is refused or gets no response is not charged the rest.
 	Clamp bool
 	// Settle returns the actual cost of a request, when the body of its response has ended or was
-	// closed. The request is the one that Cost got; ModelOf tells its model. The response is nil if
-	// there was none; its Body must not be read. A lower cost is refunded, and a higher one is charged
-	// even if it does not fit; see core.Reservation.Settle. A negative cost is 0. Nil is what
-	// Config.Meter has measured, and otherwise keeps the cost.
+	// closed; that of a refusal may have ended before the caller reads it. The request is the one that
+	// Cost got; ModelOf tells its model. The response is nil if there was none; its Body must not be
+	// read. A lower cost is refunded, and a higher one is charged even if it does not fit; see
+	// core.Reservation.Settle. A negative cost is 0. Nil is what Config.Meter has measured, and
+	// otherwise keeps the cost.
 	Settle func(r *http.Request, res *http.Response, cost int64) (actual int64)
 	// Skip skips the rule for the requests for which it returns true. Nil skips none.
 	Skip func(*http.Request) bool

@@ -7,7 +7,8 @@ import (
 
 // Slot caps how many requests run at a time, from the moment a request is sent until the body of
 // its response has been read to the end, was closed or broke off, or the context of the request has
-// ended. If the lease of a slot is lost, its request is cancelled.
+// ended; the body of a refusal may have ended before the caller reads it. If the lease of a slot is
+// lost, its request is cancelled.
 //
 // A request that waits for a rule holds its slot meanwhile. So give a cap the key of the rule, or a
 // part of that: requests that wait for one model's rule then take no slots of another model.
