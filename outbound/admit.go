@@ -78,7 +78,8 @@ func (x *exchange) slotFirst(w *wait) (*pass, *denial, error) {
 	return x.reserve(w)
 }
 
-// queue waits for a slot. It leaves the line meanwhile: those who have the slots may wait in it.
+// queue waits for a slot. It leaves the line first, because requests that hold the slots may wait in
+// it.
 func (x *exchange) queue(w *wait) (err error) {
 	w.leave()
 	s := x.t.cfg.Slot.Semaphore

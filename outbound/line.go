@@ -47,7 +47,7 @@ type place struct {
 
 func newLines() *lines { return &lines{all: make(map[lineKey]*line)} }
 
-// enter takes a place before all requests with a higher number, but for the head. A request that has
+// enter takes a place before all requests with a higher number, except the head. A request that has
 // no number yet, 0, gets the next one.
 func (l *lines) enter(key lineKey, number int64) *place {
 	l.mu.Lock()
