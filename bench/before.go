@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -19,6 +20,7 @@ type before struct {
 	dir      string // of its benchmarks, where it runs
 	program  string
 	parts    []string
+	smoke    bool // it makes smoke runs
 	revision string
 }
 
@@ -50,20 +52,25 @@ func folderOf(part string) string {
 	return part
 }
 
-// run measures a part, if there is one of that name.
+// run measures a part, if there is one of that name. With tables, its error is of wrong answers
+// only.
 func (b *before) run(ctx context.Context, part string, rounds int, progress io.Writer) ([]report.Table, error) {
 	if !slices.Contains(b.parts, part) {
 		return nil, nil
 	}
 	fmt.Fprintf(progress, "the same at %s\n", b.revision)
-	page, err := b.output(ctx, b.program, "-only", part, "-rounds", fmt.Sprint(rounds))
-	if err != nil {
-		return nil, err
+	args := []string{"-only", part, "-rounds", fmt.Sprint(rounds)}
+	if b.smoke {
+		args = append(args, "-smoke")
 	}
-	return report.Read(strings.NewReader(page))
+	// A program that has decided wrongly fails after it has printed its page.
+	page, failed := b.output(ctx, b.program, args...)
+	tables, err := report.Read(strings.NewReader(page))
+	return tables, errors.Join(failed, err)
 }
 
-// output runs a command where the benchmarks are, outside this checkout's workspace.
+// output runs a command where the benchmarks are, outside this checkout's workspace. It returns what
+// the command printed, also if it failed.
 func (b *before) output(ctx context.Context, name string, args ...string) (string, error) {
 	var out, told bytes.Buffer
 	cmd := exec.CommandContext(ctx, name, args...)
@@ -71,7 +78,7 @@ func (b *before) output(ctx context.Context, name string, args ...string) (strin
 	cmd.Env = append(os.Environ(), "GOWORK=off")
 	cmd.Stdout, cmd.Stderr = &out, &told
 	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("%s: %w: %s", cmd, err, told.String())
+		return out.String(), fmt.Errorf("%s: %w: %s", cmd, err, told.String())
 	}
 	return out.String(), nil
 }

@@ -90,6 +90,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 		if older, err = newBefore(ctx, *checkout, dir); err != nil {
 			return err
 		}
+		older.smoke = *quick
 	}
 	began := time.Now()
 	// First, because it tells the load before the run.
@@ -109,9 +110,10 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 		fmt.Fprintf(progress, "%s: measuring %s\n", time.Since(began).Round(time.Second), p.name)
 		if older != nil {
 			tables, err := older.run(ctx, p.name, plan.Rounds, progress)
-			if err != nil {
+			if tables == nil && err != nil {
 				return err
 			}
+			r.wrong = append(r.wrong, err)
 			past.Tables = append(past.Tables, tables...)
 		}
 		if err := r.add(ctx, p, plan); err != nil {
