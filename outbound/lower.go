@@ -1,7 +1,6 @@
 package outbound
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -52,19 +51,20 @@ func (p *pass) lowerTo(left int64, charge *core.Charge, told int64) {
 
 // ruleOf returns the index of the charged rule that counts what the response tells of, or -1. Of
 // several it is the one with the longest window, because that is what others can have used up. If
-// the response tells neither its window nor its limit, it is the one with the shortest, which stops
-// requests for the least time.
+// the response tells neither its window nor its limit, it is the one with the shortest that is as
+// long as the reset, which stops requests for the least time.
 func (p *pass) ruleOf(told *signal.Remaining) int {
 	found, best := -1, time.Duration(0)
 	for i, c := range p.x.charged {
 		rule := c.rule.Policy
-		if rule.Unit().String() != told.Unit || c.cost == 0 || rule.Shadow() || exceeds(rule, told) {
+		if rule.Unit().String() != told.Unit || c.cost == 0 || rule.Shadow() ||
+			!lowers(rule.Algorithm()) || exceeds(rule, told) {
 			continue
 		}
 		_, window, _ := rule.Quota()
 		better := window > best
-		if told.Window == 0 && told.Limit == 0 {
-			better = window < best
+		if told.Window == 0 && told.Limit == 0 && best >= told.Reset {
+			better = window >= told.Reset && window < best
 		}
 		if found < 0 || better {
 			found, best = i, window
@@ -78,24 +78,38 @@ func (p *pass) ruleOf(told *signal.Remaining) int {
 const farther = 2
 
 // exceeds reports whether a rule is of a longer time than what a response tells. A count of a
-// minute says nothing of a day, and would stop requests for that long.
+// minute says nothing of a day, and would stop requests for that long. The upstream's window is at
+// least as long as the reset. If the rule's is longer, their limits tell whether they are of one
+// time. The burst of a bucket may be any part of a limit, so it must be the whole limit for that.
 func exceeds(rule *core.Policy, told *signal.Remaining) bool {
 	limit, window, _ := rule.Quota()
-	if told.Window > 0 {
+	switch {
+	case told.Window > 0:
 		return window > farther*told.Window
+	case told.Limit == 0 || window <= farther*told.Reset:
+		return false
 	}
-	switch l := rule.Algorithm().(type) {
-	case core.TokenBucket:
-		limit = cmp.Or(l.Rate, limit)
-	case core.LeakyBucket:
-		limit = l.Rate
+	if _, fills := rule.Algorithm().(core.TokenBucket); fills && told.Reset > 0 {
+		return limit != told.Limit
 	}
-	return told.Limit > 0 && limit > farther*told.Limit
+	return limit > farther*told.Limit
 }
 
-// lowered returns a limit that is reached when that much is left under an algorithm, and how many
-// units reach it from none. A core.LeakyBucket has none: what fills it only delays requests. Less
-// than nothing is left only of a core.TokenBucket that refills, which owes it for a moment.
+// lowers reports whether what is left under an algorithm can be lowered. What fills a
+// core.LeakyBucket only delays requests, and two counters are cut to a lower limit.
+func lowers(a core.Algorithm) bool {
+	switch l := a.(type) {
+	case core.TokenBucket, core.FixedWindow, core.Calendar, core.SlidingLog:
+		return true
+	case core.SlidingWindow:
+		return l.Buckets > 0
+	}
+	return false
+}
+
+// lowered returns a limit that is reached when that much is left under an algorithm that lowers, and
+// how many units reach it from none. Less than nothing is left only of a core.TokenBucket that
+// refills, which owes it for a moment.
 func lowered(a core.Algorithm, left int64) (lower core.Algorithm, most int64, ok bool) {
 	if l, ok := a.(core.TokenBucket); ok && l.Rate > 0 {
 		l.Burst -= left
@@ -114,7 +128,7 @@ func lowered(a core.Algorithm, left int64) (lower core.Algorithm, most int64, ok
 		return l, l.Limit, l.Limit > 0
 	case core.SlidingWindow:
 		l.Limit -= left
-		return l, l.Limit, l.Limit > 0 && l.Buckets > 0 // two counters are cut to a lower limit
+		return l, l.Limit, l.Limit > 0
 	case core.SlidingLog:
 		l.Windows = slices.Clone(l.Windows)
 		w := &l.Windows[0]
