@@ -125,8 +125,12 @@ var (
 	forgive = hub.Forgive.(func(context.Context, *core.Gate, *core.Policy, core.Key) error)
 )
 
-// refused begins the cooldown of a refusal, and returns how long it lasts.
+// refused begins the cooldown of a refusal, and returns how long it lasts. A refusal that says
+// nothing of other requests begins none, and lasts for the wait that it tells, or core.Never.
 func (x *exchange) refused(status int, s signal.Signal) time.Duration {
+	if s.Apart {
+		return cmp.Or(s.Wait, core.Never)
+	}
 	ctx, c := context.WithoutCancel(x.req.Context()), x.t.cool
 	e := CooldownEvent{
 		Request: x.given, Key: x.scope(s), Status: status, Spent: s.Spent, Guessed: guessed(s),

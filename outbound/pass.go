@@ -189,13 +189,19 @@ func (p *pass) settles() bool {
 // refusal is what a response tells that refuses a request.
 type refusal struct {
 	spent bool
+	apart bool          // it began no cooldown
 	whole bool          // the body is in memory
-	rest  time.Duration // of the cooldown that it began
+	rest  time.Duration // of the cooldown, or of the wait that it tells, or core.Never
 }
 
-// busy returns the error of a request that the cooldown keeps from being sent again.
+// busy returns the error of a request that may not be sent again now. Without a cooldown nothing
+// would keep it from that later.
 func (r *refusal) busy() *BusyError {
-	e := busyFor(coolingName, r.rest)
+	rest := r.rest
+	if r.apart {
+		rest = core.Never
+	}
+	e := busyFor(coolingName, rest)
 	if e.Spent = r.spent; r.spent {
 		e.Rule = spentName
 	}
@@ -218,7 +224,7 @@ func (p *pass) learn(res *http.Response) *refusal {
 		return nil
 	}
 	rest := p.x.refused(res.StatusCode, s)
-	return &refusal{spent: s.Spent, whole: whole, rest: rest}
+	return &refusal{spent: s.Spent, apart: s.Apart, whole: whole, rest: rest}
 }
 
 // readRefusal returns the first bytes of the body of a refusal, and whether that is all of it. If
@@ -229,7 +235,7 @@ func (p *pass) readRefusal(res *http.Response) (text []byte, whole bool) {
 	}
 	body := readAhead(res.Body, signal.MaxBody)
 	if !body.within(bodySoon) {
-		if s := signal.Read(res.StatusCode, res.Header, nil, now()); s.Refused && s.HasWait {
+		if s := signal.Read(res.StatusCode, res.Header, nil, now()); s.Refused && s.HasWait && !s.Apart {
 			_, _ = p.x.cool(s) // if it fails, refused tells
 		}
 		body.within(bodyPatience)

@@ -207,6 +207,47 @@ func TestPoolRetries(t *testing.T) {
 	})
 }
 
+// A Pool leaves an upstream that refuses the request alone, does not go back to it with the request,
+// and asks it again with the next one.
+func TestPoolLeavesARefusalOfOneRequest(t *testing.T) {
+	for name, answer := range map[string]func(http.ResponseWriter){
+		"costs too much":     refuse(402, tooLarge),
+		"is above the limit": refuse(429, tooLong),
+		"needs a resource":   refuse(403, noSearch, searchHeader()...),
+	} {
+		t.Run(name, func(t *testing.T) {
+			var asked strings.Builder
+			u := serve(t, func(w http.ResponseWriter, r *http.Request) {
+				key := r.Header.Get("X-Api-Key")
+				if asked.WriteString(key); r.Header.Get("X-Refuse") != "" && strings.Contains(r.Header.Get("X-Refuse"), key) {
+					answer(w)
+				}
+			})
+			g := gatetest.Memory(t, core.Config{})
+			p := pool(t, outbound.PoolConfig{
+				Upstreams: accounts(t, g, core.PerHour(100), core.TokenBucket{Rate: 10, Per: time.Second, Burst: 1}),
+				MaxWait:   30 * time.Second, Retry: outbound.Retry{Max: 5},
+			})
+			for _, c := range []struct {
+				refuse string
+				status string
+			}{
+				{"a", "200"}, // and b has no more room for a while
+				{"ab", "4"},
+				{"", "200"},
+			} {
+				text, err := ask(t, p, u.URL, "", "X-Refuse: "+c.refuse)
+				if status := text[max(0, len(text)-3):]; !strings.HasPrefix(status, c.status) || err != nil {
+					t.Errorf("%q refuse: %q, %v", c.refuse, text, err)
+				}
+			}
+			if asked.String() != "ab"+"ab"+"a" {
+				t.Errorf("asked %s", asked.String())
+			}
+		})
+	}
+}
+
 func TestPoolConfig(t *testing.T) {
 	g := gatetest.Memory(t, core.Config{})
 	tr := transport(t, outbound.Config{Gate: g})

@@ -3,8 +3,8 @@ package outbound
 import "net/http"
 
 // Retry sends requests again that the upstream has refused because of a limit, after the cooldown
-// that the refusal began and as its rules have room. Each time the request is decided anew. The
-// zero value sends none again.
+// that the refusal began, or the wait that it told if it began none, and as its rules have room.
+// Each time the request is decided anew. The zero value sends none again.
 //
 // Only a request is sent again whose body is empty or can be had anew from http.Request.GetBody,
 // and not once a byte of a response was handed out. A request that finds no room within
@@ -14,10 +14,19 @@ type Retry struct {
 	Max int
 }
 
-// again reports whether to send the request again, and gives it a new body if so.
-func (x *exchange) again(res *http.Response) bool {
+// again reports whether to send the request again, and gives it a new body if so. It waits itself
+// if no cooldown makes the request wait.
+func (x *exchange) again(w *wait, res *http.Response) bool {
 	r := x.refusal
-	return r != nil && !r.spent && x.sent <= x.t.cfg.Retry.Max && x.renew(res)
+	if r == nil || r.spent || x.sent > x.t.cfg.Retry.Max || r.apart && r.rest > w.left() ||
+		!x.renew(res) {
+		return false
+	}
+	if r.apart && w.pause(r.rest) != nil {
+		closeBody(x.req)
+		return false
+	}
+	return true
 }
 
 // renew gives a refused request a new body, and reports whether it can be sent again.

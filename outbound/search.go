@@ -47,12 +47,13 @@ type search struct {
 
 // run asks all upstreams in their order, and then waits for the one that has room first. If that
 // has no room after all, run asks again, as often as there are upstreams. It leaves out those that
-// could not be reached.
+// could not be reached, and those at which waiting does not help.
 func (s *search) run(order []*Upstream) (*http.Response, error) {
 	busy := &PoolBusyError{Busy: make(map[string]*BusyError, len(order))}
 	for range order {
 		for _, u := range order {
-			if _, down := busy.Unreached[u.Name]; down {
+			_, down := busy.Unreached[u.Name]
+			if e := busy.Busy[u.Name]; down || e != nil && e.After == core.Never {
 				continue
 			}
 			if res, over, err := s.ask(u, 0, busy); over {

@@ -134,7 +134,7 @@ func (x *exchange) roundTrip(maxWait time.Duration) (res *http.Response, err err
 		if res = next; err != nil {
 			return nil, err
 		}
-		if !x.again(res) {
+		if !x.again(w, res) {
 			return res, nil
 		}
 	}

@@ -185,6 +185,13 @@ func (w *wait) forCooldown() error {
 	return w.sleep(min(lines.pause(w.place), w.left()))
 }
 
+// pause waits for that long before the request asks for room again.
+func (w *wait) pause(d time.Duration) error {
+	defer w.end()
+	w.begin(coolingName, d)
+	return w.sleep(d)
+}
+
 // sleep waits for that long, or until the slot is lost: then it is time to ask again.
 func (w *wait) sleep(d time.Duration) error {
 	ctx := w.x.req.Context()

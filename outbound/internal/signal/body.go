@@ -113,8 +113,8 @@ func (r *response) says(m meaning) bool { return slices.Contains(r.body.meanings
 
 // refused reports whether the server asks for fewer requests, and to wait.
 func (r *response) refused(wait time.Duration) bool {
-	if r.says(large) || r.ofResource() {
-		return false
+	if r.says(large) {
+		return r.tooLarge()
 	}
 	switch r.status {
 	case http.StatusTooManyRequests, statusOverloaded, statusCapacityExceeded:
@@ -127,12 +127,22 @@ func (r *response) refused(wait time.Duration) bool {
 	return false
 }
 
-// ofResource reports whether a refusal is of a resource of GitHub such as search. It cools nothing,
-// because nothing tells which requests need the resource. A secondary limit is the account's.
+// tooLarge reports whether the request alone is above a limit, or above what is left of the money.
+func (r *response) tooLarge() bool {
+	return r.says(large) && !r.says(spent) &&
+		(r.status == http.StatusPaymentRequired || r.status == http.StatusTooManyRequests)
+}
+
+// ofResource reports whether a refusal is of a resource of GitHub such as search. A secondary limit
+// is the account's.
 func (r *response) ofResource() bool {
-	return r.resource != "" && !strings.Contains(r.body.message, "secondary rate limit") &&
+	return r.resource && r.ofGitHub() &&
+		!strings.Contains(r.body.message, "secondary rate limit") &&
 		slices.ContainsFunc(r.windows, func(w window) bool { return w.Name == "" && w.empty() })
 }
+
+// ofGitHub reports whether GitHub has sent the response.
+func (r *response) ofGitHub() bool { return r.header[githubHeader] != nil }
 
 // spent reports whether money, a quota, or the limit of a day is used up.
 func (r *response) spent(refused bool) bool {

@@ -91,7 +91,14 @@ var unifiedPeriods = []string{"unified-5h", "unified-7d"}
 // coreResource is the resource of GitHub that limits without a name are of. Others, such as search
 // and graphql, have limits of their own.
 // docs.github.com/rest/rate-limit/rate-limit, 2026-11
+//
+// Azure DevOps names a service and a threshold in the same header, and counts TSTUs.
+// learn.microsoft.com/azure/devops/integrate/concepts/rate-limits, 2026-11
 const coreResource = "core"
+
+// githubHeader is in every response of GitHub, also of GitHub Enterprise Server.
+// docs.github.com/rest/using-the-rest-api/troubleshooting-the-rest-api, 2026-11
+const githubHeader = "X-Github-Request-Id"
 
 // meaning is what an error code says.
 type meaning uint8

@@ -72,9 +72,7 @@ func (r *response) set(family *family, member, limit string, values []string) {
 			return strings.EqualFold(v, "rejected")
 		})
 	case "resource":
-		if limit == "" && len(values) > 0 && values[0] != coreResource {
-			r.resource = values[0]
-		}
+		r.resource = limit == "" && len(values) > 0 && values[0] != coreResource
 	}
 }
 

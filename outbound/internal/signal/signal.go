@@ -30,6 +30,9 @@ type Signal struct {
 	// Model reports that the refusal is of the requested model, as far as the response tells. It is
 	// false if the response names the account, or is about the server's own load.
 	Model bool
+	// Apart reports that the refusal says nothing of other requests: the request alone is above the
+	// limit, which has no Wait, or it needs a resource that others may not need. Model is false then.
+	Apart bool
 	// Remaining is what is left under those of the server's limits whose unit is known.
 	Remaining []Remaining
 }
@@ -48,6 +51,8 @@ type Remaining struct {
 	Reset time.Duration
 	// Window is the period of the limit. It is 0 if it is unknown.
 	Window time.Duration
+	// Apart reports that only requests for one resource have the limit.
+	Apart bool
 }
 
 // Refusal reports whether a response of this status may refuse because of a limit, so that Read
@@ -80,12 +85,23 @@ func Read(status int, h http.Header, body []byte, now time.Time) Signal {
 		r.readBody(body[:min(len(body), MaxBody)])
 		r.addCode(h.Get("X-Amzn-Errortype"))
 	}
-	wait := r.wait(h)
-	s := Signal{Remaining: r.remaining(), Refused: r.refused(wait)}
-	if s.Spent = r.spent(s.Refused); s.Refused || s.Spent {
-		s.Wait, s.HasWait = wait, wait > 0
-		s.Model = r.concernsModel()
+	s := r.refusal(r.wait(h))
+	s.Remaining = r.remaining()
+	return s
+}
+
+// refusal returns what a response tells that says to wait for that long, without what is left.
+func (r *response) refusal(wait time.Duration) (s Signal) {
+	s.Refused = r.refused(wait)
+	if s.Spent = r.spent(s.Refused); !s.Refused && !s.Spent {
+		return s
 	}
+	if r.tooLarge() {
+		wait = 0
+	}
+	s.Wait, s.HasWait = wait, wait > 0
+	s.Apart = r.tooLarge() || r.ofResource()
+	s.Model = !s.Apart && r.concernsModel()
 	return s
 }
 
@@ -95,7 +111,7 @@ type response struct {
 	header   http.Header
 	received time.Time
 	windows  []window
-	resource string // of GitHub, which the limit without a name is of; empty for core, and for others
+	resource bool // the limit without a name is of a resource, which is not coreResource
 	body     body
 }
 
@@ -139,11 +155,12 @@ func (r *response) add(w window) *window {
 	return &r.windows[len(r.windows)-1]
 }
 
-// remaining returns the limits that tell how much is left, without those that only some requests
-// have: nothing tells which rule counts them.
+// remaining returns the limits that tell how much is left. It leaves out those that only some
+// requests have, because nothing tells which rule counts them, except those of GitHub's resources.
 func (r *response) remaining() (all []Remaining) {
 	for _, w := range r.windows {
-		if w.Unit != "" && w.told && !w.family.apart && (r.resource == "" || w.Name != "") {
+		w.Apart = r.resource && w.Name == ""
+		if w.Unit != "" && w.told && !w.family.apart && (!w.Apart || r.ofGitHub()) {
 			all = append(all, w.Remaining)
 		}
 	}

@@ -198,8 +198,9 @@ func TestRemaining(t *testing.T) {
 				{Name: "hour", Unit: "requests", Remaining: 900, Limit: 1000, Window: time.Hour}}},
 		{"GitHub", header("X-Ratelimit-Limit: 5000", "X-Ratelimit-Remaining: 4312", "X-Ratelimit-Resource: core"),
 			[]rest{{Unit: "requests", Remaining: 4312, Limit: 5000}}},
-		{"GitHub, code search", header("X-Ratelimit-Limit: 10", "X-Ratelimit-Remaining: 9", "X-Ratelimit-Resource: code_search"), nil},
-		{"GitHub, points of GraphQL", header("X-Ratelimit-Limit: 5000", "X-Ratelimit-Remaining: 9", "X-Ratelimit-Resource: graphql"), nil},
+		{"GitHub, code search", header("X-Ratelimit-Limit: 10", "X-Ratelimit-Remaining: 9", "X-Ratelimit-Resource: code_search", "X-Github-Request-Id: 1"),
+			[]rest{{Unit: "requests", Remaining: 9, Limit: 10, Apart: true}}},
+		{"Azure DevOps, TSTUs", header("X-Ratelimit-Limit: 200", "X-Ratelimit-Remaining: 9", "X-Ratelimit-Resource: Service/Threshold"), nil},
 		{"Anthropic, beside Priority Tier", header("Anthropic-Ratelimit-Input-Tokens-Limit: 80000", "Anthropic-Ratelimit-Input-Tokens-Remaining: 79000",
 			"Anthropic-Priority-Input-Tokens-Limit: 10000", "Anthropic-Priority-Input-Tokens-Remaining: 12",
 			"Anthropic-Fast-Input-Tokens-Limit: 0", "Anthropic-Fast-Input-Tokens-Remaining: 0"),
@@ -255,15 +256,21 @@ func TestPublicRefusals(t *testing.T) {
 		{"GitHub, no permission", "docs.github.com", 403, header("X-Ratelimit-Remaining: 4312", "X-Ratelimit-Reset: 1795565400"),
 			`{"message":"Resource not accessible by personal access token"}`, signal.Signal{}},
 		{"GitHub, code search", "cli/cli#10426", 403, header("X-Ratelimit-Limit: 10", "X-Ratelimit-Remaining: 0", "X-Ratelimit-Reset: 1795564860",
-			"X-Ratelimit-Resource: code_search"), `{"message":"API rate limit exceeded for user ID 134870110. If you reach out to GitHub Support for help, ` +
-			`please include the request ID 88C6:1A2E22:10B4B47:217EF0D:67ACE5F7"}`, signal.Signal{}},
+			"X-Ratelimit-Resource: code_search", "X-Github-Request-Id: 88C6"), `{"message":"API rate limit exceeded for user ID 134870110. If you reach out to ` +
+			`GitHub Support for help, please include the request ID 88C6:1A2E22:10B4B47:217EF0D:67ACE5F7"}`,
+			signal.Signal{Refused: true, Wait: time.Minute, Apart: true}},
 		{"GitHub, code search, before the body has come", "cli/cli#10426", 403, header("X-Ratelimit-Limit: 10", "X-Ratelimit-Remaining: 0",
-			"X-Ratelimit-Reset: 1795564860", "X-Ratelimit-Resource: code_search"), "", signal.Signal{}},
+			"X-Ratelimit-Reset: 1795564860", "X-Ratelimit-Resource: code_search", "X-Github-Request-Id: 88C6"), "",
+			signal.Signal{Refused: true, Wait: time.Minute, Apart: true}},
+		{"Azure DevOps", "learn.microsoft.com/azure/devops", 429, header("Retry-After: 30", "X-Ratelimit-Limit: 200", "X-Ratelimit-Remaining: 0",
+			"X-Ratelimit-Reset: 1795564860", "X-Ratelimit-Resource: Service/Threshold"),
+			`{"message":"TF400733: The request has been canceled: Request was blocked due to exceeding usage of resource 'Concurrency' in namespace '1'."}`,
+			signal.Signal{Refused: true, Wait: 30 * time.Second, Model: true}},
 		{"GitHub, a secondary limit of a search", "docs.github.com", 403, header("X-Ratelimit-Remaining: 0", "X-Ratelimit-Reset: 1795564860",
-			"X-Ratelimit-Resource: search", "Retry-After: 60"), `{"message":"You have exceeded a secondary rate limit."}`,
+			"X-Ratelimit-Resource: search", "X-Github-Request-Id: 1", "Retry-After: 60"), `{"message":"You have exceeded a secondary rate limit."}`,
 			signal.Signal{Refused: true, Wait: time.Minute}},
 		{"GitHub, the hour is used up, with its resource", "docs.github.com", 403, header("X-Ratelimit-Remaining: 0", "X-Ratelimit-Reset: 1795565400",
-			"X-Ratelimit-Resource: core"), `{"message":"API rate limit exceeded for user ID 177990150."}`,
+			"X-Ratelimit-Resource: core", "X-Github-Request-Id: 1"), `{"message":"API rate limit exceeded for user ID 177990150."}`,
 			signal.Signal{Refused: true, Wait: 10 * time.Minute}},
 		{"Brave, the month is used up", "api-dashboard.search.brave.com", 429, header("X-Ratelimit-Limit: 1, 15000", "X-Ratelimit-Policy: 1;w=1, 15000;w=2592000",
 			"X-Ratelimit-Remaining: 1, 0", "X-Ratelimit-Reset: 1, 7200"), "", signal.Signal{Refused: true, Wait: 2 * time.Hour, Spent: true, Model: true}},
@@ -276,10 +283,10 @@ func TestPublicRefusals(t *testing.T) {
 		{"OpenRouter, a request above what is left", "can1357/oh-my-pi#9569", 402, nil,
 			`{"error":{"message":"This request requires more credits, or fewer max_tokens. You requested up to 65536 tokens, but can only afford 30104. ` +
 				`To increase, visit https://openrouter.ai/settings/credits and upgrade to a paid account","code":402,"metadata":{"provider_name":null}}}`,
-			signal.Signal{}},
+			signal.Signal{Refused: true, Apart: true}},
 		{"OpenRouter, a prompt above what is left", "continuedev/continue#11227", 402, nil,
 			`{"error":{"message":"Prompt tokens limit exceeded: 64128 > 6964. To increase, visit https://openrouter.ai/settings/credits","code":402}}`,
-			signal.Signal{}},
+			signal.Signal{Refused: true, Apart: true}},
 		{"OpenRouter, nothing is left", "anomalyco/opencode#12219", 402, nil,
 			`{"error":{"message":"This request requires more credits, or fewer max_tokens. You requested up to 32000 tokens, but can only afford 0. ` +
 				`To increase, visit https://openrouter.ai/settings/keys","code":402}}`, signal.Signal{Spent: true}},
@@ -334,9 +341,9 @@ func TestPublicRefusals(t *testing.T) {
 			`{"error":{"message":"Rate limit reached for model ` + "`llama3-70b-8192` in organization `org_1`" +
 				` on tokens per minute (TPM): Limit 7000, Used 0, Requested ~12903. Please try again in 50.597142857s.","type":"tokens","code":"rate_limit_exceeded"}}`,
 			signal.Signal{Refused: true, Wait: 50597143 * time.Microsecond, Model: true}},
-		{"OpenAI, a request above the limit", "vanderschaarlab/climb#1", 429, nil,
+		{"OpenAI, a request above the limit", "vanderschaarlab/climb#1", 429, header("X-Ratelimit-Remaining-Requests: 0", "X-Ratelimit-Reset-Requests: 8s"),
 			`{"error":{"message":"Request too large for gpt-4o in organization org-1 on tokens per min (TPM): Limit 30000, Requested 30601.",` +
-				`"type":"tokens","param":null,"code":"rate_limit_exceeded"}}`, signal.Signal{}},
+				`"type":"tokens","param":null,"code":"rate_limit_exceeded"}}`, signal.Signal{Refused: true, Apart: true}},
 		{"Azure", "microsoft/sample-app-aoai-chatGPT#406", 429, nil,
 			`{"error":{"code":"429","message":"Requests to the Creates a completion for the chat message Operation under Azure OpenAI API version ` +
 				`2023-03-15-preview have exceeded token rate limit of your current OpenAI S0 pricing tier. Please retry after 9 seconds. Please go here"}}`,
@@ -359,7 +366,7 @@ func TestPublicRefusals(t *testing.T) {
 	} {
 		s := signal.Read(c.status, c.h, []byte(c.body), now)
 		c.want.HasWait = c.want.Wait > 0
-		if s.Refused != c.want.Refused || s.Wait != c.want.Wait || s.HasWait != c.want.HasWait || s.Spent != c.want.Spent ||
+		if s.Refused != c.want.Refused || s.Wait != c.want.Wait || s.HasWait != c.want.HasWait || s.Spent != c.want.Spent || s.Apart != c.want.Apart ||
 			s.Model != c.want.Model && s.Refused {
 			t.Errorf("%s: %+v, want %+v", c.name, s, c.want)
 		}

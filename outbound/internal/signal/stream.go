@@ -118,10 +118,5 @@ func readError(h http.Header, told []byte, now time.Time) (status int, s Signal)
 	case r.says(slow), r.says(blocked), r.says(spent):
 		r.status = http.StatusTooManyRequests
 	}
-	wait := r.wait(http.Header{})
-	s = Signal{Refused: r.refused(wait), Spent: r.spent(r.refused(wait))}
-	if s.Refused || s.Spent {
-		s.Wait, s.HasWait, s.Model = wait, wait > 0, r.concernsModel()
-	}
-	return r.status, s
+	return r.status, r.refusal(r.wait(http.Header{}))
 }
