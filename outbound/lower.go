@@ -17,7 +17,7 @@ import (
 func (p *pass) lower(told []signal.Remaining) {
 	for _, r := range told {
 		i := p.ruleOf(&r)
-		if i < 0 || r.Remaining < 0 || p.left[i] < 0 {
+		if i < 0 || r.Remaining < 0 || p.margins[i].left < 0 {
 			continue
 		}
 		left := r.Remaining
@@ -26,7 +26,7 @@ func (p *pass) lower(told []signal.Remaining) {
 				left -= s.reserve
 			}
 		}
-		if left < p.left[i] {
+		if left < p.margins[i].left {
 			p.lowerTo(left, &p.x.charges[len(p.x.asks)+i], r.Remaining)
 		}
 	}

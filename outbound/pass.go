@@ -19,40 +19,42 @@ type pass struct {
 	x        *exchange
 	lease    *semaphore.Lease
 	paid     *core.Reservation // or nil if it was decided without receipts
-	left     []int64           // under each charged rule when it was admitted, or -1 if that is unknown
-	used     []int64           // likewise, without what waited
-	full     []time.Time       // without receipts: when each rule is full again at the earliest
+	margins  []margin          // one for each charged rule
+	way      sending
 	res      *http.Response
 	stream   *stream // or nil if the response is none
 	refused  bool    // by the response, or by an event of its stream
 	released atomic.Bool
 	settled  atomic.Bool
+
+	room [2]margin // where the margins begin
+}
+
+// margin is how a rule stood when a request was admitted.
+type margin struct {
+	left int64     // or -1 if that is unknown
+	used int64     // likewise, without what waited
+	full time.Time // without receipts: when the rule is full again at the earliest
 }
 
 // pass returns what the request was admitted with.
 func (x *exchange) pass(l *semaphore.Lease, paid *core.Reservation, d *core.Decision) *pass {
-	n := len(x.charged)
-	counts := make([]int64, 2*n)
-	p := &pass{x: x, lease: l, paid: paid, left: counts[:n], used: counts[n:]}
-	if paid == nil {
-		p.full = make([]time.Time, n)
-	}
-	for i := range p.left {
-		p.left[i], p.used[i] = -1, -1
+	p := &pass{x: x, lease: l, paid: paid}
+	p.margins = p.room[:0]
+	for i := range x.charged {
+		m := margin{left: -1, used: -1}
 		r := d.At(len(x.asks) + i)
 		if r.Known && r.Source != core.SourceLocal {
-			p.left[i], p.used[i] = r.Remaining, min(r.Used, r.Limit)
-			if paid == nil {
-				p.full[i] = x.asked.Add(r.ResetAfter)
-			}
+			m = margin{r.Remaining, min(r.Used, r.Limit), x.asked.Add(r.ResetAfter)}
 		}
+		p.margins = append(p.margins, m)
 	}
 	return p
 }
 
 // send sends the request, and returns the response and what it tells.
 func (p *pass) send() (*http.Response, *refusal, error) {
-	x, ctx, way := p.x, p.x.req.Context(), new(sending)
+	x, ctx := p.x, p.x.req.Context()
 	if p.lease != nil {
 		ctx = p.lease.Context()
 	}
@@ -64,10 +66,10 @@ func (p *pass) send() (*http.Response, *refusal, error) {
 		}
 	}()
 	sent := time.Now()
-	res, err := x.t.cfg.Base.RoundTrip(x.req.WithContext(way.trace(ctx)))
+	res, err := x.t.cfg.Base.RoundTrip(x.req.WithContext(p.way.trace(ctx)))
 	switch {
 	case err != nil:
-		if x.unsent = way.nothing(); x.unsent {
+		if x.unsent = p.way.nothing(); x.unsent {
 			p.cancel()
 		}
 		return nil, nil, p.explain(err)
@@ -145,7 +147,7 @@ func (p *pass) cancel() {
 			return
 		}
 		for i, c := range p.x.charged {
-			if time.Now().Before(p.full[i]) { // later others may have spent what a refund gives
+			if time.Now().Before(p.margins[i].full) { // later others may have spent what a refund gives
 				_, _ = give(p.x.t.cfg.Gate, ctx, p.x.charges[len(p.x.asks)+i], c.cost)
 			}
 		}

@@ -7,14 +7,16 @@ import (
 )
 
 // sending is what is known of how far Base has come with a request.
-type sending struct{ asked, connected atomic.Bool }
+type sending struct {
+	hooks            httptrace.ClientTrace
+	asked, connected atomic.Bool
+}
 
 // trace returns a context by which Base tells the sending of connections.
 func (s *sending) trace(ctx context.Context) context.Context {
-	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		GetConn: func(string) { s.asked.Store(true) },
-		GotConn: func(httptrace.GotConnInfo) { s.connected.Store(true) },
-	})
+	s.hooks.GetConn = func(string) { s.asked.Store(true) }
+	s.hooks.GotConn = func(httptrace.GotConnInfo) { s.connected.Store(true) }
+	return httptrace.WithClientTrace(ctx, &s.hooks)
 }
 
 // nothing reports whether certainly nothing was sent: Base has asked for a connection, and had none,

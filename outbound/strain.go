@@ -51,7 +51,8 @@ func sharedOf(told *signal.Remaining, rule *core.Policy) (s shared, ok bool) {
 
 // strain notes if little is left of a limit, and others have used it.
 func (p *pass) strain(i int, left int64, s shared) {
-	if left < 2*s.reserve && p.used[i] >= 0 && s.used > p.used[i]+s.reserve {
+	used := p.margins[i].used
+	if left < 2*s.reserve && used >= 0 && s.used > used+s.reserve {
 		p.x.t.cool.strains.add(p.x.narrowest(), time.Now())
 	}
 }
