@@ -27,6 +27,7 @@ type exchange struct {
 	waited time.Duration
 	sent   int
 	unsent bool // the last sending has failed before anything was sent
+	wait   wait
 	// refusal is what the last response has told, or nil if it refuses nothing.
 	refusal *refusal
 

@@ -12,8 +12,8 @@ import (
 // wait is the time that a request has for finding room, and what it holds meanwhile.
 type wait struct {
 	x     *exchange
-	until time.Time
-	cause error // why until is no later, or nil
+	until time.Time // or zero if it waits for nothing
+	cause error     // why until is no later, or nil
 
 	lease  *semaphore.Lease
 	place  *place
@@ -24,15 +24,24 @@ type wait struct {
 
 // newWait returns a wait of at most that long, which the deadline of the request may shorten.
 func (x *exchange) newWait(longest time.Duration) *wait {
-	w := &wait{x: x, until: time.Now().Add(longest)}
-	if at, ok := x.req.Context().Deadline(); ok && longest > 0 && at.Before(w.until) {
+	w := &x.wait
+	if w.x = x; longest == 0 {
+		return w
+	}
+	w.until = time.Now().Add(longest)
+	if at, ok := x.req.Context().Deadline(); ok && at.Before(w.until) {
 		w.until, w.cause = at, context.DeadlineExceeded
 	}
 	return w
 }
 
 // left returns how much time is left.
-func (w *wait) left() time.Duration { return max(0, time.Until(w.until)) }
+func (w *wait) left() time.Duration {
+	if w.until.IsZero() {
+		return 0
+	}
+	return max(0, time.Until(w.until))
+}
 
 // begin notes that the request begins to wait.
 func (w *wait) begin(rule string, expected time.Duration) {
