@@ -44,20 +44,16 @@ func NewKey(outermost string, inner ...string) (Key, error) {
 	if outermost == "" {
 		return Key{}, fmt.Errorf("%w: its outermost part is empty", ErrKey)
 	}
-	var b strings.Builder
-	b.Grow(len(outermost) + 2)
-	b.WriteByte('{')
-	writePart(&b, outermost)
-	b.WriteByte('}')
-	k := Key{outer: b.Len()}
+	var room [128]byte // of the stack, where most paths fit
+	b := append(appendPart(append(room[:0], '{'), outermost), '}')
+	k := Key{outer: len(b)}
 	for i, part := range inner {
 		if part == "" {
 			return Key{}, fmt.Errorf("%w: its part %d is empty", ErrKey, i+2)
 		}
-		b.WriteByte(':')
-		writePart(&b, part)
+		b = appendPart(append(b, ':'), part)
 	}
-	k.path = b.String()
+	k.path = string(b)
 	k.sum = maphash.String(hashes, k.path)
 	if strings.Contains(k.path, hashMark) {
 		for _, part := range append([]string{outermost}, inner...) {
@@ -102,8 +98,8 @@ func (k Key) String() string { return k.path }
 // hashes is the seed by which this process hashes names. Nobody can choose names of equal hashes.
 var hashes = maphash.MakeSeed()
 
-// writePart writes a part, its bytes escaped as % and two digits, or its hash.
-func writePart(b *strings.Builder, part string) {
+// appendPart appends a part, its bytes escaped as % and two digits, or its hash.
+func appendPart(b []byte, part string) []byte {
 	size := 0
 	for i := 0; i < len(part) && size <= maxPartSize; i++ {
 		size++
@@ -114,20 +110,19 @@ func writePart(b *strings.Builder, part string) {
 	switch {
 	case size > maxPartSize:
 		sum := sha256.Sum256([]byte(part))
-		b.WriteString(hashMark)
-		b.WriteString(base64.RawURLEncoding.EncodeToString(sum[:16]))
+		return base64.RawURLEncoding.AppendEncode(append(b, hashMark...), sum[:16])
 	case size == len(part):
-		b.WriteString(part)
-	default:
-		const digits = "0123456789ABCDEF"
-		for i := 0; i < len(part); i++ {
-			if c := part[i]; bare(c) {
-				b.WriteByte(c)
-			} else {
-				b.Write([]byte{'%', digits[c>>4], digits[c&15]})
-			}
+		return append(b, part...)
+	}
+	const digits = "0123456789ABCDEF"
+	for i := 0; i < len(part); i++ {
+		if c := part[i]; bare(c) {
+			b = append(b, c)
+		} else {
+			b = append(b, '%', digits[c>>4], digits[c&15])
 		}
 	}
+	return b
 }
 
 func bare(c byte) bool { return plain(rune(c)) || c == '@' || c == '=' }
