@@ -2,7 +2,6 @@ package outbound
 
 import (
 	"cmp"
-	"context"
 	"net/http"
 	"time"
 
@@ -16,6 +15,7 @@ type exchange struct {
 	given   *http.Request // as the caller made it
 	req     *http.Request // as it is sent
 	measure Measure       // or nil
+	from    derivation    // the context of req
 
 	asks    []core.Key    // whose cooldowns it obeys: those of the first charges
 	charges []core.Charge // the asks and the rules
@@ -47,32 +47,27 @@ type charged struct {
 
 // open derives the charges of a request, and decides nothing. The exchange is not nil.
 func (t *Transport) open(req *http.Request) (*exchange, error) {
-	x := &exchange{t: t, given: req, req: req, began: time.Now()}
-	model := ""
+	x := &exchange{t: t, given: req, began: time.Now()}
+	x.from.Context = req.Context()
+	x.req = req.WithContext(&x.from)
 	if t.cfg.Credential != nil {
-		ctx := context.WithValue(req.Context(), credentialContextKey{}, t.cfg.Credential(req))
-		x.req = req.WithContext(ctx)
+		credential := t.cfg.Credential(req)
+		x.from.credential = &credential
 	}
 	if t.cfg.Meter != nil {
-		copied := *x.req
-		x.req = &copied
 		m, err := t.cfg.Meter.Measure(x.req)
 		if err != nil {
 			return x, wrapped(err)
 		}
 		if m != nil {
-			x.measure, model = m, m.Model()
-		}
-		if model != "" {
-			ctx := context.WithValue(x.req.Context(), modelContextKey{}, model)
-			x.req = x.req.WithContext(ctx)
+			x.measure, x.from.model = m, m.Model()
 		}
 	}
-	return x, x.derive(model)
+	return x, x.derive()
 }
 
 // derive derives the keys and costs of the request.
-func (x *exchange) derive(model string) error {
+func (x *exchange) derive() error {
 	if _, err := hostOf(x.req); err != nil {
 		return err
 	}
@@ -80,8 +75,12 @@ func (x *exchange) derive(model string) error {
 	if err != nil {
 		return wrapped(err)
 	}
-	if x.asks, err = x.t.cool.asks(x.room.asks[:0], account, model); err != nil {
+	x.asks, err = x.t.cool.asks(x.room.asks[:0], account, x.from.model)
+	if err != nil {
 		return wrapped(err)
+	}
+	if !x.t.named {
+		x.from.of, x.from.keys = x.req, x.asks
 	}
 	x.charges, x.charged = x.room.charges[:0], x.room.charged[:0]
 	for _, key := range x.asks {

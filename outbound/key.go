@@ -34,6 +34,9 @@ func ByHost(r *http.Request) (core.Key, error) {
 // The default is wrong for credentials that change, such as OAuth tokens, for accounts with several
 // keys, and for credentials elsewhere: name the account in Config.Credential.
 func ByCredential(r *http.Request) (core.Key, error) {
+	if keys := derivedKeys(r); keys != nil {
+		return keys[0], nil
+	}
 	host, err := hostOf(r)
 	if err != nil {
 		return core.Key{}, err
@@ -47,6 +50,9 @@ func ByCredential(r *http.Request) (core.Key, error) {
 // ByModel returns the key of ByCredential and below it the model that Config.Meter has read from
 // the request. A request without a model is an error that wraps core.ErrKey.
 func ByModel(r *http.Request) (core.Key, error) {
+	if keys := derivedKeys(r); len(keys) > 1 {
+		return keys[1], nil
+	}
 	account, err := ByCredential(r)
 	if err != nil {
 		return core.Key{}, err
@@ -58,10 +64,48 @@ func ByModel(r *http.Request) (core.Key, error) {
 	return below(account, model)
 }
 
+// derivation is the context of a request whose keys are derived. It knows what ByCredential and
+// ByModel read, and what they return once that is known: several rules ask for the same key, and
+// each would take a hash.
+type derivation struct {
+	context.Context
+	credential *string // that of Config.Credential, or nil
+	model      string
+	of         *http.Request // whose keys are known, or nil; a KeyFunc may ask for those of another
+	keys       []core.Key    // of ByCredential, and of ByModel if there is a model
+}
+
 type (
+	derivationContextKey struct{}
 	modelContextKey      struct{}
 	credentialContextKey struct{}
 )
+
+// Value implements context.Context. An outer Transport may know what this one does not.
+func (d *derivation) Value(key any) any {
+	switch key.(type) {
+	case derivationContextKey:
+		return d
+	case modelContextKey:
+		if d.model != "" {
+			return d.model
+		}
+	case credentialContextKey:
+		if d.credential != nil {
+			return *d.credential
+		}
+	}
+	return d.Context.Value(key)
+}
+
+// derivedKeys returns the keys of a request if they are known, or nil.
+func derivedKeys(r *http.Request) []core.Key {
+	d, ok := r.Context().Value(derivationContextKey{}).(*derivation)
+	if !ok || d.of != r {
+		return nil
+	}
+	return d.keys
+}
 
 // ModelOf returns the model that Config.Meter has read from the request of a context, or "". It is
 // for a KeyFunc.
@@ -105,7 +149,7 @@ func credential(r *http.Request) string {
 		return ""
 	}
 	sum := sha256.Sum256(all)
-	return base64.RawURLEncoding.EncodeToString(sum[:16])
+	return string(base64.RawURLEncoding.AppendEncode(all[:0], sum[:16]))
 }
 
 // appendCredentials appends the credentials that stand in a request.

@@ -26,11 +26,13 @@ type Transport struct {
 	keeper  *keeper.Keeper
 	spaced  bool // a rule lets requests go no closer to each other than its rate allows
 	brief   bool // see isBrief
+	named   bool // Config.Account names the account of a request, and not ByCredential
 	waiting atomic.Int64
 }
 
 // New returns a Transport, or every fault of the configuration at once.
 func New(cfg Config) (*Transport, error) {
+	named := cfg.Account != nil
 	cfg, err := cfg.complete()
 	if err != nil {
 		return nil, err
@@ -48,6 +50,7 @@ func New(cfg Config) (*Transport, error) {
 	}
 	t := &Transport{
 		cfg: cfg, cool: cool, lines: newLines(), tasks: lent.Tasks, keeper: lent.Keeper,
+		named: named,
 	}
 	for _, r := range cfg.Rules {
 		_, leaks := r.Policy.Algorithm().(core.LeakyBucket)
