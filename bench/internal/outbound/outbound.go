@@ -3,6 +3,7 @@ package outbound
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -56,6 +57,26 @@ func (p perProcess) RoundTrip(r *http.Request) (*http.Response, error) {
 	return p.base.RoundTrip(r)
 }
 
+// decided asks the Gate itself before it sends a request.
+type decided struct {
+	base
+	gate   *core.Gate
+	charge core.Charge
+}
+
+func (d decided) RoundTrip(r *http.Request) (*http.Response, error) {
+	decision, err := d.gate.Decide(r.Context(), d.charge)
+	if err != nil {
+		return nil, fmt.Errorf("decide: %w", err)
+	}
+	if !decision.Allowed {
+		return nil, errDenied
+	}
+	return d.base.RoundTrip(r)
+}
+
+var errDenied = errors.New("denied")
+
 // Run measures one request after the other, in turns with PINGs. The error also tells where a request was refused that
 // has room, or sent during a cooldown; the table is there then all the same.
 func Run(ctx context.Context, plan measure.Plan, s *server.Server) ([]report.Table, error) {
@@ -72,10 +93,11 @@ func Run(ctx context.Context, plan measure.Plan, s *server.Server) ([]report.Tab
 	}
 	t := report.Table{
 		Title: "A request of a client that has room",
-		Note: "Microseconds of a request by one caller, without the way to its server, beside those of a PING that takes turns " +
-			"with it. A request of Headgate also asks for cooldowns, in the same round trip. A limiter in the process knows " +
-			"nothing of other replicas. A refusal that is known asks Redis nothing.",
-		Columns: []string{"", "us", "above bare", "PING, us", "above bare and a PING", "allocs"},
+		Note: "Microseconds of a request by one caller, without the way to its server, beside those of a PING that takes " +
+			"turns with it. What a Transport takes above a decision, both without their PINGs, is its own: it also asks " +
+			"for cooldowns, in the same round trip. A limiter in the process knows nothing of other replicas. A refusal " +
+			"that is known asks Redis nothing.",
+		Columns: []string{"", "us", "above bare", "PING, us", "above bare and a PING", "above a decision", "allocs"},
 	}
 	var driver measure.Driver
 	load := measure.Load{Workers: 1, Keys: 1, Slice: plan.Slice}
@@ -84,21 +106,25 @@ func Run(ctx context.Context, plan measure.Plan, s *server.Server) ([]report.Tab
 		return nil, err
 	}
 	var wrong error
-	bare := results[0].Own(measure.P50)
+	bare, asked := results[0].Own(measure.P50), results[1].Own(measure.P50)
+	asked -= measure.Reference(results[1:2], measure.P50)
 	for i := range results {
 		r := &results[i]
 		if _, denied, failed := r.Answered(); denied+failed > 0 {
 			wrong = fmt.Errorf("%s: %d requests were not as expected, and %d failed", r.Name, denied, failed)
 		}
 		own, of := r.Own(measure.P50), measure.Reference(results[i:i+1], measure.P50)
-		above, beside := "", ""
+		above, beside, beyond := "", "", ""
 		if i > 0 {
 			above = report.Number(own - bare)
 		}
 		if r.Kind == measure.Ours && r.Name != known {
 			beside = report.Number(own - bare - of)
+			if r.Name != decision {
+				beyond = report.Number(own - of - asked)
+			}
 		}
-		t.Add(r.Label(), report.Number(own), above, report.Number(of), beside, report.Number(r.Own(measure.Mallocs)))
+		t.Add(r.Label(), report.Number(own), above, report.Number(of), beside, beyond, report.Number(r.Own(measure.Mallocs)))
 	}
 	return []report.Table{t}, wrong
 }
@@ -110,8 +136,12 @@ func ping(client *redis.Client) measure.Do {
 	}
 }
 
-// known is the contender whose requests fail at once.
-const known = "Headgate, a known refusal"
+const (
+	// decision is the contender that a Transport is compared with.
+	decision = "Headgate, a decision of a rule before a bare transport"
+	// known is the contender whose requests fail at once.
+	known = "Headgate, a known refusal"
+)
 
 func contenders(ctx context.Context, gate *core.Gate) ([]measure.Contender, error) {
 	one, err := newTransport(gate, outbound.Config{Base: base{http.StatusOK}}, core.UnitRequests)
@@ -137,7 +167,7 @@ func contenders(ctx context.Context, gate *core.Gate) ([]measure.Contender, erro
 	if err != nil {
 		return nil, err
 	}
-	alone, err := decide(gate)
+	rule, err := newDecided(gate)
 	if err != nil {
 		return nil, err
 	}
@@ -161,10 +191,10 @@ func contenders(ctx context.Context, gate *core.Gate) ([]measure.Contender, erro
 	if _, err := first(ctx, 0, 0); err != nil {
 		return nil, err
 	}
-	return []measure.Contender{
+	return []measure.Contender{ // Run compares the others with the first two
 		{Name: "a bare transport", Kind: measure.Floor, Do: send(base{http.StatusOK}, "Bearer a")},
+		{Name: decision, Kind: measure.Ours, Do: send(rule, "Bearer a")},
 		{Name: "x/time/rate in the process", Kind: measure.Peer, Do: send(local, "Bearer a")},
-		{Name: "Headgate, the decision of a rule alone", Kind: measure.Ours, Do: alone},
 		{Name: "Headgate, a rule", Kind: measure.Ours, Do: send(one, "Bearer a")},
 		{Name: "Headgate, requests, tokens and a slot of a model", Kind: measure.Ours, Do: send(model, "Bearer a")},
 		{Name: known, Kind: measure.Ours, Do: func(ctx context.Context, worker, key int) (bool, error) {
@@ -174,23 +204,19 @@ func contenders(ctx context.Context, gate *core.Gate) ([]measure.Contender, erro
 	}, nil
 }
 
-// decide is the round trip of a rule without a Transport around it.
-func decide(gate *core.Gate) (measure.Do, error) {
-	p, err := core.NewPolicy(core.PolicyConfig{Name: "alone", Algorithm: limit})
+// newDecided returns what asks for one rule, of the key that one account has.
+func newDecided(gate *core.Gate) (decided, error) {
+	d := decided{base: base{http.StatusOK}, gate: gate}
+	p, err := core.NewPolicy(core.PolicyConfig{Name: "decided", Algorithm: limit})
 	if err != nil {
-		return nil, fmt.Errorf("make the policy: %w", err)
+		return d, fmt.Errorf("make the policy: %w", err)
 	}
 	key, err := core.NewKey("api.example.com", "a")
 	if err != nil {
-		return nil, fmt.Errorf("make the key: %w", err)
+		return d, fmt.Errorf("make the key: %w", err)
 	}
-	return func(ctx context.Context, _, _ int) (bool, error) {
-		d, err := gate.Decide(ctx, core.Charge{Policy: p, Key: key})
-		if err != nil {
-			return false, fmt.Errorf("decide: %w", err)
-		}
-		return d.Allowed, nil
-	}, nil
+	d.charge = core.Charge{Policy: p, Key: key}
+	return d, nil
 }
 
 func newTransport(gate *core.Gate, cfg outbound.Config, units ...core.Unit) (*outbound.Transport, error) {
