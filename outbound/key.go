@@ -126,8 +126,8 @@ func hostOf(r *http.Request) (string, error) {
 		return "", fmt.Errorf("outbound: %w: the URL of the request has no host", core.ErrKey)
 	}
 	host, port := strings.ToLower(strings.TrimSuffix(r.URL.Hostname(), ".")), r.URL.Port()
-	switch r.URL.Scheme + ":" + port {
-	case "https:443", "http:80", r.URL.Scheme + ":":
+	scheme := r.URL.Scheme
+	if port == "" || scheme == "https" && port == "443" || scheme == "http" && port == "80" {
 		return host, nil
 	}
 	return host + ":" + port, nil
