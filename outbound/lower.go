@@ -58,7 +58,7 @@ func (p *pass) ruleOf(told *signal.Remaining) int {
 	for i, c := range p.x.charged {
 		rule := c.rule.Policy
 		if rule.Unit().String() != told.Unit || c.cost == 0 || rule.Shadow() ||
-			told.Apart && c.rule.Skip == nil || !lowers(rule.Algorithm()) || exceeds(rule, told) {
+			!lowers(rule.Algorithm()) || exceeds(rule, told) {
 			continue
 		}
 		_, window, _ := rule.Quota()

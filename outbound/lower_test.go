@@ -154,55 +154,52 @@ func TestRemainingLowersTheRuleOfItsTime(t *testing.T) {
 		rules []core.Algorithm
 		told  []string // names and values of headers
 		left  []int64
-		own   bool // the rules have a Skip
 	}{
 		"Groq, tokens of a minute": {core.UnitTokens, []core.Algorithm{fixed(12_000, time.Minute), fixed(100_000, day)},
-			[]string{"X-Ratelimit-Limit-Tokens", "12000", "X-Ratelimit-Remaining-Tokens", "5000", "X-Ratelimit-Reset-Tokens", "7.66s"}, []int64{5000, 99_999}, false},
+			[]string{"X-Ratelimit-Limit-Tokens", "12000", "X-Ratelimit-Remaining-Tokens", "5000", "X-Ratelimit-Reset-Tokens", "7.66s"}, []int64{5000, 99_999}},
 		"Groq, tokens of a minute and a bucket of a day": {core.UnitTokens, []core.Algorithm{core.TokenBucket{Rate: 100_000, Per: day, Burst: 10_000}},
-			[]string{"X-Ratelimit-Limit-Tokens", "12000", "X-Ratelimit-Remaining-Tokens", "7", "X-Ratelimit-Reset-Tokens", "59.97s"}, []int64{9999}, false},
+			[]string{"X-Ratelimit-Limit-Tokens", "12000", "X-Ratelimit-Remaining-Tokens", "7", "X-Ratelimit-Reset-Tokens", "59.97s"}, []int64{9999}},
 		"Groq, tokens of a minute and the same bucket": {core.UnitTokens, []core.Algorithm{core.TokenBucket{Rate: 1, Per: 864 * time.Millisecond, Burst: 10_000}},
-			[]string{"X-Ratelimit-Limit-Tokens", "12000", "X-Ratelimit-Remaining-Tokens", "7", "X-Ratelimit-Reset-Tokens", "59.97s"}, []int64{9999}, false},
+			[]string{"X-Ratelimit-Limit-Tokens", "12000", "X-Ratelimit-Remaining-Tokens", "7", "X-Ratelimit-Reset-Tokens", "59.97s"}, []int64{9999}},
 		"a rule above the limit": {core.UnitRequests, []core.Algorithm{fixed(5000, time.Minute)},
-			[]string{"X-Ratelimit-Limit", "500", "X-Ratelimit-Remaining", "0", "X-Ratelimit-Reset", "60"}, []int64{0}, false},
+			[]string{"X-Ratelimit-Limit", "500", "X-Ratelimit-Remaining", "0", "X-Ratelimit-Reset", "60"}, []int64{0}},
 		"a bucket above the limit": {core.UnitRequests, []core.Algorithm{core.TokenBucket{Rate: 10, Per: 40 * time.Hour, Burst: 10}},
-			[]string{"X-Ratelimit-Limit", "4", "X-Ratelimit-Remaining", "0", "X-Ratelimit-Reset", "86400"}, []int64{0}, false},
+			[]string{"X-Ratelimit-Limit", "4", "X-Ratelimit-Remaining", "0", "X-Ratelimit-Reset", "86400"}, []int64{0}},
 		"a bucket of the whole limit, at the end of the window": {core.UnitRequests, []core.Algorithm{core.TokenBucket{Rate: 50, Per: 50 * time.Hour, Burst: 50}},
-			[]string{"X-Ratelimit-Limit", "50", "X-Ratelimit-Remaining", "7", "X-Ratelimit-Reset", "60"}, []int64{7}, false},
+			[]string{"X-Ratelimit-Limit", "50", "X-Ratelimit-Remaining", "7", "X-Ratelimit-Reset", "60"}, []int64{7}},
 		"no limit, and two counters": {core.UnitRequests, []core.Algorithm{core.SlidingWindow{Limit: 100, Window: time.Minute}, fixed(1000, time.Hour)},
-			[]string{"X-Ratelimit-Remaining", "7"}, []int64{99, 7}, false},
+			[]string{"X-Ratelimit-Remaining", "7"}, []int64{99, 7}},
 		"no limit, and a leaky bucket": {core.UnitRequests, []core.Algorithm{core.LeakyBucket{Rate: 100, Per: time.Hour, Capacity: 10}, fixed(1000, 2*time.Hour)},
-			[]string{"X-Ratelimit-Remaining", "7"}, []int64{9, 7}, false},
+			[]string{"X-Ratelimit-Remaining", "7"}, []int64{9, 7}},
 		"no limit, and a reset": {core.UnitRequests, []core.Algorithm{fixed(10_000, day), fixed(1000, time.Hour), fixed(100, time.Minute)},
-			[]string{"X-Ratelimit-Remaining", "7", "X-Ratelimit-Reset", "600"}, []int64{9999, 7, 99}, false},
+			[]string{"X-Ratelimit-Remaining", "7", "X-Ratelimit-Reset", "600"}, []int64{9999, 7, 99}},
 		"no limit, and a reset beyond all rules": {core.UnitRequests, []core.Algorithm{fixed(100, time.Minute), fixed(1000, time.Hour)},
-			[]string{"X-Ratelimit-Remaining", "7", "X-Ratelimit-Reset", "7200"}, []int64{99, 7}, false},
+			[]string{"X-Ratelimit-Remaining", "7", "X-Ratelimit-Reset", "7200"}, []int64{99, 7}},
 		"Groq, requests of a day": {core.UnitRequests, []core.Algorithm{fixed(30, time.Minute), fixed(14_400, day)},
-			[]string{"X-Ratelimit-Limit-Requests", "14400", "X-Ratelimit-Remaining-Requests", "7", "X-Ratelimit-Reset-Requests", "2m59.56s"}, []int64{29, 7}, false},
+			[]string{"X-Ratelimit-Limit-Requests", "14400", "X-Ratelimit-Remaining-Requests", "7", "X-Ratelimit-Reset-Requests", "2m59.56s"}, []int64{29, 7}},
 		"Kong": {core.UnitRequests, []core.Algorithm{fixed(100, time.Minute), fixed(1000, time.Hour)},
-			[]string{"X-Ratelimit-Remaining-Minute", "3", "X-Ratelimit-Remaining-Hour", "900"}, []int64{3, 900}, false},
+			[]string{"X-Ratelimit-Remaining-Minute", "3", "X-Ratelimit-Remaining-Hour", "900"}, []int64{3, 900}},
 		"Kong, with a rule of another time": {core.UnitRequests, []core.Algorithm{fixed(10_000, day)},
-			[]string{"X-Ratelimit-Remaining-Minute", "3", "X-Ratelimit-Remaining-Hour", "900"}, []int64{9999}, false},
+			[]string{"X-Ratelimit-Remaining-Minute", "3", "X-Ratelimit-Remaining-Hour", "900"}, []int64{9999}},
 		"Kong, less is left of an hour than of the rule": {core.UnitRequests, []core.Algorithm{fixed(100, time.Minute)},
-			[]string{"X-Ratelimit-Remaining-Hour", "3"}, []int64{3}, false},
+			[]string{"X-Ratelimit-Remaining-Hour", "3"}, []int64{3}},
 		"a month": {core.UnitRequests, []core.Algorithm{fixed(10, day), core.Calendar{Limit: 1000, Every: core.PeriodMonth, In: time.UTC}},
-			[]string{"X-Ratelimit-Remaining-Month", "500"}, []int64{9, 500}, false},
+			[]string{"X-Ratelimit-Remaining-Month", "500"}, []int64{9, 500}},
 		"draft -11": {core.UnitRequests, []core.Algorithm{fixed(100, time.Minute), fixed(1000, day)},
-			[]string{"Ratelimit", `"burst";r=70;t=12, "long";r=640`, "Ratelimit-Policy", `"burst";q=100;w=60, "long";q=1000;w=86400`}, []int64{70, 640}, false},
+			[]string{"Ratelimit", `"burst";r=70;t=12, "long";r=640`, "Ratelimit-Policy", `"burst";q=100;w=60, "long";q=1000;w=86400`}, []int64{70, 640}},
 		"draft -11 without policies": {core.UnitRequests, []core.Algorithm{fixed(1000, day), fixed(100, time.Minute)},
-			[]string{"Ratelimit", `"burst";r=5;t=12, "day";r=640`}, []int64{640, 5}, false},
+			[]string{"Ratelimit", `"burst";r=5;t=12, "day";r=640`}, []int64{640, 5}},
 		"Brave": {core.UnitRequests, []core.Algorithm{fixed(15_000, 30*day)},
 			[]string{"X-Ratelimit-Limit", "1, 15000", "X-Ratelimit-Policy", "1;w=1, 15000;w=2592000", "X-Ratelimit-Remaining", "0, 14523",
-				"X-Ratelimit-Reset", "1, 1234567"}, []int64{14_523}, false},
+				"X-Ratelimit-Reset", "1, 1234567"}, []int64{14_523}},
 		"WHOOP": {core.UnitRequests, []core.Algorithm{fixed(100, time.Minute), fixed(150, day)},
-			[]string{"X-Ratelimit-Limit", "100, 100;window=60, 150;window=86400", "X-Ratelimit-Remaining", "7"}, []int64{7, 149}, false},
+			[]string{"X-Ratelimit-Limit", "100, 100;window=60, 150;window=86400", "X-Ratelimit-Remaining", "7"}, []int64{7, 149}},
 		"GitHub, a bucket": {core.UnitRequests, []core.Algorithm{core.TokenBucket{Rate: 5000, Per: 5000 * time.Hour, Burst: 50}},
-			[]string{"X-Ratelimit-Limit", "5000", "X-Ratelimit-Remaining", "7", "X-Ratelimit-Resource", "core"}, []int64{7}, false},
+			[]string{"X-Ratelimit-Limit", "5000", "X-Ratelimit-Remaining", "7", "X-Ratelimit-Resource", "core"}, []int64{7}},
 		"GitHub, search": {core.UnitRequests, []core.Algorithm{fixed(50, time.Hour)},
-			[]string{"X-Ratelimit-Limit", "30", "X-Ratelimit-Remaining", "7", "X-Ratelimit-Resource", "search", "X-Github-Request-Id", "1"}, []int64{49}, false},
-		"GitHub, search with a rule of its own": {core.UnitRequests, []core.Algorithm{fixed(50, time.Hour)},
-			[]string{"X-Ratelimit-Limit", "30", "X-Ratelimit-Remaining", "7", "X-Ratelimit-Resource", "search", "X-Github-Request-Id", "1"}, []int64{7}, true},
+			[]string{"X-Ratelimit-Limit", "30", "X-Ratelimit-Remaining", "7", "X-Ratelimit-Resource", "search", "X-Github-Request-Id", "1"}, []int64{49}},
 		"Azure DevOps": {core.UnitRequests, []core.Algorithm{fixed(50, time.Hour)},
-			[]string{"X-Ratelimit-Limit", "200", "X-Ratelimit-Remaining", "7", "X-Ratelimit-Resource", "Service/Threshold"}, []int64{49}, true},
+			[]string{"X-Ratelimit-Limit", "200", "X-Ratelimit-Remaining", "7", "X-Ratelimit-Resource", "Service/Threshold"}, []int64{49}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := gatetest.Memory(t, core.Config{})
@@ -215,9 +212,6 @@ func TestRemainingLowersTheRuleOfItsTime(t *testing.T) {
 			for i, a := range c.rules {
 				p := gatetest.Policy(t, core.PolicyConfig{Name: fmt.Sprint("r", i), Algorithm: a, Unit: c.unit})
 				rule := outbound.Rule{Policy: p, Key: outbound.ByHost, Cost: func(*http.Request) int64 { return 1 }}
-				if c.own {
-					rule.Skip = func(*http.Request) bool { return false }
-				}
 				rules = append(rules, rule)
 			}
 			tr := transport(t, outbound.Config{Base: base(t), Gate: g, Rules: rules})

@@ -91,14 +91,12 @@ func (r *Rule) actual(p *pass, cost int64) int64 {
 	switch m := p.x.measure; {
 	case r.Settle != nil:
 		return max(0, r.Settle(p.x.req, p.res, cost))
-	case r.Cost == nil && m != nil && r.measured():
-		if p.res == nil {
-			break // m may know an earlier response
-		}
+	case r.Cost == nil && m != nil && r.measured() && p.res != nil: // otherwise m may know an earlier response
 		if n, known := m.Actual(r.Policy.Unit()); known {
 			return max(0, n)
 		}
-	case r.Clamp && (p.res == nil || p.refused):
+	}
+	if r.Clamp && (p.res == nil || p.refused) {
 		return r.clamped(cost)
 	}
 	return cost

@@ -259,6 +259,7 @@ func TestClampChargesNoRestWithoutAnAnswer(t *testing.T) {
 		base  roundTripper
 		limit core.Algorithm
 		rule  outbound.Rule
+		meter outbound.Meter // which estimates 10
 		used  int64
 	}{
 		"answered": {base: answer(200, "", "ok"), limit: bucket, used: 15},
@@ -274,6 +275,7 @@ func TestClampChargesNoRestWithoutAnAnswer(t *testing.T) {
 			base: broken, used: 10,
 			limit: core.SlidingLog{Windows: []core.Window{{Limit: 10, Width: time.Hour}, {Limit: 12, Width: 2 * time.Hour}}},
 		},
+		"no response to what a Meter estimates": {base: broken, limit: gatetest.Frozen(7), meter: byPath{}, used: 7},
 		"settled": {base: broken, limit: bucket, used: 13, rule: outbound.Rule{
 			Settle: func(*http.Request, *http.Response, int64) int64 { return 13 },
 		}},
@@ -285,9 +287,12 @@ func TestClampChargesNoRestWithoutAnAnswer(t *testing.T) {
 					settled <- e.Err
 				}
 			}})
-			c.rule.Policy, c.rule.Key, c.rule.Clamp = gatetest.Limited(t, "a", c.limit), outbound.ByHost, true
-			c.rule.Cost = func(*http.Request) int64 { return 15 }
-			tr := transport(t, outbound.Config{Base: c.base, Gate: g, Rules: []outbound.Rule{c.rule}})
+			c.rule.Policy = gatetest.Policy(t, core.PolicyConfig{Name: "a", Algorithm: c.limit, Unit: core.UnitTokens})
+			c.rule.Key, c.rule.Clamp = outbound.ByHost, true
+			if c.meter == nil {
+				c.rule.Cost = func(*http.Request) int64 { return 15 }
+			}
+			tr := transport(t, outbound.Config{Base: c.base, Gate: g, Meter: c.meter, Rules: []outbound.Rule{c.rule}})
 			_, _ = get(t, tr, "http://example.com/")
 			if err := <-settled; err != nil {
 				t.Fatal(err)

@@ -51,8 +51,6 @@ type Remaining struct {
 	Reset time.Duration
 	// Window is the period of the limit. It is 0 if it is unknown.
 	Window time.Duration
-	// Apart reports that only requests for one resource have the limit.
-	Apart bool
 }
 
 // Refusal reports whether a response of this status may refuse because of a limit, so that Read
@@ -156,11 +154,10 @@ func (r *response) add(w window) *window {
 }
 
 // remaining returns the limits that tell how much is left. It leaves out those that only some
-// requests have, because nothing tells which rule counts them, except those of GitHub's resources.
+// requests have, because nothing tells which rule counts them.
 func (r *response) remaining() (all []Remaining) {
 	for _, w := range r.windows {
-		w.Apart = r.resource && w.Name == ""
-		if w.Unit != "" && w.told && !w.family.apart && (!w.Apart || r.ofGitHub()) {
+		if w.Unit != "" && w.told && !w.family.apart && (!r.resource || w.Name != "") {
 			all = append(all, w.Remaining)
 		}
 	}

@@ -199,7 +199,7 @@ func TestRemaining(t *testing.T) {
 		{"GitHub", header("X-Ratelimit-Limit: 5000", "X-Ratelimit-Remaining: 4312", "X-Ratelimit-Resource: core"),
 			[]rest{{Unit: "requests", Remaining: 4312, Limit: 5000}}},
 		{"GitHub, code search", header("X-Ratelimit-Limit: 10", "X-Ratelimit-Remaining: 9", "X-Ratelimit-Resource: code_search", "X-Github-Request-Id: 1"),
-			[]rest{{Unit: "requests", Remaining: 9, Limit: 10, Apart: true}}},
+			nil},
 		{"Azure DevOps, TSTUs", header("X-Ratelimit-Limit: 200", "X-Ratelimit-Remaining: 9", "X-Ratelimit-Resource: Service/Threshold"), nil},
 		{"Anthropic, beside Priority Tier", header("Anthropic-Ratelimit-Input-Tokens-Limit: 80000", "Anthropic-Ratelimit-Input-Tokens-Remaining: 79000",
 			"Anthropic-Priority-Input-Tokens-Limit: 10000", "Anthropic-Priority-Input-Tokens-Remaining: 12",
