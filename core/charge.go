@@ -99,9 +99,11 @@ func newInquiry(op algorithm.Operation, bound int64) *inquiry {
 	return p
 }
 
-// release lets the inquiry be used again. A pooled one keeps no key, which may be large.
+// release lets the inquiry be used again. Its arrays keep what they hold, except texts of any length.
 func (p *inquiry) release() {
-	clear(p.wire)
+	for i := range p.wire {
+		p.wire[i].given = ""
+	}
 	p.asked, p.wire, p.charges = 0, p.wire[:0], p.charges[:0]
 	p.denies, p.denied, p.slot = [MaxCharges]bool{}, false, nil
 	p.keeps, p.holds, p.hold, p.seedBy = false, false, "", time.Time{}
@@ -235,6 +237,7 @@ func (p *inquiry) add(i int, a *Charge) error {
 	at := len(p.wire)
 	p.place[i], p.wire = int8(at), p.wire[:at+1]
 	c := &p.wire[at] // is filled in here, because it is large
+	*c = charge{}
 	c.policy, c.given, c.own, c.from = a.Policy, a.Key.given, a.Limit, from
 	c.Limit, c.Shadow, c.Units = current, a.Policy.shadow, a.units()
 	c.at(a.Key, from)

@@ -181,13 +181,14 @@ type ScriptRequest struct {
 	request request.Request
 }
 
-// PooledKeys returns how many keys of a decision's charges are still held once it may be used again.
+// PooledKeys returns how many long keys of a decision's charges are still held once it may be used
+// again.
 func PooledKeys(charges ...Charge) (held int, err error) {
 	p := newInquiry(algorithm.Decide, 0)
 	err = p.lay(charges)
 	p.release()
 	for _, c := range p.wire[:cap(p.wire)] {
-		if c.key() != (Key{}) {
+		if c.given != "" {
 			held++
 		}
 	}
