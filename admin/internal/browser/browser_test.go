@@ -100,16 +100,16 @@ func eval[T any](p tab, script string) T {
 	return v
 }
 
-// shows waits until the page shows a text.
+// shows waits until the page shows a text. While the browser goes to a page, it cannot be asked.
 func (p tab) shows(want string) {
 	p.t.Helper()
-	text := ""
 	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
-		if text = eval[string](p, "document.body?.innerText ?? ''"); strings.Contains(squeeze(text), want) {
+		text, err := chromedp.Run(p.ctx, chromedp.Evaluate[string]("document.body?.innerText ?? ''"))
+		if err == nil && strings.Contains(squeeze(text), want) {
 			return
 		}
 		if time.Now().After(end) {
-			p.t.Fatalf("the page does not show %q:\n%s", want, text)
+			p.t.Fatalf("the page does not show %q: %v\n%s", want, err, text)
 		}
 	}
 }
