@@ -45,8 +45,9 @@ type Config struct {
 	// Retry sends refused requests again. The zero value sends none again.
 	Retry Retry
 	// Observe is called with a *RequestEvent for every request, with a *WaitEvent when one begins to
-	// wait, with a *CooldownEvent for every refusal that begins a cooldown, and with a *LowerEvent when a
-	// response lowers what is left under a rule. It must be fast and safe for concurrent use. Nil observes nothing.
+	// wait, with a *CooldownEvent for every refusal that begins a cooldown, and with a *LowerEvent
+	// when a response lowers what is left under a rule. It must be fast and safe for concurrent use.
+	// Nil observes nothing.
 	Observe func(context.Context, core.Event)
 }
 

@@ -110,6 +110,13 @@ func base(t testing.TB) *http.Transport {
 	return b
 }
 
+// standing returns how a key stands under a policy.
+func standing(t testing.TB, g *core.Gate, p *core.Policy, key core.Key) core.Result {
+	t.Helper()
+	d := gatetest.Peek(t, g, core.Charge{Policy: p, Key: key, Cost: core.NoCost})
+	return d.At(0)
+}
+
 func request(t testing.TB, ctx context.Context, url string) *http.Request {
 	t.Helper()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)

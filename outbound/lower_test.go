@@ -48,11 +48,7 @@ func TestRemainingLowers(t *testing.T) {
 				replicas := []*outbound.Transport{transport(t, cfg), transport(t, cfg)}
 				key, _ := outbound.ByHost(request(t, t.Context(), u.URL))
 				left := func() int64 {
-					d, err := g.Peek(t.Context(), core.Charge{Policy: policy, Key: key, Cost: core.NoCost})
-					if err != nil {
-						t.Fatal(err)
-					}
-					return d.At(0).Remaining
+					return standing(t, g, policy, key).Remaining
 				}
 				for i, c := range []struct {
 					told string
@@ -220,9 +216,8 @@ func TestRemainingLowersTheRuleOfItsTime(t *testing.T) {
 			}
 			key, _ := outbound.ByHost(request(t, t.Context(), u.URL))
 			for i, want := range c.left {
-				d, err := g.Peek(t.Context(), core.Charge{Policy: rules[i].Policy, Key: key, Cost: core.NoCost})
-				if err != nil || d.At(0).Remaining != want {
-					t.Errorf("rule %d: %d left, want %d, %v", i, d.At(0).Remaining, want, err)
+				if left := standing(t, g, rules[i].Policy, key).Remaining; left != want {
+					t.Errorf("rule %d: %d left, want %d", i, left, want)
 				}
 			}
 		})

@@ -181,11 +181,7 @@ func TestGivingUpGivesBack(t *testing.T) {
 				}
 				key, _ := outbound.ByHost(request(t, t.Context(), u.URL))
 				used := func() int64 {
-					d, err := g.Peek(t.Context(), core.Charge{Policy: policy, Key: key, Cost: core.NoCost})
-					if err != nil {
-						t.Fatal(err)
-					}
-					return d.At(0).Used
+					return standing(t, g, policy, key).Used
 				}
 				gatetest.Eventually(t, "the slot is free", func() bool { return holders(t, slot, u.URL) == 0 })
 				before := used()
