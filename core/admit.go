@@ -31,14 +31,14 @@ func init() {
 
 // admit is hub.Admit.
 func admit(
-	ctx context.Context, g *Gate, slot *request.Slot, outermost string, charges []Charge,
+	ctx context.Context, g *Gate, slot *request.Slot, outermost string, d *Decision, charges []Charge,
 	take func(paid *Reservation, cause error) bool,
-) (d Decision, err error) {
-	if g.known(ctx, algorithm.Decide, charges, &d) {
-		return d, nil
+) error {
+	if g.known(ctx, algorithm.Decide, charges, d) {
+		return nil
 	}
 	if err := g.lent.Keeper.Begin(); err != nil {
-		return d, err
+		return err
 	}
 	defer g.lent.Keeper.End()
 	p := newInquiry(algorithm.Decide, 0)
@@ -54,13 +54,13 @@ func admit(
 			g.undo(ctx, p, slot, paid)
 		}
 	}()
-	err = g.run(ctx, p, &d, charges)
+	err := g.run(ctx, p, d, charges)
 	if slot.Sent && (err != nil || !slot.Answered && d.Cause != nil) {
 		slot.Abandon(slot) // it may have been granted, whatever became of the caller
 	}
 	if err != nil || !d.Allowed {
 		over = true
-		return d, err
+		return err
 	}
 	paid = g.reservation(p)
 	var cause error
@@ -71,10 +71,10 @@ func admit(
 	over = true
 	if !taken {
 		g.refundWithoutSlot(ctx, p, paid)
-		p.results(&d, charges)
+		p.results(d, charges)
 		d.Allowed = false
 	}
-	return d, nil
+	return nil
 }
 
 // undo gives back what was taken, which nobody gets.

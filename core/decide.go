@@ -241,11 +241,22 @@ func (g *Gate) rememberDenial(p *inquiry) {
 // send asks the store. An outage is an error that wraps neither the error of the caller's context
 // nor ErrMisconfigured.
 func (g *Gate) send(ctx context.Context, requests []request.Request) error {
-	if g.cache != nil {
-		if keys := lifts(requests); len(keys) > 0 {
-			defer g.cache.lifting(keys...)()
+	for i := range requests {
+		if lifts(&requests[i]) {
+			return g.sendLifting(ctx, requests)
 		}
 	}
+	return g.store.Decide(ctx, requests)
+}
+
+func (g *Gate) sendLifting(ctx context.Context, requests []request.Request) error {
+	var keys []uint64
+	for i := range requests {
+		for _, c := range requests[i].Charges {
+			keys = append(keys, c.Hash)
+		}
+	}
+	defer g.cache.lifting(keys...)()
 	return g.store.Decide(ctx, requests)
 }
 

@@ -209,19 +209,11 @@ func (c *denialCache) lifting(keys ...uint64) (lifted func()) {
 	}
 }
 
-// lifts returns the hashes of the keys that requests refund, settle, adjust or reserve for later.
-// These change the waits of denials.
-func lifts(requests []request.Request) (keys []uint64) {
-	for i := range requests {
-		r := &requests[i]
-		if r.Op == algorithm.Give || r.Op == algorithm.Force || r.Op == algorithm.Settle ||
-			r.Op == algorithm.Adjust || r.Op == algorithm.AtLeast || r.Op == algorithm.Reserve && r.Bound > 0 {
-			for _, c := range r.Charges {
-				keys = append(keys, c.Hash)
-			}
-		}
-	}
-	return keys
+// lifts reports whether a request refunds, settles, adjusts or reserves for later, which changes the
+// waits of denials.
+func lifts(r *request.Request) bool {
+	return r.Op == algorithm.Give || r.Op == algorithm.Force || r.Op == algorithm.Settle ||
+		r.Op == algorithm.Adjust || r.Op == algorithm.AtLeast || r.Op == algorithm.Reserve && r.Bound > 0
 }
 
 func (c *denialCache) void(k *pastDenial) bool {

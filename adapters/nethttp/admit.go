@@ -89,14 +89,14 @@ func (x *Exchange) decide(r *http.Request) {
 	}
 	var slot semaphore.Request
 	if err == nil {
-		slot, err = x.deriveSlot(r)
+		err = x.deriveSlot(r, &slot)
 	}
 	derived := err == nil
 	if derived {
 		err = x.buffer(r, charges)
 	}
 	if err == nil {
-		err = x.spend(r.Context(), charges, slot)
+		err = x.spend(r.Context(), charges, &slot)
 		if err != nil && !x.decision.Allowed {
 			err = explain(charges, err)
 		}

@@ -65,21 +65,21 @@ func (x *Exchange) deriveCaps(r *http.Request) error {
 }
 
 // deriveSlot derives what the request asks the semaphore for, if the slot applies to it.
-func (x *Exchange) deriveSlot(r *http.Request) (semaphore.Request, error) {
+func (x *Exchange) deriveSlot(r *http.Request, slot *semaphore.Request) error {
 	c := x.guard.cfg.Slot
 	if c == nil || c.Skip != nil && c.Skip(r) {
-		return semaphore.Request{}, nil
+		return nil
 	}
 	if err := x.deriveCaps(r); err != nil {
-		return semaphore.Request{}, err
+		return err
 	}
 	x.capped = true
-	slot := semaphore.Request{MaxWait: c.MaxWait, Caps: x.levels}
+	slot.MaxWait, slot.Caps = c.MaxWait, x.levels
 	if c.Meta != nil {
 		slot.Meta = c.Meta(r)
 	}
 	if c.OnQueue != nil {
 		slot.OnQueue = func(position int) { c.OnQueue(r, position) }
 	}
-	return slot, nil
+	return nil
 }

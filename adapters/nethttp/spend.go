@@ -22,28 +22,38 @@ func (x *Exchange) buffer(r *http.Request, charges []core.Charge) error {
 
 // spend spends the charges and takes the slot, both or neither.
 func (x *Exchange) spend(
-	ctx context.Context, charges []core.Charge, slot semaphore.Request,
+	ctx context.Context, charges []core.Charge, slot *semaphore.Request,
 ) (err error) {
 	cfg := &x.guard.cfg
 	switch {
 	case cfg.MaxDelay > 0 && len(charges) > 0:
 		err = x.delay(ctx, charges, slot)
 	case x.capped:
-		x.lease, x.decision, err = cfg.Slot.Semaphore.Admit(ctx, slot, charges...)
+		// A copy, because admitSlot keeps it. The caller's charges are not on the heap.
+		kept := append([]core.Charge(nil), charges...)
+		x.lease, err = admitSlot(cfg.Slot.Semaphore, ctx, *slot, &x.decision, kept)
 		x.reservation = x.lease.Reservation()
 	case len(charges) == 0:
 		x.decision.Allowed = true // no rule applies
-	case x.guard.settles:
-		x.reservation, x.decision, err = cfg.Gate.Charge(ctx, charges...)
 	default:
-		x.decision, err = cfg.Gate.Decide(ctx, charges...)
+		err = x.spendAlone(ctx, charges)
+	}
+	return err
+}
+
+// spendAlone spends the charges of a request that needs no slot.
+func (x *Exchange) spendAlone(ctx context.Context, charges []core.Charge) (err error) {
+	if gate := x.guard.cfg.Gate; x.guard.settles {
+		x.reservation, x.decision, err = gate.Charge(ctx, charges...)
+	} else {
+		x.decision, err = gate.Decide(ctx, charges...)
 	}
 	return err
 }
 
 // delay reserves the charges, waits until they may act, and then takes the slot. If what they held
 // has expired meanwhile, it spends them again.
-func (x *Exchange) delay(ctx context.Context, charges []core.Charge, slot semaphore.Request) error {
+func (x *Exchange) delay(ctx context.Context, charges []core.Charge, slot *semaphore.Request) error {
 	cfg := &x.guard.cfg
 	reservation, d, err := cfg.Gate.Reserve(ctx, cfg.MaxDelay, charges...)
 	x.decision = d
@@ -86,7 +96,7 @@ func (x *Exchange) delay(ctx context.Context, charges []core.Charge, slot semaph
 // proceed takes the slot of a request whose charges act now. If it has waited, it asks again about
 // the charges that spend nothing, such as whether the client is blocked.
 func (x *Exchange) proceed(
-	ctx context.Context, delayed bool, charges []core.Charge, slot semaphore.Request,
+	ctx context.Context, delayed bool, charges []core.Charge, slot *semaphore.Request,
 ) (allowed bool, err error) {
 	var asks []core.Charge
 	for _, c := range charges {
@@ -97,7 +107,7 @@ func (x *Exchange) proceed(
 	d := core.Decision{Allowed: true}
 	switch cfg := &x.guard.cfg; {
 	case x.capped:
-		x.lease, d, err = cfg.Slot.Semaphore.Admit(ctx, slot, asks...)
+		x.lease, d, err = cfg.Slot.Semaphore.Admit(ctx, *slot, asks...)
 	case len(asks) > 0:
 		d, err = cfg.Gate.Decide(ctx, asks...)
 	case ctx.Err() != nil:
@@ -106,8 +116,13 @@ func (x *Exchange) proceed(
 	return d.Allowed, err
 }
 
-// kept is hub.Kept.
-var kept = hub.Kept.(func(*core.Reservation) bool)
+// These are hub.AdmitSlot and hub.Kept.
+var (
+	admitSlot = hub.AdmitSlot.(func(
+		*semaphore.Semaphore, context.Context, semaphore.Request, *core.Decision, []core.Charge,
+	) (*semaphore.Lease, error))
+	kept = hub.Kept.(func(*core.Reservation) bool)
+)
 
 // explain marks the error of a decision as errLimit if the plan has a limit that is not valid. The
 // Gate's error does not say so.

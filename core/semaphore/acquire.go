@@ -58,62 +58,106 @@ func (s made) acquire(ctx context.Context, r Request) (*Lease, error) {
 func (s *Semaphore) Admit(
 	ctx context.Context, r Request, charges ...core.Charge,
 ) (l *Lease, d core.Decision, err error) {
-	if len(charges) == 0 {
-		l, err := s.Acquire(ctx, r)
-		d.Allowed = err == nil
-		return l, d, err
-	}
-	// A copy, because what is passed to an interface is on the heap, and the caller's charges are
-	// not. The result of slices.Clone may be the slice itself.
-	return s.slots.admit(ctx, r, append([]core.Charge(nil), charges...))
+	// Both are on the heap, because they are passed to an interface, and the caller's charges are not.
+	// The result of slices.Clone may be the slice itself.
+	into, kept := new(core.Decision), append([]core.Charge(nil), charges...)
+	l, err = s.admitInto(ctx, r, into, kept)
+	return l, *into, err
+}
+
+// admitInto is hub.AdmitSlot.
+func (s *Semaphore) admitInto(
+	ctx context.Context, r Request, d *core.Decision, charges []core.Charge,
+) (*Lease, error) {
+	return s.slots.admit(ctx, r, d, charges)
 }
 
 func (s made) admit(
-	ctx context.Context, r Request, charges []core.Charge,
-) (l *Lease, d core.Decision, err error) {
+	ctx context.Context, r Request, d *core.Decision, charges []core.Charge,
+) (*Lease, error) {
+	if len(charges) == 0 {
+		l, err := s.acquire(ctx, r)
+		d.Allowed = err == nil
+		return l, err
+	}
+	w, err := s.newAdmission(ctx, r, d, charges)
+	if err != nil {
+		return nil, err
+	}
+	err = admit(ctx, s.gate, &w.slot, outermost(r.Caps[0].Key), d, charges, w.take)
+	if err != nil {
+		return nil, err
+	}
+	return w.end()
+}
+
+// admission is one Admit.
+type admission struct {
+	made
+	ctx           context.Context
+	asked         Request
+	request       lease.Request
+	slot          request.Slot
+	charges, asks []core.Charge
+	decision      *core.Decision
+	start         time.Time
+
+	lease *Lease
+	none  error          // why there is no slot
+	late  bool           // there was one, and the caller may not go on any more
+	again *core.Decision // about the same charges, if they were spent again
+}
+
+func (s made) newAdmission(
+	ctx context.Context, r Request, d *core.Decision, charges []core.Charge,
+) (*admission, error) {
 	q, err := r.lease(s.Semaphore)
 	if err != nil {
-		return nil, d, err
+		return nil, err
 	}
-	start := time.Now()
-	asks := asking(charges)
-	slot := &request.Slot{Scope: s.scope(r.Caps[0].Key), Request: q, Abandon: s.abandon}
-	if len(asks) > 0 && q.Waiters > 0 { // a slot of the same step needs no second question
-		slot.Request.Waiters, slot.Waits = 0, true
+	a := &admission{
+		made: s, ctx: ctx, asked: r, request: q, charges: charges, asks: asking(charges), decision: d,
+		slot:  request.Slot{Scope: s.scope(r.Caps[0].Key), Request: q, Abandon: s.abandon},
+		start: time.Now(),
 	}
-	var none error // why there is no slot
-	late := false
-	var again *core.Decision // about the same charges, if they were spent again
-	take := func(paid *core.Reservation, cause error) bool {
-		if slot.Answered {
-			l = s.granted(ctx, s.hub.Leases, slot.Scope, q, slot.Grant, start)
-			l, none = s.observe(ctx, l, AcquireEvent{Source: s.source()}, nil, start)
-		} else {
-			var waited bool
-			l, waited, none = s.takeWatched(ctx, &r, q, cause, slot.Missed)
-			if l != nil && waited {
-				l, again, late, none = s.lookAgain(ctx, l, paid, charges, asks)
-			}
+	if len(a.asks) > 0 && q.Waiters > 0 { // a slot of the same step needs no second question
+		a.slot.Request.Waiters, a.slot.Waits = 0, true
+	}
+	return a, nil
+}
+
+// take takes the slot of a caller whose charges are spent. It reports whether it has one.
+func (a *admission) take(paid *core.Reservation, cause error) bool {
+	var l *Lease
+	if a.slot.Answered {
+		l = a.granted(a.ctx, a.hub.Leases, a.slot.Scope, a.request, a.slot.Grant, a.start)
+		l, a.none = a.observe(a.ctx, l, AcquireEvent{Source: a.source()}, nil, a.start)
+	} else {
+		var waited bool
+		l, waited, a.none = a.takeWatched(a.ctx, &a.asked, a.request, cause, a.slot.Missed)
+		if l != nil && waited {
+			l, a.again, a.late, a.none = a.lookAgain(a.ctx, l, paid, a.charges, a.asks)
 		}
-		if l != nil && again == nil {
-			l.paid = paid
-		}
-		return l != nil
 	}
-	d, err = admit(ctx, s.gate, slot, outermost(r.Caps[0].Key), charges, take)
+	if a.lease = l; l != nil && a.again == nil {
+		l.paid = paid
+	}
+	return l != nil
+}
+
+// end completes the decision.
+func (a *admission) end() (*Lease, error) {
 	switch {
-	case err != nil:
-		return nil, d, err
-	case slot.Refused():
-		full := AcquireEvent{Source: s.source(), Err: s.full(q, slot.Grant)}
-		_, none = s.observe(ctx, nil, full, nil, start)
-	case again != nil:
-		d = *again
-	case late && none == nil:
-		d, none = s.gate.Peek(ctx, charges...)
-		d.Allowed = false
+	case a.slot.Refused():
+		full := AcquireEvent{Source: a.source(), Err: a.full(a.request, a.slot.Grant)}
+		_, a.none = a.observe(a.ctx, nil, full, nil, a.start)
+	case a.again != nil:
+		*a.decision = *a.again
+	case a.late && a.none == nil:
+		*a.decision, a.none = a.gate.Peek(a.ctx, a.charges...)
+		a.decision.Allowed = false
 	}
-	return l, d, none
+	return a.lease, a.none
 }
 
 // abandonSlot releases a slot that may have been granted.
@@ -123,15 +167,15 @@ func (s made) abandonSlot(slot *request.Slot) {
 
 // admit is hub.Admit.
 var admit = hub.Admit.(func(
-	context.Context, *core.Gate, *request.Slot, string, []core.Charge,
+	context.Context, *core.Gate, *request.Slot, string, *core.Decision, []core.Charge,
 	func(*core.Reservation, error) bool,
-) (core.Decision, error))
+) error)
 
 // asking returns the charges that spend nothing and ask, such as whether a key is blocked.
 func asking(charges []core.Charge) (asks []core.Charge) {
-	for _, c := range charges {
-		if c.Cost == core.NoCost {
-			asks = append(asks, c)
+	for i := range charges {
+		if charges[i].Cost == core.NoCost {
+			asks = append(asks, charges[i])
 		}
 	}
 	return asks

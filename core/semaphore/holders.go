@@ -23,6 +23,7 @@ type Holder struct {
 }
 
 func init() {
+	hub.AdmitSlot = (*Semaphore).admitInto
 	hub.Entries = func(
 		ctx context.Context, s *Semaphore, key core.Key,
 	) (now int64, entries []lease.Entry, err error) {

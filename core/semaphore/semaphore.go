@@ -140,7 +140,7 @@ func newSemaphore(gate *core.Gate, cfg Config, of string) (*Semaphore, error) {
 // slots are what the methods of a Semaphore and of its leases do.
 type slots interface {
 	acquire(ctx context.Context, r Request) (*Lease, error)
-	admit(ctx context.Context, r Request, charges []core.Charge) (*Lease, core.Decision, error)
+	admit(ctx context.Context, r Request, d *core.Decision, charges []core.Charge) (*Lease, error)
 	extend(ctx context.Context, l *Lease) error
 	release(ctx context.Context, l *Lease) error
 	entries(ctx context.Context, key core.Key) (now int64, entries []lease.Entry, err error)

@@ -68,13 +68,24 @@ var (
 	// Admit decides charges and takes a slot, both or neither. If the store can, it does both in one
 	// step and answers the slot. Then, or if the charges are spent and the slot is to be taken
 	// alone, Admit calls take with what was spent, and with the error by which the store failed, if
-	// it did. It refunds the charges unless take returns true.
+	// it did. It refunds the charges unless take returns true. It leaves the Decision in d, a zero one.
 	//
 	//	func(
 	//		ctx context.Context, g *core.Gate, slot *request.Slot, outermost string,
-	//		charges []core.Charge, take func(paid *core.Reservation, cause error) bool,
-	//	) (core.Decision, error)
+	//		d *core.Decision, charges []core.Charge,
+	//		take func(paid *core.Reservation, cause error) bool,
+	//	) error
 	Admit any
+
+	// AdmitSlot is Semaphore.Admit. It keeps the charges, and leaves the Decision in d, a zero one. A
+	// Decision is large: with copies of it from function to function, the goroutine of a request
+	// needed a stack of 16 KiB and not of 8. Package semaphore sets it.
+	//
+	//	func(
+	//		s *semaphore.Semaphore, ctx context.Context, r semaphore.Request, d *core.Decision,
+	//		charges []core.Charge,
+	//	) (*semaphore.Lease, error)
+	AdmitSlot any
 
 	// Kept reports whether all that a reservation holds still counts. It asks the store if something
 	// is held.

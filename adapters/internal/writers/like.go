@@ -37,6 +37,19 @@ func Flushes(w http.ResponseWriter) bool {
 	return false
 }
 
+// Flusher returns what flushes w as an http.ResponseController does. Its caller's stack is free of
+// the frames of that, which lie below each Write of a stream otherwise.
+func Flusher(w http.ResponseWriter) interface{ FlushError() error } {
+	if f, ok := w.(interface{ FlushError() error }); ok {
+		return f
+	}
+	return controlled{w}
+}
+
+type controlled struct{ w http.ResponseWriter }
+
+func (c controlled) FlushError() error { return http.NewResponseController(c.w).Flush() }
+
 // Like returns own with those of Flush, Hijack, ReadFrom, Push and CloseNotify that the ResponseWriter
 // below has. It allocates nothing. The last two are those of the ResponseWriter below.
 func Like(own *Own) http.ResponseWriter {

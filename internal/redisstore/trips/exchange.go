@@ -77,6 +77,19 @@ func (l *link) exchange(
 		}
 	}()
 	process(ctx, client, commands)
+	l.sendUnknown(ctx, client, commands)
+	first := commands[0].err()
+	if answered(first) {
+		return nil
+	}
+	if hungUp(first) {
+		return askAgain(ctx, client, first)
+	}
+	return first
+}
+
+// sendUnknown sends the commands again whose scripts the server did not know.
+func (l *link) sendUnknown(ctx context.Context, client redis.UniversalClient, commands []command) {
 	var unknown []command
 	var at []int
 	for i := range commands {
@@ -93,14 +106,6 @@ func (l *link) exchange(
 			commands[at[i]] = c
 		}
 	}
-	first := commands[0].err()
-	if answered(first) {
-		return nil
-	}
-	if hungUp(first) {
-		return askAgain(ctx, client, first)
-	}
-	return first
 }
 
 // process sends commands in one round trip. They keep their errors.
@@ -109,6 +114,11 @@ func process(ctx context.Context, client redis.UniversalClient, commands []comma
 		_ = client.Process(ctx, commands[0].redis(ctx))
 		return
 	}
+	processAll(ctx, client, commands)
+}
+
+// processAll is process in a pipeline.
+func processAll(ctx context.Context, client redis.UniversalClient, commands []command) {
 	pipe := client.Pipeline()
 	for i := range commands {
 		_ = pipe.Process(ctx, commands[i].redis(ctx))

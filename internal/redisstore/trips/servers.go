@@ -61,11 +61,19 @@ func (s *Servers) Do(ctx context.Context, k *Call) error {
 		case !redis.HasErrorPrefix(err, "TRYAGAIN") || time.Until(k.End) < pause:
 			return err
 		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := sleep(ctx, pause); err != nil {
+			return err
 		}
+	}
+}
+
+// sleep pauses, or returns the error of ctx if that ends.
+func sleep(ctx context.Context, pause time.Duration) error {
+	select {
+	case <-time.After(pause):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 
