@@ -57,12 +57,12 @@ func TestMemoryOfSlowBodies(t *testing.T) {
 	live := func(h http.Handler) int64 {
 		h, stalled := stalling(h)
 		r.serve(h)
-		before := heap()
+		before := footprint()
 		for range conns {
 			r.connect(1_000_000, "{")
 			<-stalled
 		}
-		return (heap() - before) / conns
+		return (footprint() - before) / conns
 	}
 	bare := live(http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
 		_, _ = io.Copy(io.Discard, q.Body)

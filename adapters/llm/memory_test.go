@@ -11,13 +11,13 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// A running stream keeps neither its prompt nor more than 64 KiB beside what a reverse proxy
-// without a Meter takes. Both sides of every connection are in this process.
+// A running stream keeps neither its prompt nor more than 20 KiB of heap and stacks beside what a
+// reverse proxy without a Meter takes. Both sides of every connection are in this process.
 func TestMemoryOfAStream(t *testing.T) {
-	const streams, prompt, most = 100, 1 << 20, 64 << 10
+	const streams, prompt, most = 100, 1 << 20, 20 << 10
 	r := newRig(t, core.UnitTokens, 1<<40, func(cfg *llm.Config) { cfg.ChargeEvery = 1000 })
 	client := &http.Client{Transport: &http.Transport{DisableCompression: true}}
-	// live returns the heap that the streams of one gateway take.
+	// live returns the memory that the streams of one gateway take.
 	live := func(h http.Handler) int64 {
 		goOn := make(chan struct{})
 		r.answer = events(3, func(w http.ResponseWriter, q *http.Request) {
@@ -26,7 +26,7 @@ func TestMemoryOfAStream(t *testing.T) {
 		})
 		r.serve(h)
 		body := `{"model":"m","stream":true,"prompt":"` + strings.Repeat("a", prompt) + `"}`
-		before := heap()
+		before := footprint()
 		var open []io.ReadCloser
 		for range streams {
 			response, err := client.Do(r.request(chatPath, body))
@@ -41,7 +41,7 @@ func TestMemoryOfAStream(t *testing.T) {
 		r.mu.Lock()
 		r.asked = nil // the bodies that the upstream has read
 		r.mu.Unlock()
-		taken := heap() - before
+		taken := footprint() - before
 		close(goOn)
 		for _, b := range open {
 			_, _ = io.Copy(io.Discard, b)
@@ -59,11 +59,11 @@ func TestMemoryOfAStream(t *testing.T) {
 	}
 }
 
-// heap returns the live heap.
-func heap() int64 {
+// footprint returns the live heap and the stacks.
+func footprint() int64 {
 	runtime.GC()
 	runtime.GC() // what pools dropped in the first
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc)
+	return int64(m.HeapAlloc + m.StackInuse)
 }

@@ -1,7 +1,6 @@
 package llm
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"slices"
@@ -126,34 +125,7 @@ func (m *Meter) Guard(f Format) *nethttp.Guard { return m.guards[f.wire] }
 // A response states the limits of the Meter's guard. The Meter drops other x-ratelimit-* and
 // anthropic-ratelimit-* headers of next, in which a server states the limits of the gateway's
 // account.
-func (m *Meter) Handler(next http.Handler) http.Handler {
-	guarded := make(map[*wire.Format]http.Handler)
-	for f, g := range m.guards {
-		guarded[f] = g.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			exchangeOf(r.Context()).serve(w, r, next)
-		}))
-	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		f := wire.FormatOf(r, m.formats)
-		if f == nil {
-			m.other(w, r)
-			return
-		}
-		x, fault := m.begin(r, f)
-		if fault != nil {
-			fault.Write(w, r, f.Errors())
-			return
-		}
-		inner := r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x))
-		x.replaceBody(inner)
-		defer func() {
-			r.Pattern = inner.Pattern
-			_ = x.body.Close() // cannot fail
-			x.observe(inner)
-		}()
-		guarded[f].ServeHTTP(w, inner)
-	})
-}
+func (m *Meter) Handler(next http.Handler) http.Handler { return &handler{m, next} }
 
 func (m *Meter) other(w http.ResponseWriter, r *http.Request) {
 	if m.cfg.Other != nil {

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/headgate/headgate/adapters/internal/writers"
@@ -21,10 +22,12 @@ type writer struct {
 }
 
 func newWriter(w http.ResponseWriter, r *http.Request, x *exchange) *writer {
-	limits := w.Header().Clone()
-	maps.DeleteFunc(limits, func(name string, _ []string) bool {
-		return !statesLimits(name) && name != ModelHeader
-	})
+	limits := make(http.Header)
+	for name, values := range w.Header() {
+		if statesLimits(name) || name == ModelHeader {
+			limits[name] = slices.Clip(values)
+		}
+	}
 	return &writer{ResponseWriter: w, request: r, x: x, limits: limits}
 }
 
@@ -147,26 +150,34 @@ func (w *writer) end(last []byte) {
 // FlushError is for http.ResponseController. If nothing below can flush, no response begins: the
 // handler may still report that.
 func (w *writer) FlushError() error {
-	if w.x.status == 0 {
-		if !writers.Flushes(w.ResponseWriter) {
-			return http.ErrNotSupported
-		}
-		w.WriteHeader(http.StatusOK)
+	if w.x.status == 0 && !w.beginFlush() {
+		return http.ErrNotSupported
 	}
 	if w.x.gone {
 		return nil
 	}
-	return http.NewResponseController(w.ResponseWriter).Flush()
+	return writers.Flusher(w.ResponseWriter).FlushError()
+}
+
+// beginFlush begins the response if something below can flush, and reports whether it can.
+func (w *writer) beginFlush() bool {
+	flushes := writers.Flushes(w.ResponseWriter)
+	if flushes {
+		w.WriteHeader(http.StatusOK)
+	}
+	return flushes
 }
 
 // Hijack implements http.Hijacker.
 func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	return http.NewResponseController(w.ResponseWriter).Hijack()
+	conn, rw, err := http.NewResponseController(w.ResponseWriter).Hijack()
+	w.x.hijacked = w.x.hijacked || err == nil
+	return conn, rw, err
 }
 
 // close ends the tap. It passes on what the tap holds back if the handler has returned.
-func (w *writer) close(returned bool) {
-	t := w.x.tap
+func (w *writer) close() {
+	t, returned := w.x.tap, !w.x.panicked
 	if t == nil {
 		return
 	}
