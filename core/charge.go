@@ -105,7 +105,7 @@ func (p *inquiry) release() {
 		p.wire[i].given = ""
 	}
 	p.asked, p.wire, p.charges = 0, p.wire[:0], p.charges[:0]
-	p.denies, p.denied, p.slot = [MaxCharges]bool{}, false, nil
+	p.denies, p.denied, p.slot, p.whole[0].Slot = [MaxCharges]bool{}, false, nil, nil
 	p.keeps, p.holds, p.hold, p.seedBy = false, false, "", time.Time{}
 	p.admitted, p.parted, p.cause = false, false, nil
 	inquiries.Put(p)

@@ -249,6 +249,7 @@ func (g *Gate) send(ctx context.Context, requests []request.Request) error {
 	return g.store.Decide(ctx, requests)
 }
 
+// sendLifting is send for requests some of which lift denials.
 func (g *Gate) sendLifting(ctx context.Context, requests []request.Request) error {
 	var keys []uint64
 	for i := range requests {

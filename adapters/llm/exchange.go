@@ -31,24 +31,24 @@ type exchange struct {
 	hides    bool               // the client did not ask for the usage that the server sends
 	outer    *nethttp.Admission // of a guard around the Meter, or nil
 
-	tap      *wire.Tap               // of a response of 2xx
-	status   int                     // of the response, 0 before it
-	panicked bool                    // the handler panicked, or has not returned yet
-	hijacked bool                    // the handler has taken over the connection
-	late     bool                    // the handler was stopped before it responded or sent a body
-	empty    bool                    // the response has no body so far
-	ended    bool                    // the Meter has ended the response
-	gone     bool                    // the client cannot be written to
-	left     bool                    // the client left before the guard had decided
-	stop     context.CancelCauseFunc // of the handler's context
-	release  func()                  // of the handler's context
+	tap     *wire.Tap               // of a response of 2xx
+	status  int                     // of the response, 0 before it
+	aborted bool                    // the handler has not returned; once it is left, it has panicked
+	late    bool                    // the handler was stopped before it responded or sent a body
+	empty   bool                    // the response has no body so far
+	ended   bool                    // the Meter has ended the response
+	gone    bool                    // the client cannot be written to
+	left    bool                    // the client left before the guard had decided
+	stop    context.CancelCauseFunc // of the handler's context
 
-	outside *http.Request       // as it came
-	inside  *http.Request       // for the guard
-	guarded *nethttp.Exchange   // at the guard
-	ctx     context.Context     // of the admitted request
-	out     *writer             // of the handler, with its request
-	handed  http.ResponseWriter // the one on out
+	given    *http.Request       // what the Meter was given
+	guarded  *http.Request       // what the guard is given, which carries the exchange
+	admitted *nethttp.Exchange   // of the guard
+	ctx      context.Context     // of the admitted request
+	inner    context.Context     // of the handler's request
+	release  func()              // ends inner
+	writer   *writer             // of the handler, with its request
+	response http.ResponseWriter // the writer with its optional interfaces
 
 	counted  bool    // pay was called
 	paid     []int64 // the units of each budget that the guard has charged
@@ -71,111 +71,107 @@ type runningCharge struct {
 // errEnded is the cause with which the Meter cancels the handler's context when it ends a response.
 var errEnded = errors.New("llm: the response was ended")
 
-// handler is what Meter.Handler returns. It is the one handler between the server and next, so that
-// the goroutine of a stream gets by on a stack of 8 KiB.
+// handler is what Meter.Handler returns. It is the only handler of the Meter between the server and
+// next, so that a stream through a reverse proxy fits in a stack of 8 KiB.
 type handler struct {
-	*Meter
-	next http.Handler
+	meter  *Meter
+	guards map[*wire.Format]*nethttp.Guard
+	next   http.Handler
 }
 
 // ServeHTTP implements http.Handler.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if x := h.admit(w, r); x != nil {
 		defer x.close()
-		h.next.ServeHTTP(x.handed, x.out.request)
-		x.panicked = false
+		h.next.ServeHTTP(x.response, x.writer.request)
+		x.aborted = false
 	}
 }
 
 // admit returns the exchange of a request that may go on to the next handler. It answers all others,
 // and returns nil.
 func (h *handler) admit(w http.ResponseWriter, r *http.Request) *exchange {
-	f := wire.FormatOf(r, h.formats)
+	f := wire.FormatOf(r, h.meter.formats)
 	if f == nil {
-		h.other(w, r)
+		h.meter.other(w, r)
 		return nil
 	}
-	x, fault := h.begin(r, f)
+	x, fault := h.meter.begin(r, f)
 	if fault != nil {
 		fault.Write(w, r, f.Errors())
 		return nil
 	}
-	x.outside, x.inside = r, r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x))
-	x.replaceBody(x.inside)
-	if !x.pass(w, h.guards[f]) {
+	x.given, x.guarded = r, r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x))
+	x.replaceBody(x.guarded)
+	if !x.ask(w, h.guards[f]) {
 		return nil
 	}
 	return x
 }
 
-// pass asks the guard whether the request may go on. If it may not, it refuses the request and ends
-// the exchange.
-func (x *exchange) pass(w http.ResponseWriter, guard *nethttp.Guard) (admitted bool) {
+// ask asks the guard whether the request may go on. If it may not, ask refuses the request and
+// concludes the exchange.
+func (x *exchange) ask(w http.ResponseWriter, guard *nethttp.Guard) (admitted bool) {
 	defer func() {
-		if !admitted { // also if the guard panics
-			x.end()
+		if !admitted { // also if something panics
+			x.abandon()
 		}
 	}()
-	x.guarded = guard.Admit(x.inside)
-	x.guarded.WriteHeaders(w.Header())
-	if !x.guarded.Allowed() {
-		guard.Refuse(w, x.inside, &x.guarded.Admission)
-		x.guarded.Finish(x.inside, x.guarded.Status())
+	x.admitted = guard.Admit(x.guarded)
+	x.admitted.WriteHeaders(w.Header())
+	if !x.admitted.Allowed() {
+		guard.Refuse(w, x.guarded, &x.admitted.Admission)
+		x.admitted.Finish(x.guarded, x.admitted.Status())
 		return false
 	}
-	x.hand(w)
+	x.prepare(w)
 	return true
 }
 
-// hand makes what the next handler is given.
-func (x *exchange) hand(w http.ResponseWriter) {
+// abandon concludes the exchange of a request that does not reach the next handler.
+func (x *exchange) abandon() {
+	defer x.conclude()
+	if x.admitted != nil && x.admitted.Allowed() {
+		x.admitted.FinishWritten(x.guarded, false)
+	}
+}
+
+// prepare makes the request and the ResponseWriter for the next handler.
+func (x *exchange) prepare(w http.ResponseWriter) {
 	x.whole = nil
-	x.ctx = x.guarded.WithContext(x.inside.Context())
-	ctx, release := x.context(x.ctx)
-	x.release = release
+	x.ctx = x.admitted.WithContext(x.guarded.Context())
+	x.inner, x.release = x.context(x.ctx)
 	x.nameModel(w.Header())
-	x.out = newWriter(x.guarded.Writer(w), x.inside.WithContext(ctx), x)
-	x.handed, x.panicked = x.out.whole(), true
+	x.writer = newWriter(x.admitted.Writer(w), x.guarded.WithContext(x.inner), x)
+	x.response, x.aborted = x.writer.whole(), true
 }
 
 // close settles what the response used, when the handler has returned or panicked.
 func (x *exchange) close() {
-	defer x.end()
+	settled := false
+	defer x.conclude()
+	defer func() {
+		x.guarded.Pattern = x.writer.request.Pattern
+		x.admitted.FinishWritten(x.guarded.WithContext(x.ctx), settled)
+	}()
 	defer x.release()
-	defer x.finishGuard()
-	x.late = x.late || (x.status == 0 || x.empty) && x.out.request.Context().Err() != nil
-	x.out.close()
+	x.late = x.late || (x.status == 0 || x.empty) && x.inner.Err() != nil
+	x.writer.close()
 	x.finish(x.ctx)
-	if x.ended && x.panicked {
+	settled = !x.aborted
+	if x.ended && x.aborted {
 		// A reverse proxy aborts a response that its server breaks off. This one is whole.
-		if p := recover(); p != nil && p != http.ErrAbortHandler {
+		p := recover()
+		if p != nil && p != http.ErrAbortHandler {
 			panic(p)
 		}
-		x.panicked = false
+		settled = p != nil
 	}
 }
 
-// finishGuard tells the guard what the handler has responded.
-func (x *exchange) finishGuard() {
-	status := x.status
-	switch {
-	case x.hijacked:
-		status = http.StatusSwitchingProtocols
-	case x.panicked && status == 0:
-		status = http.StatusInternalServerError
-	case status == 0:
-		status = http.StatusOK
-	}
-	if x.panicked || x.status == 0 && !x.hijacked && x.ctx.Err() != nil {
-		x.guarded.Fail()
-	}
-	x.inside.Pattern = x.out.request.Pattern
-	x.guarded.Finish(x.inside.WithContext(x.ctx), status)
-}
-
-// end ends the exchange.
-func (x *exchange) end() {
-	x.outside.Pattern = x.inside.Pattern
+// conclude shows the handlers around the Meter the pattern, closes the body and reports the response.
+func (x *exchange) conclude() {
+	x.given.Pattern = x.guarded.Pattern
 	_ = x.body.Close() // cannot fail
-	x.observe(x.inside)
+	x.observe(x.guarded)
 }

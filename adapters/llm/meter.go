@@ -125,7 +125,7 @@ func (m *Meter) Guard(f Format) *nethttp.Guard { return m.guards[f.wire] }
 // A response states the limits of the Meter's guard. The Meter drops other x-ratelimit-* and
 // anthropic-ratelimit-* headers of next, in which a server states the limits of the gateway's
 // account.
-func (m *Meter) Handler(next http.Handler) http.Handler { return &handler{m, next} }
+func (m *Meter) Handler(next http.Handler) http.Handler { return &handler{m, m.guards, next} }
 
 func (m *Meter) other(w http.ResponseWriter, r *http.Request) {
 	if m.cfg.Other != nil {

@@ -55,7 +55,7 @@ func (x *exchange) outcome() (Outcome, Bill) {
 		bill.Stated = Money{} // it is not of the whole response
 	}
 	seen.Output = x.shown()
-	if x.panicked || x.ended || o.Failed || !x.read(&o) {
+	if x.aborted || x.ended || o.Failed || !x.read(&o) {
 		return OutcomeCut, bill
 	}
 	if o.OutputKnown { // and not its input
@@ -76,7 +76,7 @@ func (x *exchange) outcomeOfNothing() (Outcome, Bill) {
 	case x.late:
 		bill.Usage.Output = 0
 		return OutcomeCut, bill // the server may have read the prompt
-	case x.status != 0 && x.status != http.StatusSwitchingProtocols, x.panicked:
+	case x.status != 0 && x.status != http.StatusSwitchingProtocols, x.aborted:
 		return OutcomeFailed, Bill{Model: x.request.Model}
 	}
 	return OutcomeUnreported, bill

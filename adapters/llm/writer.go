@@ -25,7 +25,7 @@ func newWriter(w http.ResponseWriter, r *http.Request, x *exchange) *writer {
 	limits := make(http.Header)
 	for name, values := range w.Header() {
 		if statesLimits(name) || name == ModelHeader {
-			limits[name] = slices.Clip(values)
+			limits[name] = slices.Clone(values)
 		}
 	}
 	return &writer{ResponseWriter: w, request: r, x: x, limits: limits}
@@ -156,7 +156,7 @@ func (w *writer) FlushError() error {
 	if w.x.gone {
 		return nil
 	}
-	return writers.Flusher(w.ResponseWriter).FlushError()
+	return writers.ErrorFlusher(w.ResponseWriter).FlushError()
 }
 
 // beginFlush begins the response if something below can flush, and reports whether it can.
@@ -170,14 +170,12 @@ func (w *writer) beginFlush() bool {
 
 // Hijack implements http.Hijacker.
 func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	conn, rw, err := http.NewResponseController(w.ResponseWriter).Hijack()
-	w.x.hijacked = w.x.hijacked || err == nil
-	return conn, rw, err
+	return http.NewResponseController(w.ResponseWriter).Hijack()
 }
 
 // close ends the tap. It passes on what the tap holds back if the handler has returned.
 func (w *writer) close() {
-	t, returned := w.x.tap, !w.x.panicked
+	t, returned := w.x.tap, !w.x.aborted
 	if t == nil {
 		return
 	}

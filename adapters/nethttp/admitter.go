@@ -7,7 +7,7 @@ import "net/http"
 //
 // An adapter calls Admit, Exchange.WriteHeaders, and then either the next handler with the context
 // that Exchange.WithContext and the ResponseWriter that Exchange.Writer returns, or Refuse. In both
-// cases it calls Exchange.Finish at the end.
+// cases it calls Exchange.Finish or FinishWritten at the end.
 type Admitter interface {
 	// Check returns an error if no constructor made it, as for a nil *Guard. An adapter panics with
 	// it when it is mounted, so that the mistake is found before the first request.
@@ -39,10 +39,7 @@ func handler(g Admitter, next http.Handler) http.Handler {
 		defer func() {
 			// A mux sets the pattern of the request that it is given. Outer handlers read theirs.
 			r.Pattern = inner.Pattern
-			if !returned || x.seen.status == 0 && inner.Context().Err() != nil {
-				x.Fail()
-			}
-			x.Finish(inner, x.seen.code(returned))
+			x.FinishWritten(inner, returned)
 		}()
 		next.ServeHTTP(x.Writer(w), inner)
 		returned = true

@@ -38,6 +38,16 @@ func (x *Exchange) Finish(r *http.Request, status int) *http.Request {
 	return r.WithContext(&x.ctx)
 }
 
+// FinishWritten is Finish for an adapter that has given its handler the ResponseWriter of Writer, which
+// knows the status. returned says that the handler has returned and did not panic. If it has not, or has
+// written nothing and the context of r has ended, FinishWritten calls Fail.
+func (x *Exchange) FinishWritten(r *http.Request, returned bool) {
+	if !returned || x.seen.status == 0 && r.Context().Err() != nil {
+		x.Fail()
+	}
+	x.Finish(r, x.seen.code(returned))
+}
+
 func (x *Exchange) settle(r *http.Request, status int) {
 	actual := make([]int64, len(x.charged))
 	for i, c := range x.charged {

@@ -29,9 +29,9 @@ func (x *Exchange) spend(
 	case cfg.MaxDelay > 0 && len(charges) > 0:
 		err = x.delay(ctx, charges, slot)
 	case x.capped:
-		// A copy, because admitSlot keeps it. The caller's charges are not on the heap.
-		kept := append([]core.Charge(nil), charges...)
-		x.lease, err = admitSlot(cfg.Slot.Semaphore, ctx, *slot, &x.decision, kept)
+		// admitSlot keeps what it is given. The caller's charges are not on the heap.
+		own := append([]core.Charge(nil), charges...)
+		x.lease, err = admitSlot(cfg.Slot.Semaphore, ctx, *slot, &x.decision, own)
 		x.reservation = x.lease.Reservation()
 	case len(charges) == 0:
 		x.decision.Allowed = true // no rule applies

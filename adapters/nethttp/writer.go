@@ -70,7 +70,7 @@ func (w writer) FlushError() error {
 	if w.x.seen.status == 0 && !w.beginFlush() {
 		return http.ErrNotSupported
 	}
-	return writers.Flusher(w.x.w).FlushError()
+	return writers.ErrorFlusher(w.x.w).FlushError()
 }
 
 // beginFlush begins the response if something below can flush, and reports whether it can.

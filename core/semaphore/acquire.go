@@ -58,10 +58,10 @@ func (s made) acquire(ctx context.Context, r Request) (*Lease, error) {
 func (s *Semaphore) Admit(
 	ctx context.Context, r Request, charges ...core.Charge,
 ) (l *Lease, d core.Decision, err error) {
-	// Both are on the heap, because they are passed to an interface, and the caller's charges are not.
-	// The result of slices.Clone may be the slice itself.
-	into, kept := new(core.Decision), append([]core.Charge(nil), charges...)
-	l, err = s.admitInto(ctx, r, into, kept)
+	// Both are on the heap, because they are passed to an interface. The caller's charges are not.
+	// append copies; slices.Clone may not.
+	into, own := new(core.Decision), append([]core.Charge(nil), charges...)
+	l, err = s.admitInto(ctx, r, into, own)
 	return l, *into, err
 }
 
@@ -80,84 +80,84 @@ func (s made) admit(
 		d.Allowed = err == nil
 		return l, err
 	}
-	w, err := s.newAdmission(ctx, r, d, charges)
+	c, err := s.newClaim(ctx, r, d, charges)
 	if err != nil {
 		return nil, err
 	}
-	err = admit(ctx, s.gate, &w.slot, outermost(r.Caps[0].Key), d, charges, w.take)
+	err = admit(ctx, s.gate, &c.slot, outermost(r.Caps[0].Key), d, charges, c.take)
 	if err != nil {
 		return nil, err
 	}
-	return w.end()
+	return c.end()
 }
 
-// admission is one Admit.
-type admission struct {
+// claim is what one call of Admit asks for, and what it has got.
+type claim struct {
 	made
 	ctx           context.Context
 	asked         Request
-	request       lease.Request
-	slot          request.Slot
+	wanted        lease.Request // the same for the store
+	slot          request.Slot  // the same in the step of the charges
 	charges, asks []core.Charge
 	decision      *core.Decision
 	start         time.Time
 
 	lease *Lease
-	none  error          // why there is no slot
-	late  bool           // there was one, and the caller may not go on any more
+	none  error          // why there is no lease
+	late  bool           // a slot was free too late: the charges that ask do not fit any more
 	again *core.Decision // about the same charges, if they were spent again
 }
 
-func (s made) newAdmission(
+func (s made) newClaim(
 	ctx context.Context, r Request, d *core.Decision, charges []core.Charge,
-) (*admission, error) {
+) (*claim, error) {
 	q, err := r.lease(s.Semaphore)
 	if err != nil {
 		return nil, err
 	}
-	a := &admission{
-		made: s, ctx: ctx, asked: r, request: q, charges: charges, asks: asking(charges), decision: d,
+	c := &claim{
+		made: s, ctx: ctx, asked: r, wanted: q, charges: charges, asks: asking(charges), decision: d,
 		slot:  request.Slot{Scope: s.scope(r.Caps[0].Key), Request: q, Abandon: s.abandon},
 		start: time.Now(),
 	}
-	if len(a.asks) > 0 && q.Waiters > 0 { // a slot of the same step needs no second question
-		a.slot.Request.Waiters, a.slot.Waits = 0, true
+	if len(c.asks) > 0 && q.Waiters > 0 { // a slot of the same step needs no second question
+		c.slot.Request.Waiters, c.slot.Waits = 0, true
 	}
-	return a, nil
+	return c, nil
 }
 
-// take takes the slot of a caller whose charges are spent. It reports whether it has one.
-func (a *admission) take(paid *core.Reservation, cause error) bool {
+// take takes the slot of a caller whose charges are spent. It reports whether there is one.
+func (c *claim) take(paid *core.Reservation, cause error) bool {
 	var l *Lease
-	if a.slot.Answered {
-		l = a.granted(a.ctx, a.hub.Leases, a.slot.Scope, a.request, a.slot.Grant, a.start)
-		l, a.none = a.observe(a.ctx, l, AcquireEvent{Source: a.source()}, nil, a.start)
+	if c.slot.Answered {
+		l = c.granted(c.ctx, c.hub.Leases, c.slot.Scope, c.wanted, c.slot.Grant, c.start)
+		l, c.none = c.observe(c.ctx, l, AcquireEvent{Source: c.source()}, nil, c.start)
 	} else {
 		var waited bool
-		l, waited, a.none = a.takeWatched(a.ctx, &a.asked, a.request, cause, a.slot.Missed)
+		l, waited, c.none = c.takeWatched(c.ctx, &c.asked, c.wanted, cause, c.slot.Missed)
 		if l != nil && waited {
-			l, a.again, a.late, a.none = a.lookAgain(a.ctx, l, paid, a.charges, a.asks)
+			l, c.again, c.late, c.none = c.lookAgain(c.ctx, l, paid, c.charges, c.asks)
 		}
 	}
-	if a.lease = l; l != nil && a.again == nil {
+	if c.lease = l; l != nil && c.again == nil {
 		l.paid = paid
 	}
 	return l != nil
 }
 
-// end completes the decision.
-func (a *admission) end() (*Lease, error) {
+// end returns the lease, or why there is none, and completes the decision.
+func (c *claim) end() (*Lease, error) {
 	switch {
-	case a.slot.Refused():
-		full := AcquireEvent{Source: a.source(), Err: a.full(a.request, a.slot.Grant)}
-		_, a.none = a.observe(a.ctx, nil, full, nil, a.start)
-	case a.again != nil:
-		*a.decision = *a.again
-	case a.late && a.none == nil:
-		*a.decision, a.none = a.gate.Peek(a.ctx, a.charges...)
-		a.decision.Allowed = false
+	case c.slot.Refused():
+		full := AcquireEvent{Source: c.source(), Err: c.full(c.wanted, c.slot.Grant)}
+		_, c.none = c.observe(c.ctx, nil, full, nil, c.start)
+	case c.again != nil:
+		*c.decision = *c.again
+	case c.late && c.none == nil:
+		*c.decision, c.none = c.gate.Peek(c.ctx, c.charges...)
+		c.decision.Allowed = false
 	}
-	return a.lease, a.none
+	return c.lease, c.none
 }
 
 // abandonSlot releases a slot that may have been granted.

@@ -68,7 +68,8 @@ var (
 	// Admit decides charges and takes a slot, both or neither. If the store can, it does both in one
 	// step and answers the slot. Then, or if the charges are spent and the slot is to be taken
 	// alone, Admit calls take with what was spent, and with the error by which the store failed, if
-	// it did. It refunds the charges unless take returns true. It leaves the Decision in d, a zero one.
+	// it did. It refunds the charges unless take returns true. It leaves the Decision in d, which is
+	// zero before.
 	//
 	//	func(
 	//		ctx context.Context, g *core.Gate, slot *request.Slot, outermost string,
@@ -77,9 +78,9 @@ var (
 	//	) error
 	Admit any
 
-	// AdmitSlot is Semaphore.Admit. It keeps the charges, and leaves the Decision in d, a zero one. A
-	// Decision is large: with copies of it from function to function, the goroutine of a request
-	// needed a stack of 16 KiB and not of 8. Package semaphore sets it.
+	// AdmitSlot is Semaphore.Admit, but keeps the charges, and leaves the Decision in d, which is zero
+	// before. A Decision is large: with copies of it in the frames of several functions, a request
+	// does not fit in a stack of 8 KiB. Package semaphore sets AdmitSlot.
 	//
 	//	func(
 	//		s *semaphore.Semaphore, ctx context.Context, r semaphore.Request, d *core.Decision,

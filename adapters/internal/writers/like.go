@@ -37,15 +37,16 @@ func Flushes(w http.ResponseWriter) bool {
 	return false
 }
 
-// Flusher returns what flushes w as an http.ResponseController does. Its caller's stack is free of
-// the frames of that, which lie below each Write of a stream otherwise.
-func Flusher(w http.ResponseWriter) interface{ FlushError() error } {
+// ErrorFlusher returns what flushes w as an http.ResponseController does. A flush of a stream passes
+// several ResponseWriters: with a ResponseController between each two, it needs more stack.
+func ErrorFlusher(w http.ResponseWriter) interface{ FlushError() error } {
 	if f, ok := w.(interface{ FlushError() error }); ok {
 		return f
 	}
 	return controlled{w}
 }
 
+// controlled is a ResponseWriter that an http.ResponseController flushes.
 type controlled struct{ w http.ResponseWriter }
 
 func (c controlled) FlushError() error { return http.NewResponseController(c.w).Flush() }
