@@ -68,8 +68,7 @@ func admit(
 		cause = d.Cause
 	}
 	taken := take(paid, cause)
-	over = true
-	if !taken {
+	if over = true; !taken {
 		g.refundWithoutSlot(ctx, p, paid)
 		p.results(d, charges)
 		d.Allowed = false
