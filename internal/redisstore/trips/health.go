@@ -13,6 +13,7 @@ type health struct {
 	answered time.Time // when the server last answered
 	proven   time.Time // when it last answered a probe
 	lagged   time.Time // when this process last had too little time for its goroutines
+	stalled  time.Time // when it lacked a quarter of the time that a call may take
 	starving int       // beats in a row that were late by as long as a call may take
 	starved  time.Time // when there were several
 	shed     bool      // calls ended as overload since overload was last reported
@@ -60,6 +61,9 @@ func (h *health) beats(late time.Duration) {
 	if late > 0 {
 		h.lagged = time.Now()
 	}
+	if late >= h.timeout/4 {
+		h.stalled = h.lagged
+	}
 	if late < h.timeout {
 		h.starving = 0
 	} else if h.starving++; h.starving > 1 { // a single one is a stall
@@ -73,6 +77,9 @@ func (h *health) starves() bool { return time.Since(h.starved) < lagMemory/2 }
 
 // lags reports whether this process had too little time for its goroutines lately.
 func (h *health) lags() bool { return time.Since(h.lagged) < lagMemory }
+
+// stalls reports whether it lacked so much lately that calls of that length may have ended by it.
+func (h *health) stalls() bool { return time.Since(h.stalled) < lagMemory }
 
 // ends notes why a call has ended.
 func (h *health) ends(err error) {

@@ -22,7 +22,7 @@ func (q *queue) send() {
 			break
 		}
 		t := q.newTrip()
-		q.take(t, q.room())
+		q.take(t, max(want, q.room())) // as many as it has waited for
 		q.crowd = len(t.calls) > 1
 		if len(t.calls) == 0 { // the other sender took them, or what waits is for it to answer
 			q.free = append(q.free, t)
