@@ -1,10 +1,12 @@
 package middleware
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -32,6 +34,12 @@ var errUnlimited = errors.New("it has no limit")
 // peers is other middleware with its defaults, by the client's address, in memory.
 func peers() []entry {
 	return []entry{
+		{"net/http", "two fields and a value of the context", measure.Floor, func(limit int) (http.Handler, error) {
+			if limit < outOfReach {
+				return nil, errUnlimited
+			}
+			return mux(stated), nil
+		}},
 		{"net/http", "httprate", measure.Peer, func(limit int) (http.Handler, error) {
 			return mux(httprate.LimitBy(limit, time.Hour, address)), nil
 		}},
@@ -90,6 +98,18 @@ func peers() []entry {
 func address(r *http.Request) (string, error) {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	return httprate.CanonicalizeIP(host), err
+}
+
+type statedKey struct{}
+
+// stated is the least that middleware does which states a limit, and tells the handler of it.
+func stated(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		left := w.Header()
+		left.Set("RateLimit-Policy", `"hello";q=1000;w=3600`)
+		left.Set("RateLimit", `"hello";r=`+strconv.Itoa(1000-len(left)))
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), statedKey{}, w)))
+	})
 }
 
 // perSecond is the rate of a limit for an hour.

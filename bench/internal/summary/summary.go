@@ -31,6 +31,9 @@ func Write(w io.Writer, plan measure.Plan, tables []report.Table, before Before)
 			return err
 		}
 	}
+	for _, line := range n.reasons(c) {
+		fmt.Fprintf(&b, "- %s\n", line)
+	}
 	if _, err := io.WriteString(w, b.String()); err != nil {
 		return fmt.Errorf("write the summary: %w", err)
 	}
@@ -38,6 +41,7 @@ func Write(w io.Writer, plan measure.Plan, tables []report.Table, before Before)
 }
 
 const (
+	onRedis   = "net/http, go-redis and Headgate on Redis"
 	bucket    = "TokenBucket"
 	queued    = "Mutex, in the queue"
 	inProcess = "Gate in memory, TokenBucket"
@@ -46,19 +50,38 @@ const (
 	metered   = "ReverseProxy behind a Meter"
 )
 
-// lines are what a reader takes away.
-func (n *names) lines(c *cells) []string {
-	var all []string
-	add := func(format string, figures ...float64) {
-		var args []any
-		for _, f := range figures {
-			if math.IsNaN(f) {
-				return
-			}
-			args = append(args, report.Number(f))
+// lines is text with figures.
+type lines []string
+
+// add adds a line, unless a figure was not measured.
+func (l *lines) add(format string, figures ...float64) {
+	var args []any
+	for _, f := range figures {
+		if math.IsNaN(f) {
+			return
 		}
-		all = append(all, fmt.Sprintf(format, args...))
+		args = append(args, report.Number(f))
 	}
+	*l = append(*l, fmt.Sprintf(format, args...))
+}
+
+// reasons are why figures are not better.
+func (n *names) reasons(c *cells) (all lines) {
+	all.add("The program on Redis has %s KB of instructions more than one with go-redis alone. Go's tables about them, and "+
+		"read-only data such as the Lua scripts, make it %s KB.",
+		c.line(n.text, onRedis), c.line(n.size, onRedis))
+	all.add("Callers, harness and server share the processors. So "+n.busy+" and "+n.crowd+" callers of the floor get no more "+
+		"than %s and %s times the rate of a PING on "+n.keys+" keys, and %s and %s on one.",
+		c.line(n.spread, floorShared), c.line(n.spreadMany, floorShared),
+		c.line(n.hot, floorShared), c.line(n.hotMany, floorShared))
+	all.add("Middleware that only sets two fields and a value of the context takes %s bytes, for the header's map, the "+
+		"values and a copy of the request.", c.line(n.aboveBytes, "net/http", floorStated))
+	return all
+}
+
+// lines are what a reader takes away.
+func (n *names) lines(c *cells) (all lines) {
+	add := all.add
 	peer := func(of column, better func(a, b float64) bool, words ...string) float64 {
 		best, _ := c.best(of, better, words...)
 		return best

@@ -22,6 +22,7 @@ type figure struct {
 const (
 	floorAlone  = "floor: EVALSHA of a GET and a SET PX"
 	floorShared = "floor: one EVALSHA for all who wait, a GET and a SET PX each"
+	floorStated = "floor: two fields and a value of the context"
 )
 
 // Before is what the benchmarks of an older revision measured. The zero value is nothing.
@@ -34,8 +35,8 @@ func (n *names) table(c *cells, before Before) report.Table {
 	t := report.Table{
 		Title: "In short",
 		Note: "Decisions are those of a TokenBucket. The floor is what one EVALSHA gets that reads and writes a key, for " +
-			"many callers one for all who wait: no limiter. Each figure stands in a table below, which says how it was " +
-			"measured.",
+			"many callers one for all who wait, and of middleware what sets two fields and a value of the context: no " +
+			"limiter. Each figure stands in a table below, which says how it was measured.",
 		Columns: []string{"figure", "now", "floor", "best peer", "peer"},
 	}
 	// An older revision may lack a table.
@@ -78,7 +79,10 @@ func (n *names) figures(c *cells) []figure {
 	}
 	handlers := func(name string, in column) figure {
 		best, peer := c.best(in, least, "net/http")
-		return figure{name: name, now: c.line(in, "net/http", handler), best: best, peer: peer}
+		return figure{
+			name: name, now: c.line(in, "net/http", handler), floor: c.line(in, "net/http", floorStated),
+			best: best, peer: peer,
+		}
 	}
 	size := func(name string, line, peerLine, peer string) figure {
 		return figure{
@@ -88,7 +92,7 @@ func (n *names) figures(c *cells) []figure {
 	busy, crowd := n.busy+" callers", n.crowd+" callers"
 	return []figure{
 		size("a stripped program with a Gate on Redis, above one with go-redis, KB",
-			"net/http, go-redis and Headgate on Redis", "net/http, go-redis and redis_rate", "redis_rate v10"),
+			onRedis, "net/http, go-redis and redis_rate", "redis_rate v10"),
 		size("a stripped program with a Gate in memory, above one with net/http, KB",
 			"net/http and Headgate in memory", "net/http and httprate", "httprate"),
 		above(floorAlone, "a lone decision, p50 over that of a PING", n.lone, least),
