@@ -31,8 +31,12 @@ func Write(w io.Writer, plan measure.Plan, tables []report.Table, before Before)
 			return err
 		}
 	}
-	for _, line := range n.reasons(c) {
+	reasons := n.reasons(c)
+	for _, line := range reasons {
 		fmt.Fprintf(&b, "- %s\n", line)
+	}
+	if len(reasons) > 0 {
+		b.WriteByte('\n')
 	}
 	if _, err := io.WriteString(w, b.String()); err != nil {
 		return fmt.Errorf("write the summary: %w", err)
