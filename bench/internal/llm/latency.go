@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -19,10 +18,6 @@ import (
 
 // sliceFactor is how many slices of the plan one slice here lasts, because a stream takes much longer than a decision.
 const sliceFactor = 15
-
-// heapMiB is the size at which garbage is collected. A gateway with 1,000 open streams has more.
-// leastHeapMiB is what the runtime has for it at 100 percent.
-const heapMiB, leastHeapMiB = 40, 4
 
 // latency measures the time to the first byte through each proxy.
 func latency(ctx context.Context, plan measure.Plan, client *redis.Client, gate *core.Gate) (report.Table, error) {
@@ -40,10 +35,10 @@ func latency(ctx context.Context, plan measure.Plan, client *redis.Client, gate 
 			"difference of the medians. The garbage collector runs as in a process with a heap "+
 			"of %d MiB: in one of a few MiB it "+
 			"runs so often that p99 is the time of a collection.",
-			words, plan.Workers[1], sliceFactor*plan.Slice, wordPause, heapMiB),
+			words, plan.Workers[1], sliceFactor*plan.Slice, wordPause, measure.HeapMiB),
 		Columns: []string{"callers", "", "p50", "added", "over a PING", "p99", "added"},
 	}
-	defer debug.SetGCPercent(debug.SetGCPercent(heapMiB / leastHeapMiB * 100))
+	defer measure.GrowHeap()()
 	r, err := newRig(client, gate)
 	defer r.close()
 	if err != nil {
