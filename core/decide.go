@@ -242,7 +242,7 @@ func (g *Gate) rememberDenial(p *inquiry) {
 // nor ErrMisconfigured.
 func (g *Gate) send(ctx context.Context, requests []request.Request) error {
 	for i := range requests {
-		if lifts(&requests[i]) {
+		if g.cache != nil && lifts(&requests[i]) {
 			return g.sendLifting(ctx, requests)
 		}
 	}

@@ -75,7 +75,7 @@ var errEnded = errors.New("llm: the response was ended")
 // next, so that a stream through a reverse proxy fits in a stack of 8 KiB.
 type handler struct {
 	meter  *Meter
-	guards map[*wire.Format]*nethttp.Guard
+	guards map[*wire.Format]*nethttp.Guard // of the meter, so that a nil one panics when it is mounted
 	next   http.Handler
 }
 

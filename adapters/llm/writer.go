@@ -150,22 +150,16 @@ func (w *writer) end(last []byte) {
 // FlushError is for http.ResponseController. If nothing below can flush, no response begins: the
 // handler may still report that.
 func (w *writer) FlushError() error {
-	if w.x.status == 0 && !w.beginFlush() {
-		return http.ErrNotSupported
+	if w.x.status == 0 {
+		if !writers.Flushes(w.ResponseWriter) {
+			return http.ErrNotSupported
+		}
+		w.WriteHeader(http.StatusOK)
 	}
 	if w.x.gone {
 		return nil
 	}
 	return writers.ErrorFlusher(w.ResponseWriter).FlushError()
-}
-
-// beginFlush begins the response if something below can flush, and reports whether it can.
-func (w *writer) beginFlush() bool {
-	flushes := writers.Flushes(w.ResponseWriter)
-	if flushes {
-		w.WriteHeader(http.StatusOK)
-	}
-	return flushes
 }
 
 // Hijack implements http.Hijacker.

@@ -67,19 +67,11 @@ func (w writer) WriteString(s string) (int, error) {
 // FlushError is for http.ResponseController. If nothing below can flush, no response begins: the
 // handler may still report that.
 func (w writer) FlushError() error {
-	if w.x.seen.status == 0 && !w.beginFlush() {
+	if w.x.seen.status == 0 && !writers.Flushes(w.x.w) {
 		return http.ErrNotSupported
 	}
+	w.begin(http.StatusOK)
 	return writers.ErrorFlusher(w.x.w).FlushError()
-}
-
-// beginFlush begins the response if something below can flush, and reports whether it can.
-func (w writer) beginFlush() bool {
-	flushes := writers.Flushes(w.x.w)
-	if flushes {
-		w.begin(http.StatusOK)
-	}
-	return flushes
 }
 
 // ReadFrom implements io.ReaderFrom. If src fails before its first byte, the handler may still

@@ -120,7 +120,8 @@ func TestFiguresAreLive(t *testing.T) {
 	p = open(t, b, looks[0], s.page+"subject?key=acme")
 	p.shows("Denied until")
 	// In one script: an update of the page may replace a node between two commands.
-	eval[bool](p, "document.querySelector('#limit-month-open').click(); document.querySelector('#limit-month-raise').value = 25; true")
+	eval[bool](p, "document.querySelector('#limit-month-open').click(); "+
+		"document.querySelector('#limit-month-raise').value = 25; true")
 	if err := s.gate.Reset(t.Context(), core.Charge{Policy: s.month, Key: s.key("acme")}); err != nil {
 		t.Fatal(err)
 	}

@@ -37,7 +37,8 @@ func namesOf(plan measure.Plan) names {
 	work := "Work of the server, " + busy + " callers"
 	return names{
 		busy: busy, crowd: crowd, keys: keys,
-		size: column{table: "Size of a program", name: "stripped, KB"}, text: column{table: "Size of a program", name: "instructions, KB"},
+		size:   column{table: "Size of a program", name: "stripped, KB"},
+		text:   column{table: "Size of a program", name: "instructions, KB"},
 		lone:   column{table: "One caller, one key, allowed", name: "p50 / PING"},
 		denied: column{table: "One key, denied", name: "p50, 1 caller"},
 		spread: column{table: spread, name: "@" + busy}, spreadMany: column{table: spread, name: "@" + crowd},

@@ -71,11 +71,12 @@ func (l *lines) add(format string, figures ...float64) {
 
 // reasons are why figures are not better.
 func (n *names) reasons(c *cells) (all lines) {
-	all.add("The program on Redis has %s KB of instructions more than one with go-redis alone. Go's tables about them, and "+
-		"read-only data such as the Lua scripts, make it %s KB.",
+	all.add("The program on Redis has %s KB of instructions more than one with go-redis alone. "+
+		"Go's tables about them, and read-only data such as the Lua scripts, make it %s KB.",
 		c.line(n.text, onRedis), c.line(n.size, onRedis))
-	all.add("Callers, harness and server share the processors. So "+n.busy+" and "+n.crowd+" callers of the floor get no more "+
-		"than %s and %s times the rate of a PING on "+n.keys+" keys, and %s and %s on one.",
+	all.add("Callers, harness and server share the processors. So "+n.busy+" and "+n.crowd+" callers "+
+		"of the floor get no more than %s and %s times the rate of a PING on "+n.keys+" keys, and "+
+		"%s and %s on one.",
 		c.line(n.spread, floorShared), c.line(n.spreadMany, floorShared),
 		c.line(n.hot, floorShared), c.line(n.hotMany, floorShared))
 	all.add("Middleware that only sets two fields and a value of the context takes %s bytes, for the header's map, the "+

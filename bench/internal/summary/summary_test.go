@@ -54,7 +54,7 @@ func TestWriteTellsWhatWasMeasured(t *testing.T) {
 	if err := Write(&alone, plan, tables(), Before{}); err != nil || !strings.Contains(alone.String(), "| the same, 256 callers | 3.00 | 5.00 | 1.50 | b |") {
 		t.Errorf("%v:\n%s", err, alone.String())
 	}
-	for _, line := range []string{"One key", "Locks", "middleware of net", "Middleware that", "NaN"} {
+	for _, line := range []string{"One key", "Locks", "middleware", "Middleware", "NaN"} {
 		if strings.Contains(b.String(), line) {
 			t.Errorf("%q was not measured:\n%s", line, b.String())
 		}

@@ -34,9 +34,10 @@ func Run(ctx context.Context) ([]report.Table, error) {
 	defer func() { _ = os.RemoveAll(dir) }()
 	t := report.Table{
 		Title: "Size of a program",
-		Note: "KB that a limiter adds to the same program without it. Stripped is with `-ldflags='-s -w'`. Instructions are " +
-			"the section .text of these; the rest of a stripped program is read-only data and Go's tables, which grow " +
-			"with the instructions. The first two programs serve with net/http, the others also use a client of go-redis.",
+		Note: "KB that a limiter adds to the same program without it. Stripped is with " +
+			"`-ldflags='-s -w'`. Instructions are the section .text of these; the rest of a stripped " +
+			"program is read-only data and Go's tables, which grow with the instructions. The first " +
+			"two programs serve with net/http, the others also use a client of go-redis.",
 		Columns: []string{"", "stripped, KB", "instructions, KB", "not stripped, KB"},
 	}
 	for _, r := range rows {

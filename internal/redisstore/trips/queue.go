@@ -79,8 +79,9 @@ func (q *queue) do(ctx context.Context, k *Call) error {
 // another goroutine would make a lone decision a fifth slower (BenchmarkDecide), which is felt only
 // near to a server. So a sender greets a server that is far, or new, and a crowd, whose other callers
 // are about to ask. It also takes the calls of a process that stalls for a good part of what a call may
-// take: their callers leave in time, and the answers are read later. Of the calls that insist, only a release has its caller send it, unless
-// the release may wait for longer than sendAlone does, or the acquire of its slot is on its way.
+// take: their callers leave in time, and the answers are read later. Of the calls that insist, only a
+// release has its caller send it, unless the release may wait for longer than sendAlone does, or the
+// acquire of its slot is on its way.
 func (q *queue) leads(k *Call) bool {
 	if q.crowd || len(q.waiting) > 0 || !q.quick || !q.link.inline || q.stalls() {
 		return false
