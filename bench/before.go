@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -59,26 +58,18 @@ func (b *before) run(ctx context.Context, part string, rounds int, progress io.W
 		return nil, nil
 	}
 	fmt.Fprintf(progress, "the same at %s\n", b.revision)
-	args := []string{"-only", part, "-rounds", fmt.Sprint(rounds)}
-	if b.smoke {
-		args = append(args, "-smoke")
-	}
 	// A program that has decided wrongly fails after it has printed its page.
-	page, failed := b.output(ctx, b.program, args...)
+	page, failed := b.output(ctx, b.program, arguments(part, rounds, b.smoke)...)
 	tables, err := report.Read(strings.NewReader(page))
 	return tables, errors.Join(failed, err)
 }
 
-// output runs a command where the benchmarks are, outside this checkout's workspace. It returns what
-// the command printed, also if it failed.
+// output runs a command where the benchmarks are. It returns what the command printed, also if it
+// failed.
 func (b *before) output(ctx context.Context, name string, args ...string) (string, error) {
 	var out, told bytes.Buffer
-	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Dir = b.dir
-	cmd.Env = append(os.Environ(), "GOWORK=off")
-	cmd.Stdout, cmd.Stderr = &out, &told
-	if err := cmd.Run(); err != nil {
-		return out.String(), fmt.Errorf("%s: %w: %s", cmd, err, told.String())
+	if err := execute(ctx, b.dir, &out, &told, name, args...); err != nil {
+		return out.String(), fmt.Errorf("%w: %s", err, told.String())
 	}
 	return out.String(), nil
 }

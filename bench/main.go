@@ -58,6 +58,8 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	only := flags.String("only", "", "measure these `parts` only, with commas between: "+strings.Join(names(), ", "))
 	checkout := flags.String("before", "", "measure each part at the older revision in this `checkout` too, just before it")
 	rounds := flags.Int("rounds", 0, "measure everything this often, and not 11 times")
+	file := flags.String("outcome", "", "measure one part in this process, and write the outcome into this `file` "+
+		"for the process that prints the page")
 	if err := flags.Parse(args); err != nil {
 		return fmt.Errorf("read the command line: %w", err)
 	}
@@ -79,6 +81,13 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	}
 	// Contenders log what the tables tell.
 	redis.SetLogger(silent{})
+	if *file != "" {
+		if len(chosen) != 1 {
+			return errors.New("-outcome: one part is needed by -only")
+		}
+		i := slices.IndexFunc(parts, func(p part) bool { return p.name == chosen[0] })
+		return measureHere(ctx, parts[i], plan, *file)
+	}
 
 	var older *before
 	if *checkout != "" {
@@ -116,7 +125,11 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 			r.wrong = append(r.wrong, err)
 			past.Tables = append(past.Tables, tables...)
 		}
-		if err := r.add(ctx, p, plan); err != nil {
+		measured, err := measureApart(ctx, p, plan.Rounds, *quick, progress)
+		if err != nil {
+			return err
+		}
+		if err := r.add(p, measured); err != nil {
 			return err
 		}
 	}
@@ -156,26 +169,24 @@ type results struct {
 	wrong   []error // answers of this project
 }
 
-// add measures a part.
-func (r *results) add(ctx context.Context, p part, plan measure.Plan) error {
-	tables, lines, err := p.run(ctx, plan)
-	if tables == nil && err != nil {
-		return fmt.Errorf("measure %s: %w", p.name, err)
+// add writes what a part measured.
+func (r *results) add(p part, measured outcome) error {
+	if measured.Wrong != "" {
+		r.wrong = append(r.wrong, errors.New(measured.Wrong))
 	}
-	r.wrong = append(r.wrong, err)
 	if _, err := fmt.Fprintf(r.page, "## %s\n\n", p.title); err != nil {
 		return fmt.Errorf("write the title: %w", err)
 	}
-	if lines != nil && r.picture {
+	if measured.Panels != nil && r.picture {
 		fmt.Fprintf(r.page, "![Throughput by the number of callers](%s)\n\n", picture)
 	}
-	for _, t := range tables {
+	for _, t := range measured.Tables {
 		if err := t.Write(r.page); err != nil {
 			return err
 		}
 	}
-	r.tables = append(r.tables, tables...)
-	r.panels = append(r.panels, lines...)
+	r.tables = append(r.tables, measured.Tables...)
+	r.panels = append(r.panels, measured.Panels...)
 	return nil
 }
 

@@ -38,17 +38,7 @@ func onServer(
 	}
 }
 
-// parts begin with those that no server is for: what the others leave in the process takes a decision in
-// memory from 250 to 400 ns.
 var parts = []part{
-	{"memory", "In the process", func(ctx context.Context, plan measure.Plan) ([]report.Table, []report.Panel, error) {
-		tables, err := memory.Run(ctx, plan)
-		return tables, nil, err
-	}},
-	{"middleware", "Middleware", func(ctx context.Context, plan measure.Plan) ([]report.Table, []report.Panel, error) {
-		tables, err := middleware.Run(ctx, plan)
-		return tables, nil, err
-	}},
 	{"decisions", "Decisions on Redis", func(
 		ctx context.Context, plan measure.Plan,
 	) ([]report.Table, []report.Panel, error) {
@@ -73,10 +63,18 @@ var parts = []part{
 	{"locks", "Semaphores and locks", onServer(locks.Run)},
 	{"filters", "Bloom filters", onServer(filters.Run)},
 	{"plans", "Plans", onServer(plans.Run)},
+	{"middleware", "Middleware", func(ctx context.Context, plan measure.Plan) ([]report.Table, []report.Panel, error) {
+		tables, err := middleware.Run(ctx, plan)
+		return tables, nil, err
+	}},
 	{"llm", "Language models", onServer(llm.Run)},
 	{"outbound", "Clients", onServer(outbound.Run)},
 	{"weight", "Weight", func(ctx context.Context, _ measure.Plan) ([]report.Table, []report.Panel, error) {
 		tables, err := weight.Run(ctx)
+		return tables, nil, err
+	}},
+	{"memory", "In the process", func(ctx context.Context, plan measure.Plan) ([]report.Table, []report.Panel, error) {
+		tables, err := memory.Run(ctx, plan)
 		return tables, nil, err
 	}},
 }

@@ -32,13 +32,10 @@ func latency(ctx context.Context, plan measure.Plan, client *redis.Client, gate 
 			"share the process. A lone caller asks by turns and is answered at once "+
 			"with %d words. %d callers ask one proxy for a slice of %v; their answers have a "+
 			"word every %v, and they pause at random. Added is the "+
-			"difference of the medians. The garbage collector runs as in a process with a heap "+
-			"of %d MiB: in one of a few MiB it "+
-			"runs so often that p99 is the time of a collection.",
-			words, plan.Workers[1], sliceFactor*plan.Slice, wordPause, measure.HeapMiB),
+			"difference of the medians.",
+			words, plan.Workers[1], sliceFactor*plan.Slice, wordPause),
 		Columns: []string{"callers", "", "p50", "added", "over a PING", "p99", "added"},
 	}
-	defer measure.GrowHeap()()
 	r, err := newRig(client, gate)
 	defer r.close()
 	if err != nil {

@@ -48,15 +48,13 @@ func request() *http.Request {
 func overhead(ctx context.Context, plan measure.Plan) (t report.Table, wrong, err error) {
 	t = report.Table{
 		Title: "Middleware, one request that is allowed",
-		Note: fmt.Sprintf("Nanoseconds and allocations of a request by one caller, without a network, and "+
-			"what they are above those of the "+
-			"framework's bare handler just before and after. Making the request and its recorder "+
-			"is in both. All count in memory, by "+
-			"the client's address, and tell the client of it as they do by default. The garbage "+
-			"collector runs as in a process with a heap of %d MiB.", measure.HeapMiB),
+		Note: "Nanoseconds and allocations of a request by one caller, without a network, and " +
+			"what they are above those of the " +
+			"framework's bare handler just before and after. Making the request and its recorder " +
+			"is in both. All count in memory, by " +
+			"the client's address, and tell the client of it as they do by default.",
 		Columns: []string{"framework", "", "ns", "above bare", "allocs", "above bare", "bytes above bare"},
 	}
-	defer measure.GrowHeap()()
 	all := entries()
 	bare := make(map[string]measure.Do)
 	var contenders []measure.Contender
