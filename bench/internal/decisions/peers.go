@@ -154,6 +154,7 @@ return at`)
 					return err == nil, err
 				}, nil
 			}},
+		{name: "the EVALSHA of a TokenBucket", kind: measure.Floor, allowedOnly: true, make: sending},
 		{
 			name: "one EVALSHA for all who wait, a GET and a SET PX each",
 			kind: measure.Floor, allowedOnly: true, make: sharing,

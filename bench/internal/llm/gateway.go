@@ -126,15 +126,17 @@ func serve(h http.Handler) (*listener, error) {
 const (
 	bare = iota
 	pinged
+	scripted
 	metered
 	proxies
 )
 
 // contenders are the lines of the tables.
 var contenders = [proxies]measure.Contender{
-	bare:    {Name: "ReverseProxy", Kind: measure.Floor},
-	pinged:  {Name: "ReverseProxy after a PING", Kind: measure.Floor},
-	metered: {Name: "ReverseProxy behind a Meter", Kind: measure.Ours},
+	bare:     {Name: "ReverseProxy", Kind: measure.Floor},
+	pinged:   {Name: "ReverseProxy after a PING", Kind: measure.Floor},
+	scripted: {Name: "ReverseProxy between two EVALSHA", Kind: measure.Floor},
+	metered:  {Name: "ReverseProxy behind a Meter", Kind: measure.Ours},
 }
 
 // rig is an upstream, and the proxies in front of it.
@@ -163,7 +165,8 @@ func newRig(client *redis.Client, gate *core.Gate) (*rig, error) {
 				next.ServeHTTP(w, q)
 			}))
 		},
-		metered: meter.Handler,
+		scripted: func(next http.Handler) http.Handler { return buffered(between(client, next)) },
+		metered:  meter.Handler,
 	} {
 		proxy, err := newProxy(r.upstream.addr)
 		if err == nil {

@@ -14,13 +14,16 @@ import (
 
 	"github.com/headgate/headgate/bench/internal/measure"
 	"github.com/headgate/headgate/bench/internal/report"
+	"github.com/headgate/headgate/bench/internal/server"
 )
 
 // sliceFactor is how many slices of the plan one slice here lasts, because a stream takes much longer than a decision.
 const sliceFactor = 15
 
 // latency measures the time to the first byte through each proxy.
-func latency(ctx context.Context, plan measure.Plan, client *redis.Client, gate *core.Gate) (report.Table, error) {
+func latency(
+	ctx context.Context, plan measure.Plan, s *server.Server, client *redis.Client, gate *core.Gate,
+) (report.Table, error) {
 	t := report.Table{
 		Title: "First byte of a streamed chat",
 		Note: fmt.Sprintf("Microseconds from the request to the first byte of the answer, "+
@@ -28,13 +31,15 @@ func latency(ctx context.Context, plan measure.Plan, client *redis.Client, gate 
 			"keeps its connections and has read the body of the request. The Meter has a budget of tokens a minute and one of "+
 			"money a month, a limit on requests a minute and a cap on streams, on Redis. What it "+
 			"adds includes a round trip, as "+
-			"the PING does; over a PING is what it adds beyond that. Client, proxy and upstream "+
+			"the PING does; over a PING is what it adds beyond that. The two EVALSHA have about the commands that a Meter "+
+			"needs, one before the request and one after the response, and decide nothing. CPU is what redis-server takes for "+
+			"an answer to a lone caller. Client, proxy and upstream "+
 			"share the process. A lone caller asks by turns and is answered at once "+
 			"with %d words. %d callers ask one proxy for a slice of %v; their answers have a "+
 			"word every %v, and they pause at random. Added is the "+
 			"difference of the medians.",
 			words, plan.Workers[1], sliceFactor*plan.Slice, wordPause),
-		Columns: []string{"callers", "", "p50", "added", "over a PING", "p99", "added"},
+		Columns: []string{"callers", "", "p50", "added", "over a PING", "p99", "added", "CPU"},
 	}
 	r, err := newRig(client, gate)
 	defer r.close()
@@ -59,15 +64,28 @@ func latency(ctx context.Context, plan measure.Plan, client *redis.Client, gate 
 				all[i].add(times[i])
 			}
 		}
-		p50, p99 := all[bare].medians()
-		ping50, ping99 := all[pinged].medians()
-		own50, own99 := all[metered].medians()
-		callers := fmt.Sprint(workers)
-		t.Add(callers, contenders[bare].Label(), report.Number(p50), "", "", report.Number(p99), "")
-		t.Add(callers, contenders[pinged].Label(), report.Number(ping50), report.Number(ping50-p50), "",
-			report.Number(ping99), report.Number(ping99-p99))
-		t.Add(callers, contenders[metered].Label(), report.Number(own50), report.Number(own50-p50),
-			report.Number(own50-ping50), report.Number(own99), report.Number(own99-p99))
+		base50, base99 := all[bare].medians()
+		ping50, _ := all[pinged].medians()
+		for i, proxy := range r.proxies {
+			work := ""
+			if workers == 1 {
+				took, err := r.work(ctx, s, proxy, sliceFactor*plan.Slice)
+				if err != nil {
+					return t, err
+				}
+				work = report.Number(took)
+			}
+			p50, p99 := all[i].medians()
+			added, over, added99 := report.Number(p50-base50), report.Number(p50-ping50), report.Number(p99-base99)
+			if i == bare {
+				added, added99 = "", ""
+			}
+			if i <= pinged {
+				over = ""
+			}
+			t.Add(fmt.Sprint(workers), contenders[i].Label(), report.Number(p50), added, over, report.Number(p99), added99,
+				work)
+		}
 	}
 	return t, nil
 }
@@ -147,4 +165,23 @@ func (r *rig) together(
 		}
 	}
 	return times, nil
+}
+
+// work asks a proxy for a slice, alone, and returns what redis-server takes for each answer, in microseconds.
+func (r *rig) work(ctx context.Context, s *server.Server, to *listener, slice time.Duration) (float64, error) {
+	before, err := s.Usage(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("measure the work of the server: %w", err)
+	}
+	n := 0
+	for end := time.Now().Add(slice); n == 0 || time.Now().Before(end); n++ {
+		if _, err := r.timed(ctx, to, ""); err != nil {
+			return 0, err
+		}
+	}
+	after, err := s.Usage(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("measure the work of the server: %w", err)
+	}
+	return float64((after.CPU - before.CPU).Microseconds()) / float64(n), nil
 }

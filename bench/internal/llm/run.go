@@ -28,7 +28,7 @@ func Run(ctx context.Context, plan measure.Plan, s *server.Server) ([]report.Tab
 		return nil, fmt.Errorf("make the gate: %w", err)
 	}
 	defer func() { _ = gate.Close(context.Background()) }() // nothing is under way any more
-	first, err := latency(ctx, plan, client, gate)
+	first, err := latency(ctx, plan, s, client, gate)
 	if err != nil {
 		return nil, err
 	}

@@ -22,7 +22,7 @@ type names struct {
 	inMemory           column
 	above, aboveBytes  column
 	withPlan           column
-	meter              column
+	meter, meterCPU    column
 }
 
 func namesOf(plan measure.Plan) names {
@@ -31,6 +31,7 @@ func namesOf(plan measure.Plan) names {
 	const (
 		hot      = "Throughput on one key, allowed, x the PING rate"
 		handlers = "Middleware, one request that is allowed"
+		chat     = "First byte of a streamed chat"
 	)
 	lock := fmt.Sprintf("One lock that %d clients want", locks.Clients)
 	spread := "Throughput on " + keys + " keys, allowed, x the PING rate"
@@ -50,6 +51,6 @@ func namesOf(plan measure.Plan) names {
 		inMemory: column{table: "Decisions in memory", name: "ns, 1 caller"},
 		above:    column{table: handlers, name: "above bare"}, aboveBytes: column{table: handlers, name: "bytes above bare"},
 		withPlan: column{table: "A decision with a plan beside one without", name: "with / without, 1 caller"},
-		meter:    column{table: "First byte of a streamed chat", name: "over a PING"},
+		meter:    column{table: chat, name: "over a PING"}, meterCPU: column{table: chat, name: "CPU"},
 	}
 }

@@ -74,13 +74,20 @@ func (n *names) reasons(c *cells) (all lines) {
 	all.add("The program on Redis has %s KB of instructions more than one with go-redis alone. "+
 		"Go's tables about them, and read-only data such as the Lua scripts, make it %s KB.",
 		c.line(n.text, onRedis), c.line(n.size, onRedis))
+	all.add("A lone decision is one command. go-redis alone takes %s times as long as a PING for the same EVALSHA.",
+		c.line(n.lone, floorSent))
 	all.add("Callers, harness and server share the processors. So "+n.busy+" and "+n.crowd+" callers "+
 		"of the floor get no more than %s and %s times the rate of a PING on "+n.keys+" keys, and "+
 		"%s and %s on one.",
 		c.line(n.spread, floorShared), c.line(n.spreadMany, floorShared),
 		c.line(n.hot, floorShared), c.line(n.hotMany, floorShared))
+	all.add("On one key the callers' own work is the limit: redis-server takes %s µs of processor time for each decision of "+
+		n.busy+" callers, and %s µs for the floor's.", c.line(n.hotCPU, bucket), c.line(n.hotCPU, floorShared))
 	all.add("Middleware that only sets two fields and a value of the context takes %s bytes, for the header's map, the "+
 		"values and a copy of the request.", c.line(n.aboveBytes, "net/http", floorStated))
+	all.add("Through a Meter a chat has two budgets with holds, a limit and a slot, and settles them. redis-server takes "+
+		"%s µs for that, and %s µs for the floor's scripts, which have about the same commands and decide nothing.",
+		c.line(n.meterCPU, "1", metered), c.line(n.meterCPU, "1", floorChat))
 	return all
 }
 

@@ -23,6 +23,8 @@ const (
 	floorAlone  = "floor: EVALSHA of a GET and a SET PX"
 	floorShared = "floor: one EVALSHA for all who wait, a GET and a SET PX each"
 	floorStated = "floor: two fields and a value of the context"
+	floorChat   = "floor: ReverseProxy between two EVALSHA"
+	floorSent   = "floor: the EVALSHA of a TokenBucket" // by go-redis alone
 )
 
 // Before is what the benchmarks of an older revision measured. The zero value is nothing.
@@ -35,8 +37,8 @@ func (n *names) table(c *cells, before Before) report.Table {
 	t := report.Table{
 		Title: "In short",
 		Note: "Decisions are those of a TokenBucket. The floor is what one EVALSHA gets that reads and writes a key, for " +
-			"many callers one for all who wait, and what a handler takes that sets two fields and a value of the context: " +
-			"no limiter. Each figure stands in a table below, which says how it was measured.",
+			"many callers one for all who wait, what a handler takes that sets two fields and a value of the context, and what " +
+			"a proxy takes with an EVALSHA before and one after a response: no limiter. Each figure stands in a table below, which says how it was measured.",
 		Columns: []string{"figure", "now", "floor", "best peer", "peer"},
 	}
 	// An older revision may lack a table.
@@ -114,7 +116,7 @@ func (n *names) figures(c *cells) []figure {
 		},
 		{
 			name: "the first byte through a Meter, p50 beyond a PING, µs",
-			now:  c.line(n.meter, "1", metered),
+			now:  c.line(n.meter, "1", metered), floor: c.line(n.meter, "1", floorChat),
 		},
 	}
 }
