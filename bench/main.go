@@ -26,6 +26,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/zeromicro/go-zero/core/logx"
 
 	"github.com/headgate/headgate/bench/internal/measure"
 	"github.com/headgate/headgate/bench/internal/report"
@@ -81,6 +82,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	}
 	// Contenders log what the tables tell.
 	redis.SetLogger(silent{})
+	logx.Disable()
 	if *file != "" {
 		if len(chosen) != 1 {
 			return errors.New("-outcome: one part is needed by -only")

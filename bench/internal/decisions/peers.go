@@ -13,7 +13,6 @@ import (
 	ulule "github.com/ulule/limiter/v3"
 	ululestore "github.com/ulule/limiter/v3/drivers/store/redis"
 	"github.com/zeromicro/go-zero/core/limit"
-	"github.com/zeromicro/go-zero/core/logx"
 	zeroredis "github.com/zeromicro/go-zero/core/stores/redis"
 
 	"github.com/headgate/headgate/bench/internal/measure"
@@ -84,7 +83,6 @@ func throttledLimiter(b *bed, q quota) (decide, error) {
 
 // zero is go-zero's own client, which its limiters insist on.
 func (b *bed) zero() (*zeroredis.Redis, error) {
-	logx.Disable()
 	client, err := zeroredis.NewRedis(zeroredis.RedisConf{
 		Host: b.addr, Type: zeroredis.NodeType, Protocol: 3, MaintNotifications: "disabled", PingTimeout: time.Second,
 	})

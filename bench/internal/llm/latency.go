@@ -117,15 +117,18 @@ func (r *rig) timed(ctx context.Context, to *listener, pause string) (time.Durat
 	return took, nil
 }
 
-// turns asks the proxies by turns, for as long as a slice for each.
+// turns asks the proxies by turns, for as long as a slice for each. The bare one is asked before each of the others, so
+// that none of these meets what another does after its response.
 func (r *rig) turns(ctx context.Context, _ int, slice time.Duration) (times [proxies][]time.Duration, err error) {
 	for end := time.Now().Add(proxies * slice); ; {
-		for i, to := range r.proxies {
-			took, err := r.timed(ctx, to, "")
-			if err != nil {
-				return times, err
+		for i := bare + 1; i < proxies; i++ {
+			for _, asked := range []int{bare, i} {
+				took, err := r.timed(ctx, r.proxies[asked], "")
+				if err != nil {
+					return times, err
+				}
+				times[asked] = append(times[asked], took)
 			}
-			times[i] = append(times[i], took)
 		}
 		if time.Now().After(end) {
 			return times, nil
