@@ -76,8 +76,7 @@ func overhead(ctx context.Context, plan measure.Plan) (t report.Table, wrong, er
 	var driver measure.Driver
 	for i, e := range all {
 		// The reference is the bare handler, so that both slices of a difference are neighbours.
-		// A slice is long enough for some collections of garbage.
-		load := measure.Load{Workers: 1, Keys: 1, Slice: 2 * plan.Slice, Untimed: true}
+		load := measure.Load{Workers: 1, Keys: 1, Slice: plan.Slice / 2, Untimed: true}
 		results, err := driver.Rounds(ctx, plan.Rounds, load, bare[e.framework], contenders[i:i+1])
 		if err != nil {
 			return t, nil, err
