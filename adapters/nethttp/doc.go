@@ -44,10 +44,10 @@
 //
 // # Responses
 //
-// The guard passes the ResponseWriter on, so that streaming, hijacking and flushing work. Only a
-// Rule with Settle wraps it, and the wrapper has the same optional interfaces and Unwrap. Headers
-// are set before the next handler runs, which may change them. net/http spells RateLimit and
-// RateLimit-Policy as Ratelimit and Ratelimit-Policy; header names ignore case.
+// Streaming, hijacking and flushing work through a Guard. Where it has headers to keep or a status
+// to see, it wraps the ResponseWriter, and the wrapper has the same optional interfaces and Unwrap.
+// Headers are set before the next handler runs, which may change them. net/http spells RateLimit
+// and RateLimit-Policy as Ratelimit and Ratelimit-Policy; header names ignore case.
 //
 // # gRPC and Connect
 //
