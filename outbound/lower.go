@@ -2,6 +2,7 @@ package outbound
 
 import (
 	"context"
+	"math"
 	"slices"
 	"time"
 
@@ -11,6 +12,9 @@ import (
 
 // lower lowers what is left under the rules to what a response tells to be left, where that is
 // less. For strained requests it is less by the reserve, and may be less than nothing.
+//
+// Where nothing is left until the limit is full again, a core.TokenBucket owes what it fills until
+// then.
 //
 // It spends units until a limit that is lower by what is left is reached, in one step. So of any
 // number of responses, at any number of replicas, the lowest count holds, and none counts twice.
@@ -25,6 +29,9 @@ func (p *pass) lower(told []signal.Remaining) {
 			if p.strain(i, left, s); p.x.strained() {
 				left -= s.reserve
 			}
+		}
+		if r.Remaining == 0 && !r.Refills {
+			left = min(left, -fills(p.x.charged[i].rule.Policy.Algorithm(), r.Reset))
 		}
 		if left < p.margins[i].left {
 			p.lowerTo(left, &p.x.charges[len(p.x.asks)+i], r.Remaining)
@@ -47,6 +54,16 @@ func (p *pass) lowerTo(left int64, charge *core.Charge, told int64) {
 			Policy: c.Policy, Key: c.Key, Remaining: told, Spent: n, Err: err,
 		})
 	}
+}
+
+// fills returns how many units a bucket may owe so that it has less than one until a time. It is 0 for
+// all other algorithms, because they owe nothing.
+func fills(a core.Algorithm, until time.Duration) int64 {
+	l, ok := a.(core.TokenBucket)
+	if !ok || l.Rate <= 0 || until <= 0 {
+		return 0
+	}
+	return max(0, int64(math.Ceil(float64(l.Rate)*until.Seconds()/l.Per.Seconds()))-1)
 }
 
 // ruleOf returns the index of the charged rule that counts what the response tells of, or -1. Of

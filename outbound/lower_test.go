@@ -78,6 +78,49 @@ func TestRemainingLowers(t *testing.T) {
 	}
 }
 
+// Where nothing is left until a reset, a bucket that fills sooner waits for that. A limit that refills
+// until its reset has units before.
+func TestNothingLeftUntilTheReset(t *testing.T) {
+	const perSecond, burst = 2, 20
+	for name, c := range map[string]struct {
+		headers []string
+		owes    int64
+	}{
+		"a window":         {[]string{"X-RateLimit-Limit", "20", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "8"}, 8*perSecond - 1},
+		"a part of a unit": {[]string{"RateLimit", `"default";r=0;t=1`}, 1},
+		"draft -11":        {[]string{"RateLimit-Policy", `"default";q=20;w=10`, "RateLimit", `"default";r=0;t=8`}, 8*perSecond - 1},
+		"one left":         {[]string{"X-RateLimit-Remaining", "1", "X-RateLimit-Reset", "8"}, -1},
+		"OpenAI's bucket":  {[]string{"x-ratelimit-remaining-requests", "0", "x-ratelimit-reset-requests", "8s"}, 0},
+		"no reset":         {[]string{"X-RateLimit-Remaining", "0"}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			clock := core.NewManualClock(time.Now())
+			g := gatetest.Memory(t, core.Config{Clock: clock.Now})
+			u := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+				for i := 0; i < len(c.headers); i += 2 {
+					w.Header().Set(c.headers[i], c.headers[i+1])
+				}
+			})
+			policy := gatetest.Limited(t, "a", core.TokenBucket{Rate: perSecond, Per: time.Second, Burst: burst})
+			tr := transport(t, outbound.Config{Base: base(t), Gate: g, Rules: []outbound.Rule{{Policy: policy, Key: outbound.ByHost}}})
+			key, _ := outbound.ByHost(request(t, t.Context(), u.URL))
+			for range 2 { // the second one was on its way
+				if _, err := get(t, tr, u.URL); err != nil {
+					t.Fatal(err)
+				}
+				clock.Advance(time.Hour)
+				if _, err := get(t, tr, u.URL); err != nil {
+					t.Fatal(err)
+				}
+				if r := standing(t, g, policy, key); r.Used != burst+c.owes {
+					t.Errorf("%d used, want %d", r.Used, burst+c.owes)
+				}
+				clock.Advance(time.Hour)
+			}
+		})
+	}
+}
+
 // Many responses that tell the same at the same time lower it once.
 func TestRemainingLowersOnce(t *testing.T) {
 	eachGate(t, func(t *testing.T, g *core.Gate) {

@@ -69,8 +69,8 @@ type Config struct {
 	MaxOutput int64
 	// Estimate returns the estimate of a request in place of the built-in one, for example by a
 	// tokenizer. It must be safe for concurrent use and must not keep or change the body. An error
-	// refuses the request with 400 if it is an ErrRequest, and with 500 otherwise. Nil estimates by
-	// the number of bytes; see Meter.
+	// refuses the request with 400 if it is an ErrRequest, whose text the client reads, and with 500
+	// otherwise. Nil estimates by the number of bytes; see Meter.
 	Estimate func(r *http.Request, q Request, body []byte) (Usage, error)
 	// ChargeEvery is the number of output tokens for which a running stream is charged at a time,
 	// once it has used up those it has paid for: at first its estimate, or the part of it that the

@@ -16,7 +16,7 @@ type family struct {
 }
 
 var families = []family{
-	{"X-Ratelimit-", false, false,
+	{openAIPrefix, false, false,
 		"platform.openai.com/docs/guides/rate-limits; console.groq.com/docs/rate-limits; " +
 			"docs.github.com/rest/using-the-rest-api/rate-limits-for-the-rest-api; " +
 			"api-dashboard.search.brave.com/documentation/guides/rate-limiting; 2026-11"},
@@ -26,6 +26,14 @@ var families = []family{
 	{"Anthropic-Fast-", true, true, "docs.anthropic.com/en/api/rate-limits, 2026-11"},
 	{"Anthropic-Priority-", true, true, "docs.anthropic.com/en/api/service-tiers, 2026-11"},
 }
+
+// openAIPrefix is that of OpenAI and many others. OpenAI's limits, such as requests and tokens, refill
+// until the reset: "the time until the rate limit resets to its initial state", which is 1 s of 60
+// where one request of a minute's limit of 60 is used. So do Anthropic's, which are "fully replenished"
+// then. Limits without a name are of windows, such as GitHub's and X's, and so are those whose names
+// have a period. In a bucket of Discord the routes count apart from all others:
+// docs.discord.com/developers/topics/rate-limits, 2026-11
+const openAIPrefix = "X-Ratelimit-"
 
 // Units, as core.Unit names them.
 const (

@@ -71,6 +71,8 @@ func (r *response) set(family *family, member, limit string, values []string) {
 		w.denied = slices.ContainsFunc(values, func(v string) bool {
 			return strings.EqualFold(v, "rejected")
 		})
+	case "bucket":
+		r.route = r.route || limit == ""
 	case "resource":
 		r.resource = limit == "" && len(values) > 0 && values[0] != coreResource
 	}

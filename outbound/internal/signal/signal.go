@@ -49,6 +49,9 @@ type Remaining struct {
 	Remaining, Limit int64
 	// Reset is the time until Remaining is Limit. It is at most MaxWait, and 0 if it is unknown.
 	Reset time.Duration
+	// Refills reports that units come back one by one until Reset. Otherwise none does before Reset, as
+	// far as is known.
+	Refills bool
 	// Window is the period of the limit. It is 0 if it is unknown.
 	Window time.Duration
 }
@@ -110,6 +113,7 @@ type response struct {
 	received time.Time
 	windows  []window
 	resource bool // the limit without a name is of a resource, which is not coreResource
+	route    bool // it is of the routes of a bucket
 	body     body
 }
 
@@ -128,6 +132,11 @@ func (w *window) empty() bool { return w.denied || w.told && w.Remaining.Remaini
 
 // long reports whether a limit is of a day or a longer time.
 func (w *window) long() bool { return w.Window >= 24*time.Hour }
+
+// refills reports whether the units of a limit come back one by one.
+func (w *window) refills() bool {
+	return w.family.last || w.family.prefix == openAIPrefix && w.Name != "" && w.Window == 0
+}
 
 // maxWindows bounds the limits that are read of one response.
 const maxWindows = 32
@@ -157,7 +166,8 @@ func (r *response) add(w window) *window {
 // requests have, because nothing tells which rule counts them.
 func (r *response) remaining() (all []Remaining) {
 	for _, w := range r.windows {
-		if w.Unit != "" && w.told && !w.family.apart && (!r.resource || w.Name != "") {
+		if w.Unit != "" && w.told && !w.family.apart && (!r.resource && !r.route || w.Name != "") {
+			w.Refills = w.refills()
 			all = append(all, w.Remaining)
 		}
 	}
