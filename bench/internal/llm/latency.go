@@ -31,9 +31,9 @@ func latency(
 			"keeps its connections and has read the body of the request. The Meter has a budget of tokens a minute and one of "+
 			"money a month, a limit on requests a minute and a cap on streams, on Redis. What it "+
 			"adds includes a round trip, as "+
-			"the PING does; over a PING is what it adds beyond that. The two EVALSHA have about the commands that a Meter "+
-			"needs, one before the request and one after the response, and decide nothing. CPU is what redis-server takes for "+
-			"an answer to a lone caller. Client, proxy and upstream "+
+			"the PING does; over a PING is what it adds beyond that. The two EVALSHA have about the "+
+			"commands that a Meter needs, one before the request and one after the response, and "+
+			"decide nothing. CPU is what redis-server takes for an answer to a lone caller. Client, proxy and upstream "+
 			"share the process. A lone caller asks by turns and is answered at once "+
 			"with %d words. %d callers ask one proxy for a slice of %v; their answers have a "+
 			"word every %v, and they pause at random. Added is the "+
@@ -83,8 +83,8 @@ func latency(
 			if i <= pinged {
 				over = ""
 			}
-			t.Add(fmt.Sprint(workers), contenders[i].Label(), report.Number(p50), added, over, report.Number(p99), added99,
-				work)
+			t.Add(fmt.Sprint(workers), contenders[i].Label(),
+				report.Number(p50), added, over, report.Number(p99), added99, work)
 		}
 	}
 	return t, nil

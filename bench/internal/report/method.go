@@ -27,7 +27,8 @@ func Method(w io.Writer, plan measure.Plan) error {
 		"caller sends them in between, one before every call, so that both see the same moments; "+
 		"allocations, reads and processor "+
 		"time are of as long a slice without them. "+
-		"Each part runs in a process of its own with GOGC=1000, so that garbage is collected as in one that keeps 40 MiB. "+
+		"Each part runs in a process of its own with GOGC=1000, so that garbage is collected as "+
+		"in one that keeps 40 MiB. "+
 		"Contender, server and harness share the processors below, so trust ratios, not absolutes, and no "+
 		"difference under a tenth. Where calls take less than a microsecond, one in 32 is timed, "+
 		"and a lone caller's PINGs stand 32 "+

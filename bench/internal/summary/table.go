@@ -37,8 +37,9 @@ func (n *names) table(c *cells, before Before) report.Table {
 	t := report.Table{
 		Title: "In short",
 		Note: "Decisions are those of a TokenBucket. The floor is what one EVALSHA gets that reads and writes a key, for " +
-			"many callers one for all who wait, what a handler takes that sets two fields and a value of the context, and what " +
-			"a proxy takes with an EVALSHA before and one after a response: no limiter. Each figure stands in a table below, which says how it was measured.",
+			"many callers one for all who wait, what a handler takes that sets two fields and a value of the " +
+			"context, and what a proxy takes with an EVALSHA before and one after a response: no limiter. " +
+			"Each figure stands in a table below, which says how it was measured.",
 		Columns: []string{"figure", "now", "floor", "best peer", "peer"},
 	}
 	// An older revision may lack a table.

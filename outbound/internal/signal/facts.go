@@ -12,28 +12,24 @@ type family struct {
 	prefix string // in the canonical form of net/http
 	last   bool   // the name of the limit comes before the member, not after it
 	apart  bool   // the limits are only of some requests, beside those of all
-	source string
+	// refills says that limits whose names have no period refill one by one until the reset. Limits
+	// without a name are of windows, such as those of GitHub and X.
+	refills bool
+	source  string
 }
 
 var families = []family{
-	{openAIPrefix, false, false,
+	{"X-Ratelimit-", false, false, true, // "the time until the rate limit resets to its initial state" (OpenAI)
 		"platform.openai.com/docs/guides/rate-limits; console.groq.com/docs/rate-limits; " +
 			"docs.github.com/rest/using-the-rest-api/rate-limits-for-the-rest-api; " +
 			"api-dashboard.search.brave.com/documentation/guides/rate-limiting; 2026-11"},
-	{"X-Rate-Limit-", false, false, "docs.x.com/x-api/fundamentals/rate-limits, 2026-11"},
-	{"Ratelimit-", false, false, "draft-ietf-httpapi-ratelimit-headers-00 to -06"},
-	{"Anthropic-Ratelimit-", true, false, "docs.anthropic.com/en/api/rate-limits, 2026-11"},
-	{"Anthropic-Fast-", true, true, "docs.anthropic.com/en/api/rate-limits, 2026-11"},
-	{"Anthropic-Priority-", true, true, "docs.anthropic.com/en/api/service-tiers, 2026-11"},
+	{"X-Rate-Limit-", false, false, false, "docs.x.com/x-api/fundamentals/rate-limits, 2026-11"},
+	{"Ratelimit-", false, false, false, "draft-ietf-httpapi-ratelimit-headers-00 to -06"},
+	// "The time when the limit will be fully replenished."
+	{"Anthropic-Ratelimit-", true, false, true, "docs.anthropic.com/en/api/rate-limits, 2026-11"},
+	{"Anthropic-Fast-", true, true, true, "docs.anthropic.com/en/api/rate-limits, 2026-11"},
+	{"Anthropic-Priority-", true, true, true, "docs.anthropic.com/en/api/service-tiers, 2026-11"},
 }
-
-// openAIPrefix is that of OpenAI and many others. OpenAI's limits, such as requests and tokens, refill
-// until the reset: "the time until the rate limit resets to its initial state", which is 1 s of 60
-// where one request of a minute's limit of 60 is used. So do Anthropic's, which are "fully replenished"
-// then. Limits without a name are of windows, such as GitHub's and X's, and so are those whose names
-// have a period. In a bucket of Discord the routes count apart from all others:
-// docs.discord.com/developers/topics/rate-limits, 2026-11
-const openAIPrefix = "X-Ratelimit-"
 
 // Units, as core.Unit names them.
 const (

@@ -113,7 +113,7 @@ type response struct {
 	received time.Time
 	windows  []window
 	resource bool // the limit without a name is of a resource, which is not coreResource
-	route    bool // it is of the routes of a bucket
+	route    bool // it is of some routes: docs.discord.com/developers/topics/rate-limits, 2026-11
 	body     body
 }
 
@@ -135,7 +135,7 @@ func (w *window) long() bool { return w.Window >= 24*time.Hour }
 
 // refills reports whether the units of a limit come back one by one.
 func (w *window) refills() bool {
-	return w.family.last || w.family.prefix == openAIPrefix && w.Name != "" && w.Window == 0
+	return w.family.refills && w.Name != "" && w.Window == 0
 }
 
 // maxWindows bounds the limits that are read of one response.
