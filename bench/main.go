@@ -4,6 +4,7 @@
 //	go -C bench run . -o ../docs  the same, into benchmarks.md and benchmarks.svg there
 //	go -C bench run . -only locks,memory
 //	go -C bench run . -before DIR beside each part, that of an older revision in this checkout
+//	go -C bench run . -before DIR -turns 5 -rounds 2 both by turns, for a machine whose speed changes
 //	go -C bench run . -smoke      everything once, in seconds: that it runs, and not how fast
 //
 // It needs redis-server, version 7 or newer, in PATH. It fails where this project decided
@@ -58,7 +59,9 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	folder := flags.String("o", "", "write benchmarks.md and benchmarks.svg into this `folder` instead of standard output")
 	only := flags.String("only", "", "measure these `parts` only, with commas between: "+strings.Join(names(), ", "))
 	checkout := flags.String("before", "", "measure each part at the older revision in this `checkout` too, just before it")
-	rounds := flags.Int("rounds", 0, "measure everything this often, and not 11 times")
+	rounds := flags.Int("rounds", 0, "measure everything this often in a turn, and not 11 times")
+	count := flags.Int("turns", 1, "measure each part this often, after all others and in another process, "+
+		"and write medians")
 	file := flags.String("outcome", "", "measure one part in this process, and write the outcome into this `file` "+
 		"for the process that prints the page")
 	if err := flags.Parse(args); err != nil {
@@ -76,6 +79,9 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	plan := full
 	if *quick {
 		plan = smoke
+	}
+	if *count < 1 {
+		return errors.New("-turns: there must be one")
 	}
 	if *rounds > 0 {
 		plan.Rounds = *rounds
@@ -103,10 +109,18 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 		}
 		older.smoke = *quick
 	}
-	began := time.Now()
 	// First, because it tells the load before the run.
 	var rest bytes.Buffer
-	if err := report.Method(&rest, plan); err != nil {
+	if err := report.Method(&rest, plan, *count); err != nil {
+		return err
+	}
+	t := turns{older: older, rounds: plan.Rounds, smoke: *quick, progress: progress}
+	for _, p := range parts {
+		if slices.Contains(chosen, p.name) {
+			t.parts = append(t.parts, p)
+		}
+	}
+	if err := t.measure(ctx, *count); err != nil {
 		return err
 	}
 	var past summary.Before
@@ -114,28 +128,16 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 		past.Revision = older.revision
 	}
 	r := results{page: &rest, picture: *folder != ""}
-	for _, p := range parts {
-		if !slices.Contains(chosen, p.name) {
-			continue
+	for _, p := range t.parts {
+		tables, panels, before, err := t.middle(p)
+		if err == nil {
+			err = r.add(p.title, tables, panels)
 		}
-		fmt.Fprintf(progress, "%s: measuring %s\n", time.Since(began).Round(time.Second), p.name)
-		if older != nil {
-			tables, err := older.run(ctx, p.name, plan.Rounds, progress)
-			if tables == nil && err != nil {
-				return err
-			}
-			r.wrong = append(r.wrong, err)
-			past.Tables = append(past.Tables, tables...)
-		}
-		measured, err := measureApart(ctx, p, plan.Rounds, *quick, progress)
 		if err != nil {
 			return err
 		}
-		if err := r.add(p, measured); err != nil {
-			return err
-		}
+		past.Tables = append(past.Tables, before...)
 	}
-	fmt.Fprintf(progress, "%s: done\n", time.Since(began).Round(time.Second))
 	var drawn bytes.Buffer
 	// Without a folder too, so that a smoke run tries it.
 	if len(r.panels) > 0 {
@@ -159,7 +161,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	} else if err := write(*folder, page.String(), drawn.Bytes()); err != nil {
 		return err
 	}
-	return errors.Join(r.wrong...)
+	return errors.Join(t.wrong...)
 }
 
 // results is what was measured.
@@ -168,27 +170,23 @@ type results struct {
 	picture bool      // whether the page shows the plot
 	tables  []report.Table
 	panels  []report.Panel
-	wrong   []error // answers of this project
 }
 
 // add writes what a part measured.
-func (r *results) add(p part, measured outcome) error {
-	if measured.Wrong != "" {
-		r.wrong = append(r.wrong, errors.New(measured.Wrong))
-	}
-	if _, err := fmt.Fprintf(r.page, "## %s\n\n", p.title); err != nil {
+func (r *results) add(title string, tables []report.Table, panels []report.Panel) error {
+	if _, err := fmt.Fprintf(r.page, "## %s\n\n", title); err != nil {
 		return fmt.Errorf("write the title: %w", err)
 	}
-	if measured.Panels != nil && r.picture {
+	if panels != nil && r.picture {
 		fmt.Fprintf(r.page, "![Throughput by the number of callers](%s)\n\n", picture)
 	}
-	for _, t := range measured.Tables {
+	for _, t := range tables {
 		if err := t.Write(r.page); err != nil {
 			return err
 		}
 	}
-	r.tables = append(r.tables, measured.Tables...)
-	r.panels = append(r.panels, measured.Panels...)
+	r.tables = append(r.tables, tables...)
+	r.panels = append(r.panels, panels...)
 	return nil
 }
 

@@ -15,10 +15,10 @@ import (
 )
 
 // Method writes how it was measured, when, on what machine, and with which versions.
-func Method(w io.Writer, plan measure.Plan) error {
+func Method(w io.Writer, plan measure.Plan, turns int) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "## How it was measured\n\nPrinted by `go -C bench run .` on %s; nothing is left out or edited. "+
-		"Figures are medians of %d rounds. "+
+		"%s"+
 		"In each round every contender is driven for a slice of %v in turn (lone callers twice "+
 		"as often, contended locks 15 times "+
 		"as long), "+
@@ -36,7 +36,7 @@ func Method(w io.Writer, plan measure.Plan) error {
 		"Bold is this project with its defaults, on a client as its docs/redis.md advises, which "+
 		"the others are given too if they take "+
 		"one. A floor is something trivial, which shows what no contender can avoid, and no "+
-		"limiter.\n\n", time.Now().UTC().Format(time.DateOnly), plan.Rounds, plan.Slice)
+		"limiter.\n\n", time.Now().UTC().Format(time.DateOnly), medians(plan.Rounds, turns), plan.Slice)
 	t := Table{Title: "What it ran on", Columns: []string{"", ""}}
 	t.Add("processor", fmt.Sprintf("%s, %d in use", processor(), runtime.GOMAXPROCS(0)))
 	if load, err := os.ReadFile("/proc/loadavg"); err == nil {
@@ -57,6 +57,15 @@ func Method(w io.Writer, plan measure.Plan) error {
 		return fmt.Errorf("write the method: %w", err)
 	}
 	return nil
+}
+
+// medians says what figures are medians of.
+func medians(rounds, turns int) string {
+	if turns == 1 {
+		return fmt.Sprintf("Figures are medians of %d rounds. ", rounds)
+	}
+	return fmt.Sprintf("Figures are medians of %d turns, and those of a turn are medians of %d rounds. In a turn each "+
+		"part is measured once. ", turns, rounds)
 }
 
 func processor() string {
