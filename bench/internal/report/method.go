@@ -64,8 +64,11 @@ func medians(rounds, turns int) string {
 	if turns == 1 {
 		return fmt.Sprintf("Figures are medians of %d rounds. ", rounds)
 	}
-	return fmt.Sprintf("Figures are medians of %d turns, and those of a turn are medians of %d rounds. In a turn each "+
-		"part is measured once. ", turns, rounds)
+	text := fmt.Sprintf("Figures are medians of %d turns, in each of which every part is measured once. ", turns)
+	if rounds > 1 {
+		text += fmt.Sprintf("Those of a turn are medians of %d rounds. ", rounds)
+	}
+	return text
 }
 
 func processor() string {
