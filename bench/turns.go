@@ -24,7 +24,7 @@ type turns struct {
 	wrong []error                     // answers of this project
 }
 
-// measure takes so many turns.
+// measure measures every part count times.
 func (t *turns) measure(ctx context.Context, count int) error {
 	t.now, t.past = make(map[string][]outcome), make(map[string][][]report.Table)
 	began := time.Now()

@@ -38,14 +38,19 @@ func Middle(turns [][]Table) ([]Table, error) {
 func middleTable(turns []Table) (Table, error) {
 	t := Table{Title: turns[0].Title, Columns: turns[0].Columns}
 	t.Note = middleText(each(turns, func(t Table) string { return t.Note }))
+	for _, other := range turns {
+		if len(other.Rows) != len(turns[0].Rows) {
+			return Table{}, errTurns
+		}
+	}
 	for row := range turns[0].Rows {
 		cells := make([]string, len(turns[0].Rows[row]))
-		for i := range cells {
-			for _, other := range turns {
-				if len(other.Rows) != len(turns[0].Rows) || len(other.Rows[row]) != len(cells) {
-					return Table{}, errTurns
-				}
+		for _, other := range turns {
+			if len(other.Rows[row]) != len(cells) {
+				return Table{}, errTurns
 			}
+		}
+		for i := range cells {
 			cells[i] = middleText(each(turns, func(t Table) string { return t.Rows[row][i] }))
 		}
 		t.Add(cells...)
@@ -59,23 +64,39 @@ func MiddlePanels(turns [][]Panel) ([]Panel, error) {
 		return nil, nil
 	}
 	all := turns[0]
+	for _, other := range turns {
+		if len(other) != len(all) {
+			return nil, errTurns
+		}
+	}
 	for i := range all {
-		for j := range all[i].Lines {
-			for k := range all[i].Lines[j].Y {
-				var heights []float64
-				for _, panels := range turns {
-					if len(panels) != len(all) || len(panels[i].Lines) != len(all[i].Lines) ||
-						len(panels[i].Lines[j].Y) != len(all[i].Lines[j].Y) {
-						return nil, errTurns
-					}
-					heights = append(heights, panels[i].Lines[j].Y[k])
-				}
-				slices.Sort(heights)
-				all[i].Lines[j].Y[k] = heights[(len(heights)-1)/2]
-			}
+		if err := middleLines(each(turns, func(panels []Panel) []Line { return panels[i].Lines })); err != nil {
+			return nil, err
 		}
 	}
 	return all, nil
+}
+
+// middleLines sets the heights of the first turn's lines to the medians.
+func middleLines(turns [][]Line) error {
+	for j, line := range turns[0] {
+		for _, other := range turns {
+			if len(other) != len(turns[0]) || len(other[j].Y) != len(line.Y) {
+				return errTurns
+			}
+		}
+		for k := range line.Y {
+			heights := each(turns, func(lines []Line) float64 { return lines[j].Y[k] })
+			line.Y[k] = middle(heights, cmp.Compare[float64])
+		}
+	}
+	return nil
+}
+
+// middle sorts values and returns the lower median.
+func middle[T any](values []T, compare func(a, b T) int) T {
+	slices.SortFunc(values, compare)
+	return values[(len(values)-1)/2]
 }
 
 var number = regexp.MustCompile(`-?[0-9][0-9,]*(\.[0-9]+)?`)
@@ -98,8 +119,7 @@ func middleText(texts []string) string {
 			break
 		}
 		values := each(found, func(numbers []string) string { return numbers[i] })
-		slices.SortFunc(values, func(a, b string) int { return cmp.Compare(parsed(a), parsed(b)) })
-		b.WriteString(values[(len(values)-1)/2])
+		b.WriteString(middle(values, func(a, b string) int { return cmp.Compare(parsed(a), parsed(b)) }))
 	}
 	return b.String()
 }

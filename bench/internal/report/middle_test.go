@@ -27,7 +27,9 @@ func TestMiddle(t *testing.T) {
 		},
 		{
 			"the lower one of the middle two",
-			[][]report.Table{turn("n", "a", "4", "1"), turn("n", "a", "3", "1"), turn("n", "a", "2", "1"), turn("n", "a", "1", "1")},
+			[][]report.Table{
+				turn("n", "a", "4", "1"), turn("n", "a", "3", "1"), turn("n", "a", "2", "1"), turn("n", "a", "1", "1"),
+			},
 			turn("n", "a", "2", "1"),
 		},
 		{

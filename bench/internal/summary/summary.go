@@ -82,14 +82,16 @@ func (n *names) reasons(c *cells) (all lines) {
 		c.line(n.spread, floorShared), c.line(n.spreadMany, floorShared),
 		c.line(n.hot, floorShared), c.line(n.hotMany, floorShared))
 	all.add("On one key the callers' own work is the limit: redis-server takes %s µs of processor "+
-		"time for each decision of "+n.busy+" callers, and %s µs for the floor's.", c.line(n.hotCPU, bucket), c.line(n.hotCPU, floorShared))
+		"time for each decision of "+n.busy+" callers, and %s µs for the floor's.",
+		c.line(n.hotCPU, bucket), c.line(n.hotCPU, floorShared))
 	all.add("Middleware that only sets two fields and a value of the context takes %s bytes, for the header's map, the "+
 		"values and a copy of the request. The admission that a handler can read makes it %s.",
 		c.line(n.aboveBytes, "net/http", floorStated), c.line(n.aboveBytes, "net/http", handler))
 	all.add("In memory a Gate decides all charges of a request or none, and returns what is left of each limit. "+
 		"A map of rate.Limiter tells only whether the request may go on, and takes %s ns.", c.line(n.inMemory, limiters, "1"))
 	all.add("Through a Meter a chat has two budgets with holds, a limit and a slot, and settles them. "+
-		"redis-server takes %s µs for that, and %s µs for the floor's scripts, which have about the same commands and decide nothing.",
+		"redis-server takes %s µs for that, and %s µs for the floor's scripts, which have about the same commands and "+
+		"decide nothing.",
 		c.line(n.meterCPU, "1", metered), c.line(n.meterCPU, "1", floorChat))
 	return all
 }
