@@ -332,6 +332,3 @@ func orderShared(requests []request.Request) (order []int, merged int) {
 
 // Is reports whether the request is for this operation.
 func (r *ScriptRequest) Is(op string) bool { return r.request.Op.String() == op }
-
-// Set moves the clock to t, forward or back.
-func (c *ManualClock) Set(t time.Time) { c.micros.Store(t.UnixMicro()) }
