@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -20,6 +21,8 @@ type Live struct {
 	refused refused
 
 	withoutRedis counter // decisions of failure modes
+	failed       counter // requests that ended with an error, and not with a decision
+	failure      atomic.Pointer[error]
 	lost         counter // leases
 	overloads    counter
 	failures     failures
@@ -64,6 +67,9 @@ func (l *Live) decision(e *core.DecisionEvent, now time.Time) {
 		return
 	}
 	d := &e.Decision
+	if !d.Allowed && l.fail(e.Err, now) {
+		return
+	}
 	switch d.Source {
 	case core.SourceLocal, core.SourceOpen, core.SourceClosed, core.SourceOverload:
 		l.withoutRedis.add(now)
@@ -80,9 +86,23 @@ func (l *Live) decision(e *core.DecisionEvent, now time.Time) {
 	}
 }
 
+// fail reports whether a request ended with an error because Redis is misconfigured, and notes it.
+func (l *Live) fail(err error, now time.Time) bool {
+	if !errors.Is(err, core.ErrMisconfigured) {
+		return false
+	}
+	l.failed.add(now)
+	if last := l.failure.Load(); last == nil || (*last).Error() != err.Error() {
+		kept := err // of its own: a call without a failure allocates nothing
+		l.failure.Store(&kept)
+	}
+	return true
+}
+
 func (l *Live) acquire(e *semaphore.AcquireEvent, now time.Time) {
 	if e.Full == nil && e.Source == core.SourceNone {
-		return // the caller left, or the request was of no use
+		l.fail(e.Err, now)
+		return
 	}
 	l.rates.of(e.Semaphore, e.Semaphore.Name()).count(now, e.Full != nil)
 }

@@ -80,3 +80,104 @@ func TestMissingRight(t *testing.T) {
 		t.Error(page)
 	}
 }
+
+// pages returns the text of the first page and of the page of acme.
+func (s *site) pages() map[string]string {
+	s.t.Helper()
+	return map[string]string{"overview": squeeze(s.get("")), "subject": squeeze(s.get("subject", "key", "acme"))}
+}
+
+// calming are what a page may only say if Redis has answered.
+var calming = []string{
+	"The next request passes", "given no policies", "No policy counts", " answers", "Denied until",
+}
+
+// What Redis did not answer is not known, and no page says that all is well.
+func TestUnknownIsNotWell(t *testing.T) {
+	t.Parallel()
+	api := core.PolicyConfig{Name: "api", Algorithm: core.PerHour(5)}
+	for _, tt := range []struct {
+		name   string
+		policy core.PolicyConfig
+		client func(o *redis.Options)
+		fail   func(t *testing.T, s *redistest.Server)
+		want   map[string][]string
+	}{
+		{"it refuses the password", api,
+			func(o *redis.Options) { o.Password = "old" },
+			func(t *testing.T, s *redistest.Server) {
+				if err := s.Client(t).ConfigSet(t.Context(), "requirepass", "new").Err(); err != nil {
+					t.Fatal(err)
+				}
+			},
+			map[string][]string{
+				"overview": {"Not known: Redis does not accept the user name or password",
+					"Requests that Redis must decide fail with an error meanwhile", "Requests that failed with an error in the last minute: 1."},
+				"subject": {"Not known: Redis does not accept the user name or password", "fail with an error meanwhile",
+					"Limits Not known: Redis does not accept"},
+			}},
+		{"it wants a password", api, nil,
+			func(t *testing.T, s *redistest.Server) {
+				if err := s.Client(t).ConfigSet(t.Context(), "requirepass", "new").Err(); err != nil {
+					t.Fatal(err)
+				}
+			},
+			map[string][]string{
+				"overview": {"Not known: Redis wants a password, and the client has none"},
+				"subject":  {"Not known: Redis wants a password, and the client has none"},
+			}},
+		{"it is dead, and the policy is Closed",
+			core.PolicyConfig{Name: "api", Algorithm: core.PerHour(5), OnFailure: core.FailClosed}, nil,
+			func(_ *testing.T, s *redistest.Server) { s.Kill() },
+			map[string][]string{
+				"overview": {"Not known: ", "The failure modes of the policies decide meanwhile"},
+				"subject": {"Not known: ", "the failure modes decide", "This process denies the next request meanwhile: " +
+					"Redis does not answer, and api is closed meanwhile.", "5 per 1 h Not known"},
+			}},
+		{"it is dead, and the policy is Open",
+			core.PolicyConfig{Name: "api", Algorithm: core.PerHour(5), OnFailure: core.FailOpen}, nil,
+			func(_ *testing.T, s *redistest.Server) { s.Kill() },
+			map[string][]string{
+				"overview": {"Not known: "},
+				"subject":  {"Not known: ", "No failure mode of this process denies the next request meanwhile."},
+			}},
+		{"it is slow, and the policy is Local", api, nil,
+			func(_ *testing.T, s *redistest.Server) { s.Stop() },
+			map[string][]string{
+				"overview": {"Not known: Redis does not answer"},
+				"subject":  {"Not known: Redis does not answer", "counted by this process alone"},
+			}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t)
+			client := server.Client(t, func(o *redis.Options) {
+				if tt.client != nil {
+					tt.client(o)
+				}
+			})
+			tt.fail(t, server)
+			live := new(admin.Live)
+			g := gatetest.Redis(t, client, core.Config{Timeout: gatetest.ShortTimeout, Observe: live.Observe})
+			p, key := newPolicy(t, tt.policy), newKey(t, "acme")
+			s := newSite(t, admin.Config{
+				Gate: g, Policies: []*core.Policy{p}, Semaphores: []*semaphore.Semaphore{newSemaphore(t, g, "streams")}, Live: live,
+			})
+			_, _ = g.Decide(t.Context(), core.Charge{Policy: p, Key: key})
+			for name, page := range s.pages() {
+				for _, want := range tt.want[name] {
+					if name == "overview" && strings.Contains(want, "in the last minute") {
+						gatetest.Eventually(t, "the second is over", func() bool { return strings.Contains(squeeze(s.get("")), want) })
+					} else if !strings.Contains(page, want) {
+						t.Errorf("the %s lacks %q: %s", name, want, page)
+					}
+				}
+				for _, calm := range calming {
+					if strings.Contains(page, calm) {
+						t.Errorf("the %s says %q: %s", name, calm, page)
+					}
+				}
+			}
+		})
+	}
+}

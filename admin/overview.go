@@ -2,6 +2,8 @@ package admin
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"net/http"
@@ -15,7 +17,7 @@ import (
 
 // overview is the first page.
 func (a *Admin) overview(w http.ResponseWriter, r *http.Request) {
-	a.render(w, r, http.StatusOK, "overview", "Overview", a.now())
+	a.render(w, r, http.StatusOK, "overview", "Overview", a.now(r.Context()))
 }
 
 // figures are the live part of the first page.
@@ -29,8 +31,14 @@ type figures struct {
 	Since   time.Time
 	Servers []serverRow
 	Memory  bool
+	// Unknown is why Redis did not answer the page, in a few words and in full.
+	Unknown, Fault string
+	Advice         string
+	Misconfigured  bool // requests fail with an error, because Redis is misconfigured
 
-	WithoutRedis, Overloads, Lost int64 // in the last minute
+	WithoutRedis, Overloads, Lost, Failed int64 // in the last minute
+
+	FailedBy string // the last error
 
 	Changes []changeRow
 	Blocks  []string // the names of the policies that block
@@ -65,10 +73,14 @@ type changeRow struct {
 const maxRefused = 12
 
 // now returns the figures of this moment.
-func (a *Admin) now() figures {
+func (a *Admin) now(ctx context.Context) figures {
 	now := time.Now()
 	f := figures{At: now, Started: a.started, Memory: a.hub.Nodes == nil}
 	f.Host, _ = os.Hostname()
+	if err := a.probe(ctx); err != nil {
+		f.Unknown, f.Fault, f.Advice = inspect.Cause(err), inspect.Explain(err).Error(), inspect.Advice(err)
+		f.Misconfigured = errors.Is(err, core.ErrMisconfigured)
+	}
 	for _, p := range a.cfg.Policies {
 		if _, blocks := p.Algorithm().(core.Block); blocks {
 			f.Blocks = append(f.Blocks, p.Name())
@@ -92,7 +104,10 @@ func (a *Admin) now() figures {
 	}
 	f.Servers = a.servers(live)
 	f.WithoutRedis, f.Overloads = live.withoutRedis.minute(now), live.overloads.minute(now)
-	f.Lost = live.lost.minute(now)
+	f.Lost, f.Failed = live.lost.minute(now), live.failed.minute(now)
+	if err := live.failure.Load(); err != nil {
+		f.FailedBy = inspect.Cause(*err)
+	}
 	for _, c := range live.last() {
 		row := changeRow{At: c.at, Operator: c.Operator, What: c.summary(), Failed: c.Err != nil}
 		if c.Key != (core.Key{}) {
@@ -101,6 +116,15 @@ func (a *Admin) now() figures {
 		f.Changes = append(f.Changes, row)
 	}
 	return f
+}
+
+// probe asks Redis whether it decides, without spending anything.
+func (a *Admin) probe(ctx context.Context) error {
+	d, err := a.cfg.Gate.Peek(ctx, a.asks)
+	if err == nil {
+		err = d.Cause
+	}
+	return err
 }
 
 // servers returns the servers of Redis that this process has asked.

@@ -59,7 +59,9 @@ func (a *Admin) stream(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (a *Admin) drawOverview(*http.Request) []byte { return a.draw("live-overview", a.now()) }
+func (a *Admin) drawOverview(r *http.Request) []byte {
+	return a.draw("live-overview", a.now(r.Context()))
+}
 
 func (a *Admin) drawSubject(r *http.Request) []byte {
 	v, _ := a.look(r)

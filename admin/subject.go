@@ -27,13 +27,19 @@ type subjectView struct {
 	Reasons []reasonRow
 	Several bool // limits would deny
 	Why     inspect.Verdict
-	// Outage is why failure modes decide, and Faults why parts are missing.
-	Outage  string
-	Faults  []faultRow
-	Tenants []tenantRow
-	Limits  []limitRow
-	Slots   []slotsRow
-	Plans   []string // the names of all
+	// Unknown says in a few words why the answer, or a part of it, is not known. Outage is why failure
+	// modes decide, and Faults why parts are missing.
+	Unknown     string
+	Outage      string
+	Refused     bool // requests fail with an error, because Redis is misconfigured
+	Faults      []faultRow
+	PlanUnknown bool
+	HasPolicies bool
+	Decided     []reasonRow // what failure modes deny meanwhile
+	Tenants     []tenantRow
+	Limits      []limitRow
+	Slots       []slotsRow
+	Plans       []string // the names of all
 }
 
 type faultRow struct{ What, Advice string }
@@ -42,8 +48,6 @@ type faultRow struct{ What, Advice string }
 type reasonRow struct {
 	Text  string
 	Opens time.Time
-	Wait  time.Duration
-	Never bool
 	Slot  bool
 }
 
@@ -58,6 +62,7 @@ type limitRow struct {
 	*inspect.Limit
 	ID                             string // begins the ids of its elements, which stay as rows move
 	Own                            bool   // the key is that of the page
+	Counted, Local                 bool   // by Redis, or by this process while that does not answer
 	Text                           string
 	Touched                        bool // something is spent or raised
 	Stateless                      bool // there is nothing to show or to reset
@@ -107,18 +112,19 @@ func (a *Admin) look(r *http.Request) (v subjectView, status int) {
 
 // fill fills in how a subject stands.
 func (v *subjectView) fill(a *Admin, s *inspect.Subject) {
-	if s.Outage != nil {
-		v.Outage = inspect.Explain(s.Outage).Error()
-	}
-	for _, err := range s.Faults {
-		v.Faults = append(v.Faults, faultRow{err.Error(), inspect.Advice(err)})
-	}
+	v.doubt(a, s)
+	v.Why = inspect.Verdict{Estimated: s.Why.Estimated}
 	for i := range s.Why.Reasons {
 		r := &s.Why.Reasons[i]
-		v.Reasons = append(v.Reasons, reasonRow{
-			Text: r.Text(), Opens: r.Opens, Wait: r.RetryAfter,
-			Never: r.RetryAfter == core.Never, Slot: r.Slots != nil,
-		})
+		row := reasonRow{Text: r.Text(), Opens: r.Opens, Slot: r.Slots != nil}
+		if !v.counts(r) {
+			v.Decided = append(v.Decided, row)
+			continue
+		}
+		v.Reasons = append(v.Reasons, row)
+		if r.RetryAfter >= v.Why.RetryAfter {
+			v.Why.RetryAfter, v.Why.Opens = r.RetryAfter, r.Opens
+		}
 	}
 	v.Several = len(v.Reasons) > 1 && !v.Reasons[1].Slot
 	for _, t := range s.Tenants {
@@ -147,6 +153,35 @@ func (v *subjectView) fill(a *Admin, s *inspect.Subject) {
 	}
 }
 
+// doubt fills in what is not known, and why.
+func (v *subjectView) doubt(a *Admin, s *inspect.Subject) {
+	v.HasPolicies, v.PlanUnknown = len(a.cfg.Policies) > 0, s.PlanUnknown
+	for _, err := range slices.Backward(s.Faults) {
+		v.Unknown = inspect.Cause(err)
+		v.Refused = v.Refused || errors.Is(err, core.ErrMisconfigured)
+	}
+	for _, err := range s.Faults {
+		v.Faults = append(v.Faults, faultRow{err.Error(), inspect.Advice(err)})
+	}
+	if s.Outage != nil {
+		v.Unknown, v.Outage = inspect.Cause(s.Outage), inspect.Explain(s.Outage).Error()
+	}
+}
+
+// counts reports whether a reason is what Redis counts, under the limit that holds.
+func (v *subjectView) counts(r *inspect.Reason) bool {
+	return r.Slots != nil || !v.PlanUnknown && isCounted(r.Limit)
+}
+
+// isCounted reports whether the figures of a limit are no failure mode's.
+func isCounted(l *inspect.Limit) bool {
+	switch l.Result.Source {
+	case core.SourceLocal, core.SourceOpen, core.SourceClosed, core.SourceOverload:
+		return false
+	}
+	return true
+}
+
 // rank puts what denies first, and then what is in use.
 func (r *limitRow) rank() int {
 	switch {
@@ -160,12 +195,15 @@ func (r *limitRow) rank() int {
 
 // rowOf returns how a key stands under a policy, and what can be done.
 func rowOf(l *inspect.Limit, s *inspect.Subject) limitRow {
-	row := limitRow{Limit: l, Own: l.Key == s.Key, Text: describe(l.Algorithm)}
+	row := limitRow{
+		Limit: l, Own: l.Key == s.Key, Text: describe(l.Algorithm), Counted: isCounted(l),
+		Local: l.Result.Source == core.SourceLocal,
+	}
 	switch l.Algorithm.(type) {
 	case core.Unlimited, core.DenyAll:
 		row.Stateless = true
 	case core.Block:
-		row.Blocks, row.Blocked = true, !l.Result.Allowed
+		row.Blocks, row.Blocked = true, !l.Result.Allowed && row.Counted
 	}
 	row.Gives = inspect.Adjustable(l.Algorithm)
 	row.Raises = inspect.IsQuota(l.Algorithm) && inspect.Raisable(l.Policy)

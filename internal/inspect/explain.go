@@ -4,7 +4,11 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"regexp"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/redisstore/trips"
@@ -40,6 +44,24 @@ func Explain(err error) error {
 		return &explained{trips.Explain(err), "", "", err}
 	}
 	return err
+}
+
+// Cause says in a few words why something is not known, without the words of Redis itself.
+func Cause(err error) string {
+	var e *explained
+	switch {
+	case errors.Is(err, core.ErrClosed):
+		return "the Gate is closed"
+	case errors.Is(err, core.ErrOverloaded):
+		return "this process cannot ask Redis in time"
+	case errors.As(Explain(err), &e):
+		return e.words
+	case errors.Is(err, trips.ErrOpen):
+		return "Redis does not answer"
+	case errors.As(err, new(redis.Error)) || errors.As(err, new(net.Error)) || errors.Is(err, io.EOF):
+		return trips.Explain(err)
+	}
+	return "a part of the answer is missing"
 }
 
 // MissingRight returns the rights of the ACL of Redis whose lack caused an error, as they stand in

@@ -123,7 +123,9 @@ type Subject struct {
 	Outage error
 	// Faults are why parts of the answer are missing.
 	Faults []error
-	Why    Verdict
+	// PlanUnknown says that the Limits are those of the policies, because the plan is among the Faults.
+	PlanUnknown bool
+	Why         Verdict
 }
 
 // Lookup returns how a subject stands. The error is that of ctx, or wraps core.ErrKey or

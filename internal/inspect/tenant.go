@@ -48,6 +48,7 @@ func (i *Inspector) plan(ctx context.Context, s *Subject) (plan core.Plan) {
 		plan, err = i.cfg.Plans.For(ctx, names[0], names[1:]...)
 	}
 	if s.fault("the limits of the plan", err); err != nil {
+		s.PlanUnknown = true
 		return nil
 	}
 	return plan
