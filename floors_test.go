@@ -29,6 +29,7 @@ var floors = []struct {
 	{"internal/deadline", 0, nil},
 	{"internal/watch", 0, nil},
 	{"internal/series", 0, nil},
+	{"internal/stated", 0, nil},
 	{"adapters/llm/internal/jsonscan", 0, nil},
 	{"adapters/llm/internal/sse", 0, nil},
 	{"adapters/llm/internal/pricefile", 0, []string{"github.com/goccy/go-yaml"}},

@@ -44,6 +44,7 @@ func scripts() map[string][]string {
 			[]string{"filter/filter.lua"}),
 		"reset":    slices.Concat(clock, []string{"bundle/bundle.lua", "bundle/reset.lua"}),
 		"override": {"plan/override.lua"},
+		"policies": slices.Concat(clock, []string{"policies/policies.lua"}),
 	}
 }
 
@@ -81,6 +82,7 @@ const mark = "--: "
 //   - filter asks a Bloom filter.
 //   - reset forgets a token bucket.
 //   - override changes the override of a tenant's plan; see package plans.
+//   - policies states the policies of a process, for tools.
 func Scripts() iter.Seq2[string, string] {
 	return func(yield func(name, script string) bool) {
 		for _, name := range slices.Sorted(maps.Keys(scripts())) {

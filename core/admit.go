@@ -24,6 +24,13 @@ func init() {
 	hub.Mark, hub.Forgive = mark, forgive
 	hub.Kept = kept
 	hub.Give = (*Gate).giveUnits
+	hub.State = func(gate any, p any) {
+		if g, p := gate.(*Gate), p.(*Policy); g != nil && p != nil && p.own != nil {
+			g.stated.add([]Charge{{Policy: p}})
+		}
+	}
+	hub.StateNothing = func(gate any) { gate.(*Gate).stated = nil }
+	hub.Varies = func(p *Policy) bool { return p.varies() }
 	hub.Raisable = func(p *Policy) bool { return p.raisable }
 	hub.ResetAt = func(r Result) int64 { return r.reset }
 	hub.KeptAfter = func(r Result) time.Duration { return r.kept }

@@ -88,6 +88,9 @@ func (g *Gate) resolve(ctx context.Context, p *inquiry, d *Decision, charges []C
 	if err := p.lay(charges); err != nil {
 		return err
 	}
+	if p.op != algorithm.Peek { // a tool peeks under policies of other programs
+		g.stated.add(charges)
+	}
 	p.source, d.Source = g.source, g.source
 	if len(p.wire) == 0 {
 		d.Allowed = !p.denied

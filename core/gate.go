@@ -37,6 +37,7 @@ type Gate struct {
 
 	lent hub.Hub // to the packages of semaphores, Once and filters
 
+	stated  *policyList // nil in memory
 	ledgers *flight.Group
 	holdID  func() string
 	denials atomic.Int64

@@ -98,7 +98,8 @@ type Policy struct {
 	others     sync.Map // identity to *limit
 	remembered atomic.Int64
 
-	lastDenial atomic.Int64 // orders the requests of a decision that takes several round trips
+	stated     atomic.Pointer[policyList] // the last that has it
+	lastDenial atomic.Int64               // orders the requests of a decision that takes several round trips
 }
 
 // maxLimits is the most compiled limits that a policy keeps.

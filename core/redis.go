@@ -41,6 +41,9 @@ func NewRedis(client redis.UniversalClient, cfg Config) (*Gate, error) {
 	if !cfg.DisableDenialCache {
 		g.cache = newDenialCache()
 	}
+	g.stated = newPolicyList(g.tasks, func(policies []*Policy) error {
+		return statePolicies(store, g.lent.Answers, policies)
+	})
 	g.ping = func(ctx context.Context) error { return pingRedis(ctx, store, g.timeout) }
 	g.lent.Use = store.Servers.Use
 	g.lent.Answers, g.lent.Filters = store.Servers.Answers, redisstore.NewFilters(store)

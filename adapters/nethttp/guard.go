@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/hub"
 	"github.com/headgate/headgate/keyfunc"
 )
 
@@ -34,6 +35,7 @@ func NewGuard(cfg Config) (*Guard, error) {
 	for i := range cfg.Rules {
 		r := &cfg.Rules[i]
 		ad := advertise(r.Policy)
+		hub.State(cfg.Gate, r.Policy)
 		g.rules = append(g.rules, charger{rule: r, advert: ad})
 		policies = appendMember(policies, ad.member)
 		g.settles = g.settles || r.Settle != nil || r.Policy.Hold() > 0
@@ -43,6 +45,7 @@ func NewGuard(cfg Config) (*Guard, error) {
 		if err != nil {
 			return nil, fmt.Errorf("nethttp: Config.Blocks: %w", err)
 		}
+		hub.State(cfg.Gate, rule.Policy)
 		g.blocks = append(g.blocks, charger{block: &block{rule, list}})
 		g.settles = g.settles || rule.Strikes != nil || rule.Forget != nil
 	}

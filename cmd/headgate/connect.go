@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/hub"
 )
 
 const (
@@ -86,6 +87,7 @@ func (c *connection) open(ctx context.Context) (*link, error) {
 		return nil, usagef("%s", strings.NewReplacer(
 			"core: Config.Prefix", "--prefix", "core: Config.Timeout", "--timeout").Replace(err.Error()))
 	}
+	hub.StateNothing(gate)
 	return &link{client, gate, c.prefix + ":"}, nil
 }
 

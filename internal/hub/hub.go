@@ -113,6 +113,16 @@ var (
 	//	func(g *core.Gate, ctx context.Context, c core.Charge, units int64) (given int64, err error)
 	Give any
 
+	// State has a *core.Gate on Redis state a *core.Policy there, as it does with one that it has
+	// decided on. StateNothing keeps a new Gate, as that of a tool, from stating any.
+	State        func(gate, policy any)
+	StateNothing func(gate any)
+
+	// Varies reports whether charges of this process under the policy have had limits of their own.
+	//
+	//	func(*core.Policy) bool
+	Varies any
+
 	// Raisable reports whether the limits of single keys may be raised under a policy.
 	//
 	//	func(*core.Policy) bool

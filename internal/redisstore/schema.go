@@ -25,7 +25,7 @@ type schema struct {
 type scripts struct {
 	decide, admit, lease, slot, filter *trips.Script
 
-	reset *redis.Script
+	reset, policies *redis.Script
 }
 
 // own are the scripts on Redis's own clock. The first Store of a process makes them: as the value of a
@@ -45,6 +45,7 @@ func newScripts(source func(name string) string) scripts {
 	return scripts{
 		decide: script("decide"), admit: script("admit"), lease: script("lease"),
 		slot: script("slot"), filter: script("filter"), reset: redis.NewScript(source("reset")),
+		policies: redis.NewScript(source("policies")),
 	}
 }
 

@@ -1,0 +1,120 @@
+package inspect
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/stated"
+)
+
+// Stated is a policy as programs state it in Redis: each Gate does so soon after it has first used
+// the policy, and then every minute.
+type Stated struct {
+	Name string
+	// Policy is nil where this version cannot read what is stated. Err says why.
+	Policy   *core.Policy
+	Raisable bool
+	// Varies says that charges under the policy have had limits of their own, such as those of a
+	// core.Plan. What holds for a key is then not known from here.
+	Varies bool
+	At     time.Time // when it was last stated, by the clock of Redis
+	Err    error
+}
+
+// Stated returns the policies that programs state below the prefix of the Gate, by their names. A
+// policy that no program has stated for an hour is missing. There are none in memory.
+func (i *Inspector) Stated(ctx context.Context) ([]Stated, error) {
+	client, ok := i.hub.Client.(redis.UniversalClient)
+	if !ok {
+		return nil, nil
+	}
+	return ReadStated(ctx, client, i.hub.Prefix)
+}
+
+// ReadStated returns the policies that programs state below a prefix, which ends in a colon.
+func ReadStated(ctx context.Context, client redis.Cmdable, prefix string) ([]Stated, error) {
+	text, err := client.Get(ctx, prefix+stated.Key).Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return nil, Explain(fmt.Errorf("inspect: the policies that programs state: %w", err))
+	}
+	list, err := stated.Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("inspect: %w", err)
+	}
+	var all []Stated
+	for _, p := range list {
+		if strings.HasSuffix(p.Name, ".once") { // of a once.Once, which is no limit
+			continue
+		}
+		s := Stated{Name: p.Name, Raisable: p.Raisable, Varies: p.Varies, At: p.At}
+		s.Policy, s.Err = policyOf(&p)
+		all = append(all, s)
+	}
+	slices.SortFunc(all, func(a, b Stated) int { return strings.Compare(a.Name, b.Name) })
+	return all, nil
+}
+
+// policyOf returns the policy that is stated.
+func policyOf(s *stated.Policy) (*core.Policy, error) {
+	limit, err := algorithmOf(s)
+	if err != nil {
+		return nil, err
+	}
+	return core.NewPolicy(core.PolicyConfig{
+		Name: s.Name, Algorithm: limit, Unit: core.Unit(s.Unit), Hold: s.Hold, Raisable: s.Raisable,
+		Shadow: s.Shadow,
+	})
+}
+
+func algorithmOf(s *stated.Policy) (core.Algorithm, error) {
+	switch s.Kind {
+	case "TokenBucket":
+		return figures[core.TokenBucket](s)
+	case "LeakyBucket":
+		return figures[core.LeakyBucket](s)
+	case "FixedWindow":
+		return figures[core.FixedWindow](s)
+	case "SlidingWindow":
+		return figures[core.SlidingWindow](s)
+	case "SlidingLog":
+		return figures[core.SlidingLog](s)
+	case "Block":
+		return figures[core.Block](s)
+	case "Unlimited":
+		return core.Unlimited{}, nil
+	case "DenyAll":
+		return core.DenyAll{}, nil
+	case "Calendar":
+		return calendarOf(s)
+	}
+	return nil, fmt.Errorf("inspect: %s is a limit that this version does not know", s.Kind)
+}
+
+func figures[A core.Algorithm](s *stated.Policy) (core.Algorithm, error) {
+	var a A
+	err := json.Unmarshal(s.Limit, &a)
+	return a, err
+}
+
+func calendarOf(s *stated.Policy) (core.Algorithm, error) {
+	var c core.Calendar
+	err := json.Unmarshal(s.Limit, &c)
+	if err == nil && s.Zone == "Local" { // that of another machine
+		err = errors.New("inspect: its periods are in the program's local time zone")
+	}
+	if err == nil {
+		c.In, err = time.LoadLocation(s.Zone)
+	}
+	if err == nil && !c.Anchor.IsZero() {
+		c.Anchor = c.Anchor.In(c.In)
+	}
+	return c, err
+}

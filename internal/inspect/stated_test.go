@@ -1,0 +1,92 @@
+package inspect_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/gatetest"
+	"github.com/headgate/headgate/internal/inspect"
+	"github.com/headgate/headgate/internal/redistest"
+)
+
+// statedBy returns what is stated below the prefix of a Gate, by name, once a policy of that name is.
+func statedBy(t *testing.T, g *core.Gate, name string) map[string]inspect.Stated {
+	t.Helper()
+	i := newInspector(t, inspect.Config{Gate: g})
+	byName := make(map[string]inspect.Stated)
+	gatetest.Eventually(t, name+" is stated", func() bool {
+		all, err := i.Stated(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range all {
+			byName[s.Name] = s
+		}
+		_, ok := byName[name]
+		return ok
+	})
+	return byName
+}
+
+// Each process states its policies, whatever they are, and finds those of others beside them.
+func TestGatesStateTheirPolicies(t *testing.T) {
+	t.Parallel()
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
+		one, two := newGate(t, server), newGate(t, server)
+		all := map[string]core.PolicyConfig{
+			"bucket":  {Algorithm: core.TokenBucket{Rate: 7, Per: time.Minute, Burst: 5}, Hold: time.Minute},
+			"frozen":  {Algorithm: core.TokenBucket{Burst: 5}, Raisable: true, Unit: core.UnitTokens},
+			"leaky":   {Algorithm: core.LeakyBucket{Rate: 3, Per: time.Second, Capacity: 4}, Shadow: true},
+			"fixed":   {Algorithm: core.FixedWindow{Limit: 9, Window: 17 * time.Second, FromFirst: true}},
+			"sliding": {Algorithm: core.SlidingWindow{Limit: 10, Window: 13 * time.Second}},
+			"log":     {Algorithm: core.SlidingLog{Windows: []core.Window{{Limit: 3, Width: time.Second}}}},
+			"bans":    {Algorithm: core.Block{Strikes: 4, Within: time.Hour, For: time.Minute}},
+			"month": {Algorithm: core.Calendar{Limit: 1 << 49, Every: core.PeriodMonth, In: berlin,
+				Anchor: time.Date(2026, 1, 31, 5, 0, 0, 0, berlin)}},
+			"local": {Algorithm: core.Calendar{Limit: 1, Every: core.PeriodDay, In: time.Local}},
+			"beta":  {Algorithm: core.DenyAll{}},
+			"free":  {Algorithm: core.Unlimited{}},
+		}
+		key := newKey(t, "k")
+		for name, cfg := range all {
+			cfg.Name = name
+			decide(t, one, core.Charge{Policy: newPolicy(t, cfg), Key: key})
+		}
+		decide(t, two, core.Charge{Policy: limited(t, "other", core.PerMinute(1)), Key: key, Limit: core.PerMinute(3)})
+		gatetest.Peek(t, two, core.Charge{Policy: limited(t, "peeked", core.PerMinute(1)), Key: key})
+		statedBy(t, one, "other")
+		got := statedBy(t, two, "bucket")
+		if len(got) != len(all)+1 || !got["other"].Varies {
+			t.Errorf("%d are stated, want %d: %+v", len(got), len(all)+1, got)
+		}
+		for name, want := range all {
+			s := got[name]
+			if name == "local" {
+				if s.Err == nil || s.Policy != nil {
+					t.Errorf("the zone of another machine is read: %+v", s)
+				}
+				continue
+			}
+			if s.Err != nil || s.Policy == nil {
+				t.Errorf("%s: %v", name, s.Err)
+				continue
+			}
+			p := s.Policy
+			if fmt.Sprint(p.Algorithm()) != fmt.Sprint(want.Algorithm) || p.Unit() != want.Unit ||
+				p.Hold() != want.Hold || p.Shadow() != want.Shadow || inspect.Raisable(p) != want.Raisable ||
+				s.Varies || time.Since(s.At).Abs() > time.Hour {
+				t.Errorf("%s: %+v of %v", name, s, p.Algorithm())
+			}
+		}
+		name := server.Prefix + ":{policies}:po1"
+		if ttl := server.Client(t).PTTL(t.Context(), name).Val(); ttl <= 0 || ttl > time.Hour {
+			t.Errorf("the TTL is %v", ttl)
+		}
+	})
+}
