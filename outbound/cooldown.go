@@ -68,6 +68,7 @@ type cooldowns struct {
 	cooled  marks // keys that may have guessed cooldowns, and when this process learned that
 	strains marks // keys that others use up, and when a response last told so
 	crowds  marks // keys whose requests lately had no room, and when
+	doubts  marks // accounts that one response calls spent, which is to be told twice, and when
 }
 
 // blocked are keys under a core.Block. A strike blocks one for a time that doubles.
@@ -132,6 +133,10 @@ func (x *exchange) refused(status int, s signal.Signal) time.Duration {
 		return cmp.Or(s.Wait, core.Never)
 	}
 	ctx, c := context.WithoutCancel(x.req.Context()), x.t.cool
+	if s.Doubtful && !c.doubts.within(x.account(), mostSpent) {
+		c.doubts.add(x.account(), time.Now())
+		return core.Never
+	}
 	e := CooldownEvent{
 		Request: x.given, Key: x.scope(s), Status: status, Spent: s.Spent, Guessed: guessed(s),
 	}
@@ -237,6 +242,7 @@ func (c *cooldowns) spentOf(
 // taken it: its response is no refusal and no error of the server. It was sent at that time.
 func (x *exchange) served(sent time.Time) {
 	c := x.t.cool
+	c.doubts.take(x.account(), sent)
 	for _, key := range x.asks {
 		if c.cooled.take(key, sent) {
 			ctx := context.WithoutCancel(x.req.Context())

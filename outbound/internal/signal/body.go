@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	maxDepth   = 12      // of the values in a body
-	maxMessage = 4 << 10 // bytes of all messages
+	maxMessage  = 4 << 10          // bytes of a message
+	maxTextWait = 15 * time.Minute // that a message may ask for
 )
 
 // body is what the error in a body says.
@@ -22,72 +22,94 @@ type body struct {
 	delay    time.Duration
 }
 
-// readBody walks the values of a JSON body, which may break off. The names of an error's fields say
-// enough, wherever they stand: errors stand in objects, in arrays (Gemini) and beside each other.
+// containers are the objects and lists of a body that have places below them. Nothing else is read,
+// because servers quote requests in their errors.
+// cloud.google.com/apis/design/errors, developers.google.com/workspace/drive/api/guides/handle-errors,
+// 2026-11
+var containers = map[string]bool{
+	"": true, "error": true, "error.errors": true, "error.errors[]": true,
+	"error.details": true, "error.details[]": true,
+	"error.details[].violations": true, "error.details[].violations[]": true,
+}
+
+// codeFields are the fields of an error that state a code.
+var codeFields = []string{"code", "errorcode", "type", "status", "reason", "__type"}
+
+// readBody reads the error of a JSON body, which may break off. The error is the object under error,
+// or else the body. The body may be a list, whose first item counts (Google, Salesforce).
 func (r *response) readBody(b []byte) {
-	values := json.NewDecoder(bytes.NewReader(b))
+	values := json.NewDecoder(bytes.NewReader(bytes.TrimPrefix(bytes.TrimSpace(b), []byte("["))))
 	values.UseNumber()
-	r.walk(values, "", 0)
+	found := make(map[string][]string)
+	walk(values, "", found)
+	root := ""
+	if _, ok := found["error"]; ok {
+		root = "error."
+	}
+	codes := found["error.errors[].reason"]
+	for _, field := range codeFields {
+		codes = append(codes, found[root+field]...)
+	}
+	for _, code := range codes {
+		r.addCode(code)
+	}
+	for _, delay := range append(found["error.details[].retrydelay"], found[root+"retry_after"]...) {
+		r.body.delay = max(r.body.delay, moment(delay, r.now())) // google.rpc.RetryInfo; Discord, in seconds
+	}
+	r.body.quotas = found["error.details[].violations[].quotaid"]
+	message := strings.Join(append(found["error"], found[root+"message"]...), "\n")
+	message = strings.TrimSpace(message)
+	r.body.message = strings.ToLower(message[:min(len(message), maxMessage)])
 	for _, p := range phrases {
-		if strings.Contains(r.body.message, p.text) {
+		if strings.HasPrefix(r.body.message, p.text) ||
+			r.status == http.StatusPaymentRequired && strings.Contains(r.body.message, p.text) {
 			r.body.meanings = append(r.body.meanings, p.meaning)
 		}
 	}
 }
 
-// walk reads one value, which stands under a name. It reports whether another value may follow.
-func (r *response) walk(values *json.Decoder, name string, depth int) bool {
-	token, err := values.Token()
-	if err != nil || depth > maxDepth {
-		return false
-	}
-	switch v := token.(type) {
-	case json.Delim:
-		inside := name
-		for values.More() {
-			if v == '{' {
-				key, err := values.Token()
-				if err != nil {
-					return false
-				}
-				inside, _ = key.(string)
-			}
-			if !r.walk(values, inside, depth+1) {
-				return false
-			}
+// walk finds the values of containers by their places. It reports whether another value may follow.
+func walk(values *json.Decoder, place string, found map[string][]string) bool {
+	var value any
+	if !containers[place] {
+		if values.Decode(&value) != nil {
+			return false
 		}
-		_, err := values.Token()
-		return err == nil
+	} else if token, err := values.Token(); err != nil {
+		return false
+	} else if open, ok := token.(json.Delim); ok {
+		found[place] = append(found[place], "") // it is there
+		return walkInside(values, place, open, found)
+	} else {
+		value = token
+	}
+	switch v := value.(type) {
 	case string:
-		r.field(name, v)
+		found[place] = append(found[place], v)
 	case json.Number:
-		r.field(name, v.String())
+		found[place] = append(found[place], v.String())
 	}
 	return true
 }
 
-// field reads one field of an error.
-func (r *response) field(name, value string) {
-	switch name = strings.ToLower(name); name {
-	case "code", "errorcode", "type", "status", "reason", "__type":
-		r.addCode(value)
-	case "message":
-		if r.status == http.StatusBadRequest && !strings.HasPrefix(strings.ToLower(value), noCredit) {
-			return // it may quote what a user wrote
+// walkInside walks the members of an object or the items of a list.
+func walkInside(values *json.Decoder, place string, open json.Delim, found map[string][]string) bool {
+	for values.More() {
+		inside := place + "[]"
+		if open == '{' {
+			key, err := values.Token()
+			if err != nil {
+				return false
+			}
+			name, _ := key.(string)
+			inside = strings.TrimPrefix(place+"."+strings.ToLower(name), ".")
 		}
-		if room := maxMessage - len(r.body.message); room > 0 {
-			r.body.message += strings.ToLower(value[:min(len(value), room)]) + "\n"
-		}
-	case "quotaid":
-		r.body.quotas = append(r.body.quotas, strings.ToLower(value))
-	case "retrydelay", "retry_after": // google.rpc.RetryInfo; Discord, in seconds
-		r.body.delay = max(r.body.delay, moment(value, r.now()))
-	default:
-		// OpenRouter states the headers of the model's provider in the error.
-		if strings.HasPrefix(name, "x-ratelimit-") {
-			r.readHeader(http.CanonicalHeaderKey(name), []string{value})
+		if !walk(values, inside, found) {
+			return false
 		}
 	}
+	_, err := values.Token()
+	return err == nil
 }
 
 // addCode adds what a code means. Those of AWS have a namespace before '#' or behind ':'.
@@ -119,10 +141,14 @@ func (r *response) refused(wait time.Duration) bool {
 	switch r.status {
 	case http.StatusTooManyRequests, statusOverloaded, statusCapacityExceeded:
 		return true
-	case http.StatusServiceUnavailable: // without a wait it may be one broken server of many
-		return wait > 0 || r.says(slow)
+	case http.StatusInternalServerError: // one request may break a server
+		return r.says(loaded)
+	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return wait > 0 || r.says(slow) || r.says(loaded) // otherwise it may be one server of many
 	case http.StatusForbidden: // GitHub and older APIs of Google
 		return wait > 0 || r.says(blocked) || r.says(slow)
+	case http.StatusBadRequest: // AWS and Linear
+		return r.says(slow)
 	}
 	return false
 }
@@ -137,7 +163,7 @@ func (r *response) tooLarge() bool {
 // is the account's.
 func (r *response) ofResource() bool {
 	return r.resource && r.ofGitHub() &&
-		!strings.Contains(r.body.message, "secondary rate limit") &&
+		!strings.HasPrefix(r.body.message, secondaryLimit) &&
 		slices.ContainsFunc(r.windows, func(w window) bool { return w.Name == "" && w.empty() })
 }
 
@@ -157,8 +183,9 @@ func (r *response) spent(refused bool) bool {
 		return false
 	}
 	for _, day := range days {
-		isDay := func(text string) bool { return strings.Contains(text, day) }
-		if isDay(r.body.message) || slices.ContainsFunc(r.body.quotas, isDay) {
+		isDay := func(text string) bool { return strings.Contains(strings.ToLower(text), day) }
+		limit := strings.HasPrefix(r.body.message, "rate limit ") // OpenAI, Groq and OpenRouter begin so
+		if limit && isDay(r.body.message) || slices.ContainsFunc(r.body.quotas, isDay) {
 			return true
 		}
 	}
@@ -174,10 +201,9 @@ func (r *response) concernsModel() bool {
 		return false
 	case len(r.body.quotas) > 0:
 		return slices.ContainsFunc(r.body.quotas, func(q string) bool {
-			return strings.Contains(q, "permodel")
+			return strings.Contains(strings.ToLower(q), "permodel")
 		})
-	case r.status == http.StatusServiceUnavailable, r.status == statusOverloaded,
-		r.status == statusCapacityExceeded, r.says(loaded):
+	case r.status >= http.StatusInternalServerError, r.status == statusCapacityExceeded, r.says(loaded):
 		return named
 	}
 	return true

@@ -142,17 +142,20 @@ var codes = map[string]meaning{
 	"engine_overloaded_error": loaded,
 }
 
-// phrases are parts of error messages in lower case, for what has no code.
+// phrases are how error messages begin, in lower case, that tell what no code does. With a status of
+// 402, which tells enough of the account, a phrase may stand anywhere. Elsewhere servers quote what
+// a user wrote.
 var phrases = []struct {
 	text string
 	meaning
 }{
 	// docs.github.com/rest/using-the-rest-api/troubleshooting-the-rest-api, 2026-11
-	{"secondary rate limit", blocked}, {"api rate limit exceeded", blocked},
-	{"abuse detection mechanism", blocked}, // GitHub Enterprise Server, before 2021
-	{noCredit, spent},
+	{secondaryLimit, blocked}, {"api rate limit exceeded", blocked},
+	{"you have triggered an abuse detection mechanism", blocked}, // GitHub Enterprise Server, before 2021
+	// docs.anthropic.com/en/api/errors, 2026-11: an invalid_request_error with a status of 400
+	{"your credit balance is too low", spent},
 	// kimi.com/code/docs/en/kimi-code/error-reference.html, 2026-11
-	{"reached your usage limit", spent},
+	{"you've reached your usage limit", spent},
 	// OpenAI (vanderschaarlab/climb#1); Groq says so with a status of 413
 	{"request too large for", large},
 	// OpenRouter, with a status of 402 (can1357/oh-my-pi#9569, continuedev/continue#11227,
@@ -160,18 +163,27 @@ var phrases = []struct {
 	{"fewer max_tokens", large}, {"can only afford 0.", spent},
 	{"prompt tokens limit exceeded", large}, {"max_tokens limit exceeded", large},
 	// openrouter.ai/docs/api-reference/limits, 2026-11
-	{"free-models-per-", blocked},
+	{"rate limit exceeded: free-models-per-", blocked},
 }
 
-// noCredit is how the only message of a 400 begins that tells of the account. It is an
-// invalid_request_error (docs.anthropic.com/en/api/errors, 2026-11).
-const noCredit = "your credit balance is too low"
+const secondaryLimit = "you have exceeded a secondary rate limit"
 
 // days are parts of a quota's id or of a message, in lower case, that name a day.
 var days = []string{
-	"perday",   // quotaId of google.rpc.QuotaFailure: ai.google.dev/gemini-api/docs/rate-limits, 2026-11
-	"per day",  // OpenAI and Groq: "on requests per day (RPD)", 2026-11
-	"-per-day", // OpenRouter, as above
+	"perday",    // quotaId of google.rpc.QuotaFailure: ai.google.dev/gemini-api/docs/rate-limits, 2026-11
+	"per day (", // OpenAI and Groq: "on requests per day (RPD)", 2026-11
+	"-per-day",  // OpenRouter, as above
+}
+
+// waitHeaders are the headers that state a wait, in the order in which they count.
+var waitHeaders = []struct {
+	name   string
+	millis bool // and not seconds or a moment
+}{
+	{"Retry-After-Ms", true},      // OpenAI and Azure
+	{"X-Ms-Retry-After-Ms", true}, // Azure, such as Cosmos DB
+	{"Retry-After", false},
+	{"X-Rate-Limit-Retry-After-Seconds", false}, // bucket4j-spring-boot-starter, 2026-11
 }
 
 // secondary is the wait that GitHub asks for after a secondary limit without any header.

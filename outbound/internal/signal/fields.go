@@ -10,7 +10,7 @@ import (
 // readFields reads the structured fields RateLimit and RateLimit-Policy of
 // draft-ietf-httpapi-ratelimit-headers: -08 to -11, and -07.
 func (r *response) readFields(h http.Header) {
-	if values := h["Ratelimit"]; len(values) > 0 {
+	if values := beginning(h["Ratelimit"]); len(values) > 0 {
 		if list, err := httpsfv.UnmarshalList(values); err == nil {
 			r.readList(list, "r", "t", func(w *window, left, reset int64) {
 				w.Remaining.Remaining, w.told = left, true
@@ -20,7 +20,7 @@ func (r *response) readFields(h http.Header) {
 			r.readDictionary(fields)
 		}
 	}
-	if values := h["Ratelimit-Policy"]; len(values) > 0 {
+	if values := beginning(h["Ratelimit-Policy"]); len(values) > 0 {
 		if list, err := httpsfv.UnmarshalList(values); err == nil {
 			r.readList(list, "q", "w", func(w *window, limit, period int64) {
 				w.Limit, w.Window = limit, time.Duration(min(period, maxPeriod))*time.Second

@@ -68,7 +68,7 @@ func (r *response) set(family *family, member, limit string, values []string) {
 		}
 		w := r.window(family, limit)
 		w.judged = true
-		w.denied = slices.ContainsFunc(values, func(v string) bool {
+		w.denied = slices.ContainsFunc(beginning(values), func(v string) bool {
 			return strings.EqualFold(v, "rejected")
 		})
 	case "bucket":
@@ -131,12 +131,31 @@ func windowOf(limit int64, lists ...[]string) time.Duration {
 	return 0
 }
 
-// parts returns the parts of the lists that a header's values are.
+// parts returns the parts of the lists that a header's values are, as far as they are read.
 func parts(values []string) (all []string) {
-	for _, v := range values {
-		all = append(all, strings.Split(v, ",")...)
+	for _, v := range beginning(values) {
+		all = append(all, strings.SplitN(v, ",", maxWindows+1)...)
 	}
-	return all
+	return all[:min(len(all), maxWindows)]
+}
+
+// maxValue is the number of bytes that are read of a header.
+const maxValue = 1 << 10
+
+// beginning returns the part of a header's values that is read.
+func beginning(values []string) []string {
+	size := 0
+	for i, v := range values {
+		if i == maxWindows {
+			return values[:i]
+		}
+		if size += len(v); size > maxValue {
+			v = v[:len(v)-(size-maxValue)]
+			whole := v[:max(0, strings.LastIndexByte(v, ','))]
+			return append(values[:i:i], whole)
+		}
+	}
+	return values
 }
 
 // period returns the period of a policy such as 100;w=60, or 0.
@@ -169,11 +188,9 @@ const maxCount = 1e15
 
 // first returns the first count of a header: the drafts list the limits of all windows behind it.
 func first(values []string) (int64, bool) {
-	for _, v := range values {
-		for part := range strings.SplitSeq(v, ",") {
-			if n, ok := count(part); ok {
-				return n, true
-			}
+	for _, part := range parts(values) {
+		if n, ok := count(part); ok {
+			return n, true
 		}
 	}
 	return 0, false
@@ -181,11 +198,9 @@ func first(values []string) (int64, bool) {
 
 // least returns the smallest count of a header.
 func least(values []string) (n int64, ok bool) {
-	for _, v := range values {
-		for part := range strings.SplitSeq(v, ",") {
-			if c, read := count(part); read && (!ok || c < n) {
-				n, ok = c, true
-			}
+	for _, part := range parts(values) {
+		if c, read := count(part); read && (!ok || c < n) {
+			n, ok = c, true
 		}
 	}
 	return n, ok

@@ -27,6 +27,9 @@ type Signal struct {
 	// Spent reports that waiting does not help: money or the quota of a day or longer is used up. Wait
 	// is the time until the server gives more, if it tells.
 	Spent bool
+	// Doubtful reports that a spent account is told by a status of 400, which is the request's own fault
+	// as a rule: one such response may be a mistake.
+	Doubtful bool
 	// Model reports that the refusal is of the requested model, as far as the response tells. It is
 	// false if the response names the account, or is about the server's own load.
 	Model bool
@@ -62,7 +65,8 @@ func Refusal(status int) bool {
 	switch status {
 	case http.StatusBadRequest, // Anthropic: no credit
 		http.StatusPaymentRequired, http.StatusForbidden, http.StatusTooManyRequests,
-		statusCapacityExceeded, http.StatusServiceUnavailable, statusOverloaded:
+		statusCapacityExceeded, statusOverloaded, http.StatusInternalServerError,
+		http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		return true
 	}
 	return false
@@ -101,6 +105,7 @@ func (r *response) refusal(wait time.Duration) (s Signal) {
 		wait = 0
 	}
 	s.Wait, s.HasWait = wait, wait > 0
+	s.Doubtful = s.Spent && r.status == http.StatusBadRequest
 	s.Apart = r.tooLarge() || r.ofResource()
 	s.Model = !s.Apart && r.concernsModel()
 	return s

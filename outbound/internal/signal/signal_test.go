@@ -102,7 +102,14 @@ func TestWaits(t *testing.T) {
 		{"negative", header("Retry-After: -5"), "", 0},
 		{"no number", header("Retry-After: soon"), "", 0},
 		{"NaN", header("Retry-After: NaN"), "", 0},
-		{"infinite", header("Retry-After: Inf"), "", day},
+		{"infinite", header("Retry-After: Inf"), "", 0},
+		{"a zone by its offset", header("Retry-After: Wed, 25 Nov 2026 01:00:45 +0100"), "", 45 * time.Second},
+		{"a zone by its name", header("Retry-After: Wed, 25 Nov 2026 00:00:45 UTC"), "", 45 * time.Second},
+		{"a day of one digit", header("Date: Tue, 03 Nov 2026 00:00:00 GMT", "Retry-After: Tue, 3 Nov 2026 00:00:45 GMT"), "", 45 * time.Second},
+		{"bucket4j's seconds", header("X-Rate-Limit-Retry-After-Seconds: 30"), "", 30 * time.Second},
+		{"more parts than are read", header("Retry-After: " + strings.Repeat("1,", 40) + "99"), "", time.Second},
+		{"more bytes than are read", header("Retry-After: 7," + strings.Repeat("x", 1<<20) + ",99"), "", 7 * time.Second},
+		{"a message that asks for a day", nil, `{"error":{"message":"Please try again in 24h"}}`, 15 * time.Minute},
 		{"a thousand years of seconds", header("Retry-After: 31556952000"), "", day},
 		{"the year 3026", header("Retry-After: Wed, 25 Nov 3026 00:00:00 GMT"), "", day},
 		{"more digits than fit", header("Retry-After: " + strings.Repeat("9", 400)), "", day},
@@ -309,13 +316,24 @@ func TestPublicRefusals(t *testing.T) {
 		{"OpenRouter, free models of a day", "openrouter issue threads", 429, nil,
 			`{"error":{"message":"Rate limit exceeded: free-models-per-day","code":429,"metadata":{"headers":{"X-RateLimit-Limit":"50",` +
 				`"X-RateLimit-Remaining":"0","X-RateLimit-Reset":"1795568400000"},"provider_name":null}}}`,
-			signal.Signal{Refused: true, Wait: time.Hour, Spent: true}},
+			signal.Signal{Refused: true, Spent: true}},
 		{"Anthropic, no credit", "issue threads of anthropic-sdk-python", 400, nil,
 			`{"type":"error","error":{"type":"invalid_request_error","message":"Your credit balance is too low to access the Anthropic API."}}`,
 			signal.Signal{Spent: true}},
 		{"DeepSeek, no money", "api-docs.deepseek.com", 402, nil, `{"error":{"message":"Insufficient Balance","type":"unknown_error"}}`, signal.Signal{Spent: true}},
 		{"Gemini, overloaded", "issue threads of python-genai", 503, nil,
-			`{"error":{"code":503,"message":"The model is overloaded. Please try again later.","status":"UNAVAILABLE"}}`, signal.Signal{}},
+			`{"error":{"code":503,"message":"The model is overloaded. Please try again later.","status":"UNAVAILABLE"}}`, signal.Signal{Refused: true, Model: true}},
+		{"OpenAI, overloaded", "platform.openai.com/docs/guides/error-codes", 503, nil, `{"error":{"message":"Slow down","code":"slow_down"}}`, signal.Signal{Refused: true}},
+		{"Anthropic, overloaded behind a proxy", "BerriAI/litellm#8632", 500, nil, `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`,
+			signal.Signal{Refused: true}},
+		{"Bedrock, overloaded", "docs.aws.amazon.com", 503, header("X-Amzn-Errortype: ServiceUnavailableException"), `{"message":"Bedrock is unable to process"}`,
+			signal.Signal{Refused: true}},
+		{"Moonshot, overloaded", "openclaw#20999", 503, nil, `{"error":{"type":"engine_overloaded_error"}}`, signal.Signal{Refused: true}},
+		{"AWS, throttled", "docs.aws.amazon.com", 400, header("X-Amzn-Errortype: ThrottlingException"), "", signal.Signal{Refused: true, Model: true}},
+		{"a gateway with a wait", "nginx", 502, header("Retry-After: 4"), "", signal.Signal{Refused: true, Wait: 4 * time.Second}},
+		{"a gateway's timeout with a wait", "nginx", 504, header("Retry-After: 4"), "", signal.Signal{Refused: true, Wait: 4 * time.Second}},
+		{"a gateway without one", "nginx", 502, nil, "<html>", signal.Signal{}},
+		{"a server error", "nginx", 500, header("Retry-After: 4"), `{"error":{"message":"m"}}`, signal.Signal{}},
 		{"Gemini, overloaded, with a wait", "issue threads of python-genai", 503, header("Retry-After: 3"),
 			`{"error":{"code":503,"message":"The model is overloaded. Please try again later.","status":"UNAVAILABLE"}}`,
 			signal.Signal{Refused: true, Wait: 3 * time.Second, Model: true}},
@@ -402,5 +420,22 @@ func TestReadAllocatesNothingForPlainResponses(t *testing.T) {
 	h := header("Content-Type: application/json", "Date: Wed, 25 Nov 2026 00:00:00 GMT", "Content-Length: 12", "X-Request-Id: 1")
 	if n := testing.AllocsPerRun(100, func() { signal.Read(http.StatusOK, h, nil, now) }); n > 0 {
 		t.Errorf("%v allocations", n)
+	}
+}
+
+// A header of many bytes costs no more than a short one.
+func TestLongHeadersCostNothing(t *testing.T) {
+	for _, name := range []string{"Retry-After", "Retry-After-Ms", "X-Ratelimit-Remaining", "X-Ratelimit-Limit", "X-Ratelimit-Reset",
+		"X-Ratelimit-Policy", "Ratelimit", "Ratelimit-Policy", "Anthropic-Ratelimit-Unified-Status"} {
+		for _, part := range []string{"1,", "x,", ",", `"a";r=1;t=2,`} {
+			work := func(bytes int) float64 {
+				h := header("X-Ratelimit-Remaining: 1")
+				h[name] = []string{strings.Repeat(part, bytes/len(part))}
+				return testing.AllocsPerRun(3, func() { signal.Read(http.StatusTooManyRequests, h, nil, now) })
+			}
+			if long, short := work(9<<20), work(2<<10); long > short+1 {
+				t.Errorf("%s of %q: %v allocations for 9 MB, %v for 2 KB", name, part, long, short)
+			}
+		}
 	}
 }

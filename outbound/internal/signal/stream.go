@@ -79,10 +79,8 @@ func errorIn(line []byte) []byte {
 	}
 	_ = json.Unmarshal(event, &e) // it fills in what fits
 	switch {
-	case e.Type == "error":
+	case e.Type == "error", e.Error != nil && string(e.Error) != "null":
 		return event
-	case e.Error != nil:
-		return e.Error
 	}
 	return e.Response.Error
 }

@@ -40,19 +40,28 @@ func moment(value string, now time.Time) time.Duration {
 	if d, ok := duration(value); ok {
 		return bounded(d.Seconds())
 	}
-	if t, err := time.Parse(time.RFC3339, value); err == nil {
-		return until(t, now)
+	if zoned, ok := strings.CutSuffix(value, " UTC"); ok {
+		value = zoned + " GMT"
 	}
-	if t, err := http.ParseTime(value); err == nil {
-		return until(t, now)
+	t, err := http.ParseTime(value)
+	for _, layout := range layouts {
+		if err != nil {
+			t, err = time.Parse(layout, value)
+		}
 	}
-	return 0
+	if err != nil {
+		return 0
+	}
+	return until(t, now)
 }
 
-// number reads a decimal number. One that is too large is infinite.
+// layouts are the forms of a moment beside those of HTTP.
+var layouts = []string{time.RFC3339, time.RFC1123Z, "Mon, 2 Jan 2006 15:04:05 GMT"}
+
+// number reads a decimal number. One that has too many digits is infinite.
 func number(value string) (float64, bool) {
 	n, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
-	return n, err == nil || math.IsInf(n, 0)
+	return n, (err == nil) != math.IsInf(n, 0)
 }
 
 const (
@@ -118,12 +127,12 @@ func duration(value string) (time.Duration, bool) {
 // longest returns the longest wait that the values of a header state. One value may be a list of
 // numbers, as proxies join them.
 func longest(values []string, read func(string) time.Duration) (most time.Duration) {
-	for _, v := range values {
+	for _, v := range beginning(values) {
 		if d := read(v); d > 0 {
 			most = max(most, d)
 			continue
 		}
-		for part := range strings.SplitSeq(v, ",") {
+		for _, part := range parts([]string{v}) {
 			most = max(most, read(part))
 		}
 	}
@@ -132,21 +141,19 @@ func longest(values []string, read func(string) time.Duration) (most time.Durati
 
 // wait returns how long to wait, or 0. The first source that states a wait counts.
 func (r *response) wait(h http.Header) time.Duration {
-	seconds := func(v string) time.Duration { return moment(v, r.now()) }
-	millis := func(v string) time.Duration {
-		n, _ := number(v)
-		return bounded(n / 1000)
+	for _, source := range waitHeaders {
+		d := longest(h[source.name], func(v string) time.Duration {
+			if n, ok := number(v); ok && source.millis {
+				return bounded(n / 1000)
+			}
+			return moment(v, r.now())
+		})
+		if d > 0 {
+			return d
+		}
 	}
-	if d := longest(h["Retry-After-Ms"], millis); d > 0 {
-		return d
-	}
-	if d := longest(h["X-Ms-Retry-After-Ms"], millis); d > 0 { // Azure, such as Cosmos DB
-		return d
-	}
-	if d := longest(h["Retry-After"], seconds); d > 0 {
-		return d
-	}
-	if r.body.delay > 0 {
+	text := r.status == http.StatusTooManyRequests || r.status == http.StatusServiceUnavailable
+	if text && r.body.delay > 0 {
 		return r.body.delay
 	}
 	var most time.Duration
@@ -158,10 +165,10 @@ func (r *response) wait(h http.Header) time.Duration {
 	if most > 0 {
 		return most
 	}
-	if d := inMessage(r.body.message); d > 0 {
-		return d
+	if d := inMessage(r.body.message); text && d > 0 {
+		return min(d, maxTextWait)
 	}
-	if strings.Contains(r.body.message, "secondary rate limit") {
+	if strings.HasPrefix(r.body.message, secondaryLimit) {
 		return secondary
 	}
 	return 0
