@@ -89,7 +89,7 @@ func (x *Exchange) decide(r *http.Request) {
 	}
 	var slot semaphore.Request
 	if err == nil {
-		err = x.deriveSlot(r, &slot)
+		err = x.deriveSlot(r, charges, &slot)
 	}
 	derived := err == nil
 	if derived {

@@ -3,9 +3,12 @@ package nethttp
 import (
 	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/keyfunc"
 )
 
 // Caps returns the caps that Admit would take a slot of for a request: outermost first,
@@ -65,7 +68,9 @@ func (x *Exchange) deriveCaps(r *http.Request) error {
 }
 
 // deriveSlot derives what the request asks the semaphore for, if the slot applies to it.
-func (x *Exchange) deriveSlot(r *http.Request, slot *semaphore.Request) error {
+func (x *Exchange) deriveSlot(
+	r *http.Request, charges []core.Charge, slot *semaphore.Request,
+) error {
 	c := x.guard.cfg.Slot
 	if c == nil || c.Skip != nil && c.Skip(r) {
 		return nil
@@ -77,9 +82,43 @@ func (x *Exchange) deriveSlot(r *http.Request, slot *semaphore.Request) error {
 	slot.MaxWait, slot.Caps = c.MaxWait, x.levels
 	if c.Meta != nil {
 		slot.Meta = c.Meta(r)
+	} else {
+		slot.Meta = x.describe(r, charges)
 	}
 	if c.OnQueue != nil {
 		slot.OnQueue = func(position int) { c.OnQueue(r, position) }
 	}
 	return nil
+}
+
+var (
+	methodOf = keyfunc.Method()
+	routeOf  = keyfunc.Route()
+)
+
+// maxKeysText bounds the keys that a holder reports, in bytes. The first one is reported whole.
+const maxKeysText = 128
+
+// describe returns what a holder reports about a request unless Slot.Meta says it.
+func (x *Exchange) describe(r *http.Request, charges []core.Charge) map[string]string {
+	method, _ := methodOf(r) // neither fails
+	route, _ := routeOf(r)
+	meta := map[string]string{"method": method, "route": route}
+	var keys []string
+	for i, size := 0, 0; i < len(charges) && size < maxKeysText; i++ {
+		key := charges[i].Key
+		text := key.String()
+		if parts := key.Parts(); parts != nil {
+			text = strings.Join(parts, "/")
+		}
+		isCap := func(c semaphore.Cap) bool { return c.Key == key }
+		if slices.ContainsFunc(x.levels, isCap) || slices.Contains(keys, text) {
+			continue
+		}
+		keys, size = append(keys, text), size+len(text)
+	}
+	if len(keys) > 0 {
+		meta["key"] = strings.Join(keys, ", ")
+	}
+	return meta
 }

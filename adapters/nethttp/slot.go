@@ -29,8 +29,10 @@ type Slot struct {
 	// MaxWait is the longest time for which a request waits in the queue. Zero refuses a request
 	// without a slot immediately. See Config.BufferBody for clients that leave the queue.
 	MaxWait time.Duration
-	// Meta returns what Semaphore.Holders reports about a request. It may come from the client; see
-	// semaphore.Request for values that are too long. Nil reports nothing.
+	// Meta returns what Semaphore.Holders, the page and the command report about a request. It may
+	// come from the client; see semaphore.Request for values that are too long. Nil reports the
+	// method, the route as keyfunc.Route has it, and as "key" the keys of the rules that no cap has.
+	// Keys that are hashes stay hashes. A Meta that returns nil reports nothing.
 	Meta func(*http.Request) map[string]string
 	// OnQueue is called with the position of a waiting request in the queue of its innermost cap,
 	// from 0, whenever the position is known. Nil ignores it.

@@ -521,3 +521,58 @@ func TestConcurrencyAfterDelay(t *testing.T) {
 		o.leave()
 	})
 }
+
+// A running request reports its method, its route and whose rules it counts under, and no secret.
+func TestHoldersAreDescribed(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 40)
+	user := nethttp.Rule{Policy: policy(t, core.PolicyConfig{Name: "user", Algorithm: core.PerHour(100)}),
+		Key: func(*http.Request) (string, error) { return "ann", nil }}
+	token := nethttp.Rule{Policy: policy(t, core.PolicyConfig{Name: "token", Algorithm: core.PerHour(100)}),
+		Key: keyfunc.Must(keyfunc.Header("X-Token"))}
+	many := []nethttp.Rule{user}
+	for i := range 7 {
+		many = append(many, nethttp.Rule{
+			Policy: policy(t, core.PolicyConfig{Name: "p" + strconv.Itoa(i), Algorithm: core.PerHour(100)}),
+			Key:    func(*http.Request) (string, error) { return long + strconv.Itoa(i), nil },
+		})
+	}
+	route := func(r *http.Request) { r.Pattern = "POST /v1/chat/{id}"; r.URL.Path = "/v1/chat/secret" }
+	for _, tt := range []struct {
+		name   string
+		rules  []nethttp.Rule
+		meta   func(*http.Request) map[string]string
+		change func(*http.Request)
+		check  func(meta map[string]string) bool
+	}{
+		{"a rule of another key", []nethttp.Rule{user}, nil, route, func(m map[string]string) bool {
+			return len(m) == 3 && m["method"] == "GET" && m["route"] == "/v1/chat/{id}" && strings.HasSuffix(m["key"], "/ann")
+		}},
+		{"a hashed key", []nethttp.Rule{token}, nil, func(r *http.Request) { r.Header.Set("X-Token", "secret") },
+			func(m map[string]string) bool { return m["route"] == "unmatched" && len(m["key"]) > 10 }},
+		{"many keys", many, nil, route, func(m map[string]string) bool { return len(m["key"]) < 300 && strings.Contains(m["key"], "/ann") }},
+		{"a method that is none", []nethttp.Rule{user}, nil, func(r *http.Request) { r.Method = "SECRET" },
+			func(m map[string]string) bool { return m["method"] == "OTHER" }},
+		{"nothing", []nethttp.Rule{user}, func(*http.Request) map[string]string { return nil }, route,
+			func(m map[string]string) bool { return len(m) == 0 }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			gate, err := core.NewMemory(core.Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			g, s := chat(t, gate, func(cfg *nethttp.Config) { cfg.Rules, cfg.Slot.Meta = tt.rules, tt.meta })
+			o := newRunning(t, g)
+			o.enter(as("acme", "bob"), tt.change)
+			held, _, err := s.Holders(t.Context(), tenantKey(t, "acme"))
+			if err != nil || len(held) != 1 {
+				t.Fatalf("%+v, %v", held, err)
+			}
+			meta := held[0].Meta
+			if !tt.check(meta) || strings.Contains(strings.ToLower(meta["key"]+meta["route"]+meta["method"]), "secret") {
+				t.Errorf("%q", meta)
+			}
+			o.leave()
+		})
+	}
+}
