@@ -26,6 +26,8 @@ type subjectView struct {
 	Writes  bool
 	Reasons []reasonRow
 	Several bool // limits would deny
+	Waits   bool // for a slot, where only slots are missing
+	Rejects bool // because a slot is missing
 	Why     inspect.Verdict
 	// Unknown says in a few words why the answer, or a part of it, is not known. Outage is why failure
 	// modes decide, and Faults why parts are missing.
@@ -116,6 +118,9 @@ func (v *subjectView) fill(a *Admin, s *inspect.Subject) {
 	v.Why = inspect.Verdict{Estimated: s.Why.Estimated}
 	for i := range s.Why.Reasons {
 		r := &s.Why.Reasons[i]
+		if r.Slots != nil {
+			v.Waits, v.Rejects = v.Waits || r.Slots.Waits, v.Rejects || r.Slots.Refuses
+		}
 		row := reasonRow{Text: r.Text(), Opens: r.Opens, Slot: r.Slots != nil}
 		if !v.counts(r) {
 			v.Decided = append(v.Decided, row)

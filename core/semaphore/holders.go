@@ -29,6 +29,7 @@ func init() {
 	) (now int64, entries []lease.Entry, err error) {
 		return s.slots.entries(ctx, key)
 	}
+	hub.Waits = func(s *Semaphore) (waits, refuses bool) { return s.waits.Load(), s.refuses.Load() }
 }
 
 // entries returns the holders and the waiters below the outermost part of a key, and the time.

@@ -79,8 +79,12 @@ func (r *Request) lease(s *Semaphore) (lease.Request, error) {
 	if r.MaxWait < 0 {
 		return q, fmt.Errorf("%w: MaxWait is %v: it must not be negative", ErrRequest, r.MaxWait)
 	}
+	asked := &s.refuses
 	if r.MaxWait > 0 {
-		q.Waiters = int64(s.cfg.MaxWaiters)
+		q.Waiters, asked = int64(s.cfg.MaxWaiters), &s.waits
+	}
+	if !asked.Load() { // a store that changes nothing costs the other cores as much as one that does
+		asked.Store(true)
 	}
 	if len(r.Caps) == 0 || len(r.Caps) > maxCaps {
 		return q, fmt.Errorf("%w: %d caps, 1 to %d are possible", ErrRequest, len(r.Caps), maxCaps)

@@ -133,4 +133,10 @@ var (
 	//
 	//	func(context.Context, *semaphore.Semaphore, core.Key) (int64, []lease.Entry, error)
 	Entries any
+
+	// Waits reports whether requests with a MaxWait have asked a semaphore in this process, and
+	// whether ones without have. Package semaphore sets it.
+	//
+	//	func(*semaphore.Semaphore) (waits, refuses bool)
+	Waits any
 )
