@@ -21,8 +21,8 @@ type Config struct {
 	// repetitions are counted meanwhile, and told by one line afterwards, with the next event or by
 	// Flush. It is between 1 s and 1 h. Zero means a minute.
 	Every time.Duration
-	// MaxKeys bounds the lines that are remembered for Every. Repetitions beyond are counted
-	// together. Zero means 10,000.
+	// MaxKeys bounds how many lines of one message are written and remembered in Every, such as
+	// denials of different keys. What is beyond is counted together. Zero means 100.
 	MaxKeys int
 	// Key returns how a key is written. Nil writes the first 16 digits of its SHA-256, which hides no
 	// key that can be guessed, such as an address. core.Key.String writes keys as they are.
@@ -63,7 +63,7 @@ func New(cfg Config) (*Logs, error) {
 		cfg.Clock = time.Now
 	}
 	l := &Logs{cfg: cfg}
-	l.sampler.init(cmp.Or(cfg.Every, time.Minute), cmp.Or(cfg.MaxKeys, 10_000))
+	l.sampler.init(cmp.Or(cfg.Every, time.Minute), cmp.Or(cfg.MaxKeys, 100))
 	return l, nil
 }
 

@@ -111,6 +111,33 @@ func TestRememberedLinesAreBounded(t *testing.T) {
 	b.want(t, `level=INFO msg="denied again" times=7`)
 }
 
+// A flood of denials of many keys is a hundred lines, and silences no line of another kind.
+func TestFloodIsBounded(t *testing.T) {
+	b := newBook(t, slog.LevelInfo, sloggate.Config{})
+	g := eventtest.Gate(t, core.Config{Observe: b.Observe})
+	none := core.Must(core.NewPolicy(core.PolicyConfig{Name: "none", Algorithm: core.DenyAll{}}))
+	for i := range 2 * 10_000 {
+		key := core.Must(core.NewKey(fmt.Sprint("k", i/2)))
+		if _, err := g.Decide(t.Context(), core.Charge{Policy: none, Key: key}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if lines := strings.Count(b.text.String(), "\n"); lines != 100 {
+		t.Errorf("%d lines", lines)
+	}
+	b.text.Reset()
+	b.Observe(t.Context(), &core.ServerEvent{Op: core.OpOverload, Node: "a:1", Err: core.ErrOverloaded})
+	b.Observe(t.Context(), &core.DecisionEvent{Op: core.OpDecide, Err: core.ErrClosed})
+	if text := b.text.String(); !strings.Contains(text, "msg=overload") || !strings.Contains(text, "decision failed") {
+		t.Errorf("the log says %q", text)
+	}
+	b.text.Reset()
+	b.Flush(t.Context())
+	if text := b.text.String(); strings.Count(text, "\n") > 101 || !strings.Contains(text, "msg=\"denied again\" times=19800") {
+		t.Errorf("the log says %q", text)
+	}
+}
+
 func TestLevels(t *testing.T) {
 	b := newBook(t, slog.LevelDebug, sloggate.Config{})
 	policy, key := eventtest.Policy(t, "api", 1), eventtest.Key(t)

@@ -31,13 +31,14 @@ type repetition struct {
 // sampler remembers which lines were written lately.
 type sampler struct {
 	every time.Duration
-	most  int
+	most  int // of one line
 
 	pending atomic.Int64 // lines that are remembered
 
 	mu      sync.Mutex
 	entries map[subject]*entry
-	order   []*entry // the oldest first
+	order   []*entry     // the oldest first
+	written map[line]int // how many entries a line has
 	beyond  map[line]int64
 }
 
@@ -48,7 +49,7 @@ type entry struct {
 
 func (s *sampler) init(every time.Duration, most int) {
 	s.every, s.most = every, most
-	s.entries, s.beyond = make(map[subject]*entry), make(map[line]int64)
+	s.entries, s.written, s.beyond = make(map[subject]*entry), make(map[line]int), make(map[line]int64)
 }
 
 // pends reports whether a line is remembered.
@@ -63,12 +64,13 @@ func (s *sampler) first(at subject, now time.Time, show func() string) (key stri
 		e.times++
 		return "", false
 	}
-	if len(s.entries) >= s.most {
+	if s.written[at.line] >= s.most {
 		s.beyond[at.line]++
 		return "", false
 	}
 	e := &entry{repetition: repetition{subject: at, key: show()}, since: now}
 	s.entries[at] = e
+	s.written[at.line]++
 	s.order = append(s.order, e)
 	s.pending.Add(1)
 	return e.key, true
@@ -100,6 +102,9 @@ func (s *sampler) forget(n int) (all []repetition) {
 	}
 	for _, e := range s.order[:n] {
 		delete(s.entries, e.subject)
+		if s.written[e.line]--; s.written[e.line] == 0 {
+			delete(s.written, e.line)
+		}
 		if e.times > 0 {
 			all = append(all, e.repetition)
 		}
