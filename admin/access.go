@@ -3,7 +3,9 @@ package admin
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
+	"net/netip"
 	"path"
 	"strings"
 )
@@ -45,6 +47,18 @@ func who(r *http.Request, may func(*http.Request) (string, error)) (string, erro
 		err = errUnnamed
 	}
 	return name, err
+}
+
+// answersTo reports whether the page may be asked by the name of a host.
+func (a *Admin) answersTo(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	if _, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
+		return true // no site of another name leads here
+	}
+	return host == "localhost" || strings.HasSuffix(host, ".localhost") || a.hosts[host] || a.hosts["*"]
 }
 
 // reads lets only operators that may read pass.

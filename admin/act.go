@@ -155,8 +155,8 @@ func (a *Admin) give(ctx context.Context, o *order, at string) (string, *order, 
 	if err != nil {
 		return "", nil, err
 	}
+	o.Units = max(given, -given) // what is recorded is what was done
 	undo := o.reverse(undoes)
-	undo.Units = max(given, -given)
 	n, name := inspect.Number(undo.Units), o.Policy.Name()
 	switch {
 	case given == 0:

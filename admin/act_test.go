@@ -66,7 +66,7 @@ func newService(t *testing.T, g *core.Gate, cfg plans.Config) *service {
 		bans:  limited(t, "bans", core.Block{Strikes: 2, Within: time.Hour, For: time.Hour}),
 	}
 	s.site = newSite(t, admin.Config{
-		Gate: g, Policies: []*core.Policy{s.api, s.month, s.bans}, Semaphores: []*semaphore.Semaphore{s.streams}, Plans: book,
+		Gate: g, Policies: []*core.Policy{s.api, s.month, s.bans}, Semaphores: []*semaphore.Semaphore{s.streams}, Plans: book, Live: new(admin.Live),
 	})
 	return s
 }
@@ -304,4 +304,32 @@ func TestOrdersThatCannotBe(t *testing.T) {
 	if e := s.events.last(); status != http.StatusConflict || !errors.Is(e.Err, core.ErrCharge) {
 		t.Error(status, squeeze(body), fmt.Sprint(e.Err))
 	}
+}
+
+// What is recorded of a change is what was done: at most what is used comes back.
+func TestRecordIsWhatWasDone(t *testing.T) {
+	eachService(t, func(t *testing.T, s *service) {
+		for i, tt := range []struct {
+			used, give, given int64
+			record, text      string
+		}{
+			{2, 10, 2, "kim gave 2 of month back", "got 2 of month back."},
+			{0, 10, 0, "kim gave nothing of month back: nothing was used", "nothing came back."},
+		} {
+			name := fmt.Sprint("record-", i)
+			if tt.used > 0 {
+				decide(t, s.gate, core.Charge{Policy: s.month, Key: newKey(t, name), Cost: tt.used})
+			}
+			status, _, body := s.ask("POST", "act", url.Values{
+				"action": {"give"}, "policy": {"month"}, "key": {name}, "units": {fmt.Sprint(tt.give)}, "id": {name},
+			})
+			e := s.events.last()
+			if status != http.StatusOK || e.Units != tt.given || e.Err != nil || !strings.Contains(squeeze(body), tt.text) {
+				t.Errorf("status %d, %+v: %s", status, e, squeeze(body))
+			}
+			if page := squeeze(s.get("")); !strings.Contains(page, tt.record) {
+				t.Errorf("the record lacks %q: %s", tt.record, page)
+			}
+		}
+	})
 }

@@ -24,6 +24,8 @@ import (
 	"fmt"
 	"html/template"
 	"net/http"
+	"net/url"
+	"strings"
 	"sync"
 	"time"
 
@@ -56,6 +58,12 @@ type Config struct {
 	// https://ops.example.com, where a proxy changes the Host of requests.
 	Origins []string
 
+	// Hosts are the names by which browsers reach the page, without a port, such as ops.example.com.
+	// Requests of other names are answered with 421: a foreign site whose name leads to the address
+	// of the page could read it. IP addresses, localhost, names below localhost and the hosts of
+	// Origins need no entry. The entry "*" is every name; it is for servers that check the name.
+	Hosts []string
+
 	// Name returns what the page calls a key whose parts are hashes, such as the name of a customer.
 	// If it returns an empty text, or is nil, that is the key.
 	Name func(core.Key) string
@@ -85,6 +93,7 @@ type Admin struct {
 	hub       *hub.Hub
 	inspector *inspect.Inspector
 	foreign   http.CrossOriginProtection
+	hosts     map[string]bool // in lower case
 	templates *template.Template
 	pages     map[string]page
 	started   time.Time
@@ -106,13 +115,21 @@ func New(cfg Config) (*Admin, error) {
 	}
 	a := &Admin{
 		cfg: cfg, started: time.Now(), streams: make(chan struct{}, maxStreams),
-		closing: make(chan struct{}),
+		closing: make(chan struct{}), hosts: make(map[string]bool),
 	}
 	a.close = sync.OnceFunc(func() { close(a.closing) })
 	for i, origin := range cfg.Origins {
 		if err := a.foreign.AddTrustedOrigin(origin); err != nil {
 			errs = append(errs, fmt.Errorf("admin: Config.Origins[%d]: %w", i, err))
+		} else if u, err := url.Parse(origin); err == nil {
+			a.hosts[strings.ToLower(u.Hostname())] = true
 		}
+	}
+	for i, host := range cfg.Hosts {
+		if host == "" || host != "*" && strings.ContainsAny(host, "/:*") {
+			errs = append(errs, fmt.Errorf("admin: Config.Hosts[%d] is %q: it must be a name without a port", i, host))
+		}
+		a.hosts[strings.ToLower(host)] = true
 	}
 	var err error
 	a.inspector, err = inspect.New(inspect.Config{
@@ -170,6 +187,9 @@ func (a *Admin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	secure(w.Header())
 	p, known := a.pages[r.URL.Path]
 	switch {
+	case !a.answersTo(r.Host):
+		a.fail(w, r, http.StatusMisdirectedRequest,
+			fmt.Sprintf("This page does not answer to the host %.100q. Its names stand in admin.Config.Hosts.", r.Host))
 	case !known:
 		a.reads(a.missing).ServeHTTP(w, r)
 	case r.Method != p.method && (p.method != http.MethodGet || r.Method != http.MethodHead):

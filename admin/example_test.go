@@ -36,7 +36,7 @@ func ExampleNew() {
 	mux := http.NewServeMux()
 	mux.Handle("/headgate/", http.StripPrefix("/headgate", page))
 	for _, password := range []string{"guess", "secret"} {
-		r := httptest.NewRequest("GET", "/headgate/subject?key=acme", nil)
+		r := httptest.NewRequest("GET", "http://localhost/headgate/subject?key=acme", nil)
 		r.SetBasicAuth("kim", password)
 		w := httptest.NewRecorder()
 		mux.ServeHTTP(w, r)

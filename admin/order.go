@@ -182,6 +182,9 @@ func (e *Event) summary() string {
 	case OpReset:
 		return "forgot what was spent of " + e.Policy.Name()
 	case OpGive:
+		if e.Units == 0 {
+			return "gave nothing of " + e.Policy.Name() + " back: nothing was used"
+		}
 		return fmt.Sprintf("gave %s of %s back", inspect.Number(e.Units), e.Policy.Name())
 	case OpTake:
 		return fmt.Sprintf("charged %s of %s", inspect.Number(e.Units), e.Policy.Name())

@@ -28,6 +28,8 @@ type figures struct {
 	At      time.Time
 	Rates   []rate
 	Refused []refusedRow
+	Crowd   bool // keys were refused that do not stand out
+	More    int  // keys that were refused and are not shown
 	Since   time.Time
 	Servers []serverRow
 	Memory  bool
@@ -93,9 +95,16 @@ func (a *Admin) now(ctx context.Context) figures {
 	}
 	f.IsLive = true
 	f.Rates = live.rates.read(now)
-	most, since := live.refused.most(maxRefused, now)
+	most, since := live.refused.most(2*maxCounts, now)
 	f.Since = since
 	for _, c := range most {
+		if f.Crowd = f.Crowd || !c.standsOut(); !c.standsOut() {
+			continue
+		}
+		if len(f.Refused) == maxRefused {
+			f.More++
+			continue
+		}
 		id := fnv.New64a()
 		_, _ = id.Write([]byte(c.policy + " " + c.key.String())) // it never fails
 		f.Refused = append(f.Refused, refusedRow{

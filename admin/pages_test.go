@@ -122,12 +122,12 @@ func TestReadOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := httptest.NewRecorder()
-	a.ServeHTTP(w, httptest.NewRequest("POST", "/act", strings.NewReader("action=reset")))
+	a.ServeHTTP(w, httptest.NewRequest("POST", "http://localhost/act", strings.NewReader("action=reset")))
 	if w.Code != http.StatusForbidden {
 		t.Errorf("status %d", w.Code)
 	}
 	w = httptest.NewRecorder()
-	a.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+	a.ServeHTTP(w, httptest.NewRequest("GET", "http://localhost/", nil))
 	if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "has no Live") {
 		t.Errorf("status %d: %s", w.Code, w.Body)
 	}
@@ -409,7 +409,7 @@ func TestPrefix(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := httptest.NewRecorder()
-	http.StripPrefix("/ops", a).ServeHTTP(w, httptest.NewRequest("GET", "/ops", nil))
+	http.StripPrefix("/ops", a).ServeHTTP(w, localRequest("GET", "/ops"))
 	if w.Code != http.StatusTemporaryRedirect || w.Header().Get("Location") != "ops/" {
 		t.Error(w.Code, w.Header())
 	}
@@ -446,5 +446,144 @@ func TestFullSlots(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// localRequest returns a request whose RequestURI is a path, as a server reads it.
+func localRequest(method, path string) *http.Request {
+	r := httptest.NewRequest(method, path, nil)
+	r.Host = "localhost"
+	return r
+}
+
+// The page answers to the names that its configuration has, so that a foreign site whose name leads
+// to its address reads nothing.
+func TestHosts(t *testing.T) {
+	read := func(*http.Request) (string, error) { return "kim", nil }
+	page := func(hosts, origins []string) http.Handler {
+		a, err := admin.New(admin.Config{
+			Gate: gatetest.Memory(t, core.Config{}), Read: read, Write: read, Hosts: hosts, Origins: origins,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	given, all := page([]string{"Ops.Example.com"}, []string{"https://outer.example:8443"}), page([]string{"*"}, nil)
+	for host, want := range map[string]int{
+		"localhost": 200, "LOCALHOST:8081": 200, "page.localhost": 200, "127.0.0.1:8081": 200, "10.1.2.3": 200,
+		"[::1]:8081": 200, "[::1]": 200, "ops.example.com": 200, "ops.example.com.:443": 200, "outer.example": 200,
+		"evil.example": 421, "evil.example:8081": 421, "localhost.evil.example": 421, "notlocalhost": 421,
+		"127.0.0.1.evil.example": 421, "sub.ops.example.com": 421, "": 421, "*": 421,
+	} {
+		for path, method := range map[string]string{"/": "GET", "/subject?key=acme": "GET", "/style.css": "GET", "/nowhere": "GET"} {
+			r := httptest.NewRequest(method, path, nil)
+			r.Host = host
+			w := httptest.NewRecorder()
+			given.ServeHTTP(w, r)
+			if ok := w.Code == 200 || path == "/nowhere" && w.Code == 404; ok != (want == 200) || want == 421 && w.Code != 421 {
+				t.Errorf("%s of %q: status %d, want %d", path, host, w.Code, want)
+			}
+		}
+		r := httptest.NewRequest("GET", "/", nil)
+		r.Host = host
+		w := httptest.NewRecorder()
+		if all.ServeHTTP(w, r); w.Code != 200 {
+			t.Errorf("a page of all hosts answers %d to %q", w.Code, host)
+		}
+	}
+	_, err := admin.New(admin.Config{
+		Gate: gatetest.Memory(t, core.Config{}), Read: read, Hosts: []string{"", "https://ops.example.com", "ops:80", "*.a"},
+	})
+	for i := range 4 {
+		if want := fmt.Sprintf("Config.Hosts[%d]", i); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v lacks %s", err, want)
+		}
+	}
+}
+
+// Where many keys are denied alike, the page names none. Who stands out is named beside them.
+func TestNoKeyStandsOut(t *testing.T) {
+	const crowd, besides = "Many keys were refused, and no key stands out.", "Many other keys were refused, and none of them stands out."
+	for _, tt := range []struct {
+		name        string
+		keys, times int
+		loud        int // denials of one key more
+		rows        int
+		want        string
+	}{
+		{"10,000 keys twice each", 10_000, 2, 0, 0, crowd},
+		{"one key besides", 10_000, 2, 5000, 1, besides},
+		{"few keys", 5, 2, 0, 5, ""},
+		{"more keys than rows", 20, 2, 0, 12, "8 more keys were refused."},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			live := new(admin.Live)
+			g := gatetest.Memory(t, core.Config{Observe: live.Observe})
+			api := limited(t, "api", core.DenyAll{})
+			for range tt.times {
+				for i := range tt.keys {
+					decide(t, g, core.Charge{Policy: api, Key: newKey(t, fmt.Sprint("key", i))})
+				}
+			}
+			for range tt.loud {
+				decide(t, g, core.Charge{Policy: api, Key: newKey(t, "loud")})
+			}
+			page := newSite(t, admin.Config{Gate: g, Policies: []*core.Policy{api}, Live: live}).get("")
+			if rows := strings.Count(page, `id="refused-`); rows != tt.rows {
+				t.Errorf("%d rows, want %d", rows, tt.rows)
+			}
+			text := squeeze(page)
+			for _, one := range []string{crowd, besides} {
+				if strings.Contains(text, one) != (one == tt.want) {
+					t.Errorf("%q: %s", one, text)
+				}
+			}
+			if !strings.Contains(text, tt.want) || tt.loud > 0 && !strings.Contains(text, "loud api") {
+				t.Error(text)
+			}
+		})
+	}
+}
+
+// Each button and field of a page has a name of its own for those who hear it.
+func TestControlsHaveNames(t *testing.T) {
+	g := gatetest.Memory(t, core.Config{})
+	month := newPolicy(t, core.PolicyConfig{Name: "month", Raisable: true, Algorithm: core.Calendar{Limit: 100, Every: core.PeriodMonth, In: time.UTC}})
+	week := newPolicy(t, core.PolicyConfig{Name: "week", Raisable: true, Algorithm: core.Calendar{Limit: 100, Every: core.PeriodWeek, In: time.UTC}})
+	bans := limited(t, "bans", core.Block{Strikes: 2, Within: time.Hour, For: time.Hour})
+	streams := newSemaphore(t, g, "streams")
+	for _, user := range []string{"bob", "ann"} {
+		l, err := streams.Acquire(t.Context(), semaphore.Request{Caps: []semaphore.Cap{
+			{Key: newKey(t, "acme"), Limit: 9}, {Key: newKey(t, "acme", user), Limit: 9},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = l.Release(context.Background()) }()
+	}
+	s := newSite(t, admin.Config{
+		Gate: g, Policies: []*core.Policy{month, week, bans}, Semaphores: []*semaphore.Semaphore{streams},
+	})
+	page := s.get("subject", "key", "acme")
+	names := make(map[string]bool)
+	for _, control := range regexp.MustCompile(`<(?:button|summary|select|input)[^>]*>`).FindAllString(page, -1) {
+		if strings.Contains(control, `type="hidden"`) || strings.Contains(control, `id="key"`) || control == "<button>" {
+			continue // the form that looks a key up
+		}
+		label := regexp.MustCompile(`aria-label="([^"]+)"`).FindStringSubmatch(control)
+		if label == nil || names[label[1]] {
+			t.Errorf("%s has no name of its own", control)
+			continue
+		}
+		names[html.UnescapeString(label[1])] = true
+	}
+	for _, want := range []string{
+		"Give more of month", "Give more of week", "Reset month", "Block under bans", "Raise month",
+		"Evict acme/bob, held for 0 s", "Evict acme/ann, held for 0 s",
+	} {
+		if !names[want] {
+			t.Errorf("no control is named %q: %v", want, names)
+		}
 	}
 }

@@ -53,19 +53,26 @@ type count struct {
 	Times, Over int64
 }
 
+// standsOut reports whether most of the denials are certainly those of the key.
+func (c *count) standsOut() bool { return c.Times-c.Over > c.Over }
+
 // most returns those that were denied most, and since when.
 func (r *refused) most(n int, now time.Time) (all []count, since time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.turn(now)
+	both := [...]*sketch{&r.now, &r.earlier}
 	sum := make(map[refusal]count)
-	for _, s := range [...]*sketch{&r.now, &r.earlier} {
+	for _, s := range both {
 		for _, c := range s.heap {
-			both := sum[c.refusal]
-			sum[c.refusal] = count{c.refusal, both.Times + c.Times, both.Over + c.Over}
+			sum[c.refusal] = count{refusal: c.refusal}
 		}
 	}
-	for _, c := range sum {
+	for who, c := range sum {
+		for _, s := range both {
+			times, over := s.of(who)
+			c.Times, c.Over = c.Times+times, c.Over+over
+		}
 		all = append(all, c)
 	}
 	slices.SortFunc(all, func(a, b count) int {
@@ -111,6 +118,18 @@ func (s *sketch) add(who refusal) {
 	}
 	s.heap[at].Times++
 	s.down(at)
+}
+
+// of returns how often a key was denied. A key that is not counted may have been denied as often as
+// the one that came least.
+func (s *sketch) of(who refusal) (times, over int64) {
+	if at, known := s.place[who]; known {
+		return s.heap[at].Times, s.heap[at].Over
+	}
+	if len(s.heap) == maxCounts {
+		return s.heap[0].Times, s.heap[0].Times
+	}
+	return 0, 0
 }
 
 // up moves a count towards the front while the one before it is larger, and returns its place.
