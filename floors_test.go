@@ -54,6 +54,7 @@ var floors = []struct {
 	{"observe/slog", 8, nil},
 	{"plans", 8, []string{"github.com/redis/go-redis/v9", "github.com/goccy/go-yaml"}},
 	{"internal/inspect", 9, []string{"github.com/redis/go-redis/v9"}},
+	{"adapters/internal/requests", 0, nil},
 	{"adapters/internal/writers", 0, nil},
 	{"adapters/nethttp", 8, nil},
 	{"adapters/chi", 9, []string{"github.com/go-chi/chi/v5"}},

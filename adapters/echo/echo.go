@@ -25,8 +25,11 @@ type Config struct {
 // it. Its Internal is the admission's Err. The body of the Guard's Dialect and its Refuse apply only if
 // Config.Refuse calls Guard.Refuse.
 //
-// A Rule.Settle is given the status that echo's default error handler sends, because the central
-// one runs later. A panic goes through. Middleware itself panics if g is not one that a constructor
+// If a Rule.Settle, the strikes of a BlockRule or a Replay depend on the response, Middleware has the
+// central error handler answer an error of the handlers after it, as echo's RequestLogger with
+// HandleError does, and then returns the error. So middleware that turns errors into others must stand
+// after the guard, and an error handler of your own must do nothing when the response is committed. A
+// panic goes through and counts as 500. Middleware itself panics if g is not one that a constructor
 // made. The middleware is safe for concurrent use.
 func Middleware(g nethttp.Admitter) echo.MiddlewareFunc { return WithConfig(g, Config{}) }
 
@@ -45,31 +48,35 @@ func WithConfig(g nethttp.Admitter, cfg Config) echo.MiddlewareFunc {
 			x := g.Admit(r)
 			x.WriteHeaders(c.Response().Header())
 			c.SetRequest(r.WithContext(x.WithContext(r.Context())))
-			var err error = echo.ErrInternalServerError // the status if a handler panics
-			defer func() {
-				w := c.Response()
-				if err == echo.ErrInternalServerError || !w.Committed && c.Request().Context().Err() != nil {
+			if !x.Allowed() {
+				defer func() { c.SetRequest(x.Finish(c.Request(), x.Status())) }()
+				return refuse(c, &x.Admission, cfg)
+			}
+			w, returned := c.Response(), false
+			w.Writer = x.Writer(w.Writer)
+			defer func() { c.SetRequest(x.FinishWritten(c.Request(), returned)) }()
+			err := next(c)
+			if err != nil && x.Watches() && !c.Response().Committed {
+				c.Error(err)
+				if !c.Response().Committed { // nobody has answered the error
 					x.Fail()
 				}
-				c.SetRequest(x.Finish(c.Request(), statusOf(w, err)))
-			}()
-			switch {
-			case x.Allowed():
-				w := c.Response()
-				w.Writer = x.Writer(w.Writer)
-				err = next(c)
-				return err
-			case cfg.Refuse != nil:
-				return cfg.Refuse(c, &x.Admission)
-			case x.Status() < http.StatusMultipleChoices: // nethttp.ReplayConfig.HandledStatus
-				err = c.NoContent(x.Status())
-				return err
 			}
-			return &echo.HTTPError{
-				Code: x.Status(), Message: x.StatusText(), Internal: x.Err(),
-			}
+			returned = true
+			return err
 		}
 	}
+}
+
+// refuse answers a request that is not admitted, or returns the error for the central error handler.
+func refuse(c echo.Context, a *nethttp.Admission, cfg Config) error {
+	switch {
+	case cfg.Refuse != nil:
+		return cfg.Refuse(c, a)
+	case a.Status() < http.StatusMultipleChoices: // nethttp.ReplayConfig.HandledStatus
+		return c.NoContent(a.Status())
+	}
+	return &echo.HTTPError{Code: a.Status(), Message: a.StatusText(), Internal: a.Err()}
 }
 
 // setRoute sets the pattern and the path values of the route that echo has chosen. echo matches the
@@ -87,20 +94,4 @@ func setRoute(r *http.Request, c echo.Context) {
 		}
 		r.SetPathValue(name, value)
 	}
-}
-
-// statusOf returns the status that echo's DefaultHTTPErrorHandler sends. It unwraps no error, as
-// that handler does not.
-func statusOf(w *echo.Response, err error) int {
-	if err == nil || w.Committed {
-		return w.Status
-	}
-	refusal, ok := err.(*echo.HTTPError)
-	if !ok {
-		return http.StatusInternalServerError
-	}
-	if inner, ok := refusal.Internal.(*echo.HTTPError); ok {
-		return inner.Code
-	}
-	return refusal.Code
 }

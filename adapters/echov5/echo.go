@@ -25,8 +25,11 @@ type Config struct {
 // it. The error wraps the admission's Err. The body of the Guard's Dialect and its Refuse apply only if
 // Config.Refuse calls Guard.Refuse.
 //
-// A Rule.Settle is given the status that echo's default error handler sends, because the central
-// one runs later. A panic goes through. Middleware itself panics if g is not one that a constructor
+// If a Rule.Settle, the strikes of a BlockRule or a Replay depend on the response, Middleware has the
+// central error handler answer an error of the handlers after it, as echo's RequestLogger with
+// HandleError does, and then returns the error. So middleware that turns errors into others must stand
+// after the guard, and an error handler of your own must do nothing when the response is committed. A
+// panic goes through and counts as 500. Middleware itself panics if g is not one that a constructor
 // made. The middleware is safe for concurrent use.
 func Middleware(g nethttp.Admitter) echo.MiddlewareFunc { return WithConfig(g, Config{}) }
 
@@ -45,35 +48,49 @@ func WithConfig(g nethttp.Admitter, cfg Config) echo.MiddlewareFunc {
 			x := g.Admit(r)
 			x.WriteHeaders(c.Response().Header())
 			c.SetRequest(r.WithContext(x.WithContext(r.Context())))
-			var err error = echo.ErrInternalServerError // the status if a handler panics
-			defer func() {
-				w, status := echo.ResolveResponseStatus(c.Response(), err)
-				unwritten := w == nil || !w.Committed
-				if err == echo.ErrInternalServerError || unwritten && c.Request().Context().Err() != nil {
+			if !x.Allowed() {
+				defer func() { c.SetRequest(x.Finish(c.Request(), x.Status())) }()
+				return refuse(c, &x.Admission, cfg)
+			}
+			returned := false
+			defer func() { c.SetRequest(x.FinishWritten(c.Request(), returned)) }()
+			if w, ok := c.Response().(*echo.Response); ok {
+				w.ResponseWriter = x.Writer(w.ResponseWriter)
+			} else { // such as that of a HEAD request, which writes when the route's middleware is done
+				defer c.SetResponse(c.Response())
+				c.SetResponse(x.Writer(c.Response()))
+			}
+			err := next(c)
+			if err != nil && x.Watches() && !committed(c) {
+				c.Echo().HTTPErrorHandler(c, err)
+				if !committed(c) { // nobody has answered the error
 					x.Fail()
 				}
-				c.SetRequest(x.Finish(c.Request(), status))
-			}()
-			switch {
-			case x.Allowed():
-				if w, err := echo.UnwrapResponse(c.Response()); err == nil {
-					w.ResponseWriter = x.Writer(w.ResponseWriter)
-				}
-				err = next(c)
-				return err
-			case cfg.Refuse != nil:
-				return cfg.Refuse(c, &x.Admission)
-			case x.Status() < http.StatusMultipleChoices: // nethttp.ReplayConfig.HandledStatus
-				err = c.NoContent(x.Status())
-				return err
 			}
-			refusal := echo.NewHTTPError(x.Status(), x.StatusText())
-			if err := x.Err(); err != nil {
-				return refusal.Wrap(err)
-			}
-			return refusal
+			returned = true
+			return err
 		}
 	}
+}
+
+func committed(c *echo.Context) bool {
+	w, err := echo.UnwrapResponse(c.Response())
+	return err == nil && w.Committed
+}
+
+// refuse answers a request that is not admitted, or returns the error for the central error handler.
+func refuse(c *echo.Context, a *nethttp.Admission, cfg Config) error {
+	switch {
+	case cfg.Refuse != nil:
+		return cfg.Refuse(c, a)
+	case a.Status() < http.StatusMultipleChoices: // nethttp.ReplayConfig.HandledStatus
+		return c.NoContent(a.Status())
+	}
+	refusal := echo.NewHTTPError(a.Status(), a.StatusText())
+	if err := a.Err(); err != nil {
+		return refusal.Wrap(err)
+	}
+	return refusal
 }
 
 // setPathValues sets the path values of the route that echo has chosen. It unescapes values that

@@ -21,7 +21,14 @@ type Config struct {
 // Middleware applies a *nethttp.Guard, or a *nethttp.Replay around one, to the handlers after it. A
 // refusal is answered as the Guard's Config says and aborts the chain. The guard decides with the
 // request's context, which ends when the client leaves, and not with gin's, which does not. A panic
-// goes through. Middleware itself panics if g is not one that a constructor made. The handler is safe
+// goes through.
+//
+// A Rule.Settle, the strikes of a BlockRule and a Replay see the status that stands when the handlers
+// after the guard are done. If these have only added to c.Errors, it is 400 for a gin.ErrorTypeBind and
+// 500 otherwise. So middleware that answers c.Errors, or a panic, with other statuses must stand after
+// the guard.
+//
+// Middleware itself panics if g is not one that a constructor made. The handler is safe
 // for concurrent use.
 func Middleware(g nethttp.Admitter) gin.HandlerFunc { return WithConfig(g, Config{}) }
 
@@ -40,37 +47,56 @@ func WithConfig(g nethttp.Admitter, cfg Config) gin.HandlerFunc {
 		x := g.Admit(c.Request)
 		x.WriteHeaders(c.Writer.Header())
 		c.Request = c.Request.WithContext(x.WithContext(c.Request.Context()))
+		if !x.Allowed() {
+			defer func() { c.Request = x.Finish(c.Request, x.Status()) }()
+			if cfg.Refuse != nil {
+				cfg.Refuse(c, &x.Admission)
+			} else {
+				g.Refuse(c.Writer, c.Request, &x.Admission)
+			}
+			c.Abort()
+			return
+		}
+		w := &writer{ResponseWriter: c.Writer, x: x}
+		c.Writer = w
 		returned := false
 		defer func() {
-			status := c.Writer.Status()
-			if !returned && !c.Writer.Written() { // a handler panics
-				status = http.StatusInternalServerError
-			}
-			if !returned || !c.Writer.Written() && c.Request.Context().Err() != nil {
+			if !returned || !w.responded && !w.Written() && c.Request.Context().Err() != nil {
 				x.Fail()
 			}
-			c.Request = x.Finish(c.Request, status)
+			c.Request = x.Finish(c.Request, w.code(c, returned))
 		}()
-		switch {
-		case x.Allowed():
-			c.Writer = &writer{ResponseWriter: c.Writer, x: x}
-			c.Next()
-		case cfg.Refuse != nil:
-			cfg.Refuse(c, &x.Admission)
-			c.Abort()
-		default:
-			g.Refuse(c.Writer, c.Request, &x.Admission)
-			c.Abort()
-		}
+		c.Next()
 		returned = true
 	}
+}
+
+// code returns the status that the client gets when the chain is done. If nothing is written, gin sends
+// w.Status, or a handler around the guard answers c.Errors.
+func (w *writer) code(c *gin.Context, returned bool) int {
+	status, last := w.Status(), c.Errors.Last()
+	switch {
+	case w.switched:
+		return http.StatusSwitchingProtocols
+	case w.Written():
+		return status
+	case !returned: // a handler panics
+		return http.StatusInternalServerError
+	case last == nil || status >= http.StatusBadRequest:
+		return status
+	case last.IsType(gin.ErrorTypeBind):
+		return http.StatusBadRequest
+	}
+	return http.StatusInternalServerError
 }
 
 // writer is gin's ResponseWriter, and keeps the headers that stand before the handler.
 type writer struct {
 	gin.ResponseWriter
-	x        *nethttp.Exchange
-	hijacked bool
+	x         *nethttp.Exchange
+	hijacked  bool
+	switched  bool // it was hijacked before a header was written
+	responded bool // a handler has set a status, which gin writes when the chain is done
 }
 
 // Unwrap is for http.ResponseController.
@@ -88,13 +114,17 @@ func (w *writer) Header() http.Header {
 
 // WriteHeader implements http.ResponseWriter.
 func (w *writer) WriteHeader(status int) {
+	w.responded = true
 	w.x.RestoreHeaders(w.ResponseWriter.Header(), status)
 	w.ResponseWriter.WriteHeader(status)
 }
 
 // Hijack implements http.Hijacker.
 func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	began := w.Written()
 	conn, rw, err := w.ResponseWriter.Hijack()
-	w.hijacked = w.hijacked || err == nil
+	if err == nil {
+		w.hijacked, w.switched = true, !began
+	}
 	return conn, rw, err
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 
+	"github.com/headgate/headgate/adapters/internal/requests"
 	"github.com/headgate/headgate/adapters/llm/internal/wire"
 	"github.com/headgate/headgate/adapters/nethttp"
 	"github.com/headgate/headgate/core"
@@ -151,8 +152,7 @@ func (x *exchange) close() {
 	settled := false
 	defer x.conclude()
 	defer func() {
-		x.guarded.Pattern = x.writer.request.Pattern
-		x.admitted.FinishWritten(x.guarded.WithContext(x.ctx), settled)
+		x.admitted.FinishWritten(x.writer.request.WithContext(x.ctx), settled)
 	}()
 	defer x.release()
 	x.late = x.late || (x.status == 0 || x.empty) && x.inner.Err() != nil
@@ -169,9 +169,9 @@ func (x *exchange) close() {
 	}
 }
 
-// conclude shows the handlers around the Meter the pattern, closes the body and reports the response.
+// conclude shows the handlers around the Meter what is written into the request, closes the body and reports the response.
 func (x *exchange) conclude() {
-	x.given.Pattern = x.guarded.Pattern
+	requests.Show(x.given, x.guarded)
 	_ = x.body.Close() // cannot fail
 	x.observe(x.guarded)
 }

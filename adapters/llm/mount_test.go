@@ -2,6 +2,7 @@ package llm_test
 
 import (
 	"fmt"
+	"mime/multipart"
 	"net/http"
 	"strings"
 	"testing"
@@ -70,7 +71,8 @@ func TestFrameworks(t *testing.T) {
 	}
 }
 
-// Handlers around the Meter see the pattern that a mux behind it chose. Handlers behind it see the
+// Handlers around the Meter see what is written into the request behind it, such as the pattern and the
+// path values of a mux, and forms. Handlers behind it see the
 // admission and the slot.
 func TestContextOfTheHandler(t *testing.T) {
 	for _, abort := range []llm.Abort{llm.AbortStop, llm.AbortDrain} {
@@ -89,16 +91,17 @@ func TestContextOfTheHandler(t *testing.T) {
 				q.PathValue("rest") != "completions" {
 				t.Errorf("%v: admission %v", abort, a)
 			}
+			q.MultipartForm = new(multipart.Form)
 			chat(7, 11)(w, q)
 		})
 		pattern := make(chan string, 1)
 		meter := r.meter.Handler(mux)
 		r.serve(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 			meter.ServeHTTP(w, q)
-			pattern <- q.Pattern
+			pattern <- fmt.Sprint(q.Pattern, " ", q.PathValue("rest"), " ", q.MultipartForm != nil)
 		}))
 		read(t, r.post(chatPath, streamed))
-		if got := <-pattern; got != "POST /v1/chat/{rest...}" {
+		if got := <-pattern; got != "POST /v1/chat/{rest...} completions true" {
 			t.Errorf("%v: pattern %q", abort, got)
 		}
 		<-r.reports

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 
+	"github.com/headgate/headgate/adapters/internal/requests"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
 )
@@ -52,6 +53,8 @@ func open(g *Guard, r *http.Request) *Exchange {
 		g = new(Guard)
 	}
 	x := newExchange(g)
+	x.request = r
+	requests.ExpectTrailers(r)
 	x.outer = AdmissionFromContext(r.Context())
 	return x
 }

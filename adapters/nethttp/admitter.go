@@ -36,11 +36,7 @@ func handler(g Admitter, next http.Handler) http.Handler {
 		}
 		inner := r.WithContext(x.WithContext(r.Context()))
 		returned := false
-		defer func() {
-			// A mux sets the pattern of the request that it is given. Outer handlers read theirs.
-			r.Pattern = inner.Pattern
-			x.FinishWritten(inner, returned)
-		}()
+		defer func() { x.FinishWritten(inner, returned) }()
 		next.ServeHTTP(x.Writer(w), inner)
 		returned = true
 	})

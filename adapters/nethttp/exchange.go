@@ -21,6 +21,7 @@ type Exchange struct {
 	blockKeys   []core.Key // of the first charges, which are of BlockRules
 	reservation *core.Reservation
 	attempt     *attempt            // at the request's id, or nil
+	request     *http.Request       // that Admit was given
 	ctx         admittedContext     // of the handler; with a lease, only of those around the guard
 	kept        []keptHeader        // what stood in the headers when the handler first asked for them
 	w           http.ResponseWriter // that Writer was given
@@ -77,8 +78,8 @@ func (x *Exchange) WithContext(ctx context.Context) context.Context {
 	return &x.ctx
 }
 
-// watches reports whether something depends on the response.
-func (x *Exchange) watches() bool { return x.settles() || x.attempt != nil }
+// Watches reports whether something depends on the response: a rule, a strike or the request's id.
+func (x *Exchange) Watches() bool { return x.settles() || x.attempt != nil }
 
 // settles reports whether the cost of some charge depends on the response.
 func (x *Exchange) settles() bool { return x.reservation != nil && x.guard.settles }

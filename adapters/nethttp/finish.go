@@ -3,6 +3,8 @@ package nethttp
 import (
 	"context"
 	"net/http"
+
+	"github.com/headgate/headgate/adapters/internal/requests"
 )
 
 // Finish settles the rules that depend on the response, which had this status, and releases the
@@ -13,11 +15,19 @@ import (
 // Errors go to core.Config.Observe. If settling fails the cost stays spent. If releasing fails, the
 // release is sent again; see semaphore.Lease.Release.
 //
+// The handlers around the guard see what has been written into r, if it is a copy of the request that
+// Admit was given: its pattern and path values, forms, trailers and body. So the server removes the
+// files of a multipart form.
+//
 // Finish returns the request for the handlers around the guard, if the framework shows them the
 // inner one. Its context carries the admission and does not end with the lease.
 func (x *Exchange) Finish(r *http.Request, status int) *http.Request {
-	if x.skipped || x.finished.Swap(true) ||
-		x.reservation == nil && x.lease == nil && x.attempt == nil {
+	if x.finished.Swap(true) {
+		return r
+	}
+	requests.Show(x.request, r)
+	x.request.Body = r.Body
+	if x.skipped || x.reservation == nil && x.lease == nil && x.attempt == nil {
 		return r
 	}
 	ctx := r.Context()
@@ -41,11 +51,11 @@ func (x *Exchange) Finish(r *http.Request, status int) *http.Request {
 // FinishWritten is Finish for an adapter that has given its handler the ResponseWriter of Writer, which
 // knows the status. returned says that the handler has returned and did not panic. If it has not, or has
 // written nothing and the context of r has ended, FinishWritten calls Fail.
-func (x *Exchange) FinishWritten(r *http.Request, returned bool) {
+func (x *Exchange) FinishWritten(r *http.Request, returned bool) *http.Request {
 	if !returned || x.seen.status == 0 && r.Context().Err() != nil {
 		x.Fail()
 	}
-	x.Finish(r, x.seen.code(returned))
+	return x.Finish(r, x.seen.code(returned))
 }
 
 func (x *Exchange) settle(r *http.Request, status int) {

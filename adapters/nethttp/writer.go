@@ -14,7 +14,7 @@ import (
 // nothing to keep and nothing depends on the response, it is w. An adapter calls it once, after
 // WriteHeaders.
 func (x *Exchange) Writer(w http.ResponseWriter) http.ResponseWriter {
-	if !x.watches() && (x.skipped || len(w.Header()) == 0) {
+	if !x.Watches() && (x.skipped || len(w.Header()) == 0) {
 		return w
 	}
 	x.w, x.own = w, writer{x}
@@ -40,27 +40,30 @@ func (w writer) Header() http.Header {
 
 // WriteHeader implements http.ResponseWriter.
 func (w writer) WriteHeader(status int) {
-	w.begin(status)
-	w.x.w.WriteHeader(status)
-}
-
-// begin is called before a header with this status may be sent.
-func (w writer) begin(status int) {
 	if w.x.seen.status == 0 {
 		w.x.RestoreHeaders(w.x.w.Header(), status)
-		w.x.seen.sent(status)
+	}
+	w.x.w.WriteHeader(status) // panics if there is no such status
+	w.x.seen.sent(status)
+}
+
+// begin is called before a header with the status 200 may be sent.
+func (w writer) begin() {
+	if w.x.seen.status == 0 {
+		w.x.RestoreHeaders(w.x.w.Header(), http.StatusOK)
+		w.x.seen.sent(http.StatusOK)
 	}
 }
 
 // Write implements http.ResponseWriter.
 func (w writer) Write(p []byte) (int, error) {
-	w.begin(http.StatusOK)
+	w.begin()
 	return w.x.w.Write(p)
 }
 
 // WriteString implements io.StringWriter.
 func (w writer) WriteString(s string) (int, error) {
-	w.begin(http.StatusOK)
+	w.begin()
 	return io.WriteString(w.x.w, s)
 }
 
@@ -70,7 +73,7 @@ func (w writer) FlushError() error {
 	if w.x.seen.status == 0 && !writers.Flushes(w.x.w) {
 		return http.ErrNotSupported
 	}
-	w.begin(http.StatusOK)
+	w.begin()
 	return writers.ErrorFlusher(w.x.w).FlushError()
 }
 
