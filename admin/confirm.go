@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/headgate/headgate/core"
@@ -187,11 +188,14 @@ func (a *Admin) askOverride(ctx context.Context, o *order, v *confirmView) error
 	return nil
 }
 
+// inner returns an error as a part of a sentence.
+func inner(err error) string { return strings.TrimSuffix(err.Error(), ".") }
+
 // sentence returns an error as a sentence.
 func sentence(err error) string {
 	text := err.Error()
 	if text != "" && 'a' <= text[0] && text[0] <= 'z' {
 		text = string(text[0]-'a'+'A') + text[1:]
 	}
-	return text + "."
+	return strings.TrimSuffix(text, ".") + "."
 }

@@ -80,7 +80,7 @@ func (a *Admin) now(ctx context.Context) figures {
 	f := figures{At: now, Started: a.started, Memory: a.hub.Nodes == nil}
 	f.Host, _ = os.Hostname()
 	if err := a.probe(ctx); err != nil {
-		f.Unknown, f.Fault, f.Advice = inspect.Cause(err), inspect.Explain(err).Error(), inspect.Advice(err)
+		f.Unknown, f.Fault, f.Advice = inspect.Cause(err), inner(err), inspect.Advice(err)
 		f.Misconfigured = errors.Is(err, core.ErrMisconfigured)
 	}
 	for _, p := range a.cfg.Policies {

@@ -169,7 +169,7 @@ func (v *subjectView) doubt(a *Admin, s *inspect.Subject) {
 		v.Faults = append(v.Faults, faultRow{err.Error(), inspect.Advice(err)})
 	}
 	if s.Outage != nil {
-		v.Unknown, v.Outage = inspect.Cause(s.Outage), inspect.Explain(s.Outage).Error()
+		v.Unknown, v.Outage = inspect.Cause(s.Outage), inner(s.Outage)
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/admin"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
@@ -33,10 +35,15 @@ type scene struct {
 
 func play(t *testing.T) *scene {
 	t.Helper()
-	server := redistest.Start(t)
+	return playOn(t, redistest.Start(t).Client(t), patience)
+}
+
+// playOn plays the service on a client of Redis, with decisions that take so long at most.
+func playOn(t *testing.T, client *redis.Client, timeout time.Duration) *scene {
+	t.Helper()
 	live := new(admin.Live)
-	gate := must(t)(core.NewRedis(server.Client(t), core.Config{
-		Timeout: patience, Observe: live.Observe, DisableDenialCache: true,
+	gate := must(t)(core.NewRedis(client, core.Config{
+		Timeout: timeout, Observe: live.Observe, DisableDenialCache: true,
 	}))
 	policy := func(cfg core.PolicyConfig) *core.Policy { return mustPolicy(t, cfg) }
 	s := &scene{
@@ -59,7 +66,7 @@ func play(t *testing.T) *scene {
 	if err != nil {
 		t.Fatal(err)
 	}
-	book, err := plans.New(plans.Config{Set: set, Client: server.Client(t)})
+	book, err := plans.New(plans.Config{Set: set, Client: client})
 	if err != nil {
 		t.Fatal(err)
 	}
