@@ -5,11 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
 	"github.com/headgate/headgate/internal/breaker"
 )
+
+// longestPause is the longest pause between two attempts to record what is done.
+const longestPause = time.Second
 
 // Attempt is work on a key of a Once. Its methods are safe for concurrent use, and may be called on
 // nil. Only the first call of Succeed or Fail counts; later calls do nothing and return nil.
@@ -30,7 +34,7 @@ func (a *Attempt) Context() context.Context {
 }
 
 // Succeed remembers that the key is done. It runs to its end even if ctx is cancelled, for about
-// core.Config.Timeout. If Redis does not answer, the error wraps ErrNotRecorded, and Succeed sends
+// core.Config.Timeout. If Redis fails or refuses, the error wraps ErrNotRecorded, and Succeed sends
 // it again in the background, until Redis has it or the Gate is closed. The key stays taken
 // meanwhile, as long as its lease can be renewed. If the lease was lost before, the error wraps
 // semaphore.ErrLeaseLost: the key is remembered, and another caller may have worked on it too.
@@ -49,18 +53,19 @@ func (a *Attempt) Succeed(ctx context.Context) error {
 	if err == nil && lost {
 		err = fmt.Errorf("once: %w", semaphore.ErrLeaseLost)
 	}
-	if err == nil || errors.Is(err, semaphore.ErrLeaseLost) ||
-		errors.Is(err, core.ErrMisconfigured) {
+	if err == nil || errors.Is(err, semaphore.ErrLeaseLost) {
 		_ = a.lease.Release(ctx) // on failure it ends
 		return err
 	}
 	l := a.lease.Detach()
 	tasks := a.once.hub.Tasks
 	tasks.Go(func() {
-		// What is done is done, also if the lease is lost.
-		for again := true; again && tasks.Sleep(breaker.Pause); {
-			err := a.remember(ctx)
-			again = err != nil && !errors.Is(err, core.ErrMisconfigured)
+		// What is done is done, also if the lease is lost, and whatever Redis answers: an operator
+		// gives a right or a password back.
+		for pause := breaker.Pause; tasks.Sleep(pause); pause = min(2*pause, longestPause) {
+			if a.remember(ctx) == nil {
+				break
+			}
 		}
 		_ = l.Release(ctx) // on failure it ends
 	})
