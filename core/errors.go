@@ -11,8 +11,8 @@ var (
 	ErrDenied = errors.New("core: denied")
 
 	// ErrMisconfigured is wrapped by the errors of a Redis that rejects what a Gate needs: a wrong
-	// password, a missing permission, a value of something else under a Gate's key, a script error.
-	// Waiting does not help.
+	// password, a missing permission or command, a value of something else under a Gate's key, keys
+	// of several hash slots, a script error. Waiting does not help. Any other answer is an outage.
 	ErrMisconfigured = errors.New("core: redis is misconfigured")
 
 	// ErrCircuitOpen is the Cause of a decision without Redis, because Redis failed just before. It

@@ -2,11 +2,11 @@ package redisstore
 
 import "github.com/headgate/headgate/internal/redisstore/trips"
 
-// Deliver implements trips.Batch. A call gets the whole reply if nothing ran or if it has the
-// script for itself and may have taken a slot too.
+// Deliver implements trips.Batch. A call gets the whole reply if nothing ran or if it shares its
+// script with no other.
 func (b *batch) Deliver(r trips.Reply) error {
 	reply := r.Numbers
-	if _, passed := periodPassed(reply); passed || len(b.calls) == 1 {
+	if _, passed := periodPassed(reply); passed || b.calls[0].alone {
 		for _, k := range b.calls {
 			k.reply = reply
 		}

@@ -42,8 +42,9 @@ var ErrReply = errors.New("redisstore: the script's reply has a wrong shape")
 type Class uint8
 
 const (
-	// Outage is an error that may pass: silence, a refused or broken connection, or a reply of a
-	// Redis that starts, fails over, is full or is busy.
+	// Outage is an error that may pass: silence, a refused or broken connection, an answer that is
+	// not Redis's, or any reply but those that are misconfigured. A proxy answers for a dead server
+	// in words of its own, which nobody can list.
 	Outage Class = iota
 	// Overload is an error of this process: it has asked for more than it can send.
 	Overload
@@ -53,11 +54,11 @@ const (
 	Panicked
 )
 
-// outages begin the replies of a Redis that may decide later.
-var outages = []string{
-	"LOADING", "CLUSTERDOWN", "READONLY", "MASTERDOWN", "NOREPLICAS", "TRYAGAIN", "MOVED", "ASK",
-	"BUSY", "OOM",
-	"MISCONF", "NOTBUSY", "UNBLOCKED", "ERR max number of clients", "max number of clients",
+// misconfigured begins the replies that no waiting mends. The list is closed: policies let their
+// failure modes decide on every other reply.
+var misconfigured = []string{
+	"NOAUTH", "WRONGPASS", "NOPERM", "WRONGTYPE", "CROSSSLOT",
+	"ERR AUTH ", "ERR Protocol error: unauthenticated", "ERR unknown command",
 }
 
 // Classify judges an error.
@@ -66,9 +67,7 @@ func Classify(err error) Class {
 	switch {
 	case errors.Is(err, ErrPanicked):
 		return Panicked
-	case errors.Is(err, ErrReply):
-		return Misconfigured
-	case errors.As(err, &reply) && !errors.Is(err, redis.TxFailedErr) && !passes(reply.Error()):
+	case errors.As(err, &reply) && isMisconfigured(reply.Error()):
 		return Misconfigured
 	case errors.Is(err, ErrOverloaded), errors.Is(err, redis.ErrPoolTimeout):
 		return Overload
@@ -76,8 +75,29 @@ func Classify(err error) Class {
 	return Outage
 }
 
+// isMisconfigured judges a reply.
+func isMisconfigured(reply string) bool {
+	// Redis 6 reports the errors of a script's commands behind words of its own.
+	if strings.HasPrefix(reply, "ERR Error running script") {
+		if _, cause, ok := strings.Cut(reply, ": -"); ok && !strings.HasPrefix(cause, "ERR ") {
+			reply = cause
+		}
+	}
+	for _, prefix := range misconfigured {
+		if strings.HasPrefix(reply, prefix) {
+			return true
+		}
+	}
+	// The script's own errors and what its commands may not do. A script that an operator has killed
+	// may run again.
+	return strings.HasPrefix(reply, "ERR ") && strings.Contains(reply, "script") &&
+		!strings.Contains(reply, "Script killed by user")
+}
+
 // answered reports whether a server has sent an answer.
-func answered(err error) bool { return err == nil || errors.As(err, new(redis.Error)) }
+func answered(err error) bool {
+	return err == nil || errors.As(err, new(redis.Error)) || errors.Is(err, ErrReply)
+}
 
 // hungUp reports whether a server has closed the connection. One that is full does so behind its
 // refusal, which go-redis takes for that of a handshake that the server does not know.
@@ -95,16 +115,6 @@ func timedOut(err error) bool {
 func moves(err error) bool {
 	return redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK") ||
 		redis.HasErrorPrefix(err, "TRYAGAIN")
-}
-
-func passes(reply string) bool {
-	for _, prefix := range outages {
-		// A script reports the errors of its calls behind words of its own.
-		if strings.HasPrefix(reply, prefix) || strings.Contains(reply, "-"+prefix+" ") {
-			return true
-		}
-	}
-	return false
 }
 
 // errSplit is the error of a call that may run alone: its script wrote nothing because one call

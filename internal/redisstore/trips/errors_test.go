@@ -68,8 +68,20 @@ func TestErrorClasses(t *testing.T) {
 		{reply("CROSSSLOT Keys in request don't hash to the same slot"), true, "TopologyCluster"},
 		{reply("ERR unknown command 'evalsha'"), true, "rejects"},
 		{reply("ERR user_script:1: attempt to perform arithmetic on a nil value"), true, "rejects"},
-		{redis.Nil, true, ""},
-		{trips.ErrReply, true, ""},
+		{reply("ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?"), true, "does not accept"},
+		{reply("ERR Error running script (call to f_abc): @user_script:1: -WRONGTYPE Operation against a key holding the wrong kind of value"), true, "something else"},
+		{reply("ERR Error running script (call to f_abc): @user_script:1: -ERR value is not an integer or out of range"), true, "rejects"},
+		{reply("ERR value is not an integer or out of range script: abc, on @user_script:1."), true, "rejects"},
+
+		{reply("NOSCRIPT No matching script. Please use EVAL."), false, "answers with an error"},
+		{reply("ERR Error running script (call to f_abc): @user_script:1: Script killed by user with SCRIPT KILL..."), false, "answers with an error"},
+		{reply("upstream failure"), false, "answers with an error"},
+		{reply("no upstream host"), false, "answers with an error"},
+		{reply("ERR Connection refused"), false, "answers with an error"},
+		{reply("ERR Connection timed out"), false, "answers with an error"},
+		{reply("ERR"), false, "answers with an error"},
+		{redis.Nil, false, ""},
+		{trips.ErrReply, false, "not one of Redis"},
 	}
 	for _, tt := range tests {
 		for _, err := range []error{tt.err, fmt.Errorf("wrapped: %w", tt.err)} {

@@ -20,6 +20,7 @@ var causes = []struct{ reply, words string }{
 	{"NOAUTH", "Redis wants a password, and the client has none"},
 	{"unauthenticated", "Redis wants a password, and the client has none or an old one"},
 	{"WRONGPASS", "Redis does not accept the user name or password"},
+	{"ERR AUTH ", "Redis does not accept the user name or password"},
 	{"NOPERM", permissions},
 	{"The user executing the script", permissions},
 	{"ACL failure in script", permissions},
@@ -45,7 +46,12 @@ func Explain(err error) string {
 				return c.words
 			}
 		}
-		return "Redis rejects the command"
+		if Classify(err) == Misconfigured {
+			return "Redis rejects the command"
+		}
+		return "Redis, or a proxy in front of it, answers with an error"
+	case errors.Is(err, ErrReply):
+		return "the answer is not one of Redis: look for a proxy in front of it"
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "nothing listens at the address"
 	case timedOut(err):

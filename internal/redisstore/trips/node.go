@@ -90,7 +90,7 @@ func (n *node) probe(ctx context.Context) error {
 		patience: n.queue.patience(), pulse: pulse,
 	}
 	err := p.probe(ctx)
-	if fails(err) && (errors.As(err, new(redis.Error)) || !n.queue.heardSince(begun, p.asked.Load())) {
+	if fails(err) && (answered(err) || !n.queue.heardSince(begun, p.asked.Load())) {
 		return err
 	}
 	n.queue.hear(begun)

@@ -59,8 +59,8 @@ func (p *prober) tryOwn(ctx context.Context) error {
 	}()
 	own := p.dial()
 	defer own.Close()
-	_, err := l.Send(ctx, own, p.batch())
-	silent := fails(err) && !errors.As(err, new(redis.Error)) && !errors.Is(err, syscall.ECONNREFUSED)
+	err := p.ask(ctx, own)
+	silent := fails(err) && !answered(err) && !errors.Is(err, syscall.ECONNREFUSED)
 	if silent || full(err) {
 		ask()
 		e, last := <-pooled, p.asked.Load()
@@ -81,19 +81,19 @@ func (p *prober) tryPool(
 ) error {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	b := p.batch()
-	return p.link.bounded(ctx, func() error {
-		_, err := p.link.Send(ctx, client, b)
-		return err
-	})
+	return p.link.bounded(ctx, func() error { return p.ask(ctx, client) })
 }
 
-// batch returns what the probe sends.
-func (p *prober) batch() Batch {
+// ask sends the probe. A reply that is none to it is an error.
+func (p *prober) ask(ctx context.Context, client redis.UniversalClient) error {
 	parcel := p.link.Probe(p.outermost)
 	b := parcel.Batch()
 	b.Add(parcel)
-	return b
+	reply, err := p.link.Send(ctx, client, b)
+	if err != nil {
+		return err
+	}
+	return b.Deliver(reply)
 }
 
 // fails reports whether an error says that a server cannot decide now.

@@ -57,11 +57,11 @@ func deliver(commands []command, doubt func(outermost string)) {
 	for i := range commands {
 		c := &commands[i]
 		reply, err := c.reply()
-		if err != nil && Classify(err) == Outage {
-			doubt(c.calls[0].Outermost)
-		}
 		if err == nil {
 			err = c.batch.Deliver(reply)
+		}
+		if err != nil && Classify(err) == Outage {
+			doubt(c.calls[0].Outermost)
 		}
 		if err != nil {
 			err = split(err, c.calls[0].Lane, len(c.calls))
