@@ -111,6 +111,13 @@ func TestPathValueIsUnescapedOnce(t *testing.T) {
 			return r
 		}
 	}
+	chiMount := func(below func(chi.Router, func(http.Handler) http.Handler)) func(*nethttp.Guard) http.Handler {
+		return func(g *nethttp.Guard) http.Handler {
+			r := chi.NewRouter()
+			r.Route("/api", func(r chi.Router) { below(r, chigate.Middleware(g)) })
+			return r
+		}
+	}
 	chiRoute := func(g *nethttp.Guard) http.Handler {
 		r := chi.NewRouter()
 		r.With(chigate.Middleware(g)).Get("/t/{tenant}", ok)
@@ -131,6 +138,30 @@ func TestPathValueIsUnescapedOnce(t *testing.T) {
 		{"chi, CleanPath", "/t//%2561cme", "%61cme", chiWith(chimiddleware.CleanPath)},
 		{"chi, URLFormat", "/t/%2561cme.json", "%61cme", chiWith(chimiddleware.URLFormat)},
 		{"chi, at a route", "/t/%2561cme", "%61cme", chiRoute},
+		{"chi, StripPrefix below a mount", "/api/t/%2561cme", "%61cme", chiMount(func(r chi.Router, guard func(http.Handler) http.Handler) {
+			r.Use(chimiddleware.StripPrefix("/api"), guard)
+			r.Get("/t/{tenant}", ok)
+		})},
+		{"chi, StripPrefix and StripSlashes below a mount", "/api/t/%2561cme/", "%61cme", chiMount(func(r chi.Router, guard func(http.Handler) http.Handler) {
+			r.Use(chimiddleware.StripSlashes, chimiddleware.StripPrefix("/api"), guard)
+			r.Get("/t/{tenant}", ok)
+		})},
+		{"chi, a value of the mount", "/api/%2561cme/x", "%61cme", chiMount(func(r chi.Router, guard func(http.Handler) http.Handler) {
+			r.Route("/{tenant}", func(r chi.Router) {
+				r.Use(guard)
+				r.Get("/x", ok)
+			})
+		})},
+		{"chi, around a router in StripPrefix", "/api/x/t/%2561cme", "%61cme", chiMount(func(r chi.Router, guard func(http.Handler) http.Handler) {
+			inner := chi.NewRouter()
+			inner.Get("/t/{tenant}", ok)
+			r.Mount("/x", http.StripPrefix("/api/x", guard(inner)))
+		})},
+		{"chi, at a route of a router in StripPrefix", "/api/x/t/%2561cme", "%61cme", chiMount(func(r chi.Router, guard func(http.Handler) http.Handler) {
+			inner := chi.NewRouter()
+			inner.With(guard).Get("/t/{tenant}", ok)
+			r.Mount("/x", http.StripPrefix("/api/x", inner))
+		})},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if got := tenantOf(t, c.path, true, c.build); got != c.want {

@@ -3,6 +3,7 @@ package chigate
 import (
 	"net/http"
 
+	"github.com/go-chi/chi/v5"
 	"github.com/go-chi/chi/v5/middleware"
 
 	"github.com/headgate/headgate/adapters/nethttp"
@@ -11,17 +12,18 @@ import (
 
 // Middleware applies a *nethttp.Guard, or a *nethttp.Replay around one, to the handlers it wraps. It
 // is nethttp.Guard.Handler with chi's route: a refusal is answered as the Guard's Config says, the
-// ResponseWriter is passed on, and a panic goes through. Outside a chi router requests have no
-// route. Middleware itself panics if g is not one that a constructor made. The middleware is safe for
+// ResponseWriter is passed on, and a panic goes through. Around a handler that is no chi router, and
+// outside of one, requests have no route. Middleware itself panics if g is not one that a constructor made. The middleware is safe for
 // concurrent use.
 func Middleware(g nethttp.Admitter) func(http.Handler) http.Handler {
 	if err := g.Check(); err != nil {
 		panic(err)
 	}
 	return func(next http.Handler) http.Handler {
+		inner, _ := next.(chi.Routes)
 		next = g.Handler(next)
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			setRoute(r)
+			setRoute(r, inner)
 			next.ServeHTTP(w, r)
 		})
 	}

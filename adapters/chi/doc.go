@@ -31,9 +31,15 @@
 //	}
 //
 // The middleware finds the route before chi has chosen it, also below a mount, so keyfunc.Route and
-// keyfunc.PathValue work in Use of any router, in With and in Group. chi requires every Use of a
-// router before its first route. Handlers read the outcome with
-// nethttp.AdmissionFromContext(r.Context()).
+// keyfunc.PathValue work in Use of any router, in With and in Group, and around a router, as in
+// Middleware(guard)(router). chi requires every Use of a router before its first route.
+//
+// A router that is mounted inside another handler, as in Mount("/api", http.StripPrefix("/api", sub)),
+// is one that chi does not know from the outside. In its Use, the route is the pattern of the mount,
+// such as "/api/*", and its own path values are missing: put the guard around that router,
+// http.StripPrefix("/api", Middleware(guard)(sub)), or into its With.
+//
+// Handlers read the outcome with nethttp.AdmissionFromContext(r.Context()).
 //
 // Put middleware that rewrites the path, such as middleware.StripSlashes, outside the guard.
 //
