@@ -98,7 +98,9 @@ func (x *exchange) slotError(w *wait, err error) error {
 	name := x.t.cfg.Slot.Semaphore.Name()
 	var full *semaphore.FullError
 	if errors.As(err, &full) {
-		return w.busy(busyFor(name, full.RetryAfter))
+		busy := busyFor(name, full.RetryAfter)
+		busy.estimated = true
+		return w.busy(busy)
 	}
 	for _, final := range []error{
 		core.ErrClosed, core.ErrMisconfigured, core.ErrCharge, core.ErrKey, semaphore.ErrRequest,

@@ -27,6 +27,8 @@ type BusyError struct {
 	// Cause is why the request could not wait, or why a failure mode decided: the error of a context
 	// whose deadline is too early, or that of Redis. Otherwise it is nil.
 	Cause error
+
+	estimated bool // After is, so asking again soon may help
 }
 
 func (e *BusyError) Error() string {

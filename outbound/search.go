@@ -1,6 +1,7 @@
 package outbound
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -45,12 +46,16 @@ type search struct {
 	res   *http.Response // the last refusal
 }
 
+// turn is how long a request waits for a slot of one upstream before it asks the others again.
+const turn = 100 * time.Millisecond
+
 // run asks all upstreams in their order, and then waits for the one that has room first. If that
-// has no room after all, run asks again, as often as there are upstreams. It leaves out those that
-// could not be reached, and those at which waiting does not help.
+// has no room after all, run asks again: as often as there are upstreams, and while a slot is all
+// that is missing, because nobody knows when one is free. It leaves out those that could not be
+// reached, and those at which waiting does not help.
 func (s *search) run(order []*Upstream) (*http.Response, error) {
 	busy := &PoolBusyError{Busy: make(map[string]*BusyError, len(order))}
-	for range order {
+	for turns := 0; turns < len(order); {
 		for _, u := range order {
 			_, down := busy.Unreached[u.Name]
 			if e := busy.Busy[u.Name]; down || e != nil && e.After == core.Never {
@@ -64,14 +69,28 @@ func (s *search) run(order []*Upstream) (*http.Response, error) {
 		if first == nil {
 			break
 		}
-		if e := busy.Busy[busy.First]; left <= 0 || e.Spent || e.After > left {
+		e := busy.Busy[busy.First]
+		if left <= 0 || e.Spent || e.soon() > left {
 			break
+		}
+		if e.estimated {
+			left = min(left, turn)
+		} else {
+			turns++
 		}
 		if res, over, err := s.ask(first, left, busy); over {
 			return res, err
 		}
 	}
 	return s.fail(order, busy)
+}
+
+// soon returns when to ask the upstream again.
+func (e *BusyError) soon() time.Duration {
+	if e.estimated {
+		return 0
+	}
+	return e.After
 }
 
 // fail returns the last refusal, or the error of a request that no upstream has taken.
@@ -102,7 +121,8 @@ func (e *PoolBusyError) soonest(order []*Upstream) *Upstream {
 		if b == nil {
 			continue
 		}
-		if best == nil || b.Spent == best.Spent && b.After < best.After || best.Spent && !b.Spent {
+		sooner := best == nil || cmp.Or(cmp.Compare(b.soon(), best.soon()), cmp.Compare(b.After, best.After)) < 0
+		if best == nil || b.Spent == best.Spent && sooner || best.Spent && !b.Spent {
 			first, best = u, b
 		}
 	}
