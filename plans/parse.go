@@ -37,7 +37,7 @@ const (
 //	      chat/large: {rate: 5, per: 1m}                # of requests for the model large
 //	    caps:                                           # by the names of caps
 //	      streams: 2
-//	      jobs: {limit: 10, share: 2, floor: 1}         # each is the cap's own if it is absent
+//	      jobs: {limit: 10, share: 2, floor: 1}         # each is the cap's own if absent; 0 is a fault
 //
 // A duration is a number and a unit: ms, s, m, h or d, which is 24 hours. Units may follow each
 // other, as in 1h30m. An anchor is a date in the calendar's zone, or a time as in RFC 3339.
@@ -115,7 +115,12 @@ func (r *reader) cap(path string, n ast.Node) (c Cap, ok bool) {
 	}
 	before := len(r.faults)
 	number := func(v *int64) readFunc {
-		return func(path string, n ast.Node) { *v, _ = r.integer(path, n) }
+		return func(path string, n ast.Node) {
+			var ok bool
+			if *v, ok = r.integer(path, n); ok && *v == 0 {
+				r.fault(path, "is 0: it must be above 0, or absent for the cap's own")
+			}
+		}
 	}
 	r.mapping(path, n, map[string]readFunc{
 		"limit": number(&c.Limit), "share": number(&c.Share), "floor": number(&c.Floor),
