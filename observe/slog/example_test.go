@@ -33,6 +33,6 @@ func Example() {
 	}
 	logs.Flush(context.Background()) // before the program ends
 	// Output:
-	// level=INFO msg=denied policy=export key=49cef9602371ec53 source=memory limit=0 retry_after=2562047h47m16.854775807s
+	// level=INFO msg=denied policy=export key=49cef9602371ec53 source=memory limit=0 retry_after=never
 	// level=INFO msg="denied again" policy=export key=49cef9602371ec53 times=2
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"time"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/bloom"
@@ -112,8 +113,16 @@ func (l *Logs) decision(ctx context.Context, e *core.DecisionEvent) {
 		}
 		at := subject{line: line{slog.LevelInfo, "denied", "policy"}, name: r.Policy.Name()}
 		l.sampleKey(ctx, at, e.Charges[i].Key, slog.String("source", r.Source.String()), slog.Int64("limit", r.Limit),
-			slog.Duration("retry_after", r.RetryAfter))
+			wait("retry_after", r.RetryAfter))
 	}
+}
+
+// wait is a wait as a duration, and "never" if waiting does not help.
+func wait(name string, d time.Duration) slog.Attr {
+	if d == core.Never {
+		return slog.String(name, "never")
+	}
+	return slog.Duration(name, d)
 }
 
 func (l *Logs) reservation(ctx context.Context, e *core.ReservationEvent) {
