@@ -3,7 +3,8 @@
 //	go -C _examples/observe run .
 //
 // It serves the API on ADDR, and metrics for Prometheus at /metrics and a page for operators at
-// /page/ of OPERATOR_ADDR, which is not for clients. It logs what happens to stderr, and keeps the
+// /page/ of OPERATOR_ADDR, which is not for clients. Some tenants ask the API all the time, and one of
+// them for more than it has. It logs what happens to stderr, and keeps the
 // limits in Redis at REDIS_URL, or in memory if that is not set. Prometheus reads the metrics with
 // --config.file=_examples/observe/prometheus.yml, and Grafana shows them once
 // observe/prometheus/dashboard.json is imported there.
@@ -65,14 +66,21 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf(`Serving on http://%[1]s. Try:
+	fmt.Printf(`Serving on http://%[1]s. Tenants ask it all the time. Try:
 
-  while sleep 0.1; do curl -so /dev/null -H 'X-Tenant: acme' http://%[1]s/reports; done
+  curl -H 'X-Tenant: acme' http://%[1]s/reports
   curl http://%[2]s/metrics
 
 and look up acme on http://%[2]s/page/
 
 `, clients.Addr(), operators.Addr())
+	ctx, end := context.WithCancel(ctx) // the tenants leave when the servers end
+	asked := make(chan struct{})
+	go func() {
+		defer close(asked)
+		traffic(ctx, "http://"+clients.Addr().String())
+	}()
+	defer func() { end(); <-asked }()
 	return errors.Join(serve(ctx, map[net.Listener]http.Handler{
 		clients: api, operators: watch.handler(page),
 	}), gate.Close(context.Background()))

@@ -128,7 +128,7 @@ func TestProgramServes(t *testing.T) {
 	for printed.Scan() && !strings.Contains(printed.Text(), "/page/") {
 		text += printed.Text() + "\n"
 	}
-	for _, pattern := range []string{`(http://\S+/reports); done`, `curl (http://\S+/metrics)`} {
+	for _, pattern := range []string{`-H 'X-Tenant: acme' (http://\S+/reports)`, `curl (http://\S+/metrics)`} {
 		url := regexp.MustCompile(pattern).FindStringSubmatch(text)
 		if url == nil {
 			t.Fatalf("no %s in %q", pattern, text)
@@ -337,6 +337,43 @@ func TestPage(t *testing.T) {
 		response.Body.Close()
 		if err != nil || response.StatusCode != 200 || !strings.Contains(string(body), want) {
 			t.Errorf("%s: %v, %v: %s", path, response.Status, err, body)
+		}
+	}
+}
+
+// With the traffic of the example, the page names tenants and shows who holds a slot.
+func TestPageShowsTenantsAndSlots(t *testing.T) {
+	e := start(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	left := make(chan struct{})
+	go func() { defer close(left); traffic(ctx, e.api.URL) }()
+	t.Cleanup(func() { cancel(); <-left })
+	for path, wants := range map[string][]string{
+		"/page/":                 {">acme</a>"},
+		"/page/subject?key=acme": {"Holders of acme", "route: /exports", "method: GET", "Evict acme, held for"},
+	} {
+		for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+			response, err := http.Get(e.operators.URL + path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, err := io.ReadAll(response.Body)
+			response.Body.Close()
+			if err != nil {
+				t.Fatal(err)
+			}
+			missing := ""
+			for _, want := range wants {
+				if !strings.Contains(string(body), want) {
+					missing = want
+				}
+			}
+			if missing == "" {
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatalf("%s lacks %q: %s", path, missing, body)
+			}
 		}
 	}
 }

@@ -13,16 +13,21 @@ import (
 // program Read and Write ask your own authentication.
 func newPage(gate *core.Gate, a *api, watch *observers) (*admin.Admin, error) {
 	operator := func(*http.Request) (string, error) { return "operator", nil }
+	names := make(map[core.Key]string)
+	for _, tenant := range tenants {
+		key, err := a.keyOf(tenant)
+		if err != nil {
+			return nil, err
+		}
+		names[key] = tenant
+	}
 	return admin.New(admin.Config{
 		Gate: gate, Policies: a.policies, Semaphores: []*semaphore.Semaphore{a.running},
 		Live: watch.live, Read: operator, Write: operator, Observe: watch.observe,
-		// The keys are hashes of the header: this finds the one of a tenant's name.
+		// The keys are hashes of the header. Name and Find turn them into names and back.
+		Name: func(k core.Key) string { return names[k] },
 		Find: func(_ context.Context, tenant string) (core.Key, bool) {
-			hashed, err := a.tenant(&http.Request{Header: http.Header{"X-Tenant": {tenant}}})
-			if err != nil {
-				return core.Key{}, false
-			}
-			key, err := core.NewKey(hashed)
+			key, err := a.keyOf(tenant)
 			return key, err == nil
 		},
 	})
