@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"sort"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -186,8 +185,16 @@ func change(in *time.Location, from, to int64) int64 {
 	if to < from {
 		direction = -1
 	}
-	n := sort.Search(int((to-from)*direction), func(i int) bool { return offset(from+direction*int64(i+1)) != own })
-	return from + direction*int64(n)
+	// sort.Search counts in int, which holds no microseconds of an hour on 32-bit platforms.
+	same, other := int64(0), (to-from)*direction+1
+	for other-same > 1 {
+		if middle := same + (other-same)/2; offset(from+direction*middle) == own {
+			same = middle
+		} else {
+			other = middle
+		}
+	}
+	return from + direction*same
 }
 
 // count returns roughly the number of periods from the origin to t.

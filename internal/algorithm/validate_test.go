@@ -120,7 +120,7 @@ func TestNewBucketsNamesEveryFault(t *testing.T) {
 		{"all at once", 0, 0, 0, []string{"Limit is 0", "Window is 0s", "Buckets is 0"}},
 		{"negative", -5, -1, -1, []string{"Limit is -5", "Window is -1ns", "Buckets is -1"}},
 		{"too many", 1, time.Hour, 1001, []string{"Buckets is 1001"}},
-		{"far too many", 1, time.Hour, math.MaxInt, []string{"Buckets is 9223372036854775807"}},
+		{"far too many", 1, time.Hour, math.MaxInt32, []string{"Buckets is 2147483647"}},
 		{"does not divide", 1, time.Second, 3, []string{"Buckets is 3"}},
 		{"divides nanoseconds only", 1, time.Microsecond, 2, []string{"Buckets is 2"}},
 		{"more than microseconds", 1, 7 * time.Microsecond, 8, []string{"Buckets is 8"}},
