@@ -24,6 +24,7 @@ type Fault struct {
 	Hold         bool          // nothing passes; what was sent arrives when the fault ends
 	ResetReplies int           // every so many replies, the connection is reset in place of the reply
 	CutReplies   int           // every so many replies, half passes and the connection falls silent
+	Answer       string        // what each command is answered in place of the server, such as "-ERR gone\r\n"
 }
 
 // Proxy forwards connections to one address. Its methods are safe for concurrent use.

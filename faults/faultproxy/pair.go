@@ -1,7 +1,9 @@
 package faultproxy
 
 import (
+	"bytes"
 	"net"
+	"regexp"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,6 +16,9 @@ type pair struct {
 	done      chan struct{}
 	once      sync.Once
 }
+
+// commandHead begins a command.
+var commandHead = regexp.MustCompile(`(?:^|\r\n)\*\d+\r\n\$`)
 
 // packet is what one read returned.
 type packet struct {
@@ -86,6 +91,10 @@ func (p *Proxy) deliver(c *pair, to net.Conn, m packet, reply bool) bool {
 	}
 	if c.frozen.Load() {
 		return true
+	}
+	if s.Answer != "" && !reply {
+		_, err := c.near.Write(bytes.Repeat([]byte(s.Answer), len(commandHead.FindAll(m.data, -1))))
+		return err == nil
 	}
 	if reply && p.strikes(s.ResetReplies) {
 		c.close(true)

@@ -219,6 +219,22 @@ func revoke(s *scene) error {
 	return s.Primary.Run("ACL SETUSER default +eval +evalsha")
 }
 
+// rotate gives the user another password for a while, and cuts the connections that know the old one.
+func rotate(s *scene) error {
+	client := s.Primary.Admin()
+	defer client.Close()
+	ctx, admin := context.Background(), client.Conn() // which stays logged in
+	defer admin.Close()
+	if err := admin.Do(ctx, "ACL", "SETUSER", "default", "resetpass", ">other").Err(); err != nil {
+		return err
+	}
+	if err := s.each((*faultproxy.Proxy).Cut); err != nil {
+		return err
+	}
+	s.wait()
+	return admin.Do(ctx, "ACL", "SETUSER", "default", "nopass").Err()
+}
+
 func step(ahead time.Duration) func(*scene) error {
 	return func(s *scene) error { return s.SetClock(ahead) }
 }
