@@ -61,7 +61,7 @@ func (a *Admin) act(w http.ResponseWriter, r *http.Request) {
 		a.done.forget(o.ID)
 		v.Text, v.Failed, v.Advice = sentence(err), true, inspect.Advice(err)
 		status, title = http.StatusBadGateway, "This has failed"
-		if errors.Is(err, core.ErrCharge) || errors.Is(err, core.ErrPeriod) || errors.Is(err, errGone) {
+		if errors.Is(err, core.ErrCharge) || errors.Is(err, core.ErrPeriod) || changesNothing(err) {
 			status, title = http.StatusConflict, "Nothing has changed"
 		}
 	} else if undo != nil {
@@ -69,6 +69,10 @@ func (a *Admin) act(w http.ResponseWriter, r *http.Request) {
 		v.Undo, v.Verb = undo.fields(), "Undo: "+undoWords[undo.Op]
 	}
 	a.render(w, r, status, "result", title, v)
+}
+
+func changesNothing(err error) bool {
+	return errors.Is(err, errGone) || errors.Is(err, errDone) || errors.Is(err, errNoOverride)
 }
 
 // undoWords are the words of the buttons that undo.
@@ -80,6 +84,12 @@ var undoWords = map[Op]string{
 
 // errGone is the error of a holder that has left.
 var errGone = errors.New("the holder has left: nobody had that slot any more")
+
+// These are the errors of orders that change nothing.
+var (
+	errDone       = errors.New("this was done before")
+	errNoOverride = errors.New("the tenant had no override any more")
+)
 
 // carryOut carries an order out. It says what was done, and returns the order that undoes it, or nil.
 func (a *Admin) carryOut(ctx context.Context, o *order) (text string, undo *order, err error) {
@@ -99,7 +109,10 @@ func (a *Admin) carryOut(ctx context.Context, o *order) (text string, undo *orde
 			units, undoes = -units, OpRaise
 			text = fmt.Sprintf("The raise of %s under %s by %s has ended.", at, o.Policy.Name(), n)
 		}
-		_, err := a.inspector.Raise(ctx, o.Policy, o.Key, units, o.Until, o.ID)
+		applied, err := a.inspector.Raise(ctx, o.Policy, o.Key, units, o.Until, o.ID)
+		if err == nil && !applied {
+			err = errDone
+		}
 		return text, o.reverse(undoes), err
 	case OpBlock:
 		rest := time.Until(o.Until).Round(time.Second)
@@ -194,8 +207,8 @@ func (a *Admin) override(ctx context.Context, o *order) (string, *order, error) 
 	}
 	if o.Op == OpEndOverride {
 		was, err := a.inspector.DeleteOverride(ctx, o.Tenant)
-		if !was {
-			undo = nil
+		if err == nil && !was {
+			err = errNoOverride
 		}
 		return fmt.Sprintf("%s has no override.", o.Tenant), undo, err
 	}

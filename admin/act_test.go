@@ -331,5 +331,9 @@ func TestRecordIsWhatWasDone(t *testing.T) {
 				t.Errorf("the record lacks %q: %s", tt.record, page)
 			}
 		}
+		status, _, body := s.ask("POST", "act", url.Values{"action": {"end override"}, "tenant": {"nobody"}, "id": {"end"}})
+		if e := s.events.last(); status != http.StatusConflict || e.Err == nil {
+			t.Errorf("status %d, %+v: %s", status, e, squeeze(body))
+		}
 	})
 }
