@@ -22,7 +22,7 @@ func (p *pass) watch(res *http.Response, whole bool) {
 	case res.Body == http.NoBody || whole:
 		p.end()
 		return
-	case p.lease == nil && p.stream == nil && !p.settles():
+	case p.stop == nil && p.stream == nil && !p.settles():
 		return
 	}
 	b := &body{inner: res.Body, pass: p}

@@ -16,16 +16,17 @@ import (
 
 // pass is what one sending of a request has spent and holds.
 type pass struct {
-	x        *exchange
-	lease    *semaphore.Lease
-	paid     *core.Reservation // or nil if it was decided without receipts
-	margins  []margin          // one for each charged rule
-	way      sending
-	res      *http.Response
-	stream   *stream // or nil if the response is none
-	refused  bool    // by the response, or by an event of its stream
-	released atomic.Bool
-	settled  atomic.Bool
+	x       *exchange
+	slot    slot
+	ctx     context.Context         // of the request as it is sent
+	stop    context.CancelCauseFunc // ends ctx, or nil without a slot
+	paid    *core.Reservation       // or nil if it was decided without receipts
+	margins []margin                // one for each charged rule
+	way     sending
+	res     *http.Response
+	stream  *stream // or nil if the response is none
+	refused bool    // by the response, or by an event of its stream
+	settled atomic.Bool
 
 	room [2]margin // where the margins begin
 }
@@ -39,7 +40,10 @@ type margin struct {
 
 // pass returns what the request was admitted with.
 func (x *exchange) pass(l *semaphore.Lease, paid *core.Reservation, d *core.Decision) *pass {
-	p := &pass{x: x, lease: l, paid: paid}
+	p := &pass{x: x, slot: slot{lease: l}, paid: paid}
+	if d.Cause != nil {
+		x.t.failed.Store(time.Now().UnixNano())
+	}
 	p.margins = p.room[:0]
 	for i := range x.charged {
 		m := margin{left: -1, used: -1}
@@ -54,9 +58,10 @@ func (x *exchange) pass(l *semaphore.Lease, paid *core.Reservation, d *core.Deci
 
 // send sends the request, and returns the response and what it tells.
 func (p *pass) send() (*http.Response, *refusal, error) {
-	x, ctx := p.x, p.x.req.Context()
-	if p.lease != nil {
-		ctx = p.lease.Context()
+	x := p.x
+	if p.ctx = x.req.Context(); p.slot.lease != nil {
+		p.ctx, p.stop = context.WithCancelCause(p.ctx)
+		p.keep(p.slot.lease)
 	}
 	x.sent++
 	watched := false
@@ -66,7 +71,7 @@ func (p *pass) send() (*http.Response, *refusal, error) {
 		}
 	}()
 	sent := time.Now()
-	res, err := x.t.cfg.Base.RoundTrip(x.req.WithContext(p.way.trace(ctx)))
+	res, err := x.t.cfg.Base.RoundTrip(x.req.WithContext(p.way.trace(p.ctx)))
 	switch {
 	case err != nil:
 		if x.unsent = p.way.nothing(); x.unsent {
@@ -105,15 +110,16 @@ var errNoResponse = errors.New("outbound: Base returned neither a response nor a
 
 // lost reports whether the slot was lost. The request must not be sent then.
 func (p *pass) lost() bool {
-	return p.lease != nil && errors.Is(context.Cause(p.lease.Context()), semaphore.ErrLeaseLost)
+	l := p.slot.lease
+	return l != nil && errors.Is(context.Cause(l.Context()), semaphore.ErrLeaseLost)
 }
 
 // explain adds to an error that the slot was lost.
 func (p *pass) explain(err error) error {
-	if !p.lost() {
+	cause := context.Cause(p.ctx)
+	if !errors.Is(cause, semaphore.ErrLeaseLost) {
 		return err
 	}
-	cause := context.Cause(p.lease.Context())
 	if errors.Is(err, cause) { // some transports return the cause
 		return wrapped(err)
 	}
@@ -128,11 +134,15 @@ func (p *pass) end() {
 
 // release gives the slot back in the background.
 func (p *pass) release() {
-	if p.lease == nil || p.released.Swap(true) {
+	l, over := p.slot.end()
+	if over {
 		return
 	}
+	if p.stop != nil {
+		p.stop(context.Canceled)
+	}
 	ctx := context.WithoutCancel(p.x.req.Context())
-	p.x.t.tasks.Go(func() { _ = p.lease.Release(ctx) }) // on failure it is sent again
+	p.x.t.tasks.Go(func() { _ = l.Release(ctx) }) // on failure it is sent again
 }
 
 // cancel refunds what a request has spent that was not sent.

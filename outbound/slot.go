@@ -1,14 +1,20 @@
 package outbound
 
 import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
 )
 
 // Slot caps how many requests run at a time, from the moment a request is sent until the body of
 // its response has been read to the end, was closed or broke off, or the context of the request has
-// ended; the body of a refusal may have ended before the caller reads it. If the lease of a slot is
-// lost, its request is cancelled.
+// ended; the body of a refusal may have ended before the caller reads it. If a slot is evicted, its
+// request is cancelled. An outage of Redis ends no request: it takes a slot again when Redis answers
+// and there is room.
 //
 // A request that waits for a rule holds its slot meanwhile. So give a cap the key of the rule, or a
 // part of that: requests that wait for one model's rule then take no slots of another model.
@@ -66,4 +72,81 @@ func (c *Cap) check(i int, fault faultFunc) {
 	if i == 0 && (c.Share != 0 || c.Floor != 0) {
 		fault("Slot.Caps[0] has a Share or a Floor, but no cap is before it")
 	}
+}
+
+// slot is the slot of a request that is sent.
+type slot struct {
+	mu    sync.Mutex
+	lease *semaphore.Lease // or nil
+	stop  func() bool      // ends the watch of the lease, or nil
+	over  bool
+}
+
+// end ends the slot, and returns its lease and whether there is nothing to release.
+func (s *slot) end() (l *semaphore.Lease, over bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	over = s.over || s.lease == nil
+	if s.over = true; s.stop != nil {
+		s.stop()
+	}
+	return s.lease, over
+}
+
+// keep watches the lease of the request until the slot is released.
+func (p *pass) keep(l *semaphore.Lease) {
+	p.slot.mu.Lock()
+	defer p.slot.mu.Unlock()
+	if p.slot.over {
+		_ = l.Release(context.WithoutCancel(p.x.req.Context()))
+		return
+	}
+	ctx := l.Context()
+	p.slot.lease = l
+	p.slot.stop = context.AfterFunc(ctx, func() {
+		switch cause := context.Cause(ctx); {
+		case !errors.Is(cause, semaphore.ErrLeaseLost):
+			p.stop(cause)
+		case p.x.outage():
+			p.retake()
+		default:
+			p.stop(cause)
+		}
+	})
+}
+
+// retake takes a slot again for a request that goes on without one. It asks once a second until the
+// request has ended.
+func (p *pass) retake() {
+	s := p.x.t.cfg.Slot.Semaphore
+	ctx := context.WithoutCancel(p.x.req.Context())
+	l, err := s.Acquire(ctx, semaphore.Request{Caps: p.x.caps})
+	switch {
+	case err == nil && l.Token() > 0: // Redis has decided
+		p.keep(l)
+		return
+	case err == nil:
+		_ = l.Release(ctx)
+	case errors.Is(err, core.ErrClosed):
+		return
+	}
+	p.slot.mu.Lock()
+	defer p.slot.mu.Unlock()
+	if !p.slot.over {
+		timer := time.AfterFunc(outageRetry, p.retake)
+		p.slot.stop = timer.Stop
+	}
+}
+
+// recent is for how long a lease that is lost may be so because Redis has failed.
+const recent = time.Minute
+
+// outage reports whether Redis does not answer, or lately did not and may have lost a lease.
+func (x *exchange) outage() bool {
+	if time.Since(time.Unix(0, x.t.failed.Load())) < recent {
+		return true
+	}
+	ctx := context.WithoutCancel(x.req.Context())
+	d, err := x.t.cfg.Gate.Decide(ctx, x.charges[:len(x.asks)]...)
+	return err != nil || d.Cause != nil
 }

@@ -28,6 +28,7 @@ type Transport struct {
 	brief   bool // see isBrief
 	named   bool // Config.Account names the account of a request, and not ByCredential
 	waiting atomic.Int64
+	failed  atomic.Int64 // when Redis last did not answer, in nanoseconds since 1970
 }
 
 // New returns a Transport, or every fault of the configuration at once.
