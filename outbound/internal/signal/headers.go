@@ -58,10 +58,9 @@ func (r *response) set(family *family, member, limit string, values []string) {
 		}
 	case "reset":
 		d := longest(values, func(v string) time.Duration { return moment(v, r.now()) })
-		if d > 0 {
-			w := r.window(family, limit)
-			w.Reset = max(w.Reset, d)
-		}
+		w := r.window(family, limit)
+		w.Reset = max(w.Reset, d)
+		w.past = d == 0 && len(values[0]) > 0 && '0' <= values[0][0] && values[0][0] <= '9'
 	case "status": // of Anthropic's unified limits, which subscriptions have
 		if limit == overage {
 			return

@@ -127,6 +127,7 @@ type window struct {
 	Remaining
 	family *family
 	told   bool // Remaining is told
+	past   bool // the reset is over, so what was left before it tells nothing
 	stated bool // the provider has stated the unit
 	judged bool // the provider says whether this limit refuses
 	denied bool // it does
@@ -171,7 +172,7 @@ func (r *response) add(w window) *window {
 // requests have, because nothing tells which rule counts them.
 func (r *response) remaining() (all []Remaining) {
 	for _, w := range r.windows {
-		if w.Unit != "" && w.told && !w.family.apart && (!r.resource && !r.route || w.Name != "") {
+		if w.Unit != "" && w.told && !w.past && !w.family.apart && (!r.resource && !r.route || w.Name != "") {
 			w.Refills = w.refills()
 			all = append(all, w.Remaining)
 		}
