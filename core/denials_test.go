@@ -282,6 +282,29 @@ func TestCachedDenialOfSeveralCharges(t *testing.T) {
 	})
 }
 
+// A remembered block does not hide that another limit denies for longer, also where the same key is
+// charged at another cost.
+func TestRememberedBlockHidesNoLongerWait(t *testing.T) {
+	t.Parallel()
+	eachCachedGate(t, func(t *testing.T, gates *cachedGate) {
+		key := newKey(t, "k")
+		bans := core.Charge{Key: key, Cost: 1, Policy: limited(t, "bans",
+			core.Block{Strikes: 1, Within: time.Minute, For: 2 * time.Second})}
+		day := core.Charge{Key: key, Cost: 1, Policy: limited(t, "day",
+			core.FixedWindow{Limit: 1, Window: 24 * time.Hour, FromFirst: true})}
+		decide(t, gates.Gate, bans)
+		decide(t, gates.Gate, day)
+		for cost := range int64(4) {
+			bans.Cost, day.Cost = cost, cost+1
+			want := peek(t, gates.uncached, bans, day)
+			d := decide(t, gates.Gate, bans, day)
+			if d.RetryAfter() != want.RetryAfter() || d.RetryAfter() < 23*time.Hour {
+				t.Errorf("cost %d: %v by %v, want %v", cost, d.RetryAfter(), d.Source, want.RetryAfter())
+			}
+		}
+	})
+}
+
 // A denial that Redis gave after its clock stepped back is true whatever limits of the key decide
 // meanwhile.
 func TestCachedDenialAfterServerClockBack(t *testing.T) {
