@@ -157,11 +157,11 @@ func TestSDKDoesNotRetryAnExhaustedBudget(t *testing.T) {
 		r.expect(t, refusal(s.format, s.limited, http.StatusTooManyRequests))
 		r.limits(t, s.format, 0)
 		g.expect(http.StatusTooManyRequests)
-		if wait := r.header("Retry-After"); r.header("X-Should-Retry") != "false" || wait != strconv.Itoa(int(15.5*24*3600)) {
+		if wait := r.header("Retry-After"); r.header("X-Should-Retry") != "false" || wait != "" {
 			t.Errorf("x-should-retry: %s, Retry-After: %s", r.header("X-Should-Retry"), wait)
 		}
-		if s.format == llm.FormatGemini && !strings.Contains(r.Error.Message, `"retryDelay":"1339200s"`) {
-			t.Errorf("no wait in %s", r.Error.Message)
+		if strings.Contains(r.Error.Message, "retryDelay") {
+			t.Errorf("the wait of half a month is in %s", r.Error.Message)
 		}
 	})
 }

@@ -313,7 +313,7 @@ func TestRefusalsOfEveryFormat(t *testing.T) {
 		"/v2/chat":          `{"message":""}`,
 		"/api/chat":         `{"error":""}`,
 	} {
-		r := newRig(t, core.UnitTokens, 1000, nil)
+		r := newRig(t, core.UnitTokens, 1000, func(cfg *llm.Config) { cfg.Guard.LongestWait = core.Never })
 		charge := r.charge()
 		charge.Cost = 1000
 		if _, err := r.gate.Decide(t.Context(), charge); err != nil {

@@ -30,8 +30,8 @@ type OpenAI struct {
 	// with a longer wait, or with one that never ends, tells SDKs to give up, by x-should-retry:
 	// false. Otherwise an SDK sleeps for all of a Retry-After of weeks, or retries in vain. A
 	// request whose id was handled and a client whose block is hidden are told to give up too.
-	// Retry-After keeps the true wait. A wait below a second is also stated in milliseconds, in
-	// retry-after-ms.
+	// Retry-After keeps the true wait, up to nethttp.Config.LongestWait. A wait below a second is
+	// also stated in milliseconds, in retry-after-ms.
 	RetryWithin time.Duration
 }
 

@@ -67,6 +67,12 @@ type Config struct {
 	Reconsider func(r *http.Request, denied *Admission) bool
 	// Dialect is how responses state the limits and refusals. Nil is Draft11.
 	Dialect Dialect
+	// LongestWait is the longest wait that a response states. Clients sleep for whatever they are
+	// told, and some sleep for a millisecond if that is more than 24.8 days. A refusal with a longer
+	// wait, or with one that never ends, has no Retry-After and no other header by which clients
+	// sleep, and has X-Should-Retry: false. Admission.RetryAfter still returns the wait. Zero means a
+	// day. core.Never states every wait that ends.
+	LongestWait time.Duration
 	// Refuse answers a request that is not admitted, in place of the Dialect's WriteRefusal. The
 	// headers are set before, and Refuse may change them. Nil answers as the Dialect does.
 	Refuse func(http.ResponseWriter, *http.Request, *Admission)
@@ -97,6 +103,9 @@ func (cfg *Config) check() error {
 	}
 	if cfg.BufferBody < 0 {
 		fault("BufferBody is %d: it must not be negative", cfg.BufferBody)
+	}
+	if cfg.LongestWait < 0 {
+		fault("LongestWait is %v: it must not be negative", cfg.LongestWait)
 	}
 	if s := cfg.DenyAllStatus; s != 0 && (s < 400 || s > 499) {
 		fault("DenyAllStatus is %d: it must be 0 or between 400 and 499", s)

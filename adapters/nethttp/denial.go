@@ -133,7 +133,7 @@ func (a *Admission) hidesBlock() bool {
 
 // RetryAfter returns the wait after which a refused request may pass, and core.Never if no wait
 // helps. It returns false if nobody knows, and for a request that may go on. Retry-After tells the
-// same wait in seconds.
+// same wait in seconds, if it is at most Config.LongestWait.
 func (a *Admission) RetryAfter() (wait time.Duration, ok bool) {
 	switch {
 	case a.busy > 0:

@@ -7,7 +7,8 @@ import "net/http"
 // for concurrent use.
 //
 // Beside what a Dialect writes, every refusal has Cache-Control: no-store, and Retry-After if a wait
-// can change it (RFC 9110, section 10.2.3): whole seconds, rounded up, at least 1.
+// can change it (RFC 9110, section 10.2.3): whole seconds, rounded up, at least 1. See
+// Config.LongestWait for refusals with a longer wait, and for those that no wait lifts.
 type Dialect interface {
 	// Status returns the status of a refusal. It is given one of those that Admission.Status lists,
 	// and returns that status unless clients expect another in its place.

@@ -33,8 +33,9 @@ type Exchange struct {
 	inlineKept  [2]keptHeader // memory of kept, for the headers of a Guard
 }
 
-// WriteHeaders sets the headers that state the limits, and on a refusal Retry-After and
-// Cache-Control. It adds to the lists of an outer Guard and keeps a Retry-After that is longer.
+// WriteHeaders sets the headers that state the limits, and on a refusal Cache-Control and either
+// Retry-After or, beyond Config.LongestWait, X-Should-Retry. It adds to the lists of an outer Guard
+// and keeps a Retry-After that is longer.
 func (x *Exchange) WriteHeaders(h http.Header) {
 	if x.skipped {
 		return
@@ -46,7 +47,11 @@ func (x *Exchange) WriteHeaders(h http.Header) {
 	}
 	h.Set("Cache-Control", "no-store") // RFC 6585, section 4: a cache must not store a 429
 	wait, ok := x.RetryAfter()
-	if !ok || wait == core.Never {
+	if !ok {
+		return
+	}
+	if wait > x.guard.longestWait() || wait == core.Never {
+		giveUp(h, x.Status())
 		return
 	}
 	after := max(1, ceilSeconds(wait))
@@ -54,6 +59,23 @@ func (x *Exchange) WriteHeaders(h http.Header) {
 		return
 	}
 	h.Set("Retry-After", strconv.FormatInt(after, 10))
+}
+
+// sleepers are the headers that clients read in place of Retry-After: the SDKs of model APIs the
+// first, and ky 1.14 the others.
+var sleepers = [...]string{
+	"Retry-After-Ms", "Ratelimit-Reset", "X-Ratelimit-Reset", "X-Ratelimit-Retry-After", "X-Rate-Limit-Reset",
+}
+
+// giveUp has a refused client neither sleep for a long time nor, if it knows the header, retry. A
+// Retry-After that others have set stays.
+func giveUp(h http.Header, status int) {
+	for _, name := range sleepers {
+		h.Del(name)
+	}
+	if status >= http.StatusBadRequest { // ReplayConfig.HandledStatus may be below
+		h.Set("X-Should-Retry", "false")
+	}
 }
 
 // WithContext returns the context for the handler, derived from the context of the admitted

@@ -1,10 +1,12 @@
 package nethttp
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/hub"
@@ -100,6 +102,9 @@ func (g *Guard) dialect() Dialect {
 	}
 	return g.cfg.Dialect
 }
+
+// longestWait returns the longest wait that a response states.
+func (g *Guard) longestWait() time.Duration { return cmp.Or(g.cfg.LongestWait, 24*time.Hour) }
 
 // Refuse answers a request that was not admitted, by Config.Refuse or in Config.Dialect.
 func (g *Guard) Refuse(w http.ResponseWriter, r *http.Request, a *Admission) {

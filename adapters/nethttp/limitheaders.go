@@ -23,7 +23,8 @@ type LimitHeaders struct {
 // one with the smallest part of its limit left. It sets nothing if there is none, or if an outer
 // Guard has stated a policy of which a smaller part is left.
 //
-// reset formats when the whole limit is available. The header is absent if that time never comes.
+// reset formats when the whole limit is available. The header is absent if that time never comes,
+// and if reset returns "".
 func (l *LimitHeaders) Write(h http.Header, a *Admission, reset func(r core.Result) string) {
 	r, ok := l.tightest(a)
 	if !ok || r.Allowed && l.tighter(h, r) {
@@ -31,10 +32,12 @@ func (l *LimitHeaders) Write(h http.Header, a *Admission, reset func(r core.Resu
 	}
 	h.Set(l.Limit, integer(r.Limit))
 	h.Set(l.Remaining, integer(r.Remaining))
+	h.Del(l.Reset)
 	if r.ResetAfter == core.Never {
-		h.Del(l.Reset)
-	} else {
-		h.Set(l.Reset, reset(r))
+		return
+	}
+	if text := reset(r); text != "" {
+		h.Set(l.Reset, text)
 	}
 }
 

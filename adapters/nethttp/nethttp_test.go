@@ -138,7 +138,7 @@ func TestLimit(t *testing.T) {
 		t.Errorf("Content-Type %q", got)
 	}
 	const want = `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota Exceeded",` +
-		`"status":429,"detail":"The quota of policy \"hello\" is exhausted.","violated-policies":["hello"]}` + "\n"
+		`"status":429,"detail":"The quota of policy \"hello\" is exhausted.","violated-policies":["hello"],"retryAfter":2}` + "\n"
 	if got := body(t, denied); got != want {
 		t.Errorf("body %s", got)
 	}

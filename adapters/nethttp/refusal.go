@@ -8,7 +8,8 @@ import (
 )
 
 // Refusal is the body of a refusal. The zero value is problem details (RFC 9457) with the types and
-// the extension of draft-ietf-httpapi-ratelimit-headers-11.
+// the extension of draft-ietf-httpapi-ratelimit-headers-11, and with the seconds of Retry-After in
+// the member retryAfter.
 type Refusal struct {
 	// PlainText is one line of text in place of problem details.
 	PlainText bool
@@ -26,7 +27,7 @@ func (f Refusal) write(w http.ResponseWriter, r *http.Request, a *Admission) {
 		body = []byte(cmp.Or(a.Detail(), a.StatusText()))
 	} else {
 		h.Set("Content-Type", "application/problem+json")
-		body = marshal(f.problem(a))
+		body = marshal(f.problem(a, h))
 	}
 	body = append(body, '\n')
 	h.Set("Content-Length", strconv.Itoa(len(body)))
@@ -56,9 +57,10 @@ type problem struct {
 	Status   int      `json:"status"`
 	Detail   string   `json:"detail,omitempty"`
 	Violated []string `json:"violated-policies,omitempty"`
+	After    int64    `json:"retryAfter,omitempty"`
 }
 
-func (f Refusal) problem(a *Admission) problem {
+func (f Refusal) problem(a *Admission, h http.Header) problem {
 	p := problem{
 		Type: AboutBlank, Title: a.StatusText(), Status: a.Status(), Detail: a.Detail(),
 	}
@@ -79,5 +81,7 @@ func (f Refusal) problem(a *Admission) problem {
 	if name != "" && f.ProblemBase != AboutBlank {
 		p.Type, p.Title = cmp.Or(f.ProblemBase, draftProblemBase)+name, title
 	}
+	// An outer Guard or a handler around it may have stated a longer wait than this Guard.
+	p.After, _ = strconv.ParseInt(h.Get("Retry-After"), 10, 64)
 	return p
 }

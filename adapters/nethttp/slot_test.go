@@ -187,8 +187,8 @@ func TestConcurrency(t *testing.T) {
 		expect(t, r, 429, map[string]string{
 			"RateLimit": `"requests";r=8`, "RateLimit-Policy": chatPolicies, "Retry-After": after, "Cache-Control": "no-store",
 		})
-		const want = `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota Exceeded",` +
-			`"status":429,"detail":"All 2 concurrent requests of policy \"streams\" are in use.","violated-policies":["streams"]}` + "\n"
+		want := `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota Exceeded",` +
+			`"status":429,"detail":"All 2 concurrent requests of policy \"streams\" are in use.","violated-policies":["streams"],"retryAfter":` + after + `}` + "\n"
 		if got := body(t, r); got != want {
 			t.Errorf("body %s", got)
 		}
