@@ -18,6 +18,9 @@ import (
 // guessable value can still be found by trying. Values are compared byte by byte, without the
 // spaces and tabs around them. Host is read from Request.Host.
 //
+// Idempotency-Key is a string of structured fields (draft-ietf-httpapi-idempotency-key-header-07).
+// Many clients omit its quotes, so the key is the same with and without them.
+//
 // A missing or empty header is ErrNoKey. Several lines of the header are ErrAmbiguous, because the
 // authentication may have read another line, and so is a blank value. An invalid header name is an
 // error.
@@ -31,8 +34,34 @@ func Header(name string) (Func, error) {
 		if err != nil {
 			return "", err
 		}
+		if name == "Idempotency-Key" {
+			value = unquote(value)
+		}
 		return hash(value), nil
 	}, nil
+}
+
+// unquote returns the content of a string of structured fields (RFC 9651, section 3.3.3), without
+// its parameters. Any other value is its own content.
+func unquote(value string) string {
+	if value[0] != '"' {
+		return value
+	}
+	var content []byte
+	for i := 1; i < len(value); i++ {
+		switch c := value[i]; {
+		case c == '\\' && i+1 < len(value):
+			i++
+			content = append(content, value[i])
+		case c == '"' && len(content) > 0 && (i+1 == len(value) || value[i+1] == ';'):
+			return string(content)
+		case c == '"':
+			return value
+		default:
+			content = append(content, c)
+		}
+	}
+	return value
 }
 
 // header returns the value of a header that has exactly one line. The name must be canonical.

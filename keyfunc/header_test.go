@@ -67,3 +67,31 @@ func FuzzHeader(f *testing.F) {
 		}
 	})
 }
+
+// Clients send an Idempotency-Key with the quotes of its draft and without them.
+func TestIdempotencyKeyWithoutQuotes(t *testing.T) {
+	key := func(name, value string) string {
+		got, err := keyfunc.Must(keyfunc.Header(name))(request(func(r *http.Request) { r.Header.Set(name, value) }))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	for _, c := range []struct {
+		name, a, b string
+		same       bool
+	}{
+		{"idempotency-key", `8e03`, `"8e03"`, true},
+		{"Idempotency-Key", `"8e03"`, `"8e03";v=1`, true},
+		{"Idempotency-Key", `a"b`, `"a\"b"`, true},
+		{"Idempotency-Key", `8e03`, `"8e04"`, false},
+		{"Idempotency-Key", `8e03`, `"8e03`, false},
+		{"Idempotency-Key", `8e03`, `"8e03"x`, false},
+		{"Idempotency-Key", `""`, `"`, false},
+		{"X-Api-Key", `8e03`, `"8e03"`, false},
+	} {
+		if same := key(c.name, c.a) == key(c.name, c.b); same != c.same {
+			t.Errorf("%s: %s and %s have the same key: %v", c.name, c.a, c.b, same)
+		}
+	}
+}

@@ -24,7 +24,12 @@ type ReplayConfig struct {
 	// ID derives the id of a request, such as keyfunc.Header("Idempotency-Key"). It is required. Ids
 	// lie below the Guard's Config.Scope. Use keyfunc.Join if another part belongs to the id, such as
 	// the user.
+	//
+	// The method and the route of the request are parts of the id too; see keyfunc.Method and
+	// keyfunc.Route. A request that has no route, as around an http.ServeMux, has its path instead.
 	ID keyfunc.Func
+	// AnyRoute is for ids that are the same on every route: they hold neither method nor route.
+	AnyRoute bool
 	// NoID says what happens to a request without an id. The zero value refuses it with 400.
 	NoID NoKey
 	// MaxWait is how long a request waits for another one with its id. Zero does not wait. With a
@@ -143,6 +148,9 @@ func (p *Replay) begin(x *Exchange, r *http.Request) {
 		}
 	}()
 	key, known, err := x.ruleKey("the request's id", p.cfg.ID, p.cfg.NoID, r)
+	if err == nil && known && !p.cfg.AnyRoute {
+		key, err = onRoute(key, r)
+	}
 	if err != nil {
 		err = fmt.Errorf("%w: %w", errID, err)
 	}
@@ -161,6 +169,18 @@ func (p *Replay) begin(x *Exchange, r *http.Request) {
 		x.err = err
 	}
 	returned = true
+}
+
+// onRoute returns the id with the method and the route of a request as its last part. The first one
+// picks the hash slot, and ids of one route should lie in many.
+func onRoute(id core.Key, r *http.Request) (core.Key, error) {
+	method, _ := methodOf(r) // neither fails
+	route, _ := routeOf(r)
+	if route == keyfunc.Unmatched {
+		route = r.URL.Path
+	}
+	parts := append(id.Parts(), method+" "+route)
+	return core.NewKey(parts[0], parts[1:]...)
 }
 
 // attempt takes the id, or refuses a request whose id another one has or had.

@@ -320,3 +320,45 @@ func TestReplayOverReplicas(t *testing.T) {
 		t.Errorf("statuses %v", statuses)
 	}
 }
+
+// One id on two routes, or with two methods, is two ids, unless AnyRoute says otherwise.
+func TestReplayTellsRoutesApart(t *testing.T) {
+	for _, around := range []bool{false, true} {
+		for _, anyRoute := range []bool{false, true} {
+			t.Run(fmt.Sprintf("around the mux %v, AnyRoute %v", around, anyRoute), func(t *testing.T) {
+				p := replay(t, nil, nethttp.ReplayConfig{Once: newOnce(t, memory(t, newClock())), ID: byID, AnyRoute: anyRoute})
+				handle := func(http.ResponseWriter, *http.Request) {}
+				wrap := p.Handler
+				if around {
+					wrap = func(h http.Handler) http.Handler { return h }
+				}
+				mux := http.NewServeMux()
+				for _, route := range []string{"POST /orders", "PUT /orders", "POST /orders/{id}/cancel"} {
+					mux.Handle(route, wrap(http.HandlerFunc(handle)))
+				}
+				var h http.Handler = mux
+				if around {
+					h = p.Handler(mux)
+				}
+				other := 200
+				if anyRoute {
+					other = 409
+				}
+				for _, c := range []struct {
+					method, path, id string
+					want             int
+				}{
+					{"POST", "/orders", `k`, 200}, {"POST", "/orders", `"k"`, 409}, {"PUT", "/orders", `k`, other},
+					{"POST", "/orders/1/cancel", `k`, other}, {"POST", "/orders/1/cancel", `"k"`, 409},
+				} {
+					r := httptest.NewRequest(c.method, c.path, nil)
+					r.Header.Set("Idempotency-Key", c.id)
+					w := httptest.NewRecorder()
+					if h.ServeHTTP(w, r); w.Code != c.want {
+						t.Errorf("%s %s, %s: %d, want %d", c.method, c.path, c.id, w.Code, c.want)
+					}
+				}
+			})
+		}
+	}
+}
