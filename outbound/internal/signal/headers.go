@@ -60,7 +60,7 @@ func (r *response) set(family *family, member, limit string, values []string) {
 		d := longest(values, func(v string) time.Duration { return moment(v, r.now()) })
 		w := r.window(family, limit)
 		w.Reset = max(w.Reset, d)
-		w.past = d == 0 && len(values[0]) > 0 && '0' <= values[0][0] && values[0][0] <= '9'
+		w.past = d == 0 && stated(values)
 	case "status": // of Anthropic's unified limits, which subscriptions have
 		if limit == overage {
 			return
@@ -75,6 +75,11 @@ func (r *response) set(family *family, member, limit string, values []string) {
 	case "resource":
 		r.resource = limit == "" && len(values) > 0 && values[0] != coreResource
 	}
+}
+
+// stated reports whether the values of a header are numbers or moments, which begin with a digit.
+func stated(values []string) bool {
+	return len(values) > 0 && values[0] != "" && '0' <= values[0][0] && values[0][0] <= '9'
 }
 
 // readLists reads the lists of a limit without a name. If those of what is left and of the resets

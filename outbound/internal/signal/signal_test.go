@@ -217,6 +217,7 @@ func TestRemaining(t *testing.T) {
 		{"Azure knows nothing", header("X-Ratelimit-Limit-Tokens: -1", "X-Ratelimit-Remaining-Tokens: -1"), nil},
 		{"a reset that is now", header("X-Ratelimit-Remaining: 0", "X-Ratelimit-Reset: 1795564800"), nil},
 		{"a reset that is past", header("X-Ratelimit-Remaining: 0", "X-Ratelimit-Reset: 1795564700"), nil},
+		{"a header without values", http.Header{"X-Ratelimit-Reset": nil, "X-Ratelimit-Remaining": {"3"}}, []rest{{Unit: "requests", Remaining: 3}}},
 		{"images", header("X-Ratelimit-Remaining-Images: 3"), nil},
 		{"the cost of a query", header("X-Ratelimit-Tokens-Query-Cost: 50"), nil},
 		{"five values", header("X-Ratelimit-Remaining: 9", "X-Ratelimit-Remaining: 4, x", "X-Ratelimit-Remaining: -1, 7"), []rest{{Unit: "requests", Remaining: 4}}},
