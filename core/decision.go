@@ -62,8 +62,8 @@ type Result struct {
 	// Reserve succeeds. It is a whole number of microseconds, rounded up. Where the charge fits
 	// without what is Held, it is at most an estimate of how long that stays held; see docs/limits.md.
 	RetryAfter time.Duration
-	// NextAfter is the wait until Remaining exceeds what it is now: 0 if Remaining is Limit, Never if
-	// it will not, as where a raise ends before the window does.
+	// NextAfter is the wait until Remaining exceeds what it is now: 0 if Remaining is Limit or nothing
+	// is used, Never if it will not, as where a raise ends before the window does.
 	NextAfter time.Duration
 	// ResetAfter is the wait until Remaining is Limit, in every window of a SlidingLog. It is 0 for
 	// an untouched quota, and Never if that does not come.

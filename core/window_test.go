@@ -43,3 +43,17 @@ func TestAnyWindow(t *testing.T) {
 		})
 	}
 }
+
+// An untouched log waits for nothing, also where a short window admits less than the longest.
+func TestUntouchedLogHasNoWait(t *testing.T) {
+	t.Parallel()
+	log := limited(t, "log", core.SlidingLog{Windows: []core.Window{
+		{Limit: 3, Width: time.Second}, {Limit: 10, Width: time.Hour},
+	}})
+	eachGate(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock) {
+		r := peek(t, g, core.Charge{Policy: log, Key: newKey(t, "k")}).At(0)
+		if r.Remaining != 3 || r.NextAfter != 0 || r.ResetAfter != 0 {
+			t.Errorf("%d remain, next after %v, reset after %v", r.Remaining, r.NextAfter, r.ResetAfter)
+		}
+	})
+}

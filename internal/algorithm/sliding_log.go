@@ -170,7 +170,7 @@ func (l *SlidingLog) Read(reply []int64, charged Cost, n int64) Reading {
 	}
 	if all { // an unused window has no more room to gain
 		r.NextAfter = 0
-		if r.Remaining < r.Limit {
+		if r.Used > 0 && r.Remaining < r.Limit {
 			r.NextAfter = Never
 		}
 	}
