@@ -51,7 +51,8 @@ func TestUntouchedLogHasNoWait(t *testing.T) {
 		{Limit: 3, Width: time.Second}, {Limit: 10, Width: time.Hour},
 	}})
 	eachGate(t, func(t *testing.T, g *core.Gate, _ *core.ManualClock) {
-		r := peek(t, g, core.Charge{Policy: log, Key: newKey(t, "k")}).At(0)
+		d := peek(t, g, core.Charge{Policy: log, Key: newKey(t, "k")})
+		r := d.At(0)
 		if r.Remaining != 3 || r.NextAfter != 0 || r.ResetAfter != 0 {
 			t.Errorf("%d remain, next after %v, reset after %v", r.Remaining, r.NextAfter, r.ResetAfter)
 		}
