@@ -145,7 +145,7 @@ func TestEnumerationsHaveNames(t *testing.T) {
 		{core.FailLocal, core.FailOpen, core.FailClosed, core.FailureMode(9)},
 		{core.TopologyAuto, core.TopologyOneServer, core.TopologyCluster, core.Topology(9)},
 		{core.PeriodMinute, core.PeriodHour, core.PeriodDay, core.PeriodWeek, core.PeriodMonth, core.PeriodYear, core.Period(9)},
-		{core.UnitRequests, core.UnitTokens, core.UnitInputTokens, core.UnitOutputTokens, core.UnitMicroDollars, core.Unit(9)},
+		{core.UnitRequests, core.UnitTokens, core.UnitInputTokens, core.UnitOutputTokens, core.UnitMicroDollars, core.UnitContentBytes, core.Unit(9)},
 		{core.SourceNone, core.SourceRedis, core.SourceMemory, core.SourceOpen, core.SourceLocal, core.SourceClosed, core.SourceCache},
 		{core.OpDecide, core.OpScriptMissing, core.Op(99)},
 	} {

@@ -93,8 +93,8 @@ func TestPolicyFaults(t *testing.T) {
 		{"name beyond ASCII", core.PolicyConfig{Name: "ä", Algorithm: good}, []string{"PolicyConfig.Name"}},
 		{"zero bucket", core.PolicyConfig{Name: "p", Algorithm: core.TokenBucket{}}, []string{"PolicyConfig.Algorithm: TokenBucket.Burst is 0"}},
 		{
-			"everything", core.PolicyConfig{Name: "a{", Algorithm: core.TokenBucket{Rate: -1, Per: -1, Burst: -1}, Unit: 5, OnFailure: 3},
-			[]string{"PolicyConfig.Name", "PolicyConfig.Unit is 5", "PolicyConfig.OnFailure is 3", "TokenBucket.Rate is -1", "TokenBucket.Per is -1ns", "TokenBucket.Burst is -1"},
+			"everything", core.PolicyConfig{Name: "a{", Algorithm: core.TokenBucket{Rate: -1, Per: -1, Burst: -1}, Unit: 9, OnFailure: 3},
+			[]string{"PolicyConfig.Name", "PolicyConfig.Unit is 9", "PolicyConfig.OnFailure is 3", "TokenBucket.Rate is -1", "TokenBucket.Per is -1ns", "TokenBucket.Burst is -1"},
 		},
 	}
 	for _, tt := range tests {

@@ -111,9 +111,9 @@ func NewPolicy(cfg PolicyConfig) (*Policy, error) {
 	if err := checkName(cfg.Name, 64); err != nil {
 		errs = append(errs, fmt.Errorf("core: PolicyConfig.Name %w", err))
 	}
-	if cfg.Unit > UnitMicroDollars {
+	if cfg.Unit > UnitContentBytes {
 		errs = append(errs, fmt.Errorf("core: PolicyConfig.Unit is %d: it must be UnitRequests, "+
-			"UnitTokens, UnitInputTokens, UnitOutputTokens or UnitMicroDollars", cfg.Unit))
+			"UnitTokens, UnitInputTokens, UnitOutputTokens, UnitMicroDollars or UnitContentBytes", cfg.Unit))
 	}
 	if cfg.OnFailure > FailClosed {
 		errs = append(errs, fmt.Errorf(
@@ -261,9 +261,14 @@ const (
 	// UnitMicroDollars counts money in millionths of a dollar. The headers of model APIs have no
 	// names for it.
 	UnitMicroDollars
+	// UnitContentBytes counts bytes of bodies, such as those of requests under
+	// nethttp.ContentLength. The headers of model APIs have no names for it.
+	UnitContentBytes
 )
 
-var units = [...]string{"requests", "tokens", "input-tokens", "output-tokens", "micro-dollars"}
+var units = [...]string{
+	"requests", "tokens", "input-tokens", "output-tokens", "micro-dollars", "content-bytes",
+}
 
 // String returns the unit in lower case, as RateLimit-Policy states it.
 func (u Unit) String() string { return nameOf(units[:], int(u)) }

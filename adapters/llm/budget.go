@@ -48,8 +48,8 @@ func (b *Budget) check(at string, cfg *Config, fault func(string, ...any)) {
 		fault("%s.Policy has no Hold: a process that dies would leave its estimates spent", at)
 	}
 	switch b.Policy.Unit() {
-	case core.UnitRequests:
-		fault("%s.Policy counts requests: make it one of Guard.Rules, or set its Unit", at)
+	case core.UnitRequests, core.UnitContentBytes:
+		fault("%s.Policy counts "+b.Policy.Unit().String()+": make it one of Guard.Rules, or set its Unit", at)
 	case core.UnitMicroDollars:
 		if len(cfg.Models) == 0 && cfg.Prices == nil {
 			fault("%s.Policy counts money, and Models and Prices are empty", at)

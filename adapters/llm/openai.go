@@ -106,7 +106,8 @@ func (o OpenAI) excess(a *nethttp.Admission) (kind, code string) {
 		}
 	}
 	switch {
-	case longest.Policy == nil || longest.Policy.Unit() == core.UnitRequests:
+	case longest.Policy == nil, longest.Policy.Unit() == core.UnitRequests,
+		longest.Policy.Unit() == core.UnitContentBytes:
 		return kind, code
 	case longest.Running: // nothing is exhausted
 	case min(longest.RetryAfter, longest.Window) > patience(o.RetryWithin):

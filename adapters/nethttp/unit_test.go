@@ -25,6 +25,7 @@ func TestQuotaUnits(t *testing.T) {
 		{"tokens", core.UnitTokens, core.PerMinute(5), nil, `"p";q=5;qu="tokens";w=60`},
 		{"input tokens", core.UnitInputTokens, core.PerMinute(5), nil, `"p";q=5;qu="input-tokens";w=60`},
 		{"output tokens", core.UnitOutputTokens, core.PerMinute(5), nil, `"p";q=5;qu="output-tokens";w=60`},
+		{"bodies", core.UnitContentBytes, core.PerHour(10 << 30), nil, `"p";q=10737418240;qu="content-bytes";w=3600`},
 		{"money", core.UnitMicroDollars, core.PerMinute(5), nil, `"p";q=5;qu="micro-dollars";w=60`},
 		{"never refills", core.UnitTokens, core.TokenBucket{Burst: 5}, nil, `"p";q=5;qu="tokens"`},
 		{"short window", core.UnitTokens, core.FixedWindow{Limit: 5, Window: 100 * time.Millisecond}, nil, `"p";q=50;qu="tokens";w=1`},
