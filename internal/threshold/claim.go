@@ -125,11 +125,11 @@ func (c *claim[O]) ask(
 	}}}
 }
 
-// sendAgain marks what was told until the store has it. After the claim has ended, other processes may
-// tell it again.
+// sendAgain marks what was told until the claim has ended. Then other processes tell it again.
 func sendAgain[O any](cfg *Config[O], told []request.Request) {
+	start := time.Now()
 	for pause := min(cfg.Pause, longestPause); cfg.Tasks.Sleep(pause); pause = min(2*pause, longestPause) {
-		if cfg.Send(told) == nil {
+		if time.Since(start) > claimLasts || cfg.Send(told) == nil {
 			return
 		}
 	}
