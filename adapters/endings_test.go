@@ -101,11 +101,11 @@ var plainEndings = []struct {
 	handler http.HandlerFunc
 }{
 	{"a body", 200, false, "", ok},
-	{"401 with a body", 401, false, "", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "wrong", 401) }},
+	{"401 with a body", 401, false, "", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "wrong", http.StatusUnauthorized) }},
 	{"500 without a body", 500, false, "", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }},
 	{"204", 204, false, "", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204) }},
 	{"nothing", 200, false, "", func(http.ResponseWriter, *http.Request) {}},
-	{"redirect", 303, false, "", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/other", 303) }},
+	{"redirect", 303, false, "", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/other", http.StatusSeeOther) }},
 	{"flush", 200, false, "", func(w http.ResponseWriter, _ *http.Request) { _ = http.NewResponseController(w).Flush() }},
 	{"status after a body", 200, false, "", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "ok")

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/hub"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -94,6 +95,7 @@ func redisGate(t testing.TB, client redis.UniversalClient, cfg core.Config) *cor
 		t.Fatal(err)
 	}
 	closeAfter(t, g)
+	hub.StateNothing(g) // tests look at every key below the prefix
 	return g
 }
 

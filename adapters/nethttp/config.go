@@ -88,16 +88,7 @@ func (cfg *Config) check() error {
 	fault := func(format string, args ...any) {
 		errs = append(errs, fmt.Errorf("nethttp: Config."+format, args...))
 	}
-	limits := len(cfg.Rules) + len(cfg.Blocks)
-	if cfg.Gate == nil && (limits > 0 || cfg.Slot == nil) {
-		fault("Gate is nil")
-	}
-	if limits == 0 && cfg.Slot == nil {
-		fault("Rules is empty, and there are no Blocks and no Slot")
-	}
-	if limits > core.MaxCharges {
-		fault("Rules and Blocks have %d entries: they must have at most %d", limits, core.MaxCharges)
-	}
+	cfg.checkCounts(fault)
 	if cfg.MaxDelay < 0 {
 		fault("MaxDelay is %v: it must not be negative", cfg.MaxDelay)
 	}
@@ -121,6 +112,20 @@ func (cfg *Config) check() error {
 		cfg.Slot.check(cfg.Gate, names, fault)
 	}
 	return errors.Join(errs...)
+}
+
+// checkCounts finds what is missing, or more than one decision may have.
+func (cfg *Config) checkCounts(fault func(format string, args ...any)) {
+	limits := len(cfg.Rules) + len(cfg.Blocks)
+	if cfg.Gate == nil && (limits > 0 || cfg.Slot == nil) {
+		fault("Gate is nil")
+	}
+	if limits == 0 && cfg.Slot == nil {
+		fault("Rules is empty, and there are no Blocks and no Slot")
+	}
+	if limits > core.MaxCharges {
+		fault("Rules and Blocks have %d entries: they must have at most %d", limits, core.MaxCharges)
+	}
 }
 
 // IsPreflight reports whether a request is a CORS preflight (Fetch standard, section 3.3.2). It is
