@@ -15,10 +15,14 @@ type Listener func(*Keeper) channels
 // Listen returns a Listener on the channels of a client's servers.
 func Listen(client redis.UniversalClient) Listener {
 	return func(k *Keeper) channels {
-		if cluster, ok := client.(*redis.ClusterClient); ok {
-			return newShards(k, cluster)
+		one := k.channels.(silent)
+		switch client := client.(type) {
+		case *redis.ClusterClient:
+			return newShards(k, client)
+		case *redis.Ring:
+			return &ring{silent: one, keeper: k, shards: client, heard: make(map[*redis.Client]bool)}
 		}
-		return &plain{silent: k.channels.(silent), keeper: k, client: client}
+		return &plain{silent: one, keeper: k, client: client}
 	}
 }
 
@@ -26,7 +30,7 @@ func Listen(client redis.UniversalClient) Listener {
 // long.
 const silence = 900 * time.Millisecond
 
-// plain is the one channel of a process on a server that is no cluster.
+// plain is the one channel of a process on one server.
 type plain struct {
 	silent
 	keeper  *Keeper
@@ -60,20 +64,11 @@ func (c *plain) listen() {
 	}
 }
 
-// dial returns a connection that is subscribed once it is read. It returns nil if there is none: a
-// redis.Ring panics without a server for the channel.
-func (c *plain) dial() (p *redis.PubSub) {
-	defer func() { _ = recover() }()
-	return c.client.Subscribe(c.keeper.done, c.name)
-}
-
 // hearOn reads messages until the connection fails or is silent. It reads without the channels of
 // go-redis, which pass each message through one more goroutine.
 func (c *plain) hearOn() {
-	done, p := c.keeper.done, c.dial()
-	if p == nil {
-		return
-	}
+	done := c.keeper.done
+	p := c.client.Subscribe(done, c.name)
 	stop := context.AfterFunc(done, func() { _ = p.Close() }) // which ends a read
 	defer func() {
 		stop()
