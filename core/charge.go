@@ -1,6 +1,7 @@
 package core
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"sync"
@@ -28,8 +29,9 @@ type Charge struct {
 	// the policy's if nil. Charges of one key count together whatever their limits, unless these
 	// are of different algorithms.
 	Limit Algorithm
-	// Clamp lowers a Cost above the limit to the limit, so that an untouched key admits it. It is
-	// for estimates: Reservation.Settle charges the rest as a debt.
+	// Clamp lowers a Cost above the limit to the limit with its raises, so that an untouched key
+	// admits it. It is for estimates: Reservation.Settle charges the rest as a debt. Under a Raisable
+	// policy a Cost above the limit takes one more round trip, which learns the raises.
 	Clamp bool
 }
 
@@ -79,7 +81,9 @@ type charge struct {
 	own    Algorithm // of this charge, or nil
 	from   *limit
 
+	asked  int64 // units, before they are clamped
 	clamps bool  // Charge.Clamp
+	raised int64 // by how much the limit to which it is clamped is raised
 	local  bool  // this process alone decided
 	whole  int64 // of a local charge: the capacity of the limit that this process has a share of
 	failed bool  // nobody decided, and the failure mode abstains or denies
@@ -229,7 +233,9 @@ func (p *inquiry) add(i int, a *Charge) error {
 		if c.from != from && !sameLimit(c.own, a.Limit) {
 			return fmt.Errorf("%w: two limits of %s for one key", ErrCharge, a.Policy.name)
 		}
+		c.Units = c.asked
 		c.Add(a.units())
+		c.asked = c.Units
 		c.price(a.Clamp)
 		p.place[i] = int8(at)
 		return nil
@@ -239,7 +245,7 @@ func (p *inquiry) add(i int, a *Charge) error {
 	c := &p.wire[at] // is filled in here, because it is large
 	*c = charge{}
 	c.policy, c.given, c.own, c.from = a.Policy, a.Key.given, a.Limit, from
-	c.Limit, c.Shadow, c.Units = current, a.Policy.shadow, a.units()
+	c.Limit, c.Shadow, c.asked = current, a.Policy.shadow, a.units()
 	c.at(a.Key, from)
 	c.HoldFor = a.Policy.hold.Microseconds()
 	c.adjust()
@@ -256,10 +262,30 @@ func (c *charge) adjust() {
 
 // price sets the cost of the units under the limit, to which it lowers them if it is to clamp.
 func (c *charge) price(clamp bool) {
+	c.Units = c.asked
 	if c.clamps = c.clamps || clamp; c.clamps {
-		c.Units = min(c.Units, c.Limit.Capacity())
+		c.Units = min(c.Units, c.Limit.Capacity()+c.raised)
 	}
 	c.Cost = c.Limit.Cost(c.Units)
+}
+
+// raise learns by how much the limits are raised to which charges are clamped. Only the store knows
+// that, so a charge above its limit takes one more round trip. If that fails, so will the decision.
+func (g *Gate) raise(ctx context.Context, p *inquiry) {
+	for i := range p.wire {
+		c := &p.wire[i]
+		if !c.Adjusts || c.Units == c.asked {
+			continue
+		}
+		look := *c
+		look.Units, look.Cost = 0, look.Limit.Cost(0)
+		look.Seeds, look.HoldFor = false, 0
+		one := []request.Request{{Op: algorithm.Peek, Charges: []*request.Charge{&look.Charge}}}
+		if g.send(ctx, one) == nil {
+			c.raised = look.Raised.Now
+			c.price(c.clamps)
+		}
+	}
 }
 
 // at names the charge's state.

@@ -96,6 +96,7 @@ func (g *Gate) resolve(ctx context.Context, p *inquiry, d *Decision, charges []C
 		d.Allowed = !p.denied
 		return nil
 	}
+	g.raise(ctx, p)
 	if p.holds && slices.ContainsFunc(p.charges, held) {
 		p.hold, p.heldSince = g.holdID(), time.Now()
 	}

@@ -52,7 +52,7 @@ func (g *Gate) fail(ctx context.Context, p *inquiry, d *Decision, cause error, a
 			own := &shares[len(at)]
 			*own = *c
 			own.local, own.whole, own.HoldFor = true, c.Limit.Capacity(), 0
-			own.Adjusts, own.Seeds = false, false
+			own.Adjusts, own.Seeds, own.raised = false, false, 0
 			if g.replicas > 1 {
 				own.Limit = c.Limit.Share(int64(g.replicas))
 			}
