@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,22 +18,25 @@ type adjusting struct {
 	changing
 	give, charge, raise int64
 	until, id           string
+	force               bool
 }
 
 func newAdjust(a *app) *cobra.Command {
 	j := adjusting{planned: planned{app: a}}
 	cmd := &cobra.Command{
-		Use:   "adjust KEY POLICY --policies FILE (--give N | --charge N | --raise N --until TIME)",
+		Use:   "adjust KEY POLICY (--give N | --charge N | --raise N --until TIME)",
 		Short: "Give units back, charge them, or raise a limit until a time",
-		Long: `Adjust corrects what a key has spent under a policy of its plan, or raises its
-limit for a time.
+		Long: `Adjust corrects what a key has spent under a policy, or raises its limit for a
+time. It asks Redis which policies programs state. Where they give keys limits
+of their own, such as those of a plan, --policies names the file of the plans.
 
 --give and --charge work on buckets, fixed windows and calendars. --raise needs
 a quota (a calendar, a fixed window, or a bucket with rate 0) whose policy is
 Raisable in the application. An adjustment of a quota is applied once for each
---id, so it may be sent again. The exit code is 1 if nothing has changed.`,
-		Example: `  headgate adjust acme tokens --policies plans.yaml --give 1000
-  headgate adjust acme tokens --policies plans.yaml --raise 50000 --until 72h --id ticket-4711`,
+--id, so it may be sent again. The exit code is 1 if nothing has changed, as
+where programs would not heed it: --force does it nevertheless.`,
+		Example: `  headgate adjust acme tokens --give 1000
+  headgate adjust acme tokens --raise 50000 --until 72h --id ticket-4711`,
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE:              action(j.run),
@@ -49,6 +51,7 @@ Raisable in the application. An adjustment of a quota is applied once for each
 		&j.until, "until", "", "when the raise ends: a time such as 2026-12-31T23:59:59Z, or a duration",
 	)
 	f.StringVar(&j.id, "id", "", "id of the adjustment (random)")
+	f.BoolVar(&j.force, "force", false, "do it even if no program that states its policies heeds it")
 	cmd.MarkFlagsOneRequired("give", "charge", "raise")
 	cmd.MarkFlagsMutuallyExclusive("give", "charge", "raise")
 	return cmd
@@ -108,23 +111,21 @@ func (j *adjusting) run(ctx context.Context, args []string) error {
 		return err
 	}
 	defer l.close()
-	book, set, err := j.book(l)
-	if err != nil {
-		return err
-	}
-	defer book.Close()
-	plan, names, err := j.plan(ctx, book, set, j.tenantOf(key))
-	if err != nil {
-		return err
-	}
-	i, err := j.inspector(l, book, plan, names, nil, nil)
+	k, err := j.limits(ctx, l, key)
 	if err != nil {
 		return err
 	}
 	name := args[1]
-	policy := i.Policy(name)
-	if policy == nil {
-		return usagef("the plan has no limit %q: it has %s", name, strings.Join(names, ", "))
+	policy, err := j.policy(k, name)
+	if err != nil {
+		return err
+	}
+	i, err := inspect.New(inspect.Config{
+		Gate: l.gate, Policies: []*core.Policy{policy},
+		Plan: func(context.Context, core.Key) (core.Plan, error) { return k.plan, nil },
+	}, "headgate")
+	if err != nil {
+		return err
 	}
 	v := adjustView{Key: formatKey(key), Policy: name, ID: j.id, Raised: j.raise, Until: stamp(until)}
 	if err := j.confirm(&j.changing, "%s", j.question(v.Key, name, until)); err != nil {
@@ -134,6 +135,40 @@ func (j *adjusting) run(ctx context.Context, args []string) error {
 		return err
 	}
 	return j.show(&v)
+}
+
+// policy returns the policy of a name as programs state it, with the limit of the key. It refuses
+// what they would not heed.
+func (j *adjusting) policy(k *known, name string) (*core.Policy, error) {
+	s, limit := find(k.stated, name), k.plan.Algorithm(name)
+	switch {
+	case s == nil && (limit == nil || !j.force):
+		words := statedNames(k.stated)
+		if limit != nil {
+			words += "; --force adjusts what the file names"
+		}
+		return nil, refusef("no program states a policy %q: %s", name, words)
+	case limit == nil && (s.Policy == nil || s.Varies):
+		u := inspect.UnknownLimit{Policy: name, Err: s.Err}
+		return nil, refusef("%w: --policies names a file of plans that has it", &u)
+	case limit == nil:
+		limit = s.Policy.Algorithm()
+	}
+	if j.raise > 0 && !inspect.IsQuota(limit) {
+		return nil, usagef(
+			"the limit of %s is no quota (%s), so it cannot be raised: set an override of the plan", name,
+			describe(limit),
+		)
+	}
+	if j.raise > 0 && s != nil && !s.Raisable && !j.force {
+		return nil, refusef(
+			"%s is not Raisable in the program, so no raise counts: --force raises it nevertheless", name,
+		)
+	}
+	if s != nil && s.Policy != nil && (s.Raisable || j.raise == 0) {
+		return s.Policy, nil
+	}
+	return policyOf(name, limit, nil)
 }
 
 func (j *adjusting) question(key, policy string, until time.Time) string {
@@ -152,12 +187,6 @@ func (j *adjusting) apply(
 	v *adjustView,
 ) (err error) {
 	if j.raise > 0 {
-		if !inspect.IsQuota(p.Algorithm()) {
-			return usagef(
-				"the limit of %s is no quota (%s), so it cannot be raised: set an override of the plan",
-				p.Name(), describe(p.Algorithm()),
-			)
-		}
 		v.Changed, err = i.Raise(ctx, p, key, j.raise, until, j.id)
 		return err
 	}

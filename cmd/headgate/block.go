@@ -19,6 +19,7 @@ type blocking struct {
 	changing
 	length, forgive time.Duration
 	lift, list      bool
+	force           bool
 }
 
 func newBlock(a *app) *cobra.Command {
@@ -30,7 +31,9 @@ func newBlock(a *app) *cobra.Command {
 whose algorithm is a core.Block: see docs/blocks.md. --lift ends the block and
 forgets the strikes of the key. --list lists the keys that are blocked.
 
-The exit code is 5 if --lift finds no block.`,
+Programs state their policies in Redis: a block under a policy that none of them
+states, or that is no core.Block, is refused with exit code 1, unless --force is
+there. The exit code is 5 if --lift finds no block.`,
 		Example: `  headgate block 203.0.113.7 logins --for 24h
   headgate block 203.0.113.7 logins --lift
   headgate block --list logins`,
@@ -46,6 +49,7 @@ The exit code is 5 if --lift finds no block.`,
 	)
 	f.BoolVar(&b.lift, "lift", false, "end the block")
 	f.BoolVar(&b.list, "list", false, "list the blocked keys of a policy")
+	f.BoolVar(&b.force, "force", false, "block even if no program that states its policies heeds it")
 	cmd.MarkFlagsOneRequired("for", "lift", "list")
 	cmd.MarkFlagsMutuallyExclusive("for", "lift", "list")
 	return cmd
@@ -83,6 +87,11 @@ func (b *blocking) run(ctx context.Context, args []string) error {
 		return err
 	}
 	defer l.close()
+	if b.length != 0 && !b.force {
+		if err := b.heeded(ctx, l, name); err != nil {
+			return err
+		}
+	}
 	i, err := inspect.New(inspect.Config{Gate: l.gate, Policies: []*core.Policy{policy}}, "headgate")
 	if err != nil {
 		return err
@@ -103,6 +112,28 @@ func (b *blocking) run(ctx context.Context, args []string) error {
 		return answer(exitNothing)
 	}
 	return err
+}
+
+// heeded returns why no program would heed a block under a policy.
+func (b *blocking) heeded(ctx context.Context, l *link, name string) error {
+	all, err := b.stated(ctx, l)
+	if err != nil {
+		return err
+	}
+	s := find(all, name)
+	if s == nil {
+		return refusef(
+			"no program states a policy %q: %s; --force blocks nevertheless", name, statedNames(all),
+		)
+	}
+	if s.Policy == nil {
+		return refusef("%w: --force blocks nevertheless", &inspect.UnknownLimit{Policy: name, Err: s.Err})
+	}
+	if _, blocks := s.Policy.Algorithm().(core.Block); !blocks {
+		return refusef("%s is no Block (%s), so no program heeds the block: --force blocks nevertheless",
+			name, describe(s.Policy.Algorithm()))
+	}
+	return nil
 }
 
 // maxListed bounds the blocked keys that are listed.

@@ -13,6 +13,8 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/core/semaphore"
+	"github.com/headgate/headgate/internal/hub"
+	"github.com/headgate/headgate/internal/inspect"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/plans"
 )
@@ -60,10 +62,42 @@ var (
 	tokensPolicy = core.Must(core.NewPolicy(core.PolicyConfig{
 		Name: "tokens", Raisable: true, Algorithm: core.Calendar{Limit: 100, Every: core.PeriodMonth, In: time.UTC},
 	}))
+	minutePolicy = core.Must(core.NewPolicy(core.PolicyConfig{
+		Name: "minute", Algorithm: core.SlidingWindow{Limit: 5, Window: time.Minute},
+	}))
+	fixedPolicy = core.Must(core.NewPolicy(core.PolicyConfig{
+		Name: "fixed", Algorithm: core.FixedWindow{Limit: 5, Window: time.Hour},
+	}))
 	loginsPolicy = core.Must(core.NewPolicy(core.PolicyConfig{
 		Name: "logins", Algorithm: core.Block{Strikes: 3, Within: time.Minute, For: time.Hour},
 	}))
 )
+
+// states has the application state its policies in Redis, and waits until they stand there.
+func (a *application) states(policies ...*core.Policy) {
+	a.t.Helper()
+	for _, p := range policies {
+		hub.State(a.gate, p)
+	}
+	client := hub.Of(a.gate).Client.(redis.UniversalClient)
+	for {
+		all, err := inspect.ReadStated(a.t.Context(), client, hub.Of(a.gate).Prefix)
+		if err != nil {
+			a.t.Fatal(err)
+		}
+		stated := func(p *core.Policy) bool {
+			return slices.ContainsFunc(all, func(s inspect.Stated) bool { return s.Name == p.Name() })
+		}
+		if !slices.ContainsFunc(policies, func(p *core.Policy) bool { return !stated(p) }) {
+			return
+		}
+		select {
+		case <-a.t.Context().Done():
+			a.t.Fatal("the policies are not stated")
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
 
 // spend spends as a request of the application does, and returns how that stands.
 func (a *application) spend(p *core.Policy, cost int64) core.Result {
@@ -273,6 +307,10 @@ func TestAdjust(t *testing.T) {
 			}
 			return d.At(0).Used, d.At(0).Limit
 		}
+		if _, r := adjust("tokens", "--give", "10"); r.code != exitNo || !strings.Contains(r.err, "no program states") {
+			t.Errorf("nothing is stated: exit code %d: %s", r.code, r.err)
+		}
+		a.states(apiPolicy, tokensPolicy, minutePolicy, fixedPolicy)
 		for _, c := range []struct {
 			args        []string
 			used, limit int64
@@ -312,7 +350,6 @@ func TestAdjust(t *testing.T) {
 		for want, args := range map[string][]string{
 			"is no quota":               {"api", "--raise", "1", "--until", "1h"},
 			"cannot be given back":      {"minute", "--give", "1"},
-			`has no limit "none"`:       {"none", "--give", "1"},
 			"--raise needs --until":     {"tokens", "--raise", "1"},
 			"must be a time such as":    {"tokens", "--raise", "1", "--until", "soon"},
 			"at least one of the flags": {"tokens"},
@@ -325,6 +362,41 @@ func TestAdjust(t *testing.T) {
 			if _, r := adjust(args[0], args[1:]...); r.code != exitUsage || !strings.Contains(r.err, want) {
 				t.Errorf("%v: exit code %d: %s, want %s", args, r.code, r.err, want)
 			}
+		}
+		// What no program heeds is refused.
+		for want, args := range map[string][]string{
+			`states a policy "none"`: {"none", "--give", "1"},
+			"is not Raisable":        {"fixed", "--raise", "1", "--until", "1h"},
+		} {
+			if _, r := adjust(args[0], args[1:]...); r.code != exitNo || !strings.Contains(r.err, want) {
+				t.Errorf("%v: exit code %d: %s, want %s", args, r.code, r.err, want)
+			}
+		}
+		if v, r := adjust("fixed", "--raise", "1", "--until", "1h", "--force"); r.code != exitOK || !v.Changed {
+			t.Errorf("forced: exit code %d: %s", r.code, r.err)
+		}
+	})
+}
+
+// A raise of a key needs no file: programs state their policies.
+func TestWhyAsksPrograms(t *testing.T) {
+	eachTopology(t, func(t *testing.T, client redis.UniversalClient, flags []string) {
+		a := newApplication(t, client)
+		why := func() (whyJSON, result) {
+			t.Helper()
+			return headgateJSON[whyJSON](t, append([]string{"why", "acme/user-1"}, flags...)...)
+		}
+		if v, r := why(); r.code != exitUnknown || v.Passes {
+			t.Errorf("nothing is stated: exit code %d: %s%s", r.code, r.out, r.err)
+		}
+		a.spend(tokensPolicy, 90)
+		a.states(tokensPolicy)
+		if v, r := why(); r.code != exitOK || !v.Passes {
+			t.Errorf("exit code %d: %s%s", r.code, r.out, r.err)
+		}
+		a.spend(tokensPolicy, 10)
+		if v, r := why(); r.code != exitNo || len(v.Reasons) != 1 || v.Reasons[0].Rule != "tokens" {
+			t.Errorf("spent: exit code %d: %s%s", r.code, r.out, r.err)
 		}
 	})
 }
@@ -344,6 +416,15 @@ func TestBlock(t *testing.T) {
 		}
 		if r := block("acme/user-1", "logins", "--lift"); r.code != exitNothing {
 			t.Errorf("lift of none: exit code %d: %s", r.code, r.err)
+		}
+		for _, name := range []string{"logins", "api"} {
+			if r := block("acme/user-1", name, "--for", "2h"); r.code != exitNo || blocked() {
+				t.Errorf("%s is not stated: exit code %d: %s", name, r.code, r.err)
+			}
+		}
+		a.states(loginsPolicy, apiPolicy)
+		if r := block("acme/user-1", "api", "--for", "2h"); r.code != exitNo || !strings.Contains(r.err, "is no Block") {
+			t.Errorf("a bucket: exit code %d: %s", r.code, r.err)
 		}
 		if r := block("acme/user-1", "logins", "--for", "2h"); r.code != exitOK || !blocked() {
 			t.Errorf("block: exit code %d: %s", r.code, r.err)

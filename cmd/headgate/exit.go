@@ -17,6 +17,7 @@ const (
 	exitOutage        = 3 // Redis does not answer
 	exitMisconfigured = 4 // Redis refuses: a password, a right, another kind of server
 	exitNothing       = 5 // the subject or the id is not there
+	exitUnknown       = 6 // a limit is not known, so there is no answer
 	exitInterrupted   = 130
 )
 
@@ -39,6 +40,11 @@ func (e *exitError) Unwrap() error { return e.err }
 // usagef returns an error of the command line.
 func usagef(format string, args ...any) error {
 	return &exitError{exitUsage, fmt.Errorf(format, args...)}
+}
+
+// refusef returns the words of a change that was not made.
+func refusef(format string, args ...any) error {
+	return &exitError{exitNo, fmt.Errorf(format, args...)}
 }
 
 // answer returns an error that ends the command with a code and no words.

@@ -30,13 +30,14 @@ func TestRightsSuffice(t *testing.T) {
 	if _, err := a.gate.Decide(t.Context(), core.Charge{Policy: apiPolicy, Key: other}); err != nil {
 		t.Fatal(err)
 	}
+	a.states(apiPolicy, tokensPolicy, loginsPolicy)
 	for _, c := range []struct {
 		lines []int // of docs/redis.md, from 1
 		args  []string
 	}{
 		{[]int{8}, []string{"show", "acme/user-1"}},
 		{[]int{8}, []string{"watch", "--rounds", "1"}},
-		{[]int{1, 8}, []string{"why", "other", "--policies", buckets}},
+		{[]int{1, 2, 8}, []string{"why", "other", "--policies", buckets}},
 		{[]int{1, 2, 8}, []string{"why", "acme/user-1", "--policies", file}},
 		{[]int{1}, []string{"adjust", "other", "api", "--policies", buckets, "--give", "1"}},
 		{[]int{1, 2, 6}, []string{"adjust", "acme/user-1", "tokens", "--policies", file, "--raise", "5", "--until", "1h"}},

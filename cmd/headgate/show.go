@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,22 +16,20 @@ import (
 
 // showing is the flags of show.
 type showing struct {
-	*app
-	policies, name string
-	below          bool
+	planned
+	below bool
 }
 
 func newShow(a *app) *cobra.Command {
-	s := showing{app: a}
+	s := showing{planned: planned{app: a}}
 	cmd := &cobra.Command{
 		Use:   "show KEY",
 		Short: "Show all that Redis keeps of a key: limits, holds, slots, waiters, blocks",
-		Long: `Show reads all that Redis keeps of a key, without knowing its policies, and
-writes nothing.
+		Long: `Show reads all that Redis keeps of a key, and writes nothing.
 
 A bucket is stored under a label, and how much of it is used depends on its
-rate: without --policies show says when it is full. With them it names the
-bucket, and the units that are used.
+rate. Show names the buckets of policies that programs state in Redis, and those
+of a file of plans. It marks a count that fits no limit that it knows.
 
 It looks at every key of the server that has the key: SCAN in steps of 1,000.
 The exit code is 5 if nothing is there.`,
@@ -39,10 +39,8 @@ The exit code is 5 if nothing is there.`,
 		RunE:              action(s.run),
 	}
 	f := cmd.Flags()
-	f.StringVar(&s.policies, "policies", "", "file of plans that names buckets and their limits")
-	f.StringVar(&s.name, "name", "", "name of the plan in the file (its default)")
 	f.BoolVar(&s.below, "below", false, "also show the keys below this one")
-	_ = cmd.MarkFlagFilename("policies", "yaml", "yml", "json")
+	s.flags(cmd)
 	return cmd
 }
 
@@ -51,25 +49,21 @@ func (s *showing) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	known := make(map[string]named)
-	if s.policies != "" {
-		plan, _, err := readPlan(s.policies, s.name)
-		if err != nil {
-			return err
-		}
-		known = labelsOf(plan.Limits)
-	}
 	l, err := s.open(ctx)
 	if err != nil {
 		return err
 	}
 	defer l.close()
+	k, err := s.limits(ctx, l, key)
+	if err != nil {
+		return err
+	}
 	reader := &stored.Reader{Client: l.client, Prefix: l.prefix, Timeout: s.timeout}
 	subject, err := reader.Subject(ctx, key.String(), s.below)
 	if err != nil {
 		return err
 	}
-	v := viewOf(key, subject, known)
+	v := viewOf(key, subject, k)
 	if s.json {
 		err = writeJSON(s.out, v)
 	} else {
@@ -91,15 +85,8 @@ type named struct {
 func labelsOf(limits map[string]core.Algorithm) map[string]named {
 	all := make(map[string]named)
 	for name, limit := range limits {
-		tag := ""
-		switch l := limit.(type) {
-		case core.TokenBucket:
-			if tag = "tb2"; l.Rate == 0 {
-				tag = "tf2"
-			}
-		case core.LeakyBucket:
-			tag = "lb2"
-		default:
+		tag := tagOf(limit)
+		if !slices.Contains(bucketTags, tag) {
 			continue
 		}
 		policy, _, _ := strings.Cut(name, "/") // that of a model counts under the policy's name
@@ -107,6 +94,22 @@ func labelsOf(limits map[string]core.Algorithm) map[string]named {
 			all[label] = named{policy, limit}
 		}
 	}
+	return all
+}
+
+// labels returns the policies of buckets by their labels. One whose limit is not known has none.
+func (k *known) labels() map[string]named {
+	limits, all := make(map[string]core.Algorithm), make(map[string]named)
+	for _, s := range k.stated {
+		if s.Policy != nil && !s.Varies {
+			limits[s.Name] = s.Policy.Algorithm()
+		}
+		for _, tag := range bucketTags {
+			all[stored.LabelOf(s.Name, tag)] = named{policy: s.Name}
+		}
+	}
+	maps.Copy(limits, k.plan.Limits)
+	maps.Copy(all, labelsOf(limits))
 	return all
 }
 

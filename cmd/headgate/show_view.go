@@ -40,7 +40,9 @@ type limitView struct {
 	Holds     []holdView     `json:"holds,omitempty"`
 	Raises    []raiseView    `json:"raises,omitempty"`
 	Adjusted  []string       `json:"adjustments,omitempty"`
-	details   string
+	// Unknown says that the count fits no limit that programs state or a file has.
+	Unknown bool `json:"unknown"`
+	details string
 }
 
 type holdView struct {
@@ -64,13 +66,17 @@ func (v *subjectView) isEmpty() bool {
 }
 
 // viewOf returns what show writes of a subject.
-func viewOf(key core.Key, s *stored.Subject, known map[string]named) *subjectView {
+func viewOf(key core.Key, s *stored.Subject, k *known) *subjectView {
 	v := &subjectView{
 		Key: formatKey(key), Path: key.String(), At: stamp(s.At), Limits: []limitView{},
 		Slots: []slotsView{}, Others: []othersView{}, Below: s.Below,
 	}
+	labels := k.labels()
 	for i := range s.Entries {
-		one := limitOf(&s.Entries[i], known)
+		one := limitOf(&s.Entries[i], labels)
+		if one.Unknown = !k.counts(&s.Entries[i]); one.Unknown {
+			one.details = strings.TrimSuffix("fits no limit that is known, "+one.details, ", ")
+		}
 		v.Limits = append(v.Limits, one)
 		v.Blocked = max(v.Blocked, one.Blocked)
 	}
@@ -97,6 +103,11 @@ func limitOf(e *stored.Entry, known map[string]named) limitView {
 	if n, ok := known[e.Label]; ok && e.Bucket != nil {
 		v.Policy = n.policy
 		if limit, used, ok := usedOf(e.Bucket, n.limit); ok {
+			for _, h := range e.Ended {
+				if !e.Bucket.Frozen { // otherwise its level has them no more
+					used = max(0, used-h.Units)
+				}
+			}
 			v.Limit, v.Used = &limit, &used
 		}
 	}

@@ -141,7 +141,7 @@ func (s *simulation) run(ctx context.Context, logs []string) (err error) {
 		return err
 	}
 	if s.refusals != "" {
-		f, fault := os.Create(s.refusals)
+		f, fault := createPrivate(s.refusals)
 		if fault != nil {
 			return usagef("--refusals: %w", fault)
 		}
@@ -187,8 +187,12 @@ func (s *simulation) read(ctx context.Context, r *replay.Replay, logs []string) 
 	o := &outcome{Logs: logs}
 	bar := newProgress(s.terminal, logs)
 	defer bar.clear()
+	requests := 0
 	for _, log := range logs {
-		lines, faults, err := s.readOne(ctx, r, log, bar)
+		lines, faults, err := s.readOne(ctx, log, bar, func(e *accesslog.Entry) error {
+			requests++
+			return r.Decide(ctx, e)
+		})
 		o.Lines += lines
 		if o.Faults.Lines == 0 && faults.Lines > 0 {
 			o.Faults, o.Where = faults, log
@@ -199,10 +203,12 @@ func (s *simulation) read(ctx context.Context, r *replay.Replay, logs []string) 
 			return nil, err
 		}
 	}
-	if o.Lines == 0 {
+	switch {
+	case o.Lines == 0:
 		return nil, usagef("%s has no lines", strings.Join(logs, ", "))
-	}
-	if o.Lines == o.Faults.Lines {
+	case requests == 0 && o.Faults.Lines == 0:
+		return nil, usagef("%s has no requests: all lines are empty", strings.Join(logs, ", "))
+	case requests == 0:
 		return nil, usagef("no line of %s is a request of a known format; line %d of %s is:\n%s",
 			strings.Join(logs, ", "), o.Faults.First, o.Where, o.Faults.Text)
 	}
@@ -210,7 +216,7 @@ func (s *simulation) read(ctx context.Context, r *replay.Replay, logs []string) 
 }
 
 func (s *simulation) readOne(
-	ctx context.Context, r *replay.Replay, log string, bar *progress,
+	ctx context.Context, log string, bar *progress, decide func(*accesslog.Entry) error,
 ) (lines int64, faults accesslog.Faults, err error) {
 	in := s.in
 	if log != "-" {
@@ -223,12 +229,28 @@ func (s *simulation) readOne(
 	}
 	lines, faults, err = accesslog.Read(ctx, bar.reader(in), func(e *accesslog.Entry) error {
 		bar.request()
-		return r.Decide(ctx, e)
+		return decide(e)
 	})
 	if err != nil && ctx.Err() == nil {
 		err = usagef("%s: %w", log, err)
 	}
 	return lines, faults, err
+}
+
+// createPrivate creates or truncates a file that only its owner reads: it names addresses and users.
+func createPrivate(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && info.Mode().IsRegular() {
+		err = f.Chmod(0o600) // it may have been there before
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
 }
 
 // refusalJSON is a line of --refusals.
@@ -272,7 +294,7 @@ func (s *simulation) draw(o *outcome) error {
 	if path == "" {
 		f, err = os.CreateTemp("", "headgate-*.html")
 	} else {
-		f, err = os.Create(path)
+		f, err = createPrivate(path)
 	}
 	if err != nil {
 		return usagef("--plot: %w", err)

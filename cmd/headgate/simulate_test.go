@@ -325,3 +325,25 @@ func TestSimulateTellsOfLostOutput(t *testing.T) {
 		}
 	}
 }
+
+// A log without a request is an error, and what a simulation writes is its owner's.
+func TestSimulateFiles(t *testing.T) {
+	t.Parallel()
+	plan := write(t, "plans.yaml", changedPlans)
+	r := headgate(t, "simulate", write(t, "garbage.log", "garbage\n\n"), "--plan", plan)
+	if r.code != exitUsage || !strings.Contains(r.err, "no line of") {
+		t.Errorf("garbage: exit code %d: %s%s", r.code, r.out, r.err)
+	}
+	log := write(t, "access.log", `192.0.2.1 - - [25/Nov/2026:16:31:10 +0000] "GET / HTTP/1.1" 200 1`+"\n")
+	page, refusals := write(t, "page.html", "old"), filepath.Join(t.TempDir(), "refusals.json")
+	r = headgate(t, "simulate", log, "--plan", plan, "--plot", page, "--refusals", refusals)
+	if r.code != exitOK {
+		t.Fatalf("exit code %d: %s%s", r.code, r.out, r.err)
+	}
+	for _, file := range []string{page, refusals} {
+		info, err := os.Stat(file)
+		if err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v, %v", file, info.Mode(), err)
+		}
+	}
+}

@@ -16,7 +16,7 @@ import (
 	"github.com/headgate/headgate/plans"
 )
 
-// planned is the flags of commands that need the limits of a plan.
+// planned is the flags of commands that need the limits of a key.
 type planned struct {
 	*app
 	policies, name, tenant string
@@ -24,12 +24,14 @@ type planned struct {
 
 func (p *planned) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&p.policies, "policies", "", "file of plans, see docs/plans.md (required)")
+	f.StringVar(
+		&p.policies, "policies", "",
+		"file of plans, see docs/plans.md, for limits that programs do not state: those of plans",
+	)
 	f.StringVar(&p.name, "name", "", "name of the plan in the file that the tenant has (its default)")
 	f.StringVar(
 		&p.tenant, "tenant", "", "name of the tenant whose override holds (the outermost part of KEY)",
 	)
-	_ = cmd.MarkFlagRequired("policies")
 	_ = cmd.MarkFlagFilename("policies", "yaml", "yml", "json")
 	_ = cmd.RegisterFlagCompletionFunc("name", func(
 		*cobra.Command, []string, string,
@@ -42,26 +44,28 @@ func (p *planned) flags(cmd *cobra.Command) {
 	})
 }
 
-// book returns the plans of the file, in which every tenant has the plan of --name, and overrides.
-func (p *planned) book(l *link) (*plans.Book, *plans.Set, error) {
-	set, err := plans.ReadSet(p.policies)
-	if err != nil {
-		return nil, nil, usagef("%w", err)
+// set returns the plans of the file, and the name of the plan of the flags. Without a file that is
+// an empty plan.
+func (p *planned) set() (set *plans.Set, name string, err error) {
+	if p.policies == "" {
+		if p.name != "" {
+			return nil, "", usagef("--name needs --policies")
+		}
+		set, err = plans.NewSet(plans.SetConfig{Default: "none", Plans: map[string]plans.Plan{"none": {}}})
+		return set, "none", err
 	}
-	name := p.name
-	if name == "" {
+	if set, err = plans.ReadSet(p.policies); err != nil {
+		return nil, "", usagef("%w", err)
+	}
+	if name = p.name; name == "" {
 		name = set.Default()
 	}
 	if _, ok := set.Plan(name); !ok {
-		return nil, nil, usagef(
+		return nil, "", usagef(
 			"%s has no plan %q: it has %s", p.policies, name, strings.Join(set.Names(), ", "),
 		)
 	}
-	book, err := plans.New(plans.Config{
-		Set: set, Client: l.client, Prefix: p.prefix, Timeout: min(p.timeout, 500*time.Millisecond),
-		Resolve: func(context.Context, string) (string, error) { return name, nil },
-	})
-	return book, set, err
+	return set, name, nil
 }
 
 // tenantOf returns the name of the tenant of a key. It is empty if Redis has the hash of it alone.
@@ -75,39 +79,157 @@ func (p *planned) tenantOf(key core.Key) string {
 	return ""
 }
 
-// plan returns the limits of the tenant, with its override, and the names of those that are not for
-// one model alone. It asks for the override itself: Book.For does without one that comes late.
-func (p *planned) plan(
-	ctx context.Context, book *plans.Book, set *plans.Set, tenant string,
-) (plan plans.Plan, names []string, err error) {
-	name := p.name
-	if name == "" {
-		name = set.Default()
+// known is what is known of the limits of a key: what programs state, and the plan of its tenant
+// with the override.
+type known struct {
+	stated   []inspect.Stated
+	plan     plans.Plan
+	name     string // of the plan; empty without a file
+	override bool
+	names    []string // of the limits of the plan that are not for one model alone
+}
+
+// limits asks what is known of the limits of a key. It asks for the override itself: Book.For does
+// without one that comes late.
+func (p *planned) limits(ctx context.Context, l *link, key core.Key) (k *known, err error) {
+	set, name, err := p.set()
+	if err != nil {
+		return nil, err
 	}
+	k = new(known)
+	if k.stated, err = p.stated(ctx, l); err != nil {
+		return nil, err
+	}
+	tenant := p.tenantOf(key)
 	var override plans.Override
 	if tenant != "" {
-		if override, _, err = book.Override(ctx, tenant); err != nil {
-			return plan, nil, err
+		book, err := plans.New(plans.Config{
+			Set: set, Client: l.client, Prefix: p.prefix, Timeout: min(p.timeout, 500*time.Millisecond),
+		})
+		if err != nil {
+			return nil, err
+		}
+		defer book.Close()
+		if override, k.override, err = book.Override(ctx, tenant); err != nil {
+			return nil, err
 		}
 	}
-	if override.Plan != "" {
+	if p.policies != "" && override.Plan != "" {
 		name = override.Plan
 	}
-	plan, ok := set.Plan(name)
-	if !ok {
-		return plan, nil, usagef("the override of %s names the plan %q, which %s does not have", tenant,
+	ok := false
+	if k.plan, ok = set.Plan(name); !ok {
+		return nil, usagef("the override of %s names the plan %q, which %s does not have", tenant,
 			name, p.policies)
 	}
-	if plan.Limits == nil {
-		plan.Limits = make(map[string]core.Algorithm)
+	if p.policies != "" {
+		k.name = name
 	}
-	maps.Copy(plan.Limits, override.Limits)
-	for _, name := range slices.Sorted(maps.Keys(plan.Limits)) {
+	if k.plan.Limits == nil {
+		k.plan.Limits = make(map[string]core.Algorithm)
+	}
+	maps.Copy(k.plan.Limits, override.Limits)
+	for _, name := range slices.Sorted(maps.Keys(k.plan.Limits)) {
 		if !strings.Contains(name, "/") {
-			names = append(names, name)
+			k.names = append(k.names, name)
 		}
 	}
-	return plan, names, nil
+	return k, nil
+}
+
+// stated asks which policies programs state.
+func (c *connection) stated(ctx context.Context, l *link) (all []inspect.Stated, err error) {
+	err = c.within(ctx, func(ctx context.Context) (err error) {
+		all, err = inspect.ReadStated(ctx, l.client, l.prefix)
+		return err
+	})
+	return all, err
+}
+
+// find returns the policy of a name that programs state, or nil.
+func find(all []inspect.Stated, name string) *inspect.Stated {
+	for i := range all {
+		if all[i].Name == name {
+			return &all[i]
+		}
+	}
+	return nil
+}
+
+// statedNames says which policies programs state.
+func statedNames(all []inspect.Stated) string {
+	if len(all) == 0 {
+		return "no program has stated its policies within the last hour"
+	}
+	var names []string
+	for _, s := range all {
+		names = append(names, s.Name)
+	}
+	return "programs state " + strings.Join(names, ", ")
+}
+
+// counts reports whether a known limit counts what stands in an entry.
+func (k *known) counts(e *stored.Entry) bool {
+	if isOnce(e.Policy) {
+		return true
+	}
+	for _, s := range k.stated {
+		if s.Policy == nil || s.Varies { // it may be of any algorithm
+			if e.Policy == s.Name || isOneOf(e.Label, s.Name, bucketTags...) {
+				return true
+			}
+		} else if isCountOf(e, s.Name, s.Policy.Algorithm()) {
+			return true
+		}
+	}
+	for name, limit := range k.plan.Limits {
+		if policy, _, _ := strings.Cut(name, "/"); isCountOf(e, policy, limit) {
+			return true
+		}
+	}
+	return false
+}
+
+// isCountOf reports whether an entry is what a limit counts under a policy.
+func isCountOf(e *stored.Entry, policy string, limit core.Algorithm) bool {
+	tag := tagOf(limit)
+	if e.Label != "" {
+		return isOneOf(e.Label, policy, tag)
+	}
+	return e.Policy == policy && e.Algorithm == stored.Algorithm(tag)
+}
+
+func isOneOf(label, policy string, tags ...string) bool {
+	return label != "" && slices.ContainsFunc(tags, func(tag string) bool {
+		return label == stored.LabelOf(policy, tag)
+	})
+}
+
+// tagOf returns how the tag of a limit begins. It is empty for one without state.
+func tagOf(limit core.Algorithm) string {
+	switch l := limit.(type) {
+	case core.TokenBucket:
+		if l.Rate == 0 {
+			return "tf2"
+		}
+		return "tb2"
+	case core.LeakyBucket:
+		return "lb2"
+	case core.FixedWindow:
+		return "fw2"
+	case core.SlidingWindow:
+		if l.Buckets == 0 {
+			return "sw2"
+		}
+		return "sb1"
+	case core.SlidingLog:
+		return "sl1"
+	case core.Block:
+		return "bl1"
+	case core.Calendar:
+		return "ca2"
+	}
+	return ""
 }
 
 // policyOf returns a policy of a name and a limit. Holds are those that stand in Redis: for as long
@@ -128,24 +250,18 @@ func blockPolicy(name string, forgive time.Duration) (*core.Policy, error) {
 	}})
 }
 
-// inspector returns an Inspector of a key: of the limits of its plan, and, if stands is not nil, of
-// the blocks and the semaphores that stand in Redis. Semaphores are those of the names, or all.
+// inspector returns an Inspector of a key: of the limits that are known, and, if stands is not nil,
+// of the blocks and the semaphores that stand in Redis. Semaphores are those of the names, or all.
 func (p *planned) inspector(
-	l *link, book *plans.Book, plan plans.Plan, names []string, stands *stored.Subject,
-	semaphores []string,
+	l *link, k *known, stands *stored.Subject, semaphores []string,
 ) (*inspect.Inspector, error) {
-	cfg := inspect.Config{Gate: l.gate, Plans: book, Tenants: func(key core.Key) []string {
-		if t := p.tenantOf(key); t != "" {
-			return []string{t}
-		}
-		return nil
-	}}
-	cfg.Plan = func(context.Context, core.Key) (core.Plan, error) { return plan, nil }
+	cfg := inspect.Config{Gate: l.gate, Partial: true}
+	cfg.Plan = func(context.Context, core.Key) (core.Plan, error) { return k.plan, nil }
 	if stands == nil {
 		stands = new(stored.Subject)
 	}
 	var err error
-	if cfg.Policies, err = policiesOf(plan, names, stands); err != nil {
+	if cfg.Policies, err = policiesOf(k, stands); err != nil {
 		return nil, err
 	}
 	for _, s := range stands.Slots {
@@ -167,35 +283,39 @@ func (p *planned) inspector(
 // isOnce reports whether a policy or a semaphore is one of a Once.
 func isOnce(name string) bool { return strings.HasSuffix(name, ".once") }
 
-// policiesOf returns the policies of a plan, and those of blocks that stand in Redis.
-func policiesOf(
-	plan plans.Plan, names []string, stands *stored.Subject,
-) (all []*core.Policy, err error) {
-	holds, blocks := make(map[string][]stored.Hold), make(map[string]bool)
+// policiesOf returns the policies that programs state, those of a plan that they do not state, and
+// those of other blocks that stand in Redis.
+func policiesOf(k *known, stands *stored.Subject) (all []*core.Policy, err error) {
+	have := make(map[string]bool)
+	add := func(name string, make func() (*core.Policy, error)) {
+		if have[name] || err != nil {
+			return
+		}
+		var p *core.Policy
+		if p, err = make(); err == nil {
+			all, have[name] = append(all, p), true
+		}
+	}
+	for _, s := range k.stated {
+		if s.Policy != nil {
+			add(s.Name, func() (*core.Policy, error) { return s.Policy, nil })
+		}
+	}
+	holds := make(map[string][]stored.Hold)
 	for _, e := range stands.Entries {
-		holds[e.Policy] = append(holds[e.Policy], e.Holds...)
+		holds[e.Policy] = slices.Concat(holds[e.Policy], e.Holds, e.Ended)
+	}
+	for _, name := range k.names {
+		add(name, func() (*core.Policy, error) {
+			return policyOf(name, k.plan.Algorithm(name), holds[name])
+		})
+	}
+	for _, e := range stands.Entries {
 		if e.Algorithm == stored.Algorithm("bl1") && !isOnce(e.Policy) {
-			blocks[e.Policy] = !slices.Contains(names, e.Policy)
+			add(e.Policy, func() (*core.Policy, error) { return blockPolicy(e.Policy, time.Hour) })
 		}
 	}
-	for _, name := range names {
-		policy, err := policyOf(name, plan.Algorithm(name), holds[name])
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, policy)
-	}
-	for _, name := range slices.Sorted(maps.Keys(blocks)) {
-		if !blocks[name] {
-			continue
-		}
-		policy, err := blockPolicy(name, time.Hour)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, policy)
-	}
-	return all, nil
+	return all, err
 }
 
 // withSemaphore returns semaphores with one more.

@@ -22,18 +22,21 @@ type explaining struct {
 func newWhy(a *app) *cobra.Command {
 	w := explaining{planned: planned{app: a}}
 	cmd := &cobra.Command{
-		Use:   "why KEY --policies FILE",
+		Use:   "why KEY",
 		Short: "Say why the next request of a key would be denied, and when it would pass",
-		Long: `Why asks Redis how a key stands under each limit of its plan, without spending
-anything, and says which rules would deny its next request, and the second at
-which they open.
+		Long: `Why asks Redis which policies programs state, and how a key stands under each,
+without spending anything. It says which rules would deny its next request, and
+the second at which they open.
 
 The keys around it count too: a request of acme/user-1 may be denied by what
 acme has spent. So do blocks, and the semaphores at which somebody holds or
-waits. An override of the plan in Redis holds.
+waits. An override of the plan in Redis holds. Where programs give keys limits
+of their own, such as those of a plan, they are in a file of --policies, or not
+known.
 
-The exit code is 0 if the request would pass, and 1 if it would not.`,
-		Example:           "  headgate why acme/user-1 --policies plans.yaml --name pro",
+The exit code is 0 if the request would pass, 1 if it would not, and 6 if a
+limit is not known.`,
+		Example:           "  headgate why acme/user-1\n  headgate why acme/user-1 --policies plans.yaml --name pro",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE:              action(w.run),
@@ -55,12 +58,7 @@ func (w *explaining) run(ctx context.Context, args []string) error {
 		return err
 	}
 	defer l.close()
-	book, set, err := w.book(l)
-	if err != nil {
-		return err
-	}
-	defer book.Close()
-	plan, names, err := w.plan(ctx, book, set, w.tenantOf(key))
+	k, err := w.limits(ctx, l, key)
 	if err != nil {
 		return err
 	}
@@ -69,7 +67,7 @@ func (w *explaining) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	i, err := w.inspector(l, book, plan, names, stands, w.semaphores)
+	i, err := w.inspector(l, k, stands, w.semaphores)
 	if err != nil {
 		return err
 	}
@@ -77,19 +75,24 @@ func (w *explaining) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(append(s.Faults, s.Outage)...); err != nil {
+	v := verdictOf(s)
+	if err := v.doubt(s, k, stands); err != nil {
 		return err
 	}
-	v := verdictOf(s)
 	if w.json {
 		err = writeJSON(w.out, v)
 	} else {
 		w.print(v)
 	}
-	if err == nil && !v.Passes {
+	switch {
+	case err != nil:
+		return err
+	case len(v.Reasons) > 0:
 		return answer(exitNo)
+	case !v.Passes:
+		return answer(exitUnknown)
 	}
-	return err
+	return nil
 }
 
 // verdictView is the answer of why.
@@ -104,6 +107,78 @@ type verdictView struct {
 	Limits     []stands     `json:"limits"`
 	Plan       string       `json:"plan"`
 	Override   bool         `json:"override"`
+	// Unknown are the limits that are not known, and Counts what fits no known limit.
+	Unknown []unknownView `json:"unknown"`
+	Counts  []countView   `json:"unknown_counts"`
+}
+
+// unknownView is a limit that is not known.
+type unknownView struct {
+	Policy string `json:"policy"`
+	Text   string `json:"text"`
+}
+
+// countView is a count in Redis whose limit is not known.
+type countView struct {
+	Policy    string  `json:"policy"` // or the label of a bucket
+	Key       string  `json:"key"`
+	Algorithm string  `json:"algorithm"`
+	Used      *int64  `json:"used"` // null where that depends on the limit
+	Rest      seconds `json:"untouched_after_seconds"`
+}
+
+// doubt adds what is not known. It returns the error of what could not be asked.
+func (v *verdictView) doubt(s *inspect.Subject, k *known, stands *stored.Subject) error {
+	errs := []error{s.Outage}
+	note := func(u *inspect.UnknownLimit) {
+		v.Unknown = append(v.Unknown, unknownView{u.Policy, u.Error()})
+	}
+	for _, err := range s.Faults {
+		if u := new(inspect.UnknownLimit); errors.As(err, &u) {
+			note(u)
+		} else {
+			errs = append(errs, err)
+		}
+	}
+	vague := make(map[string]bool)
+	for _, one := range k.stated {
+		vague[one.Name] = one.Policy == nil || one.Varies
+		if one.Policy == nil && k.plan.Limits[one.Name] == nil {
+			note(&inspect.UnknownLimit{Policy: one.Name, Err: one.Err})
+		}
+	}
+	if len(k.stated) == 0 && len(k.names) == 0 {
+		v.Unknown = append(v.Unknown, unknownView{Text: statedNames(nil)})
+	}
+	v.Plan, v.Override = k.name, k.override
+	v.Passes = v.Passes && len(v.Unknown) == 0
+	for i := range stands.Entries {
+		e := &stands.Entries[i]
+		if !stored.Within(s.Key.String(), e.Path) || k.plan.Limits[e.Policy] != nil {
+			continue
+		}
+		if !k.counts(e) || vague[k.policyOf(e)] {
+			one := countView{Policy: k.policyOf(e), Key: formatPath(e.Path), Algorithm: e.Algorithm, Rest: seconds(e.Rest)}
+			if e.Known {
+				one.Used = &e.Used
+			}
+			v.Counts = append(v.Counts, one)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// policyOf returns the name of the policy of an entry, or the label of a bucket.
+func (k *known) policyOf(e *stored.Entry) string {
+	if e.Policy != "" {
+		return e.Policy
+	}
+	for _, s := range k.stated {
+		if isOneOf(e.Label, s.Name, bucketTags...) {
+			return s.Name
+		}
+	}
+	return "#" + e.Label
 }
 
 type reasonView struct {
@@ -134,10 +209,7 @@ func verdictOf(s *inspect.Subject) *verdictView {
 	v := &verdictView{
 		Key: formatKey(s.Key), At: stamp(s.At), Passes: s.Why.Passes(),
 		RetryAfter: seconds(s.Why.RetryAfter), Opens: stamp(s.Why.Opens), Estimated: s.Why.Estimated,
-		Reasons: []reasonView{}, Limits: []stands{},
-	}
-	for _, t := range s.Tenants {
-		v.Plan, v.Override = t.Plan, v.Override || t.Override != nil
+		Reasons: []reasonView{}, Limits: []stands{}, Unknown: []unknownView{}, Counts: []countView{},
 	}
 	for i := range s.Why.Reasons {
 		r := &s.Why.Reasons[i]
@@ -165,16 +237,25 @@ func verdictOf(s *inspect.Subject) *verdictView {
 
 func (w *explaining) print(v *verdictView) {
 	plan := ""
-	if v.Plan != "" {
+	switch {
+	case v.Plan != "" && v.Override:
+		plan = " under plan " + v.Plan + " and its override"
+	case v.Plan != "":
 		plan = " under plan " + v.Plan
-		if v.Override {
-			plan += " and its override"
-		}
+	case v.Override:
+		plan = " under the override"
 	}
-	if v.Passes {
+	switch {
+	case v.Passes:
 		fmt.Fprintf(w.out, "the next request of %s passes%s\n", printable(v.Key), printable(plan))
-	} else {
+	case len(v.Reasons) > 0:
 		fmt.Fprintf(w.out, "the next request of %s is denied%s\n", printable(v.Key), printable(plan))
+	default:
+		fmt.Fprintf(w.out, "whether the next request of %s passes%s is not known\n",
+			printable(v.Key), printable(plan))
+	}
+	for _, u := range v.Unknown {
+		fmt.Fprintf(w.out, "  not known: %s\n", printable(u.Text))
 	}
 	for _, r := range v.Reasons {
 		fmt.Fprintf(
@@ -187,6 +268,14 @@ func (w *explaining) print(v *verdictView) {
 	}
 	if v.Estimated {
 		fmt.Fprintln(w.out, "an estimate: running reservations hold units that they may give back")
+	}
+	for _, c := range v.Counts {
+		used := "spent"
+		if c.Used != nil {
+			used = count(*c.Used) + " used"
+		}
+		fmt.Fprintf(w.out, "Redis has a count of %s at %s that fits no limit that is known: %s, %s, untouched in %s\n",
+			printable(c.Policy), printable(c.Key), c.Algorithm, used, span(time.Duration(c.Rest)))
 	}
 	if len(v.Limits) == 0 {
 		return

@@ -49,7 +49,10 @@ func Explain(err error) error {
 // Cause says in a few words why something is not known, without the words of Redis itself.
 func Cause(err error) string {
 	var e *explained
+	var u *UnknownLimit
 	switch {
+	case errors.As(err, &u):
+		return "the program gives this key a limit of its own under " + u.Policy
 	case errors.Is(err, core.ErrClosed):
 		return "the Gate is closed"
 	case errors.Is(err, core.ErrOverloaded):

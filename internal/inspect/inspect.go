@@ -34,6 +34,9 @@ type Config struct {
 	Tenants func(subject core.Key) []string
 	// Plan returns the limits of a subject. If it is nil, that is the plan of its Tenants.
 	Plan func(ctx context.Context, subject core.Key) (core.Plan, error)
+	// Partial says that Plan may not know all limits of a subject. One that it does not name, under a
+	// policy whose charges have had limits of their own, is not known then.
+	Partial bool
 }
 
 // Inspector looks up subjects and changes them. It is safe for concurrent use.

@@ -52,7 +52,14 @@ func (i *Inspector) limits(ctx context.Context, s *Subject, plan core.Plan) {
 	for some := range slices.Chunk(all, core.MaxCharges) {
 		i.peek(ctx, s, some)
 	}
+	varies := i.varying(ctx, s, plan)
 	for _, l := range all {
+		if name := l.Policy.Name(); varies[name] && !l.FromPlan && !l.Policy.Shadow() {
+			if l.Key == s.Key {
+				s.Faults = append(s.Faults, &UnknownLimit{Policy: name})
+			}
+			continue
+		}
 		known := l.Result.Policy != nil
 		if known && (i.cfg.Keys != nil || l.Key == s.Key || l.isTouched()) {
 			s.Limits = append(s.Limits, l)

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/hub"
 	"github.com/headgate/headgate/internal/stated"
 )
 
@@ -117,4 +118,46 @@ func calendarOf(s *stated.Policy) (core.Algorithm, error) {
 		c.Anchor = c.Anchor.In(c.In)
 	}
 	return c, err
+}
+
+// UnknownLimit is why a limit of a subject is not known: its program gives keys limits of their own
+// under the policy, or states a limit that this version cannot read.
+type UnknownLimit struct {
+	Policy string
+	Err    error // why what is stated cannot be read, or nil
+}
+
+func (e *UnknownLimit) Error() string {
+	if e.Err != nil {
+		return fmt.Sprintf("the limit of %s cannot be read: %v", e.Policy, e.Err)
+	}
+	return fmt.Sprintf("the limit of this key under %s is not known: "+
+		"the program gives keys limits of their own", e.Policy)
+}
+
+func (e *UnknownLimit) Unwrap() error { return e.Err }
+
+// statedWithin bounds the question which policies are stated.
+const statedWithin = 2 * time.Second
+
+// varying returns the policies under which the limit of a subject is not known, unless the plan
+// names it. If Redis has not answered before, it is not asked again.
+func (i *Inspector) varying(ctx context.Context, s *Subject, plan core.Plan) map[string]bool {
+	if plan != nil && !i.cfg.Partial || s.Outage != nil || len(s.Faults) > 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, statedWithin)
+	defer cancel()
+	all, err := i.Stated(ctx)
+	s.fault("which limits vary", err)
+	names := make(map[string]bool)
+	for _, one := range all {
+		names[one.Name] = one.Varies
+	}
+	for _, p := range i.cfg.Policies {
+		if hub.Varies.(func(*core.Policy) bool)(p) {
+			names[p.Name()] = true
+		}
+	}
+	return names
 }

@@ -14,7 +14,29 @@ import (
 type Hold struct {
 	ID    string
 	Units int64
-	Left  time.Duration // until they go back unless the hold is renewed
+	Left  time.Duration // until they go back unless the hold is renewed; 0 if it has ended
+	// Receipt is the window that was charged, of a limit that counts in windows.
+	Receipt int64
+}
+
+// settle moves the holds that have ended to where they no longer count: the next decision gives
+// their units back.
+func (e *Entry) settle(all []Hold) {
+	for _, h := range all {
+		if h.Left > 0 {
+			e.Holds = append(e.Holds, h)
+			continue
+		}
+		e.Ended = append(e.Ended, h)
+		if len(e.Details) > 0 && e.Details[0].Name == "window" &&
+			e.Details[0].Time.UnixMicro() != h.Receipt-1 { // it is of another window
+			continue
+		}
+		e.Used = max(0, e.Used-h.Units)
+		if e.Bucket != nil && e.Bucket.Frozen {
+			e.Bucket.Used, e.Bucket.Level = e.Used, e.Used
+		}
+	}
 }
 
 // decodeHolds decodes the members of a sorted set: holds with their ends, and totals.
@@ -31,9 +53,8 @@ func decodeHolds(members []redis.Z, now int64) (all []Hold, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("%w: hold %.80q", errLayout, z.Member)
 		}
-		if left := int64(z.Score) - now; left > 0 {
-			all = append(all, Hold{words[0], units, micros(left)})
-		}
+		receipt, _ := strconv.ParseInt(words[5], 10, 64)
+		all = append(all, Hold{words[0], units, micros(max(0, int64(z.Score)-now)), receipt})
 	}
 	return all, nil
 }

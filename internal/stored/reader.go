@@ -134,6 +134,7 @@ type Entry struct {
 	Usage
 	Bucket   *Bucket // of a bucket alone
 	Holds    []Hold
+	Ended    []Hold // whose units the next decision gives back; Used does not count them
 	Adjusted Adjusted
 }
 
@@ -255,7 +256,7 @@ func (s *Subject) beside(
 	for state, cmd := range holds {
 		e := s.entry(state)
 		all, err := decodeHolds(cmd.Val(), now)
-		e.Holds = all
+		e.settle(all)
 		note(err)
 	}
 	for state, cmd := range adjusted {
