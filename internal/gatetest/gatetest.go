@@ -90,6 +90,7 @@ func Redis(t testing.TB, client redis.UniversalClient, cfg core.Config) *core.Ga
 		t.Fatal(err)
 	}
 	closeAfter(t, g)
+	hub.StateNothing(g) // tests look at every key below the prefix
 	return g
 }
 
