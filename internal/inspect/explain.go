@@ -59,7 +59,7 @@ func Cause(err error) string {
 		return "this process cannot ask Redis in time"
 	case errors.As(Explain(err), &e):
 		return e.words
-	case errors.Is(err, core.ErrCircuitOpen) || errors.Is(err, trips.ErrOpen):
+	case errors.Is(err, core.ErrCircuitOpen) || errors.Is(err, trips.ErrOpen) || errors.Is(err, trips.ErrUnanswered):
 		return "Redis does not answer"
 	case errors.As(err, new(redis.Error)) || errors.As(err, new(net.Error)) || errors.Is(err, io.EOF):
 		return trips.Explain(err)
