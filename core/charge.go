@@ -270,7 +270,8 @@ func (c *charge) price(clamp bool) {
 }
 
 // raise learns by how much the limits are raised to which charges are clamped. Only the store knows
-// that, so a charge above its limit takes one more round trip. If that fails, so will the decision.
+// that, so a charge above its limit takes one more round trip. If that fails, the charge is not
+// clamped: a cost that is clamped too low would charge too little.
 func (g *Gate) raise(ctx context.Context, p *inquiry) {
 	for i := range p.wire {
 		c := &p.wire[i]
@@ -281,10 +282,12 @@ func (g *Gate) raise(ctx context.Context, p *inquiry) {
 		look.Units, look.Cost = 0, look.Limit.Cost(0)
 		look.Seeds, look.HoldFor = false, 0
 		one := []request.Request{{Op: algorithm.Peek, Charges: []*request.Charge{&look.Charge}}}
-		if g.send(ctx, one) == nil {
-			c.raised = look.Raised.Now
-			c.price(c.clamps)
+		if g.send(ctx, one) != nil {
+			c.Units, c.Cost = c.asked, c.Limit.Cost(c.asked)
+			continue
 		}
+		c.raised = look.Raised.Now
+		c.price(c.clamps)
 	}
 }
 
