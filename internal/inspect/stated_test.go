@@ -1,6 +1,7 @@
 package inspect_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -87,6 +88,34 @@ func TestGatesStateTheirPolicies(t *testing.T) {
 		name := server.Prefix + ":{policies}:po1"
 		if ttl := server.Client(t).PTTL(t.Context(), name).Val(); ttl <= 0 || ttl > time.Hour {
 			t.Errorf("the TTL is %v", ttl)
+		}
+	})
+}
+
+// What a program gives a key itself is not known, whichever process is asked, and hides no denial
+// under another policy.
+func TestLimitOfAChargeIsNotKnown(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
+		program, page := newGate(t, server), newGate(t, server)
+		api, month := limited(t, "api", core.PerHour(1)), limited(t, "month", core.PerHour(1000))
+		key := newKey(t, "k")
+		decide(t, program, core.Charge{Policy: month, Key: key, Limit: core.PerHour(1)})
+		statedBy(t, page, "month")
+		// The page was given policies of its own, of the same names.
+		i := newInspector(t, inspect.Config{
+			Gate: page, Policies: []*core.Policy{api, limited(t, "month", core.PerHour(1000))},
+		})
+		s, err := i.Lookup(t.Context(), key)
+		if err != nil || len(s.Faults) != 1 || !errors.As(s.Faults[0], new(*inspect.UnknownLimit)) {
+			t.Fatal(err, s.Faults)
+		}
+		if len(s.Limits) != 1 || s.Limits[0].Policy != api {
+			t.Errorf("limits %+v", s.Limits)
+		}
+		decide(t, program, core.Charge{Policy: api, Key: key})
+		if s, err = i.Lookup(t.Context(), key); err != nil || len(s.Why.Reasons) != 1 || len(s.Faults) != 1 {
+			t.Errorf("%v, reasons %+v, faults %v", err, s.Why.Reasons, s.Faults)
 		}
 	})
 }
