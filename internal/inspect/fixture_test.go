@@ -2,6 +2,7 @@ package inspect_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 
@@ -48,6 +49,24 @@ func newSemaphore(t *testing.T, g *core.Gate, name string) *semaphore.Semaphore 
 		t.Fatal(err)
 	}
 	return s
+}
+
+// hear returns once the process hears what waiters at a key are told. A waiter that does not hear yet
+// asks again once it does, and its second question may overtake a later one, whose clock has moved on.
+func hear(t *testing.T, g *core.Gate, key core.Key) {
+	t.Helper()
+	s := newSemaphore(t, g, "heard")
+	ask := semaphore.Request{Caps: []semaphore.Cap{{Key: key, Limit: 1}}}
+	for range 2 {
+		l, err := s.Acquire(t.Context(), ask)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var once sync.Once
+		ask.MaxWait = semaphore.Forever
+		ask.OnQueue = func(int) { once.Do(func() { go func() { _ = l.Release(context.Background()) }() }) }
+	}
+	queue(t, s, semaphore.Request{Caps: ask.Caps})
 }
 
 // queue lets a caller wait until the test ends.

@@ -35,6 +35,7 @@ func TestSubject(t *testing.T) {
 			core.Charge{Policy: policies[2], Key: bob, Cost: 5},
 			core.Charge{Policy: policies[5], Key: bob})
 		decide(t, g, core.Charge{Policy: policies[4], Key: bob, Cost: 2})
+		hear(t, g, acme)
 		s := newSemaphore(t, g, "streams")
 		caps := func(k core.Key) []semaphore.Cap {
 			return []semaphore.Cap{{Key: acme, Limit: 2}, {Key: k, Limit: 2}}
